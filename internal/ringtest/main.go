@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+
+// Package ringtest is what the tests of this module share: the leak checks of
+// TestMain, skips that name a missing feature and cannot hide a failure, the
+// flavours of rings that kernel tests run over, and NOP-injected errors.
+package ringtest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+var open struct {
+	sync.Mutex
+	fds map[int]string // where each was opened
+}
+
+func trace(fd int, opened bool) {
+	open.Lock()
+	defer open.Unlock()
+	if !opened {
+		delete(open.fds, fd)
+		return
+	}
+	buf := make([]byte, 8<<10)
+	open.fds[fd] = string(buf[:runtime.Stack(buf, false)])
+}
+
+// Main runs the tests of a package and fails when they leave a descriptor or a
+// goroutine behind. Call it from TestMain and pass the result to os.Exit.
+func Main(m *testing.M) int {
+	open.fds = make(map[int]string)
+	sys.FDTrace = trace
+	code := m.Run()
+	if code != 0 {
+		return code
+	}
+	for fd, stack := range openFDs() {
+		fmt.Fprintf(os.Stderr, "leak: descriptor %d is still open; it was opened by\n%s\n", fd, stack)
+		code = 1
+	}
+	if left := goroutines(5 * time.Second); left != "" {
+		fmt.Fprintf(os.Stderr, "leak: goroutines are still running:\n%s\n", left)
+		code = 1
+	}
+	return code
+}
+
+func openFDs() map[int]string {
+	open.Lock()
+	defer open.Unlock()
+	return open.fds
+}
+
+// goroutines waits until only the runtime's own goroutines and the caller are
+// left, and returns the stacks of the others when the time is over.
+func goroutines(patience time.Duration) string {
+	deadline := time.Now().Add(patience)
+	for {
+		left := ownGoroutines()
+		if left == "" || time.Now().After(deadline) {
+			return left
+		}
+		runtime.Gosched()
+	}
+}
+
+func ownGoroutines() string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	var left []string
+	for i, g := range bytes.Split(buf, []byte("\n\n")) {
+		s := string(g)
+		if i == 0 || strings.Contains(s, "testing.(*M).") || strings.Contains(s, "os/signal.") ||
+			strings.Contains(s, "runtime.ensureSigM") {
+			continue
+		}
+		left = append(left, s)
+	}
+	return strings.Join(left, "\n\n")
+}

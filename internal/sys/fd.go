@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+
+package sys
+
+import (
+	"strconv"
+	"sync/atomic"
+	"syscall"
+)
+
+// FDTrace, when set before the first descriptor is opened, is called with each
+// descriptor that this package opens and closes. Leak checks of tests use it.
+var FDTrace func(fd int, open bool)
+
+// FD owns a descriptor of the process. It may be used from several goroutines;
+// Close takes effect once, and waits for nobody: the owner of an FD must know
+// that nobody uses it when it closes it.
+type FD struct {
+	raw    int
+	closed atomic.Bool
+}
+
+// NewFD takes ownership of a descriptor.
+func NewFD(raw int) *FD {
+	if FDTrace != nil {
+		FDTrace(raw, true)
+	}
+	return &FD{raw: raw}
+}
+
+// Int returns the number of the descriptor.
+func (fd *FD) Int() int { return fd.raw }
+
+// String returns the number in decimal.
+func (fd *FD) String() string { return strconv.Itoa(fd.raw) }
+
+// Disown gives the descriptor to the caller, who must close it.
+func (fd *FD) Disown() int {
+	if fd.closed.Swap(true) {
+		return -1
+	}
+	if FDTrace != nil {
+		FDTrace(fd.raw, false)
+	}
+	return fd.raw
+}
+
+// Close closes the descriptor. The second call answers EBADF.
+func (fd *FD) Close() error {
+	raw := fd.Disown()
+	if raw < 0 {
+		return Error("close", syscall.EBADF)
+	}
+	return closeFD(raw)
+}

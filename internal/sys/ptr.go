@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+
+package sys
+
+import "unsafe"
+
+var (
+	neverTrue  bool
+	escapeSink unsafe.Pointer
+)
+
+// escape makes the compiler place what p points at on the heap. A goroutine's
+// stack moves when it grows; the kernel would go on writing to the old place.
+func escape(p unsafe.Pointer) {
+	if neverTrue {
+		escapeSink = p
+	}
+}
+
+// Addr returns the address of *p for an entry that the kernel reads later, 0
+// for nil. It forces *p onto the heap but does not keep it reachable.
+func Addr[T any](p *T) uint64 {
+	escape(unsafe.Pointer(p))
+	return uint64(uintptr(unsafe.Pointer(p)))
+}
+
+// SliceAddr is [Addr] for the first element of s, 0 for a nil slice.
+func SliceAddr[T any](s []T) uint64 {
+	p := unsafe.SliceData(s)
+	escape(unsafe.Pointer(p))
+	return uint64(uintptr(unsafe.Pointer(p)))
+}
+
+// Pointer returns p for the argument of a synchronous call.
+func Pointer[T any](p *T) unsafe.Pointer { return unsafe.Pointer(p) }
+
+// SlicePointer returns the first element of s for the argument of a
+// synchronous call, nil for an empty slice.
+func SlicePointer[T any](s []T) unsafe.Pointer {
+	if len(s) == 0 {
+		return nil
+	}
+	return unsafe.Pointer(unsafe.SliceData(s))
+}
+
+// Size returns the size of a T in bytes.
+func Size[T any]() uintptr {
+	var t T
+	return unsafe.Sizeof(t)
+}
+
+// Bytes returns the memory of *p as bytes, sharing it.
+func Bytes[T any](p *T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p))
+}
+
+// AlignedBytes returns n bytes of Go memory whose address is a multiple of
+// align, a power of two. O_DIRECT needs such buffers.
+func AlignedBytes(n, align int) []byte {
+	b := make([]byte, n+align-1)
+	off := 0
+	if r := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) & uintptr(align-1)); r != 0 {
+		off = align - r
+	}
+	return b[off : off+n : off+n]
+}
+
+// Aligned says whether the address of b is a multiple of align, a power of two.
+func Aligned(b []byte, align int) bool {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))&uintptr(align-1) == 0
+}
+
+// UnsafePointer is unsafe.Pointer, for packages that only hand it on.
+type UnsafePointer = unsafe.Pointer

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+
+package sys
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/abi"
+)
+
+// Setup calls io_uring_setup(2). The result is a descriptor with close-on-exec
+// set, or, with IORING_SETUP_REGISTERED_FD_ONLY, a registered index.
+func Setup(entries uint32, p *abi.Params) (int, syscall.Errno) {
+	fd, _, errno := syscall.Syscall(unix.SYS_IO_URING_SETUP, uintptr(entries), uintptr(unsafe.Pointer(p)), 0)
+	return int(fd), errno
+}
+
+// Enter calls io_uring_enter(2) and tells Go's scheduler that it may block.
+func Enter(fd int, toSubmit, minComplete, flags uint32, arg unsafe.Pointer, size uintptr) (int, syscall.Errno) {
+	n, _, errno := syscall.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), uintptr(toSubmit),
+		uintptr(minComplete), uintptr(flags), uintptr(arg), size)
+	return int(n), errno
+}
+
+// EnterRaw calls io_uring_enter(2) without telling the scheduler. It is for
+// calls that do not wait: a blocked one would hold its P.
+func EnterRaw(fd int, toSubmit, minComplete, flags uint32) (int, syscall.Errno) {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), uintptr(toSubmit),
+		uintptr(minComplete), uintptr(flags), 0, 0)
+	return int(n), errno
+}
+
+// Register calls io_uring_register(2).
+func Register(fd int, op uint32, arg unsafe.Pointer, n uint32) (int, syscall.Errno) {
+	r, _, errno := syscall.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(fd), uintptr(op),
+		uintptr(arg), uintptr(n), 0, 0)
+	return int(r), errno
+}
+
+// EnterAt is [Enter] whose argument is an offset into the registered wait
+// region.
+func EnterAt(fd int, toSubmit, minComplete, flags uint32, off, size uintptr) (int, syscall.Errno) {
+	n, _, errno := syscall.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), uintptr(toSubmit),
+		uintptr(minComplete), uintptr(flags), off, size)
+	return int(n), errno
+}

@@ -1,0 +1,3 @@
+module github.com/ringside-io/ringside/sqlitevfs
+
+go 1.26

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+
+package uring
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// BufRingOptions describe a provided-buffer ring.
+type BufRingOptions struct {
+	// Group is the id by which entries name the ring.
+	Group uint16
+	// Entries is the number of buffers, a power of two up to 32768; BufSize
+	// the length of each in bytes.
+	Entries int
+	BufSize int
+	// KernelMemory places the ring itself, not the buffers, in memory of the
+	// kernel. (6.4)
+	KernelMemory bool
+	// Incremental lets the kernel use a buffer in several pieces. (6.12)
+	Incremental bool
+}
+
+// BufRing is a group of buffers from which the kernel takes one when data
+// arrives. The buffers lie outside of Go's heap and live until Close. A buffer
+// is the kernel's from Recycle and Publish until a completion names it, then
+// the caller's until it is recycled. Not safe for concurrent use, but its user
+// need not be the one who submits. (5.19)
+type BufRing struct {
+	ring  *Ring
+	opts  BufRingOptions
+	mem   *sys.Region // the ring
+	slab  *sys.Region // the buffers
+	bufs  []abi.Buf
+	word  *atomic.Uint32 // bid of entry 0 and the tail, in one word
+	tail  uint16
+	mask  uint16
+	order []uint16 // buffer id at each place of the ring
+	place []uint16 // the inverse
+	used  []int    // bytes of a buffer consumed so far (incremental)
+}
+
+// tailWord is the offset of the word that holds the 16-bit tail.
+const tailWord = 12
+
+// NewBufRing registers a provided-buffer ring with all its buffers available.
+func (r *Ring) NewBufRing(o BufRingOptions) (*BufRing, error) {
+	if o.Entries <= 0 || o.Entries > 1<<15 || o.Entries&(o.Entries-1) != 0 || o.BufSize <= 0 {
+		return nil, fmt.Errorf("uring: buffer ring of %d buffers of %d bytes: the number must be a power of two up to 32768, the size positive", o.Entries, o.BufSize)
+	}
+	b := &BufRing{ring: r, opts: o, mask: uint16(o.Entries - 1),
+		order: make([]uint16, o.Entries), place: make([]uint16, o.Entries), used: make([]int, o.Entries)}
+	if err := b.register(); err != nil {
+		return nil, errors.Join(err, b.mem.Unmap(), b.slab.Unmap())
+	}
+	r.bufs = append(r.bufs, b)
+	b.bufs = sys.Slice[abi.Buf](b.mem, 0, o.Entries)
+	b.word = b.mem.Word(tailWord)
+	for id := range o.Entries {
+		b.Recycle(uint16(id))
+	}
+	b.Publish()
+	return b, nil
+}
+
+func (b *BufRing) register() (err error) {
+	size := b.opts.Entries * int(sys.Size[abi.Buf]())
+	if b.slab, err = sys.MapAnon(b.opts.Entries*b.opts.BufSize, false); err != nil {
+		return err
+	}
+	reg := &abi.BufReg{RingEntries: uint32(b.opts.Entries), Bgid: b.opts.Group}
+	if b.opts.Incremental {
+		reg.Flags |= abi.IOU_PBUF_RING_INC
+	}
+	if b.opts.KernelMemory {
+		reg.Flags |= abi.IOU_PBUF_RING_MMAP
+	} else {
+		if b.mem, err = sys.MapAnon(size, false); err != nil {
+			return err
+		}
+		reg.RingAddr = b.mem.Addr()
+	}
+	if _, err = b.ring.register(OpRegisterPBufRing, sys.Pointer(reg), 1); err != nil {
+		return err
+	}
+	if b.opts.KernelMemory {
+		off := int64(abi.IORING_OFF_PBUF_RING) | int64(b.opts.Group)<<abi.IORING_OFF_PBUF_SHIFT
+		if b.mem, err = sys.MapRing(b.ring.FD(), off, sys.PageCeil(size)); err != nil {
+			return errors.Join(err, b.unregister())
+		}
+	}
+	return nil
+}
+
+func (b *BufRing) unregister() error {
+	_, err := b.ring.register(OpUnregisterPBufRing, sys.Pointer(&abi.BufReg{Bgid: b.opts.Group}), 1)
+	return err
+}
+
+// Group returns the id of the group.
+func (b *BufRing) Group() uint16 { return b.opts.Group }
+
+// Len returns the number of buffers.
+func (b *BufRing) Len() int { return b.opts.Entries }
+
+// Buffer returns the whole buffer with the given id.
+func (b *BufRing) Buffer(id uint16) []byte {
+	off := int(id) * b.opts.BufSize
+	return b.slab.Bytes()[off : off+b.opts.BufSize : off+b.opts.BufSize]
+}
+
+// Recycle puts a buffer back at the end of the ring; the kernel sees it after
+// [BufRing.Publish]. A buffer must be put back once for each time the kernel
+// has given it up.
+func (b *BufRing) Recycle(id uint16) {
+	at := b.tail & b.mask
+	e := &b.bufs[at]
+	buf := b.Buffer(id)
+	e.Addr, e.Len = sys.SliceAddr(buf), uint32(len(buf))
+	if at == 0 {
+		// The id shares its word with the tail, which the kernel reads.
+		b.word.Store(halves(id, uint16(b.published())))
+	} else {
+		e.Bid = id
+	}
+	b.order[at], b.place[id], b.used[id] = id, at, 0
+	b.tail++
+}
+
+// published returns the tail that the kernel sees.
+func (b *BufRing) published() uint16 {
+	w := b.word.Load()
+	if bigEndian {
+		return uint16(w)
+	}
+	return uint16(w >> 16)
+}
+
+// Publish shows recycled buffers to the kernel.
+func (b *BufRing) Publish() {
+	w := b.word.Load()
+	id := uint16(w)
+	if bigEndian {
+		id = uint16(w >> 16)
+	}
+	b.word.Store(halves(id, b.tail))
+}
+
+// Take returns the data of a completion that names a buffer, and whether the
+// kernel is done with that buffer, which must then be recycled after use. It
+// returns nil, false for a completion without a buffer.
+func (b *BufRing) Take(c CQE) (data []byte, done bool) {
+	if !c.Has(CQEBuffer) || int(c.BufferID()) >= b.opts.Entries {
+		return nil, false
+	}
+	id := c.BufferID()
+	from := b.used[id]
+	to := min(from+max(int(c.Res), 0), b.opts.BufSize)
+	if b.opts.Incremental && c.Has(CQEBufMore) {
+		b.used[id] = to
+		return b.Buffer(id)[from:to], false
+	}
+	b.used[id] = 0
+	return b.Buffer(id)[from:to], true
+}
+
+// TakeBundle calls yield for each buffer of a bundle's completion in order,
+// with the id, the data, and whether the kernel is done with that buffer.
+func (b *BufRing) TakeBundle(c CQE, yield func(id uint16, data []byte, done bool)) {
+	if !c.Has(CQEBuffer) || int(c.BufferID()) >= b.opts.Entries {
+		return
+	}
+	at := b.place[c.BufferID()]
+	for left := int(c.Res); left > 0; at = (at + 1) & b.mask {
+		id := b.order[at]
+		from := b.used[id]
+		n := min(left, b.opts.BufSize-from)
+		left -= n
+		done := !(b.opts.Incremental && left == 0 && c.Has(CQEBufMore))
+		b.used[id] = from + n
+		if done {
+			b.used[id] = 0
+		}
+		yield(id, b.Buffer(id)[from:from+n], done)
+		if n == 0 {
+			return
+		}
+	}
+}
+
+// Available returns how many published buffers the kernel has not taken.
+// (6.8)
+func (b *BufRing) Available() (int, error) {
+	st := &abi.BufStatus{BufGroup: uint32(b.opts.Group)}
+	if _, err := b.ring.register(OpRegisterPBufStatus, sys.Pointer(st), 1); err != nil {
+		return 0, err
+	}
+	return int(b.published() - uint16(st.Head)), nil
+}
+
+// Close unregisters the group and frees the buffers. No operation that may
+// pick from the group may be in flight. The second call answers nil.
+func (b *BufRing) Close() error {
+	if b.mem == nil {
+		return nil
+	}
+	for i, other := range b.ring.bufs {
+		if other == b {
+			b.ring.bufs = append(b.ring.bufs[:i], b.ring.bufs[i+1:]...)
+			break
+		}
+	}
+	err := errors.Join(b.unregister(), b.mem.Unmap(), b.slab.Unmap())
+	b.mem = nil
+	return err
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+
+// Package uring is one io_uring: setup, typed submission queue entries,
+// completions, registrations and provided-buffer rings, up to Linux 6.18 and
+// without cgo.
+//
+// # Model
+//
+// A [Ring] has a submission queue (SQ) and a completion queue (CQ), both shared
+// with the kernel. [Ring.SQE] hands out the next free entry, a builder method
+// such as [SQE.Read] fills it, [Ring.Submit] tells the kernel, and [Ring.Reap]
+// copies the completions that have arrived. The user data of an entry comes
+// back in its completion; use an index with a generation there, never an
+// address.
+//
+// # Ownership
+//
+// Memory that a builder receives belongs to the operation from the submission
+// until that operation's own completion has been reaped (for zero-copy sends,
+// until the notification; for multishot operations, until a completion without
+// [CQEMore]). A cancellation does not end the operation: its completion does.
+// Until then the caller must keep the memory reachable, for example in a table
+// indexed by the user data, and must neither reuse nor free it. The builders
+// force what they receive onto the heap, so that a moving goroutine stack
+// cannot leave the kernel with a stale address, but they hold no reference:
+// a ring does not know which of its entries are still in flight. The packages
+// above (reactor, ufile, unet) enforce the rule; here it is yours. Small
+// structures that the kernel copies when it takes the entry (iovecs, message
+// headers, timespecs, socket addresses that are sent) are free after the call
+// that submitted the entry, on kernels with [FeatSubmitStable] (5.5); with
+// SQPOLL, after the completion.
+//
+// # Concurrency
+//
+// A Ring is not safe for concurrent use, with one exception: one goroutine may
+// use the submission side (SQE, Submit) while another uses the completion side
+// (Reap, Wait without pending entries). With [Options.SingleIssuer] every call
+// that enters the kernel must come from one thread: lock the goroutine to it.
+// The kernel cancels the requests of a thread that exits, so a goroutine that
+// ends while locked to its thread takes its operations with it.
+//
+// # Kernels
+//
+// Rings need Linux 5.6 and are tested on 6.1, 6.12 and 6.18. Where io_uring is
+// absent or forbidden [Open] returns an error; package features tells why and
+// what to change.
+package uring

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+
+package uring
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// Path is a NUL-terminated path for the operations that take one. Make it once
+// and keep it reachable until the operation has been submitted (with SQPOLL,
+// completed).
+type Path struct{ b []byte }
+
+// NewPath converts a path. A path with a NUL byte is an error.
+func NewPath(s string) (Path, error) {
+	if strings.IndexByte(s, 0) >= 0 {
+		return Path{}, errors.New("uring: path contains a NUL byte")
+	}
+	b := make([]byte, len(s)+1)
+	copy(b, s)
+	return Path{b}, nil
+}
+
+// String returns the path without the NUL.
+func (p Path) String() string {
+	if len(p.b) == 0 {
+		return ""
+	}
+	return string(p.b[:len(p.b)-1])
+}
+
+// Iovec is one part of a vectored transfer (struct iovec). It keeps the buffer
+// reachable as long as the slice that holds it is.
+type Iovec struct {
+	base *byte
+	len  uintptr
+}
+
+// NewIovec returns the Iovec of a buffer.
+func NewIovec(p []byte) Iovec {
+	if len(p) == 0 {
+		return Iovec{}
+	}
+	return Iovec{&p[0], uintptr(len(p))}
+}
+
+// Timespec is a time for a timeout (struct __kernel_timespec).
+type Timespec abi.Timespec
+
+// NewTimespec converts a duration.
+func NewTimespec(d time.Duration) Timespec { return Timespec(timespec(d)) }
+
+// OpenHow says how [SQE.OpenAt2] opens: flags and mode as in open(2), and
+// RESOLVE_ flags. See openat2(2).
+type OpenHow abi.OpenHow
+
+// FutexWaitv is one futex of [SQE.FutexWaitv] (struct futex_waitv). It holds
+// the address of the word only: keep the word reachable until the completion.
+type FutexWaitv struct{ w abi.FutexWaitv }
+
+// NewFutexWaitv waits while *word is val. Flags are FUTEX2_ flags; the word has
+// 32 bits and the flag that says so is added.
+func NewFutexWaitv(word *atomic.Uint32, val uint32, flags uint32) FutexWaitv {
+	return FutexWaitv{abi.FutexWaitv{Val: uint64(val), Uaddr: sys.Addr(word), Flags: flags | futex2Size32}}
+}
+
+// futex2Size32 is FUTEX2_SIZE_U32.
+const futex2Size32 = 2

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+
+package uring
+
+import (
+	"encoding/binary"
+
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// Msg is struct msghdr. It keeps the address, the vector, its buffers and the
+// control data reachable as long as it is reachable itself.
+type Msg struct {
+	name       *byte
+	namelen    uint32
+	iov        *Iovec
+	iovlen     uintptr
+	control    *byte
+	controllen uintptr
+	flags      int32
+}
+
+// Set points m at the parts of a message; each may be nil. When receiving, addr
+// is room for the sender (call [Sockaddr.Reset] first) and its length afterwards is
+// [Msg.AddrLen].
+func (m *Msg) Set(addr *Sockaddr, iov []Iovec, control []byte) {
+	*m = Msg{}
+	if addr != nil {
+		m.name, m.namelen = &addr.b[0], addr.n
+	}
+	if len(iov) > 0 {
+		m.iov, m.iovlen = &iov[0], uintptr(len(iov))
+	}
+	if len(control) > 0 {
+		m.control, m.controllen = &control[0], uintptr(len(control))
+	}
+}
+
+// AddrLen returns the length of the address that was received.
+func (m *Msg) AddrLen() int { return int(m.namelen) }
+
+// ControlLen returns the length of the control data that was received.
+func (m *Msg) ControlLen() int { return int(m.controllen) }
+
+// Flags returns the MSG_ flags of a received message, such as MSG_TRUNC.
+func (m *Msg) Flags() int { return int(m.flags) }
+
+// MultishotMsg is a message that a multishot RECVMSG wrote into a provided
+// buffer. Its slices share the buffer.
+type MultishotMsg struct {
+	Name    []byte // the sender's address
+	Control []byte
+	Payload []byte
+	Flags   int
+	// PayloadLen is the length of the datagram, more than len(Payload) when it
+	// was truncated.
+	PayloadLen int
+}
+
+// ParseMultishotMsg takes apart a buffer of which a multishot RECVMSG, armed
+// with m, filled len(p) bytes. It says false when p is too short for the room
+// that m reserves, which no kernel writes.
+func ParseMultishotMsg(p []byte, m *Msg) (MultishotMsg, bool) {
+	header := int(sys.Size[abi.RecvmsgOut]())
+	nameRoom, controlRoom := int(m.namelen), int(m.controllen)
+	if len(p) < header || len(p)-header < nameRoom || len(p)-header-nameRoom < controlRoom {
+		return MultishotMsg{}, false
+	}
+	u32 := func(off int) int { return int(binary.NativeEndian.Uint32(p[off:])) }
+	name := p[header : header+nameRoom]
+	control := p[header+nameRoom : header+nameRoom+controlRoom]
+	return MultishotMsg{
+		Name:       name[:min(u32(0), nameRoom)],
+		Control:    control[:min(u32(4), controlRoom)],
+		Payload:    p[header+nameRoom+controlRoom:],
+		PayloadLen: u32(8),
+		Flags:      u32(12),
+	}, true
+}
+
+// Sockaddr decodes Name.
+func (m *MultishotMsg) Sockaddr() Sockaddr {
+	var s Sockaddr
+	s.n = uint32(copy(s.b[:], m.Name))
+	return s
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+
+package uring
+
+import "github.com/ringside-io/ringside/internal/abi"
+
+// CancelFlags modify a cancellation.
+type CancelFlags uint32
+
+const (
+	CancelAll CancelFlags = abi.IORING_ASYNC_CANCEL_ALL // every match; the result is their number (5.19)
+)
+
+// Cancel asks to end the operation with the given user data. The result is 0
+// when it was found and cancelled, ENOENT when not found, EALREADY when it had
+// started and may or may not end early. Whatever the result: the operation
+// itself ends with its own completion, and its memory is in use until then.
+// (5.5)
+func (e *SQE) Cancel(userData uint64, flags CancelFlags) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1, Addr: userData, OpFlags: uint32(flags)}
+	return e
+}
+
+// CancelFD asks to end an operation, with CancelAll all operations, on fd.
+// (5.19; a slot of the fixed file table 6.0)
+func (e *SQE) CancelFD(fd FD, flags CancelFlags) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: fd.n,
+		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_FD}
+	if fd.fixed {
+		e.OpFlags |= abi.IORING_ASYNC_CANCEL_FD_FIXED
+	}
+	return e
+}
+
+// CancelAny asks to end any operation, with CancelAll all of the ring. (5.19)
+func (e *SQE) CancelAny(flags CancelFlags) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1,
+		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_ANY}
+	return e
+}
+
+// CancelOp asks to end an operation, with CancelAll all operations, with the
+// given opcode. (6.6)
+func (e *SQE) CancelOp(op Op, flags CancelFlags) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1, Len: uint32(op),
+		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_OP}
+	return e
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+
+package uring
+
+import (
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// UringCmd sends a command that the file's driver defines: NVMe passthrough,
+// ublk and so on. The command data of 16 bytes, or of 80 with SQE128 (see
+// [BigSQE.Cmd]), is set afterwards with [SQE.SetCmd]. (5.19)
+func (e *SQE) UringCmd(fd FD, cmd uint32) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_URING_CMD, Flags: fd.flags(), Fd: fd.n, Off: cmdOp(cmd)}
+	return e
+}
+
+// SetCmd copies up to 16 bytes of command data into the entry.
+func (e *SQE) SetCmd(data []byte) *SQE {
+	copy(sys.Bytes(e)[48:], data)
+	return e
+}
+
+// SocketInq asks for the bytes that wait in a socket's receive queue. (6.5)
+func (e *SQE) SocketInq(fd FD) *SQE { return e.UringCmd(fd, abi.SOCKET_URING_OP_SIOCINQ) }
+
+// SocketOutq asks for the bytes that wait in a socket's send queue. (6.5)
+func (e *SQE) SocketOutq(fd FD) *SQE { return e.UringCmd(fd, abi.SOCKET_URING_OP_SIOCOUTQ) }
+
+// GetSockOpt is getsockopt(2) for the level SOL_SOCKET; the result is the
+// length of the value. val belongs to the operation until its completion.
+// (6.7)
+func (e *SQE) GetSockOpt(fd FD, level, name int, val []byte) *SQE {
+	return e.sockOpt(abi.SOCKET_URING_OP_GETSOCKOPT, fd, level, name, val)
+}
+
+// SetSockOpt is setsockopt(2). (6.7)
+func (e *SQE) SetSockOpt(fd FD, level, name int, val []byte) *SQE {
+	return e.sockOpt(abi.SOCKET_URING_OP_SETSOCKOPT, fd, level, name, val)
+}
+
+func (e *SQE) sockOpt(cmd uint32, fd FD, level, name int, val []byte) *SQE {
+	e.UringCmd(fd, cmd)
+	e.Addr = words(uint32(level), uint32(name))
+	e.FileIndex, e.Addr3 = count(len(val)), sys.SliceAddr(val)
+	return e
+}
+
+// SocketTxTimestamps reports transmit timestamps, multishot, as 32-byte
+// completions; it needs a ring with CQE32. (6.17)
+func (e *SQE) SocketTxTimestamps(fd FD) *SQE {
+	return e.UringCmd(fd, abi.SOCKET_URING_OP_TX_TIMESTAMP)
+}
+
+// BlockDiscard discards n bytes at an offset of a block device: the data is
+// lost. (6.12)
+func (e *SQE) BlockDiscard(fd FD, off, n uint64) *SQE {
+	e.UringCmd(fd, abi.BLOCK_URING_CMD_DISCARD)
+	e.Addr, e.Addr3 = off, n
+	return e
+}
+
+// cmdOp encodes cmd_op, the first half of its word.
+func cmdOp(cmd uint32) uint64 { return words(cmd, 0) }
+
+// words encodes two 32-bit fields that share a word.
+func words(lo, hi uint32) uint64 {
+	if bigEndian {
+		return uint64(lo)<<32 | uint64(hi)
+	}
+	return uint64(hi)<<32 | uint64(lo)
+}

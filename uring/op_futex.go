@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+
+package uring
+
+import (
+	"sync/atomic"
+
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// FutexWait waits while *word is val, for a wake whose mask meets mask. flags
+// are FUTEX2_ flags (FUTEX2_PRIVATE is 128); the size is added. The word must
+// stay reachable until the completion. (6.7)
+func (e *SQE) FutexWait(word *atomic.Uint32, val uint32, mask uint64, flags uint32) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_FUTEX_WAIT, Fd: int32(flags | futex2Size32),
+		Off: uint64(val), Addr: sys.Addr(word), Addr3: mask}
+	return e
+}
+
+// FutexWake wakes up to n waiters of *word whose mask meets mask; the result
+// is how many. (6.7)
+func (e *SQE) FutexWake(word *atomic.Uint32, n int, mask uint64, flags uint32) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_FUTEX_WAKE, Fd: int32(flags | futex2Size32),
+		Off: uint64(n), Addr: sys.Addr(word), Addr3: mask}
+	return e
+}
+
+// FutexWaitv waits for the first of several futexes; the result is its index.
+// (6.7)
+func (e *SQE) FutexWaitv(futexes []FutexWaitv) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_FUTEX_WAITV, Addr: sys.SliceAddr(futexes), Len: count(len(futexes))}
+	return e
+}
+
+// WaitID is waitid(2): idType is P_PID (1), P_PGID (2) or P_PIDFD (3), options
+// WEXITED (4) and others. info may be nil; otherwise it belongs to the
+// operation until its completion. (6.7)
+func (e *SQE) WaitID(idType, id int, info *Siginfo, options int) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_WAITID, Fd: int32(id), Off: sys.Addr(info),
+		Len: uint32(idType), FileIndex: uint32(options)}
+	return e
+}

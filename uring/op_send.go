@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+
+package uring
+
+import (
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// NetFlags modify a send or a receive, beside the MSG_ flags.
+type NetFlags uint16
+
+const (
+	NetPollFirst  NetFlags = abi.IORING_RECVSEND_POLL_FIRST  // wait for readiness before trying (5.19)
+	NetReportZC   NetFlags = abi.IORING_SEND_ZC_REPORT_USAGE // say in the notification whether data was copied (6.2)
+	NetVectorized NetFlags = abi.IORING_SEND_VECTORIZED      // set by the builders that take iovecs (6.17)
+	NetBundle     NetFlags = abi.IORING_RECVSEND_BUNDLE      // set by the bundle builders (6.10)
+)
+
+// SetNetFlags adds flags to a send or receive.
+func (e *SQE) SetNetFlags(f NetFlags) *SQE { e.Ioprio |= uint16(f); return e }
+
+// Send is send(2) with its MSG_ flags; with MSG_WAITALL the kernel retries
+// after a short one. p belongs to the operation until its completion. (5.6)
+func (e *SQE) Send(fd FD, p []byte, flags int) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_SEND, Flags: fd.flags(), Fd: fd.n,
+		Addr: sys.SliceAddr(p), Len: byteCount(len(p)), OpFlags: uint32(flags)}
+	return e
+}
+
+// SendTo is sendto(2). The address is read at submission. (6.0)
+func (e *SQE) SendTo(fd FD, p []byte, flags int, addr *Sockaddr) *SQE {
+	return e.Send(fd, p, flags).sendAddr(addr)
+}
+
+func (e *SQE) sendAddr(addr *Sockaddr) *SQE {
+	e.Off = sys.Addr(&addr.b)
+	e.FileIndex = halves(uint16(addr.n), 0)
+	return e
+}
+
+// SendBundle sends the provided buffers of a group, at most n bytes or with
+// n = 0 all. (6.10, FeatRecvSendBundle)
+func (e *SQE) SendBundle(fd FD, n int, flags int, group uint16) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_SEND, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT, Fd: fd.n,
+		Ioprio: abi.IORING_RECVSEND_BUNDLE, Len: byteCount(n), OpFlags: uint32(flags), BufIndex: group}
+	return e
+}
+
+// SendVec is [SQE.Send] of several buffers. (6.17)
+func (e *SQE) SendVec(fd FD, iov []Iovec, flags int) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_SEND, Flags: fd.flags(), Fd: fd.n, Ioprio: abi.IORING_SEND_VECTORIZED,
+		Addr: sys.SliceAddr(iov), Len: count(len(iov)), OpFlags: uint32(flags)}
+	return e
+}
+
+// SendMsg is sendmsg(2). The message and its vector are read at submission;
+// the buffers belong to the operation until its completion. (5.3)
+func (e *SQE) SendMsg(fd FD, m *Msg, flags int) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_SENDMSG, Flags: fd.flags(), Fd: fd.n,
+		Addr: sys.Addr(m), Len: 1, OpFlags: uint32(flags)}
+	return e
+}
+
+// SendZC is [SQE.Send] without a copy. It completes twice: with the result and
+// CQEMore, then with CQENotif, until which p belongs to the operation. Without
+// CQEMore on the first there is no second. (6.0)
+func (e *SQE) SendZC(fd FD, p []byte, flags int, zc NetFlags) *SQE {
+	e.Send(fd, p, flags)
+	e.Opcode, e.Ioprio = abi.IORING_OP_SEND_ZC, uint16(zc)
+	return e
+}
+
+// SendZCTo is [SQE.SendZC] with a destination. (6.0)
+func (e *SQE) SendZCTo(fd FD, p []byte, flags int, zc NetFlags, addr *Sockaddr) *SQE {
+	return e.SendZC(fd, p, flags, zc).sendAddr(addr)
+}
+
+// SendZCFixed is [SQE.SendZC] from a part of registered buffer number index.
+// (6.0)
+func (e *SQE) SendZCFixed(fd FD, p []byte, flags int, zc NetFlags, index uint16) *SQE {
+	e.SendZC(fd, p, flags, zc|abi.IORING_RECVSEND_FIXED_BUF)
+	e.BufIndex = index
+	return e
+}
+
+// SendMsgZC is [SQE.SendMsg] without a copy; see [SQE.SendZC]. (6.1)
+func (e *SQE) SendMsgZC(fd FD, m *Msg, flags int, zc NetFlags) *SQE {
+	e.SendMsg(fd, m, flags)
+	e.Opcode, e.Ioprio = abi.IORING_OP_SENDMSG_ZC, uint16(zc)
+	return e
+}
+
+// SendMsgZCFixed is [SQE.SendMsgZC] from parts of one registered buffer. (6.15)
+func (e *SQE) SendMsgZCFixed(fd FD, m *Msg, flags int, zc NetFlags, index uint16) *SQE {
+	e.SendMsgZC(fd, m, flags, zc|abi.IORING_RECVSEND_FIXED_BUF)
+	e.BufIndex = index
+	return e
+}
+
+// halves encodes two 16-bit fields that share a word.
+func halves(lo, hi uint16) uint32 {
+	if bigEndian {
+		return uint32(lo)<<16 | uint32(hi)
+	}
+	return uint32(hi)<<16 | uint32(lo)
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+
+package uring
+
+import (
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// AcceptFlags modify an accept.
+type AcceptFlags uint16
+
+const (
+	AcceptDontWait  AcceptFlags = abi.IORING_ACCEPT_DONTWAIT   // EAGAIN instead of waiting (6.10)
+	AcceptPollFirst AcceptFlags = abi.IORING_ACCEPT_POLL_FIRST // wait before trying (6.10)
+)
+
+// Accept is accept4(2): the result is the connection's descriptor. flags are
+// SOCK_CLOEXEC and SOCK_NONBLOCK. addr may be nil; otherwise it receives the
+// peer and belongs to the operation until its completion. (5.5)
+func (e *SQE) Accept(fd FD, addr *Sockaddr, flags int) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_ACCEPT, Flags: fd.flags(), Fd: fd.n, OpFlags: uint32(flags)}
+	if addr != nil {
+		addr.Reset()
+		e.Addr, e.Off = sys.Addr(&addr.b), sys.Addr(&addr.n)
+	}
+	return e
+}
+
+// AcceptDirect is [SQE.Accept] into the fixed file table. SOCK_CLOEXEC is not
+// allowed. (5.15)
+func (e *SQE) AcceptDirect(fd FD, addr *Sockaddr, flags int, slot Slot) *SQE {
+	e.Accept(fd, addr, flags)
+	e.FileIndex = slot.index()
+	return e
+}
+
+// AcceptMultishot accepts again and again, until a completion without CQEMore.
+// (5.19)
+func (e *SQE) AcceptMultishot(fd FD, flags int) *SQE {
+	e.Accept(fd, nil, flags)
+	e.Ioprio = abi.IORING_ACCEPT_MULTISHOT
+	return e
+}
+
+// AcceptMultishotDirect is [SQE.AcceptMultishot] into free slots of the fixed
+// file table; ENFILE ends it when there are none. (5.19)
+func (e *SQE) AcceptMultishotDirect(fd FD, flags int) *SQE {
+	e.AcceptMultishot(fd, flags)
+	e.FileIndex = abi.IORING_FILE_INDEX_ALLOC
+	return e
+}
+
+// SetAcceptFlags adds flags to an accept.
+func (e *SQE) SetAcceptFlags(f AcceptFlags) *SQE { e.Ioprio |= uint16(f); return e }
+
+// Connect is connect(2). The address is read at submission. (5.5)
+func (e *SQE) Connect(fd FD, addr *Sockaddr) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_CONNECT, Flags: fd.flags(), Fd: fd.n,
+		Off: uint64(addr.n), Addr: sys.Addr(&addr.b)}
+	return e
+}
+
+// Socket is socket(2); the result is the descriptor. (5.19)
+func (e *SQE) Socket(domain, typ, protocol int) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_SOCKET, Fd: int32(domain), Off: uint64(uint32(typ)), Len: uint32(protocol)}
+	return e
+}
+
+// SocketDirect is [SQE.Socket] into the fixed file table. (5.19)
+func (e *SQE) SocketDirect(domain, typ, protocol int, slot Slot) *SQE {
+	e.Socket(domain, typ, protocol)
+	e.FileIndex = slot.index()
+	return e
+}
+
+// Bind is bind(2). (6.11)
+func (e *SQE) Bind(fd FD, addr *Sockaddr) *SQE {
+	e.Connect(fd, addr).Opcode = abi.IORING_OP_BIND
+	return e
+}
+
+// Listen is listen(2). (6.11)
+func (e *SQE) Listen(fd FD, backlog int) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_LISTEN, Flags: fd.flags(), Fd: fd.n, Len: uint32(backlog)}
+	return e
+}
+
+// Shutdown is shutdown(2): how is SHUT_RD (0), SHUT_WR (1) or SHUT_RDWR (2).
+// (5.11)
+func (e *SQE) Shutdown(fd FD, how int) *SQE {
+	*e = SQE{Opcode: abi.IORING_OP_SHUTDOWN, Flags: fd.flags(), Fd: fd.n, Len: uint32(how)}
+	return e
+}

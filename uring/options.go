@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+
+package uring
+
+import (
+	"errors"
+	"time"
+)
+
+// DefaultEntries is the SQ size of a ring whose options do not say.
+const DefaultEntries = 128
+
+// Options describe a ring. The zero value opens a plain ring of
+// [DefaultEntries] entries; each field adds what its comment says.
+type Options struct {
+	// Entries is the size of the SQ, rounded up to a power of two, at most
+	// 32768; 0 means DefaultEntries.
+	Entries uint32
+	// CQEntries is the size of the CQ, rounded up to a power of two; 0 means
+	// twice the SQ. Multishot operations want more. (CQSIZE, 5.5)
+	CQEntries uint32
+	// Clamp makes the kernel reduce sizes above its limits instead of
+	// answering EINVAL. (5.6)
+	Clamp bool
+
+	// SQPoll makes a kernel thread submit, which sleeps after SQPollIdle
+	// without work (0: the kernel's second). It needs a core to spare. (5.1;
+	// without privileges 5.11)
+	SQPoll     bool
+	SQPollIdle time.Duration
+	// SQPollPinned binds that thread to SQPollCPU. (SQ_AFF, 5.1)
+	SQPollPinned bool
+	SQPollCPU    uint32
+	// AttachWQ shares the worker threads, and with SQPoll the submission
+	// thread, of another open ring. (5.6)
+	AttachWQ *Ring
+
+	// IOPoll busy-polls for completions of O_DIRECT I/O on devices with poll
+	// queues; nothing else can be submitted. (5.1)
+	IOPoll bool
+	// HybridIOPoll sleeps for part of the expected time first. Implies IOPoll.
+	// (6.13)
+	HybridIOPoll bool
+
+	// Disabled opens the ring without starting it: register restrictions, then
+	// call [Ring.Enable]. (R_DISABLED, 5.10)
+	Disabled bool
+	// SubmitAll goes on with the entries after one that is rejected at
+	// submission; its completion carries the error either way. (5.18)
+	SubmitAll bool
+	// CoopTaskrun saves the interrupt that makes a running submitter process
+	// completions; they wait for its next entry into the kernel. (5.19)
+	CoopTaskrun bool
+	// TaskrunFlag shows [SQTaskrun] when completions wait for such an entry.
+	// Needs CoopTaskrun or DeferTaskrun. (5.19)
+	TaskrunFlag bool
+	// SingleIssuer promises that one thread makes every call: the one that
+	// opens the ring, or with Disabled the one that enables it. (6.0)
+	SingleIssuer bool
+	// DeferTaskrun processes completions only inside of a wait or [Ring.Reap]
+	// on the issuing thread. Implies SingleIssuer. (6.1)
+	DeferTaskrun bool
+
+	// SQE128 doubles the entries: see [Ring.BigSQE]. (5.19)
+	SQE128 bool
+	// CQE32 doubles the completions: see [Ring.ReapBig]. (5.19)
+	CQE32 bool
+	// CQEMixed allows both sizes of completions. (6.18)
+	CQEMixed bool
+
+	// NoMmap places the rings in memory of the process instead of the
+	// kernel's; HugePages asks for huge pages for it. (6.5)
+	NoMmap    bool
+	HugePages bool
+	// RegisteredFDOnly opens the ring without a descriptor, usable only on the
+	// opening thread. Implies NoMmap. (6.5)
+	RegisteredFDOnly bool
+	// NoSQArray drops the SQ's index array. (6.6)
+	NoSQArray bool
+
+	// NoIOWait asks that waiting not count as iowait, where the kernel can
+	// (6.15); it is ignored elsewhere.
+	NoIOWait bool
+}
+
+// SetupFlags derives the flags of io_uring_setup(2). It reports combinations
+// that no kernel accepts, each with what to change.
+func (o *Options) SetupFlags() (SetupFlags, error) {
+	var f SetupFlags
+	set := func(on bool, bits SetupFlags) {
+		if on {
+			f |= bits
+		}
+	}
+	set(o.IOPoll, SetupIOPoll)
+	set(o.HybridIOPoll, SetupHybridIOPoll|SetupIOPoll)
+	set(o.SQPoll, SetupSQPoll)
+	set(o.SQPollPinned, SetupSQAff)
+	set(o.CQEntries != 0, SetupCQSize)
+	set(o.Clamp, SetupClamp)
+	set(o.AttachWQ != nil, SetupAttachWQ)
+	set(o.Disabled, SetupDisabled)
+	set(o.SubmitAll, SetupSubmitAll)
+	set(o.CoopTaskrun, SetupCoopTaskrun)
+	set(o.TaskrunFlag, SetupTaskrunFlag)
+	set(o.SQE128, SetupSQE128)
+	set(o.CQE32, SetupCQE32)
+	set(o.CQEMixed, SetupCQEMixed)
+	set(o.SingleIssuer, SetupSingleIssuer)
+	set(o.DeferTaskrun, SetupDeferTaskrun|SetupSingleIssuer)
+	set(o.NoMmap || o.HugePages, SetupNoMmap)
+	set(o.RegisteredFDOnly, SetupRegisteredFDOnly|SetupNoMmap)
+	set(o.NoSQArray, SetupNoSQArray)
+	return f, f.check()
+}
+
+func (f SetupFlags) check() error {
+	switch {
+	case f&SetupSQAff != 0 && f&SetupSQPoll == 0:
+		return errors.New("uring: SQPollPinned without SQPoll: set both or neither")
+	case f&SetupSQPoll != 0 && f&(SetupDeferTaskrun|SetupCoopTaskrun|SetupTaskrunFlag) != 0:
+		return errors.New("uring: SQPoll excludes CoopTaskrun, DeferTaskrun and TaskrunFlag: the kernel thread runs the task work")
+	case f&SetupTaskrunFlag != 0 && f&(SetupCoopTaskrun|SetupDeferTaskrun) == 0:
+		return errors.New("uring: TaskrunFlag needs CoopTaskrun or DeferTaskrun")
+	case f&SetupCQE32 != 0 && f&SetupCQEMixed != 0:
+		return errors.New("uring: CQE32 and CQEMixed exclude each other")
+	}
+	return nil
+}
+
+// sqEntries returns the SQ size to ask for.
+func (o *Options) sqEntries() uint32 {
+	if o.Entries == 0 {
+		return DefaultEntries
+	}
+	return o.Entries
+}

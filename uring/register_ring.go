@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+
+package uring
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// RegisterRingFD makes calls cheaper by using an index in the place of the
+// descriptor. The index belongs to the calling thread: every later call that
+// enters the kernel must come from it, so lock the goroutine to its thread.
+// (5.18)
+func (r *Ring) RegisterRingFD() error {
+	if r.registered >= 0 {
+		return nil
+	}
+	arg := &abi.RingFDUpdate{Offset: ^uint32(0), Data: uint64(r.FD())}
+	if _, err := r.register(OpRegisterRingFDs, sys.Pointer(arg), 1); err != nil {
+		return err
+	}
+	r.registered = int(arg.Offset)
+	r.enterFD = r.registered
+	r.enterFlags |= abi.IORING_ENTER_REGISTERED_RING
+	return nil
+}
+
+// UnregisterRingFD undoes [Ring.RegisterRingFD], on the same thread. A ring
+// with RegisteredFDOnly is gone afterwards. (5.18)
+func (r *Ring) UnregisterRingFD() error {
+	if r.registered < 0 {
+		return nil
+	}
+	arg := &abi.RingFDUpdate{Offset: uint32(r.registered)}
+	_, err := r.register(OpUnregisterRingFDs, sys.Pointer(arg), 1)
+	r.registered = -1
+	r.enterFD = r.FD()
+	r.enterFlags &^= abi.IORING_ENTER_REGISTERED_RING
+	return err
+}
+
+// Enable starts a ring opened with Disabled; with SingleIssuer the caller's
+// thread becomes the issuer. (5.10)
+func (r *Ring) Enable() error {
+	_, err := r.register(OpRegisterEnableRings, nil, 0)
+	if err == nil {
+		r.setup &^= SetupDisabled
+	}
+	return err
+}
+
+// RegisterEventFD posts to an eventfd with each completion, or with asyncOnly
+// (5.6) for those that did not complete during submission. (5.2)
+func (r *Ring) RegisterEventFD(fd int, asyncOnly bool) error {
+	op, arg := OpRegisterEventFD, int32(fd)
+	if asyncOnly {
+		op = OpRegisterEventFDAsync
+	}
+	_, err := r.register(op, sys.Pointer(&arg), 1)
+	return err
+}
+
+// UnregisterEventFD undoes [Ring.RegisterEventFD]. (5.2)
+func (r *Ring) UnregisterEventFD() error {
+	_, err := r.register(OpUnregisterEventFD, nil, 0)
+	return err
+}
+
+// RegisterPersonality registers the credentials of the calling thread and
+// returns the id for [SQE.SetPersonality]. (5.6)
+func (r *Ring) RegisterPersonality() (uint16, error) {
+	id, err := r.register(OpRegisterPersonality, nil, 0)
+	return uint16(id), err
+}
+
+// UnregisterPersonality drops credentials. (5.6)
+func (r *Ring) UnregisterPersonality(id uint16) error {
+	_, err := r.register(OpUnregisterPersonality, nil, uint32(id))
+	return err
+}
+
+// SetIOWQAffinity binds the ring's worker threads to processors. (5.14)
+func (r *Ring) SetIOWQAffinity(cpus []int) error {
+	highest := 0
+	for _, c := range cpus {
+		highest = max(highest, c)
+	}
+	mask := make([]byte, (highest/64+1)*8)
+	for _, c := range cpus {
+		setCPU(mask, c)
+	}
+	_, err := r.register(OpRegisterIOWQAffinity, sys.SlicePointer(mask), count(len(mask)))
+	return err
+}
+
+// ClearIOWQAffinity undoes [Ring.SetIOWQAffinity]. (5.14)
+func (r *Ring) ClearIOWQAffinity() error {
+	_, err := r.register(OpUnregisterIOWQAffinity, nil, 0)
+	return err
+}
+
+// SetIOWQMaxWorkers bounds the worker threads, per NUMA node: bounded ones
+// serve files and block devices, unbounded ones the rest. 0 leaves a bound as
+// it is. It returns the bounds before. (5.15)
+func (r *Ring) SetIOWQMaxWorkers(bounded, unbounded int) (oldBounded, oldUnbounded int, err error) {
+	v := &[2]uint32{uint32(bounded), uint32(unbounded)}
+	_, err = r.register(OpRegisterIOWQMaxWorkers, sys.Pointer(v), 2)
+	return int(v[0]), int(v[1]), err
+}
+
+// SyncCancelOptions name what [Ring.SyncCancel] cancels.
+type SyncCancelOptions struct {
+	UserData uint64 // of the operation, unless a field below is set
+	ByFD     bool   // operations on FD
+	FD       FD
+	Any      bool // any operation
+	All      bool // every match instead of the first
+	// Timeout bounds the wait until what was found has ended; 0 means none.
+	Timeout time.Duration
+}
+
+// SyncCancel cancels and waits until what it found has ended: its completions
+// are then in the CQ. It returns how many were cancelled (All), ENOENT when
+// nothing matched, EALREADY when it could not stop what it found, ETIME when
+// the timeout ended the wait. Not on rings of another thread with
+// SingleIssuer. (6.0)
+func (r *Ring) SyncCancel(o SyncCancelOptions) (int, error) {
+	arg := &abi.SyncCancelReg{Addr: o.UserData, Fd: o.FD.n, Timeout: abi.Timespec{Sec: -1, Nsec: -1}}
+	if o.Timeout > 0 {
+		arg.Timeout = timespec(o.Timeout)
+	}
+	if o.ByFD {
+		arg.Flags |= abi.IORING_ASYNC_CANCEL_FD
+		if o.FD.fixed {
+			arg.Flags |= abi.IORING_ASYNC_CANCEL_FD_FIXED
+		}
+	}
+	if o.Any {
+		arg.Flags |= abi.IORING_ASYNC_CANCEL_ANY
+	}
+	if o.All {
+		arg.Flags |= abi.IORING_ASYNC_CANCEL_ALL
+	}
+	return r.register(OpRegisterSyncCancel, sys.Pointer(arg), 1)
+}
+
+// NAPI are the settings of network busy polling.
+type NAPI struct {
+	// Timeout is how long to poll before sleeping, in whole microseconds.
+	Timeout time.Duration
+	Prefer  bool // prefer busy polling to interrupts
+	// Static polls only the NAPI ids added with AddNAPI. (6.13)
+	Static bool
+}
+
+// SetNAPI turns busy polling on and returns the settings before. (6.9)
+func (r *Ring) SetNAPI(n NAPI) (NAPI, error) {
+	arg := &abi.Napi{BusyPollTo: uint32(n.Timeout / time.Microsecond)}
+	if n.Prefer {
+		arg.PreferBusyPoll = 1
+	}
+	if n.Static {
+		arg.OpParam = abi.IO_URING_NAPI_TRACKING_STATIC
+	}
+	if _, err := r.register(OpRegisterNAPI, sys.Pointer(arg), 1); err != nil {
+		return NAPI{}, err
+	}
+	return napiOf(arg), nil
+}
+
+// ClearNAPI turns busy polling off and returns the settings before. (6.9)
+func (r *Ring) ClearNAPI() (NAPI, error) {
+	arg := &abi.Napi{}
+	_, err := r.register(OpUnregisterNAPI, sys.Pointer(arg), 1)
+	return napiOf(arg), err
+}
+
+// AddNAPI adds a NAPI id (SO_INCOMING_NAPI_ID) to poll with Static. (6.13)
+func (r *Ring) AddNAPI(id uint32) error { return r.napiID(abi.IO_URING_NAPI_STATIC_ADD_ID, id) }
+
+// RemoveNAPI undoes [Ring.AddNAPI]. (6.13)
+func (r *Ring) RemoveNAPI(id uint32) error { return r.napiID(abi.IO_URING_NAPI_STATIC_DEL_ID, id) }
+
+func (r *Ring) napiID(op uint8, id uint32) error {
+	_, err := r.register(OpRegisterNAPI, sys.Pointer(&abi.Napi{Opcode: op, OpParam: id}), 1)
+	return err
+}
+
+func napiOf(n *abi.Napi) NAPI {
+	return NAPI{Timeout: time.Duration(n.BusyPollTo) * time.Microsecond, Prefer: n.PreferBusyPoll != 0,
+		Static: n.OpParam == abi.IO_URING_NAPI_TRACKING_STATIC}
+}
+
+// Clock is the clock of the timeouts of waits.
+type Clock uint32
+
+const (
+	ClockMonotonic Clock = 1 // the default
+	ClockBoottime  Clock = 7 // counts suspension too
+)
+
+// SetClock chooses the clock that waits with a timeout go by. (6.12)
+func (r *Ring) SetClock(c Clock) error {
+	_, err := r.register(OpRegisterClock, sys.Pointer(&abi.ClockRegister{Clockid: uint32(c)}), 0)
+	return err
+}
+
+// SendMsgRing posts a completion in a ring without having one: see
+// [SQE.MsgRing]. (6.13)
+func SendMsgRing(target *Ring, userData uint64, res int32) error {
+	var e SQE
+	e.MsgRing(Fd(target.FD()), userData, res)
+	_, errno := sys.Register(-1, uint32(OpRegisterSendMsgRing), sys.Pointer(&e), 1)
+	if errno == syscall.Errno(0) {
+		return nil
+	}
+	return sys.Error("io_uring_register "+OpRegisterSendMsgRing.String(), errno)
+}

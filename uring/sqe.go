@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+
+package uring
+
+import (
+	"math"
+
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// SQE is a submission queue entry. A builder method sets every byte of it;
+// the setters then change what their names say. Both return the entry, so that
+// they chain. Entries come from [Ring.SQE]; a variable of this type is fine for
+// building one elsewhere.
+type SQE abi.SQE
+
+// BigSQE is a 128-byte entry of a ring with SQE128.
+type BigSQE [2]abi.SQE
+
+// SQE returns the first half, for a builder.
+func (b *BigSQE) SQE() *SQE { return (*SQE)(&b[0]) }
+
+// Cmd returns the 80 bytes of command data that [SQE.UringCmd] sends. Build the
+// first half before filling them.
+func (b *BigSQE) Cmd() []byte { return sys.Bytes(b)[48:] }
+
+// FD is a descriptor for an entry: a number of the process or a slot of the
+// ring's fixed file table.
+type FD struct {
+	n     int32
+	fixed bool
+}
+
+// Fd returns the FD of an ordinary descriptor.
+func Fd(fd int) FD { return FD{n: int32(fd)} }
+
+// FixedFd returns the FD of a slot of the fixed file table.
+func FixedFd(slot int) FD { return FD{n: int32(slot), fixed: true} }
+
+func (fd FD) flags() uint8 {
+	if fd.fixed {
+		return abi.IOSQE_FIXED_FILE
+	}
+	return 0
+}
+
+// Slot is where an operation that creates a descriptor puts it in the fixed
+// file table.
+type Slot uint32
+
+// SlotAuto lets the kernel pick a free slot (see [Ring.SetFileAllocRange]); the
+// result of the operation is its number.
+const SlotAuto Slot = abi.IORING_FILE_INDEX_ALLOC
+
+// index encodes s for the file_index field, where 0 means none.
+func (s Slot) index() uint32 {
+	if s == SlotAuto {
+		return abi.IORING_FILE_INDEX_ALLOC
+	}
+	return uint32(s) + 1
+}
+
+// AtCWD, in the place of a directory's descriptor, is the working directory
+// (AT_FDCWD).
+const AtCWD = -100
+
+// maxTransfer is what the kernel moves at most in one operation (MAX_RW_COUNT
+// with pages of 4 KiB); a longer buffer gives a short transfer.
+const maxTransfer = 0x7ffff000
+
+func byteCount(n int) uint32 { return uint32(min(n, maxTransfer)) }
+
+func count(n int) uint32 { return uint32(min(int64(n), math.MaxUint32)) }
+
+// SetUserData sets the value that comes back in the completion.
+func (e *SQE) SetUserData(v uint64) *SQE { e.UserData = v; return e }
+
+// SetFlags adds flags to those that the builder set.
+func (e *SQE) SetFlags(f SQEFlags) *SQE { e.Flags |= uint8(f); return e }
+
+// SetPersonality runs the operation with credentials registered before. (5.6)
+func (e *SQE) SetPersonality(id uint16) *SQE { e.Personality = id; return e }
+
+// SetIOPriority sets the I/O priority of a read or write, as ioprio_set(2)
+// encodes it.
+func (e *SQE) SetIOPriority(p uint16) *SQE { e.Ioprio = p; return e }
+
+// SetBufferGroup makes the kernel pick a buffer of a group for a read or
+// receive, or the data of a send. (5.7)
+func (e *SQE) SetBufferGroup(group uint16) *SQE {
+	e.Flags |= abi.IOSQE_BUFFER_SELECT
+	e.BufIndex = group
+	return e
+}
+
+// Raw returns the entry in the kernel's layout. It is the one escape from the
+// typed builders: what is written there is sent as it is, and an address must
+// obey the package's ownership rule and not come from a stack.
+func (e *SQE) Raw() *RawSQE { return (*RawSQE)(e) }
+
+// RawSQE is struct io_uring_sqe. Off is also addr2 and cmd_op; Addr also
+// splice_off_in, level and optname; OpFlags is the union of the flags of the
+// operations; BufIndex is also buf_group; FileIndex also splice_fd_in, optlen
+// and addr_len; Addr3 also attr_ptr and optval; Pad2 also attr_type_mask.
+type RawSQE abi.SQE
