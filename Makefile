@@ -1,0 +1,57 @@
+# Every target runs with Go and make alone; `kernels` also needs qemu and
+# Debian's package tools, and says so.
+
+GO       ?= go
+CORE      = ./...
+PLATFORMS = linux/arm64 linux/386 darwin/arm64 windows/amd64
+KERNELS  ?= 6.1 6.12
+
+.PHONY: help test short lint fmt vet staticcheck cross bench bench-once forbidden kernels fuzz ci
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+test: ## all tests of all modules, with the race detector
+	$(GO) test -race -timeout 600s work
+
+short: ## the same without the race detector, and the long ones shortened
+	$(GO) test -short work
+
+lint: fmt vet staticcheck ## gofmt, vet, staticcheck
+
+fmt:
+	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt-ed:"; echo "$$out"; exit 1; fi
+
+vet:
+	$(GO) vet work
+	GOOS=darwin GOARCH=arm64 $(GO) vet work
+	GOOS=windows GOARCH=amd64 $(GO) vet work
+
+staticcheck:
+	cd cmd && $(GO) tool staticcheck ../... ./... ../sqlitevfs/...
+
+cross: ## build for every platform that must compile
+	@set -e; for p in $(PLATFORMS); do echo "build $$p"; \
+	  CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build work; \
+	  CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./uring ./features ./reactor ./ufile/...; done
+
+bench: ## the main job: measure this machine
+	$(GO) run ./cmd/ringside bench
+
+bench-once: ## run each Go benchmark once, to prove that it works
+	$(GO) test -run '^$$' -bench . -benchtime 1x work
+
+forbidden: ## the core's tests where io_uring is refused by a seccomp filter
+	$(GO) run ./internal/forbid -errno EPERM -- $(GO) test -count=1 $(CORE)
+	$(GO) run ./internal/forbid -errno ENOSYS -- $(GO) test -count=1 $(CORE)
+
+kernels: ## the core's tests on older kernels, in a virtual machine
+	$(GO) run ./internal/vmtest/lane $(addprefix -kernel ,$(KERNELS))
+
+fuzz: ## each fuzzer for ten seconds
+	@set -e; for pkg in $$($(GO) list $(CORE)); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "fuzz $$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 10s $$pkg; done; done
+
+ci: ## what CI runs
+	.ci/run

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+
+package fdlock
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestCloseWaitsForTheLastUser(t *testing.T) {
+	var l Lock
+	if !l.Acquire() || !l.Acquire() {
+		t.Fatal("an open lock refuses users")
+	}
+	done := make(chan bool)
+	go func() { done <- l.Close() }()
+	for !l.Closed() {
+		select {
+		case <-done:
+			t.Fatal("closed under two users")
+		default:
+		}
+	}
+	if l.Acquire() {
+		t.Fatal("a closing lock takes users")
+	}
+	l.Release()
+	select {
+	case <-done:
+		t.Fatal("closed under a user")
+	default:
+	}
+	l.Release()
+	if !<-done {
+		t.Fatal("the only closer is told that somebody else closed")
+	}
+	if l.Close() {
+		t.Fatal("the second close succeeds")
+	}
+}
+
+// TestUseAndCloseRace has users check that the descriptor is open as long as
+// they hold it, while somebody closes.
+func TestUseAndCloseRace(t *testing.T) {
+	for range 300 {
+		var l Lock
+		var open atomic.Bool
+		open.Store(true)
+		var users, closers sync.WaitGroup
+		var wins atomic.Int32
+		for range 4 {
+			users.Go(func() {
+				for l.Acquire() {
+					if !open.Load() {
+						t.Error("held after it was closed")
+					}
+					l.Release()
+				}
+			})
+		}
+		for range 2 {
+			closers.Go(func() {
+				if l.Close() {
+					open.Store(false)
+					wins.Add(1)
+				}
+			})
+		}
+		closers.Wait()
+		users.Wait()
+		if wins.Load() != 1 {
+			t.Fatalf("%d closers won", wins.Load())
+		}
+	}
+}

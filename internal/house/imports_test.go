@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+
+package house
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+)
+
+const module = "github.com/ringside-io/ringside/"
+
+// layers says which packages of this module a package may import, by path
+// below the module. internal/sys is the door to the kernel, which every
+// package above it may use. A package that is not listed fails the test: place
+// it here before it grows roots.
+var layers = map[string][]string{
+	"internal/abi":      {},
+	"internal/sys":      {"internal/abi"},
+	"internal/probe":    {"internal/sys"},
+	"internal/inflight": {},
+	"internal/fdlock":   {},
+	"uring":             {"internal/abi", "internal/sys"},
+	"features":          {"internal/abi", "internal/probe", "internal/sys", "uring"},
+	"reactor":           {"features", "internal/inflight", "internal/sys", "uring"},
+	"ufile":             {"features", "internal/fdlock", "internal/sys", "reactor", "uring"},
+	"ufile/ufiletest":   {},
+
+	// For tests and lanes; nothing above imports them outside of tests.
+	"internal/ringtest":      {"internal/probe", "internal/sys", "uring"},
+	"internal/house":         {},
+	"internal/forbid":        {"internal/forbid/filter"},
+	"internal/forbid/filter": {},
+	"internal/vmtest":        {},
+	"internal/vmtest/init":   {"internal/vmtest"},
+	"internal/vmtest/lane":   {"internal/vmtest"},
+}
+
+// doors may use unsafe and golang.org/x/sys.
+var doors = []string{"internal/sys", "internal/forbid", "internal/forbid/filter",
+	"internal/vmtest", "internal/vmtest/init", "internal/vmtest/lane"}
+
+type listed struct {
+	ImportPath, Dir                    string
+	Imports, TestImports, XTestImports []string
+	GoFiles, IgnoredGoFiles            []string
+	Module                             *struct{ Path string }
+}
+
+// list asks the go command for packages of the core module on one system.
+func list(t *testing.T, goos string, args ...string) []listed {
+	t.Helper()
+	ringtest.NeedTree(t)
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,Imports,TestImports,XTestImports,GoFiles,IgnoredGoFiles,Module"}, args...)...)
+	cmd.Dir = "../.."
+	cmd.Env = append(cmd.Environ(), "GOOS="+goos, "GOARCH=amd64", "GOWORK=off", "CGO_ENABLED=0")
+	out, err := cmd.Output()
+	if err != nil {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			t.Fatalf("go list: %v\n%s", err, exit.Stderr)
+		}
+		t.Fatalf("go list: %v", err)
+	}
+	var pkgs []listed
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p listed
+		if err := dec.Decode(&p); err == io.EOF {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+func TestDependenciesGoOneWay(t *testing.T) {
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		for _, p := range list(t, goos, "./...") {
+			name := strings.TrimPrefix(p.ImportPath, module)
+			allowed, known := layers[name]
+			if !known {
+				t.Errorf("%s is not in the table of layers", name)
+				continue
+			}
+			for _, imp := range p.Imports {
+				below, ours := strings.CutPrefix(imp, module)
+				if ours && !slices.Contains(allowed, below) {
+					t.Errorf("%s: %s must not import %s", goos, name, below)
+				}
+				kernel := imp == "unsafe" || strings.HasPrefix(imp, "golang.org/x/sys")
+				if kernel && !slices.Contains(doors, name) {
+					t.Errorf("%s: %s must not import %s: that is for %v", goos, name, imp, doors)
+				}
+			}
+		}
+	}
+}
+
+// TestOutsideDependencies looks at everything that the packages a user imports
+// pull in.
+func TestOutsideDependencies(t *testing.T) {
+	public := []string{"./uring", "./features", "./reactor", "./ufile/..."}
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		for _, p := range list(t, goos, append([]string{"-deps"}, public...)...) {
+			if p.Module == nil { // the standard library
+				continue
+			}
+			if m := p.Module.Path; m != path.Clean(module) && m != "golang.org/x/sys" {
+				t.Errorf("%s: %s comes from %s: the core module needs the standard library and golang.org/x/sys only", goos, p.ImportPath, m)
+			}
+			if strings.HasPrefix(p.ImportPath, module+"internal/ringtest") {
+				t.Errorf("%s is reachable outside of tests", p.ImportPath)
+			}
+		}
+	}
+}

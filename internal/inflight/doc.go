@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+
+// Package inflight is the table of operations that the kernel holds. A slot
+// owns what its operation needs (the buffer, the file) from the submission
+// until that operation's own completion. Slots are found by an [ID], which
+// travels as user data: the index of the slot and a generation, never an
+// address, so that a late or repeated completion of an operation that is over
+// finds nothing.
+//
+// # Life of a slot
+//
+//	free ── Acquire ──> held ── Complete ──> done ── Release ──> free
+//	                     │
+//	                  Abandon
+//	                     v
+//	                 abandoned ── Complete ──> (the completer releases)
+//
+// Held: the kernel may use the slot's resources, somebody waits. Done: the
+// kernel is finished, the waiter has not yet taken the result. Abandoned:
+// nobody waits any more, but the kernel still may use the resources, so they
+// stay until the completion.
+package inflight

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+
+package inflight
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// ID names one use of a slot: the index in the low 32 bits, the generation in
+// the high ones. The zero ID names nothing.
+type ID uint64
+
+func (id ID) index() uint32      { return uint32(id) }
+func (id ID) generation() uint32 { return uint32(id >> 32) }
+
+const (
+	chunkSize = 64
+	maxChunks = 1 << 10
+	// MaxSlots is the largest capacity of a table.
+	MaxSlots = chunkSize * maxChunks
+)
+
+// Table holds slots with a value of type T each. It grows in chunks up to its
+// capacity and never shrinks. All methods may be called concurrently.
+type Table[T any] struct {
+	free   atomic.Uint64 // tag in the high half, index + 1 of the first free slot in the low one
+	chunks [maxChunks]atomic.Pointer[[chunkSize]Slot[T]]
+	held   atomic.Int64
+
+	mu    sync.Mutex // growing
+	grown int
+	max   int
+	init  func(*T)
+}
+
+// Slot states; see the package comment.
+const (
+	stateFree uint32 = iota
+	stateHeld
+	stateDone
+	stateAbandoned
+)
+
+// Slot is one place of a table. Value may be used by whoever holds the slot.
+type Slot[T any] struct {
+	Value T
+
+	index uint32
+	gen   atomic.Uint32
+	state atomic.Uint32
+	next  atomic.Uint32 // index + 1 of the next free slot
+}
+
+// New returns a table of at most max slots, up to [MaxSlots]; init prepares a
+// value once, when its chunk is made, and may be nil.
+func New[T any](max int, init func(*T)) *Table[T] {
+	return &Table[T]{max: min(max, MaxSlots), init: init}
+}
+
+// Acquire takes a free slot; false means that all are in use.
+func (t *Table[T]) Acquire() (*Slot[T], bool) {
+	for {
+		if s := t.pop(); s != nil {
+			if !s.state.CompareAndSwap(stateFree, stateHeld) {
+				panic(fmt.Sprintf("inflight: slot %d was on the free list in state %d", s.index, s.state.Load()))
+			}
+			t.held.Add(1)
+			return s, true
+		}
+		if !t.grow() {
+			return nil, false
+		}
+	}
+}
+
+// Release gives a slot back. The holder must have cleared from Value what
+// should not stay reachable. Releasing a slot twice panics.
+func (t *Table[T]) Release(s *Slot[T]) {
+	s.gen.Add(1)
+	if s.state.Swap(stateFree) == stateFree {
+		panic(fmt.Sprintf("inflight: slot %d released twice", s.index))
+	}
+	t.held.Add(-1)
+	t.push(s)
+}
+
+// Held returns the number of slots in use.
+func (t *Table[T]) Held() int { return int(t.held.Load()) }
+
+// ID returns the name of the current use of s.
+func (s *Slot[T]) ID() ID {
+	return ID(s.gen.Load())<<32 | ID(s.index)
+}
+
+// Lookup returns the slot that id names, nil when that use is over.
+func (t *Table[T]) Lookup(id ID) *Slot[T] {
+	i := id.index()
+	if i >= MaxSlots {
+		return nil
+	}
+	chunk := t.chunks[i/chunkSize].Load()
+	if chunk == nil {
+		return nil
+	}
+	s := &chunk[i%chunkSize]
+	if s.gen.Load() != id.generation() || s.state.Load() == stateFree {
+		return nil
+	}
+	return s
+}
+
+// Complete says that the kernel is done with the slot. It returns true when
+// somebody waits, who then takes the result and releases the slot; false when
+// it was abandoned: the caller must release it. Completing a slot twice
+// panics: the kernel, or our reading of it, would be wrong.
+func (s *Slot[T]) Complete() (waited bool) {
+	switch {
+	case s.state.CompareAndSwap(stateHeld, stateDone):
+		return true
+	case s.state.Load() == stateAbandoned:
+		return false
+	}
+	panic(fmt.Sprintf("inflight: slot %d completed in state %d", s.index, s.state.Load()))
+}
+
+// Abandon says that nobody waits any more. It returns false when the operation
+// is already done: the result is there to be taken.
+func (s *Slot[T]) Abandon() bool { return s.state.CompareAndSwap(stateHeld, stateAbandoned) }
+
+// Each calls f for every slot that is in use. It is meant for shutting down,
+// when nobody acquires any more.
+func (t *Table[T]) Each(f func(*Slot[T])) {
+	for c := range t.chunks {
+		chunk := t.chunks[c].Load()
+		if chunk == nil {
+			return
+		}
+		for i := range chunk {
+			if chunk[i].state.Load() != stateFree {
+				f(&chunk[i])
+			}
+		}
+	}
+}
+
+func (t *Table[T]) slot(i uint32) *Slot[T] {
+	return &t.chunks[i/chunkSize].Load()[i%chunkSize]
+}
+
+// pop and push are a stack without locks. The tag changes with every pop, so
+// that a stack that went away and came back is noticed.
+func (t *Table[T]) pop() *Slot[T] {
+	for {
+		head := t.free.Load()
+		if uint32(head) == 0 {
+			return nil
+		}
+		s := t.slot(uint32(head) - 1)
+		if t.free.CompareAndSwap(head, (head>>32+1)<<32|uint64(s.next.Load())) {
+			return s
+		}
+	}
+}
+
+func (t *Table[T]) push(s *Slot[T]) {
+	for {
+		head := t.free.Load()
+		s.next.Store(uint32(head))
+		if t.free.CompareAndSwap(head, head&^(1<<32-1)|uint64(s.index+1)) {
+			return
+		}
+	}
+}
+
+// grow makes one more chunk and says whether there may be free slots now.
+func (t *Table[T]) grow() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if uint32(t.free.Load()) != 0 {
+		return true // somebody else grew or released
+	}
+	n := min(chunkSize, t.max-t.grown)
+	if n <= 0 {
+		return false
+	}
+	chunk := new([chunkSize]Slot[T])
+	for i := range chunk[:n] {
+		chunk[i].index = uint32(t.grown + i)
+		chunk[i].gen.Store(1) // so that no ID is zero
+		if t.init != nil {
+			t.init(&chunk[i].Value)
+		}
+	}
+	t.chunks[t.grown/chunkSize].Store(chunk)
+	t.grown += n
+	for i := n - 1; i >= 0; i-- {
+		t.push(&chunk[i])
+	}
+	return true
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+
+package inflight
+
+import (
+	"sync"
+	"testing"
+)
+
+func TestGenerationMakesStaleIDsFindNothing(t *testing.T) {
+	table := New[int](1, nil)
+	s, ok := table.Acquire()
+	if !ok || table.Lookup(s.ID()) != s {
+		t.Fatal("a held slot is not found by its ID")
+	}
+	stale := s.ID()
+	if stale == 0 || table.Lookup(0) != nil {
+		t.Fatal("the zero ID must name nothing")
+	}
+	s.Complete()
+	table.Release(s)
+	if table.Lookup(stale) != nil {
+		t.Fatal("a released slot is found")
+	}
+	again, _ := table.Acquire()
+	if again != s || again.ID() == stale || table.Lookup(stale) != nil {
+		t.Fatalf("reuse: the ID %x of the last use finds the slot %x", stale, again.ID())
+	}
+}
+
+func TestCapacity(t *testing.T) {
+	inits := 0
+	table := New[int](100, func(*int) { inits++ })
+	var held []*Slot[int]
+	for {
+		s, ok := table.Acquire()
+		if !ok {
+			break
+		}
+		held = append(held, s)
+	}
+	if len(held) != 100 || table.Held() != 100 || inits != 100 {
+		t.Fatalf("%d slots, %d held, %d prepared; want 100", len(held), table.Held(), inits)
+	}
+	seen := map[ID]bool{}
+	n := 0
+	table.Each(func(s *Slot[int]) { n++; seen[s.ID()] = true })
+	if n != 100 || len(seen) != 100 {
+		t.Fatalf("Each saw %d slots, %d IDs", n, len(seen))
+	}
+	table.Release(held[7])
+	if s, ok := table.Acquire(); !ok || s != held[7] {
+		t.Fatal("a released slot is not handed out again")
+	}
+}
+
+func TestStates(t *testing.T) {
+	table := New[int](1, nil)
+	s, _ := table.Acquire()
+	if !s.Abandon() || s.Abandon() {
+		t.Fatal("a held slot is abandoned once")
+	}
+	if s.Complete() {
+		t.Fatal("an abandoned slot has no waiter")
+	}
+	table.Release(s)
+	s, _ = table.Acquire()
+	if !s.Complete() || s.Abandon() {
+		t.Fatal("a done slot cannot be abandoned")
+	}
+	mustPanic(t, "completed twice", func() { s.Complete() })
+	table.Release(s)
+	mustPanic(t, "released twice", func() { table.Release(s) })
+}
+
+func mustPanic(t *testing.T, what string, f func()) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Errorf("%s: no panic", what)
+		}
+	}()
+	f()
+}
+
+// TestConcurrentUse has many goroutines take, mark and release slots: two that
+// held one slot at a time would see each other's mark.
+func TestConcurrentUse(t *testing.T) {
+	table := New[int](48, nil)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 5000 {
+				s, ok := table.Acquire()
+				if !ok {
+					t.Error("no slot although there are enough")
+					return
+				}
+				mark := g*1_000_000 + i
+				s.Value = mark
+				id := s.ID()
+				if table.Lookup(id) != s || s.Value != mark {
+					t.Error("slot is held by two")
+					return
+				}
+				s.Complete()
+				table.Release(s)
+			}
+		})
+	}
+	wg.Wait()
+	if table.Held() != 0 {
+		t.Fatalf("%d slots leaked", table.Held())
+	}
+}
+
+func TestAcquireDoesNotAllocate(t *testing.T) {
+	table := New[[]byte](64, nil)
+	s, _ := table.Acquire()
+	table.Release(s)
+	if n := testing.AllocsPerRun(1000, func() {
+		s, _ := table.Acquire()
+		s.Complete()
+		table.Release(s)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+
+//go:build unix
+
+package sys
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dup duplicates a descriptor, with close-on-exec set.
+func Dup(fd int) (int, error) {
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1, Error("dup", err.(syscall.Errno))
+	}
+	return n, nil
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+
+//go:build unix
+
+package reactor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// parking is the goroutine that sleeps in Go's netpoller until the ring's
+// descriptor is readable. No thread blocks for it.
+type parking struct {
+	file *os.File
+	done sync.WaitGroup
+}
+
+// start polls a duplicate of the ring's descriptor, because an os.File closes
+// what it owns.
+func (p *parking) start(l *loop) error {
+	fd, err := sys.Dup(l.ring.FD())
+	if err != nil {
+		return err
+	}
+	if err := syscall.SetNonblock(fd, true); err != nil { // what makes os poll it
+		_ = syscall.Close(fd)
+		return os.NewSyscallError("fcntl", err)
+	}
+	p.file = os.NewFile(uintptr(fd), "io_uring")
+	// A file that the netpoller does not take would never wake us.
+	if err := p.file.SetReadDeadline(time.Time{}); err != nil {
+		return errors.Join(fmt.Errorf("poll the ring's descriptor: %w", err), p.file.Close())
+	}
+	conn, err := p.file.SyscallConn()
+	if err != nil {
+		return errors.Join(err, p.file.Close())
+	}
+	p.done.Go(func() {
+		// The function runs each time the ring becomes readable. It never
+		// says that it is done, so the call lasts until the file is closed.
+		_ = conn.Read(func(uintptr) bool {
+			l.reapParked()
+			return false
+		})
+	})
+	return nil
+}
+
+func (p *parking) stop() error {
+	err := p.file.Close()
+	p.done.Wait()
+	return err
+}
