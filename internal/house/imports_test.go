@@ -44,8 +44,7 @@ var layers = map[string][]string{
 }
 
 // doors may use unsafe and golang.org/x/sys.
-var doors = []string{"internal/sys", "internal/forbid", "internal/forbid/filter",
-	"internal/vmtest", "internal/vmtest/init", "internal/vmtest/lane"}
+var doors = []string{"internal/sys", "internal/forbid", "internal/forbid/filter"}
 
 type listed struct {
 	ImportPath, Dir                    string
