@@ -41,5 +41,9 @@ func ParseVersion(release string) (Version, error) {
 	return Version{a, b}, nil
 }
 
+// Release returns the release of the running kernel as uname -r prints it, ""
+// when unknown.
+func Release() string { return sys.KernelRelease() }
+
 // Kernel returns the version of the running kernel.
 func Kernel() (Version, error) { return ParseVersion(sys.KernelRelease()) }

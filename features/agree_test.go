@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+
+package features_test
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/probe"
+	"github.com/ringside-io/ringside/internal/ringtest"
+)
+
+// claims are the functions without arguments and the kernel that brought what
+// they tell of.
+var claims = []struct {
+	name  string
+	since string
+	have  func() error
+}{
+	{"HaveIOURing", "5.6", features.HaveIOURing},
+	{"HaveMultishotPoll", "5.13", features.HaveMultishotPoll},
+	{"HaveMultishotAccept", "5.19", features.HaveMultishotAccept},
+	{"HaveMultishotRecv", "6.0", features.HaveMultishotRecv},
+	{"HaveMultishotTimeout", "6.4", features.HaveMultishotTimeout},
+	{"HaveBufferRing", "5.19", features.HaveBufferRing},
+	{"HaveBufferRingKernelMemory", "6.4", features.HaveBufferRingKernelMemory},
+	{"HaveBufferRingIncremental", "6.12", features.HaveBufferRingIncremental},
+	{"HaveBundle", "6.10", features.HaveBundle},
+	{"HaveSendZC", "6.0", features.HaveSendZC},
+	{"HaveSendVectorized", "6.17", features.HaveSendVectorized},
+	{"HaveDeferTaskrun", "6.1", features.HaveDeferTaskrun},
+	{"HaveSQPoll", "5.13", features.HaveSQPoll}, // without a capability
+	{"HaveMsgRing", "5.18", features.HaveMsgRing},
+	{"HaveSockOpt", "6.7", features.HaveSockOpt},
+	{"HaveNopInject", "6.10", features.HaveNopInject},
+}
+
+// agree fails when the kernel and the claim differ. Where a feature is missing
+// the kernel must be older than claimed; on the kernels of the lanes, which
+// carry no features back, it must be there only if it is not.
+func agree(t *testing.T, since string, err error) {
+	t.Helper()
+	want, perr := probe.ParseVersion(since)
+	have, kerr := probe.Kernel()
+	if perr != nil || kerr != nil {
+		t.Fatal(perr, kerr)
+	}
+	older := have.Less(want)
+	switch {
+	case err == nil && older && os.Getenv(ringtest.LaneEnv) != "":
+		t.Errorf("Linux %s has it, although it is said to need %s", have, want)
+	case errors.Is(err, errors.ErrUnsupported) && older:
+		if !strings.Contains(err.Error(), "needs Linux ") {
+			t.Errorf("%q does not name a version", err)
+		}
+	case err != nil:
+		t.Errorf("Linux %s: %v", have, err)
+	}
+}
+
+func TestClaims(t *testing.T) {
+	ringtest.NeedRing(t)
+	for _, c := range claims {
+		t.Run(c.name, func(t *testing.T) { agree(t, c.since, c.have()) })
+	}
+}
+
+// tables are those of a report by name.
+func tables(r features.Report) map[string][]features.Entry {
+	return map[string][]features.Entry{"feature": r.Features, "op": r.Ops, "setup": r.Setup,
+		"register": r.Register, "enter": r.Enter, "behaviour": r.Behaviours}
+}
+
+func TestTableClaims(t *testing.T) {
+	ringtest.NeedRing(t)
+	for kind, table := range tables(features.Collect()) {
+		for _, e := range table {
+			t.Run(kind+"/"+e.Name, func(t *testing.T) {
+				var err error
+				switch e.Answer {
+				case features.Unsupported:
+					err = &features.UnsupportedError{Feature: e.Name, Since: e.Since, Reason: e.Reason}
+				case features.Forbidden, features.Inconclusive:
+					err = errors.New(e.Reason)
+				}
+				agree(t, e.Since, err)
+			})
+		}
+	}
+}
+
+// Every function is claimed, so that none goes untested.
+func TestClaimsComplete(t *testing.T) {
+	ringtest.NeedTree(t)
+	claimed := map[string]bool{"HaveOp": true, "HaveSetup": true, "HaveRegister": true, "HaveFeature": true, "HaveEnter": true}
+	for _, c := range claims {
+		claimed[c.name] = true
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Have") && !claimed[fn.Name.Name] {
+				t.Errorf("%s has no claim", fn.Name.Name)
+			}
+		}
+	}
+}
+
+var versionAtEnd = regexp.MustCompile(`(\d\.\d+)\)?\s*$`)
+
+// TestSince compares the versions with those that package uring documents.
+func TestSince(t *testing.T) {
+	ringtest.NeedTree(t)
+	r := features.Collect()
+	prefixes := []struct {
+		file, prefix string
+		table        []features.Entry
+	}{
+		{"op.go", "IORING_OP_", r.Ops},
+		{"register_op.go", "IORING_", r.Register},
+		{"flags.go", "IORING_SETUP_", r.Setup},
+		{"flags.go", "IORING_FEAT_", r.Features},
+		{"flags.go", "IORING_ENTER_", r.Enter},
+	}
+	for _, p := range prefixes {
+		since := documented(t, filepath.Join("..", "uring", p.file), p.prefix)
+		if len(since) != len(p.table) {
+			t.Errorf("%s: %d constants begin with %s, the report has %d", p.file, len(since), p.prefix, len(p.table))
+		}
+		for _, e := range p.table {
+			if got, ok := since[e.Name]; !ok || got != e.Since {
+				t.Errorf("%s%s: uring says %q, features %q", p.prefix, e.Name, got, e.Since)
+			}
+		}
+	}
+}
+
+// documented returns the version at the end of the comment of each constant
+// whose value is named with the prefix.
+func documented(t *testing.T, file, prefix string) map[string]string {
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	since := map[string]string{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 || spec.Comment == nil {
+			return true
+		}
+		sel, ok := spec.Values[0].(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		name, ok := strings.CutPrefix(sel.Sel.Name, prefix)
+		if m := versionAtEnd.FindStringSubmatch(spec.Comment.Text()); ok && m != nil {
+			since[name] = m[1]
+		}
+		return true
+	})
+	return since
+}

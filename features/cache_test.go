@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+
+package features
+
+import (
+	"errors"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/probe"
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// counting makes the host count how often it opens a ring.
+func counting(h *host) *int {
+	n := new(int)
+	open := h.open
+	h.open = func(o *uring.Options) (*uring.Ring, error) { *n++; return open(o) }
+	return n
+}
+
+func TestCaching(t *testing.T) {
+	memlock := probe.Environment{Release: "5.10.0", MemlockSoft: new(int64(65536))}
+	tests := []struct {
+		errno syscall.Errno
+		env   probe.Environment
+		opens int // for three questions
+	}{
+		{syscall.EPERM, probe.Environment{Seccomp: off}, 1},
+		{syscall.ENOSYS, probe.Environment{Seccomp: off}, 1},
+		{syscall.ENOSYS, probe.Environment{Release: "6.1.0", Seccomp: filtered}, 1},
+		{syscall.EINVAL, probe.Environment{Seccomp: off}, 1},
+		{syscall.EMFILE, probe.Environment{Seccomp: off}, 3},
+		{syscall.ENOMEM, probe.Environment{Seccomp: off}, 3},
+		{syscall.EAGAIN, probe.Environment{Seccomp: off}, 3},
+		{syscall.EINTR, probe.Environment{Seccomp: off}, 3},
+		{syscall.ENOMEM, memlock, 3}, // forbidden, but others may free memory
+	}
+	for _, test := range tests {
+		h := fake(setupError(test.errno), syscall.EBADF, test.env)
+		opens := counting(h)
+		for _, ask := range []func() error{h.haveIOURing, func() error { return h.haveOp(uring.OpRead) }, h.haveIOURing} {
+			if ask() == nil {
+				t.Errorf("%v: usable", test.errno)
+			}
+		}
+		if *opens != test.opens {
+			t.Errorf("%v: opened %d rings, want %d", test.errno, *opens, test.opens)
+		}
+	}
+}
+
+// A shortage passes; the answer after it is kept, and the part that was asked
+// meanwhile is not lost.
+func TestRecovery(t *testing.T) {
+	ringtest.NeedRing(t)
+	h := newHost()
+	real, short := h.open, 2
+	h.open = func(o *uring.Options) (*uring.Ring, error) {
+		if short--; short >= 0 {
+			return nil, setupError(syscall.EMFILE)
+		}
+		return real(o)
+	}
+	opens := counting(h)
+	for range 2 {
+		if err := h.have(multishotPoll); !errors.Is(err, syscall.EMFILE) {
+			t.Fatalf("got %v, want EMFILE", err)
+		}
+	}
+	first := h.have(multishotPoll)
+	if a, _, _ := describe(first); a == Inconclusive {
+		t.Fatal(first)
+	}
+	before := *opens
+	if err := h.have(multishotPoll); err != first || *opens != before {
+		t.Errorf("asked again: %v, then %v", first, err)
+	}
+}
+
+// A shortage that begins after rings were found to work is not kept either.
+func TestShortageDuringTrial(t *testing.T) {
+	ringtest.NeedRing(t)
+	h := newHost()
+	if err := h.haveIOURing(); err != nil {
+		t.Fatal(err)
+	}
+	real := h.open
+	h.open = func(*uring.Options) (*uring.Ring, error) { return nil, setupError(syscall.ENFILE) }
+	if err := h.have(bufferRing); !errors.Is(err, syscall.ENFILE) {
+		t.Fatalf("got %v, want ENFILE", err)
+	}
+	h.open = real
+	if a, _, _ := describe(h.have(bufferRing)); a == Inconclusive {
+		t.Errorf("got %v", h.have(bufferRing))
+	}
+}
+
+// RINGSIDE_IOURING=off forbids at once and is not remembered.
+func TestOverride(t *testing.T) {
+	ringtest.NeedRing(t)
+	h := newHost()
+	value := "off"
+	h.getenv = func(key string) string {
+		if key == EnvIOURing {
+			return value
+		}
+		return ""
+	}
+	opens := counting(h)
+	for _, ask := range []func() error{
+		h.haveIOURing,
+		func() error { return h.have(multishotPoll) },
+		func() error { return h.haveOp(uring.OpRead) },
+		func() error { return h.haveFeature(0) },
+	} {
+		f, ok := errors.AsType[*ForbiddenError](ask())
+		if !ok || f.Policy != PolicyEnvironment {
+			t.Errorf("got %v", f)
+		}
+	}
+	if *opens != 0 {
+		t.Errorf("opened %d rings", *opens)
+	}
+	value = "on"
+	if err := h.haveIOURing(); err != nil {
+		t.Errorf("with %q: %v", value, err)
+	}
+	if r := h.collect(nil); len(r.Notes) == 0 || r.Notes[0].About != EnvIOURing {
+		t.Errorf("a value without meaning is not noted: %+v", r.Notes)
+	}
+	value = "off"
+	if err := h.haveIOURing(); !errors.Is(err, ErrForbidden) {
+		t.Errorf("with %q: %v", value, err)
+	}
+}
+
+func TestConcurrentProbes(t *testing.T) {
+	ringtest.NeedRing(t)
+	h := newHost()
+	opens, opened := 0, sync.Mutex{}
+	real := h.open
+	h.open = func(o *uring.Options) (*uring.Ring, error) {
+		opened.Lock()
+		opens++
+		opened.Unlock()
+		return real(o)
+	}
+	want := newHost().collect(nil)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for j := range behaviours {
+				b := behaviours[(i+j)%len(behaviours)]
+				if got, _, _ := describe(h.have(b)); got != want.Behaviours[(i+j)%len(behaviours)].Answer {
+					t.Errorf("%s: %s", b.name, got)
+				}
+				_ = h.haveOp(uring.Op(i))
+				_ = h.haveRegister(uring.RegisterOp(j))
+			}
+		})
+	}
+	all.Wait()
+	// One for the facts, at most one for registers, and one or two per trial.
+	if most := 2 + 2*len(behaviours); opens > most {
+		t.Errorf("opened %d rings, want at most %d", opens, most)
+	}
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT
+
+package features_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/forbid/filter"
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// childEnv holds a situation in JSON and turns the test binary into a child
+// that puts itself into it and prints its report.
+const childEnv = "RINGSIDE_TEST_FEATURES"
+
+// situation is what a process finds itself in. Zero changes nothing.
+type situation struct {
+	Errno   syscall.Errno // of a filter
+	UID     int
+	Memlock uint64 // bytes
+	Files   uint64 // descriptors
+}
+
+// child returns the exit code.
+func child(spec string) int {
+	var s situation
+	err := json.Unmarshal([]byte(spec), &s)
+	if err == nil {
+		err = s.enter()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	out := childReport{Report: features.Collect()}
+	if s.Files != 0 { // the shortage ends
+		if err := setLimit(unix.RLIMIT_NOFILE, 256); err != nil {
+			out.Error = err.Error()
+		}
+	}
+	out.Again = fmt.Sprint(features.HaveIOURing())
+	if err := json.NewEncoder(os.Stdout).Encode(out); err != nil {
+		return 1
+	}
+	return 0
+}
+
+func setLimit(what int, n uint64) error {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(what, &l); err != nil {
+		return err
+	}
+	l.Cur = n
+	return unix.Setrlimit(what, &l)
+}
+
+func (s *situation) enter() error {
+	if s.Memlock != 0 {
+		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: s.Memlock, Max: s.Memlock}); err != nil {
+			return err
+		}
+	}
+	if s.UID != 0 {
+		if err := syscall.Setgroups(nil); err != nil {
+			return err
+		}
+		if err := syscall.Setresgid(s.UID, s.UID, s.UID); err != nil {
+			return err
+		}
+		if err := syscall.Setresuid(s.UID, s.UID, s.UID); err != nil {
+			return err
+		}
+	}
+	if s.Errno != 0 {
+		if err := filter.Install(s.Errno); err != nil {
+			return err
+		}
+	}
+	if s.Files != 0 {
+		return setLimit(unix.RLIMIT_NOFILE, s.Files)
+	}
+	return nil
+}
+
+// childReport is what a child prints.
+type childReport struct {
+	features.Report
+	Again string // a second answer about rings
+	Error string
+}
+
+// report runs a child in a situation.
+func report(t *testing.T, s situation, env ...string) childReport {
+	t.Helper()
+	spec, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	// The race detector would make each child sleep for a second at its end.
+	cmd.Env = append(append(os.Environ(), childEnv+"="+string(spec), "GORACE=atexit_sleep_ms=0"), env...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("child: %v\n%s", err, out)
+	}
+	var r childReport
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return r
+}
+
+// forbidden checks a report about a host where io_uring is forbidden.
+func forbidden(t *testing.T, r childReport, by features.Policy, reason string) {
+	t.Helper()
+	if r.Usable || r.Answer != features.Forbidden || r.Policy != by {
+		t.Fatalf("usable %v, %s, policy %q, reason %q; want forbidden by %q", r.Usable, r.Answer, r.Policy, r.Reason, by)
+	}
+	if !strings.Contains(r.Reason, reason) || r.Remedy == "" {
+		t.Errorf("reason %q must contain %q; remedy %q", r.Reason, reason, r.Remedy)
+	}
+	for kind, table := range tables(r.Report) {
+		for _, e := range table {
+			if e.Supported || e.Answer != features.Forbidden {
+				t.Errorf("%s %s: %s", kind, e.Name, e.Answer)
+			}
+			if e.Reason != "" || e.Remedy != "" {
+				t.Errorf("%s %s repeats the reason of the whole report", kind, e.Name)
+			}
+		}
+	}
+}
+
+func TestUnderFilter(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS, syscall.EACCES} {
+		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
+			r := report(t, situation{Errno: errno})
+			forbidden(t, r, features.PolicySeccomp, "seccomp filter answers "+unix.ErrnoName(errno))
+			if r.Seccomp == nil || *r.Seccomp != 2 {
+				t.Errorf("seccomp %v, want 2", r.Seccomp)
+			}
+		})
+	}
+}
+
+func TestUnderFilterUnprivileged(t *testing.T) {
+	needRoot(t)
+	forbidden(t, report(t, situation{Errno: syscall.EPERM, UID: 65534}), features.PolicySeccomp, "seccomp")
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to change user")
+	}
+}
+
+// RINGSIDE_IOURING=off wins over everything, and what the kernel says of
+// itself stays visible where it answers queries.
+func TestSwitchedOff(t *testing.T) {
+	ringtest.NeedRing(t)
+	r := report(t, situation{}, features.EnvIOURing+"=off")
+	forbidden(t, r, features.PolicyEnvironment, "RINGSIDE_IOURING is off")
+	query := features.HaveRegister(uring.OpRegisterQuery) == nil
+	for kind, table := range tables(r.Report) {
+		for _, e := range table {
+			if known := e.Known != nil && *e.Known; known != (query && kind != "behaviour") {
+				t.Errorf("%s %s: known %v, query %v", kind, e.Name, known, query)
+			}
+		}
+	}
+}
+
+// 64 KiB of locked memory are what many systems give a user. Whether rings
+// count depends on the kernel; each trial alone fits, and the kernel gives the
+// memory of closed rings back in its own time, which must not make a feature
+// look forbidden.
+func TestMemlock64K(t *testing.T) {
+	ringtest.NeedRing(t)
+	needRoot(t)
+	want := features.Collect()
+	r := report(t, situation{UID: lonely(), Memlock: 64 << 10})
+	if !r.Usable {
+		t.Fatalf("not usable: %s", r.Reason)
+	}
+	if r.Memlock.Soft == nil || *r.Memlock.Soft != 64<<10 || r.Memlock.Exempt {
+		t.Errorf("memlock %+v", r.Memlock)
+	}
+	if len(r.Notes) != 1 || r.Notes[0].About != "memlock" || !strings.Contains(r.Notes[0].Text, "64 KiB") || r.Notes[0].Remedy == "" {
+		t.Errorf("notes %+v", r.Notes)
+	}
+	wanted := tables(want)
+	for kind, table := range tables(r.Report) {
+		for i, e := range table {
+			if e.Answer != wanted[kind][i].Answer {
+				t.Errorf("%s %s: %s (%s), with more memory %s", kind, e.Name, e.Answer, e.Reason, wanted[kind][i].Answer)
+			}
+		}
+	}
+	root := report(t, situation{Memlock: 64 << 10})
+	if len(root.Notes) != 0 || !root.Memlock.Exempt {
+		t.Errorf("root is exempt, but %+v, notes %+v", root.Memlock, root.Notes)
+	}
+}
+
+// lonely returns a user who has no other process: locked memory is counted per
+// user.
+func lonely() int { return 1<<20 + os.Getpid() }
+
+// One page is too little for a ring, where rings count.
+func TestMemlockTooSmall(t *testing.T) {
+	ringtest.NeedRing(t)
+	needRoot(t)
+	r := report(t, situation{UID: lonely(), Memlock: 4 << 10})
+	switch r.Answer {
+	case features.Yes:
+		if len(r.Notes) != 1 || !strings.Contains(r.Notes[0].Text, "rings do not count here") {
+			t.Errorf("notes %+v", r.Notes)
+		}
+	default:
+		forbidden(t, r, features.PolicyMemlock, "4 KiB")
+	}
+}
+
+// Without free descriptors nothing can be told, and nothing is remembered.
+func TestShortOfDescriptors(t *testing.T) {
+	ringtest.NeedRing(t)
+	r := report(t, situation{Files: 3})
+	if r.Answer != features.Inconclusive || r.Usable {
+		t.Errorf("got %s: %s", r.Answer, r.Reason)
+	}
+	if r.Again != "<nil>" || r.Error != "" {
+		t.Errorf("with descriptors: %s %s", r.Again, r.Error)
+	}
+}
+
+// The sysctl concerns the whole machine, so this runs only on the machine of a
+// kernel lane.
+func TestSysctl(t *testing.T) {
+	if os.Getenv(ringtest.LaneEnv) == "" {
+		t.Skip("needs a kernel lane, whose sysctls concern nobody else")
+	}
+	ringtest.NeedKernel(t, "kernel.io_uring_disabled", "6.6")
+	needRoot(t)
+	const nobody = 65534
+	set := func(name, value string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join("/proc/sys/kernel", name), []byte(value), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { set("io_uring_disabled", "0"); set("io_uring_group", "-1") })
+
+	set("io_uring_disabled", "2")
+	forbidden(t, report(t, situation{}), features.PolicySysctl, "kernel.io_uring_disabled is 2")
+	both := report(t, situation{Errno: syscall.EPERM})
+	forbidden(t, both, features.PolicySysctl, "a seccomp filter forbids it, too")
+	forbidden(t, report(t, situation{Errno: syscall.ENOSYS}), features.PolicySeccomp, "ENOSYS")
+
+	set("io_uring_disabled", "1")
+	forbidden(t, report(t, situation{UID: nobody}), features.PolicySysctl, "kernel.io_uring_disabled is 1")
+	if r := report(t, situation{}); !r.Usable {
+		t.Errorf("root: %s", r.Reason)
+	}
+	forbidden(t, report(t, situation{Errno: syscall.EPERM}), features.PolicySeccomp, "seccomp")
+	set("io_uring_group", "65534")
+	if r := report(t, situation{UID: nobody}); !r.Usable {
+		t.Errorf("member of the group: %s", r.Reason)
+	}
+	forbidden(t, report(t, situation{UID: nobody, Errno: syscall.EPERM}), features.PolicySeccomp, "seccomp")
+}

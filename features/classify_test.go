@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+
+package features
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/probe"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// fake returns a host on which rings fail with err, in the given surroundings.
+func fake(err error, entered syscall.Errno, env probe.Environment) *host {
+	h := newHost()
+	h.os = "linux"
+	h.open = func(*uring.Options) (*uring.Ring, error) { return nil, err }
+	h.query = func() (uring.KernelInfo, error) { return uring.KernelInfo{}, syscall.EINVAL }
+	h.enter = func(uint32) syscall.Errno { return entered }
+	h.environment = func() probe.Environment { return env }
+	h.getenv = func(string) string { return "" }
+	return h
+}
+
+// setupError is what package uring returns for an errno.
+func setupError(errno syscall.Errno) error { return os.NewSyscallError("io_uring_setup", errno) }
+
+var (
+	off      = new(0)
+	filtered = new(2)
+)
+
+func TestClassify(t *testing.T) {
+	const (
+		modern = "6.12.9"
+		old    = "4.19.0"
+	)
+	admin := new(uint64(1<<probe.CapSysAdmin | 1<<probe.CapIPCLock))
+	tests := []struct {
+		name    string
+		errno   syscall.Errno
+		entered syscall.Errno
+		env     probe.Environment
+		want    Answer
+		policy  Policy
+		remedy  string // part of it
+		reason  string // part of it
+	}{
+		{"sysctl 2", syscall.EPERM, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(2), Seccomp: off, InitialUser: true, Capabilities: admin},
+			Forbidden, PolicySysctl, "sysctl -w kernel.io_uring_disabled=0", "kernel.io_uring_disabled is 2"},
+		{"sysctl 1", syscall.EPERM, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(1), Group: new(-1), Seccomp: off, InitialUser: true},
+			Forbidden, PolicySysctl, "kernel.io_uring_group=GID", "io_uring_group, which is not set"},
+		{"sysctl 1 and another group", syscall.EPERM, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(1), Group: new(77), Groups: []int{1}, Seccomp: off, InitialUser: true},
+			Forbidden, PolicySysctl, "", "which is 77"},
+		{"sysctl 1, member, filter", syscall.EPERM, syscall.EPERM, probe.Environment{Release: modern, Disabled: new(1), Group: new(77), Groups: []int{77}, Seccomp: filtered, InitialUser: true},
+			Forbidden, PolicySeccomp, "seccomp", "seccomp filter answers EPERM"},
+		{"sysctl 1, administrator, module", syscall.EPERM, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(1), Seccomp: off, InitialUser: true, Capabilities: admin},
+			Forbidden, PolicyLSM, "security module", "probably a security module"},
+		{"sysctl 2 and filter", syscall.EPERM, syscall.EPERM, probe.Environment{Release: modern, Disabled: new(2), Seccomp: filtered, Container: "docker"},
+			Forbidden, PolicySysctl, "then docker run --security-opt seccomp=", "a seccomp filter forbids it, too"},
+		{"filter in Docker", syscall.EPERM, syscall.EPERM, probe.Environment{Release: modern, Disabled: new(0), Seccomp: filtered, Container: "docker"},
+			Forbidden, PolicySeccomp, "docker run --security-opt seccomp=", "seccomp filter answers EPERM"},
+		{"filter in Podman", syscall.EPERM, syscall.EPERM, probe.Environment{Release: modern, Seccomp: filtered, Container: "podman"},
+			Forbidden, PolicySeccomp, "podman run --security-opt seccomp=", ""},
+		{"filter in Kubernetes", syscall.EPERM, syscall.EPERM, probe.Environment{Release: modern, Seccomp: filtered, Container: "kubernetes"},
+			Forbidden, PolicySeccomp, "localhostProfile", ""},
+		{"filter in a service", syscall.EPERM, syscall.EPERM, probe.Environment{Release: modern, Seccomp: filtered, Container: "systemd"},
+			Forbidden, PolicySeccomp, "SystemCallFilter=io_uring_setup", ""},
+		{"filter somewhere", syscall.EPERM, syscall.EPERM, probe.Environment{Release: modern, Seccomp: filtered},
+			Forbidden, PolicySeccomp, "Kubernetes: seccompProfile", ""},
+		{"filter, nothing readable", syscall.EPERM, syscall.EPERM, probe.Environment{},
+			Forbidden, PolicySeccomp, "seccomp", ""},
+		{"filter on setup only", syscall.EPERM, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(0), Seccomp: filtered},
+			Forbidden, PolicySeccomp, "", "a seccomp filter is active"},
+		{"filter that answers EACCES", syscall.EACCES, syscall.EACCES, probe.Environment{Release: modern, Seccomp: filtered},
+			Forbidden, PolicySeccomp, "", "seccomp filter answers EACCES"},
+		{"SELinux", syscall.EACCES, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(0), Seccomp: off, LSMs: []string{"capability", "selinux"}, Context: "container_t"},
+			Forbidden, PolicyLSM, "ausearch", `(selinux), which runs this process as "container_t"`},
+		{"AppArmor", syscall.EPERM, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(0), Seccomp: off, LSMs: []string{"apparmor"}},
+			Forbidden, PolicyLSM, "AppArmor profile", ""},
+		{"no sign of a policy", syscall.EPERM, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(0), Seccomp: off},
+			Forbidden, PolicyLSM, "security module", ""},
+
+		{"filter that answers ENOSYS", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: modern, Disabled: new(0), Seccomp: filtered, Container: "docker"},
+			Forbidden, PolicySeccomp, "docker run", "seccomp filter answers ENOSYS"},
+		{"the same before the sysctl", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: "5.15.0", Seccomp: filtered},
+			Forbidden, PolicySeccomp, "", "seccomp filter answers ENOSYS"},
+		{"ENOSYS on setup only", syscall.ENOSYS, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off},
+			Forbidden, PolicySeccomp, "", ""},
+		{"intercepted", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: modern, Disabled: new(0), Seccomp: off},
+			Forbidden, PolicySeccomp, "supervises", "intercepted"},
+		{"old kernel", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: old, Seccomp: off},
+			Unsupported, "", "", "this is 4.19.0"},
+		{"old kernel and a filter", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: old, Seccomp: filtered},
+			Unsupported, "", "", "this is 4.19.0"},
+		{"left out of the kernel", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: modern, Seccomp: off},
+			Unsupported, "", "CONFIG_IO_URING=y", "built without it"},
+		{"ENOSYS, nothing readable", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{},
+			Unsupported, "", "", "an unknown kernel"},
+		{"ENOSYS, status not readable", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: modern},
+			Unsupported, "", "", "/proc/self/status cannot be read"},
+		{"gVisor", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: "4.4.0", Seccomp: off, Container: "gvisor"},
+			Unsupported, "", "another sandbox", "gVisor"},
+		{"sandbox", syscall.EOPNOTSUPP, syscall.EOPNOTSUPP, probe.Environment{Release: modern, Seccomp: off},
+			Unsupported, "", "another sandbox", "sandbox"},
+		{"sandbox by a filter", syscall.EOPNOTSUPP, syscall.EOPNOTSUPP, probe.Environment{Release: modern, Seccomp: filtered},
+			Forbidden, PolicySeccomp, "", "EOPNOTSUPP"},
+		{"strange kernel", syscall.EINVAL, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off},
+			Unsupported, "", "", "refuses a plain ring"},
+
+		{"memlock 64 KiB", syscall.ENOMEM, syscall.EBADF, probe.Environment{Release: "5.10.0", Seccomp: off, MemlockSoft: new(int64(65536)), Container: "docker"},
+			Forbidden, PolicyMemlock, "docker run --ulimit memlock=-1", "64 KiB"},
+		{"the same in a service", syscall.ENOMEM, syscall.EBADF, probe.Environment{Release: modern, MemlockSoft: new(int64(65536)), Container: "systemd"},
+			Forbidden, PolicyMemlock, "LimitMEMLOCK", ""},
+		{"the same somewhere", syscall.ENOMEM, syscall.EBADF, probe.Environment{MemlockSoft: new(int64(1000))},
+			Forbidden, PolicyMemlock, "ulimit -l", "1000 bytes"},
+		{"the same with CAP_IPC_LOCK", syscall.ENOMEM, syscall.EBADF, probe.Environment{Release: "5.10.0", MemlockSoft: new(int64(65536)), Capabilities: admin},
+			Inconclusive, "", "", ""},
+		{"memlock unlimited", syscall.ENOMEM, syscall.EBADF, probe.Environment{Release: "5.10.0", MemlockSoft: new(int64(probe.Unlimited))},
+			Inconclusive, "", "", ""},
+		{"memlock unknown", syscall.ENOMEM, syscall.EBADF, probe.Environment{}, Inconclusive, "", "", ""},
+		{"descriptors", syscall.EMFILE, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off}, Inconclusive, "", "", ""},
+		{"descriptors of all", syscall.ENFILE, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off}, Inconclusive, "", "", ""},
+		{"again", syscall.EAGAIN, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off}, Inconclusive, "", "", ""},
+		{"interrupted", syscall.EINTR, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off}, Inconclusive, "", "", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			h := fake(setupError(test.errno), test.entered, test.env)
+			err := h.haveIOURing()
+			got, reason, remedy := describe(err)
+			if got != test.want {
+				t.Fatalf("got %s (%v), want %s", got, err, test.want)
+			}
+			checkAnswer(t, err, got)
+			if f, ok := errors.AsType[*ForbiddenError](err); ok {
+				if f.Policy != test.policy {
+					t.Errorf("policy %q, want %q", f.Policy, test.policy)
+				}
+				if f.Reason == "" || f.Remedy == "" || !errors.Is(f.Cause, test.errno) {
+					t.Errorf("incomplete: %+v", f)
+				}
+			}
+			if !strings.Contains(reason, test.reason) || !strings.Contains(remedy, test.remedy) {
+				t.Errorf("reason %q must contain %q, remedy %q must contain %q", reason, test.reason, remedy, test.remedy)
+			}
+		})
+	}
+}
+
+// checkAnswer fails when an error matches more, or less, than its answer says.
+func checkAnswer(t *testing.T, err error, a Answer) {
+	t.Helper()
+	if got := errors.Is(err, ErrForbidden); got != (a == Forbidden) {
+		t.Errorf("%s: matches ErrForbidden: %v (%v)", a, got, err)
+	}
+	if got := errors.Is(err, errors.ErrUnsupported); got != (a == Unsupported) {
+		t.Errorf("%s: matches ErrUnsupported: %v (%v)", a, got, err)
+	}
+	if a == Unsupported && !strings.Contains(err.Error(), "needs Linux ") {
+		t.Errorf("%q does not name a version", err)
+	}
+	if a == Yes != (err == nil) {
+		t.Errorf("%s: %v", a, err)
+	}
+}
+
+// An inconclusive answer keeps its errno, unless that would make it look like
+// a conclusive one.
+func TestInconclusive(t *testing.T) {
+	err := fake(setupError(syscall.EMFILE), syscall.EBADF, probe.Environment{}).haveIOURing()
+	if !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("%v does not match EMFILE", err)
+	}
+	err = &inconclusiveError{"x", fmt.Errorf("socket: %w", syscall.EOPNOTSUPP)}
+	checkAnswer(t, err, Inconclusive)
+}
+
+// A part of io_uring is named in the answer about the whole.
+func TestPartOfNothing(t *testing.T) {
+	h := fake(setupError(syscall.ENOSYS), syscall.ENOSYS, probe.Environment{Release: "4.19.0", Seccomp: off})
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{h.haveOp(uring.OpFutexWait), "opcode FUTEX_WAIT needs Linux 6.7: this is 4.19.0"},
+		{h.haveOp(200), "opcode OP_200 needs a newer kernel: this is 4.19.0"},
+		{h.haveSetup(uring.SetupNoSQArray), "setup flag NO_SQARRAY needs Linux 6.6: this is 4.19.0"},
+		{h.haveSetup(1 << 30), "setup flag 0x40000000 needs a newer kernel: this is 4.19.0"},
+		{h.haveFeature(uring.FeatRWAttr), "feature RW_ATTR needs Linux 6.14: this is 4.19.0"},
+		{h.haveEnter(uring.EnterAbsTimer), "enter flag ABS_TIMER needs Linux 6.12: this is 4.19.0"},
+		{h.haveRegister(uring.OpRegisterClock), "register operation REGISTER_CLOCK needs Linux 6.12: this is 4.19.0"},
+		{h.have(multishotRecv), "multishot receive needs Linux 6.0: this is 4.19.0"},
+		{h.haveSetup(0), "io_uring needs Linux 5.6: this is 4.19.0"},
+	} {
+		if test.err == nil || test.err.Error() != test.want {
+			t.Errorf("got  %v\nwant %s", test.err, test.want)
+		}
+		if !errors.Is(test.err, errors.ErrUnsupported) {
+			t.Errorf("%v does not match ErrUnsupported", test.err)
+		}
+	}
+}
+
+func TestOtherSystem(t *testing.T) {
+	h := fake(nil, 0, probe.Environment{})
+	h.os = "plan9"
+	h.open = func(*uring.Options) (*uring.Ring, error) { panic("opened a ring") }
+	for _, b := range behaviours {
+		if err := h.have(b); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "this is plan9") {
+			t.Errorf("%s: %v", b.name, err)
+		}
+	}
+	r := h.collect(nil)
+	if r.Usable || r.Answer != Unsupported || r.Kernel != "" || r.Memlock.Soft != nil {
+		t.Errorf("report %+v", r)
+	}
+}
+
+// The answers of trials, on a host where rings work.
+func TestExplainFeature(t *testing.T) {
+	limited := probe.Environment{MemlockSoft: new(int64(65536))}
+	tests := []struct {
+		name   string
+		err    error
+		env    probe.Environment
+		want   Answer
+		policy Policy
+	}{
+		{"yes", nil, probe.Environment{}, Yes, ""},
+		{"EINVAL", answer("X", syscall.EINVAL), probe.Environment{}, Unsupported, ""},
+		{"EOPNOTSUPP", answer("X", syscall.EOPNOTSUPP), probe.Environment{}, Unsupported, ""},
+		{"ENOSYS", answer("X", syscall.ENOSYS), probe.Environment{}, Unsupported, ""},
+		{"EPERM", answer("X", syscall.EPERM), probe.Environment{}, Forbidden, PolicyCapability},
+		{"EACCES under SELinux", answer("X", syscall.EACCES), probe.Environment{LSMs: []string{"selinux"}}, Forbidden, PolicyLSM},
+		{"ENOMEM", answer("X", syscall.ENOMEM), probe.Environment{}, Inconclusive, ""},
+		{"ENOMEM, memlock", answer("X", syscall.ENOMEM), limited, Forbidden, PolicyMemlock},
+		{"EMFILE", answer("X", syscall.EMFILE), probe.Environment{}, Inconclusive, ""},
+		{"a socket's EOPNOTSUPP", os.NewSyscallError("socket", syscall.EOPNOTSUPP), probe.Environment{}, Inconclusive, ""},
+		{"a socket's EPERM", os.NewSyscallError("socket", syscall.EPERM), probe.Environment{}, Inconclusive, ""},
+		{"no completion", errors.New("no completion"), probe.Environment{}, Inconclusive, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			err := fake(nil, 0, test.env).explainFeature("x", "6.1", test.err)
+			got, _, _ := describe(err)
+			if got != test.want {
+				t.Fatalf("got %s (%v), want %s", got, err, test.want)
+			}
+			checkAnswer(t, err, got)
+			if f, ok := errors.AsType[*ForbiddenError](err); ok && f.Policy != test.policy {
+				t.Errorf("policy %q, want %q", f.Policy, test.policy)
+			}
+		})
+	}
+}
+
+// A probe for SQPOLL that is refused names the capability.
+func TestRefusedSQPoll(t *testing.T) {
+	err := fake(nil, 0, probe.Environment{}).explainFeature(nameSQPoll, "5.11", answer("io_uring_setup", syscall.EPERM))
+	if f, ok := errors.AsType[*ForbiddenError](err); !ok || !strings.Contains(f.Remedy, "CAP_SYS_NICE") {
+		t.Errorf("got %v", err)
+	}
+}

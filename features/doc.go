@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+
+// Package features tells what of io_uring this process can use, and if it
+// cannot, which line to change.
+//
+// # Answers
+//
+// Each HaveX function returns an error with one of four meanings:
+//
+//   - nil: yes.
+//   - It matches [errors.ErrUnsupported]: the kernel, or the operating system,
+//     lacks it. The message names the first Linux that has it.
+//   - It matches [ErrForbidden]: a policy says no. The [ForbiddenError] says
+//     which, and what to change: a sysctl, the option of a container runtime
+//     or service manager, a limit.
+//   - Anything else: inconclusive. The process ran out of descriptors or
+//     memory, say; ask again later.
+//
+// The first three are kept for the life of the process, except that an answer
+// about the limit on locked memory is asked again, as others may free some. A
+// probe opens at most a few rings, for less than a millisecond as a rule, and
+// nothing is left behind. All functions may be called concurrently, on every
+// operating system; outside of Linux they answer errors.ErrUnsupported.
+//
+// # How it is known
+//
+// Nothing is decided by the version of the kernel: distributions move features
+// between versions, and policies hide them. The sources, cheapest first, are
+// the query operation (Linux 6.18), the feature bits of setup, the opcode
+// probe, and a trial on a throw-away ring. Only to explain why a ring cannot
+// be opened are the sysctls kernel.io_uring_disabled and io_uring_group, the
+// seccomp state, the limit on locked memory, the security modules and, as the
+// last hint, the kernel's release consulted: a filter that answers ENOSYS looks
+// like a kernel without io_uring otherwise.
+//
+// # Switching io_uring off
+//
+// With RINGSIDE_IOURING=off in the environment all probes answer
+// [ErrForbidden], and the packages of this module use their fallbacks. It is
+// meant for support: to see whether a problem goes away.
+//
+// # IOPOLL
+//
+// There is no probe for polled I/O: it depends on the device and its driver's
+// parameters, and only a read from that device tells. [HaveSetup] tells whether
+// the kernel knows the flag.
+package features

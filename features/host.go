@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+
+package features
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/probe"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// host is what the probes ask: the kernel, and what stands between it and the
+// process. Tests put others in its place.
+type host struct {
+	os          string
+	open        func(*uring.Options) (*uring.Ring, error)
+	query       func() (uring.KernelInfo, error)
+	enter       func(flags uint32) syscall.Errno
+	environment func() probe.Environment
+	getenv      func(string) string
+
+	facts    probe.Cache[struct{}, facts]
+	answers  probe.Cache[string, struct{}]
+	register probe.Cache[struct{}, []bool]
+	asked    sync.Once
+	info     *uring.KernelInfo // nil if the kernel does not answer queries
+
+	closed atomic.Int64 // when the last trial ended, in nanoseconds since the epoch
+}
+
+// facts are what one ring tells.
+type facts struct {
+	features uring.Features
+	ops      uring.OpSet
+}
+
+// kernel is the host of this process.
+var kernel = newHost()
+
+func newHost() *host {
+	h := &host{
+		os:    runtime.GOOS,
+		open:  uring.Open,
+		query: uring.Query,
+		enter: probe.EnterErrno,
+		environment: func() probe.Environment {
+			e := probe.ReadEnvironment(os.DirFS("/"), os.Getenv)
+			if e.Release == "" { // /proc is not there
+				e.Release = probe.Release()
+			}
+			return e
+		},
+		getenv: os.Getenv,
+	}
+	h.facts.Conclusive = conclusive
+	h.answers.Conclusive = conclusive
+	h.register.Conclusive = conclusive
+	return h
+}
+
+// queried returns what the kernel says of itself without a ring, nil before
+// Linux 6.18.
+func (h *host) queried() *uring.KernelInfo {
+	h.asked.Do(func() {
+		if info, err := h.query(); err == nil {
+			h.info = &info
+		}
+	})
+	return h.info
+}
+
+// usable opens the throw-away ring that tells whether io_uring works, and what
+// it has. The error is one of the package's.
+func (h *host) usable() (facts, error) {
+	if err := h.switchedOff(); err != nil {
+		return facts{}, err
+	}
+	if h.os != "linux" {
+		return facts{}, &UnsupportedError{Feature: nameIOURing, Since: sinceIOURing, Reason: "this is " + h.os}
+	}
+	return h.facts.Get(struct{}{}, func() (facts, error) {
+		var f facts
+		err := h.settle(func() (err error) {
+			f, err = h.tryRing()
+			return err
+		})
+		return f, h.explain(err)
+	})
+}
+
+// tryRing makes every call that a ring needs once: a filter may allow some of
+// them only.
+func (h *host) tryRing() (f facts, err error) {
+	err = h.withTrial(&uring.Options{Entries: 4}, func(t *trial) error {
+		if cqe, err := t.do(func(e *uring.SQE) { e.Nop() }); err != nil || cqe.Res != 0 {
+			return firstError(err, cqe.Err())
+		}
+		f.features = t.ring.Features()
+		f.ops, err = t.ring.Probe()
+		return err
+	})
+	return f, err
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask answers for one feature, once. The question is asked on a usable host
+// only; elsewhere the answer says why it is not.
+func (h *host) ask(feature, since string, question func(facts) error) error {
+	f, err := h.usable()
+	if err != nil {
+		return relabel(err, feature, since)
+	}
+	_, err = h.answers.Get(feature, func() (struct{}, error) {
+		return struct{}{}, h.explainFeature(feature, since, h.settle(func() error { return question(f) }))
+	})
+	return err
+}
+
+// drain is how long the kernel may take to give back what a closed ring had
+// locked. It does so in a worker, and nothing tells when.
+const drain = 500 * time.Millisecond
+
+// settle asks again while memory is short because of trials that ended just
+// now. With 64 KiB of locked memory five of them are enough.
+func (h *host) settle(ask func() error) error {
+	until := time.Unix(0, h.closed.Load()).Add(drain)
+	for pause := time.Millisecond; ; pause *= 2 {
+		err := ask()
+		if !errors.Is(err, syscall.ENOMEM) || time.Now().Add(pause).After(until) {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
+
+// relabel makes the answer "no io_uring" one about a part of it.
+func relabel(err error, feature, since string) error {
+	if e, ok := err.(*UnsupportedError); ok {
+		return &UnsupportedError{Feature: feature, Since: since, Reason: e.Reason, Remedy: e.Remedy, Cause: e.Cause}
+	}
+	return err
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+
+package features
+
+import (
+	"os"
+	"reflect"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// What the kernel says of itself and what trials find must be the same. Where
+// it does not answer queries the trials stand alone, and TestTableClaims judges
+// them.
+func TestQueryAndTrialsAgree(t *testing.T) {
+	ringtest.NeedKernel(t, "REGISTER_QUERY", "6.18")
+	asked, tried := newHost(), newHost()
+	if asked.queried() == nil {
+		t.Fatal("the kernel does not answer queries")
+	}
+	tried.query = func() (uring.KernelInfo, error) { return uring.KernelInfo{}, os.ErrInvalid }
+	a, b := asked.collect(nil), tried.collect(nil)
+	for _, table := range []struct {
+		name string
+		a, b []Entry
+	}{
+		{"features", a.Features, b.Features}, {"ops", a.Ops, b.Ops}, {"setup", a.Setup, b.Setup},
+		{"register", a.Register, b.Register}, {"enter", a.Enter, b.Enter},
+	} {
+		for i := range table.a {
+			if table.a[i].Answer != table.b[i].Answer {
+				t.Errorf("%s: asked %+v, tried %+v", table.name, table.a[i], table.b[i])
+			}
+		}
+	}
+	// What neither the kernel nor package uring knows yet.
+	for _, h := range []*host{asked, tried} {
+		for name, err := range map[string]error{
+			"op": h.haveOp(250), "setup": h.haveSetup(1 << 31), "register": h.haveRegister(1000),
+			"enter": h.haveEnter(1 << 31), "feature": h.haveFeature(1 << 31),
+		} {
+			if got, _, _ := describe(err); got != Unsupported {
+				t.Errorf("%s beyond all: %v", name, err)
+			}
+		}
+	}
+}
+
+// Trials leave no descriptor and no memory in use.
+func TestTrialsLeaveNothing(t *testing.T) {
+	ringtest.NeedRing(t)
+	newHost().collect(nil) // whatever opens files once does so now
+	before := descriptors(t)
+	for range 3 {
+		newHost().collect(nil)
+	}
+	if after := descriptors(t); !reflect.DeepEqual(before, after) {
+		t.Errorf("descriptors before %v, after %v", before, after)
+	}
+	abandoned.Lock()
+	defer abandoned.Unlock()
+	if n := len(abandoned.held); n > 0 {
+		t.Errorf("%d buffers were given up", n)
+	}
+}
+
+func descriptors(t *testing.T) map[string]string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	const dir = "/proc/self/fd"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := map[string]string{}
+	for _, e := range entries {
+		if target, err := os.Readlink(dir + "/" + e.Name()); err == nil { // not the directory's own
+			open[e.Name()] = target
+		}
+	}
+	return open
+}
+
+// A trial gives up what does not come, and takes back what it started.
+func TestTrialCancels(t *testing.T) {
+	ringtest.NeedRing(t)
+	err := newHost().withTrial(plain(), func(tr *trial) error {
+		a, _, err := tr.files.pair()
+		if err != nil {
+			return err
+		}
+		buf := make([]byte, 8)
+		tr.hold(buf)
+		if err := tr.start(1, func(e *uring.SQE) { e.Recv(uring.Fd(a), buf, 0) }); err != nil {
+			return err
+		}
+		if len(tr.live) != 1 {
+			t.Errorf("%d operations in flight, want 1", len(tr.live))
+		}
+		tr.until = time.Now().Add(time.Millisecond)
+		if cqe, err := tr.await(1); err == nil {
+			t.Errorf("the receive of nothing completed: %+v", cqe)
+		}
+		if err := tr.end(); err != nil {
+			return err
+		}
+		if len(tr.live) != 0 {
+			t.Errorf("%d operations are left", len(tr.live))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func BenchmarkHaveOp(b *testing.B) {
+	ringtest.NeedRing(b)
+	for b.Loop() {
+		_ = HaveOp(uring.OpRead)
+	}
+}
