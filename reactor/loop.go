@@ -10,100 +10,107 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// op is what a slot of the table holds.
-type op struct {
-	buf  []byte
-	keep any
-	done chan struct{} // capacity 1: completing never blocks
-	res  Result
-	err  error
-}
-
-type slot = inflight.Slot[op]
-
 // loop is one ring with its operations.
 type loop struct {
-	ring  *uring.Ring
-	table *inflight.Table[op]
-	busy  atomic.Int64 // operations and plain calls in their place
+	opts  *Options
+	ring  ring
+	park  parker
+	table *inflight.Table[entry]
+	busy  atomic.Int64 // operations, and plain calls in their place
 
-	mu      sync.Mutex // the submission side
-	room    sync.Cond  // a slot was released while somebody starved
-	starved atomic.Int32
+	room     token        // a slot was released while somebody starved
+	starved  atomic.Int32 // how many wait for room
+	idle     token        // the last slot was released while somebody drains
+	draining atomic.Bool
+
+	mu      sync.Mutex    // the submission side
 	leading bool          // somebody will flush
-	pending []inflight.ID // of the entries not yet taken by the kernel
+	pending []inflight.ID // of the entries not yet taken by the kernel; 0: nobody's
 	bytes   int           // that the kernel may copy while it takes them
 	failed  error         // why the ring cannot be used any more
 	shut    bool
+	refused atomic.Bool // entries are pending that the kernel did not take
+	asleep  bool        // pinned: the thread is in the kernel or about to be
+	backlog []chore     // to be entered later
+	space   token       // pinned: the thread has taken entries
 
 	reaping sync.Mutex // the completion side
+	batch   [reapBatch]uring.CQE
+	gone    bool // the ring is closed; written under both locks
 
-	park  parking
-	stats struct {
-		submitted, completed, enters, retried atomic.Uint64
-		overflows                             atomic.Uint32
-	}
+	calls  calls
+	delays delays
+	stats  counters
+
+	wakeEntry uring.SQE     // pinned: completes after a Wake
+	thread    chan struct{} // pinned: closed when the thread is done
+	stopping  bool          // under mu
+	closed    error         // what closing the ring on the thread answered
 }
 
-// newLoop opens a ring that shares the worker threads of first, if not nil.
-func newLoop(o Options, first *uring.Ring) (*loop, error) {
-	ring, err := uring.Open(&uring.Options{
-		Entries:   uint32(o.Entries),
-		CQEntries: uint32(max(o.InFlight, o.Entries)), // the kernel wants no fewer
-		Clamp:     true,
-		SubmitAll: false,
-		AttachWQ:  first,
-		NoIOWait:  true,
-	})
-	if err != nil {
+// newLoop opens loop number i.
+func newLoop(o *Options, i int, first ring) (*loop, error) {
+	l := &loop{opts: o, room: newToken(), idle: newToken(), space: newToken()}
+	l.table = inflight.New(o.InFlight, func(v *entry) { v.done = make(chan struct{}, 1) })
+	l.calls.init()
+	if o.Pinned {
+		return l, l.startPinned(i, first)
+	}
+	var err error
+	if l.ring, l.park, err = o.open(o, i, first); err != nil {
 		return nil, err
 	}
-	l := &loop{
-		ring:  ring,
-		table: inflight.New(o.InFlight, func(v *op) { v.done = make(chan struct{}, 1) }),
-	}
-	l.room.L = &l.mu
-	if err := l.park.start(l); err != nil {
-		_ = ring.Close()
+	if err := l.park.start(l.reapParked, l.failParked); err != nil {
+		_ = l.ring.Close()
 		return nil, err
 	}
 	return l, nil
 }
 
-// acquire takes a slot, waiting while the table is full.
-func (l *loop) acquire() (*slot, error) {
+// acquire takes a slot; when the table is full it waits, if wait says so.
+func (l *loop) acquire(wait bool) (*slot, error) {
 	if s, ok := l.table.Acquire(); ok {
 		return s, nil
 	}
+	if !wait {
+		return nil, ErrFull
+	}
 	l.starved.Add(1)
 	defer l.starved.Add(-1)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.stats.waits.Add(1)
 	for {
-		if err := l.refuse(); err != nil {
-			return nil, err
+		l.mu.Lock()
+		err := l.refuse()
+		l.mu.Unlock()
+		s, ok := l.table.Acquire()
+		if err == nil && !ok {
+			<-l.room
+			continue
 		}
-		if s, ok := l.table.Acquire(); ok {
-			return s, nil
+		if l.starved.Load() > 1 {
+			l.room.put() // there may be more, or news, for the next
 		}
-		l.room.Wait()
+		if err != nil && ok {
+			l.release(s)
+		}
+		return s, err
 	}
 }
 
-// release gives a slot back and with it the references that it held.
+// release gives a slot back and with it the references that it held. It takes
+// no lock.
 func (l *loop) release(s *slot) {
 	v := &s.Value
-	v.buf, v.keep, v.err, v.res = nil, nil, nil, Result{}
+	v.timeout.disarm()
+	*v = entry{done: v.done, timeout: v.timeout}
 	l.table.Release(s)
 	if l.starved.Load() > 0 {
-		l.mu.Lock()
-		l.room.Broadcast()
-		l.mu.Unlock()
+		l.room.put()
+	}
+	if l.draining.Load() && l.table.Held() == 0 {
+		l.idle.put()
 	}
 }
-
-// leave ends the caller's part in busy.
-func (l *loop) leave() { l.busy.Add(-1) }
 
 // refuse says why no operation can start. The caller holds mu.
 func (l *loop) refuse() error {

@@ -3,27 +3,38 @@
 package reactor
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
-
-	"github.com/ringside-io/ringside/uring"
 )
 
-// ErrClosed is returned by operations on a closed reactor.
-var ErrClosed = errors.New("reactor: closed")
-
-// Options configure a reactor; the zero value is the recommended one.
+// Options configure a reactor; the zero value is the recommended one for files.
 type Options struct {
+	// Pinned makes the loops pinned ones; see the package comment. (6.1)
+	Pinned bool
 	// Rings is the number of loops; 0 means GOMAXPROCS at the time of New.
 	Rings int
 	// Entries is the size of each submission queue; 0 means 256.
 	Entries int
 	// InFlight bounds the operations that a loop holds at a time; 0 means
-	// 4096, at most 32768. Each costs about 200 bytes once it was used.
+	// 4096, at most 32768. Each costs about 400 bytes once it was used.
 	InFlight int
+	// Granule, when positive, routes operations by descriptor: runs of that
+	// many descriptors share a loop, so that few descriptors stay on few
+	// rings and those of one descriptor on one. 0 routes to the loop of the P
+	// that the caller runs on.
+	Granule int
+	// SQPoll lets a kernel thread submit, shared by all loops of this reactor.
+	// It needs a core to spare and excludes Pinned.
+	SQPoll bool
+	// Logger is told about the failure of a ring; nil means slog.Default().
+	Logger *slog.Logger
+
+	open opener // of tests
 }
 
 func (o Options) withDefaults() Options {
@@ -35,32 +46,44 @@ func (o Options) withDefaults() Options {
 	}
 	set(&o.Rings, runtime.GOMAXPROCS(0), 1<<10)
 	set(&o.Entries, 256, 1<<15)
+	o.Entries = max(o.Entries, 2) // an operation with a deadline takes two
 	set(&o.InFlight, 4096, 1<<15)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.open == nil {
+		o.open = openKernelRing
+	}
 	return o
 }
 
 // Reactor spreads operations over several rings. All methods may be called
 // concurrently.
 type Reactor struct {
+	opts   Options
 	loops  []*loop
-	near   sync.Pool // of *loop: the pool's per-P slots make a loop stay on its P
+	near   sync.Pool // of *loop: the pool's per-P places make a loop stay on its P
 	turn   atomic.Uint32
 	closed atomic.Bool
 }
 
-// New opens the rings. The error is that of [uring.Open].
+// New opens the rings. The error is that of [uring.Open]; see package features
+// for its meaning.
 func New(o Options) (*Reactor, error) {
 	o = o.withDefaults()
-	r := &Reactor{}
+	if o.Pinned && o.SQPoll {
+		return nil, errors.New("reactor: Pinned and SQPoll exclude each other: either the locked thread submits or the kernel's")
+	}
+	r := &Reactor{opts: o}
 	r.near.New = func() any {
 		return r.loops[int(r.turn.Add(1))%len(r.loops)]
 	}
 	for i := range o.Rings {
-		var first *uring.Ring
+		var first ring
 		if i > 0 {
 			first = r.loops[0].ring
 		}
-		l, err := newLoop(o, first)
+		l, err := newLoop(&r.opts, i, first)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("reactor: %w", err), r.Close())
 		}
@@ -71,95 +94,53 @@ func New(o Options) (*Reactor, error) {
 
 // loop returns the loop of the P that the caller runs on, give or take a
 // migration: a wrong guess costs a little speed, nothing else.
-func (r *Reactor) loop() *loop {
+func (r *Reactor) nearest() *loop {
 	l := r.near.Get().(*loop)
 	r.near.Put(l)
 	return l
 }
 
-// Result is what the kernel answered: a count, a descriptor or a negative
-// errno, and flags.
-type Result struct {
-	Res   int32
-	Flags uring.CQEFlags
-}
-
-// Do submits a single-shot operation and waits for its completion. The entry
-// is copied; its user data is replaced. buf and keep, which may be nil, stay
-// reachable until the completion, and must not be touched by the caller before
-// Do returns. bytes is how much the kernel may have to copy or pin during the
-// submission, which decides whether the scheduler is told about the system
-// call; take the size of the transfer.
-//
-// The error is ErrClosed, or that of a ring that has failed; an operation that
-// fails is a Result with a negative Res.
-func (r *Reactor) Do(e *uring.SQE, buf []byte, keep any, bytes int) (Result, error) {
-	return r.loop().do(e, buf, keep, bytes)
-}
-
-// Idle says whether the calling goroutine's loop has nothing in flight, so
-// that a plain system call would be at least as fast as the ring. When it says
-// true it counts the caller as being in flight, until [Turn.Done].
-func (r *Reactor) Idle() (Turn, bool) {
-	l := r.loop()
-	if l.busy.CompareAndSwap(0, 1) {
-		return Turn{l}, true
+// route returns the loop for an operation.
+func (r *Reactor) route(op *Op) *loop {
+	if g := r.opts.Granule; g > 0 && op.SQE.Fd >= 0 {
+		return r.loops[int(op.SQE.Fd)/g%len(r.loops)]
 	}
-	return Turn{}, false
+	return r.nearest()
 }
 
-// Turn is the right to make a plain call in the place of an idle loop.
-type Turn struct{ l *loop }
+// Run waits until ctx is done and then closes the reactor. It is a
+// convenience for programs that run their parts side by side; a reactor works
+// without it.
+func (r *Reactor) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return r.Close()
+}
 
-// Done ends the turn.
-func (t Turn) Done() { t.l.leave() }
+// Drain refuses new operations and waits until those in flight have ended, or
+// until ctx is done, whose cause it then returns. Close still has to be called.
+func (r *Reactor) Drain(ctx context.Context) error {
+	for _, l := range r.loops {
+		if err := l.drain(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-// Close waits until every operation in flight has completed, then frees the
-// rings. Calls of Do that begin later return ErrClosed. The second call
-// returns nil at once.
+// Close refuses new operations, cancels those in flight, waits for the kernel
+// to end each of them, and frees the rings. What was cancelled so ends with
+// ErrClosed. An operation that cannot be cancelled, such as a read from a disk
+// that has started, is waited for. The second call returns nil at once. Close
+// must not be called by a callback.
 func (r *Reactor) Close() error {
 	if r.closed.Swap(true) {
 		return nil
 	}
-	var errs []error
-	for _, l := range r.loops {
-		errs = append(errs, l.close())
+	errs := make([]error, len(r.loops))
+	var wg sync.WaitGroup
+	for i, l := range r.loops {
+		wg.Go(func() { errs[i] = l.close() })
 	}
+	wg.Wait()
 	return errors.Join(errs...)
-}
-
-// Stats are counters since the reactor was opened.
-type Stats struct {
-	Submitted uint64 // operations handed to the kernel
-	Completed uint64 // completions reaped
-	Enters    uint64 // system calls that submitted
-	Retried   uint64 // operations submitted again after a cancellation nobody asked for
-	Overflows uint64 // completions that did not find room in a completion queue at once
-	InFlight  int    // operations in flight now
-}
-
-// Stats returns the sum over all loops.
-func (r *Reactor) Stats() Stats {
-	var s Stats
-	for _, l := range r.loops {
-		s.Submitted += l.stats.submitted.Load()
-		s.Completed += l.stats.completed.Load()
-		s.Enters += l.stats.enters.Load()
-		s.Retried += l.stats.retried.Load()
-		s.Overflows += uint64(l.stats.overflows.Load())
-		s.InFlight += l.table.Held()
-	}
-	return s
-}
-
-// Plus returns the sum of two sets of counters.
-func (s Stats) Plus(t Stats) Stats {
-	return Stats{
-		Submitted: s.Submitted + t.Submitted,
-		Completed: s.Completed + t.Completed,
-		Enters:    s.Enters + t.Enters,
-		Retried:   s.Retried + t.Retried,
-		Overflows: s.Overflows + t.Overflows,
-		InFlight:  s.InFlight + t.InFlight,
-	}
 }

@@ -6,7 +6,10 @@ package reactor
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,6 +17,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/uring"
@@ -63,89 +67,154 @@ func pipe(t testing.TB) (r, w int) {
 	return fds[0], fds[1]
 }
 
-func read(r *Reactor, fd int, p []byte, off int64) (Result, error) {
-	var e uring.SQE
-	e.Read(uring.Fd(fd), p, off)
-	return r.Do(&e, p, nil, len(p))
+func readOp(fd int, p []byte, off int64) *Op {
+	op := &Op{Buf: p, Bytes: len(p)}
+	op.SQE.Read(uring.Fd(fd), p, off)
+	return op
+}
+
+func read(r *Reactor, fd int, p []byte, off int64) Result {
+	op := Op{Buf: p, Bytes: len(p)}
+	op.SQE.Read(uring.Fd(fd), p, off)
+	return r.Do(&op)
+}
+
+// kinds are the reactors that every test runs over.
+var kinds = []Options{
+	{},
+	{Rings: 1, Entries: 4, InFlight: 8},
+	{Rings: 3, InFlight: 5, Granule: 2},
+	{Pinned: true, Rings: 1},
+	{Pinned: true, Rings: 2, Entries: 4, InFlight: 8},
+}
+
+func overKinds(t *testing.T, test func(t *testing.T, r *Reactor)) {
+	for _, o := range kinds {
+		t.Run(fmt.Sprintf("pinned=%v,rings=%d,entries=%d,inflight=%d", o.Pinned, o.Rings, o.Entries, o.InFlight), func(t *testing.T) {
+			if o.Pinned {
+				ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
+			}
+			test(t, open(t, o))
+		})
+	}
+}
+
+// over checks that nothing is left when all operations have ended.
+func over(t *testing.T, r *Reactor) {
+	t.Helper()
+	if s := r.Stats(); s.InFlight != 0 {
+		t.Errorf("operations left behind: %+v", s)
+	}
 }
 
 func TestManyGoroutinesReadWhatTheFileHolds(t *testing.T) {
-	for _, o := range []Options{{}, {Rings: 1, Entries: 4, InFlight: 8}, {Rings: 3, InFlight: 2}} {
-		r := open(t, o)
+	overKinds(t, func(t *testing.T, r *Reactor) {
 		f, want := pattern(t, 1<<20)
 		var wg sync.WaitGroup
 		for g := range 64 {
 			wg.Go(func() {
 				rng := rand.New(rand.NewPCG(uint64(g), 3))
 				p := make([]byte, 4096)
-				for range 200 {
+				for range 100 {
 					off := rng.IntN(len(want))
-					res, err := read(r, int(f.Fd()), p, int64(off))
+					res := read(r, int(f.Fd()), p, int64(off))
 					n := min(len(p), len(want)-off)
-					if err != nil || int(res.Res) != n || !bytes.Equal(p[:n], want[off:off+n]) {
-						t.Errorf("%+v: read at %d: %+v, %v", o, off, res, err)
+					if res.Err != nil || int(res.Res) != n || !bytes.Equal(p[:n], want[off:off+n]) {
+						t.Errorf("read at %d: %+v", off, res)
 						return
 					}
 				}
 			})
 		}
 		wg.Wait()
-		if s := r.Stats(); s.InFlight != 0 || s.Submitted != 64*200 || s.Completed != s.Submitted || s.Overflows != 0 {
-			t.Errorf("%+v: stats %+v", o, s)
+		over(t, r)
+		if s := r.Stats(); s.Submitted < 64*100 || s.Overflows != 0 {
+			t.Errorf("stats %+v", s)
 		}
-	}
+	})
 }
 
 func TestAFailedOperationIsAResult(t *testing.T) {
-	r := open(t, Options{})
-	res, err := read(r, -1, make([]byte, 1), 0)
-	if err != nil || res.Res != -int32(syscall.EBADF) {
-		t.Fatalf("%+v, %v; want EBADF", res, err)
-	}
+	overKinds(t, func(t *testing.T, r *Reactor) {
+		res := read(r, -1, make([]byte, 1), 0)
+		if res.Err != nil || res.Errno() != syscall.EBADF {
+			t.Fatalf("%+v; want EBADF", res)
+		}
+	})
 }
 
-func TestCloseWaitsForOperationsInFlight(t *testing.T) {
-	r := open(t, Options{Rings: 1})
-	rfd, wfd := pipe(t)
-	done := make(chan Result)
-	go func() {
-		res, _ := read(r, rfd, make([]byte, 4), 0)
-		done <- res
-	}()
-	waitFor(t, func() bool { return r.Stats().Submitted == 1 })
-	closed := make(chan error)
-	go func() { closed <- r.Close() }()
-	waitFor(t, func() bool { return r.closed.Load() })
-	select {
-	case <-closed:
-		t.Fatal("closed under an operation")
-	default:
-	}
-	if _, err := syscall.Write(wfd, []byte("data")); err != nil {
+func TestCloseEndsOperationsInFlight(t *testing.T) {
+	overKinds(t, func(t *testing.T, r *Reactor) {
+		rfd, _ := pipe(t)
+		done := make(chan Result)
+		for range 3 {
+			go func() { done <- read(r, rfd, make([]byte, 4), 0) }()
+		}
+		waitFor(t, func() bool { return r.Stats().InFlight == 3 })
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if res := <-done; !errors.Is(res.Err, ErrClosed) {
+				t.Errorf("read during close: %+v", res)
+			}
+		}
+		if res := read(r, rfd, make([]byte, 4), 0); !errors.Is(res.Err, ErrClosed) {
+			t.Fatalf("read after close: %+v", res)
+		}
+		if _, err := r.Queue(readOp(rfd, make([]byte, 4), 0), nil); !errors.Is(err, ErrClosed) {
+			t.Fatalf("queue after close: %v", err)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatalf("second close: %v", err)
+		}
+	})
+}
+
+func TestDrainWaits(t *testing.T) {
+	overKinds(t, func(t *testing.T, r *Reactor) {
+		rfd, wfd := pipe(t)
+		done := make(chan Result)
+		go func() { done <- read(r, rfd, make([]byte, 4), 0) }()
+		waitFor(t, func() bool { return r.Stats().InFlight == 1 })
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cause := errors.New("enough")
+		cancel(cause)
+		if err := r.Drain(ctx); !errors.Is(err, cause) {
+			t.Fatalf("drain under an operation: %v", err)
+		}
+		drained := make(chan error)
+		go func() { drained <- r.Drain(context.Background()) }()
+		if _, err := syscall.Write(wfd, []byte("data")); err != nil {
+			t.Fatal(err)
+		}
+		if res := <-done; res.Res != 4 {
+			t.Fatalf("read during drain: %+v", res)
+		}
+		if err := <-drained; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	r := open(t, Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- r.Run(ctx) }()
+	cancel()
+	if err := <-done; err != nil || !r.closed.Load() {
 		t.Fatal(err)
-	}
-	if res := <-done; res.Res != 4 {
-		t.Fatalf("read during close: %+v", res)
-	}
-	if err := <-closed; err != nil {
-		t.Fatal(err)
-	}
-	if _, err := read(r, rfd, make([]byte, 4), 0); !errors.Is(err, ErrClosed) {
-		t.Fatalf("read after close: %v", err)
-	}
-	if err := r.Close(); err != nil {
-		t.Fatalf("second close: %v", err)
 	}
 }
 
 // waitFor polls a condition that other goroutines bring about.
 func waitFor(t testing.TB, cond func() bool) {
 	t.Helper()
-	for i := 0; !cond(); i++ {
-		if i > 1e8 {
+	for deadline := time.Now().Add(ringtest.Patience); !cond(); runtime.Gosched() {
+		if time.Now().After(deadline) {
 			t.Fatal("the condition does not come about")
 		}
-		runtime.Gosched()
 	}
 }
 
@@ -153,26 +222,32 @@ func waitFor(t testing.TB, cond func() bool) {
 // can end, and then lets them end one by one.
 func TestBackpressure(t *testing.T) {
 	const room, readers = 4, 20
-	r := open(t, Options{Rings: 1, InFlight: room})
-	rfd, wfd := pipe(t)
-	var wg sync.WaitGroup
-	for range readers {
-		wg.Go(func() {
-			if res, err := read(r, rfd, make([]byte, 1), 0); err != nil || res.Res != 1 {
-				t.Errorf("%+v, %v", res, err)
-			}
-		})
-	}
-	waitFor(t, func() bool { return r.loops[0].starved.Load() == readers-room })
-	if held := r.loops[0].table.Held(); held != room {
-		t.Errorf("%d operations held, want %d", held, room)
-	}
-	for range readers {
-		if _, err := syscall.Write(wfd, []byte{1}); err != nil {
-			t.Fatal(err)
+	for _, pinned := range []bool{false, true} {
+		r := open(t, Options{Rings: 1, InFlight: room, Pinned: pinned})
+		rfd, wfd := pipe(t)
+		var wg sync.WaitGroup
+		for range readers {
+			wg.Go(func() {
+				if res := read(r, rfd, make([]byte, 1), 0); res.Res != 1 {
+					t.Errorf("%+v", res)
+				}
+			})
 		}
+		waitFor(t, func() bool { return r.loops[0].starved.Load() == readers-room })
+		if held := r.loops[0].table.Held(); held != room {
+			t.Errorf("%d operations held, want %d", held, room)
+		}
+		if _, err := r.Queue(readOp(rfd, make([]byte, 1), 0), nil); !errors.Is(err, ErrFull) {
+			t.Errorf("queue on a full loop: %v", err)
+		}
+		for range readers {
+			if _, err := syscall.Write(wfd, []byte{1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wg.Wait()
+		over(t, r)
 	}
-	wg.Wait()
 }
 
 // TestExitingThreadHarmsNobody has a goroutine that is locked to its thread
@@ -188,13 +263,7 @@ func TestExitingThreadHarmsNobody(t *testing.T) {
 		submitted := l.stats.submitted.Load()
 		hold := holdKernelSlots(t, l, 2)
 		done := make(chan Result)
-		go func() {
-			res, err := read(r, rfd, make([]byte, 1), 0)
-			if err != nil {
-				t.Error(err)
-			}
-			done <- res
-		}()
+		go func() { done <- read(r, rfd, make([]byte, 1), 0) }()
 		waitFor(t, func() bool {
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -222,7 +291,7 @@ func TestExitingThreadHarmsNobody(t *testing.T) {
 }
 
 // holdKernelSlots makes it look as if the kernel had n operations, so that
-// pushing one more does not flush.
+// one more does not flush.
 func holdKernelSlots(t *testing.T, l *loop, n int) (release func()) {
 	t.Helper()
 	var slots []*slot
@@ -244,7 +313,7 @@ func holdKernelSlots(t *testing.T, l *loop, n int) (release func()) {
 // submitted then ends with an error, and so does what follows.
 func TestFailedRing(t *testing.T) {
 	ringtest.NeedRing(t)
-	r, err := New(Options{Rings: 1})
+	r, err := New(Options{Rings: 1, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,11 +322,11 @@ func TestFailedRing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	if err := syscall.Dup3(int(null.Fd()), r.loops[0].ring.FD(), syscall.O_CLOEXEC); err != nil {
+	if err := syscall.Dup3(int(null.Fd()), r.loops[0].ring.(*kernelRing).FD(), syscall.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := read(r, 0, make([]byte, 1), 0); err == nil {
+		if res := read(r, 0, make([]byte, 1), 0); res.Err == nil {
 			t.Fatal("an operation on a broken ring succeeds")
 		}
 	}
@@ -266,33 +335,46 @@ func TestFailedRing(t *testing.T) {
 	}
 }
 
-func TestIdleTurn(t *testing.T) {
+func TestTryPlain(t *testing.T) {
 	r := open(t, Options{Rings: 1})
-	turn, ok := r.Idle()
+	turn, ok := r.TryPlain()
 	if !ok {
 		t.Fatal("a fresh reactor is not idle")
 	}
-	if _, again := r.Idle(); again {
+	if _, again := r.TryPlain(); again {
 		t.Fatal("a turn is given twice")
 	}
 	turn.Done()
-	if turn, ok = r.Idle(); !ok {
+	if turn, ok = r.TryPlain(); !ok {
 		t.Fatal("not idle after the turn")
+	}
+	l := r.loops[0]
+	l.delays.until.Store(int64(time.Since(epoch) + time.Hour))
+	other, ok := r.TryPlain()
+	if !ok {
+		t.Fatal("a starving program is not given a turn")
+	}
+	other.Done()
+	l.delays.until.Store(1) // long ago
+	if _, ok := r.TryPlain(); ok {
+		t.Fatal("starving for ever")
 	}
 	turn.Done()
 }
 
 func TestDoDoesNotAllocate(t *testing.T) {
-	r := open(t, Options{Rings: 1})
-	f, _ := pattern(t, 4096)
-	p := make([]byte, 4096)
-	fd := int(f.Fd())
-	if n := testing.AllocsPerRun(500, func() {
-		if res, err := read(r, fd, p, 0); err != nil || res.Res != 4096 {
-			t.Fatal(res, err)
+	for _, o := range []Options{{Rings: 1}, {Rings: 1, Pinned: true}} {
+		r := open(t, o)
+		f, _ := pattern(t, 4096)
+		p := make([]byte, 4096)
+		fd := int(f.Fd())
+		if n := testing.AllocsPerRun(500, func() {
+			if res := read(r, fd, p, 0); res.Res != 4096 {
+				t.Fatal(res)
+			}
+		}); n != 0 {
+			t.Errorf("%+v: %v allocations per operation", o, n)
 		}
-	}); n != 0 {
-		t.Errorf("%v allocations per operation", n)
 	}
 }
 
@@ -300,5 +382,8 @@ func TestOptionsHaveBounds(t *testing.T) {
 	o := Options{Rings: -1, Entries: 1 << 20, InFlight: 1 << 20}.withDefaults()
 	if o.Rings != runtime.GOMAXPROCS(0) || o.Entries != 1<<15 || o.InFlight != 1<<15 {
 		t.Errorf("%+v", o)
+	}
+	if _, err := New(Options{Pinned: true, SQPoll: true}); err == nil {
+		t.Error("Pinned with SQPoll is accepted")
 	}
 }

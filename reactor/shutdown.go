@@ -3,6 +3,7 @@
 package reactor
 
 import (
+	"context"
 	"errors"
 	"sync"
 )
@@ -14,23 +15,68 @@ var doomed struct {
 	loops []*loop
 }
 
-// close refuses new operations, waits for those in flight, and frees the ring.
-func (l *loop) close() error {
-	l.starved.Add(1) // before the first look, so that releases tell
+// shutDoor refuses new operations.
+func (l *loop) shutDoor() {
 	l.mu.Lock()
 	l.shut = true
-	l.room.Broadcast()
-	for l.table.Held() > 0 && l.failed == nil {
-		l.room.Wait()
-	}
-	failed := l.failed
 	l.mu.Unlock()
-	l.starved.Add(-1)
-	err := errors.Join(l.park.stop(), l.ring.Close())
-	if failed != nil && l.table.Held() > 0 {
+	l.room.put() // who waits for room learns, and tells the next
+}
+
+// drain refuses new operations and waits for those in flight.
+func (l *loop) drain(ctx context.Context) error {
+	l.draining.Store(true) // before the first look, so that releases tell
+	l.shutDoor()
+	for l.table.Held() > 0 && l.failure() == nil {
+		select {
+		case <-l.idle:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	l.idle.put() // for another who waits
+	return nil
+}
+
+func (l *loop) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed
+}
+
+// close ends all operations and frees the ring.
+func (l *loop) close() error {
+	l.shutDoor()
+	l.mu.Lock()
+	l.cancelAll()
+	l.mu.Unlock()
+	if !l.opts.Pinned {
+		l.reap()
+	}
+	_ = l.drain(context.Background())
+	var err error
+	if l.opts.Pinned {
+		err = l.stopPinned()
+	} else {
+		err = l.park.stop()
+		l.calls.stop()
+		err = errors.Join(err, l.closeRing())
+	}
+	if l.table.Held() > 0 {
 		doomed.Lock()
 		doomed.loops = append(doomed.loops, l)
 		doomed.Unlock()
 	}
-	return errors.Join(failed, err)
+	return errors.Join(l.failure(), err)
+}
+
+// closeRing frees the ring when nobody is about to look into it any more: who
+// submitted an operation may still want to reap after it has ended.
+func (l *loop) closeRing() error {
+	l.reaping.Lock()
+	defer l.reaping.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = true
+	return l.ring.Close()
 }

@@ -5,6 +5,8 @@ package uring
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync/atomic"
 
 	"github.com/ringside-io/ringside/internal/abi"
@@ -20,9 +22,11 @@ type BufRingOptions struct {
 	Entries int
 	BufSize int
 	// KernelMemory places the ring itself, not the buffers, in memory of the
-	// kernel. (6.4)
+	// kernel. Needs a ring with a descriptor. (6.4)
 	KernelMemory bool
-	// Incremental lets the kernel use a buffer in several pieces. (6.12)
+	// Incremental lets the kernel use a buffer in several pieces. It is for
+	// sockets and pipes: of a short read from a file, and of a receive with
+	// MSG_TRUNC, the kernel counts other lengths than it reports. (6.12)
 	Incremental bool
 }
 
@@ -30,7 +34,8 @@ type BufRingOptions struct {
 // arrives. The buffers lie outside of Go's heap and live until Close. A buffer
 // is the kernel's from Recycle and Publish until a completion names it, then
 // the caller's until it is recycled. Not safe for concurrent use, but its user
-// need not be the one who submits. (5.19)
+// need not be the one who submits; Available and Close enter the kernel, which
+// with SingleIssuer is for the issuing thread. (5.19)
 type BufRing struct {
 	ring  *Ring
 	opts  BufRingOptions
@@ -40,8 +45,8 @@ type BufRing struct {
 	word  *atomic.Uint32 // bid of entry 0 and the tail, in one word
 	tail  uint16
 	mask  uint16
-	order []uint16 // buffer id at each place of the ring
-	place []uint16 // the inverse
+	last  uint16   // the buffer recycled last
+	after []uint16 // the buffer recycled after each buffer
 	used  []int    // bytes of a buffer consumed so far (incremental)
 }
 
@@ -50,22 +55,31 @@ const tailWord = 12
 
 // NewBufRing registers a provided-buffer ring with all its buffers available.
 func (r *Ring) NewBufRing(o BufRingOptions) (*BufRing, error) {
-	if o.Entries <= 0 || o.Entries > 1<<15 || o.Entries&(o.Entries-1) != 0 || o.BufSize <= 0 {
-		return nil, fmt.Errorf("uring: buffer ring of %d buffers of %d bytes: the number must be a power of two up to 32768, the size positive", o.Entries, o.BufSize)
+	if o.Entries <= 0 || o.Entries > 1<<15 || o.Entries&(o.Entries-1) != 0 {
+		return nil, fmt.Errorf("uring: buffer ring of %d buffers: the number must be a power of two up to 32768", o.Entries)
 	}
-	b := &BufRing{ring: r, opts: o, mask: uint16(o.Entries - 1),
-		order: make([]uint16, o.Entries), place: make([]uint16, o.Entries), used: make([]int, o.Entries)}
+	if o.BufSize <= 0 || o.BufSize > min(maxTransfer, math.MaxInt/o.Entries) {
+		return nil, fmt.Errorf("uring: buffer ring of %d buffers of %d bytes: the size must be positive and fit into memory", o.Entries, o.BufSize)
+	}
+	b := &BufRing{ring: r, opts: o, mask: uint16(o.Entries - 1)}
 	if err := b.register(); err != nil {
 		return nil, errors.Join(err, b.mem.Unmap(), b.slab.Unmap())
 	}
 	r.bufs = append(r.bufs, b)
-	b.bufs = sys.Slice[abi.Buf](b.mem, 0, o.Entries)
+	b.fill()
+	return b, nil
+}
+
+// fill puts all buffers into a ring that is registered.
+func (b *BufRing) fill() {
+	n := b.opts.Entries
+	b.after, b.used = make([]uint16, n), make([]int, n)
+	b.bufs = sys.Slice[abi.Buf](b.mem, 0, n)
 	b.word = b.mem.Word(tailWord)
-	for id := range o.Entries {
+	for id := range n {
 		b.Recycle(uint16(id))
 	}
 	b.Publish()
-	return b, nil
 }
 
 func (b *BufRing) register() (err error) {
@@ -128,7 +142,7 @@ func (b *BufRing) Recycle(id uint16) {
 	} else {
 		e.Bid = id
 	}
-	b.order[at], b.place[id], b.used[id] = id, at, 0
+	b.after[b.last], b.last, b.used[id] = id, id, 0
 	b.tail++
 }
 
@@ -153,43 +167,48 @@ func (b *BufRing) Publish() {
 
 // Take returns the data of a completion that names a buffer, and whether the
 // kernel is done with that buffer, which must then be recycled after use. It
-// returns nil, false for a completion without a buffer.
+// returns nil, false for a completion without a buffer. On an incremental ring
+// it must see each completion once, in the order in which they arrived; without
+// done the data is the caller's to read until the buffer is recycled, and must
+// not be written to beyond its end.
 func (b *BufRing) Take(c CQE) (data []byte, done bool) {
 	if !c.Has(CQEBuffer) || int(c.BufferID()) >= b.opts.Entries {
 		return nil, false
 	}
-	id := c.BufferID()
+	return b.take(c.BufferID(), max(int(c.Res), 0))
+}
+
+// take takes up to n bytes from the front of what is left of a buffer.
+func (b *BufRing) take(id uint16, n int) (data []byte, done bool) {
 	from := b.used[id]
-	to := min(from+max(int(c.Res), 0), b.opts.BufSize)
-	if b.opts.Incremental && c.Has(CQEBufMore) {
+	to := min(from+n, b.opts.BufSize)
+	data = b.Buffer(id)[from:to:to]
+	// An incremental ring gives a buffer up when it is used up. The flag
+	// CQEBufMore should say so, but is missing on completions without data
+	// (end of stream) although the kernel goes on with the buffer.
+	if b.opts.Incremental && to < b.opts.BufSize {
 		b.used[id] = to
-		return b.Buffer(id)[from:to], false
+		return data, false
 	}
 	b.used[id] = 0
-	return b.Buffer(id)[from:to], true
+	return data, true
 }
 
 // TakeBundle calls yield for each buffer of a bundle's completion in order,
-// with the id, the data, and whether the kernel is done with that buffer.
+// with the id, the data, and whether the kernel is done with that buffer. It
+// must see a completion before any buffer of it is recycled. A completion
+// without data, at the end of a stream, uses no buffer even if it names one.
 func (b *BufRing) TakeBundle(c CQE, yield func(id uint16, data []byte, done bool)) {
 	if !c.Has(CQEBuffer) || int(c.BufferID()) >= b.opts.Entries {
 		return
 	}
-	at := b.place[c.BufferID()]
-	for left := int(c.Res); left > 0; at = (at + 1) & b.mask {
-		id := b.order[at]
-		from := b.used[id]
-		n := min(left, b.opts.BufSize-from)
-		left -= n
-		done := !(b.opts.Incremental && left == 0 && c.Has(CQEBufMore))
-		b.used[id] = from + n
-		if done {
-			b.used[id] = 0
-		}
-		yield(id, b.Buffer(id)[from:from+n], done)
-		if n == 0 {
-			return
-		}
+	id, left := c.BufferID(), int(c.Res)
+	for left > 0 {
+		next := b.after[id] // yield may recycle the buffer
+		data, done := b.take(id, left)
+		left -= len(data)
+		yield(id, data, done)
+		id = next
 	}
 }
 
@@ -204,18 +223,24 @@ func (b *BufRing) Available() (int, error) {
 }
 
 // Close unregisters the group and frees the buffers. No operation that may
-// pick from the group may be in flight. The second call answers nil.
+// pick from the group may be in flight, and no slice of a buffer may be used
+// afterwards. When the kernel refuses (EEXIST on another thread than the
+// issuing one), everything stays as it is, and Close of the ring frees it. The
+// second call answers nil.
 func (b *BufRing) Close() error {
 	if b.mem == nil {
 		return nil
 	}
-	for i, other := range b.ring.bufs {
-		if other == b {
-			b.ring.bufs = append(b.ring.bufs[:i], b.ring.bufs[i+1:]...)
-			break
-		}
+	if err := b.unregister(); err != nil {
+		return err
 	}
-	err := errors.Join(b.unregister(), b.mem.Unmap(), b.slab.Unmap())
-	b.mem = nil
+	b.ring.bufs = slices.DeleteFunc(b.ring.bufs, func(other *BufRing) bool { return other == b })
+	return b.free()
+}
+
+// free gives the memory back, once the kernel does not know it any more.
+func (b *BufRing) free() error {
+	err := errors.Join(b.mem.Unmap(), b.slab.Unmap())
+	b.mem, b.slab, b.bufs, b.word = nil, nil, nil, new(atomic.Uint32)
 	return err
 }

@@ -4,6 +4,7 @@ package uring
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/sys"
@@ -19,13 +20,16 @@ type Msg struct {
 	control    *byte
 	controllen uintptr
 	flags      int32
+
+	addr *Sockaddr // of name; the kernel does not look here
 }
 
 // Set points m at the parts of a message; each may be nil. When receiving, addr
-// is room for the sender (call [Sockaddr.Reset] first) and its length afterwards is
-// [Msg.AddrLen].
+// is room for the sender (call [Sockaddr.Reset] first), and [Msg.Addr] returns
+// it with its length afterwards. The kernel writes the lengths of what it
+// received into m: call Set again before each receive.
 func (m *Msg) Set(addr *Sockaddr, iov []Iovec, control []byte) {
-	*m = Msg{}
+	*m = Msg{addr: addr}
 	if addr != nil {
 		m.name, m.namelen = &addr.b[0], addr.n
 	}
@@ -35,6 +39,15 @@ func (m *Msg) Set(addr *Sockaddr, iov []Iovec, control []byte) {
 	if len(control) > 0 {
 		m.control, m.controllen = &control[0], uintptr(len(control))
 	}
+}
+
+// Addr returns the address that was given to Set, nil if none, and sets its
+// length to that of the address that was received. Call it after the completion.
+func (m *Msg) Addr() *Sockaddr {
+	if m.addr != nil {
+		m.addr.n = m.namelen
+	}
+	return m.addr
 }
 
 // AddrLen returns the length of the address that was received.
@@ -67,15 +80,15 @@ func ParseMultishotMsg(p []byte, m *Msg) (MultishotMsg, bool) {
 	if len(p) < header || len(p)-header < nameRoom || len(p)-header-nameRoom < controlRoom {
 		return MultishotMsg{}, false
 	}
-	u32 := func(off int) int { return int(binary.NativeEndian.Uint32(p[off:])) }
+	field := func(off, most int) int { return int(min(binary.NativeEndian.Uint32(p[off:]), uint32(most))) }
 	name := p[header : header+nameRoom]
 	control := p[header+nameRoom : header+nameRoom+controlRoom]
 	return MultishotMsg{
-		Name:       name[:min(u32(0), nameRoom)],
-		Control:    control[:min(u32(4), controlRoom)],
+		Name:       name[:field(0, nameRoom)],
+		Control:    control[:field(4, controlRoom)],
 		Payload:    p[header+nameRoom+controlRoom:],
-		PayloadLen: u32(8),
-		Flags:      u32(12),
+		PayloadLen: field(8, math.MaxInt32),
+		Flags:      int(binary.NativeEndian.Uint32(p[12:])),
 	}, true
 }
 

@@ -23,7 +23,7 @@ func (e *SQE) Fadvise64(fd FD, off, n int64, advice int) *SQE {
 }
 
 // Madvise is madvise(2) for whole pages of memory that does not belong to Go's
-// heap. (5.6)
+// heap. Of more than 4 GiB it advises the first 4. (5.6)
 func (e *SQE) Madvise(p []byte, advice int) *SQE {
 	*e = SQE{Opcode: abi.IORING_OP_MADVISE, Fd: -1,
 		Addr: sys.SliceAddr(p), Len: count(len(p)), OpFlags: uint32(advice)}

@@ -10,8 +10,9 @@ import (
 // ProvideBuffers gives n buffers of size bytes each, which lie one after the
 // other in p, to a group, with ids from first on. This is the older form;
 // prefer [Ring.NewBufRing]. p belongs to the kernel until each buffer has come
-// back or was removed. (5.7)
+// back or was removed. What does not fit into p is left out. (5.7)
 func (e *SQE) ProvideBuffers(p []byte, size, n int, group, first uint16) *SQE {
+	size = max(size, 0)
 	n = min(n, len(p)/max(size, 1))
 	*e = SQE{Opcode: abi.IORING_OP_PROVIDE_BUFFERS, Fd: int32(n), Off: uint64(first),
 		Addr: sys.SliceAddr(p), Len: byteCount(size), BufIndex: group}

@@ -8,14 +8,17 @@ import "github.com/ringside-io/ringside/internal/abi"
 type CancelFlags uint32
 
 const (
-	CancelAll CancelFlags = abi.IORING_ASYNC_CANCEL_ALL // every match; the result is their number (5.19)
+	CancelAll CancelFlags = abi.IORING_ASYNC_CANCEL_ALL // every match; the result is their number, maybe 0 (5.19)
 )
 
-// Cancel asks to end the operation with the given user data. The result is 0
-// when it was found and cancelled, ENOENT when not found, EALREADY when it had
-// started and may or may not end early. Whatever the result: the operation
-// itself ends with its own completion, and its memory is in use until then.
-// (5.5)
+// Cancel asks to end the operation with the given user data. The result is not
+// negative when it was found and cancelled (0; for a futex or waitid some
+// kernels count 1), ENOENT when not found, EALREADY when it had started and may
+// or may not end early. Whatever the result: the operation itself ends with its
+// own completion, and its memory is in use until then. What is cancelled
+// completes with ECANCELED; what was already running in a worker thread is
+// interrupted and completes with EINTR or, where the kernel forgets to translate
+// it (open), with 512 (ERESTARTSYS). (5.5)
 func (e *SQE) Cancel(userData uint64, flags CancelFlags) *SQE {
 	*e = SQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1, Addr: userData, OpFlags: uint32(flags)}
 	return e
@@ -32,7 +35,8 @@ func (e *SQE) CancelFD(fd FD, flags CancelFlags) *SQE {
 	return e
 }
 
-// CancelAny asks to end any operation, with CancelAll all of the ring. (5.19)
+// CancelAny asks to end every operation of the ring; the result is their number,
+// with and without CancelAll. (5.19)
 func (e *SQE) CancelAny(flags CancelFlags) *SQE {
 	*e = SQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1,
 		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_ANY}
@@ -40,7 +44,8 @@ func (e *SQE) CancelAny(flags CancelFlags) *SQE {
 }
 
 // CancelOp asks to end an operation, with CancelAll all operations, with the
-// given opcode. (6.6)
+// given opcode. Older kernels (6.12) do not compare the opcode of futex and
+// waitid operations: they find those with user data 0, under any opcode. (6.6)
 func (e *SQE) CancelOp(op Op, flags CancelFlags) *SQE {
 	*e = SQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1, Len: uint32(op),
 		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_OP}

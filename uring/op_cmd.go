@@ -21,20 +21,23 @@ func (e *SQE) SetCmd(data []byte) *SQE {
 	return e
 }
 
-// SocketInq asks for the bytes that wait in a socket's receive queue. (6.5)
+// SocketInq asks for the bytes that wait in a socket's receive queue. A listening
+// socket is EINVAL, a Unix socket EOPNOTSUPP. (6.5)
 func (e *SQE) SocketInq(fd FD) *SQE { return e.UringCmd(fd, abi.SOCKET_URING_OP_SIOCINQ) }
 
-// SocketOutq asks for the bytes that wait in a socket's send queue. (6.5)
+// SocketOutq asks for the bytes that wait in a socket's send queue. Errors as for
+// [SQE.SocketInq]. (6.5)
 func (e *SQE) SocketOutq(fd FD) *SQE { return e.UringCmd(fd, abi.SOCKET_URING_OP_SIOCOUTQ) }
 
-// GetSockOpt is getsockopt(2) for the level SOL_SOCKET; the result is the
-// length of the value. val belongs to the operation until its completion.
-// (6.7)
+// GetSockOpt is getsockopt(2) for the level SOL_SOCKET, others being EOPNOTSUPP;
+// the result is the length of the value. val belongs to the operation until its
+// completion. (6.7)
 func (e *SQE) GetSockOpt(fd FD, level, name int, val []byte) *SQE {
 	return e.sockOpt(abi.SOCKET_URING_OP_GETSOCKOPT, fd, level, name, val)
 }
 
-// SetSockOpt is setsockopt(2). (6.7)
+// SetSockOpt is setsockopt(2), for every level. val belongs to the operation
+// until its completion. (6.7)
 func (e *SQE) SetSockOpt(fd FD, level, name int, val []byte) *SQE {
 	return e.sockOpt(abi.SOCKET_URING_OP_SETSOCKOPT, fd, level, name, val)
 }
@@ -47,7 +50,9 @@ func (e *SQE) sockOpt(cmd uint32, fd FD, level, name int, val []byte) *SQE {
 }
 
 // SocketTxTimestamps reports transmit timestamps, multishot, as 32-byte
-// completions; it needs a ring with CQE32. (6.17)
+// completions: Big holds seconds and nanoseconds, Res the key of the packet. It
+// needs a ring with CQE32 or CQEMixed, and a socket with SO_TIMESTAMPING that
+// asks for SOF_TIMESTAMPING_OPT_TSONLY. (6.17)
 func (e *SQE) SocketTxTimestamps(fd FD) *SQE {
 	return e.UringCmd(fd, abi.SOCKET_URING_OP_TX_TIMESTAMP)
 }

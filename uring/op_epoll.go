@@ -20,9 +20,14 @@ func NewEpollEvent(events uint32, data uint64) EpollEvent {
 func (ev *EpollEvent) Data() uint64 { return binary.NativeEndian.Uint64(ev.data[:]) }
 
 // EpollCtl adds, changes or removes fd in the epoll instance epfd; op is
-// EPOLL_CTL_ADD, MOD or DEL, ev may be nil for DEL. (5.6)
+// EPOLL_CTL_ADD, MOD or DEL, ev may be nil for DEL. The event is read at
+// submission. The kernel takes no slot of the fixed file table here, neither as
+// epfd, where the result is EBADF, nor as fd. (5.6)
 func (e *SQE) EpollCtl(epfd FD, op int, fd int, ev *EpollEvent) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_EPOLL_CTL, Flags: epfd.flags(), Fd: epfd.n,
+	if epfd.fixed {
+		epfd = Fd(-1) // the kernel would take the slot for a descriptor
+	}
+	*e = SQE{Opcode: abi.IORING_OP_EPOLL_CTL, Fd: epfd.n,
 		Addr: sys.Addr(ev), Len: uint32(op), Off: uint64(uint32(fd))}
 	return e
 }

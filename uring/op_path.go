@@ -50,14 +50,15 @@ func (e *SQE) LinkAt(oldDir int, oldPath Path, newDir int, newPath Path, flags i
 	return e
 }
 
-// Fsetxattr is fsetxattr(2); flags are XATTR_CREATE or XATTR_REPLACE. (5.19)
+// Fsetxattr is fsetxattr(2); flags are XATTR_CREATE or XATTR_REPLACE. (5.19;
+// slots of the fixed file table 6.13, before that EBADF)
 func (e *SQE) Fsetxattr(fd FD, name Path, value []byte, flags int) *SQE {
 	*e = SQE{Opcode: abi.IORING_OP_FSETXATTR, Flags: fd.flags(), Fd: fd.n,
 		Off: sys.SliceAddr(value), Addr: sys.SliceAddr(name.b), Len: count(len(value)), OpFlags: uint32(flags)}
 	return e
 }
 
-// Setxattr is setxattr(2). (5.19)
+// Setxattr is setxattr(2), which follows symbolic links. (5.19)
 func (e *SQE) Setxattr(path, name Path, value []byte, flags int) *SQE {
 	e.Fsetxattr(FD{}, name, value, flags)
 	e.Opcode, e.Addr3 = abi.IORING_OP_SETXATTR, sys.SliceAddr(path.b)
@@ -66,14 +67,16 @@ func (e *SQE) Setxattr(path, name Path, value []byte, flags int) *SQE {
 
 // Fgetxattr is fgetxattr(2); the result is the length of the value, which is
 // in value; with an empty value only the length. value belongs to the
-// operation until its completion. (5.19)
+// operation until its completion. (5.19; slots of the fixed file table 6.13,
+// before that EBADF)
 func (e *SQE) Fgetxattr(fd FD, name Path, value []byte) *SQE {
 	*e = SQE{Opcode: abi.IORING_OP_FGETXATTR, Flags: fd.flags(), Fd: fd.n,
 		Off: sys.SliceAddr(value), Addr: sys.SliceAddr(name.b), Len: count(len(value))}
 	return e
 }
 
-// Getxattr is getxattr(2). (5.19)
+// Getxattr is getxattr(2), which follows symbolic links, with the result of
+// [SQE.Fgetxattr]. (5.19)
 func (e *SQE) Getxattr(path, name Path, value []byte) *SQE {
 	e.Fgetxattr(FD{}, name, value)
 	e.Opcode, e.Addr3 = abi.IORING_OP_GETXATTR, sys.SliceAddr(path.b)

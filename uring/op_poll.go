@@ -17,28 +17,37 @@ func (e *SQE) PollAdd(fd FD, events PollEvents) *SQE {
 }
 
 // PollMultishot is [SQE.PollAdd] that completes each time an event arrives,
-// until a completion without CQEMore. (5.13)
+// until a completion without CQEMore. The first report is of the state that it
+// finds, later ones are edges: an event that nobody serves is not repeated, and
+// several that come together may share a completion. A full CQ may end it; arm
+// it again then. (5.13)
 func (e *SQE) PollMultishot(fd FD, events PollEvents) *SQE {
 	e.PollAdd(fd, events).Len = abi.IORING_POLL_ADD_MULTI
 	return e
 }
 
-// PollLevel is [SQE.PollMultishot] for level-triggered reports: as long as the
-// event lasts, each pass of the kernel reports it again. (6.0)
+// PollLevel is [SQE.PollMultishot] with IORING_POLL_ADD_LEVEL, which the kernel's
+// header has had since 6.0 for level-triggered reports. No kernel up to 6.18
+// accepts it: the result is EINVAL. Repeat [SQE.PollAdd] instead, which always
+// reports the state that it finds.
 func (e *SQE) PollLevel(fd FD, events PollEvents) *SQE {
 	e.PollAdd(fd, events).Len = abi.IORING_POLL_ADD_MULTI | abi.IORING_POLL_ADD_LEVEL
 	return e
 }
 
-// PollRemove ends the poll with the given user data; it completes with
-// ECANCELED. (5.1)
+// PollRemove ends the poll with the given user data, which then completes with
+// ECANCELED. The result is ENOENT when there is none, EALREADY when it was just
+// then reporting an event: a one-shot poll has ended, a multishot one goes on, so
+// ask again or use [SQE.Cancel], which does not mind. (5.1)
 func (e *SQE) PollRemove(userData uint64) *SQE {
 	*e = SQE{Opcode: abi.IORING_OP_POLL_REMOVE, Fd: -1, Addr: userData}
 	return e
 }
 
-// PollUpdateEvents changes the events of the poll with the given user data;
-// multishot says whether it goes on being one. (5.13)
+// PollUpdateEvents changes the events of the poll with the given user data. Only
+// the lower 16 bits count, and the poll stays one-shot or multishot as it was
+// armed: kernels up to 6.18 take the flag that multishot sets and ignore it.
+// Results as for [SQE.PollRemove]. (5.13)
 func (e *SQE) PollUpdateEvents(userData uint64, events PollEvents, multishot bool) *SQE {
 	e.PollRemove(userData)
 	e.Len, e.OpFlags = abi.IORING_POLL_UPDATE_EVENTS, pollMask(events)
@@ -48,7 +57,8 @@ func (e *SQE) PollUpdateEvents(userData uint64, events PollEvents, multishot boo
 	return e
 }
 
-// PollUpdateUserData gives the poll with the given user data another. (5.13)
+// PollUpdateUserData gives the poll with the given user data another. Results as
+// for [SQE.PollRemove]. (5.13)
 func (e *SQE) PollUpdateUserData(userData, newUserData uint64) *SQE {
 	e.PollRemove(userData)
 	e.Len, e.Off = abi.IORING_POLL_UPDATE_USER_DATA, newUserData

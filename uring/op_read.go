@@ -50,7 +50,9 @@ func (e *SQE) ReadvFixed(fd FD, iov []Iovec, off int64, flags RWFlags, index uin
 
 // ReadMultishot reads a pollable file (pipe, eventfd, tty, inotify, tun) each
 // time it has data, into provided buffers of the group, until a completion
-// without CQEMore. n bounds a single read; 0 means the buffer's length. (6.7)
+// without CQEMore. A file that cannot be polled is EBADFD. n must be 0, which
+// means the buffer's length: kernels up to 6.18 answer EINVAL to anything else.
+// (6.7)
 func (e *SQE) ReadMultishot(fd FD, n int, group uint16) *SQE {
 	*e = SQE{Opcode: abi.IORING_OP_READ_MULTISHOT, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT,
 		Fd: fd.n, Off: ^uint64(0), Len: byteCount(n), BufIndex: group}
@@ -64,7 +66,7 @@ func (e *SQE) SetRWFlags(f RWFlags) *SQE { e.OpFlags |= uint32(f); return e }
 type RWFlags uint32
 
 const (
-	RWHighPri   RWFlags = 0x01 // RWF_HIPRI (4.6)
+	RWHighPri   RWFlags = 0x01 // RWF_HIPRI: implied by IOPoll, EINVAL in other rings (4.6)
 	RWDSync     RWFlags = 0x02 // RWF_DSYNC: the write is durable like with O_DSYNC (4.7)
 	RWSync      RWFlags = 0x04 // RWF_SYNC: like with O_SYNC (4.7)
 	RWNoWait    RWFlags = 0x08 // RWF_NOWAIT: EAGAIN instead of waiting (4.14)

@@ -33,8 +33,9 @@ func (e *SQE) RecvBundle(fd FD, n int, flags int, group uint16) *SQE {
 }
 
 // RecvMultishot receives again and again into provided buffers of the group,
-// until a completion without CQEMore: an error, the end of the stream (result
-// 0), or ENOBUFS when the group has run dry. (6.0)
+// until a completion without CQEMore: an error, the end of the stream or an
+// empty datagram (result 0), ENOBUFS when the group has run dry, or data that
+// filled the CQ. (6.0)
 func (e *SQE) RecvMultishot(fd FD, flags int, group uint16) *SQE {
 	e.RecvSelect(fd, 0, flags, group)
 	e.Ioprio = abi.IORING_RECV_MULTISHOT
@@ -42,8 +43,8 @@ func (e *SQE) RecvMultishot(fd FD, flags int, group uint16) *SQE {
 }
 
 // RecvMultishotLimit is [SQE.RecvMultishot] that takes at most each bytes at a
-// time, 0 meaning the buffer's length, and ends after about total bytes.
-// (6.16)
+// time, 0 meaning the buffer's length, and ends with the completion that reaches
+// total bytes, 0 meaning never. (6.16)
 func (e *SQE) RecvMultishotLimit(fd FD, each, total int, flags int, group uint16) *SQE {
 	e.RecvMultishot(fd, flags, group)
 	e.Len, e.FileIndex = byteCount(each), byteCount(total)
@@ -60,7 +61,9 @@ func (e *SQE) RecvMsg(fd FD, m *Msg, flags int) *SQE {
 
 // RecvMsgMultishot receives messages again and again into provided buffers of
 // the group, each with a header: see [ParseMultishotMsg]. Of m only the room
-// for the address and control data counts. (6.0)
+// for the address and control data counts; it is read at submission. It ends as
+// [SQE.RecvMultishot] does, an empty datagram being one without a payload, or
+// with EFAULT when a buffer is too short for the header and the room. (6.0)
 func (e *SQE) RecvMsgMultishot(fd FD, m *Msg, flags int, group uint16) *SQE {
 	e.RecvMsg(fd, m, flags)
 	e.Flags |= abi.IOSQE_BUFFER_SELECT

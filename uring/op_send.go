@@ -28,7 +28,7 @@ func (e *SQE) Send(fd FD, p []byte, flags int) *SQE {
 	return e
 }
 
-// SendTo is sendto(2). The address is read at submission. (6.0)
+// SendTo is sendto(2). The address is read at submission. (6.1)
 func (e *SQE) SendTo(fd FD, p []byte, flags int, addr *Sockaddr) *SQE {
 	return e.Send(fd, p, flags).sendAddr(addr)
 }
@@ -39,8 +39,11 @@ func (e *SQE) sendAddr(addr *Sockaddr) *SQE {
 	return e
 }
 
-// SendBundle sends the provided buffers of a group, at most n bytes or with
-// n = 0 all. (6.10, FeatRecvSendBundle)
+// SendBundle sends the provided buffers of a group, in order, until it is empty.
+// It may complete several times, the last time without CQEMore; each completion
+// names the first of the buffers that it covers (see [BufRing.TakeBundle]). n
+// must be 0: kernels up to 6.18 bound only the first piece by it, send the rest
+// all the same, and lose what it cuts off a buffer. (6.10, FeatRecvSendBundle)
 func (e *SQE) SendBundle(fd FD, n int, flags int, group uint16) *SQE {
 	*e = SQE{Opcode: abi.IORING_OP_SEND, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT, Fd: fd.n,
 		Ioprio: abi.IORING_RECVSEND_BUNDLE, Len: byteCount(n), OpFlags: uint32(flags), BufIndex: group}
@@ -62,9 +65,11 @@ func (e *SQE) SendMsg(fd FD, m *Msg, flags int) *SQE {
 	return e
 }
 
-// SendZC is [SQE.Send] without a copy. It completes twice: with the result and
-// CQEMore, then with CQENotif, until which p belongs to the operation. Without
-// CQEMore on the first there is no second. (6.0)
+// SendZC is [SQE.Send] without a copy. It completes twice, even when it failed:
+// with the result and CQEMore, then with CQENotif, until which p belongs to the
+// operation. Without CQEMore on the first there is no second. With NetReportZC
+// the notification's result is negative when data was copied after all, else 0.
+// Sockets that cannot do it are EOPNOTSUPP. SQESkipSuccess is EINVAL. (6.0)
 func (e *SQE) SendZC(fd FD, p []byte, flags int, zc NetFlags) *SQE {
 	e.Send(fd, p, flags)
 	e.Opcode, e.Ioprio = abi.IORING_OP_SEND_ZC, uint16(zc)

@@ -4,6 +4,8 @@ package uring
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"time"
 )
 
@@ -24,15 +26,15 @@ type Options struct {
 	Clamp bool
 
 	// SQPoll makes a kernel thread submit, which sleeps after SQPollIdle
-	// without work (0: the kernel's second). It needs a core to spare. (5.1;
-	// without privileges 5.11)
+	// without work, in whole milliseconds rounded up (0: the kernel's second).
+	// It needs a core to spare. (5.1; without privileges 5.11)
 	SQPoll     bool
 	SQPollIdle time.Duration
 	// SQPollPinned binds that thread to SQPollCPU. (SQ_AFF, 5.1)
 	SQPollPinned bool
 	SQPollCPU    uint32
 	// AttachWQ shares the worker threads, and with SQPoll the submission
-	// thread, of another open ring. (5.6)
+	// thread, of another open ring that has a descriptor. (5.6)
 	AttachWQ *Ring
 
 	// IOPoll busy-polls for completions of O_DIRECT I/O on devices with poll
@@ -49,7 +51,9 @@ type Options struct {
 	// submission; its completion carries the error either way. (5.18)
 	SubmitAll bool
 	// CoopTaskrun saves the interrupt that makes a running submitter process
-	// completions; they wait for its next entry into the kernel. (5.19)
+	// completions; they wait for the next entry into the kernel of the thread
+	// that submitted. Set TaskrunFlag too for a ring that is reaped without
+	// waiting. (5.19)
 	CoopTaskrun bool
 	// TaskrunFlag shows [SQTaskrun] when completions wait for such an entry.
 	// Needs CoopTaskrun or DeferTaskrun. (5.19)
@@ -58,22 +62,25 @@ type Options struct {
 	// opens the ring, or with Disabled the one that enables it. (6.0)
 	SingleIssuer bool
 	// DeferTaskrun processes completions only inside of a wait or [Ring.Reap]
-	// on the issuing thread. Implies SingleIssuer. (6.1)
+	// on the issuing thread. Implies SingleIssuer, and TaskrunFlag, by which
+	// Reap knows when to enter the kernel. (6.1)
 	DeferTaskrun bool
 
 	// SQE128 doubles the entries: see [Ring.BigSQE]. (5.19)
 	SQE128 bool
 	// CQE32 doubles the completions: see [Ring.ReapBig]. (5.19)
 	CQE32 bool
-	// CQEMixed allows both sizes of completions. (6.18)
+	// CQEMixed allows both sizes of completions. When the CQ overflows, a small
+	// one can pass a big one. (6.18)
 	CQEMixed bool
 
 	// NoMmap places the rings in memory of the process instead of the
-	// kernel's; HugePages asks for huge pages for it. (6.5)
+	// kernel's; HugePages asks for huge pages for it. Before 6.10 each of the
+	// two areas must be a single page, of either size. (6.5)
 	NoMmap    bool
 	HugePages bool
 	// RegisteredFDOnly opens the ring without a descriptor, usable only on the
-	// opening thread. Implies NoMmap. (6.5)
+	// opening thread, which must also close it. Implies NoMmap. (6.5)
 	RegisteredFDOnly bool
 	// NoSQArray drops the SQ's index array. (6.6)
 	NoSQArray bool
@@ -107,11 +114,11 @@ func (o *Options) SetupFlags() (SetupFlags, error) {
 	set(o.CQE32, SetupCQE32)
 	set(o.CQEMixed, SetupCQEMixed)
 	set(o.SingleIssuer, SetupSingleIssuer)
-	set(o.DeferTaskrun, SetupDeferTaskrun|SetupSingleIssuer)
+	set(o.DeferTaskrun, SetupDeferTaskrun|SetupSingleIssuer|SetupTaskrunFlag)
 	set(o.NoMmap || o.HugePages, SetupNoMmap)
 	set(o.RegisteredFDOnly, SetupRegisteredFDOnly|SetupNoMmap)
 	set(o.NoSQArray, SetupNoSQArray)
-	return f, f.check()
+	return f, errors.Join(f.check(), o.check())
 }
 
 func (f SetupFlags) check() error {
@@ -126,6 +133,31 @@ func (f SetupFlags) check() error {
 		return errors.New("uring: CQE32 and CQEMixed exclude each other")
 	}
 	return nil
+}
+
+// Limits of the kernel (IORING_MAX_ENTRIES, IORING_MAX_CQ_ENTRIES).
+const (
+	maxSQEntries = 1 << 15
+	maxCQEntries = 2 * maxSQEntries
+)
+
+// check looks at what the flags do not show.
+func (o *Options) check() error {
+	sq, cq := o.sqEntries(), o.CQEntries
+	switch {
+	case cq != 0 && ceilPow2(min(cq, maxCQEntries)) < ceilPow2(min(sq, maxSQEntries)):
+		return fmt.Errorf("uring: %d CQEntries for %d Entries: the completion queue must not be the smaller one", cq, sq)
+	case o.SQPollIdle < 0:
+		return fmt.Errorf("uring: SQPollIdle is negative: %v", o.SQPollIdle)
+	case o.AttachWQ != nil && o.AttachWQ.FD() < 0:
+		return errors.New("uring: AttachWQ names a ring without a descriptor: it is closed, or was opened with RegisteredFDOnly")
+	}
+	return nil
+}
+
+// idleMillis returns SQPollIdle in the kernel's unit, where 0 means a second.
+func (o *Options) idleMillis() uint32 {
+	return uint32(min((o.SQPollIdle+time.Millisecond-1)/time.Millisecond, math.MaxUint32))
 }
 
 // sqEntries returns the SQ size to ask for.

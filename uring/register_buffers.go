@@ -32,12 +32,17 @@ func (r *Ring) RegisterBuffers(bufs [][]byte) error {
 }
 
 // RegisterBuffersTagged is [Ring.RegisterBuffers] with a tag for each buffer:
-// when the kernel is done with a buffer whose tag is not 0, a completion with
-// that user data arrives. (5.13)
+// when a buffer whose tag is not 0 has left the table, and the kernel is done
+// with it, a completion with that user data arrives. Before 6.13 only an update
+// causes one, not [Ring.UnregisterBuffers], which waits instead. There are as
+// many tags as buffers. (5.13)
 func (r *Ring) RegisterBuffersTagged(bufs [][]byte, tags []uint64) error {
 	iov := iovecs(bufs)
+	if err := checkTags(tags, len(iov)); err != nil {
+		return err
+	}
 	return r.registerRsrc(OpRegisterBuffers2, &abi.RsrcRegister{
-		Nr: count(len(iov)), Data: sys.SliceAddr(iov), Tags: tagAddr(tags, len(iov))}, iov, tags)
+		Nr: count(len(iov)), Data: sys.SliceAddr(iov), Tags: sys.SliceAddr(tags)}, iov, tags)
 }
 
 // RegisterBuffersSparse makes a table of n empty slots. (5.19)
@@ -53,8 +58,8 @@ func (r *Ring) UpdateBuffers(first int, bufs [][]byte, tags []uint64) (int, erro
 	return r.updateRsrc(OpRegisterBuffersUpdate, first, sys.SliceAddr(iov), len(iov), tags, iov)
 }
 
-// UnregisterBuffers drops the table. It waits for nothing: buffers in use by
-// operations in flight stay pinned until those end. (5.1)
+// UnregisterBuffers drops the table; buffers in use by operations in flight
+// stay pinned until those end. Kernels before 6.13 wait for that here. (5.1)
 func (r *Ring) UnregisterBuffers() error {
 	_, err := r.register(OpUnregisterBuffers, nil, 0)
 	return err

@@ -3,6 +3,8 @@
 package uring
 
 import (
+	"fmt"
+
 	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/sys"
 )
@@ -30,12 +32,17 @@ func (r *Ring) RegisterFiles(fds []int) error {
 }
 
 // RegisterFilesTagged is [Ring.RegisterFiles] with a tag for each slot: when
-// the kernel is done with the file of a slot whose tag is not 0, a completion
-// with that user data arrives. (5.13)
+// the file of a slot whose tag is not 0 has left the table, and the kernel is
+// done with it, a completion with that user data arrives. Before 6.13 only an
+// update causes one, not [Ring.UnregisterFiles], which waits instead. There are
+// as many tags as slots. (5.13)
 func (r *Ring) RegisterFilesTagged(fds []int, tags []uint64) error {
 	table := int32s(fds)
+	if err := checkTags(tags, len(table)); err != nil {
+		return err
+	}
 	return r.registerRsrc(OpRegisterFiles2, &abi.RsrcRegister{
-		Nr: count(len(table)), Data: sys.SliceAddr(table), Tags: tagAddr(tags, len(table))}, table, tags)
+		Nr: count(len(table)), Data: sys.SliceAddr(table), Tags: sys.SliceAddr(tags)}, table, tags)
 }
 
 // RegisterFilesSparse makes a table of n empty slots. (5.19)
@@ -55,14 +62,14 @@ func (r *Ring) UpdateFiles(first int, fds []int) (int, error) {
 	return n, err
 }
 
-// UpdateFilesTagged is [Ring.UpdateFiles] with tags. (5.13)
+// UpdateFilesTagged is [Ring.UpdateFiles] with tags, which may be nil. (5.13)
 func (r *Ring) UpdateFilesTagged(first int, fds []int, tags []uint64) (int, error) {
 	table := int32s(fds)
 	return r.updateRsrc(OpRegisterFilesUpdate2, first, sys.SliceAddr(table), len(table), tags, table)
 }
 
 // UnregisterFiles drops the table; slots in use by operations in flight live
-// until those end. (5.1)
+// until those end. Kernels before 6.13 wait for that here. (5.1)
 func (r *Ring) UnregisterFiles() error {
 	_, err := r.register(OpUnregisterFiles, nil, 0)
 	return err
@@ -85,17 +92,20 @@ func (r *Ring) registerRsrc(op RegisterOp, arg *abi.RsrcRegister, keep ...any) e
 
 // updateRsrc issues FILES_UPDATE2 and BUFFERS_UPDATE.
 func (r *Ring) updateRsrc(op RegisterOp, first int, data uint64, n int, tags []uint64, keep any) (int, error) {
-	u := &abi.RsrcUpdate2{Offset: uint32(first), Data: data, Tags: tagAddr(tags, n), Nr: count(n)}
+	if err := checkTags(tags, n); err != nil {
+		return 0, err
+	}
+	u := &abi.RsrcUpdate2{Offset: uint32(first), Data: data, Tags: sys.SliceAddr(tags), Nr: count(n)}
 	done, err := r.register(op, sys.Pointer(u), uint32(sys.Size[abi.RsrcUpdate2]()))
 	keepAlive(keep)
 	keepAlive(tags)
 	return done, err
 }
 
-// tagAddr returns the address of one tag per slot, 0 for none.
-func tagAddr(tags []uint64, n int) uint64 {
-	if len(tags) == 0 {
-		return 0
+// checkTags wants one tag for each slot, or none at all.
+func checkTags(tags []uint64, n int) error {
+	if tags != nil && len(tags) != n {
+		return fmt.Errorf("uring: %d tags for %d slots", len(tags), n)
 	}
-	return sys.SliceAddr(tags[:n])
+	return nil
 }

@@ -3,6 +3,8 @@
 package uring
 
 import (
+	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -22,17 +24,22 @@ func (r *Ring) RegisterRingFD() error {
 	if _, err := r.register(OpRegisterRingFDs, sys.Pointer(arg), 1); err != nil {
 		return err
 	}
-	r.registered = int(arg.Offset)
+	r.registered, r.thread = int(arg.Offset), threadID()
 	r.enterFD = r.registered
 	r.enterFlags |= abi.IORING_ENTER_REGISTERED_RING
 	return nil
 }
 
-// UnregisterRingFD undoes [Ring.RegisterRingFD], on the same thread. A ring
-// with RegisteredFDOnly is gone afterwards. (5.18)
+// UnregisterRingFD undoes [Ring.RegisterRingFD], on the same thread; on another
+// it is an error and does nothing. A ring with RegisteredFDOnly is gone
+// afterwards. (5.18)
 func (r *Ring) UnregisterRingFD() error {
 	if r.registered < 0 {
 		return nil
+	}
+	if threadID() != r.thread {
+		// There the index may be that of another ring.
+		return errOtherThread
 	}
 	arg := &abi.RingFDUpdate{Offset: uint32(r.registered)}
 	_, err := r.register(OpUnregisterRingFDs, sys.Pointer(arg), 1)
@@ -41,6 +48,8 @@ func (r *Ring) UnregisterRingFD() error {
 	r.enterFlags &^= abi.IORING_ENTER_REGISTERED_RING
 	return err
 }
+
+var errOtherThread = errors.New("uring: the index of the registered ring belongs to another thread, which keeps the ring alive until it exits")
 
 // Enable starts a ring opened with Disabled; with SingleIssuer the caller's
 // thread becomes the issuer. (5.10)
@@ -82,18 +91,39 @@ func (r *Ring) UnregisterPersonality(id uint16) error {
 	return err
 }
 
-// SetIOWQAffinity binds the ring's worker threads to processors. (5.14)
+// SetIOWQAffinity binds worker threads to processors: those that serve the
+// calling thread's submissions, to any ring, or with SQPoll the ring's
+// submission thread's. The kernel ignores numbers beyond those it was built
+// for. (5.14)
 func (r *Ring) SetIOWQAffinity(cpus []int) error {
+	mask, err := cpuMask(cpus)
+	if err != nil {
+		return err
+	}
+	_, err = r.register(OpRegisterIOWQAffinity, sys.SlicePointer(mask), count(len(mask)))
+	return err
+}
+
+// maxCPU is the highest number of a processor that a kernel can be built for.
+const maxCPU = 8191
+
+// cpuMask returns a cpu_set_t with the given processors.
+func cpuMask(cpus []int) ([]byte, error) {
+	if len(cpus) == 0 {
+		return nil, errors.New("uring: no processor to bind worker threads to")
+	}
 	highest := 0
 	for _, c := range cpus {
+		if c < 0 || c > maxCPU {
+			return nil, fmt.Errorf("uring: no processor can have the number %d", c)
+		}
 		highest = max(highest, c)
 	}
 	mask := make([]byte, (highest/64+1)*8)
 	for _, c := range cpus {
 		setCPU(mask, c)
 	}
-	_, err := r.register(OpRegisterIOWQAffinity, sys.SlicePointer(mask), count(len(mask)))
-	return err
+	return mask, nil
 }
 
 // ClearIOWQAffinity undoes [Ring.SetIOWQAffinity]. (5.14)
@@ -102,49 +132,16 @@ func (r *Ring) ClearIOWQAffinity() error {
 	return err
 }
 
-// SetIOWQMaxWorkers bounds the worker threads, per NUMA node: bounded ones
-// serve files and block devices, unbounded ones the rest. 0 leaves a bound as
-// it is. It returns the bounds before. (5.15)
+// SetIOWQMaxWorkers bounds the worker threads of each thread that submits to
+// the ring, per NUMA node: bounded ones serve files and block devices,
+// unbounded ones the rest. 0 leaves a bound as it is. It returns the calling
+// thread's bounds before. (5.15)
 func (r *Ring) SetIOWQMaxWorkers(bounded, unbounded int) (oldBounded, oldUnbounded int, err error) {
 	v := &[2]uint32{uint32(bounded), uint32(unbounded)}
-	_, err = r.register(OpRegisterIOWQMaxWorkers, sys.Pointer(v), 2)
-	return int(v[0]), int(v[1]), err
-}
-
-// SyncCancelOptions name what [Ring.SyncCancel] cancels.
-type SyncCancelOptions struct {
-	UserData uint64 // of the operation, unless a field below is set
-	ByFD     bool   // operations on FD
-	FD       FD
-	Any      bool // any operation
-	All      bool // every match instead of the first
-	// Timeout bounds the wait until what was found has ended; 0 means none.
-	Timeout time.Duration
-}
-
-// SyncCancel cancels and waits until what it found has ended: its completions
-// are then in the CQ. It returns how many were cancelled (All), ENOENT when
-// nothing matched, EALREADY when it could not stop what it found, ETIME when
-// the timeout ended the wait. Not on rings of another thread with
-// SingleIssuer. (6.0)
-func (r *Ring) SyncCancel(o SyncCancelOptions) (int, error) {
-	arg := &abi.SyncCancelReg{Addr: o.UserData, Fd: o.FD.n, Timeout: abi.Timespec{Sec: -1, Nsec: -1}}
-	if o.Timeout > 0 {
-		arg.Timeout = timespec(o.Timeout)
+	if _, err = r.register(OpRegisterIOWQMaxWorkers, sys.Pointer(v), 2); err != nil {
+		return 0, 0, err
 	}
-	if o.ByFD {
-		arg.Flags |= abi.IORING_ASYNC_CANCEL_FD
-		if o.FD.fixed {
-			arg.Flags |= abi.IORING_ASYNC_CANCEL_FD_FIXED
-		}
-	}
-	if o.Any {
-		arg.Flags |= abi.IORING_ASYNC_CANCEL_ANY
-	}
-	if o.All {
-		arg.Flags |= abi.IORING_ASYNC_CANCEL_ALL
-	}
-	return r.register(OpRegisterSyncCancel, sys.Pointer(arg), 1)
+	return int(v[0]), int(v[1]), nil
 }
 
 // NAPI are the settings of network busy polling.
@@ -171,7 +168,8 @@ func (r *Ring) SetNAPI(n NAPI) (NAPI, error) {
 	return napiOf(arg), nil
 }
 
-// ClearNAPI turns busy polling off and returns the settings before. (6.9)
+// ClearNAPI turns busy polling off and returns the settings before, of which the
+// kernel does not tell Static. (6.9)
 func (r *Ring) ClearNAPI() (NAPI, error) {
 	arg := &abi.Napi{}
 	_, err := r.register(OpUnregisterNAPI, sys.Pointer(arg), 1)

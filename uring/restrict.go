@@ -28,9 +28,8 @@ func (r *Ring) Restrict(rs Restrictions) error {
 	for _, op := range rs.RegisterOps {
 		table = append(table, abi.Restriction{Opcode: abi.IORING_RESTRICTION_REGISTER_OP, Value: uint8(op)})
 	}
-	if rs.FlagsAllowed != 0 {
-		table = append(table, abi.Restriction{Opcode: abi.IORING_RESTRICTION_SQE_FLAGS_ALLOWED, Value: uint8(rs.FlagsAllowed)})
-	}
+	// Always there, as the kernel refuses an empty table.
+	table = append(table, abi.Restriction{Opcode: abi.IORING_RESTRICTION_SQE_FLAGS_ALLOWED, Value: uint8(rs.FlagsAllowed)})
 	if rs.FlagsRequired != 0 {
 		table = append(table, abi.Restriction{Opcode: abi.IORING_RESTRICTION_SQE_FLAGS_REQUIRED, Value: uint8(rs.FlagsRequired)})
 	}

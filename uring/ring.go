@@ -24,9 +24,12 @@ type Ring struct {
 	enterFlags uint32
 	fd         *sys.FD // nil with RegisteredFDOnly
 	registered int     // index of the registered ring, -1
+	thread     int     // to which that index belongs
 
 	setup    SetupFlags
 	features Features
+
+	cqesOff, arrayOff uint32 // places in the first region
 
 	mem   []*sys.Region // rings first, then SQEs
 	extra []*sys.Region // wait regions and receive areas, freed with the ring
@@ -58,8 +61,9 @@ type cq struct {
 	mask    uint32
 	entries uint32
 
-	next    uint32 // head
-	flushes uint64
+	next      uint32 // head
+	flushes   uint64
+	overflows uint32
 }
 
 // FD returns the descriptor, -1 with RegisteredFDOnly. It is readable when
@@ -71,7 +75,8 @@ func (r *Ring) FD() int {
 	return r.fd.Int()
 }
 
-// SetupFlags returns the flags that the ring was opened with.
+// SetupFlags returns the flags that the ring was opened with, without
+// SetupDisabled once it has been enabled.
 func (r *Ring) SetupFlags() SetupFlags { return r.setup }
 
 // Features returns what the kernel said of itself at setup.
@@ -90,13 +95,19 @@ func (r *Ring) SQFlags() SQFlags { return SQFlags(r.sq.flags.Load()) }
 // index. It stays 0: the index array never changes.
 func (r *Ring) SQDropped() uint32 { return r.sq.dropped.Load() }
 
-// CQOverflow returns how many completions did not find room in the CQ at once.
-// The kernel keeps them ([FeatNoDrop]) and [Ring.Reap] fetches them; a value
-// that grows says that the CQ is too small.
-func (r *Ring) CQOverflow() uint32 { return r.cq.overflow.Load() }
+// CQOverflow returns how often Reap or a wait found that completions had
+// overflowed the CQ. The kernel keeps them ([FeatNoDrop]) and hands them over
+// then; a value that grows says that the CQ is too small. It belongs to the
+// completion side.
+func (r *Ring) CQOverflow() uint32 { return r.cq.overflows }
+
+// CQDropped returns how many completions are lost, because they overflowed the
+// CQ and the kernel had no memory to keep them.
+func (r *Ring) CQDropped() uint32 { return r.cq.overflow.Load() }
 
 // CQFlushes returns how often Reap had to enter the kernel for completions
-// that had overflowed or waited for task work.
+// that had overflowed or waited for task work. It belongs to the completion
+// side.
 func (r *Ring) CQFlushes() uint64 { return r.cq.flushes }
 
 // SetCQFlags sets the flags that the kernel reads in the CQ.
@@ -104,44 +115,73 @@ func (r *Ring) SetCQFlags(f CQFlags) { r.cq.flags.Store(uint32(f)) }
 
 // Close frees the ring and its buffer rings. The kernel cancels what is in
 // flight, asynchronously: memory of such operations must outlive the call by
-// an unknown time, so reap every completion first. A ring that is closed must
-// not be used; Close itself may be called again and answers nil.
+// an unknown time, so reap every completion first. A ring that is closed hands
+// out neither entries nor completions, and what enters the kernel answers
+// EBADF; Close itself may be called again and answers nil.
+//
+// A ring with RegisteredFDOnly, or after [Ring.RegisterRingFD], must be closed
+// on the thread to which its index belongs: elsewhere Close frees what it can
+// and reports that the kernel's half lives on, until that thread exits or (6.3)
+// calls Close too.
 func (r *Ring) Close() error {
 	var errs []error
-	for len(r.bufs) > 0 {
-		errs = append(errs, r.bufs[len(r.bufs)-1].Close())
+	var groups []*BufRing // that the kernel still knows
+	for _, b := range r.bufs {
+		if b.unregister() != nil {
+			groups = append(groups, b)
+		} else {
+			errs = append(errs, b.free())
+		}
 	}
 	if r.registered >= 0 {
 		errs = append(errs, r.UnregisterRingFD())
-	}
-	for _, m := range r.mem {
-		errs = append(errs, m.Unmap())
 	}
 	if r.fd != nil {
 		errs = append(errs, r.fd.Close())
 		r.fd = nil
 	}
-	for _, m := range r.extra {
-		errs = append(errs, m.Unmap())
+	if r.registered < 0 {
+		for _, b := range groups { // they died with the ring
+			errs = append(errs, b.free())
+		}
+		groups = nil
 	}
-	r.mem, r.extra = nil, nil
+	// The kernel holds references of its own to the pages of the queues.
+	errs = append(errs, unmap(r.mem), unmap(r.extra))
+	r.bufs, r.mem, r.extra = groups, nil, nil
 	r.enterFD = -1
-	r.sq.entries, r.sq.next, r.sq.seen = 0, 0, 0
+	r.sq, r.cq = closedQueues()
 	return errors.Join(errs...)
 }
 
-// register issues one register operation on the ring.
+// closedQueues returns the queues of a closed ring: no entries, no completions.
+func closedQueues() (sq, cq) {
+	w := new([4]atomic.Uint32)
+	return sq{head: &w[0], tail: &w[0], flags: &w[1], dropped: &w[2]},
+		cq{head: &w[0], tail: &w[0], overflow: &w[2], flags: &w[3]}
+}
+
+// register issues one register operation on the ring. An interrupted one is
+// issued again.
 func (r *Ring) register(op RegisterOp, arg sysPointer, n uint32) (int, error) {
+	for {
+		v, errno := r.registerOnce(op, arg, n)
+		if errno == 0 {
+			return v, nil
+		}
+		if errno != syscall.EINTR {
+			return 0, sys.Error("io_uring_register "+op.String(), errno)
+		}
+	}
+}
+
+func (r *Ring) registerOnce(op RegisterOp, arg sysPointer, n uint32) (int, syscall.Errno) {
 	fd, code := r.FD(), uint32(op)
 	if r.fd == nil {
-		fd, code = r.enterFD, code|abi.IORING_REGISTER_USE_REGISTERED_RING
+		if r.registered < 0 {
+			return 0, syscall.EBADF
+		}
+		fd, code = r.registered, code|abi.IORING_REGISTER_USE_REGISTERED_RING
 	}
-	if r.mem == nil {
-		return 0, sys.Error("io_uring_register "+op.String(), syscall.EBADF)
-	}
-	v, errno := sys.Register(fd, code, arg, n)
-	if errno != 0 {
-		return 0, sys.Error("io_uring_register "+op.String(), errno)
-	}
-	return v, nil
+	return sys.Register(fd, code, arg, n)
 }

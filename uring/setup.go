@@ -3,9 +3,9 @@
 package uring
 
 import (
+	"errors"
 	"fmt"
-	"syscall"
-	"time"
+	"runtime"
 
 	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/sys"
@@ -30,20 +30,14 @@ func Open(o *Options) (*Ring, error) {
 		Flags:        uint32(flags),
 		CqEntries:    o.CQEntries,
 		SqThreadCPU:  o.SQPollCPU,
-		SqThreadIdle: uint32(o.SQPollIdle / time.Millisecond),
+		SqThreadIdle: o.idleMillis(),
 	}
 	if o.AttachWQ != nil {
 		p.WqFd = uint32(o.AttachWQ.FD())
 	}
 	r := &Ring{setup: flags, registered: -1, waitArg: new(waitArg)}
 	if err := r.open(o, p); err != nil {
-		for _, m := range r.mem {
-			_ = m.Unmap()
-		}
-		if r.fd != nil {
-			_ = r.fd.Close()
-		}
-		return nil, err
+		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
@@ -60,7 +54,7 @@ func (r *Ring) open(o *Options, p *abi.Params) error {
 	}
 	r.enterFD, r.features = fd, Features(p.Features)
 	if r.setup&SetupRegisteredFDOnly != 0 {
-		r.enterFlags, r.registered = abi.IORING_ENTER_REGISTERED_RING, fd
+		r.enterFlags, r.registered, r.thread = abi.IORING_ENTER_REGISTERED_RING, fd, threadID()
 	} else {
 		r.fd = sys.NewFD(fd)
 	}
@@ -68,9 +62,11 @@ func (r *Ring) open(o *Options, p *abi.Params) error {
 		r.enterFlags |= abi.IORING_ENTER_NO_IOWAIT
 	}
 	if r.setup&SetupNoMmap == 0 {
-		if err := r.mapRings(p); err != nil {
+		mem, err := r.mapRings(p)
+		if err != nil {
 			return err
 		}
+		r.mem = mem
 	}
 	r.bind(p)
 	return nil
@@ -102,7 +98,8 @@ func (r *Ring) cqeSize() int {
 	return n
 }
 
-func (r *Ring) mapRings(p *abi.Params) error {
+// mapRings maps the queues of a ring with a descriptor: rings first, then SQEs.
+func (r *Ring) mapRings(p *abi.Params) ([]*sys.Region, error) {
 	sqRing, cqRing, sqes := r.ringBytes(p)
 	maps := []struct {
 		off  int64
@@ -113,26 +110,36 @@ func (r *Ring) mapRings(p *abi.Params) error {
 		maps = append(maps, maps[0])
 		maps[2].off, maps[2].size = abi.IORING_OFF_CQ_RING, cqRing
 	}
+	var mem []*sys.Region
 	for _, m := range maps {
 		region, err := sys.MapRing(r.fd.Int(), m.off, m.size)
 		if err != nil {
-			return fmt.Errorf("uring: map ring: %w", err)
+			return nil, errors.Join(fmt.Errorf("uring: map ring: %w", err), unmap(mem))
 		}
-		r.mem = append(r.mem, region)
+		mem = append(mem, region)
 	}
-	return nil
+	return mem, nil
+}
+
+func unmap(mem []*sys.Region) error {
+	var errs []error
+	for _, m := range mem {
+		errs = append(errs, m.Unmap())
+	}
+	return errors.Join(errs...)
 }
 
 // provideMemory sets up NO_MMAP: kernels before 6.10 want each area to be
 // physically contiguous, so one larger than a page needs huge pages there.
+// Sizes above the limits are for the kernel to judge: memory for the limit is
+// enough, as it refuses or clamps them.
 func (r *Ring) provideMemory(o *Options, p *abi.Params) error {
-	const header = 512 // the kernel's struct io_rings takes 320 bytes
-	sqEntries := ceilPow2(o.sqEntries())
-	cqEntries := ceilPow2(max(o.CQEntries, 1))
+	sqEntries := ceilPow2(min(o.sqEntries(), maxSQEntries))
+	cqEntries := ceilPow2(min(o.CQEntries, maxCQEntries))
 	if o.CQEntries == 0 {
 		cqEntries = 2 * sqEntries
 	}
-	rings := header + int(cqEntries)*r.cqeSize() + int(sqEntries)*4
+	rings := ringHeader() + int(cqEntries)*r.cqeSize() + int(sqEntries)*4
 	for _, size := range []int{rings, int(sqEntries) * r.sqeSize()} {
 		region, err := sys.MapAnon(size, o.HugePages)
 		if err != nil {
@@ -145,6 +152,22 @@ func (r *Ring) provideMemory(o *Options, p *abi.Params) error {
 	return nil
 }
 
+// ringHeader returns how much of a ring is neither completions nor the index
+// array: the kernel's struct io_rings, up to five cache lines, which CQE32
+// doubles, and the line that aligning the array may cost.
+func ringHeader() int { return 11 * cacheLine() }
+
+// cacheLine returns what the kernel aligns to (SMP_CACHE_BYTES).
+func cacheLine() int {
+	switch runtime.GOARCH {
+	case "ppc64", "ppc64le":
+		return 128
+	case "s390x":
+		return 256
+	}
+	return 64
+}
+
 // bind turns the kernel's offsets into typed views of the mapped memory.
 func (r *Ring) bind(p *abi.Params) {
 	rings, sqes := r.mem[0], r.mem[1]
@@ -152,6 +175,7 @@ func (r *Ring) bind(p *abi.Params) {
 	if len(r.mem) > 2 {
 		cqMem = r.mem[2]
 	}
+	r.cqesOff, r.arrayOff = p.CqOff.Cqes, p.SqOff.Array
 	s := &r.sq
 	s.head, s.tail = rings.Word(p.SqOff.Head), rings.Word(p.SqOff.Tail)
 	s.flags, s.dropped = rings.Word(p.SqOff.Flags), rings.Word(p.SqOff.Dropped)
@@ -186,38 +210,4 @@ func ceilPow2(n uint32) uint32 {
 		p <<= 1
 	}
 	return p
-}
-
-// Resize gives the ring new queues with room for the given numbers of entries,
-// keeping what they hold; 0 leaves a size as it is. The CQ must have room for
-// the completions that wait (EOVERFLOW). Needs DeferTaskrun and Linux 6.13;
-// the kernel answers EINVAL otherwise. Nobody else may use the ring meanwhile.
-func (r *Ring) Resize(sqEntries, cqEntries uint32) error {
-	p := &abi.Params{SqEntries: sqEntries, CqEntries: cqEntries, Flags: abi.IORING_SETUP_CQSIZE}
-	if sqEntries == 0 {
-		p.SqEntries = r.sq.entries
-	}
-	if cqEntries == 0 {
-		p.CqEntries = r.cq.entries
-	}
-	if r.setup&SetupNoMmap != 0 {
-		return sys.Error("resize a ring in memory of its own", syscall.EINVAL)
-	}
-	// Entries handed out but not yet flushed live past the tail that the
-	// kernel copies up to.
-	r.sq.tail.Store(r.sq.next)
-	if _, err := r.register(OpRegisterResizeRings, sys.Pointer(p), 1); err != nil {
-		return err
-	}
-	for _, m := range r.mem {
-		if err := m.Unmap(); err != nil {
-			return err
-		}
-	}
-	r.mem = r.mem[:0]
-	if err := r.mapRings(p); err != nil {
-		return err
-	}
-	r.bind(p)
-	return nil
 }

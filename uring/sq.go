@@ -41,14 +41,14 @@ func (r *Ring) BigSQE() *BigSQE {
 }
 
 // SQSpace returns how many entries [Ring.SQE] can hand out before the next
-// submission.
+// submission. With SQPoll it grows as the kernel thread takes entries.
 func (r *Ring) SQSpace() int {
 	r.sq.seen = r.sq.head.Load()
 	return int(r.sq.entries - (r.sq.next - r.sq.seen))
 }
 
 // Pending returns how many entries were handed out and not yet taken by the
-// kernel.
+// kernel, whether they were submitted (with SQPoll) or not.
 func (r *Ring) Pending() int {
 	return int(r.sq.next - r.sq.head.Load())
 }
@@ -59,9 +59,14 @@ func (r *Ring) Pending() int {
 // that is invalid completes with an error and, without SubmitAll, ends the
 // submission early: the rest stays pending for the next call.
 //
+// With SQPoll it shows the entries to the kernel thread, waking it if it
+// sleeps, and returns how many entries it showed: the thread takes them when it
+// runs (see [Ring.Pending] and [Ring.WaitSQ]).
+//
 // Errors: EAGAIN and ENOMEM when the kernel lacks memory for requests, EBUSY
-// when too many completions wait; reap, then try again. EBADR when the kernel
-// had to drop a completion. EINTR is retried.
+// when too many completions wait; reap, then try again. EBADFD on a ring that
+// is still disabled, EEXIST with SingleIssuer on another thread. EINTR is
+// retried.
 func (r *Ring) Submit() (int, error) { return r.submit(false) }
 
 // SubmitNoWait is [Ring.Submit] for entries that are known not to block. It
@@ -70,20 +75,18 @@ func (r *Ring) Submit() (int, error) { return r.submit(false) }
 func (r *Ring) SubmitNoWait() (int, error) { return r.submit(true) }
 
 func (r *Ring) submit(raw bool) (int, error) {
-	n, flags := r.publish()
-	if n == 0 && flags&abi.IORING_ENTER_SQ_WAKEUP == 0 {
-		return 0, nil
+	n, flags, err := r.publish()
+	if err != nil || flags&enterNeeded == 0 {
+		return int(n), err
 	}
-	if r.setup&SetupSQPoll != 0 && flags&abi.IORING_ENTER_SQ_WAKEUP == 0 {
-		return int(n), nil // the kernel thread is awake and sees the tail
-	}
+	flags = flags&^enterNeeded | r.enterFlags
 	for {
 		var done int
 		var errno syscall.Errno
 		if raw {
-			done, errno = sys.EnterRaw(r.enterFD, n, 0, flags|r.enterFlags)
+			done, errno = sys.EnterRaw(r.enterFD, n, 0, flags)
 		} else {
-			done, errno = sys.Enter(r.enterFD, n, 0, flags|r.enterFlags, nil, 0)
+			done, errno = sys.Enter(r.enterFD, n, 0, flags, nil, 0)
 		}
 		if errno == 0 {
 			return done, nil
@@ -94,26 +97,67 @@ func (r *Ring) submit(raw bool) (int, error) {
 	}
 }
 
-// publish shows the filled entries to the kernel. It returns how many wait and
-// the flags that submitting them needs.
-func (r *Ring) publish() (n, flags uint32) {
+// enterNeeded, beside the flags for io_uring_enter(2), says that submitting
+// takes a call of it. It is no flag of the kernel's.
+const enterNeeded = 1 << 31
+
+// publish shows the filled entries to the kernel. It returns how many the next
+// io_uring_enter(2) is to take, and the flags for it. With SQPoll that is how
+// many entries were shown that had not been before, and the flags say whether
+// the kernel thread must be woken.
+func (r *Ring) publish() (n, flags uint32, err error) {
 	s := &r.sq
-	s.tail.Store(s.next)
 	if r.setup&SetupSQPoll != 0 {
-		// The sequentially consistent store above orders the tail before
-		// this load, as the kernel demands.
-		if s.flags.Load()&abi.IORING_SQ_NEED_WAKEUP != 0 {
-			flags = abi.IORING_ENTER_SQ_WAKEUP
-		}
+		return r.publishSQPoll()
 	}
+	s.tail.Store(s.next)
 	s.seen = s.head.Load()
-	return s.next - s.seen, flags
+	if n = s.next - s.seen; n != 0 {
+		flags = enterNeeded
+	}
+	return n, flags, nil
 }
 
-// WaitSQ waits until a ring with SQPoll has room in its submission queue.
-// (5.10)
+func (r *Ring) publishSQPoll() (n, flags uint32, err error) {
+	s := &r.sq
+	if r.setup&SetupDisabled != 0 {
+		// The thread would not sleep before these, nor take them.
+		return 0, 0, sys.Error("io_uring_enter", errBadState)
+	}
+	n = s.next - s.tail.Load()
+	s.tail.Store(s.next)
+	s.seen = s.head.Load()
+	// The sequentially consistent store above orders the tail before the
+	// flags, as the kernel demands. Entries from before may wait as well: the
+	// call that was to wake the thread for them may have failed.
+	if s.next != s.seen && s.flags.Load()&abi.IORING_SQ_NEED_WAKEUP != 0 {
+		flags = enterNeeded | abi.IORING_ENTER_SQ_WAKEUP
+	}
+	return n, flags, nil
+}
+
+// Publish shows all filled entries to the kernel without entering it, and
+// returns how many the next [Ring.Wait] with NoSubmit has to submit: it lets a
+// submission side that is guarded by a lock hand over to a wait outside of the
+// lock. Not for rings with SQPoll, where Submit is that already.
+func (r *Ring) Publish() (int, error) {
+	n, _, err := r.publish()
+	return int(n), err
+}
+
+// WaitSQ submits all filled entries of a ring with SQPoll and waits until its
+// submission queue has room. An interrupted wait is not an error. On other
+// rings, which have room after Submit, it does nothing. (5.10)
 func (r *Ring) WaitSQ() error {
-	_, errno := sys.Enter(r.enterFD, 0, 0, abi.IORING_ENTER_SQ_WAIT|r.enterFlags, nil, 0)
+	if r.setup&SetupSQPoll == 0 {
+		return nil
+	}
+	_, flags, err := r.publish()
+	if err != nil {
+		return err
+	}
+	flags = flags&^enterNeeded | abi.IORING_ENTER_SQ_WAIT | r.enterFlags
+	_, errno := sys.Enter(r.enterFD, 0, 0, flags, nil, 0)
 	if errno == syscall.EINTR {
 		errno = 0
 	}

@@ -53,12 +53,13 @@ type Slot uint32
 // result of the operation is its number.
 const SlotAuto Slot = abi.IORING_FILE_INDEX_ALLOC
 
-// index encodes s for the file_index field, where 0 means none.
+// index encodes s for the file_index field, where 0 means none. The number
+// before SlotAuto, which no table has, must not turn into it.
 func (s Slot) index() uint32 {
 	if s == SlotAuto {
 		return abi.IORING_FILE_INDEX_ALLOC
 	}
-	return uint32(s) + 1
+	return min(uint32(s), abi.IORING_FILE_INDEX_ALLOC-2) + 1
 }
 
 // AtCWD, in the place of a directory's descriptor, is the working directory

@@ -21,20 +21,31 @@ type waitArg struct {
 // WaitOptions say what a wait waits for.
 type WaitOptions struct {
 	// Count is the number of completions to wait for, at least; 0 does not
-	// wait but runs pending task work.
+	// wait but runs pending task work. On a ring with CQEMixed it counts places
+	// of the CQ (see [Ring.Ready]).
 	Count int
-	// Timeout bounds the wait; 0 means none. (5.11)
+	// NoSubmit leaves the submission side alone, so that another goroutine may
+	// use it meanwhile. Published entries, shown before by [Ring.Publish], are
+	// submitted all the same.
+	NoSubmit  bool
+	Published int
+	// Brief says that the call will not block, so that the scheduler need not
+	// know of it. It counts only without Count, times and Registered.
+	Brief bool
+	// Timeout bounds the wait; 0 means none, a negative one is over at once.
+	// (5.11)
 	Timeout time.Duration
 	// Deadline bounds the wait by a reading of the ring's clock (see
-	// [Ring.SetClock]) since its zero; 0 means none. It excludes Timeout.
-	// (6.12)
+	// [Ring.SetClock]) since its zero; 0 means none. It replaces Timeout.
+	// (6.12; EINVAL before)
 	Deadline time.Duration
-	// MinWait: once that time is over, any completion ends the wait. Needs
-	// Count > 1 to make sense. (6.12, FeatMinTimeout)
+	// MinWait: once that time, in whole microseconds up to an hour, is over,
+	// any completion ends the wait, and without a timeout so does having none.
+	// It needs Count > 1 to make sense. (6.12, FeatMinTimeout)
 	MinWait time.Duration
 	// Registered, when not nil, names a slot of the wait region (see
-	// [Ring.RegisterWaitRegion]) that holds the times; the fields above but
-	// Count are then ignored. (6.13)
+	// [Ring.RegisterWaitRegion]) that holds the times in the place of the
+	// fields above. (6.13)
 	Registered *WaitSlot
 }
 
@@ -52,14 +63,23 @@ func (r *Ring) SubmitAndWaitTimeout(n int, d time.Duration) (int, error) {
 }
 
 // Wait submits all filled entries and waits as the options say. It returns how
-// many entries the kernel took. Neither a timeout nor an interrupted wait is an
-// error. The scheduler is told that the call may block.
+// many entries the kernel took, as [Ring.Submit] does; when it took fewer than
+// there were, it has not waited. Neither a timeout nor an interrupted wait is
+// an error. The scheduler is told that the call may block.
+//
+// Errors: those of Submit; EBADR when completions were lost (see
+// [Ring.CQDropped]); [errors.ErrUnsupported] when the kernel lacks what an
+// option needs.
 func (r *Ring) Wait(o WaitOptions) (int, error) {
-	n, flags := r.publish()
-	if r.setup&SetupSQPoll != 0 && flags&abi.IORING_ENTER_SQ_WAKEUP == 0 {
-		n = 0
+	var n, flags uint32
+	var err error
+	if o.NoSubmit {
+		n = uint32(o.Published)
+	} else if n, flags, err = r.publish(); err != nil {
+		return 0, err
 	}
-	flags |= abi.IORING_ENTER_GETEVENTS | r.enterFlags
+	r.noteOverflow()
+	flags = flags&^enterNeeded | abi.IORING_ENTER_GETEVENTS | r.enterFlags
 	var done int
 	var errno syscall.Errno
 	if o.Registered != nil {
@@ -70,27 +90,34 @@ func (r *Ring) Wait(o WaitOptions) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		done, errno = sys.Enter(r.enterFD, n, uint32(o.Count), flags|more, arg, size)
+		if o.Brief && o.Count == 0 && arg == nil {
+			done, errno = sys.EnterRaw(r.enterFD, n, 0, flags)
+		} else {
+			done, errno = sys.Enter(r.enterFD, n, uint32(o.Count), flags|more, arg, size)
+		}
 	}
-	switch errno {
-	case 0:
+	switch {
+	case errno == 0:
 		return done, nil
-	case syscall.EINTR, syscall.ETIME:
-		return 0, nil
+	case errno == syscall.EINTR || errno == syscall.ETIME:
+		return 0, nil // entries that were taken would hide either
 	}
 	return 0, sys.Error("io_uring_enter", errno)
 }
 
 // prepareWait fills the argument of a wait with times.
 func (r *Ring) prepareWait(o *WaitOptions) (arg sysPointer, size uintptr, flags uint32, err error) {
-	if o.Timeout == 0 && o.Deadline == 0 && o.MinWait == 0 {
+	if o.Timeout == 0 && o.Deadline == 0 && o.MinWait <= 0 {
 		return nil, 0, 0, nil
 	}
 	if r.features&FeatExtArg == 0 {
 		return nil, 0, 0, errNeedExtArg
 	}
+	if o.MinWait > 0 && r.features&FeatMinTimeout == 0 {
+		return nil, 0, 0, errNeedMinTimeout
+	}
 	w := r.waitArg
-	w.arg = abi.GeteventsArg{MinWaitUsec: uint32(o.MinWait / time.Microsecond)}
+	w.arg = abi.GeteventsArg{MinWaitUsec: minWaitMicros(o.MinWait)}
 	flags = abi.IORING_ENTER_EXT_ARG
 	d := o.Timeout
 	if o.Deadline != 0 {
@@ -98,11 +125,20 @@ func (r *Ring) prepareWait(o *WaitOptions) (arg sysPointer, size uintptr, flags 
 		flags |= abi.IORING_ENTER_ABS_TIMER
 	}
 	if d != 0 {
-		w.ts = timespec(d)
+		w.ts = timespec(max(d, 1))
 		w.arg.Ts = sys.Addr(&w.ts)
 	}
 	return sys.Pointer(&w.arg), sys.Size[abi.GeteventsArg](), flags, nil
 }
+
+// minWaitMicros encodes a minimum wait, rounded up so that a short one is not
+// lost.
+func minWaitMicros(d time.Duration) uint32 {
+	d = min(max(d, 0), time.Hour)
+	return uint32((d + time.Microsecond - 1) / time.Microsecond)
+}
+
+var errNeedMinTimeout = unsupported("MinWait needs Linux 6.12 (IORING_FEAT_MIN_TIMEOUT)")
 
 var errNeedExtArg = unsupported("a wait with a timeout needs Linux 5.11 (IORING_FEAT_EXT_ARG)")
 

@@ -44,18 +44,18 @@ func (r *Ring) RegisterWaitRegion(n int) (*WaitRegion, error) {
 	return &WaitRegion{sys.Slice[abi.RegWait](mem, 0, n)}, nil
 }
 
-// Slot returns slot i for [WaitOptions.Registered]. Slots may be used by one
-// wait at a time.
+// Slot returns slot i for [WaitOptions.Registered]. A slot serves one wait at a
+// time, and none after the ring was closed.
 func (w *WaitRegion) Slot(i int) *WaitSlot {
 	return &WaitSlot{&w.slots[i], uintptr(i) * sys.Size[abi.RegWait]()}
 }
 
-// Set fills the slot: timeout bounds the wait, 0 means none; minWait is as in
-// [WaitOptions].
+// Set fills the slot: timeout bounds the wait, 0 means none, a negative one is
+// over at once; minWait is as in [WaitOptions].
 func (s *WaitSlot) Set(timeout, minWait time.Duration) {
-	*s.reg = abi.RegWait{MinWaitUsec: uint32(minWait / time.Microsecond)}
+	*s.reg = abi.RegWait{MinWaitUsec: minWaitMicros(minWait)}
 	if timeout != 0 {
-		s.reg.Ts = timespec(timeout)
+		s.reg.Ts = timespec(max(timeout, 1))
 		s.reg.Flags = abi.IORING_REG_WAIT_TS
 	}
 }

@@ -38,9 +38,10 @@ var layers = map[string][]string{
 	"internal/house":         {},
 	"internal/forbid":        {"internal/forbid/filter"},
 	"internal/forbid/filter": {},
-	"internal/vmtest":        {},
-	"internal/vmtest/init":   {"internal/vmtest"},
-	"internal/vmtest/lane":   {"internal/vmtest"},
+	"internal/vmtest":        {"internal/vmtest/wire"},
+	"internal/vmtest/wire":   {},
+	"internal/vmtest/init":   {"internal/vmtest/wire"},
+	"internal/vmtest/lane":   {"internal/vmtest", "internal/vmtest/wire"},
 }
 
 // doors may use unsafe and golang.org/x/sys.

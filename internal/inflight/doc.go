@@ -9,14 +9,14 @@
 //
 // # Life of a slot
 //
-//	free ── Acquire ──> held ── Complete ──> done ── Release ──> free
-//	                     │
-//	                  Abandon
-//	                     v
-//	                 abandoned ── Complete ──> (the completer releases)
+//	free ── Acquire ──> acquired ── Arm ──> held ── Complete ──> done ── Release ──> free
+//	                                         │
+//	                                      Abandon
+//	                                         v
+//	                                     abandoned ── Complete ──> (the completer releases)
 //
-// Held: the kernel may use the slot's resources, somebody waits. Done: the
-// kernel is finished, the waiter has not yet taken the result. Abandoned:
-// nobody waits any more, but the kernel still may use the resources, so they
-// stay until the completion.
+// Acquired: the slot is being filled. Held: the kernel may use the slot's
+// resources, somebody waits. Done: the kernel is finished, the waiter has not
+// yet taken the result. Abandoned: nobody waits any more, but the kernel still
+// may use the resources, so they stay until the completion.
 package inflight

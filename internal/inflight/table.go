@@ -15,6 +15,10 @@ type ID uint64
 func (id ID) index() uint32      { return uint32(id) }
 func (id ID) generation() uint32 { return uint32(id >> 32) }
 
+// maxGeneration keeps generations positive and the two highest bits of every ID
+// 0, which leaves user data for other purposes.
+const maxGeneration = 1 << 30
+
 const (
 	chunkSize = 64
 	maxChunks = 1 << 10
@@ -38,6 +42,7 @@ type Table[T any] struct {
 // Slot states; see the package comment.
 const (
 	stateFree uint32 = iota
+	stateAcquired
 	stateHeld
 	stateDone
 	stateAbandoned
@@ -63,7 +68,7 @@ func New[T any](max int, init func(*T)) *Table[T] {
 func (t *Table[T]) Acquire() (*Slot[T], bool) {
 	for {
 		if s := t.pop(); s != nil {
-			if !s.state.CompareAndSwap(stateFree, stateHeld) {
+			if !s.state.CompareAndSwap(stateFree, stateAcquired) {
 				panic(fmt.Sprintf("inflight: slot %d was on the free list in state %d", s.index, s.state.Load()))
 			}
 			t.held.Add(1)
@@ -75,10 +80,22 @@ func (t *Table[T]) Acquire() (*Slot[T], bool) {
 	}
 }
 
+// Arm hands the slot to its operation: Value is filled, Lookup finds it from now
+// on. It orders what the caller did with Value before whatever somebody does who
+// looks the slot up: the way through the kernel orders nothing that the race
+// detector can see. An operation that starts again is armed again.
+func (s *Slot[T]) Arm() {
+	if old := s.state.Swap(stateHeld); old != stateAcquired && old != stateHeld {
+		panic(fmt.Sprintf("inflight: slot %d armed in state %d", s.index, old))
+	}
+}
+
 // Release gives a slot back. The holder must have cleared from Value what
 // should not stay reachable. Releasing a slot twice panics.
 func (t *Table[T]) Release(s *Slot[T]) {
-	s.gen.Add(1)
+	if gen := s.gen.Add(1); gen >= maxGeneration {
+		s.gen.Store(1)
+	}
 	if s.state.Swap(stateFree) == stateFree {
 		panic(fmt.Sprintf("inflight: slot %d released twice", s.index))
 	}
@@ -105,7 +122,7 @@ func (t *Table[T]) Lookup(id ID) *Slot[T] {
 		return nil
 	}
 	s := &chunk[i%chunkSize]
-	if s.gen.Load() != id.generation() || s.state.Load() == stateFree {
+	if s.gen.Load() != id.generation() || s.state.Load() < stateHeld {
 		return nil
 	}
 	return s
@@ -129,8 +146,8 @@ func (s *Slot[T]) Complete() (waited bool) {
 // is already done: the result is there to be taken.
 func (s *Slot[T]) Abandon() bool { return s.state.CompareAndSwap(stateHeld, stateAbandoned) }
 
-// Each calls f for every slot that is in use. It is meant for shutting down,
-// when nobody acquires any more.
+// Each calls f for every slot that is armed and not yet released. It is meant
+// for shutting down, when nobody arms any more.
 func (t *Table[T]) Each(f func(*Slot[T])) {
 	for c := range t.chunks {
 		chunk := t.chunks[c].Load()
@@ -138,7 +155,7 @@ func (t *Table[T]) Each(f func(*Slot[T])) {
 			return
 		}
 		for i := range chunk {
-			if chunk[i].state.Load() != stateFree {
+			if chunk[i].state.Load() >= stateHeld {
 				f(&chunk[i])
 			}
 		}

@@ -10,7 +10,11 @@ import (
 func TestGenerationMakesStaleIDsFindNothing(t *testing.T) {
 	table := New[int](1, nil)
 	s, ok := table.Acquire()
-	if !ok || table.Lookup(s.ID()) != s {
+	if !ok || table.Lookup(s.ID()) != nil {
+		t.Fatal("a slot that is being filled is found by its ID")
+	}
+	s.Arm()
+	if table.Lookup(s.ID()) != s {
 		t.Fatal("a held slot is not found by its ID")
 	}
 	stale := s.ID()
@@ -44,8 +48,11 @@ func TestCapacity(t *testing.T) {
 	}
 	seen := map[ID]bool{}
 	n := 0
+	for _, s := range held[:99] {
+		s.Arm()
+	}
 	table.Each(func(s *Slot[int]) { n++; seen[s.ID()] = true })
-	if n != 100 || len(seen) != 100 {
+	if n != 99 || len(seen) != 99 {
 		t.Fatalf("Each saw %d slots, %d IDs", n, len(seen))
 	}
 	table.Release(held[7])
@@ -57,6 +64,8 @@ func TestCapacity(t *testing.T) {
 func TestStates(t *testing.T) {
 	table := New[int](1, nil)
 	s, _ := table.Acquire()
+	s.Arm()
+	s.Arm() // again
 	if !s.Abandon() || s.Abandon() {
 		t.Fatal("a held slot is abandoned once")
 	}
@@ -65,10 +74,15 @@ func TestStates(t *testing.T) {
 	}
 	table.Release(s)
 	s, _ = table.Acquire()
+	s.Arm()
 	if !s.Complete() || s.Abandon() {
 		t.Fatal("a done slot cannot be abandoned")
 	}
 	mustPanic(t, "completed twice", func() { s.Complete() })
+	table.Release(s)
+	mustPanic(t, "armed when free", s.Arm)
+	table = New[int](1, nil)
+	s, _ = table.Acquire()
 	table.Release(s)
 	mustPanic(t, "released twice", func() { table.Release(s) })
 }
@@ -98,6 +112,7 @@ func TestConcurrentUse(t *testing.T) {
 				}
 				mark := g*1_000_000 + i
 				s.Value = mark
+				s.Arm()
 				id := s.ID()
 				if table.Lookup(id) != s || s.Value != mark {
 					t.Error("slot is held by two")
@@ -120,6 +135,7 @@ func TestAcquireDoesNotAllocate(t *testing.T) {
 	table.Release(s)
 	if n := testing.AllocsPerRun(1000, func() {
 		s, _ := table.Acquire()
+		s.Arm()
 		s.Complete()
 		table.Release(s)
 	}); n != 0 {

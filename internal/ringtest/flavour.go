@@ -91,5 +91,7 @@ func Do(t testing.TB, r *uring.Ring, build func(e *uring.SQE)) uring.CQE {
 		t.Fatal("submission queue full")
 	}
 	build(e)
-	return Await(t, r, 1)[0]
+	c := Await(t, r, 1)[0]
+	runtime.KeepAlive(build) // and what it closes over
+	return c
 }

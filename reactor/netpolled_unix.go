@@ -9,23 +9,26 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// parking is the goroutine that sleeps in Go's netpoller until the ring's
-// descriptor is readable. No thread blocks for it.
-type parking struct {
-	file *os.File
-	done sync.WaitGroup
+// netpolled sleeps in Go's netpoller until a ring's descriptor is readable. No
+// thread blocks for it.
+type netpolled struct {
+	fd       int
+	file     *os.File
+	stopping atomic.Bool
+	done     sync.WaitGroup
 }
 
-// start polls a duplicate of the ring's descriptor, because an os.File closes
-// what it owns.
-func (p *parking) start(l *loop) error {
-	fd, err := sys.Dup(l.ring.FD())
+// start polls a duplicate of the descriptor, because an os.File closes what it
+// owns.
+func (p *netpolled) start(ready func(), failed func(error)) error {
+	fd, err := sys.Dup(p.fd)
 	if err != nil {
 		return err
 	}
@@ -45,15 +48,19 @@ func (p *parking) start(l *loop) error {
 	p.done.Go(func() {
 		// The function runs each time the ring becomes readable. It never
 		// says that it is done, so the call lasts until the file is closed.
-		_ = conn.Read(func(uintptr) bool {
-			l.reapParked()
+		err := conn.Read(func(uintptr) bool {
+			ready()
 			return false
 		})
+		if !p.stopping.Load() {
+			failed(fmt.Errorf("poll the ring's descriptor: %w", err))
+		}
 	})
 	return nil
 }
 
-func (p *parking) stop() error {
+func (p *netpolled) stop() error {
+	p.stopping.Store(true)
 	err := p.file.Close()
 	p.done.Wait()
 	return err

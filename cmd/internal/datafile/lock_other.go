@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package datafile
+
+import (
+	"errors"
+	"os"
+	"runtime"
+)
+
+// lock does nothing: here an open file is protected by the system (Windows) or never swept.
+func lock(*os.File) error { return nil }
+
+// sweepOne deletes the file. Windows refuses that while the owner has it open.
+func sweepOne(path string) error {
+	if runtime.GOOS != "windows" {
+		return errors.ErrUnsupported
+	}
+	return os.Remove(path)
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+
+// Package fio runs the fio program on the same file as the engines, as a yardstick written in C.
+package fio
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+// Name is the engine's name in tables and result files.
+const Name = "fio"
+
+// ErrMissing is returned by Find when fio is not installed.
+var ErrMissing = errors.New("fio is not installed (Debian: apt-get install fio)")
+
+// Find returns the path of the program.
+func Find() (string, error) {
+	path, err := exec.LookPath(Name)
+	if err != nil {
+		return "", ErrMissing
+	}
+	return path, nil
+}
+
+// RandRead is one round: random reads with O_DIRECT through io_uring, all from one thread.
+type RandRead struct {
+	// Path is the file, Span how many bytes from its start are read.
+	Path string
+	Span int64
+	// Block is the size of one read in bytes, Depth how many are in flight.
+	Block, Depth int
+	// Warm is not counted, Measure is.
+	Warm, Measure time.Duration
+	Seed          uint64
+}
+
+// args never lets fio write: the file may be the user's.
+func (r RandRead) args() []string {
+	return []string{
+		"--name=randread", "--readonly", "--rw=randread", "--ioengine=io_uring", "--direct=1",
+		"--filename=" + escape(r.Path), fmt.Sprintf("--size=%d", r.Span),
+		fmt.Sprintf("--bs=%d", r.Block), fmt.Sprintf("--iodepth=%d", r.Depth),
+		"--numjobs=1", "--norandommap", "--randrepeat=1", fmt.Sprintf("--randseed=%d", r.Seed),
+		"--time_based", fmt.Sprintf("--ramp_time=%dms", r.Warm.Milliseconds()),
+		fmt.Sprintf("--runtime=%dms", max(r.Measure.Milliseconds(), 1)),
+		"--percentile_list=50:99", "--output-format=json",
+	}
+}
+
+// escape protects colons, which separate file names.
+func escape(path string) string { return strings.ReplaceAll(path, ":", `\:`) }
+
+// Run runs one round. When ctx ends fio is killed, and the error matches the context's.
+func (r RandRead) Run(ctx context.Context, program string) (measure.Sample, error) {
+	cmd := exec.CommandContext(ctx, program, r.args()...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	cmd.Dir = os.TempDir()
+	measure.Isolate(cmd)
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return measure.Sample{}, ctx.Err()
+	}
+	if err != nil {
+		return measure.Sample{}, fmt.Errorf("fio: %w: %s", err, strings.TrimSpace(said.String()+out.String()))
+	}
+	return parse(out.Bytes(), r.Block)
+}
+
+// output is the part of fio's JSON that is used.
+type output struct {
+	Jobs []struct {
+		Error  int     `json:"error"`
+		UsrCPU float64 `json:"usr_cpu"`
+		SysCPU float64 `json:"sys_cpu"`
+		Read   struct {
+			TotalIOs int64   `json:"total_ios"`
+			IOPS     float64 `json:"iops"`
+			Lat      struct {
+				Max float64 `json:"max"`
+			} `json:"lat_ns"`
+			CLat struct {
+				Percentile map[string]float64 `json:"percentile"`
+			} `json:"clat_ns"`
+		} `json:"read"`
+	} `json:"jobs"`
+}
+
+// parse reads fio's answer. The processor's share that fio reports covers its one job thread.
+func parse(b []byte, block int) (measure.Sample, error) {
+	// Warnings may stand before the document.
+	if at := bytes.IndexByte(b, '{'); at > 0 {
+		b = b[at:]
+	}
+	var o output
+	if err := json.Unmarshal(b, &o); err != nil {
+		return measure.Sample{}, fmt.Errorf("fio: unreadable answer: %w", err)
+	}
+	if len(o.Jobs) != 1 || o.Jobs[0].Error != 0 || o.Jobs[0].Read.TotalIOs == 0 || o.Jobs[0].Read.IOPS == 0 {
+		return measure.Sample{}, errors.New("fio: the job failed or read nothing")
+	}
+	job := o.Jobs[0]
+	ops := job.Read.TotalIOs
+	elapsed := time.Duration(float64(ops) / job.Read.IOPS * float64(time.Second))
+	cpu := time.Duration((job.UsrCPU + job.SysCPU) / 100 * float64(elapsed))
+	return measure.Sample{
+		Ops: ops, Bytes: ops * int64(block), Elapsed: elapsed, CPU: &cpu,
+		P50: time.Duration(job.Read.CLat.Percentile["50.000000"]),
+		P99: time.Duration(job.Read.CLat.Percentile["99.000000"]),
+		Max: time.Duration(job.Read.Lat.Max),
+	}, nil
+}

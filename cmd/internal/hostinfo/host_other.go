@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !linux
+
+package hostinfo
+
+func kernelRelease() string { return "" }
+
+func cpuModel() string { return "" }
+
+func memory() memoryInfo { return memoryInfo{} }
+
+func storage(string) storageInfo { return storageInfo{} }

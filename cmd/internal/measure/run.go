@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Op performs one operation and returns the number of bytes it moved. An error ends the round.
+type Op func() (int, error)
+
+// Plan says how a round is run.
+type Plan struct {
+	// Goroutines is how many of them repeat the operation at once.
+	Goroutines int
+	// Warm is how long operations run before the measured window, Measure how long in it.
+	Warm, Measure time.Duration
+}
+
+// ErrNoOps is returned when not one operation completed inside the measured window.
+var ErrNoOps = errors.New("no operation completed in the measured time")
+
+// Run measures one round. The function newOp is called once per goroutine, before any operation
+// runs; what it returns is used by that goroutine only. When an operation fails or ctx ends all
+// goroutines finish the operation they are in, and Run returns the error or the cause of ctx.
+func Run(ctx context.Context, plan Plan, newOp func(goroutine int) (Op, error)) (Sample, error) {
+	r := &round{failed: make(chan struct{}, 1), windows: [2]chan struct{}{make(chan struct{}), make(chan struct{})}}
+	for g := range plan.Goroutines {
+		op, err := newOp(g)
+		if err != nil {
+			return Sample{}, err
+		}
+		r.workers = append(r.workers, newWorker(op))
+	}
+	if len(r.workers) == 0 {
+		return Sample{}, errors.New("a round needs at least one goroutine")
+	}
+	r.start()
+	defer r.finish()
+	timer := time.NewTimer(plan.Warm)
+	defer timer.Stop()
+	if err := r.window(ctx, timer, plan.Warm); err != nil {
+		return Sample{}, err
+	}
+	return r.measured(ctx, timer, plan.Measure)
+}
+
+// round is the state that the goroutines of one Run share.
+type round struct {
+	workers []*worker
+	stop    atomic.Bool
+	failed  chan struct{}
+	// windows are closed to let all workers go at once: first warming up, then measured.
+	windows [2]chan struct{}
+	opened  int
+	idle    sync.WaitGroup
+	exited  sync.WaitGroup
+}
+
+func (r *round) start() {
+	for _, w := range r.workers {
+		r.exited.Go(func() { r.serve(w) })
+	}
+}
+
+// serve runs the worker through both windows. It is created before the first one, so that the
+// goroutine's own memory is not counted.
+func (r *round) serve(w *worker) {
+	for _, open := range r.windows {
+		<-open
+		w.reset()
+		if err := w.repeat(&r.stop); err != nil {
+			w.err = err
+			r.stop.Store(true)
+			select {
+			case r.failed <- struct{}{}:
+			default:
+			}
+		}
+		r.idle.Done()
+	}
+}
+
+// window lets the workers run for d and waits until each has stopped. It allocates nothing when
+// all goes well.
+func (r *round) window(ctx context.Context, timer *time.Timer, d time.Duration) error {
+	timer.Reset(d)
+	r.stop.Store(false)
+	r.open()
+	select {
+	case <-timer.C:
+	case <-r.failed:
+	case <-ctx.Done():
+	}
+	r.stop.Store(true)
+	r.idle.Wait()
+	if err := r.firstError(); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// open lets the workers into the next window.
+func (r *round) open() {
+	r.idle.Add(len(r.workers))
+	close(r.windows[r.opened])
+	r.opened++
+}
+
+// finish lets workers that still wait for a window run into its end and waits for all of them.
+func (r *round) finish() {
+	r.stop.Store(true)
+	for r.opened < len(r.windows) {
+		r.open()
+		r.idle.Wait()
+	}
+	r.exited.Wait()
+}
+
+func (r *round) firstError() error {
+	for _, w := range r.workers {
+		if w.err != nil {
+			return w.err
+		}
+	}
+	return nil
+}
+
+// measured runs the second window between two readings of every counter.
+func (r *round) measured(ctx context.Context, timer *time.Timer, d time.Duration) (Sample, error) {
+	threads := startThreadSampler()
+	defer threads.stop()
+	// Garbage of the preparation must not be collected on the operations' account.
+	runtime.GC()
+	runtime.GC()
+	var memBefore, memAfter runtime.MemStats
+	runtime.ReadMemStats(&memBefore)
+	usageBefore := readUsage()
+	begin := time.Now()
+	err := r.window(ctx, timer, d)
+	elapsed := time.Since(begin)
+	usageAfter := readUsage()
+	runtime.ReadMemStats(&memAfter)
+	if err != nil {
+		return Sample{}, err
+	}
+	s := r.sum()
+	if s.Ops == 0 {
+		return Sample{}, fmt.Errorf("%w (%v)", ErrNoOps, d)
+	}
+	s.Elapsed = elapsed
+	s.Heap = &Heap{
+		Bytes:   memAfter.TotalAlloc - memBefore.TotalAlloc,
+		Objects: memAfter.Mallocs - memBefore.Mallocs,
+	}
+	s.Threads = threads.stop()
+	usageAfter.since(usageBefore, &s)
+	return s, nil
+}
+
+// sum adds up what the workers recorded.
+func (r *round) sum() Sample {
+	var s Sample
+	all := newHistogram()
+	for _, w := range r.workers {
+		s.Ops += w.ops
+		s.Bytes += w.bytes
+		s.Max = max(s.Max, w.max)
+		all.Merge(w.latency)
+	}
+	s.P50 = time.Duration(all.ValueAtQuantile(50))
+	s.P99 = time.Duration(all.ValueAtQuantile(99))
+	return s
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+
+package measure
+
+import "time"
+
+// Names of metrics in result files. Each carries its unit; percentiles and maximum are of the
+// time one operation took.
+const (
+	OpsPerS     = "ops_per_s"
+	MBPerS      = "mb_per_s"
+	NsPerOp     = "ns_per_op"
+	CPUUsPerOp  = "cpu_us_per_op"
+	P50Us       = "p50_us"
+	P99Us       = "p99_us"
+	MaxUs       = "max_us"
+	Threads     = "threads"
+	BytesPerOp  = "bytes_per_op"
+	AllocsPerOp = "allocs_per_op"
+)
+
+// Sample is what one round measured.
+type Sample struct {
+	// Ops is the number of completed operations, Bytes what they moved; 0 for operations that
+	// move nothing.
+	Ops   int64 `json:"ops"`
+	Bytes int64 `json:"bytes"`
+	// Elapsed is the length of the window, to the end of the last operation.
+	Elapsed time.Duration `json:"elapsed_ns"`
+	// CPU is user and system time of the process in the window; nil where it is not known.
+	CPU *time.Duration `json:"cpu_ns,omitempty"`
+	// P50, P99 and Max describe how long one operation took, counted from the end of the
+	// goroutine's previous one: waiting for a processor is part of it. They are 0 where single
+	// operations were not timed.
+	P50 time.Duration `json:"p50_ns"`
+	P99 time.Duration `json:"p99_ns"`
+	Max time.Duration `json:"max_ns"`
+	// Heap counts heap allocations of the whole process in the window; nil for a program that
+	// is not written in Go.
+	Heap *Heap `json:"heap,omitempty"`
+	// Threads is the largest number of OS threads seen; 0 where it is not known.
+	Threads int `json:"threads,omitempty"`
+	// DeviceReads is the number of bytes the process read from devices in the window, as far
+	// as the system accounts for them.
+	DeviceReads int64 `json:"device_reads"`
+	// Backend and Reason are what the engine says about itself.
+	Backend string `json:"backend,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// Heap counts allocations.
+type Heap struct {
+	Bytes   uint64 `json:"bytes"`
+	Objects uint64 `json:"objects"`
+}
+
+// Metrics returns the sample under the names of result files. What is not known is absent.
+func (s Sample) Metrics() map[string]float64 {
+	ops, seconds := float64(s.Ops), s.Elapsed.Seconds()
+	m := map[string]float64{
+		OpsPerS: ops / seconds,
+		NsPerOp: float64(s.Elapsed.Nanoseconds()) / ops,
+	}
+	if s.Bytes > 0 {
+		m[MBPerS] = float64(s.Bytes) / 1e6 / seconds
+	}
+	if s.Max > 0 {
+		m[P50Us], m[P99Us], m[MaxUs] = micros(s.P50), micros(s.P99), micros(s.Max)
+	}
+	if s.Heap != nil {
+		m[BytesPerOp] = float64(s.Heap.Bytes) / ops
+		m[AllocsPerOp] = float64(s.Heap.Objects) / ops
+	}
+	if s.CPU != nil {
+		m[CPUUsPerOp] = micros(*s.CPU) / ops
+	}
+	if s.Threads > 0 {
+		m[Threads] = float64(s.Threads)
+	}
+	return m
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !linux
+
+package measure
+
+// threadCounter counts nothing where there is no /proc.
+type threadCounter struct{}
+
+func newThreadCounter() *threadCounter { return &threadCounter{} }
+
+func (*threadCounter) count() int { return 0 }
+
+func (*threadCounter) close() {}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+
+package liburing
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // The program is built where it is run.
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+// Name is the engine's name in tables and result files.
+const Name = "liburing"
+
+//go:embed nop.c
+var nopSource []byte
+
+// What can be missing; the errors say what to install.
+var (
+	ErrNoCompiler = errors.New("there is no C compiler (Debian: apt-get install gcc libc6-dev liburing-dev)")
+	ErrNoLibrary  = errors.New("liburing is not installed (Debian: apt-get install liburing-dev)")
+)
+
+// optimize is how the program is compiled.
+const optimize = "-O2"
+
+// Program is the compiled program.
+type Program struct {
+	dir, path string
+	version   string // of liburing, "" if unknown
+}
+
+// Build compiles the program into a temporary directory, which [Program.Remove] removes. The error
+// matches [ErrNoCompiler] or [ErrNoLibrary] where one is missing, and the context's when that ends.
+func Build(ctx context.Context) (p *Program, err error) {
+	cc, err := findCompiler()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "ringside-liburing-*")
+	if err != nil {
+		return nil, err
+	}
+	p = &Program{dir: dir, path: filepath.Join(dir, "nop"), version: libraryVersion(ctx)}
+	if err := p.compile(ctx, cc); err != nil {
+		return nil, errors.Join(err, p.Remove())
+	}
+	return p, nil
+}
+
+// Remove removes the program.
+func (p *Program) Remove() error { return os.RemoveAll(p.dir) }
+
+func findCompiler() (string, error) {
+	for _, name := range []string{"cc", "gcc", "clang"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", ErrNoCompiler
+}
+
+func (p *Program) compile(ctx context.Context, cc string) error {
+	source := filepath.Join(p.dir, "nop.c")
+	if err := os.WriteFile(source, nopSource, 0o600); err != nil {
+		return err
+	}
+	_, err := run(ctx, cc, optimize, "-o", p.path, source, "-luring")
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if lacksLibrary(err.Error()) {
+		return ErrNoLibrary
+	}
+	return fmt.Errorf("compile the peer: %w", err)
+}
+
+// lacksLibrary recognises what compilers and linkers say when header or library is not there.
+func lacksLibrary(said string) bool {
+	for line := range strings.Lines(said) {
+		missing := strings.Contains(line, "No such file") || strings.Contains(line, "not found")
+		if missing && strings.Contains(line, "liburing.h") || strings.Contains(line, "-luring") {
+			return true
+		}
+	}
+	return false
+}
+
+// libraryVersion asks pkg-config, since the library's own header has not always said.
+func libraryVersion(ctx context.Context) string {
+	out, err := run(ctx, "pkg-config", "--modversion", Name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// run runs a command, in English, and returns its standard output. The error of one that fails
+// tells what it said; when ctx ends the command is killed, and the error is the context's.
+func run(ctx context.Context, program string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	measure.Isolate(cmd)
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", filepath.Base(program), err, strings.TrimSpace(said.String()))
+	}
+	return out.Bytes(), nil
+}

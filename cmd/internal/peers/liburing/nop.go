@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+
+package liburing
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/workload"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// Round runs a job of the workload "nop"; with a window of no length it runs a single chunk. The
+// sample's Backend names library and compiler, its Reason is empty if the ring was opened with the
+// same flags as ours and else tells the difference. When ctx ends the program is killed, and the
+// error matches the context's.
+func (p *Program) Round(ctx context.Context, job workload.Job) (measure.Sample, error) {
+	if job.Nop == nil {
+		return measure.Sample{}, fmt.Errorf("unknown workload %s/%s for engine %s", job.Suite, job.Workload, Name)
+	}
+	out, err := run(ctx, p.path, args(job)...)
+	if err != nil {
+		return measure.Sample{}, err
+	}
+	a, err := parse(out)
+	if err != nil {
+		return measure.Sample{}, err
+	}
+	s := measure.Sample{Ops: a.Ops, Elapsed: a.Elapsed, CPU: a.CPU, Backend: p.about(a)}
+	s.Reason, err = a.difference(job.Nop.Options())
+	return s, err
+}
+
+func args(job workload.Job) []string {
+	n := job.Nop
+	return []string{
+		n.Ring, strconv.Itoa(n.Batch), strconv.Itoa(n.Rounds()), strconv.FormatUint(n.First, 10),
+		seconds(job.Warm), seconds(job.Measure),
+	}
+}
+
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 9, 64) }
+
+func (p *Program) about(a answer) string {
+	name := Name
+	if p.version != "" {
+		name += " " + p.version
+	}
+	if a.Compiler != "" {
+		name += ", " + a.Compiler + " " + optimize
+	}
+	return name
+}
+
+// answer is what the program prints.
+type answer struct {
+	Ops        int64             `json:"ops"`
+	Elapsed    time.Duration     `json:"elapsed_ns"`
+	CPU        *time.Duration    `json:"cpu_ns"`
+	SetupFlags *uring.SetupFlags `json:"setup_flags"`
+	Compiler   string            `json:"compiler"`
+}
+
+func parse(b []byte) (answer, error) {
+	var a answer
+	if err := json.Unmarshal(b, &a); err != nil {
+		return answer{}, fmt.Errorf("answer of the peer: %w", err)
+	}
+	if a.Ops <= 0 || a.Elapsed <= 0 || a.CPU == nil || *a.CPU < 0 || a.SetupFlags == nil {
+		return answer{}, errors.New("the peer's answer is incomplete")
+	}
+	return a, nil
+}
+
+// difference compares the flags of the peer's ring to ours. Newer versions of the library add some
+// of their own.
+func (a answer) difference(ours *uring.Options) (string, error) {
+	flags, err := ours.SetupFlags()
+	if err != nil || *a.SetupFlags == flags {
+		return "", err
+	}
+	return fmt.Sprintf("%s opened its ring with other flags: %#x, not %#x", Name, *a.SetupFlags, flags), nil
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+
+package probereport
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/ringside-io/ringside/features"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares with a file in testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	name = filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(name, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs; got\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+func yes(name string, number uint64, since string) features.Entry {
+	return features.Entry{Name: name, Number: number, Since: since, Supported: true, Answer: features.Yes}
+}
+
+func no(name string, number uint64, since string) features.Entry {
+	return features.Entry{Name: name, Number: number, Since: since, Answer: features.Unsupported,
+		Reason: "the kernel says so itself", Remedy: "run Linux " + since + " or later"}
+}
+
+// all returns the entries with one answer.
+func all(a features.Answer, known *bool, entries ...features.Entry) []features.Entry {
+	for i := range entries {
+		e := &entries[i]
+		e.Supported, e.Answer, e.Known, e.Reason, e.Remedy = a == features.Yes, a, known, "", ""
+	}
+	return entries
+}
+
+// usable is a host on which a part is missing.
+func usable() features.Report {
+	return features.Report{
+		OS: "linux", Arch: "amd64", Kernel: "6.1.0-56-amd64", Usable: true, Answer: features.Yes,
+		Seccomp: new(0), SeccompFilters: new(0), Memlock: features.Memlock{Soft: new(int64(65536)), Hard: new(int64(-1))},
+		LSMs: []string{"apparmor"}, Context: "unconfined",
+		Features: []features.Entry{yes("SINGLE_MMAP", 1, "5.4"), yes("NODROP", 2, "5.5"), no("RW_ATTR", 1<<16, "6.14")},
+		Ops: []features.Entry{yes("NOP", 0, "5.1"), yes("READV", 1, "5.1"), yes("SYNC_FILE_RANGE", 8, "5.2"), yes("SEND_ZC", 47, "6.0"),
+			no("READ_MULTISHOT", 49, "6.7"), no("WAITID", 50, "6.7"), no("FUTEX_WAIT", 51, "6.7"), no("RECV_ZC", 58, "6.15")},
+		Setup:    []features.Entry{yes("IOPOLL", 1, "5.1")},
+		Register: []features.Entry{yes("REGISTER_BUFFERS", 0, "5.1"), no("REGISTER_QUERY", 35, "6.18")},
+		Enter:    []features.Entry{no("NO_IOWAIT", 128, "6.15")},
+		Behaviours: []features.Entry{yes("multishot accept", 0, "5.19"),
+			{Name: "SQPOLL", Since: "5.11", Answer: features.Forbidden, Reason: "the kernel refuses it", Remedy: "give the process the capability"},
+			{Name: "zero-copy send", Since: "6.0", Answer: features.Inconclusive, Reason: "bind: out of addresses"}},
+		Packages: []features.Package{{Name: "ufile", Backend: "io_uring", Reason: "the kernel has what it needs"}},
+		Notes:    []features.Note{{About: "memlock", Text: "rings may lock 64 KiB per user", Remedy: "ulimit -l unlimited"}},
+	}
+}
+
+// forbidden is a host where a policy forbids what the kernel knows.
+func forbidden() features.Report {
+	const reason, remedy = "the sysctl kernel.io_uring_disabled is 2, which forbids it to every process", "sysctl -w kernel.io_uring_disabled=0"
+	return features.Report{
+		OS: "linux", Arch: "arm64", Kernel: "6.18.1", Answer: features.Forbidden, Policy: features.PolicySysctl, Reason: reason, Remedy: remedy,
+		Disabled: new(2), Group: new(-1), Seccomp: new(2), SeccompFilters: new(3), Container: "docker",
+		Memlock:    features.Memlock{Soft: new(int64(8 << 20)), Hard: new(int64(8 << 20)), Exempt: true},
+		LSMs:       []string{},
+		Features:   all(features.Forbidden, new(true), yes("SINGLE_MMAP", 1, "5.4"), yes("NODROP", 2, "5.5")),
+		Ops:        append(all(features.Forbidden, new(true), yes("NOP", 0, "5.1")), all(features.Forbidden, new(false), yes("PIPE", 62, "6.16"))...),
+		Setup:      all(features.Forbidden, nil, yes("IOPOLL", 1, "5.1")),
+		Behaviours: all(features.Forbidden, nil, yes("multishot accept", 0, "5.19")),
+		Packages:   []features.Package{{Name: "ufile", Backend: "syscall", Reason: "forbidden: " + reason, Remedy: remedy}},
+		Notes:      []features.Note{},
+	}
+}
+
+// old is a kernel without io_uring, foreign another system, short a moment
+// without descriptors.
+func old() features.Report {
+	return features.Report{
+		OS: "linux", Arch: "amd64", Kernel: "4.19.0", Answer: features.Unsupported, Reason: "this is 4.19.0", Remedy: "run Linux 5.6 or later",
+		Seccomp: new(0), Memlock: features.Memlock{Soft: new(int64(65536)), Hard: new(int64(65536))},
+		Features: all(features.Unsupported, nil, yes("SINGLE_MMAP", 1, "5.4")),
+		Ops:      all(features.Unsupported, nil, yes("NOP", 0, "5.1")),
+		Packages: []features.Package{{Name: "ufile", Backend: "syscall", Reason: "io_uring needs Linux 5.6: this is 4.19.0"}},
+	}
+}
+
+func foreign() features.Report {
+	return features.Report{
+		OS: "darwin", Arch: "arm64", Answer: features.Unsupported, Reason: "this is darwin", Remedy: "run Linux 5.6 or later", Override: "off",
+		Ops: all(features.Unsupported, nil, yes("NOP", 0, "5.1")),
+	}
+}
+
+func short() features.Report {
+	return features.Report{
+		OS: "linux", Arch: "amd64", Kernel: "6.12.1", Answer: features.Inconclusive,
+		Reason: "cannot tell whether io_uring works: io_uring_setup: too many open files",
+		Ops:    all(features.Inconclusive, nil, yes("NOP", 0, "5.1")),
+	}
+}
+
+var fakes = map[string]func() features.Report{
+	"usable": usable, "forbidden": forbidden, "old": old, "foreign": foreign, "short": short,
+}
+
+func text(t *testing.T, r features.Report, s Style) string {
+	t.Helper()
+	var b strings.Builder
+	if err := WriteText(&b, r, s); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestText(t *testing.T) {
+	for name, fake := range fakes {
+		t.Run(name, func(t *testing.T) { golden(t, name+".txt", []byte(text(t, fake(), Style{}))) })
+	}
+}
+
+var escape = regexp.MustCompile("\x1b\\[[0-9]*m")
+
+// Colours add nothing but themselves, and do not disturb the columns.
+func TestColor(t *testing.T) {
+	for name, fake := range fakes {
+		plain, colored := text(t, fake(), Style{}), text(t, fake(), Style{Color: true})
+		if strings.Contains(plain, "\x1b") {
+			t.Errorf("%s: colours that nobody asked for", name)
+		}
+		if !strings.Contains(colored, "\x1b") {
+			t.Errorf("%s: no colours", name)
+		}
+		if stripped := escape.ReplaceAllString(colored, ""); stripped != plain {
+			t.Errorf("%s: without its colours\n%s\nwant\n%s", name, stripped, plain)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	for _, name := range []string{"usable", "forbidden"} {
+		var b bytes.Buffer
+		if err := WriteJSON(&b, fakes[name]()); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name+".json", b.Bytes())
+		var back features.Report
+		if err := json.Unmarshal(b.Bytes(), &back); err != nil {
+			t.Fatal(err)
+		}
+		if want := fakes[name](); !reflect.DeepEqual(back, want) {
+			t.Errorf("%s: read back as\n%+v\nwant\n%+v", name, back, want)
+		}
+	}
+}
+
+func TestChoice(t *testing.T) {
+	no := &features.ForbiddenError{Feature: "io_uring", Reason: "a filter", Remedy: "remove it"}
+	tests := []struct {
+		backend, reason string
+		answer          error
+		want            features.Package
+	}{
+		{"io_uring", "", nil, features.Package{Name: "p", Backend: "io_uring", Reason: "the kernel has what it needs and lets this process use it"}},
+		{"syscall", no.Error(), no, features.Package{Name: "p", Backend: "syscall", Reason: "forbidden: a filter", Remedy: "remove it"}},
+		{"syscall", "another reason", no, features.Package{Name: "p", Backend: "syscall", Reason: "another reason"}},
+		{"syscall", "too old", errors.ErrUnsupported, features.Package{Name: "p", Backend: "syscall", Reason: "too old"}},
+	}
+	for _, test := range tests {
+		if got := choice("p", test.backend, test.reason, test.answer); got != test.want {
+			t.Errorf("got %+v, want %+v", got, test.want)
+		}
+	}
+}
+
+// The real report must be complete wherever the tests run.
+func TestCollect(t *testing.T) {
+	r := Collect()
+	if r.Usable != (features.HaveIOURing() == nil) {
+		t.Errorf("usable %v, but %v", r.Usable, features.HaveIOURing())
+	}
+	for _, s := range sections(r) {
+		if len(s.entries) == 0 {
+			t.Errorf("no %s", s.title)
+		}
+	}
+	if len(r.Packages) == 0 || r.Packages[0].Name != "ufile" || r.Packages[0].Backend == "" || r.Packages[0].Reason == "" {
+		t.Errorf("packages %+v", r.Packages)
+	}
+	if !r.Usable && r.Reason == "" {
+		t.Error("no reason")
+	}
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+
+package probereport
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/ringside-io/ringside/features"
+)
+
+// lineWidth is what the columns of a table share.
+const lineWidth = 100
+
+// gap lies between them.
+const gap = "    "
+
+// mark is how an entry's answer is shown.
+func mark(e features.Entry) (word, color string) {
+	switch e.Answer {
+	case features.Yes:
+		return "yes", green
+	case features.Unsupported:
+		return "no", yellow
+	case features.Forbidden:
+		switch {
+		case e.Known == nil:
+			return "forbidden", red
+		case *e.Known:
+			return "known", red
+		}
+		return "no", yellow
+	}
+	return "unclear", red
+}
+
+// table prints entries in columns that are read from top to bottom, or in one line where there is
+// only one thing to say.
+func (p *printer) table(title string, entries []features.Entry) {
+	if len(entries) == 0 {
+		return
+	}
+	yes, known, marks := 0, 0, map[string]bool{}
+	for _, e := range entries {
+		word, _ := mark(e)
+		marks[word] = true
+		switch word {
+		case "yes":
+			yes++
+		case "known":
+			known++
+		}
+	}
+	count := fmt.Sprintf("%d of %d", yes, len(entries))
+	switch {
+	case len(marks) == 1 && yes+known == 0:
+		word, color := mark(entries[0])
+		p.title(title, p.paint(color, map[string]string{"no": "none", "forbidden": "forbidden", "unclear": "unclear"}[word]))
+		return
+	case known > 0:
+		count = fmt.Sprintf("forbidden, though the kernel knows %d of %d", known, len(entries))
+	}
+	p.title(title, count)
+	p.grid(entries)
+	for _, e := range entries {
+		if e.Reason != "" && e.Answer != features.Unsupported {
+			p.printf("  %s: %s\n", e.Name, e.Reason)
+		}
+	}
+}
+
+func (p *printer) grid(entries []features.Entry) {
+	name, since, word := 0, 0, 0
+	for _, e := range entries {
+		m, _ := mark(e)
+		name, since, word = max(name, len(e.Name)), max(since, len(e.Since)), max(word, len(m))
+	}
+	cell := len(gap) + name + 2 + since + 2 + word
+	columns := max(1, (lineWidth+len(gap))/cell)
+	rows := (len(entries) + columns - 1) / columns
+	for row := range rows {
+		var line strings.Builder
+		for i := row; i < len(entries); i += rows {
+			e := entries[i]
+			m, color := mark(e)
+			pad := strings.Repeat(" ", word-len(m))
+			fmt.Fprintf(&line, "%s%-*s  %-*s  %s%s", gap, name, e.Name, since, e.Since, p.paint(color, m), pad)
+		}
+		p.printf("  %s\n", strings.TrimSpace(line.String()))
+	}
+}
+
+// change is a line that could be changed.
+type change struct {
+	remedy string
+	major  int // of the Linux that it asks for
+	minor  int
+	gains  []string
+}
+
+// changes prints, for each line that could be changed, what it would bring: kernels first, in
+// order.
+func (p *printer) changes(r features.Report) {
+	var list []*change
+	byRemedy := map[string]*change{}
+	for _, s := range sections(r) {
+		for _, e := range s.entries {
+			if e.Remedy == "" {
+				continue
+			}
+			c := byRemedy[e.Remedy]
+			if c == nil {
+				c = &change{remedy: e.Remedy, major: math.MaxInt}
+				if strings.Contains(e.Remedy, e.Since) {
+					_, _ = fmt.Sscanf(e.Since, "%d.%d", &c.major, &c.minor)
+				}
+				byRemedy[e.Remedy], list = c, append(list, c)
+			}
+			c.gains = append(c.gains, e.Name)
+		}
+	}
+	if len(list) == 0 {
+		return
+	}
+	slices.SortStableFunc(list, func(a, b *change) int {
+		return cmp.Or(cmp.Compare(a.major, b.major), cmp.Compare(a.minor, b.minor))
+	})
+	p.title("to get more", "")
+	for _, c := range list {
+		p.printf("  %s\n%s", p.paint(bold, c.remedy), wrap(c.gains, "    ", lineWidth))
+	}
+}
+
+// wrap joins words by commas in lines.
+func wrap(words []string, indent string, width int) string {
+	var b strings.Builder
+	line := indent
+	for i, w := range words {
+		if i < len(words)-1 {
+			w += ","
+		}
+		if len(line) > len(indent) && len(line)+1+len(w) > width {
+			b.WriteString(line + "\n")
+			line = indent
+		}
+		if len(line) > len(indent) {
+			line += " "
+		}
+		line += w
+	}
+	return b.String() + line + "\n"
+}

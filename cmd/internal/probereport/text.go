@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+
+package probereport
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/ringside-io/ringside/features"
+)
+
+// WriteJSON writes the report as indented JSON; [features.Report] documents the fields.
+func WriteJSON(w io.Writer, r features.Report) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(r)
+}
+
+// WriteText writes the report for people.
+func WriteText(w io.Writer, r features.Report, style Style) error {
+	p := &printer{Style: style}
+	p.verdict(r)
+	p.environment(r)
+	p.packages(r)
+	p.printf("\nBelow: what there is, the first Linux that has it, whether it works here.\n")
+	for _, t := range sections(r) {
+		p.table(t.title, t.entries)
+	}
+	p.changes(r)
+	p.notes(r)
+	_, err := io.WriteString(w, p.text.String())
+	return err
+}
+
+// section is one table of the report.
+type section struct {
+	title   string
+	entries []features.Entry
+}
+
+func sections(r features.Report) []section {
+	return []section{
+		{"feature bits", r.Features}, {"opcodes", r.Ops}, {"setup flags", r.Setup},
+		{"register operations", r.Register}, {"enter flags", r.Enter}, {"behaviour, tried", r.Behaviours},
+	}
+}
+
+// printer collects the text.
+type printer struct {
+	Style
+	text strings.Builder
+}
+
+func (p *printer) printf(format string, args ...any) { fmt.Fprintf(&p.text, format, args...) }
+
+func (p *printer) verdict(r features.Report) {
+	words, color := map[features.Answer]string{
+		features.Yes:          "usable",
+		features.Unsupported:  "not supported",
+		features.Forbidden:    "forbidden",
+		features.Inconclusive: "not usable now",
+	}[r.Answer], red
+	if r.Usable {
+		color = green
+	}
+	p.printf("io_uring is %s\n", p.paint(color, words))
+	if r.Reason != "" {
+		p.printf("  why        %s\n", r.Reason)
+	}
+	if r.Remedy != "" {
+		p.printf("  to change  %s\n", p.paint(bold, r.Remedy))
+	}
+}
+
+// environment prints what surrounds the process.
+func (p *printer) environment(r features.Report) {
+	kernel := r.OS + "/" + r.Arch
+	if r.Kernel != "" {
+		kernel = "Linux " + r.Kernel + " (" + kernel + ")"
+	}
+	rows := [][2]string{{"kernel", kernel}}
+	if r.OS == "linux" {
+		rows = append(rows,
+			[2]string{"kernel.io_uring_disabled", disabled(r.Disabled)},
+			[2]string{"kernel.io_uring_group", group(r.Group)},
+			[2]string{"seccomp", seccomp(r.Seccomp, r.SeccompFilters)},
+			[2]string{"memlock", memlock(r.Memlock)},
+			[2]string{"security modules", modules(r.LSMs, r.Context)},
+			[2]string{"container (a guess)", orWord(r.Container, "none")},
+		)
+	}
+	rows = append(rows, [2]string{features.EnvIOURing, orWord(r.Override, "not set")})
+	p.title("environment", "")
+	p.pairs(rows)
+}
+
+func (p *printer) packages(r features.Report) {
+	if len(r.Packages) == 0 {
+		return
+	}
+	p.title("backends", "")
+	for _, pkg := range r.Packages {
+		color := green
+		if pkg.Backend != "io_uring" {
+			color = yellow
+		}
+		p.printf("  %-8s  %s: %s\n", pkg.Name, p.paint(color, pkg.Backend), pkg.Reason)
+		if pkg.Remedy != "" && pkg.Remedy != r.Remedy {
+			p.printf("            to change: %s\n", p.paint(bold, pkg.Remedy))
+		}
+	}
+}
+
+func (p *printer) notes(r features.Report) {
+	if len(r.Notes) == 0 {
+		return
+	}
+	p.title("notes", "")
+	for _, n := range r.Notes {
+		p.printf("  %s: %s\n", n.About, n.Text)
+		if n.Remedy != "" {
+			p.printf("    to change: %s\n", p.paint(bold, n.Remedy))
+		}
+	}
+}
+
+func (p *printer) title(name, count string) {
+	p.printf("\n%s\n", strings.TrimRight(p.paint(bold, name)+"  "+count, " "))
+}
+
+// pairs prints names and values in two columns.
+func (p *printer) pairs(rows [][2]string) {
+	width := 0
+	for _, r := range rows {
+		width = max(width, len(r[0]))
+	}
+	for _, r := range rows {
+		p.printf("  %-*s  %s\n", width, r[0], r[1])
+	}
+}

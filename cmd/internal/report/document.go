@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+
+package report
+
+import (
+	"encoding/json"
+	"io"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+// ratioMetrics are the metrics whose ratios a result file carries.
+var ratioMetrics = []string{
+	measure.OpsPerS, measure.NsPerOp, measure.CPUUsPerOp, measure.P50Us, measure.P99Us, measure.Threads,
+}
+
+// Document summarizes the run in the form of a result file. Every engine is compared to the
+// cell's first one, and ringside to all others.
+func (r *Run) Document() Document {
+	d := Document{Host: r.Host, Results: []Result{}, Ratios: []Ratio{}, Skipped: r.Skipped}
+	for _, c := range r.Cells {
+		for i, s := range c.Series {
+			d.Results = append(d.Results, c.result(s))
+			for j, against := range c.Series {
+				if i != j && (j == 0 || s.Engine == "ringside") && i != 0 {
+					d.Ratios = append(d.Ratios, c.ratios(s, against)...)
+				}
+			}
+		}
+	}
+	return d
+}
+
+func (c Cell) result(s Series) Result {
+	r := Result{
+		Suite: c.Suite, Workload: c.Workload, Params: c.Params, Engine: s.Engine,
+		Metrics: map[string]measure.Summary{},
+	}
+	if len(s.Samples) == 0 {
+		return r
+	}
+	for metric := range s.Samples[0].Metrics {
+		if sum, ok := s.Summary(metric); ok {
+			r.Metrics[metric] = sum
+		}
+	}
+	return r
+}
+
+func (c Cell) ratios(s, against Series) []Ratio {
+	var out []Ratio
+	for _, metric := range ratioMetrics {
+		sum, ok := s.Ratio(against, metric)
+		if !ok {
+			continue
+		}
+		out = append(out, Ratio{
+			Suite: c.Suite, Workload: c.Workload, Params: c.Params,
+			Engine: s.Engine, Against: against.Engine, Metric: metric,
+			Median: sum.Median, Min: sum.Min, Max: sum.Max,
+		})
+	}
+	return out
+}
+
+// WriteJSON writes the run as a result file.
+func (r *Run) WriteJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r.Document())
+}

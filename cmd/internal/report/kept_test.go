@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestKeptResults reads the result files that the repository keeps.
+func TestKeptResults(t *testing.T) {
+	files, err := filepath.Glob("../../../results/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, wrong := range checkKept(strings.TrimSuffix(filepath.Base(path), ".json"), b) {
+			t.Errorf("%s: %s", path, wrong)
+		}
+	}
+}
+
+// checkKept says what is wrong with a kept result file.
+func checkKept(name string, b []byte) (wrong []string) {
+	var doc Document
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&doc); err != nil {
+		return []string{err.Error()}
+	}
+	if len(doc.Results) == 0 || doc.Host.Kernel == "" || doc.Host.Pairs == 0 {
+		wrong = append(wrong, "no results, or nobody knows from where")
+	}
+	for _, r := range doc.Results {
+		full := r.Suite + "-" + r.Workload
+		if name != r.Suite && name != full && !strings.HasPrefix(name, full+"-") {
+			return append(wrong, "the name is not that of "+full)
+		}
+	}
+	return wrong
+}
+
+func TestCheckKept(t *testing.T) {
+	var b bytes.Buffer
+	if err := exampleRun().WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	for name, ok := range map[string]bool{
+		"file": true, "file-randread": true, "file-randread-nvme": true, "ring": false, "file-append": false, "file-randreadx": false,
+	} {
+		if wrong := checkKept(name, b.Bytes()); (len(wrong) == 0) != ok {
+			t.Errorf("%s: %v", name, wrong)
+		}
+	}
+	for _, bad := range []string{"", "{}", `{"host":{"kernel":"6.18"},"extra":1}`} {
+		if len(checkKept("file", []byte(bad))) == 0 {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}

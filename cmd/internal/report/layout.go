@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+// Layout says how the cells of one suite are arranged for reading.
+type Layout struct {
+	// Section is the title under which a cell stands; neighbours with the same title share a table.
+	Section func(Cell) string
+	// Row names one engine's row, Point the cell within its section, for sentences.
+	Row   func(c Cell, engine string) string
+	Point func(Cell) string
+}
+
+// FileLayout arranges the suite "file": a table for each cache state and number of goroutines.
+var FileLayout = Layout{
+	Section: func(c Cell) string {
+		return fmt.Sprintf("%s, %s, %v", c.Workload, cacheWords(c.Params["cache"]), plural(c.Params["goroutines"], "goroutine"))
+	},
+	Row:   func(c Cell, engine string) string { return fmt.Sprintf("%s_%v", engine, c.Params["block"]) },
+	Point: func(c Cell) string { return pointBytes(c.Params["block"]) },
+}
+
+// RingLayout arranges the suite "ring": a table for each setup of the ring.
+var RingLayout = Layout{
+	Section: func(c Cell) string { return fmt.Sprintf("%s, %s", c.Workload, ringWords(c.Params["ring"])) },
+	Row:     func(c Cell, engine string) string { return fmt.Sprintf("%s_%v", engine, c.Params["batch"]) },
+	Point:   func(c Cell) string { return fmt.Sprintf("batch %v", c.Params["batch"]) },
+}
+
+func ringWords(ring any) string {
+	switch ring {
+	case "default":
+		return "default ring"
+	case "defer":
+		return "single issuer with deferred task work"
+	}
+	return fmt.Sprint(ring)
+}
+
+func cacheWords(cache any) string {
+	switch cache {
+	case "hot":
+		return "page cache hot"
+	case "direct":
+		return "O_DIRECT"
+	case "cold":
+		return "page cache cold"
+	}
+	return fmt.Sprint(cache)
+}
+
+func plural(n any, noun string) string {
+	if s := fmt.Sprint(n); s != "1" {
+		return s + " " + noun + "s"
+	}
+	return "1 " + noun
+}
+
+func pointBytes(block any) string {
+	switch n := block.(type) {
+	case int:
+		return FormatBytes(int64(n))
+	case float64:
+		return FormatBytes(int64(n))
+	}
+	return fmt.Sprint(block)
+}
+
+// column is one metric of the table.
+type column struct {
+	title  string
+	metric string
+	format func(float64) string
+}
+
+// columns begin with those of the Go benchmark tables this report continues.
+var columns = []column{
+	{"ns/op", measure.NsPerOp, formatNumber},
+	{"MB/s", measure.MBPerS, formatNumber},
+	{"B/op", measure.BytesPerOp, formatCount},
+	{"allocs/op", measure.AllocsPerOp, formatCount},
+	{"ops/s", measure.OpsPerS, formatNumber},
+	{"CPU µs/op", measure.CPUUsPerOp, formatNumber},
+	{"p50 µs", measure.P50Us, formatNumber},
+	{"p99 µs", measure.P99Us, formatNumber},
+	{"threads", measure.Threads, formatWhole},
+}
+
+// joinAnd joins words as a sentence does.
+func joinAnd(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT
+
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/perf/benchfmt"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// series makes samples whose rate follows the given values.
+func series(engine string, heap bool, threads float64, rates ...float64) Series {
+	s := Series{Engine: engine}
+	for _, rate := range rates {
+		m := map[string]float64{
+			measure.OpsPerS: rate, measure.MBPerS: rate * 4096 / 1e6, measure.NsPerOp: 1e9 / rate,
+			measure.P50Us: 64e6 / rate, measure.P99Us: 256e6 / rate, measure.MaxUs: 1e9 / rate,
+			measure.CPUUsPerOp: 1e6 / rate,
+		}
+		if heap {
+			m[measure.BytesPerOp], m[measure.AllocsPerOp] = 0, 0
+		}
+		if threads > 0 {
+			m[measure.Threads] = threads
+		}
+		s.Samples = append(s.Samples, Sample{Iterations: int64(rate / 4), Metrics: m})
+	}
+	return s
+}
+
+func params(block, goroutines int, cache string) Params {
+	return Params{"block": block, "goroutines": goroutines, "cache": cache, "device": "vda"}
+}
+
+func exampleRun() *Run {
+	cell := func(p Params, s ...Series) Cell {
+		return Cell{Suite: "file", Workload: "randread", Params: p, Series: s}
+	}
+	return &Run{
+		Host: Host{
+			Time: "2026-01-02T03:04:05Z", OS: "linux", Arch: "amd64", Kernel: "6.18.0", CPU: "Example CPU",
+			Cores: 2, GOMAXPROCS: 2, Memory: 8 << 30, Device: "vda", Filesystem: "ext4", Mount: "rw,relatime",
+			FileBytes: 1 << 30, Verified: true, Go: "go1.26.0", Ringside: "(devel)", Commit: "0123456789ab",
+			Backend: "io_uring", Reason: "all needed operations are there", Seed: 42, Pairs: 5, DurationMs: 250,
+		},
+		Cells: []Cell{
+			cell(params(4096, 1, "hot"), series("os", true, 7, 2e6, 2e6, 2e6, 2e6, 2e6),
+				series("ringside", true, 7, 1.98e6, 2e6, 2.1e6, 1.9e6, 2e6)),
+			cell(params(4096, 128, "direct"), series("os", true, 131, 44e3, 45e3, 46e3, 45e3, 44e3),
+				series("ringside", true, 8, 88e3, 89e3, 90e3, 88e3, 91e3),
+				series("fio", false, 0, 90e3, 90e3, 90e3, 90e3, 90e3)),
+			cell(params(1<<20, 128, "direct"), series("os", true, 131, 2000, 2000, 2000, 2000, 2000),
+				series("ringside", true, 8, 1800, 1810, 1790, 1800, 1805),
+				series("fio", false, 0, 2000, 2000, 2000, 2000, 2000)),
+		},
+		Skipped: []Skip{{
+			Suite: "file", Workload: "randread", Params: Params{"cache": "direct"},
+			Reason: "the file system has no O_DIRECT",
+		}},
+	}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s differs (-want +got); run the test with -update if that is intended\n%s", path, diff)
+	}
+}
+
+func TestJSONGolden(t *testing.T) {
+	var b bytes.Buffer
+	if err := exampleRun().WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "run.json", b.Bytes())
+}
+
+// TestJSONSchema reads the document as a stranger would: by key, without our types.
+func TestJSONSchema(t *testing.T) {
+	var b bytes.Buffer
+	if err := exampleRun().WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Host    map[string]any
+		Results []struct {
+			Suite, Workload, Engine string
+			Params                  map[string]any
+			Metrics                 map[string]map[string]float64
+		}
+		Ratios []struct {
+			Suite, Workload, Engine, Against, Metric string
+			Median, Min, Max                         float64
+		}
+	}
+	if err := json.Unmarshal(b.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Results) != 8 || doc.Host["seed"] != 42.0 {
+		t.Fatalf("%d results, host %v", len(doc.Results), doc.Host)
+	}
+	for _, r := range doc.Results {
+		m := r.Metrics["ops_per_s"]
+		if len(m) != 3 || m["min"] > m["median"] || m["median"] > m["max"] || m["min"] == 0 {
+			t.Errorf("%s %v: %v", r.Engine, r.Params, m)
+		}
+	}
+	found := map[string]bool{}
+	for _, r := range doc.Ratios {
+		found[r.Engine+"/"+r.Against+"/"+r.Metric] = true
+		if r.Engine == r.Against || r.Engine == "os" {
+			t.Errorf("ratio of %s against %s", r.Engine, r.Against)
+		}
+	}
+	for _, metric := range []string{"ops_per_s", "cpu_us_per_op", "p99_us"} {
+		for _, pair := range []string{"ringside/os/", "ringside/fio/", "fio/os/"} {
+			if !found[pair+metric] {
+				t.Errorf("no ratio %s", pair+metric)
+			}
+		}
+	}
+}
+
+func TestEmptyRunHasEmptyLists(t *testing.T) {
+	var b bytes.Buffer
+	if err := (&Run{}).WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"results": []`, `"ratios": []`} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%s is missing in %s", want, b.String())
+		}
+	}
+}
+
+func TestBenchFormatParsesBack(t *testing.T) {
+	run := exampleRun()
+	var b bytes.Buffer
+	if err := run.WriteBench(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "run.bench", b.Bytes())
+	reader := benchfmt.NewReader(&b, "run.bench")
+	lines := map[string]int{}
+	for reader.Scan() {
+		if unit, ok := reader.Result().(*benchfmt.UnitMetadata); ok {
+			if unit.Unit != "op/s" || unit.Value != "higher" {
+				t.Errorf("unit %+v", unit)
+			}
+			continue
+		}
+		res, ok := reader.Result().(*benchfmt.Result)
+		if !ok {
+			t.Fatalf("not a result: %v", reader.Result())
+		}
+		lines[string(res.Name)]++
+		seconds, ok := res.Value("sec/op")
+		rate, ok2 := res.Value("op/s")
+		if !ok || !ok2 || math.Abs(seconds*rate-1) > 1e-9 || res.GetConfig("kernel") != "6.18.0" || res.Iters == 0 {
+			t.Errorf("%s: sec/op %v, op/s %v, config %v", res.Name, seconds, rate, res.Config)
+		}
+	}
+	if err := reader.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != 8 {
+		t.Errorf("%d names: %v", len(lines), lines)
+	}
+	if n := lines["Randread/block=4096/cache=direct/goroutines=128/engine=ringside-2"]; n != 5 {
+		t.Errorf("%d lines for five samples in %v", n, lines)
+	}
+}
+
+func TestTableGolden(t *testing.T) {
+	run := exampleRun()
+	var b bytes.Buffer
+	if err := run.Host.WriteHeader(&b); err != nil {
+		t.Fatal(err)
+	}
+	b.WriteString("\n")
+	if err := run.WriteTable(&b, FileLayout, Style{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range run.Verdicts(FileLayout, "ringside") {
+		b.WriteString(line + ".\n")
+	}
+	if err := run.WriteSkipped(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "run.txt", b.Bytes())
+	if strings.Contains(b.String(), "\x1b") {
+		t.Error("colour without being asked")
+	}
+}
+
+func TestTableFitsTheScreen(t *testing.T) {
+	run := exampleRun()
+	c := &run.Cells[2]
+	for i := range c.Series {
+		for j := range c.Series[i].Samples {
+			m := c.Series[i].Samples[j].Metrics
+			m[measure.NsPerOp], m[measure.P50Us], m[measure.P99Us] = 9_999_999, 999_999, 9_999_999
+			m[measure.OpsPerS] *= 1000
+			m[measure.CPUUsPerOp] = 9999
+		}
+	}
+	var b bytes.Buffer
+	if err := run.WriteTable(&b, FileLayout, Style{}); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 120 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+func TestTableColour(t *testing.T) {
+	var b bytes.Buffer
+	if err := exampleRun().WriteTable(&b, FileLayout, Style{Color: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\x1b[32m1.98x", "\x1b[31m0.90x"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing", want)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	for _, tc := range []struct {
+		median, min, max float64
+		pairs            int
+		want             verdict
+	}{
+		{1.85, 1.80, 1.92, 5, faster},
+		{0.90, 0.88, 0.91, 5, slower},
+		{1.01, 1.005, 1.02, 5, undecided}, // Certain, but negligible.
+		{1.07, 1.01, 1.45, 5, undecided},  // All pairs agree, but the spread is wider.
+		{1.30, 0.99, 1.40, 5, undecided},
+		{0.85, 0.80, 1.01, 5, undecided},
+		{1.85, 1.80, 1.92, 3, tooFew},
+	} {
+		if got := judge(measure.Summary{Median: tc.median, Min: tc.min, Max: tc.max}, tc.pairs); got != tc.want {
+			t.Errorf("judge(%v) = %v", tc, got)
+		}
+	}
+}
+
+func TestVerdictsFollowTheNumbers(t *testing.T) {
+	run := exampleRun()
+	text := strings.Join(run.Verdicts(FileLayout, "ringside"), "\n")
+	for _, want := range []string{
+		"no difference beyond the spread at 4 KiB", "ringside is faster than os at 4 KiB (1.98x)",
+		"ringside is slower than os at 1 MiB (0.90x)", "threads 0.06x", "ops/s vs fio 0.90x to 0.99x",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "threads 1.00x") {
+		t.Errorf("an equal number of threads is worth no word:\n%s", text)
+	}
+	for i := range run.Cells {
+		for j := range run.Cells[i].Series {
+			s := &run.Cells[i].Series[j]
+			s.Samples = s.Samples[:2]
+		}
+	}
+	for _, line := range run.Verdicts(FileLayout, "ringside") {
+		if !strings.Contains(line, "too few pairs (2)") {
+			t.Errorf("two pairs led to %q", line)
+		}
+	}
+}
+
+func TestFormat(t *testing.T) {
+	for in, want := range map[float64]string{
+		0.5: "0.500", 9.9994: "9.999", 9.9996: "10.00", 12.345: "12.35", 123.45: "123.5", 999.96: "1000", 123456.7: "123457",
+	} {
+		if got := formatNumber(in); got != want {
+			t.Errorf("formatNumber(%v) = %s, want %s", in, got, want)
+		}
+	}
+	for in, want := range map[float64]string{0: "0", 0.004: "0", 0.25: "0.25", 4: "4", 821.4: "821"} {
+		if got := formatCount(in); got != want {
+			t.Errorf("formatCount(%v) = %s, want %s", in, got, want)
+		}
+	}
+	for in, want := range map[int64]string{0: "0 B", 100: "100 B", 4096: "4 KiB", 1 << 20: "1 MiB", 5000: "5000 B", 3 << 30: "3 GiB"} {
+		if got := FormatBytes(in); got != want {
+			t.Errorf("FormatBytes(%d) = %s, want %s", in, got, want)
+		}
+	}
+}

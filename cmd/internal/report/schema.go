@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+
+package report
+
+import (
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+// Document is a result file.
+type Document struct {
+	Host    Host     `json:"host"`
+	Results []Result `json:"results"`
+	Ratios  []Ratio  `json:"ratios"`
+	// Skipped names what was asked for and could not be measured.
+	Skipped []Skip `json:"skipped,omitempty"`
+}
+
+// Host describes the machine and the circumstances of a run.
+type Host struct {
+	Time       string `json:"time"`
+	OS         string `json:"os"`
+	Arch       string `json:"arch"`
+	Kernel     string `json:"kernel,omitempty"`
+	CPU        string `json:"cpu,omitempty"`
+	Cores      int    `json:"cores"`
+	GOMAXPROCS int    `json:"gomaxprocs"`
+	Memory     int64  `json:"memory_bytes,omitempty"`
+	// Device, Filesystem and Mount belong to the directory or file that was measured.
+	Device     string `json:"device,omitempty"`
+	Filesystem string `json:"filesystem,omitempty"`
+	Mount      string `json:"mount_options,omitempty"`
+	FileBytes  int64  `json:"file_bytes,omitempty"`
+	// Verified tells whether the content of reads was checked during the run.
+	Verified bool   `json:"verified"`
+	Go       string `json:"go"`
+	Ringside string `json:"ringside"`
+	Commit   string `json:"commit,omitempty"`
+	// Backend is the mechanism that ringside chose, Reason why.
+	Backend string `json:"backend,omitempty"`
+	Reason  string `json:"backend_reason,omitempty"`
+	// Peers are the foreign programs that were measured, with version and compiler.
+	Peers []string `json:"peers,omitempty"`
+	Seed  uint64   `json:"seed"`
+	Pairs int      `json:"pairs"`
+	// DurationMs is the length of each measured window.
+	DurationMs float64 `json:"duration_ms"`
+}
+
+// Params are a workload's parameters by name, such as block, goroutines, cache and device. After
+// decoding numbers are float64.
+type Params map[string]any
+
+// Result is what one engine reached in one cell.
+type Result struct {
+	Suite    string                     `json:"suite"`
+	Workload string                     `json:"workload"`
+	Params   Params                     `json:"params"`
+	Engine   string                     `json:"engine"`
+	Metrics  map[string]measure.Summary `json:"metrics"`
+}
+
+// Ratio is one engine's metric divided by that of another engine, pair by pair.
+type Ratio struct {
+	Suite    string  `json:"suite"`
+	Workload string  `json:"workload"`
+	Params   Params  `json:"params"`
+	Engine   string  `json:"engine"`
+	Against  string  `json:"against"`
+	Metric   string  `json:"metric"`
+	Median   float64 `json:"median"`
+	Min      float64 `json:"min"`
+	Max      float64 `json:"max"`
+}
+
+// Skip is a part that was not measured. Empty fields mean all of that kind.
+type Skip struct {
+	Suite    string `json:"suite"`
+	Workload string `json:"workload,omitempty"`
+	Params   Params `json:"params,omitempty"`
+	Engine   string `json:"engine,omitempty"`
+	Reason   string `json:"reason"`
+}

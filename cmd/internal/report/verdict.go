@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+
+package report
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+// verdict is what a ratio with its spread allows to say.
+type verdict int
+
+const (
+	undecided verdict = iota
+	faster
+	slower
+	tooFew
+)
+
+const (
+	// minPairs is how many pairs it takes before their agreement means something.
+	minPairs = 4
+	// minEffect is the smallest difference worth a word.
+	minEffect = 0.02
+)
+
+// judge calls a difference only if all pairs agree on its direction, the median is not negligible
+// and it stands out from the spread. Agreement alone would not do: of sixteen cells without any
+// difference one has five agreeing pairs by chance.
+func judge(s measure.Summary, pairs int) verdict {
+	effect := s.Median - 1
+	switch {
+	case pairs < minPairs:
+		return tooFew
+	case math.Abs(effect) < minEffect, math.Abs(effect) <= (s.Max-s.Min)/2:
+		return undecided
+	case s.Min > 1:
+		return faster
+	case s.Max < 1:
+		return slower
+	}
+	return undecided
+}
+
+// Verdicts says in words what the run found about one engine, one line for each section of the
+// layout. The words follow from this run's ratios and their spread.
+func (r *Run) Verdicts(layout Layout, engine string) []string {
+	var out []string
+	for _, sec := range r.sections(layout) {
+		if line := sec.verdict(layout, engine); line != "" {
+			out = append(out, sec.title+": "+line)
+		}
+	}
+	return out
+}
+
+// findings are what a section says about one engine.
+type findings struct {
+	engine, against string
+	pairs           int
+	points          map[verdict][]string
+	cpu, threads    []measure.Summary
+	// others are ratios of the rate to engines beside the cell's first one.
+	others map[string][]measure.Summary
+}
+
+// verdict judges the engine in all cells of the section.
+func (sec section) verdict(layout Layout, engine string) string {
+	f := findings{engine: engine, points: map[verdict][]string{}, others: map[string][]measure.Summary{}}
+	for _, c := range sec.cells {
+		if s, ok := c.find(engine); ok && engine != c.Series[0].Engine {
+			f.add(c, s, layout.Point(c))
+		}
+	}
+	switch {
+	case f.against == "":
+		return ""
+	case len(f.points[tooFew]) > 0:
+		return fmt.Sprintf("too few pairs (%d) to tell a difference from noise; use --pairs %d or more", f.pairs, minPairs)
+	}
+	return f.sentence()
+}
+
+// add judges one cell.
+func (f *findings) add(c Cell, s Series, point string) {
+	ratio, ok := s.Ratio(c.Series[0], measure.OpsPerS)
+	if !ok {
+		return
+	}
+	f.against, f.pairs = c.Series[0].Engine, len(s.Samples)
+	v := judge(ratio, f.pairs)
+	f.points[v] = append(f.points[v], describe(point, ratio, v))
+	if sum, ok := s.Ratio(c.Series[0], measure.CPUUsPerOp); ok {
+		f.cpu = append(f.cpu, sum)
+	}
+	if sum, ok := s.Ratio(c.Series[0], measure.Threads); ok {
+		f.threads = append(f.threads, sum)
+	}
+	for _, other := range c.Series[1:] {
+		if sum, ok := s.Ratio(other, measure.OpsPerS); ok && other.Engine != f.engine {
+			f.others[other.Engine] = append(f.others[other.Engine], sum)
+		}
+	}
+}
+
+func (c Cell) find(engine string) (Series, bool) {
+	for _, s := range c.Series {
+		if s.Engine == engine {
+			return s, true
+		}
+	}
+	return Series{}, false
+}
+
+func describe(point string, ratio measure.Summary, v verdict) string {
+	if v == faster || v == slower {
+		return fmt.Sprintf("%s (%.2fx)", point, ratio.Median)
+	}
+	return point
+}
+
+func (f *findings) sentence() string {
+	var parts []string
+	if p := f.points[faster]; len(p) > 0 {
+		parts = append(parts, fmt.Sprintf("%s is faster than %s at %s", f.engine, f.against, joinAnd(p)))
+	}
+	if p := f.points[slower]; len(p) > 0 {
+		parts = append(parts, fmt.Sprintf("%s is slower than %s at %s", f.engine, f.against, joinAnd(p)))
+	}
+	if p := f.points[undecided]; len(p) > 0 {
+		parts = append(parts, fmt.Sprintf("no difference beyond the spread at %s", joinAnd(p)))
+	}
+	parts = append(parts, rangeWords("CPU per operation", f.cpu)...)
+	if slices.ContainsFunc(f.threads, func(r measure.Summary) bool { return math.Abs(r.Median-1) > 0.2 }) {
+		parts = append(parts, rangeWords("threads", f.threads)...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.others)) {
+		parts = append(parts, rangeWords("ops/s vs "+name, f.others[name])...)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// rangeWords tells the smallest and largest median of several ratios.
+func rangeWords(what string, ratios []measure.Summary) []string {
+	if len(ratios) == 0 {
+		return nil
+	}
+	low, high := ratios[0].Median, ratios[0].Median
+	for _, r := range ratios {
+		low, high = min(low, r.Median), max(high, r.Median)
+	}
+	if fmt.Sprintf("%.2f", low) == fmt.Sprintf("%.2f", high) {
+		return []string{fmt.Sprintf("%s %.2fx", what, low)}
+	}
+	return []string{fmt.Sprintf("%s %.2fx to %.2fx", what, low, high)}
+}

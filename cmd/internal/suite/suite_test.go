@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: MIT
+
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
+	"github.com/ringside-io/ringside/cmd/internal/engine"
+	"github.com/ringside-io/ringside/cmd/internal/fio"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/workload"
+)
+
+// quiet is a progress bar that nobody sees.
+type quiet struct{}
+
+func (quiet) Start(int64, string) {}
+func (quiet) Add(int64)           {}
+func (quiet) Note(string, ...any) {}
+
+// world is an Env in which everything works, rounds take no time, and jobs are recorded.
+type world struct {
+	Env
+	jobs []workload.Job
+}
+
+func newWorld() *world {
+	w := &world{}
+	w.Env = Env{
+		Round: func(_ context.Context, j workload.Job) (measure.Sample, error) {
+			w.jobs = append(w.jobs, j)
+			return measure.Sample{
+				Ops: 100, Bytes: 100 * 4096, Elapsed: time.Second, Heap: &measure.Heap{},
+				Backend: "io_uring", Reason: "a test",
+			}, nil
+		},
+		ProbeDirect:     func(string) error { return nil },
+		FindFio:         func() (string, error) { return "", fio.ErrMissing },
+		AvailableMemory: func() int64 { return 0 },
+		Progress:        quiet{},
+	}
+	return w
+}
+
+// smallFile are options for a run that writes next to nothing.
+func smallFile(t *testing.T) FileOptions {
+	return FileOptions{Dir: t.TempDir(), Size: 4 << 20, Seed: 1, Duration: time.Millisecond}
+}
+
+func wantEmpty(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+func TestFileMeasuresTheDefaultGrid(t *testing.T) {
+	w, opts := newWorld(), smallFile(t)
+	run, err := File(t.Context(), opts, w.Env)
+	if err != nil || len(run.Skipped) != 0 {
+		t.Fatalf("%v, skipped %v", err, run.Skipped)
+	}
+	if len(run.Cells) != 16 {
+		t.Errorf("%d cells, want 6+2 hot and as many direct", len(run.Cells))
+	}
+	if h := run.Host; h.Backend != "io_uring" || h.Reason != "a test" || h.Pairs != 5 || !h.Verified || h.FileBytes != opts.Size {
+		t.Errorf("host %+v", h)
+	}
+	rounds := w.jobs[1:] // The first asks for the backend.
+	if len(rounds) != 16*10 {
+		t.Fatalf("%d rounds", len(rounds))
+	}
+	for i, j := range rounds {
+		pair := i / 2 % 5
+		want := []string{engine.NameOS, engine.NameRingside}[i%2]
+		if j.Engine != want || j.RandRead.Seed != opts.Seed+uint64(pair) || *j.RandRead.Content != opts.Seed {
+			t.Fatalf("round %d: engine %s, seed %d", i, j.Engine, j.RandRead.Seed)
+		}
+	}
+	wantEmpty(t, opts.Dir)
+}
+
+func TestCells(t *testing.T) {
+	for _, tc := range []struct {
+		opts FileOptions
+		want int
+	}{
+		{FileOptions{}, 16},
+		{FileOptions{Full: true}, 24},
+		{FileOptions{Brief: true}, 8},
+		{FileOptions{Caches: []string{CacheHot}}, 8},
+		{FileOptions{Goroutines: []int{32}}, 12},
+		{FileOptions{Blocks: []int{8192}}, 4},
+		{FileOptions{Blocks: []int{8192}, Goroutines: []int{1, 2, 3}, Caches: []string{CacheDirect}}, 3},
+	} {
+		if got := len(tc.opts.withDefaults().cells()); got != tc.want {
+			t.Errorf("%+v: %d cells, want %d", tc.opts, got, tc.want)
+		}
+	}
+	if got := (FileOptions{}).withDefaults().Size; got != directSize {
+		t.Errorf("default size %d", got)
+	}
+	if got := (FileOptions{Caches: []string{CacheHot}}).withDefaults().Size; got != hotSpan {
+		t.Errorf("default size when hot only %d", got)
+	}
+}
+
+// TestDefaultRunFitsItsTime adds up what is planned: 90 seconds less 15 for the file and 120 ms of
+// each round for its process.
+func TestDefaultRunFitsItsTime(t *testing.T) {
+	o := FileOptions{}.withDefaults()
+	rounds := time.Duration(2 * o.Pairs * len(o.cells()))
+	if total := rounds * (o.warm() + o.Duration + 120*time.Millisecond); total > 75*time.Second {
+		t.Errorf("the default run takes %v", total)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for _, o := range []FileOptions{
+		{Path: "x", Dir: "y"}, {Path: "x", Size: 1 << 20}, {Full: true, Brief: true}, {Size: 4096}, {Size: 1<<20 + 1},
+		{Blocks: []int{0}}, {Blocks: []int{4097}}, {Blocks: []int{1 << 30}}, {Goroutines: []int{0}},
+		{Goroutines: []int{1 << 20}}, {Caches: []string{"warm"}}, {Pairs: -1}, {Duration: -1},
+	} {
+		if o.Validate() == nil {
+			t.Errorf("%+v accepted", o)
+		}
+	}
+	if err := (FileOptions{Blocks: allBlocks, Goroutines: []int{1, 512}, Caches: []string{CacheHot, CacheDirect}}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNoODirectIsSkippedByName(t *testing.T) {
+	w, opts := newWorld(), smallFile(t)
+	w.ProbeDirect = func(string) error { return fmt.Errorf("%w: EINVAL", workload.ErrNoDirect) }
+	run, err := File(t.Context(), opts, w.Env)
+	if err != nil || len(run.Cells) != 8 {
+		t.Fatalf("%d cells, %v", len(run.Cells), err)
+	}
+	if len(run.Skipped) != 1 || run.Skipped[0].Params["cache"] != CacheDirect || !strings.Contains(run.Skipped[0].Reason, "O_DIRECT") {
+		t.Errorf("skipped %v", run.Skipped)
+	}
+	opts.Caches = []string{CacheDirect}
+	if run, err := File(t.Context(), opts, w.Env); !errors.Is(err, ErrNothing) || len(run.Skipped) != 1 {
+		t.Errorf("direct only: %v, skipped %v", err, run.Skipped)
+	}
+	w.ProbeDirect = func(string) error { return syscall.EIO }
+	if _, err := File(t.Context(), opts, w.Env); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a broken device: %v", err)
+	}
+	wantEmpty(t, opts.Dir)
+}
+
+func TestNoSpaceIsSkippedByName(t *testing.T) {
+	w, opts := newWorld(), smallFile(t)
+	w.Maker.Free = func(string) (int64, error) { return 1 << 20, nil }
+	run, err := File(t.Context(), opts, w.Env)
+	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "not enough space") {
+		t.Errorf("%v, skipped %v", err, run.Skipped)
+	}
+	// The device fills up in the middle, whatever statfs said.
+	w.Maker.Free = func(string) (int64, error) { return 1 << 40, nil }
+	w.Maker.Create = func(ctx context.Context, dir string, size int64, seed uint64, _ func(int64)) (*datafile.File, error) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		_, err := datafile.Create(ctx, dir, size, seed, func(int64) { cancel(syscall.ENOSPC) })
+		if err != nil {
+			err = errors.Join(err, context.Cause(ctx))
+		}
+		return nil, err
+	}
+	run, err = File(t.Context(), opts, w.Env)
+	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "filled up") {
+		t.Errorf("%v, skipped %v", err, run.Skipped)
+	}
+	wantEmpty(t, opts.Dir)
+}
+
+func TestLessSpaceMakesASmallerFile(t *testing.T) {
+	w, opts := newWorld(), smallFile(t)
+	opts.Size = 2 * datafile.MinSize
+	const half = datafile.MinSize
+	w.Maker.Create = func(ctx context.Context, dir string, size int64, seed uint64, written func(int64)) (*datafile.File, error) {
+		if size > half {
+			return nil, syscall.ENOSPC
+		}
+		return datafile.Create(ctx, dir, size, seed, written)
+	}
+	run, err := File(t.Context(), opts, w.Env)
+	if err != nil || run.Host.FileBytes != half || len(run.Notes) != 1 {
+		t.Errorf("file of %d bytes, notes %v, %v", run.Host.FileBytes, run.Notes, err)
+	}
+	wantEmpty(t, opts.Dir)
+}
+
+func TestReadOnlyDirectoryIsSkippedByName(t *testing.T) {
+	w, opts := newWorld(), smallFile(t)
+	w.Maker.Create = func(context.Context, string, int64, uint64, func(int64)) (*datafile.File, error) {
+		return nil, &os.PathError{Op: "open", Path: opts.Dir, Err: syscall.EROFS}
+	}
+	run, err := File(t.Context(), opts, w.Env)
+	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 1 {
+		t.Fatalf("%v, skipped %v", err, run.Skipped)
+	}
+	for _, want := range []string{"--dir", "--path", opts.Dir} {
+		if !strings.Contains(run.Skipped[0].Reason, want) {
+			t.Errorf("the reason does not mention %s: %s", want, run.Skipped[0].Reason)
+		}
+	}
+}
+
+func TestCellsThatCannotRunAreSkippedByName(t *testing.T) {
+	w, opts := newWorld(), smallFile(t)
+	opts.Blocks, opts.Goroutines, opts.Caches = []int{4096, 8 << 20}, []int{1}, []string{CacheHot}
+	run, err := File(t.Context(), opts, w.Env)
+	if err != nil || len(run.Cells) != 1 || len(run.Skipped) != 1 || run.Skipped[0].Params["block"] != 8<<20 {
+		t.Errorf("%d cells, skipped %v, %v", len(run.Cells), run.Skipped, err)
+	}
+	w.AvailableMemory = func() int64 { return 16 << 20 }
+	opts.Blocks, opts.Goroutines = []int{4096, 1 << 20}, []int{64}
+	run, err = File(t.Context(), opts, w.Env)
+	if err != nil || len(run.Cells) != 1 || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "memory") {
+		t.Errorf("%d cells, skipped %v, %v", len(run.Cells), run.Skipped, err)
+	}
+}
+
+func TestUsersFileIsOnlyRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "precious")
+	content := []byte(strings.Repeat("precious", 64<<10))
+	if err := os.WriteFile(path, content, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld()
+	run, err := File(t.Context(), FileOptions{Path: path, Seed: 1, Blocks: []int{4096}}, w.Env)
+	if err != nil || run.Host.Verified || run.Host.FileBytes != int64(len(content)) {
+		t.Errorf("%v, host %+v", err, run.Host)
+	}
+	for _, j := range w.jobs[1:] {
+		if j.RandRead.Path != path || j.RandRead.Content != nil {
+			t.Fatalf("job %+v", j.RandRead)
+		}
+	}
+	if after, err := os.ReadFile(path); err != nil || !slices.Equal(after, content) {
+		t.Errorf("the file was changed: %v", err)
+	}
+	run, err = File(t.Context(), FileOptions{Path: path + "x", Seed: 1}, w.Env)
+	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 1 {
+		t.Errorf("missing file: %v, skipped %v", err, run.Skipped)
+	}
+}
+
+func TestInterruptKeepsWhatIsCompleteAndCleansUp(t *testing.T) {
+	w, opts := newWorld(), smallFile(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	inner := w.Round
+	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+		s, err := inner(ctx, j)
+		if len(w.jobs) == 1+10+3 {
+			cancel()
+			return measure.Sample{}, ctx.Err()
+		}
+		return s, err
+	}
+	run, err := File(ctx, opts, w.Env)
+	if !errors.Is(err, context.Canceled) || len(run.Cells) != 1 || !strings.Contains(err.Error(), "1 of 16 cells") {
+		t.Errorf("%d cells, %v", len(run.Cells), err)
+	}
+	wantEmpty(t, opts.Dir)
+	if run, err := File(ctx, opts, w.Env); !errors.Is(err, context.Canceled) || len(run.Skipped) != 0 {
+		t.Errorf("interrupted at once: %v, skipped %v", err, run.Skipped)
+	}
+	wantEmpty(t, opts.Dir)
+}
+
+func TestFailureNamesTheCell(t *testing.T) {
+	w, opts := newWorld(), smallFile(t)
+	w.Round = func(_ context.Context, j workload.Job) (measure.Sample, error) {
+		if j.RandRead != nil && j.Engine == engine.NameRingside {
+			return measure.Sample{}, &datafile.MismatchError{Offset: 8192, What: "bytes of offset 0"}
+		}
+		return measure.Sample{Ops: 1, Elapsed: 1}, nil
+	}
+	_, err := File(t.Context(), opts, w.Env)
+	var mismatch *datafile.MismatchError
+	if !errors.As(err, &mismatch) {
+		t.Fatalf("got %v", err)
+	}
+	for _, want := range []string{"randread hot", "block 4096", "engine ringside", "offset 8192"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in %q", want, err)
+		}
+	}
+	wantEmpty(t, opts.Dir)
+}
+
+func TestFioRunsOnlyWithODirect(t *testing.T) {
+	w, opts := newWorld(), smallFile(t)
+	opts.Fio, opts.Blocks, opts.Goroutines = true, []int{4096}, []int{8}
+	run, err := File(t.Context(), opts, w.Env)
+	if err != nil || len(run.Skipped) != 1 || run.Skipped[0].Engine != fio.Name {
+		t.Errorf("missing fio: %v, skipped %v", err, run.Skipped)
+	}
+	var rounds []fio.RandRead
+	w.FindFio = func() (string, error) { return "/bin/fio", nil }
+	w.Fio = func(_ context.Context, program string, r fio.RandRead) (measure.Sample, error) {
+		rounds = append(rounds, r)
+		return measure.Sample{Ops: 1, Elapsed: 1}, nil
+	}
+	run, err = File(t.Context(), opts, w.Env)
+	if err != nil || len(rounds) != 5 || len(run.Cells[0].Series) != 2 || len(run.Cells[1].Series) != 3 {
+		t.Errorf("%d rounds of fio, cells %v, %v", len(rounds), run.Cells, err)
+	}
+	if r := rounds[0]; r.Block != 4096 || r.Depth != 8 || r.Span != opts.Size {
+		t.Errorf("round %+v", r)
+	}
+}
+
+func TestColdReadsInAHotCellAreNoted(t *testing.T) {
+	w, opts := newWorld(), smallFile(t)
+	opts.Blocks, opts.Goroutines, opts.Caches, opts.Pairs = []int{4096}, []int{1}, []string{CacheHot}, 1
+	inner := w.Round
+	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+		s, err := inner(ctx, j)
+		s.DeviceReads = s.Bytes / 2
+		return s, err
+	}
+	run, err := File(t.Context(), opts, w.Env)
+	if err != nil || len(run.Notes) != 2 || !strings.Contains(run.Notes[0], "not hot") {
+		t.Errorf("notes %v, %v", run.Notes, err)
+	}
+}
+
+func TestStaleFilesAreSwept(t *testing.T) {
+	w, opts := newWorld(), smallFile(t)
+	if err := os.WriteFile(filepath.Join(opts.Dir, "ringside-bench-0123456789abcdef.dat"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run, err := File(t.Context(), opts, w.Env)
+	if err != nil || len(run.Notes) != 1 || !strings.Contains(run.Notes[0], "0123456789abcdef") {
+		t.Errorf("notes %v, %v", run.Notes, err)
+	}
+	wantEmpty(t, opts.Dir)
+}

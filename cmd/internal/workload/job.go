@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/engine"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+// Job is what a worker process is asked to do: one round, or with an empty Workload to say only
+// which backend the engine uses.
+type Job struct {
+	Suite      string        `json:"suite"`
+	Workload   string        `json:"workload"`
+	Engine     string        `json:"engine"`
+	Goroutines int           `json:"goroutines"`
+	Warm       time.Duration `json:"warm_ns"`
+	Measure    time.Duration `json:"measure_ns"`
+	RandRead   *RandRead     `json:"randread,omitempty"`
+	Nop        *Nop          `json:"nop,omitempty"`
+}
+
+// Run does the job in this process.
+func (j Job) Run(ctx context.Context) (measure.Sample, error) {
+	e, err := engine.Lookup(j.Engine)
+	if err != nil {
+		return measure.Sample{}, err
+	}
+	return j.RunWith(ctx, e)
+}
+
+// RunWith does the job with an engine that need not be the one it names.
+func (j Job) RunWith(ctx context.Context, e engine.Engine) (measure.Sample, error) {
+	var s measure.Sample
+	var err error
+	switch {
+	case j.Workload == "":
+	case j.RandRead != nil:
+		s, err = j.randRead(ctx, e)
+	case j.Nop != nil && e.Name() == engine.NameRingside:
+		return j.nop(ctx) // It opens a ring itself: what backend the engine would choose for files does not matter.
+	default:
+		return measure.Sample{}, fmt.Errorf("unknown workload %s/%s for engine %s", j.Suite, j.Workload, e.Name())
+	}
+	if err != nil {
+		return measure.Sample{}, err
+	}
+	s.Backend, s.Reason = e.Backend()
+	return s, nil
+}
+
+func (j Job) randRead(ctx context.Context, e engine.Engine) (s measure.Sample, err error) {
+	newOp, closeFile, err := j.RandRead.Open(e)
+	if err != nil {
+		return measure.Sample{}, err
+	}
+	defer func() { err = errors.Join(err, closeFile()) }()
+	plan := measure.Plan{Goroutines: j.Goroutines, Warm: j.Warm, Measure: j.Measure}
+	return measure.Run(ctx, plan, newOp)
+}
+
+func (j Job) nop(ctx context.Context) (s measure.Sample, err error) {
+	op, closeRing, err := j.Nop.Open()
+	if err != nil {
+		return measure.Sample{}, err
+	}
+	defer func() { err = errors.Join(err, closeRing()) }()
+	plan := measure.Plan{Goroutines: 1, Warm: j.Warm, Measure: j.Measure}
+	s, err = measure.Run(ctx, plan, func(int) (measure.Op, error) { return op, nil })
+	if err != nil {
+		return measure.Sample{}, err
+	}
+	s.Ops *= int64(j.Nop.Rounds() * j.Nop.Batch)
+	s.P50, s.P99, s.Max = 0, 0, 0 // They are of chunks, not of operations.
+	return s, nil
+}

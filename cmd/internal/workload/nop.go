@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+
+package workload
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// Setups of the ring that [Nop] measures.
+const (
+	// RingDefault is a ring without flags, submitted to without waiting.
+	RingDefault = "default"
+	// RingDefer is a ring with a single issuer and deferred task work, on a locked thread, that
+	// submits and waits for the batch in one call.
+	RingDefer = "defer"
+)
+
+// NopEntries is the size of the submission queue, and so of the largest batch.
+const NopEntries = 256
+
+// nopChunk is about how many no-ops pass between two readings of the clock, which costs as much
+// as one of them.
+const nopChunk = 1024
+
+// Nop submits batches of no-ops and reaps their completions: what a ring costs beside its
+// operations.
+type Nop struct {
+	// Ring is RingDefault or RingDefer.
+	Ring string `json:"ring"`
+	// Batch is the number of entries per submission.
+	Batch int `json:"batch"`
+	// First is the user data of the first entry; it counts up from there.
+	First uint64 `json:"first"`
+}
+
+// Options says how the ring is opened.
+func (w Nop) Options() *uring.Options {
+	return &uring.Options{Entries: NopEntries, DeferTaskrun: w.Ring == RingDefer}
+}
+
+// Rounds is how many submissions pass between two readings of the clock.
+func (w Nop) Rounds() int { return max(nopChunk/w.Batch, 1) }
+
+// ProbeRing tells whether this process can use such a ring.
+func ProbeRing(ring string) error {
+	if ring == RingDefer {
+		return features.HaveDeferTaskrun()
+	}
+	return features.HaveIOURing()
+}
+
+// Open returns the operation of the one goroutine, for [measure.Run], and what closes the ring
+// afterwards. One operation is as many no-ops as [Nop.Rounds] times the batch. The ring is opened
+// by the first one, since it may belong to the thread that does it.
+func (w Nop) Open() (op measure.Op, closeRing func() error, err error) {
+	l, err := w.newLoop()
+	if err != nil {
+		return nil, nil, err
+	}
+	rounds := w.Rounds()
+	op = func() (int, error) {
+		if err := l.open(); err != nil {
+			return 0, err
+		}
+		for range rounds {
+			if err := l.round(); err != nil {
+				return 0, err
+			}
+		}
+		return 0, nil
+	}
+	return op, l.close, nil
+}
+
+// nopLoop is a ring and what its loop needs. It belongs to one goroutine, and after that one's end
+// to another.
+type nopLoop struct {
+	options *uring.Options
+	ring    *uring.Ring
+	batch   int
+	wait    bool // submit and wait in one call
+	sent    uint64
+	reaped  uint64
+	cqes    []uring.CQE
+}
+
+func (w Nop) newLoop() (*nopLoop, error) {
+	if w.Ring != RingDefault && w.Ring != RingDefer {
+		return nil, fmt.Errorf("unknown ring %q", w.Ring)
+	}
+	if w.Batch < 1 || w.Batch > NopEntries {
+		return nil, fmt.Errorf("batch of %d no-ops: must be 1 to %d", w.Batch, NopEntries)
+	}
+	return &nopLoop{
+		options: w.Options(), batch: w.Batch, wait: w.Ring == RingDefer,
+		sent: w.First, reaped: w.First, cqes: make([]uring.CQE, w.Batch),
+	}, nil
+}
+
+// open opens the ring unless it is open. A ring with a single issuer keeps the goroutine on its
+// thread to the end.
+func (l *nopLoop) open() (err error) {
+	if l.ring != nil {
+		return nil
+	}
+	if l.wait {
+		runtime.LockOSThread()
+	}
+	l.ring, err = uring.Open(l.options)
+	return err
+}
+
+func (l *nopLoop) close() error {
+	if l.ring == nil {
+		return nil
+	}
+	return l.ring.Close()
+}
+
+// round submits a batch and reaps it.
+func (l *nopLoop) round() error {
+	if err := l.fill(); err != nil {
+		return err
+	}
+	if err := l.submit(); err != nil {
+		return err
+	}
+	for left := l.batch; left > 0; {
+		n := l.ring.Reap(l.cqes[:left])
+		if err := l.check(l.cqes[:n]); err != nil {
+			return err
+		}
+		left -= n
+	}
+	return nil
+}
+
+func (l *nopLoop) fill() error {
+	ring, next := l.ring, l.sent
+	for range l.batch {
+		e := ring.SQE()
+		if e == nil {
+			return uring.ErrSQFull
+		}
+		e.Nop().SetUserData(next)
+		next++
+	}
+	l.sent = next
+	return nil
+}
+
+func (l *nopLoop) submit() (err error) {
+	var n int
+	if l.wait {
+		n, err = l.ring.SubmitAndWait(l.batch)
+	} else {
+		n, err = l.ring.SubmitNoWait()
+	}
+	if err == nil && n != l.batch {
+		err = fmt.Errorf("submitted %d of %d no-ops", n, l.batch)
+	}
+	return err
+}
+
+// check reads what came: no-ops complete in order and with result 0.
+func (l *nopLoop) check(cqes []uring.CQE) error {
+	want := l.reaped
+	for i := range cqes {
+		if c := &cqes[i]; c.Res != 0 || c.UserData != want {
+			return fmt.Errorf("completion %d of no-op %d, want 0 of %d", c.Res, c.UserData, want)
+		}
+		want++
+	}
+	l.reaped = want
+	return nil
+}

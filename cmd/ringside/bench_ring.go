@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
+	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/suite"
+	"github.com/ringside-io/ringside/cmd/internal/workload"
+)
+
+const benchRingLong = `ring measures what a ring costs beside its operations: batches of no-ops are submitted, and their
+completions reaped and checked. The package uring stands beside liburing, the library in C.
+
+The same loop runs in Go and in C: the same ring of 256 entries with the same flags, each entry
+with user data of its own, and result and user data of every completion compared. With --ring
+default the batch is submitted without waiting; with --ring defer the ring has a single issuer and
+deferred task work, and submitting and waiting for the batch is one call on a locked thread. By
+default both are measured, with 1, 16 and 128 no-ops per batch: about 20 seconds.
+
+The program in C is compiled when the suite runs, which takes a C compiler and liburing (Debian:
+apt-get install gcc libc6-dev liburing-dev). Without them ringside is measured alone.
+
+An operation is one no-op. The clock is read once in about 1024 of them, so there are no
+percentiles. The last column is ringside's rate divided by that of liburing, pair by pair.`
+
+const benchRingExample = `  ringside bench ring
+  ringside bench ring --json ring-nop.json
+  ringside bench ring --ring default --batch 1,2,4,8 --pairs 10`
+
+// newBenchRingCmd returns "ringside bench ring".
+func newBenchRingCmd() *cobra.Command {
+	flags := &benchFlags{}
+	var opts suite.RingOptions
+	cmd := &cobra.Command{
+		Use:     "ring",
+		Short:   "Measure a ring with no-ops beside liburing",
+		Long:    benchRingLong,
+		Example: benchRingExample,
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runBench(cmd, &ringBench{opts}, flags) },
+	}
+	f := cmd.Flags()
+	flags.register(f)
+	f.StringSliceVar(&opts.Rings, "ring", nil, "setups of the ring: default, defer")
+	f.IntSliceVar(&opts.Batches, "batch", nil, "numbers of no-ops per submission, such as 1,16,128")
+	return cmd
+}
+
+// ringBench is the suite "ring".
+type ringBench struct{ opts suite.RingOptions }
+
+func (b *ringBench) configure(flags *benchFlags) error {
+	b.opts.Pairs, b.opts.Duration, b.opts.Seed = flags.pairs, flags.duration, flags.seed
+	return b.opts.Validate()
+}
+
+func (*ringBench) layout() report.Layout { return report.RingLayout }
+
+func (b *ringBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
+	return suite.Ring(ctx, b.opts, suite.RingEnv{
+		Round:     tools.round,
+		ProbeRing: workload.ProbeRing,
+		BuildPeer: buildLiburing,
+		Progress:  tools.bar,
+	})
+}
+
+func buildLiburing(ctx context.Context) (suite.Peer, error) {
+	p, err := liburing.Build(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringside-io/ringside/cmd/internal/engine"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/progress"
+	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/suite"
+	"github.com/ringside-io/ringside/cmd/internal/workload"
+)
+
+// benchmark is what a suite brings to the common course of a run.
+type benchmark interface {
+	// configure takes over the common flags and says what is wrong with the options.
+	configure(*benchFlags) error
+	layout() report.Layout
+	measure(context.Context, benchTools) (*report.Run, error)
+}
+
+// benchTools are what a suite is run with.
+type benchTools struct {
+	round func(context.Context, workload.Job) (measure.Sample, error)
+	bar   *progress.Bar
+}
+
+// runBench runs a suite and prints and writes what came out.
+func runBench(cmd *cobra.Command, b benchmark, flags *benchFlags) (err error) {
+	if err := flags.check(); err != nil {
+		return err
+	}
+	if err := b.configure(flags); err != nil {
+		return usageError{err}
+	}
+	outputs, err := openOutputs(cmd.OutOrStdout(), flags)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, outputs.close()) }()
+	run, err := runMeasured(cmd, b)
+	if err := printRun(cmd, run, b.layout(), flags.quiet(), err); err != nil {
+		return err
+	}
+	// A run in which all was skipped still has a result: which parts, and why.
+	if err == nil || errors.Is(err, suite.ErrNothing) {
+		return errors.Join(err, outputs.write(run))
+	}
+	return err
+}
+
+// runMeasured runs the suite with a progress bar if somebody sees it.
+func runMeasured(cmd *cobra.Command, b benchmark) (*report.Run, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var bar *progress.Bar
+	if stderr := cmd.ErrOrStderr(); isTerminal(stderr) {
+		bar = progress.New(stderr)
+		defer bar.Close()
+	}
+	worker := measure.Process{Path: self, Args: []string{workerName}}
+	return b.measure(cmd.Context(), benchTools{
+		round: func(ctx context.Context, job workload.Job) (s measure.Sample, err error) {
+			err = worker.Run(ctx, job, &s)
+			return s, err
+		},
+		bar: bar,
+	})
+}
+
+// printRun prints header, table and summary, unless standard output belongs to a result file. A
+// run that ended early is labelled so.
+func printRun(cmd *cobra.Command, run *report.Run, layout report.Layout, quiet bool, runErr error) error {
+	if run == nil {
+		return nil
+	}
+	out, notes := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	for _, n := range run.Notes {
+		fmt.Fprintf(notes, "ringside: note: %s\n", n)
+	}
+	partial := runErr != nil
+	if quiet || partial && len(run.Cells) == 0 {
+		return run.WriteSkipped(notes)
+	}
+	if partial {
+		fmt.Fprintf(out, "INCOMPLETE: the run ended early; these are the cells measured until then.\n\n")
+	}
+	if err := run.Host.WriteHeader(out); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	if err := run.WriteTable(out, layout, report.Style{Color: wantColor(out)}); err != nil {
+		return err
+	}
+	if !partial {
+		for _, line := range run.Verdicts(layout, engine.NameRingside) {
+			fmt.Fprintln(out, line+".")
+		}
+	}
+	return run.WriteSkipped(out)
+}
+
+// outputs are the result files that were asked for.
+type outputs struct {
+	json, benchfmt *outputFile
+}
+
+// openOutputs opens the result files before anything is measured, so that a wrong path costs no
+// time.
+func openOutputs(stdout io.Writer, flags *benchFlags) (*outputs, error) {
+	o := &outputs{}
+	var err error
+	if o.json, err = openOutput(flags.json, stdout); err != nil {
+		return nil, err
+	}
+	if o.benchfmt, err = openOutput(flags.benchfmt, stdout); err != nil {
+		return nil, errors.Join(err, o.json.close())
+	}
+	return o, nil
+}
+
+func (o *outputs) write(run *report.Run) error {
+	return errors.Join(o.json.write(run.WriteJSON), o.benchfmt.write(run.WriteBench))
+}
+
+func (o *outputs) close() error { return errors.Join(o.json.close(), o.benchfmt.close()) }

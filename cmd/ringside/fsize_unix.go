@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+
+//go:build unix
+
+package main
+
+import (
+	"os/signal"
+	"syscall"
+)
+
+// ignoreFileSizeSignal lets a write beyond the file size limit (ulimit -f) fail with an error that
+// can be explained, instead of ending the process.
+func ignoreFileSizeSignal() { signal.Ignore(syscall.SIGXFSZ) }

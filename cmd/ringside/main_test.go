@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/perf/benchfmt"
+
+	"github.com/ringside-io/ringside/cmd/internal/report"
+)
+
+// programEnv makes the test binary act as the program, workers included.
+const programEnv = "RINGSIDE_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(programEnv) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// program returns a command that runs ringside with these arguments.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	// A program built for the race detector lingers for a second, and each round is a program.
+	cmd.Env = append(os.Environ(), programEnv+"=1", "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
+	return cmd
+}
+
+// result is what a finished program left.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+func runProgram(t *testing.T, args ...string) result {
+	t.Helper()
+	return finish(t, program(t, args...))
+}
+
+func finish(t *testing.T, cmd *exec.Cmd) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// tiny are arguments of a run that proves function and measures nothing.
+func tiny(dir string, more ...string) []string {
+	return append([]string{
+		"bench", "file", "--dir", dir, "--size", "1M", "--duration", "5ms", "--pairs", "2",
+		"--block", "4K,16K", "--goroutines", "1,4", "--seed", "7",
+	}, more...)
+}
+
+func wantEmpty(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+func TestArguments(t *testing.T) {
+	for _, tc := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"", exitOK, "Available Commands"},
+		{"--help", exitOK, "Examples"},
+		{"bench --help", exitOK, "Examples"},
+		{"bench file --help", exitOK, "Examples"},
+		{"version", exitOK, "ringside"},
+		{"version --json", exitOK, `"go":`},
+		{"bnch", exitUsage, "did you mean bench?"},
+		{"bench fil", exitUsage, "did you mean file?"},
+		{"bench file extra", exitUsage, `"extra"`},
+		{"version extra", exitUsage, `"extra"`},
+		{"bench file --nope", exitUsage, "--nope"},
+		{"bench file --block 3K", exitUsage, "--block"},
+		{"bench file --block x", exitUsage, "--block"},
+		{"bench file --size 1Q", exitUsage, "--size"},
+		{"bench file --cache warm", exitUsage, "hot or direct"},
+		{"bench file --goroutines 0", exitUsage, "--goroutines"},
+		{"bench file --pairs 0", exitUsage, "--pairs"},
+		{"bench file --duration 0s", exitUsage, "--duration"},
+		{"bench file --json - --benchfmt -", exitUsage, "standard output"},
+		{"bench file --json x --benchfmt x", exitUsage, "same file"},
+		{"bench file --path x --dir y", exitUsage, "--path"},
+		{"bench file --path /does/not/exist", exitFailure, "/does/not/exist"},
+		{"bench file --dir /does/not/exist", exitFailure, "--dir"},
+		{"bench file --json /does/not/exist", exitFailure, "/does/not/exist"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), strings.Fields(tc.args), &stdout, &stderr)
+		said, silent := stdout.String(), stderr.String()
+		if tc.code != exitOK {
+			said, silent = silent, said
+		}
+		if code != tc.code || !strings.Contains(said, tc.says) || silent != "" {
+			t.Errorf("%q: exit %d, stdout %q, stderr %q", tc.args, code, stdout.String(), stderr.String())
+		}
+	}
+}
+
+func TestInterruptedCode(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if code := run(ctx, tiny(t.TempDir()), io.Discard, io.Discard); code != exitInterrupted {
+		t.Errorf("exit %d", code)
+	}
+}
+
+func TestParseSize(t *testing.T) {
+	for in, want := range map[string]int64{
+		"0": 0, "4096": 4096, "4k": 4096, "4K": 4096, "4KiB": 4096, "64kb": 65536, "1M": 1 << 20, "2GiB": 2 << 30, "1t": 1 << 40,
+	} {
+		if got, err := parseSize(in); got != want || err != nil {
+			t.Errorf("parseSize(%q) = %d, %v; want %d", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"", "K", "-4K", "4X", "4KK", "1.5M", "9999999999T", "4 K"} {
+		if got, err := parseSize(in); err == nil {
+			t.Errorf("parseSize(%q) = %d", in, got)
+		}
+	}
+}
+
+func TestBenchFile(t *testing.T) {
+	dir, out := t.TempDir(), t.TempDir()
+	jsonFile, benchFile := filepath.Join(out, "r.json"), filepath.Join(out, "r.txt")
+	if err := os.WriteFile(jsonFile, bytes.Repeat([]byte("old"), 100_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := runProgram(t, tiny(dir, "--json", jsonFile, "--benchfmt", benchFile)...)
+	if r.code != exitOK || strings.Contains(r.stdout+r.stderr, "\x1b") {
+		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
+	}
+	for _, want := range []string{"kernel:", "backend:", "seed 7", "ns/op", "allocs/op", "ops/s vs os", "os_4096", "ringside_16384", "page cache hot, 4 goroutines"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("%q is missing in\n%s", want, r.stdout)
+		}
+	}
+	wantEmpty(t, dir)
+	b, err := os.ReadFile(jsonFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkDocument(t, b)
+	f, err := os.Open(benchFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if n := benchLines(t, f); n == 0 || n%4 != 0 {
+		t.Errorf("%d benchmark lines of two engines in two rounds each", n)
+	}
+}
+
+// checkDocument reads a result file of the tiny run.
+func checkDocument(t *testing.T, b []byte) {
+	t.Helper()
+	var doc report.Document
+	if err := json.Unmarshal(b, &doc); err != nil {
+		t.Fatalf("%v in\n%s", err, b)
+	}
+	if doc.Host.Seed != 7 || doc.Host.Backend == "" || !doc.Host.Verified || doc.Host.FileBytes != 1<<20 {
+		t.Errorf("host %+v", doc.Host)
+	}
+	// Two blocks by two numbers of goroutines by two engines, hot and, where possible, direct.
+	if n := len(doc.Results); n != 16 && !(n == 8 && len(doc.Skipped) == 1) {
+		t.Errorf("%d results, skipped %v", n, doc.Skipped)
+	}
+	for _, r := range doc.Results {
+		if s := r.Metrics["ops_per_s"]; s.Median <= 0 || r.Params["block"] == nil || r.Params["cache"] == nil {
+			t.Errorf("result %+v", r)
+		}
+	}
+	if len(doc.Ratios) == 0 {
+		t.Error("no ratios")
+	}
+}
+
+func benchLines(t *testing.T, r io.Reader) (n int) {
+	t.Helper()
+	reader := benchfmt.NewReader(r, "r.txt")
+	for reader.Scan() {
+		switch res := reader.Result().(type) {
+		case *benchfmt.Result:
+			n++
+		case *benchfmt.SyntaxError:
+			t.Errorf("unreadable: %v", res)
+		}
+	}
+	return n
+}
+
+func TestJSONOnStandardOutput(t *testing.T) {
+	dir := t.TempDir()
+	r := runProgram(t, tiny(dir, "--json", "-")...)
+	if r.code != exitOK {
+		t.Fatalf("exit %d: %s", r.code, r.stderr)
+	}
+	checkDocument(t, []byte(r.stdout))
+	wantEmpty(t, dir)
+}
+
+func TestSkippedRunStillWritesItsReasons(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "r.json")
+	r := runProgram(t, "bench", "file", "--path", filepath.Join(t.TempDir(), "missing"), "--json", out)
+	b, err := os.ReadFile(out)
+	var doc report.Document
+	if err == nil {
+		err = json.Unmarshal(b, &doc)
+	}
+	if r.code != exitFailure || err != nil || len(doc.Skipped) != 1 || len(doc.Results) != 0 {
+		t.Errorf("exit %d, %v, skipped %v", r.code, err, doc.Skipped)
+	}
+	if !strings.Contains(r.stderr, "skipped: file randread") {
+		t.Errorf("stderr %q", r.stderr)
+	}
+}
+
+func TestWorkerRefusesNonsense(t *testing.T) {
+	for in, says := range map[string]string{
+		"nonsense":                              "job",
+		`{"engine":"steam"}`:                    "steam",
+		`{"engine":"os","workload":"juggling"}`: "juggling",
+	} {
+		cmd := program(t, workerName)
+		cmd.Stdin = strings.NewReader(in)
+		if r := finish(t, cmd); r.code != exitFailure || !strings.Contains(r.stderr, says) || r.stdout != "" {
+			t.Errorf("%s: exit %d, stdout %q, stderr %q", in, r.code, r.stdout, r.stderr)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/ringside-io/ringside/features"
+)
+
+// probe runs the command line and returns the exit code and what was printed.
+func probe(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(context.Background(), append([]string{"probe"}, args...), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestProbeExitCodes(t *testing.T) {
+	for answer, want := range map[features.Answer]int{
+		features.Yes: exitOK, features.Unsupported: exitFailure, features.Forbidden: exitFailure, features.Inconclusive: exitFailure,
+	} {
+		for _, args := range [][]string{{}, {"--json"}} {
+			cmd := probeCmd(func() features.Report {
+				return features.Report{OS: "linux", Answer: answer, Usable: answer == features.Yes}
+			})
+			cmd.SetArgs(args)
+			cmd.SetOut(io.Discard)
+			cmd.SilenceErrors = true
+			got := exitOK
+			if err := cmd.Execute(); err != nil {
+				status, ok := errors.AsType[exitStatus](err)
+				if !ok {
+					t.Fatal(err)
+				}
+				got = int(status)
+			}
+			if got != want {
+				t.Errorf("%s %v: exit code %d, want %d", answer, args, got, want)
+			}
+		}
+	}
+}
+
+func TestProbeHere(t *testing.T) {
+	want := exitOK
+	if features.HaveIOURing() != nil {
+		want = exitFailure
+	}
+	code, stdout, stderr := probe(t)
+	if code != want || stderr != "" || !strings.HasPrefix(stdout, "io_uring is ") {
+		t.Errorf("exit code %d, want %d; stderr %q, stdout\n%s", code, want, stderr, stdout)
+	}
+	if strings.Contains(stdout, "\x1b") {
+		t.Error("colours in a pipe")
+	}
+	code, stdout, stderr = probe(t, "--json")
+	var r features.Report
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	if code != want || stderr != "" || r.Usable != (want == exitOK) {
+		t.Errorf("exit code %d, want %d; stderr %q, report %+v", code, want, stderr, r)
+	}
+}
+
+func TestProbeSwitchedOff(t *testing.T) {
+	t.Setenv(features.EnvIOURing, "off")
+	code, stdout, _ := probe(t, "--json")
+	var r features.Report
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	if code != exitFailure || r.Usable || r.Policy != features.PolicyEnvironment || r.Remedy == "" {
+		t.Errorf("exit code %d, report %+v", code, r)
+	}
+}
+
+func TestProbeBadArguments(t *testing.T) {
+	for _, args := range [][]string{{"--nope"}, {"here"}, {"--json=perhaps"}} {
+		code, stdout, stderr := probe(t, args...)
+		if code != exitUsage || stdout != "" || stderr == "" {
+			t.Errorf("%v: exit code %d, want %d; stdout %q, stderr %q", args, code, exitUsage, stdout, stderr)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait for another process.
+const patience = 30 * time.Second
+
+// endless are arguments of a run that only a signal ends in time.
+func endless(dir string, more ...string) []string {
+	return append([]string{
+		"bench", "file", "--dir", dir, "--size", "1M", "--duration", "1m", "--block", "4K", "--goroutines", "1", "--cache", "hot",
+	}, more...)
+}
+
+// running is a program that has begun to measure.
+type running struct {
+	cmd            *exec.Cmd
+	worker         int
+	stdout, stderr bytes.Buffer
+}
+
+// startMeasuring starts the program and waits until one of its workers has the test file open.
+func startMeasuring(t *testing.T, dir string, args ...string) *running {
+	t.Helper()
+	r := &running{cmd: program(t, args...)}
+	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.cmd.Process.Kill() })
+	eventually(t, "a worker that reads the file", func() bool {
+		for _, pid := range childrenOf(r.cmd.Process.Pid) {
+			if hasOpen(pid, dir) {
+				r.worker = pid
+				return true
+			}
+		}
+		return false
+	})
+	return r
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// childrenOf lists the processes whose parent is pid.
+func childrenOf(pid int) []int {
+	var out []int
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // It has ended.
+		}
+		// The name in parentheses may hold anything; state and parent follow the last one.
+		_, rest, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')'):]), " ")
+		fields := strings.Fields(rest)
+		if len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			out = append(out, child)
+		}
+	}
+	return out
+}
+
+// hasOpen tells whether the process has a file below dir open.
+func hasOpen(pid int, dir string) bool {
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, fd := range fds {
+		if target, err := os.Readlink(fd); err == nil && strings.HasPrefix(target, dir+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+
+func TestSignalsCleanUp(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(sig.String(), func(t *testing.T) {
+			dir, out := t.TempDir(), t.TempDir()
+			kept, fresh := filepath.Join(out, "kept.json"), filepath.Join(out, "fresh.txt")
+			if err := os.WriteFile(kept, []byte("earlier result"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := startMeasuring(t, dir, endless(dir, "--json", kept, "--benchfmt", fresh)...)
+			if err := r.cmd.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			_ = r.cmd.Wait() // The exit code is looked at below.
+			if code := r.cmd.ProcessState.ExitCode(); code != exitInterrupted {
+				t.Errorf("exit %d: %s", code, r.stderr.String())
+			}
+			if !strings.Contains(r.stderr.String(), "0 of 1 cells") || r.stdout.Len() != 0 {
+				t.Errorf("stdout %q, stderr %q", r.stdout.String(), r.stderr.String())
+			}
+			wantEmpty(t, dir)
+			if !gone(r.worker) {
+				t.Errorf("worker %d is still there", r.worker)
+			}
+			if b, err := os.ReadFile(kept); err != nil || string(b) != "earlier result" {
+				t.Errorf("the earlier result is now %q, %v", b, err)
+			}
+			if _, err := os.Stat(fresh); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("a result file without result: %v", err)
+			}
+		})
+	}
+}
+
+func TestNextRunSweepsAfterKill(t *testing.T) {
+	dir := t.TempDir()
+	r := startMeasuring(t, dir, endless(dir)...)
+	// While its owner lives the file is safe from another run.
+	if other := runProgram(t, tiny(dir)...); other.code != exitOK || strings.Contains(other.stderr, "removed") {
+		t.Errorf("exit %d: %s", other.code, other.stderr)
+	}
+	if err := r.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.cmd.Wait() // It was killed.
+	eventually(t, "the end of the orphaned worker", func() bool { return gone(r.worker) })
+	left, err := filepath.Glob(filepath.Join(dir, "ringside-bench-*.dat"))
+	if err != nil || len(left) != 1 {
+		t.Fatalf("a killed run left %v, %v", left, err)
+	}
+	next := runProgram(t, tiny(dir)...)
+	if next.code != exitOK || !strings.Contains(next.stderr, "removed "+left[0]) {
+		t.Errorf("exit %d: %s", next.code, next.stderr)
+	}
+	wantEmpty(t, dir)
+}
+
+// TestFileSizeLimit meets the end of what may be written in the middle of the file.
+func TestFileSizeLimit(t *testing.T) {
+	dir := t.TempDir()
+	cmd := program(t, tiny(dir)...)
+	cmd.Args = append([]string{"sh", "-c", `ulimit -f 512 && exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skipf("sh: %v", err)
+	}
+	cmd.Path = sh
+	r := finish(t, cmd)
+	if r.code != exitFailure || !strings.Contains(r.stderr, "skipped: file randread") || !strings.Contains(r.stderr, "too large") {
+		t.Errorf("exit %d, stdout %q, stderr %q", r.code, r.stdout, r.stderr)
+	}
+	wantEmpty(t, dir)
+}

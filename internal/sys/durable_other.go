@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !linux
+
+package sys
+
+// HaveFdatasync says whether [Fdatasync] works.
+const HaveFdatasync = false
+
+// Fdatasync answers ENOSYS.
+func Fdatasync(int) error { return noSys }

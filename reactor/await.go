@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+
+package reactor
+
+import (
+	"context"
+	"syscall"
+)
+
+// Do starts an operation and waits for its end. It waits for room when the
+// loop is full. It must not be called by a callback.
+func (r *Reactor) Do(op *Op) Result {
+	l := r.route(op)
+	l.busy.Add(1)
+	s, err := l.begin(op)
+	if err != nil {
+		l.busy.Add(-1)
+		return Result{Err: err}
+	}
+	<-s.Value.done
+	res := s.Value.res
+	l.release(s)
+	l.busy.Add(-1)
+	return res
+}
+
+// begin starts an operation somebody will wait for.
+func (l *loop) begin(op *Op) (*slot, error) {
+	s, err := l.acquire(true)
+	if err != nil {
+		return nil, err
+	}
+	s.Value.op = *op
+	if err := l.startOne(s); err != nil {
+		l.release(s)
+		return nil, err
+	}
+	return s, nil
+}
+
+// DoContext is [Reactor.Do] that passes the end of ctx on to the kernel as a
+// cancellation and then waits for the operation to end: the buffer is the
+// caller's when it returns. An operation that was cancelled so has
+// context.Cause(ctx) as its Err; one that completed all the same has its
+// result.
+func (r *Reactor) DoContext(ctx context.Context, op *Op) Result {
+	if ctx.Done() == nil {
+		return r.Do(op)
+	}
+	if ctx.Err() != nil {
+		return Result{Err: context.Cause(ctx)}
+	}
+	l := r.route(op)
+	l.busy.Add(1)
+	defer l.busy.Add(-1)
+	s, err := l.begin(op)
+	if err != nil {
+		return Result{Err: err}
+	}
+	select {
+	case <-s.Value.done:
+	case <-ctx.Done():
+		_ = l.cancel(s.ID()) // it may have ended by itself
+		<-s.Value.done
+		if v := &s.Value; v.res.Err == nil && v.res.Res == -int32(syscall.ECANCELED) {
+			v.res.Err = context.Cause(ctx)
+		}
+	}
+	res := s.Value.res
+	l.release(s)
+	return res
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+
+package reactor
+
+import (
+	"errors"
+	"runtime"
+	"syscall"
+
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// kernelRing is a ring of the kernel, with an eventfd to wake a pinned loop.
+type kernelRing struct {
+	*uring.Ring
+	wake *sys.FD
+	buf  []byte // eight bytes that a read of the eventfd fills
+}
+
+func (k *kernelRing) Enter(o uring.WaitOptions) (int, error) { return k.Wait(o) }
+
+// openKernelRing opens the ring of loop number i. All share the worker threads
+// of the first.
+func openKernelRing(o *Options, i int, first ring) (ring, parker, error) {
+	opts := &uring.Options{
+		Entries:   uint32(o.Entries),
+		CQEntries: uint32(max(o.InFlight, o.Entries)), // the kernel wants no fewer
+		Clamp:     true,
+		NoIOWait:  true,
+		SQPoll:    o.SQPoll,
+	}
+	if first != nil {
+		opts.AttachWQ = first.(*kernelRing).Ring
+	}
+	if o.Pinned {
+		opts.DeferTaskrun = true
+	}
+	r, err := openSmaller(opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	k := &kernelRing{Ring: r}
+	if !o.Pinned {
+		return k, &netpolled{fd: r.FD()}, nil
+	}
+	// Both make calls cheaper; neither is needed.
+	_ = r.RegisterRingFD()
+	if k.wake, err = sys.EventFD(); err != nil {
+		return nil, nil, errors.Join(err, r.Close())
+	}
+	k.buf = make([]byte, 8)
+	return k, nil, nil
+}
+
+// openSmaller opens a ring. Rings count against RLIMIT_MEMLOCK before Linux 5.12
+// and again in 6.18: where the limit is low, a small ring is better than none.
+// A completion queue that is too small for the table costs speed, no data.
+func openSmaller(o *uring.Options) (*uring.Ring, error) {
+	for {
+		r, err := uring.Open(o)
+		if !errors.Is(err, syscall.ENOMEM) || o.CQEntries <= smallestCQ {
+			return r, err
+		}
+		o.CQEntries = max(o.CQEntries/2, smallestCQ)
+		o.Entries = min(o.Entries, o.CQEntries)
+	}
+}
+
+const smallestCQ = 32
+
+// Rearm reads the eventfd, which completes after the next Wake.
+func (k *kernelRing) Rearm(e *uring.SQE) { e.Read(uring.Fd(k.wake.Int()), k.buf, 0) }
+
+// Wake ends a wait of the thread.
+func (k *kernelRing) Wake() { sys.Signal(k.wake) }
+
+func (k *kernelRing) Close() error {
+	err := k.Ring.Close()
+	if k.wake != nil {
+		// The read that was armed dies with the ring.
+		err = errors.Join(err, k.wake.Close())
+	}
+	runtime.KeepAlive(k.buf)
+	return err
+}

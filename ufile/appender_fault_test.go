@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// faultKind is one way in which a store fails.
+type faultKind struct {
+	name  string
+	op    string
+	fault memFault
+	want  error
+	// harmless operations may fail without consequences.
+	harmless bool
+}
+
+var faultKinds = []faultKind{
+	{"write EIO", "write", memFault{err: syscall.EIO}, syscall.EIO, false},
+	{"write EIO after a part", "write", memFault{err: syscall.EIO, written: 700}, syscall.EIO, false},
+	{"disk full", "write", memFault{err: syscall.ENOSPC, written: 100}, syscall.ENOSPC, true}, // of zeros ahead
+	{"short write", "write", memFault{written: 5}, io.ErrShortWrite, false},
+	{"sync EIO", "sync", memFault{err: syscall.EIO}, syscall.EIO, false},
+	{"sync EIO that forgets", "sync", memFault{err: syscall.EIO, lost: true}, syscall.EIO, false},
+	{"sync ENOSPC", "sync", memFault{err: syscall.ENOSPC}, syscall.ENOSPC, false},
+	{"create", "create", memFault{err: syscall.EMFILE}, syscall.EMFILE, false},
+	{"rename", "rename", memFault{err: syscall.EIO}, syscall.EIO, false},
+	{"directory sync", "dirsync", memFault{err: syscall.EIO}, syscall.EIO, false},
+	{"reopening", "open", memFault{err: syscall.EMFILE}, syscall.EMFILE, false},
+	{"truncate", "truncate", memFault{err: syscall.EIO}, syscall.EIO, true},
+	{"close", "close", memFault{err: syscall.EIO}, syscall.EIO, true},
+}
+
+// TestAppenderFaults lets the nth call of every kind fail, once and for good,
+// under load with rotations: every append is told, the failure stays, and after
+// a restart or a power cut nothing that was acknowledged is missing.
+func TestAppenderFaults(t *testing.T) {
+	for _, k := range faultKinds {
+		for _, once := range []bool{true, false} {
+			name := k.name + " for good"
+			if once {
+				name = k.name + " once"
+			}
+			t.Run(name, func(t *testing.T) {
+				for n := range 12 {
+					faultRun(t, k, n, once, uint64(n))
+				}
+			})
+		}
+	}
+}
+
+// ledger is what appenders were told.
+type ledger struct {
+	mu     sync.Mutex
+	acked  map[string]Position
+	failed map[string]error
+}
+
+func newLedger() *ledger {
+	return &ledger{acked: map[string]Position{}, failed: map[string]error{}}
+}
+
+// load appends from several goroutines until each was refused, or has done its
+// part.
+func (l *ledger) load(t *testing.T, a *Appender, goroutines, each int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			refused := false
+			for i := range each {
+				d := fmt.Sprintf("%d/%d %s", g, i, strings.Repeat("x", g*37))
+				pos, err := a.Append([]byte(d))
+				l.note(d, pos, err)
+				if refused && err == nil {
+					t.Error("an append succeeds after one that failed")
+				}
+				refused = refused || err != nil
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (l *ledger) note(d string, pos Position, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.failed[d] = err
+	} else {
+		l.acked[d] = pos
+	}
+}
+
+// check compares the log with what was told: all that was acknowledged is
+// there, at its position, and nothing that was never appended.
+func (l *ledger) check(t *testing.T, a *Appender) {
+	t.Helper()
+	found := map[string]Position{}
+	for r, err := range a.Records(Position{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[string(r.Data)] = r.Position
+		if _, failed := l.failed[string(r.Data)]; !failed && l.acked[string(r.Data)] == (Position{}) {
+			t.Fatalf("%q was never appended", r.Data)
+		}
+	}
+	for d := range found {
+		if rest, ok := strings.CutPrefix(d, "first "); ok && found["second "+rest] == (Position{}) {
+			t.Fatalf("of a batch only %q is found", d)
+		}
+	}
+	for d, pos := range l.acked {
+		if found[d] != pos {
+			t.Fatalf("%q was acknowledged at %+v and found at %+v", d, pos, found[d])
+		}
+	}
+}
+
+func faultRun(t *testing.T, k faultKind, n int, once bool, seed uint64) {
+	t.Helper()
+	s := newMemStore()
+	o := AppenderOptions{SegmentSize: 4096, Ahead: 16 << 10}
+	a := openMem(t, s, o)
+	s.mu.Lock()
+	clear(s.calls)
+	s.fault = func(c memCall) memFault {
+		if c.op == k.op && (c.n == n || c.n > n && !once) {
+			return k.fault
+		}
+		return memFault{}
+	}
+	s.mu.Unlock()
+	l := newLedger()
+	l.load(t, a, 8, 40)
+	for d, err := range l.failed {
+		if !errors.Is(err, k.want) {
+			t.Fatalf("%q: %v, want %v", d, err, k.want)
+		}
+	}
+	err := a.Close()
+	s.mu.Lock()
+	hit := s.calls[k.op] > n
+	s.fault = nil
+	s.mu.Unlock()
+	switch {
+	case k.harmless:
+	case hit && (len(l.failed) == 0 || !errors.Is(err, k.want) || !errors.Is(a.Err(), k.want)):
+		t.Fatalf("call %d failed: %d appends failed, Close = %v, Err = %v", n, len(l.failed), err, a.Err())
+	case !hit && (len(l.failed) != 0 || err != nil):
+		t.Fatalf("nothing failed: %d appends failed, Close = %v", len(l.failed), err)
+	}
+	for _, after := range []*memStore{s.restart(), s.crash(rand.New(rand.NewPCG(seed, 1))), s.crash(rand.New(rand.NewPCG(seed, 2)))} {
+		b := openMem(t, after, o)
+		l.check(t, b)
+		put(t, b, "afterwards")
+		mustClose(t, b)
+	}
+}
+
+// TestFailureReachesEveryWaiter fails the sync of a group of several.
+func TestFailureReachesEveryWaiter(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, AppenderOptions{})
+	entered, pass := gate(s)
+	const n = 10
+	results := make(chan error, n)
+	for i := range n {
+		go func() {
+			_, err := a.Append([]byte("record"))
+			results <- err
+		}()
+		if i == 0 {
+			<-entered
+		} else {
+			waitQueued(a, i)
+		}
+	}
+	pass <- struct{}{}
+	<-entered
+	s.mu.Lock()
+	s.gateErr = syscall.EIO
+	s.mu.Unlock()
+	pass <- struct{}{}
+	failed := 0
+	for range n {
+		if err := <-results; errors.Is(err, syscall.EIO) {
+			failed++
+		} else if err != nil {
+			t.Errorf("an unexpected error: %v", err)
+		}
+	}
+	if failed != n-1 {
+		t.Errorf("%d appends were told of the failure, want %d", failed, n-1)
+	}
+	s.mu.Lock()
+	s.fault = nil
+	writes := s.calls["write"]
+	s.mu.Unlock()
+	_, err := a.Append([]byte("too late"))
+	if !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "failed before") {
+		t.Errorf("a later append: %v", err)
+	}
+	if _, err := a.AppendContext(t.Context(), nil); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a later append with a context: %v", err)
+	}
+	for what, err := range map[string]error{"Sync": a.Sync(), "Rotate": a.Rotate(), "Err": a.Err(), "Close": a.Close()} {
+		if !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s after the failure: %v", what, err)
+		}
+	}
+	if s.calls["write"] != writes {
+		t.Error("something was written after the failure")
+	}
+	if err := a.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a second Close: %v", err)
+	}
+}
+
+// TestPowerCuts ends a log's lives at a random call, by a power cut or by a
+// kill, again and again: each time everything acknowledged is found, and
+// everything that was found before, and the log goes on.
+func TestPowerCuts(t *testing.T) {
+	seeds := 500
+	if testing.Short() {
+		seeds = 50
+	}
+	for seed := range uint64(seeds) {
+		powerCuts(t, seed)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+var errPowerCut = errors.New("the power is off")
+
+func powerCuts(t *testing.T, seed uint64) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	o := AppenderOptions{SegmentSize: 4096 + rng.Int64N(8192), Ahead: -1 + rng.IntN(2)*9000, Sync: SyncMode(rng.IntN(2))}
+	s := newMemStore()
+	l := newLedger()
+	for life := range 5 {
+		left := rng.IntN(120)
+		s.fault = func(c memCall) memFault {
+			if left--; left > 0 {
+				return memFault{}
+			}
+			f := memFault{err: errPowerCut}
+			if c.data > 0 && left == 0 {
+				f.written = rng.IntN(c.data + 1)
+			}
+			return f
+		}
+		a, err := tryMem(s, o)
+		if err == nil {
+			l.recovered(a)
+			l.life(t, a, life, rng.IntN(3) > 0)
+			if err = a.Close(); err == nil && left <= 0 {
+				t.Errorf("life %d: Close succeeds without power", life)
+			}
+		} else if !errors.Is(err, errPowerCut) {
+			t.Fatalf("life %d: %v", life, err)
+		}
+		if rng.IntN(3) == 0 {
+			s = s.restart()
+		} else {
+			s = s.crash(rng)
+		}
+		b := openMem(t, s.restart(), o) // a copy: the next life recovers by itself
+		l.check(t, b)
+		mustClose(t, b)
+	}
+}
+
+// recovered notes what an opened log shows: it must stay.
+func (l *ledger) recovered(a *Appender) {
+	for r, err := range a.Records(Position{}) {
+		if err != nil {
+			return
+		}
+		l.note(string(r.Data), r.Position, nil)
+	}
+}
+
+// life appends records and batches from a few goroutines until the power fails.
+func (l *ledger) life(t *testing.T, a *Appender, life int, batches bool) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for g := range 3 {
+		wg.Go(func() {
+			for i := range 30 {
+				d := []byte(fmt.Sprintf("%d/%d/%d %s", life, g, i, strings.Repeat("y", (i*61)%900)))
+				if batches && i%5 == 0 {
+					l.batch(a, d)
+					continue
+				}
+				pos, err := a.Append(d)
+				l.note(string(d), pos, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// batch appends two records as one.
+func (l *ledger) batch(a *Appender, d []byte) {
+	two := [][]byte{append([]byte("first "), d...), append([]byte("second "), d...)}
+	pos, err := a.AppendBatch(two)
+	l.note(string(two[0]), pos, err)
+	if err == nil {
+		pos.Offset += recordSize(len(two[0]))
+		pos.Seq++
+	}
+	l.note(string(two[1]), pos, err)
+}

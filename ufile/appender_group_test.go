@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// TestAppendersConcurrent runs many appenders over small segments: each finds
+// its records in its order, at the positions that it was told, which grow.
+func TestAppendersConcurrent(t *testing.T) {
+	const goroutines, each = 64, 1000
+	dir := t.TempDir()
+	o := AppenderOptions{SegmentSize: 256 << 10}
+	a, err := OpenAppender(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told [goroutines][each]Position
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			p := make([]byte, 16+g)
+			for i := range each {
+				binary.LittleEndian.PutUint64(p, uint64(g))
+				binary.LittleEndian.PutUint64(p[8:], uint64(i))
+				pos, err := a.Append(p)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if end := a.End(); end.Compare(pos) <= 0 {
+					t.Errorf("record at %+v was acknowledged while the log ends at %+v", pos, end)
+				}
+				told[g][i] = pos
+			}
+		})
+	}
+	wg.Wait()
+	st := a.Stats()
+	if st.Records != goroutines*each || st.Groups >= st.Records || st.LargestGroup < 2 || st.Rotations == 0 {
+		t.Errorf("stats %+v", st)
+	}
+	mustClose(t, a)
+	a, err = OpenAppender(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, a)
+	var next [goroutines]int
+	var last Position
+	for r, err := range a.Records(Position{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := binary.LittleEndian.Uint64(r.Data)
+		i := int(binary.LittleEndian.Uint64(r.Data[8:]))
+		if i != next[g] || told[g][i] != r.Position || len(r.Data) != 16+int(g) {
+			t.Fatalf("goroutine %d: record %d at %+v, want %d at %+v", g, i, r.Position, next[g], told[g][i])
+		}
+		if last.Compare(r.Position) >= 0 {
+			t.Fatalf("%+v follows %+v", r.Position, last)
+		}
+		last = r.Position
+		next[g]++
+	}
+	for g, n := range next {
+		if n != each {
+			t.Errorf("goroutine %d: %d records", g, n)
+		}
+	}
+}
+
+// gate makes the syncs of a store wait until they are let through.
+func gate(s *memStore) (entered, pass chan struct{}) {
+	entered, pass = make(chan struct{}), make(chan struct{})
+	s.fault = func(c memCall) memFault {
+		if c.op == "sync" {
+			s.mu.Unlock()
+			entered <- struct{}{}
+			<-pass
+			s.mu.Lock()
+			return memFault{err: s.gateErr}
+		}
+		return memFault{}
+	}
+	return entered, pass
+}
+
+// waitQueued waits until n appends are in the queue.
+func waitQueued(a *Appender, n int) {
+	for a.Stats().Waiting != n {
+		runtime.Gosched()
+	}
+}
+
+// TestOneSyncServesAll holds a leader in its sync while others come: they are
+// one group, in the order in which they came.
+func TestOneSyncServesAll(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, AppenderOptions{})
+	entered, pass := gate(s)
+	var wg sync.WaitGroup
+	want := numbered("record", 10)
+	for i, d := range want {
+		wg.Go(func() {
+			if _, err := a.Append([]byte(d)); err != nil {
+				t.Error(err)
+			}
+		})
+		if i == 0 {
+			<-entered
+		} else {
+			waitQueued(a, i)
+		}
+	}
+	pass <- struct{}{}
+	<-entered
+	pass <- struct{}{}
+	wg.Wait()
+	s.fault = nil
+	if st := a.Stats(); st.Groups != 2 || st.Syncs != 2 || st.LargestGroup != len(want)-1 {
+		t.Errorf("stats %+v, want 2 groups", st)
+	}
+	if got := contents(t, a); !slices.Equal(got, want) {
+		t.Errorf("records %q", got)
+	}
+	mustClose(t, a)
+}
+
+func TestAppendContext(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, AppenderOptions{})
+	ctx, cancel := context.WithCancel(t.Context())
+	put(t, a, "before")
+	entered, pass := gate(s)
+	results := make([]chan error, 4)
+	do := func(i int, ctx context.Context, d string) {
+		results[i] = make(chan error, 1)
+		go func() {
+			_, err := a.AppendContext(ctx, []byte(d))
+			results[i] <- err
+		}()
+	}
+	do(0, ctx, "taken")
+	<-entered
+	do(1, ctx, "withdrawn")
+	waitQueued(a, 1)
+	do(2, t.Context(), "kept")
+	waitQueued(a, 2)
+	cancel()
+	if err := <-results[1]; !errors.Is(err, context.Canceled) {
+		t.Errorf("an append in the queue: %v, want Canceled", err)
+	}
+	do(3, ctx, "never")
+	if err := <-results[3]; !errors.Is(err, context.Canceled) {
+		t.Errorf("an append of a dead context: %v, want Canceled", err)
+	}
+	pass <- struct{}{}
+	if err := <-results[0]; err != nil {
+		t.Errorf("an append that was taken: %v", err)
+	}
+	<-entered
+	pass <- struct{}{}
+	if err := <-results[2]; err != nil {
+		t.Error(err)
+	}
+	s.fault = nil
+	if got := contents(t, a); !slices.Equal(got, []string{"before", "taken", "kept"}) {
+		t.Errorf("records %q", got)
+	}
+	mustClose(t, a)
+}
+
+// TestWithdrawTheLead has everybody give up at random moments, among them those
+// who were just chosen to lead. The lead must never be lost, and a record is in
+// the log exactly when its append said so.
+func TestWithdrawTheLead(t *testing.T) {
+	const goroutines, each = 16, 300
+	a := openMem(t, newMemStore(), AppenderOptions{Ahead: -1})
+	var acked [goroutines]map[string]bool
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		acked[g] = map[string]bool{}
+		wg.Go(func() {
+			for i := range each {
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() {
+					for range (g + i) % 7 {
+						runtime.Gosched()
+					}
+					cancel()
+				}()
+				d := fmt.Sprintf("%d/%d", g, i)
+				_, err := a.AppendContext(ctx, []byte(d))
+				if err != nil && !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				acked[g][d] = err == nil
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	found := map[string]bool{}
+	for _, d := range contents(t, a) {
+		found[d] = true
+	}
+	for g := range acked {
+		for d, ok := range acked[g] {
+			if found[d] != ok {
+				t.Errorf("%s: acknowledged %v, found %v", d, ok, found[d])
+			}
+		}
+	}
+	put(t, a, "the lead is free")
+	mustClose(t, a)
+}
+
+// TestCloseRacesAppend closes under load: an append is durable or refused.
+func TestCloseRacesAppend(t *testing.T) {
+	for round := range 50 {
+		s := newMemStore()
+		a := openMem(t, s, AppenderOptions{Ahead: -1})
+		var mu sync.Mutex
+		var acked []string
+		var wg sync.WaitGroup
+		for g := range 8 {
+			wg.Go(func() {
+				for i := 0; ; i++ {
+					d := fmt.Sprintf("%d/%d", g, i)
+					_, err := a.Append([]byte(d))
+					if errors.Is(err, os.ErrClosed) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					acked = append(acked, d)
+					mu.Unlock()
+				}
+			})
+		}
+		for a.Stats().Records < uint64(round) {
+			runtime.Gosched()
+		}
+		mustClose(t, a)
+		if err := a.Close(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("a second Close: %v", err)
+		}
+		wg.Wait()
+		b := openMem(t, s, AppenderOptions{Ahead: -1})
+		found := contents(t, b)
+		slices.Sort(found)
+		slices.Sort(acked)
+		if !slices.Equal(found, acked) {
+			t.Fatalf("%d records acknowledged, %d found", len(acked), len(found))
+		}
+		mustClose(t, b)
+	}
+}
+
+func TestAppenderClosed(t *testing.T) {
+	a := openMem(t, newMemStore(), AppenderOptions{Ahead: -1})
+	put(t, a, "one")
+	mustClose(t, a)
+	_, appendErr := a.Append(nil)
+	_, batchErr := a.AppendBatch([][]byte{nil})
+	var readErr error
+	for _, readErr = range a.Records(Position{}) {
+	}
+	for what, err := range map[string]error{"Append": appendErr, "AppendBatch": batchErr, "Sync": a.Sync(),
+		"Rotate": a.Rotate(), "Records": readErr, "Trim": a.Trim(Position{}), "Close": a.Close()} {
+		var path *fs.PathError
+		if !errors.Is(err, os.ErrClosed) || !errors.As(err, &path) {
+			t.Errorf("%s of a closed appender: %v", what, err)
+		}
+	}
+}
+
+func TestAppendLimits(t *testing.T) {
+	a := openMem(t, newMemStore(), AppenderOptions{SegmentSize: 4096, MaxRecord: 1000})
+	defer mustClose(t, a)
+	if _, err := a.Append(make([]byte, 1000)); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.Append(make([]byte, 1001)); !errors.Is(err, ErrRecordTooLarge) {
+		t.Errorf("a record over the limit: %v", err)
+	}
+	if _, err := a.AppendBatch([][]byte{nil, make([]byte, 1001)}); !errors.Is(err, ErrRecordTooLarge) {
+		t.Errorf("a batch with a record over the limit: %v", err)
+	}
+	big := slices.Repeat([][]byte{make([]byte, 1000)}, 4)
+	if _, err := a.AppendBatch(big); !errors.Is(err, ErrRecordTooLarge) {
+		t.Errorf("a batch larger than a segment: %v", err)
+	}
+	if _, err := a.AppendBatch(big[:3]); err != nil {
+		t.Errorf("a batch that fits a new segment: %v", err)
+	}
+	if pos, err := a.AppendBatch(nil); err != nil || pos != a.End() {
+		t.Errorf("an empty batch: %+v, %v", pos, err)
+	}
+	for _, o := range []AppenderOptions{{SegmentSize: 1}, {SegmentSize: 2 << 30}, {MaxRecord: -1},
+		{SegmentSize: 4096, MaxRecord: 4096}, {Prefix: "a/b"}, {Sync: 7}} {
+		if _, err := OpenAppender(t.TempDir(), o); err == nil {
+			t.Errorf("options %+v are accepted", o)
+		}
+	}
+}
+
+// TestSyncNone counts the syncs, and cuts the power before and after one.
+func TestSyncNone(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, AppenderOptions{Sync: SyncNone})
+	syncs := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.calls["sync"]
+	}
+	begin := syncs()
+	put(t, a, numbered("record", 5)...)
+	if n := syncs(); n != begin {
+		t.Errorf("%d syncs by appends", n-begin)
+	}
+	if err := errors.Join(a.Sync(), a.Sync()); err != nil || syncs() != begin+1 {
+		t.Errorf("Sync: %v, %d syncs, want one", err, syncs()-begin)
+	}
+	put(t, a, "in doubt")
+	s.mu.Lock()
+	f := s.only(t)
+	f.pending = nil // none of it arrives
+	s.mu.Unlock()
+	b := openMem(t, s.with(t, f.disk), AppenderOptions{})
+	if got := contents(t, b); !slices.Equal(got, numbered("record", 5)) {
+		t.Errorf("records %q", got)
+	}
+	begin = syncs()
+	mustClose(t, a)
+	if syncs() != begin+1 {
+		t.Error("Close did not sync")
+	}
+}
+
+func TestAppendAllocatesNothing(t *testing.T) {
+	a, err := OpenAppender(t.TempDir(), AppenderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, a)
+	p := []byte(strings.Repeat("p", 100))
+	batch := [][]byte{p, p, p}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	calls := map[string]func() error{
+		"Append":        func() error { _, err := a.Append(p); return err },
+		"AppendContext": func() error { _, err := a.AppendContext(ctx, p); return err },
+		"AppendBatch":   func() error { _, err := a.AppendBatch(batch); return err },
+	}
+	for name, call := range calls {
+		n := testing.AllocsPerRun(50, func() {
+			if err := call(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// TestManyAppendersAllocateNothing counts what 64 goroutines allocate once their
+// waiters exist: the runtime's own few, of goroutines that park, are allowed.
+func TestManyAppendersAllocateNothing(t *testing.T) {
+	const goroutines, each = 64, 100
+	a, err := OpenAppender(t.TempDir(), AppenderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, a)
+	round := func() (mallocs uint64) {
+		start := make(chan struct{})
+		var ready, done sync.WaitGroup
+		for range goroutines {
+			ready.Add(1)
+			done.Go(func() {
+				p := make([]byte, 50)
+				ready.Done()
+				<-start
+				for range each {
+					if _, err := a.Append(p); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		ready.Wait()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		close(start)
+		done.Wait()
+		runtime.ReadMemStats(&after)
+		return after.Mallocs - before.Mallocs
+	}
+	round()
+	if n := round(); n > goroutines*each/20 {
+		t.Errorf("%d allocations in %d appends", n, goroutines*each)
+	}
+}
+
+// TestAheadIsWrittenOnce counts the writes: the zeros are written when the
+// records reach their end, not with every record.
+func TestAheadIsWrittenOnce(t *testing.T) {
+	for _, c := range []struct{ ahead, writes int }{{-1, 20}, {len(zeros), 21}} {
+		s := newMemStore()
+		a := openMem(t, s, AppenderOptions{Ahead: c.ahead})
+		before := s.calls["write"]
+		put(t, a, numbered("record", 20)...)
+		if n := s.calls["write"] - before; n != c.writes {
+			t.Errorf("ahead %d: %d writes, want %d", c.ahead, n, c.writes)
+		}
+		big := strings.Repeat("b", 100<<10)
+		before = s.calls["write"]
+		put(t, a, big, big)
+		if n := s.calls["write"] - before; n != 2 {
+			t.Errorf("ahead %d: %d writes of two large records", c.ahead, n)
+		}
+		mustClose(t, a)
+	}
+}
+
+// TestDiskFullAhead fills the disk while zeros are written ahead: the appender
+// goes on without them.
+func TestDiskFullAhead(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, AppenderOptions{})
+	s.fault = func(c memCall) memFault {
+		if c.op == "write" && c.data == len(zeros) {
+			return memFault{err: syscall.ENOSPC, written: 4096}
+		}
+		return memFault{}
+	}
+	want := numbered("record", 5)
+	put(t, a, want...)
+	f := s.only(t)
+	if end := a.End().Offset; int64(len(f.data)) != end {
+		t.Errorf("the segment has %d bytes, want %d: what was written ahead is to be given back", len(f.data), end)
+	}
+	if got := contents(t, a); !slices.Equal(got, want) {
+		t.Errorf("records %q", got)
+	}
+	mustClose(t, a)
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// killDirEnv tells the test binary to be the process that is killed.
+const killDirEnv = "RINGSIDE_TEST_APPEND_DIR"
+
+// TestAppenderKilled kills processes that append: all that they reported as
+// durable is found.
+func TestAppenderKilled(t *testing.T) {
+	if dir := os.Getenv(killDirEnv); dir != "" {
+		appendUntilKilled(dir)
+		return
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	acked := map[string]bool{}
+	for life := range 5 {
+		cmd := exec.Command(exe, "-test.run=^TestAppenderKilled$")
+		cmd.Env = append(os.Environ(), killDirEnv+"="+dir, fmt.Sprintf("%s_LIFE=%d", killDirEnv, life))
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		after := 20 + rand.IntN(400)
+		lines := bufio.NewScanner(out)
+		for n := 0; lines.Scan(); n++ {
+			if n == after {
+				cmd.Process.Kill()
+			}
+			acked[lines.Text()] = true // also what was in the pipe when it died
+		}
+		if err := cmd.Wait(); err == nil {
+			t.Fatal("the process ended of itself")
+		}
+		checkSurvivors(t, dir, acked)
+	}
+}
+
+func checkSurvivors(t *testing.T, dir string, acked map[string]bool) {
+	t.Helper()
+	a, err := OpenAppender(dir, AppenderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, a)
+	found := map[string]bool{}
+	for _, d := range contents(t, a) {
+		found[strings.TrimRight(d, ".")] = true
+	}
+	if len(acked) < 20 {
+		t.Errorf("only %d records were acknowledged", len(acked))
+	}
+	for d := range acked {
+		if !found[d] {
+			t.Errorf("%q was acknowledged and is lost", d)
+		}
+	}
+}
+
+// appendUntilKilled appends from several goroutines and prints what is durable,
+// each line by one write.
+func appendUntilKilled(dir string) {
+	a, err := OpenAppender(dir, AppenderOptions{SegmentSize: 32 << 10, Ahead: 8 << 10})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	life := os.Getenv(killDirEnv + "_LIFE")
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				d := fmt.Sprintf("life %s goroutine %d record %d", life, g, i)
+				if _, err := a.Append([]byte(d + strings.Repeat(".", i%300))); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					os.Exit(1)
+				}
+				os.Stdout.WriteString(d + "\n")
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"fmt"
+	"io/fs"
+	"iter"
+)
+
+// Record is a record of a log.
+type Record struct {
+	Position
+	// Data is valid until the next record is asked for.
+	Data []byte
+}
+
+// Records reads the log from a position on, up to what was durable (with
+// SyncNone: written) when the iteration began. The zero Position is the
+// beginning of the log; otherwise it must be that of a record, as an append or
+// an earlier iteration returned it, or an [Appender.End]. A position whose
+// segment was trimmed answers fs.ErrNotExist, damage and a position that is no
+// record's a [*CorruptError]; an error is the last thing that is yielded. Iterations do not disturb appends.
+func (a *Appender) Records(from Position) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		a.mu.Lock()
+		closed, end := a.closed, a.end
+		segs := append([]segment(nil), a.segments...)
+		a.mu.Unlock()
+		if closed {
+			yield(Record{}, a.pathError("read", errClosed))
+			return
+		}
+		r := logReader{store: a.store, yield: yield}
+		r.run(segs, from, &end)
+	}
+}
+
+// ReadOptions configure [ReadRecords].
+type ReadOptions struct {
+	Prefix string   // as in AppenderOptions
+	From   Position // as in Appender.Records
+	// Salvage steps over damage: it is yielded as a *CorruptError, with the number
+	// of records that it cost, and the iteration goes on behind it. A batch may
+	// then be yielded in part.
+	Salvage bool
+}
+
+// ReadRecords reads a log without opening it for appending: it changes nothing,
+// takes no lock and works beside an appender, whose latest records it may yield
+// before their appends return. What an interrupted write left at the end is not
+// yielded. Errors are as in [Appender.Records].
+func ReadRecords(dir string, o ReadOptions) iter.Seq2[Record, error] {
+	return readRecords(&dirStore{dir: dir}, o)
+}
+
+func readRecords(st segmentStore, o ReadOptions) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		segs, _, err := listSegments(st, o.Prefix)
+		if err == nil && !o.Salvage {
+			err = checkSegments(st, segs)
+		}
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		r := logReader{store: st, yield: yield, salvage: o.Salvage}
+		r.run(segs, o.From, nil)
+	}
+}
+
+// logReader yields the records of successive segments.
+type logReader struct {
+	store   segmentStore
+	yield   func(Record, error) bool
+	salvage bool
+	seq     uint64 // of the next record, 0 when unknown
+	scan    scanner
+}
+
+// run reads from a position to the end. A nil end is to be found.
+func (r *logReader) run(segs []segment, from Position, end *Position) {
+	if from == (Position{}) && len(segs) > 0 {
+		from = Position{Segment: segs[0].index, Offset: segmentHeaderSize, Seq: segs[0].firstSeq}
+	} else if len(segs) == 0 || from.Segment < segs[0].index || from.Segment > segs[len(segs)-1].index {
+		if from != (Position{}) {
+			r.yield(Record{}, &fs.PathError{Op: "read", Path: r.store.Path(fmt.Sprintf("segment %d", from.Segment)), Err: fs.ErrNotExist})
+		}
+		return
+	}
+	r.seq = from.Seq
+	for i, g := range segs {
+		if g.index < from.Segment {
+			continue
+		}
+		off := int64(segmentHeaderSize)
+		if g.index == from.Segment {
+			off = max(off, from.Offset)
+		}
+		var next *segment
+		if i+1 < len(segs) {
+			next = &segs[i+1]
+		}
+		if !r.segment(g, off, next, end) {
+			return
+		}
+	}
+}
+
+// segment yields the records of one segment; false ends the iteration.
+func (r *logReader) segment(g segment, off int64, next *segment, end *Position) bool {
+	f, err := r.store.Open(g.name, false)
+	if err != nil {
+		r.yield(Record{}, err)
+		return false
+	}
+	defer f.Close()
+	r.scan = scanner{f: f, seed: g.seed, win: r.scan.win[:0]}
+	if r.scan.size, err = f.Size(); err != nil {
+		r.yield(Record{}, err)
+		return false
+	}
+	limit, err := r.limit(g, next, end)
+	if err != nil {
+		r.yield(Record{}, err)
+		return false
+	}
+	if g.bad != "" {
+		if !r.damage(g, 0, g.bad, 0) {
+			return false
+		}
+		r.reseed()
+	} else if r.seq == 0 {
+		r.seq = g.firstSeq
+	}
+	return r.records(g, off, limit)
+}
+
+// bound is where the records of a segment end: at an offset, or before the first
+// record of the next segment.
+type bound struct {
+	off int64
+	seq uint64 // 0: the offset counts
+}
+
+// limit returns the bound of a segment.
+func (r *logReader) limit(g segment, next *segment, end *Position) (bound, error) {
+	switch {
+	case next != nil:
+		return bound{off: r.scan.size, seq: next.firstSeq}, nil
+	case end != nil:
+		return bound{off: end.Offset}, nil
+	case g.bad != "":
+		return bound{off: r.scan.size}, nil
+	}
+	t, err := r.scan.scanTail(g.firstSeq)
+	if err != nil {
+		return bound{}, err
+	}
+	if t.damaged { // the end lies behind the damage
+		return bound{off: r.scan.size}, nil
+	}
+	return bound{off: t.end}, nil
+}
+
+// reseed finds out which of two seeds the records of a segment with a damaged
+// header have: the one it carries, or the one that it should carry.
+func (r *logReader) reseed() {
+	if _, ok, err := r.scan.resume(segmentHeaderSize, 1); ok || err != nil {
+		return
+	}
+	if b, err := r.scan.view(0, int(min(60, r.scan.size))); err == nil {
+		r.scan.seed = checksum(b)
+	}
+}
+
+// records yields what lies between off and the limit.
+func (r *logReader) records(g segment, off int64, limit bound) bool {
+	for off < limit.off && (limit.seq == 0 || r.seq < limit.seq) {
+		e, reason, err := r.scan.record(off)
+		if err != nil {
+			r.yield(Record{}, err)
+			return false
+		}
+		switch {
+		case reason == "" && r.seq != 0 && e.seq != r.seq:
+			reason = badSeq
+		case reason == "" && e.next > limit.off:
+			reason = badLength
+		}
+		if reason != "" {
+			if off, err = r.step(g, off, e.next, reason, limit); off < 0 {
+				if err != nil {
+					r.yield(Record{}, err)
+				}
+				return false
+			}
+			continue
+		}
+		r.seq = e.seq + 1
+		if !r.yield(Record{Position{g.index, e.off, e.seq}, e.data}, nil) {
+			return false
+		}
+		off = e.next
+	}
+	if limit.seq != 0 && r.seq < limit.seq { // the file is too short
+		ok := r.damage(g, off, missing, limit.seq-r.seq)
+		r.seq = limit.seq
+		return ok
+	}
+	return true
+}
+
+// step reports damage and returns where to go on behind it, -1 to end the
+// iteration.
+func (r *logReader) step(g segment, off, next int64, reason string, limit bound) (int64, error) {
+	if !r.salvage {
+		r.damage(g, off, reason, 0)
+		return -1, nil
+	}
+	e, ok, err := r.scan.resume(next, max(r.seq, 1))
+	if err != nil {
+		return -1, err
+	}
+	ok = ok && e.off < limit.off
+	if !ok && limit.seq == 0 { // the end, torn or zero
+		return limit.off, nil
+	}
+	resumed, lost := limit.off, uint64(0)
+	if ok {
+		resumed = e.off
+		lost = e.seq - r.seq
+	} else if limit.seq != 0 {
+		lost = limit.seq - r.seq
+	}
+	if r.seq == 0 {
+		lost = 0
+	}
+	if !r.damage(g, off, reason, lost) {
+		return -1, nil
+	}
+	if r.seq += lost; r.seq == 0 && ok {
+		r.seq = e.seq
+	}
+	return resumed, nil
+}
+
+// damage yields a CorruptError; false ends the iteration.
+func (r *logReader) damage(g segment, off int64, reason string, lost uint64) bool {
+	err := &CorruptError{Path: r.store.Path(g.name), At: Position{g.index, off, r.seq}, Reason: reason, Lost: lost}
+	return r.yield(Record{}, err) && r.salvage
+}

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// spread writes records over several segments and returns their positions.
+func spread(t testing.TB, a *Appender, records []string) (at []Position) {
+	t.Helper()
+	for i, d := range records {
+		at = append(at, put(t, a, d))
+		if i%3 == 2 {
+			if err := a.Rotate(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return at
+}
+
+// TestRecordsFrom reads from each position, also from the ends of segments.
+func TestRecordsFrom(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, AppenderOptions{})
+	want := numbered("record", 10)
+	var ends []Position
+	for i, d := range want {
+		ends = append(ends, a.End())
+		put(t, a, d)
+		if i%3 == 2 {
+			ends = append(ends, a.End()) // of a segment that is then sealed
+			if err := a.Rotate(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, from := range append(ends, a.End()) {
+		var got, outside []string
+		for r, err := range a.Records(from) {
+			if err != nil {
+				t.Fatalf("from %+v: %v", from, err)
+			}
+			got = append(got, string(r.Data))
+		}
+		for r, err := range readRecords(s, ReadOptions{From: from}) {
+			if err != nil {
+				t.Fatalf("from %+v: %v", from, err)
+			}
+			outside = append(outside, string(r.Data))
+		}
+		if rest := want[from.Seq-1:]; !slices.Equal(got, rest) || !slices.Equal(outside, rest) {
+			t.Errorf("from %+v: %q and %q, want %q", from, got, outside, rest)
+		}
+	}
+	for range a.Records(Position{}) {
+		break // an iteration may be given up
+	}
+	wrong := []Position{{1, segmentHeaderSize + 8, 1}, {1, segmentHeaderSize, 2}, {9, segmentHeaderSize, 1}}
+	for _, from := range wrong {
+		failed := false
+		for _, err := range a.Records(from) {
+			var corrupt *CorruptError
+			failed = errors.As(err, &corrupt) || errors.Is(err, fs.ErrNotExist)
+		}
+		if !failed {
+			t.Errorf("from %+v, which is nowhere, all is well", from)
+		}
+	}
+	mustClose(t, a)
+}
+
+func TestReadRecordsOfNothing(t *testing.T) {
+	for range ReadRecords(t.TempDir(), ReadOptions{}) {
+		t.Error("an empty directory yields something")
+	}
+	failed := false
+	for _, err := range ReadRecords(t.TempDir()+"/missing", ReadOptions{}) {
+		failed = errors.Is(err, fs.ErrNotExist)
+	}
+	if !failed {
+		t.Error("a missing directory is no error")
+	}
+}
+
+// TestReadBesideAppends reads from within and from outside while others append
+// and rotate: each reading is a beginning of the log.
+func TestReadBesideAppends(t *testing.T) {
+	dir := t.TempDir()
+	a, err := OpenAppender(dir, AppenderOptions{SegmentSize: 16 << 10, Ahead: 8 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLedger()
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer close(done)
+		l.load(t, a, 8, 100)
+	})
+	for from := range 2 {
+		wg.Go(func() {
+			for running := true; running; {
+				select {
+				case <-done:
+					running = false
+				default:
+				}
+				begin := a.End().Seq
+				next := uint64(1)
+				records := a.Records(Position{})
+				if from == 1 {
+					records = ReadRecords(dir, ReadOptions{})
+				}
+				for r, err := range records {
+					if err != nil {
+						t.Errorf("reader %d: %v", from, err)
+						return
+					}
+					if r.Seq != next {
+						t.Errorf("reader %d: record %d, want %d", from, r.Seq, next)
+					}
+					next++
+				}
+				if next < begin {
+					t.Errorf("reader %d saw %d records, want the %d that were durable", from, next-1, begin-1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	l.check(t, a)
+	mustClose(t, a)
+}
+
+// salvage returns what can be read, and the damage.
+func salvage(t *testing.T, s *memStore) (got []string, damage []*CorruptError) {
+	t.Helper()
+	for r, err := range readRecords(s, ReadOptions{Salvage: true}) {
+		if err == nil {
+			got = append(got, string(r.Data))
+			continue
+		}
+		var corrupt *CorruptError
+		if !errors.As(err, &corrupt) {
+			t.Fatal(err)
+		}
+		damage = append(damage, corrupt)
+	}
+	return got, damage
+}
+
+func TestSalvage(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, AppenderOptions{})
+	want := numbered("record", 11)
+	at := spread(t, a, want)
+	mustClose(t, a)
+	without := func(drop ...int) (left []string) {
+		for i, d := range want {
+			if !slices.Contains(drop, i) {
+				left = append(left, d)
+			}
+		}
+		return left
+	}
+	file := func(s *memStore, i int) *memFile { return s.live[segmentName("", at[i].Segment)] }
+	cases := []struct {
+		name   string
+		damage func(*memStore)
+		want   []string
+		lost   []uint64
+	}{
+		{"nothing", func(*memStore) {}, want, nil},
+		{"a torn tail", func(s *memStore) {
+			f := file(s, 10)
+			f.data = append(f.data, "half a record"...)
+		}, want, nil},
+		{"a payload", func(s *memStore) { file(s, 4).data[at[4].Offset+recordHeaderSize] ^= 1 }, without(4), []uint64{1}},
+		{"a header", func(s *memStore) { file(s, 1).data[at[1].Offset] ^= 1 }, without(1), []uint64{1}},
+		{"two in one segment", func(s *memStore) {
+			file(s, 3).data[at[3].Offset] ^= 1
+			file(s, 5).data[at[5].Offset+recordHeaderSize] ^= 1
+		}, without(3, 5), []uint64{1, 1}},
+		{"the end of a sealed segment", func(s *memStore) {
+			f := file(s, 5)
+			f.data = f.data[:at[4].Offset+5]
+		}, without(4, 5), []uint64{2}},
+		{"a sealed segment emptied", func(s *memStore) {
+			f := file(s, 5)
+			f.data = f.data[:segmentHeaderSize]
+		}, without(3, 4, 5), []uint64{3}},
+		{"a segment that is gone", func(s *memStore) { delete(s.live, segmentName("", 2)) }, without(3, 4, 5), []uint64{3}},
+		{"a segment's salt", func(s *memStore) { file(s, 3).data[33] ^= 1 }, want, []uint64{0}},
+		{"a segment's checksum", func(s *memStore) { file(s, 3).data[61] ^= 1 }, want, []uint64{0}},
+		{"the first segment's header", func(s *memStore) { file(s, 0).data[0] ^= 1 }, want, []uint64{0}},
+		{"the last segment's header", func(s *memStore) { file(s, 10).data[0] ^= 1 }, want, []uint64{0}},
+		{"a record of the last segment", func(s *memStore) { file(s, 9).data[at[9].Offset] ^= 1 }, without(9), []uint64{1}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			damaged := s.restart()
+			c.damage(damaged)
+			got, damage := salvage(t, damaged)
+			var lost []uint64
+			for _, e := range damage {
+				lost = append(lost, e.Lost)
+			}
+			if !slices.Equal(got, c.want) || !slices.Equal(lost, c.lost) {
+				t.Errorf("read %q, lost %v, want %q and %v", got, lost, c.want, c.lost)
+			}
+			for _, e := range damage {
+				if !strings.Contains(e.Error(), e.Path) {
+					t.Errorf("the error does not name the file: %v", e)
+				}
+			}
+			checkReadStops(t, damaged, c.want, len(c.lost) > 0)
+		})
+	}
+}
+
+// checkReadStops reads without salvage: up to the damage, which is an error.
+func checkReadStops(t *testing.T, s *memStore, want []string, damaged bool) {
+	t.Helper()
+	var corrupt *CorruptError
+	var got []string
+	for r, err := range readRecords(s, ReadOptions{}) {
+		if corrupt != nil {
+			t.Error("something follows the error")
+		}
+		if err == nil {
+			got = append(got, string(r.Data))
+		} else if !errors.As(err, &corrupt) {
+			t.Fatal(err)
+		}
+	}
+	if (corrupt != nil) != damaged {
+		t.Errorf("reading ends with %v, damaged is %v", corrupt, damaged)
+	}
+	if len(got) > len(want) || !slices.Equal(got, want[:len(got)]) {
+		t.Errorf("reading yields %q", got)
+	}
+}
+
+// TestPayloadIsNotSearched hides what looks like records in payloads: a damaged
+// record must not bring them to light.
+func TestPayloadIsNotSearched(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, AppenderOptions{Ahead: -1})
+	put(t, a, "one")
+	f := s.only(t)
+	// Forge records for the very places where they will lie in the payload.
+	end := a.End()
+	var forged []byte
+	at := end.Offset + recordHeaderSize
+	for i := range uint64(3) {
+		p := []byte("a forged record")
+		forged = appendRecord(forged, recordHeader{length: len(p), seq: end.Seq + 5 + i, payload: checksum(p)}, p,
+			a.seg.seed, at+int64(len(forged)))
+	}
+	put(t, a, string(forged))
+	torn := bytes.Clone(f.data)
+	torn[len(torn)-1] ^= 1 // in the payload
+	b := openMem(t, s.with(t, torn), AppenderOptions{})
+	if got := contents(t, b); !slices.Equal(got, []string{"one"}) {
+		t.Errorf("records %q", got)
+	}
+	mustClose(t, b)
+	mustClose(t, a)
+}
+
+// TestReaderSeesZerosCutOff has a segment sealed while it is scanned: the file is
+// shorter than the reader thinks.
+func TestReaderSeesZerosCutOff(t *testing.T) {
+	h, records := goldenParts()
+	seg := buildSegment(h, records)
+	_, seed, _ := decodeSegmentHeader(seg)
+	s := scanner{f: bytes.NewReader(seg), size: int64(len(seg)) + 1<<20, seed: seed}
+	tl, err := s.scanTail(h.firstSeq)
+	if err != nil || tl.end != int64(len(seg)) || tl.dropped != 0 || tl.damaged {
+		t.Errorf("scanned %+v, %v, want the end at %d", tl, err, len(seg))
+	}
+	broken := errors.New("broken")
+	s = scanner{f: brokenReader{broken}, size: 1000, seed: seed}
+	if _, err := s.scanTail(h.firstSeq); !errors.Is(err, broken) {
+		t.Errorf("an error of reading became %v", err)
+	}
+}
+
+// staleReader shows the file as it was, then as it is.
+type staleReader struct {
+	stale, fresh []byte
+	reads        int
+}
+
+func (r *staleReader) ReadAt(p []byte, off int64) (int, error) {
+	r.reads++
+	if r.reads == 1 {
+		return bytes.NewReader(r.stale).ReadAt(p, off)
+	}
+	return bytes.NewReader(r.fresh).ReadAt(p, off)
+}
+
+// TestReaderLooksAgain has a reader pass a place before a record is written
+// there, and the next before the record after it is.
+func TestReaderLooksAgain(t *testing.T) {
+	h, records := goldenParts()
+	seg := buildSegment(h, records)
+	_, seed, _ := decodeSegmentHeader(seg)
+	early := bytes.Clone(seg)
+	clear(early[segmentHeaderSize : segmentHeaderSize+recordSize(len(records[0]))])
+	s := scanner{f: &staleReader{stale: early, fresh: seg}, size: int64(len(seg)), seed: seed}
+	if tl, err := s.scanTail(h.firstSeq); err != nil || tl.damaged || tl.records != uint64(len(records)) {
+		t.Errorf("scanned %+v, %v, want %d records", tl, err, len(records))
+	}
+	s = scanner{f: bytes.NewReader(early), size: int64(len(seg)), seed: seed}
+	if tl, err := s.scanTail(h.firstSeq); err != nil || !tl.damaged || tl.end != segmentHeaderSize {
+		t.Errorf("scanned %+v, %v, want damage", tl, err)
+	}
+}
+
+type brokenReader struct{ err error }
+
+func (r brokenReader) ReadAt([]byte, int64) (int, error) { return 0, r.err }

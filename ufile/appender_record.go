@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// The on-disk format, version 1; docs/appender.md describes it in words.
+const (
+	segmentMagic      = "RSAPPEND"
+	segmentVersion    = 1
+	segmentHeaderSize = 64
+	recordHeaderSize  = 24
+	recordAlign       = 8
+	// lengthMore, in a record's length, says that the batch goes on with the
+	// next record.
+	lengthMore = 1 << 31
+	// maxSegmentSize keeps offsets, and the distances in record headers, well
+	// inside 32 bits, in which the checksum binds a record to its place.
+	maxSegmentSize = 1 << 30
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(p []byte) uint32 { return crc32.Checksum(p, castagnoli) }
+
+// segmentHeader begins every segment. Its checksum is the seed of the checksums
+// of the records in it, so that a record of another segment, or of an earlier
+// life of the same blocks, is never taken for one of this.
+type segmentHeader struct {
+	index    uint64 // 1, 2, 3…
+	firstSeq uint64 // number of the first record in it
+	salt     uint64 // random
+	created  int64  // nanoseconds since 1970
+}
+
+// encode returns the header's bytes and the seed.
+func (h segmentHeader) encode() ([]byte, uint32) {
+	b := make([]byte, segmentHeaderSize)
+	copy(b, segmentMagic)
+	binary.LittleEndian.PutUint32(b[8:], segmentVersion)
+	binary.LittleEndian.PutUint32(b[12:], segmentHeaderSize)
+	binary.LittleEndian.PutUint64(b[16:], h.index)
+	binary.LittleEndian.PutUint64(b[24:], h.firstSeq)
+	binary.LittleEndian.PutUint64(b[32:], h.salt)
+	binary.LittleEndian.PutUint64(b[40:], uint64(h.created))
+	seed := checksum(b[:60])
+	binary.LittleEndian.PutUint32(b[60:], seed)
+	return b, seed
+}
+
+// decodeSegmentHeader returns what a segment begins with, and the seed of its
+// records; a reason when it is not a header of this version.
+func decodeSegmentHeader(b []byte) (h segmentHeader, seed uint32, reason string) {
+	switch {
+	case len(b) < segmentHeaderSize:
+		return h, 0, "the segment is shorter than its header"
+	case string(b[:8]) != segmentMagic:
+		return h, 0, "not a segment: wrong magic"
+	case checksum(b[:60]) != binary.LittleEndian.Uint32(b[60:]):
+		return h, 0, "checksum of the segment header"
+	case binary.LittleEndian.Uint32(b[8:]) != segmentVersion,
+		binary.LittleEndian.Uint32(b[12:]) != segmentHeaderSize:
+		return h, 0, "a format version that this program does not know"
+	}
+	h.index = binary.LittleEndian.Uint64(b[16:])
+	h.firstSeq = binary.LittleEndian.Uint64(b[24:])
+	h.salt = binary.LittleEndian.Uint64(b[32:])
+	h.created = int64(binary.LittleEndian.Uint64(b[40:]))
+	return h, binary.LittleEndian.Uint32(b[60:]), ""
+}
+
+// recordHeader precedes every payload.
+type recordHeader struct {
+	length int    // of the payload
+	more   bool   // the batch goes on with the next record
+	seq    uint64 // 1, 2, 3… over the life of the log
+	// behind is the distance back to the offset up to which the segment was
+	// durable before this record was written. Damage before that offset is
+	// damage to acknowledged records; damage after it may be a torn write.
+	behind  uint32
+	payload uint32 // checksum of the payload
+}
+
+// recordSize returns the space that a payload of n bytes takes.
+func recordSize(n int) int64 {
+	return recordHeaderSize + (int64(n)+recordAlign-1)&^(recordAlign-1)
+}
+
+// place is the seed of a record header's checksum. For a given length CRC is
+// one to one in its seed, so a header at another offset never passes.
+func place(seed uint32, off int64) uint32 { return seed ^ uint32(off) }
+
+// put writes the header to the first bytes of b.
+func (h *recordHeader) put(b []byte, seed uint32, off int64) {
+	length := uint32(h.length)
+	if h.more {
+		length |= lengthMore
+	}
+	binary.LittleEndian.PutUint32(b, length)
+	binary.LittleEndian.PutUint64(b[4:], h.seq)
+	binary.LittleEndian.PutUint32(b[12:], h.behind)
+	binary.LittleEndian.PutUint32(b[16:], h.payload)
+	binary.LittleEndian.PutUint32(b[20:], crc32.Update(place(seed, off), castagnoli, b[:20]))
+}
+
+// parseRecordHeader decodes the header at an offset; false when there is none.
+func parseRecordHeader(b []byte, seed uint32, off int64) (h recordHeader, ok bool) {
+	// Records are numbered from 1: zeros, the commonest wrong header, are ruled
+	// out without a checksum.
+	h.seq = binary.LittleEndian.Uint64(b[4:])
+	if h.seq == 0 || crc32.Update(place(seed, off), castagnoli, b[:20]) != binary.LittleEndian.Uint32(b[20:]) {
+		return h, false
+	}
+	length := binary.LittleEndian.Uint32(b)
+	h.length = int(length &^ lengthMore)
+	h.more = length&lengthMore != 0
+	h.behind = binary.LittleEndian.Uint32(b[12:])
+	h.payload = binary.LittleEndian.Uint32(b[16:])
+	durable := off - int64(h.behind)
+	return h, h.length <= maxSegmentSize && durable >= segmentHeaderSize
+}
+
+// durable returns the offset up to which the segment was durable before the
+// record at off was written.
+func (h *recordHeader) durable(off int64) int64 { return off - int64(h.behind) }
+
+// appendRecord encodes a record that will lie at off. The payload's checksum is
+// the caller's, who computes it outside of the group's critical path.
+func appendRecord(buf []byte, h recordHeader, p []byte, seed uint32, off int64) []byte {
+	at := len(buf)
+	var blank [recordHeaderSize]byte
+	buf = append(buf, blank[:]...)
+	h.put(buf[at:], seed, off)
+	buf = append(buf, p...)
+	pad := recordSize(len(p)) - recordHeaderSize - int64(len(p))
+	return append(buf, blank[:pad]...)
+}
+
+// zero says whether b holds nothing but zeros.
+func zero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// mark is a record that was acknowledged, and where its segment then ended.
+type mark struct {
+	data string
+	pos  Position
+	end  int64
+}
+
+// markedLog writes groups of one record and a batch, and returns the segment's
+// bytes as they are on the disk beside the zeros ahead.
+func markedLog(t testing.TB, s *memStore, o AppenderOptions) []mark {
+	t.Helper()
+	a := openMem(t, s, o)
+	defer mustClose(t, a)
+	var marks []mark
+	add := func(pos Position, data ...string) {
+		for i, d := range data {
+			p := Position{pos.Segment, pos.Offset, pos.Seq + uint64(i)}
+			marks = append(marks, mark{d, p, a.End().Offset})
+		}
+	}
+	for i, d := range numbered("record", 6) {
+		d += strings.Repeat("x", 7*i)
+		add(put(t, a, d), d)
+	}
+	batch := []string{"batch 0", "", "batch 2 with more"}
+	pos, err := a.AppendBatch([][]byte{[]byte(batch[0]), nil, []byte(batch[2])})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(pos, batch...)
+	d := "the last record"
+	add(put(t, a, d), d)
+	return marks
+}
+
+// only returns the store's one segment.
+func (s *memStore) only(t testing.TB) *memFile {
+	t.Helper()
+	if len(s.live) != 1 {
+		t.Fatalf("%d files, want one", len(s.live))
+	}
+	for _, f := range s.live {
+		return f
+	}
+	return nil
+}
+
+// with returns a store whose one segment has other bytes.
+func (s *memStore) with(t testing.TB, data []byte) *memStore {
+	c := s.restart()
+	f := c.only(t)
+	f.data, f.disk, f.pending = bytes.Clone(data), bytes.Clone(data), nil
+	return c
+}
+
+// TestRecoverEveryLength cuts the segment at every byte.
+func TestRecoverEveryLength(t *testing.T) {
+	for _, ahead := range []int{-1, 4096} { // the cut as an end of file, and as zeros
+		s := newMemStore()
+		marks := markedLog(t, s, AppenderOptions{Ahead: ahead})
+		data := s.only(t).data
+		for cut := segmentHeaderSize; cut <= len(data); cut++ {
+			torn := bytes.Clone(data[:cut])
+			if ahead > 0 {
+				torn = append(torn, make([]byte, 4096)...)
+			}
+			checkCut(t, s.with(t, torn), marks, data, torn)
+		}
+	}
+}
+
+// checkCut opens a log that was cut, and looks for every record that is as it
+// was and for nothing else.
+func checkCut(t *testing.T, s *memStore, marks []mark, data, torn []byte) {
+	t.Helper()
+	o := AppenderOptions{Ahead: -1}
+	a := openMem(t, s, o)
+	var want []string
+	end := int64(segmentHeaderSize)
+	for _, m := range marks {
+		if m.end <= int64(len(torn)) && bytes.Equal(data[:m.end], torn[:m.end]) {
+			want = append(want, m.data)
+			end = m.end
+		}
+	}
+	cut := len(torn)
+	if got := contents(t, a); !slices.Equal(got, want) {
+		t.Fatalf("cut to %d: %q, want %q", cut, got, want)
+	}
+	r := a.Recovery()
+	if r.End.Offset != end || r.End.Seq != uint64(len(want))+1 || r.Records != uint64(len(want)) {
+		t.Fatalf("cut to %d: recovered %+v, want the end at %d", cut, r, end)
+	}
+	if r.Dropped != dropped(torn, end) || (r.Dropped > 0) != (r.Reason != "") {
+		t.Fatalf("cut to %d: recovered %+v, want %d dropped", cut, r, dropped(torn, end))
+	}
+	pos := put(t, a, "afterwards")
+	if pos.Offset != end || pos.Seq != uint64(len(want))+1 {
+		t.Fatalf("cut to %d: the next record is at %+v", cut, pos)
+	}
+	mustClose(t, a)
+	b := openMem(t, s.crash(rand.New(rand.NewPCG(1, 1))), o)
+	defer mustClose(t, b)
+	if got := contents(t, b); !slices.Equal(got, append(slices.Clone(want), "afterwards")) {
+		t.Fatalf("cut to %d: after another restart %q", cut, got)
+	}
+}
+
+// dropped counts the bytes behind the end up to the last that is not zero.
+func dropped(data []byte, end int64) int64 {
+	return int64(len(bytes.TrimRight(data[end:], "\x00")))
+}
+
+// TestRecoverEveryBit flips each bit of a segment. What lies before the last
+// group was durable when that was written, so damage there is an error; damage
+// in the last group looks as an interrupted write does. No record ever changes.
+func TestRecoverEveryBit(t *testing.T) {
+	s := newMemStore()
+	marks := markedLog(t, s, AppenderOptions{Ahead: -1})
+	data := append(s.only(t).data, make([]byte, 100)...)
+	last := marks[len(marks)-1]
+	for bit := range len(data) * 8 {
+		flipped := bytes.Clone(data)
+		flipped[bit/8] ^= 1 << (bit % 8)
+		at := int64(bit / 8)
+		a, err := tryMem(s.with(t, flipped), AppenderOptions{})
+		var corrupt *CorruptError
+		if at < last.pos.Offset {
+			if !errors.As(err, &corrupt) {
+				t.Fatalf("bit %d, offset %d: %v, want a CorruptError", bit, at, err)
+			}
+			checkDamagePlace(t, corrupt, marks, at)
+			continue
+		}
+		if err != nil {
+			t.Fatalf("bit %d: %v", bit, err)
+		}
+		n, end := len(marks)-1, last.pos.Offset
+		if at >= last.end {
+			n, end = len(marks), last.end
+		}
+		got := contents(t, a)
+		if len(got) != n || a.Recovery().Dropped != dropped(flipped, end) {
+			t.Fatalf("bit %d: %d records, recovered %+v, want %d", bit, len(got), a.Recovery(), n)
+		}
+		for i := range got {
+			if got[i] != marks[i].data {
+				t.Fatalf("bit %d changed record %d", bit, i)
+			}
+		}
+		mustClose(t, a)
+	}
+}
+
+func checkDamagePlace(t *testing.T, e *CorruptError, marks []mark, at int64) {
+	t.Helper()
+	if e.At.Segment != 1 || e.Path != segmentName("", 1) || e.Reason == "" {
+		t.Fatalf("the error does not name the place: %+v", e)
+	}
+	if at < segmentHeaderSize {
+		return
+	}
+	for off := at; off > at-recordAlign*64; off-- { // the record that was hit begins there
+		if off == e.At.Offset {
+			return
+		}
+	}
+	t.Fatalf("damage at %d is reported at %d", at, e.At.Offset)
+}
+
+// TestRecoverTornGroup writes a group of several records of which any part has
+// reached the disk: none of them was acknowledged, so it is no corruption, even
+// if a later record of the group is whole.
+func TestRecoverTornGroup(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, AppenderOptions{Ahead: -1})
+	put(t, a, "one", "two")
+	end := a.End()
+	f := s.only(t)
+	before := len(f.data)
+	var group waiterList
+	for _, d := range numbered("in the group", 3) {
+		group.push(&waiter{records: [][]byte{[]byte(d)}, sums: []uint32{checksum([]byte(d))}, size: recordSize(len(d))})
+	}
+	if err := a.write(group); err != nil {
+		t.Fatal(err)
+	}
+	torn := bytes.Clone(f.data)
+	for i := before; i < before+10; i++ {
+		torn[i] = 0
+	}
+	b := openMem(t, s.with(t, torn), AppenderOptions{})
+	if got := contents(t, b); !slices.Equal(got, []string{"one", "two"}) || b.End() != end {
+		t.Errorf("recovered %q, end %+v, want %+v", got, b.End(), end)
+	}
+	// A group later, the same damage is damage to what was acknowledged.
+	if err := a.sync(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, a, "three")
+	damaged := bytes.Clone(f.data)
+	for i := before; i < before+10; i++ {
+		damaged[i] = 0
+	}
+	var corrupt *CorruptError
+	if _, err := tryMem(s.with(t, damaged), AppenderOptions{}); !errors.As(err, &corrupt) || corrupt.At != end {
+		t.Errorf("opening: %v, want a CorruptError at %+v", err, end)
+	}
+}
+
+// TestRecoverForgetsOldGroups lets the remains of a cut group lie where a new
+// record ends: they must not continue it.
+func TestRecoverForgetsOldGroups(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, AppenderOptions{Ahead: -1})
+	put(t, a, "one")
+	f := s.only(t)
+	before := len(f.data)
+	var group waiterList
+	for range 3 {
+		d := []byte("same size")
+		group.push(&waiter{records: [][]byte{d}, sums: []uint32{checksum(d)}, size: recordSize(len(d))})
+	}
+	if err := a.write(group); err != nil {
+		t.Fatal(err)
+	}
+	torn := bytes.Clone(f.data)
+	torn[before] ^= 1
+	for seed := range uint64(50) {
+		c := s.with(t, torn)
+		b := openMem(t, c, AppenderOptions{Ahead: -1})
+		put(t, b, "same size")
+		d := openMem(t, c.crash(rand.New(rand.NewPCG(seed, 0))), AppenderOptions{})
+		if got := contents(t, d); !slices.Equal(got, []string{"one", "same size"}) {
+			t.Fatalf("seed %d: %q", seed, got)
+		}
+	}
+}
+
+// TestRecoverAfterFailedSync has the kernel forget what a failed sync should
+// have written, while the page cache goes on showing it.
+func TestRecoverAfterFailedSync(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, AppenderOptions{})
+	put(t, a, "acknowledged")
+	s.fault = func(c memCall) memFault {
+		if c.op == "sync" {
+			return memFault{err: syscall.EIO, lost: true}
+		}
+		return memFault{}
+	}
+	if _, err := a.Append([]byte("in doubt")); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("Append = %v, want EIO", err)
+	}
+	again := s.restart() // the process, not the machine
+	b := openMem(t, again, AppenderOptions{})
+	seen := contents(t, b)
+	put(t, b, "later")
+	c := openMem(t, again.crash(rand.New(rand.NewPCG(3, 3))), AppenderOptions{})
+	defer mustClose(t, c)
+	if got := contents(t, c); !slices.Equal(got, append(seen, "later")) {
+		t.Errorf("after the power cut %q, before it %q", got, append(seen, "later"))
+	}
+}
+
+// TestRecoverSettles kills a process between write and sync, or between the
+// renaming of a new segment and the sync of the directory: what the next one
+// finds is then on the disk, not only in memory.
+func TestRecoverSettles(t *testing.T) {
+	for _, op := range []string{"sync", "dirsync"} {
+		for seed := range uint64(20) {
+			s := newMemStore()
+			a := openMem(t, s, AppenderOptions{})
+			put(t, a, "acknowledged")
+			s.fault = func(c memCall) memFault {
+				if c.op == op {
+					return memFault{err: syscall.EINTR}
+				}
+				return memFault{}
+			}
+			if op == "dirsync" {
+				a.Rotate()
+			} else {
+				a.Append([]byte("in doubt"))
+			}
+			s = s.restart()
+			b := openMem(t, s, AppenderOptions{})
+			seen := contents(t, b)
+			if op == "dirsync" {
+				put(t, b, "in the new segment")
+				seen = append(seen, "in the new segment")
+			}
+			c := openMem(t, s.crash(rand.New(rand.NewPCG(seed, 0))), AppenderOptions{})
+			if got := contents(t, c); !slices.Equal(got, seen) {
+				t.Errorf("%s, seed %d: after the power cut %q, before it %q", op, seed, got, seen)
+			}
+			mustClose(t, c)
+		}
+	}
+}
+
+func TestRecoverInterruptedRotation(t *testing.T) {
+	dir := t.TempDir()
+	a, err := OpenAppender(dir, AppenderOptions{Prefix: "x-"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, a, "one")
+	mustClose(t, a)
+	left := filepath.Join(dir, segmentName("x-", 2)+newSuffix)
+	foreign := filepath.Join(dir, "y-"+segmentName("", 2)+newSuffix)
+	for _, name := range []string{left, foreign} {
+		if err := os.WriteFile(name, []byte("half a header"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, err = OpenAppender(dir, AppenderOptions{Prefix: "x-"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, a)
+	if r := a.Recovery(); r.Unfinished != 1 || r.Segments != 1 {
+		t.Errorf("recovered %+v", r)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the unfinished segment is still there: %v", err)
+	}
+	if _, err := os.Stat(foreign); err != nil {
+		t.Errorf("a file of another log is gone: %v", err)
+	}
+}
+
+func TestRecoverRefusesGaps(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, AppenderOptions{})
+	for _, d := range numbered("record", 4) {
+		put(t, a, d)
+		if err := a.Rotate(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustClose(t, a)
+	cases := map[string]func(*memStore){
+		"a segment is missing": func(s *memStore) { delete(s.live, segmentName("", 3)) },
+		"a segment is another": func(s *memStore) { s.live[segmentName("", 3)] = s.live[segmentName("", 2)] },
+		"a segment is empty":   func(s *memStore) { s.live[segmentName("", 5)].data = nil },
+		"a header is damaged":  func(s *memStore) { s.live[segmentName("", 2)].data[33] ^= 4 },
+	}
+	for name, damage := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := s.restart()
+			damage(c)
+			var corrupt *CorruptError
+			if _, err := tryMem(c, AppenderOptions{}); !errors.As(err, &corrupt) {
+				t.Errorf("opening: %v, want a CorruptError", err)
+			}
+			for _, err := range readRecords(c, ReadOptions{}) {
+				if errors.As(err, &corrupt) {
+					return
+				}
+			}
+			t.Error("reading finds nothing wrong")
+		})
+	}
+}
+
+func TestOpenAppenderInUse(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made", "on the way")
+	a, err := OpenAppender(dir, AppenderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenAppender(dir, AppenderOptions{}); !errors.Is(err, ErrInUse) {
+		t.Errorf("a second appender: %v, want ErrInUse", err)
+	}
+	b, err := OpenAppender(dir, AppenderOptions{Prefix: "other-"})
+	if err != nil {
+		t.Fatalf("a second log in the directory: %v", err)
+	}
+	mustClose(t, b)
+	mustClose(t, a)
+	c, err := OpenAppender(dir, AppenderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, c)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenAppender(file, AppenderOptions{}); err == nil {
+		t.Error("a log opens in a file")
+	}
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// SegmentInfo describes a segment of an appender's log.
+type SegmentInfo struct {
+	// Index numbers the segments from 1.
+	Index uint64
+	// Path is the name of the file.
+	Path string
+	// FirstSeq is the number of the first record in it.
+	FirstSeq uint64
+	// Size is that of the file; of the segment being written, the bytes in use.
+	Size int64
+}
+
+const (
+	segmentSuffix = ".seg"
+	newSuffix     = ".new" // while a segment is created
+	indexDigits   = 16
+)
+
+// segmentName returns the name of a segment's file.
+func segmentName(prefix string, index uint64) string {
+	return fmt.Sprintf("%s%0*x%s", prefix, indexDigits, index, segmentSuffix)
+}
+
+// segmentIndex is the reverse; false when the name is none of a segment.
+func segmentIndex(prefix, name string) (uint64, bool) {
+	digits, ok := strings.CutPrefix(name, prefix)
+	if !ok {
+		return 0, false
+	}
+	if digits, ok = strings.CutSuffix(digits, segmentSuffix); !ok || len(digits) != indexDigits {
+		return 0, false
+	}
+	index, err := strconv.ParseUint(digits, 16, 64)
+	return index, err == nil && index != 0 && segmentName(prefix, index) == name
+}
+
+// segment is one file of a log.
+type segment struct {
+	name     string
+	index    uint64
+	firstSeq uint64
+	seed     uint32
+	size     int64
+	bad      string // why the header cannot be believed
+}
+
+// listSegments returns the segments of a log in order, their headers read, and
+// the names of segments whose creation was interrupted.
+func listSegments(st segmentStore, prefix string) (segs []segment, unfinished []string, err error) {
+	names, err := st.List()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range names {
+		if bare, ok := strings.CutSuffix(name, newSuffix); ok {
+			if _, ok := segmentIndex(prefix, bare); ok {
+				unfinished = append(unfinished, name)
+			}
+		} else if index, ok := segmentIndex(prefix, name); ok {
+			segs = append(segs, segment{name: name, index: index})
+		}
+	}
+	slices.SortFunc(segs, func(a, b segment) int { return strings.Compare(a.name, b.name) })
+	for i := range segs {
+		if err := segs[i].readHeader(st); err != nil {
+			return nil, nil, err
+		}
+	}
+	return segs, unfinished, nil
+}
+
+// readHeader fills in what the file says of itself.
+func (g *segment) readHeader(st segmentStore) error {
+	f, err := st.Open(g.name, false)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	g.size = size
+	b := make([]byte, min(size, segmentHeaderSize))
+	if n, err := f.ReadAt(b, 0); n < len(b) {
+		return err
+	}
+	h, seed, reason := decodeSegmentHeader(b)
+	switch {
+	case reason == "" && h.index != g.index:
+		reason = "the segment is not the one that its name says"
+	case reason == "" && h.firstSeq == 0:
+		reason = "the segment has no first record"
+	}
+	if g.bad = reason; reason == "" {
+		g.firstSeq, g.seed = h.firstSeq, seed
+	} else if len(b) == segmentHeaderSize {
+		g.seed = binary.LittleEndian.Uint32(b[60:]) // for salvage: it may be intact
+	}
+	return nil
+}
+
+// createSegment makes a new segment and its directory entry durable. It gets
+// its name last, so that a segment under its name always has a header.
+func createSegment(st segmentStore, prefix string, index, firstSeq uint64) (segment, segmentFile, error) {
+	h := segmentHeader{index: index, firstSeq: firstSeq, salt: rand.Uint64(), created: time.Now().UnixNano()}
+	b, seed := h.encode()
+	g := segment{name: segmentName(prefix, index), index: index, firstSeq: firstSeq, seed: seed}
+	if err := writeNew(st, g.name+newSuffix, b); err != nil {
+		return g, nil, err
+	}
+	if err := st.Rename(g.name+newSuffix, g.name); err != nil {
+		return g, nil, err
+	}
+	if err := st.Sync(); err != nil {
+		return g, nil, err
+	}
+	f, err := st.Open(g.name, true)
+	return g, f, err
+}
+
+// writeNew writes a file durably. It is closed before it is renamed, which not
+// every system allows of an open file.
+func writeNew(st segmentStore, name string, b []byte) error {
+	f, err := st.Create(name)
+	if err != nil {
+		return err
+	}
+	err = writeFull(f, b, 0)
+	if err == nil {
+		err = f.Sync(true)
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// rotate seals the segment that is written and begins the next. The caller
+// leads.
+func (a *Appender) rotate() error {
+	if a.opts.Sync == SyncNone && a.off > a.synced {
+		if err := a.sync(); err != nil {
+			return err
+		}
+	}
+	g, f, err := createSegment(a.store, a.opts.Prefix, a.seg.index+1, a.seq)
+	if err != nil {
+		return err
+	}
+	a.seal()
+	a.seg, a.file = g, f
+	a.off, a.synced, a.written = segmentHeaderSize, segmentHeaderSize, segmentHeaderSize
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.segments[len(a.segments)-1].size = a.sealed[len(a.sealed)-1].Size
+	a.segments = append(a.segments, g)
+	a.stats.Rotations++
+	a.end = Position{Segment: g.index, Offset: a.off, Seq: a.seq}
+	return nil
+}
+
+// seal cuts off the zeros behind the last record and closes the file. Both are
+// for tidiness: the records are durable, and zeros behind them mean nothing. So
+// an error is no reason to stop.
+func (a *Appender) seal() {
+	if a.written > a.off {
+		a.file.Truncate(a.off)
+	}
+	a.file.Close()
+	a.file = nil
+	info := a.seg.info(a.store)
+	info.Size = a.off
+	a.sealed = append(a.sealed, info)
+}
+
+func (g *segment) info(st segmentStore) SegmentInfo {
+	return SegmentInfo{Index: g.index, Path: st.Path(g.name), FirstSeq: g.firstSeq, Size: g.size}
+}
+
+// Rotate seals the segment that is being written and begins a new one, after
+// the appends that were begun before. It does nothing when the segment holds no
+// record. A failure is one of the appender: see [Appender.Append].
+func (a *Appender) Rotate() error {
+	return a.control("rotate", func() error {
+		if a.off == segmentHeaderSize {
+			return nil
+		}
+		return a.rotate()
+	})
+}
+
+// Segments lists the log's segments, oldest first; the last is the one that is
+// being written. The files of the others do not change any more and may be
+// copied; remove them through [Appender.Trim] only.
+func (a *Appender) Segments() []SegmentInfo {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	infos := make([]SegmentInfo, len(a.segments))
+	for i := range a.segments {
+		infos[i] = a.segments[i].info(a.store)
+	}
+	infos[len(infos)-1].Size = a.end.Offset
+	return infos
+}
+
+// Trim removes the segments all of whose records lie before a position, durably
+// and oldest first: the log is whole whenever that is interrupted. The segment
+// being written stays. Readers that are in a removed segment may fail with
+// fs.ErrNotExist. A failure concerns Trim only; calling it again is safe.
+func (a *Appender) Trim(before Position) error {
+	a.trimming.Lock()
+	defer a.trimming.Unlock()
+	for {
+		a.mu.Lock()
+		if a.closed {
+			a.mu.Unlock()
+			return a.pathError("trim", errClosed)
+		}
+		if len(a.segments) < 2 || a.segments[1].firstSeq > before.Seq {
+			a.mu.Unlock()
+			return nil
+		}
+		oldest := a.segments[0]
+		a.mu.Unlock()
+		if err := a.removeSegment(oldest); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *Appender) removeSegment(g segment) error {
+	if err := a.store.Remove(g.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := a.store.Sync(); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.segments = slices.Delete(a.segments, 0, 1)
+	return nil
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+
+package ufile_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/ufile"
+)
+
+// withoutDescriptors runs f while the process cannot have one more descriptor.
+func withoutDescriptors(t *testing.T, f func()) {
+	t.Helper()
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	next, err := syscall.Open(os.DevNull, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(syscall.Close(next), syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: uint64(next), Max: was.Max})); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+			t.Errorf("cannot restore RLIMIT_NOFILE: %v", err)
+		}
+	}()
+	f()
+}
+
+func TestRingsThatCannotBeOpened(t *testing.T) {
+	needRing(t)
+	t.Run("ring", func(t *testing.T) { // an explicit choice does not fall back
+		f := open(t, newSystem(t, ufile.Options{Mode: ufile.ModeRing}), fileOf(t, random(100)), os.O_RDWR)
+		p := make([]byte, 10)
+		withoutDescriptors(t, func() {
+			for op, do := range map[string]func([]byte, int64) (int, error){"read": f.ReadAt, "write": f.WriteAt} {
+				n, err := do(p, 0)
+				e, ok := err.(*fs.PathError)
+				if n != 0 || !ok || e.Op != op || !errors.Is(err, syscall.EMFILE) {
+					t.Errorf("%s: %d, %v", op, n, err)
+				}
+			}
+		})
+		readAt(t, f, p, 0)
+		writeAt(t, f, p, 0)
+		if got := f.Stats(); got != (ufile.Stats{Rings: 2}) {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("auto", func(t *testing.T) {
+		const path = "/proc/version" // which has no page cache to be read from
+		if _, err := os.Stat(path); err != nil {
+			t.Skipf("needs /proc: %v", err)
+		}
+		s := newSystem(t, ufile.Options{})
+		f := open(t, s, path, os.O_RDONLY)
+		withoutDescriptors(t, func() { readAt(t, f, make([]byte, 5), 0) })
+		if name, reason := s.Backend(); name != "syscall" || !strings.Contains(reason, syscall.EMFILE.Error()) {
+			t.Errorf("backend %q, reason %q", name, reason)
+		}
+		readAt(t, f, make([]byte, 5), 5)
+		if got := f.Stats(); got != (ufile.Stats{Plain: 2}) {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// breakRings puts another file in the place of the rings that open opens.
+func breakRings(t *testing.T, open func()) {
+	t.Helper()
+	var fds []int
+	trace := sys.FDTrace
+	sys.FDTrace = func(fd int, opened bool) {
+		trace(fd, opened)
+		if opened {
+			fds = append(fds, fd)
+		}
+	}
+	defer func() { sys.FDTrace = trace }()
+	open()
+	if len(fds) == 0 {
+		t.Fatal("no ring was opened")
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, fd := range fds {
+		if err := syscall.Dup3(int(null.Fd()), fd, syscall.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRingsThatFail breaks rings that have worked: reads and writes go on by
+// plain calls, unless rings were asked for.
+func TestRingsThatFail(t *testing.T) {
+	needRing(t)
+	content := random(1 << 20)
+	path := fileOf(t, content)
+	one := reactor.Options{Rings: 1}
+	t.Run("auto", func(t *testing.T) {
+		needDirect(t, path)
+		s := newSystem(t, ufile.Options{Reactor: one})
+		f := open(t, s, path, os.O_RDWR|sys.ODirect)
+		breakRings(t, func() { readAt(t, f, ufile.AlignedBuffer(4096), 0) })
+		var wg sync.WaitGroup
+		for g := range 64 {
+			wg.Go(func() {
+				p := ufile.AlignedBuffer(4096)
+				for i := range 20 {
+					off := (g*20 + i) % 256 * 4096
+					if n, err := f.ReadAt(p, int64(off)); err != nil || !bytes.Equal(p[:n], content[off:off+4096]) {
+						t.Errorf("ReadAt at %d = %d, %v, or not the file's data", off, n, err)
+					}
+					if n, err := f.WriteAt(p, int64(off)); n != len(p) || err != nil {
+						t.Errorf("WriteAt at %d = %d, %v", off, n, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if name, reason := s.Backend(); name != "syscall" || !strings.Contains(reason, "ring failed") {
+			t.Errorf("backend %q, reason %q", name, reason)
+		}
+		if err := f.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if n := rings(t); n != 0 {
+			t.Errorf("%d rings are left", n)
+		}
+	})
+	t.Run("ring", func(t *testing.T) {
+		f := open(t, newSystem(t, ufile.Options{Mode: ufile.ModeRing, Reactor: one}), path, os.O_RDONLY)
+		breakRings(t, func() { readAt(t, f, make([]byte, 10), 0) })
+		n, err := f.ReadAt(make([]byte, 10), 0)
+		if e, ok := err.(*fs.PathError); n != 0 || !ok || e.Op != "read" {
+			t.Errorf("ReadAt = %d, %v", n, err)
+		}
+		if err := f.Close(); err == nil {
+			t.Error("Close does not say that the ring has failed")
+		}
+	})
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+
+// Package ufile is os.File with io_uring where io_uring is faster.
+//
+// # Model
+//
+// A [File] has the methods of os.File with their results, errors and end of
+// file to the letter. Each positional read or write takes the path that
+// measurement favours:
+//
+//   - a buffered read first asks the page cache, without blocking and without
+//     a switch of threads (preadv2 with RWF_NOWAIT, Linux 4.14); what is not
+//     there goes through a ring;
+//   - reads and writes with O_DIRECT go through a ring, shared by all
+//     goroutines of the process, so that a thousand of them need a handful of
+//     threads and a system call serves many;
+//   - when nothing else is in flight on the caller's ring, a plain system call
+//     is as fast, and taken;
+//   - buffered writes are plain system calls: file systems hand them to worker
+//     threads otherwise.
+//
+// Everything else is os.File's own.
+//
+// # Choosing
+//
+// Open, Create and OpenFile choose automatically: where io_uring is absent or
+// forbidden they use plain system calls, and [Backend] says why. A [System]
+// with ModeRing or ModeSyscall forces a choice; forcing rings where they cannot
+// be had is an error that says what to change. RINGSIDE_IOURING=off in the
+// environment forbids io_uring for support cases.
+//
+// # Ownership and concurrency
+//
+// A buffer is the operation's until the call returns; no call returns while
+// the kernel may still touch it. All methods may be called concurrently.
+// Close waits for the positional reads and writes in flight, so that none can
+// touch a descriptor number that was reused.
+// A File that is dropped without Close is closed by the garbage collector, as
+// an os.File.
+//
+// # Kernels
+//
+// Rings need Linux 5.11. Elsewhere, and on other systems, all is os.File.
+package ufile

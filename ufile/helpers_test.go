@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+
+package ufile_test
+
+import (
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/ufile"
+)
+
+// modes are the systems that tests run over.
+var modes = []ufile.Mode{ufile.ModeAuto, ufile.ModeRing, ufile.ModeSyscall}
+
+// newSystem returns a system, or skips where it needs a ring and there is none.
+func newSystem(t testing.TB, o ufile.Options) *ufile.System {
+	t.Helper()
+	if o.Mode == ufile.ModeRing {
+		needRing(t)
+	}
+	s, err := ufile.NewSystem(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// needRing skips where io_uring cannot be used, be it by order of the user.
+func needRing(t testing.TB) {
+	t.Helper()
+	if os.Getenv(features.EnvIOURing) == "off" {
+		t.Skipf("needs io_uring: %s is off", features.EnvIOURing)
+	}
+	ringtest.NeedRing(t)
+}
+
+// overModes runs test once for each mode.
+func overModes(t *testing.T, test func(t *testing.T, s *ufile.System)) {
+	t.Helper()
+	for _, m := range modes {
+		t.Run(m.String(), func(t *testing.T) { test(t, newSystem(t, ufile.Options{Mode: m})) })
+	}
+}
+
+// random returns data that differs everywhere.
+func random(n int) []byte {
+	rng := rand.New(rand.NewPCG(3, 4))
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = byte(rng.Uint32())
+	}
+	return p
+}
+
+// fileOf makes a file.
+func fileOf(t testing.TB, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// open opens a file that is closed when the test ends.
+func open(t testing.TB, s *ufile.System, path string, flag int) *ufile.File {
+	t.Helper()
+	f, err := s.OpenFile(path, flag, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() }) // some tests have closed it
+	return f
+}
+
+func readAt(t testing.TB, f *ufile.File, p []byte, off int64) {
+	t.Helper()
+	if n, err := f.ReadAt(p, off); n != len(p) || err != nil {
+		t.Fatalf("ReadAt(%d bytes, %d) = %d, %v", len(p), off, n, err)
+	}
+}
+
+func writeAt(t testing.TB, f *ufile.File, p []byte, off int64) {
+	t.Helper()
+	if n, err := f.WriteAt(p, off); n != len(p) || err != nil {
+		t.Fatalf("WriteAt(%d bytes, %d) = %d, %v", len(p), off, n, err)
+	}
+}
+
+// needNoWait skips where the file system of a file does not know RWF_NOWAIT.
+func needNoWait(t testing.TB, path string) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	_, errno := sys.PreadNoWait(int(f.Fd()), make([]byte, 1), 0)
+	if errno == syscall.ENOSYS || errno == syscall.EOPNOTSUPP || errno == syscall.EINVAL {
+		t.Skipf("needs RWF_NOWAIT on the file system of %s: %v", path, errno)
+	}
+}
+
+// needDirect skips where the file system of a file refuses O_DIRECT.
+func needDirect(t testing.TB, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|sys.ODirect, 0)
+	if sys.ODirect == 0 || err != nil {
+		t.Skipf("needs O_DIRECT on the file system of %s: %v", path, err)
+	}
+	f.Close()
+}
+
+// rings counts the descriptors of rings that this process has.
+func rings(t testing.TB) int {
+	t.Helper()
+	const dir = "/proc/self/fd"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Skipf("needs /proc: %v", err)
+	}
+	n := 0
+	for _, e := range entries {
+		if link, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && strings.Contains(link, "[io_uring]") {
+			n++
+		}
+	}
+	return n
+}
+
+var _ fs.File = (*ufile.File)(nil)

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+
+package ufile_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ringside-io/ringside/ufile"
+)
+
+func TestNewFileTakesOwnership(t *testing.T) {
+	overModes(t, func(t *testing.T, s *ufile.System) {
+		content := random(5000)
+		theirs, err := os.Open(fileOf(t, content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := s.NewFile(theirs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Name() != theirs.Name() || f.Fd() != theirs.Fd() {
+			t.Error("another name or descriptor")
+		}
+		p := make([]byte, 5000)
+		readAt(t, f, p, 0)
+		if !bytes.Equal(p, content) {
+			t.Error("not what the file holds")
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := theirs.Close(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("Close of the file that was taken: %v", err)
+		}
+	})
+}
+
+func TestNewFileOfAPipe(t *testing.T) {
+	overModes(t, func(t *testing.T, s *ufile.System) {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		f, err := s.NewFile(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		go w.WriteString("through the pipe")
+		p := make([]byte, 16)
+		if n, err := io.ReadFull(f, p); string(p) != "through the pipe" {
+			t.Errorf("%d, %v, %q", n, err, p[:n])
+		}
+		if n, err := f.ReadAt(p, 0); n != 0 || err == nil {
+			t.Errorf("ReadAt of a pipe = %d, %v", n, err)
+		}
+	})
+}
+
+func TestNewFileOfNothing(t *testing.T) {
+	if _, err := ufile.NewFile(nil); !errors.Is(err, os.ErrInvalid) {
+		t.Errorf("of nil: %v", err)
+	}
+	theirs, err := os.Open(fileOf(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	if _, err := ufile.NewFile(theirs); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("of a closed file: %v", err)
+	}
+	if err := new(ufile.File).Close(); !errors.Is(err, os.ErrInvalid) {
+		t.Errorf("Close of a File that no function made: %v", err)
+	}
+}
+
+// TestOpenAndCreate uses the functions that TestSuite does not.
+func TestOpenAndCreate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new")
+	s := newSystem(t, ufile.Options{})
+	for _, create := range []func(string) (*ufile.File, error){ufile.Create, s.Create} {
+		f, err := create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeAt(t, f, []byte("data"), 3)
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, open := range []func(string) (*ufile.File, error){ufile.Open, s.Open} {
+			f, err := open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := make([]byte, 10)
+			if n, err := f.ReadAt(p, 0); string(p[:n]) != "\x00\x00\x00data" || err != io.EOF {
+				t.Errorf("%q, %v", p[:n], err)
+			}
+			if n, err := f.WriteAt(p, 0); n != 0 || err == nil {
+				t.Errorf("a file opened for reading takes %d bytes, %v", n, err)
+			}
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if _, err := ufile.Open(filepath.Join(path, "none")); err == nil {
+		t.Error("opens what is not there")
+	}
+}

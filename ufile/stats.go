@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import "github.com/ringside-io/ringside/reactor"
+
+// Stats count which path the positional reads and writes took.
+type Stats struct {
+	Cached uint64 // reads served by the page cache without blocking
+	Plain  uint64 // plain system calls
+	Rings  uint64 // operations through a ring
+	// Ring are the rings' own counters.
+	Ring reactor.Stats
+}
+
+func (s *Stats) add(t Stats) {
+	s.Cached += t.Cached
+	s.Plain += t.Plain
+	s.Rings += t.Rings
+}
+
+// Stats returns the counters of all files that the system has opened.
+func (s *System) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := s.done
+	for file := range s.files {
+		if f := file.Value(); f != nil {
+			sum.add(f.stats())
+		}
+	}
+	for _, r := range []*reactor.Reactor{s.rings.Load(), s.broken} {
+		if r != nil {
+			sum.Ring = sum.Ring.Plus(r.Stats())
+		}
+	}
+	return sum
+}
+
+// Stats returns the counters of one file; its Ring part is zero, because rings
+// are shared.
+func (f *File) Stats() Stats { return f.stats() }
+
+func (f *File) stats() Stats {
+	return Stats{Cached: f.cached.Load(), Plain: f.plain.Load(), Rings: f.ringed.Load()}
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+
+package ufile_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime/debug"
+	"sync"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/ufile"
+)
+
+// deep reads at the bottom of a stack that has to grow, and to move, on the
+// way, with the buffer below some frames and above others.
+func deep(depth, at int, read func(p []byte) error) error {
+	var frame [512]byte
+	frame[depth%len(frame)] = byte(depth)
+	if depth == at {
+		var p [2048]byte
+		grow := func(p []byte) error { return read(p) }
+		if err := grow(p[:]); err != nil {
+			return err
+		}
+	}
+	if depth == 0 {
+		return nil
+	}
+	if err := deep(depth-1, at, read); err != nil {
+		return err
+	}
+	if frame[depth%len(frame)] != byte(depth) {
+		return fmt.Errorf("the stack was overwritten at depth %d", depth)
+	}
+	return nil
+}
+
+// TestCollectorAndStacks has the collector run all the time and stacks move
+// while 200 goroutines read.
+func TestCollectorAndStacks(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(1))
+	content := random(1 << 20)
+	path := fileOf(t, content)
+	overModes(t, func(t *testing.T, s *ufile.System) {
+		f := open(t, s, path, os.O_RDONLY)
+		var wg sync.WaitGroup
+		for g := range 200 {
+			wg.Go(func() {
+				rng := rand.New(rand.NewPCG(uint64(g), 1))
+				for range 10 {
+					err := deep(1+rng.IntN(40), rng.IntN(20), func(p []byte) error {
+						garbage := make([]byte, 4096)
+						off := rng.IntN(len(content) - len(p))
+						n, err := f.ReadAt(p, int64(off))
+						if err != nil || !bytes.Equal(p[:n], content[off:off+len(p)]) {
+							return fmt.Errorf("read %d bytes at %d, %v, or not the file's data", n, off, err)
+						}
+						garbage[0]++
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// TestAThousandGoroutinesOnFewRings has far more readers and writers than the
+// rings have room.
+func TestAThousandGoroutinesOnFewRings(t *testing.T) {
+	const goroutines, block = 1000, 4096
+	path := fileOf(t, make([]byte, goroutines*block))
+	few := reactor.Options{Rings: 2, Entries: 8, InFlight: 32}
+	for _, direct := range []bool{false, true} {
+		for _, mode := range modes {
+			t.Run(fmt.Sprintf("%v,direct=%v", mode, direct), func(t *testing.T) {
+				flag := os.O_RDWR
+				if direct {
+					needDirect(t, path)
+					flag |= sys.ODirect
+				}
+				s := newSystem(t, ufile.Options{Mode: mode, Reactor: few})
+				f := open(t, s, path, flag)
+				var wg sync.WaitGroup
+				for g := range goroutines {
+					wg.Go(func() { writeAndReadBack(t, f, int64(g)*block, byte(g)) })
+				}
+				wg.Wait()
+				if got := s.Stats().Ring; got.InFlight != 0 || got.Submitted != got.Completed || got.Overflows != 0 {
+					t.Errorf("%+v", got)
+				}
+			})
+		}
+	}
+}
+
+func writeAndReadBack(t *testing.T, f *ufile.File, off int64, mark byte) {
+	w, r := ufile.AlignedBuffer(4096), ufile.AlignedBuffer(4096)
+	for i := range 3 {
+		for j := range w {
+			w[j] = mark + byte(i+j)
+		}
+		if n, err := f.WriteAt(w, off); n != len(w) || err != nil {
+			t.Errorf("WriteAt at %d = %d, %v", off, n, err)
+			return
+		}
+		if n, err := f.ReadAt(r, off); n != len(r) || err != nil || !bytes.Equal(r, w) {
+			t.Errorf("ReadAt at %d = %d, %v, or not what was written", off, n, err)
+			return
+		}
+	}
+}

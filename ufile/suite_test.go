@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+
+package ufile_test
+
+import (
+	"io/fs"
+	"os"
+	"testing"
+
+	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/ufile"
+	"github.com/ringside-io/ringside/ufile/ufiletest"
+)
+
+// opener opens files of a system for the suite.
+func opener(s *ufile.System) func(string, int, fs.FileMode) (ufiletest.File, error) {
+	return func(name string, flag int, perm fs.FileMode) (ufiletest.File, error) {
+		f, err := s.OpenFile(name, flag, perm)
+		if err != nil {
+			return nil, err
+		}
+		return f, nil
+	}
+}
+
+// TestSuite holds each mode against os.File.
+func TestSuite(t *testing.T) {
+	overModes(t, func(t *testing.T, s *ufile.System) { ufiletest.Run(t, opener(s)) })
+}
+
+// TestSuiteOnATinyRing runs the suite where operations wait for room.
+func TestSuiteOnATinyRing(t *testing.T) {
+	s := newSystem(t, ufile.Options{Mode: ufile.ModeRing, Reactor: reactor.Options{Rings: 1, Entries: 2, InFlight: 3}})
+	ufiletest.Run(t, opener(s))
+}
+
+// TestSuiteOnOpenedFiles gives files that os opened to the default system.
+func TestSuiteOnOpenedFiles(t *testing.T) {
+	ufiletest.Run(t, func(name string, flag int, perm fs.FileMode) (ufiletest.File, error) {
+		f, err := os.OpenFile(name, flag, perm)
+		if err != nil {
+			return nil, err
+		}
+		u, err := ufile.NewFile(f)
+		if err != nil {
+			return nil, err
+		}
+		return u, nil
+	})
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+
+package uring_test
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// BenchmarkNop is what the ring itself costs: the time of one NOP, submitted in
+// batches and reaped.
+func BenchmarkNop(b *testing.B) {
+	for _, batch := range []int{1, 16, 128} {
+		b.Run(strconv.Itoa(batch), func(b *testing.B) {
+			r := ringtest.Open(b, &uring.Options{Entries: 128})
+			dst := make([]uring.CQE, batch)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for left := b.N; left > 0; left -= batch {
+				for range batch {
+					r.SQE().Nop()
+				}
+				n, err := r.SubmitNoWait()
+				if err != nil {
+					b.Fatal(err)
+				}
+				if got := r.Reap(dst); got != n {
+					b.Fatalf("%d completions of %d", got, n)
+				}
+			}
+		})
+	}
+}

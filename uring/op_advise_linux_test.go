@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+
+package uring_test
+
+import (
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+func init() {
+	kernelOp(uring.OpFadvise, kernelFadvise)
+	kernelOp(uring.OpMadvise, kernelMadvise)
+}
+
+func kernelFadvise(t *testing.T) {
+	ringtest.NeedOp(t, uring.OpFadvise, "5.6")
+	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+		checkFadvise(t, r, (*uring.SQE).Fadvise)
+	})
+	t.Run("64 bits", func(t *testing.T) {
+		ringtest.NeedKernel(t, "64-bit lengths of FADVISE", "6.10")
+		ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+			checkFadvise(t, r, (*uring.SQE).Fadvise64)
+		})
+	})
+}
+
+func checkFadvise(t *testing.T, r *uring.Ring, build func(e *uring.SQE, fd uring.FD, off, n int64, advice int) *uring.SQE) {
+	t.Helper()
+	f := tempFile(t, "0123456789")
+	registerFiles(t, r, int(f.Fd()))
+	advise := func(fd uring.FD, off, n int64, advice int) uring.CQE {
+		return complete(t, r, func(e *uring.SQE) { build(e, fd, off, n, advice) })
+	}
+	for _, advice := range []int{unix.FADV_SEQUENTIAL, unix.FADV_WILLNEED, unix.FADV_DONTNEED} {
+		wantRes(t, advise(fdOf(f), 0, 1<<33, advice), 0)
+		wantRes(t, advise(uring.FixedFd(0), 4, 0, advice), 0)
+	}
+	wantReadAt(t, r, fdOf(f), 20, 0, "0123456789")
+	rd, _ := osPipe(t)
+	wantErrno(t, advise(fdOf(rd), 0, 8, unix.FADV_WILLNEED), syscall.ESPIPE)
+	wantErrno(t, advise(fdOf(f), 0, 8, 99), syscall.EINVAL)
+	wantErrno(t, advise(uring.Fd(unusedFD), 0, 8, 0), syscall.EBADF)
+}
+
+func kernelMadvise(t *testing.T) {
+	ringtest.NeedOp(t, uring.OpMadvise, "5.6")
+	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+		page := unix.Getpagesize()
+		mem, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Munmap(mem)
+		mem[0], mem[page] = 1, 2
+		advise := func(p []byte, advice int) uring.CQE {
+			return complete(t, r, func(e *uring.SQE) { e.Madvise(p, advice) })
+		}
+		wantRes(t, advise(mem[page:], unix.MADV_DONTNEED), 0)
+		if mem[0] != 1 || mem[page] != 0 {
+			t.Errorf("pages begin with %d and %d, the second should be gone", mem[0], mem[page])
+		}
+		wantErrno(t, advise(mem[1:], unix.MADV_DONTNEED), syscall.EINVAL)
+		wantErrno(t, advise(mem, 9999), syscall.EINVAL)
+	})
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+
+package uring_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// erestartsys is what the kernel means to keep to itself.
+const erestartsys = unix.Errno(512)
+
+// TestCancelRunning cancels an operation that a worker thread may or may not
+// have begun: it blocks in open(2) of a FIFO without a writer. The answer of the
+// cancellation and the completion of the target must fit together.
+func TestCancelRunning(t *testing.T) {
+	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+		name := filepath.Join(t.TempDir(), "fifo")
+		if err := unix.Mkfifo(name, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		answers := map[unix.Errno]int{}
+		for i := range 20 {
+			answer, target := cancelOpen(t, r, name, time.Duration(i)*100*time.Microsecond)
+			answers[answer.Errno()]++
+			checkCancelled(t, r, answer, target)
+		}
+		t.Logf("cancellations by errno: %v", answers)
+	})
+}
+
+// cancelOpen begins to open a FIFO, cancels that after a while, and returns the
+// two completions.
+func cancelOpen(t *testing.T, r *uring.Ring, name string, after time.Duration) (answer, target uring.CQE) {
+	path, err := uring.NewPath(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delay := newTimespec(after)
+	keep(t, path, delay)
+	push(t, r).OpenAt(uring.AtCWD, path, unix.O_RDONLY|unix.O_CLOEXEC, 0).SetFlags(uring.SQEAsync).SetUserData(1)
+	push(t, r).Timeout(delay, 0, 0).SetUserData(2)
+	done := map[uint64]uring.CQE{}
+	await := func(id uint64) {
+		for {
+			if _, ok := done[id]; ok {
+				return
+			}
+			c := ringtest.Await(t, r, 1)[0]
+			done[c.UserData] = c
+		}
+	}
+	await(2)
+	push(t, r).Cancel(1, 0).SetUserData(3)
+	await(3)
+	if _, ok := done[1]; !ok && done[3].Errno() == unix.EALREADY {
+		defer releaseReader(t, r, name)()
+	}
+	await(1)
+	return done[3], done[1]
+}
+
+// releaseReader opens the FIFO for writing when a cancellation has left its
+// reader blocked, and returns what closes it again.
+func releaseReader(t *testing.T, r *uring.Ring, name string) func() {
+	for range 100 {
+		if _, err := r.SubmitAndWaitTimeout(1, 10*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if r.Ready() > 0 {
+			break
+		}
+		if fd, err := unix.Open(name, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
+			return func() { unix.Close(fd) }
+		}
+	}
+	return func() {}
+}
+
+func checkCancelled(t *testing.T, r *uring.Ring, answer, target uring.CQE) {
+	t.Helper()
+	interrupted := target.Errno() == unix.EINTR || target.Errno() == erestartsys
+	ok := false
+	switch answer.Errno() {
+	case 0: // it was waiting for a worker
+		ok = target.Errno() == unix.ECANCELED
+	case unix.EALREADY: // it was running, and may end as it likes
+		ok = interrupted || target.Errno() == unix.ECANCELED || target.Res >= 0
+	case unix.ENOENT: // the worker of a submission thread is interrupted by other things, too
+		ok = interrupted && r.SetupFlags()&uring.SetupSQPoll != 0
+	}
+	if !ok {
+		t.Fatalf("cancel %+v (%v), target %+v (%v)", answer, answer.Err(), target, target.Err())
+	}
+	if target.Res >= 0 {
+		unix.Close(int(target.Res))
+	}
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+
+package uring_test
+
+import (
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+func init() {
+	ledgerOp(uring.OpAsyncCancel, row{
+		since:   "5.5",
+		uses:    []string{"SQE.Cancel", "SQE.CancelFD", "SQE.CancelAny", "SQE.CancelOp"},
+		goldens: cancelGoldens,
+		kernel:  kernelCancel,
+	})
+}
+
+var cancelGoldens = []golden{
+	{"user data", func(e *uring.SQE) { e.Cancel(0x1122334455667788, 0) },
+		abi.SQE{Opcode: 14, Fd: -1, Addr: 0x1122334455667788}},
+	{"user data all", func(e *uring.SQE) { e.Cancel(5, uring.CancelAll) },
+		abi.SQE{Opcode: 14, Fd: -1, Addr: 5, OpFlags: 1 << 0}},
+	{"fd", func(e *uring.SQE) { e.CancelFD(uring.Fd(7), 0) },
+		abi.SQE{Opcode: 14, Fd: 7, OpFlags: 1 << 1}},
+	{"fd all", func(e *uring.SQE) { e.CancelFD(uring.Fd(7), uring.CancelAll) },
+		abi.SQE{Opcode: 14, Fd: 7, OpFlags: 1<<1 | 1<<0}},
+	// Not with IOSQE_FIXED_FILE: the entry itself has no file.
+	{"fd fixed", func(e *uring.SQE) { e.CancelFD(uring.FixedFd(7), 0) },
+		abi.SQE{Opcode: 14, Fd: 7, OpFlags: 1<<1 | 1<<3}},
+	{"any", func(e *uring.SQE) { e.CancelAny(0) },
+		abi.SQE{Opcode: 14, Fd: -1, OpFlags: 1 << 2}},
+	{"any all", func(e *uring.SQE) { e.CancelAny(uring.CancelAll) },
+		abi.SQE{Opcode: 14, Fd: -1, OpFlags: 1<<2 | 1<<0}},
+	{"op", func(e *uring.SQE) { e.CancelOp(uring.OpRecv, 0) },
+		abi.SQE{Opcode: 14, Fd: -1, Len: 27, OpFlags: 1 << 5}},
+	{"op all", func(e *uring.SQE) { e.CancelOp(uring.OpPollAdd, uring.CancelAll) },
+		abi.SQE{Opcode: 14, Fd: -1, Len: 6, OpFlags: 1<<5 | 1<<0}},
+}
+
+func kernelCancel(t *testing.T) {
+	t.Run("user data", func(t *testing.T) { ringtest.OverFlavours(t, cancelUserData) })
+	t.Run("fd", func(t *testing.T) { ringtest.OverFlavours(t, cancelFD) })
+	t.Run("any", func(t *testing.T) { ringtest.OverFlavours(t, cancelAny) })
+	t.Run("op", func(t *testing.T) {
+		ringtest.NeedKernel(t, "IORING_ASYNC_CANCEL_OP", "6.6")
+		ringtest.OverFlavours(t, cancelOp)
+	})
+	t.Run("op futex", func(t *testing.T) {
+		ringtest.NeedKernel(t, "futexes found by IORING_ASYNC_CANCEL_OP", "6.18")
+		ringtest.OverFlavours(t, cancelOpFutex)
+	})
+	t.Run("close", func(t *testing.T) { ringtest.OverFlavours(t, cancelAfterClose) })
+}
+
+// pollForever arms polls that nothing will end but a cancellation.
+func pollForever(t *testing.T, r *uring.Ring, fd uring.FD, userData ...uint64) {
+	for _, id := range userData {
+		push(t, r).PollAdd(fd, pollIn).SetUserData(id)
+	}
+	wantQuiet(t, r)
+}
+
+// wantCancelled checks that the next completions are the answer of the
+// cancellation, which has user data 100, and those of the cancelled.
+func wantCancelled(t *testing.T, r *uring.Ring, answer int, userData ...uint64) {
+	t.Helper()
+	left := map[uint64]int{}
+	for _, id := range userData {
+		left[id]++
+	}
+	for _, c := range ringtest.Await(t, r, 1+len(userData)) {
+		if c.UserData == 100 {
+			wantRes(t, c, answer)
+			continue
+		}
+		wantErrno(t, c, syscall.ECANCELED)
+		if left[c.UserData]--; left[c.UserData] < 0 {
+			t.Fatalf("completion %+v of an operation that should live", c)
+		}
+	}
+	wantQuiet(t, r)
+}
+
+func cancelUserData(t *testing.T, r *uring.Ring) {
+	rd, _ := osPipe(t)
+	buf := make([]byte, 1)
+	keep(t, buf)
+	push(t, r).Read(fdOf(rd), buf, 0).SetUserData(1)
+	pollForever(t, r, fdOf(rd), 2, 3, 3)
+	push(t, r).Cancel(1, 0).SetUserData(100)
+	wantCancelled(t, r, 0, 1)
+	push(t, r).Cancel(1, 0).SetUserData(100)
+	wantCancelled(t, r, -int(syscall.ENOENT))
+	push(t, r).Cancel(1, uring.CancelAll).SetUserData(100)
+	wantCancelled(t, r, 0) // a count, not an error
+	push(t, r).Cancel(3, uring.CancelAll).SetUserData(100)
+	wantCancelled(t, r, 2, 3, 3)
+	push(t, r).Timeout(anHour, 0, 0).SetUserData(4)
+	push(t, r).Cancel(4, 0).SetUserData(100)
+	wantCancelled(t, r, 0, 4)
+	push(t, r).Cancel(2, 0).SetUserData(100)
+	wantCancelled(t, r, 0, 2)
+}
+
+func cancelFD(t *testing.T, r *uring.Ring) {
+	a, _ := osPipe(t)
+	b, _ := osPipe(t)
+	registerFiles(t, r, int(a.Fd()), int(b.Fd()))
+	pollForever(t, r, fdOf(a), 1, 2)
+	pollForever(t, r, fdOf(b), 3)
+	pollForever(t, r, uring.FixedFd(1), 4)
+	push(t, r).CancelFD(fdOf(a), uring.CancelAll).SetUserData(100)
+	wantCancelled(t, r, 2, 1, 2)
+	push(t, r).CancelFD(fdOf(a), 0).SetUserData(100)
+	wantCancelled(t, r, -int(syscall.ENOENT))
+	// Both ways to name a file find what was submitted under the other.
+	push(t, r).CancelFD(uring.FixedFd(1), uring.CancelAll).SetUserData(100)
+	wantCancelled(t, r, 2, 3, 4)
+	pollForever(t, r, uring.FixedFd(0), 5)
+	push(t, r).CancelFD(fdOf(a), 0).SetUserData(100)
+	wantCancelled(t, r, 0, 5)
+	push(t, r).CancelFD(uring.FixedFd(7), 0).SetUserData(100)
+	wantCancelled(t, r, -int(syscall.EBADF))
+}
+
+func cancelAny(t *testing.T, r *uring.Ring) {
+	rd, _ := osPipe(t)
+	for _, flags := range []uring.CancelFlags{0, uring.CancelAll} {
+		push(t, r).Timeout(anHour, 0, 0).SetUserData(1)
+		pollForever(t, r, fdOf(rd), 2, 3)
+		push(t, r).CancelAny(flags).SetUserData(100)
+		wantCancelled(t, r, 3, 1, 2, 3) // as documented, with either flag
+		push(t, r).CancelAny(flags).SetUserData(100)
+		wantCancelled(t, r, 0)
+	}
+}
+
+func cancelOp(t *testing.T, r *uring.Ring) {
+	rd, _ := osPipe(t)
+	buf := make([]byte, 1)
+	keep(t, buf)
+	push(t, r).Read(fdOf(rd), buf, 0).SetUserData(1)
+	pollForever(t, r, fdOf(rd), 2, 3)
+	push(t, r).CancelOp(uring.OpPollAdd, uring.CancelAll).SetUserData(100)
+	wantCancelled(t, r, 2, 2, 3)
+	push(t, r).CancelOp(uring.OpPollAdd, 0).SetUserData(100)
+	wantCancelled(t, r, -int(syscall.ENOENT))
+	push(t, r).CancelOp(uring.OpRead, 0).SetUserData(100)
+	wantCancelled(t, r, 0, 1)
+}
+
+func cancelOpFutex(t *testing.T, r *uring.Ring) {
+	word := new(atomic.Uint32)
+	keep(t, word)
+	for _, id := range []uint64{0, 1} {
+		push(t, r).FutexWait(word, 0, futexAny, futexPrivate).SetUserData(id)
+		wantQuiet(t, r)
+		push(t, r).CancelOp(uring.OpPollAdd, uring.CancelAll).SetUserData(100)
+		wantCancelled(t, r, 0)
+		push(t, r).CancelOp(uring.OpFutexWait, uring.CancelAll).SetUserData(100)
+		wantCancelled(t, r, 1, id)
+	}
+}
+
+// cancelAfterClose shows that closing a descriptor ends nothing, and that the
+// operation can still be found by its user data.
+func cancelAfterClose(t *testing.T, r *uring.Ring) {
+	rd, wr := osPipe(t)
+	pollForever(t, r, fdOf(rd), 1)
+	rd.Close()
+	wantQuiet(t, r)
+	write(t, wr, "x") // the operation holds the file open
+	wantRes(t, await(t, r, 1), pollIn)
+
+	rd, _ = osPipe(t)
+	pollForever(t, r, fdOf(rd), 2)
+	rd.Close()
+	push(t, r).Cancel(2, 0).SetUserData(100)
+	wantCancelled(t, r, 0, 2)
+}

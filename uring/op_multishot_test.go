@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+
+package uring_test
+
+import (
+	"bytes"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+func init() {
+	ledgerOp(uring.OpReadMultishot, row{
+		since: "6.7",
+		uses:  []string{"SQE.ReadMultishot"},
+		goldens: []golden{
+			{"fd", func(e *uring.SQE) { e.ReadMultishot(uring.Fd(7), 0, 0x203) },
+				abi.SQE{Opcode: 49, Flags: 0x20, Fd: 7, Off: minusOne, BufIndex: 0x203}},
+			{"fixed", func(e *uring.SQE) { e.ReadMultishot(uring.FixedFd(7), 0, 1) },
+				abi.SQE{Opcode: 49, Flags: 0x20 | 0x01, Fd: 7, Off: minusOne, BufIndex: 1}},
+			{"bounded", func(e *uring.SQE) { e.ReadMultishot(uring.Fd(7), 300, 1) },
+				abi.SQE{Opcode: 49, Flags: 0x20, Fd: 7, Off: minusOne, Len: 300, BufIndex: 1}},
+		},
+		kernel: kernelReadMultishot,
+	})
+}
+
+// The helpers below serve the tests of the operations of sockets, timers and
+// polls, which complete late, often, or not at all.
+
+// push returns a free entry. When the queue is full it submits what is pending.
+func push(t testing.TB, r *uring.Ring) *uring.SQE {
+	t.Helper()
+	for {
+		if e := r.SQE(); e != nil {
+			return e
+		}
+		if _, err := r.Submit(); err != nil {
+			t.Fatal(err)
+		}
+		if r.SetupFlags()&uring.SetupSQPoll != 0 {
+			if err := r.WaitSQ(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// byUserData submits what is pending and returns n completions of n different
+// operations.
+func byUserData(t testing.TB, r *uring.Ring, n int) map[uint64]uring.CQE {
+	t.Helper()
+	m := map[uint64]uring.CQE{}
+	for _, c := range ringtest.Await(t, r, n) {
+		if twice, ok := m[c.UserData]; ok {
+			t.Fatalf("two completions of one operation: %+v, %+v", twice, c)
+		}
+		m[c.UserData] = c
+	}
+	return m
+}
+
+// await submits what is pending and returns the next completion, which must
+// have the given user data.
+func await(t testing.TB, r *uring.Ring, userData uint64) uring.CQE {
+	t.Helper()
+	c := ringtest.Await(t, r, 1)[0]
+	if c.UserData != userData {
+		t.Fatalf("completion %+v instead of that of %d", c, userData)
+	}
+	return c
+}
+
+// wantQuiet submits what is pending, passes a NOP through the ring, and fails
+// when anything else has completed.
+func wantQuiet(t testing.TB, r *uring.Ring) {
+	t.Helper()
+	const mark = 1<<64 - 1
+	push(t, r).Nop().SetUserData(mark)
+	await(t, r, mark)
+}
+
+// runTaskWork lets the kernel post completions without reaping them.
+func runTaskWork(t testing.TB, r *uring.Ring) {
+	t.Helper()
+	if _, err := r.Wait(uring.WaitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantMore checks whether the operation of a completion goes on.
+func wantMore(t testing.TB, c uring.CQE, more bool) {
+	t.Helper()
+	if c.Has(uring.CQEMore) != more {
+		t.Fatalf("completion %+v (%v), want CQEMore %v", c, c.Err(), more)
+	}
+}
+
+// write writes all of s.
+func write(t testing.TB, f *os.File, s string) {
+	t.Helper()
+	if _, err := f.WriteString(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keep keeps what entries point at reachable until the test is over.
+func keep(t testing.TB, what ...any) { t.Cleanup(func() { runtime.KeepAlive(what) }) }
+
+// bufRing registers a group of n provided buffers of the given size.
+func bufRing(t testing.TB, r *uring.Ring, group uint16, n, size int) *uring.BufRing {
+	t.Helper()
+	b, err := r.NewBufRing(uring.BufRingOptions{Group: group, Entries: n, BufSize: size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// take returns a copy of the data of a completion and gives the buffer back.
+func take(t testing.TB, b *uring.BufRing, c uring.CQE) []byte {
+	t.Helper()
+	if !c.Has(uring.CQEBuffer) {
+		t.Fatalf("completion %+v (%v) without a buffer", c, c.Err())
+	}
+	data, done := b.Take(c)
+	if len(data) != int(c.Res) || !done {
+		t.Fatalf("buffer of %d bytes, done %v, for completion %+v", len(data), done, c)
+	}
+	data = bytes.Clone(data)
+	b.Recycle(c.BufferID())
+	b.Publish()
+	return data
+}
+
+// collect keeps a multishot operation going until its completions have brought
+// all of want, in order. A full CQ or a dry group may end the operation, which
+// is then armed again: nothing may be lost.
+func collect(t testing.TB, r *uring.Ring, b *uring.BufRing, want []byte, arm func(e *uring.SQE)) (endings int) {
+	t.Helper()
+	var got []byte
+	for len(got) < len(want) {
+		c := ringtest.Await(t, r, 1)[0]
+		if c.Errno() != syscall.ENOBUFS {
+			if c.Res <= 0 {
+				t.Fatalf("completion %+v (%v) after %d of %d bytes", c, c.Err(), len(got), len(want))
+			}
+			got = append(got, take(t, b, c)...)
+		}
+		if !c.Has(uring.CQEMore) {
+			endings++
+			arm(push(t, r))
+		}
+	}
+	if !bytes.Equal(got, want) {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+	return endings
+}
+
+// cancelAll ends the operation with the given user data, if it still runs, and
+// reaps its last completion.
+func cancelAll(t testing.TB, r *uring.Ring, userData uint64) {
+	t.Helper()
+	const mark = 1<<64 - 2
+	push(t, r).Cancel(userData, uring.CancelAll).SetUserData(mark)
+	running, answered := 1, false
+	for running > 0 || !answered {
+		c := ringtest.Await(t, r, 1)[0]
+		switch {
+		case c.UserData == mark:
+			answered = true
+			if c.Res < 0 {
+				t.Fatalf("cancel: %v", c.Err())
+			}
+		case !c.Has(uring.CQEMore):
+			running--
+		}
+	}
+}
+
+func kernelReadMultishot(t *testing.T) {
+	ringtest.NeedOp(t, uring.OpReadMultishot, "6.7")
+	t.Run("pipe", func(t *testing.T) { ringtest.OverFlavours(t, readMultishotPipe) })
+	t.Run("overflow", func(t *testing.T) { ringtest.OverFlavours(t, readMultishotOverflow) })
+	t.Run("dry group", func(t *testing.T) { ringtest.OverFlavours(t, readMultishotDry) })
+	t.Run("refused", func(t *testing.T) { ringtest.OverFlavours(t, readMultishotRefused) })
+}
+
+func readMultishotPipe(t *testing.T, r *uring.Ring) {
+	rd, wr := osPipe(t)
+	b := bufRing(t, r, 3, 4, 16)
+	push(t, r).ReadMultishot(fdOf(rd), 0, 3).SetUserData(9)
+	wantQuiet(t, r)
+	for _, s := range []string{"a", "bcd", "0123456789abcdef", "e", "f"} {
+		write(t, wr, s)
+		c := await(t, r, 9)
+		wantMore(t, c, true)
+		if got := take(t, b, c); string(got) != s {
+			t.Fatalf("read %q, want %q", got, s)
+		}
+	}
+	wr.Close()
+	c := await(t, r, 9)
+	wantRes(t, c, 0) // end of file
+	wantMore(t, c, false)
+}
+
+// readMultishotOverflow writes more often than the CQ of the smallest ring has
+// places before it reaps anything.
+func readMultishotOverflow(t *testing.T, r *uring.Ring) {
+	rd, wr := osPipe(t)
+	b := bufRing(t, r, 3, 16, 16)
+	arm := func(e *uring.SQE) { e.ReadMultishot(fdOf(rd), 0, 3).SetUserData(9) }
+	arm(push(t, r))
+	runTaskWork(t, r)
+	var want []byte
+	for i := range 10 {
+		s := string(rune('a'+i)) + "123"
+		write(t, wr, s)
+		want = append(want, s...)
+		runTaskWork(t, r)
+	}
+	if n := collect(t, r, b, want, arm); n > 0 && r.CQEntries() > 10 {
+		t.Errorf("a CQ with room for all ended the operation %d times", n)
+	}
+	cancelAll(t, r, 9)
+}
+
+func readMultishotDry(t *testing.T, r *uring.Ring) {
+	rd, wr := osPipe(t)
+	b := bufRing(t, r, 3, 2, 4)
+	arm := func(e *uring.SQE) { e.ReadMultishot(fdOf(rd), 0, 3).SetUserData(9) }
+	arm(push(t, r))
+	runTaskWork(t, r)
+	write(t, wr, "abcdefghijkl")
+	var held []uring.CQE
+	for {
+		c := await(t, r, 9)
+		if !c.Has(uring.CQEMore) && c.Res < 0 {
+			wantErrno(t, c, syscall.ENOBUFS)
+			break
+		}
+		held = append(held, c)
+		if !c.Has(uring.CQEMore) { // ended by a full CQ before it ran dry
+			arm(push(t, r))
+		}
+	}
+	if len(held) != 2 {
+		t.Fatalf("%d completions before ENOBUFS from a group of 2", len(held))
+	}
+	got := append(take(t, b, held[0]), take(t, b, held[1])...)
+	arm(push(t, r))
+	collect(t, r, b, []byte("ijkl"), arm)
+	if string(got) != "abcdefgh" {
+		t.Fatalf("read %q", got)
+	}
+	cancelAll(t, r, 9)
+}
+
+func readMultishotRefused(t *testing.T, r *uring.Ring) {
+	rd, _ := osPipe(t)
+	bufRing(t, r, 3, 2, 4)
+	do := func(fd uring.FD, n int, group uint16) uring.CQE {
+		return ringtest.Do(t, r, func(e *uring.SQE) { e.ReadMultishot(fd, n, group) })
+	}
+	wantErrno(t, do(fdOf(rd), 4, 3), syscall.EINVAL) // as documented: n must be 0
+	wantErrno(t, do(uring.Fd(unusedFD), 0, 3), syscall.EBADF)
+	wantErrno(t, do(fdOf(tempFile(t, "text")), 0, 3), ebadfd)
+}

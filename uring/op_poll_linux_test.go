@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+
+package uring_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// openEventFD returns a blocking eventfd, and post adds 1 to one.
+func openEventFD(t testing.TB) *sys.FD {
+	t.Helper()
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return own(t, fd)
+}
+
+func post(t testing.TB, event *sys.FD) {
+	t.Helper()
+	sockWrite(t, event, string(binary.NativeEndian.AppendUint64(nil, 1)))
+}
+
+// TestPollHighBits uses bits that have no place in the 16 of the oldest
+// kernels.
+func TestPollHighBits(t *testing.T) {
+	t.Run("exclusive", func(t *testing.T) {
+		ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+			event := openEventFD(t)
+			for id := range uint64(2) {
+				push(t, r).PollAdd(on(event), unix.EPOLLIN|unix.EPOLLEXCLUSIVE).SetUserData(id)
+				wantQuiet(t, r)
+			}
+			post(t, event)
+			c := ringtest.Await(t, r, 1)[0]
+			wantRes(t, c, unix.EPOLLIN)
+			wantQuiet(t, r) // the other goes on waiting
+			cancelAll(t, r, 1-c.UserData)
+		})
+	})
+	t.Run("hangup", func(t *testing.T) {
+		ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+			a, b := tcpPair(t)
+			push(t, r).PollAdd(on(b), unix.POLLRDHUP).SetUserData(1)
+			wantQuiet(t, r)
+			if err := unix.Shutdown(a.Int(), unix.SHUT_WR); err != nil {
+				t.Fatal(err)
+			}
+			wantRes(t, await(t, r, 1), unix.POLLRDHUP)
+		})
+	})
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+
+package uring_test
+
+import (
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+func init() {
+	ledgerRegister(uring.OpRegisterSyncCancel, row{since: "6.0", uses: []string{"Ring.SyncCancel", "SyncCancelOptions"}, kernel: kernelRegisterSyncCancel})
+}
+
+func kernelRegisterSyncCancel(t *testing.T) {
+	ringtest.NeedKernel(t, "SYNC_CANCEL", "6.0")
+	ringtest.OverFlavours(t, syncCancel)
+	t.Run("interrupted", syncCancelInterrupted)
+}
+
+// pending arms a poll that nothing ends, for each user data.
+func pending(t *testing.T, r *uring.Ring, fd uring.FD, userData ...uint64) {
+	t.Helper()
+	for _, u := range userData {
+		ctlNext(t, r).PollAdd(fd, 1).SetUserData(u)
+		ctlSubmit(t, r, 1)
+	}
+	ctlUntil(t, "the kernel takes the entries", func() bool { return r.Pending() == 0 })
+}
+
+// canceled awaits the completions of what was cancelled, in any order.
+func canceled(t *testing.T, r *uring.Ring, userData ...uint64) {
+	t.Helper()
+	want := map[uint64]int{}
+	for _, u := range userData {
+		want[u]++
+	}
+	for _, c := range ringtest.Await(t, r, len(userData)) {
+		if want[c.UserData] == 0 || c.Errno() != syscall.ECANCELED {
+			t.Fatalf("completion %+v (%v), want ECANCELED of %v", c, c.Err(), userData)
+		}
+		want[c.UserData]--
+	}
+}
+
+func syncCancel(t *testing.T, r *uring.Ring) {
+	a, _ := ctlPipe(t)
+	b, _ := ctlPipe(t)
+	ctlOK(t, "register", r.RegisterFiles([]int{a, b}))
+	cancel := func(what string, o uring.SyncCancelOptions, want int, ended ...uint64) {
+		t.Helper()
+		n, err := r.SyncCancel(o)
+		ctlOK(t, what, err)
+		if n != want {
+			t.Errorf("%s: %d, want %d", what, n, want)
+		}
+		canceled(t, r, ended...)
+	}
+	pending(t, r, uring.Fd(a), 1, 2, 3)
+	pending(t, r, uring.Fd(b), 1, 4, 5)
+	cancel("user data", uring.SyncCancelOptions{UserData: 2}, 0, 2)
+	_, err := r.SyncCancel(uring.SyncCancelOptions{UserData: 2})
+	ctlErrno(t, "nothing to cancel", err, syscall.ENOENT)
+	cancel("user data, within a time", uring.SyncCancelOptions{UserData: 3, Timeout: time.Minute}, 0, 3)
+	cancel("all of a user data", uring.SyncCancelOptions{UserData: 1, All: true}, 2, 1, 1)
+	cancel("all of a descriptor", uring.SyncCancelOptions{ByFD: true, FD: uring.Fd(b), All: true}, 2, 4, 5)
+
+	pending(t, r, uring.FixedFd(0), 6)
+	pending(t, r, uring.FixedFd(1), 7)
+	cancel("a slot", uring.SyncCancelOptions{ByFD: true, FD: uring.FixedFd(1)}, 0, 7)
+	pending(t, r, uring.Fd(a), 8, 9)
+	cancel("everything", uring.SyncCancelOptions{Any: true}, 3, 6, 8, 9)
+	if n, err := r.SyncCancel(uring.SyncCancelOptions{Any: true}); n != 0 || err != nil {
+		t.Errorf("everything of nothing: %d, %v", n, err)
+	}
+	if ctlHasKernel(t, "6.6") {
+		pending(t, r, uring.Fd(a), 10)
+		_, err := r.SyncCancel(uring.SyncCancelOptions{ByOp: true, Op: uring.OpRead})
+		ctlErrno(t, "an opcode that nothing has", err, syscall.ENOENT)
+		cancel("an opcode", uring.SyncCancelOptions{ByOp: true, Op: uring.OpPollAdd}, 0, 10)
+	}
+	if r.SetupFlags()&uring.SetupSingleIssuer != 0 {
+		ctlElsewhere(func() {
+			_, err := r.SyncCancel(uring.SyncCancelOptions{Any: true})
+			ctlErrno(t, "on another thread", err, syscall.EEXIST)
+		})
+	}
+}
+
+// syncCancelInterrupted cancels what a worker thread has begun, under a hail of
+// signals: the call must neither fail nor come back before it has ended.
+func syncCancelInterrupted(t *testing.T) {
+	r := ctlRing(t, uring.Options{})
+	for i := range uint64(20) {
+		path, err := uring.NewPath(ctlFIFO(t))
+		ctlOK(t, "path", err)
+		ctlNext(t, r).OpenAt(uring.AtCWD, path, os.O_RDONLY, 0).SetUserData(i).SetFlags(uring.SQEAsync)
+		ctlSubmit(t, r, 1)
+		// Signals can hinder the kernel from making its first worker thread.
+		ctlUntil(t, "a worker thread", func() bool { return len(ctlOwnWorkers(t)) > 0 })
+		stop := ctlHarass(t, ctlThreadID())
+		n, err := r.SyncCancel(uring.SyncCancelOptions{UserData: i, Timeout: time.Minute})
+		stop()
+		ctlOK(t, "cancel", err)
+		if n != 0 {
+			t.Fatalf("%d cancelled", n)
+		}
+		// What a worker thread has begun ends with ECANCELED or as a system
+		// call that a signal interrupts: EINTR, or ERESTARTSYS (512).
+		if c := ringtest.Await(t, r, 1)[0]; c.UserData != i || c.Res >= 0 {
+			t.Fatalf("completion %+v (%v)", c, c.Err())
+		}
+		runtime.KeepAlive(path)
+	}
+}

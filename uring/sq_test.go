@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+
+package uring_test
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+func TestSQFull(t *testing.T) {
+	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+		size := r.SQEntries()
+		want := func(space, pending int) {
+			t.Helper()
+			if r.SQSpace() != space || r.Pending() != pending {
+				t.Fatalf("space %d and %d pending, want %d and %d", r.SQSpace(), r.Pending(), space, pending)
+			}
+		}
+		for round := range 5 {
+			want(size, 0)
+			for i := range size {
+				ctlNext(t, r).Nop().SetUserData(uint64(i))
+				want(size-1-i, i+1)
+			}
+			if r.SQE() != nil || r.SQE() != nil {
+				t.Fatalf("round %d: a full queue hands out an entry", round)
+			}
+			for i, c := range ringtest.Await(t, r, size) {
+				if c.UserData != uint64(i) {
+					t.Fatalf("round %d: completion %+v at place %d", round, c, i)
+				}
+			}
+		}
+		want(size, 0)
+		if r.SQDropped() != 0 {
+			t.Errorf("the kernel dropped %d entries", r.SQDropped())
+		}
+	})
+}
+
+func TestSubmitNothing(t *testing.T) {
+	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+		for _, submit := range []func() (int, error){r.Submit, r.SubmitNoWait} {
+			if n, err := submit(); n != 0 || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+		}
+		if n, err := r.SubmitAndWait(0); n != 0 || err != nil {
+			t.Errorf("wait for nothing: %d, %v", n, err)
+		}
+	})
+}
+
+// TestSubmitCounts adds up what the ways to submit return: each entry counts
+// once, with SQPOLL too, where the kernel takes entries at its own pace.
+func TestSubmitCounts(t *testing.T) {
+	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+		rnd := rand.New(rand.NewPCG(3, 4))
+		ways := []func() (int, error){
+			r.Submit, r.SubmitNoWait,
+			func() (int, error) { return r.SubmitAndWait(0) },
+			func() (int, error) { return r.SubmitAndWaitTimeout(1, time.Second) },
+		}
+		made, counted, reaped := 0, 0, 0
+		dst := make([]uring.CQE, 16)
+		for made < 3000 {
+			for range 1 + rnd.IntN(3) {
+				if e := r.SQE(); e != nil {
+					e.Nop()
+					made++
+				}
+			}
+			n, err := ways[rnd.IntN(len(ways))]()
+			ctlOK(t, "submit", err)
+			counted += n
+			reaped += r.Reap(dst)
+			if r.SQSpace() == 0 {
+				ctlOK(t, "wait for room", r.WaitSQ())
+			}
+		}
+		n, err := r.Submit()
+		ctlOK(t, "submit", err)
+		if counted += n; counted != made {
+			t.Errorf("%d entries were counted as %d", made, counted)
+		}
+		ringtest.Await(t, r, made-reaped)
+	})
+}
+
+// TestWaitSQ waits for room again and again in a queue that the kernel thread
+// must empty.
+func TestWaitSQ(t *testing.T) {
+	ringtest.NeedKernel(t, "SQPOLL without privileges", "5.13")
+	r := ctlRing(t, uring.Options{Entries: 2, CQEntries: 4096, SQPoll: true, SQPollIdle: time.Millisecond})
+	const nops = 3000
+	for i := range uint64(nops) {
+		e := r.SQE()
+		for e == nil {
+			ctlOK(t, "wait for room", r.WaitSQ())
+			e = r.SQE()
+		}
+		e.Nop().SetUserData(i)
+	}
+	for i, c := range ringtest.Await(t, r, nops) {
+		if c.UserData != uint64(i) {
+			t.Fatalf("completion %+v at place %d", c, i)
+		}
+	}
+
+	plain := ctlRing(t, uring.Options{Entries: 2})
+	ctlNext(t, plain).Nop()
+	ctlOK(t, "wait on a ring without SQPOLL", plain.WaitSQ())
+	if plain.Pending() != 1 || plain.Ready() != 0 {
+		t.Error("waiting for room submitted an entry of a ring without SQPOLL")
+	}
+}
+
+// TestSubmitFromManyThreads uses one ring from goroutines that move between
+// threads, one at a time.
+func TestSubmitFromManyThreads(t *testing.T) {
+	r := ringtest.Open(t, &uring.Options{Entries: 8, CQEntries: 8})
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for g := range uint64(8) {
+		wg.Go(func() {
+			for i := range uint64(200) {
+				mu.Lock()
+				ctlNext(t, r).Nop().SetUserData(g<<32 | i)
+				if c := ringtest.Await(t, r, 1)[0]; c.UserData != g<<32|i {
+					t.Errorf("completion %+v, want %d of goroutine %d", c, i, g)
+				}
+				mu.Unlock()
+				runtime.Gosched()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestSubmitOverlapsReap uses the two sides of a ring from two goroutines.
+func TestSubmitOverlapsReap(t *testing.T) {
+	r := ringtest.Open(t, &uring.Options{Entries: 8, CQEntries: 8})
+	const nops = 5000
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		dst := make([]uring.CQE, 5)
+		for next := uint64(0); next < nops; {
+			n := r.Reap(dst)
+			for _, c := range dst[:n] {
+				if c.UserData != next {
+					t.Errorf("completion %+v, want number %d", c, next)
+				}
+				next++
+			}
+			if n == 0 {
+				if _, err := r.Wait(uring.WaitOptions{Count: 1, NoSubmit: true, Timeout: time.Second}); err != nil {
+					t.Errorf("wait: %v", err)
+				}
+			}
+		}
+	})
+	for i := range uint64(nops) {
+		ctlNext(t, r).Nop().SetUserData(i)
+		if i%3 == 0 || r.SQSpace() == 0 {
+			_, err := r.Submit()
+			ctlOK(t, "submit", err)
+		}
+	}
+	_, err := r.Submit()
+	ctlOK(t, "submit", err)
+	wg.Wait()
+}
+
+func TestSubmitErrors(t *testing.T) {
+	ringtest.NeedKernel(t, "R_DISABLED", "5.10")
+	r := ctlRing(t, uring.Options{Disabled: true})
+	ctlNext(t, r).Nop()
+	for name, submit := range map[string]func() (int, error){
+		"Submit":        r.Submit,
+		"SubmitNoWait":  r.SubmitNoWait,
+		"SubmitAndWait": func() (int, error) { return r.SubmitAndWait(1) },
+	} {
+		n, err := submit()
+		ctlErrno(t, name, err, ctlEBADFD)
+		if n != 0 || r.Pending() != 1 {
+			t.Errorf("%s: took %d, %d pending", name, n, r.Pending())
+		}
+		if err == error(syscall.Errno(ctlEBADFD)) {
+			t.Errorf("%s: the bare errno, which == matches", name)
+		}
+	}
+}
