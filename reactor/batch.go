@@ -4,7 +4,6 @@ package reactor
 
 import (
 	"errors"
-	"sync"
 	"sync/atomic"
 )
 
@@ -24,7 +23,7 @@ func (g *group) add(i int, res Result) {
 	}
 }
 
-var groups = sync.Pool{New: func() any { return &group{done: make(chan struct{}, 1)} }}
+func newGroup() any { return &group{done: make(chan struct{}, 1)} }
 
 // DoBatch starts operations together, in one system call as far as the
 // submission queue reaches, and waits for all of them. Their results are in
@@ -72,13 +71,13 @@ func (r *Reactor) batch(ops []Op, results []Result, chain bool) error {
 
 // doGroup starts operations that the table has room for and waits for them.
 func (l *loop) doGroup(ops []Op, results []Result, chain bool) error {
-	g := groups.Get().(*group)
+	g := l.groups.Get().(*group)
 	g.results, g.chain = results, chain
 	g.left.Store(int32(len(ops)))
 	defer func() {
 		clear(g.slots)
 		g.results, g.slots = nil, g.slots[:0]
-		groups.Put(g)
+		l.groups.Put(g)
 	}()
 	for i := range ops {
 		s, err := l.acquire(true)

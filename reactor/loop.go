@@ -18,6 +18,8 @@ type loop struct {
 	table *inflight.Table[entry]
 	busy  atomic.Int64 // operations, and plain calls in their place
 
+	visitor atomic.Uintptr // the stack of who came last, a hint
+
 	room     token        // a slot was released while somebody starved
 	starved  atomic.Int32 // how many wait for room
 	idle     token        // the last slot was released while somebody drains
@@ -39,6 +41,7 @@ type loop struct {
 	gone    bool // the ring is closed; written under both locks
 
 	calls  calls
+	groups sync.Pool // of *group
 	delays delays
 	stats  counters
 
@@ -52,6 +55,7 @@ type loop struct {
 func newLoop(o *Options, i int, first ring) (*loop, error) {
 	l := &loop{opts: o, room: newToken(), idle: newToken(), space: newToken()}
 	l.table = inflight.New(o.InFlight, func(v *entry) { v.done = make(chan struct{}, 1) })
+	l.groups.New = newGroup
 	l.calls.init()
 	if o.Pinned {
 		return l, l.startPinned(i, first)

@@ -337,26 +337,42 @@ func TestFailedRing(t *testing.T) {
 
 func TestTryPlain(t *testing.T) {
 	r := open(t, Options{Rings: 1})
-	turn, ok := r.TryPlain()
+	try := r.TryPlain
+	turn, ok := try()
 	if !ok {
 		t.Fatal("a fresh reactor is not idle")
 	}
-	if _, again := r.TryPlain(); again {
+	if _, again := try(); again {
 		t.Fatal("a turn is given twice")
 	}
 	turn.Done()
-	if turn, ok = r.TryPlain(); !ok {
+	if turn, ok = try(); !ok {
 		t.Fatal("not idle after the turn")
+	}
+	turn.Done()
+	stranger := make(chan bool)
+	go func() {
+		_, ok := r.TryPlain()
+		stranger <- ok
+	}()
+	if <-stranger {
+		t.Fatal("another goroutine is given a turn: more may be waiting to be seen")
+	}
+	if _, ok := try(); ok {
+		t.Fatal("who takes turns with another is given one")
+	}
+	if turn, ok = try(); !ok {
+		t.Fatal("who comes back alone is not given a turn")
 	}
 	l := r.loops[0]
 	l.delays.until.Store(int64(time.Since(epoch) + time.Hour))
-	other, ok := r.TryPlain()
+	other, ok := try()
 	if !ok {
 		t.Fatal("a starving program is not given a turn")
 	}
 	other.Done()
 	l.delays.until.Store(1) // long ago
-	if _, ok := r.TryPlain(); ok {
+	if _, ok := try(); ok {
 		t.Fatal("starving for ever")
 	}
 	turn.Done()

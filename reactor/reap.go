@@ -88,16 +88,27 @@ func (l *loop) deliver(c uring.CQE) {
 	if more {
 		return
 	}
-	if v.res.Res == -int32(syscall.ECANCELED) {
-		if l.unasked(s) {
-			return
-		}
+	if interrupted(v.res.Res) && l.unasked(s) {
+		return
 	}
 	l.end(s, v.res)
 }
 
+// interrupted says whether an operation was ended before its time. Worker
+// threads that are interrupted answer as a system call would, on 6.1 also with
+// what the kernel never shows otherwise.
+func interrupted(res int32) bool {
+	const restart = 512 // ERESTARTSYS
+	switch res {
+	case -int32(syscall.ECANCELED), -int32(syscall.EINTR), -restart:
+		return true
+	}
+	return false
+}
+
 // unasked decides what a cancellation means. It says true when the operation
-// goes on: nobody asked, so the thread that submitted it has exited.
+// goes on: nobody asked, so the thread that submitted it has exited, or a
+// signal has hit a worker thread.
 func (l *loop) unasked(s *slot) bool {
 	v := &s.Value
 	l.mu.Lock()
@@ -106,6 +117,7 @@ func (l *loop) unasked(s *slot) bool {
 	case v.timeout.armed() && !time.Now().Before(v.timeout.at):
 		v.res.Err = os.ErrDeadlineExceeded
 	case v.cancelled:
+		v.res.Res = -int32(syscall.ECANCELED)
 		if l.shut {
 			v.res.Err = ErrClosed
 		}

@@ -50,8 +50,8 @@ type AppenderOptions struct {
 	// SyncNone.
 	Ahead int
 	// OnRotate, when not nil, is called with each segment that was sealed, by the
-	// goroutine whose call sealed it, before that call returns. No lock is held:
-	// it may use the Appender, except for Close. Calls may overlap.
+	// goroutine whose call sealed it, before that call returns. No lock is held: it
+	// may use the Appender. Calls may overlap.
 	OnRotate func(sealed SegmentInfo)
 }
 
@@ -166,7 +166,6 @@ type Appender struct {
 	written int64  // up to where the file extends
 	ahead   int64  // see AppenderOptions; 0 once the disk was found full
 	herd    int64  // appends that seem to be going on at a time
-	pause   int    // groups for which not to gather
 	buf     []byte
 	sealed  []SegmentInfo // not yet reported by OnRotate
 
@@ -210,7 +209,7 @@ func openAppender(st segmentStore, o AppenderOptions) (*Appender, error) {
 // [SyncMode]). p is the caller's again when Append returns. The errors are
 // ErrRecordTooLarge and os.ErrClosed, which concern this call only, and the
 // failures described at [Appender].
-func (a *Appender) Append(p []byte) (Position, error) { return a.append(nil, p) }
+func (a *Appender) Append(p []byte) (Position, error) { return a.append(context.Background(), p) }
 
 // AppendContext is Append that can be given up while the record waits for its
 // group. Once a leader has taken the record, the wait goes on in spite of the
@@ -241,7 +240,7 @@ func (a *Appender) append(ctx context.Context, p []byte) (Position, error) {
 // reader and no recovery sees a part of the batch. Together the records must fit
 // into a segment. An empty batch does nothing and returns the log's end.
 func (a *Appender) AppendBatch(records [][]byte) (Position, error) {
-	return a.appendBatch(nil, records)
+	return a.appendBatch(context.Background(), records)
 }
 
 // AppendBatchContext is AppendBatch that can be given up as AppendContext can.

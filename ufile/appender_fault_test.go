@@ -232,7 +232,7 @@ func TestFailureReachesEveryWaiter(t *testing.T) {
 // kill, again and again: each time everything acknowledged is found, and
 // everything that was found before, and the log goes on.
 func TestPowerCuts(t *testing.T) {
-	seeds := 500
+	seeds := 300
 	if testing.Short() {
 		seeds = 50
 	}

@@ -114,20 +114,12 @@ func (a *Appender) submit(ctx context.Context, w *waiter) (Position, error) {
 	}
 	lead := a.enqueue(w)
 	a.mu.Unlock()
-	if !lead && ctx != nil {
-		select {
-		case <-w.wake:
-			lead = w.state == leader
-		case <-ctx.Done():
-			if a.withdraw(w) {
-				a.spare.put(w)
-				return Position{}, ctx.Err()
-			}
-			<-w.wake
+	if !lead {
+		var withdrawn bool
+		if lead, withdrawn = a.wait(ctx, w); withdrawn {
+			a.spare.put(w)
+			return Position{}, ctx.Err()
 		}
-	} else if !lead {
-		<-w.wake
-		lead = w.state == leader
 	}
 	if lead {
 		a.lead(w)
@@ -135,6 +127,25 @@ func (a *Appender) submit(ctx context.Context, w *waiter) (Position, error) {
 	pos, err := w.pos, w.err
 	a.spare.put(w)
 	return pos, err
+}
+
+// wait returns when the waiter's group is done, it is to lead, or it gave up.
+func (a *Appender) wait(ctx context.Context, w *waiter) (lead, withdrawn bool) {
+	done := ctx.Done()
+	if done == nil {
+		<-w.wake
+		return w.state == leader, false
+	}
+	select {
+	case <-w.wake:
+		return w.state == leader, false
+	case <-done:
+		if a.withdraw(w) {
+			return false, true
+		}
+		<-w.wake // taken: it is served whatever the context says
+		return false, false
+	}
 }
 
 // refusal says why nothing may be queued. The caller holds the mutex.
@@ -256,38 +267,32 @@ func (a *Appender) lead(w *waiter) {
 const (
 	// gatherPatience is how many times in a row a leader yields in vain.
 	gatherPatience = 4
-	// gatherLimit is what yielding may take. Beyond it the processors belong to
-	// goroutines that compute, and the appends that were to be gathered wait behind
-	// them as well: the next gatherPause groups do without.
+	// gatherLimit is after what time it does not yield again: the processors
+	// belong to goroutines that compute.
 	gatherLimit = time.Millisecond
-	gatherPause = 32
 )
 
 // gather lets the appends that are about to come join the group: after a sync,
 // those who waited for it are just being woken. Writing for the first that
-// returns would make all others wait for the next sync. It yields only while
-// that brings more of them, so that a lone appender is not delayed.
+// returns would make all others wait for the next sync, and go on to serve them
+// in two halves. It yields only while that brings more of them, so that a lone
+// appender is not delayed.
 func (a *Appender) gather() {
 	n := a.queued.Load()
 	if n >= a.herd {
 		return
 	}
-	if a.pause > 0 {
-		a.pause--
-		return
-	}
 	start := time.Now()
 	for vain := 0; n < a.herd && vain < gatherPatience; vain++ {
 		runtime.Gosched()
-		if time.Since(start) > gatherLimit {
-			a.pause = gatherPause
-			return
-		}
 		m := a.queued.Load()
 		if m > n {
 			vain = -1
 		}
 		n = m
+		if time.Since(start) > gatherLimit {
+			return
+		}
 	}
 }
 

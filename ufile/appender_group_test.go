@@ -446,7 +446,7 @@ func TestAheadIsWrittenOnce(t *testing.T) {
 // goes on without them.
 func TestDiskFullAhead(t *testing.T) {
 	s := newMemStore()
-	a := openMem(t, s, AppenderOptions{})
+	a := openMem(t, s, AppenderOptions{Ahead: 4 * len(zeros)})
 	s.fault = func(c memCall) memFault {
 		if c.op == "write" && c.data == len(zeros) {
 			return memFault{err: syscall.ENOSPC, written: 4096}

@@ -4,6 +4,7 @@ package ufile
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"io/fs"
@@ -307,7 +308,8 @@ func (f *memFile) survive(rng *rand.Rand) []byte {
 	return data
 }
 
-// openMem opens an appender on a store.
+// openMem opens an appender on a store, with few zeros ahead when nothing else is
+// asked for.
 func openMem(t testing.TB, s *memStore, o AppenderOptions) *Appender {
 	t.Helper()
 	a, err := tryMem(s, o)
@@ -318,6 +320,7 @@ func openMem(t testing.TB, s *memStore, o AppenderOptions) *Appender {
 }
 
 func tryMem(s *memStore, o AppenderOptions) (*Appender, error) {
+	o.Ahead = cmp.Or(o.Ahead, 4096)
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err

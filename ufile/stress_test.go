@@ -17,24 +17,24 @@ import (
 )
 
 // deep reads at the bottom of a stack that has to grow, and to move, on the
-// way, with the buffer below some frames and above others.
-func deep(depth, at int, read func(p []byte) error) error {
-	var frame [512]byte
-	frame[depth%len(frame)] = byte(depth)
+// way, into an array that lies there unless ReadAt forbids it. Nothing between
+// the two may make it escape.
+func deep(f *ufile.File, content []byte, off, depth, at int) error {
+	var p [1024]byte
+	mark := byte(off + depth)
+	p[depth] = mark
 	if depth == at {
-		var p [2048]byte
-		grow := func(p []byte) error { return read(p) }
-		if err := grow(p[:]); err != nil {
+		if n, err := f.ReadAt(p[:], int64(off)); err != nil || !bytes.Equal(p[:n], content[off:off+len(p)]) {
+			return fmt.Errorf("read %d bytes at %d, %v, or not the file's data", n, off, err)
+		}
+		p[depth] = mark
+	}
+	if depth > 0 {
+		if err := deep(f, content, off, depth-1, at); err != nil {
 			return err
 		}
 	}
-	if depth == 0 {
-		return nil
-	}
-	if err := deep(depth-1, at, read); err != nil {
-		return err
-	}
-	if frame[depth%len(frame)] != byte(depth) {
+	if p[depth] != mark {
 		return fmt.Errorf("the stack was overwritten at depth %d", depth)
 	}
 	return nil
@@ -48,29 +48,24 @@ func TestCollectorAndStacks(t *testing.T) {
 	path := fileOf(t, content)
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		f := open(t, s, path, os.O_RDONLY)
-		var wg sync.WaitGroup
-		for g := range 200 {
-			wg.Go(func() {
-				rng := rand.New(rand.NewPCG(uint64(g), 1))
-				for range 10 {
-					err := deep(1+rng.IntN(40), rng.IntN(20), func(p []byte) error {
+		for round := range 4 { // each on new, small stacks
+			var wg sync.WaitGroup
+			for g := range 200 {
+				wg.Go(func() {
+					rng := rand.New(rand.NewPCG(uint64(g), uint64(round)))
+					for range 3 {
+						depth := rng.IntN(60)
 						garbage := make([]byte, 4096)
-						off := rng.IntN(len(content) - len(p))
-						n, err := f.ReadAt(p, int64(off))
-						if err != nil || !bytes.Equal(p[:n], content[off:off+len(p)]) {
-							return fmt.Errorf("read %d bytes at %d, %v, or not the file's data", n, off, err)
+						if err := deep(f, content, rng.IntN(len(content)-1024), depth, rng.IntN(depth+1)); err != nil {
+							t.Error(err)
+							return
 						}
-						garbage[0]++
-						return nil
-					})
-					if err != nil {
-						t.Error(err)
-						return
+						garbage[depth]++
 					}
-				}
-			})
+				})
+			}
+			wg.Wait()
 		}
-		wg.Wait()
 	})
 }
 

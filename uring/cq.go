@@ -53,13 +53,20 @@ func (c CQE) BufferID() uint16 { return uint16(c.Flags >> abi.IORING_CQE_BUFFER_
 // DeferTaskrun runs on the issuing thread only. Of a 32-byte completion it
 // keeps the first half: use [Ring.ReapBig] for the rest.
 func (r *Ring) Reap(dst []CQE) int {
-	n := 0
-	for {
-		n += r.cq.drain(dst[n:])
-		if n == len(dst) || !r.flushNeeded() || !r.flushCQ() {
-			return n
-		}
+	n := r.cq.drain(dst)
+	if n == len(dst) || !r.flushNeeded() {
+		return n
 	}
+	return n + r.reapHidden(dst[n:])
+}
+
+// reapHidden reaps what waits in the kernel.
+func (r *Ring) reapHidden(dst []CQE) int {
+	n := 0
+	for n < len(dst) && r.flushNeeded() && r.flushCQ() {
+		n += r.cq.drain(dst[n:])
+	}
+	return n
 }
 
 // ReapBig is [Ring.Reap] with the second half of 32-byte completions.
@@ -75,6 +82,24 @@ func (r *Ring) ReapBig(dst []BigCQE) int {
 
 // drain copies what the CQ holds.
 func (c *cq) drain(dst []CQE) int {
+	if c.plain == nil {
+		return c.drainHalves(dst)
+	}
+	if ready := c.tail.Load() - c.next; uint64(ready) < uint64(len(dst)) {
+		dst = dst[:ready]
+	}
+	plain, mask, head := c.plain, c.mask, c.next
+	for i := range dst {
+		dst[i] = plain[head&mask]
+		head++
+	}
+	c.release(head)
+	return len(dst)
+}
+
+// drainHalves is drain where a completion can take two places: it keeps the
+// first.
+func (c *cq) drainHalves(dst []CQE) int {
 	if c.mixed {
 		return c.drainMixed(len(dst), func(i int, e abi.CQE, _ [2]uint64) { dst[i] = CQE(e) })
 	}
@@ -174,7 +199,7 @@ func (r *Ring) flushNeeded() bool {
 func (r *Ring) flushCQ() bool {
 	r.cq.flushes++
 	r.noteOverflow()
-	_, _ = sys.EnterRaw(r.enterFD, 0, 0, abi.IORING_ENTER_GETEVENTS|r.enterFlags)
+	_, _ = sys.EnterRaw(r.enterFD, 0, uintptr(abi.IORING_ENTER_GETEVENTS|r.enterFlags))
 	return r.cq.tail.Load() != r.cq.next
 }
 

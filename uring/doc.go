@@ -34,10 +34,10 @@
 //
 // A Ring is not safe for concurrent use, with one exception: one goroutine may
 // use the submission side (SQE, Submit) while another uses the completion side
-// (Reap, Wait with NoSubmit). With [Options.SingleIssuer] every call
-// that enters the kernel must come from one thread: lock the goroutine to it.
-// The kernel cancels the requests of a thread that exits, so a goroutine that
-// ends while locked to its thread takes its operations with it.
+// (Reap, Wait with NoSubmit). With [Options.SingleIssuer] every call that enters
+// the kernel must come from one thread: lock the goroutine to it. The kernel
+// cancels the requests of a thread that exits, so a goroutine that ends while
+// locked to its thread takes its operations with it.
 //
 // # Kernels
 //

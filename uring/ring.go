@@ -56,6 +56,7 @@ type cq struct {
 	head, tail, overflow, flags *atomic.Uint32
 
 	cqes    []abi.CQE
+	plain   []CQE  // the same; nil where a completion can take two places
 	shift   uint32 // 1 with CQE32
 	mixed   bool
 	mask    uint32

@@ -200,6 +200,10 @@ func (r *Ring) bind(p *abi.Params) {
 		c.shift = 1
 	}
 	c.cqes = sys.Slice[abi.CQE](cqMem, p.CqOff.Cqes, int(p.CqEntries)<<c.shift)
+	c.plain = nil
+	if c.shift == 0 && !c.mixed {
+		c.plain = sys.Slice[CQE](cqMem, p.CqOff.Cqes, int(p.CqEntries))
+	}
 	c.next = c.head.Load()
 }
 

@@ -20,7 +20,7 @@ func (r *Ring) SQE() *SQE {
 			return nil
 		}
 	}
-	e := &s.sqes[(s.next&s.mask)<<s.shift]
+	e := &s.sqes[(s.next&s.mask)<<(s.shift&1)] // &1 spares the check for a shift beyond 31
 	s.next++
 	return (*SQE)(e)
 }
@@ -72,7 +72,28 @@ func (r *Ring) Submit() (int, error) { return r.submit(false) }
 // SubmitNoWait is [Ring.Submit] for entries that are known not to block. It
 // does not tell Go's scheduler about the call, which saves time and would hold
 // a P if it blocked after all.
-func (r *Ring) SubmitNoWait() (int, error) { return r.submit(true) }
+func (r *Ring) SubmitNoWait() (int, error) {
+	if r.setup&SetupSQPoll != 0 {
+		return r.submit(true)
+	}
+	n := r.sq.show()
+	if n == 0 {
+		return 0, nil
+	}
+	done, errno := sys.EnterRaw(r.enterFD, uintptr(n), uintptr(r.enterFlags))
+	if errno != 0 {
+		return r.submitFailed(errno)
+	}
+	return done, nil
+}
+
+// submitFailed goes on after SubmitNoWait's first attempt.
+func (r *Ring) submitFailed(errno syscall.Errno) (int, error) {
+	if errno == syscall.EINTR {
+		return r.submit(true)
+	}
+	return 0, sys.Error("io_uring_enter", errno)
+}
 
 func (r *Ring) submit(raw bool) (int, error) {
 	n, flags, err := r.publish()
@@ -84,7 +105,7 @@ func (r *Ring) submit(raw bool) (int, error) {
 		var done int
 		var errno syscall.Errno
 		if raw {
-			done, errno = sys.EnterRaw(r.enterFD, n, 0, flags)
+			done, errno = sys.EnterRaw(r.enterFD, uintptr(n), uintptr(flags))
 		} else {
 			done, errno = sys.Enter(r.enterFD, n, 0, flags, nil, 0)
 		}
@@ -110,12 +131,18 @@ func (r *Ring) publish() (n, flags uint32, err error) {
 	if r.setup&SetupSQPoll != 0 {
 		return r.publishSQPoll()
 	}
-	s.tail.Store(s.next)
-	s.seen = s.head.Load()
-	if n = s.next - s.seen; n != 0 {
+	if n = s.show(); n != 0 {
 		flags = enterNeeded
 	}
 	return n, flags, nil
+}
+
+// show shows the filled entries to the kernel and returns how many it has not
+// taken.
+func (s *sq) show() uint32 {
+	s.tail.Store(s.next)
+	s.seen = s.head.Load()
+	return s.next - s.seen
 }
 
 func (r *Ring) publishSQPoll() (n, flags uint32, err error) {

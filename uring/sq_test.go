@@ -29,8 +29,10 @@ func TestSQFull(t *testing.T) {
 				ctlNext(t, r).Nop().SetUserData(uint64(i))
 				want(size-1-i, i+1)
 			}
-			if r.SQE() != nil || r.SQE() != nil {
-				t.Fatalf("round %d: a full queue hands out an entry", round)
+			for range 2 {
+				if r.SQE() != nil {
+					t.Fatalf("round %d: a full queue hands out an entry", round)
+				}
 			}
 			for i, c := range ringtest.Await(t, r, size) {
 				if c.UserData != uint64(i) {
@@ -91,6 +93,42 @@ func TestSubmitCounts(t *testing.T) {
 			t.Errorf("%d entries were counted as %d", made, counted)
 		}
 		ringtest.Await(t, r, made-reaped)
+	})
+}
+
+// TestPublish submits in two steps: the first shows the entries, the second
+// enters the kernel and leaves the submission side alone.
+func TestPublish(t *testing.T) {
+	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+		if r.SetupFlags()&uring.SetupSQPoll != 0 {
+			return // Submit is that already
+		}
+		if n, err := r.Publish(); n != 0 || err != nil {
+			t.Errorf("publish nothing: %d, %v", n, err)
+		}
+		for _, o := range []uring.WaitOptions{{Brief: true}, {Count: 2}, {Count: 1, Timeout: time.Hour}} {
+			ctlNext(t, r).Nop().SetUserData(1)
+			ctlNext(t, r).Nop().SetUserData(2)
+			n, err := r.Publish()
+			if n != 2 || err != nil || r.Pending() != 2 || r.Ready() != 0 {
+				t.Fatalf("publish: %d, %v, %d pending, %d ready", n, err, r.Pending(), r.Ready())
+			}
+			o.NoSubmit, o.Published = true, n
+			if n, err := r.Wait(o); n != 2 || err != nil || r.Pending() != 0 {
+				t.Fatalf("wait %+v: %d, %v, %d pending", o, n, err, r.Pending())
+			}
+			for i, c := range ringtest.Await(t, r, 2) {
+				if c.UserData != uint64(i+1) {
+					t.Fatalf("completion %+v", c)
+				}
+			}
+		}
+		// Without Published a wait submits nothing.
+		ctlNext(t, r).Nop()
+		if n, err := r.Wait(uring.WaitOptions{NoSubmit: true}); n != 0 || err != nil || r.Pending() != 1 {
+			t.Errorf("wait: %d, %v, %d pending", n, err, r.Pending())
+		}
+		ringtest.Await(t, r, 1)
 	})
 }
 

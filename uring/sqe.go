@@ -70,7 +70,7 @@ const AtCWD = -100
 // with pages of 4 KiB); a longer buffer gives a short transfer.
 const maxTransfer = 0x7ffff000
 
-func byteCount(n int) uint32 { return uint32(min(n, maxTransfer)) }
+func byteCount(n int) uint32 { return uint32(min(max(n, 0), maxTransfer)) }
 
 func count(n int) uint32 { return uint32(min(int64(n), math.MaxUint32)) }
 

@@ -23,10 +23,15 @@ type SyncCancelOptions struct {
 	Timeout time.Duration
 }
 
-// SyncCancel cancels and waits until what it found has ended: its completions
-// are then in the CQ, or with DeferTaskrun come with the next wait. It returns
-// how many were cancelled at once (All, Any; 0 otherwise), ENOENT when nothing
-// matched (All and Any: 0), ETIME when the timeout ended the wait. An interrupted wait goes on. On rings with
+// SyncCancel cancels an operation and waits until it has ended: its completion
+// is then in the CQ, or with DeferTaskrun comes with the next wait. With All or
+// Any it cancels what it can and returns how many there were; it does not wait
+// for those that worker threads are busy with, which may take their time.
+//
+// Errors: ENOENT when nothing matched (with All and Any that is no error), on
+// 6.1 also when a worker thread was just taking the operation up, which then
+// lives on: call again until its completion has come. ETIME
+// when the timeout ended the wait. An interrupted wait goes on. On rings with
 // SingleIssuer only the issuing thread may call it (EEXIST). (6.0)
 func (r *Ring) SyncCancel(o SyncCancelOptions) (int, error) {
 	arg := o.arg()

@@ -91,7 +91,7 @@ func (r *Ring) Wait(o WaitOptions) (int, error) {
 			return 0, err
 		}
 		if o.Brief && o.Count == 0 && arg == nil {
-			done, errno = sys.EnterRaw(r.enterFD, n, 0, flags)
+			done, errno = sys.EnterRaw(r.enterFD, uintptr(n), uintptr(flags))
 		} else {
 			done, errno = sys.Enter(r.enterFD, n, uint32(o.Count), flags|more, arg, size)
 		}
@@ -150,6 +150,13 @@ func unsupported(what string) error { return unsupportedError(what) }
 func (e unsupportedError) Error() string        { return "uring: " + string(e) }
 func (e unsupportedError) Is(target error) bool { return target == errors.ErrUnsupported }
 
+// timespec converts a duration. The kernel wants nanoseconds that are not
+// negative, and reads 32 bits of them for 32-bit callers.
 func timespec(d time.Duration) abi.Timespec {
-	return abi.Timespec{Sec: int64(d / time.Second), Nsec: int64(d % time.Second)}
+	t := abi.Timespec{Sec: int64(d / time.Second), Nsec: int64(d % time.Second)}
+	if t.Nsec < 0 {
+		t.Sec--
+		t.Nsec += int64(time.Second)
+	}
+	return t
 }

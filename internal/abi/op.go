@@ -143,7 +143,7 @@ const (
 	SOCKET_URING_OP_TX_TIMESTAMP = 4
 
 	// sqe.cmd_op of URING_CMD on a block device: _IO(0x12, 0)
-	BLOCK_URING_CMD_DISCARD = 0x12<<8 | 0
+	BLOCK_URING_CMD_DISCARD = 0x12 << 8
 
 	IORING_RW_ATTR_FLAG_PI = 1 << 0 // sqe.attr_type_mask
 

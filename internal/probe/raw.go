@@ -13,7 +13,7 @@ import (
 // EINVAL that it does not know them; anything else comes from a filter, or
 // from a kernel without io_uring.
 func EnterErrno(flags uint32) syscall.Errno {
-	_, errno := sys.EnterRaw(-1, 0, 0, flags)
+	_, errno := sys.EnterRaw(-1, 0, uintptr(flags))
 	return errno
 }
 

@@ -34,7 +34,7 @@ func OverFlavours(t *testing.T, test func(t *testing.T, r *uring.Ring)) {
 		t.Run(f.Name, func(t *testing.T) {
 			NeedKernel(t, "ring flavour "+f.Name, f.Since)
 			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
+			t.Cleanup(runtime.UnlockOSThread) // after the ring is closed
 			test(t, Open(t, &f.Opts))
 		})
 	}

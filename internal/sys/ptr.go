@@ -4,16 +4,17 @@ package sys
 
 import "unsafe"
 
-var (
-	neverTrue  bool
-	escapeSink unsafe.Pointer
-)
+// outlet is where a pointer would escape to, were it ever open.
+var outlet struct {
+	open bool
+	sink unsafe.Pointer
+}
 
 // escape makes the compiler place what p points at on the heap. A goroutine's
 // stack moves when it grows; the kernel would go on writing to the old place.
 func escape(p unsafe.Pointer) {
-	if neverTrue {
-		escapeSink = p
+	if outlet.open {
+		outlet.sink = p
 	}
 }
 
@@ -72,3 +73,22 @@ func Aligned(b []byte, align int) bool {
 
 // UnsafePointer is unsafe.Pointer, for packages that only hand it on.
 type UnsafePointer = unsafe.Pointer
+
+// Within says whether inner lies in outer, and how many bytes from its start.
+func Within(inner, outer []byte) (int, bool) {
+	a, b := uintptr(unsafe.Pointer(unsafe.SliceData(inner))), uintptr(unsafe.Pointer(unsafe.SliceData(outer)))
+	if a < b || a-b > uintptr(len(outer)) || int(a-b)+len(inner) > len(outer) {
+		return 0, false
+	}
+	return int(a - b), true
+}
+
+// StackID returns a number that tells goroutines apart as long as neither
+// moves its stack: the place of the caller's frame. It is a hint: one goroutine
+// may have several, two that never meet may have the same.
+//
+//go:noinline
+func StackID() uintptr {
+	var here byte
+	return uintptr(unsafe.Pointer(&here))
+}

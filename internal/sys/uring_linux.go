@@ -26,10 +26,10 @@ func Enter(fd int, toSubmit, minComplete, flags uint32, arg unsafe.Pointer, size
 }
 
 // EnterRaw calls io_uring_enter(2) without telling the scheduler. It is for
-// calls that do not wait: a blocked one would hold its P.
-func EnterRaw(fd int, toSubmit, minComplete, flags uint32) (int, syscall.Errno) {
-	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), uintptr(toSubmit),
-		uintptr(minComplete), uintptr(flags), 0, 0)
+// calls that do not wait: a blocked one would hold its P. With uint32 it would
+// just miss being inlined.
+func EnterRaw(fd int, toSubmit, flags uintptr) (int, syscall.Errno) {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), toSubmit, 0, flags, 0, 0)
 	return int(n), errno
 }
 

@@ -23,7 +23,7 @@ func Enter(int, uint32, uint32, uint32, unsafe.Pointer, uintptr) (int, syscall.E
 }
 
 // EnterRaw answers ENOSYS.
-func EnterRaw(int, uint32, uint32, uint32) (int, syscall.Errno) { return -1, noSys }
+func EnterRaw(int, uintptr, uintptr) (int, syscall.Errno) { return -1, noSys }
 
 // Register answers ENOSYS.
 func Register(int, uint32, unsafe.Pointer, uint32) (int, syscall.Errno) { return -1, noSys }

@@ -12,6 +12,7 @@ func platform() []test {
 		scripted("Device/Zero", deviceZero),
 		scripted("Device/Full", deviceFull),
 		scripted("Proc", proc),
+		scripted("Unseekable", unseekable),
 		scripted("Limit", limit),
 		scripted("SeekHole", seekHole),
 		scripted("OpenFlags", openFlags),

@@ -78,6 +78,19 @@ func proc(c *script) {
 	c.readAt(f, 100, 0)
 }
 
+// unseekable reads a file that says it is regular and has no offsets.
+func unseekable(c *script) {
+	const path = "/sys/kernel/tracing/trace_pipe"
+	if _, err := os.Stat(path); err != nil {
+		c.t.Skipf("needs tracefs: %v", err)
+	}
+	f := c.openFile(path, os.O_RDONLY|syscall.O_NONBLOCK)
+	c.readAt(f, 10, 0)
+	c.readAt(f, 10, 5)
+	c.seek(f, 0, 0)
+	c.writeAt(f, []byte("no"), 0)
+}
+
 // limit writes across the largest size that a file may have in this process.
 func limit(c *script) {
 	const most = 1 << 30 // far above what other files of the process need

@@ -60,6 +60,25 @@ func TestNop(t *testing.T) {
 	}
 }
 
+func TestNopAllocatesNothing(t *testing.T) {
+	for _, ring := range []string{RingDefault, RingDefer} {
+		t.Run(ring, func(t *testing.T) {
+			needRing(t, ring)
+			l, err := Nop{Ring: ring, Batch: 16}.newLoop()
+			if err == nil {
+				err = l.open()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := testing.AllocsPerRun(100, func() { err = errors.Join(err, l.round()) })
+			if err = errors.Join(err, l.close()); err != nil || n != 0 {
+				t.Errorf("%v allocations per batch, %v", n, err)
+			}
+		})
+	}
+}
+
 // TestNopNoticesWrongCompletions submits entries whose completions are not those of the loop.
 func TestNopNoticesWrongCompletions(t *testing.T) {
 	needRing(t, RingDefault)

@@ -102,6 +102,9 @@ func (c *cargo) addTests(ctx context.Context, opt options) error {
 
 func testArgs(opt options) []string {
 	args := []string{"-test.v", "-test.paniconexit0", "-test.timeout=" + opt.timeout.String()}
+	if !opt.long {
+		args = append(args, "-test.short")
+	}
 	if opt.run != "" {
 		args = append(args, "-test.run="+opt.run)
 	}

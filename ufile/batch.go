@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// Range is one part of a [Batch]: a piece of a file and the memory for it.
+type Range struct {
+	File *File
+	Off  int64
+	// Buf is read into or written from. It belongs to the batch until the call
+	// returns.
+	Buf []byte
+
+	// N and Err are the result, as of ReadAt or WriteAt: fewer bytes than
+	// len(Buf) come with an error, io.EOF at the end of the file.
+	N   int
+	Err error
+}
+
+// BatchOptions configure a [Batch]; the zero value is fine.
+type BatchOptions struct {
+	// Depth is how many ranges are in flight at a time; 0 means 128, at most
+	// 4096.
+	Depth int
+	// Buffers and BufferSize ask for registered memory, which saves pinning
+	// the pages for each operation. It counts against RLIMIT_MEMLOCK: where
+	// that is too low, the memory is ordinary, and nothing else changes.
+	Buffers, BufferSize int
+}
+
+// Batch reads or writes many ranges, of one file or of many, from one
+// goroutine: with O_DIRECT or a cold cache all of them are in flight together,
+// started and waited for in one system call. A Batch has a ring of its own.
+// Its methods may be called concurrently and then take turns: use one for each
+// goroutine. Where io_uring cannot be used it reads and writes with plain calls
+// on several goroutines.
+type Batch struct {
+	mu     sync.Mutex
+	sys    *System
+	ring   *uring.Ring // nil without io_uring
+	depth  int
+	memory []byte // of the buffers
+	size   int    // of each
+	fixed  bool   // they are registered
+	closed bool
+
+	parts  []part
+	free   []int32 // indices of parts that are not in flight
+	reaped []uring.CQE
+}
+
+// part is a range in flight, or what is left of one.
+type part struct {
+	r      *Range
+	bounce []byte // aligned memory in the place of Buf, for O_DIRECT
+	skip   int    // bytes of bounce before the range
+	async  bool
+}
+
+// NewBatch returns a batch for files of the default system.
+func NewBatch(o BatchOptions) (*Batch, error) { return defaultSystem().NewBatch(o) }
+
+// NewBatch returns a batch. It fails only with ModeRing, where a ring cannot be
+// had.
+func (s *System) NewBatch(o BatchOptions) (*Batch, error) {
+	if o.Depth <= 0 {
+		o.Depth = 128
+	}
+	b := &Batch{sys: s, depth: min(o.Depth, 4096), size: o.BufferSize}
+	if o.Buffers > 0 && o.BufferSize > 0 {
+		b.memory = AlignedBuffer(o.Buffers * o.BufferSize)
+	}
+	if !s.plain.Load() {
+		if err := b.open(o.Buffers); err != nil && s.opts.Mode == ModeRing {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (b *Batch) open(buffers int) error {
+	ring, err := uring.Open(&uring.Options{Entries: uint32(b.depth), Clamp: true, NoIOWait: true,
+		// Completions are processed by the wait, so that nothing need
+		// interrupt the thread before.
+		CoopTaskrun: features.HaveSetup(uring.SetupCoopTaskrun) == nil})
+	if err != nil {
+		return err
+	}
+	b.ring = ring
+	b.parts = make([]part, b.depth)
+	b.free = make([]int32, 0, b.depth)
+	b.reaped = make([]uring.CQE, b.depth)
+	if b.memory != nil {
+		bufs := make([][]byte, buffers)
+		for i := range bufs {
+			bufs[i] = b.Buffer(i)
+		}
+		b.fixed = ring.RegisterBuffers(bufs) == nil
+	}
+	return nil
+}
+
+// Buffer returns registered buffer number i. It is the caller's, except while
+// a call uses it, until Close.
+func (b *Batch) Buffer(i int) []byte {
+	return b.memory[i*b.size : (i+1)*b.size : (i+1)*b.size]
+}
+
+// Close frees the ring. It waits for a call in flight; later ones answer
+// os.ErrClosed.
+func (b *Batch) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return os.ErrClosed
+	}
+	b.closed = true
+	if b.ring == nil {
+		return nil
+	}
+	return b.ring.Close()
+}
+
+// Read reads all ranges and returns the first error among them, io.EOF
+// included; each range has its own result.
+func (b *Batch) Read(ranges []Range) error { return b.run(ranges, false) }
+
+// Write writes all ranges, in no particular order, and returns the first error
+// among them; each range has its own result.
+func (b *Batch) Write(ranges []Range) error { return b.run(ranges, true) }
+
+func (b *Batch) run(ranges []Range, write bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range ranges {
+		ranges[i].N, ranges[i].Err = 0, nil
+	}
+	switch {
+	case b.closed:
+		return os.ErrClosed
+	case b.ring == nil:
+		plainRanges(ranges, write)
+	default:
+		b.ringRanges(ranges, write)
+	}
+	for i := range ranges {
+		if err := ranges[i].Err; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plainRanges uses plain calls on several goroutines.
+func plainRanges(ranges []Range, write bool) {
+	var next sync.Mutex
+	i := 0
+	var wg sync.WaitGroup
+	for range min(len(ranges), 8*runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for {
+				next.Lock()
+				mine := i
+				i++
+				next.Unlock()
+				if mine >= len(ranges) {
+					return
+				}
+				ranges[mine].plain(write)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// plain does what is left of a range by plain calls.
+func (r *Range) plain(write bool) {
+	var n int
+	if write {
+		n, r.Err = r.File.WriteAt(r.Buf[r.N:], r.Off+int64(r.N))
+	} else {
+		n, r.Err = r.File.ReadAt(r.Buf[r.N:], r.Off+int64(r.N))
+	}
+	r.N += n
+}
+
+// viaRing says whether a range goes through the ring at once: what is not
+// O_DIRECT is asked of the page cache first, and buffered writes are plain
+// calls, because file systems hand them to worker threads otherwise.
+func (b *Batch) viaRing(r *Range, write bool) bool {
+	f := r.File
+	switch {
+	case f == nil || !f.accelerated() || f.appends && write || r.Off < 0:
+		r.plain(write)
+		return false
+	case !f.direct && write && b.sys.opts.Mode == ModeAuto:
+		r.plain(write)
+		return false
+	case !f.lock.Acquire():
+		r.plain(write) // which says that it is closed
+		return false
+	case !f.direct && !write && f.nowait.Load():
+		for r.N < len(r.Buf) {
+			n, ok := f.readCached(r.Buf[r.N:], r.Off+int64(r.N))
+			if !ok || n == 0 {
+				break
+			}
+			r.N += n
+		}
+	}
+	if r.N < len(r.Buf) {
+		return true
+	}
+	f.lock.Release()
+	return false
+}
+
+// ringRanges keeps up to depth ranges in flight until all are done.
+func (b *Batch) ringRanges(ranges []Range, write bool) {
+	b.free = b.free[:0]
+	for i := range b.parts {
+		b.free = append(b.free, int32(len(b.parts)-1-i))
+	}
+	next := 0
+	for b.ring != nil && (next < len(ranges) || len(b.free) < len(b.parts)) {
+		for next < len(ranges) && len(b.free) > 0 && b.ring.SQSpace() > 0 {
+			r := &ranges[next]
+			next++
+			if b.viaRing(r, write) {
+				b.start(r, write)
+			}
+		}
+		if inFlight := len(b.parts) - len(b.free); inFlight > 0 {
+			b.wait(next < len(ranges), inFlight, write)
+		}
+	}
+	for ; next < len(ranges); next++ { // the ring has failed
+		ranges[next].plain(write)
+	}
+	clear(b.parts)
+}
+
+// start enters a range.
+func (b *Batch) start(r *Range, write bool) {
+	i := b.free[len(b.free)-1]
+	b.free = b.free[:len(b.free)-1]
+	b.parts[i] = part{r: r}
+	b.enter(i, write)
+}
+
+// enter fills the entry of a part.
+func (b *Batch) enter(i int32, write bool) {
+	p := &b.parts[i]
+	r := p.r
+	buf, off := r.Buf[r.N:], r.Off+int64(r.N)
+	if r.File.direct && !write && !aligned(buf, off) {
+		buf, off = p.useBounce(buf, off)
+	}
+	e := b.ring.SQE()
+	index, fixed := b.registered(buf)
+	switch fd := uring.Fd(r.File.fd); {
+	case write && fixed:
+		e.WriteFixed(fd, buf, off, index)
+	case write:
+		e.Write(fd, buf, off)
+	case fixed:
+		e.ReadFixed(fd, buf, off, index)
+	default:
+		e.Read(fd, buf, off)
+	}
+	if p.async {
+		e.SetFlags(uring.SQEAsync)
+	}
+	e.SetUserData(uint64(i))
+	r.File.ringed.Add(1)
+}
+
+// aligned says whether O_DIRECT accepts a transfer on every device.
+func aligned(buf []byte, off int64) bool {
+	return off%DirectAlign == 0 && len(buf)%DirectAlign == 0 && sys.Aligned(buf, DirectAlign)
+}
+
+// useBounce returns aligned memory and the aligned part of the file around a
+// range.
+func (p *part) useBounce(buf []byte, off int64) ([]byte, int64) {
+	p.skip = int(off % DirectAlign)
+	n := (p.skip + len(buf) + DirectAlign - 1) / DirectAlign * DirectAlign
+	p.bounce = AlignedBuffer(n)
+	return p.bounce, off - int64(p.skip)
+}
+
+// registered says in which registered buffer buf lies.
+func (b *Batch) registered(buf []byte) (uint16, bool) {
+	if !b.fixed || len(buf) == 0 {
+		return 0, false
+	}
+	off, ok := sys.Within(buf, b.memory)
+	if !ok || off/b.size != (off+len(buf)-1)/b.size {
+		return 0, false
+	}
+	return uint16(off / b.size), true
+}
+
+// wait submits what was entered and waits: for all that is in flight, or, when
+// more is to be started, for a quarter of it.
+func (b *Batch) wait(more bool, inFlight int, write bool) {
+	count := inFlight
+	if more {
+		count = max(inFlight/4, 1)
+	}
+	if _, err := b.ring.SubmitAndWait(count); err != nil && !passing(err) {
+		b.fail(err, write)
+		return
+	}
+	for _, c := range b.reaped[:b.ring.Reap(b.reaped)] {
+		b.finish(int32(c.UserData), c, write)
+	}
+}
+
+// passing says whether an error of a submission goes away when operations end.
+func passing(err error) bool {
+	return errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM)
+}
+
+// doomedBatches keep the memory that the kernel may still write to after their
+// rings have failed.
+var doomedBatches struct {
+	sync.Mutex
+	parts [][]part
+}
+
+// fail gives up a ring that does not answer any more. What was in flight ends
+// with the error, and the next call uses plain calls.
+func (b *Batch) fail(err error, write bool) {
+	op := "read"
+	if write {
+		op = "write"
+	}
+	busy := make([]bool, len(b.parts))
+	for i := range busy {
+		busy[i] = true
+	}
+	for _, i := range b.free {
+		busy[i] = false
+	}
+	for i := range b.parts {
+		if busy[i] {
+			b.parts[i].r.Err = b.parts[i].r.File.pathError(op, err)
+			b.parts[i].r.File.lock.Release()
+			b.free = append(b.free, int32(i))
+		}
+	}
+	doomedBatches.Lock()
+	doomedBatches.parts = append(doomedBatches.parts, b.parts)
+	doomedBatches.Unlock()
+	_ = b.ring.Close()
+	b.ring, b.parts = nil, nil
+	b.free = nil
+}
+
+// finish takes the completion of a part, which may go on.
+func (b *Batch) finish(i int32, c uring.CQE, write bool) {
+	p := &b.parts[i]
+	r := p.r
+	op := "read"
+	if write {
+		op = "write"
+	}
+	again := false
+	switch errno := c.Errno(); {
+	case errno == syscall.EINTR, errno == syscall.ECANCELED: // nobody here cancels
+		again = true
+	case errno == syscall.EAGAIN && !p.async:
+		p.async, again = true, true
+	case errno != 0:
+		r.Err = r.File.pathError(op, errno)
+	default:
+		n := p.take(int(c.Res))
+		switch {
+		case n == 0 && write:
+			r.Err = r.File.pathError(op, io.ErrUnexpectedEOF)
+		case n == 0:
+			r.Err = io.EOF
+		default:
+			again = r.N < len(r.Buf)
+		}
+	}
+	if again {
+		b.enter(i, write)
+		return
+	}
+	r.File.lock.Release()
+	b.free = append(b.free, i)
+}
+
+// take adds n bytes that the kernel moved to the range and returns how many of
+// them were asked for.
+func (p *part) take(n int) int {
+	if p.bounce != nil {
+		n = copy(p.r.Buf[p.r.N:], p.bounce[min(p.skip, n):n])
+		p.bounce = nil
+	}
+	p.r.N += n
+	return n
+}

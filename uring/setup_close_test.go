@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+
+package uring_test
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// TestClose closes rings in every state, over and over: descriptors and the 16
+// registered indices of a thread must not run out.
+func TestClose(t *testing.T) {
+	ringtest.NeedRing(t)
+	before := ctlDescriptors(t)
+	for range 40 {
+		r := ctlRing(t, uring.Options{})
+		ctlOK(t, "register the ring", r.RegisterRingFD())
+		ctlNops(t, r, 1, 3)
+		ctlOK(t, "close", r.Close())
+		ctlOK(t, "close twice", r.Close())
+	}
+	if n := ctlDescriptors(t); n != before {
+		t.Errorf("%d descriptors open, want %d", n, before)
+	}
+	r := ctlRing(t, uring.Options{})
+	ctlOK(t, "close", r.Close())
+	if r.SQE() != nil || r.BigSQE() != nil || r.SQSpace() != 0 || r.Pending() != 0 || r.Ready() != 0 || r.FD() != -1 {
+		t.Error("a closed ring has entries")
+	}
+	if n := r.Reap(make([]uring.CQE, 4)); n != 0 {
+		t.Errorf("a closed ring has %d completions", n)
+	}
+	if n, err := r.Submit(); n != 0 || err != nil {
+		t.Errorf("submit nothing to a closed ring: %d, %v", n, err)
+	}
+	_, err := r.SubmitAndWait(1)
+	ctlErrno(t, "wait on a closed ring", err, syscall.EBADF)
+	_, err = r.Probe()
+	ctlErrno(t, "probe a closed ring", err, syscall.EBADF)
+	_, err = r.NewBufRing(uring.BufRingOptions{Entries: 1, BufSize: 1})
+	ctlErrno(t, "buffer ring of a closed ring", err, syscall.EBADF)
+}
+
+// TestCloseElsewhere closes a ring whose registered index belongs to another
+// thread. The index of a second ring, which has the same number on the closing
+// thread, must survive.
+func TestCloseElsewhere(t *testing.T) {
+	ringtest.NeedKernel(t, "registered ring descriptors", "5.18")
+	r := ctlRing(t, uring.Options{})
+	ctlOK(t, "register the ring", r.RegisterRingFD())
+	ctlElsewhere(func() {
+		other, err := uring.Open(nil)
+		ctlOK(t, "open", err)
+		ctlOK(t, "register the ring", other.RegisterRingFD())
+		if r.UnregisterRingFD() == nil || r.Close() == nil {
+			t.Error("another thread closed the ring without a word")
+		}
+		ctlNops(t, other, 1, 3)
+		ctlOK(t, "close", other.Close())
+	})
+	if err := r.Close(); err != nil && ctlHasKernel(t, "6.3") {
+		t.Errorf("close the rest: %v", err)
+	}
+
+	// Where the kernel still knows buffers, they stay.
+	ringtest.NeedKernel(t, "register calls through a registered ring", "6.3")
+	r = ctlRing(t, uring.Options{SingleIssuer: true})
+	b := ctlBufRing(t, r, uring.BufRingOptions{Entries: 4, BufSize: 32})
+	ctlOK(t, "register the ring", r.RegisterRingFD())
+	ctlElsewhere(func() {
+		if r.Close() == nil {
+			t.Error("another thread closed the ring without a word")
+		}
+	})
+	if clear(b.Buffer(3)); len(b.Buffer(3)) != 32 {
+		t.Error("the buffers are gone before the ring")
+	}
+	ctlOK(t, "close the rest", r.Close())
+	ctlOK(t, "close after the ring", b.Close())
+}
