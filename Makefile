@@ -6,7 +6,7 @@ CORE      = ./...
 PLATFORMS = linux/arm64 linux/386 darwin/arm64 windows/amd64
 KERNELS  ?= 6.1 6.12
 
-.PHONY: help test short lint fmt vet staticcheck cross bench bench-once forbidden kernels fuzz ci
+.PHONY: help test short lint fmt vet staticcheck cross bench bench-once forbidden kernels environments fuzz ci
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ vet:
 	GOOS=windows GOARCH=amd64 $(GO) vet work
 
 staticcheck:
-	cd cmd && $(GO) tool staticcheck ../... ./... ../sqlitevfs/...
+	cd cmd && $(GO) tool staticcheck ../... ./...
 
 cross: ## build for every platform that must compile
 	@set -e; for p in $(PLATFORMS); do echo "build $$p"; \
@@ -47,6 +47,9 @@ forbidden: ## the core's tests where io_uring is refused by a seccomp filter
 
 kernels: ## the core's tests on older kernels, in a virtual machine
 	$(GO) run ./internal/vmtest/lane $(addprefix -kernel ,$(KERNELS))
+
+environments: ## what probe says under seccomp, io_uring_disabled and a low memlock limit
+	.ci/environments
 
 fuzz: ## each fuzzer for ten seconds
 	@set -e; for pkg in $$($(GO) list $(CORE)); do \

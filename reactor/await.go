@@ -8,7 +8,8 @@ import (
 )
 
 // Do starts an operation and waits for its end. It waits for room when the
-// loop is full. It must not be called by a callback.
+// loop is full. A callback must not call it: on a pinned loop it would wait for
+// itself, and panics instead, on a shared one it holds up the other callbacks.
 func (r *Reactor) Do(op *Op) Result {
 	l := r.route(op)
 	l.busy.Add(1)
@@ -26,6 +27,7 @@ func (r *Reactor) Do(op *Op) Result {
 
 // begin starts an operation somebody will wait for.
 func (l *loop) begin(op *Op) (*slot, error) {
+	l.mayWait()
 	s, err := l.acquire(true)
 	if err != nil {
 		return nil, err
@@ -42,7 +44,8 @@ func (l *loop) begin(op *Op) (*slot, error) {
 // cancellation and then waits for the operation to end: the buffer is the
 // caller's when it returns. An operation that was cancelled so has
 // context.Cause(ctx) as its Err; one that completed all the same has its
-// result.
+// result. When the ring has failed nothing can be passed on: then it waits for
+// the operation's own end, or for Close.
 func (r *Reactor) DoContext(ctx context.Context, op *Op) Result {
 	if ctx.Done() == nil {
 		return r.Do(op)

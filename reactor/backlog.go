@@ -10,52 +10,91 @@ import (
 )
 
 // chore is something to enter later: an operation that came back cancelled
-// though nobody asked, or what did not fit into the queue of a pinned loop.
+// though nobody asked, what did not fit into the queue of a pinned loop, or a
+// cancellation.
 type chore struct {
 	id     inflight.ID
-	cancel bool // cancel the operation instead of starting it
+	cancel bool   // cancel the operation instead of starting it
+	chain  *group // start all of these as one chain; id is that of the first
 }
 
-// runBacklog enters what waits in the backlog. On a pinned loop the thread
-// calls it.
+// leaveChore puts something into the backlog. Whoever is not about to run the
+// backlog must see to it that somebody does. The caller holds mu.
+func (l *loop) leaveChore(c chore) {
+	l.backlog = append(l.backlog, c)
+	if l.opts.Pinned {
+		l.wakeLocked()
+	}
+}
+
+// runBacklog enters what waits in the backlog, in the order in which it came. On
+// a pinned loop only the thread calls it. Nobody who holds reaping may.
 func (l *loop) runBacklog() {
 	l.mu.Lock()
-	if len(l.backlog) == 0 {
+	if len(l.backlog) == 0 || l.choring {
 		l.mu.Unlock()
 		return
 	}
-	chores := l.backlog
-	l.backlog = nil
-	for _, c := range chores {
+	l.choring = true // so that others queue up behind it
+	for i := 0; i < len(l.backlog); i++ {
+		c := l.backlog[i]
+		l.backlog[i] = chore{} // fail looks at what is left
 		l.runChore(c)
 	}
+	l.choring = false
+	clear(l.backlog)
+	l.backlog = l.backlog[:0]
 	l.submit()
 }
 
-// runChore enters one thing. The caller holds mu.
+// runChore enters one thing. The caller holds mu, which may be let go meanwhile.
 func (l *loop) runChore(c chore) {
-	s := l.table.Lookup(c.id)
-	if s == nil {
-		return // it is over
-	}
-	if c.cancel {
+	switch {
+	case l.table.Lookup(c.id) == nil: // it is over
+	case c.cancel:
 		l.sendCancel(c.id)
-		return
+	case c.chain != nil:
+		l.startChain(c)
+	default:
+		l.restart(c)
 	}
-	v := &s.Value
-	err := l.failed
-	if l.shut {
-		err = ErrClosed
-	}
-	if err == nil {
-		v.timeout.renew(time.Now())
-		err = l.makeRoom(v.entries())
-	}
-	if err != nil {
+}
+
+// restart starts an operation that is known to the table. The caller holds mu.
+func (l *loop) restart(c chore) {
+	s := l.table.Lookup(c.id)
+	s.Value.timeout.renew(time.Now())
+	err := l.makeRoomFor(s.Value.entries())
+	switch {
+	case l.table.Lookup(c.id) != s: // it has ended while there was no room
+	case err != nil:
 		l.end(s, Result{Err: err})
-		return
+	default:
+		l.fill(s, false)
 	}
-	l.fill(s, false)
+}
+
+// startChain starts a chain that is known to the table. The caller holds mu.
+func (l *loop) startChain(c chore) {
+	slots := c.chain.slots
+	first := slots[0]
+	err := l.makeRoomFor(len(slots))
+	switch {
+	case l.table.Lookup(c.id) != first: // as above, and the slots are others'
+	case err != nil:
+		l.endAll(slots, err)
+	default:
+		for i, s := range slots {
+			l.fill(s, i < len(slots)-1)
+		}
+	}
+}
+
+// endAll ends operations that the kernel has not seen. The caller holds mu.
+func (l *loop) endAll(slots []*slot, err error) {
+	for _, s := range slots {
+		l.end(s, Result{Err: err})
+	}
 }
 
 // sendCancel enters a cancellation. The user data names this use of the slot

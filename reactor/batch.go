@@ -28,14 +28,18 @@ func newGroup() any { return &group{done: make(chan struct{}, 1)} }
 // DoBatch starts operations together, in one system call as far as the
 // submission queue reaches, and waits for all of them. Their results are in
 // results, which must be as long as ops, at the same places. More operations
-// than a loop may hold are done in portions.
+// than a loop may hold are done in portions. An error means that some have not
+// been started: it is their Err, too. A callback must not call DoBatch.
 func (r *Reactor) DoBatch(ops []Op, results []Result) error {
 	return r.batch(ops, results, false)
 }
 
 // DoChain is [Reactor.DoBatch] of operations of which each starts when the one
 // before has succeeded in full: after a failure, or a short transfer, the rest
-// ends with ECANCELED. A chain must fit into the submission queue.
+// ends with ECANCELED. A chain must fit into the submission queue. What is
+// cancelled although nothing before it has failed is started again, as far as
+// that can be told: a predecessor must have transferred what it was to, or have
+// answered 0 where there is nothing to transfer.
 func (r *Reactor) DoChain(ops []Op, results []Result) error {
 	if len(ops) > min(r.opts.Entries, r.opts.InFlight) {
 		return errChainTooLong
@@ -53,6 +57,7 @@ func (r *Reactor) batch(ops []Op, results []Result, chain bool) error {
 		return nil
 	}
 	l := r.route(&ops[0])
+	l.mayWait()
 	l.busy.Add(1)
 	defer l.busy.Add(-1)
 	portion := len(ops)
@@ -62,11 +67,35 @@ func (r *Reactor) batch(ops []Op, results []Result, chain bool) error {
 	for len(ops) > 0 {
 		n := min(portion, len(ops))
 		if err := l.doGroup(ops[:n], results[:n], chain); err != nil {
+			for i := range results {
+				results[i] = Result{Err: err}
+			}
 			return err
+		}
+		if chain {
+			n = settled(ops, results)
+			l.stats.retried.Add(uint64(len(ops) - n))
 		}
 		ops, results = ops[n:], results[n:]
 	}
 	return nil
+}
+
+// settled returns how many operations of a chain are over: all, unless one was
+// cancelled although nothing before it has failed. Nobody can ask for that but
+// Close, so that the thread that submitted it has exited, or the kernel ran out
+// of memory in the middle of the chain.
+func settled(ops []Op, results []Result) int {
+	for i, res := range results {
+		if res.Err == nil && interrupted(res.Res) {
+			return i
+		}
+		e := &ops[i].SQE
+		if res.Err != nil || res.Res < 0 || uint32(res.Res) != e.Len || e.Flags&linkFlags != 0 {
+			break
+		}
+	}
+	return len(ops)
 }
 
 // doGroup starts operations that the table has room for and waits for them.
@@ -79,26 +108,33 @@ func (l *loop) doGroup(ops []Op, results []Result, chain bool) error {
 		g.results, g.slots = nil, g.slots[:0]
 		l.groups.Put(g)
 	}()
-	for i := range ops {
-		s, err := l.acquire(true)
-		if err != nil {
-			l.giveBack(g.slots)
-			return err
-		}
-		s.Value.op, s.Value.group, s.Value.index, s.Value.detached = ops[i], g, i, true
-		g.slots = append(g.slots, s)
+	err := l.fillGroup(g, ops)
+	if err == nil {
+		err = l.start(g)
 	}
-	if err := l.start(g.slots, chain); err != nil {
-		l.giveBack(g.slots)
+	if err != nil {
+		for _, s := range g.slots {
+			l.release(s)
+		}
 		return err
 	}
 	<-g.done
 	return nil
 }
 
-// giveBack releases slots that were not started.
-func (l *loop) giveBack(slots []*slot) {
-	for _, s := range slots {
-		l.release(s)
+// fillGroup takes a slot for each operation. One group does so at a time: two
+// that have a part of what they need could wait for each other.
+func (l *loop) fillGroup(g *group, ops []Op) error {
+	<-l.gather
+	defer l.gather.put()
+	for i := range ops {
+		s, err := l.acquire(true)
+		if err != nil {
+			return err
+		}
+		v := &s.Value
+		v.op, v.group, v.index, v.detached = ops[i], g, i, true
+		g.slots = append(g.slots, s)
 	}
+	return nil
 }

@@ -2,7 +2,10 @@
 
 package reactor
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // calls runs the callbacks of a loop one after the other, never under a lock.
 type calls struct {
@@ -11,7 +14,12 @@ type calls struct {
 	spare   []call // the queue of before, to be used again
 	ready   chan struct{}
 	started bool
+	over    bool // ready is closed
 	stopped sync.WaitGroup
+
+	running atomic.Bool
+	thread  int    // of a pinned loop
+	runner  string // the goroutine
 }
 
 type call struct {
@@ -20,6 +28,10 @@ type call struct {
 }
 
 func (c *calls) init() { c.ready = make(chan struct{}, 1) }
+
+// own says that the calling goroutine, locked to its thread, will run the
+// callbacks.
+func (c *calls) own() { c.thread, c.runner = threadID(), goroutineID() }
 
 // add queues a callback; nil means that nobody wants to know.
 func (c *calls) add(fn func(Result), res Result) {
@@ -33,7 +45,9 @@ func (c *calls) add(fn func(Result), res Result) {
 
 // kick wakes the goroutine that runs them, if there is anything to run.
 func (c *calls) kick() {
-	if c.waiting() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.queue) > 0 && !c.over {
 		select {
 		case c.ready <- struct{}{}:
 		default:
@@ -56,15 +70,19 @@ func (c *calls) start(l *loop) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.started {
+	if c.started || c.over {
 		return
 	}
 	c.started = true
+	named := make(chan struct{})
 	c.stopped.Go(func() {
+		c.runner = goroutineID()
+		close(named)
 		for range c.ready {
 			c.run()
 		}
 	})
+	<-named
 }
 
 // run calls what is queued, and what that queues, and says whether there was
@@ -83,9 +101,11 @@ func (c *calls) run() bool {
 			return any
 		}
 		any = true
+		c.running.Store(true)
 		for i := range batch {
 			batch[i].fn(batch[i].res)
 		}
+		c.running.Store(false)
 		clear(batch)
 		c.mu.Lock()
 		c.spare = batch[:0]
@@ -93,16 +113,12 @@ func (c *calls) run() bool {
 	}
 }
 
-// stop runs what is left and ends the goroutine.
+// stop runs what is left and ends the goroutine. Nothing is added any more.
 func (c *calls) stop() {
 	c.mu.Lock()
-	started := c.started
-	c.started = true // nobody may start it any more
-	c.mu.Unlock()
+	c.over = true
 	close(c.ready)
+	c.mu.Unlock()
 	c.stopped.Wait()
-	if !started {
-		return
-	}
 	c.run()
 }

@@ -21,36 +21,32 @@ func (l *loop) cancel(id inflight.ID) error {
 		defer l.mu.Unlock()
 		return l.failed
 	}
-	s.Value.cancelled = true
-	l.enterCancel(id)
+	s.Value.ask(id)
+	l.leaveChore(chore{id: id, cancel: true})
 	l.mu.Unlock()
-	if !l.opts.Pinned {
-		l.reap()
-	}
+	l.catchUp()
 	return nil
 }
 
-// enterCancel gets a cancellation to the kernel without waiting for others.
-// The caller holds mu.
-func (l *loop) enterCancel(id inflight.ID) {
-	if l.opts.Pinned {
-		l.backlog = append(l.backlog, chore{id: id, cancel: true})
-		l.wakeLocked()
-		return
+// catchUp enters the backlog, unless the thread of a pinned loop will do it.
+func (l *loop) catchUp() {
+	if !l.opts.Pinned {
+		l.runBacklog()
 	}
-	l.sendCancel(id)
-	l.flush()
 }
 
-// cancelAll asks the kernel to end every operation. The caller holds mu, which
-// may be let go meanwhile.
+// cancelAll asks the kernel to end every operation of a loop that is shut.
 func (l *loop) cancelAll() {
+	l.mu.Lock()
 	l.table.Each(func(s *slot) {
-		if l.failed == nil && !s.Value.cancelled {
-			s.Value.cancelled = true
-			l.enterCancel(s.ID())
+		id := s.ID()
+		if l.failed == nil && l.table.Lookup(id) == s && !s.Value.asked(id) {
+			s.Value.ask(id)
+			l.leaveChore(chore{id: id, cancel: true})
 		}
 	})
+	l.mu.Unlock()
+	l.catchUp()
 }
 
 // cancelDone takes the completion of a cancellation. One that found the
@@ -65,15 +61,20 @@ func (l *loop) cancelDone(id inflight.ID, c uring.CQE) {
 	if s == nil {
 		return // its completion came first
 	}
-	tries := min(s.Value.cancels, 7)
-	s.Value.cancels++
+	tries := min(s.Value.miss(id), 7)
 	// The pause is for operations that truly cannot be stopped, such as a
 	// disk's.
 	time.AfterFunc(time.Millisecond<<tries, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.table.Lookup(id) != nil && l.failed == nil {
-			l.enterCancel(id)
-		}
+		l.cancelByHand(id)
+		l.catchUp()
 	})
+}
+
+// cancelByHand leaves a cancellation in the backlog, for which nobody has asked.
+func (l *loop) cancelByHand(id inflight.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.table.Lookup(id) != nil && l.failed == nil {
+		l.leaveChore(chore{id: id, cancel: true})
+	}
 }

@@ -55,9 +55,5 @@ func (l *loop) timeoutDone(id inflight.ID, c uring.CQE) {
 	case 0, syscall.ETIME, syscall.ECANCELED:
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.table.Lookup(id) != nil && l.failed == nil {
-		l.enterCancel(id)
-	}
+	l.cancelByHand(id)
 }

@@ -20,7 +20,7 @@ type delays struct {
 const (
 	// starvation is the delay of a yield from which on it counts. An ordinary
 	// one takes microseconds.
-	starvation = 2 * time.Millisecond
+	starvation = 4 * time.Millisecond
 	// starvationMemory is how long plain calls are preferred after one.
 	starvationMemory = 100 * time.Millisecond
 )

@@ -20,21 +20,25 @@ type loop struct {
 
 	visitor atomic.Uintptr // the stack of who came last, a hint
 
-	room     token        // a slot was released while somebody starved
+	room     token        // a slot was released while somebody starves
 	starved  atomic.Int32 // how many wait for room
 	idle     token        // the last slot was released while somebody drains
 	draining atomic.Bool
+	gather   token // the right to take the slots of a group
 
-	mu      sync.Mutex    // the submission side
-	leading bool          // somebody will flush
-	pending []inflight.ID // of the entries not yet taken by the kernel; 0: nobody's
-	bytes   int           // that the kernel may copy while it takes them
-	failed  error         // why the ring cannot be used any more
-	shut    bool
-	refused atomic.Bool // entries are pending that the kernel did not take
-	asleep  bool        // pinned: the thread is in the kernel or about to be
-	backlog []chore     // to be entered later
-	space   token       // pinned: the thread has taken entries
+	mu       sync.Mutex   // the submission side
+	leading  bool         // somebody will flush
+	pending  []*uring.SQE // not yet taken by the kernel
+	size     int          // of the submission queue
+	bytes    int          // that the kernel may copy while it takes what is pending
+	failed   error        // why the ring cannot be used any more
+	shut     bool
+	refused  atomic.Bool // entries are pending that the kernel did not take
+	retrying bool        // a timer will try again
+	asleep   bool        // pinned: the thread is in the kernel or about to be
+	backlog  []chore     // to be entered later
+	choring  bool        // somebody is entering the backlog
+	space    *sync.Cond  // with mu: the kernel has taken entries
 
 	reaping sync.Mutex // the completion side
 	batch   [reapBatch]uring.CQE
@@ -46,6 +50,7 @@ type loop struct {
 	stats  counters
 
 	wakeEntry uring.SQE     // pinned: completes after a Wake
+	wakeSpent bool          // pinned, of the thread: wakeEntry has to be entered
 	thread    chan struct{} // pinned: closed when the thread is done
 	stopping  bool          // under mu
 	closed    error         // what closing the ring on the thread answered
@@ -53,15 +58,16 @@ type loop struct {
 
 // newLoop opens loop number i.
 func newLoop(o *Options, i int, first ring) (*loop, error) {
-	l := &loop{opts: o, room: newToken(), idle: newToken(), space: newToken()}
+	l := &loop{opts: o, room: newToken(), idle: newToken(), gather: newToken()}
+	l.space = sync.NewCond(&l.mu)
+	l.gather.put()
 	l.table = inflight.New(o.InFlight, func(v *entry) { v.done = make(chan struct{}, 1) })
 	l.groups.New = newGroup
 	l.calls.init()
 	if o.Pinned {
 		return l, l.startPinned(i, first)
 	}
-	var err error
-	if l.ring, l.park, err = o.open(o, i, first); err != nil {
+	if err := l.openRing(i, first); err != nil {
 		return nil, err
 	}
 	if err := l.park.start(l.reapParked, l.failParked); err != nil {
@@ -69,6 +75,14 @@ func newLoop(o *Options, i int, first ring) (*loop, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// openRing opens ring number i.
+func (l *loop) openRing(i int, first ring) (err error) {
+	if l.ring, l.park, err = l.opts.open(l.opts, i, first); err == nil {
+		l.size = l.ring.SQSpace()
+	}
+	return err
 }
 
 // acquire takes a slot; when the table is full it waits, if wait says so.
@@ -105,8 +119,11 @@ func (l *loop) acquire(wait bool) (*slot, error) {
 // no lock.
 func (l *loop) release(s *slot) {
 	v := &s.Value
+	if v.doomed {
+		return // for ever
+	}
 	v.timeout.disarm()
-	*v = entry{done: v.done, timeout: v.timeout}
+	v.use = use{}
 	l.table.Release(s)
 	if l.starved.Load() > 0 {
 		l.room.put()

@@ -4,6 +4,7 @@ package reactor
 
 import (
 	"errors"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/inflight"
@@ -17,6 +18,12 @@ var (
 	// ErrFull is returned by Queue when the loop holds as many operations as
 	// it may.
 	ErrFull = errors.New("reactor: too many operations in flight")
+	// ErrFailed ends operations when their ring has failed: the descriptor was
+	// closed by somebody else, say, or a policy now forbids io_uring. The
+	// cause is wrapped too. What the kernel had already taken may still be
+	// carried out, and its memory may still be written to: it is kept
+	// reachable for ever and must not be used again.
+	ErrFailed = errors.New("reactor: ring failed")
 	// ErrNotFound is returned by Cancel for an operation that is over.
 	ErrNotFound = errors.New("reactor: no such operation")
 )
@@ -43,8 +50,8 @@ type Result struct {
 	Res   int32
 	Flags uring.CQEFlags
 	// Err says why the operation ended without an answer of the kernel:
-	// ErrClosed, os.ErrDeadlineExceeded, or the failure of a ring. Otherwise
-	// nil, also when Res is negative.
+	// ErrClosed, os.ErrDeadlineExceeded, or ErrFailed. Otherwise nil, also
+	// when Res is negative.
 	Err error
 }
 
@@ -72,20 +79,46 @@ type ID struct {
 
 // entry is what a slot of the table holds.
 type entry struct {
-	op   Op            // also for submitting again
-	done chan struct{} // capacity 1: completing never blocks
-	res  Result
+	use
+	done    chan struct{} // capacity 1: completing never blocks
+	timeout *linkedTimeout
+
+	// Who cancels does not hold the slot, which may be released and taken
+	// again at any moment. So these name the use that they are about.
+	askedFor atomic.Uint64 // its cancellation was asked for; set under mu
+	missed   atomic.Uint64 // generation << 32 | cancellations that the kernel missed
+}
+
+// use is what belongs to one use of a slot.
+type use struct {
+	op  Op // also for submitting again
+	res Result
 
 	fn    func(Result) // the callback of a queued operation
 	group *group       // of a batch
 	index int          // in the batch
 
-	detached  bool // nobody waits at done: ending it releases the slot
-	stream    bool // every completion is an event
-	answered  bool // res is set; a notification is still to come
-	cancelled bool // somebody asked; guarded by the loop's mu
-	cancels   int  // cancellations that the kernel missed
-	timeout   *linkedTimeout
+	detached bool // nobody waits at done: ending it releases the slot
+	stream   bool // every completion is an event
+	answered bool // res is set; a notification is still to come
+	orphan   bool // it became a no-op, because its chain was split
+	doomed   bool // the ring has failed and the kernel may still use it
+}
+
+// ask remembers that somebody asked for the cancellation of a use.
+func (v *entry) ask(id inflight.ID) { v.askedFor.Store(uint64(id)) }
+
+func (v *entry) asked(id inflight.ID) bool { return v.askedFor.Load() == uint64(id) }
+
+// miss counts a cancellation that the kernel missed and returns how many there
+// were before. Only who reaps calls it.
+func (v *entry) miss(id inflight.ID) int {
+	m := v.missed.Load()
+	if m>>32 != uint64(id)>>32 {
+		m = uint64(id) >> 32 << 32
+	}
+	v.missed.Store(m + 1)
+	return int(uint32(m))
 }
 
 type slot = inflight.Slot[entry]

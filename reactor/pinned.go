@@ -3,7 +3,6 @@
 package reactor
 
 import (
-	"errors"
 	"runtime"
 
 	"github.com/ringside-io/ringside/uring"
@@ -27,15 +26,18 @@ func (l *loop) startPinned(i int, first ring) error {
 		defer close(l.thread)
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		var err error
-		l.ring, l.park, err = l.opts.open(l.opts, i, first)
+		err := l.openRing(i, first)
+		l.calls.own()
 		opened <- err
 		if err != nil {
 			return
 		}
 		l.ring.(waker).Rearm(&l.wakeEntry)
-		l.rearmWake()
+		l.wakeSpent = true
 		l.runPinned()
+		if l.failure() != nil {
+			l.bury() // no completion comes without entering the kernel
+		}
 		l.calls.run()
 		l.closed = l.closeRing()
 	}()
@@ -46,8 +48,12 @@ func (l *loop) startPinned(i int, first ring) error {
 func (l *loop) runPinned() {
 	idle := true
 	for {
+		l.rearmWake()
 		l.mu.Lock()
-		if l.stopping && l.table.Held() == 0 || l.failed != nil {
+		if idle && l.refused.Load() && l.failed == nil {
+			l.pause()
+		}
+		if l.stopping || l.failed != nil {
 			l.mu.Unlock()
 			return
 		}
@@ -66,6 +72,19 @@ func (l *loop) runPinned() {
 // enterNow submits what is pending. The caller is the thread and holds mu.
 func (l *loop) enterNow() { l.enterKernel(uring.WaitOptions{Brief: l.bytes <= rawBytes}) }
 
+// pause waits for a completion, submits nothing and comes back soon: the kernel
+// has refused what is pending. The caller is the thread and holds mu, which is
+// let go meanwhile.
+func (l *loop) pause() {
+	l.mu.Unlock()
+	_, err := l.ring.Enter(uring.WaitOptions{Count: 1, NoSubmit: true, Timeout: retryPause})
+	l.mu.Lock()
+	l.stats.enters.Add(1)
+	if err != nil && !passing(err) {
+		l.fail(err)
+	}
+}
+
 // enterKernel submits what is pending and waits as o says. The caller is the
 // thread and holds mu, which is let go meanwhile.
 func (l *loop) enterKernel(o uring.WaitOptions) {
@@ -77,7 +96,7 @@ func (l *loop) enterKernel(o uring.WaitOptions) {
 		l.mu.Lock()
 		l.stats.enters.Add(1)
 		l.taken(n)
-		l.space.put()
+		l.refused.Store(err != nil || n < o.Published)
 	}
 	if err != nil && !passing(err) {
 		l.fail(err)
@@ -86,16 +105,8 @@ func (l *loop) enterKernel(o uring.WaitOptions) {
 
 // turn reaps and calls back; it says whether there was anything.
 func (l *loop) turn() bool {
-	worked := false
-	for {
-		l.reaping.Lock()
-		n := l.reapBatch()
-		l.reaping.Unlock()
-		worked = worked || n > 0
-		if n < reapBatch {
-			break
-		}
-	}
+	worked := l.reapAll()
+	l.rearmWake()
 	l.runBacklog()
 	return l.calls.run() || worked
 }
@@ -108,19 +119,24 @@ func (l *loop) wakeLocked() {
 	}
 }
 
-// rearmWake makes the next Wake possible.
+// rearmWake makes the next Wake possible. The thread calls it.
 func (l *loop) rearmWake() {
+	if !l.wakeSpent {
+		return
+	}
+	l.wakeSpent = false
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.control(&l.wakeEntry, tagWake)
 }
 
-// stopPinned ends the thread of a loop without operations.
+// stopPinned ends the thread of a loop that is shut and has no operations, give
+// or take slots of those who are about to learn that it is shut.
 func (l *loop) stopPinned() error {
 	l.mu.Lock()
 	l.stopping = true
 	l.wakeLocked()
 	l.mu.Unlock()
 	<-l.thread
-	return errors.Join(l.closed)
+	return l.closed
 }

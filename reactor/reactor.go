@@ -117,8 +117,13 @@ func (r *Reactor) Run(ctx context.Context) error {
 }
 
 // Drain refuses new operations and waits until those in flight have ended, or
-// until ctx is done, whose cause it then returns. Close still has to be called.
+// until ctx is done, whose cause it then returns. When a ring fails it returns
+// why. Close still has to be called. A callback must not call it.
 func (r *Reactor) Drain(ctx context.Context) error {
+	for _, l := range r.loops {
+		l.mayWait()
+		l.shutDoor()
+	}
 	for _, l := range r.loops {
 		if err := l.drain(ctx); err != nil {
 			return err
@@ -130,9 +135,14 @@ func (r *Reactor) Drain(ctx context.Context) error {
 // Close refuses new operations, cancels those in flight, waits for the kernel
 // to end each of them, and frees the rings. What was cancelled so ends with
 // ErrClosed. An operation that cannot be cancelled, such as a read from a disk
-// that has started, is waited for. The second call returns nil at once. Close
-// must not be called by a callback.
+// that has started, is waited for, unless the ring has failed (ErrFailed). All
+// callbacks have returned when Close does. The second call returns nil at once.
+// A callback must not call Close, which panics then.
 func (r *Reactor) Close() error {
+	me := goroutineID()
+	for _, l := range r.loops {
+		l.mayClose(me)
+	}
 	if r.closed.Swap(true) {
 		return nil
 	}

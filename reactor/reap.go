@@ -22,21 +22,29 @@ const (
 	tagCancel  inflight.ID = 1 << 62 // with the operation's ID
 )
 
-// reap takes the completions that are there and wakes who waits for them. When
-// somebody else is at it, it returns at once.
+// reap takes the completions that are there, wakes who waits for them and
+// enters what follows from them. The loop is a shared one.
 func (l *loop) reap() {
+	if l.reapAll() && l.refused.Load() {
+		l.resume()
+	}
+	l.runBacklog()
+}
+
+// reapAll takes the completions that are there and says whether there were any.
+// When somebody else is at it, it returns at once.
+func (l *loop) reapAll() bool {
+	any := false
 	for l.reaping.TryLock() {
 		n := l.reapBatch()
 		l.reaping.Unlock()
 		l.calls.kick()
-		if n > 0 && l.refused.Load() {
-			l.resumeNow()
-		}
+		any = any || n > 0
 		if n < reapBatch {
 			break
 		}
 	}
-	l.runBacklog()
+	return any
 }
 
 // reapBatch takes one batch. The caller holds reaping.
@@ -61,7 +69,7 @@ func (l *loop) deliver(c uring.CQE) {
 	id := inflight.ID(c.UserData)
 	switch {
 	case id == tagWake:
-		l.rearmWake()
+		l.wakeSpent = true
 		return
 	case id&tagTimeout != 0:
 		l.timeoutDone(id&^tagTimeout, c)
@@ -85,10 +93,12 @@ func (l *loop) deliver(c uring.CQE) {
 		v.res = Result{Res: c.Res, Flags: uring.CQEFlags(c.Flags)}
 		v.answered = true
 	}
-	if more {
+	switch {
+	case more:
 		return
-	}
-	if interrupted(v.res.Res) && l.unasked(s) {
+	case v.orphan: // what it did as a no-op does not count
+		v.res = Result{Res: -int32(syscall.ECANCELED)}
+	case interrupted(v.res.Res) && l.unasked(s):
 		return
 	}
 	l.end(s, v.res)
@@ -115,19 +125,20 @@ func (l *loop) unasked(s *slot) bool {
 	defer l.mu.Unlock()
 	switch {
 	case v.timeout.armed() && !time.Now().Before(v.timeout.at):
-		v.res.Err = os.ErrDeadlineExceeded
-	case v.cancelled:
-		v.res.Res = -int32(syscall.ECANCELED)
+		v.res = Result{Res: -int32(syscall.ECANCELED), Err: os.ErrDeadlineExceeded}
+	case v.asked(s.ID()):
+		v.res = Result{Res: -int32(syscall.ECANCELED)}
 		if l.shut {
 			v.res.Err = ErrClosed
 		}
 	case v.op.SQE.Flags&linkFlags != 0 || v.group != nil && v.group.chain:
-		// A predecessor in the chain failed: that is the answer.
+		// A predecessor in the chain failed: that is the answer. DoChain
+		// sees it when none has.
 	case v.stream:
 		// The consumer may have to set up its state again: let it decide.
 	default:
 		v.answered = false
-		l.backlog = append(l.backlog, chore{id: s.ID()})
+		l.leaveChore(chore{id: s.ID()})
 		l.stats.retried.Add(1)
 		return true
 	}
@@ -136,7 +147,9 @@ func (l *loop) unasked(s *slot) bool {
 
 const linkFlags = uint8(uring.SQELink | uring.SQEHardLink)
 
-// end gives the result of an operation to whoever waits for it.
+// end gives the result of an operation to whoever waits for it. The caller holds
+// reaping, or mu if the kernel does not have the operation: closeRing takes both
+// to be sure that nobody is in here.
 func (l *loop) end(s *slot, res Result) {
 	v := &s.Value
 	v.res = res
@@ -168,9 +181,11 @@ func (l *loop) reapParked() {
 	l.mu.Unlock()
 }
 
-// failParked is told that the netpoller gave up.
+// failParked is told that the netpoller gave up: nobody will reap.
 func (l *loop) failParked(err error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.fail(err)
+	l.mu.Unlock()
+	l.bury()
+	l.calls.kick()
 }

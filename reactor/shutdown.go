@@ -5,7 +5,10 @@ package reactor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+
+	"github.com/ringside-io/ringside/internal/inflight"
 )
 
 // doomed keeps what the kernel may still write to after a ring has failed with
@@ -27,7 +30,11 @@ func (l *loop) shutDoor() {
 func (l *loop) drain(ctx context.Context) error {
 	l.draining.Store(true) // before the first look, so that releases tell
 	l.shutDoor()
-	for l.table.Held() > 0 && l.failure() == nil {
+	for l.table.Held() > 0 {
+		if err := l.failure(); err != nil {
+			l.idle.put()
+			return err
+		}
 		select {
 		case <-l.idle:
 		case <-ctx.Done():
@@ -47,22 +54,19 @@ func (l *loop) failure() error {
 // close ends all operations and frees the ring.
 func (l *loop) close() error {
 	l.shutDoor()
-	l.mu.Lock()
 	l.cancelAll()
-	l.mu.Unlock()
-	if !l.opts.Pinned {
-		l.reap()
-	}
 	_ = l.drain(context.Background())
 	var err error
 	if l.opts.Pinned {
 		err = l.stopPinned()
 	} else {
-		err = l.park.stop()
+		err = errors.Join(l.park.stop(), l.closeRing())
+		if l.failure() != nil {
+			l.bury()
+		}
 		l.calls.stop()
-		err = errors.Join(err, l.closeRing())
 	}
-	if l.table.Held() > 0 {
+	if l.failure() != nil && l.table.Held() > 0 {
 		doomed.Lock()
 		doomed.loops = append(doomed.loops, l)
 		doomed.Unlock()
@@ -78,5 +82,55 @@ func (l *loop) closeRing() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.gone = true
+	l.pending = nil
+	clear(l.backlog) // cancellations of what is over
+	l.space.Broadcast()
 	return l.ring.Close()
+}
+
+// fail ends all operations that the kernel has not taken and refuses new ones.
+// Those that it has end when their completions come, which on a shared loop
+// takes no submission; see bury for the others. The caller holds mu.
+func (l *loop) fail(err error) {
+	if l.failed != nil {
+		return
+	}
+	l.failed = fmt.Errorf("%w: %w", ErrFailed, err)
+	l.opts.Logger.Error("io_uring failed; operations on it end with this error", "error", err)
+	for _, e := range l.pending {
+		if s := l.table.Lookup(inflight.ID(e.UserData)); s != nil {
+			l.end(s, Result{Err: l.failed})
+		}
+	}
+	l.pending = nil
+	for _, c := range l.backlog {
+		switch s := l.table.Lookup(c.id); {
+		case s == nil, c.cancel: // over, or the kernel has it
+		case c.chain != nil:
+			l.endAll(c.chain.slots, l.failed)
+		default:
+			l.end(s, Result{Err: l.failed})
+		}
+	}
+	clear(l.backlog) // somebody may be going through it
+	l.calls.kick()
+	l.wakeLocked()
+	l.room.put()
+	l.idle.put()
+	l.space.Broadcast()
+}
+
+// bury ends the operations that the kernel still has after the ring has failed
+// and when no completion will be seen any more. Their slots are never used
+// again, because the kernel may use what they hold.
+func (l *loop) bury() {
+	l.reapAll()
+	l.reaping.Lock()
+	defer l.reaping.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.table.Each(func(s *slot) {
+		s.Value.doomed = true
+		l.end(s, Result{Err: l.failed})
+	})
 }

@@ -4,10 +4,7 @@ package reactor
 
 import (
 	"errors"
-	"fmt"
-	"runtime"
 	"syscall"
-	"time"
 
 	"github.com/ringside-io/ringside/internal/inflight"
 	"github.com/ringside-io/ringside/uring"
@@ -22,7 +19,7 @@ func (l *loop) startOne(s *slot) error {
 	l.mu.Lock()
 	err := l.refuse()
 	if err == nil {
-		err = l.enter(s, false)
+		err = l.enter(s)
 	}
 	if err != nil {
 		l.mu.Unlock()
@@ -32,46 +29,84 @@ func (l *loop) startOne(s *slot) error {
 	return nil
 }
 
-// start enters the operations of several slots, as one chain if linked.
-func (l *loop) start(slots []*slot, linked bool) error {
+// start enters the operations of a group, as one chain if it is one.
+func (l *loop) start(g *group) error {
 	l.mu.Lock()
 	err := l.refuse()
-	if err == nil && linked {
-		err = l.reserve(len(slots))
+	switch {
+	case err != nil:
+	case g.chain:
+		err = l.enterChain(g)
+	default:
+		l.enterBatch(g.slots)
 	}
 	if err != nil {
 		l.mu.Unlock()
 		return err
 	}
-	for i, s := range slots {
-		if err := l.enter(s, linked && i < len(slots)-1); err != nil {
-			for _, rest := range slots[i:] { // the ring has failed meanwhile
-				rest.Arm()
-				l.end(rest, Result{Err: err})
-			}
-			break
-		}
-	}
 	l.submit()
 	return nil
+}
+
+// enterBatch enters operations one by one: others' may come between them. The
+// caller holds mu.
+func (l *loop) enterBatch(slots []*slot) {
+	for i, s := range slots {
+		if err := l.enter(s); err != nil { // the loop was shut, or has failed, meanwhile
+			for _, rest := range slots[i:] {
+				rest.Arm()
+			}
+			l.endAll(slots[i:], err)
+			return
+		}
+	}
 }
 
 var errChainTooLong = errors.New("reactor: chain does not fit into the submission queue: raise Options.Entries")
 
-// enter fills the entries of one operation, or puts it into the backlog of a
-// pinned loop whose queue is full. The caller holds mu. From here on the slot
-// may be written to by whoever reaps.
-func (l *loop) enter(s *slot, linked bool) error {
-	need := s.Value.entries()
-	if l.opts.Pinned && l.ring.SQSpace() < need {
-		s.Arm()
-		l.backlog = append(l.backlog, chore{id: s.ID()})
+// enterChain enters operations that the kernel must take together. The caller
+// holds mu.
+func (l *loop) enterChain(g *group) error {
+	n := len(g.slots)
+	if n > l.size {
+		return errChainTooLong // the queue is smaller than asked for
+	}
+	if l.opts.Pinned && l.crowded(n) {
+		for _, s := range g.slots {
+			s.Arm()
+		}
+		l.leaveChore(chore{id: g.slots[0].ID(), chain: g})
 		return nil
 	}
-	if err := l.makeRoom(need); err != nil {
+	if err := l.makeRoomFor(n); err != nil {
 		return err
 	}
-	l.fill(s, linked)
+	for i, s := range g.slots {
+		l.fill(s, i < n-1)
+	}
+	return nil
+}
+
+// crowded says whether n entries of a pinned loop have to wait for the thread,
+// because they do not fit or others wait already. The caller holds mu.
+func (l *loop) crowded(n int) bool {
+	return l.choring || len(l.backlog) > 0 || l.ring.SQSpace() < n
+}
+
+// enter fills the entries of one operation, or puts it into the backlog of a
+// pinned loop. The caller holds mu. From here on the slot may be written to by
+// whoever reaps.
+func (l *loop) enter(s *slot) error {
+	need := s.Value.entries()
+	if l.opts.Pinned && l.crowded(need) {
+		s.Arm()
+		l.leaveChore(chore{id: s.ID()})
+		return nil
+	}
+	if err := l.makeRoomFor(need); err != nil {
+		return err
+	}
+	l.fill(s, false)
 	return nil
 }
 
@@ -87,60 +122,34 @@ func (v *entry) entries() int {
 // holds mu.
 func (l *loop) fill(s *slot, linked bool) {
 	v := &s.Value
-	sqe := l.ring.SQE()
+	sqe := l.newEntry()
 	*sqe = v.op.SQE
 	sqe.SetUserData(uint64(s.ID()))
 	if linked {
 		sqe.SetFlags(uring.SQELink)
 	}
-	l.pending = append(l.pending, s.ID())
 	l.bytes += v.op.Bytes
 	if v.timeout.armed() {
 		sqe.SetFlags(uring.SQELink)
-		v.timeout.enter(l.ring.SQE(), s.ID())
-		l.pending = append(l.pending, 0)
+		v.timeout.enter(l.newEntry(), s.ID())
 	}
 	s.Arm()
 }
 
-// makeRoom sees to it that n entries fit. It may let go of mu and take it
-// again. On a pinned loop only the thread may call it.
-func (l *loop) makeRoom(n int) error {
-	for l.failed == nil && l.ring.SQSpace() < n {
-		if l.opts.Pinned {
-			l.enterNow()
-		} else {
-			l.flush()
-		}
-		if l.ring.SQSpace() < n {
-			l.mu.Unlock()
-			l.reap()
-			runtime.Gosched() // the kernel refuses entries for now
-			l.mu.Lock()
-		}
-	}
-	return l.failed
+// newEntry returns an entry to fill, for which there is room. The caller holds
+// mu.
+func (l *loop) newEntry() *uring.SQE {
+	e := l.ring.SQE()
+	l.pending = append(l.pending, e)
+	return e
 }
 
-// reserve waits until n entries fit, which must be one submission.
-func (l *loop) reserve(n int) error {
-	if n > l.opts.Entries {
-		return errChainTooLong
+// control enters an entry that belongs to no operation. The caller holds mu,
+// which may be let go meanwhile.
+func (l *loop) control(e *uring.SQE, tag inflight.ID) {
+	if l.makeRoom(1) == nil {
+		*l.newEntry() = *e.SetUserData(uint64(tag))
 	}
-	if !l.opts.Pinned {
-		return l.makeRoom(n)
-	}
-	for l.ring.SQSpace() < n {
-		if err := l.refuse(); err != nil {
-			return err
-		}
-		l.wakeLocked()
-		l.mu.Unlock()
-		<-l.space // the thread takes entries
-		l.mu.Lock()
-		l.space.put() // another chain may wait too
-	}
-	return nil
 }
 
 // submit sees to it that the pending entries reach the kernel. The caller
@@ -175,7 +184,7 @@ func (l *loop) inKernel() int { return l.table.Held() - len(l.pending) }
 // flush hands the pending entries of a shared loop to the kernel. The caller
 // holds mu.
 func (l *loop) flush() {
-	for len(l.pending) > 0 && l.failed == nil {
+	for len(l.pending) > 0 && l.failed == nil && !l.gone {
 		submit := l.ring.SubmitNoWait
 		if l.bytes > rawBytes {
 			submit = l.ring.Submit
@@ -192,30 +201,7 @@ func (l *loop) flush() {
 			return
 		}
 	}
-}
-
-// refusal remembers that the kernel does not take entries for now: it is out
-// of memory for requests, or too many completions wait. Whoever reaps flushes
-// again, and so does a timer, because nothing may be left to be reaped.
-func (l *loop) refusal() {
-	if !l.refused.Swap(true) {
-		time.AfterFunc(time.Millisecond, l.resume)
-	}
-}
-
-// resume is what the timer does.
-func (l *loop) resume() {
-	l.resumeNow()
-	l.reap()
-}
-
-// resumeNow flushes what the kernel refused before.
-func (l *loop) resumeNow() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.refused.Swap(false) && !l.gone {
-		l.flush()
-	}
+	l.refused.Store(false)
 }
 
 // passing says whether an error of a submission goes away by itself.
@@ -223,47 +209,39 @@ func passing(err error) bool {
 	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.ENOMEM)
 }
 
-// taken removes the first n pending entries, which the kernel has.
+// taken removes the first n pending entries, which the kernel has. The caller
+// holds mu.
 func (l *loop) taken(n int) {
 	if n <= 0 {
 		return
 	}
 	l.stats.submitted.Add(uint64(n))
+	split := n < len(l.pending) && l.pending[n-1].Flags&linkFlags != 0
 	l.pending = l.pending[:copy(l.pending, l.pending[n:])]
 	if len(l.pending) == 0 {
 		l.bytes = 0
 	}
+	if split {
+		l.orphan()
+	}
+	l.space.Broadcast()
 }
 
-// fail ends all operations that the kernel has not taken and refuses new ones.
-// The caller holds mu.
-func (l *loop) fail(err error) {
-	if l.failed != nil {
-		return
-	}
-	l.failed = fmt.Errorf("reactor: ring failed: %w", err)
-	l.opts.Logger.Error("io_uring failed; operations on it end with this error", "error", err)
-	ids := l.pending
-	for _, c := range l.backlog {
-		ids = append(ids, c.id)
-	}
-	l.pending, l.backlog = nil, nil
-	for _, id := range ids {
-		if s := l.table.Lookup(id); s != nil {
-			l.end(s, Result{Err: l.failed})
+// orphan deals with a chain of which the kernel took a part before it ran out of
+// memory. The rest, which is at the head of the queue, would start as a chain of
+// its own, whatever becomes of the part that it depends on. It becomes no-ops,
+// and its operations end cancelled. A linked timeout that lost its operation
+// says so itself; see timeoutDone. The caller holds mu.
+func (l *loop) orphan() {
+	for _, e := range l.pending {
+		linked := e.Flags&linkFlags != 0
+		if s := l.table.Lookup(inflight.ID(e.UserData)); s != nil {
+			s.Value.orphan = true
+			s.Arm() // for who looks it up
+			e.Nop().SetUserData(uint64(s.ID()))
 		}
-	}
-	l.calls.kick()
-	l.wakeLocked()
-	l.room.put()
-	l.idle.put()
-	l.space.put()
-}
-
-// control enters an entry that belongs to no operation. The caller holds mu.
-func (l *loop) control(e *uring.SQE, tag inflight.ID) {
-	if l.makeRoom(1) == nil {
-		*l.ring.SQE() = *e.SetUserData(uint64(tag))
-		l.pending = append(l.pending, 0)
+		if !linked {
+			return
+		}
 	}
 }

@@ -3,7 +3,6 @@
 package ufile_test
 
 import (
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -135,5 +134,3 @@ func rings(t testing.TB) int {
 	}
 	return n
 }
-
-var _ fs.File = (*ufile.File)(nil)

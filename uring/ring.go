@@ -47,8 +47,9 @@ type sq struct {
 	mask    uint32
 	entries uint32
 
-	next uint32 // tail of the entries handed out
-	seen uint32 // head as last read
+	next  uint32 // tail of the entries handed out
+	seen  uint32 // head as last read
+	shown uint32 // tail as the kernel sees it; unused with SQPoll
 }
 
 // cq is the completion side. The kernel moves tail, the process head.

@@ -235,3 +235,44 @@ func TestSubmitErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestUnfilledEntriesAreNotTaken submits fewer entries than the queue has, all
+// around it and by each way: the kernel's tail may be ahead of what is filled.
+func TestUnfilledEntriesAreNotTaken(t *testing.T) {
+	r := ringtest.Open(t, &uring.Options{Entries: 8})
+	buf := make([]uring.CQE, 64)
+	next := uint64(0)
+	for round := range 200 {
+		n := 1 + round%7
+		for i := range n {
+			r.SQE().Nop().SetUserData(next + uint64(i))
+		}
+		var taken int
+		var err error
+		switch round % 3 {
+		case 0:
+			taken, err = r.SubmitNoWait()
+		case 1:
+			taken, err = r.Submit()
+		case 2:
+			if taken, err = r.Publish(); err == nil {
+				taken, err = r.Wait(uring.WaitOptions{NoSubmit: true, Published: taken + 8}) // a count from before
+			}
+		}
+		if err != nil || taken != n || r.Pending() != 0 || r.SQSpace() != 8 {
+			t.Fatalf("round %d: %d of %d taken, %v, %d pending, room for %d", round, taken, n, err, r.Pending(), r.SQSpace())
+		}
+		if _, err := r.SubmitAndWait(0); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Reap(buf); got != n {
+			t.Fatalf("round %d: %d completions of %d", round, got, n)
+		}
+		for i, c := range buf[:n] {
+			if c.UserData != next+uint64(i) {
+				t.Fatalf("round %d: completion %d has user data %d, want %d", round, i, c.UserData, next+uint64(i))
+			}
+		}
+		next += uint64(n)
+	}
+}

@@ -29,8 +29,10 @@ type WaitOptions struct {
 	// submitted all the same.
 	NoSubmit  bool
 	Published int
-	// Brief says that the call will not block, so that the scheduler need not
-	// know of it. It counts only without Count, times and Registered.
+	// Brief says that submitting will not block, so that the scheduler need not
+	// know of it. A wait for Count completions is a second call then, which is
+	// left out when they are there. It counts only without times and
+	// Registered.
 	Brief bool
 	// Timeout bounds the wait; 0 means none, a negative one is over at once.
 	// (5.11)
@@ -90,8 +92,14 @@ func (r *Ring) Wait(o WaitOptions) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if o.Brief && o.Count == 0 && arg == nil {
+		if o.Brief && arg == nil {
 			done, errno = sys.EnterRaw(r.enterFD, uintptr(n), uintptr(flags))
+			if errno == 0 && done == int(n) && r.Ready() < o.Count {
+				_, errno = sys.Enter(r.enterFD, 0, uint32(o.Count), flags, nil, 0)
+				if done > 0 {
+					errno = 0 // entries that were taken hide it, as in one call
+				}
+			}
 		} else {
 			done, errno = sys.Enter(r.enterFD, n, uint32(o.Count), flags|more, arg, size)
 		}

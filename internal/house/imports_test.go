@@ -36,6 +36,7 @@ var layers = map[string][]string{
 	// For tests and lanes; nothing above imports them outside of tests.
 	"internal/ringtest":      {"internal/probe", "internal/sys", "uring"},
 	"internal/house":         {},
+	"internal/simring":       {"internal/abi", "uring"},
 	"internal/forbid":        {"internal/forbid/filter"},
 	"internal/forbid/filter": {},
 	"internal/vmtest":        {"internal/vmtest/wire"},

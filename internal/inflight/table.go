@@ -111,7 +111,10 @@ func (s *Slot[T]) ID() ID {
 	return ID(s.gen.Load())<<32 | ID(s.index)
 }
 
-// Lookup returns the slot that id names, nil when that use is over.
+// Lookup returns the slot that id names, nil when that use is over: it has
+// completed, though its waiter may not have released it yet. Whoever is not the
+// one that completes the slot may find that it has been released, and taken for
+// another use, by the time that Lookup returns.
 func (t *Table[T]) Lookup(id ID) *Slot[T] {
 	i := id.index()
 	if i >= MaxSlots {
@@ -122,10 +125,16 @@ func (t *Table[T]) Lookup(id ID) *Slot[T] {
 		return nil
 	}
 	s := &chunk[i%chunkSize]
-	if s.gen.Load() != id.generation() || s.state.Load() < stateHeld {
+	if s.gen.Load() != id.generation() || !s.alive() {
 		return nil
 	}
 	return s
+}
+
+// alive says whether the kernel may have the slot.
+func (s *Slot[T]) alive() bool {
+	state := s.state.Load()
+	return state == stateHeld || state == stateAbandoned
 }
 
 // Complete says that the kernel is done with the slot. It returns true when
@@ -146,8 +155,9 @@ func (s *Slot[T]) Complete() (waited bool) {
 // is already done: the result is there to be taken.
 func (s *Slot[T]) Abandon() bool { return s.state.CompareAndSwap(stateHeld, stateAbandoned) }
 
-// Each calls f for every slot that is armed and not yet released. It is meant
-// for shutting down, when nobody arms any more.
+// Each calls f for every slot that is armed and has not completed. It is meant
+// for shutting down, when nobody arms any more; what completes meanwhile may or
+// may not be seen.
 func (t *Table[T]) Each(f func(*Slot[T])) {
 	for c := range t.chunks {
 		chunk := t.chunks[c].Load()
@@ -155,7 +165,7 @@ func (t *Table[T]) Each(f func(*Slot[T])) {
 			return
 		}
 		for i := range chunk {
-			if chunk[i].state.Load() >= stateHeld {
+			if chunk[i].alive() {
 				f(&chunk[i])
 			}
 		}

@@ -123,8 +123,6 @@ func (c *script) content(path string) {
 	c.note("content %s", digest(b))
 }
 
-func (c *script) err(err error) string { return describe(err) }
-
 func (c *script) readAt(f File, n int, off int64) {
 	c.try(fmt.Sprintf("ReadAt(%d bytes, %d)", n, off), func() string {
 		p := canary(n)

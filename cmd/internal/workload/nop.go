@@ -155,7 +155,7 @@ func (l *nopLoop) round() error {
 
 func (l *nopLoop) submit() (int, error) {
 	if l.wait {
-		return l.ring.SubmitAndWait(l.batch)
+		return l.ring.Wait(uring.WaitOptions{Count: l.batch, Brief: true})
 	}
 	return l.ring.SubmitNoWait()
 }

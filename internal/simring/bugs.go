@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+
+package simring
+
+import "github.com/ringside-io/ringside/internal/abi"
+
+// Bugs are faults that no kernel has: they show that a test would notice. Each
+// is the number of the occasion, counted from 1, at which it happens; 0 means
+// never.
+type Bugs struct {
+	Drop      int // this completion of an operation with a tag never appears
+	Twice     int // this one appears twice
+	Touch     int // the buffer of this read is written to after its completion
+	LoseWakes int // from this one on, wake-ups and parkers' calls are lost
+}
+
+type bugState struct {
+	left Bugs
+	owed []func() // what Mend will do
+}
+
+// due counts an occasion.
+func due(left *int) bool {
+	if *left == 0 {
+		return false
+	}
+	*left--
+	return *left == 0
+}
+
+// misplace lets bugs happen to a completion, and says whether it is not to
+// appear now.
+func (k *Kernel) misplace(o *op, p posted) bool {
+	if o.tag() == 0 {
+		return false
+	}
+	b := &k.bugs.left
+	if due(&b.Twice) {
+		k.note("bug: twice", o, p.cqe.Res)
+		o.ring.push(p)
+	}
+	if o.sqe.Opcode == abi.IORING_OP_READ && p.cqe.Res > 0 && due(&b.Touch) {
+		k.note("bug: touch", o, p.cqe.Res)
+		buf := o.memory()
+		k.soon(50, func() { buf[0] ^= 0xff })
+	}
+	if !due(&b.Drop) {
+		return false
+	}
+	k.note("bug: drop", o, p.cqe.Res)
+	k.bugs.owed = append(k.bugs.owed, func() { o.ring.push(p) })
+	return true
+}
+
+// loseWake says whether a wake-up is lost.
+func (k *Kernel) loseWake(call func()) bool {
+	b := &k.bugs.left.LoseWakes
+	if *b == 0 {
+		return false
+	}
+	if *b > 1 {
+		*b--
+		return false
+	}
+	k.trace.add(event{what: "bug: lost wake-up"})
+	k.bugs.owed = append(k.bugs.owed, call)
+	return true
+}
+
+// Mend ends the bugs and makes good what they held back, so that a test that has
+// seen the damage can end.
+func (k *Kernel) Mend() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.bugs.left = Bugs{}
+	for _, f := range k.bugs.owed {
+		f()
+	}
+	k.bugs.owed = nil
+}

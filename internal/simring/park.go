@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+
+package simring
+
+import (
+	"sync"
+	"syscall"
+)
+
+// Parker calls a function after completions have arrived: each time soon,
+// sometimes once for several, sometimes without a reason.
+type Parker struct {
+	r         *Ring
+	cond      *sync.Cond
+	signalled bool
+	stopping  bool
+	failing   bool
+	signals   uint64
+	done      chan struct{}
+}
+
+// Parker returns the ring's parker.
+func (r *Ring) Parker() *Parker {
+	r.k.mu.Lock()
+	defer r.k.mu.Unlock()
+	r.park = &Parker{r: r, cond: sync.NewCond(&r.k.mu), done: make(chan struct{})}
+	return r.park
+}
+
+// Start begins to call ready on a goroutine of its own, and failed once if it
+// cannot go on.
+func (p *Parker) Start(ready func(), failed func(error)) error {
+	go p.run(ready, failed)
+	return nil
+}
+
+func (p *Parker) run(ready func(), failed func(error)) {
+	defer close(p.done)
+	k := p.r.k
+	for {
+		k.mu.Lock()
+		for !p.signalled && !p.stopping && !p.failing {
+			p.cond.Wait()
+		}
+		stop, failing := p.stopping, p.failing
+		p.signalled = false
+		if failing && !stop {
+			p.r.unparked = true
+		}
+		k.mu.Unlock()
+		switch {
+		case stop:
+			return
+		case failing:
+			failed(syscall.EIO)
+			return
+		}
+		ready()
+	}
+}
+
+// signal says that completions have arrived. The caller holds mu.
+func (p *Parker) signal() {
+	k := p.r.k
+	d := k.dice(ofWake+uint64(p.r.id)<<33, p.signals)
+	p.signals++
+	call := func() {
+		p.signalled = true
+		p.failing = p.failing || d.hit(k.o.Faults.Unparked)
+		p.cond.Signal()
+	}
+	switch {
+	case k.loseWake(call):
+	case d.hit(k.o.Faults.LateWake):
+		if d.IntN(2) == 0 {
+			k.later(d.briefly(), call)
+		} else {
+			k.soon(d.IntN(30), call)
+		}
+	default:
+		call()
+	}
+}
+
+// Stop ends the calls and waits for the last one.
+func (p *Parker) Stop() error {
+	p.r.k.mu.Lock()
+	p.stopping = true
+	p.cond.Signal()
+	p.r.k.mu.Unlock()
+	<-p.done
+	return nil
+}

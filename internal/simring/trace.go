@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+
+package simring
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ringside-io/ringside/uring"
+)
+
+// event is one line of the trace.
+type event struct {
+	what string
+	ring int
+	op   uring.Op
+	fd   int32
+	ud   uint64
+	res  int32
+	tag  uint64
+}
+
+// traceLen is how many events are kept: the last ones.
+const traceLen = 1 << 10
+
+// trace is a bounded record of what happened.
+type trace struct {
+	events [traceLen]event
+	n      int
+}
+
+func (t *trace) add(e event) {
+	t.events[t.n%traceLen] = e
+	t.n++
+}
+
+// Trace returns the last entries, completions and decisions of the kernel, one
+// per line, the oldest first.
+func (k *Kernel) Trace() string {
+	if !k.mu.TryLock() { // the caller may be about to report that we hang
+		return "the simulated kernel is busy: no trace\n"
+	}
+	defer k.mu.Unlock()
+	var b strings.Builder
+	t := &k.trace
+	for i := max(0, t.n-traceLen); i < t.n; i++ {
+		e := &t.events[i%traceLen]
+		fmt.Fprintf(&b, "%6d ring %d %-12s %-14v fd %-3d user data %016x result %-5d tag %d\n",
+			i, e.ring, e.what, e.op, e.fd, e.ud, e.res, e.tag)
+	}
+	fmt.Fprintf(&b, "alive: %d\n", len(k.live))
+	for _, o := range k.live {
+		fmt.Fprintf(&b, "       ring %d %-12v %-14v fd %-3d user data %016x tag %d\n",
+			o.ring.id, o.state, o.code(), o.sqe.Fd, o.sqe.UserData, o.tag())
+	}
+	for _, r := range k.rings {
+		fmt.Fprintf(&b, "ring %d: %d entries taken, %d completions, %d overflowed, waiting %v, closed %v, fatal %v\n",
+			r.id, r.head.Load(), len(r.cq), len(r.backlog), r.waiting, r.closed, r.fatal)
+	}
+	return b.String()
+}
+
+// note records something about an operation. The caller holds mu.
+func (k *Kernel) note(what string, o *op, res int32) {
+	k.trace.add(event{what, o.ring.id, o.code(), o.sqe.Fd, o.sqe.UserData, res, o.tag()})
+}

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: MIT
+
+package reactor
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// actor is a goroutine that uses the reactor at random.
+type actor struct {
+	*world
+	rng    *rand.Rand
+	region int    // where it may write
+	model  []byte // what must be there
+	spare  [][]byte
+	mine   []*queuedOp
+
+	cancellers sync.WaitGroup
+}
+
+// queuedOp is an operation that was queued.
+type queuedOp struct {
+	*simOp
+	id   ID
+	wet  bool // it ends by itself
+	done chan struct{}
+}
+
+func (a *actor) run() {
+	for range a.steps {
+		if a.rng.IntN(8) == 0 {
+			a.dawdle(a.rng)
+		}
+		a.act()
+	}
+	for _, q := range a.mine {
+		<-q.done
+	}
+	a.cancellers.Wait()
+}
+
+// cancelSome cancels an operation some time later.
+func (a *actor) cancelSome(q *queuedOp) {
+	rng := rand.New(rand.NewPCG(a.rng.Uint64(), 0))
+	a.cancellers.Go(func() {
+		a.dawdle(rng)
+		a.cancel(q)
+	})
+}
+
+func (a *actor) act() {
+	switch a.rng.IntN(16) {
+	case 0, 1, 2, 3:
+		a.do()
+	case 4, 5:
+		a.doContext()
+	case 6, 7, 8:
+		a.queue(a.someOp(), true, time.Time{})
+	case 9, 10:
+		a.queueDry()
+	case 11:
+		a.queueDeadline()
+	case 12:
+		a.stream()
+	case 13:
+		a.batch()
+	case 14:
+		a.chain()
+	case 15:
+		if len(a.mine) > 0 {
+			a.cancel(a.mine[a.rng.IntN(len(a.mine))])
+		}
+	}
+}
+
+// buffer returns one that the kernel does not have.
+func (a *actor) buffer() []byte {
+	n := 1 + a.rng.IntN(100)
+	if last := len(a.spare) - 1; last >= 0 {
+		p := a.spare[last]
+		a.spare = a.spare[:last]
+		return p[:n]
+	}
+	return make([]byte, n, 100)
+}
+
+// giveBack makes a buffer free for the next operation, at once and with other
+// bytes in it.
+func (a *actor) giveBack(p []byte) {
+	if p == nil {
+		return
+	}
+	p = p[:cap(p)]
+	for i := range p {
+		p[i] = 0x5a
+	}
+	a.spare = append(a.spare, p)
+}
+
+// someOp returns an operation that ends by itself.
+func (a *actor) someOp() *simOp {
+	o := a.newOp()
+	switch a.rng.IntN(8) {
+	case 0:
+		return o.nop()
+	case 1:
+		return o.timer(time.Duration(a.rng.IntN(1_000_000)))
+	case 2:
+		return o.poll(pick(a.rng, a.wet...), false)
+	case 3, 4:
+		return o.read(pick(a.rng, a.wet...), a.buffer(), 0)
+	default:
+		return o.read(a.file, a.buffer(), int64(a.rng.IntN(simFile+20)))
+	}
+}
+
+func (a *actor) aWrite() *simOp {
+	off := a.rng.IntN(simRegion)
+	p := a.buffer()
+	p = p[:min(len(p), simRegion-off)]
+	return a.newOp().write(a.scratch, p, int64(a.region+off))
+}
+
+// done takes the result of an operation.
+func (a *actor) finished(o *simOp, res Result) {
+	free := o.ends(res)
+	if o.want != nil {
+		if out := a.k.Outcome(o.tag); out.Res > 0 && out.Ended > 0 {
+			copy(a.model[o.off-int64(a.region):], o.want[:out.Res])
+		}
+	}
+	if free {
+		a.giveBack(o.buf)
+	}
+}
+
+func (a *actor) do() {
+	o := a.someOp()
+	if a.rng.IntN(3) == 0 {
+		o = a.aWrite()
+	}
+	a.finished(o, a.r.Do(&o.op))
+}
+
+func (a *actor) doContext() {
+	cause := errors.New("changed my mind")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	o := a.someOp()
+	if a.rng.IntN(2) == 0 {
+		o = a.newOp().read(pick(a.rng, a.dry...), a.buffer(), 0)
+	}
+	o.cause = cause
+	end := func() { o.asked.Store(true); cancel(cause) }
+	rng := rand.New(rand.NewPCG(a.rng.Uint64(), 0))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		a.dawdle(rng)
+		end()
+	}()
+	a.finished(o, a.r.DoContext(ctx, &o.op))
+	<-ended
+}
+
+// queue queues an operation whose callback may queue others, or cancel some.
+func (a *actor) queue(o *simOp, wet bool, deadline time.Time) {
+	q := &queuedOp{simOp: o, wet: wet, done: make(chan struct{})}
+	rng := rand.New(rand.NewPCG(a.rng.Uint64(), 0))
+	var victim *queuedOp
+	if len(a.mine) > 0 {
+		victim = a.mine[a.rng.IntN(len(a.mine))]
+	}
+	fn := func(res Result) {
+		a.callback(func() {
+			o.ends(res)
+			defer close(q.done) // whoever waits for it then knows of all others
+			switch rng.IntN(4) {
+			case 0:
+				a.again(rng, 1+rng.IntN(5))
+			case 1:
+				if victim != nil {
+					a.cancel(victim)
+				}
+			}
+			if rng.IntN(4) == 0 {
+				runtime.Gosched()
+			}
+		})
+	}
+	var err error
+	if o.deadline = deadline; deadline.IsZero() {
+		q.id, err = a.r.Queue(&o.op, fn)
+	} else {
+		q.id, err = a.r.QueueWithDeadline(&o.op, deadline, fn)
+	}
+	if a.started(o, err) {
+		a.mine = append(a.mine, q)
+		if !wet || a.rng.IntN(4) == 0 {
+			a.cancelSome(q)
+		}
+	}
+}
+
+// started checks the answer of Queue.
+func (w *world) started(o *simOp, err error) bool {
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, ErrFull) && w.opts.InFlight < 4096:
+	case errors.Is(err, ErrClosed) && w.closing.Load():
+	case w.k.Failed():
+	default:
+		w.t.Errorf("queue: %v", err)
+	}
+	if out := w.k.Outcome(o.tag); out.Submitted != 0 {
+		w.t.Errorf("queue answers %v, but the kernel has seen the operation", err)
+	}
+	return false
+}
+
+// again queues operations from a callback.
+func (w *world) again(rng *rand.Rand, n int) {
+	for range n {
+		o := w.newOp()
+		if rng.IntN(2) == 0 {
+			o.nop()
+		} else {
+			o.read(w.file, make([]byte, 1+rng.IntN(50)), int64(rng.IntN(simFile)))
+		}
+		w.queued.Add(1)
+		rng := rand.New(rand.NewPCG(rng.Uint64(), 0)) // for the callback, which may run at once
+		_, err := w.r.Queue(&o.op, func(res Result) {
+			w.callback(func() {
+				o.ends(res)
+				if rng.IntN(3) == 0 {
+					w.again(rng, 1)
+				}
+			})
+			w.queued.Done()
+		})
+		if !w.started(o, err) {
+			w.queued.Done()
+		}
+	}
+}
+
+// queueDry queues what ends only when somebody ends it.
+func (a *actor) queueDry() {
+	a.queue(a.newOp().read(pick(a.rng, a.dry...), make([]byte, 1+a.rng.IntN(20)), 0), false, time.Time{})
+}
+
+func (a *actor) queueDeadline() {
+	o := a.someOp()
+	if a.rng.IntN(2) == 0 {
+		o = a.newOp().read(pick(a.rng, a.dry...), make([]byte, 1+a.rng.IntN(20)), 0)
+	}
+	a.queue(o, true, time.Now().Add(time.Duration(a.rng.IntN(3_000_000))))
+}
+
+func (a *actor) stream() {
+	o := a.newOp().poll(pick(a.rng, a.wet...), true)
+	q := &queuedOp{simOp: o, done: make(chan struct{})}
+	id, err := a.r.Stream(&o.op, func(res Result) {
+		a.callback(func() {
+			o.event(res)
+			if !res.More() {
+				close(q.done)
+			}
+		})
+	})
+	if q.id = id; a.started(o, err) {
+		a.mine = append(a.mine, q)
+		a.cancelSome(q)
+	}
+}
+
+// cancel cancels one of its own.
+func (w *world) cancel(q *queuedOp) {
+	q.asked.Store(true)
+	err := w.r.Cancel(q.id)
+	if err != nil && !errors.Is(err, ErrNotFound) && !w.k.Failed() {
+		w.t.Errorf("cancel: %v", err)
+	}
+}
+
+func (a *actor) batch() {
+	n := 1 + a.rng.IntN(12)
+	made, ops, results := make([]*simOp, n), make([]Op, n), make([]Result, n)
+	for i := range made {
+		made[i] = a.someOp()
+		ops[i] = made[i].op
+	}
+	err := a.r.DoBatch(ops, results)
+	for i, o := range made {
+		a.member(o, results[i], err)
+	}
+}
+
+// member takes the result of one operation of a batch that answered err.
+func (a *actor) member(o *simOp, res Result, err error) {
+	if err == nil || res != (Result{}) || a.k.Outcome(o.tag).Submitted > 0 {
+		a.finished(o, res)
+		return
+	}
+	if !errors.Is(err, ErrClosed) && !a.k.Failed() || !a.closing.Load() {
+		a.t.Errorf("batch: %v", err)
+	}
+	a.giveBack(o.buf)
+}
+
+func (a *actor) chain() {
+	n := 1 + a.rng.IntN(5)
+	made, ops, results := make([]*simOp, n), make([]Op, n), make([]Result, n)
+	for i := range made {
+		if made[i] = a.aWrite(); a.rng.IntN(3) == 0 {
+			a.giveBack(made[i].buf)
+			made[i] = a.newOp().nop()
+		}
+		made[i].linked = i > 0
+		ops[i] = made[i].op
+	}
+	err := a.r.DoChain(ops, results)
+	if errors.Is(err, errChainTooLong) {
+		if n <= min(a.opts.Entries, a.opts.InFlight) {
+			a.t.Errorf("%d are too many for %+v", n, a.opts)
+		}
+		for _, o := range made {
+			a.giveBack(o.buf)
+		}
+		return
+	}
+	for i, o := range made {
+		if i > 0 && err == nil && results[i].Err == nil && !a.k.Failed() {
+			a.follows(made[i-1], o, results[i-1], results[i])
+		}
+		a.member(o, results[i], err)
+	}
+}
+
+// follows checks two neighbours of a chain.
+func (a *actor) follows(first, second *simOp, res, next Result) {
+	full := res.Err == nil && res.Res == int32(len(first.buf))
+	out := a.k.Outcome(second.tag)
+	ran := out.Ended > 0 && out.Res >= 0
+	if ran && !full {
+		a.t.Errorf("tag %d of a chain ran although %d before it ended with %+v", second.tag, first.tag, res)
+	}
+	if next.Res == -int32(syscall.ECANCELED) && full && !a.closing.Load() {
+		a.t.Errorf("tag %d of a chain was cancelled although %d before it ended with %+v", second.tag, first.tag, res)
+	}
+}

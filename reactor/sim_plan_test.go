@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+
+package reactor
+
+import (
+	"log/slog"
+	"math/rand/v2"
+
+	"github.com/ringside-io/ringside/internal/simring"
+)
+
+// plan is what a seed decides before anything runs.
+type plan struct {
+	seed   uint64
+	opts   Options
+	cq     int
+	faults simring.Faults
+	busy   bool // EBUSY while completions have overflowed
+	bugs   simring.Bugs
+	actors int
+	steps  int // of each actor
+	ending ending
+}
+
+// ending is how the reactor ends.
+type ending int
+
+const (
+	whenDone    ending = iota // Drain and Close after the last operation
+	closeMidway               // Close under the actors
+	drainMidway               // Drain under the actors, given up, then Close
+	runMidway                 // the context of Run ends
+	closeTwice                // two goroutines call Close
+	endings
+)
+
+func newPlan(seed uint64) plan {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	p := plan{
+		seed: seed,
+		opts: Options{
+			Pinned:   rng.IntN(2) == 0,
+			Rings:    pick(rng, 1, 1, 2, 3),
+			Entries:  pick(rng, 2, 3, 4, 8, 64),
+			InFlight: pick(rng, 1, 2, 3, 8, 64, 4096),
+			Granule:  pick(rng, 0, 0, 1, 2),
+			Logger:   slog.New(slog.DiscardHandler),
+		},
+		cq:     pick(rng, 1, 2, 8, 4096),
+		busy:   rng.IntN(4) == 0,
+		actors: 1 + rng.IntN(10),
+		steps:  1 + rng.IntN(25),
+		ending: ending(rng.IntN(int(endings))),
+	}
+	if p.ending == closeMidway && rng.IntN(2) == 0 {
+		p.ending = whenDone // the commonest
+	}
+	p.faults = newFaults(rng)
+	return p
+}
+
+// newFaults picks some faults; most seeds have few, so that each is seen alone
+// as well as in company.
+func newFaults(rng *rand.Rand) simring.Faults {
+	company := rng.Float64()
+	some := func(most float64) float64 {
+		if rng.Float64() > company {
+			return 0
+		}
+		return most * pick(rng, 0.05, 0.2, 1)
+	}
+	f := simring.Faults{
+		Delay: some(1), Late: some(1), Short: some(0.5),
+		Interrupted: some(0.2), Again: some(0.2), Broken: some(0.2), NoSpace: some(0.2), NoBuffers: some(0.5),
+		Exit:       some(0.6),
+		LostCancel: some(0.7), Disturbed: some(0.5), LostLink: some(1), BadLink: some(0.5),
+		Refuse: some(0.5), Partial: some(1), Split: some(0.3),
+		Return: some(0.5), LateWake: some(1), Spurious: some(0.3),
+		Stale: some(0.5),
+	}
+	switch rng.IntN(12) {
+	case 0:
+		f.Fatal = 0.02
+	case 1:
+		f.Unparked = 0.02
+	}
+	return f
+}
+
+func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+
+package reactor
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/simring"
+)
+
+var (
+	seedsFlag = flag.Int("seeds", 0, "how many seeds the simulation tries; 0: as many as fit into some seconds")
+	seedFlag  = flag.Uint64("seed", 0, "the only seed that the simulation tries")
+)
+
+// TestSimulation lets many goroutines use a reactor over simulated rings, on a
+// clock of its own, with everything that a kernel may do to them: each seed is
+// one plan of options, faults, actors and an ending. See package simring for
+// what a seed replays. A seed that failed because of an interleaving may need
+// several runs: -seed=N -count=200.
+func TestSimulation(t *testing.T) {
+	if *seedFlag != 0 {
+		simulate(t, newPlan(*seedFlag))
+		return
+	}
+	n, most := *seedsFlag, time.Duration(1<<62)
+	if n == 0 {
+		n, most = 3000, 10*time.Second
+		if testing.Short() || os.Getenv(ringtest.LaneEnv) != "" {
+			n, most = 300, 2*time.Second
+		}
+	}
+	begin := time.Now()
+	tried := 0
+	for seed := range uint64(n) {
+		if time.Since(begin) > most {
+			break
+		}
+		simulate(t, newPlan(seed+1))
+		tried++
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d seeds in %v", tried, time.Since(begin))
+}
+
+// simulate runs one plan. The clock within makes a hang visible at once: when
+// nobody can go on, it jumps to the watchdog. A second watchdog outside is for
+// those who go round in circles.
+func simulate(t *testing.T, p plan) {
+	t.Helper()
+	w := &world{plan: p}
+	dog := time.AfterFunc(2*time.Minute, func() {
+		fmt.Fprintln(os.Stderr, w.report("the simulation does not end, though it is busy"))
+		panic(fmt.Sprintf("seed %d", p.seed))
+	})
+	defer dog.Stop()
+	synctest.Test(t, func(t *testing.T) {
+		w.t = t
+		w.run()
+		if t.Failed() {
+			t.Log(w.report("failed"))
+		}
+	})
+}
+
+// report is what is printed when something is wrong.
+func (w *world) report(what string) string {
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	trace := ""
+	if w.k != nil {
+		trace = w.k.Trace()
+	}
+	return fmt.Sprintf("%s\n%+v\n%s\n%s\nreplay: go test -race ./reactor -run 'TestSimulation$' -seed=%d\n", what, w.plan, trace, stacks, w.seed)
+}
+
+// memory finds the memory of an entry for the simulated kernel.
+func memory(addr uint64, n int) []byte {
+	p := uintptr(addr)
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
+}
+
+// simParker makes the parker of a simulated ring that of a loop.
+type simParker struct{ p *simring.Parker }
+
+func (s simParker) start(ready func(), failed func(error)) error { return s.p.Start(ready, failed) }
+func (s simParker) stop() error                                  { return s.p.Stop() }
+
+// simOpener opens simulated rings.
+func simOpener(k *simring.Kernel, cq int) opener {
+	return func(o *Options, _ int, _ ring) (ring, parker, error) {
+		r := k.Open(simring.RingOptions{Entries: o.Entries, CQEntries: max(cq, o.Entries), Pinned: o.Pinned})
+		if o.Pinned {
+			return r, nil, nil
+		}
+		return r, simParker{r.Parker()}, nil
+	}
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+
+package reactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/simring"
+)
+
+const (
+	simFile   = 4096 // bytes of the file that is read
+	simRegion = 256  // bytes that each actor writes
+)
+
+// world is one simulation.
+type world struct {
+	plan
+	t *testing.T
+	k *simring.Kernel
+	r *Reactor
+
+	content  []byte
+	file     int // holds content
+	scratch  int // is written to
+	wet, dry []int
+	tags     atomic.Uint64
+	inside   int // of a callback; unguarded, see (*world).callback
+	closing  atomic.Bool
+	closed   atomic.Bool // Close has returned
+	fed      atomic.Bool // feeding ends
+	queued   sync.WaitGroup
+	hung     func(report string) // what to do instead of giving up
+}
+
+// run carries out the plan within its bubble.
+func (w *world) run() {
+	w.k = simring.New(simring.Options{Seed: w.seed, Faults: w.faults, Bugs: w.bugs, Memory: memory, BusyOnOverflow: w.busy})
+	defer w.k.Close()
+	rng := rand.New(rand.NewPCG(w.seed, 2))
+	w.content = make([]byte, simFile)
+	for i := range w.content {
+		w.content[i] = byte(rng.Uint32())
+	}
+	w.file = w.k.File(append([]byte(nil), w.content...))
+	w.scratch = w.k.File(make([]byte, w.actors*simRegion))
+	for range 2 {
+		w.wet = append(w.wet, w.k.Pipe())
+		w.dry = append(w.dry, w.k.Pipe())
+	}
+	w.opts.open = simOpener(w.k, w.cq)
+	var err error
+	if w.r, err = New(w.opts); err != nil {
+		w.t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		w.play(rng)
+	}()
+	w.watch(over)
+	w.aftermath()
+}
+
+// watch is the watchdog.
+func (w *world) watch(over chan struct{}) {
+	dog := time.NewTimer(time.Hour)
+	defer dog.Stop()
+	select {
+	case <-over:
+		return
+	case <-dog.C:
+	}
+	report := w.report("somebody waits for ever")
+	if w.hung == nil {
+		fmt.Fprintln(os.Stderr, report)
+		panic(fmt.Sprintf("hang: seed %d", w.seed))
+	}
+	w.hung(report)
+	<-over
+}
+
+// play starts the actors and ends the reactor.
+func (w *world) play(rng *rand.Rand) {
+	var actors, helpers sync.WaitGroup
+	models := make([][]byte, w.actors)
+	for i := range models {
+		models[i] = make([]byte, simRegion)
+		a := &actor{world: w, rng: rand.New(rand.NewPCG(w.seed, uint64(100+i))), region: i * simRegion, model: models[i]}
+		actors.Go(a.run)
+	}
+	helpers.Go(w.feed)
+	helpers.Go(w.closeWhenFailed)
+	if w.ending == whenDone {
+		actors.Wait()
+		w.queued.Wait()
+		if !w.k.Failed() {
+			err := w.r.Drain(context.Background())
+			if n := w.r.Stats().InFlight; (err != nil || n != 0) && !w.k.Failed() {
+				w.t.Errorf("drain: %v, %d operations are in flight", err, n)
+			}
+		}
+		w.close()
+	} else {
+		w.dawdle(rng)
+		w.end(rng)
+		actors.Wait()
+		w.queued.Wait()
+	}
+	w.fed.Store(true)
+	helpers.Wait()
+	w.checkScratch(models)
+}
+
+// dawdle lets some time pass, or only some turns.
+func (w *world) dawdle(rng *rand.Rand) {
+	if rng.IntN(2) == 0 {
+		time.Sleep(time.Duration(rng.IntN(20_000_000)))
+		return
+	}
+	for range rng.IntN(300) {
+		runtime.Gosched()
+	}
+}
+
+// end ends the reactor under its users.
+func (w *world) end(rng *rand.Rand) {
+	w.closing.Store(true)
+	switch w.ending {
+	case drainMidway:
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(5_000_000)))
+		if err := w.r.Drain(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) && !w.k.Failed() {
+			w.t.Errorf("drain: %v", err)
+		}
+		cancel()
+	case runMidway:
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		w.closeIs(w.r.Run(ctx))
+		return
+	case closeTwice:
+		var other sync.WaitGroup
+		other.Go(func() { _ = w.r.Close() })
+		defer other.Wait()
+		return
+	}
+	w.close()
+}
+
+func (w *world) close() {
+	w.closing.Store(true)
+	w.closeIs(w.r.Close())
+}
+
+// closeIs checks what Close has answered.
+func (w *world) closeIs(err error) {
+	if w.ending != closeTwice && !w.k.Failed() {
+		w.closed.Store(true)
+	}
+	if err != nil && !w.k.Failed() {
+		w.t.Errorf("close: %v", err)
+	}
+}
+
+// closeWhenFailed does what a program does whose ring has failed.
+func (w *world) closeWhenFailed() {
+	for d := time.Millisecond; !w.fed.Load(); d = min(2*d, 10*time.Second) {
+		if w.k.Failed() {
+			w.close()
+			return
+		}
+		time.Sleep(d)
+	}
+}
+
+// feed gives data to those who read from the wet pipes, until all are done.
+func (w *world) feed() {
+	rng := rand.New(rand.NewPCG(w.seed, 3))
+	for d := 100 * time.Microsecond; !w.fed.Load(); d = min(d*5/4, 10*time.Second) {
+		for _, fd := range w.wet {
+			w.k.Feed(fd, 1+rng.IntN(100))
+		}
+		time.Sleep(d)
+	}
+}
+
+// checkScratch compares the file that was written to with what the results
+// said.
+func (w *world) checkScratch(models [][]byte) {
+	got := w.k.Content(w.scratch)
+	for i, m := range models {
+		if string(got[i*simRegion:(i+1)*simRegion]) != string(m) && !w.k.Failed() {
+			w.t.Errorf("actor %d: the file does not hold what was written", i)
+		}
+	}
+}
+
+// aftermath checks that nothing is left.
+func (w *world) aftermath() {
+	for _, v := range w.k.Violations() {
+		w.t.Errorf("violation: %s", v)
+	}
+	if w.k.Failed() {
+		return
+	}
+	for i, l := range w.r.loops {
+		if n := l.table.Held(); n != 0 {
+			w.t.Errorf("loop %d: %d slots are held after Close", i, n)
+		}
+		if n := l.starved.Load(); n != 0 {
+			w.t.Errorf("loop %d: %d wait for room after Close", i, n)
+		}
+		if n := l.busy.Load(); n != 0 {
+			w.t.Errorf("loop %d: busy is %d after Close", i, n)
+		}
+	}
+}
+
+// callback runs the test's part of a callback. With one ring no two run at a
+// time: the race detector would see it, because inside is not guarded.
+func (w *world) callback(f func()) {
+	if w.closed.Load() {
+		w.t.Error("a callback runs after Close")
+	}
+	if w.opts.Rings == 1 {
+		w.inside++
+		defer func() { w.inside-- }()
+		if w.inside != 1 {
+			w.t.Error("two callbacks at a time")
+		}
+	}
+	f()
+}
