@@ -172,7 +172,12 @@ func (l *loop) end(s *slot, res Result) {
 // reapParked is what a shared loop's goroutine does when the ring is readable.
 func (l *loop) reapParked() {
 	l.reaping.Lock() // wait for an inline reaper: it may have looked too early
+	any := l.reapBatch() > 0
 	l.reaping.Unlock()
+	l.calls.kick()
+	if any && l.refused.Load() {
+		l.resume()
+	}
 	l.reap()
 	l.mu.Lock()
 	if len(l.pending) > 0 && (!l.leading || l.delays.starving()) {
