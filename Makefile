@@ -41,9 +41,9 @@ bench: ## the main job: measure this machine
 bench-once: ## run each Go benchmark once, to prove that it works
 	$(GO) test -run '^$$' -bench . -benchtime 1x work
 
-forbidden: ## the core's tests where io_uring is refused by a seccomp filter
-	$(GO) run ./internal/forbid -errno EPERM -- $(GO) test -short -count=1 $(CORE)
-	$(GO) run ./internal/forbid -errno ENOSYS -- $(GO) test -short -count=1 $(CORE)
+forbidden: ## all tests where io_uring is refused by a seccomp filter
+	$(GO) run ./internal/forbid -errno EPERM -- $(GO) test -short -count=1 work
+	$(GO) run ./internal/forbid -errno ENOSYS -- $(GO) test -short -count=1 work
 
 kernels: ## the core's tests on older kernels, in a virtual machine
 	$(GO) run ./internal/vmtest/lane $(addprefix -kernel ,$(KERNELS))

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 )
 
 // Options configure a reactor; the zero value is the recommended one for files.
@@ -17,6 +18,7 @@ type Options struct {
 	// Pinned makes the loops pinned ones; see the package comment. (6.1)
 	Pinned bool
 	// Rings is the number of loops; 0 means GOMAXPROCS at the time of New.
+	// Where RLIMIT_MEMLOCK is low there may be fewer, and smaller ones.
 	Rings int
 	// Entries is the size of each submission queue; 0 means 256.
 	Entries int
@@ -84,6 +86,9 @@ func New(o Options) (*Reactor, error) {
 			first = r.loops[0].ring
 		}
 		l, err := newLoop(&r.opts, i, first)
+		if i > 0 && errors.Is(err, syscall.ENOMEM) {
+			break // fewer rings are better than none
+		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("reactor: %w", err), r.Close())
 		}
