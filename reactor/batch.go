@@ -36,7 +36,8 @@ func (r *Reactor) DoBatch(ops []Op, results []Result) error {
 
 // DoChain is [Reactor.DoBatch] of operations of which each starts when the one
 // before has succeeded in full: after a failure, or a short transfer, the rest
-// ends with ECANCELED. A chain must fit into the submission queue. What is
+// ends with ECANCELED. A chain must fit into the submission queue; with SQPoll and
+// several rings it may have 8 operations. What is
 // cancelled although nothing before it has failed is started again, as far as
 // that can be told: a predecessor must have transferred what it was to, or have
 // answered 0 where there is nothing to transfer.

@@ -288,3 +288,46 @@ func TestStatsAreJSON(t *testing.T) {
 		t.Errorf("%s: %v", r, err)
 	}
 }
+
+// TestChainsStayWholeWithSQPoll has several rings share the kernel's thread,
+// which takes only some entries of each at a time.
+func TestChainsStayWholeWithSQPoll(t *testing.T) {
+	r := open(t, Options{Rings: 2, SQPoll: true})
+	f, _ := pattern(t, 0)
+	var others sync.WaitGroup
+	defer others.Wait()
+	stop := make(chan struct{})
+	defer close(stop)
+	for range 2 {
+		others.Go(func() {
+			op := &Op{}
+			op.SQE.Nop()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					r.Do(op)
+				}
+			}
+		})
+	}
+	for range 200 {
+		ops, results := make([]Op, sqpollShare), make([]Result, sqpollShare)
+		for i := range ops {
+			ops[i].SQE.Nop()
+		}
+		ops[0] = *readOp(int(f.Fd()), make([]byte, 8), 0) // short: the file is empty
+		if err := r.DoChain(ops, results); err != nil {
+			t.Fatal(err)
+		}
+		for _, res := range results[1:] {
+			if res.Errno() != syscall.ECANCELED {
+				t.Fatalf("a chain was split: %+v", results)
+			}
+		}
+	}
+	if err := r.DoChain(make([]Op, sqpollShare+1), make([]Result, sqpollShare+1)); !errors.Is(err, errChainSQPoll) {
+		t.Errorf("a longer chain: %v", err)
+	}
+}

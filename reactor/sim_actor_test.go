@@ -3,6 +3,7 @@
 package reactor
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -85,6 +86,9 @@ func (a *actor) buffer() []byte {
 	if last := len(a.spare) - 1; last >= 0 {
 		p := a.spare[last]
 		a.spare = a.spare[:last]
+		if bytes.Count(p, []byte{pattern0}) != len(p) {
+			a.errorf("a buffer was written to while nobody had it: %x", p)
+		}
 		return p[:n]
 	}
 	return make([]byte, n, 100)
@@ -97,9 +101,7 @@ func (a *actor) giveBack(p []byte) {
 		return
 	}
 	p = p[:cap(p)]
-	for i := range p {
-		p[i] = 0x5a
-	}
+	fill(p)
 	a.spare = append(a.spare, p)
 }
 
@@ -118,6 +120,18 @@ func (a *actor) someOp() *simOp {
 	default:
 		return o.read(a.file, a.buffer(), int64(a.rng.IntN(simFile+20)))
 	}
+}
+
+func (a *actor) someOpOr(other bool, make func() *simOp) *simOp {
+	if other {
+		return make()
+	}
+	return a.someOp()
+}
+
+// aDryRead returns an operation that ends only when somebody ends it.
+func (a *actor) aDryRead() *simOp {
+	return a.newOp().read(pick(a.rng, a.dry...), a.buffer(), 0)
 }
 
 func (a *actor) aWrite() *simOp {
@@ -141,9 +155,10 @@ func (a *actor) finished(o *simOp, res Result) {
 }
 
 func (a *actor) do() {
-	o := a.someOp()
-	if a.rng.IntN(3) == 0 {
-		o = a.aWrite()
+	o := a.someOpOr(a.rng.IntN(3) == 0, a.aWrite)
+	if a.ending != whenDone && a.rng.IntN(8) == 0 {
+		a.giveBack(o.buf)
+		o = a.aDryRead() // until Close
 	}
 	a.finished(o, a.r.Do(&o.op))
 }
@@ -151,10 +166,7 @@ func (a *actor) do() {
 func (a *actor) doContext() {
 	cause := errors.New("changed my mind")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	o := a.someOp()
-	if a.rng.IntN(2) == 0 {
-		o = a.newOp().read(pick(a.rng, a.dry...), a.buffer(), 0)
-	}
+	o := a.someOpOr(a.rng.IntN(2) == 0, a.aDryRead)
 	o.cause = cause
 	end := func() { o.asked.Store(true); cancel(cause) }
 	rng := rand.New(rand.NewPCG(a.rng.Uint64(), 0))
@@ -178,7 +190,9 @@ func (a *actor) queue(o *simOp, wet bool, deadline time.Time) {
 	}
 	fn := func(res Result) {
 		a.callback(func() {
-			o.ends(res)
+			if o.ends(res) {
+				a.bury(o.buf)
+			}
 			defer close(q.done) // whoever waits for it then knows of all others
 			switch rng.IntN(4) {
 			case 0:
@@ -199,11 +213,13 @@ func (a *actor) queue(o *simOp, wet bool, deadline time.Time) {
 	} else {
 		q.id, err = a.r.QueueWithDeadline(&o.op, deadline, fn)
 	}
-	if a.started(o, err) {
-		a.mine = append(a.mine, q)
-		if !wet || a.rng.IntN(4) == 0 {
-			a.cancelSome(q)
-		}
+	if !a.started(o, err) {
+		a.giveBack(o.buf)
+		return
+	}
+	a.mine = append(a.mine, q)
+	if !wet || a.rng.IntN(4) == 0 {
+		a.cancelSome(q)
 	}
 }
 
@@ -216,10 +232,10 @@ func (w *world) started(o *simOp, err error) bool {
 	case errors.Is(err, ErrClosed) && w.closing.Load():
 	case w.k.Failed():
 	default:
-		w.t.Errorf("queue: %v", err)
+		w.errorf("queue: %v", err)
 	}
 	if out := w.k.Outcome(o.tag); out.Submitted != 0 {
-		w.t.Errorf("queue answers %v, but the kernel has seen the operation", err)
+		w.errorf("queue answers %v, but the kernel has seen the operation", err)
 	}
 	return false
 }
@@ -237,7 +253,9 @@ func (w *world) again(rng *rand.Rand, n int) {
 		rng := rand.New(rand.NewPCG(rng.Uint64(), 0)) // for the callback, which may run at once
 		_, err := w.r.Queue(&o.op, func(res Result) {
 			w.callback(func() {
-				o.ends(res)
+				if o.ends(res) {
+					w.bury(o.buf)
+				}
 				if rng.IntN(3) == 0 {
 					w.again(rng, 1)
 				}
@@ -252,14 +270,11 @@ func (w *world) again(rng *rand.Rand, n int) {
 
 // queueDry queues what ends only when somebody ends it.
 func (a *actor) queueDry() {
-	a.queue(a.newOp().read(pick(a.rng, a.dry...), make([]byte, 1+a.rng.IntN(20)), 0), false, time.Time{})
+	a.queue(a.aDryRead(), false, time.Time{})
 }
 
 func (a *actor) queueDeadline() {
-	o := a.someOp()
-	if a.rng.IntN(2) == 0 {
-		o = a.newOp().read(pick(a.rng, a.dry...), make([]byte, 1+a.rng.IntN(20)), 0)
-	}
+	o := a.someOpOr(a.rng.IntN(2) == 0, a.aDryRead)
 	a.queue(o, true, time.Now().Add(time.Duration(a.rng.IntN(3_000_000))))
 }
 
@@ -285,7 +300,7 @@ func (w *world) cancel(q *queuedOp) {
 	q.asked.Store(true)
 	err := w.r.Cancel(q.id)
 	if err != nil && !errors.Is(err, ErrNotFound) && !w.k.Failed() {
-		w.t.Errorf("cancel: %v", err)
+		w.errorf("cancel: %v", err)
 	}
 }
 
@@ -304,14 +319,10 @@ func (a *actor) batch() {
 
 // member takes the result of one operation of a batch that answered err.
 func (a *actor) member(o *simOp, res Result, err error) {
-	if err == nil || res != (Result{}) || a.k.Outcome(o.tag).Submitted > 0 {
-		a.finished(o, res)
-		return
+	if err != nil && !a.closing.Load() && !a.k.Failed() {
+		a.errorf("batch: %v", err)
 	}
-	if !errors.Is(err, ErrClosed) && !a.k.Failed() || !a.closing.Load() {
-		a.t.Errorf("batch: %v", err)
-	}
-	a.giveBack(o.buf)
+	a.finished(o, res)
 }
 
 func (a *actor) chain() {
@@ -328,7 +339,7 @@ func (a *actor) chain() {
 	err := a.r.DoChain(ops, results)
 	if errors.Is(err, errChainTooLong) {
 		if n <= min(a.opts.Entries, a.opts.InFlight) {
-			a.t.Errorf("%d are too many for %+v", n, a.opts)
+			a.errorf("%d are too many for %+v", n, a.opts)
 		}
 		for _, o := range made {
 			a.giveBack(o.buf)
@@ -349,9 +360,9 @@ func (a *actor) follows(first, second *simOp, res, next Result) {
 	out := a.k.Outcome(second.tag)
 	ran := out.Ended > 0 && out.Res >= 0
 	if ran && !full {
-		a.t.Errorf("tag %d of a chain ran although %d before it ended with %+v", second.tag, first.tag, res)
+		a.errorf("tag %d of a chain ran although %d before it ended with %+v", second.tag, first.tag, res)
 	}
 	if next.Res == -int32(syscall.ECANCELED) && full && !a.closing.Load() {
-		a.t.Errorf("tag %d of a chain was cancelled although %d before it ended with %+v", second.tag, first.tag, res)
+		a.errorf("tag %d of a chain was cancelled although %d before it ended with %+v", second.tag, first.tag, res)
 	}
 }

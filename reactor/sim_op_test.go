@@ -85,21 +85,21 @@ func (o *simOp) poll(fd int, multi bool) *simOp {
 func (o *simOp) ends(res Result) bool {
 	w := o.w
 	if o.over.Swap(true) {
-		w.t.Errorf("tag %d ends twice", o.tag)
+		w.errorf("tag %d ends twice", o.tag)
 	}
 	out := w.k.Outcome(o.tag)
 	if errors.Is(res.Err, ErrFailed) {
 		if !w.k.Failed() {
-			w.t.Errorf("tag %d: %v, but no ring has failed", o.tag, res.Err)
+			w.errorf("tag %d: %v, but no ring has failed", o.tag, res.Err)
 		}
 		return false
 	}
 	if out.Submitted != out.Ended {
-		w.t.Errorf("tag %d: it has ended for its user, with %+v, and is still in the kernel: %+v", o.tag, res, out)
+		w.errorf("tag %d: it has ended for its user, with %+v, and is still in the kernel: %+v", o.tag, res, out)
 		return false
 	}
 	if why := o.implausible(res, out); why != "" {
-		w.t.Errorf("tag %d: %s: result %+v of fd %d, in the kernel %+v; deadline %v, asked %v, now %v", o.tag, why, res, o.fd, out, o.deadline, o.asked.Load(), time.Now())
+		w.errorf("tag %d: %s: result %+v of fd %d, in the kernel %+v; deadline %v, asked %v, now %v", o.tag, why, res, o.fd, out, o.deadline, o.asked.Load(), time.Now())
 	}
 	return true
 }
@@ -173,10 +173,10 @@ func (o *simOp) unlikely(res Result, out simring.Outcome) string {
 // event checks one event of a stream.
 func (o *simOp) event(res Result) {
 	if o.over.Load() {
-		o.w.t.Errorf("tag %d: an event after the end: %+v", o.tag, res)
+		o.w.errorf("tag %d: an event after the end: %+v", o.tag, res)
 	}
 	if res.Err == nil && res.Res > 0 && res.Res>>simring.EventShift != o.events {
-		o.w.t.Errorf("tag %d: event %d came as number %d", o.tag, res.Res>>simring.EventShift, o.events)
+		o.w.errorf("tag %d: event %d came as number %d", o.tag, res.Res>>simring.EventShift, o.events)
 	}
 	if res.More() {
 		o.events++

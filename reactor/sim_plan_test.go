@@ -3,6 +3,7 @@
 package reactor
 
 import (
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 
@@ -22,6 +23,12 @@ type plan struct {
 	ending ending
 }
 
+func (p plan) String() string {
+	o := p.opts
+	return fmt.Sprintf("seed %d: pinned %v, %d rings, %d entries, %d in flight, granule %d, CQ %d, faults %+v, busy %v, bugs %+v, %d actors, %d steps, ending %d",
+		p.seed, o.Pinned, o.Rings, o.Entries, o.InFlight, o.Granule, p.cq, p.faults, p.busy, p.bugs, p.actors, p.steps, p.ending)
+}
+
 // ending is how the reactor ends.
 type ending int
 
@@ -30,6 +37,7 @@ const (
 	closeMidway               // Close under the actors
 	drainMidway               // Drain under the actors, given up, then Close
 	runMidway                 // the context of Run ends
+	drainTwice                // two goroutines call Drain, then somebody Close
 	closeTwice                // two goroutines call Close
 	endings
 )

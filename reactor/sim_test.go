@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,28 +41,50 @@ func TestSimulation(t *testing.T) {
 	}
 	begin := time.Now()
 	tried := 0
+	counts := make(map[string]int)
 	for seed := range uint64(n) {
 		if time.Since(begin) > most {
 			break
 		}
-		simulate(t, newPlan(seed+1))
+		for what, n := range simulate(t, newPlan(seed+1)) {
+			counts[what] += n
+		}
 		tried++
 		if t.Failed() {
 			return
 		}
 	}
-	t.Logf("%d seeds in %v", tried, time.Since(begin))
+	t.Logf("%d seeds in %v: %v", tried, time.Since(begin), counts)
+	for _, what := range mustHappen {
+		if tried >= 1000 && counts[what] == 0 {
+			t.Errorf("%s: never happened in %d seeds", what, tried)
+		}
+	}
+}
+
+// mustHappen is what a simulation that is worth its name comes across.
+var mustHappen = []string{
+	"take", "end", "event", "exit", "lost cancel", "lost timeout", "bad link", "refuse", "partial", "split", "fatal",
+	"stale", "late", "short", "overflow", "full stream", "late wake-up", "spurious wake-up", "interrupted wait", "unparked",
+	syscall.EAGAIN.Error(), syscall.ECANCELED.Error(), syscall.EIO.Error(), syscall.EINTR.Error(), syscall.ENOSPC.Error(),
+	syscall.ENOBUFS.Error(), syscall.ETIME.Error(), syscall.EALREADY.Error(), syscall.ENOENT.Error(), syscall.EINVAL.Error(),
 }
 
 // simulate runs one plan. The clock within makes a hang visible at once: when
 // nobody can go on, it jumps to the watchdog. A second watchdog outside is for
 // those who go round in circles.
-func simulate(t *testing.T, p plan) {
+func simulate(t *testing.T, p plan) map[string]int {
 	t.Helper()
 	w := &world{plan: p}
+	w.simulate(t)
+	return w.k.Counts()
+}
+
+func (w *world) simulate(t *testing.T) {
+	t.Helper()
 	dog := time.AfterFunc(2*time.Minute, func() {
 		fmt.Fprintln(os.Stderr, w.report("the simulation does not end, though it is busy"))
-		panic(fmt.Sprintf("seed %d", p.seed))
+		panic(fmt.Sprintf("seed %d", w.seed))
 	})
 	defer dog.Stop()
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +104,7 @@ func (w *world) report(what string) string {
 	if w.k != nil {
 		trace = w.k.Trace()
 	}
-	return fmt.Sprintf("%s\n%+v\n%s\n%s\nreplay: go test -race ./reactor -run 'TestSimulation$' -seed=%d\n", what, w.plan, trace, stacks, w.seed)
+	return fmt.Sprintf("%s\n%v\n%s\n%s\nreplay: go test -race ./reactor -run 'TestSimulation$' -seed=%d\n", what, w.plan, trace, stacks, w.seed)
 }
 
 // memory finds the memory of an entry for the simulated kernel.

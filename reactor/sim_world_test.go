@@ -3,6 +3,7 @@
 package reactor
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,57 @@ type world struct {
 	inside   int // of a callback; unguarded, see (*world).callback
 	closing  atomic.Bool
 	closed   atomic.Bool // Close has returned
-	fed      atomic.Bool // feeding ends
+	over     atomic.Bool // everything has ended
 	queued   sync.WaitGroup
-	hung     func(report string) // what to do instead of giving up
+
+	mu     sync.Mutex
+	graves [][]byte // buffers of operations that are over, filled with a pattern
+
+	// Of tests with planted bugs: what to do instead of giving up.
+	hung    func(report string)
+	wronged func(what string)
+}
+
+// errorf reports that something is wrong.
+func (w *world) errorf(format string, args ...any) {
+	if what := fmt.Sprintf(format, args...); w.wronged != nil {
+		w.wronged(what)
+	} else {
+		w.t.Error(what)
+	}
+}
+
+// bury keeps the buffer of an operation that is over, with a pattern that
+// nobody may change any more.
+func (w *world) bury(p []byte) {
+	if p == nil {
+		return
+	}
+	fill(p)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.graves = append(w.graves, p)
+}
+
+const pattern0 = 0x5a
+
+func fill(p []byte) {
+	for i := range p {
+		p[i] = pattern0
+	}
+}
+
+// checkGraves looks for buffers that were touched after the end.
+func (w *world) checkGraves() {
+	time.Sleep(time.Second) // of the simulation: whatever comes late has come
+	w.k.Mend()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.graves {
+		if bytes.Count(p, []byte{pattern0}) != len(p) {
+			w.errorf("a buffer was written to after the end of its operation: %x", p)
+		}
+	}
 }
 
 // run carries out the plan within its bubble.
@@ -69,11 +118,12 @@ func (w *world) run() {
 	}()
 	w.watch(over)
 	w.aftermath()
+	w.checkGraves()
 }
 
 // watch is the watchdog.
 func (w *world) watch(over chan struct{}) {
-	dog := time.NewTimer(time.Hour)
+	dog := time.NewTimer(5 * time.Minute) // of the simulation
 	defer dog.Stop()
 	select {
 	case <-over:
@@ -93,9 +143,11 @@ func (w *world) watch(over chan struct{}) {
 func (w *world) play(rng *rand.Rand) {
 	var actors, helpers sync.WaitGroup
 	models := make([][]byte, w.actors)
+	var all []*actor
 	for i := range models {
 		models[i] = make([]byte, simRegion)
 		a := &actor{world: w, rng: rand.New(rand.NewPCG(w.seed, uint64(100+i))), region: i * simRegion, model: models[i]}
+		all = append(all, a)
 		actors.Go(a.run)
 	}
 	helpers.Go(w.feed)
@@ -106,7 +158,7 @@ func (w *world) play(rng *rand.Rand) {
 		if !w.k.Failed() {
 			err := w.r.Drain(context.Background())
 			if n := w.r.Stats().InFlight; (err != nil || n != 0) && !w.k.Failed() {
-				w.t.Errorf("drain: %v, %d operations are in flight", err, n)
+				w.errorf("drain: %v, %d operations are in flight", err, n)
 			}
 		}
 		w.close()
@@ -116,9 +168,14 @@ func (w *world) play(rng *rand.Rand) {
 		actors.Wait()
 		w.queued.Wait()
 	}
-	w.fed.Store(true)
+	w.over.Store(true)
 	helpers.Wait()
 	w.checkScratch(models)
+	for _, a := range all {
+		for _, p := range a.spare {
+			w.bury(p)
+		}
+	}
 }
 
 // dawdle lets some time pass, or only some turns.
@@ -139,13 +196,22 @@ func (w *world) end(rng *rand.Rand) {
 	case drainMidway:
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(5_000_000)))
 		if err := w.r.Drain(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) && !w.k.Failed() {
-			w.t.Errorf("drain: %v", err)
+			w.errorf("drain: %v", err)
 		}
 		cancel()
 	case runMidway:
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		w.closeIs(w.r.Run(ctx))
+		return
+	case drainTwice:
+		var other sync.WaitGroup
+		for range 2 {
+			other.Go(func() { _ = w.r.Drain(context.Background()) })
+		}
+		w.dawdle(rng)
+		w.close()
+		other.Wait()
 		return
 	case closeTwice:
 		var other sync.WaitGroup
@@ -167,13 +233,13 @@ func (w *world) closeIs(err error) {
 		w.closed.Store(true)
 	}
 	if err != nil && !w.k.Failed() {
-		w.t.Errorf("close: %v", err)
+		w.errorf("close: %v", err)
 	}
 }
 
 // closeWhenFailed does what a program does whose ring has failed.
 func (w *world) closeWhenFailed() {
-	for d := time.Millisecond; !w.fed.Load(); d = min(2*d, 10*time.Second) {
+	for d := time.Millisecond; !w.over.Load(); d = min(2*d, 10*time.Second) {
 		if w.k.Failed() {
 			w.close()
 			return
@@ -182,10 +248,11 @@ func (w *world) closeWhenFailed() {
 	}
 }
 
-// feed gives data to those who read from the wet pipes, until all are done.
+// feed gives data to those who read from the wet pipes, until the reactor is
+// closed: who still reads then must be cancelled.
 func (w *world) feed() {
 	rng := rand.New(rand.NewPCG(w.seed, 3))
-	for d := 100 * time.Microsecond; !w.fed.Load(); d = min(d*5/4, 10*time.Second) {
+	for d := 100 * time.Microsecond; !w.closing.Load(); d = min(d*5/4, 10*time.Second) {
 		for _, fd := range w.wet {
 			w.k.Feed(fd, 1+rng.IntN(100))
 		}
@@ -199,7 +266,7 @@ func (w *world) checkScratch(models [][]byte) {
 	got := w.k.Content(w.scratch)
 	for i, m := range models {
 		if string(got[i*simRegion:(i+1)*simRegion]) != string(m) && !w.k.Failed() {
-			w.t.Errorf("actor %d: the file does not hold what was written", i)
+			w.errorf("actor %d: the file does not hold what was written", i)
 		}
 	}
 }
@@ -207,20 +274,26 @@ func (w *world) checkScratch(models [][]byte) {
 // aftermath checks that nothing is left.
 func (w *world) aftermath() {
 	for _, v := range w.k.Violations() {
-		w.t.Errorf("violation: %s", v)
+		w.errorf("violation: %s", v)
+	}
+	for i, l := range w.r.loops {
+		// What the kernel still has is kept for ever.
+		if have, held := l.ring.(*simring.Ring).Left(), l.table.Held(); have > held {
+			w.errorf("loop %d: the kernel has %d operations and the table keeps %d", i, have, held)
+		}
 	}
 	if w.k.Failed() {
 		return
 	}
 	for i, l := range w.r.loops {
 		if n := l.table.Held(); n != 0 {
-			w.t.Errorf("loop %d: %d slots are held after Close", i, n)
+			w.errorf("loop %d: %d slots are held after Close", i, n)
 		}
 		if n := l.starved.Load(); n != 0 {
-			w.t.Errorf("loop %d: %d wait for room after Close", i, n)
+			w.errorf("loop %d: %d wait for room after Close", i, n)
 		}
 		if n := l.busy.Load(); n != 0 {
-			w.t.Errorf("loop %d: busy is %d after Close", i, n)
+			w.errorf("loop %d: busy is %d after Close", i, n)
 		}
 	}
 }
@@ -229,13 +302,13 @@ func (w *world) aftermath() {
 // time: the race detector would see it, because inside is not guarded.
 func (w *world) callback(f func()) {
 	if w.closed.Load() {
-		w.t.Error("a callback runs after Close")
+		w.errorf("a callback runs after Close")
 	}
 	if w.opts.Rings == 1 {
 		w.inside++
 		defer func() { w.inside-- }()
 		if w.inside != 1 {
-			w.t.Error("two callbacks at a time")
+			w.errorf("two callbacks at a time")
 		}
 	}
 	f()

@@ -62,7 +62,15 @@ func (l *loop) enterBatch(slots []*slot) {
 	}
 }
 
-var errChainTooLong = errors.New("reactor: chain does not fit into the submission queue: raise Options.Entries")
+var (
+	errChainTooLong = errors.New("reactor: chain does not fit into the submission queue: raise Options.Entries")
+	errChainSQPoll  = errors.New("reactor: a kernel thread that several rings share takes chains of at most 8")
+)
+
+// sqpollShare is how many entries at a time a kernel thread that serves several
+// rings takes from each (6.18); a chain that goes beyond is split.
+// TestChainsStayWholeWithSQPoll sees it.
+const sqpollShare = 8
 
 // enterChain enters operations that the kernel must take together. The caller
 // holds mu.
@@ -78,7 +86,14 @@ func (l *loop) enterChain(g *group) error {
 		l.leaveChore(chore{id: g.slots[0].ID(), chain: g})
 		return nil
 	}
-	if err := l.makeRoomFor(n); err != nil {
+	room := n
+	if l.opts.SQPoll && l.opts.Rings > 1 {
+		if n > sqpollShare {
+			return errChainSQPoll
+		}
+		room = l.size // the chain must be the first that the thread finds
+	}
+	if err := l.makeRoomFor(room); err != nil {
 		return err
 	}
 	for i, s := range g.slots {

@@ -6,11 +6,11 @@ import "github.com/ringside-io/ringside/internal/abi"
 
 // Bugs are faults that no kernel has: they show that a test would notice. Each
 // is the number of the occasion, counted from 1, at which it happens; 0 means
-// never.
+// never. Streams are spared.
 type Bugs struct {
 	Drop      int // this completion of an operation with a tag never appears
 	Twice     int // this one appears twice
-	Touch     int // the buffer of this read is written to after its completion
+	Touch     int // the buffer of this read is written to after its completion, by Mend
 	LoseWakes int // from this one on, wake-ups and parkers' calls are lost
 }
 
@@ -31,7 +31,7 @@ func due(left *int) bool {
 // misplace lets bugs happen to a completion, and says whether it is not to
 // appear now.
 func (k *Kernel) misplace(o *op, p posted) bool {
-	if o.tag() == 0 {
+	if o.tag() == 0 || o.stream() {
 		return false
 	}
 	b := &k.bugs.left
@@ -42,7 +42,7 @@ func (k *Kernel) misplace(o *op, p posted) bool {
 	if o.sqe.Opcode == abi.IORING_OP_READ && p.cqe.Res > 0 && due(&b.Touch) {
 		k.note("bug: touch", o, p.cqe.Res)
 		buf := o.memory()
-		k.soon(50, func() { buf[0] ^= 0xff })
+		k.bugs.owed = append(k.bugs.owed, func() { buf[0] ^= 0xff })
 	}
 	if !due(&b.Drop) {
 		return false
@@ -67,8 +67,8 @@ func (k *Kernel) loseWake(call func()) bool {
 	return true
 }
 
-// Mend ends the bugs and makes good what they held back, so that a test that has
-// seen the damage can end.
+// Mend ends the bugs and does what they held back, so that a test that has seen
+// the damage can end.
 func (k *Kernel) Mend() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

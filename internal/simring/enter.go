@@ -24,6 +24,7 @@ func (r *Ring) submit(n int) (int, error) {
 		r.fail()
 		return 0, r.fatal
 	case d.hit(f.Spurious):
+		k.trace.count("spurious wake-up")
 		k.soon(d.IntN(20), r.disturb)
 	}
 	if n == 0 {
@@ -35,7 +36,9 @@ func (r *Ring) submit(n int) (int, error) {
 	}
 	limit := n
 	if d.hit(f.Partial) {
-		limit = 1 + d.IntN(n)
+		if limit = 1 + d.IntN(n); limit < n {
+			k.trace.count("partial")
+		}
 	}
 	return r.take(n, limit, d.hit(f.Split), d), nil
 }
@@ -79,7 +82,9 @@ func (r *Ring) take(n, limit int, split bool, d dice) int {
 		switch {
 		case linked && taken < n && !cut:
 			continue // until the end of the chain
-		case linked && !cut:
+		case linked && taken < n:
+			r.k.note("split", o, 0)
+		case linked:
 			r.k.violation("ring %d: a submission ends inside a chain: %v, user data %x, tag %d", r.id, o.code(), o.sqe.UserData, o.tag())
 		}
 		valid = r.startChain(chain, d)
@@ -122,6 +127,7 @@ func (r *Ring) startChain(chain []*op, d dice) bool {
 	for _, o := range chain {
 		bad := o.sqe.Opcode == abi.IORING_OP_LINK_TIMEOUT && (o == head || d.hit(k.o.Faults.BadLink))
 		if bad || o.sqe.Opcode >= abi.IORING_OP_LAST {
+			k.note("bad link", o, 0)
 			k.reject(chain, o)
 			return false
 		}
@@ -175,6 +181,7 @@ func (r *Ring) wait(o uring.WaitOptions) {
 	number := r.waits
 	stop := func() {
 		if r.waiting && r.waits == number {
+			k.trace.count("interrupted wait")
 			r.interrupt = true
 			r.arrived.Broadcast()
 		}

@@ -132,7 +132,7 @@ func (k *Kernel) later(d time.Duration, run func()) *time.Timer {
 // violation keeps what a user of the kernel did wrong. The caller holds mu.
 func (k *Kernel) violation(format string, args ...any) {
 	s := fmt.Sprintf(format, args...)
-	k.trace.add(event{what: "violation: " + s})
+	k.trace.add(event{what: "violation"})
 	if len(k.wrong) < 20 {
 		k.wrong = append(k.wrong, s)
 	}

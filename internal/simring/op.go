@@ -218,6 +218,7 @@ func (k *Kernel) transfer(o *op) int32 {
 	n := min(int(o.sqe.Len), len(data))
 	if o.fate.short && n > 1 {
 		n = 1 + o.fate.IntN(n-1)
+		k.trace.count("short")
 	}
 	if n == 0 {
 		return 0
@@ -272,6 +273,9 @@ func (k *Kernel) finish(o *op, res int32) {
 	out := k.outcome(o)
 	out.Ended++
 	out.Res = res
+	if res < 0 {
+		k.trace.count(syscall.Errno(-res).Error())
+	}
 	k.note("end", o, res)
 	k.post(o, res, 0)
 	if t := o.timeout; t != nil {
@@ -311,6 +315,7 @@ func (k *Kernel) post(o *op, res int32, flags uring.CQEFlags) {
 	case !o.fate.late || o.stream():
 		push()
 	case o.fate.lateBy > 0:
+		k.trace.count("late")
 		k.later(o.fate.lateBy, push)
 	default:
 		k.soon(1+k.order.IntN(20), push)

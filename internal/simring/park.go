@@ -46,6 +46,7 @@ func (p *Parker) run(ready func(), failed func(error)) {
 		p.signalled = false
 		if failing && !stop {
 			p.r.unparked = true
+			k.trace.count("unparked")
 		}
 		k.mu.Unlock()
 		switch {
@@ -72,6 +73,7 @@ func (p *Parker) signal() {
 	switch {
 	case k.loseWake(call):
 	case d.hit(k.o.Faults.LateWake):
+		k.trace.count("late wake-up")
 		if d.IntN(2) == 0 {
 			k.later(d.briefly(), call)
 		} else {

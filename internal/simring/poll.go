@@ -25,6 +25,7 @@ func (k *Kernel) pollEvent(o *op) {
 	case o.fate.noBuffers && o.events > 0:
 		k.finish(o, -int32(syscall.ENOBUFS))
 	case o.ring.full():
+		k.note("full stream", o, res)
 		k.finish(o, res)
 	default:
 		o.events++

@@ -52,6 +52,7 @@ type Ring struct {
 	fatal     error
 	closed    bool
 	unparked  bool
+	left      int // operations in flight at Close
 	wake      *object
 	wakeBuf   []byte
 	park      *Parker
@@ -152,11 +153,13 @@ func (r *Ring) again(c uring.CQE) {
 			return
 		}
 	}
-	switch r.k.order.IntN(3) {
+	switch r.k.order.IntN(4) {
 	case 0:
 		c.UserData = r.k.order.Uint64() // of nobody
 	case 1:
 		c.Res = -int32(syscall.ECANCELED)
+	case 2:
+		c.Flags |= uint32(uring.CQEMore)
 	}
 	r.k.trace.add(event{what: "stale", ring: r.id, ud: c.UserData, res: c.Res})
 	r.push(posted{cqe: c})
@@ -175,6 +178,7 @@ func (r *Ring) push(p posted) {
 		r.owner = append(r.owner, p)
 	} else {
 		r.backlog = append(r.backlog, p)
+		r.k.trace.count("overflow")
 	}
 	r.signal()
 }
@@ -213,6 +217,9 @@ func (r *Ring) Close() error {
 		if o.ring != r {
 			continue
 		}
+		if o.tag() != 0 {
+			r.left++
+		}
 		if !o.internal() && r.fatal == nil && !r.unparked {
 			r.k.violation("ring %d closed with an operation in flight: %v, user data %x, tag %d", r.id, o.code(), o.sqe.UserData, o.tag())
 		}
@@ -225,6 +232,14 @@ func (r *Ring) Close() error {
 	r.closed = true
 	r.k.trace.add(event{what: "close", ring: r.id})
 	return nil
+}
+
+// Left returns how many operations with a tag were in flight when the ring was
+// closed, which only a ring that has failed may be.
+func (r *Ring) Left() int {
+	r.k.mu.Lock()
+	defer r.k.mu.Unlock()
+	return r.left
 }
 
 // Wake makes a wait, or the next one, return: it completes the entry that Rearm
@@ -242,6 +257,7 @@ func (r *Ring) Wake() {
 	switch {
 	case k.loseWake(ring):
 	case d.hit(k.o.Faults.LateWake):
+		k.trace.count("late wake-up")
 		k.later(d.briefly(), ring)
 	default:
 		ring()

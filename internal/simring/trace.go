@@ -4,6 +4,7 @@ package simring
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/ringside-io/ringside/uring"
@@ -20,18 +21,49 @@ type event struct {
 	tag  uint64
 }
 
-// traceLen is how many events are kept: the last ones.
-const traceLen = 1 << 10
+// The trace keeps the last events and, from before them, the first that were
+// planted: those that a test looks for.
+const (
+	traceLen   = 1 << 10
+	plantedLen = 64
+)
 
-// trace is a bounded record of what happened.
+// line prints the i-th event.
+func (e *event) line(i int) string {
+	return fmt.Sprintf("%6d ring %d %-12s %-14v fd %-3d user data %016x result %-5d tag %d\n",
+		i, e.ring, e.what, e.op, e.fd, e.ud, e.res, e.tag)
+}
+
+// trace is a bounded record of what happened, and an unbounded count.
 type trace struct {
-	events [traceLen]event
-	n      int
+	events  [traceLen]event
+	planted []string
+	n       int
+	counts  map[string]int
 }
 
 func (t *trace) add(e event) {
+	if strings.HasPrefix(e.what, "bug: ") && len(t.planted) < plantedLen {
+		t.planted = append(t.planted, e.line(t.n))
+	}
 	t.events[t.n%traceLen] = e
 	t.n++
+	t.count(e.what)
+}
+
+func (t *trace) count(what string) {
+	if t.counts == nil {
+		t.counts = make(map[string]int)
+	}
+	t.counts[what]++
+}
+
+// Counts returns how often each thing has happened, so that a test can tell that
+// it saw what it was made for.
+func (k *Kernel) Counts() map[string]int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.trace.counts)
 }
 
 // Trace returns the last entries, completions and decisions of the kernel, one
@@ -43,10 +75,9 @@ func (k *Kernel) Trace() string {
 	defer k.mu.Unlock()
 	var b strings.Builder
 	t := &k.trace
+	b.WriteString(strings.Join(t.planted, ""))
 	for i := max(0, t.n-traceLen); i < t.n; i++ {
-		e := &t.events[i%traceLen]
-		fmt.Fprintf(&b, "%6d ring %d %-12s %-14v fd %-3d user data %016x result %-5d tag %d\n",
-			i, e.ring, e.what, e.op, e.fd, e.ud, e.res, e.tag)
+		b.WriteString(t.events[i%traceLen].line(i))
 	}
 	fmt.Fprintf(&b, "alive: %d\n", len(k.live))
 	for _, o := range k.live {

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+
+package reactor
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/simring"
+)
+
+// These tests plant bugs that no kernel has, to see that the simulation notices.
+
+// sound is a plan without faults of the kernel's.
+func sound(seed uint64, pinned bool, bugs simring.Bugs) plan {
+	return plan{
+		seed:   seed,
+		opts:   Options{Pinned: pinned, Rings: 1, Entries: 8, InFlight: 16, Logger: slog.New(slog.DiscardHandler)},
+		cq:     64,
+		faults: simring.Faults{Delay: 0.7},
+		bugs:   bugs,
+		actors: 4,
+		steps:  20,
+	}
+}
+
+// overBoth runs a test over both kinds of loop and several seeds.
+func overBoth(t *testing.T, test func(t *testing.T, seed uint64, pinned bool)) {
+	for _, pinned := range []bool{false, true} {
+		for seed := range uint64(5) {
+			t.Run(fmt.Sprintf("pinned=%v,seed=%d", pinned, seed), func(t *testing.T) { test(t, seed, pinned) })
+		}
+	}
+}
+
+// hangs runs a plan that must make somebody wait for ever, then mends the
+// kernel, which must let everybody go on, and returns the report.
+func hangs(t *testing.T, p plan) string {
+	t.Helper()
+	w := &world{plan: p}
+	var report string
+	begin := time.Now()
+	w.hung = func(r string) {
+		report = r
+		w.k.Mend()
+	}
+	w.simulate(t)
+	if report == "" {
+		t.Fatal("nobody noticed")
+	}
+	if d := time.Since(begin); d > time.Minute {
+		t.Errorf("it took %v to notice", d)
+	}
+	if !strings.Contains(report, "goroutine ") || !strings.Contains(report, fmt.Sprintf("-seed=%d", p.seed)) {
+		t.Errorf("the report lacks something:\n%s", report)
+	}
+	return report
+}
+
+func TestPlantedDroppedCompletion(t *testing.T) {
+	overBoth(t, func(t *testing.T, seed uint64, pinned bool) {
+		report := hangs(t, sound(seed, pinned, simring.Bugs{Drop: 1 + int(seed)*7}))
+		if !strings.Contains(report, "bug: drop") {
+			t.Errorf("the trace does not show it:\n%s", report)
+		}
+	})
+}
+
+func TestPlantedLostWakeUp(t *testing.T) {
+	overBoth(t, func(t *testing.T, seed uint64, pinned bool) {
+		report := hangs(t, sound(seed, pinned, simring.Bugs{LoseWakes: 1 + int(seed)*2}))
+		if !strings.Contains(report, "bug: lost wake-up") {
+			t.Errorf("the trace does not show it:\n%s", report)
+		}
+	})
+}
+
+// TestPlantedTwice lets completions come twice: what is over is over, and the
+// second is ignored.
+func TestPlantedTwice(t *testing.T) {
+	overBoth(t, func(t *testing.T, seed uint64, pinned bool) {
+		for n := range 20 {
+			counts := simulate(t, sound(seed, pinned, simring.Bugs{Twice: n + 1}))
+			if counts["bug: twice"] != 1 {
+				t.Errorf("the completion number %d did not come twice", n)
+			}
+		}
+	})
+}
+
+// TestPlantedTouch writes to a buffer after the completion.
+func TestPlantedTouch(t *testing.T) {
+	overBoth(t, func(t *testing.T, seed uint64, pinned bool) {
+		w := &world{plan: sound(seed, pinned, simring.Bugs{Touch: 1 + int(seed)})}
+		var mu sync.Mutex
+		var wrong []string
+		w.wronged = func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			wrong = append(wrong, what)
+		}
+		w.simulate(t)
+		if len(wrong) != 1 || !strings.Contains(wrong[0], "after the end") {
+			t.Errorf("what was noticed: %q", wrong)
+		}
+	})
+}

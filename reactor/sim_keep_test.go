@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+
+package reactor
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"weak"
+
+	"github.com/ringside-io/ringside/internal/simring"
+)
+
+// TestSlotKeepsTheBuffer has nobody but the reactor know what an operation
+// needs: it must stay reachable until the completion, and not longer.
+func TestSlotKeepsTheBuffer(t *testing.T) {
+	for _, pinned := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			k := simring.New(simring.Options{Seed: 1, Memory: memory})
+			defer k.Close()
+			r, err := New(Options{Pinned: pinned, Rings: 1, open: simOpener(k, 8)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			pipe := k.Pipe()
+			done := make(chan struct{})
+			buf, other := queueUnknown(t, r, pipe, done)
+			collect()
+			if buf.Value() == nil || other.Value() == nil {
+				t.Fatal("the collector took what the kernel still has")
+			}
+			k.Feed(pipe, 8)
+			<-done
+			synctest.Wait()
+			collect()
+			if buf.Value() != nil || other.Value() != nil {
+				t.Error("the slot keeps what is over")
+			}
+		})
+	}
+}
+
+// queueUnknown queues a read and forgets what it needs.
+func queueUnknown(t *testing.T, r *Reactor, fd int, done chan struct{}) (weak.Pointer[[64]byte], weak.Pointer[[128]byte]) {
+	buf, other := new([64]byte), new([128]byte)
+	op := simRead(fd, buf[:8])
+	op.Keep = other
+	if _, err := r.Queue(op, func(Result) { close(done) }); err != nil {
+		t.Fatal(err)
+	}
+	return weak.Make(buf), weak.Make(other)
+}
+
+func collect() {
+	for range 3 {
+		runtime.GC()
+	}
+}
