@@ -13,7 +13,7 @@ import (
 func (r *Reactor) Do(op *Op) Result {
 	l := r.route(op)
 	l.busy.Add(1)
-	s, err := l.begin(op)
+	s, err := l.begin(context.Background(), op)
 	if err != nil {
 		l.busy.Add(-1)
 		return Result{Err: err}
@@ -25,10 +25,11 @@ func (r *Reactor) Do(op *Op) Result {
 	return res
 }
 
-// begin starts an operation somebody will wait for.
-func (l *loop) begin(op *Op) (*slot, error) {
+// begin starts an operation somebody will wait for. It gives up waiting for room
+// when ctx is done.
+func (l *loop) begin(ctx context.Context, op *Op) (*slot, error) {
 	l.mayWait()
-	s, err := l.acquire(true)
+	s, err := l.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func (r *Reactor) DoContext(ctx context.Context, op *Op) Result {
 	l := r.route(op)
 	l.busy.Add(1)
 	defer l.busy.Add(-1)
-	s, err := l.begin(op)
+	s, err := l.begin(ctx, op)
 	if err != nil {
 		return Result{Err: err}
 	}

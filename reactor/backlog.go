@@ -64,7 +64,7 @@ func (l *loop) runChore(c chore) {
 func (l *loop) restart(c chore) {
 	s := l.table.Lookup(c.id)
 	s.Value.timeout.renew(time.Now())
-	err := l.makeRoomFor(s.Value.entries())
+	err := l.makeRoomAgain(s.Value.entries())
 	switch {
 	case l.table.Lookup(c.id) != s: // it has ended while there was no room
 	case err != nil:
@@ -78,7 +78,7 @@ func (l *loop) restart(c chore) {
 func (l *loop) startChain(c chore) {
 	slots := c.chain.slots
 	first := slots[0]
-	err := l.makeRoomFor(len(slots))
+	err := l.makeRoomAgain(len(slots))
 	switch {
 	case l.table.Lookup(c.id) != first: // as above, and the slots are others'
 	case err != nil:

@@ -3,6 +3,7 @@
 package reactor
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 )
@@ -129,7 +130,7 @@ func (l *loop) fillGroup(g *group, ops []Op) error {
 	<-l.gather
 	defer l.gather.put()
 	for i := range ops {
-		s, err := l.acquire(true)
+		s, err := l.acquire(context.Background())
 		if err != nil {
 			return err
 		}

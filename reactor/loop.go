@@ -3,6 +3,7 @@
 package reactor
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 
@@ -32,13 +33,14 @@ type loop struct {
 	size     int          // of the submission queue
 	bytes    int          // that the kernel may copy while it takes what is pending
 	failed   error        // why the ring cannot be used any more
-	shut     bool
-	refused  atomic.Bool // entries are pending that the kernel did not take
-	retrying bool        // a timer will try again
-	asleep   bool        // pinned: the thread is in the kernel or about to be
-	backlog  []chore     // to be entered later
-	choring  bool        // somebody is entering the backlog
-	space    *sync.Cond  // with mu: the kernel has taken entries
+	shut     bool         // no operation may start
+	closing  bool         // and none may start again
+	refused  atomic.Bool  // entries are pending that the kernel did not take
+	retrying bool         // a timer will try again
+	asleep   bool         // pinned: the thread is in the kernel or about to be
+	backlog  []chore      // to be entered later
+	choring  bool         // somebody is entering the backlog
+	space    *sync.Cond   // with mu: the kernel has taken entries
 
 	reaping sync.Mutex // the completion side
 	batch   [reapBatch]uring.CQE
@@ -85,13 +87,18 @@ func (l *loop) openRing(i int, first ring) (err error) {
 	return err
 }
 
-// acquire takes a slot; when the table is full it waits, if wait says so.
-func (l *loop) acquire(wait bool) (*slot, error) {
+// tryAcquire takes a slot, if there is one.
+func (l *loop) tryAcquire() (*slot, error) {
 	if s, ok := l.table.Acquire(); ok {
 		return s, nil
 	}
-	if !wait {
-		return nil, ErrFull
+	return nil, ErrFull
+}
+
+// acquire takes a slot. When the table is full it waits, until ctx is done.
+func (l *loop) acquire(ctx context.Context) (*slot, error) {
+	if s, ok := l.table.Acquire(); ok {
+		return s, nil
 	}
 	l.starved.Add(1)
 	defer l.starved.Add(-1)
@@ -102,8 +109,12 @@ func (l *loop) acquire(wait bool) (*slot, error) {
 		l.mu.Unlock()
 		s, ok := l.table.Acquire()
 		if err == nil && !ok {
-			<-l.room
-			continue
+			select {
+			case <-l.room:
+				continue
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
 		}
 		if l.starved.Load() > 1 {
 			l.room.put() // there may be more, or news, for the next

@@ -96,7 +96,7 @@ func (l *loop) enterKernel(o uring.WaitOptions) {
 		l.mu.Lock()
 		l.stats.enters.Add(1)
 		l.taken(n)
-		l.refused.Store(err != nil || n < o.Published)
+		l.setRefused(err != nil || n < o.Published)
 	}
 	if err != nil && !passing(err) {
 		l.fail(err)

@@ -28,7 +28,7 @@ func (r *Reactor) Stream(op *Op, fn func(Result)) (ID, error) {
 }
 
 func (l *loop) queue(op *Op, fn func(Result), stream bool, deadline time.Time) (ID, error) {
-	s, err := l.acquire(false)
+	s, err := l.tryAcquire()
 	if err != nil {
 		return ID{}, err
 	}

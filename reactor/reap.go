@@ -128,7 +128,7 @@ func (l *loop) unasked(s *slot) bool {
 		v.res = Result{Res: -int32(syscall.ECANCELED), Err: os.ErrDeadlineExceeded}
 	case v.asked(s.ID()):
 		v.res = Result{Res: -int32(syscall.ECANCELED)}
-		if l.shut {
+		if l.closing {
 			v.res.Err = ErrClosed
 		}
 	case v.op.SQE.Flags&linkFlags != 0 || v.group != nil && v.group.chain:

@@ -21,13 +21,23 @@ func (t token) put() {
 	}
 }
 
-// makeRoomFor is makeRoom for operations, which must not start when the loop has
-// been shut meanwhile: nobody would cancel them.
+// makeRoomFor is makeRoom for operations that start. They must not when the loop
+// has been shut meanwhile: nobody would cancel them.
 func (l *loop) makeRoomFor(n int) error {
 	if err := l.makeRoom(n); err != nil {
 		return err
 	}
 	return l.refuse()
+}
+
+// makeRoomAgain is makeRoom for operations that have been accepted before, which
+// a loop that is only drained still carries out.
+func (l *loop) makeRoomAgain(n int) error {
+	err := l.makeRoom(n)
+	if err == nil && l.closing {
+		err = ErrClosed
+	}
+	return err
 }
 
 // makeRoom sees to it that n entries fit, at most as many as the queue has. The
@@ -84,10 +94,18 @@ const retryPause = time.Millisecond
 // again, and so does a timer, because nothing may be left to be reaped. The
 // caller holds mu.
 func (l *loop) refusal() {
-	l.refused.Store(true)
+	l.setRefused(true)
 	if !l.retrying {
 		l.retrying = true
 		time.AfterFunc(retryPause, l.retry)
+	}
+}
+
+// setRefused is refused.Store, cheaper where nothing changes. The caller holds
+// mu.
+func (l *loop) setRefused(now bool) {
+	if l.refused.Load() != now {
+		l.refused.Store(now)
 	}
 }
 

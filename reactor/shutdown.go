@@ -53,6 +53,9 @@ func (l *loop) failure() error {
 
 // close ends all operations and frees the ring.
 func (l *loop) close() error {
+	l.mu.Lock()
+	l.closing = true
+	l.mu.Unlock()
 	l.shutDoor()
 	l.cancelAll()
 	_ = l.drain(context.Background())

@@ -333,7 +333,7 @@ func (a *actor) chain() {
 			a.giveBack(made[i].buf)
 			made[i] = a.newOp().nop()
 		}
-		made[i].linked = i > 0
+		made[i].chained, made[i].linked = true, i > 0
 		ops[i] = made[i].op
 	}
 	err := a.r.DoChain(ops, results)

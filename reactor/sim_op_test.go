@@ -27,7 +27,8 @@ type simOp struct {
 	asked    atomic.Bool // somebody may have cancelled it
 	deadline time.Time
 	cause    error // of its context
-	linked   bool  // in a chain, not the first
+	chained  bool
+	linked   bool // in a chain, not the first
 	stream   bool
 	events   int32 // of a stream
 	over     atomic.Bool
@@ -113,8 +114,11 @@ func (o *simOp) implausible(res Result, out simring.Outcome) string {
 	case !stopped:
 		return "the kernel had another answer"
 	case errors.Is(res.Err, ErrClosed):
-		if !o.w.closing.Load() {
+		switch {
+		case !o.w.closing.Load():
 			return "nobody has closed"
+		case !o.w.closeNow.Load() && out.Submitted > 0 && !o.chained:
+			return "draining must let it end"
 		}
 	case errors.Is(res.Err, os.ErrDeadlineExceeded):
 		if o.deadline.IsZero() || time.Now().Before(o.deadline) {

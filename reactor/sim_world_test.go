@@ -35,8 +35,9 @@ type world struct {
 	scratch  int // is written to
 	wet, dry []int
 	tags     atomic.Uint64
-	inside   int // of a callback; unguarded, see (*world).callback
-	closing  atomic.Bool
+	inside   int         // of a callback; unguarded, see (*world).callback
+	closing  atomic.Bool // Drain or Close has been called
+	closeNow atomic.Bool // Close has been called
 	closed   atomic.Bool // Close has returned
 	over     atomic.Bool // everything has ended
 	queued   sync.WaitGroup
@@ -45,6 +46,7 @@ type world struct {
 	graves [][]byte // buffers of operations that are over, filled with a pattern
 
 	// Of tests with planted bugs: what to do instead of giving up.
+	scene   func() // in the place of the actors
 	hung    func(report string)
 	wronged func(what string)
 }
@@ -114,6 +116,11 @@ func (w *world) run() {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
+		if w.scene != nil {
+			w.scene()
+			w.close()
+			return
+		}
 		w.play(rng)
 	}()
 	w.watch(over)
@@ -202,6 +209,7 @@ func (w *world) end(rng *rand.Rand) {
 	case runMidway:
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
+		w.closeNow.Store(true)
 		w.closeIs(w.r.Run(ctx))
 		return
 	case drainTwice:
@@ -215,6 +223,7 @@ func (w *world) end(rng *rand.Rand) {
 		return
 	case closeTwice:
 		var other sync.WaitGroup
+		w.closeNow.Store(true)
 		other.Go(func() { _ = w.r.Close() })
 		defer other.Wait()
 		return
@@ -224,6 +233,7 @@ func (w *world) end(rng *rand.Rand) {
 
 func (w *world) close() {
 	w.closing.Store(true)
+	w.closeNow.Store(true)
 	w.closeIs(w.r.Close())
 }
 

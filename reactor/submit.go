@@ -216,7 +216,7 @@ func (l *loop) flush() {
 			return
 		}
 	}
-	l.refused.Store(false)
+	l.setRefused(false)
 }
 
 // passing says whether an error of a submission goes away by itself.

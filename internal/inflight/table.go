@@ -111,7 +111,7 @@ func (s *Slot[T]) ID() ID {
 	return ID(s.gen.Load())<<32 | ID(s.index)
 }
 
-// Lookup returns the slot that id names, nil when that use is over: it has
+// Lookup returns the slot that id, which was armed, names; nil when that use is over: it has
 // completed, though its waiter may not have released it yet. Whoever is not the
 // one that completes the slot may find that it has been released, and taken for
 // another use, by the time that Lookup returns.
@@ -125,7 +125,10 @@ func (t *Table[T]) Lookup(id ID) *Slot[T] {
 		return nil
 	}
 	s := &chunk[i%chunkSize]
-	if s.gen.Load() != id.generation() || !s.alive() {
+	// In this order: id was armed before, so a state that is seen now belongs
+	// to that use or a later one, and the generation tells which. The other
+	// way round the slot could change hands in between.
+	if !s.alive() || s.gen.Load() != id.generation() {
 		return nil
 	}
 	return s

@@ -4,6 +4,7 @@ package inflight
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -22,6 +23,9 @@ func TestGenerationMakesStaleIDsFindNothing(t *testing.T) {
 		t.Fatal("the zero ID must name nothing")
 	}
 	s.Complete()
+	if table.Lookup(stale) != nil {
+		t.Fatal("a use that has completed is found")
+	}
 	table.Release(s)
 	if table.Lookup(stale) != nil {
 		t.Fatal("a released slot is found")
@@ -126,6 +130,37 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 	if table.Held() != 0 {
 		t.Fatalf("%d slots leaked", table.Held())
+	}
+}
+
+// TestLookupOfWhatIsOver looks for uses that have completed, while the slot is
+// released and used again.
+func TestLookupOfWhatIsOver(t *testing.T) {
+	table := New[int](1, nil)
+	var over atomic.Uint64
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer close(stop)
+		for range 200_000 {
+			s, _ := table.Acquire()
+			s.Arm()
+			s.Complete()
+			over.Store(uint64(s.ID()))
+			table.Release(s)
+		}
+	})
+	for {
+		select {
+		case <-stop:
+			wg.Wait()
+			return
+		default:
+		}
+		if id := ID(over.Load()); table.Lookup(id) != nil {
+			t.Errorf("%x is over and is found", id)
+			<-stop
+		}
 	}
 }
 
