@@ -163,7 +163,7 @@ func TestFileSizeLimit(t *testing.T) {
 	}
 	cmd.Path = sh
 	r := finish(t, cmd)
-	if r.code != exitFailure || !strings.Contains(r.stderr, "skipped: file randread") || !strings.Contains(r.stderr, "too large") {
+	if r.code != exitFailure || !strings.Contains(r.stderr, "skipped: file") || !strings.Contains(r.stderr, "too large") {
 		t.Errorf("exit %d, stdout %q, stderr %q", r.code, r.stdout, r.stderr)
 	}
 	wantEmpty(t, dir)

@@ -6,9 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
-	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 	"github.com/ringside-io/ringside/cmd/internal/fio"
 	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
@@ -17,27 +18,45 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
-const (
-	fileSuite = "file"
-	randRead  = "randread"
+const fileSuite = "file"
 
-	// hotSpan is how much of the file is kept in the page cache: more than processor caches
-	// hold, less than any machine has.
-	hotSpan = 256 << 20
-	// directSize is large enough that a device's own cache does not serve most reads.
-	directSize = 1 << 30
-)
+// fileWorkload is one kind of operation that the suite measures. It has no state: what a run knows
+// is in the fileRun.
+type fileWorkload interface {
+	// name is the workload's name in tables and result files.
+	name() string
+	// cells returns the workload's part of the grid, for options with defaults filled in.
+	cells(FileOptions) []cell
+	// impossible says why the cell cannot be measured here, "" if it can. That there is no
+	// O_DIRECT, or no such storage, is known already.
+	impossible(*fileRun, cell) string
+	// engines are those that the cell is measured with; the others are compared to the first.
+	engines(*fileRun, cell) []string
+	// prepare runs once before the cell's rounds.
+	prepare(context.Context, *fileRun, cell) error
+	// round runs one engine once. Rounds of one pair must do the same.
+	round(ctx context.Context, f *fileRun, c cell, engine string, pair int) (measure.Sample, error)
+	// check notes what a reader should know about a sample.
+	check(f *fileRun, c cell, engine string, s measure.Sample)
+}
+
+// fileWorkloads are all there are, in the order in which they are measured.
+var fileWorkloads = []fileWorkload{
+	randRead{},
+}
+
+// workloadOf returns the cell's workload.
+func workloadOf(c cell) fileWorkload {
+	i := slices.IndexFunc(fileWorkloads, func(w fileWorkload) bool { return w.name() == c.workload })
+	return fileWorkloads[i]
+}
 
 // File runs the suite "file". It always returns a report, which is complete only if the error is
-// nil; whatever happens, the file it created is gone when it returns.
+// nil; whatever happens, the files it created are gone when it returns.
 func File(ctx context.Context, opts FileOptions, env Env) (run *report.Run, err error) {
-	f := &fileRun{opts: opts.withDefaults(), env: env, run: &report.Run{}}
+	f := &fileRun{opts: opts.withDefaults(), env: env, run: &report.Run{}, stores: map[string]*store{}}
 	f.describe()
-	defer func() {
-		if f.made != nil {
-			err = errors.Join(err, f.made.Remove())
-		}
-	}()
+	defer func() { err = errors.Join(err, f.closeStores()) }()
 	if err := f.prepare(ctx); err != nil {
 		return f.run, err
 	}
@@ -49,10 +68,9 @@ type fileRun struct {
 	opts FileOptions
 	env  Env
 	run  *report.Run
-	path string
-	size int64
-	made *datafile.File
-	fio  string
+	// stores are the places that can be measured, by name.
+	stores map[string]*store
+	fio    string
 }
 
 // describe notes machine and storage before anything is created.
@@ -67,16 +85,11 @@ func (f *fileRun) describe() {
 	f.run.Host = h
 }
 
-// prepare finds the file, the engines and what of the grid is possible.
+// prepare opens the storages, finds the engines and what of the grid is possible.
 func (f *fileRun) prepare(ctx context.Context) error {
-	if err := f.openFile(ctx); err != nil {
-		if ctx.Err() != nil {
-			return fmt.Errorf("stopped before anything was measured: %w", ctx.Err())
-		}
-		f.skip(report.Skip{Workload: randRead, Reason: err.Error()})
-		return ErrNothing
+	if err := f.openStores(ctx); err != nil {
+		return err
 	}
-	f.run.Host.FileBytes, f.run.Host.Verified = f.size, f.made != nil
 	about, err := f.env.Round(ctx, workload.Job{Engine: engine.NameRingside})
 	if err != nil {
 		return fmt.Errorf("ask ringside for its backend: %w", err)
@@ -88,36 +101,10 @@ func (f *fileRun) prepare(ctx context.Context) error {
 	return nil
 }
 
-// openFile takes the user's file or makes one, after removing what dead runs left there.
-func (f *fileRun) openFile(ctx context.Context) error {
-	if f.opts.Path != "" {
-		f.path = f.opts.Path
-		size, err := datafile.SizeOf(f.path)
-		f.size = size
-		return err
-	}
-	// A directory that cannot be listed may still take a new file.
-	if stale, err := datafile.Sweep(f.opts.Dir); err == nil {
-		for _, path := range stale {
-			f.note("removed %s, which a killed run had left", path)
-		}
-	}
-	f.env.Progress.Start(f.opts.Size, "writing the test file")
-	made, err := f.env.Maker.Make(ctx, f.opts.Dir, f.opts.Size, f.opts.Seed, f.env.Progress.Add)
-	if err != nil {
-		return fmt.Errorf("create a test file (--dir chooses where, --path takes an existing one): %w", err)
-	}
-	f.made, f.path, f.size = made, made.Path(), made.Size()
-	if f.size < f.opts.Size {
-		f.note("the test file has %d MiB instead of %d: %s has no room for more", f.size>>20, f.opts.Size>>20, f.opts.Dir)
-	}
-	return nil
-}
-
 func (f *fileRun) findFio() {
 	program, err := f.env.FindFio()
 	if err != nil {
-		f.skip(report.Skip{Workload: randRead, Engine: fio.Name, Reason: err.Error()})
+		f.skip(report.Skip{Workload: nameRandRead, Engine: fio.Name, Reason: err.Error()})
 		return
 	}
 	f.fio = program
@@ -143,7 +130,7 @@ func (f *fileRun) measure(ctx context.Context) error {
 	}
 	rounds := 0
 	for _, c := range cells {
-		rounds += f.opts.Pairs * len(f.engines(c))
+		rounds += f.opts.Pairs * len(workloadOf(c).engines(f, c))
 	}
 	f.env.Progress.Start(int64(rounds), "measuring")
 	for _, c := range cells {
@@ -151,30 +138,23 @@ func (f *fileRun) measure(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return fmt.Errorf("stopped after %d of %d cells: %w", len(f.run.Cells), len(cells), ctx.Err())
 			}
-			return fmt.Errorf("%s %s, %d goroutines, block %d: %w", randRead, c.cache, c.goroutines, c.block, err)
+			return fmt.Errorf("%s: %w", c, err)
 		}
 	}
 	return nil
 }
 
-func (f *fileRun) engines(c cell) []string {
-	engines := []string{engine.NameOS, engine.NameRingside}
-	if f.fio != "" && c.cache == CacheDirect {
-		engines = append(engines, fio.Name)
-	}
-	return engines
-}
-
 // measureCell runs the engines in turn and adds the cell to the report.
 func (f *fileRun) measureCell(ctx context.Context, c cell) error {
-	if err := f.setCache(ctx, c); err != nil {
+	w := workloadOf(c)
+	if err := w.prepare(ctx, f, c); err != nil {
 		return err
 	}
-	engines := f.engines(c)
+	engines := w.engines(f, c)
 	samples, err := measure.Interleave(ctx, f.opts.Pairs, engines,
 		func(ctx context.Context, name string, pair int) (measure.Sample, error) {
-			f.env.Progress.Note("%s %s %s × %d", randRead, c.cache, report.FormatBytes(int64(c.block)), c.goroutines)
-			s, err := f.round(ctx, c, name, pair)
+			f.env.Progress.Note("%s", c)
+			s, err := w.round(ctx, f, c, name, pair)
 			if err != nil {
 				return s, fmt.Errorf("engine %s: %w", name, err)
 			}
@@ -188,55 +168,13 @@ func (f *fileRun) measureCell(ctx context.Context, c cell) error {
 	return nil
 }
 
-// setCache brings the page cache into the state that the cell asks for.
-func (f *fileRun) setCache(ctx context.Context, c cell) error {
-	if c.cache == CacheHot {
-		return datafile.ReadIn(ctx, f.path, f.span(c))
-	}
-	return datafile.Evict(f.path)
-}
-
-// span is how many bytes from the start of the file the cell reads.
-func (f *fileRun) span(c cell) int64 {
-	if c.cache == CacheDirect {
-		return f.size
-	}
-	span := min(f.size, hotSpan)
-	if free := f.env.AvailableMemory(); free > 0 {
-		span = min(span, max(free/2, minSize))
-	}
-	return span - span%datafile.UnitSize
-}
-
-// round runs one engine once. Both halves of a pair read the same offsets.
-func (f *fileRun) round(ctx context.Context, c cell, name string, pair int) (measure.Sample, error) {
-	seed := f.opts.Seed + uint64(pair)
-	if name == fio.Name {
-		return f.env.Fio(ctx, f.fio, fio.RandRead{
-			Path: f.path, Span: f.span(c), Block: c.block, Depth: c.goroutines,
-			Warm: f.opts.warm(), Measure: f.opts.Duration, Seed: seed,
-		})
-	}
-	job := workload.Job{
-		Suite: fileSuite, Workload: randRead, Engine: name, Goroutines: c.goroutines,
-		Warm: f.opts.warm(), Measure: f.opts.Duration,
-		RandRead: &workload.RandRead{
-			Path: f.path, Span: f.span(c), Block: c.block, Direct: c.cache == CacheDirect, Seed: seed,
-		},
-	}
-	if f.made != nil {
-		content := f.made.Seed()
-		job.RandRead.Content = &content
-	}
-	return f.env.Round(ctx, job)
-}
-
 // add puts the samples of a finished cell into the report.
 func (f *fileRun) add(c cell, engines []string, samples [][]measure.Sample) {
-	out := report.Cell{Suite: fileSuite, Workload: randRead, Params: f.params(c)}
+	w := workloadOf(c)
+	out := report.Cell{Suite: fileSuite, Workload: c.workload, Params: f.params(c)}
 	for i, name := range engines {
 		for _, sample := range samples[i] {
-			f.checkHot(c, name, sample)
+			w.check(f, c, name, sample)
 		}
 		out.Series = append(out.Series, newSeries(name, samples[i]))
 	}
@@ -252,18 +190,24 @@ func newSeries(engine string, samples []measure.Sample) report.Series {
 	return s
 }
 
-// checkHot notes when a read that should have met the cache went to the device.
-func (f *fileRun) checkHot(c cell, name string, s measure.Sample) {
-	if c.cache == CacheHot && s.DeviceReads > s.Bytes/100 {
-		f.note("page cache not hot: %s read %d MiB of %d from the device at block %d, %d goroutines",
-			name, s.DeviceReads>>20, s.Bytes>>20, c.block, c.goroutines)
-	}
-}
-
+// params describe the cell in the report. A storage is named where it is not the ordinary one.
 func (f *fileRun) params(c cell) report.Params {
-	p := report.Params{"block": c.block, "goroutines": c.goroutines, "cache": c.cache}
-	if f.run.Host.Device != "" {
-		p["device"] = f.run.Host.Device
+	p := report.Params{}
+	if c.block > 0 {
+		p["block"] = c.block
 	}
+	if c.goroutines > 0 {
+		p["goroutines"] = c.goroutines
+	}
+	if c.cache != "" {
+		p["cache"] = c.cache
+	}
+	if c.storage != StorageDisk {
+		p["storage"] = c.storage
+	}
+	if st := f.stores[c.storage]; st != nil && st.device != "" {
+		p["device"] = st.device
+	}
+	maps.Copy(p, c.more)
 	return p
 }

@@ -4,10 +4,13 @@ package suite
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
+	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
 // States of the page cache in which a file is read.
@@ -46,11 +49,37 @@ type FileOptions struct {
 	Fio bool
 }
 
-// cell is one point of the grid.
+// cell is one point of the grid. What a workload has no use for stays zero.
 type cell struct {
-	cache      string
-	goroutines int
-	block      int
+	// workload is the name of a fileWorkload, storage of a store.
+	workload, storage string
+	cache             string
+	goroutines        int
+	block             int
+	// more holds further parameters by their names in result files.
+	more report.Params
+}
+
+// String names the cell in errors and beside the progress bar.
+func (c cell) String() string {
+	words := []string{c.workload}
+	if c.storage != StorageDisk {
+		words = append(words, c.storage)
+	}
+	if c.cache != "" {
+		words = append(words, c.cache)
+	}
+	out := strings.Join(words, " ")
+	if c.goroutines > 0 {
+		out += fmt.Sprintf(", %d goroutines", c.goroutines)
+	}
+	if c.block > 0 {
+		out += fmt.Sprintf(", block %d", c.block)
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.more)) {
+		out += fmt.Sprintf(", %s %v", key, c.more[key])
+	}
+	return out
 }
 
 // Validate returns an error that names the first option that makes no sense.
@@ -125,10 +154,19 @@ var (
 	defaultDepth = []int{1, 128}
 )
 
-// cells returns the grid. By default one goroutine reads only two block sizes: it is the regime
+// cells returns the grid of all workloads.
+func (o FileOptions) cells() []cell {
+	var out []cell
+	for _, w := range fileWorkloads {
+		out = append(out, w.cells(o)...)
+	}
+	return out
+}
+
+// randReadCells returns the grid of random reads. By default one goroutine reads only two block sizes: it is the regime
 // where nothing can be batched, and two sizes show that. Axes given by the user are taken as they
 // are; a given number of goroutines brings all block sizes with it.
-func (o FileOptions) cells() []cell {
+func (o FileOptions) randReadCells() []cell {
 	depths := o.Goroutines
 	if len(depths) == 0 {
 		depths = defaultDepth
@@ -137,7 +175,7 @@ func (o FileOptions) cells() []cell {
 	for _, cache := range o.Caches {
 		for _, g := range depths {
 			for _, block := range o.blocksFor(g) {
-				out = append(out, cell{cache: cache, goroutines: g, block: block})
+				out = append(out, cell{workload: nameRandRead, storage: StorageDisk, cache: cache, goroutines: g, block: block})
 			}
 		}
 	}

@@ -13,35 +13,38 @@ import (
 
 // possible returns the cells that can be measured here, and notes the others as skipped.
 func (f *fileRun) possible() ([]cell, error) {
-	cells := f.opts.cells()
-	if slices.ContainsFunc(cells, func(c cell) bool { return c.cache == CacheDirect }) {
-		err := f.env.ProbeDirect(f.path)
+	cells := slices.DeleteFunc(f.opts.cells(), func(c cell) bool { return f.stores[c.storage] == nil })
+	for name, st := range f.stores {
+		directHere := func(c cell) bool { return c.cache == CacheDirect && c.storage == name }
+		if !slices.ContainsFunc(cells, directHere) {
+			continue
+		}
+		err := f.env.ProbeDirect(st.path)
 		if err != nil && !errors.Is(err, workload.ErrNoDirect) {
 			return nil, fmt.Errorf("try O_DIRECT: %w", err)
 		}
 		if err != nil {
-			f.skip(report.Skip{
-				Workload: randRead, Params: report.Params{"cache": CacheDirect},
-				Reason: fmt.Sprintf("%v; choose a directory on a disk with --dir", err),
-			})
-			cells = slices.DeleteFunc(cells, func(c cell) bool { return c.cache == CacheDirect })
+			f.skipDirect(name, err)
+			cells = slices.DeleteFunc(cells, directHere)
 		}
 	}
-	return slices.DeleteFunc(cells, f.tooBig), nil
+	return slices.DeleteFunc(cells, f.impossible), nil
 }
 
-// tooBig notes and reports a cell that file or memory cannot carry.
-func (f *fileRun) tooBig(c cell) bool {
-	reason := ""
-	buffers, free := int64(c.block)*int64(c.goroutines), f.env.AvailableMemory()
-	switch {
-	case f.span(c) < int64(c.block):
-		reason = fmt.Sprintf("the file has only %d bytes to read", f.span(c))
-	case free > 0 && buffers > free/2:
-		reason = fmt.Sprintf("its buffers take %d MiB of %d MiB of available memory", buffers>>20, free>>20)
-	default:
-		return false
+// skipDirect notes that all cells with O_DIRECT on a storage are left out.
+func (f *fileRun) skipDirect(storage string, err error) {
+	p := report.Params{"cache": CacheDirect}
+	if storage != StorageDisk {
+		p["storage"] = storage
 	}
-	f.skip(report.Skip{Workload: randRead, Params: f.params(c), Reason: reason})
-	return true
+	f.skip(report.Skip{Params: p, Reason: fmt.Sprintf("%v; choose a directory on a disk with --dir", err)})
+}
+
+// impossible notes and reports a cell that its workload cannot measure here.
+func (f *fileRun) impossible(c cell) bool {
+	reason := workloadOf(c).impossible(f, c)
+	if reason != "" {
+		f.skip(report.Skip{Workload: c.workload, Params: f.params(c), Reason: reason})
+	}
+	return reason != ""
 }

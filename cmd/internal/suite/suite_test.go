@@ -295,7 +295,7 @@ func TestFailureNamesTheCell(t *testing.T) {
 	if !errors.As(err, &mismatch) {
 		t.Fatalf("got %v", err)
 	}
-	for _, want := range []string{"randread hot", "block 4096", "engine ringside", "offset 8192"} {
+	for _, want := range []string{"randread hot", "goroutines", "block 4096", "engine ringside", "offset 8192"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in %q", want, err)
 		}
