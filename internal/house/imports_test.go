@@ -32,6 +32,9 @@ var layers = map[string][]string{
 	"reactor":           {"features", "internal/inflight", "internal/sys", "uring"},
 	"ufile":             {"features", "internal/fdlock", "internal/sys", "reactor", "uring"},
 	"ufile/ufiletest":   {},
+	"internal/epoll":    {"internal/sys"},
+	"watch":             {"features", "internal/epoll", "internal/sys", "uring"},
+	"watch/watchtest":   {"watch"},
 
 	// For tests and lanes; nothing above imports them outside of tests.
 	"internal/ringtest":      {"internal/probe", "internal/sys", "uring"},
@@ -108,7 +111,7 @@ func TestDependenciesGoOneWay(t *testing.T) {
 // TestOutsideDependencies looks at everything that the packages a user imports
 // pull in.
 func TestOutsideDependencies(t *testing.T) {
-	public := []string{"./uring", "./features", "./reactor", "./ufile/..."}
+	public := []string{"./uring", "./features", "./reactor", "./ufile/...", "./watch/..."}
 	for _, goos := range []string{"linux", "darwin", "windows"} {
 		for _, p := range list(t, goos, append([]string{"-deps"}, public...)...) {
 			if p.Module == nil { // the standard library

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+
+package sys
+
+import (
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/abi"
+)
+
+// EpollEvent is struct epoll_event.
+type EpollEvent = unix.EpollEvent
+
+// NewEpollEvent returns an event mask with user data.
+func NewEpollEvent(events uint32, data uint64) EpollEvent {
+	return EpollEvent{Events: events, Fd: int32(uint32(data)), Pad: int32(uint32(data >> 32))}
+}
+
+// EpollData returns the user data of an event.
+func EpollData(ev *EpollEvent) uint64 {
+	return uint64(uint32(ev.Fd)) | uint64(uint32(ev.Pad))<<32
+}
+
+// EpollCreate opens an epoll instance, with close-on-exec set.
+func EpollCreate() (*FD, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, Error("epoll_create1", err.(syscall.Errno))
+	}
+	return NewFD(fd), nil
+}
+
+// EpollCtl is epoll_ctl(2), which does not block.
+func EpollCtl(ep, op, fd int, events uint32, data uint64) syscall.Errno {
+	ev := NewEpollEvent(events, data)
+	_, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(ep), uintptr(op), uintptr(fd),
+		uintptr(unsafe.Pointer(&ev)), 0, 0)
+	return errno
+}
+
+// EpollPoll is epoll_pwait(2) that does not wait and is hidden from the
+// scheduler.
+func EpollPoll(ep int, events []EpollEvent) (int, syscall.Errno) {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(ep),
+		uintptr(SlicePointer(events)), uintptr(len(events)), 0, 0, 0)
+	return int(n), errno
+}
+
+// EpollWait is epoll_pwait(2) with a timeout in milliseconds, -1 for none.
+func EpollWait(ep int, events []EpollEvent, millis int) (int, syscall.Errno) {
+	n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(ep),
+		uintptr(SlicePointer(events)), uintptr(len(events)), uintptr(millis), 0, 0)
+	return int(n), errno
+}
+
+// EpollWait2 is epoll_pwait2(2), whose timeout is in nanoseconds. (Linux 5.11)
+func EpollWait2(ep int, events []EpollEvent, timeout time.Duration) (int, syscall.Errno) {
+	ts := abi.Timespec{Sec: int64(timeout / time.Second), Nsec: int64(timeout % time.Second)}
+	n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(ep),
+		uintptr(SlicePointer(events)), uintptr(len(events)), uintptr(unsafe.Pointer(&ts)), 0, 0)
+	return int(n), errno
+}

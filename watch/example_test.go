@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+
+package watch_test
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/ringside-io/ringside/watch"
+)
+
+// Example waits for a pipe to have something to read.
+func Example() {
+	runtime.LockOSThread() // the goroutine that waits stays on its thread
+	defer runtime.UnlockOSThread()
+	w, err := watch.New(watch.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer w.Close()
+	r, wr, err := os.Pipe()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer r.Close()
+	defer wr.Close()
+	if err := w.Add(int(r.Fd()), watch.Read, watch.Level, "the pipe"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Fprint(wr, "hello")
+	for {
+		n, err := w.Poll(-1, func(e watch.Event) {
+			buf := make([]byte, 16)
+			n, _ := r.Read(buf)
+			fmt.Printf("%v: %v, %q\n", e.Value, e.Events, buf[:n])
+		})
+		if n > 0 || err != nil {
+			return
+		}
+	}
+	// Output: the pipe: read, "hello"
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+
+package watch
+
+import (
+	"fmt"
+	"os"
+)
+
+// choose opens the backend that the options or the environment name, or the one
+// that works.
+func (w *Watcher) choose() error {
+	b, by := w.opts.Backend, "the options"
+	if b == Auto {
+		var err error
+		if b, err = ParseBackend(os.Getenv(EnvWatcher)); err != nil {
+			return fmt.Errorf("%w (%s)", err, EnvWatcher)
+		}
+		by = EnvWatcher
+	}
+	reason := "asked for by " + by
+	switch b {
+	case IOUring:
+		return w.useRing(reason)
+	case Epoll:
+		return w.useEpoll(reason)
+	case Auto:
+		w.chosen = true
+		err := w.useRing("the kernel defers task work to the thread that waits")
+		if err == nil {
+			return nil
+		}
+		return w.useEpoll("io_uring cannot be used: " + err.Error())
+	}
+	return fmt.Errorf("watch: unknown backend %v", b)
+}
+
+func (w *Watcher) useEpoll(reason string) error {
+	b, err := newEpoll(&w.table, w.opts.batch())
+	if err != nil {
+		return fmt.Errorf("watch: epoll: %w", err)
+	}
+	w.use(b, Epoll, reason)
+	return nil
+}
+
+func (w *Watcher) use(b backend, name Backend, reason string) {
+	w.choiceMu.Lock()
+	defer w.choiceMu.Unlock()
+	w.backend, w.name, w.reason = b, name, reason
+}

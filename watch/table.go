@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+
+package watch
+
+// entry is what is known of a descriptor number.
+type entry struct {
+	value    any
+	interest Events
+	found    Events // reported by the kernel and not yet to the caller
+	gen      uint32 // of the registration: what the kernel reports for another is stale
+	mode     Mode
+	on       bool // registered
+	spent    bool // OneShot: has been reported
+
+	// For backends that arm requests one by one.
+	armed  bool // a request of this generation is with the kernel
+	multi  bool // it goes on after a report
+	dirty  bool // interest or mode differ from what is armed
+	queued bool // listed in changes
+}
+
+// asked returns what may be reported.
+func (e *entry) asked() Events { return e.interest | always }
+
+// turn starts a new generation.
+func (e *entry) turn() {
+	if e.gen++; e.gen == 0 {
+		e.gen = 1
+	}
+}
+
+// table is the registrations of a watcher, by descriptor, and what was found.
+// The caller's lock guards it.
+type table struct {
+	entries []entry
+	n       int     // registered
+	found   []int32 // descriptors in the kernel's order; stale ones have nothing found
+	writers int     // reports of Write among them
+	changes []int32 // descriptors to arm, for backends that do that
+}
+
+// at returns the entry of a registered descriptor, nil for another.
+func (t *table) at(fd int) *entry {
+	if uint(fd) >= uint(len(t.entries)) || !t.entries[fd].on {
+		return nil
+	}
+	return &t.entries[fd]
+}
+
+// grow makes room for the entry of fd and returns it.
+func (t *table) grow(fd int) *entry {
+	if fd >= len(t.entries) {
+		more := make([]entry, max(fd+1, 2*len(t.entries), 64))
+		copy(more, t.entries)
+		t.entries = more
+	}
+	return &t.entries[fd]
+}
+
+// report notes what the kernel found. It returns nil when that is stale.
+func (t *table) report(fd int32, gen uint32, found Events) *entry {
+	if uint(fd) >= uint(len(t.entries)) {
+		return nil
+	}
+	e := &t.entries[fd]
+	if e.gen != gen || !e.on {
+		return nil
+	}
+	if found &= e.asked(); found == 0 || e.spent {
+		return e
+	}
+	if e.found == 0 {
+		t.found = append(t.found, fd)
+	}
+	if found&^e.found&Write != 0 {
+		t.writers++
+	}
+	e.found |= found
+	return e
+}
+
+// change lists fd among those to arm.
+func (t *table) change(fd int32, e *entry) {
+	if !e.queued {
+		e.queued = true
+		t.changes = append(t.changes, fd)
+	}
+}
+
+// forget ends a registration.
+func (t *table) forget(e *entry) {
+	gen, queued := e.gen, e.queued
+	*e = entry{gen: gen, queued: queued}
+	e.turn()
+	t.n--
+}

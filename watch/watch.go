@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: MIT
+
+package watch
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// ErrClosed is what a closed watcher answers. It matches os.ErrClosed.
+var ErrClosed = fmt.Errorf("watch: %w", os.ErrClosed)
+
+// errWaiting is a broken rule of the caller's.
+var errWaiting = fmt.Errorf("watch: another goroutine is in Wait")
+
+// Watcher watches descriptors. See the package comment for its contract and for
+// who may call what when.
+type Watcher struct {
+	table
+	backend     backend
+	name        Backend
+	reason      string
+	chosen      bool // the backend was not asked for by name
+	opts        Options
+	dispatching bool
+
+	state  atomic.Uint32
+	waited chan struct{} // closed by a Wait that finds the watcher closed
+	wakeMu sync.Mutex    // keeps Wake from what Close frees
+	freed  bool
+
+	choiceMu sync.Mutex // guards name and reason, which Backend reads at any time
+}
+
+// Bits of Watcher.state.
+const (
+	stClosed uint32 = 1 << iota
+	stWaiting
+	stWoken // by Wake; the Wait in progress, or the next one, ends
+)
+
+// backend is a mechanism of the kernel. All methods but wait and wake are called
+// under the caller's lock.
+type backend interface {
+	// add arms e, which is filled; modify follows a change of it, from mode.
+	add(fd int, e *entry) syscall.Errno
+	modify(fd int, e *entry, from Mode) syscall.Errno
+	// remove disarms e, which is still filled, or was when the file was open.
+	remove(fd int, e *entry)
+	// prepare readies changes for the kernel.
+	prepare() error
+	// wait sleeps until there is something to collect, wake was called, or the
+	// timeout is over; forever when it is negative. It may return early.
+	wait(timeout time.Duration) error
+	// collect reports to the table what was found.
+	collect()
+	// wake ends wait; not concurrently with close.
+	wake()
+	close() error
+}
+
+// New opens a watcher. Where the options name a backend, or RINGSIDE_WATCHER
+// does, that cannot be had, the error says why and, for a policy, what to change.
+// Outside of Linux it matches errors.ErrUnsupported.
+func New(o Options) (*Watcher, error) {
+	w := &Watcher{opts: o, waited: make(chan struct{})}
+	if err := w.choose(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Add registers fd: its events, and always [Error] and [HangUp], are reported as
+// the mode says, each with value. What is ready already is reported as well.
+//
+// Errors: EEXIST when the number is registered (see the package comment), EBADF
+// when it is not open, EPERM when the file cannot be polled, EINVAL for unknown
+// events or modes, ENOMEM, ENOSPC (epoll: the limit of the user's watches);
+// ErrClosed.
+func (w *Watcher) Add(fd int, interest Events, mode Mode, value any) error {
+	if err := w.usable(); err != nil {
+		return err
+	}
+	switch {
+	case interest&^known != 0 || mode > OneShot:
+		return failed("add", fd, syscall.EINVAL)
+	case fd < 0 || fd > math.MaxInt32:
+		return failed("add", fd, syscall.EBADF)
+	case w.at(fd) != nil:
+		return failed("add", fd, syscall.EEXIST)
+	case fd >= len(w.entries): // an absurd number shall not cost memory
+		if _, errno := sys.FileMode(fd); errno != 0 {
+			return failed("add", fd, errno)
+		}
+	}
+	e := w.grow(fd)
+	e.turn()
+	e.value, e.interest, e.mode, e.on = value, interest, mode, true
+	w.n++
+	if errno := w.backend.add(fd, e); errno != 0 {
+		w.forget(e)
+		return failed("add", fd, errno)
+	}
+	w.nudge()
+	return nil
+}
+
+// Modify replaces what a registered descriptor is watched for, how and with which
+// value, and reports anew what is ready: so it makes OneShot report again.
+//
+// Errors: ENOENT when fd is not registered, EINVAL as for Add, others when its
+// file has been closed; ErrClosed.
+func (w *Watcher) Modify(fd int, interest Events, mode Mode, value any) error {
+	if err := w.usable(); err != nil {
+		return err
+	}
+	if interest&^known != 0 || mode > OneShot {
+		return failed("modify", fd, syscall.EINVAL)
+	}
+	e := w.at(fd)
+	if e == nil {
+		return failed("modify", fd, syscall.ENOENT)
+	}
+	before := *e
+	e.value, e.interest, e.mode = value, interest, mode
+	e.spent, e.found = false, 0 // the kernel reports again what lasts
+	if errno := w.backend.modify(fd, e, before.mode); errno != 0 {
+		*e = before
+		return failed("modify", fd, errno)
+	}
+	w.nudge()
+	return nil
+}
+
+// Remove ends a registration; none of its events is reported from here on. The
+// file may have been closed. Errors: ENOENT when fd is not registered; ErrClosed.
+func (w *Watcher) Remove(fd int) error {
+	if err := w.usable(); err != nil {
+		return err
+	}
+	e := w.at(fd)
+	if e == nil {
+		return failed("remove", fd, syscall.ENOENT)
+	}
+	w.backend.remove(fd, e)
+	w.forget(e)
+	w.nudge()
+	return nil
+}
+
+// Len returns how many descriptors are registered.
+func (w *Watcher) Len() int { return w.n }
+
+// Prepare begins a turn: it readies changes for the kernel, which Wait hands
+// over. Errors: ErrClosed, or those of the kernel, after which the changes wait
+// for the next turn.
+func (w *Watcher) Prepare() error {
+	if err := w.usable(); err != nil {
+		return err
+	}
+	return w.backend.prepare()
+}
+
+// Wait waits until something is ready, for at most timeout: forever when it is
+// negative, not at all when it is 0. Running out of time is no error, nor is a
+// signal, which does not end the wait. It can return early, after Wake, after
+// changes from elsewhere, or for no reason, so that Dispatch then finds nothing.
+// What was found before and not dispatched ends it at once.
+//
+// Errors: ErrClosed, also when Close comes meanwhile; others are of the kernel
+// and not to be expected.
+func (w *Watcher) Wait(timeout time.Duration) error {
+	for {
+		s := w.state.Load()
+		switch {
+		case s&stClosed != 0:
+			return ErrClosed
+		case s&stWaiting != 0:
+			return errWaiting
+		}
+		if w.state.CompareAndSwap(s, s|stWaiting) {
+			if s&stWoken != 0 {
+				timeout = 0
+			}
+			break
+		}
+	}
+	err := w.backend.wait(timeout)
+	if w.state.And(^(stWaiting|stWoken))&stClosed != 0 {
+		close(w.waited)
+		return ErrClosed
+	}
+	return err
+}
+
+// Dispatch ends a turn: it calls f for each descriptor with something found, in
+// the order that the package comment gives, and returns how many there were. f
+// may call everything but Prepare, Wait, Dispatch and Poll. After f has closed
+// the watcher nothing more is reported. When f panics, what it has not been
+// called for is left to the next Dispatch.
+func (w *Watcher) Dispatch(f func(Event)) int {
+	if w.usable() != nil {
+		return 0
+	}
+	w.backend.collect()
+	if len(w.found) == 0 {
+		return 0
+	}
+	w.dispatching = true
+	defer w.endDispatch()
+	n := 0
+	if w.writers > 0 {
+		n = w.dispatch(f, Write)
+	}
+	n += w.dispatch(f, ^Events(0))
+	w.found, w.writers = w.found[:0], 0
+	return n
+}
+
+// dispatch calls f for what was found with any of class.
+func (w *Watcher) dispatch(f func(Event), class Events) int {
+	n := 0
+	rearms := w.name == IOUring
+	for _, fd := range w.found {
+		e := &w.entries[fd]
+		found := e.found
+		if found&class == 0 {
+			continue
+		}
+		if w.state.Load()&stClosed != 0 {
+			break
+		}
+		e.found = 0
+		switch e.mode {
+		case OneShot:
+			e.spent = true
+		case Level:
+			if rearms {
+				w.change(fd, e)
+			}
+		}
+		n++
+		f(Event{int(fd), found, e.value})
+	}
+	return n
+}
+
+func (w *Watcher) endDispatch() {
+	w.dispatching = false
+	if w.state.Load()&stClosed != 0 {
+		_ = w.free() // nothing that was asked for can fail any more
+	}
+}
+
+// Poll makes one turn: Prepare, Wait and Dispatch. It returns how many
+// descriptors were reported; with none the time is over or the wait ended
+// early.
+func (w *Watcher) Poll(timeout time.Duration, f func(Event)) (int, error) {
+	if err := w.Prepare(); err != nil {
+		return 0, err
+	}
+	if err := w.Wait(timeout); err != nil {
+		return 0, err
+	}
+	return w.Dispatch(f), nil
+}
+
+// Wake ends the Wait in progress, or else the next one. Several calls before
+// that Wait returns count as one. It may be called by any goroutine at any
+// time; on a closed watcher it does nothing.
+func (w *Watcher) Wake() {
+	if s := w.state.Or(stWoken); s&(stWoken|stWaiting) != stWaiting {
+		return // nobody waits, or somebody has woken them
+	}
+	w.wakeMu.Lock()
+	defer w.wakeMu.Unlock()
+	if !w.freed {
+		w.backend.wake()
+	}
+}
+
+// nudge makes a Wait in progress take up changes that it would not see.
+func (w *Watcher) nudge() {
+	if w.name == IOUring && w.state.Load()&stWaiting != 0 {
+		w.Wake()
+	}
+}
+
+// Close frees the watcher; descriptors that it watched stay open. A Wait in
+// progress returns ErrClosed, for which Close waits; in a callback it returns
+// before that of Dispatch does. Further calls do nothing.
+func (w *Watcher) Close() error {
+	s := w.state.Or(stClosed)
+	if s&stClosed != 0 {
+		return nil
+	}
+	if s&stWaiting != 0 {
+		w.wakeMu.Lock()
+		w.backend.wake()
+		w.wakeMu.Unlock()
+		<-w.waited
+	}
+	if w.dispatching {
+		return nil
+	}
+	return w.free()
+}
+
+func (w *Watcher) free() error {
+	w.wakeMu.Lock()
+	defer w.wakeMu.Unlock()
+	w.freed = true
+	w.table = table{}
+	return w.backend.close()
+}
+
+// Backend says what the watcher uses, "epoll" or "io_uring", and why. It may be
+// called by any goroutine at any time.
+func (w *Watcher) Backend() (name, reason string) {
+	w.choiceMu.Lock()
+	defer w.choiceMu.Unlock()
+	return w.name.String(), w.reason
+}
+
+func (w *Watcher) usable() error {
+	if w.state.Load()&stClosed != 0 {
+		return ErrClosed
+	}
+	return nil
+}
+
+// failed returns an error for errno that says what failed for which descriptor.
+func failed(what string, fd int, errno syscall.Errno) error {
+	return sys.Error(fmt.Sprintf("watch: %s descriptor %d", what, fd), errno)
+}
