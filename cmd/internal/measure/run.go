@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +22,16 @@ type Plan struct {
 	Goroutines int
 	// Warm is how long operations run before the measured window, Measure how long in it.
 	Warm, Measure time.Duration
+	// Between, if not nil, is called once after the warm-up and before anything is measured.
+	Between func() error
+	// Beside are operations that a goroutine each repeats meanwhile, such as computing. They
+	// are counted apart, as Units of the sample.
+	Beside []Op
 }
+
+// ErrDone is what an [Op] returns when nothing is left to do. It ends the window early, as its end
+// would, and the operation that returned it does not count.
+var ErrDone = errors.New("nothing left to do")
 
 // ErrNoOps is returned when not one operation completed inside the measured window.
 var ErrNoOps = errors.New("no operation completed in the measured time")
@@ -41,6 +51,10 @@ func Run(ctx context.Context, plan Plan, newOp func(goroutine int) (Op, error)) 
 	if len(r.workers) == 0 {
 		return Sample{}, errors.New("a round needs at least one goroutine")
 	}
+	for _, op := range plan.Beside {
+		r.beside = append(r.beside, newWorker(op))
+	}
+	r.all = slices.Concat(r.workers, r.beside)
 	r.start()
 	defer r.finish()
 	timer := time.NewTimer(plan.Warm)
@@ -48,12 +62,19 @@ func Run(ctx context.Context, plan Plan, newOp func(goroutine int) (Op, error)) 
 	if err := r.window(ctx, timer, plan.Warm); err != nil {
 		return Sample{}, err
 	}
+	if plan.Between != nil {
+		if err := plan.Between(); err != nil {
+			return Sample{}, err
+		}
+	}
 	return r.measured(ctx, timer, plan.Measure)
 }
 
 // round is the state that the goroutines of one Run share.
 type round struct {
 	workers []*worker
+	beside  []*worker
+	all     []*worker // workers and beside
 	stop    atomic.Bool
 	failed  chan struct{}
 	// windows are closed to let all workers go at once: first warming up, then measured.
@@ -64,7 +85,7 @@ type round struct {
 }
 
 func (r *round) start() {
-	for _, w := range r.workers {
+	for _, w := range r.all {
 		r.exited.Go(func() { r.serve(w) })
 	}
 }
@@ -76,7 +97,9 @@ func (r *round) serve(w *worker) {
 		<-open
 		w.reset()
 		if err := w.repeat(&r.stop); err != nil {
-			w.err = err
+			if !errors.Is(err, ErrDone) {
+				w.err = err
+			}
 			r.stop.Store(true)
 			select {
 			case r.failed <- struct{}{}:
@@ -92,6 +115,10 @@ func (r *round) serve(w *worker) {
 func (r *round) window(ctx context.Context, timer *time.Timer, d time.Duration) error {
 	timer.Reset(d)
 	r.stop.Store(false)
+	select {
+	case <-r.failed: // A worker that was done with the window before.
+	default:
+	}
 	r.open()
 	select {
 	case <-timer.C:
@@ -108,7 +135,7 @@ func (r *round) window(ctx context.Context, timer *time.Timer, d time.Duration) 
 
 // open lets the workers into the next window.
 func (r *round) open() {
-	r.idle.Add(len(r.workers))
+	r.idle.Add(len(r.all))
 	close(r.windows[r.opened])
 	r.opened++
 }
@@ -124,7 +151,7 @@ func (r *round) finish() {
 }
 
 func (r *round) firstError() error {
-	for _, w := range r.workers {
+	for _, w := range r.all {
 		if w.err != nil {
 			return w.err
 		}
@@ -173,6 +200,12 @@ func (r *round) sum() Sample {
 		s.Bytes += w.bytes
 		s.Max = max(s.Max, w.max)
 		all.Merge(w.latency)
+	}
+	if r.beside != nil {
+		s.Units = new(int64)
+		for _, w := range r.beside {
+			*s.Units += w.ops
+		}
 	}
 	s.P50 = time.Duration(all.ValueAtQuantile(50))
 	s.P99 = time.Duration(all.ValueAtQuantile(99))

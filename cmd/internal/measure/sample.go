@@ -17,6 +17,8 @@ const (
 	Threads     = "threads"
 	BytesPerOp  = "bytes_per_op"
 	AllocsPerOp = "allocs_per_op"
+	// UnitsPerS is the rate of what ran beside the operations.
+	UnitsPerS = "units_per_s"
 )
 
 // Sample is what one round measured.
@@ -25,6 +27,8 @@ type Sample struct {
 	// move nothing.
 	Ops   int64 `json:"ops"`
 	Bytes int64 `json:"bytes"`
+	// Units is the number of operations of the plan's Beside; nil if it has none.
+	Units *int64 `json:"units,omitempty"`
 	// Elapsed is the length of the window, to the end of the last operation.
 	Elapsed time.Duration `json:"elapsed_ns"`
 	// CPU is user and system time of the process in the window; nil where it is not known.
@@ -63,6 +67,9 @@ func (s Sample) Metrics() map[string]float64 {
 	}
 	if s.Bytes > 0 {
 		m[MBPerS] = float64(s.Bytes) / 1e6 / seconds
+	}
+	if s.Units != nil {
+		m[UnitsPerS] = float64(*s.Units) / seconds
 	}
 	if s.Max > 0 {
 		m[P50Us], m[P99Us], m[MaxUs] = micros(s.P50), micros(s.P99), micros(s.Max)

@@ -40,6 +40,8 @@ func (j Job) RunWith(ctx context.Context, e engine.Engine) (measure.Sample, erro
 	var err error
 	switch {
 	case j.Workload == "":
+	case j.RandRead != nil && j.RandRead.Cold:
+		s, err = j.coldRead(ctx, e)
 	case j.RandRead != nil:
 		s, err = j.randRead(ctx, e)
 	case j.Nop != nil && e.Name() == engine.NameRingside:

@@ -29,6 +29,9 @@ type RandRead struct {
 	Block int `json:"block"`
 	// Direct opens the file with O_DIRECT.
 	Direct bool `json:"direct"`
+	// Cold evicts the file from the page cache before the measured window, in which no block
+	// is read twice and the kernel is told not to read ahead.
+	Cold bool `json:"cold,omitempty"`
 	// Seed selects the sequence of offsets.
 	Seed uint64 `json:"seed"`
 	// Content is the seed of a file made by package datafile, whose reads are verified. For
@@ -39,40 +42,48 @@ type RandRead struct {
 // Open opens the file with the engine and returns what makes one goroutine's operations, for
 // [measure.Run], and what closes the file afterwards.
 func (w RandRead) Open(e engine.Engine) (newOp func(goroutine int) (measure.Op, error), closeFile func() error, err error) {
-	blocks := uint64(w.Span) / uint64(max(w.Block, 1))
-	if w.Block <= 0 || w.Block%datafile.UnitSize != 0 || blocks == 0 {
-		return nil, nil, fmt.Errorf("block of %d bytes in a span of %d", w.Block, w.Span)
+	if err := w.check(); err != nil {
+		return nil, nil, err
 	}
 	f, err := e.OpenRead(w.Path, w.Direct)
 	if err != nil {
 		return nil, nil, err
 	}
 	return func(goroutine int) (measure.Op, error) {
-		r := &reader{
-			file:    f,
-			buf:     alignedBuffer(w.Block),
-			blocks:  blocks,
-			state:   w.Seed*0x9e3779b97f4a7c15 + uint64(goroutine)<<32,
-			content: w.Content,
-		}
+		r := w.reader(goroutine)
+		r.file, r.buf = f, alignedBuffer(w.Block)
 		return r.readOne, nil
 	}, f.Close, nil
 }
 
+func (w RandRead) check() error { return checkBlocks(w.Block, w.Span) }
+
+// checkBlocks tells whether the span has a block of that size.
+func checkBlocks(block int, span int64) error {
+	if block <= 0 || block%datafile.UnitSize != 0 || span < int64(block) {
+		return fmt.Errorf("block of %d bytes in a span of %d", block, span)
+	}
+	return nil
+}
+
+// reader returns what a goroutine needs except file and buffer.
+func (w RandRead) reader(goroutine int) reader {
+	return reader{offsets: newOffsets(w.Seed, goroutine, w.Block, w.Span), content: w.Content}
+}
+
 // reader is one goroutine's share of a RandRead.
 type reader struct {
+	offsets
 	file    engine.File
 	buf     []byte
-	blocks  uint64
-	state   uint64
 	reads   uint64
 	content *uint64
 }
 
 // readOne reads one block and identifies what came.
-func (r *reader) readOne() (int, error) {
-	block, _ := bits.Mul64(r.random(), r.blocks)
-	off := int64(block) * int64(len(r.buf))
+func (r *reader) readOne() (int, error) { return r.readAt(r.next()) }
+
+func (r *reader) readAt(off int64) (int, error) {
 	n, err := r.file.ReadAt(r.buf, off)
 	if err == io.EOF && n == len(r.buf) {
 		err = nil
@@ -83,20 +94,43 @@ func (r *reader) readOne() (int, error) {
 		}
 		return n, fmt.Errorf("read %d bytes at offset %d: got %d: %w", len(r.buf), off, n, err)
 	}
+	return n, r.verify(r.buf, off)
+}
+
+// verify identifies the block that was read at off.
+func (r *reader) verify(block []byte, off int64) error {
 	if r.content == nil {
-		return n, nil
+		return nil
 	}
 	r.reads++
 	if r.reads%fullCheckEvery == 1 {
-		return n, datafile.Check(r.buf, *r.content, off)
+		return datafile.Check(block, *r.content, off)
 	}
-	return n, datafile.CheckStamps(r.buf, *r.content, off)
+	return datafile.CheckStamps(block, *r.content, off)
 }
 
-// random returns the next value of the SplitMix64 sequence.
-func (r *reader) random() uint64 {
-	r.state += 0x9e3779b97f4a7c15
-	z := r.state
+// offsets is a sequence of random block-aligned offsets.
+type offsets struct {
+	state, blocks uint64
+	size          int
+}
+
+// newOffsets returns the sequence that seed and goroutine select.
+func newOffsets(seed uint64, goroutine, block int, span int64) offsets {
+	return offsets{
+		state: seed*0x9e3779b97f4a7c15 + uint64(goroutine)<<32, blocks: uint64(span) / uint64(block), size: block,
+	}
+}
+
+func (o *offsets) next() int64 {
+	block, _ := bits.Mul64(splitmix(&o.state), o.blocks)
+	return int64(block) * int64(o.size)
+}
+
+// splitmix advances the state and returns the next value of the SplitMix64 sequence.
+func splitmix(state *uint64) uint64 {
+	*state += 0x9e3779b97f4a7c15
+	z := *state
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
@@ -111,8 +145,13 @@ func alignedBuffer(size int) []byte {
 		skip = bufferAlign - rest
 	}
 	buf := raw[skip : skip+size : skip+size]
-	for i := 0; i < size; i += bufferAlign {
+	touch(buf)
+	return buf
+}
+
+// touch writes to each page.
+func touch(buf []byte) {
+	for i := 0; i < len(buf); i += bufferAlign {
 		buf[i] = 1
 	}
-	return buf
 }

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !linux
+
+package workload
+
+import "github.com/ringside-io/ringside/cmd/internal/engine"
+
+// adviseRandom does nothing where there is no such advice.
+func adviseRandom(engine.File) error { return nil }
