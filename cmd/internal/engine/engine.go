@@ -37,7 +37,7 @@ var ErrUnknown = errors.New("unknown engine")
 
 // Lookup returns the engine with the given name, or an error that matches [ErrUnknown].
 func Lookup(name string) (Engine, error) {
-	for _, e := range []Engine{OS{}, Ringside{}} {
+	for _, e := range []Engine{OS{}, OSEach{}, Ringside{}} {
 		if e.Name() == name {
 			return e, nil
 		}

@@ -22,6 +22,10 @@ type Job struct {
 	Warm       time.Duration `json:"warm_ns"`
 	Measure    time.Duration `json:"measure_ns"`
 	RandRead   *RandRead     `json:"randread,omitempty"`
+	Batch      *Batch        `json:"batch,omitempty"`
+	Append     *Append       `json:"append,omitempty"`
+	Burner     *Burner       `json:"burner,omitempty"`
+	RandWrite  *RandWrite    `json:"randwrite,omitempty"`
 	Nop        *Nop          `json:"nop,omitempty"`
 }
 
@@ -44,6 +48,14 @@ func (j Job) RunWith(ctx context.Context, e engine.Engine) (measure.Sample, erro
 		s, err = j.coldRead(ctx, e)
 	case j.RandRead != nil:
 		s, err = j.randRead(ctx, e)
+	case j.Batch != nil:
+		s, err = j.batch(ctx, e)
+	case j.Append != nil:
+		s, err = j.append(ctx, e)
+	case j.Burner != nil:
+		s, err = j.burner(ctx, e)
+	case j.RandWrite != nil:
+		s, err = j.randWrite(ctx, e)
 	case j.Nop != nil && e.Name() == engine.NameRingside:
 		return j.nop(ctx) // It opens a ring itself: what backend the engine would choose for files does not matter.
 	default:

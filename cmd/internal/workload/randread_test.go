@@ -26,10 +26,14 @@ type memory struct {
 	data    []byte
 	openErr error
 	tamper  func(p []byte, off int64, n int, err error) (int, error)
+	// lose and writeErr are for writes.
+	lose     bool
+	writeErr error
 
 	mu      sync.Mutex
 	offsets []int64
 	closed  int
+	synced  int
 }
 
 func newMemory(size int) *memory {

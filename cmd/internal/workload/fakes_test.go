@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"sync"
+
+	"github.com/ringside-io/ringside/cmd/internal/engine"
+)
+
+// memory has every talent of an engine: see randread_test.go for the first.
+var (
+	_ engine.Batcher = (*memory)(nil)
+	_ engine.Writer  = (*memory)(nil)
+	_ engine.Logger  = (*memoryLog)(nil)
+)
+
+func (m *memory) OpenBatch(_ string, _ bool, count, size int) (engine.Batch, error) {
+	if m.openErr != nil {
+		return nil, m.openErr
+	}
+	b := &memoryBatch{memory: m, buffers: make([][]byte, count)}
+	for i := range b.buffers {
+		b.buffers[i] = alignedBuffer(size)
+	}
+	return b, nil
+}
+
+type memoryBatch struct {
+	*memory
+	buffers [][]byte
+}
+
+func (b *memoryBatch) Buffer(i int) []byte { return b.buffers[i] }
+
+func (b *memoryBatch) Read(offsets []int64) error {
+	for i, off := range offsets {
+		if n, err := b.ReadAt(b.buffers[i], off); n < len(b.buffers[i]) {
+			return errors.Join(err, io.ErrUnexpectedEOF)
+		}
+	}
+	return nil
+}
+
+func (m *memory) OpenWrite(string, bool) (engine.WriteFile, error) {
+	if m.openErr != nil {
+		return nil, m.openErr
+	}
+	return &memoryWriter{memory: m}, nil
+}
+
+// memoryWriter may lose writes or answer them with an error.
+type memoryWriter struct{ *memory }
+
+func (w *memoryWriter) WriteAt(p []byte, off int64) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.offsets = append(w.offsets, off)
+	switch {
+	case w.writeErr != nil:
+		return 0, w.writeErr
+	case !w.lose:
+		copy(w.data[off:], p)
+	}
+	return len(p), nil
+}
+
+func (w *memoryWriter) ReadAt(p []byte, off int64) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return copy(p, w.data[off:]), nil
+}
+
+func (w *memoryWriter) Sync() error { w.synced++; return nil }
+
+// memoryLog is an engine that keeps logs in memory, each record changed by tamper: nil drops it.
+type memoryLog struct {
+	memory
+	tamper func(n int, record []byte) []byte
+
+	mu      sync.Mutex
+	records [][]byte
+	seen    int
+	err     error
+}
+
+func (l *memoryLog) OpenLog(string) (engine.Log, error) { return l, l.openErr }
+
+func (l *memoryLog) Append(record []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return l.err
+	}
+	kept := append([]byte(nil), record...)
+	if l.tamper != nil {
+		kept = l.tamper(l.seen, kept)
+	}
+	l.seen++
+	if kept != nil {
+		l.records = append(l.records, kept)
+	}
+	return nil
+}
+
+func (l *memoryLog) ReadLog(string, int) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for _, r := range l.records {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// plain is an engine that can only read.
+type plain struct{}
+
+func (plain) Name() string              { return "plain" }
+func (plain) Backend() (string, string) { return "plain", "a test" }
+func (plain) OpenRead(string, bool) (engine.File, error) {
+	return nil, fmt.Errorf("nothing to read")
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+
+package workload
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
+	"github.com/ringside-io/ringside/cmd/internal/engine"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+// RandWrite overwrites blocks at random block-aligned offsets with WriteAt. Each block is stamped
+// with seed and offset as package datafile does it, and after the round each goroutine's last
+// blocks are read and identified.
+type RandWrite struct {
+	// Path is the file, whose content is lost, and Span how many bytes from its start are
+	// overwritten.
+	Path string `json:"path"`
+	Span int64  `json:"span"`
+	// Block is the size of one write in bytes.
+	Block int `json:"block"`
+	// Direct opens the file with O_DIRECT.
+	Direct bool `json:"direct"`
+	// Seed selects the sequence of offsets and the content.
+	Seed uint64 `json:"seed"`
+}
+
+// lastWrites is how many of its writes a goroutine remembers.
+const lastWrites = 64
+
+// overwriting is a file that is being overwritten.
+type overwriting struct {
+	RandWrite
+	file    engine.WriteFile
+	writers []*blockWriter
+}
+
+// Open opens the file with the engine. Operations are made by its newOp; close it by finish.
+func (w RandWrite) Open(e engine.Engine) (*overwriting, error) {
+	if err := checkBlocks(w.Block, w.Span); err != nil {
+		return nil, err
+	}
+	writer, ok := e.(engine.Writer)
+	if !ok {
+		return nil, fmt.Errorf("engine %s does not write", e.Name())
+	}
+	f, err := writer.OpenWrite(w.Path, w.Direct)
+	if err != nil {
+		return nil, err
+	}
+	return &overwriting{RandWrite: w, file: f}, nil
+}
+
+// newOp returns one goroutine's operation, for [measure.Run].
+func (o *overwriting) newOp(goroutine int) (measure.Op, error) {
+	w := &blockWriter{
+		offsets: newOffsets(o.Seed, goroutine, o.Block, o.Span),
+		file:    o.file, buf: alignedBuffer(o.Block), seed: o.Seed,
+	}
+	datafile.Fill(w.buf, o.Seed, 0)
+	o.writers = append(o.writers, w)
+	return w.writeOne, nil
+}
+
+// finish reads what was written last unless the round failed, and closes the file. What lies in
+// the page cache is written to the device, on nobody's account.
+func (o *overwriting) finish(failed error) error {
+	if failed != nil {
+		return o.file.Close()
+	}
+	err := o.check()
+	return errors.Join(err, o.file.Sync(), o.file.Close())
+}
+
+func (o *overwriting) check() error {
+	buf := alignedBuffer(o.Block)
+	for _, w := range o.writers {
+		for _, off := range w.last[:min(w.writes, lastWrites)] {
+			if n, err := o.file.ReadAt(buf, off); err != nil && (err != io.EOF || n < len(buf)) {
+				return fmt.Errorf("read what was written at offset %d: %w", off, err)
+			}
+			if err := datafile.CheckStamps(buf, o.Seed, off); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// blockWriter is one goroutine's share of a RandWrite.
+type blockWriter struct {
+	offsets
+	file   engine.WriteFile
+	buf    []byte
+	seed   uint64
+	last   [lastWrites]int64
+	writes int
+}
+
+// writeOne stamps the block for its place and writes it.
+func (w *blockWriter) writeOne() (int, error) {
+	off := w.next()
+	stamp(w.buf, w.seed, off)
+	n, err := w.file.WriteAt(w.buf, off)
+	if err != nil {
+		return n, fmt.Errorf("write %d bytes at offset %d: %w", len(w.buf), off, err)
+	}
+	w.last[w.writes%lastWrites] = off
+	w.writes++
+	return n, nil
+}
+
+// stamp marks the first and the last unit, which are those that [datafile.CheckStamps] looks at:
+// filling all of the block would cost as much as a write to the page cache.
+func stamp(p []byte, seed uint64, off int64) {
+	for _, at := range [...]int{0, len(p) - datafile.UnitSize} {
+		binary.LittleEndian.PutUint64(p[at:], seed)
+		binary.LittleEndian.PutUint64(p[at+8:], uint64(off)+uint64(at))
+	}
+}
+
+// randWrite measures overwrites.
+func (j Job) randWrite(ctx context.Context, e engine.Engine) (s measure.Sample, err error) {
+	o, err := j.RandWrite.Open(e)
+	if err != nil {
+		return measure.Sample{}, err
+	}
+	defer func() { err = errors.Join(err, o.finish(err)) }()
+	plan := measure.Plan{Goroutines: j.Goroutines, Warm: j.Warm, Measure: j.Measure}
+	return measure.Run(ctx, plan, o.newOp)
+}

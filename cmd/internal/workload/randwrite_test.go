@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+
+package workload
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
+	"github.com/ringside-io/ringside/cmd/internal/engine"
+)
+
+func writeJob(span int64, block, goroutines int) Job {
+	return Job{
+		Suite: "file", Workload: "randwrite", Goroutines: goroutines, Warm: time.Millisecond, Measure: 10 * time.Millisecond,
+		RandWrite: &RandWrite{Span: span, Block: block, Seed: 4},
+	}
+}
+
+func TestRandWriteStampsAlignedBlocksOfTheSpan(t *testing.T) {
+	const span, block = 40 * datafile.UnitSize, 4 * datafile.UnitSize
+	m := newMemory(64 * datafile.UnitSize)
+	s, err := writeJob(span+datafile.UnitSize, block, 3).RunWith(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Ops == 0 || s.Bytes != s.Ops*block {
+		t.Errorf("sample %+v", s)
+	}
+	seen := map[int64]bool{}
+	for _, off := range m.offsets {
+		seen[off] = true
+		if off%block != 0 || off < 0 || off+block > span {
+			t.Fatalf("written at offset %d", off)
+		}
+	}
+	if len(seen) != span/block || m.closed != 1 || m.synced != 1 {
+		t.Errorf("%d of %d blocks were written, closed %d times, synced %d times", len(seen), span/block, m.closed, m.synced)
+	}
+	for off := range seen {
+		if err := datafile.CheckStamps(m.data[off:off+block], 4, off); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := datafile.Check(m.data[span:], contentSeed, span); err != nil {
+		t.Errorf("behind the span: %v", err)
+	}
+}
+
+func TestLostWriteIsAHardFailure(t *testing.T) {
+	m := newMemory(64 * datafile.UnitSize)
+	m.lose = true
+	_, err := writeJob(int64(len(m.data)), datafile.UnitSize, 2).RunWith(t.Context(), m)
+	if _, ok := errors.AsType[*datafile.MismatchError](err); !ok || m.closed != 1 {
+		t.Errorf("got %v, closed %d times", err, m.closed)
+	}
+}
+
+func TestRandWriteErrors(t *testing.T) {
+	m := newMemory(8 * datafile.UnitSize)
+	if _, err := writeJob(int64(len(m.data)), 1000, 1).RunWith(t.Context(), m); err == nil {
+		t.Error("block not aligned: no error")
+	}
+	good := writeJob(int64(len(m.data)), datafile.UnitSize, 2)
+	if _, err := good.RunWith(t.Context(), plain{}); err == nil {
+		t.Error("an engine that does not write: no error")
+	}
+	m.writeErr = io.ErrShortWrite
+	if _, err := good.RunWith(t.Context(), m); !errors.Is(err, io.ErrShortWrite) || m.closed != 1 {
+		t.Errorf("full disk: %v, closed %d times", err, m.closed)
+	}
+}
+
+// TestRandWriteEngines overwrites a real file with every engine.
+func TestRandWriteEngines(t *testing.T) {
+	d := realFile(t)
+	for _, name := range []string{engine.NameOS, engine.NameRingside} {
+		for _, direct := range directness(t, d.Path()) {
+			j := writeJob(d.Size(), 2*datafile.UnitSize, 4)
+			j.Engine, j.RandWrite.Path, j.RandWrite.Direct = name, d.Path(), direct
+			if s, err := j.Run(t.Context()); err != nil || s.Ops == 0 || s.Backend == "" {
+				t.Errorf("%s, direct %v: %+v, %v", name, direct, s, err)
+			}
+		}
+	}
+}
