@@ -17,14 +17,20 @@ type calls struct {
 	over    bool // ready is closed
 	stopped sync.WaitGroup
 
+	current Event    // of the goroutine that runs them
+	dry     []*store // to which it gave buffers back while streams waited for some
+
 	running atomic.Bool
 	thread  int    // of a pinned loop
 	runner  string // the goroutine
 }
 
+// call is what is to be called: fn, or event with what arrived.
 type call struct {
-	fn  func(Result)
-	res Result
+	fn    func(Result)
+	res   Result
+	event func(*Event)
+	chunk Chunk
 }
 
 func (c *calls) init() { c.ready = make(chan struct{}, 1) }
@@ -39,7 +45,14 @@ func (c *calls) add(fn func(Result), res Result) {
 		return
 	}
 	c.mu.Lock()
-	c.queue = append(c.queue, call{fn, res})
+	c.queue = append(c.queue, call{fn: fn, res: res})
+	c.mu.Unlock()
+}
+
+// addEvent queues the callback of a stream into provided buffers.
+func (c *calls) addEvent(fn func(*Event), res Result, chunk Chunk) {
+	c.mu.Lock()
+	c.queue = append(c.queue, call{res: res, event: fn, chunk: chunk})
 	c.mu.Unlock()
 }
 
@@ -103,8 +116,13 @@ func (c *calls) run() bool {
 		any = true
 		c.running.Store(true)
 		for i := range batch {
-			batch[i].fn(batch[i].res)
+			if e := &batch[i]; e.event != nil {
+				c.deliver(e)
+			} else {
+				e.fn(e.res)
+			}
 		}
+		c.refill()
 		c.running.Store(false)
 		clear(batch)
 		c.mu.Lock()

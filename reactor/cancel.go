@@ -22,7 +22,11 @@ func (l *loop) cancel(id inflight.ID) error {
 		return l.failed
 	}
 	s.Value.ask(id)
-	l.leaveChore(chore{id: id, cancel: true})
+	if l.unpark(s, id) {
+		l.endParked(s, nil)
+	} else {
+		l.leaveChore(chore{id: id, cancel: true})
+	}
 	l.mu.Unlock()
 	l.catchUp()
 	return nil
@@ -42,7 +46,11 @@ func (l *loop) cancelAll() {
 		id := s.ID()
 		if l.failed == nil && l.table.Lookup(id) == s && !s.Value.asked(id) {
 			s.Value.ask(id)
-			l.leaveChore(chore{id: id, cancel: true})
+			if l.unpark(s, id) {
+				l.endParked(s, ErrClosed)
+			} else {
+				l.leaveChore(chore{id: id, cancel: true})
+			}
 		}
 	})
 	l.mu.Unlock()

@@ -75,6 +75,15 @@ func (k *kernelRing) Rearm(e *uring.SQE) { e.Read(uring.Fd(k.wake.Int()), k.buf,
 // Wake ends a wait of the thread.
 func (k *kernelRing) Wake() { sys.Signal(k.wake) }
 
+// provide opens a ring of provided buffers.
+func (k *kernelRing) provide(o uring.BufRingOptions) (bufRing, error) {
+	b, err := k.NewBufRing(o)
+	if err != nil {
+		return nil, err // not a nil pointer in an interface
+	}
+	return b, nil
+}
+
 func (k *kernelRing) Close() error {
 	err := k.Ring.Close()
 	if k.wake != nil {

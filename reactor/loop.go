@@ -13,11 +13,12 @@ import (
 
 // loop is one ring with its operations.
 type loop struct {
-	opts  *Options
-	ring  ring
-	park  parker
-	table *inflight.Table[entry]
-	busy  atomic.Int64 // operations, and plain calls in their place
+	opts   *Options
+	number int
+	ring   ring
+	park   parker
+	table  *inflight.Table[entry]
+	busy   atomic.Int64 // operations, and plain calls in their place
 
 	visitor atomic.Uintptr // the stack of who came last, a hint
 
@@ -46,6 +47,10 @@ type loop struct {
 	batch   [reapBatch]uring.CQE
 	gone    bool // the ring is closed; written under both locks
 
+	registering sync.Mutex // of a shared loop: who calls the ring's register functions
+	errands     []*errand  // under mu, of a pinned loop: what its thread is to register
+	stores      []*store   // under mu
+
 	calls  calls
 	groups sync.Pool // of *group
 	delays delays
@@ -60,7 +65,7 @@ type loop struct {
 
 // newLoop opens loop number i.
 func newLoop(o *Options, i int, first ring) (*loop, error) {
-	l := &loop{opts: o, room: newToken(), idle: newToken(), gather: newToken()}
+	l := &loop{opts: o, number: i, room: newToken(), idle: newToken(), gather: newToken()}
 	l.space = sync.NewCond(&l.mu)
 	l.gather.put()
 	l.table = inflight.New(o.InFlight, func(v *entry) { v.done = make(chan struct{}, 1) })
@@ -134,6 +139,9 @@ func (l *loop) release(s *slot) {
 		return // for ever
 	}
 	v.timeout.disarm()
+	if v.store != nil {
+		v.store.group.left()
+	}
 	v.use = use{}
 	l.table.Release(s)
 	if l.starved.Load() > 0 {

@@ -87,6 +87,7 @@ type entry struct {
 	// again at any moment. So these name the use that they are about.
 	askedFor atomic.Uint64 // its cancellation was asked for; set under mu
 	missed   atomic.Uint64 // generation << 32 | cancellations that the kernel missed
+	parked   atomic.Uint64 // its stream waits for provided buffers; see store
 }
 
 // use is what belongs to one use of a slot.
@@ -95,6 +96,9 @@ type use struct {
 	res Result
 
 	fn    func(Result) // the callback of a queued operation
+	event func(*Event) // the callback of a stream into provided buffers
+	store *store       // from which these come
+	limit int64        // bytes that such a stream may still bring, or noLimit
 	group *group       // of a batch
 	index int          // in the batch
 

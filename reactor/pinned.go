@@ -58,7 +58,7 @@ func (l *loop) runPinned() {
 			return
 		}
 		o := uring.WaitOptions{Brief: l.bytes <= rawBytes}
-		if idle && len(l.backlog) == 0 && !l.calls.waiting() {
+		if idle && len(l.backlog)+len(l.errands) == 0 && !l.calls.waiting() {
 			// Whoever adds an entry from here on wakes us.
 			l.asleep, o.Count = true, 1
 		}
@@ -105,6 +105,7 @@ func (l *loop) enterKernel(o uring.WaitOptions) {
 
 // turn reaps and calls back; it says whether there was anything.
 func (l *loop) turn() bool {
+	l.runErrands()
 	worked := l.reapAll()
 	l.rearmWake()
 	l.runBacklog()

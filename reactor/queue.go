@@ -21,8 +21,8 @@ func (r *Reactor) QueueWithDeadline(op *Op, deadline time.Time, fn func(Result))
 
 // Stream starts a multishot operation; fn is called with each of its events,
 // in order, until one for which [Result.More] is false: the end, whatever its
-// reason. Running out of provided buffers (ENOBUFS) and a completion queue that
-// overflowed end a stream too: start it again.
+// reason. A completion queue that overflowed ends a stream too: start it again.
+// For streams that need provided buffers see [BufferGroup].
 func (r *Reactor) Stream(op *Op, fn func(Result)) (ID, error) {
 	return r.route(op).queue(op, fn, true, time.Time{})
 }

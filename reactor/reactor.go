@@ -67,6 +67,8 @@ type Reactor struct {
 	near   sync.Pool // of *loop: the pool's per-P places make a loop stay on its P
 	turn   atomic.Uint32
 	closed atomic.Bool
+
+	groupIDs groupIDs
 }
 
 // New opens the rings. The error is that of [uring.Open]; see package features

@@ -83,6 +83,10 @@ func (l *loop) deliver(c uring.CQE) {
 		return
 	}
 	v := &s.Value
+	if v.store != nil {
+		l.deliverEvent(s, c)
+		return
+	}
 	more := c.Has(uring.CQEMore)
 	switch {
 	case v.stream && more:
@@ -134,7 +138,7 @@ func (l *loop) unasked(s *slot) bool {
 	case v.op.SQE.Flags&linkFlags != 0 || v.group != nil && v.group.chain:
 		// A predecessor in the chain failed: that is the answer. DoChain
 		// sees it when none has.
-	case v.stream:
+	case v.stream && v.store == nil:
 		// The consumer may have to set up its state again: let it decide.
 	default:
 		v.answered = false
@@ -161,12 +165,16 @@ func (l *loop) end(s *slot, res Result) {
 		v.done <- struct{}{} // the waiter releases
 		return
 	}
-	fn, g, i := v.fn, v.group, v.index
+	fn, event, g, i := v.fn, v.event, v.group, v.index
 	l.release(s)
-	if g != nil {
+	switch {
+	case g != nil:
 		g.add(i, res)
+	case event != nil:
+		l.calls.addEvent(event, res, Chunk{})
+	default:
+		l.calls.add(fn, res)
 	}
-	l.calls.add(fn, res)
 }
 
 // reapParked is what a shared loop's goroutine does when the ring is readable.

@@ -80,11 +80,17 @@ func (l *loop) close() error {
 // closeRing frees the ring when nobody is about to look into it any more: who
 // submitted an operation may still want to reap after it has ended.
 func (l *loop) closeRing() error {
+	l.registering.Lock()
+	defer l.registering.Unlock()
 	l.reaping.Lock()
 	defer l.reaping.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.gone = true
+	l.dropErrands()
+	for _, s := range l.stores {
+		s.shut()
+	}
 	l.pending = nil
 	clear(l.backlog) // cancellations of what is over
 	l.space.Broadcast()
@@ -116,6 +122,7 @@ func (l *loop) fail(err error) {
 		}
 	}
 	clear(l.backlog) // somebody may be going through it
+	l.failParkedStreams()
 	l.calls.kick()
 	l.wakeLocked()
 	l.room.put()

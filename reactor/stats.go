@@ -9,8 +9,8 @@ import (
 
 // counters are those of one loop.
 type counters struct {
-	submitted, completed, events, enters, retried, waits atomic.Uint64
-	overflows                                            atomic.Uint32
+	submitted, completed, events, enters, retried, waits, refills, starved atomic.Uint64
+	overflows                                                              atomic.Uint32
 }
 
 // Stats are counters since the reactor was opened.
@@ -22,6 +22,8 @@ type Stats struct {
 	Retried   uint64 `json:"retried"`   // operations submitted again after a cancellation nobody asked for
 	Waits     uint64 `json:"waits"`     // waits for room
 	Overflows uint64 `json:"overflows"` // times that completions had overflowed a completion queue
+	Refills   uint64 `json:"refills"`   // provided buffers given back to their group
+	Starved   uint64 `json:"starved"`   // times that a stream found its group empty, and went on later
 	InFlight  int    `json:"inFlight"`  // operations in flight now
 }
 
@@ -44,6 +46,8 @@ func (s Stats) Plus(t Stats) Stats {
 		Retried:   s.Retried + t.Retried,
 		Waits:     s.Waits + t.Waits,
 		Overflows: s.Overflows + t.Overflows,
+		Refills:   s.Refills + t.Refills,
+		Starved:   s.Starved + t.Starved,
 		InFlight:  s.InFlight + t.InFlight,
 	}
 }
@@ -61,6 +65,8 @@ func (r *Reactor) Stats() Stats {
 			Retried:   c.retried.Load(),
 			Waits:     c.waits.Load(),
 			Overflows: uint64(c.overflows.Load()),
+			Refills:   c.refills.Load(),
+			Starved:   c.starved.Load(),
 			InFlight:  l.table.Held(),
 		})
 	}

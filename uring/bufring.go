@@ -21,6 +21,12 @@ type BufRingOptions struct {
 	// the length of each in bytes.
 	Entries int
 	BufSize int
+	// Memory holds the buffers one after the other, Entries times BufSize
+	// bytes; nil lets NewBufRing map memory outside of Go's heap. It is kept
+	// reachable until Close and is the caller's afterwards, never unmapped, so
+	// that memory of Go's heap makes slices of buffers that outlive the ring
+	// harmless.
+	Memory []byte
 	// KernelMemory places the ring itself, not the buffers, in memory of the
 	// kernel. Needs a ring with a descriptor. (6.4)
 	KernelMemory bool
@@ -31,7 +37,7 @@ type BufRingOptions struct {
 }
 
 // BufRing is a group of buffers from which the kernel takes one when data
-// arrives. The buffers lie outside of Go's heap and live until Close. A buffer
+// arrives. Unless the options name memory, the buffers live until Close. A buffer
 // is the kernel's from Recycle and Publish until a completion names it, then
 // the caller's until it is recycled. Not safe for concurrent use, but its user
 // need not be the one who submits; Available and Close enter the kernel, which
@@ -40,7 +46,8 @@ type BufRing struct {
 	ring  *Ring
 	opts  BufRingOptions
 	mem   *sys.Region // the ring
-	slab  *sys.Region // the buffers
+	slab  *sys.Region // the buffers, unless the options name memory
+	data  []byte      // the buffers
 	bufs  []abi.Buf
 	word  *atomic.Uint32 // bid of entry 0 and the tail, in one word
 	tail  uint16
@@ -61,6 +68,9 @@ func (r *Ring) NewBufRing(o BufRingOptions) (*BufRing, error) {
 	if o.BufSize <= 0 || o.BufSize > min(maxTransfer, math.MaxInt/o.Entries) {
 		return nil, fmt.Errorf("uring: buffer ring of %d buffers of %d bytes: the size must be positive and fit into memory", o.Entries, o.BufSize)
 	}
+	if o.Memory != nil && len(o.Memory) != o.Entries*o.BufSize {
+		return nil, fmt.Errorf("uring: buffer ring of %d buffers of %d bytes in memory of %d bytes", o.Entries, o.BufSize, len(o.Memory))
+	}
 	b := &BufRing{ring: r, opts: o, mask: uint16(o.Entries - 1)}
 	if err := b.register(); err != nil {
 		return nil, errors.Join(err, b.mem.Unmap(), b.slab.Unmap())
@@ -73,6 +83,9 @@ func (r *Ring) NewBufRing(o BufRingOptions) (*BufRing, error) {
 // fill puts all buffers into a ring that is registered.
 func (b *BufRing) fill() {
 	n := b.opts.Entries
+	if b.data = b.opts.Memory; b.data == nil {
+		b.data = b.slab.Bytes()
+	}
 	b.after, b.used = make([]uint16, n), make([]int, n)
 	b.bufs = sys.Slice[abi.Buf](b.mem, 0, n)
 	b.word = b.mem.Word(tailWord)
@@ -84,8 +97,10 @@ func (b *BufRing) fill() {
 
 func (b *BufRing) register() (err error) {
 	size := b.opts.Entries * int(sys.Size[abi.Buf]())
-	if b.slab, err = sys.MapAnon(b.opts.Entries*b.opts.BufSize, false); err != nil {
-		return err
+	if b.opts.Memory == nil {
+		if b.slab, err = sys.MapAnon(b.opts.Entries*b.opts.BufSize, false); err != nil {
+			return err
+		}
 	}
 	reg := &abi.BufReg{RingEntries: uint32(b.opts.Entries), Bgid: b.opts.Group}
 	if b.opts.Incremental {
@@ -125,7 +140,7 @@ func (b *BufRing) Len() int { return b.opts.Entries }
 // Buffer returns the whole buffer with the given id.
 func (b *BufRing) Buffer(id uint16) []byte {
 	off := int(id) * b.opts.BufSize
-	return b.slab.Bytes()[off : off+b.opts.BufSize : off+b.opts.BufSize]
+	return b.data[off : off+b.opts.BufSize : off+b.opts.BufSize]
 }
 
 // Recycle puts a buffer back at the end of the ring; the kernel sees it after
@@ -241,6 +256,6 @@ func (b *BufRing) Close() error {
 // free gives the memory back, once the kernel does not know it any more.
 func (b *BufRing) free() error {
 	err := errors.Join(b.mem.Unmap(), b.slab.Unmap())
-	b.mem, b.slab, b.bufs, b.word = nil, nil, nil, new(atomic.Uint32)
+	b.mem, b.slab, b.data, b.opts.Memory, b.bufs, b.word = nil, nil, nil, nil, nil, new(atomic.Uint32)
 	return err
 }

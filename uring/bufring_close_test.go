@@ -15,7 +15,7 @@ func bufRingRefused(t *testing.T) {
 	before := ctlMemory(t)
 	for _, o := range []uring.BufRingOptions{
 		{}, {Entries: 3, BufSize: 8}, {Entries: -2, BufSize: 8}, {Entries: 1 << 16, BufSize: 8},
-		{Entries: 4}, {Entries: 4, BufSize: -1}, {Entries: 1 << 15, BufSize: 1<<31 - 1},
+		{Entries: 4}, {Entries: 4, BufSize: 8, Memory: make([]byte, 31)}, {Entries: 4, BufSize: -1}, {Entries: 1 << 15, BufSize: 1<<31 - 1},
 	} {
 		if _, err := r.NewBufRing(o); err == nil {
 			t.Errorf("%+v is accepted", o)
@@ -51,7 +51,7 @@ func kernelUnregisterPBufRing(t *testing.T) {
 			ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 				rd, wr := ctlPackets(t)
 				ctlWrite(t, wr, []byte("waiting"))
-				o := uring.BufRingOptions{Group: 4, Entries: 8, BufSize: 64, KernelMemory: kind.kernel}
+				o := kind.of(uring.BufRingOptions{Group: 4, Entries: 8, BufSize: 64})
 				for range 3 { // the group is free again each time
 					b := ctlBufRing(t, r, o)
 					ctlOK(t, "close", b.Close())

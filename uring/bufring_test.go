@@ -40,10 +40,22 @@ func ctlRecv(t testing.TB, r *uring.Ring, fd int, b *uring.BufRing) uring.CQE {
 }
 
 // bufRingKinds are the kinds of memory that a ring of buffers can have.
-var bufRingKinds = []struct {
+var bufRingKinds = []bufRingKind{
+	{"user memory", "5.19", false, false}, {"memory of the caller", "5.19", false, true}, {"kernel memory", "6.4", true, false}}
+
+type bufRingKind struct {
 	name, since string
-	kernel      bool
-}{{"user memory", "5.19", false}, {"kernel memory", "6.4", true}}
+	kernel, own bool
+}
+
+// of makes options those of the kind.
+func (k bufRingKind) of(o uring.BufRingOptions) uring.BufRingOptions {
+	o.KernelMemory = k.kernel
+	if k.own {
+		o.Memory = make([]byte, o.Entries*o.BufSize)
+	}
+	return o
+}
 
 // kernelRegisterPBufRing finds each message in the buffer that its completion
 // names.
@@ -52,13 +64,13 @@ func kernelRegisterPBufRing(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			ringtest.NeedKernel(t, "PBUF_RING", kind.since)
 			ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
-				b := ctlBufRing(t, r, uring.BufRingOptions{Group: 3, Entries: 4, BufSize: 32, KernelMemory: kind.kernel})
+				b := ctlBufRing(t, r, kind.of(uring.BufRingOptions{Group: 3, Entries: 4, BufSize: 32}))
 				bufRingMessages(t, r, b, 1000)
 			})
 			ringtest.NeedKernel(t, "multishot receive", "6.0")
 			r := ctlRing(t, uring.Options{CQEntries: 512})
-			bufRingWrap(t, r, ctlBufRing(t, r, uring.BufRingOptions{Entries: 64, BufSize: 3, KernelMemory: kind.kernel}))
-			bufRingRefill(t, r, uring.BufRingOptions{Group: 9, Entries: 4, BufSize: 32, KernelMemory: kind.kernel})
+			bufRingWrap(t, r, ctlBufRing(t, r, kind.of(uring.BufRingOptions{Entries: 64, BufSize: 3})))
+			bufRingRefill(t, r, kind.of(uring.BufRingOptions{Group: 9, Entries: 4, BufSize: 32}))
 		})
 	}
 	t.Run("incremental", bufRingIncremental)
