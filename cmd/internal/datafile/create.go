@@ -40,15 +40,17 @@ func (d *File) Size() int64 { return d.size }
 // Seed returns the seed of the content, for [Check].
 func (d *File) Seed() uint64 { return d.seed }
 
-// Remove deletes and closes the file. The name goes first, so that no sweep finds it unlocked;
-// Windows deletes no open file, so there it is tried again.
+// Remove deletes and closes the file, and before it its scratch directory. The file's name goes
+// first, so that no sweep finds it unlocked; Windows deletes no open file, so there it is tried
+// again.
 func (d *File) Remove() error {
+	scratchErr := os.RemoveAll(scratchOf(d.path))
 	err := os.Remove(d.path)
 	closeErr := d.f.Close()
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		err = os.Remove(d.path)
 	}
-	return errors.Join(err, closeErr)
+	return errors.Join(scratchErr, err, closeErr)
 }
 
 // Create writes a file of size bytes (a multiple of [UnitSize]) into dir, syncs it to its device

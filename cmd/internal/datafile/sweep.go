@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// Sweep removes the data files in dir that no living process owns and returns their paths. Files
-// that belong to somebody, that another user owns or that are not regular files are left alone.
+// Sweep removes the data files in dir that no living process owns, with their scratch directories,
+// and returns their paths. Files that belong to somebody, that another user owns or that are not
+// regular files are left alone.
 func Sweep(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -26,7 +27,7 @@ func Sweep(dir string) ([]string, error) {
 			removed = append(removed, path)
 		}
 	}
-	return removed, nil
+	return append(removed, sweepScratch(dir)...), nil
 }
 
 // isDataFile tells whether name is exactly what newName makes.
