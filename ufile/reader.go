@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+)
+
+// ReaderOptions configure a [Reader]; the zero value is fine.
+type ReaderOptions struct {
+	// Offset is where in the file reading begins, in bytes.
+	Offset int64
+	// BlockSize is how many bytes are read at a time, rounded up to a multiple
+	// of DirectAlign; 0 means 256 KiB.
+	BlockSize int
+	// Blocks bounds the memory: so many blocks are held, the one that is being
+	// consumed included. 0 means 4; with 1 nothing is read ahead.
+	Blocks int
+}
+
+// Reader reads a file from front to back and keeps the next blocks in flight
+// meanwhile, which [File.Read] cannot: others may write to the file between
+// two calls, and expect to read what they wrote. It begins with one block and
+// reads ahead once it has been asked twice.
+//
+// With O_DIRECT, and with ModeRing, the blocks go through the ring, aligned
+// whatever the caller asks for; without io_uring, goroutines read O_DIRECT files
+// ahead. Other files are read a block at a time when they are asked for: the
+// kernel's own read-ahead serves them as well. A pipe cannot be read so.
+//
+// What a Reader returns was in the file at some time since the Reader came
+// near; Seek forgets what was read ahead. The end of the file and errors are
+// reported at their position, as they are at the time of the call: a file that
+// has grown is read on after io.EOF, and after an error the next call tries
+// again.
+//
+// The position is the Reader's own: that of the file stays. Any number of
+// Readers may read one file. The methods may be called concurrently and then
+// take turns.
+type Reader struct {
+	mu     sync.Mutex
+	f      *File
+	size   int // of a block
+	max    int // blocks
+	pos    int64
+	closed bool
+
+	queue  []*block // in the order of the file, from the one that holds pos
+	spare  []*block // not in flight
+	window int      // blocks to hold at present
+	again  bool     // something was asked for before
+	small  int64    // up to here read in small pieces: an error lies before it
+}
+
+const (
+	readerBlock  = 256 << 10
+	readerBlocks = 4
+)
+
+// NewReader returns a Reader of f, which stays the caller's and must stay open.
+func NewReader(f *File, o ReaderOptions) *Reader {
+	if o.BlockSize <= 0 {
+		o.BlockSize = readerBlock
+	}
+	if o.Blocks <= 0 {
+		o.Blocks = readerBlocks
+	}
+	return &Reader{
+		f: f, pos: o.Offset, window: 1, max: o.Blocks,
+		size: (o.BlockSize + DirectAlign - 1) / DirectAlign * DirectAlign,
+	}
+}
+
+// Read reads up to len(p) bytes, as os.File.Read: at least one byte, unless
+// there is an error, or p is empty; io.EOF at the end of the file. After Close,
+// of the Reader or of the file, the error is os.ErrClosed.
+func (r *Reader) Read(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.usable("read"); err != nil {
+		return 0, err
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	data, err := r.peek()
+	n := copy(p, data)
+	r.advance(n)
+	return n, err
+}
+
+// WriteTo writes the rest of the file to w, a block at a time, while the next
+// blocks are being read. w must not keep the memory it is given.
+func (r *Reader) WriteTo(w io.Writer) (written int64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.usable("read"); err != nil {
+		return 0, err
+	}
+	r.again = true // it is known that all will be read
+	for {
+		data, err := r.peek()
+		if err == io.EOF {
+			return written, nil
+		}
+		if err != nil {
+			return written, err
+		}
+		n, err := w.Write(data)
+		if n < 0 || n > len(data) {
+			return written, errInvalidWrite
+		}
+		r.advance(n)
+		written += int64(n)
+		if err != nil {
+			return written, err
+		}
+		if n < len(data) {
+			return written, io.ErrShortWrite
+		}
+	}
+}
+
+// errInvalidWrite is what io.Copy says too.
+var errInvalidWrite = errors.New("invalid write result")
+
+// Seek sets the position of the next byte, as os.File.Seek. It waits for what
+// is being read ahead, and forgets it, unless the new position lies within the
+// block that is being consumed.
+func (r *Reader) Seek(offset int64, whence int) (int64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.usable("seek"); err != nil {
+		return 0, err
+	}
+	switch whence {
+	case io.SeekStart:
+	case io.SeekCurrent:
+		offset += r.pos
+	case io.SeekEnd:
+		st, err := r.f.Stat()
+		if err != nil {
+			return 0, err
+		}
+		offset += st.Size()
+	default:
+		return 0, r.f.pathError("seek", os.ErrInvalid)
+	}
+	if offset < 0 {
+		return 0, r.f.pathError("seek", os.ErrInvalid)
+	}
+	if len(r.queue) == 0 || !r.queue[0].holds(offset) {
+		r.forget()
+	}
+	r.pos = offset
+	return offset, nil
+}
+
+// Close waits until the kernel has let go of the memory and frees it. The file
+// stays open. Later calls answer os.ErrClosed.
+func (r *Reader) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return r.f.pathError("close", os.ErrClosed)
+	}
+	r.closed = true
+	r.forget()
+	r.spare = nil
+	return nil
+}
+
+// usable says whether the reader and its file are open.
+func (r *Reader) usable(op string) error {
+	if r.f.std() == nil {
+		return os.ErrInvalid
+	}
+	if r.closed || r.f.lock.Closed() {
+		return r.f.pathError(op, os.ErrClosed)
+	}
+	if r.pos < 0 {
+		return r.f.pathError(op, errNegative)
+	}
+	return nil
+}
+
+// peek waits for data at the position. It returns some, or an error.
+func (r *Reader) peek() ([]byte, error) {
+	for {
+		fresh := len(r.queue) == 0
+		if fresh {
+			r.start(r.pos)
+		}
+		if r.again {
+			r.readAhead()
+		}
+		r.again = true
+		b := r.queue[0]
+		b.wait()
+		if data := b.from(r.pos); len(data) > 0 {
+			return data, nil
+		}
+		// Nothing: this is the truth if it was asked for just now. What was
+		// read ahead may be so no longer.
+		end, err := b.end(), b.err
+		r.forget()
+		switch {
+		case err == nil && fresh:
+			return nil, io.EOF
+		case err != nil && fresh && end-r.pos <= DirectAlign:
+			return nil, err
+		case err != nil: // it may lie anywhere in the block
+			r.small = max(r.small, end)
+		}
+	}
+}
+
+// advance consumes n bytes of what peek returned.
+func (r *Reader) advance(n int) {
+	r.pos += int64(n)
+	if len(r.queue) == 0 || r.pos < r.queue[0].end() {
+		return
+	}
+	r.spare = append(r.spare, r.queue[0])
+	r.queue = r.queue[:copy(r.queue, r.queue[1:])]
+	r.window = min(2*r.window, r.max)
+}
+
+// forget drops what was read ahead and begins anew with one block.
+func (r *Reader) forget() {
+	for _, b := range r.queue {
+		b.wait()
+	}
+	r.spare = append(r.spare, r.queue...)
+	r.queue = r.queue[:0]
+	r.window, r.again = 1, false
+}
+
+// readAhead starts blocks behind those of the queue.
+func (r *Reader) readAhead() {
+	if r.how() == inline {
+		return
+	}
+	for len(r.queue) < r.window {
+		r.start(r.queue[len(r.queue)-1].end())
+	}
+}
+
+// start starts to read the block at off, which ends where blocks of the file
+// end.
+func (r *Reader) start(off int64) {
+	var b *block
+	if n := len(r.spare); n > 0 {
+		b, r.spare = r.spare[n-1], r.spare[:n-1]
+	} else {
+		b = newBlock(r)
+	}
+	size := int64(r.size)
+	if off < r.small {
+		size = DirectAlign
+	}
+	b.off = off - off%DirectAlign
+	b.want = int(size - b.off%size)
+	r.queue = append(r.queue, b)
+	b.start()
+}
