@@ -4,10 +4,14 @@ package datafile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 )
+
+// ErrCached is matched by the error of [ProbeEvict] where a file cannot be evicted.
+var ErrCached = errors.New("the file stays in memory")
 
 // ReadIn reads the first span bytes of the file, so that they lie in the page cache.
 func ReadIn(ctx context.Context, path string, span int64) error {

@@ -17,8 +17,17 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// Name is the engine's name in tables and result files.
-const Name = "fio"
+// Names of the engines, as they appear in tables and result files. All read with O_DIRECT through
+// io_uring from one thread.
+const (
+	// Name is fio with a ring as it comes.
+	Name = "fio"
+	// NameFixed has the file and the buffers registered with the kernel.
+	NameFixed = "fio-fixed"
+	// NameBatched submits as many reads as may be in flight and waits for all of them, again
+	// and again.
+	NameBatched = "fio-batched"
+)
 
 // ErrMissing is returned by Find when fio is not installed.
 var ErrMissing = errors.New("fio is not installed (Debian: apt-get install fio)")
@@ -32,8 +41,19 @@ func Find() (string, error) {
 	return path, nil
 }
 
-// RandRead is one round: random reads with O_DIRECT through io_uring, all from one thread.
+// Version returns what the program calls itself, such as "fio-3.33".
+func Version(ctx context.Context, program string) (string, error) {
+	out, err := exec.CommandContext(ctx, program, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask fio for its version: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// RandRead is one round of random reads.
 type RandRead struct {
+	// Engine is one of the names above; "" stands for [Name].
+	Engine string
 	// Path is the file, Span how many bytes from its start are read.
 	Path string
 	Span int64
@@ -46,7 +66,7 @@ type RandRead struct {
 
 // args never lets fio write: the file may be the user's.
 func (r RandRead) args() []string {
-	return []string{
+	args := []string{
 		"--name=randread", "--readonly", "--rw=randread", "--ioengine=io_uring", "--direct=1",
 		"--filename=" + escape(r.Path), fmt.Sprintf("--size=%d", r.Span),
 		fmt.Sprintf("--bs=%d", r.Block), fmt.Sprintf("--iodepth=%d", r.Depth),
@@ -55,6 +75,15 @@ func (r RandRead) args() []string {
 		fmt.Sprintf("--runtime=%dms", max(r.Measure.Milliseconds(), 1)),
 		"--percentile_list=50:99", "--output-format=json",
 	}
+	switch r.Engine {
+	case NameFixed:
+		args = append(args, "--registerfiles", "--fixedbufs")
+	case NameBatched:
+		for _, option := range []string{"iodepth_batch_submit", "iodepth_batch_complete_min", "iodepth_batch_complete_max"} {
+			args = append(args, fmt.Sprintf("--%s=%d", option, r.Depth))
+		}
+	}
+	return args
 }
 
 // escape protects colons, which separate file names.

@@ -49,6 +49,20 @@ func TestArgsNeverWrite(t *testing.T) {
 	}
 }
 
+func TestArgsOfTheEngines(t *testing.T) {
+	for name, want := range map[string][]string{
+		Name: nil, "": nil,
+		NameFixed:   {"--registerfiles", "--fixedbufs"},
+		NameBatched: {"--iodepth_batch_submit=8", "--iodepth_batch_complete_min=8", "--iodepth_batch_complete_max=8"},
+	} {
+		args := RandRead{Engine: name, Path: "/a", Span: 1 << 20, Block: 4096, Depth: 8, Measure: time.Second}.args()
+		plain := RandRead{Path: "/a", Span: 1 << 20, Block: 4096, Depth: 8, Measure: time.Second}.args()
+		if got := args[len(plain):]; !slices.Equal(args[:len(plain)], plain) || !slices.Equal(got, want) {
+			t.Errorf("%s has %v beyond %s, want %v", name, got, Name, want)
+		}
+	}
+}
+
 func TestRunReal(t *testing.T) {
 	program, err := Find()
 	if err != nil {
@@ -59,6 +73,9 @@ func TestRunReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := RandRead{Path: path, Span: 1 << 20, Block: 4096, Depth: 4, Warm: time.Millisecond, Measure: 20 * time.Millisecond, Seed: 1}
+	if v, err := Version(t.Context(), program); err != nil || !strings.HasPrefix(v, "fio-") {
+		t.Errorf("version %q, %v", v, err)
+	}
 	s, err := r.Run(t.Context(), program)
 	switch {
 	case err != nil && (strings.Contains(err.Error(), "Operation not permitted") || strings.Contains(err.Error(), "O_DIRECT") ||
@@ -66,6 +83,12 @@ func TestRunReal(t *testing.T) {
 		t.Skipf("fio with io_uring and O_DIRECT: %v", err)
 	case err != nil || s.Ops == 0 || s.P50 == 0:
 		t.Errorf("%+v, %v", s, err)
+	}
+	for _, name := range []string{NameFixed, NameBatched} {
+		r.Engine = name
+		if s, err := r.Run(t.Context(), program); err != nil || s.Ops == 0 || s.P50 == 0 {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
 	}
 	r.Path += "-missing"
 	if _, err := r.Run(t.Context(), program); err == nil {

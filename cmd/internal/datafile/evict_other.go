@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !linux
+
+package datafile
+
+import "fmt"
+
+// ProbeEvict returns an error that matches [ErrCached]: only Linux evicts a file on request.
+func ProbeEvict(string) error { return fmt.Errorf("%w: the system cannot evict it", ErrCached) }
