@@ -5,8 +5,200 @@ package watch
 import (
 	"errors"
 	"fmt"
+	"syscall"
+
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/epoll"
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/uring"
 )
 
-func (w *Watcher) useRing(string) error {
-	return fmt.Errorf("watch: io_uring: %w", errors.ErrUnsupported)
+// ringBackend arms polls on a ring whose completions are processed by the
+// thread that waits: a multishot poll for Edge, otherwise one-shot polls, armed
+// again after each report. Changes are entries of the next enter.
+type ringBackend struct {
+	w    *Watcher
+	t    *table
+	ring *uring.Ring
+	bell *sys.FD         // an eventfd, never read: each signal is an edge
+	ask  *epoll.Instance // tells which files can be polled
+
+	enabled   bool     // a thread owns the ring
+	stray     bool     // another one has come, or completions were lost: open a new ring
+	moves     int      // rings opened since the first
+	bellArmed bool     // a poll of bell is with the kernel
+	cancels   []uint64 // user data of polls to cancel
+	shown     int      // entries that the next wait submits
+	behind    bool     // changes had no room in the queue
+	busy      bool     // the last turn brought several completions
+	cqes      [128]uring.CQE
+}
+
+// maxMoves is how often a watcher that chose io_uring itself follows its caller
+// to another thread.
+const maxMoves = 8
+
+// Sizes of a ring: changes per enter, and completions between two turns before
+// the kernel has to keep them elsewhere.
+const (
+	ringEntries     = 256
+	ringCompletions = 4096
+)
+
+// User data is the descriptor in the lower 31 bits and the generation in the
+// upper 32. The bit between marks completions that are not events.
+const (
+	udControl = uint64(1) << 31
+	udBell    = udControl | 0x7fffffff
+	udNobody  = udControl | 0x7ffffffe // its completion means nothing
+)
+
+func userData(fd int32, gen uint32) uint64 { return uint64(uint32(fd)) | uint64(gen)<<32 }
+
+// haveRing says whether the kernel has what the backend needs.
+func haveRing() error {
+	if err := features.HaveIOURing(); err != nil {
+		return err
+	}
+	if err := features.HaveDeferTaskrun(); err != nil {
+		return err
+	}
+	if err := features.HaveMultishotPoll(); err != nil {
+		return err
+	}
+	return features.HaveFeature(uring.FeatExtArg | uring.FeatCQESkip)
+}
+
+func (w *Watcher) useRing(reason string) error {
+	if err := haveRing(); err != nil {
+		return fmt.Errorf("watch: io_uring: %w", err)
+	}
+	b, err := newRing(w)
+	if err != nil {
+		return fmt.Errorf("watch: io_uring: %w", err)
+	}
+	w.use(b, IOUring, reason)
+	return nil
+}
+
+func newRing(w *Watcher) (*ringBackend, error) {
+	b := &ringBackend{w: w, t: &w.table}
+	var err error
+	if b.ring, err = openRing(true); err != nil {
+		return nil, err
+	}
+	if b.bell, err = sys.EventFD(); err == nil {
+		b.ask, err = epoll.Open()
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
+}
+
+// openRing opens a ring. A disabled one belongs to the thread that enables it,
+// another to the caller's.
+func openRing(disabled bool) (*uring.Ring, error) {
+	return uring.Open(&uring.Options{
+		Entries:      ringEntries,
+		CQEntries:    ringCompletions,
+		DeferTaskrun: true,
+		SubmitAll:    true,
+		Disabled:     disabled,
+		NoSQArray:    features.HaveSetup(uring.SetupNoSQArray) == nil,
+		NoIOWait:     true,
+	})
+}
+
+func (b *ringBackend) wake() { sys.Signal(b.bell) }
+
+func (b *ringBackend) close() error {
+	errs := []error{b.ring.Close()} // polls hold no memory of ours
+	if b.bell != nil {
+		errs = append(errs, b.bell.Close())
+	}
+	if b.ask != nil {
+		errs = append(errs, b.ask.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// follow opens a ring on the caller's thread and arms everything there. A
+// watcher that has followed too often goes over to epoll if it may.
+func (b *ringBackend) follow() error {
+	b.moves++
+	if b.w.chosen && b.moves > maxMoves {
+		return b.giveUp(fmt.Errorf("the goroutine that waits changes threads, have it call runtime.LockOSThread"))
+	}
+	ring, err := openRing(false)
+	if err != nil {
+		if b.w.chosen {
+			return b.giveUp(err)
+		}
+		return fmt.Errorf("watch: io_uring: %w", err)
+	}
+	err = b.ring.Close()
+	b.ring, b.enabled, b.stray = ring, true, false
+	b.bellArmed, b.shown, b.cancels = false, 0, b.cancels[:0]
+	for fd := range b.t.entries {
+		if e := &b.t.entries[fd]; e.on {
+			e.turn() // what the old ring had found is found again
+			e.armed = false
+			b.t.change(int32(fd), e)
+		}
+	}
+	return err
+}
+
+// giveUp replaces the ring by epoll.
+func (b *ringBackend) giveUp(why error) error {
+	w := b.w
+	w.wakeMu.Lock()
+	defer w.wakeMu.Unlock()
+	if err := w.useEpoll("io_uring was given up: " + why.Error()); err != nil {
+		return err
+	}
+	for fd := range b.t.entries {
+		if e := &b.t.entries[fd]; e.on {
+			e.armed, e.queued = false, false
+			w.backend.add(fd, e) // fails for closed files, whose end nobody is told
+		}
+	}
+	b.t.changes = nil
+	_ = b.close()
+	return nil
+}
+
+// add lists the descriptor to be armed, having asked what epoll would say: a
+// ring reports a file that cannot be polled as ready.
+func (b *ringBackend) add(fd int, e *entry) syscall.Errno {
+	mode, errno := sys.FileMode(fd)
+	if errno == 0 && !alwaysPollable(mode) {
+		if errno = b.ask.Add(fd, 0, 0); errno == 0 {
+			b.ask.Remove(fd)
+		}
+	}
+	if errno == 0 {
+		b.t.change(int32(fd), e)
+	}
+	return errno
+}
+
+// alwaysPollable says whether every file of that type can be polled: sockets
+// and pipes. It spares the commonest descriptors a question.
+func alwaysPollable(mode uint32) bool {
+	const typeMask, socket, fifo = 0xf000, 0xc000, 0x1000
+	return mode&typeMask == socket || mode&typeMask == fifo
+}
+
+func (b *ringBackend) modify(fd int, e *entry, _ Mode) syscall.Errno {
+	e.dirty, e.muted = true, false
+	b.t.change(int32(fd), e)
+	return 0
+}
+
+func (b *ringBackend) remove(fd int, e *entry) {
+	if e.armed {
+		b.cancels = append(b.cancels, userData(int32(fd), e.gen))
+	}
 }

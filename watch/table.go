@@ -16,6 +16,7 @@ type entry struct {
 	armed  bool // a request of this generation is with the kernel
 	multi  bool // it goes on after a report
 	dirty  bool // interest or mode differ from what is armed
+	muted  bool // armed multishot although not Edge, see ringBackend.unasked
 	queued bool // listed in changes
 }
 
@@ -35,7 +36,7 @@ type table struct {
 	entries []entry
 	n       int     // registered
 	found   []int32 // descriptors in the kernel's order; stale ones have nothing found
-	writers int     // reports of Write among them
+	writers int     // more than 0 when there may be some with Write among them
 	changes []int32 // descriptors to arm, for backends that do that
 }
 
@@ -57,26 +58,29 @@ func (t *table) grow(fd int) *entry {
 	return &t.entries[fd]
 }
 
-// report notes what the kernel found. It returns nil when that is stale.
-func (t *table) report(fd int32, gen uint32, found Events) *entry {
+// report notes what the kernel found, unless it is stale.
+func (t *table) report(fd int32, gen uint32, found Events) {
 	if uint(fd) >= uint(len(t.entries)) {
-		return nil
+		return
 	}
 	e := &t.entries[fd]
 	if e.gen != gen || !e.on {
-		return nil
+		return
 	}
-	if found &= e.asked(); found == 0 || e.spent {
-		return e
+	if found &= e.asked(); found != 0 && !e.spent {
+		t.note(fd, e, found)
 	}
+}
+
+// note lists what was found for the next Dispatch.
+func (t *table) note(fd int32, e *entry, found Events) {
 	if e.found == 0 {
 		t.found = append(t.found, fd)
 	}
-	if found&^e.found&Write != 0 {
+	if found&Write != 0 {
 		t.writers++
 	}
 	e.found |= found
-	return e
 }
 
 // change lists fd among those to arm.
