@@ -15,7 +15,7 @@ import (
 )
 
 // RandWrite overwrites blocks at random block-aligned offsets with WriteAt. Each block is stamped
-// with seed and offset as package datafile does it, and after the round each goroutine's last
+// with offset and mark as package datafile does it, and after the round each goroutine's last
 // blocks are read and identified.
 type RandWrite struct {
 	// Path is the file, whose content is lost, and Span how many bytes from its start are
@@ -26,8 +26,11 @@ type RandWrite struct {
 	Block int `json:"block"`
 	// Direct opens the file with O_DIRECT.
 	Direct bool `json:"direct"`
-	// Seed selects the sequence of offsets and the content.
+	// Seed selects the sequence of offsets.
 	Seed uint64 `json:"seed"`
+	// Stamp marks the content. A round must not repeat that of another, whose writes would be
+	// taken for its own.
+	Stamp uint64 `json:"stamp"`
 }
 
 // lastWrites is how many of its writes a goroutine remembers.
@@ -60,9 +63,9 @@ func (w RandWrite) Open(e engine.Engine) (*overwriting, error) {
 func (o *overwriting) newOp(goroutine int) (measure.Op, error) {
 	w := &blockWriter{
 		offsets: newOffsets(o.Seed, goroutine, o.Block, o.Span),
-		file:    o.file, buf: alignedBuffer(o.Block), seed: o.Seed,
+		file:    o.file, buf: alignedBuffer(o.Block), stamp: o.Stamp,
 	}
-	datafile.Fill(w.buf, o.Seed, 0)
+	datafile.Fill(w.buf, o.Stamp, 0)
 	o.writers = append(o.writers, w)
 	return w.writeOne, nil
 }
@@ -84,7 +87,7 @@ func (o *overwriting) check() error {
 			if n, err := o.file.ReadAt(buf, off); err != nil && (err != io.EOF || n < len(buf)) {
 				return fmt.Errorf("read what was written at offset %d: %w", off, err)
 			}
-			if err := datafile.CheckStamps(buf, o.Seed, off); err != nil {
+			if err := datafile.CheckStamps(buf, o.Stamp, off); err != nil {
 				return err
 			}
 		}
@@ -97,7 +100,7 @@ type blockWriter struct {
 	offsets
 	file   engine.WriteFile
 	buf    []byte
-	seed   uint64
+	stamp  uint64
 	last   [lastWrites]int64
 	writes int
 }
@@ -105,7 +108,7 @@ type blockWriter struct {
 // writeOne stamps the block for its place and writes it.
 func (w *blockWriter) writeOne() (int, error) {
 	off := w.next()
-	stamp(w.buf, w.seed, off)
+	mark(w.buf, w.stamp, off)
 	n, err := w.file.WriteAt(w.buf, off)
 	if err != nil {
 		return n, fmt.Errorf("write %d bytes at offset %d: %w", len(w.buf), off, err)
@@ -115,11 +118,11 @@ func (w *blockWriter) writeOne() (int, error) {
 	return n, nil
 }
 
-// stamp marks the first and the last unit, which are those that [datafile.CheckStamps] looks at:
+// mark stamps the first and the last unit, which are those that [datafile.CheckStamps] looks at:
 // filling all of the block would cost as much as a write to the page cache.
-func stamp(p []byte, seed uint64, off int64) {
+func mark(p []byte, stamp uint64, off int64) {
 	for _, at := range [...]int{0, len(p) - datafile.UnitSize} {
-		binary.LittleEndian.PutUint64(p[at:], seed)
+		binary.LittleEndian.PutUint64(p[at:], stamp)
 		binary.LittleEndian.PutUint64(p[at+8:], uint64(off)+uint64(at))
 	}
 }

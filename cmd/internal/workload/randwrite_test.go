@@ -15,7 +15,7 @@ import (
 func writeJob(span int64, block, goroutines int) Job {
 	return Job{
 		Suite: "file", Workload: "randwrite", Goroutines: goroutines, Warm: time.Millisecond, Measure: 10 * time.Millisecond,
-		RandWrite: &RandWrite{Span: span, Block: block, Seed: 4},
+		RandWrite: &RandWrite{Span: span, Block: block, Seed: 4, Stamp: 5},
 	}
 }
 
@@ -40,7 +40,7 @@ func TestRandWriteStampsAlignedBlocksOfTheSpan(t *testing.T) {
 		t.Errorf("%d of %d blocks were written, closed %d times, synced %d times", len(seen), span/block, m.closed, m.synced)
 	}
 	for off := range seen {
-		if err := datafile.CheckStamps(m.data[off:off+block], 4, off); err != nil {
+		if err := datafile.CheckStamps(m.data[off:off+block], 5, off); err != nil {
 			t.Error(err)
 		}
 	}
