@@ -32,6 +32,8 @@ type ringBackend struct {
 	behind    bool     // changes had no room in the queue
 	busy      bool     // the last turn brought several completions
 	cqes      [128]uring.CQE
+	hot       hotList
+	run       int // reports since the last enter
 }
 
 // maxMoves is how often a watcher that chose io_uring itself follows its caller
@@ -140,6 +142,7 @@ func (b *ringBackend) follow() error {
 	err = b.ring.Close()
 	b.ring, b.enabled, b.stray = ring, true, false
 	b.bellArmed, b.shown, b.cancels = false, 0, b.cancels[:0]
+	b.hot.clear()
 	for fd := range b.t.entries {
 		if e := &b.t.entries[fd]; e.on {
 			e.turn() // what the old ring had found is found again
@@ -192,7 +195,7 @@ func alwaysPollable(mode uint32) bool {
 }
 
 func (b *ringBackend) modify(fd int, e *entry, _ Mode) syscall.Errno {
-	e.dirty, e.muted = true, false
+	e.dirty, e.muted, e.hot = true, false, false
 	b.t.change(int32(fd), e)
 	return 0
 }

@@ -231,7 +231,7 @@ func raiseFiles(b testing.TB, n int) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 		b.Fatal(err)
 	}
-	if want := uint64(n + 100); uint64(lim.Cur) < want {
+	if want := uint64(2*n + 200); uint64(lim.Cur) < want {
 		lim.Cur = min(want, lim.Max)
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 			b.Fatal(err)

@@ -53,6 +53,7 @@ func (b *ringBackend) fill() bool {
 		}
 	}
 	t.changes = t.changes[:0]
+	b.hot.take(t)
 	return true
 }
 
@@ -60,7 +61,7 @@ func (b *ringBackend) fill() bool {
 // was room for the entries.
 func (b *ringBackend) arm(fd int32, e *entry) bool {
 	want := e.on && !e.spent
-	multi := e.mode == Edge || e.muted
+	multi := e.mode != OneShot || e.muted
 	if e.armed {
 		if want && e.multi == multi {
 			if e.dirty && !b.update(fd, e) {

@@ -9,6 +9,14 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
+// taskBatch is how much task work kernels since 6.13 do in one enter that does
+// not ask for more.
+const taskBatch = 20
+
+// hotRun bounds how many reports of hot descriptors come in a row without a look
+// at the others.
+const hotRun = 32
+
 // wait submits what prepare showed and waits in the same call. While events
 // come in crowds it first looks without telling the scheduler, which costs less
 // when something is there.
@@ -16,11 +24,44 @@ func (b *ringBackend) wait(timeout time.Duration) error {
 	if b.stray || b.behind || b.ring.Ready() > 0 {
 		timeout = 0 // there is work for the next turn
 	}
-	if timeout == 0 || b.busy {
-		if err := b.enter(uring.WaitOptions{Brief: true}); err != nil || timeout == 0 || b.over() {
+	hot := len(b.hot.fds)
+	asked := hot > 0 && b.shown == 0 && timeout != 0 && b.run+hot <= hotRun
+	if asked {
+		if n := b.hot.ask(); n > 0 {
+			b.run += n
+			return nil
+		}
+	}
+	b.run = 0
+	if timeout == 0 || b.busy || hot > 0 {
+		if err := b.look(); err != nil {
+			return err
+		}
+		if hot > 0 && (!asked || b.ring.Ready() > 0) && b.hot.ask() > 0 {
+			return nil
+		}
+		if timeout == 0 || b.over() {
+			return nil
+		}
+		b.hot.quiet = hot > 0
+	}
+	return b.sleep(timeout)
+}
+
+// look submits and fetches completions without waiting.
+func (b *ringBackend) look() error {
+	for {
+		before := b.ring.Ready()
+		err := b.enter(uring.WaitOptions{Brief: true})
+		now := b.ring.Ready()
+		if err != nil || now-before < taskBatch || now >= b.w.opts.batch() || b.stray {
 			return err
 		}
 	}
+}
+
+// sleep submits and waits for completions.
+func (b *ringBackend) sleep(timeout time.Duration) error {
 	var end time.Time
 	if timeout > 0 {
 		end = time.Now().Add(timeout)
@@ -61,7 +102,13 @@ func (b *ringBackend) enter(o uring.WaitOptions) error {
 
 // collect reaps a batch. What waits beyond the CQ comes with the next wait.
 func (b *ringBackend) collect() {
+	if b.hot.quiet { // what has come since then is new
+		b.hot.settle(b.t, len(b.hot.fds))
+		b.hot.quiet = false
+	}
 	left := b.w.opts.batch()
+	seen := b.hot.report(b.t, max(left/2, left-b.ring.Ready()))
+	left -= len(b.t.found)
 	total := 0
 	for left > 0 {
 		n := min(b.ring.Ready(), len(b.cqes), left)
@@ -75,6 +122,7 @@ func (b *ringBackend) collect() {
 		left -= n
 		total += n
 	}
+	b.hot.settle(b.t, seen)
 	b.busy = total > 1
 }
 
@@ -107,11 +155,14 @@ func (b *ringBackend) complete(c *uring.CQE) {
 	case found == 0:
 		b.unasked(fd, e)
 		return
-	case e.mode == Edge && !more:
+	case e.mode != OneShot && !more:
 		t.change(fd, e) // a full CQ ends a multishot poll
-	case e.mode != Edge && more:
+	case e.mode == OneShot && more:
 		e.muted = false
 		t.change(fd, e)
+	}
+	if e.hot {
+		return // poll(2) has answered after this
 	}
 	t.note(fd, e, found)
 }
@@ -132,7 +183,7 @@ func (b *ringBackend) unasked(fd int32, e *entry) {
 	if e.armed {
 		return
 	}
-	e.muted = e.mode != Edge
+	e.muted = e.mode == OneShot
 	b.t.change(fd, e)
 }
 

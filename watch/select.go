@@ -48,4 +48,5 @@ func (w *Watcher) use(b backend, name Backend, reason string) {
 	w.choiceMu.Lock()
 	defer w.choiceMu.Unlock()
 	w.backend, w.name, w.reason = b, name, reason
+	w.looksAgain = name == IOUring
 }

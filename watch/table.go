@@ -16,7 +16,8 @@ type entry struct {
 	armed  bool // a request of this generation is with the kernel
 	multi  bool // it goes on after a report
 	dirty  bool // interest or mode differ from what is armed
-	muted  bool // armed multishot although not Edge, see ringBackend.unasked
+	muted  bool // armed multishot although OneShot, see ringBackend.unasked
+	hot    bool // listed in ringBackend.hot, which then reports it
 	queued bool // listed in changes
 }
 
@@ -25,6 +26,7 @@ func (e *entry) asked() Events { return e.interest | always }
 
 // turn starts a new generation.
 func (e *entry) turn() {
+	e.hot = false
 	if e.gen++; e.gen == 0 {
 		e.gen = 1
 	}
@@ -38,6 +40,9 @@ type table struct {
 	found   []int32 // descriptors in the kernel's order; stale ones have nothing found
 	writers int     // more than 0 when there may be some with Write among them
 	changes []int32 // descriptors to arm, for backends that do that
+
+	looksAgain bool    // the backend asks after each report of Level whether the state lasts
+	served     []int32 // descriptors of such reports
 }
 
 // at returns the entry of a registered descriptor, nil for another.

@@ -227,7 +227,6 @@ func (w *Watcher) Dispatch(f func(Event)) int {
 // dispatch calls f for what was found with any of class.
 func (w *Watcher) dispatch(f func(Event), class Events) int {
 	n := 0
-	rearms := w.name == IOUring
 	for _, fd := range w.found {
 		e := &w.entries[fd]
 		found := e.found
@@ -242,8 +241,8 @@ func (w *Watcher) dispatch(f func(Event), class Events) int {
 		case OneShot:
 			e.spent = true
 		case Level:
-			if rearms {
-				w.change(fd, e)
+			if w.looksAgain {
+				w.served = append(w.served, fd)
 			}
 		}
 		n++

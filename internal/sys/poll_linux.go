@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+
+package sys
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/abi"
+)
+
+// PollFD is struct pollfd.
+type PollFD = unix.PollFd
+
+// PollNow asks for the state of descriptors, as poll(2) without waiting, and
+// returns how many have something set in Revents. It is hidden from the
+// scheduler.
+func PollNow(fds []PollFD) (int, syscall.Errno) {
+	var now abi.Timespec // as large as the kernel's on every architecture
+	n, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(SlicePointer(fds)),
+		uintptr(len(fds)), uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	return int(n), errno
+}
