@@ -33,6 +33,7 @@ var layers = map[string][]string{
 	"ufile":             {"features", "internal/fdlock", "internal/sys", "reactor", "uring"},
 	"ufile/ufiletest":   {},
 	"internal/epoll":    {"internal/sys"},
+	"unet":              {"features", "internal/epoll", "internal/fdlock", "internal/sys", "uring"},
 	"watch":             {"features", "internal/epoll", "internal/sys", "uring"},
 	"watch/watchtest":   {"watch"},
 

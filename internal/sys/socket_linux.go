@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+
+package sys
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Flags of socket calls that differ between systems.
+const (
+	MsgDontWait     = unix.MSG_DONTWAIT
+	MsgNoSignal     = unix.MSG_NOSIGNAL
+	MsgCmsgCloexec  = unix.MSG_CMSG_CLOEXEC
+	MsgWaitForOne   = unix.MSG_WAITFORONE
+	SpliceMove      = unix.SPLICE_F_MOVE
+	SpliceNonblock  = unix.SPLICE_F_NONBLOCK
+	SpliceChunk     = 1 << 20
+	sockCallBlocked = 64 << 10 // copying more than this takes long enough to tell the scheduler
+)
+
+// SockRecv is recv(2) on a socket that does not block. The scheduler learns of
+// it only when much may have to be copied.
+func SockRecv(fd int, p []byte, flags int) (int, syscall.Errno) {
+	if len(p) > sockCallBlocked {
+		n, _, errno := syscall.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags), 0, 0)
+		return result(n, errno), errno
+	}
+	n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags), 0, 0)
+	return result(n, errno), errno
+}
+
+// SockSend is send(2) on a socket that does not block; no signal is raised for
+// a peer that has gone.
+func SockSend(fd int, p []byte, flags int) (int, syscall.Errno) {
+	flags |= unix.MSG_NOSIGNAL
+	if len(p) > sockCallBlocked {
+		n, _, errno := syscall.Syscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags), 0, 0)
+		return result(n, errno), errno
+	}
+	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags), 0, 0)
+	return result(n, errno), errno
+}
+
+func result(n uintptr, errno syscall.Errno) int {
+	if errno != 0 {
+		return 0
+	}
+	return int(n)
+}
+
+// SockRecvMsg is recvmsg(2); msg points at a struct msghdr that keeps what it
+// names reachable.
+func SockRecvMsg(fd int, msg unsafe.Pointer, flags int) (int, syscall.Errno) {
+	n, _, errno := syscall.Syscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(msg), uintptr(flags))
+	return result(n, errno), errno
+}
+
+// SockSendMsg is sendmsg(2), without a signal.
+func SockSendMsg(fd int, msg unsafe.Pointer, flags int) (int, syscall.Errno) {
+	n, _, errno := syscall.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(msg), uintptr(flags|unix.MSG_NOSIGNAL))
+	return result(n, errno), errno
+}
+
+// SockRecvMMsg is recvmmsg(2) without a timeout; vec points at n struct mmsghdr.
+func SockRecvMMsg(fd int, vec unsafe.Pointer, n, flags int) (int, syscall.Errno) {
+	r, _, errno := syscall.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(vec), uintptr(n), uintptr(flags), 0, 0)
+	return result(r, errno), errno
+}
+
+// SockSendMMsg is sendmmsg(2), without a signal.
+func SockSendMMsg(fd int, vec unsafe.Pointer, n, flags int) (int, syscall.Errno) {
+	r, _, errno := syscall.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(vec), uintptr(n), uintptr(flags|unix.MSG_NOSIGNAL), 0, 0)
+	return result(r, errno), errno
+}
+
+// SockAccept is accept4(2): the new socket does not block and is closed on
+// exec. addr receives the peer's address, of which n bytes are valid.
+func SockAccept(fd int, addr []byte) (nfd, n int, errno syscall.Errno) {
+	length := uint32(len(addr))
+	r, _, errno := syscall.RawSyscall6(unix.SYS_ACCEPT4, uintptr(fd), uintptr(SlicePointer(addr)),
+		uintptr(unsafe.Pointer(&length)), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
+	if errno != 0 {
+		return -1, 0, errno
+	}
+	return int(r), int(length), 0
+}
+
+// SockName is getsockname(2), or with peer getpeername(2). It returns how many
+// bytes of addr are valid.
+func SockName(fd int, addr []byte, peer bool) (int, syscall.Errno) {
+	length := uint32(len(addr))
+	call := uintptr(unix.SYS_GETSOCKNAME)
+	if peer {
+		call = unix.SYS_GETPEERNAME
+	}
+	_, _, errno := syscall.RawSyscall(call, uintptr(fd), uintptr(SlicePointer(addr)), uintptr(unsafe.Pointer(&length)))
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(length), 0
+}
+
+// SockInt reads an integer option of a socket.
+func SockInt(fd, level, option int) (int, error) { return unix.GetsockoptInt(fd, level, option) }
+
+// SetSockInt sets one.
+func SetSockInt(fd, level, option, value int) error {
+	return unix.SetsockoptInt(fd, level, option, value)
+}
+
+// SockMPTCP says whether a connection uses multipath TCP and has not fallen
+// back to TCP.
+func SockMPTCP(fd int) bool {
+	protocol, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL)
+	if err != nil || protocol != unix.IPPROTO_MPTCP {
+		return false
+	}
+	_, err = unix.GetsockoptInt(fd, unix.SOL_MPTCP, 1) // MPTCP_INFO
+	return err != unix.EOPNOTSUPP && err != unix.ENOPROTOOPT
+}
+
+// SockLinger sets SO_LINGER: seconds below 0 turn it off.
+func SockLinger(fd, seconds int) error {
+	l := unix.Linger{Onoff: 1, Linger: int32(seconds)}
+	if seconds < 0 {
+		l = unix.Linger{}
+	}
+	return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &l)
+}
+
+// SockReusePort sets SO_REUSEPORT.
+func SockReusePort(fd int) error {
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+}
+
+// SockShutdown is shutdown(2).
+func SockShutdown(fd, how int) error { return syscall.Shutdown(fd, how) }
+
+// SockListen is listen(2); on a socket that listens it changes the backlog.
+func SockListen(fd, backlog int) error { return syscall.Listen(fd, backlog) }
+
+// SockSendFile is sendfile(2) from the position of in.
+func SockSendFile(out, in, n int) (int, syscall.Errno) {
+	r, _, errno := syscall.Syscall6(unix.SYS_SENDFILE, uintptr(out), uintptr(in), 0, uintptr(n), 0, 0)
+	return result(r, errno), errno
+}
+
+// SockSplice is splice(2) without offsets.
+func SockSplice(in, out, n, flags int) (int, syscall.Errno) {
+	r, _, errno := syscall.Syscall6(unix.SYS_SPLICE, uintptr(in), 0, uintptr(out), 0, uintptr(n), uintptr(flags))
+	return result(r, errno), errno
+}
+
+// SplicePipe opens a pipe that neither blocks nor survives an exec, as large as
+// [SpliceChunk] where the limits allow it.
+func SplicePipe() (r, w *FD, err error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, nil, Error("pipe2", err.(syscall.Errno))
+	}
+	_, _ = unix.FcntlInt(uintptr(p[0]), unix.F_SETPIPE_SZ, SpliceChunk) // a smaller pipe works
+	return NewFD(p[0]), NewFD(p[1]), nil
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+
+package nettests
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/ringside-io/ringside/features"
+)
+
+// needRing skips the test where io_uring cannot be used. Lanes where it works
+// set the variable that makes this a failure.
+func needRing(t testing.TB, err error) {
+	t.Helper()
+	if os.Getenv("RINGSIDE_MUST") == "io_uring" {
+		t.Fatalf("io_uring must work here: %v", err)
+	}
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, features.ErrForbidden) {
+		t.Skipf("needs io_uring: %v", err)
+	}
+}

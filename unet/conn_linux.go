@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+
+package unet
+
+import (
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// conn is what connections of all families share.
+type conn struct {
+	sock
+	network       string
+	local, remote net.Addr
+}
+
+// maxTransfer is the most that one call moves, as package net has it.
+const maxTransfer = 1 << 30
+
+// opError wraps an error as package net does.
+func (c *conn) opError(op string, err error) error {
+	return &net.OpError{Op: op, Net: c.network, Source: c.local, Addr: c.remote, Err: err}
+}
+
+// setError wraps an error of a call that sets something.
+func (c *conn) setError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &net.OpError{Op: "set", Net: c.network, Addr: c.local, Err: err}
+}
+
+// Read reads what has arrived, waiting for the first byte. It returns io.EOF
+// at the end of the stream, bare; every other error is a *net.OpError. p is the
+// connection's until Read returns.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.read(p)
+	switch {
+	case err != nil:
+		return 0, c.opError("read", err)
+	case n == 0 && len(p) > 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// read is Read without the wrapping: 0 at the end.
+func (c *conn) read(p []byte) (int, error) {
+	h := &c.rd
+	if err := c.begin(h); err != nil {
+		return 0, err
+	}
+	defer c.end(h)
+	if len(p) == 0 {
+		return 0, c.closedOnly()
+	}
+	if len(p) > maxTransfer {
+		p = p[:maxTransfer]
+	}
+	for {
+		if err := c.check(h); err != nil {
+			return 0, err
+		}
+		if h.ready.Swap(false) {
+			n, errno := sys.SockRecv(c.fd.Int(), p, sys.MsgDontWait)
+			switch errno {
+			case syscall.EAGAIN:
+			case syscall.EINTR:
+				h.ready.Store(true)
+				continue
+			default:
+				c.mayHoldMore(n, len(p), errno)
+				return n, callError("read", errno)
+			}
+		}
+		received, err := c.wait(h, p)
+		if err != nil {
+			return 0, err
+		}
+		if received {
+			return h.n, callError("read", h.errno)
+		}
+	}
+}
+
+// closedOnly says whether the socket is closing; deadlines do not count.
+func (s *sock) closedOnly() error {
+	if s.lock.Closed() {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// callError names the call that failed, as package net does.
+func callError(call string, errno syscall.Errno) error {
+	if errno == 0 {
+		return nil
+	}
+	return os.NewSyscallError(call, errno)
+}
+
+// Write writes all of p, waiting for room as often as it takes. Concurrent
+// writes follow each other whole. When it returns fewer bytes than p has, the
+// error, a *net.OpError, says why.
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.write(p)
+	if err != nil {
+		err = c.opError("write", err)
+	}
+	return n, err
+}
+
+func (c *conn) write(p []byte) (int, error) {
+	h := &c.wr
+	if err := c.begin(h); err != nil {
+		return 0, err
+	}
+	defer c.end(h)
+	return c.send(p)
+}
+
+// send writes all of p. The caller has the turn.
+func (c *conn) send(p []byte) (done int, err error) {
+	h := &c.wr
+	if err := c.check(h); err != nil {
+		return 0, err
+	}
+	for {
+		h.ready.Store(false)
+		n, errno := sys.SockSend(c.fd.Int(), p[done:min(len(p), done+maxTransfer)], sys.MsgDontWait)
+		done += n
+		switch {
+		case errno == 0 && done == len(p):
+			return done, nil
+		case errno == 0 && n == 0:
+			return done, io.ErrUnexpectedEOF
+		case errno == syscall.EAGAIN:
+			if err := c.waitWritable(); err != nil {
+				return done, err
+			}
+			if err := c.check(h); err != nil {
+				return done, err
+			}
+		case errno != 0 && errno != syscall.EINTR:
+			return done, callError("write", errno)
+		}
+	}
+}
+
+// Close closes the connection. Calls that wait return with an error that wraps
+// net.ErrClosed, and Close returns when all have. Data that was written is
+// still sent (see [TCPConn.SetLinger]).
+func (c *conn) Close() error {
+	if err := c.close(); err != nil {
+		return c.opError("close", err)
+	}
+	return nil
+}
+
+// LocalAddr returns the local address. Do not change it.
+func (c *conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr returns the peer's address, nil when there is none. Do not change
+// it.
+func (c *conn) RemoteAddr() net.Addr { return c.remote }
+
+// SetDeadline sets both deadlines: after t, calls that would wait, and those
+// that wait already, fail with an error that wraps os.ErrDeadlineExceeded. The
+// zero time means none. A deadline may be moved at any time.
+func (c *conn) SetDeadline(t time.Time) error { return c.setError(c.setDeadline(t, true, true)) }
+
+// SetReadDeadline is SetDeadline for reading.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	return c.setError(c.setDeadline(t, true, false))
+}
+
+// SetWriteDeadline is SetDeadline for writing.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	return c.setError(c.setDeadline(t, false, true))
+}
+
+// use runs f with the descriptor, which stays open meanwhile.
+func (s *sock) use(f func(fd int) error) error {
+	if !s.lock.Acquire() {
+		return net.ErrClosed
+	}
+	defer s.lock.Release()
+	return f(s.fd.Int())
+}
+
+// setInt sets an integer option.
+func (c *conn) setInt(level, option, value int) error {
+	return c.setError(c.use(func(fd int) error {
+		return os.NewSyscallError("setsockopt", sys.SetSockInt(fd, level, option, value))
+	}))
+}
+
+// SetReadBuffer sets the size of the kernel's receive buffer in bytes.
+func (c *conn) SetReadBuffer(bytes int) error {
+	return c.setInt(syscall.SOL_SOCKET, syscall.SO_RCVBUF, bytes)
+}
+
+// SetWriteBuffer sets the size of the kernel's send buffer in bytes.
+func (c *conn) SetWriteBuffer(bytes int) error {
+	return c.setInt(syscall.SOL_SOCKET, syscall.SO_SNDBUF, bytes)
+}
+
+// shutdown ends one direction.
+func (c *conn) shutdown(how int) error {
+	err := c.use(func(fd int) error { return os.NewSyscallError("shutdown", sys.SockShutdown(fd, how)) })
+	if err != nil {
+		return c.opError("close", err)
+	}
+	return nil
+}
+
+// CloseRead ends the reading side: reads return what has arrived, then io.EOF.
+func (c *conn) CloseRead() error { return c.shutdown(syscall.SHUT_RD) }
+
+// CloseWrite ends the writing side: the peer reads what was written, then
+// io.EOF.
+func (c *conn) CloseWrite() error { return c.shutdown(syscall.SHUT_WR) }
+
+// File returns a copy of the descriptor as a file, which the caller must close.
+// Neither closes the other.
+func (c *conn) File() (f *os.File, err error) {
+	err = c.use(func(fd int) (err error) {
+		c.wary.Store(true) // the other may read
+		f, err = dupFile(fd, c.name())
+		return err
+	})
+	if err != nil {
+		return nil, c.opError("file", err)
+	}
+	return f, nil
+}
+
+// name is the name that package net gives to the files of a connection.
+func (c *conn) name() string {
+	return c.network + ":" + addrString(c.local) + "->" + addrString(c.remote)
+}
+
+func addrString(a net.Addr) string {
+	if a == nil {
+		return ""
+	}
+	return a.String()
+}
+
+func dupFile(fd int, name string) (*os.File, error) {
+	n, err := sys.Dup(fd)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(n), name), nil
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+
+package unet
+
+import (
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/epoll"
+)
+
+// drive is the driver's goroutine.
+func (l *loop) drive() {
+	for !l.stopping.Load() {
+		if n := l.pass(); n > 0 {
+			l.spin.found(n)
+			runtime.Gosched() // let those run that were woken
+			continue
+		}
+		if !l.search() {
+			l.sleep()
+		}
+	}
+}
+
+// pass serves what is ready now and returns how many events there were.
+func (l *loop) pass() int {
+	n, errno := l.poll.Wait(l.events, 0)
+	if errno != 0 && errno != syscall.EINTR {
+		panic("unet: epoll_pwait: " + errno.Error()) // our own descriptor and memory
+	}
+	if n == 0 {
+		return 0
+	}
+	l.collect(l.events[:n])
+	l.receive()
+	return n
+}
+
+// collect tells the sockets what happened to them and gathers the receives of
+// those who wait.
+func (l *loop) collect(events []epoll.Event) {
+	l.table.mu.Lock()
+	defer l.table.mu.Unlock()
+	for i := range events {
+		if s := l.table.find(epoll.Data(&events[i])); s != nil {
+			l.notice(s, events[i].Events)
+		}
+	}
+}
+
+func (l *loop) notice(s *sock, events uint32) {
+	const failed = syscall.EPOLLERR | syscall.EPOLLHUP
+	if events&(failed|syscall.EPOLLRDHUP|syscall.EPOLLPRI) != 0 {
+		s.wary.Store(true)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if events&(syscall.EPOLLIN|syscall.EPOLLRDHUP|failed) != 0 {
+		if h := &s.rd; h.state == parked && h.buf != nil {
+			h.state = taken
+			l.batch = append(l.batch, receive{s, h.buf})
+		} else {
+			h.becomeReady()
+		}
+	}
+	if events&(syscall.EPOLLOUT|failed) != 0 {
+		s.wr.becomeReady()
+	}
+}
+
+// becomeReady notes readiness and wakes who waits for it. The caller holds the
+// socket's mu.
+func (h *half) becomeReady() {
+	h.ready.Store(true)
+	h.interrupt()
+}
+
+// sleep waits in the netpoller until something happens.
+func (l *loop) sleep() {
+	if errno := l.gate.Modify(l.poll.FD(), syscall.EPOLLIN|epoll.OneShot, 0); errno != 0 {
+		panic("unet: epoll_ctl: " + errno.Error()) // our own descriptors
+	}
+	var one [1]epoll.Event
+	_ = l.gateConn.Read(func(uintptr) bool { // fails when the loop is stopped
+		n, _ := l.gate.Wait(one[:], 0)
+		return n > 0
+	})
+}
+
+// search looks for work for a little while and says whether it found some,
+// which it has served.
+func (l *loop) search() bool {
+	if !l.spin.worthwhile() {
+		return false
+	}
+	for start := time.Now(); ; {
+		runtime.Gosched()
+		if n := l.pass(); n > 0 {
+			l.spin.found(n)
+			return true
+		}
+		if time.Since(start) > l.spin.limit {
+			l.spin.missed()
+			return false
+		}
+	}
+}
+
+// spinner decides whether to look for more work before sleeping. It pays when
+// there is little to do and the answer of a peer is near.
+type spinner struct {
+	limit time.Duration
+	small bool // the last pass had few events
+	skip  int  // how many times not to spin
+	pause int  // how many times not to spin after the next miss
+}
+
+// fewEvents is the largest pass after which spinning is tried: after a larger
+// one there are goroutines to run.
+const fewEvents = 4
+
+const longestPause = 64
+
+func (s *spinner) worthwhile() bool {
+	if s.limit <= 0 || !s.small {
+		return false
+	}
+	if s.skip > 0 {
+		s.skip--
+		return false
+	}
+	return true
+}
+
+func (s *spinner) found(n int) {
+	s.small = n <= fewEvents
+	s.pause = 0
+}
+
+func (s *spinner) missed() {
+	s.pause = min(2*s.pause+1, longestPause)
+	s.skip = s.pause
+}

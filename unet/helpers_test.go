@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+
+package unet_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/unet"
+)
+
+// modes are the implementations that every test runs over: package net's
+// own connections are among them, so that they say what is expected.
+func modes() []unet.Mode {
+	if runtime.GOOS != "linux" {
+		return []unet.Mode{unet.ModeNet}
+	}
+	return []unet.Mode{unet.ModeNet, unet.ModePlain, unet.ModeRing}
+}
+
+func newSystem(t testing.TB, mode unet.Mode) *unet.System {
+	t.Helper()
+	if mode == unet.ModeRing {
+		ringtest.NeedRing(t)
+	}
+	s, err := unet.NewSystem(unet.Options{Mode: mode})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// eachMode runs a test over every implementation.
+func eachMode(t *testing.T, f func(t *testing.T, s *unet.System)) {
+	for _, mode := range modes() {
+		t.Run(mode.String(), func(t *testing.T) { f(t, newSystem(t, mode)) })
+	}
+}
+
+// eachPair runs a test over every implementation and family of streams, with
+// both ends of a connection.
+func eachPair(t *testing.T, f func(t *testing.T, dialed, accepted net.Conn)) {
+	for _, network := range []string{"tcp", "unix"} {
+		for _, mode := range modes() {
+			t.Run(fmt.Sprintf("%s/%v", network, mode), func(t *testing.T) {
+				a, b := pair(t, newSystem(t, mode), network)
+				f(t, a, b)
+			})
+		}
+	}
+}
+
+func listen(t testing.TB, s *unet.System, network string) net.Listener {
+	t.Helper()
+	address := "127.0.0.1:0"
+	if network != "tcp" {
+		address = filepath.Join(t.TempDir(), "s")
+	}
+	l, err := s.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// pair returns both ends of a connection, which are closed with the test.
+func pair(t testing.TB, s *unet.System, network string) (dialed, accepted net.Conn) {
+	t.Helper()
+	l := listen(t, s, network)
+	defer l.Close()
+	got := make(chan net.Conn, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			t.Error(err)
+		}
+		got <- c
+	}()
+	dialed, err := s.Dial(network, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if accepted = <-got; accepted == nil {
+		t.FailNow()
+	}
+	t.Cleanup(func() { dialed.Close(); accepted.Close() })
+	return dialed, accepted
+}
+
+// patience bounds waits that end only when something is broken.
+const patience = 30 * time.Second
+
+// soon returns what f returned, or fails.
+func soon[T any](t testing.TB, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		buf := make([]byte, 1<<20)
+		t.Fatalf("%s: nothing after %v\n%s", what, patience, buf[:runtime.Stack(buf, true)])
+	}
+	panic("unreachable")
+}
+
+// start runs f beside the test and returns where its error arrives.
+func start(f func() error) <-chan error {
+	ch := make(chan error, 1)
+	go func() { ch <- f() }()
+	return ch
+}
+
+// describe writes an error as its chain of types and texts, so that two
+// implementations can be compared.
+func describe(err error) string {
+	if err == nil {
+		return "nil"
+	}
+	var s string
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		s += fmt.Sprintf("%T ", e)
+	}
+	if op, ok := err.(*net.OpError); ok {
+		s += fmt.Sprintf("op=%s net=%s source=%t addr=%t err=%v", op.Op, op.Net, op.Source != nil, op.Addr != nil, op.Err)
+	} else if err == io.EOF {
+		s += "EOF"
+	} else {
+		s += err.Error()
+	}
+	var ne net.Error
+	if errors.As(err, &ne) {
+		s += fmt.Sprintf(" timeout=%t", ne.Timeout())
+	}
+	return s
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+
+package unet
+
+import (
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// listener is what listeners of all families share.
+type listener struct {
+	sock
+	system  *System
+	network string
+	local   net.Addr
+}
+
+func (l *listener) opError(op string, err error) error {
+	return &net.OpError{Op: op, Net: l.network, Addr: l.local, Err: err}
+}
+
+// accept waits for a connection and returns its descriptor and the peer.
+func (l *listener) accept() (fd int, peer sockaddr, err error) {
+	var errno syscall.Errno
+	err = l.whenReady(&l.rd, func(listening int) bool {
+		for {
+			fd, peer.n, errno = sys.SockAccept(listening, peer.b[:])
+			if errno != syscall.EINTR && errno != syscall.ECONNABORTED {
+				return errno != syscall.EAGAIN
+			}
+		}
+	})
+	if err == nil {
+		err = callError("accept4", errno)
+	}
+	if err != nil {
+		return -1, peer, l.opError("accept", err)
+	}
+	return fd, peer, nil
+}
+
+// Addr returns the address that is listened on. Do not change it.
+func (l *listener) Addr() net.Addr { return l.local }
+
+// SetDeadline sets the time after which Accept fails with an error that wraps
+// os.ErrDeadlineExceeded; the zero time means none.
+func (l *listener) SetDeadline(t time.Time) error {
+	return l.setDeadline(t, true, true) // bare, as in package net
+}
+
+// File returns a copy of the descriptor as a file, which the caller must close.
+func (l *listener) File() (f *os.File, err error) {
+	err = l.use(func(fd int) (err error) {
+		f, err = dupFile(fd, l.network+":"+addrString(l.local)+"->")
+		return err
+	})
+	if err != nil {
+		return nil, l.opError("file", err)
+	}
+	return f, nil
+}
+
+// SyscallConn lends the descriptor to functions.
+func (l *listener) SyscallConn() (syscall.RawConn, error) {
+	if err := l.closedOnly(); err != nil {
+		return nil, err
+	}
+	return &rawConn{&l.sock, l.opError}, nil
+}
+
+func (l *listener) close() error {
+	if err := l.sock.close(); err != nil {
+		return l.opError("close", err)
+	}
+	return nil
+}
+
+// TCPListener accepts TCP connections. All methods may be called concurrently.
+type TCPListener struct {
+	listener
+	period time.Duration
+	probes net.KeepAliveConfig
+}
+
+// Accept waits for a connection; it is a *TCPConn. A call that fails for want
+// of descriptors or memory may be repeated.
+func (l *TCPListener) Accept() (net.Conn, error) {
+	c, err := l.AcceptTCP()
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// AcceptTCP is Accept with the concrete type.
+func (l *TCPListener) AcceptTCP() (*TCPConn, error) {
+	fd, peer, err := l.accept()
+	if err != nil {
+		return nil, err
+	}
+	newConnOptions(fd, l.period, l.probes)
+	c, err := l.system.newTCPConn(fd, l.network, localAddr(fd, l.network), peer.addr(l.network))
+	if err != nil {
+		return nil, l.opError("accept", err)
+	}
+	return c, nil
+}
+
+// Close stops listening; calls that wait fail with an error that wraps
+// net.ErrClosed. Connections stay.
+func (l *TCPListener) Close() error {
+	runtime.SetFinalizer(l, nil)
+	return l.close()
+}
+
+// UnixListener accepts connections of the Unix family. All methods may be
+// called concurrently.
+type UnixListener struct {
+	listener
+	unlink     bool
+	unlinkOnce sync.Once
+}
+
+// Accept waits for a connection; it is a *UnixConn. A call that fails for want
+// of descriptors or memory may be repeated.
+func (l *UnixListener) Accept() (net.Conn, error) {
+	c, err := l.AcceptUnix()
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// AcceptUnix is Accept with the concrete type.
+func (l *UnixListener) AcceptUnix() (*UnixConn, error) {
+	fd, peer, err := l.accept()
+	if err != nil {
+		return nil, err
+	}
+	c, err := l.system.newUnixConn(fd, l.network, localAddr(fd, l.network), peer.addr(l.network))
+	if err != nil {
+		return nil, l.opError("accept", err)
+	}
+	return c, nil
+}
+
+// SetUnlinkOnClose says whether Close removes the file, which is the default.
+// Call it before Close and not concurrently with it.
+func (l *UnixListener) SetUnlinkOnClose(unlink bool) { l.unlink = unlink }
+
+// Close stops listening and removes the file; calls that wait fail with an
+// error that wraps net.ErrClosed. Connections stay.
+func (l *UnixListener) Close() error {
+	runtime.SetFinalizer(l, nil)
+	l.unlinkOnce.Do(func() {
+		if path := addrString(l.local); l.unlink && path != "" && path[0] != '@' {
+			_ = syscall.Unlink(path) // as package net: Close is about the socket
+		}
+	})
+	return l.close()
+}

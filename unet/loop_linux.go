@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+
+package unet
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/epoll"
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// loop drives the sockets that were given to it: one goroutine learns what is
+// ready, receives for the readers that wait, and wakes them.
+type loop struct {
+	table table
+	poll  *epoll.Instance // of the sockets
+	spin  spinner
+
+	// To sleep, the driver parks in Go's netpoller, so that no thread blocks.
+	// The netpoller watches gate, which reports poll once for each time that
+	// it was armed: watching poll itself would wake a thread of the runtime
+	// with each event of a busy loop.
+	gate     *epoll.Instance
+	gateFile *os.File
+	gateConn syscall.RawConn
+
+	useRing bool
+	ring    *uring.Ring // opened when it is first of use
+	batch   []receive
+	cqes    []uring.CQE
+	events  []epoll.Event
+
+	stopping atomic.Bool
+	done     sync.WaitGroup
+}
+
+// maxBatch is how many events are taken at once, and the size of the ring.
+const maxBatch = 256
+
+func newLoop(useRing bool, spin time.Duration) (*loop, error) {
+	l := &loop{useRing: useRing, spin: spinner{limit: spin}, events: make([]epoll.Event, maxBatch)}
+	if err := l.open(); err != nil {
+		return nil, errors.Join(err, l.free())
+	}
+	l.done.Go(l.drive)
+	return l, nil
+}
+
+func (l *loop) open() (err error) {
+	if l.poll, err = epoll.Open(); err != nil {
+		return err
+	}
+	if l.gate, err = epoll.Open(); err != nil {
+		return err
+	}
+	if errno := l.gate.Add(l.poll.FD(), epoll.OneShot, 0); errno != 0 {
+		return os.NewSyscallError("epoll_ctl", errno)
+	}
+	fd, err := sys.Dup(l.gate.FD()) // an os.File closes what it owns
+	if err != nil {
+		return err
+	}
+	if err := syscall.SetNonblock(fd, true); err != nil { // what makes os poll it
+		_ = syscall.Close(fd)
+		return os.NewSyscallError("fcntl", err)
+	}
+	l.gateFile = os.NewFile(uintptr(fd), "epoll")
+	// A file that the netpoller does not take would never wake us.
+	if err := l.gateFile.SetReadDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("poll an epoll descriptor: %w", err)
+	}
+	l.gateConn, err = l.gateFile.SyscallConn()
+	return err
+}
+
+// close stops the driver and frees everything. No socket may be left.
+func (l *loop) close() error {
+	l.stopping.Store(true)
+	err := l.gateFile.SetReadDeadline(time.Unix(1, 0)) // wakes the driver
+	l.done.Wait()
+	return errors.Join(err, l.free())
+}
+
+func (l *loop) free() error {
+	var errs []error
+	if l.ring != nil {
+		errs = append(errs, l.ring.Close())
+	}
+	if l.gateFile != nil {
+		errs = append(errs, l.gateFile.Close())
+	}
+	for _, p := range []*epoll.Instance{l.gate, l.poll} {
+		if p != nil {
+			errs = append(errs, p.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

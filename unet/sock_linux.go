@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+
+package unet
+
+import (
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/ringside-io/ringside/internal/epoll"
+	"github.com/ringside-io/ringside/internal/fdlock"
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// sock is a descriptor that a loop watches. It does not block.
+type sock struct {
+	fd   *sys.FD
+	sys  *System
+	loop *loop
+	key  uint64
+	lock fdlock.Lock // who uses the descriptor
+
+	mu       sync.Mutex
+	closing  bool // guarded by mu
+	watchOut bool // guarded by mu: the loop reports when it can be written to
+	rd, wr   half
+	clock    deadlines
+
+	// wary sockets may hold more after a short receive: the peer has closed or
+	// failed, the socket keeps borders between messages, or somebody has had
+	// the descriptor in hand.
+	wary atomic.Bool
+}
+
+// half is one direction of a socket: who waits for it and what is known.
+type half struct {
+	turn    sync.Mutex  // held by the one call that is under way
+	ready   atomic.Bool // worth a try
+	expired atomic.Bool // the deadline has passed
+
+	// Guarded by the socket's mu:
+	state  waitState
+	waiter // of the one that has the turn
+}
+
+// waiter is what a call that waits and the loop tell each other.
+type waiter struct {
+	wake  chan struct{} // capacity 1; gets one value for each wait
+	buf   []byte        // where to receive, nil to be told of readiness only
+	n     int
+	errno syscall.Errno
+	done  bool // n and errno are the result of a receive into buf
+}
+
+type waitState uint8
+
+const (
+	idle   waitState = iota
+	parked           // waits; whoever sets idle wakes
+	taken            // the loop receives into buf; it alone may change the state
+)
+
+// watched are the events that every socket reports.
+const watched = syscall.EPOLLIN | syscall.EPOLLRDHUP | syscall.EPOLLPRI | epoll.EdgeTriggered
+
+// open begins to watch a descriptor, which it owns from now on, also when it
+// fails.
+func (s *sock) open(system *System, fd int) error {
+	s.fd = sys.NewFD(fd)
+	l, err := system.acquire()
+	if err != nil {
+		_ = s.fd.Close() // the first error counts
+		return err
+	}
+	s.sys, s.loop = system, l
+	s.key = l.table.add(s)
+	if errno := l.poll.Add(fd, watched, s.key); errno != 0 {
+		l.table.remove(s.key)
+		system.release()
+		_ = s.fd.Close()
+		return os.NewSyscallError("epoll_ctl", errno)
+	}
+	return nil
+}
+
+// close ends the calls that wait, waits until the last one has left, and closes
+// the descriptor.
+func (s *sock) close() error {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		return net.ErrClosed
+	}
+	s.closing = true
+	s.rd.interrupt()
+	s.wr.interrupt()
+	s.clock.stop()
+	s.mu.Unlock()
+	s.lock.Close()
+	s.loop.table.remove(s.key)
+	s.loop.poll.Remove(s.fd.Int()) // a copy of the descriptor may keep the socket open
+	err := s.fd.Close()
+	s.sys.release()
+	return err
+}
+
+// interrupt wakes the waiter without a result. One whose receive is under way
+// is woken by the loop at once. The caller holds the socket's mu.
+func (h *half) interrupt() {
+	if h.state == parked {
+		h.finish(false)
+	}
+}
+
+// finish ends a wait. The caller holds the socket's mu.
+func (h *half) finish(done bool) {
+	h.state, h.done, h.buf = idle, done, nil
+	h.wake <- struct{}{}
+}
+
+// begin starts a call in one direction: end must follow when it returns nil.
+func (s *sock) begin(h *half) error {
+	if !s.lock.Acquire() {
+		return net.ErrClosed
+	}
+	h.turn.Lock()
+	return nil
+}
+
+func (s *sock) end(h *half) {
+	h.turn.Unlock()
+	s.lock.Release()
+}
+
+// check says why a call must not go on: the socket is closing or the deadline
+// has passed.
+func (s *sock) check(h *half) error {
+	if s.lock.Closed() {
+		return net.ErrClosed
+	}
+	if h.expired.Load() {
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+// wait parks the caller, who has the turn, until the direction is ready, the
+// call must not go on (see check), or data was received into buf, which it
+// reports. It may return early without any of these.
+func (s *sock) wait(h *half, buf []byte) (received bool, err error) {
+	s.mu.Lock()
+	switch {
+	case s.closing:
+		s.mu.Unlock()
+		return false, net.ErrClosed
+	case h.expired.Load():
+		s.mu.Unlock()
+		return false, os.ErrDeadlineExceeded
+	case h.ready.Load():
+		s.mu.Unlock()
+		return false, nil
+	}
+	if h.wake == nil {
+		h.wake = make(chan struct{}, 1)
+	}
+	h.buf, h.state = buf, parked
+	s.mu.Unlock()
+	<-h.wake
+	return h.done, nil
+}
+
+// waitWritable is wait for the direction of writing, which is watched from the
+// first time on that somebody has to wait: many sockets never fill up, and
+// those of the Unix family would report each message that the peer takes.
+func (s *sock) waitWritable() error {
+	s.mu.Lock()
+	if !s.watchOut && !s.closing {
+		s.watchOut = true
+		if errno := s.loop.poll.Modify(s.fd.Int(), watched|syscall.EPOLLOUT, s.key); errno != 0 {
+			s.watchOut = false
+			s.mu.Unlock()
+			return os.NewSyscallError("epoll_ctl", errno)
+		}
+	}
+	s.mu.Unlock()
+	_, err := s.wait(&s.wr, nil)
+	return err
+}

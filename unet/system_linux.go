@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+
+package unet
+
+import (
+	"errors"
+	"runtime"
+)
+
+// errNoDriver is nil: Linux has what the drivers need.
+var errNoDriver error
+
+// acquire counts a socket and returns the loop that shall drive it, starting
+// the loops for the first one.
+func (s *System) acquire() (*loop, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users == 0 {
+		if err := s.start(); err != nil {
+			return nil, err
+		}
+	}
+	s.users++
+	s.next++
+	return s.loops[s.next%len(s.loops)], nil
+}
+
+func (s *System) start() error {
+	n := s.opts.Loops
+	if n <= 0 {
+		n = (runtime.GOMAXPROCS(0) + 3) / 4
+	}
+	for range n {
+		l, err := newLoop(s.mode == ModeRing, s.opts.spin())
+		if err != nil {
+			return errors.Join(err, s.stop())
+		}
+		s.loops = append(s.loops, l)
+	}
+	return nil
+}
+
+// release undoes acquire. The last one waits until the drivers have gone.
+func (s *System) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users--; s.users == 0 {
+		_ = s.stop() // descriptors of our own that nobody waits for
+	}
+}
+
+func (s *System) stop() error {
+	var errs []error
+	for _, l := range s.loops {
+		errs = append(errs, l.close())
+	}
+	s.loops = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+
+package unet
+
+import (
+	"net"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// TCPConn is a TCP connection with the methods of net.TCPConn. All of them may
+// be called concurrently.
+type TCPConn struct{ conn }
+
+func (s *System) newTCPConn(fd int, network string, local, remote net.Addr) (*TCPConn, error) {
+	c := &TCPConn{conn{network: network, local: local, remote: remote}}
+	if err := c.open(s, fd); err != nil {
+		return nil, err
+	}
+	closeDropped(c)
+	return c, nil
+}
+
+// closeDropped closes what is dropped without Close, as package net does.
+func closeDropped[T interface{ Close() error }](c T) {
+	runtime.SetFinalizer(c, func(c T) { go c.Close() }) // it may wait for the drivers
+}
+
+// Close closes the connection. Calls that wait return with an error that wraps
+// net.ErrClosed, and Close returns when all have. Data that was written is
+// still sent (see [TCPConn.SetLinger]).
+func (c *TCPConn) Close() error {
+	runtime.SetFinalizer(c, nil)
+	return c.conn.Close()
+}
+
+// set runs f with the descriptor and wraps its error.
+func (c *TCPConn) set(f func(fd int) error) error {
+	if err := c.use(f); err != nil {
+		return c.opError("set", err)
+	}
+	return nil
+}
+
+// SetLinger says what Close does with data that has not been sent: with a
+// negative number of seconds, the default, it is sent in the background; with 0
+// it is discarded and the peer sees a reset; otherwise the kernel sends for that
+// long, while Close may wait.
+func (c *TCPConn) SetLinger(seconds int) error {
+	return c.set(func(fd int) error { return os.NewSyscallError("setsockopt", sys.SockLinger(fd, seconds)) })
+}
+
+// SetNoDelay says whether small writes are sent at once, which is the default,
+// instead of being held back to be joined.
+func (c *TCPConn) SetNoDelay(on bool) error {
+	return c.set(func(fd int) error { return setNoDelay(fd, on) })
+}
+
+// SetKeepAlive says whether the kernel probes whether an idle peer is alive.
+func (c *TCPConn) SetKeepAlive(on bool) error {
+	return c.set(func(fd int) error { return setKeepAlive(fd, on) })
+}
+
+// SetKeepAlivePeriod sets how long a connection is idle before it is probed, in
+// whole seconds, rounded up; 0 means 15 seconds, a negative value changes
+// nothing.
+func (c *TCPConn) SetKeepAlivePeriod(d time.Duration) error {
+	return c.set(func(fd int) error { return setKeepAliveTime(fd, syscall.TCP_KEEPIDLE, d) })
+}
+
+// SetKeepAliveConfig configures the probes; see net.KeepAliveConfig.
+func (c *TCPConn) SetKeepAliveConfig(k net.KeepAliveConfig) error {
+	return c.set(func(fd int) error { return setKeepAliveConfig(fd, k) })
+}
+
+// MultipathTCP reports whether the connection uses MPTCP.
+func (c *TCPConn) MultipathTCP() (multipath bool, err error) {
+	err = c.use(func(fd int) error {
+		multipath = sys.SockMPTCP(fd)
+		return nil
+	})
+	return multipath, err
+}
