@@ -261,7 +261,7 @@ func TestExitingThreadHarmsNobody(t *testing.T) {
 		l.leading = true // so that the reader leaves the submission to us
 		l.mu.Unlock()
 		submitted := l.stats.submitted.Load()
-		hold := holdKernelSlots(t, l, 2)
+		hold := holdKernelSlots(t, l, shallow+2)
 		done := make(chan Result)
 		go func() { done <- read(r, rfd, make([]byte, 1), 0) }()
 		waitFor(t, func() bool {

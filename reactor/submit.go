@@ -175,7 +175,7 @@ func (l *loop) submit() {
 		l.mu.Unlock()
 		return
 	}
-	if len(l.pending) < l.inKernel() && !l.delays.starving() {
+	if inKernel := l.inKernel(); inKernel > shallow && len(l.pending) < inKernel && !l.delays.starving() {
 		// The device has work: others that are ready get the chance to join.
 		if l.leading {
 			l.mu.Unlock()
@@ -191,6 +191,11 @@ func (l *loop) submit() {
 	l.mu.Unlock()
 	l.reap()
 }
+
+// shallow is how many operations in the kernel are too few to wait for company:
+// while one waits, the device has nothing to overlap with. With 32 readers of a
+// disk, waiting cost 6 % of the rate, and saved nothing.
+const shallow = 32
 
 // inKernel returns about how many operations the kernel has. The caller holds
 // mu.
