@@ -33,8 +33,10 @@ func (l *loop) begin(ctx context.Context, op *Op) (*slot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Value.op = *op
-	if err := l.startOne(s); err != nil {
+	if err = l.adopt(s, op); err == nil {
+		err = l.startOne(s)
+	}
+	if err != nil {
 		l.release(s)
 		return nil, err
 	}

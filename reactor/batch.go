@@ -135,8 +135,11 @@ func (l *loop) fillGroup(g *group, ops []Op) error {
 			return err
 		}
 		v := &s.Value
-		v.op, v.group, v.index, v.detached = ops[i], g, i, true
+		v.group, v.index, v.detached = g, i, true
 		g.slots = append(g.slots, s)
+		if err := l.adopt(s, &ops[i]); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -115,15 +115,18 @@ func (g *BufferGroup) Stream(op *Op, fn func(*Event)) (ID, error) {
 		return ID{}, err
 	}
 	v := &s.Value
-	v.op, v.event, v.stream, v.detached = *op, fn, true, true
-	v.op.SQE.SetBufferGroup(g.id)
+	v.event, v.stream, v.detached = fn, true, true
 	if v.limit = int64(op.SQE.FileIndex); v.limit == 0 {
 		v.limit = noLimit
 	}
 	v.store = g.stores[l.number] // leaves the group when the slot is released
 	id := ID{l, s.ID()}
 	l.calls.start(l)
-	if err := l.startOne(s); err != nil {
+	if err = l.adopt(s, op); err == nil {
+		v.op.SQE.SetBufferGroup(g.id)
+		err = l.startOne(s)
+	}
+	if err != nil {
 		l.release(s)
 		return ID{}, err
 	}

@@ -47,9 +47,12 @@ type loop struct {
 	batch   [reapBatch]uring.CQE
 	gone    bool // the ring is closed; written under both locks
 
-	registering sync.Mutex // of a shared loop: who calls the ring's register functions
-	errands     []*errand  // under mu, of a pinned loop: what its thread is to register
-	stores      []*store   // under mu
+	registering sync.Mutex     // of a shared loop: who calls the ring's register functions
+	errands     []*errand      // under mu, of a pinned loop: what its thread is to register
+	stores      []*store       // under mu
+	pools       [mostPools]int // under mu: bytes of each pool that are registered
+	fileSlots   int            // of who may use the ring: the size of its table of files
+	hasTable    bool           // of who may use the ring: it has a table of buffers
 
 	calls  calls
 	groups sync.Pool // of *group
@@ -142,6 +145,7 @@ func (l *loop) release(s *slot) {
 	if v.store != nil {
 		v.store.group.left()
 	}
+	v.disown()
 	v.use = use{}
 	l.table.Release(s)
 	if l.starved.Load() > 0 {

@@ -41,6 +41,13 @@ type Op struct {
 	// usually the size of the transfer. Above a budget the scheduler is told
 	// about the system call.
 	Bytes int
+	// File, when not nil, is what the operation works on in the place of the
+	// descriptor in SQE, by which it is routed all the same.
+	File *FixedFile
+	// Buffer, when not nil, is the pool's buffer in which the memory that SQE
+	// names lies: a Read, Write or SendZC of it becomes the one that uses the
+	// registered memory. It stays taken until the last completion.
+	Buffer *Buffer
 }
 
 // Result is the end of an operation, or one event of a stream.

@@ -33,7 +33,7 @@ func (l *loop) queue(op *Op, fn func(Result), stream bool, deadline time.Time) (
 		return ID{}, err
 	}
 	v := &s.Value
-	v.op, v.fn, v.stream, v.detached = *op, fn, stream, true
+	v.fn, v.stream, v.detached = fn, stream, true
 	if !deadline.IsZero() {
 		if v.timeout == nil {
 			v.timeout = new(linkedTimeout)
@@ -42,7 +42,10 @@ func (l *loop) queue(op *Op, fn func(Result), stream bool, deadline time.Time) (
 	}
 	id := ID{l, s.ID()}
 	l.calls.start(l)
-	if err := l.startOne(s); err != nil {
+	if err = l.adopt(s, op); err == nil {
+		err = l.startOne(s)
+	}
+	if err != nil {
 		l.release(s)
 		return ID{}, err
 	}

@@ -30,6 +30,9 @@ type Options struct {
 	// rings and those of one descriptor on one. 0 routes to the loop of the P
 	// that the caller runs on.
 	Granule int
+	// Files is how many slots a table of registered files has, which is made
+	// at the first [Reactor.RegisterFile]; 0 means 1024, at most 32768.
+	Files int
 	// SQPoll lets a kernel thread submit, shared by all loops of this reactor.
 	// It needs a core to spare and excludes Pinned.
 	SQPoll bool
@@ -50,6 +53,7 @@ func (o Options) withDefaults() Options {
 	set(&o.Entries, 256, 1<<15)
 	o.Entries = max(o.Entries, 2) // an operation with a deadline takes two
 	set(&o.InFlight, 4096, 1<<15)
+	set(&o.Files, 1<<10, 1<<15)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -68,7 +72,10 @@ type Reactor struct {
 	turn   atomic.Uint32
 	closed atomic.Bool
 
-	groupIDs groupIDs
+	groupIDs   groupIDs
+	files      files
+	pools      pools
+	background background
 }
 
 // New opens the rings. The error is that of [uring.Open]; see package features
@@ -79,6 +86,7 @@ func New(o Options) (*Reactor, error) {
 		return nil, errors.New("reactor: Pinned and SQPoll exclude each other: either the locked thread submits or the kernel's")
 	}
 	r := &Reactor{opts: o}
+	r.pools.r = r
 	r.near.New = func() any {
 		return r.loops[int(r.turn.Add(1))%len(r.loops)]
 	}
@@ -159,5 +167,6 @@ func (r *Reactor) Close() error {
 		wg.Go(func() { errs[i] = l.close() })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	r.background.wait()
+	return errors.Join(append(errs, r.pools.close())...)
 }

@@ -10,6 +10,7 @@ import (
 // counters are those of one loop.
 type counters struct {
 	submitted, completed, events, enters, retried, waits, refills, starved atomic.Uint64
+	fixedFiles, fixedBuffers, plainBuffers                                 atomic.Uint64
 	overflows                                                              atomic.Uint32
 }
 
@@ -24,7 +25,14 @@ type Stats struct {
 	Overflows uint64 `json:"overflows"` // times that completions had overflowed a completion queue
 	Refills   uint64 `json:"refills"`   // provided buffers given back to their group
 	Starved   uint64 `json:"starved"`   // times that a stream found its group empty, and went on later
-	InFlight  int    `json:"inFlight"`  // operations in flight now
+	// Operations that named a registered file, a buffer of a pool that is
+	// registered with the loop, and one that is not: RLIMIT_MEMLOCK is low, or
+	// the operation has no such form.
+	FixedFiles   uint64 `json:"fixedFiles"`
+	FixedBuffers uint64 `json:"fixedBuffers"`
+	PlainBuffers uint64 `json:"plainBuffers"`
+	Files        int    `json:"files"`    // slots of the file table in use now
+	InFlight     int    `json:"inFlight"` // operations in flight now
 }
 
 // BatchSize returns how many entries a system call submitted on average, 0
@@ -39,16 +47,20 @@ func (s Stats) BatchSize() float64 {
 // Plus returns the sum of two sets of counters.
 func (s Stats) Plus(t Stats) Stats {
 	return Stats{
-		Submitted: s.Submitted + t.Submitted,
-		Completed: s.Completed + t.Completed,
-		Events:    s.Events + t.Events,
-		Enters:    s.Enters + t.Enters,
-		Retried:   s.Retried + t.Retried,
-		Waits:     s.Waits + t.Waits,
-		Overflows: s.Overflows + t.Overflows,
-		Refills:   s.Refills + t.Refills,
-		Starved:   s.Starved + t.Starved,
-		InFlight:  s.InFlight + t.InFlight,
+		Submitted:    s.Submitted + t.Submitted,
+		Completed:    s.Completed + t.Completed,
+		Events:       s.Events + t.Events,
+		Enters:       s.Enters + t.Enters,
+		Retried:      s.Retried + t.Retried,
+		Waits:        s.Waits + t.Waits,
+		Overflows:    s.Overflows + t.Overflows,
+		Refills:      s.Refills + t.Refills,
+		Starved:      s.Starved + t.Starved,
+		FixedFiles:   s.FixedFiles + t.FixedFiles,
+		FixedBuffers: s.FixedBuffers + t.FixedBuffers,
+		PlainBuffers: s.PlainBuffers + t.PlainBuffers,
+		Files:        s.Files + t.Files,
+		InFlight:     s.InFlight + t.InFlight,
 	}
 }
 
@@ -58,18 +70,22 @@ func (r *Reactor) Stats() Stats {
 	for _, l := range r.loops {
 		c := &l.stats
 		sum = sum.Plus(Stats{
-			Submitted: c.submitted.Load(),
-			Completed: c.completed.Load(),
-			Events:    c.events.Load(),
-			Enters:    c.enters.Load(),
-			Retried:   c.retried.Load(),
-			Waits:     c.waits.Load(),
-			Overflows: uint64(c.overflows.Load()),
-			Refills:   c.refills.Load(),
-			Starved:   c.starved.Load(),
-			InFlight:  l.table.Held(),
+			Submitted:    c.submitted.Load(),
+			Completed:    c.completed.Load(),
+			Events:       c.events.Load(),
+			Enters:       c.enters.Load(),
+			Retried:      c.retried.Load(),
+			Waits:        c.waits.Load(),
+			Overflows:    uint64(c.overflows.Load()),
+			Refills:      c.refills.Load(),
+			Starved:      c.starved.Load(),
+			FixedFiles:   c.fixedFiles.Load(),
+			FixedBuffers: c.fixedBuffers.Load(),
+			PlainBuffers: c.plainBuffers.Load(),
+			InFlight:     l.table.Held(),
 		})
 	}
+	sum.Files = int(r.files.busy.Load())
 	return sum
 }
 

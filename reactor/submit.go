@@ -143,6 +143,13 @@ func (l *loop) fill(s *slot, linked bool) {
 	if linked {
 		sqe.SetFlags(uring.SQELink)
 	}
+	if f := v.op.File; f != nil {
+		f.use(sqe)
+		l.stats.fixedFiles.Add(1)
+	}
+	if b := v.op.Buffer; b != nil {
+		l.fix(sqe, b)
+	}
 	l.bytes += v.op.Bytes
 	if v.timeout.armed() {
 		sqe.SetFlags(uring.SQELink)
