@@ -104,7 +104,7 @@ func (b *ringBackend) enter(o uring.WaitOptions) error {
 func (b *ringBackend) collect() {
 	if b.hot.quiet { // what has come since then is new
 		b.hot.settle(b.t, len(b.hot.fds))
-		b.hot.quiet = false
+		b.hot.quiet, b.hot.asked = false, 0
 	}
 	left := b.w.opts.batch()
 	seen := b.hot.report(b.t, max(left/2, left-b.ring.Ready()))
@@ -205,17 +205,14 @@ func (b *ringBackend) control(c *uring.CQE) {
 	if e.gen != gen || !e.on {
 		return
 	}
-	switch c.Errno() {
-	case syscall.EALREADY: // it was just reporting, and a multishot poll goes on as it was
-		if e.armed && e.multi {
-			b.cancels = append(b.cancels, ud)
-			e.armed = false
-			e.turn()
-			b.t.change(fd, e)
-		}
-	default: // it had ended
-		if !e.armed {
-			b.t.change(fd, e)
-		}
+	if c.Errno() == syscall.EALREADY && e.armed {
+		// It was just looking whether there is something to report, and may go
+		// on to wait for what was asked before.
+		b.cancels = append(b.cancels, ud)
+		e.armed = false
+		e.turn()
+	}
+	if !e.armed {
+		b.t.change(fd, e)
 	}
 }

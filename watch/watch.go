@@ -30,6 +30,7 @@ type Watcher struct {
 	chosen      bool // the backend was not asked for by name
 	opts        Options
 	dispatching bool
+	prepared    bool // between Prepare and Dispatch
 
 	state  atomic.Uint32
 	waited chan struct{} // closed by a Wait that finds the watcher closed
@@ -165,6 +166,7 @@ func (w *Watcher) Prepare() error {
 	if err := w.usable(); err != nil {
 		return err
 	}
+	w.prepared = true
 	return w.backend.prepare()
 }
 
@@ -209,6 +211,7 @@ func (w *Watcher) Dispatch(f func(Event)) int {
 	if w.usable() != nil {
 		return 0
 	}
+	w.prepared = false
 	w.backend.collect()
 	if len(w.found) == 0 {
 		return 0
@@ -285,9 +288,10 @@ func (w *Watcher) Wake() {
 	}
 }
 
-// nudge makes a Wait in progress take up changes that it would not see.
+// nudge makes the Wait of a turn that has been prepared end, if changes from
+// here on would have to wait for the next turn.
 func (w *Watcher) nudge() {
-	if w.name == IOUring && w.state.Load()&stWaiting != 0 {
+	if w.prepared && w.name == IOUring {
 		w.Wake()
 	}
 }

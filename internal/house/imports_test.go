@@ -35,7 +35,7 @@ var layers = map[string][]string{
 	"internal/epoll":    {"internal/sys"},
 	"unet":              {"features", "internal/epoll", "internal/fdlock", "internal/sys", "uring"},
 	"watch":             {"features", "internal/epoll", "internal/sys", "uring"},
-	"watch/watchtest":   {"watch"},
+	"watch/watchtest":   {"internal/sys", "watch"},
 
 	// For tests and lanes; nothing above imports them outside of tests.
 	"internal/ringtest":      {"internal/probe", "internal/sys", "uring"},

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+
+package sys
+
+import (
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Descriptors that become readable when something happens, for those who watch
+// them. All have close-on-exec set and do not block.
+
+// Counter opens an eventfd(2) that does not block its readers.
+func Counter() (*FD, error) {
+	return opened("eventfd")(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))
+}
+
+// TimerFD opens a timerfd(2) that fires once, after d.
+func TimerFD(d time.Duration) (*FD, error) {
+	fd, err := opened("timerfd_create")(unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK))
+	if err != nil {
+		return nil, err
+	}
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(int64(d), 1))}
+	if err := unix.TimerfdSettime(fd.Int(), 0, &spec, nil); err != nil {
+		_ = fd.Close()
+		return nil, Error("timerfd_settime", err.(syscall.Errno))
+	}
+	return fd, nil
+}
+
+// SignalFD opens a signalfd(2) for one signal, which must be blocked where it
+// arrives.
+func SignalFD(sig syscall.Signal) (*FD, error) {
+	set := sigset(sig)
+	return opened("signalfd")(unix.Signalfd(-1, &set, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK))
+}
+
+// MaskSignal blocks a signal for the calling thread, or lets it through. Lock
+// the goroutine to the thread in between.
+func MaskSignal(sig syscall.Signal, block bool) error {
+	how := unix.SIG_UNBLOCK
+	if block {
+		how = unix.SIG_BLOCK
+	}
+	set := sigset(sig)
+	if err := unix.PthreadSigmask(how, &set, nil); err != nil {
+		return Error("rt_sigprocmask", err.(syscall.Errno))
+	}
+	return nil
+}
+
+// ThreadID returns the number of the calling thread.
+func ThreadID() int { return unix.Gettid() }
+
+// SignalThread sends a signal to a thread of this process.
+func SignalThread(tid int, sig syscall.Signal) error {
+	if err := unix.Tgkill(os.Getpid(), tid, sig); err != nil {
+		return Error("tgkill", err.(syscall.Errno))
+	}
+	return nil
+}
+
+// PidFD opens a pidfd(2), which is readable once the process has exited.
+// (Linux 5.3)
+func PidFD(pid int) (*FD, error) { return opened("pidfd_open")(unix.PidfdOpen(pid, 0)) }
+
+// Terminal opens a pseudo-terminal: its master and its slave side, the latter
+// passing on what is written without waiting for a line.
+func Terminal() (master, slave *FD, err error) {
+	const flags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_NONBLOCK
+	master, err = opened("open /dev/ptmx")(unix.Open("/dev/ptmx", flags, 0))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = master.Close()
+		}
+	}()
+	if err := unix.IoctlSetPointerInt(master.Int(), unix.TIOCSPTLCK, 0); err != nil {
+		return nil, nil, Error("ioctl TIOCSPTLCK", err.(syscall.Errno))
+	}
+	fd, _, errno := syscall.Syscall(unix.SYS_IOCTL, uintptr(master.Int()), unix.TIOCGPTPEER, flags)
+	if errno != 0 {
+		return nil, nil, Error("ioctl TIOCGPTPEER", errno)
+	}
+	slave = NewFD(int(fd))
+	attr, err := unix.IoctlGetTermios(slave.Int(), unix.TCGETS)
+	if err == nil {
+		attr.Lflag &^= unix.ICANON | unix.ECHO
+		err = unix.IoctlSetTermios(slave.Int(), unix.TCSETS, attr)
+	}
+	if err != nil {
+		_ = slave.Close()
+		return nil, nil, Error("ioctl termios", err.(syscall.Errno))
+	}
+	return master, slave, nil
+}
+
+func sigset(sig syscall.Signal) unix.Sigset_t {
+	var set unix.Sigset_t
+	const word = 8 * unsafe.Sizeof(set.Val[0])
+	n := uintptr(sig - 1)
+	set.Val[n/word] |= 1 << (n % word)
+	return set
+}
+
+// opened turns the results of a call that opens a descriptor into ours.
+func opened(call string) func(int, error) (*FD, error) {
+	return func(fd int, err error) (*FD, error) {
+		if err != nil {
+			return nil, Error(call, err.(syscall.Errno))
+		}
+		return NewFD(fd), nil
+	}
+}

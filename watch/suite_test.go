@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+
+package watch_test
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/watch"
+	"github.com/ringside-io/ringside/watch/watchtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
+
+// overBackends runs test for each backend, skipping what the system lacks.
+func overBackends(t *testing.T, test func(t *testing.T, b watch.Backend)) {
+	for _, b := range []watch.Backend{watch.Epoll, watch.IOUring} {
+		t.Run(b.String(), func(t *testing.T) {
+			need(t, b)
+			test(t, b)
+		})
+	}
+}
+
+// need skips a test of a backend that cannot be had.
+func need(t *testing.T, b watch.Backend) {
+	t.Helper()
+	w, err := watch.New(watch.Options{Backend: b})
+	if err == nil {
+		w.Close()
+		return
+	}
+	if b == watch.IOUring {
+		ringtest.NeedKernel(t, "deferred task work", "6.1")
+	}
+	if errors.Is(err, features.ErrForbidden) || errors.Is(err, errors.ErrUnsupported) {
+		t.Skipf("needs %v: %v", b, err)
+	}
+	t.Fatal(err)
+}
+
+func TestSuite(t *testing.T) {
+	overBackends(t, func(t *testing.T, b watch.Backend) {
+		watchtest.Run(t, func() (watchtest.Watcher, error) { return watch.New(watch.Options{Backend: b}) })
+	})
+}

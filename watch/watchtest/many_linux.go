@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+
+package watchtest
+
+import (
+	"math/rand/v2"
+	"syscall"
+	"testing"
+
+	"github.com/ringside-io/ringside/watch"
+)
+
+func short() bool { return testing.Short() }
+
+// dups opens up to n more numbers for eventfds, as far as the process may. What
+// signals one of the returned originals signals all that follow it.
+func (r *rig) dups(n int) (fds, originals []int) {
+	r.Helper()
+	var lim syscall.Rlimit
+	r.ok(syscall.Getrlimit(syscall.RLIMIT_NOFILE, &lim))
+	if was := lim; lim.Cur < lim.Max {
+		lim.Cur = lim.Max
+		r.ok(syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lim))
+		r.Cleanup(func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was) })
+	}
+	const perOriginal = 100
+	for i := range n {
+		if i%perOriginal == 0 {
+			originals = append(originals, r.counter())
+		}
+		fd, err := syscall.Dup(originals[len(originals)-1])
+		if err == syscall.EMFILE {
+			r.Logf("%d descriptors instead of %d", i, n)
+			for _, fd := range fds[max(len(fds)-perOriginal, 0):] { // room for others
+				r.shut(fd)
+			}
+			return fds[:max(len(fds)-perOriginal, 0)], originals
+		}
+		r.ok(err)
+		fds = append(fds, r.own(fd))
+	}
+	return fds, originals
+}
+
+func crowd() int {
+	if short() {
+		return 3000
+	}
+	return 20000
+}
+
+// many adds 20 000 descriptors, has all reported, and removes them in a random
+// order, some while they are ready.
+func many(r *rig) {
+	fds, originals := r.dups(crowd())
+	rng := rand.New(rand.NewPCG(20, 26))
+	for _, mode := range []watch.Mode{watch.Edge, watch.Level} {
+		on := map[int]bool{}
+		rng.Shuffle(len(fds), func(i, j int) { fds[i], fds[j] = fds[j], fds[i] })
+		for _, fd := range fds {
+			r.add(fd, watch.Read, mode)
+			on[fd] = true
+		}
+		r.quiet()
+		for i, fd := range rng.Perm(len(fds)) {
+			if i == len(fds)/2 {
+				break
+			}
+			r.ok(r.w.Remove(fds[fd]))
+			delete(on, fds[fd])
+		}
+		for _, fd := range originals {
+			r.signal(fd)
+		}
+		seen := map[int]bool{}
+		for len(seen) < len(on) {
+			for _, e := range r.await() {
+				if !on[e.FD] {
+					r.Fatalf("%d was reported and is not registered", e.FD)
+				}
+				seen[e.FD] = true
+			}
+		}
+		if n := r.w.Len(); n != len(on) {
+			r.Errorf("%d registered, want %d", n, len(on))
+		}
+		for fd := range on { // in no order
+			r.ok(r.w.Remove(fd))
+		}
+		r.quiet()
+		for _, fd := range originals {
+			r.drain(fd)
+		}
+	}
+}
+
+// overflow has more happen than any queue holds before anybody dispatches.
+func overflow(r *rig) {
+	fds, originals := r.dups(12000)
+	for _, fd := range fds {
+		r.add(fd, watch.Read, watch.Edge)
+	}
+	r.quiet()
+	for round := range 3 {
+		for range 3 {
+			for _, fd := range originals {
+				r.signal(fd)
+			}
+			r.ok(r.w.Prepare())
+			for range 3 {
+				r.ok(r.w.Wait(0))
+			}
+		}
+		seen := map[int]bool{}
+		for len(seen) < len(fds) {
+			for _, e := range r.await() {
+				seen[e.FD] = true
+			}
+		}
+		if round == 0 { // some go while their events wait in all the queues
+			for _, fd := range originals {
+				r.signal(fd)
+			}
+			r.ok(r.w.Prepare())
+			r.ok(r.w.Wait(0))
+			for _, fd := range fds[:len(fds)/2] {
+				r.ok(r.w.Remove(fd))
+				seen[fd] = false
+			}
+			rest := fds[len(fds)/2:]
+			for left := len(rest); left > 0; {
+				for _, e := range r.await() {
+					if !seen[e.FD] {
+						r.Fatalf("%d was reported after it was removed", e.FD)
+					}
+					left--
+				}
+			}
+			fds = rest
+		}
+		for quiet := 0; quiet < quietTurns; { // repeats of what was late
+			if len(r.turn(0)) > 0 {
+				quiet = 0
+			}
+			quiet++
+		}
+	}
+}
+
+// fair serves what is always ready and does not forget the rest.
+func fair(r *rig) {
+	var always []int
+	for range 3000 {
+		fd := r.counter()
+		r.signal(fd)
+		r.add(fd, watch.Read, watch.Level)
+		always = append(always, fd)
+	}
+	late := r.counter()
+	r.add(late, watch.Read, watch.Edge)
+	for range 3 {
+		r.turn(0)
+	}
+	r.signal(late)
+	seen := map[int]int{}
+	for turns := 0; seen[late] == 0; turns++ {
+		if turns == 50 {
+			r.Fatal("what is always ready starves the rest")
+		}
+		for _, e := range r.turn(0) {
+			seen[e.FD]++
+		}
+	}
+	for range 20 {
+		for _, e := range r.turn(0) {
+			seen[e.FD]++
+		}
+	}
+	for _, fd := range always {
+		if seen[fd] == 0 {
+			r.Fatal("some of what is always ready starves")
+		}
+	}
+}

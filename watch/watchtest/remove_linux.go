@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+
+package watchtest
+
+import (
+	"math/rand/v2"
+	"syscall"
+
+	"github.com/ringside-io/ringside/watch"
+)
+
+// removePending removes what has happened, at every stage of its report.
+func removePending(r *rig) {
+	for _, mode := range everyMode {
+		for stage := range 4 {
+			fd := r.counter()
+			r.add(fd, watch.Read, mode)
+			r.quiet()
+			r.signal(fd)
+			if stage > 0 {
+				r.ok(r.w.Prepare())
+			}
+			if stage > 1 {
+				r.ok(r.w.Wait(-1))
+			}
+			if stage > 2 { // what was reported may be repeated by Level
+				r.w.Dispatch(func(watch.Event) {})
+				r.ok(r.w.Prepare())
+				r.ok(r.w.Wait(0))
+			}
+			r.ok(r.w.Remove(fd))
+			r.quiet()
+			r.signal(fd)
+			r.quiet()
+		}
+	}
+}
+
+// removeNeighbours has the first callback remove and modify all others that are
+// ready as well.
+func removeNeighbours(r *rig) {
+	for _, mode := range everyMode {
+		const n = 20
+		var fds []int
+		for range n {
+			fd := r.counter()
+			r.add(fd, watch.Read, mode)
+			fds = append(fds, fd)
+		}
+		r.quiet()
+		for _, fd := range fds {
+			r.signal(fd)
+		}
+		r.ok(r.w.Prepare())
+		for range quietTurns {
+			r.ok(r.w.Wait(0))
+		}
+		var seen []int
+		r.w.Dispatch(func(e watch.Event) {
+			if seen = append(seen, e.FD); len(seen) > 1 {
+				return
+			}
+			for i, fd := range fds {
+				switch {
+				case fd == e.FD:
+				case i%3 == 0:
+					r.ok(r.w.Modify(fd, watch.Priority, mode, fd))
+				default:
+					r.ok(r.w.Remove(fd))
+				}
+			}
+		})
+		if len(seen) != 1 {
+			r.Errorf("%v: reports of %v after the first had removed all", mode, seen)
+		}
+		for i, fd := range fds {
+			if fd == seen[0] || i%3 == 0 {
+				r.ok(r.w.Remove(fd))
+			}
+		}
+		r.quiet()
+	}
+}
+
+// addInCallback adds others, and the same again, while a report is delivered.
+func addInCallback(r *rig) {
+	fd := r.counter()
+	r.signal(fd)
+	r.add(fd, watch.Read, watch.Edge)
+	generation, others := 0, map[int]bool{}
+	for generation < 10 {
+		_, err := r.w.Poll(-1, func(e watch.Event) {
+			if e.FD != fd {
+				others[e.FD] = true
+				r.ok(r.w.Remove(e.FD))
+				return
+			}
+			generation++
+			r.ok(r.w.Remove(fd))
+			r.ok(r.w.Add(fd, watch.Read, watch.Edge, fd)) // it is still ready
+			for range 20 {                                // enough for the table to grow
+				more := r.counter()
+				r.signal(more)
+				r.add(more, watch.Read, watch.Level)
+			}
+		})
+		r.ok(err)
+	}
+	r.ok(r.w.Remove(fd))
+	for len(others) < 200 {
+		for _, e := range r.await() {
+			others[e.FD] = true
+			r.ok(r.w.Remove(e.FD))
+		}
+	}
+	r.quiet()
+}
+
+// reuse removes, closes and opens anew under the same number, at once.
+func reuse(r *rig) {
+	for _, mode := range everyMode {
+		for stage := range 3 {
+			fd := r.counter()
+			r.ok(r.w.Add(fd, watch.Read, mode, "old"))
+			r.quiet()
+			r.signal(fd)
+			if stage > 0 {
+				r.ok(r.w.Prepare())
+			}
+			if stage > 1 {
+				r.ok(r.w.Wait(-1))
+			}
+			r.ok(r.w.Remove(fd))
+			r.replace(fd, r.counter())
+			r.ok(r.w.Add(fd, watch.Read, mode, "new"))
+			r.quiet()
+			r.signal(fd)
+			if e := r.awaitOne(fd, watch.Read); e.Value != "new" {
+				r.Errorf("%v: value %v", mode, e.Value)
+			}
+			r.ok(r.w.Remove(fd))
+		}
+	}
+}
+
+// reuseUnremoved closes a watched descriptor and opens another kind of file
+// under its number before the watcher is told.
+func reuseUnremoved(r *rig) {
+	for _, mode := range everyMode {
+		fd := r.counter()
+		r.ok(r.w.Add(fd, watch.Read, mode, "old"))
+		r.quiet()
+		r.signal(fd)
+		a, b := r.pair()
+		r.replace(fd, a)
+		r.want(r.w.Add(fd, watch.Read, mode, "early"), syscall.EEXIST)
+		r.ok(r.w.Remove(fd))
+		r.want(r.w.Remove(fd), syscall.ENOENT)
+		r.ok(r.w.Add(fd, watch.Read, mode, "new"))
+		r.quiet()
+		write(r, b, "x")
+		if e := r.awaitOne(fd, watch.Read); e.Value != "new" {
+			r.Errorf("%v: value %v", mode, e.Value)
+		}
+		r.ok(r.w.Remove(fd))
+
+		gone := r.counter()
+		r.ok(r.w.Add(gone, watch.Read, mode, "old"))
+		r.shut(gone)
+		r.turn(0)
+		r.ok(r.w.Remove(gone))
+		r.quiet()
+	}
+}
+
+// releases lets go of a file with the turn after Remove.
+func releases(r *rig) {
+	for _, mode := range everyMode {
+		a, b := r.pair()
+		r.add(a, watch.Read, mode)
+		r.quiet()
+		r.ok(r.w.Remove(a))
+		r.shut(a)
+		r.ok(r.w.Prepare())
+		r.ok(r.w.Wait(0))
+		var p [1]byte
+		if n, err := syscall.Read(b, p[:]); n != 0 || err != nil {
+			r.Errorf("%v: the peer reads %d, %v: want the end", mode, n, err)
+		}
+	}
+}
+
+// race adds, fires, removes and reopens from one goroutine while another one
+// turns. Under the lock a registration is either there or not.
+func race(r *rig) {
+	type registration struct {
+		dead    bool
+		reports int
+	}
+	rounds := 2000
+	if short() {
+		rounds = 200
+	}
+	s, end := share(r, func(e watch.Event) {
+		reg := e.Value.(*registration)
+		if reg.dead {
+			r.Errorf("%d was reported after it was removed", e.FD)
+		}
+		reg.reports++
+		r.drain(e.FD)
+	})
+	rng := rand.New(rand.NewPCG(1, 2))
+	var fds []int
+	for range 4 {
+		fds = append(fds, r.counter())
+	}
+	regs := make([]*registration, len(fds))
+	for range rounds {
+		i := rng.IntN(len(fds))
+		fd := fds[i]
+		s.Lock()
+		if regs[i] != nil {
+			r.ok(r.w.Remove(fd))
+			regs[i].dead = true
+			regs[i] = nil
+			if rng.IntN(2) == 0 {
+				r.replace(fd, r.counter())
+			}
+		} else {
+			regs[i] = &registration{}
+			r.ok(r.w.Add(fd, watch.Read, everyMode[rng.IntN(3)], regs[i]))
+		}
+		s.Unlock()
+		for range rng.IntN(3) {
+			r.signal(fds[rng.IntN(len(fds))])
+		}
+	}
+	end()
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+
+// Package watchtest is the suite of package watch's contract. It runs over any
+// watcher, whatever its backend, so that none drifts from the others.
+package watchtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/watch"
+)
+
+// Watcher is the methods of *watch.Watcher, whose contract the suite checks.
+type Watcher interface {
+	Add(fd int, interest watch.Events, mode watch.Mode, value any) error
+	Modify(fd int, interest watch.Events, mode watch.Mode, value any) error
+	Remove(fd int) error
+	Len() int
+	Prepare() error
+	Wait(timeout time.Duration) error
+	Dispatch(f func(watch.Event)) int
+	Poll(timeout time.Duration, f func(watch.Event)) (int, error)
+	Wake()
+	Close() error
+}
+
+var _ Watcher = (*watch.Watcher)(nil)
+
+// Run runs the suite. Each test opens watchers of its own. The suite opens many
+// descriptors, as far as the limit of the process allows, and sends signals to
+// threads of its own.
+func Run(t *testing.T, open func() (Watcher, error)) {
+	for _, group := range suite {
+		t.Run(group.name, func(t *testing.T) {
+			for _, c := range group.cases {
+				t.Run(c.name, func(t *testing.T) { c.run(t, open) })
+			}
+		})
+	}
+}
+
+type group struct {
+	name  string
+	cases []testCase
+}
+
+type testCase struct {
+	name string
+	run  func(t *testing.T, open func() (Watcher, error))
+}
