@@ -12,7 +12,7 @@ import (
 // programs.
 func newBenchCmd() *cobra.Command {
 	flags := &benchFlags{}
-	opts := suite.FileOptions{Brief: true}
+	opts := suite.FileOptions{Brief: true, Fio: suite.Never}
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure ringside beside the standard library",

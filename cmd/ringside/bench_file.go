@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
+	"github.com/ringside-io/ringside/cmd/internal/fastdev"
 	"github.com/ringside-io/ringside/cmd/internal/fio"
 	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
@@ -16,18 +18,30 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
-const benchFileLong = `file measures random reads of a real file: os.File beside ringside, with the page cache hot and
-with O_DIRECT.
+const benchFileLong = `file measures random reads of a real file: os.File beside ringside, in three states of the page
+cache. hot: all that is read lies there. direct: O_DIRECT, past it. cold: the file is evicted
+before each window, no block is read twice, and the kernel is told not to read ahead; the column
+"device" says how much came from the device (100 %: nothing was cached, nothing read ahead).
 
-Rounds of the engines are interleaved (os, ringside, os, ringside, ...), each in a process of its
-own. The table shows medians; the last column is ringside's rate divided by that of os, pair by
-pair, with the smallest and the largest pair in brackets. Latencies count from the end of a
+Rounds of the engines are interleaved (os, ringside, fio, os, ...), each in a process of its own.
+The table shows medians; the last columns are an engine's rate divided by that of os, or of fio,
+pair by pair, with the smallest and the largest pair in brackets. Latencies count from the end of a
 goroutine's previous read, so waiting for a processor is part of them.
 
-By default 128 goroutines read blocks of 4, 8, 16, 64, 256 KiB and 1 MiB and one goroutine reads
-blocks of 4 and 64 KiB, hot and direct: under 90 seconds. --full adds the other blocks for one
-goroutine. --block, --goroutines and --cache replace an axis of the grid; --goroutines alone
-brings all six blocks with it.
+By default each regime is measured once or twice, in about a minute. --full measures 1, 8, 32, 128
+and 512 goroutines with blocks of 4, 8, 16, 64, 256 KiB and 1 MiB, hot and direct, cold reads of 4
+and 64 KiB with 1, 32, 64 and 128 goroutines, and the fast device: some ten minutes. --block,
+--goroutines and --cache replace an axis of the grid.
+
+fio: where the program is installed it reads the same file with O_DIRECT through io_uring from one
+job, with as many reads in flight as there are goroutines. It is a yardstick, written in C, that
+does nothing with what it reads. --fio demands it, --no-fio leaves it out, and --fio-also fio-fixed
+adds it with registered file and buffers, fio-batched with submitting and waiting in batches.
+
+The fast device (--fast) is XFS on a loop device in memory, made for the run: its reads cost little
+but processor time, so it shows what the software costs. It needs root and mkfs.xfs (Debian:
+apt-get install xfsprogs), takes up to a quarter of the available memory, and is gone when the
+program ends, however it ends. --fast=only measures nothing else, --fast=none leaves it out.
 
 A file of 1 GiB is created in --dir (default: $TMPDIR, else /var/tmp) and removed at the end; its
 content is verified while it is read. With --path an existing file or block device is only read.`
@@ -35,6 +49,8 @@ content is verified while it is read. With --path an existing file or block devi
 const benchFileExample = `  ringside bench file
   ringside bench file --dir /mnt/nvme --full --json nvme.json
   ringside bench file --path /dev/nvme0n1 --cache direct --goroutines 32,128
+  ringside bench file --cache cold --goroutines 32,128
+  sudo ringside bench file --fast=only --fio --fio-also fio-fixed
   ringside bench file --block 4K --pairs 10 --benchfmt new.txt && benchstat -col /engine new.txt`
 
 // newBenchFileCmd returns "ringside bench file".
@@ -56,9 +72,14 @@ func newBenchFileCmd() *cobra.Command {
 	f.Var(sizeFlag{&opts.Size}, "size", "size of the created file (default 1G, hot only: 256M)")
 	f.Var(sizesFlag{&opts.Blocks}, "block", "block sizes, such as 4K,64K,1M")
 	f.IntSliceVar(&opts.Goroutines, "goroutines", nil, "numbers of goroutines, such as 1,32,128")
-	f.StringSliceVar(&opts.Caches, "cache", nil, "states of the page cache: hot, direct")
+	f.StringSliceVar(&opts.Caches, "cache", nil, "states of the page cache: hot, direct, cold")
+	f.StringSliceVar(&opts.Workloads, "workload", nil, "what is done to the file, such as randread (default: all)")
 	f.BoolVar(&opts.Full, "full", false, "measure the whole grid")
-	f.BoolVar(&opts.Fio, "fio", false, "add the program fio (io_uring) as an engine where O_DIRECT is used")
+	fastFlag := f.VarPF(fastValue{&opts.Fast}, "fast", "", "measure a storage in memory too: add (if no word is given), only, none (default: with --full)")
+	fastFlag.NoOptDefVal = string(suite.FastAdd)
+	boolFlag(f, fioValue{&opts.Fio, suite.Always}, "fio", "demand the program fio as an engine where O_DIRECT is used (default: if installed)")
+	boolFlag(f, fioValue{&opts.Fio, suite.Never}, "no-fio", "leave fio out, as --fio=false")
+	f.StringSliceVar(&opts.FioAlso, "fio-also", nil, "further engines of fio: fio-fixed, fio-batched")
 	return cmd
 }
 
@@ -76,9 +97,30 @@ func (b *fileBench) measure(ctx context.Context, tools benchTools) (*report.Run,
 	return suite.File(ctx, b.opts, suite.Env{
 		Round:           tools.round,
 		ProbeDirect:     func(path string) error { return workload.ProbeDirect(engine.OS{}, path) },
+		ProbeEvict:      datafile.ProbeEvict,
+		FastDevice:      makeFastDevice,
 		FindFio:         fio.Find,
-		Fio:             func(ctx context.Context, p string, r fio.RandRead) (measure.Sample, error) { return r.Run(ctx, p) },
+		Fio:             runFio,
 		AvailableMemory: hostinfo.AvailableMemory,
 		Progress:        tools.bar,
 	})
+}
+
+// makeFastDevice keeps a missing device from becoming an interface that is not nil.
+func makeFastDevice(ctx context.Context, size int64) (suite.FastDevice, error) {
+	d, err := fastdev.Make(ctx, size)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// runFio runs a round and says which fio it was.
+func runFio(ctx context.Context, program string, job fio.RandRead) (measure.Sample, error) {
+	s, err := job.Run(ctx, program)
+	if err != nil {
+		return s, err
+	}
+	s.Backend, err = fio.Version(ctx, program)
+	return s, err
 }

@@ -69,7 +69,7 @@ func finish(t *testing.T, cmd *exec.Cmd) result {
 func tiny(dir string, more ...string) []string {
 	return append([]string{
 		"bench", "file", "--dir", dir, "--size", "1M", "--duration", "5ms", "--pairs", "2",
-		"--block", "4K,16K", "--goroutines", "1,4", "--seed", "7",
+		"--block", "4K,16K", "--goroutines", "1,4", "--seed", "7", "--no-fio", "--workload", "randread",
 	}, more...)
 }
 
@@ -101,7 +101,13 @@ func TestArguments(t *testing.T) {
 		{"bench file --block 3K", exitUsage, "--block"},
 		{"bench file --block x", exitUsage, "--block"},
 		{"bench file --size 1Q", exitUsage, "--size"},
-		{"bench file --cache warm", exitUsage, "hot or direct"},
+		{"bench file --cache warm", exitUsage, "hot, direct or cold"},
+		{"bench file --workload juggling", exitUsage, "randread"},
+		{"bench file --fast=slow", exitUsage, "add, only or none"},
+		{"bench file --fast=only --path x", exitUsage, "--path"},
+		{"bench file --fio --no-fio", exitUsage, "contradict"},
+		{"bench file --fio=perhaps", exitUsage, "--fio"},
+		{"bench file --fio-also nothing", exitUsage, "fio-fixed or fio-batched"},
 		{"bench file --goroutines 0", exitUsage, "--goroutines"},
 		{"bench file --pairs 0", exitUsage, "--pairs"},
 		{"bench file --duration 0s", exitUsage, "--duration"},
@@ -157,7 +163,7 @@ func TestBenchFile(t *testing.T) {
 	if r.code != exitOK || strings.Contains(r.stdout+r.stderr, "\x1b") {
 		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}
-	for _, want := range []string{"kernel:", "backend:", "seed 7", "ns/op", "allocs/op", "ops/s vs os", "os_4096", "ringside_16384", "page cache hot, 4 goroutines"} {
+	for _, want := range []string{"kernel:", "backend:", "seed 7", "MB/s", "allocs/op", "ops/s vs os", "os_4096", "ringside_16384", "page cache hot, 4 goroutines"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("%q is missing in\n%s", want, r.stdout)
 		}
@@ -188,8 +194,12 @@ func checkDocument(t *testing.T, b []byte) {
 	if doc.Host.Seed != 7 || doc.Host.Backend == "" || !doc.Host.Verified || doc.Host.FileBytes != 1<<20 {
 		t.Errorf("host %+v", doc.Host)
 	}
-	// Two blocks by two numbers of goroutines by two engines, hot and, where possible, direct.
-	if n := len(doc.Results); n != 16 && !(n == 8 && len(doc.Skipped) == 1) {
+	// Two blocks by two numbers of goroutines by two engines, hot and, where possible, direct and cold.
+	skipped := map[any]bool{}
+	for _, s := range doc.Skipped {
+		skipped[s.Params["cache"]] = true
+	}
+	if n := len(doc.Results); n != 8*(3-len(skipped)) || skipped["hot"] {
 		t.Errorf("%d results, skipped %v", n, doc.Skipped)
 	}
 	for _, r := range doc.Results {

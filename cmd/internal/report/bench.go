@@ -24,7 +24,9 @@ var benchUnits = []struct{ metric, unit string }{
 	{measure.CPUUsPerOp, "cpu-us/op"},
 	{measure.P50Us, "p50-us"},
 	{measure.P99Us, "p99-us"},
+	{measure.MaxUs, "max-us"},
 	{measure.Threads, "threads"},
+	{DeviceShare, "device-B/B"},
 }
 
 // WriteBench writes one line per sample in the Go benchmark format. The engine is a part of the

@@ -4,20 +4,27 @@ package report
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
+// DeviceShare is the metric of cold reads that tells how many bytes came from the device for each
+// byte that was read.
+const DeviceShare = "device_share"
+
 // ratioMetrics are the metrics whose ratios a result file carries.
 var ratioMetrics = []string{
-	measure.OpsPerS, measure.NsPerOp, measure.CPUUsPerOp, measure.P50Us, measure.P99Us, measure.Threads,
+	measure.OpsPerS, measure.NsPerOp, measure.CPUUsPerOp, measure.P50Us, measure.P99Us, measure.MaxUs, measure.Threads,
 }
 
 // Document summarizes the run in the form of a result file. Every engine is compared to the
 // cell's first one, and ringside to all others.
 func (r *Run) Document() Document {
-	d := Document{Host: r.Host, Results: []Result{}, Ratios: []Ratio{}, Skipped: r.Skipped}
+	d := Document{
+		Schema: SchemaVersion, Host: r.Host, Results: []Result{}, Ratios: []Ratio{}, Skipped: r.Skipped, Notes: r.Notes,
+	}
 	for _, c := range r.Cells {
 		for i, s := range c.Series {
 			d.Results = append(d.Results, c.result(s))
@@ -69,4 +76,20 @@ func (r *Run) WriteJSON(w io.Writer) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(r.Document())
+}
+
+// ReadDocument reads a result file of this version or an older one.
+func ReadDocument(r io.Reader) (*Document, error) {
+	decoder := json.NewDecoder(r)
+	decoder.DisallowUnknownFields()
+	var d Document
+	err := decoder.Decode(&d)
+	// A newer version may have fields that this one does not know.
+	if d.Schema > SchemaVersion {
+		err = fmt.Errorf("written by a newer ringside: schema %d, this one reads up to %d", d.Schema, SchemaVersion)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read a result file: %w", err)
+	}
+	return &d, nil
 }

@@ -35,6 +35,9 @@ func formatCount(v float64) string {
 // formatWhole prints a count that is whole except for a median between two.
 func formatWhole(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
 
+// formatPercent prints a share.
+func formatPercent(v float64) string { return strconv.FormatFloat(100*v, 'f', 0, 64) + " %" }
+
 // FormatBytes prints a size in the largest binary unit that divides it, such as "64 KiB".
 func FormatBytes(n int64) string {
 	for _, u := range []struct {

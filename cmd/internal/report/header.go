@@ -20,6 +20,9 @@ func (h Host) WriteHeader(w io.Writer) error {
 	line("cpu", h.CPU, fmt.Sprintf("%d cores", h.Cores), fmt.Sprintf("GOMAXPROCS %d", h.GOMAXPROCS), memoryWords(h.Memory))
 	line("storage", h.Device, h.Filesystem, h.Mount)
 	line("file", fileWords(h))
+	for _, st := range h.Storages {
+		line(st.Name, st.Filesystem, st.Device, fmt.Sprintf("%.0f MiB", float64(st.FileBytes)/(1<<20)))
+	}
 	line("versions", h.Go, "ringside "+h.Ringside, prefixed("commit ", h.Commit))
 	line("backend", h.Backend, h.Reason)
 	line("peers", h.Peers...)
@@ -83,7 +86,7 @@ func (s Skip) String() string {
 	if s.Engine != "" {
 		name += ", engine " + s.Engine
 	}
-	for _, key := range []string{"cache", "goroutines", "block", "ring", "batch"} {
+	for _, key := range []string{"storage", "cache", "goroutines", "block", "ring", "batch"} {
 		if v, ok := s.Params[key]; ok {
 			name += fmt.Sprintf(", %s %v", key, v)
 		}

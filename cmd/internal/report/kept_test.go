@@ -4,7 +4,6 @@ package report
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,10 +29,8 @@ func TestKeptResults(t *testing.T) {
 
 // checkKept says what is wrong with a kept result file.
 func checkKept(name string, b []byte) (wrong []string) {
-	var doc Document
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&doc); err != nil {
+	doc, err := ReadDocument(bytes.NewReader(b))
+	if err != nil {
 		return []string{err.Error()}
 	}
 	if len(doc.Results) == 0 || doc.Host.Kernel == "" || doc.Host.Pairs == 0 {
@@ -46,6 +43,24 @@ func checkKept(name string, b []byte) (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+func TestReadDocument(t *testing.T) {
+	for in, says := range map[string]string{
+		`{"host":{"kernel":"6.1"}}`:           "",
+		`{"schema":1}`:                        "",
+		`{"schema":2,"notes":["x"]}`:          "",
+		`{"schema":3}`:                        "newer ringside: schema 3",
+		`{"schema":3,"colour":"blue"}`:        "newer ringside: schema 3",
+		`{"schema":2,"colour":"blue"}`:        "colour",
+		`{"results":[{"metrics":{"x":"y"}}]}`: "result file",
+		``:                                    "result file",
+	} {
+		d, err := ReadDocument(strings.NewReader(in))
+		if says == "" && (err != nil || d == nil) || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
 }
 
 func TestCheckKept(t *testing.T) {

@@ -4,6 +4,8 @@ package report
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
@@ -16,15 +18,52 @@ type Layout struct {
 	// Row names one engine's row, Point the cell within its section, for sentences.
 	Row   func(c Cell, engine string) string
 	Point func(Cell) string
+	// Without are metrics that the tables leave out, because others say the same.
+	Without []string
 }
 
-// FileLayout arranges the suite "file": a table for each cache state and number of goroutines.
+// FileLayout arranges the suite "file": a table for each workload, storage, state of the cache and
+// number of goroutines.
 var FileLayout = Layout{
+	Without: []string{measure.NsPerOp}, // The rate says it, and the tables are wide.
 	Section: func(c Cell) string {
-		return fmt.Sprintf("%s, %s, %v", c.Workload, cacheWords(c.Params["cache"]), plural(c.Params["goroutines"], "goroutine"))
+		words := []string{c.Workload}
+		if c.Params["storage"] == "fast" {
+			words = append(words, "fast device")
+		}
+		if cache, ok := c.Params["cache"]; ok {
+			words = append(words, cacheWords(cache))
+		}
+		if n, ok := c.Params["goroutines"]; ok {
+			words = append(words, plural(n, "goroutine"))
+		}
+		return strings.Join(words, ", ")
 	},
-	Row:   func(c Cell, engine string) string { return fmt.Sprintf("%s_%v", engine, c.Params["block"]) },
-	Point: func(c Cell) string { return pointBytes(c.Params["block"]) },
+	Row: func(c Cell, engine string) string {
+		if block, ok := c.Params["block"]; ok {
+			engine += fmt.Sprintf("_%v", block)
+		}
+		for _, p := range furtherParams(c) {
+			engine += fmt.Sprintf("_%v", c.Params[p])
+		}
+		return engine
+	},
+	Point: func(c Cell) string {
+		var words []string
+		if block, ok := c.Params["block"]; ok {
+			words = append(words, pointBytes(block))
+		}
+		for _, p := range furtherParams(c) {
+			words = append(words, fmt.Sprintf("%s %v", p, c.Params[p]))
+		}
+		return strings.Join(words, " ")
+	},
+}
+
+// furtherParams are the names of those that only some workloads have.
+func furtherParams(c Cell) []string {
+	common := []string{"block", "cache", "device", "goroutines", "storage"}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(c.Params)), func(name string) bool { return slices.Contains(common, name) })
 }
 
 // RingLayout arranges the suite "ring": a table for each setup of the ring.
@@ -90,7 +129,9 @@ var columns = []column{
 	{"CPU µs/op", measure.CPUUsPerOp, formatNumber},
 	{"p50 µs", measure.P50Us, formatNumber},
 	{"p99 µs", measure.P99Us, formatNumber},
+	{"max µs", measure.MaxUs, formatNumber},
 	{"threads", measure.Threads, formatWhole},
+	{"device", DeviceShare, formatPercent},
 }
 
 // joinAnd joins words as a sentence does.

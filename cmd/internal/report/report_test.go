@@ -9,6 +9,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -41,6 +43,14 @@ func series(engine string, heap bool, threads float64, rates ...float64) Series 
 	return s
 }
 
+// cold adds the share that came from the device.
+func cold(s Series, share float64) Series {
+	for _, sample := range s.Samples {
+		sample.Metrics[DeviceShare] = share
+	}
+	return s
+}
+
 func params(block, goroutines int, cache string) Params {
 	return Params{"block": block, "goroutines": goroutines, "cache": cache, "device": "vda"}
 }
@@ -49,12 +59,16 @@ func exampleRun() *Run {
 	cell := func(p Params, s ...Series) Cell {
 		return Cell{Suite: "file", Workload: "randread", Params: p, Series: s}
 	}
+	fast := params(4096, 128, "direct")
+	fast["storage"], fast["device"] = "fast", "loop device in memory"
 	return &Run{
 		Host: Host{
 			Time: "2026-01-02T03:04:05Z", OS: "linux", Arch: "amd64", Kernel: "6.18.0", CPU: "Example CPU",
 			Cores: 2, GOMAXPROCS: 2, Memory: 8 << 30, Device: "vda", Filesystem: "ext4", Mount: "rw,relatime",
 			FileBytes: 1 << 30, Verified: true, Go: "go1.26.0", Ringside: "(devel)", Commit: "0123456789ab",
 			Backend: "io_uring", Reason: "all needed operations are there", Seed: 42, Pairs: 5, DurationMs: 250,
+			Peers:    []string{"fio-3.33"},
+			Storages: []Storage{{Name: "fast", Device: "loop device in memory", Filesystem: "xfs", FileBytes: 1 << 30}},
 		},
 		Cells: []Cell{
 			cell(params(4096, 1, "hot"), series("os", true, 7, 2e6, 2e6, 2e6, 2e6, 2e6),
@@ -65,7 +79,14 @@ func exampleRun() *Run {
 			cell(params(1<<20, 128, "direct"), series("os", true, 131, 2000, 2000, 2000, 2000, 2000),
 				series("ringside", true, 8, 1800, 1810, 1790, 1800, 1805),
 				series("fio", false, 0, 2000, 2000, 2000, 2000, 2000)),
+			cell(params(4096, 32, "cold"), cold(series("os", true, 35, 40e3, 40e3, 40e3, 40e3, 40e3), 1),
+				cold(series("ringside", true, 8, 80e3, 80e3, 80e3, 80e3, 80e3), 0.98)),
+			cell(fast, series("os", true, 131, 70e3, 70e3, 70e3, 70e3, 70e3),
+				series("ringside", true, 8, 280e3, 280e3, 281e3, 280e3, 280e3),
+				series("fio", false, 0, 290e3, 290e3, 290e3, 290e3, 290e3),
+				series("fio-fixed", false, 0, 350e3, 350e3, 350e3, 350e3, 350e3)),
 		},
+		Notes: []string{"this is an example"},
 		Skipped: []Skip{{
 			Suite: "file", Workload: "randread", Params: Params{"cache": "direct"},
 			Reason: "the file system has no O_DIRECT",
@@ -105,7 +126,9 @@ func TestJSONSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	var doc struct {
+		Schema  int
 		Host    map[string]any
+		Notes   []string
 		Results []struct {
 			Suite, Workload, Engine string
 			Params                  map[string]any
@@ -119,8 +142,8 @@ func TestJSONSchema(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if len(doc.Results) != 8 || doc.Host["seed"] != 42.0 {
-		t.Fatalf("%d results, host %v", len(doc.Results), doc.Host)
+	if len(doc.Results) != 14 || doc.Host["seed"] != 42.0 || doc.Schema != SchemaVersion || len(doc.Notes) != 1 {
+		t.Fatalf("%d results, schema %d, notes %v, host %v", len(doc.Results), doc.Schema, doc.Notes, doc.Host)
 	}
 	for _, r := range doc.Results {
 		m := r.Metrics["ops_per_s"]
@@ -136,7 +159,7 @@ func TestJSONSchema(t *testing.T) {
 		}
 	}
 	for _, metric := range []string{"ops_per_s", "cpu_us_per_op", "p99_us"} {
-		for _, pair := range []string{"ringside/os/", "ringside/fio/", "fio/os/"} {
+		for _, pair := range []string{"ringside/os/", "ringside/fio/", "ringside/fio-fixed/", "fio/os/"} {
 			if !found[pair+metric] {
 				t.Errorf("no ratio %s", pair+metric)
 			}
@@ -186,7 +209,7 @@ func TestBenchFormatParsesBack(t *testing.T) {
 	if err := reader.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if len(lines) != 8 {
+	if len(lines) != 14 {
 		t.Errorf("%d names: %v", len(lines), lines)
 	}
 	if n := lines["Randread/block=4096/cache=direct/goroutines=128/engine=ringside-2"]; n != 5 {
@@ -216,6 +239,40 @@ func TestTableGolden(t *testing.T) {
 	}
 }
 
+func TestTableComparesToYardsticks(t *testing.T) {
+	run := exampleRun()
+	run.Cells = run.Cells[len(run.Cells)-1:]
+	var b bytes.Buffer
+	if err := run.WriteTable(&b, FileLayout, Style{}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(b.String(), "\n")
+	for row, ends := range map[int][]string{
+		1: {"ops/s vs os", "vs fio", "vs fio-fixed"},
+		3: {"4.00x (4.00–4.01)", "0.97x (0.97–0.97)", "0.80x (0.80–0.80)"},
+		4: {"4.14x (4.14–4.14)"},
+	} {
+		if got := regexp.MustCompile(`  +`).Split(lines[row], -1); !slices.Equal(got[len(got)-len(ends):], ends) {
+			t.Errorf("row %d: %q", row, lines[row])
+		}
+	}
+}
+
+func TestLayoutNamesFurtherParameters(t *testing.T) {
+	c := Cell{Workload: "batch", Params: Params{"block": 4096, "cache": "direct", "goroutines": 1, "count": 128}}
+	for got, want := range map[string]string{
+		FileLayout.Section(c): "batch, O_DIRECT, 1 goroutine", FileLayout.Row(c, "os"): "os_4096_128", FileLayout.Point(c): "4 KiB count 128",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	c = Cell{Workload: "append", Params: Params{"goroutines": 64, "storage": "fast"}}
+	if got := FileLayout.Section(c); got != "append, fast device, 64 goroutines" {
+		t.Errorf("section %q", got)
+	}
+}
+
 func TestTableFitsTheScreen(t *testing.T) {
 	run := exampleRun()
 	c := &run.Cells[2]
@@ -232,7 +289,7 @@ func TestTableFitsTheScreen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {
-		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 120 {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 150 {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
@@ -276,6 +333,8 @@ func TestVerdictsFollowTheNumbers(t *testing.T) {
 	for _, want := range []string{
 		"no difference beyond the spread at 4 KiB", "ringside is faster than os at 4 KiB (1.98x)",
 		"ringside is slower than os at 1 MiB (0.90x)", "threads 0.06x", "ops/s vs fio 0.90x to 0.99x",
+		"page cache cold, 32 goroutines: ringside is faster", "read from the device 98 % to 100 %",
+		"randread, fast device, O_DIRECT, 128 goroutines: ringside is faster than os at 4 KiB (4.00x)", "ops/s vs fio-fixed 0.80x",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)

@@ -6,13 +6,21 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
+// SchemaVersion is the version of result files that this package writes. Version 1 had no number,
+// no notes and one storage only; version 2 reads it as it is.
+const SchemaVersion = 2
+
 // Document is a result file.
 type Document struct {
+	// Schema is the version; 0 stands for 1.
+	Schema  int      `json:"schema,omitempty"`
 	Host    Host     `json:"host"`
 	Results []Result `json:"results"`
 	Ratios  []Ratio  `json:"ratios"`
 	// Skipped names what was asked for and could not be measured.
 	Skipped []Skip `json:"skipped,omitempty"`
+	// Notes are sentences that a reader of the results should know.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Host describes the machine and the circumstances of a run.
@@ -30,6 +38,9 @@ type Host struct {
 	Filesystem string `json:"filesystem,omitempty"`
 	Mount      string `json:"mount_options,omitempty"`
 	FileBytes  int64  `json:"file_bytes,omitempty"`
+	// Storages are those that were measured beside the one above. A result on one of them has
+	// its name as the parameter "storage".
+	Storages []Storage `json:"storages,omitempty"`
 	// Verified tells whether the content of reads was checked during the run.
 	Verified bool   `json:"verified"`
 	Go       string `json:"go"`
@@ -44,6 +55,14 @@ type Host struct {
 	Pairs int      `json:"pairs"`
 	// DurationMs is the length of each measured window.
 	DurationMs float64 `json:"duration_ms"`
+}
+
+// Storage is a place where files were measured.
+type Storage struct {
+	Name       string `json:"name"`
+	Device     string `json:"device"`
+	Filesystem string `json:"filesystem"`
+	FileBytes  int64  `json:"file_bytes"`
 }
 
 // Params are a workload's parameters by name, such as block, goroutines, cache and device. After

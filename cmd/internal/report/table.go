@@ -5,6 +5,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -33,13 +34,13 @@ func (s Style) paint(code, text string) string {
 // table is text in columns; the first is aligned to the left, others to the right.
 type table struct {
 	rows [][]string
-	// last holds the colour of the last column of each row.
-	last []string
+	// colors holds those of the columns of each row; what is missing has none.
+	colors []map[int]string
 }
 
-func (t *table) add(color string, cells ...string) {
+func (t *table) add(colors map[int]string, cells ...string) {
 	t.rows = append(t.rows, cells)
-	t.last = append(t.last, color)
+	t.colors = append(t.colors, colors)
 }
 
 func (t *table) write(w *strings.Builder, style Style) {
@@ -53,14 +54,11 @@ func (t *table) write(w *strings.Builder, style Style) {
 		var line strings.Builder
 		for i, cell := range row {
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			switch {
-			case i == 0:
+			if i == 0 {
 				line.WriteString(cell + pad)
-			case i == len(row)-1:
-				line.WriteString("  " + pad + style.paint(t.last[n], cell))
-			default:
-				line.WriteString("  " + pad + cell)
+				continue
 			}
+			line.WriteString("  " + pad + style.paint(t.colors[n][i], cell))
 		}
 		w.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
@@ -72,11 +70,10 @@ func (r *Run) WriteTable(w io.Writer, layout Layout, style Style) error {
 	var b strings.Builder
 	for _, section := range r.sections(layout) {
 		fmt.Fprintf(&b, "%s\n", style.paint(bold, section.title))
-		t := newTable(section.cells)
+		t := newTable(section.cells, layout.Without)
 		for _, c := range section.cells {
 			for _, s := range c.Series {
-				ratio, color := c.ratioColumn(s)
-				t.add(color, t.row(layout.Row(c, s.Engine), s, ratio)...)
+				t.addSeries(layout.Row(c, s.Engine), c, s)
 			}
 		}
 		t.write(&b, style)
@@ -90,29 +87,77 @@ func (r *Run) WriteTable(w io.Writer, layout Layout, style Style) error {
 type resultTable struct {
 	table
 	columns []column
+	// against are the engines that others are compared to, a column each.
+	against []string
 }
 
-func newTable(cells []Cell) *resultTable {
-	t := &resultTable{}
+func newTable(cells []Cell, without []string) *resultTable {
+	t := &resultTable{against: comparedTo(cells)}
 	titles := []string{""}
 	for _, col := range columns {
-		if anyHas(cells, col.metric) {
+		if anyHas(cells, col.metric) && !slices.Contains(without, col.metric) {
 			t.columns = append(t.columns, col)
 			titles = append(titles, col.title)
 		}
 	}
-	t.add("", append(titles, ratioTitle(cells))...)
+	for i, engine := range t.against {
+		title := "vs " + engine
+		if i == 0 {
+			title = "ops/s " + title
+		}
+		titles = append(titles, title)
+	}
+	t.add(nil, titles...)
 	return t
 }
 
-// ratioTitle names the engine that the others are compared to, if there are others.
-func ratioTitle(cells []Cell) string {
+// comparedTo names the first engine of the cells, and the yardsticks that ringside is compared to
+// besides.
+func comparedTo(cells []Cell) []string {
+	var out []string
 	for _, c := range cells {
-		if len(c.Series) > 1 {
-			return fmt.Sprintf("ops/s vs %s", c.Series[0].Engine)
+		if len(c.Series) < 2 {
+			continue
+		}
+		if len(out) == 0 {
+			out = append(out, c.Series[0].Engine)
+		}
+		for _, s := range c.Series[1:] {
+			if isYardstick(s.Engine) && !slices.Contains(out, s.Engine) {
+				out = append(out, s.Engine)
+			}
 		}
 	}
-	return ""
+	return out
+}
+
+// isYardstick tells whether the engine is a program that shows what the device can do.
+func isYardstick(engine string) bool { return engine == "fio" || strings.HasPrefix(engine, "fio-") }
+
+// addSeries adds the row of one engine in a cell.
+func (t *resultTable) addSeries(name string, c Cell, s Series) {
+	row := []string{name}
+	for _, col := range t.columns {
+		text := "-"
+		if sum, ok := s.Summary(col.metric); ok {
+			text = col.format(sum.Median)
+		}
+		row = append(row, text)
+	}
+	colors := map[int]string{}
+	for i, engine := range t.against {
+		if i > 0 && isYardstick(s.Engine) {
+			row = append(row, "") // Yardsticks are not compared to each other.
+			continue
+		}
+		text, color := c.ratioColumn(s, engine)
+		if i > 0 && s.Engine == t.against[0] {
+			text, color = "", ""
+		}
+		colors[len(row)] = color
+		row = append(row, text)
+	}
+	t.add(colors, row...)
 }
 
 func anyHas(cells []Cell, metric string) bool {
@@ -126,24 +171,13 @@ func anyHas(cells []Cell, metric string) bool {
 	return false
 }
 
-func (t *resultTable) row(name string, s Series, ratio string) []string {
-	out := []string{name}
-	for _, col := range t.columns {
-		text := "-"
-		if sum, ok := s.Summary(col.metric); ok {
-			text = col.format(sum.Median)
-		}
-		out = append(out, text)
-	}
-	return append(out, ratio)
-}
-
-// ratioColumn prints how the series compares to the cell's first one, with the spread.
-func (c Cell) ratioColumn(s Series) (text, color string) {
-	if s.Engine == c.Series[0].Engine {
+// ratioColumn prints how the rate compares to that of another engine in the cell, with the spread.
+func (c Cell) ratioColumn(s Series, against string) (text, color string) {
+	other, ok := c.find(against)
+	if !ok || s.Engine == against {
 		return "", ""
 	}
-	sum, ok := s.Ratio(c.Series[0], measure.OpsPerS)
+	sum, ok := s.Ratio(other, measure.OpsPerS)
 	if !ok {
 		return "-", ""
 	}

@@ -65,6 +65,8 @@ type findings struct {
 	pairs           int
 	points          map[verdict][]string
 	cpu, threads    []measure.Summary
+	// device are shares of what was read that came from the device, of all engines.
+	device []measure.Summary
 	// others are ratios of the rate to engines beside the cell's first one.
 	others map[string][]measure.Summary
 }
@@ -100,6 +102,11 @@ func (f *findings) add(c Cell, s Series, point string) {
 	}
 	if sum, ok := s.Ratio(c.Series[0], measure.Threads); ok {
 		f.threads = append(f.threads, sum)
+	}
+	for _, series := range c.Series {
+		if sum, ok := series.Summary(DeviceShare); ok {
+			f.device = append(f.device, sum)
+		}
 	}
 	for _, other := range c.Series[1:] {
 		if sum, ok := s.Ratio(other, measure.OpsPerS); ok && other.Engine != f.engine {
@@ -142,6 +149,9 @@ func (f *findings) sentence() string {
 	for _, name := range slices.Sorted(maps.Keys(f.others)) {
 		parts = append(parts, rangeWords("ops/s vs "+name, f.others[name])...)
 	}
+	if len(f.device) > 0 {
+		parts = append(parts, "read from the device "+percentRange(f.device))
+	}
 	return strings.Join(parts, "; ")
 }
 
@@ -158,4 +168,16 @@ func rangeWords(what string, ratios []measure.Summary) []string {
 		return []string{fmt.Sprintf("%s %.2fx", what, low)}
 	}
 	return []string{fmt.Sprintf("%s %.2fx to %.2fx", what, low, high)}
+}
+
+// percentRange tells the smallest and largest value of several shares.
+func percentRange(shares []measure.Summary) string {
+	low, high := shares[0].Min, shares[0].Max
+	for _, s := range shares {
+		low, high = min(low, s.Min), max(high, s.Max)
+	}
+	if formatPercent(low) == formatPercent(high) {
+		return formatPercent(low)
+	}
+	return formatPercent(low) + " to " + formatPercent(high)
 }

@@ -21,7 +21,14 @@ type Env struct {
 	Maker datafile.Maker
 	// ProbeDirect tells whether the file can be read with O_DIRECT.
 	ProbeDirect func(path string) error
-	// FindFio returns the program's path, Fio runs a round with it.
+	// ProbeEvict tells whether the file can be evicted from the page cache; if not, the error
+	// matches [datafile.ErrCached].
+	ProbeEvict func(path string) error
+	// FastDevice makes a storage in memory for size bytes; where there can be none, the error
+	// matches [fastdev.ErrUnavailable].
+	FastDevice func(ctx context.Context, size int64) (FastDevice, error)
+	// FindFio returns the program's path, Fio runs a round with it, whose backend is the
+	// program's version.
 	FindFio func() (string, error)
 	Fio     func(ctx context.Context, program string, job fio.RandRead) (measure.Sample, error)
 	// AvailableMemory returns the bytes that buffers and cache may take, 0 if nobody knows.
@@ -37,6 +44,16 @@ type Progress interface {
 	Add(n int64)
 	// Note changes the words beside the bar.
 	Note(format string, args ...any)
+}
+
+// FastDevice is a mounted file system in memory.
+type FastDevice interface {
+	// Dir takes files, Filesystem names what lies there, Note says why it is not the usual one.
+	Dir() string
+	Filesystem() string
+	Note() string
+	// Close removes all of it.
+	Close() error
 }
 
 // ErrNothing is returned when every part of a run was skipped. The report names the reasons.

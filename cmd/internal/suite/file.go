@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/engine"
-	"github.com/ringside-io/ringside/cmd/internal/fio"
 	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -70,7 +69,10 @@ type fileRun struct {
 	run  *report.Run
 	// stores are the places that can be measured, by name.
 	stores map[string]*store
-	fio    string
+	// cells are those that can be measured.
+	cells []cell
+	// fio is the program, "" if it is not used.
+	fio string
 }
 
 // describe notes machine and storage before anything is created.
@@ -78,6 +80,9 @@ func (f *fileRun) describe() {
 	target := f.opts.Path
 	if target == "" {
 		target = f.opts.Dir
+	}
+	if f.opts.Fast == FastOnly {
+		target = ""
 	}
 	h := hostinfo.Collect(target)
 	h.Seed, h.Pairs = f.opts.Seed, f.opts.Pairs
@@ -95,23 +100,28 @@ func (f *fileRun) prepare(ctx context.Context) error {
 		return fmt.Errorf("ask ringside for its backend: %w", err)
 	}
 	f.run.Host.Backend, f.run.Host.Reason = about.Backend, about.Reason
-	if f.opts.Fio {
-		f.findFio()
+	if f.cells, err = f.possible(); err != nil {
+		return err
 	}
-	return nil
-}
-
-func (f *fileRun) findFio() {
-	program, err := f.env.FindFio()
-	if err != nil {
-		f.skip(report.Skip{Workload: nameRandRead, Engine: fio.Name, Reason: err.Error()})
-		return
+	if len(f.cells) == 0 {
+		return ErrNothing
 	}
-	f.fio = program
+	direct := slices.IndexFunc(f.cells, func(c cell) bool { return c.cache == CacheDirect })
+	if direct < 0 || f.opts.Fio == Never {
+		return nil
+	}
+	return f.findFio(ctx, f.stores[f.cells[direct].storage])
 }
 
 func (f *fileRun) note(format string, args ...any) {
 	f.run.Notes = append(f.run.Notes, fmt.Sprintf(format, args...))
+}
+
+// noteOnce leaves out what has been said.
+func (f *fileRun) noteOnce(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(f.run.Notes, text) {
+		f.run.Notes = append(f.run.Notes, text)
+	}
 }
 
 func (f *fileRun) skip(s report.Skip) {
@@ -121,22 +131,15 @@ func (f *fileRun) skip(s report.Skip) {
 
 // measure runs all cells that are possible.
 func (f *fileRun) measure(ctx context.Context) error {
-	cells, err := f.possible()
-	if err != nil {
-		return err
-	}
-	if len(cells) == 0 {
-		return ErrNothing
-	}
 	rounds := 0
-	for _, c := range cells {
+	for _, c := range f.cells {
 		rounds += f.opts.Pairs * len(workloadOf(c).engines(f, c))
 	}
 	f.env.Progress.Start(int64(rounds), "measuring")
-	for _, c := range cells {
+	for _, c := range f.cells {
 		if err := f.measureCell(ctx, c); err != nil {
 			if ctx.Err() != nil {
-				return fmt.Errorf("stopped after %d of %d cells: %w", len(f.run.Cells), len(cells), ctx.Err())
+				return fmt.Errorf("stopped after %d of %d cells: %w", len(f.run.Cells), len(f.cells), ctx.Err())
 			}
 			return fmt.Errorf("%s: %w", c, err)
 		}
@@ -176,7 +179,11 @@ func (f *fileRun) add(c cell, engines []string, samples [][]measure.Sample) {
 		for _, sample := range samples[i] {
 			w.check(f, c, name, sample)
 		}
-		out.Series = append(out.Series, newSeries(name, samples[i]))
+		s := newSeries(name, samples[i])
+		if c.cache == CacheCold {
+			addDeviceShare(&s, samples[i])
+		}
+		out.Series = append(out.Series, s)
 	}
 	f.run.Cells = append(f.run.Cells, out)
 }
@@ -188,6 +195,16 @@ func newSeries(engine string, samples []measure.Sample) report.Series {
 		s.Samples = append(s.Samples, report.Sample{Iterations: sample.Ops, Metrics: sample.Metrics()})
 	}
 	return s
+}
+
+// addDeviceShare adds how much of what was read came from the device: 1 where nothing was cached
+// and nothing read ahead.
+func addDeviceShare(s *report.Series, samples []measure.Sample) {
+	for i, sample := range samples {
+		if sample.Bytes > 0 {
+			s.Samples[i].Metrics[report.DeviceShare] = float64(sample.DeviceReads) / float64(sample.Bytes)
+		}
+	}
 }
 
 // params describe the cell in the report. A storage is named where it is not the ordinary one.

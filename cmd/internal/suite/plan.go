@@ -4,19 +4,19 @@ package suite
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
-	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/fio"
 )
 
 // States of the page cache in which a file is read.
 const (
 	CacheHot    = "hot"
 	CacheDirect = "direct"
+	CacheCold   = "cold"
 )
 
 // maxBlock bounds what one read may ask for, maxGoroutines how many there are.
@@ -33,7 +33,8 @@ type FileOptions struct {
 	// Size is the length of the file to create; 0 stands for 1 GiB, or 256 MiB if all of it
 	// fits into the page cache anyway.
 	Size int64
-	// Blocks, Goroutines and Caches replace an axis of the grid.
+	// Workloads, Blocks, Goroutines and Caches replace an axis of the grid.
+	Workloads  []string
 	Blocks     []int
 	Goroutines []int
 	Caches     []string
@@ -45,42 +46,41 @@ type FileOptions struct {
 	Duration time.Duration
 	// Seed selects content and offsets.
 	Seed uint64
-	// Fio adds the fio program as an engine where O_DIRECT is used.
-	Fio bool
+	// Fast says whether the storage in memory is measured, Fio whether the fio program is an
+	// engine where O_DIRECT is used.
+	Fast Fast
+	Fio  Choice
+	// FioAlso are further ways of fio to read, such as [fio.NameFixed].
+	FioAlso []string
+
+	// cachesGiven tells that Caches is not the default.
+	cachesGiven bool
 }
 
-// cell is one point of the grid. What a workload has no use for stays zero.
-type cell struct {
-	// workload is the name of a fileWorkload, storage of a store.
-	workload, storage string
-	cache             string
-	goroutines        int
-	block             int
-	// more holds further parameters by their names in result files.
-	more report.Params
-}
+// Choice says whether a part that needs something to be installed is wanted.
+type Choice int
 
-// String names the cell in errors and beside the progress bar.
-func (c cell) String() string {
-	words := []string{c.workload}
-	if c.storage != StorageDisk {
-		words = append(words, c.storage)
-	}
-	if c.cache != "" {
-		words = append(words, c.cache)
-	}
-	out := strings.Join(words, " ")
-	if c.goroutines > 0 {
-		out += fmt.Sprintf(", %d goroutines", c.goroutines)
-	}
-	if c.block > 0 {
-		out += fmt.Sprintf(", block %d", c.block)
-	}
-	for _, key := range slices.Sorted(maps.Keys(c.more)) {
-		out += fmt.Sprintf(", %s %v", key, c.more[key])
-	}
-	return out
-}
+const (
+	// Auto is yes where it can be had; else it is skipped.
+	Auto Choice = iota
+	// Always is yes; that it cannot be had is an error.
+	Always
+	// Never is no.
+	Never
+)
+
+// Fast says whether the storage in memory is measured. Where it cannot be had it is skipped.
+type Fast string
+
+const (
+	// FastAuto is yes in a full run.
+	FastAuto Fast = ""
+	// FastAdd is yes, beside the ordinary storage; FastOnly instead of it.
+	FastAdd  Fast = "add"
+	FastOnly Fast = "only"
+	// FastNone is no.
+	FastNone Fast = "none"
+)
 
 // Validate returns an error that names the first option that makes no sense.
 func (o FileOptions) Validate() error {
@@ -89,6 +89,9 @@ func (o FileOptions) Validate() error {
 	}
 	if o.Full && o.Brief {
 		return fmt.Errorf("a run cannot be full and brief")
+	}
+	if o.Path != "" && o.Fast == FastOnly {
+		return fmt.Errorf("--fast=only measures a storage of its own: --path does not apply to it")
 	}
 	if o.Size != 0 && (o.Size < minSize || o.Size%datafile.UnitSize != 0) {
 		return fmt.Errorf("--size must be a multiple of %d and at least %d", datafile.UnitSize, minSize)
@@ -103,15 +106,46 @@ func (o FileOptions) Validate() error {
 			return fmt.Errorf("--goroutines %d: must be between 1 and %d", g, maxGoroutines)
 		}
 	}
-	for _, c := range o.Caches {
-		if c != CacheHot && c != CacheDirect {
-			return fmt.Errorf("--cache %q: must be %s or %s", c, CacheHot, CacheDirect)
-		}
+	if err := o.validateNames(); err != nil {
+		return err
 	}
 	if o.Pairs < 0 || o.Duration < 0 {
 		return fmt.Errorf("--pairs and --duration must be positive")
 	}
 	return nil
+}
+
+// validateNames returns an error that names the first word that is not known.
+func (o FileOptions) validateNames() error {
+	var workloads []string
+	for _, w := range fileWorkloads {
+		workloads = append(workloads, w.name())
+	}
+	for _, axis := range []struct {
+		flag         string
+		given, known []string
+	}{
+		{"--workload", o.Workloads, workloads},
+		{"--cache", o.Caches, []string{CacheHot, CacheDirect, CacheCold}},
+		{"--fast", []string{string(o.Fast)}, []string{string(FastAuto), string(FastAdd), string(FastOnly), string(FastNone)}},
+		{"--fio-also", o.FioAlso, []string{fio.NameFixed, fio.NameBatched}},
+	} {
+		for _, name := range axis.given {
+			if !slices.Contains(axis.known, name) {
+				return fmt.Errorf("%s %q: must be %s", axis.flag, name, orWords(axis.known))
+			}
+		}
+	}
+	return nil
+}
+
+// orWords lists what may be given.
+func orWords(names []string) string {
+	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "" })
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
 // minSize is the smallest file worth reading at random.
@@ -125,16 +159,22 @@ func (o FileOptions) withDefaults() FileOptions {
 	if o.Duration == 0 {
 		o.Duration = 200 * time.Millisecond
 	}
-	if len(o.Caches) == 0 {
-		o.Caches = []string{CacheHot, CacheDirect}
+	if o.cachesGiven = o.cachesGiven || len(o.Caches) > 0; !o.cachesGiven {
+		o.Caches = []string{CacheHot, CacheDirect, CacheCold}
 	}
 	if o.Path == "" && o.Dir == "" {
 		o.Dir = DefaultDir()
 	}
+	if o.Fast == FastAuto {
+		o.Fast = FastNone
+		if o.Full {
+			o.Fast = FastAdd
+		}
+	}
 	if o.Size == 0 {
-		o.Size = hotSpan
-		if slices.Contains(o.Caches, CacheDirect) {
-			o.Size = directSize
+		o.Size = directSize
+		if slices.Equal(o.Caches, []string{CacheHot}) {
+			o.Size = hotSpan
 		}
 	}
 	return o
@@ -145,55 +185,4 @@ func (o FileOptions) warm() time.Duration { return warmFor(o.Duration) }
 
 func warmFor(window time.Duration) time.Duration {
 	return min(max(window/3, time.Millisecond), 500*time.Millisecond)
-}
-
-var (
-	allBlocks    = []int{4 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}
-	fewBlocks    = []int{4 << 10, 64 << 10}
-	briefBlocks  = []int{4 << 10, 64 << 10, 1 << 20}
-	defaultDepth = []int{1, 128}
-)
-
-// cells returns the grid of all workloads.
-func (o FileOptions) cells() []cell {
-	var out []cell
-	for _, w := range fileWorkloads {
-		out = append(out, w.cells(o)...)
-	}
-	return out
-}
-
-// randReadCells returns the grid of random reads. By default one goroutine reads only two block sizes: it is the regime
-// where nothing can be batched, and two sizes show that. Axes given by the user are taken as they
-// are; a given number of goroutines brings all block sizes with it.
-func (o FileOptions) randReadCells() []cell {
-	depths := o.Goroutines
-	if len(depths) == 0 {
-		depths = defaultDepth
-	}
-	var out []cell
-	for _, cache := range o.Caches {
-		for _, g := range depths {
-			for _, block := range o.blocksFor(g) {
-				out = append(out, cell{workload: nameRandRead, storage: StorageDisk, cache: cache, goroutines: g, block: block})
-			}
-		}
-	}
-	return out
-}
-
-func (o FileOptions) blocksFor(goroutines int) []int {
-	switch {
-	case len(o.Blocks) > 0:
-		return o.Blocks
-	case o.Full, len(o.Goroutines) > 0:
-		return allBlocks
-	case goroutines == 1 && o.Brief:
-		return allBlocks[:1]
-	case goroutines == 1:
-		return fewBlocks
-	case o.Brief:
-		return briefBlocks
-	}
-	return allBlocks
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
@@ -14,28 +15,38 @@ import (
 // possible returns the cells that can be measured here, and notes the others as skipped.
 func (f *fileRun) possible() ([]cell, error) {
 	cells := slices.DeleteFunc(f.opts.cells(), func(c cell) bool { return f.stores[c.storage] == nil })
-	for name, st := range f.stores {
-		directHere := func(c cell) bool { return c.cache == CacheDirect && c.storage == name }
-		if !slices.ContainsFunc(cells, directHere) {
-			continue
-		}
-		err := f.env.ProbeDirect(st.path)
-		if err != nil && !errors.Is(err, workload.ErrNoDirect) {
-			return nil, fmt.Errorf("try O_DIRECT: %w", err)
-		}
-		if err != nil {
-			f.skipDirect(name, err)
-			cells = slices.DeleteFunc(cells, directHere)
+	for _, storage := range f.opts.storages() {
+		for _, probe := range []struct {
+			cache    string
+			try      func(path string) error
+			cannot   error
+			question string
+		}{
+			{CacheDirect, f.env.ProbeDirect, workload.ErrNoDirect, "try O_DIRECT"},
+			{CacheCold, f.env.ProbeEvict, datafile.ErrCached, "try to evict the file"},
+		} {
+			here := func(c cell) bool { return c.cache == probe.cache && c.storage == storage }
+			if !slices.ContainsFunc(cells, here) {
+				continue
+			}
+			err := probe.try(f.stores[storage].path)
+			if err != nil && !errors.Is(err, probe.cannot) {
+				return nil, fmt.Errorf("%s: %w", probe.question, err)
+			}
+			if err != nil {
+				f.skipCache(cell{storage: storage, cache: probe.cache}, err)
+				cells = slices.DeleteFunc(cells, here)
+			}
 		}
 	}
 	return slices.DeleteFunc(cells, f.impossible), nil
 }
 
-// skipDirect notes that all cells with O_DIRECT on a storage are left out.
-func (f *fileRun) skipDirect(storage string, err error) {
-	p := report.Params{"cache": CacheDirect}
-	if storage != StorageDisk {
-		p["storage"] = storage
+// skipCache notes that all cells with one state of the cache on one storage are left out.
+func (f *fileRun) skipCache(c cell, err error) {
+	p := report.Params{"cache": c.cache}
+	if c.storage != StorageDisk {
+		p["storage"] = c.storage
 	}
 	f.skip(report.Skip{Params: p, Reason: fmt.Sprintf("%v; choose a directory on a disk with --dir", err)})
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
+	"github.com/ringside-io/ringside/cmd/internal/fastdev"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
@@ -15,7 +16,12 @@ import (
 const (
 	// StorageDisk is the user's directory, file or block device.
 	StorageDisk = "disk"
+	// StorageFast is a file system in memory, whose speed only the processor bounds.
+	StorageFast = "fast"
 )
+
+// fastDeviceName stands for the device: which loop device it is does not matter.
+const fastDeviceName = "loop device in memory"
 
 // store is a storage with the file that is read there.
 type store struct {
@@ -41,11 +47,20 @@ func (s *store) content() *uint64 {
 
 // openStores prepares every storage that the grid uses, and notes those that cannot be had.
 func (f *fileRun) openStores(ctx context.Context) error {
-	if err := f.openDisk(ctx); err != nil {
+	for _, name := range f.opts.storages() {
+		open, p := f.openDisk, report.Params(nil)
+		if name == StorageFast {
+			open, p = f.openFast, report.Params{"storage": name}
+		}
+		err := open(ctx)
 		if ctx.Err() != nil {
 			return fmt.Errorf("stopped before anything was measured: %w", ctx.Err())
 		}
-		f.skip(report.Skip{Reason: err.Error()})
+		if err != nil {
+			f.skip(report.Skip{Params: p, Reason: err.Error()})
+		}
+	}
+	if len(f.stores) == 0 {
 		return ErrNothing
 	}
 	return nil
@@ -61,9 +76,9 @@ func (f *fileRun) openDisk(ctx context.Context) error {
 		}
 		st.path, st.size = f.opts.Path, size
 	} else {
-		made, err := f.makeFile(ctx, f.opts.Dir)
+		made, err := f.makeFile(ctx, f.opts.Dir, f.opts.Size)
 		if err != nil {
-			return err
+			return fmt.Errorf("create a test file (--dir chooses where, --path takes an existing one): %w", err)
 		}
 		st.dir, st.made, st.path, st.size = f.opts.Dir, made, made.Path(), made.Size()
 	}
@@ -72,21 +87,59 @@ func (f *fileRun) openDisk(ctx context.Context) error {
 	return nil
 }
 
+// openFast makes the storage in memory, with a file in it.
+func (f *fileRun) openFast(ctx context.Context) (err error) {
+	size, err := f.fastSize()
+	if err != nil {
+		return err
+	}
+	device, err := f.env.FastDevice(ctx, size+fastdev.Overhead)
+	if err != nil {
+		return err
+	}
+	made, err := f.makeFile(ctx, device.Dir(), size)
+	if err != nil {
+		return errors.Join(fmt.Errorf("create a test file on the fast device: %w", err), device.Close())
+	}
+	if note := device.Note(); note != "" {
+		f.note("%s", note)
+	}
+	f.stores[StorageFast] = &store{
+		dir: device.Dir(), path: made.Path(), size: made.Size(), made: made, device: fastDeviceName, close: device.Close,
+	}
+	f.run.Host.Storages = append(f.run.Host.Storages, report.Storage{
+		Name: StorageFast, Device: fastDeviceName, Filesystem: device.Filesystem(), FileBytes: made.Size(),
+	})
+	return nil
+}
+
+// fastSize is how large a file the storage in memory may have: a quarter of what is available.
+func (f *fileRun) fastSize() (int64, error) {
+	size, free := f.opts.Size, f.env.AvailableMemory()
+	smallest := min(size, datafile.MinSize)
+	for free > 0 && size > free/4 {
+		if size /= 2; size < smallest {
+			return 0, fmt.Errorf("the fast device needs %d MiB of available memory, there are %d", 4*smallest>>20, free>>20)
+		}
+	}
+	return size - size%datafile.UnitSize, nil
+}
+
 // makeFile creates the file to read in dir.
-func (f *fileRun) makeFile(ctx context.Context, dir string) (*datafile.File, error) {
+func (f *fileRun) makeFile(ctx context.Context, dir string, size int64) (*datafile.File, error) {
 	// A directory that cannot be listed may still take a new file.
 	if stale, err := datafile.Sweep(dir); err == nil {
 		for _, path := range stale {
 			f.note("removed %s, which a killed run had left", path)
 		}
 	}
-	f.env.Progress.Start(f.opts.Size, "writing the test file")
-	made, err := f.env.Maker.Make(ctx, dir, f.opts.Size, f.opts.Seed, f.env.Progress.Add)
+	f.env.Progress.Start(size, "writing the test file")
+	made, err := f.env.Maker.Make(ctx, dir, size, f.opts.Seed, f.env.Progress.Add)
 	if err != nil {
-		return nil, fmt.Errorf("create a test file (--dir chooses where, --path takes an existing one): %w", err)
+		return nil, err
 	}
-	if made.Size() < f.opts.Size {
-		f.note("the test file has %d MiB instead of %d: %s has no room for more", made.Size()>>20, f.opts.Size>>20, dir)
+	if made.Size() < size {
+		f.note("the test file has %d MiB instead of %d: %s has no room for more", made.Size()>>20, size>>20, dir)
 	}
 	return made, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
+	"github.com/ringside-io/ringside/cmd/internal/fastdev"
 	"github.com/ringside-io/ringside/cmd/internal/fio"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
@@ -39,12 +40,20 @@ func newWorld() *world {
 	w.Env = Env{
 		Round: func(_ context.Context, j workload.Job) (measure.Sample, error) {
 			w.jobs = append(w.jobs, j)
-			return measure.Sample{
+			s := measure.Sample{
 				Ops: 100, Bytes: 100 * 4096, Elapsed: time.Second, Heap: &measure.Heap{},
 				Backend: "io_uring", Reason: "a test",
-			}, nil
+			}
+			if j.RandRead != nil && j.RandRead.Cold {
+				s.DeviceReads = s.Bytes
+			}
+			return s, nil
 		},
-		ProbeDirect:     func(string) error { return nil },
+		ProbeDirect: func(string) error { return nil },
+		ProbeEvict:  func(string) error { return nil },
+		FastDevice: func(context.Context, int64) (FastDevice, error) {
+			return nil, fmt.Errorf("%w: this is a test", fastdev.ErrUnavailable)
+		},
 		FindFio:         func() (string, error) { return "", fio.ErrMissing },
 		AvailableMemory: func() int64 { return 0 },
 		Progress:        quiet{},
@@ -52,9 +61,11 @@ func newWorld() *world {
 	return w
 }
 
-// smallFile are options for a run that writes next to nothing.
+// smallFile are options for a run of random reads that writes next to nothing.
 func smallFile(t *testing.T) FileOptions {
-	return FileOptions{Dir: t.TempDir(), Size: 4 << 20, Seed: 1, Duration: time.Millisecond}
+	return FileOptions{
+		Dir: t.TempDir(), Size: 4 << 20, Seed: 1, Duration: time.Millisecond, Fio: Never, Workloads: []string{nameRandRead},
+	}
 }
 
 func wantEmpty(t *testing.T, dir string) {
@@ -65,20 +76,23 @@ func wantEmpty(t *testing.T, dir string) {
 	}
 }
 
+// defaultCells is the number of cells of random reads in a default run: hot, direct and cold.
+const defaultCells = 4 + 5 + 3
+
 func TestFileMeasuresTheDefaultGrid(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
 	run, err := File(t.Context(), opts, w.Env)
 	if err != nil || len(run.Skipped) != 0 {
 		t.Fatalf("%v, skipped %v", err, run.Skipped)
 	}
-	if len(run.Cells) != 16 {
-		t.Errorf("%d cells, want 6+2 hot and as many direct", len(run.Cells))
+	if len(run.Cells) != defaultCells {
+		t.Errorf("%d cells, want %d", len(run.Cells), defaultCells)
 	}
 	if h := run.Host; h.Backend != "io_uring" || h.Reason != "a test" || h.Pairs != 5 || !h.Verified || h.FileBytes != opts.Size {
 		t.Errorf("host %+v", h)
 	}
 	rounds := w.jobs[1:] // The first asks for the backend.
-	if len(rounds) != 16*10 {
+	if len(rounds) != defaultCells*10 {
 		t.Fatalf("%d rounds", len(rounds))
 	}
 	for i, j := range rounds {
@@ -96,16 +110,33 @@ func TestCells(t *testing.T) {
 		opts FileOptions
 		want int
 	}{
-		{FileOptions{}, 16},
-		{FileOptions{Full: true}, 24},
+		{FileOptions{}, defaultCells},
+		{FileOptions{Full: true, Fast: FastNone}, 30 + 30 + 8},
+		{FileOptions{Full: true}, 30 + 30 + 8 + 15},
 		{FileOptions{Brief: true}, 8},
-		{FileOptions{Caches: []string{CacheHot}}, 8},
-		{FileOptions{Goroutines: []int{32}}, 12},
-		{FileOptions{Blocks: []int{8192}}, 4},
+		{FileOptions{Caches: []string{CacheHot}}, 4},
+		{FileOptions{Caches: []string{CacheCold}}, 3},
+		{FileOptions{Goroutines: []int{32}}, 6 + 6 + 2},
+		{FileOptions{Blocks: []int{8192}}, 6},
 		{FileOptions{Blocks: []int{8192}, Goroutines: []int{1, 2, 3}, Caches: []string{CacheDirect}}, 3},
+		{FileOptions{Blocks: []int{8192}, Full: true, Fast: FastNone}, 5 + 5 + 4},
+		{FileOptions{Fast: FastAdd}, defaultCells + 4},
+		{FileOptions{Fast: FastOnly}, 4},
+		{FileOptions{Fast: FastOnly, Full: true}, 15},
+		{FileOptions{Fast: FastOnly, Goroutines: []int{2}}, 6},
+		{FileOptions{Fast: FastOnly, Caches: []string{CacheCold}}, 8},
 	} {
-		if got := len(tc.opts.withDefaults().cells()); got != tc.want {
+		tc.opts.Workloads = []string{nameRandRead}
+		cells := tc.opts.withDefaults().cells()
+		if got := len(cells); got != tc.want {
 			t.Errorf("%+v: %d cells, want %d", tc.opts, got, tc.want)
+		}
+		seen := map[string]bool{}
+		for _, c := range cells {
+			if seen[c.String()] {
+				t.Errorf("%+v: %s twice", tc.opts, c)
+			}
+			seen[c.String()] = true
 		}
 	}
 	if got := (FileOptions{}).withDefaults().Size; got != directSize {
@@ -119,10 +150,34 @@ func TestCells(t *testing.T) {
 // TestDefaultRunFitsItsTime adds up what is planned: 90 seconds less 15 for the file and 120 ms of
 // each round for its process.
 func TestDefaultRunFitsItsTime(t *testing.T) {
-	o := FileOptions{}.withDefaults()
-	rounds := time.Duration(2 * o.Pairs * len(o.cells()))
-	if total := rounds * (o.warm() + o.Duration + 120*time.Millisecond); total > 75*time.Second {
+	o := FileOptions{Workloads: []string{nameRandRead}}.withDefaults()
+	f := &fileRun{opts: o, fio: "/bin/fio"}
+	rounds := 0
+	for _, c := range o.cells() {
+		rounds += o.Pairs * len(workloadOf(c).engines(f, c))
+	}
+	if total := time.Duration(rounds) * (o.warm() + o.Duration + 120*time.Millisecond); total > time.Minute {
 		t.Errorf("the default run takes %v", total)
+	}
+}
+
+// TestDefaultGridHasTheRegimes looks for the points that decide between engines.
+func TestDefaultGridHasTheRegimes(t *testing.T) {
+	for name, o := range map[string]FileOptions{"default": {}, "full": {Full: true}} {
+		o.Workloads = []string{nameRandRead}
+		var have []string
+		for _, c := range o.withDefaults().cells() {
+			have = append(have, c.String())
+		}
+		for _, want := range []cell{
+			{cache: CacheDirect, goroutines: 32}, {cache: CacheDirect, goroutines: 512},
+			{cache: CacheCold, goroutines: 32}, {cache: CacheCold, goroutines: 128}, {cache: CacheHot, goroutines: 1},
+		} {
+			want.workload, want.storage, want.block = nameRandRead, StorageDisk, 4096
+			if !slices.Contains(have, want.String()) {
+				t.Errorf("%s grid: no %s in %v", name, want, have)
+			}
+		}
 	}
 }
 
@@ -131,12 +186,14 @@ func TestValidate(t *testing.T) {
 		{Path: "x", Dir: "y"}, {Path: "x", Size: 1 << 20}, {Full: true, Brief: true}, {Size: 4096}, {Size: 1<<20 + 1},
 		{Blocks: []int{0}}, {Blocks: []int{4097}}, {Blocks: []int{1 << 30}}, {Goroutines: []int{0}},
 		{Goroutines: []int{1 << 20}}, {Caches: []string{"warm"}}, {Pairs: -1}, {Duration: -1},
+		{Workloads: []string{"juggling"}}, {Fast: "slow"}, {Fast: FastOnly, Path: "x"}, {FioAlso: []string{"fio-slow"}},
 	} {
 		if o.Validate() == nil {
 			t.Errorf("%+v accepted", o)
 		}
 	}
-	if err := (FileOptions{Blocks: allBlocks, Goroutines: []int{1, 512}, Caches: []string{CacheHot, CacheDirect}}).Validate(); err != nil {
+	if err := (FileOptions{Blocks: allBlocks, Goroutines: []int{1, 512}, Caches: []string{CacheHot, CacheDirect, CacheCold},
+		Workloads: []string{nameRandRead}, Fast: FastOnly, FioAlso: []string{fio.NameFixed, fio.NameBatched}}).Validate(); err != nil {
 		t.Error(err)
 	}
 }
@@ -145,7 +202,7 @@ func TestNoODirectIsSkippedByName(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
 	w.ProbeDirect = func(string) error { return fmt.Errorf("%w: EINVAL", workload.ErrNoDirect) }
 	run, err := File(t.Context(), opts, w.Env)
-	if err != nil || len(run.Cells) != 8 {
+	if err != nil || len(run.Cells) != defaultCells-5 {
 		t.Fatalf("%d cells, %v", len(run.Cells), err)
 	}
 	if len(run.Skipped) != 1 || run.Skipped[0].Params["cache"] != CacheDirect || !strings.Contains(run.Skipped[0].Reason, "O_DIRECT") {
@@ -196,6 +253,7 @@ func TestLessSpaceMakesASmallerFile(t *testing.T) {
 		}
 		return datafile.Create(ctx, dir, size, seed, written)
 	}
+	opts.Caches = []string{CacheHot}
 	run, err := File(t.Context(), opts, w.Env)
 	if err != nil || run.Host.FileBytes != half || len(run.Notes) != 1 {
 		t.Errorf("file of %d bytes, notes %v, %v", run.Host.FileBytes, run.Notes, err)
@@ -241,7 +299,7 @@ func TestUsersFileIsOnlyRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorld()
-	run, err := File(t.Context(), FileOptions{Path: path, Seed: 1, Blocks: []int{4096}}, w.Env)
+	run, err := File(t.Context(), FileOptions{Path: path, Seed: 1, Blocks: []int{4096}, Fio: Never, Workloads: []string{nameRandRead}}, w.Env)
 	if err != nil || run.Host.Verified || run.Host.FileBytes != int64(len(content)) {
 		t.Errorf("%v, host %+v", err, run.Host)
 	}
@@ -272,7 +330,7 @@ func TestInterruptKeepsWhatIsCompleteAndCleansUp(t *testing.T) {
 		return s, err
 	}
 	run, err := File(ctx, opts, w.Env)
-	if !errors.Is(err, context.Canceled) || len(run.Cells) != 1 || !strings.Contains(err.Error(), "1 of 16 cells") {
+	if !errors.Is(err, context.Canceled) || len(run.Cells) != 1 || !strings.Contains(err.Error(), fmt.Sprintf("1 of %d cells", defaultCells)) {
 		t.Errorf("%d cells, %v", len(run.Cells), err)
 	}
 	wantEmpty(t, opts.Dir)
@@ -303,28 +361,6 @@ func TestFailureNamesTheCell(t *testing.T) {
 	wantEmpty(t, opts.Dir)
 }
 
-func TestFioRunsOnlyWithODirect(t *testing.T) {
-	w, opts := newWorld(), smallFile(t)
-	opts.Fio, opts.Blocks, opts.Goroutines = true, []int{4096}, []int{8}
-	run, err := File(t.Context(), opts, w.Env)
-	if err != nil || len(run.Skipped) != 1 || run.Skipped[0].Engine != fio.Name {
-		t.Errorf("missing fio: %v, skipped %v", err, run.Skipped)
-	}
-	var rounds []fio.RandRead
-	w.FindFio = func() (string, error) { return "/bin/fio", nil }
-	w.Fio = func(_ context.Context, program string, r fio.RandRead) (measure.Sample, error) {
-		rounds = append(rounds, r)
-		return measure.Sample{Ops: 1, Elapsed: 1}, nil
-	}
-	run, err = File(t.Context(), opts, w.Env)
-	if err != nil || len(rounds) != 5 || len(run.Cells[0].Series) != 2 || len(run.Cells[1].Series) != 3 {
-		t.Errorf("%d rounds of fio, cells %v, %v", len(rounds), run.Cells, err)
-	}
-	if r := rounds[0]; r.Block != 4096 || r.Depth != 8 || r.Span != opts.Size {
-		t.Errorf("round %+v", r)
-	}
-}
-
 func TestColdReadsInAHotCellAreNoted(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
 	opts.Blocks, opts.Goroutines, opts.Caches, opts.Pairs = []int{4096}, []int{1}, []string{CacheHot}, 1
@@ -345,6 +381,7 @@ func TestStaleFilesAreSwept(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(opts.Dir, "ringside-bench-0123456789abcdef.dat"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	opts.Caches = []string{CacheHot}
 	run, err := File(t.Context(), opts, w.Env)
 	if err != nil || len(run.Notes) != 1 || !strings.Contains(run.Notes[0], "0123456789abcdef") {
 		t.Errorf("notes %v, %v", run.Notes, err)

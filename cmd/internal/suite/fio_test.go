@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+
+package suite
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ringside-io/ringside/cmd/internal/engine"
+	"github.com/ringside-io/ringside/cmd/internal/fio"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+// withFio installs a fio that records its rounds and answers with err.
+func (w *world) withFio(err error) *[]fio.RandRead {
+	var rounds []fio.RandRead
+	w.FindFio = func() (string, error) { return "/bin/fio", nil }
+	w.Fio = func(_ context.Context, program string, r fio.RandRead) (measure.Sample, error) {
+		rounds = append(rounds, r)
+		return measure.Sample{Ops: 1, Elapsed: 1, Backend: "fio-9.9"}, err
+	}
+	return &rounds
+}
+
+func TestFioRunsOnlyWithODirect(t *testing.T) {
+	w, opts := newWorld(), smallFile(t)
+	opts.Fio, opts.Blocks, opts.Goroutines, opts.Caches = Auto, []int{4096}, []int{8}, []string{CacheHot, CacheDirect}
+	rounds := w.withFio(nil)
+	run, err := File(t.Context(), opts, w.Env)
+	if err != nil || len(*rounds) != 1+5 || len(run.Cells[0].Series) != 2 || len(run.Cells[1].Series) != 3 {
+		t.Fatalf("%d rounds of fio with the trial, cells %v, %v", len(*rounds), run.Cells, err)
+	}
+	if r := (*rounds)[1]; r.Engine != fio.Name || r.Block != 4096 || r.Depth != 8 || r.Span != opts.Size {
+		t.Errorf("round %+v", r)
+	}
+	if !slices.Equal(run.Host.Peers, []string{"fio-9.9"}) {
+		t.Errorf("peers %v", run.Host.Peers)
+	}
+	opts.Caches, *rounds = []string{CacheHot}, nil
+	if _, err := File(t.Context(), opts, w.Env); err != nil || len(*rounds) != 0 {
+		t.Errorf("%d rounds of fio where nothing is direct, %v", len(*rounds), err)
+	}
+	wantEmpty(t, opts.Dir)
+}
+
+func TestFurtherEnginesOfFio(t *testing.T) {
+	w, opts := newWorld(), smallFile(t)
+	opts.Fio, opts.FioAlso = Auto, []string{fio.NameFixed, fio.NameBatched}
+	opts.Blocks, opts.Goroutines, opts.Caches, opts.Pairs = []int{4096}, []int{8}, []string{CacheDirect}, 1
+	rounds := w.withFio(nil)
+	run, err := File(t.Context(), opts, w.Env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var engines []string
+	for _, s := range run.Cells[0].Series {
+		engines = append(engines, s.Engine)
+	}
+	want := []string{engine.NameOS, engine.NameRingside, fio.Name, fio.NameFixed, fio.NameBatched}
+	if !slices.Equal(engines, want) || (*rounds)[len(*rounds)-1].Engine != fio.NameBatched {
+		t.Errorf("engines %v, rounds %v", engines, *rounds)
+	}
+}
+
+func TestFioThatIsMissingOrBroken(t *testing.T) {
+	broken := errors.New("fio: engine io_uring not loadable")
+	for name, tc := range map[string]struct {
+		choice Choice
+		cause  error
+		broken bool
+	}{
+		"missing":            {Auto, fio.ErrMissing, false},
+		"broken":             {Auto, broken, true},
+		"missing, demanded":  {Always, fio.ErrMissing, false},
+		"broken, demanded":   {Always, broken, true},
+		"missing, left out":  {Never, fio.ErrMissing, false},
+		"broken and not run": {Never, broken, true},
+	} {
+		w, opts := newWorld(), smallFile(t)
+		opts.Fio, opts.Blocks, opts.Goroutines, opts.Caches = tc.choice, []int{4096}, []int{8}, []string{CacheDirect}
+		if tc.broken {
+			w.withFio(broken)
+		}
+		run, err := File(t.Context(), opts, w.Env)
+		switch tc.choice {
+		case Auto:
+			if err != nil || len(run.Skipped) != 1 || run.Skipped[0].Engine != fio.Name ||
+				run.Skipped[0].Reason != tc.cause.Error() || len(run.Cells[0].Series) != 2 {
+				t.Errorf("%s: %v, skipped %v", name, err, run.Skipped)
+			}
+		case Always:
+			if !errors.Is(err, tc.cause) || !strings.Contains(err.Error(), "--fio") || len(run.Cells) != 0 {
+				t.Errorf("%s: %v", name, err)
+			}
+		case Never:
+			if err != nil || len(run.Skipped) != 0 || len(run.Cells[0].Series) != 2 {
+				t.Errorf("%s: %v, skipped %v", name, err, run.Skipped)
+			}
+		}
+		wantEmpty(t, opts.Dir)
+	}
+}
