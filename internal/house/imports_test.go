@@ -34,6 +34,7 @@ var layers = map[string][]string{
 	"ufile/ufiletest":   {},
 	"internal/epoll":    {"internal/sys"},
 	"unet":              {"features", "internal/epoll", "internal/fdlock", "internal/sys", "uring"},
+	"unet/event":        {"features", "internal/sys", "uring"},
 	"watch":             {"features", "internal/epoll", "internal/sys", "uring"},
 	"watch/watchtest":   {"internal/sys", "watch"},
 
@@ -112,7 +113,7 @@ func TestDependenciesGoOneWay(t *testing.T) {
 // TestOutsideDependencies looks at everything that the packages a user imports
 // pull in.
 func TestOutsideDependencies(t *testing.T) {
-	public := []string{"./uring", "./features", "./reactor", "./ufile/...", "./watch/..."}
+	public := []string{"./uring", "./features", "./reactor", "./ufile/...", "./unet/...", "./watch/..."}
 	for _, goos := range []string{"linux", "darwin", "windows"} {
 		for _, p := range list(t, goos, append([]string{"-deps"}, public...)...) {
 			if p.Module == nil { // the standard library

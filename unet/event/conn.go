@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+var (
+	errEOF     = io.EOF
+	errTimeout = os.ErrDeadlineExceeded
+	past       = time.Unix(1, 0) // a deadline that is over
+)
+
+// Conn is a connection of a server. Its methods may be called from any
+// goroutine, and before, during and after callbacks; after OnClose they answer
+// net.ErrClosed or do nothing.
+type Conn struct {
+	server *Server
+	back   backend
+	link   link // of the backend
+
+	mu     sync.Mutex
+	out    outQueue
+	state  state
+	err    error // why it ends
+	value  any
+	expiry time.Time // of the timer, zero for none
+}
+
+// backend carries connections.
+type backend interface {
+	// idle says that a Write may send at once because nobody else is about to.
+	idle() bool
+	// sendNow sends what fits without blocking; the caller holds the
+	// connection's mutex and has nothing pending.
+	sendNow(c *Conn, p []byte) int
+	// kick makes the backend look at the state of the connection.
+	kick(c *Conn)
+	// do runs f as a callback of the connection.
+	do(c *Conn, f func())
+	// addrs returns the addresses of the connection. The caller holds its mutex.
+	addrs(c *Conn) (local, remote net.Addr)
+}
+
+// state is what the connection's mutex guards beside the queue: what was asked
+// for, and how far it is.
+type state struct {
+	kicked   bool // the backend will look at the connection
+	paused   bool // by PauseRead
+	starved  bool // a Write was refused, OnWritable is due
+	closing  bool // by Close: send what is pending, then close
+	finWrite bool // by CloseWrite: send what is pending, then end the direction
+	finSent  bool // the direction has ended
+	aborted  bool // by Abort: close now
+	eof      bool // the peer has ended its direction
+	closed   bool // gone
+	timer    bool // the timer has changed
+	full     bool // as much is pending as may be: nothing is read
+}
+
+// Write accepts p for sending, all of it or, with [ErrFull], nothing. It copies
+// p and does not block. What several goroutines write is sent in the order in
+// which they were called, each Write in one piece. After [Conn.Close],
+// [Conn.CloseWrite] and the end of the connection the error is net.ErrClosed,
+// in a *net.OpError. That the peer has received the bytes is never known.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	if err := c.refuse(); err != nil {
+		c.mu.Unlock()
+		return 0, err
+	}
+	n := len(p)
+	if c.out.n == 0 && !c.state.kicked && c.back.idle() {
+		p = p[c.back.sendNow(c, p):]
+	}
+	if len(p) > 0 {
+		c.out.add(p)
+		c.kickAndUnlock()
+		return n, nil
+	}
+	c.mu.Unlock()
+	return n, nil
+}
+
+// Writev is [Conn.Write] of several buffers as one piece. It does not change
+// bufs.
+func (c *Conn) Writev(bufs net.Buffers) (int64, error) {
+	c.mu.Lock()
+	if err := c.refuse(); err != nil {
+		c.mu.Unlock()
+		return 0, err
+	}
+	n := 0
+	for _, p := range bufs {
+		n += len(p)
+		c.out.add(p)
+	}
+	if n == 0 {
+		c.mu.Unlock()
+		return 0, nil
+	}
+	c.kickAndUnlock()
+	return int64(n), nil
+}
+
+// refuse says why nothing can be written. The caller holds mu.
+func (c *Conn) refuse() error {
+	s := &c.state
+	switch {
+	case s.closing || s.finWrite || s.aborted || s.closed:
+		return c.opError("write", net.ErrClosed)
+	case c.out.n >= c.server.opts.WriteLimit:
+		s.starved = true
+		return ErrFull
+	}
+	return nil
+}
+
+func (c *Conn) opError(op string, err error) error {
+	return &net.OpError{Op: op, Net: c.server.network, Source: nil, Addr: nil, Err: err}
+}
+
+// kickAndUnlock makes the backend look at the connection.
+func (c *Conn) kickAndUnlock() {
+	kick := !c.state.kicked && !c.state.closed
+	c.state.kicked = true
+	c.mu.Unlock()
+	if kick {
+		c.back.kick(c)
+	}
+}
+
+// Pending returns how many accepted bytes the kernel has not yet taken.
+func (c *Conn) Pending() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.out.n
+}
+
+// Close sends what is pending and then closes the connection; OnClose is called
+// with nil, some time after Close has returned. No OnData follows the next
+// return to the loop. A peer that does not read keeps the connection alive: see
+// [Conn.SetTimer] and [Conn.Abort]. The second call does nothing.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	if c.state.closing || c.state.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.state.closing = true
+	c.kickAndUnlock()
+	return nil
+}
+
+// CloseWrite sends what is pending and then ends this direction (TCP FIN).
+// OnData goes on until the peer ends the other one.
+func (c *Conn) CloseWrite() error {
+	c.mu.Lock()
+	if c.state.closing || c.state.closed || c.state.aborted {
+		c.mu.Unlock()
+		return c.opError("close", net.ErrClosed)
+	}
+	c.state.finWrite = true
+	c.kickAndUnlock()
+	return nil
+}
+
+// Abort drops what is pending and closes the connection; a TCP peer sees a
+// reset. OnClose is called with net.ErrClosed.
+func (c *Conn) Abort() {
+	c.mu.Lock()
+	c.fail(net.ErrClosed)
+	c.kickAndUnlock()
+}
+
+// fail ends the connection because of err. The caller holds mu.
+func (c *Conn) fail(err error) {
+	if !c.state.aborted {
+		c.state.aborted = true
+		c.err = err
+	}
+}
+
+// PauseRead stops OnData until [Conn.ResumeRead]. What has arrived is kept; the
+// peer is held up by TCP's flow control. The end of the stream and a broken
+// connection are noticed only after ResumeRead, or by writing.
+func (c *Conn) PauseRead() { c.setPaused(true) }
+
+// ResumeRead undoes [Conn.PauseRead].
+func (c *Conn) ResumeRead() { c.setPaused(false) }
+
+func (c *Conn) setPaused(paused bool) {
+	c.mu.Lock()
+	c.state.paused = paused
+	c.kickAndUnlock()
+}
+
+// SetTimer calls OnTimer once after d, in the place of an earlier SetTimer that
+// has not fired; 0 or less stops the timer. Moving it to a later time is cheap:
+// once per message does no harm.
+func (c *Conn) SetTimer(d time.Duration) {
+	var at time.Time
+	if d > 0 {
+		at = time.Now().Add(d)
+	}
+	c.mu.Lock()
+	c.expiry = at
+	if at.IsZero() || c.link.covers(at) {
+		c.mu.Unlock()
+		return
+	}
+	c.state.timer = true
+	c.kickAndUnlock()
+}
+
+// Do calls f as a callback of the connection: not at the same time as any
+// other, and not before Do's caller has returned when that is a callback
+// itself. After OnClose it does nothing.
+func (c *Conn) Do(f func()) { c.back.do(c, f) }
+
+// SetValue attaches a value of the user's to the connection.
+func (c *Conn) SetValue(v any) {
+	c.mu.Lock()
+	c.value = v
+	c.mu.Unlock()
+}
+
+// Value returns what [Conn.SetValue] attached, nil before.
+func (c *Conn) Value() any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.value
+}
+
+// LocalAddr returns this side's address, nil after OnClose.
+func (c *Conn) LocalAddr() net.Addr {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	local, _ := c.back.addrs(c)
+	return local
+}
+
+// RemoteAddr returns the peer's address, nil when the connection is broken or
+// after OnClose: ask in OnOpen for what is needed later.
+func (c *Conn) RemoteAddr() net.Addr {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, remote := c.back.addrs(c)
+	return remote
+}
+
+// wantsInput says whether more may be given to OnData. The caller holds mu.
+func (c *Conn) wantsInput() bool {
+	s := &c.state
+	if limit := c.server.opts.WriteLimit; c.out.n >= limit {
+		s.full = true
+	} else if c.out.n <= limit/2 {
+		s.full = false
+	}
+	return !s.paused && !s.closing && !s.aborted && !s.eof && !s.full
+}
+
+// takeWritable says whether OnWritable is due, and notes that it is called. The
+// caller holds mu.
+func (c *Conn) takeWritable() bool {
+	if !c.state.starved || c.out.n > c.server.opts.WriteLimit/2 || c.state.closing || c.state.aborted {
+		return false
+	}
+	c.state.starved = false
+	return true
+}
+
+// takeAlarm says whether the timer is due after the alarm that was set for at,
+// and notes that it is over. The caller holds mu.
+func (c *Conn) takeAlarm(at, now time.Time) bool {
+	if c.state.closed || !c.link.wakeAt.Equal(at) {
+		return false
+	}
+	c.link.wakeAt = time.Time{}
+	if c.expiry.IsZero() || now.Before(c.expiry) {
+		return false
+	}
+	c.expiry = time.Time{}
+	return true
+}
+
+// ended handles the end of the stream from the peer; with quiet the handler is
+// not asked. The loop or goroutine of the connection calls it.
+func (c *Conn) ended(quiet bool) {
+	c.mu.Lock()
+	seen := c.state.eof
+	c.state.eof = true
+	quiet = quiet || c.state.closing || c.state.aborted
+	c.mu.Unlock()
+	if seen || !quiet && c.onEOF() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state.closing {
+		return
+	}
+	c.state.closing = true
+	if !quiet && c.err == nil {
+		c.err = errEOF
+	}
+}
+
+// reason is the error for OnClose. The caller holds mu.
+func (c *Conn) reason() error {
+	switch {
+	case errors.Is(c.err, net.ErrClosed):
+		return net.ErrClosed
+	case errors.Is(c.err, errEOF):
+		return errEOF
+	}
+	return c.err
+}
+
+// Calls of the handler.
+
+func (c *Conn) onOpen() {
+	if f := c.server.handler.OnOpen; f != nil {
+		f(c)
+	}
+}
+
+func (c *Conn) onData(p []byte) {
+	if f := c.server.handler.OnData; f != nil {
+		f(c, p)
+	}
+}
+
+func (c *Conn) onWritable() {
+	if f := c.server.handler.OnWritable; f != nil {
+		f(c)
+	}
+}
+
+func (c *Conn) onTimer() {
+	if f := c.server.handler.OnTimer; f != nil {
+		f(c)
+	}
+}
+
+// onEOF says whether the handler goes on.
+func (c *Conn) onEOF() bool {
+	f := c.server.handler.OnEOF
+	if f != nil {
+		f(c)
+	}
+	return f != nil
+}
+
+func (c *Conn) onClose(err error) {
+	if f := c.server.handler.OnClose; f != nil {
+		f(c, err)
+	}
+}

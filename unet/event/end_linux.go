@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+)
+
+// leaveAll begins a shutdown.
+func (l *loop) leaveAll() {
+	l.leaving = true
+	for _, c := range l.conns {
+		if c != nil {
+			l.leave(c)
+		}
+	}
+	l.stopAccept()
+}
+
+// leave lets a connection end: by and by, or at once when all are aborted.
+func (l *loop) leave(c *Conn) {
+	if l.rings.aborted.Load() {
+		c.mu.Lock()
+		c.fail(net.ErrClosed)
+		c.mu.Unlock()
+	}
+	l.touch(c)
+}
+
+// drain gives to the handler what has arrived on a connection that is to end,
+// and then asks for the end. It stops where reading is stopped, and is called
+// again when that may have changed.
+func (l *loop) drain(c *Conn) {
+	k := &c.link
+	if l.scratch == nil {
+		l.scratch = make([]byte, l.server.opts.BufferSize)
+	}
+	for left := maxDrain; k.held.queue.n == 0 && !k.held.ended; {
+		c.mu.Lock()
+		want, s, fd := c.wantsInput(), c.state, k.fd
+		c.mu.Unlock()
+		if s.eof || s.closing || s.aborted {
+			k.drained = true
+			return
+		}
+		if !want {
+			return
+		}
+		n, _, err := syscall.Recvfrom(fd, l.scratch, syscall.MSG_DONTWAIT)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EAGAIN) || left <= 0:
+			k.drained = true
+			l.sayGoodbye(c)
+			return
+		case err != nil:
+			errno, _ := err.(syscall.Errno)
+			l.broke(c, -int32(errno))
+		case n == 0:
+			l.broke(c, 0)
+		default:
+			left -= n
+			c.onData(l.scratch[:n])
+		}
+	}
+}
+
+// sayGoodbye asks the handler to end a connection, or does it.
+func (l *loop) sayGoodbye(c *Conn) {
+	if f := l.server.handler.OnShutdown; f != nil {
+		f(c)
+	} else {
+		c.mu.Lock()
+		c.state.finWrite = true
+		c.link.discard = true
+		c.mu.Unlock()
+	}
+	l.touch(c)
+}
+
+// doom notes that the ring cannot be used any more.
+func (l *loop) doom(err error) {
+	l.over, l.broken = true, err
+}
+
+// graves keep the memory of operations that nobody will hear of again.
+var graves struct {
+	sync.Mutex
+	loops []*loop
+}
+
+// close frees what the loop owns.
+func (l *loop) close() {
+	if l.broken != nil {
+		l.bury()
+		return
+	}
+	// Nothing is in flight but cancellations, which use no memory.
+	_ = l.file.Close()
+	_ = l.ring.Close()
+}
+
+// bury ends the connections of a loop whose ring is broken. The kernel may have
+// operations in flight, so their memory, and the ring, stay for ever.
+func (l *loop) bury() {
+	graves.Lock()
+	graves.loops = append(graves.loops, l)
+	graves.Unlock()
+	for _, c := range l.conns {
+		if c == nil {
+			continue
+		}
+		c.mu.Lock()
+		c.state.closed = true
+		fd := c.link.fd
+		c.link.fd = -1
+		c.mu.Unlock()
+		_ = syscall.Shutdown(fd, syscall.SHUT_RDWR)
+		_ = syscall.Close(fd)
+		c.onClose(c.opError("read", l.broken))
+		l.count.open.Add(-1)
+	}
+	if l.listen.fd >= 0 {
+		_ = syscall.Close(l.listen.fd)
+	}
+}

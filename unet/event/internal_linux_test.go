@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// onLoops runs f on each loop of a server and waits for it.
+func (s *Server) onLoops(t *testing.T, f func(l *loop)) {
+	t.Helper()
+	r, ok := s.engine.(*rings)
+	if !ok {
+		return
+	}
+	for _, l := range r.loops {
+		done := make(chan struct{})
+		l.post(func() { f(l); close(done) })
+		receive(t, "answer of the loop", done)
+	}
+}
+
+// noneLeft checks that slots and buffers are back, but for those of one idle
+// connection.
+func (s *Server) noneLeft(t *testing.T) {
+	t.Helper()
+	left := 0
+	s.onLoops(t, func(l *loop) {
+		left += len(l.conns) - len(l.free)
+		if features.HaveRegister(uring.OpRegisterPBufStatus) != nil {
+			return
+		}
+		if l.dirty {
+			l.bufs.Publish()
+			l.dirty = false
+		}
+		if n, err := l.bufs.Available(); n != l.bufs.Len() || err != nil {
+			t.Errorf("%d of %d buffers are available: %v", n, l.bufs.Len(), err)
+		}
+	})
+	if _, ok := s.engine.(*rings); ok && left != 1 {
+		t.Errorf("%d slots are taken, want 1", left)
+	}
+}
+
+// TestLoopMovesToAnotherThread makes the loop believe, again and again, that it
+// runs on another thread than the one that armed the receives.
+func TestLoopMovesToAnotherThread(t *testing.T) {
+	needRing(t)
+	s := start(t, echoes(), Options{Mode: ModeRing, Loops: 1})
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range 6 {
+		wg.Go(func() {
+			c := dial(t, s)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					exchange(t, c, random(3000, uint64(i)))
+				}
+			}
+		})
+	}
+	before := s.Stats().Rearms
+	for range 200 {
+		s.onLoops(t, func(l *loop) {
+			for _, c := range l.conns {
+				if c != nil {
+					c.link.tid = -1
+				}
+			}
+		})
+	}
+	await(t, "receives were armed again", func() bool { return s.Stats().Rearms > before+100 })
+	close(stop)
+	wg.Wait()
+}
+
+// TestNoDescriptorsLeft runs a child that has no descriptors for connections.
+func TestNoDescriptorsLeft(t *testing.T) {
+	if os.Getenv(envChild) != "" {
+		// The kernel takes the limit of the time when an accept is armed.
+		limit := syscall.Rlimit{Cur: 200, Max: 200}
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		overModes(t, noDescriptorsLeft)
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestNoDescriptorsLeft$", "-test.v")
+	cmd.Env = append(os.Environ(), envChild+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// useUp opens descriptors until there are none, and returns what closes them.
+func useUp(t *testing.T) (release func()) {
+	t.Helper()
+	var fds []int
+	for {
+		fd, err := syscall.Dup(0)
+		if err == syscall.EMFILE {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fds = append(fds, fd)
+	}
+	return func() {
+		for _, fd := range fds {
+			_ = syscall.Close(fd)
+		}
+	}
+}
+
+func noDescriptorsLeft(t *testing.T, o Options) {
+	s := start(t, echoes(), o)
+	first := dial(t, s)
+	exchange(t, first, []byte("before"))
+	const conns = 10
+	var fds [conns]int
+	for i := range fds {
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fds[i] = fd
+	}
+	release := useUp(t)
+	sa := &syscall.SockaddrInet4{Port: s.Addr().(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}
+	for _, fd := range fds {
+		if err := syscall.Connect(fd, sa); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "accepting was tried again", func() bool { return s.Stats().AcceptRetries >= 3 })
+	begin, retries := time.Now(), s.Stats().AcceptRetries
+	exchange(t, first, []byte("still served"))
+	time.Sleep(100 * time.Millisecond) // a loop that spins shows
+	if n, d := s.Stats().AcceptRetries-retries, time.Since(begin); n > uint64(d/firstPause)*4+4 {
+		t.Errorf("accepting was tried %d times in %v", n, d)
+	}
+	release()
+	for _, fd := range fds {
+		f := os.NewFile(uintptr(fd), "socket")
+		if _, err := f.Write([]byte("after")); err != nil {
+			t.Error(err)
+		}
+		p := make([]byte, 5)
+		if n, err := f.Read(p); string(p[:n]) != "after" {
+			t.Errorf("%q, %v", p[:n], err)
+		}
+		_ = f.Close()
+	}
+}
+
+// TestDrainTakesWhatIsInTheBacklog connects to a server that is kept from
+// accepting, and shuts it down.
+func TestDrainTakesWhatIsInTheBacklog(t *testing.T) {
+	needRing(t)
+	s := start(t, echoes(), Options{Mode: ModeRing, Loops: 1})
+	held := make(chan struct{})
+	s.engine.(*rings).loops[0].post(func() { <-held })
+	c := dial(t, s)
+	if _, err := c.Write([]byte("early")); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Shutdown(t.Context()) }()
+	close(held)
+	p := make([]byte, 10)
+	if n, err := c.Read(p); string(p[:n]) != "early" {
+		t.Errorf("%q, %v", p[:n], err)
+	}
+	_ = c.Close()
+	if err := receive(t, "end of the shutdown", ended); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBrokenRing ends the connections of a loop that cannot go on.
+func TestBrokenRing(t *testing.T) {
+	needRing(t)
+	closed := make(chan error, 1)
+	h := echoes()
+	h.OnClose = func(_ *Conn, err error) { closed <- err }
+	s := start(t, h, Options{Mode: ModeRing, Loops: 1})
+	c := dial(t, s)
+	exchange(t, c, []byte("x"))
+	broken := errors.New("broken")
+	l := s.engine.(*rings).loops[0]
+	l.post(func() { l.doom(broken) })
+	if err := receive(t, "OnClose", closed); !errors.Is(err, broken) {
+		t.Errorf("OnClose got %v", err)
+	}
+	await(t, "the connection is gone", func() bool { return s.Stats().Open == 0 })
+	// The test has to free what the loop had to leave.
+	if err := errors.Join(l.file.Close(), l.ring.Close()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+)
+
+// testPatience is how long a test waits for what must happen.
+const testPatience = 20 * time.Second
+
+// overModes runs test with each backend.
+func overModes(t *testing.T, test func(t *testing.T, o Options)) {
+	t.Helper()
+	for _, m := range []struct {
+		name string
+		o    Options
+	}{
+		{"ring", Options{Mode: ModeRing}},
+		{"loops", Options{Mode: ModeRing, Loops: 3}},
+		{"sqpoll", Options{Mode: ModeRing, SQPoll: true}},
+		{"spin", Options{Mode: ModeRing, Spin: 20 * time.Microsecond}},
+		{"net", Options{Mode: ModeNet}},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			if m.o.Mode == ModeRing {
+				needRing(t)
+			}
+			test(t, m.o)
+		})
+	}
+}
+
+// needRing skips a test where io_uring cannot carry a server.
+func needRing(t testing.TB) {
+	t.Helper()
+	ringtest.NeedKernel(t, "multishot receive", "6.0")
+}
+
+// start starts a server on the loopback, which is closed when the test ends.
+func start(t testing.TB, h Handler, o Options) *Server {
+	t.Helper()
+	return startOn(t, "tcp", "127.0.0.1:0", h, o)
+}
+
+func startOn(t testing.TB, network, address string, h Handler, o Options) *Server {
+	t.Helper()
+	s, err := Listen(network, address, h, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if n := s.Stats().Open; n != 0 {
+			t.Errorf("%d connections are open after Close", n)
+		}
+	})
+	return s
+}
+
+// dial connects to a server; the connection is closed when the test ends.
+func dial(t testing.TB, s *Server) net.Conn {
+	t.Helper()
+	c, err := net.Dial(s.Addr().Network(), s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(testPatience))
+	return c
+}
+
+func socketPath(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }
+
+// echoes is a handler that sends back what comes.
+func echoes() Handler {
+	return Handler{OnData: func(c *Conn, p []byte) { _, _ = c.Write(p) }}
+}
+
+func random(n int, seed uint64) []byte {
+	p := make([]byte, n)
+	var key [32]byte
+	binary.NativeEndian.PutUint64(key[:], seed)
+	_, _ = rand.NewChaCha8(key).Read(p)
+	return p
+}
+
+// exchange sends p, reads as much, and compares.
+func exchange(t testing.TB, c net.Conn, p []byte) {
+	t.Helper()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		if _, err := c.Write(p); err != nil {
+			t.Errorf("write: %v", err)
+		}
+	})
+	got := make([]byte, len(p))
+	if n, err := io.ReadFull(c, got); err != nil {
+		t.Errorf("read %d of %d bytes: %v", n, len(p), err)
+	} else if !bytes.Equal(got, p) {
+		t.Errorf("%d bytes came back changed", len(p))
+	}
+}
+
+// await waits until cond holds.
+func await(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(testPatience); !cond(); {
+		if time.Now().After(end) {
+			t.Fatalf("after %v still not: %s", testPatience, what)
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// receive waits for a value.
+func receive[T any](t testing.TB, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(testPatience):
+		t.Fatalf("no %s after %v", what, testPatience)
+		panic("unreachable")
+	}
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"net"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+)
+
+// openFDs counts the descriptors of the process, -1 where nobody can.
+func openFDs() int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return -1
+	}
+	return len(entries)
+}
+
+// TestManyConnections connects and closes, half of the time with a reset, and
+// looks for what was left behind.
+func TestManyConnections(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		total := 100_000 / 5 // for each mode
+		if testing.Short() || raceEnabled {
+			total = 1500
+		}
+		const workers = 4
+		s := start(t, echoes(), o)
+		exchange(t, dial(t, s), []byte("x"))
+		fds := openFDs()
+		var wg sync.WaitGroup
+		for w := range workers {
+			wg.Go(func() {
+				for i := range total / workers {
+					c, err := net.Dial("tcp", s.Addr().String())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					// A reset leaves no port in TIME_WAIT.
+					_ = c.(*net.TCPConn).SetLinger(0)
+					if i%2 == 0 {
+						exchange(t, c, []byte{byte(i), byte(w)})
+					}
+					_ = c.Close()
+				}
+			})
+		}
+		wg.Wait()
+		await(t, "one connection is left", func() bool { return s.Stats().Open == 1 })
+		if n := openFDs(); n > fds {
+			t.Errorf("%d descriptors, %d before", n, fds)
+		}
+		s.noneLeft(t)
+	})
+}
+
+func TestZeroAllocationsPerEcho(t *testing.T) {
+	if raceEnabled {
+		t.Skip("needs a build without the race detector, which allocates")
+	}
+	needRing(t)
+	ringtest.NeedRing(t)
+	s := start(t, echoes(), Options{Mode: ModeRing})
+	c := dial(t, s)
+	p := random(128, 1)
+	echo := func() {
+		if _, err := c.Write(p); err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; n < len(p); {
+			k, err := c.Read(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += k
+		}
+	}
+	for range 100 {
+		echo()
+	}
+	if n := testing.AllocsPerRun(2000, echo); n != 0 {
+		t.Errorf("%v allocations per echo", n)
+	}
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"net"
+	"syscall"
+)
+
+// idle implements backend.
+func (l *loop) idle() bool { return l.state.Load() == parked }
+
+// kick implements backend.
+func (l *loop) kick(c *Conn) {
+	l.mu.Lock()
+	l.inbox = append(l.inbox, c)
+	l.mail.Store(true)
+	l.mu.Unlock()
+	l.knock()
+}
+
+// do implements backend.
+func (l *loop) do(c *Conn, f func()) {
+	l.post(func() {
+		c.mu.Lock()
+		closed := c.state.closed
+		c.mu.Unlock()
+		if !closed {
+			f()
+		}
+	})
+}
+
+// post leaves a function for the loop. A loop that is over does not run it.
+func (l *loop) post(f func()) {
+	l.mu.Lock()
+	l.tasks = append(l.tasks, f)
+	l.mail.Store(true)
+	l.mu.Unlock()
+	l.knock()
+}
+
+// knock wakes a parked loop: a deadline in the past ends its sleep, without a
+// system call.
+func (l *loop) knock() {
+	if l.state.Load() == parked && l.state.CompareAndSwap(parked, running) {
+		_ = l.file.SetReadDeadline(past) // It fails when the loop is over.
+	}
+}
+
+// readMail does what others have left and says whether there was anything.
+func (l *loop) readMail() bool {
+	if !l.mail.Load() {
+		return false
+	}
+	l.mu.Lock()
+	inbox, tasks := l.inbox, l.tasks
+	l.inbox, l.tasks = l.spare[:0], nil
+	l.mail.Store(false)
+	l.mu.Unlock()
+	for _, c := range inbox {
+		l.look(c)
+	}
+	for _, f := range tasks {
+		f()
+	}
+	clear(inbox) // a closed connection must not be kept alive
+	l.spare = inbox
+	return true
+}
+
+// touch makes the loop look at a connection in this turn or the next.
+func (l *loop) touch(c *Conn) {
+	if !c.link.touched {
+		c.link.touched = true
+		l.again = append(l.again, c)
+	}
+}
+
+// lookAgain looks at the connections that were touched.
+func (l *loop) lookAgain() bool {
+	if len(l.again) == 0 {
+		return false
+	}
+	// Looking may touch again, for the next turn.
+	n := len(l.again)
+	for i := range n {
+		c := l.again[i]
+		c.link.touched = false
+		l.look(c)
+	}
+	rest := copy(l.again, l.again[n:])
+	clear(l.again[rest:])
+	l.again = l.again[:rest]
+	return true
+}
+
+// sendNow implements backend.
+func (l *loop) sendNow(c *Conn, p []byte) int {
+	if c.link.fd < 0 {
+		return 0
+	}
+	if len(p) > rawBytes {
+		p = p[:rawBytes]
+	}
+	n, err := syscall.SendmsgN(c.link.fd, p, nil, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
+	if err != nil {
+		return 0 // The loop will meet the error, if it is one.
+	}
+	return n
+}
+
+// addrs implements backend.
+func (l *loop) addrs(c *Conn) (local, remote net.Addr) {
+	if c.link.fd < 0 {
+		return nil, nil
+	}
+	if sa, err := syscall.Getsockname(c.link.fd); err == nil {
+		local = netAddr(sa)
+	}
+	if sa, err := syscall.Getpeername(c.link.fd); err == nil {
+		remote = netAddr(sa)
+	}
+	return local, remote
+}
+
+// netAddr converts an address.
+func netAddr(sa syscall.Sockaddr) net.Addr {
+	switch sa := sa.(type) {
+	case *syscall.SockaddrInet4:
+		return &net.TCPAddr{IP: append(net.IP(nil), sa.Addr[:]...), Port: sa.Port}
+	case *syscall.SockaddrInet6:
+		a := &net.TCPAddr{IP: append(net.IP(nil), sa.Addr[:]...), Port: sa.Port}
+		if sa.ZoneId != 0 {
+			if ifi, err := net.InterfaceByIndex(int(sa.ZoneId)); err == nil {
+				a.Zone = ifi.Name
+			}
+		}
+		return a
+	case *syscall.SockaddrUnix:
+		return &net.UnixAddr{Name: sa.Name, Net: "unix"}
+	}
+	return nil
+}

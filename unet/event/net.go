@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// goroutines is the engine of a server without io_uring: package net, with one
+// goroutine that reads from each connection and one that writes while something
+// is pending.
+type goroutines struct {
+	tally
+	server  *Server
+	ln      net.Listener
+	leaving atomic.Bool
+	aborted atomic.Bool
+	stop    chan struct{} // closed by the first shutdown
+	once    sync.Once
+	bufs    sync.Pool // of *[]byte
+
+	mu    sync.Mutex
+	conns map[*Conn]struct{}
+	count counters
+}
+
+// startNet starts a server on package net.
+func (s *Server) startNet(address string) error {
+	lc := s.opts.ListenConfig
+	if lc == nil {
+		lc = &net.ListenConfig{}
+	}
+	ln, err := lc.Listen(context.Background(), s.network, address)
+	if err != nil {
+		return err
+	}
+	g := &goroutines{server: s, ln: ln, stop: make(chan struct{}), conns: map[*Conn]struct{}{}}
+	g.bufs.New = func() any { b := make([]byte, s.opts.BufferSize); return &b }
+	s.addr, s.name, s.engine = ln.Addr(), "net", g
+	g.wg.Go(g.accept)
+	g.closeWhenDone(func() {})
+	return nil
+}
+
+// accept takes connections until the listener is closed or, in a shutdown, has
+// no more.
+func (g *goroutines) accept() {
+	defer g.ln.Close()
+	pause := time.Duration(0)
+	for last := patience; ; {
+		if g.leaving.Load() {
+			g.hurry()
+		}
+		nc, err := g.ln.Accept()
+		if err == nil {
+			pause = 0
+			g.adopt(nc)
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if g.leaving.Load() {
+			if last--; last == 0 {
+				return
+			}
+			continue
+		}
+		if exhausted(err) {
+			g.count.acceptRetries.Add(1)
+		}
+		pause = min(max(2*pause, firstPause), maxPause)
+		select {
+		case <-g.stop:
+		case <-time.After(pause):
+		}
+	}
+}
+
+const (
+	firstPause = 5 * time.Millisecond
+	maxPause   = time.Second
+	// grace is how long a shutdown waits for what has arrived to show, patience
+	// how often: a deadline may pass before a call has looked.
+	grace    = 3 * time.Millisecond
+	patience = 3
+	// maxDrain bounds what is read in a shutdown from a peer that does not stop.
+	maxDrain = 8 << 20
+)
+
+// hurry bounds the wait for the next connection, in a shutdown.
+func (g *goroutines) hurry() {
+	if d, ok := g.ln.(interface{ SetDeadline(time.Time) error }); ok {
+		_ = d.SetDeadline(time.Now().Add(grace))
+	}
+}
+
+func exhausted(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+func (g *goroutines) adopt(nc net.Conn) {
+	c := &Conn{server: g.server, back: g}
+	c.link.nc, c.link.wake = nc, make(chan struct{}, 1)
+	g.mu.Lock()
+	g.conns[c] = struct{}{}
+	g.mu.Unlock()
+	g.count.accepted.Add(1)
+	g.count.open.Add(1)
+	g.wg.Go(func() { g.serve(c) })
+}
+
+// idle implements backend: writing belongs to the writer.
+func (g *goroutines) idle() bool { return false }
+
+// sendNow implements backend. It is not called.
+func (g *goroutines) sendNow(*Conn, []byte) int { return 0 }
+
+// do implements backend.
+func (g *goroutines) do(c *Conn, f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.state.closed {
+		g.wg.Go(func() { c.callOpen(f) })
+	}
+}
+
+// call runs a callback.
+func (c *Conn) call(f func()) {
+	c.link.cb.Lock()
+	defer c.link.cb.Unlock()
+	f()
+}
+
+// callOpen runs a callback unless OnClose was called.
+func (c *Conn) callOpen(f func()) {
+	c.call(func() {
+		c.mu.Lock()
+		closed := c.state.closed
+		c.mu.Unlock()
+		if !closed {
+			f()
+		}
+	})
+}
+
+// addrs implements backend.
+func (g *goroutines) addrs(c *Conn) (local, remote net.Addr) {
+	if c.link.gone {
+		return nil, nil
+	}
+	return c.link.nc.LocalAddr(), c.link.nc.RemoteAddr()
+}
+
+// kick implements backend. It does not block: callbacks call it.
+func (g *goroutines) kick(c *Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, nc := &c.state, c.link.nc
+	s.kicked = false
+	if s.closed {
+		return
+	}
+	if s.timer {
+		g.schedule(c)
+	}
+	switch {
+	case s.aborted:
+		_ = nc.SetDeadline(past) // Whoever is at it stops.
+	case c.out.busy:
+	case c.out.n > 0:
+		c.out.busy = true
+		g.wg.Go(func() { g.write(c) })
+	default:
+		flushed(c)
+	}
+	c.link.signal()
+}
+
+// signal lets the reader look at the state.
+func (k *link) signal() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// flushed does what was to be done when nothing is pending any more. The caller
+// holds the connection's mutex.
+func flushed(c *Conn) {
+	s, nc := &c.state, c.link.nc
+	if s.finWrite && !s.finSent {
+		s.finSent = true
+		if w, ok := nc.(interface{ CloseWrite() error }); ok {
+			_ = w.CloseWrite() // The read says what is wrong.
+		}
+	}
+	if s.closing {
+		_ = nc.SetReadDeadline(past)
+	}
+}
+
+// write sends what is pending.
+func (g *goroutines) write(c *Conn) {
+	c.mu.Lock()
+	for c.out.n > 0 && !c.state.aborted {
+		p := c.out.front()
+		c.mu.Unlock()
+		n, err := c.link.nc.Write(p)
+		c.mu.Lock()
+		c.out.advance(n)
+		if err != nil {
+			c.fail(err)
+		}
+		if c.takeWritable() {
+			c.mu.Unlock()
+			c.call(c.onWritable)
+			c.mu.Lock()
+		}
+	}
+	c.out.busy = false
+	flushed(c)
+	c.link.signal()
+	c.mu.Unlock()
+}
+
+// What the reader does next.
+const (
+	waits = iota
+	reads
+	ends
+)
+
+// next says what the reader does next.
+func (c *Conn) next() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.state
+	switch {
+	case c.out.busy && s.aborted:
+		return waits // for the writer to let go
+	case s.aborted, s.closing && c.out.n == 0 && !c.out.busy:
+		return ends
+	case c.wantsInput():
+		return reads
+	}
+	return waits
+}
+
+// serve is a connection's reader.
+func (g *goroutines) serve(c *Conn) {
+	c.call(c.onOpen)
+	for {
+		if g.leaving.Load() {
+			g.leave(c)
+		}
+		switch c.next() {
+		case reads:
+			g.read(c)
+			continue
+		case ends:
+			g.finish(c)
+			return
+		}
+		<-c.link.wake
+	}
+}
+
+// read reads once and gives the handler what came.
+func (g *goroutines) read(c *Conn) {
+	p := g.bufs.Get().(*[]byte)
+	defer g.bufs.Put(p)
+	n, err := c.link.nc.Read(*p)
+	if n > 0 {
+		g.deliver(c, (*p)[:n])
+		if k := &c.link; !k.drainBy.IsZero() && !k.drained {
+			if k.drainedBytes += n; k.drainedBytes > maxDrain {
+				g.drained(c)
+			}
+		}
+	}
+	if err != nil {
+		g.readFailed(c, err)
+	}
+}
+
+// deliver calls OnData when reading is not stopped any more.
+func (g *goroutines) deliver(c *Conn, data []byte) {
+	for {
+		done := false
+		c.call(func() { // The state changes in callbacks, so look inside of one.
+			c.mu.Lock()
+			s := &c.state
+			gone := s.closing || s.aborted || c.link.discard
+			want := c.wantsInput()
+			c.mu.Unlock()
+			if done = gone || want; want && !gone {
+				c.onData(data)
+			}
+		})
+		if done {
+			return
+		}
+		<-c.link.wake
+	}
+}
+
+// readFailed handles the end of what is received.
+func (g *goroutines) readFailed(c *Conn, err error) {
+	k := &c.link
+	switch {
+	case errors.Is(err, errTimeout):
+		// It may be a knock from before the reader knew of the shutdown.
+		if !k.drainBy.IsZero() && !k.drained && !time.Now().Before(k.drainBy) {
+			if k.emptyReads++; k.emptyReads == patience {
+				g.drained(c)
+			}
+		}
+	case errors.Is(err, errEOF):
+		c.call(func() { c.ended(k.discard) })
+		g.kick(c)
+	default:
+		c.mu.Lock()
+		c.fail(err)
+		c.mu.Unlock()
+		g.kick(c)
+	}
+}
+
+// leave is called by the reader in each round of a shutdown: it reads until
+// nothing comes any more.
+func (g *goroutines) leave(c *Conn) {
+	if k := &c.link; !k.drained {
+		k.drainBy = time.Now().Add(grace)
+		_ = k.nc.SetReadDeadline(k.drainBy)
+	}
+}
+
+// drained notes that the handler has got what had arrived before a shutdown.
+func (g *goroutines) drained(c *Conn) {
+	c.link.drained = true
+	_ = c.link.nc.SetReadDeadline(time.Time{})
+	g.sayGoodbye(c)
+}
+
+// sayGoodbye asks the handler to end a connection, or does it.
+func (g *goroutines) sayGoodbye(c *Conn) {
+	if f := g.server.handler.OnShutdown; f != nil {
+		c.call(func() { f(c) })
+		return
+	}
+	c.mu.Lock()
+	c.state.finWrite = true
+	c.link.discard = true
+	c.mu.Unlock()
+	g.kick(c)
+}
+
+// finish closes a connection.
+func (g *goroutines) finish(c *Conn) {
+	k := &c.link
+	c.mu.Lock()
+	c.expiry = time.Time{}
+	err := c.reason()
+	c.mu.Unlock()
+	if t, ok := k.nc.(*net.TCPConn); ok && err == net.ErrClosed {
+		_ = t.SetLinger(0)
+	}
+	c.call(func() {
+		c.mu.Lock()
+		c.state.closed = true
+		c.mu.Unlock()
+		c.onClose(err)
+	})
+	c.mu.Lock()
+	k.gone = true
+	c.out.drop()
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	c.mu.Unlock()
+	_ = k.nc.Close()
+	g.mu.Lock()
+	delete(g.conns, c)
+	g.mu.Unlock()
+	g.count.open.Add(-1)
+}
+
+// schedule sets the timer. The caller holds the connection's mutex.
+func (g *goroutines) schedule(c *Conn) {
+	k := &c.link
+	c.state.timer = false
+	if c.expiry.IsZero() || k.covers(c.expiry) {
+		return
+	}
+	k.wakeAt = c.expiry
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	at := k.wakeAt
+	k.timer = time.AfterFunc(time.Until(at), func() { g.fire(c, at) })
+}
+
+// fire handles an alarm: the timer may have been stopped, or moved.
+func (g *goroutines) fire(c *Conn, at time.Time) {
+	c.mu.Lock()
+	due := c.takeAlarm(at, time.Now())
+	if !due && !c.state.closed {
+		g.schedule(c)
+	}
+	c.mu.Unlock()
+	if due {
+		c.callOpen(c.onTimer)
+	}
+}
+
+func (g *goroutines) shutdown() {
+	g.once.Do(func() {
+		g.leaving.Store(true)
+		close(g.stop)
+		g.hurry() // It has taken no notice yet.
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for c := range g.conns {
+			_ = c.link.nc.SetReadDeadline(past)
+			c.link.signal()
+		}
+	})
+}
+
+func (g *goroutines) abort() {
+	g.aborted.Store(true)
+	g.shutdown()
+	g.mu.Lock()
+	conns := make([]*Conn, 0, len(g.conns))
+	for c := range g.conns {
+		conns = append(conns, c)
+	}
+	g.mu.Unlock()
+	for _, c := range conns {
+		c.Abort()
+	}
+}
+
+func (g *goroutines) done() <-chan struct{} { return g.over }
+
+func (g *goroutines) stats() Stats {
+	return g.count.stats()
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+	"time"
+)
+
+// Mode says how a server reaches the kernel.
+type Mode int
+
+const (
+	// ModeAuto takes io_uring where it can be used, and goroutines on package
+	// net elsewhere; [Server.Backend] says which, and why.
+	ModeAuto Mode = iota
+	// ModeRing insists on io_uring: [Listen] fails where it cannot be used.
+	ModeRing
+	// ModeNet takes goroutines on package net.
+	ModeNet
+)
+
+// String returns the name of the mode.
+func (m Mode) String() string {
+	if m < ModeAuto || m > ModeNet {
+		return fmt.Sprintf("Mode(%d)", int(m))
+	}
+	return [...]string{"auto", "ring", "net"}[m]
+}
+
+// Options tune a server. The zero value is a good start.
+type Options struct {
+	// Mode chooses the backend.
+	Mode Mode
+	// Loops is the number of event loops, each with a ring and, for TCP, a
+	// listening socket of its own (SO_REUSEPORT); 0 means half of GOMAXPROCS,
+	// at least 1. With more than one, processes of the same user may bind the
+	// same address.
+	Loops int
+	// WriteLimit is how many bytes may be pending on a connection before
+	// [Conn.Write] answers [ErrFull]; 0 means 64 KiB. A single Write may exceed
+	// it. From there on nothing more is read from the connection either, until
+	// half of it is sent, so that a handler that answers each OnData with one
+	// Write never sees ErrFull, and a peer that does not read is not read from.
+	WriteLimit int
+	// BufferSize is the length in bytes of the largest piece that OnData gets,
+	// 0 means 4 KiB. Buffers is how many there are in each loop, a power of two
+	// up to 32768; 0 means 1024. They are shared by the connections of the
+	// loop: an idle connection holds none, and running out of them costs speed,
+	// not data.
+	BufferSize, Buffers int
+	// Spin is how long a loop looks for completions before it sleeps. It buys
+	// latency for CPU time; 0 sleeps at once.
+	Spin time.Duration
+	// SQPoll lets a thread of the kernel submit for each loop. It needs a
+	// processor to spare for each. With ModeAuto it is part of what has to be
+	// there for io_uring to be chosen.
+	SQPoll bool
+	// ListenConfig sets up the listening sockets (keep-alive, Control); nil
+	// means package net's defaults.
+	ListenConfig *net.ListenConfig
+}
+
+const (
+	maxLoops   = 1024
+	maxBufSize = 1 << 20
+	maxBuffers = 1 << 15
+)
+
+// filled returns the options with all defaults, or an error that names the
+// first field that makes no sense.
+func (o *Options) filled() (Options, error) {
+	var f Options
+	if o != nil {
+		f = *o
+	}
+	if f.Loops == 0 {
+		f.Loops = max(runtime.GOMAXPROCS(0)/2, 1)
+	}
+	if f.WriteLimit == 0 {
+		f.WriteLimit = 64 << 10
+	}
+	if f.BufferSize == 0 {
+		f.BufferSize = 4 << 10
+	}
+	if f.Buffers == 0 {
+		f.Buffers = 1024
+	}
+	return f, f.check()
+}
+
+func (o *Options) check() error {
+	switch {
+	case o.Mode < ModeAuto || o.Mode > ModeNet:
+		return fmt.Errorf("event: there is no %v", o.Mode)
+	case o.Loops < 0 || o.Loops > maxLoops:
+		return fmt.Errorf("event: Loops %d: must be up to %d", o.Loops, maxLoops)
+	case o.WriteLimit < 0:
+		return fmt.Errorf("event: WriteLimit %d is negative", o.WriteLimit)
+	case o.BufferSize < 0 || o.BufferSize > maxBufSize:
+		return fmt.Errorf("event: BufferSize %d: must be up to %d", o.BufferSize, maxBufSize)
+	case o.Buffers < 0 || o.Buffers > maxBuffers || o.Buffers&(o.Buffers-1) != 0:
+		return fmt.Errorf("event: Buffers %d: must be a power of two up to %d", o.Buffers, maxBuffers)
+	case o.Spin < 0:
+		return fmt.Errorf("event: Spin %v is negative", o.Spin)
+	}
+	return nil
+}

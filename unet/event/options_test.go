@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/ringside-io/ringside/features"
+)
+
+func TestOptionsAreChecked(t *testing.T) {
+	for _, o := range []Options{
+		{Mode: 3}, {Loops: -1}, {Loops: 2000}, {WriteLimit: -1}, {BufferSize: -1},
+		{BufferSize: 2 << 20}, {Buffers: 3}, {Buffers: 1 << 16}, {Spin: -1},
+	} {
+		if s, err := Listen("tcp", "127.0.0.1:0", Handler{}, &o); err == nil || s != nil {
+			t.Errorf("%+v is accepted", o)
+		}
+	}
+	f, err := (*Options)(nil).filled()
+	if err != nil || f.Loops < 1 || f.WriteLimit == 0 || f.Buffers == 0 || f.BufferSize == 0 {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+func TestModeHasAName(t *testing.T) {
+	for m, want := range map[Mode]string{ModeAuto: "auto", ModeRing: "ring", ModeNet: "net", 7: "Mode(7)"} {
+		if got := m.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestListenErrors(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		s := start(t, Handler{}, o)
+		_, err := Listen("tcp", s.Addr().String(), Handler{}, &Options{Mode: o.Mode, Loops: 1})
+		if _, ok := errors.AsType[*net.OpError](err); !ok {
+			t.Errorf("address in use: %v", err)
+		}
+		if _, err := Listen("udp", "127.0.0.1:0", Handler{}, &o); err == nil {
+			t.Error("udp is accepted")
+		}
+		if _, err := Listen("unix", t.TempDir()+"/no/such", Handler{}, &o); err == nil {
+			t.Error("a path that cannot be is accepted")
+		}
+	})
+}
+
+// envChild makes TestWhereRingsAreForbidden the child of itself.
+const envChild = "RINGSIDE_TEST_CHILD"
+
+func TestWhereRingsAreForbidden(t *testing.T) {
+	if os.Getenv(envChild) != "" {
+		_, err := Listen("tcp", "127.0.0.1:0", Handler{}, &Options{Mode: ModeRing})
+		if !errors.Is(err, features.ErrForbidden) {
+			t.Errorf("ModeRing: %v", err)
+		}
+		s := start(t, echoes(), Options{})
+		if name, reason := s.Backend(); name != "net" || !strings.Contains(reason, features.EnvIOURing) {
+			t.Errorf("backend %q, reason %q", name, reason)
+		}
+		exchange(t, dial(t, s), random(100_000, 1))
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestWhereRingsAreForbidden$", "-test.v")
+	cmd.Env = append(os.Environ(), envChild+"=1", features.EnvIOURing+"=off")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestWhereRingsAreForbidden") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestBackend(t *testing.T) {
+	needRing(t)
+	s := start(t, echoes(), Options{})
+	if name, reason := s.Backend(); name != "io_uring" || reason != "" {
+		t.Errorf("backend %q although io_uring works: %s", name, reason)
+	}
+	s = start(t, echoes(), Options{Mode: ModeNet})
+	if name, reason := s.Backend(); name != "net" || reason == "" {
+		t.Errorf("backend %q, reason %q", name, reason)
+	}
+}

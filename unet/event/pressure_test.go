@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestPeerThatDoesNotRead writes to an echo server without reading: the server
+// must stop reading, hold a bounded amount, and lose nothing.
+func TestPeerThatDoesNotRead(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		o.WriteLimit = 20_000
+		var most atomic.Int64
+		var refused atomic.Int64
+		s := start(t, Handler{OnData: func(c *Conn, p []byte) {
+			if _, err := c.Write(p); err != nil {
+				refused.Add(1)
+			}
+			most.Store(max(most.Load(), int64(c.Pending())))
+		}}, o)
+		c := dial(t, s)
+		var sent []byte
+		for i := 0; ; i++ {
+			p := random(64<<10, uint64(i))
+			_ = c.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
+			n, err := c.Write(p)
+			sent = append(sent, p[:n]...)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(sent) > 64<<20 {
+				t.Fatal("the server goes on reading")
+			}
+		}
+		got := make([]byte, len(sent))
+		_ = c.SetDeadline(time.Now().Add(testPatience))
+		if n, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, sent) {
+			t.Fatalf("%d of %d bytes came back, equal %v: %v", n, len(sent), bytes.Equal(got, sent), err)
+		}
+		exchange(t, c, random(100_000, 9))
+		if n := refused.Load(); n != 0 {
+			t.Errorf("%d writes were refused", n)
+		}
+		if n := most.Load(); n > int64(o.WriteLimit)+4096 {
+			t.Errorf("%d bytes were pending, the limit is %d", n, o.WriteLimit)
+		}
+	})
+}
+
+// TestWritable pushes from OnOpen and OnWritable as much as is accepted.
+func TestWritable(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		o.WriteLimit = 10_000
+		const total = 3 << 20
+		want := random(total, 5)
+		var off int
+		push := func(c *Conn) {
+			for off < total {
+				n, err := c.Write(want[off:min(off+1000, total)])
+				off += n
+				if err == ErrFull {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			_ = c.Close()
+		}
+		s := start(t, Handler{OnOpen: push, OnWritable: push}, o)
+		if got, err := io.ReadAll(dial(t, s)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d of %d bytes: %v", len(got), total, err)
+		}
+	})
+}
+
+func TestPauseRead(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		got := make(chan []byte, 1000)
+		conns := make(chan *Conn, 1)
+		s := start(t, Handler{
+			OnOpen: func(c *Conn) { c.PauseRead(); conns <- c },
+			OnData: func(_ *Conn, p []byte) { got <- bytes.Clone(p) },
+		}, o)
+		client := dial(t, s)
+		c := receive(t, "OnOpen", conns)
+		_, _ = client.Write([]byte("one"))
+		select {
+		case p := <-got:
+			t.Errorf("%q was delivered while paused", p)
+		case <-time.After(20 * time.Millisecond):
+		}
+		c.ResumeRead()
+		if p := receive(t, "data", got); string(p) != "one" {
+			t.Errorf("%q", p)
+		}
+		c.PauseRead()
+		_, _ = client.Write([]byte("two"))
+		time.Sleep(5 * time.Millisecond) // it may arrive before the pause, or after
+		c.ResumeRead()
+		if p := receive(t, "data", got); string(p) != "two" {
+			t.Errorf("%q", p)
+		}
+	})
+}
+
+// TestFewBuffers lets many connections share two buffers.
+func TestFewBuffers(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		o.Buffers, o.BufferSize = 2, 100
+		s := start(t, echoes(), o)
+		done := make(chan struct{})
+		const conns = 10
+		for i := range conns {
+			go func() {
+				defer func() { done <- struct{}{} }()
+				exchange(t, dial(t, s), random(50_000, uint64(i)))
+			}()
+		}
+		for range conns {
+			receive(t, "end of an exchange", done)
+		}
+	})
+}
+
+func TestTimer(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		fired := make(chan time.Duration, 10)
+		begin := time.Now()
+		s := start(t, Handler{
+			OnOpen: func(c *Conn) {
+				c.SetTimer(time.Hour)
+				c.SetTimer(20 * time.Millisecond)
+				c.SetTimer(30 * time.Millisecond)
+			},
+			OnData:  func(c *Conn, _ []byte) { c.SetTimer(5 * time.Millisecond); c.SetTimer(0) },
+			OnTimer: func(*Conn) { fired <- time.Since(begin) },
+		}, o)
+		c := dial(t, s)
+		if d := receive(t, "OnTimer", fired); d < 30*time.Millisecond {
+			t.Errorf("fired after %v", d)
+		}
+		_, _ = c.Write([]byte("x"))
+		select {
+		case <-fired:
+			t.Error("a timer that was stopped fired, or one fired twice")
+		case <-time.After(50 * time.Millisecond):
+		}
+	})
+}
+
+func TestDoValueAndAddresses(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		conns := make(chan *Conn, 1)
+		closed := make(chan string, 1)
+		s := start(t, Handler{
+			OnOpen:  func(c *Conn) { c.SetValue(7); conns <- c },
+			OnClose: func(c *Conn, _ error) { closed <- c.LocalAddr().String() },
+		}, o)
+		client := dial(t, s)
+		c := receive(t, "OnOpen", conns)
+		if c.Value() != 7 || c.LocalAddr().String() != client.RemoteAddr().String() || c.RemoteAddr().String() != client.LocalAddr().String() {
+			t.Errorf("value %v, %v from %v", c.Value(), c.LocalAddr(), c.RemoteAddr())
+		}
+		ran := make(chan struct{}, 1)
+		c.Do(func() { ran <- struct{}{} })
+		receive(t, "Do", ran)
+		_ = c.Close()
+		if got := receive(t, "OnClose", closed); got != s.Addr().String() {
+			t.Errorf("address in OnClose %s", got)
+		}
+		await(t, "no address after OnClose", func() bool { return c.RemoteAddr() == nil })
+		c.Do(func() { t.Error("Do ran after OnClose") })
+		c.SetTimer(1)
+		c.PauseRead()
+		if _, err := c.Write([]byte("x")); err == nil {
+			t.Error("write after OnClose")
+		}
+	})
+}

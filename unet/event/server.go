@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ringside-io/ringside/features"
+)
+
+// Server accepts connections and calls a [Handler] for them. Its methods may be
+// called from any goroutine.
+type Server struct {
+	handler Handler
+	opts    Options
+	network string
+	addr    net.Addr
+	name    string
+	reason  string
+	engine  engine
+}
+
+// engine is what runs a server.
+type engine interface {
+	// shutdown stops accepting and lets the connections end. It may be called
+	// again.
+	shutdown()
+	// abort ends everything. It may be called again, and after shutdown.
+	abort()
+	// done is closed when nothing is left.
+	done() <-chan struct{}
+	stats() Stats
+}
+
+// Stats are counters since the start of a server, except Open.
+type Stats struct {
+	Accepted uint64 // connections
+	Open     int    // connections that are open now
+	// AcceptRetries is how often accepting paused because the process or the
+	// system had no descriptor or memory left.
+	AcceptRetries uint64
+	// Enters is the number of calls of io_uring_enter, Completions what they
+	// brought, Sleeps how often a loop slept.
+	Enters, Completions, Sleeps uint64
+	// Rearms is how often a receive was started again: because buffers had run
+	// out (NoBuffers of them), because a reader was held up, or because the
+	// loop had moved to another thread.
+	Rearms, NoBuffers uint64
+}
+
+// Listen starts a server on an address of the network "tcp", "tcp4", "tcp6" or
+// "unix", as net.Listen would; options may be nil. The server runs until
+// [Server.Shutdown] or [Server.Close]. The errors are those of net.Listen, and
+// with ModeRing those that package features gives when io_uring is absent or
+// forbidden.
+func Listen(network, address string, h Handler, o *Options) (*Server, error) {
+	opts, err := o.filled()
+	if err != nil {
+		return nil, err
+	}
+	switch network {
+	case "tcp", "tcp4", "tcp6", "unix":
+	default:
+		return nil, &net.OpError{Op: "listen", Net: network, Err: net.UnknownNetworkError(network)}
+	}
+	s := &Server{handler: h, opts: opts, network: network}
+	if opts.Mode != ModeNet {
+		err = usable(&opts)
+		if err == nil {
+			err = s.startRing(address)
+			if err == nil || opts.Mode == ModeRing || isListenError(err) {
+				return s.started(err)
+			}
+		}
+		if opts.Mode == ModeRing {
+			return nil, err
+		}
+		s.reason = err.Error()
+	} else {
+		s.reason = "asked for"
+	}
+	return s.started(s.startNet(address))
+}
+
+func (s *Server) started(err error) (*Server, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// isListenError says whether package net failed, which it would again.
+func isListenError(err error) bool {
+	_, ok := err.(*net.OpError)
+	return ok
+}
+
+// usable says why io_uring cannot carry a server.
+func usable(o *Options) error {
+	probes := []func() error{features.HaveMultishotAccept, features.HaveMultishotRecv, features.HaveBufferRing}
+	if o.SQPoll {
+		probes = append(probes, features.HaveSQPoll)
+	}
+	for _, have := range probes {
+		if err := have(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Backend returns "io_uring", or "net" and why io_uring was not taken.
+func (s *Server) Backend() (name, reason string) { return s.name, s.reason }
+
+// Addr returns the address on which the server listens.
+func (s *Server) Addr() net.Addr { return s.addr }
+
+// Stats returns the counters.
+func (s *Server) Stats() Stats { return s.engine.stats() }
+
+// Shutdown stops accepting, after taking what the kernel has already accepted,
+// and lets every connection end in good order: what the peers have sent by now
+// is given to OnData, what was written is sent, and then OnShutdown or its
+// default decides. It returns nil when the last connection is gone. When ctx is
+// done first, the rest is aborted as by [Server.Close], and the error is the
+// context's. It must not be called from a callback.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.engine.shutdown()
+	select {
+	case <-s.engine.done():
+		return nil
+	case <-ctx.Done():
+		s.engine.abort()
+		<-s.engine.done()
+		return context.Cause(ctx)
+	}
+}
+
+// Close stops accepting, drops what is pending on all connections, closes them,
+// and returns when the last OnClose has been called and nothing of the server
+// is left. It must not be called from a callback. The second call answers nil.
+func (s *Server) Close() error {
+	s.engine.abort()
+	<-s.engine.done()
+	return nil
+}
+
+// tally counts loops or goroutines until a server is done.
+type tally struct {
+	wg   sync.WaitGroup
+	over chan struct{}
+}
+
+// closeWhenDone is called when the last member has been added.
+func (t *tally) closeWhenDone(last func()) {
+	t.over = make(chan struct{})
+	go func() {
+		t.wg.Wait()
+		last()
+		close(t.over)
+	}()
+}
+
+// counters are those of Stats.
+type counters struct {
+	accepted, acceptRetries, enters, completions, sleeps, rearms, noBuffers atomic.Uint64
+	open                                                                    atomic.Int64
+}
+
+func (c *counters) stats() Stats {
+	return Stats{
+		Accepted: c.accepted.Load(), Open: int(c.open.Load()), AcceptRetries: c.acceptRetries.Load(),
+		Enters: c.enters.Load(), Completions: c.completions.Load(), Sleeps: c.sleeps.Load(),
+		Rearms: c.rearms.Load(), NoBuffers: c.noBuffers.Load(),
+	}
+}
+
+// add adds the counters of another loop.
+func (s *Stats) add(o Stats) {
+	s.Accepted += o.Accepted
+	s.Open += o.Open
+	s.AcceptRetries += o.AcceptRetries
+	s.Enters += o.Enters
+	s.Completions += o.Completions
+	s.Sleeps += o.Sleeps
+	s.Rearms += o.Rearms
+	s.NoBuffers += o.NoBuffers
+}
