@@ -18,20 +18,30 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
-const benchFileLong = `file measures random reads of a real file: os.File beside ringside, in three states of the page
-cache. hot: all that is read lies there. direct: O_DIRECT, past it. cold: the file is evicted
-before each window, no block is read twice, and the kernel is told not to read ahead; the column
-"device" says how much came from the device (100 %: nothing was cached, nothing read ahead).
+const benchFileLong = `file measures what is done to files: os.File beside ringside. --workload chooses from
+
+  randread   many goroutines read blocks at random offsets
+  batch      one goroutine reads 16 or 128 blocks by one call: an errgroup beside ufile.Batch
+  burner     32 goroutines read while one computes, or one on each processor; the column
+             "computed/s" is how much those got done
+  append     records of 128 bytes, each durable before its append returns: a file behind a
+             mutex (os), one that each goroutine writes and syncs (os-each), and ufile.Appender
+  randwrite  blocks of a file made for it are overwritten
+
+There are three states of the page cache. hot: all that is touched lies there. direct: O_DIRECT, past
+it. cold (randread): the file is evicted before each window, no block is read twice, and the kernel
+is told not to read ahead; the column "device" says how much came from the device (100 %: nothing
+was cached, nothing read ahead).
 
 Rounds of the engines are interleaved (os, ringside, fio, os, ...), each in a process of its own.
 The table shows medians; the last columns are an engine's rate divided by that of os, or of fio,
 pair by pair, with the smallest and the largest pair in brackets. Latencies count from the end of a
 goroutine's previous read, so waiting for a processor is part of them.
 
-By default each regime is measured once or twice, in about a minute. --full measures 1, 8, 32, 128
+By default each regime is measured once or twice, in about two minutes. --full measures 1, 8, 32, 128
 and 512 goroutines with blocks of 4, 8, 16, 64, 256 KiB and 1 MiB, hot and direct, cold reads of 4
 and 64 KiB with 1, 32, 64 and 128 goroutines, and the fast device: some ten minutes. --block,
---goroutines and --cache replace an axis of the grid.
+--goroutines and --cache replace an axis of the grid; without --workload they mean randread alone.
 
 fio: where the program is installed it reads the same file with O_DIRECT through io_uring from one
 job, with as many reads in flight as there are goroutines. It is a yardstick, written in C, that
@@ -43,11 +53,14 @@ but processor time, so it shows what the software costs. It needs root and mkfs.
 apt-get install xfsprogs), takes up to a quarter of the available memory, and is gone when the
 program ends, however it ends. --fast=only measures nothing else, --fast=none leaves it out.
 
-A file of 1 GiB is created in --dir (default: $TMPDIR, else /var/tmp) and removed at the end; its
-content is verified while it is read. With --path an existing file or block device is only read.`
+A file of 1 GiB is created in --dir (default: $TMPDIR, else /var/tmp) and removed at the end, as is
+what the workloads that write make beside it. What is read is verified, what was written is read
+back: every record that was acknowledged, and each goroutine's last blocks. With --path an existing
+file or block device is only read, and append and randwrite are skipped.`
 
 const benchFileExample = `  ringside bench file
   ringside bench file --dir /mnt/nvme --full --json nvme.json
+  ringside bench file --workload append --goroutines 1,64,512
   ringside bench file --path /dev/nvme0n1 --cache direct --goroutines 32,128
   ringside bench file --cache cold --goroutines 32,128
   sudo ringside bench file --fast=only --fio --fio-also fio-fixed
@@ -59,7 +72,7 @@ func newBenchFileCmd() *cobra.Command {
 	var opts suite.FileOptions
 	cmd := &cobra.Command{
 		Use:     "file",
-		Short:   "Measure random reads of a file",
+		Short:   "Measure reads, writes and durable appends of files",
 		Long:    benchFileLong,
 		Example: benchFileExample,
 		Args:    noArgs,
@@ -73,7 +86,7 @@ func newBenchFileCmd() *cobra.Command {
 	f.Var(sizesFlag{&opts.Blocks}, "block", "block sizes, such as 4K,64K,1M")
 	f.IntSliceVar(&opts.Goroutines, "goroutines", nil, "numbers of goroutines, such as 1,32,128")
 	f.StringSliceVar(&opts.Caches, "cache", nil, "states of the page cache: hot, direct, cold")
-	f.StringSliceVar(&opts.Workloads, "workload", nil, "what is done to the file, such as randread (default: all)")
+	f.StringSliceVar(&opts.Workloads, "workload", nil, "what is measured: randread, batch, burner, append, randwrite (default: all)")
 	f.BoolVar(&opts.Full, "full", false, "measure the whole grid")
 	fastFlag := f.VarPF(fastValue{&opts.Fast}, "fast", "", "measure a storage in memory too: add (if no word is given), only, none (default: with --full)")
 	fastFlag.NoOptDefVal = string(suite.FastAdd)

@@ -26,7 +26,9 @@ var benchUnits = []struct{ metric, unit string }{
 	{measure.P99Us, "p99-us"},
 	{measure.MaxUs, "max-us"},
 	{measure.Threads, "threads"},
+	{measure.UnitsPerS, "units/s"},
 	{DeviceShare, "device-B/B"},
+	{EntersPerOp, "enters/op"},
 }
 
 // WriteBench writes one line per sample in the Go benchmark format. The engine is a part of the
@@ -34,10 +36,16 @@ var benchUnits = []struct{ metric, unit string }{
 func (r *Run) WriteBench(w io.Writer) error {
 	out := benchfmt.NewWriter(w)
 	// Without a word benchstat takes every unknown unit for a cost.
-	if err := out.Write(&benchfmt.UnitMetadata{
-		UnitMetadataKey: benchfmt.UnitMetadataKey{Unit: "op/s", Key: "better"}, OrigUnit: "op/s", Value: "higher",
-	}); err != nil {
-		return err
+	units := []string{"op/s"}
+	if anyHas(r.Cells, measure.UnitsPerS) {
+		units = append(units, "units/s")
+	}
+	for _, unit := range units {
+		if err := out.Write(&benchfmt.UnitMetadata{
+			UnitMetadataKey: benchfmt.UnitMetadataKey{Unit: unit, Key: "better"}, OrigUnit: unit, Value: "higher",
+		}); err != nil {
+			return err
+		}
 	}
 	config := r.Host.benchConfig()
 	for _, c := range r.Cells {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
@@ -17,10 +18,11 @@ const DeviceShare = "device_share"
 // ratioMetrics are the metrics whose ratios a result file carries.
 var ratioMetrics = []string{
 	measure.OpsPerS, measure.NsPerOp, measure.CPUUsPerOp, measure.P50Us, measure.P99Us, measure.MaxUs, measure.Threads,
+	measure.UnitsPerS,
 }
 
 // Document summarizes the run in the form of a result file. Every engine is compared to the
-// cell's first one, and ringside to all others.
+// cell's first one, and those of ringside to all others.
 func (r *Run) Document() Document {
 	d := Document{
 		Schema: SchemaVersion, Host: r.Host, Results: []Result{}, Ratios: []Ratio{}, Skipped: r.Skipped, Notes: r.Notes,
@@ -29,7 +31,7 @@ func (r *Run) Document() Document {
 		for i, s := range c.Series {
 			d.Results = append(d.Results, c.result(s))
 			for j, against := range c.Series {
-				if i != j && (j == 0 || s.Engine == "ringside") && i != 0 {
+				if i != j && (j == 0 || strings.HasPrefix(s.Engine, "ringside")) && i != 0 {
 					d.Ratios = append(d.Ratios, c.ratios(s, against)...)
 				}
 			}

@@ -20,6 +20,8 @@ type Layout struct {
 	Point func(Cell) string
 	// Without are metrics that the tables leave out, because others say the same.
 	Without []string
+	// Subject is the engine that the sentences are about; empty stands for ringside.
+	Subject string
 }
 
 // FileLayout arranges the suite "file": a table for each workload, storage, state of the cache and
@@ -131,7 +133,9 @@ var columns = []column{
 	{"p99 µs", measure.P99Us, formatNumber},
 	{"max µs", measure.MaxUs, formatNumber},
 	{"threads", measure.Threads, formatWhole},
+	{"computed/s", measure.UnitsPerS, formatNumber},
 	{"device", DeviceShare, formatPercent},
+	{"enters/op", EntersPerOp, formatCount},
 }
 
 // joinAnd joins words as a sentence does.

@@ -65,6 +65,8 @@ type findings struct {
 	pairs           int
 	points          map[verdict][]string
 	cpu, threads    []measure.Summary
+	// computed are ratios of the rate of what was computed beside the operations.
+	computed []measure.Summary
 	// device are shares of what was read that came from the device, of all engines.
 	device []measure.Summary
 	// others are ratios of the rate to engines beside the cell's first one.
@@ -99,6 +101,9 @@ func (f *findings) add(c Cell, s Series, point string) {
 	f.points[v] = append(f.points[v], describe(point, ratio, v))
 	if sum, ok := s.Ratio(c.Series[0], measure.CPUUsPerOp); ok {
 		f.cpu = append(f.cpu, sum)
+	}
+	if sum, ok := s.Ratio(c.Series[0], measure.UnitsPerS); ok {
+		f.computed = append(f.computed, sum)
 	}
 	if sum, ok := s.Ratio(c.Series[0], measure.Threads); ok {
 		f.threads = append(f.threads, sum)
@@ -142,6 +147,7 @@ func (f *findings) sentence() string {
 	if p := f.points[undecided]; len(p) > 0 {
 		parts = append(parts, fmt.Sprintf("no difference beyond the spread at %s", joinAnd(p)))
 	}
+	parts = append(parts, rangeWords("computation beside", f.computed)...)
 	parts = append(parts, rangeWords("CPU per operation", f.cpu)...)
 	if slices.ContainsFunc(f.threads, func(r measure.Summary) bool { return math.Abs(r.Median-1) > 0.2 }) {
 		parts = append(parts, rangeWords("threads", f.threads)...)

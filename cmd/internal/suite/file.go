@@ -41,7 +41,7 @@ type fileWorkload interface {
 
 // fileWorkloads are all there are, in the order in which they are measured.
 var fileWorkloads = []fileWorkload{
-	randRead{},
+	randRead{}, batch{}, burner{}, durableAppend{}, randWrite{},
 }
 
 // workloadOf returns the cell's workload.

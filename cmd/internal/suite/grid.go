@@ -48,7 +48,7 @@ func (c cell) String() string {
 func (o FileOptions) cells() []cell {
 	var out []cell
 	for _, w := range fileWorkloads {
-		if len(o.Workloads) == 0 || slices.Contains(o.Workloads, w.name()) {
+		if o.chosen(w.name()) {
 			out = append(out, w.cells(o)...)
 		}
 	}

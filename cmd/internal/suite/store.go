@@ -31,9 +31,13 @@ type store struct {
 	path string
 	size int64
 	// made is the file if this run created it, else nil.
-	made   *datafile.File
-	device string
-	close  func() error
+	made *datafile.File
+	// written is a second file, which is overwritten; nil before it is needed. writes counts the
+	// rounds that did.
+	written *datafile.File
+	writes  uint64
+	device  string
+	close   func() error
 }
 
 // content is the seed of the file's content, nil if this run did not write it.
@@ -148,6 +152,9 @@ func (f *fileRun) makeFile(ctx context.Context, dir string, size int64) (*datafi
 func (f *fileRun) closeStores() error {
 	var errs []error
 	for _, st := range f.stores {
+		if st.written != nil {
+			errs = append(errs, st.written.Remove())
+		}
 		if st.made != nil {
 			errs = append(errs, st.made.Remove())
 		}

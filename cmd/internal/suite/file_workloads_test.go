@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+
+package suite
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/engine"
+	"github.com/ringside-io/ringside/cmd/internal/fio"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/workload"
+)
+
+// only returns options that measure one workload.
+func only(t *testing.T, name string) FileOptions {
+	opts := smallFile(t)
+	opts.Workloads = []string{name}
+	opts.Pairs = 2
+	return opts
+}
+
+func TestWorkloadsAreChosen(t *testing.T) {
+	all := []string{nameRandRead, nameBatch, nameBurner, nameAppend, nameRandWrite}
+	for _, tc := range []struct {
+		opts FileOptions
+		want []string
+	}{
+		{FileOptions{}, all},
+		{FileOptions{Brief: true}, all},
+		{FileOptions{Full: true}, all},
+		{FileOptions{Blocks: []int{4096}}, all[:1]},
+		{FileOptions{Caches: []string{CacheDirect}}, all[:1]},
+		{FileOptions{Workloads: []string{nameAppend, nameBatch}}, []string{nameBatch, nameAppend}},
+		{FileOptions{Workloads: all, Caches: []string{CacheHot}}, []string{nameRandRead, nameBatch, nameAppend, nameRandWrite}},
+	} {
+		var got []string
+		for _, c := range tc.opts.withDefaults().cells() {
+			if !slices.Contains(got, c.workload) {
+				got = append(got, c.workload)
+			}
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%+v: %v, want %v", tc.opts, got, tc.want)
+		}
+	}
+	if err := (FileOptions{Workloads: []string{"dance"}}).Validate(); err == nil || !strings.Contains(err.Error(), nameRandWrite) {
+		t.Errorf("unknown workload: %v", err)
+	}
+}
+
+// TestDefaultWorkloadsFitTheirTime adds up what the workloads beside the random reads take: a round
+// has 120 ms for its process.
+func TestDefaultWorkloadsFitTheirTime(t *testing.T) {
+	o := FileOptions{Workloads: []string{nameBatch, nameBurner, nameAppend, nameRandWrite}}.withDefaults()
+	f := &fileRun{opts: o, fio: "fio"}
+	rounds := 0
+	for _, c := range o.cells() {
+		rounds += o.Pairs * len(workloadOf(c).engines(f, c))
+	}
+	if total := time.Duration(rounds) * (o.warm() + o.Duration + 120*time.Millisecond); total > 65*time.Second {
+		t.Errorf("%d rounds take %v", rounds, total)
+	}
+}
+
+func TestBatchCells(t *testing.T) {
+	w, opts := newWorld(), only(t, nameBatch)
+	opts.Fio = Auto
+	w.FindFio = func() (string, error) { return "/bin/fio", nil }
+	var rounds []fio.RandRead
+	w.Fio = func(_ context.Context, _ string, r fio.RandRead) (measure.Sample, error) {
+		if r.Engine == fio.NameBatched {
+			rounds = append(rounds, r)
+		}
+		return measure.Sample{Ops: 1, Elapsed: 1}, nil
+	}
+	run, err := File(t.Context(), opts, w.Env)
+	if err != nil || len(run.Cells) != 4 {
+		t.Fatalf("%d cells, %v", len(run.Cells), err)
+	}
+	for _, c := range run.Cells {
+		engines := 2
+		if c.Params["cache"] == CacheDirect {
+			engines = 3
+		}
+		if c.Workload != nameBatch || len(c.Series) != engines || c.Params[paramCount] == nil {
+			t.Errorf("cell %v with %d engines", c.Params, len(c.Series))
+		}
+	}
+	if len(rounds) != 2*opts.Pairs || rounds[0].Depth != 16 || rounds[0].Span != opts.Size {
+		t.Errorf("rounds of fio: %+v", rounds)
+	}
+	for _, j := range w.jobs[1:] {
+		if b := j.Batch; b == nil || b.Count < 16 || b.Content == nil || j.Goroutines != 1 || b.Direct && b.Span != opts.Size {
+			t.Fatalf("job %+v of %+v", j, b)
+		}
+	}
+	wantEmpty(t, opts.Dir)
+}
+
+func TestBatchNeedsMemoryForItsBuffers(t *testing.T) {
+	w, opts := newWorld(), only(t, nameBatch)
+	w.AvailableMemory = func() int64 { return 8 << 20 }
+	run, err := File(t.Context(), opts, w.Env)
+	if err != nil || len(run.Cells) != 3 || len(run.Skipped) != 1 {
+		t.Errorf("%d cells, skipped %v, %v", len(run.Cells), run.Skipped, err)
+	}
+}
+
+func TestAppendCells(t *testing.T) {
+	w, opts := newWorld(), only(t, nameAppend)
+	inner, dirs := w.Round, map[string]bool{}
+	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+		if j.Append != nil {
+			dirs[j.Append.Dir] = true
+			if info, err := os.Stat(j.Append.Dir); err != nil || !info.IsDir() || filepath.Dir(j.Append.Dir) != opts.Dir {
+				t.Errorf("log in %s: %v", j.Append.Dir, err)
+			}
+			// A round that was killed leaves its log behind.
+			if err := os.WriteFile(filepath.Join(j.Append.Dir, "log"), nil, 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		return inner(ctx, j)
+	}
+	run, err := File(t.Context(), opts, w.Env)
+	if err != nil || len(run.Cells) != 3 || len(dirs) != 1 {
+		t.Fatalf("%d cells in %v, %v", len(run.Cells), dirs, err)
+	}
+	want := []string{engine.NameOS, engine.NameOSEach, engine.NameRingside}
+	for i, j := range w.jobs[1:] {
+		if j.Engine != want[i%3] || j.Append.Record != 128 || j.Append.Seed != opts.Seed+uint64(i/3%2) {
+			t.Fatalf("round %d: %+v of %+v", i, j, j.Append)
+		}
+	}
+	if p := run.Cells[2].Params; p["goroutines"] != 64 || p[paramRecord] != 128 || p["block"] != nil {
+		t.Errorf("parameters %v", p)
+	}
+	wantEmpty(t, opts.Dir)
+}
+
+func TestBurnerCells(t *testing.T) {
+	w, opts := newWorld(), only(t, nameBurner)
+	run, err := File(t.Context(), opts, w.Env)
+	cells := len(slices.Compact([]int{1, runtime.GOMAXPROCS(0)}))
+	if err != nil || len(run.Cells) != cells {
+		t.Fatalf("%d cells, %v", len(run.Cells), err)
+	}
+	for _, j := range w.jobs[1:] {
+		if b := j.Burner; b == nil || b.Burners < 1 || !b.Direct || j.Goroutines != 32 {
+			t.Fatalf("job %+v of %+v", j, b)
+		}
+	}
+	opts.Caches = []string{CacheHot}
+	if _, err := File(t.Context(), opts, w.Env); !errors.Is(err, ErrNothing) {
+		t.Errorf("reads that wait for nothing: %v", err)
+	}
+}
+
+func TestRandWriteCells(t *testing.T) {
+	w, opts := newWorld(), only(t, nameRandWrite)
+	inner, stamps := w.Round, map[uint64]bool{}
+	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+		if r := j.RandWrite; r != nil {
+			stamps[r.Stamp] = true
+			if info, err := os.Stat(r.Path); err != nil || info.Size() < r.Span || r.Span == 0 {
+				t.Errorf("overwrites %d bytes of %s: %v", r.Span, r.Path, err)
+			}
+		}
+		return inner(ctx, j)
+	}
+	run, err := File(t.Context(), opts, w.Env)
+	if err != nil || len(run.Cells) != 4 {
+		t.Fatalf("%d cells, %v", len(run.Cells), err)
+	}
+	jobs := w.jobs[1:]
+	if len(stamps) != len(jobs) {
+		t.Errorf("%d rounds have %d stamps", len(jobs), len(stamps))
+	}
+	if a, b := jobs[0].RandWrite, jobs[1].RandWrite; a.Seed != b.Seed || a.Path != b.Path || jobs[0].Engine == jobs[1].Engine {
+		t.Errorf("halves of a pair: %+v and %+v", a, b)
+	}
+	wantEmpty(t, opts.Dir)
+}
+
+// TestUsersFileIsNotWritten measures all there is on a file of the user's.
+func TestUsersFileIsNotWritten(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "precious")
+	if err := os.WriteFile(path, make([]byte, 4<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld()
+	run, err := File(t.Context(), FileOptions{Path: path, Seed: 1, Pairs: 1}, w.Env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range w.jobs {
+		if j.Append != nil || j.RandWrite != nil {
+			t.Fatalf("job %+v", j)
+		}
+	}
+	skipped := map[string]bool{}
+	for _, s := range run.Skipped {
+		skipped[s.Workload] = skipped[s.Workload] || strings.Contains(s.Reason, "--dir")
+	}
+	if !skipped[nameAppend] || !skipped[nameRandWrite] || skipped[nameBatch] {
+		t.Errorf("skipped %v", run.Skipped)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("beside the file: %v, %v", entries, err)
+	}
+}
+
+// TestInterruptRemovesWhatIsOverwritten ends a run that has made its second file.
+func TestInterruptRemovesWhatIsOverwritten(t *testing.T) {
+	w, opts := newWorld(), only(t, nameRandWrite)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+		if j.RandWrite != nil {
+			cancel()
+		}
+		return measure.Sample{Ops: 1, Elapsed: 1}, ctx.Err()
+	}
+	if _, err := File(ctx, opts, w.Env); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	wantEmpty(t, opts.Dir)
+}
