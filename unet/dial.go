@@ -22,8 +22,9 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 }
 
 // DialContext connects to an address, as net.Dialer.DialContext. Connections of
-// tcp, tcp4 and tcp6 are a [TCPConn], of unix and unixpacket a [UnixConn]; all
-// others, and those of a system that uses package net, are package net's.
+// tcp, tcp4 and tcp6 are a [TCPConn], of unix and unixpacket a [UnixConn], of udp,
+// udp4 and udp6 a [UDPConn], of unixgram a [UnixgramConn]; all others, and those
+// of a system that uses package net, are package net's.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.Dialer.DialContext(ctx, network, address)
 	if err != nil {

@@ -47,11 +47,13 @@ func (r *rawConn) Control(f func(fd uintptr)) error {
 
 func (r *rawConn) Read(f func(fd uintptr) bool) error {
 	s := r.s
+	s.wary.Store(true) // nobody knows what f leaves
 	return r.done("raw-read", s.whenReady(&s.rd, func(fd int) bool { return f(uintptr(fd)) }))
 }
 
 func (r *rawConn) Write(f func(fd uintptr) bool) error {
 	s := r.s
+	s.wary.Store(true)
 	return r.done("raw-write", s.whenReady(&s.wr, func(fd int) bool { return f(uintptr(fd)) }))
 }
 
@@ -67,7 +69,6 @@ func (s *sock) whenReady(h *half, f func(fd int) bool) error {
 
 // retry is whenReady for a caller who has the turn.
 func (s *sock) retry(h *half, f func(fd int) bool) error {
-	s.wary.Store(true) // nobody knows what f leaves
 	for {
 		if err := s.check(h); err != nil {
 			return err

@@ -47,6 +47,7 @@ type System struct {
 	users int
 	loops []*loop
 	next  int
+	pipes []*pipe // empty, for copies between sockets
 }
 
 var errAskedForNet = errors.New("package net's connections were asked for")

@@ -55,5 +55,6 @@ func (s *System) stop() error {
 		errs = append(errs, l.close())
 	}
 	s.loops = nil
+	s.closePipes()
 	return errors.Join(errs...)
 }

@@ -13,13 +13,20 @@ import (
 // errNoDriver is why there are no drivers here.
 var errNoDriver = fmt.Errorf("sockets are driven on Linux only: %w", errors.ErrUnsupported)
 
-// loop is never started here.
-type loop struct{}
+// Neither is ever made here.
+type (
+	loop struct{}
+	pipe struct{}
+)
 
 func (s *System) takeConn(c net.Conn, _ string) (net.Conn, error) { return c, nil }
 
 func (s *System) takeListener(l net.Listener, _ string, _ listenOptions) (net.Listener, error) {
 	return l, nil
+}
+
+func (s *System) takePacketConn(c net.PacketConn, _ string) (net.PacketConn, error) {
+	return c, nil
 }
 
 func reusePort(int) error { return errNoDriver }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/sys"
@@ -39,6 +40,9 @@ func (s *System) takeConn(c net.Conn, network string) (net.Conn, error) {
 	if s.mode == ModeNet {
 		return c, nil
 	}
+	if network == "unixgram" || strings.HasPrefix(network, "udp") {
+		return s.takeDialed(c, network)
+	}
 	local, remote := c.LocalAddr(), c.RemoteAddr()
 	switch c := c.(type) {
 	case *net.TCPConn:
@@ -52,9 +56,6 @@ func (s *System) takeConn(c net.Conn, network string) (net.Conn, error) {
 		}
 		return t, nil
 	case *net.UnixConn:
-		if network == "unixgram" {
-			return c, nil
-		}
 		fd, err := takeFD(c)
 		if err != nil {
 			return nil, dialError(network, local, remote, err)
@@ -66,6 +67,18 @@ func (s *System) takeConn(c net.Conn, network string) (net.Conn, error) {
 		return u, nil
 	}
 	return c, nil
+}
+
+// takeDialed is takeConn for datagrams.
+func (s *System) takeDialed(c net.Conn, network string) (net.Conn, error) {
+	d, err := s.takeDatagrams(c, network)
+	if err != nil {
+		return nil, err
+	}
+	if d == nil {
+		return c, nil
+	}
+	return d, nil
 }
 
 func dialError(network string, local, remote net.Addr, err error) error {

@@ -14,7 +14,7 @@ const (
 	MsgDontWait     = unix.MSG_DONTWAIT
 	MsgNoSignal     = unix.MSG_NOSIGNAL
 	MsgCmsgCloexec  = unix.MSG_CMSG_CLOEXEC
-	MsgWaitForOne   = unix.MSG_WAITFORONE
+	MsgTrunc        = unix.MSG_TRUNC
 	SpliceMove      = unix.SPLICE_F_MOVE
 	SpliceNonblock  = unix.SPLICE_F_NONBLOCK
 	SpliceChunk     = 1 << 20
@@ -51,29 +51,66 @@ func result(n uintptr, errno syscall.Errno) int {
 	return int(n)
 }
 
-// SockRecvMsg is recvmsg(2); msg points at a struct msghdr that keeps what it
-// names reachable.
-func SockRecvMsg(fd int, msg unsafe.Pointer, flags int) (int, syscall.Errno) {
-	n, _, errno := syscall.Syscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(msg), uintptr(flags))
-	return result(n, errno), errno
-}
-
-// SockSendMsg is sendmsg(2), without a signal.
+// SockSendMsg is sendmsg(2), without a signal; msg points at a struct msghdr
+// that keeps what it names reachable.
 func SockSendMsg(fd int, msg unsafe.Pointer, flags int) (int, syscall.Errno) {
 	n, _, errno := syscall.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(msg), uintptr(flags|unix.MSG_NOSIGNAL))
 	return result(n, errno), errno
 }
 
-// SockRecvMMsg is recvmmsg(2) without a timeout; vec points at n struct mmsghdr.
-func SockRecvMMsg(fd int, vec unsafe.Pointer, n, flags int) (int, syscall.Errno) {
-	r, _, errno := syscall.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(vec), uintptr(n), uintptr(flags), 0, 0)
-	return result(r, errno), errno
+// SockPart is struct iovec: one buffer of a message.
+type SockPart = unix.Iovec
+
+// SockMsg is struct mmsghdr: a message of a batch, and its length.
+type SockMsg struct {
+	hdr unix.Msghdr
+	n   uint32
 }
 
-// SockSendMMsg is sendmmsg(2), without a signal.
-func SockSendMMsg(fd int, vec unsafe.Pointer, n, flags int) (int, syscall.Errno) {
-	r, _, errno := syscall.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(vec), uintptr(n), uintptr(flags|unix.MSG_NOSIGNAL), 0, 0)
-	return result(r, errno), errno
+// Set makes m a message of one buffer. name is the address to send to, or room
+// for the sender's; it and control may be empty. m keeps all of them reachable.
+func (m *SockMsg) Set(name []byte, part *SockPart, p, control []byte) {
+	*part = unix.Iovec{Base: unsafe.SliceData(p)}
+	part.SetLen(len(p))
+	*m = SockMsg{hdr: unix.Msghdr{Iov: part}}
+	m.hdr.SetIovlen(1)
+	if len(name) > 0 {
+		m.hdr.Name, m.hdr.Namelen = &name[0], uint32(len(name))
+	}
+	if len(control) > 0 {
+		m.hdr.Control = &control[0]
+		m.hdr.SetControllen(len(control))
+	}
+}
+
+// Len returns how many bytes were sent or received; NameLen, ControlLen and
+// Flags belong to a received message.
+func (m *SockMsg) Len() int { return int(m.n) }
+
+// NameLen returns the length of the sender's address.
+func (m *SockMsg) NameLen() int { return int(m.hdr.Namelen) }
+
+// ControlLen returns the length of the control data.
+func (m *SockMsg) ControlLen() int { return int(m.hdr.Controllen) }
+
+// Flags returns the MSG_ flags of the message.
+func (m *SockMsg) Flags() int { return int(m.hdr.Flags) }
+
+// SockRecvMany is recvmmsg(2) on a socket that does not block: it returns how
+// many messages were there.
+func SockRecvMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
+	n, _, errno := syscall.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(SlicePointer(msgs)), uintptr(len(msgs)),
+		uintptr(flags), 0, 0)
+	return result(n, errno), errno
+}
+
+// SockSendMany is sendmmsg(2) on a socket that does not block, without a
+// signal: it returns how many messages were sent, at least one when there is no
+// error.
+func SockSendMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
+	n, _, errno := syscall.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(SlicePointer(msgs)), uintptr(len(msgs)),
+		uintptr(flags|unix.MSG_NOSIGNAL), 0, 0)
+	return result(n, errno), errno
 }
 
 // SockAccept is accept4(2): the new socket does not block and is closed on

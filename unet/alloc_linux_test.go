@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+
+package unet_test
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/unet"
+)
+
+// TestEchoAllocatesNothing counts what both ends of a connection allocate for
+// an exchange, with a deadline that moves.
+func TestEchoAllocatesNothing(t *testing.T) {
+	for _, mode := range modes()[1:] {
+		t.Run(mode.String(), func(t *testing.T) {
+			a, b := pair(t, newSystem(t, mode), "tcp")
+			go func() {
+				p := make([]byte, 128)
+				for {
+					if _, err := io.ReadFull(b, p); err != nil {
+						return
+					}
+					_, _ = b.Write(p)
+				}
+			}()
+			p := make([]byte, 128)
+			echo := func() {
+				_ = a.SetDeadline(time.Now().Add(time.Hour))
+				if _, err := a.Write(p); err != nil {
+					t.Error(err)
+				}
+				if _, err := io.ReadFull(a, p); err != nil {
+					t.Error(err)
+				}
+			}
+			for range 100 {
+				echo()
+			}
+			if n := testing.AllocsPerRun(200, echo); n >= 1 {
+				t.Errorf("%v allocations for an exchange", n)
+			}
+		})
+	}
+}
+
+// BenchmarkEcho exchanges 128 bytes in one process.
+func BenchmarkEcho(b *testing.B) {
+	for _, mode := range []unet.Mode{unet.ModeNet, unet.ModePlain, unet.ModeRing} {
+		b.Run(mode.String(), func(b *testing.B) {
+			c, d := pair(b, newSystem(b, mode), "tcp")
+			go func() { _, _ = io.Copy(struct{ io.Writer }{d}, struct{ io.Reader }{d}) }()
+			p := make([]byte, 128)
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = c.Write(p)
+				if _, err := io.ReadFull(c, p); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

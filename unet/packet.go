@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+
+package unet
+
+import (
+	"context"
+	"net"
+	"net/netip"
+)
+
+// Packet is one datagram of a batch.
+type Packet struct {
+	// Data is what to send, or where to receive.
+	Data []byte
+	// N is how many bytes of Data were received.
+	N int
+	// Truncated says that the datagram was longer than Data.
+	Truncated bool
+	// Addr is the peer of a UDP socket and Name that of a unixgram one: where
+	// to send to, nothing on a connected socket, or who sent, "" for a sender
+	// without a name.
+	Addr netip.AddrPort
+	Name string
+}
+
+// BatchConn receives and sends several datagrams in one system call. All
+// methods may be called concurrently.
+type BatchConn interface {
+	net.PacketConn
+	// ReadBatch waits for a datagram, receives it and those that are there
+	// already into the packets, and returns how many. The buffers are the
+	// connection's until it returns.
+	ReadBatch(packets []Packet) (int, error)
+	// WriteBatch sends all packets in order and returns how many were sent.
+	// When these are fewer than all, the error says why the next one was not.
+	WriteBatch(packets []Packet) (int, error)
+}
+
+// Batch returns c itself when it is a [BatchConn], otherwise one that receives
+// and sends one datagram at a time through c.
+func Batch(c net.PacketConn) BatchConn {
+	if b, ok := c.(BatchConn); ok {
+		return b
+	}
+	return oneByOne{c}
+}
+
+type oneByOne struct{ net.PacketConn }
+
+func (c oneByOne) ReadBatch(packets []Packet) (int, error) {
+	if len(packets) == 0 {
+		return 0, nil
+	}
+	p := &packets[0]
+	n, from, err := c.ReadFrom(p.Data)
+	if err != nil {
+		return 0, err
+	}
+	p.N, p.Truncated, p.Addr, p.Name = n, false, netip.AddrPort{}, ""
+	switch from := from.(type) {
+	case *net.UDPAddr:
+		p.Addr = from.AddrPort()
+	case *net.UnixAddr:
+		if from != nil {
+			p.Name = from.Name
+		}
+	}
+	return 1, nil
+}
+
+func (c oneByOne) WriteBatch(packets []Packet) (int, error) {
+	for i := range packets {
+		if err := c.writeOne(&packets[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(packets), nil
+}
+
+func (c oneByOne) writeOne(p *Packet) (err error) {
+	switch {
+	case p.Addr.IsValid():
+		_, err = c.WriteTo(p.Data, net.UDPAddrFromAddrPort(p.Addr))
+	case p.Name != "":
+		_, err = c.WriteTo(p.Data, &net.UnixAddr{Name: p.Name, Net: c.LocalAddr().Network()})
+	default:
+		if w, ok := c.PacketConn.(net.Conn); ok {
+			_, err = w.Write(p.Data)
+		} else {
+			_, err = c.WriteTo(p.Data, nil)
+		}
+	}
+	return err
+}
+
+// ListenPacket opens a socket for udp, udp4, udp6 or unixgram, with the rules of
+// net.ListenConfig.ListenPacket. It is a [UDPConn] or a [UnixgramConn], which
+// are a [BatchConn], or package net's (see [Batch]) where the system uses that
+// or the network is another.
+func (lc *ListenConfig) ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error) {
+	c, err := lc.std().ListenPacket(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return lc.System.or().takePacketConn(c, network)
+}
+
+// ListenPacket opens a socket for datagrams, as net.ListenPacket.
+func ListenPacket(network, address string) (net.PacketConn, error) {
+	var lc ListenConfig
+	return lc.ListenPacket(context.Background(), network, address)
+}
+
+// ListenPacket is the package's ListenPacket on the system.
+func (s *System) ListenPacket(network, address string) (net.PacketConn, error) {
+	lc := ListenConfig{System: s}
+	return lc.ListenPacket(context.Background(), network, address)
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+
+package unet_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/unet"
+)
+
+// TestStress has many connections exchange numbered bytes while deadlines pass
+// and move, handlers stall and sleep, and sides close half or whole. No byte
+// may be lost or changed as long as nobody closed, and nobody may be left
+// waiting. RINGSIDE_STRESS gives it as long as that says, for example 5m.
+func TestStress(t *testing.T) {
+	long, err := time.ParseDuration(os.Getenv("RINGSIDE_STRESS"))
+	if err != nil {
+		long = 0
+	}
+	for _, procs := range []int{1, 2, 8} {
+		for _, network := range []string{"tcp", "unix"} {
+			for _, mode := range modes()[1:] {
+				t.Run(fmt.Sprintf("procs=%d/%s/%v", procs, network, mode), func(t *testing.T) {
+					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+					defer debug.SetGCPercent(debug.SetGCPercent(1))
+					stress(t, newSystem(t, mode), network, long)
+				})
+			}
+		}
+	}
+}
+
+func stress(t *testing.T, s *unet.System, network string, long time.Duration) {
+	conns, rounds := 60, 3
+	if testing.Short() {
+		conns, rounds = 16, 1
+	}
+	l := listen(t, s, network)
+	until := time.Now().Add(long)
+	for round := 0; round < rounds || time.Now().Before(until); round++ {
+		var all sync.WaitGroup
+		for range conns {
+			seed := rand.Uint64()
+			all.Go(func() { stressServer(t, l, seed) })
+			all.Go(func() { stressClient(t, s, l, seed) })
+		}
+		done := make(chan struct{})
+		go func() { all.Wait(); close(done) }()
+		soon(t, "the connections of a round", done)
+	}
+}
+
+// stressServer echoes one connection until its end.
+func stressServer(t *testing.T, l net.Listener, seed uint64) {
+	c, err := l.Accept()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer c.Close()
+	r := rand.New(rand.NewPCG(seed, 1))
+	p := make([]byte, 1+r.IntN(3000))
+	for {
+		if r.IntN(4) == 0 {
+			_ = c.SetReadDeadline(time.Now().Add(time.Duration(r.IntN(2000)) * time.Microsecond))
+		}
+		n, err := c.Read(p)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			_ = c.SetReadDeadline(time.Time{})
+			continue
+		case err != nil:
+			return // the client checks what matters
+		}
+		stall(r)
+		if _, err := c.Write(p[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// stall keeps a handler busy or asleep, sometimes.
+func stall(r *rand.Rand) {
+	switch r.IntN(12) {
+	case 0:
+		time.Sleep(time.Duration(r.IntN(500)) * time.Microsecond)
+	case 1:
+		for start := time.Now(); time.Since(start) < time.Duration(r.IntN(200))*time.Microsecond; {
+		}
+	case 2:
+		runtime.Gosched()
+	}
+}
+
+// stressClient sends a stream that it can check, and ends it in one of the ways
+// in which connections end.
+func stressClient(t *testing.T, s *unet.System, l net.Listener, seed uint64) {
+	c, err := s.Dial(l.Addr().Network(), l.Addr().String())
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer c.Close()
+	r := rand.New(rand.NewPCG(seed, 2))
+	data := make([]byte, 1+r.IntN(60_000))
+	for i := range data {
+		data[i] = byte(r.Uint32())
+	}
+	abrupt := r.IntN(4) == 0
+	var both sync.WaitGroup
+	both.Go(func() { stressSend(t, c, data, rand.New(rand.NewPCG(seed, 3)), abrupt) })
+	both.Go(func() { stressCheck(t, c, data, rand.New(rand.NewPCG(seed, 4)), abrupt) })
+	if abrupt {
+		time.Sleep(time.Duration(r.IntN(3000)) * time.Microsecond)
+		_ = c.Close()
+	}
+	both.Wait()
+}
+
+func stressSend(t *testing.T, c net.Conn, data []byte, r *rand.Rand, abrupt bool) {
+	for len(data) > 0 {
+		if r.IntN(3) == 0 {
+			_ = c.SetWriteDeadline(time.Now().Add(time.Duration(r.IntN(3000)) * time.Microsecond))
+		}
+		n, err := c.Write(data[:min(len(data), 1+r.IntN(4000))])
+		data = data[n:]
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			_ = c.SetWriteDeadline(time.Time{})
+		} else if err != nil {
+			if !abrupt {
+				t.Errorf("write: %v", err)
+			}
+			return
+		}
+		stall(r)
+	}
+	if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil && !abrupt {
+		t.Errorf("half-close: %v", err)
+	}
+}
+
+func stressCheck(t *testing.T, c net.Conn, data []byte, r *rand.Rand, abrupt bool) {
+	p := make([]byte, 4096)
+	for {
+		switch r.IntN(4) {
+		case 0:
+			_ = c.SetReadDeadline(time.Now().Add(time.Duration(r.IntN(2000)) * time.Microsecond))
+		case 1:
+			_ = c.SetReadDeadline(time.Now().Add(time.Hour))
+		}
+		n, err := c.Read(p[:r.IntN(len(p))])
+		if n > len(data) || !bytes.Equal(p[:n], data[:n]) {
+			t.Errorf("read %d bytes that were not sent", n)
+			return
+		}
+		data = data[n:]
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			_ = c.SetReadDeadline(time.Time{})
+		case err == io.EOF:
+			if len(data) > 0 && !abrupt {
+				t.Errorf("the end came %d bytes early", len(data))
+			}
+			return
+		case err != nil:
+			if !abrupt {
+				t.Errorf("read: %v", err)
+			}
+			return
+		}
+		stall(r)
+	}
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+
+package unet
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"strconv"
+	"syscall"
+
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// UDPConn is a UDP socket with the methods of net.UDPConn, and those of
+// [BatchConn]. All of them may be called concurrently.
+type UDPConn struct{ datagrams }
+
+// ReadFrom receives one datagram and drops what is longer than p.
+func (c *UDPConn) ReadFrom(p []byte) (int, net.Addr, error) {
+	n, addr, err := c.ReadFromUDP(p)
+	if addr == nil {
+		return n, nil, err
+	}
+	return n, addr, err
+}
+
+// ReadFromUDP is ReadFrom with the concrete type.
+func (c *UDPConn) ReadFromUDP(p []byte) (int, *net.UDPAddr, error) {
+	n, addr, err := c.ReadFromUDPAddrPort(p)
+	if !addr.IsValid() {
+		return n, nil, err
+	}
+	return n, net.UDPAddrFromAddrPort(addr), err
+}
+
+// ReadFromUDPAddrPort is ReadFrom without allocating.
+func (c *UDPConn) ReadFromUDPAddrPort(p []byte) (int, netip.AddrPort, error) {
+	n, _, _, from, err := c.readFrom(p, nil, 0)
+	if err != nil {
+		return 0, netip.AddrPort{}, c.opError("read", err)
+	}
+	return n, from.addrPort(), nil
+}
+
+// ReadMsgUDP receives one datagram into p and its control data into oob.
+func (c *UDPConn) ReadMsgUDP(p, oob []byte) (n, oobn, flags int, addr *net.UDPAddr, err error) {
+	n, oobn, flags, from, err := c.ReadMsgUDPAddrPort(p, oob)
+	if from.IsValid() {
+		addr = net.UDPAddrFromAddrPort(from)
+	}
+	return n, oobn, flags, addr, err
+}
+
+// ReadMsgUDPAddrPort is ReadMsgUDP without allocating.
+func (c *UDPConn) ReadMsgUDPAddrPort(p, oob []byte) (n, oobn, flags int, addr netip.AddrPort, err error) {
+	n, oobn, flags, from, err := c.readFrom(p, oob, sys.MsgCmsgCloexec)
+	if err != nil {
+		return 0, 0, 0, addr, c.opError("read", err)
+	}
+	return n, oobn, flags, from.addrPort(), nil
+}
+
+// WriteTo sends one datagram.
+func (c *UDPConn) WriteTo(p []byte, addr net.Addr) (int, error) {
+	to, ok := addr.(*net.UDPAddr)
+	if !ok {
+		return 0, c.writeError(addr, syscall.EINVAL)
+	}
+	return c.WriteToUDP(p, to)
+}
+
+// WriteToUDP is WriteTo with the concrete type.
+func (c *UDPConn) WriteToUDP(p []byte, addr *net.UDPAddr) (int, error) {
+	if c.remote != nil && addr == nil {
+		return 0, c.writeError(nil, errConnected)
+	}
+	n, _, err := c.WriteMsgUDP(p, nil, addr)
+	return n, err
+}
+
+// WriteToUDPAddrPort is WriteTo without allocating.
+func (c *UDPConn) WriteToUDPAddrPort(p []byte, addr netip.AddrPort) (int, error) {
+	if c.remote != nil && !addr.IsValid() {
+		return 0, c.writeError(nil, errConnected)
+	}
+	n, _, err := c.WriteMsgUDPAddrPort(p, nil, addr)
+	return n, err
+}
+
+// WriteMsgUDP sends one datagram with control data; addr is nil on a connected
+// socket.
+func (c *UDPConn) WriteMsgUDP(p, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
+	if addr == nil {
+		return c.WriteMsgUDPAddrPort(p, oob, netip.AddrPort{})
+	}
+	ip, ok := netip.AddrFromSlice(addr.IP)
+	if len(addr.IP) == 0 {
+		ip, ok = netip.IPv4Unspecified(), true
+		if c.family == syscall.AF_INET6 {
+			ip = netip.IPv6Unspecified()
+		}
+	}
+	if !ok {
+		return 0, 0, c.writeError(addr, &net.AddrError{Err: "invalid address", Addr: addr.IP.String()})
+	}
+	return c.WriteMsgUDPAddrPort(p, oob, netip.AddrPortFrom(ip.WithZone(addr.Zone), uint16(addr.Port)))
+}
+
+// WriteMsgUDPAddrPort is WriteMsgUDP without allocating; addr is the zero value
+// on a connected socket.
+func (c *UDPConn) WriteMsgUDPAddrPort(p, oob []byte, addr netip.AddrPort) (n, oobn int, err error) {
+	var to sockaddr
+	if err := c.setName(&to, addr); err != nil {
+		return 0, 0, c.writeError(portAddr(addr), err)
+	}
+	if n, err = c.writeTo(p, oob, &to); err != nil {
+		return 0, 0, c.writeError(portAddr(addr), err)
+	}
+	return n, len(oob), nil
+}
+
+// portAddr is addr for an error.
+func portAddr(addr netip.AddrPort) net.Addr {
+	if !addr.IsValid() {
+		return nil
+	}
+	return net.UDPAddrFromAddrPort(addr)
+}
+
+func (c *UDPConn) writeError(to net.Addr, err error) error {
+	return &net.OpError{Op: "write", Net: c.network, Source: c.local, Addr: to, Err: err}
+}
+
+// setName writes down whom a datagram goes to, as the family of the socket has
+// it.
+func (c *UDPConn) setName(to *sockaddr, addr netip.AddrPort) error {
+	switch {
+	case c.remote != nil && addr.IsValid():
+		return errConnected
+	case c.remote != nil:
+		to.n = 0
+		return nil
+	case !addr.IsValid():
+		return errMissingAddress
+	}
+	return to.set(c.family, addr)
+}
+
+// set fills in an address for a socket of a family.
+func (s *sockaddr) set(family int, addr netip.AddrPort) error {
+	ip := addr.Addr()
+	binary.NativeEndian.PutUint16(s.b[:], uint16(family))
+	binary.BigEndian.PutUint16(s.b[2:], addr.Port())
+	if family == syscall.AF_INET {
+		if ip = ip.Unmap(); !ip.Is4() {
+			return &net.AddrError{Err: "non-IPv4 address", Addr: ip.String()}
+		}
+		a := ip.As4()
+		copy(s.b[4:], a[:])
+		clear(s.b[8:lenInet4])
+		s.n = lenInet4
+		return nil
+	}
+	a := ip.As16()
+	clear(s.b[4:8])
+	copy(s.b[8:], a[:])
+	binary.NativeEndian.PutUint32(s.b[24:], uint32(zoneIndex(ip.Zone())))
+	s.n = lenInet6
+	return nil
+}
+
+// zoneIndex returns the number of an interface by its name, which may be a
+// number itself; 0 when there is none.
+func zoneIndex(zone string) int {
+	if zone == "" {
+		return 0
+	}
+	if ifi, err := net.InterfaceByName(zone); err == nil {
+		return ifi.Index
+	}
+	n, _ := strconv.Atoi(zone) // 0 means none
+	return n
+}
+
+// ReadBatch receives datagrams; see [BatchConn].
+func (c *UDPConn) ReadBatch(packets []Packet) (int, error) {
+	return c.readBatch(packets, func(p *Packet, from *sockaddr) {
+		p.Addr, p.Name = from.addrPort(), ""
+	})
+}
+
+// WriteBatch sends datagrams; see [BatchConn].
+func (c *UDPConn) WriteBatch(packets []Packet) (int, error) {
+	return c.writeBatch(packets, func(p *Packet, to *sockaddr) error { return c.setName(to, p.Addr) })
+}
