@@ -3,7 +3,6 @@
 package ufile
 
 import (
-	"io"
 	"io/fs"
 	"os"
 	"runtime"
@@ -103,12 +102,6 @@ func (f *File) WriteString(s string) (int, error) { return f.std().WriteString(s
 
 // Seek moves the file's position, as os.File.Seek.
 func (f *File) Seek(offset int64, whence int) (int64, error) { return f.std().Seek(offset, whence) }
-
-// ReadFrom copies from r, as os.File.ReadFrom.
-func (f *File) ReadFrom(r io.Reader) (int64, error) { return f.std().ReadFrom(r) }
-
-// WriteTo copies to w, as os.File.WriteTo.
-func (f *File) WriteTo(w io.Writer) (int64, error) { return f.std().WriteTo(w) }
 
 // Sync makes the file durable, as os.File.Sync. A plain fsync(2) beats the
 // ring, which hands it to a worker thread.

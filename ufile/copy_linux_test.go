@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+
+package ufile_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/ufile"
+)
+
+// blocksOf returns how many bytes of a file have space.
+func blocksOf(t *testing.T, path string) int64 {
+	t.Helper()
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Sys().(*syscall.Stat_t).Blocks * 512
+}
+
+// TestCopyKeepsHoles copies a file that is mostly holes, its end included, to
+// a new file and over an old one.
+func TestCopyKeepsHoles(t *testing.T) {
+	const size = 16 << 20
+	path := filepath.Join(t.TempDir(), "sparse")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, off := range []int64{1 << 20, 7<<20 + 5000, 12 << 20} {
+		if _, err := f.WriteAt(noise(100_000, uint64(off)), off); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if blocksOf(t, path) > size/8 {
+		t.Skipf("needs sparse files, which the file system of %s does not have", path)
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := bytes.Repeat([]byte("0123456"), size/7+1000)
+	overModes(t, func(t *testing.T, s *ufile.System) {
+		for _, direct := range []int{0, sys.ODirect} {
+			if direct != 0 {
+				needDirect(t, path)
+			}
+			src := open(t, s, path, os.O_RDONLY|direct)
+			for name, old := range map[string][]byte{"new": nil, "old": full[:10<<20], "longer": full} {
+				dst := open(t, s, fileOf(t, old), os.O_RDWR|direct)
+				var last int64
+				n, err := ufile.CopyRange(t.Context(), dst, 0, src, 0, size, ufile.CopyOptions{Progress: func(n int64) { last = n }})
+				if n != size || err != nil || last != size {
+					t.Fatalf("%s: %d, %v, progress %d", name, n, err, last)
+				}
+				got, rest := contentOf(t, dst), []byte(nil)
+				if len(old) > size {
+					rest = old[size:]
+				}
+				if !bytes.Equal(got, append(bytes.Clone(want), rest...)) {
+					t.Fatalf("%s: not what was to be copied: %d bytes", name, len(got))
+				}
+				if space := blocksOf(t, dst.Name()); space > size/8 {
+					t.Errorf("%s: the copy takes %d bytes", name, space)
+				}
+				// Parts that begin and end within holes.
+				if n, err := ufile.CopyRange(t.Context(), dst, 7, src, 6<<20+1, 3<<20, ufile.CopyOptions{}); n != 3<<20 || err != nil {
+					t.Fatalf("%s: %d, %v", name, n, err)
+				}
+				if got := contentOf(t, dst)[7 : 7+3<<20]; !bytes.Equal(got, want[6<<20+1:9<<20+1]) {
+					t.Errorf("%s: not the part that was to be copied", name)
+				}
+			}
+		}
+	})
+}
+
+// TestCopyOfFilesThatDoNotKnowTheirSize copies a file of /proc.
+func TestCopyOfFilesThatDoNotKnowTheirSize(t *testing.T) {
+	const path = "/proc/version"
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Skipf("needs /proc: %v", err)
+	}
+	overModes(t, func(t *testing.T, s *ufile.System) {
+		for name, do := range map[string]func(dst, src *ufile.File) (int64, error){
+			"Copy":    func(dst, src *ufile.File) (int64, error) { return ufile.Copy(t.Context(), dst, src, small) },
+			"io.Copy": func(dst, src *ufile.File) (int64, error) { return io.Copy(dst, src) },
+		} {
+			dst := open(t, s, fileOf(t, nil), os.O_RDWR)
+			if n, err := do(dst, open(t, s, path, os.O_RDONLY)); n != int64(len(want)) || err != nil || !bytes.Equal(contentOf(t, dst), want) {
+				t.Errorf("%s: %d, %v", name, n, err)
+			}
+		}
+	})
+}
+
+// TestCopyThroughPipes copies a file into a pipe and the pipe into a file.
+func TestCopyThroughPipes(t *testing.T) {
+	content := random(3<<20 + 1)
+	overModes(t, func(t *testing.T, s *ufile.System) {
+		for name, blocking := range map[string]bool{"parked": false, "blocking": true} {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if blocking {
+				r.Fd() // has that effect
+				w.Fd()
+			}
+			from, err := s.NewFile(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			src, dst := open(t, s, fileOf(t, content), os.O_RDONLY), open(t, s, fileOf(t, []byte("old")), os.O_RDWR)
+			sent := make(chan error, 1)
+			go func() {
+				n, err := ufile.Copy(t.Context(), w, src, ufile.CopyOptions{})
+				if n != int64(len(content)) && err == nil {
+					err = io.ErrUnexpectedEOF
+				}
+				sent <- errors.Join(err, w.Close())
+			}()
+			if _, err := dst.Seek(3, io.SeekStart); err != nil {
+				t.Fatal(err)
+			}
+			n, err := ufile.Copy(t.Context(), dst, from, ufile.CopyOptions{})
+			if n != int64(len(content)) || err != nil {
+				t.Errorf("%s: %d, %v", name, n, err)
+			}
+			if err := <-sent; err != nil {
+				t.Errorf("%s: into the pipe: %v", name, err)
+			}
+			if !bytes.Equal(contentOf(t, dst), append([]byte("old"), content...)) {
+				t.Errorf("%s: not what was to be copied", name)
+			}
+			for f, want := range map[*ufile.File]int64{src: n, dst: n + 3} {
+				if pos, err := f.Seek(0, io.SeekCurrent); pos != want || err != nil {
+					t.Errorf("%s: the position is %d, %v, want %d", name, pos, err, want)
+				}
+			}
+			if err := from.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestCopyFromPipeToAppend copies where splice refuses, and from pipe to pipe.
+func TestCopyFromPipeToAppend(t *testing.T) {
+	s := newSystem(t, ufile.Options{})
+	dst := open(t, s, fileOf(t, []byte("old")), os.O_RDWR|os.O_APPEND)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r2, w2, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer r2.Close()
+	if _, err := w.WriteString("new"); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if n, err := ufile.Copy(t.Context(), w2, r, ufile.CopyOptions{}); n != 3 || err != nil {
+		t.Errorf("pipe to pipe: %d, %v", n, err)
+	}
+	w2.Close()
+	if n, err := ufile.Copy(t.Context(), dst, r2, ufile.CopyOptions{}); n != 3 || err != nil {
+		t.Errorf("pipe to append: %d, %v", n, err)
+	}
+	if got := contentOf(t, dst); string(got) != "oldnew" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestCopyWaitsNoLongerThanThePipesDeadline has a pipe into which nobody writes.
+func TestCopyWaitsNoLongerThanThePipesDeadline(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	defer r.Close()
+	if _, err := w.WriteString("some"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	dst := open(t, newSystem(t, ufile.Options{}), fileOf(t, nil), os.O_RDWR)
+	src, err := ufile.NewFile(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	if n, err := ufile.Copy(t.Context(), dst, src, ufile.CopyOptions{}); n != 4 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d, %v", n, err)
+	}
+	if got := contentOf(t, dst); string(got) != "some" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestCopyBetweenFileSystems copies where copy_file_range refuses.
+func TestCopyBetweenFileSystems(t *testing.T) {
+	content := random(2 << 20)
+	dir, err := os.MkdirTemp("/dev/shm", "ufile")
+	if err != nil {
+		t.Skipf("needs a file system in /dev/shm: %v", err)
+	}
+	defer os.RemoveAll(dir)
+	s := newSystem(t, ufile.Options{})
+	src := open(t, s, fileOf(t, content), os.O_RDONLY)
+	dst := open(t, s, filepath.Join(dir, "dst"), os.O_RDWR|os.O_CREATE)
+	if n, err := ufile.Copy(t.Context(), dst, src, ufile.CopyOptions{}); n != 2<<20 || err != nil || !bytes.Equal(contentOf(t, dst), content) {
+		t.Errorf("%d, %v", n, err)
+	}
+}

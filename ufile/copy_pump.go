@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"context"
+	"io"
+	"math"
+	"os"
+	"sync"
+
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// pump copies through memory: each of some workers takes the next piece, reads
+// it, and writes it.
+func (c *copying) pump(from, to int64, workers int) error {
+	c.next, c.to = from, to
+	pieces := (to - from - 1) / int64(c.o.BlockSize)
+	workers = int(min(int64(workers), pieces+1))
+	c.current = make([]int64, workers)
+	for i := range c.current {
+		c.current[i] = math.MaxInt64
+	}
+	var wg sync.WaitGroup
+	for i := 1; i < workers; i++ {
+		wg.Go(func() { c.work(i) })
+	}
+	c.work(0)
+	wg.Wait()
+	if c.err == nil && c.next < c.to {
+		return context.Cause(c.ctx)
+	}
+	return c.err
+}
+
+// work copies pieces until there are no more.
+func (c *copying) work(i int) {
+	var b copyBuffer
+	for {
+		off, n := c.claim(i)
+		if n == 0 {
+			return
+		}
+		done, err := c.piece(&b, off, n)
+		if err != nil {
+			c.fail(off+int64(done), err)
+		}
+	}
+}
+
+// claim ends a worker's piece and gives it the next, 0 bytes when it is to end.
+// The pieces end where blocks of dst do. Nobody goes far ahead of the slowest,
+// so that not much is copied behind the count when that one fails.
+func (c *copying) claim(i int) (off int64, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current[i] = math.MaxInt64
+	c.moved.Broadcast()
+	c.reached(c.done())
+	size := int64(c.o.BlockSize)
+	for c.err == nil && c.next < c.to && c.next-c.done() >= 2*int64(c.o.Blocks)*size {
+		c.moved.Wait()
+	}
+	if c.err != nil || c.next >= c.to || c.ctx.Err() != nil {
+		return 0, 0
+	}
+	off = c.next
+	n = int(min(size-(off+c.delta)%size, c.to-off))
+	c.current[i] = off
+	c.next += int64(n)
+	return off, n
+}
+
+// done returns where the first piece begins that is not done. The caller holds
+// mu.
+func (c *copying) done() int64 {
+	first := min(c.next, c.failedAt)
+	for _, off := range c.current {
+		first = min(first, off)
+	}
+	return first
+}
+
+// fail notes where the copy cannot go on.
+func (c *copying) fail(off int64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if off < c.failedAt {
+		c.failedAt, c.err = off, err
+	}
+}
+
+// copyBuffer is the memory of a worker.
+type copyBuffer struct {
+	mem    []byte // a block, aligned
+	bounce []byte // a block and what is around it, where the offsets do not allow to read to mem
+}
+
+// piece copies n bytes from off and returns how many have been written.
+func (c *copying) piece(b *copyBuffer, off int64, n int) (int, error) {
+	if b.mem == nil {
+		b.mem = AlignedBuffer(c.o.BlockSize)
+	}
+	got, err := c.read(b, off, n)
+	written := 0
+	for written < got {
+		m, err := c.write(b.mem[written:got], off+c.delta+int64(written))
+		written += m
+		if err != nil {
+			return written, err
+		}
+		if m == 0 {
+			return written, c.dst.pathError("write", io.ErrUnexpectedEOF)
+		}
+	}
+	return written, err
+}
+
+// read reads n bytes into b.mem, fewer with an error, io.EOF at the end.
+func (c *copying) read(b *copyBuffer, off int64, n int) (int, error) {
+	if !c.src.direct {
+		return c.src.ReadAt(b.mem[:n], off)
+	}
+	skip := int(off % DirectAlign)
+	want := (skip + n + DirectAlign - 1) / DirectAlign * DirectAlign
+	if skip == 0 && want <= len(b.mem) {
+		got, err := c.readDirect(b.mem[:want], off)
+		return enough(got, n, err)
+	}
+	if b.bounce == nil {
+		b.bounce = AlignedBuffer(c.o.BlockSize + 2*DirectAlign)
+	}
+	got, err := c.readDirect(b.bounce[:want], off-int64(skip))
+	return enough(copy(b.mem[:n], b.bounce[min(skip, got):got]), n, err)
+}
+
+// enough is the result of a read of n bytes of which got were read, and perhaps
+// more that nobody asked for.
+func enough(got, n int, err error) (int, error) {
+	switch {
+	case got >= n:
+		return n, nil
+	case err == nil:
+		err = io.EOF
+	}
+	return got, err
+}
+
+// readDirect reads until p is full or the file has ended: then what was read is
+// not a whole number of blocks, or nothing more comes.
+func (c *copying) readDirect(p []byte, off int64) (n int, err error) {
+	f := c.src
+	if !f.lock.Acquire() {
+		return 0, f.pathError("read", os.ErrClosed)
+	}
+	defer f.lock.Release()
+	for n < len(p) && n%DirectAlign == 0 {
+		m, err := f.preadAny(p[n:], off+int64(n))
+		if m <= 0 || err != nil {
+			return n, err
+		}
+		n += m
+	}
+	return n, nil
+}
+
+// preadAny is pread for every mode.
+func (f *File) preadAny(p []byte, off int64) (int, error) {
+	if f.accelerated() {
+		return f.pread(p, off)
+	}
+	return f.readPlain(p, off)
+}
+
+// write writes once, and returns how many bytes were written even with an
+// error.
+func (c *copying) write(p []byte, off int64) (int, error) {
+	f := c.dst
+	if f.fd < 0 {
+		return f.f.WriteAt(p, off)
+	}
+	if !f.lock.Acquire() {
+		return 0, f.pathError("write", os.ErrClosed)
+	}
+	defer f.lock.Release()
+	switch {
+	case f.direct && !aligned(p, off):
+		return c.writeAround(p, off)
+	case f.direct && f.accelerated():
+		return f.pwrite(p, off)
+	}
+	return f.writePlain(p, off)
+}
+
+// writeAround writes what O_DIRECT does not allow: whole blocks and then the
+// rest, which goes through the page cache.
+func (c *copying) writeAround(p []byte, off int64) (int, error) {
+	f := c.dst
+	if n := len(p) / DirectAlign * DirectAlign; n > 0 && aligned(p[:n], off) {
+		if !f.accelerated() {
+			return f.writePlain(p[:n], off)
+		}
+		return f.pwrite(p[:n], off)
+	}
+	c.mu.Lock()
+	if c.around == nil {
+		fd, err := sys.Reopen(f.fd)
+		if err != nil {
+			c.mu.Unlock()
+			return f.writePlain(p, off) // some file systems allow it
+		}
+		c.around = fd
+	}
+	c.mu.Unlock()
+	f.plain.Add(1)
+	n, err := sys.Pwrite(c.around.Int(), p, off)
+	if err != nil {
+		err = f.pathError("write", err)
+	}
+	return n, err
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"syscall"
+
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// sparse copies the data of a file and makes holes where it has holes. size is
+// that of dst.
+func (c *copying) sparse(st fs.FileInfo, size, to int64) (err error) {
+	holes := c.holes(st)
+	if holes == nil {
+		return c.data(c.from, to, c.o.Blocks)
+	}
+	defer holes.Close()
+	defer func() { err = errors.Join(err, c.grow()) }()
+	for pos := c.from; pos < to; {
+		if err := context.Cause(c.ctx); err != nil {
+			return err
+		}
+		start, end, err := c.nextData(holes, pos, to)
+		if err != nil {
+			return err
+		}
+		if err := c.hole(pos, start, size); err != nil {
+			return err
+		}
+		if start < end {
+			if err := c.data(start, end, c.o.Blocks); err != nil {
+				return err
+			}
+		}
+		pos = end
+	}
+	return nil
+}
+
+// holes returns a descriptor of the source whose position may be moved, nil
+// when it has no holes or they cannot be found.
+func (c *copying) holes(st fs.FileInfo) *sys.FD {
+	raw, ok := st.Sys().(*syscall.Stat_t)
+	if !ok || raw.Blocks*512 >= st.Size() {
+		return nil
+	}
+	var fd *sys.FD
+	_, _ = c.hold(func(_, src int) (int, error) {
+		var err error
+		fd, err = sys.Reopen(src)
+		return 0, err
+	})
+	return fd
+}
+
+// nextData returns where the next data begin and end; both are to when there
+// are none.
+func (c *copying) nextData(holes *sys.FD, pos, to int64) (start, end int64, err error) {
+	start, end, err = sys.NextData(holes.Int(), pos)
+	switch {
+	case err == nil:
+		return min(start, to), min(end, to), nil
+	case err != syscall.ENXIO: // all is data as far as the file system tells
+		return pos, to, nil
+	}
+	st, err := c.src.Stat()
+	if err == nil && st.Size() < to { // it has shrunk
+		err = io.EOF
+	}
+	return to, to, err
+}
+
+// hole makes a hole, or zeros, of what of a range lies in dst, which had that
+// size.
+func (c *copying) hole(from, to, size int64) error {
+	if from >= to {
+		return nil
+	}
+	inside := min(to, size-c.delta)
+	if from < inside {
+		_, err := c.hold(func(dst, _ int) (int, error) {
+			return 0, sys.PunchHole(dst, from+c.delta, inside-from)
+		})
+		if err != nil {
+			if err := c.zeros(from, inside); err != nil {
+				return err
+			}
+		}
+	}
+	c.reached(to)
+	return nil
+}
+
+// zeros writes zeros.
+func (c *copying) zeros(from, to int64) error {
+	p := AlignedBuffer(c.o.BlockSize)
+	for from < to {
+		if err := context.Cause(c.ctx); err != nil {
+			return err
+		}
+		off := from + c.delta
+		n := int(min(int64(len(p))-off%int64(len(p)), to-from))
+		m, err := c.write(p[:n], off)
+		from += int64(m)
+		c.reached(from)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grow gives dst the size that it has when it ends in a hole.
+func (c *copying) grow() error {
+	st, err := c.dst.Stat()
+	if end := c.from + c.copied + c.delta; err == nil && c.copied > 0 && st.Size() < end {
+		err = c.dst.Truncate(end)
+	}
+	return err
+}
