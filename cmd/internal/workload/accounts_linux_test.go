@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+
+package workload
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// accountsReads tells whether the file lies where each read of a block device is accounted to the
+// process. A file system in memory has none, one of the network may account otherwise.
+func accountsReads(t *testing.T, path string) bool {
+	t.Helper()
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Type == unix.EXT4_SUPER_MAGIC || st.Type == unix.XFS_SUPER_MAGIC
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+
+package workload
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
+	"github.com/ringside-io/ringside/cmd/internal/engine"
+)
+
+// TestAdviseRandom reads from the beginning of a file, which the kernel takes for the beginning of
+// all of it, and looks whether the page behind has come too.
+func TestAdviseRandom(t *testing.T) {
+	d, err := datafile.Create(t.Context(), t.TempDir(), 4<<20, contentSeed, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Remove(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := datafile.ProbeEvict(d.Path()); err != nil {
+		t.Skipf("eviction from the page cache: %v", err)
+	}
+	for _, e := range []engine.Engine{engine.OS{}, engine.Ringside{}} {
+		if ahead := readsAhead(t, e, d.Path(), func(engine.File) error { return nil }); !ahead {
+			t.Skipf("read-ahead: this storage has none with %s", e.Name())
+		}
+		if readsAhead(t, e, d.Path(), adviseRandom) {
+			t.Errorf("%s: the kernel read ahead", e.Name())
+		}
+	}
+}
+
+// readsAhead tells whether the kernel has read more than was asked for.
+func readsAhead(t *testing.T, e engine.Engine, path string, advise func(engine.File) error) bool {
+	t.Helper()
+	f, err := e.OpenRead(path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	buf := alignedBuffer(bufferAlign)
+	if err := errors.Join(datafile.Evict(path), advise(f)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(2) {
+		if _, err := f.ReadAt(buf, i*bufferAlign); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	_, err = unix.Preadv2(int(file.Fd()), [][]byte{buf}, 3*bufferAlign, unix.RWF_NOWAIT)
+	if err != nil && !errors.Is(err, unix.EAGAIN) {
+		t.Skipf("RWF_NOWAIT: %v", err)
+	}
+	return err == nil
+}
