@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"runtime"
 	"sync"
 	"syscall"
 
@@ -23,8 +22,10 @@ type Range struct {
 	// returns.
 	Buf []byte
 
-	// N and Err are the result, as of ReadAt or WriteAt: fewer bytes than
-	// len(Buf) come with an error, io.EOF at the end of the file.
+	// N and Err are the result: how many bytes were read or written, and why
+	// these are fewer than len(Buf), io.EOF at the end of the file. Unlike
+	// WriteAt, a write counts what it wrote before an error, as when the disk
+	// is full.
 	N   int
 	Err error
 }
@@ -32,11 +33,12 @@ type Range struct {
 // BatchOptions configure a [Batch]; the zero value is fine.
 type BatchOptions struct {
 	// Depth is how many ranges are in flight at a time; 0 means 128, at most
-	// 4096.
+	// 4096. Where memory is short there may be fewer.
 	Depth int
 	// Buffers and BufferSize ask for registered memory, which saves pinning
 	// the pages for each operation. It counts against RLIMIT_MEMLOCK: where
-	// that is too low, the memory is ordinary, and nothing else changes.
+	// that is low, fewer buffers are registered, or none, the others are
+	// ordinary memory, and nothing else changes.
 	Buffers, BufferSize int
 }
 
@@ -53,21 +55,26 @@ type Batch struct {
 	depth  int
 	memory []byte // of the buffers
 	size   int    // of each
-	fixed  bool   // they are registered
+	fixed  int    // how many of them are registered
 	closed bool
 
 	parts  []part
 	free   []int32 // indices of parts that are not in flight
 	reaped []uring.CQE
+	crew   crew // in the place of a ring
 }
 
 // part is a range in flight, or what is left of one.
 type part struct {
-	r      *Range
-	bounce []byte // aligned memory in the place of Buf, for O_DIRECT
-	skip   int    // bytes of bounce before the range
-	async  bool
+	r       *Range
+	bounced bool   // bounce is in the place of Buf
+	bounce  []byte // aligned memory, for O_DIRECT
+	skip    int    // bytes of bounce before the range
+	async   bool
 }
+
+// bounceKept is how much aligned memory a part keeps for the next range.
+const bounceKept = 16 << 10
 
 // NewBatch returns a batch for files of the default system.
 func NewBatch(o BatchOptions) (*Batch, error) { return defaultSystem().NewBatch(o) }
@@ -90,30 +97,60 @@ func (s *System) NewBatch(o BatchOptions) (*Batch, error) {
 	return b, nil
 }
 
+// open opens the ring, a smaller one where memory is short.
 func (b *Batch) open(buffers int) error {
-	ring, err := uring.Open(&uring.Options{Entries: uint32(b.depth), Clamp: true, NoIOWait: true,
+	o := uring.Options{Entries: uint32(b.depth), Clamp: true, NoIOWait: true,
 		// Completions are processed by the wait, so that nothing need
 		// interrupt the thread before.
-		CoopTaskrun: features.HaveSetup(uring.SetupCoopTaskrun) == nil})
+		CoopTaskrun: features.HaveSetup(uring.SetupCoopTaskrun) == nil}
+	ring, err := uring.Open(&o)
+	for errors.Is(err, syscall.ENOMEM) && o.Entries > 4 {
+		o.Entries /= 4
+		ring, err = uring.Open(&o)
+	}
 	if err != nil {
 		return err
 	}
 	b.ring = ring
+	b.depth = min(b.depth, ring.SQSpace())
 	b.parts = make([]part, b.depth)
 	b.free = make([]int32, 0, b.depth)
 	b.reaped = make([]uring.CQE, b.depth)
 	if b.memory != nil {
-		bufs := make([][]byte, buffers)
-		for i := range bufs {
-			bufs[i] = b.Buffer(i)
-		}
-		b.fixed = ring.RegisterBuffers(bufs) == nil
+		b.register(buffers)
 	}
 	return nil
 }
 
-// Buffer returns registered buffer number i. It is the caller's, except while
-// a call uses it, until Close.
+// register registers as many buffers as the memlock limit allows, to within a
+// half.
+func (b *Batch) register(buffers int) {
+	bufs := make([][]byte, buffers)
+	for i := range bufs {
+		bufs[i] = b.Buffer(i)
+	}
+	for n := buffers; n > 0; n /= 2 {
+		err := b.ring.RegisterBuffers(bufs[:n])
+		if err == nil {
+			b.fixed = n
+		}
+		if !errors.Is(err, syscall.ENOMEM) {
+			return
+		}
+	}
+}
+
+// Registered returns how many of the buffers, from the first on, are
+// registered: fewer than were asked for where RLIMIT_MEMLOCK is low, 0 without
+// io_uring.
+func (b *Batch) Registered() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.fixed
+}
+
+// Buffer returns buffer number i of those that BatchOptions asked for. It is the
+// caller's, except while a call uses it, until Close.
 func (b *Batch) Buffer(i int) []byte {
 	return b.memory[i*b.size : (i+1)*b.size : (i+1)*b.size]
 }
@@ -151,7 +188,7 @@ func (b *Batch) run(ranges []Range, write bool) error {
 	case b.closed:
 		return os.ErrClosed
 	case b.ring == nil:
-		plainRanges(ranges, write)
+		b.crew.run(ranges, write)
 	default:
 		b.ringRanges(ranges, write)
 	}
@@ -161,39 +198,6 @@ func (b *Batch) run(ranges []Range, write bool) error {
 		}
 	}
 	return nil
-}
-
-// plainRanges uses plain calls on several goroutines.
-func plainRanges(ranges []Range, write bool) {
-	var next sync.Mutex
-	i := 0
-	var wg sync.WaitGroup
-	for range min(len(ranges), 8*runtime.GOMAXPROCS(0)) {
-		wg.Go(func() {
-			for {
-				next.Lock()
-				mine := i
-				i++
-				next.Unlock()
-				if mine >= len(ranges) {
-					return
-				}
-				ranges[mine].plain(write)
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// plain does what is left of a range by plain calls.
-func (r *Range) plain(write bool) {
-	var n int
-	if write {
-		n, r.Err = r.File.WriteAt(r.Buf[r.N:], r.Off+int64(r.N))
-	} else {
-		n, r.Err = r.File.ReadAt(r.Buf[r.N:], r.Off+int64(r.N))
-	}
-	r.N += n
 }
 
 // viaRing says whether a range goes through the ring at once: what is not
@@ -249,14 +253,24 @@ func (b *Batch) ringRanges(ranges []Range, write bool) {
 	for ; next < len(ranges); next++ { // the ring has failed
 		ranges[next].plain(write)
 	}
-	clear(b.parts)
+	for i := range b.parts {
+		b.parts[i].reset(nil)
+	}
+}
+
+// reset makes a part ready for a range.
+func (p *part) reset(r *Range) {
+	if len(p.bounce) > bounceKept {
+		p.bounce = nil
+	}
+	*p = part{r: r, bounce: p.bounce}
 }
 
 // start enters a range.
 func (b *Batch) start(r *Range, write bool) {
 	i := b.free[len(b.free)-1]
 	b.free = b.free[:len(b.free)-1]
-	b.parts[i] = part{r: r}
+	b.parts[i].reset(r)
 	b.enter(i, write)
 }
 
@@ -297,16 +311,19 @@ func aligned(buf []byte, off int64) bool {
 func (p *part) useBounce(buf []byte, off int64) ([]byte, int64) {
 	p.skip = int(off % DirectAlign)
 	n := (p.skip + len(buf) + DirectAlign - 1) / DirectAlign * DirectAlign
-	p.bounce = AlignedBuffer(n)
-	return p.bounce, off - int64(p.skip)
+	if len(p.bounce) < n {
+		p.bounce = AlignedBuffer(n)
+	}
+	p.bounced = true
+	return p.bounce[:n], off - int64(p.skip)
 }
 
 // registered says in which registered buffer buf lies.
 func (b *Batch) registered(buf []byte) (uint16, bool) {
-	if !b.fixed || len(buf) == 0 {
+	if b.fixed == 0 || len(buf) == 0 {
 		return 0, false
 	}
-	off, ok := sys.Within(buf, b.memory)
+	off, ok := sys.Within(buf, b.memory[:b.fixed*b.size])
 	if !ok || off/b.size != (off+len(buf)-1)/b.size {
 		return 0, false
 	}
@@ -408,9 +425,9 @@ func (b *Batch) finish(i int32, c uring.CQE, write bool) {
 // take adds n bytes that the kernel moved to the range and returns how many of
 // them were asked for.
 func (p *part) take(n int) int {
-	if p.bounce != nil {
+	if p.bounced {
 		n = copy(p.r.Buf[p.r.N:], p.bounce[min(p.skip, n):n])
-		p.bounce = nil
+		p.bounced = false
 	}
 	p.r.N += n
 	return n

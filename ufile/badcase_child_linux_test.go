@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+
+package ufile_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// inChild runs the test again in a process of its own, to which attr is done,
+// and fails when that fails; in the child it returns true. What the child skips
+// is skipped.
+func inChild(t *testing.T, attr *syscall.SysProcAttr) bool {
+	t.Helper()
+	if os.Getenv(envChild) == t.Name() {
+		return true
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), envChild+"="+t.Name())
+	cmd.SysProcAttr = attr
+	out, err := cmd.CombinedOutput()
+	switch text := string(out); {
+	case cmd.Process == nil:
+		t.Skipf("needs a process with %+v: %v", attr, err)
+	case err != nil:
+		t.Fatalf("%v\n%s", err, text)
+	case strings.Contains(text, "--- SKIP: "+t.Name()+" "):
+		t.Skipf("the child says:\n%s", text)
+	case !strings.Contains(text, "--- PASS: "+t.Name()+" "):
+		t.Fatalf("the child does not say that it passed:\n%s", text)
+	}
+	return false
+}
+
+// ownMounts gives a process mounts of its own, and a user of its own where that
+// takes privileges.
+func ownMounts() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	if os.Getuid() != 0 {
+		attr.Cloneflags |= syscall.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	return attr
+}
+
+// smallDisk mounts a file system of so many bytes, in a process with mounts of
+// its own.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil && err != syscall.EINVAL {
+		t.Skipf("needs mounts of its own: %v", err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("needs to mount a tmpfs: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir
+}

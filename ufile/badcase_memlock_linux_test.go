@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+
+package ufile_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/ufile"
+)
+
+// TestLittleLockedMemory has a user who may lock 64 KiB of memory, or none:
+// fewer buffers are registered, and nothing else changes.
+func TestLittleLockedMemory(t *testing.T) {
+	if !inChild(t, nil) {
+		return
+	}
+	dir, err := os.MkdirTemp("", "ufile") // before it is somebody else's
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	unprivileged(t, dir)
+	for i, limit := range []uint64{64 << 10, 16 << 10, 0} {
+		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+			t.Fatal(err)
+		}
+		for j, mode := range []ufile.Mode{ufile.ModeAuto, ufile.ModeSyscall} {
+			t.Run(fmt.Sprintf("%d,%v", limit, mode), func(t *testing.T) {
+				// The kernel gives back what a ring had locked some time after it
+				// is closed.
+				untouched := i == 0 && j == 0
+				withLittleLockedMemory(t, dir, mode, int(limit), untouched)
+			})
+		}
+	}
+	s, err := ufile.NewSystem(ufile.Options{Mode: ufile.ModeRing})
+	if err != nil {
+		return
+	}
+	b, err := s.NewBatch(ufile.BatchOptions{}) // rings themselves count in newer kernels
+	switch {
+	case err == nil:
+		b.Close()
+	case !errors.Is(err, syscall.ENOMEM):
+		t.Errorf("an explicit choice without locked memory: %v", err)
+	}
+}
+
+// unprivileged gives up root for a user who has locked nothing yet, and gives
+// the directory to that user.
+func unprivileged(t *testing.T, dir string) {
+	t.Helper()
+	const nobodys = 61_234
+	if os.Getuid() != 0 {
+		return
+	}
+	if err := os.Chown(dir, nobodys, nobodys); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"groups": syscall.Setgroups(nil),
+		"group":  syscall.Setresgid(nobodys, nobodys, nobodys),
+	} {
+		if err != nil {
+			t.Skipf("needs to change its %s: %v", name, err)
+		}
+	}
+	if err := syscall.Setresuid(nobodys, nobodys, nobodys); err != nil {
+		t.Skipf("needs to change its user: %v", err)
+	}
+}
+
+func withLittleLockedMemory(t *testing.T, dir string, mode ufile.Mode, limit int, untouched bool) {
+	const block, blocks = 8192, 64
+	content := random(block * blocks)
+	path := filepath.Join(dir, "file")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, direct := range []int{0, sys.ODirect} {
+		if direct != 0 {
+			needDirect(t, path)
+			untouched = false
+		}
+		s := newSystem(t, ufile.Options{Mode: mode, Reactor: reactor.Options{Rings: 8}})
+		f := open(t, s, path, os.O_RDWR|direct)
+		b, err := s.NewBatch(ufile.BatchOptions{Buffers: blocks, BufferSize: block, Depth: 4096})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := b.Registered()
+		name, _ := s.Backend()
+		if n*block > limit || n == 0 && untouched && name == "io_uring" {
+			t.Errorf("%d buffers of %d bytes are registered, the limit is %d", n, block, limit)
+		}
+		ranges := make([]ufile.Range, blocks)
+		for i := range ranges {
+			ranges[i] = ufile.Range{File: f, Off: int64(i * block), Buf: b.Buffer(i)}
+		}
+		if err := b.Read(ranges); err != nil {
+			t.Error(err)
+		}
+		for i, r := range ranges {
+			if !bytes.Equal(r.Buf, content[i*block:][:block]) {
+				t.Errorf("range %d is not the file's data", i)
+			}
+		}
+		if err := b.Write(ranges); err != nil {
+			t.Error(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		var wg sync.WaitGroup
+		for g := range 64 {
+			wg.Go(func() {
+				p := ufile.AlignedBuffer(block)
+				for i := range 10 {
+					at := (g + i*7) % blocks * block
+					if n, err := f.ReadAt(p, int64(at)); n != block || err != nil || !bytes.Equal(p, content[at:][:block]) {
+						t.Errorf("ReadAt at %d: %d, %v, or not the file's data", at, n, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		f.Close()
+	}
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("the file has changed: %v", err)
+	}
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+
+package ufile_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/ufile"
+)
+
+// TestTruncatedUnderReads cuts a file off while it is being read: what comes is
+// what was there, then the end, and after the cut nothing but the end.
+func TestTruncatedUnderReads(t *testing.T) {
+	const size, cut, block = 1 << 20, 300_000, 16 << 10
+	content := random(size)
+	path := fileOf(t, content)
+	for _, mode := range modes {
+		for _, way := range []string{"hot", "cold", "direct"} {
+			t.Run(fmt.Sprintf("%v,%s", mode, way), func(t *testing.T) {
+				flag := os.O_RDONLY
+				if way == "direct" {
+					needDirect(t, path)
+					flag |= sys.ODirect
+				}
+				s := newSystem(t, ufile.Options{Mode: mode})
+				f := open(t, s, path, flag)
+				for range 6 {
+					if err := os.WriteFile(path, content, 0o600); err != nil {
+						t.Fatal(err)
+					}
+					if way == "cold" {
+						forgetCached(t, path)
+					}
+					var wg sync.WaitGroup
+					started := make(chan struct{}, 8)
+					for g := range 8 {
+						wg.Go(func() { readThrough(t, s, f, g, content, block, started) })
+					}
+					for range 4 {
+						<-started
+					}
+					if err := os.Truncate(path, cut); err != nil {
+						t.Error(err)
+					}
+					wg.Wait()
+					afterTheCut(t, s, f, content[:cut])
+				}
+			})
+		}
+	}
+}
+
+// readThrough reads a file from its front to its end, by one way of four, and
+// says when it has begun.
+func readThrough(t *testing.T, s *ufile.System, f *ufile.File, way int, content []byte, block int, started chan<- struct{}) {
+	tell := sync.OnceFunc(func() { started <- struct{}{} })
+	defer tell()
+	check := func(off int64, p []byte, n int, err error) bool {
+		tell()
+		rest := content[min(int(off), len(content)):]
+		if n > len(rest) || !bytes.Equal(p[:n], rest[:n]) || n < len(p) != (err == io.EOF) || err != nil && err != io.EOF {
+			t.Errorf("way %d at %d: %d bytes, %v, or not the file's data", way%4, off, n, err)
+			return false
+		}
+		return err == nil
+	}
+	switch way % 4 {
+	case 0:
+		p := ufile.AlignedBuffer(block)
+		for off := int64(0); ; off += int64(block) {
+			if n, err := f.ReadAt(p, off); !check(off, p, n, err) {
+				return
+			}
+		}
+	case 1: // a range that is larger than what the cache is asked for at once
+		p := ufile.AlignedBuffer(512 << 10)
+		for off := int64(0); ; off += int64(len(p)) {
+			if n, err := f.ReadAt(p, off); !check(off, p, n, err) {
+				return
+			}
+		}
+	case 2:
+		b, err := s.NewBatch(ufile.BatchOptions{Depth: 8, Buffers: 8, BufferSize: block})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer b.Close()
+		ranges := make([]ufile.Range, 16)
+		for off := int64(0); off < int64(len(content)); off += int64(len(ranges) * block) {
+			for i := range ranges {
+				p := ufile.AlignedBuffer(block)
+				if i < 8 {
+					p = b.Buffer(i)
+				}
+				ranges[i] = ufile.Range{File: f, Off: off + int64(i*block), Buf: p}
+			}
+			_ = b.Read(ranges)
+			for _, r := range ranges {
+				check(r.Off, r.Buf, r.N, r.Err)
+			}
+		}
+	case 3:
+		r := ufile.NewReader(f, ufile.ReaderOptions{BlockSize: block})
+		defer r.Close()
+		p := make([]byte, block-100)
+		for off := int64(0); ; {
+			n, err := r.Read(p)
+			tell()
+			if err == io.EOF && n == 0 {
+				return
+			}
+			if err != nil || n > len(content[off:]) || !bytes.Equal(p[:n], content[off:][:n]) {
+				t.Errorf("Reader at %d: %d, %v, or not the file's data", off, n, err)
+				return
+			}
+			off += int64(n)
+		}
+	}
+}
+
+// afterTheCut reads when the file has its new size for certain.
+func afterTheCut(t *testing.T, s *ufile.System, f *ufile.File, content []byte) {
+	t.Helper()
+	p := ufile.AlignedBuffer(8192)
+	b, err := s.NewBatch(ufile.BatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for _, off := range []int64{int64(len(content)) &^ 4095, (int64(len(content)) + 4095) &^ 4095, 900 << 10 &^ 4095} {
+		rest := content[min(int(off), len(content)):]
+		clear(p)
+		if n, err := f.ReadAt(p, off); n != len(rest) || err != io.EOF || !bytes.Equal(p[:n], rest) {
+			t.Errorf("after the cut: ReadAt at %d: %d, %v, want %d", off, n, err, len(rest))
+		}
+		clear(p)
+		one := []ufile.Range{{File: f, Off: off, Buf: p}}
+		if err := b.Read(one); one[0].N != len(rest) || err != io.EOF || !bytes.Equal(p[:one[0].N], rest) {
+			t.Errorf("after the cut: Batch at %d: %d, %v, want %d", off, one[0].N, err, len(rest))
+		}
+		r := ufile.NewReader(f, ufile.ReaderOptions{Offset: off})
+		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, rest) {
+			t.Errorf("after the cut: Reader at %d: %d bytes, %v, want %d", off, len(got), err, len(rest))
+		}
+		r.Close()
+	}
+}
