@@ -26,19 +26,19 @@
 // It holds for both backends; package watchtest is its suite.
 //
 //   - Add reports what is ready already, and so does Modify, whatever the mode.
-//   - Level reports at each turn for as long as the state lasts; Edge each time
-//     something new arrives; OneShot once, and then nothing until Modify.
-//     Level is the mode to begin with.
+//   - Level reports again with one of the next turns for as long as the state
+//     lasts; Edge each time something new arrives; OneShot once, and then nothing
+//     until Modify. Level is the mode to begin with.
 //   - [Error] and [HangUp] are reported without being asked for.
 //   - An Edge event holds at least what has come; it may leave out what had
 //     been there before and lasts. Any event may be late, so that by now there
-//     is nothing to read: use descriptors that do not block, and go on reading
-//     or writing until EAGAIN where the mode is Edge.
-//   - In one Dispatch each descriptor is reported at most once, with all that is
-//     known of it. Those with [Write] come first, as finishing output frees what
-//     input needs. Among those with Write, and among those without, the kernel's
-//     order is kept: for Edge and OneShot, the order in which they became ready
-//     while nobody looked.
+//     is nothing to read, if only because it was read without being reported:
+//     use descriptors that do not block, and go on reading or writing until
+//     EAGAIN where the mode is Edge.
+//   - In one Dispatch each descriptor is reported at most once. Those with
+//     [Write] come first, as finishing output frees what input needs. Among those
+//     with Write, and among those without, the kernel's order is kept: for Edge
+//     and OneShot, the order in which they became ready while nobody looked.
 //   - After Remove has returned, no event of that registration is reported, also
 //     when it had been found before; after Modify, none that is not asked for
 //     any more. A callback may add, modify and remove any descriptor.
@@ -52,7 +52,8 @@
 //     call. Until then the kernel keeps a removed file open, also after close:
 //     a peer sees the end of the connection only then. Prepare and Wait(0)
 //     carry changes out at once.
-//   - No event is lost, however slow Dispatch is.
+//   - No event is lost, however slow Dispatch is. With io_uring, when thousands
+//     come before Dispatch looks, Edge may repeat some of them.
 //
 // # Concurrency
 //

@@ -45,9 +45,11 @@ func (b *ringBackend) fill() bool {
 		}
 	}
 	b.cancels = b.cancels[:0]
-	t := b.t
+	// Each poll may complete at once, and a full CQ ends multishot polls: leave
+	// room.
+	t, room := b.t, b.ring.CQEntries()/2-b.ring.Ready()
 	for i, fd := range t.changes {
-		if !b.arm(fd, &t.entries[fd]) {
+		if i >= room || !b.arm(fd, &t.entries[fd]) {
 			t.changes = append(t.changes[:0], t.changes[i:]...)
 			return false
 		}
@@ -131,7 +133,7 @@ func (b *ringBackend) sqe() *uring.SQE {
 // strays says whether an error means that the ring is of no use to the caller's
 // thread: it belongs to another one, or completions were lost.
 func strays(err error) bool {
-	return errors.Is(err, syscall.EEXIST) || errors.Is(err, syscall.EBADR)
+	return errors.Is(err, syscall.EEXIST) || errors.Is(err, errLost)
 }
 
 // passing says whether an error means that the kernel can take no more for now.
