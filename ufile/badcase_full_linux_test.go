@@ -123,6 +123,9 @@ func fillByBatch(t *testing.T, name string, f *ufile.File, content []byte, piece
 		if r.N > 0 && (int(r.Off)+r.N > len(got) || !bytes.Equal(got[r.Off:][:r.N], r.Buf[:r.N])) {
 			t.Errorf("%s: range %d is not in the file", name, i)
 		}
+		if more := got[min(int(r.Off)+r.N, len(got)):]; r.N < piece && len(more) >= 512 && bytes.Equal(more[:512], r.Buf[r.N:][:512]) {
+			t.Errorf("%s: range %d has been written beyond the %d bytes that are counted", name, i, r.N)
+		}
 	}
 	if whole < 20 || failed < 20 {
 		t.Errorf("%s: %d ranges were written, %d not", name, whole, failed)

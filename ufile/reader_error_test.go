@@ -68,11 +68,15 @@ func TestReaderComesToAnErrorAtItsPosition(t *testing.T) {
 	}
 	defer dir.Close()
 	fd := f.fd
+	r.small = 0
 	f.fd = int(dir.Fd())
 	n, err := r.Read(make([]byte, 10))
 	f.fd = fd
 	if e, ok := err.(*os.PathError); n != 0 || !ok || e.Op != "read" || e.Err != syscall.EISDIR {
 		t.Errorf("%d, %v", n, err)
+	}
+	if r.small != block {
+		t.Errorf("the error was looked for up to %d, want %d", r.small, block)
 	}
 	p := make([]byte, 10)
 	if n, err := r.Read(p); n != 10 || err != nil || !bytes.Equal(p, content[:10]) {

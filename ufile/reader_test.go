@@ -126,6 +126,22 @@ func TestReaderOfAFileThatChangesItsSize(t *testing.T) {
 				t.Fatalf("grown to %d: %d bytes, %v", size, len(got), err)
 			}
 		}
+		// What was read ahead has seen the end where there is none any more.
+		if err := os.Truncate(path, 50_000); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Seek(0, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(r, make([]byte, 40_000)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, content[40_000:]) {
+			t.Errorf("grown while it was read ahead: %d bytes, %v", len(got), err)
+		}
 		if _, err := r.Seek(0, io.SeekStart); err != nil {
 			t.Fatal(err)
 		}
