@@ -38,6 +38,7 @@ type loop struct {
 	closing  bool         // and none may start again
 	refused  atomic.Bool  // entries are pending that the kernel did not take
 	retrying bool         // a timer will try again
+	turns    uint         // submissions; see mayGather
 	asleep   bool         // pinned: the thread is in the kernel or about to be
 	backlog  []chore      // to be entered later
 	choring  bool         // somebody is entering the backlog

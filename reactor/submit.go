@@ -182,7 +182,7 @@ func (l *loop) submit() {
 		l.mu.Unlock()
 		return
 	}
-	if inKernel := l.inKernel(); inKernel > shallow && len(l.pending) < inKernel && !l.delays.starving() {
+	if l.mayGather() && !l.delays.starving() {
 		// The device has work: others that are ready get the chance to join.
 		if l.leading {
 			l.mu.Unlock()
@@ -198,6 +198,21 @@ func (l *loop) submit() {
 	l.mu.Unlock()
 	l.reap()
 }
+
+// mayGather says whether to wait for company before the pending entries are
+// submitted. The caller holds mu.
+func (l *loop) mayGather() bool {
+	inKernel := l.inKernel()
+	if len(l.pending) >= inKernel {
+		return false
+	}
+	l.turns++
+	return inKernel > shallow || l.turns%glimpse == 0
+}
+
+// glimpse is how many submissions pass, where little is in flight, between two
+// that wait all the same, to learn whether goroutines have to wait for a P.
+const glimpse = 16
 
 // shallow is how many operations in the kernel are too few to wait for company:
 // while one waits, the device has nothing to overlap with. With 32 readers of a
