@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+
+package watch
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// ringWatcher opens a watcher on a ring, on a locked thread.
+func ringWatcher(t *testing.T, chosen bool) *Watcher {
+	t.Helper()
+	ringtest.NeedKernel(t, "deferred task work", "6.1")
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	w, err := New(Options{Backend: IOUring})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.chosen = chosen
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+func counter(t *testing.T) int {
+	t.Helper()
+	fd, err := sys.Counter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { fd.Close() })
+	return fd.Int()
+}
+
+// TestFollowsItsCaller makes turns on many threads. A watcher that chose the ring
+// itself ends up with epoll, another one goes on following; neither loses
+// anything.
+func TestFollowsItsCaller(t *testing.T) {
+	for _, chosen := range []bool{true, false} {
+		w := ringWatcher(t, chosen)
+		first := w.backend
+		fds := []int{counter(t), counter(t), counter(t)}
+		for i, fd := range fds {
+			if err := w.Add(fd, Read, Mode(i), fd); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := &[8]byte{1}
+		for range 2 * maxMoves {
+			for _, fd := range fds {
+				rawWrite(fd, p)
+			}
+			missing := map[int]bool{fds[0]: true, fds[1]: true, fds[2]: true}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				runtime.LockOSThread() // the thread exits with the goroutine
+				for turns := 0; len(missing) > 0 && turns < 100; turns++ {
+					if _, err := w.Poll(0, func(e Event) {
+						if missing[e.FD] {
+							rawRead(e.FD, p)
+						}
+						delete(missing, e.FD)
+					}); err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+			<-done
+			if len(missing) > 0 {
+				t.Fatalf("%v were not reported", missing)
+			}
+			if err := w.Modify(fds[2], Read, OneShot, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		name, reason := w.Backend()
+		if chosen != (name == "epoll") || chosen != strings.Contains(reason, "LockOSThread") {
+			t.Errorf("chosen %v: %s (%s)", chosen, name, reason)
+		}
+		if b, ok := first.(*ringBackend); !ok || b.moves <= maxMoves {
+			t.Errorf("the ring did not follow")
+		}
+	}
+}
+
+// TestOverflowIsMet makes sure that what the suite calls an overflow is one.
+func TestOverflowIsMet(t *testing.T) {
+	w := ringWatcher(t, false)
+	b := w.backend.(*ringBackend)
+	const n = 500
+	var fds []int
+	for range n {
+		fd := counter(t)
+		fds = append(fds, fd)
+		if err := w.Add(fd, Read, Edge, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Poll(0, func(Event) {}); err != nil {
+		t.Fatal(err)
+	}
+	p := &[8]byte{1}
+	for rounds := 0; b.ring.CQOverflow() == 0; rounds++ {
+		if rounds == 100 {
+			t.Fatal("nothing overflows")
+		}
+		for _, fd := range fds {
+			rawWrite(fd, p)
+		}
+		if err := w.Prepare(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 + n/taskBatch {
+			if err := w.Wait(0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	seen := map[int]bool{}
+	for turns := 0; len(seen) < n && turns < 1000; turns++ {
+		if _, err := w.Poll(0, func(e Event) { seen[e.FD] = true }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(seen) != n {
+		t.Errorf("%d of %d were reported", len(seen), n)
+	}
+}
+
+// TestNoAllocations makes turns of every mode.
+func TestNoAllocations(t *testing.T) {
+	for _, b := range []Backend{Epoll, IOUring} {
+		t.Run(b.String(), func(t *testing.T) {
+			if b == IOUring {
+				ringtest.NeedKernel(t, "deferred task work", "6.1")
+			}
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			w, err := New(Options{Backend: b})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			var fds []int
+			for i := range 30 {
+				fd := counter(t)
+				if err := w.Add(fd, Read, Mode(i%3), nil); err != nil {
+					t.Fatal(err)
+				}
+				fds = append(fds, fd)
+			}
+			p := &[8]byte{1}
+			f := func(e Event) {
+				rawRead(e.FD, p)
+				if e.FD == fds[2] {
+					err = w.Modify(e.FD, Read, OneShot, nil)
+				}
+			}
+			round := func() {
+				for i, fd := range fds {
+					if i%3 < 2 {
+						rawWrite(fd, p)
+					}
+				}
+				for n := 0; n < 20; {
+					m, err := w.Poll(-1, f)
+					if err != nil {
+						t.Fatal(err)
+					}
+					n += m
+				}
+			}
+			if n := testing.AllocsPerRun(100, round); n > 0 || err != nil {
+				t.Errorf("%v allocations per turn, %v", n, err)
+			}
+		})
+	}
+}

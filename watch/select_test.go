@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+
+package watch_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/watch"
+)
+
+// backendOf opens a watcher and returns what it says of itself.
+func backendOf(t *testing.T, o watch.Options) (name, reason string, err error) {
+	t.Helper()
+	w, err := watch.New(o)
+	if err != nil {
+		return "", "", err
+	}
+	defer w.Close()
+	name, reason = w.Backend()
+	return name, reason, nil
+}
+
+func TestBackendByOptionAndEnvironment(t *testing.T) {
+	overBackends(t, func(t *testing.T, b watch.Backend) {
+		for _, env := range []string{"", "auto", "epoll", "io_uring"} {
+			t.Setenv(watch.EnvWatcher, env)
+			name, reason, err := backendOf(t, watch.Options{Backend: b})
+			if err != nil || name != b.String() || !strings.Contains(reason, "options") {
+				t.Errorf("%v with %q in the environment: %s (%s), %v", b, env, name, reason, err)
+			}
+		}
+		t.Setenv(watch.EnvWatcher, b.String())
+		name, reason, err := backendOf(t, watch.Options{})
+		if err != nil || name != b.String() || !strings.Contains(reason, watch.EnvWatcher) {
+			t.Errorf("%v in the environment: %s (%s), %v", b, name, reason, err)
+		}
+	})
+	t.Setenv(watch.EnvWatcher, "kqueue")
+	if _, _, err := backendOf(t, watch.Options{}); err == nil || !strings.Contains(err.Error(), "kqueue") || !strings.Contains(err.Error(), watch.EnvWatcher) {
+		t.Errorf("an unknown name: %v", err)
+	}
+	if _, _, err := backendOf(t, watch.Options{Backend: 7}); err == nil {
+		t.Error("an unknown backend was opened")
+	}
+}
+
+func TestAutoTakesTheRing(t *testing.T) {
+	ringtest.NeedKernel(t, "deferred task work", "6.1")
+	if os.Getenv(features.EnvIOURing) == "off" {
+		t.Skip("needs io_uring, which the environment switches off")
+	}
+	t.Setenv(watch.EnvWatcher, "")
+	if name, reason, err := backendOf(t, watch.Options{}); err != nil || name != "io_uring" || reason == "" {
+		t.Errorf("%s (%s), %v", name, reason, err)
+	}
+}
+
+// envChild makes TestInAProcessWithoutRings the child of itself.
+const envChild = "RINGSIDE_TEST_CHILD"
+
+// TestInAProcessWithoutRings runs the suite, and the test of the choice, in a
+// process to which io_uring is forbidden from its start.
+func TestInAProcessWithoutRings(t *testing.T) {
+	if os.Getenv(envChild) != "" {
+		withoutRings(t)
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^(TestInAProcessWithoutRings|TestSuite)$/^(epoll|io_uring)?$/^(Mode|Wait)?$", "-test.v")
+	cmd.Env = append(os.Environ(), envChild+"=1", features.EnvIOURing+"=off", watch.EnvWatcher+"=")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, line := range []string{"--- PASS: TestInAProcessWithoutRings", "--- PASS: TestSuite/epoll/Wait", "--- SKIP: TestSuite/io_uring"} {
+		if !strings.Contains(string(out), line) {
+			t.Errorf("the child does not say %q:\n%s", line, out)
+		}
+	}
+}
+
+func withoutRings(t *testing.T) {
+	name, reason, err := backendOf(t, watch.Options{})
+	if err != nil || name != "epoll" || !strings.Contains(reason, features.EnvIOURing) {
+		t.Errorf("auto: %s (%s), %v", name, reason, err)
+	}
+	_, _, err = backendOf(t, watch.Options{Backend: watch.IOUring})
+	forbidden, ok := errors.AsType[*features.ForbiddenError](err)
+	if !ok || !strings.Contains(err.Error(), forbidden.Remedy) {
+		t.Errorf("the error does not say what to change: %v", err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, b := range []watch.Backend{watch.Auto, watch.Epoll, watch.IOUring} {
+		if got, err := watch.ParseBackend(b.String()); got != b || err != nil {
+			t.Errorf("%v: %v, %v", b, got, err)
+		}
+	}
+	for got, want := range map[string]string{
+		watch.Backend(9).String():                  "Backend(9)",
+		watch.Level.String():                       "level",
+		watch.OneShot.String():                     "one-shot",
+		watch.Mode(9).String():                     "Mode(9)",
+		watch.Events(0).String():                   "none",
+		(watch.Read | watch.HangUp).String():       "read|hang-up",
+		(watch.PeerHangUp | 1<<20).String():        "peer hang-up|0x100000",
+		(watch.Error | watch.Priority).String():    "priority|error",
+		watch.Edge.String() + watch.Write.String(): "edgewrite",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
