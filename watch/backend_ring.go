@@ -33,7 +33,8 @@ type ringBackend struct {
 	busy      bool     // the last turn brought several completions
 	cqes      [128]uring.CQE
 	hot       hotList
-	run       int // reports since the last enter
+	run       int     // reports since the last enter
+	turner    *turner // where the kernel needs it
 }
 
 // maxMoves is how often a watcher that chose io_uring itself follows its caller
@@ -85,6 +86,9 @@ func (w *Watcher) useRing(reason string) error {
 
 func newRing(w *Watcher) (*ringBackend, error) {
 	b := &ringBackend{w: w, t: &w.table}
+	if newestFirst() {
+		b.turner = new(turner)
+	}
 	var err error
 	if b.ring, err = openRing(true); err != nil {
 		return nil, err
@@ -143,6 +147,9 @@ func (b *ringBackend) follow() error {
 	b.ring, b.enabled, b.stray = ring, true, false
 	b.bellArmed, b.shown, b.cancels = false, 0, b.cancels[:0]
 	b.hot.clear()
+	if b.turner != nil {
+		*b.turner = turner{}
+	}
 	for fd := range b.t.entries {
 		if e := &b.t.entries[fd]; e.on {
 			e.turn() // what the old ring had found is found again

@@ -47,7 +47,7 @@ func (b *ringBackend) fill() bool {
 	b.cancels = b.cancels[:0]
 	// Each poll may complete at once, and a full CQ ends multishot polls: leave
 	// room.
-	t, room := b.t, b.ring.CQEntries()/2-b.ring.Ready()
+	t, room := b.t, b.ring.CQEntries()/2-b.waiting()
 	for i, fd := range t.changes {
 		if i >= room || !b.arm(fd, &t.entries[fd]) {
 			t.changes = append(t.changes[:0], t.changes[i:]...)

@@ -21,7 +21,7 @@ const hotRun = 32
 // come in crowds it first looks without telling the scheduler, which costs less
 // when something is there.
 func (b *ringBackend) wait(timeout time.Duration) error {
-	if b.stray || b.behind || b.ring.Ready() > 0 {
+	if b.stray || b.behind || b.waiting() > 0 {
 		timeout = 0 // there is work for the next turn
 	}
 	hot := len(b.hot.fds)
@@ -37,7 +37,7 @@ func (b *ringBackend) wait(timeout time.Duration) error {
 		if err := b.look(); err != nil {
 			return err
 		}
-		if hot > 0 && (!asked || b.ring.Ready() > 0) && b.hot.ask() > 0 {
+		if hot > 0 && (!asked || b.waiting() > 0) && b.hot.ask() > 0 {
 			return nil
 		}
 		if timeout == 0 || b.over() {
@@ -53,9 +53,9 @@ func (b *ringBackend) wait(timeout time.Duration) error {
 // come the kernel has a timer end the wait, which costs more.)
 func (b *ringBackend) look() error {
 	for {
-		before := b.ring.Ready()
+		before := b.waiting()
 		err := b.enter(uring.WaitOptions{Brief: true})
-		now := b.ring.Ready()
+		now := b.waiting()
 		if got := now - before; err != nil || b.stray || got < taskBatch || got >= 2*taskBatch || now >= b.w.opts.batch() {
 			return err // that was all, or enough, or a kernel that does not count
 		}
@@ -82,13 +82,17 @@ func (b *ringBackend) sleep(timeout time.Duration) error {
 }
 
 // over says whether waiting on makes no sense.
-func (b *ringBackend) over() bool { return b.stray || b.ring.Ready() > 0 }
+func (b *ringBackend) over() bool { return b.stray || b.waiting() > 0 }
 
 // enter submits what was shown and waits as o says.
 func (b *ringBackend) enter(o uring.WaitOptions) error {
 	o.NoSubmit, o.Published = true, b.shown
+	before := b.ring.Ready()
 	n, err := b.ring.Wait(o)
 	b.shown -= n
+	if b.turner != nil {
+		b.turner.brought(before, b.ring.Ready())
+	}
 	switch {
 	case err == nil:
 		return nil
@@ -102,6 +106,24 @@ func (b *ringBackend) enter(o uring.WaitOptions) error {
 	return err
 }
 
+// waiting returns how many completions wait to be taken up.
+func (b *ringBackend) waiting() int {
+	n := b.ring.Ready()
+	if b.turner != nil {
+		n += len(b.turner.ready)
+	}
+	return n
+}
+
+// take takes completions that wait, no more than there are.
+func (b *ringBackend) take(dst []uring.CQE) int {
+	if b.turner == nil {
+		return b.ring.Reap(dst)
+	}
+	b.turner.fetch(b.ring)
+	return b.turner.take(dst)
+}
+
 // collect reaps a batch. What waits beyond the CQ comes with the next wait.
 func (b *ringBackend) collect() {
 	if b.hot.quiet { // what has come since then is new
@@ -109,15 +131,15 @@ func (b *ringBackend) collect() {
 		b.hot.quiet, b.hot.asked = false, 0
 	}
 	left := b.w.opts.batch()
-	seen := b.hot.report(b.t, max(left/2, left-b.ring.Ready()))
+	seen := b.hot.report(b.t, max(left/2, left-b.waiting()))
 	left -= len(b.t.found)
 	total := 0
 	for left > 0 {
-		n := min(b.ring.Ready(), len(b.cqes), left)
+		n := min(b.waiting(), len(b.cqes), left)
 		if n == 0 {
 			break
 		}
-		n = b.ring.Reap(b.cqes[:n])
+		n = b.take(b.cqes[:n])
 		for i := range b.cqes[:n] {
 			b.complete(&b.cqes[i])
 		}

@@ -4,6 +4,8 @@ package watchtest
 
 import (
 	"encoding/binary"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -149,7 +151,7 @@ func pidFD(r *rig) *source {
 
 func terminal(r *rig) (master, slave int) {
 	m, s, err := sys.Terminal()
-	if os.IsNotExist(err) {
+	if errors.Is(err, fs.ErrNotExist) {
 		r.Skipf("needs pseudo-terminals: %v", err)
 	}
 	r.ok(err)
