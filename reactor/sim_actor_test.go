@@ -19,8 +19,12 @@ type actor struct {
 	rng    *rand.Rand
 	region int    // where it may write
 	model  []byte // what must be there
+	pipe   int    // that nobody else reads
+	fed    uint64 // bytes into it
 	spare  [][]byte
 	mine   []*queuedOp
+
+	reading *pipeReader
 
 	cancellers sync.WaitGroup
 }
@@ -56,7 +60,7 @@ func (a *actor) cancelSome(q *queuedOp) {
 }
 
 func (a *actor) act() {
-	switch a.rng.IntN(16) {
+	switch a.rng.IntN(18) {
 	case 0, 1, 2, 3:
 		a.do()
 	case 4, 5:
@@ -73,7 +77,9 @@ func (a *actor) act() {
 		a.batch()
 	case 14:
 		a.chain()
-	case 15:
+	case 15, 16:
+		a.groupStream()
+	case 17:
 		if len(a.mine) > 0 {
 			a.cancel(a.mine[a.rng.IntN(len(a.mine))])
 		}

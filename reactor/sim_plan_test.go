@@ -21,12 +21,14 @@ type plan struct {
 	actors int
 	steps  int // of each actor
 	ending ending
+
+	provided GroupOptions
 }
 
 func (p plan) String() string {
 	o := p.opts
-	return fmt.Sprintf("seed %d: pinned %v, %d rings, %d entries, %d in flight, granule %d, CQ %d, faults %+v, busy %v, bugs %+v, %d actors, %d steps, ending %d",
-		p.seed, o.Pinned, o.Rings, o.Entries, o.InFlight, o.Granule, p.cq, p.faults, p.busy, p.bugs, p.actors, p.steps, p.ending)
+	return fmt.Sprintf("seed %d: pinned %v, %d rings, %d entries, %d in flight, granule %d, CQ %d, faults %+v, busy %v, bugs %+v, %d actors, %d steps, ending %d, group %+v",
+		p.seed, o.Pinned, o.Rings, o.Entries, o.InFlight, o.Granule, p.cq, p.faults, p.busy, p.bugs, p.actors, p.steps, p.ending, p.provided)
 }
 
 // ending is how the reactor ends.
@@ -64,6 +66,7 @@ func newPlan(seed uint64) plan {
 		p.ending = whenDone // the commonest
 	}
 	p.faults = newFaults(rng)
+	p.provided = GroupOptions{Buffers: pick(rng, 1, 2, 8), Size: pick(rng, 1, 7, 64)}
 	return p
 }
 

@@ -64,7 +64,7 @@ func TestSimulation(t *testing.T) {
 
 // mustHappen is what a simulation that is worth its name comes across.
 var mustHappen = []string{
-	"take", "end", "event", "exit", "lost cancel", "lost timeout", "bad link", "refuse", "partial", "split", "fatal",
+	"take", "end", "event", "provided", "exit", "lost cancel", "lost timeout", "bad link", "refuse", "partial", "split", "fatal",
 	"stale", "late", "short", "overflow", "full stream", "late wake-up", "spurious wake-up", "interrupted wait", "unparked",
 	syscall.EAGAIN.Error(), syscall.ECANCELED.Error(), syscall.EIO.Error(), syscall.EINTR.Error(), syscall.ENOSPC.Error(),
 	syscall.ENOBUFS.Error(), syscall.ETIME.Error(), syscall.EALREADY.Error(), syscall.ENOENT.Error(), syscall.EINVAL.Error(),
@@ -124,8 +124,8 @@ func simOpener(k *simring.Kernel, cq int) opener {
 	return func(o *Options, _ int, _ ring) (ring, parker, error) {
 		r := k.Open(simring.RingOptions{Entries: o.Entries, CQEntries: max(cq, o.Entries), Pinned: o.Pinned})
 		if o.Pinned {
-			return r, nil, nil
+			return simRing{r}, nil, nil
 		}
-		return r, simParker{r.Parker()}, nil
+		return simRing{r}, simParker{r.Parker()}, nil
 	}
 }

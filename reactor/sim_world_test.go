@@ -30,6 +30,8 @@ type world struct {
 	k *simring.Kernel
 	r *Reactor
 
+	group *BufferGroup
+
 	content  []byte
 	file     int // holds content
 	scratch  int // is written to
@@ -113,6 +115,7 @@ func (w *world) run() {
 	if w.r, err = New(w.opts); err != nil {
 		w.t.Fatal(err)
 	}
+	w.openGroup()
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -153,7 +156,7 @@ func (w *world) play(rng *rand.Rand) {
 	var all []*actor
 	for i := range models {
 		models[i] = make([]byte, simRegion)
-		a := &actor{world: w, rng: rand.New(rand.NewPCG(w.seed, uint64(100+i))), region: i * simRegion, model: models[i]}
+		a := &actor{world: w, rng: rand.New(rand.NewPCG(w.seed, uint64(100+i))), region: i * simRegion, model: models[i], pipe: w.k.Pipe()}
 		all = append(all, a)
 		actors.Go(a.run)
 	}
@@ -162,6 +165,7 @@ func (w *world) play(rng *rand.Rand) {
 	if w.ending == whenDone {
 		actors.Wait()
 		w.queued.Wait()
+		w.closeGroup()
 		if !w.k.Failed() {
 			err := w.r.Drain(context.Background())
 			if n := w.r.Stats().InFlight; (err != nil || n != 0) && !w.k.Failed() {
@@ -288,7 +292,7 @@ func (w *world) aftermath() {
 	}
 	for i, l := range w.r.loops {
 		// What the kernel still has is kept for ever.
-		if have, held := l.ring.(*simring.Ring).Left(), l.table.Held(); have > held {
+		if have, held := l.ring.(simRing).Left(), l.table.Held(); have > held {
 			w.errorf("loop %d: the kernel has %d operations and the table keeps %d", i, have, held)
 		}
 	}

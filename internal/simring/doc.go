@@ -8,7 +8,8 @@
 // # What it can do
 //
 // NOP, READ and WRITE on files in memory, READ on pipes and POLL_ADD (also
-// multishot) on them, TIMEOUT, ASYNC_CANCEL by user data, LINK, HARDLINK and
+// multishot) on them, READ_MULTISHOT of pipes into provided buffers ([BufRing]),
+// TIMEOUT, ASYNC_CANCEL by user data, LINK, HARDLINK and
 // LINK_TIMEOUT. Anything else completes with EINVAL. What can go wrong, and how
 // often, is in [Faults]; the values there name the behaviour of Linux that
 // each stands for.
@@ -19,7 +20,8 @@
 // that right: it writes garbage into the buffer of a read at moments of its
 // choice and the data at the very end, and it looks at the buffer of a write at
 // the very end. A buffer that is used too early shows that, and the race
-// detector sees it too. After the completion nothing is touched. Two operations
+// detector sees it too. After the completion nothing is touched. A provided buffer
+// is filled with garbage when it is given back. Two operations
 // that share a buffer, a submission that ends inside a chain, a ring that is
 // closed under its operations and other things that no careful user does are
 // kept for [Kernel.Violations].

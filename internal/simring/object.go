@@ -111,6 +111,10 @@ func (k *Kernel) serve(on *object) {
 		k.finish(o, 8)
 		return
 	}
+	if o.stream() {
+		k.provide(o)
+		return
+	}
 	n := min(uint64(o.sqe.Len), on.sent-on.taken)
 	if o.fate.short && n > 1 {
 		n = 1 + o.fate.Uint64N(n-1)

@@ -26,6 +26,8 @@ type op struct {
 	span    time.Duration // of a timeout
 	timer   *time.Timer
 	events  int32 // of a stream
+
+	finalFlags uring.CQEFlags // of the last completion of a stream
 }
 
 // state is where an operation stands.
@@ -50,7 +52,8 @@ func (o *op) tag() uint64 { return o.sqe.Addr3 }
 func (o *op) internal() bool { return o.on != nil && o.on.kind == isWake }
 
 func (o *op) stream() bool {
-	return o.sqe.Opcode == abi.IORING_OP_POLL_ADD && o.sqe.Len&abi.IORING_POLL_ADD_MULTI != 0
+	return o.sqe.Opcode == abi.IORING_OP_POLL_ADD && o.sqe.Len&abi.IORING_POLL_ADD_MULTI != 0 ||
+		o.sqe.Opcode == abi.IORING_OP_READ_MULTISHOT
 }
 
 // moves says whether the operation uses a buffer.
@@ -97,7 +100,7 @@ func (k *Kernel) start(o *op) {
 	}
 	on := k.nothing()
 	switch o.sqe.Opcode {
-	case abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_POLL_ADD:
+	case abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_POLL_ADD, abi.IORING_OP_READ_MULTISHOT:
 		on = k.object(o.sqe.Fd)
 	}
 	if on == nil {
@@ -116,6 +119,13 @@ func (k *Kernel) start(o *op) {
 			return
 		}
 		k.proceed(o)
+	case abi.IORING_OP_READ_MULTISHOT:
+		if b := o.group(); b == nil || on.kind != isPipe {
+			k.finish(o, -int32(syscall.EINVAL))
+			return
+		}
+		on.waiting = append(on.waiting, o)
+		k.await(o)
 	case abi.IORING_OP_POLL_ADD:
 		on.polls = append(on.polls, o)
 		k.await(o)
@@ -154,7 +164,7 @@ func (k *Kernel) await(o *op) {
 			if o.on.sent > o.on.taken {
 				k.pollEvent(o)
 			}
-		case o.sqe.Opcode == abi.IORING_OP_READ:
+		case o.sqe.Opcode == abi.IORING_OP_READ, o.sqe.Opcode == abi.IORING_OP_READ_MULTISHOT:
 			k.serve(o.on)
 		}
 	})
@@ -277,7 +287,7 @@ func (k *Kernel) finish(o *op, res int32) {
 		k.trace.count(syscall.Errno(-res).Error())
 	}
 	k.note("end", o, res)
-	k.post(o, res, 0)
+	k.post(o, res, o.finalFlags)
 	if t := o.timeout; t != nil {
 		k.finish(t, -int32(syscall.ECANCELED))
 	}

@@ -56,6 +56,7 @@ type Ring struct {
 	wake      *object
 	wakeBuf   []byte
 	park      *Parker
+	bufs      map[uint16]*BufRing
 }
 
 // posted is a completion with what it takes to let it appear again.
