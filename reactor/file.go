@@ -34,7 +34,8 @@ type FixedFile struct {
 //
 // It must not be called by a callback of a pinned loop, which panics. Errors:
 // ErrFilesFull; ErrClosed; EBADF for no descriptor; what the kernel answers
-// when it lets not even a small table be registered.
+// when it lets not even a small table be registered; errors.ErrUnsupported
+// before 5.13.
 func (r *Reactor) RegisterFile(fd int) (*FixedFile, error) {
 	r.mayRegister()
 	slot, err := r.files.take(r)
@@ -81,6 +82,7 @@ func (f *FixedFile) clear() {
 
 // fileTable is a ring that can have registered files.
 type fileTable interface {
+	Features() uring.Features
 	RegisterFilesSparse(n int) error
 	RegisterFiles(fds []int) error
 	UpdateFiles(first int, fds []int) (int, error)
@@ -160,8 +162,10 @@ func (r *Reactor) openFiles() (int, error) {
 // openFileTable makes one table of at most n slots, and returns how many it has.
 func openFileTable(r ring, n int) (int, error) {
 	t, ok := r.(fileTable)
-	if !ok {
-		return 0, errors.ErrUnsupported
+	if !ok || t.Features()&uring.FeatRsrcTags == 0 {
+		// Before 5.13 registering waits for the operations in flight, and so
+		// perhaps for ever.
+		return 0, fmt.Errorf("needs Linux 5.13: %w", errors.ErrUnsupported)
 	}
 	for {
 		err := t.RegisterFilesSparse(n)

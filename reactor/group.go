@@ -93,7 +93,7 @@ func (r *Reactor) NewBufferGroup(o GroupOptions) (*BufferGroup, error) {
 // RecvMultishot, RecvMultishotLimit, RecvMsgMultishot or ReadMultishot, the
 // first also with uring.NetBundle. The group that the entry names is replaced.
 // fn is called with each event, in order, until one for which [Result.More] is
-// false. Like Queue it never waits, and answers ErrFull.
+// false; it may be nil. Like Queue it never waits, and answers ErrFull.
 //
 // What arrived is in [Event.Data] and goes back to the group when fn returns,
 // unless it calls [Event.Keep]. A stream that finds the group empty rests until
@@ -105,6 +105,9 @@ func (r *Reactor) NewBufferGroup(o GroupOptions) (*BufferGroup, error) {
 // The end is Res 0, end of file, which for RecvMsgMultishot is a message whose
 // payload is empty; ECANCELED after [Reactor.Cancel]; or another errno.
 func (g *BufferGroup) Stream(op *Op, fn func(*Event)) (ID, error) {
+	if fn == nil {
+		fn = func(*Event) {}
+	}
 	l := g.r.route(op)
 	if !g.enter() {
 		return ID{}, ErrClosed

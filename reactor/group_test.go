@@ -309,6 +309,50 @@ func TestLimitOfAStreamSurvivesStarvation(t *testing.T) {
 	})
 }
 
+// TestGroupDeliversBundles has one completion cover several buffers.
+func TestGroupDeliversBundles(t *testing.T) {
+	ringtest.NeedKernel(t, "bundles", "6.10")
+	overGroups(t, 16, 64, func(t *testing.T, r *Reactor, g *BufferGroup) {
+		rd, wr := pair(t)
+		want := make([]byte, 10_000)
+		for i := range want {
+			want[i] = byte(i * 7 / 3)
+		}
+		var got []byte
+		end := make(chan Result, 1)
+		before := r.Stats()
+		op := recvOp(rd)
+		op.SQE.SetNetFlags(uring.NetBundle)
+		events := 0
+		if _, err := g.Stream(op, func(e *Event) {
+			if !e.More() {
+				end <- e.Result
+				return
+			}
+			events++
+			if int(e.Res) != len(e.Data) || len(e.Data) > 64 {
+				t.Errorf("%d bytes, but the event says %d", len(e.Data), e.Res)
+			}
+			got = append(got, e.Data...)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for p := want; len(p) > 0; p = p[500:] {
+			syscall.Write(wr, p[:500])
+		}
+		syscall.Shutdown(wr, syscall.SHUT_WR)
+		if res := <-end; res.Res != 0 || res.Err != nil {
+			t.Errorf("the end: %+v", res)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%d bytes arrived in another form than %d that were sent", len(got), len(want))
+		}
+		if completions := int(r.Stats().Events - before.Events); completions >= events {
+			t.Errorf("%d completions for %d pieces", completions, events)
+		}
+	})
+}
+
 func TestStreamOfAGroupDoesNotAllocate(t *testing.T) {
 	for _, o := range []Options{{Rings: 1}, {Rings: 1, Pinned: true}} {
 		r := open(t, o)

@@ -31,6 +31,7 @@ type pools struct {
 
 // bufferTable is a ring that can have registered buffers.
 type bufferTable interface {
+	Features() uring.Features
 	RegisterBuffersSparse(n int) error
 	RegisterBuffers(bufs [][]byte) error
 	UpdateBuffers(first int, bufs [][]byte, tags []uint64) (int, error)
@@ -46,15 +47,27 @@ func (t *pools) register(p *BufferPool) int {
 		return 0
 	}
 	size := len(p.bufs[0].data)
-	want := min(p.memory.Size(), mostPinned/size*size)
+	all := min(p.memory.Size(), mostPinned/size*size)
+	shared := 0 // bytes that the source has
 	if src := t.openSource(); src != nil {
-		want = pin(src, p, want)
+		shared = pin(src, p, all)
 	}
-	least := want
-	for _, l := range t.r.loops {
+	least := all
+	for i, l := range t.r.loops {
 		got := 0
 		_ = l.onRing(func(r ring) error {
-			got = t.registerWith(l, r, p, want)
+			table, ok := r.(bufferTable)
+			switch {
+			case !ok:
+			case shared > 0 && t.clone(l, table, p):
+				got = shared
+			default:
+				if i == 0 && shared > 0 {
+					t.withdraw(p, !l.hasTable)
+					shared = 0
+				}
+				got = pinWith(l, table, p, all)
+			}
 			return nil
 		})
 		l.mu.Lock()
@@ -63,6 +76,16 @@ func (t *pools) register(p *BufferPool) int {
 		least = min(least, got)
 	}
 	return least
+}
+
+// withdraw unpins what no loop can clone: the kernel cannot clone one place of a
+// table (before 6.13), or none at all (before 6.12).
+func (t *pools) withdraw(p *BufferPool, forGood bool) {
+	_, _ = t.source.UpdateBuffers(p.index, [][]byte{nil}, nil)
+	if forGood {
+		_ = t.source.Close()
+		t.source = nil
+	}
 }
 
 // place takes a free place of the tables, -1 without one. The caller holds mu.
@@ -100,16 +123,9 @@ func newSource() *uring.Ring {
 	return src
 }
 
-// registerWith registers up to want bytes of a pool with one loop, and returns
-// how many. The caller holds mu and may use the ring.
-func (t *pools) registerWith(l *loop, r ring, p *BufferPool, want int) int {
-	table, ok := r.(bufferTable)
-	if !ok || want == 0 {
-		return 0
-	}
-	if t.source != nil && t.clone(l, table, p) {
-		return want
-	}
+// pinWith registers up to want bytes of a pool with one loop, and returns how
+// many. The caller holds mu and may use the ring.
+func pinWith(l *loop, table bufferTable, p *BufferPool, want int) int {
 	if !l.hasTable {
 		if openBufferTable(table) != nil {
 			return 0
@@ -133,8 +149,13 @@ func (t *pools) clone(l *loop, table bufferTable, p *BufferPool) bool {
 	return true
 }
 
-// openBufferTable makes an empty table.
+// openBufferTable makes an empty table. Before 5.13, when places could not be
+// empty, registering waited for the operations in flight, and so perhaps for
+// ever.
 func openBufferTable(t bufferTable) error {
+	if t.Features()&uring.FeatRsrcTags == 0 {
+		return errors.ErrUnsupported
+	}
 	err := t.RegisterBuffersSparse(mostPools)
 	if errors.Is(err, syscall.EINVAL) { // before 5.19
 		err = t.RegisterBuffers(make([][]byte, mostPools))

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+
+//go:build linux
+
+package reactor
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// reuse closes a descriptor and gives its number to an empty file.
+func reuse(t *testing.T, fd int) *os.File {
+	t.Helper()
+	other, err := os.CreateTemp(t.TempDir(), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { other.Close() })
+	if err := syscall.Dup3(int(other.Fd()), fd, syscall.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+// fillPipe writes until a pipe is full and returns how much fitted.
+func fillPipe(t *testing.T, wr int) int {
+	t.Helper()
+	if err := syscall.SetNonblock(wr, true); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for p := make([]byte, 1<<16); ; {
+		k, err := syscall.Write(wr, p)
+		if err == syscall.EAGAIN {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += k
+	}
+	if err := syscall.SetNonblock(wr, false); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestDescriptorClosedInFlight closes descriptors whose operations wait in the
+// kernel, and gives their numbers to a file: the operations still belong to the
+// old files, and end.
+func TestDescriptorClosedInFlight(t *testing.T) {
+	overKinds(t, func(t *testing.T, r *Reactor) {
+		start := func(op *Op) (chan Result, ID) {
+			done, after := make(chan Result, 1), make(chan Result, 1)
+			id, err := r.Queue(op, func(res Result) { done <- res })
+			if err != nil {
+				t.Fatal(err)
+			}
+			nop := new(Op)
+			nop.SQE.Nop()
+			if _, err := id.loop.queue(nop, func(res Result) { after <- res }, false, time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+			<-after // so that the kernel has looked the file up
+			return done, id
+		}
+		rd, wr := pipe(t)
+		full := fillPipe(t, wr)
+		op := &Op{Buf: []byte("for the pipe")}
+		op.SQE.Write(uring.Fd(wr), op.Buf, 0)
+		written, _ := start(op)
+		other := reuse(t, wr)
+
+		rd2, wr2 := pipe(t)
+		got := make([]byte, 8)
+		data, _ := start(readOp(rd2, got, 0))
+		rd3, _ := pipe(t)
+		cancelled, id := start(readOp(rd3, make([]byte, 8), 0))
+		for _, fd := range []int{rd2, rd3} {
+			if _, err := reuse(t, fd).WriteString("not this"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := 0; n < full; {
+			k, err := syscall.Read(rd, make([]byte, full-n))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += k
+		}
+		if res := <-written; res.Res != int32(len(op.Buf)) {
+			t.Errorf("write: %+v", res)
+		}
+		if s, err := other.Stat(); err != nil || s.Size() != 0 {
+			t.Errorf("the file that has the number now was written to: %d bytes, %v", s.Size(), err)
+		}
+		p := make([]byte, 20)
+		if n, _ := syscall.Read(rd, p); string(p[:n]) != "for the pipe" {
+			t.Errorf("the pipe got %q", p[:n])
+		}
+		syscall.Write(wr2, []byte("the pipe"))
+		if res := <-data; res.Res != 8 || string(got) != "the pipe" {
+			t.Errorf("read: %+v, %q", res, got)
+		}
+		if err := r.Cancel(id); err != nil {
+			t.Error(err)
+		}
+		if res := <-cancelled; res.Errno() != syscall.ECANCELED {
+			t.Errorf("cancelled: %+v", res)
+		}
+	})
+}
+
+// TestRegisteredFileSurvivesReuse closes the descriptor right after an operation
+// was queued, which the kernel may not have seen: a registered file is still the
+// right one.
+func TestRegisteredFileSurvivesReuse(t *testing.T) {
+	overKinds(t, func(t *testing.T, r *Reactor) {
+		for range 20 {
+			rd, wr := pipe(t)
+			f := register(t, r, wr)
+			done := make(chan Result, 1)
+			op := &Op{Buf: []byte("for the pipe"), File: f}
+			op.SQE.Write(uring.Fd(wr), op.Buf, 0)
+			if _, err := r.Queue(op, func(res Result) { done <- res }); err != nil {
+				t.Fatal(err)
+			}
+			f.Release()
+			other := reuse(t, wr)
+			if res := <-done; res.Res != 12 {
+				t.Fatalf("%+v", res)
+			}
+			p := make([]byte, 12)
+			if n, err := syscall.Read(rd, p); n != 12 || string(p) != "for the pipe" {
+				t.Errorf("%q, %v", p[:max(n, 0)], err)
+			}
+			if s, err := other.Stat(); err != nil || s.Size() != 0 {
+				t.Errorf("the file that has the number now was written to: %v", err)
+			}
+		}
+	})
+}
+
+// TestStreamSurvivesTheExitOfItsThread starts streams on threads that exit.
+func TestStreamSurvivesTheExitOfItsThread(t *testing.T) {
+	r := open(t, Options{Rings: 1})
+	g := stock(t, r, GroupOptions{Buffers: 8, Size: 64})
+	for range 20 {
+		rd, wr := pair(t)
+		got := make(chan byte, 16)
+		end := make(chan Result, 1)
+		ids, thread := make(chan ID), 0
+		go func() {
+			runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+			thread = syscall.Gettid()
+			id, err := g.Stream(recvOp(rd), func(e *Event) {
+				for _, b := range e.Data {
+					got <- b
+				}
+				if !e.More() {
+					end <- e.Result
+				}
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			ids <- id
+		}()
+		id := <-ids
+		syscall.Write(wr, []byte{1})
+		if b := <-got; b != 1 {
+			t.Errorf("got %d", b)
+		}
+		waitFor(t, func() bool { // the main thread stays, asleep
+			_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", thread))
+			return err != nil || thread == os.Getpid()
+		})
+		syscall.Write(wr, []byte{2})
+		if b := <-got; b != 2 {
+			t.Errorf("got %d", b)
+		}
+		if err := r.Cancel(id); err != nil {
+			t.Error(err)
+		}
+		if res := <-end; res.Errno() != syscall.ECANCELED {
+			t.Errorf("%+v", res)
+		}
+	}
+	if r.Stats().Retried == 0 {
+		t.Error("no exit cancelled anything")
+	}
+}
+
+// pollers counts the threads of the kernel that poll for this process.
+func pollers(t *testing.T) int {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, task := range tasks {
+		name, _ := os.ReadFile("/proc/self/task/" + task.Name() + "/comm")
+		if bytes.HasPrefix(name, []byte("iou-sqp-")) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestSQPoll runs everything with the kernel's thread as the only submitter.
+func TestSQPoll(t *testing.T) {
+	ringtest.NeedKernel(t, "SQPOLL without privileges", "5.13")
+	r := open(t, Options{Rings: 3, SQPoll: true})
+	newSoak(t, r).run(50, time.Second/2)
+	waitFor(t, func() bool { return pollers(t) == 1 }) // those of earlier tests go away
+}

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: MIT
+
+//go:build linux
+
+package reactor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+var soakFlag = flag.Duration("soak", 0, "how long TestSoak lasts for each kind of loop; 0: two seconds")
+
+// soak is what the goroutines of TestSoak share.
+type soak struct {
+	t        *testing.T
+	r        *Reactor
+	wet, dry int // pipes
+	file     *FixedFile
+	content  []byte
+	pool     *BufferPool
+	group    *BufferGroup
+	sockets  [][2]int
+
+	stop                              atomic.Bool
+	ops, cancelled, bytes, full, late atomic.Int64
+}
+
+var errSoaked = errors.New("changed my mind")
+
+// TestSoak has ten thousand goroutines cancel at random: by context, by ID, by
+// deadline, streams, and operations with registered files and buffers. Each
+// operation must end once, a buffer must be its owner's again when it has, and
+// no byte may be lost. With the race detector there are fewer goroutines,
+// because it cannot follow as many.
+func TestSoak(t *testing.T) {
+	d := *soakFlag
+	goroutines := 10_000
+	if d == 0 {
+		d = 2 * time.Second
+	}
+	if raceEnabled {
+		goroutines = 3000
+	}
+	if testing.Short() {
+		d, goroutines = d/4, 300
+	}
+	for _, o := range []Options{{Rings: 2}, {Rings: 2, Pinned: true}} {
+		t.Run(fmt.Sprintf("pinned=%v", o.Pinned), func(t *testing.T) {
+			ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
+			newSoak(t, open(t, o)).run(goroutines, d)
+		})
+	}
+}
+
+func newSoak(t *testing.T, r *Reactor) *soak {
+	s := &soak{t: t, r: r}
+	file, content := pattern(t, 1<<16)
+	s.file, s.content = register(t, r, int(file.Fd())), content
+	s.pool = pool(t, r, PoolOptions{Buffers: 100, Size: 4096})
+	s.group = stock(t, r, GroupOptions{Buffers: 16, Size: 64})
+	for range 50 {
+		a, b := pair(t)
+		s.sockets = append(s.sockets, [2]int{a, b})
+	}
+	return s
+}
+
+func (s *soak) run(goroutines int, d time.Duration) {
+	t := s.t
+	var wetIn int
+	s.wet, wetIn = pipe(t)
+	s.dry, _ = pipe(t)
+	var all, feeding sync.WaitGroup
+	for i := range goroutines {
+		all.Go(func() { s.goroutine(rand.New(rand.NewPCG(uint64(i), 9))) })
+	}
+	var fed int64
+	feeding.Go(func() {
+		for !s.stop.Load() {
+			n, _ := syscall.Write(wetIn, make([]byte, 1+rand.IntN(64)))
+			fed += int64(max(n, 0))
+			runtime.Gosched()
+		}
+	})
+	streaming := make(chan struct{})
+	go func() { defer close(streaming); s.streams() }()
+	time.AfterFunc(d, func() { s.stop.Store(true) })
+	ended := make(chan struct{})
+	go func() { all.Wait(); <-streaming; close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(d + 10*ringtest.Patience):
+		stacks := make([]byte, 1<<20)
+		t.Fatalf("operations do not end: %+v\n%s", s.r.Stats(), stacks[:runtime.Stack(stacks, true)])
+	}
+	// The feeder may wait for room in the pipe; what is left is counted.
+	left := make(chan int64)
+	go func() {
+		var n int64
+		p := make([]byte, 1<<16)
+		for {
+			k, err := syscall.Read(s.wet, p)
+			if k <= 0 || err != nil {
+				left <- n
+				return
+			}
+			n += int64(k)
+		}
+	}()
+	feeding.Wait()
+	closeAt(t, wetIn)
+	if n := <-left; n+s.bytes.Load() != fed {
+		t.Errorf("%d bytes were written, %d have arrived and %d are left", fed, s.bytes.Load(), n)
+	}
+	waitFor(t, func() bool { return s.r.Stats().InFlight == 0 })
+	s.file.Release()
+	if err := s.group.Close(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d operations of %d goroutines in %v, %d cancelled, %d came too late to cancel, %d refused; %+v",
+		s.ops.Load(), goroutines, d, s.cancelled.Load(), s.late.Load(), s.full.Load(), s.r.Stats())
+}
+
+// closeAt closes a descriptor now, in such a way that its cleanup harms nobody.
+func closeAt(t *testing.T, fd int) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if err := syscall.Dup3(int(null.Fd()), fd, syscall.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const untouched = 0xa5
+
+func (s *soak) goroutine(rng *rand.Rand) {
+	buf := make([]byte, 64)
+	for !s.stop.Load() {
+		if n := bytes.Count(buf, []byte{untouched}); n != 0 && n != len(buf) {
+			s.t.Errorf("a buffer was written to after the end of its operation: %x", buf)
+			return
+		}
+		for i := range buf {
+			buf[i] = untouched
+		}
+		switch s.ops.Add(1); rng.IntN(5) {
+		case 0:
+			s.byContext(rng, s.dry, buf)
+		case 1:
+			s.byContext(rng, s.wet, buf)
+		case 2:
+			s.byID(rng, buf)
+		case 3:
+			s.byDeadline(rng, buf)
+		case 4:
+			s.registered(rng)
+		}
+		for i := range buf { // the caller's again
+			buf[i] = untouched
+		}
+		if rng.IntN(8) == 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+// soon is when something is cancelled.
+func soon(rng *rand.Rand) time.Duration { return time.Duration(rng.IntN(3_000_000)) }
+
+func (s *soak) byContext(rng *rand.Rand, fd int, buf []byte) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	timer := time.AfterFunc(soon(rng), func() { cancel(errSoaked) })
+	defer timer.Stop()
+	res := s.r.DoContext(ctx, readOp(fd, buf, 0))
+	cancel(nil)
+	s.ended(res, fd)
+}
+
+// ended checks a result and counts.
+func (s *soak) ended(res Result, fd int) {
+	switch {
+	case res.Err == errSoaked, res.Err == os.ErrDeadlineExceeded, res.Err == nil && res.Errno() == syscall.ECANCELED:
+		s.cancelled.Add(1)
+	case res.Err == nil && res.Res > 0 && fd == s.wet:
+		s.bytes.Add(int64(res.Res))
+	default:
+		s.t.Errorf("descriptor %d: %+v", fd, res)
+	}
+}
+
+// queued waits for the callback of an operation, which must come once.
+func (s *soak) queued(start func(fn func(Result)) (ID, error), then func(ID)) (Result, bool) {
+	done := make(chan Result, 2)
+	id, err := start(func(res Result) { done <- res })
+	if errors.Is(err, ErrFull) {
+		s.full.Add(1)
+		return Result{}, false
+	}
+	if err != nil {
+		s.t.Error(err)
+		return Result{}, false
+	}
+	then(id)
+	res := <-done
+	select {
+	case again := <-done:
+		s.t.Errorf("%+v after %+v", again, res)
+	default:
+	}
+	return res, true
+}
+
+func (s *soak) byID(rng *rand.Rand, buf []byte) {
+	fd := s.dry
+	if rng.IntN(2) == 0 {
+		fd = s.wet
+	}
+	if res, ok := s.queued(func(fn func(Result)) (ID, error) { return s.r.Queue(readOp(fd, buf, 0), fn) }, func(id ID) {
+		for range rng.IntN(20) {
+			runtime.Gosched()
+		}
+		if err := s.r.Cancel(id); errors.Is(err, ErrNotFound) {
+			s.late.Add(1)
+		} else if err != nil {
+			s.t.Error(err)
+		}
+	}); ok {
+		s.ended(res, fd)
+	}
+}
+
+func (s *soak) byDeadline(rng *rand.Rand, buf []byte) {
+	fd := s.dry
+	if rng.IntN(2) == 0 {
+		fd = s.wet
+	}
+	if res, ok := s.queued(func(fn func(Result)) (ID, error) {
+		return s.r.QueueWithDeadline(readOp(fd, buf, 0), time.Now().Add(soon(rng)), fn)
+	}, func(id ID) {
+		if rng.IntN(4) == 0 {
+			_ = s.r.Cancel(id)
+		}
+	}); ok {
+		s.ended(res, fd)
+	}
+}
+
+// registered reads the registered file into a buffer of the pool.
+func (s *soak) registered(rng *rand.Rand) {
+	b, err := s.pool.Get(context.Background())
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	defer b.Put()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	timer := time.AfterFunc(soon(rng)/100, func() { cancel(errSoaked) })
+	defer timer.Stop()
+	off := rng.IntN(1 << 15)
+	op := on(s.file, into(b, 0, 1000, int64(off)))
+	switch res := s.r.DoContext(ctx, op); {
+	case res.Err == errSoaked:
+		s.cancelled.Add(1)
+	case res.Res != 1000 || !bytes.Equal(b.Bytes()[:1000], s.content[off:off+1000]):
+		s.t.Errorf("%+v", res)
+	}
+}
+
+// streams starts and cancels streams over socket pairs: what one did not take
+// comes with the next.
+func (s *soak) streams() {
+	var all sync.WaitGroup
+	for i, p := range s.sockets {
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 8))
+			var sent, got byte // the number of the next byte
+			for !s.stop.Load() {
+				s.stream(rng, p, &sent, &got)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (s *soak) stream(rng *rand.Rand, p [2]int, sent, got *byte) {
+	op := &Op{}
+	op.SQE.RecvMultishot(uring.Fd(p[0]), 0, 0)
+	end := make(chan Result, 2)
+	id, err := s.group.Stream(op, func(e *Event) {
+		for _, b := range e.Data {
+			if b != *got {
+				s.t.Errorf("byte %d of a stream came as %d", *got, b)
+			}
+			*got++
+		}
+		if rng.IntN(4) == 0 { // callbacks of one stream never run side by side
+			c := e.Keep()
+			go c.Release()
+		}
+		if !e.More() {
+			end <- e.Result
+		}
+	})
+	if errors.Is(err, ErrFull) {
+		s.full.Add(1)
+		runtime.Gosched()
+		return
+	}
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	s.ops.Add(1)
+	own := rand.New(rand.NewPCG(uint64(p[1]), uint64(*sent)))
+	for range own.IntN(4) {
+		data := make([]byte, 1+own.IntN(100))
+		for i := range data {
+			data[i] = *sent + byte(i)
+		}
+		k, err := syscall.SendmsgN(p[1], data, nil, nil, syscall.MSG_DONTWAIT)
+		if err == nil {
+			*sent += byte(k)
+		}
+		runtime.Gosched()
+	}
+	if err := s.r.Cancel(id); err != nil && !errors.Is(err, ErrNotFound) {
+		s.t.Error(err)
+	}
+	if res := <-end; res.Errno() != syscall.ECANCELED || res.Err != nil {
+		s.t.Errorf("a stream ended with %+v", res)
+	}
+	s.cancelled.Add(1)
+}
