@@ -14,14 +14,72 @@
 //     ready add theirs, then submits all with one system call and reaps what
 //     has completed. The loop's goroutine is parked in Go's netpoller on the
 //     ring's descriptor and reaps the rest. No thread waits in the kernel.
-//     Use them for goroutines that start single operations and wait: files.
 //   - Pinned loops. Each has a locked thread, which alone enters the kernel
 //     (SINGLE_ISSUER, DEFER_TASKRUN, registered ring) and runs the callbacks.
-//     Others add entries and wake it. Use them for callbacks, multishot
-//     operations and batches, where completions are many and short: servers,
-//     watchers, one goroutine that reads a thousand blocks.
+//     Others add entries and wake it.
 //
-// Nothing ticks, nothing spins, and an idle reactor uses no CPU.
+// Which one to use, by what was measured on two processors:
+//
+//   - Goroutines that start single operations and wait, as with files: shared.
+//     They batch by themselves. 128 readers of a disk got the rate of fio with
+//     its CPU per read. With pinned loops each operation has to wake a thread
+//     first and a goroutine then.
+//   - One goroutine with many operations at a time ([Reactor.DoBatch]): pinned.
+//     A batch of 128 reads took 3.2 times as many a second as a goroutine each,
+//     with a sixth of the CPU.
+//   - Callbacks and streams in a server whose callbacks start the next
+//     operation: pinned. Completions run on the thread that submitted, without
+//     interrupting others, and sends leave with the wait: 0.1 system calls a
+//     request where package net makes 3, and 1.5 to 1.6 times its rate with 100
+//     connections. A loop parked in the netpoller that ran its callbacks itself
+//     was as fast; a shared loop of this package hands them to a goroutine.
+//   - Readiness of many descriptors by multishot polls: pinned. With deferred
+//     task work an event of up to 100 descriptors cost 0.6 of epoll's, without
+//     it more than epoll's.
+//   - One operation at a time: neither. A plain call is as fast; see
+//     [Reactor.TryPlain].
+//
+// Pinned loops have a thread each, which competes with the program's own where
+// the callbacks are not most of the work: then fewer loops than processors do.
+//
+// Nothing ticks, nothing spins, and an idle reactor uses no CPU, unless SQPoll
+// is set.
+//
+// # SQPoll
+//
+// With [Options.SQPoll] a thread of the kernel looks for entries, and submitting
+// makes no system call while it is awake. All loops of a reactor share one
+// thread (ATTACH_WQ), as they share the worker threads: it takes at most 8
+// entries at a time from each ring, so that one busy ring does not starve the
+// others, and which is why chains are limited to 8.
+//
+// The price is a processor: the thread spins for a second after the last entry
+// before it sleeps, and then the next submission has to wake it. It pays where a
+// processor is idle otherwise, submissions never pause for long, and system
+// calls are the bottleneck, such as one goroutine that drives a fast device. On
+// two processors it lost everywhere. Callbacks and waiting stay as with shared
+// loops.
+//
+// # Registered files and buffers
+//
+// [Reactor.RegisterFile] puts a file into the table of every loop; name it in
+// [Op.File]. It spares a look-up and an atomic counter per operation: what
+// several threads meet at that use one file. A [BufferPool] has buffers that the
+// kernel has pinned once instead of for each operation; name one in [Op.Buffer].
+// It is for O_DIRECT, from 4 KiB on, and for sends without a copy. Both are used
+// again only when no operation names them any more, and are routed and retried
+// like others.
+//
+// A [BufferGroup] turns receiving round: the kernel picks a buffer when data is
+// there. Streams that wait own none, so ten thousand connections need no more
+// memory than a few that are busy. It goes back when the callback returns, or
+// when the [Chunk] that the callback kept is released. A stream that finds the
+// group empty rests until a buffer is back: size a group so that [Stats.Starved]
+// stays small.
+//
+// What may be registered depends on RLIMIT_MEMLOCK and RLIMIT_NOFILE: where they
+// are low, tables are smaller, and pools have fewer registered buffers, or none,
+// which only Stats shows.
 //
 // # Ownership
 //
@@ -32,6 +90,12 @@
 // is cancelled: the cancellation is passed to the kernel, and the buffer is
 // the caller's again when the call returns. User data is the index of the slot
 // and a generation, so that a late completion finds nothing.
+//
+// A descriptor is the caller's: keep it open until the operation has ended. One
+// that is closed earlier is harmless once the kernel has the entry, which then
+// works on the file that it named; before that the number may name another file
+// by then. [FixedFile] has no such gap. Closing does not end an operation: cancel
+// it, too.
 //
 // # Ends
 //
@@ -50,11 +114,14 @@
 //
 // The kernel cancels the operations of a thread that exits, for example of a
 // goroutine that called runtime.LockOSThread and returned. An operation that
-// comes back cancelled although nobody asked is submitted again.
+// comes back cancelled although nobody asked is submitted again; a stream into a
+// group goes on, another stream ends, for its owner to decide.
 //
 // # Kernels
 //
-// Linux 5.11 for shared loops, 6.1 for pinned ones. Where io_uring is absent or
+// Linux 5.11 for shared loops, 6.1 for pinned ones; 5.13 for SQPoll and for
+// registered files and buffers; 5.19 for groups, 6.0 for streams that receive into them.
+// Where io_uring is absent or
 // forbidden, New returns the reason, which package features can explain.
 //
 // [Do]: https://pkg.go.dev/github.com/ringside-io/ringside/reactor#Reactor.Do

@@ -33,8 +33,9 @@ type Options struct {
 	// Files is how many slots a table of registered files has, which is made
 	// at the first [Reactor.RegisterFile]; 0 means 1024, at most 32768.
 	Files int
-	// SQPoll lets a kernel thread submit, shared by all loops of this reactor.
-	// It needs a core to spare and excludes Pinned.
+	// SQPoll lets a kernel thread submit, shared by all loops of this reactor;
+	// see the package comment. It needs a core to spare and excludes Pinned.
+	// (5.13)
 	SQPoll bool
 	// Logger is told about the failure of a ring; nil means slog.Default().
 	Logger *slog.Logger

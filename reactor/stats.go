@@ -19,7 +19,7 @@ type Stats struct {
 	Submitted uint64 `json:"submitted"` // entries handed to the kernel
 	Completed uint64 `json:"completed"` // completions reaped
 	Events    uint64 `json:"events"`    // of them, events of streams that go on
-	Enters    uint64 `json:"enters"`    // system calls that submitted or waited
+	Enters    uint64 `json:"enters"`    // system calls that submitted or waited; with SQPoll, hand-overs to the kernel's thread
 	Retried   uint64 `json:"retried"`   // operations submitted again after a cancellation nobody asked for
 	Waits     uint64 `json:"waits"`     // waits for room
 	Overflows uint64 `json:"overflows"` // times that completions had overflowed a completion queue
