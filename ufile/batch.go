@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 
@@ -61,7 +62,8 @@ type Batch struct {
 	parts  []part
 	free   []int32 // indices of parts that are not in flight
 	reaped []uring.CQE
-	crew   crew // in the place of a ring
+	crew   crew // beside the ring, or in its place
+	looked bool // what the page cache has has been read
 }
 
 // part is a range in flight, or what is left of one.
@@ -188,7 +190,11 @@ func (b *Batch) run(ranges []Range, write bool) error {
 	case b.closed:
 		return os.ErrClosed
 	case b.ring == nil:
-		b.crew.run(ranges, write)
+		task := readAll
+		if write {
+			task = writeAll
+		}
+		b.crew.run(ranges, task, 8*runtime.GOMAXPROCS(0))
 	default:
 		b.ringRanges(ranges, write)
 	}
@@ -215,14 +221,8 @@ func (b *Batch) viaRing(r *Range, write bool) bool {
 	case !f.lock.Acquire():
 		r.plain(write) // which says that it is closed
 		return false
-	case !f.direct && !write && f.nowait.Load():
-		for r.N < len(r.Buf) {
-			n, ok := f.readCached(r.Buf[r.N:], r.Off+int64(r.N))
-			if !ok || n == 0 {
-				break
-			}
-			r.N += n
-		}
+	case !f.direct && !write && !b.looked && f.nowait.Load():
+		r.fromCache()
 	}
 	if r.N < len(r.Buf) {
 		return true
@@ -233,6 +233,11 @@ func (b *Batch) viaRing(r *Range, write bool) bool {
 
 // ringRanges keeps up to depth ranges in flight until all are done.
 func (b *Batch) ringRanges(ranges []Range, write bool) {
+	b.looked = false
+	if n := runtime.GOMAXPROCS(0); !write && n > 1 && b.sys.opts.Mode == ModeAuto && worthSharing(ranges) {
+		b.crew.run(ranges, readCache, n)
+		b.looked = true
+	}
 	b.free = b.free[:0]
 	for i := range b.parts {
 		b.free = append(b.free, int32(len(b.parts)-1-i))

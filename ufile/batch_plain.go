@@ -5,7 +5,6 @@ package ufile
 import (
 	"io"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -13,37 +12,95 @@ import (
 // crew does ranges by plain calls on several goroutines.
 type crew struct {
 	ranges []Range
-	write  bool
+	task   task
 	next   atomic.Int64
 	wg     sync.WaitGroup
-	hand   func() // c.work, made once
+	hand   func() // c.helper, made once
 }
 
-// run does ranges and waits for them.
-func (c *crew) run(ranges []Range, write bool) {
+// task is what a crew does.
+type task int
+
+const (
+	readAll   task = iota // read all
+	writeAll              // write all
+	readCache             // read what the page cache has
+)
+
+// run does a task on so many goroutines, the caller's included, and waits for
+// them.
+func (c *crew) run(ranges []Range, task task, goroutines int) {
 	if c.hand == nil {
-		c.hand = c.work
+		c.hand = c.helper
 	}
-	c.ranges, c.write = ranges, write
+	c.ranges, c.task = ranges, task
 	c.next.Store(0)
-	n := min(len(ranges), 8*runtime.GOMAXPROCS(0))
-	c.wg.Add(n)
-	for range n {
+	helpers := min(len(ranges), goroutines) - 1
+	for range helpers {
+		c.wg.Add(1)
 		go c.hand()
 	}
+	c.work()
 	c.wg.Wait()
 	c.ranges = nil
 }
 
-func (c *crew) work() {
+func (c *crew) helper() {
 	defer c.wg.Done()
+	c.work()
+}
+
+func (c *crew) work() {
 	for {
 		i := c.next.Add(1) - 1
 		if i >= int64(len(c.ranges)) {
 			return
 		}
-		c.ranges[i].plain(c.write)
+		switch r := &c.ranges[i]; c.task {
+		case readAll, writeAll:
+			r.plain(c.task == writeAll)
+		case readCache:
+			r.tryCache()
+		}
 	}
+}
+
+// tryCache reads what the page cache has.
+func (r *Range) tryCache() {
+	f := r.File
+	if f == nil || !f.accelerated() || f.direct || r.Off < 0 || !f.nowait.Load() || !f.lock.Acquire() {
+		return
+	}
+	r.fromCache()
+	f.lock.Release()
+}
+
+// fromCache reads what the page cache has. The caller has a reference on the
+// file.
+func (r *Range) fromCache() {
+	for r.N < len(r.Buf) {
+		n, ok := r.File.readCached(r.Buf[r.N:], r.Off+int64(r.N))
+		if !ok || n == 0 {
+			return
+		}
+		r.N += n
+	}
+}
+
+// Copies of this size are shared between the processors.
+const (
+	sharedTotal = 512 << 10
+	sharedRange = 16 << 10
+)
+
+// worthSharing says whether ranges, if they are cached, are copied faster by all
+// processors.
+func worthSharing(ranges []Range) bool {
+	total := 0
+	for i := range ranges {
+		total += len(ranges[i].Buf)
+	}
+	return total >= sharedTotal && total/len(ranges) >= sharedRange
 }
 
 // plain does what is left of a range by plain calls.

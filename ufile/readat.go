@@ -70,6 +70,14 @@ func (f *File) pread(p []byte, off int64) (int, error) {
 	return f.readRing(r, p, off)
 }
 
+// Large blocks that the page cache does not have are read by plain calls until
+// so many are in flight that the disk is busy: through a ring, few threads copy
+// what many would copy side by side.
+const (
+	bulkMin   = 32 << 10
+	bulkPlain = 16
+)
+
 // readAuto takes what the page cache has, reads through the ring when others
 // are in flight there, else by a plain call, which is then as fast.
 func (f *File) readAuto(p []byte, off int64) (int, error) {
@@ -79,6 +87,12 @@ func (f *File) readAuto(p []byte, off int64) (int, error) {
 			return n, nil
 		}
 		if ok { // the end, unless this is Linux 5.9 or 5.10: see preadv2(2)
+			return f.readPlain(p, off)
+		}
+	}
+	if len(p) >= bulkMin && !f.direct {
+		defer f.sys.bulk.Add(-1)
+		if f.sys.bulk.Add(1) <= bulkPlain {
 			return f.readPlain(p, off)
 		}
 	}

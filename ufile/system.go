@@ -31,7 +31,8 @@ type Options struct {
 type System struct {
 	opts  Options
 	rings atomic.Pointer[reactor.Reactor]
-	plain atomic.Bool // there are no rings and there will be none
+	plain atomic.Bool  // there are no rings and there will be none
+	bulk  atomic.Int64 // large reads in flight that the page cache did not have
 
 	mu     sync.Mutex
 	reason string           // why plain
