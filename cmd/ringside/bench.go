@@ -21,12 +21,13 @@ func newBenchCmd() *cobra.Command {
 		Example: "  ringside bench                 # the suite file, briefly\n" +
 			"  ringside bench file            # one suite, its default grid\n" +
 			"  ringside bench file --full     # one suite, the whole grid\n" +
+			"  ringside bench net             # echo servers on TCP\n" +
 			"  ringside bench ring            # our ring beside liburing's",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBench(cmd, &fileBench{opts}, flags) },
 	}
 	flags.register(cmd.Flags())
 	cmd.Flags().StringVar(&opts.Dir, "dir", "", "create the test file in this `directory`")
-	cmd.AddCommand(newBenchFileCmd(), newBenchRingCmd())
+	cmd.AddCommand(newBenchFileCmd(), newBenchNetCmd(), newBenchRingCmd())
 	return cmd
 }

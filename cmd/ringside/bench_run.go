@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func printRun(cmd *cobra.Command, run *report.Run, layout report.Layout, quiet b
 		return err
 	}
 	if !partial {
-		for _, line := range run.Verdicts(layout, engine.NameRingside) {
+		for _, line := range run.Verdicts(layout, cmp.Or(layout.Subject, engine.NameRingside)) {
 			fmt.Fprintln(out, line+".")
 		}
 	}

@@ -28,6 +28,7 @@ var benchUnits = []struct{ metric, unit string }{
 	{measure.Threads, "threads"},
 	{measure.UnitsPerS, "units/s"},
 	{DeviceShare, "device-B/B"},
+	{EntersPerOp, "enters/op"},
 }
 
 // WriteBench writes one line per sample in the Go benchmark format. The engine is a part of the

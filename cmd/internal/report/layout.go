@@ -135,6 +135,7 @@ var columns = []column{
 	{"threads", measure.Threads, formatWhole},
 	{"computed/s", measure.UnitsPerS, formatNumber},
 	{"device", DeviceShare, formatPercent},
+	{"enters/op", EntersPerOp, formatCount},
 }
 
 // joinAnd joins words as a sentence does.

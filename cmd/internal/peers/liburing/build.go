@@ -39,7 +39,10 @@ type Program struct {
 
 // Build compiles the program into a temporary directory, which [Program.Remove] removes. The error
 // matches [ErrNoCompiler] or [ErrNoLibrary] where one is missing, and the context's when that ends.
-func Build(ctx context.Context) (p *Program, err error) {
+func Build(ctx context.Context) (*Program, error) { return buildProgram(ctx, "nop", nopSource) }
+
+// buildProgram compiles a program from one source, with further libraries.
+func buildProgram(ctx context.Context, name string, source []byte, libs ...string) (p *Program, err error) {
 	cc, err := findCompiler()
 	if err != nil {
 		return nil, err
@@ -48,8 +51,8 @@ func Build(ctx context.Context) (p *Program, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p = &Program{dir: dir, path: filepath.Join(dir, "nop"), version: libraryVersion(ctx)}
-	if err := p.compile(ctx, cc); err != nil {
+	p = &Program{dir: dir, path: filepath.Join(dir, name), version: libraryVersion(ctx)}
+	if err := p.compile(ctx, cc, source, libs); err != nil {
 		return nil, errors.Join(err, p.Remove())
 	}
 	return p, nil
@@ -67,12 +70,12 @@ func findCompiler() (string, error) {
 	return "", ErrNoCompiler
 }
 
-func (p *Program) compile(ctx context.Context, cc string) error {
-	source := filepath.Join(p.dir, "nop.c")
-	if err := os.WriteFile(source, nopSource, 0o600); err != nil {
+func (p *Program) compile(ctx context.Context, cc string, source []byte, libs []string) error {
+	file := p.path + ".c"
+	if err := os.WriteFile(file, source, 0o600); err != nil {
 		return err
 	}
-	_, err := run(ctx, cc, optimize, "-o", p.path, source, "-luring")
+	_, err := run(ctx, cc, append([]string{optimize, "-o", p.path, file, "-luring"}, libs...)...)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}

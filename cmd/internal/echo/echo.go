@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+
+package echo
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Names of the engines, as they appear in tables and result files.
+const (
+	NameStd     = "std"
+	NameNetpoll = "netpoll"
+	NameEvent   = "ringside-event"
+	NameSQPoll  = "ringside-event-sqpoll"
+	NameConn    = "ringside-conn"
+)
+
+// Server is a running echo server.
+type Server interface {
+	// Addr is where it listens.
+	Addr() string
+	// Backend tells which mechanism the engine uses, and why.
+	Backend() (name, reason string)
+	// Enters is how often the engine has called io_uring_enter; -1 where that
+	// is not counted.
+	Enters() int64
+	// Close ends it.
+	Close() error
+}
+
+// ErrUnknown is matched by the error of [Start] for a name that no engine has.
+var ErrUnknown = errors.New("unknown engine")
+
+// Start starts an engine on a port of the loopback that the system chooses.
+func Start(engine string) (Server, error) {
+	start := starters[engine]
+	if start == nil {
+		return nil, fmt.Errorf("%w %q", ErrUnknown, engine)
+	}
+	return start()
+}
+
+// starters are the engines of this system.
+var starters = map[string]func() (Server, error){
+	NameStd:    startStd,
+	NameConn:   startConn,
+	NameEvent:  func() (Server, error) { return startEvent(false) },
+	NameSQPoll: func() (Server, error) { return startEvent(true) },
+}
+
+// loopback is where servers listen.
+const loopback = "127.0.0.1:0"

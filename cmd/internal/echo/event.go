@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+
+package echo
+
+import (
+	"github.com/ringside-io/ringside/unet/event"
+)
+
+// eventServer is our callback server.
+type eventServer struct{ *event.Server }
+
+func startEvent(sqpoll bool) (Server, error) {
+	o := &event.Options{SQPoll: sqpoll}
+	if sqpoll {
+		o.Mode = event.ModeRing
+	}
+	s, err := event.Listen("tcp", loopback, event.Handler{OnData: func(c *event.Conn, p []byte) { _, _ = c.Write(p) }}, o)
+	if err != nil {
+		return nil, err
+	}
+	return &eventServer{s}, nil
+}
+
+func (s *eventServer) Addr() string { return s.Server.Addr().String() }
+
+func (s *eventServer) Enters() int64 {
+	if name, _ := s.Backend(); name != "io_uring" {
+		return -1
+	}
+	return int64(s.Stats().Enters)
+}

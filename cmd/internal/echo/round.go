@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+
+package echo
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+
+	"github.com/ringside-io/ringside/cmd/internal/loadgen"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+// Runner runs rounds: a server and a load generator, each in a process of its own.
+type Runner struct {
+	// Server returns the program that runs an engine, as Serve does, Load the one that answers a
+	// job, as ServeLoad does.
+	Server func(engine string) []string
+	Load   []string
+}
+
+// Sample is what a round measured.
+type Sample struct {
+	loadgen.Result
+	// Count is the difference of the server's counters over the window; Enters is -1 where they
+	// are not counted.
+	Count
+	// Go says that the server is written in Go, so that Objects and Bytes mean something.
+	Go bool
+	// Backend and Reason are what the server said of itself.
+	Backend, Reason string
+}
+
+// ServeLoad runs a load generator in this process: it reads a job and writes true at the beginning
+// of the window, false at its end, and the result.
+func ServeLoad(ctx context.Context, in io.Reader, out io.Writer) error {
+	return measure.ServeWorker(ctx, in, out, func(ctx context.Context, job loadgen.Job) (loadgen.Result, error) {
+		return loadgen.Run(ctx, job, func(begin bool) { _, _ = fmt.Fprintln(out, begin) }) // the parent notices
+	})
+}
+
+// Round measures an engine once. Address and process of the server are filled into the job. When
+// ctx ends both processes are killed, and the error matches the context's.
+func (r Runner) Round(ctx context.Context, engine string, job loadgen.Job) (s Sample, err error) {
+	server, err := startChild(ctx, r.Server(engine))
+	if err != nil {
+		return Sample{}, err
+	}
+	defer func() { err = r.explain(ctx, errors.Join(err, server.end(err != nil))) }()
+	var hello Hello
+	if err := server.out.Decode(&hello); err != nil {
+		return Sample{}, fmt.Errorf("engine %s: %w", engine, err)
+	}
+	job.Network, job.Addr, job.Pid = "tcp", hello.Addr, hello.Pid
+	s, err = r.load(ctx, job, server)
+	s.Backend, s.Reason = hello.Backend, hello.Reason
+	return s, err
+}
+
+// explain prefers the context's error over what its end has caused.
+func (Runner) explain(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// load runs the load generator and asks the server for its counters at both ends of the window.
+func (r Runner) load(ctx context.Context, job loadgen.Job, server *child) (s Sample, err error) {
+	load, err := startChild(ctx, r.Load)
+	if err != nil {
+		return Sample{}, err
+	}
+	defer func() { err = errors.Join(err, load.end(err != nil)) }()
+	if err := json.NewEncoder(load.in).Encode(job); err != nil {
+		return Sample{}, err
+	}
+	var counts [2]Count
+	for i := range counts {
+		var mark bool
+		if err := load.out.Decode(&mark); err != nil {
+			return Sample{}, err
+		}
+		if counts[i], s.Go, err = server.count(); err != nil {
+			return Sample{}, err
+		}
+	}
+	s.Count = counts[1]
+	s.Objects -= counts[0].Objects
+	s.Bytes -= counts[0].Bytes
+	if s.Enters >= 0 {
+		s.Enters -= counts[0].Enters
+	}
+	return s, load.out.Decode(&s.Result)
+}
+
+// child is a process with which we talk in JSON.
+type child struct {
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *json.Decoder
+	said *bytes.Buffer
+}
+
+func startChild(ctx context.Context, args []string) (*child, error) {
+	c := &child{cmd: exec.CommandContext(ctx, args[0], args[1:]...), said: &bytes.Buffer{}}
+	c.cmd.Stderr = c.said
+	measure.Isolate(c.cmd)
+	var err error
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.out = json.NewDecoder(bufio.NewReader(out))
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", args[0], err)
+	}
+	return c, nil
+}
+
+// count asks a server for its counters.
+func (c *child) count() (n Count, isGo bool, err error) {
+	if _, err := io.WriteString(c.in, "count\n"); err != nil {
+		return Count{}, false, err
+	}
+	err = c.out.Decode(&n)
+	return n, n.Objects > 0, err
+}
+
+// end ends the process and returns what it had to complain of; one that is not to be trusted any
+// more is killed.
+func (c *child) end(kill bool) error {
+	_ = c.in.Close() // It ends with its input.
+	if kill {
+		_ = c.cmd.Cancel()
+	}
+	err := c.cmd.Wait()
+	if said := strings.TrimSpace(c.said.String()); err != nil && said != "" {
+		return errors.New(said)
+	}
+	if kill {
+		return nil
+	}
+	return err
+}

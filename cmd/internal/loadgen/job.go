@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+
+package loadgen
+
+import (
+	"fmt"
+	"time"
+)
+
+// Job says what load to generate: each connection sends a message, waits until
+// all of it has come back, compares it, and sends the next.
+type Job struct {
+	// Network and Addr are those of the server.
+	Network string `json:"network"`
+	Addr    string `json:"addr"`
+	// Connections is how many there are, Size the length of a message in bytes.
+	Connections int `json:"connections"`
+	Size        int `json:"size"`
+	// Warm is how long messages go before the measured window, Measure how long
+	// in it.
+	Warm    time.Duration `json:"warm_ns"`
+	Measure time.Duration `json:"measure_ns"`
+	// Pid is the process of the server, whose CPU time is read at both ends of
+	// the window.
+	Pid int `json:"pid"`
+}
+
+// Check says what is wrong with the job.
+func (j Job) Check() error {
+	switch {
+	case j.Connections < 1 || j.Connections > 1<<16:
+		return fmt.Errorf("%d connections: must be 1 to %d", j.Connections, 1<<16)
+	case j.Size < 1 || j.Size > 1<<20:
+		return fmt.Errorf("messages of %d bytes: must be 1 to %d", j.Size, 1<<20)
+	case j.Measure <= 0:
+		return fmt.Errorf("a window of %v: must be positive", j.Measure)
+	}
+	return nil
+}
+
+// Result is what a window brought.
+type Result struct {
+	// Ops is the number of messages that came back, Elapsed the length of the
+	// window.
+	Ops     int64         `json:"ops"`
+	Elapsed time.Duration `json:"elapsed_ns"`
+	// CPU is what the server's process used in the window.
+	CPU time.Duration `json:"cpu_ns"`
+	// P50, P99 and Max are of the times from sending to having all back.
+	P50 time.Duration `json:"p50_ns"`
+	P99 time.Duration `json:"p99_ns"`
+	Max time.Duration `json:"max_ns"`
+}

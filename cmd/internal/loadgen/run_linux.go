@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT
+
+package loadgen
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sys/unix"
+)
+
+// conn is one connection.
+type conn struct {
+	file interface{ Close() error }
+	fd   int
+	sent time.Duration // when the message in flight was sent
+	got  int           // how much of it has come back
+	n    uint64        // its number
+}
+
+// generator is the state of a run.
+type generator struct {
+	job    Job
+	epfd   int
+	conns  []conn
+	buf    []byte
+	msg    []byte
+	base   time.Time
+	ops    int64
+	max    time.Duration
+	times  *hdrhistogram.Histogram
+	events [256]unix.EpollEvent
+}
+
+const latencyCap = 100 * time.Second
+
+// Run does the job. It calls mark at the beginning and at the end of the
+// measured window. An answer that is not what was sent is an error. Run ends
+// early, with the context's cause, when ctx ends.
+func Run(ctx context.Context, job Job, mark func(begin bool)) (res Result, err error) {
+	if err := job.Check(); err != nil {
+		return Result{}, err
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	g := &generator{
+		job: job, epfd: -1, buf: make([]byte, 64<<10), msg: make([]byte, job.Size), base: time.Now(),
+		times: hdrhistogram.New(1, int64(latencyCap), 2),
+	}
+	for i := range g.msg {
+		g.msg[i] = byte(i*7 + i>>8)
+	}
+	defer func() { err = errors.Join(err, g.close()) }()
+	if err := g.connect(ctx); err != nil {
+		return Result{}, err
+	}
+	if err := g.start(); err != nil {
+		return Result{}, err
+	}
+	if err := g.pump(ctx, job.Warm); err != nil {
+		return Result{}, err
+	}
+	mark(true)
+	defer mark(false)
+	return g.measure(ctx)
+}
+
+func (g *generator) connect(ctx context.Context) (err error) {
+	if g.epfd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("epoll_create: %w", err)
+	}
+	g.conns = make([]conn, g.job.Connections)
+	var d net.Dialer
+	for i := range g.conns {
+		c := &g.conns[i]
+		c.fd = -1
+		nc, err := d.DialContext(ctx, g.job.Network, g.job.Addr)
+		if err != nil {
+			return err
+		}
+		c.file = nc
+		// The duplicate is not in Go's netpoller.
+		raw, err := nc.(syscall.Conn).SyscallConn()
+		if err != nil {
+			return err
+		}
+		var dupErr error
+		if err := raw.Control(func(fd uintptr) {
+			c.fd, dupErr = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+		}); err != nil || dupErr != nil {
+			return errors.Join(err, dupErr)
+		}
+		if err := nc.Close(); err != nil {
+			return err
+		}
+		c.file = nil
+		ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(i)}
+		if err := unix.EpollCtl(g.epfd, unix.EPOLL_CTL_ADD, c.fd, &ev); err != nil {
+			return fmt.Errorf("epoll_ctl: %w", err)
+		}
+	}
+	return nil
+}
+
+func (g *generator) close() error {
+	var err error
+	for i := range g.conns {
+		c := &g.conns[i]
+		if c.file != nil {
+			err = errors.Join(err, c.file.Close())
+		}
+		if c.fd >= 0 && (c.fd > 0) {
+			err = errors.Join(err, unix.Close(c.fd))
+		}
+	}
+	if g.epfd >= 0 {
+		err = errors.Join(err, unix.Close(g.epfd))
+	}
+	return err
+}
+
+// start sends the first message of each connection.
+func (g *generator) start() error {
+	for i := range g.conns {
+		if err := g.send(&g.conns[i], time.Since(g.base)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure runs the window.
+func (g *generator) measure(ctx context.Context) (Result, error) {
+	g.times.Reset()
+	g.ops, g.max = 0, 0
+	cpu, err := processCPU(g.job.Pid)
+	if err != nil {
+		return Result{}, err
+	}
+	begin := time.Now()
+	if err := g.pump(ctx, g.job.Measure); err != nil {
+		return Result{}, err
+	}
+	res := Result{Ops: g.ops, Elapsed: time.Since(begin), Max: g.max}
+	end, err := processCPU(g.job.Pid)
+	if err != nil {
+		return Result{}, err
+	}
+	res.CPU = end - cpu
+	res.P50 = time.Duration(g.times.ValueAtQuantile(50))
+	res.P99 = time.Duration(g.times.ValueAtQuantile(99))
+	if g.ops == 0 {
+		return Result{}, fmt.Errorf("no message came back in %v", g.job.Measure)
+	}
+	return res, nil
+}
+
+// pump keeps messages going for d.
+func (g *generator) pump(ctx context.Context, d time.Duration) error {
+	for end := time.Since(g.base) + d; time.Since(g.base) < end; {
+		n, errno := epollWait(g.epfd, g.events[:], 100)
+		if errno == unix.EINTR {
+			continue
+		}
+		if errno != 0 {
+			return fmt.Errorf("epoll_wait: %w", errno)
+		}
+		if n == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		for i := range n {
+			if err := g.receive(&g.conns[g.events[i].Fd]); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// receive reads what has come back and, when it is all, sends the next message.
+// Nothing more can come before that, so a short read needs no second one.
+func (g *generator) receive(c *conn) error {
+	for {
+		n, errno := rw(unix.SYS_READ, c.fd, g.buf)
+		switch {
+		case errno == unix.EAGAIN || errno == unix.EINTR:
+			return nil
+		case errno != 0:
+			return fmt.Errorf("read: %w", errno)
+		case n == 0:
+			return errors.New("the server closed a connection")
+		case n > g.job.Size-c.got:
+			return errors.New("the server sent more than it was sent")
+		}
+		if err := g.compare(c, g.buf[:n]); err != nil {
+			return err
+		}
+		if c.got += n; c.got == g.job.Size {
+			break
+		}
+		if n < len(g.buf) {
+			return nil // an edge will follow
+		}
+	}
+	now := time.Since(g.base)
+	took := now - c.sent
+	g.ops++
+	g.max = max(g.max, took)
+	_ = g.times.RecordValue(int64(min(took, latencyCap))) // within its range
+	c.n++
+	return g.send(c, now)
+}
+
+// compare checks a piece of an answer. The first bytes of a message are its
+// number.
+func (g *generator) compare(c *conn, p []byte) error {
+	want := g.message(c)[c.got : c.got+len(p)]
+	if !bytes.Equal(p, want) {
+		return fmt.Errorf("message %d of a connection came back changed", c.n)
+	}
+	return nil
+}
+
+// message returns what the connection sends now.
+func (g *generator) message(c *conn) []byte {
+	if len(g.msg) >= 8 {
+		binary.NativeEndian.PutUint64(g.msg, c.n)
+	}
+	return g.msg
+}
+
+func (g *generator) send(c *conn, now time.Duration) error {
+	c.got, c.sent = 0, now
+	for p := g.message(c); len(p) > 0; {
+		n, errno := rw(unix.SYS_WRITE, c.fd, p)
+		switch errno {
+		case 0:
+			p = p[n:]
+		case unix.EINTR, unix.EAGAIN: // The server reads, so it goes on soon.
+		default:
+			return fmt.Errorf("write: %w", errno)
+		}
+	}
+	return nil
+}
+
+// rw reads or writes without telling the scheduler, which has nothing else to
+// run.
+func rw(call uintptr, fd int, p []byte) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+	return int(n), errno
+}
+
+func epollWait(epfd int, events []unix.EpollEvent, millis int) (int, unix.Errno) {
+	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd),
+		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(millis), 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
+
+// processCPU returns the CPU time that a process has used, to the nanosecond.
+func processCPU(pid int) (time.Duration, error) {
+	const sched = 2 // CPUCLOCK_SCHED of the process
+	var ts unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|sched), &ts); err != nil {
+		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, err)
+	}
+	return time.Duration(ts.Nano()), nil
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+
+//go:build unix
+
+package main
+
+import "syscall"
+
+// descriptors returns how many a process may have: Go raises its limit as far as it may. 0 means
+// that nobody knows.
+func descriptors() int {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		return 0
+	}
+	return int(min(l.Max, 1<<30))
+}
