@@ -255,6 +255,13 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return remote
 }
 
+// isClosed says whether OnClose was called.
+func (c *Conn) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.closed
+}
+
 // wantsInput says whether more may be given to OnData. The caller holds mu.
 func (c *Conn) wantsInput() bool {
 	s := &c.state

@@ -21,11 +21,11 @@ func (l *loop) kick(c *Conn) {
 
 // do implements backend.
 func (l *loop) do(c *Conn, f func()) {
+	if c.isClosed() {
+		return
+	}
 	l.post(func() {
-		c.mu.Lock()
-		closed := c.state.closed
-		c.mu.Unlock()
-		if !closed {
+		if !c.isClosed() {
 			f()
 		}
 	})

@@ -141,10 +141,7 @@ func (c *Conn) call(f func()) {
 // callOpen runs a callback unless OnClose was called.
 func (c *Conn) callOpen(f func()) {
 	c.call(func() {
-		c.mu.Lock()
-		closed := c.state.closed
-		c.mu.Unlock()
-		if !closed {
+		if !c.isClosed() {
 			f()
 		}
 	})

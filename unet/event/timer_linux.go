@@ -4,10 +4,11 @@ package event
 
 import "time"
 
-// alarm is when the loop looks at the timer of a connection.
+// alarm is when the loop looks at the timer of a connection. It does not keep
+// one alive that has closed meanwhile.
 type alarm struct {
-	at time.Time
-	c  *Conn
+	at   time.Time
+	conn uint64 // as in user data
 }
 
 // timerHeap holds alarms, the earliest first. A timer that moves to a later
@@ -59,7 +60,7 @@ func (l *loop) schedule(c *Conn) {
 		return
 	}
 	c.link.wakeAt = c.expiry
-	l.timers.push(alarm{c.expiry, c})
+	l.timers.push(alarm{c.expiry, c.link.tag(0)})
 }
 
 // nextTimer returns when the loop has to wake up, zero for never.
@@ -98,7 +99,10 @@ func (l *loop) fireTimers() bool {
 
 // fire handles an alarm: the timer may have been stopped, or moved.
 func (l *loop) fire(a alarm, now time.Time) {
-	c := a.c
+	c := l.find(a.conn)
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	due := c.takeAlarm(a.at, now)
 	if !due && !c.state.closed {
