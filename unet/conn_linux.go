@@ -83,7 +83,7 @@ func (c *conn) read(p []byte) (int, error) {
 			return 0, err
 		}
 		if received {
-			return h.n, callError("read", h.errno)
+			return c.in.n, callError("read", c.in.errno)
 		}
 	}
 }

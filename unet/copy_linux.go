@@ -107,14 +107,14 @@ func (c *conn) spliceFrom(r io.Reader, limit int64) (moved int64, handled bool, 
 		return 0, false, nil
 	}
 	defer c.lock.Release()
-	p, err := c.sys.getPipe()
+	p, err := c.loop.system.getPipe()
 	if err != nil {
 		return 0, false, nil
 	}
 	empty := true
 	defer func() {
 		if empty {
-			c.sys.putPipe(p)
+			c.loop.system.putPipe(p)
 		} else {
 			p.close()
 		}

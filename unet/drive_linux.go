@@ -58,9 +58,9 @@ func (l *loop) notice(s *sock, events uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if events&(syscall.EPOLLIN|syscall.EPOLLRDHUP|failed) != 0 {
-		if h := &s.rd; h.state == parked && h.buf != nil {
+		if h := &s.rd; h.state == parked && s.in.buf != nil {
 			h.state = taken
-			l.batch = append(l.batch, receive{s, h.buf})
+			l.batch = append(l.batch, receive{s, s.in.buf})
 		} else {
 			h.becomeReady()
 		}
@@ -98,7 +98,7 @@ func (l *loop) search() bool {
 	for start := time.Now(); ; {
 		runtime.Gosched()
 		if n := l.pass(); n > 0 {
-			l.spin.found(n)
+			l.spin.hit(n)
 			return true
 		}
 		if time.Since(start) > l.spin.limit {
@@ -134,8 +134,13 @@ func (s *spinner) worthwhile() bool {
 	return true
 }
 
-func (s *spinner) found(n int) {
-	s.small = n <= fewEvents
+// found notes the size of a pass. It does not forgive misses: the events of a
+// slow trickle come too late for any spinning.
+func (s *spinner) found(n int) { s.small = n <= fewEvents }
+
+// hit is found during a spin.
+func (s *spinner) hit(n int) {
+	s.found(n)
 	s.pause = 0
 }
 

@@ -16,7 +16,6 @@ import (
 // listener is what listeners of all families share.
 type listener struct {
 	sock
-	system  *System
 	network string
 	local   net.Addr
 }
@@ -105,7 +104,7 @@ func (l *TCPListener) AcceptTCP() (*TCPConn, error) {
 		return nil, err
 	}
 	newConnOptions(fd, l.period, l.probes)
-	c, err := l.system.newTCPConn(fd, l.network, localAddr(fd, l.network), peer.addr(l.network))
+	c, err := l.loop.system.newTCPConn(fd, l.network, localAddr(fd, l.network), peer.addr(l.network))
 	if err != nil {
 		return nil, l.opError("accept", err)
 	}
@@ -143,7 +142,7 @@ func (l *UnixListener) AcceptUnix() (*UnixConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := l.system.newUnixConn(fd, l.network, localAddr(fd, l.network), peer.addr(l.network))
+	c, err := l.loop.system.newUnixConn(fd, l.network, localAddr(fd, l.network), peer.addr(l.network))
 	if err != nil {
 		return nil, l.opError("accept", err)
 	}

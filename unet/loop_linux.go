@@ -19,9 +19,10 @@ import (
 // loop drives the sockets that were given to it: one goroutine learns what is
 // ready, receives for the readers that wait, and wakes them.
 type loop struct {
-	table table
-	poll  *epoll.Instance // of the sockets
-	spin  spinner
+	system *System
+	table  table
+	poll   *epoll.Instance // of the sockets
+	spin   spinner
 
 	// To sleep, the driver parks in Go's netpoller, so that no thread blocks.
 	// The netpoller watches gate, which reports poll once for each time that
@@ -44,8 +45,9 @@ type loop struct {
 // maxBatch is how many events are taken at once, and the size of the ring.
 const maxBatch = 256
 
-func newLoop(useRing bool, spin time.Duration) (*loop, error) {
-	l := &loop{useRing: useRing, spin: spinner{limit: spin}, events: make([]epoll.Event, maxBatch)}
+func newLoop(s *System) (*loop, error) {
+	l := &loop{system: s, useRing: s.mode == ModeRing, spin: spinner{limit: s.opts.spin()},
+		events: make([]epoll.Event, maxBatch)}
 	if err := l.open(); err != nil {
 		return nil, errors.Join(err, l.free())
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"runtime"
-	"sync"
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/sys"
@@ -18,39 +17,6 @@ type datagrams struct {
 	family int
 }
 
-// batchSize is how many datagrams one call moves at most.
-const batchSize = 32
-
-// batch is the argument of calls with several datagrams.
-type batch struct {
-	msgs  [batchSize]sys.SockMsg
-	parts [batchSize]sys.SockPart
-	names [batchSize]sockaddr
-}
-
-var batches = sync.Pool{New: func() any { return new(batch) }}
-
-// release takes a batch of which n messages were used back: it must not keep
-// their buffers.
-func (b *batch) release(n int) {
-	clear(b.msgs[:n])
-	clear(b.parts[:n])
-	batches.Put(b)
-}
-
-// room prepares message i to receive.
-func (b *batch) room(i int, p, control []byte) {
-	name := &b.names[i]
-	name.n = len(name.b)
-	b.msgs[i].Set(name.b[:], &b.parts[i], p, control)
-}
-
-// load prepares message i to be sent to the address in names.
-func (b *batch) load(i int, p, control []byte) {
-	name := &b.names[i]
-	b.msgs[i].Set(name.b[:name.n], &b.parts[i], p, control)
-}
-
 // Read reads one datagram and drops what is longer than p.
 func (c *datagrams) Read(p []byte) (int, error) {
 	n, err := c.read(p)
@@ -58,52 +24,6 @@ func (c *datagrams) Read(p []byte) (int, error) {
 		return 0, c.opError("read", err)
 	}
 	return n, nil
-}
-
-// receive waits for datagrams and returns how many of the first n messages were
-// filled.
-func (c *datagrams) receive(b *batch, n, flags int) (got int, err error) {
-	var errno syscall.Errno
-	err = c.whenReady(&c.rd, func(fd int) bool {
-		for {
-			got, errno = sys.SockRecvMany(fd, b.msgs[:n], sys.MsgDontWait|flags)
-			if errno != syscall.EINTR {
-				break
-			}
-		}
-		for i := range got {
-			b.names[i].n = b.msgs[i].NameLen()
-		}
-		return errno != syscall.EAGAIN
-	})
-	if err == nil {
-		err = callError("recvmmsg", errno)
-	}
-	return got, err
-}
-
-// transmit sends the first n messages and returns how many were sent.
-func (c *datagrams) transmit(b *batch, n int) (sent int, err error) {
-	var errno syscall.Errno
-	err = c.whenReady(&c.wr, func(fd int) bool {
-		for sent < n {
-			var k int
-			k, errno = sys.SockSendMany(fd, b.msgs[sent:n], sys.MsgDontWait)
-			sent += k
-			switch errno {
-			case syscall.EAGAIN:
-				return false
-			case 0, syscall.EINTR:
-			default:
-				return true
-			}
-		}
-		return true
-	})
-	if err == nil && sent < n {
-		err = callError("sendmmsg", errno)
-	}
-	return sent, err
 }
 
 // readBatch receives into packets; name writes down who sent one.
@@ -117,7 +37,7 @@ func (c *datagrams) readBatch(packets []Packet, name func(p *Packet, from *socka
 	for i := range n {
 		b.room(i, packets[i].Data, nil)
 	}
-	got, err := c.receive(b, n, 0)
+	got, err := c.receiveBatch(b, n, 0, "recvmmsg")
 	if err != nil {
 		return 0, c.opError("read", err)
 	}
@@ -142,7 +62,7 @@ func (c *datagrams) writeBatch(packets []Packet, name func(p *Packet, to *sockad
 				n++
 			}
 		}
-		sent, sendErr := c.transmit(b, n)
+		sent, sendErr := c.sendBatch(b, n, "sendmmsg")
 		done += sent
 		if sendErr != nil {
 			err = sendErr
@@ -152,30 +72,6 @@ func (c *datagrams) writeBatch(packets []Packet, name func(p *Packet, to *sockad
 		err = c.opError("write", err)
 	}
 	return done, err
-}
-
-// readFrom receives one datagram with its control data.
-func (c *datagrams) readFrom(p, control []byte, flags int) (n, controlLen, msgFlags int, from sockaddr, err error) {
-	b := batches.Get().(*batch)
-	defer b.release(1)
-	b.room(0, p, control)
-	if _, err := c.receive(b, 1, flags); err != nil {
-		return 0, 0, 0, from, err
-	}
-	m := &b.msgs[0]
-	return m.Len(), m.ControlLen(), m.Flags(), b.names[0], nil
-}
-
-// writeTo sends one datagram with control data.
-func (c *datagrams) writeTo(p, control []byte, to *sockaddr) (int, error) {
-	b := batches.Get().(*batch)
-	defer b.release(1)
-	b.names[0] = *to
-	b.load(0, p, control)
-	if _, err := c.transmit(b, 1); err != nil {
-		return 0, err
-	}
-	return b.msgs[0].Len(), nil
 }
 
 var (

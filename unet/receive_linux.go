@@ -112,16 +112,13 @@ func (s *sock) received(n int, errno syscall.Errno) {
 		h.state = parked // it was a false alarm
 		return
 	case errno == syscall.EAGAIN:
-		h.finish(false)
-		return
 	case errno == syscall.EINTR:
 		h.ready.Store(true)
-		h.finish(false)
-		return
+	default:
+		s.mayHoldMore(n, len(s.in.buf), errno)
+		s.in.n, s.in.errno, s.in.done = n, errno, true
 	}
-	s.mayHoldMore(n, len(h.buf), errno)
-	h.n, h.errno = n, errno
-	h.finish(true)
+	h.finish()
 }
 
 // mayHoldMore notes after a receive of n bytes into room whether another would

@@ -17,7 +17,6 @@ import (
 // sock is a descriptor that a loop watches. It does not block.
 type sock struct {
 	fd   *sys.FD
-	sys  *System
 	loop *loop
 	key  uint64
 	lock fdlock.Lock // who uses the descriptor
@@ -25,13 +24,13 @@ type sock struct {
 	mu       sync.Mutex
 	closing  bool // guarded by mu
 	watchOut bool // guarded by mu: the loop reports when it can be written to
-	rd, wr   half
-	clock    deadlines
-
 	// wary sockets may hold more after a short receive: the peer has closed or
 	// failed, the socket keeps borders between messages, or somebody has had
 	// the descriptor in hand.
-	wary atomic.Bool
+	wary   atomic.Bool
+	rd, wr half
+	in     delivery
+	clock  deadlines
 }
 
 // half is one direction of a socket: who waits for it and what is known.
@@ -39,19 +38,10 @@ type half struct {
 	turn    sync.Mutex  // held by the one call that is under way
 	ready   atomic.Bool // worth a try
 	expired atomic.Bool // the deadline has passed
-
-	// Guarded by the socket's mu:
-	state  waitState
-	waiter // of the one that has the turn
-}
-
-// waiter is what a call that waits and the loop tell each other.
-type waiter struct {
-	wake  chan struct{} // capacity 1; gets one value for each wait
-	buf   []byte        // where to receive, nil to be told of readiness only
-	n     int
-	errno syscall.Errno
-	done  bool // n and errno are the result of a receive into buf
+	state   waitState   // guarded by the socket's mu
+	// wake, of capacity 1, gets one value for each wait. A WaitGroup would do
+	// the same in less memory, and wakes more slowly.
+	wake chan struct{}
 }
 
 type waitState uint8
@@ -59,8 +49,17 @@ type waitState uint8
 const (
 	idle   waitState = iota
 	parked           // waits; whoever sets idle wakes
-	taken            // the loop receives into buf; it alone may change the state
+	taken            // the loop receives for the reader; it alone may change the state
 )
+
+// delivery is what a reader that waits and the loop tell each other. It is the
+// loop's while the state is taken, otherwise the reader's.
+type delivery struct {
+	buf   []byte // where to receive, nil to be told of readiness only
+	n     int
+	errno syscall.Errno
+	done  bool // n and errno are the result of a receive into buf
+}
 
 // watched are the events that every socket reports.
 const watched = syscall.EPOLLIN | syscall.EPOLLRDHUP | syscall.EPOLLPRI | epoll.EdgeTriggered
@@ -74,7 +73,7 @@ func (s *sock) open(system *System, fd int) error {
 		_ = s.fd.Close() // the first error counts
 		return err
 	}
-	s.sys, s.loop = system, l
+	s.loop = l
 	s.key = l.table.add(s)
 	if errno := l.poll.Add(fd, watched, s.key); errno != 0 {
 		l.table.remove(s.key)
@@ -102,7 +101,7 @@ func (s *sock) close() error {
 	s.loop.table.remove(s.key)
 	s.loop.poll.Remove(s.fd.Int()) // a copy of the descriptor may keep the socket open
 	err := s.fd.Close()
-	s.sys.release()
+	s.loop.system.release()
 	return err
 }
 
@@ -110,13 +109,13 @@ func (s *sock) close() error {
 // is woken by the loop at once. The caller holds the socket's mu.
 func (h *half) interrupt() {
 	if h.state == parked {
-		h.finish(false)
+		h.finish()
 	}
 }
 
 // finish ends a wait. The caller holds the socket's mu.
-func (h *half) finish(done bool) {
-	h.state, h.done, h.buf = idle, done, nil
+func (h *half) finish() {
+	h.state = idle
 	h.wake <- struct{}{}
 }
 
@@ -162,13 +161,20 @@ func (s *sock) wait(h *half, buf []byte) (received bool, err error) {
 		s.mu.Unlock()
 		return false, nil
 	}
+	if h == &s.rd {
+		s.in = delivery{buf: buf}
+	}
+	h.state = parked
 	if h.wake == nil {
 		h.wake = make(chan struct{}, 1)
 	}
-	h.buf, h.state = buf, parked
 	s.mu.Unlock()
 	<-h.wake
-	return h.done, nil
+	if h != &s.rd {
+		return false, nil
+	}
+	s.in.buf = nil
+	return s.in.done, nil
 }
 
 // waitWritable is wait for the direction of writing, which is watched from the

@@ -31,7 +31,7 @@ func (s *System) start() error {
 		n = (runtime.GOMAXPROCS(0) + 3) / 4
 	}
 	for range n {
-		l, err := newLoop(s.mode == ModeRing, s.opts.spin())
+		l, err := newLoop(s)
 		if err != nil {
 			return errors.Join(err, s.stop())
 		}

@@ -93,16 +93,16 @@ func (s *System) takeListener(l net.Listener, network string, o listenOptions) (
 	local := l.Addr()
 	switch l := l.(type) {
 	case *net.TCPListener:
-		t := &TCPListener{listener: listener{system: s, network: network, local: local}, period: o.period, probes: o.probes}
-		if err := t.takeOver(l, o.backlog); err != nil {
+		t := &TCPListener{listener: listener{network: network, local: local}, period: o.period, probes: o.probes}
+		if err := t.takeOver(s, l, o.backlog); err != nil {
 			return nil, err
 		}
 		closeDropped(t)
 		return t, nil
 	case *net.UnixListener:
-		u := &UnixListener{listener: listener{system: s, network: network, local: local}, unlink: true}
+		u := &UnixListener{listener: listener{network: network, local: local}, unlink: true}
 		l.SetUnlinkOnClose(false)
-		if err := u.takeOver(l, o.backlog); err != nil {
+		if err := u.takeOver(s, l, o.backlog); err != nil {
 			_ = syscall.Unlink(addrString(local)) // nobody else would
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func (s *System) takeListener(l net.Listener, network string, o listenOptions) (
 }
 
 // takeOver begins to watch the descriptor of a listener of package net.
-func (l *listener) takeOver(old interface {
+func (l *listener) takeOver(s *System, old interface {
 	syscall.Conn
 	Close() error
 }, backlog int) error {
@@ -127,7 +127,7 @@ func (l *listener) takeOver(old interface {
 			return l.opError("listen", os.NewSyscallError("listen", err))
 		}
 	}
-	if err := l.open(l.system, fd); err != nil {
+	if err := l.open(s, fd); err != nil {
 		return l.opError("listen", err)
 	}
 	return nil

@@ -8,8 +8,6 @@ import (
 	"net/netip"
 	"strconv"
 	"syscall"
-
-	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // UDPConn is a UDP socket with the methods of net.UDPConn, and those of
@@ -36,7 +34,7 @@ func (c *UDPConn) ReadFromUDP(p []byte) (int, *net.UDPAddr, error) {
 
 // ReadFromUDPAddrPort is ReadFrom without allocating.
 func (c *UDPConn) ReadFromUDPAddrPort(p []byte) (int, netip.AddrPort, error) {
-	n, _, _, from, err := c.readFrom(p, nil, 0)
+	n, _, _, from, err := c.receiveOne(p, nil, "recvfrom")
 	if err != nil {
 		return 0, netip.AddrPort{}, c.opError("read", err)
 	}
@@ -54,7 +52,7 @@ func (c *UDPConn) ReadMsgUDP(p, oob []byte) (n, oobn, flags int, addr *net.UDPAd
 
 // ReadMsgUDPAddrPort is ReadMsgUDP without allocating.
 func (c *UDPConn) ReadMsgUDPAddrPort(p, oob []byte) (n, oobn, flags int, addr netip.AddrPort, err error) {
-	n, oobn, flags, from, err := c.readFrom(p, oob, sys.MsgCmsgCloexec)
+	n, oobn, flags, from, err := c.receiveOne(p, oob, "recvmsg")
 	if err != nil {
 		return 0, 0, 0, addr, c.opError("read", err)
 	}
@@ -72,27 +70,44 @@ func (c *UDPConn) WriteTo(p []byte, addr net.Addr) (int, error) {
 
 // WriteToUDP is WriteTo with the concrete type.
 func (c *UDPConn) WriteToUDP(p []byte, addr *net.UDPAddr) (int, error) {
-	if c.remote != nil && addr == nil {
-		return 0, c.writeError(nil, errConnected)
+	switch {
+	case c.remote != nil:
+		return 0, c.writeError(udpAddr(addr), errConnected)
+	case addr == nil:
+		return 0, c.writeError(nil, errMissingAddress)
 	}
-	n, _, err := c.WriteMsgUDP(p, nil, addr)
-	return n, err
+	return c.writeMsg(p, nil, addr, "sendto")
 }
 
 // WriteToUDPAddrPort is WriteTo without allocating.
 func (c *UDPConn) WriteToUDPAddrPort(p []byte, addr netip.AddrPort) (int, error) {
-	if c.remote != nil && !addr.IsValid() {
-		return 0, c.writeError(nil, errConnected)
+	if c.remote != nil {
+		return 0, c.writeError(portAddr(addr), errConnected)
 	}
-	n, _, err := c.WriteMsgUDPAddrPort(p, nil, addr)
-	return n, err
+	return c.writeMsgAddrPort(p, nil, addr, "sendto")
 }
 
 // WriteMsgUDP sends one datagram with control data; addr is nil on a connected
 // socket.
 func (c *UDPConn) WriteMsgUDP(p, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
+	if n, err = c.writeMsg(p, oob, addr, "sendmsg"); err != nil {
+		return n, 0, err
+	}
+	return n, len(oob), nil
+}
+
+// WriteMsgUDPAddrPort is WriteMsgUDP without allocating; addr is the zero value
+// on a connected socket.
+func (c *UDPConn) WriteMsgUDPAddrPort(p, oob []byte, addr netip.AddrPort) (n, oobn int, err error) {
+	if n, err = c.writeMsgAddrPort(p, oob, addr, "sendmsg"); err != nil {
+		return n, 0, err
+	}
+	return n, len(oob), nil
+}
+
+func (c *UDPConn) writeMsg(p, oob []byte, addr *net.UDPAddr, call string) (int, error) {
 	if addr == nil {
-		return c.WriteMsgUDPAddrPort(p, oob, netip.AddrPort{})
+		return c.writeMsgAddrPort(p, oob, netip.AddrPort{}, call)
 	}
 	ip, ok := netip.AddrFromSlice(addr.IP)
 	if len(addr.IP) == 0 {
@@ -102,22 +117,29 @@ func (c *UDPConn) WriteMsgUDP(p, oob []byte, addr *net.UDPAddr) (n, oobn int, er
 		}
 	}
 	if !ok {
-		return 0, 0, c.writeError(addr, &net.AddrError{Err: "invalid address", Addr: addr.IP.String()})
+		return 0, c.writeError(addr, &net.AddrError{Err: "invalid address", Addr: addr.IP.String()})
 	}
-	return c.WriteMsgUDPAddrPort(p, oob, netip.AddrPortFrom(ip.WithZone(addr.Zone), uint16(addr.Port)))
+	return c.writeMsgAddrPort(p, oob, netip.AddrPortFrom(ip.WithZone(addr.Zone), uint16(addr.Port)), call)
 }
 
-// WriteMsgUDPAddrPort is WriteMsgUDP without allocating; addr is the zero value
-// on a connected socket.
-func (c *UDPConn) WriteMsgUDPAddrPort(p, oob []byte, addr netip.AddrPort) (n, oobn int, err error) {
+func (c *UDPConn) writeMsgAddrPort(p, oob []byte, addr netip.AddrPort, call string) (int, error) {
 	var to sockaddr
 	if err := c.setName(&to, addr); err != nil {
-		return 0, 0, c.writeError(portAddr(addr), err)
+		return 0, c.writeError(portAddr(addr), err)
 	}
-	if n, err = c.writeTo(p, oob, &to); err != nil {
-		return 0, 0, c.writeError(portAddr(addr), err)
+	n, err := c.sendOne(p, oob, &to, call)
+	if err != nil {
+		return n, c.writeError(portAddr(addr), err)
 	}
-	return n, len(oob), nil
+	return n, nil
+}
+
+// udpAddr is addr for an error.
+func udpAddr(addr *net.UDPAddr) net.Addr {
+	if addr == nil {
+		return nil
+	}
+	return addr
 }
 
 // portAddr is addr for an error.
@@ -126,10 +148,6 @@ func portAddr(addr netip.AddrPort) net.Addr {
 		return nil
 	}
 	return net.UDPAddrFromAddrPort(addr)
-}
-
-func (c *UDPConn) writeError(to net.Addr, err error) error {
-	return &net.OpError{Op: "write", Net: c.network, Source: c.local, Addr: to, Err: err}
 }
 
 // setName writes down whom a datagram goes to, as the family of the socket has

@@ -3,12 +3,15 @@
 package unet
 
 import (
+	"io"
 	"net"
 	"runtime"
+	"syscall"
 )
 
 // UnixConn is a connection of the Unix family, of a stream ("unix") or of
-// messages in sequence ("unixpacket"). All methods may be called concurrently.
+// messages in sequence ("unixpacket"), with the methods of net.UnixConn. All of
+// them may be called concurrently.
 type UnixConn struct{ conn }
 
 func (s *System) newUnixConn(fd int, network string, local, remote net.Addr) (*UnixConn, error) {
@@ -26,4 +29,102 @@ func (s *System) newUnixConn(fd int, network string, local, remote net.Addr) (*U
 func (c *UnixConn) Close() error {
 	runtime.SetFinalizer(c, nil)
 	return c.conn.Close()
+}
+
+// ReadFrom is Read that says who sent, which is nil on a connection whose peer
+// has no name. The end is an error that wraps io.EOF.
+func (c *UnixConn) ReadFrom(p []byte) (int, net.Addr, error) {
+	n, addr, err := c.ReadFromUnix(p)
+	if addr == nil {
+		return n, nil, err
+	}
+	return n, addr, err
+}
+
+// ReadFromUnix is ReadFrom with the concrete type.
+func (c *UnixConn) ReadFromUnix(p []byte) (int, *net.UnixAddr, error) {
+	n, _, _, addr, err := readUnix(&c.conn, p, nil, "recvfrom")
+	return n, addr, err
+}
+
+// ReadMsgUnix reads data into p and control data, such as descriptors of the
+// peer, into oob. The end is an error that wraps io.EOF.
+func (c *UnixConn) ReadMsgUnix(p, oob []byte) (n, oobn, flags int, addr *net.UnixAddr, err error) {
+	return readUnix(&c.conn, p, oob, "recvmsg")
+}
+
+// WriteTo fails, as on net.UnixConn: a connection has its peer.
+func (c *UnixConn) WriteTo(p []byte, addr net.Addr) (int, error) {
+	to, ok := addr.(*net.UnixAddr)
+	if !ok {
+		return 0, c.writeError(addr, syscall.EINVAL)
+	}
+	return c.WriteToUnix(p, to)
+}
+
+// WriteToUnix fails; see WriteTo.
+func (c *UnixConn) WriteToUnix(_ []byte, addr *net.UnixAddr) (int, error) {
+	return 0, c.writeError(unixAddr(addr), errConnected)
+}
+
+// WriteMsgUnix writes data with control data, such as descriptors; addr is nil.
+// Of a stream it may write less than all.
+func (c *UnixConn) WriteMsgUnix(p, oob []byte, addr *net.UnixAddr) (n, oobn int, err error) {
+	return writeUnix(&c.conn, p, oob, addr)
+}
+
+// readUnix receives one message of a socket of the Unix family.
+func readUnix(c *conn, p, oob []byte, call string) (n, oobn, flags int, addr *net.UnixAddr, err error) {
+	stream := c.network != "unixgram"
+	if len(p) == 0 && len(oob) > 0 && stream {
+		p = make([]byte, 1) // control data comes with a byte at least
+	}
+	n, oobn, flags, from, err := c.receiveOne(p, oob, call)
+	if err == nil && n == 0 && stream {
+		err = io.EOF
+	}
+	if err != nil {
+		return 0, 0, 0, nil, c.opError("read", err)
+	}
+	if name := from.sender(); name != "" {
+		addr = &net.UnixAddr{Name: name, Net: c.network}
+	}
+	return n, oobn, flags, addr, nil
+}
+
+// writeUnix sends one message on a socket of the Unix family.
+func writeUnix(c *conn, p, oob []byte, addr *net.UnixAddr) (n, oobn int, err error) {
+	var to sockaddr
+	switch {
+	case c.network == "unixgram" && c.remote != nil && addr != nil:
+		err = errConnected
+	case addr != nil && addr.Net != c.network:
+		err = syscall.EAFNOSUPPORT
+	case addr != nil:
+		err = to.setUnix(addr.Name)
+	}
+	data := p
+	if len(p) == 0 && len(oob) > 0 && c.network != "unixgram" {
+		data = make([]byte, 1) // control data goes with a byte at least
+	}
+	if err == nil {
+		n, err = c.sendOne(data, oob, &to, "sendmsg")
+	}
+	if err != nil {
+		return 0, 0, c.writeError(unixAddr(addr), err)
+	}
+	return min(n, len(p)), len(oob), nil
+}
+
+// writeError wraps the error of a call that names whom it sends to.
+func (c *conn) writeError(to net.Addr, err error) error {
+	return &net.OpError{Op: "write", Net: c.network, Source: c.local, Addr: to, Err: err}
+}
+
+// unixAddr is addr for an error.
+func unixAddr(addr *net.UnixAddr) net.Addr {
+	if addr == nil {
+		return nil
+	}
+	return addr
 }

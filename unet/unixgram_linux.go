@@ -24,14 +24,20 @@ func (c *UnixgramConn) ReadFrom(p []byte) (int, net.Addr, error) {
 
 // ReadFromUnix is ReadFrom with the concrete type.
 func (c *UnixgramConn) ReadFromUnix(p []byte) (int, *net.UnixAddr, error) {
-	n, _, _, from, err := c.readFrom(p, nil, 0)
-	if err != nil {
-		return 0, nil, c.opError("read", err)
-	}
-	if name := from.sender(); name != "" {
-		return n, &net.UnixAddr{Name: name, Net: c.network}, nil
-	}
-	return n, nil, nil
+	n, _, _, addr, err := readUnix(&c.conn, p, nil, "recvfrom")
+	return n, addr, err
+}
+
+// ReadMsgUnix receives one datagram into p and control data, such as
+// descriptors of the sender, into oob.
+func (c *UnixgramConn) ReadMsgUnix(p, oob []byte) (n, oobn, flags int, addr *net.UnixAddr, err error) {
+	return readUnix(&c.conn, p, oob, "recvmsg")
+}
+
+// WriteMsgUnix sends one datagram with control data; addr is nil on a connected
+// socket.
+func (c *UnixgramConn) WriteMsgUnix(p, oob []byte, addr *net.UnixAddr) (n, oobn int, err error) {
+	return writeUnix(&c.conn, p, oob, addr)
 }
 
 // sender returns the name of a sender, "" for one without.
@@ -65,23 +71,11 @@ func (c *UnixgramConn) WriteToUnix(p []byte, addr *net.UnixAddr) (int, error) {
 	if err := c.setName(&to, addr.Name); err != nil {
 		return 0, c.writeError(addr, err)
 	}
-	n, err := c.writeTo(p, nil, &to)
+	n, err := c.sendOne(p, nil, &to, "sendto")
 	if err != nil {
 		return 0, c.writeError(addr, err)
 	}
 	return n, nil
-}
-
-// unixAddr is addr for an error.
-func unixAddr(addr *net.UnixAddr) net.Addr {
-	if addr == nil {
-		return nil
-	}
-	return addr
-}
-
-func (c *UnixgramConn) writeError(to net.Addr, err error) error {
-	return &net.OpError{Op: "write", Net: c.network, Source: c.local, Addr: to, Err: err}
 }
 
 // setName writes down whom a datagram goes to, "" being the peer of a connected

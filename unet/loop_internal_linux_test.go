@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+
+package unet
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// TestKeysOfClosedSocketsFindNothing reuses a place of the table.
+func TestKeysOfClosedSocketsFindNothing(t *testing.T) {
+	var tab table
+	a, b := new(sock), new(sock)
+	old := tab.add(a)
+	if tab.find(old) != a {
+		t.Fatal("a socket is not found")
+	}
+	tab.remove(old)
+	key := tab.add(b)
+	if uint32(key) != uint32(old) {
+		t.Fatal("the place was not reused")
+	}
+	if tab.find(old) != nil || tab.find(key) != b || tab.find(1<<40|77) != nil {
+		t.Error("a key finds another's socket")
+	}
+}
+
+// TestRingThatFails gives a loop a ring that refuses to work: the receives of
+// the batch are made all the same.
+func TestRingThatFails(t *testing.T) {
+	ringtest.NeedRing(t)
+	ring, err := uring.Open(&uring.Options{Entries: maxBatch, Disabled: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewSystem(Options{Mode: ModePlain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &loop{useRing: true, ring: ring, cqes: make([]uring.CQE, maxBatch)}
+	var waiting []chan string
+	for range 2 {
+		c, peer := connect(t, s)
+		// Stop the driver's hand by taking the receive before it can.
+		c.mu.Lock()
+		c.rd.wake = make(chan struct{}, 1)
+		buf := make([]byte, 8)
+		c.rd.state, c.in.buf = taken, buf
+		l.batch = append(l.batch, receive{&c.sock, buf})
+		c.mu.Unlock()
+		if _, err := peer.Write([]byte("arrived")); err != nil {
+			t.Fatal(err)
+		}
+		ch := make(chan string, 1)
+		go func() {
+			<-c.rd.wake
+			ch <- string(buf[:c.in.n])
+		}()
+		waiting = append(waiting, ch)
+	}
+	time.Sleep(10 * time.Millisecond) // the loopback delivers
+	l.receive()
+	for _, ch := range waiting {
+		if got := <-ch; got != "arrived" {
+			t.Errorf("received %q", got)
+		}
+	}
+	if l.ring != nil || l.useRing {
+		t.Error("the broken ring is still in use")
+	}
+}
+
+func connect(t *testing.T, s *System) (*TCPConn, net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := s.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); peer.Close() })
+	return c.(*TCPConn), peer
+}
+
+// TestConnectionsAreSmall keeps an eye on what an idle connection holds.
+func TestConnectionsAreSmall(t *testing.T) {
+	if size := sys.Size[TCPConn](); size > 256 {
+		t.Errorf("a TCPConn takes %d bytes, more than its size class", size)
+	}
+}
+
+// TestSpinnerGivesUp looks in vain and then finds something.
+func TestSpinnerGivesUp(t *testing.T) {
+	s := spinner{limit: time.Microsecond}
+	s.found(1)
+	spins := 0
+	for range 1000 {
+		if s.worthwhile() {
+			spins++
+			s.missed()
+		}
+	}
+	if spins < 5 || spins > 30 {
+		t.Errorf("spun %d of 1000 times in vain", spins)
+	}
+	s.found(fewEvents + 1)
+	if s.skip = 0; s.worthwhile() {
+		t.Error("spins although there is work")
+	}
+	if s.found(1); !s.worthwhile() {
+		t.Error("does not spin although it pays")
+	}
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+
+package unet
+
+import (
+	"sync"
+	"syscall"
+
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// batchSize is how many datagrams one call moves at most.
+const batchSize = 32
+
+// batch is the argument of calls with several datagrams.
+type batch struct {
+	msgs  [batchSize]sys.SockMsg
+	parts [batchSize]sys.SockPart
+	names [batchSize]sockaddr
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// release takes a batch of which n messages were used back: it must not keep
+// their buffers.
+func (b *batch) release(n int) {
+	clear(b.msgs[:n])
+	clear(b.parts[:n])
+	batches.Put(b)
+}
+
+// room prepares message i to receive.
+func (b *batch) room(i int, p, control []byte) {
+	name := &b.names[i]
+	name.n = len(name.b)
+	b.msgs[i].Set(name.b[:], &b.parts[i], p, control)
+}
+
+// load prepares message i to be sent to the address in names.
+func (b *batch) load(i int, p, control []byte) {
+	name := &b.names[i]
+	b.msgs[i].Set(name.b[:name.n], &b.parts[i], p, control)
+}
+
+// receiveBatch waits for messages and returns how many of the first n messages were
+// filled.
+func (c *conn) receiveBatch(b *batch, n, flags int, call string) (got int, err error) {
+	var errno syscall.Errno
+	err = c.whenReady(&c.rd, func(fd int) bool {
+		for {
+			got, errno = sys.SockRecvMany(fd, b.msgs[:n], sys.MsgDontWait|flags)
+			if errno != syscall.EINTR {
+				break
+			}
+		}
+		for i := range got {
+			b.names[i].n = b.msgs[i].NameLen()
+		}
+		return errno != syscall.EAGAIN
+	})
+	if err == nil {
+		err = callError(call, errno)
+	}
+	return got, err
+}
+
+// sendBatch sends the first n messages and returns how many were sent.
+func (c *conn) sendBatch(b *batch, n int, call string) (sent int, err error) {
+	var errno syscall.Errno
+	err = c.whenReady(&c.wr, func(fd int) bool {
+		for sent < n {
+			var k int
+			k, errno = sys.SockSendMany(fd, b.msgs[sent:n], sys.MsgDontWait)
+			sent += k
+			switch errno {
+			case syscall.EAGAIN:
+				return false
+			case 0, syscall.EINTR:
+			default:
+				return true
+			}
+		}
+		return true
+	})
+	if err == nil && sent < n {
+		err = callError(call, errno)
+	}
+	return sent, err
+}
+
+// receiveOne receives one message with its control data.
+func (c *conn) receiveOne(p, control []byte, call string) (n, controlLen, msgFlags int, from sockaddr, err error) {
+	b := batches.Get().(*batch)
+	defer b.release(1)
+	b.room(0, p, control)
+	if _, err := c.receiveBatch(b, 1, sys.MsgCmsgCloexec, call); err != nil {
+		return 0, 0, 0, from, err
+	}
+	m := &b.msgs[0]
+	return m.Len(), m.ControlLen(), m.Flags(), b.names[0], nil
+}
+
+// sendOne sends one message with control data.
+func (c *conn) sendOne(p, control []byte, to *sockaddr, call string) (int, error) {
+	b := batches.Get().(*batch)
+	defer b.release(1)
+	b.names[0] = *to
+	b.load(0, p, control)
+	if _, err := c.sendBatch(b, 1, call); err != nil {
+		return 0, err
+	}
+	return b.msgs[0].Len(), nil
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+
+package unet_test
+
+import (
+	"net"
+	"testing"
+
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/unet"
+)
+
+func TestModes(t *testing.T) {
+	for _, c := range []struct {
+		mode unet.Mode
+		name string
+	}{{unet.ModeAuto, "auto"}, {unet.ModeRing, "ring"}, {unet.ModePlain, "plain"}, {unet.ModeNet, "net"}, {9, "Mode(9)"}} {
+		if got := c.mode.String(); got != c.name {
+			t.Errorf("%s prints as %s", c.name, got)
+		}
+	}
+	if _, err := unet.NewSystem(unet.Options{Mode: 9}); err == nil {
+		t.Error("a mode that does not exist was accepted")
+	}
+}
+
+// TestWithoutRings switches io_uring off: an automatic choice hands out package
+// net's connections and says why, an explicit one fails.
+func TestWithoutRings(t *testing.T) {
+	t.Setenv(features.EnvIOURing, "off")
+	if _, err := unet.NewSystem(unet.Options{Mode: unet.ModeRing}); err == nil {
+		t.Error("rings were forced where they are switched off")
+	}
+	s, err := unet.NewSystem(unet.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name, reason := s.Backend(); name != "net" || reason == "" {
+		t.Errorf("backend %s because of %q", name, reason)
+	}
+	a, b := pair(t, s, "tcp")
+	for _, c := range []net.Conn{a, b} {
+		if _, ok := c.(*net.TCPConn); !ok {
+			t.Errorf("%T is not package net's", c)
+		}
+	}
+}
+
+func TestBackendNames(t *testing.T) {
+	want := map[unet.Mode]string{unet.ModeNet: "net", unet.ModePlain: "plain", unet.ModeRing: "io_uring"}
+	for _, mode := range modes() {
+		t.Run(mode.String(), func(t *testing.T) {
+			name, reason := newSystem(t, mode).Backend()
+			if name != want[mode] || (reason != "") != (mode == unet.ModeNet) {
+				t.Errorf("backend %s, %q", name, reason)
+			}
+		})
+	}
+}
