@@ -104,8 +104,10 @@ func BenchmarkEventFD(b *testing.B) {
 func benchEventFD(b *testing.B, mode Mode, active, idle int) {
 	ws := benchWatchers(b)
 	p := &[8]byte{1, 1}
+	quiet := eventFDs(b, idle) // for both, as they never fire
 	round := func(w *Watcher) func() {
-		busy := spread(b, w, mode, active, idle)
+		busy := eventFDs(b, active)
+		spread(b, w, mode, busy, quiet)
 		f := func(e Event) {
 			rawRead(e.FD, p)
 			if mode == OneShot {
@@ -138,24 +140,19 @@ func benchEventFD(b *testing.B, mode Mode, active, idle int) {
 	})
 }
 
-// spread has eventfds watched and returns the active ones, which lie among the
-// idle.
-func spread(b *testing.B, w *Watcher, mode Mode, active, idle int) []int {
-	fds := eventFDs(b, active+idle)
-	step := len(fds) / active
-	busy := make([]int, active)
-	for i, fd := range fds {
-		if i%step == 0 && i/step < active {
-			busy[i/step] = fd
-		}
-		if err := w.Add(fd, Read, mode, nil); err != nil {
-			b.Fatal(err)
+// spread has eventfds watched, the busy ones among the quiet.
+func spread(b *testing.B, w *Watcher, mode Mode, busy, quiet []int) {
+	each := len(quiet) / len(busy)
+	for i, fd := range busy {
+		for _, fd := range append(quiet[i*each:(i+1)*each:(i+1)*each], fd) {
+			if err := w.Add(fd, Read, mode, nil); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 	if _, err := w.Poll(0, func(Event) {}); err != nil {
 		b.Fatal(err)
 	}
-	return busy
 }
 
 // BenchmarkSocketPairs keeps one message in flight on each of 100 socket pairs,

@@ -190,8 +190,14 @@ func (m *model) hangUp(e *end) {
 func (m *model) state(e *end) watch.Events {
 	asked := e.interest | watch.Error | watch.HangUp
 	fds := []sys.PollFD{{Fd: int32(e.fd), Events: int16(asked)}}
-	if _, errno := sys.PollNow(fds); errno != 0 {
-		m.Fatal(errno)
+	for {
+		_, errno := sys.PollNow(fds)
+		if errno == 0 {
+			break
+		}
+		if errno != syscall.EINTR {
+			m.Fatal(errno)
+		}
 	}
 	return watch.Events(uint16(fds[0].Revents)) & asked
 }
