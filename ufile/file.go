@@ -21,8 +21,9 @@ type File struct {
 	// touches anyway.
 	lock                  fdlock.Lock
 	cached, plain, ringed atomic.Uint64
-	nowait                atomic.Bool // the file system can say what is cached
-	reads, writes         atomic.Bool // positional calls are known to be allowed
+	nowait                atomic.Bool   // the file system can say what is cached
+	misses                atomic.Uint32 // large reads since one was cached
+	reads, writes         atomic.Bool   // positional calls are known to be allowed
 
 	fd       int
 	f        *os.File

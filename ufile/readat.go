@@ -72,25 +72,38 @@ func (f *File) pread(p []byte, off int64) (int, error) {
 
 // Large blocks that the page cache does not have are read by plain calls until
 // so many are in flight that the disk is busy: through a ring, few threads copy
-// what many would copy side by side.
+// what many would copy side by side. After some that were not cached, the cache
+// is asked about one in a few only.
 const (
-	bulkMin   = 32 << 10
-	bulkPlain = 16
+	bulkMin    = 32 << 10
+	bulkPlain  = 16
+	bulkMisses = 4
+	bulkAsk    = 8
 )
 
 // readAuto takes what the page cache has, reads through the ring when others
 // are in flight there, else by a plain call, which is then as fast.
 func (f *File) readAuto(p []byte, off int64) (int, error) {
-	if f.nowait.Load() {
+	bulk := len(p) >= bulkMin && !f.direct
+	ask := f.nowait.Load()
+	if bulk && ask {
+		misses := f.misses.Load()
+		ask = misses < bulkMisses || misses%bulkAsk == 0 || f.sys.bulk.Load() >= bulkPlain
+	}
+	if ask {
 		n, ok := f.readCached(p, off)
 		if n > 0 {
+			if bulk {
+				f.misses.Store(0)
+			}
 			return n, nil
 		}
 		if ok { // the end, unless this is Linux 5.9 or 5.10: see preadv2(2)
 			return f.readPlain(p, off)
 		}
 	}
-	if len(p) >= bulkMin && !f.direct {
+	if bulk {
+		f.misses.Add(1)
 		defer f.sys.bulk.Add(-1)
 		if f.sys.bulk.Add(1) <= bulkPlain {
 			return f.readPlain(p, off)
