@@ -43,7 +43,8 @@
 // they hand out package net's own connections, and [Backend] says why. A
 // [System] with a [Mode] forces a choice; forcing rings where they cannot be had
 // is an error that says what to change. RINGSIDE_IOURING=off in the environment
-// forbids io_uring for support cases. On other systems than Linux everything is
+// forbids io_uring for support cases. Rings need Linux 5.11; plain calls (ModePlain)
+// need Linux only. On other systems everything is
 // package net's.
 //
 // # Ownership and concurrency

@@ -43,7 +43,10 @@ func TestStress(t *testing.T) {
 
 func stress(t *testing.T, s *unet.System, network string, long time.Duration) {
 	conns, rounds := 60, 3
-	if testing.Short() {
+	switch {
+	case long > 0:
+		conns = 250
+	case testing.Short():
 		conns, rounds = 16, 1
 	}
 	l := listen(t, s, network)

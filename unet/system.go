@@ -87,7 +87,10 @@ func ringsUsable() error {
 	if err := features.HaveIOURing(); err != nil {
 		return err
 	}
-	return features.HaveOp(uring.OpRecv)
+	if err := features.HaveOp(uring.OpRecv); err != nil {
+		return err
+	}
+	return features.HaveFeature(uring.FeatExtArg) // what the module is tested with
 }
 
 // defaultSystem serves the package's own functions. It starts nothing until a
