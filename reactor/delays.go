@@ -12,39 +12,69 @@ import (
 // every P is taken by goroutines that compute, a leader that yields comes back
 // after the scheduler's time slice of 10 ms, and so does everybody who waits
 // for a completion: a plain system call, which keeps its P for a while, is
-// then far ahead of any ring.
+// then far ahead of any ring. After such a delay the ring is avoided; from time
+// to time one operation tries it, and ends that if it need not wait.
+//
+// Plain calls that keep their Ps can make that one wait, too, where nobody else
+// would. So now and then all try.
 type delays struct {
-	until atomic.Int64 // since epoch, in nanoseconds
+	nextTry atomic.Int64 // since epoch, in nanoseconds; 0: nothing is avoided
+	trying  atomic.Bool  // who submits next is to yield
+	tries   atomic.Int32 // since all tried
 }
 
 const (
 	// starvation is the delay of a yield from which on it counts. An ordinary
 	// one takes microseconds.
 	starvation = 4 * time.Millisecond
-	// starvationMemory is how long plain calls are preferred after one.
-	starvationMemory = 100 * time.Millisecond
+	// starvationPause is the time between two tries.
+	starvationPause = 100 * time.Millisecond
+	// allTry is which try is that of all.
+	allTry = 5
 )
 
 var epoch = time.Now()
 
-// yield lets other goroutines run and measures how long that took.
+// yield lets other goroutines run and learns from how long that took.
 func (d *delays) yield() {
 	begin := time.Now()
 	runtime.Gosched()
-	if end := time.Now(); end.Sub(begin) > starvation {
-		d.until.Store(int64(end.Add(starvationMemory).Sub(epoch)))
+	switch end := time.Now(); {
+	case end.Sub(begin) > starvation:
+		d.nextTry.Store(int64(end.Add(starvationPause).Sub(epoch)))
+	case d.avoiding():
+		d.nextTry.Store(0)
 	}
 }
 
-// starving says whether a yield took long a short while ago.
+// avoiding says whether the last yield took long.
+func (d *delays) avoiding() bool { return d.nextTry.Load() != 0 }
+
+// starving says whether the caller should keep off the ring: a yield took long,
+// and it is not the caller's turn to try another.
 func (d *delays) starving() bool {
-	until := d.until.Load()
-	if until == 0 {
+	next := d.nextTry.Load()
+	if next == 0 {
 		return false
 	}
-	if int64(time.Since(epoch)) < until {
+	now := time.Since(epoch)
+	if int64(now) < next || !d.nextTry.CompareAndSwap(next, int64(now+starvationPause)) {
 		return true
 	}
-	d.until.CompareAndSwap(until, 0)
+	if d.tries.Add(1) == allTry {
+		d.tries.Store(0)
+		d.nextTry.Store(0)
+		return false
+	}
+	d.trying.Store(true)
 	return false
+}
+
+// yields says whether a submission that may gather company yields: not while
+// that takes long, but for the one that tries.
+func (d *delays) yields(mayGather bool) bool {
+	if !d.avoiding() {
+		return mayGather
+	}
+	return d.trying.CompareAndSwap(true, false)
 }

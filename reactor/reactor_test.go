@@ -365,15 +365,34 @@ func TestTryPlain(t *testing.T) {
 		t.Fatal("who comes back alone is not given a turn")
 	}
 	l := r.loops[0]
-	l.delays.until.Store(int64(time.Since(epoch) + time.Hour))
-	other, ok := try()
-	if !ok {
-		t.Fatal("a starving program is not given a turn")
+	starve := func(nextTry time.Duration) { l.delays.nextTry.Store(int64(nextTry)) }
+	for range allTry - 1 {
+		starve(time.Since(epoch) + time.Hour)
+		other, ok := try()
+		if !ok {
+			t.Fatal("a starving program is not given a turn")
+		}
+		other.Done()
+		starve(1) // long ago
+		if _, ok := try(); ok {
+			t.Fatal("nobody tries the ring again")
+		}
+		if other, ok = try(); !ok {
+			t.Fatal("two try the ring")
+		}
+		other.Done()
+		if !l.delays.yields(false) || l.delays.yields(true) {
+			t.Fatal("not exactly the one that tries is to yield")
+		}
 	}
-	other.Done()
-	l.delays.until.Store(1) // long ago
-	if _, ok := try(); ok {
-		t.Fatal("starving for ever")
+	starve(1)
+	if _, ok := try(); ok || l.delays.avoiding() {
+		t.Fatal("plain calls for ever")
+	}
+	starve(1)
+	l.delays.yield()
+	if l.delays.avoiding() {
+		t.Fatal("a yield that took no time did not end it")
 	}
 	turn.Done()
 }

@@ -188,7 +188,7 @@ func (l *loop) reapParked() {
 	}
 	l.reap()
 	l.mu.Lock()
-	if len(l.pending) > 0 && (!l.leading || l.delays.starving()) {
+	if len(l.pending) > 0 && (!l.leading || l.delays.avoiding()) {
 		l.flush() // entries that the kernel refused, or whose leader sleeps
 	}
 	l.mu.Unlock()

@@ -182,7 +182,7 @@ func (l *loop) submit() {
 		l.mu.Unlock()
 		return
 	}
-	if l.mayGather() && !l.delays.starving() {
+	if l.delays.yields(l.mayGather()) {
 		// The device has work: others that are ready get the chance to join.
 		if l.leading {
 			l.mu.Unlock()
