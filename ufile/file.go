@@ -31,6 +31,7 @@ type File struct {
 	seekable bool // a regular file or block device
 	direct   bool // O_DIRECT
 	appends  bool // O_APPEND
+	confined bool // names in it must not be looked up by path
 	self     weak.Pointer[File]
 }
 
@@ -124,7 +125,17 @@ func (f *File) Chown(uid, gid int) error { return f.std().Chown(uid, gid) }
 func (f *File) Chdir() error { return f.std().Chdir() }
 
 // ReadDir lists the directory, as os.File.ReadDir.
-func (f *File) ReadDir(n int) ([]fs.DirEntry, error) { return f.std().ReadDir(n) }
+func (f *File) ReadDir(n int) ([]fs.DirEntry, error) {
+	if f == nil || !f.confined {
+		return f.std().ReadDir(n)
+	}
+	infos, err := f.f.Readdir(n)
+	entries := make([]fs.DirEntry, len(infos))
+	for i, info := range infos {
+		entries[i] = fs.FileInfoToDirEntry(info)
+	}
+	return entries, err
+}
 
 // Readdir lists the directory, as os.File.Readdir.
 func (f *File) Readdir(n int) ([]fs.FileInfo, error) { return f.std().Readdir(n) }

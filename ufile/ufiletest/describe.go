@@ -43,6 +43,9 @@ func describe(err error) string {
 	if e, ok := err.(*fs.PathError); ok { // not errors.As: it must be on top
 		return fmt.Sprintf("PathError{%s %s: %s}", e.Op, e.Path, cause(e.Err))
 	}
+	if e, ok := err.(*os.LinkError); ok {
+		return fmt.Sprintf("LinkError{%s %s %s: %s}", e.Op, e.Old, e.New, cause(e.Err))
+	}
 	return cause(err)
 }
 

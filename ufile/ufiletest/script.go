@@ -30,23 +30,7 @@ func (s suite) compare(t *testing.T, play func(c *script)) {
 	t.Helper()
 	want := perform(t, OS, play)
 	got := perform(t, s.open, play)
-	if len(want) == 0 {
-		t.Fatal("the script says nothing")
-	}
-	const most = 10
-	differences := 0
-	for i := range max(len(got), len(want)) {
-		g, w := line(got, i), line(want, i)
-		if g == w {
-			continue
-		}
-		if differences++; differences <= most {
-			t.Errorf("step %d:\n got %s\nwant %s, as os.File", i, g, w)
-		}
-	}
-	if differences > most {
-		t.Errorf("and %d more differences", differences-most)
-	}
+	compareLines(t, got, want, "os.File")
 }
 
 func line(lines []string, i int) string {

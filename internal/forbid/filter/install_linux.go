@@ -22,12 +22,15 @@ import (
 // arm64, an *os.SyscallError if the kernel refuses, as it does without
 // CONFIG_SECCOMP_FILTER. Safe for concurrent use; of several filters the one
 // installed last answers, unless an earlier one is stricter. Since Linux 3.17.
-func Install(errno syscall.Errno) error {
+func Install(errno syscall.Errno) error { return Forbid(errno, firstCall, lastCall) }
+
+// Forbid is [Install] for the system calls with the numbers from first to last.
+func Forbid(errno syscall.Errno, first, last uint32) error {
 	// 4095 is the largest error number the kernel hands out.
 	if errno == 0 || errno > 4095 {
 		return fmt.Errorf("filter: error number %d is not in 1 to 4095", uintptr(errno))
 	}
-	prog := program(runtime.GOARCH, errno)
+	prog := program(runtime.GOARCH, errno, first, last)
 	if prog == nil {
 		return fmt.Errorf("filter: %s: %w", runtime.GOARCH, errors.ErrUnsupported)
 	}

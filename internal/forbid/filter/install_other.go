@@ -15,3 +15,6 @@ import (
 func Install(errno syscall.Errno) error {
 	return fmt.Errorf("filter: %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
+
+// Forbid fails with errors.ErrUnsupported, as Install.
+func Forbid(errno syscall.Errno, _, _ uint32) error { return Install(errno) }

@@ -25,10 +25,11 @@ const (
 // their own architecture.
 const x32Bit = 0x40000000
 
-// program returns the filter for a GOARCH, nil if it is unknown. A 64-bit
+// program returns the filter of the calls from first to last for a GOARCH, nil
+// if it is unknown. A 64-bit
 // kernel also takes system calls of its 32-bit architecture, which must not be
 // a way around.
-func program(goarch string, errno syscall.Errno) []unix.SockFilter {
+func program(goarch string, errno syscall.Errno, first, last uint32) []unix.SockFilter {
 	var native, compat uint32
 	mask := ^uint32(0)
 	switch goarch {
@@ -48,8 +49,8 @@ func program(goarch string, errno syscall.Errno) []unix.SockFilter {
 		3: answer(unix.SECCOMP_RET_ALLOW), // numbers mean something else there
 		4: load(offsetNr),
 		5: {Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: mask},
-		6: jump(unix.BPF_JGE, firstCall, 0, 2),
-		7: jump(unix.BPF_JGT, lastCall, 1, 0),
+		6: jump(unix.BPF_JGE, first, 0, 2),
+		7: jump(unix.BPF_JGT, last, 1, 0),
 		8: answer(unix.SECCOMP_RET_ERRNO | uint32(errno)),
 		9: answer(unix.SECCOMP_RET_ALLOW),
 	}

@@ -73,13 +73,13 @@ func TestProgram(t *testing.T) {
 		{"arm64", unix.AUDIT_ARCH_X86_64, 425, allow},
 	} {
 		t.Run(fmt.Sprintf("%s/%x/%d", tt.goarch, tt.arch, tt.nr), func(t *testing.T) {
-			prog := program(tt.goarch, syscall.EPERM)
+			prog := program(tt.goarch, syscall.EPERM, firstCall, lastCall)
 			if got := evaluate(t, prog, tt.nr, tt.arch); got != tt.want {
 				t.Errorf("got %#x, want %#x", got, tt.want)
 			}
 		})
 	}
-	if program("wasm", syscall.EPERM) != nil {
+	if program("wasm", syscall.EPERM, firstCall, lastCall) != nil {
 		t.Error("a program for an unknown architecture")
 	}
 }

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// tested at compile time: what os.DirFS has, and SubFS.
+var _, _ interface {
+	fs.StatFS
+	fs.ReadFileFS
+	fs.ReadDirFS
+	fs.ReadLinkFS
+	fs.SubFS
+} = rootFS{}, dirFS{}
+
+// FS returns a file system of the files below the Root, as os.Root.FS. What it
+// opens is a *[File], so an io.ReaderAt and an io.Seeker too. It implements
+// fs.StatFS, fs.ReadFileFS, fs.ReadDirFS, fs.ReadLinkFS and fs.SubFS, works until
+// the Root is closed, and may be used concurrently.
+func (r *Root) FS() fs.FS { return rootFS{r} }
+
+// DirFS returns a file system of the files below a directory, as os.DirFS; see
+// [System.DirFS].
+func DirFS(dir string) fs.FS { return defaultSystem().DirFS(dir) }
+
+// DirFS returns a file system of the files below a directory, as os.DirFS:
+// symbolic links in it may lead outside, unlike those of [Root.FS]. What it opens
+// is a *[File] of this system, so an io.ReaderAt and an io.Seeker too. It
+// implements fs.StatFS, fs.ReadFileFS, fs.ReadDirFS, fs.ReadLinkFS and fs.SubFS,
+// holds nothing open, and may be used concurrently.
+func (s *System) DirFS(dir string) fs.FS { return dirFS{s, dir} }
+
+// subless is a file system of which fs.Sub makes a part by itself, so that its
+// errors are those of a part of os.DirFS.
+type subless interface {
+	fs.StatFS
+	fs.ReadFileFS
+	fs.ReadDirFS
+	fs.ReadLinkFS
+}
+
+// subFS returns what is below a directory of a file system.
+func subFS(fsys interface {
+	subless
+	fs.SubFS
+}, dir string) (fs.FS, error) {
+	if dir == "." {
+		return fsys, nil
+	}
+	return fs.Sub(struct{ subless }{fsys}, dir)
+}
+
+// rootFS is a Root.
+type rootFS struct{ r *Root }
+
+// valid says whether a name is one of a file system. On Windows such names are
+// separated by slashes too, and a backslash separates nothing.
+func valid(op, name string) error {
+	if !fs.ValidPath(name) || runtime.GOOS == "windows" && strings.Contains(name, `\`) {
+		return &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	return nil
+}
+
+func (f rootFS) Open(name string) (fs.File, error) {
+	if err := valid("open", name); err != nil {
+		return nil, err
+	}
+	file, err := f.r.Open(name)
+	if err != nil {
+		return nil, err // not a nil pointer in an interface
+	}
+	return file, nil
+}
+
+func (f rootFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	if err := valid("readdir", name); err != nil {
+		return nil, err
+	}
+	file, err := f.r.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	entries, err := file.ReadDir(-1)
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, err
+}
+
+func (f rootFS) ReadFile(name string) ([]byte, error) {
+	if err := valid("readfile", name); err != nil {
+		return nil, err
+	}
+	return f.r.ReadFile(name)
+}
+
+func (f rootFS) ReadLink(name string) (string, error) {
+	if err := valid("readlink", name); err != nil {
+		return "", err
+	}
+	return f.r.Readlink(name)
+}
+
+func (f rootFS) Stat(name string) (fs.FileInfo, error) {
+	if err := valid("stat", name); err != nil {
+		return nil, err
+	}
+	return f.r.Stat(name)
+}
+
+func (f rootFS) Lstat(name string) (fs.FileInfo, error) {
+	if err := valid("lstat", name); err != nil {
+		return nil, err
+	}
+	return f.r.Lstat(name)
+}
+
+func (f rootFS) Sub(dir string) (fs.FS, error) { return subFS(f, dir) }
+
+// dirFS is os.DirFS, but for the files it opens.
+type dirFS struct {
+	sys *System
+	dir string
+}
+
+// errNoRoot is what os says of the file system of no directory.
+var errNoRoot = errors.New("os: DirFS with empty root")
+
+func (f dirFS) in(op, name string) (string, error) {
+	err := errNoRoot
+	if f.dir != "" {
+		var local string
+		if local, err = filepath.Localize(name); err == nil {
+			if os.IsPathSeparator(f.dir[len(f.dir)-1]) {
+				return f.dir + local, nil
+			}
+			return f.dir + string(os.PathSeparator) + local, nil
+		}
+		err = fs.ErrInvalid
+	}
+	return "", &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+func (f dirFS) Open(name string) (fs.File, error) {
+	full, err := f.in("open", name)
+	if err != nil {
+		return nil, err
+	}
+	file, err := f.sys.Open(full)
+	if err != nil {
+		return nil, renamed(err, name) // not a nil pointer in an interface
+	}
+	return file, nil
+}
+
+func (f dirFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	full, err := f.in("readdir", name)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(full)
+	if err != nil {
+		return nil, renamed(err, name)
+	}
+	return entries, nil
+}
+
+func (f dirFS) ReadFile(name string) ([]byte, error) {
+	full, err := f.in("readfile", name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(full)
+	if err != nil {
+		return nil, renamed(err, name)
+	}
+	return data, nil
+}
+
+func (f dirFS) ReadLink(name string) (string, error) {
+	full, err := f.in("readlink", name)
+	if err != nil {
+		return "", err
+	}
+	return os.Readlink(full) // whose error has the full name in os.DirFS too
+}
+
+func (f dirFS) Stat(name string) (fs.FileInfo, error) {
+	full, err := f.in("stat", name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(full)
+	return info, renamed(err, name)
+}
+
+func (f dirFS) Lstat(name string) (fs.FileInfo, error) {
+	full, err := f.in("lstat", name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(full)
+	return info, renamed(err, name)
+}
+
+func (f dirFS) Sub(dir string) (fs.FS, error) { return subFS(f, dir) }
+
+// renamed gives a PathError, which nobody else has seen, the name that the
+// caller knows.
+func renamed(err error, name string) error {
+	if e, ok := err.(*fs.PathError); ok {
+		e.Path = name
+	}
+	return err
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+)
+
+// Root gives access to the files below one directory, and to no others, with
+// the methods of os.Root, their results and their errors: a name that leads out
+// of the directory is refused, be it by "..", because it is absolute, or through
+// a symbolic link. The files it opens are a [File].
+//
+// # How
+//
+// On Linux the kernel follows the name to a file that is opened, in one call
+// (openat2 with RESOLVE_BENEATH), where os.Root opens every directory on the
+// way; it tries again when a directory that ".." leaves was moved meanwhile.
+// What the kernel refuses is put to os.Root, whose answer counts. Where openat2
+// is missing (before Linux 5.6) or forbidden, os.Root does all, and
+// [Root.Backend] says why. What differs is how much is too much: the kernel
+// follows 40 symbolic links and os.Root 8, and os.Root takes only so many "..".
+// All of these are plain system calls, whatever the [Mode]: a ring hands them to
+// a worker thread, which costs more.
+//
+// Beyond os.Root, [RootOptions] restrict what a name may lead through, and
+// Statx, RenameNoReplace, Exchange and the extended attributes have methods.
+//
+// Magic links, such as those of /proc/self/fd, are never followed.
+//
+// # Concurrency and closing
+//
+// All methods may be called concurrently. After Close they fail with
+// os.ErrClosed. Files that are open stay open. Close does not wait for calls in
+// flight. A Root that is dropped without Close is closed by the garbage
+// collector.
+type Root struct {
+	sys *System
+	in  tree
+}
+
+// RootOptions restrict what names below a [Root] may lead through, beyond what
+// os.Root refuses. They need openat2 (Linux 5.6); it is an error where it cannot
+// be had.
+type RootOptions struct {
+	// NoSymlinks refuses symbolic links inside of names, and at their end where
+	// they would be followed, with ELOOP.
+	NoSymlinks bool
+	// NoXDev refuses names that cross into another mount, bind mounts of the
+	// same file system included, with EXDEV.
+	NoXDev bool
+}
+
+// tree is what a Root stands on: os.Root's methods, and what it lacks.
+type tree interface {
+	Name() string
+	Close() error
+	OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error)
+	Chmod(name string, mode fs.FileMode) error
+	Chown(name string, uid, gid int) error
+	Lchown(name string, uid, gid int) error
+	Chtimes(name string, atime, mtime time.Time) error
+	Mkdir(name string, perm fs.FileMode) error
+	MkdirAll(name string, perm fs.FileMode) error
+	Readlink(name string) (string, error)
+	Remove(name string) error
+	RemoveAll(name string) error
+	Rename(oldname, newname string) error
+	Link(oldname, newname string) error
+	Symlink(oldname, newname string) error
+	Stat(name string) (fs.FileInfo, error)
+	Lstat(name string) (fs.FileInfo, error)
+
+	// openRoot is os.Root.OpenRoot.
+	openRoot(name string) (tree, error)
+	// confined says that the directories it opens would look the names in them
+	// up by path, which could lead outside.
+	confined() bool
+	// backend is Root.Backend.
+	backend() (name, reason string)
+	// extras are the methods that os.Root lacks. Their errors are complete.
+	extras
+}
+
+// extras are the calls that os.Root lacks.
+type extras interface {
+	statx(name string, mask StatxMask, flags StatxFlags) (StatxInfo, error)
+	rename2(oldname, newname string, how uint) error
+	// withInode calls with what a name leads to.
+	withInode(op, name string, call func(i inode) error) error
+}
+
+// errEscapes is what os.Root says of a name that leads outside.
+var errEscapes = errors.New("path escapes from parent")
+
+// errMode is what os.Root says of a mode that has other than permission bits.
+var errMode = errors.New("unsupported file mode")
+
+// OpenRoot opens a directory, as os.OpenRoot: symbolic links in its name are
+// followed.
+func OpenRoot(name string) (*Root, error) { return defaultSystem().OpenRoot(name) }
+
+// OpenRoot opens a directory, as os.OpenRoot: symbolic links in its name are
+// followed. Files below it are of this system.
+func (s *System) OpenRoot(name string) (*Root, error) {
+	return s.OpenRootWith(name, RootOptions{})
+}
+
+// OpenRootWith opens a directory below which names are restricted. Where the
+// restrictions cannot be had the error is an *fs.PathError with the Op
+// "openat2"; it matches errors.ErrUnsupported where the kernel or the operating
+// system lacks the call, fs.ErrPermission where a filter of system calls forbids
+// it.
+func (s *System) OpenRootWith(name string, o RootOptions) (*Root, error) {
+	t, err := openTree(name, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Root{s, t}, nil
+}
+
+// Backend says how names are followed when a file is opened: by "openat2", or
+// by "os" (os.Root) with the reason why not openat2.
+func (r *Root) Backend() (name, reason string) { return r.in.backend() }
+
+// Name returns the name that the directory was opened by.
+func (r *Root) Name() string { return r.in.Name() }
+
+// Close closes the Root; see [Root].
+func (r *Root) Close() error { return r.in.Close() }
+
+// Open opens a file for reading, as os.Root.Open.
+func (r *Root) Open(name string) (*File, error) { return r.OpenFile(name, os.O_RDONLY, 0) }
+
+// Create creates or truncates a file, as os.Root.Create.
+func (r *Root) Create(name string) (*File, error) {
+	return r.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
+}
+
+// OpenFile opens a file, as os.Root.OpenFile; flag may hold syscall.O_DIRECT.
+// Opening a named pipe may wait for its other end; Fd of one leaves it in
+// non-blocking mode.
+func (r *Root) OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
+	f, err := r.in.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	u, err := r.sys.NewFile(f)
+	if err != nil {
+		return nil, err
+	}
+	u.confined = r.in.confined()
+	return u, nil
+}
+
+// OpenRoot opens a directory below this one as a Root of its own, with the
+// same restrictions, as os.Root.OpenRoot.
+func (r *Root) OpenRoot(name string) (*Root, error) {
+	t, err := r.in.openRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Root{r.sys, t}, nil
+}
+
+// ReadFile returns what a file holds, as os.Root.ReadFile.
+func (r *Root) ReadFile(name string) ([]byte, error) {
+	f, err := r.in.OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readToEnd(f)
+}
+
+// WriteFile writes a file, as os.Root.WriteFile: it is created where it does
+// not exist, and truncated where it does. data is the caller's again when it
+// returns.
+func (r *Root) WriteFile(name string, data []byte, perm fs.FileMode) error {
+	f, err := r.in.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// Chmod changes the mode, as os.Root.Chmod.
+func (r *Root) Chmod(name string, mode fs.FileMode) error { return r.in.Chmod(name, mode) }
+
+// Chown changes the owner, as os.Root.Chown.
+func (r *Root) Chown(name string, uid, gid int) error { return r.in.Chown(name, uid, gid) }
+
+// Lchown changes the owner, of a symbolic link its own, as os.Root.Lchown.
+func (r *Root) Lchown(name string, uid, gid int) error { return r.in.Lchown(name, uid, gid) }
+
+// Chtimes changes the times of the last access and the last change of the data,
+// as os.Root.Chtimes. A zero time leaves what is there.
+func (r *Root) Chtimes(name string, atime, mtime time.Time) error {
+	return r.in.Chtimes(name, atime, mtime)
+}
+
+// Mkdir creates a directory, as os.Root.Mkdir.
+func (r *Root) Mkdir(name string, perm fs.FileMode) error { return r.in.Mkdir(name, perm) }
+
+// MkdirAll creates a directory and those above it that are missing, as
+// os.Root.MkdirAll.
+func (r *Root) MkdirAll(name string, perm fs.FileMode) error { return r.in.MkdirAll(name, perm) }
+
+// Readlink returns where a symbolic link points, as os.Root.Readlink.
+func (r *Root) Readlink(name string) (string, error) { return r.in.Readlink(name) }
+
+// Remove removes a file or an empty directory, as os.Root.Remove.
+func (r *Root) Remove(name string) error { return r.in.Remove(name) }
+
+// RemoveAll removes a file, or a directory with all that is in it, as
+// os.Root.RemoveAll. It does not follow symbolic links.
+func (r *Root) RemoveAll(name string) error { return r.in.RemoveAll(name) }
+
+// Rename renames a file or directory, as os.Root.Rename.
+func (r *Root) Rename(oldname, newname string) error { return r.in.Rename(oldname, newname) }
+
+// Link makes another name of a file, as os.Root.Link. It does not follow a
+// symbolic link.
+func (r *Root) Link(oldname, newname string) error { return r.in.Link(oldname, newname) }
+
+// Symlink makes a symbolic link that points at oldname, as os.Root.Symlink. It
+// may point outside; then nothing below the Root follows it.
+func (r *Root) Symlink(oldname, newname string) error { return r.in.Symlink(oldname, newname) }
+
+// Stat describes what a name leads to, as os.Root.Stat.
+func (r *Root) Stat(name string) (fs.FileInfo, error) { return r.in.Stat(name) }
+
+// Lstat describes a file, of a symbolic link the link itself, as os.Root.Lstat.
+func (r *Root) Lstat(name string) (fs.FileInfo, error) { return r.in.Lstat(name) }
+
+// Statx describes what a name leads to; see [File.Statx].
+func (r *Root) Statx(name string, mask StatxMask, flags StatxFlags) (StatxInfo, error) {
+	return r.in.statx(name, mask, flags)
+}
+
+// RenameNoReplace renames a file or directory, but not to a name that exists;
+// see [System.RenameNoReplace]. The Op of its errors is "renameat", as in Rename.
+func (r *Root) RenameNoReplace(oldname, newname string) error {
+	return r.in.rename2(oldname, newname, renameNoReplace)
+}
+
+// Exchange gives two files or directories each other's name; see
+// [System.Exchange].
+func (r *Root) Exchange(oldname, newname string) error {
+	return r.in.rename2(oldname, newname, renameExchange)
+}
+
+// Getxattr returns an extended attribute of what a name leads to; see
+// [File.Getxattr]. This and the following three need /proc.
+func (r *Root) Getxattr(name, attr string) (value []byte, err error) {
+	err = r.in.withInode("getxattr", name, func(i inode) error {
+		value, err = getxattr(i, attr)
+		return err
+	})
+	return value, err
+}
+
+// Setxattr creates or replaces an extended attribute of what a name leads to;
+// see [File.Setxattr].
+func (r *Root) Setxattr(name, attr string, value []byte, flags XattrFlags) error {
+	return r.in.withInode("setxattr", name, func(i inode) error { return setxattr(i, attr, value, flags) })
+}
+
+// Listxattr returns the names of the extended attributes of what a name leads
+// to; see [File.Listxattr].
+func (r *Root) Listxattr(name string) (attrs []string, err error) {
+	err = r.in.withInode("listxattr", name, func(i inode) error {
+		attrs, err = listxattr(i)
+		return err
+	})
+	return attrs, err
+}
+
+// Removexattr removes an extended attribute of what a name leads to; see
+// [File.Removexattr].
+func (r *Root) Removexattr(name, attr string) error {
+	return r.in.withInode("removexattr", name, func(i inode) error { return removexattr(i, attr) })
+}
+
+// readToEnd reads a file to its end. Files of /proc say that they are empty and
+// want to be read in large pieces.
+func readToEnd(f *os.File) ([]byte, error) {
+	const least = 512
+	var size int64
+	if info, err := f.Stat(); err == nil && info.Size() < 1<<40 {
+		size = info.Size()
+	}
+	data := make([]byte, 0, max(least, int(size)+1)) // one more, to see the end
+	for {
+		n, err := f.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		if err == io.EOF {
+			return data, nil
+		}
+		if err != nil {
+			return data, err
+		}
+		if free := cap(data) - len(data); free == 0 || size == 0 && free < least {
+			data = slices.Grow(data, least)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+
+package ufile_test
+
+import (
+	"io/fs"
+	"testing"
+
+	"github.com/ringside-io/ringside/ufile"
+	"github.com/ringside-io/ringside/ufile/ufiletest"
+)
+
+// suiteRoot is a Root for the suite.
+type suiteRoot struct{ *ufile.Root }
+
+func (r suiteRoot) OpenFile(name string, flag int, perm fs.FileMode) (ufiletest.File, error) {
+	f, err := r.Root.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (r suiteRoot) OpenRoot(name string) (ufiletest.Root, error) {
+	sub, err := r.Root.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	return suiteRoot{sub}, nil
+}
+
+// rootOpener opens Roots of a system for the suite.
+func rootOpener(s *ufile.System) func(string) (ufiletest.Root, error) {
+	return func(dir string) (ufiletest.Root, error) {
+		r, err := s.OpenRoot(dir)
+		if err != nil {
+			return nil, err
+		}
+		return suiteRoot{r}, nil
+	}
+}
+
+// TestRootSuite holds a Root against os.Root.
+func TestRootSuite(t *testing.T) {
+	part := 0 // names do not go through rings: the modes share the work
+	overModes(t, func(t *testing.T, s *ufile.System) {
+		ufiletest.RunRootPart(t, rootOpener(s), part, len(modes))
+		part++
+	})
+}
+
+// TestDirFSSuite holds DirFS against os.DirFS.
+func TestDirFSSuite(t *testing.T) {
+	overModes(t, func(t *testing.T, s *ufile.System) { ufiletest.RunDirFS(t, s.DirFS) })
+}
