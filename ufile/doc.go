@@ -38,6 +38,25 @@
 // A File that is dropped without Close is closed by the garbage collector, as
 // an os.File.
 //
+// # Names and what is known of files
+//
+// A [Root] gives access to what is below one directory and to nothing else, as
+// os.Root, with one system call for each file it opens; [Root.FS] and [DirFS]
+// are file systems (io/fs) whose files are a [File]. Beyond os there are [Statx],
+// [RenameNoReplace], [Exchange], extended attributes ([Getxattr] and so on),
+// [File.Fallocate] and [File.Advise]. For the rest, such as os.Mkdir, use os.
+//
+// All of these are plain system calls, one for one call, in every mode: a ring
+// hands them to a worker thread, which was measured to cost more. So it is with
+// [File.Sync], unless with ModeRing and a context.
+//
+// # Contexts and deadlines
+//
+// [File.ReadAtContext], [File.WriteAtContext] and [File.SyncContext] end with a
+// context: where the operation is in a ring, the kernel is asked to drop it, and
+// in any case the buffer is the caller's when the call returns. A plain call that
+// has started is waited for. Regular files have no deadlines, as in os.
+//
 // # Kernels
 //
 // Rings need Linux 5.11. Elsewhere, and on other systems, all is os.File.
