@@ -20,6 +20,8 @@ type Job struct {
 	// in it.
 	Warm    time.Duration `json:"warm_ns"`
 	Measure time.Duration `json:"measure_ns"`
+	// Epoll makes the generator use epoll although it could use io_uring, which costs less.
+	Epoll bool `json:"epoll,omitempty"`
 	// Pid is the process of the server, whose CPU time is read at both ends of
 	// the window.
 	Pid int `json:"pid"`
@@ -50,4 +52,6 @@ type Result struct {
 	P50 time.Duration `json:"p50_ns"`
 	P99 time.Duration `json:"p99_ns"`
 	Max time.Duration `json:"max_ns"`
+	// By is the mechanism that the generator used.
+	By string `json:"by"`
 }

@@ -20,11 +20,13 @@ import (
 
 // conn is one connection.
 type conn struct {
-	file interface{ Close() error }
-	fd   int
-	sent time.Duration // when the message in flight was sent
-	got  int           // how much of it has come back
-	n    uint64        // its number
+	file  interface{ Close() error }
+	i     int
+	armed bool // a receive is in flight
+	fd    int
+	sent  time.Duration // when the message in flight was sent
+	got   int           // how much of it has come back
+	n     uint64        // its number
 }
 
 // generator is the state of a run.
@@ -39,6 +41,7 @@ type generator struct {
 	max    time.Duration
 	times  *hdrhistogram.Histogram
 	events [256]unix.EpollEvent
+	ring   *ringDriver // nil with epoll
 }
 
 const latencyCap = 100 * time.Second
@@ -63,6 +66,9 @@ func Run(ctx context.Context, job Job, mark func(begin bool)) (res Result, err e
 	if err := g.connect(ctx); err != nil {
 		return Result{}, err
 	}
+	if !job.Epoll {
+		g.openRing()
+	}
 	if err := g.start(); err != nil {
 		return Result{}, err
 	}
@@ -82,7 +88,7 @@ func (g *generator) connect(ctx context.Context) (err error) {
 	var d net.Dialer
 	for i := range g.conns {
 		c := &g.conns[i]
-		c.fd = -1
+		c.fd, c.i = -1, i
 		nc, err := d.DialContext(ctx, g.job.Network, g.job.Addr)
 		if err != nil {
 			return err
@@ -112,7 +118,7 @@ func (g *generator) connect(ctx context.Context) (err error) {
 }
 
 func (g *generator) close() error {
-	var err error
+	err := g.closeRing()
 	for i := range g.conns {
 		c := &g.conns[i]
 		if c.file != nil {
@@ -150,7 +156,7 @@ func (g *generator) measure(ctx context.Context) (Result, error) {
 	if err := g.pump(ctx, g.job.Measure); err != nil {
 		return Result{}, err
 	}
-	res := Result{Ops: g.ops, Elapsed: time.Since(begin), Max: g.max}
+	res := Result{Ops: g.ops, Elapsed: time.Since(begin), Max: g.max, By: g.by()}
 	end, err := processCPU(g.job.Pid)
 	if err != nil {
 		return Result{}, err
@@ -166,6 +172,9 @@ func (g *generator) measure(ctx context.Context) (Result, error) {
 
 // pump keeps messages going for d.
 func (g *generator) pump(ctx context.Context, d time.Duration) error {
+	if g.ring != nil {
+		return g.pumpRing(ctx, d)
+	}
 	for end := time.Since(g.base) + d; time.Since(g.base) < end; {
 		n, errno := epollWait(g.epfd, g.events[:], 100)
 		if errno == unix.EINTR {
@@ -198,18 +207,27 @@ func (g *generator) receive(c *conn) error {
 			return fmt.Errorf("read: %w", errno)
 		case n == 0:
 			return errors.New("the server closed a connection")
-		case n > g.job.Size-c.got:
-			return errors.New("the server sent more than it was sent")
 		}
-		if err := g.compare(c, g.buf[:n]); err != nil {
+		if all, err := g.take(c, g.buf[:n]); all || err != nil {
 			return err
-		}
-		if c.got += n; c.got == g.job.Size {
-			break
 		}
 		if n < len(g.buf) {
 			return nil // an edge will follow
 		}
+	}
+}
+
+// take compares a piece of an answer and, when it is the last, sends the next
+// message.
+func (g *generator) take(c *conn, p []byte) (all bool, err error) {
+	if len(p) > g.job.Size-c.got {
+		return false, errors.New("the server sent more than it was sent")
+	}
+	if err := g.compare(c, p); err != nil {
+		return false, err
+	}
+	if c.got += len(p); c.got < g.job.Size {
+		return false, nil
 	}
 	now := time.Since(g.base)
 	took := now - c.sent
@@ -217,7 +235,7 @@ func (g *generator) receive(c *conn) error {
 	g.max = max(g.max, took)
 	_ = g.times.RecordValue(int64(min(took, latencyCap))) // within its range
 	c.n++
-	return g.send(c, now)
+	return true, g.send(c, now)
 }
 
 // compare checks a piece of an answer. The first bytes of a message are its
@@ -240,6 +258,9 @@ func (g *generator) message(c *conn) []byte {
 
 func (g *generator) send(c *conn, now time.Duration) error {
 	c.got, c.sent = 0, now
+	if g.ring != nil {
+		return g.sendRing(c)
+	}
 	for p := g.message(c); len(p) > 0; {
 		n, errno := rw(unix.SYS_WRITE, c.fd, p)
 		switch errno {

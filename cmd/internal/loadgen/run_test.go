@@ -47,10 +47,10 @@ func job(addr string) Job {
 }
 
 func TestRun(t *testing.T) {
-	for _, size := range []int{1, 128, 100_000} {
+	for i, size := range []int{1, 128, 100_000, 1, 128, 100_000} {
 		var marks []bool
 		j := job(server(t, echo))
-		j.Size = size
+		j.Size, j.Epoll = size, i >= 3
 		r, err := Run(t.Context(), j, func(begin bool) { marks = append(marks, begin) })
 		if err != nil {
 			t.Fatal(err)
@@ -82,6 +82,7 @@ func TestRunReportsWrongServers(t *testing.T) {
 	} {
 		j := job(server(t, f))
 		j.Size = 128
+		j.Epoll = !j.Epoll
 		_, err := Run(t.Context(), j, func(bool) {})
 		if err == nil || !strings.Contains(err.Error(), says) && !strings.Contains(err.Error(), "reset") {
 			t.Errorf("%s: %v", says, err)

@@ -117,6 +117,9 @@ func (n *netRun) try(ctx context.Context) error {
 // introduce notes what an engine said of itself.
 func (n *netRun) introduce(name string, s echo.Sample) {
 	h := &n.run.Host
+	if s.By == "epoll" && len(n.engines) == 1 {
+		n.run.Notes = append(n.run.Notes, "the load generator uses epoll and costs more than with io_uring: rates are bounded by it")
+	}
 	switch {
 	case name == liburing.Name:
 		h.Peers = append(h.Peers, n.peer.Version())

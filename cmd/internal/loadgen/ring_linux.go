@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+
+package loadgen
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// ringDriver receives and sends through a ring.
+type ringDriver struct {
+	ring *uring.Ring
+	bufs *uring.BufRing
+	cqes [256]uring.CQE
+	msgs []byte // the message of each connection, which the kernel reads
+}
+
+const (
+	ringEntries = 1024
+	ringBuffers = 4096
+	ringBufSize = 4096
+	// sendBit marks the user data of sends; the rest is the connection.
+	sendBit = 1 << 32
+)
+
+// openRing opens the ring, if there can be one.
+func (g *generator) openRing() {
+	for _, have := range []func() error{features.HaveMultishotRecv, features.HaveBufferRing, features.HaveDeferTaskrun} {
+		if have() != nil {
+			return
+		}
+	}
+	r, err := uring.Open(&uring.Options{
+		Entries: ringEntries, CQEntries: 8 * ringEntries, DeferTaskrun: true, SubmitAll: true, NoIOWait: true,
+	})
+	if err != nil {
+		return
+	}
+	bufs, err := r.NewBufRing(uring.BufRingOptions{Entries: ringBuffers, BufSize: ringBufSize})
+	if err != nil {
+		_ = r.Close() // epoll does as well
+		return
+	}
+	_ = r.RegisterRingFD() // makes calls cheaper
+	g.ring = &ringDriver{ring: r, bufs: bufs, msgs: make([]byte, g.job.Size*len(g.conns))}
+}
+
+// closeRing ends what is in flight, so that nothing writes into memory that is
+// gone, and closes the ring.
+func (g *generator) closeRing() error {
+	if g.ring == nil {
+		return nil
+	}
+	r := g.ring.ring
+	for i := range g.conns {
+		_ = unix.Shutdown(g.conns[i].fd, unix.SHUT_RDWR)
+	}
+	var err error
+	for range 100 {
+		if e := r.SQE(); e != nil {
+			e.CancelAny(uring.CancelAll)
+		}
+		if _, err = r.SubmitAndWaitTimeout(1, time.Millisecond); err != nil || r.Reap(g.ring.cqes[:]) <= 1 {
+			break // nothing but the cancellation completed
+		}
+	}
+	return errors.Join(err, r.Close())
+}
+
+// by names the mechanism.
+func (g *generator) by() string {
+	if g.ring != nil {
+		return "io_uring"
+	}
+	return "epoll"
+}
+
+// entry returns a free entry.
+func (d *ringDriver) entry() (*uring.SQE, error) {
+	e := d.ring.SQE()
+	if e == nil {
+		if _, err := d.ring.SubmitNoWait(); err != nil {
+			return nil, err
+		}
+		if e = d.ring.SQE(); e == nil {
+			return nil, uring.ErrSQFull
+		}
+	}
+	return e, nil
+}
+
+// sendRing queues the message of a connection. All of the one before has come
+// back, so nobody reads its memory any more.
+func (g *generator) sendRing(c *conn) error {
+	d, i := g.ring, c.i
+	msg := d.msgs[i*g.job.Size : (i+1)*g.job.Size]
+	if !c.armed {
+		c.armed = true
+		copy(msg, g.msg)
+		if err := g.arm(c); err != nil {
+			return err
+		}
+	}
+	if len(msg) >= 8 {
+		binary.NativeEndian.PutUint64(msg, c.n)
+	}
+	e, err := d.entry()
+	if err != nil {
+		return err
+	}
+	e.Send(uring.Fd(c.fd), msg, unix.MSG_NOSIGNAL|unix.MSG_WAITALL).SetUserData(sendBit | uint64(i))
+	return nil
+}
+
+func (g *generator) arm(c *conn) error {
+	e, err := g.ring.entry()
+	if err == nil {
+		e.RecvMultishot(uring.Fd(c.fd), 0, g.ring.bufs.Group()).SetUserData(uint64(c.i))
+	}
+	return err
+}
+
+// pumpRing keeps messages going for d.
+func (g *generator) pumpRing(ctx context.Context, d time.Duration) error {
+	r := g.ring.ring
+	for end := time.Since(g.base) + d; time.Since(g.base) < end; {
+		// One call submits and waits; where nothing comes, look at the clock
+		// and the context from time to time.
+		if _, err := r.SubmitAndWaitTimeout(1, 100*time.Millisecond); err != nil {
+			return err
+		}
+		n := r.Reap(g.ring.cqes[:])
+		if n == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		for i := range n {
+			if err := g.complete(&g.ring.cqes[i]); err != nil {
+				return err
+			}
+		}
+		g.ring.bufs.Publish()
+	}
+	return ctx.Err()
+}
+
+// complete handles one completion.
+func (g *generator) complete(e *uring.CQE) error {
+	c := &g.conns[uint32(e.UserData)]
+	if e.UserData&sendBit != 0 {
+		if int(e.Res) != g.job.Size {
+			return fmt.Errorf("send: %d of %d bytes: %w", e.Res, g.job.Size, e.Err())
+		}
+		return nil
+	}
+	data, _ := g.ring.bufs.Take(*e)
+	var err error
+	if e.Res > 0 {
+		_, err = g.take(c, data)
+	}
+	if e.Has(uring.CQEBuffer) {
+		g.ring.bufs.Recycle(e.BufferID())
+	}
+	switch {
+	case err != nil:
+		return err
+	case e.Res == 0:
+		return errors.New("the server closed a connection")
+	case e.Res < 0 && e.Errno() != syscall.ENOBUFS:
+		return fmt.Errorf("receive: %w", e.Err())
+	case !e.Has(uring.CQEMore):
+		return g.arm(c)
+	}
+	return nil
+}
