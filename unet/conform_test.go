@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -82,6 +83,12 @@ func errorsOf(t *testing.T, s *unet.System, network string) []string {
 		note(0, tcp.SetKeepAlivePeriod(time.Second))
 	}
 
+	raw, err := a.(syscall.Conn).SyscallConn()
+	note(0, err)
+	note(0, raw.Control(func(uintptr) {}))
+	note(0, raw.Read(func(uintptr) bool { return true }))
+	note(0, raw.Write(func(uintptr) bool { return true }))
+
 	c, d := pair(t, s, network) // the peer discards what it did not read
 	_, _ = d.Write(p)
 	if tcp, ok := c.(tcpMethods); ok {
@@ -101,6 +108,9 @@ func errorsOf(t *testing.T, s *unet.System, network string) []string {
 	_, err = l.Accept()
 	note(0, err)
 	note(0, l.(interface{ SetDeadline(time.Time) error }).SetDeadline(past))
+	raw, err = l.(syscall.Conn).SyscallConn()
+	note(0, err)
+	note(0, raw.Control(func(uintptr) {}))
 	_, err = s.Dial(network, l.Addr().String())
 	note(0, err)
 	_, err = s.Listen(network, "/nowhere/at/all")

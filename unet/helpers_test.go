@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/unet"
 )
@@ -31,6 +33,9 @@ func newSystem(t testing.TB, mode unet.Mode) *unet.System {
 		ringtest.NeedRing(t)
 	}
 	s, err := unet.NewSystem(unet.Options{Mode: mode})
+	if errors.Is(err, features.ErrForbidden) && os.Getenv(ringtest.MustEnv) != "io_uring" {
+		t.Skipf("needs io_uring: %v", err)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

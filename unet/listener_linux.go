@@ -67,9 +67,6 @@ func (l *listener) File() (f *os.File, err error) {
 
 // SyscallConn lends the descriptor to functions.
 func (l *listener) SyscallConn() (syscall.RawConn, error) {
-	if err := l.closedOnly(); err != nil {
-		return nil, err
-	}
 	return &rawConn{&l.sock, l.opError}, nil
 }
 
@@ -108,6 +105,7 @@ func (l *TCPListener) AcceptTCP() (*TCPConn, error) {
 	if err != nil {
 		return nil, l.opError("accept", err)
 	}
+	c.rd.ready.Store(true) // often the first request has come with the connection
 	return c, nil
 }
 

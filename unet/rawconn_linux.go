@@ -17,9 +17,6 @@ type rawConn struct {
 // and Write run theirs until it reports that it is done, each time that the
 // socket is ready, and keep deadlines. The descriptor does not block.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
-	if err := c.closedOnly(); err != nil {
-		return nil, err
-	}
 	return &rawConn{&c.sock, c.rawError}, nil
 }
 
