@@ -3,6 +3,7 @@
 package event
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -97,6 +98,7 @@ func TestNoDescriptorsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		overModes(t, noDescriptorsLeft)
+		overModes(t, backlogIsServed)
 		return
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestNoDescriptorsLeft$", "-test.v")
@@ -168,28 +170,44 @@ func noDescriptorsLeft(t *testing.T, o Options) {
 	}
 }
 
-// TestDrainTakesWhatIsInTheBacklog connects to a server that is kept from
-// accepting, and shuts it down.
-func TestDrainTakesWhatIsInTheBacklog(t *testing.T) {
-	needRing(t)
-	s := start(t, echoes(), Options{Mode: ModeRing, Loops: 1})
-	held := make(chan struct{})
-	s.engine.(*rings).loops[0].post(func() { <-held })
-	c := dial(t, s)
-	if _, err := c.Write([]byte("early")); err != nil {
-		t.Fatal(err)
+// backlogIsServed shuts a server down while connections wait that it could not
+// accept for want of descriptors.
+func backlogIsServed(t *testing.T, o Options) {
+	s := start(t, echoes(), o)
+	exchange(t, dial(t, s), []byte("before"))
+	var files [5]*os.File
+	for i := range files {
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[i] = os.NewFile(uintptr(fd), "socket")
 	}
+	release := useUp(t)
+	for _, f := range files {
+		sa := &syscall.SockaddrInet4{Port: s.Addr().(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}
+		if err := syscall.Connect(int(f.Fd()), sa); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write([]byte("late")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// By now it pauses for so long that it will not try in time.
+	await(t, "accepting was tried again", func() bool { return s.Stats().AcceptRetries >= 5 })
+	release()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- s.Shutdown(t.Context()) }()
-	close(held)
-	p := make([]byte, 10)
-	if n, err := c.Read(p); string(p[:n]) != "early" {
-		t.Errorf("%q, %v", p[:n], err)
+	go func() { ended <- s.Shutdown(ctx) }()
+	for _, f := range files {
+		p := make([]byte, 10)
+		if n, err := f.Read(p); string(p[:n]) != "late" {
+			t.Errorf("%q, %v", p[:n], err)
+		}
+		_ = f.Close()
 	}
-	_ = c.Close()
-	if err := receive(t, "end of the shutdown", ended); err != nil {
-		t.Error(err)
-	}
+	<-ended // The first connection stays open: that it ran out of time is right.
 }
 
 // TestBrokenRing ends the connections of a loop that cannot go on.

@@ -28,6 +28,8 @@ const (
 	// rawBytes is how much the kernel may copy during a call of which the
 	// scheduler does not know.
 	rawBytes = 512 << 10
+	// peekFrom is how many completions make a load.
+	peekFrom = 4
 	// retryPause is when what the kernel refused for want of memory is tried
 	// again.
 	retryPause = time.Millisecond
@@ -62,6 +64,7 @@ type loop struct {
 	alarm   time.Time // what the file's deadline is set to
 	retryAt time.Time // when a refused submission is tried again
 	tid     int
+	recent  int  // completions in the last batch
 	bytes   int  // that the pending entries let the kernel copy
 	dirty   bool // buffers were recycled and not published
 	leaving bool
@@ -100,7 +103,7 @@ func (l *loop) ready(uintptr) bool {
 		switch {
 		case l.over:
 			return true
-		case busy || l.spin():
+		case busy || l.peek() || l.spin():
 		case l.park():
 			return false
 		}
@@ -129,6 +132,7 @@ func (l *loop) reap() bool {
 		l.complete(l.cqes[i])
 	}
 	if n > 0 {
+		l.recent = n
 		l.count.completions.Add(uint64(n))
 	}
 	return n > 0
@@ -169,6 +173,19 @@ func (l *loop) submit() bool {
 func passing(err error) bool {
 	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EBUSY) ||
 		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EINTR)
+}
+
+// peek looks once more before the loop sleeps, and says whether there is work.
+// Under load something has usually arrived since the last entry into the kernel,
+// and entering again costs less than to sleep and be woken.
+func (l *loop) peek() bool {
+	if l.recent < peekFrom || l.server.opts.SQPoll {
+		return false
+	}
+	l.recent = 0
+	_, _ = l.ring.Wait(uring.WaitOptions{Brief: true}) // submit meets the error, if it lasts
+	l.count.enters.Add(1)
+	return l.ring.Ready() > 0
 }
 
 // spin looks for completions for a while, if that was asked for, and says
