@@ -88,7 +88,11 @@ func dialError(network string, local, remote net.Addr, err error) error {
 // takeListener makes a listener of package net one of the system's.
 func (s *System) takeListener(l net.Listener, network string, o listenOptions) (net.Listener, error) {
 	if s.mode == ModeNet {
-		return l, o.setBacklog(l)
+		if err := o.setBacklog(l); err != nil {
+			_ = l.Close()
+			return nil, err
+		}
+		return l, nil
 	}
 	local := l.Addr()
 	switch l := l.(type) {
