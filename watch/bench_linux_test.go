@@ -5,6 +5,7 @@ package watch
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -63,7 +64,6 @@ func inTurns(b *testing.B, perRound int, epoll, ring, floor func()) {
 
 func eventFDs(b *testing.B, n int) []int {
 	b.Helper()
-	raiseFiles(b, n)
 	fds := make([]int, n)
 	for i := range fds {
 		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -94,20 +94,39 @@ func BenchmarkEventFD(b *testing.B) {
 	for _, c := range []struct {
 		mode         Mode
 		active, idle int
-	}{{Edge, 1, 0}, {Edge, 10, 0}, {Edge, 100, 0}, {Edge, 1000, 0}, {Edge, 100, 10000}, {Level, 1, 0}, {Level, 10, 0}, {Level, 100, 0}, {Level, 1000, 0}, {OneShot, 100, 0}} {
-		b.Run(fmt.Sprintf("%v/active=%d/idle=%d", c.mode, c.active, c.idle), func(b *testing.B) {
-			benchEventFD(b, c.mode, c.active, c.idle)
+		among        bool // the idle lie among the active, in memory too
+	}{{Edge, 1, 0, false}, {Edge, 10, 0, false}, {Edge, 100, 0, false}, {Edge, 1000, 0, false},
+		{Edge, 100, 10000, false}, {Edge, 100, 10000, true},
+		{Level, 1, 0, false}, {Level, 10, 0, false}, {Level, 100, 0, false}, {Level, 1000, 0, false}, {OneShot, 100, 0, false}} {
+		b.Run(fmt.Sprintf("%v/active=%d/idle=%d/among=%v", c.mode, c.active, c.idle, c.among), func(b *testing.B) {
+			benchEventFD(b, c.mode, c.active, c.idle, c.among)
 		})
 	}
 }
 
-func benchEventFD(b *testing.B, mode Mode, active, idle int) {
+func benchEventFD(b *testing.B, mode Mode, active, idle int, among bool) {
+	raiseFiles(b, 3*active+idle)
 	ws := benchWatchers(b)
 	p := &[8]byte{1, 1}
-	quiet := eventFDs(b, idle) // for both, as they never fire
+	// All are opened in the order in which they lie, so that the floor meets the
+	// same distances in memory. The idle are for both, as they never fire.
+	var quiet, bare []int
+	busies := map[*Watcher][]int{}
+	for range active {
+		bare = append(bare, eventFDs(b, 1)...)
+		for _, w := range ws {
+			busies[w] = append(busies[w], eventFDs(b, 1)...)
+		}
+		if among {
+			quiet = append(quiet, eventFDs(b, idle/active)...)
+		}
+	}
+	if !among {
+		quiet = eventFDs(b, idle)
+	}
 	round := func(w *Watcher) func() {
-		busy := eventFDs(b, active)
-		spread(b, w, mode, busy, quiet)
+		busy := busies[w]
+		spread(b, w, mode, busy, quiet, among)
 		f := func(e Event) {
 			rawRead(e.FD, p)
 			if mode == OneShot {
@@ -129,7 +148,6 @@ func benchEventFD(b *testing.B, mode Mode, active, idle int) {
 			}
 		}
 	}
-	bare := eventFDs(b, active)
 	inTurns(b, active, round(ws[Epoll]), round(ws[IOUring]), func() {
 		for _, fd := range bare {
 			rawWrite(fd, p)
@@ -140,14 +158,15 @@ func benchEventFD(b *testing.B, mode Mode, active, idle int) {
 	})
 }
 
-// spread has eventfds watched, the busy ones among the quiet.
-func spread(b *testing.B, w *Watcher, mode Mode, busy, quiet []int) {
-	each := len(quiet) / len(busy)
-	for i, fd := range busy {
-		for _, fd := range append(quiet[i*each:(i+1)*each:(i+1)*each], fd) {
-			if err := w.Add(fd, Read, mode, nil); err != nil {
-				b.Fatal(err)
-			}
+// spread has eventfds watched, the busy ones before the quiet or among them.
+func spread(b *testing.B, w *Watcher, mode Mode, busy, quiet []int, among bool) {
+	fds := slices.Concat(busy, quiet)
+	if among {
+		slices.Sort(fds)
+	}
+	for _, fd := range fds {
+		if err := w.Add(fd, Read, mode, nil); err != nil {
+			b.Fatal(err)
 		}
 	}
 	if _, err := w.Poll(0, func(Event) {}); err != nil {
