@@ -119,12 +119,17 @@ func (l *loop) deliver(c *Conn, data []byte) {
 	k := &c.link
 	c.mu.Lock()
 	want := c.wantsInput()
-	gone := c.state.closing || c.state.aborted
+	gone := c.state.closing || c.state.aborted || k.discard
+	now := want && !gone && k.held.queue.n == 0
+	if now {
+		c.state.kicked = true // the loop looks anyhow: what is written needs no mail
+	}
 	c.mu.Unlock()
 	switch {
-	case gone || k.discard:
-	case want && k.held.queue.n == 0:
+	case gone:
+	case now:
 		c.onData(data)
+		l.touch(c)
 	default:
 		k.held.queue.add(data)
 		l.touch(c)
