@@ -27,6 +27,9 @@ const (
 	// starvation is the delay of a yield from which on it counts. An ordinary
 	// one takes microseconds.
 	starvation = 4 * time.Millisecond
+	// joining is how long one goroutine may take to join, a slow machine and
+	// what it did before included.
+	joining = 30 * time.Microsecond
 	// starvationPause is the time between two tries.
 	starvationPause = 100 * time.Millisecond
 	// allTry is which try is that of all.
@@ -35,19 +38,25 @@ const (
 
 var epoch = time.Now()
 
-// yield lets other goroutines run and learns from how long that took.
-func (d *delays) yield() {
+// yield lets other goroutines run and returns how long that took.
+func yield() time.Duration {
 	begin := time.Now()
 	runtime.Gosched()
-	switch end := time.Now(); {
-	case end.Sub(begin) > starvation:
-		d.nextTry.Store(int64(end.Add(starvationPause).Sub(epoch)))
+	return time.Since(begin)
+}
+
+// learn learns from a yield, during which others joined: that takes time, too,
+// and is what a yield is for.
+func (d *delays) learn(took time.Duration, joined int) {
+	switch {
+	case took-time.Duration(joined)*joining > starvation:
+		d.nextTry.Store(int64(time.Since(epoch) + starvationPause))
 	case d.avoiding():
 		d.nextTry.Store(0)
 	}
 }
 
-// avoiding says whether the last yield took long.
+// avoiding says whether the last yield took too long.
 func (d *delays) avoiding() bool { return d.nextTry.Load() != 0 }
 
 // starving says whether the caller should keep off the ring: a yield took long,

@@ -389,8 +389,15 @@ func TestTryPlain(t *testing.T) {
 	if _, ok := try(); ok || l.delays.avoiding() {
 		t.Fatal("plain calls for ever")
 	}
-	starve(1)
-	l.delays.yield()
+	l.delays.learn(starvation+100*joining, 100)
+	if l.delays.avoiding() {
+		t.Fatal("a yield that took long because many joined counts")
+	}
+	l.delays.learn(starvation+2*joining, 1)
+	if !l.delays.avoiding() {
+		t.Fatal("a yield that took long does not count")
+	}
+	l.delays.learn(0, 0)
 	if l.delays.avoiding() {
 		t.Fatal("a yield that took no time did not end it")
 	}

@@ -182,6 +182,7 @@ func (l *loop) submit() {
 		l.mu.Unlock()
 		return
 	}
+	l.turns++
 	if l.delays.yields(l.mayGather()) {
 		// The device has work: others that are ready get the chance to join.
 		if l.leading {
@@ -189,10 +190,12 @@ func (l *loop) submit() {
 			return
 		}
 		l.leading = true
+		before := l.turns
 		l.mu.Unlock()
-		l.delays.yield()
+		took := yield()
 		l.mu.Lock()
 		l.leading = false
+		l.delays.learn(took, int(l.turns-before))
 	}
 	l.flush()
 	l.mu.Unlock()
@@ -206,7 +209,6 @@ func (l *loop) mayGather() bool {
 	if len(l.pending) >= inKernel {
 		return false
 	}
-	l.turns++
 	return inKernel > shallow || l.turns%glimpse == 0
 }
 
