@@ -74,11 +74,11 @@ func RunRoot(t *testing.T, open func(dir string) (Root, error)) {
 
 // RunRootPart is [RunRoot] with a part, counted from 0, of the combinations of
 // calls and names that need a fresh directory; the more parts, the sooner it is
-// over. With -short there are at least four.
+// over. With -short there are at least twelve.
 func RunRootPart(t *testing.T, open func(dir string) (Root, error), part, parts int) {
 	t.Helper()
 	if testing.Short() {
-		parts = max(parts, 4)
+		parts = max(parts, 12)
 	}
 	share := share{part, parts}
 	for _, test := range []struct {
