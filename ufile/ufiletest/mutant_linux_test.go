@@ -69,7 +69,7 @@ func TestEveryFaultIsSeen(t *testing.T) {
 			if strings.HasPrefix(m.caught, "Direct/") {
 				needDirect(t)
 			}
-			cmd := exec.Command(os.Args[0], "-test.run=^TestMutant$/^"+strings.ReplaceAll(m.caught, "/", "$/^")+"$")
+			cmd := exec.Command(os.Args[0], "-test.timeout=60s", "-test.run=^TestMutant$/^"+strings.ReplaceAll(m.caught, "/", "$/^")+"$")
 			cmd.Env = append(os.Environ(), envMutant+"="+name)
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "--- FAIL: TestMutant/"+m.caught) {

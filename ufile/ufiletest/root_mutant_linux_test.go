@@ -51,7 +51,7 @@ func TestEveryRootFaultIsSeen(t *testing.T) {
 	}
 	for name, m := range rootMutants {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command(os.Args[0], "-test.short", "-test.run=^TestRootMutant$/^"+strings.ReplaceAll(m.caught, "/", "$/^")+"$")
+			cmd := exec.Command(os.Args[0], "-test.timeout=60s", "-test.short", "-test.run=^TestRootMutant$/^"+strings.ReplaceAll(m.caught, "/", "$/^")+"$")
 			cmd.Env = append(os.Environ(), envMutant+"="+name)
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "--- FAIL: TestRootMutant/"+m.caught) {

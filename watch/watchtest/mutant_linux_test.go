@@ -83,7 +83,7 @@ func TestEveryFaultIsSeen(t *testing.T) {
 	for name, m := range mutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command(os.Args[0], "-test.short", "-test.run=^TestMutant$/^"+strings.ReplaceAll(m.caught, "/", "$/^")+"$")
+			cmd := exec.Command(os.Args[0], "-test.timeout=60s", "-test.short", "-test.run=^TestMutant$/^"+strings.ReplaceAll(m.caught, "/", "$/^")+"$")
 			cmd.Env = append(os.Environ(), envMutant+"="+name)
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "--- FAIL: TestMutant/"+m.caught) {
