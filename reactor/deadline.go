@@ -45,14 +45,17 @@ func (t *linkedTimeout) enter(e *uring.SQE, id inflight.ID) {
 }
 
 // timeoutDone takes the completion of a linked timeout. It has fired and
-// cancelled the operation (ETIME), or the operation ended first (ECANCELED).
-// Otherwise it fired and missed, or was never armed because the kernel ran out
-// of memory between the two entries: then the operation is cancelled by hand.
-// If that is before the deadline, it counts as a cancellation nobody asked for,
-// and the operation starts again.
+// cancelled the operation (ETIME), or so it says (see promised), or the
+// operation ended first (ECANCELED). Otherwise it fired and missed, or was never
+// armed because the kernel ran out of memory between the two entries: then the
+// operation is cancelled by hand. If that is before the deadline, it counts as a
+// cancellation nobody asked for, and the operation starts again.
 func (l *loop) timeoutDone(id inflight.ID, c uring.CQE) {
 	switch c.Errno() {
-	case 0, syscall.ETIME, syscall.ECANCELED:
+	case 0, syscall.ECANCELED:
+		return
+	case syscall.ETIME:
+		l.cancelAgain(id, true)
 		return
 	}
 	l.cancelByHand(id)

@@ -16,7 +16,7 @@ func (k *Kernel) cancel(by *op) int32 {
 		switch {
 		case o.state == waiting && d.hit(k.o.Faults.LostCancel):
 			k.note("lost cancel", o, 0)
-			return -int32(oneOf(d, syscall.EALREADY, syscall.ENOENT))
+			return -int32(oneOf(d, syscall.EALREADY, syscall.ENOENT, 0))
 		case o.state == waiting:
 			out.Asked++
 			k.stop(o)
@@ -60,6 +60,7 @@ func (k *Kernel) expire(o *op) {
 	switch {
 	case o.state == waiting && o.fate.hit(k.o.Faults.LostLink):
 		k.note("lost timeout", o, 0)
+		errno = oneOf(o.fate.dice, syscall.EALREADY, syscall.ETIME)
 	case o.state == waiting:
 		errno = syscall.ETIME
 		k.outcome(o).Asked++

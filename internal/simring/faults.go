@@ -23,9 +23,9 @@ type Faults struct {
 	Exit        float64 // it ends with ECANCELED unasked: its submitter's thread has exited
 
 	// Of a cancellation.
-	LostCancel float64 // EALREADY or ENOENT, and the operation waits on
+	LostCancel float64 // EALREADY, ENOENT or success, and the operation waits on
 	Disturbed  float64 // what is cancelled ends with EINTR instead of ECANCELED
-	LostLink   float64 // a LINK_TIMEOUT that fires answers EALREADY, and the operation waits on
+	LostLink   float64 // a LINK_TIMEOUT that fires answers EALREADY or ETIME, and the operation waits on
 	BadLink    float64 // a LINK_TIMEOUT answers EINVAL, which cancels its operation
 
 	// Of a submission.
