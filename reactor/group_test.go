@@ -347,7 +347,9 @@ func TestGroupDeliversBundles(t *testing.T) {
 		if !bytes.Equal(got, want) {
 			t.Errorf("%d bytes arrived in another form than %d that were sent", len(got), len(want))
 		}
-		if completions := int(r.Stats().Events - before.Events); completions >= events {
+		// How many buffers a completion covers is the kernel's choice; 6.12
+		// chose one, 6.18 more.
+		if completions := int(r.Stats().Events - before.Events); completions > events {
 			t.Errorf("%d completions for %d pieces", completions, events)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/sys"
@@ -15,7 +16,9 @@ import (
 
 // BufRingOptions describe a provided-buffer ring.
 type BufRingOptions struct {
-	// Group is the id by which entries name the ring.
+	// Group is the id by which entries name the ring. On Linux 6.1 one below
+	// 64 must not be registered a second time on a ring: the kernel would go
+	// on counting where the first one ended.
 	Group uint16
 	// Entries is the number of buffers, a power of two up to 32768; BufSize
 	// the length of each in bytes.
@@ -32,7 +35,8 @@ type BufRingOptions struct {
 	KernelMemory bool
 	// Incremental lets the kernel use a buffer in several pieces. It is for
 	// sockets and pipes: of a short read from a file, and of a receive with
-	// MSG_TRUNC, the kernel counts other lengths than it reports. (6.12)
+	// MSG_TRUNC, the kernel counts other lengths than it reports. (6.12;
+	// EINVAL before, also where the kernel ignores the flag)
 	Incremental bool
 }
 
@@ -104,6 +108,12 @@ func (b *BufRing) register() (err error) {
 	}
 	reg := &abi.BufReg{RingEntries: uint32(b.opts.Entries), Bgid: b.opts.Group}
 	if b.opts.Incremental {
+		// Kernels that do not know the flag use up a buffer at a time all the
+		// same, and Take would wait for the rest of it. Two features came with
+		// 6.12: the other one can be seen.
+		if b.ring.features&FeatMinTimeout == 0 {
+			return sys.Error("io_uring_register "+OpRegisterPBufRing.String(), syscall.EINVAL)
+		}
 		reg.Flags |= abi.IOU_PBUF_RING_INC
 	}
 	if b.opts.KernelMemory {

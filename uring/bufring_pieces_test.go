@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 
 	"github.com/ringside-io/ringside/internal/ringtest"
@@ -16,6 +17,10 @@ import (
 // must be found where the pieces before it end, and a buffer must be given up
 // exactly when it is full.
 func bufRingIncremental(t *testing.T) {
+	if !ctlHasKernel(t, "6.12") {
+		_, err := ctlRing(t, uring.Options{}).NewBufRing(uring.BufRingOptions{Entries: 4, BufSize: 32, Incremental: true})
+		ctlErrno(t, "an incremental ring of an older kernel", err, syscall.EINVAL)
+	}
 	ringtest.NeedKernel(t, "incremental buffer rings", "6.12")
 	for _, multishot := range []bool{false, true} {
 		t.Run(fmt.Sprintf("multishot %v", multishot), func(t *testing.T) {
