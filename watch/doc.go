@@ -62,6 +62,15 @@
 // exclude each other by a lock of the caller's. Prepare, Wait and Dispatch of one
 // turn belong to one goroutine.
 //
+// # Loop
+//
+// A [Loop] makes the turns of a watcher of its own and calls a function for each
+// descriptor that is ready. It has timers, takes functions from other goroutines,
+// and has hooks for signals and for when there is nothing to do. All calls come
+// from the goroutine in [Loop.Run], so callbacks need no lock; only Post, Stop,
+// Drain, Close and Backend are for others. The contract above holds for it: a
+// callback may remove any descriptor, and none that is removed is called for.
+//
 // # Threads
 //
 // The ring belongs to the thread that waits, which is what makes it cheap. The

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+
+package watch_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/ringside-io/ringside/watch"
+)
+
+// ExampleLoop answers a pipe, a timer and another goroutine.
+func ExampleLoop() {
+	l, err := watch.NewLoop(watch.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer l.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer r.Close()
+	defer w.Close()
+	fd := int(r.Fd())
+	err = l.Add(fd, watch.Read, watch.Level, func(watch.Events) {
+		buf := make([]byte, 16)
+		n, _ := r.Read(buf)
+		fmt.Printf("read %q\n", buf[:n])
+		_ = l.Remove(fd)
+		l.AfterFunc(time.Millisecond, func() { fmt.Println("a millisecond later") })
+		l.Drain() // when nothing is left to do, Run returns
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	go l.Post(func() { fmt.Fprint(w, "hello") })
+	fmt.Println(l.Run(context.Background()))
+	// Output:
+	// read "hello"
+	// a millisecond later
+	// <nil>
+}
