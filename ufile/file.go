@@ -159,7 +159,8 @@ func (f *File) SyscallConn() (syscall.RawConn, error) { return f.std().SyscallCo
 // Fd returns the descriptor, which the File goes on to own.
 func (f *File) Fd() uintptr { return f.std().Fd() }
 
-// Close waits for positional reads and writes in flight and closes the file.
+// Close waits for positional reads and writes in flight, of regular files and
+// block devices, and closes the file.
 // A second call answers os.ErrClosed in a PathError, as os.File.Close.
 func (f *File) Close() error {
 	if f.std() == nil {

@@ -25,8 +25,7 @@ func (f *File) ReadAt(p []byte, off int64) (n int, err error) {
 		return 0, os.ErrInvalid
 	}
 	if !f.accelerated() {
-		f.plain.Add(1)
-		return f.f.ReadAt(p, off)
+		return f.readAtOS(p, off)
 	}
 	if off < 0 {
 		return 0, f.pathError("readat", errNegative)
@@ -49,6 +48,19 @@ func (f *File) ReadAt(p []byte, off int64) (n int, err error) {
 		n += m
 	}
 	return n, nil
+}
+
+// readAtOS is ReadAt of the os.File. The lock makes Close wait for it, which
+// that of an os.File does not, except where the call may take forever.
+func (f *File) readAtOS(p []byte, off int64) (int, error) {
+	f.plain.Add(1)
+	if f.seekable && off >= 0 && len(p) > 0 {
+		if !f.lock.Acquire() {
+			return 0, f.pathError("read", os.ErrClosed)
+		}
+		defer f.lock.Release()
+	}
+	return f.f.ReadAt(p, off)
 }
 
 // accelerated says whether positional calls may take a path of ours.

@@ -20,8 +20,7 @@ func (f *File) WriteAt(p []byte, off int64) (n int, err error) {
 	}
 	// Through a ring, ext4 and others hand buffered writes to worker threads.
 	if !f.accelerated() || f.appends || !f.direct && f.sys.opts.Mode == ModeAuto {
-		f.plain.Add(1)
-		return f.f.WriteAt(p, off)
+		return f.writeAtOS(p, off)
 	}
 	if off < 0 {
 		return 0, f.pathError("writeat", errNegative)
@@ -44,6 +43,18 @@ func (f *File) WriteAt(p []byte, off int64) (n int, err error) {
 		n += m
 	}
 	return n, nil
+}
+
+// writeAtOS is WriteAt of the os.File, under the lock as in readAtOS.
+func (f *File) writeAtOS(p []byte, off int64) (int, error) {
+	f.plain.Add(1)
+	if f.seekable && !f.appends && off >= 0 && len(p) > 0 {
+		if !f.lock.Acquire() {
+			return 0, f.pathError("write", os.ErrClosed)
+		}
+		defer f.lock.Release()
+	}
+	return f.f.WriteAt(p, off)
 }
 
 // pwrite writes once, by a plain call when nothing else is in flight.
