@@ -28,12 +28,12 @@ vet:
 	GOOS=windows GOARCH=amd64 $(GO) vet work
 
 staticcheck:
-	cd cmd && $(GO) tool staticcheck ../... ./...
+	cd cmd && $(GO) tool staticcheck ../... ../nettests/... ./...
 
 cross: ## build for every platform that must compile
 	@set -e; for p in $(PLATFORMS); do echo "build $$p"; \
 	  CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build work; \
-	  CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./uring ./features ./reactor ./ufile/...; done
+	  CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./uring ./features ./reactor ./ufile/... ./unet/... ./watch/...; done
 
 bench: ## the main job: measure this machine
 	$(GO) run ./cmd/ringside bench

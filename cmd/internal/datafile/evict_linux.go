@@ -72,5 +72,6 @@ func inMemory(f *os.File) (bool, error) {
 	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
 		return false, os.NewSyscallError("fstatfs", err)
 	}
-	return st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC, nil
+	magic := uint32(st.Type) // a signed word on some systems
+	return magic == unix.TMPFS_MAGIC || magic == unix.RAMFS_MAGIC, nil
 }
