@@ -286,15 +286,16 @@ func TestLimitOfAStreamSurvivesStarvation(t *testing.T) {
 	ringtest.NeedKernel(t, "limit of a multishot receive", "6.16")
 	overGroups(t, 2, 16, func(t *testing.T, r *Reactor, g *BufferGroup) {
 		rd, wr := pair(t)
-		n, last := 0, make(chan Result, 1)
+		n, last := 0, make(chan Result, 2)
 		op := &Op{}
 		op.SQE.RecvMultishotLimit(uring.Fd(rd), 0, 1000, 0, 0)
-		if _, err := g.Stream(op, func(e *Event) {
+		id, err := g.Stream(op, func(e *Event) {
 			n += len(e.Data)
 			if !e.More() {
 				last <- e.Result
 			}
-		}); err != nil {
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		syscall.Write(wr, make([]byte, 5000))
@@ -305,6 +306,16 @@ func TestLimitOfAStreamSurvivesStarvation(t *testing.T) {
 			}
 		case <-time.After(ringtest.Patience):
 			t.Fatalf("no end after %d bytes", n)
+		}
+		after := make(chan Result)
+		nop := new(Op)
+		nop.SQE.Nop()
+		if _, err := id.loop.queue(nop, func(res Result) { after <- res }, false, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		<-after // callbacks come in order
+		if len(last) > 0 {
+			t.Errorf("a second end: %+v", <-last)
 		}
 	})
 }
