@@ -43,7 +43,8 @@ var errOverlap = syscall.EINVAL
 // moves both, as io.Copy. It returns how many bytes were copied and why it
 // stopped: nil at the end of src. See [CopyRange] for how, and for ctx; what is
 // not a regular file or a block device is copied by splice(2) if it is a pipe,
-// else through memory. Waiting for a pipe is ended by its deadline, not by ctx.
+// else through memory. Waiting for a pipe is ended by its deadline, or by closing
+// it, not by ctx.
 func Copy(ctx context.Context, dst, src Endpoint, o CopyOptions) (int64, error) {
 	c, err := newCopying(ctx, dst, src, o)
 	if err != nil {

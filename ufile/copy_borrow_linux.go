@@ -9,8 +9,17 @@ import (
 )
 
 // borrowOS makes a File of a duplicate, which shares the position and outlives
-// a Close of the original.
+// a Close of the original. A pipe, or whatever else has no offsets, is used
+// through the os.File itself, whose deadlines and whose Close end a wait.
 func borrowOS(f *os.File) (*File, func(), error) {
+	lent := &File{f: f, sys: defaultSystem(), fd: -1}
+	if err := lent.inspect(); err != nil {
+		return nil, nil, err
+	}
+	if !lent.seekable {
+		lent.fd, lent.direct = -1, false
+		return lent, func() {}, nil
+	}
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return nil, nil, err

@@ -5,6 +5,7 @@ package ufile_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -193,8 +194,19 @@ func TestCopyFromPipeToAppend(t *testing.T) {
 	}
 }
 
-// TestCopyWaitsNoLongerThanThePipesDeadline has a pipe into which nobody writes.
-func TestCopyWaitsNoLongerThanThePipesDeadline(t *testing.T) {
+// TestCopyWaitsNoLongerThanThePipe has a pipe into which nobody writes, and
+// which has a deadline or is closed.
+func TestCopyWaitsNoLongerThanThePipe(t *testing.T) {
+	for _, end := range []error{os.ErrDeadlineExceeded, os.ErrClosed} {
+		for _, ours := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%v,ours=%v", end, ours), func(t *testing.T) { copyFromASilentPipe(t, end, ours) })
+		}
+	}
+}
+
+// copyFromASilentPipe copies from a File or an os.File, to which end happens
+// when what the pipe held has been copied.
+func copyFromASilentPipe(t *testing.T, end error, ours bool) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -204,16 +216,26 @@ func TestCopyWaitsNoLongerThanThePipesDeadline(t *testing.T) {
 	if _, err := w.WriteString("some"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
-		t.Fatal(err)
+	var src interface {
+		ufile.Endpoint
+		SetReadDeadline(time.Time) error
+		Close() error
+	} = r
+	if ours {
+		if src, err = ufile.NewFile(r); err != nil {
+			t.Fatal(err)
+		}
+		defer src.Close()
 	}
 	dst := open(t, newSystem(t, ufile.Options{}), fileOf(t, nil), os.O_RDWR)
-	src, err := ufile.NewFile(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close()
-	if n, err := ufile.Copy(t.Context(), dst, src, ufile.CopyOptions{}); n != 4 || !errors.Is(err, os.ErrDeadlineExceeded) {
+	o := ufile.CopyOptions{Progress: func(int64) {
+		if end == os.ErrClosed {
+			go src.Close()
+		} else if err := src.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+			t.Error(err)
+		}
+	}}
+	if n, err := ufile.Copy(t.Context(), dst, src, o); n != 4 || !errors.Is(err, end) {
 		t.Errorf("%d, %v", n, err)
 	}
 	if got := contentOf(t, dst); string(got) != "some" {

@@ -50,7 +50,7 @@ func (c *copying) splice() (handled bool, err error) {
 		pipe, file = file, pipe
 	}
 	st, err := pipe.Stat()
-	if err != nil || st.Mode()&fs.ModeNamedPipe == 0 || pipe.fd < 0 || file.fd < 0 {
+	if err != nil || st.Mode()&fs.ModeNamedPipe == 0 || file.fd < 0 {
 		return false, nil
 	}
 	conn, err := pipe.SyscallConn()

@@ -28,7 +28,7 @@ func RenameNoReplace(oldname, newname string) error {
 }
 
 // Exchange gives two files or directories each other's name; see
-// [System.RenameNoReplace].
+// [System.Exchange].
 func Exchange(oldname, newname string) error { return defaultSystem().Exchange(oldname, newname) }
 
 // linkError makes an error of a bare one, and nil of nil.

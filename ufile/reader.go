@@ -164,7 +164,10 @@ func (r *Reader) Seek(offset int64, whence int) (int64, error) {
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	switch {
+	case r.f.std() == nil:
+		return os.ErrInvalid
+	case r.closed:
 		return r.f.pathError("close", os.ErrClosed)
 	}
 	r.closed = true

@@ -316,3 +316,16 @@ func TestReadersSideBySide(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// TestReaderOfNoFile has a Reader of nil answer as a nil File does.
+func TestReaderOfNoFile(t *testing.T) {
+	r := ufile.NewReader(nil, ufile.ReaderOptions{})
+	if _, err := r.Read(make([]byte, 1)); err != os.ErrInvalid {
+		t.Errorf("Read: %v", err)
+	}
+	for range 2 {
+		if err := r.Close(); err != os.ErrInvalid {
+			t.Errorf("Close: %v", err)
+		}
+	}
+}
