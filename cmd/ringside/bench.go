@@ -22,12 +22,13 @@ func newBenchCmd() *cobra.Command {
 			"  ringside bench file            # one suite, its default grid\n" +
 			"  ringside bench file --full     # one suite, the whole grid\n" +
 			"  ringside bench net             # echo servers on TCP\n" +
-			"  ringside bench ring            # our ring beside liburing's",
+			"  ringside bench ring            # our ring beside liburing's\n" +
+			"  ringside bench watch           # events of descriptors, epoll beside io_uring",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBench(cmd, &fileBench{opts}, flags) },
 	}
 	flags.register(cmd.Flags())
 	cmd.Flags().StringVar(&opts.Dir, "dir", "", "create the test file in this `directory`")
-	cmd.AddCommand(newBenchFileCmd(), newBenchNetCmd(), newBenchRingCmd())
+	cmd.AddCommand(newBenchFileCmd(), newBenchNetCmd(), newBenchRingCmd(), newBenchWatchCmd())
 	return cmd
 }

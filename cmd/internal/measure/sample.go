@@ -19,6 +19,8 @@ const (
 	AllocsPerOp = "allocs_per_op"
 	// UnitsPerS is the rate of what ran beside the operations.
 	UnitsPerS = "units_per_s"
+	// FloorNsPerOp is the time that an operation would take without what is measured.
+	FloorNsPerOp = "floor_ns_per_op"
 )
 
 // Sample is what one round measured.
@@ -31,6 +33,9 @@ type Sample struct {
 	Units *int64 `json:"units,omitempty"`
 	// Elapsed is the length of the window, to the end of the last operation.
 	Elapsed time.Duration `json:"elapsed_ns"`
+	// Floor is the time that the operations would have taken without what is measured; 0 where
+	// nobody knows. The workload says whether Elapsed leaves it out.
+	Floor time.Duration `json:"floor_ns,omitempty"`
 	// CPU is user and system time of the process in the window; nil where it is not known.
 	CPU *time.Duration `json:"cpu_ns,omitempty"`
 	// P50, P99 and Max describe how long one operation took, counted from the end of the
@@ -70,6 +75,9 @@ func (s Sample) Metrics() map[string]float64 {
 	}
 	if s.Units != nil {
 		m[UnitsPerS] = float64(*s.Units) / seconds
+	}
+	if s.Floor > 0 {
+		m[FloorNsPerOp] = float64(s.Floor.Nanoseconds()) / ops
 	}
 	if s.Max > 0 {
 		m[P50Us], m[P99Us], m[MaxUs] = micros(s.P50), micros(s.P99), micros(s.Max)

@@ -29,6 +29,7 @@ var benchUnits = []struct{ metric, unit string }{
 	{measure.UnitsPerS, "units/s"},
 	{DeviceShare, "device-B/B"},
 	{EntersPerOp, "enters/op"},
+	{measure.FloorNsPerOp, "floor-ns/op"},
 }
 
 // WriteBench writes one line per sample in the Go benchmark format. The engine is a part of the

@@ -136,6 +136,7 @@ var columns = []column{
 	{"computed/s", measure.UnitsPerS, formatNumber},
 	{"device", DeviceShare, formatPercent},
 	{"enters/op", EntersPerOp, formatCount},
+	{"floor ns/op", measure.FloorNsPerOp, formatNumber},
 }
 
 // joinAnd joins words as a sentence does.

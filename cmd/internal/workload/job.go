@@ -27,10 +27,14 @@ type Job struct {
 	Burner     *Burner       `json:"burner,omitempty"`
 	RandWrite  *RandWrite    `json:"randwrite,omitempty"`
 	Nop        *Nop          `json:"nop,omitempty"`
+	Watch      *Watch        `json:"watch,omitempty"`
 }
 
 // Run does the job in this process.
 func (j Job) Run(ctx context.Context) (measure.Sample, error) {
+	if j.Watch != nil {
+		return j.watch(ctx) // Its engines open no files.
+	}
 	e, err := engine.Lookup(j.Engine)
 	if err != nil {
 		return measure.Sample{}, err

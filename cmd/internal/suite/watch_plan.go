@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+
+package suite
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/workload"
+	"github.com/ringside-io/ringside/watch"
+)
+
+// WatchOptions say what the suite "watch" measures. The zero value is the default run.
+type WatchOptions struct {
+	// Engines and Sources replace the lists of engines and of sources of events.
+	Engines []string
+	Sources []string
+	// Modes, Active and Idle, if at least one is given, replace the points that are measured by
+	// the grid of all three: edge, 100 and 0 stand for those that are not.
+	Modes  []string
+	Active []int
+	Idle   []int
+	// Pairs is the number of interleaved rounds of each engine (0: 5), Duration the length of
+	// a measured window (0: 200 ms).
+	Pairs    int
+	Duration time.Duration
+}
+
+var (
+	// watchEngines are the backends of package watch, the one that others are compared to first.
+	watchEngines = []string{watch.Epoll.String(), watch.IOUring.String()}
+	watchSources = []string{workload.SourceEventFD, workload.SourcePair, workload.SourceWake}
+	watchModes   = []watch.Mode{watch.Edge, watch.Level, watch.OneShot}
+)
+
+// maxWatched bounds --active and --idle.
+const maxWatched = 1_000_000
+
+// Validate returns an error that names the first option that makes no sense.
+func (o WatchOptions) Validate() error {
+	if err := oneOf("--engine", o.Engines, watchEngines); err != nil {
+		return err
+	}
+	if err := oneOf("--source", o.Sources, watchSources); err != nil {
+		return err
+	}
+	if err := oneOf("--mode", o.Modes, modeNames()); err != nil {
+		return err
+	}
+	for _, n := range o.Active {
+		if n < 1 || n > maxWatched {
+			return fmt.Errorf("--active %d: must be between 1 and %d", n, maxWatched)
+		}
+	}
+	for _, n := range o.Idle {
+		if n < 0 || n > maxWatched {
+			return fmt.Errorf("--idle %d: must be between 0 and %d", n, maxWatched)
+		}
+	}
+	if o.Pairs < 0 || o.Duration < 0 {
+		return fmt.Errorf("--pairs and --duration must be positive")
+	}
+	return nil
+}
+
+// oneOf refuses values that are not known or come twice.
+func oneOf(flag string, values, known []string) error {
+	for i, v := range values {
+		if !slices.Contains(known, v) || slices.Contains(values[:i], v) {
+			return fmt.Errorf("%s %q: must be one of %v, once", flag, v, known)
+		}
+	}
+	return nil
+}
+
+func modeNames() []string {
+	var names []string
+	for _, m := range watchModes {
+		names = append(names, m.String())
+	}
+	return names
+}
+
+// withDefaults fills in what was left open.
+func (o WatchOptions) withDefaults() WatchOptions {
+	if o.Pairs == 0 {
+		o.Pairs = 5
+	}
+	if o.Duration == 0 {
+		o.Duration = 200 * time.Millisecond
+	}
+	if len(o.Engines) == 0 {
+		o.Engines = watchEngines
+	}
+	if len(o.Sources) == 0 {
+		o.Sources = watchSources
+	}
+	return o
+}
+
+// cells returns what is measured, source by source.
+func (o WatchOptions) cells() []workload.Watch {
+	var out []workload.Watch
+	for _, source := range o.Sources {
+		for _, w := range o.points(source) {
+			w.Source = source
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// points are those of one source. A wake has nothing to choose.
+func (o WatchOptions) points(source string) []workload.Watch {
+	switch {
+	case source == workload.SourceWake:
+		return []workload.Watch{{}}
+	case len(o.Modes)+len(o.Active)+len(o.Idle) > 0:
+		return o.grid()
+	case source == workload.SourcePair:
+		return []workload.Watch{{Mode: watch.Edge, Active: 100}}
+	}
+	return []workload.Watch{
+		{Mode: watch.Edge, Active: 1},
+		{Mode: watch.Edge, Active: 10},
+		{Mode: watch.Edge, Active: 100},
+		{Mode: watch.Edge, Active: 100, Idle: 10_000},
+		{Mode: watch.Edge, Active: 1000},
+		{Mode: watch.Level, Active: 100},
+		{Mode: watch.OneShot, Active: 100},
+	}
+}
+
+func (o WatchOptions) grid() []workload.Watch {
+	var out []workload.Watch
+	for _, mode := range orElse(o.Modes, watch.Edge.String()) {
+		for _, active := range orElse(o.Active, 100) {
+			for _, idle := range orElse(o.Idle, 0) {
+				m := watchModes[slices.Index(modeNames(), mode)]
+				out = append(out, workload.Watch{Mode: m, Active: active, Idle: idle})
+			}
+		}
+	}
+	return out
+}
+
+// orElse returns values, or one where there are none.
+func orElse[T any](values []T, one T) []T {
+	if len(values) == 0 {
+		return []T{one}
+	}
+	return values
+}
+
+// watchParams are the parameters of a cell in result files.
+func watchParams(w workload.Watch) report.Params {
+	p := report.Params{"source": w.Source}
+	if w.Source == workload.SourceWake {
+		return p
+	}
+	p["mode"], p["active"] = w.Mode.String(), w.Active
+	if w.Idle > 0 {
+		p["idle"] = w.Idle
+	}
+	return p
+}

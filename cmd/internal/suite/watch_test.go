@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+
+package suite
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/workload"
+	"github.com/ringside-io/ringside/watch"
+)
+
+// watchWorld is a WatchEnv in which everything works, rounds take no time, and jobs are recorded.
+type watchWorld struct {
+	WatchEnv
+	jobs    []workload.Job
+	refuses string // the engine that cannot be used
+	limit   int    // of descriptors
+}
+
+func newWatchWorld() *watchWorld {
+	w := &watchWorld{}
+	w.WatchEnv = WatchEnv{
+		Round: w.round,
+		Probe: func(engine string) error {
+			if engine == w.refuses {
+				return errors.New("forbidden")
+			}
+			return nil
+		},
+		Descriptors: func() int { return w.limit },
+		Progress:    quiet{},
+	}
+	return w
+}
+
+func (w *watchWorld) round(ctx context.Context, j workload.Job) (measure.Sample, error) {
+	if ctx.Err() != nil {
+		return measure.Sample{}, ctx.Err()
+	}
+	w.jobs = append(w.jobs, j)
+	s := measure.Sample{Ops: 1000, Elapsed: 200 * time.Microsecond, Floor: time.Millisecond, Heap: &measure.Heap{}}
+	if j.Engine == "io_uring" {
+		s.Elapsed /= 2
+	}
+	return s, nil
+}
+
+func TestWatchMeasuresTheDefaultPoints(t *testing.T) {
+	w := newWatchWorld()
+	run, err := Watch(t.Context(), WatchOptions{}, w.WatchEnv)
+	if err != nil || len(run.Skipped) != 0 || len(run.Cells) != 9 || len(w.jobs) != 9*2*5 {
+		t.Fatalf("%d cells, %d rounds, skipped %v, %v", len(run.Cells), len(w.jobs), run.Skipped, err)
+	}
+	if h := run.Host; h.Pairs != 5 || h.DurationMs != 200 {
+		t.Errorf("host %+v", h)
+	}
+	cells := []workload.Watch{
+		{Source: "eventfd", Mode: watch.Edge, Active: 1},
+		{Source: "eventfd", Mode: watch.Edge, Active: 10},
+		{Source: "eventfd", Mode: watch.Edge, Active: 100},
+		{Source: "eventfd", Mode: watch.Edge, Active: 100, Idle: 10_000},
+		{Source: "eventfd", Mode: watch.Edge, Active: 1000},
+		{Source: "eventfd", Mode: watch.Level, Active: 100},
+		{Source: "eventfd", Mode: watch.OneShot, Active: 100},
+		{Source: "socketpair", Mode: watch.Edge, Active: 100},
+		{Source: "wake"},
+	}
+	for i, j := range w.jobs {
+		if j.Engine != watchEngines[i%2] || *j.Watch != cells[i/10] || j.Suite != "watch" || j.Workload != "events" ||
+			j.Measure != 200*time.Millisecond || j.Warm <= 0 {
+			t.Fatalf("round %d: %+v of %+v", i, j, *j.Watch)
+		}
+	}
+	m := run.Cells[0].Series[1].Samples[0].Metrics
+	if m[measure.NsPerOp] != 100 || m[measure.FloorNsPerOp] != 1000 || m[measure.AllocsPerOp] != 0 {
+		t.Errorf("metrics %v", m)
+	}
+	found := false
+	for _, r := range run.Document().Ratios {
+		if r.Suite != "watch" || r.Engine != "io_uring" || r.Against != "epoll" {
+			t.Errorf("ratio %+v", r)
+		}
+		found = found || r.Metric == measure.NsPerOp && r.Median == 0.5
+	}
+	if !found {
+		t.Error("no ratio of the time of an event")
+	}
+}
+
+func TestWatchPointsAreReplaced(t *testing.T) {
+	w := newWatchWorld()
+	opts := WatchOptions{
+		Modes: []string{"level", "one-shot"}, Active: []int{7}, Idle: []int{0, 9}, Sources: []string{"socketpair", "wake"},
+		Engines: []string{"io_uring"}, Pairs: 1, Duration: time.Millisecond,
+	}
+	if _, err := Watch(t.Context(), opts, w.WatchEnv); err != nil || len(w.jobs) != 5 {
+		t.Fatalf("%d rounds, %v", len(w.jobs), err)
+	}
+	if got := *w.jobs[3].Watch; got != (workload.Watch{Source: "socketpair", Mode: watch.OneShot, Active: 7, Idle: 9}) {
+		t.Errorf("last point %+v", got)
+	}
+	if got := (WatchOptions{Idle: []int{5}}).withDefaults().points("eventfd"); len(got) != 1 || got[0] != (workload.Watch{Mode: watch.Edge, Active: 100, Idle: 5}) {
+		t.Errorf("only --idle: %+v", got)
+	}
+}
+
+func TestWatchSkipsByName(t *testing.T) {
+	w := newWatchWorld()
+	w.refuses, w.limit = "io_uring", 1024
+	run, err := Watch(t.Context(), WatchOptions{Pairs: 1}, w.WatchEnv)
+	if err != nil || len(run.Cells) != 7 || len(run.Cells[0].Series) != 1 {
+		t.Fatalf("%d cells, %v", len(run.Cells), err)
+	}
+	var b strings.Builder
+	if err := run.WriteSkipped(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"skipped: watch events, engine io_uring: forbidden\n",
+		"skipped: watch events, source eventfd, mode edge, active 100, idle 10000: needs 10264 descriptors, and a process may have only 1024 (ulimit -n)\n",
+		"skipped: watch events, source eventfd, mode edge, active 1000: needs 2064 ",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, b.String())
+		}
+	}
+	w.limit = 100
+	if _, err := Watch(t.Context(), WatchOptions{Sources: []string{"socketpair"}}, w.WatchEnv); !errors.Is(err, ErrNothing) {
+		t.Errorf("no descriptors: %v", err)
+	}
+	if _, err := Watch(t.Context(), WatchOptions{Engines: []string{"io_uring"}}, w.WatchEnv); !errors.Is(err, ErrNothing) {
+		t.Errorf("no engine: %v", err)
+	}
+}
+
+func TestWatchEndsWithItsContext(t *testing.T) {
+	w := newWatchWorld()
+	ctx, cancel := context.WithCancel(t.Context())
+	inner := w.Round
+	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+		if len(w.jobs) == 14 {
+			cancel()
+		}
+		return inner(ctx, j)
+	}
+	run, err := Watch(ctx, WatchOptions{}, w.WatchEnv)
+	if !errors.Is(err, context.Canceled) || len(run.Cells) != 1 || !strings.Contains(err.Error(), "1 of 9 cells") {
+		t.Errorf("%d cells, %v", len(run.Cells), err)
+	}
+}
+
+func TestWatchNamesWhatFailed(t *testing.T) {
+	w := newWatchWorld()
+	inner := w.Round
+	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+		if j.Engine == "io_uring" && j.Watch.Mode == watch.Level {
+			return measure.Sample{}, errors.New("it broke")
+		}
+		return inner(ctx, j)
+	}
+	run, err := Watch(t.Context(), WatchOptions{}, w.WatchEnv)
+	if len(run.Cells) != 5 || err == nil || err.Error() != "events, eventfd, level, 100 active, 0 idle: engine io_uring: it broke" {
+		t.Errorf("%d cells, %v", len(run.Cells), err)
+	}
+}
+
+// TestDefaultWatchRunFitsItsTime allows 120 ms of each round for its process.
+func TestDefaultWatchRunFitsItsTime(t *testing.T) {
+	o := WatchOptions{}.withDefaults()
+	rounds := time.Duration(len(o.Engines) * o.Pairs * len(o.cells()))
+	if total := rounds * (warmFor(o.Duration) + o.Duration + 120*time.Millisecond); total > 50*time.Second {
+		t.Errorf("the default run takes %v", total)
+	}
+}
+
+func TestWatchValidate(t *testing.T) {
+	for _, o := range []WatchOptions{
+		{Engines: []string{"auto"}}, {Engines: []string{"epoll", "epoll"}}, {Sources: []string{"sun"}}, {Modes: []string{"bevel"}},
+		{Active: []int{0}}, {Active: []int{maxWatched + 1}}, {Idle: []int{-1}}, {Pairs: -1}, {Duration: -1},
+	} {
+		if o.Validate() == nil {
+			t.Errorf("%+v accepted", o)
+		}
+	}
+	if err := (WatchOptions{}).withDefaults().Validate(); err != nil {
+		t.Error(err)
+	}
+}

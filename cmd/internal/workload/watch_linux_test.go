@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT
+
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/watch"
+)
+
+// needWatcher skips where the backend cannot be had, for a reason that the kernel gives.
+func needWatcher(tb testing.TB, b watch.Backend) {
+	tb.Helper()
+	if b == watch.IOUring {
+		needRing(tb, RingDefer)
+	}
+	if err := ProbeWatch(b.String()); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// small are workloads of each kind that take no time.
+var small = []Watch{
+	{Source: SourceEventFD, Mode: watch.Edge, Active: 1},
+	{Source: SourceEventFD, Mode: watch.Edge, Active: 10, Idle: 25},
+	{Source: SourceEventFD, Mode: watch.Edge, Active: 10, Idle: 25, Among: true},
+	{Source: SourceEventFD, Mode: watch.Level, Active: 10},
+	{Source: SourceEventFD, Mode: watch.OneShot, Active: 10},
+	{Source: SourcePair, Mode: watch.Edge, Active: 10},
+	{Source: SourcePair, Mode: watch.Level, Active: 3, Idle: 1},
+	{Source: SourcePair, Mode: watch.OneShot, Active: 3},
+}
+
+func watchBackends(t *testing.T, run func(*testing.T, watch.Backend)) {
+	for _, b := range []watch.Backend{watch.Epoll, watch.IOUring} {
+		t.Run(b.String(), func(t *testing.T) {
+			needWatcher(t, b)
+			run(t, b)
+		})
+	}
+}
+
+func TestWatch(t *testing.T) {
+	watchBackends(t, func(t *testing.T, b watch.Backend) {
+		for _, w := range append(small, Watch{Source: SourceWake}) {
+			j := watchJob(b.String(), w)
+			before := descriptorsOpen(t)
+			s, err := j.Run(t.Context())
+			if errors.Is(err, errFloor) { // A machine that is this busy proves nothing about time.
+				t.Logf("%+v: %v", w, err)
+				continue
+			}
+			if err != nil || s.Ops == 0 || s.Backend != b.String() || (s.Floor > 0) == (w.Source == SourceWake) {
+				t.Errorf("%+v: %+v, %v", w, s, err)
+			}
+			if after := descriptorsOpen(t); after != before {
+				t.Errorf("%+v: %d descriptors open before, %d after", w, before, after)
+			}
+		}
+	})
+}
+
+func descriptorsOpen(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// onThread runs f on a goroutine that keeps its thread, where watchers belong.
+func onThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		f()
+	}()
+	<-done
+}
+
+func TestWatchRoundsAllocateNothing(t *testing.T) {
+	watchBackends(t, func(t *testing.T, b watch.Backend) {
+		for _, w := range small {
+			onThread(func() {
+				turns, closeAll, err := w.open(b)
+				if err == nil {
+					n := testing.AllocsPerRun(30, func() { err = errors.Join(err, turns.turn()) }) // The runtime may start a thread meanwhile.
+					if n != 0 {
+						t.Errorf("%+v: %v allocations per turn", w, n)
+					}
+				}
+				if err := errors.Join(err, closeAll()); err != nil {
+					t.Errorf("%+v: %v", w, err)
+				}
+			})
+		}
+		onThread(func() {
+			l, err := newWakeLoop(b)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			n := testing.AllocsPerRun(100, func() { err = errors.Join(err, l.round()) })
+			if err := errors.Join(err, l.close()); err != nil || n != 0 {
+				t.Errorf("%v allocations per wake, %v", n, err)
+			}
+		})
+	})
+}
+
+// TestWatchRoundsReadWhatWasWritten looks at what a round leaves behind.
+func TestWatchRoundsReadWhatWasWritten(t *testing.T) {
+	watchBackends(t, func(t *testing.T, b watch.Backend) {
+		onThread(func() {
+			s := &watchSet{}
+			defer func() {
+				if err := s.close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			w := Watch{Source: SourceEventFD, Mode: watch.Edge, Active: 5, Idle: 10, Among: true}
+			if err := s.openAll(w, 1); err != nil {
+				t.Error(err)
+				return
+			}
+			if len(s.bare) != 5 || len(s.busy[0]) != 5 || len(s.idle) != 10 || s.idle[2] > s.busy[0][2] {
+				t.Errorf("bare %v, busy %v, idle %v", s.bare, s.busy, s.idle)
+			}
+			l, err := s.newLoop(w, b, s.busy[0])
+			if err != nil || l.watcher.Len() != 15 {
+				t.Error("not all are watched", err)
+				return
+			}
+			if err := errors.Join(l.round(), s.floor(w)()); err != nil || l.got != 0 {
+				t.Errorf("%d events too many, %v", l.got, err)
+			}
+			for _, fd := range append(s.bare, s.busy[0]...) {
+				if err := l.io.read(fd); !errors.Is(err, unix.EAGAIN) {
+					t.Errorf("something was left to be read: %v", err)
+				}
+			}
+		})
+	})
+}
+
+// TestWatchNoticesBrokenDescriptors has the loop meet one that answers with an error.
+func TestWatchNoticesBrokenDescriptors(t *testing.T) {
+	s := &watchSet{}
+	defer s.close()
+	w := Watch{Source: SourcePair, Mode: watch.Level, Active: 2}
+	if err := s.openAll(w, 1); err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.newLoop(w, watch.Epoll, s.busy[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.round(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Shutdown(s.busy[0][0], unix.SHUT_RDWR); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // Messages of the other pair are still on their way.
+		if err = l.round(); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		t.Error("not noticed")
+	}
+}
+
+// TestWatchWithoutDescriptors runs out of them and gives back those that it had.
+func TestWatchWithoutDescriptors(t *testing.T) {
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	before := descriptorsOpen(t)
+	few := old
+	few.Cur = uint64(before + 50)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	_, err := watchJob("epoll", Watch{Source: SourceEventFD, Active: 100}).Run(t.Context())
+	if e := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); e != nil {
+		t.Fatal(e)
+	}
+	if !errors.Is(err, unix.EMFILE) {
+		t.Errorf("got %v", err)
+	}
+	if after := descriptorsOpen(t); after != before {
+		t.Errorf("%d descriptors open before, %d after", before, after)
+	}
+}
+
+func TestWatchEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	j := watchJob("epoll", Watch{Source: SourcePair, Active: 3})
+	j.Measure = time.Hour
+	if _, err := j.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// BenchmarkWatch is the loop of the suite "watch" without its harness, with both backends in one
+// process. It reports ns per event of each net of the floor, and how many times cheaper the ring is.
+func BenchmarkWatch(b *testing.B) {
+	for _, w := range []Watch{
+		{Source: SourceEventFD, Mode: watch.Edge, Active: 1},
+		{Source: SourceEventFD, Mode: watch.Edge, Active: 10},
+		{Source: SourceEventFD, Mode: watch.Edge, Active: 100},
+		{Source: SourceEventFD, Mode: watch.Edge, Active: 1000},
+		{Source: SourceEventFD, Mode: watch.Edge, Active: 100, Idle: 10_000},
+		{Source: SourceEventFD, Mode: watch.Edge, Active: 100, Idle: 10_000, Among: true},
+		{Source: SourceEventFD, Mode: watch.Level, Active: 1},
+		{Source: SourceEventFD, Mode: watch.Level, Active: 10},
+		{Source: SourceEventFD, Mode: watch.Level, Active: 100},
+		{Source: SourceEventFD, Mode: watch.Level, Active: 1000},
+		{Source: SourceEventFD, Mode: watch.OneShot, Active: 100},
+		{Source: SourcePair, Mode: watch.Edge, Active: 100},
+		{Source: SourcePair, Mode: watch.Level, Active: 100},
+	} {
+		b.Run(fmt.Sprintf("source=%s/mode=%v/active=%d/idle=%d/among=%v", w.Source, w.Mode, w.Active, w.Idle, w.Among),
+			func(b *testing.B) {
+				ringtest.NeedRing(b)
+				onThread(func() { benchmarkWatch(b, w) })
+			})
+	}
+}
+
+func benchmarkWatch(b *testing.B, w Watch) {
+	t, closeAll, err := w.open(watch.Epoll, watch.IOUring)
+	defer func() {
+		if err := closeAll(); err != nil {
+			b.Error(err)
+		}
+	}()
+	if errors.Is(err, unix.EMFILE) {
+		b.Skipf("descriptors: %v", err)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for err == nil && t.measured() < int64(b.N) {
+		err = t.turn()
+	}
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	n := float64(t.measured())
+	b.ReportMetric(0, "ns/op") // of all together: means nothing
+	b.ReportMetric(float64(t.floorTime())/n, "floor-ns/event")
+	b.ReportMetric(float64(t.net(0))/n, "epoll-ns/event")
+	b.ReportMetric(float64(t.net(1))/n, "uring-ns/event")
+	if ring := t.net(1); ring > 0 {
+		b.ReportMetric(float64(t.net(0))/float64(ring), "ratio")
+	}
+}
+
+// BenchmarkWatchWake wakes a waiting goroutine from another one and back.
+func BenchmarkWatchWake(b *testing.B) {
+	for _, backend := range []watch.Backend{watch.Epoll, watch.IOUring} {
+		b.Run("engine="+backend.String(), func(b *testing.B) {
+			if backend == watch.IOUring {
+				ringtest.NeedRing(b)
+			}
+			onThread(func() {
+				l, err := newWakeLoop(backend)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				for i := 0; i < b.N && err == nil; i++ {
+					err = l.round()
+				}
+				if err := errors.Join(err, l.close()); err != nil {
+					b.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/suite"
+	"github.com/ringside-io/ringside/cmd/internal/workload"
+)
+
+const benchWatchLong = `watch measures what it costs to be told that a descriptor is ready: package watch with epoll beside
+package watch with io_uring.
+
+In a round of eventfds all active ones are written, awaited and read. Each of the pairs of sockets
+has one message on its way, which either end sends back. The same writes and reads on descriptors
+that nobody watches are the floor, which is measured in turns with the rounds; of each the median of
+some hundred batches counts. Of eventfds ns/op is net of the floor: what watching adds. Of sockets it
+is the whole, since their floor varies by as much as watching takes. A wake is asked for over a
+channel, which is part of the time, and has no floor.
+
+By default 1, 10, 100 and 1000 eventfds are watched edge-triggered, 100 also beside 10,000 idle ones,
+level-triggered and one-shot, then 100 pairs of sockets, then wakes: about 30 seconds. --mode,
+--active and --idle replace these points by the grid of what they name.
+
+Engines that cannot be used here, and points for which a process may not open enough descriptors
+(ulimit -n), are named and left out. RINGSIDE_WATCHER changes nothing, as both engines ask for theirs.
+
+Allocations are those of the whole process. The last column is the rate divided by that of epoll,
+pair by pair: 2.00x means half the time.`
+
+const benchWatchExample = `  ringside bench watch
+  ringside bench watch --json watch.json
+  ringside bench watch --source eventfd --mode edge,level --active 10,100 --pairs 10
+  ringside bench watch --active 100 --idle 0,1000,10000 --source eventfd`
+
+// newBenchWatchCmd returns "ringside bench watch".
+func newBenchWatchCmd() *cobra.Command {
+	flags := &benchFlags{}
+	var opts suite.WatchOptions
+	cmd := &cobra.Command{
+		Use:     "watch",
+		Short:   "Measure events of watched descriptors, epoll beside io_uring",
+		Long:    benchWatchLong,
+		Example: benchWatchExample,
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runBench(cmd, &watchBench{opts}, flags) },
+	}
+	f := cmd.Flags()
+	flags.register(f)
+	f.StringSliceVar(&opts.Sources, "source", nil, "sources of events: eventfd, socketpair, wake")
+	f.StringSliceVar(&opts.Modes, "mode", nil, "how descriptors are watched: edge, level, one-shot")
+	f.IntSliceVar(&opts.Active, "active", nil, "numbers of descriptors, or pairs, that have events, such as 10,100")
+	f.IntSliceVar(&opts.Idle, "idle", nil, "numbers of eventfds that have none, such as 0,10000")
+	f.StringSliceVar(&opts.Engines, "engine", nil, "engines to measure; others are compared to the first")
+	return cmd
+}
+
+// watchBench is the suite "watch".
+type watchBench struct{ opts suite.WatchOptions }
+
+func (b *watchBench) configure(flags *benchFlags) error {
+	b.opts.Pairs, b.opts.Duration = flags.pairs, flags.duration
+	return b.opts.Validate()
+}
+
+func (*watchBench) layout() report.Layout { return report.WatchLayout }
+
+func (b *watchBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
+	return suite.Watch(ctx, b.opts, suite.WatchEnv{
+		Round:       tools.round,
+		Probe:       workload.ProbeWatch,
+		Descriptors: descriptors,
+		Progress:    tools.bar,
+	})
+}

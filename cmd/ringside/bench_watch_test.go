@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/ringtest"
+)
+
+func TestWatchArguments(t *testing.T) {
+	for _, tc := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"bench --help", exitOK, "epoll beside io_uring"},
+		{"bench watch --help", exitOK, "Examples"},
+		{"bench wtch", exitUsage, "did you mean watch?"},
+		{"bench watch extra", exitUsage, `"extra"`},
+		{"bench watch --engine auto", exitUsage, "must be one of [epoll io_uring]"},
+		{"bench watch --source sun", exitUsage, "--source"},
+		{"bench watch --mode bevel", exitUsage, "must be one of [edge level one-shot]"},
+		{"bench watch --active 0", exitUsage, "--active"},
+		{"bench watch --idle -1", exitUsage, "--idle"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), strings.Fields(tc.args), &stdout, &stderr)
+		said := stdout.String() + stderr.String()
+		if code != tc.code || !strings.Contains(said, tc.says) {
+			t.Errorf("%q: exit %d, stdout %q, stderr %q", tc.args, code, stdout.String(), stderr.String())
+		}
+	}
+}
+
+// tinyWatch are arguments of a run that proves function and measures nothing.
+func tinyWatch(t *testing.T, more ...string) []string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("epoll and io_uring: Linux only")
+	}
+	return append([]string{"bench", "watch", "--active", "10", "--duration", "60ms", "--pairs", "2"}, more...)
+}
+
+func TestBenchWatch(t *testing.T) {
+	args := tinyWatch(t)
+	ringtest.NeedRing(t)
+	file := filepath.Join(t.TempDir(), "r.json")
+	r := runProgram(t, append(args, "--idle", "0,50", "--json", file)...)
+	if r.code != exitOK || r.stderr != "" {
+		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
+	}
+	for _, want := range []string{"events, eventfds", "io_uring_edge_10 ", "epoll_edge_10+50 ", "floor ns/op", "vs epoll", "events, wakes", "p99"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("%q is missing in\n%s", want, r.stdout)
+		}
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc report.Document
+	if err := json.Unmarshal(b, &doc); err != nil || len(doc.Results) != 10 || len(doc.Ratios) == 0 || len(doc.Skipped) != 0 {
+		t.Fatalf("%d results, %d ratios, skipped %v, %v", len(doc.Results), len(doc.Ratios), doc.Skipped, err)
+	}
+	for _, res := range doc.Results {
+		if res.Suite != "watch" || res.Workload != "events" || res.Metrics["ns_per_op"].Min <= 0 || res.Metrics["allocs_per_op"].Median >= 0.5 {
+			t.Errorf("result %+v", res)
+		}
+	}
+}
+
+func TestBenchWatchWithoutRing(t *testing.T) {
+	args := tinyWatch(t, "--source", "wake")
+	t.Setenv(features.EnvIOURing, "off")
+	r := runProgram(t, args...)
+	if r.code != exitOK || !strings.Contains(r.stdout, "skipped: watch events, engine io_uring: ") || strings.Contains(r.stdout, " vs ") {
+		t.Errorf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
+	}
+}
