@@ -38,6 +38,10 @@ var layers = map[string][]string{
 	"watch":             {"features", "internal/epoll", "internal/sys", "uring"},
 	"watch/watchtest":   {"internal/sys", "watch"},
 
+	// Programs that show how; they import what a user may.
+	"examples/echo-watch": {"watch"},
+	"examples/http-watch": {"watch"},
+
 	// For tests and lanes; nothing above imports them outside of tests.
 	"internal/ringtest":      {"internal/probe", "internal/sys", "uring"},
 	"internal/house":         {},

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/watch"
+)
+
+const (
+	// input is what a connection waits for while it has nothing to send.
+	// PeerHangUp tells that after the data comes the end, so that it is read too.
+	input = watch.Read | watch.PeerHangUp
+
+	// maxOut is how much output stops the server from answering more requests of
+	// a connection until that has been sent. It holds this, and one answer more.
+	maxOut = 64 << 10
+
+	lingering = time.Second
+)
+
+// conn is a connection.
+type conn struct {
+	s       *server
+	fd      int    // -1 once it is closed
+	in      []byte // an incomplete request, or requests that wait for out to be sent
+	out     []byte // what the socket has not taken
+	writing bool   // waits for the socket to take out
+	skip    int64  // bytes of a body still to come
+	ended   bool   // the peer has sent all
+	last    bool   // the connection ends after out
+	refused bool   // because of something that is not a request
+	lingers bool   // only reads, until the peer ends
+	timer   *watch.Timer
+}
+
+func (s *server) open(fd int) {
+	c := &conn{s: s, fd: fd}
+	if err := s.l.Add(fd, input, watch.Edge, c.ready); err != nil {
+		_ = syscall.Close(fd)
+		return
+	}
+	_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1) // answers are written whole
+	s.conns[c] = struct{}{}
+	c.timer = s.l.AfterFunc(s.idle, c.close)
+}
+
+// resting says whether nothing is unfinished.
+func (c *conn) resting() bool { return !c.writing && len(c.in) == 0 && c.skip == 0 }
+
+// ready is called for each event.
+func (c *conn) ready(e watch.Events) {
+	switch {
+	case c.lingers:
+		c.discard()
+	case c.writing:
+		c.resume()
+	default:
+		for c.take(e) {
+		}
+	}
+}
+
+// take reads once, answers, and says whether to go on.
+func (c *conn) take(e watch.Events) bool {
+	n, err := syscall.Read(c.fd, c.s.buf)
+	switch {
+	case err == syscall.EINTR:
+		return true
+	case err == syscall.EAGAIN:
+		return false
+	case err != nil:
+		c.close()
+		return false
+	}
+	c.ended = n == 0
+	// A read that does not fill the buffer has taken all there was, unless the
+	// event tells about an end behind it.
+	return c.serve(c.s.buf[:n]) &&
+		(n == len(c.s.buf) || e&(watch.PeerHangUp|watch.HangUp|watch.Error) != 0)
+}
+
+// resume goes on after the socket has room for output.
+func (c *conn) resume() {
+	if !c.send(c.out) {
+		return
+	}
+	c.out = nil
+	if c.last {
+		c.finish()
+	} else if c.serve(nil) {
+		c.writing = false
+		c.wait(input) // which reports what has come meanwhile
+	}
+}
+
+// serve answers the requests in b, which follows c.in, and says whether the
+// connection is ready to read more.
+func (c *conn) serve(b []byte) bool {
+	if len(c.in) > 0 {
+		c.in = append(c.in, b...)
+		b = c.in
+	}
+	for full := true; full; {
+		b, full = c.answer(b)
+		sent := c.send(c.s.out)
+		if c.fd < 0 {
+			return false
+		}
+		if !sent {
+			c.hold(b)
+			return false
+		}
+		if c.last {
+			c.finish()
+			return false
+		}
+	}
+	c.hold(b)
+	if c.ended {
+		c.close()
+	}
+	return !c.ended
+}
+
+// hold keeps what of the input is not used yet.
+func (c *conn) hold(b []byte) {
+	if len(b) == 0 {
+		c.in = nil
+		return
+	}
+	c.in = append(c.in[:0], b...)
+}
+
+// answer puts answers to the requests in b into the server's output, until there
+// is no more request or too much output, which it says. It returns what is left.
+func (c *conn) answer(b []byte) (rest []byte, full bool) {
+	s := c.s
+	s.out = s.out[:0]
+	for !c.last {
+		n := min(c.skip, int64(len(b)))
+		c.skip -= n
+		if b = b[n:]; len(b) == 0 {
+			break
+		}
+		if len(s.out) >= maxOut {
+			return b, true
+		}
+		r, used, bad := parse(b)
+		if used == 0 && bad == 0 {
+			if !c.ended {
+				break
+			}
+			bad = 400 // its rest will not come
+		}
+		if bad != 0 {
+			s.out = s.clock.refuse(s.out, bad)
+			c.last, c.refused = true, true
+			break
+		}
+		b = b[used:]
+		c.skip = r.length
+		if r.expect && r.minor > 0 && r.length > 0 {
+			s.out = append(s.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
+		}
+		r.keep = r.keep && !s.over
+		s.out = s.clock.respond(s.out, &r)
+		c.last = !r.keep
+	}
+	return b, false
+}
+
+// send writes b, keeps what the socket does not take, and says whether it took
+// all.
+func (c *conn) send(b []byte) bool {
+	for len(b) > 0 {
+		n, err := syscall.Write(c.fd, b)
+		switch {
+		case err == syscall.EINTR:
+		case err == syscall.EAGAIN:
+			c.out = append(c.out[:0], b...)
+			if !c.writing {
+				c.writing = true
+				c.wait(watch.Write)
+			}
+			return false
+		case err != nil:
+			c.close()
+			return false
+		default:
+			b = b[n:]
+			c.timer.Reset(c.s.idle)
+		}
+	}
+	return true
+}
+
+// wait changes what the connection waits for.
+func (c *conn) wait(e watch.Events) {
+	if c.s.over && e == input && c.resting() {
+		c.close()
+	} else if err := c.s.l.Modify(c.fd, e, watch.Edge); err != nil {
+		c.close()
+	}
+}
+
+// finish ends a connection whose output was sent. When input may be left that
+// nobody will read, closing would reset the connection, and the peer might lose
+// the answer: so it waits a while for the peer to end.
+func (c *conn) finish() {
+	if c.ended || !c.refused && c.skip == 0 {
+		c.close()
+		return
+	}
+	if err := syscall.Shutdown(c.fd, syscall.SHUT_WR); err != nil {
+		c.close()
+		return
+	}
+	c.lingers, c.in = true, nil
+	c.timer.Reset(lingering)
+	c.wait(input)
+}
+
+// discard reads what nobody needs.
+func (c *conn) discard() {
+	for {
+		n, err := syscall.Read(c.fd, c.s.buf)
+		switch {
+		case err == syscall.EINTR:
+		case err == syscall.EAGAIN:
+			return
+		case err != nil || n == 0:
+			c.close()
+			return
+		}
+	}
+}
+
+func (c *conn) close() {
+	if c.fd < 0 {
+		return
+	}
+	c.timer.Stop()
+	_ = c.s.l.Remove(c.fd) // before closing: the number may be used again at once
+	_ = syscall.Close(c.fd)
+	c.fd = -1
+	delete(c.s.conns, c)
+	if c.s.over && len(c.s.conns) == 0 {
+		c.s.l.Stop()
+	}
+}

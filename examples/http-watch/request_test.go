@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	long := strings.Repeat("x", maxHead)
+	for _, c := range []struct {
+		name, in string
+		bad      status
+		keep     bool
+		length   int64
+	}{
+		{"1.1", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 0, true, 0},
+		{"1.1, a later minor", "GET / HTTP/1.7\r\nHost: a\r\n\r\n", 0, true, 0},
+		{"1.1 closes", "GET / HTTP/1.1\r\nHost: a\r\nconnection: x, CLOSE\r\nConnection: keep-alive\r\n\r\n", 0, false, 0},
+		{"1.0", "GET / HTTP/1.0\r\n\r\n", 0, false, 0},
+		{"1.0 keeps", "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", 0, true, 0},
+		{"body", "POST / HTTP/1.0\r\nContent-Length:\t17 \r\n\r\n", 0, false, 17},
+		{"empty lines before", "\r\n\r\nGET / HTTP/1.0\r\n\r\n", 0, false, 0},
+		{"empty value", "GET / HTTP/1.0\r\nA:\r\n\r\n", 0, false, 0},
+
+		{"no host", "GET / HTTP/1.1\r\n\r\n", 400, false, 0},
+		{"two hosts", "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400, false, 0},
+		{"many empty lines", "\r\n\r\n\r\nGET / HTTP/1.0\r\n\r\n", 400, false, 0},
+		{"no version", "GET /\r\n\r\n", 400, false, 0},
+		{"no path", "GET  HTTP/1.1\r\nHost: a\r\n\r\n", 400, false, 0},
+		{"two spaces", "GET /  HTTP/1.1\r\nHost: a\r\n\r\n", 400, false, 0},
+		{"small letters", "GET / http/1.1\r\nHost: a\r\n\r\n", 400, false, 0},
+		{"bad version", "GET / HTTP/1,1\r\nHost: a\r\n\r\n", 400, false, 0},
+		{"version 2", "PRI * HTTP/2.0\r\n\r\n", 505, false, 0},
+		{"bad method", "G(T / HTTP/1.0\r\n\r\n", 400, false, 0},
+		{"control in path", "GET /\x7f HTTP/1.0\r\n\r\n", 400, false, 0},
+		{"line feed in path", "GET /\nA: b HTTP/1.0\r\n\r\n", 400, false, 0},
+		{"no colon", "GET / HTTP/1.0\r\nA\r\n\r\n", 400, false, 0},
+		{"space before colon", "GET / HTTP/1.0\r\nContent-Length : 3\r\n\r\n", 400, false, 0},
+		{"continued line", "GET / HTTP/1.0\r\nA: b\r\n c: d\r\n\r\n", 400, false, 0},
+		{"line feed in value", "GET / HTTP/1.0\r\nA: b\nContent-Length: 3\r\n\r\n", 400, false, 0},
+		{"zero in value", "GET / HTTP/1.0\r\nA: \x00\r\n\r\n", 400, false, 0},
+		{"two lengths", "GET / HTTP/1.0\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\n", 400, false, 0},
+		{"no length", "GET / HTTP/1.0\r\nContent-Length:\r\n\r\n", 400, false, 0},
+		{"signed length", "GET / HTTP/1.0\r\nContent-Length: +3\r\n\r\n", 400, false, 0},
+		{"length list", "GET / HTTP/1.0\r\nContent-Length: 3, 3\r\n\r\n", 400, false, 0},
+		{"large body", "GET / HTTP/1.0\r\nContent-Length: 99999999999999999999999999\r\n\r\n", 413, false, 0},
+		{"chunks", "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", 501, false, 0},
+		{"chunks and length", "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", 400, false, 0},
+		{"TLS", "\x16\x03\x01", 400, false, 0},
+		{"long path", "GET /" + long, 431, false, 0},
+		{"long value", "GET / HTTP/1.0\r\nA: " + long + "\r\n\r\n", 431, false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, n, bad := parse([]byte(c.in + "next"))
+			if bad != c.bad {
+				t.Fatalf("answer %d, want %d", bad, c.bad)
+			}
+			if bad != 0 {
+				return
+			}
+			if n != len(c.in) || r.keep != c.keep || r.length != c.length {
+				t.Errorf("took %d of %d, keep %v, length %d", n, len(c.in), r.keep, r.length)
+			}
+			for i := range len(c.in) {
+				if _, n, bad := parse([]byte(c.in[:i])); n != 0 || bad != 0 {
+					t.Errorf("the first %d bytes: took %d, answer %d", i, n, bad)
+				}
+			}
+		})
+	}
+}
+
+// FuzzParse wants a request that parse takes to be the same to net/http, which
+// is more lenient, and the parts of one never to be taken.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
+	f.Add([]byte("POST /x HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\nabc"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, n, bad := parse(b)
+		if n < 0 || n > len(b) || n > 0 && bad != 0 {
+			t.Fatalf("took %d of %d, answer %d", n, len(b), bad)
+		}
+		if n == 0 {
+			return
+		}
+		if _, m, bad := parse(b[:n-1]); m != 0 || bad != 0 {
+			t.Fatalf("the request but its last byte: took %d, answer %d", m, bad)
+		}
+		head := bytes.TrimLeft(b[:n], "\r\n")
+		theirs, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
+		if err != nil {
+			return // it knows more rules, such as those of host names
+		}
+		if string(r.method) != theirs.Method || r.length != theirs.ContentLength || r.keep == theirs.Close && theirs.ProtoMinor < 2 {
+			t.Errorf("%q: %s, length %d, keep %v; net/http: %s, %d, close %v", head, r.method, r.length, r.keep,
+				theirs.Method, theirs.ContentLength, theirs.Close)
+		}
+	})
+}
