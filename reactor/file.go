@@ -38,6 +38,9 @@ type FixedFile struct {
 // before 5.13.
 func (r *Reactor) RegisterFile(fd int) (*FixedFile, error) {
 	r.mayRegister()
+	if fd < 0 { // which the kernel takes for the wish to empty the slot
+		return nil, fmt.Errorf("reactor: register file: %w", syscall.EBADF)
+	}
 	slot, err := r.files.take(r)
 	if err != nil {
 		return nil, err

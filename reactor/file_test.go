@@ -146,8 +146,10 @@ func TestReleaseLetsGoOfTheFile(t *testing.T) {
 
 func TestRegisterFileErrors(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {
-		if _, err := r.RegisterFile(1 << 20); !errors.Is(err, syscall.EBADF) {
-			t.Errorf("no descriptor: %v", err)
+		for _, fd := range []int{1 << 20, -1} {
+			if _, err := r.RegisterFile(fd); !errors.Is(err, syscall.EBADF) {
+				t.Errorf("descriptor %d: %v", fd, err)
+			}
 		}
 		if n := r.Stats().Files; n != 0 {
 			t.Errorf("%d slots are lost", n)
