@@ -89,3 +89,11 @@ func fallsBack(t *testing.T) {
 		t.Errorf("%d rings in a process that must not have any", n)
 	}
 }
+
+func TestNoSystemHasAnUnknownMode(t *testing.T) {
+	for _, m := range []ufile.Mode{-1, ufile.ModeSyscall + 1} {
+		if _, err := ufile.NewSystem(ufile.Options{Mode: m}); err == nil {
+			t.Errorf("%v was accepted", m)
+		}
+	}
+}

@@ -106,8 +106,10 @@ func CopyRange(ctx context.Context, dst Endpoint, dstOff int64, src Endpoint, sr
 	switch {
 	case srcOff < 0 || n < 0:
 		return 0, c.src.pathError("copy", errNegative)
-	case dstOff < 0 || n > math.MaxInt64-max(srcOff, dstOff):
+	case dstOff < 0:
 		return 0, c.dst.pathError("copy", errNegative)
+	case n > math.MaxInt64-max(srcOff, dstOff):
+		return 0, c.dst.pathError("copy", syscall.EINVAL)
 	case c.dst.appends:
 		return c.dst.refuseAppend(dstOff)
 	}

@@ -45,8 +45,12 @@ type System struct {
 var errNoRings = errors.New("plain system calls were asked for")
 
 // NewSystem returns a system. With ModeRing it fails where io_uring cannot be
-// used, with an error that says what to change; the other modes do not fail.
+// used, with an error that says what to change; the other modes do not fail,
+// and what is no mode is an error.
 func NewSystem(o Options) (*System, error) {
+	if o.Mode < ModeAuto || o.Mode > ModeSyscall {
+		return nil, fmt.Errorf("ufile: there is no %v", o.Mode)
+	}
 	s := &System{opts: o, files: make(map[weak.Pointer[File]]struct{})}
 	err := errNoRings
 	if o.Mode != ModeSyscall {
