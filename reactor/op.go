@@ -57,8 +57,9 @@ type Result struct {
 	Res   int32
 	Flags uring.CQEFlags
 	// Err says why the operation ended without an answer of the kernel:
-	// ErrClosed, os.ErrDeadlineExceeded, or ErrFailed. Otherwise nil, also
-	// when Res is negative.
+	// ErrClosed, os.ErrDeadlineExceeded, ErrFailed, the cause of the context
+	// that ended, or what is wrong with the Op. Otherwise nil, also when Res is
+	// negative.
 	Err error
 }
 

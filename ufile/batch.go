@@ -49,6 +49,11 @@ type BatchOptions struct {
 // Its methods may be called concurrently and then take turns: use one for each
 // goroutine. Where io_uring cannot be used it reads and writes with plain calls
 // on several goroutines.
+//
+// With O_DIRECT a range to be read may have any offset, length and memory: what
+// is not aligned goes through aligned memory of the batch, unless there is no
+// ring. A range to be written needs the alignment that the device demands, as
+// for [File.WriteAt]: see [DirectAlign].
 type Batch struct {
 	mu     sync.Mutex
 	sys    *System

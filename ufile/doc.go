@@ -19,7 +19,19 @@
 //   - buffered writes are plain system calls: file systems hand them to worker
 //     threads otherwise.
 //
-// Everything else is os.File's own.
+// Large buffered blocks that are not cached are read by plain calls as long as
+// only a few are. [System.Stats] and [File.Stats] count the paths. Everything
+// else is os.File's own.
+//
+// # Beyond os.File
+//
+//   - A [Batch] reads or writes many ranges from one goroutine, with one system
+//     call for many.
+//   - A [Reader] reads a file from front to back, O_DIRECT ahead of its user.
+//   - [Copy] and [CopyRange] copy between files, pipes and sockets, by the
+//     kernel where it can, with progress and a context.
+//   - An [Appender] makes records durable, those of many goroutines by one sync,
+//     and finds them again after a crash.
 //
 // # Choosing
 //

@@ -4,7 +4,8 @@ package ufile
 
 import "github.com/ringside-io/ringside/reactor"
 
-// Stats count which path the positional reads and writes took.
+// Stats count which path the positional reads and writes took. A call that took
+// several, because a part of what it asked for was cached, counts in each.
 type Stats struct {
 	Cached uint64 // reads served by the page cache without blocking
 	Plain  uint64 // plain system calls
