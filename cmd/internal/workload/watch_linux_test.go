@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/watch"
 )
 
@@ -236,30 +235,29 @@ func BenchmarkWatch(b *testing.B) {
 	} {
 		b.Run(fmt.Sprintf("source=%s/mode=%v/active=%d/idle=%d/among=%v", w.Source, w.Mode, w.Active, w.Idle, w.Among),
 			func(b *testing.B) {
-				ringtest.NeedRing(b)
-				onThread(func() { benchmarkWatch(b, w) })
+				needWatcher(b, watch.IOUring)
+				var err error
+				onThread(func() { err = benchmarkWatch(b, w) })
+				if errors.Is(err, unix.EMFILE) {
+					b.Skipf("descriptors: %v", err)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
 			})
 	}
 }
 
-func benchmarkWatch(b *testing.B, w Watch) {
+func benchmarkWatch(b *testing.B, w Watch) (err error) {
 	t, closeAll, err := w.open(watch.Epoll, watch.IOUring)
-	defer func() {
-		if err := closeAll(); err != nil {
-			b.Error(err)
-		}
-	}()
-	if errors.Is(err, unix.EMFILE) {
-		b.Skipf("descriptors: %v", err)
-	}
+	defer func() { err = errors.Join(err, closeAll()) }()
 	b.ReportAllocs()
 	b.ResetTimer()
 	for err == nil && t.measured() < int64(b.N) {
 		err = t.turn()
 	}
 	if err != nil {
-		b.Error(err)
-		return
+		return err
 	}
 	n := float64(t.measured())
 	b.ReportMetric(0, "ns/op") // of all together: means nothing
@@ -269,15 +267,14 @@ func benchmarkWatch(b *testing.B, w Watch) {
 	if ring := t.net(1); ring > 0 {
 		b.ReportMetric(float64(t.net(0))/float64(ring), "ratio")
 	}
+	return nil
 }
 
 // BenchmarkWatchWake wakes a waiting goroutine from another one and back.
 func BenchmarkWatchWake(b *testing.B) {
 	for _, backend := range []watch.Backend{watch.Epoll, watch.IOUring} {
 		b.Run("engine="+backend.String(), func(b *testing.B) {
-			if backend == watch.IOUring {
-				ringtest.NeedRing(b)
-			}
+			needWatcher(b, backend)
 			onThread(func() {
 				l, err := newWakeLoop(backend)
 				if err != nil {
