@@ -518,11 +518,11 @@ func TestRootCloseUnderOpen(t *testing.T) {
 
 // TestSuiteOnRootFiles runs the suite of files on those that a Root opens.
 func TestSuiteOnRootFiles(t *testing.T) {
+	if testing.Short() || raceEnabled {
+		t.Skip("the suite once more: without -short and -race")
+	}
 	for name, o := range map[string]ufile.RootOptions{"plain": {}, "strict": {NoXDev: true}} {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() && name == "strict" {
-				return
-			}
 			needOpenat2(t)
 			s := newSystem(t, ufile.Options{})
 			ufiletest.Run(t, func(name string, flag int, perm fs.FileMode) (ufiletest.File, error) {

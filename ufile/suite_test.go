@@ -30,12 +30,18 @@ func TestSuite(t *testing.T) {
 
 // TestSuiteOnATinyRing runs the suite where operations wait for room.
 func TestSuiteOnATinyRing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite once more: without -short")
+	}
 	s := newSystem(t, ufile.Options{Mode: ufile.ModeRing, Reactor: reactor.Options{Rings: 1, Entries: 2, InFlight: 3}})
 	ufiletest.Run(t, opener(s))
 }
 
 // TestSuiteOnOpenedFiles gives files that os opened to the default system.
 func TestSuiteOnOpenedFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite once more: without -short")
+	}
 	ufiletest.Run(t, func(name string, flag int, perm fs.FileMode) (ufiletest.File, error) {
 		f, err := os.OpenFile(name, flag, perm)
 		if err != nil {
