@@ -33,12 +33,15 @@ type conn struct {
 	last    bool   // the connection ends after out
 	refused bool   // because of something that is not a request
 	lingers bool   // only reads, until the peer ends
+	once    bool   // was registered for one event only
 	timer   *watch.Timer
 }
 
 func (s *server) open(fd int) {
-	c := &conn{s: s, fd: fd}
-	if err := s.l.Add(fd, input, watch.Edge, c.ready); err != nil {
+	c := &conn{s: s, fd: fd, once: true}
+	// Many connections bring one request. After its event nothing is left with
+	// the kernel that closing would have to cancel.
+	if err := s.l.Add(fd, input, watch.OneShot, c.ready); err != nil {
 		_ = syscall.Close(fd)
 		return
 	}
@@ -59,6 +62,9 @@ func (c *conn) ready(e watch.Events) {
 		c.resume()
 	default:
 		for c.take(e) {
+		}
+		if c.once && c.fd >= 0 {
+			c.wait(input)
 		}
 	}
 }
@@ -199,6 +205,7 @@ func (c *conn) send(b []byte) bool {
 
 // wait changes what the connection waits for.
 func (c *conn) wait(e watch.Events) {
+	c.once = false
 	if c.s.over && e == input && c.resting() {
 		c.close()
 	} else if err := c.s.l.Modify(c.fd, e, watch.Edge); err != nil {
