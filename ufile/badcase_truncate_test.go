@@ -33,7 +33,7 @@ func TestTruncatedUnderReads(t *testing.T) {
 				}
 				s := newSystem(t, ufile.Options{Mode: mode})
 				f := open(t, s, path, flag)
-				for range 6 {
+				for range 3 {
 					if err := os.WriteFile(path, content, 0o600); err != nil {
 						t.Fatal(err)
 					}
