@@ -8,6 +8,8 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+
+	"github.com/ringside-io/ringside/uring"
 )
 
 // GroupOptions describe the buffers of a group.
@@ -93,7 +95,8 @@ func (r *Reactor) NewBufferGroup(o GroupOptions) (*BufferGroup, error) {
 // RecvMultishot, RecvMultishotLimit, RecvMsgMultishot or ReadMultishot, the
 // first also with uring.NetBundle. The group that the entry names is replaced.
 // fn is called with each event, in order, until one for which [Result.More] is
-// false; it may be nil. Like Queue it never waits, and answers ErrFull.
+// false; it may be nil. Like Queue it never waits, and answers ErrFull. Another
+// entry is an error.
 //
 // What arrived is in [Event.Data] and goes back to the group when fn returns,
 // unless it calls [Event.Keep]. A stream that finds the group empty rests until
@@ -105,6 +108,9 @@ func (r *Reactor) NewBufferGroup(o GroupOptions) (*BufferGroup, error) {
 // The end is Res 0, end of file, which for RecvMsgMultishot is a message whose
 // payload is empty; ECANCELED after [Reactor.Cancel]; or another errno.
 func (g *BufferGroup) Stream(op *Op, fn func(*Event)) (ID, error) {
+	if !streams(&op.SQE) {
+		return ID{}, errNoStream
+	}
 	if fn == nil {
 		fn = func(*Event) {}
 	}
@@ -208,4 +214,20 @@ func (d *groupIDs) put(id uint16) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.free = append(d.free, id)
+}
+
+var errNoStream = errors.New("reactor: a stream into provided buffers starts with RecvMultishot, RecvMultishotLimit, RecvMsgMultishot or ReadMultishot")
+
+// recvMultishot is how an entry says that it receives again and again.
+var recvMultishot = new(uring.SQE).RecvMultishot(uring.Fd(0), 0, 0).Ioprio
+
+// streams says whether an entry goes on after its first completion.
+func streams(e *uring.SQE) bool {
+	switch uring.Op(e.Opcode) {
+	case uring.OpReadMultishot:
+		return true
+	case uring.OpRecv, uring.OpRecvMsg:
+		return e.Ioprio&recvMultishot != 0
+	}
+	return false
 }

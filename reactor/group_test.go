@@ -389,3 +389,16 @@ func TestStreamOfAGroupDoesNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// TestStreamRefusesSingleOperations tries entries that end with their first
+// completion.
+func TestStreamRefusesSingleOperations(t *testing.T) {
+	overGroups(t, 1, 8, func(t *testing.T, _ *Reactor, g *BufferGroup) {
+		rd, _ := pair(t)
+		for _, op := range []*Op{{}, readOp(rd, make([]byte, 1), 0)} {
+			if _, err := g.Stream(op, nil); !errors.Is(err, errNoStream) {
+				t.Errorf("%v: %v", uring.Op(op.SQE.Opcode), err)
+			}
+		}
+	})
+}

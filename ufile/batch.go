@@ -51,9 +51,9 @@ type BatchOptions struct {
 // on several goroutines.
 //
 // With O_DIRECT a range to be read may have any offset, length and memory: what
-// is not aligned goes through aligned memory of the batch, unless there is no
-// ring. A range to be written needs the alignment that the device demands, as
-// for [File.WriteAt]: see [DirectAlign].
+// is not aligned goes through aligned memory of the batch. A range to be written
+// needs the alignment that the device demands, as for [File.WriteAt]: see
+// [DirectAlign].
 type Batch struct {
 	mu     sync.Mutex
 	sys    *System

@@ -109,8 +109,23 @@ func (r *Range) plain(write bool) {
 		r.writePlain()
 		return
 	}
-	n, err := r.File.ReadAt(r.Buf[r.N:], r.Off+int64(r.N))
+	buf, off := r.Buf[r.N:], r.Off+int64(r.N)
+	if f := r.File; f != nil && f.direct && off >= 0 && !aligned(buf, off) {
+		r.readBounced(buf, off)
+		return
+	}
+	n, err := r.File.ReadAt(buf, off)
 	r.N, r.Err = r.N+n, err
+}
+
+// readBounced reads the aligned part of the file around the rest of a range.
+func (r *Range) readBounced(buf []byte, off int64) {
+	p := part{r: r}
+	n, err := r.File.ReadAt(p.useBounce(buf, off))
+	p.take(n)
+	if r.N < len(r.Buf) {
+		r.Err = err
+	}
 }
 
 // writePlain writes what is left of a range and counts what it wrote before an

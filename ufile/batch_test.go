@@ -126,9 +126,6 @@ func TestBatchAlignsForDirect(t *testing.T) {
 		t.Skip("needs O_DIRECT, which this system does not have")
 	}
 	overBatches(t, func(t *testing.T, s *ufile.System) {
-		if s.Stats(); func() bool { name, _ := s.Backend(); return name != "io_uring" }() {
-			t.Skip("needs a ring: plain calls answer as os.File does")
-		}
 		name := filepath.Join(t.TempDir(), "data")
 		want := noise(100_001, 7)
 		if err := os.WriteFile(name, want, 0o600); err != nil {
