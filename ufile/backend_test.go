@@ -48,7 +48,11 @@ func TestInAProcessWithoutRings(t *testing.T) {
 		fallsBack(t)
 		return
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^(TestInAProcessWithoutRings|TestSuite)$", "-test.v")
+	run := "-test.run=^(TestInAProcessWithoutRings|TestSuite)$"
+	if testing.Short() {
+		run += "/./^(ReadAt|WriteAt|Close)$"
+	}
+	cmd := exec.Command(os.Args[0], run, "-test.v")
 	cmd.Env = append(os.Environ(), envChild+"=1", features.EnvIOURing+"=off")
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -20,7 +20,11 @@ import (
 // to it, and at once opens others, which get its number: no operation reads from
 // them or writes to them.
 func TestClosedWithOperationsInFlight(t *testing.T) {
-	const size, rounds = 1 << 20, 3
+	const rounds = 3
+	size := 1 << 20
+	if testing.Short() {
+		size >>= 2
+	}
 	dir := t.TempDir()
 	mine, other := filepath.Join(dir, "mine"), filepath.Join(dir, "other")
 	ours, theirs := bytes.Repeat([]byte("m"), size), bytes.Repeat([]byte("o"), size)

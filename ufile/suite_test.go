@@ -5,6 +5,7 @@ package ufile_test
 import (
 	"io/fs"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/ringside-io/ringside/reactor"
@@ -25,7 +26,12 @@ func opener(s *ufile.System) func(string, int, fs.FileMode) (ufiletest.File, err
 
 // TestSuite holds each mode against os.File.
 func TestSuite(t *testing.T) {
-	overModes(t, func(t *testing.T, s *ufile.System) { ufiletest.Run(t, opener(s)) })
+	overModes(t, func(t *testing.T, s *ufile.System) {
+		if testing.Short() && strings.HasSuffix(t.Name(), "/syscall") {
+			t.Skip("os.File's own calls: without -short")
+		}
+		ufiletest.Run(t, opener(s))
+	})
 }
 
 // TestSuiteOnATinyRing runs the suite where operations wait for room.
