@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+
+//go:build linux
+
+package procstat
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestCPU(t *testing.T) {
+	before, err := CPU(os.Getpid())
+	if err != nil || before <= 0 {
+		t.Fatalf("%v, %v", before, err)
+	}
+	for end := time.Now().Add(5 * time.Second); ; {
+		now, err := CPU(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now > before {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("this test costs no time")
+		}
+	}
+}
+
+func TestStatus(t *testing.T) {
+	if n, err := Resident(os.Getpid()); err != nil || n < 1<<20 {
+		t.Errorf("resident: %d, %v", n, err)
+	}
+	before, err := Sleeps(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		time.Sleep(time.Millisecond)
+	}
+	if after, err := Sleeps(os.Getpid()); err != nil || after <= before {
+		t.Errorf("slept %d times before and %d after, %v", before, after, err)
+	}
+	if n := Ports(); n < 100 || n > 1<<16 {
+		t.Errorf("%d ports", n)
+	}
+	const nobody = 1 << 27
+	for name, f := range map[string]func(int) (int64, error){"resident": Resident, "sleeps": Sleeps} {
+		if _, err := f(nobody); err == nil {
+			t.Errorf("%s of no process", name)
+		}
+	}
+	if _, err := CPU(nobody); err == nil {
+		t.Error("CPU of no process")
+	}
+}
+
+func TestCountSyscalls(t *testing.T) {
+	s, err := CountSyscalls(os.Getpid())
+	if errors.Is(err, ErrNotCounted) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	before, err := s.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const calls = 2000
+	for range calls {
+		syscall.Getppid()
+	}
+	after, err := s.Read()
+	if n := after - before; err != nil || n < calls || n > 2*calls {
+		t.Errorf("%d calls counted of %d, %v", n, calls, err)
+	}
+}
+
+// TestTracepointWithoutMount reads the number where tracefs is not mounted.
+func TestTracepointWithoutMount(t *testing.T) {
+	want, err := tracepoint()
+	if err != nil {
+		t.Skipf("tracepoints: %v", err)
+	}
+	if got, err := mountedTracepoint(); err == nil && got != want || err != nil && os.Getuid() == 0 && !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("%d, %v: want %d", got, err, want)
+	}
+}

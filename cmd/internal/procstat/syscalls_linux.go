@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+
+package procstat
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Syscalls counts the system calls of a process by the kernel's tracepoint for their entry. The
+// kernel's own threads make none: what one does for SQPOLL is not counted.
+type Syscalls struct{ fds []int }
+
+// ErrNotCounted is matched by the error of [CountSyscalls] where the system does not let this process
+// count; the text says what is missing.
+var ErrNotCounted = errors.New("system calls cannot be counted")
+
+// CountSyscalls begins to count for all threads that a process has, and those that they start. It
+// costs each call of that process some time, so it does not belong into a window that is timed.
+func CountSyscalls(pid int) (*Syscalls, error) {
+	id, err := tracepoint()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotCounted, err)
+	}
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return nil, err
+	}
+	s := &Syscalls{}
+	for _, task := range tasks {
+		tid, _ := strconv.Atoi(task.Name())
+		err := s.add(id, tid)
+		if err != nil && !errors.Is(err, unix.ESRCH) { // that thread has ended
+			return nil, errors.Join(fmt.Errorf("%w: perf_event_open: %w (it takes root, or CAP_PERFMON)", ErrNotCounted, err), s.Close())
+		}
+	}
+	return s, nil
+}
+
+func (s *Syscalls) add(tracepoint uint64, tid int) error {
+	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_TRACEPOINT, Config: tracepoint, Bits: unix.PerfBitInherit}
+	attr.Size = uint32(unsafe.Sizeof(attr))
+	fd, err := unix.PerfEventOpen(&attr, tid, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err == nil {
+		s.fds = append(s.fds, fd)
+	}
+	return err
+}
+
+// Read returns the number of calls since [CountSyscalls].
+func (s *Syscalls) Read() (int64, error) {
+	var sum int64
+	for _, fd := range s.fds {
+		var b [8]byte
+		if _, err := unix.Read(fd, b[:]); err != nil {
+			return 0, fmt.Errorf("read a counter: %w", err)
+		}
+		sum += int64(binary.NativeEndian.Uint64(b[:]))
+	}
+	return sum, nil
+}
+
+// Close ends counting.
+func (s *Syscalls) Close() error {
+	var err error
+	for _, fd := range s.fds {
+		err = errors.Join(err, unix.Close(fd))
+	}
+	s.fds = nil
+	return err
+}
+
+// tracepointFile is where the kernel tells the tracepoint's number, below tracefs.
+const tracepointFile = "events/raw_syscalls/sys_enter/id"
+
+// tracepoint returns the number of the tracepoint for the entry of system calls.
+func tracepoint() (uint64, error) {
+	for _, dir := range []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"} {
+		if id, err := readID(dir); err == nil {
+			return id, nil
+		}
+	}
+	return mountedTracepoint()
+}
+
+func readID(dir string) (uint64, error) {
+	b, err := os.ReadFile(filepath.Join(dir, tracepointFile))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+}
+
+// mountedTracepoint reads it where tracefs is not mounted: one thread mounts it for itself, in a name
+// space that ends with that thread.
+func mountedTracepoint() (uint64, error) {
+	type answer struct {
+		id  uint64
+		err error
+	}
+	got := make(chan answer)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		id, err := mountAndRead()
+		got <- answer{id, err}
+	}()
+	a := <-got
+	return a.id, a.err
+}
+
+func mountAndRead() (uint64, error) {
+	const dir = "/sys/kernel/tracing"
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return 0, fmt.Errorf("reading the number of the tracepoint raw_syscalls:sys_enter takes root: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return 0, fmt.Errorf("mount name space: %w", err)
+	}
+	if err := unix.Mount("none", dir, "tracefs", 0, ""); err != nil {
+		return 0, fmt.Errorf("mount tracefs: %w", err)
+	}
+	return readID(dir)
+}
