@@ -6,33 +6,40 @@
 //
 //	go run ./examples/http-watch -addr 127.0.0.1:8080
 //
-// It speaks HTTP/1.0 and 1.1 with connections that are kept and requests that are
-// sent before the answer to the last one; it answers / with a greeting and /large
-// with 256 KiB. What it cannot parse gets 400 and a close. Everything that a peer
-// makes it hold has a limit: the head of a request, the body, which it throws
-// away, and the output, as nothing is read while a peer does not take its answers.
-// It is an example for [watch.Loop], not a replacement of package net/http.
+// Package server, beside this file, is the server, and says what it can do. It is
+// an example for [watch.Loop], not a replacement of package net/http.
 package main
 
 import (
+	"context"
 	"flag"
 	"log"
+	"os"
+	"syscall"
 	"time"
-)
 
-// config is what the flags say.
-type config struct {
-	addr string
-	idle time.Duration // how long a connection may go without progress
-}
+	"github.com/ringside-io/ringside/examples/http-watch/server"
+)
 
 func main() {
 	log.SetFlags(0)
-	var c config
-	flag.StringVar(&c.addr, "addr", "127.0.0.1:8080", "where to listen")
-	flag.DurationVar(&c.idle, "idle", 30*time.Second, "how long a connection may go without an answer")
+	var c server.Config
+	flag.StringVar(&c.Addr, "addr", "127.0.0.1:8080", "where to listen")
+	flag.DurationVar(&c.Idle, "idle", 30*time.Second, "how long a connection may go without an answer")
 	flag.Parse()
 	if err := serve(c); err != nil {
 		log.Fatal("http-watch: ", err)
 	}
+}
+
+func serve(c server.Config) error {
+	s, err := server.New(c)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	name, reason := s.Backend()
+	log.Printf("listening on %v, waiting with %s: %s", s.Addr(), name, reason)
+	s.ShutdownOn(os.Interrupt, syscall.SIGTERM)
+	return s.Run(context.Background())
 }

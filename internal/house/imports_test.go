@@ -39,8 +39,9 @@ var layers = map[string][]string{
 	"watch/watchtest":   {"internal/sys", "watch"},
 
 	// Programs that show how; they import what a user may.
-	"examples/echo-watch": {"watch"},
-	"examples/http-watch": {"watch"},
+	"examples/echo-watch":        {"watch"},
+	"examples/http-watch":        {"examples/http-watch/server"},
+	"examples/http-watch/server": {"watch"},
 
 	// For tests and lanes; nothing above imports them outside of tests.
 	"internal/ringtest":      {"internal/probe", "internal/sys", "uring"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package main
+package server
 
 import (
 	"syscall"
@@ -23,7 +23,7 @@ const (
 
 // conn is a connection.
 type conn struct {
-	s       *server
+	s       *Server
 	fd      int    // -1 once it is closed
 	in      []byte // an incomplete request, or requests that wait for out to be sent
 	out     []byte // what the socket has not taken
@@ -37,7 +37,7 @@ type conn struct {
 	timer   *watch.Timer
 }
 
-func (s *server) open(fd int) {
+func (s *Server) open(fd int) {
 	c := &conn{s: s, fd: fd, once: true}
 	// Many connections bring one request. After its event nothing is left with
 	// the kernel that closing would have to cancel.

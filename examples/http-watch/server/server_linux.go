@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package main
+package server
 
 import (
 	"context"
@@ -21,9 +21,9 @@ const (
 	grace      = 5 * time.Second        // for connections to finish at the end
 )
 
-// server is an event loop with a listener and its connections. All of it belongs
-// to the goroutine that runs the loop.
-type server struct {
+// Server is an event loop with a listener and its connections. All of it belongs
+// to the goroutine that is in Run.
+type Server struct {
 	l     *watch.Loop
 	ln    *os.File // nil once it is closed
 	fd    int      // of ln
@@ -36,36 +36,41 @@ type server struct {
 	over  bool
 }
 
-func serve(c config) error {
-	s, err := newServer(c)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	name, reason := s.l.Backend()
-	log.Printf("listening on %v, waiting with %s: %s", s.addr, name, reason)
-	s.l.OnSignal(os.Interrupt, s.shutdown)
-	s.l.OnSignal(syscall.SIGTERM, s.shutdown)
-	return s.l.Run(context.Background())
-}
-
-// newServer listens; nothing is accepted before the loop runs.
-func newServer(c config) (*server, error) {
-	l, err := watch.NewLoop(watch.Options{})
+// New listens; nothing is accepted before Run. The caller closes the server.
+func New(c Config) (*Server, error) {
+	l, err := watch.NewLoop(c.Watch)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{l: l, idle: c.idle, buf: make([]byte, bufferSize), conns: map[*conn]struct{}{}}
-	if err := s.listen(c.addr); err != nil {
-		s.close()
+	s := &Server{l: l, idle: c.Idle, buf: make([]byte, bufferSize), conns: map[*conn]struct{}{}}
+	if err := s.listen(c.Addr); err != nil {
+		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
+// Addr is where the server listens.
+func (s *Server) Addr() net.Addr { return s.addr }
+
+// Backend says what the loop waits with, and why.
+func (s *Server) Backend() (name, reason string) { return s.l.Backend() }
+
+// ShutdownOn has each of the signals end Run, once connections have finished, for
+// which they have a while. It is called before Run.
+func (s *Server) ShutdownOn(signals ...os.Signal) {
+	for _, sig := range signals {
+		s.l.OnSignal(sig, s.shutdown)
+	}
+}
+
+// Run serves until a signal has shut the server down, and returns nil, or until
+// the context ends, and returns its cause.
+func (s *Server) Run(ctx context.Context) error { return s.l.Run(ctx) }
+
 // listen has package net make the socket, which knows about addresses, and takes
 // the socket over.
-func (s *server) listen(addr string) error {
+func (s *Server) listen(addr string) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err
@@ -83,7 +88,7 @@ func (s *server) listen(addr string) error {
 
 // accept takes connections until none waits. When it stops earlier, Modify has
 // the loop report those that are left.
-func (s *server) accept(watch.Events) {
+func (s *Server) accept(watch.Events) {
 	for range acceptMost {
 		fd, _, err := syscall.Accept4(s.fd, syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
 		switch {
@@ -100,14 +105,14 @@ func (s *server) accept(watch.Events) {
 	s.again()
 }
 
-func (s *server) again() {
+func (s *Server) again() {
 	if s.ln != nil {
 		_ = s.l.Modify(s.fd, watch.Read, watch.Edge)
 	}
 }
 
 // shutdown stops listening, lets connections finish for a while, and ends Run.
-func (s *server) shutdown() {
+func (s *Server) shutdown() {
 	if s.over {
 		return
 	}
@@ -125,7 +130,7 @@ func (s *server) shutdown() {
 	s.l.Stop()
 }
 
-func (s *server) unlisten() {
+func (s *Server) unlisten() {
 	if s.ln != nil {
 		_ = s.l.Remove(s.fd)
 		_ = s.ln.Close()
@@ -133,8 +138,9 @@ func (s *server) unlisten() {
 	}
 }
 
-// close frees what is left when the loop does not run any more.
-func (s *server) close() {
+// Close frees what is left when the loop does not run any more, and closes all
+// connections.
+func (s *Server) Close() {
 	s.unlisten()
 	for c := range s.conns {
 		c.close()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package main
+package server
 
 import (
 	"bufio"
@@ -24,11 +24,11 @@ import (
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
 // overBackends runs a test with a server on each backend that can be had.
-func overBackends(t *testing.T, idle time.Duration, test func(t *testing.T, s *server)) {
+func overBackends(t *testing.T, idle time.Duration, test func(t *testing.T, s *Server)) {
 	for _, b := range []watch.Backend{watch.Epoll, watch.IOUring} {
 		t.Run(b.String(), func(t *testing.T) {
 			t.Setenv(watch.EnvWatcher, b.String())
-			s, err := newServer(config{addr: "127.0.0.1:0", idle: idle})
+			s, err := New(Config{Addr: "127.0.0.1:0", Idle: idle})
 			if b == watch.IOUring && err != nil {
 				ringtest.NeedKernel(t, "deferred task work", "6.1")
 				if errors.Is(err, features.ErrForbidden) || errors.Is(err, errors.ErrUnsupported) {
@@ -48,7 +48,7 @@ func overBackends(t *testing.T, idle time.Duration, test func(t *testing.T, s *s
 			if err := s.l.Check(); err != nil {
 				t.Error(err)
 			}
-			s.close()
+			s.Close()
 		})
 	}
 }
@@ -60,7 +60,7 @@ type client struct {
 	r *bufio.Reader
 }
 
-func dial(t *testing.T, s *server) *client {
+func dial(t *testing.T, s *Server) *client {
 	t.Helper()
 	c, err := net.Dial("tcp", s.addr.String())
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *client) ended() {
 }
 
 func TestKeepAlive(t *testing.T) {
-	overBackends(t, time.Minute, func(t *testing.T, s *server) {
+	overBackends(t, time.Minute, func(t *testing.T, s *Server) {
 		c := dial(t, s)
 		for range 3 {
 			c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -137,7 +137,7 @@ func TestPipeline(t *testing.T) {
 		body := strings.Repeat("b", i*i)
 		requests += fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	}
-	overBackends(t, time.Minute, func(t *testing.T, s *server) {
+	overBackends(t, time.Minute, func(t *testing.T, s *Server) {
 		for _, size := range []int{1, 7, 100, 4096, len(requests)} {
 			c := dial(t, s)
 			var wg sync.WaitGroup
@@ -162,7 +162,7 @@ func TestPipeline(t *testing.T) {
 }
 
 func TestHead(t *testing.T) {
-	overBackends(t, time.Minute, func(t *testing.T, s *server) {
+	overBackends(t, time.Minute, func(t *testing.T, s *Server) {
 		c := dial(t, s)
 		c.send("HEAD /large HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		r, err := http.ReadResponse(c.r, &http.Request{Method: "HEAD"})
@@ -174,7 +174,7 @@ func TestHead(t *testing.T) {
 }
 
 func TestExpect(t *testing.T) {
-	overBackends(t, time.Minute, func(t *testing.T, s *server) {
+	overBackends(t, time.Minute, func(t *testing.T, s *Server) {
 		c := dial(t, s)
 		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
 		if r, err := http.ReadResponse(c.r, nil); err != nil || r.StatusCode != 100 {
@@ -190,7 +190,7 @@ func TestExpect(t *testing.T) {
 // more follows that the server does not read.
 func TestRefused(t *testing.T) {
 	more := strings.Repeat("and more ", 100<<10)
-	overBackends(t, time.Minute, func(t *testing.T, s *server) {
+	overBackends(t, time.Minute, func(t *testing.T, s *Server) {
 		for in, code := range map[string]int{
 			"nonsense\r\n\r\n":          400,
 			"\x16\x03\x01\x02":          400,
@@ -221,7 +221,7 @@ func TestRefused(t *testing.T) {
 // TestSlowReader asks for much without reading, and wants the server to hold
 // little, to serve others, and to send all once it is read.
 func TestSlowReader(t *testing.T) {
-	overBackends(t, time.Minute, func(t *testing.T, s *server) {
+	overBackends(t, time.Minute, func(t *testing.T, s *Server) {
 		slow := dial(t, s)
 		request := "GET /large HTTP/1.1\r\nHost: a\r\nPadding: " + strings.Repeat("p", 4000) + "\r\n\r\n"
 		const batch = 100 // six buffers of input, 25 MiB of output
@@ -256,7 +256,7 @@ func TestSlowReader(t *testing.T) {
 }
 
 // held returns how much memory a connection takes at most for input and output.
-func (s *server) held() int {
+func (s *Server) held() int {
 	answer := make(chan int)
 	_ = s.l.Post(func() {
 		most := 0
@@ -269,7 +269,7 @@ func (s *server) held() int {
 }
 
 func TestIdle(t *testing.T) {
-	overBackends(t, 20*time.Millisecond, func(t *testing.T, s *server) {
+	overBackends(t, 20*time.Millisecond, func(t *testing.T, s *Server) {
 		dial(t, s).ended()
 		c := dial(t, s)
 		c.send("GET / HTTP/1.1\r\nHo")
@@ -279,7 +279,7 @@ func TestIdle(t *testing.T) {
 
 // TestShutdown wants requests that have come to be answered before the end.
 func TestShutdown(t *testing.T) {
-	overBackends(t, time.Minute, func(t *testing.T, s *server) {
+	overBackends(t, time.Minute, func(t *testing.T, s *Server) {
 		resting, busy := dial(t, s), dial(t, s)
 		resting.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		resting.answer(200, greeting)
@@ -308,7 +308,7 @@ func TestShutdown(t *testing.T) {
 
 // TestClients has the client of net/http ask, from many goroutines.
 func TestClients(t *testing.T) {
-	overBackends(t, time.Minute, func(t *testing.T, s *server) {
+	overBackends(t, time.Minute, func(t *testing.T, s *Server) {
 		transport := &http.Transport{MaxIdleConnsPerHost: 10}
 		defer transport.CloseIdleConnections()
 		var wg sync.WaitGroup
