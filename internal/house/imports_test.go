@@ -42,6 +42,7 @@ var layers = map[string][]string{
 	"examples/echo-watch":        {"watch"},
 	"examples/http-watch":        {"examples/http-watch/server"},
 	"examples/http-watch/server": {"watch"},
+	"examples/redis":             {"unet/event"},
 
 	// For tests and lanes; nothing above imports them outside of tests.
 	"internal/ringtest":      {"internal/probe", "internal/sys", "uring"},

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+
+// Command redis is a small key-value server that speaks RESP, the protocol of
+// Redis, on package unet/event: redis-cli, redis-benchmark and client libraries
+// talk to it.
+//
+//	go run ./examples/redis -addr 127.0.0.1:6379
+//	redis-cli set greeting hello
+//
+// It knows GET, SET, DEL, INCR, PING and QUIT, as arrays and as inline commands
+// (a line of words), and answers everything else with an error. Commands may be
+// sent before the answer to the last one. What a peer makes it hold has a limit:
+// the request, the answers that the peer does not take, and all keys and values
+// together.
+//
+// It shows what a server on callbacks consists of: requests that arrive in
+// pieces, answers that are joined into one write, a peer that does not read, data
+// that loops share, and an orderly end on a signal.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/unet/event"
+)
+
+// grace is for connections to finish at the end.
+const grace = 5 * time.Second
+
+func main() {
+	log.SetFlags(0)
+	addr := flag.String("addr", "127.0.0.1:6379", "where to listen")
+	mode := flag.String("mode", "auto", "auto, ring or net: see event.Mode")
+	most := flag.Int64("max-memory", 256<<20, "how many bytes of keys and values to hold")
+	flag.Parse()
+	if err := serve(*addr, *mode, *most); err != nil {
+		log.Fatal("redis: ", err)
+	}
+}
+
+// serve runs until a signal comes.
+func serve(addr, mode string, most int64) error {
+	m, err := modeOf(mode)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, err := event.Listen("tcp", addr, newServer(most).handler(), &event.Options{Mode: m})
+	if err != nil {
+		return err
+	}
+	name, reason := s.Backend()
+	log.Printf("listening on %v, served by %s: %s", s.Addr(), name, reason)
+	<-ctx.Done()
+	last, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	return s.Shutdown(last)
+}
+
+func modeOf(name string) (event.Mode, error) {
+	for _, m := range []event.Mode{event.ModeAuto, event.ModeRing, event.ModeNet} {
+		if m.String() == name {
+			return m, nil
+		}
+	}
+	return 0, fmt.Errorf("no mode %q: auto, ring or net", name)
+}
