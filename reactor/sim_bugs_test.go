@@ -30,6 +30,10 @@ func sound(seed uint64, pinned bool, bugs simring.Bugs) plan {
 
 // overBoth runs a test over both kinds of loop and several seeds.
 func overBoth(t *testing.T, test func(t *testing.T, seed uint64, pinned bool)) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("faults planted to prove the simulation, not the kernel: without -short")
+	}
 	for _, pinned := range []bool{false, true} {
 		for seed := range uint64(5) {
 			t.Run(fmt.Sprintf("pinned=%v,seed=%d", pinned, seed), func(t *testing.T) { test(t, seed, pinned) })
