@@ -13,9 +13,12 @@ import (
 )
 
 const benchWatchLong = `watch measures what it costs to be told that a descriptor is ready: package watch with epoll beside
-package watch with io_uring.
+package watch with io_uring. --workload chooses from
 
-In a round of eventfds all active ones are written, awaited and read. Each of the pairs of sockets
+  events  descriptors that become ready (if nothing is said)
+  http    requests to the web server of examples/http-watch
+
+events: in a round of eventfds all active ones are written, awaited and read. Each of the pairs of sockets
 has one message on its way, which either end sends back. The same writes and reads on descriptors
 that nobody watches are the floor, which is measured in turns with the rounds; of each the median of
 some hundred batches counts. Of eventfds ns/op is net of the floor: what watching adds. Of sockets it
@@ -26,6 +29,12 @@ By default 1, 10, 100 and 1000 eventfds are watched edge-triggered, 100 also bes
 level-triggered and one-shot, then 100 pairs of sockets, then wakes: about 30 seconds. --mode,
 --active and --idle replace these points by the grid of what they name.
 
+http: 100,000 requests of a short page, 10 at a time, each with a connection of its own, then with
+connections that are kept: about two minutes. They come from ab where it is installed (Debian:
+apt-get install apache2-utils), else, or with --no-ab, from a load generator of our own, which
+measures the same a little more finely; --ab demands the program. The tables are those of ab, medians
+of the rounds. Server and generator are processes of their own.
+
 Engines that cannot be used here, and points for which a process may not open enough descriptors
 (ulimit -n), are named and left out. RINGSIDE_WATCHER changes nothing, as both engines ask for theirs.
 
@@ -35,7 +44,8 @@ pair by pair: 2.00x means half the time.`
 const benchWatchExample = `  ringside bench watch
   ringside bench watch --json watch.json
   ringside bench watch --source eventfd --mode edge,level --active 10,100 --pairs 10
-  ringside bench watch --active 100 --idle 0,1000,10000 --source eventfd`
+  ringside bench watch --active 100 --idle 0,1000,10000 --source eventfd
+  ringside bench watch --workload http --json watch-http.json`
 
 // newBenchWatchCmd returns "ringside bench watch".
 func newBenchWatchCmd() *cobra.Command {
@@ -51,6 +61,11 @@ func newBenchWatchCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	flags.register(f)
+	f.StringSliceVar(&opts.Workloads, "workload", nil, "what is measured: events, http (default: events)")
+	f.IntVar(&opts.Requests, "requests", 0, "requests of a round (default 100000)")
+	f.IntVar(&opts.Connections, "connections", 0, "requests at a time (default 10)")
+	boolFlag(f, abValue{&opts.AB, suite.Always}, "ab", "demand the program ab for requests (default: if installed)")
+	boolFlag(f, abValue{&opts.AB, suite.Never}, "no-ab", "leave ab out, as --ab=false")
 	f.StringSliceVar(&opts.Sources, "source", nil, "sources of events: eventfd, socketpair, wake")
 	f.StringSliceVar(&opts.Modes, "mode", nil, "how descriptors are watched: edge, level, one-shot")
 	f.IntSliceVar(&opts.Active, "active", nil, "numbers of descriptors, or pairs, that have events, such as 10,100")
@@ -73,6 +88,7 @@ func (b *watchBench) measure(ctx context.Context, tools benchTools) (*report.Run
 	return suite.Watch(ctx, b.opts, suite.WatchEnv{
 		Round:       tools.round,
 		Probe:       workload.ProbeWatch,
+		Asker:       findAsker,
 		Descriptors: descriptors,
 		Progress:    tools.bar,
 	})

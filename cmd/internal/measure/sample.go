@@ -2,7 +2,10 @@
 
 package measure
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // Names of metrics in result files. Each carries its unit; percentiles and maximum are of the
 // time one operation took.
@@ -52,6 +55,8 @@ type Sample struct {
 	// DeviceReads is the number of bytes the process read from devices in the window, as far
 	// as the system accounts for them.
 	DeviceReads int64 `json:"device_reads"`
+	// Further are metrics that only this workload has, by the names of result files.
+	Further map[string]float64 `json:"further,omitempty"`
 	// Backend and Reason are what the engine says about itself.
 	Backend string `json:"backend,omitempty"`
 	Reason  string `json:"reason,omitempty"`
@@ -92,6 +97,7 @@ func (s Sample) Metrics() map[string]float64 {
 	if s.Threads > 0 {
 		m[Threads] = float64(s.Threads)
 	}
+	maps.Copy(m, s.Further)
 	return m
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
+	"github.com/ringside-io/ringside/cmd/internal/ab"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
@@ -23,6 +24,7 @@ var benchUnits = []struct{ metric, unit string }{
 	{measure.OpsPerS, "op/s"},
 	{measure.CPUUsPerOp, "cpu-us/op"},
 	{measure.P50Us, "p50-us"},
+	{ab.MetricPercentile(90), "p90-us"},
 	{measure.P99Us, "p99-us"},
 	{measure.MaxUs, "max-us"},
 	{measure.Threads, "threads"},
@@ -30,6 +32,7 @@ var benchUnits = []struct{ metric, unit string }{
 	{DeviceShare, "device-B/B"},
 	{EntersPerOp, "enters/op"},
 	{measure.FloorNsPerOp, "floor-ns/op"},
+	{ab.MetricMean, "mean-us"},
 }
 
 // WriteBench writes one line per sample in the Go benchmark format. The engine is a part of the

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/ringside-io/ringside/cmd/internal/ab"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
@@ -18,7 +19,7 @@ const DeviceShare = "device_share"
 // ratioMetrics are the metrics whose ratios a result file carries.
 var ratioMetrics = []string{
 	measure.OpsPerS, measure.NsPerOp, measure.CPUUsPerOp, measure.P50Us, measure.P99Us, measure.MaxUs, measure.Threads,
-	measure.UnitsPerS,
+	measure.UnitsPerS, ab.MetricMean, ab.MetricPercentile(90),
 }
 
 // Document summarizes the run in the form of a result file. Every engine is compared to the

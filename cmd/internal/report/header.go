@@ -26,8 +26,11 @@ func (h Host) WriteHeader(w io.Writer) error {
 	line("versions", h.Go, "ringside "+h.Ringside, prefixed("commit ", h.Commit))
 	line("backend", h.Backend, h.Reason)
 	line("peers", h.Peers...)
-	line("method", fmt.Sprintf("%d interleaved pairs of %.0f ms", h.Pairs, h.DurationMs),
-		"medians", fmt.Sprintf("seed %d", h.Seed))
+	method := fmt.Sprintf("%d interleaved pairs", h.Pairs)
+	if h.DurationMs > 0 { // otherwise a round ends when its work is done
+		method += fmt.Sprintf(" of %.0f ms", h.DurationMs)
+	}
+	line("method", method, "medians", fmt.Sprintf("seed %d", h.Seed))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -70,6 +70,11 @@ func (r *Run) WriteTable(w io.Writer, layout Layout, style Style) error {
 	var b strings.Builder
 	for _, section := range r.sections(layout) {
 		fmt.Fprintf(&b, "%s\n", style.paint(bold, section.title))
+		if draw := layout.draw(section.cells[0]); draw != nil {
+			draw(&b, style, section.cells)
+			b.WriteString("\n")
+			continue
+		}
 		t := newTable(section.cells, layout.Without)
 		for _, c := range section.cells {
 			for _, s := range c.Series {
@@ -81,6 +86,14 @@ func (r *Run) WriteTable(w io.Writer, layout Layout, style Style) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// draw returns what writes the cell's section in its own way, or nil.
+func (l Layout) draw(c Cell) DrawFunc {
+	if l.Draw == nil {
+		return nil
+	}
+	return l.Draw(c)
 }
 
 // resultTable is a table with the columns that at least one of its series can fill.

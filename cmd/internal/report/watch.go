@@ -9,10 +9,22 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// WatchLayout arranges the suite "watch": a table for each source of events.
+// WatchLayout arranges the suite "watch": a table for each source of events, and those of ab for the
+// web server.
 var WatchLayout = Layout{
 	Without: []string{measure.OpsPerS, measure.Threads}, // Watching is told by its time, and has one thread.
-	Section: func(c Cell) string { return fmt.Sprintf("%s, %s", c.Workload, sourceWords(c.Params["source"])) },
+	Section: func(c Cell) string {
+		if isHTTP(c) {
+			return httpTitle(c)
+		}
+		return fmt.Sprintf("%s, %s", c.Workload, sourceWords(c.Params["source"]))
+	},
+	Draw: func(c Cell) DrawFunc {
+		if isHTTP(c) {
+			return drawHTTP
+		}
+		return nil
+	},
 	Row: func(c Cell, engine string) string {
 		if mode, ok := c.Params["mode"]; ok {
 			engine += fmt.Sprintf("_%v_%v", mode, c.Params["active"])
@@ -30,7 +42,10 @@ var WatchLayout = Layout{
 		if idle, ok := c.Params["idle"]; ok {
 			words = append(words, fmt.Sprintf("beside %v idle", idle))
 		}
-		if len(words) == 0 {
+		switch {
+		case isHTTP(c):
+			return "requests"
+		case len(words) == 0:
 			return "a wake"
 		}
 		return strings.Join(words, " ")

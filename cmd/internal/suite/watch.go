@@ -16,7 +16,9 @@ import (
 
 const (
 	watchSuite = "watch"
-	eventsWork = "events"
+	// EventsWork are events of descriptors, HTTPWork is the web server of the example http-watch.
+	EventsWork = "events"
+	HTTPWork   = "http"
 )
 
 // WatchEnv is how the suite "watch" reaches the world. All functions must be set.
@@ -25,6 +27,8 @@ type WatchEnv struct {
 	Round func(context.Context, workload.Job) (measure.Sample, error)
 	// Probe tells whether an engine can be used here.
 	Probe func(engine string) error
+	// Asker finds what asks the web server: the program ab, or a load generator of our own.
+	Asker func(context.Context, Choice) (Asker, error)
 	// Descriptors is how many a process may have; 0 means that nobody knows.
 	Descriptors func() int
 	// Progress is told how far the run is.
@@ -37,9 +41,14 @@ func Watch(ctx context.Context, opts WatchOptions, env WatchEnv) (*report.Run, e
 	w := &watchRun{opts: opts.withDefaults(), env: env, run: &report.Run{}}
 	w.run.Host = hostinfo.Collect("")
 	w.run.Host.Pairs = w.opts.Pairs
-	w.run.Host.DurationMs = float64(w.opts.Duration) / float64(time.Millisecond)
+	if slices.Contains(w.opts.Workloads, EventsWork) {
+		w.run.Host.DurationMs = float64(w.opts.Duration) / float64(time.Millisecond)
+	}
 	w.probe()
-	cells := w.possible()
+	cells, err := w.cells(ctx)
+	if err != nil {
+		return w.run, err
+	}
 	if len(w.engines) == 0 || len(cells) == 0 {
 		return w.run, ErrNothing
 	}
@@ -54,8 +63,15 @@ type watchRun struct {
 	engines []string
 }
 
-func (w *watchRun) skip(s report.Skip) {
-	s.Suite, s.Workload = watchSuite, eventsWork
+// watchCell is one point that is measured: what each engine is asked to do, but for its name.
+type watchCell struct {
+	params report.Params
+	point  string // its name in sentences
+	job    workload.Job
+}
+
+func (w *watchRun) skip(work string, s report.Skip) {
+	s.Suite, s.Workload = watchSuite, work
 	w.run.Skipped = append(w.run.Skipped, s)
 }
 
@@ -63,53 +79,73 @@ func (w *watchRun) skip(s report.Skip) {
 func (w *watchRun) probe() {
 	for _, name := range w.opts.Engines {
 		if err := w.env.Probe(name); err != nil {
-			w.skip(report.Skip{Engine: name, Reason: err.Error()})
+			for _, work := range w.opts.Workloads {
+				w.skip(work, report.Skip{Engine: name, Reason: err.Error()})
+			}
 			continue
 		}
 		w.engines = append(w.engines, name)
 	}
 }
 
-// possible returns the cells for which there are descriptors, and notes the others as skipped.
-func (w *watchRun) possible() []workload.Watch {
+// cells returns those of all workloads.
+func (w *watchRun) cells(ctx context.Context) (out []watchCell, err error) {
+	for _, work := range w.opts.Workloads {
+		if work == EventsWork {
+			out = append(out, w.eventCells()...)
+			continue
+		}
+		cells, err := w.httpCells(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, cells...)
+	}
+	return out, nil
+}
+
+// eventCells returns the cells for which there are descriptors, and notes the others as skipped.
+func (w *watchRun) eventCells() (out []watchCell) {
 	const others = 64 // descriptors of a process beside those of the workload
 	limit := w.env.Descriptors()
-	return slices.DeleteFunc(w.opts.cells(), func(c workload.Watch) bool {
+	for _, c := range w.opts.cells() {
 		need := c.Descriptors() + others
 		if limit <= 0 || need <= limit {
-			return false
+			out = append(out, watchCell{watchParams(c), watchPoint(c), workload.Job{
+				Workload: EventsWork, Goroutines: 1, Warm: warmFor(w.opts.Duration), Measure: w.opts.Duration, Watch: &c,
+			}})
+			continue
 		}
-		w.skip(report.Skip{
+		w.skip(EventsWork, report.Skip{
 			Params: watchParams(c),
 			Reason: fmt.Sprintf("needs %d descriptors, and a process may have only %d (ulimit -n)", need, limit),
 		})
-		return true
-	})
+	}
+	return out
 }
 
 // measure runs all cells.
-func (w *watchRun) measure(ctx context.Context, cells []workload.Watch) error {
+func (w *watchRun) measure(ctx context.Context, cells []watchCell) error {
 	w.env.Progress.Start(int64(w.opts.Pairs*len(w.engines)*len(cells)), "measuring")
 	for _, c := range cells {
 		if err := w.measureCell(ctx, c); err != nil {
 			if ctx.Err() != nil {
 				return fmt.Errorf("stopped after %d of %d cells: %w", len(w.run.Cells), len(cells), ctx.Err())
 			}
-			return fmt.Errorf("%s, %s: %w", eventsWork, watchPoint(c), err)
+			return fmt.Errorf("%s, %s: %w", c.job.Workload, c.point, err)
 		}
 	}
 	return nil
 }
 
 // measureCell runs the engines in turn and adds the cell to the report.
-func (w *watchRun) measureCell(ctx context.Context, c workload.Watch) error {
+func (w *watchRun) measureCell(ctx context.Context, c watchCell) error {
 	samples, err := measure.Interleave(ctx, w.opts.Pairs, w.engines,
 		func(ctx context.Context, name string, _ int) (measure.Sample, error) {
-			w.env.Progress.Note("%s, %s", eventsWork, watchPoint(c))
-			s, err := w.env.Round(ctx, workload.Job{
-				Suite: watchSuite, Workload: eventsWork, Engine: name, Goroutines: 1,
-				Warm: warmFor(w.opts.Duration), Measure: w.opts.Duration, Watch: &c,
-			})
+			w.env.Progress.Note("%s, %s", c.job.Workload, c.point)
+			job := c.job
+			job.Suite, job.Engine = watchSuite, name
+			s, err := w.env.Round(ctx, job)
 			if err != nil {
 				return s, fmt.Errorf("engine %s: %w", name, err)
 			}
@@ -119,7 +155,7 @@ func (w *watchRun) measureCell(ctx context.Context, c workload.Watch) error {
 	if err != nil {
 		return err
 	}
-	out := report.Cell{Suite: watchSuite, Workload: eventsWork, Params: watchParams(c)}
+	out := report.Cell{Suite: watchSuite, Workload: c.job.Workload, Params: c.params}
 	for i, name := range w.engines {
 		out.Series = append(out.Series, newSeries(name, samples[i]))
 	}

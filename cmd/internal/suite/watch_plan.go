@@ -14,6 +14,12 @@ import (
 
 // WatchOptions say what the suite "watch" measures. The zero value is the default run.
 type WatchOptions struct {
+	// Workloads are those that are measured: [EventsWork] by default, and [HTTPWork].
+	Workloads []string
+	// Requests is how many are made of the web server in a round (0: 100,000), Connections how many
+	// at a time (0: 10). AB says whether the program ab makes them.
+	Requests, Connections int
+	AB                    Choice
 	// Engines and Sources replace the lists of engines and of sources of events.
 	Engines []string
 	Sources []string
@@ -31,15 +37,24 @@ type WatchOptions struct {
 var (
 	// watchEngines are the backends of package watch, the one that others are compared to first.
 	watchEngines = []string{watch.Epoll.String(), watch.IOUring.String()}
+	watchWorks   = []string{EventsWork, HTTPWork}
 	watchSources = []string{workload.SourceEventFD, workload.SourcePair, workload.SourceWake}
 	watchModes   = []watch.Mode{watch.Edge, watch.Level, watch.OneShot}
 )
 
-// maxWatched bounds --active and --idle.
-const maxWatched = 1_000_000
+// Bounds of the options. Of fewer requests percentiles mean nothing, and a connection should have one.
+const (
+	maxWatched  = 1_000_000 // of --active and --idle
+	minRequests = 100
+	maxRequests = 10_000_000
+	maxAsking   = 100
+)
 
 // Validate returns an error that names the first option that makes no sense.
 func (o WatchOptions) Validate() error {
+	if err := oneOf("--workload", o.Workloads, watchWorks); err != nil {
+		return err
+	}
 	if err := oneOf("--engine", o.Engines, watchEngines); err != nil {
 		return err
 	}
@@ -58,6 +73,12 @@ func (o WatchOptions) Validate() error {
 		if n < 0 || n > maxWatched {
 			return fmt.Errorf("--idle %d: must be between 0 and %d", n, maxWatched)
 		}
+	}
+	if o.Requests < 0 || o.Requests > maxRequests || o.Requests > 0 && o.Requests < minRequests {
+		return fmt.Errorf("--requests %d: must be between %d and %d", o.Requests, minRequests, maxRequests)
+	}
+	if o.Connections < 0 || o.Connections > maxAsking {
+		return fmt.Errorf("--connections %d: must be between 1 and %d", o.Connections, maxAsking)
 	}
 	if o.Pairs < 0 || o.Duration < 0 {
 		return fmt.Errorf("--pairs and --duration must be positive")
@@ -90,6 +111,15 @@ func (o WatchOptions) withDefaults() WatchOptions {
 	}
 	if o.Duration == 0 {
 		o.Duration = 200 * time.Millisecond
+	}
+	if o.Requests == 0 {
+		o.Requests = 100_000
+	}
+	if o.Connections == 0 {
+		o.Connections = 10
+	}
+	if len(o.Workloads) == 0 {
+		o.Workloads = []string{EventsWork}
 	}
 	if len(o.Engines) == 0 {
 		o.Engines = watchEngines

@@ -5,10 +5,12 @@ package suite
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/cmd/internal/ab"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 	"github.com/ringside-io/ringside/watch"
@@ -31,6 +33,12 @@ func newWatchWorld() *watchWorld {
 				return errors.New("forbidden")
 			}
 			return nil
+		},
+		Asker: func(_ context.Context, c Choice) (Asker, error) {
+			if c == Always {
+				return Asker{}, errors.New("no ab")
+			}
+			return Asker{Name: "asker 1", Note: "it asks", Program: []string{"/bin/asker"}}, nil
 		},
 		Descriptors: func() int { return w.limit },
 		Progress:    quiet{},
@@ -89,6 +97,37 @@ func TestWatchMeasuresTheDefaultPoints(t *testing.T) {
 	}
 	if !found {
 		t.Error("no ratio of the time of an event")
+	}
+}
+
+func TestWatchAsksTheWebServer(t *testing.T) {
+	w := newWatchWorld()
+	run, err := Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, Requests: 500, Pairs: 2}, w.WatchEnv)
+	if err != nil || len(run.Cells) != 2 || len(w.jobs) != 2*2*2 {
+		t.Fatalf("%d cells, %d rounds, %v", len(run.Cells), len(w.jobs), err)
+	}
+	if h := run.Host; h.DurationMs != 0 || !slices.Equal(h.Peers, []string{"asker 1"}) || !slices.Equal(run.Notes, []string{"it asks"}) {
+		t.Errorf("host %+v, notes %v", h, run.Notes)
+	}
+	for i, j := range w.jobs {
+		want := ab.Job{Requests: 500, Connections: 10, KeepAlive: i >= 4}
+		if j.HTTP == nil || j.HTTP.Ask != want || j.HTTP.Program[0] != "/bin/asker" || j.Suite != "watch" || j.Workload != "http" ||
+			j.Engine != watchEngines[i%2] || j.Watch != nil {
+			t.Fatalf("round %d: %+v", i, j)
+		}
+	}
+	w.jobs = nil
+	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http", "events"}, Pairs: 1, Sources: []string{"wake"}}, w.WatchEnv)
+	if err != nil || len(run.Cells) != 3 || run.Cells[2].Workload != "events" || w.jobs[0].HTTP.Ask.Requests != 100_000 || run.Host.DurationMs != 200 {
+		t.Errorf("both: %+v, %v", run.Cells, err)
+	}
+	if _, err := Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, AB: Always}, w.WatchEnv); err == nil || err.Error() != "no ab" {
+		t.Errorf("without ab: %v", err)
+	}
+	w.refuses = "io_uring"
+	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, Pairs: 1}, w.WatchEnv)
+	if err != nil || len(run.Skipped) != 1 || run.Skipped[0].Workload != "http" || run.Skipped[0].Engine != "io_uring" {
+		t.Errorf("without a ring: skipped %+v, %v", run.Skipped, err)
 	}
 }
 
@@ -181,7 +220,8 @@ func TestDefaultWatchRunFitsItsTime(t *testing.T) {
 func TestWatchValidate(t *testing.T) {
 	for _, o := range []WatchOptions{
 		{Engines: []string{"auto"}}, {Engines: []string{"epoll", "epoll"}}, {Sources: []string{"sun"}}, {Modes: []string{"bevel"}},
-		{Active: []int{0}}, {Active: []int{maxWatched + 1}}, {Idle: []int{-1}}, {Pairs: -1}, {Duration: -1},
+		{Workloads: []string{"sun"}}, {Workloads: []string{"http", "http"}}, {Requests: 99}, {Requests: maxRequests + 1}, {Requests: -1},
+		{Connections: -1}, {Connections: maxAsking + 1}, {Active: []int{0}}, {Active: []int{maxWatched + 1}}, {Idle: []int{-1}}, {Pairs: -1}, {Duration: -1},
 	} {
 		if o.Validate() == nil {
 			t.Errorf("%+v accepted", o)

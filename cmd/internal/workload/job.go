@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ringside-io/ringside/cmd/internal/ab"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
@@ -28,12 +29,19 @@ type Job struct {
 	RandWrite  *RandWrite    `json:"randwrite,omitempty"`
 	Nop        *Nop          `json:"nop,omitempty"`
 	Watch      *Watch        `json:"watch,omitempty"`
+	HTTP       *HTTP         `json:"http,omitempty"`
+	Ask        *ab.Job       `json:"ask,omitempty"`
 }
 
 // Run does the job in this process.
 func (j Job) Run(ctx context.Context) (measure.Sample, error) {
-	if j.Watch != nil {
-		return j.watch(ctx) // Its engines open no files.
+	switch { // Their engines open no files.
+	case j.Watch != nil:
+		return j.watch(ctx)
+	case j.HTTP != nil:
+		return j.http(ctx)
+	case j.Ask != nil:
+		return j.ask(ctx)
 	}
 	e, err := engine.Lookup(j.Engine)
 	if err != nil {
