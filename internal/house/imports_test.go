@@ -34,7 +34,7 @@ var layers = map[string][]string{
 	"ufile/ufiletest":   {},
 	"internal/epoll":    {"internal/sys"},
 	"unet":              {"features", "internal/epoll", "internal/fdlock", "internal/sys", "uring"},
-	"unet/event":        {"features", "internal/sys", "uring"},
+	"unet/event":        {"features", "internal/sys", "uring", "watch"},
 	"watch":             {"features", "internal/epoll", "internal/sys", "uring"},
 	"watch/watchtest":   {"internal/sys", "watch"},
 

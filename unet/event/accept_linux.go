@@ -5,8 +5,6 @@ package event
 import (
 	"syscall"
 	"time"
-
-	"github.com/ringside-io/ringside/uring"
 )
 
 // listener is the loop's listening socket.
@@ -20,52 +18,6 @@ type listener struct {
 
 func (a *listener) closed() bool { return a.fd < 0 && !a.armed }
 
-// noSlot is in the place of a connection's slot.
-const noSlot = 1<<32 - 1
-
-// armAccept starts to accept.
-func (l *loop) armAccept() {
-	a := &l.listen
-	if a.armed || a.stopped {
-		return
-	}
-	e := l.ring.SQE()
-	if e == nil {
-		a.retryAt = time.Now()
-		return
-	}
-	e.AcceptMultishot(uring.Fd(a.fd), syscall.SOCK_CLOEXEC).SetUserData(tag(kindAccept, noSlot, 0))
-	a.armed, a.retryAt = true, time.Time{}
-}
-
-// accepted handles a completion of the accept.
-func (l *loop) accepted(c uring.CQE) {
-	a := &l.listen
-	if !c.Has(uring.CQEMore) {
-		a.armed = false
-	}
-	switch errno := c.Errno(); {
-	case errno == 0:
-		a.pause = 0
-		l.adopt(int(c.Res))
-	case a.stopped:
-	case outOf(errno):
-		// The kernel answers at once, so asking again at once would spin. The
-		// connections wait in the backlog.
-		a.pause = min(max(2*a.pause, firstPause), maxPause)
-		a.retryAt = time.Now().Add(a.pause)
-		l.count.acceptRetries.Add(1)
-		return
-	}
-	switch {
-	case a.armed:
-	case a.stopped:
-		l.closeListener()
-	default:
-		l.armAccept()
-	}
-}
-
 // outOf says that descriptors or memory have run out.
 func outOf(errno syscall.Errno) bool {
 	switch errno {
@@ -75,26 +27,21 @@ func outOf(errno syscall.Errno) bool {
 	return false
 }
 
+// pauseAccept puts off accepting. The connections wait in the backlog.
+func (l *loop) pauseAccept() {
+	a := &l.listen
+	a.pause = min(max(2*a.pause, firstPause), maxPause)
+	a.retryAt = time.Now().Add(a.pause)
+	l.count.acceptRetries.Add(1)
+}
+
 // stopAccept ends accepting.
 func (l *loop) stopAccept() {
 	a := &l.listen
-	if a.stopped {
-		return
+	if !a.stopped {
+		a.stopped, a.retryAt = true, time.Time{}
+		l.d.disarm()
 	}
-	a.stopped, a.retryAt = true, time.Time{}
-	if !a.armed {
-		l.closeListener()
-		return
-	}
-	l.cancelAccept()
-}
-
-func (l *loop) cancelAccept() {
-	if e := l.sqe(); e != nil {
-		e.Cancel(tag(kindAccept, noSlot, 0), 0).SetUserData(tag(kindCancel, noSlot, 0))
-		return
-	}
-	l.post(l.cancelAccept)
 }
 
 // closeListener takes the connections that the kernel has accepted, unless they
@@ -104,7 +51,7 @@ func (l *loop) closeListener() {
 	if a.fd < 0 {
 		return
 	}
-	if !l.rings.aborted.Load() && syscall.SetNonblock(a.fd, true) == nil {
+	if !l.loops.aborted.Load() && syscall.SetNonblock(a.fd, true) == nil {
 		for {
 			fd, _, err := syscall.Accept4(a.fd, syscall.SOCK_CLOEXEC)
 			if err == syscall.EINTR || err == syscall.ECONNABORTED {
@@ -137,6 +84,7 @@ func (l *loop) adopt(fd int) {
 	l.open++
 	l.count.open.Add(1)
 	l.count.accepted.Add(1)
+	c.state.kicked = true // the loop looks anyhow
 	c.onOpen()
 	if l.leaving {
 		l.leave(c)

@@ -6,17 +6,6 @@ import (
 	"net"
 	"os"
 	"syscall"
-
-	"github.com/ringside-io/ringside/uring"
-)
-
-// Kinds of entries, in the user data.
-const (
-	kindAccept = iota + 1
-	kindRecv
-	kindSend
-	kindCancel    // of a receive, or of the accept
-	kindCancelAll // of what a connection has in flight
 )
 
 const (
@@ -44,74 +33,6 @@ func (l *loop) find(userData uint64) *Conn {
 		return nil
 	}
 	return c
-}
-
-// complete handles one completion.
-func (l *loop) complete(e uring.CQE) {
-	switch e.UserData >> kindShift {
-	case kindRecv:
-		l.received(e)
-	case kindSend:
-		l.sent(e)
-	case kindAccept:
-		l.accepted(e)
-	case kindCancel, kindCancelAll:
-		l.canceled(e)
-	}
-}
-
-// canceled handles the completion of a cancellation. One that found nothing, or
-// came at a bad moment, is repeated as long as there is something to end.
-func (l *loop) canceled(e uring.CQE) {
-	found := e.Res >= 0
-	if e.UserData>>kindShift == kindCancelAll {
-		found = e.Res > 0
-	}
-	if c := l.find(e.UserData); c != nil && !found {
-		c.link.canceling, c.link.ending = false, false
-		l.touch(c)
-	}
-}
-
-// received handles a completion of a receive.
-func (l *loop) received(e uring.CQE) {
-	c := l.find(e.UserData)
-	data, _ := l.bufs.Take(e)
-	if c != nil {
-		l.input(c, e, data)
-	}
-	if e.Has(uring.CQEBuffer) {
-		l.bufs.Recycle(e.BufferID())
-		l.dirty = true
-	}
-}
-
-// input gives a completion to its connection.
-func (l *loop) input(c *Conn, e uring.CQE, data []byte) {
-	k := &c.link
-	if !e.Has(uring.CQEMore) {
-		k.armed, k.canceling = false, false
-		l.touch(c)
-	}
-	if e.Res > 0 {
-		l.deliver(c, data)
-		if k.armed && k.tid != l.tid && !k.canceling {
-			l.touch(c)
-		}
-		return
-	}
-	switch errno := e.Errno(); errno {
-	case syscall.ENOBUFS:
-		l.count.noBuffers.Add(1)
-	case syscall.ECANCELED, syscall.EINTR, syscall.EAGAIN:
-		// We asked for it, or the thread that armed it is gone.
-	default:
-		if k.held.queue.n > 0 {
-			k.held.ended, k.held.res = true, e.Res
-			return
-		}
-		l.broke(c, e.Res)
-	}
 }
 
 // deliver gives data to the handler, or keeps it while reading is stopped.
@@ -170,30 +91,6 @@ func (l *loop) broke(c *Conn, res int32) {
 	l.touch(c)
 }
 
-// sent handles the completion of a send.
-func (l *loop) sent(e uring.CQE) {
-	c := l.find(e.UserData)
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	c.out.busy = false
-	switch errno := e.Errno(); errno {
-	case 0:
-		c.out.advance(int(e.Res))
-	case syscall.ECANCELED, syscall.EINTR, syscall.EAGAIN:
-		// The thread that submitted it is gone, or the connection ends.
-	default:
-		c.fail(c.opError("write", os.NewSyscallError("send", errno)))
-	}
-	s := &c.state
-	rest := c.out.n > 0 || s.closing || s.finWrite || s.aborted || s.full || s.starved
-	c.mu.Unlock()
-	if rest {
-		l.touch(c)
-	}
-}
-
 // look does what the state of a connection asks for.
 func (l *loop) look(c *Conn) {
 	c.mu.Lock()
@@ -202,7 +99,7 @@ func (l *loop) look(c *Conn) {
 		c.mu.Unlock()
 		return
 	}
-	if !l.room() {
+	if !l.d.room() {
 		c.mu.Unlock()
 		l.touch(c)
 		return
@@ -216,8 +113,8 @@ func (l *loop) look(c *Conn) {
 		l.finish(c)
 		return
 	}
-	l.lookOutput(c)
-	release := l.lookInput(c)
+	l.d.output(c)
+	release := l.d.input(c)
 	writable := c.takeWritable()
 	c.mu.Unlock()
 	if writable {
@@ -234,79 +131,14 @@ func (l *loop) look(c *Conn) {
 // lookEnd says whether the connection can be closed now, and does what brings
 // that about. The caller holds the connection's mutex.
 func (l *loop) lookEnd(c *Conn) bool {
-	s, k := &c.state, &c.link
+	s := &c.state
 	switch {
 	case s.aborted:
 	case s.closing && c.out.n == 0 && !c.out.busy:
 	default:
 		return false
 	}
-	if !k.armed && !c.out.busy {
-		return true
-	}
-	if !k.ending {
-		k.ending = true
-		l.sqe().CancelFD(uring.Fd(k.fd), uring.CancelAll).SetUserData(k.tag(kindCancelAll))
-	}
-	return false
-}
-
-// lookOutput sends what is pending. The caller holds the connection's mutex.
-func (l *loop) lookOutput(c *Conn) {
-	s, k := &c.state, &c.link
-	if c.out.busy || s.aborted {
-		return
-	}
-	if p := c.out.front(); p != nil {
-		c.out.busy = true
-		l.bytes += len(p)
-		l.sqe().Send(uring.Fd(k.fd), p, syscall.MSG_NOSIGNAL|syscall.MSG_WAITALL).SetUserData(k.tag(kindSend))
-		return
-	}
-	if s.finWrite && !s.finSent {
-		s.finSent = true
-		_ = syscall.Shutdown(k.fd, syscall.SHUT_WR) // ENOTCONN: the receive says more
-	}
-}
-
-// lookInput starts or stops the receive; it says whether what was kept can be
-// given to the handler. The caller holds the connection's mutex.
-func (l *loop) lookInput(c *Conn) (release bool) {
-	s, k := &c.state, &c.link
-	want := c.wantsInput()
-	draining := l.leaving && !k.drained
-	switch {
-	case k.armed && !k.canceling && (!want || draining || k.tid != l.tid):
-		k.canceling = true
-		l.sqe().Cancel(k.tag(kindRecv), 0).SetUserData(k.tag(kindCancel))
-	case k.held.queue.n > 0 || k.held.ended:
-		return want
-	case !k.armed && want && !draining && !s.eof:
-		if k.tid != 0 {
-			l.count.rearms.Add(1)
-		}
-		k.armed, k.tid = true, l.tid
-		l.sqe().RecvMultishot(uring.Fd(k.fd), 0, l.bufs.Group()).SetUserData(k.tag(kindRecv))
-	}
-	return false
-}
-
-// room makes sure that looking at one connection finds enough entries.
-func (l *loop) room() bool {
-	if l.ring.SQSpace() < reserve {
-		l.submit()
-		return l.ring.SQSpace() >= reserve
-	}
-	return true
-}
-
-// sqe returns an entry. After room it is not nil.
-func (l *loop) sqe() *uring.SQE {
-	e := l.ring.SQE()
-	if e == nil && l.submit() {
-		e = l.ring.SQE()
-	}
-	return e
+	return l.d.end(c)
 }
 
 // finish closes a connection that the kernel has no operation of.
@@ -319,6 +151,7 @@ func (l *loop) finish(c *Conn) {
 	c.mu.Unlock()
 	c.onClose(err)
 	c.mu.Lock()
+	l.d.forget(c)
 	fd := k.fd
 	k.fd = -1
 	c.out.drop()
@@ -333,6 +166,6 @@ func (l *loop) finish(c *Conn) {
 	l.open--
 	l.count.open.Add(-1)
 	if !l.listen.retryAt.IsZero() {
-		l.armAccept() // There is a descriptor again.
+		l.d.armAccept() // There is a descriptor again.
 	}
 }

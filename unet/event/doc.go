@@ -13,6 +13,9 @@
 // and sends that go into the kernel together. The loop is a goroutine that is
 // not bound to a thread; between completions it sleeps in Go's netpoller.
 //
+// Where io_uring cannot be used each loop is a loop of package watch on epoll, which
+// receives and sends by plain calls. Everything below holds for it as well.
+//
 // # Callbacks
 //
 // The calls for one connection never overlap. A callback that blocks holds up
@@ -36,7 +39,7 @@
 //
 // # Kernels
 //
-// io_uring is used from Linux 6.0 on. Elsewhere, or where it is forbidden, the
-// same callbacks are called by goroutines on package net, unless
-// [Options].Mode insists; [Server.Backend] says which and why.
+// io_uring is used from Linux 6.0 on, epoll where the kernel is older or policy
+// forbids io_uring, and on other systems goroutines on package net call the same
+// callbacks, unless [Options].Mode insists; [Server.Backend] says which and why.
 package event

@@ -5,7 +5,6 @@ package event
 import (
 	"errors"
 	"net"
-	"sync"
 	"syscall"
 )
 
@@ -22,7 +21,7 @@ func (l *loop) leaveAll() {
 
 // leave lets a connection end: by and by, or at once when all are aborted.
 func (l *loop) leave(c *Conn) {
-	if l.rings.aborted.Load() {
+	if l.loops.aborted.Load() {
 		c.mu.Lock()
 		c.fail(net.ErrClosed)
 		c.mu.Unlock()
@@ -35,9 +34,7 @@ func (l *loop) leave(c *Conn) {
 // again when that may have changed.
 func (l *loop) drain(c *Conn) {
 	k := &c.link
-	if l.scratch == nil {
-		l.scratch = make([]byte, l.server.opts.BufferSize)
-	}
+	p := l.memory()
 	for left := maxDrain; k.held.queue.n == 0 && !k.held.ended; {
 		c.mu.Lock()
 		want, s, fd := c.wantsInput(), c.state, k.fd
@@ -49,7 +46,7 @@ func (l *loop) drain(c *Conn) {
 		if !want {
 			return
 		}
-		n, _, err := syscall.Recvfrom(fd, l.scratch, syscall.MSG_DONTWAIT)
+		n, _, err := syscall.Recvfrom(fd, p, syscall.MSG_DONTWAIT)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case errors.Is(err, syscall.EAGAIN) || left <= 0:
@@ -63,7 +60,7 @@ func (l *loop) drain(c *Conn) {
 			l.broke(c, 0)
 		default:
 			left -= n
-			c.onData(l.scratch[:n])
+			c.onData(p[:n])
 		}
 	}
 }
@@ -81,34 +78,13 @@ func (l *loop) sayGoodbye(c *Conn) {
 	l.touch(c)
 }
 
-// doom notes that the ring cannot be used any more.
+// doom notes that the driver cannot be used any more.
 func (l *loop) doom(err error) {
 	l.over, l.broken = true, err
 }
 
-// graves keep the memory of operations that nobody will hear of again.
-var graves struct {
-	sync.Mutex
-	loops []*loop
-}
-
-// close frees what the loop owns.
-func (l *loop) close() {
-	if l.broken != nil {
-		l.bury()
-		return
-	}
-	// Nothing is in flight but cancellations, which use no memory.
-	_ = l.file.Close()
-	_ = l.ring.Close()
-}
-
-// bury ends the connections of a loop whose ring is broken. The kernel may have
-// operations in flight, so their memory, and the ring, stay for ever.
+// bury ends the connections of a loop whose driver is broken.
 func (l *loop) bury() {
-	graves.Lock()
-	graves.loops = append(graves.loops, l)
-	graves.Unlock()
 	for _, c := range l.conns {
 		if c == nil {
 			continue

@@ -20,12 +20,12 @@ import (
 // onLoops runs f on each loop of a server and waits for it.
 func (s *Server) onLoops(t *testing.T, f func(l *loop)) {
 	t.Helper()
-	r, ok := s.engine.(*rings)
+	r, ok := s.engine.(*loops)
 	if !ok {
 		return
 	}
-	for _, l := range r.loops {
-		done := make(chan struct{})
+	for _, d := range r.all {
+		l, done := d.base(), make(chan struct{})
 		l.post(func() { f(l); close(done) })
 		receive(t, "answer of the loop", done)
 	}
@@ -38,18 +38,19 @@ func (s *Server) noneLeft(t *testing.T) {
 	left := 0
 	s.onLoops(t, func(l *loop) {
 		left += len(l.conns) - len(l.free)
-		if features.HaveRegister(uring.OpRegisterPBufStatus) != nil {
+		r, ok := l.d.(*ringLoop)
+		if !ok || features.HaveRegister(uring.OpRegisterPBufStatus) != nil {
 			return
 		}
-		if l.dirty {
-			l.bufs.Publish()
-			l.dirty = false
+		if r.dirty {
+			r.bufs.Publish()
+			r.dirty = false
 		}
-		if n, err := l.bufs.Available(); n != l.bufs.Len() || err != nil {
-			t.Errorf("%d of %d buffers are available: %v", n, l.bufs.Len(), err)
+		if n, err := r.bufs.Available(); n != r.bufs.Len() || err != nil {
+			t.Errorf("%d of %d buffers are available: %v", n, r.bufs.Len(), err)
 		}
 	})
-	if _, ok := s.engine.(*rings); ok && left != 1 {
+	if _, ok := s.engine.(*loops); ok && left != 1 {
 		t.Errorf("%d slots are taken, want 1", left)
 	}
 }
@@ -220,7 +221,7 @@ func TestBrokenRing(t *testing.T) {
 	c := dial(t, s)
 	exchange(t, c, []byte("x"))
 	broken := errors.New("broken")
-	l := s.engine.(*rings).loops[0]
+	l := s.engine.(*loops).all[0].(*ringLoop)
 	l.post(func() { l.doom(broken) })
 	if err := receive(t, "OnClose", closed); !errors.Is(err, broken) {
 		t.Errorf("OnClose got %v", err)

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -30,11 +31,16 @@ func overModes(t *testing.T, test func(t *testing.T, o Options)) {
 		{"loops", Options{Mode: ModeRing, Loops: 3}},
 		{"sqpoll", Options{Mode: ModeRing, SQPoll: true}},
 		{"spin", Options{Mode: ModeRing, Spin: 20 * time.Microsecond}},
+		{"epoll", Options{Mode: ModeEpoll}},
+		{"epoll-loops", Options{Mode: ModeEpoll, Loops: 3}},
 		{"net", Options{Mode: ModeNet}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
-			if m.o.Mode == ModeRing {
+			switch m.o.Mode {
+			case ModeRing:
 				needRing(t)
+			case ModeEpoll:
+				needEpoll(t)
 			}
 			test(t, m.o)
 		})
@@ -45,6 +51,14 @@ func overModes(t *testing.T, test func(t *testing.T, o Options)) {
 func needRing(t testing.TB) {
 	t.Helper()
 	ringtest.NeedKernel(t, "multishot receive", "6.0")
+}
+
+// needEpoll skips a test on systems without epoll.
+func needEpoll(t testing.TB) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs epoll")
+	}
 }
 
 // start starts a server on the loopback, which is closed when the test ends.

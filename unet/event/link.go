@@ -6,11 +6,13 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/ringside-io/ringside/watch"
 )
 
 // link is what a backend knows of a connection.
 type link struct {
-	// Of the ring backend. fd and wakeAt are guarded by the connection's mutex,
+	// Of the backends with loops. fd and wakeAt are guarded by the connection's mutex,
 	// the rest belongs to the loop.
 	fd        int
 	wakeAt    time.Time // the loop looks at the timer then, zero for never
@@ -24,6 +26,7 @@ type link struct {
 	drained   bool // Shutdown: all that had arrived was delivered
 	discard   bool // Shutdown: what still arrives comes too late
 	held      held
+	watched   watch.Events // epoll: what the descriptor is registered for, 0 for not at all
 
 	// Of the net backend.
 	nc                       net.Conn

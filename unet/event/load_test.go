@@ -63,9 +63,19 @@ func TestZeroAllocationsPerEcho(t *testing.T) {
 	if raceEnabled {
 		t.Skip("needs a build without the race detector, which allocates")
 	}
-	needRing(t)
-	ringtest.NeedRing(t)
-	s := start(t, echoes(), Options{Mode: ModeRing})
+	for _, mode := range []Mode{ModeRing, ModeEpoll} {
+		t.Run(mode.String(), func(t *testing.T) {
+			if needEpoll(t); mode == ModeRing {
+				needRing(t)
+				ringtest.NeedRing(t)
+			}
+			allocationsPerEcho(t, Options{Mode: mode})
+		})
+	}
+}
+
+func allocationsPerEcho(t *testing.T, o Options) {
+	s := start(t, echoes(), o)
 	c := dial(t, s)
 	p := random(128, 1)
 	echo := func() {

@@ -8,15 +8,17 @@ import (
 )
 
 // idle implements backend.
-func (l *loop) idle() bool { return l.state.Load() == parked }
+func (l *loop) idle() bool { return l.d.idle() }
 
 // kick implements backend.
 func (l *loop) kick(c *Conn) {
 	l.mu.Lock()
 	l.inbox = append(l.inbox, c)
-	l.mail.Store(true)
+	first := !l.mail.Swap(true)
 	l.mu.Unlock()
-	l.knock()
+	if first {
+		l.d.wake()
+	}
 }
 
 // do implements backend.
@@ -35,16 +37,10 @@ func (l *loop) do(c *Conn, f func()) {
 func (l *loop) post(f func()) {
 	l.mu.Lock()
 	l.tasks = append(l.tasks, f)
-	l.mail.Store(true)
+	first := !l.mail.Swap(true)
 	l.mu.Unlock()
-	l.knock()
-}
-
-// knock wakes a parked loop: a deadline in the past ends its sleep, without a
-// system call.
-func (l *loop) knock() {
-	if l.state.Load() == parked && l.state.CompareAndSwap(parked, running) {
-		_ = l.file.SetReadDeadline(past) // It fails when the loop is over.
+	if first {
+		l.d.wake()
 	}
 }
 

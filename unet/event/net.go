@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// goroutines is the engine of a server without io_uring: package net, with one
+// goroutines is the engine of a server without event loops: package net, with one
 // goroutine that reads from each connection and one that writes while something
 // is pending.
 type goroutines struct {
@@ -42,7 +42,7 @@ func (s *Server) startNet(address string) error {
 	}
 	g := &goroutines{server: s, ln: ln, stop: make(chan struct{}), conns: map[*Conn]struct{}{}}
 	g.bufs.New = func() any { b := make([]byte, s.opts.BufferSize); return &b }
-	s.addr, s.name, s.engine = ln.Addr(), "net", g
+	s.addr, s.engine = ln.Addr(), g
 	g.wg.Go(g.accept)
 	g.closeWhenDone(func() {})
 	return nil

@@ -13,11 +13,15 @@ import (
 type Mode int
 
 const (
-	// ModeAuto takes io_uring where it can be used, and goroutines on package
-	// net elsewhere; [Server.Backend] says which, and why.
+	// ModeAuto takes io_uring where it can be used, epoll elsewhere on Linux,
+	// and goroutines on package net on other systems; [Server.Backend] says
+	// which, and why.
 	ModeAuto Mode = iota
 	// ModeRing insists on io_uring: [Listen] fails where it cannot be used.
 	ModeRing
+	// ModeEpoll insists on loops of package watch, on epoll: [Listen] fails with
+	// errors.ErrUnsupported on other systems than Linux.
+	ModeEpoll
 	// ModeNet takes goroutines on package net.
 	ModeNet
 )
@@ -27,17 +31,17 @@ func (m Mode) String() string {
 	if m < ModeAuto || m > ModeNet {
 		return fmt.Sprintf("Mode(%d)", int(m))
 	}
-	return [...]string{"auto", "ring", "net"}[m]
+	return [...]string{"auto", "ring", "epoll", "net"}[m]
 }
 
 // Options tune a server. The zero value is a good start.
 type Options struct {
 	// Mode chooses the backend.
 	Mode Mode
-	// Loops is the number of event loops, each with a ring and, for TCP, a
-	// listening socket of its own (SO_REUSEPORT); 0 means half of GOMAXPROCS,
-	// at least 1. With more than one, processes of the same user may bind the
-	// same address.
+	// Loops is the number of event loops, each with a ring, or an epoll
+	// instance, and for TCP a listening socket of its own (SO_REUSEPORT); 0
+	// means half of GOMAXPROCS, at least 1. With more than one, processes of the
+	// same user may bind the same address.
 	Loops int
 	// WriteLimit is how many bytes may be pending on a connection before
 	// [Conn.Write] answers [ErrFull]; 0 means 64 KiB. A single Write may exceed

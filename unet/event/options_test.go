@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []Options{
-		{Mode: 3}, {Loops: -1}, {Loops: 2000}, {WriteLimit: -1}, {BufferSize: -1},
+		{Mode: 4}, {Loops: -1}, {Loops: 2000}, {WriteLimit: -1}, {BufferSize: -1},
 		{BufferSize: 2 << 20}, {Buffers: 3}, {Buffers: 1 << 16}, {Spin: -1},
 	} {
 		if s, err := Listen("tcp", "127.0.0.1:0", Handler{}, &o); err == nil || s != nil {
@@ -29,7 +30,7 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 func TestModeHasAName(t *testing.T) {
-	for m, want := range map[Mode]string{ModeAuto: "auto", ModeRing: "ring", ModeNet: "net", 7: "Mode(7)"} {
+	for m, want := range map[Mode]string{ModeAuto: "auto", ModeRing: "ring", ModeEpoll: "epoll", ModeNet: "net", 7: "Mode(7)"} {
 		if got := m.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -52,6 +53,14 @@ func TestListenErrors(t *testing.T) {
 	})
 }
 
+// fallback is the backend where io_uring cannot be used.
+func fallback() string {
+	if runtime.GOOS == "linux" {
+		return "epoll"
+	}
+	return "net"
+}
+
 // envChild makes TestWhereRingsAreForbidden the child of itself.
 const envChild = "RINGSIDE_TEST_CHILD"
 
@@ -62,7 +71,7 @@ func TestWhereRingsAreForbidden(t *testing.T) {
 			t.Errorf("ModeRing: %v", err)
 		}
 		s := start(t, echoes(), Options{})
-		if name, reason := s.Backend(); name != "net" || !strings.Contains(reason, features.EnvIOURing) {
+		if name, reason := s.Backend(); name != fallback() || !strings.Contains(reason, features.EnvIOURing) {
 			t.Errorf("backend %q, reason %q", name, reason)
 		}
 		exchange(t, dial(t, s), random(100_000, 1))
@@ -82,8 +91,10 @@ func TestBackend(t *testing.T) {
 	if name, reason := s.Backend(); name != "io_uring" || reason != "" {
 		t.Errorf("backend %q although io_uring works: %s", name, reason)
 	}
-	s = start(t, echoes(), Options{Mode: ModeNet})
-	if name, reason := s.Backend(); name != "net" || reason == "" {
-		t.Errorf("backend %q, reason %q", name, reason)
+	for mode, want := range map[Mode]string{ModeRing: "io_uring", ModeEpoll: "epoll", ModeNet: "net"} {
+		s = start(t, echoes(), Options{Mode: mode})
+		if name, reason := s.Backend(); name != want || reason != "asked for" {
+			t.Errorf("backend %q, reason %q", name, reason)
+		}
 	}
 }

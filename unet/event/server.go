@@ -55,7 +55,8 @@ type Stats struct {
 // "unix", as net.Listen would; options may be nil. The server runs until
 // [Server.Shutdown] or [Server.Close]. The errors are those of net.Listen, and
 // with ModeRing those that package features gives when io_uring is absent or
-// forbidden.
+// forbidden. On Linux ModeAuto never ends at package net but where epoll cannot
+// be had.
 func Listen(network, address string, h Handler, o *Options) (*Server, error) {
 	opts, err := o.filled()
 	if err != nil {
@@ -67,29 +68,50 @@ func Listen(network, address string, h Handler, o *Options) (*Server, error) {
 		return nil, &net.OpError{Op: "listen", Net: network, Err: net.UnknownNetworkError(network)}
 	}
 	s := &Server{handler: h, opts: opts, network: network}
-	if opts.Mode != ModeNet {
-		err = usable(&opts)
-		if err == nil {
-			err = s.startRing(address)
-			if err == nil || opts.Mode == ModeRing || isListenError(err) {
-				return s.started(err)
-			}
-		}
-		if opts.Mode == ModeRing {
-			return nil, err
-		}
-		s.reason = err.Error()
-	} else {
-		s.reason = "asked for"
-	}
-	return s.started(s.startNet(address))
-}
-
-func (s *Server) started(err error) (*Server, error) {
-	if err != nil {
+	if err := s.start(address); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// start starts the backend that the mode asks for or, if that is open, the first
+// one of those that can be used.
+func (s *Server) start(address string) error {
+	kinds := []Mode{s.opts.Mode}
+	if s.opts.Mode == ModeAuto {
+		kinds = []Mode{ModeRing, ModeEpoll, ModeNet}
+	} else {
+		s.reason = "asked for"
+	}
+	for i, kind := range kinds {
+		err := s.startKind(address, kind)
+		if err == nil {
+			s.name = backendNames[kind]
+			return nil
+		}
+		if i == len(kinds)-1 || isListenError(err) {
+			return err
+		}
+		if i == 0 {
+			s.reason = err.Error()
+		}
+	}
+	return nil
+}
+
+// backendNames are those of [Server.Backend].
+var backendNames = map[Mode]string{ModeRing: "io_uring", ModeEpoll: "epoll", ModeNet: "net"}
+
+func (s *Server) startKind(address string, kind Mode) error {
+	switch kind {
+	case ModeNet:
+		return s.startNet(address)
+	case ModeRing:
+		if err := usable(&s.opts); err != nil {
+			return err
+		}
+	}
+	return s.startLoops(address, kind)
 }
 
 // isListenError says whether package net failed, which it would again.
@@ -112,7 +134,8 @@ func usable(o *Options) error {
 	return nil
 }
 
-// Backend returns "io_uring", or "net" and why io_uring was not taken.
+// Backend returns "io_uring", "epoll" or "net", and why it is not io_uring or
+// that it was asked for.
 func (s *Server) Backend() (name, reason string) { return s.name, s.reason }
 
 // Addr returns the address on which the server listens.

@@ -89,7 +89,7 @@ func (l *loop) fireTimers() bool {
 		l.retryAt = time.Time{}
 	}
 	if at := l.listen.retryAt; !at.IsZero() && !now.Before(at) {
-		l.armAccept()
+		l.d.armAccept()
 	}
 	for len(l.timers) > 0 && !now.Before(l.timers[0].at) {
 		l.fire(l.timers.pop(), now)
@@ -105,11 +105,15 @@ func (l *loop) fire(a alarm, now time.Time) {
 	}
 	c.mu.Lock()
 	due := c.takeAlarm(a.at, now)
-	if !due && !c.state.closed {
+	switch {
+	case due:
+		c.state.kicked = true // the loop looks anyhow
+	case !c.state.closed:
 		l.schedule(c)
 	}
 	c.mu.Unlock()
 	if due {
 		c.onTimer()
+		l.touch(c)
 	}
 }

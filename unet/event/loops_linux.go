@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+)
+
+// loops is the engine of a server with event loops.
+type loops struct {
+	tally
+	all     []driver
+	aborted atomic.Bool
+	unlink  string // the path of a Unix socket
+}
+
+// startLoops starts a server with loops of one kind.
+func (s *Server) startLoops(address string, kind Mode) error {
+	r := &loops{}
+	listeners, addr, err := s.listen(address)
+	if err != nil {
+		return err
+	}
+	for _, fd := range listeners {
+		d := newDriver(kind)
+		l := d.base()
+		l.d, l.server, l.loops, l.listen.fd = d, s, r, fd
+		if err = d.start(); err != nil {
+			break
+		}
+		r.all = append(r.all, d)
+	}
+	if err != nil {
+		return errors.Join(err, r.undo(listeners))
+	}
+	s.addr, s.engine = addr, r
+	if ua, ok := addr.(*net.UnixAddr); ok && ua.Name != "" && ua.Name[0] != '@' {
+		r.unlink = ua.Name
+	}
+	for _, d := range r.all {
+		r.wg.Go(d.run)
+	}
+	r.closeWhenDone(func() {
+		if r.unlink != "" {
+			_ = os.Remove(r.unlink)
+		}
+	})
+	return nil
+}
+
+// newDriver returns a loop of a kind.
+func newDriver(kind Mode) driver {
+	if kind == ModeEpoll {
+		return &pollLoop{}
+	}
+	return &ringLoop{}
+}
+
+// undo closes what was opened in vain.
+func (r *loops) undo(listeners []int) error {
+	var err error
+	for _, d := range r.all {
+		err = errors.Join(err, d.undo())
+	}
+	for _, fd := range listeners {
+		err = errors.Join(err, syscall.Close(fd))
+	}
+	return err
+}
+
+func (r *loops) shutdown() {
+	for _, d := range r.all {
+		l := d.base()
+		l.post(l.leaveAll)
+	}
+}
+
+func (r *loops) abort() {
+	r.aborted.Store(true)
+	r.shutdown()
+}
+
+func (r *loops) done() <-chan struct{} { return r.over }
+
+func (r *loops) stats() Stats {
+	var s Stats
+	for _, d := range r.all {
+		s.add(d.base().count.stats())
+	}
+	return s
+}

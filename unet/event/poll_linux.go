@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"context"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/watch"
+)
+
+const (
+	// pieces is how often one event receives, and acceptBatch accepts, before
+	// other connections have their turn.
+	pieces      = 16
+	acceptBatch = 64
+)
+
+// pollLoop drives a loop by readiness: a watch.Loop on epoll. Data is received
+// and sent by plain calls that do not block. Events are those of level-triggered
+// registrations, and a connection that nothing is wanted from has none, so that
+// its end is not reported again and again.
+type pollLoop struct {
+	loop
+	w      *watch.Loop
+	settle func() // the method, bound once
+	timer  *watch.Timer
+	alarm  time.Time // what the timer is set to
+}
+
+// start implements driver.
+func (l *pollLoop) start() (err error) {
+	if l.w, err = watch.NewLoop(watch.Options{Backend: watch.Epoll}); err != nil {
+		return err
+	}
+	l.settle = l.settleNow
+	l.timer = l.w.NewTimer(l.alarmed)
+	l.post(l.armAccept)
+	return nil
+}
+
+// undo implements driver.
+func (l *pollLoop) undo() error { return l.w.Close() }
+
+// run implements driver.
+func (l *pollLoop) run() {
+	if err := l.w.Run(context.Background()); err != nil {
+		l.doom(err)
+		l.bury()
+	}
+	_ = l.w.Close()
+}
+
+// idle implements driver. A Write from a callback finds that the loop is about to
+// look; any other goes out at once.
+func (l *pollLoop) idle() bool { return true }
+
+// wake implements driver. From the loop itself it costs no system call.
+func (l *pollLoop) wake() { _ = l.w.Post(l.settle) } // It fails when the loop is over.
+
+// settleNow ends each event: it does what callbacks and others have asked for.
+func (l *pollLoop) settleNow() {
+	l.readMail()
+	l.lookAgain()
+	switch {
+	case l.finished():
+		l.w.Stop()
+		return
+	case len(l.again) > 0:
+		l.wake()
+	}
+	at := l.nextTimer()
+	if at.Equal(l.alarm) {
+		return
+	}
+	if l.alarm = at; at.IsZero() {
+		l.timer.Stop()
+		return
+	}
+	l.timer.Reset(time.Until(at))
+}
+
+// alarmed is called when the earliest timer is due.
+func (l *pollLoop) alarmed() {
+	l.alarm = time.Time{}
+	l.fireTimers()
+	l.settleNow()
+}
+
+// room implements driver.
+func (l *pollLoop) room() bool { return true }
+
+// ready handles the events of a connection.
+func (l *pollLoop) ready(c *Conn, found watch.Events) {
+	k := &c.link
+	if found&^watch.Read != 0 && k.watched&watch.Write != 0 {
+		l.touch(c)
+	}
+	if found&^watch.Write != 0 && k.watched&watch.Read != 0 {
+		l.receive(c)
+	}
+	l.settleNow()
+}
+
+// receive gives to the handler what has arrived.
+func (l *pollLoop) receive(c *Conn) {
+	p := l.memory()
+	for range pieces {
+		n, errno := sys.SockRecv(c.link.fd, p, sys.MsgDontWait)
+		switch {
+		case errno == syscall.EINTR:
+			continue
+		case errno == syscall.EAGAIN:
+			return
+		case errno != 0:
+			l.broke(c, -int32(errno))
+			return
+		case n == 0:
+			l.broke(c, 0)
+			return
+		}
+		l.deliver(c, p[:n])
+		if n < len(p) || c.link.held.queue.n > 0 {
+			return
+		}
+	}
+}
+
+// output implements driver.
+func (l *pollLoop) output(c *Conn) {
+	s, k := &c.state, &c.link
+	for p := c.out.front(); p != nil; p = c.out.front() {
+		n, errno := sys.SockSend(k.fd, p, sys.MsgDontWait)
+		switch errno {
+		case 0:
+			c.out.advance(n)
+		case syscall.EINTR:
+		case syscall.EAGAIN:
+			l.watch(c, k.watched|watch.Write)
+			return
+		default:
+			c.fail(c.opError("write", os.NewSyscallError("send", errno)))
+			l.touch(c)
+			return
+		}
+	}
+	if s.finWrite && !s.finSent {
+		s.finSent = true
+		_ = syscall.Shutdown(k.fd, syscall.SHUT_WR) // ENOTCONN: receiving says more
+	}
+	l.watch(c, k.watched&^watch.Write)
+	if s.closing {
+		l.touch(c) // Now it can end.
+	}
+}
+
+// input implements driver.
+func (l *pollLoop) input(c *Conn) (release bool) {
+	k := &c.link
+	want := c.wantsInput()
+	if k.held.queue.n > 0 || k.held.ended {
+		l.watch(c, k.watched&^watch.Read)
+		return want
+	}
+	if want && (!l.leaving || k.drained) {
+		l.watch(c, k.watched|watch.Read)
+	} else {
+		l.watch(c, k.watched&^watch.Read)
+	}
+	return false
+}
+
+// watch changes what a connection is watched for.
+func (l *pollLoop) watch(c *Conn, events watch.Events) {
+	k := &c.link
+	if events == k.watched {
+		return
+	}
+	var err error
+	switch {
+	case events == 0:
+		err = l.w.Remove(k.fd)
+	case k.watched == 0:
+		err = l.w.Add(k.fd, events, watch.Level, func(found watch.Events) { l.ready(c, found) })
+	default:
+		err = l.w.Modify(k.fd, events, watch.Level)
+	}
+	if err != nil {
+		c.fail(c.opError("read", err))
+		l.touch(c)
+		return
+	}
+	k.watched = events
+}
+
+// end implements driver: nothing is ever in flight.
+func (l *pollLoop) end(*Conn) bool { return true }
+
+// forget implements driver.
+func (l *pollLoop) forget(c *Conn) {
+	if c.link.watched != 0 {
+		c.link.watched = 0
+		_ = l.w.Remove(c.link.fd) // It is registered.
+	}
+}
+
+// armAccept implements driver.
+func (l *pollLoop) armAccept() {
+	a := &l.listen
+	if a.armed || a.stopped {
+		return
+	}
+	err := syscall.SetNonblock(a.fd, true)
+	if err == nil {
+		err = l.w.Add(a.fd, watch.Read, watch.Level, func(watch.Events) { l.accept(); l.settleNow() })
+	}
+	if err != nil {
+		l.pauseAccept()
+		return
+	}
+	a.armed, a.retryAt = true, time.Time{}
+}
+
+// accept takes connections that wait.
+func (l *pollLoop) accept() {
+	a := &l.listen
+	for range acceptBatch {
+		fd, _, errno := sys.SockAccept(a.fd, nil)
+		switch errno {
+		case 0:
+			a.pause = 0
+			l.adopt(fd)
+		case syscall.EINTR, syscall.ECONNABORTED:
+		case syscall.EAGAIN:
+			return
+		default:
+			l.unwatchListener()
+			l.pauseAccept()
+			return
+		}
+	}
+}
+
+func (l *pollLoop) unwatchListener() {
+	if l.listen.armed {
+		l.listen.armed = false
+		_ = l.w.Remove(l.listen.fd) // It is registered.
+	}
+}
+
+// disarm implements driver.
+func (l *pollLoop) disarm() {
+	l.unwatchListener()
+	l.closeListener()
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/uring"
+)
+
+// States of a loop.
+const (
+	running int32 = iota
+	parked
+)
+
+const (
+	sqEntries = 512
+	cqEntries = 4096
+	reapBatch = 256
+	// reserve is how many entries looking at one connection may take.
+	reserve = 4
+	// rawBytes is how much the kernel may copy during a call of which the
+	// scheduler does not know.
+	rawBytes = 512 << 10
+	// peekFrom is how many completions make a load.
+	peekFrom = 4
+	// retryPause is when what the kernel refused for want of memory is tried
+	// again.
+	retryPause = time.Millisecond
+)
+
+// ringLoop drives a loop by one ring. Its goroutine sleeps in Go's netpoller on
+// the ring's descriptor and is not bound to a thread.
+type ringLoop struct {
+	loop
+	ring *uring.Ring
+	bufs *uring.BufRing
+	file *os.File // a duplicate of the ring's descriptor, in the netpoller
+	raw  syscall.RawConn
+
+	state atomic.Int32 // running or parked
+
+	alarm  time.Time // what the file's deadline is set to
+	tid    int
+	recent int  // completions in the last batch
+	bytes  int  // that the pending entries let the kernel copy
+	dirty  bool // buffers were recycled and not published
+	cqes   [reapBatch]uring.CQE
+}
+
+// run implements driver: it serves until the loop is told to stop and its last connection is gone.
+func (l *ringLoop) run() {
+	for {
+		err := l.raw.Read(l.ready)
+		if l.over {
+			break
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			l.doom(err)
+			break
+		}
+		// A timer, or a knock. A late knock costs a turn.
+		l.alarm = time.Time{}
+		_ = l.file.SetReadDeadline(l.alarm)
+	}
+	l.close()
+}
+
+// ready runs turns until there is nothing to do. It is called when the ring's
+// descriptor is readable, and says whether the loop is over.
+func (l *ringLoop) ready(uintptr) bool {
+	l.state.Store(running)
+	for {
+		busy := l.turn()
+		switch {
+		case l.over:
+			return true
+		case busy || l.peek() || l.spin():
+		case l.park():
+			return false
+		}
+	}
+}
+
+// turn does everything that can be done now and says whether there was
+// anything.
+func (l *ringLoop) turn() bool {
+	l.tid = syscall.Gettid()
+	busy := l.reap()
+	busy = l.readMail() || busy
+	busy = l.fireTimers() || busy
+	busy = l.lookAgain() || busy
+	if l.finished() {
+		return true
+	}
+	return l.submit() || busy
+}
+
+// reap handles one batch of completions.
+func (l *ringLoop) reap() bool {
+	n := l.ring.Reap(l.cqes[:])
+	for i := range l.cqes[:n] {
+		l.complete(l.cqes[i])
+	}
+	if n > 0 {
+		l.recent = n
+		l.count.completions.Add(uint64(n))
+	}
+	return n > 0
+}
+
+// submit gives the kernel what is pending. Sending may copy a lot: then the
+// scheduler is told.
+func (l *ringLoop) submit() bool {
+	if l.dirty {
+		l.bufs.Publish()
+		l.dirty = false
+	}
+	if l.ring.Pending() == 0 {
+		return false
+	}
+	var n int
+	var err error
+	if l.bytes > rawBytes {
+		n, err = l.ring.Submit()
+	} else {
+		n, err = l.ring.SubmitNoWait()
+	}
+	l.count.enters.Add(1)
+	switch {
+	case err == nil:
+		l.bytes = 0
+		return n > 0
+	case passing(err):
+		l.retryAt = time.Now().Add(retryPause)
+		return l.ring.Ready() > 0
+	}
+	l.doom(err)
+	return true
+}
+
+// passing says that the kernel may take entries later: it lacks memory, or room
+// for completions.
+func passing(err error) bool {
+	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EBUSY) ||
+		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EINTR)
+}
+
+// peek looks once more before the loop sleeps, and says whether there is work.
+// Under load something has usually arrived since the last entry into the kernel,
+// and entering again costs less than to sleep and be woken.
+func (l *ringLoop) peek() bool {
+	if l.recent < peekFrom || l.server.opts.SQPoll {
+		return false
+	}
+	l.recent = 0
+	_, _ = l.ring.Wait(uring.WaitOptions{Brief: true}) // submit meets the error, if it lasts
+	l.count.enters.Add(1)
+	return l.ring.Ready() > 0
+}
+
+// spin looks for completions for a while, if that was asked for, and says
+// whether there is work.
+func (l *ringLoop) spin() bool {
+	d := l.server.opts.Spin
+	if d == 0 {
+		return false
+	}
+	for begin := time.Now(); time.Since(begin) < d; {
+		if l.ring.Ready() > 0 || l.ring.SQFlags()&uring.SQTaskrun != 0 || l.mail.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// park prepares to sleep, until the earliest timer or a knock. It says false
+// when there is work after all.
+func (l *ringLoop) park() bool {
+	l.setAlarm(l.nextTimer())
+	l.state.Store(parked)
+	// Whoever leaves mail from here on knocks.
+	if l.mail.Load() || l.ring.Ready() > 0 {
+		l.state.Store(running)
+		return false
+	}
+	l.count.sleeps.Add(1)
+	return true
+}
+
+// setAlarm sets the deadline that ends a sleep.
+func (l *ringLoop) setAlarm(at time.Time) {
+	if !at.Equal(l.alarm) {
+		l.alarm = at
+		_ = l.file.SetReadDeadline(at) // It fails on a closed file only.
+	}
+}
+
+// idle implements driver: a Write goes out at once while the loop sleeps.
+func (l *ringLoop) idle() bool { return l.state.Load() == parked }
+
+// wake implements driver: a deadline in the past ends a sleep, without a system
+// call.
+func (l *ringLoop) wake() {
+	if l.state.Load() == parked && l.state.CompareAndSwap(parked, running) {
+		_ = l.file.SetReadDeadline(past) // It fails when the loop is over.
+	}
+}
+
+// end implements driver: it cancels what the connection has in flight.
+func (l *ringLoop) end(c *Conn) bool {
+	k := &c.link
+	if !k.armed && !c.out.busy {
+		return true
+	}
+	if !k.ending {
+		k.ending = true
+		l.sqe().CancelFD(uring.Fd(k.fd), uring.CancelAll).SetUserData(k.tag(kindCancelAll))
+	}
+	return false
+}
+
+// forget implements driver. The kernel knows nothing of the connection any more.
+func (l *ringLoop) forget(*Conn) {}
+
+// close implements driver. The kernel may have operations of a broken ring in
+// flight, so their memory, and the ring, stay for ever.
+func (l *ringLoop) close() {
+	if l.broken != nil {
+		graves.Lock()
+		graves.loops = append(graves.loops, l)
+		graves.Unlock()
+		l.bury()
+		return
+	}
+	// Nothing is in flight but cancellations, which use no memory.
+	_ = l.file.Close()
+	_ = l.ring.Close()
+}
+
+// graves keep the memory of operations that nobody will hear of again.
+var graves struct {
+	sync.Mutex
+	loops []*ringLoop
+}

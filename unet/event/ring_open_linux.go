@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// start implements driver: it opens the ring and what belongs to it.
+func (l *ringLoop) start() (err error) {
+	o := &l.server.opts
+	l.ring, err = openSmaller(&uring.Options{
+		Entries: sqEntries, CQEntries: cqEntries, Clamp: true, SubmitAll: true, NoIOWait: true,
+		SQPoll: o.SQPoll, CoopTaskrun: !o.SQPoll, TaskrunFlag: o.Spin > 0 && !o.SQPoll,
+	})
+	if err != nil {
+		return err
+	}
+	l.bufs, err = l.ring.NewBufRing(uring.BufRingOptions{Entries: o.Buffers, BufSize: o.BufferSize})
+	if err == nil {
+		err = l.poll()
+	}
+	if err != nil {
+		return errors.Join(err, l.ring.Close())
+	}
+	l.post(l.armAccept)
+	return nil
+}
+
+// openSmaller opens a ring, a smaller one where the memlock limit asks for it.
+func openSmaller(o *uring.Options) (*uring.Ring, error) {
+	for {
+		r, err := uring.Open(o)
+		if !errors.Is(err, syscall.ENOMEM) || o.Entries <= 4*reserve {
+			return r, err
+		}
+		o.Entries, o.CQEntries = o.Entries/2, o.CQEntries/2
+	}
+}
+
+// poll gives a duplicate of the ring's descriptor to the netpoller, because an
+// os.File closes what it owns.
+func (l *ringLoop) poll() error {
+	fd, err := sys.Dup(l.ring.FD())
+	if err != nil {
+		return err
+	}
+	if err := syscall.SetNonblock(fd, true); err != nil { // what makes os poll it
+		return errors.Join(os.NewSyscallError("fcntl", err), syscall.Close(fd))
+	}
+	l.file = os.NewFile(uintptr(fd), "io_uring")
+	if err := l.file.SetReadDeadline(time.Time{}); err != nil {
+		return errors.Join(fmt.Errorf("poll the ring's descriptor: %w", err), l.file.Close())
+	}
+	if l.raw, err = l.file.SyscallConn(); err != nil {
+		return errors.Join(err, l.file.Close())
+	}
+	return nil
+}
+
+// undo implements driver.
+func (l *ringLoop) undo() error { return errors.Join(l.file.Close(), l.ring.Close()) }
