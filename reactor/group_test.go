@@ -70,7 +70,7 @@ func TestGroupDeliversEverything(t *testing.T) {
 	overGroups(t, 4, 64, func(t *testing.T, r *Reactor, g *BufferGroup) {
 		for _, keep := range []bool{false, true} {
 			before := r.Stats()
-			const total = 40_000
+			total := ringtest.Rounds(40_000, 16_000)
 			rd, wr := pair(t)
 			want := make([]byte, total)
 			for i := range want {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -143,7 +144,7 @@ func TestDoContext(t *testing.T) {
 func TestEachOperationEndsOnce(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		rfd, wfd := pipe(t)
-		const n = 2000
+		n := int64(ringtest.Rounds(2000, 300))
 		var ended, data atomic.Int64
 		var wg sync.WaitGroup
 		rng := rand.New(rand.NewPCG(5, 6))
@@ -312,7 +313,7 @@ func TestChainsStayWholeWithSQPoll(t *testing.T) {
 			}
 		})
 	}
-	for range 200 {
+	for range ringtest.Rounds(200, 50) {
 		ops, results := make([]Op, sqpollShare), make([]Result, sqpollShare)
 		for i := range ops {
 			ops[i].SQE.Nop()

@@ -110,12 +110,13 @@ func over(t *testing.T, r *Reactor) {
 func TestManyGoroutinesReadWhatTheFileHolds(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		f, want := pattern(t, 1<<20)
+		each := ringtest.Rounds(100, 20)
 		var wg sync.WaitGroup
 		for g := range 64 {
 			wg.Go(func() {
 				rng := rand.New(rand.NewPCG(uint64(g), 3))
 				p := make([]byte, 4096)
-				for range 100 {
+				for range each {
 					off := rng.IntN(len(want))
 					res := read(r, int(f.Fd()), p, int64(off))
 					n := min(len(p), len(want)-off)
@@ -128,7 +129,7 @@ func TestManyGoroutinesReadWhatTheFileHolds(t *testing.T) {
 		}
 		wg.Wait()
 		over(t, r)
-		if s := r.Stats(); s.Submitted < 64*100 || s.Overflows != 0 {
+		if s := r.Stats(); s.Submitted < uint64(64*each) || s.Overflows != 0 {
 			t.Errorf("stats %+v", s)
 		}
 	})

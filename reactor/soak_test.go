@@ -57,7 +57,7 @@ func TestSoak(t *testing.T) {
 		goroutines = 3000
 	}
 	if testing.Short() {
-		d, goroutines = d/4, 300
+		d, goroutines = d/8, 300
 	}
 	for _, o := range []Options{{Rings: 2}, {Rings: 2, Pinned: true}} {
 		t.Run(fmt.Sprintf("pinned=%v", o.Pinned), func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/ufile"
 )
@@ -15,10 +16,10 @@ func TestReadAtAndWriteAtDoNotAllocate(t *testing.T) {
 	measure := func(t *testing.T, f *ufile.File) {
 		t.Helper()
 		p := ufile.AlignedBuffer(4096)
-		if n := testing.AllocsPerRun(300, func() { readAt(t, f, p, 8192) }); n != 0 {
+		if n := testing.AllocsPerRun(ringtest.Rounds(300, 50), func() { readAt(t, f, p, 8192) }); n != 0 {
 			t.Errorf("ReadAt: %v allocations", n)
 		}
-		if n := testing.AllocsPerRun(300, func() { writeAt(t, f, p, 4096) }); n != 0 {
+		if n := testing.AllocsPerRun(ringtest.Rounds(300, 50), func() { writeAt(t, f, p, 4096) }); n != 0 {
 			t.Errorf("WriteAt: %v allocations", n)
 		}
 	}

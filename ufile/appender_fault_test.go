@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
 )
 
 // faultKind is one way in which a store fails.
@@ -51,7 +53,7 @@ func TestAppenderFaults(t *testing.T) {
 				name = k.name + " once"
 			}
 			t.Run(name, func(t *testing.T) {
-				for n := range 12 {
+				for n := range ringtest.Rounds(12, 3) {
 					faultRun(t, k, n, once, uint64(n))
 				}
 			})
@@ -232,11 +234,7 @@ func TestFailureReachesEveryWaiter(t *testing.T) {
 // kill, again and again: each time everything acknowledged is found, and
 // everything that was found before, and the log goes on.
 func TestPowerCuts(t *testing.T) {
-	seeds := 300
-	if testing.Short() {
-		seeds = 50
-	}
-	for seed := range uint64(seeds) {
+	for seed := range uint64(ringtest.Rounds(300, 20)) {
 		powerCuts(t, seed)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)

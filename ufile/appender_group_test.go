@@ -15,23 +15,27 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
 )
 
 // TestAppendersConcurrent runs many appenders over small segments: each finds
 // its records in its order, at the positions that it was told, which grow.
 func TestAppendersConcurrent(t *testing.T) {
-	const goroutines, each = 64, 1000
+	const goroutines = 64
+	each := ringtest.Rounds(1000, 150)
 	dir := t.TempDir()
 	o := AppenderOptions{SegmentSize: 256 << 10}
 	a, err := OpenAppender(dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told [goroutines][each]Position
+	var told [goroutines][]Position
 	var wg sync.WaitGroup
 	for g := range goroutines {
 		wg.Go(func() {
 			p := make([]byte, 16+g)
+			told[g] = make([]Position, each)
 			for i := range each {
 				binary.LittleEndian.PutUint64(p, uint64(g))
 				binary.LittleEndian.PutUint64(p[8:], uint64(i))
@@ -49,7 +53,7 @@ func TestAppendersConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	st := a.Stats()
-	if st.Records != goroutines*each || st.Groups >= st.Records || st.LargestGroup < 2 || st.Rotations == 0 {
+	if st.Records != uint64(goroutines*each) || st.Groups >= st.Records || st.LargestGroup < 2 || st.Rotations == 0 {
 		t.Errorf("stats %+v", st)
 	}
 	mustClose(t, a)

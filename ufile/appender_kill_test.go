@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
 )
 
 // killDirEnv tells the test binary to be the process that is killed.
@@ -29,7 +31,7 @@ func TestAppenderKilled(t *testing.T) {
 	}
 	dir := t.TempDir()
 	acked := map[string]bool{}
-	for life := range 5 {
+	for life := range ringtest.Rounds(5, 2) {
 		cmd := exec.Command(exe, "-test.run=^TestAppenderKilled$")
 		cmd.Env = append(os.Environ(), killDirEnv+"="+dir, fmt.Sprintf("%s_LIFE=%d", killDirEnv, life))
 		out, err := cmd.StdoutPipe()

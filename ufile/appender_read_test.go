@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
 )
 
 // spread writes records over several segments and returns their positions.
@@ -103,7 +105,7 @@ func TestReadBesideAppends(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer close(done)
-		l.load(t, a, 8, 100)
+		l.load(t, a, 8, ringtest.Rounds(100, 30))
 	})
 	for from := range 2 {
 		wg.Go(func() {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/ufile"
 )
@@ -46,8 +47,9 @@ func TestClosedWithOperationsInFlight(t *testing.T) {
 					number := f.Fd()
 					forgetCached(t, mine)
 					var wg, begun sync.WaitGroup
-					begun.Add(24)
-					for g := range 24 {
+					users := ringtest.Rounds(24, 12)
+					begun.Add(users)
+					for g := range users {
 						wg.Go(func() { untilClosed(t, s, f, g, size, sync.OnceFunc(begun.Done)) })
 					}
 					begun.Wait()

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/ufile"
 )
@@ -33,7 +34,7 @@ func TestTruncatedUnderReads(t *testing.T) {
 				}
 				s := newSystem(t, ufile.Options{Mode: mode})
 				f := open(t, s, path, flag)
-				for range 3 {
+				for range ringtest.Rounds(3, 1) {
 					if err := os.WriteFile(path, content, 0o600); err != nil {
 						t.Fatal(err)
 					}

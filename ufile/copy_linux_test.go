@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/ufile"
 )
@@ -30,7 +31,8 @@ func blocksOf(t *testing.T, path string) int64 {
 // TestCopyKeepsHoles copies a file that is mostly holes, its end included, to
 // a new file and over an old one.
 func TestCopyKeepsHoles(t *testing.T) {
-	const size = 16 << 20
+	size := int64(ringtest.Rounds(16<<20, 4<<20))
+	unit := size / 16
 	path := filepath.Join(t.TempDir(), "sparse")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -42,7 +44,7 @@ func TestCopyKeepsHoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, off := range []int64{1 << 20, 7<<20 + 5000, 12 << 20} {
+	for _, off := range []int64{unit, 7*unit + 5000, 12 * unit} {
 		if _, err := f.WriteAt(noise(100_000, uint64(off)), off); err != nil {
 			t.Fatal(err)
 		}
@@ -57,14 +59,14 @@ func TestCopyKeepsHoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full := bytes.Repeat([]byte("0123456"), size/7+1000)
+	full := bytes.Repeat([]byte("0123456"), int(size)/7+1000)
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		for _, direct := range []int{0, sys.ODirect} {
 			if direct != 0 {
 				needDirect(t, path)
 			}
 			src := open(t, s, path, os.O_RDONLY|direct)
-			for name, old := range map[string][]byte{"new": nil, "old": full[:10<<20], "longer": full} {
+			for name, old := range map[string][]byte{"new": nil, "old": full[:10*unit], "longer": full} {
 				dst := open(t, s, fileOf(t, old), os.O_RDWR|direct)
 				var last int64
 				n, err := ufile.CopyRange(t.Context(), dst, 0, src, 0, size, ufile.CopyOptions{Progress: func(n int64) { last = n }})
@@ -72,7 +74,7 @@ func TestCopyKeepsHoles(t *testing.T) {
 					t.Fatalf("%s: %d, %v, progress %d", name, n, err, last)
 				}
 				got, rest := contentOf(t, dst), []byte(nil)
-				if len(old) > size {
+				if len(old) > int(size) {
 					rest = old[size:]
 				}
 				if !bytes.Equal(got, append(bytes.Clone(want), rest...)) {
@@ -82,10 +84,10 @@ func TestCopyKeepsHoles(t *testing.T) {
 					t.Errorf("%s: the copy takes %d bytes", name, space)
 				}
 				// Parts that begin and end within holes.
-				if n, err := ufile.CopyRange(t.Context(), dst, 7, src, 6<<20+1, 3<<20, ufile.CopyOptions{}); n != 3<<20 || err != nil {
+				if n, err := ufile.CopyRange(t.Context(), dst, 7, src, 6*unit+1, 3*unit, ufile.CopyOptions{}); n != 3*unit || err != nil {
 					t.Fatalf("%s: %d, %v", name, n, err)
 				}
-				if got := contentOf(t, dst)[7 : 7+3<<20]; !bytes.Equal(got, want[6<<20+1:9<<20+1]) {
+				if got := contentOf(t, dst)[7 : 7+3*unit]; !bytes.Equal(got, want[6*unit+1:9*unit+1]) {
 					t.Errorf("%s: not the part that was to be copied", name)
 				}
 			}

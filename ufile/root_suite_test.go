@@ -43,7 +43,10 @@ func rootOpener(s *ufile.System) func(string) (ufiletest.Root, error) {
 // TestRootSuite holds a Root against os.Root.
 func TestRootSuite(t *testing.T) {
 	part, parts := 0, len(modes) // names do not go through rings: the modes share the work
-	if raceEnabled {
+	switch {
+	case testing.Short():
+		parts *= 8
+	case raceEnabled:
 		parts *= 4 // each is slow then, and one goroutine does them
 	}
 	overModes(t, func(t *testing.T, s *ufile.System) {

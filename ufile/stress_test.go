@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
@@ -48,7 +49,7 @@ func TestCollectorAndStacks(t *testing.T) {
 	path := fileOf(t, content)
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		f := open(t, s, path, os.O_RDONLY)
-		for round := range 4 { // each on new, small stacks
+		for round := range ringtest.Rounds(4, 2) { // each on new, small stacks
 			var wg sync.WaitGroup
 			for g := range 200 {
 				wg.Go(func() {
@@ -72,7 +73,8 @@ func TestCollectorAndStacks(t *testing.T) {
 // TestAThousandGoroutinesOnFewRings has far more readers and writers than the
 // rings have room.
 func TestAThousandGoroutinesOnFewRings(t *testing.T) {
-	const goroutines, block = 1000, 4096
+	const block = 4096
+	goroutines := ringtest.Rounds(1000, 250)
 	path := fileOf(t, make([]byte, goroutines*block))
 	few := reactor.Options{Rings: 2, Entries: 8, InFlight: 32}
 	for _, direct := range []bool{false, true} {

@@ -33,6 +33,9 @@ func file(t *testing.T, name string, size int, seed byte) string {
 	return path
 }
 
+// stripeWrites is how often each goroutine of concurrentDisjoint writes.
+func stripeWrites() int { return rounds(30, 8) }
+
 // concurrentDisjoint gives each of 64 goroutines a stripe of one file.
 func concurrentDisjoint(t *testing.T, s suite) {
 	const goroutines, stripe = 64, 40000
@@ -45,7 +48,7 @@ func concurrentDisjoint(t *testing.T, s suite) {
 			base := int64(g * stripe)
 			mine := make([]byte, stripe)
 			fill(mine, base, 0)
-			for i := range 30 {
+			for i := range stripeWrites() {
 				off := rng.IntN(stripe)
 				n := 1 + rng.IntN(min(9000, stripe-off))
 				fill(mine[off:off+n], base+int64(off), byte(g+i))
@@ -86,7 +89,7 @@ func checkStripes(t *testing.T, path string, goroutines, stripe int) {
 	for g := range goroutines {
 		rng := rand.New(rand.NewPCG(uint64(g), 1))
 		base := g * stripe
-		for i := range 30 {
+		for i := range stripeWrites() {
 			off := rng.IntN(stripe)
 			n := 1 + rng.IntN(min(9000, stripe-off))
 			fill(want[base+off:base+off+n], int64(base+off), byte(g+i))
@@ -132,7 +135,7 @@ func concurrentTruncate(t *testing.T, s suite) {
 			}
 		})
 	}
-	for range 100 {
+	for range rounds(100, 20) {
 		for _, to := range []int64{size / 3, 0, size / 2} {
 			if err := w.Truncate(to); err != nil {
 				t.Error(err)

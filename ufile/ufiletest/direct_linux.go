@@ -101,7 +101,8 @@ func directMisaligned(c *script) {
 // directConcurrent gives each goroutine a stripe of blocks.
 func directConcurrent(t *testing.T, s suite) {
 	needDirect(t)
-	const goroutines, blocks = 64, 8
+	const blocks = 8
+	goroutines := rounds(64, 24)
 	path := file(t, "file", goroutines*blocks*block, 0)
 	f := s.openFile(t, path, os.O_RDWR|syscall.O_DIRECT)
 	memory := aligned(t, 2*goroutines*block)

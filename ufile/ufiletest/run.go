@@ -64,6 +64,15 @@ func portable() []test {
 	}
 }
 
+// rounds returns how often to repeat what one time shows of the kernel: full, or
+// brief with -short.
+func rounds(full, brief int) int {
+	if testing.Short() {
+		return brief
+	}
+	return full
+}
+
 // scripted makes a test of a script.
 func scripted(name string, play func(c *script)) test {
 	return test{name, func(t *testing.T, s suite) { s.compare(t, play) }}
