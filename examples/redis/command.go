@@ -15,7 +15,7 @@ func (s *store) command(out []byte, words [][]byte) (_ []byte, quit bool) {
 	switch name := string(upper(buf[:0], words[0])); {
 	case name == "PING" && len(args) == 0:
 		return append(out, "+PONG\r\n"...), false
-	case name == "PING" && len(args) == 1:
+	case (name == "PING" || name == "ECHO") && len(args) == 1:
 		return bulk(out, args[0]), false
 	case name == "GET" && len(args) == 1:
 		value, ok := s.get(args[0])
@@ -64,7 +64,7 @@ func upper(dst, word []byte) []byte {
 }
 
 // known are the commands that take arguments.
-var known = map[string]bool{"PING": true, "GET": true, "SET": true, "DEL": true, "INCR": true}
+var known = map[string]bool{"PING": true, "ECHO": true, "GET": true, "SET": true, "DEL": true, "INCR": true}
 
 func bulk(out, value []byte) []byte {
 	out = strconv.AppendInt(append(out, '$'), int64(len(value)), 10)

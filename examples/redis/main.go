@@ -7,7 +7,7 @@
 //	go run ./examples/redis -addr 127.0.0.1:6379
 //	redis-cli set greeting hello
 //
-// It knows GET, SET, DEL, INCR, PING and QUIT, as arrays and as inline commands
+// It knows GET, SET, DEL, INCR, PING, ECHO and QUIT, as arrays and as inline commands
 // (a line of words), and answers everything else with an error. Commands may be
 // sent before the answer to the last one. What a peer makes it hold has a limit:
 // the request, the answers that the peer does not take, and all keys and values

@@ -73,6 +73,7 @@ func TestCommands(t *testing.T) {
 		for _, c := range [][2]string{
 			{"PING\r\n", "+PONG\r\n"},
 			{"ping hello\r\n", "$5\r\nhello\r\n"},
+			{"ECHO hello\r\nECHO\r\n", "$5\r\nhello\r\n-ERR wrong number of arguments for \"ECHO\"\r\n"},
 			{"*1\r\n$4\r\nPiNg\r\n", "+PONG\r\n"},
 			{"GET a\r\n", "$-1\r\n"},
 			{"SET a 1\r\nGET a\r\nINCR a\r\nGET a\r\n", "+OK\r\n$1\r\n1\r\n:2\r\n$1\r\n2\r\n"},
