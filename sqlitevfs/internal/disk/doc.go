@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+
+// Package disk is the door through which the group log, and what the VFS does
+// beside the file calls of SQLite, change files: open, write, sync, rename,
+// remove, and sync a directory. [OS] is the system; tests put a recorder or
+// an injector of faults in its place, and so see and decide everything that
+// durability rests on.
+package disk
+
+import (
+	"io"
+	"io/fs"
+)
+
+// Flag says how a file is opened. The zero value opens an existing file for
+// reading and writing.
+type Flag int
+
+const (
+	// Create creates the file when it is missing.
+	Create Flag = 1 << iota
+	// Exclusive, with Create, fails when the file exists.
+	Exclusive
+	// ReadOnly opens for reading.
+	ReadOnly
+	// Durable makes each write durable before it returns, past the page cache
+	// where the file system can do that: offset, length and address of what is
+	// written must be multiples of [Block] then, and the file must be as long
+	// already. Only what was written is durable, not what others wrote.
+	Durable
+)
+
+// Block is the unit of durable writes, in bytes.
+const Block = 4096
+
+// ID tells files apart, as long as both exist.
+type ID struct{ Device, Inode uint64 }
+
+// FS changes names. Its methods may be called concurrently. Errors are
+// *fs.PathError, or *os.LinkError for Rename.
+type FS interface {
+	// Open opens a file; perm is used when it is created.
+	Open(name string, flag Flag, perm fs.FileMode) (File, error)
+	Remove(name string) error
+	Rename(oldname, newname string) error
+	// SyncDir makes the entries of a directory durable: what was created,
+	// renamed and removed in it before the call.
+	SyncDir(dir string) error
+}
+
+// File is an open file. Its methods may be called concurrently, except Close.
+// Buffers are the caller's again when a call returns.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Truncate(size int64) error
+	// Sync makes data and size durable, and forgets no failure: once it failed
+	// nobody knows what is on the disk.
+	Sync() error
+	Size() (int64, error)
+	ID() (ID, error)
+	// TryLock takes an exclusive lock on n bytes from off, against every other
+	// open file, in this process too; false when somebody holds a lock there.
+	// Closing the file releases it. Where the system has no such locks it
+	// answers errors.ErrUnsupported.
+	TryLock(off, n int64) (bool, error)
+}
+
+// OS is the operating system's file systems.
+var OS FS = osFS{}

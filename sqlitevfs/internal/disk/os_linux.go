@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+
+package disk
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// openDurable prefers O_DIRECT, which spares the page cache the copy; file
+// systems that refuse it still have O_DSYNC.
+func openDurable(name string, mode int, perm fs.FileMode) (File, error) {
+	f, err := os.OpenFile(name, mode|unix.O_DIRECT|unix.O_DSYNC, perm)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
+		f, err = os.OpenFile(name, mode|unix.O_DSYNC, perm)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &osFile{File: f}, nil
+}
+
+// syncFile is fdatasync: size and data. SQLite on Linux relies on no more.
+func syncFile(f *os.File) error {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var errno error
+	if err := c.Control(func(fd uintptr) {
+		for {
+			if errno = unix.Fdatasync(int(fd)); errno != unix.EINTR {
+				return
+			}
+		}
+	}); err != nil {
+		return err
+	}
+	if errno != nil {
+		return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: errno}
+	}
+	return nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+func (f *osFile) ID() (ID, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return ID{}, err
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ID{}, &fs.PathError{Op: "stat", Path: f.Name(), Err: errors.ErrUnsupported}
+	}
+	return ID{Device: uint64(sys.Dev), Inode: sys.Ino}, nil
+}
+
+func (f *osFile) TryLock(off, n int64) (bool, error) {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: off, Len: n}
+	var errno error
+	if err := c.Control(func(fd uintptr) {
+		for {
+			if errno = unix.FcntlFlock(fd, unix.F_OFD_SETLK, &lock); errno != unix.EINTR {
+				return
+			}
+		}
+	}); err != nil {
+		return false, err
+	}
+	switch {
+	case errno == nil:
+		return true, nil
+	case errno == unix.EAGAIN || errno == unix.EACCES:
+		return false, nil
+	}
+	return false, &fs.PathError{Op: "lock", Path: f.Name(), Err: errno}
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !linux
+
+package disk
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"runtime"
+)
+
+// openDurable opens a file whose writes are followed by a sync.
+func openDurable(name string, mode int, perm fs.FileMode) (File, error) {
+	f, err := os.OpenFile(name, mode, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &osFile{File: f, syncs: true}, nil
+}
+
+func syncFile(f *os.File) error { return f.Sync() }
+
+// syncDir does nothing on Windows, which has no call for it.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+func (f *osFile) ID() (ID, error) {
+	return ID{}, &fs.PathError{Op: "stat", Path: f.Name(), Err: errors.ErrUnsupported}
+}
+
+func (f *osFile) TryLock(off, n int64) (bool, error) {
+	return false, &fs.PathError{Op: "lock", Path: f.Name(), Err: errors.ErrUnsupported}
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestFaults fails each call of a run in turn, once or from then on, and
+// crashes: the error surfaces and stays, and nothing acknowledged is lost.
+func TestFaults(t *testing.T) {
+	needLocks(t)
+	step := 3
+	if testing.Short() {
+		step = 23
+	}
+	for _, fault := range []struct {
+		errno   syscall.Errno
+		forever bool
+	}{{syscall.EIO, false}, {syscall.EIO, true}, {syscall.ENOSPC, false}, {syscall.ENOSPC, true}} {
+		t.Run(fmt.Sprintf("%v-%v", fault.errno, fault.forever), func(t *testing.T) {
+			for n := rand.IntN(step); ; n += step {
+				if failed := faultAt(t, n, fault.errno, fault.forever); !failed {
+					if n < 40 {
+						t.Errorf("only %d calls", n)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// faultAt runs a log whose n-th call fails. It says whether there was one.
+func faultAt(t *testing.T, n int, errno syscall.Errno, forever bool) (failed bool) {
+	t.Helper()
+	dir := t.TempDir()
+	fsys := newCutFS()
+	calls, what := 0, ""
+	fsys.fail = func(op, name string, off int64) error {
+		calls++
+		if calls-1 == n || forever && calls-1 > n {
+			what += fmt.Sprintf("%s %s at %d; ", op, name[strings.LastIndexByte(name, '/')+1:], off)
+			return errno
+		}
+		return nil
+	}
+	o := small()
+	o.FS = fsys
+	all := wals(t, dir, 2)
+	l, _, err := Open(dir, o)
+	if err != nil {
+		if what == "" {
+			t.Fatal(err)
+		}
+		return true
+	}
+	for _, w := range all {
+		if w.wal, err = l.Attach(w.path); err != nil && !errors.Is(err, errno) {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	for i := range 24 {
+		for _, w := range all {
+			if w.wal == nil {
+				continue
+			}
+			broken := l.Err()
+			if err := w.commit(4); err != nil && !errors.Is(err, errno) {
+				t.Fatalf("%s: commit: %v", what, err)
+			} else if err == nil && broken != nil {
+				t.Fatalf("%s: a commit succeeded after %v", what, broken)
+			}
+			if i%10 == 9 && w == all[0] {
+				if err := w.wal.Sync(); err != nil && !errors.Is(err, errno) {
+					t.Fatalf("%s: sync: %v", what, err)
+				}
+			}
+		}
+	}
+	crash(l)
+	fsys.mu.Lock()
+	fsys.fail = nil
+	fsys.mu.Unlock()
+	for _, w := range all {
+		if w.wal != nil {
+			fsys.cut(t, w.path)
+		}
+	}
+	l, _, err = Open(dir, o)
+	if err != nil {
+		t.Fatalf("%s: open: %v", what, err)
+	}
+	for _, w := range all {
+		if w.check(); t.Failed() {
+			t.Fatal(what)
+		}
+	}
+	mustClose(t, l)
+	return what != ""
+}
+
+// TestRecoveryFaults fails each call of a recovery in turn: the next one finds
+// everything.
+func TestRecoveryFaults(t *testing.T) {
+	for n := 0; ; n++ {
+		dir, w := oneWAL(t, 3)
+		w.lose(1)
+		fsys := newCutFS()
+		calls := 0
+		fsys.fail = func(op, name string, off int64) error {
+			calls++
+			if calls-1 == n {
+				return syscall.EIO
+			}
+			return nil
+		}
+		l, _, err := Open(dir, Options{FS: fsys})
+		if err == nil {
+			crash(l)
+			if n < 8 {
+				t.Errorf("only %d calls", n)
+			}
+			return
+		}
+		if !errors.Is(err, syscall.EIO) {
+			t.Fatal(err)
+		}
+		reopen(t, dir)
+		if w.holds() != 3 {
+			t.Fatalf("call %d failed: %d commits", n, w.holds())
+		}
+	}
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"hash/crc32"
+	"math"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+)
+
+const (
+	block      = disk.Block
+	version    = 1
+	firstBatch = 2 * block // behind the two copies of the file header
+
+	fileHeaderSize   = 64
+	batchHeaderSize  = 64
+	recordHeaderSize = 64
+	recordAlign      = 8
+	maxPath          = math.MaxUint16
+)
+
+var (
+	fileMagic  = [8]byte([]byte("RSGRPLOG"))
+	batchMagic = [4]byte([]byte("RSGB"))
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+)
+
+func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
+
+// fileHeader is kept twice; the one with the higher generation counts.
+type fileHeader struct {
+	id         uint64 // random: tells logs apart
+	generation uint64 // raised when the log is emptied
+	segment    int64  // bytes
+}
+
+func (h fileHeader) encode(p []byte) {
+	clear(p[:fileHeaderSize])
+	copy(p, fileMagic[:])
+	le.PutUint32(p[8:], version)
+	le.PutUint32(p[12:], block)
+	le.PutUint64(p[16:], h.id)
+	le.PutUint64(p[24:], h.generation)
+	le.PutUint64(p[32:], uint64(h.segment))
+	le.PutUint32(p[60:], crc32.Checksum(p[:60], castagnoli))
+}
+
+func decodeFileHeader(p []byte) (h fileHeader, ok bool) {
+	if len(p) < fileHeaderSize || [8]byte(p) != fileMagic ||
+		le.Uint32(p[8:]) != version || le.Uint32(p[12:]) != block ||
+		le.Uint32(p[60:]) != crc32.Checksum(p[:60], castagnoli) {
+		return h, false
+	}
+	h = fileHeader{id: le.Uint64(p[16:]), generation: le.Uint64(p[24:]), segment: int64(le.Uint64(p[32:]))}
+	return h, validSegment(h.segment)
+}
+
+// batchHeader begins what one write of the log brings.
+type batchHeader struct {
+	id, generation uint64
+	seq            uint64 // number of the batch in its generation, from 1
+	live           uint64 // batches before this one are not needed any more
+	off            int64  // in the file: the place it was written for
+	length         int    // of the records, in bytes
+	records        int
+	sums           uint32 // CRC of the CRCs of the records
+}
+
+func (h batchHeader) encode(p []byte) {
+	clear(p[:batchHeaderSize])
+	copy(p, batchMagic[:])
+	le.PutUint64(p[8:], h.id)
+	le.PutUint64(p[16:], h.generation)
+	le.PutUint64(p[24:], h.seq)
+	le.PutUint64(p[32:], h.live)
+	le.PutUint64(p[40:], uint64(h.off))
+	le.PutUint32(p[48:], uint32(h.length))
+	le.PutUint32(p[52:], uint32(h.records))
+	le.PutUint32(p[56:], h.sums)
+	le.PutUint32(p[4:], crc32.Checksum(p[8:batchHeaderSize], castagnoli))
+}
+
+func decodeBatchHeader(p []byte) (h batchHeader, ok bool) {
+	if len(p) < batchHeaderSize || [4]byte(p) != batchMagic ||
+		le.Uint32(p[4:]) != crc32.Checksum(p[8:batchHeaderSize], castagnoli) {
+		return h, false
+	}
+	h = batchHeader{
+		id: le.Uint64(p[8:]), generation: le.Uint64(p[16:]), seq: le.Uint64(p[24:]),
+		live: le.Uint64(p[32:]), off: int64(le.Uint64(p[40:])),
+		length: int(le.Uint32(p[48:])), records: int(le.Uint32(p[52:])), sums: le.Uint32(p[56:]),
+	}
+	return h, h.seq != 0
+}
+
+// size returns how many bytes the batch takes in the file.
+func (h batchHeader) size() int64 { return roundUp(batchHeaderSize+int64(h.length), block) }
+
+// record is one commit: frames of one WAL.
+type record struct {
+	path   string // of the WAL, see relative
+	id     disk.ID
+	header Header // page size, checkpoint and salt only
+	off    int64  // of the first frame, in the WAL
+	frames []byte
+}
+
+// end is where the commit ends in the WAL.
+func (r record) end() int64 { return r.off + int64(len(r.frames)) }
+
+func recordSize(path string, frames int) int64 {
+	return roundUp(recordHeaderSize+int64(len(path))+int64(frames), recordAlign)
+}
+
+// encodeHeader fills in all but the CRC, and returns the CRC of header and path.
+// The CRC goes on over the frames, and then into the first four bytes.
+func (r *record) encodeHeader(p []byte, frames int) uint32 {
+	clear(p[:recordHeaderSize])
+	le.PutUint32(p[4:], uint32(frames))
+	le.PutUint16(p[8:], uint16(len(r.path)))
+	le.PutUint32(p[12:], r.header.Checkpoint)
+	copy(p[16:24], r.header.Salt[:])
+	le.PutUint32(p[24:], uint32(r.header.PageSize))
+	le.PutUint64(p[32:], uint64(r.off))
+	le.PutUint64(p[40:], r.id.Device)
+	le.PutUint64(p[48:], r.id.Inode)
+	copy(p[recordHeaderSize:], r.path)
+	return crc32.Checksum(p[4:recordHeaderSize+len(r.path)], castagnoli)
+}
+
+// decodeRecord reads the record at the start of p and returns what follows. The
+// frames are a part of p.
+func decodeRecord(p []byte) (r record, sum uint32, rest []byte, ok bool) {
+	if len(p) < recordHeaderSize {
+		return r, 0, nil, false
+	}
+	frames, path := int64(le.Uint32(p[4:])), int64(le.Uint16(p[8:]))
+	end := recordHeaderSize + path + frames
+	size := roundUp(end, recordAlign)
+	if size > int64(len(p)) {
+		return r, 0, nil, false
+	}
+	sum = le.Uint32(p)
+	if sum != crc32.Checksum(p[4:end], castagnoli) || !zeros(p[end:size]) {
+		return r, 0, nil, false
+	}
+	r = record{
+		path:   string(p[recordHeaderSize : recordHeaderSize+path]),
+		id:     disk.ID{Device: le.Uint64(p[40:]), Inode: le.Uint64(p[48:])},
+		header: Header{PageSize: int(le.Uint32(p[24:])), Checkpoint: le.Uint32(p[12:]), Salt: [8]byte(p[16:24])},
+		off:    int64(le.Uint64(p[32:])),
+		frames: p[recordHeaderSize+path : end],
+	}
+	return r, sum, p[size:], true
+}
+
+func zeros(p []byte) bool {
+	for _, b := range p {
+		if b != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// decodeBatch reads the batch at the start of p, which lies at off in the file.
+// It is whole or not there: a record that is not valid makes it invalid.
+func decodeBatch(p []byte, off int64, visit func(record)) (h batchHeader, ok bool) {
+	h, ok = decodeBatchHeader(p)
+	if !ok || h.off != off || batchHeaderSize+int64(h.length) > int64(len(p)) {
+		return h, false
+	}
+	var sums uint32
+	rest := p[batchHeaderSize : batchHeaderSize+h.length]
+	for range h.records {
+		var r record
+		var sum uint32
+		if r, sum, rest, ok = decodeRecord(rest); !ok {
+			return h, false
+		}
+		sums = addSum(sums, sum)
+		if visit != nil {
+			visit(r)
+		}
+	}
+	return h, len(rest) == 0 && sums == h.sums
+}
+
+// addSum continues the CRC over the CRCs of a batch's records.
+func addSum(sums, sum uint32) uint32 {
+	var p [4]byte
+	le.PutUint32(p[:], sum)
+	return crc32.Update(sums, castagnoli, p[:])
+}

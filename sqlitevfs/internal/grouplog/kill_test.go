@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// killDirEnv tells the test binary to be the process that is killed.
+const killDirEnv = "RINGSIDE_TEST_GROUPLOG_DIR"
+
+const killWALs = 4
+
+// TestKilled kills processes that commit, takes away what their WALs did not
+// sync, and finds everything that they reported as durable.
+func TestKilled(t *testing.T) {
+	if dir := os.Getenv(killDirEnv); dir != "" {
+		commitUntilKilled(t, dir)
+		return
+	}
+	needLocks(t)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lives := 12
+	if testing.Short() {
+		lives = 2
+	}
+	for range lives {
+		dir := t.TempDir()
+		cmd := exec.Command(exe, "-test.run=^TestKilled$")
+		cmd.Env = append(os.Environ(), killDirEnv+"="+dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		after := rand.IntN(300)
+		var acked [killWALs]int
+		lines := bufio.NewScanner(out)
+		for n := 0; lines.Scan(); n++ {
+			if n == after {
+				cmd.Process.Kill()
+			}
+			var wal, count int
+			if _, err := fmt.Sscan(lines.Text(), &wal, &count); err != nil {
+				t.Fatal(lines.Text(), err)
+			}
+			acked[wal] = count // also what was in the pipe when it died
+		}
+		if err := cmd.Wait(); err == nil {
+			t.Fatal("the process ended of itself")
+		}
+		checkKilled(t, dir, acked)
+	}
+}
+
+// checkKilled cuts the WALs back to their headers and recovers.
+func checkKilled(t *testing.T, dir string, acked [killWALs]int) {
+	t.Helper()
+	for i := range acked {
+		path := filepath.Join(dir, fmt.Sprintf("db%d-wal", i))
+		if acked[i] > 0 {
+			if err := os.Truncate(path, walHeaderSize); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	l, r := mustOpen(t, dir, Options{})
+	defer mustClose(t, l)
+	for i, n := range acked {
+		if n == 0 {
+			continue
+		}
+		w, err := l.openTarget(filepath.Join(dir, fmt.Sprintf("db%d-wal", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.close()
+		if got := int((w.end - walHeaderSize) / w.header.frame()); got < n {
+			t.Errorf("WAL %d: %d commits were acknowledged, %d are there: %+v", i, n, got, r)
+		}
+	}
+}
+
+// commitUntilKilled commits from several goroutines, one page a time, and
+// prints what is durable, each line by one write. The log is large enough to
+// never sync a WAL.
+func commitUntilKilled(t *testing.T, dir string) {
+	l, _ := mustOpen(t, dir, Options{})
+	var wg sync.WaitGroup
+	for i := range killWALs {
+		w := newTestWAL(t, dir, fmt.Sprintf("db%d", i))
+		w.attach(l)
+		wg.Go(func() {
+			for n := 1; ; n++ {
+				if err := w.commit(1); err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := fmt.Fprintln(os.Stdout, i, n); err != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+)
+
+var (
+	// ErrInUse is what Open answers when the log is open already, in this
+	// process or another.
+	ErrInUse = errors.New("the log is in use")
+	// ErrClaimed is what Attach answers when the WAL belongs to another log
+	// already. Its commits are then durable by syncing it, as without a log.
+	ErrClaimed = errors.New("the WAL is claimed by another log")
+	// ErrBusy is what Open answers when commits have to be replayed into a
+	// database that somebody is using.
+	ErrBusy = errors.New("a database to be recovered is in use")
+)
+
+// CorruptError says that the log has lost what it acknowledged: not an
+// interrupted write, but damage to its file. Nothing was changed.
+type CorruptError struct {
+	Path   string
+	Offset int64 // where in the file it shows
+	Reason string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("grouplog: %s is damaged at %d: %s", e.Path, e.Offset, e.Reason)
+}
+
+// Log is a log that the databases of a process share. Its methods may be called
+// concurrently.
+type Log struct {
+	opts   Options
+	dir    string
+	path   string
+	file   disk.File
+	header fileHeader
+
+	queued atomic.Int64 // waiters in the queue
+
+	mu      sync.Mutex
+	changed *sync.Cond // free, failed or closed changed
+	queue   waiterList
+	leading bool
+	idle    *sync.Cond // nobody leads
+	closed  bool
+	failed  error
+	wals    map[*WAL]struct{}
+	used    []*segment // oldest first; the last is written
+	free    []*segment
+	total   int // segments in the file
+	limit   int // how many there may be
+	stats   Stats
+
+	kick   chan struct{} // wakes the keeper
+	quit   chan struct{}
+	keeper sync.WaitGroup
+
+	// What follows belongs to whoever leads.
+	off   int64  // in the segment, where the next batch goes
+	seq   uint64 // of the next batch
+	herd  int64  // commits that seem to be going on at a time
+	buf   []byte // of one batch
+	group []*waiter
+}
+
+// segment is a piece of the log's file.
+type segment struct {
+	off   int64           // in the file
+	first uint64          // its first batch
+	last  map[*WAL]uint64 // the last batch with a record of a WAL
+}
+
+// Stats count what a [Log] did since it was opened.
+type Stats struct {
+	Commits  uint64 // made durable by the log
+	Bytes    uint64 // of their frames
+	Batches  uint64 // writes that did it
+	Large    uint64 // commits that were made durable by a sync of their WAL
+	WALSyncs uint64 // syncs of WALs, for whatever reason
+	Reclaims uint64 // segments whose WALs had to be synced
+	Segments int    // in the file
+}
+
+// Open opens the log in a directory, creates it when it is missing, and replays
+// what it holds: every WAL is then as if each acknowledged commit had synced it.
+// Nobody should have opened the databases before; where frames have to be
+// written into a WAL whose database is in use, Open answers [ErrBusy].
+func Open(dir string, o Options) (*Log, Report, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, Report{}, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, Report{}, err
+	}
+	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name), wals: map[*WAL]struct{}{},
+		kick: make(chan struct{}, 1), quit: make(chan struct{})}
+	l.changed, l.idle = sync.NewCond(&l.mu), sync.NewCond(&l.mu)
+	report, err := l.open()
+	if err != nil {
+		if l.file != nil {
+			l.file.Close()
+		}
+		return nil, report, err
+	}
+	l.keeper.Add(1)
+	go l.keep()
+	return l, report, nil
+}
+
+func (l *Log) open() (Report, error) {
+	if err := l.openFile(); err != nil {
+		return Report{}, err
+	}
+	report, err := l.recover()
+	if err != nil {
+		return report, err
+	}
+	if err := l.reset(); err != nil {
+		return report, err
+	}
+	l.buf = sys.AlignedBytes(int(min(maxBatch, l.header.segment)), block)
+	for i := range l.total {
+		l.free = append(l.free, &segment{off: firstBatch + int64(i)*l.header.segment})
+	}
+	l.limit = max(l.total, l.opts.segments(l.header.segment))
+	l.seq = 1
+	l.use()
+	return report, nil
+}
+
+// openFile opens and locks the log's file, with its header.
+func (l *Log) openFile() error {
+	f, err := l.opts.FS.Open(l.path, disk.Durable, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := l.create(); err != nil {
+			return err
+		}
+		f, err = l.opts.FS.Open(l.path, disk.Durable, 0)
+	}
+	if err != nil {
+		return err
+	}
+	l.file = f
+	if ok, err := f.TryLock(0, 1); err != nil {
+		return err
+	} else if !ok {
+		return &fs.PathError{Op: "open", Path: l.path, Err: ErrInUse}
+	}
+	return l.readHeader()
+}
+
+// readHeader finds the valid copy of the header with the highest generation.
+func (l *Log) readHeader() error {
+	size, err := l.file.Size()
+	if err != nil {
+		return err
+	}
+	p := sys.AlignedBytes(firstBatch, block)
+	if err := readFull(l.file, p, 0); err != nil {
+		return err
+	}
+	found := false
+	for i := range 2 {
+		if h, ok := decodeFileHeader(p[i*block:]); ok && (!found || h.generation > l.header.generation) {
+			l.header, found = h, true
+		}
+	}
+	if !found {
+		return &CorruptError{l.path, 0, "no valid header"}
+	}
+	l.total = int((size - firstBatch) / l.header.segment)
+	if l.total < 1 {
+		return &CorruptError{l.path, size, "shorter than one segment"}
+	}
+	return nil
+}
+
+// create makes an empty log under another name, and gives it its own when it is
+// durable: a log under its name is whole.
+func (l *Log) create() error {
+	h := fileHeader{id: randomID(), generation: 1, segment: l.opts.SegmentSize}
+	fsys, temp := l.opts.FS, l.path+".new"
+	if err := fsys.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := fsys.Open(temp, disk.Durable|disk.Create|disk.Exclusive, 0o600)
+	if err != nil {
+		return err
+	}
+	p := sys.AlignedBytes(firstBatch, block)
+	h.encode(p[block:]) // the slot of odd generations
+	err = writeFull(f, p, 0)
+	for i := 0; err == nil && i < firstSegments; i++ {
+		err = zero(f, firstBatch+int64(i)*h.segment, h.segment)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	if err := fsys.Rename(temp, l.path); err != nil {
+		return err
+	}
+	return fsys.SyncDir(l.dir)
+}
+
+// reset forgets all batches: it begins a new generation, durably.
+func (l *Log) reset() error {
+	h := l.header
+	h.generation++
+	p := sys.AlignedBytes(block, block)
+	h.encode(p)
+	if err := writeFull(l.file, p, int64(h.generation%2)*block); err != nil {
+		return err
+	}
+	l.header = h
+	return nil
+}
+
+// zeroPiece is how much of a new segment is written at a time.
+const zeroPiece = 1 << 20
+
+// zero writes a new segment: to overwrite is cheaper than to extend.
+func zero(f disk.File, off, n int64) error {
+	p := sys.AlignedBytes(int(min(zeroPiece, n)), block)
+	for end := off + n; off < end; off += int64(len(p)) {
+		p = p[:min(int64(len(p)), end-off)]
+		if err := writeFull(f, p, off); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stats returns what the log did so far.
+func (l *Log) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.Segments = l.total
+	return s
+}
+
+// Err returns the failure that ended the log, nil as long as it works.
+func (l *Log) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed
+}
+
+// Path returns the name of the log's file.
+func (l *Log) Path() string { return l.path }
+
+// fail makes err what every later commit answers. The caller holds the mutex.
+func (l *Log) fail(err error) {
+	if l.failed == nil {
+		l.failed = fmt.Errorf("grouplog: the log failed before: %w", err)
+	}
+	l.changed.Broadcast()
+}
+
+// Close waits for the commits that were begun before, syncs the WALs that are
+// still attached, and closes the log. It returns the failure of the log if
+// there was one: the file is then left as it is, for the next Open to replay.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return &fs.PathError{Op: "close", Path: l.path, Err: os.ErrClosed}
+	}
+	l.closed = true
+	for l.leading {
+		l.idle.Wait()
+	}
+	attached := make([]*WAL, 0, len(l.wals))
+	for w := range l.wals {
+		attached = append(attached, w)
+	}
+	l.changed.Broadcast()
+	l.mu.Unlock()
+	close(l.quit)
+	l.keeper.Wait()
+
+	var err error
+	for _, w := range attached {
+		if cerr := w.Close(); err == nil && !errors.Is(cerr, os.ErrClosed) {
+			err = cerr
+		}
+	}
+	if failed := l.Err(); failed != nil {
+		err = failed
+	}
+	if err == nil {
+		err = l.reset() // so that the next Open has nothing to look at
+	}
+	if cerr := l.file.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+)
+
+// Options configure a [Log]; the zero value works.
+type Options struct {
+	// FS is where the files are; nil is the operating system.
+	FS disk.FS
+	// Name is the name of the log's file in its directory; "" is
+	// "ringside-wal.log". It may not contain a path separator.
+	Name string
+	// SegmentSize is in how large pieces the log grows and is used again, in
+	// bytes: a multiple of 4096. 0 is 4 MiB, or what the log already has.
+	SegmentSize int64
+	// MaxSize bounds the log's file in bytes; at least three segments are
+	// used. 0 is 64 MiB.
+	MaxSize int64
+	// MaxRecord is how many bytes of frames a commit may bring into the log;
+	// larger ones sync their WAL, which is as cheap by then. 0 is 256 KiB.
+	MaxRecord int
+	// Salvage opens a log whose acknowledged records are damaged, and replays
+	// what is left. Otherwise that is a [*CorruptError].
+	Salvage bool
+}
+
+const (
+	defaultName      = "ringside-wal.log"
+	defaultSegment   = 4 << 20
+	minSegment       = 4 * block
+	maxSegment       = 1 << 30
+	defaultMaxSize   = 64 << 20
+	defaultMaxRecord = 256 << 10
+	maxBatch         = 1 << 20 // what one write brings at most
+	minSegments      = 3       // one being written, one ready, one being emptied
+	firstSegments    = 2       // at creation
+)
+
+func validSegment(n int64) bool { return n >= minSegment && n <= maxSegment && n%block == 0 }
+
+// withDefaults checks the options and fills in what is zero.
+func (o Options) withDefaults() (Options, error) {
+	if o.FS == nil {
+		o.FS = disk.OS
+	}
+	o.Name = cmp.Or(o.Name, defaultName)
+	if filepath.Base(o.Name) != o.Name {
+		return o, fmt.Errorf("grouplog: %q is not the name of a file", o.Name)
+	}
+	o.SegmentSize = cmp.Or(o.SegmentSize, defaultSegment)
+	if !validSegment(o.SegmentSize) {
+		return o, fmt.Errorf("grouplog: segment size %d is not a multiple of %d between %d and %d", o.SegmentSize, block, minSegment, maxSegment)
+	}
+	o.MaxSize = cmp.Or(o.MaxSize, defaultMaxSize)
+	o.MaxRecord = cmp.Or(o.MaxRecord, defaultMaxRecord)
+	return o, nil
+}
+
+// segments returns how many segments of a size the log may have.
+func (o Options) segments(size int64) int { return max(minSegments, int(o.MaxSize/size)) }

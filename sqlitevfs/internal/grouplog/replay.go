@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+)
+
+// loadPiece is how much of a WAL is read at a time.
+const loadPiece = 1 << 20
+
+// load reads the WAL up to its last commit, as SQLite does when it recovers.
+func (t *target) load() error {
+	p := make([]byte, walHeaderSize)
+	if n, err := t.file.ReadAt(p, 0); n < len(p) {
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		return nil
+	}
+	h, err := ParseHeader(p)
+	if err != nil {
+		return nil // SQLite ignores such a WAL, and so do we
+	}
+	t.header, t.valid = h, true
+	t.end, t.sum = walHeaderSize, h.sum
+	frame := int(h.frame())
+	p = make([]byte, max(1, loadPiece/frame)*frame)
+	sum, off := t.sum, t.end
+	for {
+		n, err := t.file.ReadAt(p, off)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		for q := p[:n]; len(q) >= frame; q = q[frame:] {
+			var ok bool
+			if sum, ok = h.chain(sum, q[:frame]); !ok {
+				return nil
+			}
+			off += int64(frame)
+			if commits(q) {
+				t.end, t.sum = off, sum
+			}
+		}
+		if n < len(p) {
+			return nil
+		}
+	}
+}
+
+// apply brings one commit into the WAL if it belongs there.
+func (t *target) apply(rec record, report *Report) error {
+	switch {
+	case t.file == nil:
+		report.Missing++
+		return nil
+	case !t.valid || rec.id.Inode != t.id.Inode || !rec.header.same(t.header):
+		report.Foreign++
+		return nil
+	}
+	t.known = true
+	before, ok, err := t.before(rec.off)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		report.Invalid++
+		return nil
+	}
+	same, err := t.agrees(rec)
+	if err != nil {
+		return err
+	}
+	if same && rec.end() <= t.end {
+		report.Present++
+		t.note(rec)
+		return nil
+	}
+	sum, ok := t.verify(rec, before)
+	if !ok {
+		report.Invalid++
+		return nil
+	}
+	if !same && !t.replaceable(rec.off) {
+		report.Superseded++
+		return nil
+	}
+	return t.write(rec, sum, report)
+}
+
+// before returns the sum of what precedes a place in the WAL, which is not
+// behind the last commit.
+func (t *target) before(off int64) (checksum, bool, error) {
+	switch {
+	case !t.header.aligned(off) || off > t.end:
+		return checksum{}, false, nil
+	case off == t.end:
+		return t.sum, true, nil
+	case off == walHeaderSize:
+		return t.header.sum, true, nil
+	}
+	p := make([]byte, frameHeaderSize)
+	if err := readFull(t.file, p, off-t.header.frame()); err != nil {
+		return checksum{}, false, err
+	}
+	return sumOf(p), true, nil
+}
+
+// verify checks the frames of a record against the sum before them: salts,
+// chain, and a commit at the end.
+func (t *target) verify(rec record, sum checksum) (checksum, bool) {
+	frame := int(t.header.frame())
+	p := rec.frames
+	if len(p) == 0 || len(p)%frame != 0 {
+		return sum, false
+	}
+	for ok := true; len(p) > 0; p = p[frame:] {
+		if sum, ok = t.header.chain(sum, p[:frame]); !ok {
+			return sum, false
+		}
+	}
+	return sum, commits(rec.frames[len(rec.frames)-frame:])
+}
+
+// agrees says whether the record is what the WAL holds in its place, as far as
+// the WAL goes.
+func (t *target) agrees(rec record) (bool, error) {
+	n := int(min(int64(len(rec.frames)), t.end-rec.off))
+	if cap(t.buf) < n {
+		t.buf = make([]byte, n)
+	}
+	p := t.buf[:n]
+	if err := readFull(t.file, p, rec.off); err != nil {
+		return false, err
+	}
+	return bytes.Equal(p, rec.frames[:n]), nil
+}
+
+// note remembers that the log knows the commit in this place.
+func (t *target) note(rec record) {
+	for len(t.spans) > 0 && t.spans[len(t.spans)-1].end > rec.off {
+		t.spans = t.spans[:len(t.spans)-1]
+	}
+	t.spans = append(t.spans, span{rec.off, rec.end()})
+}
+
+// replaceable says whether all that the WAL holds from a place on are earlier
+// commits of the log: SQLite gave them up if a later record begins there. Any
+// other commit was written by somebody else, after the crash: it is newer.
+func (t *target) replaceable(off int64) bool {
+	end := t.end
+	for _, s := range slices.Backward(t.spans) {
+		if s.end != end {
+			return false
+		}
+		if s.start == off {
+			return true
+		}
+		end = s.start
+	}
+	return false
+}
+
+// write brings a commit into the WAL, which ends with it.
+func (t *target) write(rec record, sum checksum, report *Report) error {
+	if t.db == nil {
+		return &fs.PathError{Op: "recover", Path: t.path, Err: fmt.Errorf("%w: its WAL lacks acknowledged commits", ErrBusy)}
+	}
+	if err := writeFull(t.file, rec.frames, rec.off); err != nil {
+		return err
+	}
+	report.Applied++
+	report.Written += int64(len(rec.frames))
+	t.end, t.sum = rec.end(), sum
+	t.note(rec)
+	return nil
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+)
+
+// oneWAL makes a log with n commits of two pages to one WAL, and crashes.
+func oneWAL(t *testing.T, n int) (dir string, w *testWAL) {
+	t.Helper()
+	needLocks(t)
+	dir = t.TempDir()
+	l, _ := mustOpen(t, dir, small())
+	w = newTestWAL(t, dir, "db")
+	w.attach(l)
+	for range n {
+		if err := w.commit(2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	crash(l)
+	return dir, w
+}
+
+func reopen(t *testing.T, dir string) Report {
+	t.Helper()
+	l, r := mustOpen(t, dir, Options{})
+	mustClose(t, l)
+	return r
+}
+
+// TestOlderLife: the WAL was restarted after it was synced and checkpointed.
+func TestOlderLife(t *testing.T) {
+	dir, w := oneWAL(t, 5)
+	w.restart()
+	w.append(1)
+	if r := reopen(t, dir); r.Foreign != 5 || r.Written != 0 || w.holds() != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestOtherFile: the WAL was put there from elsewhere, with the same salts.
+func TestOtherFile(t *testing.T) {
+	dir, w := oneWAL(t, 5)
+	w.lose(2)
+	p, err := os.ReadFile(w.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(w.path+".copy", p, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(w.path+".copy", w.path); err != nil {
+		t.Fatal(err)
+	}
+	if r := reopen(t, dir); r.Foreign != 5 || w.holds() != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestMissing: WAL, or database, or all of it are gone.
+func TestMissing(t *testing.T) {
+	for _, suffix := range []string{"", "-wal"} {
+		dir, _ := oneWAL(t, 3)
+		if err := os.Remove(filepath.Join(dir, "db"+suffix)); err != nil {
+			t.Fatal(err)
+		}
+		if r := reopen(t, dir); r.Missing != 3 || r.Written != 0 {
+			t.Errorf("without db%s: %+v", suffix, r)
+		}
+	}
+}
+
+// TestTruncatedWAL: a checkpoint with TRUNCATE leaves no header.
+func TestTruncatedWAL(t *testing.T) {
+	dir, w := oneWAL(t, 3)
+	if err := w.file.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	if r := reopen(t, dir); r.Foreign != 3 || r.Written != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestSuperseded: SQLite opened the database before the recovery, found the
+// first two commits, and went on from there.
+func TestSuperseded(t *testing.T) {
+	dir, w := oneWAL(t, 5)
+	w.lose(2)
+	two := w.commits[:2]
+	w.sum, w.off = sumAfter(w, two)
+	w.commits, w.acked = two[:2:2], 2
+	w.append(2)
+	if r := reopen(t, dir); r.Present != 2 || r.Superseded != 1 || r.Invalid != 2 || r.Written != 0 || w.holds() != 3 {
+		t.Errorf("%+v, holds %d", r, w.holds())
+	}
+}
+
+func sumAfter(w *testWAL, commits [][]byte) (sum checksum, off int64) {
+	sum, off = w.parsed.sum, walHeaderSize
+	for _, c := range commits {
+		sum, off = sumOf(c[len(c)-int(w.parsed.frame()):]), off+int64(len(c))
+	}
+	return sum, off
+}
+
+// TestGivenUp: SQLite failed after the third commit was durable and wrote
+// another in its place. The WAL may have the one, the other, or none.
+func TestGivenUp(t *testing.T) {
+	needLocks(t)
+	for _, have := range []string{"none", "given up", "new", "torn"} {
+		dir := t.TempDir()
+		l, _ := mustOpen(t, dir, small())
+		w := newTestWAL(t, dir, "db")
+		w.attach(l)
+		for range 3 {
+			if err := w.commit(2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		third := w.commits[2]
+		w.commits = w.commits[:2:2]
+		w.sum, w.off = sumAfter(w, w.commits)
+		for _, pages := range []int{3, 1} {
+			if err := w.commit(pages); err != nil {
+				t.Fatal(err)
+			}
+		}
+		crash(l)
+		at := int64(walHeaderSize + len(w.commits[0]) + len(w.commits[1]))
+		switch have {
+		case "none":
+			w.lose(2)
+		case "given up":
+			w.lose(2)
+			w.file.WriteAt(third, at)
+		case "torn":
+			w.file.WriteAt(third[:700], at)
+		}
+		r := reopen(t, dir)
+		if w.holds() != 4 {
+			t.Errorf("%s: %d commits, %+v", have, w.holds(), r)
+		}
+	}
+}
+
+// TestRolledBack: frames of a transaction that was rolled back lie where a
+// commit should be.
+func TestRolledBack(t *testing.T) {
+	dir, w := oneWAL(t, 3)
+	w.lose(2)
+	sum, off := sumAfter(w, w.commits[:2])
+	w.sum = sum
+	frames, _ := w.transaction(3)
+	if _, err := w.file.WriteAt(frames[:2*w.parsed.frame()], off); err != nil {
+		t.Fatal(err)
+	}
+	if r := reopen(t, dir); w.holds() != 3 || r.Applied != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestBusy: somebody uses a database whose WAL lacks commits.
+func TestBusy(t *testing.T) {
+	dir, w := oneWAL(t, 3)
+	f, err := disk.OS.Open(filepath.Join(dir, "db"), 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := f.TryLock(lockStart+10, 1); !ok {
+		t.Fatal(err)
+	}
+	if r := reopen(t, dir); r.Present != 3 {
+		t.Errorf("nothing had to be written: %+v", r)
+	}
+	f.Close()
+
+	dir, w = oneWAL(t, 3)
+	w.lose(1)
+	if f, err = disk.OS.Open(filepath.Join(dir, "db"), 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := f.TryLock(lockStart+10, 1); !ok {
+		t.Fatal(err)
+	}
+	if _, _, err := Open(dir, Options{}); !errors.Is(err, ErrBusy) {
+		t.Error("busy:", err)
+	}
+	f.Close()
+	if r := reopen(t, dir); r.Applied != 2 || w.holds() != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// damage changes one byte of the log's file.
+func damage(t *testing.T, dir string, off int64) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(dir, defaultName), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p := make([]byte, 1)
+	if _, err := f.ReadAt(p, off); err != nil {
+		t.Fatal(err)
+	}
+	p[0] ^= 0x40
+	if _, err := f.WriteAt(p, off); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTorn damages the last batch at every offset: it is dropped whole, and
+// those before it are not.
+func TestTorn(t *testing.T) {
+	dir, w := oneWAL(t, 4)
+	path := filepath.Join(dir, defaultName)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := int64(firstBatch + 3*block)
+	size := batchHeaderSize + recordSize("db-wal", len(w.commits[3]))
+	for off := int64(0); off < size; off += 1 + rand.Int64N(9) {
+		w.lose(0)
+		if err := os.WriteFile(path, before, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		damage(t, dir, last+off)
+		if r := reopen(t, dir); w.holds() != 3 || r.Batches != 3 {
+			t.Fatalf("damaged at %d: %d commits, %+v", off, w.holds(), r)
+		}
+	}
+}
+
+// TestDamage damages an acknowledged batch: nothing is replayed behind it but
+// on request.
+func TestDamage(t *testing.T) {
+	dir, w := oneWAL(t, 4)
+	w.lose(0)
+	damage(t, dir, firstBatch+block+100)
+	_, _, err := Open(dir, Options{})
+	if c, ok := errors.AsType[*CorruptError](err); !ok {
+		t.Fatal("damage in the middle:", err)
+	} else {
+		t.Log(c)
+	}
+	l, r := mustOpen(t, dir, Options{Salvage: true})
+	if w.holds() != 1 || r.Applied != 1 {
+		t.Errorf("%+v", r)
+	}
+	mustClose(t, l)
+}
+
+// TestHeaderLost: the newer copy of the header is damaged, so that the batches
+// are of a newer generation than the log.
+func TestHeaderLost(t *testing.T) {
+	dir, w := oneWAL(t, 4)
+	w.lose(0)
+	damage(t, dir, 3) // generation 2 is in slot 0
+	_, _, err := Open(dir, Options{})
+	if _, ok := errors.AsType[*CorruptError](err); !ok {
+		t.Error("one header damaged:", err)
+	}
+	damage(t, dir, block+3)
+	_, _, err = Open(dir, Options{})
+	if _, ok := errors.AsType[*CorruptError](err); !ok {
+		t.Error("both headers damaged:", err)
+	}
+}
+
+// TestForeignBlocks: batches of another log, and of this log in another place,
+// lie where batches could be.
+func TestForeignBlocks(t *testing.T) {
+	dir, w := oneWAL(t, 3)
+	other, _ := oneWAL(t, 9)
+	mine, err := os.ReadFile(filepath.Join(dir, defaultName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := os.ReadFile(filepath.Join(other, defaultName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(mine[firstBatch+3*block:], theirs[firstBatch+3*block:firstBatch+9*block])
+	copy(mine[firstBatch+small().SegmentSize:], mine[firstBatch:firstBatch+3*block])
+	if err := os.WriteFile(filepath.Join(dir, defaultName), mine, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.lose(0)
+	if r := reopen(t, dir); r.Batches != 3 || w.holds() != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestMoved moves log and databases together.
+func TestMoved(t *testing.T) {
+	dir, w := oneWAL(t, 3)
+	w.lose(0)
+	to := filepath.Join(t.TempDir(), "elsewhere")
+	if err := os.Rename(dir, to); err != nil {
+		t.Fatal(err)
+	}
+	w.path = filepath.Join(to, "db-wal")
+	if r := reopen(t, to); r.Applied != 3 || w.holds() != 3 {
+		t.Errorf("%+v", r)
+	}
+}

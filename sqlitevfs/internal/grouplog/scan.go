@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// A run is what a segment holds: batches whose numbers follow each other, from
+// its start.
+type run struct {
+	segment     int
+	first, last uint64
+	live        uint64 // of the last batch
+	length      int64  // of the run, in bytes
+}
+
+// scan finds the batches that have to be replayed, oldest first. Damage to what
+// was acknowledged is a *CorruptError.
+func (l *Log) scan() ([]run, error) {
+	var runs []run
+	var newest run
+	var stray batchHeader // the highest number behind the end of a run
+	p := sys.AlignedBytes(int(l.header.segment), block)
+	for i := range l.total {
+		if err := l.readSegment(i, p); err != nil {
+			return nil, err
+		}
+		r, beyond, err := l.scanSegment(i, p)
+		if err != nil {
+			return nil, err
+		}
+		if beyond.seq > stray.seq {
+			stray = beyond
+		}
+		if r.first == 0 {
+			continue
+		}
+		runs = append(runs, r)
+		if r.last > newest.last {
+			newest = r
+		}
+	}
+	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.first, b.first) })
+	runs = slices.DeleteFunc(runs, func(r run) bool { return r.last < newest.live })
+	return runs, l.whole(runs, newest, stray)
+}
+
+// whole checks that no batch is missing that was acknowledged: those from the
+// first that is live up to the newest, and none beyond it.
+func (l *Log) whole(runs []run, newest run, stray batchHeader) error {
+	if l.opts.Salvage {
+		return nil
+	}
+	if stray.seq > newest.last {
+		return &CorruptError{l.path, stray.off, fmt.Sprintf("batch %d is there and %d is not", stray.seq, newest.last+1)}
+	}
+	want := newest.live
+	for _, r := range runs {
+		if r.first != want {
+			return &CorruptError{l.path, l.segmentOffset(r.segment), fmt.Sprintf("begins with batch %d, not %d", r.first, want)}
+		}
+		want = r.last + 1
+	}
+	return nil
+}
+
+func (l *Log) segmentOffset(i int) int64 { return firstBatch + int64(i)*l.header.segment }
+
+// readSegment reads a segment. What is beyond the end of the file is zeros.
+func (l *Log) readSegment(i int, p []byte) error {
+	n, err := l.file.ReadAt(p, l.segmentOffset(i))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	clear(p[n:])
+	return nil
+}
+
+// scanSegment finds the run of a segment and the highest batch of the same
+// generation behind it.
+func (l *Log) scanSegment(i int, p []byte) (r run, beyond batchHeader, err error) {
+	r.segment = i
+	base := l.segmentOffset(i)
+	for r.length < int64(len(p)) {
+		h, ok := decodeBatch(p[r.length:], base+r.length, nil)
+		if !ok || !l.ours(h) || r.first != 0 && h.seq != r.last+1 {
+			break
+		}
+		if r.first == 0 {
+			r.first = h.seq
+		}
+		r.last, r.live = h.seq, h.live
+		r.length += h.size()
+	}
+	for at := r.length; at < int64(len(p)); at += block {
+		h, ok := decodeBatchHeader(p[at:])
+		if !ok || h.id != l.header.id || h.off != base+at {
+			continue
+		}
+		if h.generation > l.header.generation && !l.opts.Salvage {
+			return r, h, &CorruptError{l.path, h.off, fmt.Sprintf("a batch of generation %d, and the header says %d", h.generation, l.header.generation)}
+		}
+		// An interrupted write leaves a header and not the rest.
+		if _, whole := decodeBatch(p[at:], base+at, nil); whole && l.ours(h) && h.seq > beyond.seq {
+			beyond = h
+		}
+	}
+	return r, beyond, nil
+}
+
+func (l *Log) ours(h batchHeader) bool {
+	return h.id == l.header.id && h.generation == l.header.generation
+}
+
+// replay calls apply with each record of the runs, in the order of the commits.
+func (l *Log) replay(runs []run, apply func(record) error) error {
+	p := sys.AlignedBytes(int(l.header.segment), block)
+	var records []record
+	for _, r := range runs {
+		if err := l.readSegment(r.segment, p); err != nil {
+			return err
+		}
+		base := l.segmentOffset(r.segment)
+		for at := int64(0); at < r.length; {
+			records = records[:0]
+			h, ok := decodeBatch(p[at:], base+at, func(rec record) { records = append(records, rec) })
+			if !ok {
+				return &CorruptError{l.path, base + at, "changed while it was read"}
+			}
+			for _, rec := range records {
+				if err := apply(rec); err != nil {
+					return err
+				}
+			}
+			at += h.size()
+		}
+	}
+	return nil
+}

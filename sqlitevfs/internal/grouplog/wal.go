@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+)
+
+// claimByte is where an attached WAL is locked: far behind any frame, and no
+// place that SQLite locks.
+const claimByte = 1 << 62
+
+// WAL is a write-ahead log file whose commits go through a [Log]. Its methods
+// may be called concurrently.
+type WAL struct {
+	log  *Log
+	path string // in records
+	file disk.File
+	id   disk.ID
+
+	last   atomic.Uint64 // the newest batch with a record of it; under log.mu
+	synced atomic.Uint64 // batches up to this one are in the file durably
+
+	mu     sync.Mutex // one sync at a time
+	failed error
+	closed bool
+}
+
+// Attach opens a WAL for commits. The file must exist; it may be empty. What it
+// holds, and its directory entry, are durable when Attach returns. A WAL can be
+// attached once, to one log: see [ErrClaimed]. When SQLite removes or replaces
+// the file, close the WAL before and attach the new file.
+func (l *Log) Attach(path string) (*WAL, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	name := l.relative(path)
+	if len(name) > maxPath {
+		return nil, &fs.PathError{Op: "attach", Path: path, Err: fs.ErrInvalid}
+	}
+	f, err := l.opts.FS.Open(path, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	w := &WAL{log: l, path: name, file: f}
+	if err := w.claim(path); err != nil {
+		f.Close()
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.failed != nil {
+		f.Close()
+		return nil, l.refusal()
+	}
+	l.wals[w] = struct{}{}
+	return w, nil
+}
+
+// claim makes sure that no other log has commits of the WAL that it lacks.
+func (w *WAL) claim(path string) (err error) {
+	if w.id, err = w.file.ID(); err != nil {
+		return err
+	}
+	if ok, err := w.file.TryLock(claimByte, 1); err != nil {
+		return err
+	} else if !ok {
+		return &fs.PathError{Op: "attach", Path: path, Err: ErrClaimed}
+	}
+	if err := w.file.Sync(); err != nil {
+		return err
+	}
+	return w.log.opts.FS.SyncDir(filepath.Dir(path))
+}
+
+// Dirty says whether commits of the WAL are durable in the log only: then Sync
+// must have succeeded before the database is written.
+func (w *WAL) Dirty() bool { return w.last.Load() > w.synced.Load() }
+
+// ID tells which file the WAL is.
+func (w *WAL) ID() disk.ID { return w.id }
+
+// Commit makes frames durable that were written to the WAL just now: they begin
+// at off, and the last ends the transaction. Header is the first 32 bytes of
+// the WAL. The caller still holds SQLite's write lock, so that the frames stay
+// what they are. Frames and header are the caller's again when Commit returns.
+//
+// A commit that the log cannot take, because it is too large or is not what it
+// should be, is made durable by a Sync. An error means that it may be durable or
+// not, and that every later commit fails: see [Log.Err].
+func (w *WAL) Commit(header []byte, off int64, frames ...[]byte) error {
+	h, n, ok := w.fits(header, off, frames)
+	if !ok {
+		return w.commitLarge()
+	}
+	c := spare.Get().(*waiter)
+	c.wal, c.frames, c.length = w, frames, n
+	r := record{path: w.path, id: w.id, header: h, off: off}
+	c.head = append(c.head[:0], make([]byte, recordHeaderSize+len(w.path))...)
+	sum := r.encodeHeader(c.head, n)
+	for _, p := range frames {
+		sum = crc32.Update(sum, castagnoli, p)
+	}
+	le.PutUint32(c.head, sum)
+	c.sum = sum
+	c.size = recordSize(w.path, n)
+	err := w.log.submit(c)
+	c.forget()
+	spare.Put(c)
+	return err
+}
+
+// fits checks whether a commit can be a record.
+func (w *WAL) fits(header []byte, off int64, frames [][]byte) (h Header, n int, ok bool) {
+	for _, p := range frames {
+		n += len(p)
+	}
+	h, err := ParseHeader(header)
+	if err != nil || n == 0 || n > w.log.maxRecord(w.path) || !h.aligned(off) || int64(n)%h.frame() != 0 {
+		return h, n, false
+	}
+	first, last := frames[0], frames[len(frames)-1]
+	if len(first) < frameHeaderSize || [8]byte(first[8:16]) != h.Salt {
+		return h, n, false
+	}
+	return h, n, Ends(last, h.PageSize)
+}
+
+// maxRecord returns how many bytes of frames a record may have.
+func (l *Log) maxRecord(path string) int {
+	room := min(int64(maxBatch), l.header.segment) - batchHeaderSize - recordSize(path, 0) - recordAlign
+	return int(min(int64(l.opts.MaxRecord), room))
+}
+
+// commitLarge makes a commit durable by syncing the WAL.
+func (w *WAL) commitLarge() error {
+	l := w.log
+	l.mu.Lock()
+	if err := l.refusal(); err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	l.stats.Large++
+	l.mu.Unlock()
+	return w.Sync()
+}
+
+// Sync makes the WAL durable itself: all that was written to it before the call.
+// Its records in the log are not needed any more. A failure is final for the
+// WAL and for the log.
+func (w *WAL) Sync() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return &fs.PathError{Op: "sync", Path: w.path, Err: os.ErrClosed}
+	}
+	return w.sync()
+}
+
+func (w *WAL) sync() error {
+	if w.failed != nil {
+		return w.failed
+	}
+	l := w.log
+	mark := w.last.Load() // their frames were written before
+	err := w.file.Sync()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stats.WALSyncs++
+	if err != nil {
+		w.failed = fmt.Errorf("grouplog: a sync of the WAL failed before: %w", err)
+		l.fail(err)
+		return err
+	}
+	w.synced.Store(max(mark, w.synced.Load()))
+	return nil
+}
+
+// Close syncs the WAL if that is still due, and lets go of the file. Commits
+// must have returned. A second Close answers os.ErrClosed.
+func (w *WAL) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return &fs.PathError{Op: "close", Path: w.path, Err: os.ErrClosed}
+	}
+	var err error
+	if w.Dirty() {
+		err = w.sync()
+	}
+	w.closed = true
+	l := w.log
+	l.mu.Lock()
+	delete(l.wals, w)
+	l.mu.Unlock()
+	if cerr := w.file.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

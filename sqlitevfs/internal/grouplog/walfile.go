@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// The write-ahead log's format: https://www.sqlite.org/fileformat2.html#walformat
+const (
+	walHeaderSize   = 32
+	frameHeaderSize = 24
+	walMagic        = 0x377f0682 // the lowest bit says that checksums are big endian
+	walVersion      = 3007000
+	minPage         = 512
+	maxPage         = 65536
+)
+
+var (
+	be = binary.BigEndian
+	le = binary.LittleEndian
+)
+
+// Header is what identifies one life of a WAL: from one restart to the next.
+type Header struct {
+	PageSize   int
+	Checkpoint uint32 // its sequence number
+	Salt       [8]byte
+
+	big bool // byte order of the checksums
+	sum checksum
+}
+
+var errNoWAL = errors.New("not a WAL header")
+
+// ParseHeader reads the first 32 bytes of a WAL. They are the caller's again
+// when it returns.
+func ParseHeader(p []byte) (Header, error) {
+	if len(p) < walHeaderSize || be.Uint32(p)&^1 != walMagic || be.Uint32(p[4:]) != walVersion {
+		return Header{}, errNoWAL
+	}
+	h := Header{
+		PageSize:   int(be.Uint32(p[8:])),
+		Checkpoint: be.Uint32(p[12:]),
+		Salt:       [8]byte(p[16:24]),
+		big:        be.Uint32(p)&1 != 0,
+	}
+	if h.PageSize < minPage || h.PageSize > maxPage || h.PageSize&(h.PageSize-1) != 0 {
+		return Header{}, fmt.Errorf("%w: pages of %d bytes", errNoWAL, h.PageSize)
+	}
+	h.sum = checksum{}.add(p[:24], h.big)
+	if h.sum != (checksum{be.Uint32(p[24:]), be.Uint32(p[28:])}) {
+		return Header{}, fmt.Errorf("%w: wrong checksum", errNoWAL)
+	}
+	return h, nil
+}
+
+// frame returns the size of a frame in bytes.
+func (h Header) frame() int64 { return frameHeaderSize + int64(h.PageSize) }
+
+// aligned says whether a frame may begin at an offset.
+func (h Header) aligned(off int64) bool {
+	return off >= walHeaderSize && (off-walHeaderSize)%h.frame() == 0
+}
+
+// same says whether two headers belong to the same life of a WAL.
+func (h Header) same(o Header) bool {
+	return h.PageSize == o.PageSize && h.Checkpoint == o.Checkpoint && h.Salt == o.Salt
+}
+
+// checksum is the running sum that chains the frames of a WAL.
+type checksum [2]uint32
+
+// add continues a sum over a multiple of 8 bytes.
+func (c checksum) add(p []byte, big bool) checksum {
+	s0, s1 := c[0], c[1]
+	if big {
+		for ; len(p) >= 8; p = p[8:] {
+			s0 += be.Uint32(p) + s1
+			s1 += be.Uint32(p[4:]) + s0
+		}
+		return checksum{s0, s1}
+	}
+	for ; len(p) >= 8; p = p[8:] {
+		s0 += le.Uint32(p) + s1
+		s1 += le.Uint32(p[4:]) + s0
+	}
+	return checksum{s0, s1}
+}
+
+// chain checks one frame against the sum of what precedes it, and continues it.
+func (h Header) chain(c checksum, frame []byte) (checksum, bool) {
+	if be.Uint32(frame) == 0 || [8]byte(frame[8:16]) != h.Salt {
+		return c, false
+	}
+	c = c.add(frame[:8], h.big).add(frame[frameHeaderSize:], h.big)
+	return c, c == checksum{be.Uint32(frame[16:]), be.Uint32(frame[20:])}
+}
+
+// commits says whether a frame ends a transaction.
+func commits(frame []byte) bool { return be.Uint32(frame[4:]) != 0 }
+
+// sumOf returns the sum that a frame carries.
+func sumOf(frame []byte) checksum {
+	return checksum{be.Uint32(frame[16:]), be.Uint32(frame[20:])}
+}
+
+// Ends says whether the frames in p, which begin at a frame, end a transaction.
+func Ends(p []byte, pageSize int) bool {
+	size := frameHeaderSize + pageSize
+	return len(p) >= size && len(p)%size == 0 && commits(p[len(p)-size:])
+}
