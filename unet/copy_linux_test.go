@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -38,7 +39,8 @@ func collect(c net.Conn) <-chan [32]byte {
 
 func TestReadFromFile(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
-		data := randomBytes(5 << 20)
+		part := ringtest.Rounds(1<<20, 256<<10)
+		data := randomBytes(5 * part)
 		name := filepath.Join(t.TempDir(), "f")
 		if err := os.WriteFile(name, data, 0o600); err != nil {
 			t.Fatal(err)
@@ -51,11 +53,11 @@ func TestReadFromFile(t *testing.T) {
 		a, b := pair(t, s, "tcp")
 		got := collect(b)
 		rf := a.(io.ReaderFrom)
-		limited := &io.LimitedReader{R: f, N: 1 << 20}
-		if n, err := rf.ReadFrom(limited); n != 1<<20 || err != nil || limited.N != 0 {
+		limited := &io.LimitedReader{R: f, N: int64(part)}
+		if n, err := rf.ReadFrom(limited); n != int64(part) || err != nil || limited.N != 0 {
 			t.Fatalf("the first part: %d, %v, %d left", n, err, limited.N)
 		}
-		if n, err := io.Copy(a, f); n != 4<<20 || err != nil {
+		if n, err := io.Copy(a, f); n != int64(4*part) || err != nil {
 			t.Fatalf("the rest: %d, %v", n, err)
 		}
 		_ = a.Close()
@@ -70,7 +72,7 @@ func TestCopyBetweenConnections(t *testing.T) {
 		for _, to := range []string{"tcp", "unix"} {
 			t.Run(from+" to "+to, func(t *testing.T) {
 				eachMode(t, func(t *testing.T, s *unet.System) {
-					data := randomBytes(2 << 20)
+					data := randomBytes(ringtest.Rounds(2<<20, 512<<10))
 					a, in := pair(t, s, from)
 					out, b := pair(t, s, to)
 					got := collect(b)
@@ -151,7 +153,7 @@ func TestWritev(t *testing.T) {
 		for _, network := range []string{"tcp", "unix"} {
 			t.Run(network+"/"+mode.String(), func(t *testing.T) {
 				a, b := pair(t, newSystem(t, mode), network)
-				data := randomBytes(2 << 20)
+				data := randomBytes(ringtest.Rounds(2<<20, 512<<10))
 				var bufs net.Buffers
 				for rest, i := data, 0; len(rest) > 0; i++ {
 					n := min(len(rest), i%7*911)

@@ -25,7 +25,10 @@ func openFDs() int {
 func TestManyConnections(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		total := 100_000 / 5 // for each mode
-		if testing.Short() || raceEnabled {
+		switch {
+		case testing.Short():
+			total = 300
+		case raceEnabled:
 			total = 1500
 		}
 		const workers = 4
