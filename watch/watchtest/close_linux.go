@@ -82,7 +82,7 @@ func closeInCallback(t *testing.T, open func() (Watcher, error)) {
 // numbers of its descriptors are taken at once by eventfds, which must not be
 // hit.
 func wakeWhileClosing(t *testing.T, open func() (Watcher, error)) {
-	for range 30 {
+	for range rounds(30, 8) {
 		r := newRig(t, open)
 		var others, waiter sync.WaitGroup
 		stop := make(chan struct{})

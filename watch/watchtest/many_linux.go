@@ -42,12 +42,16 @@ func (r *rig) dups(n int) (fds, originals []int) {
 	return fds, originals
 }
 
-func crowd() int {
+// rounds returns how often to repeat what one time shows of the kernel: full, or
+// brief with -short.
+func rounds(full, brief int) int {
 	if short() {
-		return 3000
+		return brief
 	}
-	return 20000
+	return full
 }
+
+func crowd() int { return rounds(20000, 1000) }
 
 // many adds 20 000 descriptors, has all reported, and removes them in a random
 // order, some while they are ready.
@@ -101,7 +105,7 @@ func overflow(r *rig) {
 		r.add(fd, watch.Read, watch.Edge)
 	}
 	r.quiet()
-	for round := range 3 {
+	for round := range rounds(3, 2) {
 		for range 3 {
 			for _, fd := range originals {
 				r.signal(fd)

@@ -62,11 +62,15 @@ func signals(r *rig) {
 		close(stop)
 		<-done
 	}()
-	start := time.Now()
-	r.ok(r.w.Prepare())
-	r.ok(r.w.Wait(30 * time.Millisecond))
-	if took := time.Since(start); took < 29*time.Millisecond {
-		r.Errorf("signals ended a wait of 30 ms after %v", took)
+	// On a slow machine one wait that ends early may seem to last.
+	for range 5 {
+		start := time.Now()
+		r.ok(r.w.Prepare())
+		r.ok(r.w.Wait(30 * time.Millisecond))
+		if took := time.Since(start); took < 29*time.Millisecond {
+			r.Errorf("signals ended a wait of 30 ms after %v", took)
+			break
+		}
 	}
 	r.quiet()
 	for range 20 {
