@@ -13,8 +13,10 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ringside-io/ringside/internal/vmtest"
@@ -79,11 +81,12 @@ func (c *cargo) addTests(ctx context.Context, opt options) error {
 	if err != nil {
 		return err
 	}
+	hosts, err := c.compile(ctx, pkgs)
+	if err != nil {
+		return err
+	}
 	for i, p := range pkgs {
-		host := filepath.Join(c.dir, strconv.Itoa(i)+".test")
-		if _, err := goTool(ctx, "test", "-c", "-o", host, p.ImportPath); err != nil {
-			return err
-		}
+		host := hosts[i]
 		dir := path.Join("/src", strings.TrimPrefix(p.ImportPath, module))
 		c.add(p.ImportPath, host, wire.Job{
 			Path: path.Join("/bin", path.Base(p.ImportPath)+"-"+strconv.Itoa(i)+".test"),
@@ -98,6 +101,24 @@ func (c *cargo) addTests(ctx context.Context, opt options) error {
 		}
 	}
 	return nil
+}
+
+// compile builds the test binary of each package, without what debuggers need.
+// Linking takes most of the time and uses little more than one processor.
+func (c *cargo) compile(ctx context.Context, pkgs []pkg) ([]string, error) {
+	hosts, errs := make([]string, len(pkgs)), make([]error, len(pkgs))
+	turn := make(chan struct{}, max(2, runtime.NumCPU()/2))
+	var all sync.WaitGroup
+	for i, p := range pkgs {
+		hosts[i] = filepath.Join(c.dir, strconv.Itoa(i)+".test")
+		all.Go(func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			_, errs[i] = goTool(ctx, "test", "-c", "-ldflags=-w", "-o", hosts[i], p.ImportPath)
+		})
+	}
+	all.Wait()
+	return hosts, errors.Join(errs...)
 }
 
 func testArgs(opt options) []string {
@@ -118,8 +139,20 @@ type pkg struct {
 	TestGoFiles, XTestGoFiles []string
 }
 
+// noKernel are packages whose tests ask the kernel nothing: texts, tables and
+// simulations. Other kernels have no other answer to them.
+var noKernel = map[string]bool{
+	module + "/internal/abi":      true,
+	module + "/internal/fdlock":   true,
+	module + "/internal/house":    true,
+	module + "/internal/inflight": true,
+	module + "/internal/simring":  true,
+	module + "/internal/sys":      true,
+}
+
 // testPackages lists the packages with tests. Without patterns these are the
-// core module's, but for this machinery, which cannot boot itself in itself.
+// core module's that the kernel concerns, but for this machinery, which cannot
+// boot itself in itself.
 func testPackages(ctx context.Context, patterns []string) ([]pkg, error) {
 	all := len(patterns) == 0
 	if all {
@@ -149,7 +182,8 @@ func selectPackages(list []byte, onlyCore bool) ([]pkg, error) {
 		if len(p.TestGoFiles)+len(p.XTestGoFiles) == 0 {
 			continue
 		}
-		if onlyCore && (p.Module.Path != module || p.ImportPath == machine || strings.HasPrefix(p.ImportPath, machine+"/")) {
+		if onlyCore && (p.Module.Path != module || noKernel[p.ImportPath] ||
+			p.ImportPath == machine || strings.HasPrefix(p.ImportPath, machine+"/")) {
 			continue
 		}
 		pkgs = append(pkgs, p)

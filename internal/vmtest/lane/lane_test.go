@@ -45,6 +45,7 @@ func TestSelectPackages(t *testing.T) {
 	const list = `
 {"ImportPath": "github.com/ringside-io/ringside/uring", "Module": {"Path": "github.com/ringside-io/ringside"}, "TestGoFiles": ["a_test.go"]}
 {"ImportPath": "github.com/ringside-io/ringside/features", "Module": {"Path": "github.com/ringside-io/ringside"}, "XTestGoFiles": ["a_test.go"]}
+{"ImportPath": "github.com/ringside-io/ringside/internal/house", "Module": {"Path": "github.com/ringside-io/ringside"}, "TestGoFiles": ["a_test.go"]}
 {"ImportPath": "github.com/ringside-io/ringside/untested", "Module": {"Path": "github.com/ringside-io/ringside"}}
 {"ImportPath": "github.com/ringside-io/ringside/internal/vmtest", "Module": {"Path": "github.com/ringside-io/ringside"}, "TestGoFiles": ["a_test.go"]}
 {"ImportPath": "github.com/ringside-io/ringside/internal/vmtest/wire", "Module": {"Path": "github.com/ringside-io/ringside"}, "TestGoFiles": ["a_test.go"]}
@@ -52,7 +53,7 @@ func TestSelectPackages(t *testing.T) {
 `
 	for onlyCore, want := range map[bool]string{
 		true:  "uring features",
-		false: "uring features internal/vmtest internal/vmtest/wire cmd/x",
+		false: "uring features internal/house internal/vmtest internal/vmtest/wire cmd/x",
 	} {
 		pkgs, err := selectPackages([]byte(list), onlyCore)
 		if err != nil {

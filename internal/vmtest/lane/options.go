@@ -36,7 +36,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return func(s string) error { *dst = append(*dst, s); return nil }
 	}
 	fs.Func("kernel", "kernel `version`, such as 6.1; may be repeated", list(&opt.kernels))
-	fs.Func("pkg", "package `pattern` to test; may be repeated (default: all of the core module)", list(&opt.pkgs))
+	fs.Func("pkg", "package `pattern` to test; may be repeated (default: all of the core module that the kernel concerns)", list(&opt.pkgs))
 	fs.StringVar(&opt.run, "run", "", "run only the tests that match this `regexp`")
 	fs.BoolVar(&opt.verbose, "v", false, "print the output of passing tests, too, as it comes")
 	fs.BoolVar(&opt.long, "long", false, "do not shorten the tests (emulation makes them several times slower)")
