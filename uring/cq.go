@@ -172,11 +172,13 @@ func secondHalf(x abi.CQE) [2]uint64 {
 	return [2]uint64{x.UserData, words(uint32(x.Res), x.Flags)}
 }
 
-// release gives the places before head back to the kernel.
+// release gives the places before head back to the kernel, but for those that
+// are held back.
 func (c *cq) release(head uint32) {
 	if head != c.next {
+		c.held = min(c.held+head-c.next, c.hold)
 		c.next = head
-		c.head.Store(head)
+		c.head.Store(head - c.held)
 	}
 }
 

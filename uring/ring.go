@@ -63,7 +63,9 @@ type cq struct {
 	mask    uint32
 	entries uint32
 
-	next      uint32 // head
+	next      uint32 // head, but for what is held back
+	hold      uint32 // how many places may be held back, see Ring.Hold
+	held      uint32 // how many are
 	flushes   uint64
 	overflows uint32
 }

@@ -82,26 +82,27 @@ func (r *Ring) Wait(o WaitOptions) (int, error) {
 	}
 	r.noteOverflow()
 	flags = flags&^enterNeeded | abi.IORING_ENTER_GETEVENTS | r.enterFlags
+	count := uint32(o.Count) + r.cq.held
 	var done int
 	var errno syscall.Errno
 	if o.Registered != nil {
 		flags |= abi.IORING_ENTER_EXT_ARG | abi.IORING_ENTER_EXT_ARG_REG
-		done, errno = sys.EnterAt(r.enterFD, n, uint32(o.Count), flags, o.Registered.offset, sys.Size[abi.RegWait]())
+		done, errno = sys.EnterAt(r.enterFD, n, count, flags, o.Registered.offset, sys.Size[abi.RegWait]())
 	} else {
 		arg, size, more, err := r.prepareWait(&o)
 		if err != nil {
 			return 0, err
 		}
 		if o.Brief && arg == nil {
-			done, errno = sys.EnterRaw(r.enterFD, uintptr(n), uintptr(flags))
+			done, errno = sys.EnterRawFor(r.enterFD, uintptr(n), uintptr(r.cq.held), uintptr(flags))
 			if errno == 0 && done == int(n) && r.Ready() < o.Count {
-				_, errno = sys.Enter(r.enterFD, 0, uint32(o.Count), flags, nil, 0)
+				_, errno = sys.Enter(r.enterFD, 0, count, flags, nil, 0)
 				if done > 0 {
 					errno = 0 // entries that were taken hide it, as in one call
 				}
 			}
 		} else {
-			done, errno = sys.Enter(r.enterFD, n, uint32(o.Count), flags|more, arg, size)
+			done, errno = sys.Enter(r.enterFD, n, count, flags|more, arg, size)
 		}
 	}
 	switch {

@@ -33,6 +33,13 @@ func EnterRaw(fd int, toSubmit, flags uintptr) (int, syscall.Errno) {
 	return int(n), errno
 }
 
+// EnterRawFor is [EnterRaw] with a number of completions, which must be there
+// already: it tells how much task work the call may do.
+func EnterRawFor(fd int, toSubmit, minComplete, flags uintptr) (int, syscall.Errno) {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), toSubmit, minComplete, flags, 0, 0)
+	return int(n), errno
+}
+
 // Register calls io_uring_register(2).
 func Register(fd int, op uint32, arg unsafe.Pointer, n uint32) (int, syscall.Errno) {
 	r, _, errno := syscall.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(fd), uintptr(op),

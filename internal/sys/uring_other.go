@@ -25,6 +25,9 @@ func Enter(int, uint32, uint32, uint32, unsafe.Pointer, uintptr) (int, syscall.E
 // EnterRaw answers ENOSYS.
 func EnterRaw(int, uintptr, uintptr) (int, syscall.Errno) { return -1, noSys }
 
+// EnterRawFor is [EnterRaw] with a number of completions.
+func EnterRawFor(int, uintptr, uintptr, uintptr) (int, syscall.Errno) { return -1, noSys }
+
 // Register answers ENOSYS.
 func Register(int, uint32, unsafe.Pointer, uint32) (int, syscall.Errno) { return -1, noSys }
 

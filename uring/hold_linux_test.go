@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+
+package uring_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// TestHold sends completions through rings whose CQ has little room beside what
+// is held back: all must come, once, in order, and none is there early.
+func TestHold(t *testing.T) {
+	for name, o := range map[string]uring.Options{
+		"default": {}, "defer": {DeferTaskrun: true}, "cqe32": {CQE32: true}, "mixed": {CQEMixed: true},
+	} {
+		for _, hold := range []int{1, 3, 4, 100, -1} {
+			t.Run(fmt.Sprintf("%s/%d", name, hold), func(t *testing.T) {
+				switch {
+				case o.CQEMixed:
+					ringtest.NeedKernel(t, "mixed completions", "6.18")
+				case o.DeferTaskrun:
+					ringtest.NeedKernel(t, "deferred task work", "6.1")
+				case o.CQE32:
+					ringtest.NeedKernel(t, "32-byte completions", "5.19")
+				}
+				o.Entries, o.CQEntries = 4, 8
+				holdAtWork(t, ctlRing(t, o), hold)
+			})
+		}
+	}
+}
+
+func holdAtWork(t *testing.T, r *uring.Ring, hold int) {
+	t.Helper()
+	r.Hold(hold)
+	most := max(min(hold, 4), 0) // half of the CQ
+	sent, got := uint64(0), uint64(0)
+	for round := range 30 {
+		n := 1 + round%3
+		for range n {
+			ctlNext(t, r).Nop().SetUserData(sent)
+			sent++
+		}
+		if _, err := r.SubmitAndWait(n); err != nil || r.Ready() != n {
+			t.Fatalf("round %d: %d of %d completions, %v", round, r.Ready(), n, err)
+		}
+		var c [8]uring.CQE
+		if r.Reap(c[:]) != n {
+			t.Fatalf("round %d: not all are reaped", round)
+		}
+		for i := range n {
+			if c[i].UserData != got {
+				t.Fatalf("round %d: completion %d, want %d", round, c[i].UserData, got)
+			}
+			got++
+		}
+		if want := min(int(got), most); r.Held() != want {
+			t.Fatalf("round %d: %d places are held, want %d", round, r.Held(), want)
+		}
+	}
+	if _, err := r.Wait(uring.WaitOptions{Brief: true}); err != nil || r.Ready() != 0 {
+		t.Errorf("%d completions out of nothing, %v", r.Ready(), err)
+	}
+	start := time.Now()
+	if _, err := r.SubmitAndWaitTimeout(1, 20*time.Millisecond); err != nil || time.Since(start) < 20*time.Millisecond {
+		t.Errorf("a wait for one more ended after %v, %v", time.Since(start), err)
+	}
+	r.Hold(0)
+	if r.Held() != 0 {
+		t.Errorf("%d places are held in the end", r.Held())
+	}
+	ctlNops(t, r, 1, 12)
+}
+
+// TestHoldOverflow posts more than there is room for.
+func TestHoldOverflow(t *testing.T) {
+	r := ctlRing(t, uring.Options{Entries: 4, CQEntries: 8})
+	r.Hold(4)
+	ctlNops(t, r, 1, 8)
+	for i := range uint64(20) {
+		ctlNext(t, r).Nop().SetUserData(i)
+		ctlSubmit(t, r, 1)
+	}
+	for i, c := range ringtest.Await(t, r, 20) {
+		if c.UserData != uint64(i) {
+			t.Fatalf("completion %d at place %d", c.UserData, i)
+		}
+	}
+}
+
+// TestHoldResize keeps the completions that wait.
+func TestHoldResize(t *testing.T) {
+	ringtest.NeedKernel(t, "RESIZE_RINGS", "6.13")
+	r := ctlRing(t, uring.Options{Entries: 4, CQEntries: 8, DeferTaskrun: true})
+	r.Hold(4)
+	ctlNops(t, r, 1, 8)
+	for i := range uint64(3) {
+		ctlNext(t, r).Nop().SetUserData(i)
+	}
+	ctlSubmit(t, r, 3)
+	ctlOK(t, "resize", r.Resize(4, 16))
+	if r.Held() != 0 {
+		t.Errorf("%d places are held", r.Held())
+	}
+	for i, c := range ringtest.Await(t, r, 3) {
+		if c.UserData != uint64(i) {
+			t.Fatalf("completion %d at place %d", c.UserData, i)
+		}
+	}
+	ctlNops(t, r, 1, 20)
+	if r.Held() != 4 {
+		t.Errorf("%d places are held after", r.Held())
+	}
+}
+
+// TestHoldTaskWork wants one enter to do all the work that has been put off.
+// Without Hold kernels since 6.13 stop at 20 pieces.
+func TestHoldTaskWork(t *testing.T) {
+	ringtest.NeedKernel(t, "deferred task work", "6.1")
+	const polls = 100
+	r := ctlRing(t, uring.Options{Entries: polls, CQEntries: 4 * polls, DeferTaskrun: true})
+	r.Hold(polls)
+	ctlNops(t, r, 1, polls)
+	var events []*sys.FD
+	for i := range uint64(polls) {
+		events = append(events, openEventFD(t))
+		ctlNext(t, r).PollAdd(on(events[i]), 1).SetUserData(i)
+	}
+	ctlSubmit(t, r, polls)
+	for _, e := range events {
+		post(t, e)
+	}
+	if _, err := r.Wait(uring.WaitOptions{Brief: true}); err != nil || r.Ready() != polls {
+		t.Errorf("one enter brought %d of %d completions, %v", r.Ready(), polls, err)
+	}
+	ringtest.Await(t, r, polls)
+}
