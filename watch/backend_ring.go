@@ -46,6 +46,8 @@ const maxMoves = 8
 const (
 	ringEntries     = 256
 	ringCompletions = 4096
+	// ringHold is how much task work one enter does.
+	ringHold = 1024
 )
 
 // User data is the descriptor in the lower 31 bits and the generation in the
@@ -105,7 +107,7 @@ func newRing(w *Watcher) (*ringBackend, error) {
 // openRing opens a ring. A disabled one belongs to the thread that enables it,
 // another to the caller's.
 func openRing(disabled bool) (*uring.Ring, error) {
-	return uring.Open(&uring.Options{
+	r, err := uring.Open(&uring.Options{
 		Entries:      ringEntries,
 		CQEntries:    ringCompletions,
 		DeferTaskrun: true,
@@ -114,6 +116,10 @@ func openRing(disabled bool) (*uring.Ring, error) {
 		NoSQArray:    features.HaveSetup(uring.SetupNoSQArray) == nil,
 		NoIOWait:     true,
 	})
+	if err == nil {
+		r.Hold(ringHold)
+	}
+	return r, err
 }
 
 func (b *ringBackend) wake() { sys.Signal(b.bell) }

@@ -9,8 +9,9 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// taskBatch is how much task work kernels since 6.13 do in one enter that does
-// not ask for more.
+// taskBatch is how much task work kernels since 6.13 do in one enter at least.
+// They do as much as completions are asked for, if that is more: the ring holds
+// places of the CQ for that, see [uring.Ring.Hold].
 const taskBatch = 20
 
 // hotRun bounds how many reports of hot descriptors come in a row without a look
@@ -49,15 +50,15 @@ func (b *ringBackend) wait(timeout time.Duration) error {
 }
 
 // look submits and fetches completions without waiting for any, in as many calls
-// as it takes. (To ask for as many as came last time saves these, but when fewer
-// come the kernel has a timer end the wait, which costs more.)
+// as it takes.
 func (b *ringBackend) look() error {
 	for {
 		before := b.waiting()
+		most := max(taskBatch, b.ring.Held())
 		err := b.enter(uring.WaitOptions{Brief: true})
 		now := b.waiting()
-		if got := now - before; err != nil || b.stray || got < taskBatch || got >= 2*taskBatch || now >= b.w.opts.batch() {
-			return err // that was all, or enough, or a kernel that does not count
+		if err != nil || b.stray || now-before < most || now >= b.w.opts.batch() {
+			return err // that was all, or enough
 		}
 	}
 }
