@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ncruces/go-sqlite3/vfs"
+)
+
+// The names under which importing the package registers a VFS.
+const (
+	// Name chooses every part automatically.
+	Name = "ringside"
+	// NamePlain has no part but the syncs of directories.
+	NamePlain = "ringside-plain"
+	// NamePrefetch and NameGroup have that part in any case, and the other not.
+	NamePrefetch = "ringside-prefetch"
+	NameGroup    = "ringside-group"
+)
+
+func init() {
+	for name, o := range map[string]Options{
+		Name:         {},
+		NamePlain:    {Prefetch: Off, GroupSync: Off},
+		NamePrefetch: {Prefetch: On, GroupSync: Off},
+		NameGroup:    {Prefetch: Off, GroupSync: On},
+	} {
+		vfs.Register(name, newVFS(name, vfs.Find(""), o))
+	}
+}
+
+var errName = errors.New("sqlitevfs: the default VFS's name cannot be taken")
+
+// Register registers a VFS under a name, for use as vfs=name in a URI. A name
+// that exists is replaced, for databases that are opened from then on. The
+// error says what is wrong with the options.
+func Register(name string, o Options) error {
+	if name == "" || name == "os" {
+		return errName
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	base := vfs.Find(o.Base)
+	if base == nil {
+		return fmt.Errorf("sqlitevfs: there is no VFS %q", o.Base)
+	}
+	vfs.Register(name, newVFS(name, base, o))
+	return nil
+}

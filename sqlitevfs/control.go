@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/util/vfsutil"
+	"github.com/ncruces/go-sqlite3/vfs"
+)
+
+// The file controls of SQLite. What the base does not know is answered as if
+// there were no wrapper.
+
+func (f *file) LockState() vfs.LockLevel     { return vfsutil.WrapLockState(f.File) }
+func (f *file) PersistWAL() bool             { return vfsutil.WrapPersistWAL(f.File) }
+func (f *file) SetPersistWAL(keep bool)      { vfsutil.WrapSetPersistWAL(f.File, keep) }
+func (f *file) PowersafeOverwrite() bool     { return vfsutil.WrapPowersafeOverwrite(f.File) }
+func (f *file) SetPowersafeOverwrite(b bool) { vfsutil.WrapSetPowersafeOverwrite(f.File, b) }
+func (f *file) HasMoved() (bool, error)      { return vfsutil.WrapHasMoved(f.File) }
+func (f *file) SyncSuper(name string) error  { return vfsutil.WrapSyncSuper(f.File, name) }
+func (f *file) CommitPhaseTwo() error        { return vfsutil.WrapCommitPhaseTwo(f.File) }
+func (f *file) CheckpointStart()             { vfsutil.WrapCheckpointStart(f.File) }
+func (f *file) CheckpointDone()              { vfsutil.WrapCheckpointDone(f.File) }
+func (f *file) BusyHandler(fn func() bool)   { vfsutil.WrapBusyHandler(f.File, fn) }
+
+// SharedMemory and MemoryMapper are the base's: their interfaces are sealed.
+func (f *file) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
+func (f *file) MemoryMapper() vfs.MemoryMapper { return vfsutil.WrapMemoryMapper(f.File) }
+
+// ChunkSize makes the file grow and shrink by multiples of size bytes, as
+// SQLite's own VFS does; the default one here does not know it.
+func (f *file) ChunkSize(size int) {
+	f.chunk = int64(max(size, 0))
+	vfsutil.WrapChunkSize(f.File, size)
+}
+
+// chunks rounds a size up to whole chunks.
+func (f *file) chunks(size int64) int64 {
+	if f.chunk <= 1 {
+		return size
+	}
+	return (size + f.chunk - 1) / f.chunk * f.chunk
+}
+
+// SizeHint makes room for a file that will grow.
+func (f *file) SizeHint(size int64) error { return vfsutil.WrapSizeHint(f.File, f.chunks(size)) }
+
+// Overwrite says that the whole file will be written anew (VACUUM): what is
+// known of its B-trees is void.
+func (f *file) Overwrite() error {
+	if f.ahead != nil {
+		f.ahead.forget()
+	}
+	return vfsutil.WrapOverwrite(f.File)
+}
+
+// Pragma answers PRAGMA ringside with the counters of the database.
+func (f *file) Pragma(name, value string) (string, error) {
+	if name != pragma {
+		return vfsutil.WrapPragma(f.File, name, value)
+	}
+	if f.db == nil || value != "" {
+		return "", sqlite3.MISUSE
+	}
+	return f.db.stats().String(), nil
+}
+
+const pragma = "ringside"

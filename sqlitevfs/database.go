@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// database is what the connections of one database share. It lives as long as
+// one of them is open.
+type database struct {
+	vfs  *ringVFS
+	path string
+	opts Options
+	refs int // guarded by databases.mu
+
+	counters
+	// synced says that SQLite has asked for a sync: synchronous is not OFF.
+	synced atomic.Bool
+	// journalSyncs counts the syncs of the rollback journal since it was made.
+	// One connection writes at a time.
+	journalSyncs atomic.Int64
+
+	entry  atomic.Pointer[identity] // of the journal or WAL whose directory entry was synced last
+	failed atomic.Pointer[error]
+}
+
+// durable says whether the directory entry of a file was synced.
+func (d *database) durable(id identity) bool {
+	if d == nil || id == (identity{}) {
+		return false
+	}
+	known := d.entry.Load()
+	return known != nil && *known == id
+}
+
+// fail records the first sync that failed. The kernel reports it once and then
+// takes what was lost for written, so that another sync would answer a success
+// that means nothing: every later one of this database gets the same error,
+// until all of its connections are closed.
+func (d *database) fail(err error) {
+	if d != nil && d.failed.CompareAndSwap(nil, &err) {
+		d.opts.logger().Error("sqlitevfs: sync failed; the database refuses further ones until it is closed",
+			"database", d.path, "error", err)
+	}
+}
+
+// failure returns what fail recorded.
+func (d *database) failure() error {
+	if d == nil {
+		return nil
+	}
+	if err := d.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// count changes the counters of a database, if there is one.
+func (d *database) count(fn func(*counters)) {
+	if d != nil {
+		fn(&d.counters)
+	}
+}
+
+// databases are those that a VFS has open, by path.
+type databases struct {
+	mu   sync.Mutex
+	open map[string]*database
+	done Stats // of those that were closed
+}
+
+// acquire returns the database of a path for one more connection. The options
+// of the first count for what connections share.
+func (d *databases) acquire(v *ringVFS, path string, opts Options) *database {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	db := d.open[path]
+	if db == nil {
+		db = &database{vfs: v, path: path, opts: opts}
+		d.open[path] = db
+	}
+	db.refs++
+	return db
+}
+
+func (d *databases) release(db *database) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if db.refs--; db.refs == 0 {
+		delete(d.open, db.path)
+		d.done = d.done.plus(db.stats())
+	}
+}
+
+// of returns the open database that a journal or WAL belongs to.
+func (d *databases) of(name string) *database {
+	for _, suffix := range []string{suffixJournal, suffixWAL} {
+		if path, ok := strings.CutSuffix(name, suffix); ok {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.open[path]
+		}
+	}
+	return nil
+}
+
+func (d *database) groupState() string { return "off" }

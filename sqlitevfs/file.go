@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+)
+
+// file is a database, its journal or its WAL. Locks, shared memory and writes
+// are the base's. As SQLite has it, one goroutine at a time uses a file.
+type file struct {
+	vfs.File // the base's
+	vfs      *ringVFS
+	db       *database // nil for a super-journal
+	name     string
+	fd       int // -1 when the base is not the default VFS
+	flags    vfs.OpenFlag
+	owner    bool // it is the database itself
+	entry    bool // its directory entry is not known to be durable
+	chunk    int64
+	ahead    *ahead // nil without prefetch
+	closing  sync.Once
+}
+
+var (
+	_ vfs.FileUnwrap             = (*file)(nil)
+	_ vfs.FileLockState          = (*file)(nil)
+	_ vfs.FilePersistWAL         = (*file)(nil)
+	_ vfs.FilePowersafeOverwrite = (*file)(nil)
+	_ vfs.FileChunkSize          = (*file)(nil)
+	_ vfs.FileSizeHint           = (*file)(nil)
+	_ vfs.FileHasMoved           = (*file)(nil)
+	_ vfs.FileOverwrite          = (*file)(nil)
+	_ vfs.FileSync               = (*file)(nil)
+	_ vfs.FileCommitPhaseTwo     = (*file)(nil)
+	_ vfs.FileCheckpoint         = (*file)(nil)
+	_ vfs.FilePragma             = (*file)(nil)
+	_ vfs.FileBusyHandler        = (*file)(nil)
+	_ vfs.FileSharedMemory       = (*file)(nil)
+	_ vfs.FileMemoryMapper       = (*file)(nil)
+)
+
+// Unwrap returns the base's file.
+func (f *file) Unwrap() vfs.File { return f.File }
+
+// Close closes the file. SQLite calls it once, its file control for benchmarks
+// (SQLITE_FCNTL_NULL_IO) earlier.
+func (f *file) Close() error {
+	f.closing.Do(func() {
+		if f.ahead != nil {
+			f.ahead.close()
+		}
+		if f.owner {
+			f.vfs.dbs.release(f.db)
+		}
+	})
+	return f.File.Close()
+}
+
+// ReadAt reads what the page cache has without a word to the scheduler; where
+// it has not, a prefetch may begin while the disk is busy with this page.
+func (f *file) ReadAt(p []byte, off int64) (int, error) {
+	if f.ahead == nil {
+		return f.File.ReadAt(p, off)
+	}
+	return f.ahead.readAt(p, off)
+}
+
+// Truncate cuts the file, to a multiple of the chunk size if there is one.
+func (f *file) Truncate(size int64) error { return f.File.Truncate(f.chunks(size)) }
+
+// Sync makes the file durable, and its directory entry if that is new.
+func (f *file) Sync(flags vfs.SyncFlag) error {
+	if err := f.db.failure(); err != nil {
+		return vfs.SystemError(err, sqlite3.IOERR_FSYNC)
+	}
+	if f.db != nil {
+		f.db.synced.Store(true)
+		if f.flags&vfs.OPEN_MAIN_JOURNAL != 0 {
+			f.db.journalSyncs.Add(1)
+		}
+	}
+	all, err := f.sync(flags)
+	if err != nil {
+		f.db.fail(err)
+		return vfs.SystemError(err, sqlite3.IOERR_FSYNC)
+	}
+	if !f.entry {
+		return nil
+	}
+	if !all && f.options().DirSync != Off {
+		if err := f.vfs.syncDir(f.db, filepath.Dir(f.name)); err != nil {
+			return vfs.SystemError(err, sqlite3.IOERR_DIR_FSYNC)
+		}
+	}
+	f.entry = false
+	if id := f.id(); f.db != nil && !f.owner && id.settled() {
+		f.db.entry.Store(&id)
+	}
+	return nil
+}
+
+// identity tells files apart, also those that have had the same number one after
+// the other; zero where that is not known.
+type identity struct {
+	device, inode uint64
+	born          int64 // nanoseconds
+}
+
+// settled says whether no other file can get the same identity any more: numbers
+// are used again at once, and the clock of file systems has ticks of up to 10 ms.
+func (id identity) settled() bool {
+	return id != (identity{}) && time.Since(time.Unix(0, id.born)) > 50*time.Millisecond
+}
+
+func (f *file) id() identity {
+	if f.fd < 0 {
+		return identity{}
+	}
+	return identify(f.fd)
+}
+
+// sync makes the file's data durable and says whether that of the whole file
+// system is.
+func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
+	f.db.count(func(c *counters) { c.syncs.Add(1) })
+	if f.fd < 0 {
+		return false, f.File.Sync(flags)
+	}
+	return false, fdatasync(f.fd)
+}
+
+func (f *file) options() *Options {
+	if f.db != nil {
+		return &f.db.opts
+	}
+	return &f.vfs.opts
+}
+
+// DeviceCharacteristics leaves out batch-atomic writes, with which SQLite, as
+// this driver builds it, forgets to raise the file change counter, so that other
+// connections keep what is stale.
+func (f *file) DeviceCharacteristics() vfs.DeviceCharacteristic {
+	return f.File.DeviceCharacteristics() &^ vfs.IOCAP_BATCH_ATOMIC
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+)
+
+// long runs what takes minutes: the torture tests of SQLite, many seeds.
+var long = flag.Bool("long", false, "run the long tests")
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == writerArg {
+		os.Exit(writer(os.Args[2:]))
+	}
+	flag.Parse()
+	os.Exit(ringtest.Main(m))
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/ncruces/go-sqlite3/vfs"
+)
+
+// Switch turns a part of the VFS on or off.
+type Switch int
+
+const (
+	// Auto uses the part where it can be had and measurement favours it.
+	Auto Switch = iota
+	// On uses it wherever it can be had.
+	On
+	// Off leaves it out.
+	Off
+)
+
+// String returns auto, on or off.
+func (s Switch) String() string {
+	switch s {
+	case Auto:
+		return "auto"
+	case On:
+		return "on"
+	case Off:
+		return "off"
+	}
+	return fmt.Sprintf("Switch(%d)", int(s))
+}
+
+// ParseSwitch reads what String returns, and what SQLite takes for a boolean.
+func ParseSwitch(s string) (Switch, error) {
+	switch strings.ToLower(s) {
+	case "auto":
+		return Auto, nil
+	case "on", "yes", "true", "1":
+		return On, nil
+	case "off", "no", "false", "0":
+		return Off, nil
+	}
+	return Auto, fmt.Errorf("sqlitevfs: %q is not auto, on or off", s)
+}
+
+// Options configure a VFS; the zero value is what the VFS "ringside" has.
+type Options struct {
+	// Prefetch reads the leaves that a scan of a fragmented B-tree will come
+	// to into the page cache. (Linux)
+	Prefetch Switch
+	// PrefetchDepth is how many pages are fetched ahead at most; 0 means 64.
+	PrefetchDepth int
+	// GroupSync lets databases of one file system that want to sync at the same
+	// time share one syncfs(2), which also writes whatever else is dirty in that
+	// file system. (Linux 5.17)
+	GroupSync Switch
+	// DirSync makes the entry of a new database, journal or WAL durable before
+	// SQLite relies on it, and the removal of a journal before a commit with
+	// synchronous=FULL returns. Off does what the default VFS does, which is
+	// neither: a power cut may then undo commits, or take a new database.
+	DirSync Switch
+	// Base names the VFS that is wrapped; "" is the default one. It must keep
+	// its files where the names say: another one's files are read and synced by
+	// its own methods only, and if it has a method SyncDir(string) error, that
+	// syncs directories.
+	Base string
+	// Logger is told about failures to sync and about parts that switched
+	// themselves off; nil means slog.Default().
+	Logger *slog.Logger
+}
+
+func (o *Options) check() error {
+	for name, s := range map[string]Switch{"Prefetch": o.Prefetch, "GroupSync": o.GroupSync, "DirSync": o.DirSync} {
+		if s < Auto || s > Off {
+			return fmt.Errorf("sqlitevfs: %s: there is no %v", name, s)
+		}
+	}
+	if o.PrefetchDepth < 0 || o.PrefetchDepth > maxDepth {
+		return fmt.Errorf("sqlitevfs: PrefetchDepth: %d is not between 0 and %d", o.PrefetchDepth, maxDepth)
+	}
+	return nil
+}
+
+func (o *Options) logger() *slog.Logger {
+	if o.Logger != nil {
+		return o.Logger
+	}
+	return slog.Default()
+}
+
+// The parameters of a database's URI, which override the VFS's options for it.
+const (
+	paramPrefetch  = "prefetch"
+	paramGroupSync = "groupsync"
+	paramDirSync   = "dirsync"
+	paramDepth     = "prefetchdepth"
+)
+
+// with returns the options with what a database's URI asks for.
+func (o Options) with(name *vfs.Filename) (Options, error) {
+	for key, s := range map[string]*Switch{paramPrefetch: &o.Prefetch, paramGroupSync: &o.GroupSync, paramDirSync: &o.DirSync} {
+		if v := name.URIParameter(key); v != "" {
+			var err error
+			if *s, err = ParseSwitch(v); err != nil {
+				return o, fmt.Errorf("%s=: %w", key, err)
+			}
+		}
+	}
+	o.PrefetchDepth = int(name.URIInt64(paramDepth, int64(o.PrefetchDepth)))
+	return o, o.check()
+}

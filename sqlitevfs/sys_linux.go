@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// descriptor returns the descriptor of the default VFS's file, -1 of others'.
+// It is the file's own: use it only while the file is open.
+func descriptor(f any) int {
+	o, ok := f.(interface {
+		SyscallConn() (syscall.RawConn, error)
+	})
+	if !ok {
+		return -1
+	}
+	c, err := o.SyscallConn()
+	if err != nil {
+		return -1
+	}
+	fd := -1
+	if err := c.Control(func(p uintptr) { fd = int(p) }); err != nil {
+		return -1
+	}
+	return fd
+}
+
+// preadNoWait reads what the page cache holds: EAGAIN when the next byte would
+// have to be waited for, another errno where nobody can tell. It does not tell
+// the scheduler, because it never blocks. (4.14)
+func preadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
+	iov := syscall.Iovec{Base: unsafe.SliceData(p)}
+	iov.SetLen(len(p))
+	n, _, errno := syscall.RawSyscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&iov)), 1,
+		uintptr(off), uintptr(uint64(off)>>32), unix.RWF_NOWAIT)
+	return int(n), errno
+}
+
+// willNeed begins to read a range into the page cache. What fails is not read
+// ahead, which nobody has to know.
+func willNeed(fd int, off, n int64) { _ = unix.Fadvise(fd, off, n, unix.FADV_WILLNEED) }
+
+// openAhead opens a file again, so that the kernel's read-ahead of the other
+// descriptor is not misled by what is fetched through this one.
+func openAhead(name string, fd int) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	var a, b unix.Stat_t
+	if err = unix.Fstat(fd, &a); err == nil {
+		err = unix.Fstat(descriptor(f), &b)
+	}
+	if err == nil && (a.Dev != b.Dev || a.Ino != b.Ino) {
+		err = os.ErrNotExist // another file has the name now
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	_ = unix.Fadvise(descriptor(f), 0, 0, unix.FADV_RANDOM) // exactly what is asked for
+	return f, nil
+}
+
+// device returns the number of the device that a file lies on.
+func device(fd int) (uint64, bool) {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return 0, false
+	}
+	return uint64(st.Dev), true
+}
+
+// identify returns a file's identity, zero where its time of birth is not kept.
+// (4.11)
+func identify(fd int) identity {
+	var st unix.Statx_t
+	const mask = unix.STATX_INO | unix.STATX_BTIME
+	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, mask, &st) != nil || st.Mask&mask != mask {
+		return identity{}
+	}
+	return identity{
+		device: unix.Mkdev(st.Dev_major, st.Dev_minor), inode: st.Ino,
+		born: st.Btime.Sec*1e9 + int64(st.Btime.Nsec),
+	}
+}
+
+func fdatasync(fd int) error { return again(func() error { return unix.Fdatasync(fd) }) }
+
+func syncfs(fd int) error { return again(func() error { return unix.Syncfs(fd) }) }
+
+// written waits for a file's writes that are under way and returns the error of
+// those that failed since the last such call for this open file.
+func written(fd int) error {
+	return again(func() error { return unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WAIT_BEFORE) })
+}
+
+// again repeats a call that a signal interrupted.
+func again(call func() error) error {
+	for {
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// unsupportedSync says whether an error means that a file system cannot sync
+// directories, as opposed to having failed.
+func unsupportedSync(err error) bool {
+	errno, ok := errnoOf(err)
+	return ok && (errno == unix.EINVAL || errno == unix.ENOTSUP || errno == unix.EBADF || errno == unix.ENOSYS)
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !linux
+
+package sqlitevfs
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// Everything is the default VFS's here.
+func descriptor(any) int { return -1 }
+
+func preadNoWait(int, []byte, int64) (int, syscall.Errno) { return 0, syscall.EINVAL }
+
+func willNeed(int, int64, int64) {}
+
+func openAhead(string, int) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func device(int) (uint64, bool) { return 0, false }
+
+func identify(int) identity { return identity{} }
+
+func fdatasync(int) error { return errors.ErrUnsupported }
+
+func syncfs(int) error { return errors.ErrUnsupported }
+
+func written(int) error { return errors.ErrUnsupported }
+
+func unsupportedSync(err error) bool {
+	errno, ok := errnoOf(err)
+	return ok && errno == syscall.EINVAL
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/util/vfsutil"
+	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+)
+
+// ringVFS is the VFS: it opens files of the base and wraps those that belong to
+// a database.
+type ringVFS struct {
+	vfs.VFS // the base
+	name    string
+	opts    Options
+	dirs    dirSyncer
+	dbs     databases
+}
+
+// dirSyncer makes the entries of a directory durable.
+type dirSyncer interface{ SyncDir(dir string) error }
+
+func newVFS(name string, base vfs.VFS, o Options) *ringVFS {
+	v := &ringVFS{VFS: base, name: name, opts: o, dirs: disk.OS}
+	if d, ok := base.(dirSyncer); ok {
+		v.dirs = d
+	}
+	v.dbs.open = make(map[string]*database)
+	known.add(v)
+	return v
+}
+
+// Open is called for names that are no Filename, which SQLite does not have.
+func (v *ringVFS) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	if name == "" {
+		return v.OpenFilename(nil, flags)
+	}
+	return vfsutil.WrapOpen(v.VFS, name, flags)
+}
+
+// journals are the files beside a database on which its durability rests.
+const journals = vfs.OPEN_MAIN_JOURNAL | vfs.OPEN_WAL | vfs.OPEN_SUPER_JOURNAL
+
+func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	opts := v.opts
+	if flags&vfs.OPEN_MAIN_DB != 0 {
+		var err error
+		if opts, err = opts.with(name); err != nil {
+			return nil, flags, vfs.SystemError(err, sqlite3.MISUSE)
+		}
+	}
+	base, out, err := vfsutil.WrapOpenFilename(v.VFS, name, flags)
+	if err != nil || flags&(vfs.OPEN_MAIN_DB|journals) == 0 || flags&vfs.OPEN_MEMORY != 0 || name.String() == "" {
+		return base, out, err
+	}
+	return v.wrap(base, name, flags, opts), out, nil
+}
+
+// wrap makes a file of ours of one of the base's.
+func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, opts Options) *file {
+	f := &file{File: base, vfs: v, name: name.String(), fd: descriptor(base), flags: flags}
+	created := flags&vfs.OPEN_CREATE != 0
+	if flags&vfs.OPEN_MAIN_DB != 0 {
+		f.db = v.dbs.acquire(v, f.name, opts)
+		f.owner = true
+		f.ahead = newAhead(f, opts)
+		size, err := base.Size()
+		f.entry = created && err == nil && size == 0
+	} else {
+		if main, ok := vfsutil.UnwrapFile[*file](name.DatabaseFile()); ok {
+			f.db = main.db
+		}
+		// Of a file that exists nobody knows whether its entry was ever synced,
+		// unless that was done here.
+		f.entry = created && !f.db.durable(f.id())
+		if created && flags&vfs.OPEN_MAIN_JOURNAL != 0 && f.db != nil {
+			f.db.journalSyncs.Store(0)
+		}
+	}
+	return f
+}
+
+// Delete removes a file. The removal of a journal is made durable when SQLite
+// asks for it, and when the journal was synced as synchronous=FULL does it:
+// the commit that the removal is would be undone by a power cut otherwise.
+// So is that of a WAL, which would come back and hide what was written without
+// it.
+func (v *ringVFS) Delete(name string, syncDir bool) error {
+	db := v.dbs.of(name)
+	sync := syncDir
+	if db != nil && db.opts.DirSync != Off {
+		switch {
+		case strings.HasSuffix(name, suffixJournal):
+			sync = sync || db.journalSyncs.Swap(0) >= fullSyncs
+		case strings.HasSuffix(name, suffixWAL):
+			sync = sync || db.synced.Load()
+		}
+	}
+	if err := v.VFS.Delete(name, false); err != nil || !sync {
+		return err
+	}
+	if err := v.syncDir(db, filepath.Dir(name)); err != nil {
+		return vfs.SystemError(err, sqlite3.IOERR_DIR_FSYNC)
+	}
+	return nil
+}
+
+const (
+	suffixJournal = "-journal"
+	suffixWAL     = "-wal"
+	// fullSyncs is how often SQLite syncs a journal in a transaction with
+	// synchronous=FULL; with NORMAL, of which it promises less, once.
+	fullSyncs = 2
+)
+
+// syncDir makes the entries of a directory durable. A directory that may not be
+// read, or a file system that cannot do it, is let pass, as SQLite's own VFS
+// does.
+func (v *ringVFS) syncDir(db *database, dir string) error {
+	err := v.dirs.SyncDir(dir)
+	switch {
+	case err == nil:
+		db.count(func(s *counters) { s.dirSyncs.Add(1) })
+	case errors.Is(err, fs.ErrPermission), unsupportedSync(err):
+		err = nil
+	case db != nil:
+		db.fail(err)
+	}
+	return err
+}
+
+func errnoOf(err error) (syscall.Errno, bool) { return errors.AsType[syscall.Errno](err) }
