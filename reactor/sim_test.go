@@ -35,8 +35,11 @@ func TestSimulation(t *testing.T) {
 	n, most := *seedsFlag, time.Duration(1<<62)
 	if n == 0 {
 		n, most = 3000, 10*time.Second
-		if testing.Short() || os.Getenv(ringtest.LaneEnv) != "" {
-			n, most = 100, 2*time.Second // it is not the kernel's
+		switch {
+		case os.Getenv(ringtest.LaneEnv) != "":
+			n = 20 // kernels are simulated here
+		case testing.Short():
+			n, most = 300, 2*time.Second
 		}
 	}
 	begin := time.Now()

@@ -27,7 +27,7 @@ func TestCollectorUnderMemoryPressure(t *testing.T) {
 	path := fileOf(t, content)
 	rounds := 20
 	if testing.Short() {
-		rounds = 8
+		rounds = 4
 	}
 	for _, mode := range modes {
 		for _, direct := range []int{0, sys.ODirect} {

@@ -4,6 +4,7 @@ package ufile_test
 
 import (
 	"io/fs"
+	"strings"
 	"testing"
 
 	"github.com/ringside-io/ringside/ufile"
@@ -43,13 +44,11 @@ func rootOpener(s *ufile.System) func(string) (ufiletest.Root, error) {
 // TestRootSuite holds a Root against os.Root.
 func TestRootSuite(t *testing.T) {
 	part, parts := 0, len(modes) // names do not go through rings: the modes share the work
-	switch {
-	case testing.Short():
-		parts *= 8
-	case raceEnabled:
+	if raceEnabled || testing.Short() {
 		parts *= 4 // each is slow then, and one goroutine does them
 	}
 	overModes(t, func(t *testing.T, s *ufile.System) {
+		onceWithShort(t)
 		ufiletest.RunRootPart(t, rootOpener(s), part, parts)
 		part++
 	})
@@ -57,5 +56,16 @@ func TestRootSuite(t *testing.T) {
 
 // TestDirFSSuite holds DirFS against os.DirFS.
 func TestDirFSSuite(t *testing.T) {
-	overModes(t, func(t *testing.T, s *ufile.System) { ufiletest.RunDirFS(t, s.DirFS) })
+	overModes(t, func(t *testing.T, s *ufile.System) {
+		onceWithShort(t)
+		ufiletest.RunDirFS(t, s.DirFS)
+	})
+}
+
+// onceWithShort skips all modes but one of what does not go through rings.
+func onceWithShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() && !strings.HasSuffix(t.Name(), "/auto") {
+		t.Skip("the calls that the mode auto makes, too: without -short")
+	}
 }

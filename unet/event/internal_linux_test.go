@@ -5,6 +5,7 @@ package event
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -102,7 +103,7 @@ func TestNoDescriptorsLeft(t *testing.T) {
 		overModes(t, backlogIsServed)
 		return
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestNoDescriptorsLeft$", "-test.v")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestNoDescriptorsLeft$", "-test.v", fmt.Sprintf("-test.short=%v", testing.Short()))
 	cmd.Env = append(os.Environ(), envChild+"=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
