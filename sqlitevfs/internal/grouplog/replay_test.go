@@ -169,7 +169,7 @@ func TestRolledBack(t *testing.T) {
 
 // TestBusy: somebody uses a database whose WAL lacks commits.
 func TestBusy(t *testing.T) {
-	dir, w := oneWAL(t, 3)
+	dir, _ := oneWAL(t, 3)
 	f, err := disk.OS.Open(filepath.Join(dir, "db"), 0, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestBusy(t *testing.T) {
 	}
 	f.Close()
 
-	dir, w = oneWAL(t, 3)
+	dir, w := oneWAL(t, 3)
 	w.lose(1)
 	if f, err = disk.OS.Open(filepath.Join(dir, "db"), 0, 0); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+
+package powercut
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Explore says which states are tried.
+type Explore struct {
+	Seed   uint64
+	States int // about how many, over all cuts; each cut has a few at least
+	// Cut and Number, if Only, choose one state: the way to look at a failure.
+	Only        bool
+	Cut, Number int
+	Dir         string // where states are built; it is emptied for each
+	// Check recovers the state that was built in dir and judges it.
+	Check func(s *State, dir string) error
+}
+
+// Result counts what was tried.
+type Result struct {
+	Cuts   int // moments
+	States int // that were built and checked
+	Same   int // that had been checked before
+}
+
+// Failure is a state that a check refused.
+type Failure struct {
+	Seed  uint64
+	State *State
+	Err   error
+}
+
+func (f *Failure) Unwrap() error { return f.Err }
+
+func (f *Failure) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, cut %d, state %d, acknowledged %v: %v", f.Seed, f.State.Cut, f.State.Number, f.State.Acked, f.Err)
+	for i := max(0, f.State.Cut-6); i < f.State.Cut; i++ {
+		fmt.Fprintf(&b, "\n  before: %s", f.State.trace.Describe(i))
+	}
+	for _, fate := range f.State.fate {
+		fmt.Fprintf(&b, "\n  %s", fate)
+	}
+	return b.String()
+}
+
+const (
+	sector = 512
+	// exhaustive is up to how many pending operations all subsets are tried.
+	exhaustive = 4
+)
+
+// Run builds states and checks them. It ends at the first that is refused, with
+// a *Failure.
+func (t *Trace) Run(e Explore) (Result, error) {
+	cuts := t.cuts()
+	res := Result{}
+	seen := map[uint64]bool{}
+	hashing := maphash.MakeSeed()
+	w := t.walk()
+	for _, cut := range cuts {
+		w.to(cut)
+		res.Cuts++
+		if e.Only && cut != e.Cut {
+			continue
+		}
+		rng := rand.New(rand.NewPCG(e.Seed, uint64(cut)))
+		for number, c := range w.choices(rng, e.States/len(cuts)) {
+			if e.Only && number != e.Number {
+				continue
+			}
+			s := w.state(c)
+			s.Number = number
+			h := s.hash(hashing)
+			if seen[h] {
+				res.Same++
+				continue
+			}
+			seen[h] = true
+			res.States++
+			if err := e.try(s); err != nil {
+				return res, &Failure{e.Seed, s, err}
+			}
+		}
+	}
+	return res, nil
+}
+
+func (e Explore) try(s *State) error {
+	entries, err := os.ReadDir(e.Dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if err := os.RemoveAll(filepath.Join(e.Dir, entry.Name())); err != nil {
+			return err
+		}
+	}
+	if err := s.Build(e.Dir); err != nil {
+		return err
+	}
+	return e.Check(s, e.Dir)
+}
+
+// cuts returns the moments that matter: after each change, and after each
+// promise.
+func (t *Trace) cuts() []int {
+	var cuts []int
+	for i, op := range t.Ops {
+		if op.Kind != Begin && op.Kind != End {
+			cuts = append(cuts, i+1)
+		}
+	}
+	return cuts
+}
+
+// walker goes through a trace and knows at each moment what is durable, and what
+// is pending.
+type walker struct {
+	trace   *Trace
+	at      int
+	durable *image
+	pending []int // operations, in their order
+	acked   map[string]int
+}
+
+func (t *Trace) walk() *walker {
+	return &walker{trace: t, durable: &image{files: map[int][]byte{}, names: map[string]int{}}, acked: map[string]int{}}
+}
+
+func (w *walker) to(cut int) {
+	for ; w.at < cut; w.at++ {
+		switch op := w.trace.Ops[w.at]; op.Kind {
+		case Begin:
+		case End:
+			w.settle(op.Off)
+		case Ack:
+			w.acked[op.Name] = int(op.Off)
+		default:
+			w.pending = append(w.pending, w.at)
+		}
+	}
+}
+
+// settle makes durable what a sync covers.
+func (w *walker) settle(begin int64) {
+	sync := w.trace.Ops[begin]
+	w.pending = slices.DeleteFunc(w.pending, func(i int) bool {
+		op := w.trace.Ops[i]
+		var covered bool
+		switch {
+		case sync.Kind == Write:
+			covered = int64(i) == begin
+		case sync.Name != "":
+			covered = int64(i) < begin && op.names() && filepath.Dir(op.Name) == filepath.Clean(sync.Name)
+		default:
+			covered = int64(i) < begin && !op.names() && op.File == sync.File
+		}
+		if covered {
+			w.durable.change(op)
+		}
+		return covered
+	})
+}
+
+// names says whether the operation changes a directory.
+func (op Op) names() bool { return op.Kind == Create || op.Kind == Unlink || op.Kind == Rename }
+
+// choice is what became of each pending operation: a bit for each sector that
+// was written, all of them for what has no sectors.
+type choice []uint64
+
+const whole = ^uint64(0)
+
+// choices yields numbered ways in which the pending operations may have gone.
+func (w *walker) choices(rng *rand.Rand, budget int) func(yield func(int, choice) bool) {
+	n := len(w.pending)
+	return func(yield func(int, choice) bool) {
+		number := 0
+		give := func(c choice) bool {
+			number++
+			return yield(number-1, c)
+		}
+		if n <= exhaustive {
+			for bits := range 1 << n {
+				c := make(choice, n)
+				for i := range c {
+					if bits>>i&1 != 0 {
+						c[i] = whole
+					}
+				}
+				if !give(c) {
+					return
+				}
+			}
+		} else if all := slices.Repeat(choice{whole}, n); !give(all) || !give(make(choice, n)) {
+			return
+		}
+		for number < max(budget, 4) && n > 0 {
+			if !give(w.random(rng)) {
+				return
+			}
+		}
+	}
+}
+
+// random decides for each pending operation. Some states lose much and some
+// little, some keep what was last and some what was first.
+func (w *walker) random(rng *rand.Rand) choice {
+	c := make(choice, len(w.pending))
+	keep := []float64{0.05, 0.5, 0.95}[rng.IntN(3)]
+	names := []float64{0, 0.5, 1}[rng.IntN(3)]
+	torn := []float64{0, 0.3, 1}[rng.IntN(3)]
+	for i, p := range w.pending {
+		switch op := w.trace.Ops[p]; {
+		case op.names():
+			if rng.Float64() < names {
+				c[i] = whole
+			}
+		case rng.Float64() < torn && op.Kind == Write:
+			c[i] = rng.Uint64()
+		case rng.Float64() < keep:
+			c[i] = whole
+		}
+	}
+	return c
+}
+
+// state builds what a choice leaves.
+func (w *walker) state(c choice) *State {
+	s := &State{Cut: w.at, Acked: maps.Clone(w.acked), trace: w.trace, image: w.durable.clone()}
+	stuck := map[string]bool{} // names with a change that did not happen
+	for i, p := range w.pending {
+		op := w.trace.Ops[p]
+		fate := "kept"
+		switch {
+		case op.names():
+			if c[i] == 0 || stuck[op.Name] || op.Kind == Rename && stuck[op.To] {
+				stuck[op.Name], fate = true, "lost"
+				if op.Kind == Rename {
+					stuck[op.To] = true
+				}
+				break
+			}
+			s.image.change(op)
+		case c[i] == whole || op.Kind != Write && c[i] != 0:
+			s.image.change(op)
+		case c[i] == 0:
+			fate = "lost"
+		default:
+			s.image.tear(op, c[i])
+			fate = fmt.Sprintf("torn, sectors %b", c[i])
+		}
+		s.fate = append(s.fate, w.trace.Describe(p)+": "+fate)
+	}
+	return s
+}
+
+// IsFailure returns the failure that err is, if it is one.
+func IsFailure(err error) (*Failure, bool) { return errors.AsType[*Failure](err) }

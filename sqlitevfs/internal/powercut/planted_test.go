@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+
+package powercut_test
+
+import (
+	"cmp"
+	"testing"
+
+	"github.com/ringside-io/ringside/sqlitevfs"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
+)
+
+// planted is a sync that is left out on purpose.
+type planted struct {
+	name  string
+	work  work
+	class powercut.Class
+}
+
+// plants are the syncs on which the durability of a database rests.
+var plants = []planted{
+	{"journal", work{mode: "DELETE"}, powercut.Class{Suffix: "-journal", Every: true}},
+	{"journal-truncate", work{mode: "TRUNCATE"}, powercut.Class{Suffix: "-journal", Every: true}},
+	{"journal-persist", work{mode: "PERSIST"}, powercut.Class{Suffix: "-journal", Every: true}},
+	{"directory", work{mode: "DELETE"}, powercut.Class{Suffix: "/"}},
+	{"directory-truncate", work{mode: "TRUNCATE"}, powercut.Class{Suffix: "/"}},
+	{"directory-wal", work{mode: "WAL", commits: 1}, powercut.Class{Suffix: "/"}},
+	{"database", work{mode: "DELETE"}, powercut.Class{Suffix: "db"}},
+	{"database-persist", work{mode: "PERSIST"}, powercut.Class{Suffix: "db"}},
+	{"database-checkpoint", work{mode: "WAL", commits: 8}, powercut.Class{Suffix: "db"}},
+	{"wal", work{mode: "WAL"}, powercut.Class{Suffix: "-wal"}},
+}
+
+// TestPlanted leaves out one sync, or where SQLite syncs twice both, and sees
+// that a power cut shows it.
+func TestPlanted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("that a test can fail is not tried with -short")
+	}
+	for _, p := range plants {
+		t.Run(p.name, func(t *testing.T) {
+			p.work.commits = cmp.Or(p.work.commits, 3)
+			trace := record(t, p.work, &sqlitevfs.Options{})
+			plant(t, trace, p.class, stock)
+		})
+	}
+}
+
+// plant looks for one sync of a class whose loss shows.
+func plant(t *testing.T, trace *powercut.Trace, c powercut.Class, check func(*powercut.State, string) error) {
+	t.Helper()
+	for ; ; c.Nth++ {
+		without, n := trace.Forget(c)
+		if n == 0 {
+			t.Fatalf("%d syncs were left out one by one, and no state shows it", c.Nth)
+		}
+		if f := finds(t, without, 600, check); f != nil {
+			t.Logf("without sync %d (of %d left out): %v", c.Nth, n, f)
+			return
+		}
+		if c.Every {
+			t.Fatalf("all %d syncs were left out, and no state shows it", n)
+		}
+	}
+}
+
+// TestDefaultLosesJournal shows the same of a database whose own entry is
+// durable: the journal's is not.
+func TestDefaultLosesJournal(t *testing.T) {
+	dir := fastDir(t)
+	r := powercut.NewRecorder(dir)
+	k := work{mode: "DELETE"}
+	c := open(t, dir+"/db", register(t, r.VFS(nil)))
+	defer c.Close()
+	k.setup(t, c)
+	if err := r.SyncDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	r.Ack("db", 0)
+	start := len(r.Trace().Ops)
+	for i := 1; i <= 3; i++ {
+		k.commit(t, c, i)
+		r.Ack("db", i)
+	}
+	f := finds(t, r.Trace(), 2000, func(s *powercut.State, dir string) error {
+		if s.Cut <= start {
+			return nil
+		}
+		return stock(s, dir)
+	})
+	if f == nil {
+		t.Fatal("nothing was lost: is the default VFS repaired?")
+	}
+	t.Log(f)
+}

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT
+
+//go:build race
+
+package powercut_test
+
+// slow says that the race detector makes each state expensive.
+const slow = true

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+
+package powercut
+
+import (
+	"hash/maphash"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+)
+
+func parent(name string) string { return filepath.Dir(name) }
+
+// image is what a disk holds.
+type image struct {
+	files map[int][]byte
+	names map[string]int
+}
+
+func (m *image) clone() *image {
+	return &image{files: maps.Clone(m.files), names: maps.Clone(m.names)}
+}
+
+// change carries out one operation. Contents are never changed in place: images
+// share them.
+func (m *image) change(op Op) {
+	switch op.Kind {
+	case Create:
+		m.names[op.Name] = op.File
+	case Unlink:
+		delete(m.names, op.Name)
+	case Rename:
+		if file, ok := m.names[op.Name]; ok {
+			m.names[op.To] = file
+			delete(m.names, op.Name)
+		}
+	case Truncate:
+		m.files[op.File] = resize(m.files[op.File], op.Off)
+	case Write:
+		old := m.files[op.File]
+		p := resize(old, max(int64(len(old)), op.Off+int64(len(op.Data))))
+		copy(p[op.Off:], op.Data)
+		m.files[op.File] = p
+	}
+}
+
+// tear writes the sectors of a write that a mask names.
+func (m *image) tear(op Op, sectors uint64) {
+	var kept [][2]int64
+	size := int64(len(m.files[op.File]))
+	for n, at := 0, int64(0); at < int64(len(op.Data)); n++ {
+		end := min((op.Off+at)/sector*sector+sector-op.Off, int64(len(op.Data)))
+		if sectors>>(n%64)&1 != 0 {
+			kept = append(kept, [2]int64{at, end})
+			size = max(size, op.Off+end)
+		}
+		at = end
+	}
+	p := resize(m.files[op.File], size)
+	for _, k := range kept {
+		copy(p[op.Off+k[0]:], op.Data[k[0]:k[1]])
+	}
+	m.files[op.File] = p
+}
+
+// resize returns a copy of p with another size.
+func resize(p []byte, size int64) []byte {
+	q := make([]byte, size)
+	copy(q, p)
+	return q
+}
+
+// State is what a disk may hold after a power cut.
+type State struct {
+	Cut    int            // how many operations of the trace had begun
+	Number int            // of the state, at this cut
+	Acked  map[string]int // the newest commit that each was told to be durable
+
+	trace *Trace
+	image *image
+	fate  []string // what became of each operation that was not durable
+}
+
+// Build writes the state into an empty directory.
+func (s *State) Build(dir string) error {
+	for name, file := range s.image.names {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, s.image.files[file], 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hash tells states apart.
+func (s *State) hash(seed maphash.Seed) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	for _, name := range slices.Sorted(maps.Keys(s.image.names)) {
+		h.WriteString(name)
+		p := s.image.files[s.image.names[name]]
+		maphash.WriteComparable(&h, len(p))
+		h.Write(p)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Acked)) {
+		h.WriteString(name)
+		maphash.WriteComparable(&h, s.Acked[name])
+	}
+	return h.Sum64()
+}
+
+// FS returns the files of a directory that the state was built in: they have the
+// identities that were recorded.
+func (s *State) FS(dir string) disk.FS { return &stateFS{disk.OS, s, dir} }
+
+type stateFS struct {
+	disk.FS
+	state *State
+	dir   string
+}
+
+func (f *stateFS) Open(name string, flag disk.Flag, perm fs.FileMode) (disk.File, error) {
+	file, err := f.FS.Open(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	rel, err := filepath.Rel(f.dir, name)
+	if number, ok := f.state.image.names[rel]; ok && err == nil {
+		return &stateFile{file, f.state.trace.IDs[number]}, nil
+	}
+	return file, nil
+}
+
+// SyncDir has nothing to do: nobody cuts the power of a state.
+func (f *stateFS) SyncDir(string) error { return nil }
+
+type stateFile struct {
+	disk.File
+	id disk.ID
+}
+
+func (f *stateFile) ID() (disk.ID, error) { return f.id, nil }
+
+func (f *stateFile) Sync() error { return nil }

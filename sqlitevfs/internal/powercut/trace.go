@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+
+package powercut
+
+import (
+	"encoding/gob"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+)
+
+// Kind is what an [Op] does.
+type Kind int
+
+const (
+	Write    Kind = iota // Data at Off
+	Truncate             // to Off bytes
+	Create               // Name becomes the file
+	Unlink               // of Name
+	Rename               // of Name to To
+	Begin                // of a sync: of the file, or of the directory Name
+	End                  // of the sync that began at Off
+	Ack                  // Name was told that its commit Off is durable
+)
+
+var kinds = [...]string{"write", "truncate", "create", "unlink", "rename", "begin", "end", "ack"}
+
+func (k Kind) String() string { return kinds[k] }
+
+// Op is something that was asked of the disk. Names are relative to the
+// recorder's directory.
+type Op struct {
+	Kind     Kind
+	File     int // for Create, Write, Truncate, and Begin and End of a file
+	Off      int64
+	Data     []byte
+	Name, To string
+	// Through says that the write is durable as soon as the End with its number
+	// follows.
+	Through bool
+}
+
+// Trace is what was recorded.
+type Trace struct {
+	Ops   []Op
+	Files []string  // the name that each was created by
+	IDs   []disk.ID // that they had
+}
+
+// Describe puts an operation into words.
+func (t *Trace) Describe(i int) string {
+	op := t.Ops[i]
+	name := op.Name
+	switch {
+	case op.Kind == End:
+		return fmt.Sprintf("%d: end of %d", i, op.Off)
+	case op.Kind == Begin && name != "":
+		return fmt.Sprintf("%d: begin of a sync of directory %s", i, name)
+	case op.Kind == Begin:
+		return fmt.Sprintf("%d: begin of a sync of %s", i, t.Files[op.File])
+	case op.Kind == Ack:
+		return fmt.Sprintf("%d: commit %d of %s acknowledged", i, op.Off, name)
+	case op.Kind == Rename:
+		return fmt.Sprintf("%d: rename %s to %s", i, name, op.To)
+	case name == "":
+		name = t.Files[op.File]
+	}
+	return fmt.Sprintf("%d: %v %s at %d, %d bytes", i, op.Kind, name, op.Off, len(op.Data))
+}
+
+// A Class is a kind of sync, to be forgotten on purpose.
+type Class struct {
+	Suffix  string // of the file's name; "/" is a directory
+	Through bool   // durable writes instead of syncs
+	Every   bool   // otherwise one only: the Nth
+	Nth     int
+}
+
+// Forget returns the trace as it were if the program had left out the syncs of
+// a class, and how many these are.
+func (t *Trace) Forget(c Class) (*Trace, int) {
+	out := &Trace{Ops: make([]Op, 0, len(t.Ops)), Files: t.Files, IDs: t.IDs}
+	moved := make(map[int64]int64, len(t.Ops)) // old place of a Begin to the new one
+	found, forgotten := 0, 0
+	for i, op := range t.Ops {
+		if (op.Kind == Begin || op.Kind == Write && op.Through) && t.matches(op, c) {
+			found++
+			if c.Every || found-1 == c.Nth {
+				forgotten++
+				if op.Kind == Write {
+					op.Through = false
+					out.Ops = append(out.Ops, op)
+				}
+				continue
+			}
+		}
+		if op.Kind == End {
+			to, ok := moved[op.Off]
+			if !ok {
+				continue
+			}
+			op.Off = to
+		}
+		moved[int64(i)] = int64(len(out.Ops))
+		out.Ops = append(out.Ops, op)
+	}
+	return out, forgotten
+}
+
+func (t *Trace) matches(op Op, c Class) bool {
+	if c.Through != (op.Kind == Write) {
+		return false
+	}
+	if op.Kind == Begin && op.Name != "" {
+		return c.Suffix == "/"
+	}
+	return c.Suffix != "/" && strings.HasSuffix(t.Files[op.File], c.Suffix)
+}
+
+// Save keeps a trace in a file, for Load.
+func (t *Trace) Save(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return gob.NewEncoder(f).Encode(t)
+}
+
+// Load reads what Save wrote.
+func Load(path string) (*Trace, error) {
+	f, err := os.Open(filepath.Clean(path))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	t := new(Trace)
+	return t, gob.NewDecoder(f).Decode(t)
+}

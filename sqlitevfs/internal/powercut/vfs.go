@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+
+package powercut
+
+import (
+	"github.com/ncruces/go-sqlite3/util/vfsutil"
+	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+)
+
+// VFS records what goes through another VFS. It serves SQLite directly, and as
+// the base of another VFS, whose own syncs of directories come by SyncDir and
+// whose other files by Disk.
+type VFS struct {
+	vfs.VFS
+	r *Recorder
+}
+
+// VFS wraps a VFS; nil is the default one.
+func (r *Recorder) VFS(base vfs.VFS) *VFS {
+	if base == nil {
+		base = vfs.Find("os")
+	}
+	return &VFS{base, r}
+}
+
+// SyncDir makes the entries of a directory durable.
+func (v *VFS) SyncDir(dir string) error { return v.r.SyncDir(dir) }
+
+// Disk is what else is done to files.
+func (v *VFS) Disk() disk.FS { return v.r.FS() }
+
+// OpenFilename opens a file, recorded if it lies in the recorder's directory.
+func (v *VFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	var file vfs.File
+	var out vfs.OpenFlag
+	if name.String() == "" {
+		return vfsutil.WrapOpenFilename(v.VFS, name, flags)
+	}
+	number, err := v.r.opened(name.String(), func() (err error) {
+		file, out, err = vfsutil.WrapOpenFilename(v.VFS, name, flags)
+		return err
+	})
+	if err != nil {
+		return nil, flags, err
+	}
+	return &vfsFile{File: file, r: v.r, number: number}, out, nil
+}
+
+// Delete removes a file, and syncs its directory if that is asked for.
+func (v *VFS) Delete(name string, syncDir bool) error {
+	if err := v.r.removed(name, func() error { return v.VFS.Delete(name, false) }); err != nil || !syncDir {
+		return err
+	}
+	return v.r.SyncDir(parent(name))
+}
+
+// vfsFile records what is done to a file. Size hints are left out, which only
+// save file systems fragments.
+type vfsFile struct {
+	vfs.File
+	r      *Recorder
+	number int
+}
+
+func (f *vfsFile) WriteAt(p []byte, off int64) (int, error) {
+	n, err := f.File.WriteAt(p, off)
+	f.r.wrote(f.number, p[:n], off)
+	return n, err
+}
+
+func (f *vfsFile) Truncate(size int64) error {
+	err := f.File.Truncate(size)
+	if err == nil && f.number >= 0 {
+		f.r.note(Op{Kind: Truncate, File: f.number, Off: size})
+	}
+	return err
+}
+
+func (f *vfsFile) Sync(flags vfs.SyncFlag) error {
+	return f.r.synced(f.number, "", func() error { return f.File.Sync(flags) })
+}
+
+// SharedMemory is the wrapped file's: what is in it does not survive anyway.
+func (f *vfsFile) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
+
+// The file controls on which durability could rest.
+func (f *vfsFile) HasMoved() (bool, error)       { return vfsutil.WrapHasMoved(f.File) }
+func (f *vfsFile) PersistWAL() bool              { return vfsutil.WrapPersistWAL(f.File) }
+func (f *vfsFile) SetPersistWAL(keep bool)       { vfsutil.WrapSetPersistWAL(f.File, keep) }
+func (f *vfsFile) PowersafeOverwrite() bool      { return vfsutil.WrapPowersafeOverwrite(f.File) }
+func (f *vfsFile) SetPowersafeOverwrite(on bool) { vfsutil.WrapSetPowersafeOverwrite(f.File, on) }
+func (f *vfsFile) LockState() vfs.LockLevel      { return vfsutil.WrapLockState(f.File) }
+func (f *vfsFile) DeviceCharacteristics() vfs.DeviceCharacteristic {
+	return f.File.DeviceCharacteristics() &^ vfs.IOCAP_BATCH_ATOMIC
+}
