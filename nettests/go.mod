@@ -29,7 +29,7 @@ require (
 
 require (
 	golang.org/x/net v0.62.0
-	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/sys v0.49.0
 )
 
 replace github.com/ringside-io/ringside => ../
