@@ -32,7 +32,8 @@ func TestLargeColdReadsOfFewGoroutines(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := f.Stats(); got.Rings != 0 || got.Cached+got.Plain < goroutines*each {
+	// What is left of a block that the kernel had read ahead in part is not large.
+	if got := f.Stats(); got.Rings > got.Cached || got.Cached+got.Plain < goroutines*each {
 		t.Errorf("%+v", got)
 	}
 }
