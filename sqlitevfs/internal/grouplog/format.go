@@ -34,6 +34,7 @@ type fileHeader struct {
 	id         uint64 // random: tells logs apart
 	generation uint64 // raised when the log is emptied
 	segment    int64  // bytes
+	clean      bool   // closed: there are no batches of this generation
 }
 
 func (h fileHeader) encode(p []byte) {
@@ -44,6 +45,9 @@ func (h fileHeader) encode(p []byte) {
 	le.PutUint64(p[16:], h.id)
 	le.PutUint64(p[24:], h.generation)
 	le.PutUint64(p[32:], uint64(h.segment))
+	if h.clean {
+		p[40] = 1
+	}
 	le.PutUint32(p[60:], crc32.Checksum(p[:60], castagnoli))
 }
 
@@ -53,7 +57,7 @@ func decodeFileHeader(p []byte) (h fileHeader, ok bool) {
 		le.Uint32(p[60:]) != crc32.Checksum(p[:60], castagnoli) {
 		return h, false
 	}
-	h = fileHeader{id: le.Uint64(p[16:]), generation: le.Uint64(p[24:]), segment: int64(le.Uint64(p[32:]))}
+	h = fileHeader{id: le.Uint64(p[16:]), generation: le.Uint64(p[24:]), segment: int64(le.Uint64(p[32:])), clean: p[40] != 0}
 	return h, validSegment(h.segment)
 }
 

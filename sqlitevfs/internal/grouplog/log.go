@@ -121,6 +121,32 @@ func Open(dir string, o Options) (*Log, Report, error) {
 	return l, report, nil
 }
 
+// Recover replays what the log in a directory holds, as [Open] does, and leaves
+// it empty. It answers fs.ErrNotExist where there is no log.
+func Recover(dir string, o Options) (Report, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return Report{}, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return Report{}, err
+	}
+	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name)}
+	f, err := o.FS.Open(l.path, disk.Durable, 0)
+	if err != nil {
+		return Report{}, err
+	}
+	defer f.Close()
+	if err := l.lock(f); err != nil || l.header.clean {
+		return Report{}, err
+	}
+	report, err := l.recover()
+	if err == nil {
+		err = l.reset(true)
+	}
+	return report, err
+}
+
 func (l *Log) open() (Report, error) {
 	if err := l.openFile(); err != nil {
 		return Report{}, err
@@ -129,7 +155,7 @@ func (l *Log) open() (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	if err := l.reset(); err != nil {
+	if err := l.reset(false); err != nil {
 		return report, err
 	}
 	l.buf = sys.AlignedBytes(int(min(maxBatch, l.header.segment)), block)
@@ -154,6 +180,11 @@ func (l *Log) openFile() error {
 	if err != nil {
 		return err
 	}
+	return l.lock(f)
+}
+
+// lock makes the file the log's, and reads its header.
+func (l *Log) lock(f disk.File) error {
 	l.file = f
 	if ok, err := f.TryLock(0, 1); err != nil {
 		return err
@@ -163,7 +194,8 @@ func (l *Log) openFile() error {
 	return l.readHeader()
 }
 
-// readHeader finds the valid copy of the header with the highest generation.
+// readHeader finds the valid copy of the header with the highest generation;
+// generations begin with 1.
 func (l *Log) readHeader() error {
 	size, err := l.file.Size()
 	if err != nil {
@@ -173,15 +205,19 @@ func (l *Log) readHeader() error {
 	if err := readFull(l.file, p, 0); err != nil {
 		return err
 	}
-	found := false
+	copies := 0
 	for i := range 2 {
-		if h, ok := decodeFileHeader(p[i*block:]); ok && (!found || h.generation > l.header.generation) {
-			l.header, found = h, true
+		if h, ok := decodeFileHeader(p[i*block:]); ok {
+			if copies++; h.generation > l.header.generation {
+				l.header = h
+			}
 		}
 	}
-	if !found {
+	if copies == 0 {
 		return &CorruptError{l.path, 0, "no valid header"}
 	}
+	// The copy that is not valid may have been the newer one.
+	l.header.clean = l.header.clean && copies == 2
 	l.total = int((size - firstBatch) / l.header.segment)
 	if l.total < 1 {
 		return &CorruptError{l.path, size, "shorter than one segment"}
@@ -192,7 +228,7 @@ func (l *Log) readHeader() error {
 // create makes an empty log under another name, and gives it its own when it is
 // durable: a log under its name is whole.
 func (l *Log) create() error {
-	h := fileHeader{id: randomID(), generation: 1, segment: l.opts.SegmentSize}
+	h := fileHeader{id: randomID(), generation: 1, segment: l.opts.SegmentSize, clean: true}
 	fsys, temp := l.opts.FS, l.path+".new"
 	if err := fsys.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -222,10 +258,12 @@ func (l *Log) create() error {
 	return fsys.SyncDir(l.dir)
 }
 
-// reset forgets all batches: it begins a new generation, durably.
-func (l *Log) reset() error {
+// reset forgets all batches: it begins a new generation, durably. A clean one
+// has no batches and will not get any.
+func (l *Log) reset(clean bool) error {
 	h := l.header
 	h.generation++
+	h.clean = clean
 	p := sys.AlignedBytes(block, block)
 	h.encode(p)
 	if err := writeFull(l.file, p, int64(h.generation%2)*block); err != nil {
@@ -309,7 +347,7 @@ func (l *Log) Close() error {
 		err = failed
 	}
 	if err == nil {
-		err = l.reset() // so that the next Open has nothing to look at
+		err = l.reset(true) // so that the next Open has nothing to look at
 	}
 	if cerr := l.file.Close(); err == nil {
 		err = cerr

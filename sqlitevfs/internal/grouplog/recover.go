@@ -44,6 +44,9 @@ type recovery struct {
 
 // recover makes each WAL durable with all commits that the log holds for it.
 func (l *Log) recover() (Report, error) {
+	if l.header.clean {
+		return Report{}, nil
+	}
 	runs, err := l.scan()
 	if err != nil {
 		return Report{}, err

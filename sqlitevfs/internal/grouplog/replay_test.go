@@ -4,6 +4,7 @@ package grouplog
 
 import (
 	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -273,6 +274,26 @@ func TestHeaderLost(t *testing.T) {
 	_, _, err = Open(dir, Options{})
 	if _, ok := errors.AsType[*CorruptError](err); !ok {
 		t.Error("both headers damaged:", err)
+	}
+}
+
+// TestRecover replays without keeping the log open.
+func TestRecover(t *testing.T) {
+	dir, w := oneWAL(t, 4)
+	w.lose(1)
+	r, err := Recover(dir, Options{})
+	if err != nil || r.Applied != 3 || w.holds() != 4 {
+		t.Error(r, err)
+	}
+	if r, err = Recover(dir, Options{}); err != nil || r != (Report{}) {
+		t.Error("again:", r, err)
+	}
+	damage(t, dir, 3) // one copy of the header: whatever it said, look
+	if r, err = Recover(dir, Options{}); err != nil {
+		t.Error("with one header:", r, err)
+	}
+	if _, err = Recover(t.TempDir(), Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("without a log:", err)
 	}
 }
 
