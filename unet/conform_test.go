@@ -164,14 +164,16 @@ func TestDeadlineMovesWhileCallsWait(t *testing.T) {
 		}
 
 		// Further away, then gone: the read goes on.
-		_ = a.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
+		begin := time.Now()
+		_ = a.SetReadDeadline(begin.Add(30 * time.Millisecond))
 		read = start(func() error { _, err := a.Read(make([]byte, 8)); return err })
 		_ = a.SetReadDeadline(time.Time{})
+		late := time.Since(begin) >= 30*time.Millisecond // on a slow machine
 		time.Sleep(60 * time.Millisecond)
 		if _, err := b.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
-		if err := soon(t, "a read without a deadline", read); err != nil {
+		if err := soon(t, "a read without a deadline", read); err != nil && !late {
 			t.Fatalf("read whose deadline was taken back: %v", err)
 		}
 	})
