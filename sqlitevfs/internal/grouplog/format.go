@@ -29,13 +29,18 @@ var (
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
 
-// fileHeader is kept twice; the one with the higher generation counts.
+// fileHeader is kept twice, and written in turns; the newer one counts.
 type fileHeader struct {
 	id         uint64 // random: tells logs apart
+	revision   uint64 // raised with each write of the header, from 1
 	generation uint64 // raised when the log is emptied
+	live       uint64 // batches before this one may have been overwritten
 	segment    int64  // bytes
 	clean      bool   // closed: there are no batches of this generation
 }
+
+// slot returns where this revision is written.
+func (h fileHeader) slot() int64 { return int64(h.revision%2) * block }
 
 func (h fileHeader) encode(p []byte) {
 	clear(p[:fileHeaderSize])
@@ -45,8 +50,10 @@ func (h fileHeader) encode(p []byte) {
 	le.PutUint64(p[16:], h.id)
 	le.PutUint64(p[24:], h.generation)
 	le.PutUint64(p[32:], uint64(h.segment))
+	le.PutUint64(p[40:], h.revision)
+	le.PutUint64(p[48:], h.live)
 	if h.clean {
-		p[40] = 1
+		p[56] = 1
 	}
 	le.PutUint32(p[60:], crc32.Checksum(p[:60], castagnoli))
 }
@@ -57,7 +64,8 @@ func decodeFileHeader(p []byte) (h fileHeader, ok bool) {
 		le.Uint32(p[60:]) != crc32.Checksum(p[:60], castagnoli) {
 		return h, false
 	}
-	h = fileHeader{id: le.Uint64(p[16:]), generation: le.Uint64(p[24:]), segment: int64(le.Uint64(p[32:])), clean: p[40] != 0}
+	h = fileHeader{id: le.Uint64(p[16:]), generation: le.Uint64(p[24:]), segment: int64(le.Uint64(p[32:])),
+		revision: le.Uint64(p[40:]), live: le.Uint64(p[48:]), clean: p[56] != 0}
 	return h, validSegment(h.segment)
 }
 

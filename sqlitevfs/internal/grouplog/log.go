@@ -64,6 +64,9 @@ type Log struct {
 	limit   int // how many there may be
 	stats   Stats
 
+	// revision of the header that was written last, by the keeper while it runs.
+	revision uint64
+
 	kick   chan struct{} // wakes the keeper
 	quit   chan struct{}
 	keeper sync.WaitGroup
@@ -194,8 +197,7 @@ func (l *Log) lock(f disk.File) error {
 	return l.readHeader()
 }
 
-// readHeader finds the valid copy of the header with the highest generation;
-// generations begin with 1.
+// readHeader finds the valid copy of the header with the highest revision.
 func (l *Log) readHeader() error {
 	size, err := l.file.Size()
 	if err != nil {
@@ -208,7 +210,7 @@ func (l *Log) readHeader() error {
 	copies := 0
 	for i := range 2 {
 		if h, ok := decodeFileHeader(p[i*block:]); ok {
-			if copies++; h.generation > l.header.generation {
+			if copies++; h.revision > l.header.revision {
 				l.header = h
 			}
 		}
@@ -216,6 +218,7 @@ func (l *Log) readHeader() error {
 	if copies == 0 {
 		return &CorruptError{l.path, 0, "no valid header"}
 	}
+	l.revision = l.header.revision
 	// The copy that is not valid may have been the newer one.
 	l.header.clean = l.header.clean && copies == 2
 	l.total = int((size - firstBatch) / l.header.segment)
@@ -228,7 +231,7 @@ func (l *Log) readHeader() error {
 // create makes an empty log under another name, and gives it its own when it is
 // durable: a log under its name is whole.
 func (l *Log) create() error {
-	h := fileHeader{id: randomID(), generation: 1, segment: l.opts.SegmentSize, clean: true}
+	h := fileHeader{id: randomID(), revision: 1, generation: 1, live: 1, segment: l.opts.SegmentSize, clean: true}
 	fsys, temp := l.opts.FS, l.path+".new"
 	if err := fsys.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -238,7 +241,7 @@ func (l *Log) create() error {
 		return err
 	}
 	p := sys.AlignedBytes(firstBatch, block)
-	h.encode(p[block:]) // the slot of odd generations
+	h.encode(p[h.slot():])
 	err = writeFull(f, p, 0)
 	for i := 0; err == nil && i < firstSegments; i++ {
 		err = zero(f, firstBatch+int64(i)*h.segment, h.segment)
@@ -263,13 +266,25 @@ func (l *Log) create() error {
 func (l *Log) reset(clean bool) error {
 	h := l.header
 	h.generation++
+	h.live = 1
 	h.clean = clean
-	p := sys.AlignedBytes(block, block)
-	h.encode(p)
-	if err := writeFull(l.file, p, int64(h.generation%2)*block); err != nil {
+	if err := l.writeHeader(h); err != nil {
 		return err
 	}
 	l.header = h
+	return nil
+}
+
+// writeHeader writes the next revision of the header, durably. The caller is
+// the only one who does.
+func (l *Log) writeHeader(h fileHeader) error {
+	h.revision = l.revision + 1
+	p := sys.AlignedBytes(block, block)
+	h.encode(p)
+	if err := writeFull(l.file, p, h.slot()); err != nil {
+		return err
+	}
+	l.revision = h.revision
 	return nil
 }
 

@@ -265,7 +265,7 @@ func TestDamage(t *testing.T) {
 func TestHeaderLost(t *testing.T) {
 	dir, w := oneWAL(t, 4)
 	w.lose(0)
-	damage(t, dir, 3) // generation 2 is in slot 0
+	damage(t, dir, 3) // revision 2 is in slot 0
 	_, _, err := Open(dir, Options{})
 	if _, ok := errors.AsType[*CorruptError](err); !ok {
 		t.Error("one header damaged:", err)

@@ -47,6 +47,7 @@ func (l *Log) scan() ([]run, error) {
 			newest = r
 		}
 	}
+	newest.live = max(newest.live, l.header.live)
 	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.first, b.first) })
 	runs = slices.DeleteFunc(runs, func(r run) bool { return r.last < newest.live })
 	return runs, l.whole(runs, newest, stray)

@@ -63,8 +63,10 @@ func (l *Log) keep() {
 func (l *Log) provide() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.failed == nil && !l.trim() && len(l.free) == 0 {
-		if l.total < l.limit {
+	for l.failed == nil && len(l.free) == 0 {
+		if dead := l.trim(); len(dead) > 0 {
+			l.release(dead)
+		} else if l.total < l.limit {
 			l.grow()
 		} else if len(l.used) > 1 {
 			l.reclaim(l.used[0])
@@ -75,17 +77,31 @@ func (l *Log) provide() {
 	l.changed.Broadcast()
 }
 
-// trim frees the oldest segments whose records all are in their WALs. The
+// trim takes away the oldest segments whose records all are in their WALs. The
 // segment being written stays. The caller holds the mutex.
-func (l *Log) trim() (freed bool) {
+func (l *Log) trim() (dead []*segment) {
 	for len(l.used) > 1 && l.used[0].dead() {
-		seg := l.used[0]
+		l.used[0].last = nil
+		dead = append(dead, l.used[0])
 		l.used = l.used[1:]
-		seg.last = nil
-		l.free = append(l.free, seg)
-		freed = true
 	}
-	return freed
+	return dead
+}
+
+// release makes segments free. Before one is overwritten the header has to say
+// that nobody will look for its batches: the newest batch may be older than
+// their end. The caller holds the mutex, which release gives up while it writes.
+func (l *Log) release(dead []*segment) {
+	h := l.header
+	h.live = l.used[0].first
+	l.mu.Unlock()
+	err := l.writeHeader(h)
+	l.mu.Lock()
+	if err != nil {
+		l.fail(err)
+		return
+	}
+	l.free = append(l.free, dead...)
 }
 
 // dead says whether nothing in the segment is needed.

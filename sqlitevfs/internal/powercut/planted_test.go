@@ -49,7 +49,7 @@ func TestPlanted(t *testing.T) {
 // plant looks for one sync of a class whose loss shows.
 func plant(t *testing.T, trace *powercut.Trace, c powercut.Class, check func(*powercut.State, string) error) {
 	t.Helper()
-	for ; ; c.Nth++ {
+	for c.Nth = c.From; ; c.Nth++ {
 		without, n := trace.Forget(c)
 		if n == 0 {
 			t.Fatalf("%d syncs were left out one by one, and no state shows it", c.Nth)

@@ -91,7 +91,7 @@ func record(t *testing.T, k work, o *sqlitevfs.Options) *powercut.Trace {
 			t.Fatal(err)
 		}
 	}
-	k.run(t, r, dir, name)
+	k.run(t, r, dir, "db", name)
 	return r.Trace()
 }
 

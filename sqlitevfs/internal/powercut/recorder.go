@@ -168,6 +168,7 @@ func (f recordedFS) Rename(oldname, newname string) error {
 		return err
 	}
 	f.r.names[to] = f.r.names[from]
+	f.r.trace.Files[f.r.names[to]] = to
 	delete(f.r.names, from)
 	f.r.noteLocked(Op{Kind: Rename, Name: from, To: to})
 	return nil

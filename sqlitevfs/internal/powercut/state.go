@@ -99,6 +99,12 @@ func (s *State) Build(dir string) error {
 	return nil
 }
 
+// Has says whether a name is there.
+func (s *State) Has(name string) bool {
+	_, ok := s.image.names[name]
+	return ok
+}
+
 // hash tells states apart.
 func (s *State) hash(seed maphash.Seed) uint64 {
 	var h maphash.Hash

@@ -46,7 +46,7 @@ type Op struct {
 // Trace is what was recorded.
 type Trace struct {
 	Ops   []Op
-	Files []string  // the name that each was created by
+	Files []string  // the last name that each was given
 	IDs   []disk.ID // that they had
 }
 
@@ -77,6 +77,7 @@ type Class struct {
 	Through bool   // durable writes instead of syncs
 	Every   bool   // otherwise one only: the Nth
 	Nth     int
+	From    int // the first of them that may be left out
 }
 
 // Forget returns the trace as it were if the program had left out the syncs of

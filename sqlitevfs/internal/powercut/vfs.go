@@ -6,12 +6,12 @@ import (
 	"github.com/ncruces/go-sqlite3/util/vfsutil"
 	"github.com/ncruces/go-sqlite3/vfs"
 
-	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
 // VFS records what goes through another VFS. It serves SQLite directly, and as
 // the base of another VFS, whose own syncs of directories come by SyncDir and
-// whose other files by Disk.
+// whose log of commits by GroupLog.
 type VFS struct {
 	vfs.VFS
 	r *Recorder
@@ -28,8 +28,11 @@ func (r *Recorder) VFS(base vfs.VFS) *VFS {
 // SyncDir makes the entries of a directory durable.
 func (v *VFS) SyncDir(dir string) error { return v.r.SyncDir(dir) }
 
-// Disk is what else is done to files.
-func (v *VFS) Disk() disk.FS { return v.r.FS() }
+// GroupLog is how a group log above is kept: recorded, and so small that it
+// comes round.
+func (v *VFS) GroupLog() grouplog.Options {
+	return grouplog.Options{FS: v.r.FS(), SegmentSize: 16 << 10, MaxSize: 48 << 10}
+}
 
 // OpenFilename opens a file, recorded if it lies in the recorder's directory.
 func (v *VFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {

@@ -92,16 +92,16 @@ func (k work) commit(t testing.TB, c *sqlite3.Conn, i int) {
 		COMMIT`, i)
 }
 
-// run records the work, alone on a disk.
-func (k work) run(t testing.TB, r *powercut.Recorder, dir, vfs string) {
+// run records the work on a database.
+func (k work) run(t testing.TB, r *powercut.Recorder, dir, name, vfs string) {
 	t.Helper()
-	c := open(t, filepath.Join(dir, "db"), vfs)
+	c := open(t, filepath.Join(dir, name), vfs)
 	defer c.Close()
 	k.setup(t, c)
-	r.Ack("db", 0)
+	r.Ack(name, 0)
 	for i := 1; i <= k.commits; i++ {
 		k.commit(t, c, i)
-		r.Ack("db", i)
+		r.Ack(name, i)
 	}
 }
 
