@@ -30,7 +30,8 @@ type ringBackend struct {
 	cancels   []uint64 // user data of polls to cancel
 	shown     int      // entries that the next wait submits
 	behind    bool     // changes had no room in the queue
-	busy      bool     // the last turn brought several completions
+	busy      bool     // the last turn brought several completions: look before sleeping
+	lucky     bool     // the last look found something
 	cqes      [128]uring.CQE
 	hot       hotList
 	run       int     // reports since the last enter
@@ -87,7 +88,7 @@ func (w *Watcher) useRing(reason string) error {
 }
 
 func newRing(w *Watcher) (*ringBackend, error) {
-	b := &ringBackend{w: w, t: &w.table}
+	b := &ringBackend{w: w, t: &w.table, lucky: true}
 	if newestFirst() {
 		b.turner = new(turner)
 	}

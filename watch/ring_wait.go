@@ -14,6 +14,11 @@ import (
 // places of the CQ for that, see [uring.Ring.Hold].
 const taskBatch = 20
 
+// few is how many completions are no crowd: after them the next wait looks, before
+// it sleeps, only if the last look found something. A look that finds nothing is
+// a call in vain, which servers with few connections would make all the time.
+const few = 4
+
 // hotRun bounds how many reports of hot descriptors come in a row without a look
 // at the others.
 const hotRun = 32
@@ -38,6 +43,7 @@ func (b *ringBackend) wait(timeout time.Duration) error {
 		if err := b.look(); err != nil {
 			return err
 		}
+		b.lucky = b.waiting() > 0
 		if hot > 0 && (!asked || b.waiting() > 0) && b.hot.ask() > 0 {
 			return nil
 		}
@@ -148,7 +154,7 @@ func (b *ringBackend) collect() {
 		total += n
 	}
 	b.hot.settle(b.t, seen)
-	b.busy = total > 1
+	b.busy = total > few || total > 1 && b.lucky
 }
 
 // complete takes one completion up.
