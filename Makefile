@@ -5,7 +5,7 @@ GO       ?= go
 CORE      = ./...
 PLATFORMS = linux/arm64 linux/386 darwin/arm64 windows/amd64
 KERNELS  ?= 6.1 6.12
-RINGS     = ./features ./reactor ./ufile/... ./unet/... ./uring ./watch/... ./internal/probe ./cmd/ringside
+RINGS     = ./features ./reactor ./ufile/... ./unet/... ./uring ./watch/... ./internal/probe
 
 .PHONY: help test short lint fmt vet staticcheck cross bench bench-once forbidden kernels environments fuzz ci
 
