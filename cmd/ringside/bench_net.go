@@ -4,39 +4,59 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ringside-io/ringside/cmd/internal/echo"
-	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
+	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
+	"github.com/ringside-io/ringside/cmd/internal/procstat"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/suite"
 )
 
-const benchNetLong = `net measures echo servers on TCP over the loopback. Each connection has one message on its way: it
-is sent, comes back, is compared, and the next one is sent.
+const benchNetLong = `net measures servers on TCP over the loopback. --workload chooses from
 
-The engines are package net (std), cloudwego/netpoll, a server in C on liburing, the callback server
-unet/event, the same with SQPOLL, and unet's net.Conn. Server and load generator are processes of
-their own; the generator has one thread and costs about as much as a server. By default messages
-of 128 bytes are measured with 1 to 1000 connections and of 1024 bytes with 1, 100 and 1000: about
-90 seconds. --full adds the rest, and 10,000 connections.
+  echo      each connection has one message on its way: it is sent, comes back, is compared, and the
+            next one is sent (default)
+  handlers  the same with 20 connections, where the server computes for 5, 50 or 500 µs or sleeps for
+            500 µs before it sends back
+  http      net/http on unet's listener beside net/http on net's. --client chooses who asks: own, our
+            load generator; ab and ab-k, ab without and with keep-alive; wrk
+  idle      connections on which nothing happens: the processor time of 10 seconds (--idle-for) beside
+            1000, and the memory of 10,000 of them, with one goroutine parked in Read for each and a
+            buffer of 128 bytes; the callback server needs neither
 
-The server in C is compiled when the suite runs, which takes a C compiler and liburing (Debian:
-apt-get install gcc libc6-dev liburing-dev). Without them the others are measured.
+The engines are package net (std), cloudwego/netpoll, unet's net.Conn (ringside-conn), its control with
+plain calls in the place of the ring (ringside-plain), the callback server unet/event (ringside-event),
+the same with SQPOLL, and a server in C on liburing. It is compiled when the suite runs, which takes
+a C compiler and liburing (Debian: apt-get install gcc libc6-dev liburing-dev); without them the others
+are measured. gnet is not among the engines: its module could not be obtained.
 
-CPU time and allocations are the server's; what the kernel does for it outside of its threads, on the
-loopback much of the work, is charged to whom it interrupts. enters/op counts io_uring_enter, where
-the engine uses it. The last column is the rate divided by that of std, pair by pair. With one
-connection all rates depend on which processor the kernel wakes: expect a wide spread.`
+Server and load generator are processes of their own; the generator has one thread and costs about as
+much as a server. By default echoes of 128 bytes are measured with 1 to 1000 connections and of 1024
+bytes with 1, 100 and 1000: about two minutes. --full measures all workloads; of echoes more numbers
+of connections, up to 10,000, and std, Conn and event with GOMAXPROCS=1 for the server. Echoes of 1024
+bytes and those with one P are measured with fewer engines unless --engine names them.
+
+The column beside the rate is the rate divided by that of std, pair by pair, with the smallest and
+the largest pair; beside CPU time, p99 and memory stands the median of their ratios: below 1 is better.
+CPU time and allocations are the server's process; what the kernel does for it outside of its threads,
+on the loopback much of the work, is charged to whom it interrupts. System calls are counted by the
+kernel's tracepoint in a window of their own after each measured one, which takes root; enters/op, what
+a server counts of io_uring_enter by itself, does not. With one connection all rates depend on which
+processor the kernel wakes: expect a wide spread.`
 
 const benchNetExample = `  ringside bench net
-  ringside bench net --json net-echo.json
+  ringside bench net --workload echo --full --duration 350ms --json net-echo.json
+  ringside bench net --workload handlers,http
+  ringside bench net --workload http --client own,ab,ab-k,wrk
   ringside bench net --connections 100 --size 128,4096 --engine std,ringside-event`
 
 // newBenchNetCmd returns "ringside bench net".
@@ -45,7 +65,7 @@ func newBenchNetCmd() *cobra.Command {
 	var opts suite.NetOptions
 	cmd := &cobra.Command{
 		Use:     "net",
-		Short:   "Measure echo servers on TCP",
+		Short:   "Measure servers on TCP",
 		Long:    benchNetLong,
 		Example: benchNetExample,
 		Args:    noArgs,
@@ -53,10 +73,14 @@ func newBenchNetCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	flags.register(f)
+	f.StringSliceVar(&opts.Workloads, "workload", nil, "what is measured: echo, handlers, http, idle (default: echo, with --full all)")
 	f.IntSliceVar(&opts.Connections, "connections", nil, "numbers of connections, such as 1,100,1000")
 	f.IntSliceVar(&opts.Sizes, "size", nil, "lengths of messages in bytes, such as 128,1024")
+	f.IntSliceVar(&opts.Procs, "procs", nil, "GOMAXPROCS of the server, 0 for the system's choice, such as 0,1")
 	f.StringSliceVar(&opts.Engines, "engine", nil, "engines to measure; others are compared to the first")
-	f.BoolVar(&opts.Full, "full", false, "all sizes at all numbers of connections")
+	f.StringSliceVar(&opts.Clients, "client", nil, "who asks for pages: own, ab, ab-k, wrk (default: own, with --full all)")
+	f.DurationVar(&opts.IdleFor, "idle-for", 10*time.Second, "measured time of each round of the workload idle")
+	f.BoolVar(&opts.Full, "full", false, "measure the whole grid, and all workloads unless they are named")
 	return cmd
 }
 
@@ -75,16 +99,15 @@ func (b *netBench) measure(ctx context.Context, tools benchTools) (*report.Run, 
 	if err != nil {
 		return nil, err
 	}
+	w := netProcesses(self)
 	return suite.Net(ctx, b.opts, suite.NetEnv{
-		Round: func(ctx context.Context, engine string, peer suite.NetPeer, job loadgen.Job) (echo.Sample, error) {
-			r := echo.Runner{Load: []string{self, echoLoadName}}
-			r.Server = func(string) []string { return []string{self, echoServerName, engine} }
-			if engine == liburing.Name {
-				r.Server = func(string) []string { return peer.Command() }
-			}
-			return r.Round(ctx, engine, job)
-		},
+		Round:       w.round,
+		Client:      w.client,
+		Idle:        w.idle,
+		FindClient:  findClient,
+		Spins:       echo.SpinsPerMicrosecond,
 		Descriptors: descriptors,
+		Ports:       procstat.Ports,
 		BuildPeer:   buildEcho,
 		Progress:    tools.bar,
 	})
@@ -98,6 +121,14 @@ func buildEcho(ctx context.Context) (suite.NetPeer, error) {
 	return p, nil
 }
 
+func findClient(ctx context.Context, client string) (path, version string, err error) {
+	if path, err = webclient.Find(client); err != nil {
+		return "", "", err
+	}
+	version, err = webclient.Version(ctx, client, path)
+	return path, version, err
+}
+
 // Hidden commands that are the processes of a round.
 const (
 	echoServerName = "bench-echo-server"
@@ -106,12 +137,16 @@ const (
 
 func newEchoServerCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:    echoServerName + " ENGINE",
-		Short:  "Echo until standard input ends",
+		Use:    echoServerName + " SETUP",
+		Short:  "Serve as a setup in JSON says, until standard input ends",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return said(cmd, echo.Serve(args[0], measure.WorkerInput(), cmd.OutOrStdout()))
+			var setup echo.Setup
+			if err := json.Unmarshal([]byte(args[0]), &setup); err != nil {
+				return usagef("setup of the server: %w", err)
+			}
+			return said(cmd, echo.Serve(setup, measure.WorkerInput(), cmd.OutOrStdout()))
 		},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
@@ -25,6 +26,11 @@ func TestNetArguments(t *testing.T) {
 		{"bench net --connections 0", exitUsage, "--connections"},
 		{"bench net --size 0", exitUsage, "--size"},
 		{"bench net --engine abacus", exitUsage, "must be one of"},
+		{"bench net --workload sums", exitUsage, "must be one of [echo handlers http idle]"},
+		{"bench net --workload http --client curl", exitUsage, "must be one of [own ab ab-k wrk]"},
+		{"bench net --workload http --engine netpoll", exitUsage, "no workload"},
+		{"bench net --procs -1", exitUsage, "--procs"},
+		{"bench-echo-server {", exitUsage, "setup"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), strings.Fields(tc.args), &stdout, &stderr)
@@ -45,7 +51,7 @@ func TestBenchNet(t *testing.T) {
 	if r.code != exitOK {
 		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}
-	for _, want := range []string{"echo, 100 B", "ringside-event_20", "ops/s vs std", "CPU"} {
+	for _, want := range []string{"echo, 100 B", "ringside-event_20", "vs std", "CPU", "too few pairs (2) to tell ringside-event from std"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("%q is missing in\n%s", want, r.stdout)
 		}
@@ -57,5 +63,47 @@ func TestBenchNet(t *testing.T) {
 	var doc report.Document
 	if err := json.Unmarshal(b, &doc); err != nil || len(doc.Results) != 4 || len(doc.Ratios) == 0 || doc.Results[0].Suite != "net" {
 		t.Errorf("%d results, %d ratios, %v", len(doc.Results), len(doc.Ratios), err)
+	}
+}
+
+// TestBenchNetWorkloads runs each of the others once.
+func TestBenchNetWorkloads(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs the load generator, which needs epoll")
+	}
+	file := filepath.Join(t.TempDir(), "r.json")
+	r := runProgram(t, "bench", "net", "--workload", "echo,handlers,http,idle", "--connections", "3", "--engine", "std,ringside-conn", "--procs", "1",
+		"--size", "100", "--duration", "10ms", "--idle-for", "10ms", "--pairs", "1", "--json", file)
+	if r.code != exitOK {
+		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
+	}
+	for _, want := range []string{
+		"echo, 100 B, GOMAXPROCS 1", "handlers, 100 B, 3 connections", "ringside-conn_sleep_500µs", "http, 100 B, own load generator", "idle, GOMAXPROCS 1",
+		"RSS B/conn",
+	} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("%q is missing in\n%s", want, r.stdout)
+		}
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := report.ReadDocument(bytes.NewReader(b))
+	if err != nil || len(doc.Results) != 2*(1+4+1+1) {
+		t.Errorf("%d results, %v", len(doc.Results), err)
+	}
+}
+
+// TestBenchNetWithClient lets somebody else's program ask.
+func TestBenchNetWithClient(t *testing.T) {
+	path, err := webclient.Find(webclient.NameABKeep)
+	if err != nil || testing.Short() || runtime.GOOS != "linux" {
+		t.Skipf("%s: %v", path, err)
+	}
+	r := runProgram(t, "bench", "net", "--workload", "http", "--client", "ab-k", "--connections", "3", "--engine", "ringside-conn",
+		"--duration", "10ms", "--pairs", "1")
+	if r.code != exitOK || !strings.Contains(r.stdout, "http, 128 B, ab-k") || !strings.Contains(r.stdout, "ApacheBench") {
+		t.Errorf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}
 }

@@ -104,11 +104,19 @@ func printRun(cmd *cobra.Command, run *report.Run, layout report.Layout, quiet b
 		return err
 	}
 	if !partial {
-		for _, line := range run.Verdicts(layout, cmp.Or(layout.Subject, engine.NameRingside)) {
+		for _, line := range words(run, layout) {
 			fmt.Fprintln(out, line+".")
 		}
 	}
 	return run.WriteSkipped(out)
+}
+
+// words are the sentences below the tables.
+func words(run *report.Run, layout report.Layout) []string {
+	if layout.Summary != nil {
+		return layout.Summary(run)
+	}
+	return run.Verdicts(layout, cmp.Or(layout.Subject, engine.NameRingside))
 }
 
 // outputs are the result files that were asked for.

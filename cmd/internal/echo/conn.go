@@ -3,24 +3,29 @@
 package echo
 
 import (
-	"net"
-
 	"github.com/ringside-io/ringside/unet"
 )
 
-// connServer is our net.Listener, used as package net's.
-type connServer struct{ ln net.Listener }
-
-func startConn() (Server, error) {
+// startConn starts our net.Listener, used as package net's.
+func startConn(s Setup) (Server, error) {
 	ln, err := unet.Listen("tcp", loopback)
 	if err != nil {
 		return nil, err
 	}
-	go serve(ln)
-	return &connServer{ln}, nil
+	name, reason := unet.Backend()
+	return startGo(s, ln, name, reason), nil
 }
 
-func (s *connServer) Addr() string                   { return s.ln.Addr().String() }
-func (s *connServer) Backend() (name, reason string) { return unet.Backend() }
-func (s *connServer) Enters() int64                  { return -1 }
-func (s *connServer) Close() error                   { return s.ln.Close() }
+// startPlain starts the control: the same design with plain calls in the place of the ring.
+func startPlain(s Setup) (Server, error) {
+	system, err := unet.NewSystem(unet.Options{Mode: unet.ModePlain})
+	if err != nil {
+		return nil, err
+	}
+	ln, err := system.Listen("tcp", loopback)
+	if err != nil {
+		return nil, err
+	}
+	name, reason := system.Backend()
+	return startGo(s, ln, name, reason), nil
+}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-// Package echo holds the servers that the workload "echo" measures, each in the
-// way its library is meant to be used: what comes is sent back.
+// Package echo holds the servers of the suite "net", each in the way its library is meant to be used.
+// What comes is sent back, by some after work; those that have a net.Listener serve HTTP as well.
 package echo

@@ -14,6 +14,8 @@ const (
 	NameEvent   = "ringside-event"
 	NameSQPoll  = "ringside-event-sqpoll"
 	NameConn    = "ringside-conn"
+	// NamePlain is the control of NameConn: the same design without a ring.
+	NamePlain = "ringside-plain"
 )
 
 // Server is a running echo server.
@@ -33,20 +35,21 @@ type Server interface {
 var ErrUnknown = errors.New("unknown engine")
 
 // Start starts an engine on a port of the loopback that the system chooses.
-func Start(engine string) (Server, error) {
-	start := starters[engine]
+func Start(s Setup) (Server, error) {
+	start := starters[s.Engine]
 	if start == nil {
-		return nil, fmt.Errorf("%w %q", ErrUnknown, engine)
+		return nil, fmt.Errorf("%w %q", ErrUnknown, s.Engine)
 	}
-	return start()
+	return start(s)
 }
 
 // starters are the engines of this system.
-var starters = map[string]func() (Server, error){
+var starters = map[string]func(Setup) (Server, error){
 	NameStd:    startStd,
 	NameConn:   startConn,
-	NameEvent:  func() (Server, error) { return startEvent(false) },
-	NameSQPoll: func() (Server, error) { return startEvent(true) },
+	NamePlain:  startPlain,
+	NameEvent:  func(s Setup) (Server, error) { return startEvent(s, false) },
+	NameSQPoll: func(s Setup) (Server, error) { return startEvent(s, true) },
 }
 
 // loopback is where servers listen.

@@ -5,6 +5,7 @@ package echo
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,7 +30,10 @@ func TestMain(m *testing.M) {
 	case "":
 		os.Exit(m.Run())
 	case "server":
-		err = Serve(engine, os.Stdin, os.Stdout)
+		var setup Setup
+		if err = json.Unmarshal([]byte(engine), &setup); err == nil {
+			err = Serve(setup, os.Stdin, os.Stdout)
+		}
 	case "load":
 		err = ServeLoad(context.Background(), os.Stdin, os.Stdout)
 	}
@@ -57,7 +61,7 @@ func asRole(t *testing.T, role string) []string {
 func engines(t *testing.T) []string {
 	names := []string{NameStd, NameEvent, NameConn}
 	if runtime.GOOS == "linux" {
-		names = append(names, NameNetpoll)
+		names = append(names, NameNetpoll, NamePlain)
 	}
 	if ringWorks() {
 		names = append(names, NameSQPoll)
@@ -66,7 +70,7 @@ func engines(t *testing.T) []string {
 }
 
 func ringWorks() bool {
-	s, err := Start(NameSQPoll)
+	s, err := Start(Setup{Engine: NameSQPoll})
 	if err != nil {
 		return false
 	}
@@ -76,7 +80,7 @@ func ringWorks() bool {
 func TestEnginesEcho(t *testing.T) {
 	for _, name := range engines(t) {
 		t.Run(name, func(t *testing.T) {
-			s, err := Start(name)
+			s, err := Start(Setup{Engine: name})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,22 +108,34 @@ func TestEnginesEcho(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Start("abacus"); !errors.Is(err, ErrUnknown) {
+	if _, err := Start(Setup{Engine: "abacus"}); !errors.Is(err, ErrUnknown) {
 		t.Errorf("unknown engine: %v", err)
 	}
 }
 
-func TestRound(t *testing.T) {
+// runner runs the test binary as both processes.
+func runner(t *testing.T) Runner {
+	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("needs the load generator, which needs epoll")
 	}
-	r := Runner{
-		Server: func(engine string) []string { return asRole(t, "server "+engine) },
-		Load:   asRole(t, "load"),
+	return Runner{
+		Server: func(s Setup) []string {
+			b, err := json.Marshal(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return asRole(t, "server "+string(b))
+		},
+		Load: asRole(t, "load"),
 	}
+}
+
+func TestRound(t *testing.T) {
+	r := runner(t)
 	job := loadgen.Job{Connections: 3, Size: 100, Warm: 5 * time.Millisecond, Measure: 40 * time.Millisecond}
 	for _, name := range engines(t) {
-		s, err := r.Round(t.Context(), name, job)
+		s, err := r.Round(t.Context(), Setup{Engine: name}, job)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -130,13 +146,100 @@ func TestRound(t *testing.T) {
 			t.Errorf("%d enters", s.Enters)
 		}
 	}
-	if _, err := r.Round(t.Context(), "abacus", job); err == nil || !strings.Contains(err.Error(), "abacus") {
+	if _, err := r.Round(t.Context(), Setup{Engine: "abacus"}, job); err == nil || !strings.Contains(err.Error(), "abacus") {
 		t.Errorf("unknown engine: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	job.Measure = time.Minute
-	if _, err := r.Round(ctx, NameStd, job); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := r.Round(ctx, Setup{Engine: NameStd}, job); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a context that ends: %v", err)
+	}
+}
+
+func TestRoundsOfGoServers(t *testing.T) {
+	r := runner(t)
+	job := loadgen.Job{Connections: 3, Size: 100, Warm: 5 * time.Millisecond, Measure: 40 * time.Millisecond}
+	web := job
+	web.HTTP = true
+	for _, name := range []string{NameStd, NameConn} {
+		s, err := r.Round(t.Context(), Setup{Engine: name, HTTP: 500}, web)
+		if err != nil || s.Ops == 0 {
+			t.Errorf("%s: HTTP: %+v, %v", name, s, err)
+		}
+		s, err = r.Round(t.Context(), Setup{Engine: name, Procs: 1, Work: Work{Sleep: time.Millisecond}}, job)
+		if err != nil || s.Ops == 0 || s.P50 < time.Millisecond {
+			t.Errorf("%s: sleeping: %+v, %v", name, s, err)
+		}
+	}
+	if _, err := r.Round(t.Context(), Setup{Engine: NameEvent, HTTP: 500}, web); err == nil {
+		t.Error("an engine without a net.Listener serves HTTP")
+	}
+}
+
+func TestProcsOfTheServer(t *testing.T) {
+	c, err := startChild(t.Context(), []string{"sh", "-c", "echo $GOMAXPROCS"}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got int
+	if err := c.out.Decode(&got); err != nil || got != 3 {
+		t.Errorf("%d, %v", got, err)
+	}
+	if err := c.end(false); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRoundWith(t *testing.T) {
+	r := runner(t)
+	s, err := r.RoundWith(t.Context(), Setup{Engine: NameStd}, func(addr string) (loadgen.Result, error) {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			return loadgen.Result{}, err
+		}
+		_, err = io.WriteString(c, "x")
+		_, readErr := c.Read(make([]byte, 1))
+		return loadgen.Result{Ops: 7}, errors.Join(err, readErr, c.Close())
+	})
+	if err != nil || s.Ops != 7 || s.CPU <= 0 || s.Backend != "net" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	broken := errors.New("broken")
+	if _, err := r.RoundWith(t.Context(), Setup{Engine: NameStd}, func(string) (loadgen.Result, error) {
+		return loadgen.Result{}, broken
+	}); !errors.Is(err, broken) {
+		t.Errorf("a client that fails: %v", err)
+	}
+}
+
+func TestIdle(t *testing.T) {
+	r := runner(t)
+	job := IdleJob{Connections: 100, Window: 20 * time.Millisecond, Settle: time.Millisecond}
+	for _, name := range []string{NameStd, NameConn, NameEvent} {
+		s, err := r.Idle(t.Context(), Setup{Engine: name, Buffer: 8 << 10}, job)
+		if err != nil || !s.Go || s.Elapsed < job.Window || s.Sleeps < 0 || s.Backend == "" {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+		if name == NameStd && (s.Live < 8<<10 || s.Live > 64<<10) {
+			t.Errorf("%s: %.0f bytes for a connection with a buffer of 8 KiB", name, s.Live)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	job.Window = time.Minute
+	if _, err := r.Idle(ctx, Setup{Engine: NameStd}, job); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a context that ends: %v", err)
+	}
+}
+
+func TestWork(t *testing.T) {
+	if n := SpinsPerMicrosecond(); n < 1 || n > 1e5 {
+		t.Errorf("%.0f steps in a microsecond", n)
+	}
+	begin := time.Now()
+	Work{Spins: 10, Sleep: time.Millisecond}.do()
+	if time.Since(begin) < time.Millisecond {
+		t.Error("it did not sleep")
 	}
 }

@@ -9,7 +9,10 @@ import (
 // eventServer is our callback server.
 type eventServer struct{ *event.Server }
 
-func startEvent(sqpoll bool) (Server, error) {
+func startEvent(setup Setup, sqpoll bool) (Server, error) {
+	if err := setup.plain(); err != nil {
+		return nil, err
+	}
 	o := &event.Options{SQPoll: sqpoll}
 	if sqpoll {
 		o.Mode = event.ModeRing

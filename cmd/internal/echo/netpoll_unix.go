@@ -19,7 +19,10 @@ type netpollServer struct {
 	loop netpoll.EventLoop
 }
 
-func startNetpoll() (Server, error) {
+func startNetpoll(setup Setup) (Server, error) {
+	if err := setup.plain(); err != nil {
+		return nil, err
+	}
 	ln, err := netpoll.CreateListener("tcp", loopback)
 	if err != nil {
 		return nil, err

@@ -10,18 +10,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/procstat"
 )
 
 // Runner runs rounds: a server and a load generator, each in a process of its own.
 type Runner struct {
-	// Server returns the program that runs an engine, as Serve does, Load the one that answers a
-	// job, as ServeLoad does.
-	Server func(engine string) []string
+	// Server returns the program that does what a setup says, as Serve does, Load the one that answers
+	// a job, as ServeLoad does.
+	Server func(Setup) []string
 	Load   []string
 }
 
@@ -47,20 +49,47 @@ func ServeLoad(ctx context.Context, in io.Reader, out io.Writer) error {
 
 // Round measures an engine once. Address and process of the server are filled into the job. When
 // ctx ends both processes are killed, and the error matches the context's.
-func (r Runner) Round(ctx context.Context, engine string, job loadgen.Job) (s Sample, err error) {
-	server, err := startChild(ctx, r.Server(engine))
-	if err != nil {
-		return Sample{}, err
-	}
-	defer func() { err = r.explain(ctx, errors.Join(err, server.end(err != nil))) }()
-	var hello Hello
-	if err := server.out.Decode(&hello); err != nil {
-		return Sample{}, fmt.Errorf("engine %s: %w", engine, err)
-	}
-	job.Network, job.Addr, job.Pid = "tcp", hello.Addr, hello.Pid
-	s, err = r.load(ctx, job, server)
+func (r Runner) Round(ctx context.Context, setup Setup, job loadgen.Job) (s Sample, err error) {
+	hello, err := r.serve(ctx, setup, func(server *child, hello Hello) error {
+		job.Network, job.Addr, job.Pid = "tcp", hello.Addr, hello.Pid
+		s, err = r.load(ctx, job, server)
+		return err
+	})
 	s.Backend, s.Reason = hello.Backend, hello.Reason
 	return s, err
+}
+
+// RoundWith is Round with another program in the place of the load generator: use runs it on the
+// server's address. It tells no allocations and enters.
+func (r Runner) RoundWith(ctx context.Context, setup Setup, use func(addr string) (loadgen.Result, error)) (s Sample, err error) {
+	s.Enters = -1
+	hello, err := r.serve(ctx, setup, func(_ *child, hello Hello) error {
+		before, err := procstat.CPU(hello.Pid)
+		if err != nil {
+			return err
+		}
+		if s.Result, err = use(hello.Addr); err != nil {
+			return err
+		}
+		after, err := procstat.CPU(hello.Pid)
+		s.CPU = after - before
+		return err
+	})
+	s.Backend, s.Reason = hello.Backend, hello.Reason
+	return s, err
+}
+
+// serve starts a server and ends it when use has returned.
+func (r Runner) serve(ctx context.Context, setup Setup, use func(*child, Hello) error) (hello Hello, err error) {
+	server, err := startChild(ctx, r.Server(setup), setup.Procs)
+	if err != nil {
+		return hello, err
+	}
+	defer func() { err = r.explain(ctx, errors.Join(err, server.end(err != nil))) }()
+	if err := server.out.Decode(&hello); err != nil {
+		return hello, fmt.Errorf("engine %s: %w", setup.Engine, err)
+	}
+	return hello, use(server, hello)
 }
 
 // explain prefers the context's error over what its end has caused.
@@ -73,7 +102,7 @@ func (Runner) explain(ctx context.Context, err error) error {
 
 // load runs the load generator and asks the server for its counters at both ends of the window.
 func (r Runner) load(ctx context.Context, job loadgen.Job, server *child) (s Sample, err error) {
-	load, err := startChild(ctx, r.Load)
+	load, err := startChild(ctx, r.Load, 0)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -87,7 +116,7 @@ func (r Runner) load(ctx context.Context, job loadgen.Job, server *child) (s Sam
 		if err := load.out.Decode(&mark); err != nil {
 			return Sample{}, err
 		}
-		if counts[i], s.Go, err = server.count(); err != nil {
+		if counts[i], s.Go, err = server.count(askCount); err != nil {
 			return Sample{}, err
 		}
 	}
@@ -108,8 +137,12 @@ type child struct {
 	said *bytes.Buffer
 }
 
-func startChild(ctx context.Context, args []string) (*child, error) {
+// startChild starts a program, with its GOMAXPROCS where procs is not 0.
+func startChild(ctx context.Context, args []string, procs int) (*child, error) {
 	c := &child{cmd: exec.CommandContext(ctx, args[0], args[1:]...), said: &bytes.Buffer{}}
+	if procs > 0 {
+		c.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", procs))
+	}
 	c.cmd.Stderr = c.said
 	measure.Isolate(c.cmd)
 	var err error
@@ -128,8 +161,8 @@ func startChild(ctx context.Context, args []string) (*child, error) {
 }
 
 // count asks a server for its counters.
-func (c *child) count() (n Count, isGo bool, err error) {
-	if _, err := io.WriteString(c.in, "count\n"); err != nil {
+func (c *child) count(ask string) (n Count, isGo bool, err error) {
+	if _, err := io.WriteString(c.in, ask+"\n"); err != nil {
 		return Count{}, false, err
 	}
 	err = c.out.Decode(&n)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/debug"
 )
 
 // Hello is the first line of a server process: where to find it.
@@ -23,12 +24,21 @@ type Count struct {
 	Enters  int64  `json:"enters"`
 	Objects uint64 `json:"objects"`
 	Bytes   uint64 `json:"bytes"`
+	// Live is what the heap and the stacks hold. It is told in answer to "settle", which is given after
+	// all garbage has been collected and returned to the system.
+	Live uint64 `json:"live,omitempty"`
 }
+
+// Lines that a server process understands.
+const (
+	askCount  = "count"
+	askSettle = "settle"
+)
 
 // Serve runs an engine in this process. It writes a Hello and then, for each
 // line that it reads, a Count; it ends with its input.
-func Serve(engine string, in io.Reader, out io.Writer) error {
-	s, err := Start(engine)
+func Serve(setup Setup, in io.Reader, out io.Writer) error {
+	s, err := Start(setup)
 	if err != nil {
 		return err
 	}
@@ -39,11 +49,22 @@ func Serve(engine string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		if err := enc.Encode(Count{Enters: s.Enters(), Objects: m.Mallocs, Bytes: m.TotalAlloc}); err != nil {
+		if err := enc.Encode(count(s, lines.Text() == askSettle)); err != nil {
 			return err
 		}
 	}
 	return nil // The end of the process is the quickest end of the server.
+}
+
+func count(s Server, settle bool) Count {
+	if settle {
+		debug.FreeOSMemory()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	c := Count{Enters: s.Enters(), Objects: m.Mallocs, Bytes: m.TotalAlloc}
+	if settle {
+		c.Live = m.HeapAlloc + m.StackInuse
+	}
+	return c
 }

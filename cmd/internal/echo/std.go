@@ -4,47 +4,58 @@ package echo
 
 import "net"
 
-// stdServer is package net: a goroutine for each connection.
-type stdServer struct{ ln net.Listener }
+// goServer is a server with a goroutine for each connection, on whatever listener.
+type goServer struct {
+	ln              net.Listener
+	backend, reason string
+}
 
-func startStd() (Server, error) {
+// startGo starts a server on a listener that serves as the setup says.
+func startGo(s Setup, ln net.Listener, backend, reason string) *goServer {
+	if s.HTTP > 0 {
+		go serveHTTP(ln, s)
+	} else {
+		go serve(ln, s)
+	}
+	return &goServer{ln, backend, reason}
+}
+
+// startStd starts package net.
+func startStd(s Setup) (Server, error) {
 	ln, err := net.Listen("tcp", loopback)
 	if err != nil {
 		return nil, err
 	}
-	go serve(ln)
-	return &stdServer{ln}, nil
+	return startGo(s, ln, "net", ""), nil
 }
 
 // serve echoes on every connection of a listener until that is closed.
-func serve(ln net.Listener) {
+func serve(ln net.Listener, s Setup) {
 	for {
 		c, err := ln.Accept()
 		if err != nil {
 			return
 		}
-		go serveConn(c)
+		go serveConn(c, s)
 	}
 }
 
-// bufSize is the size of a connection's buffer in engines that have one.
-const bufSize = 4 << 10
-
-func serveConn(c net.Conn) {
+func serveConn(c net.Conn, s Setup) {
 	defer c.Close()
-	buf := make([]byte, bufSize)
+	buf := s.buffer()
 	for {
 		n, err := c.Read(buf)
 		if err != nil {
 			return
 		}
+		s.Work.do()
 		if _, err := c.Write(buf[:n]); err != nil {
 			return
 		}
 	}
 }
 
-func (s *stdServer) Addr() string                   { return s.ln.Addr().String() }
-func (s *stdServer) Backend() (name, reason string) { return "net", "" }
-func (s *stdServer) Enters() int64                  { return -1 }
-func (s *stdServer) Close() error                   { return s.ln.Close() }
+func (s *goServer) Addr() string                   { return s.ln.Addr().String() }
+func (s *goServer) Backend() (name, reason string) { return s.backend, s.reason }
+func (s *goServer) Enters() int64                  { return -1 }
+func (s *goServer) Close() error                   { return s.ln.Close() }

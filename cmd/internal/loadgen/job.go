@@ -10,6 +10,9 @@ import (
 // Job says what load to generate: each connection sends a message, waits until
 // all of it has come back, compares it, and sends the next.
 type Job struct {
+	// HTTP makes a message a request of HTTP/1.1 for "/" and its answer whatever the server answers
+	// the first one, always the same but for its date. Size is not used then.
+	HTTP bool `json:"http,omitempty"`
 	// Network and Addr are those of the server.
 	Network string `json:"network"`
 	Addr    string `json:"addr"`
@@ -20,6 +23,9 @@ type Job struct {
 	// in it.
 	Warm    time.Duration `json:"warm_ns"`
 	Measure time.Duration `json:"measure_ns"`
+	// Count is how long messages go after the measured window to count the system calls of the
+	// server, which would slow it down in that window; 0 counts none.
+	Count time.Duration `json:"count_ns,omitempty"`
 	// Epoll makes the generator use epoll although it could use io_uring, which costs less.
 	Epoll bool `json:"epoll,omitempty"`
 	// Pid is the process of the server, whose CPU time is read at both ends of
@@ -32,7 +38,7 @@ func (j Job) Check() error {
 	switch {
 	case j.Connections < 1 || j.Connections > 1<<16:
 		return fmt.Errorf("%d connections: must be 1 to %d", j.Connections, 1<<16)
-	case j.Size < 1 || j.Size > 1<<20:
+	case !j.HTTP && (j.Size < 1 || j.Size > 1<<20):
 		return fmt.Errorf("messages of %d bytes: must be 1 to %d", j.Size, 1<<20)
 	case j.Measure <= 0:
 		return fmt.Errorf("a window of %v: must be positive", j.Measure)
@@ -54,4 +60,9 @@ type Result struct {
 	Max time.Duration `json:"max_ns"`
 	// By is the mechanism that the generator used.
 	By string `json:"by"`
+	// Counted is the number of messages that came back while system calls were counted, Syscalls
+	// how many the server made; where they cannot be, Counted is 0 and Uncounted says why.
+	Counted   int64  `json:"counted,omitempty"`
+	Syscalls  int64  `json:"syscalls,omitempty"`
+	Uncounted string `json:"uncounted,omitempty"`
 }

@@ -4,7 +4,6 @@ package loadgen
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"syscall"
@@ -51,26 +50,35 @@ func (g *generator) openRing() {
 		return
 	}
 	_ = r.RegisterRingFD() // makes calls cheaper
-	g.ring = &ringDriver{ring: r, bufs: bufs, msgs: make([]byte, g.job.Size*len(g.conns))}
+	g.ring = &ringDriver{ring: r, bufs: bufs, msgs: make([]byte, len(g.msg)*len(g.conns))}
 }
 
 // closeRing ends what is in flight, so that nothing writes into memory that is
-// gone, and closes the ring.
+// gone, and closes the ring. Connections that are shut down end their receives:
+// asking the kernel to cancel each would take it seconds with ten thousand.
 func (g *generator) closeRing() error {
 	if g.ring == nil {
 		return nil
 	}
-	r := g.ring.ring
+	receiving := 0
 	for i := range g.conns {
 		_ = unix.Shutdown(g.conns[i].fd, unix.SHUT_RDWR)
-	}
-	var err error
-	for range 100 {
-		if e := r.SQE(); e != nil {
-			e.CancelAny(uring.CancelAll)
+		if g.conns[i].armed {
+			receiving++
 		}
-		if _, err = r.SubmitAndWaitTimeout(1, time.Millisecond); err != nil || r.Reap(g.ring.cqes[:]) <= 1 {
-			break // nothing but the cancellation completed
+	}
+	r := g.ring.ring
+	var err error
+	for vain := 0; receiving > 0 && vain < 100 && err == nil; {
+		_, err = r.SubmitAndWaitTimeout(1, time.Millisecond)
+		n := r.Reap(g.ring.cqes[:])
+		if vain++; n > 0 {
+			vain = 0
+		}
+		for _, e := range g.ring.cqes[:n] {
+			if e.UserData&sendBit == 0 && !e.Has(uring.CQEMore) {
+				receiving--
+			}
 		}
 	}
 	return errors.Join(err, r.Close())
@@ -102,7 +110,7 @@ func (d *ringDriver) entry() (*uring.SQE, error) {
 // back, so nobody reads its memory any more.
 func (g *generator) sendRing(c *conn) error {
 	d, i := g.ring, c.i
-	msg := d.msgs[i*g.job.Size : (i+1)*g.job.Size]
+	msg := d.msgs[i*len(g.msg) : (i+1)*len(g.msg)]
 	if !c.armed {
 		c.armed = true
 		copy(msg, g.msg)
@@ -110,9 +118,7 @@ func (g *generator) sendRing(c *conn) error {
 			return err
 		}
 	}
-	if len(msg) >= 8 {
-		binary.NativeEndian.PutUint64(msg, c.n)
-	}
+	g.number(msg, c)
 	e, err := d.entry()
 	if err != nil {
 		return err
@@ -156,8 +162,8 @@ func (g *generator) pumpRing(ctx context.Context, d time.Duration) error {
 func (g *generator) complete(e *uring.CQE) error {
 	c := &g.conns[uint32(e.UserData)]
 	if e.UserData&sendBit != 0 {
-		if int(e.Res) != g.job.Size {
-			return fmt.Errorf("send: %d of %d bytes: %w", e.Res, g.job.Size, e.Err())
+		if int(e.Res) != len(g.msg) {
+			return fmt.Errorf("send: %d of %d bytes: %w", e.Res, len(g.msg), e.Err())
 		}
 		return nil
 	}

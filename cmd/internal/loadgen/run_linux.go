@@ -16,6 +16,8 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/cmd/internal/procstat"
 )
 
 // conn is one connection.
@@ -35,7 +37,8 @@ type generator struct {
 	epfd   int
 	conns  []conn
 	buf    []byte
-	msg    []byte
+	msg    []byte  // what each connection sends, in echoes with a number at its begin
+	web    *answer // nil for echoes
 	base   time.Time
 	ops    int64
 	max    time.Duration
@@ -62,6 +65,12 @@ func Run(ctx context.Context, job Job, mark func(begin bool)) (res Result, err e
 	for i := range g.msg {
 		g.msg[i] = byte(i*7 + i>>8)
 	}
+	if job.HTTP {
+		g.msg = []byte(request)
+		if g.web, err = learn(ctx, job.Network, job.Addr); err != nil {
+			return Result{}, err
+		}
+	}
 	defer func() { err = errors.Join(err, g.close()) }()
 	if err := g.connect(ctx); err != nil {
 		return Result{}, err
@@ -75,9 +84,43 @@ func Run(ctx context.Context, job Job, mark func(begin bool)) (res Result, err e
 	if err := g.pump(ctx, job.Warm); err != nil {
 		return Result{}, err
 	}
+	if res, err = g.window(ctx, mark); err != nil || job.Count == 0 {
+		return res, err
+	}
+	return res, g.count(ctx, &res)
+}
+
+// window measures between two marks.
+func (g *generator) window(ctx context.Context, mark func(begin bool)) (Result, error) {
 	mark(true)
 	defer mark(false)
 	return g.measure(ctx)
+}
+
+// count keeps messages going while the server's system calls are counted.
+func (g *generator) count(ctx context.Context, res *Result) (err error) {
+	calls, err := procstat.CountSyscalls(g.job.Pid)
+	if errors.Is(err, procstat.ErrNotCounted) {
+		res.Uncounted = err.Error()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, calls.Close()) }()
+	before, err := calls.Read()
+	if err != nil {
+		return err
+	}
+	ops := g.ops
+	if err := g.pump(ctx, g.job.Count); err != nil {
+		return err
+	}
+	after, err := calls.Read()
+	if err == nil && g.ops > ops {
+		res.Counted, res.Syscalls = g.ops-ops, after-before
+	}
+	return err
 }
 
 func (g *generator) connect(ctx context.Context) (err error) {
@@ -148,7 +191,7 @@ func (g *generator) start() error {
 func (g *generator) measure(ctx context.Context) (Result, error) {
 	g.times.Reset()
 	g.ops, g.max = 0, 0
-	cpu, err := processCPU(g.job.Pid)
+	cpu, err := procstat.CPU(g.job.Pid)
 	if err != nil {
 		return Result{}, err
 	}
@@ -157,7 +200,7 @@ func (g *generator) measure(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	res := Result{Ops: g.ops, Elapsed: time.Since(begin), Max: g.max, By: g.by()}
-	end, err := processCPU(g.job.Pid)
+	end, err := procstat.CPU(g.job.Pid)
 	if err != nil {
 		return Result{}, err
 	}
@@ -220,13 +263,14 @@ func (g *generator) receive(c *conn) error {
 // take compares a piece of an answer and, when it is the last, sends the next
 // message.
 func (g *generator) take(c *conn, p []byte) (all bool, err error) {
-	if len(p) > g.job.Size-c.got {
-		return false, errors.New("the server sent more than it was sent")
+	want := g.expected()
+	if len(p) > want-c.got {
+		return false, errors.New("the server sent more than was asked for")
 	}
 	if err := g.compare(c, p); err != nil {
 		return false, err
 	}
-	if c.got += len(p); c.got < g.job.Size {
+	if c.got += len(p); c.got < want {
 		return false, nil
 	}
 	now := time.Since(g.base)
@@ -238,11 +282,21 @@ func (g *generator) take(c *conn, p []byte) (all bool, err error) {
 	return true, g.send(c, now)
 }
 
-// compare checks a piece of an answer. The first bytes of a message are its
+// expected is the length of an answer.
+func (g *generator) expected() int {
+	if g.web != nil {
+		return len(g.web.text)
+	}
+	return len(g.msg)
+}
+
+// compare checks a piece of an answer. The first bytes of an echo are its
 // number.
 func (g *generator) compare(c *conn, p []byte) error {
-	want := g.message(c)[c.got : c.got+len(p)]
-	if !bytes.Equal(p, want) {
+	if g.web != nil {
+		return g.web.compare(c.got, p)
+	}
+	if !bytes.Equal(p, g.message(c)[c.got:c.got+len(p)]) {
 		return fmt.Errorf("message %d of a connection came back changed", c.n)
 	}
 	return nil
@@ -250,10 +304,15 @@ func (g *generator) compare(c *conn, p []byte) error {
 
 // message returns what the connection sends now.
 func (g *generator) message(c *conn) []byte {
-	if len(g.msg) >= 8 {
-		binary.NativeEndian.PutUint64(g.msg, c.n)
-	}
+	g.number(g.msg, c)
 	return g.msg
+}
+
+// number makes an echo differ from the one before.
+func (g *generator) number(msg []byte, c *conn) {
+	if g.web == nil && len(msg) >= 8 {
+		binary.NativeEndian.PutUint64(msg, c.n)
+	}
 }
 
 func (g *generator) send(c *conn, now time.Duration) error {
@@ -288,14 +347,4 @@ func epollWait(epfd int, events []unix.EpollEvent, millis int) (int, unix.Errno)
 		return 0, errno
 	}
 	return int(n), 0
-}
-
-// processCPU returns the CPU time that a process has used, to the nanosecond.
-func processCPU(pid int) (time.Duration, error) {
-	const sched = 2 // CPUCLOCK_SCHED of the process
-	var ts unix.Timespec
-	if err := unix.ClockGettime(int32(^pid<<3|sched), &ts); err != nil {
-		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, err)
-	}
-	return time.Duration(ts.Nano()), nil
 }

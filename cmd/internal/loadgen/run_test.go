@@ -8,6 +8,8 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -61,6 +63,41 @@ func TestRun(t *testing.T) {
 		if len(marks) != 2 || !marks[0] || marks[1] {
 			t.Errorf("marks %v", marks)
 		}
+	}
+}
+
+func TestRunOverHTTP(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("hello"))
+	}))
+	defer srv.Close()
+	for _, epoll := range []bool{false, true} {
+		j := job(srv.Listener.Addr().String())
+		j.HTTP, j.Size, j.Epoll = true, 0, epoll
+		r, err := Run(t.Context(), j, func(bool) {})
+		if err != nil || r.Ops == 0 {
+			t.Errorf("epoll %v: %+v, %v", epoll, r, err)
+		}
+	}
+	j := job(server(t, func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n") }))
+	j.HTTP = true
+	if _, err := Run(t.Context(), j, func(bool) {}); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("an answer that is no success: %v", err)
+	}
+}
+
+// TestRunCountsSyscalls lets the server be this process, whose load makes calls as well.
+func TestRunCountsSyscalls(t *testing.T) {
+	j := job(server(t, echo))
+	j.Size, j.Count = 128, 20*time.Millisecond
+	r, err := Run(t.Context(), j, func(bool) {})
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case r.Uncounted != "":
+		t.Skip(r.Uncounted)
+	case r.Counted == 0 || r.Syscalls < r.Counted:
+		t.Errorf("%d calls for %d messages", r.Syscalls, r.Counted)
 	}
 }
 

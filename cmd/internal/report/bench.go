@@ -32,6 +32,11 @@ var benchUnits = []struct{ metric, unit string }{
 	{DeviceShare, "device-B/B"},
 	{EntersPerOp, "enters/op"},
 	{measure.FloorNsPerOp, "floor-ns/op"},
+	{SyscallsPerOp, "syscalls/op"},
+	{IdleCPU, "cpu-us/s"},
+	{WakesPerS, "wakes/s"},
+	{HeapPerConn, "heap-B/conn"},
+	{RSSPerConn, "rss-B/conn"},
 	{ab.MetricMean, "mean-us"},
 }
 

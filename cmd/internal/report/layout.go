@@ -25,6 +25,12 @@ type Layout struct {
 	Without []string
 	// Subject is the engine that the sentences are about; empty stands for ringside.
 	Subject string
+	// Ratios are metrics whose ratio to the cell's first engine stands beside them. Where there are
+	// any, no rates are compared in columns at the end, and cells of many engines stand apart.
+	Ratios []string
+	// Summary, if not nil, says what the run found as a whole, in place of the sentences for each
+	// section.
+	Summary func(*Run) []string
 }
 
 // DrawFunc writes the cells of one section.
@@ -143,6 +149,11 @@ var columns = []column{
 	{"device", DeviceShare, formatPercent},
 	{"enters/op", EntersPerOp, formatCount},
 	{"floor ns/op", measure.FloorNsPerOp, formatNumber},
+	{"syscalls/op", SyscallsPerOp, formatCount},
+	{"CPU µs/s", IdleCPU, formatNumber},
+	{"wakes/s", WakesPerS, formatNumber},
+	{"heap B/conn", HeapPerConn, formatWhole},
+	{"RSS B/conn", RSSPerConn, formatWhole},
 }
 
 // joinAnd joins words as a sentence does.

@@ -75,8 +75,11 @@ func (r *Run) WriteTable(w io.Writer, layout Layout, style Style) error {
 			b.WriteString("\n")
 			continue
 		}
-		t := newTable(section.cells, layout.Without)
-		for _, c := range section.cells {
+		t := newTable(section.cells, layout)
+		for i, c := range section.cells {
+			if len(layout.Ratios) > 0 && i > 0 && len(c.Series) > 2 {
+				t.add(nil)
+			}
 			for _, s := range c.Series {
 				t.addSeries(layout.Row(c, s.Engine), c, s)
 			}
@@ -100,18 +103,28 @@ func (l Layout) draw(c Cell) DrawFunc {
 type resultTable struct {
 	table
 	columns []column
+	// beside are the metrics that a column with their ratio follows.
+	beside []string
 	// against are the engines that others are compared to, a column each.
 	against []string
 }
 
-func newTable(cells []Cell, without []string) *resultTable {
-	t := &resultTable{against: comparedTo(cells)}
+func newTable(cells []Cell, layout Layout) *resultTable {
+	t := &resultTable{against: comparedTo(cells), beside: layout.Ratios}
 	titles := []string{""}
 	for _, col := range columns {
-		if anyHas(cells, col.metric) && !slices.Contains(without, col.metric) {
-			t.columns = append(t.columns, col)
-			titles = append(titles, col.title)
+		if !anyHas(cells, col.metric) || slices.Contains(layout.Without, col.metric) {
+			continue
 		}
+		t.columns = append(t.columns, col)
+		titles = append(titles, col.title)
+		if slices.Contains(t.beside, col.metric) && len(t.against) > 0 {
+			titles = append(titles, "vs "+t.against[0])
+		}
+	}
+	if len(t.beside) > 0 {
+		t.add(nil, titles...)
+		return t
 	}
 	for i, engine := range t.against {
 		title := "vs " + engine
@@ -150,14 +163,23 @@ func isYardstick(engine string) bool { return engine == "fio" || strings.HasPref
 // addSeries adds the row of one engine in a cell.
 func (t *resultTable) addSeries(name string, c Cell, s Series) {
 	row := []string{name}
+	colors := map[int]string{}
 	for _, col := range t.columns {
 		text := "-"
 		if sum, ok := s.Summary(col.metric); ok {
 			text = col.format(sum.Median)
 		}
 		row = append(row, text)
+		if slices.Contains(t.beside, col.metric) && len(t.against) > 0 {
+			text, color := c.besideColumn(s, t.against[0], col.metric)
+			colors[len(row)] = color
+			row = append(row, text)
+		}
 	}
-	colors := map[int]string{}
+	if len(t.beside) > 0 {
+		t.add(colors, row...)
+		return
+	}
 	for i, engine := range t.against {
 		if i > 0 && isYardstick(s.Engine) {
 			row = append(row, "") // Yardsticks are not compared to each other.
@@ -201,6 +223,23 @@ func (c Cell) ratioColumn(s Series, against string) (text, color string) {
 		color = red
 	}
 	return formatRatio(sum), color
+}
+
+// besideColumn prints the ratio of a metric to that of another engine: of the rate with its spread, of
+// others the median.
+func (c Cell) besideColumn(s Series, against, metric string) (text, color string) {
+	if metric == measure.OpsPerS {
+		return c.ratioColumn(s, against)
+	}
+	other, ok := c.find(against)
+	if !ok || s.Engine == against {
+		return "", ""
+	}
+	sum, ok := s.Ratio(other, metric)
+	if !ok {
+		return "-", ""
+	}
+	return fmt.Sprintf("%.2fx", sum.Median), ""
 }
 
 func formatRatio(s measure.Summary) string {

@@ -14,13 +14,11 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
+	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-const (
-	netSuite = "net"
-	echoWork = "echo"
-)
+const netSuite = "net"
 
 // NetPeer is the server in C.
 type NetPeer interface {
@@ -32,36 +30,67 @@ type NetPeer interface {
 	Remove() error
 }
 
-// NetEnv is how the suite "net" reaches the world. All functions must be set.
+// NetEnv is how the suite "net" reaches the world. All functions must be set. Those that run a server
+// get the peer for the engine in C.
 type NetEnv struct {
-	// Round runs one round. Of the engine in C it gets the peer.
-	Round func(ctx context.Context, engine string, peer NetPeer, job loadgen.Job) (echo.Sample, error)
-	// Descriptors is how many a process may have.
-	Descriptors func() int
+	// Round runs one round with our load generator, Client one with the program of another, Idle one
+	// in which nothing happens.
+	Round  func(context.Context, echo.Setup, NetPeer, loadgen.Job) (echo.Sample, error)
+	Client func(context.Context, echo.Setup, webclient.Job) (echo.Sample, error)
+	Idle   func(context.Context, echo.Setup, NetPeer, echo.IdleJob) (echo.IdleSample, error)
+	// FindClient returns the path of a client's program and how that calls itself.
+	FindClient func(ctx context.Context, client string) (path, version string, err error)
+	// Spins is how many steps of a handler's work a processor computes in a microsecond.
+	Spins func() float64
+	// Descriptors is how many a process may have, Ports how many connections there may be to one
+	// server; 0 where nobody knows.
+	Descriptors, Ports func() int
 	// BuildPeer makes the program in C.
 	BuildPeer func(context.Context) (NetPeer, error)
 	// Progress is told how far the run is.
 	Progress Progress
 }
 
+// netWorkload is one kind of load. It has no state: what a run knows is in the netRun.
+type netWorkload interface {
+	// name is the workload's name in tables and result files.
+	name() string
+	// engines are those that it can be measured with; the others are compared to the first.
+	engines() []string
+	// cells returns the workload's part of the grid, for options with defaults filled in.
+	cells(NetOptions) []netCell
+	// round runs one engine once.
+	round(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error)
+}
+
+// netWorkloads are all there are, in the order in which they are measured.
+var netWorkloads = []netWorkload{echoWork{}, handlersWork{}, httpWork{}, idleWork{}}
+
+func netWorkloadOf(name string) netWorkload {
+	i := slices.IndexFunc(netWorkloads, func(w netWorkload) bool { return w.name() == name })
+	return netWorkloads[i]
+}
+
 // Net runs the suite "net". It always returns a report, which is complete only if the error is nil;
 // whatever happens, the program it compiled is gone when it returns.
 func Net(ctx context.Context, opts NetOptions, env NetEnv) (run *report.Run, err error) {
-	n := &netRun{opts: opts.withDefaults(), env: env, run: &report.Run{}}
+	n := &netRun{opts: opts.withDefaults(), env: env, run: &report.Run{}, clients: map[string]string{}}
 	n.run.Host = hostinfo.Collect("")
 	n.run.Host.Pairs, n.run.Host.Verified = n.opts.Pairs, true
 	n.run.Host.DurationMs = float64(n.opts.Duration) / float64(time.Millisecond)
-	if slices.Contains(n.opts.Engines, liburing.Name) {
+	wanted := n.opts.wanted()
+	if slices.Contains(wanted, liburing.Name) {
 		n.build(ctx)
 	}
 	if n.peer != nil {
 		defer func() { err = errors.Join(err, n.peer.Remove()) }()
 	}
-	if err := n.try(ctx); err != nil {
+	n.absent()
+	if err := n.try(ctx, wanted); err != nil {
 		return n.run, err
 	}
-	cells := n.possible()
-	if len(n.engines) == 0 || len(cells) == 0 {
+	cells := n.possible(ctx)
+	if len(cells) == 0 {
 		return n.run, ErrNothing
 	}
 	return n.run, n.measure(ctx, cells)
@@ -69,16 +98,27 @@ func Net(ctx context.Context, opts NetOptions, env NetEnv) (run *report.Run, err
 
 // netRun is the state of one run of the suite.
 type netRun struct {
-	opts    NetOptions
-	env     NetEnv
-	run     *report.Run
-	peer    NetPeer
-	engines []string
+	opts NetOptions
+	env  NetEnv
+	run  *report.Run
+	peer NetPeer
+	// working are the engines that work here, clients the paths of the programs that were found.
+	working []string
+	clients map[string]string
+	// spins is what Spins said, 0 before it was asked.
+	spins float64
 }
 
 func (n *netRun) skip(s report.Skip) {
-	s.Suite, s.Workload = netSuite, echoWork
+	s.Suite = netSuite
 	n.run.Skipped = append(n.run.Skipped, s)
+}
+
+// noteOnce leaves out what has been said.
+func (n *netRun) noteOnce(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(n.run.Notes, text) {
+		n.run.Notes = append(n.run.Notes, text)
+	}
 }
 
 // build makes the peer, or notes why there is none.
@@ -89,18 +129,28 @@ func (n *netRun) build(ctx context.Context) {
 	case err == nil:
 		n.peer = peer
 	case ctx.Err() == nil:
-		n.skip(report.Skip{Engine: liburing.Name, Reason: err.Error()})
+		n.skip(report.Skip{Workload: nameEcho, Engine: liburing.Name, Reason: err.Error()})
+	}
+}
+
+// absent names an engine that readers expect and will not find.
+func (n *netRun) absent() {
+	if n.opts.chosen(nameEcho) && n.opts.Full && len(n.opts.Engines) == 0 {
+		n.skip(report.Skip{
+			Workload: nameEcho, Engine: "gnet", Reason: "its module could not be obtained where this program was made",
+		})
 	}
 }
 
 // try lets each engine show in a short round that it works here.
-func (n *netRun) try(ctx context.Context) error {
-	n.env.Progress.Start(int64(len(n.opts.Engines)), "trying the engines")
-	for _, name := range n.opts.Engines {
+func (n *netRun) try(ctx context.Context, engines []string) error {
+	n.env.Progress.Start(int64(len(engines)), "trying the engines")
+	for _, name := range engines {
 		if name == liburing.Name && n.peer == nil {
 			continue
 		}
-		s, err := n.env.Round(ctx, name, n.peer, loadgen.Job{Connections: 1, Size: 1, Measure: 5 * time.Millisecond})
+		job := loadgen.Job{Connections: 1, Size: 1, Measure: 5 * time.Millisecond}
+		s, err := n.env.Round(ctx, echo.Setup{Engine: name}, n.peer, job)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -108,8 +158,9 @@ func (n *netRun) try(ctx context.Context) error {
 			n.skip(report.Skip{Engine: name, Reason: err.Error()})
 			continue
 		}
-		n.engines = append(n.engines, name)
+		n.working = append(n.working, name)
 		n.introduce(name, s)
+		n.env.Progress.Add(1)
 	}
 	return nil
 }
@@ -117,44 +168,39 @@ func (n *netRun) try(ctx context.Context) error {
 // introduce notes what an engine said of itself.
 func (n *netRun) introduce(name string, s echo.Sample) {
 	h := &n.run.Host
-	if s.By == "epoll" && len(n.engines) == 1 {
-		n.run.Notes = append(n.run.Notes, "the load generator uses epoll and costs more than with io_uring: rates are bounded by it")
+	if s.By == "epoll" {
+		n.noteOnce("the load generator uses epoll and costs more than with io_uring: rates are bounded by it")
 	}
 	switch {
 	case name == liburing.Name:
 		h.Peers = append(h.Peers, n.peer.Version())
 	case name == echo.NameEvent:
 		h.Backend, h.Reason = s.Backend, s.Reason
-	case s.Reason != "":
-		n.run.Notes = append(n.run.Notes, fmt.Sprintf("engine %s uses %s: %s", name, s.Backend, s.Reason))
+	case s.Reason != "" && s.Backend == "net":
+		n.noteOnce("engine %s uses %s: %s", name, s.Backend, s.Reason)
 	}
 }
 
-// possible returns the cells for which there are descriptors, and notes the others as skipped.
-func (n *netRun) possible() []netCell {
-	const others = 64 // descriptors of a process beside its connections
-	limit := n.env.Descriptors()
-	return slices.DeleteFunc(n.opts.cells(), func(c netCell) bool {
-		if limit <= 0 || c.connections+others <= limit {
-			return false
-		}
-		n.skip(report.Skip{
-			Params: report.Params{"connections": c.connections, "size": c.size},
-			Reason: fmt.Sprintf("a process may have only %d descriptors (ulimit -n)", limit),
-		})
-		return true
+// enginesOf are the working engines that a cell is measured with.
+func (n *netRun) enginesOf(c netCell) []string {
+	return slices.DeleteFunc(slices.Clone(n.opts.enginesOf(c)), func(e string) bool {
+		return !slices.Contains(n.working, e)
 	})
 }
 
 // measure runs all cells.
 func (n *netRun) measure(ctx context.Context, cells []netCell) error {
-	n.env.Progress.Start(int64(n.opts.Pairs*len(n.engines)*len(cells)), "measuring")
+	rounds := 0
+	for _, c := range cells {
+		rounds += n.opts.Pairs * len(n.enginesOf(c))
+	}
+	n.env.Progress.Start(int64(rounds), "measuring")
 	for _, c := range cells {
 		if err := n.measureCell(ctx, c); err != nil {
 			if ctx.Err() != nil {
 				return fmt.Errorf("stopped after %d of %d cells: %w", len(n.run.Cells), len(cells), ctx.Err())
 			}
-			return fmt.Errorf("%s, %d connections, %d bytes: %w", echoWork, c.connections, c.size, err)
+			return fmt.Errorf("%s: %w", c, err)
 		}
 	}
 	return nil
@@ -162,13 +208,12 @@ func (n *netRun) measure(ctx context.Context, cells []netCell) error {
 
 // measureCell runs the engines in turn and adds the cell to the report.
 func (n *netRun) measureCell(ctx context.Context, c netCell) error {
-	job := loadgen.Job{
-		Connections: c.connections, Size: c.size, Warm: warmFor(n.opts.Duration), Measure: n.opts.Duration,
-	}
-	samples, err := measure.Interleave(ctx, n.opts.Pairs, n.engines,
-		func(ctx context.Context, name string, _ int) (echo.Sample, error) {
-			n.env.Progress.Note("%s, %d connections, %d bytes", echoWork, c.connections, c.size)
-			s, err := n.env.Round(ctx, name, n.peer, job)
+	engines := n.enginesOf(c)
+	w := netWorkloadOf(c.workload)
+	samples, err := measure.Interleave(ctx, n.opts.Pairs, engines,
+		func(ctx context.Context, name string, _ int) (report.Sample, error) {
+			n.env.Progress.Note("%s", c)
+			s, err := w.round(ctx, n, c, name)
 			if err != nil {
 				return s, fmt.Errorf("engine %s: %w", name, err)
 			}
@@ -178,23 +223,20 @@ func (n *netRun) measureCell(ctx context.Context, c netCell) error {
 	if err != nil {
 		return err
 	}
-	out := report.Cell{
-		Suite: netSuite, Workload: echoWork, Params: report.Params{"connections": c.connections, "size": c.size},
-	}
-	for i, name := range n.engines {
-		series := report.Series{Engine: name}
-		for _, s := range samples[i] {
-			series.Samples = append(series.Samples, report.Sample{Iterations: s.Ops, Metrics: echoMetrics(s)})
-		}
-		out.Series = append(out.Series, series)
+	out := report.Cell{Suite: netSuite, Workload: c.workload, Params: c.params()}
+	for i, name := range engines {
+		out.Series = append(out.Series, report.Series{Engine: name, Samples: samples[i]})
 	}
 	n.run.Cells = append(n.run.Cells, out)
 	return nil
 }
 
-// echoMetrics returns a sample under the names of result files. CPU time and allocations are those
-// of the server.
-func echoMetrics(s echo.Sample) map[string]float64 {
+// echoSample turns a round into a sample of the report. CPU time, allocations and system calls are
+// those of the server.
+func (n *netRun) echoSample(s echo.Sample) report.Sample {
+	if s.Ops == 0 {
+		return report.Sample{} // of a round that failed
+	}
 	cpu := s.CPU
 	sample := measure.Sample{Ops: s.Ops, Elapsed: s.Elapsed, CPU: &cpu, P50: s.P50, P99: s.P99, Max: s.Max}
 	if s.Go {
@@ -204,5 +246,11 @@ func echoMetrics(s echo.Sample) map[string]float64 {
 	if s.Enters >= 0 {
 		m[report.EntersPerOp] = float64(s.Enters) / float64(s.Ops)
 	}
-	return m
+	if s.Counted > 0 {
+		m[report.SyscallsPerOp] = float64(s.Syscalls) / float64(s.Counted)
+	}
+	if s.Uncounted != "" {
+		n.noteOnce("no system calls per operation: %s", s.Uncounted)
+	}
+	return report.Sample{Iterations: s.Ops, Metrics: m}
 }

@@ -13,24 +13,26 @@ import (
 
 // NetOptions say what the suite "net" measures. The zero value is the default run.
 type NetOptions struct {
-	// Connections and Sizes replace an axis of the grid, Engines the list of engines.
+	// Workloads are those to measure; none means echo alone, or with Full all.
+	Workloads []string
+	// Connections, Sizes, Procs and Clients replace an axis of the grid, Engines the list of engines.
 	Connections []int
 	Sizes       []int
+	Procs       []int
+	Clients     []string
 	Engines     []string
-	// Full measures every size at every number of connections, and 10,000 of them.
+	// Full measures the whole grid: more numbers of connections, up to 10,000, and servers with one P.
 	Full bool
 	// Pairs is the number of interleaved rounds of each engine (0: 5), Duration the length of
-	// a measured window (0: 200 ms).
+	// a measured window (0: 200 ms), IdleFor that of one without load (0: 10 s).
 	Pairs    int
 	Duration time.Duration
+	IdleFor  time.Duration
 }
-
-// netCell is one point of the grid.
-type netCell struct{ connections, size int }
 
 // netEngines are all engines, the one that others are compared to first.
 var netEngines = []string{
-	echo.NameStd, echo.NameNetpoll, liburing.Name, echo.NameEvent, echo.NameSQPoll, echo.NameConn,
+	echo.NameStd, echo.NameNetpoll, echo.NameConn, echo.NamePlain, echo.NameEvent, echo.NameSQPoll, liburing.Name,
 }
 
 const (
@@ -40,25 +42,46 @@ const (
 
 // Validate returns an error that names the first option that makes no sense.
 func (o NetOptions) Validate() error {
-	for _, n := range o.Connections {
-		if n < 1 || n > maxConnections {
-			return fmt.Errorf("--connections %d: must be between 1 and %d", n, maxConnections)
+	for _, axis := range []struct {
+		flag      string
+		values    []int
+		low, high int
+	}{
+		{"connections", o.Connections, 1, maxConnections}, {"size", o.Sizes, 1, maxMessage}, {"procs", o.Procs, 0, 1024},
+	} {
+		for _, v := range axis.values {
+			if v < axis.low || v > axis.high {
+				return fmt.Errorf("--%s %d: must be between %d and %d", axis.flag, v, axis.low, axis.high)
+			}
 		}
 	}
-	for _, n := range o.Sizes {
-		if n < 1 || n > maxMessage {
-			return fmt.Errorf("--size %d: must be between 1 and %d", n, maxMessage)
+	for _, list := range []struct {
+		flag          string
+		values, known []string
+	}{
+		{"workload", o.Workloads, netWorkloadNames()}, {"engine", o.Engines, netEngines}, {"client", o.Clients, netClients},
+	} {
+		for i, v := range list.values {
+			if !slices.Contains(list.known, v) || slices.Contains(list.values[:i], v) {
+				return fmt.Errorf("--%s %q: must be one of %v, once", list.flag, v, list.known)
+			}
 		}
 	}
-	for i, e := range o.Engines {
-		if !slices.Contains(netEngines, e) || slices.Contains(o.Engines[:i], e) {
-			return fmt.Errorf("--engine %q: must be one of %v, once", e, netEngines)
-		}
+	if o.Pairs < 0 || o.Duration < 0 || o.IdleFor < 0 {
+		return fmt.Errorf("--pairs, --duration and --idle-for must be positive")
 	}
-	if o.Pairs < 0 || o.Duration < 0 {
-		return fmt.Errorf("--pairs and --duration must be positive")
+	if len(o.wanted()) == 0 {
+		return fmt.Errorf("--engine %v: no workload that was chosen is measured with it", o.Engines)
 	}
 	return nil
+}
+
+func netWorkloadNames() []string {
+	var names []string
+	for _, w := range netWorkloads {
+		names = append(names, w.name())
+	}
+	return names
 }
 
 // withDefaults fills in what was left open.
@@ -69,36 +92,65 @@ func (o NetOptions) withDefaults() NetOptions {
 	if o.Duration == 0 {
 		o.Duration = 200 * time.Millisecond
 	}
-	if len(o.Engines) == 0 {
-		o.Engines = netEngines
+	if o.IdleFor == 0 {
+		o.IdleFor = 10 * time.Second
 	}
 	return o
 }
 
-// cells returns the grid. By default larger messages are tried at three numbers of connections: few,
-// many, and one.
-func (o NetOptions) cells() []netCell {
-	sizes := o.Sizes
-	if len(sizes) == 0 {
-		sizes = []int{128, 1024}
+// chosen tells whether the options ask for the workload.
+func (o NetOptions) chosen(workload string) bool {
+	if len(o.Workloads) > 0 {
+		return slices.Contains(o.Workloads, workload)
 	}
+	return workload == nameEcho || o.Full
+}
+
+// wanted are the engines that any workload is measured with, in their order.
+func (o NetOptions) wanted() []string {
+	return slices.DeleteFunc(o.inOrder(netEngines), func(e string) bool {
+		return !slices.ContainsFunc(netWorkloads, func(w netWorkload) bool {
+			return o.chosen(w.name()) && slices.Contains(w.engines(), e)
+		})
+	})
+}
+
+// inOrder are the given engines in the user's order, or, where there are none, these.
+func (o NetOptions) inOrder(all []string) []string {
+	if len(o.Engines) > 0 {
+		return slices.Clone(o.Engines)
+	}
+	return slices.Clone(all)
+}
+
+// enginesOf are those that a cell is measured with. Most are measured with echoes of small messages
+// only, unless the user names them: they would show nothing new for their time.
+func (o NetOptions) enginesOf(c netCell) []string {
+	of := netWorkloadOf(c.workload).engines()
+	own := of
+	switch {
+	case c.workload == nameHandlers, c.workload == nameHTTP:
+		own = []string{echo.NameStd, echo.NameConn}
+	case c.workload == nameIdle:
+		own = []string{echo.NameStd, echo.NameConn, echo.NameEvent}
+	case c.procs == 1:
+		own = []string{echo.NameStd, echo.NameConn, echo.NameEvent}
+	case c.size != smallMessage && len(o.Sizes) == 0:
+		own = []string{echo.NameStd, echo.NameConn, echo.NameEvent, liburing.Name}
+	}
+	return slices.DeleteFunc(o.inOrder(own), func(e string) bool { return !slices.Contains(of, e) })
+}
+
+// cells returns the grid.
+func (o NetOptions) cells() []netCell {
 	var out []netCell
-	for i, size := range sizes {
-		for _, n := range o.connectionsFor(i) {
-			out = append(out, netCell{n, size})
+	for _, w := range netWorkloads {
+		if o.chosen(w.name()) {
+			out = append(out, w.cells(o)...)
 		}
 	}
 	return out
 }
 
-func (o NetOptions) connectionsFor(size int) []int {
-	switch {
-	case len(o.Connections) > 0:
-		return o.Connections
-	case o.Full:
-		return []int{1, 10, 50, 100, 500, 1000, 10_000}
-	case size > 0:
-		return []int{1, 100, 1000}
-	}
-	return []int{1, 10, 50, 100, 500, 1000}
-}
+// connectionsOr returns the numbers of connections that the user gave, else these.
+func (o NetOptions) connectionsOr(own ...int) []int { return orOwn(o.Connections, own) }

@@ -13,53 +13,80 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/echo"
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
+	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// netWorld is a NetEnv in which everything works, rounds take no time, and jobs are recorded. It is
-// its own peer.
+// netWorld is a NetEnv in which everything works, rounds take no time, and what is asked for is
+// recorded. It is its own peer.
 type netWorld struct {
 	NetEnv
 	jobs    []loadgen.Job
-	engines []string
+	setups  []echo.Setup
+	clients []webclient.Job
+	idle    []echo.IdleJob
 	trials  int
 	refuses string // the engine that fails
 	removed int
+	asked   int // for the number of spins
 }
 
 func newNetWorld() *netWorld {
 	w := &netWorld{}
 	w.NetEnv = NetEnv{
-		Round:       w.round,
+		Round:  w.round,
+		Client: w.client,
+		Idle:   w.hold,
+		FindClient: func(_ context.Context, client string) (path, version string, err error) {
+			return "/bin/" + client, "1 of " + client, nil
+		},
+		Spins:       func() float64 { w.asked++; return 100 },
 		Descriptors: func() int { return 0 },
+		Ports:       func() int { return 0 },
 		BuildPeer:   func(context.Context) (NetPeer, error) { return w, nil },
 		Progress:    quiet{},
 	}
 	return w
 }
 
-func (w *netWorld) round(ctx context.Context, engine string, peer NetPeer, j loadgen.Job) (echo.Sample, error) {
+func (w *netWorld) round(ctx context.Context, setup echo.Setup, peer NetPeer, j loadgen.Job) (echo.Sample, error) {
 	if ctx.Err() != nil {
 		return echo.Sample{}, ctx.Err()
 	}
-	if engine == w.refuses {
+	if setup.Engine == w.refuses {
 		return echo.Sample{}, errors.New("it broke")
 	}
-	if (engine == liburing.Name) && peer == nil {
+	if (setup.Engine == liburing.Name) && peer == nil {
 		return echo.Sample{}, errors.New("no peer")
 	}
 	if j.Warm == 0 {
 		w.trials++
 	} else {
-		w.jobs, w.engines = append(w.jobs, j), append(w.engines, engine)
+		w.jobs, w.setups = append(w.jobs, j), append(w.setups, setup)
 	}
 	s := echo.Sample{Go: true, Backend: "b"}
-	s.Result = loadgen.Result{Ops: 1000, Elapsed: time.Second, CPU: 4 * time.Millisecond, P50: 1, P99: 2, Max: 3}
+	s.Result = loadgen.Result{
+		Ops: 1000, Elapsed: time.Second, CPU: 4 * time.Millisecond, P50: 1, P99: 2, Max: 3, Counted: 100, Syscalls: 250,
+	}
 	s.Enters = 100
-	if engine == echo.NameStd {
+	if setup.Engine == echo.NameStd {
 		s.Ops, s.Enters = 500, -1
+		s.Counted, s.Uncounted = 0, "only root counts"
 	}
 	return s, nil
+}
+
+func (w *netWorld) client(_ context.Context, setup echo.Setup, j webclient.Job) (echo.Sample, error) {
+	w.clients, w.setups = append(w.clients, j), append(w.setups, setup)
+	s := echo.Sample{Backend: "b"}
+	s.Result = loadgen.Result{Ops: 100, Elapsed: time.Second, CPU: time.Second, P50: 1, P99: 2, Max: 3}
+	s.Enters = -1
+	return s, nil
+}
+
+func (w *netWorld) hold(_ context.Context, setup echo.Setup, _ NetPeer, j echo.IdleJob) (echo.IdleSample, error) {
+	w.idle, w.setups = append(w.idle, j), append(w.setups, setup)
+	return echo.IdleSample{CPU: time.Millisecond, Elapsed: 10 * time.Second, Sleeps: 5, Live: 2000, Resident: 3000, Go: setup.Engine != liburing.Name}, nil
 }
 
 func (w *netWorld) Command() []string { return []string{"peer"} }
@@ -75,19 +102,24 @@ func TestNetMeasuresTheDefaultGrid(t *testing.T) {
 	if h := run.Host; h.Pairs != 5 || h.DurationMs != 200 || h.Backend != "b" || !slices.Equal(h.Peers, []string{"liburing 9.9, tcc"}) {
 		t.Errorf("host %+v", h)
 	}
-	if len(w.jobs) != 9*6*5 || w.trials != 6 || w.removed != 1 {
+	if len(w.jobs) != 6*7*5+3*4*5 || w.trials != 7 || w.removed != 1 {
 		t.Fatalf("%d rounds, %d trials, removed %d times", len(w.jobs), w.trials, w.removed)
 	}
-	for i, j := range w.jobs {
-		if w.engines[i] != netEngines[i%6] || j.Measure != 200*time.Millisecond || j.Size != []int{128, 1024}[i/180] {
-			t.Fatalf("round %d: %s %+v", i, w.engines[i], j)
+	for i, j := range w.jobs[:6*7*5] {
+		if w.setups[i] != (echo.Setup{Engine: netEngines[i%7]}) || j.Measure != 200*time.Millisecond || j.Size != 128 || j.Count != 25*time.Millisecond {
+			t.Fatalf("round %d: %+v %+v", i, w.setups[i], j)
 		}
 	}
 	m := run.Cells[0].Series
-	if _, ok := m[0].Samples[0].Metrics[report.EntersPerOp]; ok {
-		t.Error("std counts enters")
+	for _, metric := range []string{report.EntersPerOp, report.SyscallsPerOp} {
+		if _, ok := m[0].Samples[0].Metrics[metric]; ok {
+			t.Errorf("std has %s", metric)
+		}
 	}
-	if got := m[3].Samples[0].Metrics; got[report.EntersPerOp] != 0.1 || got["cpu_us_per_op"] != 4 || got["ops_per_s"] != 1000 {
+	if !slices.Contains(run.Notes, "no system calls per operation: only root counts") {
+		t.Errorf("notes %q", run.Notes)
+	}
+	if got := m[4].Samples[0].Metrics; got[report.EntersPerOp] != 0.1 || got[report.SyscallsPerOp] != 2.5 || got["cpu_us_per_op"] != 4 || got["ops_per_s"] != 1000 {
 		t.Errorf("metrics %v", got)
 	}
 	against := map[string]bool{}
@@ -101,20 +133,91 @@ func TestNetMeasuresTheDefaultGrid(t *testing.T) {
 	}
 }
 
+func TestNetMeasuresAllWorkloads(t *testing.T) {
+	w := newNetWorld()
+	run, err := Net(t.Context(), NetOptions{Full: true, Pairs: 1}, w.NetEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells := map[string]int{}
+	for _, c := range run.Cells {
+		cells[c.Workload]++
+		if len(c.Series) < 2 || c.Series[0].Engine != echo.NameStd || len(c.Series[0].Samples) != 1 {
+			t.Errorf("%v: %+v", c.Params, c.Series)
+		}
+	}
+	if cells[nameEcho] != 8+8+3 || cells[nameHandlers] != 4 || cells[nameHTTP] != 6 || cells[nameIdle] != 2 {
+		t.Errorf("cells %v", cells)
+	}
+	if len(run.Skipped) != 1 || run.Skipped[0].Engine != "gnet" {
+		t.Errorf("skipped %v", run.Skipped)
+	}
+	if peers := run.Host.Peers; !slices.Contains(peers, "1 of ab-k") || !slices.Contains(peers, "1 of wrk") {
+		t.Errorf("peers %q", peers)
+	}
+	var ones, works, web int
+	for _, s := range w.setups {
+		if s.Procs == 1 {
+			ones++
+		}
+		if s.Work == (echo.Work{Spins: 50_000}) || s.Work == (echo.Work{Sleep: 500 * time.Microsecond}) {
+			works++
+		}
+		if s.HTTP == 128 {
+			web++
+		}
+	}
+	if ones != 3*3 || works != 4 || web != 12 || w.asked != 1 {
+		t.Errorf("%d servers with one P, %d handlers of 500 µs, %d web servers, spins asked for %d times", ones, works, web, w.asked)
+	}
+	if len(w.clients) != 8 || w.clients[0].Path != "/bin/ab" || w.clients[0].Connections != 10 {
+		t.Errorf("clients %+v", w.clients)
+	}
+	if len(w.idle) != 6 || w.idle[0].Window != 10*time.Second || w.idle[5].Window != time.Second || w.idle[5].Connections != 10_000 {
+		t.Errorf("idle %+v", w.idle)
+	}
+	if m := run.Cells[len(run.Cells)-1].Series[1].Samples[0].Metrics; m[report.IdleCPU] != 100 || m[report.WakesPerS] != 0.5 ||
+		m[report.HeapPerConn] != 2000 || m[report.RSSPerConn] != 3000 {
+		t.Errorf("idle metrics %v", m)
+	}
+}
+
+func TestNetLeavesOutWhatIsNotThere(t *testing.T) {
+	w := newNetWorld()
+	w.FindClient = func(_ context.Context, client string) (path, version string, err error) {
+		return "", "", errors.New(client + " is not installed")
+	}
+	w.Ports = func() int { return 900 }
+	o := NetOptions{Workloads: []string{nameHTTP}, Clients: []string{"own", "ab", "wrk"}, Engines: []string{echo.NamePlain}, Pairs: 1}
+	run, err := Net(t.Context(), o, w.NetEnv)
+	if err != nil || len(run.Cells) != 1 || len(run.Cells[0].Series) != 1 || w.trials != 1 {
+		t.Fatalf("%d cells, %d trials, %v", len(run.Cells), w.trials, err)
+	}
+	said := ""
+	for _, s := range run.Skipped {
+		said += s.String() + "\n"
+	}
+	for _, want := range []string{"client ab: ab is not installed", "client wrk: wrk is not installed", "connections 500, size 128, client own: the system has only 900 ports"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is missing in\n%s", want, said)
+		}
+	}
+}
+
 func TestNetSkipsWhatDoesNotWork(t *testing.T) {
 	w := newNetWorld()
 	w.refuses = echo.NameSQPoll
 	w.BuildPeer = func(context.Context) (NetPeer, error) { return nil, liburing.ErrNoCompiler }
 	w.Descriptors = func() int { return 500 }
 	run, err := Net(t.Context(), NetOptions{Sizes: []int{128}, Pairs: 1}, w.NetEnv)
-	if err != nil || len(run.Cells) != 4 || len(run.Cells[0].Series) != 4 || w.removed != 0 {
+	if err != nil || len(run.Cells) != 4 || len(run.Cells[0].Series) != 5 || w.removed != 0 {
 		t.Fatalf("%d cells, %v", len(run.Cells), err)
 	}
 	said := ""
 	for _, s := range run.Skipped {
 		said += s.Engine + ": " + s.Reason + "\n"
 	}
-	for _, want := range []string{"liburing: there is no C compiler", "sqpoll: it broke", "ulimit -n"} {
+	for _, want := range []string{"liburing: there is no C compiler", "sqpoll: it broke", "ulimit -Hn 564"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing in\n%s", want, said)
 		}
@@ -129,7 +232,7 @@ func TestNetEndsWithItsContext(t *testing.T) {
 	w := newNetWorld()
 	ctx, cancel := context.WithCancel(t.Context())
 	inner := w.Round
-	w.Round = func(ctx context.Context, e string, p NetPeer, j loadgen.Job) (echo.Sample, error) {
+	w.Round = func(ctx context.Context, e echo.Setup, p NetPeer, j loadgen.Job) (echo.Sample, error) {
 		if len(w.jobs) == 40 {
 			cancel()
 		}
@@ -141,15 +244,26 @@ func TestNetEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestDefaultNetRunFitsItsTime allows 80 ms of each round for its processes.
-func TestDefaultNetRunFitsItsTime(t *testing.T) {
-	o := NetOptions{}.withDefaults()
-	rounds := time.Duration(len(netEngines) * o.Pairs * len(o.cells()))
-	if total := rounds * (warmFor(o.Duration) + o.Duration + 80*time.Millisecond); total > 100*time.Second {
-		t.Errorf("the default run takes %v", total)
-	}
-	if n := len(NetOptions{Full: true}.cells()); n != 14 {
-		t.Errorf("%d cells in full", n)
+// TestNetRunsFitTheirTime allows 80 ms of each round for its processes, and 130 ms for each thousand
+// connections.
+func TestNetRunsFitTheirTime(t *testing.T) {
+	for _, tc := range []struct {
+		o    NetOptions
+		most time.Duration
+	}{
+		{NetOptions{}, 2 * time.Minute},
+		{NetOptions{Workloads: []string{nameEcho}, Full: true, Duration: 350 * time.Millisecond}, 6 * time.Minute},
+	} {
+		o := tc.o.withDefaults()
+		var total time.Duration
+		for _, c := range o.cells() {
+			j := (&netRun{opts: o}).job(c, o.Duration)
+			round := j.Warm + j.Measure + j.Count + 80*time.Millisecond + 130*time.Millisecond*time.Duration(c.connections)/1000
+			total += round * time.Duration(o.Pairs*len(o.enginesOf(c)))
+		}
+		if total > tc.most {
+			t.Errorf("%+v takes %v", tc.o, total)
+		}
 	}
 }
 
@@ -157,6 +271,8 @@ func TestNetValidate(t *testing.T) {
 	for _, o := range []NetOptions{
 		{Connections: []int{0}}, {Connections: []int{30_000}}, {Sizes: []int{0}}, {Sizes: []int{2 << 20}},
 		{Engines: []string{"abacus"}}, {Engines: []string{"std", "std"}}, {Pairs: -1}, {Duration: -1},
+		{Workloads: []string{"sums"}}, {Workloads: []string{"echo", "echo"}}, {Clients: []string{"curl"}}, {Procs: []int{-1}}, {IdleFor: -1},
+		{Workloads: []string{"http"}, Engines: []string{"netpoll"}},
 	} {
 		if o.Validate() == nil {
 			t.Errorf("%+v accepted", o)

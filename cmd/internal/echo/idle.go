@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+
+package echo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/procstat"
+)
+
+// IdleJob says how many connections are held open, and how long the server's process is watched
+// meanwhile.
+type IdleJob struct {
+	Connections int
+	Window      time.Duration
+	// Settle is how long nothing happens before the window.
+	Settle time.Duration
+}
+
+// IdleSample is what idle connections cost a server.
+type IdleSample struct {
+	// CPU is what the process used in the window, Elapsed the window's length, Sleeps how often a
+	// thread of the process went to sleep in it, which is how often one was woken.
+	CPU, Elapsed time.Duration
+	Sleeps       int64
+	// Live is what the connections added to heap and stacks, Resident what to the memory of the
+	// process, in bytes for each connection.
+	Live, Resident float64
+	// Go says that the server is written in Go, so that Live means something.
+	Go bool
+	// Backend and Reason are what the server said of itself.
+	Backend, Reason string
+}
+
+// idleBase is how many connections are open before memory is first looked at: what a server has
+// once is then there.
+const idleBase = 16
+
+// Idle opens connections to a server, each of which sends one message and gets it back, and looks at
+// its process while nothing happens. The connections are this process's, which is as idle.
+func (r Runner) Idle(ctx context.Context, setup Setup, job IdleJob) (s IdleSample, err error) {
+	hello, err := r.serve(ctx, setup, func(server *child, hello Hello) error {
+		var held holder
+		defer func() { held.close() }()
+		before, err := held.grow(ctx, server, hello, idleBase)
+		if err != nil {
+			return err
+		}
+		after, err := held.grow(ctx, server, hello, job.Connections)
+		if err != nil {
+			return err
+		}
+		s.Live = float64(int64(after.live)-int64(before.live)) / float64(job.Connections)
+		s.Resident = float64(after.resident-before.resident) / float64(job.Connections)
+		s.Go = after.live > 0
+		return s.watch(ctx, hello.Pid, job)
+	})
+	s.Backend, s.Reason = hello.Backend, hello.Reason
+	return s, err
+}
+
+// watch looks at the process at both ends of the window.
+func (s *IdleSample) watch(ctx context.Context, pid int, job IdleJob) error {
+	if err := pause(ctx, job.Settle); err != nil {
+		return err
+	}
+	cpu, sleeps, err := costs(pid)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	if err := pause(ctx, job.Window); err != nil {
+		return err
+	}
+	s.Elapsed = time.Since(begin)
+	cpuAfter, sleepsAfter, err := costs(pid)
+	s.CPU, s.Sleeps = cpuAfter-cpu, sleepsAfter-sleeps
+	return err
+}
+
+func costs(pid int) (cpu time.Duration, sleeps int64, err error) {
+	if sleeps, err = procstat.Sleeps(pid); err != nil {
+		return 0, 0, err
+	}
+	cpu, err = procstat.CPU(pid)
+	return cpu, sleeps, err
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// holder keeps connections open.
+type holder struct{ conns []net.Conn }
+
+// memory is that of a server's process.
+type memory struct {
+	live     uint64
+	resident int64
+}
+
+// grow opens further connections and returns what the server holds then, without its garbage.
+func (h *holder) grow(ctx context.Context, server *child, hello Hello, n int) (m memory, err error) {
+	for range n {
+		if err := h.open(ctx, hello.Addr); err != nil {
+			return m, fmt.Errorf("connection %d: %w", len(h.conns), err)
+		}
+	}
+	c, _, err := server.count(askSettle)
+	if err != nil {
+		return m, err
+	}
+	m.live = c.Live
+	m.resident, err = procstat.Resident(hello.Pid)
+	return m, err
+}
+
+// open opens a connection that has been used once.
+func (h *holder) open(ctx context.Context, addr string) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	h.conns = append(h.conns, c)
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		return err
+	}
+	sent, got := []byte("ping"), make([]byte, 4)
+	if _, err := c.Write(sent); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(c, got); err != nil {
+		return err
+	}
+	if string(got) != string(sent) {
+		return errors.New("the message came back changed")
+	}
+	return c.SetDeadline(time.Time{})
+}
+
+func (h *holder) close() {
+	for _, c := range h.conns {
+		_ = c.Close()
+	}
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+
+package loadgen
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+)
+
+// request is what each connection sends to a server of HTTP: no header that it could do without.
+const request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+// answer is what a server of HTTP answers, the same each time but for the date, whose length is
+// fixed.
+type answer struct {
+	text       []byte
+	date, rest int // the date's place: text[date:rest]
+}
+
+// learn asks a server once.
+func learn(ctx context.Context, network, addr string) (*answer, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	if _, err := io.WriteString(c, request); err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	res, err := http.ReadResponse(bufio.NewReader(io.TeeReader(c, &text)), nil)
+	if err != nil {
+		return nil, fmt.Errorf("the server's answer: %w", err)
+	}
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		return nil, fmt.Errorf("the server's answer: %w", err)
+	}
+	if res.StatusCode != http.StatusOK || res.Close || res.ContentLength < 0 {
+		return nil, fmt.Errorf("the server answers %q, and must keep the connection and tell the length", res.Status)
+	}
+	return newAnswer(text.Bytes()), nil
+}
+
+func newAnswer(text []byte) *answer {
+	a := &answer{text: text}
+	if i := bytes.Index(text, []byte("\r\nDate: ")); i >= 0 {
+		a.date = i + len("\r\nDate: ")
+		a.rest = a.date + bytes.IndexByte(text[a.date:], '\r')
+	}
+	return a
+}
+
+var errChanged = errors.New("the server answered something else than before")
+
+// compare checks a piece that begins at an offset.
+func (a *answer) compare(at int, p []byte) error {
+	end := at + len(p)
+	if !a.same(at, p, at, min(end, a.date)) || !a.same(at, p, max(at, a.rest), end) {
+		return errChanged
+	}
+	return nil
+}
+
+// same tells whether what lies between two offsets is as it was; p begins at offset at.
+func (a *answer) same(at int, p []byte, from, to int) bool {
+	return from >= to || bytes.Equal(a.text[from:to], p[from-at:to-at])
+}
