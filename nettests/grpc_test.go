@@ -3,6 +3,7 @@
 package nettests
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -18,28 +19,68 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// echoDesc is a service with one stream in both directions.
+// echoDesc is a service with a call of each kind: one message each way, many one
+// way, many the other way, many both ways.
 var echoDesc = grpc.ServiceDesc{
 	ServiceName: "Echo",
 	HandlerType: (*any)(nil),
-	Streams: []grpc.StreamDesc{{StreamName: "Echo", ServerStreams: true, ClientStreams: true,
-		Handler: func(_ any, stream grpc.ServerStream) error {
-			for {
-				m := new(wrapperspb.BytesValue)
-				if err := stream.RecvMsg(m); err != nil {
-					if errors.Is(err, io.EOF) {
-						return nil
-					}
-					return err
-				}
-				if err := stream.SendMsg(m); err != nil {
-					return err
-				}
-			}
-		}}},
+	Methods: []grpc.MethodDesc{{MethodName: "Once", Handler: func(_ any, _ context.Context,
+		decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		m := new(wrapperspb.BytesValue)
+		return m, decode(m)
+	}}},
+	Streams: []grpc.StreamDesc{
+		{StreamName: "Echo", ServerStreams: true, ClientStreams: true, Handler: grpcEcho},
+		{StreamName: "Repeat", ServerStreams: true, Handler: grpcRepeat},
+		{StreamName: "Join", ClientStreams: true, Handler: grpcJoin},
+	},
 }
 
-func TestGRPCStreams(t *testing.T) {
+func grpcEcho(_ any, stream grpc.ServerStream) error {
+	return grpcReceive(stream, func(m *wrapperspb.BytesValue) error { return stream.SendMsg(m) })
+}
+
+// grpcRepeat answers a message as many times as it has bytes.
+func grpcRepeat(_ any, stream grpc.ServerStream) error {
+	m := new(wrapperspb.BytesValue)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	for range m.Value {
+		if err := stream.SendMsg(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grpcJoin answers all messages as one.
+func grpcJoin(_ any, stream grpc.ServerStream) error {
+	var all []byte
+	err := grpcReceive(stream, func(m *wrapperspb.BytesValue) error { all = append(all, m.Value...); return nil })
+	if err != nil {
+		return err
+	}
+	return stream.SendMsg(wrapperspb.Bytes(all))
+}
+
+// grpcReceive calls f for each message until the end of the stream.
+func grpcReceive(stream interface{ RecvMsg(any) error }, f func(m *wrapperspb.BytesValue) error) error {
+	for {
+		m := new(wrapperspb.BytesValue)
+		if err := stream.RecvMsg(m); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		if err := f(m); err != nil {
+			return err
+		}
+	}
+}
+
+func TestGRPC(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		l := listen(t, s)
 		server := grpc.NewServer()
@@ -65,6 +106,12 @@ func TestGRPCStreams(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 16 {
 			all.Go(func() { grpcStream(t, cc, i) })
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				grpcOnce(t, ctx, cc, i)
+				grpcOneWay(t, ctx, cc, i)
+			})
 		}
 		all.Wait()
 	})
@@ -98,5 +145,51 @@ func grpcStream(t *testing.T, cc *grpc.ClientConn, seed int) {
 	}
 	if err := stream.RecvMsg(new(wrapperspb.BytesValue)); err != io.EOF {
 		t.Errorf("at the end: %v", err)
+	}
+}
+
+// grpcOnce makes calls of one message each way.
+func grpcOnce(t *testing.T, ctx context.Context, cc *grpc.ClientConn, seed int) {
+	for i := range 20 {
+		want, got := bytes.Repeat([]byte{byte(i)}, 1+seed*i*50), new(wrapperspb.BytesValue)
+		if err := cc.Invoke(ctx, "/Echo/Once", wrapperspb.Bytes(want), got); err != nil || !bytes.Equal(got.Value, want) {
+			t.Errorf("call %d: %d of %d bytes, %v", i, len(got.Value), len(want), err)
+			return
+		}
+	}
+}
+
+// grpcOneWay has many messages come for one, and one for many.
+func grpcOneWay(t *testing.T, ctx context.Context, cc *grpc.ClientConn, seed int) {
+	message := wrapperspb.Bytes(bytes.Repeat([]byte{byte(seed)}, 50+seed))
+	repeat, err := cc.NewStream(ctx, &echoDesc.Streams[1], "/Echo/Repeat")
+	if err == nil {
+		err = errors.Join(repeat.SendMsg(message), repeat.CloseSend())
+	}
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	n := 0
+	err = grpcReceive(repeat, func(m *wrapperspb.BytesValue) error {
+		if n++; !bytes.Equal(m.Value, message.Value) {
+			return errors.New("another message")
+		}
+		return nil
+	})
+	if n != len(message.Value) || err != nil {
+		t.Errorf("%d of %d messages, %v", n, len(message.Value), err)
+	}
+
+	join, err := cc.NewStream(ctx, &echoDesc.Streams[2], "/Echo/Join")
+	for i := 0; err == nil && i < 20; i++ {
+		err = join.SendMsg(message)
+	}
+	got := new(wrapperspb.BytesValue)
+	if err == nil {
+		err = errors.Join(join.CloseSend(), join.RecvMsg(got))
+	}
+	if !bytes.Equal(got.Value, bytes.Repeat(message.Value, 20)) || err != nil {
+		t.Errorf("%d bytes, want %d: %v", len(got.Value), 20*len(message.Value), err)
 	}
 }

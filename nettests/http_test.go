@@ -125,10 +125,16 @@ func handler() http.Handler {
 // dials through the system.
 func serve(t *testing.T, s *unet.System, secure bool) (string, *http.Client) {
 	t.Helper()
+	return serveAcross(t, s, s, secure)
+}
+
+// serveAcross is serve with a client on another system.
+func serveAcross(t *testing.T, s, dials *unet.System, secure bool) (string, *http.Client) {
+	t.Helper()
 	l := listen(t, s)
 	server := &http.Server{Handler: handler(), ErrorLog: log.New(io.Discard, "", 0),
 		ReadTimeout: time.Minute, WriteTimeout: time.Minute}
-	transport := &http.Transport{DialContext: (&unet.Dialer{System: s}).DialContext, MaxIdleConnsPerHost: 64,
+	transport := &http.Transport{DialContext: (&unet.Dialer{System: dials}).DialContext, MaxIdleConnsPerHost: 64,
 		ExpectContinueTimeout: time.Minute}
 	scheme := "http://"
 	if secure {
@@ -188,18 +194,37 @@ func TestHTTP(t *testing.T) {
 				if secure {
 					proto = "HTTP/2.0"
 				}
-				exchange(t, client, url, proto)
+				exchange(t, client, url, proto, 24)
 			})
 		})
 	}
 }
 
+// TestHTTPAcross has our connections on one side only: the other side is package
+// net's.
+func TestHTTPAcross(t *testing.T) {
+	eachMode(t, func(t *testing.T, s *unet.System) {
+		if name, _ := s.Backend(); name == "net" {
+			return // on both sides: that is TestHTTP
+		}
+		theirs := system(t, unet.ModeNet)
+		t.Run("listener", func(t *testing.T) {
+			url, client := serveAcross(t, s, theirs, true)
+			exchange(t, client, url, "HTTP/2.0", 6)
+		})
+		t.Run("dialer", func(t *testing.T) {
+			url, client := serveAcross(t, theirs, s, false)
+			exchange(t, client, url, "HTTP/1.1", 6)
+		})
+	})
+}
+
 // exchange makes many requests at once: small, large to and large fro.
-func exchange(t *testing.T, client *http.Client, url, proto string) {
+func exchange(t *testing.T, client *http.Client, url, proto string, clients int) {
 	large := bytes.Repeat([]byte("request "), 1<<18)
 	sum := fmt.Sprintf("%x", sha256.Sum256(large))
 	var all sync.WaitGroup
-	for i := range 24 {
+	for i := range clients {
 		all.Go(func() {
 			for range 8 {
 				if got, err := fetch(client, request(t, "GET", url+"/hello", nil)); err != nil || got != proto+" 0" {
@@ -208,7 +233,11 @@ func exchange(t *testing.T, client *http.Client, url, proto string) {
 			}
 			switch i % 3 {
 			case 0:
-				if got, err := fetch(client, request(t, "POST", url+"/hash", bytes.NewReader(large))); err != nil || got != sum {
+				req := request(t, "POST", url+"/hash", bytes.NewReader(large))
+				if i%2 == 0 {
+					req.Header.Set("Expect", "100-continue") // and it comes
+				}
+				if got, err := fetch(client, req); err != nil || got != sum {
 					t.Errorf("large request: %q, %v", got, err)
 				}
 			case 1:
