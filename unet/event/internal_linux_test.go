@@ -3,9 +3,11 @@
 package event
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -233,4 +235,36 @@ func TestBrokenRing(t *testing.T) {
 	if err := errors.Join(l.file.Close(), l.ring.Close()); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestOperationsEndUnasked cancels what the loop has in flight behind its back,
+// as the kernel does with the operations of a thread that exits.
+func TestOperationsEndUnasked(t *testing.T) {
+	needRing(t)
+	const total = 8 << 20
+	conns := make(chan *Conn, 3)
+	h := echoes()
+	h.OnOpen = func(c *Conn) { conns <- c }
+	s := start(t, h, Options{Mode: ModeRing, Loops: 1, WriteLimit: total})
+	first := dial(t, s)
+	c := receive(t, "OnOpen", conns)
+	want := random(total, 1)
+	if _, err := c.Write(want); err != nil { // The peer does not read yet.
+		t.Fatal(err)
+	}
+	rearms := s.Stats().Rearms
+	for range 20 {
+		s.onLoops(t, func(l *loop) {
+			for _, target := range []uint64{c.link.tag(kindRecv), c.link.tag(kindSend), tag(kindAccept, noSlot, 0)} {
+				l.d.(*ringLoop).sqe().Cancel(target, 0).SetUserData(tag(kindCancel, noSlot, 0))
+			}
+		})
+	}
+	await(t, "the receive was armed again", func() bool { return s.Stats().Rearms > rearms })
+	exchange(t, dial(t, s), random(10_000, 2))
+	got := make([]byte, total)
+	if n, err := io.ReadFull(first, got); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d of %d bytes, as written %v: %v", n, total, bytes.Equal(got, want), err)
+	}
+	exchange(t, first, random(10_000, 3))
 }
