@@ -86,9 +86,12 @@ func client(t *testing.T, name string, env ...string) {
 	})
 }
 
-// eachEventMode runs a test over the backends of package event.
+// eventModes are the backends of package event.
+var eventModes = []event.Mode{event.ModeRing, event.ModeEpoll, event.ModeNet}
+
+// eachEventMode runs a test over them.
 func eachEventMode(t *testing.T, f func(t *testing.T, o event.Options)) {
-	for _, mode := range []event.Mode{event.ModeRing, event.ModeNet} {
+	for _, mode := range eventModes {
 		t.Run("event-"+mode.String(), func(t *testing.T) {
 			if mode == event.ModeRing {
 				needEventRing(t)

@@ -48,7 +48,7 @@ func engines(t *testing.T) (all []engine) {
 			return ours.Dial("tcp", address)
 		}})
 	}
-	for _, mode := range []event.Mode{event.ModeRing, event.ModeNet} {
+	for _, mode := range eventModes {
 		o := event.Options{Mode: mode}
 		if s, err := event.Listen("tcp", "127.0.0.1:0", event.Handler{}, &o); err != nil {
 			mayLack(t, err)

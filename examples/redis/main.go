@@ -37,7 +37,7 @@ const grace = 5 * time.Second
 func main() {
 	log.SetFlags(0)
 	addr := flag.String("addr", "127.0.0.1:6379", "where to listen")
-	mode := flag.String("mode", "auto", "auto, ring or net: see event.Mode")
+	mode := flag.String("mode", "auto", "auto, ring, epoll or net: see event.Mode")
 	most := flag.Int64("max-memory", 256<<20, "how many bytes of keys and values to hold")
 	flag.Parse()
 	if err := serve(*addr, *mode, *most); err != nil {
@@ -66,10 +66,10 @@ func serve(addr, mode string, most int64) error {
 }
 
 func modeOf(name string) (event.Mode, error) {
-	for _, m := range []event.Mode{event.ModeAuto, event.ModeRing, event.ModeNet} {
+	for _, m := range []event.Mode{event.ModeAuto, event.ModeRing, event.ModeEpoll, event.ModeNet} {
 		if m.String() == name {
 			return m, nil
 		}
 	}
-	return 0, fmt.Errorf("no mode %q: auto, ring or net", name)
+	return 0, fmt.Errorf("no mode %q: auto, ring, epoll or net", name)
 }

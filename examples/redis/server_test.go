@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,11 +25,14 @@ func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
 // overModes runs a test with a server on each backend that can be had.
 func overModes(t *testing.T, test func(t *testing.T, s *server, address string)) {
-	for _, o := range []event.Options{{Mode: event.ModeRing}, {Mode: event.ModeRing, Loops: 3}, {Mode: event.ModeNet}} {
+	for _, o := range []event.Options{{Mode: event.ModeRing}, {Mode: event.ModeRing, Loops: 3}, {Mode: event.ModeEpoll}, {Mode: event.ModeNet}} {
 		t.Run(fmt.Sprintf("%v-%d", o.Mode, o.Loops), func(t *testing.T) {
 			if o.Mode == event.ModeRing {
 				ringtest.NeedKernel(t, "multishot receive", "6.0")
 				ringtest.NeedRing(t)
+			}
+			if o.Mode == event.ModeEpoll && runtime.GOOS != "linux" {
+				t.Skip("needs epoll")
 			}
 			s := newServer(1 << 20)
 			l, err := event.Listen("tcp", "127.0.0.1:0", s.handler(), &o)
