@@ -16,6 +16,11 @@ type database struct {
 	opts Options
 	refs int // guarded by databases.mu
 
+	group    *group // nil without group sync
+	groupOff string // why
+
+	commits commits
+
 	counters
 	// synced says that SQLite has asked for a sync: synchronous is not OFF.
 	synced atomic.Bool
@@ -74,25 +79,28 @@ type databases struct {
 
 // acquire returns the database of a path for one more connection. The options
 // of the first count for what connections share.
-func (d *databases) acquire(v *ringVFS, path string, opts Options) *database {
+func (d *databases) acquire(v *ringVFS, path string, fd int, opts Options) *database {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	db := d.open[path]
 	if db == nil {
 		db = &database{vfs: v, path: path, opts: opts}
+		db.join(fd)
 		d.open[path] = db
 	}
 	db.refs++
 	return db
 }
 
-func (d *databases) release(db *database) {
+func (d *databases) release(db *database) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if db.refs--; db.refs == 0 {
-		delete(d.open, db.path)
-		d.done = d.done.plus(db.stats())
+	if db.refs--; db.refs > 0 {
+		return nil
 	}
+	delete(d.open, db.path)
+	d.done = d.done.plus(db.stats())
+	return db.commits.close()
 }
 
 // of returns the open database that a journal or WAL belongs to.
@@ -107,4 +115,25 @@ func (d *databases) of(name string) *database {
 	return nil
 }
 
-func (d *database) groupState() string { return "off" }
+func (d *database) groupState() string {
+	if d.group == nil {
+		return d.groupOff
+	}
+	return "on"
+}
+
+// join finds the group that the database syncs with.
+func (d *database) join(fd int) {
+	switch {
+	case d.opts.GroupSync == Off:
+		d.groupOff = "off"
+	case fd < 0:
+		d.groupOff = "off: not the default VFS's files"
+	case !syncfsReports():
+		d.groupOff = "off: syncfs of this kernel may hide failures (needs Linux 5.17)"
+	default:
+		if d.group = groupOf(fd); d.group == nil {
+			d.groupOff = "off: unknown file system"
+		}
+	}
+}

@@ -14,17 +14,20 @@ import (
 // file is a database, its journal or its WAL. Locks, shared memory and writes
 // are the base's. As SQLite has it, one goroutine at a time uses a file.
 type file struct {
-	vfs.File // the base's
-	vfs      *ringVFS
-	db       *database // nil for a super-journal
-	name     string
-	fd       int // -1 when the base is not the default VFS
-	flags    vfs.OpenFlag
-	owner    bool // it is the database itself
-	entry    bool // its directory entry is not known to be durable
-	chunk    int64
-	ahead    *ahead // nil without prefetch
-	closing  sync.Once
+	vfs.File   // the base's
+	vfs        *ringVFS
+	db         *database // nil for a super-journal
+	name       string
+	fd         int // -1 when the base is not the default VFS
+	flags      vfs.OpenFlag
+	owner      bool // it is the database itself
+	entry      bool // its directory entry is not known to be durable
+	chunk      int64
+	ahead      *ahead   // nil without prefetch
+	wal        *walFile // nil if it is no WAL, or has no log
+	checkpoint bool     // one runs, by this connection
+	settled    bool     // the WAL is durable as far as the checkpoint that runs needs it
+	closing    sync.Once
 }
 
 var (
@@ -51,15 +54,22 @@ func (f *file) Unwrap() vfs.File { return f.File }
 // Close closes the file. SQLite calls it once, its file control for benchmarks
 // (SQLITE_FCNTL_NULL_IO) earlier.
 func (f *file) Close() error {
+	var err error
 	f.closing.Do(func() {
 		if f.ahead != nil {
 			f.ahead.close()
 		}
+		if f.wal != nil {
+			err = f.wal.close()
+		}
 		if f.owner {
-			f.vfs.dbs.release(f.db)
+			err = f.vfs.dbs.release(f.db)
 		}
 	})
-	return f.File.Close()
+	if cerr := f.File.Close(); err == nil {
+		err = cerr
+	}
+	return err
 }
 
 // ReadAt reads what the page cache has without a word to the scheduler; where
@@ -71,8 +81,47 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	return f.ahead.readAt(p, off)
 }
 
+// WriteAt writes through the page cache, to a database only when its WAL is
+// durable by itself.
+func (f *file) WriteAt(p []byte, off int64) (int, error) {
+	if f.owner {
+		if err := f.settle(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := f.File.WriteAt(p, off)
+	if f.wal != nil {
+		f.wal.wrote(p[:n], off)
+	}
+	return n, err
+}
+
+// settle makes sure, before the database changes, that its WAL is durable by
+// itself: once for each checkpoint, whose commits are known when it starts.
+func (f *file) settle() error {
+	if f.settled {
+		return nil
+	}
+	if err := f.db.commits.settle(); err != nil {
+		f.db.fail(err)
+		return vfs.SystemError(err, sqlite3.IOERR_FSYNC)
+	}
+	f.settled = f.checkpoint
+	return nil
+}
+
 // Truncate cuts the file, to a multiple of the chunk size if there is one.
-func (f *file) Truncate(size int64) error { return f.File.Truncate(f.chunks(size)) }
+func (f *file) Truncate(size int64) error {
+	if f.owner {
+		if err := f.settle(); err != nil {
+			return err
+		}
+	}
+	if f.wal != nil {
+		f.wal.forget()
+	}
+	return f.File.Truncate(f.chunks(size))
+}
 
 // Sync makes the file durable, and its directory entry if that is new.
 func (f *file) Sync(flags vfs.SyncFlag) error {
@@ -129,10 +178,23 @@ func (f *file) id() identity {
 // system is.
 func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 	f.db.count(func(c *counters) { c.syncs.Add(1) })
+	if f.wal != nil {
+		return false, f.wal.sync(f.File.ReadAt)
+	}
 	if f.fd < 0 {
 		return false, f.File.Sync(flags)
 	}
-	return false, fdatasync(f.fd)
+	if f.db == nil || f.db.group == nil {
+		return false, fdatasync(f.fd)
+	}
+	how, err := f.db.group.sync(f.fd)
+	if how.shared {
+		f.db.shared.Add(1)
+	}
+	if how.led {
+		f.db.syncfs.Add(1)
+	}
+	return how.shared, err
 }
 
 func (f *file) options() *Options {

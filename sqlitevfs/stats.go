@@ -13,8 +13,8 @@ import (
 
 // counters are the running counts of a database.
 type counters struct {
-	syncs, shared, syncfs, dirSyncs                    atomic.Uint64
-	misses, fetched, hits, late, waste, scans, refused atomic.Uint64
+	syncs, shared, syncfs, dirSyncs, logged            atomic.Uint64
+	misses, fetched, hits, late, waste, scans atomic.Uint64
 }
 
 // Stats are counts of one database, or of several, since it was opened.
@@ -25,9 +25,11 @@ type Stats struct {
 	// not at work, why.
 	Prefetch  string `json:"prefetch,omitempty"`
 	GroupSync string `json:"groupSync,omitempty"`
+	GroupLog  string `json:"groupLog,omitempty"`
 
 	Syncs       uint64 `json:"syncs"`       // syncs of files that SQLite asked for
 	SharedSyncs uint64 `json:"sharedSyncs"` // of them, done by a syncfs together with those of others
+	Logged      uint64 `json:"logged"`      // of them, done by the log of the databases
 	SyncFS      uint64 `json:"syncFS"`      // calls of syncfs, by connections of this database
 	DirSyncs    uint64 `json:"dirSyncs"`    // syncs of directories
 	Misses      uint64 `json:"misses"`      // page reads that had to wait for the disk
@@ -50,6 +52,7 @@ func (s Stats) String() string {
 func (s Stats) plus(t Stats) Stats {
 	s.Syncs += t.Syncs
 	s.SharedSyncs += t.SharedSyncs
+	s.Logged += t.Logged
 	s.SyncFS += t.SyncFS
 	s.DirSyncs += t.DirSyncs
 	s.Misses += t.Misses
@@ -64,8 +67,8 @@ func (s Stats) plus(t Stats) Stats {
 func (d *database) stats() Stats {
 	return Stats{
 		VFS: d.vfs.name, Path: d.path,
-		Prefetch: d.prefetchState(), GroupSync: d.groupState(),
-		Syncs: d.syncs.Load(), SharedSyncs: d.shared.Load(), SyncFS: d.syncfs.Load(), DirSyncs: d.dirSyncs.Load(),
+		Prefetch: d.prefetchState(), GroupSync: d.groupState(), GroupLog: d.commits.state(),
+		Syncs: d.syncs.Load(), SharedSyncs: d.shared.Load(), Logged: d.logged.Load(), SyncFS: d.syncfs.Load(), DirSyncs: d.dirSyncs.Load(),
 		Misses: d.misses.Load(), Scans: d.scans.Load(), Fetched: d.fetched.Load(),
 		Hits: d.hits.Load(), Late: d.late.Load(), Waste: d.waste.Load(),
 	}

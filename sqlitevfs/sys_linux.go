@@ -3,7 +3,9 @@
 package sqlitevfs
 
 import (
+	"fmt"
 	"os"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -93,6 +95,20 @@ func identify(fd int) identity {
 func fdatasync(fd int) error { return again(func() error { return unix.Fdatasync(fd) }) }
 
 func syncfs(fd int) error { return again(func() error { return unix.Syncfs(fd) }) }
+
+// syncfsReports says whether syncfs answers an error when the file system could
+// not commit its journal, which Linux 5.17 began to do. There is nothing to probe
+// that by, and believing in vain would lose commits, so this is a question of the
+// version.
+var syncfsReports = sync.OnceValue(func() bool {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return false
+	}
+	var major, minor int
+	n, _ := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor)
+	return n == 2 && (major > 5 || major == 5 && minor >= 17)
+})
 
 // written waits for a file's writes that are under way and returns the error of
 // those that failed since the last such call for this open file.

@@ -27,6 +27,8 @@ func fdatasync(int) error { return errors.ErrUnsupported }
 
 func syncfs(int) error { return errors.ErrUnsupported }
 
+func syncfsReports() bool { return false }
+
 func written(int) error { return errors.ErrUnsupported }
 
 func unsupportedSync(err error) bool {

@@ -58,11 +58,27 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 			return nil, flags, vfs.SystemError(err, sqlite3.MISUSE)
 		}
 	}
+	ours := flags&(vfs.OPEN_MAIN_DB|journals) != 0 && flags&vfs.OPEN_MEMORY == 0 && name.String() != ""
+	var log *sharedLog
+	off := ""
+	if ours && flags&vfs.OPEN_MAIN_DB != 0 {
+		var err error
+		if log, off, err = v.openLog(name.String(), opts); err != nil {
+			return nil, flags, err
+		}
+	}
 	base, out, err := vfsutil.WrapOpenFilename(v.VFS, name, flags)
-	if err != nil || flags&(vfs.OPEN_MAIN_DB|journals) == 0 || flags&vfs.OPEN_MEMORY != 0 || name.String() == "" {
+	if err != nil || !ours {
+		log.release()
 		return base, out, err
 	}
-	return v.wrap(base, name, flags, opts), out, nil
+	f := v.wrap(base, name, flags, opts)
+	if f.owner {
+		f.db.commits.adopt(log, off)
+	} else if flags&vfs.OPEN_WAL != 0 && flags&vfs.OPEN_READONLY == 0 {
+		f.wal = newWALFile(f.db, f.name)
+	}
+	return f, out, nil
 }
 
 // wrap makes a file of ours of one of the base's.
@@ -70,7 +86,7 @@ func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, op
 	f := &file{File: base, vfs: v, name: name.String(), fd: descriptor(base), flags: flags}
 	created := flags&vfs.OPEN_CREATE != 0
 	if flags&vfs.OPEN_MAIN_DB != 0 {
-		f.db = v.dbs.acquire(v, f.name, opts)
+		f.db = v.dbs.acquire(v, f.name, f.fd, opts)
 		f.owner = true
 		f.ahead = newAhead(f, opts)
 		size, err := base.Size()

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// table makes a database whose rows were inserted in an order, so that the leaves
+// are scattered or not.
+func table(t testing.TB, scattered bool, rows, pageSize, row int) string {
+	path := dbFile(t)
+	c := connect(t, path, "os")
+	execSQL(t, c, fmt.Sprintf("PRAGMA page_size=%d; PRAGMA synchronous=OFF; PRAGMA journal_mode=OFF; CREATE TABLE t(id INTEGER PRIMARY KEY, x); BEGIN", pageSize))
+	s, _, err := c.Prepare("INSERT INTO t VALUES(?, zeroblob(" + strconv.Itoa(row) + "))")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	order := rand.New(rand.NewPCG(1, 2)).Perm(rows)
+	if !scattered {
+		slices.Sort(order)
+	}
+	for _, id := range order {
+		s.BindInt(1, id)
+		s.Step()
+		if err := s.Reset(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execSQL(t, c, "COMMIT")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	return path
+}
+
+// evict drops a file from the page cache, and skips where that cannot be done.
+func evict(t testing.TB, path string) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	fd := descriptor(f)
+	if err := unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED); err != nil {
+		t.Fatal(err)
+	}
+	var p [1]byte
+	if n, errno := preadNoWait(fd, p[:], 64<<10); n == 1 || errno != unix.EAGAIN {
+		t.Skipf("the file system of %s does not let go of cached pages (%v)", path, errno)
+	}
+}
+
+// scan runs a query on a cold database and returns what the VFS counted.
+func scan(t *testing.T, path, sql string, params ...string) Stats {
+	t.Helper()
+	evict(t, path)
+	c := connect(t, path, NamePrefetch, params...)
+	defer c.Close()
+	want := query(t, connect(t, path, "os", "immutable", "1"), sql)
+	evict(t, path)
+	wantQuery(t, c, sql, want)
+	return statsOf(path)
+}
+
+const rows = 8000
+
+func TestScansOfScatteredLeavesAreFetchedAhead(t *testing.T) {
+	for _, size := range []int{4096, 1024} {
+		path := table(t, true, rows, size, size/5)
+		for name, sql := range map[string]string{
+			"ascending":  "SELECT sum(length(x)) FROM t",
+			"descending": "SELECT sum(y) FROM (SELECT length(x) AS y FROM t ORDER BY id DESC LIMIT 1000000)",
+			"a range":    "SELECT sum(length(x)) FROM t WHERE id BETWEEN 1000 AND 7000",
+		} {
+			t.Run(strconv.Itoa(size)+"/"+name, func(t *testing.T) {
+				s := scan(t, path, sql)
+				if s.Hits+s.Late < s.Fetched*9/10 || s.Fetched < 300 || s.Waste > s.Fetched/10 {
+					t.Errorf("%+v", s)
+				}
+			})
+		}
+		t.Run(strconv.Itoa(size)+"/off", func(t *testing.T) {
+			if s := scan(t, path, "SELECT sum(length(x)) FROM t", "prefetch", "off"); s.Fetched != 0 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+func TestOtherReadsAreLeftAlone(t *testing.T) {
+	t.Run("contiguous", func(t *testing.T) {
+		path := table(t, false, rows, 4096, 1000)
+		if s := scan(t, path, "SELECT sum(length(x)) FROM t"); s.Fetched != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+	t.Run("random", func(t *testing.T) {
+		path := table(t, true, rows, 4096, 1000)
+		evict(t, path)
+		c := connect(t, path, NamePrefetch)
+		rnd := rand.New(rand.NewPCG(3, 4))
+		for range 200 {
+			id := strconv.Itoa(rnd.IntN(rows))
+			wantQuery(t, c, "SELECT id FROM t WHERE id="+id, id)
+		}
+		if s := statsOf(path); s.Fetched > 100 || s.Misses < 50 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// The pages that children finds are those of SQLite's own account.
+func TestChildrenOfInteriorPages(t *testing.T) {
+	for _, size := range []int{512, 4096, 65536} {
+		path := table(t, true, rows, size, size/8)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := pageSizeOf(data); got != size {
+			t.Fatalf("page size %d, want %d", got, size)
+		}
+		c := connect(t, path, "os")
+		root, _ := strconv.Atoi(query(t, c, "SELECT rootpage FROM sqlite_schema WHERE name='t'"))
+		seen := map[uint32]bool{}
+		walk(t, data, size, uint32(root), seen)
+		if pages := len(data) / size; len(seen) != pages-1 { // all but the schema's
+			t.Errorf("page size %d: %d pages of the table found, want %d", size, len(seen), pages-1)
+		}
+	}
+}
+
+func walk(t *testing.T, data []byte, size int, page uint32, seen map[uint32]bool) {
+	if seen[page] {
+		t.Fatalf("page %d twice", page)
+	}
+	seen[page] = true
+	p := data[int(page-1)*size:][:size]
+	if interior(p, page) {
+		for _, c := range children(nil, p, page) {
+			walk(t, data, size, c, seen)
+		}
+	}
+}
+
+func FuzzChildren(f *testing.F) {
+	f.Add(make([]byte, 512), uint32(1))
+	f.Fuzz(func(t *testing.T, p []byte, page uint32) {
+		if len(p) < minPage {
+			return
+		}
+		for _, c := range children(nil, p, page) {
+			if c < 2 {
+				t.Error("page", c)
+			}
+		}
+	})
+}
+
+// Writers move pages while a scan goes on; nothing stale may be seen.
+func TestPrefetchBesideWriters(t *testing.T) {
+	path := table(t, true, rows/4, 1024, 200)
+	w := connect(t, path, "os")
+	execSQL(t, w, "PRAGMA synchronous=OFF")
+	c := connect(t, path, NamePrefetch)
+	for i := range 5 {
+		evict(t, path)
+		execSQL(t, w, fmt.Sprintf("DELETE FROM t WHERE id%%7=%d; INSERT INTO t(x) SELECT zeroblob(300) FROM t LIMIT 500", i))
+		want := query(t, w, "SELECT sum(length(x)) FROM t")
+		evict(t, path)
+		wantQuery(t, c, "SELECT sum(length(x)) FROM t", want)
+	}
+	wantQuery(t, c, "PRAGMA integrity_check", "ok")
+}

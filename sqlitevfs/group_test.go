@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// fakeDisk stands in for the system calls of a group.
+type fakeDisk struct {
+	mu      sync.Mutex
+	written map[int]int // by file: how often it was written to
+	durable map[int]int
+	plain   atomic.Int64
+	shared  atomic.Int64
+	hold    chan struct{} // when not nil, plain syncs wait for it
+	slow    chan struct{} // when not nil, syncfs waits for it
+	failAll error
+	failOne map[int]error
+}
+
+func (d *fakeDisk) group() *group {
+	d.written, d.durable, d.failOne = map[int]int{}, map[int]int{}, map[int]error{}
+	return &group{
+		least: time.Minute, // nobody loses patience
+		file: func(fd int) error {
+			d.plain.Add(1)
+			if d.hold != nil {
+				<-d.hold
+			}
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.durable[fd] = d.written[fd]
+			return d.failOne[fd]
+		},
+		all: func(int) error {
+			d.shared.Add(1)
+			d.mu.Lock()
+			is := map[int]int{}
+			for fd, n := range d.written {
+				is[fd] = n
+			}
+			d.mu.Unlock()
+			if d.slow != nil {
+				<-d.slow
+			}
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			for fd, n := range is {
+				d.durable[fd] = max(n, d.durable[fd])
+			}
+			return d.failAll
+		},
+		check: func(fd int) error {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.failOne[fd]
+		},
+	}
+}
+
+func (d *fakeDisk) write(fd int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.written[fd]++
+	return d.written[fd]
+}
+
+func (d *fakeDisk) kept(fd int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.durable[fd]
+}
+
+// state waits until the group is as cond says.
+func (g *group) state(t *testing.T, cond func() bool) {
+	t.Helper()
+	for start := time.Now(); ; {
+		g.mu.Lock()
+		ok := cond()
+		g.mu.Unlock()
+		if ok {
+			return
+		}
+		if time.Since(start) > 10*time.Second {
+			t.Fatalf("the group does not get there: %d running, leading %v, %d waiting", g.running, g.leading, len(g.waiting))
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestGroupMakesDurableWhatWasWrittenBefore(t *testing.T) {
+	d := &fakeDisk{}
+	g := d.group()
+	var wg sync.WaitGroup
+	for fd := range 32 {
+		wg.Go(func() {
+			for range 200 {
+				n := d.write(fd)
+				if _, err := g.sync(fd); err != nil {
+					t.Error(err)
+				}
+				if kept := d.kept(fd); kept < n {
+					t.Errorf("file %d: %d written, %d durable", fd, n, kept)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if g.running != 0 || g.leading || len(g.waiting) != 0 {
+		t.Errorf("left behind: %d running, leading %v, %d waiting", g.running, g.leading, len(g.waiting))
+	}
+}
+
+func TestFewDatabasesSyncByThemselves(t *testing.T) {
+	d := &fakeDisk{hold: make(chan struct{})}
+	g := d.group()
+	var wg sync.WaitGroup
+	for fd := range alone {
+		wg.Go(func() { g.sync(fd) })
+	}
+	g.state(t, func() bool { return g.running == alone })
+	close(d.hold)
+	wg.Wait()
+	if d.shared.Load() != 0 {
+		t.Error("syncfs was called")
+	}
+}
+
+// crowd has more callers than may sync by themselves, and enough that wait.
+func crowd(t *testing.T, d *fakeDisk, g *group, wg *sync.WaitGroup, done func(fd int, o outcome, err error)) {
+	t.Helper()
+	d.hold = make(chan struct{})
+	for fd := range alone + company {
+		wg.Go(func() {
+			d.write(fd)
+			o, err := g.sync(fd)
+			done(fd, o, err)
+		})
+		if fd < alone {
+			g.state(t, func() bool { return g.running == fd+1 })
+		}
+	}
+}
+
+func TestOneSyncFSServesThoseWhoWait(t *testing.T) {
+	d := &fakeDisk{}
+	g := d.group()
+	var wg sync.WaitGroup
+	var shared atomic.Int64
+	crowd(t, d, g, &wg, func(_ int, o outcome, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+		if o.shared {
+			shared.Add(1)
+		}
+	})
+	g.state(t, func() bool { return shared.Load() == company }) // while the others still sync
+	close(d.hold)
+	wg.Wait()
+	if d.shared.Load() != 1 || d.plain.Load() != alone {
+		t.Errorf("%d calls of syncfs, %d of fdatasync", d.shared.Load(), d.plain.Load())
+	}
+}
+
+func TestGroupTellsWhoseWriteFailed(t *testing.T) {
+	for _, all := range []error{nil, syscall.EIO} {
+		d := &fakeDisk{failAll: all}
+		g := d.group()
+		d.failOne[alone+1] = syscall.ENOSPC
+		var wg sync.WaitGroup
+		crowd(t, d, g, &wg, func(fd int, _ outcome, err error) {
+			if want := d.failOne[fd]; !errors.Is(err, want) || (want == nil) != (err == nil) {
+				t.Errorf("syncfs says %v, file %d: %v", all, fd, err)
+			}
+		})
+		close(d.hold)
+		wg.Wait()
+	}
+}
+
+func TestSlowSyncFSHoldsNobodyUp(t *testing.T) {
+	d := &fakeDisk{slow: make(chan struct{})}
+	g := d.group()
+	g.least = time.Second // long enough for all to join
+	var wg sync.WaitGroup
+	var ended atomic.Int64
+	crowd(t, d, g, &wg, func(int, outcome, error) { ended.Add(1) })
+	g.state(t, func() bool { return g.leading })
+	close(d.hold)
+	g.state(t, func() bool { return ended.Load() == alone+company-1 }) // all but the leader
+	close(d.slow)
+	wg.Wait()
+	if !g.resting() {
+		t.Error("syncfs goes on being used")
+	}
+	if o, err := g.sync(1); o.shared || err != nil {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
