@@ -18,6 +18,8 @@ const (
 	// NamePrefetch and NameGroup have that part in any case, and the other not.
 	NamePrefetch = "ringside-prefetch"
 	NameGroup    = "ringside-group"
+	// NameLog has the log of commits, and otherwise chooses automatically.
+	NameLog = "ringside-log"
 )
 
 func init() {
@@ -26,6 +28,7 @@ func init() {
 		NamePlain:    {Prefetch: Off, GroupSync: Off},
 		NamePrefetch: {Prefetch: On, GroupSync: Off},
 		NameGroup:    {Prefetch: Off, GroupSync: On},
+		NameLog:      {GroupLog: On},
 	} {
 		vfs.Register(name, newVFS(name, vfs.Find(""), o))
 	}

@@ -19,9 +19,18 @@ func (f *file) SetPowersafeOverwrite(b bool) { vfsutil.WrapSetPowersafeOverwrite
 func (f *file) HasMoved() (bool, error)      { return vfsutil.WrapHasMoved(f.File) }
 func (f *file) SyncSuper(name string) error  { return vfsutil.WrapSyncSuper(f.File, name) }
 func (f *file) CommitPhaseTwo() error        { return vfsutil.WrapCommitPhaseTwo(f.File) }
-func (f *file) CheckpointStart()             { vfsutil.WrapCheckpointStart(f.File) }
-func (f *file) CheckpointDone()              { vfsutil.WrapCheckpointDone(f.File) }
 func (f *file) BusyHandler(fn func() bool)   { vfsutil.WrapBusyHandler(f.File, fn) }
+
+// CheckpointStart and CheckpointDone enclose the writes of a checkpoint.
+func (f *file) CheckpointStart() {
+	f.checkpoint, f.settled = true, false
+	vfsutil.WrapCheckpointStart(f.File)
+}
+
+func (f *file) CheckpointDone() {
+	f.checkpoint, f.settled = false, false
+	vfsutil.WrapCheckpointDone(f.File)
+}
 
 // SharedMemory and MemoryMapper are the base's: their interfaces are sealed.
 func (f *file) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }

@@ -59,6 +59,18 @@ type Options struct {
 	// time share one syncfs(2), which also writes whatever else is dirty in that
 	// file system. (Linux 5.17)
 	GroupSync Switch
+	// GroupLog makes commits in WAL mode with synchronous=FULL durable by a log
+	// that databases share: one write for all that commit at the same time. The
+	// log is replayed when a database of its directory is opened after a crash,
+	// also by a VFS that does not use it; stock SQLite that opens the files
+	// before misses the newest commits, as with synchronous=NORMAL, and never
+	// sees a damaged database. Auto is Off, because then every reader of the
+	// files finds each commit by itself. (Linux)
+	GroupLog Switch
+	// GroupLogDir is where the log is. "" is the directory of each database;
+	// another one is shared by all databases of the VFS, which must then always
+	// be opened with it.
+	GroupLogDir string
 	// DirSync makes the entry of a new database, journal or WAL durable before
 	// SQLite relies on it, and the removal of a journal before a commit with
 	// synchronous=FULL returns. Off does what the default VFS does, which is
@@ -75,7 +87,7 @@ type Options struct {
 }
 
 func (o *Options) check() error {
-	for name, s := range map[string]Switch{"Prefetch": o.Prefetch, "GroupSync": o.GroupSync, "DirSync": o.DirSync} {
+	for name, s := range map[string]Switch{"Prefetch": o.Prefetch, "GroupSync": o.GroupSync, "GroupLog": o.GroupLog, "DirSync": o.DirSync} {
 		if s < Auto || s > Off {
 			return fmt.Errorf("sqlitevfs: %s: there is no %v", name, s)
 		}
@@ -97,13 +109,14 @@ func (o *Options) logger() *slog.Logger {
 const (
 	paramPrefetch  = "prefetch"
 	paramGroupSync = "groupsync"
+	paramGroupLog  = "grouplog"
 	paramDirSync   = "dirsync"
 	paramDepth     = "prefetchdepth"
 )
 
 // with returns the options with what a database's URI asks for.
 func (o Options) with(name *vfs.Filename) (Options, error) {
-	for key, s := range map[string]*Switch{paramPrefetch: &o.Prefetch, paramGroupSync: &o.GroupSync, paramDirSync: &o.DirSync} {
+	for key, s := range map[string]*Switch{paramPrefetch: &o.Prefetch, paramGroupSync: &o.GroupSync, paramGroupLog: &o.GroupLog, paramDirSync: &o.DirSync} {
 		if v := name.URIParameter(key); v != "" {
 			var err error
 			if *s, err = ParseSwitch(v); err != nil {

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// logEnv names the database that a test binary commits to until it is killed.
+const logEnv = "RINGSIDE_TEST_LOG_DB"
+
+// commitUntilKilled commits rows and prints how many there are.
+func commitUntilKilled(t *testing.T, path string) {
+	c := connect(t, path, NameLog)
+	execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
+	for i := 1; ; i++ {
+		execSQL(t, c, "INSERT INTO t(v) VALUES(randomblob(100))")
+		fmt.Println("committed", i)
+	}
+}
+
+// committer starts a process that commits to a database with the log, and
+// returns when it has committed n rows.
+func committer(t *testing.T, path string, n int) (stop func() int) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestLogReplay$")
+	cmd.Env = append(os.Environ(), logEnv+"="+path)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	acked := 0
+	next := func() bool {
+		if !lines.Scan() {
+			return false
+		}
+		if text, ok := strings.CutPrefix(lines.Text(), "committed "); ok {
+			acked, _ = strconv.Atoi(text)
+		}
+		return true
+	}
+	for acked < n && next() {
+	}
+	if acked < n {
+		t.Fatalf("the process ended after %d commits", acked)
+	}
+	return sync.OnceValue(func() int {
+		cmd.Process.Kill()
+		for next() {
+		}
+		if err := cmd.Wait(); err == nil {
+			t.Error("the process ended of itself")
+		}
+		return acked
+	})
+}
+
+// TestLogReplay kills a process and takes away what its WAL never synced: a VFS
+// without the log finds all commits all the same.
+func TestLogReplay(t *testing.T) {
+	if path := os.Getenv(logEnv); path != "" {
+		commitUntilKilled(t, path)
+	}
+	needLog(t)
+	for _, name := range []string{Name, NameLog, NamePlain} {
+		path := dbFile(t)
+		acked := committer(t, path, 50)()
+		if err := os.Truncate(path+"-wal", walHeaderSize); err != nil {
+			t.Fatal(err)
+		}
+		if acked > 700 {
+			t.Skip("a checkpoint came between")
+		}
+		c := connect(t, path, name)
+		if n, _ := strconv.Atoi(query(t, c, "SELECT count(*) FROM t")); n < acked {
+			t.Errorf("%s: %d rows, %d were committed", name, n, acked)
+		}
+		wantQuery(t, c, "PRAGMA integrity_check", "ok")
+	}
+}
+
+// TestLogOfAnotherProcess commits beside a process that has the log.
+func TestLogOfAnotherProcess(t *testing.T) {
+	needLog(t)
+	path := dbFile(t)
+	stop := committer(t, path, 5)
+	defer stop()
+	c := connect(t, path, NameLog)
+	execSQL(t, c, "PRAGMA synchronous=FULL; CREATE TABLE o(v)")
+	for range 20 {
+		execSQL(t, c, "INSERT INTO o VALUES(1)")
+	}
+	if s := query(t, c, "PRAGMA ringside"); !strings.Contains(s, "off: another process uses the log") {
+		t.Error(s)
+	}
+	acked := stop()
+	wantQuery(t, c, "SELECT count(*) FROM o", "20")
+	if n, _ := strconv.Atoi(query(t, c, "SELECT count(*) FROM t")); n < acked {
+		t.Errorf("%d rows, %d were committed", n, acked)
+	}
+	wantQuery(t, c, "PRAGMA integrity_check", "ok")
+}
+
+// TestLogShared commits to databases of one directory by several connections
+// each, while they are checkpointed.
+func TestLogShared(t *testing.T) {
+	needLog(t)
+	dir := t.TempDir()
+	rows := 60
+	if testing.Short() {
+		rows = 10
+	}
+	var wg sync.WaitGroup
+	for db := range 4 {
+		path := filepath.Join(dir, fmt.Sprint(db, ".db"))
+		first := connect(t, path, NameLog)
+		execSQL(t, first, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=20; CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
+		for range 2 {
+			wg.Go(func() {
+				if err := insert(path, rows); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	logged := uint64(0)
+	for _, s := range Databases() {
+		if filepath.Dir(s.Path) == dir {
+			logged += s.Logged
+			if s.GroupLog != "on" {
+				t.Error(s)
+			}
+		}
+	}
+	if logged < uint64(4*2*rows/2) {
+		t.Errorf("%d commits went through the log", logged)
+	}
+	for db := range 4 {
+		c := connect(t, filepath.Join(dir, fmt.Sprint(db, ".db")), "os")
+		wantQuery(t, c, "SELECT count(*) FROM t", strconv.Itoa(2*rows))
+		wantQuery(t, c, "PRAGMA integrity_check", "ok")
+	}
+}
+
+func insert(path string, rows int) error {
+	c, err := sqlite3.Open(uri(path, NameLog))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	err = c.Exec("PRAGMA busy_timeout=60000; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=20")
+	for range rows {
+		if err == nil {
+			err = c.Exec("INSERT INTO t(v) VALUES(randomblob(200))")
+		}
+	}
+	return err
+}
+
+// needLog skips a test where there can be no log of commits.
+func needLog(t *testing.T) {
+	t.Helper()
+	c := connect(t, dbFile(t), NameLog)
+	execSQL(t, c, "PRAGMA journal_mode=WAL; CREATE TABLE t(v)")
+	if s := query(t, c, "PRAGMA ringside"); !strings.Contains(s, `"groupLog":"on"`) {
+		t.Skip("no log of commits: ", s)
+	}
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+
+package powercut_test
+
+import (
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/ringside-io/ringside/sqlitevfs"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
+)
+
+// logged judges states after the log was replayed.
+func logged(names ...string) func(*powercut.State, string) error {
+	return func(s *powercut.State, dir string) error {
+		if err := replay(s, dir); err != nil {
+			return err
+		}
+		return judgeAll(s, dir, names...)
+	}
+}
+
+var errInvalid = errors.New("the log holds commits that do not follow what the WAL holds")
+
+func replay(s *powercut.State, dir string) error {
+	o := grouplog.Options{FS: s.FS(dir)}
+	if !s.Has("ringside-wal.log") {
+		return nil
+	}
+	r, err := grouplog.Recover(dir, o)
+	if err == nil && r.Invalid > 0 {
+		err = errInvalid
+	}
+	return err
+}
+
+// recordLogged runs a work on several databases that share a log: taking turns,
+// or at the same time.
+func recordLogged(t *testing.T, k work, together bool, names ...string) *powercut.Trace {
+	t.Helper()
+	dir := fastDir(t)
+	r := powercut.NewRecorder(dir)
+	base := register(t, r.VFS(nil))
+	if err := sqlitevfs.Register(base+"-ours", sqlitevfs.Options{Base: base, GroupLog: sqlitevfs.On}); err != nil {
+		t.Fatal(err)
+	}
+	if together {
+		var wg sync.WaitGroup
+		for _, name := range names {
+			wg.Go(func() { k.run(t, r, dir, name, base+"-ours") })
+		}
+		wg.Wait()
+		return r.Trace()
+	}
+	var turns []func(i int)
+	for _, name := range names {
+		c := open(t, filepath.Join(dir, name), base+"-ours")
+		defer c.Close()
+		k.setup(t, c)
+		r.Ack(name, 0)
+		turns = append(turns, func(i int) {
+			k.commit(t, c, i)
+			r.Ack(name, i)
+		})
+	}
+	for i := 1; i <= k.commits; i++ {
+		for _, turn := range turns {
+			turn(i)
+		}
+	}
+	return r.Trace()
+}
+
+// TestGroupLog cuts the power of databases that share a log, which comes round
+// several times, with checkpoints in between.
+func TestGroupLog(t *testing.T) {
+	for _, k := range []struct {
+		name     string
+		work     work
+		together bool
+		dbs      []string
+	}{
+		{"one", work{commits: 12}, false, []string{"db"}},
+		{"spill", work{commits: 8, spill: true}, false, []string{"db"}},
+		{"rare-checkpoints", work{commits: 12, extra: "PRAGMA wal_autocheckpoint=100"}, false, []string{"db"}},
+		{"three", work{commits: 5}, false, []string{"a", "b", "c"}},
+		{"together", work{commits: 5}, true, []string{"a", "b", "c", "d"}},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			k.work.mode = "WAL"
+			k.work.commits = fewer(k.work.commits)
+			explore(t, recordLogged(t, k.work, k.together, k.dbs...), 600, logged(k.dbs...))
+		})
+	}
+}
+
+// TestGroupLogNormal has no promise to keep with synchronous=NORMAL, where the
+// sync before a checkpoint follows commits, but that nothing is damaged.
+func TestGroupLogNormal(t *testing.T) {
+	k := work{mode: "WAL", commits: fewer(10), extra: "PRAGMA synchronous=NORMAL"}
+	explore(t, recordLogged(t, k, false, "db"), 400, func(s *powercut.State, dir string) error {
+		if err := replay(s, dir); err != nil {
+			return err
+		}
+		s.Acked = nil
+		return judgeAll(s, dir, "db")
+	})
+}
+
+// TestGroupLogTwo checkpoints by another connection than the one that commits,
+// now and then while that goes on.
+func TestGroupLogTwo(t *testing.T) {
+	dir := fastDir(t)
+	r := powercut.NewRecorder(dir)
+	base := register(t, r.VFS(nil))
+	if err := sqlitevfs.Register(base+"-ours", sqlitevfs.Options{Base: base, GroupLog: sqlitevfs.On}); err != nil {
+		t.Fatal(err)
+	}
+	c, other := open(t, dir+"/db", base+"-ours"), open(t, dir+"/db", base+"-ours")
+	defer c.Close()
+	defer other.Close()
+	k := work{mode: "WAL", extra: "PRAGMA wal_autocheckpoint=0"}
+	k.setup(t, c)
+	r.Ack("db", 0)
+	exec(t, other, "PRAGMA synchronous=FULL")
+	var wg sync.WaitGroup
+	for i := 1; i <= fewer(10); i++ {
+		k.commit(t, c, i)
+		r.Ack("db", i)
+		if i%3 == 0 {
+			wg.Wait()
+			wg.Go(func() {
+				if err := other.Exec("PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	explore(t, r.Trace(), 400, logged("db"))
+}
+
+// TestGroupLogStockFirst lets stock SQLite open the files before the replay: it
+// may miss commits, and finds nothing else wrong, before and after the replay.
+// With synchronous=NORMAL, a checkpoint's sync looks like that of a commit.
+func TestGroupLogStockFirst(t *testing.T) {
+	for _, level := range []string{"FULL", "NORMAL"} {
+		t.Run(level, func(t *testing.T) {
+			k := work{mode: "WAL", commits: fewer(10), extra: "PRAGMA synchronous=" + level}
+			missed := 0
+			explore(t, recordLogged(t, k, false, "db"), 400, func(s *powercut.State, dir string) error {
+				if err := judgeAll(s, dir, "db"); err != nil {
+					missed++
+				}
+				acked := s.Acked
+				s.Acked = nil
+				defer func() { s.Acked = acked }()
+				if err := judgeAll(s, dir, "db"); err != nil {
+					return err
+				}
+				if err := replay(s, dir); err != nil {
+					return err
+				}
+				return judgeAll(s, dir, "db")
+			})
+			if missed == 0 {
+				t.Error("stock SQLite missed nothing: was the log used?")
+			}
+		})
+	}
+}
+
+// TestGroupLogPlanted leaves out syncs of a database that has a log: a write of
+// the log, the sync of the WAL before a checkpoint, and before the log comes
+// round (the first two syncs are those of the empty WAL and of its header).
+func TestGroupLogPlanted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("that a test can fail is not tried with -short")
+	}
+	for _, p := range []planted{
+		{"log", work{mode: "WAL", commits: 4}, powercut.Class{Suffix: ".log", Through: true, From: 1}},
+		{"wal-checkpoint", work{mode: "WAL", commits: 8}, powercut.Class{Suffix: "-wal", From: 2}},
+		{"wal-wrap", work{mode: "WAL", commits: 12, extra: "PRAGMA wal_autocheckpoint=1000"}, powercut.Class{Suffix: "-wal", From: 2}},
+		{"directory", work{mode: "WAL", commits: 1}, powercut.Class{Suffix: "/", Every: true}},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			plant(t, recordLogged(t, p.work, false, "db"), p.class, logged("db"))
+		})
+	}
+}
