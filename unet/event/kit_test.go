@@ -29,6 +29,7 @@ func overModes(t *testing.T, test func(t *testing.T, o Options)) {
 	}{
 		{"ring", Options{Mode: ModeRing}},
 		{"loops", Options{Mode: ModeRing, Loops: 3}},
+		{"locked", Options{Mode: ModeRing, Locked: true}},
 		{"sqpoll", Options{Mode: ModeRing, SQPoll: true}},
 		{"spin", Options{Mode: ModeRing, Spin: 20 * time.Microsecond}},
 		{"epoll", Options{Mode: ModeEpoll}},
@@ -42,6 +43,9 @@ func overModes(t *testing.T, test func(t *testing.T, o Options)) {
 			switch m.o.Mode {
 			case ModeRing:
 				needRing(t)
+				if m.o.Locked {
+					ringtest.NeedKernel(t, "deferred task work", "6.1")
+				}
 			case ModeEpoll:
 				needEpoll(t)
 			}

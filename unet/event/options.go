@@ -3,6 +3,7 @@
 package event
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"runtime"
@@ -58,6 +59,13 @@ type Options struct {
 	// Spin is how long a loop looks for completions before it sleeps. It buys
 	// latency for CPU time; 0 sleeps at once.
 	Spin time.Duration
+	// Locked gives each loop with a ring a thread of its own, on which it waits
+	// in the kernel and not in Go's netpoller. That takes a little less CPU time
+	// where callbacks do all the work. What callbacks hand to other goroutines
+	// can start up to 10 ms late when GOMAXPROCS is not larger than the number
+	// of loops. It needs Linux 6.1 and excludes SQPoll. With ModeAuto it is part
+	// of what has to be there for io_uring to be chosen.
+	Locked bool
 	// SQPoll lets a thread of the kernel submit for each loop. It needs a
 	// processor to spare for each. With ModeAuto it is part of what has to be
 	// there for io_uring to be chosen.
@@ -107,6 +115,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("event: BufferSize %d: must be up to %d", o.BufferSize, maxBufSize)
 	case o.Buffers < 0 || o.Buffers > maxBuffers || o.Buffers&(o.Buffers-1) != 0:
 		return fmt.Errorf("event: Buffers %d: must be a power of two up to %d", o.Buffers, maxBuffers)
+	case o.Locked && o.SQPoll:
+		return errors.New("event: Locked and SQPoll exclude each other")
 	case o.Spin < 0:
 		return fmt.Errorf("event: Spin %v is negative", o.Spin)
 	}

@@ -16,6 +16,7 @@ const (
 	kindSend
 	kindCancel    // of a receive, or of the accept
 	kindCancelAll // of what a connection has in flight
+	kindBell
 )
 
 // complete handles one completion.
@@ -27,6 +28,10 @@ func (l *ringLoop) complete(e uring.CQE) {
 		l.sent(e)
 	case kindAccept:
 		l.accepted(e)
+	case kindBell:
+		if !e.Has(uring.CQEMore) {
+			l.armBell()
+		}
 	case kindCancel, kindCancelAll:
 		l.canceled(e)
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -36,13 +37,15 @@ const (
 )
 
 // ringLoop drives a loop by one ring. Its goroutine sleeps in Go's netpoller on
-// the ring's descriptor and is not bound to a thread.
+// the ring's descriptor and is not bound to a thread, or, with Options.Locked,
+// in the kernel on a thread of its own.
 type ringLoop struct {
 	loop
 	ring *uring.Ring
 	bufs *uring.BufRing
 	file *os.File // a duplicate of the ring's descriptor, in the netpoller
 	raw  syscall.RawConn
+	bell *sys.FD // with Locked, in the place of file: an eventfd, never read
 
 	state atomic.Int32 // running or parked
 
@@ -54,8 +57,12 @@ type ringLoop struct {
 	cqes   [reapBatch]uring.CQE
 }
 
-// run implements driver: it serves until the loop is told to stop and its last connection is gone.
+// run implements driver.
 func (l *ringLoop) run() {
+	if l.bell != nil {
+		l.runLocked()
+		return
+	}
 	for {
 		err := l.raw.Read(l.ready)
 		if l.over {
@@ -104,7 +111,7 @@ func (l *ringLoop) turn() bool {
 
 // reap handles one batch of completions.
 func (l *ringLoop) reap() bool {
-	n := l.ring.Reap(l.cqes[:])
+	n := l.ring.Reap(l.cqes[:l.reapable()])
 	for i := range l.cqes[:n] {
 		l.complete(l.cqes[i])
 	}
@@ -113,6 +120,15 @@ func (l *ringLoop) reap() bool {
 		l.count.completions.Add(uint64(n))
 	}
 	return n > 0
+}
+
+// reapable is how many completions to reap. A locked loop takes what is there:
+// more comes when it enters the kernel next.
+func (l *ringLoop) reapable() int {
+	if l.bell == nil {
+		return reapBatch
+	}
+	return min(l.ring.Ready(), reapBatch)
 }
 
 // submit gives the kernel what is pending. Sending may copy a lot: then the
@@ -206,9 +222,14 @@ func (l *ringLoop) setAlarm(at time.Time) {
 func (l *ringLoop) idle() bool { return l.state.Load() == parked }
 
 // wake implements driver: a deadline in the past ends a sleep, without a system
-// call.
+// call, or else the bell.
 func (l *ringLoop) wake() {
-	if l.state.Load() == parked && l.state.CompareAndSwap(parked, running) {
+	if l.state.Load() != parked || !l.state.CompareAndSwap(parked, running) {
+		return
+	}
+	if l.bell != nil {
+		sys.Signal(l.bell)
+	} else {
 		_ = l.file.SetReadDeadline(past) // It fails when the loop is over.
 	}
 }
@@ -239,9 +260,9 @@ func (l *ringLoop) close() {
 		l.bury()
 		return
 	}
-	// Nothing is in flight but cancellations, which use no memory.
-	_ = l.file.Close()
-	_ = l.ring.Close()
+	// Nothing is in flight but cancellations and the poll of the bell, which use
+	// no memory.
+	_ = l.undo()
 }
 
 // graves keep the memory of operations that nobody will hear of again.

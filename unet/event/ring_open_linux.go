@@ -16,15 +16,25 @@ import (
 // start implements driver: it opens the ring and what belongs to it.
 func (l *ringLoop) start() (err error) {
 	o := &l.server.opts
-	l.ring, err = openSmaller(&uring.Options{
-		Entries: sqEntries, CQEntries: cqEntries, Clamp: true, SubmitAll: true, NoIOWait: true,
-		SQPoll: o.SQPoll, CoopTaskrun: !o.SQPoll, TaskrunFlag: o.Spin > 0 && !o.SQPoll,
-	})
+	u := uring.Options{Entries: sqEntries, CQEntries: cqEntries, Clamp: true, SubmitAll: true, NoIOWait: true}
+	switch {
+	case o.Locked:
+		u.DeferTaskrun, u.Disabled = true, true // its thread enables it
+	case o.SQPoll:
+		u.SQPoll = true
+	default:
+		u.CoopTaskrun, u.TaskrunFlag = true, o.Spin > 0
+	}
+	l.ring, err = openSmaller(&u)
 	if err != nil {
 		return err
 	}
 	l.bufs, err = l.ring.NewBufRing(uring.BufRingOptions{Entries: o.Buffers, BufSize: o.BufferSize})
-	if err == nil {
+	switch {
+	case err != nil:
+	case o.Locked:
+		l.bell, err = sys.EventFD()
+	default:
 		err = l.poll()
 	}
 	if err != nil {
@@ -66,4 +76,9 @@ func (l *ringLoop) poll() error {
 }
 
 // undo implements driver.
-func (l *ringLoop) undo() error { return errors.Join(l.file.Close(), l.ring.Close()) }
+func (l *ringLoop) undo() error {
+	if l.bell != nil {
+		return errors.Join(l.ring.Close(), l.bell.Close())
+	}
+	return errors.Join(l.file.Close(), l.ring.Close())
+}

@@ -123,6 +123,9 @@ func isListenError(err error) bool {
 // usable says why io_uring cannot carry a server.
 func usable(o *Options) error {
 	probes := []func() error{features.HaveMultishotAccept, features.HaveMultishotRecv, features.HaveBufferRing}
+	if o.Locked {
+		probes = append(probes, features.HaveDeferTaskrun)
+	}
 	if o.SQPoll {
 		probes = append(probes, features.HaveSQPoll)
 	}

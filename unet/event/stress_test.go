@@ -43,7 +43,7 @@ func TestStress(t *testing.T) {
 }
 
 func stress(t *testing.T, o Options, long time.Duration) {
-	clients, rounds := 60, 3
+	clients, rounds := 60, 2
 	switch {
 	case long > 0:
 		clients = 300
