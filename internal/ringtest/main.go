@@ -8,6 +8,7 @@ package ringtest
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"strings"
@@ -43,12 +44,13 @@ func Main(m *testing.M) int {
 	if code != 0 {
 		return code
 	}
-	for fd, stack := range openFDs() {
-		fmt.Fprintf(os.Stderr, "leak: descriptor %d is still open; it was opened by\n%s\n", fd, stack)
-		code = 1
-	}
 	if left := goroutines(5 * time.Second); left != "" {
 		fmt.Fprintf(os.Stderr, "leak: goroutines are still running:\n%s\n", left)
+		code = 1
+	}
+	// Last, because goroutines close descriptors when they end.
+	for fd, stack := range openFDs() {
+		fmt.Fprintf(os.Stderr, "leak: descriptor %d is still open; it was opened by\n%s\n", fd, stack)
 		code = 1
 	}
 	return code
@@ -57,7 +59,7 @@ func Main(m *testing.M) int {
 func openFDs() map[int]string {
 	open.Lock()
 	defer open.Unlock()
-	return open.fds
+	return maps.Clone(open.fds)
 }
 
 // goroutines waits until only the runtime's own goroutines and the caller are
