@@ -66,7 +66,7 @@ func (c *conn) read(p []byte) (int, error) {
 		if err := c.check(h); err != nil {
 			return 0, err
 		}
-		if h.ready.Swap(false) {
+		if h.ready.Load() && h.ready.Swap(false) {
 			n, errno := sys.SockRecv(c.fd.Int(), p, sys.MsgDontWait)
 			switch errno {
 			case syscall.EAGAIN:
@@ -131,7 +131,9 @@ func (c *conn) send(p []byte) (done int, err error) {
 		return 0, err
 	}
 	for {
-		h.ready.Store(false)
+		if h.ready.Load() {
+			h.ready.Store(false)
+		}
 		n, errno := sys.SockSend(c.fd.Int(), p[done:min(len(p), done+maxTransfer)], sys.MsgDontWait)
 		done += n
 		switch {

@@ -14,7 +14,7 @@
 // them waiting), and then wake the readers, who have their data. A lone receive
 // is a plain call. A reader that is not waiting tries for itself when data is
 // known to be there, and writes are plain calls that do not block. A driver
-// with little to do looks for more for up to 40 µs before it sleeps, and less
+// with little to do looks for more for up to 100 µs before it sleeps, and less
 // and less often when that is in vain; asleep it takes neither processor nor
 // thread.
 //

@@ -15,12 +15,34 @@ func (l *loop) drive() {
 	for !l.stopping.Load() {
 		if n := l.pass(); n > 0 {
 			l.spin.found(n)
-			runtime.Gosched() // let those run that were woken
+			l.settle()
 			continue
 		}
 		if !l.search() {
 			l.sleep()
 		}
+	}
+}
+
+// settle lets those run that were woken. When many of them have not begun by the
+// time the driver runs again, they are stuck behind something that computes, or
+// whose processor was taken away. As long as the driver is ready no other P
+// takes over their queue, so it waits until all have begun.
+func (l *loop) settle() {
+	runtime.Gosched()
+	if l.woken.Load() <= fewEvents+1 {
+		return
+	}
+	if l.woken.Add(-1) > 0 {
+		<-l.settled
+	}
+	l.woken.Store(1)
+}
+
+// begun is told by a reader that was given its data that it runs.
+func (l *loop) begun() {
+	if l.woken.Add(-1) == 0 {
+		l.settled <- struct{}{}
 	}
 }
 
@@ -82,11 +104,7 @@ func (l *loop) sleep() {
 	if errno := l.gate.Modify(l.poll.FD(), syscall.EPOLLIN|epoll.OneShot, 0); errno != 0 {
 		panic("unet: epoll_ctl: " + errno.Error()) // our own descriptors
 	}
-	var one [1]epoll.Event
-	_ = l.gateConn.Read(func(uintptr) bool { // fails when the loop is stopped
-		n, _ := l.gate.Wait(one[:], 0)
-		return n > 0
-	})
+	_ = l.gateConn.Read(l.gateTry) // fails when the loop is stopped
 }
 
 // search looks for work for a little while and says whether it found some,
@@ -118,7 +136,8 @@ type spinner struct {
 }
 
 // fewEvents is the largest pass after which spinning is tried: after a larger
-// one there are goroutines to run.
+// one there are goroutines to run. As many readers may be slow to run before the
+// driver waits for them.
 const fewEvents = 4
 
 const longestPause = 64

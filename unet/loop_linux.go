@@ -31,6 +31,14 @@ type loop struct {
 	gate     *epoll.Instance
 	gateFile *os.File
 	gateConn syscall.RawConn
+	gateTry  func(fd uintptr) bool // whether something has been reported
+	gateOne  [1]epoll.Event
+
+	// woken counts the readers that have their data and do not run yet, and
+	// the driver as one. Who takes it to zero lets a driver go on that waits
+	// for settled.
+	woken   atomic.Int32
+	settled chan struct{}
 
 	useRing bool
 	ring    *uring.Ring // opened when it is first of use
@@ -42,12 +50,19 @@ type loop struct {
 	done     sync.WaitGroup
 }
 
-// maxBatch is how many events are taken at once, and the size of the ring.
-const maxBatch = 256
+// maxBatch is how many events are taken at once, and the size of the ring. A
+// driver that takes more keeps more readers from what has come for them when
+// the system takes its processor away.
+const maxBatch = 32
 
 func newLoop(s *System) (*loop, error) {
 	l := &loop{system: s, useRing: s.mode == ModeRing, spin: spinner{limit: s.opts.spin()},
-		events: make([]epoll.Event, maxBatch)}
+		events: make([]epoll.Event, maxBatch), settled: make(chan struct{}, 1)}
+	l.woken.Store(1)
+	l.gateTry = func(uintptr) bool {
+		n, _ := l.gate.Wait(l.gateOne[:], 0)
+		return n > 0
+	}
 	if err := l.open(); err != nil {
 		return nil, errors.Join(err, l.free())
 	}

@@ -40,7 +40,7 @@ func (l *loop) receivePlain() {
 			continue
 		}
 		n, errno := sys.SockRecv(r.sock.fd.Int(), r.buf, sys.MsgDontWait)
-		r.sock.received(n, errno)
+		r.sock.received(l, n, errno)
 	}
 }
 
@@ -86,7 +86,7 @@ func (l *loop) receiveRing() {
 // finishReceive hands a result to its reader.
 func (l *loop) finishReceive(c uring.CQE) {
 	r := &l.batch[c.UserData]
-	r.sock.received(int(max(c.Res, 0)), c.Errno())
+	r.sock.received(l, int(max(c.Res, 0)), c.Errno())
 	*r = receive{}
 }
 
@@ -102,8 +102,8 @@ func (l *loop) ringGoesOn(left *int) bool {
 	return false
 }
 
-// received is told the result of a receive that the loop made for the reader.
-func (s *sock) received(n int, errno syscall.Errno) {
+// received is told the result of a receive that loop l made for the reader.
+func (s *sock) received(l *loop, n int, errno syscall.Errno) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := &s.rd
@@ -117,6 +117,7 @@ func (s *sock) received(n int, errno syscall.Errno) {
 	default:
 		s.mayHoldMore(n, len(s.in.buf), errno)
 		s.in.n, s.in.errno, s.in.done = n, errno, true
+		l.woken.Add(1)
 	}
 	h.finish()
 }

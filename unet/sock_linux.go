@@ -174,6 +174,9 @@ func (s *sock) wait(h *half, buf []byte) (received bool, err error) {
 		return false, nil
 	}
 	s.in.buf = nil
+	if s.in.done {
+		s.loop.begun()
+	}
 	return s.in.done, nil
 }
 

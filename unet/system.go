@@ -19,7 +19,7 @@ type Options struct {
 	// one for each four processors (GOMAXPROCS), at least one.
 	Loops int
 	// Spin bounds how long a driver looks for more work before it sleeps, when
-	// there was little before; 0 means 40 µs, a negative value never to spin.
+	// there was little before; 0 means 100 µs, a negative value never to spin.
 	// Looking in vain makes the next attempts rarer. An idle driver sleeps.
 	Spin time.Duration
 }
@@ -28,7 +28,7 @@ type Options struct {
 func (o *Options) spin() time.Duration {
 	switch {
 	case o.Spin == 0:
-		return 40 * time.Microsecond
+		return 100 * time.Microsecond
 	case o.Spin < 0:
 		return 0
 	}
