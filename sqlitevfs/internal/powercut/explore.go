@@ -18,6 +18,8 @@ import (
 type Explore struct {
 	Seed   uint64
 	States int // about how many, over all cuts; each cut has a few at least
+	// Every, if more than 1, tries every so many cuts only.
+	Every int
 	// Cut and Number, if Only, choose one state: the way to look at a failure.
 	Only        bool
 	Cut, Number int
@@ -68,12 +70,12 @@ func (t *Trace) Run(e Explore) (Result, error) {
 	seen := map[uint64]bool{}
 	hashing := maphash.MakeSeed()
 	w := t.walk()
-	for _, cut := range cuts {
+	for i, cut := range cuts {
 		w.to(cut)
-		res.Cuts++
-		if e.Only && cut != e.Cut {
+		if every := uint64(max(e.Every, 1)); e.Only && cut != e.Cut || !e.Only && uint64(i)%every != e.Seed%every {
 			continue
 		}
+		res.Cuts++
 		rng := rand.New(rand.NewPCG(e.Seed, uint64(cut)))
 		for number, c := range w.choices(rng, e.States/len(cuts)) {
 			if e.Only && number != e.Number {

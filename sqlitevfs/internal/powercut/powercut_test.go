@@ -25,6 +25,9 @@ const (
 func explore(t *testing.T, trace *powercut.Trace, states int, check func(*powercut.State, string) error) {
 	t.Helper()
 	e := powercut.Explore{Seed: rand.Uint64(), States: states, Dir: fastDir(t), Check: check}
+	if slow {
+		e.Every = 3
+	}
 	if path := os.Getenv(traceEnv); path != "" {
 		var err error
 		if trace, err = powercut.Load(path); err != nil {
