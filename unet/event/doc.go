@@ -11,7 +11,8 @@
 // io_uring with one multishot accept, one multishot receive per connection,
 // which takes its memory from buffers that all connections of the loop share,
 // and sends that go into the kernel together. The loop is a goroutine that is
-// not bound to a thread; between completions it sleeps in Go's netpoller.
+// not bound to a thread; between completions it sleeps in Go's netpoller
+// ([Options].Locked changes that).
 //
 // Where io_uring cannot be used each loop is a loop of package watch on epoll, which
 // receives and sends by plain calls. Everything below holds for it as well.
