@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"sync"
 
 	"github.com/ncruces/go-sqlite3"
@@ -49,6 +50,9 @@ func logOptions(base vfs.VFS) grouplog.Options {
 // it is replayed, also when it is not to use one. It returns the log, nil for
 // none, which the caller has to release, and why there is none.
 func (v *ringVFS) openLog(database string, o Options) (*sharedLog, string, error) {
+	if runtime.GOOS != "linux" {
+		return nil, "off: needs the locks of open files that Linux has", nil
+	}
 	how := logOptions(v.VFS)
 	key := logKey{how.FS, o.GroupLogDir}
 	if key.dir == "" {
