@@ -60,7 +60,11 @@ type node struct {
 
 // newAhead returns nil where pages cannot be fetched, or shall not.
 func newAhead(f *file, o Options) *ahead {
-	if o.Prefetch == Off || f.fd < 0 {
+	if o.Prefetch == Off {
+		return nil
+	}
+	if f.fd < 0 {
+		f.db.noPrefetch.Store(new("not the default VFS's files, or not Linux"))
 		return nil
 	}
 	a := &ahead{f: f, depth: o.PrefetchDepth, on: true}
@@ -70,11 +74,15 @@ func newAhead(f *file, o Options) *ahead {
 	return a
 }
 
+// prefetchState says how pages are fetched, or why not.
 func (d *database) prefetchState() string {
+	if why := d.noPrefetch.Load(); why != nil {
+		return "off: " + *why
+	}
 	if d.opts.Prefetch == Off {
 		return "off"
 	}
-	return "on"
+	return "posix_fadvise"
 }
 
 func (a *ahead) close() {
@@ -109,7 +117,8 @@ func (a *ahead) readAt(p []byte, off int64) (int, error) {
 	switch errno {
 	case 0, syscall.EAGAIN, syscall.EINTR:
 	default:
-		a.on = false // the file system cannot tell
+		a.on = false
+		a.f.db.noPrefetch.Store(new("the file system cannot tell what is cached: " + errno.Error()))
 	}
 	missed := errno == syscall.EAGAIN && len(p) == a.page
 	if missed {

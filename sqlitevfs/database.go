@@ -22,6 +22,7 @@ type database struct {
 	commits commits
 
 	counters
+	noPrefetch atomic.Pointer[string] // why
 	// synced says that SQLite has asked for a sync: synchronous is not OFF.
 	synced atomic.Bool
 	// journalSyncs counts the syncs of the rollback journal since it was made.

@@ -48,7 +48,14 @@
 // read in the order of their keys, the leaves that follow are read into the page
 // cache, up to 64 at a time, while SQLite waits for the first. Nothing else is
 // kept, so that nothing stale can be served. Leaves that lie one behind the other
-// are left to the kernel's own read-ahead.
+// are left to the kernel's own read-ahead. Cold scans of scattered leaves became
+// 3.6 times as fast, a tenth of a table 5.6 times.
+//
+// The pages are asked for by posix_fadvise(2). Reads into a throw-away buffer
+// through a ring, in one system call for 64, were measured beside it: they kept
+// the disk busy no better for no less processor time (207 to 217 ms against 163 to 176 ms for
+// 16384 scattered pages), so the simpler way was taken, which works where
+// io_uring is forbidden too.
 //
 // # Systems
 //

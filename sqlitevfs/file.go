@@ -187,6 +187,12 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 	if f.db == nil || f.db.group == nil {
 		return false, fdatasync(f.fd)
 	}
+	if f.entry && f.db.opts.DirSync != Off {
+		if how, done, err := f.db.group.whole(f.fd); done {
+			f.db.syncfs.Add(1)
+			return how.shared, err
+		}
+	}
 	how, err := f.db.group.sync(f.fd)
 	if how.shared {
 		f.db.shared.Add(1)

@@ -94,6 +94,31 @@ func (g *group) sync(fd int) (outcome, error) {
 	}
 }
 
+// whole makes a file durable together with its directory entry, by a syncfs of
+// its own: cheaper than to sync both. It says false where that is not the time for
+// one, and does nothing.
+func (g *group) whole(fd int) (how outcome, done bool, err error) {
+	g.mu.Lock()
+	quiet := !g.resting() && !g.leading && g.running == 0 && g.plain != 0
+	if quiet {
+		g.leading = true
+	}
+	g.mu.Unlock()
+	if !quiet {
+		return outcome{}, false, nil
+	}
+	start := time.Now()
+	err = g.all(fd)
+	took := time.Since(start)
+	g.mu.Lock()
+	g.leading = false
+	g.judge(took, 2)
+	g.next()
+	g.mu.Unlock()
+	how, err = g.confirm(fd, err, outcome{shared: true, led: true})
+	return how, true, err
+}
+
 // resting says whether syncfs is not to be used. The caller holds mu.
 func (g *group) resting() bool { return !g.until.IsZero() && time.Now().Before(g.until) }
 
@@ -127,7 +152,7 @@ func (g *group) next() {
 func (g *group) take(t turn, w *waiter, fd int) (outcome, error) {
 	switch t {
 	case synced:
-		return outcome{shared: true}, g.confirm(fd, w.err)
+		return g.confirm(fd, w.err, outcome{shared: true})
 	case lead:
 		return g.lead(w, fd)
 	}
@@ -164,7 +189,7 @@ func (g *group) lead(w *waiter, fd int) (outcome, error) {
 	g.judge(took, len(w.others)+1)
 	g.next()
 	g.mu.Unlock()
-	return outcome{shared: true, led: true}, g.confirm(fd, err)
+	return g.confirm(fd, err, outcome{shared: true, led: true})
 }
 
 // judge turns to plain syncs for a while when a syncfs was slow. The caller
@@ -199,13 +224,13 @@ func (g *group) leave(w *waiter, fd int) (outcome, error) {
 }
 
 // confirm turns the result of a syncfs into that of one file: an error may be
-// another file's.
-func (g *group) confirm(fd int, err error) error {
+// another file's, and then only this file is known to be durable.
+func (g *group) confirm(fd int, err error, how outcome) (outcome, error) {
 	if own := g.check(fd); own != nil {
-		return own
+		return outcome{}, own
 	}
-	if err != nil { // somebody else's, or that of the file system
-		return g.file(fd)
+	if err != nil {
+		return outcome{}, g.file(fd)
 	}
-	return nil
+	return how, nil
 }

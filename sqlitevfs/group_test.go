@@ -186,6 +186,25 @@ func TestGroupTellsWhoseWriteFailed(t *testing.T) {
 	}
 }
 
+func TestWholeIsNotClaimedAfterAFailure(t *testing.T) {
+	for _, test := range []struct {
+		all, own error
+		shared   bool
+	}{{nil, nil, true}, {syscall.EIO, nil, false}, {syscall.EIO, syscall.EIO, false}, {nil, syscall.EIO, false}} {
+		d := &fakeDisk{failAll: test.all}
+		g := d.group()
+		d.failOne[1] = test.own
+		if _, done, _ := g.whole(1); done {
+			t.Error("a syncfs before it is known what a plain sync takes")
+		}
+		g.sync(2)
+		how, done, err := g.whole(1)
+		if !done || how.shared != test.shared || !errors.Is(err, test.own) {
+			t.Errorf("%+v: %+v, %v, %v", test, how, done, err)
+		}
+	}
+}
+
 func TestSlowSyncFSHoldsNobodyUp(t *testing.T) {
 	d := &fakeDisk{slow: make(chan struct{})}
 	g := d.group()

@@ -13,7 +13,7 @@ import (
 
 // counters are the running counts of a database.
 type counters struct {
-	syncs, shared, syncfs, dirSyncs, logged            atomic.Uint64
+	syncs, shared, syncfs, dirSyncs, logged   atomic.Uint64
 	misses, fetched, hits, late, waste, scans atomic.Uint64
 }
 

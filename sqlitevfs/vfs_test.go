@@ -265,6 +265,14 @@ func TestParametersOverrideOptions(t *testing.T) {
 	}
 }
 
+func TestWhatIsLeftOutSaysWhy(t *testing.T) {
+	name, _ := record(t, Options{})
+	got := query(t, connect(t, dbFile(t), name), "PRAGMA ringside")
+	if !strings.Contains(got, `"prefetch":"off: not the`) || !strings.Contains(got, `"groupSync":"off: not the`) {
+		t.Error(got)
+	}
+}
+
 func TestFileControls(t *testing.T) {
 	path := dbFile(t)
 	c := connect(t, path, Name)

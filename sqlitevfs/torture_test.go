@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// SQLite's own mptest and speedtest1 are compiled into the driver; the programs
+// that run them use its internal packages. So they are run out of a copy of the
+// module, joined with this one by a workspace, with this VFS in the place of one
+// of those that they know.
+
+var torture = map[string]string{ // by VFS of theirs, ours
+	"xts":      NamePrefetch,
+	"adiantum": NameGroup,
+}
+
+// tortureTree makes the workspace.
+func tortureTree(t *testing.T) string {
+	t.Helper()
+	if !*long {
+		t.Skip("only with -long")
+	}
+	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/ncruces/go-sqlite3")
+	list.Env = append(os.Environ(), "GOWORK=off")
+	out, err := list.Output()
+	if err != nil {
+		t.Skipf("the go command and the driver's source are needed: %v", err)
+	}
+	here, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "driver"), os.DirFS(strings.TrimSpace(string(out)))); err != nil {
+		t.Fatal(err)
+	}
+	work := "go 1.26.0\nuse (\n\t./driver\n\t" + here + "\n\t" + filepath.Dir(here) + "\n)\n"
+	if err := os.WriteFile(filepath.Join(dir, "go.work"), []byte(work), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"mptest/mptest_test.go", "speedtest1/speedtest1_test.go"} {
+		rewrite(t, filepath.Join(dir, "driver/vfs/tests", name))
+	}
+	return filepath.Join(dir, "driver")
+}
+
+// rewrite puts our VFSes in the place of theirs.
+func rewrite(t *testing.T, path string) {
+	t.Helper()
+	p, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := string(p)
+	s = strings.Replace(s, `_ "github.com/ncruces/go-sqlite3/vfs/xts"`, `_ "github.com/ringside-io/ringside/sqlitevfs"`, 1)
+	s = strings.Replace(s, `_ "github.com/ncruces/go-sqlite3/vfs/adiantum"`, "", 1)
+	s = regexp.MustCompile(`, needKey: true`).ReplaceAllString(s, "")
+	s = regexp.MustCompile(`"\?hexkey=[0-9a-f]*"`).ReplaceAllString(s, `""`)
+	for theirs, ours := range torture {
+		s = strings.ReplaceAll(s, `vfs: "`+theirs+`"`, `vfs: "`+ours+`"`)
+		s = strings.ReplaceAll(s, `"--vfs", "`+theirs+`"`, `"--vfs", "`+ours+`"`)
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(s), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func runTorture(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"test"}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CI=", "GOWORK="+filepath.Join(filepath.Dir(dir), "go.work"), "GOFLAGS=")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("go test %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+func TestMPTest(t *testing.T) {
+	dir := tortureTree(t)
+	out := runTorture(t, dir, "-race", "-v", "-count=1", "-timeout", "500s", "-run", "Test_mptest/(xts|adiantum)", "./vfs/tests/mptest")
+	if n := strings.Count(out, "--- PASS: Test_mptest/"); n < 10 {
+		t.Errorf("%d tests passed:\n%s", n, out)
+	}
+}
+
+func TestSpeedtest1(t *testing.T) {
+	dir := tortureTree(t)
+	out := runTorture(t, dir, "-run", "^$", "-bench", "xts|adiantum", "-benchtime", "20x", "./vfs/tests/speedtest1")
+	if !strings.Contains(out, "ok") {
+		t.Error(out)
+	}
+	t.Log(out)
+}
