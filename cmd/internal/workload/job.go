@@ -11,6 +11,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/ab"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
 )
 
 // Job is what a worker process is asked to do: one round, or with an empty Workload to say only
@@ -31,6 +32,8 @@ type Job struct {
 	Watch      *Watch        `json:"watch,omitempty"`
 	HTTP       *HTTP         `json:"http,omitempty"`
 	Ask        *ab.Job       `json:"ask,omitempty"`
+
+	SQLite *sqlitebench.Job `json:"sqlite,omitempty"`
 }
 
 // Run does the job in this process.
@@ -42,6 +45,8 @@ func (j Job) Run(ctx context.Context) (measure.Sample, error) {
 		return j.http(ctx)
 	case j.Ask != nil:
 		return j.ask(ctx)
+	case j.SQLite != nil:
+		return j.sqlite(ctx)
 	}
 	e, err := engine.Lookup(j.Engine)
 	if err != nil {

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitebench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+// What a cold round does.
+const (
+	Scan       = "scan"       // all of a table whose rows came in random order
+	Index      = "index"      // CREATE INDEX on it
+	Range      = "range"      // a tenth of its keys
+	Lookups    = "lookups"    // rows by random keys, one after the other
+	Contiguous = "contiguous" // all of a table whose rows came in order
+	// Make makes the databases for the others.
+	Make = "make"
+)
+
+// ColdWork are those that are measured.
+var ColdWork = []string{Scan, Index, Range, Lookups, Contiguous}
+
+// Cold reads a database that is not in the page cache.
+type Cold struct {
+	// What is one of the constants above.
+	What string `json:"what"`
+	// Base is the directory of the databases that Make made.
+	Base string `json:"base"`
+	// Rows is how many there are; Seed selects keys.
+	Rows int    `json:"rows"`
+	Seed uint64 `json:"seed"`
+}
+
+// Paths of the two databases in their directory.
+const (
+	Fragmented = "fragmented.db"
+	InOrder    = "contiguous.db"
+)
+
+// MinRows is the smallest number of rows.
+const MinRows = 100
+
+// value is the column that is summed.
+func value(key int64) int64 { return key * 2654435761 & (1<<32 - 1) }
+
+const (
+	valueSQL = "(?1 * 2654435761) & 4294967295"
+	rangeSQL = "SELECT sum(w) FROM t WHERE k BETWEEN %d AND %d"
+)
+
+func sum(from, to int64) (s int64) {
+	for k := from; k <= to; k++ {
+		s += value(k)
+	}
+	return s
+}
+
+func (c Cold) run(ctx context.Context, engine, dir string) (measure.Sample, error) {
+	switch c.What {
+	case Make:
+		return measure.Sample{}, c.make(ctx)
+	case Index:
+		return c.index(ctx, engine, dir)
+	case Contiguous:
+		return c.on(ctx, engine, filepath.Join(c.Base, InOrder))
+	}
+	return c.on(ctx, engine, filepath.Join(c.Base, Fragmented))
+}
+
+// make writes both databases.
+func (c Cold) make(ctx context.Context) error {
+	keys := rand.New(rand.NewPCG(c.Seed, 0)).Perm(c.Rows)
+	if err := c.fill(ctx, Fragmented, func(i int) int64 { return int64(keys[i]) + 1 }); err != nil {
+		return err
+	}
+	return c.fill(ctx, InOrder, func(i int) int64 { return int64(i) + 1 })
+}
+
+// fill writes one.
+func (c Cold) fill(ctx context.Context, name string, key func(int) int64) (err error) {
+	conn, err := open(Default, filepath.Join(c.Base, name))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	for _, sql := range []string{
+		"PRAGMA synchronous=OFF", "PRAGMA cache_size=-200000", "BEGIN", "CREATE TABLE t(k INTEGER PRIMARY KEY, w INTEGER, v TEXT)",
+	} {
+		if err := conn.Exec(sql); err != nil {
+			return err
+		}
+	}
+	insert, err := conn.Prepare("INSERT INTO t VALUES(?1, " + valueSQL + ", hex(randomblob(200)))")
+	if err != nil {
+		return err
+	}
+	for i := range c.Rows {
+		if err = insert.Exec(key(i)); err == nil && i%1024 == 0 {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return errors.Join(err, insert.Close())
+		}
+	}
+	return errors.Join(insert.Close(), conn.Exec("COMMIT"))
+}
+
+// query is what a round asks, and what it must be told.
+type query struct {
+	sql  string
+	args []int64
+	want func(arg int64) int64
+}
+
+// query returns what c asks.
+func (c Cold) query() (q query, err error) {
+	n := int64(c.Rows)
+	q.args = []int64{0}
+	switch c.What {
+	case Scan, Contiguous:
+		q.sql, q.want = "SELECT sum(w) FROM t", func(int64) int64 { return sum(1, n) }
+	case Range:
+		from, to := n*2/5, n/2
+		q.sql, q.want = fmt.Sprintf(rangeSQL, from, to), func(int64) int64 { return sum(from, to) }
+	case Lookups:
+		q.sql, q.want, q.args = "SELECT w FROM t WHERE k=?1", value, nil
+		random := rand.New(rand.NewPCG(c.Seed, 1))
+		for range min(1000, c.Rows/10) {
+			q.args = append(q.args, random.Int64N(n)+1)
+		}
+	default:
+		err = fmt.Errorf("unknown work %q", c.What)
+	}
+	return q, err
+}
+
+// on asks the query of a database, once.
+func (c Cold) on(ctx context.Context, engine, path string) (s measure.Sample, err error) {
+	q, err := c.query()
+	if err != nil {
+		return s, err
+	}
+	conn, err := Open(engine, path, Rollback)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	stmt, err := conn.Prepare(q.sql)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, stmt.Close()) }()
+	size, err := datafile.SizeOf(path)
+	if err != nil {
+		return s, err
+	}
+	got := make([]int64, len(q.args))
+	s, err = once(ctx, path, len(q.args), func(i int) (err error) {
+		got[i], err = stmt.Int(q.args[i])
+		return err
+	})
+	if err != nil {
+		return s, err
+	}
+	for i, v := range got {
+		if want := q.want(q.args[i]); v != want {
+			return s, fmt.Errorf("%s of %d: %d, not %d", strings.TrimSpace(q.sql), q.args[i], v, want)
+		}
+	}
+	if c.What == Scan || c.What == Contiguous {
+		s.Bytes = size
+	}
+	return s, nil
+}
+
+// index makes one in a copy of the database.
+func (c Cold) index(ctx context.Context, engine, dir string) (s measure.Sample, err error) {
+	path := filepath.Join(dir, Fragmented)
+	if err := copyFile(filepath.Join(c.Base, Fragmented), path); err != nil {
+		return s, err
+	}
+	conn, err := Open(engine, path, Rollback)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	s, err = once(ctx, path, 1, func(int) error { return conn.Exec("CREATE INDEX i ON t(w)") })
+	if err != nil {
+		return s, err
+	}
+	return s, expect(conn, "SELECT sum(w) FROM t INDEXED BY i WHERE w >= 0", sum(1, int64(c.Rows)))
+}
+
+// once does n operations in turn after the file was evicted from the page cache.
+func once(ctx context.Context, path string, n int, do func(i int) error) (measure.Sample, error) {
+	done, cold := 0, false
+	plan := measure.Plan{
+		Goroutines: 1, Warm: time.Nanosecond, Measure: time.Hour, // It ends when all is done.
+		Between: func() error {
+			cold = true
+			return evict(path)
+		},
+	}
+	return measure.Run(ctx, plan, func(int) (measure.Op, error) {
+		return func() (int, error) {
+			if !cold || done == n {
+				return 0, measure.ErrDone
+			}
+			done++
+			return 0, do(done - 1)
+		}, nil
+	})
+}
+
+// evict drops the file from the page cache, which keeps what is not written.
+func evict(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return datafile.Evict(path)
+}
+
+func copyFile(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	_, err = io.Copy(out, in)
+	return err
+}

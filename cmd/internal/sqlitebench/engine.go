@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitebench
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/ringside-io/ringside/sqlitevfs"
+)
+
+// Names of the engines. All but the last two are github.com/ncruces/go-sqlite3 with one VFS or another.
+const (
+	Memory    = "memory"             // a database in memory
+	Default   = "default"            // the default VFS
+	Ringside  = "ringside"           // package sqlitevfs as it is
+	Plain     = "ringside-plain"     // it without its parts: the default VFS and the syncs of directories
+	NoDirSync = "ringside-nodirsync" // it without the syncs of directories
+	Group     = "ringside-group"     // it with group sync in any case
+	Log       = "ringside-log"       // it with the log that databases share
+	Modernc   = "modernc"            // modernc.org/sqlite
+	Mattn     = "mattn"              // github.com/mattn/go-sqlite3, which needs a C compiler
+)
+
+// Engines are all there are, in the order of tables.
+var Engines = []string{Memory, Default, Plain, NoDirSync, Ringside, Group, Log, Modernc, Mattn}
+
+// Journal modes that are measured, always with synchronous=FULL.
+const (
+	Rollback = "rollback" // journal_mode=DELETE
+	Persist  = "persist"
+	WAL      = "wal"
+)
+
+// Conn is a connection to a database. It belongs to one goroutine at a time.
+type Conn interface {
+	// Exec runs one statement, to its end.
+	Exec(sql string) error
+	// Prepare compiles one statement. Close it before the connection.
+	Prepare(sql string) (Stmt, error)
+	// Close ends the connection.
+	Close() error
+}
+
+// Stmt is a compiled statement with at most one parameter.
+type Stmt interface {
+	// Exec runs it.
+	Exec(arg int64) error
+	// Int runs it and returns the first column of its first row; that there is none is an error.
+	Int(arg int64) (int64, error)
+	// Close frees it.
+	Close() error
+}
+
+var errNoRow = errors.New("the statement returned no row")
+
+// peer is a library that is compiled in only where it can be and was asked for.
+type peer struct {
+	module string
+	open   func(path string) (Conn, error)
+}
+
+// peers are those that this program has, by the names of engines.
+var peers = map[string]peer{}
+
+// Probe says why an engine cannot be used in this program.
+func Probe(engine string) error {
+	if !slices.Contains(Engines, engine) {
+		return fmt.Errorf("unknown engine %q", engine)
+	}
+	if _, ok := peers[engine]; ok || engine != Modernc && engine != Mattn {
+		return nil
+	}
+	if engine == Mattn {
+		return errors.New("built without it: needs cgo, a C compiler and -tags peers")
+	}
+	return errors.New("built without it: needs -tags peers here")
+}
+
+// Version names the library behind an engine, with its version where the program knows it.
+func Version(engine string) string {
+	module := "github.com/ncruces/go-sqlite3"
+	if p, ok := peers[engine]; ok {
+		module = p.module
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			if dep.Path == module {
+				return module + " " + dep.Version
+			}
+		}
+	}
+	return module
+}
+
+// Open opens a database, which is made where it is missing, with synchronous=FULL. A connection that
+// finds it locked waits for a minute.
+func Open(engine, path, journal string) (Conn, error) {
+	if err := Probe(engine); err != nil {
+		return nil, err
+	}
+	c, err := open(engine, path)
+	if err != nil {
+		return nil, err
+	}
+	if err := configure(c, engine, journal); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func open(engine, path string) (Conn, error) {
+	if p, ok := peers[engine]; ok {
+		return p.open(path)
+	}
+	params := url.Values{}
+	switch engine {
+	case Memory:
+		return openNcruces(":memory:")
+	case Default:
+	case NoDirSync:
+		params.Set("vfs", sqlitevfs.Name)
+		params.Set("dirsync", sqlitevfs.Off.String())
+	default:
+		params.Set("vfs", engine) // The names of its variants are those of the VFS.
+	}
+	// A path of Windows begins with a drive, and needs a slash before it.
+	uri := url.URL{Scheme: "file", OmitHost: true, Path: "/" + strings.TrimPrefix(filepath.ToSlash(path), "/"), RawQuery: params.Encode()}
+	return openNcruces(uri.String())
+}
+
+// configure sets what all engines have in common, and makes sure of the journal mode.
+func configure(c Conn, engine, journal string) error {
+	mode := map[string]string{Rollback: "delete", Persist: "persist", WAL: "wal"}[journal]
+	switch {
+	case mode == "":
+		return fmt.Errorf("unknown journal mode %q", journal)
+	case engine == Memory:
+		return nil
+	}
+	for _, sql := range []string{"PRAGMA busy_timeout=60000", "PRAGMA journal_mode=" + mode, "PRAGMA synchronous=FULL"} {
+		if err := c.Exec(sql); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+	}
+	for _, check := range []struct {
+		sql  string
+		want int64
+	}{
+		{"SELECT journal_mode='" + mode + "' FROM pragma_journal_mode", 1}, {"PRAGMA synchronous", 2},
+	} {
+		if err := expect(c, check.sql, check.want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expect returns an error if a statement selects anything else.
+func expect(c Conn, sql string, want int64) error {
+	got, err := selected(c, sql)
+	if err == nil && got != want {
+		err = fmt.Errorf("%d, not %d", got, want)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", sql, err)
+	}
+	return err
+}
+
+// selected returns what a statement selects.
+func selected(c Conn, sql string) (n int64, err error) {
+	s, err := c.Prepare(sql)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return s.Int(0)
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitebench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+// Speed runs the 16 tests, one after the other in one new database.
+type Speed struct {
+	// Journal is one of the journal modes of this package.
+	Journal string `json:"journal"`
+	// Scale is the percentage of the page's statements that are run.
+	Scale int `json:"scale"`
+	// Seed selects the rows.
+	Seed uint64 `json:"seed"`
+}
+
+// TestNs and TestCPU are the names under which a sample has what a test took in nanoseconds, by the
+// clock and of processors. Tests are numbered from 1.
+func TestNs(test int) string  { return fmt.Sprintf("test_%d_ns", test) }
+func TestCPU(test int) string { return fmt.Sprintf("test_%d_cpu_ns", test) }
+
+// run measures all tests in a directory of their own. The database is checked before the last one.
+func (s Speed) run(ctx context.Context, engine, dir string) (sample measure.Sample, err error) {
+	c, err := Open(engine, filepath.Join(dir, "speed.db"), s.Journal)
+	if err != nil {
+		return sample, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	sample.Further = map[string]float64{}
+	for test := range Tests {
+		if test == Tests-1 {
+			if err := s.check(c); err != nil {
+				return sample, err
+			}
+		}
+		if err := s.test(ctx, c, test, &sample); err != nil {
+			return sample, fmt.Errorf("test %d: %w", test+1, err)
+		}
+	}
+	return sample, nil
+}
+
+// test measures one.
+func (s Speed) test(ctx context.Context, c Conn, test int, sample *measure.Sample) error {
+	sql := statements(test, s.Seed, s.Scale)
+	runtime.GC() // What was made for the test must not be collected on its account.
+	cpu, known := measure.CPUTime()
+	begin := time.Now()
+	for i, stmt := range sql {
+		if i%256 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := c.Exec(stmt); err != nil {
+			return fmt.Errorf("%.80s: %w", stmt, err)
+		}
+	}
+	elapsed := time.Since(begin)
+	if after, ok := measure.CPUTime(); known && ok {
+		sample.Further[TestCPU(test+1)] = float64(after - cpu)
+	}
+	sample.Further[TestNs(test+1)] = float64(elapsed)
+	sample.Ops++
+	sample.Elapsed += elapsed
+	return nil
+}
+
+// check looks whether the tests left what they should.
+func (s Speed) check(c Conn) error {
+	n := (&script{scale: s.Scale}).times
+	for _, q := range []struct {
+		sql  string
+		want int64
+	}{
+		{"SELECT count(*) FROM t1", int64(n(3000))},
+		{"SELECT count(*) FROM t3", int64(n(25_000))},
+		{"SELECT quick_check='ok' FROM pragma_quick_check", 1},
+	} {
+		if err := expect(c, q.sql, q.want); err != nil {
+			return err
+		}
+	}
+	return nil
+}

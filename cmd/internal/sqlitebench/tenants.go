@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitebench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/sqlitevfs"
+)
+
+// Tenants commits one row at a time to each of several databases.
+type Tenants struct {
+	// Journal is one of the journal modes of this package.
+	Journal string `json:"journal"`
+	// Databases is how many there are, Connections how many each has. Every connection has a
+	// goroutine.
+	Databases   int `json:"databases"`
+	Connections int `json:"connections"`
+}
+
+// SyncsSaved is the metric that tells which share of the syncs that SQLite asked for another one
+// made unnecessary.
+const SyncsSaved = "syncs_shared"
+
+// tenant is one connection.
+type tenant struct {
+	path      string
+	conn      Conn
+	insert    Stmt
+	committed int64
+}
+
+// run measures commits. In the end each database must have every row that was acknowledged.
+func (t Tenants) run(ctx context.Context, engine, dir string, plan measure.Plan) (s measure.Sample, err error) {
+	var tenants []*tenant
+	defer func() { err = errors.Join(err, closeTenants(tenants)) }()
+	plan.Goroutines = t.Databases * t.Connections
+	s, err = measure.Run(ctx, plan, func(g int) (measure.Op, error) {
+		one, err := t.open(engine, dir, g/t.Connections)
+		if err != nil {
+			return nil, err
+		}
+		tenants = append(tenants, one)
+		return one.commit, nil
+	})
+	if err != nil {
+		return s, err
+	}
+	if total := sqlitevfs.Total(); strings.HasPrefix(engine, Ringside) && total.Syncs > 0 {
+		s.Further = map[string]float64{SyncsSaved: float64(total.SharedSyncs+total.Logged) / float64(total.Syncs)}
+	}
+	return s, t.check(tenants)
+}
+
+// open opens a connection to a database, which the first one makes.
+func (t Tenants) open(engine, dir string, database int) (*tenant, error) {
+	path := filepath.Join(dir, fmt.Sprintf("tenant-%d.db", database))
+	c, err := Open(engine, path, t.Journal)
+	if err != nil {
+		return nil, err
+	}
+	one := &tenant{path: path, conn: c}
+	err = c.Exec("CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, n INTEGER, v TEXT)")
+	if err == nil {
+		one.insert, err = c.Prepare("INSERT INTO t(n, v) VALUES(?1, '" + strings.Repeat("ring", 25) + "')")
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return one, nil
+}
+
+// commit adds one row.
+func (t *tenant) commit() (int, error) {
+	if err := t.insert.Exec(t.committed); err != nil {
+		return 0, err
+	}
+	t.committed++
+	return 0, nil
+}
+
+// check counts the rows.
+func (t Tenants) check(tenants []*tenant) error {
+	want := map[string]int64{}
+	for _, one := range tenants {
+		want[one.path] += one.committed
+	}
+	for _, one := range tenants {
+		if err := expect(one.conn, "SELECT count(*) FROM t", want[one.path]); err != nil {
+			return fmt.Errorf("rows that were acknowledged: %s: %w", filepath.Base(one.path), err)
+		}
+	}
+	return nil
+}
+
+func closeTenants(tenants []*tenant) error {
+	var errs []error
+	for _, one := range tenants {
+		errs = append(errs, one.insert.Close(), one.conn.Close())
+	}
+	return errors.Join(errs...)
+}
