@@ -52,10 +52,10 @@
 // 3.6 times as fast, a tenth of a table 5.6 times.
 //
 // The pages are asked for by posix_fadvise(2). Reads into a throw-away buffer
-// through a ring, in one system call for 64, were measured beside it: they kept
-// the disk busy no better for no less processor time (207 to 217 ms against 163 to 176 ms for
-// 16384 scattered pages), so the simpler way was taken, which works where
-// io_uring is forbidden too.
+// through a ring, one system call for 64, were measured beside it: 16384
+// scattered pages took 207 to 218 ms and 163 to 176 ms by advice, for the same
+// processor time. So the simpler way was taken, which works where io_uring is
+// forbidden too.
 //
 // # Systems
 //
