@@ -5,6 +5,8 @@ package echo
 import (
 	"errors"
 	"fmt"
+
+	"github.com/ringside-io/ringside/unet/event"
 )
 
 // Names of the engines, as they appear in tables and result files.
@@ -13,7 +15,11 @@ const (
 	NameNetpoll = "netpoll"
 	NameEvent   = "ringside-event"
 	NameSQPoll  = "ringside-event-sqpoll"
-	NameConn    = "ringside-conn"
+	// NameLocked is NameEvent with a thread of its own, NameEpoll the control of both: the same
+	// callbacks on epoll.
+	NameLocked = "ringside-event-locked"
+	NameEpoll  = "ringside-event-epoll"
+	NameConn   = "ringside-conn"
 	// NamePlain is the control of NameConn: the same design without a ring.
 	NamePlain = "ringside-plain"
 )
@@ -48,8 +54,10 @@ var starters = map[string]func(Setup) (Server, error){
 	NameStd:    startStd,
 	NameConn:   startConn,
 	NamePlain:  startPlain,
-	NameEvent:  func(s Setup) (Server, error) { return startEvent(s, false) },
-	NameSQPoll: func(s Setup) (Server, error) { return startEvent(s, true) },
+	NameEvent:  startsEvent(event.Options{}),
+	NameLocked: startsEvent(event.Options{Mode: event.ModeRing, Locked: true}),
+	NameSQPoll: startsEvent(event.Options{Mode: event.ModeRing, SQPoll: true}),
+	NameEpoll:  startsEvent(event.Options{Mode: event.ModeEpoll}),
 }
 
 // loopback is where servers listen.

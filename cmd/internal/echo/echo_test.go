@@ -61,10 +61,10 @@ func asRole(t *testing.T, role string) []string {
 func engines(t *testing.T) []string {
 	names := []string{NameStd, NameEvent, NameConn}
 	if runtime.GOOS == "linux" {
-		names = append(names, NameNetpoll, NamePlain)
+		names = append(names, NameNetpoll, NamePlain, NameEpoll)
 	}
 	if ringWorks() {
-		names = append(names, NameSQPoll)
+		names = append(names, NameSQPoll, NameLocked)
 	}
 	return names
 }

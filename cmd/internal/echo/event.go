@@ -12,19 +12,18 @@ type eventServer struct {
 	sqpoll bool
 }
 
-func startEvent(setup Setup, sqpoll bool) (Server, error) {
-	if err := setup.plain(); err != nil {
-		return nil, err
+// startsEvent returns what starts it with the options.
+func startsEvent(o event.Options) func(Setup) (Server, error) {
+	return func(setup Setup) (Server, error) {
+		if err := setup.plain(); err != nil {
+			return nil, err
+		}
+		s, err := event.Listen("tcp", loopback, event.Handler{OnData: func(c *event.Conn, p []byte) { _, _ = c.Write(p) }}, &o)
+		if err != nil {
+			return nil, err
+		}
+		return &eventServer{s, o.SQPoll}, nil
 	}
-	o := &event.Options{SQPoll: sqpoll}
-	if sqpoll {
-		o.Mode = event.ModeRing
-	}
-	s, err := event.Listen("tcp", loopback, event.Handler{OnData: func(c *event.Conn, p []byte) { _, _ = c.Write(p) }}, o)
-	if err != nil {
-		return nil, err
-	}
-	return &eventServer{s, sqpoll}, nil
 }
 
 func (s *eventServer) Addr() string { return s.Server.Addr().String() }

@@ -15,6 +15,8 @@ const (
 	netConn   = "ringside-conn"
 	netPlain  = "ringside-plain"
 	netEvent  = "ringside-event"
+	netLocked = "ringside-event-locked"
+	netEpoll  = "ringside-event-epoll"
 	netSQPoll = "ringside-event-sqpoll"
 	netC      = "liburing"
 )
@@ -144,6 +146,8 @@ func (sec section) conclusions() []string {
 		{netConn, netPlain, "what io_uring gives the Conn, beside a control with plain calls; the rest of its gain is scheduling"},
 		{netEvent, netC, "the callback server beside C"},
 		{netEvent, "netpoll", "the callback server beside netpoll"},
+		{netEvent, netEpoll, "what io_uring gives the callback server, beside the same callbacks on epoll"},
+		{netLocked, netEvent, "what a thread of its own gives"},
 		{netSQPoll, netEvent, "what SQPOLL gives"},
 	} {
 		rates := sec.ratios(q.engine, q.base, measure.OpsPerS)

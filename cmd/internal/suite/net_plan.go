@@ -32,7 +32,8 @@ type NetOptions struct {
 
 // netEngines are all engines, the one that others are compared to first.
 var netEngines = []string{
-	echo.NameStd, echo.NameNetpoll, echo.NameConn, echo.NamePlain, echo.NameEvent, echo.NameSQPoll, liburing.Name,
+	echo.NameStd, echo.NameNetpoll, echo.NameConn, echo.NamePlain, echo.NameEvent, echo.NameLocked, echo.NameSQPoll,
+	echo.NameEpoll, liburing.Name,
 }
 
 const (
@@ -106,12 +107,11 @@ func (o NetOptions) chosen(workload string) bool {
 	return workload == nameEcho || o.Full
 }
 
-// wanted are the engines that any workload is measured with, in their order.
+// wanted are the engines that any cell is measured with, in their order.
 func (o NetOptions) wanted() []string {
+	cells := o.cells()
 	return slices.DeleteFunc(o.inOrder(netEngines), func(e string) bool {
-		return !slices.ContainsFunc(netWorkloads, func(w netWorkload) bool {
-			return o.chosen(w.name()) && slices.Contains(w.engines(), e)
-		})
+		return !slices.ContainsFunc(cells, func(c netCell) bool { return slices.Contains(o.enginesOf(c), e) })
 	})
 }
 
@@ -137,6 +137,8 @@ func (o NetOptions) enginesOf(c netCell) []string {
 		own = []string{echo.NameStd, echo.NameConn, echo.NameEvent}
 	case c.size != smallMessage && len(o.Sizes) == 0:
 		own = []string{echo.NameStd, echo.NameConn, echo.NameEvent, liburing.Name}
+	case !o.Full:
+		own = slices.DeleteFunc(slices.Clone(of), func(e string) bool { return e == echo.NameLocked || e == echo.NameEpoll })
 	}
 	return slices.DeleteFunc(o.inOrder(own), func(e string) bool { return !slices.Contains(of, e) })
 }

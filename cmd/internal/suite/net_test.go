@@ -105,8 +105,9 @@ func TestNetMeasuresTheDefaultGrid(t *testing.T) {
 	if len(w.jobs) != 6*7*5+3*4*5 || w.trials != 7 || w.removed != 1 {
 		t.Fatalf("%d rounds, %d trials, removed %d times", len(w.jobs), w.trials, w.removed)
 	}
+	brief := slices.DeleteFunc(slices.Clone(netEngines), func(e string) bool { return e == echo.NameLocked || e == echo.NameEpoll })
 	for i, j := range w.jobs[:6*7*5] {
-		if w.setups[i] != (echo.Setup{Engine: netEngines[i%7]}) || j.Measure != 200*time.Millisecond || j.Size != 128 || j.Count != 25*time.Millisecond {
+		if w.setups[i] != (echo.Setup{Engine: brief[i%7]}) || j.Measure != 200*time.Millisecond || j.Size != 128 || j.Count != 25*time.Millisecond {
 			t.Fatalf("round %d: %+v %+v", i, w.setups[i], j)
 		}
 	}
@@ -252,7 +253,7 @@ func TestNetRunsFitTheirTime(t *testing.T) {
 		most time.Duration
 	}{
 		{NetOptions{}, 2 * time.Minute},
-		{NetOptions{Workloads: []string{nameEcho}, Full: true, Duration: 350 * time.Millisecond}, 6 * time.Minute},
+		{NetOptions{Workloads: []string{nameEcho}, Full: true, Duration: 300 * time.Millisecond}, 6*time.Minute + 30*time.Second},
 	} {
 		o := tc.o.withDefaults()
 		var total time.Duration
