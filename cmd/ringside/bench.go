@@ -23,12 +23,13 @@ func newBenchCmd() *cobra.Command {
 			"  ringside bench file --full     # one suite, the whole grid\n" +
 			"  ringside bench net             # echo servers on TCP\n" +
 			"  ringside bench ring            # our ring beside liburing's\n" +
-			"  ringside bench watch           # events of descriptors, epoll beside io_uring",
+			"  ringside bench watch           # events of descriptors, epoll beside io_uring\n" +
+			"  ringside bench sqlite          # SQLite, over our VFS and over others",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBench(cmd, &fileBench{opts}, flags) },
 	}
 	flags.register(cmd.Flags())
 	cmd.Flags().StringVar(&opts.Dir, "dir", "", "create the test file in this `directory`")
-	cmd.AddCommand(newBenchFileCmd(), newBenchNetCmd(), newBenchRingCmd(), newBenchWatchCmd())
+	cmd.AddCommand(newBenchFileCmd(), newBenchNetCmd(), newBenchRingCmd(), newBenchSQLiteCmd(), newBenchWatchCmd())
 	return cmd
 }

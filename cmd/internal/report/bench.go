@@ -38,6 +38,7 @@ var benchUnits = []struct{ metric, unit string }{
 	{HeapPerConn, "heap-B/conn"},
 	{RSSPerConn, "rss-B/conn"},
 	{ab.MetricMean, "mean-us"},
+	{SyncsShared, "syncs-shared"},
 }
 
 // WriteBench writes one line per sample in the Go benchmark format. The engine is a part of the

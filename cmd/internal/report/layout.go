@@ -154,6 +154,7 @@ var columns = []column{
 	{"wakes/s", WakesPerS, formatNumber},
 	{"heap B/conn", HeapPerConn, formatWhole},
 	{"RSS B/conn", RSSPerConn, formatWhole},
+	{"syncs shared", SyncsShared, formatPercent},
 }
 
 // joinAnd joins words as a sentence does.

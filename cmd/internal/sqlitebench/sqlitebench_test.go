@@ -88,7 +88,7 @@ func TestTenants(t *testing.T) {
 		if engine == Memory {
 			t.Skip("a database in memory has one connection")
 		}
-		for _, w := range []Tenants{{Persist, 3, 1}, {WAL, 1, 2}} {
+		for _, w := range []Tenants{{Persist, 3, 1, true}, {WAL, 1, 2, false}} {
 			s, err := run(t, engine, Job{Tenants: &w})
 			if err != nil || s.Ops == 0 || s.P99 == 0 {
 				t.Errorf("%+v: %+v, %v", w, s, err)

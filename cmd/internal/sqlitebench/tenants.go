@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/sqlitevfs"
 )
 
@@ -21,11 +22,9 @@ type Tenants struct {
 	// goroutine.
 	Databases   int `json:"databases"`
 	Connections int `json:"connections"`
+	// Writer has a file overwritten beside them, at WriterRate.
+	Writer bool `json:"writer,omitempty"`
 }
-
-// SyncsSaved is the metric that tells which share of the syncs that SQLite asked for another one
-// made unnecessary.
-const SyncsSaved = "syncs_shared"
 
 // tenant is one connection.
 type tenant struct {
@@ -40,6 +39,14 @@ func (t Tenants) run(ctx context.Context, engine, dir string, plan measure.Plan)
 	var tenants []*tenant
 	defer func() { err = errors.Join(err, closeTenants(tenants)) }()
 	plan.Goroutines = t.Databases * t.Connections
+	if t.Writer {
+		w, err := newWriter(filepath.Join(dir, "beside"))
+		if err != nil {
+			return s, err
+		}
+		defer func() { err = errors.Join(err, w.file.Close()) }()
+		plan.Beside = []measure.Op{w.write}
+	}
 	s, err = measure.Run(ctx, plan, func(g int) (measure.Op, error) {
 		one, err := t.open(engine, dir, g/t.Connections)
 		if err != nil {
@@ -51,8 +58,9 @@ func (t Tenants) run(ctx context.Context, engine, dir string, plan measure.Plan)
 	if err != nil {
 		return s, err
 	}
+	s.Units = nil // The writer has its rate by definition.
 	if total := sqlitevfs.Total(); strings.HasPrefix(engine, Ringside) && total.Syncs > 0 {
-		s.Further = map[string]float64{SyncsSaved: float64(total.SharedSyncs+total.Logged) / float64(total.Syncs)}
+		s.Further = map[string]float64{report.SyncsShared: float64(total.SharedSyncs+total.Logged) / float64(total.Syncs)}
 	}
 	return s, t.check(tenants)
 }

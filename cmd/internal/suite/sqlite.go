@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
+	"github.com/ringside-io/ringside/cmd/internal/engine"
+	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
+	"github.com/ringside-io/ringside/cmd/internal/workload"
+)
+
+const sqliteSuite = "sqlite"
+
+// SQLiteEnv is how the suite "sqlite" reaches the world. All functions must be set.
+type SQLiteEnv struct {
+	// Round runs one job, in a process of its own.
+	Round func(context.Context, workload.Job) (measure.Sample, error)
+	// Probe tells whether this program has an engine, Version which library it is.
+	Probe   func(engine string) error
+	Version func(engine string) string
+	// ProbeEvict tells whether a file can be evicted from the page cache; if not, the error
+	// matches [datafile.ErrCached].
+	ProbeEvict func(path string) error
+	// Progress is told how far the run is.
+	Progress Progress
+}
+
+// SQLite runs the suite "sqlite". It always returns a report, which is complete only if the error is
+// nil; whatever happens, the databases it created are gone when it returns.
+func SQLite(ctx context.Context, opts SQLiteOptions, env SQLiteEnv) (run *report.Run, err error) {
+	s := &sqliteRun{opts: opts.withDefaults(), env: env, run: &report.Run{}}
+	s.describe()
+	points := s.usable(s.opts.points())
+	if len(points) == 0 {
+		return s.run, ErrNothing
+	}
+	file, dir, err := s.scratch(ctx)
+	if err != nil {
+		return s.run, fmt.Errorf("create databases (--dir chooses where): %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Remove()) }()
+	s.dir = dir
+	if points, err = s.prepare(ctx, points); err != nil {
+		return s.run, err
+	}
+	if len(points) == 0 {
+		return s.run, ErrNothing
+	}
+	return s.run, s.measure(ctx, points)
+}
+
+// sqliteRun is the state of one run of the suite.
+type sqliteRun struct {
+	opts SQLiteOptions
+	env  SQLiteEnv
+	run  *report.Run
+	dir  string // takes the databases
+}
+
+// describe notes machine and storage before anything is created.
+func (s *sqliteRun) describe() {
+	h := hostinfo.Collect(s.opts.Dir)
+	h.Seed, h.Pairs, h.Verified = s.opts.Seed, s.opts.Pairs, true
+	if slices.Contains(s.opts.Workloads, TenantsWork) {
+		h.DurationMs = float64(s.opts.Duration) / float64(time.Millisecond)
+	}
+	s.run.Host = h
+}
+
+// scratch makes the directory of the run, which the next run removes if this one is killed.
+func (s *sqliteRun) scratch(ctx context.Context) (*datafile.File, string, error) {
+	if stale, err := datafile.Sweep(s.opts.Dir); err == nil {
+		for _, path := range stale {
+			s.run.Notes = append(s.run.Notes, fmt.Sprintf("removed %s, which a killed run had left", path))
+		}
+	}
+	file, err := datafile.Create(ctx, s.opts.Dir, datafile.UnitSize, s.opts.Seed, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	dir, err := file.Scratch()
+	if err != nil {
+		return nil, "", errors.Join(err, file.Remove())
+	}
+	return file, dir, nil
+}
+
+// usable leaves out the engines that this program does not have, and names them once for each
+// workload.
+func (s *sqliteRun) usable(points []sqlitePoint) []sqlitePoint {
+	named := map[[2]string]bool{}
+	for i := range points {
+		p := &points[i]
+		p.series = slices.DeleteFunc(p.series, func(row sqliteSeries) bool {
+			err := s.env.Probe(row.engine)
+			if key := [2]string{p.work, row.engine}; err != nil && !named[key] {
+				named[key] = true
+				s.skip(report.Skip{Workload: p.work, Engine: row.engine, Reason: err.Error()})
+			}
+			if v := s.env.Version(row.engine); err == nil && !slices.Contains(s.run.Host.Peers, v) {
+				s.run.Host.Peers = append(s.run.Host.Peers, v)
+			}
+			return err != nil
+		})
+	}
+	return slices.DeleteFunc(points, func(p sqlitePoint) bool { return len(p.series) == 0 })
+}
+
+func (s *sqliteRun) skip(skip report.Skip) {
+	skip.Suite = sqliteSuite
+	s.run.Skipped = append(s.run.Skipped, skip)
+}
+
+// prepare asks for the mechanism behind the ring, and makes the databases that are read cold.
+func (s *sqliteRun) prepare(ctx context.Context, points []sqlitePoint) ([]sqlitePoint, error) {
+	about, err := s.env.Round(ctx, workload.Job{Engine: engine.NameRingside})
+	if err != nil {
+		return nil, fmt.Errorf("ask ringside for its backend: %w", err)
+	}
+	s.run.Host.Backend, s.run.Host.Reason = about.Backend, about.Reason
+	isCold := func(p sqlitePoint) bool { return p.work == ColdWork }
+	if !slices.ContainsFunc(points, isCold) {
+		return points, nil
+	}
+	s.env.Progress.Start(1, "making databases")
+	what := sqlitebench.Job{Dir: s.dir, Cold: &sqlitebench.Cold{
+		What: sqlitebench.Make, Base: s.dir, Rows: s.opts.rows(), Seed: s.opts.Seed,
+	}}
+	if _, err := s.env.Round(ctx, workload.Job{Suite: sqliteSuite, Workload: ColdWork, Engine: sqlitebench.Default, SQLite: &what}); err != nil {
+		return nil, fmt.Errorf("make databases: %w", err)
+	}
+	path := filepath.Join(s.dir, sqlitebench.Fragmented)
+	err = s.env.ProbeEvict(path)
+	if errors.Is(err, datafile.ErrCached) {
+		s.skip(report.Skip{Workload: ColdWork, Reason: fmt.Sprintf("%v; choose a directory on a disk with --dir", err)})
+		return slices.DeleteFunc(points, isCold), nil
+	}
+	if err == nil {
+		s.run.Host.FileBytes, err = datafile.SizeOf(path)
+	}
+	return points, err
+}
+
+// measure runs all points.
+func (s *sqliteRun) measure(ctx context.Context, points []sqlitePoint) error {
+	rounds := 0
+	for _, p := range points {
+		rounds += s.opts.Pairs * len(p.series)
+	}
+	s.env.Progress.Start(int64(rounds), "measuring")
+	for done, p := range points {
+		if err := s.measurePoint(ctx, p); err != nil {
+			if ctx.Err() != nil {
+				return fmt.Errorf("stopped after %d of %d points: %w", done, len(points), ctx.Err())
+			}
+			return fmt.Errorf("%s, %s: %w", p.work, p.name, err)
+		}
+	}
+	return nil
+}
+
+// measurePoint runs the engines in turn and adds the cells to the report.
+func (s *sqliteRun) measurePoint(ctx context.Context, p sqlitePoint) error {
+	var names []string
+	for _, row := range p.series {
+		names = append(names, row.name)
+	}
+	samples, err := measure.Interleave(ctx, s.opts.Pairs, names,
+		func(ctx context.Context, name string, pair int) (measure.Sample, error) {
+			row := p.series[slices.Index(names, name)]
+			s.env.Progress.Note("%s, %s, %s", p.work, p.name, name)
+			sample, err := s.env.Round(ctx, s.job(p, row, pair))
+			if err != nil {
+				return sample, fmt.Errorf("engine %s: %w", name, err)
+			}
+			s.env.Progress.Add(1)
+			return sample, nil
+		})
+	if err != nil {
+		return err
+	}
+	if p.work == SpeedWork {
+		s.run.Cells = append(s.run.Cells, speedCells(names, samples)...)
+		return nil
+	}
+	cell := report.Cell{Suite: sqliteSuite, Workload: p.work, Params: p.params}
+	for i, name := range names {
+		series := newSeries(name, samples[i])
+		addDeviceShare(&series, samples[i])
+		cell.Series = append(cell.Series, series)
+	}
+	s.run.Cells = append(s.run.Cells, cell)
+	return nil
+}
+
+// job is one round of a row. Rounds of a pair do the same.
+func (s *sqliteRun) job(p sqlitePoint, row sqliteSeries, pair int) workload.Job {
+	j := p.job
+	j.Dir = s.dir
+	switch {
+	case j.Speed != nil:
+		w := *j.Speed
+		w.Journal, w.Seed = row.journal, w.Seed+uint64(pair)
+		j.Speed = &w
+	case j.Tenants != nil:
+		w := *j.Tenants
+		w.Journal = row.journal
+		j.Tenants = &w
+	case j.Cold != nil:
+		w := *j.Cold
+		w.Base, w.Seed = s.dir, w.Seed+uint64(pair)
+		j.Cold = &w
+	}
+	return workload.Job{
+		Suite: sqliteSuite, Workload: p.work, Engine: row.engine, SQLite: &j,
+		Goroutines: 1, Warm: warmFor(s.opts.Duration), Measure: s.opts.Duration,
+	}
+}
+
+// speedCells makes a cell of each test.
+func speedCells(names []string, samples [][]measure.Sample) (out []report.Cell) {
+	for test := 1; test <= sqlitebench.Tests; test++ {
+		cell := report.Cell{Suite: sqliteSuite, Workload: SpeedWork, Params: report.Params{"test": test}}
+		for i, name := range names {
+			series := report.Series{Engine: name}
+			for _, sample := range samples[i] {
+				one := measure.Sample{Ops: 1, Elapsed: time.Duration(sample.Further[sqlitebench.TestNs(test)])}
+				if cpu, ok := sample.Further[sqlitebench.TestCPU(test)]; ok {
+					d := time.Duration(cpu)
+					one.CPU = &d
+				}
+				series.Samples = append(series.Samples, report.Sample{Iterations: 1, Metrics: one.Metrics()})
+			}
+			cell.Series = append(cell.Series, series)
+		}
+		out = append(out, cell)
+	}
+	return out
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+
+package suite
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
+)
+
+// Workloads of the suite "sqlite".
+const (
+	SpeedWork   = "speed"
+	TenantsWork = "tenants"
+	ColdWork    = "cold"
+)
+
+var sqliteWorks = []string{SpeedWork, TenantsWork, ColdWork}
+
+// SQLiteOptions say what the suite "sqlite" measures. The zero value is the brief run.
+type SQLiteOptions struct {
+	// Dir takes the databases, in a directory that is removed; empty is [DefaultDir].
+	Dir string
+	// Workloads are those that are measured in full; none means all of them, briefly.
+	Workloads []string
+	// Engines leaves out all others.
+	Engines []string
+	// Databases, Connections and Journals replace axes of the workload "tenants", Cold what the
+	// workload "cold" does.
+	Databases   []int
+	Connections []int
+	Journals    []string
+	Cold        []string
+	// Scale is the percentage of statements and rows (0: 100).
+	Scale int
+	// Pairs is the number of interleaved rounds of each engine (0: 5), Duration the length of
+	// a measured window of commits (0: 200 ms).
+	Pairs    int
+	Duration time.Duration
+	// Seed selects rows and keys.
+	Seed uint64
+
+	// brief tells that no workload was named.
+	brief bool
+}
+
+// maxTenants bounds --databases and --connections.
+const maxTenants = 1000
+
+// Validate returns an error that names the first option that makes no sense.
+func (o SQLiteOptions) Validate() error {
+	for _, list := range []struct {
+		flag         string
+		given, known []string
+	}{
+		{"--workload", o.Workloads, sqliteWorks},
+		{"--engine", o.Engines, sqlitebench.Engines},
+		{"--journal", o.Journals, []string{sqlitebench.Rollback, sqlitebench.Persist, sqlitebench.WAL}},
+		{"--cold", o.Cold, sqlitebench.ColdWork},
+	} {
+		if err := oneOf(list.flag, list.given, list.known); err != nil {
+			return err
+		}
+	}
+	for flag, numbers := range map[string][]int{"--databases": o.Databases, "--connections": o.Connections} {
+		for _, n := range numbers {
+			if n < 1 || n > maxTenants {
+				return fmt.Errorf("%s %d: must be between 1 and %d", flag, n, maxTenants)
+			}
+		}
+	}
+	switch {
+	case o.Scale < 0 || o.Scale > 1000:
+		return fmt.Errorf("--scale %d: must be between 1 and 1000 percent", o.Scale)
+	case o.Pairs < 0 || o.Duration < 0:
+		return fmt.Errorf("--pairs and --duration must be positive")
+	}
+	return nil
+}
+
+// withDefaults fills in what was left open.
+func (o SQLiteOptions) withDefaults() SQLiteOptions {
+	if o.Dir == "" {
+		o.Dir = DefaultDir()
+	}
+	if len(o.Workloads) == 0 {
+		o.Workloads, o.brief = sqliteWorks, true
+	}
+	if o.Scale == 0 {
+		o.Scale = 100
+	}
+	if o.Pairs == 0 {
+		o.Pairs = 5
+	}
+	if o.Duration == 0 {
+		o.Duration = 200 * time.Millisecond
+	}
+	return o
+}
+
+// among leaves out the engines that nobody asked for.
+func (o SQLiteOptions) among(engines ...string) []string {
+	if len(o.Engines) == 0 {
+		return engines
+	}
+	return slices.DeleteFunc(engines, func(e string) bool { return !slices.Contains(o.Engines, e) })
+}
+
+// sqlitePoint is what is measured in one series of interleaved rounds.
+type sqlitePoint struct {
+	work   string
+	params report.Params
+	name   string // in sentences
+	series []sqliteSeries
+	job    sqlitebench.Job // but for its directory and what a series changes
+}
+
+// sqliteSeries is one row: an engine with a journal mode.
+type sqliteSeries struct {
+	name, engine, journal string
+}
+
+// points returns all of them, but for what must be made first.
+func (o SQLiteOptions) points() (out []sqlitePoint) {
+	for _, work := range o.Workloads {
+		switch work {
+		case SpeedWork:
+			out = append(out, o.speed())
+		case TenantsWork:
+			out = append(out, o.tenants()...)
+		case ColdWork:
+			out = append(out, o.cold()...)
+		}
+	}
+	return slices.DeleteFunc(out, func(p sqlitePoint) bool { return len(p.series) == 0 })
+}
+
+// speed is one point: a round does all tests.
+func (o SQLiteOptions) speed() sqlitePoint {
+	p := sqlitePoint{work: SpeedWork, name: "the 16 tests"}
+	if len(o.among(sqlitebench.Memory)) > 0 {
+		p.series = append(p.series, sqliteSeries{sqlitebench.Memory, sqlitebench.Memory, sqlitebench.Rollback})
+	}
+	engines := map[string][]string{
+		sqlitebench.Rollback: {sqlitebench.Default, sqlitebench.Plain, sqlitebench.Ringside, sqlitebench.Modernc, sqlitebench.Mattn},
+		sqlitebench.WAL:      {sqlitebench.Default, sqlitebench.Ringside, sqlitebench.Log, sqlitebench.Modernc, sqlitebench.Mattn},
+	}
+	for _, e := range []string{sqlitebench.NoDirSync, sqlitebench.Group} { // They are measured on request.
+		if slices.Contains(o.Engines, e) {
+			engines[sqlitebench.Rollback] = append(engines[sqlitebench.Rollback], e)
+		}
+	}
+	for _, journal := range orThese(o.Journals, sqlitebench.Rollback, sqlitebench.WAL) {
+		list := engines[journal]
+		if journal == sqlitebench.Persist {
+			list = engines[sqlitebench.Rollback]
+		}
+		for _, e := range o.among(slices.Clone(list)...) {
+			p.series = append(p.series, sqliteSeries{e + "-" + journal, e, journal})
+		}
+	}
+	p.job.Speed = &sqlitebench.Speed{Scale: o.Scale, Seed: o.Seed}
+	return p
+}
+
+// orThese returns values, or others where there are none.
+func orThese[T any](values []T, otherwise ...T) []T {
+	if len(values) == 0 {
+		return otherwise
+	}
+	return values
+}
+
+// tenants are many databases with a connection each, then one with many.
+func (o SQLiteOptions) tenants() (out []sqlitePoint) {
+	databases, connections := []int{1, 4, 16, 64}, []int{4, 16}
+	if o.brief {
+		databases, connections = []int{1, 16}, nil
+	}
+	if len(o.Connections) > 0 && len(o.Databases) == 0 {
+		databases = nil
+	} else if len(o.Databases) > 0 && len(o.Connections) == 0 {
+		connections = nil
+	}
+	for _, journal := range orThese(o.Journals, sqlitebench.Persist, sqlitebench.WAL) {
+		for _, n := range orThese(o.Databases, databases...) {
+			out = append(out, o.tenant(journal, n, 1, false))
+		}
+		for _, n := range orThese(o.Connections, connections...) {
+			out = append(out, o.tenant(journal, 1, n, false))
+		}
+		if journal == sqlitebench.Persist && !o.brief && len(o.Connections) == 0 { // A syncfs writes what others wrote.
+			for _, n := range orThese(o.Databases, 16, 64) {
+				out = append(out, o.tenant(journal, n, 1, true))
+			}
+		}
+	}
+	return out
+}
+
+func (o SQLiteOptions) tenant(journal string, databases, connections int, writer bool) sqlitePoint {
+	p := sqlitePoint{
+		work:   TenantsWork,
+		params: report.Params{"journal": journal, "databases": databases, "connections": connections},
+		name:   fmt.Sprintf("%s, %d databases with %d connections", journal, databases, connections),
+		job:    sqlitebench.Job{Tenants: &sqlitebench.Tenants{Databases: databases, Connections: connections, Writer: writer}},
+	}
+	if writer {
+		p.params["writer"] = sqlitebench.WriterRate
+		p.name += " beside a writer"
+	}
+	own := []string{sqlitebench.Ringside, sqlitebench.Group}
+	if journal == sqlitebench.WAL {
+		own[1] = sqlitebench.Log
+	}
+	for _, e := range o.among(sqlitebench.Default, own[0], own[1], sqlitebench.Modernc, sqlitebench.Mattn) {
+		p.series = append(p.series, sqliteSeries{e, e, journal})
+	}
+	return p
+}
+
+// coldRows is how many rows the databases have: some 60 MiB.
+const coldRows = 100_000
+
+// rows is how many there are.
+func (o SQLiteOptions) rows() int { return max(coldRows*o.Scale/100, sqlitebench.MinRows) }
+
+func (o SQLiteOptions) cold() (out []sqlitePoint) {
+	all := sqlitebench.ColdWork
+	if o.brief {
+		all = []string{sqlitebench.Scan, sqlitebench.Contiguous}
+	}
+	for _, what := range orThese(o.Cold, all...) {
+		p := sqlitePoint{
+			work: ColdWork, params: report.Params{"what": what, "rows": o.rows()}, name: strings.ToLower(what),
+			job: sqlitebench.Job{Cold: &sqlitebench.Cold{What: what, Rows: o.rows(), Seed: o.Seed}},
+		}
+		for _, e := range o.among(sqlitebench.Default, sqlitebench.Ringside, sqlitebench.Modernc, sqlitebench.Mattn) {
+			p.series = append(p.series, sqliteSeries{e, e, sqlitebench.Rollback})
+		}
+		out = append(out, p)
+	}
+	return out
+}

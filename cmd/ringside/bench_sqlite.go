@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
+	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
+	"github.com/ringside-io/ringside/cmd/internal/suite"
+)
+
+const benchSQLiteLong = `sqlite measures SQLite over package sqlitevfs beside its default VFS and other libraries, with
+synchronous=FULL throughout. --workload chooses from
+
+  speed    the 16 tests of SQLite's old speed page, in one new database for each round: rollback
+           (journal_mode=DELETE) and WAL
+  tenants  commits of one row: 1, 4, 16 and 64 databases with a connection each, then 4 and 16
+           connections to one database, with journal_mode=PERSIST and WAL
+  cold     a database of some 60 MiB that is not in the page cache: a scan, CREATE INDEX, 10 % of the
+           keys and single lookups where rows came in random order, and a scan where they came in order
+
+Without --workload there is less of each: about three minutes. In full speed takes about two
+minutes, tenants two, cold two.
+
+Engines:
+
+  memory              a database in memory
+  default             github.com/ncruces/go-sqlite3 with its default VFS
+  ringside            the same with vfs=ringside; the others of this name differ in one part
+  ringside-plain      syncs of directories and no other part: what the default VFS would cost if it
+                      did not leave them out
+  ringside-nodirsync  the other way round: without them, as the default VFS
+  ringside-group      group sync in any case
+  ringside-log        the log that databases share
+  modernc             modernc.org/sqlite (elsewhere than on linux/amd64: with -tags peers)
+  mattn               github.com/mattn/go-sqlite3 (with cgo, a C compiler and -tags peers)
+
+Every statement goes through one connection, without a pool between. Rounds of the engines are
+interleaved, each in a process of its own. Tables of speed and cold have mean, standard deviation,
+smallest and largest time of the rounds, relative to the fastest, and processor time; those of tenants
+medians. Closing a database is not part of a time.
+
+What was written is checked: rows that were acknowledged are counted, sums are compared. Databases lie
+in --dir (default: $TMPDIR, else /var/tmp) and are removed in the end. --scale is the percentage of
+statements and rows.`
+
+const benchSQLiteExample = `  ringside bench sqlite
+  ringside bench sqlite --workload speed --json sqlite-speed.json
+  ringside bench sqlite --workload tenants --databases 16,64 --journal wal --duration 1s
+  ringside bench sqlite --workload cold --cold scan,contiguous --engine default,ringside
+  go run -tags peers ./cmd/ringside bench sqlite`
+
+// newBenchSQLiteCmd returns "ringside bench sqlite".
+func newBenchSQLiteCmd() *cobra.Command {
+	flags := &benchFlags{}
+	var opts suite.SQLiteOptions
+	cmd := &cobra.Command{
+		Use:     "sqlite",
+		Short:   "Measure SQLite over sqlitevfs, the default VFS and other libraries",
+		Long:    benchSQLiteLong,
+		Example: benchSQLiteExample,
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runBench(cmd, &sqliteBench{opts}, flags) },
+	}
+	f := cmd.Flags()
+	flags.register(f)
+	f.StringVar(&opts.Dir, "dir", "", "create databases in this `directory`")
+	f.StringSliceVar(&opts.Workloads, "workload", nil, "what is measured in full: speed, tenants, cold (default: all, briefly)")
+	f.StringSliceVar(&opts.Engines, "engine", nil, "engines to measure; others are compared to the first of the list above")
+	f.IntSliceVar(&opts.Databases, "databases", nil, "numbers of databases, such as 1,16")
+	f.IntSliceVar(&opts.Connections, "connections", nil, "numbers of connections to one database, such as 4,16")
+	f.StringSliceVar(&opts.Journals, "journal", nil, "journal modes: rollback, persist, wal")
+	f.StringSliceVar(&opts.Cold, "cold", nil, "what is read cold: scan, index, range, lookups, contiguous")
+	f.IntVar(&opts.Scale, "scale", 100, "`percent` of the statements and rows")
+	return cmd
+}
+
+// sqliteBench is the suite "sqlite".
+type sqliteBench struct{ opts suite.SQLiteOptions }
+
+func (b *sqliteBench) configure(flags *benchFlags) error {
+	b.opts.Pairs, b.opts.Duration, b.opts.Seed = flags.pairs, flags.duration, flags.seed
+	return b.opts.Validate()
+}
+
+func (*sqliteBench) layout() report.Layout { return report.SQLiteLayout }
+
+func (b *sqliteBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
+	return suite.SQLite(ctx, b.opts, suite.SQLiteEnv{
+		Round:      tools.round,
+		Probe:      sqlitebench.Probe,
+		Version:    sqlitebench.Version,
+		ProbeEvict: datafile.ProbeEvict,
+		Progress:   tools.bar,
+	})
+}
