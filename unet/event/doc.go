@@ -10,9 +10,9 @@
 // [Listen] starts a [Server] with one or more event loops. Each loop has an
 // io_uring with one multishot accept, one multishot receive per connection,
 // which takes its memory from buffers that all connections of the loop share,
-// and sends that go into the kernel together. The loop is a goroutine that is
-// not bound to a thread; between completions it sleeps in Go's netpoller
-// ([Options].Locked changes that).
+// and sends that go into the kernel together. Between completions the loop waits
+// in the kernel on a thread of its own, or, where that does not pay, in Go's
+// netpoller ([Options].Wait).
 //
 // Where io_uring cannot be used each loop is a loop of package watch on epoll, which
 // receives and sends by plain calls. Everything below holds for it as well.

@@ -222,10 +222,16 @@ func backlogIsServed(t *testing.T, o Options) {
 // TestBrokenRing ends the connections of a loop that cannot go on.
 func TestBrokenRing(t *testing.T) {
 	needRing(t)
+	for _, w := range []Wait{WaitAuto, WaitNetpoller} {
+		t.Run(w.String(), func(t *testing.T) { testBrokenRing(t, w) })
+	}
+}
+
+func testBrokenRing(t *testing.T, w Wait) {
 	closed := make(chan error, 1)
 	h := echoes()
 	h.OnClose = func(_ *Conn, err error) { closed <- err }
-	s := start(t, h, Options{Mode: ModeRing, Loops: 1})
+	s := start(t, h, Options{Mode: ModeRing, Loops: 1, Wait: w})
 	c := dial(t, s)
 	exchange(t, c, []byte("x"))
 	broken := errors.New("broken")
@@ -236,7 +242,8 @@ func TestBrokenRing(t *testing.T) {
 	}
 	await(t, "the connection is gone", func() bool { return s.Stats().Open == 0 })
 	// The test has to free what the loop had to leave.
-	if err := errors.Join(l.file.Close(), l.ring.Close()); err != nil {
+	s.Close()
+	if err := l.undo(); err != nil {
 		t.Error(err)
 	}
 }

@@ -27,9 +27,9 @@ func overModes(t *testing.T, test func(t *testing.T, o Options)) {
 		name string
 		o    Options
 	}{
-		{"ring", Options{Mode: ModeRing}},
 		{"loops", Options{Mode: ModeRing, Loops: 3}},
-		{"locked", Options{Mode: ModeRing, Locked: true}},
+		{"thread", Options{Mode: ModeRing, Wait: WaitThread}},
+		{"netpoller", Options{Mode: ModeRing, Wait: WaitNetpoller}},
 		{"sqpoll", Options{Mode: ModeRing, SQPoll: true}},
 		{"spin", Options{Mode: ModeRing, Spin: 20 * time.Microsecond}},
 		{"epoll", Options{Mode: ModeEpoll}},
@@ -38,12 +38,12 @@ func overModes(t *testing.T, test func(t *testing.T, o Options)) {
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			if testing.Short() && (m.name == "spin" || m.name == "epoll-loops") {
-				t.Skip("what ring, loops and epoll ask of the kernel, in another order: without -short")
+				t.Skip("what netpoller, loops and epoll ask of the kernel, in another order: without -short")
 			}
 			switch m.o.Mode {
 			case ModeRing:
 				needRing(t)
-				if m.o.Locked {
+				if m.o.Wait == WaitThread {
 					ringtest.NeedKernel(t, "deferred task work", "6.1")
 				}
 			case ModeEpoll:

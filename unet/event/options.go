@@ -35,6 +35,35 @@ func (m Mode) String() string {
 	return [...]string{"auto", "ring", "epoll", "net"}[m]
 }
 
+// Wait says how a loop with a ring waits for the kernel.
+type Wait int
+
+const (
+	// WaitAuto takes WaitThread where it can be had (Linux 6.1), GOMAXPROCS is
+	// larger than the number of loops, and SQPoll is not asked for, else
+	// WaitNetpoller.
+	WaitAuto Wait = iota
+	// WaitThread gives each loop a thread of its own, on which it waits in the
+	// kernel, which puts off its work until then. It takes the least CPU time
+	// and treats connections most evenly. What callbacks hand to other
+	// goroutines can start up to 10 ms late when GOMAXPROCS is not larger than
+	// the number of loops, and an exchange with a peer in the same process goes
+	// from thread to thread. It needs Linux 6.1 and excludes SQPoll; with
+	// ModeAuto it is part of what has to be there for io_uring to be chosen.
+	WaitThread
+	// WaitNetpoller lets each loop wait in Go's netpoller, as a goroutine that
+	// takes no thread meanwhile.
+	WaitNetpoller
+)
+
+// String returns the name of the way to wait.
+func (w Wait) String() string {
+	if w < WaitAuto || w > WaitNetpoller {
+		return fmt.Sprintf("Wait(%d)", int(w))
+	}
+	return [...]string{"auto", "thread", "netpoller"}[w]
+}
+
 // Options tune a server. The zero value is a good start.
 type Options struct {
 	// Mode chooses the backend.
@@ -59,13 +88,8 @@ type Options struct {
 	// Spin is how long a loop looks for completions before it sleeps. It buys
 	// latency for CPU time; 0 sleeps at once.
 	Spin time.Duration
-	// Locked gives each loop with a ring a thread of its own, on which it waits
-	// in the kernel and not in Go's netpoller. That takes a little less CPU time
-	// where callbacks do all the work. What callbacks hand to other goroutines
-	// can start up to 10 ms late when GOMAXPROCS is not larger than the number
-	// of loops. It needs Linux 6.1 and excludes SQPoll. With ModeAuto it is part
-	// of what has to be there for io_uring to be chosen.
-	Locked bool
+	// Wait is how loops with a ring wait.
+	Wait Wait
 	// SQPoll lets a thread of the kernel submit for each loop. It needs a
 	// processor to spare for each. With ModeAuto it is part of what has to be
 	// there for io_uring to be chosen.
@@ -115,8 +139,10 @@ func (o *Options) check() error {
 		return fmt.Errorf("event: BufferSize %d: must be up to %d", o.BufferSize, maxBufSize)
 	case o.Buffers < 0 || o.Buffers > maxBuffers || o.Buffers&(o.Buffers-1) != 0:
 		return fmt.Errorf("event: Buffers %d: must be a power of two up to %d", o.Buffers, maxBuffers)
-	case o.Locked && o.SQPoll:
-		return errors.New("event: Locked and SQPoll exclude each other")
+	case o.Wait < WaitAuto || o.Wait > WaitNetpoller:
+		return fmt.Errorf("event: there is no %v", o.Wait)
+	case o.Wait == WaitThread && o.SQPoll:
+		return errors.New("event: WaitThread and SQPoll exclude each other")
 	case o.Spin < 0:
 		return fmt.Errorf("event: Spin %v is negative", o.Spin)
 	}

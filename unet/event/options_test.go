@@ -18,7 +18,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []Options{
 		{Mode: 4}, {Loops: -1}, {Loops: 2000}, {WriteLimit: -1}, {BufferSize: -1},
 		{BufferSize: 2 << 20}, {Buffers: 3}, {Buffers: 1 << 16}, {Spin: -1},
-		{Locked: true, SQPoll: true},
+		{Wait: WaitThread, SQPoll: true},
 	} {
 		if s, err := Listen("tcp", "127.0.0.1:0", Handler{}, &o); err == nil || s != nil {
 			t.Errorf("%+v is accepted", o)

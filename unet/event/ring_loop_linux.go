@@ -37,7 +37,7 @@ const (
 )
 
 // ringLoop drives a loop by one ring. Its goroutine sleeps in Go's netpoller on
-// the ring's descriptor and is not bound to a thread, or, with Options.Locked,
+// the ring's descriptor and is not bound to a thread, or, with WaitThread,
 // in the kernel on a thread of its own.
 type ringLoop struct {
 	loop
@@ -45,7 +45,7 @@ type ringLoop struct {
 	bufs *uring.BufRing
 	file *os.File // a duplicate of the ring's descriptor, in the netpoller
 	raw  syscall.RawConn
-	bell *sys.FD // with Locked, in the place of file: an eventfd, never read
+	bell *sys.FD // with WaitThread, in the place of file: an eventfd, never read
 
 	state atomic.Int32 // running or parked
 
@@ -60,7 +60,7 @@ type ringLoop struct {
 // run implements driver.
 func (l *ringLoop) run() {
 	if l.bell != nil {
-		l.runLocked()
+		l.runOnThread()
 		return
 	}
 	for {
@@ -122,7 +122,7 @@ func (l *ringLoop) reap() bool {
 	return n > 0
 }
 
-// reapable is how many completions to reap. A locked loop takes what is there:
+// reapable is how many completions to reap. A loop with a thread takes what is there:
 // more comes when it enters the kernel next.
 func (l *ringLoop) reapable() int {
 	if l.bell == nil {
@@ -257,6 +257,7 @@ func (l *ringLoop) close() {
 		graves.Lock()
 		graves.loops = append(graves.loops, l)
 		graves.Unlock()
+		_ = l.ring.UnregisterRingFD() // its thread goes on to other work
 		l.bury()
 		return
 	}

@@ -18,7 +18,7 @@ func (l *ringLoop) start() (err error) {
 	o := &l.server.opts
 	u := uring.Options{Entries: sqEntries, CQEntries: cqEntries, Clamp: true, SubmitAll: true, NoIOWait: true}
 	switch {
-	case o.Locked:
+	case l.server.threads:
 		u.DeferTaskrun, u.Disabled = true, true // its thread enables it
 	case o.SQPoll:
 		u.SQPoll = true
@@ -32,7 +32,7 @@ func (l *ringLoop) start() (err error) {
 	l.bufs, err = l.ring.NewBufRing(uring.BufRingOptions{Entries: o.Buffers, BufSize: o.BufferSize})
 	switch {
 	case err != nil:
-	case o.Locked:
+	case l.server.threads:
 		l.bell, err = sys.EventFD()
 	default:
 		err = l.poll()

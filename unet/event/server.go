@@ -5,6 +5,7 @@ package event
 import (
 	"context"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -21,6 +22,7 @@ type Server struct {
 	name    string
 	reason  string
 	engine  engine
+	threads bool // each loop has a thread of its own
 }
 
 // engine is what runs a server.
@@ -110,6 +112,7 @@ func (s *Server) startKind(address string, kind Mode) error {
 		if err := usable(&s.opts); err != nil {
 			return err
 		}
+		s.threads = s.opts.takesThreads()
 	}
 	return s.startLoops(address, kind)
 }
@@ -123,7 +126,7 @@ func isListenError(err error) bool {
 // usable says why io_uring cannot carry a server.
 func usable(o *Options) error {
 	probes := []func() error{features.HaveMultishotAccept, features.HaveMultishotRecv, features.HaveBufferRing}
-	if o.Locked {
+	if o.Wait == WaitThread {
 		probes = append(probes, features.HaveDeferTaskrun)
 	}
 	if o.SQPoll {
@@ -135,6 +138,14 @@ func usable(o *Options) error {
 		}
 	}
 	return nil
+}
+
+// takesThreads decides what WaitAuto leaves open: whether each loop gets a thread.
+func (o *Options) takesThreads() bool {
+	if o.Wait != WaitAuto {
+		return o.Wait == WaitThread
+	}
+	return !o.SQPoll && runtime.GOMAXPROCS(0) > o.Loops && features.HaveDeferTaskrun() == nil
 }
 
 // Backend returns "io_uring", "epoll" or "net", and why it is not io_uring or

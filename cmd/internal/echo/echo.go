@@ -15,9 +15,9 @@ const (
 	NameNetpoll = "netpoll"
 	NameEvent   = "ringside-event"
 	NameSQPoll  = "ringside-event-sqpoll"
-	// NameLocked is NameEvent with a thread of its own, NameEpoll the control of both: the same
-	// callbacks on epoll.
-	NameLocked = "ringside-event-locked"
+	// NameParked is NameEvent with loops that wait in Go's netpoller and not on threads of their
+	// own, NameEpoll the control of both: the same callbacks on epoll.
+	NameParked = "ringside-event-parked"
 	NameEpoll  = "ringside-event-epoll"
 	NameConn   = "ringside-conn"
 	// NamePlain is the control of NameConn: the same design without a ring.
@@ -55,7 +55,7 @@ var starters = map[string]func(Setup) (Server, error){
 	NameConn:   startConn,
 	NamePlain:  startPlain,
 	NameEvent:  startsEvent(event.Options{}),
-	NameLocked: startsEvent(event.Options{Mode: event.ModeRing, Locked: true}),
+	NameParked: startsEvent(event.Options{Mode: event.ModeRing, Wait: event.WaitNetpoller}),
 	NameSQPoll: startsEvent(event.Options{Mode: event.ModeRing, SQPoll: true}),
 	NameEpoll:  startsEvent(event.Options{Mode: event.ModeEpoll}),
 }

@@ -64,7 +64,7 @@ func engines(t *testing.T) []string {
 		names = append(names, NameNetpoll, NamePlain, NameEpoll)
 	}
 	if ringWorks() {
-		names = append(names, NameSQPoll, NameLocked)
+		names = append(names, NameSQPoll, NameParked)
 	}
 	return names
 }

@@ -15,7 +15,7 @@ const (
 	netConn   = "ringside-conn"
 	netPlain  = "ringside-plain"
 	netEvent  = "ringside-event"
-	netLocked = "ringside-event-locked"
+	netParked = "ringside-event-parked"
 	netEpoll  = "ringside-event-epoll"
 	netSQPoll = "ringside-event-sqpoll"
 	netC      = "liburing"
@@ -147,7 +147,7 @@ func (sec section) conclusions() []string {
 		{netEvent, netC, "the callback server beside C"},
 		{netEvent, "netpoll", "the callback server beside netpoll"},
 		{netEvent, netEpoll, "what io_uring gives the callback server, beside the same callbacks on epoll"},
-		{netLocked, netEvent, "what a thread of its own gives"},
+		{netEvent, netParked, "what a thread of its own gives"},
 		{netSQPoll, netEvent, "what SQPOLL gives"},
 	} {
 		rates := sec.ratios(q.engine, q.base, measure.OpsPerS)

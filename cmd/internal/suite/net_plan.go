@@ -32,7 +32,7 @@ type NetOptions struct {
 
 // netEngines are all engines, the one that others are compared to first.
 var netEngines = []string{
-	echo.NameStd, echo.NameNetpoll, echo.NameConn, echo.NamePlain, echo.NameEvent, echo.NameLocked, echo.NameSQPoll,
+	echo.NameStd, echo.NameNetpoll, echo.NameConn, echo.NamePlain, echo.NameEvent, echo.NameParked, echo.NameSQPoll,
 	echo.NameEpoll, liburing.Name,
 }
 
@@ -138,7 +138,7 @@ func (o NetOptions) enginesOf(c netCell) []string {
 	case c.size != smallMessage && len(o.Sizes) == 0:
 		own = []string{echo.NameStd, echo.NameConn, echo.NameEvent, liburing.Name}
 	case !o.Full:
-		own = slices.DeleteFunc(slices.Clone(of), func(e string) bool { return e == echo.NameLocked || e == echo.NameEpoll })
+		own = slices.DeleteFunc(slices.Clone(of), func(e string) bool { return e == echo.NameParked || e == echo.NameEpoll })
 	}
 	return slices.DeleteFunc(o.inOrder(own), func(e string) bool { return !slices.Contains(of, e) })
 }

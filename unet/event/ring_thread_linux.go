@@ -14,9 +14,9 @@ import (
 // the eventfd.
 const bellRings uring.PollEvents = 1 | 1<<31
 
-// runLocked serves on a thread of its own, for which the kernel puts off all
+// runOnThread serves on a thread of its own, for which the kernel puts off all
 // work until the thread enters it.
-func (l *ringLoop) runLocked() {
+func (l *ringLoop) runOnThread() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := l.ring.Enable(); err != nil {
