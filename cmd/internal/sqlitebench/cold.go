@@ -136,7 +136,7 @@ func (c Cold) query() (q query, err error) {
 	case Lookups:
 		q.sql, q.want, q.args = "SELECT w FROM t WHERE k=?1", value, nil
 		random := rand.New(rand.NewPCG(c.Seed, 1))
-		for range min(1000, c.Rows/10) {
+		for range min(3000, c.Rows/10) {
 			q.args = append(q.args, random.Int64N(n)+1)
 		}
 	default:

@@ -203,6 +203,10 @@ func (s *sqliteRun) measurePoint(ctx context.Context, p sqlitePoint) error {
 	return nil
 }
 
+// crowdFactor is how many times as long connections to one database are measured: one that finds it
+// locked sleeps for a long time, and a window ends when the last one has woken.
+const crowdFactor = 5
+
 // job is one round of a row. Rounds of a pair do the same.
 func (s *sqliteRun) job(p sqlitePoint, row sqliteSeries, pair int) workload.Job {
 	j := p.job
@@ -221,9 +225,13 @@ func (s *sqliteRun) job(p sqlitePoint, row sqliteSeries, pair int) workload.Job 
 		w.Base, w.Seed = s.dir, w.Seed+uint64(pair)
 		j.Cold = &w
 	}
+	window := s.opts.Duration
+	if j.Tenants != nil && j.Tenants.Connections > 1 {
+		window *= crowdFactor
+	}
 	return workload.Job{
 		Suite: sqliteSuite, Workload: p.work, Engine: row.engine, SQLite: &j,
-		Goroutines: 1, Warm: warmFor(s.opts.Duration), Measure: s.opts.Duration,
+		Goroutines: 1, Warm: warmFor(window), Measure: window,
 	}
 }
 

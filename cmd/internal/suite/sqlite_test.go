@@ -151,6 +151,24 @@ func TestSQLiteColdMakesItsDatabases(t *testing.T) {
 	wantEmpty(t, opts.Dir)
 }
 
+func TestSQLiteMeasuresCrowdsForLonger(t *testing.T) {
+	w := newSQLiteWorld()
+	opts := SQLiteOptions{
+		Dir: t.TempDir(), Workloads: []string{TenantsWork}, Databases: []int{2}, Connections: []int{3}, Journals: []string{"wal"},
+		Engines: []string{"ringside-log"}, Pairs: 1, Duration: time.Second,
+	}
+	if run, err := SQLite(t.Context(), opts, w.SQLiteEnv); err != nil || len(w.jobs) != 2 || run.Host.DurationMs != 1000 {
+		t.Fatalf("%d rounds, %v", len(w.jobs), err)
+	}
+	many, crowd := w.jobs[0], w.jobs[1]
+	if s := many.SQLite.Tenants; *s != (sqlitebench.Tenants{Journal: "wal", Databases: 2, Connections: 1}) || many.Measure != time.Second {
+		t.Errorf("%+v for %v", s, many.Measure)
+	}
+	if s := crowd.SQLite.Tenants; *s != (sqlitebench.Tenants{Journal: "wal", Databases: 1, Connections: 3}) || crowd.Measure != 5*time.Second {
+		t.Errorf("%+v for %v", s, crowd.Measure)
+	}
+}
+
 func TestSQLiteEndsWithItsContext(t *testing.T) {
 	w, dir := newSQLiteWorld(), t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
