@@ -234,7 +234,7 @@ func TestFailureReachesEveryWaiter(t *testing.T) {
 // kill, again and again: each time everything acknowledged is found, and
 // everything that was found before, and the log goes on.
 func TestPowerCuts(t *testing.T) {
-	for seed := range uint64(ringtest.Rounds(300, 20)) {
+	for seed := range uint64(ringtest.Rounds(120, 20)) {
 		powerCuts(t, seed)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)

@@ -76,6 +76,7 @@ type round struct {
 	beside  []*worker
 	all     []*worker // workers and beside
 	stop    atomic.Bool
+	over    atomic.Bool // windows that open now are not run
 	failed  chan struct{}
 	// windows are closed to let all workers go at once: first warming up, then measured.
 	windows [2]chan struct{}
@@ -96,6 +97,10 @@ func (r *round) serve(w *worker) {
 	for _, open := range r.windows {
 		<-open
 		w.reset()
+		if r.over.Load() {
+			r.idle.Done()
+			continue
+		}
 		if err := w.repeat(&r.stop); err != nil {
 			if !errors.Is(err, ErrDone) {
 				w.err = err
@@ -140,8 +145,9 @@ func (r *round) open() {
 	r.opened++
 }
 
-// finish lets workers that still wait for a window run into its end and waits for all of them.
+// finish opens the windows that workers still wait for, without running them, and waits for all.
 func (r *round) finish() {
+	r.over.Store(true)
 	r.stop.Store(true)
 	for r.opened < len(r.windows) {
 		r.open()

@@ -26,7 +26,7 @@ func explore(t *testing.T, trace *powercut.Trace, states int, check func(*powerc
 	t.Helper()
 	e := powercut.Explore{Seed: rand.Uint64(), States: states, Dir: fastDir(t), Check: check}
 	if slow {
-		e.Every = 3
+		e.Every = 9
 	}
 	if path := os.Getenv(traceEnv); path != "" {
 		var err error
