@@ -12,8 +12,8 @@ RINGS     = ./features ./reactor ./ufile/... ./unet/... ./uring ./watch/... ./in
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test: ## all tests of all modules, with the race detector
-	$(GO) test -race -timeout 600s work
+test: ## all tests of all modules, with the race detector (vet is part of lint)
+	$(GO) test -race -vet=off -timeout 600s work
 
 short: ## the same without the race detector, and the long ones shortened
 	$(GO) test -short work
