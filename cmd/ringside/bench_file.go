@@ -90,8 +90,8 @@ func newBenchFileCmd() *cobra.Command {
 	f.BoolVar(&opts.Full, "full", false, "measure the whole grid")
 	fastFlag := f.VarPF(fastValue{&opts.Fast}, "fast", "", "measure a storage in memory too: add (if no word is given), only, none (default: with --full)")
 	fastFlag.NoOptDefVal = string(suite.FastAdd)
-	boolFlag(f, fioValue{&opts.Fio, suite.Always}, "fio", "demand the program fio as an engine where O_DIRECT is used (default: if installed)")
-	boolFlag(f, fioValue{&opts.Fio, suite.Never}, "no-fio", "leave fio out, as --fio=false")
+	boolFlag(f, programValue{"fio", &opts.Fio, suite.Always}, "fio", "demand the program fio as an engine where O_DIRECT is used (default: if installed)")
+	boolFlag(f, programValue{"fio", &opts.Fio, suite.Never}, "no-fio", "leave fio out, as --fio=false")
 	f.StringSliceVar(&opts.FioAlso, "fio-also", nil, "further engines of fio: fio-fixed, fio-batched")
 	return cmd
 }

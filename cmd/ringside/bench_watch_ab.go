@@ -6,38 +6,10 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
 
 	"github.com/ringside-io/ringside/cmd/internal/ab"
 	"github.com/ringside-io/ringside/cmd/internal/suite"
 )
-
-// abValue is a flag that chooses whether ab is used: yes when set, and the opposite when set to
-// false.
-type abValue struct {
-	choice *suite.Choice
-	yes    suite.Choice
-}
-
-func (v abValue) String() string { return "" }
-
-func (abValue) Type() string { return "bool" }
-
-func (v abValue) Set(text string) error {
-	on, err := strconv.ParseBool(text)
-	if err != nil {
-		return fmt.Errorf("%q is neither true nor false", text)
-	}
-	choice := v.yes
-	if !on {
-		choice = suite.Always + suite.Never - v.yes
-	}
-	if *v.choice != suite.Auto && *v.choice != choice {
-		return fmt.Errorf("--ab and --no-ab contradict each other")
-	}
-	*v.choice = choice
-	return nil
-}
 
 // findAsker finds ab, or has this program ask.
 func findAsker(ctx context.Context, choice suite.Choice) (suite.Asker, error) {
