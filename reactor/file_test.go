@@ -252,7 +252,7 @@ func TestOperationOnARegisteredFileDoesNotAllocate(t *testing.T) {
 			t.Fatal(err)
 		}
 		op := &Op{File: f}
-		if n := testing.AllocsPerRun(200, func() {
+		if n := ringtest.Allocations(200, func() {
 			b, ok := pool.TryGet()
 			if !ok {
 				t.Fatal("no buffer")

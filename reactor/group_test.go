@@ -381,7 +381,7 @@ func TestStreamOfAGroupDoesNotAllocate(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := make([]byte, 10)
-		if n := testing.AllocsPerRun(200, func() {
+		if n := ringtest.Allocations(200, func() {
 			syscall.Write(wr, p)
 			<-got
 		}); n >= 1 && !raceEnabled {

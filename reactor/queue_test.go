@@ -269,7 +269,7 @@ func TestBatchDoesNotAllocate(t *testing.T) {
 		for i := range ops {
 			ops[i] = *readOp(int(f.Fd()), make([]byte, 512), int64(i*512))
 		}
-		if n := testing.AllocsPerRun(200, func() {
+		if n := ringtest.Allocations(200, func() {
 			if err := r.DoBatch(ops, results); err != nil {
 				t.Fatal(err)
 			}

@@ -420,7 +420,7 @@ func TestDoDoesNotAllocate(t *testing.T) {
 		f, _ := pattern(t, 4096)
 		p := make([]byte, 4096)
 		fd := int(f.Fd())
-		if n := testing.AllocsPerRun(500, func() {
+		if n := ringtest.Allocations(500, func() {
 			if res := read(r, fd, p, 0); res.Res != 4096 {
 				t.Fatal(res)
 			}

@@ -16,10 +16,10 @@ func TestReadAtAndWriteAtDoNotAllocate(t *testing.T) {
 	measure := func(t *testing.T, f *ufile.File) {
 		t.Helper()
 		p := ufile.AlignedBuffer(4096)
-		if n := testing.AllocsPerRun(ringtest.Rounds(300, 50), func() { readAt(t, f, p, 8192) }); n != 0 {
+		if n := ringtest.Allocations(ringtest.Rounds(300, 50), func() { readAt(t, f, p, 8192) }); n != 0 {
 			t.Errorf("ReadAt: %v allocations", n)
 		}
-		if n := testing.AllocsPerRun(ringtest.Rounds(300, 50), func() { writeAt(t, f, p, 4096) }); n != 0 {
+		if n := ringtest.Allocations(ringtest.Rounds(300, 50), func() { writeAt(t, f, p, 4096) }); n != 0 {
 			t.Errorf("WriteAt: %v allocations", n)
 		}
 	}

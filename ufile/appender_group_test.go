@@ -374,7 +374,7 @@ func TestAppendAllocatesNothing(t *testing.T) {
 		"AppendBatch":   func() error { _, err := a.AppendBatch(batch); return err },
 	}
 	for name, call := range calls {
-		n := testing.AllocsPerRun(50, func() {
+		n := ringtest.Allocations(50, func() {
 			if err := call(); err != nil {
 				t.Fatal(err)
 			}

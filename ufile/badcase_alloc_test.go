@@ -47,7 +47,7 @@ func noAllocations(t *testing.T, f *ufile.File, do func(p []byte)) {
 	t.Helper()
 	p := ufile.AlignedBuffer(4096)
 	before := f.Stats()
-	if n := testing.AllocsPerRun(ringtest.Rounds(40, 30), func() { do(p) }); n != 0 {
+	if n := ringtest.Allocations(ringtest.Rounds(40, 30), func() { do(p) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	after := f.Stats()
@@ -94,7 +94,7 @@ func batchesWithoutAllocations(t *testing.T, s *ufile.System, f *ufile.File, o u
 		ranges[i] = ufile.Range{File: f, Off: int64(i * 4096), Buf: p}
 	}
 	for name, do := range map[string]func([]ufile.Range) error{"Read": b.Read, "Write": b.Write} {
-		if n := testing.AllocsPerRun(ringtest.Rounds(100, 60), func() {
+		if n := ringtest.Allocations(ringtest.Rounds(100, 60), func() {
 			if err := do(ranges); err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +108,7 @@ func batchesWithoutAllocations(t *testing.T, s *ufile.System, f *ufile.File, o u
 	for i := range ranges { // what O_DIRECT does not allow
 		ranges[i].Off, ranges[i].Buf = int64(i*4096)+1, make([]byte, 5000)
 	}
-	if n := testing.AllocsPerRun(ringtest.Rounds(100, 60), func() {
+	if n := ringtest.Allocations(ringtest.Rounds(100, 60), func() {
 		if err := b.Read(ranges); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/ufile"
 )
 
@@ -28,7 +29,7 @@ func TestBatchOfLargeCachedBlocks(t *testing.T) {
 		for i := range ranges {
 			ranges[i] = ufile.Range{File: f, Off: int64(i * block), Buf: make([]byte, block)}
 		}
-		if n := testing.AllocsPerRun(20, func() {
+		if n := ringtest.Allocations(20, func() {
 			if err := b.Read(ranges); err != io.EOF {
 				t.Fatal(err)
 			}

@@ -225,7 +225,7 @@ func TestBatchDoesNotAllocate(t *testing.T) {
 	for i := range ranges {
 		ranges[i] = ufile.Range{File: f, Off: int64(i * 512), Buf: make([]byte, 512)}
 	}
-	if n := testing.AllocsPerRun(100, func() {
+	if n := ringtest.Allocations(100, func() {
 		if err := b.Read(ranges); err != nil {
 			t.Fatal(err)
 		}

@@ -283,7 +283,7 @@ func TestReaderDoesNotAllocate(t *testing.T) {
 		for range 20 {
 			read()
 		}
-		if n := testing.AllocsPerRun(300, read); n != 0 {
+		if n := ringtest.Allocations(300, read); n != 0 {
 			t.Errorf("%v allocations per block", n)
 		}
 	})

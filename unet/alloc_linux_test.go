@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -38,7 +39,7 @@ func TestEchoAllocatesNothing(t *testing.T) {
 			for range 100 {
 				echo()
 			}
-			if n := testing.AllocsPerRun(200, echo); n >= 1 {
+			if n := ringtest.Allocations(200, echo); n >= 1 {
 				t.Errorf("%v allocations for an exchange", n)
 			}
 		})

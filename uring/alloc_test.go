@@ -31,7 +31,7 @@ func ctlAllocs(t *testing.T, r *uring.Ring, n int, round func(dst []uring.CQE)) 
 			}
 		}
 	}
-	if allocs := testing.AllocsPerRun(200, reap); allocs != 0 {
+	if allocs := ringtest.Allocations(200, reap); allocs != 0 {
 		t.Errorf("%v allocations", allocs)
 	}
 }
@@ -119,7 +119,7 @@ func TestAllocsReapBig(t *testing.T) {
 	ringtest.NeedKernel(t, "CQE_MIXED", "6.18")
 	r := ctlRing(t, uring.Options{CQEMixed: true})
 	dst := make([]uring.BigCQE, 4)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := ringtest.Allocations(100, func() {
 		r.SQE().NopWith(uring.NopOptions{Big: true})
 		r.SQE().Nop()
 		if _, err := r.SubmitNoWait(); err != nil {

@@ -136,7 +136,7 @@ func TestLedgerGoldens(t *testing.T) {
 func TestBuildersDoNotAllocate(t *testing.T) {
 	e := new(uring.SQE)
 	forGoldens(t, func(t *testing.T, g golden) {
-		if n := testing.AllocsPerRun(10, func() { g.build(e) }); n != 0 {
+		if n := ringtest.Allocations(10, func() { g.build(e) }); n != 0 {
 			t.Errorf("%v allocations per entry", n)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/watch"
 )
@@ -484,7 +485,7 @@ func TestLoopAllocs(t *testing.T) {
 			turn() // buffers grow to their size
 		}
 		calls = 0
-		if n := testing.AllocsPerRun(200, turn); n > 0 {
+		if n := ringtest.Allocations(200, turn); n > 0 {
 			t.Errorf("%v allocations per turn", n)
 		}
 		if calls < 200*11 {

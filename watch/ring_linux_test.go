@@ -175,7 +175,7 @@ func TestNoAllocations(t *testing.T) {
 					n += m
 				}
 			}
-			if n := testing.AllocsPerRun(100, round); n > 0 || err != nil {
+			if n := ringtest.Allocations(100, round); n > 0 || err != nil {
 				t.Errorf("%v allocations per turn, %v", n, err)
 			}
 		})

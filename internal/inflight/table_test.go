@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
 )
 
 func TestGenerationMakesStaleIDsFindNothing(t *testing.T) {
@@ -168,7 +170,7 @@ func TestAcquireDoesNotAllocate(t *testing.T) {
 	table := New[[]byte](64, nil)
 	s, _ := table.Acquire()
 	table.Release(s)
-	if n := testing.AllocsPerRun(1000, func() {
+	if n := ringtest.Allocations(1000, func() {
 		s, _ := table.Acquire()
 		s.Arm()
 		s.Complete()

@@ -93,7 +93,7 @@ func allocationsPerEcho(t *testing.T, o Options) {
 	for range 100 {
 		echo()
 	}
-	if n := testing.AllocsPerRun(ringtest.Rounds(2000, 300), echo); n != 0 {
+	if n := ringtest.Allocations(ringtest.Rounds(2000, 300), echo); n != 0 {
 		t.Errorf("%v allocations per echo", n)
 	}
 }

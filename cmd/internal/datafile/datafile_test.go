@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
 )
 
 func TestPatternFindsEveryKindOfDamage(t *testing.T) {
@@ -40,7 +42,7 @@ func TestPatternFindsEveryKindOfDamage(t *testing.T) {
 func TestCheckStampsAllocatesNothing(t *testing.T) {
 	p := make([]byte, 2*UnitSize)
 	Fill(p, 1, 0)
-	if n := testing.AllocsPerRun(100, func() { _ = CheckStamps(p, 1, 0); _ = Check(p, 1, 0) }); n != 0 {
+	if n := ringtest.Allocations(100, func() { _ = CheckStamps(p, 1, 0); _ = Check(p, 1, 0) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

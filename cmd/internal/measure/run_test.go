@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
 )
 
 // tiny is a round just long enough to have a window.
@@ -95,7 +97,7 @@ func TestRunAllocatesNothingItself(t *testing.T) {
 func TestRecordAllocatesNothing(t *testing.T) {
 	w := newWorker(nil)
 	d := time.Nanosecond
-	if n := testing.AllocsPerRun(1000, func() { w.record(d); d = min(d*3/2+1, 2*latencyCap) }); n != 0 {
+	if n := ringtest.Allocations(1000, func() { w.record(d); d = min(d*3/2+1, 2*latencyCap) }); n != 0 {
 		t.Errorf("%v allocations per record", n)
 	}
 	if w.max <= latencyCap {
@@ -107,7 +109,7 @@ func TestThreadCounter(t *testing.T) {
 	c := newThreadCounter()
 	defer c.close()
 	got := 0
-	if n := testing.AllocsPerRun(100, func() { got = c.count() }); n != 0 {
+	if n := ringtest.Allocations(100, func() { got = c.count() }); n != 0 {
 		t.Errorf("%v allocations per count", n)
 	}
 	if runtime.GOOS == "linux" && got < 1 {

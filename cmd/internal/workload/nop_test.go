@@ -71,7 +71,7 @@ func TestNopAllocatesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n := testing.AllocsPerRun(100, func() { err = errors.Join(err, l.round()) })
+			n := ringtest.Allocations(100, func() { err = errors.Join(err, l.round()) })
 			if err = errors.Join(err, l.close()); err != nil || n != 0 {
 				t.Errorf("%v allocations per batch, %v", n, err)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/watch"
 )
 
@@ -94,7 +95,7 @@ func TestWatchRoundsAllocateNothing(t *testing.T) {
 			onThread(func() {
 				turns, closeAll, err := w.open(b)
 				if err == nil {
-					n := testing.AllocsPerRun(30, func() { err = errors.Join(err, turns.turn()) }) // The runtime may start a thread meanwhile.
+					n := ringtest.Allocations(30, func() { err = errors.Join(err, turns.turn()) }) // The runtime may start a thread meanwhile.
 					if n != 0 {
 						t.Errorf("%+v: %v allocations per turn", w, n)
 					}
@@ -110,7 +111,7 @@ func TestWatchRoundsAllocateNothing(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			n := testing.AllocsPerRun(100, func() { err = errors.Join(err, l.round()) })
+			n := ringtest.Allocations(100, func() { err = errors.Join(err, l.round()) })
 			if err := errors.Join(err, l.close()); err != nil || n != 0 {
 				t.Errorf("%v allocations per wake, %v", n, err)
 			}
