@@ -3,9 +3,11 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/ab"
@@ -44,14 +46,14 @@ func (r *Run) Document() Document {
 func (c Cell) result(s Series) Result {
 	r := Result{
 		Suite: c.Suite, Workload: c.Workload, Params: c.Params, Engine: s.Engine,
-		Metrics: map[string]measure.Summary{},
+		Metrics: map[string]measure.Summary{}, Samples: map[string][]float64{},
 	}
 	if len(s.Samples) == 0 {
 		return r
 	}
 	for metric := range s.Samples[0].Metrics {
-		if sum, ok := s.Summary(metric); ok {
-			r.Metrics[metric] = sum
+		if values, ok := s.values(metric); ok {
+			r.Metrics[metric], r.Samples[metric] = measure.Summarize(values), values
 		}
 	}
 	return r
@@ -75,11 +77,22 @@ func (c Cell) ratios(s, against Series) []Ratio {
 
 // WriteJSON writes the run as a result file.
 func (r *Run) WriteJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(r.Document())
+	if err := enc.Encode(r.Document()); err != nil {
+		return err
+	}
+	// The samples of a metric are one line, or the file has thousands.
+	_, err := w.Write(numberList.ReplaceAllFunc(b.Bytes(), func(list []byte) []byte {
+		return bytes.ReplaceAll(bytes.Join(bytes.Fields(list), nil), []byte(","), []byte(", "))
+	}))
+	return err
 }
+
+// numberList is a list of numbers over several lines. No string has a line break.
+var numberList = regexp.MustCompile(`\[\n[-+.,0-9eE\s]*\]`)
 
 // ReadDocument reads a result file of this version or an older one.
 func ReadDocument(r io.Reader) (*Document, error) {

@@ -7,8 +7,8 @@ import (
 )
 
 // SchemaVersion is the version of result files that this package writes. Version 1 had no number,
-// no notes and one storage only; version 2 reads it as it is.
-const SchemaVersion = 2
+// no notes and one storage only, version 2 no samples; they are read as they are.
+const SchemaVersion = 3
 
 // Document is a result file.
 type Document struct {
@@ -76,6 +76,9 @@ type Result struct {
 	Params   Params                     `json:"params"`
 	Engine   string                     `json:"engine"`
 	Metrics  map[string]measure.Summary `json:"metrics"`
+	// Samples are the values of each round that the metrics summarize. Those of one cell with the
+	// same index form a pair.
+	Samples map[string][]float64 `json:"samples,omitempty"`
 }
 
 // Ratio is one engine's metric divided by that of another engine, pair by pair.

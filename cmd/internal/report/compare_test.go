@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+// rates is a run in which one engine has these rates.
+func rates(kernel string, values ...float64) *Run {
+	s := Series{Engine: "ringside"}
+	for _, v := range values {
+		s.Samples = append(s.Samples, Sample{Iterations: 1, Metrics: map[string]float64{measure.OpsPerS: v, measure.CPUUsPerOp: 1e6 / v}})
+	}
+	return &Run{
+		Host:  Host{Kernel: kernel, Commit: "abc", Pairs: len(values)},
+		Cells: []Cell{{Suite: "ring", Workload: "nop", Params: Params{"batch": 8, "device": kernel}, Series: []Series{s}}},
+	}
+}
+
+// kept returns what a reader of the run's result file gets.
+func kept(t *testing.T, r *Run) *Document {
+	t.Helper()
+	var b bytes.Buffer
+	if err := r.WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	d, err := ReadDocument(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestCompare(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, after []float64
+		verdict       string // of the rate; the CPU time goes with it
+		p             bool
+	}{
+		"twice the rate":        {[]float64{100, 101, 99, 102, 98}, []float64{200, 202, 199, 204, 196}, Better, true},
+		"half the rate":         {[]float64{200, 202, 199, 204, 196}, []float64{100, 101, 99, 102, 98}, Worse, true},
+		"noise":                 {[]float64{100, 120, 90, 130, 80}, []float64{105, 125, 88, 131, 79}, Same, true},
+		"apart, but negligible": {[]float64{1000, 1001, 999, 1002, 998}, []float64{1010, 1011, 1009, 1012, 1008}, Same, true},
+		"all equal":             {[]float64{5, 5, 5, 5, 5}, []float64{5, 5, 5, 5, 5}, Same, true},
+		"equal before":          {[]float64{5, 5, 5, 5, 5}, []float64{9, 9, 9, 9, 9}, Better, true},
+		"too few":               {[]float64{100, 101, 99}, []float64{200, 202, 199}, Unclear, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := Compare(kept(t, rates("6.1", test.before...)), kept(t, rates("6.12", test.after...)))
+			if len(c.Changes) != 2 || len(c.OnlyOld)+len(c.OnlyNew) != 0 {
+				t.Fatalf("%d changes, only in one %q %q", len(c.Changes), c.OnlyOld, c.OnlyNew)
+			}
+			for _, ch := range c.Changes {
+				if ch.Verdict != test.verdict || (ch.P != nil) != test.p {
+					t.Errorf("%s: %s (p %v), want %s", ch.Metric, ch.Verdict, ch.P, test.verdict)
+				}
+			}
+		})
+	}
+}
+
+// TestCompareRanges judges files of a version that kept no samples.
+func TestCompareRanges(t *testing.T) {
+	before, after := kept(t, rates("6.1", 100, 101, 99)), kept(t, rates("6.1", 200, 202, 199))
+	before.Results[0].Samples = nil
+	if c := Compare(before, after); c.Count(Better) != 2 || c.Changes[0].P != nil {
+		t.Errorf("%+v", c.Changes)
+	}
+	after.Results[0].Metrics[measure.OpsPerS] = measure.Summary{Median: 200, Min: 100.5, Max: 300}
+	if c := Compare(before, after); c.Changes[0].Verdict != Same {
+		t.Errorf("ranges that overlap: %s", c.Changes[0].Verdict)
+	}
+}
+
+func TestCompareText(t *testing.T) {
+	before, after := rates("6.1", 100, 101, 99, 102, 98), rates("6.12", 200, 202, 199, 204, 196)
+	extra := after.Cells[0]
+	extra.Params = Params{"batch": 64}
+	after.Cells = append(after.Cells, extra)
+	var b strings.Builder
+	if err := Compare(kept(t, before), kept(t, after)).WriteText(&b, false, Style{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"kernel:        6.1 -> 6.12", "+100.0 %", "-50.0 %", "0.008", "better", "2 better, 0 worse, 0 the same.",
+		"ringside: rate 2.00x in the geometric mean of 1 cell.", "only in the new file: ring Nop/batch=64/engine=ringside.",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, &b)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringside-io/ringside/cmd/internal/report"
+)
+
+const compareLong = `compare puts two result files of "ringside bench --json" beside each other: before and after an
+upgrade of the kernel, of Go or of ringside.
+
+For each engine in each cell that both files have it prints the medians, how far the rounds were from
+them, and the change. It speaks of a difference only where the samples of the two files tell them apart
+(Mann-Whitney U test, p < 0.05) and the medians differ by more than 2 %; four pairs or more are needed on
+both sides. Files of versions that kept no samples are judged by whether their ranges overlap.
+
+Two files come from different hours. Where a difference matters, measure again in the other order.
+
+Exit codes: 0 compared (with --fail: and nothing is worse), 1 failure (with --fail: or something is
+worse), 2 bad arguments.`
+
+// newCompareCmd returns "ringside compare".
+func newCompareCmd() *cobra.Command {
+	var asJSON, all, fail bool
+	cmd := &cobra.Command{
+		Use:     "compare OLD.json NEW.json",
+		Short:   "Tell what changed between two result files",
+		Long:    compareLong,
+		Example: "  ringside bench --json before.json\n  ringside bench --json after.json     # after the upgrade\n  ringside compare before.json after.json",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usagef("compare takes two result files, got %d: make them with 'ringside bench --json FILE'", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			before, err := readResults(args[0])
+			if err != nil {
+				return err
+			}
+			after, err := readResults(args[1])
+			if err != nil {
+				return err
+			}
+			c := report.Compare(before, after)
+			if len(c.Changes) == 0 {
+				return fmt.Errorf("%s and %s have no measurement in common", args[0], args[1])
+			}
+			if err := writeComparison(cmd, c, asJSON, all); err != nil {
+				return err
+			}
+			if fail && c.Count(report.Worse) > 0 {
+				return exitStatus(exitFailure)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.BoolVar(&all, "all", false, "print also what did not change")
+	f.BoolVar(&fail, "fail", false, "exit with 1 if anything is worse")
+	return cmd
+}
+
+func writeComparison(cmd *cobra.Command, c *report.Comparison, asJSON, all bool) error {
+	out := cmd.OutOrStdout()
+	if !asJSON {
+		return c.WriteText(out, all, report.Style{Color: wantColor(out)})
+	}
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(c)
+}
+
+func readResults(path string) (*report.Document, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	d, err := report.ReadDocument(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return d, nil
+}
