@@ -26,7 +26,8 @@ const (
 	SQEBufferSelect SQEFlags = abi.IOSQE_BUFFER_SELECT
 	// SQESkipSuccess (IOSQE_CQE_SKIP_SUCCESS, 5.17) posts no completion when
 	// the operation succeeds. The caller then cannot know when the kernel is
-	// done with a buffer: use it for operations without one.
+	// done with a buffer: use it for operations without one. When it fails in a
+	// chain, what is cancelled behind it posts no completion either.
 	SQESkipSuccess SQEFlags = abi.IOSQE_CQE_SKIP_SUCCESS
 )
 
