@@ -104,8 +104,6 @@ func (b *fileBench) configure(flags *benchFlags) error {
 	return b.opts.Validate()
 }
 
-func (*fileBench) layout() report.Layout { return report.FileLayout }
-
 func (b *fileBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
 	return suite.File(ctx, b.opts, suite.Env{
 		Round:           tools.round,

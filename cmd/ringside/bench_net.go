@@ -92,8 +92,6 @@ func (b *netBench) configure(flags *benchFlags) error {
 	return b.opts.Validate()
 }
 
-func (*netBench) layout() report.Layout { return report.NetLayout }
-
 func (b *netBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -59,8 +59,6 @@ func (b *ringBench) configure(flags *benchFlags) error {
 	return b.opts.Validate()
 }
 
-func (*ringBench) layout() report.Layout { return report.RingLayout }
-
 func (b *ringBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
 	return suite.Ring(ctx, b.opts, suite.RingEnv{
 		Round:     tools.round,

@@ -3,16 +3,15 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringside-io/ringside/cmd/internal/engine"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/progress"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -24,7 +23,6 @@ import (
 type benchmark interface {
 	// configure takes over the common flags and says what is wrong with the options.
 	configure(*benchFlags) error
-	layout() report.Layout
 	measure(context.Context, benchTools) (*report.Run, error)
 }
 
@@ -48,7 +46,7 @@ func runBench(cmd *cobra.Command, b benchmark, flags *benchFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, outputs.close()) }()
 	run, err := runMeasured(cmd, b)
-	if err := printRun(cmd, run, b.layout(), flags.quiet(), err); err != nil {
+	if err := printRun(cmd, run, flags.quiet(), err); err != nil {
 		return err
 	}
 	// A run in which all was skipped still has a result: which parts, and why.
@@ -79,9 +77,9 @@ func runMeasured(cmd *cobra.Command, b benchmark) (*report.Run, error) {
 	})
 }
 
-// printRun prints header, table and summary, unless standard output belongs to a result file. A
+// printRun prints header, tables and summary, unless standard output belongs to a result file. A
 // run that ended early is labelled so.
-func printRun(cmd *cobra.Command, run *report.Run, layout report.Layout, quiet bool, runErr error) error {
+func printRun(cmd *cobra.Command, run *report.Run, quiet bool, runErr error) error {
 	if run == nil {
 		return nil
 	}
@@ -100,23 +98,40 @@ func printRun(cmd *cobra.Command, run *report.Run, layout report.Layout, quiet b
 		return err
 	}
 	fmt.Fprintln(out)
-	if err := run.WriteTable(out, layout, report.Style{Color: wantColor(out)}); err != nil {
+	if err := printSuites(out, run, partial); err != nil {
 		return err
-	}
-	if !partial {
-		for _, line := range words(run, layout) {
-			fmt.Fprintln(out, line+".")
-		}
 	}
 	return run.WriteSkipped(out)
 }
 
-// words are the sentences below the tables.
-func words(run *report.Run, layout report.Layout) []string {
-	if layout.Summary != nil {
-		return layout.Summary(run)
+// printSuites prints the tables of each suite, with sentences below them unless the run is partial.
+// Where there are several suites, the end says what to use.
+func printSuites(out io.Writer, run *report.Run, partial bool) error {
+	style := report.Style{Color: wantColor(out)}
+	suites := run.Suites()
+	for _, name := range suites {
+		part, layout := run.Suite(name), report.LayoutOf(name)
+		if err := part.WriteTable(out, layout, style); err != nil {
+			return err
+		}
+		if partial {
+			continue
+		}
+		for _, line := range part.Words(layout) {
+			fmt.Fprintln(out, line+".")
+		}
+		if len(suites) > 1 {
+			fmt.Fprintln(out)
+		}
 	}
-	return run.Verdicts(layout, cmp.Or(layout.Subject, engine.NameRingside))
+	if len(suites) > 1 && !partial {
+		fmt.Fprintln(out, style.Title("What this run says"))
+		for _, a := range run.Advise() {
+			fmt.Fprintln(out, strings.Join(a.Lines(), "\n  "))
+		}
+		fmt.Fprintln(out)
+	}
+	return nil
 }
 
 // outputs are the result files that were asked for.

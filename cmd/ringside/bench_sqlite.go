@@ -88,8 +88,6 @@ func (b *sqliteBench) configure(flags *benchFlags) error {
 	return b.opts.Validate()
 }
 
-func (*sqliteBench) layout() report.Layout { return report.SQLiteLayout }
-
 func (b *sqliteBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
 	return suite.SQLite(ctx, b.opts, suite.SQLiteEnv{
 		Round:      tools.round,

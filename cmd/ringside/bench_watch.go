@@ -82,8 +82,6 @@ func (b *watchBench) configure(flags *benchFlags) error {
 	return b.opts.Validate()
 }
 
-func (*watchBench) layout() report.Layout { return report.WatchLayout }
-
 func (b *watchBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
 	return suite.Watch(ctx, b.opts, suite.WatchEnv{
 		Round:       tools.round,

@@ -24,6 +24,23 @@ func ProbeEvict(path string) error {
 	if err != nil {
 		return err
 	}
+	for range evictTries {
+		if err = tryEvict(f, size); !errors.Is(err, ErrCached) {
+			return err
+		}
+		// What is not yet written stays.
+		if err := f.Sync(); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// evictTries is how often eviction is tried: a page that somebody uses at the moment stays.
+const evictTries = 5
+
+// tryEvict reads some pages, evicts the file and looks whether they are gone.
+func tryEvict(f *os.File, size int64) error {
 	step := max(size/probes/UnitSize, 1) * UnitSize
 	page := make([]byte, UnitSize)
 	for off := int64(0); off+UnitSize <= size; off += step {
@@ -45,7 +62,6 @@ func ProbeEvict(path string) error {
 			cached++
 		}
 	}
-	// A page that somebody uses at the moment stays.
 	if cached > looked/2 {
 		return ErrCached
 	}

@@ -83,14 +83,18 @@ func TestRunSeesAllocations(t *testing.T) {
 func TestRunAllocatesNothingItself(t *testing.T) {
 	plan := tiny
 	plan.Measure = 100 * time.Millisecond
-	s, err := Run(t.Context(), plan, yieldOp)
-	if err != nil {
-		t.Fatal(err)
+	least := uint64(1 << 62)
+	for n := 0; n < 5 && least > 40; n++ {
+		s, err := Run(t.Context(), plan, yieldOp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		least = min(least, s.Heap.Objects)
 	}
-	// The runtime may start a thread meanwhile; the harness allocates neither per operation
-	// nor per sample of its thread counter.
-	if s.Heap.Objects > 40 {
-		t.Errorf("%d allocations in a window without any", s.Heap.Objects)
+	// The runtime may start a thread meanwhile, and do more in one window or another; the
+	// harness allocates neither per operation nor per sample of its thread counter.
+	if least > 40 {
+		t.Errorf("%d allocations in a window without any", least)
 	}
 }
 

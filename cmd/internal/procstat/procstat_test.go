@@ -72,17 +72,21 @@ func TestCountSyscalls(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	before, err := s.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
 	const calls = 2000
-	for range calls {
-		syscall.Getppid()
+	least := uint64(1 << 62) // the runtime makes calls, too
+	for n := 0; n < 5 && least > 2*calls; n++ {
+		before, err := s.Read()
+		for range calls {
+			syscall.Getppid()
+		}
+		after, readErr := s.Read()
+		if err := errors.Join(err, readErr); err != nil {
+			t.Fatal(err)
+		}
+		least = min(least, uint64(after-before))
 	}
-	after, err := s.Read()
-	if n := after - before; err != nil || n < calls || n > 2*calls {
-		t.Errorf("%d calls counted of %d, %v", n, calls, err)
+	if least < calls || least > 2*calls {
+		t.Errorf("%d calls counted of %d", least, calls)
 	}
 }
 

@@ -21,6 +21,9 @@ type Bar struct {
 	out  *mpb.Progress
 	bar  *mpb.Bar
 	note atomic.Pointer[string]
+	// title stands before the notes, after is the time that follows this task.
+	title string
+	after atomic.Int64
 }
 
 // New returns a bar that draws on w, which must be a terminal.
@@ -41,10 +44,19 @@ func (b *Bar) Start(total int64, note string) {
 		mpb.AppendDecorators(
 			decor.Percentage(decor.WC{W: 5}),
 			decor.Name(" "),
-			decor.AverageETA(decor.ET_STYLE_MMSS, decor.WC{W: 5}),
-			decor.Name(" left"),
+			decor.Any(b.left(time.Now())),
 		),
 	)
+}
+
+// Part tells that the tasks to come are a part of more: its title, and how long what follows it will
+// take, which is added to the time left. A negative time is not known.
+func (b *Bar) Part(title string, after time.Duration) {
+	if b == nil {
+		return
+	}
+	b.title = title
+	b.after.Store(int64(after))
 }
 
 // Note changes the words beside the bar.
@@ -52,8 +64,29 @@ func (b *Bar) Note(format string, args ...any) {
 	if b == nil {
 		return
 	}
-	text := fmt.Sprintf(format, args...)
+	text := b.title + fmt.Sprintf(format, args...)
 	b.note.Store(&text)
+}
+
+// left tells the time to the end of the task that began then, and of what follows.
+func (b *Bar) left(began time.Time) func(decor.Statistics) string {
+	return func(s decor.Statistics) string {
+		if s.Current <= 0 {
+			return "--:-- left"
+		}
+		d := time.Duration(float64(time.Since(began)) / float64(s.Current) * float64(max(s.Total-s.Current, 0)))
+		text := clock(d) + " left"
+		if after := time.Duration(b.after.Load()); after > 0 {
+			text += ", " + clock(d+after) + " in all"
+		}
+		return text
+	}
+}
+
+// clock writes minutes and seconds.
+func clock(d time.Duration) string {
+	d = d.Round(time.Second)
+	return fmt.Sprintf("%02d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 }
 
 // Add tells that n more steps are done.

@@ -31,6 +31,9 @@ func (s Style) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
+// Title dresses a heading.
+func (s Style) Title(text string) string { return s.paint(bold, text) }
+
 // table is text in columns; the first is aligned to the left, others to the right.
 type table struct {
 	rows [][]string
@@ -69,7 +72,7 @@ func (t *table) write(w *strings.Builder, style Style) {
 func (r *Run) WriteTable(w io.Writer, layout Layout, style Style) error {
 	var b strings.Builder
 	for _, section := range r.sections(layout) {
-		fmt.Fprintf(&b, "%s\n", style.paint(bold, section.title))
+		fmt.Fprintf(&b, "%s\n", style.Title(section.title))
 		if draw := layout.draw(section.cells[0]); draw != nil {
 			draw(&b, style, section.cells)
 			b.WriteString("\n")

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -45,6 +46,14 @@ func judge(s measure.Summary, pairs int) verdict {
 		return slower
 	}
 	return undecided
+}
+
+// Words are the sentences below the tables of a suite.
+func (r *Run) Words(layout Layout) []string {
+	if layout.Summary != nil {
+		return layout.Summary(r)
+	}
+	return r.Verdicts(layout, cmp.Or(layout.Subject, "ringside"))
 }
 
 // Verdicts says in words what the run found about one engine, one line for each section of the

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+
+package report
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+// choices are what a user of this run decides: one thing in the place of another.
+var choices = []struct {
+	suite, engine, against string
+	// use and instead are in the user's words.
+	use, instead string
+}{
+	{"file", "ringside", "os", "ufile", "os.File"},
+	{"net", netConn, netStd, "unet (net.Conn)", "package net"},
+	{"net", netEvent, netStd, "unet/event (callbacks)", "package net"},
+	{"watch", "io_uring", "epoll", "watch on io_uring", "watch on epoll"},
+	{"sqlite", "ringside", "default", "sqlitevfs (vfs=ringside)", "the default VFS"},
+	{"sqlite", "ringside-log", "default", "sqlitevfs with the shared log (vfs=ringside-log)", "the default VFS"},
+	{"sqlite", "ringside-group", "default", "sqlitevfs with group sync (vfs=ringside-group)", "the default VFS"},
+}
+
+// Advice is what the run says about one choice. Each point has its ratio in brackets where there is
+// a difference.
+type Advice struct {
+	Use     string
+	Instead string
+	// Yes are the points at which the rate is higher, or the same for clearly less processor time;
+	// No those at which it is lower; Same the others.
+	Yes, Same, No []string
+	// TooFew tells that there are not enough pairs to say anything.
+	TooFew bool
+}
+
+// minSaving is the share of processor time that makes a choice worth it where the rate is the same.
+const minSaving = 0.1
+
+// Advise says for each choice that the run measured where it pays. The words follow from the ratios
+// of the pairs and their spread.
+func (r *Run) Advise() []Advice {
+	var out []Advice
+	for _, ch := range choices {
+		a := Advice{Use: ch.use, Instead: ch.instead}
+		for _, c := range r.Cells {
+			if c.Suite == ch.suite {
+				a.add(c, ch.engine, ch.against)
+			}
+		}
+		if len(a.Yes)+len(a.Same)+len(a.No) > 0 || a.TooFew {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// pairsOf finds two engines, also where the journal mode of SQLite is a part of their names.
+func (c Cell) pairsOf(engine, against string) (out [][2]Series) {
+	for _, suffix := range []string{"", "-rollback", "-persist", "-wal"} {
+		if s, other, ok := c.both(engine+suffix, against+suffix); ok {
+			out = append(out, [2]Series{s, other})
+		}
+	}
+	return out
+}
+
+func (a *Advice) add(c Cell, engine, against string) {
+	for _, pair := range c.pairsOf(engine, against) {
+		s, other := pair[0], pair[1]
+		ratio, ok := s.Ratio(other, measure.OpsPerS)
+		if !ok {
+			continue
+		}
+		point := advicePoint(c)
+		if _, journal, ok := strings.Cut(strings.TrimPrefix(s.Engine, engine), "-"); ok {
+			point += " (" + journal + ")"
+		}
+		cpu, known := s.Ratio(other, measure.CPUUsPerOp)
+		switch judge(ratio, len(s.Samples)) {
+		case tooFew:
+			a.TooFew = true
+		case faster:
+			a.Yes = append(a.Yes, point+" ("+times(ratio, cpu, known)+")")
+		case slower:
+			a.No = append(a.No, point+" ("+times(ratio, cpu, known)+")")
+		default:
+			if known && cpu.Max < 1 && cpu.Median < 1-minSaving {
+				a.Yes = append(a.Yes, fmt.Sprintf("%s (same rate, CPU %.2fx)", point, cpu.Median))
+				continue
+			}
+			a.Same = append(a.Same, point)
+		}
+	}
+}
+
+// times tells a ratio, and that of the processor time where it is another story.
+func times(rate, cpu measure.Summary, known bool) string {
+	text := fmt.Sprintf("%.2fx", rate.Median)
+	if known && math.Abs(cpu.Median-1) >= minSaving {
+		text += fmt.Sprintf(", CPU %.2fx", cpu.Median)
+	}
+	return text
+}
+
+// advicePoint names a cell so that it stands by itself.
+func advicePoint(c Cell) string {
+	layout := LayoutOf(c.Suite)
+	switch c.Suite {
+	case "net":
+		if h, ok := c.Params["handler"]; ok {
+			return fmt.Sprintf("handlers of %v", h)
+		}
+		return fmt.Sprintf("%s, %s", c.Workload, plural(c.Params["connections"], "connection"))
+	case "sqlite":
+		return layout.Point(c)
+	case "watch":
+		return strings.TrimPrefix(layout.Section(c), "events, ") + ": " + layout.Point(c)
+	}
+	words := layout.Section(c)
+	if p := layout.Point(c); p != "" {
+		words += ", " + p
+	}
+	return words
+}
+
+// Lines says it in words: a heading, then a line for each point where there is a difference, and one
+// for those where there is none.
+func (a Advice) Lines() []string {
+	out := []string{fmt.Sprintf("%s instead of %s", a.Use, a.Instead)}
+	if a.TooFew {
+		return append(out, fmt.Sprintf("too few pairs to tell a difference from noise; use --pairs %d or more", minPairs))
+	}
+	for _, p := range a.Yes {
+		out = append(out, "yes: "+p)
+	}
+	if len(a.Same) > 0 {
+		out = append(out, "no difference: "+strings.Join(joinTests(a.Same), "; "))
+	}
+	for _, p := range a.No {
+		out = append(out, "no:  "+p)
+	}
+	return out
+}
+
+var testPoint = regexp.MustCompile(`^test (\d+)(.*)$`)
+
+// joinTests writes "tests 2–7 and 9 (wal)" for points that are such tests.
+func joinTests(points []string) []string {
+	var out, kinds []string
+	numbers := map[string][]int{}
+	for _, p := range points {
+		m := testPoint.FindStringSubmatch(p)
+		if m == nil {
+			out = append(out, p)
+			continue
+		}
+		n, err := strconv.Atoi(m[1])
+		if err != nil {
+			out = append(out, p)
+			continue
+		}
+		if numbers[m[2]] == nil {
+			kinds = append(kinds, m[2])
+		}
+		numbers[m[2]] = append(numbers[m[2]], n)
+	}
+	for _, k := range kinds {
+		noun := "tests "
+		if len(numbers[k]) == 1 {
+			noun = "test "
+		}
+		out = append(out, noun+joinAnd(ranges(numbers[k]))+k)
+	}
+	return out
+}
+
+// ranges joins numbers that follow each other.
+func ranges(numbers []int) (out []string) {
+	slices.Sort(numbers)
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		switch j - i {
+		case 0:
+			out = append(out, strconv.Itoa(numbers[i]))
+		case 1:
+			out = append(out, strconv.Itoa(numbers[i]), strconv.Itoa(numbers[j]))
+		default:
+			out = append(out, fmt.Sprintf("%d–%d", numbers[i], numbers[j]))
+		}
+		i = j + 1
+	}
+	return out
+}
