@@ -1,0 +1,20 @@
+module github.com/ringside-io/ringside/examples/tenants
+
+go 1.26.0
+
+require (
+	github.com/ncruces/go-sqlite3 v0.35.6
+	github.com/ringside-io/ringside v0.0.0
+	github.com/ringside-io/ringside/sqlitevfs v0.0.0
+)
+
+require (
+	github.com/ncruces/go-sqlite3-wasm/v6 v6.3.35304 // indirect
+	github.com/ncruces/julianday v1.0.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)
+
+replace (
+	github.com/ringside-io/ringside => ../../
+	github.com/ringside-io/ringside/sqlitevfs => ../../sqlitevfs
+)

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"log"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+var (
+	errBusy   = errors.New("every database that may be open is in use")
+	errClosed = errors.New("the service is ending")
+)
+
+// store has the databases of the tenants below one directory and keeps so many
+// of them open: an open one costs descriptors and some megabytes, a closed one
+// a file.
+type store struct {
+	root *os.Root
+	vfs  string
+	most int
+
+	mu     sync.Mutex
+	open   map[string]*tenant // at most most, those that are being opened or closed included
+	idle   list.List          // *tenant that nobody uses, the longest unused first
+	change chan struct{}      // closed when one becomes idle or is gone
+	closed bool
+}
+
+// tenant is a place among the open databases. The store's mutex guards users,
+// place and closing.
+type tenant struct {
+	*database
+	file    string
+	ready   chan struct{} // closed when database or err is set
+	err     error
+	users   int
+	place   *list.Element // in idle
+	closing bool
+}
+
+func newStore(dir, vfs string, most int) (*store, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &store{root: root, vfs: vfs, most: most, open: make(map[string]*tenant), change: make(chan struct{})}, nil
+}
+
+// with calls do with a tenant's database. One that does not exist is made if
+// create says so. It waits until ctx ends for one of the open databases to be
+// given up.
+func (s *store) with(ctx context.Context, name string, create bool, do func(*database) error) error {
+	file, err := fileOf(name)
+	if err != nil {
+		return err
+	}
+	if there, err := present(s.root, file); err != nil {
+		return err
+	} else if !there && !create {
+		return errMissing
+	}
+	t, err := s.acquire(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer s.release(t)
+	return do(t.database)
+}
+
+func (s *store) acquire(ctx context.Context, file string) (*tenant, error) {
+	for {
+		t, first, wait, err := s.take(file)
+		switch {
+		case err != nil:
+			return nil, err
+		case first:
+			s.fill(ctx, t)
+		case t != nil:
+			wait = t.ready
+		}
+		if !first {
+			select {
+			case <-wait:
+			case <-ctx.Done():
+				if t != nil {
+					s.release(t)
+				}
+				return nil, errBusy
+			}
+		}
+		if t == nil {
+			continue
+		}
+		if t.err != nil {
+			defer s.release(t)
+			return nil, t.err
+		}
+		return t, nil
+	}
+}
+
+// take returns the tenant's place, and whether it is the caller's to fill; or
+// what to wait for before asking again.
+func (s *store) take(file string) (t *tenant, first bool, wait chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t = s.open[file]
+	switch {
+	case s.closed:
+		return nil, false, nil, errClosed
+	case t != nil && t.closing:
+		return nil, false, s.change, nil
+	case t != nil:
+		if t.place != nil {
+			s.idle.Remove(t.place)
+			t.place = nil
+		}
+		t.users++
+		return t, false, nil, nil
+	case len(s.open) < s.most:
+		t = &tenant{file: file, ready: make(chan struct{}), users: 1}
+		s.open[file] = t
+		return t, true, nil, nil
+	}
+	if oldest := s.idle.Front(); oldest != nil {
+		t := s.idle.Remove(oldest).(*tenant)
+		t.place, t.closing = nil, true
+		go s.shut(t)
+	}
+	return nil, false, s.change, nil
+}
+
+// fill opens the database of a place. Others wait for it too, so it does not
+// end with the request that happens to be the first.
+func (s *store) fill(ctx context.Context, t *tenant) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	t.database, t.err = openDatabase(ctx, filepath.Join(s.root.Name(), t.file), s.vfs)
+	close(t.ready)
+}
+
+// release gives a place back. One whose database could not be opened goes, so
+// that the next request tries anew.
+func (s *store) release(t *tenant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.users--; t.users > 0 {
+		return
+	}
+	if t.err != nil {
+		delete(s.open, t.file)
+	} else {
+		t.place = s.idle.PushBack(t)
+	}
+	s.changed()
+}
+
+// shut closes a database that nobody uses, and frees its place.
+func (s *store) shut(t *tenant) {
+	if err := t.database.close(); err != nil {
+		log.Printf("%s: %v", t.file, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, t.file)
+	s.changed()
+}
+
+// changed wakes all who wait for a place.
+func (s *store) changed() {
+	close(s.change)
+	s.change = make(chan struct{})
+}
+
+// opened returns how many databases are open.
+func (s *store) opened() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}
+
+// close refuses what comes from now on, waits so long for what is under way, and
+// closes the databases.
+func (s *store) close(wait time.Duration) error {
+	limit := time.NewTimer(wait)
+	defer limit.Stop()
+	for {
+		left, change := s.shutIdle()
+		if left == 0 {
+			return s.root.Close()
+		}
+		select {
+		case <-change:
+		case <-limit.C:
+			return errors.Join(errors.New("requests are still under way: their databases were left open"), s.root.Close())
+		}
+	}
+}
+
+// shutIdle begins to close what nobody uses and returns how many databases are
+// still open, and what tells that this has changed.
+func (s *store) shutIdle() (int, chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for e := s.idle.Front(); e != nil; e = s.idle.Front() {
+		t := s.idle.Remove(e).(*tenant)
+		t.place, t.closing = nil, true
+		go s.shut(t)
+	}
+	return len(s.open), s.change
+}
