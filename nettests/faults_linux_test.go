@@ -302,7 +302,7 @@ func vanishing(t *testing.T, e engine) (check func()) {
 	address := throughWire(t, e.serve(t, here.String()+":0", lc, ended))
 	silent := connected(t, e, address, net.Dialer{KeepAlive: -1})
 	kept := connected(t, e, address, net.Dialer{KeepAliveConfig: keep})
-	hasty := connected(t, e, address, net.Dialer{KeepAlive: -1, Control: userTimeout(300 * time.Millisecond)})
+	hasty := connected(t, e, address, net.Dialer{KeepAlive: -1, Control: userTimeout(time.Second)})
 	return func() {
 		var all sync.WaitGroup
 		all.Go(func() {

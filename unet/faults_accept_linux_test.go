@@ -37,10 +37,10 @@ func TestServerWithoutDescriptors(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		busiest := quietest(5, 200*time.Millisecond)
+		used := quietest(0.5, 200*time.Millisecond)
 		release()
-		if busiest > 0.5 {
-			t.Errorf("without descriptors the process uses %.0f%% of a processor", busiest*100)
+		if used > 0.5 {
+			t.Errorf("without descriptors the process uses %.0f%% of a processor", used*100)
 		}
 		for _, fd := range clients {
 			ask(t, fd, nil)
@@ -117,16 +117,14 @@ func useUp(t *testing.T) (release func()) {
 }
 
 // quietest returns the least share of a processor that the process used in one
-// of a few spans of time.
-func quietest(spans int, span time.Duration) float64 {
+// of many spans of time, of which it looks at no more when one is below enough:
+// who spins does so in each, the runtime's work beside is done with some day.
+func quietest(enough float64, span time.Duration) float64 {
 	least := 1e9
-	for range spans {
+	for n := 0; n < 25 && least >= enough; n++ {
 		begin, before := time.Now(), cpuTime()
 		time.Sleep(span)
 		least = min(least, float64(cpuTime()-before)/float64(time.Since(begin)))
-		if least < 0.1 {
-			break
-		}
 	}
 	return least
 }
