@@ -23,6 +23,7 @@ import (
 const (
 	endEnv     = "RINGSIDE_TEST_URING_END"
 	inheritEnv = "RINGSIDE_TEST_URING_INHERIT"
+	fastExit   = "GORACE=atexit_sleep_ms=0"
 )
 
 // endings are the ways in which a process stops to be what it was.
@@ -39,7 +40,7 @@ func TestEndWithOperationsInFlight(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*ringtest.Patience)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^TestEndWithOperationsInFlightChild$", "-test.v")
-			cmd.Env = append(os.Environ(), endEnv+"="+how)
+			cmd.Env = append(os.Environ(), endEnv+"="+how, fastExit)
 			cmd.Dir = t.TempDir()
 			out, err := cmd.CombinedOutput()
 			if ctx.Err() != nil {
@@ -136,7 +137,7 @@ func TestChildrenGetNoRing(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		wantNotForked(t)
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestChildrenGetNoRing$")
-		cmd.Env = append(os.Environ(), inheritEnv+"=1")
+		cmd.Env = append(os.Environ(), inheritEnv+"=1", fastExit)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
