@@ -23,9 +23,6 @@ import (
 	"github.com/ringside-io/ringside/unet/event"
 )
 
-// patience bounds waits that end only when something is broken.
-const patience = 60 * time.Second
-
 // engine is one of our ways to serve and to dial.
 type engine struct {
 	name string

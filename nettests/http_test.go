@@ -30,10 +30,10 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// eachMode runs a test over every system.
+// eachMode runs a test over every system, at the same time: they mostly wait.
 func eachMode(t *testing.T, f func(t *testing.T, s *unet.System)) {
 	for _, mode := range modes {
-		t.Run(mode.String(), func(t *testing.T) { f(t, system(t, mode)) })
+		t.Run(mode.String(), func(t *testing.T) { t.Parallel(); f(t, system(t, mode)) })
 	}
 }
 
@@ -154,7 +154,7 @@ func serveAcross(t *testing.T, s, dials *unet.System, secure bool) (string, *htt
 	}()
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)

@@ -6,9 +6,13 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/ringside-io/ringside/features"
 )
+
+// patience bounds waits that end only when something is broken.
+const patience = time.Minute
 
 // needRing skips the test where io_uring cannot be used. Lanes where it works
 // set the variable that makes this a failure.

@@ -101,7 +101,7 @@ func pair(t testing.TB, s *unet.System, network string) (dialed, accepted net.Co
 }
 
 // patience bounds waits that end only when something is broken.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // soon returns what f returned, or fails.
 func soon[T any](t testing.TB, what string, ch <-chan T) T {

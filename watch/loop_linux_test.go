@@ -40,7 +40,7 @@ func newLoop(t *testing.T, b watch.Backend) *watch.Loop {
 // run runs the loop until it is stopped or has drained.
 func run(t *testing.T, l *watch.Loop) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := l.Run(ctx); err != nil {
 		t.Fatal(err)

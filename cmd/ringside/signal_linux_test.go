@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds every wait for another process.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // endless are arguments of a run that only a signal ends in time.
 func endless(dir string, more ...string) []string {

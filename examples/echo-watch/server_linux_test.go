@@ -59,7 +59,7 @@ func dial(t *testing.T, s *server) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(2 * ringtest.Patience))
 	return c.(*net.TCPConn)
 }
 
@@ -67,7 +67,7 @@ func dial(t *testing.T, s *server) *net.TCPConn {
 func TestEcho(t *testing.T) {
 	overBackends(t, time.Minute, func(t *testing.T, s *server, _ <-chan error) {
 		var wg sync.WaitGroup
-		for i := range 20 {
+		for i := range 10 {
 			c := dial(t, s)
 			wg.Go(func() {
 				if err := echoes(c, uint64(i)); err != nil {

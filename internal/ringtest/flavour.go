@@ -58,7 +58,7 @@ func Open(t testing.TB, o *uring.Options) *uring.Ring {
 }
 
 // Patience is how long a test waits for a completion before it fails.
-const Patience = 20 * time.Second
+const Patience = time.Minute
 
 // Await submits what is pending and reaps n completions; it fails the test when
 // they do not come.

@@ -44,7 +44,7 @@ func Main(m *testing.M) int {
 	if code != 0 {
 		return code
 	}
-	if left := goroutines(5 * time.Second); left != "" {
+	if left := goroutines(Patience); left != "" {
 		fmt.Fprintf(os.Stderr, "leak: goroutines are still running:\n%s\n", left)
 		code = 1
 	}

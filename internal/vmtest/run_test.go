@@ -50,7 +50,7 @@ func buildGuest(t *testing.T, pkg string) string {
 func TestRun(t *testing.T) {
 	tools, kernel := bootable(t)
 	job := func(what string) wire.Job {
-		return wire.Job{Path: "/bin/guest", Args: []string{what}, Dir: "/src/x", Timeout: 20 * time.Second,
+		return wire.Job{Path: "/bin/guest", Args: []string{what}, Dir: "/src/x", Timeout: 2 * time.Minute,
 			Env: []string{"RINGSIDE_LANE=here"}}
 	}
 	hang := job("hang")

@@ -18,7 +18,7 @@ import (
 )
 
 // testPatience is how long a test waits for what must happen.
-const testPatience = 20 * time.Second
+const testPatience = time.Minute
 
 // overModes runs test with each backend.
 func overModes(t *testing.T, test func(t *testing.T, o Options)) {

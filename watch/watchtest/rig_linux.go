@@ -14,7 +14,7 @@ import (
 )
 
 // patience is how long a test waits for what must come.
-var patience = 20 * time.Second
+var patience = time.Minute
 
 // rig is a watcher under test, driven by the test's goroutine on one thread.
 type rig struct {

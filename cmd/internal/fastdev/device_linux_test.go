@@ -69,7 +69,7 @@ func backed(t *testing.T, pid int) bool {
 
 func eventuallyGone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); backed(t, pid); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); backed(t, pid); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the loop device is still there")
 		}

@@ -68,7 +68,7 @@ func dial(t *testing.T, s *Server) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(ringtest.Patience))
 	return &client{t, c.(*net.TCPConn), bufio.NewReader(c)}
 }
 
@@ -229,7 +229,7 @@ func TestSlowReader(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { slow.send(strings.Repeat(request, batch)) })
 		most := 0
-		for end := time.Now().Add(30 * time.Second); most == 0 && time.Now().Before(end); {
+		for end := time.Now().Add(ringtest.Patience); most == 0 && time.Now().Before(end); {
 			most = s.held()
 		}
 		if most == 0 || most > maxOut+2*len(large)+2*(bufferSize+maxHead) {
@@ -301,7 +301,7 @@ func TestShutdown(t *testing.T) {
 		_ = s.l.Post(s.shutdown)
 		resting.ended()
 		// The kernel may hold the listener until the turn after.
-		for end := time.Now().Add(30 * time.Second); ; {
+		for end := time.Now().Add(ringtest.Patience); ; {
 			c, err := net.Dial("tcp", s.addr.String())
 			if err != nil {
 				break
