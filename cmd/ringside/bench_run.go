@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringside-io/ringside/cmd/internal/htmlreport"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/progress"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -136,7 +137,7 @@ func printSuites(out io.Writer, run *report.Run, partial bool) error {
 
 // outputs are the result files that were asked for.
 type outputs struct {
-	json, benchfmt *outputFile
+	json, benchfmt, html *outputFile
 }
 
 // openOutputs opens the result files before anything is measured, so that a wrong path costs no
@@ -150,11 +151,17 @@ func openOutputs(stdout io.Writer, flags *benchFlags) (*outputs, error) {
 	if o.benchfmt, err = openOutput(flags.benchfmt, stdout); err != nil {
 		return nil, errors.Join(err, o.json.close())
 	}
+	if o.html, err = openOutput(flags.html, stdout); err != nil {
+		return nil, errors.Join(err, o.json.close(), o.benchfmt.close())
+	}
 	return o, nil
 }
 
 func (o *outputs) write(run *report.Run) error {
-	return errors.Join(o.json.write(run.WriteJSON), o.benchfmt.write(run.WriteBench))
+	page := func(w io.Writer) error { return htmlreport.Write(w, run) }
+	return errors.Join(o.json.write(run.WriteJSON), o.benchfmt.write(run.WriteBench), o.html.write(page))
 }
 
-func (o *outputs) close() error { return errors.Join(o.json.close(), o.benchfmt.close()) }
+func (o *outputs) close() error {
+	return errors.Join(o.json.close(), o.benchfmt.close(), o.html.close())
+}

@@ -23,7 +23,7 @@ func newRootCmd() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newBenchCmd(), newCompareCmd(), newProbeCmd(), newVersionCmd(), newBenchWorkerCmd(), newEchoServerCmd(), newEchoLoadCmd())
+	root.AddCommand(newBenchCmd(), newCompareCmd(), newProbeCmd(), newReportCmd(), newVersionCmd(), newBenchWorkerCmd(), newEchoServerCmd(), newEchoLoadCmd())
 	return root
 }
 

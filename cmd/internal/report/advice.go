@@ -43,22 +43,61 @@ type Advice struct {
 // minSaving is the share of processor time that makes a choice worth it where the rate is the same.
 const minSaving = 0.1
 
-// Advise says for each choice that the run measured where it pays. The words follow from the ratios
-// of the pairs and their spread.
-func (r *Run) Advise() []Advice {
-	var out []Advice
+// Duel is one cell in which two engines can be compared that a user chooses between.
+type Duel struct {
+	Cell Cell
+	// Use and Instead name the choice, Point the cell.
+	Use, Instead, Point string
+	// Rate and CPU are the ratios of the pairs; of CPU all is 0 where it is not known.
+	Rate, CPU measure.Summary
+	Verdict   string // Better, Worse, Same or Unclear, of the rate
+	// Saves tells that the rate is the same for clearly less processor time.
+	Saves bool
+}
+
+// Duels returns all comparisons of the run that matter to a user, choice by choice.
+func (r *Run) Duels() []Duel {
+	var out []Duel
 	for _, ch := range choices {
-		a := Advice{Use: ch.use, Instead: ch.instead}
 		for _, c := range r.Cells {
-			if c.Suite == ch.suite {
-				a.add(c, ch.engine, ch.against)
+			if c.Suite != ch.suite {
+				continue
 			}
-		}
-		if len(a.Yes)+len(a.Same)+len(a.No) > 0 || a.TooFew {
-			out = append(out, a)
+			for _, pair := range c.pairsOf(ch.engine, ch.against) {
+				d := Duel{Cell: c, Use: ch.use, Instead: ch.instead, Point: advicePoint(c)}
+				if _, journal, ok := strings.Cut(strings.TrimPrefix(pair[0].Engine, ch.engine), "-"); ok {
+					d.Point += " (" + journal + ")"
+				}
+				if d.judge(pair[0], pair[1]) {
+					out = append(out, d)
+				}
+			}
 		}
 	}
 	return out
+}
+
+// judge compares the series; it reports false where there is nothing to compare.
+func (d *Duel) judge(s, against Series) bool {
+	var ok bool
+	if d.Rate, ok = s.Ratio(against, measure.OpsPerS); !ok {
+		return false
+	}
+	if cpu, known := s.Ratio(against, measure.CPUUsPerOp); known {
+		d.CPU = cpu
+	}
+	switch judge(d.Rate, len(s.Samples)) {
+	case tooFew:
+		d.Verdict = Unclear
+	case faster:
+		d.Verdict = Better
+	case slower:
+		d.Verdict = Worse
+	default:
+		d.Verdict = Same
+		d.Saves = d.CPU.Median > 0 && d.CPU.Max < 1 && d.CPU.Median < 1-minSaving
+	}
+	return true
 }
 
 // pairsOf finds two engines, also where the journal mode of SQLite is a part of their names.
@@ -71,40 +110,39 @@ func (c Cell) pairsOf(engine, against string) (out [][2]Series) {
 	return out
 }
 
-func (a *Advice) add(c Cell, engine, against string) {
-	for _, pair := range c.pairsOf(engine, against) {
-		s, other := pair[0], pair[1]
-		ratio, ok := s.Ratio(other, measure.OpsPerS)
-		if !ok {
-			continue
+// Advise says for each choice that the run measured where it pays. The words follow from the ratios
+// of the pairs and their spread.
+func (r *Run) Advise() []Advice {
+	var out []Advice
+	for _, d := range r.Duels() {
+		if n := len(out); n == 0 || out[n-1].Use != d.Use || out[n-1].Instead != d.Instead {
+			out = append(out, Advice{Use: d.Use, Instead: d.Instead})
 		}
-		point := advicePoint(c)
-		if _, journal, ok := strings.Cut(strings.TrimPrefix(s.Engine, engine), "-"); ok {
-			point += " (" + journal + ")"
-		}
-		cpu, known := s.Ratio(other, measure.CPUUsPerOp)
-		switch judge(ratio, len(s.Samples)) {
-		case tooFew:
-			a.TooFew = true
-		case faster:
-			a.Yes = append(a.Yes, point+" ("+times(ratio, cpu, known)+")")
-		case slower:
-			a.No = append(a.No, point+" ("+times(ratio, cpu, known)+")")
-		default:
-			if known && cpu.Max < 1 && cpu.Median < 1-minSaving {
-				a.Yes = append(a.Yes, fmt.Sprintf("%s (same rate, CPU %.2fx)", point, cpu.Median))
-				continue
-			}
-			a.Same = append(a.Same, point)
-		}
+		out[len(out)-1].add(d)
+	}
+	return out
+}
+
+func (a *Advice) add(d Duel) {
+	switch {
+	case d.Verdict == Unclear:
+		a.TooFew = true
+	case d.Verdict == Better:
+		a.Yes = append(a.Yes, d.Point+" ("+d.times()+")")
+	case d.Verdict == Worse:
+		a.No = append(a.No, d.Point+" ("+d.times()+")")
+	case d.Saves:
+		a.Yes = append(a.Yes, fmt.Sprintf("%s (same rate, CPU %.2fx)", d.Point, d.CPU.Median))
+	default:
+		a.Same = append(a.Same, d.Point)
 	}
 }
 
-// times tells a ratio, and that of the processor time where it is another story.
-func times(rate, cpu measure.Summary, known bool) string {
-	text := fmt.Sprintf("%.2fx", rate.Median)
-	if known && math.Abs(cpu.Median-1) >= minSaving {
-		text += fmt.Sprintf(", CPU %.2fx", cpu.Median)
+// times tells the ratio of the rates, and that of the processor time where it is another story.
+func (d Duel) times() string {
+	text := fmt.Sprintf("%.2fx", d.Rate.Median)
+	if d.CPU.Median > 0 && math.Abs(d.CPU.Median-1) >= minSaving {
+		text += fmt.Sprintf(", CPU %.2fx", d.CPU.Median)
 	}
 	return text
 }

@@ -18,8 +18,8 @@ type Layout struct {
 	// Row names one engine's row, Point the cell within its section, for sentences.
 	Row   func(c Cell, engine string) string
 	Point func(Cell) string
-	// Draw, if there is one, may return what writes the section of a cell in the place of a table of
-	// columns, or nil.
+	// Draw, if there is one, may return what makes the tables of a cell's section in the place of one
+	// of columns, or nil.
 	Draw func(Cell) DrawFunc
 	// Without are metrics that the tables leave out, because others say the same.
 	Without []string
@@ -33,8 +33,8 @@ type Layout struct {
 	Summary func(*Run) []string
 }
 
-// DrawFunc writes the cells of one section.
-type DrawFunc func(w *strings.Builder, style Style, cells []Cell)
+// DrawFunc makes the tables of the cells of one section.
+type DrawFunc func(cells []Cell) []*table
 
 // FileLayout arranges the suite "file": a table for each workload, storage, state of the cache and
 // number of goroutines.

@@ -113,8 +113,8 @@ func besideWriter(c Cell) string {
 	return ""
 }
 
-// drawTimes writes how long each engine took: relative to the fastest, smaller is better.
-func drawTimes(w *strings.Builder, style Style, cells []Cell) {
+// drawTimes tells how long each engine took: relative to the fastest, smaller is better.
+func drawTimes(cells []Cell) (out []*table) {
 	for _, c := range cells {
 		fastest, slowest := c.extremes()
 		unit, divisor := "ms", 1e6
@@ -126,7 +126,7 @@ func drawTimes(w *strings.Builder, style Style, cells []Cell) {
 			decimals = 3
 		}
 		number := func(ns float64) string { return strconv.FormatFloat(ns/divisor, 'f', decimals, 64) }
-		t := table{}
+		t := &table{}
 		title := []string{"Command", fmt.Sprintf("Mean [%s]", unit), fmt.Sprintf("Min [%s]", unit), fmt.Sprintf("Max [%s]", unit), "Relative", "CPU [" + unit + "]"}
 		shares := anyHas([]Cell{c}, DeviceShare)
 		if shares {
@@ -151,8 +151,9 @@ func drawTimes(w *strings.Builder, style Style, cells []Cell) {
 			}
 			t.add(nil, row...)
 		}
-		t.write(w, style)
+		out = append(out, t)
 	}
+	return out
 }
 
 // moments describe the times of a series, in nanoseconds.

@@ -67,31 +67,58 @@ func (t *table) write(w *strings.Builder, style Style) {
 	}
 }
 
-// WriteTable writes the results of a suite in columns, medians of all rounds, one table for each
+// WriteTable writes the results of a suite in columns, medians of all rounds, tables for each
 // section of the layout.
 func (r *Run) WriteTable(w io.Writer, layout Layout, style Style) error {
 	var b strings.Builder
 	for _, section := range r.sections(layout) {
 		fmt.Fprintf(&b, "%s\n", style.Title(section.title))
-		if draw := layout.draw(section.cells[0]); draw != nil {
-			draw(&b, style, section.cells)
+		for _, t := range section.tables(layout) {
+			t.write(&b, style)
 			b.WriteString("\n")
-			continue
 		}
-		t := newTable(section.cells, layout)
-		for i, c := range section.cells {
-			if len(layout.Ratios) > 0 && i > 0 && len(c.Series) > 2 {
-				t.add(nil)
-			}
-			for _, s := range c.Series {
-				t.addSeries(layout.Row(c, s.Engine), c, s)
-			}
-		}
-		t.write(&b, style)
-		b.WriteString("\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// tables are those of a section.
+func (sec section) tables(layout Layout) []*table {
+	if draw := layout.draw(sec.cells[0]); draw != nil {
+		return draw(sec.cells)
+	}
+	t := newTable(sec.cells, layout)
+	for i, c := range sec.cells {
+		if len(layout.Ratios) > 0 && i > 0 && len(c.Series) > 2 {
+			t.add(nil)
+		}
+		for _, s := range c.Series {
+			t.addSeries(layout.Row(c, s.Engine), c, s)
+		}
+	}
+	return []*table{&t.table}
+}
+
+// Section is a part of a suite's results.
+type Section struct {
+	Title string
+	Cells []Cell
+	// Tables are the rows of its tables; the first row of each is the head. A row without cells
+	// separates.
+	Tables [][][]string
+}
+
+// Sections returns the parts in which the layout arranges the results.
+func (r *Run) Sections(layout Layout) []Section {
+	var out []Section
+	for _, sec := range r.sections(layout) {
+		s := Section{Title: sec.title, Cells: sec.cells}
+		for _, t := range sec.tables(layout) {
+			s.Tables = append(s.Tables, t.rows)
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 // draw returns what writes the cell's section in its own way, or nil.

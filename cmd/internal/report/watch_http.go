@@ -22,19 +22,18 @@ func httpTitle(c Cell) string {
 	return fmt.Sprintf("%s, %v requests, %v at a time, %s", c.Workload, c.Params["requests"], c.Params["connections"], kept)
 }
 
-// drawHTTP writes the tables that ab prints, engines side by side.
-func drawHTTP(w *strings.Builder, style Style, cells []Cell) {
+// drawHTTP makes the tables that ab prints, engines side by side.
+func drawHTTP(cells []Cell) (out []*table) {
 	for _, c := range cells {
-		c.drawPhases(w, style)
-		w.WriteString("\n")
-		c.drawPercentiles(w, style)
+		out = append(out, c.phases(), c.percentiles())
 	}
+	return out
 }
 
-// drawPhases writes the connection times.
-func (c Cell) drawPhases(w *strings.Builder, style Style) {
+// phases are the connection times.
+func (c Cell) phases() *table {
 	columns := []struct{ title, what string }{{"min", "min"}, {"mean", "mean"}, {"[+/-sd]", "sd"}, {"median", "median"}, {"max", "max"}}
-	t := table{}
+	t := &table{}
 	title := []string{"Connection Times (ms)"}
 	for _, s := range c.Series {
 		for i, col := range columns {
@@ -55,13 +54,13 @@ func (c Cell) drawPhases(w *strings.Builder, style Style) {
 		}
 		t.add(nil, row...)
 	}
-	t.write(w, style)
+	return t
 }
 
-// drawPercentiles writes within which time what share of the requests was served, and the ratio of
+// percentiles tell within which time what share of the requests was served, and the ratio of
 // each engine's to the first one's.
-func (c Cell) drawPercentiles(w *strings.Builder, style Style) {
-	t := table{}
+func (c Cell) percentiles() *table {
+	t := &table{}
 	title := []string{"Requests served within (ms)"}
 	for i, s := range c.Series {
 		title = append(title, s.Engine)
@@ -91,7 +90,7 @@ func (c Cell) drawPercentiles(w *strings.Builder, style Style) {
 	row("mean", ab.MetricMean, 1e3)
 	row("requests/s", measure.OpsPerS, 1)
 	row("server's CPU, µs/request", measure.CPUUsPerOp, 1)
-	t.write(w, style)
+	return t
 }
 
 // median prints the median of a metric.

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+
+package htmlreport
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"html"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// browser returns the path of one that runs without a screen.
+func browser(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Skip("no browser: needs chromium (Debian: apt-get install chromium)")
+	return ""
+}
+
+// look is what a browser says of the page.
+type look struct {
+	Wide     int    `json:"wide"` // how far the content reaches beyond the window
+	Pictures int    `json:"pictures"`
+	Flat     int    `json:"flat"`
+	Empty    int    `json:"empty"`
+	Ground   string `json:"ground"`
+	Ink      string `json:"ink"`
+}
+
+// ask has the page describe itself. Only the copy that the test opens has a script.
+const ask = `<pre id="look"></pre><script>
+const pictures = [...document.querySelectorAll("svg")], style = getComputedStyle(document.body);
+document.getElementById("look").textContent = JSON.stringify({
+	wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+	pictures: pictures.length,
+	flat: pictures.filter(p => p.getBoundingClientRect().height < 50).length,
+	empty: pictures.filter(p => p.querySelectorAll("path").length < 3).length,
+	ground: style.backgroundColor, ink: style.color,
+});
+</script></body>`
+
+// TestBrowser opens the page in a browser: on a wide screen in the light, on a phone in the dark.
+func TestBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser; left out with -short")
+	}
+	path := browser(t)
+	page := render(t, sample())
+	page = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAllLiteralString(page, "")
+	page = strings.Replace(page, "</body>", ask, 1)
+	file := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(file, []byte(page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	light := open(t, path, file, "--window-size=1200,800")
+	dark := open(t, path, file, "--window-size=500,800", "--force-dark-mode")
+	for _, l := range []look{light, dark} {
+		if l.Wide > 0 || l.Pictures < 10 || l.Flat+l.Empty > 0 || l.Ground == l.Ink {
+			t.Errorf("%+v", l)
+		}
+	}
+	if light.Ground == dark.Ground {
+		t.Errorf("light and dark look the same: %s", light.Ground)
+	}
+}
+
+// open has the browser show the file and returns what it says.
+func open(t *testing.T, browser, file string, flags ...string) (l look) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	args := append([]string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir=" + t.TempDir(), "--dump-dom",
+	}, flags...)
+	cmd := exec.CommandContext(ctx, browser, append(args, "file://"+file)...)
+	cmd.WaitDelay = time.Second // helpers of the browser keep the pipe
+	out, err := cmd.Output()
+	m := regexp.MustCompile(`<pre id="look">([^<]*)</pre>`).FindSubmatch(out)
+	if m == nil {
+		t.Fatalf("%s: %v, and no answer in\n%.500s", browser, err, out)
+	}
+	if err := json.Unmarshal([]byte(html.UnescapeString(string(m[1]))), &l); err != nil {
+		t.Fatal(fmt.Errorf("%s: %w", m[1], err))
+	}
+	return l
+}

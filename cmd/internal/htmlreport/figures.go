@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+
+package htmlreport
+
+import (
+	"cmp"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/report"
+)
+
+// figuresOf draws what a suite's cells allow: how engines compare, how they do along each axis, how
+// long operations took.
+func figuresOf(run *report.Run) ([]figure, error) {
+	var out []figure
+	add := func(f *figure, err error) error {
+		if err == nil && f != nil {
+			out = append(out, *f)
+		}
+		return err
+	}
+	for _, part := range choicesOf(run) {
+		if err := add(ratioFigure(part)); err != nil {
+			return nil, err
+		}
+	}
+	for _, journal := range []string{"rollback", "persist", "wal"} {
+		if err := add(speedFigure(run, journal)); err != nil {
+			return nil, err
+		}
+	}
+	for _, g := range groupsOf(run) {
+		for _, m := range []lineMetric{
+			{measure.OpsPerS, "operations per second"}, {measure.CPUUsPerOp, "CPU µs per operation"},
+		} {
+			if err := add(lineFigure(g, m)); err != nil {
+				return nil, err
+			}
+		}
+		if err := add(latencyFigure(g)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// choicesOf are the comparisons of the run without the speed tests of SQLite, which have a picture of
+// their own, choice by choice.
+func choicesOf(run *report.Run) [][]report.Duel {
+	var out [][]report.Duel
+	for _, d := range run.Duels() {
+		if d.Cell.Params["test"] != nil {
+			continue
+		}
+		if n := len(out); n == 0 || out[n-1][0].Use != d.Use {
+			out = append(out, nil)
+		}
+		out[len(out)-1] = append(out[len(out)-1], d)
+	}
+	return out
+}
+
+// axes are the parameters along which a workload is measured, and what they count.
+var axes = []struct{ param, unit string }{
+	{"connections", "connections"}, {"goroutines", "goroutines"}, {"active", "active descriptors"},
+	{"databases", "databases"}, {"batch", "SQEs in a batch"},
+}
+
+// group are cells that differ by one number only.
+type group struct {
+	title, unit string
+	x           []float64
+	cells       []report.Cell
+}
+
+// groupsOf puts cells together that form a line of two points or more.
+func groupsOf(run *report.Run) []group {
+	var groups []group
+	index := map[string]int{}
+	for _, c := range run.Cells {
+		axis, unit, ok := axisOf(run, c)
+		if !ok {
+			continue
+		}
+		title := without(c, axis)
+		key := c.Suite + axis + title
+		i, known := index[key]
+		if !known {
+			i = len(groups)
+			index[key] = i
+			groups = append(groups, group{title: title, unit: unit})
+		}
+		x, _ := number(c.Params[axis])
+		groups[i].add(x, c)
+	}
+	var out []group
+	for _, g := range groups {
+		if len(g.cells) > 1 {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// add keeps the cells in the order of the axis, and one for each value.
+func (g *group) add(x float64, c report.Cell) {
+	at := 0
+	for at < len(g.x) && g.x[at] < x {
+		at++
+	}
+	if at < len(g.x) && g.x[at] == x {
+		return
+	}
+	g.x = append(g.x[:at], append([]float64{x}, g.x[at:]...)...)
+	g.cells = append(g.cells[:at], append([]report.Cell{c}, g.cells[at:]...)...)
+}
+
+// axisOf returns the parameter that has several values in cells like this one.
+func axisOf(run *report.Run, c report.Cell) (param, unit string, ok bool) {
+	for _, a := range axes {
+		if _, numeric := number(c.Params[a.param]); !numeric {
+			continue
+		}
+		for _, other := range run.Cells {
+			if x, ok := number(other.Params[a.param]); ok && without(other, a.param) == without(c, a.param) {
+				if own, _ := number(c.Params[a.param]); own != x {
+					return a.param, a.unit, true
+				}
+			}
+		}
+	}
+	return "", "", false
+}
+
+// number returns a parameter's value, which is an int or, from a file, a float64.
+func number(v any) (float64, bool) {
+	switch n := v.(type) {
+	case int:
+		return float64(n), true
+	case int64:
+		return float64(n), true
+	case float64:
+		return n, true
+	}
+	return 0, false
+}
+
+// engines are those of the cells, in their order.
+func (g group) engines() []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, c := range g.cells {
+		for _, s := range c.Series {
+			if !seen[s.Engine] {
+				seen[s.Engine] = true
+				out = append(out, s.Engine)
+			}
+		}
+	}
+	return out
+}
+
+// summary returns an engine's metric in a cell.
+func summary(c report.Cell, engine, metric string) (measure.Summary, bool) {
+	for _, s := range c.Series {
+		if s.Engine == engine {
+			return s.Summary(metric)
+		}
+	}
+	return measure.Summary{}, false
+}
+
+// name is the title of a figure's group, never empty.
+func (g group) name() string { return cmp.Or(g.title, g.unit) }

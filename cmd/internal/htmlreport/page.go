@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+
+package htmlreport
+
+import (
+	_ "embed"
+	"html/template"
+	"io"
+	"strings"
+
+	"github.com/ringside-io/ringside/cmd/internal/report"
+)
+
+//go:embed page.html
+var pageText string
+
+//go:embed page.css
+var pageStyle string
+
+var page = template.Must(template.New("page").Parse(pageText))
+
+// suiteTitles are headings in a reader's words.
+var suiteTitles = map[string]string{
+	"file": "Files", "net": "Sockets", "ring": "The ring", "sqlite": "SQLite", "watch": "Watching",
+}
+
+// Write writes the run as a page.
+func Write(w io.Writer, run *report.Run) error {
+	data, err := content(run)
+	if err != nil {
+		return err
+	}
+	return page.Execute(w, data)
+}
+
+// pageData is what the template is filled with.
+type pageData struct {
+	Style   template.CSS
+	Title   string
+	Facts   []fact
+	Notes   []string
+	Advice  []advice
+	Suites  []suite
+	Skipped []string
+}
+
+// fact is one circumstance of the run.
+type fact struct{ Name, Value string }
+
+// advice is what to use for what.
+type advice struct {
+	Head  string
+	Lines []adviceLine
+}
+
+type adviceLine struct{ Kind, Mark, Text string }
+
+// suite is one part of the page.
+type suite struct {
+	Name, Title string
+	Words       []string
+	Figures     []figure
+	Sections    []section
+}
+
+// figure is a picture with a description for those who do not see it.
+type figure struct {
+	Caption, Alt string
+	SVG          template.HTML
+}
+
+// section holds tables, of which the first row is the head.
+type section struct {
+	Title  string
+	Tables []table
+}
+
+type table struct {
+	Head []string
+	Rows [][]string
+}
+
+func content(run *report.Run) (pageData, error) {
+	data := pageData{
+		Style: template.CSS(pageStyle), //nolint:gosec // our own file
+		Title: "ringside bench", Facts: facts(run.Host), Notes: run.Notes,
+	}
+	for _, a := range run.Advise() {
+		data.Advice = append(data.Advice, adviceOf(a))
+	}
+	for _, s := range run.Skipped {
+		data.Skipped = append(data.Skipped, s.String())
+	}
+	for _, name := range run.Suites() {
+		s, err := suiteOf(name, run.Suite(name))
+		if err != nil {
+			return data, err
+		}
+		data.Suites = append(data.Suites, s)
+	}
+	return data, nil
+}
+
+// facts are those of the header, which the text report has too.
+func facts(h report.Host) []fact {
+	var b strings.Builder
+	_ = h.WriteHeader(&b) // a strings.Builder does not fail
+	var out []fact
+	for line := range strings.Lines(b.String()) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			out = append(out, fact{name, strings.TrimSpace(value)})
+		}
+	}
+	return append(out, fact{"measured", h.Time})
+}
+
+func adviceOf(a report.Advice) advice {
+	lines := a.Lines()
+	out := advice{Head: lines[0]}
+	for _, line := range lines[1:] {
+		kind, text, ok := strings.Cut(line, ":")
+		l := adviceLine{Kind: "same", Mark: "–", Text: line}
+		switch {
+		case ok && kind == "yes":
+			l = adviceLine{"yes", "✓", strings.TrimSpace(text)}
+		case ok && kind == "no":
+			l = adviceLine{"no", "✗", strings.TrimSpace(text)}
+		}
+		out.Lines = append(out.Lines, l)
+	}
+	return out
+}
+
+func suiteOf(name string, run *report.Run) (suite, error) {
+	layout := report.LayoutOf(name)
+	s := suite{Name: name, Title: suiteTitles[name], Words: run.Words(layout)}
+	if s.Title == "" {
+		s.Title = name
+	}
+	figures, err := figuresOf(run)
+	if err != nil {
+		return s, err
+	}
+	s.Figures = figures
+	for _, sec := range run.Sections(layout) {
+		out := section{Title: sec.Title}
+		for _, rows := range sec.Tables {
+			if len(rows) > 0 {
+				out.Tables = append(out.Tables, table{Head: rows[0], Rows: rows[1:]})
+			}
+		}
+		s.Sections = append(s.Sections, out)
+	}
+	return s, nil
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringside-io/ringside/cmd/internal/htmlreport"
+)
+
+const reportLong = `report shows a result file of "ringside bench --json" again: the tables and words that the run
+printed, or with --html the page with pictures.
+
+Exit codes: 0 shown, 1 failure, 2 bad arguments.`
+
+// newReportCmd returns "ringside report".
+func newReportCmd() *cobra.Command {
+	var page string
+	cmd := &cobra.Command{
+		Use:     "report RESULT.json",
+		Short:   "Show a result file as tables or as a page",
+		Long:    reportLong,
+		Example: "  ringside report result.json\n  ringside report result.json --html report.html",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("report takes one result file, got %d: make it with 'ringside bench --json FILE'", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			d, err := readResults(args[0])
+			if err != nil {
+				return err
+			}
+			run, err := d.Run()
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			if page == "" {
+				return printRun(cmd, run, false, nil)
+			}
+			out, err := openOutput(page, cmd.OutOrStdout())
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, out.close()) }()
+			return out.write(func(w io.Writer) error { return htmlreport.Write(w, run) })
+		},
+	}
+	cmd.Flags().StringVar(&page, "html", "", "write a page with pictures to this `file`, - for standard output")
+	return cmd
+}
