@@ -5,20 +5,79 @@
 //
 // # Use
 //
-// Importing the package registers the VFS "ringside":
+// Importing the package registers the VFS "ringside" beside those of the library.
+// A URI chooses it; nothing else changes:
 //
 //	import _ "github.com/ringside-io/ringside/sqlitevfs"
 //
 //	db, err := sql.Open("sqlite3", "file:app.db?vfs=ringside")
 //
-// The direct API takes the same URI. [Register] registers others with [Options];
-// the parameters prefetch, groupsync and dirsync (auto, on or off) and
-// prefetchdepth of a URI override them for a database. PRAGMA ringside,
-// [Databases], [Total] and [Vars] show what it did.
+// The direct API takes the same URI. docs/guide-sqlite.md has whole programs.
 //
-// Files are those of SQLite, byte for byte, and may be used by other processes,
-// with stock SQLite too, at the same time: locks and shared memory are those of
-// the default VFS, which this one wraps.
+// # Which one
+//
+//	ringside           every part where it can be had and measurement favours it: group sync,
+//	                   prefetch, syncs of directories
+//	ringside-log       that, and one log for the commits of all databases of a directory
+//	ringside-plain     the syncs of directories only
+//	ringside-prefetch  prefetch in any case, no group sync
+//	ringside-group     group sync in any case, no prefetch
+//
+// Take "ringside" when in doubt: its files are what they would be otherwise, and
+// are safer. Take "ringside-log" for many databases in WAL mode with
+// synchronous=FULL that all belong to one process, such as one for each tenant:
+// that is where most is to be won. The others are for comparing, and for when a
+// part is in the way. [Register] makes more of them with [Options].
+//
+// Parameters of the URI override the options for one database:
+//
+//	prefetch       auto, on or off   read the leaves ahead that a scan will come to
+//	prefetchdepth  1 to 1024         so many pages at most; 64
+//	groupsync      auto, on or off   share syncs with other databases
+//	grouplog       auto, on or off   share a log of commits; auto is off
+//	dirsync        auto, on or off   sync directories
+//
+// For a connection that shares its database with others of the process, those of
+// the first one count. What a parameter cannot mean is an error of opening.
+//
+// journal_mode and synchronous are SQLite's, and the driver's default in WAL mode
+// is synchronous=NORMAL, which may lose the newest commits: ask for FULL, for each
+// connection, by _pragma=synchronous(full) in the URI.
+//
+// # What it promises, and to whom
+//
+// Files are those of SQLite, byte for byte. Other processes may use them at the
+// same time, with this package, with the default VFS or with the program sqlite3:
+// locks and shared memory are those of the default VFS, which this one wraps. A
+// part that cannot be had here is left out, and [Stats] say so; only commits in a
+// log that is damaged, or that cannot be replayed because another process has the
+// database open, make opening fail.
+//
+// Each name keeps a commit with synchronous=FULL through a crash of the process
+// and of the machine. With ringside-log the newest commits are in a log beside
+// the databases, which this package replays when one of them is next opened, by
+// whichever of its names. A program without it that opens the files after a crash
+// and before that misses the newest commits, as with synchronous=NORMAL, and never
+// sees a damaged database; once it has written, they are lost. One process at a
+// time has the log of a directory: another one commits without it. The file
+// docs/grouplog.md has all of it, the format too.
+//
+// # What it does not do
+//
+// It does not make one database that commits alone faster, nor reads of what is
+// in memory. It has no batch-atomic writes, also where the file system has them:
+// SQLite as this driver builds it (with SQLITE_ENABLE_ATOMIC_WRITE beside
+// SQLITE_ENABLE_BATCH_ATOMIC_WRITE) does not raise the file change counter in such
+// a commit unless it writes the first page anyway. Other connections then take
+// what they have in memory for current, and write indexes that do not fit their
+// tables. It is no VFS for network file systems: it needs what SQLite needs, locks
+// and shared memory that work.
+//
+// # What it is doing
+//
+// PRAGMA ringside answers with the [Stats] of a connection's database as JSON,
+// [Databases] and [Total] give those of the process, [Vars] is for expvar. Failed
+// syncs and replayed commits are told to the Logger of [Options].
 //
 // # Durability
 //

@@ -81,8 +81,8 @@ type Options struct {
 	// its own methods only, and if it has a method SyncDir(string) error, that
 	// syncs directories.
 	Base string
-	// Logger is told about failures to sync and about parts that switched
-	// themselves off; nil means slog.Default().
+	// Logger is told about failures to sync and about commits that a log
+	// brought back; nil means slog.Default().
 	Logger *slog.Logger
 }
 
