@@ -23,6 +23,7 @@ type result struct {
 	Threads, Errors        int
 	Backend                string
 	CPU                    time.Duration // of the service, from its start to its end
+	Ended                  time.Duration // that the service took to end
 	Err                    error
 }
 
@@ -34,8 +35,8 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 // print shows one result. Errors of requests are an error.
 func (r *result) print(out io.Writer, o options) error {
 	fmt.Fprintf(out, "%s: %d tenants, %d connections, %d %% reads, connections by %s\n", o.vfs, o.load.tenants, o.load.conns, o.load.reads, r.Backend)
-	fmt.Fprintf(out, "%.0f requests/s, p50 %.2f ms, p99 %.2f ms, max %.2f ms, %d threads, %d errors\n",
-		r.rate(), milliseconds(r.P50), milliseconds(r.P99), milliseconds(r.Max), r.Threads, r.Errors)
+	fmt.Fprintf(out, "%.0f requests/s, p50 %.2f ms, p99 %.2f ms, max %.2f ms, %d threads, %d errors; ended in %.0f ms\n",
+		r.rate(), milliseconds(r.P50), milliseconds(r.P99), milliseconds(r.Max), r.Threads, r.Errors, milliseconds(r.Ended))
 	return r.failed()
 }
 
@@ -64,11 +65,12 @@ func measure(ctx context.Context, o options) (r *result, err error) {
 		return nil, err
 	}
 	r, err = o.load.put(ctx, p.addr)
+	begin := time.Now()
 	cpu, ended := p.stop()
 	if err = errors.Join(err, ended); err != nil {
 		return nil, err
 	}
-	r.CPU = cpu
+	r.CPU, r.Ended = cpu, time.Since(begin)
 	return r, nil
 }
 

@@ -18,10 +18,8 @@ import (
 const (
 	// patience is how long a request waits for a database.
 	patience = 10 * time.Second
-	// grace is for requests to finish at the end, last for the databases to
-	// close: together less than the second in which the service ends.
-	grace = 600 * time.Millisecond
-	last  = 300 * time.Millisecond
+	// ending is how long the end of the service may take.
+	ending = 900 * time.Millisecond
 	// most is the size of an item in bytes.
 	most = 1 << 20
 )
@@ -30,7 +28,7 @@ const (
 type config struct {
 	addr, dir, vfs string
 	open           int
-	grace          time.Duration // for requests to finish at the end; 0 means the usual one
+	ending         time.Duration // how long the end may take; 0 means the usual time
 }
 
 // service is the HTTP server and the databases behind it.
@@ -50,7 +48,8 @@ func listen(c config) (*service, error) {
 	}
 	l, err := unet.Listen("tcp", c.addr)
 	if err != nil {
-		return nil, errors.Join(err, store.close(0))
+		_ = store.close(0) // nothing is open
+		return nil, err
 	}
 	s := &service{config: c, store: store, l: l}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -86,18 +85,30 @@ func (s *service) run(ctx context.Context) error {
 	defer s.cancel()
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(s.l) }()
+	var err error
 	select {
-	case err := <-served:
-		return errors.Join(err, s.store.close(last))
+	case err = <-served:
 	case <-ctx.Done():
 	}
-	limit, cancel := context.WithTimeout(context.Background(), cmp.Or(s.grace, grace))
+	begin, ending := time.Now(), cmp.Or(s.ending, ending)
+	err = errors.Join(err, s.finish(ending*2/3))
+	if left := s.store.close(ending - time.Since(begin)); left > 0 {
+		// What was acknowledged is durable, as after a crash.
+		log.Printf("%d databases could not be closed in time: the next start recovers them", left)
+	}
+	return err
+}
+
+// finish refuses connections and waits so long for requests. Those that take
+// longer are told to end. A connection that has sent nothing is no reason for an
+// error.
+func (s *service) finish(wait time.Duration) error {
+	limit, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
 	err := s.http.Shutdown(limit)
-	if err != nil {
+	if errors.Is(err, context.DeadlineExceeded) {
 		s.cancel()
-		err = s.http.Close() // connections without a request count too: no error
+		return s.http.Close()
 	}
-	<-served
-	return errors.Join(err, s.store.close(last))
+	return err
 }
