@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/suite"
+)
+
+// fakeSuite is a benchmark that finds what it was told.
+type fakeSuite struct {
+	run *report.Run
+	err error
+	ran *[]string
+}
+
+func (*fakeSuite) configure(*benchFlags) error { return nil }
+
+func (f *fakeSuite) measure(context.Context, benchTools) (*report.Run, error) {
+	if len(f.run.Cells) > 0 {
+		*f.ran = append(*f.ran, f.run.Cells[0].Suite)
+	}
+	return f.run, f.err
+}
+
+// found is a run of one suite in which the second engine is this much faster.
+func found(name, workload, base, own string, factor float64) *report.Run {
+	a, b := report.Series{Engine: base}, report.Series{Engine: own}
+	for range 5 {
+		a.Samples = append(a.Samples, report.Sample{Metrics: map[string]float64{measure.OpsPerS: 1000}})
+		b.Samples = append(b.Samples, report.Sample{Metrics: map[string]float64{measure.OpsPerS: 1000 * factor}})
+	}
+	params := report.Params{"connections": 10}
+	if name == "file" {
+		params = report.Params{"goroutines": 8, "block": 4096, "cache": "direct"}
+	}
+	return &report.Run{
+		Host:  report.Host{Time: "t", Kernel: "6.1"},
+		Cells: []report.Cell{{Suite: name, Workload: workload, Params: params, Series: []report.Series{a, b}}},
+	}
+}
+
+// allOf is a run of these suites.
+func allOf(suites ...*fakeSuite) (*allBench, *[]string) {
+	var ran []string
+	a := &allBench{spoilers: func() []string { return []string{"the machine is busy"} }}
+	for _, s := range suites {
+		s.ran = &ran
+		a.parts = append(a.parts, allPart{title: "part", b: s, takes: 1})
+	}
+	return a, &ran
+}
+
+func TestAllSuites(t *testing.T) {
+	file := &fakeSuite{run: found("file", "randread", "os", "ringside", 2)}
+	nothing := &fakeSuite{run: &report.Run{Skipped: []report.Skip{{Suite: "watch", Reason: "none here"}}}, err: suite.ErrNothing}
+	net := &fakeSuite{run: found("net", "echo", "std", "ringside-conn", 0.5)}
+	a, ran := allOf(file, nothing, net)
+	run, err := a.measure(t.Context(), benchTools{})
+	if err != nil || strings.Join(*ran, " ") != "file net" || len(run.Cells) != 2 || len(run.Notes) != 1 {
+		t.Fatalf("%v: ran %v, %+v", err, *ran, run)
+	}
+	var out, errs bytes.Buffer
+	cmd := newRootCmd()
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	if err := printRun(cmd, run, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"What this run says", "ufile instead of os.File\n  yes: randread, O_DIRECT, 8 goroutines, 4 KiB (2.00x)",
+		"unet (net.Conn) instead of package net\n  no:  echo, 10 connections (0.50x)", "skipped: watch: none here",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+	if !strings.Contains(errs.String(), "the machine is busy") {
+		t.Errorf("no warning in %q", &errs)
+	}
+}
+
+func TestAllSuitesFail(t *testing.T) {
+	broken := errors.New("device broke")
+	a, ran := allOf(&fakeSuite{run: found("file", "randread", "os", "ringside", 2), err: broken}, &fakeSuite{run: found("net", "echo", "std", "ringside-conn", 1)})
+	run, err := a.measure(t.Context(), benchTools{})
+	if !errors.Is(err, broken) || len(*ran) != 1 || len(run.Cells) != 1 {
+		t.Errorf("%v: ran %v", err, *ran)
+	}
+	a, _ = allOf(&fakeSuite{run: &report.Run{}, err: suite.ErrNothing})
+	if _, err := a.measure(t.Context(), benchTools{}); !errors.Is(err, suite.ErrNothing) {
+		t.Errorf("nothing measured: %v", err)
+	}
+}
+
+// TestAllConfigured checks the options of the suites that both grids are made of.
+func TestAllConfigured(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		a := &allBench{full: full, dir: t.TempDir()}
+		if err := a.configure(&benchFlags{pairs: 10, duration: 1, seed: 1}); err != nil || len(a.parts) != 4 {
+			t.Errorf("full %v: %v, %d parts", full, err, len(a.parts))
+		}
+	}
+}
+
+// TestReportCommand writes a page of a result file, and refuses what has no samples.
+func TestReportCommand(t *testing.T) {
+	dir := t.TempDir()
+	result, page, old := resultFile(t, 1000), filepath.Join(dir, "r.html"), filepath.Join(dir, "old.json")
+	if err := os.WriteFile(old, []byte(`{"schema":2,"results":[{"suite":"ring","workload":"nop","engine":"x","metrics":{"ops_per_s":{"median":1}}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{result, "--html", page}, exitOK, ""},
+		{[]string{result}, exitOK, "ringside"},
+		{[]string{old}, exitFailure, "no samples"},
+		{[]string{result, "--html", filepath.Join(dir, "no", "such")}, exitFailure, "no such file"},
+		{nil, exitUsage, "takes one result file"},
+	} {
+		var out, errs bytes.Buffer
+		code := run(t.Context(), append([]string{"report"}, test.args...), &out, &errs)
+		if code != test.code || !strings.Contains(out.String()+errs.String(), test.says) {
+			t.Errorf("report %q: exit %d, want %d with %q:\n%s%s", test.args, code, test.code, test.says, &out, &errs)
+		}
+	}
+	b, err := os.ReadFile(page)
+	if err != nil || !bytes.Contains(b, []byte("</html>")) {
+		t.Errorf("%v: %.100s", err, b)
+	}
+}
