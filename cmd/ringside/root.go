@@ -15,15 +15,17 @@ func newRootCmd() *cobra.Command {
 		Short: "What io_uring does for Go programs on this machine",
 		Long: "ringside tells what io_uring does for Go programs on this machine.\n\n" +
 			"Exit codes: 0 all well, 1 failure, 2 bad arguments, 130 interrupted.",
-		Example: "  ringside bench file            # measure random reads, os.File beside ringside\n" +
-			"  ringside bench file --json r.json",
+		Example: "  ringside probe                        # what can be used here, and what to change\n" +
+			"  ringside bench                        # what it brings: ringside beside what you use now\n" +
+			"  ringside bench --html report.html     # the same as a page with pictures\n" +
+			"  ringside compare old.json new.json    # what an upgrade changed",
 		Args:          noArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newBenchCmd(), newCompareCmd(), newProbeCmd(), newReportCmd(), newVersionCmd(), newBenchWorkerCmd(), newEchoServerCmd(), newEchoLoadCmd())
+	root.AddCommand(newBenchCmd(), newCompareCmd(), newManCmd(), newProbeCmd(), newReportCmd(), newVersionCmd(), newBenchWorkerCmd(), newEchoServerCmd(), newEchoLoadCmd())
 	return root
 }
 

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// newManCmd returns "ringside man".
+func newManCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "man DIR",
+		Short: "Write manual pages to a directory",
+		Long: "man writes a manual page for each command to a directory, which is made where it is missing. For\n" +
+			"'man ringside' to find them it must be a directory man1 below one of MANPATH.",
+		Example: "  ringside man ~/.local/share/man/man1 && man ringside-bench",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("man takes one directory, got %d arguments", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return err
+			}
+			header := &doc.GenManHeader{Title: "RINGSIDE", Section: "1", Source: "ringside", Manual: "ringside"}
+			root := cmd.Root()
+			root.DisableAutoGenTag = true
+			if err := doc.GenManTree(root, header, args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "ringside: manual pages are in %s\n", args[0])
+			return nil
+		},
+	}
+}
