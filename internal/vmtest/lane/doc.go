@@ -7,7 +7,8 @@
 // It builds the test binary of each package that asks the kernel something for
 // linux/amd64 without cgo, boots the newest packaged kernel of each version
 // under qemu, runs the binaries there one after the other as root, and prints a
-// line for each. The exit status is 1 when something failed. Where qemu or a
+// line for each. As many kernels run at the same time as there are processors,
+// see -at-once; their lines come one kernel after the other. The exit status is 1 when something failed. Where qemu or a
 // kernel cannot be had, the lane fails if CI is set to true, and is skipped by
 // name otherwise.
 //

@@ -5,9 +5,11 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -170,5 +172,40 @@ func TestComplains(t *testing.T) {
 func TestWithoutRace(t *testing.T) {
 	if got := withoutRace("-race -tags=a -race=true -mod=mod"); got != "-tags=a -mod=mod" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestEach runs four kernels, two at once, which end in another order than they
+// began: what they print is not mixed.
+func TestEach(t *testing.T) {
+	var out bytes.Buffer
+	l := &lane{opt: options{atOnce: 2}, out: &out}
+	broken := errors.New("broken")
+	kernels := []vmtest.Kernel{{Version: "a"}, {Version: "b"}, {Version: "c"}, {Version: "d"}}
+	others := make(chan struct{})
+	var running, most atomic.Int32
+	err := l.each(kernels, func(one *lane, k vmtest.Kernel) error {
+		n := running.Add(1)
+		defer running.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		fmt.Fprintf(one.out, "%s begins, ", k.Version)
+		one.passed, one.failed = 2, 1
+		switch k.Version {
+		case "a":
+			<-others // all others end before the first
+		case "b":
+			return broken
+		case "d":
+			close(others)
+		}
+		fmt.Fprintf(one.out, "%s ends\n", k.Version)
+		return nil
+	})
+	if want := "a begins, a ends\nb begins, c begins, c ends\nd begins, d ends\n"; out.String() != want {
+		t.Errorf("printed %q, want %q", out.String(), want)
+	}
+	if !errors.Is(err, broken) || l.passed != 8 || l.failed != 4 || most.Load() != 2 {
+		t.Errorf("%v, %d passed, %d failed, %d at once", err, l.passed, l.failed, most.Load())
 	}
 }

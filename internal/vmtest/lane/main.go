@@ -71,14 +71,13 @@ func (l *lane) run(ctx context.Context) error {
 		return err
 	}
 	defer cargo.remove()
-	var died error
-	for _, k := range kernels {
-		died = errors.Join(died, l.boot(ctx, tools, k, cargo))
+	died := l.each(kernels, func(one *lane, k vmtest.Kernel) error {
 		if ctx.Err() != nil {
-			return died
+			return nil // those that run have said so
 		}
-	}
-	if l.opt.main == "" {
+		return one.boot(ctx, tools, k, cargo)
+	})
+	if l.opt.main == "" && ctx.Err() == nil {
 		fmt.Fprintf(l.out, "%d passed, %d failed\n", l.passed, l.failed)
 	}
 	return died

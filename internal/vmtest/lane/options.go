@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -14,6 +15,7 @@ import (
 // options are the command line.
 type options struct {
 	kernels []string
+	atOnce  int
 	pkgs    []string
 	run     string
 	verbose bool
@@ -36,6 +38,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return func(s string) error { *dst = append(*dst, s); return nil }
 	}
 	fs.Func("kernel", "kernel `version`, such as 6.1; may be repeated", list(&opt.kernels))
+	fs.IntVar(&opt.atOnce, "at-once", runtime.NumCPU(), "how many kernels run at the same time")
 	fs.Func("pkg", "package `pattern` to test; may be repeated (default: all of the core module that the kernel concerns)", list(&opt.pkgs))
 	fs.StringVar(&opt.run, "run", "", "run only the tests that match this `regexp`")
 	fs.BoolVar(&opt.verbose, "v", false, "print the output of passing tests, too, as it comes")
