@@ -16,6 +16,15 @@ import (
 // it.
 func CopyFileRange(dst int, dstOff int64, src int, srcOff int64, n int) (int, error) {
 	for {
+		if Faulty {
+			fewer, errno := faulty("copy_file_range", n)
+			if errno == syscall.EINTR {
+				continue
+			} else if errno != 0 {
+				return 0, errno
+			}
+			n = fewer
+		}
 		m, err := unix.CopyFileRange(src, &srcOff, dst, &dstOff, n, 0)
 		if err != syscall.EINTR {
 			return max(m, 0), err
@@ -41,6 +50,15 @@ func Splice(dst int, dstOff int64, src int, srcOff int64, n int, nonblock bool) 
 		flags |= unix.SPLICE_F_NONBLOCK
 	}
 	for {
+		if Faulty {
+			fewer, errno := faulty("splice", n)
+			if errno == syscall.EINTR {
+				continue
+			} else if errno != 0 {
+				return 0, errno
+			}
+			n = fewer
+		}
 		m, err := unix.Splice(src, notPipe(&srcOff), dst, notPipe(&dstOff), n, flags)
 		if err != syscall.EINTR {
 			return int(max(m, 0)), err

@@ -14,6 +14,13 @@ const HaveFdatasync = true
 // it in its errors.
 func Fdatasync(fd int) error {
 	for {
+		if Faulty {
+			if _, errno := faulty("fdatasync", 1); errno == syscall.EINTR {
+				continue
+			} else if errno != 0 {
+				return errno
+			}
+		}
 		if err := syscall.Fdatasync(fd); err != syscall.EINTR {
 			return err
 		}

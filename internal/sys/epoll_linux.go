@@ -27,6 +27,11 @@ func EpollData(ev *EpollEvent) uint64 {
 
 // EpollCreate opens an epoll instance, with close-on-exec set.
 func EpollCreate() (*FD, error) {
+	if Faulty {
+		if _, errno := faulty("epoll_create1", 1); errno != 0 {
+			return nil, Error("epoll_create1", errno)
+		}
+	}
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, Error("epoll_create1", err.(syscall.Errno))
@@ -36,6 +41,11 @@ func EpollCreate() (*FD, error) {
 
 // EpollCtl is epoll_ctl(2), which does not block.
 func EpollCtl(ep, op, fd int, events uint32, data uint64) syscall.Errno {
+	if Faulty {
+		if _, errno := faulty("epoll_ctl", op); errno != 0 {
+			return errno
+		}
+	}
 	ev := NewEpollEvent(events, data)
 	_, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(ep), uintptr(op), uintptr(fd),
 		uintptr(unsafe.Pointer(&ev)), 0, 0)
@@ -45,6 +55,13 @@ func EpollCtl(ep, op, fd int, events uint32, data uint64) syscall.Errno {
 // EpollPoll is epoll_pwait(2) that does not wait and is hidden from the
 // scheduler.
 func EpollPoll(ep int, events []EpollEvent) (int, syscall.Errno) {
+	if Faulty {
+		n, errno := faulty("epoll_wait", len(events))
+		if errno != 0 {
+			return -1, errno
+		}
+		events = events[:n]
+	}
 	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(ep),
 		uintptr(SlicePointer(events)), uintptr(len(events)), 0, 0, 0)
 	return int(n), errno
@@ -52,6 +69,13 @@ func EpollPoll(ep int, events []EpollEvent) (int, syscall.Errno) {
 
 // EpollWait is epoll_pwait(2) with a timeout in milliseconds, -1 for none.
 func EpollWait(ep int, events []EpollEvent, millis int) (int, syscall.Errno) {
+	if Faulty {
+		n, errno := faulty("epoll_wait", len(events))
+		if errno != 0 {
+			return -1, errno
+		}
+		events = events[:n]
+	}
 	n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(ep),
 		uintptr(SlicePointer(events)), uintptr(len(events)), uintptr(millis), 0, 0)
 	return int(n), errno
@@ -59,6 +83,13 @@ func EpollWait(ep int, events []EpollEvent, millis int) (int, syscall.Errno) {
 
 // EpollWait2 is epoll_pwait2(2), whose timeout is in nanoseconds. (Linux 5.11)
 func EpollWait2(ep int, events []EpollEvent, timeout time.Duration) (int, syscall.Errno) {
+	if Faulty {
+		n, errno := faulty("epoll_wait", len(events))
+		if errno != 0 {
+			return -1, errno
+		}
+		events = events[:n]
+	}
 	ts := abi.Timespec{Sec: int64(timeout / time.Second), Nsec: int64(timeout % time.Second)}
 	n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(ep),
 		uintptr(SlicePointer(events)), uintptr(len(events)), uintptr(unsafe.Pointer(&ts)), 0, 0)

@@ -15,6 +15,13 @@ import (
 // blocks: bound the length so that the copy stays short. On a file opened with
 // O_DIRECT the flag does not help; do not call it there.
 func PreadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
+	if Faulty {
+		n, errno := faulty("preadv2", len(p))
+		if errno != 0 {
+			return -1, errno
+		}
+		p = p[:n]
+	}
 	iov := syscall.Iovec{Base: unsafe.SliceData(p)}
 	iov.SetLen(len(p))
 	n, _, errno := syscall.RawSyscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&iov)), 1,

@@ -42,6 +42,13 @@ const (
 // retry repeats a call that a signal interrupted.
 func retry(call func() error) error {
 	for {
+		if Faulty {
+			if _, errno := faulty("path call", 1); errno == syscall.EINTR {
+				continue
+			} else if errno != 0 {
+				return errno
+			}
+		}
 		if err := call(); err != unix.EINTR {
 			return err
 		}

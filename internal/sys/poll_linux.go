@@ -18,6 +18,11 @@ type PollFD = unix.PollFd
 // returns how many have something set in Revents. It is hidden from the
 // scheduler.
 func PollNow(fds []PollFD) (int, syscall.Errno) {
+	if Faulty {
+		if _, errno := faulty("poll", len(fds)); errno != 0 {
+			return -1, errno
+		}
+	}
 	var now abi.Timespec // as large as the kernel's on every architecture
 	n, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(SlicePointer(fds)),
 		uintptr(len(fds)), uintptr(unsafe.Pointer(&now)), 0, 0, 0)

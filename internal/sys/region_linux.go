@@ -14,7 +14,11 @@ func pageSize() int { return os.Getpagesize() }
 // MapRing maps size bytes of a ring's descriptor at one of the
 // IORING_OFF_ offsets. The mapping is not inherited by a fork.
 func MapRing(fd int, off int64, size int) (*Region, error) {
-	return mapRegion(fd, off, size, unix.MAP_SHARED|unix.MAP_POPULATE)
+	r, err := mapRegion(fd, off, size, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if Faulty && err == nil {
+		faultyMap(fd, off, r)
+	}
+	return r, err
 }
 
 // MapAnon maps size bytes of fresh zeroed memory outside of Go's heap. With
@@ -30,6 +34,11 @@ func MapAnon(size int, huge bool) (*Region, error) {
 }
 
 func mapRegion(fd int, off int64, size, flags int) (*Region, error) {
+	if Faulty {
+		if _, errno := faulty("mmap", size); errno != 0 {
+			return nil, Error("mmap", errno)
+		}
+	}
 	p, err := unix.MmapPtr(fd, off, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, flags)
 	if err != nil {
 		return nil, Error("mmap", err.(syscall.Errno))

@@ -24,6 +24,13 @@ const (
 // SockRecv is recv(2) on a socket that does not block. The scheduler learns of
 // it only when much may have to be copied.
 func SockRecv(fd int, p []byte, flags int) (int, syscall.Errno) {
+	if Faulty {
+		n, errno := faulty("recv", len(p))
+		if errno != 0 {
+			return 0, errno
+		}
+		p = p[:n]
+	}
 	if len(p) > sockCallBlocked {
 		n, _, errno := syscall.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags), 0, 0)
 		return result(n, errno), errno
@@ -35,6 +42,13 @@ func SockRecv(fd int, p []byte, flags int) (int, syscall.Errno) {
 // SockSend is send(2) on a socket that does not block; no signal is raised for
 // a peer that has gone.
 func SockSend(fd int, p []byte, flags int) (int, syscall.Errno) {
+	if Faulty {
+		n, errno := faulty("send", len(p))
+		if errno != 0 {
+			return 0, errno
+		}
+		p = p[:n]
+	}
 	flags |= unix.MSG_NOSIGNAL
 	if len(p) > sockCallBlocked {
 		n, _, errno := syscall.Syscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags), 0, 0)
@@ -54,6 +68,11 @@ func result(n uintptr, errno syscall.Errno) int {
 // SockSendMsg is sendmsg(2), without a signal; msg points at a struct msghdr
 // that keeps what it names reachable.
 func SockSendMsg(fd int, msg unsafe.Pointer, flags int) (int, syscall.Errno) {
+	if Faulty {
+		if _, errno := faulty("sendmsg", 1); errno != 0 {
+			return 0, errno
+		}
+	}
 	n, _, errno := syscall.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(msg), uintptr(flags|unix.MSG_NOSIGNAL))
 	return result(n, errno), errno
 }
@@ -99,6 +118,13 @@ func (m *SockMsg) Flags() int { return int(m.hdr.Flags) }
 // SockRecvMany is recvmmsg(2) on a socket that does not block: it returns how
 // many messages were there.
 func SockRecvMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
+	if Faulty {
+		n, errno := faulty("recvmmsg", len(msgs))
+		if errno != 0 {
+			return 0, errno
+		}
+		msgs = msgs[:n]
+	}
 	n, _, errno := syscall.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(SlicePointer(msgs)), uintptr(len(msgs)),
 		uintptr(flags), 0, 0)
 	return result(n, errno), errno
@@ -108,6 +134,13 @@ func SockRecvMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
 // signal: it returns how many messages were sent, at least one when there is no
 // error.
 func SockSendMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
+	if Faulty {
+		n, errno := faulty("sendmmsg", len(msgs))
+		if errno != 0 {
+			return 0, errno
+		}
+		msgs = msgs[:n]
+	}
 	n, _, errno := syscall.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(SlicePointer(msgs)), uintptr(len(msgs)),
 		uintptr(flags|unix.MSG_NOSIGNAL), 0, 0)
 	return result(n, errno), errno
@@ -116,6 +149,11 @@ func SockSendMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
 // SockAccept is accept4(2): the new socket does not block and is closed on
 // exec. addr receives the peer's address, of which n bytes are valid.
 func SockAccept(fd int, addr []byte) (nfd, n int, errno syscall.Errno) {
+	if Faulty {
+		if _, errno := faulty("accept", 1); errno != 0 {
+			return -1, 0, errno
+		}
+	}
 	length := uint32(len(addr))
 	r, _, errno := syscall.RawSyscall6(unix.SYS_ACCEPT4, uintptr(fd), uintptr(SlicePointer(addr)),
 		uintptr(unsafe.Pointer(&length)), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
@@ -181,12 +219,24 @@ func SockListen(fd, backlog int) error { return syscall.Listen(fd, backlog) }
 
 // SockSendFile is sendfile(2) from the position of in.
 func SockSendFile(out, in, n int) (int, syscall.Errno) {
+	if Faulty {
+		var errno syscall.Errno
+		if n, errno = faulty("sendfile", n); errno != 0 {
+			return 0, errno
+		}
+	}
 	r, _, errno := syscall.Syscall6(unix.SYS_SENDFILE, uintptr(out), uintptr(in), 0, uintptr(n), 0, 0)
 	return result(r, errno), errno
 }
 
 // SockSplice is splice(2) without offsets.
 func SockSplice(in, out, n, flags int) (int, syscall.Errno) {
+	if Faulty {
+		var errno syscall.Errno
+		if n, errno = faulty("splice", n); errno != 0 {
+			return 0, errno
+		}
+	}
 	r, _, errno := syscall.Syscall6(unix.SYS_SPLICE, uintptr(in), 0, uintptr(out), 0, uintptr(n), uintptr(flags))
 	return result(r, errno), errno
 }
@@ -194,6 +244,11 @@ func SockSplice(in, out, n, flags int) (int, syscall.Errno) {
 // SplicePipe opens a pipe that neither blocks nor survives an exec, as large as
 // [SpliceChunk] where the limits allow it.
 func SplicePipe() (r, w *FD, err error) {
+	if Faulty {
+		if _, errno := faulty("pipe2", 1); errno != 0 {
+			return nil, nil, Error("pipe2", errno)
+		}
+	}
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, nil, Error("pipe2", err.(syscall.Errno))

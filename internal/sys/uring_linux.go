@@ -14,12 +14,26 @@ import (
 // Setup calls io_uring_setup(2). The result is a descriptor with close-on-exec
 // set, or, with IORING_SETUP_REGISTERED_FD_ONLY, a registered index.
 func Setup(entries uint32, p *abi.Params) (int, syscall.Errno) {
+	if Faulty {
+		if _, errno := faulty("io_uring_setup", int(entries)); errno != 0 {
+			return -1, errno
+		}
+	}
 	fd, _, errno := syscall.Syscall(unix.SYS_IO_URING_SETUP, uintptr(entries), uintptr(unsafe.Pointer(p)), 0)
+	if Faulty && errno == 0 {
+		faultySetup(int(fd), p)
+	}
 	return int(fd), errno
 }
 
 // Enter calls io_uring_enter(2) and tells Go's scheduler that it may block.
 func Enter(fd int, toSubmit, minComplete, flags uint32, arg unsafe.Pointer, size uintptr) (int, syscall.Errno) {
+	if Faulty {
+		var errno syscall.Errno
+		if toSubmit, minComplete, errno = faultyEnter(fd, toSubmit, minComplete); errno != 0 {
+			return -1, errno
+		}
+	}
 	n, _, errno := syscall.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), uintptr(toSubmit),
 		uintptr(minComplete), uintptr(flags), uintptr(arg), size)
 	return int(n), errno
@@ -29,6 +43,13 @@ func Enter(fd int, toSubmit, minComplete, flags uint32, arg unsafe.Pointer, size
 // calls that do not wait: a blocked one would hold its P. With uint32 it would
 // just miss being inlined.
 func EnterRaw(fd int, toSubmit, flags uintptr) (int, syscall.Errno) {
+	if Faulty {
+		n, _, errno := faultyEnter(fd, uint32(toSubmit), 0)
+		if errno != 0 {
+			return -1, errno
+		}
+		toSubmit = uintptr(n)
+	}
 	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), toSubmit, 0, flags, 0, 0)
 	return int(n), errno
 }
@@ -36,12 +57,24 @@ func EnterRaw(fd int, toSubmit, flags uintptr) (int, syscall.Errno) {
 // EnterRawFor is [EnterRaw] with a number of completions, which must be there
 // already: it tells how much task work the call may do.
 func EnterRawFor(fd int, toSubmit, minComplete, flags uintptr) (int, syscall.Errno) {
+	if Faulty {
+		n, wait, errno := faultyEnter(fd, uint32(toSubmit), uint32(minComplete))
+		if errno != 0 {
+			return -1, errno
+		}
+		toSubmit, minComplete = uintptr(n), uintptr(wait)
+	}
 	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), toSubmit, minComplete, flags, 0, 0)
 	return int(n), errno
 }
 
 // Register calls io_uring_register(2).
 func Register(fd int, op uint32, arg unsafe.Pointer, n uint32) (int, syscall.Errno) {
+	if Faulty {
+		if _, errno := faulty("io_uring_register", int(op)); errno != 0 {
+			return -1, errno
+		}
+	}
 	r, _, errno := syscall.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(fd), uintptr(op),
 		uintptr(arg), uintptr(n), 0, 0)
 	return int(r), errno
@@ -50,6 +83,12 @@ func Register(fd int, op uint32, arg unsafe.Pointer, n uint32) (int, syscall.Err
 // EnterAt is [Enter] whose argument is an offset into the registered wait
 // region.
 func EnterAt(fd int, toSubmit, minComplete, flags uint32, off, size uintptr) (int, syscall.Errno) {
+	if Faulty {
+		var errno syscall.Errno
+		if toSubmit, minComplete, errno = faultyEnter(fd, toSubmit, minComplete); errno != 0 {
+			return -1, errno
+		}
+	}
 	n, _, errno := syscall.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), uintptr(toSubmit),
 		uintptr(minComplete), uintptr(flags), off, size)
 	return int(n), errno

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+
+package sweep
+
+import "syscall"
+
+// Choice is one way in which an answer can go wrong.
+type Choice struct {
+	Errno syscall.Errno
+	// Short asks for half of what was asked for; Late has a worker thread do it;
+	// Drop lets the completion wait until the run is over, which no kernel does:
+	// it shows that a test would notice.
+	Short, Late, Drop bool
+	// Passing says that nothing is lost, so that the operation has to succeed;
+	// Once, that it may fail where that happens again.
+	Passing, Once bool
+}
+
+// String names the choice as the kernel's headers do.
+func (c Choice) String() string {
+	switch {
+	case c.Short:
+		return "short"
+	case c.Late:
+		return "late"
+	case c.Drop:
+		return "dropped"
+	}
+	if name, ok := names[c.Errno]; ok {
+		return name
+	}
+	return c.Errno.Error()
+}
+
+var names = map[syscall.Errno]string{
+	syscall.EIO: "EIO", syscall.ENOSPC: "ENOSPC", syscall.EINTR: "EINTR", syscall.EAGAIN: "EAGAIN",
+	syscall.EBUSY: "EBUSY", syscall.ENOBUFS: "ENOBUFS", syscall.ECANCELED: "ECANCELED", syscall.ENOMEM: "ENOMEM",
+	syscall.EBADF: "EBADF", syscall.ECONNRESET: "ECONNRESET", syscall.EPIPE: "EPIPE", syscall.EMFILE: "EMFILE",
+	syscall.ENFILE: "ENFILE", syscall.ECONNABORTED: "ECONNABORTED", syscall.EALREADY: "EALREADY",
+	syscall.ENOENT: "ENOENT", syscall.EPERM: "EPERM", syscall.ENOSYS: "ENOSYS", syscall.EINVAL: "EINVAL",
+	syscall.EOPNOTSUPP: "EOPNOTSUPP", syscall.EXDEV: "EXDEV", syscall.ETIMEDOUT: "ETIMEDOUT",
+}
+
+// Fails are choices after which an operation may end with the errno.
+func Fails(errnos ...syscall.Errno) (cs []Choice) {
+	for _, e := range errnos {
+		cs = append(cs, Choice{Errno: e})
+	}
+	return cs
+}
+
+// Passes are choices after which it has to succeed all the same.
+func Passes(errnos ...syscall.Errno) (cs []Choice) {
+	for _, e := range errnos {
+		cs = append(cs, Choice{Errno: e, Passing: true})
+	}
+	return cs
+}
+
+// half returns how much a short answer is for, of which O_DIRECT leaves whole
+// blocks; 0 where nothing would be left of it.
+func half(n int) int {
+	const block = 4096
+	if n%block == 0 {
+		return n / block / 2 * block
+	}
+	return n / 2
+}
+
+var (
+	short = Choice{Short: true, Passing: true}
+	late  = Choice{Late: true, Passing: true}
+)
+
+// Choices are the ways in which each kind of answer can go wrong. Left out is
+// what the kernel does not say of our own descriptors and memory, and what would
+// be a lie about the state of a socket: that there is nothing to read when there
+// is, of which no event follows.
+var Choices = map[string][]Choice{
+	"READ":           transfers(syscall.EIO, syscall.ENOMEM, syscall.EBADF),
+	"READ_FIXED":     transfers(syscall.EIO, syscall.ENOMEM, syscall.EBADF),
+	"WRITE":          transfers(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM, syscall.EBADF),
+	"WRITE_FIXED":    transfers(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM, syscall.EBADF),
+	"READ_MULTISHOT": append(Fails(syscall.EIO), append(Passes(syscall.ENOBUFS), late)...),
+	"FSYNC":          append(Fails(syscall.EIO, syscall.ENOSPC, syscall.EBADF), append(Passes(syscall.EINTR, syscall.ECANCELED), late)...),
+	"SPLICE":         transfers(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM),
+	"RECV":           append(Fails(syscall.ECONNRESET, syscall.ENOMEM, syscall.EIO), append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.ENOBUFS, syscall.ECANCELED), late)...),
+	"SEND":           append(Fails(syscall.ECONNRESET, syscall.EPIPE, syscall.ENOMEM, syscall.EIO), append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED), short, late)...),
+	"ACCEPT": append(Passes(syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
+		syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED, syscall.EPERM), late),
+	"POLL_ADD":     append(Passes(syscall.ENOMEM, syscall.ECANCELED, syscall.EINTR), late),
+	"POLL_REMOVE":  append(Passes(syscall.EALREADY, syscall.ENOENT, syscall.ECANCELED), late),
+	"ASYNC_CANCEL": append(Passes(syscall.EALREADY, syscall.ENOENT, syscall.EINTR, syscall.ECANCELED), late),
+
+	"io_uring_enter":    append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.EBUSY, syscall.ENOMEM), append(Fails(syscall.EBADF), short)...),
+	"io_uring_setup":    Fails(syscall.ENOMEM, syscall.EMFILE, syscall.EPERM, syscall.ENOSYS),
+	"io_uring_register": Fails(syscall.ENOMEM, syscall.EBUSY, syscall.EPERM),
+	"mmap":              Fails(syscall.ENOMEM),
+	"dup":               Fails(syscall.EMFILE),
+	"eventfd":           Fails(syscall.EMFILE, syscall.ENOMEM),
+	"epoll_create1":     Fails(syscall.EMFILE, syscall.ENOMEM),
+	"epoll_ctl add":     Fails(syscall.ENOMEM, syscall.ENOSPC),
+	"epoll_wait":        append(Passes(syscall.EINTR), short),
+	"poll":              Passes(syscall.EINTR, syscall.ENOMEM),
+	"pipe2":             Fails(syscall.EMFILE, syscall.ENFILE),
+
+	"recv":     append(Fails(syscall.ECONNRESET, syscall.ENOMEM, syscall.ETIMEDOUT), Passes(syscall.EINTR)...),
+	"send":     append(Fails(syscall.ECONNRESET, syscall.EPIPE, syscall.ENOMEM, syscall.ENOBUFS), append(Passes(syscall.EINTR), short)...),
+	"sendmsg":  append(Fails(syscall.ECONNRESET, syscall.EPIPE, syscall.ENOBUFS), Passes(syscall.EINTR)...),
+	"recvmmsg": append(Fails(syscall.ENOMEM), append(Passes(syscall.EINTR), short)...),
+	"sendmmsg": append(Fails(syscall.ENOBUFS, syscall.ENOMEM), append(Passes(syscall.EINTR), short)...),
+	"accept":   append(Fails(syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM), Passes(syscall.ECONNABORTED, syscall.EINTR)...),
+	"sendfile": append(Fails(syscall.EIO, syscall.ECONNRESET), append(Passes(syscall.EINTR, syscall.EINVAL), short)...),
+	"splice":   append(Fails(syscall.EIO), append(Passes(syscall.EINTR), short)...),
+
+	"pread":           append(Fails(syscall.EIO), append(Passes(syscall.EINTR), short)...),
+	"pwrite":          append(Fails(syscall.EIO, syscall.ENOSPC), append(Passes(syscall.EINTR), short)...),
+	"preadv2":         append(Passes(syscall.EAGAIN, syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EINTR), short),
+	"path call":       append(Fails(syscall.EIO, syscall.ENOMEM, syscall.EPERM), Passes(syscall.EINTR)...),
+	"fdatasync":       append(Fails(syscall.EIO, syscall.ENOSPC), Passes(syscall.EINTR)...),
+	"copy_file_range": append(Fails(syscall.EIO, syscall.ENOSPC), append(Passes(syscall.EINTR, syscall.EXDEV, syscall.ENOSYS), short)...),
+}
+
+// Opening are the kinds with which rings and what belongs to them are opened.
+// Operations that share that may leave them to one.
+var Opening = []string{"io_uring_setup", "io_uring_register", "mmap", "dup", "eventfd", "epoll_create1", "epoll_ctl add"}
+
+// transfers are the choices of reads and writes.
+func transfers(fatal ...syscall.Errno) []Choice {
+	// The kernel's worker threads wait where EAGAIN comes, so that their EAGAIN is final.
+	again := Choice{Errno: syscall.EAGAIN, Passing: true, Once: true}
+	return append(Fails(fatal...), append(Passes(syscall.EINTR, syscall.ECANCELED), again, short, late)...)
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+
+// Package sweep makes the kernel fail, for tests, each answer in turn.
+//
+// An [Operation] is run once as the kernel would have it, while its answers are
+// counted by kind: the entries of rings that the kernel takes, by opcode, and the
+// calls that enter it, by name. Then it is run again for each answer and each way
+// in which that kind can go wrong ([Choices]), once and with what follows it
+// failing as well. After each run it is looked at what came of it:
+//
+//   - the right error, or the right result: an operation that the fault has not
+//     ended says what it read and wrote, which the test compares;
+//   - descriptors and goroutines: as many as before;
+//   - the run's own end: one that takes longer than [Patience] hangs.
+//
+// What else belongs to an operation, such as slots in flight, provided buffers and
+// whether the object still works or is dead in good order, its Run looks at.
+//
+// # How an answer fails
+//
+// The faults are put before the kernel at the one door that package sys is, and
+// not behind it: an entry that shall fail becomes a no-op with that result
+// (IORING_NOP_INJECT_RESULT, Linux 6.10), one that shall be short asks for half, a
+// late one is sent to a worker thread; a call that shall fail does not happen, or
+// happens for less. So every answer is one that the kernel could have given, with
+// nothing done that the answer denies, and cancellations, links and the order of
+// completions are the kernel's own.
+//
+// The door asks in builds with the race detector only (sys.Faulty); in others
+// nothing of this is compiled.
+package sweep

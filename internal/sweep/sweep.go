@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+
+//go:build linux
+
+package sweep
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Operation is what is run.
+type Operation struct {
+	Name string
+	// Run sets up, arms the trial, operates, disarms it, looks at what has come
+	// of it, and takes down what it has set up, whatever has gone wrong.
+	Run func(t *Trial)
+	// Only are the kinds of answers that fail; all that [Choices] has when there
+	// are none. Opened leaves those of [Opening] alone.
+	Only   []string
+	Opened bool
+	// Instead are choices of this operation's own, in the place of those for a
+	// kind.
+	Instead map[string][]Choice
+	// Most is how many answers of a kind fail in turn, 0 for all.
+	Most int
+}
+
+// Options say how much is swept.
+type Options struct {
+	Brief    bool          // the first answer of each kind, once
+	Patience time.Duration // for a run, 0 for [Patience]
+}
+
+// Report is what came of a sweep.
+type Report struct {
+	Operations, Runs, Faults int
+	Problems                 []string
+	Lines                    []string // a table, a line for each operation
+}
+
+// String is one line.
+func (r *Report) String() string {
+	return fmt.Sprintf("sweep: %d operations, %d runs, %d faults", r.Operations, r.Runs, r.Faults)
+}
+
+// most is how many problems are worth reading.
+const most = 10
+
+// Sweep runs each operation with each fault. It stops where a run hangs, or too
+// much is wrong.
+func Sweep(ops []Operation, o Options) *Report {
+	if o.Patience == 0 {
+		o.Patience = Patience
+	}
+	r := &Report{}
+	for i := range ops {
+		r.Operations++
+		if !r.sweep(&ops[i], o) {
+			break
+		}
+	}
+	return r
+}
+
+// sweep sweeps one operation and says whether it makes sense to go on.
+func (r *Report) sweep(op *Operation, o Options) bool {
+	runs, faults, begin := r.Runs, r.Faults, time.Now()
+	// The first run has the runtime open what it keeps, such as its poller.
+	before := now()
+	if ok := r.warm(op, o); !ok {
+		return false
+	}
+	before.descriptors = descriptors()
+	seen, ok := r.run(op, o, plan{}, before)
+	if !ok {
+		return false
+	}
+	var kinds []string
+	for _, p := range op.plans(seen, o.Brief) {
+		if _, ok := r.run(op, o, p, before); !ok || len(r.Problems) >= most {
+			return false
+		}
+	}
+	for kind, n := range seen {
+		kinds = append(kinds, fmt.Sprintf("%s %d", kind, n))
+	}
+	slices.Sort(kinds)
+	r.Lines = append(r.Lines, fmt.Sprintf("%-28s %5d runs %6d faults %6.0f ms   %s", op.Name, r.Runs-runs, r.Faults-faults,
+		time.Since(begin).Seconds()*1000, strings.Join(kinds, ", ")))
+	return true
+}
+
+// warm runs an operation of which only the goroutines have to end.
+func (r *Report) warm(op *Operation, o Options) bool {
+	_, ok := r.run(op, o, plan{}, state{1 << 30, runtime.NumGoroutine()})
+	return ok
+}
+
+// plans returns what shall go wrong, given how many answers of each kind there
+// were.
+func (op *Operation) plans(seen map[string]int, brief bool) (ps []plan) {
+	kinds := make([]string, 0, len(seen))
+	for kind := range seen {
+		if (op.Only == nil || slices.Contains(op.Only, kind)) && !(op.Opened && slices.Contains(Opening, kind)) {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.Sort(kinds)
+	for _, kind := range kinds {
+		choices, ok := op.Instead[kind]
+		if !ok {
+			choices = Choices[kind]
+		}
+		n, ways := seen[kind], []bool{false, true}
+		if op.Most > 0 {
+			n = min(n, op.Most)
+		}
+		if brief {
+			n, ways = 1, ways[:1]
+		}
+		for nth := 1; nth <= n; nth++ {
+			for _, c := range choices {
+				for _, again := range ways {
+					ps = append(ps, plan{kind, nth, c, times(c, again)})
+				}
+			}
+		}
+	}
+	return ps
+}
+
+// times returns how many answers fail: one, a few in a row where each is to be
+// tried again, else all.
+func times(c Choice, again bool) int {
+	switch {
+	case !again:
+		return 1
+	case c.Passing && !c.Short && !c.Late:
+		return often
+	}
+	return 1 << 30
+}
+
+// run runs an operation and looks at what it leaves.
+func (r *Report) run(op *Operation, o Options, p plan, before state) (seen map[string]int, ok bool) {
+	t := &Trial{in: newInjector(), patience: o.Patience}
+	if err := t.in.begin(p); err != nil {
+		r.Problems = append(r.Problems, err.Error())
+		return nil, false
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		op.Run(t)
+	}()
+	ok = true
+	select {
+	case <-done:
+	case <-time.After(o.Patience):
+		buf := make([]byte, 1<<20)
+		t.Errorf("hangs:\n%s", buf[:runtime.Stack(buf, true)])
+		t.Disarm()
+		t.in.release()
+		select {
+		case <-done:
+		case <-time.After(o.Patience):
+			ok = false
+		}
+	}
+	t.in.end()
+	r.Runs++
+	r.Faults += t.in.fired()
+	if ok {
+		before.compare(t)
+	}
+	for _, problem := range t.problems {
+		r.Problems = append(r.Problems, fmt.Sprintf("%s, %s: %s", op.Name, p, problem))
+	}
+	return t.in.seen, ok
+}
+
+// String says what goes wrong.
+func (p plan) String() string {
+	switch p.times {
+	case 0:
+		return "no fault"
+	case 1:
+		return fmt.Sprintf("%s number %d %v", p.kind, p.nth, p.choice)
+	}
+	return fmt.Sprintf("%s from number %d on %v", p.kind, p.nth, p.choice)
+}
+
+// state is what a process has.
+type state struct{ descriptors, goroutines int }
+
+func now() state { return state{descriptors(), runtime.NumGoroutine()} }
+
+func descriptors() int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return -1
+	}
+	return len(entries)
+}
+
+// compare waits until there is no more than before.
+func (s state) compare(t *Trial) {
+	if !await(t.patience, func() bool { return runtime.NumGoroutine() <= s.goroutines }) {
+		buf := make([]byte, 1<<20)
+		t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), s.goroutines, buf[:runtime.Stack(buf, true)])
+	}
+	if !await(t.patience, func() bool { return descriptors() <= s.descriptors }) {
+		t.Errorf("%d descriptors, %d before", descriptors(), s.descriptors)
+	}
+}

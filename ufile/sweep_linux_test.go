@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: MIT
+
+package ufile_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/sweep"
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/ufile"
+)
+
+// swept is what the sweep's operations work on.
+type swept struct {
+	dir     string
+	content []byte
+	direct  int // O_DIRECT, where the file system has it
+}
+
+// with opens a system and a file of the content for one run, and looks at both
+// when the run is over: nothing is in flight, what did not fail still works, and
+// the end comes.
+func (w *swept) with(t *sweep.Trial, mode ufile.Mode, flag int, do func(s *ufile.System, f *ufile.File)) {
+	path := filepath.Join(w.dir, "file")
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, w.content) {
+		_ = os.Remove(path) // ext4 flushes a file that is written anew
+		if err := os.WriteFile(path, w.content, 0o600); err != nil {
+			t.Fatalf("%v", err)
+		}
+	}
+	s, err := ufile.NewSystem(ufile.Options{Mode: mode, Reactor: reactor.Options{Rings: 1, Entries: 16, InFlight: 32}})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	f, err := s.OpenFile(path, os.O_RDWR|flag, 0)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer func() {
+		t.Disarm()
+		t.Await("no operation is in flight", func() bool { return s.Stats().Ring.InFlight == 0 })
+		p := ufile.AlignedBuffer(4096)
+		n, err := f.ReadAt(p, 4096)
+		if err == nil && (n != len(p) || w.changed(f, p, 4096)) {
+			t.Errorf("a read afterwards: %d bytes, or not the file's", n)
+		}
+		dead := errors.Is(err, reactor.ErrFailed)
+		if err != nil && !dead {
+			t.Errorf("a read afterwards: %v", err)
+		}
+		if err := f.Close(); err != nil && !dead {
+			t.Errorf("close: %v", err)
+		}
+		if _, err := f.ReadAt(p, 0); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("a read after close: %v", err)
+		}
+	}()
+	do(s, f)
+}
+
+// changed says whether p is not what the file holds at an offset.
+func (w *swept) changed(f *ufile.File, p []byte, off int) bool {
+	content, err := os.ReadFile(f.Name())
+	return err != nil || !bytes.Equal(p, content[off:off+len(p)])
+}
+
+// read looks at the result of a read of all of p.
+func (w *swept) read(t *sweep.Trial, what string, p []byte, off, n int, err error) {
+	if ok := t.Judge(what, err); ok && n != len(p) || n < 0 || n > len(p) {
+		t.Errorf("%s: %d of %d bytes, %v", what, n, len(p), err)
+	} else if !bytes.Equal(p[:n], w.content[off:off+n]) {
+		t.Errorf("%s: %d bytes that are not the file's", what, n)
+	}
+}
+
+// wrote looks at the result of a write of p: all of it is in the file, or, with an
+// error, each byte is old or new.
+func (w *swept) wrote(t *sweep.Trial, what, path string, p []byte, off, n int, err error) {
+	now, readErr := os.ReadFile(path)
+	if readErr != nil || len(now) != len(w.content) {
+		t.Fatalf("%d bytes, %v", len(now), readErr)
+	}
+	ok := t.Judge(what, err)
+	if ok && (n != len(p) || !bytes.Equal(now[off:off+len(p)], p)) {
+		t.Errorf("%s: %d of %d bytes, or the file does not hold them", what, n, len(p))
+	}
+	for i, b := range now {
+		if b != w.content[i] && (i < off || i >= off+len(p) || b != p[i-off]) {
+			t.Fatalf("%s: byte %d of the file is neither old nor new", what, i)
+		}
+	}
+}
+
+// fresh returns n bytes that the file does not hold.
+func (w *swept) fresh(n int) []byte {
+	p := ufile.AlignedBuffer(n)
+	for i := range p {
+		p[i] = ^w.content[i]
+	}
+	return p
+}
+
+func (w *swept) readAt(mode ufile.Mode, flag int, uncached bool) func(*sweep.Trial) {
+	return func(t *sweep.Trial) {
+		w.with(t, mode, flag, func(_ *ufile.System, f *ufile.File) {
+			if uncached {
+				_ = f.Sync()
+				_ = f.Advise(0, 0, ufile.AdviceDontNeed)
+			}
+			p := ufile.AlignedBuffer(8192)
+			t.Arm()
+			n, err := f.ReadAt(p, 4096)
+			t.Disarm()
+			w.read(t, "ReadAt", p, 4096, n, err)
+		})
+	}
+}
+
+// crowd reads from several goroutines at once, so that rings have company.
+func (w *swept) crowd(t *sweep.Trial) {
+	w.with(t, ufile.ModeAuto, w.direct, func(_ *ufile.System, f *ufile.File) {
+		var wg sync.WaitGroup
+		t.Arm()
+		for g := range 4 {
+			wg.Go(func() {
+				p := ufile.AlignedBuffer(4096)
+				n, err := f.ReadAt(p, int64(g)*8192)
+				w.read(t, "ReadAt", p, g*8192, n, err)
+			})
+		}
+		wg.Wait()
+		t.Disarm()
+	})
+}
+
+func (w *swept) writeAt(mode ufile.Mode, flag int) func(*sweep.Trial) {
+	return func(t *sweep.Trial) {
+		w.with(t, mode, flag, func(_ *ufile.System, f *ufile.File) {
+			p := w.fresh(8192)
+			t.Arm()
+			n, err := f.WriteAt(p, 4096)
+			t.Disarm()
+			w.wrote(t, "WriteAt", f.Name(), p, 4096, n, err)
+		})
+	}
+}
+
+// contexts runs the calls with a context, which ends meanwhile if it is cut.
+func (w *swept) contexts(cut bool) func(*sweep.Trial) {
+	return func(t *sweep.Trial) {
+		w.with(t, ufile.ModeRing, 0, func(_ *ufile.System, f *ufile.File) {
+			cause := errors.New("cut")
+			call := func(what string, do func(ctx context.Context) error) {
+				ctx, cancel := context.WithCancelCause(context.Background())
+				defer cancel(nil)
+				if cut {
+					go cancel(cause)
+				}
+				err := do(ctx)
+				if !cut || !errors.Is(err, cause) {
+					t.Judge(what, err)
+				}
+			}
+			p, q := make([]byte, 8192), w.fresh(8192)
+			rounds := 1
+			if cut {
+				rounds = 4 // so that some are cut while they are in flight
+			}
+			var n int
+			t.Arm()
+			for range rounds {
+				call("ReadAtContext", func(ctx context.Context) (err error) { n, err = f.ReadAtContext(ctx, p, 4096); return err })
+				if !bytes.Equal(p[:n], w.content[4096:4096+n]) {
+					t.Errorf("%d bytes that are not the file's", n)
+				}
+				call("WriteAtContext", func(ctx context.Context) (err error) { n, err = f.WriteAtContext(ctx, q, 16384); return err })
+				call("SyncContext", f.SyncContext)
+			}
+			t.Disarm()
+		})
+	}
+}
+
+func (w *swept) batch(mode ufile.Mode, flag int, write bool) func(*sweep.Trial) {
+	return func(t *sweep.Trial) {
+		w.with(t, mode, flag, func(s *ufile.System, f *ufile.File) {
+			t.Arm()
+			defer t.Disarm()
+			b, err := s.NewBatch(ufile.BatchOptions{Depth: 4, Buffers: 1, BufferSize: 4096})
+			if !t.Judge("NewBatch", err) {
+				return
+			}
+			ranges := make([]ufile.Range, 6)
+			for i := range ranges {
+				buf := ufile.AlignedBuffer(4096)
+				if i == 0 {
+					buf = b.Buffer(0)
+				}
+				if write {
+					copy(buf, w.fresh(4096))
+				}
+				ranges[i] = ufile.Range{File: f, Off: int64(i) * 8192, Buf: buf}
+			}
+			if write {
+				err = b.Write(ranges)
+			} else {
+				err = b.Read(ranges)
+			}
+			t.Disarm()
+			t.Judge("Batch", err)
+			w.ranges(t, f, ranges, write)
+			if err := b.Read(ranges[:1]); err != nil {
+				t.Errorf("a batch afterwards: %v", err)
+			}
+			if err := b.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+			if err := b.Read(ranges[:1]); !errors.Is(err, os.ErrClosed) {
+				t.Errorf("after close: %v", err)
+			}
+		})
+	}
+}
+
+// ranges looks at what each range of a batch says.
+func (w *swept) ranges(t *sweep.Trial, f *ufile.File, ranges []ufile.Range, write bool) {
+	for i := range ranges {
+		r := &ranges[i]
+		off := int(r.Off)
+		switch ok := t.Judge("range", r.Err); {
+		case ok && r.N != len(r.Buf):
+			t.Errorf("range %d: %d bytes and no error", i, r.N)
+		case write:
+			if w.changed(f, r.Buf[:r.N], off) {
+				t.Errorf("range %d: the file does not hold what was written", i)
+			}
+		case !bytes.Equal(r.Buf[:r.N], w.content[off:off+r.N]):
+			t.Errorf("range %d: not the file's bytes", i)
+		}
+	}
+}
+
+// reader reads all with blocks in flight, again after each error.
+func (w *swept) reader(t *sweep.Trial) {
+	w.with(t, ufile.ModeRing, 0, func(_ *ufile.System, f *ufile.File) {
+		r := ufile.NewReader(f, ufile.ReaderOptions{BlockSize: 8192, Blocks: 3})
+		var got bytes.Buffer
+		t.Arm()
+		for tries := 0; tries < 3; tries++ {
+			_, err := r.WriteTo(&got)
+			if t.Judge("Reader", err) || errors.Is(err, reactor.ErrFailed) {
+				break
+			}
+			if tries == 1 {
+				t.Disarm() // what lasts would go on
+			}
+		}
+		t.Disarm()
+		if !bytes.HasPrefix(w.content, got.Bytes()) {
+			t.Errorf("what was read is not the file's")
+		}
+		if err := r.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
+
+// copying copies between files, through memory or by the kernel.
+func (w *swept) copying(mode ufile.Mode, flag int) func(*sweep.Trial) {
+	return func(t *sweep.Trial) {
+		w.with(t, mode, flag, func(s *ufile.System, f *ufile.File) {
+			_ = os.Remove(filepath.Join(w.dir, "copy"))
+			dst, err := s.OpenFile(filepath.Join(w.dir, "copy"), os.O_RDWR|os.O_CREATE|os.O_TRUNC|flag, 0o600)
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+			defer dst.Close()
+			t.Arm()
+			n, err := ufile.Copy(context.Background(), dst, f, ufile.CopyOptions{BlockSize: 8192, Blocks: 2})
+			t.Disarm()
+			ok := t.Judge("Copy", err)
+			now, readErr := os.ReadFile(dst.Name())
+			if readErr != nil || int64(len(now)) < n || !bytes.Equal(now[:n], w.content[:n]) {
+				t.Errorf("%d bytes are said to be copied, and are not", n)
+			}
+			if ok && !bytes.Equal(now, w.content) {
+				t.Errorf("the copy of %d bytes differs", n)
+			}
+		})
+	}
+}
+
+// piped copies from a pipe to a file.
+func (w *swept) piped(t *sweep.Trial) {
+	w.with(t, ufile.ModeAuto, 0, func(_ *ufile.System, f *ufile.File) {
+		r, p, err := os.Pipe()
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		defer r.Close()
+		fresh := w.fresh(16 << 10)
+		if _, err := p.Write(fresh); err != nil {
+			t.Errorf("%v", err)
+		}
+		_ = p.Close()
+		t.Arm()
+		n, err := ufile.Copy(context.Background(), f, r, ufile.CopyOptions{})
+		t.Disarm()
+		if ok := t.Judge("Copy", err); ok && n != int64(len(fresh)) || w.changed(f, fresh[:n], 0) {
+			t.Errorf("%d of %d bytes, %v, or the file does not hold them", n, len(fresh), err)
+		}
+	})
+}
+
+// space reserves, punches and marks.
+func (w *swept) space(t *sweep.Trial) {
+	w.with(t, ufile.ModeAuto, 0, func(_ *ufile.System, f *ufile.File) {
+		size := int64(len(w.content))
+		t.Arm()
+		t.Judge("Reserve", f.Reserve(size, 4096))
+		ok := t.Judge("PunchHole", f.PunchHole(8192, 4096))
+		t.Judge("Advise", f.Advise(0, size, ufile.AdviceWillNeed))
+		info, err := f.Statx(ufile.StatxBasic, 0)
+		if t.Judge("Statx", err) && int64(info.Size) != size {
+			t.Errorf("%d bytes, want %d", info.Size, size)
+		}
+		t.Disarm()
+		if ok && w.changed(f, make([]byte, 4096), 8192) {
+			t.Errorf("there is no hole")
+		}
+	})
+}
+
+// names works on names below a root.
+func (w *swept) names(o ufile.RootOptions) func(t *sweep.Trial) {
+	return func(t *sweep.Trial) {
+		dir := filepath.Join(w.dir, "root")
+		if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+			t.Fatalf("%v", err)
+		}
+		s, err := ufile.NewSystem(ufile.Options{Mode: ufile.ModeSyscall})
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		t.Arm()
+		defer t.Disarm()
+		r, err := s.OpenRootWith(dir, o)
+		if !t.Judge("OpenRootWith", err) {
+			return
+		}
+		ok := t.Judge("Mkdir", r.Mkdir("d", 0o700))
+		ok = ok && t.Judge("WriteFile", r.WriteFile("d/a", w.content, 0o600))
+		if ok {
+			got, err := r.ReadFile("d/a")
+			if t.Judge("ReadFile", err) && !bytes.Equal(got, w.content) {
+				t.Errorf("ReadFile: %d bytes that are not the file's", len(got))
+			}
+			f, err := r.Open("d/a")
+			if t.Judge("Open", err) {
+				_ = f.Close()
+			}
+			sub, err := r.OpenRoot("d")
+			if t.Judge("OpenRoot", err) {
+				_ = sub.Close()
+			}
+			renamed := t.Judge("Rename", r.Rename("d/a", "d/b"))
+			if _, err := os.Stat(filepath.Join(dir, "d/b")); (err == nil) != renamed {
+				t.Errorf("renamed: %v, and then %v", renamed, err)
+			}
+			removed := t.Judge("RemoveAll", r.RemoveAll("d"))
+			if _, err := os.Stat(filepath.Join(dir, "d")); removed && err == nil {
+				t.Errorf("d is not removed")
+			}
+		}
+		t.Disarm()
+		if _, err := r.Stat("."); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+		if err := r.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+}
+
+// appender appends, and reads what it was told is durable.
+func (w *swept) appender(t *sweep.Trial) {
+	dir := filepath.Join(w.dir, "log")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatalf("%v", err)
+	}
+	a, err := ufile.OpenAppender(dir, ufile.AppenderOptions{SegmentSize: 8192, Ahead: 4096})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	var acked [][]byte
+	t.Arm()
+	for i := range 6 {
+		p := w.content[i*1500 : i*1500+1500]
+		_, err := a.Append(p)
+		if t.Judge("Append", err) {
+			acked = append(acked, p)
+		} else if _, err := a.Append(p); err == nil {
+			t.Errorf("an append succeeds after one that failed")
+		}
+	}
+	t.Disarm()
+	_ = a.Close() // says again what has failed
+	a, err = ufile.OpenAppender(dir, ufile.AppenderOptions{SegmentSize: 8192})
+	if err != nil {
+		t.Fatalf("open again: %v", err)
+	}
+	defer a.Close()
+	n := 0
+	for r, err := range a.Records(ufile.Position{}) {
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		if n < len(acked) && !bytes.Equal(r.Data, acked[n]) {
+			t.Errorf("record %d differs", n)
+		}
+		n++
+	}
+	if n < len(acked) {
+		t.Errorf("%d records are left of %d", n, len(acked))
+	}
+}
+
+// TestFaultSweep has each answer of the kernel's fail in turn.
+func TestFaultSweep(t *testing.T) {
+	sweep.Need(t)
+	needRing(t)
+	w := &swept{dir: t.TempDir(), content: random(44 << 10)}
+	if f, err := os.OpenFile(fileOf(t, nil), os.O_RDWR|sys.ODirect, 0); err == nil {
+		w.direct = sys.ODirect
+		f.Close()
+	}
+	// What a plain call can be put in the place of need not fail.
+	noKernelCopy := map[string][]sweep.Choice{"copy_file_range": sweep.Passes(
+		syscall.EIO, syscall.ENOSPC, syscall.EINTR, syscall.EXDEV, syscall.ENOSYS, syscall.EOPNOTSUPP)}
+	// os.Root does, in other words, what openat2 does not.
+	quietly := map[string][]sweep.Choice{"path call": sweep.Passes(syscall.EIO, syscall.ENOMEM, syscall.EPERM, syscall.EINTR)}
+	sweep.Check(t, []sweep.Operation{
+		{Name: "ReadAt ring", Run: w.readAt(ufile.ModeRing, 0, false)},
+		{Name: "ReadAt cached", Run: w.readAt(ufile.ModeAuto, 0, false)},
+		{Name: "ReadAt not cached", Run: w.readAt(ufile.ModeAuto, 0, true)},
+		{Name: "ReadAt O_DIRECT", Run: w.readAt(ufile.ModeAuto, w.direct, false)},
+		{Name: "ReadAt O_DIRECT, four", Run: w.crowd, Opened: true, Most: 2},
+		{Name: "WriteAt ring", Run: w.writeAt(ufile.ModeRing, 0), Opened: true},
+		{Name: "WriteAt O_DIRECT", Run: w.writeAt(ufile.ModeAuto, w.direct)},
+		{Name: "with a context", Run: w.contexts(false), Opened: true},
+		{Name: "with one that ends", Run: w.contexts(true), Opened: true, Most: 2},
+		{Name: "Batch.Read cached", Run: w.batch(ufile.ModeRing, 0, false), Most: 1},
+		{Name: "Batch.Read O_DIRECT", Run: w.batch(ufile.ModeAuto, w.direct, false), Most: 2},
+		{Name: "Batch.Write ring", Run: w.batch(ufile.ModeRing, 0, true), Opened: true, Most: 2},
+		{Name: "Reader", Run: w.reader, Opened: true, Most: 2},
+		{Name: "Copy by the kernel", Run: w.copying(ufile.ModeAuto, 0), Instead: noKernelCopy},
+		{Name: "Copy O_DIRECT", Run: w.copying(ufile.ModeAuto, w.direct), Opened: true, Most: 2},
+		{Name: "Copy from a pipe", Run: w.piped},
+		{Name: "space and statx", Run: w.space},
+		{Name: "Root", Run: w.names(ufile.RootOptions{}), Instead: quietly},
+		{Name: "Root without links", Run: w.names(ufile.RootOptions{NoSymlinks: true}), Most: 12},
+		{Name: "Appender", Run: w.appender},
+	})
+}
