@@ -46,44 +46,47 @@ func logOptions(base vfs.VFS) grouplog.Options {
 	return grouplog.Options{FS: disk.OS}
 }
 
-// openLog prepares a database that is about to be opened: what a log holds for
-// it is replayed, also when it is not to use one. It returns the log, nil for
-// none, which the caller has to release, and why there is none.
-func (v *ringVFS) openLog(database string, o Options) (*sharedLog, string, error) {
-	if runtime.GOOS != "linux" {
-		return nil, "off: needs the locks of open files that Linux has", nil
-	}
+// logOf returns which log a database has, and how it is kept. One that is in the
+// directory of its databases serves no others: what lies in a directory cannot
+// reach out of it.
+func (v *ringVFS) logOf(database string, o Options) (logKey, grouplog.Options) {
 	how := logOptions(v.VFS)
 	key := logKey{how.FS, o.GroupLogDir}
 	if key.dir == "" {
 		key.dir = filepath.Dir(database)
+		how.Local = true
 	}
+	return key, how
+}
+
+// recoverLog prepares a database that is about to be opened: what a log holds
+// for it is replayed, also when it is not to use one. One that is opened to read
+// only is not changed: if it lacks commits, it cannot be opened, as SQLite has it
+// of a WAL that needs to be recovered.
+func (v *ringVFS) recoverLog(database string, flags vfs.OpenFlag, o Options) error {
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	key, how := v.logOf(database, o)
 	logs.mu.Lock()
 	defer logs.mu.Unlock()
-	if l := logs.open[key]; l != nil {
-		if o.GroupLog != On {
-			return nil, "off", nil
-		}
-		l.refs++
-		return l, "", nil
+	if logs.open[key] != nil {
+		return nil // which replayed what there was
 	}
-	if o.GroupLog != On {
-		return nil, "off", replay(key.dir, how, o.logger())
+	if flags&vfs.OPEN_READONLY == 0 {
+		return replay(key.dir, how, o.logger())
 	}
-	l, report, err := grouplog.Open(key.dir, how)
+	lacks, err := grouplog.Lacks(key.dir, database+suffixWAL, how)
 	switch {
-	case errors.Is(err, grouplog.ErrInUse):
-		return nil, "off: another process uses the log", nil
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, errors.ErrUnsupported):
-		return nil, "off: " + err.Error(), nil
-	case err != nil:
-		return nil, "", logError(err)
+	case lacks:
+		return vfs.SystemError(errUnreplayed, sqlite3.READONLY_RECOVERY)
+	case err == nil || unseen(err):
+		return nil
 	}
-	replayed(o.logger(), l.Path(), report)
-	s := &sharedLog{log: l, key: key, refs: 1}
-	logs.open[key] = s
-	return s, "", nil
+	return logError(err)
 }
+
+var errUnreplayed = errors.New("sqlitevfs: the log of commits holds some that the database lacks, which is opened to read only")
 
 // replay brings what a log holds into its databases. The caller holds the mutex.
 func replay(dir string, how grouplog.Options, logger *slog.Logger) error {
@@ -92,11 +95,35 @@ func replay(dir string, how grouplog.Options, logger *slog.Logger) error {
 	case err == nil:
 		replayed(logger, dir, report)
 		return nil
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, grouplog.ErrInUse),
-		errors.Is(err, fs.ErrPermission), errors.Is(err, errors.ErrUnsupported):
+	case errors.Is(err, grouplog.ErrInUse), unseen(err):
 		return nil
 	}
 	return logError(err)
+}
+
+// unseen says whether an error means that there is no log that we could use.
+func unseen(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported)
+}
+
+// acquireLog opens the log of a database for its first commit, and creates it
+// if it has to be. The caller has to release it.
+func (v *ringVFS) acquireLog(database string, o Options) (*sharedLog, error) {
+	key, how := v.logOf(database, o)
+	logs.mu.Lock()
+	defer logs.mu.Unlock()
+	if l := logs.open[key]; l != nil {
+		l.refs++
+		return l, nil
+	}
+	l, report, err := grouplog.Open(key.dir, how)
+	if err != nil {
+		return nil, err
+	}
+	replayed(o.logger(), l.Path(), report)
+	s := &sharedLog{log: l, key: key, refs: 1}
+	logs.open[key] = s
+	return s, nil
 }
 
 func replayed(logger *slog.Logger, path string, r grouplog.Report) {
@@ -131,24 +158,29 @@ func (s *sharedLog) release() error {
 // commits is how a database's WAL becomes durable through a log.
 type commits struct {
 	mu   sync.Mutex
-	log  *sharedLog // nil without
-	off  string     // why
+	want bool       // a connection asked for a log
+	log  *sharedLog // nil until a commit has needed it
+	off  string     // why there is none
 	wal  *grouplog.WAL
 	refs int // open files of the WAL
 }
 
-// adopt gives the database the log of its first connection that has one.
-func (c *commits) adopt(l *sharedLog, off string) {
+// What state says of a database that could have a log and has none yet.
+const stateReady = "ready: no commit in WAL mode has needed it"
+
+// adopt notes what a connection asks for.
+func (c *commits) adopt(o Options) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.log != nil || l == nil {
-		if c.log == nil {
-			c.off = off
-		}
-		l.release() // another connection's: it stays open
-		return
+	switch {
+	case c.want:
+	case o.GroupLog != On:
+		c.off = "off"
+	case runtime.GOOS != "linux":
+		c.off = "off: needs the locks of open files that Linux has"
+	default:
+		c.want, c.off = true, stateReady
 	}
-	c.log, c.off = l, ""
 }
 
 // close is called with the last connection.
@@ -160,34 +192,59 @@ func (c *commits) close() error {
 	return err
 }
 
-// attach is called for each file of the WAL that is opened.
-func (c *commits) attach(path string) bool {
+// opened is called for each file of the WAL; it says whether there may be a log.
+func (c *commits) opened() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.log == nil {
-		return false
+	if c.want {
+		c.refs++
 	}
-	if c.wal == nil {
-		wal, err := c.log.log.Attach(path)
-		if err != nil {
-			c.off = "off: " + err.Error()
-			return false
-		}
-		c.wal, c.off = wal, ""
-	}
-	c.refs++
-	return true
+	return c.want
 }
 
-func (c *commits) detach() error {
+func (c *commits) closed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refs--; c.refs > 0 {
+	if c.refs--; c.refs > 0 || c.wal == nil {
 		return nil
 	}
 	err := c.wal.Close()
 	c.wal = nil
 	return err
+}
+
+// attach gives the WAL to a log, for the commits to come. Where that is not to
+// be had, commits sync the WAL as without a log; an error means that the WAL
+// could not be synced.
+func (c *commits) attach(db *database, path string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wal != nil {
+		return nil
+	}
+	var err error
+	if c.log == nil {
+		c.log, err = db.vfs.acquireLog(db.path, db.opts)
+	}
+	if err == nil {
+		c.wal, err = c.log.log.Attach(path)
+	}
+	switch {
+	case err == nil:
+		c.off = ""
+		return nil
+	case errors.Is(err, grouplog.ErrInUse):
+		c.off = "off: another process uses the log"
+	default:
+		c.off = "off: " + err.Error()
+		if !errors.Is(err, grouplog.ErrClaimed) && !unseen(err) {
+			db.opts.logger().Warn("sqlitevfs: no log of commits", "database", db.path, "error", err)
+		}
+	}
+	if _, ok := errors.AsType[*grouplog.SyncError](err); ok {
+		return err
+	}
+	return nil
 }
 
 // attached returns the WAL, nil when it has no log.
@@ -208,7 +265,7 @@ func (c *commits) settle() error {
 func (c *commits) state() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.log != nil && c.off == "" {
+	if c.wal != nil {
 		return "on"
 	}
 	return c.off

@@ -179,7 +179,14 @@ func (f *file) id() identity {
 func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 	f.db.count(func(c *counters) { c.syncs.Add(1) })
 	if f.wal != nil {
-		return false, f.wal.sync(f.File.ReadAt)
+		if wal := f.wal.log(); wal != nil {
+			return false, f.wal.sync(wal, f.File.ReadAt)
+		}
+		defer func() {
+			if err == nil {
+				err = f.wal.synced()
+			}
+		}()
 	}
 	if f.fd < 0 {
 		return false, f.File.Sync(flags)

@@ -59,22 +59,18 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 		}
 	}
 	ours := flags&(vfs.OPEN_MAIN_DB|journals) != 0 && flags&vfs.OPEN_MEMORY == 0 && name.String() != ""
-	var log *sharedLog
-	off := ""
 	if ours && flags&vfs.OPEN_MAIN_DB != 0 {
-		var err error
-		if log, off, err = v.openLog(name.String(), opts); err != nil {
+		if err := v.recoverLog(name.String(), flags, opts); err != nil {
 			return nil, flags, err
 		}
 	}
 	base, out, err := vfsutil.WrapOpenFilename(v.VFS, name, flags)
 	if err != nil || !ours {
-		log.release()
 		return base, out, err
 	}
 	f := v.wrap(base, name, flags, opts)
 	if f.owner {
-		f.db.commits.adopt(log, off)
+		f.db.commits.adopt(opts)
 	} else if flags&vfs.OPEN_WAL != 0 && flags&vfs.OPEN_READONLY == 0 {
 		f.wal = newWALFile(f.db, f.name)
 	}

@@ -39,7 +39,8 @@ type ID struct{ Device, Inode uint64 }
 // FS changes names. Its methods may be called concurrently. Errors are
 // *fs.PathError, or *os.LinkError for Rename.
 type FS interface {
-	// Open opens a file; perm is used when it is created.
+	// Open opens a file; perm is used when it is created. On Linux a name that
+	// is a symbolic link is refused.
 	Open(name string, flag Flag, perm fs.FileMode) (File, error)
 	Remove(name string) error
 	Rename(oldname, newname string) error

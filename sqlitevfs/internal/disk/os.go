@@ -10,9 +10,9 @@ import (
 type osFS struct{}
 
 func (osFS) Open(name string, flag Flag, perm fs.FileMode) (File, error) {
-	mode := os.O_RDWR
+	mode := os.O_RDWR | openFlags
 	if flag&ReadOnly != 0 {
-		mode = os.O_RDONLY
+		mode = os.O_RDONLY | openFlags
 	}
 	if flag&Create != 0 {
 		mode |= os.O_CREATE

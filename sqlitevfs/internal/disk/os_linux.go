@@ -11,6 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// openFlags keeps a name from leading elsewhere, and a pipe from holding up who
+// opens it.
+const openFlags = unix.O_NOFOLLOW | unix.O_NONBLOCK
+
 // openDurable prefers O_DIRECT, which spares the page cache the copy; file
 // systems that refuse it still have O_DSYNC.
 func openDurable(name string, mode int, perm fs.FileMode) (File, error) {

@@ -11,6 +11,8 @@ import (
 	"runtime"
 )
 
+const openFlags = 0
+
 // openDurable opens a file whose writes are followed by a sync.
 func openDurable(name string, mode int, perm fs.FileMode) (File, error) {
 	f, err := os.OpenFile(name, mode, perm)

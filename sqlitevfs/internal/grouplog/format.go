@@ -104,7 +104,7 @@ func decodeBatchHeader(p []byte) (h batchHeader, ok bool) {
 		live: le.Uint64(p[32:]), off: int64(le.Uint64(p[40:])),
 		length: int(le.Uint32(p[48:])), records: int(le.Uint32(p[52:])), sums: le.Uint32(p[56:]),
 	}
-	return h, h.seq != 0
+	return h, h.seq != 0 && h.size() <= maxBatch
 }
 
 // size returns how many bytes the batch takes in the file.

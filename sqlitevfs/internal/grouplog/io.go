@@ -52,5 +52,10 @@ func (l *Log) absolute(path string) string {
 	return filepath.Join(l.dir, filepath.FromSlash(path))
 }
 
+// near says whether the log may serve a WAL.
+func (l *Log) near(name string) bool {
+	return !l.opts.Local || filepath.IsLocal(name) && filepath.Base(filepath.FromSlash(name)) == name
+}
+
 // database returns the name of the database that a WAL belongs to.
 func database(wal string) (string, bool) { return strings.CutSuffix(wal, "-wal") }

@@ -5,6 +5,7 @@ package grouplog
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,8 +24,12 @@ var (
 	// already. Its commits are then durable by syncing it, as without a log.
 	ErrClaimed = errors.New("the WAL is claimed by another log")
 	// ErrBusy is what Open answers when commits have to be replayed into a
-	// database that somebody is using.
+	// database that somebody is using, and
+	// when another process takes too long over the same.
 	ErrBusy = errors.New("a database to be recovered is in use")
+	// ErrElsewhere is what a log with [Options.Local] answers about a WAL that
+	// is not in its directory.
+	ErrElsewhere = errors.New("a WAL in another directory than its log")
 )
 
 // CorruptError says that the log has lost what it acknowledged: not an
@@ -49,6 +54,7 @@ type Log struct {
 	header fileHeader
 
 	queued atomic.Int64 // waiters in the queue
+	busy   atomic.Int64 // commits going on, see Enter
 
 	mu      sync.Mutex
 	changed *sync.Cond // free, failed or closed changed
@@ -135,6 +141,11 @@ func Recover(dir string, o Options) (Report, error) {
 		return Report{}, err
 	}
 	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name)}
+	gate, err := l.enter()
+	if err != nil {
+		return Report{}, err
+	}
+	defer gate.Close()
 	f, err := o.FS.Open(l.path, disk.Durable, 0)
 	if err != nil {
 		return Report{}, err
@@ -144,17 +155,34 @@ func Recover(dir string, o Options) (Report, error) {
 		return Report{}, err
 	}
 	report, err := l.recover()
-	if err == nil {
+	if err == nil && report.Elsewhere == 0 {
 		err = l.reset(true)
 	}
 	return report, err
 }
 
 func (l *Log) open() (Report, error) {
-	if err := l.openFile(); err != nil {
+	gate, err := l.enter()
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = l.create(); err == nil {
+			gate, err = l.enter()
+		}
+	}
+	if err != nil {
+		return Report{}, err
+	}
+	defer gate.Close()
+	f, err := l.opts.FS.Open(l.path, disk.Durable, 0)
+	if err != nil {
+		return Report{}, err
+	}
+	if err := l.lock(f); err != nil {
 		return Report{}, err
 	}
 	report, err := l.recover()
+	if err == nil && report.Elsewhere > 0 {
+		err = &fs.PathError{Op: "open", Path: l.path, Err: ErrElsewhere}
+	}
 	if err != nil {
 		return report, err
 	}
@@ -171,25 +199,10 @@ func (l *Log) open() (Report, error) {
 	return report, nil
 }
 
-// openFile opens and locks the log's file, with its header.
-func (l *Log) openFile() error {
-	f, err := l.opts.FS.Open(l.path, disk.Durable, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := l.create(); err != nil {
-			return err
-		}
-		f, err = l.opts.FS.Open(l.path, disk.Durable, 0)
-	}
-	if err != nil {
-		return err
-	}
-	return l.lock(f)
-}
-
 // lock makes the file the log's, and reads its header.
 func (l *Log) lock(f disk.File) error {
 	l.file = f
-	if ok, err := f.TryLock(0, 1); err != nil {
+	if ok, err := f.TryLock(userByte, 1); err != nil {
 		return err
 	} else if !ok {
 		return &fs.PathError{Op: "open", Path: l.path, Err: ErrInUse}
@@ -204,7 +217,9 @@ func (l *Log) readHeader() error {
 		return err
 	}
 	p := sys.AlignedBytes(firstBatch, block)
-	if err := readFull(l.file, p, 0); err != nil {
+	if err := readFull(l.file, p, 0); errors.Is(err, io.ErrUnexpectedEOF) {
+		return &CorruptError{l.path, size, "shorter than its header"}
+	} else if err != nil {
 		return err
 	}
 	copies := 0
@@ -221,44 +236,14 @@ func (l *Log) readHeader() error {
 	l.revision = l.header.revision
 	// The copy that is not valid may have been the newer one.
 	l.header.clean = l.header.clean && copies == 2
+	if size > maxFile {
+		return &CorruptError{l.path, maxFile, "longer than a log can be"}
+	}
 	l.total = int((size - firstBatch) / l.header.segment)
 	if l.total < 1 {
 		return &CorruptError{l.path, size, "shorter than one segment"}
 	}
 	return nil
-}
-
-// create makes an empty log under another name, and gives it its own when it is
-// durable: a log under its name is whole.
-func (l *Log) create() error {
-	h := fileHeader{id: randomID(), revision: 1, generation: 1, live: 1, segment: l.opts.SegmentSize, clean: true}
-	fsys, temp := l.opts.FS, l.path+".new"
-	if err := fsys.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := fsys.Open(temp, disk.Durable|disk.Create|disk.Exclusive, 0o600)
-	if err != nil {
-		return err
-	}
-	p := sys.AlignedBytes(firstBatch, block)
-	h.encode(p[h.slot():])
-	err = writeFull(f, p, 0)
-	for i := 0; err == nil && i < firstSegments; i++ {
-		err = zero(f, firstBatch+int64(i)*h.segment, h.segment)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	if err := fsys.Rename(temp, l.path); err != nil {
-		return err
-	}
-	return fsys.SyncDir(l.dir)
 }
 
 // reset forgets all batches: it begins a new generation, durably. A clean one

@@ -24,8 +24,15 @@ type Options struct {
 	// used. 0 is 64 MiB.
 	MaxSize int64
 	// MaxRecord is how many bytes of frames a commit may bring into the log;
-	// larger ones sync their WAL, which is as cheap by then. 0 is 256 KiB.
+	// larger ones sync their WAL, as the log would only write twice what is
+	// written anyway. 0 is 80 KiB.
 	MaxRecord int
+	// MaxAlone is the same for a commit while there is no other: it shares its
+	// write with nobody. 0 is 20 KiB.
+	MaxAlone int
+	// Local takes and replays commits of WALs in the log's own directory only. A
+	// log that has others is left as it is, see [ErrElsewhere].
+	Local bool
 	// Salvage opens a log whose acknowledged records are damaged, and replays
 	// what is left. Otherwise that is a [*CorruptError].
 	Salvage bool
@@ -35,12 +42,14 @@ const (
 	defaultName      = "ringside-wal.log"
 	defaultSegment   = 4 << 20
 	minSegment       = 4 * block
-	maxSegment       = 1 << 30
+	maxSegment       = 64 << 20
+	maxFile          = 1 << 30 // a longer one is no log
 	defaultMaxSize   = 64 << 20
-	defaultMaxRecord = 256 << 10
+	defaultMaxRecord = 80 << 10
+	defaultMaxAlone  = 20 << 10
 	maxBatch         = 1 << 20 // what one write brings at most
 	minSegments      = 3       // one being written, one ready, one being emptied
-	firstSegments    = 2       // at creation
+	firstSegments    = 1       // at creation; the keeper adds the next at once
 )
 
 func validSegment(n int64) bool { return n >= minSegment && n <= maxSegment && n%block == 0 }
@@ -60,6 +69,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.MaxSize = cmp.Or(o.MaxSize, defaultMaxSize)
 	o.MaxRecord = cmp.Or(o.MaxRecord, defaultMaxRecord)
+	o.MaxAlone = cmp.Or(o.MaxAlone, defaultMaxAlone)
 	return o, nil
 }
 

@@ -24,6 +24,7 @@ type Report struct {
 	Foreign    int // of another file, or an earlier life of the WAL
 	Superseded int // whose place in the WAL holds another, newer commit
 	Invalid    int // whose frames do not follow what the WAL holds
+	Elsewhere  int // of WALs in other directories, see [Options.Local]
 
 	WALs    int   // that were synced
 	Written int64 // bytes written into WALs
@@ -64,6 +65,10 @@ func (l *Log) recover() (Report, error) {
 }
 
 func (r *recovery) apply(rec record) error {
+	if !r.log.near(rec.path) {
+		r.report.Elsewhere++
+		return nil
+	}
 	r.report.Records++
 	t, ok := r.wals[rec.path]
 	if !ok {
@@ -113,6 +118,7 @@ type target struct {
 	path   string
 	file   disk.File // nil: missing
 	db     disk.File // locked, nil when somebody uses the database
+	dry    bool      // nothing may be written
 	id     disk.ID
 	header Header
 	valid  bool  // it has a header

@@ -168,6 +168,9 @@ func (t *target) replaceable(off int64) bool {
 
 // write brings a commit into the WAL, which ends with it.
 func (t *target) write(rec record, sum checksum, report *Report) error {
+	if t.dry {
+		return errLacks
+	}
 	if t.db == nil {
 		return &fs.PathError{Op: "recover", Path: t.path, Err: fmt.Errorf("%w: its WAL lacks acknowledged commits", ErrBusy)}
 	}

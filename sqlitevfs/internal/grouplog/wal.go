@@ -47,6 +47,9 @@ func (l *Log) Attach(path string) (*WAL, error) {
 	if len(name) > maxPath {
 		return nil, &fs.PathError{Op: "attach", Path: path, Err: fs.ErrInvalid}
 	}
+	if !l.near(name) {
+		return nil, &fs.PathError{Op: "attach", Path: path, Err: ErrElsewhere}
+	}
 	f, err := l.opts.FS.Open(path, 0, 0)
 	if err != nil {
 		return nil, err
@@ -76,11 +79,33 @@ func (w *WAL) claim(path string) (err error) {
 	} else if !ok {
 		return &fs.PathError{Op: "attach", Path: path, Err: ErrClaimed}
 	}
-	if err := w.file.Sync(); err != nil {
-		return err
+	if err = w.file.Sync(); err == nil {
+		err = w.log.opts.FS.SyncDir(filepath.Dir(path))
 	}
-	return w.log.opts.FS.SyncDir(filepath.Dir(path))
+	if err != nil {
+		return &SyncError{err}
+	}
+	return nil
 }
+
+// SyncError is what Attach answers when the WAL or its directory could not be
+// synced: nobody knows then what of it is durable.
+type SyncError struct{ Err error }
+
+func (e *SyncError) Error() string { return e.Err.Error() }
+func (e *SyncError) Unwrap() error { return e.Err }
+
+// Enter is called before what makes a commit with so many bytes of frames
+// durable, and Leave after it. It says whether that should be Commit or, for a
+// commit that gains nothing by the log, Sync.
+func (w *WAL) Enter(frames int64) bool {
+	l := w.log
+	alone := l.busy.Add(1) == 1
+	return frames <= int64(l.maxRecord(w.path)) && (!alone || frames <= int64(l.opts.MaxAlone))
+}
+
+// Leave ends what Enter began.
+func (w *WAL) Leave() { w.log.busy.Add(-1) }
 
 // Dirty says whether commits of the WAL are durable in the log only: then Sync
 // must have succeeded before the database is written.

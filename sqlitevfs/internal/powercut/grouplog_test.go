@@ -43,7 +43,11 @@ func recordLogged(t *testing.T, k work, together bool, names ...string) *powercu
 	t.Helper()
 	dir := fastDir(t)
 	r := powercut.NewRecorder(dir)
-	base := register(t, r.VFS(nil))
+	v := r.VFS(nil)
+	if k.large {
+		v.MaxRecord = 15 << 10
+	}
+	base := register(t, v)
 	if err := sqlitevfs.Register(base+"-ours", sqlitevfs.Options{Base: base, GroupLog: sqlitevfs.On}); err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +90,8 @@ func TestGroupLog(t *testing.T) {
 		{"one", work{commits: 12}, false, []string{"db"}},
 		{"spill", work{commits: 8, spill: true}, false, []string{"db"}},
 		{"rare-checkpoints", work{commits: 12, extra: "PRAGMA wal_autocheckpoint=100"}, false, []string{"db"}},
+		{"large-between", work{commits: 6, large: true}, false, []string{"db"}},
+		{"large-rare-checkpoints", work{commits: 4, large: true, extra: "PRAGMA wal_autocheckpoint=0"}, false, []string{"db"}},
 		{"three", work{commits: 5}, false, []string{"a", "b", "c"}},
 		{"together", work{commits: 5}, true, []string{"a", "b", "c", "d"}},
 	} {
@@ -175,12 +181,14 @@ func TestGroupLogStockFirst(t *testing.T) {
 
 // TestGroupLogPlanted leaves out syncs of a database that has a log: a write of
 // the log, the sync of the WAL before a checkpoint, and before the log comes
-// round (the first two syncs are those of the empty WAL and of its header).
+// round, and the sync of a commit that is too large for the log (the first three
+// syncs of the WAL are those of its header, of the tables, and of its claim).
 func TestGroupLogPlanted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("that a test can fail is not tried with -short")
 	}
 	for _, p := range []planted{
+		{"large", work{mode: "WAL", commits: 4, large: true, extra: "PRAGMA wal_autocheckpoint=0"}, powercut.Class{Suffix: "-wal", From: 3}},
 		{"log", work{mode: "WAL", commits: 4}, powercut.Class{Suffix: ".log", Through: true, From: 1}},
 		{"wal-checkpoint", work{mode: "WAL", commits: 8}, powercut.Class{Suffix: "-wal", From: 2}},
 		{"wal-wrap", work{mode: "WAL", commits: 12, extra: "PRAGMA wal_autocheckpoint=1000"}, powercut.Class{Suffix: "-wal", From: 2}},
@@ -189,5 +197,35 @@ func TestGroupLogPlanted(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			plant(t, recordLogged(t, p.work, false, "db"), p.class, logged("db"))
 		})
+	}
+}
+
+// TestGroupLogMix sees that the works with large commits have what their name
+// says: commits that are logged between others that are not.
+func TestGroupLogMix(t *testing.T) {
+	dir := fastDir(t)
+	v := powercut.NewRecorder(dir).VFS(nil)
+	v.MaxRecord = 15 << 10
+	base := register(t, v)
+	if err := sqlitevfs.Register(base+"-ours", sqlitevfs.Options{Base: base, GroupLog: sqlitevfs.On}); err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, filepath.Join(dir, "db"), base+"-ours")
+	defer c.Close()
+	k := work{mode: "WAL", large: true, extra: "PRAGMA wal_autocheckpoint=0"}
+	k.setup(t, c)
+	last := uint64(0)
+	for i := 1; i <= 9; i++ {
+		k.commit(t, c, i)
+		logged := uint64(0)
+		for _, s := range sqlitevfs.Databases() {
+			if s.Path == filepath.Join(dir, "db") {
+				logged = s.Logged
+			}
+		}
+		if (logged == last) != (i%3 == 0) {
+			t.Errorf("commit %d: %d were logged, %d before", i, logged, last)
+		}
+		last = logged
 	}
 }

@@ -14,6 +14,10 @@ import (
 // whose log of commits by GroupLog.
 type VFS struct {
 	vfs.VFS
+	// MaxRecord is up to how many bytes a commit goes into a group log above,
+	// if not as many as usual.
+	MaxRecord int
+
 	r *Recorder
 }
 
@@ -22,7 +26,7 @@ func (r *Recorder) VFS(base vfs.VFS) *VFS {
 	if base == nil {
 		base = vfs.Find("os")
 	}
-	return &VFS{base, r}
+	return &VFS{VFS: base, r: r}
 }
 
 // SyncDir makes the entries of a directory durable.
@@ -31,7 +35,8 @@ func (v *VFS) SyncDir(dir string) error { return v.r.SyncDir(dir) }
 // GroupLog is how a group log above is kept: recorded, and so small that it
 // comes round.
 func (v *VFS) GroupLog() grouplog.Options {
-	return grouplog.Options{FS: v.r.FS(), SegmentSize: 16 << 10, MaxSize: 48 << 10}
+	return grouplog.Options{FS: v.r.FS(), SegmentSize: 16 << 10, MaxSize: 48 << 10,
+		MaxRecord: v.MaxRecord, MaxAlone: max(v.MaxRecord, 64<<10), Local: true}
 }
 
 // OpenFilename opens a file, recorded if it lies in the recorder's directory.

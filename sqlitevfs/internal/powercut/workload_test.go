@@ -62,6 +62,7 @@ type work struct {
 	commits int
 	spill   bool // a cache so small that pages are written before the commit
 	extra   string
+	large   bool // each third commit brings many pages
 }
 
 // setup makes the tables, commit 0.
@@ -83,13 +84,17 @@ func (k work) setup(t testing.TB, c *sqlite3.Conn) {
 // commit makes commit i.
 func (k work) commit(t testing.TB, c *sqlite3.Conn, i int) {
 	t.Helper()
+	size := 700
+	if k.large && i%3 == 0 {
+		size = 20_000
+	}
 	exec(t, c, `BEGIN;
 		INSERT INTO a VALUES(%[1]d, hex(randomblob(8)), randomblob(300));
-		INSERT INTO b VALUES(%[1]d, randomblob(700));
+		INSERT INTO b VALUES(%[1]d, randomblob(%[2]d));
 		UPDATE a SET v=randomblob(400), x=hex(randomblob(8)) WHERE id=%[1]d/2;
 		DELETE FROM b WHERE id=%[1]d-5;
 		UPDATE n SET n=%[1]d;
-		COMMIT`, i)
+		COMMIT`, i, size)
 }
 
 // run records the work on a database.

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+)
+
+// The bytes of the log's file that are locked: by its user, and by whoever looks
+// for commits to replay.
+const (
+	userByte = 0
+	gateByte = 1
+)
+
+// patience is how long another process's replay is waited for. Tests shorten it.
+var patience = 10 * time.Second
+
+// enter waits until nobody replays the log, and keeps others from it until the
+// gate is closed. Without it, a second process would take a log that is being
+// replayed for one in use, go on with a database that lacks commits, and write
+// where they belong.
+func (l *Log) enter() (gate disk.File, err error) {
+	gate, err = l.opts.FS.Open(l.path, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	for start := time.Now(); ; time.Sleep(2 * time.Millisecond) {
+		ok, err := gate.TryLock(gateByte, 1)
+		if ok {
+			return gate, nil
+		}
+		if err == nil && time.Since(start) > patience {
+			err = &fs.PathError{Op: "open", Path: l.path, Err: ErrBusy}
+		}
+		if err != nil {
+			gate.Close()
+			return nil, err
+		}
+	}
+}
+
+// create makes an empty log under another name, and gives it its own when it is
+// durable: a log under its name is whole.
+func (l *Log) create() error {
+	temp := l.path + ".new"
+	f, err := l.opts.FS.Open(temp, disk.Durable|disk.Create, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := l.alone(f, temp); err != nil {
+		return err
+	}
+	if made, err := l.opts.FS.Open(l.path, 0, 0); err == nil { // by another process
+		return errors.Join(made.Close(), l.opts.FS.Remove(temp))
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := l.fill(f); err != nil {
+		l.opts.FS.Remove(temp)
+		return err
+	}
+	if err := l.opts.FS.Rename(temp, l.path); err != nil {
+		return err
+	}
+	return l.opts.FS.SyncDir(l.dir)
+}
+
+// alone makes sure that no other process is making the log. Who has the lock and
+// sees the file under its name is the only one to rename it.
+func (l *Log) alone(f disk.File, temp string) error {
+	inUse := &fs.PathError{Op: "create", Path: temp, Err: ErrInUse}
+	if ok, err := f.TryLock(userByte, 1); err != nil {
+		return err
+	} else if !ok {
+		return inUse
+	}
+	named, err := l.opts.FS.Open(temp, 0, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return inUse
+	} else if err != nil {
+		return err
+	}
+	defer named.Close()
+	id, err := f.ID()
+	if err != nil {
+		return err
+	}
+	if now, err := named.ID(); err != nil {
+		return err
+	} else if now != id {
+		return inUse
+	}
+	return nil
+}
+
+// fill writes an empty log into a file, in which another one may have begun.
+func (l *Log) fill(f disk.File) error {
+	h := fileHeader{id: randomID(), revision: 1, generation: 1, live: 1, segment: l.opts.SegmentSize, clean: true}
+	if err := empty(f); err != nil {
+		return err
+	}
+	p := sys.AlignedBytes(firstBatch, block)
+	h.encode(p[h.slot():])
+	if err := writeFull(f, p, 0); err != nil {
+		return err
+	}
+	for i := range int64(firstSegments) {
+		if err := zero(f, firstBatch+i*h.segment, h.segment); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
+}
+
+// empty takes away what a crash left, durably: before anything is written that is
+// durable at once.
+func empty(f disk.File) error {
+	size, err := f.Size()
+	if err != nil || size == 0 {
+		return err
+	}
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	return f.Sync()
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+)
+
+// TestCreateTogether makes a log from many sides, with what a crash left of
+// another attempt: one gets it.
+func TestCreateTogether(t *testing.T) {
+	needLocks(t)
+	for range 20 {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, defaultName+".new"), make([]byte, 70_000), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		logs := make([]*Log, 8)
+		var wg sync.WaitGroup
+		for i := range logs {
+			wg.Go(func() {
+				l, _, err := Open(dir, small())
+				if err != nil && !errors.Is(err, ErrInUse) {
+					t.Error(err)
+				}
+				logs[i] = l
+			})
+		}
+		wg.Wait()
+		n := 0
+		for _, l := range logs {
+			if l != nil {
+				n++
+				mustClose(t, l)
+			}
+		}
+		if n > 1 {
+			t.Errorf("%d have the log", n)
+		}
+		l, _ := mustOpen(t, dir, small())
+		mustClose(t, l)
+		if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+			t.Error("left behind:", entries)
+		}
+	}
+}
+
+// TestReplayIsWaitedFor opens a log that somebody else replays.
+func TestReplayIsWaitedFor(t *testing.T) {
+	dir, w := oneWAL(t, 3)
+	w.lose(1)
+	other := &Log{opts: Options{FS: disk.OS}, path: filepath.Join(dir, defaultName)}
+	gate, err := other.enter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := Recover(dir, Options{})
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Error("did not wait:", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	gate.Close()
+	if err := <-done; err != nil || w.holds() != 3 {
+		t.Error(err, w.holds())
+	}
+	defer func(d time.Duration) { patience = d }(patience)
+	patience = 0
+	if gate, err = other.enter(); err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	if _, err := Recover(dir, Options{}); !errors.Is(err, ErrBusy) {
+		t.Error("without patience:", err)
+	}
+}
+
+// TestLocal sees that a log which serves one directory touches nothing outside,
+// whatever it says.
+func TestLocal(t *testing.T) {
+	needLocks(t)
+	root := t.TempDir()
+	dir, elsewhere := filepath.Join(root, "log"), filepath.Join(root, "elsewhere")
+	for _, d := range []string{dir, elsewhere, filepath.Join(dir, "below")} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, _ := mustOpen(t, dir, small())
+	all := []*testWAL{newTestWAL(t, dir, "a"), newTestWAL(t, elsewhere, "b"), newTestWAL(t, filepath.Join(dir, "below"), "c")}
+	for _, w := range all {
+		w.attach(l)
+		if err := w.commit(2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	crash(l)
+	for _, w := range all {
+		w.lose(0)
+	}
+	local := small()
+	local.Local = true
+	for range 2 { // it is left as it is
+		r, err := Recover(dir, local)
+		if err != nil || r.Elsewhere != 2 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+	if all[0].holds() != 1 || all[1].holds() != 0 || all[2].holds() != 0 {
+		t.Error("commits:", all[0].holds(), all[1].holds(), all[2].holds())
+	}
+	if _, _, err := Open(dir, local); !errors.Is(err, ErrElsewhere) {
+		t.Error("Open:", err)
+	}
+	if _, err := Recover(dir, small()); err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range all {
+		if w.holds() != 1 {
+			t.Errorf("WAL %d was not replayed", i)
+		}
+	}
+	l, _ = mustOpen(t, dir, local)
+	defer mustClose(t, l)
+	if _, err := l.Attach(all[1].path); !errors.Is(err, ErrElsewhere) {
+		t.Error("Attach:", err)
+	}
+}
+
+// TestLinks sees that names which lead elsewhere are not followed.
+func TestLinks(t *testing.T) {
+	needLocks(t)
+	root := t.TempDir()
+	dir, w := oneWAL(t, 3)
+	w.lose(1)
+	if err := os.Symlink(filepath.Join(dir, defaultName), filepath.Join(root, defaultName)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Recover(root, Options{}); err == nil {
+		t.Error("a link to a log was followed")
+	}
+	moved := filepath.Join(root, "moved")
+	if err := os.Rename(w.path, moved); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(moved, w.path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Recover(dir, Options{}); err == nil {
+		t.Error("a link to a WAL was followed")
+	}
+	if err := os.Rename(moved, w.path); err != nil {
+		t.Fatal(err)
+	}
+	reopen(t, dir)
+	if w.holds() != 3 {
+		t.Error("commits:", w.holds())
+	}
+}
+
+// TestLacks looks for commits that a WAL lacks, and changes nothing.
+func TestLacks(t *testing.T) {
+	dir, w := oneWAL(t, 3)
+	for keep, want := range []bool{true, true, true, false} {
+		w.lose(3)
+		reappend(t, w)
+		w.lose(keep)
+		lacks, err := Lacks(dir, w.path, Options{})
+		if err != nil || lacks != want || w.holds() != keep {
+			t.Errorf("with %d of 3 commits: %v, %v; %d afterwards", keep, lacks, err, w.holds())
+		}
+	}
+	if lacks, err := Lacks(dir, w.path+"x", Options{}); lacks || err != nil {
+		t.Error("of no WAL:", lacks, err)
+	}
+	if _, err := Lacks(t.TempDir(), w.path, Options{}); !os.IsNotExist(err) {
+		t.Error("of no log:", err)
+	}
+}
+
+// reappend writes all commits into the WAL again.
+func reappend(t *testing.T, w *testWAL) {
+	t.Helper()
+	off := int64(walHeaderSize)
+	for _, c := range w.commits {
+		if _, err := w.file.WriteAt(c, off); err != nil {
+			t.Fatal(err)
+		}
+		off += int64(len(c))
+	}
+}
