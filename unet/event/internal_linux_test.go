@@ -34,6 +34,17 @@ func (s *Server) onLoops(t *testing.T, f func(l *loop)) {
 	}
 }
 
+// smallBuffers lets the system buffer little of connections that are accepted.
+func smallBuffers() *net.ListenConfig {
+	return &net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		return errors.Join(c.Control(func(fd uintptr) {
+			err = errors.Join(syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 64<<10),
+				syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, 64<<10))
+		}), err)
+	}}
+}
+
 // noneLeft checks that slots and buffers are back, but for those of one idle
 // connection.
 func (s *Server) noneLeft(t *testing.T) {
