@@ -104,8 +104,19 @@ func ReadDocument(r io.Reader) (*Document, error) {
 	if d.Schema > SchemaVersion {
 		err = fmt.Errorf("written by a newer ringside: schema %d, this one reads up to %d", d.Schema, SchemaVersion)
 	}
+	for i := 0; i < len(d.Results) && err == nil; i++ {
+		err = d.Results[i].check()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read a result file: %w", err)
 	}
 	return &d, nil
+}
+
+// check returns what is wrong with a result of a file.
+func (r Result) check() error {
+	if _, known := layouts[r.Suite]; !known || r.Workload == "" || r.Engine == "" {
+		return fmt.Errorf("a result of suite %q, workload %q, engine %q", r.Suite, r.Workload, r.Engine)
+	}
+	return nil
 }
