@@ -79,6 +79,7 @@ func (l *loop) adopt(s *slot, op *Op) error {
 		}
 		v.op.Buffer = b
 	}
+	l.took(v)
 	return nil
 }
 

@@ -102,6 +102,13 @@
 // by then. [FixedFile] has no such gap. Closing does not end an operation: cancel
 // it, too.
 //
+// In a build with the race detector the kernel takes part: it reads or writes the
+// buffer of a Read, Write, Recv, Send or SendZC as soon as the operation is
+// started, and stops before its end. Whoever touches the buffer in between is
+// reported, on whatever goroutine; so is who uses a Chunk after its release. What
+// is released to a BufferPool or a BufferGroup is overwritten. Other builds have
+// nothing of that.
+//
 // # Ends
 //
 // Cancel, deadline and completion may race in every order; each operation ends

@@ -56,6 +56,7 @@ type loop struct {
 	hasTable    bool           // of who may use the ring: it has a table of buffers
 
 	calls  calls
+	shadow shadow
 	groups sync.Pool // of *group
 	delays delays
 	stats  counters
@@ -75,17 +76,26 @@ func newLoop(o *Options, i int, first ring) (*loop, error) {
 	l.table = inflight.New(o.InFlight, func(v *entry) { v.done = make(chan struct{}, 1) })
 	l.groups.New = newGroup
 	l.calls.init()
-	if o.Pinned {
-		return l, l.startPinned(i, first)
+	err := l.startLoop(i, first)
+	if err == nil {
+		l.shadow.start()
+	}
+	return l, err
+}
+
+// startLoop opens the ring and starts who serves it.
+func (l *loop) startLoop(i int, first ring) error {
+	if l.opts.Pinned {
+		return l.startPinned(i, first)
 	}
 	if err := l.openRing(i, first); err != nil {
-		return nil, err
+		return err
 	}
 	if err := l.park.start(l.reapParked, l.failParked); err != nil {
 		_ = l.ring.Close()
-		return nil, err
+		return err
 	}
-	return l, nil
+	return nil
 }
 
 // openRing opens ring number i.
@@ -146,6 +156,7 @@ func (l *loop) release(s *slot) {
 	if v.store != nil {
 		v.store.group.left()
 	}
+	v.gave()
 	v.disown()
 	v.use = use{}
 	l.table.Release(s)

@@ -94,6 +94,7 @@ type entry struct {
 	// Who cancels does not hold the slot, which may be released and taken
 	// again at any moment. So these name the use that they are about.
 	askedFor atomic.Uint64 // its cancellation was asked for; set under mu
+	key      shadowKey
 	missed   atomic.Uint64 // generation << 32 | cancellations that the kernel missed
 	parked   atomic.Uint64 // its stream waits for provided buffers; see store
 }

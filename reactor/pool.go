@@ -180,6 +180,7 @@ func (b *Buffer) Put() {
 // cannot wait for the kernel.
 func (b *Buffer) free(briefly bool) {
 	p := b.pool
+	sys.Poison(b.data)
 	p.mu.Lock()
 	p.spare = append(p.spare, b)
 	closed := p.closed

@@ -69,6 +69,7 @@ func (l *loop) close() error {
 		}
 		l.calls.stop()
 	}
+	l.shadow.stop()
 	if l.failure() != nil && l.table.Held() > 0 {
 		doomed.Lock()
 		doomed.loops = append(doomed.loops, l)

@@ -40,6 +40,7 @@ type store struct {
 	lent    []lent        // by the buffer's number
 	waiting []inflight.ID // streams that found no buffer, some of which may be over
 
+	key   shadowKey
 	taken []Chunk // of the reaper
 	yield func(id uint16, data []byte, done bool)
 }
@@ -138,6 +139,7 @@ func (s *store) take(c uring.CQE, bundle bool) []Chunk {
 
 // lend notes that a piece of a buffer is handed out. The caller holds mu.
 func (s *store) lend(id uint16, data []byte, done bool) Chunk {
+	s.gave()
 	b := &s.lent[id]
 	b.pieces++
 	if done {
@@ -163,6 +165,7 @@ func (s *store) giveBack(id uint16, use uint32) (wanted bool) {
 	}
 	b.spent = false
 	b.use++
+	s.tookBack(id)
 	s.ring.Recycle(id)
 	s.ring.Publish()
 	s.free++

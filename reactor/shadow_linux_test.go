@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+
+package reactor
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/uring"
+)
+
+const plantEnv = "RINGSIDE_TEST_REACTOR_PLANT"
+
+// plants are mistakes with memory that the kernel has, and what looks like one.
+var plants = map[string]struct {
+	reported bool
+	make     func(t *testing.T, r *Reactor)
+}{
+	"read while the kernel may write": {true, func(t *testing.T, r *Reactor) {
+		inFlight(t, r, func(p []byte) { sink = p[3] })
+	}},
+	"write while the kernel may write": {true, func(t *testing.T, r *Reactor) {
+		inFlight(t, r, func(p []byte) { p[7] = 1 })
+	}},
+	"write on another goroutine": {true, func(t *testing.T, r *Reactor) {
+		inFlight(t, r, func(p []byte) {
+			done := make(chan bool)
+			go func() { p[0] = 1; close(done) }()
+			<-done
+		})
+	}},
+	"write beside what the kernel has": {false, func(t *testing.T, r *Reactor) {
+		inFlight(t, r, func(p []byte) { p[:16][12] = 1 })
+	}},
+	"write while the kernel may read": {true, func(t *testing.T, r *Reactor) {
+		full(t, r, func(p []byte) { p[0] = 1 })
+	}},
+	"read while the kernel may read": {false, func(t *testing.T, r *Reactor) {
+		full(t, r, func(p []byte) { sink = p[0] })
+	}},
+	"use after the end": {false, func(t *testing.T, r *Reactor) {
+		rfd, wfd := pipe(t)
+		p := make([]byte, 8)
+		for range 3 {
+			go syscall.Write(wfd, []byte("12345678"))
+			if res := read(r, rfd, p, 0); res.Res != 8 {
+				t.Errorf("%+v", res)
+			}
+			clear(p)
+		}
+	}},
+	"use of a chunk after its release": {true, func(t *testing.T, r *Reactor) {
+		chunk(t, r, func(c Chunk) {
+			data := c.Data
+			c.Release()
+			sink = data[0]
+		})
+	}},
+	"use of a chunk before its release": {false, func(t *testing.T, r *Reactor) {
+		chunk(t, r, func(c Chunk) {
+			sink = c.Data[0]
+			c.Data[1] = 1
+			c.Release()
+		})
+	}},
+}
+
+var sink byte
+
+// inFlight runs f while a read of the first 8 bytes of its buffer waits.
+func inFlight(t *testing.T, r *Reactor, f func(p []byte)) {
+	rfd, wfd := pipe(t)
+	p := make([]byte, 16)[:8]
+	done := make(chan Result)
+	if _, err := r.Queue(readOp(rfd, p, 0), func(res Result) { done <- res }); err != nil {
+		t.Fatal(err)
+	}
+	f(p)
+	if _, err := syscall.Write(wfd, []byte("12345678")); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	sink = p[0]
+}
+
+// full runs f while a write of its buffer waits for room in a pipe.
+func full(t *testing.T, r *Reactor, f func(p []byte)) {
+	rfd, wfd := pipe(t)
+	if err := syscall.SetNonblock(wfd, true); err != nil {
+		t.Fatal(err)
+	}
+	for junk := make([]byte, 4096); ; {
+		if _, err := syscall.Write(wfd, junk); err != nil {
+			break
+		}
+	}
+	if err := syscall.SetNonblock(wfd, false); err != nil {
+		t.Fatal(err)
+	}
+	op := &Op{Buf: make([]byte, 8)}
+	op.SQE.Write(uring.Fd(wfd), op.Buf, 0)
+	done := make(chan Result)
+	if _, err := r.Queue(op, func(res Result) { done <- res }); err != nil {
+		t.Fatal(err)
+	}
+	f(op.Buf)
+	if _, err := syscall.Read(rfd, make([]byte, 8192)); err != nil { // makes room
+		t.Fatal(err)
+	}
+	<-done
+	op.Buf[0]++
+}
+
+// chunk runs f with a chunk that the kernel has filled.
+func chunk(t *testing.T, r *Reactor, f func(c Chunk)) {
+	ringtest.NeedKernel(t, "multishot receive", "6.0")
+	g, err := r.NewBufferGroup(GroupOptions{Buffers: 8, Size: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fds[0])
+	op := &Op{}
+	op.SQE.RecvMultishot(uring.Fd(fds[0]), 0, 0)
+	arrived, over := make(chan Chunk), make(chan bool)
+	if _, err := g.Stream(op, func(e *Event) {
+		switch {
+		case e.Data != nil:
+			arrived <- e.Keep()
+		case !e.More():
+			close(over)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := syscall.Write(fds[1], []byte("data")); err != nil {
+		t.Fatal(err)
+	}
+	f(<-arrived)
+	syscall.Close(fds[1])
+	<-over
+}
+
+// TestRaceDetectorSeesTheKernel plants early uses of memory that the kernel has:
+// each is reported, and nothing else is.
+func TestRaceDetectorSeesTheKernel(t *testing.T) {
+	if name := os.Getenv(plantEnv); name != "" {
+		for _, pinned := range []bool{false, true} {
+			plants[name].make(t, open(t, Options{Rings: 1, Pinned: pinned}))
+		}
+		return
+	}
+	switch {
+	case !sys.RaceEnabled:
+		t.Skip("needs a build with the race detector")
+	case testing.Short():
+		t.Skip("needs a run that is not short: it only proves what a test can see")
+	}
+	ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
+	for name, plant := range plants {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command("/proc/self/exe", "-test.run=^TestRaceDetectorSeesTheKernel$")
+			cmd.Env = append(os.Environ(), plantEnv+"="+name, "GORACE=atexit_sleep_ms=0")
+			out, err := cmd.CombinedOutput()
+			text := string(out)
+			reports := strings.Count(text, "WARNING: DATA RACE")
+			switch {
+			case !plant.reported && (err != nil || reports > 0):
+				t.Errorf("%v\n%s", err, text)
+			case plant.reported && (err == nil || reports == 0 || !strings.Contains(text, "(*shadow)")):
+				t.Errorf("%d reports, %v\n%s", reports, err, text)
+			}
+		})
+	}
+}
+
+// TestReleasedBuffersArePoisoned looks at a buffer of a pool after Put.
+func TestReleasedBuffersArePoisoned(t *testing.T) {
+	if !sys.RaceEnabled {
+		t.Skip("needs a build with the race detector")
+	}
+	r := open(t, Options{Rings: 1})
+	p, err := r.NewBufferPool(PoolOptions{Buffers: 2, Size: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := p.TryGet()
+	data := b.Bytes()
+	copy(data, "mine")
+	b.Put()
+	if string(data[:4]) == "mine" {
+		t.Error("a buffer that was put back still holds its data")
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !race
+
+package reactor
+
+// shadow does nothing without the race detector; see shadow_race.go.
+type shadow struct{}
+
+type shadowKey struct{}
+
+func (*shadow) start()         {}
+func (*shadow) stop()          {}
+func (*loop) took(*entry)      {}
+func (*entry) gave()           {}
+func (*store) tookBack(uint16) {}
+func (*store) gave()           {}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+
+//go:build race
+
+package reactor
+
+import (
+	"sync"
+
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// shadow stands for the kernel in the eyes of the race detector. When an
+// operation takes its buffer, a goroutine of the shadow's own reads the buffer
+// or writes to it, as the kernel will at some time until the completion. What
+// it does is ordered after the start of the operation and before its end, and
+// with nothing else: who touches the buffer in between, on whatever goroutine,
+// is in a race with it, and is reported.
+//
+// The goroutine is reached through channels that the detector is blind to, as
+// they would order what the kernel does not.
+type shadow struct {
+	mu   sync.Mutex
+	todo chan touch
+	done chan struct{}
+}
+
+// touch is what the goroutine does to some memory; key is what orders it.
+type touch struct {
+	p     []byte
+	write bool
+	key   *shadowKey
+}
+
+// shadowKey is a place by which the detector knows an order.
+type shadowKey struct{ _ [8]byte }
+
+func (s *shadow) start() {
+	s.todo, s.done = make(chan touch), make(chan struct{})
+	go s.run(s.todo)
+}
+
+func (s *shadow) stop() {
+	s.mu.Lock()
+	close(s.todo)
+	s.todo = nil
+	s.mu.Unlock()
+	<-s.done
+}
+
+func (s *shadow) run(todo <-chan touch) {
+	sys.RaceBlind()
+	for t := range todo {
+		sys.RaceSee()
+		sys.RaceAcquire(t.key)
+		if t.write {
+			sys.RaceWrite(t.p)
+		} else {
+			sys.RaceRead(t.p)
+		}
+		sys.RaceRelease(t.key)
+		sys.RaceBlind()
+		s.done <- struct{}{}
+	}
+	sys.RaceSee()
+	close(s.done)
+}
+
+// touch has the goroutine touch memory, after what the caller did to it.
+func (s *shadow) touch(p []byte, write bool, key *shadowKey) {
+	sys.RaceRelease(key)
+	sys.RaceBlind()
+	s.mu.Lock()
+	if s.todo != nil { // nothing starts on a closed loop
+		s.todo <- touch{p, write, key}
+		<-s.done
+	}
+	s.mu.Unlock()
+	sys.RaceSee()
+}
+
+// took is told that an operation has its buffer. A simulated kernel touches the
+// memory itself.
+func (l *loop) took(v *entry) {
+	if _, real := l.ring.(*kernelRing); !real {
+		return
+	}
+	e := &v.op.SQE
+	from := e.Addr - sys.SliceAddr(v.op.Buf)
+	if e.Addr == 0 || from > uint64(len(v.op.Buf)) || uint64(e.Len) > uint64(len(v.op.Buf))-from {
+		return // a vector, or a structure; Buf is kept for another reason
+	}
+	switch uring.Op(e.Opcode) {
+	case uring.OpRead, uring.OpReadFixed, uring.OpRecv:
+		l.shadow.touch(v.op.Buf[from:from+uint64(e.Len)], true, &v.key)
+	case uring.OpWrite, uring.OpWriteFixed, uring.OpSend, uring.OpSendZC:
+		l.shadow.touch(v.op.Buf[from:from+uint64(e.Len)], false, &v.key)
+	}
+}
+
+// gave is told that an operation gives its buffer back.
+func (v *entry) gave() { sys.RaceAcquire(&v.key) }
+
+// tookBack is told that the kernel gets a buffer of a group. Who still looks at
+// what was in it is reported, or sees what never arrived. The caller holds mu.
+func (s *store) tookBack(id uint16) {
+	if _, real := s.loop.ring.(*kernelRing); !real {
+		return
+	}
+	size := len(s.mem) / len(s.lent)
+	p := s.mem[int(id)*size:][:size]
+	sys.Poison(p)
+	s.loop.shadow.touch(p, true, &s.key)
+}
+
+// gave is told that a buffer of the group arrives.
+func (s *store) gave() { sys.RaceAcquire(&s.key) }
