@@ -12,6 +12,9 @@ RINGS     = ./features ./reactor ./ufile/... ./unet/... ./uring ./watch/... ./in
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# A program with the race detector sleeps for a second when it ends, so that
+# goroutines which go on may show something; TestMain lets none go on.
+test: export GORACE ?= atexit_sleep_ms=0
 test: ## all tests of all modules, with the race detector (vet is part of lint)
 	$(GO) test -race -vet=off -timeout 600s work
 

@@ -48,6 +48,7 @@ func buildGuest(t *testing.T, pkg string) string {
 }
 
 func TestRun(t *testing.T) {
+	t.Parallel()
 	tools, kernel := bootable(t)
 	job := func(what string) wire.Job {
 		return wire.Job{Path: "/bin/guest", Args: []string{what}, Dir: "/src/x", Timeout: 2 * time.Minute,
@@ -136,6 +137,7 @@ func consoleOf(r *Report) string {
 
 // A machine whose first process is no good must be reported, not waited for.
 func TestRunBrokenGuest(t *testing.T) {
+	t.Parallel()
 	tools, kernel := bootable(t)
 	init := filepath.Join(t.TempDir(), "init")
 	if err := os.WriteFile(init, []byte("no program"), 0o755); err != nil {
@@ -155,6 +157,7 @@ func TestRunBrokenGuest(t *testing.T) {
 
 // A setting that the kernel does not know must not be ignored.
 func TestRunUnknownSysctl(t *testing.T) {
+	t.Parallel()
 	tools, kernel := bootable(t)
 	_, err := Run(t.Context(), Config{
 		Kernel: kernel.Image, Init: buildGuest(t, "./init"), Tools: tools,
@@ -167,6 +170,7 @@ func TestRunUnknownSysctl(t *testing.T) {
 }
 
 func TestRunCancelled(t *testing.T) {
+	t.Parallel()
 	tools, kernel := bootable(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("no longer wanted")
