@@ -146,6 +146,50 @@ func FuzzRecover(f *testing.F) {
 	})
 }
 
+// TestCraftedHeaders has many headers of batches that claim much and hold
+// nothing: looking into each would take as long as somebody likes.
+func TestCraftedHeaders(t *testing.T) {
+	needLocks(t)
+	dir := t.TempDir()
+	p := make([]byte, firstBatch+maxSegment)
+	fileHeader{id: 1, revision: 2, generation: 2, live: 1, segment: maxSegment}.encode(p)
+	for off := int64(firstBatch); off < int64(len(p)); off += block {
+		h := batchHeader{id: 1, generation: 2, seq: uint64(off), off: off, length: maxBatch - batchHeaderSize, records: 1}
+		h.encode(p[off:])
+		le.PutUint32(p[off+batchHeaderSize+4:], maxBatch-batchHeaderSize-recordHeaderSize)
+	}
+	if err := os.WriteFile(filepath.Join(dir, defaultName), p, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := disk.OS.Open(filepath.Join(dir, defaultName), 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := &countedFile{File: f}
+	defer f.Close()
+	l := &Log{file: counted, opts: Options{FS: disk.OS}}
+	if err := l.readHeader(); err != nil {
+		t.Fatal(err)
+	}
+	var damaged *CorruptError
+	if _, err := l.scan(); !errors.As(err, &damaged) {
+		t.Error(err)
+	}
+	if counted.bytes > 2*maxSegment {
+		t.Errorf("%d bytes of a log of %d were read", counted.bytes, len(p))
+	}
+}
+
+type countedFile struct {
+	disk.File
+	bytes int64
+}
+
+func (f *countedFile) ReadAt(p []byte, off int64) (int, error) {
+	f.bytes += int64(len(p))
+	return f.File.ReadAt(p, off)
+}
+
 func crc(p []byte) uint32 { return crc32.Checksum(p, castagnoli) }
 
 // mend makes the checksums of a batch right, which would keep a fuzzer out.

@@ -26,7 +26,7 @@ type run struct {
 func (l *Log) scan() ([]run, error) {
 	var runs []run
 	var newest run
-	var stray batchHeader // the highest number behind the end of a run
+	var strays []batchHeader // behind the ends of runs
 	p := sys.AlignedBytes(int(l.header.segment), block)
 	for i := range l.total {
 		if err := l.readSegment(i, p); err != nil {
@@ -36,9 +36,7 @@ func (l *Log) scan() ([]run, error) {
 		if err != nil {
 			return nil, err
 		}
-		if beyond.seq > stray.seq {
-			stray = beyond
-		}
+		strays = append(strays, beyond...)
 		if r.first == 0 {
 			continue
 		}
@@ -50,18 +48,40 @@ func (l *Log) scan() ([]run, error) {
 	newest.live = max(newest.live, l.header.live)
 	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.first, b.first) })
 	runs = slices.DeleteFunc(runs, func(r run) bool { return r.last < newest.live })
-	return runs, l.whole(runs, newest, stray)
+	if l.opts.Salvage {
+		return runs, nil
+	}
+	if err := l.torn(strays, newest); err != nil {
+		return nil, err
+	}
+	return runs, l.whole(runs, newest)
+}
+
+// maxTorn is how many headers behind the newest batch are looked into: a crash
+// leaves one at most.
+const maxTorn = 16
+
+// torn checks that what has a higher number than the newest batch was never
+// acknowledged: an interrupted write leaves a header and not the rest.
+func (l *Log) torn(strays []batchHeader, newest run) error {
+	strays = slices.DeleteFunc(strays, func(h batchHeader) bool { return h.seq <= newest.last })
+	for i, h := range strays {
+		p := sys.AlignedBytes(int(h.size()), block)
+		if err := readFull(l.file, p, h.off); errors.Is(err, io.ErrUnexpectedEOF) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		if _, whole := decodeBatch(p, h.off, nil); whole || i == maxTorn {
+			return &CorruptError{l.path, h.off, fmt.Sprintf("batch %d is there and %d is not", h.seq, newest.last+1)}
+		}
+	}
+	return nil
 }
 
 // whole checks that no batch is missing that was acknowledged: those from the
-// first that is live up to the newest, and none beyond it.
-func (l *Log) whole(runs []run, newest run, stray batchHeader) error {
-	if l.opts.Salvage {
-		return nil
-	}
-	if stray.seq > newest.last {
-		return &CorruptError{l.path, stray.off, fmt.Sprintf("batch %d is there and %d is not", stray.seq, newest.last+1)}
-	}
+// first that is live up to the newest.
+func (l *Log) whole(runs []run, newest run) error {
 	want := newest.live
 	for _, r := range runs {
 		if r.first != want {
@@ -84,9 +104,9 @@ func (l *Log) readSegment(i int, p []byte) error {
 	return nil
 }
 
-// scanSegment finds the run of a segment and the highest batch of the same
-// generation behind it.
-func (l *Log) scanSegment(i int, p []byte) (r run, beyond batchHeader, err error) {
+// scanSegment finds the run of a segment, and the headers of the same generation
+// behind it that have a higher number.
+func (l *Log) scanSegment(i int, p []byte) (r run, beyond []batchHeader, err error) {
 	r.segment = i
 	base := l.segmentOffset(i)
 	for r.length < int64(len(p)) {
@@ -106,11 +126,10 @@ func (l *Log) scanSegment(i int, p []byte) (r run, beyond batchHeader, err error
 			continue
 		}
 		if h.generation > l.header.generation && !l.opts.Salvage {
-			return r, h, &CorruptError{l.path, h.off, fmt.Sprintf("a batch of generation %d, and the header says %d", h.generation, l.header.generation)}
+			return r, nil, &CorruptError{l.path, h.off, fmt.Sprintf("a batch of generation %d, and the header says %d", h.generation, l.header.generation)}
 		}
-		// An interrupted write leaves a header and not the rest.
-		if _, whole := decodeBatch(p[at:], base+at, nil); whole && l.ours(h) && h.seq > beyond.seq {
-			beyond = h
+		if l.ours(h) && h.seq > r.last {
+			beyond = append(beyond, h)
 		}
 	}
 	return r, beyond, nil
