@@ -48,15 +48,15 @@ func TestLengthsBeyondTheKernelsLimits(t *testing.T) {
 	if math.MaxInt == math.MaxInt32 {
 		t.Skip("needs an address space of more than 32 bits")
 	}
-	const huge = 5 << 30 // more than an entry's 32 bits, too
-	mem, err := unix.Mmap(-1, 0, huge, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	huge := int64(5 << 30) // more than an entry's 32 bits, too
+	mem, err := unix.Mmap(-1, 0, int(huge), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
-		t.Skipf("needs %d bytes of address space: %v", int64(huge), err)
+		t.Skipf("needs %d bytes of address space: %v", huge, err)
 	}
 	t.Cleanup(func() { ctlOK(t, "unmap", unix.Munmap(mem)) })
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		f := tempFile(t, "0123456789")
-		for _, n := range []int{math.MaxInt32 - 4095, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32, huge} {
+		for _, n := range []int64{math.MaxInt32 - 4095, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32, huge} {
 			clear(mem[:16])
 			c := complete(t, r, func(e *uring.SQE) { e.Read(fdOf(f), mem[:n], 2) })
 			wantRes(t, c, 8)
