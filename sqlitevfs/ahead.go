@@ -15,7 +15,7 @@ const (
 	enough       = 3   // leaves read in order, not all of them cached, that make a scan
 	gap          = 8   // leaves that may have been in SQLite's cache, or the kernel's, between two
 	nodes        = 8   // interior pages that are remembered
-	judged       = 256 // pages fetched before their use is judged
+	judged       = 256 // pages fetched in vain before that is held against further ones
 )
 
 // ahead reads leaves of B-trees into the page cache before a scan comes to them.
@@ -27,6 +27,7 @@ const (
 type ahead struct {
 	f     *file
 	depth int
+	room  int    // bytes that may be fetched of the rest of a table
 	page  int    // bytes, 0 until known
 	on    bool   // reads may ask the page cache first
 	buf   []byte // a page, for parsing
@@ -34,11 +35,15 @@ type ahead struct {
 	nodes [nodes]node
 	clock uint64
 	scan  *node // what is being fetched for
+	sweep sweeping
 
-	fd      *os.File // to fetch through
-	failed  bool     // there is none
-	fetched uint64
-	used    uint64
+	asked   pageSet // were fetched and not read since
+	counted bool    // the scan is in Stats.Scans
+	used    int     // pages that were fetched and read
+	vain    int     // and not read
+
+	fd     *os.File // to fetch through
+	failed bool     // there is none
 }
 
 // node is an interior page and how far its children have been read.
@@ -52,8 +57,7 @@ type node struct {
 	step     int // 1, or -1 for a scan from the end
 	upto     int // index behind the last child that was dealt with, in direction of step
 	window   int
-	first    int  // index of the first child that was fetched
-	counted  bool // something was fetched
+	entered  bool // the scan is here, or will be next
 	inner    bool // the children are interior pages themselves
 	spilled  int  // how many were fetched below the interior page that follows
 }
@@ -67,9 +71,12 @@ func newAhead(f *file, o Options) *ahead {
 		f.db.noPrefetch.Store(new("not the default VFS's files, or not Linux"))
 		return nil
 	}
-	a := &ahead{f: f, depth: o.PrefetchDepth, on: true}
+	a := &ahead{f: f, depth: o.PrefetchDepth, room: o.PrefetchBytes, on: true}
 	if a.depth == 0 {
 		a.depth = defaultDepth
+	}
+	if a.room == 0 {
+		a.room = defaultBytes
 	}
 	return a
 }
@@ -97,7 +104,8 @@ func (a *ahead) forget() {
 	for i := range a.nodes {
 		a.drop(&a.nodes[i])
 	}
-	a.scan = nil
+	a.settle()
+	a.sweep.reset()
 }
 
 // readAt reads for SQLite.
@@ -141,8 +149,12 @@ func (a *ahead) number(off int64) uint32 { return uint32(off/int64(a.page)) + 1 
 // hit is told of each page that was cached. It has to cost nothing unless a scan
 // is on.
 func (a *ahead) hit(p []byte, off int64) {
-	if a.scan != nil {
-		a.follow(a.number(off), true)
+	if a.scan != nil || a.asked.n > 0 {
+		page := a.number(off)
+		a.took(page, &a.f.db.hits)
+		if a.scan != nil {
+			a.follow(page)
+		}
 	}
 	if p[0] == interiorTable || p[0] == interiorIndex || off == 0 {
 		if page := a.number(off); interior(p, page) {
@@ -157,7 +169,7 @@ func (a *ahead) note(page uint32) {
 	a.clock++
 	n := a.known(page)
 	n.used = a.clock
-	n.parsed = n.parsed && (n == a.scan || n.counted) // it may have changed; a scan goes on with what it knows
+	n.parsed = n.parsed && (n == a.scan || n.entered) // it may have changed; a scan goes on with what it knows
 	if up, at := a.above(page); up != nil {
 		up.inner, up.at, up.used = true, at, a.clock
 	}
@@ -181,25 +193,12 @@ func (a *ahead) known(page uint32) *node {
 	return oldest
 }
 
-// drop forgets an interior page; what was fetched below it and not read was
-// fetched in vain.
+// drop forgets an interior page.
 func (a *ahead) drop(n *node) {
-	a.settle(n)
 	if a.scan == n {
 		a.scan = nil
 	}
 	*n = node{children: n.children[:0]}
-}
-
-// settle counts the waste of a node whose scan has ended.
-func (a *ahead) settle(n *node) {
-	if !n.counted {
-		return
-	}
-	n.counted = false
-	if left := (n.upto - n.at - n.step) * n.step; left > 0 {
-		a.f.db.waste.Add(uint64(min(left, len(n.children))))
-	}
 }
 
 // parse reads the children of an interior page, from the page cache.
@@ -208,18 +207,22 @@ func (a *ahead) parse(n *node) bool {
 		return len(n.children) > 0
 	}
 	n.parsed = true
-	if len(a.buf) != a.page {
-		a.buf = make([]byte, a.page)
-	}
 	before := len(n.children)
-	got, errno := preadNoWait(a.f.fd, a.buf, int64(n.page-1)*int64(a.page))
-	if errno != 0 || got != a.page {
-		n.children = n.children[:0]
-		return false
-	}
-	n.children = children(n.children[:0], a.buf, n.page)
+	n.children = a.below(n.children[:0], n.page)
 	if len(n.children) != before {
 		n.at, n.run = -1, 0
 	}
 	return len(n.children) > 0
+}
+
+// below appends the children of an interior page, if that is in the page cache.
+func (a *ahead) below(dst []uint32, page uint32) []uint32 {
+	if len(a.buf) != a.page {
+		a.buf = make([]byte, a.page)
+	}
+	n, errno := preadNoWait(a.f.fd, a.buf, int64(page-1)*int64(a.page))
+	if errno != 0 || n != a.page {
+		return dst
+	}
+	return children(dst, a.buf, page)
 }

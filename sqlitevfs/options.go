@@ -53,8 +53,13 @@ type Options struct {
 	// Prefetch reads the leaves that a scan of a fragmented B-tree will come
 	// to into the page cache. (Linux)
 	Prefetch Switch
-	// PrefetchDepth is how many pages are fetched ahead at most; 0 means 64.
+	// PrefetchDepth is how many pages are fetched ahead at most, until a scan has
+	// read a fifth of a table; 0 means 64.
 	PrefetchDepth int
+	// PrefetchBytes is how much of the rest of such a table is fetched ahead at
+	// most; 0 means 256 MiB. It is never more than half of the memory that is
+	// free. Less than some 2 MiB leaves that out.
+	PrefetchBytes int
 	// GroupSync lets databases of one file system that want to sync at the same
 	// time share one syncfs(2), which also writes whatever else is dirty in that
 	// file system. (Linux 5.17)
@@ -95,6 +100,9 @@ func (o *Options) check() error {
 	if o.PrefetchDepth < 0 || o.PrefetchDepth > maxDepth {
 		return fmt.Errorf("sqlitevfs: PrefetchDepth: %d is not between 0 and %d", o.PrefetchDepth, maxDepth)
 	}
+	if o.PrefetchBytes < 0 {
+		return fmt.Errorf("sqlitevfs: PrefetchBytes: %d is negative", o.PrefetchBytes)
+	}
 	return nil
 }
 
@@ -112,6 +120,7 @@ const (
 	paramGroupLog  = "grouplog"
 	paramDirSync   = "dirsync"
 	paramDepth     = "prefetchdepth"
+	paramBytes     = "prefetchbytes"
 )
 
 // with returns the options with what a database's URI asks for.
@@ -125,5 +134,6 @@ func (o Options) with(name *vfs.Filename) (Options, error) {
 		}
 	}
 	o.PrefetchDepth = int(name.URIInt64(paramDepth, int64(o.PrefetchDepth)))
+	o.PrefetchBytes = int(name.URIInt64(paramBytes, int64(o.PrefetchBytes)))
 	return o, o.check()
 }

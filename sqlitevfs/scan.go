@@ -2,11 +2,17 @@
 
 package sqlitevfs
 
-import "slices"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // miss is told of a page that has to be waited for, before the wait.
 func (a *ahead) miss(page uint32) {
-	if a.scan != nil && a.follow(page, false) {
+	if a.took(page, &a.f.db.late) {
+		a.gone(page)
+	}
+	if a.scan != nil && a.follow(page) {
 		return
 	}
 	n, at := a.parent(page)
@@ -16,7 +22,10 @@ func (a *ahead) miss(page uint32) {
 	a.clock++
 	n.used = a.clock
 	n.read(at)
-	if n.run >= a.evidence() && n != a.scan && !n.inner {
+	if n == a.scan { // it goes on elsewhere, or is another one
+		a.scan, n.entered = nil, false
+	}
+	if n.run >= a.evidence() && !n.inner {
 		a.begin(n)
 	}
 }
@@ -24,7 +33,7 @@ func (a *ahead) miss(page uint32) {
 // evidence is how many leaves must have been read in order: more when what was
 // fetched was of little use.
 func (a *ahead) evidence() int {
-	if a.fetched > judged && a.used < a.fetched/2 {
+	if a.vain > max(judged, a.used) {
 		return 8 * enough
 	}
 	return enough
@@ -84,10 +93,14 @@ func (n *node) read(at int) {
 
 // begin fetches for a scan that was recognised.
 func (a *ahead) begin(n *node) {
+	a.settle()
+	a.counted = false
+	a.sweep.reset()
 	if a.scan != nil {
-		a.settle(a.scan)
+		a.scan.entered = false
 	}
 	a.scan = n
+	n.entered = true
 	n.upto = n.at + n.step
 	n.window = firstWindow
 	a.fetch(n)
@@ -100,17 +113,19 @@ func (a *ahead) adopt(n *node) {
 	if s == nil || s == n || !s.finished() || !a.parse(n) {
 		return
 	}
-	a.settle(s)
 	a.scan = n
 	a.enter(n, s)
+	s.entered = false
 	a.fetch(n)
+	a.entered(n)
 }
 
 // enter prepares a node as the next one of a scan.
 func (a *ahead) enter(n, s *node) {
-	if n.counted { // it is, see beyond
+	if n.entered && n.step == s.step { // it is, see beyond
 		return
 	}
+	n.entered = true
 	n.step, n.run, n.window, n.at = s.step, enough, s.window, -1
 	if n.step < 0 {
 		n.at = len(n.children)
@@ -127,7 +142,7 @@ func (n *node) finished() bool {
 }
 
 // follow moves the scan on when it reads a page of it.
-func (a *ahead) follow(page uint32, cached bool) bool {
+func (a *ahead) follow(page uint32) bool {
 	n := a.scan
 	for d := 1; d <= gap; d++ {
 		at := n.at + d*n.step
@@ -137,23 +152,13 @@ func (a *ahead) follow(page uint32, cached bool) bool {
 		if n.children[at] != page {
 			continue
 		}
-		if n.counted && (at-n.first)*n.step >= 0 && (n.upto-at)*n.step > 0 {
-			a.used++
-			if cached {
-				a.f.db.hits.Add(1)
-			} else {
-				a.f.db.late.Add(1)
-			}
-			if d > 1 {
-				a.f.db.waste.Add(uint64(d - 1))
-			}
-		}
 		n.at = at
 		n.run++
 		if (n.upto-at)*n.step <= n.window/2 {
 			n.window = min(2*n.window, a.depth)
 			a.fetch(n)
 		}
+		a.advance()
 		return true
 	}
 	return false
@@ -169,10 +174,14 @@ func (a *ahead) fetch(n *node) {
 	want := n.at + n.step*(n.window+1)
 	end := min(max(want, -1), len(n.children))
 	if (end-n.upto)*n.step > 0 {
-		if n.step > 0 && contiguous(n.children[max(n.at, 0):end]) {
-			a.settle(n)
-		} else if !a.read(n, end) {
-			return
+		if n.step < 0 || !contiguous(n.children[max(n.at, 0):end]) {
+			if !a.open() {
+				return
+			}
+			a.began()
+			for i := n.upto; i != end; i += n.step {
+				a.ask(n.children[i])
+			}
 		}
 		n.upto = end
 	}
@@ -182,27 +191,53 @@ func (a *ahead) fetch(n *node) {
 	}
 }
 
-// read has the kernel read children up to an index.
-func (a *ahead) read(n *node, end int) bool {
-	if !a.open() {
-		return false
-	}
-	if !n.counted {
-		n.counted, n.first = true, n.upto
+// began counts the scan, once.
+func (a *ahead) began() {
+	if !a.counted {
+		a.counted = true
 		a.f.db.scans.Add(1)
 	}
-	for i := n.upto; i != end; i += n.step {
-		a.get(n.children[i])
+}
+
+// ask has the kernel read a page, unless it was asked before.
+func (a *ahead) ask(page uint32) {
+	if a.mark(page) {
+		a.get(page, 1)
 	}
-	count := (end - n.upto) * n.step
-	a.fetched += uint64(count)
-	a.f.db.fetched.Add(uint64(count))
+}
+
+// mark takes note that a page is fetched, and says whether it was not yet.
+func (a *ahead) mark(page uint32) bool {
+	if !a.asked.add(page) {
+		return false
+	}
+	a.f.db.fetched.Add(1)
 	return true
 }
 
-// get has the kernel read a page.
-func (a *ahead) get(page uint32) {
-	willNeed(descriptor(a.fd), int64(page-1)*int64(a.page), int64(a.page))
+// took takes note that a page was read, and says whether it was fetched.
+func (a *ahead) took(page uint32, as *atomic.Uint64) bool {
+	if a.sweep.planned.n > 0 {
+		a.sweep.planned.remove(page)
+	}
+	if !a.asked.remove(page) {
+		return false
+	}
+	a.used++
+	as.Add(1)
+	return true
+}
+
+// settle gives up what was fetched and not read.
+func (a *ahead) settle() {
+	n := a.asked.clear()
+	a.vain += n
+	a.f.db.waste.Add(uint64(n))
+}
+
+// get has the kernel read pages that lie side by side.
+func (a *ahead) get(page uint32, n int) {
+	willNeed(descriptor(a.fd), int64(page-1)*int64(a.page), int64(n)*int64(a.page))
 }
 
 // beyond goes on below the interior page that follows, once that is in the page
@@ -220,8 +255,8 @@ func (a *ahead) beyond(n *node, count int) {
 	next.used = a.clock
 	if !a.parse(next) {
 		next.parsed = false
-		if a.open() {
-			a.get(next.page)
+		if a.counted && a.open() {
+			a.ask(next.page)
 		}
 		return
 	}

@@ -34,10 +34,10 @@ type Stats struct {
 	DirSyncs    uint64 `json:"dirSyncs"`    // syncs of directories
 	Misses      uint64 `json:"misses"`      // page reads that had to wait for the disk
 	Scans       uint64 `json:"scans"`       // times that a scan was recognised and its leaves fetched
-	Fetched     uint64 `json:"fetched"`     // pages fetched ahead
+	Fetched     uint64 `json:"fetched"`     // pages asked for ahead
 	Hits        uint64 `json:"hits"`        // of them, read while in the page cache
 	Late        uint64 `json:"late"`        // of them, read while still on their way
-	Waste       uint64 `json:"waste"`       // of them, never read by the scan they were fetched for
+	Waste       uint64 `json:"waste"`       // of them, not read before the connection began another scan or was closed
 }
 
 // String returns the counts as JSON.

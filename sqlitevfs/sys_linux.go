@@ -4,6 +4,7 @@ package sqlitevfs
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"syscall"
@@ -46,6 +47,15 @@ func preadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
 // willNeed begins to read a range into the page cache. What fails is not read
 // ahead, which nobody has to know.
 func willNeed(fd int, off, n int64) { _ = unix.Fadvise(fd, off, n, unix.FADV_WILLNEED) }
+
+// freeMemory returns how many bytes of memory are unused.
+func freeMemory() int {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return int(min(uint64(info.Freeram)*uint64(info.Unit), math.MaxInt))
+}
 
 // openAhead opens a file again, so that the kernel's read-ahead of the other
 // descriptor is not misled by what is fetched through this one.

@@ -17,6 +17,8 @@ func preadNoWait(int, []byte, int64) (int, syscall.Errno) { return 0, syscall.EI
 
 func willNeed(int, int64, int64) {}
 
+func freeMemory() int { return 0 }
+
 func openAhead(string, int) (*os.File, error) { return nil, errors.ErrUnsupported }
 
 func device(int) (uint64, bool) { return 0, false }

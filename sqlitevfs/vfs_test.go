@@ -235,7 +235,7 @@ func TestFailedSyncStays(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []Options{
-		{Prefetch: 3}, {GroupSync: -1}, {DirSync: 7}, {PrefetchDepth: -1}, {PrefetchDepth: maxDepth + 1}, {Base: "no such"},
+		{Prefetch: 3}, {GroupSync: -1}, {DirSync: 7}, {PrefetchDepth: -1}, {PrefetchDepth: maxDepth + 1}, {PrefetchBytes: -1}, {Base: "no such"},
 	} {
 		if err := Register("wrong", o); err == nil {
 			t.Errorf("%+v was accepted", o)
@@ -247,7 +247,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		}
 	}
 	path := dbFile(t)
-	for _, p := range [][]string{{"prefetch", "maybe"}, {"groupsync", "2"}, {"dirsync", "x"}, {"prefetchdepth", "-4"}} {
+	for _, p := range [][]string{{"prefetch", "maybe"}, {"groupsync", "2"}, {"dirsync", "x"}, {"prefetchdepth", "-4"}, {"prefetchbytes", "-1"}} {
 		if c, err := sqlite3.Open(uri(path, Name, p...)); err == nil {
 			c.Close()
 			t.Errorf("%v was accepted", p)
