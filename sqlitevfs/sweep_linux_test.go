@@ -182,3 +182,20 @@ func TestRunsOfASweep(t *testing.T) {
 		t.Error("dense")
 	}
 }
+
+// Pages that are late before anything was swept are no sign of short memory.
+func TestLatePagesBeforeASweep(t *testing.T) {
+	var a ahead
+	for range arrived + 1 {
+		a.advance()
+	}
+	if a.gone(5); a.sweep.lost != 0 {
+		t.Error("a page is taken for gone")
+	}
+	a.sweep.behind = inFlight + 100
+	a.gone(99)
+	a.gone(100)
+	if a.sweep.lost != 1 {
+		t.Errorf("%d pages are taken for gone, want 1", a.sweep.lost)
+	}
+}
