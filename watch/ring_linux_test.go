@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
@@ -59,7 +60,7 @@ func TestFollowsItsCaller(t *testing.T) {
 			go func() {
 				defer close(done)
 				runtime.LockOSThread() // the thread exits with the goroutine
-				for turns := 0; len(missing) > 0 && turns < 100; turns++ {
+				for end := time.Now().Add(ringtest.Patience); len(missing) > 0 && time.Now().Before(end); {
 					if _, err := w.Poll(0, func(e Event) {
 						if missing[e.FD] {
 							rawRead(e.FD, p)
