@@ -17,6 +17,7 @@ type database struct {
 	refs int // guarded by databases.mu
 
 	group    *group // nil without group sync
+	walGroup *group // the WAL's, or nil
 	groupOff string // why
 
 	commits commits
@@ -133,7 +134,9 @@ func (d *database) join(fd int) {
 	case !syncfsReports():
 		d.groupOff = "off: syncfs of this kernel may hide failures (needs Linux 5.17)"
 	default:
-		if d.group = groupOf(fd); d.group == nil {
+		forced := d.opts.GroupSync == On
+		d.group, d.walGroup = groupOf(fd, false, forced), groupOf(fd, true, forced)
+		if d.group == nil {
 			d.groupOff = "off: unknown file system"
 		}
 	}

@@ -95,12 +95,22 @@
 //
 // # Group sync
 //
-// When more than four databases of one file system sync at a time, those that
-// wait share one syncfs(2): with 16 databases that commit side by side 1.5 times
-// the commits, with 64 nearly three times, and a third of the latency at the 99th
-// percentile, also beside a writer of 100 MB/s. What else is dirty in the file
-// system is written too; where that takes long, each database syncs for itself
-// for a while. A journal_mode that keeps the journal (PERSIST) gains most.
+// When three or more databases of one file system sync at a time, those that are
+// there may wait for each other and share one syncfs(2). Whether they do is
+// measured while they run, for WALs and for the rest: with journal_mode=PERSIST
+// 16 databases that commit side by side had twice the commits, 64 nearly three
+// times, for a third of the processor time. What else is dirty in the file system
+// is written too; where that takes long, each database syncs for itself for a
+// while. docs/groupsync.md has the figures, and what else was tried: linked or
+// durable writes and checkpoints through a ring were slower, and are left out.
+//
+// # Atomic writes
+//
+// The VFS never says SQLITE_IOCAP_BATCH_ATOMIC: a commit by such writes does not
+// raise the file change counter in SQLite as this driver builds it, so that other
+// connections keep what is stale and corrupt indexes. Nor SQLITE_IOCAP_ATOMIC4K,
+// because devices promise it for direct writes only, and not for what goes through
+// the page cache.
 //
 // # Prefetch
 //

@@ -200,7 +200,11 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 			return how.shared, err
 		}
 	}
-	how, err := f.db.group.sync(f.fd)
+	g := f.db.group
+	if f.flags&vfs.OPEN_WAL != 0 {
+		g = f.db.walGroup
+	}
+	how, err := g.sync(f.fd)
 	if how.shared {
 		f.db.shared.Add(1)
 	}
@@ -219,7 +223,11 @@ func (f *file) options() *Options {
 
 // DeviceCharacteristics leaves out batch-atomic writes, with which SQLite, as
 // this driver builds it, forgets to raise the file change counter, so that other
-// connections keep what is stale.
+// connections keep what is stale; and atomic ones, which no device promises for
+// what goes through the page cache.
 func (f *file) DeviceCharacteristics() vfs.DeviceCharacteristic {
-	return f.File.DeviceCharacteristics() &^ vfs.IOCAP_BATCH_ATOMIC
+	return f.File.DeviceCharacteristics() &^ (vfs.IOCAP_BATCH_ATOMIC | atomicWrites)
 }
+
+const atomicWrites = vfs.IOCAP_ATOMIC | vfs.IOCAP_ATOMIC512 | vfs.IOCAP_ATOMIC1K | vfs.IOCAP_ATOMIC2K |
+	vfs.IOCAP_ATOMIC4K | vfs.IOCAP_ATOMIC8K | vfs.IOCAP_ATOMIC16K | vfs.IOCAP_ATOMIC32K | vfs.IOCAP_ATOMIC64K

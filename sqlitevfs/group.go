@@ -8,13 +8,32 @@ import (
 	"time"
 )
 
-// Limits of group sync, all measured (ext4 on a virtio disk, two processors).
+// Limits of group sync; docs/groupsync.md has what they were measured by.
 const (
-	// alone is how many syncs run side by side before others wait for company.
-	// With four databases one syncfs for two was slower than two plain syncs.
-	alone = 4
-	// company is how many have to wait before one syncs for all.
-	company = 6
+	// few is how many have to want a sync at a time before they wait for each
+	// other: two plain syncs are as fast as one syncfs for both.
+	few = 3
+	// sample is how many syncs at least are measured, and rounds how many of each
+	// caller, before one way is said to be faster than the other; advantage is by
+	// how many times syncfs has to be.
+	sample    = 64
+	rounds    = 4
+	advantage = 1.05
+	// misses is how many times in a row too few may have come.
+	misses = 3
+	// maxSample is how long that may take.
+	maxSample = 250 * time.Millisecond
+	// minRecheck and maxRecheck bound for how long the faster way is kept
+	// before the other is measured again: twice as long each time that it lost.
+	minRecheck = 100 * time.Millisecond
+	maxRecheck = time.Minute
+	// clearRecheck is for how long at least when syncfs won so many times over.
+	clear        = 1.5
+	clearRecheck = time.Second
+	// patience is how many times longer than a syncfs those that came wait for
+	// the others.
+	patience    = 2
+	minPatience = 200 * time.Microsecond
 	// slowSyncs is how many times longer than the plain syncs that it saves a
 	// syncfs may take: then somebody else writes a lot to the file system, for
 	// which nobody here has to wait.
@@ -22,29 +41,38 @@ const (
 	minLimit  = 10 * time.Millisecond
 	// minPause and maxPause bound how long plain syncs are used after that; a
 	// hundred quick ones later it is forgotten.
-	minPause = 250 * time.Millisecond
+	minPause = 100 * time.Millisecond
 	maxPause = time.Minute
 	forget   = 100
 )
 
 // group lets those that want to sync files of one file system at the same time
-// share one syncfs. Whoever comes while others are syncing waits; when enough do,
-// the first calls syncfs for all. What a caller wrote before it joined is
-// thereby durable.
+// share one syncfs. When that is faster for those who are there, they wait until
+// as many have come as took part the last time, and the last one calls syncfs for
+// all. What a caller wrote before it joined is thereby durable.
 type group struct {
-	file  func(fd int) error // fdatasync
-	all   func(fd int) error // syncfs
-	check func(fd int) error // reports what failed to be written of a file
-	least time.Duration      // that a syncfs may take in any case
+	file   func(fd int) error // fdatasync
+	all    func(fd int) error // syncfs
+	check  func(fd int) error // reports what failed to be written of a file
+	least  time.Duration      // that a syncfs may take in any case
+	forced bool               // to be used also where it is not faster
 
 	mu      sync.Mutex
 	running int  // plain syncs
 	leading bool // a syncfs runs
+	served  int  // for so many
 	waiting []*waiter
+	crew    int         // how many took part in the last round
+	hurry   *time.Timer // ends the wait for the others
+	round   uint64
 	plain   time.Duration // what a plain sync takes, on average
-	until   time.Time     // no syncfs before
-	pause   time.Duration
-	good    int // calls of syncfs in a row that were quick
+	took    time.Duration // what a syncfs takes, on average
+
+	choice choice
+
+	until time.Time // no syncfs before
+	pause time.Duration
+	good  int // calls of syncfs in a row that were quick
 }
 
 // waiter is told once what to do.
@@ -72,16 +100,18 @@ func newGroup() *group { return &group{file: fdatasync, all: syncfs, check: writ
 
 // sync makes a file durable.
 func (g *group) sync(fd int) (outcome, error) {
+	now := time.Now()
 	g.mu.Lock()
-	if g.resting() || !g.leading && g.running < alone && len(g.waiting) == 0 {
+	present := g.running + len(g.waiting) + g.served + 1
+	if g.resting(now) || !g.gather(present, now) {
 		g.running++
 		g.mu.Unlock()
-		return outcome{}, g.single(fd)
+		return outcome{}, g.single(fd, present)
 	}
 	w := &waiter{turn: make(chan turn, 1)}
 	g.waiting = append(g.waiting, w)
 	g.next()
-	limit := g.limit(len(g.waiting))
+	limit := g.limit(len(g.waiting)) + g.patience()
 	g.mu.Unlock()
 
 	timer := time.NewTimer(limit)
@@ -94,24 +124,40 @@ func (g *group) sync(fd int) (outcome, error) {
 	}
 }
 
+// gather says whether a caller is to wait for others, when so many are there.
+// The caller holds mu.
+func (g *group) gather(present int, now time.Time) bool {
+	switch {
+	case g.choice.together:
+		return true
+	case present < few:
+		return false
+	case !g.forced && !g.choice.tryTogether(present, now):
+		return false
+	}
+	g.choice.begin()
+	g.crew = present
+	return true
+}
+
 // whole makes a file durable together with its directory entry, by a syncfs of
 // its own: cheaper than to sync both. It says false where that is not the time for
 // one, and does nothing.
 func (g *group) whole(fd int) (how outcome, done bool, err error) {
+	start := time.Now()
 	g.mu.Lock()
-	quiet := !g.resting() && !g.leading && g.running == 0 && g.plain != 0
+	quiet := !g.resting(start) && !g.leading && g.running == 0 && len(g.waiting) == 0 && !g.choice.together && g.plain != 0
 	if quiet {
-		g.leading = true
+		g.leading, g.served = true, 1
 	}
 	g.mu.Unlock()
 	if !quiet {
 		return outcome{}, false, nil
 	}
-	start := time.Now()
 	err = g.all(fd)
 	took := time.Since(start)
 	g.mu.Lock()
-	g.leading = false
+	g.leading, g.served = false, 0
 	g.judge(took, 2)
 	g.next()
 	g.mu.Unlock()
@@ -120,32 +166,86 @@ func (g *group) whole(fd int) (how outcome, done bool, err error) {
 }
 
 // resting says whether syncfs is not to be used. The caller holds mu.
-func (g *group) resting() bool { return !g.until.IsZero() && time.Now().Before(g.until) }
+func (g *group) resting(now time.Time) bool { return !g.until.IsZero() && now.Before(g.until) }
 
 // limit is how long a syncfs for n files may take. The caller holds mu.
 func (g *group) limit(n int) time.Duration {
 	return max(slowSyncs*g.plain*time.Duration(n), g.least)
 }
 
-// next gives turns to those who wait. The caller holds mu.
+// patience is how long the first to come waits for others. The caller holds mu.
+func (g *group) patience() time.Duration { return max(patience*g.took, minPatience) }
+
+// next gives turns to those who wait: when all are there, or nobody is to wait
+// any more. The caller holds mu.
 func (g *group) next() {
-	if g.leading {
+	switch {
+	case g.leading || len(g.waiting) == 0:
+	case !g.choice.together || g.resting(time.Now()):
+		g.disperse()
+	case len(g.waiting) >= g.crew:
+		g.meet()
+	case g.hurry == nil:
+		round := g.round
+		g.hurry = time.AfterFunc(g.patience(), func() { g.late(round) })
+	}
+}
+
+// late ends the wait of a round for those that did not come.
+func (g *group) late(round uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.round != round || g.hurry == nil {
 		return
 	}
-	rest := g.resting()
-	if len(g.waiting) >= company && !rest {
-		g.leading = true
-		w := g.waiting[0]
-		w.others = append(w.others, g.waiting[1:]...)
-		g.waiting = nil
-		w.turn <- lead
+	g.hurry = nil
+	switch {
+	case len(g.waiting) == 0:
+	case g.running > 0: // they will be back
+		g.next()
+	default:
+		g.meet()
+	}
+}
+
+// meet lets those who wait sync together, if it is worth it. The caller holds mu.
+func (g *group) meet() {
+	if n := len(g.waiting); n < few {
+		g.choice.missed()
+		g.crew = n + g.running
+		g.disperse()
 		return
 	}
-	for len(g.waiting) > 0 && (g.running < alone || rest) {
+	g.start()
+}
+
+// over ends the wait of this round. The caller holds mu.
+func (g *group) over() {
+	if g.hurry != nil {
+		g.hurry.Stop()
+		g.hurry = nil
+	}
+	g.round++
+}
+
+// start makes the first lead the others. The caller holds mu.
+func (g *group) start() {
+	g.over()
+	g.leading, g.served = true, len(g.waiting)
+	w := g.waiting[0]
+	w.others = slices.Clone(g.waiting[1:])
+	g.waiting = nil
+	w.turn <- lead
+}
+
+// disperse lets everybody sync for itself. The caller holds mu.
+func (g *group) disperse() {
+	g.over()
+	for _, w := range g.waiting {
 		g.running++
-		g.waiting[0].turn <- single
-		g.waiting = g.waiting[1:]
+		w.turn <- single
 	}
+	g.waiting = nil
 }
 
 // take does what a waiter was told.
@@ -156,22 +256,23 @@ func (g *group) take(t turn, w *waiter, fd int) (outcome, error) {
 	case lead:
 		return g.lead(w, fd)
 	}
-	return outcome{}, g.single(fd)
+	return outcome{}, g.single(fd, 0)
 }
 
-// single syncs one file by itself.
-func (g *group) single(fd int) error {
+// single syncs one file by itself, for a caller that found so many there.
+func (g *group) single(fd, present int) error {
 	start := time.Now()
 	err := g.file(fd)
-	took := time.Since(start)
+	now := time.Now()
+	took := now.Sub(start)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.plain == 0 {
 		g.plain = took
 	}
 	g.plain += (took - g.plain) / 16
+	g.choice.alone(present, now)
 	g.running--
-	g.next()
 	return err
 }
 
@@ -179,14 +280,25 @@ func (g *group) single(fd int) error {
 func (g *group) lead(w *waiter, fd int) (outcome, error) {
 	start := time.Now()
 	err := g.all(fd)
-	took := time.Since(start)
+	now := time.Now()
 	g.mu.Lock()
+	took := now.Sub(start)
+	if g.took == 0 {
+		g.took = took
+	}
+	g.took += (took - g.took) / 16
 	for _, o := range w.others {
 		o.err = err
 		o.turn <- synced
 	}
-	g.leading = false
-	g.judge(took, len(w.others)+1)
+	n := len(w.others) + 1
+	g.leading, g.served = false, 0
+	g.crew = n + len(g.waiting) + g.running
+	g.choice.shared(n, now)
+	if !g.forced {
+		g.choice.judge(g.crew, now)
+	}
+	g.judge(took, n)
 	g.next()
 	g.mu.Unlock()
 	return g.confirm(fd, err, outcome{shared: true, led: true})
@@ -204,6 +316,7 @@ func (g *group) judge(took time.Duration, n int) {
 	g.good = 0
 	g.pause = min(max(2*g.pause, minPause), maxPause)
 	g.until = time.Now().Add(g.pause)
+	g.choice.together = false
 }
 
 // leave ends a wait that has lasted too long: the syncfs is slow.
@@ -220,7 +333,7 @@ func (g *group) leave(w *waiter, fd int) (outcome, error) {
 	}
 	g.running++
 	g.mu.Unlock()
-	return outcome{}, g.single(fd)
+	return outcome{}, g.single(fd, 0)
 }
 
 // confirm turns the result of a syncfs into that of one file: an error may be

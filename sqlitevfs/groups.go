@@ -4,29 +4,39 @@ package sqlitevfs
 
 import "sync"
 
-// groups are the groups of this process, by device: databases of every VFS of
-// this package share them.
+// groups are the groups of this process: databases of every VFS of this package
+// share them.
 var groups struct {
 	mu  sync.Mutex
-	all map[uint64]*group
+	all map[groupKey]*group
+}
+
+// groupKey says who chooses together. Syncs of a WAL, which is appended to, and
+// those of a rollback journal gain differently by sharing.
+type groupKey struct {
+	device uint64
+	wal    bool
+	forced bool
 }
 
 // groupOf returns the group of the file system that a file lies on, nil where
 // there is none.
-func groupOf(fd int) *group {
+func groupOf(fd int, wal, forced bool) *group {
 	dev, ok := device(fd)
 	if !ok {
 		return nil
 	}
+	key := groupKey{dev, wal, forced}
 	groups.mu.Lock()
 	defer groups.mu.Unlock()
-	g := groups.all[dev]
+	g := groups.all[key]
 	if g == nil {
 		g = newGroup()
+		g.forced = forced
 		if groups.all == nil {
-			groups.all = make(map[uint64]*group)
+			groups.all = make(map[groupKey]*group)
 		}
-		groups.all[dev] = g
+		groups.all[key] = g
 	}
 	return g
 }
