@@ -138,9 +138,7 @@ func (k *Kernel) provide(o *op) {
 		n = 1 + o.fate.Uint64N(n-1)
 	}
 	p := b.Buffer(id)[:n]
-	for i := range p {
-		p[i] = PipeByte(on.taken + uint64(i))
-	}
+	PipeBytes(p, on.taken)
 	on.taken += n
 	flags := uring.CQEBuffer | uring.CQEFlags(id)<<abi.IORING_CQE_BUFFER_SHIFT
 	o.events++

@@ -12,6 +12,8 @@ type Bugs struct {
 	Twice     int // this one appears twice
 	Touch     int // the buffer of this read is written to after its completion, by Mend
 	LoseWakes int // from this one on, wake-ups and parkers' calls are lost
+
+	Untagged bool // operations without a tag count, too
 }
 
 type bugState struct {
@@ -31,7 +33,7 @@ func due(left *int) bool {
 // misplace lets bugs happen to a completion, and says whether it is not to
 // appear now.
 func (k *Kernel) misplace(o *op, p posted) bool {
-	if o.tag() == 0 || o.stream() {
+	if o.tag() == 0 && !k.o.Bugs.Untagged || o.stream() || o.internal() {
 		return false
 	}
 	b := &k.bugs.left

@@ -7,7 +7,8 @@
 //
 // # What it can do
 //
-// NOP, READ and WRITE on files in memory, READ on pipes and POLL_ADD (also
+// NOP, READ and WRITE on files in memory, and with FSYNC on descriptors of the
+// process (see [Host]), READ on pipes and POLL_ADD (also
 // multishot) on them, READ_MULTISHOT of pipes into provided buffers ([BufRing]),
 // TIMEOUT, ASYNC_CANCEL by user data, LINK, HARDLINK and
 // LINK_TIMEOUT. Anything else completes with EINVAL. What can go wrong, and how

@@ -19,6 +19,11 @@ type Options struct {
 	// BusyOnOverflow makes submissions answer EBUSY while completions that
 	// overflowed wait, as kernels up to 5.18 do.
 	BusyOnOverflow bool
+	// Host, when not nil, does the operations on descriptors of the process, so
+	// that what stands on files can be tested: those below FirstFD, where the
+	// kernel's own descriptors begin.
+	Host    Host
+	FirstFD int
 }
 
 // Kernel is what the rings of one test share. Its methods may be called
@@ -31,8 +36,10 @@ type Kernel struct {
 	order    dice
 	tasks    []task
 	objects  []*object
+	hosts    map[int32]*object
 	rings    []*Ring
 	live     []*op
+	pages    map[uint64][]*op // those alive, by the pages of their buffers
 	outcomes map[uint64]*Outcome
 	wrong    []string
 	trace    trace
@@ -51,7 +58,7 @@ type task struct {
 
 // New starts a kernel. It has one goroutine, until [Kernel.Close].
 func New(o Options) *Kernel {
-	k := &Kernel{o: o, outcomes: make(map[uint64]*Outcome), done: make(chan struct{})}
+	k := &Kernel{o: o, outcomes: make(map[uint64]*Outcome), hosts: make(map[int32]*object), pages: make(map[uint64][]*op), done: make(chan struct{})}
 	k.work = sync.NewCond(&k.mu)
 	k.order = k.dice(ofKernel, 0)
 	k.bugs.left = o.Bugs

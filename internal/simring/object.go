@@ -22,11 +22,12 @@ const (
 	isFile
 	isPipe
 	isWake // an eventfd
+	isHost // a descriptor of the process: see [Host]
 )
 
 // add makes an object. The caller holds mu.
 func (k *Kernel) add(kind kind) *object {
-	on := &object{fd: len(k.objects), kind: kind}
+	on := &object{fd: k.o.FirstFD + len(k.objects), kind: kind}
 	k.objects = append(k.objects, on)
 	return on
 }
@@ -40,11 +41,23 @@ func (k *Kernel) nothing() *object {
 
 // object returns that of a descriptor, nil if there is none.
 func (k *Kernel) object(fd int32) *object {
-	if fd <= 0 || int(fd) >= len(k.objects) {
+	i := int(fd) - k.o.FirstFD
+	switch {
+	case i > 0 && i < len(k.objects):
+		return k.objects[i]
+	case k.o.Host == nil || fd < 0 || i >= 0:
 		return nil
 	}
-	return k.objects[fd]
+	on := k.hosts[fd]
+	if on == nil {
+		on = &object{fd: int(fd), kind: isHost}
+		k.hosts[fd] = on
+	}
+	return on
 }
+
+// own returns the object that the test names, which must be one of the kernel's.
+func (k *Kernel) own(fd int) *object { return k.objects[fd-k.o.FirstFD] }
 
 // File makes a file with the given content, which the kernel owns from now on,
 // and returns its descriptor. Files do not grow.
@@ -60,24 +73,53 @@ func (k *Kernel) File(content []byte) int {
 func (k *Kernel) Content(fd int) []byte {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return append([]byte(nil), k.objects[fd].data...)
+	return append([]byte(nil), k.own(fd).data...)
 }
 
 // Pipe makes a pipe and returns its descriptor. Its n-th byte is [PipeByte].
-func (k *Kernel) Pipe() int {
+func (k *Kernel) Pipe() int { return k.PipeFrom(0) }
+
+// PipeFrom makes a pipe whose first byte is that with the given number, so that
+// no two pipes need have the same bytes.
+func (k *Kernel) PipeFrom(n uint64) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.add(isPipe).fd
+	on := k.add(isPipe)
+	on.sent, on.taken = n, n
+	return on.fd
 }
 
 // PipeByte returns the n-th byte of every pipe.
-func PipeByte(n uint64) byte { return byte(mix(n)) }
+func PipeByte(n uint64) byte { return pipeTable[pipePlace(n)] }
+
+// PipeBytes fills p with the bytes of every pipe from the n-th on.
+func PipeBytes(p []byte, n uint64) {
+	for len(p) > 0 {
+		// The place is that of a neighbour but where another run begins.
+		run := min(uint64(len(p)), pipeRun-n%pipeRun)
+		copy(p[:run], pipeTable[pipePlace(n):])
+		p, n = p[run:], n+run
+	}
+}
+
+// pipeRun is how many bytes of a pipe follow each other in the table; each run
+// begins somewhere else, so that no two are the same soon.
+const pipeRun = 1 << 8
+
+var pipeTable = func() (t [1<<14 + pipeRun]byte) {
+	for i := range t {
+		t[i] = byte(mix(uint64(i)))
+	}
+	return t
+}()
+
+func pipePlace(n uint64) uint64 { return mix(n/pipeRun)%(1<<14) + n%pipeRun }
 
 // Feed adds n bytes to a pipe.
 func (k *Kernel) Feed(fd int, n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	on := k.objects[fd]
+	on := k.own(fd)
 	on.sent += uint64(n)
 	k.arrived(on)
 }
@@ -86,7 +128,7 @@ func (k *Kernel) Feed(fd int, n int) {
 func (k *Kernel) Taken(fd int) uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.objects[fd].taken
+	return k.own(fd).taken
 }
 
 // arrived serves those who wait for the data of an object. The caller holds mu.
@@ -120,9 +162,7 @@ func (k *Kernel) serve(on *object) {
 		n = 1 + o.fate.Uint64N(n-1)
 	}
 	p := o.memory()[:n]
-	for i := range p {
-		p[i] = PipeByte(on.taken + uint64(i))
-	}
+	PipeBytes(p, on.taken)
 	on.taken += n
 	k.outcome(o).Data = append([]byte(nil), p...)
 	k.finish(o, int32(n))

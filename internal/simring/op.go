@@ -20,6 +20,7 @@ type op struct {
 	state state
 	fate  fate
 	on    *object
+	place int // among those that are alive
 
 	next    *op           // the rest of its chain
 	timeout *op           // a linked timeout
@@ -73,16 +74,49 @@ func (o *op) memory() []byte {
 // else.
 func (k *Kernel) claim(o *op) {
 	k.outcome(o).Submitted++
-	if o.moves() && o.sqe.Len > 0 {
-		from, to := o.sqe.Addr, o.sqe.Addr+uint64(o.sqe.Len)
-		for _, x := range k.live {
-			if x.moves() && x.sqe.Addr < to && from < x.sqe.Addr+uint64(x.sqe.Len) &&
-				(o.sqe.Opcode == abi.IORING_OP_READ || x.sqe.Opcode == abi.IORING_OP_READ) {
+	o.place = len(k.live)
+	k.live = append(k.live, o)
+	for page := range o.pages {
+		for _, x := range k.pages[page] {
+			if x.overlaps(o) && (o.sqe.Opcode == abi.IORING_OP_READ || x.sqe.Opcode == abi.IORING_OP_READ) {
 				k.violation("the buffer of user data %x, tag %d, is still that of user data %x, tag %d", o.sqe.UserData, o.tag(), x.sqe.UserData, x.tag())
 			}
 		}
+		k.pages[page] = append(k.pages[page], o)
 	}
-	k.live = append(k.live, o)
+}
+
+// unclaim ends what claim began.
+func (k *Kernel) unclaim(o *op) {
+	last := len(k.live) - 1
+	k.live[o.place] = k.live[last]
+	k.live[o.place].place = o.place
+	k.live[last] = nil
+	k.live = k.live[:last]
+	for page := range o.pages {
+		left := slices.DeleteFunc(k.pages[page], func(x *op) bool { return x == o })
+		if k.pages[page] = left; len(left) == 0 {
+			delete(k.pages, page)
+		}
+	}
+}
+
+// pages yields the pages of memory that the buffer touches.
+func (o *op) pages(yield func(page uint64) bool) {
+	const bits = 12
+	if !o.moves() || o.sqe.Len == 0 {
+		return
+	}
+	for page := o.sqe.Addr >> bits; page <= (o.sqe.Addr+uint64(o.sqe.Len)-1)>>bits; page++ {
+		if !yield(page) {
+			return
+		}
+	}
+}
+
+// overlaps says whether two operations share memory.
+func (o *op) overlaps(x *op) bool {
+	return o.sqe.Addr < x.sqe.Addr+uint64(x.sqe.Len) && x.sqe.Addr < o.sqe.Addr+uint64(o.sqe.Len)
 }
 
 // timespec reads the time of a timeout, as the kernel does when it takes the
@@ -100,7 +134,7 @@ func (k *Kernel) start(o *op) {
 	}
 	on := k.nothing()
 	switch o.sqe.Opcode {
-	case abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_POLL_ADD, abi.IORING_OP_READ_MULTISHOT:
+	case abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_POLL_ADD, abi.IORING_OP_READ_MULTISHOT, abi.IORING_OP_FSYNC:
 		on = k.object(o.sqe.Fd)
 	}
 	if on == nil {
@@ -111,8 +145,12 @@ func (k *Kernel) start(o *op) {
 	if !o.internal() {
 		o.fate = k.fate(on)
 	}
+	if !on.takes(o.sqe.Opcode) {
+		k.finish(o, -int32(syscall.EINVAL))
+		return
+	}
 	switch o.sqe.Opcode {
-	case abi.IORING_OP_NOP, abi.IORING_OP_READ, abi.IORING_OP_WRITE:
+	case abi.IORING_OP_NOP, abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_FSYNC:
 		if on.kind == isPipe || on.kind == isWake {
 			on.waiting = append(on.waiting, o)
 			k.await(o)
@@ -216,6 +254,8 @@ func (k *Kernel) conclude(o *op) {
 		k.finish(o, -int32(errno))
 	case o.sqe.Opcode == abi.IORING_OP_NOP:
 		k.finish(o, 0)
+	case o.on.kind == isHost:
+		k.finish(o, k.askHost(o))
 	default:
 		k.finish(o, k.transfer(o))
 	}
@@ -276,7 +316,7 @@ func (k *Kernel) finish(o *op, res int32) {
 	}
 	o.state = over
 	o.leave()
-	k.live = slices.DeleteFunc(k.live, func(x *op) bool { return x == o })
+	k.unclaim(o)
 	if o.timer != nil {
 		o.timer.Stop()
 	}
