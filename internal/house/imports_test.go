@@ -40,15 +40,22 @@ var layers = map[string][]string{
 	"watch/watchtest":   {"internal/sys", "watch"},
 
 	// Programs that show how; they import what a user may.
+	"examples/cat":               {"ufile"},
+	"examples/checksum":          {"ufile"},
+	"examples/durable-log":       {"ufile"},
+	"examples/echo":              {"unet"},
 	"examples/echo-watch":        {"watch"},
+	"examples/http2":             {"unet"},
 	"examples/http-watch":        {"examples/http-watch/server"},
 	"examples/http-watch/server": {"watch"},
 	"examples/redis":             {"unet/event"},
+	"examples/upload":            {"features", "reactor", "ufile", "unet", "uring"},
 
 	// For tests and lanes; nothing above imports them outside of tests.
 	"internal/ringtest":      {"internal/probe", "internal/sys", "uring"},
 	"internal/house":         {},
 	"internal/simring":       {"internal/abi", "uring"},
+	"internal/scenario":      {"internal/simring", "reactor", "ufile", "unet", "uring", "watch"},
 	"internal/sweep":         {"internal/abi", "internal/ringtest", "internal/sys", "uring"},
 	"internal/forbid":        {"internal/forbid/filter"},
 	"internal/forbid/filter": {},

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT
+
+package scenario
+
+import (
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/ringside-io/ringside/internal/ringseam"
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/simring"
+	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/ufile"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// planted is a mistake that a library like this one could make, and how it must
+// show.
+type planted struct {
+	name  string
+	bugs  simring.Bugs // of the kernel
+	plant func() plant
+	shows string // in a problem, unless somebody waits for ever
+}
+
+var allPlanted = []planted{
+	{name: "dropped completion", bugs: simring.Bugs{Drop: 3, Untagged: true}},
+	{name: "lost wake-up", bugs: simring.Bugs{LoseWakes: 3}},
+	{name: "completion delivered to whoever has the slot now", plant: func() plant {
+		return plant{ring: func(r *simring.Ring) ringseam.Ring { return &secondhand{Ring: r} }}
+	}, shows: "poll answers"},
+	{name: "callback called twice", plant: func() plant {
+		return plant{engine: func(_ *simWorld, e Engine) Engine { return &twice{Engine: e} }}
+	}, shows: "called again"},
+	{name: "buffer used again too early", plant: func() plant {
+		return plant{engine: func(w *simWorld, e Engine) Engine { return &hasty{Engine: e} }}
+	}, shows: "block"},
+	{name: "stale descriptor", plant: func() plant {
+		return plant{file: func(f *ufile.File) File { return &stale{File: f, fd: int(f.Fd())} }}
+	}, shows: ""},
+	{name: "leaked slot", plant: func() plant {
+		return plant{engine: func(w *simWorld, e Engine) Engine { return &leaky{Engine: e, w: w} }}
+	}, shows: "in flight"},
+}
+
+// secondhand delivers a completion once more, to the next poll that has the same
+// slot: what generations are there to prevent.
+type secondhand struct {
+	*simring.Ring
+	mu      sync.Mutex
+	entries []*uring.SQE
+	over    map[uint32]int32 // results of transfers by their slot
+	owed    []uring.CQE
+}
+
+func (r *secondhand) SQE() *uring.SQE {
+	e := r.Ring.SQE()
+	if e != nil {
+		r.entries = append(r.entries, e)
+	}
+	return e
+}
+
+// look looks at the entries that are handed over.
+func (r *secondhand) look() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.entries {
+		slot := uint32(e.UserData)
+		if res, ok := r.over[slot]; ok && uring.Op(e.Opcode) == uring.OpPollAdd {
+			r.owed = append(r.owed, uring.CQE{UserData: e.UserData, Res: res})
+			delete(r.over, slot)
+		}
+	}
+	r.entries = r.entries[:0]
+}
+
+func (r *secondhand) Submit() (int, error) {
+	r.look()
+	return r.Ring.Submit()
+}
+
+func (r *secondhand) SubmitNoWait() (int, error) {
+	r.look()
+	return r.Ring.SubmitNoWait()
+}
+
+func (r *secondhand) Publish() (int, error) {
+	r.look()
+	return r.Ring.Publish()
+}
+
+func (r *secondhand) Reap(dst []uring.CQE) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := copy(dst, r.owed)
+	r.owed = r.owed[n:]
+	got := r.Ring.Reap(dst[n:])
+	for _, c := range dst[n : n+got] {
+		if c.Res >= Block {
+			if r.over == nil {
+				r.over = make(map[uint32]int32)
+			}
+			r.over[uint32(c.UserData)] = c.Res
+		}
+	}
+	return n + got
+}
+
+// twice calls the second callback twice.
+type twice struct {
+	Engine
+	n atomic.Int32
+}
+
+func (e *twice) Queue(op *reactor.Op, fn func(reactor.Result)) (reactor.ID, error) {
+	again := e.n.Add(1) == 2
+	return e.Engine.Queue(op, func(res reactor.Result) {
+		fn(res)
+		if again {
+			fn(res)
+		}
+	})
+}
+
+// hasty says of all reads but the first that they are done when they have begun:
+// the bytes come later.
+type hasty struct {
+	Engine
+	n atomic.Int32
+}
+
+func (e *hasty) Do(op *reactor.Op) reactor.Result {
+	if len(op.Buf) == 0 || uring.Op(op.SQE.Opcode) != uring.OpRead || e.n.Add(1) < 2 {
+		return e.Engine.Do(op)
+	}
+	late := reactor.Op{Buf: make([]byte, len(op.Buf)), Bytes: len(op.Buf)}
+	late.SQE.Read(uring.Fd(int(op.SQE.Fd)), late.Buf, int64(op.SQE.Off))
+	to := op.Buf
+	if _, err := e.Queue(&late, func(reactor.Result) { copyUnseen(to, late.Buf) }); err != nil {
+		return e.Engine.Do(op)
+	}
+	return reactor.Result{Res: int32(len(op.Buf))}
+}
+
+// copyUnseen lets the kernel copy, whom the race detector does not see: otherwise
+// it would be the first to notice.
+func copyUnseen(to, from []byte) {
+	var pipe [2]int
+	if syscall.Pipe2(pipe[:], syscall.O_CLOEXEC) != nil {
+		return
+	}
+	_, _ = syscall.Write(pipe[1], from)
+	_, _, _ = syscall.Syscall(syscall.SYS_READ, uintptr(pipe[0]), uintptr(unsafe.Pointer(&to[0])), uintptr(len(to)))
+	_, _ = syscall.Close(pipe[0]), syscall.Close(pipe[1])
+}
+
+// stale does not know that its file was closed, and that the number of its
+// descriptor may be another's.
+type stale struct {
+	*ufile.File
+	fd int
+}
+
+func (f *stale) ReadAt(p []byte, off int64) (int, error) {
+	n := host{}.Read(f.fd, p, off)
+	if n < 0 {
+		return f.File.ReadAt(p, off)
+	}
+	return int(n), nil
+}
+
+// leaky loses track of an operation beside the second one.
+type leaky struct {
+	Engine
+	w *simWorld
+	n atomic.Int32
+}
+
+func (e *leaky) Do(op *reactor.Op) reactor.Result {
+	if e.n.Add(1) == 2 {
+		lost := new(reactor.Op)
+		lost.SQE.PollAdd(uring.Fd(e.w.k.Pipe()), 1)
+		_, _ = e.Queue(lost, nil)
+	}
+	return e.Engine.Do(op)
+}
+
+// TestPlanted plants each mistake: it must be noticed, and the scenario be shrunk
+// to a few steps, whose text shows it too.
+func TestPlanted(t *testing.T) {
+	ringtest.NeedRing(t)
+	if testing.Short() {
+		t.Skip("faults planted to prove the simulator, not the kernel: without -short")
+	}
+	for _, p := range allPlanted {
+		t.Run(p.name, func(t *testing.T) {
+			fails := func(s *Scenario) bool { return p.noticed(t, s) }
+			s := p.scenario(t, fails)
+			small := Shrink(s, 400, func(s *Scenario) bool {
+				for range 3 { // which goroutine is first may decide
+					if fails(s) {
+						return true
+					}
+				}
+				return false
+			})
+			t.Logf("%d steps of %d actors became %d:\n%v", s.Steps(), len(s.Actors), small.Steps(), small)
+			if small.Steps() > 12 {
+				t.Errorf("%d steps are many", small.Steps())
+			}
+			again, err := Parse(strings.NewReader(small.String()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for tries := 0; !fails(again); tries++ {
+				if tries == 100 {
+					t.Fatal("the text does not show it")
+				}
+			}
+		})
+	}
+}
+
+// scenario returns one that shows the mistake.
+func (p *planted) scenario(t *testing.T, fails func(*Scenario) bool) *Scenario {
+	for seed := range uint64(20) {
+		s := Generate("sim", seed, Size{30, 10}, func(*rand.Rand) Settings {
+			return Settings{"delay": 0.7, "rings": 1, "without-append": 1}
+		})
+		if fails(s) {
+			return s
+		}
+	}
+	t.Fatal("nobody noticed")
+	return nil
+}
+
+// noticed plays a scenario with the mistake.
+func (p *planted) noticed(t *testing.T, s *Scenario) bool {
+	what := plant{bugs: p.bugs}
+	if p.plant != nil {
+		what = p.plant()
+	}
+	r := playSim(t, s, what)
+	if !r.Failed() {
+		return false
+	}
+	if p.bugs != (simring.Bugs{}) {
+		return r.Hung != ""
+	}
+	return strings.Contains(strings.Join(r.Problems, "\n"), p.shows)
+}
