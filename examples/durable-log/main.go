@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+
+// Command durable-log keeps lines: it reads them from standard input and prints the number
+// of each when it is on the disk.
+//
+//	seq 1000 | go run ./examples/durable-log -j 64 /var/tmp/lines
+//	go run ./examples/durable-log -print /var/tmp/lines
+//
+// It shows ufile.Appender: -j goroutines append, and each sync makes the records of all
+// that wait durable. Kill it at any time: what was printed is there.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/ringside-io/ringside/ufile"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, func() { _ = os.Stdin.Close() }) // ends a read that waits
+	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout)
+	stop()
+	if err != nil && ctx.Err() == nil {
+		fmt.Fprintln(os.Stderr, "durable-log:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	flags := flag.NewFlagSet("durable-log", flag.ContinueOnError)
+	jobs := flags.Int("j", 16, "how many lines are on their way at once")
+	show := flags.Bool("print", false, "print the lines that are kept")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 1 || *jobs < 1 {
+		return errors.New("usage: durable-log [-j N] [-print] DIRECTORY")
+	}
+	if *show {
+		return printAll(flags.Arg(0), out)
+	}
+	a, err := ufile.OpenAppender(flags.Arg(0), ufile.AppenderOptions{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(keep(ctx, a, *jobs, in, out), a.Close())
+}
+
+// keep appends the lines of in, several at a time.
+func keep(ctx context.Context, a *ufile.Appender, jobs int, in io.Reader, out io.Writer) error {
+	lines := make(chan []byte)
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex // guards what follows
+		first error
+	)
+	for range jobs {
+		wg.Go(func() {
+			for line := range lines {
+				at, err := a.Append(line)
+				mu.Lock()
+				if err == nil {
+					_, err = fmt.Fprintln(out, at.Seq)
+				}
+				if first == nil {
+					first = err
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	scanner := bufio.NewScanner(in)
+	for scanner.Scan() && ctx.Err() == nil {
+		lines <- []byte(scanner.Text())
+	}
+	close(lines)
+	wg.Wait()
+	return errors.Join(first, scanner.Err())
+}
+
+func printAll(dir string, out io.Writer) error {
+	for r, err := range ufile.ReadRecords(dir, ufile.ReadOptions{}) {
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(out, "%d %s\n", r.Seq, r.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}

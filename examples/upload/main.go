@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+
+// Command upload keeps files that are sent to it, and never looks at them: the kernel
+// moves the bytes from the socket to the file by splice.
+//
+//	go run ./examples/upload -addr 127.0.0.1:7788 -dir /var/tmp/inbox
+//	{ printf 'report.pdf %s\n' "$(stat -c %s report.pdf)"; cat report.pdf; } | nc -N 127.0.0.1 7788
+//
+// A request is a line with name and length, then the content; the answer is a line,
+// "kept" or why not. It shows operations of package reactor on a connection's descriptor,
+// a Root that nothing leaves, and a file that appears whole or not at all. Where there is
+// no io_uring it copies.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/unet"
+	"github.com/ringside-io/ringside/uring"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:7788", "where to listen")
+	dir := flag.String("dir", "inbox", "`directory` that takes the files")
+	most := flag.Int64("max", 1<<30, "the longest file in bytes")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := listenAndServe(ctx, *addr, *dir, *most); err != nil {
+		fmt.Fprintln(os.Stderr, "upload:", err)
+		os.Exit(1)
+	}
+}
+
+func listenAndServe(ctx context.Context, addr, dir string, most int64) error {
+	l, err := unet.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	in, err := openInbox(dir, most)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	fmt.Fprintf(os.Stderr, "listening on %v, %s\n", l.Addr(), in.how())
+	return errors.Join(serve(ctx, l, in), in.close())
+}
+
+// newReactor returns rings that can do nothing but splice, or nil and why there are none.
+func newReactor() (*reactor.Reactor, error) {
+	if err := features.HaveIOURing(); err != nil {
+		return nil, err
+	}
+	return reactor.New(reactor.Options{Rings: 1, Ops: []uring.Op{uring.OpSplice}})
+}
+
+// serve takes uploads until the context ends. Those under way are broken off then; what
+// they sent leaves no file.
+func serve(ctx context.Context, l net.Listener, in *inbox) error {
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		c, err := l.Accept()
+		if ctx.Err() != nil {
+			if err == nil {
+				_ = c.Close()
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		wg.Go(func() {
+			defer c.Close()
+			defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+			in.take(c)
+		})
+	}
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/ufile"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// piece is how much is moved at a time: what a pipe holds.
+const piece = 64 << 10
+
+// receive moves so many bytes from the connection to the file.
+func (in *inbox) receive(f *ufile.File, c net.Conn, length int64) error {
+	socket, ok := c.(syscall.Conn)
+	if in.ring == nil || !ok {
+		_ = c.SetDeadline(time.Now().Add(max(idle, time.Duration(length)*time.Microsecond)))
+		n, err := io.CopyN(f, c, length)
+		if err == io.EOF && n < length {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	defer w.Close()
+	for at := int64(0); at < length; {
+		_ = c.SetDeadline(time.Now().Add(idle))
+		n, err := in.fill(raw, w, min(length-at, piece))
+		if err != nil {
+			return err
+		}
+		if err := in.drain(r, f, at, n); err != nil {
+			return err
+		}
+		at += int64(n)
+	}
+	return nil
+}
+
+// fill moves what the socket has, at most so much, to the pipe. The poller waits for the
+// socket: a splice that waited would hold a thread of the kernel's.
+func (in *inbox) fill(raw syscall.RawConn, w *os.File, most int64) (int, error) {
+	var res reactor.Result
+	err := raw.Read(func(fd uintptr) (done bool) {
+		op := reactor.Op{Keep: w}
+		op.SQE.Splice(uring.Fd(int(fd)), uring.CurrentPosition, uring.Fd(int(w.Fd())), uring.CurrentPosition,
+			int(most), uring.SpliceMove|uring.SpliceNonblock)
+		res = in.ring.Do(&op)
+		return res.Err != nil || res.Errno() != syscall.EAGAIN
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case res.Err != nil:
+		return 0, res.Err
+	case res.Errno() != 0:
+		return 0, os.NewSyscallError("splice", res.Errno())
+	case res.Res == 0:
+		return 0, io.ErrUnexpectedEOF
+	}
+	return int(res.Res), nil
+}
+
+// drain moves what is in the pipe to a place of the file.
+func (in *inbox) drain(r *os.File, f *ufile.File, at int64, n int) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	for n > 0 {
+		var res reactor.Result
+		err := raw.Control(func(fd uintptr) {
+			op := reactor.Op{Keep: r}
+			op.SQE.Splice(uring.Fd(int(r.Fd())), uring.CurrentPosition, uring.Fd(int(fd)), at, n, uring.SpliceMove)
+			res = in.ring.Do(&op)
+		})
+		switch {
+		case err != nil:
+			return err
+		case res.Err != nil:
+			return res.Err
+		case res.Errno() != 0:
+			return os.NewSyscallError("splice", res.Errno())
+		case res.Res == 0:
+			return io.ErrUnexpectedEOF
+		}
+		at, n = at+int64(res.Res), n-int(res.Res)
+	}
+	return nil
+}
