@@ -62,7 +62,8 @@ type Options struct {
 	PrefetchBytes int
 	// GroupSync lets databases of one file system that want to sync at the same
 	// time share one syncfs(2), which also writes whatever else is dirty in that
-	// file system. (Linux 5.17)
+	// file system. Auto measures while they run whether that is faster; On does
+	// not ask. (Linux 5.17)
 	GroupSync Switch
 	// GroupLog makes commits in WAL mode with synchronous=FULL durable by a log
 	// that databases share: one write for all that commit at the same time. The
