@@ -44,6 +44,12 @@ func (l *ringLoop) canceled(e uring.CQE) {
 	if e.UserData>>kindShift == kindCancelAll {
 		found = e.Res > 0
 	}
+	if uint32(e.UserData) == noSlot {
+		if a := &l.listen; !found && a.armed && a.stopped {
+			l.disarm()
+		}
+		return
+	}
 	if c := l.find(e.UserData); c != nil && !found {
 		c.link.canceling, c.link.ending = false, false
 		l.touch(c)
