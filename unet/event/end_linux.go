@@ -100,6 +100,9 @@ func (l *loop) bury() {
 		l.count.open.Add(-1)
 	}
 	if l.listen.fd >= 0 {
+		// What the driver has under way may keep the socket: nobody shall connect
+		// to a loop that serves no more.
+		_ = syscall.Shutdown(l.listen.fd, syscall.SHUT_RDWR)
 		_ = syscall.Close(l.listen.fd)
 	}
 }

@@ -43,7 +43,8 @@ type ringLoop struct {
 	loop
 	ring *uring.Ring
 	bufs *uring.BufRing
-	file *os.File // a duplicate of the ring's descriptor, in the netpoller
+	slab *sys.Region // the buffers
+	file *os.File    // a duplicate of the ring's descriptor, in the netpoller
 	raw  syscall.RawConn
 	bell *sys.FD // with WaitThread, in the place of file: an eventfd, never read
 
@@ -250,20 +251,34 @@ func (l *ringLoop) end(c *Conn) bool {
 // forget implements driver. The kernel knows nothing of the connection any more.
 func (l *ringLoop) forget(*Conn) {}
 
-// close implements driver. The kernel may have operations of a broken ring in
-// flight, so their memory, and the ring, stay for ever.
+// close ends the loop. The kernel may have operations of a broken ring in flight,
+// which it cancels some time after the ring is closed, so their memory stays for
+// ever. Otherwise nothing is in flight but cancellations and the poll of the bell,
+// which use no memory.
 func (l *ringLoop) close() {
 	if l.broken != nil {
 		graves.Lock()
 		graves.loops = append(graves.loops, l)
 		graves.Unlock()
-		_ = l.ring.UnregisterRingFD() // its thread goes on to other work
 		l.bury()
+		l.refuse()
+		_ = l.closeRing()
 		return
 	}
-	// Nothing is in flight but cancellations and the poll of the bell, which use
-	// no memory.
 	_ = l.undo()
+}
+
+// refuse closes connections that a broken ring has accepted and nobody was told
+// of.
+func (l *ringLoop) refuse() {
+	for l.ring.Ready() > 0 {
+		n := l.ring.Reap(l.cqes[:min(l.ring.Ready(), reapBatch)])
+		for _, e := range l.cqes[:n] {
+			if e.UserData>>kindShift == kindAccept && e.Res >= 0 {
+				_ = syscall.Close(int(e.Res))
+			}
+		}
+	}
 }
 
 // graves keep the memory of operations that nobody will hear of again.

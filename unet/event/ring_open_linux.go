@@ -29,7 +29,10 @@ func (l *ringLoop) start() (err error) {
 	if err != nil {
 		return err
 	}
-	l.bufs, err = l.ring.NewBufRing(uring.BufRingOptions{Entries: o.Buffers, BufSize: o.BufferSize})
+	if l.slab, err = sys.MapAnon(o.Buffers*o.BufferSize, false); err == nil {
+		l.bufs, err = l.ring.NewBufRing(uring.BufRingOptions{Entries: o.Buffers, BufSize: o.BufferSize,
+			Memory: l.slab.Bytes()[:o.Buffers*o.BufferSize]})
+	}
 	switch {
 	case err != nil:
 	case l.server.threads:
@@ -38,7 +41,7 @@ func (l *ringLoop) start() (err error) {
 		err = l.poll()
 	}
 	if err != nil {
-		return errors.Join(err, l.ring.Close())
+		return errors.Join(err, l.ring.Close(), l.slab.Unmap())
 	}
 	l.post(l.armAccept)
 	return nil
@@ -76,7 +79,10 @@ func (l *ringLoop) poll() error {
 }
 
 // undo implements driver.
-func (l *ringLoop) undo() error {
+func (l *ringLoop) undo() error { return errors.Join(l.closeRing(), l.slab.Unmap()) }
+
+// closeRing closes the ring and what wakes the loop, and leaves the buffers.
+func (l *ringLoop) closeRing() error {
 	if l.bell != nil {
 		return errors.Join(l.ring.Close(), l.bell.Close())
 	}

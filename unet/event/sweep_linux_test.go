@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/sweep"
+)
+
+// sweptServer is a server of one run of the sweep, and what it has told.
+type sweptServer struct {
+	*Server
+	t       *sweep.Trial
+	buffers int
+
+	mu             sync.Mutex
+	opened, closed int
+	failed         error // why a connection was closed
+}
+
+// server runs do with a server under faults, and looks at what is left of it: the
+// buffers are all with the kernel, it serves once more or is dead, and it ends.
+func server(t *sweep.Trial, o Options, h Handler, do func(s *sweptServer)) {
+	s := &sweptServer{t: t, buffers: 4}
+	o.Buffers, o.BufferSize, o.Loops = s.buffers, 512, 1
+	open, end := h.OnOpen, h.OnClose
+	h.OnOpen = func(c *Conn) {
+		s.mu.Lock()
+		s.opened++
+		s.mu.Unlock()
+		if open != nil {
+			open(c)
+		}
+	}
+	h.OnClose = func(c *Conn, err error) {
+		s.mu.Lock()
+		s.closed++
+		if err != nil && err != io.EOF && err != net.ErrClosed {
+			s.failed = err
+		}
+		s.mu.Unlock()
+		if end != nil {
+			end(c, err)
+		}
+	}
+	t.Arm()
+	defer t.Disarm()
+	var err error
+	s.Server, err = Listen("tcp", "127.0.0.1:0", h, &o)
+	if !t.Judge("Listen", err) {
+		return
+	}
+	do(s)
+	t.Disarm()
+	t.Await("no connection is open", func() bool { return s.Stats().Open == 0 })
+	s.mu.Lock()
+	t.Judge("a connection", s.failed)
+	s.failed = nil
+	s.mu.Unlock()
+	s.returned()
+	if err := s.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if s.opened != s.closed {
+		t.Errorf("%d connections were opened, %d closed", s.opened, s.closed)
+	}
+	if _, err := net.Dial("tcp", s.Addr().String()); err == nil {
+		t.Errorf("somebody listens after Close")
+	}
+}
+
+// dead says whether the loop has given up, as it may after what lasts.
+func (s *sweptServer) dead() bool {
+	select {
+	case <-s.engine.done():
+		return true
+	default:
+		return false
+	}
+}
+
+// returned waits until the kernel has all buffers again.
+func (s *sweptServer) returned() {
+	l, ok := s.engine.(*loops).all[0].(*ringLoop)
+	if !ok {
+		return
+	}
+	s.t.Await("all buffers are returned", func() bool {
+		n := make(chan int, 1)
+		l.post(func() {
+			k, err := l.bufs.Available()
+			if err != nil {
+				k = s.buffers // before 6.8 it is not known
+			}
+			n <- k
+		})
+		for {
+			select {
+			case k := <-n:
+				return k == s.buffers
+			case <-time.After(10 * time.Millisecond):
+				if s.dead() {
+					return true
+				}
+			}
+		}
+	})
+}
+
+// dial connects a client that gives up in time.
+func (s *sweptServer) dial() net.Conn {
+	c, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		s.lost("dial", err)
+		return nil
+	}
+	_ = c.SetDeadline(time.Now().Add(sweep.Patience / 2))
+	return c
+}
+
+// lost looks at the error of a client: a connection may be lost by faults that do
+// not pass, and never be left waiting.
+func (s *sweptServer) lost(what string, err error) {
+	var ne net.Error
+	switch c, fired := s.t.Choice(); {
+	case errors.As(err, &ne) && ne.Timeout():
+		s.t.Errorf("the client: %s: %v", what, err)
+	case !fired || c.Passing:
+		s.t.Errorf("the client: %s: %v, without a reason", what, err)
+	}
+}
+
+// talk sends p and reads the answer until the end of the stream.
+func (s *sweptServer) talk(p, want []byte) {
+	c := s.dial()
+	if c == nil {
+		return
+	}
+	defer c.Close()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := c.Write(p)
+		if err == nil {
+			err = c.(*net.TCPConn).CloseWrite()
+		}
+		if err != nil {
+			s.lost("write", err)
+		}
+	})
+	got, err := io.ReadAll(c)
+	wg.Wait()
+	if err == nil && len(got) < len(want) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		s.lost("read", err)
+	}
+	if !bytes.HasPrefix(want, got) {
+		s.t.Errorf("the client: %d bytes that are not those of the server", len(got))
+	}
+}
+
+// sweptEcho echoes, again after the faults.
+func sweptEcho(o Options) func(*sweep.Trial) {
+	p := random(3000, 1)
+	return func(t *sweep.Trial) {
+		server(t, o, echoes(), func(s *sweptServer) {
+			s.talk(p, p)
+			if t.Disarm(); !s.dead() {
+				s.talk(p, p)
+			}
+		})
+	}
+}
+
+// sweptWrite writes from a goroutine more than may be pending, and closes.
+func sweptWrite(o Options) func(*sweep.Trial) {
+	p := random(200_000, 2)
+	o.WriteLimit = 8 << 10
+	return func(t *sweep.Trial) {
+		var all sync.WaitGroup
+		room := make(chan struct{}, 1)
+		gone := make(chan struct{})
+		var once sync.Once
+		h := Handler{
+			OnOpen: func(c *Conn) {
+				all.Go(func() {
+					for at := 0; at < len(p); {
+						n, err := c.Writev(net.Buffers{p[at:min(at+3000, len(p))], p[min(at+3000, len(p)):min(at+5000, len(p))]})
+						at += int(n)
+						if err == nil {
+							continue
+						}
+						if !errors.Is(err, ErrFull) {
+							return
+						}
+						select {
+						case <-room:
+						case <-gone:
+							return
+						}
+					}
+					_ = c.Close()
+				})
+			},
+			OnWritable: func(*Conn) {
+				select {
+				case room <- struct{}{}:
+				default:
+				}
+			},
+			OnEOF:   func(*Conn) {}, // the client does, at once
+			OnClose: func(*Conn, error) { once.Do(func() { close(gone) }) },
+		}
+		server(t, o, h, func(s *sweptServer) { s.talk(nil, p) })
+		all.Wait()
+	}
+}
+
+// sweptPause stops reading for a while and answers when all has come.
+func sweptPause(o Options) func(*sweep.Trial) {
+	p := random(5000, 3)
+	return func(t *sweep.Trial) {
+		h := Handler{
+			OnOpen:  func(c *Conn) { c.PauseRead(); c.SetTimer(time.Millisecond) },
+			OnTimer: func(c *Conn) { c.Do(c.ResumeRead) },
+			OnData: func(c *Conn, p []byte) {
+				var got []byte
+				if v := c.Value(); v != nil {
+					got = v.([]byte)
+				}
+				c.SetValue(append(got, p...))
+			},
+			OnEOF: func(c *Conn) {
+				if got, ok := c.Value().([]byte); ok {
+					_, _ = c.Write(got)
+				}
+				_ = c.CloseWrite()
+				_ = c.Close()
+			},
+		}
+		server(t, o, h, func(s *sweptServer) { s.talk(p, p) })
+	}
+}
+
+// sweptShutdown shuts down under a connection, after or instead of which the rest
+// is aborted.
+func sweptShutdown(o Options) func(*sweep.Trial) {
+	p := random(2000, 4)
+	return func(t *sweep.Trial) {
+		server(t, o, echoes(), func(s *sweptServer) {
+			c := s.dial()
+			if c == nil {
+				return
+			}
+			defer c.Close()
+			if _, err := c.Write(p); err != nil {
+				s.lost("write", err)
+				return
+			}
+			got := make([]byte, len(p))
+			n, err := io.ReadFull(c, got)
+			if err != nil {
+				s.lost("read", err)
+			}
+			if !bytes.Equal(got[:n], p[:n]) {
+				t.Errorf("the client: %d bytes that are not those of the server", n)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), sweep.Patience/2)
+			defer cancel()
+			done := make(chan error, 1)
+			go func() { done <- s.Shutdown(ctx) }()
+			if rest, err := io.ReadAll(c); err != nil && !errors.Is(err, syscall.ECONNRESET) || len(rest) > 0 {
+				t.Errorf("the client: %d bytes at the end, %v", len(rest), err)
+			}
+			_ = c.Close()
+			if err := <-done; err != nil {
+				t.Errorf("shutdown: %v", err)
+			}
+		})
+	}
+}
+
+// sweptAbort aborts connections at once.
+func sweptAbort(o Options) func(*sweep.Trial) {
+	return func(t *sweep.Trial) {
+		h := Handler{OnData: func(c *Conn, _ []byte) { c.Abort() }}
+		server(t, o, h, func(s *sweptServer) {
+			c := s.dial()
+			if c == nil {
+				return
+			}
+			defer c.Close()
+			_, _ = c.Write([]byte("x"))
+			n, err := c.Read(make([]byte, 1))
+			var ne net.Error
+			if n != 0 || err == nil || errors.As(err, &ne) && ne.Timeout() {
+				t.Errorf("the client of a connection that was aborted: %d, %v", n, err)
+			}
+		})
+	}
+}
+
+// TestFaultSweep has each answer of the kernel's fail in turn.
+func TestFaultSweep(t *testing.T) {
+	sweep.Need(t)
+	needRing(t)
+	ringtest.NeedKernel(t, "deferred task work", "6.1")
+	thread := Options{Mode: ModeRing, Wait: WaitThread}
+	netpoller := Options{Mode: ModeRing, Wait: WaitNetpoller}
+	epoll := Options{Mode: ModeEpoll}
+	// Those who connect wait as long as there are no descriptors.
+	waits := map[string][]sweep.Choice{"accept": sweep.Passes(syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS,
+		syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR)}
+	sweep.Check(t, []sweep.Operation{
+		{Name: "echo, thread", Run: sweptEcho(thread), Most: 3},
+		{Name: "echo, netpoller", Run: sweptEcho(netpoller), Most: 3},
+		{Name: "echo, epoll", Run: sweptEcho(epoll), Instead: waits, Most: 3},
+		{Name: "write, thread", Run: sweptWrite(thread), Opened: true, Most: 1},
+		{Name: "write, netpoller", Run: sweptWrite(netpoller), Opened: true, Most: 1},
+		{Name: "pause, thread", Run: sweptPause(thread), Opened: true, Most: 1},
+		{Name: "pause, netpoller", Run: sweptPause(netpoller), Opened: true, Most: 1},
+		{Name: "pause, epoll", Run: sweptPause(epoll), Instead: waits, Opened: true, Most: 1},
+		{Name: "shutdown, thread", Run: sweptShutdown(thread), Opened: true, Most: 1},
+		{Name: "shutdown, netpoller", Run: sweptShutdown(netpoller), Opened: true, Most: 1},
+		{Name: "abort, thread", Run: sweptAbort(thread), Opened: true, Most: 1},
+		{Name: "abort, netpoller", Run: sweptAbort(netpoller), Opened: true, Most: 1},
+	})
+}
