@@ -126,7 +126,7 @@ func (op *Operation) plans(seen map[string]int, brief bool) (ps []plan) {
 		for nth := 1; nth <= n; nth++ {
 			for _, c := range choices {
 				for _, again := range ways {
-					ps = append(ps, plan{kind, nth, c, times(c, again)})
+					ps = append(ps, plan{kind, nth, c, times(kind, c, again)})
 				}
 			}
 		}
@@ -134,12 +134,15 @@ func (op *Operation) plans(seen map[string]int, brief bool) (ps []plan) {
 	return ps
 }
 
-// times returns how many answers fail: one, a few in a row where each is to be
-// tried again, else all.
-func times(c Choice, again bool) int {
+// times returns how many answers fail: one, some in a row where each is to be
+// tried again, else all. Who accepts or
+// registers waits longer each time: that is a few.
+func times(kind string, c Choice, again bool) int {
 	switch {
 	case !again:
 		return 1
+	case c.Passing && strings.EqualFold(kind, "accept"), kind == "epoll_ctl add":
+		return 2
 	case c.Passing && !c.Short && !c.Late:
 		return often
 	}
