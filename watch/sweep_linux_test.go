@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+
+package watch_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/sweep"
+	"github.com/ringside-io/ringside/watch"
+)
+
+// sweptPipes are descriptors that a run of the sweep watches.
+type sweptPipes [][2]int
+
+func (p sweptPipes) close() {
+	for _, fds := range p {
+		_ = syscall.Close(fds[0])
+		_ = syscall.Close(fds[1])
+	}
+}
+
+func newSweptPipes(t *sweep.Trial, n int) (p sweptPipes) {
+	for range n {
+		var fds [2]int
+		if err := syscall.Pipe2(fds[:], syscall.O_NONBLOCK|syscall.O_CLOEXEC); err != nil {
+			p.close()
+			t.Fatalf("%v", err)
+		}
+		p = append(p, fds)
+	}
+	return p
+}
+
+// feed makes each readable; drain says how many bytes there are in one.
+func (p sweptPipes) feed(t *sweep.Trial) {
+	for _, fds := range p {
+		if _, err := syscall.Write(fds[1], []byte("x")); err != nil {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func drain(fd int) int {
+	n, _ := syscall.Read(fd, make([]byte, 64))
+	return max(n, 0)
+}
+
+// turns polls until cond holds, each turn of which may fail as the kernel did; it
+// says false when the watcher has failed for good.
+func turns(t *sweep.Trial, w *watch.Watcher, f func(watch.Event), what string, cond func() bool) bool {
+	failures := 0
+	for end := time.Now().Add(sweep.Patience / 2); !cond(); {
+		if time.Now().After(end) {
+			t.Errorf("still not: %s", what)
+			return false
+		}
+		_, err := w.Poll(time.Second, f)
+		if err == nil {
+			continue
+		}
+		t.Judge("Poll", err)
+		if failures++; failures > 3 {
+			return false
+		}
+	}
+	return true
+}
+
+// sweptModes watches descriptors in all modes, changes some and removes others.
+func sweptModes(o watch.Options) func(*sweep.Trial) {
+	return func(t *sweep.Trial) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		p := newSweptPipes(t, 4)
+		defer p.close()
+		t.Arm()
+		defer t.Disarm()
+		w, err := watch.New(o)
+		if !t.Judge("New", err) {
+			return
+		}
+		modes := []watch.Mode{watch.Level, watch.Edge, watch.OneShot, watch.Level}
+		added := 0
+		for i, fds := range p {
+			if t.Judge("Add", w.Add(fds[0], watch.Read, modes[i], i)) {
+				added |= 1 << i
+			}
+		}
+		if w.Len() > len(p) || added == 0 && w.Len() != 0 {
+			t.Errorf("%d descriptors are registered", w.Len())
+		}
+		removed, seen := false, 0
+		f := func(ev watch.Event) {
+			i := ev.Value.(int)
+			if ev.FD != p[i][0] || removed && i == 3 {
+				t.Errorf("an event of descriptor %d, which is not watched, or has another value than %d", ev.FD, i)
+			}
+			if drain(ev.FD) > 0 {
+				seen |= 1 << i
+			}
+		}
+		all := func(want int) func() bool { return func() bool { return seen&want == want } }
+		p.feed(t)
+		alive := turns(t, w, f, "all are reported", all(added))
+		if alive {
+			seen = 0
+			if added&8 != 0 {
+				if err := w.Remove(p[3][0]); err != nil {
+					t.Errorf("Remove: %v", err)
+				}
+			}
+			removed = true
+			if added&4 != 0 { // makes it report again
+				t.Judge("Modify", w.Modify(p[2][0], watch.Read, watch.OneShot, 2))
+			}
+			p.feed(t)
+			alive = turns(t, w, f, "all are reported again", all(added&7))
+		}
+		t.Disarm()
+		if alive {
+			seen = 0
+			for i := range 2 {
+				drain(p[i][0])
+			}
+			p.feed(t)
+			turns(t, w, f, "those are reported that are watched afterwards", all(added&3))
+		}
+		w.Wake()
+		if err := w.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if _, err := w.Poll(0, f); !errors.Is(err, watch.ErrClosed) {
+			t.Errorf("a turn after close: %v", err)
+		}
+	}
+}
+
+// sweptLoop runs a loop with posts, timers and a descriptor.
+func sweptLoop(o watch.Options) func(*sweep.Trial) {
+	return func(t *sweep.Trial) {
+		p := newSweptPipes(t, 1)
+		defer p.close()
+		t.Arm()
+		defer t.Disarm()
+		l, err := watch.NewLoop(o)
+		if !t.Judge("NewLoop", err) {
+			return
+		}
+		fired, read, posted := false, 0, 0
+		finish := func() {
+			if fired && read == 1 && posted == 3 {
+				l.Stop()
+			}
+		}
+		l.AfterFunc(time.Millisecond, func() { fired = true; finish() })
+		ok := t.Judge("Add", l.Add(p[0][0], watch.Read, watch.Level, func(watch.Events) { read += drain(p[0][0]); finish() }))
+		if ok {
+			p.feed(t)
+			go func() {
+				for range 3 {
+					_ = l.Post(func() { posted++; finish() }) // It fails where Run has failed.
+				}
+			}()
+			ctx, cancel := context.WithTimeout(context.Background(), sweep.Patience/2)
+			defer cancel()
+			if t.Judge("Run", l.Run(ctx)) && (!fired || read != 1 || posted != 3) {
+				t.Errorf("the loop ended with %v, %d, %d", fired, read, posted)
+			}
+		}
+		t.Disarm()
+		if err := l.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if err := l.Post(func() {}); !errors.Is(err, watch.ErrClosed) {
+			t.Errorf("a post after close: %v", err)
+		}
+	}
+}
+
+// sweptWake ends a wait of another goroutine's, by Wake and by Close.
+func sweptWake(o watch.Options) func(*sweep.Trial) {
+	return func(t *sweep.Trial) {
+		t.Arm()
+		defer t.Disarm()
+		w, err := watch.New(o)
+		if !t.Judge("New", err) {
+			return
+		}
+		ended := make(chan error, 1)
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			for {
+				err := w.Prepare()
+				if err == nil {
+					err = w.Wait(-1)
+				}
+				if err != nil {
+					ended <- err
+					return
+				}
+				w.Dispatch(func(watch.Event) {})
+				select {
+				case ended <- nil:
+				default:
+				}
+			}
+		}()
+		var waited error
+		for end := time.Now().Add(sweep.Patience / 2); ; {
+			w.Wake()
+			select {
+			case waited = <-ended:
+			case <-time.After(time.Millisecond):
+				if time.Now().After(end) {
+					t.Fatalf("Wake does not end a wait")
+				}
+				continue
+			}
+			break
+		}
+		t.Disarm()
+		if waited != nil {
+			t.Judge("Wait", waited)
+		}
+		if err := w.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		for waited == nil {
+			waited = <-ended
+		}
+		if _, fired := t.Choice(); !errors.Is(waited, watch.ErrClosed) && !fired {
+			t.Errorf("a wait under Close: %v", waited)
+		}
+	}
+}
+
+// TestFaultSweep has each answer of the kernel's fail in turn.
+func TestFaultSweep(t *testing.T) {
+	sweep.Need(t)
+	need(t, watch.IOUring)
+	ring, epoll := watch.Options{Backend: watch.IOUring}, watch.Options{Backend: watch.Epoll}
+	auto := watch.Options{}
+	// Where io_uring was not asked for, epoll is in its place.
+	falls := map[string][]sweep.Choice{}
+	for _, kind := range []string{"io_uring_setup", "mmap", "eventfd"} {
+		for _, c := range sweep.Choices[kind] {
+			falls[kind] = append(falls[kind], sweep.Choice{Errno: c.Errno, Passing: true, Once: true})
+		}
+	}
+	sweep.Check(t, []sweep.Operation{
+		{Name: "modes, io_uring", Run: sweptModes(ring)},
+		{Name: "modes, epoll", Run: sweptModes(epoll)},
+		{Name: "modes, auto", Run: sweptModes(auto), Instead: falls, Only: []string{"io_uring_setup", "mmap", "eventfd"}},
+		{Name: "loop, io_uring", Run: sweptLoop(ring), Opened: true, Most: 6},
+		{Name: "loop, epoll", Run: sweptLoop(epoll)},
+		{Name: "wake, io_uring", Run: sweptWake(ring), Opened: true, Most: 4},
+		{Name: "wake, epoll", Run: sweptWake(epoll), Most: 4},
+	})
+}
