@@ -3,9 +3,15 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
 	"github.com/spf13/cobra"
 
 	"github.com/ringside-io/ringside/cmd/internal/probereport"
+	"github.com/ringside-io/ringside/cmd/internal/syncprobe"
 	"github.com/ringside-io/ringside/features"
 )
 
@@ -17,6 +23,10 @@ It asks the kernel itself, by queries, tables and trials on throw-away rings. Ve
 but decide nothing. With RINGSIDE_IOURING=off in the environment everything is forbidden, as it is
 to programs that use ringside.
 
+--sync DIR measures what it costs there to make a small write durable: by write and fdatasync, by
+RWF_DSYNC, by either through a ring, and for several files by one syncfs. It writes a few MiB to files
+that have no name and are gone in the end, and takes about a tenth of a second.
+
 Exit codes: 0 io_uring is usable, 1 it is not, 2 bad arguments.`
 
 // newProbeCmd returns "ringside probe".
@@ -24,21 +34,20 @@ func newProbeCmd() *cobra.Command { return probeCmd(probereport.Collect) }
 
 func probeCmd(collect func() features.Report) *cobra.Command {
 	var asJSON bool
+	var syncDir string
 	cmd := &cobra.Command{
 		Use:     "probe",
 		Short:   "Tell what of io_uring can be used here, and what to change",
 		Long:    probeLong,
-		Example: "  ringside probe\n  ringside probe --json | jq .reason",
+		Example: "  ringside probe\n  ringside probe --json | jq .reason\n  ringside probe --sync /var/lib/app",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, out := collect(), cmd.OutOrStdout()
-			write := func() error {
-				return probereport.WriteText(out, r, probereport.Style{Color: wantColor(out)})
+			syncs, err := measureSyncs(cmd.Context(), syncDir)
+			if err != nil {
+				return err
 			}
-			if asJSON {
-				write = func() error { return probereport.WriteJSON(out, r) }
-			}
-			if err := write(); err != nil {
+			if err := writeProbe(out, r, syncs, asJSON); err != nil {
 				return err
 			}
 			if !r.Usable {
@@ -48,5 +57,37 @@ func probeCmd(collect func() features.Report) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&syncDir, "sync", "", "measure syncs in this `directory`")
 	return cmd
+}
+
+// measureSyncs returns nil if nobody asked.
+func measureSyncs(ctx context.Context, dir string) (*syncprobe.Report, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	r, err := syncprobe.Measure(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("--sync %s: %w", dir, err)
+	}
+	return &r, nil
+}
+
+func writeProbe(out io.Writer, r features.Report, syncs *syncprobe.Report, asJSON bool) error {
+	if asJSON && syncs != nil {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		return enc.Encode(struct {
+			features.Report
+			Sync *syncprobe.Report `json:"sync"`
+		}{r, syncs})
+	}
+	if asJSON {
+		return probereport.WriteJSON(out, r)
+	}
+	if err := probereport.WriteText(out, r, probereport.Style{Color: wantColor(out)}); err != nil || syncs == nil {
+		return err
+	}
+	return syncs.WriteText(out)
 }

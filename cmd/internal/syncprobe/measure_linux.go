@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+
+package syncprobe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// length is that of a file, which is written beforehand: a write inside of it changes no metadata.
+const length = 1 << 20
+
+// Measure measures all ways in the directory, in files that are gone when it returns: some hundred
+// syncs, a tenth of a second on most disks.
+func Measure(ctx context.Context, dir string) (r Report, err error) {
+	host := hostinfo.Collect(dir)
+	r = Report{Dir: dir, Device: host.Device, Filesystem: host.Filesystem}
+	p, err := newProber(dir)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	ways := p.ways()
+	times := make([][]float64, len(ways))
+	failed := make([]error, len(ways))
+	for round := range Rounds {
+		for i, w := range ways {
+			if ctx.Err() != nil {
+				return r, ctx.Err()
+			}
+			if failed[i] != nil {
+				continue
+			}
+			began := time.Now()
+			failed[i] = w.do(int64(round) * Size)
+			times[i] = append(times[i], float64(time.Since(began).Nanoseconds())/1e3)
+		}
+	}
+	for i, w := range ways {
+		way := Way{Name: w.name, Files: w.files}
+		if failed[i] != nil {
+			way.Reason = failed[i].Error()
+		} else {
+			s := measure.Summarize(times[i])
+			way.Median, way.Min, way.Max = s.Median, s.Min, s.Max
+		}
+		r.Ways = append(r.Ways, way)
+	}
+	return r, nil
+}
+
+// prober holds the files and, where there is io_uring, a ring.
+type prober struct {
+	files  []*os.File
+	page   []byte
+	ring   *reactor.Reactor
+	noRing error
+}
+
+func newProber(dir string) (*prober, error) {
+	p := &prober{page: make([]byte, Size)}
+	for range Together {
+		f, err := os.CreateTemp(dir, ".ringside-sync-")
+		if err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+		p.files = append(p.files, f)
+		if err := os.Remove(f.Name()); err != nil { // it lives until it is closed
+			return nil, errors.Join(err, p.close())
+		}
+		if _, err := f.Write(make([]byte, length)); err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+		if err := f.Sync(); err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+	}
+	if p.noRing = features.HaveIOURing(); p.noRing == nil {
+		p.ring, p.noRing = reactor.New(reactor.Options{Rings: 1})
+	}
+	return p, nil
+}
+
+func (p *prober) close() error {
+	var err error
+	for _, f := range p.files {
+		err = errors.Join(err, f.Close())
+	}
+	if p.ring != nil {
+		err = errors.Join(err, p.ring.Close())
+	}
+	return err
+}
+
+type way struct {
+	name  string
+	files int
+	do    func(off int64) error
+}
+
+func (p *prober) ways() []way {
+	return []way{
+		{"write and fdatasync", 1, func(off int64) error { return p.writeAndSync(p.files[0], off) }},
+		{"pwritev2 with RWF_DSYNC", 1, p.writeDSync},
+		{"ring: write with RWF_DSYNC", 1, p.ringDSync},
+		{"ring: write linked to fdatasync", 1, p.ringLinked},
+		{fmt.Sprintf("%d files: write and fdatasync each", Together), Together, p.syncEach},
+		{fmt.Sprintf("%d files: writes and one syncfs", Together), Together, p.syncAll},
+	}
+}
+
+func (p *prober) writeAndSync(f *os.File, off int64) error {
+	if _, err := f.WriteAt(p.page, off); err != nil {
+		return err
+	}
+	return os.NewSyscallError("fdatasync", unix.Fdatasync(int(f.Fd())))
+}
+
+func (p *prober) writeDSync(off int64) error {
+	_, err := unix.Pwritev2(int(p.files[0].Fd()), [][]byte{p.page}, off, unix.RWF_DSYNC)
+	return os.NewSyscallError("pwritev2", err)
+}
+
+func (p *prober) ringDSync(off int64) error {
+	if p.ring == nil {
+		return p.noRing
+	}
+	op := reactor.Op{Buf: p.page, Keep: p.files[0]}
+	op.SQE.Write(uring.Fd(int(p.files[0].Fd())), p.page, off).SetRWFlags(uring.RWDSync)
+	return answer(p.ring.Do(&op))
+}
+
+func (p *prober) ringLinked(off int64) error {
+	if p.ring == nil {
+		return p.noRing
+	}
+	fd := uring.Fd(int(p.files[0].Fd()))
+	ops := []reactor.Op{{Buf: p.page, Keep: p.files[0]}, {Keep: p.files[0]}}
+	ops[0].SQE.Write(fd, p.page, off)
+	ops[1].SQE.Fsync(fd, true)
+	results := make([]reactor.Result, len(ops))
+	if err := p.ring.DoChain(ops, results); err != nil {
+		return err
+	}
+	return errors.Join(answer(results[0]), answer(results[1]))
+}
+
+func answer(r reactor.Result) error {
+	if r.Err != nil {
+		return r.Err
+	}
+	if r.Errno() != 0 {
+		return os.NewSyscallError("io_uring", r.Errno())
+	}
+	return nil
+}
+
+func (p *prober) syncEach(off int64) error {
+	for _, f := range p.files {
+		if err := p.writeAndSync(f, off); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *prober) syncAll(off int64) error {
+	for _, f := range p.files {
+		if _, err := f.WriteAt(p.page, off); err != nil {
+			return err
+		}
+	}
+	return os.NewSyscallError("syncfs", unix.Syncfs(int(p.files[0].Fd())))
+}
