@@ -4,6 +4,7 @@ package scenario
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
@@ -38,8 +39,8 @@ func shrinkInChildren(t *testing.T, s *Scenario) {
 		}
 		return false
 	})
-	t.Logf("the smallest scenario that was found: %d steps of %d actors, of %d and %d. Save it as FILE and play it with\n"+
-		"go test -race ./internal/scenario -run 'TestReplay$' -scenario FILE\n\n%v",
+	fmt.Fprintf(os.Stderr, "the smallest scenario that was found: %d steps of %d actors, of %d and %d. Save it as FILE and play it with\n"+
+		"go test -race ./internal/scenario -run 'TestReplay$' -scenario FILE\n\n%v\n",
 		small.Steps(), len(small.Actors), s.Steps(), len(s.Actors), small)
 }
 
