@@ -29,6 +29,7 @@ func openKernelRing(o *Options, i int, first ring) (ring, parker, error) {
 		Clamp:     true,
 		NoIOWait:  true,
 		SQPoll:    o.SQPoll,
+		Restrict:  o.restrictions(),
 	}
 	if first != nil {
 		opts.AttachWQ = first.(*kernelRing).Ring

@@ -105,14 +105,14 @@ func (t *pools) openSource() *uring.Ring {
 	if !t.decided {
 		t.decided = true
 		if len(t.r.loops) > 1 {
-			t.source = newSource()
+			t.source = newSource(&t.r.opts)
 		}
 	}
 	return t.source
 }
 
-func newSource() *uring.Ring {
-	src, err := uring.Open(&uring.Options{Entries: 1})
+func newSource(o *Options) *uring.Ring {
+	src, err := uring.Open(&uring.Options{Entries: 1, Restrict: o.restrictions()})
 	if err != nil {
 		return nil
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/ringside-io/ringside/uring"
 )
 
 // Options configure a reactor; the zero value is the recommended one for files.
@@ -37,6 +39,13 @@ type Options struct {
 	// see the package comment. It needs a core to spare and excludes Pinned.
 	// (5.13)
 	SQPoll bool
+	// Ops, when not nil, are all that the rings may do, so that who gains
+	// control of the process cannot have the kernel do other things through
+	// them: another operation ends with EACCES. Reads and writes include those
+	// of a BufferPool; what the reactor needs itself is added (ASYNC_CANCEL,
+	// LINK_TIMEOUT, NOP, and with Pinned READ), and files, buffers and groups can
+	// be registered. It costs nothing that could be measured.
+	Ops []uring.Op
 	// Logger is told about the failure of a ring; nil means slog.Default().
 	Logger *slog.Logger
 

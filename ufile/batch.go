@@ -110,6 +110,12 @@ func (b *Batch) open(buffers int) error {
 		// Completions are processed by the wait, so that nothing need
 		// interrupt the thread before.
 		CoopTaskrun: features.HaveSetup(uring.SetupCoopTaskrun) == nil}
+	if b.sys.opts.Restrict {
+		o.Restrict = &uring.Restrictions{
+			Ops:         []uring.Op{uring.OpRead, uring.OpReadFixed, uring.OpWrite, uring.OpWriteFixed},
+			RegisterOps: []uring.RegisterOp{uring.OpRegisterBuffers},
+		}
+	}
 	ring, err := uring.Open(&o)
 	for errors.Is(err, syscall.ENOMEM) && o.Entries > 4 {
 		o.Entries /= 4

@@ -39,7 +39,8 @@ func TestSuiteOnATinyRing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite once more: without -short")
 	}
-	s := newSystem(t, ufile.Options{Mode: ufile.ModeRing, Reactor: reactor.Options{Rings: 1, Entries: 2, InFlight: 3}})
+	s := newSystem(t, ufile.Options{Mode: ufile.ModeRing, Restrict: true,
+		Reactor: reactor.Options{Rings: 1, Entries: 2, InFlight: 3}})
 	ufiletest.Run(t, opener(s))
 }
 

@@ -22,7 +22,14 @@ type Options struct {
 	Mode Mode
 	// Reactor configures the rings.
 	Reactor reactor.Options
+	// Restrict limits the rings to what this package does with them: READ,
+	// WRITE, FSYNC, and what package reactor needs (see [reactor.Options.Ops]).
+	// Anything else that gets hold of them is refused with EACCES.
+	Restrict bool
 }
+
+// ringOps are what this package does with rings.
+var ringOps = []uring.Op{uring.OpRead, uring.OpWrite, uring.OpFsync}
 
 // System opens files that share rings. The rings are opened when an operation
 // first needs one and freed when the last file is closed, so that a program
@@ -50,6 +57,9 @@ var errNoRings = errors.New("plain system calls were asked for")
 func NewSystem(o Options) (*System, error) {
 	if o.Mode < ModeAuto || o.Mode > ModeSyscall {
 		return nil, fmt.Errorf("ufile: there is no %v", o.Mode)
+	}
+	if o.Restrict && o.Reactor.Ops == nil {
+		o.Reactor.Ops = ringOps
 	}
 	s := &System{opts: o, files: make(map[weak.Pointer[File]]struct{})}
 	err := errNoRings

@@ -74,6 +74,7 @@ func (c *conn) read(p []byte) (int, error) {
 				h.ready.Store(true)
 				continue
 			default:
+				sys.RaceWrite(p[:n])
 				c.mayHoldMore(n, len(p), errno)
 				return n, callError("read", errno)
 			}
@@ -134,6 +135,7 @@ func (c *conn) send(p []byte) (done int, err error) {
 		if h.ready.Load() {
 			h.ready.Store(false)
 		}
+		sys.RaceRead(p[done:])
 		n, errno := sys.SockSend(c.fd.Int(), p[done:min(len(p), done+maxTransfer)], sys.MsgDontWait)
 		done += n
 		switch {

@@ -32,7 +32,7 @@ func newSystem(t testing.TB, mode unet.Mode) *unet.System {
 	if mode == unet.ModeRing {
 		ringtest.NeedRing(t)
 	}
-	s, err := unet.NewSystem(unet.Options{Mode: mode})
+	s, err := unet.NewSystem(unet.Options{Mode: mode, Restrict: true})
 	if errors.Is(err, features.ErrForbidden) && os.Getenv(ringtest.MustEnv) != "io_uring" {
 		t.Skipf("needs io_uring: %v", err)
 	}

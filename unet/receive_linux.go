@@ -50,9 +50,14 @@ func (l *loop) openRing() bool {
 	if l.ring != nil {
 		return true
 	}
-	r, err := uring.Open(&uring.Options{Entries: maxBatch, SubmitAll: true})
+	o := uring.Options{Entries: maxBatch, SubmitAll: true}
+	if l.system.opts.Restrict {
+		o.Restrict = &uring.Restrictions{Ops: []uring.Op{uring.OpRecv}}
+	}
+	r, err := uring.Open(&o)
 	if err != nil {
-		r, err = uring.Open(&uring.Options{Entries: maxBatch}) // before 5.18
+		o.SubmitAll = false // before 5.18
+		r, err = uring.Open(&o)
 	}
 	if err != nil {
 		l.useRing = false
@@ -115,6 +120,7 @@ func (s *sock) received(l *loop, n int, errno syscall.Errno) {
 	case errno == syscall.EINTR:
 		h.ready.Store(true)
 	default:
+		sys.RaceWrite(s.in.buf[:n])
 		s.mayHoldMore(n, len(s.in.buf), errno)
 		s.in.n, s.in.errno, s.in.done = n, errno, true
 		l.woken.Add(1)

@@ -22,6 +22,9 @@ type Options struct {
 	// there was little before; 0 means 100 µs, a negative value never to spin.
 	// Looking in vain makes the next attempts rarer. An idle driver sleeps.
 	Spin time.Duration
+	// Restrict limits the rings to RECV, which is all that this package does
+	// with them. Anything else that gets hold of them is refused with EACCES.
+	Restrict bool
 }
 
 // spin returns the bound in effect.

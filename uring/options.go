@@ -47,6 +47,10 @@ type Options struct {
 	// Disabled opens the ring without starting it: register restrictions, then
 	// call [Ring.Enable]. (R_DISABLED, 5.10)
 	Disabled bool
+	// Restrict limits the ring from its start, so that Disabled is implied; the
+	// ring is enabled at once unless that is set, too. What the kernel does not
+	// know is left out. (5.10)
+	Restrict *Restrictions
 	// SubmitAll goes on with the entries after one that is rejected at
 	// submission; its completion carries the error either way. (5.18)
 	SubmitAll bool
@@ -106,7 +110,7 @@ func (o *Options) SetupFlags() (SetupFlags, error) {
 	set(o.CQEntries != 0, SetupCQSize)
 	set(o.Clamp, SetupClamp)
 	set(o.AttachWQ != nil, SetupAttachWQ)
-	set(o.Disabled, SetupDisabled)
+	set(o.Disabled || o.Restrict != nil, SetupDisabled)
 	set(o.SubmitAll, SetupSubmitAll)
 	set(o.CoopTaskrun, SetupCoopTaskrun)
 	set(o.TaskrunFlag, SetupTaskrunFlag)

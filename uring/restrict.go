@@ -4,6 +4,9 @@ package uring
 
 import (
 	"encoding/binary"
+	"errors"
+	"slices"
+	"syscall"
 
 	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/sys"
@@ -35,6 +38,38 @@ func (r *Ring) Restrict(rs Restrictions) error {
 	}
 	_, err := r.register(OpRegisterRestrictions, sys.SlicePointer(table), count(len(table)))
 	return err
+}
+
+// restrict limits a ring before its start.
+func (r *Ring) restrict(o *Options) error {
+	err := r.Restrict(*o.Restrict)
+	if errors.Is(err, syscall.EINVAL) {
+		err = r.restrictKnown(*o.Restrict)
+	}
+	if err != nil || o.Disabled {
+		return err
+	}
+	return r.Enable()
+}
+
+// restrictKnown leaves out what the kernel does not know and therefore refuses
+// to allow. Of register operations only newer kernels say which they know; the
+// numbers follow their age.
+func (r *Ring) restrictKnown(rs Restrictions) error {
+	known, err := r.Probe()
+	if err != nil {
+		return err
+	}
+	rs.Ops = slices.DeleteFunc(slices.Clone(rs.Ops), func(op Op) bool { return !known.Has(op) })
+	rs.RegisterOps = slices.Sorted(slices.Values(rs.RegisterOps))
+	for {
+		err := r.Restrict(rs)
+		n := len(rs.RegisterOps)
+		if !errors.Is(err, syscall.EINVAL) || n == 0 {
+			return err
+		}
+		rs.RegisterOps = rs.RegisterOps[:n-1]
+	}
 }
 
 // setCPU sets a bit of a cpu_set_t, which is an array of native longs.

@@ -57,6 +57,20 @@ func kernelRegisterRestrictions(t *testing.T) {
 		try(t, r, "NOP with the allowed flag only", false, nop(uring.SQEAsync))
 		try(t, r, "NOP with a third flag", false, nop(uring.SQEDrain|uring.SQEHardLink))
 	})
+	t.Run("at setup", func(t *testing.T) {
+		// One that no kernel has: it is left out, wherever it stands.
+		rs := &uring.Restrictions{Ops: []uring.Op{254, uring.OpNop}, RegisterOps: []uring.RegisterOp{254, uring.OpRegisterProbe}}
+		r := ctlRing(t, uring.Options{Restrict: rs})
+		try(t, r, "NOP", true, nop(0))
+		try(t, r, "ASYNC_CANCEL", false, cancel)
+		_, err := r.Probe()
+		ctlOK(t, "probe", err)
+		ctlErrno(t, "register files", r.RegisterFiles([]int{0}), syscall.EACCES)
+		r = ctlRing(t, uring.Options{Restrict: rs, Disabled: true})
+		ctlErrno(t, "restrict twice", r.Restrict(*rs), syscall.EBUSY)
+		ctlOK(t, "enable", r.Enable())
+		try(t, r, "NOP", true, nop(0))
+	})
 	t.Run("nothing", func(t *testing.T) {
 		r := restricted(t, uring.Restrictions{})
 		try(t, r, "NOP", false, nop(0))

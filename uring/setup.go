@@ -36,7 +36,11 @@ func Open(o *Options) (*Ring, error) {
 		p.WqFd = uint32(o.AttachWQ.FD())
 	}
 	r := &Ring{setup: flags, registered: -1, waitArg: new(waitArg)}
-	if err := r.open(o, p); err != nil {
+	err = r.open(o, p)
+	if err == nil && o.Restrict != nil {
+		err = r.restrict(o)
+	}
+	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil

@@ -93,7 +93,7 @@ func newRing(w *Watcher) (*ringBackend, error) {
 		b.turner = new(turner)
 	}
 	var err error
-	if b.ring, err = openRing(true); err != nil {
+	if b.ring, err = openRing(true, w.opts.Restrict); err != nil {
 		return nil, err
 	}
 	if b.bell, err = sys.EventFD(); err == nil {
@@ -107,8 +107,8 @@ func newRing(w *Watcher) (*ringBackend, error) {
 
 // openRing opens a ring. A disabled one belongs to the thread that enables it,
 // another to the caller's.
-func openRing(disabled bool) (*uring.Ring, error) {
-	r, err := uring.Open(&uring.Options{
+func openRing(disabled, restrict bool) (*uring.Ring, error) {
+	o := uring.Options{
 		Entries:      ringEntries,
 		CQEntries:    ringCompletions,
 		DeferTaskrun: true,
@@ -116,7 +116,14 @@ func openRing(disabled bool) (*uring.Ring, error) {
 		Disabled:     disabled,
 		NoSQArray:    features.HaveSetup(uring.SetupNoSQArray) == nil,
 		NoIOWait:     true,
-	})
+	}
+	if restrict {
+		o.Restrict = &uring.Restrictions{
+			Ops:          []uring.Op{uring.OpPollAdd, uring.OpPollRemove, uring.OpAsyncCancel},
+			FlagsAllowed: uring.SQESkipSuccess,
+		}
+	}
+	r, err := uring.Open(&o)
 	if err == nil {
 		r.Hold(ringHold)
 	}
@@ -143,7 +150,7 @@ func (b *ringBackend) follow() error {
 	if b.w.chosen && b.moves > maxMoves {
 		return b.giveUp(fmt.Errorf("the goroutine that waits changes threads, have it call runtime.LockOSThread"))
 	}
-	ring, err := openRing(false)
+	ring, err := openRing(false, b.w.opts.Restrict)
 	if err != nil {
 		if b.w.chosen {
 			return b.giveUp(err)

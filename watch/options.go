@@ -49,6 +49,10 @@ type Options struct {
 	// Batch is how many descriptors one Dispatch reports at most; 0 means
 	// DefaultBatch. What is left over comes with the next turn.
 	Batch int
+	// Restrict limits the ring to what a watcher does with it: POLL_ADD,
+	// POLL_REMOVE and ASYNC_CANCEL. Anything else that gets hold of it is
+	// refused with EACCES. Epoll has nothing to limit.
+	Restrict bool
 }
 
 func (o *Options) batch() int {

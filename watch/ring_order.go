@@ -18,7 +18,7 @@ import (
 var newestFirst = sync.OnceValue(func() bool {
 	runtime.LockOSThread() // to which the ring belongs
 	defer runtime.UnlockOSThread()
-	r, err := openRing(false)
+	r, err := openRing(false, false)
 	if err != nil {
 		return false
 	}

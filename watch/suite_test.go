@@ -44,6 +44,6 @@ func need(t *testing.T, b watch.Backend) {
 
 func TestSuite(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Backend) {
-		watchtest.Run(t, func() (watchtest.Watcher, error) { return watch.New(watch.Options{Backend: b}) })
+		watchtest.Run(t, func() (watchtest.Watcher, error) { return watch.New(watch.Options{Backend: b, Restrict: true}) })
 	})
 }

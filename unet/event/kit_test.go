@@ -27,8 +27,8 @@ func overModes(t *testing.T, test func(t *testing.T, o Options)) {
 		name string
 		o    Options
 	}{
-		{"loops", Options{Mode: ModeRing, Loops: 3}},
-		{"thread", Options{Mode: ModeRing, Wait: WaitThread}},
+		{"loops", Options{Mode: ModeRing, Loops: 3, Restrict: true}},
+		{"thread", Options{Mode: ModeRing, Wait: WaitThread, Restrict: true}},
 		{"netpoller", Options{Mode: ModeRing, Wait: WaitNetpoller}},
 		{"sqpoll", Options{Mode: ModeRing, SQPoll: true}},
 		{"spin", Options{Mode: ModeRing, Spin: 20 * time.Microsecond}},

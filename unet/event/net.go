@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // goroutines is the engine of a server without event loops: package net, with one
@@ -276,6 +278,7 @@ func (g *goroutines) read(c *Conn) {
 	n, err := c.link.nc.Read(*p)
 	if n > 0 {
 		g.deliver(c, (*p)[:n])
+		sys.Poison((*p)[:n])
 		if k := &c.link; !k.drainBy.IsZero() && !k.drained {
 			if k.drainedBytes += n; k.drainedBytes > maxDrain {
 				g.drained(c)

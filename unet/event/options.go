@@ -94,6 +94,10 @@ type Options struct {
 	// processor to spare for each. With ModeAuto it is part of what has to be
 	// there for io_uring to be chosen.
 	SQPoll bool
+	// Restrict limits the rings to what a server does with them: ACCEPT, RECV,
+	// SEND, ASYNC_CANCEL and POLL_ADD. Anything else that gets hold of them is
+	// refused with EACCES. Other backends have nothing to limit.
+	Restrict bool
 	// ListenConfig sets up the listening sockets (keep-alive, Control); nil
 	// means package net's defaults.
 	ListenConfig *net.ListenConfig

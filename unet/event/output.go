@@ -2,7 +2,11 @@
 
 package event
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/ringside-io/ringside/internal/sys"
+)
 
 // chunk is memory that waits to be sent. It belongs to one connection, and from
 // the submission of a send to its completion to the kernel.
@@ -27,6 +31,7 @@ func newChunk(class int) *chunk {
 }
 
 func (ch *chunk) free() {
+	sys.Poison(ch.b)
 	ch.b = ch.b[:0:chunkSizes[ch.class]]
 	ch.next = nil
 	chunkPools[ch.class].Put(ch)

@@ -123,6 +123,7 @@ func (l *pollLoop) receive(c *Conn) {
 			return
 		}
 		l.deliver(c, p[:n])
+		sys.Poison(p[:n])
 		if n < len(p) || c.link.held.queue.n > 0 {
 			return
 		}

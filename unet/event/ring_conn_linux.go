@@ -6,6 +6,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -64,6 +65,7 @@ func (l *ringLoop) received(e uring.CQE) {
 		l.arrived(c, e, data)
 	}
 	if e.Has(uring.CQEBuffer) {
+		sys.Poison(data) // the handler's no more
 		l.bufs.Recycle(e.BufferID())
 		l.dirty = true
 	}

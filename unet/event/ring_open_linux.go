@@ -25,6 +25,9 @@ func (l *ringLoop) start() (err error) {
 	default:
 		u.CoopTaskrun, u.TaskrunFlag = true, o.Spin > 0
 	}
+	if o.Restrict {
+		u.Restrict = &ringRestrictions
+	}
 	l.ring, err = openSmaller(&u)
 	if err != nil {
 		return err

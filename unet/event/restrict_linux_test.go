@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// TestRestrictedRing tries what the ring of a restricted server refuses; what it
+// must not refuse is in all tests that run over modes.
+func TestRestrictedRing(t *testing.T) {
+	ringtest.NeedKernel(t, "RESTRICTIONS", "5.10")
+	r := ringtest.Open(t, &uring.Options{Entries: 8, Restrict: &ringRestrictions})
+	ringtest.WantRestricted(t, r, ringRestrictions.Ops...)
+}

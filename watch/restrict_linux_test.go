@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+
+package watch
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// TestRestrictedRing tries what a restricted ring refuses; what it must not
+// refuse is in TestSuite.
+func TestRestrictedRing(t *testing.T) {
+	ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	r, err := openRing(false, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ringtest.WantRestricted(t, r, uring.OpPollAdd, uring.OpPollRemove, uring.OpAsyncCancel)
+}
