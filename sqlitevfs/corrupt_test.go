@@ -27,7 +27,7 @@ func TestDamagedFiles(t *testing.T) {
 		}
 		good = append(good, p)
 	}
-	rounds := 40
+	rounds := 12
 	switch {
 	case *long:
 		rounds = 2000

@@ -238,12 +238,12 @@ func faultDir(t testing.TB) string {
 // TestFaultSweep fails each call that the VFS and its log make of the disk in
 // turn, once and from then on.
 func TestFaultSweep(t *testing.T) {
-	step := 37
+	step := 163
 	switch {
 	case *long:
 		step = 1
 	case testing.Short():
-		step = 151
+		step = 607
 	}
 	for _, mode := range []string{"delete", "persist", "truncate", "wal", "wal+log"} {
 		t.Run(mode, func(t *testing.T) {
