@@ -12,6 +12,6 @@ type shadowKey struct{}
 func (*shadow) start()         {}
 func (*shadow) stop()          {}
 func (*loop) took(*entry)      {}
-func (*entry) gave()           {}
+func (v *entry) gave()         { _ = v.key }
 func (*store) tookBack(uint16) {}
-func (*store) gave()           {}
+func (s *store) gave()         { _ = s.key }
