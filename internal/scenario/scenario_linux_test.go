@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 type world struct {
 	name       string
 	size       Size
-	operations int64 // in CI
+	operations int64 // a million in all, unless the race detector slows them down
 	settings   func(*rand.Rand) Settings
 	play       func(t *testing.T, s *Scenario) *Report
 	workers    int // how many are played side by side
@@ -62,6 +62,7 @@ func TestScenarios(t *testing.T) {
 
 // playSeeds plays as many seeds as there is time for.
 func (w *world) playSeeds(t *testing.T) {
+	w.operations /= raceCost
 	if testing.Short() {
 		w.size, w.operations = Size{20, 10}, w.operations/50
 	}
