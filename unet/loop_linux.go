@@ -60,8 +60,8 @@ func newLoop(s *System) (*loop, error) {
 		events: make([]epoll.Event, maxBatch), settled: make(chan struct{}, 1)}
 	l.woken.Store(1)
 	l.gateTry = func(uintptr) bool {
-		n, _ := l.gate.Wait(l.gateOne[:], 0)
-		return n > 0
+		n, errno := l.gate.Wait(l.gateOne[:], 0)
+		return n > 0 || errno != 0 // it is not told again: look
 	}
 	if err := l.open(); err != nil {
 		return nil, errors.Join(err, l.free())

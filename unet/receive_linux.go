@@ -117,7 +117,7 @@ func (s *sock) received(l *loop, n int, errno syscall.Errno) {
 		h.state = parked // it was a false alarm
 		return
 	case errno == syscall.EAGAIN:
-	case errno == syscall.EINTR:
+	case errno == syscall.EINTR, errno == syscall.ECANCELED: // nobody here cancels
 		h.ready.Store(true)
 	default:
 		sys.RaceWrite(s.in.buf[:n])
