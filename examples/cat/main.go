@@ -7,7 +7,7 @@
 //
 // It shows ufile.Reader, which keeps the next blocks in flight while the last one is
 // being written. With -direct that goes past the page cache: a backup reads a disk
-// without driving out what others need.
+// without driving out what others need. A signal ends it with code 130.
 package main
 
 import (
@@ -19,14 +19,27 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/ringside-io/ringside/ufile"
 )
 
+const (
+	interrupted = 130                    // the exit code after a signal
+	grace       = 500 * time.Millisecond // for an orderly end
+)
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+	context.AfterFunc(ctx, func() { // a write may wait for a reader who does not come
+		time.AfterFunc(grace, func() { os.Exit(interrupted) })
+	})
+	err := run(ctx, os.Args[1:], os.Stdout)
+	if ctx.Err() != nil {
+		os.Exit(interrupted)
+	}
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "cat:", err)
 		os.Exit(1)
 	}

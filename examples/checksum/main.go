@@ -7,7 +7,7 @@
 //
 // It shows ufile.Root, which keeps what it opens below one directory, links
 // included, and many files read at once: -j goroutines wait for the disk and take no
-// thread each. Lines are in the order of the names.
+// thread each. Lines are in the order of the names. A signal ends it with code 130.
 package main
 
 import (
@@ -22,14 +22,27 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/ringside-io/ringside/ufile"
 )
 
+const (
+	interrupted = 130                    // the exit code after a signal
+	grace       = 500 * time.Millisecond // for an orderly end
+)
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+	context.AfterFunc(ctx, func() { // a write may wait for a reader who does not come
+		time.AfterFunc(grace, func() { os.Exit(interrupted) })
+	})
+	err := run(ctx, os.Args[1:], os.Stdout)
+	if ctx.Err() != nil {
+		os.Exit(interrupted)
+	}
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "checksum:", err)
 		os.Exit(1)
 	}

@@ -7,7 +7,8 @@
 //	go run ./examples/durable-log -print /var/tmp/lines
 //
 // It shows ufile.Appender: -j goroutines append, and each sync makes the records of all
-// that wait durable. Kill it at any time: what was printed is there.
+// that wait durable. Kill it at any time: what was printed is there. A signal ends
+// it with code 130.
 package main
 
 import (
@@ -17,20 +18,32 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/ringside-io/ringside/ufile"
 )
 
+const (
+	interrupted = 130                    // the exit code after a signal
+	grace       = 500 * time.Millisecond // for an orderly end
+)
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, func() { _ = os.Stdin.Close() }) // ends a read that waits
+	context.AfterFunc(ctx, func() { // a write may wait for a reader who does not come
+		time.AfterFunc(grace, func() { os.Exit(interrupted) })
+	})
 	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout)
+	if ctx.Err() != nil {
+		os.Exit(interrupted)
+	}
 	stop()
-	if err != nil && ctx.Err() == nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "durable-log:", err)
 		os.Exit(1)
 	}
@@ -56,7 +69,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	return errors.Join(keep(ctx, a, *jobs, in, out), a.Close())
 }
 
-// keep appends the lines of in, several at a time.
+// keep appends the lines of in, several at a time, until they end or the context does.
 func keep(ctx context.Context, a *ufile.Appender, jobs int, in io.Reader, out io.Writer) error {
 	lines := make(chan []byte)
 	var (
@@ -66,7 +79,7 @@ func keep(ctx context.Context, a *ufile.Appender, jobs int, in io.Reader, out io
 	)
 	for range jobs {
 		wg.Go(func() {
-			for line := range lines {
+			for line := range next(ctx, lines) {
 				at, err := a.Append(line)
 				mu.Lock()
 				if err == nil {
@@ -79,13 +92,47 @@ func keep(ctx context.Context, a *ufile.Appender, jobs int, in io.Reader, out io
 			}
 		})
 	}
-	scanner := bufio.NewScanner(in)
-	for scanner.Scan() && ctx.Err() == nil {
-		lines <- []byte(scanner.Text())
-	}
-	close(lines)
+	read := make(chan error, 1)
+	go func() { // nobody waits for it: a read from a terminal or pipe may never end
+		defer close(lines)
+		read <- split(ctx, in, lines)
+	}()
 	wg.Wait()
-	return errors.Join(first, scanner.Err())
+	select {
+	case err := <-read:
+		return errors.Join(first, err)
+	default: // the context has ended
+		return first
+	}
+}
+
+// next gives lines until there are no more or the context ends.
+func next(ctx context.Context, lines <-chan []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for {
+			select {
+			case line, ok := <-lines:
+				if !ok || !yield(line) {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// split hands out the lines of in.
+func split(ctx context.Context, in io.Reader, lines chan<- []byte) error {
+	scanner := bufio.NewScanner(in)
+	for scanner.Scan() {
+		select {
+		case lines <- []byte(scanner.Text()):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return scanner.Err()
 }
 
 func printAll(dir string, out io.Writer) error {

@@ -18,7 +18,7 @@ const (
 	bufferSize = 64 << 10
 	acceptMost = 64                     // connections taken in one turn
 	pause      = 100 * time.Millisecond // when the process is out of descriptors
-	grace      = 5 * time.Second        // for connections to finish at the end
+	grace      = 800 * time.Millisecond // for connections to finish at the end
 )
 
 // server is an event loop with a listener and its connections. All of it belongs

@@ -11,7 +11,7 @@
 // (a line of words), and answers everything else with an error. Commands may be
 // sent before the answer to the last one. What a peer makes it hold has a limit:
 // the request, the answers that the peer does not take, and all keys and values
-// together.
+// together; and so has the time that it may go without a whole request.
 //
 // It shows what a server on callbacks consists of: requests that arrive in
 // pieces, answers that are joined into one write, a peer that does not read, data
@@ -20,6 +20,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -32,28 +33,29 @@ import (
 )
 
 // grace is for connections to finish at the end.
-const grace = 5 * time.Second
+const grace = 800 * time.Millisecond
 
 func main() {
 	log.SetFlags(0)
 	addr := flag.String("addr", "127.0.0.1:6379", "where to listen")
 	mode := flag.String("mode", "auto", "auto, ring, epoll or net: see event.Mode")
 	most := flag.Int64("max-memory", 256<<20, "how many bytes of keys and values to hold")
+	idle := flag.Duration("idle", 5*time.Minute, "how long a connection may go without a whole request")
 	flag.Parse()
-	if err := serve(*addr, *mode, *most); err != nil {
+	if err := serve(*addr, *mode, *most, *idle); err != nil {
 		log.Fatal("redis: ", err)
 	}
 }
 
 // serve runs until a signal comes.
-func serve(addr, mode string, most int64) error {
+func serve(addr, mode string, most int64, idle time.Duration) error {
 	m, err := modeOf(mode)
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	s, err := event.Listen("tcp", addr, newServer(most).handler(), &event.Options{Mode: m})
+	s, err := event.Listen("tcp", addr, newServer(most, idle).handler(), &event.Options{Mode: m})
 	if err != nil {
 		return err
 	}
@@ -62,7 +64,10 @@ func serve(addr, mode string, most int64) error {
 	<-ctx.Done()
 	last, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	return s.Shutdown(last)
+	if err := s.Shutdown(last); !errors.Is(err, context.DeadlineExceeded) { // whoever is slower is cut off
+		return err
+	}
+	return nil
 }
 
 func modeOf(name string) (event.Mode, error) {

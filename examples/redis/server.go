@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/ringside-io/ringside/unet/event"
 )
@@ -15,7 +16,8 @@ const batch = 32 << 10
 // server is what the connections share.
 type server struct {
 	store   *store
-	scratch sync.Pool // of *scratch
+	idle    time.Duration // how long a connection may go without a whole request
+	scratch sync.Pool     // of *scratch
 }
 
 // scratch is what answering takes, and is not needed in between.
@@ -32,18 +34,26 @@ type client struct {
 	quit bool
 }
 
-func newServer(most int64) *server {
-	s := &server{store: newStore(most)}
+func newServer(most int64, idle time.Duration) *server {
+	s := &server{store: newStore(most), idle: idle}
 	s.scratch.New = func() any { return &scratch{make([]byte, 0, 2*batch), make([][]byte, 0, 8)} }
 	return s
 }
 
 func (s *server) handler() event.Handler {
 	return event.Handler{
-		OnOpen:     func(c *event.Conn) { c.SetValue(new(client)) },
+		OnOpen:     s.open,
+		OnTimer:    (*event.Conn).Abort,
 		OnData:     s.data,
 		OnWritable: s.writable,
 	}
+}
+
+// open begins the time that a peer has. Bytes alone do not begin it anew, so that
+// nobody keeps a connection by one now and then.
+func (s *server) open(c *event.Conn) {
+	c.SetValue(new(client))
+	c.SetTimer(s.idle)
 }
 
 // data takes what has arrived: usually whole requests, which are answered from
@@ -101,6 +111,7 @@ func (s *server) answer(c *event.Conn, k *client, p []byte) (rest []byte) {
 			break
 		}
 		p = p[n:]
+		c.SetTimer(s.idle)
 		if len(words) > 0 {
 			out, k.quit = s.store.command(out, words)
 		}

@@ -25,6 +25,11 @@ func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
 // overModes runs a test with a server on each backend that can be had.
 func overModes(t *testing.T, test func(t *testing.T, s *server, address string)) {
+	t.Helper()
+	overModesWithIdle(t, time.Hour, test)
+}
+
+func overModesWithIdle(t *testing.T, idle time.Duration, test func(t *testing.T, s *server, address string)) {
 	for _, o := range []event.Options{{Mode: event.ModeRing}, {Mode: event.ModeRing, Loops: 3}, {Mode: event.ModeEpoll}, {Mode: event.ModeNet}} {
 		t.Run(fmt.Sprintf("%v-%d", o.Mode, o.Loops), func(t *testing.T) {
 			if o.Mode == event.ModeRing {
@@ -34,7 +39,7 @@ func overModes(t *testing.T, test func(t *testing.T, s *server, address string))
 			if o.Mode == event.ModeEpoll && runtime.GOOS != "linux" {
 				t.Skip("needs epoll")
 			}
-			s := newServer(1 << 20)
+			s := newServer(1<<20, idle)
 			l, err := event.Listen("tcp", "127.0.0.1:0", s.handler(), &o)
 			if err != nil {
 				t.Fatal(err)
@@ -237,6 +242,35 @@ func TestWrongInput(t *testing.T) {
 		}
 		if out := session(t, address, "PING\r\n"); out != "+PONG\r\n" {
 			t.Errorf("afterwards: %q", out)
+		}
+	})
+}
+
+// TestTrickle has peers that send a byte now and then, of a request that never becomes
+// whole: they keep no connection by that.
+func TestTrickle(t *testing.T) {
+	overModesWithIdle(t, 50*time.Millisecond, func(t *testing.T, _ *server, address string) {
+		for _, in := range []string{"x", "*1\r\n$1000000\r\n"} {
+			c := dial(t, address)
+			over := make(chan error, 1)
+			go func() {
+				_, err := io.Copy(io.Discard, c)
+				over <- err
+			}()
+			_, _ = io.WriteString(c, in) // slow machines may be late
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for ended := false; !ended; {
+				select {
+				case err := <-over:
+					ended = true
+					if errors.Is(err, os.ErrDeadlineExceeded) {
+						t.Errorf("%q: the connection goes on", in)
+					}
+				case <-tick.C:
+					_, _ = io.WriteString(c, "x") // fails once the server has closed
+				}
+			}
 		}
 	})
 }

@@ -40,6 +40,7 @@ var layers = map[string][]string{
 	"watch/watchtest":   {"internal/sys", "watch"},
 
 	// Programs that show how; they import what a user may.
+	"examples":                   {},
 	"examples/cat":               {"ufile"},
 	"examples/checksum":          {"ufile"},
 	"examples/durable-log":       {"ufile"},
@@ -56,6 +57,7 @@ var layers = map[string][]string{
 	"internal/house":         {},
 	"internal/simring":       {"internal/abi", "uring"},
 	"internal/scenario":      {"internal/simring", "reactor", "ufile", "unet", "uring", "watch"},
+	"internal/limits":        {},
 	"internal/sweep":         {"internal/abi", "internal/ringtest", "internal/sys", "uring"},
 	"internal/forbid":        {"internal/forbid/filter"},
 	"internal/forbid/filter": {},

@@ -18,7 +18,6 @@ const (
 	bufferSize = 64 << 10
 	acceptMost = 64                     // connections taken in one turn
 	pause      = 100 * time.Millisecond // when the process is out of descriptors
-	grace      = 5 * time.Second        // for connections to finish at the end
 )
 
 // Server is an event loop with a listener and its connections. All of it belongs
@@ -29,8 +28,9 @@ type Server struct {
 	fd    int      // of ln
 	addr  net.Addr
 	idle  time.Duration
-	buf   []byte // input and output of the callback in progress: a connection
-	out   []byte // with nothing unfinished holds no memory for them
+	grace time.Duration // for connections to finish at the end
+	buf   []byte        // input and output of the callback in progress: a connection
+	out   []byte        // with nothing unfinished holds no memory for them
 	clock clock
 	conns map[*conn]struct{}
 	over  bool
@@ -42,7 +42,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{l: l, idle: c.Idle, buf: make([]byte, bufferSize), conns: map[*conn]struct{}{}}
+	s := &Server{l: l, idle: c.Idle, grace: 800 * time.Millisecond, buf: make([]byte, bufferSize), conns: map[*conn]struct{}{}}
 	if err := s.listen(c.Addr); err != nil {
 		s.Close()
 		return nil, err
@@ -124,7 +124,7 @@ func (s *Server) shutdown() {
 		}
 	}
 	if len(s.conns) > 0 {
-		s.l.AfterFunc(grace, s.l.Stop)
+		s.l.AfterFunc(s.grace, s.l.Stop)
 		return
 	}
 	s.l.Stop()
