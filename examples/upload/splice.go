@@ -17,11 +17,16 @@ import (
 // piece is how much is moved at a time: what a pipe holds.
 const piece = 64 << 10
 
+// slowest is how long a byte may take on average: 100 KB/s. Without it a byte now and then
+// would keep a connection for ever.
+const slowest = 10 * time.Microsecond
+
 // receive moves so many bytes from the connection to the file.
 func (in *inbox) receive(f *ufile.File, c net.Conn, length int64) error {
+	end := time.Now().Add(idle + time.Duration(length)*slowest)
 	socket, ok := c.(syscall.Conn)
 	if in.ring == nil || !ok {
-		_ = c.SetDeadline(time.Now().Add(max(idle, time.Duration(length)*time.Microsecond)))
+		_ = c.SetDeadline(end)
 		n, err := io.CopyN(f, c, length)
 		if err == io.EOF && n < length {
 			err = io.ErrUnexpectedEOF
@@ -39,7 +44,11 @@ func (in *inbox) receive(f *ufile.File, c net.Conn, length int64) error {
 	defer r.Close()
 	defer w.Close()
 	for at := int64(0); at < length; {
-		_ = c.SetDeadline(time.Now().Add(idle))
+		if soon := time.Now().Add(idle); soon.Before(end) {
+			_ = c.SetDeadline(soon)
+		} else {
+			_ = c.SetDeadline(end)
+		}
 		n, err := in.fill(raw, w, min(length-at, piece))
 		if err != nil {
 			return err

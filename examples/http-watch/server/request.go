@@ -36,7 +36,7 @@ func parse(b []byte) (r request, n int, bad status) {
 		switch {
 		case len(b)-start >= maxHead:
 			return r, 0, 431
-		case badStart(b[start:]):
+		case badStart(b[start:]), bareLineFeed(b[start:]):
 			return r, 0, 400
 		}
 		return r, 0, 0
@@ -67,6 +67,19 @@ func badStart(b []byte) bool {
 		if !isToken(c) && c != '\r' {
 			return true
 		}
+	}
+	return false
+}
+
+// bareLineFeed says whether a line ends without a carriage return, which some
+// parsers take for an end and others do not.
+func bareLineFeed(b []byte) bool {
+	for i := bytes.IndexByte(b, '\n'); i >= 0; {
+		if i == 0 || b[i-1] != '\r' {
+			return true
+		}
+		b = b[i+1:]
+		i = bytes.IndexByte(b, '\n')
 	}
 	return false
 }
