@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+
+package fileserver
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/ringside-io/ringside/ufile"
+)
+
+const (
+	// stallTimeout is how long a client may take for a piece of a response.
+	stallTimeout = time.Minute
+	// sendPiece is how much sendfile sends between two looks at the clock.
+	sendPiece = 1 << 20
+)
+
+// listener hands out connections that know how to send files.
+type listener struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c}, nil
+}
+
+// connKey finds the connection in a request's context.
+type connKey struct{}
+
+// withConn is the ConnContext of a server.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	if c, ok := c.(*conn); ok {
+		return context.WithValue(ctx, connKey{}, c)
+	}
+	return ctx
+}
+
+// connOf returns the connection that a request came on, nil if something is in between, such as TLS.
+func connOf(r *http.Request) *conn {
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	return c
+}
+
+// conn is a connection between net/http and a socket. It joins the header of a response with its
+// body, and ends when its client does not take what it is sent.
+type conn struct {
+	net.Conn
+
+	// hold says that the next thing written is a header that is kept for what follows it. All
+	// three are the writer's.
+	hold  bool
+	head  []byte
+	until time.Time // the deadline of writes
+
+	watch watch
+	reads reads
+}
+
+// writev is what a connection of package unet has in the place of net.Buffers.
+type writev interface {
+	Writev(*net.Buffers) (int64, error)
+}
+
+// holdHeader keeps what is written next.
+func (c *conn) holdHeader() { c.hold = true }
+
+// releaseHeader sends what was kept, if nothing has followed.
+func (c *conn) releaseHeader() {
+	c.hold = false
+	if len(c.head) > 0 {
+		_, _ = c.Write(nil) // the next write tells
+	}
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.hold {
+		c.hold = false
+		c.head = append(c.head[:0], p...)
+		return len(p), nil
+	}
+	c.patience()
+	if len(c.head) == 0 {
+		return c.Conn.Write(p)
+	}
+	bufs := net.Buffers{c.head, p}
+	held := len(c.head)
+	n, err := c.writev(&bufs)
+	c.head = c.head[:0]
+	return max(0, int(n)-held), err
+}
+
+func (c *conn) writev(bufs *net.Buffers) (int64, error) {
+	if v, ok := c.Conn.(writev); ok {
+		return v.Writev(bufs)
+	}
+	return bufs.WriteTo(c.Conn)
+}
+
+// patience moves the deadline of writes on, now and then.
+func (c *conn) patience() {
+	if now := time.Now(); c.until.Sub(now) < stallTimeout*3/4 {
+		c.until = now.Add(stallTimeout)
+		_ = c.Conn.SetWriteDeadline(c.until) // fails on a closed connection, which the write tells
+	}
+}
+
+// SetWriteDeadline implements net.Conn.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.until = t
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// memory is a body in memory, for [conn.ReadFrom].
+type memory struct{ p []byte }
+
+// Read implements io.Reader.
+func (m *memory) Read(p []byte) (int, error) {
+	if len(m.p) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, m.p)
+	m.p = m.p[n:]
+	return n, nil
+}
+
+// fileRange is what remains to be sent of a file, from its position, for [conn.ReadFrom].
+type fileRange struct {
+	file *ufile.File
+	n    int64
+}
+
+// Read implements io.Reader.
+func (f *fileRange) Read(p []byte) (int, error) {
+	if f.n <= 0 {
+		return 0, io.EOF
+	}
+	n, err := f.file.Read(p[:min(int64(len(p)), f.n)])
+	f.n -= int64(n)
+	return n, err
+}
+
+// ReadFrom sends a body: net/http calls it when the header has been written and the body needs no
+// framing.
+func (c *conn) ReadFrom(r io.Reader) (int64, error) {
+	switch r := r.(type) {
+	case *memory:
+		n, err := c.Write(r.p)
+		r.p = r.p[n:]
+		return int64(n), err
+	case *fileRange:
+		return c.sendFile(r)
+	}
+	return io.Copy(struct{ io.Writer }{c}, r)
+}
+
+// sendFile leaves the bytes to the kernel, which takes them from the page cache to the socket.
+func (c *conn) sendFile(r *fileRange) (sent int64, err error) {
+	from, ok := c.Conn.(io.ReaderFrom)
+	if !ok {
+		return io.Copy(struct{ io.Writer }{c}, r)
+	}
+	for r.n > 0 {
+		c.patience()
+		piece := io.LimitedReader{R: r.file, N: min(r.n, sendPiece)}
+		n, err := from.ReadFrom(&piece)
+		sent += n
+		r.n -= n
+		if err != nil {
+			return sent, err
+		}
+		if n == 0 {
+			return sent, io.ErrUnexpectedEOF // the file has become shorter
+		}
+	}
+	return sent, nil
+}
+
+// CloseWrite says that nothing follows, so that a client reads the answer to a request of which the
+// rest is not wanted.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}

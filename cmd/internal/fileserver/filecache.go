@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+
+package fileserver
+
+import (
+	"sync"
+	"time"
+
+	"github.com/ringside-io/ringside/ufile"
+)
+
+const (
+	// keepFiles is how many files are kept open, keepFor how long: a name that comes to mean something
+	// else is noticed after that at the latest. A file that is changed, removed, or replaced is noticed
+	// at once, because each request asks for the state of the open one.
+	keepFiles = 256
+	keepFor   = time.Second
+)
+
+// fileCache keeps small files open that were asked for lately. Large ones are sent from the position
+// that comes with being open, which cannot be shared.
+type fileCache struct {
+	mu      sync.Mutex
+	files   map[string]*opened
+	sweeper *time.Timer
+	closed  bool
+}
+
+// fileState is what tells that a file is what it was, and still has its name.
+type fileState struct {
+	mtime, ctime, size int64
+	nlink              uint32
+}
+
+const stateMask = ufile.StatxMtime | ufile.StatxCtime | ufile.StatxSize | ufile.StatxNlink
+
+// stateOf asks for the state of an open file; false where the system does not tell all of it, and for
+// one that was removed or replaced.
+func stateOf(f *ufile.File) (fileState, bool) {
+	st, err := f.Statx(stateMask, 0)
+	if err != nil || st.Mask&stateMask != stateMask || st.Nlink == 0 {
+		return fileState{}, false
+	}
+	return fileState{st.Mtime.UnixNano(), st.Ctime.UnixNano(), st.Size, st.Nlink}, true
+}
+
+// get returns a file that is open and unchanged, nil if there is none.
+func (c *fileCache) get(name string) *opened {
+	c.mu.Lock()
+	o := c.files[name]
+	if o != nil {
+		o.used++
+	}
+	c.mu.Unlock()
+	if o == nil {
+		return nil
+	}
+	if now, ok := stateOf(o.file); ok && now == o.state {
+		return o
+	}
+	c.mu.Lock()
+	c.drop(name, o)
+	c.mu.Unlock()
+	c.giveBack(o)
+	return nil
+}
+
+// put keeps a file that was opened for the caller, who must give it back.
+func (c *fileCache) put(name string, o *opened) {
+	if o.size > smallMax {
+		return
+	}
+	var ok bool
+	if o.state, ok = stateOf(o.file); !ok || o.state.size != o.size || o.state.mtime != o.mtime.UnixNano() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.files[name] != nil || len(c.files) >= keepFiles {
+		return
+	}
+	o.cache, o.used = c, 1
+	if c.files == nil {
+		c.files = map[string]*opened{}
+	}
+	c.files[name] = o
+	if len(c.files) == 1 {
+		c.sweeper = time.AfterFunc(keepFor, c.sweep)
+	}
+}
+
+// sweep closes all files: who wants one again opens it again.
+func (c *fileCache) sweep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, o := range c.files {
+		c.drop(name, o)
+	}
+}
+
+// drop forgets a file. It is closed when nobody uses it.
+func (c *fileCache) drop(name string, o *opened) {
+	if o.dropped {
+		return
+	}
+	o.dropped = true
+	delete(c.files, name)
+	if len(c.files) == 0 {
+		c.sweeper.Stop()
+	}
+	if o.used == 0 {
+		o.file.Close()
+	}
+}
+
+func (c *fileCache) giveBack(o *opened) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o.used--; o.used == 0 && o.dropped {
+		o.file.Close()
+	}
+}
+
+// close closes all files that nobody uses, the others later.
+func (c *fileCache) close() {
+	c.sweep()
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+
+package fileserver
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/ringside-io/ringside/ufile"
+)
+
+// Options say what a [Handler] serves. The zero value is what is safe for most.
+type Options struct {
+	// List answers for a directory without index.html with the names in it.
+	List bool
+	// Dotfiles serves and lists names that begin with a dot too. Below .well-known they are served
+	// in any case.
+	Dotfiles bool
+	// NoGzip sends files as they are.
+	NoGzip bool
+}
+
+// Handler answers GET and HEAD with the files below a directory. It may be used concurrently.
+//
+// A name is resolved below the directory in one step (see ufile.Root), so that neither "..", a symbolic
+// link that leads outside, nor a race with whoever renames directories gets out of it. An encoded
+// slash is a slash. What must not be served is not found, like what does not exist; what the system
+// forbids is 403.
+type Handler struct {
+	root *ufile.Root
+	opts Options
+	zip  *gzipCache
+
+	files fileCache
+}
+
+// Open returns a handler for the files below a directory, to be closed in the end.
+func Open(dir string, o Options) (*Handler, error) {
+	root, err := ufile.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Handler{root: root, opts: o, zip: newGzipCache()}, nil
+}
+
+// Close closes the directory. Requests that are being answered still are.
+func (h *Handler) Close() error {
+	h.files.close()
+	return h.root.Close()
+}
+
+const indexPage = "index.html"
+
+// errHidden is of a name that is not served.
+var errHidden = errors.New("not served")
+
+// ServeHTTP answers a request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "405 method not allowed", http.StatusMethodNotAllowed)
+		return
+	}
+	name, err := h.name(r.URL.Path)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	if strings.HasSuffix(r.URL.Path, "/"+indexPage) {
+		redirect(w, r, "./")
+		return
+	}
+	f, err := h.open(name)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	slash := strings.HasSuffix(r.URL.Path, "/")
+	switch {
+	case f.dir && !slash && name != ".":
+		redirect(w, r, relative(path.Base(name))+"/")
+	case f.dir:
+		h.directory(w, r, name, f)
+	case slash:
+		redirect(w, r, "../"+url.PathEscape(path.Base(name)))
+	default:
+		h.serve(w, r, name, f)
+	}
+	f.close()
+}
+
+// directory answers with index.html, or with a list.
+func (h *Handler) directory(w http.ResponseWriter, r *http.Request, name string, dir *opened) {
+	name = path.Join(name, indexPage)
+	index, err := h.open(name)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		fail(w, err)
+	case err != nil:
+		h.list(w, r, dir)
+	case index.dir:
+		index.close()
+		h.list(w, r, dir)
+	default:
+		h.serve(w, r, name, index)
+		index.close()
+	}
+}
+
+// name returns the name below the root that a path of a URL means.
+func (h *Handler) name(urlPath string) (string, error) {
+	clean := path.Clean("/" + urlPath)[1:]
+	if clean == "" {
+		return ".", nil
+	}
+	if !h.opts.Dotfiles && hidden(clean) {
+		return "", errHidden
+	}
+	// Refuses what means something else to the system than to us, such as a backslash on Windows.
+	return filepath.Localize(clean)
+}
+
+// hidden tells whether an element of a clean path begins with a dot. RFC 8615 has one that is meant
+// to be seen.
+func hidden(clean string) bool {
+	clean = strings.TrimPrefix(clean, ".well-known/")
+	return clean != ".well-known" && (strings.HasPrefix(clean, ".") || strings.Contains(clean, "/."))
+}
+
+// fail answers with an error: what the server itself lacks is its fault, and what is forbidden is
+// said to be; all else is not found.
+func fail(w http.ResponseWriter, err error) {
+	var errno syscall.Errno
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		http.Error(w, "403 forbidden", http.StatusForbidden)
+	case errors.Is(err, fs.ErrClosed):
+		http.Error(w, "503 shutting down", http.StatusServiceUnavailable)
+	case errors.As(err, &errno) && (errno == syscall.EMFILE || errno == syscall.ENFILE || errno == syscall.ENOMEM):
+		http.Error(w, "503 out of resources, try again later", http.StatusServiceUnavailable)
+	case errors.As(err, &errno) && errno == syscall.EIO:
+		http.Error(w, "500 internal server error", http.StatusInternalServerError)
+	default:
+		http.Error(w, "404 page not found", http.StatusNotFound)
+	}
+}
+
+// redirect leads to a relative reference, which keeps proxies that hide a prefix happy.
+func redirect(w http.ResponseWriter, r *http.Request, to string) {
+	if r.URL.RawQuery != "" {
+		to += "?" + r.URL.RawQuery
+	}
+	w.Header().Set("Location", to)
+	w.WriteHeader(http.StatusMovedPermanently)
+}
+
+// relative returns a name as a relative reference; a colon in it makes no scheme.
+func relative(name string) string { return (&url.URL{Path: name}).String() }

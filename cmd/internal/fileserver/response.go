@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+
+package fileserver
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// smallMax is up to which length a body is read into a buffer and sent with its header in one
+	// call. What is larger is left to sendfile.
+	smallMax = 64 << 10
+	// chunk is how much of a body is sent at a time where sendfile cannot be had.
+	chunk = 128 << 10
+)
+
+// buffers hold what is sent, each for the time of one call.
+var (
+	smallBuffers = sync.Pool{New: func() any { return new([smallMax]byte) }}
+	chunkBuffers = sync.Pool{New: func() any { return new([chunk]byte) }}
+)
+
+// response sends the content of a file in the cheapest way that the connection allows.
+type response struct {
+	http.ResponseWriter
+	conn *conn // nil if something is between the response and the socket, such as TLS
+}
+
+// ReadFrom is what http.ServeContent sends a body by.
+func (w *response) ReadFrom(r io.Reader) (n int64, err error) {
+	limited, ok := r.(*io.LimitedReader)
+	if !ok {
+		return io.Copy(struct{ io.Writer }{w.ResponseWriter}, r)
+	}
+	body, ok := limited.R.(*content)
+	switch {
+	case !ok: // parts of a file
+		n, err = w.pump(limited)
+	case body.file == nil:
+		n, err = w.sendBytes(body.data[body.pos:][:limited.N])
+	case limited.N <= smallMax:
+		n, err = w.sendSmall(body, int(limited.N))
+	default:
+		n, err = w.sendFile(body, limited.N)
+	}
+	if ok {
+		limited.N -= n
+	}
+	return n, err
+}
+
+// sendSmall sends a part of a file that fits into a buffer.
+func (w *response) sendSmall(body *content, n int) (int64, error) {
+	buf := smallBuffers.Get().(*[smallMax]byte)
+	defer smallBuffers.Put(buf)
+	n, err := body.readAt(buf[:n], body.pos)
+	sent, sendErr := w.sendBytes(buf[:n])
+	if sendErr != nil {
+		err = sendErr
+	}
+	return sent, err
+}
+
+// sendBytes sends a body that is in memory together with its header.
+func (w *response) sendBytes(p []byte) (int64, error) {
+	if from, ok := w.ResponseWriter.(io.ReaderFrom); ok && w.conn != nil {
+		w.conn.holdHeader()
+		defer w.conn.releaseHeader()
+		if err := http.NewResponseController(w.ResponseWriter).Flush(); err != nil {
+			return 0, err
+		}
+		return from.ReadFrom(&memory{p})
+	}
+	w.patience()
+	n, err := w.Write(p)
+	return int64(n), err
+}
+
+// sendFile sends a large part of a file.
+func (w *response) sendFile(body *content, n int64) (int64, error) {
+	from, ok := w.ResponseWriter.(io.ReaderFrom)
+	if !ok || w.conn == nil {
+		return w.pump(io.NewSectionReader(readerAt{body}, body.pos, n))
+	}
+	if _, err := body.file.Seek(body.pos, io.SeekStart); err != nil {
+		return 0, err
+	}
+	if err := http.NewResponseController(w.ResponseWriter).Flush(); err != nil {
+		return 0, err
+	}
+	return from.ReadFrom(&fileRange{body.file, n})
+}
+
+// pump sends what a reader has by large pieces, as long as the client takes them.
+func (w *response) pump(r io.Reader) (sent int64, err error) {
+	buf := chunkBuffers.Get().(*[chunk]byte)
+	defer chunkBuffers.Put(buf)
+	for {
+		n, err := r.Read(buf[:])
+		if n > 0 {
+			w.patience()
+			m, err := w.Write(buf[:n])
+			sent += int64(m)
+			if err != nil {
+				return sent, err
+			}
+		}
+		if err == io.EOF {
+			return sent, nil
+		}
+		if err != nil {
+			return sent, err
+		}
+	}
+}
+
+// patience gives the client time for a piece; a server that cannot say how long waits longer.
+func (w *response) patience() {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(stallTimeout))
+}
+
+// Unwrap is for http.ResponseController.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// readerAt is content at any position.
+type readerAt struct{ *content }
+
+// ReadAt implements io.ReaderAt.
+func (r readerAt) ReadAt(p []byte, off int64) (int, error) { return r.readAt(p, off) }

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringside-io/ringside/cmd/internal/fileserver"
+	"github.com/ringside-io/ringside/ufile"
+	"github.com/ringside-io/ringside/unet"
+)
+
+const serveLong = `serve serves the files below a directory over HTTP, read by ufile and sent by unet, until it is
+interrupted: ranges, conditional requests, and gzip for clients that accept it where that saves something (a
+NAME.gz beside NAME that is not older is sent as it is, other files are compressed once and kept in memory).
+
+Nothing outside of the directory is served: not through "..", not through symbolic links that lead out of
+it, not through a race. Symbolic links that stay inside are followed. Names that begin with a dot are not
+served, but for .well-known. A directory is answered with its index.html, else not at all: --list shows what is
+in it. For up to a second after a directory was renamed or a symbolic link moved, files may still come from
+where they were; a file that is changed, replaced or removed is noticed at once.
+
+The address is on this machine alone unless --addr says otherwise. With --cert and --key the server speaks
+TLS, and HTTP/2 with clients that can. Headers may have 16 KiB and take 10 seconds; a client that takes no
+data for a minute is given up. On the first interrupt, or SIGTERM, no more requests are taken, and what is being
+answered has --grace to end.
+
+Where io_uring cannot be used the server works on plain system calls, and says so.`
+
+// serveFlags are the flags of "ringside serve".
+type serveFlags struct {
+	addr, cert, key, accessLog string
+	grace                      time.Duration
+	json                       bool
+	opts                       fileserver.Options
+}
+
+// newServeCmd returns "ringside serve".
+func newServeCmd() *cobra.Command {
+	var flags serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve DIR",
+		Short: "Serve the files below a directory over HTTP",
+		Long:  serveLong,
+		Example: "  ringside serve public                       # http://127.0.0.1:8080/\n" +
+			"  ringside serve public --addr :80 --list --access-log -\n" +
+			"  ringside serve public --addr :443 --cert cert.pem --key key.pem",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("serve takes one directory, got %d arguments", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return runServe(cmd, args[0], flags) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.addr, "addr", "127.0.0.1:8080", "listen on this `address`; port 0 lets the system choose")
+	f.StringVar(&flags.cert, "cert", "", "speak TLS with the certificate in this PEM `file`")
+	f.StringVar(&flags.key, "key", "", "the certificate's key, a PEM `file`")
+	f.BoolVar(&flags.opts.List, "list", false, "show what is in a directory without index.html")
+	f.BoolVar(&flags.opts.Dotfiles, "dotfiles", false, "serve names that begin with a dot too")
+	f.BoolVar(&flags.opts.NoGzip, "no-gzip", false, "send files as they are")
+	f.StringVar(&flags.accessLog, "access-log", "", "append a line for each request to this `file`, - for standard output")
+	f.DurationVar(&flags.grace, "grace", 900*time.Millisecond, "how long answers may go on after an interrupt")
+	f.BoolVar(&flags.json, "json", false, "say in JSON what is served where")
+	return cmd
+}
+
+// serving is what the command says of itself.
+type serving struct {
+	Dir           string `json:"dir"`
+	URL           string `json:"url"`
+	Addr          string `json:"addr"`
+	Sockets       string `json:"sockets"`
+	SocketsReason string `json:"sockets_reason,omitempty"`
+	Files         string `json:"files"`
+	FilesReason   string `json:"files_reason,omitempty"`
+}
+
+func runServe(cmd *cobra.Command, dir string, flags serveFlags) (err error) {
+	if flags.grace < 0 {
+		return usagef("--grace %v: must not be negative", flags.grace)
+	}
+	certificates, err := flags.certificates()
+	if err != nil {
+		return err
+	}
+	files, err := fileserver.Open(dir, flags.opts)
+	if err != nil {
+		return fmt.Errorf("%w: name a directory that can be read", err)
+	}
+	defer func() { err = errors.Join(err, files.Close()) }()
+	var handler http.Handler = files
+	if flags.accessLog != "" {
+		out, closeLog, err := flags.openLog(cmd.OutOrStdout())
+		if err != nil {
+			return err
+		}
+		defer closeLog()
+		handler = fileserver.AccessLog(files, out)
+	}
+	ln, err := unet.Listen("tcp", flags.addr)
+	if err != nil {
+		return fmt.Errorf("%w%s", err, listenHint(err))
+	}
+	fileserver.TuneGC()
+	if err := announce(cmd.OutOrStdout(), flags.json, dir, ln.Addr(), len(certificates) > 0); err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	srv := fileserver.NewServer(handler, log.New(cmd.ErrOrStderr(), "ringside: ", 0))
+	return serveUntil(cmd.Context(), srv, ln, certificates, flags.grace)
+}
+
+// serveUntil serves until ctx ends, and then for as long as grace lets it.
+func serveUntil(ctx context.Context, srv *fileserver.Server, ln net.Listener, certificates []tls.Certificate, grace time.Duration) error {
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln, certificates...) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := srv.Shutdown(late)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("clients were cut off after %v (--grace)", grace)
+	}
+	return errors.Join(err, <-served)
+}
+
+// certificates reads the certificate, if there is to be one.
+func (f *serveFlags) certificates() ([]tls.Certificate, error) {
+	switch {
+	case f.cert == "" && f.key == "":
+		return nil, nil
+	case f.cert == "" || f.key == "":
+		return nil, usagef("TLS needs both --cert and --key")
+	}
+	c, err := tls.LoadX509KeyPair(f.cert, f.key)
+	if err != nil {
+		return nil, fmt.Errorf("--cert and --key: %w", err)
+	}
+	return []tls.Certificate{c}, nil
+}
+
+// openLog opens the access log.
+func (f *serveFlags) openLog(stdout io.Writer) (io.Writer, func(), error) {
+	if f.accessLog == "-" {
+		return stdout, func() {}, nil
+	}
+	file, err := os.OpenFile(f.accessLog, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--access-log: %w", err)
+	}
+	return file, func() { _ = file.Close() }, nil
+}
+
+// announce says where the server is found, and on what it works.
+func announce(out io.Writer, asJSON bool, dir string, addr net.Addr, secure bool) error {
+	s := serving{Dir: dir, Addr: addr.String(), URL: serveURL(addr, secure)}
+	s.Sockets, s.SocketsReason = unet.Backend()
+	s.Files, s.FilesReason = ufile.Backend()
+	if asJSON {
+		return json.NewEncoder(out).Encode(s)
+	}
+	_, err := fmt.Fprintf(out, "%s is served on %s\nsockets: %s\nfiles: %s\n", s.Dir, s.URL,
+		because(s.Sockets, s.SocketsReason), because(s.Files, s.FilesReason))
+	return err
+}
+
+func because(name, reason string) string {
+	if reason == "" {
+		return name
+	}
+	return name + ", because " + reason
+}
+
+// serveURL is where a browser on this machine finds the server.
+func serveURL(addr net.Addr, secure bool) string {
+	scheme := "http"
+	if secure {
+		scheme = "https"
+	}
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return fmt.Sprintf("%s://%s/", scheme, net.JoinHostPort(cmp.Or(host, "localhost"), port))
+}
+
+// listenHint says what to do about an address that cannot be listened on.
+func listenHint(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return ": choose another port with --addr, or 127.0.0.1:0 for any"
+	case errors.Is(err, syscall.EACCES):
+		return ": ports below 1024 take privileges, choose another one with --addr"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return ": --addr must name an address of this machine"
+	}
+	return ""
+}
