@@ -39,7 +39,7 @@ func newCompareCmd() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: promptly(func(cmd *cobra.Command, args []string) error {
 			before, err := readResults(args[0])
 			if err != nil {
 				return err
@@ -59,7 +59,7 @@ func newCompareCmd() *cobra.Command {
 				return exitStatus(exitFailure)
 			}
 			return nil
-		},
+		}),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON")

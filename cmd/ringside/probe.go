@@ -41,7 +41,7 @@ func probeCmd(collect func() features.Report) *cobra.Command {
 		Long:    probeLong,
 		Example: "  ringside probe\n  ringside probe --json | jq .reason\n  ringside probe --sync /var/lib/app",
 		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: promptly(func(cmd *cobra.Command, _ []string) error {
 			r, out := collect(), cmd.OutOrStdout()
 			syncs, err := measureSyncs(cmd.Context(), syncDir)
 			if err != nil {
@@ -54,7 +54,7 @@ func probeCmd(collect func() features.Report) *cobra.Command {
 				return exitStatus(exitFailure)
 			}
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVar(&syncDir, "sync", "", "measure syncs in this `directory`")

@@ -32,7 +32,7 @@ func newReportCmd() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			d, err := readResults(args[0])
+			d, err := readResultsUntil(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

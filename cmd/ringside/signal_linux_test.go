@@ -31,6 +31,7 @@ type running struct {
 	cmd            *exec.Cmd
 	worker         int
 	stdout, stderr bytes.Buffer
+	out            *os.File // in the place of stdout, to be read by hand
 }
 
 // startMeasuring starts the program and waits until one of its workers has the test file open.
