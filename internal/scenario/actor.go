@@ -70,6 +70,13 @@ func (a *actor) check(what string, err error) {
 	}
 }
 
+// refused notes that something cannot be had, unless the world may be short of it.
+func (a *actor) refused(what string, err error) {
+	if !a.p.w.Tolerates(err) {
+		a.problem("%s: %v", what, err)
+	}
+}
+
 // done counts operations.
 func (a *actor) done(n int) { a.p.ops.Add(int64(n)) }
 

@@ -34,7 +34,7 @@ func (a *actor) conn(slot int) *link {
 		c, err := a.p.w.Dial(first)
 		a.done(1)
 		if err != nil {
-			a.problem("dial: %v", err)
+			a.refused("dial", err)
 			return nil
 		}
 		a.conns[slot] = &link{c, first, first}

@@ -53,7 +53,7 @@ func (a *actor) open(slot, path int) {
 	f, err := a.p.w.OpenFile(path)
 	a.done(1)
 	if err != nil {
-		a.problem("open: %v", err)
+		a.refused("open", err)
 		return
 	}
 	a.files[slot] = &opened{f, path, a.p.files[path]}

@@ -23,7 +23,9 @@ import (
 )
 
 // KernelWorld is a world on the kernel that runs: files, pipes and connections
-// are real, and so are the rings.
+// are real, and so are the rings. With the setting "short" the process may be
+// short of descriptors and memory: what has a fallback may use it, and accepting
+// goes on when there are descriptors again.
 type KernelWorld struct {
 	s     *Scenario
 	dir   string
@@ -64,7 +66,8 @@ func NewKernelWorld(s *Scenario, dir string) (w *KernelWorld, err error) {
 		return nil, err
 	}
 	w.goroutines = runtime.NumGoroutine()
-	for _, open := range []func() error{w.openFiles, w.openEngine, w.openSockets, w.openLoop} {
+	// The engine comes first: it has no fallback.
+	for _, open := range []func() error{w.openEngine, w.openFiles, w.openSockets, w.openLoop} {
 		if err := open(); err != nil {
 			return nil, err
 		}
@@ -80,6 +83,9 @@ func (w *KernelWorld) openFiles() (err error) {
 		}
 	}
 	mode := []ufile.Mode{ufile.ModeAuto, ufile.ModeRing, ufile.ModeSyscall}[w.s.Settings.Int("file-mode")%3]
+	if w.short() {
+		mode = ufile.ModeAuto
+	}
 	if w.files, err = ufile.NewSystem(ufile.Options{Mode: mode, Reactor: reactorOptions(w.s.Settings)}); err != nil {
 		return err
 	}
@@ -93,9 +99,14 @@ func (w *KernelWorld) openFiles() (err error) {
 	return err
 }
 
+func (w *KernelWorld) short() bool { return w.s.Settings.Has("short") }
+
 func (w *KernelWorld) path(name string) string { return filepath.Join(w.dir, name) }
 
 func (w *KernelWorld) openEngine() (err error) {
+	if w.s.Settings.Has(NoRings) {
+		return nil
+	}
 	w.r, err = reactor.New(reactorOptions(w.s.Settings))
 	return err
 }
@@ -111,6 +122,9 @@ func reactorOptions(s Settings) reactor.Options {
 // openSockets opens a listener whose connections send back what arrives.
 func (w *KernelWorld) openSockets() (err error) {
 	mode := unet.ModeRing
+	if w.short() {
+		mode = unet.ModeAuto
+	}
 	if w.s.Settings.Has("plain-sockets") {
 		mode = unet.ModePlain
 	}
@@ -131,6 +145,10 @@ func (w *KernelWorld) openSockets() (err error) {
 func (w *KernelWorld) serve() {
 	for {
 		c, err := w.door.Accept()
+		if w.short() && errors.Is(err, syscall.EMFILE) {
+			time.Sleep(time.Millisecond) // as package http does
+			continue
+		}
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
 				w.problem("accept: %v", err)
@@ -213,7 +231,12 @@ func (w *KernelWorld) Patience() time.Duration { return 2 * time.Minute }
 func (w *KernelWorld) Mend() {}
 
 // Trace tells what the engine has counted.
-func (w *KernelWorld) Trace() string { return w.r.String() }
+func (w *KernelWorld) Trace() string {
+	if w.r == nil {
+		return "there is no engine"
+	}
+	return w.r.String()
+}
 
 // Finish closes everything.
 func (w *KernelWorld) Finish() []string {
@@ -222,13 +245,15 @@ func (w *KernelWorld) Finish() []string {
 			w.problem("close %s: %v", what, err)
 		}
 	}
-	if n := settled(func() int { return w.r.Stats().InFlight }); n != 0 {
-		w.problem("the engine has %d operations in flight", n)
+	if w.r != nil {
+		if n := settled(func() int { return w.r.Stats().InFlight }); n != 0 {
+			w.problem("the engine has %d operations in flight", n)
+		}
+		check("the engine", w.r.Close())
 	}
 	if n := w.files.Stats().Ring.InFlight; n != 0 {
 		w.problem("the files have %d operations in flight", n)
 	}
-	check("the engine", w.r.Close())
 	if w.batch != nil {
 		check("the batch", w.batch.Close())
 	}
@@ -237,6 +262,14 @@ func (w *KernelWorld) Finish() []string {
 	check("the listener", w.door.Close())
 	w.serving.Wait()
 	w.closeLoop()
+	if !w.s.Settings.Has(Beside) {
+		w.countLeft()
+	}
+	return w.wrong
+}
+
+// countLeft counts what the process has more than before.
+func (w *KernelWorld) countLeft() {
 	if n := settled(func() int { return w.more(descriptors, w.descriptors) }); n != 0 {
 		w.problem("%d descriptors are left", n)
 	}
@@ -244,7 +277,6 @@ func (w *KernelWorld) Finish() []string {
 	if n := settled(func() int { return max(runtime.NumGoroutine()-w.goroutines-1, 0) }); n != 0 {
 		w.problem("%d goroutines are left", n)
 	}
-	return w.wrong
 }
 
 // more returns by how many a count exceeds what it was.

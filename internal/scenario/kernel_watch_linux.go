@@ -12,6 +12,9 @@ import (
 
 func (w *KernelWorld) openLoop() (err error) {
 	backend := watch.IOUring
+	if w.short() {
+		backend = watch.Auto
+	}
 	if w.s.Settings.Has("epoll") {
 		backend = watch.Epoll
 	}

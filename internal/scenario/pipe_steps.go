@@ -36,7 +36,7 @@ func (a *actor) own() *stream {
 		first := a.p.stream()
 		pipe, err := a.p.w.Pipe(first)
 		if err != nil {
-			a.problem("a pipe: %v", err)
+			a.refused("a pipe", err)
 			return nil
 		}
 		a.pipe = &stream{pipe, first}

@@ -21,7 +21,7 @@ func (a *actor) watch(slot, mode int) Watch {
 		w, err := a.p.w.Watch(mode)
 		a.done(1)
 		if err != nil {
-			a.problem("watch: %v", err)
+			a.refused("watch", err)
 			return nil
 		}
 		a.watches[slot] = w
