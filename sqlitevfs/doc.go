@@ -34,6 +34,7 @@
 //	prefetch       auto, on or off   read the leaves ahead that a scan will come to
 //	prefetchdepth  1 to 1024         so many pages at most; 64
 //	prefetchbytes  bytes             of the rest of a table that is being scanned at most; 256 MiB
+//	atomic4k       off, on, trust    one page of 4 KiB is written whole: see Atomic writes; off
 //	groupsync      auto, on or off   share syncs with other databases
 //	grouplog       auto, on or off   share a log of commits; auto is off
 //	dirsync        auto, on or off   sync directories
@@ -108,9 +109,11 @@
 //
 // The VFS never says SQLITE_IOCAP_BATCH_ATOMIC: a commit by such writes does not
 // raise the file change counter in SQLite as this driver builds it, so that other
-// connections keep what is stale and corrupt indexes. Nor SQLITE_IOCAP_ATOMIC4K,
-// because devices promise it for direct writes only, and not for what goes through
-// the page cache.
+// connections keep what is stale and corrupt indexes. SQLITE_IOCAP_ATOMIC4K it says
+// where it is asked to (Atomic4K of [Options], atomic4k=on or trust): a transaction
+// that changes one page of 4096 bytes then needs no journal. "on" is refused unless
+// the device has sectors of 4 KiB; what devices promise for larger atomic writes
+// (statx) holds for direct writes only, and not for what goes through the page cache.
 //
 // # Prefetch
 //

@@ -223,10 +223,14 @@ func (f *file) options() *Options {
 
 // DeviceCharacteristics leaves out batch-atomic writes, with which SQLite, as
 // this driver builds it, forgets to raise the file change counter, so that other
-// connections keep what is stale; and atomic ones, which no device promises for
-// what goes through the page cache.
+// connections keep what is stale; and atomic ones, but for those that the user
+// has asked for.
 func (f *file) DeviceCharacteristics() vfs.DeviceCharacteristic {
-	return f.File.DeviceCharacteristics() &^ (vfs.IOCAP_BATCH_ATOMIC | atomicWrites)
+	c := f.File.DeviceCharacteristics() &^ (vfs.IOCAP_BATCH_ATOMIC | atomicWrites)
+	if f.owner && f.options().Atomic4K != AtomicOff {
+		c |= vfs.IOCAP_ATOMIC4K
+	}
+	return c
 }
 
 const atomicWrites = vfs.IOCAP_ATOMIC | vfs.IOCAP_ATOMIC512 | vfs.IOCAP_ATOMIC1K | vfs.IOCAP_ATOMIC2K |

@@ -48,6 +48,43 @@ func ParseSwitch(s string) (Switch, error) {
 	return Auto, fmt.Errorf("sqlitevfs: %q is not auto, on or off", s)
 }
 
+// Atomic says who vouches that a device writes 4 KiB whole or not at all.
+type Atomic int
+
+const (
+	// AtomicOff: nobody does.
+	AtomicOff Atomic = iota
+	// AtomicOn: the device does, by sectors of 4 KiB or more. A database on another
+	// one is refused.
+	AtomicOn
+	// AtomicTrust: the user does, of a device or file system whose promise nobody
+	// can ask for, such as a copy-on-write one or one with a battery.
+	AtomicTrust
+)
+
+// String returns off, on or trust.
+func (a Atomic) String() string {
+	switch a {
+	case AtomicOff:
+		return "off"
+	case AtomicOn:
+		return "on"
+	case AtomicTrust:
+		return "trust"
+	}
+	return fmt.Sprintf("Atomic(%d)", int(a))
+}
+
+// ParseAtomic reads what String returns.
+func ParseAtomic(s string) (Atomic, error) {
+	for _, a := range []Atomic{AtomicOff, AtomicOn, AtomicTrust} {
+		if strings.EqualFold(s, a.String()) {
+			return a, nil
+		}
+	}
+	return AtomicOff, fmt.Errorf("sqlitevfs: %q is not off, on or trust", s)
+}
+
 // Options configure a VFS; the zero value is what the VFS "ringside" has.
 type Options struct {
 	// Prefetch reads the leaves that a scan of a fragmented B-tree will come
@@ -82,6 +119,12 @@ type Options struct {
 	// synchronous=FULL returns. Off does what the default VFS does, which is
 	// neither: a power cut may then undo commits, or take a new database.
 	DirSync Switch
+	// Atomic4K lets SQLite commit without a journal when a transaction changes one
+	// page of a database with pages of 4096 bytes, in rollback modes: the page is
+	// written and synced, and that is all. On a device that may tear it, a power cut
+	// then damages the database: hence never chosen automatically, and AtomicOn
+	// asks the device (statx, Linux 6.1).
+	Atomic4K Atomic
 	// Base names the VFS that is wrapped; "" is the default one. It must keep
 	// its files where the names say: another one's files are read and synced by
 	// its own methods only, and if it has a method SyncDir(string) error, that
@@ -97,6 +140,9 @@ func (o *Options) check() error {
 		if s < Auto || s > Off {
 			return fmt.Errorf("sqlitevfs: %s: there is no %v", name, s)
 		}
+	}
+	if o.Atomic4K < AtomicOff || o.Atomic4K > AtomicTrust {
+		return fmt.Errorf("sqlitevfs: Atomic4K: there is no %v", o.Atomic4K)
 	}
 	if o.PrefetchDepth < 0 || o.PrefetchDepth > maxDepth {
 		return fmt.Errorf("sqlitevfs: PrefetchDepth: %d is not between 0 and %d", o.PrefetchDepth, maxDepth)
@@ -122,6 +168,7 @@ const (
 	paramDirSync   = "dirsync"
 	paramDepth     = "prefetchdepth"
 	paramBytes     = "prefetchbytes"
+	paramAtomic    = "atomic4k"
 )
 
 // with returns the options with what a database's URI asks for.
@@ -132,6 +179,12 @@ func (o Options) with(name *vfs.Filename) (Options, error) {
 			if *s, err = ParseSwitch(v); err != nil {
 				return o, fmt.Errorf("%s=: %w", key, err)
 			}
+		}
+	}
+	if v := name.URIParameter(paramAtomic); v != "" {
+		var err error
+		if o.Atomic4K, err = ParseAtomic(v); err != nil {
+			return o, fmt.Errorf("%s=: %w", paramAtomic, err)
 		}
 	}
 	o.PrefetchDepth = int(name.URIInt64(paramDepth, int64(o.PrefetchDepth)))

@@ -141,3 +141,22 @@ func unsupportedSync(err error) bool {
 	errno, ok := errnoOf(err)
 	return ok && (errno == unix.EINVAL || errno == unix.ENOTSUP || errno == unix.EBADF || errno == unix.ENOSYS)
 }
+
+// wholeSectors returns nil if the device below a file writes 4 KiB whole or not at
+// all: if that is its sector, which every other promise of a file system rests on. What
+// it says of atomic writes (statx, 6.11) is about direct writes only. (6.1)
+func wholeSectors(fd int) error {
+	var st unix.Statx_t
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &st)
+	switch {
+	case err != nil:
+		return fmt.Errorf("atomic4k=on: %w", os.NewSyscallError("statx", err))
+	case st.Mask&unix.STATX_DIOALIGN == 0 || st.Dio_offset_align == 0:
+		return fmt.Errorf("atomic4k=on: the file system does not tell the sector of its device: leave it off, or use atomic4k=trust if you know that 4 KiB are written whole")
+	case st.Dio_offset_align < atomicUnit:
+		return fmt.Errorf("atomic4k=on: sectors have %d bytes, so 4 KiB may be torn: leave it off", st.Dio_offset_align)
+	}
+	return nil
+}
+
+const atomicUnit = 4096

@@ -37,3 +37,8 @@ func unsupportedSync(err error) bool {
 	errno, ok := errnoOf(err)
 	return ok && errno == syscall.EINVAL
 }
+
+// wholeSectors has nobody to ask.
+func wholeSectors(int) error {
+	return errors.New("atomic4k=on: only Linux tells the sector of a device: leave it off, or use atomic4k=trust if you know that 4 KiB are written whole")
+}

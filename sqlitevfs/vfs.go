@@ -55,7 +55,7 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 	if flags&vfs.OPEN_MAIN_DB != 0 {
 		var err error
 		if opts, err = opts.with(name); err != nil {
-			return nil, flags, vfs.SystemError(err, sqlite3.MISUSE)
+			return nil, flags, vfs.SystemError(err, sqlite3.CANTOPEN) // with MISUSE the words are lost
 		}
 	}
 	ours := flags&(vfs.OPEN_MAIN_DB|journals) != 0 && flags&vfs.OPEN_MEMORY == 0 && name.String() != ""
@@ -67,6 +67,11 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 	base, out, err := vfsutil.WrapOpenFilename(v.VFS, name, flags)
 	if err != nil || !ours {
 		return base, out, err
+	}
+	if flags&vfs.OPEN_MAIN_DB != 0 && opts.Atomic4K == AtomicOn {
+		if err := wholeSectors(descriptor(base)); err != nil {
+			return nil, flags, vfs.SystemError(errors.Join(err, base.Close()), sqlite3.CANTOPEN)
+		}
 	}
 	f := v.wrap(base, name, flags, opts)
 	if f.owner {

@@ -9,7 +9,7 @@
 // # What a disk may do
 //
 // Until a file is synced, each of its writes may be on the disk, or not, or in
-// part: sectors of 512 bytes are whole or not there, in any order. A write
+// part: sectors, of 512 bytes if nothing is said, are whole or not there, in any order. A write
 // beyond the end of the file may leave a hole before it. Truncations are there
 // or not. Until its directory is synced, a name that was created, renamed or
 // removed may be as it was before; the changes of one name happen in their

@@ -3,6 +3,7 @@
 package powercut
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -24,6 +25,8 @@ type Explore struct {
 	Only        bool
 	Cut, Number int
 	Dir         string // where states are built; it is emptied for each
+	// Sector is how many bytes the disk writes whole or not at all; 0 means 512.
+	Sector int64
 	// Check recovers the state that was built in dir and judges it.
 	Check func(s *State, dir string) error
 }
@@ -57,7 +60,7 @@ func (f *Failure) Error() string {
 }
 
 const (
-	sector = 512
+	defaultSector = 512
 	// exhaustive is up to how many pending operations all subsets are tried.
 	exhaustive = 4
 )
@@ -69,7 +72,7 @@ func (t *Trace) Run(e Explore) (Result, error) {
 	res := Result{}
 	seen := map[uint64]bool{}
 	hashing := maphash.MakeSeed()
-	w := t.walk()
+	w := t.walk(cmp.Or(e.Sector, defaultSector))
 	for i, cut := range cuts {
 		w.to(cut)
 		if every := uint64(max(e.Every, 1)); e.Only && cut != e.Cut || !e.Only && uint64(i)%every != e.Seed%every {
@@ -136,8 +139,9 @@ type walker struct {
 	acked   map[string]int
 }
 
-func (t *Trace) walk() *walker {
-	return &walker{trace: t, durable: &image{files: map[int][]byte{}, names: map[string]int{}}, acked: map[string]int{}}
+func (t *Trace) walk(sector int64) *walker {
+	disk := &image{files: map[int][]byte{}, names: map[string]int{}, sector: sector}
+	return &walker{trace: t, durable: disk, acked: map[string]int{}}
 }
 
 func (w *walker) to(cut int) {

@@ -19,10 +19,12 @@ func parent(name string) string { return filepath.Dir(name) }
 type image struct {
 	files map[int][]byte
 	names map[string]int
+	// sector is how many bytes are written whole or not at all.
+	sector int64
 }
 
 func (m *image) clone() *image {
-	return &image{files: maps.Clone(m.files), names: maps.Clone(m.names)}
+	return &image{files: maps.Clone(m.files), names: maps.Clone(m.names), sector: m.sector}
 }
 
 // change carries out one operation. Contents are never changed in place: images
@@ -53,7 +55,7 @@ func (m *image) tear(op Op, sectors uint64) {
 	var kept [][2]int64
 	size := int64(len(m.files[op.File]))
 	for n, at := 0, int64(0); at < int64(len(op.Data)); n++ {
-		end := min((op.Off+at)/sector*sector+sector-op.Off, int64(len(op.Data)))
+		end := min((op.Off+at)/m.sector*m.sector+m.sector-op.Off, int64(len(op.Data)))
 		if sectors>>(n%64)&1 != 0 {
 			kept = append(kept, [2]int64{at, end})
 			size = max(size, op.Off+end)

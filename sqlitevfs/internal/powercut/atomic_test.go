@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+
+package powercut_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ringside-io/ringside/sqlitevfs"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
+)
+
+// onePage records commits that change one page each, with 4 KiB said to be atomic. It
+// returns the name of the VFS as well.
+func onePage(t *testing.T, commits int) *powercut.Trace {
+	t.Helper()
+	dir := fastDir(t)
+	r := powercut.NewRecorder(dir)
+	base := register(t, r.VFS(nil))
+	name := base + "-atomic"
+	if err := sqlitevfs.Register(name, sqlitevfs.Options{Base: base, Atomic4K: sqlitevfs.AtomicTrust}); err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, filepath.Join(dir, "db"), name)
+	defer c.Close()
+	exec(t, c, `PRAGMA page_size=4096; PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL;
+		CREATE TABLE n(id INTEGER PRIMARY KEY, n INTEGER, pad TEXT);
+		INSERT INTO n VALUES(1, 0, '%s')`, padOf(0))
+	r.Ack("db", 0)
+	for i := 1; i <= commits; i++ {
+		exec(t, c, `UPDATE n SET n=%d, pad='%s' WHERE id=1`, i, padOf(i))
+		r.Ack("db", i)
+	}
+	return r.Trace()
+}
+
+// padOf fills most of a page, so that one that is torn has parts of two.
+func padOf(i int) string { return strings.Repeat(fmt.Sprintf("%07d", i), 500) }
+
+// judgePage says what is wrong with the database.
+func judgePage(s *powercut.State, dir string) error {
+	acked, ok := s.Acked["db"]
+	if !ok || !s.Has("db") {
+		return nil
+	}
+	c, err := sqlite3.Open("file:" + filepath.Join(dir, "db") + "?vfs=os")
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if text, err := query(c, `PRAGMA integrity_check`); err != nil || text != "ok" {
+		return fmt.Errorf("integrity_check: %s %w", text, err)
+	}
+	text, err := query(c, `SELECT n || ' ' || pad FROM n`)
+	if err != nil {
+		return err
+	}
+	var n int
+	var pad string
+	if _, err := fmt.Sscan(text, &n, &pad); err != nil {
+		return err
+	}
+	if n < acked || pad != padOf(n) {
+		return fmt.Errorf("commit %d was acknowledged, %d is there, whole: %v", acked, n, pad == padOf(n))
+	}
+	return nil
+}
+
+// TestAtomicPages cuts the power of commits without a journal, on a disk that writes 4 KiB
+// whole; on another one they are torn.
+func TestAtomicPages(t *testing.T) {
+	trace := onePage(t, 12)
+	journals, after := 0, false
+	for _, op := range trace.Ops {
+		after = after || op.Kind == powercut.Ack
+		if after && op.Kind == powercut.Create && strings.HasSuffix(op.Name, "-journal") {
+			journals++
+		}
+	}
+	if journals > 0 {
+		t.Fatalf("%d of 12 commits had a journal", journals)
+	}
+	run := func(sector int64) (powercut.Result, error) {
+		return trace.Run(powercut.Explore{Seed: 1, States: 600, Sector: sector, Dir: fastDir(t), Check: judgePage})
+	}
+	res, err := run(4096)
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("%+v", res)
+	if testing.Short() {
+		return
+	}
+	if _, err := run(512); err == nil {
+		t.Error("no state of a disk that tears pages is damaged: the test sees nothing")
+	}
+}
