@@ -37,11 +37,13 @@ func (c *TCPConn) readFrom(r io.Reader) (int64, error) {
 	if !handled {
 		n, handled, err = c.conn.sendFile(src, limit)
 	}
-	if !handled {
-		return io.Copy(onlyWriter{c}, r)
-	}
 	if limited {
 		lr.N -= n
+	}
+	if !handled {
+		var rest int64
+		rest, err = io.Copy(onlyWriter{c}, r)
+		n += rest
 	}
 	return n, err
 }
@@ -174,8 +176,8 @@ func (c *conn) drainPipe(p *pipe, n int) (done int, err error) {
 	return done, err
 }
 
-// sendFile sends up to limit bytes from the position of a file. It did nothing
-// when it says that it did not handle r.
+// sendFile sends up to limit bytes from the position of a file. When it says that it
+// did not handle r, the rest has to be copied.
 func (c *conn) sendFile(r io.Reader, limit int64) (sent int64, handled bool, err error) {
 	file, ok := r.(syscall.Conn)
 	if !ok {
@@ -218,8 +220,8 @@ func (c *conn) sendFileFD(in int, limit int64) (sent int64, handled bool, err er
 		return sent, true, err
 	case errno == 0 || errno == syscall.EAGAIN || errno == syscall.EINTR:
 		return sent, true, nil
-	case sent == 0 && noSendFile(errno):
-		return 0, false, nil
+	case noSendFile(errno):
+		return sent, false, nil
 	}
 	return sent, true, callError("sendfile", errno)
 }
