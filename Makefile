@@ -7,7 +7,7 @@ PLATFORMS = linux/arm64 linux/386 darwin/arm64 windows/amd64
 KERNELS  ?= 6.1 6.12
 RINGS     = ./features ./reactor ./ufile/... ./unet/... ./uring ./watch/... ./internal/probe
 
-.PHONY: help test short lint fmt vet staticcheck cross bench bench-once forbidden kernels environments fuzz ci
+.PHONY: help test short lint fmt vet staticcheck cross bench bench-once forbidden kernels environments fuzz fuzz-brief ci
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,10 +55,17 @@ kernels: ## the core's tests on older kernels, in a virtual machine
 environments: ## what probe says under seccomp, io_uring_disabled and a low memlock limit
 	.ci/environments
 
-fuzz: ## each fuzzer for ten seconds
-	@set -e; for pkg in $$($(GO) list $(CORE)); do \
-	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "fuzz $$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 10s $$pkg; done; done
+# A fuzzer that meets something new would spend a minute on making it smaller.
+FUZZTIME ?= 10s
+fuzz: ## each fuzzer of all modules for FUZZTIME (10s), beginning with the corpus in the tree
+	@set -e; for pkg in $$($(GO) list work); do \
+	  dir=$$($(GO) list -f '{{.Dir}}' $$pkg); \
+	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
+	    echo "fuzz $$pkg $$f"; \
+	    $(GO) test -vet=off -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x $$pkg; done; done
+
+fuzz-brief: ## the same, some two seconds each
+	@$(MAKE) fuzz FUZZTIME=2s
 
 ci: ## what CI runs
 	.ci/run

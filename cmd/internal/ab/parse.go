@@ -29,7 +29,7 @@ func parse(out, exact []byte) (Result, error) {
 			break
 		}
 	}
-	if err == nil && (o.phases != len(Phases) || o.elapsed <= 0 || o.Requests == 0) {
+	if err == nil && (o.phases != len(Phases) || o.elapsed <= 0 || o.Requests <= 0) {
 		err = fmt.Errorf("%d phases, %d requests in %v s", o.phases, o.Requests, o.elapsed)
 	}
 	if err == nil {
@@ -54,9 +54,9 @@ func (o *output) line(line string) (err error) {
 	}
 	switch name = strings.ToLower(name); name {
 	case "time taken for tests":
-		o.elapsed, err = strconv.ParseFloat(words[0], 64)
+		o.elapsed, err = parseNumber(words[0])
 	case "100%":
-		o.most, err = strconv.ParseFloat(words[0], 64)
+		o.most, err = parseNumber(words[0])
 	case "complete requests":
 		o.Requests, err = strconv.Atoi(words[0])
 	case "failed requests", "non-2xx responses", "write errors":
@@ -72,13 +72,22 @@ func (o *output) line(line string) (err error) {
 	return err
 }
 
+// parseNumber reads a time in whatever unit, which ends some day.
+func parseNumber(s string) (float64, error) {
+	v, err := strconv.ParseFloat(s, 64)
+	if err == nil && !(v >= 0 && v <= 1e9) { // also what is not a number
+		err = fmt.Errorf("%q is no time", s)
+	}
+	return v, err
+}
+
 // parseTimes reads a line of the connection times.
 func parseTimes(words []string) (t Times, err error) {
 	if len(words) != 5 {
 		return t, fmt.Errorf("%d columns", len(words))
 	}
 	for i, v := range []*float64{&t.Min, &t.Mean, &t.SD, &t.Median, &t.Max} {
-		if *v, err = strconv.ParseFloat(words[i], 64); err != nil {
+		if *v, err = parseNumber(words[i]); err != nil {
 			return t, err
 		}
 	}
@@ -87,7 +96,9 @@ func parseTimes(words []string) (t Times, err error) {
 
 // parsePercentiles reads the file that has all but the last.
 func parsePercentiles(b []byte, most float64) ([]float64, error) {
-	rows, err := csv.NewReader(bytes.NewReader(b)).ReadAll()
+	table := csv.NewReader(bytes.NewReader(b))
+	table.FieldsPerRecord = 2
+	rows, err := table.ReadAll()
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +108,7 @@ func parsePercentiles(b []byte, most float64) ([]float64, error) {
 		if i < 0 {
 			return nil, fmt.Errorf("no percentile %d", p)
 		}
-		v, err := strconv.ParseFloat(rows[i][1], 64)
+		v, err := parseNumber(rows[i][1])
 		if err != nil {
 			return nil, err
 		}

@@ -108,21 +108,39 @@ func (r RandRead) Run(ctx context.Context, program string) (measure.Sample, erro
 
 // output is the part of fio's JSON that is used.
 type output struct {
-	Jobs []struct {
-		Error  int     `json:"error"`
-		UsrCPU float64 `json:"usr_cpu"`
-		SysCPU float64 `json:"sys_cpu"`
-		Read   struct {
-			TotalIOs int64   `json:"total_ios"`
-			IOPS     float64 `json:"iops"`
-			Lat      struct {
-				Max float64 `json:"max"`
-			} `json:"lat_ns"`
-			CLat struct {
-				Percentile map[string]float64 `json:"percentile"`
-			} `json:"clat_ns"`
-		} `json:"read"`
-	} `json:"jobs"`
+	Jobs []job `json:"jobs"`
+}
+
+type job struct {
+	Error  int     `json:"error"`
+	UsrCPU float64 `json:"usr_cpu"`
+	SysCPU float64 `json:"sys_cpu"`
+	Read   struct {
+		TotalIOs int64   `json:"total_ios"`
+		IOPS     float64 `json:"iops"`
+		Lat      struct {
+			Max float64 `json:"max"`
+		} `json:"lat_ns"`
+		CLat struct {
+			Percentile map[string]float64 `json:"percentile"`
+		} `json:"clat_ns"`
+	} `json:"read"`
+}
+
+// plausible tells whether the numbers are those of a run: durations that are made of them
+// must not overflow.
+func (j *job) plausible() bool {
+	const day = 24 * time.Hour
+	times := []float64{j.Read.Lat.Max, j.UsrCPU, j.SysCPU, float64(j.Read.TotalIOs) / j.Read.IOPS * float64(time.Second)}
+	for _, v := range j.Read.CLat.Percentile {
+		times = append(times, v)
+	}
+	for _, v := range times {
+		if v < 0 || v > float64(day) {
+			return false
+		}
+	}
+	return j.Read.TotalIOs <= 1<<40
 }
 
 // parse reads fio's answer. The processor's share that fio reports covers its one job thread.
@@ -139,6 +157,9 @@ func parse(b []byte, block int) (measure.Sample, error) {
 		return measure.Sample{}, errors.New("fio: the job failed or read nothing")
 	}
 	job := o.Jobs[0]
+	if !job.plausible() {
+		return measure.Sample{}, errors.New("fio: numbers that cannot be")
+	}
 	ops := job.Read.TotalIOs
 	elapsed := time.Duration(float64(ops) / job.Read.IOPS * float64(time.Second))
 	cpu := time.Duration((job.UsrCPU + job.SysCPU) / 100 * float64(elapsed))

@@ -58,6 +58,9 @@ var (
 	abTook     = regexp.MustCompile(`(?m)^Time taken for tests:\s+([\d.]+) seconds$`)
 )
 
+// longest bounds what is taken for a time.
+const longest = 24 * time.Hour
+
 // parseAB reads what ab printed, and its table of percentiles.
 func parseAB(out, table string) (res loadgen.Result, err error) {
 	if m := abFailed.FindString(out); m != "" {
@@ -71,10 +74,12 @@ func parseAB(out, table string) (res loadgen.Result, err error) {
 	res.Ops, _ = strconv.ParseInt(complete[1], 10, 64)
 	seconds, _ := strconv.ParseFloat(took[1], 64)
 	res.Elapsed = time.Duration(seconds * float64(time.Second))
-	if res.Ops == 0 || res.Elapsed == 0 {
+	if res.Ops <= 0 || res.Elapsed <= 0 {
 		return res, errors.New("ab: no request was answered")
 	}
-	rows, err := csv.NewReader(strings.NewReader(table)).ReadAll()
+	lines := csv.NewReader(strings.NewReader(table))
+	lines.FieldsPerRecord = 2
+	rows, err := lines.ReadAll()
 	if err != nil {
 		return res, fmt.Errorf("ab: percentiles: %w", err)
 	}
@@ -82,6 +87,9 @@ func parseAB(out, table string) (res loadgen.Result, err error) {
 		millis, err := strconv.ParseFloat(row[1], 64)
 		if err != nil {
 			continue // the title
+		}
+		if !(millis >= 0 && millis <= longest.Seconds()*1000) { // also what is not a number
+			return res, fmt.Errorf("ab: percentiles: %q", row[1])
 		}
 		took := time.Duration(millis * float64(time.Millisecond))
 		switch row[0] {

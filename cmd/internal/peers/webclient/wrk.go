@@ -40,7 +40,7 @@ func parseWrk(out string) (res loadgen.Result, err error) {
 	}
 	res.By = NameWrk
 	res.Ops, _ = strconv.ParseInt(total[1], 10, 64)
-	if res.Elapsed, err = time.ParseDuration(total[2]); err != nil || res.Ops == 0 || res.Elapsed == 0 {
+	if res.Elapsed, err = time.ParseDuration(total[2]); err != nil || res.Ops <= 0 || res.Elapsed <= 0 {
 		return res, errors.Join(errors.New("wrk: no request was answered"), err)
 	}
 	for _, f := range []struct {
