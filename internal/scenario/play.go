@@ -3,6 +3,7 @@
 package scenario
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"runtime"
@@ -43,8 +44,14 @@ const mostProblems = 10
 // Play plays a scenario to its end, closes the world, and judges all that it
 // left behind. When it hangs, even after [World.Mend], Play panics with the stacks
 // of all goroutines.
-func Play(w World, s *Scenario) *Report {
+func Play(w World, s *Scenario) *Report { return PlayContext(context.Background(), w, s) }
+
+// PlayContext is [Play] that begins no more steps when the context is done. It
+// returns when those that were begun have ended and the world is closed.
+func PlayContext(ctx context.Context, w World, s *Scenario) *Report {
 	p := &player{w: w, s: s, appended: make(map[int]int)}
+	p.stop.Store(ctx.Err() != nil)
+	defer context.AfterFunc(ctx, func() { p.stop.Store(true) })()
 	for i := range FileCount(s) {
 		p.files = append(p.files, NewCells(uint64(i+1), BlockCount(s)))
 	}
