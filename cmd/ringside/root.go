@@ -25,7 +25,7 @@ func newRootCmd() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newBenchCmd(), newCompareCmd(), newManCmd(), newProbeCmd(), newReportCmd(), newServeCmd(), newVersionCmd(), newBenchWorkerCmd(), newEchoServerCmd(), newEchoLoadCmd())
+	root.AddCommand(newBenchCmd(), newCompareCmd(), newManCmd(), newProbeCmd(), newReportCmd(), newServeCmd(), newSoakCmd(), newVersionCmd(), newBenchWorkerCmd(), newEchoServerCmd(), newEchoLoadCmd())
 	return root
 }
 

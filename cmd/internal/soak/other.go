@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !linux
+
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Run needs Linux.
+func Run(context.Context, Options) (*Summary, error) {
+	return nil, fmt.Errorf("soak: %w on this system", errors.ErrUnsupported)
+}

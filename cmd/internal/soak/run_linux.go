@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
+)
+
+// How long somebody may take: to end a step, a request or a transaction when a round is over, which is
+// a hang beyond that; and when the run is interrupted, after which nobody is waited for.
+const (
+	patience    = time.Minute
+	impatience  = 600 * time.Millisecond
+	settleTime  = 20 * time.Second
+	mostWritten = 10 // problems
+)
+
+// settled is settleTime, but in tests that plant a leak.
+var settled = settleTime
+
+// errProblem is why a run ends early by itself.
+var errProblem = errors.New("something is wrong")
+
+// soaker is a run.
+type soaker struct {
+	o       Options
+	dir     string
+	begin   time.Time
+	noRings error // why there are none
+	uses    []string
+	fail    context.CancelCauseFunc
+
+	round    atomic.Int64
+	ops      map[string]*atomic.Int64
+	errors   atomic.Int64
+	inFlight atomic.Int64
+	seeds    atomic.Uint64
+	worlds   sync.Map // of *scenario.KernelWorld that are being played in
+
+	mu       sync.Mutex
+	problems []string
+	closed   bool // problems do not count any more
+	peak     Left
+}
+
+// Run soaks until the time is over, something is wrong, or the context is done; then it returns within
+// a second. The error says why it could not begin, or that it left files behind.
+func Run(ctx context.Context, o Options) (sum *Summary, err error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	mark, err := datafile.Create(ctx, o.Dir, datafile.UnitSize, o.Seed, nil)
+	if err != nil {
+		return nil, err
+	}
+	// The mark is locked: the next run removes what one that is killed leaves.
+	defer func() { err = errors.Join(err, remove(mark)) }()
+	s := &soaker{o: o, begin: time.Now(), ops: make(map[string]*atomic.Int64)}
+	if s.dir, err = mark.Scratch(); err != nil {
+		return nil, err
+	}
+	for _, row := range Rows {
+		if o.has(row) {
+			s.ops[row] = new(atomic.Int64)
+		}
+	}
+	s.findRings()
+	return s.run(ctx), nil
+}
+
+// remove removes the files of a run; where it was interrupted some may just be made.
+func remove(mark *datafile.File) error {
+	err := mark.Remove()
+	for range 10 {
+		if err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+		err = mark.Remove()
+		if errors.Is(err, os.ErrClosed) {
+			return nil
+		}
+	}
+	return err
+}
+
+func (s *soaker) run(ctx context.Context) *Summary {
+	sum := &Summary{Seed: s.o.Seed, Problems: []string{}, Uses: s.uses, Before: s.settle(ctx, Left{})}
+	work, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	s.fail = fail
+	s.begin = time.Now()
+	over, stopLines := context.WithCancel(context.Background())
+	var lines sync.WaitGroup
+	lines.Go(func() { s.lines(over) })
+	for work.Err() == nil && time.Since(s.begin) < s.o.For {
+		s.round.Add(1)
+		if !s.playRound(work) || work.Err() != nil {
+			break
+		}
+		left := s.settle(work, sum.Before)
+		if work.Err() != nil {
+			break
+		}
+		sum.Left = append(sum.Left, left)
+		s.judgeLeft(sum.Before, left)
+		if len(sum.Left) >= soonest {
+			s.judgeMemory(sum)
+		}
+	}
+	stopLines()
+	lines.Wait()
+	s.conclude(ctx, sum)
+	return sum
+}
+
+// soonest is after how many rounds growth ends a run; a shorter one is judged in the end.
+const soonest = 12
+
+// judgeMemory judges the growth over the rounds so far.
+func (s *soaker) judgeMemory(sum *Summary) {
+	var resident, heap []int64
+	for _, l := range sum.Left {
+		resident, heap = append(resident, l.Resident), append(heap, l.Heap)
+	}
+	// What the allocator and the kernel keep for themselves comes and goes.
+	sum.Memory = []Growth{judgeGrowth("RSS", resident, 16<<20), judgeGrowth("heap in use", heap, 4<<20)}
+	for _, g := range sum.Memory {
+		if g.Grown {
+			s.problem("%s", g)
+		}
+	}
+}
+
+// conclude fills the summary in.
+func (s *soaker) conclude(ctx context.Context, sum *Summary) {
+	if len(sum.Left) < soonest {
+		s.judgeMemory(sum)
+	}
+	now := s.status()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	sum.Seconds, sum.Rounds, sum.Operations = now.Seconds, len(sum.Left), now.Operations
+	sum.Problems, sum.Peak = append(sum.Problems, s.problems...), s.peak
+	sum.Interrupted = ctx.Err() != nil
+}
+
+// problem notes what is wrong, which ends the run.
+func (s *soaker) problem(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.errors.Add(1)
+	if len(s.problems) < mostWritten {
+		s.problems = append(s.problems, fmt.Sprintf(format, args...))
+	}
+	s.fail(errProblem)
+}
+
+// round is one round of a run.
+type round struct {
+	*soaker
+	number int
+	// more ends when nothing new may begin, cut when all must end at once: the run is interrupted, or
+	// something is wrong. What fails then fails for that.
+	more, cut context.Context
+}
+
+// problem notes what is wrong in a row, unless everything is being cut off.
+func (r *round) problem(row, format string, args ...any) {
+	if r.cut.Err() == nil {
+		r.soaker.problem("%s, round %d: %s", row, r.number, fmt.Sprintf(format, args...))
+	}
+}
+
+// done counts operations of a row.
+func (r *round) done(row string, n int) { r.ops[row].Add(int64(n)) }
+
+// random returns the choices of somebody in this round.
+func (r *round) random(who int) *rand.Rand {
+	return rand.New(rand.NewPCG(r.o.Seed, uint64(r.number)<<32|uint64(who)))
+}
+
+// path names a file of this round.
+func (r *round) path(format string, args ...any) string {
+	return filepath.Join(r.dir, fmt.Sprintf("%d-", r.number)+fmt.Sprintf(format, args...))
+}
+
+// playRound has everybody work for a round, and says whether all have ended.
+func (s *soaker) playRound(work context.Context) bool {
+	left := s.o.For - time.Since(s.begin)
+	more, stop := context.WithTimeout(work, min(s.o.roundLength(), left))
+	defer stop()
+	r := &round{s, int(s.round.Load()), more, work}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		var all sync.WaitGroup
+		for _, part := range r.parts() {
+			all.Go(part)
+		}
+		all.Wait()
+	}()
+	return s.ends(r, over)
+}
+
+// ends waits for the end of a round. What does not end hangs, unless the run is interrupted.
+func (s *soaker) ends(r *round, over chan struct{}) bool {
+	select {
+	case <-over:
+		return true
+	case <-r.more.Done():
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-over:
+		return true
+	case <-late.C:
+		r.problem("hang", "not all have ended a minute after the round\n%s", stacks())
+	case <-r.cut.Done():
+	}
+	select {
+	case <-over:
+		return true
+	case <-time.After(impatience):
+	}
+	return false
+}
+
+func stacks() string {
+	b := make([]byte, 1<<20)
+	return string(b[:runtime.Stack(b, true)])
+}
+
+// parts are what is done side by side in a round.
+func (r *round) parts() []func() {
+	var parts []func()
+	if r.o.Replay != 0 {
+		return append(parts, func() { r.scenarios(r.o.Rows[0], func() uint64 { return r.o.Replay }) })
+	}
+	for _, row := range []string{Files, Sockets, Watch} {
+		if !r.o.has(row) {
+			continue
+		}
+		for range worldsOfRow() {
+			parts = append(parts, func() { r.scenarios(row, r.nextSeed) })
+		}
+	}
+	if r.o.has(Sockets) {
+		parts = append(parts, r.echoServers()...)
+		parts = append(parts, r.http)
+	}
+	if r.o.has(SQLite) {
+		parts = append(parts, r.databases()...)
+	}
+	if r.o.extra != nil {
+		parts = append(parts, r.o.extra)
+	}
+	return parts
+}
+
+// nextSeed returns the seed of a scenario that nobody has played.
+func (s *soaker) nextSeed() uint64 { return s.o.Seed<<24 + s.seeds.Add(1) }
+
+// judgeLeft compares what is left of a round with what was there before the first.
+func (s *soaker) judgeLeft(before, left Left) {
+	if n := left.Descriptors - before.Descriptors; n > 0 {
+		s.problem("leak: %d descriptors are left at the end of round %d: %s", n, s.round.Load(), strings.Join(openFiles(), ", "))
+	}
+	if n := left.Goroutines - before.Goroutines; n > 0 {
+		s.problem("leak: %d goroutines are left at the end of round %d\n%s", n, s.round.Load(), stacks())
+	}
+}

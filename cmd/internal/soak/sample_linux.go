@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+
+package soak
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/procstat"
+)
+
+// lines looks at everything each second, for the most of it, and calls Line when it is time, until the
+// run is over.
+func (s *soaker) lines(over context.Context) {
+	every := max(s.o.Every, time.Millisecond)
+	tick := time.NewTicker(min(every, time.Second))
+	defer tick.Stop()
+	for next := every; ; {
+		select {
+		case <-over.Done():
+			return
+		case <-tick.C:
+		}
+		now := s.status()
+		if s.o.Line != nil && time.Since(s.begin) >= next {
+			s.o.Line(now)
+			next += every
+		}
+	}
+}
+
+// status looks at everything.
+func (s *soaker) status() Status {
+	l := look()
+	s.mu.Lock()
+	s.peak = Left{
+		max(s.peak.Descriptors, l.Descriptors), max(s.peak.Goroutines, l.Goroutines),
+		max(s.peak.Resident, l.Resident), max(s.peak.Heap, l.Heap),
+	}
+	s.mu.Unlock()
+	st := Status{
+		Seconds: time.Since(s.begin).Seconds(), Round: int(s.round.Load()), Errors: s.errors.Load(),
+		Operations: make(map[string]int64), Descriptors: l.Descriptors, Goroutines: l.Goroutines,
+		Resident: l.Resident, Heap: l.Heap, InFlight: s.inFlight.Load() + s.worldsInFlight(),
+	}
+	for row, n := range s.ops {
+		st.Operations[row] = n.Load()
+	}
+	return st
+}
+
+// looking keeps those who look from counting what another needs to look.
+var looking sync.Mutex
+
+// look counts what the process has.
+func look() Left {
+	looking.Lock()
+	defer looking.Unlock()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	resident, _ := procstat.Resident(os.Getpid()) // 0 where nobody knows
+	return Left{len(descriptors()), runtime.NumGoroutine(), resident, int64(m.HeapInuse)}
+}
+
+// openFiles says what the descriptors of the process are.
+func openFiles() []string {
+	looking.Lock()
+	defer looking.Unlock()
+	return descriptors()
+}
+
+// descriptors says what the descriptors of the process are, but for the one that it takes to look.
+func descriptors() []string {
+	// Go's poller, which opens some for itself, is there when this returns.
+	if r, w, err := os.Pipe(); err == nil {
+		_, _ = r.Close(), w.Close()
+	}
+	const dir = "/proc/self/fd"
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var open []string
+	for _, n := range names {
+		if to, err := os.Readlink(filepath.Join(dir, n.Name())); err == nil {
+			open = append(open, to)
+		}
+	}
+	return open
+}
+
+// settle waits until there are no more descriptors and goroutines than before, as what was closed may
+// take a while to go, gives free memory back to the system, and tells what is left.
+func (s *soaker) settle(ctx context.Context, before Left) Left {
+	end := time.Now().Add(settled)
+	for pause := time.Millisecond; before.Goroutines > 0 && ctx.Err() == nil && time.Now().Before(end); pause = min(2*pause, 100*time.Millisecond) {
+		runtime.GC() // closes what was dropped
+		if l := look(); l.Descriptors <= before.Descriptors && s.others(l.Goroutines) <= before.Goroutines {
+			break
+		}
+		time.Sleep(pause)
+	}
+	runtime.GC() // what a pool has kept goes with the second collection
+	debug.FreeOSMemory()
+	l := look()
+	l.Goroutines = s.others(l.Goroutines)
+	return l
+}
+
+// others takes the goroutine of the lines from the count of all.
+func (s *soaker) others(n int) int {
+	if s.round.Load() > 0 {
+		n--
+	}
+	return n
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+
+package soak
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/scenario"
+	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/unet"
+	"github.com/ringside-io/ringside/watch"
+)
+
+// size is that of scenarios: short ones, several at a time, so that one that fails is soon played
+// again. Each actor may have twelve descriptors or so.
+var size = scenario.Size{Actors: 40, Steps: 20}
+
+// worldsOfRow is how many scenarios of a row are played side by side: four for each processor, if there
+// are enough descriptors.
+func worldsOfRow() int {
+	const descriptors = 1000
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return 1
+	}
+	rows := uint64(4) // and as many for the others
+	return int(max(min(uint64(4*runtime.GOMAXPROCS(0)), l.Cur/descriptors/rows), 1))
+}
+
+// findRings finds out whether everything can have rings.
+func (s *soaker) findRings() {
+	for _, try := range []func() error{
+		func() error {
+			r, err := reactor.New(reactor.Options{Rings: 1, Pinned: true})
+			if err == nil {
+				err = r.Close()
+			}
+			return err
+		},
+		func() error {
+			l, err := watch.NewLoop(watch.Options{Backend: watch.IOUring})
+			if err == nil {
+				err = l.Close()
+			}
+			return err
+		},
+		func() error { _, err := unet.NewSystem(unet.Options{Mode: unet.ModeRing}); return err },
+	} {
+		if s.noRings = try(); s.noRings != nil {
+			s.uses = append(s.uses, fmt.Sprintf("fallbacks, without io_uring: %v", s.noRings))
+			return
+		}
+	}
+	s.uses = append(s.uses, "io_uring, and beside it what takes its place elsewhere: plain calls, epoll")
+}
+
+// scenarios plays one after the other.
+func (r *round) scenarios(row string, seed func() uint64) {
+	for r.more.Err() == nil {
+		r.scenario(row, seed())
+	}
+}
+
+// scenario plays one.
+func (r *round) scenario(row string, seed uint64) {
+	dir := r.path("%s-%d", row, seed)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		r.problem(row, "%v", err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	again := fmt.Sprintf("play it again: ringside soak --rows %s --replay %d", row, seed)
+	s := scenario.Generate("kernel", seed, size, func(rng *rand.Rand) scenario.Settings { return r.settings(row, dir, rng) })
+	w, err := scenario.NewKernelWorld(s, dir)
+	if err != nil {
+		r.problem(row, "scenario %d: %v\n%s", seed, err, again)
+		return
+	}
+	r.worlds.Store(w, nil)
+	defer r.worlds.Delete(w)
+	// A scenario that has begun is played to its end, unless the run ends early.
+	report := scenario.PlayContext(r.cut, w, s)
+	r.done(row, int(report.Operations))
+	if report.Failed() {
+		r.problem(row, "scenario %d: %s\n%s\n%s", seed, strings.Join(report.Problems, "\n"), report.Hung, again)
+	}
+}
+
+// longestName is how many bytes the path of a Unix socket has at most.
+const longestName = 107
+
+// settings draws those of a scenario.
+func (r *round) settings(row, dir string, rng *rand.Rand) scenario.Settings {
+	set := scenario.KernelSettings(rng)
+	if len(dir)+len("/socket") > longestName {
+		set["tcp"] = 1
+	}
+	set[scenario.Beside] = 1
+	if r.noRings != nil {
+		set[scenario.NoRings] = 1
+	}
+	set.Only(row)
+	return set
+}
+
+// worldsInFlight returns how many operations the scenarios have in flight.
+func (s *soaker) worldsInFlight() (n int64) {
+	s.worlds.Range(func(w, _ any) bool {
+		n += int64(w.(*scenario.KernelWorld).InFlight())
+		return true
+	})
+	return n
+}
