@@ -74,6 +74,17 @@ func TestRingsThatCannotBeOpened(t *testing.T) {
 		if got := f.Stats(); got != (ufile.Stats{Plain: 2}) {
 			t.Errorf("%+v", got)
 		}
+		// Who opens another file has descriptors again.
+		opened, trace := 0, sys.FDTrace
+		sys.FDTrace = func(fd int, open bool) {
+			trace(fd, open)
+			opened++
+		}
+		defer func() { sys.FDTrace = trace }()
+		readAt(t, open(t, s, path, os.O_RDONLY), make([]byte, 5), 0)
+		if name, reason := s.Backend(); name != "io_uring" || opened == 0 {
+			t.Errorf("after the shortage: backend %q, reason %q, %d rings opened", name, reason, opened)
+		}
 	})
 }
 

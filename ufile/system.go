@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"weak"
 
 	"github.com/ringside-io/ringside/features"
@@ -38,11 +39,12 @@ var ringOps = []uring.Op{uring.OpRead, uring.OpWrite, uring.OpFsync}
 type System struct {
 	opts  Options
 	rings atomic.Pointer[reactor.Reactor]
-	plain atomic.Bool  // there are no rings and there will be none
+	plain atomic.Bool  // there are no rings, and there will be none unless short
 	bulk  atomic.Int64 // large reads in flight that the page cache did not have
 
 	mu     sync.Mutex
 	reason string           // why plain
+	short  bool             // only descriptors were missing: the next file tries again
 	broken *reactor.Reactor // rings that failed, with operations in flight
 	files  map[weak.Pointer[File]]struct{}
 	done   Stats // of files that were closed
@@ -141,9 +143,10 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
 }
 
 // reactor returns the rings, opening them when they are not open, or nil where
-// they cannot be opened: the system then stays with system calls. With ModeRing
-// that is an error instead, and the next call tries again. The caller must keep
-// a file of the system open.
+// they cannot be opened: the system then stays with system calls, or where only
+// descriptors are missing until another file is opened. With ModeRing that is an
+// error instead, and the next call tries again. The caller must keep a file of the
+// system open.
 func (s *System) reactor() (*reactor.Reactor, error) {
 	if r := s.rings.Load(); r != nil {
 		return r, nil
@@ -160,7 +163,11 @@ func (s *System) openRings() (*reactor.Reactor, error) {
 	if r := s.rings.Load(); r != nil || s.plain.Load() {
 		return r, nil
 	}
-	r, err := reactor.New(s.opts.Reactor)
+	var r *reactor.Reactor
+	err := usable() // which a shortage may have left open
+	if err == nil {
+		r, err = reactor.New(s.opts.Reactor)
+	}
 	switch {
 	case err == nil:
 		s.rings.Store(r)
@@ -175,6 +182,7 @@ func (s *System) openRings() (*reactor.Reactor, error) {
 // usePlain goes over to system calls. The caller holds mu.
 func (s *System) usePlain(why error) {
 	s.reason = why.Error()
+	s.short = errors.Is(why, syscall.EMFILE) || errors.Is(why, syscall.ENFILE)
 	s.plain.Store(true)
 }
 
@@ -196,6 +204,10 @@ func (s *System) adopt(f *File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.files[f.self] = struct{}{}
+	if s.short { // this file got a descriptor
+		s.short, s.reason = false, ""
+		s.plain.Store(false)
+	}
 	runtime.SetFinalizer(f, func(f *File) {
 		go f.sys.forget(f) // may wait for the rings to close
 	})
