@@ -22,15 +22,15 @@ import (
 var size = scenario.Size{Actors: 40, Steps: 20}
 
 // worldsOfRow is how many scenarios of a row are played side by side: four for each processor, if there
-// are enough descriptors.
+// are enough descriptors, and not so many that they need much of the disk.
 func worldsOfRow() int {
-	const descriptors = 1000
+	const most, descriptors = 32, 1000
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
 		return 1
 	}
 	rows := uint64(4) // and as many for the others
-	return int(max(min(uint64(4*runtime.GOMAXPROCS(0)), l.Cur/descriptors/rows), 1))
+	return int(max(min(most, uint64(4*runtime.GOMAXPROCS(0)), l.Cur/descriptors/rows), 1))
 }
 
 // findRings finds out whether everything can have rings.

@@ -22,6 +22,8 @@ const (
 	kept    = 256 // items of each writer that are not deleted
 	mostSet = 8   // items of a transaction
 	mostLen = 4 << 10
+	// checkpointEvery is after how many transactions a writer empties the WAL.
+	checkpointEvery = 256
 )
 
 // database is one that is written and read until the round is over.

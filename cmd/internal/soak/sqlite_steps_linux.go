@@ -23,6 +23,7 @@ func (d *database) body(p []byte, writer int, n int64) []byte {
 func (d *database) write(c *sqlite3.Conn, writer int) error {
 	random, p := d.random(2000+10*d.number+writer), make(prepared)
 	defer p.close()
+	count := 0
 	for n := int64(0); d.more.Err() == nil; {
 		set := int64(1 + random.IntN(mostSet))
 		keep := random.IntN(10) > 0
@@ -37,6 +38,12 @@ func (d *database) write(c *sqlite3.Conn, writer int) error {
 			d.committed[writer].Store(n)
 		}
 		d.done(SQLite, 1)
+		// Readers that never pause keep the WAL from beginning anew by itself.
+		if count++; d.mode == "wal" && count%checkpointEvery == 0 {
+			if err := p.run(c, "PRAGMA wal_checkpoint(TRUNCATE)", nil); err != nil {
+				return fmt.Errorf("checkpoint: %w", err)
+			}
+		}
 	}
 	return nil
 }
