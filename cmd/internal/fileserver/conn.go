@@ -15,8 +15,8 @@ import (
 const (
 	// stallTimeout is how long a client may take for a piece of a response.
 	stallTimeout = time.Minute
-	// sendPiece is how much sendfile sends between two looks at the clock.
-	sendPiece = 1 << 20
+	// pieceMax is how much sendfile sends between two looks at the clock.
+	pieceMax = 1 << 20
 )
 
 // listener hands out connections that know how to send files.
@@ -131,9 +131,10 @@ func (m *memory) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fileRange is what remains to be sent of a file, from its position, for [conn.ReadFrom].
+// fileRange is a part of a file, for [conn.ReadFrom].
 type fileRange struct {
 	file *ufile.File
+	off  int64
 	n    int64
 }
 
@@ -142,9 +143,17 @@ func (f *fileRange) Read(p []byte) (int, error) {
 	if f.n <= 0 {
 		return 0, io.EOF
 	}
-	n, err := f.file.Read(p[:min(int64(len(p)), f.n)])
-	f.n -= int64(n)
+	n, err := f.file.ReadAt(p[:min(int64(len(p)), f.n)], f.off)
+	f.advance(int64(n))
+	if n > 0 {
+		err = nil
+	}
 	return n, err
+}
+
+func (f *fileRange) advance(n int64) {
+	f.off += n
+	f.n -= n
 }
 
 // ReadFrom sends a body: net/http calls it when the header has been written and the body needs no
@@ -163,16 +172,15 @@ func (c *conn) ReadFrom(r io.Reader) (int64, error) {
 
 // sendFile leaves the bytes to the kernel, which takes them from the page cache to the socket.
 func (c *conn) sendFile(r *fileRange) (sent int64, err error) {
-	from, ok := c.Conn.(io.ReaderFrom)
-	if !ok {
-		return io.Copy(struct{ io.Writer }{c}, r)
-	}
 	for r.n > 0 {
 		c.patience()
-		piece := io.LimitedReader{R: r.file, N: min(r.n, sendPiece)}
-		n, err := from.ReadFrom(&piece)
+		n, handled, err := c.sendPiece(r, min(r.n, pieceMax))
+		if !handled {
+			n, err := io.CopyBuffer(struct{ io.Writer }{c}, r, make([]byte, chunk))
+			return sent + n, err
+		}
 		sent += n
-		r.n -= n
+		r.advance(n)
 		if err != nil {
 			return sent, err
 		}

@@ -17,8 +17,7 @@ const (
 	keepFor   = time.Second
 )
 
-// fileCache keeps small files open that were asked for lately. Large ones are sent from the position
-// that comes with being open, which cannot be shared.
+// fileCache keeps files open that were asked for lately.
 type fileCache struct {
 	mu      sync.Mutex
 	files   map[string]*opened
@@ -67,7 +66,7 @@ func (c *fileCache) get(name string) *opened {
 
 // put keeps a file that was opened for the caller, who must give it back.
 func (c *fileCache) put(name string, o *opened) {
-	if o.size > smallMax {
+	if !keepsOpen {
 		return
 	}
 	var ok bool

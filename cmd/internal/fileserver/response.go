@@ -29,6 +29,17 @@ type response struct {
 	conn *conn // nil if something is between the response and the socket, such as TLS
 }
 
+// WriteHeader takes back what was announced of a body that a failed condition spares.
+func (w *response) WriteHeader(status int) {
+	if status == http.StatusPreconditionFailed {
+		header := w.Header()
+		delete(header, "Content-Type")
+		delete(header, "Content-Length")
+		delete(header, "Content-Encoding")
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
 // ReadFrom is what http.ServeContent sends a body by.
 func (w *response) ReadFrom(r io.Reader) (n int64, err error) {
 	limited, ok := r.(*io.LimitedReader)
@@ -85,13 +96,12 @@ func (w *response) sendFile(body *content, n int64) (int64, error) {
 	if !ok || w.conn == nil {
 		return w.pump(io.NewSectionReader(readerAt{body}, body.pos, n))
 	}
-	if _, err := body.file.Seek(body.pos, io.SeekStart); err != nil {
-		return 0, err
-	}
+	// The header goes first: held back for the packet that the file begins in (MSG_MORE), which saves a
+	// packet, it cost a third of the rate.
 	if err := http.NewResponseController(w.ResponseWriter).Flush(); err != nil {
 		return 0, err
 	}
-	return from.ReadFrom(&fileRange{body.file, n})
+	return from.ReadFrom(&fileRange{body.file, body.pos, n})
 }
 
 // pump sends what a reader has by large pieces, as long as the client takes them.

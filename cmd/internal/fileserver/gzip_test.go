@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+
+package fileserver
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func unzip(t *testing.T, s string) string {
+	t.Helper()
+	z, err := gzip.NewReader(strings.NewReader(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(z)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(b)
+}
+
+func TestGzip(t *testing.T) {
+	text := strings.Repeat("some text that shrinks. ", 1000)
+	noise := make([]byte, 0, 8000)
+	for i := range 8000 {
+		noise = append(noise, byte(i*i>>3^i*2654435761>>13))
+	}
+	dir := tree(t, map[string]string{
+		"a.txt": text, "small.txt": "short", "a.jpg": text, "noise.txt": string(noise), "beside.css": text, "stale.css": text,
+	})
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	io.WriteString(z, "made by somebody")
+	z.Close()
+	for name, when := range map[string]time.Time{"beside.css.gz": stamp, "stale.css.gz": stamp.Add(-time.Second)} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, zipped.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		os.Chtimes(path, when, when)
+	}
+	addr := start(t, dir, Options{})
+	accept := fields("Accept-Encoding: gzip")
+	for range 2 { // from the disk and from memory
+		plain, gz := ask(t, addr, "GET", "/a.txt", nil), ask(t, addr, "GET", "/a.txt", accept)
+		if plain.body != text || plain.header.Get("Content-Encoding") != "" || plain.header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("plain: %v", plain.header)
+		}
+		if unzip(t, gz.body) != text || gz.header.Get("Content-Encoding") != "gzip" || gz.header.Get("Vary") != "Accept-Encoding" ||
+			gz.header.Get("Content-Length") != fmt.Sprint(len(gz.body)) || gz.header.Get("Etag") == plain.header.Get("Etag") || gz.header.Get("Content-Type") != plain.header.Get("Content-Type") {
+			t.Errorf("gzip: %v", gz.header)
+		}
+		if head := ask(t, addr, "HEAD", "/a.txt", accept); head.header.Get("Content-Length") != gz.header.Get("Content-Length") || head.body != "" {
+			t.Errorf("HEAD: %v", head.header)
+		}
+		tag := gz.header.Get("Etag")
+		if a := ask(t, addr, "GET", "/a.txt", fields("Accept-Encoding: gzip", "If-None-Match: "+tag)); a.status != 304 || a.body != "" || a.header.Get("Etag") != tag {
+			t.Errorf("304: %+v", a)
+		}
+		if a := ask(t, addr, "GET", "/a.txt", fields("Accept-Encoding: gzip", `If-Match: "x"`)); a.status != 412 || a.body != "" || a.header.Get("Content-Encoding") != "" {
+			t.Errorf("412: %+v", a)
+		}
+		if a := ask(t, addr, "GET", "/a.txt", fields("Accept-Encoding: gzip", "Range: bytes=99999-")); a.status != 416 || a.header.Get("Content-Encoding") != "" {
+			t.Errorf("416: %+v", a)
+		}
+		if a := ask(t, addr, "GET", "/a.txt", fields("Accept-Encoding: gzip", "Range: bytes=10-19", "If-Range: "+tag)); a.status != 206 || a.body != gz.body[10:20] {
+			t.Errorf("206: %d %v", a.status, a.header)
+		}
+		if a := ask(t, addr, "GET", "/a.txt", fields("Accept-Encoding: gzip", "Range: bytes=10-19", "If-Range: "+plain.header.Get("Etag"))); a.status != 200 || a.body != gz.body {
+			t.Errorf("a range of another representation: %d %v", a.status, a.header)
+		}
+		if a := ask(t, addr, "GET", "/beside.css", accept); unzip(t, a.body) != "made by somebody" || a.header.Get("Content-Type") != "text/css; charset=utf-8" {
+			t.Errorf("beside: %v", a.header)
+		}
+		if a := ask(t, addr, "GET", "/stale.css", accept); unzip(t, a.body) != text {
+			t.Errorf("stale: %v", a.header)
+		}
+		for path, body := range map[string]string{"/small.txt": "short", "/a.jpg": text, "/noise.txt": string(noise)} {
+			if a := ask(t, addr, "GET", path, accept); a.header.Get("Content-Encoding") != "" || a.body != body {
+				t.Errorf("%s: %v", path, a.header)
+			}
+		}
+	}
+	if a := ask(t, start(t, dir, Options{NoGzip: true}), "GET", "/a.txt", accept); a.body != text || a.header.Get("Vary") != "" {
+		t.Errorf("not wanted: %v", a.header)
+	}
+}
+
+func TestAcceptsGzip(t *testing.T) {
+	for in, want := range map[string]bool{
+		"": false, "gzip": true, "GZIP": true, "x-gzip": true, "deflate, gzip;q=0.5, br": true, "gzip;q=0": false, "*": true, "*;q=0": false, "gzip;q=0, *": false,
+		"identity": false, "identity;q=1, gzip;q=0.5": false, "identity;q=0.2, gzip;q=0.5": true, "gzip;q=x": false, "gzip ; Q=0.1": true, "gzip;q=NaN": false, "gzip;q=2": false, "br": false,
+	} {
+		if got := acceptsGzip([]string{in}); got != want {
+			t.Errorf("%q: %v", in, got)
+		}
+	}
+	if acceptsGzip(nil) || !acceptsGzip([]string{"br", "gzip"}) {
+		t.Error("fields")
+	}
+}
+
+func TestGzipCache(t *testing.T) {
+	c, made := newGzipCache(), 0
+	big := func() ([]byte, bool) { made++; return make([]byte, gzipKeep/4), true }
+	key := func(i int64) gzipKey { return gzipKey{"n", i, 0} }
+	for i := range int64(6) {
+		c.get(key(i), big)
+	}
+	if c.bytes > gzipKeep || len(c.entries) != c.recent.Len() || c.entries[key(5)] == nil || c.entries[key(0)] != nil {
+		t.Errorf("%d bytes in %d entries", c.bytes, len(c.entries))
+	}
+	if c.get(key(5), big) == nil || made != 6 {
+		t.Errorf("made %d", made)
+	}
+	if c.get(key(9), func() ([]byte, bool) { return nil, false }) != nil || c.entries[key(9)] != nil || len(c.busy) != 0 {
+		t.Error("a failure is kept")
+	}
+	again := 0
+	for range 2 { // What does not pay is remembered.
+		c.get(key(10), func() ([]byte, bool) { again++; return nil, true })
+	}
+	if again != 1 {
+		t.Errorf("tried %d times", again)
+	}
+}
+
+// TestChanges serves what a file is now, although it was open.
+func TestChanges(t *testing.T) {
+	dir := tree(t, map[string]string{"f.txt": "one"})
+	h, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	addr, path := serve(t, h), filepath.Join(dir, "f.txt")
+	want := func(status int, body string) {
+		t.Helper()
+		for range 2 {
+			if a := ask(t, addr, http.MethodGet, "/f.txt", nil); a.status != status || status == 200 && a.body != body {
+				t.Errorf("%d %q instead of %d %q", a.status, a.body, status, body)
+			}
+		}
+	}
+	want(200, "one")
+	os.WriteFile(path, []byte("longer"), 0o644)
+	want(200, "longer")
+	os.WriteFile(path+"2", []byte("replaced"), 0o644)
+	if err := os.Rename(path+"2", path); err != nil {
+		t.Fatal(err)
+	}
+	want(200, "replaced")
+	os.Remove(path)
+	want(404, "")
+	os.WriteFile(path, []byte("back"), 0o644)
+	want(200, "back")
+	h.files.sweep()
+	h.files.mu.Lock()
+	left := len(h.files.files)
+	h.files.mu.Unlock()
+	if left != 0 {
+		t.Error("files are still kept")
+	}
+	want(200, "back")
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// served is a running "ringside serve".
+type served struct {
+	serving
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+}
+
+func startServe(t *testing.T, env string, args ...string) *served {
+	t.Helper()
+	s := &served{cmd: program(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--json"}, args...)...)}
+	s.cmd.Env = append(s.cmd.Env, env)
+	s.cmd.Stderr = &s.stderr
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.cmd.Process.Kill() })
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &s.serving)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, line)
+	}
+	return s
+}
+
+// stop asks the program to end and returns its exit code.
+func (s *served) stop(t *testing.T, sig syscall.Signal) int {
+	t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.cmd.Wait() // The exit code is looked at.
+	return s.cmd.ProcessState.ExitCode()
+}
+
+func bigFile(t *testing.T, size int) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "big.jpg"), bytes.Repeat([]byte("x"), size), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestServeLetsDownloadsEnd asks the program to end while somebody downloads, which takes more than
+// the socket's buffers hold.
+func TestServeLetsDownloadsEnd(t *testing.T) {
+	const size = 64 << 20
+	dir := bigFile(t, size)
+	s := startServe(t, "", dir, "--grace", "1m")
+	res, err := http.Get(s.URL + "big.jpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the listener to close", func() bool {
+		c, err := http.Get(s.URL)
+		if err == nil {
+			c.Body.Close()
+		}
+		return err != nil
+	})
+	if n, err := io.Copy(io.Discard, res.Body); n != size || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	_ = s.cmd.Wait() // The exit code is looked at.
+	if code := s.cmd.ProcessState.ExitCode(); code != exitOK || s.stderr.Len() != 0 {
+		t.Errorf("exit %d, %s", code, s.stderr.String())
+	}
+}
+
+// TestServeCutsOff ends with a client that does not read on.
+func TestServeCutsOff(t *testing.T) {
+	s := startServe(t, "", bigFile(t, 64<<20), "--grace", "10ms")
+	res, err := http.Get(s.URL + "big.jpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if code := s.stop(t, syscall.SIGINT); code != exitFailure || !strings.Contains(s.stderr.String(), "cut off") {
+		t.Errorf("exit %d, %s", code, s.stderr.String())
+	}
+}
+
+// TestServeWithout has no io_uring, and says so.
+func TestServeWithout(t *testing.T) {
+	s := startServe(t, "RINGSIDE_IOURING=off", bigFile(t, 100))
+	if s.Sockets != "net" || s.SocketsReason == "" || s.Files != "syscall" || s.FilesReason == "" {
+		t.Errorf("%+v", s.serving)
+	}
+	res, err := http.Get(s.URL + "big.jpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if b, err := io.ReadAll(res.Body); len(b) != 100 || err != nil {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	if code := s.stop(t, syscall.SIGTERM); code != exitOK {
+		t.Errorf("exit %d, %s", code, s.stderr.String())
+	}
+}
+
+// TestServeClients lets other people's programs download, go on with half a file, and ask again.
+func TestServeClients(t *testing.T) {
+	dir := bigFile(t, 3<<20)
+	text := strings.Repeat("some text. ", 1000)
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(filepath.Join(dir, "big.jpg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startServe(t, "", dir)
+	for name, args := range map[string][]string{
+		"curl": {"-sSf", "--noproxy", "*", "-C", "-", "-o"}, "wget": {"-q", "--no-proxy", "-c", "-O"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, err := exec.LookPath(name)
+			if err != nil {
+				t.Skipf("%s: %v", name, err)
+			}
+			got := filepath.Join(t.TempDir(), "got")
+			if err := os.WriteFile(got, whole[:1<<20], 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command(path, append(args, got, s.URL+"big.jpg")...).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if b, err := os.ReadFile(got); err != nil || !bytes.Equal(b, whole) {
+				t.Errorf("%d bytes, %v", len(b), err)
+			}
+			if name != "curl" {
+				return
+			}
+			out, err := exec.Command(path, "-sSf", "--noproxy", "*", "--compressed", s.URL+"a.txt", s.URL+"a.txt").Output()
+			if err != nil || string(out) != text+text {
+				t.Errorf("compressed: %d bytes, %v", len(out), err)
+			}
+		})
+	}
+	if code := s.stop(t, syscall.SIGTERM); code != exitOK {
+		t.Errorf("exit %d, %s", code, s.stderr.String())
+	}
+}
