@@ -55,17 +55,12 @@ kernels: ## the core's tests on older kernels, in a virtual machine
 environments: ## what probe says under seccomp, io_uring_disabled and a low memlock limit
 	.ci/environments
 
-# A fuzzer that meets something new would spend a minute on making it smaller.
 FUZZTIME ?= 10s
-fuzz: ## each fuzzer of all modules for FUZZTIME (10s), beginning with the corpus in the tree
-	@set -e; for pkg in $$($(GO) list work); do \
-	  dir=$$($(GO) list -f '{{.Dir}}' $$pkg); \
-	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
-	    echo "fuzz $$pkg $$f"; \
-	    $(GO) test -vet=off -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x $$pkg; done; done
+fuzz: ## each fuzzer of all modules for FUZZTIME (10s)
+	scripts/fuzz $(FUZZTIME)
 
-fuzz-brief: ## the same, some two seconds each
-	@$(MAKE) fuzz FUZZTIME=2s
+fuzz-brief: ## each for a second, as CI does
+	scripts/fuzz 1s
 
 ci: ## what CI runs
 	.ci/run
