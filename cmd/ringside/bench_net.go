@@ -29,6 +29,10 @@ const benchNetLong = `net measures servers on TCP over the loopback. --workload 
             500 µs before it sends back
   http      net/http on unet's listener beside net/http on net's. --client chooses who asks: own, our
             load generator; ab and ab-k, ab without and with keep-alive; wrk
+  files     files of 1 KiB to 64 MiB from the page cache, with 1, 32 and 256 kept connections: net/http's
+            FileServer (std), "ringside serve" (ringside-serve), and nginx where it is installed, with as many
+            workers as the others have processors; by --engine also ringside-serve-net, which is serve on
+            package net's listener, and ringside-conn, FileServer on unet's
   idle      connections on which nothing happens: the processor time of 10 seconds (--idle-for) beside
             1000, and the memory of 10,000 of them, with one goroutine parked in Read for each and a
             buffer of 128 bytes; the callback server needs neither
@@ -57,6 +61,7 @@ const benchNetExample = `  ringside bench net
   ringside bench net --workload echo --full --duration 350ms --json net-echo.json
   ringside bench net --workload handlers,http
   ringside bench net --workload http --client own,ab,ab-k,wrk
+  ringside bench net --workload files --json net-files.json
   ringside bench net --connections 100 --size 128,4096 --engine std,ringside-event`
 
 // newBenchNetCmd returns "ringside bench net".
@@ -73,7 +78,7 @@ func newBenchNetCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	flags.register(f)
-	f.StringSliceVar(&opts.Workloads, "workload", nil, "what is measured: echo, handlers, http, idle (default: echo, with --full all)")
+	f.StringSliceVar(&opts.Workloads, "workload", nil, "what is measured: echo, handlers, http, files, idle (default: echo, with --full all)")
 	f.IntSliceVar(&opts.Connections, "connections", nil, "numbers of connections, such as 1,100,1000")
 	f.IntSliceVar(&opts.Sizes, "size", nil, "lengths of messages in bytes, such as 128,1024")
 	f.IntSliceVar(&opts.Procs, "procs", nil, "GOMAXPROCS of the server, 0 for the system's choice, such as 0,1")

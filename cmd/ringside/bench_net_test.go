@@ -26,7 +26,7 @@ func TestNetArguments(t *testing.T) {
 		{"bench net --connections 0", exitUsage, "--connections"},
 		{"bench net --size 0", exitUsage, "--size"},
 		{"bench net --engine abacus", exitUsage, "must be one of"},
-		{"bench net --workload sums", exitUsage, "must be one of [echo handlers http idle]"},
+		{"bench net --workload sums", exitUsage, "must be one of [echo handlers http files idle]"},
 		{"bench net --workload http --client curl", exitUsage, "must be one of [own ab ab-k wrk]"},
 		{"bench net --workload http --engine netpoll", exitUsage, "no workload"},
 		{"bench net --procs -1", exitUsage, "--procs"},

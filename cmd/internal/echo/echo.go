@@ -22,6 +22,10 @@ const (
 	NameConn   = "ringside-conn"
 	// NamePlain is the control of NameConn: the same design without a ring.
 	NamePlain = "ringside-plain"
+	// NameServe is what "ringside serve" is, NameServeNet the same on package net's listener. They
+	// serve files only, where the engines with a net.Listener of their own run http.FileServer.
+	NameServe    = "ringside-serve"
+	NameServeNet = "ringside-serve-net"
 )
 
 // Server is a running echo server.
@@ -51,9 +55,14 @@ func Start(s Setup) (Server, error) {
 
 // starters are the engines of this system.
 var starters = map[string]func(Setup) (Server, error){
-	NameStd:    startStd,
-	NameConn:   startConn,
-	NamePlain:  startPlain,
+	NameStd:   startStd,
+	NameConn:  startConn,
+	NamePlain: startPlain,
+
+	NameServe:    startServe,
+	NameServeNet: startServeNet,
+	NameNginx:    startNginx,
+
 	NameEvent:  startsEvent(event.Options{}),
 	NameParked: startsEvent(event.Options{Mode: event.ModeRing, Wait: event.WaitNetpoller}),
 	NameSQPoll: startsEvent(event.Options{Mode: event.ModeRing, SQPoll: true}),

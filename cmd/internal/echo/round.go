@@ -51,7 +51,7 @@ func ServeLoad(ctx context.Context, in io.Reader, out io.Writer) error {
 // ctx ends both processes are killed, and the error matches the context's.
 func (r Runner) Round(ctx context.Context, setup Setup, job loadgen.Job) (s Sample, err error) {
 	hello, err := r.serve(ctx, setup, func(server *child, hello Hello) error {
-		job.Network, job.Addr, job.Pid = "tcp", hello.Addr, hello.Pid
+		job.Network, job.Addr, job.Pid, job.Others = "tcp", hello.Addr, hello.Pid, hello.Others
 		s, err = r.load(ctx, job, server)
 		return err
 	})

@@ -13,8 +13,10 @@ import (
 
 // Hello is the first line of a server process: where to find it.
 type Hello struct {
-	Addr    string `json:"addr"`
-	Pid     int    `json:"pid"`
+	Addr string `json:"addr"`
+	Pid  int    `json:"pid"`
+	// Others are further processes of the server.
+	Others  []int  `json:"others,omitempty"`
 	Backend string `json:"backend,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 }
@@ -44,6 +46,11 @@ func Serve(setup Setup, in io.Reader, out io.Writer) error {
 	}
 	enc := json.NewEncoder(out)
 	h := Hello{Addr: s.Addr(), Pid: os.Getpid()}
+	f, isForeign := s.(foreign)
+	if isForeign {
+		defer s.Close()
+		h.Pid, h.Others = f.Workers()[0], f.Workers()[1:]
+	}
 	h.Backend, h.Reason = s.Backend()
 	if err := enc.Encode(h); err != nil {
 		return err
@@ -53,12 +60,15 @@ func Serve(setup Setup, in io.Reader, out io.Writer) error {
 			return err
 		}
 	}
-	return nil // The end of the process is the quickest end of the server.
+	return nil // The end of the process is the quickest end of a server in it.
 }
 
 func count(s Server, settle bool) Count {
 	if settle {
 		debug.FreeOSMemory()
+	}
+	if _, ok := s.(foreign); ok {
+		return Count{Enters: s.Enters()}
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -19,6 +19,8 @@ type Setup struct {
 	Work Work `json:"work,omitzero"`
 	// HTTP, if not 0, makes it a server of net/http whose answers have a body of so many bytes.
 	HTTP int `json:"http,omitempty"`
+	// Files, if not empty, makes it a server of the files below that directory.
+	Files string `json:"files,omitempty"`
 	// Buffer is the length of each connection's buffer, 0 for one of 4 KiB.
 	Buffer int `json:"buffer,omitempty"`
 }
@@ -53,7 +55,7 @@ func (s Setup) buffer() []byte {
 
 // plain says that an engine which only echoes cannot do what the setup asks for.
 func (s Setup) plain() error {
-	if s.HTTP > 0 || s.Work != (Work{}) {
+	if s.HTTP > 0 || s.Files != "" || s.Work != (Work{}) {
 		return fmt.Errorf("engine %s only echoes", s.Engine)
 	}
 	return nil

@@ -12,9 +12,12 @@ type goServer struct {
 
 // startGo starts a server on a listener that serves as the setup says.
 func startGo(s Setup, ln net.Listener, backend, reason string) *goServer {
-	if s.HTTP > 0 {
+	switch {
+	case s.Files != "":
+		go serveFiles(ln, s)
+	case s.HTTP > 0:
 		go serveHTTP(ln, s)
-	} else {
+	default:
 		go serve(ln, s)
 	}
 	return &goServer{ln, backend, reason}

@@ -14,7 +14,13 @@ import (
 )
 
 // request is what each connection sends to a server of HTTP: no header that it could do without.
-const request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+func (j Job) request() string {
+	path := j.Path
+	if path == "" {
+		path = "/"
+	}
+	return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n"
+}
 
 // answer is what a server of HTTP answers, the same each time but for the date, whose length is
 // fixed.
@@ -24,7 +30,7 @@ type answer struct {
 }
 
 // learn asks a server once.
-func learn(ctx context.Context, network, addr string) (*answer, error) {
+func learn(ctx context.Context, network, addr, request string) (*answer, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, network, addr)
 	if err != nil {

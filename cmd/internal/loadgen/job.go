@@ -13,6 +13,12 @@ type Job struct {
 	// HTTP makes a message a request of HTTP/1.1 for "/" and its answer whatever the server answers
 	// the first one, always the same but for its date. Size is not used then.
 	HTTP bool `json:"http,omitempty"`
+	// Path is asked for in the place of "/".
+	Path string `json:"path,omitempty"`
+	// Discard compares only the beginning of each answer with that of the first one and lets the kernel
+	// throw the rest away, for answers that are long: else the generator would be measured. It uses
+	// epoll.
+	Discard bool `json:"discard,omitempty"`
 	// Network and Addr are those of the server.
 	Network string `json:"network"`
 	Addr    string `json:"addr"`
@@ -31,6 +37,8 @@ type Job struct {
 	// Pid is the process of the server, whose CPU time is read at both ends of
 	// the window.
 	Pid int `json:"pid"`
+	// Others are further processes of the server, which count as well.
+	Others []int `json:"others,omitempty"`
 }
 
 // Check says what is wrong with the job.
@@ -50,8 +58,11 @@ func (j Job) Check() error {
 type Result struct {
 	// Ops is the number of messages that came back, Elapsed the length of the
 	// window.
-	Ops     int64         `json:"ops"`
-	Elapsed time.Duration `json:"elapsed_ns"`
+	Ops int64 `json:"ops"`
+	// Received is the number of bytes that came in the window, Answer the length of one answer in HTTP.
+	Received int64         `json:"received"`
+	Answer   int64         `json:"answer,omitempty"`
+	Elapsed  time.Duration `json:"elapsed_ns"`
 	// CPU is what the server's process used in the window.
 	CPU time.Duration `json:"cpu_ns"`
 	// P50, P99 and Max are of the times from sending to having all back.

@@ -41,6 +41,8 @@ type generator struct {
 	web    *answer // nil for echoes
 	base   time.Time
 	ops    int64
+	bytes  int64  // received in the window
+	waste  []byte // where the kernel is told to put what it throws away
 	max    time.Duration
 	times  *hdrhistogram.Histogram
 	events [256]unix.EpollEvent
@@ -48,6 +50,9 @@ type generator struct {
 }
 
 const latencyCap = 100 * time.Second
+
+// wasteSize is how much the kernel throws away in one call.
+const wasteSize = 1 << 20
 
 // Run does the job. It calls mark at the beginning and at the end of the
 // measured window. An answer that is not what was sent is an error. Run ends
@@ -66,8 +71,8 @@ func Run(ctx context.Context, job Job, mark func(begin bool)) (res Result, err e
 		g.msg[i] = byte(i*7 + i>>8)
 	}
 	if job.HTTP {
-		g.msg = []byte(request)
-		if g.web, err = learn(ctx, job.Network, job.Addr); err != nil {
+		g.msg = []byte(job.request())
+		if g.web, err = learn(ctx, job.Network, job.Addr, job.request()); err != nil {
 			return Result{}, err
 		}
 	}
@@ -75,7 +80,10 @@ func Run(ctx context.Context, job Job, mark func(begin bool)) (res Result, err e
 	if err := g.connect(ctx); err != nil {
 		return Result{}, err
 	}
-	if !job.Epoll {
+	if job.Discard {
+		g.waste = make([]byte, wasteSize)
+	}
+	if !job.Epoll && !job.Discard {
 		g.openRing()
 	}
 	if err := g.start(); err != nil {
@@ -99,16 +107,20 @@ func (g *generator) window(ctx context.Context, mark func(begin bool)) (Result, 
 
 // count keeps messages going while the server's system calls are counted.
 func (g *generator) count(ctx context.Context, res *Result) (err error) {
-	calls, err := procstat.CountSyscalls(g.job.Pid)
-	if errors.Is(err, procstat.ErrNotCounted) {
-		res.Uncounted = err.Error()
-		return nil
+	var all counters
+	defer func() { err = errors.Join(err, all.close()) }()
+	for _, pid := range append([]int{g.job.Pid}, g.job.Others...) {
+		calls, err := procstat.CountSyscalls(pid)
+		if errors.Is(err, procstat.ErrNotCounted) {
+			res.Uncounted = err.Error()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		all = append(all, calls)
 	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, calls.Close()) }()
-	before, err := calls.Read()
+	before, err := all.read()
 	if err != nil {
 		return err
 	}
@@ -116,9 +128,27 @@ func (g *generator) count(ctx context.Context, res *Result) (err error) {
 	if err := g.pump(ctx, g.job.Count); err != nil {
 		return err
 	}
-	after, err := calls.Read()
+	after, err := all.read()
 	if err == nil && g.ops > ops {
 		res.Counted, res.Syscalls = g.ops-ops, after-before
+	}
+	return err
+}
+
+// counters are those of a server's processes.
+type counters []*procstat.Syscalls
+
+func (c counters) read() (sum int64, err error) {
+	for _, one := range c {
+		n, oneErr := one.Read()
+		sum, err = sum+n, errors.Join(err, oneErr)
+	}
+	return sum, err
+}
+
+func (c counters) close() (err error) {
+	for _, one := range c {
+		err = errors.Join(err, one.Close())
 	}
 	return err
 }
@@ -190,8 +220,8 @@ func (g *generator) start() error {
 // measure runs the window.
 func (g *generator) measure(ctx context.Context) (Result, error) {
 	g.times.Reset()
-	g.ops, g.max = 0, 0
-	cpu, err := procstat.CPU(g.job.Pid)
+	g.ops, g.bytes, g.max = 0, 0, 0
+	cpu, err := g.job.cpu()
 	if err != nil {
 		return Result{}, err
 	}
@@ -199,8 +229,11 @@ func (g *generator) measure(ctx context.Context) (Result, error) {
 	if err := g.pump(ctx, g.job.Measure); err != nil {
 		return Result{}, err
 	}
-	res := Result{Ops: g.ops, Elapsed: time.Since(begin), Max: g.max, By: g.by()}
-	end, err := procstat.CPU(g.job.Pid)
+	res := Result{Ops: g.ops, Elapsed: time.Since(begin), Max: g.max, By: g.by(), Received: g.bytes}
+	if g.web != nil {
+		res.Answer = int64(len(g.web.text))
+	}
+	end, err := g.job.cpu()
 	if err != nil {
 		return Result{}, err
 	}
@@ -211,6 +244,16 @@ func (g *generator) measure(ctx context.Context) (Result, error) {
 		return Result{}, fmt.Errorf("no message came back in %v", g.job.Measure)
 	}
 	return res, nil
+}
+
+// cpu is what the server's processes have used.
+func (j Job) cpu() (time.Duration, error) {
+	sum, err := procstat.CPU(j.Pid)
+	for _, pid := range j.Others {
+		more, moreErr := procstat.CPU(pid)
+		sum, err = sum+more, errors.Join(err, moreErr)
+	}
+	return sum, err
 }
 
 // pump keeps messages going for d.
@@ -242,6 +285,9 @@ func (g *generator) pump(ctx context.Context, d time.Duration) error {
 // Nothing more can come before that, so a short read needs no second one.
 func (g *generator) receive(c *conn) error {
 	for {
+		if g.waste != nil && c.got > 0 {
+			return g.discard(c)
+		}
 		n, errno := rw(unix.SYS_READ, c.fd, g.buf)
 		switch {
 		case errno == unix.EAGAIN || errno == unix.EINTR:
@@ -260,17 +306,50 @@ func (g *generator) receive(c *conn) error {
 	}
 }
 
+// discard lets the kernel throw away what has come of an answer that has begun.
+func (g *generator) discard(c *conn) error {
+	for {
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(&g.waste[0])), uintptr(len(g.waste)),
+			unix.MSG_TRUNC|unix.MSG_DONTWAIT, 0, 0)
+		switch {
+		case errno == unix.EAGAIN || errno == unix.EINTR:
+			return nil
+		case errno != 0:
+			return fmt.Errorf("recv: %w", errno)
+		case n == 0:
+			return errors.New("the server closed a connection")
+		}
+		if all, err := g.advance(c, int(n)); all || err != nil {
+			return err
+		}
+		if int(n) < len(g.waste) {
+			return nil // an edge will follow
+		}
+	}
+}
+
 // take compares a piece of an answer and, when it is the last, sends the next
 // message.
 func (g *generator) take(c *conn, p []byte) (all bool, err error) {
-	want := g.expected()
-	if len(p) > want-c.got {
-		return false, errors.New("the server sent more than was asked for")
+	if len(p) > g.expected()-c.got {
+		return false, errTooMuch
 	}
 	if err := g.compare(c, p); err != nil {
 		return false, err
 	}
-	if c.got += len(p); c.got < want {
+	return g.advance(c, len(p))
+}
+
+var errTooMuch = errors.New("the server sent more than was asked for")
+
+// advance counts a piece of an answer and, when it is the last, sends the next message.
+func (g *generator) advance(c *conn, n int) (all bool, err error) {
+	want := g.expected()
+	if n > want-c.got {
+		return false, errTooMuch
+	}
+	g.bytes += int64(n)
+	if c.got += n; c.got < want {
 		return false, nil
 	}
 	now := time.Since(g.base)

@@ -19,16 +19,20 @@ const (
 	netEpoll  = "ringside-event-epoll"
 	netSQPoll = "ringside-event-sqpoll"
 	netC      = "liburing"
+	netServe  = "ringside-serve"
 )
 
 // netSummary says in words what a run of the suite "net" found. All words follow from its numbers.
 func netSummary(r *Run) []string {
 	var out []string
 	for _, sec := range r.sections(Layout{Section: netSection}) {
-		for _, engine := range []string{netConn, netEvent} {
+		for _, engine := range []string{netConn, netEvent, netServe} {
 			if line := sec.against(engine, netStd); line != "" {
 				out = append(out, fmt.Sprintf("%s: %s", sec.title, line))
 			}
+		}
+		if line := sec.against(netServe, "nginx"); line != "" {
+			out = append(out, fmt.Sprintf("%s: %s", sec.title, line))
 		}
 	}
 	echoes := section{}

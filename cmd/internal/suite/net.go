@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -64,7 +65,7 @@ type netWorkload interface {
 }
 
 // netWorkloads are all there are, in the order in which they are measured.
-var netWorkloads = []netWorkload{echoWork{}, handlersWork{}, httpWork{}, idleWork{}}
+var netWorkloads = []netWorkload{echoWork{}, handlersWork{}, httpWork{}, filesWork{}, idleWork{}}
 
 func netWorkloadOf(name string) netWorkload {
 	i := slices.IndexFunc(netWorkloads, func(w netWorkload) bool { return w.name() == name })
@@ -84,6 +85,12 @@ func Net(ctx context.Context, opts NetOptions, env NetEnv) (run *report.Run, err
 	}
 	if n.peer != nil {
 		defer func() { err = errors.Join(err, n.peer.Remove()) }()
+	}
+	if n.opts.chosen(nameFiles) {
+		if n.files, err = makeFiles(n.opts); err != nil {
+			return n.run, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(n.files)) }()
 	}
 	n.absent()
 	if err := n.try(ctx, wanted); err != nil {
@@ -107,6 +114,8 @@ type netRun struct {
 	clients map[string]string
 	// spins is what Spins said, 0 before it was asked.
 	spins float64
+	// files is the directory with the files that are served, "" if none are.
+	files string
 }
 
 func (n *netRun) skip(s report.Skip) {
@@ -149,8 +158,11 @@ func (n *netRun) try(ctx context.Context, engines []string) error {
 		if name == liburing.Name && n.peer == nil {
 			continue
 		}
-		job := loadgen.Job{Connections: 1, Size: 1, Measure: 5 * time.Millisecond}
-		s, err := n.env.Round(ctx, echo.Setup{Engine: name}, n.peer, job)
+		setup, job := echo.Setup{Engine: name}, loadgen.Job{Connections: 1, Size: 1, Measure: 5 * time.Millisecond}
+		if !slices.Contains(netEngines, name) {
+			setup.Files, job.HTTP, job.Path = n.files, true, trialFile
+		}
+		s, err := n.env.Round(ctx, setup, n.peer, job)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -174,7 +186,9 @@ func (n *netRun) introduce(name string, s echo.Sample) {
 	switch {
 	case name == liburing.Name:
 		h.Peers = append(h.Peers, n.peer.Version())
-	case name == echo.NameEvent:
+	case name == echo.NameNginx:
+		h.Peers = append(h.Peers, s.Reason)
+	case name == echo.NameEvent, name == echo.NameServe && h.Backend == "":
 		h.Backend, h.Reason = s.Backend, s.Reason
 	case s.Reason != "" && s.Backend == "net":
 		n.noteOnce("engine %s uses %s: %s", name, s.Backend, s.Reason)

@@ -30,25 +30,34 @@ type NetOptions struct {
 	IdleFor  time.Duration
 }
 
-// netEngines are all engines, the one that others are compared to first.
+// netEngines are all engines but those that serve only files, the one that others are compared to
+// first.
 var netEngines = []string{
 	echo.NameStd, echo.NameNetpoll, echo.NameConn, echo.NamePlain, echo.NameEvent, echo.NameParked, echo.NameSQPoll,
 	echo.NameEpoll, liburing.Name,
 }
 
+// netKnown are all engines.
+var netKnown = append(slices.Clone(netEngines), filesEngines[1:]...)
+
 const (
 	maxConnections = 20_000
 	maxMessage     = 1 << 20
+	maxFile        = 1 << 30
 )
 
 // Validate returns an error that names the first option that makes no sense.
 func (o NetOptions) Validate() error {
+	longest := maxMessage
+	if len(o.Workloads) == 1 && o.Workloads[0] == nameFiles {
+		longest = maxFile
+	}
 	for _, axis := range []struct {
 		flag      string
 		values    []int
 		low, high int
 	}{
-		{"connections", o.Connections, 1, maxConnections}, {"size", o.Sizes, 1, maxMessage}, {"procs", o.Procs, 0, 1024},
+		{"connections", o.Connections, 1, maxConnections}, {"size", o.Sizes, 1, longest}, {"procs", o.Procs, 0, 1024},
 	} {
 		for _, v := range axis.values {
 			if v < axis.low || v > axis.high {
@@ -60,7 +69,7 @@ func (o NetOptions) Validate() error {
 		flag          string
 		values, known []string
 	}{
-		{"workload", o.Workloads, netWorkloadNames()}, {"engine", o.Engines, netEngines}, {"client", o.Clients, netClients},
+		{"workload", o.Workloads, netWorkloadNames()}, {"engine", o.Engines, netKnown}, {"client", o.Clients, netClients},
 	} {
 		for i, v := range list.values {
 			if !slices.Contains(list.known, v) || slices.Contains(list.values[:i], v) {
@@ -110,7 +119,7 @@ func (o NetOptions) chosen(workload string) bool {
 // wanted are the engines that any cell is measured with, in their order.
 func (o NetOptions) wanted() []string {
 	cells := o.cells()
-	return slices.DeleteFunc(o.inOrder(netEngines), func(e string) bool {
+	return slices.DeleteFunc(o.inOrder(netKnown), func(e string) bool {
 		return !slices.ContainsFunc(cells, func(c netCell) bool { return slices.Contains(o.enginesOf(c), e) })
 	})
 }
@@ -131,6 +140,11 @@ func (o NetOptions) enginesOf(c netCell) []string {
 	switch {
 	case c.workload == nameHandlers, c.workload == nameHTTP:
 		own = []string{echo.NameStd, echo.NameConn}
+	case c.workload == nameFiles:
+		own = []string{echo.NameStd, echo.NameServe, echo.NameNginx}
+		if o.Full {
+			own = of
+		}
 	case c.workload == nameIdle:
 		own = []string{echo.NameStd, echo.NameConn, echo.NameEvent}
 	case c.procs == 1:

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+
+package nginx
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// config makes nginx serve what prefix/www is a link to, with what its documentation advises for
+// static files. It does without an access log, as the others do, and keeps connections as long as they do.
+const config = `daemon off;
+worker_processes %[2]d;
+pid nginx.pid;
+error_log stderr crit;
+%[3]s
+events { worker_connections 4096; }
+http {
+	access_log off;
+	sendfile on;
+	tcp_nopush on;
+	keepalive_requests 1000000000;
+	keepalive_timeout 600;
+	types { image/jpeg jpg; }
+	default_type application/octet-stream;
+	client_body_temp_path tmp;
+	proxy_temp_path tmp;
+	fastcgi_temp_path tmp;
+	uwsgi_temp_path tmp;
+	scgi_temp_path tmp;
+	server {
+		listen %[1]s;
+		root www;
+	}
+}
+`
+
+// prepare makes nginx's directory, and returns the name of its configuration in it.
+func prepare(prefix, files, addr string, workers int) (string, error) {
+	files, err := filepath.Abs(files)
+	if err != nil {
+		return "", err
+	}
+	if err := os.Symlink(files, filepath.Join(prefix, "www")); err != nil {
+		return "", err
+	}
+	user := ""
+	if os.Geteuid() == 0 {
+		user = "user root;" // Else its workers may not see our directory.
+	}
+	name := filepath.Join(prefix, "nginx.conf")
+	return name, os.WriteFile(name, fmt.Appendf(nil, config, addr, workers, user), 0o600)
+}
