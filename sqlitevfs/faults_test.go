@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -329,6 +330,13 @@ func (s *sweep) run(t *testing.T, f fault) int {
 
 const commitsInALife = 7
 
+// seen returns what has failed so far. The log's own goroutine may add to it.
+func (f *faulty) seen() (failed []string, poisoned bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.failed), f.poisoned
+}
+
 // life is from the first connection to the last close.
 func (s *sweep) life(t *testing.T, path string, life int, acked map[int]bool) {
 	t.Helper()
@@ -348,8 +356,7 @@ func (s *sweep) life(t *testing.T, path string, life int, acked map[int]bool) {
 	}
 	for i := range commitsInALife {
 		n := life*commitsInALife + i
-		before := len(b.failed)
-		poisoned := b.poisoned
+		before, poisoned := b.seen()
 		size := 300
 		if i%3 == 2 {
 			size = 20_000 // more than the cache has
@@ -360,7 +367,7 @@ func (s *sweep) life(t *testing.T, path string, life int, acked map[int]bool) {
 			if !c.GetAutocommit() {
 				c.Exec("ROLLBACK")
 			}
-			if len(b.failed) == 0 {
+			if failed, _ := b.seen(); len(failed) == 0 {
 				t.Errorf("commit %d failed without a fault: %v", n, err)
 			}
 			continue
@@ -370,7 +377,8 @@ func (s *sweep) life(t *testing.T, path string, life int, acked map[int]bool) {
 		if poisoned {
 			t.Errorf("commit %d succeeded after a failed sync", n)
 		}
-		for _, what := range b.failed[before:] {
+		failed, _ := b.seen()
+		for _, what := range failed[len(before):] {
 			if !s.silent(what) {
 				t.Errorf("commit %d succeeded although it failed: %s", n, what)
 			}

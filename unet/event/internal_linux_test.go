@@ -252,11 +252,7 @@ func testBrokenRing(t *testing.T, w Wait) {
 		t.Errorf("OnClose got %v", err)
 	}
 	await(t, "the connection is gone", func() bool { return s.Stats().Open == 0 })
-	// The test has to free what the loop had to leave.
 	s.Close()
-	if err := l.undo(); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestOperationsEndUnasked cancels what the loop has in flight behind its back,
