@@ -32,7 +32,7 @@ func TestGzip(t *testing.T) {
 	text := strings.Repeat("some text that shrinks. ", 1000)
 	noise := make([]byte, 0, 8000)
 	for i := range 8000 {
-		noise = append(noise, byte(i*i>>3^i*2654435761>>13))
+		noise = append(noise, byte(uint32(i*i>>3)^uint32(i)*2654435761>>13))
 	}
 	dir := tree(t, map[string]string{
 		"a.txt": text, "small.txt": "short", "a.jpg": text, "noise.txt": string(noise), "beside.css": text, "stale.css": text,

@@ -46,7 +46,7 @@ func (filesWork) cells(o NetOptions) []netCell {
 	for _, procs := range orOwn(o.Procs, []int{0}) {
 		for _, size := range filesSizes(o) {
 			for _, n := range o.connectionsOr(1, 32, 256) {
-				if len(o.Connections) > 0 || n*size < fullPipe {
+				if len(o.Connections) > 0 || int64(n)*int64(size) < fullPipe {
 					out = append(out, netCell{workload: nameFiles, connections: n, size: size, procs: procs})
 				}
 			}
@@ -84,7 +84,7 @@ func fileName(size int) string { return fmt.Sprintf("/%d.jpg", size) }
 
 func (filesWork) round(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
 	window := n.opts.Duration
-	if c.size*c.connections >= muchAtOnce {
+	if int64(c.size)*int64(c.connections) >= muchAtOnce {
 		window *= 5
 	}
 	job := n.job(c, window)
