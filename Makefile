@@ -7,7 +7,7 @@ PLATFORMS = linux/arm64 linux/386 darwin/arm64 windows/amd64
 KERNELS  ?= 6.1 6.12
 RINGS     = ./features ./reactor ./ufile/... ./unet/... ./uring ./watch/... ./internal/probe
 
-.PHONY: help test short lint fmt vet staticcheck cross bench bench-once forbidden kernels environments fuzz fuzz-brief ci
+.PHONY: help test short lint fmt vet staticcheck cross bench bench-once forbidden kernels environments scenarios fuzz fuzz-brief ci
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ vet:
 	GOOS=windows GOARCH=amd64 $(GO) vet work
 
 staticcheck:
-	cd cmd && $(GO) tool staticcheck ../... ../nettests/... ./...
+	cd cmd && $(GO) tool staticcheck ../... ../nettests/... ../sqlitevfs/... ../examples/tenants/... ./...
 
 cross: ## build for every platform that must compile
 	@set -e; for p in $(PLATFORMS); do echo "build $$p"; \
@@ -51,6 +51,9 @@ forbidden: ## all tests where a seccomp filter refuses io_uring, those of what o
 
 kernels: ## the core's tests on older kernels, in a virtual machine
 	$(GO) run ./internal/vmtest/lane $(addprefix -kernel ,$(KERNELS))
+
+scenarios: ## a million operations of seeded scenarios, without the race detector; half of that is in test
+	$(GO) test -count=1 ./internal/scenario -run 'TestScenarios$$'
 
 environments: ## what probe says under seccomp, io_uring_disabled and a low memlock limit
 	.ci/environments

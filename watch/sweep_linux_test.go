@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -192,11 +193,14 @@ func sweptWake(o watch.Options) func(*sweep.Trial) {
 			return
 		}
 		ended := make(chan error, 1)
+		var mu sync.Mutex // of the scheduler: all but Wait and Wake are called under it
+		locked := func(f func()) { mu.Lock(); defer mu.Unlock(); f() }
 		go func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			for {
-				err := w.Prepare()
+				var err error
+				locked(func() { err = w.Prepare() })
 				if err == nil {
 					err = w.Wait(-1)
 				}
@@ -204,7 +208,7 @@ func sweptWake(o watch.Options) func(*sweep.Trial) {
 					ended <- err
 					return
 				}
-				w.Dispatch(func(watch.Event) {})
+				locked(func() { w.Dispatch(func(watch.Event) {}) })
 				select {
 				case ended <- nil:
 				default:
@@ -228,7 +232,8 @@ func sweptWake(o watch.Options) func(*sweep.Trial) {
 		if waited != nil {
 			t.Judge("Wait", waited)
 		}
-		if err := w.Close(); err != nil {
+		locked(func() { err = w.Close() })
+		if err != nil {
 			t.Errorf("close: %v", err)
 		}
 		for waited == nil {
