@@ -182,7 +182,7 @@ func TestEach(t *testing.T) {
 	l := &lane{opt: options{atOnce: 2}, out: &out}
 	broken := errors.New("broken")
 	kernels := []vmtest.Kernel{{Version: "a"}, {Version: "b"}, {Version: "c"}, {Version: "d"}}
-	others := make(chan struct{})
+	first, others := make(chan struct{}), make(chan struct{})
 	var running, most atomic.Int32
 	err := l.each(kernels, func(one *lane, k vmtest.Kernel) error {
 		n := running.Add(1)
@@ -193,8 +193,10 @@ func TestEach(t *testing.T) {
 		one.passed, one.failed = 2, 1
 		switch k.Version {
 		case "a":
+			close(first)
 			<-others // all others end before the first
 		case "b":
+			<-first // two are running now
 			return broken
 		case "d":
 			close(others)
