@@ -4,6 +4,7 @@ package ufile_test
 
 import (
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -17,6 +18,9 @@ import (
 func TestNoRouteAllocates(t *testing.T) {
 	path := fileOf(t, make([]byte, 4<<20))
 	overModes(t, func(t *testing.T, s *ufile.System) {
+		if testing.Short() && !strings.HasSuffix(t.Name(), "/auto") {
+			t.Skip("auto takes each of the routes; the other modes without -short")
+		}
 		for _, direct := range []int{0, sys.ODirect} {
 			name := "buffered"
 			if direct != 0 {

@@ -21,7 +21,7 @@ import (
 // to it, and at once opens others, which get its number: no operation reads from
 // them or writes to them.
 func TestClosedWithOperationsInFlight(t *testing.T) {
-	const rounds = 3
+	rounds := ringtest.Rounds(3, 1)
 	size := 1 << 20
 	if testing.Short() {
 		size >>= 2

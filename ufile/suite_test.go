@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
 	"github.com/ringside-io/ringside/ufile/ufiletest"
@@ -27,8 +28,12 @@ func opener(s *ufile.System) func(string, int, fs.FileMode) (ufiletest.File, err
 // TestSuite holds each mode against os.File.
 func TestSuite(t *testing.T) {
 	overModes(t, func(t *testing.T, s *ufile.System) {
-		if testing.Short() && strings.HasSuffix(t.Name(), "/syscall") {
-			t.Skip("os.File's own calls: without -short")
+		once := "/ring" // where there is none, what auto falls back to
+		if features.HaveIOURing() != nil {
+			once = "/auto"
+		}
+		if testing.Short() && !strings.HasSuffix(t.Name(), once) {
+			t.Skip("the suite once more, and os.File's own calls: without -short")
 		}
 		ufiletest.Run(t, opener(s))
 	})

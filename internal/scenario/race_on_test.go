@@ -6,4 +6,4 @@ package scenario
 
 // raceCost is how many times fewer operations there is time for with the race
 // detector.
-const raceCost = 2
+const raceCost = 5
