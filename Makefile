@@ -37,7 +37,8 @@ staticcheck:
 cross: ## build for every platform that must compile
 	@set -e; for p in $(PLATFORMS); do echo "build $$p"; \
 	  CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build work; \
-	  CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./uring ./features ./reactor ./ufile/... ./unet/... ./watch/...; done
+	  case $$p in linux/*) CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./uring ./features ./reactor ./ufile/... ./unet/... ./watch/...;; esac; \
+	done # lint vets for the others
 
 bench: ## the main job: measure this machine
 	$(GO) run ./cmd/ringside bench
