@@ -97,7 +97,7 @@ func (w *response) sendFile(body *content, n int64) (int64, error) {
 		return w.pump(io.NewSectionReader(readerAt{body}, body.pos, n))
 	}
 	// The header goes first: held back for the packet that the file begins in (MSG_MORE), which saves a
-	// packet, it cost a third of the rate.
+	// packet, it was slower where it was tried (docs/serve.md).
 	if err := http.NewResponseController(w.ResponseWriter).Flush(); err != nil {
 		return 0, err
 	}
