@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"html/template"
 	"io"
-	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
@@ -37,15 +36,12 @@ func Write(w io.Writer, run *report.Run) error {
 type pageData struct {
 	Style   template.CSS
 	Title   string
-	Facts   []fact
+	Facts   []report.Fact
 	Notes   []string
 	Advice  []advice
 	Suites  []suite
 	Skipped []string
 }
-
-// fact is one circumstance of the run.
-type fact struct{ Name, Value string }
 
 // advice is what to use for what.
 type advice struct {
@@ -83,7 +79,7 @@ type table struct {
 func content(run *report.Run) (pageData, error) {
 	data := pageData{
 		Style: template.CSS(pageStyle), //nolint:gosec // our own file
-		Title: "ringside bench", Facts: facts(run.Host), Notes: run.Notes,
+		Title: "ringside bench", Facts: append(run.Host.Facts(), report.Fact{Name: "measured", Value: run.Host.Time}), Notes: run.Notes,
 	}
 	for _, a := range run.Advise() {
 		data.Advice = append(data.Advice, adviceOf(a))
@@ -101,30 +97,15 @@ func content(run *report.Run) (pageData, error) {
 	return data, nil
 }
 
-// facts are those of the header, which the text report has too.
-func facts(h report.Host) []fact {
-	var b strings.Builder
-	_ = h.WriteHeader(&b) // a strings.Builder does not fail
-	var out []fact
-	for line := range strings.Lines(b.String()) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			out = append(out, fact{name, strings.TrimSpace(value)})
-		}
-	}
-	return append(out, fact{"measured", h.Time})
-}
-
 func adviceOf(a report.Advice) advice {
-	lines := a.Lines()
-	out := advice{Head: lines[0]}
-	for _, line := range lines[1:] {
-		kind, text, ok := strings.Cut(line, ":")
-		l := adviceLine{Kind: "same", Mark: "–", Text: line}
-		switch {
-		case ok && kind == "yes":
-			l = adviceLine{"yes", "✓", strings.TrimSpace(text)}
-		case ok && kind == "no":
-			l = adviceLine{"no", "✗", strings.TrimSpace(text)}
+	out := advice{Head: a.Head()}
+	for _, v := range a.Verdicts() {
+		l := adviceLine{"same", "–", v.Text}
+		switch v.Kind {
+		case report.Better:
+			l.Kind, l.Mark = "yes", "✓"
+		case report.Worse:
+			l.Kind, l.Mark = "no", "✗"
 		}
 		out.Lines = append(out.Lines, l)
 	}

@@ -168,21 +168,35 @@ func advicePoint(c Cell) string {
 	return words
 }
 
-// Lines says it in words: a heading, then a line for each point where there is a difference, and one
-// for those where there is none.
-func (a Advice) Lines() []string {
-	out := []string{fmt.Sprintf("%s instead of %s", a.Use, a.Instead)}
+// Verdict is a line of an advice: Better, Same, Worse or Unclear, and where.
+type Verdict struct{ Kind, Text string }
+
+// Verdicts are a line for each point where there is a difference, and one for those where there is
+// none.
+func (a Advice) Verdicts() (out []Verdict) {
 	if a.TooFew {
-		return append(out, fmt.Sprintf("too few pairs to tell a difference from noise; use --pairs %d or more", minPairs))
+		return []Verdict{{Unclear, fmt.Sprintf("too few pairs to tell a difference from noise; use --pairs %d or more", minPairs)}}
 	}
 	for _, p := range a.Yes {
-		out = append(out, "yes: "+p)
+		out = append(out, Verdict{Better, p})
 	}
 	if len(a.Same) > 0 {
-		out = append(out, "no difference: "+strings.Join(joinTests(a.Same), "; "))
+		out = append(out, Verdict{Same, "no difference: " + strings.Join(joinTests(a.Same), "; ")})
 	}
 	for _, p := range a.No {
-		out = append(out, "no:  "+p)
+		out = append(out, Verdict{Worse, p})
+	}
+	return out
+}
+
+// Head names the choice.
+func (a Advice) Head() string { return fmt.Sprintf("%s instead of %s", a.Use, a.Instead) }
+
+// Lines says it in words: a heading, then the verdicts.
+func (a Advice) Lines() []string {
+	out := []string{a.Head()}
+	for _, v := range a.Verdicts() {
+		out = append(out, map[string]string{Better: "yes: ", Worse: "no:  "}[v.Kind]+v.Text)
 	}
 	return out
 }

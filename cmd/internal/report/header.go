@@ -8,29 +8,41 @@ import (
 	"strings"
 )
 
-// WriteHeader writes the circumstances of the run in lines of "name: value".
-func (h Host) WriteHeader(w io.Writer) error {
-	var b strings.Builder
-	line := func(name string, parts ...string) {
+// Fact is one circumstance of a run.
+type Fact struct{ Name, Value string }
+
+// Facts are the circumstances of the run that are known.
+func (h Host) Facts() []Fact {
+	var out []Fact
+	add := func(name string, parts ...string) {
 		if text := joinNonEmpty(parts); text != "" {
-			fmt.Fprintf(&b, "%-9s %s\n", name+":", text)
+			out = append(out, Fact{name, text})
 		}
 	}
-	line("kernel", h.OS+"/"+h.Arch, h.Kernel)
-	line("cpu", h.CPU, fmt.Sprintf("%d cores", h.Cores), fmt.Sprintf("GOMAXPROCS %d", h.GOMAXPROCS), memoryWords(h.Memory))
-	line("storage", h.Device, h.Filesystem, h.Mount)
-	line("file", fileWords(h))
+	add("kernel", h.OS+"/"+h.Arch, h.Kernel)
+	add("cpu", h.CPU, fmt.Sprintf("%d cores", h.Cores), fmt.Sprintf("GOMAXPROCS %d", h.GOMAXPROCS), memoryWords(h.Memory))
+	add("storage", h.Device, h.Filesystem, h.Mount)
+	add("file", fileWords(h))
 	for _, st := range h.Storages {
-		line(st.Name, st.Filesystem, st.Device, fmt.Sprintf("%.0f MiB", float64(st.FileBytes)/(1<<20)))
+		add(st.Name, st.Filesystem, st.Device, fmt.Sprintf("%.0f MiB", float64(st.FileBytes)/(1<<20)))
 	}
-	line("versions", h.Go, "ringside "+h.Ringside, prefixed("commit ", h.Commit))
-	line("backend", h.Backend, h.Reason)
-	line("peers", h.Peers...)
+	add("versions", h.Go, "ringside "+h.Ringside, prefixed("commit ", h.Commit))
+	add("backend", h.Backend, h.Reason)
+	add("peers", h.Peers...)
 	method := fmt.Sprintf("%d interleaved pairs", h.Pairs)
 	if h.DurationMs > 0 { // otherwise a round ends when its work is done
 		method += fmt.Sprintf(" of %.0f ms", h.DurationMs)
 	}
-	line("method", method, "medians", fmt.Sprintf("seed %d", h.Seed))
+	add("method", method, "medians", fmt.Sprintf("seed %d", h.Seed))
+	return out
+}
+
+// WriteHeader writes the circumstances of the run in lines of "name: value".
+func (h Host) WriteHeader(w io.Writer) error {
+	var b strings.Builder
+	for _, f := range h.Facts() {
+		fmt.Fprintf(&b, "%-9s %s\n", f.Name+":", f.Value)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
