@@ -40,6 +40,7 @@ type soaker struct {
 	begin   time.Time
 	noRings error // why there are none
 	uses    []string
+	files   []string // that were open before the first round
 	fail    context.CancelCauseFunc
 
 	round    atomic.Int64
@@ -98,6 +99,7 @@ func remove(mark *datafile.File) error {
 
 func (s *soaker) run(ctx context.Context) *Summary {
 	sum := &Summary{Seed: s.o.Seed, Problems: []string{}, Uses: s.uses, Before: s.settle(ctx, Left{})}
+	s.files = openFiles()
 	work, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	s.fail = fail
@@ -281,7 +283,7 @@ func (s *soaker) nextSeed() uint64 { return s.o.Seed<<24 + s.seeds.Add(1) }
 // judgeLeft compares what is left of a round with what was there before the first.
 func (s *soaker) judgeLeft(before, left Left) {
 	if n := left.Descriptors - before.Descriptors; n > 0 {
-		s.problem("leak: %d descriptors are left at the end of round %d: %s", n, s.round.Load(), strings.Join(openFiles(), ", "))
+		s.problem("leak: %d descriptors are left at the end of round %d: %s", n, s.round.Load(), strings.Join(opened(s.files, openFiles()), ", "))
 	}
 	if n := left.Goroutines - before.Goroutines; n > 0 {
 		s.problem("leak: %d goroutines are left at the end of round %d\n%s", n, s.round.Load(), stacks())

@@ -74,6 +74,21 @@ func openFiles() []string {
 	return descriptors()
 }
 
+// opened says which of the descriptors were not there before, each as often as it is there more often.
+func opened(before, now []string) []string {
+	seen := make(map[string]int)
+	for _, name := range before {
+		seen[name]++
+	}
+	var more []string
+	for _, name := range now {
+		if seen[name]--; seen[name] < 0 {
+			more = append(more, name)
+		}
+	}
+	return more
+}
+
 // descriptors says what the descriptors of the process are, but for the one that it takes to look.
 func descriptors() []string {
 	// Go's poller, which opens some for itself, is there when this returns.
