@@ -30,6 +30,8 @@ type situation struct {
 	UID     int
 	Memlock uint64 // bytes
 	Files   uint64 // descriptors
+
+	Namespace bool // as root of a user namespace of its own
 }
 
 // child returns the exit code.
@@ -72,13 +74,7 @@ func (s *situation) enter() error {
 		}
 	}
 	if s.UID != 0 {
-		if err := syscall.Setgroups(nil); err != nil {
-			return err
-		}
-		if err := syscall.Setresgid(s.UID, s.UID, s.UID); err != nil {
-			return err
-		}
-		if err := syscall.Setresuid(s.UID, s.UID, s.UID); err != nil {
+		if err := ringtest.Become(s.UID); err != nil {
 			return err
 		}
 	}
@@ -111,6 +107,9 @@ func report(t *testing.T, s situation, env ...string) childReport {
 	// The race detector would make each child sleep for a second at its end.
 	cmd.Env = append(append(os.Environ(), childEnv+"="+string(spec), "GORACE=atexit_sleep_ms=0"), env...)
 	cmd.Stderr = os.Stderr
+	if s.Namespace {
+		cmd.SysProcAttr = namespace()
+	}
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("child: %v\n%s", err, out)
@@ -156,15 +155,9 @@ func TestUnderFilter(t *testing.T) {
 }
 
 func TestUnderFilterUnprivileged(t *testing.T) {
-	needRoot(t)
-	forbidden(t, report(t, situation{Errno: syscall.EPERM, UID: 65534}), features.PolicySeccomp, "seccomp")
-}
-
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to change user")
-	}
+	const nobody = 65534
+	ringtest.NeedUser(t, nobody)
+	forbidden(t, report(t, situation{Errno: syscall.EPERM, UID: nobody}), features.PolicySeccomp, "seccomp")
 }
 
 // RINGSIDE_IOURING=off wins over everything, and what the kernel says of
@@ -189,7 +182,7 @@ func TestSwitchedOff(t *testing.T) {
 // look forbidden.
 func TestMemlock64K(t *testing.T) {
 	ringtest.NeedRing(t)
-	needRoot(t)
+	ringtest.NeedUser(t, lonely())
 	want := features.Collect()
 	r := report(t, situation{UID: lonely(), Memlock: 64 << 10})
 	if !r.Usable {
@@ -209,6 +202,9 @@ func TestMemlock64K(t *testing.T) {
 			}
 		}
 	}
+	if !want.Memlock.Exempt {
+		return // root of a container
+	}
 	root := report(t, situation{Memlock: 64 << 10})
 	if len(root.Notes) != 0 || !root.Memlock.Exempt {
 		t.Errorf("root is exempt, but %+v, notes %+v", root.Memlock, root.Notes)
@@ -219,10 +215,49 @@ func TestMemlock64K(t *testing.T) {
 // user.
 func lonely() int { return 1<<20 + os.Getpid() }
 
+// Root of a user namespace has the capability there, which does not lift the
+// limit.
+func TestMemlockInNamespace(t *testing.T) {
+	ringtest.NeedRing(t)
+	needNamespaces(t)
+	r := report(t, situation{Namespace: true, Memlock: 4 << 10})
+	if r.Memlock.Exempt {
+		t.Error("exempt")
+	}
+	switch r.Answer {
+	case features.Yes:
+		if len(r.Notes) != 1 || r.Notes[0].About != "memlock" {
+			t.Errorf("notes %+v", r.Notes)
+		}
+	default:
+		forbidden(t, r, features.PolicyMemlock, "4 KiB")
+	}
+}
+
+// needNamespaces skips the test where the system lets nobody make a user
+// namespace.
+func needNamespaces(t *testing.T) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
+	cmd.SysProcAttr = namespace()
+	if err := cmd.Run(); cmd.Process == nil {
+		t.Skipf("needs user namespaces: %v", err)
+	}
+}
+
+// namespace is a user namespace in which the process is root.
+func namespace() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+}
+
 // One page is too little for a ring, where rings count.
 func TestMemlockTooSmall(t *testing.T) {
 	ringtest.NeedRing(t)
-	needRoot(t)
+	ringtest.NeedUser(t, lonely())
 	r := report(t, situation{UID: lonely(), Memlock: 4 << 10})
 	switch r.Answer {
 	case features.Yes:
@@ -253,8 +288,8 @@ func TestSysctl(t *testing.T) {
 		t.Skip("needs a kernel lane, whose sysctls concern nobody else")
 	}
 	ringtest.NeedKernel(t, "kernel.io_uring_disabled", "6.6")
-	needRoot(t)
 	const nobody = 65534
+	ringtest.NeedUser(t, nobody)
 	set := func(name, value string) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join("/proc/sys/kernel", name), []byte(value), 0o644); err != nil {
@@ -275,6 +310,7 @@ func TestSysctl(t *testing.T) {
 		t.Errorf("root: %s", r.Reason)
 	}
 	forbidden(t, report(t, situation{Errno: syscall.EPERM}), features.PolicySeccomp, "seccomp")
+	forbidden(t, report(t, situation{Namespace: true}), features.PolicySysctl, "kernel.io_uring_disabled is 1")
 	set("io_uring_group", "65534")
 	if r := report(t, situation{UID: nobody}); !r.Usable {
 		t.Errorf("member of the group: %s", r.Reason)

@@ -169,7 +169,7 @@ func (c *cause) noMemory() error {
 
 // binding says whether RLIMIT_MEMLOCK limits the process.
 func binding(e *probe.Environment) bool {
-	return e.MemlockSoft != nil && *e.MemlockSoft != probe.Unlimited && !e.Has(probe.CapIPCLock)
+	return e.MemlockSoft != nil && *e.MemlockSoft != probe.Unlimited && !e.LocksFreely()
 }
 
 // release returns the kernel's release with a space, for a sentence.

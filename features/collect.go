@@ -43,7 +43,7 @@ func (h *host) collect(packages []Package) Report {
 func (r *Report) environment(e probe.Environment) {
 	r.Kernel, r.Disabled, r.Group = e.Release, e.Disabled, e.Group
 	r.Seccomp, r.SeccompFilters = e.Seccomp, e.Filters
-	r.Memlock = Memlock{Soft: jsonLimit(e.MemlockSoft), Hard: jsonLimit(e.MemlockHard), Exempt: e.Has(probe.CapIPCLock)}
+	r.Memlock = Memlock{Soft: jsonLimit(e.MemlockSoft), Hard: jsonLimit(e.MemlockHard), Exempt: e.LocksFreely()}
 	r.Context, r.Container = e.Context, e.Container
 	r.LSMs = append(r.LSMs, e.LSMs...)
 }

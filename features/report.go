@@ -64,8 +64,8 @@ const (
 type Memlock struct {
 	Soft *int64 `json:"soft"`
 	Hard *int64 `json:"hard"`
-	// Exempt says that the process has CAP_IPC_LOCK, so that the limit does
-	// not bind it.
+	// Exempt says that the process has CAP_IPC_LOCK on the host, so that the
+	// limit does not bind it. Root of another user namespace is bound.
 	Exempt bool `json:"exempt"`
 }
 

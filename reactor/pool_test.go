@@ -11,10 +11,12 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
@@ -378,7 +380,10 @@ func TestLowMemlock(t *testing.T) {
 		cmd := exec.Command(exe, "-test.run=^TestLowMemlock$", "-test.v")
 		cmd.Env = append(cmd.Environ(), memlockLimit+"="+strconv.Itoa(limit), memlockFile+"="+file.Name())
 		out, err := cmd.CombinedOutput()
-		if err != nil || !bytes.Contains(out, []byte("--- PASS: TestLowMemlock")) {
+		switch {
+		case err == nil && bytes.Contains(out, []byte("--- SKIP: TestLowMemlock")):
+			t.Skipf("%s", out)
+		case err != nil || !bytes.Contains(out, []byte("--- PASS: TestLowMemlock")):
 			t.Errorf("%v\n%s", err, out)
 		}
 		t.Logf("%s", out)
@@ -391,7 +396,14 @@ func lowMemlock(t *testing.T, limit string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Setrlimit(memlock, &syscall.Rlimit{Cur: bytes, Max: bytes}); err != nil {
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(memlock, &was); err != nil {
+		t.Fatal(err)
+	}
+	switch err := syscall.Setrlimit(memlock, &syscall.Rlimit{Cur: bytes, Max: bytes}); {
+	case err == syscall.EPERM && was.Max < bytes:
+		t.Skipf("needs RLIMIT_MEMLOCK of %d bytes, the hard limit is %d", bytes, was.Max)
+	case err != nil:
 		t.Fatal(err)
 	}
 	file, err := os.Open(os.Getenv(memlockFile))
@@ -399,26 +411,32 @@ func lowMemlock(t *testing.T, limit string) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if os.Getuid() == 0 {
-		if err := syscall.Setuid(65534); err != nil { // and with it goes the capability that lifts the limit
-			t.Fatal(err)
-		}
-	}
+	alone := ringtest.WithoutPrivileges(t, 1<<20+os.Getpid()) // a user who has locked nothing yet
 	for _, pinned := range []bool{false, true} {
 		if pinned {
 			ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
 		}
-		var r *Reactor
-		waitFor(t, func() bool { // the kernel frees the rings of before some time later
-			r, err = New(Options{Rings: 2, Pinned: pinned})
-			return !errors.Is(err, syscall.ENOMEM)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := newWithLowMemlock(t, alone, pinned)
 		readWithLowMemlock(t, r, file)
 		if err := r.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// newWithLowMemlock waits until the kernel has freed the rings of before, which
+// it does some time after they were closed. What the user's other processes hold
+// may take for ever.
+func newWithLowMemlock(t *testing.T, alone, pinned bool) *Reactor {
+	for start := time.Now(); ; runtime.Gosched() {
+		r, err := New(Options{Rings: 2, Pinned: pinned})
+		switch waited := time.Since(start); {
+		case err == nil:
+			return r
+		case !errors.Is(err, syscall.ENOMEM) || waited > ringtest.Patience:
+			t.Fatal(err)
+		case !alone && waited > ringtest.Patience/10:
+			t.Skipf("needs locked memory that the user's other processes do not hold: %v", err)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
@@ -22,6 +23,7 @@ import (
 // TestLittleLockedMemory has a user who may lock 64 KiB of memory, or none:
 // fewer buffers are registered, and nothing else changes.
 func TestLittleLockedMemory(t *testing.T) {
+	const nobodys = 61_234 // a user who has locked nothing yet
 	if !inChild(t, nil) {
 		return
 	}
@@ -30,7 +32,7 @@ func TestLittleLockedMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	unprivileged(t, dir)
+	ringtest.WithoutPrivileges(t, nobodys, dir)
 	for _, limit := range []uint64{64 << 10, 16 << 10, 0} {
 		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 			t.Fatal(err)
@@ -51,30 +53,6 @@ func TestLittleLockedMemory(t *testing.T) {
 		b.Close()
 	case !errors.Is(err, syscall.ENOMEM):
 		t.Errorf("an explicit choice without locked memory: %v", err)
-	}
-}
-
-// unprivileged gives up root for a user who has locked nothing yet, and gives
-// the directory to that user.
-func unprivileged(t *testing.T, dir string) {
-	t.Helper()
-	const nobodys = 61_234
-	if os.Getuid() != 0 {
-		return
-	}
-	if err := os.Chown(dir, nobodys, nobodys); err != nil {
-		t.Fatal(err)
-	}
-	for name, err := range map[string]error{
-		"groups": syscall.Setgroups(nil),
-		"group":  syscall.Setresgid(nobodys, nobodys, nobodys),
-	} {
-		if err != nil {
-			t.Skipf("needs to change its %s: %v", name, err)
-		}
-	}
-	if err := syscall.Setresuid(nobodys, nobodys, nobodys); err != nil {
-		t.Skipf("needs to change its user: %v", err)
 	}
 }
 

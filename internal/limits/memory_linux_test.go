@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +31,7 @@ func TestLittleLockedMemory(t *testing.T) {
 		return
 	}
 	dir := directory(t)
-	unprivileged(t, dir)
+	ringtest.WithoutPrivileges(t, 1<<20+os.Getpid(), dir) // who has locked nothing yet
 	const limit = 64 << 10
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 		t.Fatal(err)
@@ -42,28 +41,6 @@ func TestLittleLockedMemory(t *testing.T) {
 		t.Logf("events: %s %s", name, reason)
 		w.ending = func(w *world) { w.registered(dir, limit) }
 	})
-}
-
-// unprivileged gives up root for a user who has locked nothing yet, and gives
-// the directory to that user.
-func unprivileged(t *testing.T, dir string) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		return
-	}
-	nobodys := 1<<20 + os.Getpid()
-	if err := os.Chown(dir, nobodys, nobodys); err != nil {
-		t.Fatal(err)
-	}
-	for _, change := range []func() error{
-		func() error { return syscall.Setgroups(nil) },
-		func() error { return syscall.Setresgid(nobodys, nobodys, nobodys) },
-		func() error { return syscall.Setresuid(nobodys, nobodys, nobodys) },
-	} {
-		if err := change(); err != nil {
-			t.Skipf("needs to change its user: %v", err)
-		}
-	}
 }
 
 // registered moves data through a batch's buffers and a pool's, of which no more

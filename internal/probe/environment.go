@@ -63,6 +63,11 @@ func (e *Environment) Exempt() bool {
 	return e.Has(CapSysAdmin) || e.Group != nil && *e.Group >= 0 && slices.Contains(e.Groups, *e.Group)
 }
 
+// LocksFreely says whether RLIMIT_MEMLOCK does not bind the process: with
+// CAP_IPC_LOCK on the host. In another user namespace the capability does not
+// count, and io_uring charges what is locked to the user all the same.
+func (e *Environment) LocksFreely() bool { return e.InitialUser && e.Has(CapIPCLock) }
+
 // ReadEnvironment reads the environment of the calling process from the root
 // of a file system and from its variables. What cannot be read is left out.
 func ReadEnvironment(root fs.FS, getenv func(string) string) Environment {

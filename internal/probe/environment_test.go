@@ -139,6 +139,26 @@ func TestExempt(t *testing.T) {
 	}
 }
 
+// CAP_IPC_LOCK lifts the limit on locked memory only where it is the host's.
+func TestLocksFreely(t *testing.T) {
+	locker := new(uint64(1 << probe.CapIPCLock))
+	tests := []struct {
+		name string
+		env  probe.Environment
+		want bool
+	}{
+		{"nobody", probe.Environment{InitialUser: true, Capabilities: new(uint64(0))}, false},
+		{"root", probe.Environment{InitialUser: true, Capabilities: locker}, true},
+		{"root of a container", probe.Environment{Capabilities: locker}, false},
+		{"unknown", probe.Environment{InitialUser: true}, false},
+	}
+	for _, test := range tests {
+		if got := test.env.LocksFreely(); got != test.want {
+			t.Errorf("%s: got %v", test.name, got)
+		}
+	}
+}
+
 func FuzzReadEnvironment(f *testing.F) {
 	f.Add("Seccomp:\t2\nCpus_allowed_list:\t0-1", "Max locked memory  1 unlimited bytes", "0")
 	f.Fuzz(func(t *testing.T, status, limits, sysctl string) {
