@@ -43,6 +43,18 @@ var plants = map[string]struct {
 	"read while the kernel may read": {false, func(t *testing.T, r *Reactor) {
 		full(t, r, func(p []byte) { sink = p[0] })
 	}},
+	"write while the kernel may write to a vector": {true, func(t *testing.T, r *Reactor) {
+		vectored(t, r, func(first, second []byte) { second[1] = 1 })
+	}},
+	"write beside a vector": {false, func(t *testing.T, r *Reactor) {
+		vectored(t, r, func(first, second []byte) { first[:8][5] = 1 })
+	}},
+	"read of a message that may arrive": {true, func(t *testing.T, r *Reactor) {
+		message(t, r, func(p []byte) { sink = p[0] })
+	}},
+	"use of a message that has arrived": {false, func(t *testing.T, r *Reactor) {
+		message(t, r, func([]byte) {})
+	}},
 	"use after the end": {false, func(t *testing.T, r *Reactor) {
 		rfd, wfd := pipe(t)
 		p := make([]byte, 8)
@@ -86,6 +98,50 @@ func inFlight(t *testing.T, r *Reactor, f func(p []byte)) {
 	}
 	<-done
 	sink = p[0]
+}
+
+// vectored runs f while a read into two buffers waits: 4 bytes of 8, and 4.
+func vectored(t *testing.T, r *Reactor, f func(first, second []byte)) {
+	rfd, wfd := pipe(t)
+	first, second := make([]byte, 8)[:4], make([]byte, 4)
+	iov := []uring.Iovec{uring.NewIovec(first), uring.NewIovec(second)}
+	op := &Op{Keep: iov}
+	op.SQE.Readv(uring.Fd(rfd), iov, 0, 0)
+	done := make(chan Result)
+	if _, err := r.Queue(op, func(res Result) { done <- res }); err != nil {
+		t.Fatal(err)
+	}
+	f(first, second)
+	if _, err := syscall.Write(wfd, []byte("12345678")); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	first[0], second[0] = 1, 1
+}
+
+// message runs f while a message is received.
+func message(t *testing.T, r *Reactor, f func(p []byte)) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fds[0])
+	defer syscall.Close(fds[1])
+	p := make([]byte, 8)
+	m := new(uring.Msg)
+	m.Set(nil, []uring.Iovec{uring.NewIovec(p)}, nil)
+	op := &Op{Buf: p, Keep: m}
+	op.SQE.RecvMsg(uring.Fd(fds[0]), m, 0)
+	done := make(chan Result)
+	if _, err := r.Queue(op, func(res Result) { done <- res }); err != nil {
+		t.Fatal(err)
+	}
+	f(p)
+	if _, err := syscall.Write(fds[1], []byte("12345678")); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	p[0]++
 }
 
 // full runs f while a write of its buffer waits for room in a pipe.

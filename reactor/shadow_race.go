@@ -80,23 +80,66 @@ func (s *shadow) touch(p []byte, write bool, key *shadowKey) {
 	sys.RaceSee()
 }
 
-// took is told that an operation has its buffer. A simulated kernel touches the
+// took is told that an operation has its buffers. A simulated kernel touches the
 // memory itself.
 func (l *loop) took(v *entry) {
 	if _, real := l.ring.(*kernelRing); !real {
 		return
 	}
-	e := &v.op.SQE
-	from := e.Addr - sys.SliceAddr(v.op.Buf)
-	if e.Addr == 0 || from > uint64(len(v.op.Buf)) || uint64(e.Len) > uint64(len(v.op.Buf))-from {
-		return // a vector, or a structure; Buf is kept for another reason
+	if p, write := within(&v.op); p != nil {
+		l.shadow.touch(p, write, &v.key)
+		return
+	}
+	bufs, write := scattered(&v.op)
+	for _, p := range bufs {
+		l.shadow.touch(p, write, &v.key)
+	}
+}
+
+// vectorized marks a send whose address is that of a vector.
+var vectorized = new(uring.SQE).SendVec(uring.Fd(0), nil, 0).Ioprio
+
+// scattered returns the data of a vector or message that an operation reads, or
+// writes to: not the structures, which are read at submission.
+func scattered(o *Op) (bufs [][]byte, write bool) {
+	e := &o.SQE
+	switch op := uring.Op(e.Opcode); op {
+	case uring.OpReadv, uring.OpReadvFixed, uring.OpWritev, uring.OpWritevFixed:
+		return sys.RaceVector(e.Addr, e.Len), op == uring.OpReadv || op == uring.OpReadvFixed
+	case uring.OpSend:
+		if e.Ioprio&vectorized != 0 {
+			return sys.RaceVector(e.Addr, e.Len), false
+		}
+	case uring.OpSendMsg, uring.OpSendMsgZC:
+		return sys.RaceMessage(e.Addr), false
+	case uring.OpRecvMsg:
+		if e.Flags&uint8(uring.SQEBufferSelect) == 0 { // else what arrives is in a buffer of the group
+			return sys.RaceMessage(e.Addr), true
+		}
+	}
+	return nil, false
+}
+
+// within returns the part of Buf that an operation on one buffer names, nothing
+// when it names other memory: Buf may be kept for another reason.
+func within(o *Op) (p []byte, write bool) {
+	e := &o.SQE
+	from := e.Addr - sys.SliceAddr(o.Buf)
+	if e.Addr == 0 || from > uint64(len(o.Buf)) || uint64(e.Len) > uint64(len(o.Buf))-from {
+		return nil, false
 	}
 	switch uring.Op(e.Opcode) {
 	case uring.OpRead, uring.OpReadFixed, uring.OpRecv:
-		l.shadow.touch(v.op.Buf[from:from+uint64(e.Len)], true, &v.key)
-	case uring.OpWrite, uring.OpWriteFixed, uring.OpSend, uring.OpSendZC:
-		l.shadow.touch(v.op.Buf[from:from+uint64(e.Len)], false, &v.key)
+		write = true
+	case uring.OpSend, uring.OpSendZC:
+		if e.Ioprio&vectorized != 0 {
+			return nil, false
+		}
+	case uring.OpWrite, uring.OpWriteFixed:
+	default:
+		return nil, false
 	}
+	return o.Buf[from : from+uint64(e.Len)], write
 }
 
 // gave is told that an operation gives its buffer back.
