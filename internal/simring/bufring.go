@@ -102,7 +102,7 @@ func (b *BufRing) Close() error {
 	k := b.r.k
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, o := range k.live {
+	for _, o := range k.live.all {
 		if o.ring == b.r && o.group() == b && b.r.fatal == nil {
 			k.violation("ring %d: group %d closed with a stream in flight: user data %x, tag %d", b.r.id, b.o.Group, o.sqe.UserData, o.tag())
 		}

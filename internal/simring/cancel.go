@@ -8,8 +8,8 @@ import "syscall"
 func (k *Kernel) cancel(by *op) int32 {
 	d := k.dice(ofCancel, k.cancels)
 	k.cancels++
-	for _, o := range k.live {
-		if o.ring != by.ring || o.sqe.UserData != by.sqe.Addr || o == by || o.state == linked {
+	for _, o := range k.live.byData[by.sqe.Addr] {
+		if o.ring != by.ring || o == by || o.state == linked {
 			continue
 		}
 		out := k.outcome(o)

@@ -38,7 +38,7 @@ type Kernel struct {
 	objects  []*object
 	hosts    map[int32]*object
 	rings    []*Ring
-	live     []*op
+	live     live
 	pages    map[uint64][]*op // those alive, by the pages of their buffers
 	outcomes map[uint64]*Outcome
 	wrong    []string

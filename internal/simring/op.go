@@ -74,8 +74,7 @@ func (o *op) memory() []byte {
 // else.
 func (k *Kernel) claim(o *op) {
 	k.outcome(o).Submitted++
-	o.place = len(k.live)
-	k.live = append(k.live, o)
+	k.live.add(o)
 	for page := range o.pages {
 		for _, x := range k.pages[page] {
 			if x.overlaps(o) && (o.sqe.Opcode == abi.IORING_OP_READ || x.sqe.Opcode == abi.IORING_OP_READ) {
@@ -88,11 +87,7 @@ func (k *Kernel) claim(o *op) {
 
 // unclaim ends what claim began.
 func (k *Kernel) unclaim(o *op) {
-	last := len(k.live) - 1
-	k.live[o.place] = k.live[last]
-	k.live[o.place].place = o.place
-	k.live[last] = nil
-	k.live = k.live[:last]
+	k.live.remove(o)
 	for page := range o.pages {
 		left := slices.DeleteFunc(k.pages[page], func(x *op) bool { return x == o })
 		if k.pages[page] = left; len(left) == 0 {

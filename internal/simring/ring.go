@@ -3,6 +3,7 @@
 package simring
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -149,10 +150,8 @@ func (r *Ring) refill() {
 // again lets a completion appear whose operation is over. Its user data must
 // not be in use again: that is the user's side of the bargain.
 func (r *Ring) again(c uring.CQE) {
-	for _, o := range r.k.live {
-		if o.sqe.UserData == c.UserData {
-			return
-		}
+	if len(r.k.live.byData[c.UserData]) > 0 {
+		return
 	}
 	switch r.k.order.IntN(4) {
 	case 0:
@@ -214,7 +213,7 @@ func (r *Ring) Close() error {
 	if r.waiting {
 		r.k.violation("ring %d closed during a wait", r.id)
 	}
-	for _, o := range append([]*op(nil), r.k.live...) {
+	for _, o := range slices.Clone(r.k.live.all) {
 		if o.ring != r {
 			continue
 		}

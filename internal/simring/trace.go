@@ -79,8 +79,8 @@ func (k *Kernel) Trace() string {
 	for i := max(0, t.n-traceLen); i < t.n; i++ {
 		b.WriteString(t.events[i%traceLen].line(i))
 	}
-	fmt.Fprintf(&b, "alive: %d\n", len(k.live))
-	for _, o := range k.live {
+	fmt.Fprintf(&b, "alive: %d\n", len(k.live.all))
+	for _, o := range k.live.all {
 		fmt.Fprintf(&b, "       ring %d %-12v %-14v fd %-3d user data %016x tag %d\n",
 			o.ring.id, o.state, o.code(), o.sqe.Fd, o.sqe.UserData, o.tag())
 	}
