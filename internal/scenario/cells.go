@@ -4,8 +4,10 @@ package scenario
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -22,8 +24,9 @@ type Cells struct {
 	mu     sync.Mutex
 	clock  uint64
 	stamp  uint64
-	blocks [][]wrote
-	reads  map[uint64]struct{} // the beginnings of those that are on their way
+	blocks [][]wrote // in the order of their stamps, and so of their beginnings
+	due    []int     // at which length each of them is pruned again
+	reads  reading
 }
 
 // wrote is a write to one block.
@@ -33,11 +36,14 @@ type wrote struct {
 	sure       bool
 }
 
+// leastDue is from which length on it pays to prune.
+const leastDue = 4
+
 // NewCells returns the model of a file of zeros.
 func NewCells(name uint64, blocks int) *Cells {
-	c := &Cells{name: name, blocks: make([][]wrote, blocks), reads: make(map[uint64]struct{}), clock: 1}
+	c := &Cells{name: name, blocks: make([][]wrote, blocks), due: make([]int, blocks), clock: 1}
 	for i := range c.blocks {
-		c.blocks[i] = []wrote{{end: 1, sure: true}}
+		c.blocks[i], c.due[i] = []wrote{{end: 1, sure: true}}, leastDue
 	}
 	return c
 }
@@ -59,21 +65,33 @@ func (c *Cells) Fill(p []byte, stamp uint64, first int) {
 	}
 }
 
-// block fills one block.
+// block fills one block. Its first word tells the stamp to who knows the place,
+// the others follow from the first.
 func (c *Cells) block(p []byte, stamp uint64, at int) {
 	if stamp == 0 {
 		clear(p)
 		return
 	}
-	x := c.seed(stamp, at)
-	for i := 0; i < Block; i += 8 {
+	x := stamp ^ c.place(at)
+	binary.LittleEndian.PutUint64(p, x)
+	x = mix(x)
+	for i := 8; i < Block; i += 8 {
 		binary.LittleEndian.PutUint64(p[i:], x)
 		x = x*0x9e3779b97f4a7c15 + 1
 	}
 }
 
-// seed returns the first word of a block.
-func (c *Cells) seed(stamp uint64, at int) uint64 { return mix(stamp ^ mix(c.name<<32+uint64(at))) }
+// place spreads the number of a block.
+func (c *Cells) place(at int) uint64 { return mix(c.name<<32 + uint64(at)) }
+
+// stampOf returns by which write a block may be, from its first word.
+func (c *Cells) stampOf(p []byte, at int) uint64 {
+	first := binary.LittleEndian.Uint64(p)
+	if first == 0 {
+		return 0
+	}
+	return first ^ c.place(at)
+}
 
 // mix spreads a number over 64 bits.
 func mix(x uint64) uint64 {
@@ -105,48 +123,50 @@ func (c *Cells) EndWrite(stamp uint64, first, n, sure, unsure int) {
 	c.clock++
 	for i := range n {
 		all := c.blocks[first+i]
-		for j := range all {
-			if all[j].stamp != stamp {
-				continue
-			}
-			if i >= sure+unsure {
-				c.blocks[first+i] = append(all[:j], all[j+1:]...)
-				break
-			}
+		j, found := find(all, stamp)
+		switch {
+		case !found:
+		case i >= sure+unsure:
+			c.blocks[first+i] = slices.Delete(all, j, j+1)
+		default:
 			all[j].end, all[j].sure = c.clock, i < sure
 		}
 	}
 }
 
-// prune forgets the writes to a block that no read can see any more.
+// find looks for a write among those to a block.
+func find(all []wrote, stamp uint64) (int, bool) {
+	return slices.BinarySearchFunc(all, stamp, func(w wrote, stamp uint64) int { return cmp.Compare(w.stamp, stamp) })
+}
+
+// prune forgets the writes to a block that no read can see any more, when there
+// may be half as many of them as there are writes.
 func (c *Cells) prune(i int) {
-	oldest := c.clock
-	if len(c.blocks[i]) < 4 {
+	if len(c.blocks[i]) < c.due[i] {
 		return
 	}
-	for begin := range c.reads {
-		oldest = min(oldest, begin)
-	}
 	keep := c.blocks[i][:0]
-	last := lastSure(c.blocks[i], oldest)
+	last := lastSure(c.blocks[i], c.reads.oldest(c.clock))
 	for _, w := range c.blocks[i] {
-		if w.end == 0 || w.end >= last {
+		if w.visible(last) {
 			keep = append(keep, w)
 		}
 	}
-	c.blocks[i] = keep
+	c.blocks[i], c.due[i] = keep, max(2*len(keep), leastDue)
 }
+
+// visible says whether a read may see the write that lastSure does not rule out.
+func (w *wrote) visible(last uint64) bool { return w.end == 0 || w.end >= last }
 
 // lastSure returns when the latest of the writes began that are done and ended
 // before a moment: what ended before that cannot be seen after the moment.
 func lastSure(all []wrote, moment uint64) uint64 {
-	var last uint64
-	for _, w := range all {
-		if w.sure && w.end < moment {
-			last = max(last, w.begin)
+	for i := len(all) - 1; i >= 0; i-- {
+		if w := &all[i]; w.sure && w.end < moment {
+			return w.begin
 		}
 	}
-	return last
+	return 0
 }
 
 // BeginRead says that a read begins and returns when.
@@ -154,28 +174,34 @@ func (c *Cells) BeginRead() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clock++
-	c.reads[c.clock] = struct{}{}
+	c.reads.add(c.clock)
 	return c.clock
 }
 
 // EndRead judges what a read has brought that began at a moment, from a block
 // on. The last block may be there in part.
 func (c *Cells) EndRead(begin uint64, first int, p []byte) error {
-	defer c.forget(begin)
-	return c.judgeRead(begin, first, p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.reads.remove(begin)
+	return c.judgeAll(begin, first, p)
 }
 
 // forget ends a read.
 func (c *Cells) forget(begin uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.reads, begin)
+	c.reads.remove(begin)
 }
 
 // judgeRead judges a part of what a read has brought.
 func (c *Cells) judgeRead(begin uint64, first int, p []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.judgeAll(begin, first, p)
+}
+
+func (c *Cells) judgeAll(begin uint64, first int, p []byte) error {
 	for i := 0; i < len(p); i += Block {
 		if err := c.judge(begin, first+i/Block, p[i:min(i+Block, len(p))]); err != nil {
 			return err
@@ -190,31 +216,25 @@ func (c *Cells) judge(begin uint64, at int, p []byte) error {
 	if at >= len(c.blocks) {
 		return fmt.Errorf("block %d lies behind the end", at)
 	}
-	last := lastSure(c.blocks[at], begin)
-	var want [Block]byte
-	for _, w := range c.blocks[at] {
-		if (w.end == 0 || w.end >= last) && c.begins(p, w.stamp, at) {
-			if c.block(want[:], w.stamp, at); bytes.Equal(p, want[:len(p)]) {
-				return nil
-			}
+	all := c.blocks[at]
+	last := lastSure(all, begin)
+	if len(p) >= 8 {
+		i, found := find(all, c.stampOf(p, at))
+		if found && all[i].visible(last) && c.wrote(p, all[i].stamp, at) {
+			return nil
 		}
 	}
 	if c.parts(last, at, p) {
 		return nil
 	}
-	return fmt.Errorf("block %d holds %x, which no write put there that this read may see: %+v, read begun at %d", at, p, c.blocks[at], begin)
+	return fmt.Errorf("block %d holds %x, which no write put there that this read may see: %+v, read begun at %d", at, p, all, begin)
 }
 
-// begins says whether p may be what a write wrote, by its first bytes.
-func (c *Cells) begins(p []byte, stamp uint64, at int) bool {
-	if len(p) < 8 {
-		return true
-	}
-	var first uint64
-	if stamp != 0 {
-		first = c.seed(stamp, at)
-	}
-	return binary.LittleEndian.Uint64(p) == first
+// wrote says whether p is what a write wrote.
+func (c *Cells) wrote(p []byte, stamp uint64, at int) bool {
+	var want [Block]byte
+	c.block(want[:], stamp, at)
+	return bytes.Equal(p, want[:len(p)])
 }
 
 // parts says whether p consists of parts of what several writes wrote that none
@@ -224,7 +244,7 @@ func (c *Cells) parts(last uint64, at int, p []byte) bool {
 	var known [Block]bool
 	left := len(p)
 	for _, w := range c.blocks[at] {
-		if w.end != 0 && w.end < last {
+		if !w.visible(last) {
 			continue
 		}
 		c.block(want[:], w.stamp, at)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -66,7 +67,8 @@ func (a *actor) echoStep(x []int) {
 
 // send sends n bytes.
 func (a *actor) send(c *link, n int) bool {
-	p := make([]byte, n)
+	a.out = slices.Grow(a.out[:0], n)
+	p := a.out[:n]
 	Bytes(p, c.sent)
 	n, err := c.Write(p)
 	a.done(1)

@@ -234,7 +234,7 @@ func (a *actor) closeUnderStep(x []int) {
 	}
 	a.files[x[0]] = nil
 	var users, begun sync.WaitGroup
-	const many, busy = 3, 20
+	const many, busy = 3, 6
 	gone := make(chan struct{})
 	begun.Add(many)
 	for i := range many {

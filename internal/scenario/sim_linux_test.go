@@ -149,7 +149,10 @@ func simSettings(rng *rand.Rand) Settings {
 	return s
 }
 
-// memory finds the memory of an entry for the simulated kernel.
+// memory finds the memory of an entry for the simulated kernel. What checkptr has
+// to look up for each address costs more than all else that is done with it.
+//
+//go:nocheckptr
 func memory(addr uint64, n int) []byte {
 	p := uintptr(addr)
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)

@@ -99,14 +99,18 @@ func Bytes(p []byte, n uint64) { simring.PipeBytes(p, n) }
 // differs returns the number of the first byte of a stream that is not what it
 // must be, and true, if there is one.
 func differs(p []byte, n uint64) (uint64, bool) {
-	want := make([]byte, len(p))
-	if Bytes(want, n); bytes.Equal(p, want) {
-		return 0, false
-	}
-	for i := range p {
-		if p[i] != want[i] {
-			return n + uint64(i), true
+	var want [256]byte
+	for len(p) > 0 {
+		part := p[:min(len(p), len(want))]
+		Bytes(want[:len(part)], n)
+		if !bytes.Equal(part, want[:len(part)]) {
+			for i := range part {
+				if part[i] != want[i] {
+					return n + uint64(i), true
+				}
+			}
 		}
+		p, n = p[len(part):], n+uint64(len(part))
 	}
 	return 0, false
 }
