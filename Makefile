@@ -56,6 +56,11 @@ kernels: ## the core's tests on older kernels, in a virtual machine
 scenarios: ## a million operations of seeded scenarios, without the race detector; half of that is in test
 	$(GO) test -count=1 ./internal/scenario -run 'TestScenarios$$'
 
+.PHONY: unprivileged
+unprivileged: export GORACE ?= atexit_sleep_ms=0
+unprivileged: ## all tests as a user without privileges, in user and network namespaces; with UNMAPPED=1 as nobody there
+	scripts/unprivileged -race -vet=off -timeout 900s work
+
 environments: ## what probe says under seccomp, io_uring_disabled and a low memlock limit
 	.ci/environments
 

@@ -9,7 +9,10 @@
 // what container runtimes answer, ENOSYS what a kernel without io_uring does.
 // With -errno none there is no filter. -memlock and -nofile set resource
 // limits, soft and hard; -uid drops privileges, which a memory lock limit
-// needs to have an effect on what root starts.
+// needs to have an effect on what root starts. -loopback makes a new network
+// namespace one in which programs can reach themselves:
+//
+//	unshare -Urn forbid -errno none -loopback -- ringside probe
 //
 // The command replaces this process. If it cannot be started the exit status
 // is 127, on wrong arguments 2.

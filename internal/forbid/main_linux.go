@@ -36,6 +36,11 @@ func run(opt options) error {
 	if err := limit(unix.RLIMIT_NOFILE, opt.nofile); err != nil {
 		return fmt.Errorf("-nofile: %w", err)
 	}
+	if opt.loopback {
+		if err := loopbackUp(); err != nil {
+			return fmt.Errorf("-loopback: %w", err)
+		}
+	}
 	if opt.uid >= 0 {
 		if err := become(opt.uid); err != nil {
 			return fmt.Errorf("-uid: %w", err)
@@ -71,4 +76,19 @@ func become(id int) error {
 		return os.NewSyscallError("setresgid", err)
 	}
 	return os.NewSyscallError("setresuid", syscall.Setresuid(id, id, id))
+}
+
+// loopbackUp brings up the loopback interface of the network namespace.
+func loopbackUp() error {
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(s)
+	lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return os.NewSyscallError("SIOCSIFFLAGS", unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, lo))
 }

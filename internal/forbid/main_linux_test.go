@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,6 +38,7 @@ type observation struct {
 	Memlock uint64
 	Nofile  uint64
 	UID     int
+	Network bool // it can be reached
 }
 
 func observe() {
@@ -45,6 +47,14 @@ func observe() {
 	o.Memlock = getLimit(unix.RLIMIT_MEMLOCK).Cur
 	o.Nofile = getLimit(unix.RLIMIT_NOFILE).Max
 	o.UID = os.Getuid()
+	if l, err := net.Listen("tcp4", "127.0.0.1:0"); err == nil {
+		c, err := net.Dial("tcp4", l.Addr().String())
+		o.Network = err == nil
+		if err == nil {
+			c.Close()
+		}
+		l.Close()
+	}
 	json.NewEncoder(os.Stdout).Encode(o)
 }
 
@@ -58,7 +68,11 @@ func getLimit(resource int) (r syscall.Rlimit) {
 // forbidden runs "forbid flags... -- self observe".
 func forbidden(t *testing.T, self string, flags ...string) observation {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], append(flags, "--", self, "observe")...)
+	return observed(t, exec.Command(os.Args[0], append(flags, "--", self, "observe")...), flags)
+}
+
+func observed(t *testing.T, cmd *exec.Cmd, flags []string) observation {
+	t.Helper()
 	cmd.Env = append(os.Environ(), envRole+"=1")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -87,6 +101,27 @@ func TestLimits(t *testing.T) {
 	got := forbidden(t, os.Args[0], "-errno", "none", "-memlock", "65536", "-nofile", "123")
 	if got.Memlock != 65536 || got.Nofile != 123 {
 		t.Errorf("limits in the command: %+v", got)
+	}
+}
+
+// TestLoopback brings the interface up in a network namespace of its own, where
+// it is down.
+func TestLoopback(t *testing.T) {
+	for _, flags := range [][]string{{"-errno", "none"}, {"-errno", "none", "-loopback"}} {
+		cmd := exec.Command(os.Args[0], append(flags, "--", os.Args[0], "observe")...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		}
+		probe := exec.Command("/proc/self/exe", "-test.run=^$")
+		probe.SysProcAttr = cmd.SysProcAttr
+		if err := probe.Run(); probe.Process == nil {
+			t.Skipf("needs user and network namespaces: %v", err)
+		}
+		if got := observed(t, cmd, flags); got.Network != (len(flags) == 3) {
+			t.Errorf("%q: in the command: %+v", flags, got)
+		}
 	}
 }
 

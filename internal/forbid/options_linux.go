@@ -14,11 +14,12 @@ import (
 
 // options are the command line.
 type options struct {
-	errno   syscall.Errno // 0: no filter
-	memlock int64         // bytes; negative: as it is
-	nofile  int64         // negative: as it is
-	uid     int           // negative: as it is
-	command []string
+	errno    syscall.Errno // 0: no filter
+	memlock  int64         // bytes; negative: as it is
+	nofile   int64         // negative: as it is
+	uid      int           // negative: as it is
+	loopback bool
+	command  []string
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
@@ -29,6 +30,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.Int64Var(&opt.memlock, "memlock", -1, "limit of locked memory in `bytes`")
 	fs.Int64Var(&opt.nofile, "nofile", -1, "limit of open `files`")
 	fs.IntVar(&opt.uid, "uid", -1, "user and group `id` to become")
+	fs.BoolVar(&opt.loopback, "loopback", false, "bring up the loopback interface, which is down in a new network namespace")
 	if err := fs.Parse(args); err != nil {
 		return opt, err
 	}
