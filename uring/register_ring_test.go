@@ -106,9 +106,7 @@ func kernelRegisterEventFDAsync(t *testing.T) {
 
 func kernelRegisterPersonality(t *testing.T) {
 	ringtest.NeedRing(t)
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to have credentials to change")
-	}
+	ringtest.NeedUser(t, ctlNobody)
 	r := ctlRing(t, uring.Options{})
 	id, err := r.RegisterPersonality()
 	ctlOK(t, "register", err)

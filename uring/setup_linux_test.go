@@ -205,19 +205,19 @@ func ctlHarass(t testing.TB, tid int) (stop func() int) {
 // user id of nobody.
 func ctlAsUser(t testing.TB, f func()) {
 	t.Helper()
-	const nobody = 65534
 	set := func(uid int) {
 		// The raw call changes this thread only.
 		if _, _, errno := syscall.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
 			t.Fatalf("set effective user %d: %v", uid, errno)
 		}
 	}
-	set(nobody)
+	set(ctlNobody)
 	defer set(0)
 	f()
 }
 
 const (
+	ctlNobody      = 65534
 	ctlEBADFD      = unix.EBADFD
 	ctlMsgDontWait = unix.MSG_DONTWAIT
 	ctlMsgWaitAll  = unix.MSG_WAITALL

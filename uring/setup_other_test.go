@@ -40,6 +40,7 @@ func ctlSearchable(t testing.TB, dir string)                    { panic(notLinux
 func ctlMemory(t testing.TB) int                                { panic(notLinux) }
 
 const (
+	ctlNobody      = 0
 	ctlEBADFD      = 0
 	ctlMsgDontWait = 0
 	ctlMsgWaitAll  = 0

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
 )
 
 // envRole makes the test binary the program under test, or with the argument
@@ -126,11 +128,10 @@ func TestLoopback(t *testing.T) {
 }
 
 func TestUID(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to give it up")
-	}
-	got := forbidden(t, publicCopy(t), "-errno", "EXDEV", "-uid", "65534")
-	if got.UID != 65534 || got.Setup != syscall.EXDEV {
+	const nobody = 65534
+	ringtest.NeedUser(t, nobody)
+	got := forbidden(t, publicCopy(t), "-errno", "EXDEV", "-uid", strconv.Itoa(nobody))
+	if got.UID != nobody || got.Setup != syscall.EXDEV {
 		t.Errorf("in the command: %+v", got)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
 )
 
 // These turn the test binary into the child that installs the filter.
@@ -99,7 +101,9 @@ func TestInstall(t *testing.T) {
 func TestInstallUnprivileged(t *testing.T) {
 	env := []string{envErrno + "=" + strconv.Itoa(int(syscall.EXDEV))}
 	if os.Geteuid() == 0 {
-		env = append(env, envUID+"=65534")
+		const nobody = 65534
+		ringtest.NeedUser(t, nobody)
+		env = append(env, envUID+"="+strconv.Itoa(nobody))
 	}
 	runChild(t, env...)
 }

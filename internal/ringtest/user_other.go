@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !linux
+
+package ringtest
+
+import "testing"
+
+// NeedUser skips the test: only on Linux do tests become another user.
+func NeedUser(t testing.TB, id int) {
+	t.Helper()
+	t.Skipf("needs to become user %d, as on Linux", id)
+}
