@@ -38,6 +38,8 @@ type KernelWorld struct {
 	loop  *watch.Loop
 	ran   chan error // the end of the loop's Run
 
+	registry registry // the loop, or what a test puts before it
+
 	batching sync.Once
 	batch    *ufile.Batch
 	batchErr error
@@ -55,7 +57,7 @@ func KernelSettings(rng *rand.Rand) Settings {
 		"pinned": float64(rng.IntN(2)), "rings": pick(rng, 1.0, 1, 2, 3), "entries": pick(rng, 8.0, 16, 64),
 		"inflight": pick(rng, 8.0, 64, 4096), "granule": pick(rng, 0.0, 0, 1, 2),
 		"file-mode": float64(rng.IntN(3)), "plain-sockets": float64(rng.IntN(3) / 2), "tcp": float64(rng.IntN(2)),
-		"epoll": float64(rng.IntN(2)),
+		"epoll": float64(rng.IntN(2)), "batch": pick(rng, 0.0, 1, 2, 8),
 	}
 }
 
@@ -344,6 +346,16 @@ func (w *KernelWorld) Pipe(first uint64) (Pipe, error) {
 type kernelPipe struct {
 	in, out int
 	next    uint64
+}
+
+// rename gives the reading end another number, whose file is closed.
+func (p *kernelPipe) rename(fd int) error {
+	if err := syscall.Dup3(p.out, fd, syscall.O_CLOEXEC); err != nil {
+		return os.NewSyscallError("dup3", err)
+	}
+	was := p.out
+	p.out = fd
+	return syscall.Close(was)
 }
 
 func newPipe(first uint64, flags int) (*kernelPipe, error) {

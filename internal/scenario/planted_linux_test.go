@@ -4,6 +4,7 @@ package scenario
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,35 +18,60 @@ import (
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
 	"github.com/ringside-io/ringside/uring"
+	"github.com/ringside-io/ringside/watch"
 )
 
 // planted is a mistake that a library like this one could make, and how it must
 // show.
 type planted struct {
 	name  string
+	kind  string       // of mistakes that somebody would notice; see TestPlantedKinds
 	bugs  simring.Bugs // of the kernel
 	plant func() plant
-	shows string // in a problem, unless somebody waits for ever
+	watch func(*watch.Loop) registry // in a world on the kernel
+	shows string                     // in a problem, unless somebody waits for ever
 }
 
 var allPlanted = []planted{
-	{name: "dropped completion", bugs: simring.Bugs{Drop: 3, Untagged: true}},
-	{name: "lost wake-up", bugs: simring.Bugs{LoseWakes: 3}},
+	{name: "dropped completion", kind: dropped, bugs: simring.Bugs{Drop: 3, Untagged: true}},
+	{name: "lost wake-up", kind: lostWake, bugs: simring.Bugs{LoseWakes: 3}},
 	{name: "completion delivered to whoever has the slot now", plant: func() plant {
 		return plant{ring: func(r *simring.Ring) ringseam.Ring { return &secondhand{Ring: r} }}
 	}, shows: "poll answers"},
 	{name: "callback called twice", plant: func() plant {
 		return plant{engine: func(_ *simWorld, e Engine) Engine { return &twice{Engine: e} }}
 	}, shows: "called again"},
-	{name: "buffer used again too early", plant: func() plant {
+	{name: "buffer used again too early", kind: freed, plant: func() plant {
 		return plant{engine: func(w *simWorld, e Engine) Engine { return &hasty{Engine: e} }}
 	}, shows: "block"},
-	{name: "stale descriptor", plant: func() plant {
+	{name: "stale descriptor", kind: staleFD, plant: func() plant {
 		return plant{file: func(f *ufile.File) File { return &stale{File: f, fd: int(f.Fd())} }}
 	}, shows: ""},
-	{name: "leaked slot", plant: func() plant {
+	{name: "leaked slot", kind: leaked, plant: func() plant {
 		return plant{engine: func(w *simWorld, e Engine) Engine { return &leaky{Engine: e, w: w} }}
 	}, shows: "in flight"},
+	{name: "event delivered to whoever has the number now", kind: staleFD, watch: func(l *watch.Loop) registry {
+		return &byNumber{Loop: l, calls: make(map[int]func(watch.Events))}
+	}, shows: "nobody has touched"},
+}
+
+// Kinds of mistakes. What is not synced the power-cut tests of packages ufile
+// and sqlitevfs find.
+const (
+	freed    = "freed buffer"
+	dropped  = "dropped completion"
+	lostWake = "lost wake-up"
+	staleFD  = "stale descriptor"
+	leaked   = "leaked slot"
+)
+
+// TestPlantedKinds finds each kind planted.
+func TestPlantedKinds(t *testing.T) {
+	for _, kind := range []string{freed, dropped, lostWake, staleFD, leaked} {
+		if !slices.ContainsFunc(allPlanted, func(p planted) bool { return p.kind == kind }) {
+			t.Errorf("nothing of the kind is planted: %s", kind)
+		}
+	}
 }
 
 // secondhand delivers a completion once more, to the next poll that has the same
@@ -191,6 +217,29 @@ func (e *leaky) Do(op *reactor.Op) reactor.Result {
 	return e.Engine.Do(op)
 }
 
+// byNumber looks for whom to call when it gets round to it, by the number: what
+// generations are there to prevent.
+type byNumber struct {
+	*watch.Loop
+	calls map[int]func(watch.Events)
+}
+
+func (b *byNumber) Add(fd int, interest watch.Events, mode watch.Mode, f func(watch.Events)) error {
+	b.calls[fd] = f
+	return b.Loop.Add(fd, interest, mode, func(found watch.Events) {
+		_ = b.Post(func() {
+			if f := b.calls[fd]; f != nil {
+				f(found)
+			}
+		})
+	})
+}
+
+func (b *byNumber) Remove(fd int) error {
+	delete(b.calls, fd)
+	return b.Loop.Remove(fd)
+}
+
 // TestPlanted plants each mistake: it must be noticed, and the scenario be shrunk
 // to a few steps, whose text shows it too.
 func TestPlanted(t *testing.T) {
@@ -233,6 +282,9 @@ func (p *planted) scenario(t *testing.T, fails func(*Scenario) bool) *Scenario {
 		s := Generate("sim", seed, Size{30, 10}, func(*rand.Rand) Settings {
 			return Settings{"delay": 0.7, "rings": 1, "without-append": 1}
 		})
+		if p.watch != nil {
+			s = Generate("kernel", seed, Size{10, 10}, watchSettings)
+		}
 		if fails(s) {
 			return s
 		}
@@ -241,13 +293,32 @@ func (p *planted) scenario(t *testing.T, fails func(*Scenario) bool) *Scenario {
 	return nil
 }
 
+// watchSettings are those of a world on the kernel where little but the loop is
+// open.
+func watchSettings(rng *rand.Rand) Settings {
+	s := KernelSettings(rng)
+	s[NoRings] = 1
+	epoll := s["epoll"]
+	s.Only("watch")
+	s["epoll"] = epoll
+	return s
+}
+
 // noticed plays a scenario with the mistake.
 func (p *planted) noticed(t *testing.T, s *Scenario) bool {
 	what := plant{bugs: p.bugs}
 	if p.plant != nil {
 		what = p.plant()
 	}
-	r := playSim(t, s, what)
+	var r *Report
+	if p.watch != nil {
+		r = playKernelWith(t, s, func(w *KernelWorld) World {
+			w.registry = p.watch(w.loop)
+			return w
+		})
+	} else {
+		r = playSim(t, s, what)
+	}
 	if !r.Failed() {
 		return false
 	}

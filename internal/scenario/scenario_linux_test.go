@@ -145,12 +145,18 @@ func TestReplay(t *testing.T) {
 
 func playKernel(t *testing.T, s *Scenario) *Report {
 	t.Helper()
+	return playKernelWith(t, s, func(w *KernelWorld) World { return w })
+}
+
+// playKernelWith plays a scenario in a world that was changed.
+func playKernelWith(t *testing.T, s *Scenario, change func(*KernelWorld) World) *Report {
+	t.Helper()
 	ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
 	w, err := NewKernelWorld(s, memoryDir(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Play(w, s)
+	return Play(change(w), s)
 }
 
 // memoryDir returns a directory for files, in memory where there is one.

@@ -194,6 +194,14 @@ func (s *simWatch) Seen() {
 
 func (s *simWatch) Change(int) error { return nil }
 
+// Replace does not get the same number: the simulated kernel gives each once.
+func (s *simWatch) Replace(mode, n int, _ bool) (Watch, error) {
+	if err := errors.Join(s.Poke(n), s.Close()); err != nil {
+		return nil, err
+	}
+	return s.w.Watch(mode)
+}
+
 func (s *simWatch) Close() error {
 	s.mu.Lock()
 	s.closed = true

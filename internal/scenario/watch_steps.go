@@ -9,6 +9,9 @@ var watchVerbs = []*verb{
 	{"change", []string{"watch", "mode", "n"}, 2, func(g *generator) []int {
 		return append(makeWatch(g), g.bytes())
 	}, (*actor).changeStep},
+	{"replace", []string{"watch", "mode", "n", "kept"}, 2, func(g *generator) []int {
+		return append(makeWatch(g), g.bytes(), g.IntN(2))
+	}, (*actor).replaceStep},
 	{"unwatch", []string{"watch"}, 1, func(g *generator) []int { return []int{g.slot()} }, (*actor).unwatchStep},
 	{"unwatchunder", []string{"watch", "n"}, 1, func(g *generator) []int { return []int{g.slot(), g.bytes()} }, (*actor).unwatchUnderStep},
 }
@@ -62,6 +65,20 @@ func (a *actor) changeStep(x []int) {
 		a.check("change", w.Change(x[1]))
 		w.Seen()
 		a.done(3)
+	}
+}
+
+// replaceStep watches another under the number of what is to be reported.
+func (a *actor) replaceStep(x []int) {
+	w := a.watch(x[0], 0)
+	if w == nil {
+		return
+	}
+	next, err := w.Replace(x[1], x[2], x[3] != 0)
+	a.done(3)
+	if a.watches[x[0]] = next; err != nil {
+		a.watches[x[0]] = nil
+		a.refused("replace", err)
 	}
 }
 

@@ -89,6 +89,11 @@ type Watch interface {
 	Seen()
 	// Change changes how it is watched.
 	Change(mode int) error
+	// Replace ends the watching while n bytes are on their way, and has another
+	// descriptor watched at once, under the same number where there are such. When
+	// kept is true, what had the number stays open, and is still watched when the
+	// other gets it. In each case, this watch is over.
+	Replace(mode, n int, kept bool) (Watch, error)
 	// Close ends the watching; nothing is reported any more when it returns.
 	Close() error
 }
