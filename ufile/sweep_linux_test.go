@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/ringside-io/ringside/internal/sweep"
 	"github.com/ringside-io/ringside/internal/sys"
@@ -23,6 +24,14 @@ type swept struct {
 	dir     string
 	content []byte
 	direct  int // O_DIRECT, where the file system has it
+
+	sim, pinned bool // the rings are simulated, and pinned
+}
+
+// memory finds the memory of an entry for the simulated kernel.
+func memory(addr uint64, n int) []byte {
+	p := uintptr(addr)
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
 }
 
 // with opens a system and a file of the content for one run, and looks at both
@@ -36,7 +45,9 @@ func (w *swept) with(t *sweep.Trial, mode ufile.Mode, flag int, do func(s *ufile
 			t.Fatalf("%v", err)
 		}
 	}
-	s, err := ufile.NewSystem(ufile.Options{Mode: mode, Reactor: reactor.Options{Rings: 1, Entries: 16, InFlight: 32}})
+	o := reactor.Options{Rings: 1, Entries: 16, InFlight: 32, Pinned: w.pinned}
+	t.Rings(&o, memory)
+	s, err := ufile.NewSystem(ufile.Options{Mode: mode, Reactor: o})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -46,17 +57,20 @@ func (w *swept) with(t *sweep.Trial, mode ufile.Mode, flag int, do func(s *ufile
 	}
 	defer func() {
 		t.Disarm()
-		t.Await("no operation is in flight", func() bool { return s.Stats().Ring.InFlight == 0 })
 		p := ufile.AlignedBuffer(4096)
 		n, err := f.ReadAt(p, 4096)
 		if err == nil && (n != len(p) || w.changed(f, p, 4096)) {
 			t.Errorf("a read afterwards: %d bytes, or not the file's", n)
 		}
 		dead := errors.Is(err, reactor.ErrFailed)
+		if !dead || !w.sim { // nobody hears of what a ring does whose parker has failed
+			t.Await("no operation is in flight", func() bool { return s.Stats().Ring.InFlight == 0 })
+		}
 		if err != nil && !dead {
 			t.Errorf("a read afterwards: %v", err)
 		}
-		if err := f.Close(); err != nil && !dead {
+		c, fired := t.Choice() // a ring that is not waited for may fail later
+		if err := f.Close(); err != nil && !dead && !(fired && !c.Passing && errors.Is(err, reactor.ErrFailed)) {
 			t.Errorf("close: %v", err)
 		}
 		if _, err := f.ReadAt(p, 0); !errors.Is(err, os.ErrClosed) {
@@ -125,20 +139,22 @@ func (w *swept) readAt(mode ufile.Mode, flag int, uncached bool) func(*sweep.Tri
 }
 
 // crowd reads from several goroutines at once, so that rings have company.
-func (w *swept) crowd(t *sweep.Trial) {
-	w.with(t, ufile.ModeAuto, w.direct, func(_ *ufile.System, f *ufile.File) {
-		var wg sync.WaitGroup
-		t.Arm()
-		for g := range 4 {
-			wg.Go(func() {
-				p := ufile.AlignedBuffer(4096)
-				n, err := f.ReadAt(p, int64(g)*8192)
-				w.read(t, "ReadAt", p, g*8192, n, err)
-			})
-		}
-		wg.Wait()
-		t.Disarm()
-	})
+func (w *swept) crowd(mode ufile.Mode, flag int) func(t *sweep.Trial) {
+	return func(t *sweep.Trial) {
+		w.with(t, mode, flag, func(_ *ufile.System, f *ufile.File) {
+			var wg sync.WaitGroup
+			t.Arm()
+			for g := range 4 {
+				wg.Go(func() {
+					p := ufile.AlignedBuffer(8192)
+					n, err := f.ReadAt(p, int64(g)*8192)
+					w.read(t, "ReadAt", p, g*8192, n, err)
+				})
+			}
+			wg.Wait()
+			t.Disarm()
+		})
+	}
 }
 
 func (w *swept) writeAt(mode ufile.Mode, flag int) func(*sweep.Trial) {
@@ -322,19 +338,28 @@ func (w *swept) piped(t *sweep.Trial) {
 
 // space reserves, punches and marks.
 func (w *swept) space(t *sweep.Trial) {
-	w.with(t, ufile.ModeAuto, 0, func(_ *ufile.System, f *ufile.File) {
+	w.with(t, ufile.ModeAuto, 0, func(s *ufile.System, f *ufile.File) {
 		size := int64(len(w.content))
 		t.Arm()
 		t.Judge("Reserve", f.Reserve(size, 4096))
+		t.Judge("Allocate", f.Allocate(0, 4096))
+		t.Judge("Fallocate", f.Fallocate(ufile.FallocateKeepSize, 0, 4096))
+		zero := may(t, "ZeroRange", f.ZeroRange(16384, 4096))
 		ok := t.Judge("PunchHole", f.PunchHole(8192, 4096))
 		t.Judge("Advise", f.Advise(0, size, ufile.AdviceWillNeed))
 		info, err := f.Statx(ufile.StatxBasic, 0)
 		if t.Judge("Statx", err) && int64(info.Size) != size {
 			t.Errorf("%d bytes, want %d", info.Size, size)
 		}
+		info, err = s.Statx(f.Name(), ufile.StatxBasic, 0)
+		if t.Judge("System.Statx", err) && int64(info.Size) != size {
+			t.Errorf("%d bytes, want %d", info.Size, size)
+		}
 		t.Disarm()
-		if ok && w.changed(f, make([]byte, 4096), 8192) {
-			t.Errorf("there is no hole")
+		for off, done := range map[int]bool{8192: ok, 16384: zero} {
+			if done && w.changed(f, make([]byte, 4096), off) {
+				t.Errorf("there are no zeros at %d", off)
+			}
 		}
 	})
 }
@@ -433,40 +458,107 @@ func (w *swept) appender(t *sweep.Trial) {
 	}
 }
 
-// TestFaultSweep has each answer of the kernel's fail in turn.
-func TestFaultSweep(t *testing.T) {
-	sweep.Need(t)
+// newSwept returns what the sweep works on.
+func newSwept(t *testing.T) *swept {
 	needRing(t)
 	w := &swept{dir: t.TempDir(), content: random(44 << 10)}
 	if f, err := os.OpenFile(fileOf(t, nil), os.O_RDWR|sys.ODirect, 0); err == nil {
 		w.direct = sys.ODirect
 		f.Close()
 	}
+	return w
+}
+
+// operations are all that the sweep runs.
+func (w *swept) operations() []sweep.Operation {
 	// What a plain call can be put in the place of need not fail.
 	noKernelCopy := map[string][]sweep.Choice{"copy_file_range": sweep.Passes(
 		syscall.EIO, syscall.ENOSPC, syscall.EINTR, syscall.EXDEV, syscall.ENOSYS, syscall.EOPNOTSUPP)}
 	// os.Root does, in other words, what openat2 does not.
 	quietly := map[string][]sweep.Choice{"path call": sweep.Passes(syscall.EIO, syscall.ENOMEM, syscall.EPERM, syscall.EINTR)}
-	sweep.Check(t, []sweep.Operation{
-		{Name: "ReadAt ring", Run: w.readAt(ufile.ModeRing, 0, false)},
+	// Calls by a name are many, and alike.
+	oneErrno := map[string][]sweep.Choice{"path call": append(sweep.Fails(syscall.EIO), sweep.Passes(syscall.EINTR)...)}
+	ops := []sweep.Operation{
+		{Name: "ReadAt ring", Run: w.readAt(ufile.ModeRing, 0, false), Covers: "File.ReadAt File.Close"},
 		{Name: "ReadAt cached", Run: w.readAt(ufile.ModeAuto, 0, false)},
 		{Name: "ReadAt not cached", Run: w.readAt(ufile.ModeAuto, 0, true)},
 		{Name: "ReadAt O_DIRECT", Run: w.readAt(ufile.ModeAuto, w.direct, false)},
-		{Name: "ReadAt O_DIRECT, four", Run: w.crowd, Opened: true, Most: 2},
-		{Name: "WriteAt ring", Run: w.writeAt(ufile.ModeRing, 0), Opened: true},
+		{Name: "ReadAt O_DIRECT, four", Run: w.crowd(ufile.ModeAuto, w.direct), Opened: true, Most: 2},
+		{Name: "WriteAt ring", Run: w.writeAt(ufile.ModeRing, 0), Opened: true, Covers: "File.WriteAt"},
 		{Name: "WriteAt O_DIRECT", Run: w.writeAt(ufile.ModeAuto, w.direct)},
-		{Name: "with a context", Run: w.contexts(false), Opened: true},
+		{Name: "with a context", Run: w.contexts(false), Opened: true, Covers: "File.ReadAtContext File.WriteAtContext File.SyncContext"},
 		{Name: "with one that ends", Run: w.contexts(true), Opened: true, Most: 2},
-		{Name: "Batch.Read cached", Run: w.batch(ufile.ModeRing, 0, false), Most: 1},
+		{Name: "Batch.Read cached", Run: w.batch(ufile.ModeRing, 0, false), Most: 1, Covers: "System.NewBatch Batch.Read Batch.Buffer Batch.Close"},
 		{Name: "Batch.Read O_DIRECT", Run: w.batch(ufile.ModeAuto, w.direct, false), Most: 2},
-		{Name: "Batch.Write ring", Run: w.batch(ufile.ModeRing, 0, true), Opened: true, Most: 2},
-		{Name: "Reader", Run: w.reader, Opened: true, Most: 2},
-		{Name: "Copy by the kernel", Run: w.copying(ufile.ModeAuto, 0), Instead: noKernelCopy},
+		{Name: "Batch.Write ring", Run: w.batch(ufile.ModeRing, 0, true), Opened: true, Most: 2, Covers: "Batch.Write"},
+		{Name: "Reader.WriteTo", Run: w.reader, Opened: true, Most: 2, Covers: "NewReader Reader.WriteTo Reader.Close"},
+		{Name: "Reader.Read", Run: w.readerReads, Opened: true, Most: 1, Covers: "Reader.Read Reader.Seek"},
+		{Name: "Copy by the kernel", Run: w.copying(ufile.ModeAuto, 0), Instead: noKernelCopy, Covers: "Copy"},
 		{Name: "Copy O_DIRECT", Run: w.copying(ufile.ModeAuto, w.direct), Opened: true, Most: 2},
+		{Name: "Copy with holes", Run: w.sparse, Instead: noKernelCopy, Opened: true, Most: 1, Covers: "CopyRange"},
 		{Name: "Copy from a pipe", Run: w.piped},
-		{Name: "space and statx", Run: w.space},
-		{Name: "Root", Run: w.names(ufile.RootOptions{}), Instead: quietly},
+		{Name: "ReadFrom and WriteTo", Run: w.positions, Opened: true, Most: 1, Covers: "File.ReadFrom File.WriteTo"},
+		{Name: "opening", Run: w.opening, Covers: "System.Open System.Create System.OpenFile System.NewFile System.DirFS NewSystem"},
+		{Name: "space and statx", Run: w.space, Covers: "File.Reserve File.Allocate File.Fallocate File.PunchHole File.ZeroRange File.Advise File.Statx System.Statx"},
+		{Name: "attributes", Run: w.attributes, Covers: "File.Getxattr File.Setxattr File.Listxattr File.Removexattr System.Getxattr System.Setxattr System.Listxattr System.Removexattr"},
+		{Name: "renaming", Run: w.renaming, Covers: "System.RenameNoReplace System.Exchange"},
+		{Name: "Root", Run: w.names(ufile.RootOptions{}), Instead: quietly,
+			Covers: "System.OpenRootWith Root.Mkdir Root.WriteFile Root.ReadFile Root.Open Root.OpenRoot Root.Rename Root.RemoveAll Root.Stat Root.Close"},
 		{Name: "Root without links", Run: w.names(ufile.RootOptions{NoSymlinks: true}), Most: 12},
-		{Name: "Appender", Run: w.appender},
+		{Name: "Root, the rest", Run: w.moreNames(ufile.RootOptions{NoSymlinks: true}), Instead: oneErrno,
+			Covers: "Root.Create Root.OpenFile Root.MkdirAll Root.Chmod Root.Chown Root.Lchown Root.Chtimes Root.Link Root.Symlink Root.Readlink Root.Lstat Root.Remove Root.Statx " +
+				"Root.RenameNoReplace Root.Exchange Root.Getxattr Root.Setxattr Root.Listxattr Root.Removexattr Root.FS"},
+		{Name: "Appender", Run: w.appender, Covers: "Appender.Append Appender.Records"},
+		{Name: "Appender, the rest", Run: w.appenderRest, Most: 3,
+			Covers: "OpenAppender Appender.AppendBatch Appender.AppendContext Appender.AppendBatchContext Appender.Rotate Appender.Sync Appender.Trim Appender.Close ReadRecords"},
+	}
+	return append(ops, w.simulated()...)
+}
+
+// simulated are the operations on rings that are simulated, both kinds of them.
+func (w *swept) simulated() (ops []sweep.Operation) {
+	for _, pinned := range []bool{false, true} {
+		w := *w
+		w.sim, w.pinned = true, pinned
+		kind := "simulated "
+		if pinned {
+			kind += "pinned "
+		}
+		ops = append(ops, []sweep.Operation{
+			{Name: kind + "ReadAt", Run: w.readAt(ufile.ModeRing, 0, false)},
+			{Name: kind + "ReadAt, four", Run: w.crowd(ufile.ModeRing, 0), Most: 3},
+			{Name: kind + "WriteAt", Run: w.writeAt(ufile.ModeRing, 0)},
+			{Name: kind + "with a context", Run: w.contexts(false), Most: 1},
+			{Name: kind + "with one that ends", Run: w.contexts(true), Most: 1},
+			{Name: kind + "Reader", Run: w.readerReads, Most: 1},
+		}...)
+	}
+	for i := range ops {
+		ops[i].Sim = true
+	}
+	return ops
+}
+
+// TestFaultSweep has each answer of the kernel fail in turn.
+func TestFaultSweep(t *testing.T) {
+	sweep.Need(t)
+	sweep.Check(t, newSwept(t).operations())
+}
+
+// TestFaultSweepSimulated does that with rings that are simulated.
+func TestFaultSweepSimulated(t *testing.T) {
+	sweep.CheckSimulated(t, newSwept(t).operations())
+}
+
+// TestFaultSweepCoversAll compares the sweep with what the package exports.
+func TestFaultSweepCoversAll(t *testing.T) {
+	sweep.API(t, (&swept{content: random(44 << 10)}).operations(), sweep.Exempt{
+		"is the method of the default System": "Open Create OpenFile NewFile NewBatch OpenRoot DirFS Statx Getxattr Setxattr Listxattr Removexattr " +
+			"RenameNoReplace Exchange Backend",
+		"is OpenRootWith without options": "System.OpenRoot",
+		"tells what is known and asks nothing of the kernel": "System.Backend System.Stats File.Stats File.Name Root.Name Root.Backend Batch.Registered " +
+			"Appender.End Appender.Err Appender.Recovery Appender.Segments Appender.Stats Position.Compare Record.Compare CorruptError.Error Advice.String Mode.String AlignedBuffer",
+		"is os.File's own, which knows no door of ours": "File.Read File.Write File.WriteString File.Seek File.Sync File.Truncate File.Stat File.Chmod File.Chown " +
+			"File.Chdir File.ReadDir File.Readdir File.Readdirnames File.SetDeadline File.SetReadDeadline File.SetWriteDeadline File.SyscallConn File.Fd",
 	})
 }

@@ -58,7 +58,7 @@ var layers = map[string][]string{
 	"internal/simring":       {"internal/abi", "uring"},
 	"internal/scenario":      {"internal/simring", "reactor", "ufile", "unet", "uring", "watch"},
 	"internal/limits":        {},
-	"internal/sweep":         {"internal/abi", "internal/ringtest", "internal/sys", "uring"},
+	"internal/sweep":         {"internal/abi", "internal/ringseam", "internal/ringtest", "internal/simring", "internal/sys", "uring"},
 	"internal/forbid":        {"internal/forbid/filter"},
 	"internal/forbid/filter": {},
 	"internal/vmtest":        {"internal/vmtest/wire"},

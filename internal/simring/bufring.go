@@ -134,7 +134,9 @@ func (k *Kernel) provide(o *op) {
 	b.owned[id] = false
 	on := o.on
 	n := min(uint64(b.o.BufSize), on.sent-on.taken)
-	if o.fate.short && n > 1 {
+	if o.fate.half {
+		n = (n + 1) / 2
+	} else if o.fate.short && n > 1 {
 		n = 1 + o.fate.Uint64N(n-1)
 	}
 	p := b.Buffer(id)[:n]

@@ -14,6 +14,9 @@ func (k *Kernel) cancel(by *op) int32 {
 		}
 		out := k.outcome(o)
 		switch {
+		case by.fate.lost:
+			k.note("lost cancel", o, 0)
+			return -int32(by.fate.errno)
 		case o.state == waiting && d.hit(k.o.Faults.LostCancel):
 			k.note("lost cancel", o, 0)
 			return -int32(oneOf(d, syscall.EALREADY, syscall.ENOENT, 0))
@@ -58,6 +61,9 @@ func (k *Kernel) expire(o *op) {
 	o.timeout = nil
 	errno := syscall.EALREADY
 	switch {
+	case t.fate.lost:
+		k.note("lost timeout", o, 0)
+		errno = t.fate.errno
 	case o.state == waiting && o.fate.hit(k.o.Faults.LostLink):
 		k.note("lost timeout", o, 0)
 		errno = oneOf(o.fate.dice, syscall.EALREADY, syscall.ETIME)

@@ -13,7 +13,7 @@
 // TIMEOUT, ASYNC_CANCEL by user data, LINK, HARDLINK and
 // LINK_TIMEOUT. Anything else completes with EINVAL. What can go wrong, and how
 // often, is in [Faults]; the values there name the behaviour of Linux that
-// each stands for.
+// each stands for. A [Plan] has one thing go wrong instead of many by chance.
 //
 // # What it checks
 //

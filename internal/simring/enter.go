@@ -23,6 +23,17 @@ func (r *Ring) submit(n int) (int, error) {
 	case d.hit(f.Fatal):
 		r.fail()
 		return 0, r.fatal
+	case k.o.Plan.Submit != nil && n > 0:
+		take, split, err := k.o.Plan.Submit(n)
+		switch {
+		case err == syscall.EBADF:
+			r.fail()
+			return 0, r.fatal
+		case err != nil:
+			k.trace.add(event{what: "refuse", ring: r.id, res: int32(n)})
+			return 0, err
+		}
+		return r.take(n, take, split, d), nil
 	case d.hit(f.Spurious):
 		k.trace.count("spurious wake-up")
 		k.soon(d.IntN(20), r.disturb)
@@ -117,6 +128,7 @@ func (r *Ring) startChain(chain []*op, d dice) bool {
 		case o.sqe.Opcode == abi.IORING_OP_LINK_TIMEOUT && last.timeout == nil:
 			last.timeout = o
 			o.span = k.timespec(o)
+			k.plan(o)
 			continue
 		default:
 			last.next = o
@@ -125,7 +137,7 @@ func (r *Ring) startChain(chain []*op, d dice) bool {
 	}
 	head := chain[0]
 	for _, o := range chain {
-		bad := o.sqe.Opcode == abi.IORING_OP_LINK_TIMEOUT && (o == head || d.hit(k.o.Faults.BadLink))
+		bad := o.sqe.Opcode == abi.IORING_OP_LINK_TIMEOUT && (o == head || d.hit(k.o.Faults.BadLink) || o.fate.errno != 0 && !o.fate.lost)
 		if bad || o.sqe.Opcode >= abi.IORING_OP_LAST {
 			k.note("bad link", o, 0)
 			k.reject(chain, o)
@@ -186,7 +198,7 @@ func (r *Ring) wait(o uring.WaitOptions) {
 			r.arrived.Broadcast()
 		}
 	}
-	if d.hit(k.o.Faults.Return) {
+	if d.hit(k.o.Faults.Return) || k.o.Plan.Wait != nil && k.o.Plan.Wait() {
 		k.soon(d.IntN(20), stop)
 	}
 	var timer *time.Timer

@@ -94,6 +94,8 @@ type fate struct {
 	noBuffers bool
 	disturbed bool
 	stale     bool
+	half      bool // as a plan says
+	lost      bool
 }
 
 // fate decides about the next operation on an object.

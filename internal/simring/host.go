@@ -27,11 +27,7 @@ func (k *Kernel) askHost(o *op) int32 {
 	if o.sqe.Opcode == abi.IORING_OP_FSYNC {
 		return k.o.Host.Sync(fd)
 	}
-	n := int(o.sqe.Len)
-	if o.fate.short && n > 1 {
-		n = 1 + o.fate.IntN(n-1)
-		k.trace.count("short")
-	}
+	n := o.length(int(o.sqe.Len))
 	p := o.memory()[:n]
 	if o.sqe.Opcode == abi.IORING_OP_READ {
 		return k.o.Host.Read(fd, p, int64(o.sqe.Off))

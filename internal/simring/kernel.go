@@ -13,6 +13,7 @@ type Options struct {
 	Seed   uint64
 	Faults Faults
 	Bugs   Bugs
+	Plan   Plan
 	// Memory returns the memory at an address that an entry carries. It is the
 	// test's part, because it cannot be done without package unsafe.
 	Memory func(addr uint64, n int) []byte

@@ -158,7 +158,9 @@ func (k *Kernel) serve(on *object) {
 		return
 	}
 	n := min(uint64(o.sqe.Len), on.sent-on.taken)
-	if o.fate.short && n > 1 {
+	if o.fate.half {
+		n = (n + 1) / 2
+	} else if o.fate.short && n > 1 {
 		n = 1 + o.fate.Uint64N(n-1)
 	}
 	p := o.memory()[:n]

@@ -139,6 +139,7 @@ func (k *Kernel) start(o *op) {
 	o.on = on
 	if !o.internal() {
 		o.fate = k.fate(on)
+		k.plan(o)
 	}
 	if !on.takes(o.sqe.Opcode) {
 		k.finish(o, -int32(syscall.EINVAL))
@@ -260,11 +261,7 @@ func (k *Kernel) conclude(o *op) {
 func (k *Kernel) transfer(o *op) int32 {
 	data := o.on.data
 	data = data[min(o.sqe.Off, uint64(len(data))):]
-	n := min(int(o.sqe.Len), len(data))
-	if o.fate.short && n > 1 {
-		n = 1 + o.fate.IntN(n-1)
-		k.trace.count("short")
-	}
+	n := o.length(min(int(o.sqe.Len), len(data)))
 	if n == 0 {
 		return 0
 	}

@@ -67,12 +67,12 @@ func (p *Parker) signal() {
 	p.signals++
 	call := func() {
 		p.signalled = true
-		p.failing = p.failing || d.hit(k.o.Faults.Unparked)
+		p.failing = p.failing || d.hit(k.o.Faults.Unparked) || k.o.Plan.Park != nil && k.o.Plan.Park()
 		p.cond.Signal()
 	}
 	switch {
 	case k.loseWake(call):
-	case d.hit(k.o.Faults.LateWake):
+	case d.hit(k.o.Faults.LateWake) || k.o.Plan.Wake != nil && k.o.Plan.Wake():
 		k.trace.count("late wake-up")
 		if d.IntN(2) == 0 {
 			k.later(d.briefly(), call)

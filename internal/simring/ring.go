@@ -256,7 +256,7 @@ func (r *Ring) Wake() {
 	}
 	switch {
 	case k.loseWake(ring):
-	case d.hit(k.o.Faults.LateWake):
+	case d.hit(k.o.Faults.LateWake) || k.o.Plan.Wake != nil && k.o.Plan.Wake():
 		k.trace.count("late wake-up")
 		k.later(d.briefly(), ring)
 	default:

@@ -3,12 +3,16 @@
 package sweep
 
 import (
+	"flag"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
 )
+
+var all = flag.Bool("sweep-all", false, "have the fault sweep fail each answer, and not only the first few of each kind")
 
 // Need skips a test where the kernel cannot be made to fail: in builds without
 // the race detector, and before Linux 6.10.
@@ -20,11 +24,27 @@ func Need(t testing.TB) {
 	ringtest.NeedKernel(t, "results of no-ops", "6.10")
 }
 
-// Check sweeps and has the test fail for what is wrong.
+// Check sweeps those operations whose kernel is the real one, and has the test
+// fail for what is wrong.
 func Check(t *testing.T, ops []Operation) {
 	t.Helper()
 	Need(t)
-	r := Sweep(ops, Options{Brief: testing.Short()})
+	check(t, slices.DeleteFunc(slices.Clone(ops), func(op Operation) bool { return op.Sim }), testing.Short())
+}
+
+// CheckSimulated sweeps those whose rings are simulated. It says nothing of the
+// kernel that runs, and takes its time for that everywhere but with -short.
+func CheckSimulated(t *testing.T, ops []Operation) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("is the same on each kernel: without -short")
+	}
+	check(t, slices.DeleteFunc(slices.Clone(ops), func(op Operation) bool { return !op.Sim }), false)
+}
+
+func check(t *testing.T, ops []Operation, brief bool) {
+	t.Helper()
+	r := Sweep(ops, Options{Brief: brief, All: *all && !brief})
 	t.Logf("%v\n%s", r, strings.Join(r.Lines, "\n"))
 	for _, p := range r.Problems {
 		t.Error(p)

@@ -11,6 +11,10 @@ type Choice struct {
 	// Drop lets the completion wait until the run is over, which no kernel does:
 	// it shows that a test would notice.
 	Short, Late, Drop bool
+	// Of simulated rings: Stale has a completion come again, Lost a cancellation
+	// answer, with Errno or success, and what it is for go on; Split ends a
+	// submission inside a chain.
+	Stale, Lost, Split bool
 	// Passing says that nothing is lost, so that the operation has to succeed;
 	// Once, that it may fail where that happens again.
 	Passing, Once bool
@@ -25,6 +29,14 @@ func (c Choice) String() string {
 		return "late"
 	case c.Drop:
 		return "dropped"
+	case c.Stale:
+		return "twice"
+	case c.Split:
+		return "split"
+	case c.Lost && c.Errno == 0:
+		return "lost"
+	case c.Lost:
+		return "lost, " + Choice{Errno: c.Errno}.String()
 	}
 	if name, ok := names[c.Errno]; ok {
 		return name
@@ -39,6 +51,7 @@ var names = map[syscall.Errno]string{
 	syscall.ENFILE: "ENFILE", syscall.ECONNABORTED: "ECONNABORTED", syscall.EALREADY: "EALREADY",
 	syscall.ENOENT: "ENOENT", syscall.EPERM: "EPERM", syscall.ENOSYS: "ENOSYS", syscall.EINVAL: "EINVAL",
 	syscall.EOPNOTSUPP: "EOPNOTSUPP", syscall.EXDEV: "EXDEV", syscall.ETIMEDOUT: "ETIMEDOUT",
+	syscall.ENOTCONN: "ENOTCONN", syscall.EADDRINUSE: "EADDRINUSE", syscall.ETIME: "ETIME",
 }
 
 // Fails are choices after which an operation may end with the errno.
@@ -70,7 +83,16 @@ func half(n int) int {
 var (
 	short = Choice{Short: true, Passing: true}
 	late  = Choice{Late: true, Passing: true}
+	stale = Choice{Stale: true, Passing: true}
 )
+
+// lost are cancellations that say what they say, and do nothing.
+func lost(errnos ...syscall.Errno) (cs []Choice) {
+	for _, e := range errnos {
+		cs = append(cs, Choice{Errno: e, Lost: true, Passing: true})
+	}
+	return cs
+}
 
 // Choices are the ways in which each kind of answer can go wrong. Left out is
 // what the kernel does not say of our own descriptors and memory, and what would
@@ -100,25 +122,53 @@ var Choices = map[string][]Choice{
 	"eventfd":           Fails(syscall.EMFILE, syscall.ENOMEM),
 	"epoll_create1":     Fails(syscall.EMFILE, syscall.ENOMEM),
 	"epoll_ctl add":     Fails(syscall.ENOMEM, syscall.ENOSPC),
+	"epoll_ctl mod":     nil, // what is there needs no memory
+	"epoll_ctl del":     nil,
 	"epoll_wait":        append(Passes(syscall.EINTR), short),
 	"poll":              Passes(syscall.EINTR, syscall.ENOMEM),
 	"pipe2":             Fails(syscall.EMFILE, syscall.ENFILE),
 
-	"recv":     append(Fails(syscall.ECONNRESET, syscall.ENOMEM, syscall.ETIMEDOUT), Passes(syscall.EINTR)...),
-	"send":     append(Fails(syscall.ECONNRESET, syscall.EPIPE, syscall.ENOMEM, syscall.ENOBUFS), append(Passes(syscall.EINTR), short)...),
-	"sendmsg":  append(Fails(syscall.ECONNRESET, syscall.EPIPE, syscall.ENOBUFS), Passes(syscall.EINTR)...),
-	"recvmmsg": append(Fails(syscall.ENOMEM), append(Passes(syscall.EINTR), short)...),
-	"sendmmsg": append(Fails(syscall.ENOBUFS, syscall.ENOMEM), append(Passes(syscall.EINTR), short)...),
-	"accept":   append(Fails(syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM), Passes(syscall.ECONNABORTED, syscall.EINTR)...),
-	"sendfile": append(Fails(syscall.EIO, syscall.ECONNRESET), append(Passes(syscall.EINTR, syscall.EINVAL), short)...),
-	"splice":   append(Fails(syscall.EIO), append(Passes(syscall.EINTR), short)...),
+	"recv":       append(Fails(syscall.ECONNRESET, syscall.ENOMEM, syscall.ETIMEDOUT), Passes(syscall.EINTR)...),
+	"send":       append(Fails(syscall.ECONNRESET, syscall.EPIPE, syscall.ENOMEM, syscall.ENOBUFS), append(Passes(syscall.EINTR), short)...),
+	"sendmsg":    append(Fails(syscall.ECONNRESET, syscall.EPIPE, syscall.ENOBUFS), Passes(syscall.EINTR)...),
+	"recvmmsg":   append(Fails(syscall.ENOMEM), append(Passes(syscall.EINTR), short)...),
+	"sendmmsg":   append(Fails(syscall.ENOBUFS, syscall.ENOMEM), append(Passes(syscall.EINTR), short)...),
+	"accept":     append(Fails(syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM), Passes(syscall.ECONNABORTED, syscall.EINTR)...),
+	"sendfile":   append(Fails(syscall.EIO, syscall.ECONNRESET), append(Passes(syscall.EINTR, syscall.EINVAL), short)...),
+	"splice":     append(Fails(syscall.EIO), append(Passes(syscall.EINTR), short)...),
+	"setsockopt": Fails(syscall.ENOMEM, syscall.EPERM),
+	"shutdown":   Fails(syscall.ENOTCONN),
+	"listen":     Fails(syscall.EADDRINUSE),
 
 	"pread":           append(Fails(syscall.EIO), append(Passes(syscall.EINTR), short)...),
 	"pwrite":          append(Fails(syscall.EIO, syscall.ENOSPC), append(Passes(syscall.EINTR), short)...),
 	"preadv2":         append(Passes(syscall.EAGAIN, syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EINTR), short),
 	"path call":       append(Fails(syscall.EIO, syscall.ENOMEM, syscall.EPERM), Passes(syscall.EINTR)...),
 	"fdatasync":       append(Fails(syscall.EIO, syscall.ENOSPC), Passes(syscall.EINTR)...),
+	"clone":           Passes(syscall.EOPNOTSUPP, syscall.EXDEV, syscall.EINVAL, syscall.EIO, syscall.ENOSPC),
+	"open":            Passes(syscall.EMFILE, syscall.ENFILE, syscall.ENOENT, syscall.EPERM),
+	"lseek":           Passes(syscall.EINVAL, syscall.EIO),
+	"fcntl":           Passes(syscall.EPERM, syscall.ENOSYS),
 	"copy_file_range": append(Fails(syscall.EIO, syscall.ENOSPC), append(Passes(syscall.EINTR, syscall.EXDEV, syscall.ENOSYS), short)...),
+}
+
+// Simulated are the same for simulated rings, where operations fail after they
+// have begun, completions come twice, and cancellations reach nothing. Calls of
+// the ring are "submit", "wait", "wake" and "parker".
+var Simulated = map[string][]Choice{
+	"READ":           append(transfers(syscall.EIO, syscall.ENOMEM), stale),
+	"WRITE":          append(transfers(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM), stale),
+	"FSYNC":          append(Fails(syscall.EIO, syscall.ENOSPC), append(Passes(syscall.EINTR, syscall.ECANCELED), late, stale)...),
+	"POLL_ADD":       append(Fails(syscall.EIO), append(Passes(syscall.ECANCELED), late, stale)...),
+	"READ_MULTISHOT": append(Fails(syscall.EIO), append(Passes(syscall.ENOBUFS, syscall.ECANCELED), short, late)...),
+	"NOP":            append(Fails(syscall.EIO), append(Passes(syscall.ECANCELED), late, stale)...),
+	"ASYNC_CANCEL":   append(lost(0, syscall.EALREADY, syscall.ENOENT), late, stale),
+	"LINK_TIMEOUT":   append(lost(syscall.ETIME, syscall.EALREADY), Passes(syscall.EINVAL)...),
+	"submit": append(Passes(syscall.EAGAIN, syscall.EBUSY, syscall.ENOMEM), // EINTR is package uring's to meet
+		append(Fails(syscall.EBADF), short, Choice{Split: true, Passing: true})...),
+	"wait":   Passes(syscall.EINTR),
+	"wake":   {late},
+	"parker": Fails(syscall.EIO),
 }
 
 // Opening are the kinds with which rings and what belongs to them are opened.

@@ -18,14 +18,28 @@
 //
 // # How an answer fails
 //
-// The faults are put before the kernel at the one door that package sys is, and
-// not behind it: an entry that shall fail becomes a no-op with that result
-// (IORING_NOP_INJECT_RESULT, Linux 6.10), one that shall be short asks for half, a
-// late one is sent to a worker thread; a call that shall fail does not happen, or
-// happens for less. So every answer is one that the kernel could have given, with
-// nothing done that the answer denies, and cancellations, links and the order of
-// completions are the kernel's own.
+// Through the real kernel, and through a simulated one. The former's faults are put
+// before it at the one door that package sys is, and not behind it: an entry that
+// shall fail becomes a no-op with that result (IORING_NOP_INJECT_RESULT, Linux
+// 6.10), one that shall be short asks for half, a late one is sent to a worker
+// thread; a call that shall fail does not happen, or happens for less. So every
+// answer is one that the kernel could have given, with nothing done that the answer
+// denies, and cancellations, links and the order of completions are the kernel's
+// own.
 //
 // The door asks in builds with the race detector only (sys.Faulty); in others
 // nothing of this is compiled.
+//
+// Rings that stand below a reactor can be simulated instead ([Operation].Sim,
+// package simring), with faults that a kernel has and nobody can ask for
+// ([Simulated]): operations that fail after they have used the buffer for a while,
+// completions that come twice, cancellations that say they have cancelled and have
+// not, submissions that end inside a chain, wake-ups that come late.
+//
+// # What is swept
+//
+// [API] compares what a package exports with what its operations say they cover, so
+// that a new function without one fails the test. A kind of answer for which nobody
+// has said what can go wrong fails it too. With -sweep-all each answer fails, not
+// only the first few of a kind.
 package sweep

@@ -3,6 +3,7 @@
 package sweep
 
 import (
+	"strings"
 	"sync"
 	"syscall"
 
@@ -26,12 +27,13 @@ type plan struct {
 // injector stands before the kernel. It counts the answers of each kind while it
 // is armed, and makes those fail that the plan names.
 type injector struct {
-	mu      sync.Mutex
-	armed   bool
-	plan    plan
-	seen    map[string]int
-	injured int
-	bell    *sys.FD // readable when what was dropped may complete
+	mu        sync.Mutex
+	armed     bool
+	plan      plan
+	seen      map[string]int
+	injured   int
+	simulated bool
+	bell      *sys.FD // readable when what was dropped may complete
 }
 
 func newInjector() *injector { return &injector{seen: make(map[string]int)} }
@@ -42,7 +44,9 @@ func (in *injector) begin(p plan) (err error) {
 	if in.bell, err = sys.EventFD(); err != nil {
 		return err
 	}
-	sys.SetFaults(&sys.Faults{Enter: in.enter, Call: in.call})
+	if !in.simulated {
+		sys.SetFaults(&sys.Faults{Enter: in.enter, Call: in.call})
+	}
 	return nil
 }
 
@@ -74,7 +78,7 @@ func (in *injector) answer(kind string, size int) bool {
 	if !in.armed {
 		return false
 	}
-	if in.plan.choice.Short && in.plan.kind == kind && half(size) == 0 {
+	if c := in.plan.choice; (c.Short || c.Split) && in.plan.kind == kind && half(size) == 0 {
 		return false
 	}
 	in.seen[kind]++
@@ -129,13 +133,13 @@ func (in *injector) call(name string, n int) (int, syscall.Errno) {
 	switch {
 	case name == "io_uring_register" && uring.RegisterOp(n) == uring.OpRegisterRingFDs:
 		return 0, syscall.ENOMEM // everybody does without, and the door would not know the ring
-	case name == "epoll_ctl" && n == 1:
-		name = "epoll_ctl add"
+	case name == "epoll_ctl":
+		name += [...]string{1: " add", 2: " del", 3: " mod"}[n]
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	size := n
-	if name == "io_uring_register" || name == "mmap" {
+	if name == "io_uring_register" || name == "mmap" || strings.HasPrefix(name, "epoll_ctl") {
 		size = 0
 	}
 	switch c := in.plan.choice; {

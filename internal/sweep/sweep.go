@@ -28,11 +28,18 @@ type Operation struct {
 	Instead map[string][]Choice
 	// Most is how many answers of a kind fail in turn, 0 for all.
 	Most int
+	// Sim says that the rings that Run puts below its reactors with
+	// [Trial.Rings] are simulated, and that it is they that fail.
+	Sim bool
+	// Covers are the exported functions and methods that Run calls under faults,
+	// separated by spaces: see [API].
+	Covers string
 }
 
 // Options say how much is swept.
 type Options struct {
 	Brief    bool          // the first answer of each kind, once
+	All      bool          // whatever Most and Opened say
 	Patience time.Duration // for a run, 0 for [Patience]
 }
 
@@ -81,7 +88,12 @@ func (r *Report) sweep(op *Operation, o Options) bool {
 		return false
 	}
 	var kinds []string
-	for _, p := range op.plans(seen, o.Brief) {
+	for kind := range seen {
+		if _, ok := op.choices(kind); !ok {
+			r.Problems = append(r.Problems, fmt.Sprintf("%s: nobody has said what can go wrong with %q", op.Name, kind))
+		}
+	}
+	for _, p := range op.plans(seen, o) {
 		if _, ok := r.run(op, o, p, before); !ok || len(r.Problems) >= most {
 			return false
 		}
@@ -103,24 +115,21 @@ func (r *Report) warm(op *Operation, o Options) bool {
 
 // plans returns what shall go wrong, given how many answers of each kind there
 // were.
-func (op *Operation) plans(seen map[string]int, brief bool) (ps []plan) {
+func (op *Operation) plans(seen map[string]int, o Options) (ps []plan) {
 	kinds := make([]string, 0, len(seen))
 	for kind := range seen {
-		if (op.Only == nil || slices.Contains(op.Only, kind)) && !(op.Opened && slices.Contains(Opening, kind)) {
+		if (op.Only == nil || slices.Contains(op.Only, kind)) && (!op.Opened || o.All || !slices.Contains(Opening, kind)) {
 			kinds = append(kinds, kind)
 		}
 	}
 	slices.Sort(kinds)
 	for _, kind := range kinds {
-		choices, ok := op.Instead[kind]
-		if !ok {
-			choices = Choices[kind]
-		}
+		choices, _ := op.choices(kind)
 		n, ways := seen[kind], []bool{false, true}
-		if op.Most > 0 {
+		if op.Most > 0 && !o.All {
 			n = min(n, op.Most)
 		}
-		if brief {
+		if o.Brief {
 			n, ways = 1, ways[:1]
 		}
 		for nth := 1; nth <= n; nth++ {
@@ -134,6 +143,20 @@ func (op *Operation) plans(seen map[string]int, brief bool) (ps []plan) {
 	return ps
 }
 
+// choices returns the ways in which a kind can go wrong here, and whether anybody
+// has thought about it.
+func (op *Operation) choices(kind string) ([]Choice, bool) {
+	if cs, ok := op.Instead[kind]; ok {
+		return cs, true
+	}
+	if op.Sim {
+		cs, ok := Simulated[kind]
+		return cs, ok
+	}
+	cs, ok := Choices[kind]
+	return cs, ok
+}
+
 // times returns how many answers fail: one, some in a row where each is to be
 // tried again, else all. Who accepts or
 // registers waits longer each time: that is a few.
@@ -141,9 +164,9 @@ func times(kind string, c Choice, again bool) int {
 	switch {
 	case !again:
 		return 1
-	case c.Passing && strings.EqualFold(kind, "accept"), kind == "epoll_ctl add":
+	case c.Passing && strings.EqualFold(kind, "accept"), kind == "epoll_ctl add", c.Lost:
 		return 2
-	case c.Passing && !c.Short && !c.Late:
+	case c.Passing && !c.Short && !c.Late && !c.Stale && !c.Split:
 		return often
 	}
 	return 1 << 30
@@ -152,6 +175,7 @@ func times(kind string, c Choice, again bool) int {
 // run runs an operation and looks at what it leaves.
 func (r *Report) run(op *Operation, o Options, p plan, before state) (seen map[string]int, ok bool) {
 	t := &Trial{in: newInjector(), patience: o.Patience}
+	t.in.simulated = op.Sim
 	if err := t.in.begin(p); err != nil {
 		r.Problems = append(r.Problems, err.Error())
 		return nil, false
@@ -176,6 +200,9 @@ func (r *Report) run(op *Operation, o Options, p plan, before state) (seen map[s
 		}
 	}
 	t.in.end()
+	if ok {
+		t.endRings()
+	}
 	r.Runs++
 	r.Faults += t.in.fired()
 	if ok {

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/simring"
 )
 
 // Patience is how long a run may take.
@@ -22,6 +24,7 @@ type Trial struct {
 
 	mu       sync.Mutex
 	problems []string
+	kernel   *simring.Kernel // of simulated rings
 }
 
 // Arm has the kernel's answers count, and fail, from here to Disarm.
@@ -30,6 +33,13 @@ func (t *Trial) Disarm() { t.in.arm(false) }
 
 // Choice returns what goes wrong in this run, and whether it has.
 func (t *Trial) Choice() (Choice, bool) { return t.in.plan.choice, t.in.fired() > 0 }
+
+// Seen returns how many answers of a kind have been counted.
+func (t *Trial) Seen(kind string) int {
+	t.in.mu.Lock()
+	defer t.in.mu.Unlock()
+	return t.in.seen[kind]
+}
 
 // Lasting says that the fault does not pass within the run.
 func (t *Trial) Lasting() bool { return t.in.plan.times > often }

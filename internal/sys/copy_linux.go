@@ -35,6 +35,11 @@ func CopyFileRange(dst int, dstOff int64, src int, srcOff int64, n int) (int, er
 // CloneRange has the destination share the blocks of the source (FICLONERANGE),
 // on file systems that can: EOPNOTSUPP, EXDEV or EINVAL elsewhere.
 func CloneRange(dst int, dstOff int64, src int, srcOff, n int64) error {
+	if Faulty {
+		if _, errno := faulty("clone", 1); errno != 0 {
+			return errno
+		}
+	}
 	return unix.IoctlFileCloneRange(dst, &unix.FileCloneRange{
 		Src_fd: int64(src), Src_offset: uint64(srcOff), Src_length: uint64(n), Dest_offset: uint64(dstOff),
 	})
@@ -76,6 +81,11 @@ func notPipe(off *int64) *int64 {
 // Reopen opens the file of a descriptor again with the same access, so that it
 // has a position of its own and goes through the page cache.
 func Reopen(fd int) (*FD, error) {
+	if Faulty {
+		if _, errno := faulty("open", 1); errno != 0 {
+			return nil, errno
+		}
+	}
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil {
 		return nil, err
@@ -91,17 +101,18 @@ func Reopen(fd int) (*FD, error) {
 // PunchHole makes n bytes read as zeros that take no space. The size of the
 // file stays.
 func PunchHole(fd int, off, n int64) error {
-	for {
-		if err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n); err != syscall.EINTR {
-			return err
-		}
-	}
+	return Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
 }
 
 // NextData returns where the next data of a file begin and end, from off on;
 // what is between is a hole. It moves the position of the descriptor. ENXIO
 // says that nothing but a hole follows, or nothing at all.
 func NextData(fd int, off int64) (start, end int64, err error) {
+	if Faulty {
+		if _, errno := faulty("lseek", 1); errno != 0 {
+			return 0, 0, errno
+		}
+	}
 	if start, err = unix.Seek(fd, off, unix.SEEK_DATA); err != nil {
 		return 0, 0, err
 	}

@@ -31,6 +31,11 @@ func PreadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
 
 // OpenFlags returns the flags that a descriptor was opened with (F_GETFL).
 func OpenFlags(fd int) (int, error) {
+	if Faulty {
+		if _, errno := faulty("fcntl", 1); errno != 0 {
+			return 0, Error("fcntl", errno)
+		}
+	}
 	n, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil {
 		return 0, Error("fcntl", err.(syscall.Errno))

@@ -183,6 +183,11 @@ func SockInt(fd, level, option int) (int, error) { return unix.GetsockoptInt(fd,
 
 // SetSockInt sets one.
 func SetSockInt(fd, level, option, value int) error {
+	if Faulty {
+		if _, errno := faulty("setsockopt", 1); errno != 0 {
+			return errno
+		}
+	}
 	return unix.SetsockoptInt(fd, level, option, value)
 }
 
@@ -199,6 +204,11 @@ func SockMPTCP(fd int) bool {
 
 // SockLinger sets SO_LINGER: seconds below 0 turn it off.
 func SockLinger(fd, seconds int) error {
+	if Faulty {
+		if _, errno := faulty("setsockopt", 1); errno != 0 {
+			return errno
+		}
+	}
 	l := unix.Linger{Onoff: 1, Linger: int32(seconds)}
 	if seconds < 0 {
 		l = unix.Linger{}
@@ -212,10 +222,24 @@ func SockReusePort(fd int) error {
 }
 
 // SockShutdown is shutdown(2).
-func SockShutdown(fd, how int) error { return syscall.Shutdown(fd, how) }
+func SockShutdown(fd, how int) error {
+	if Faulty {
+		if _, errno := faulty("shutdown", 1); errno != 0 {
+			return errno
+		}
+	}
+	return syscall.Shutdown(fd, how)
+}
 
 // SockListen is listen(2); on a socket that listens it changes the backlog.
-func SockListen(fd, backlog int) error { return syscall.Listen(fd, backlog) }
+func SockListen(fd, backlog int) error {
+	if Faulty {
+		if _, errno := faulty("listen", 1); errno != 0 {
+			return errno
+		}
+	}
+	return syscall.Listen(fd, backlog)
+}
 
 // SockSendFile is sendfile(2) from the position of in.
 func SockSendFile(out, in, n int) (int, syscall.Errno) {

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+
+package sweep
+
+import (
+	"syscall"
+
+	"github.com/ringside-io/ringside/internal/ringseam"
+	"github.com/ringside-io/ringside/internal/simring"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// firstFD is far above the descriptors of the process.
+const firstFD = 1 << 20
+
+// Rings has a reactor with the given options, a *reactor.Options, use simulated
+// rings, if this is what the operation says. memory returns the memory at an
+// address; it is the test's, because it needs package unsafe.
+func (t *Trial) Rings(options any, memory func(addr uint64, n int) []byte) {
+	if !t.in.simulated {
+		return
+	}
+	k := t.Kernel(memory)
+	ringseam.Put(options, func(o ringseam.Options) (ringseam.Ring, ringseam.Parker, error) {
+		r := k.Open(simring.RingOptions{Entries: o.Entries, CQEntries: 2 * o.Entries, Pinned: o.Pinned})
+		if o.Pinned {
+			return r, nil, nil
+		}
+		return r, r.Parker(), nil
+	})
+}
+
+// Kernel returns the simulated kernel of the run.
+func (t *Trial) Kernel(memory func(addr uint64, n int) []byte) *simring.Kernel {
+	if t.kernel == nil {
+		in := t.in
+		t.kernel = simring.New(simring.Options{Seed: 1, Memory: memory, Host: host{}, FirstFD: firstFD,
+			Plan: simring.Plan{Op: in.fate, Submit: in.submit, Wait: in.happens("wait"), Wake: in.happens("wake"), Park: in.happens("parker")}})
+	}
+	return t.kernel
+}
+
+// endRings ends the simulated kernel, and says what its users did wrong.
+func (t *Trial) endRings() {
+	if t.kernel == nil {
+		return
+	}
+	for _, v := range t.kernel.Violations() {
+		t.Errorf("violation: %s", v)
+	}
+	t.kernel.Close()
+}
+
+// fate decides about an operation of a simulated ring.
+func (in *injector) fate(e *uring.SQE) simring.Fate {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.answer(uring.Op(e.Opcode).String(), int(int32(e.Len))) {
+		return simring.Fate{}
+	}
+	c := in.plan.choice
+	if c.Errno == syscall.ECANCELED && !c.Lost {
+		return simring.Fate{Unasked: true}
+	}
+	return simring.Fate{Errno: c.Errno, Short: c.Short, Late: c.Late, Stale: c.Stale, Lost: c.Lost}
+}
+
+// submit decides about a submission of n entries.
+func (in *injector) submit(n int) (take int, split bool, err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch c := in.plan.choice; {
+	case !in.answer("submit", n):
+		return n, false, nil
+	case c.Short, c.Split:
+		return max(half(n), 1), c.Split, nil
+	default:
+		return 0, false, c.Errno
+	}
+}
+
+// happens decides about what either goes wrong or does not.
+func (in *injector) happens(kind string) func() bool {
+	return func() bool {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		return in.answer(kind, 0)
+	}
+}
+
+// host moves bytes of real files.
+type host struct{}
+
+func (host) Read(fd int, p []byte, off int64) int32 { return answer(syscall.Pread(fd, p, off)) }
+
+func (host) Write(fd int, p []byte, off int64) int32 { return answer(syscall.Pwrite(fd, p, off)) }
+
+func (host) Sync(fd int) int32 { return answer(0, syscall.Fdatasync(fd)) }
+
+func answer(n int, err error) int32 {
+	if errno, ok := err.(syscall.Errno); ok {
+		return -int32(errno)
+	}
+	return int32(n)
+}
