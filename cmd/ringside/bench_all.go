@@ -57,6 +57,8 @@ func (a *allBench) fullParts() []allPart {
 	}
 }
 
+func (a *allBench) directory() string { return a.dir }
+
 func (a *allBench) configure(flags *benchFlags) error {
 	a.parts = a.briefParts()
 	if a.full {
@@ -79,6 +81,7 @@ func (a *allBench) configure(flags *benchFlags) error {
 // running; an error that is not about the machine ends the run.
 func (a *allBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
 	all := &report.Run{Notes: a.spoilers()}
+	tools.warn(all.Notes)
 	// How much slower than foreseen the suites are that have run.
 	foreseen, took := time.Duration(0), time.Duration(0)
 	for i, p := range a.parts {

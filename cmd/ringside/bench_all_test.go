@@ -65,7 +65,8 @@ func TestAllSuites(t *testing.T) {
 	nothing := &fakeSuite{run: &report.Run{Skipped: []report.Skip{{Suite: "watch", Reason: "none here"}}}, err: suite.ErrNothing}
 	net := &fakeSuite{run: found("net", "echo", "std", "ringside-conn", 0.5)}
 	a, ran := allOf(file, nothing, net)
-	run, err := a.measure(t.Context(), benchTools{})
+	var warned bytes.Buffer
+	run, err := a.measure(t.Context(), benchTools{notes: &warned})
 	if err != nil || strings.Join(*ran, " ") != "file net" || len(run.Cells) != 2 || len(run.Notes) != 1 {
 		t.Fatalf("%v: ran %v, %+v", err, *ran, run)
 	}
@@ -77,15 +78,18 @@ func TestAllSuites(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"What this run says", "ufile instead of os.File\n  yes: randread, O_DIRECT, 8 goroutines, 4 KiB (2.00x)",
+		"note:     the machine is busy\n", "What this run says\n(with what spoils its numbers: see the notes at the top)\n", "ufile instead of os.File\n  yes: randread, O_DIRECT, 8 goroutines, 4 KiB (2.00x)",
 		"unet (net.Conn) instead of package net\n  no:  echo, 10 connections (0.50x)", "skipped: watch: none here",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
 	}
-	if !strings.Contains(errs.String(), "the machine is busy") {
-		t.Errorf("no warning in %q", &errs)
+	if f := run.Findings(); len(f.Choices) != 2 || f.Choices[0].Verdict != report.Better || f.Choices[1].Verdict != report.Worse || f.Choices[0].Rate.Median != 2 {
+		t.Errorf("findings %+v", f.Choices)
+	}
+	if !strings.Contains(warned.String(), "the machine is busy") || errs.Len() > 0 {
+		t.Errorf("no warning in %q, or one in %q", &warned, &errs)
 	}
 }
 
@@ -119,6 +123,10 @@ func TestReportCommand(t *testing.T) {
 	if err := os.WriteFile(old, []byte(`{"schema":2,"results":[{"suite":"ring","workload":"nop","engine":"x","metrics":{"ops_per_s":{"median":1}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	foreign := filepath.Join(dir, "foreign.json")
+	if err := os.WriteFile(foreign, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		args []string
 		code int
@@ -126,7 +134,11 @@ func TestReportCommand(t *testing.T) {
 	}{
 		{[]string{result, "--html", page}, exitOK, ""},
 		{[]string{result}, exitOK, "ringside"},
+		{[]string{result, "--json"}, exitOK, `"choices": []`},
+		{[]string{result, "--json", "--html", page}, exitUsage, "--json and --html"},
 		{[]string{old}, exitFailure, "no samples"},
+		{[]string{foreign}, exitFailure, "no result of 'ringside bench --json FILE'"},
+		{[]string{os.DevNull}, exitFailure, "it is empty"},
 		{[]string{result, "--html", filepath.Join(dir, "no", "such")}, exitFailure, "no such file"},
 		{nil, exitUsage, "takes one result file"},
 	} {

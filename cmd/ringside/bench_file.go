@@ -93,11 +93,14 @@ func newBenchFileCmd() *cobra.Command {
 	boolFlag(f, programValue{"fio", &opts.Fio, suite.Always}, "fio", "demand the program fio as an engine where O_DIRECT is used (default: if installed)")
 	boolFlag(f, programValue{"fio", &opts.Fio, suite.Never}, "no-fio", "leave fio out, as --fio=false")
 	f.StringSliceVar(&opts.FioAlso, "fio-also", nil, "further engines of fio: fio-fixed, fio-batched")
+	takesWords(cmd, suite.FileWords())
 	return cmd
 }
 
 // fileBench is the suite "file".
 type fileBench struct{ opts suite.FileOptions }
+
+func (b *fileBench) directory() string { return b.opts.Dir }
 
 func (b *fileBench) configure(flags *benchFlags) error {
 	b.opts.Pairs, b.opts.Duration, b.opts.Seed = flags.pairs, flags.duration, flags.seed

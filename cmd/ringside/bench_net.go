@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,10 +83,11 @@ func newBenchNetCmd() *cobra.Command {
 	f.IntSliceVar(&opts.Connections, "connections", nil, "numbers of connections, such as 1,100,1000")
 	f.IntSliceVar(&opts.Sizes, "size", nil, "lengths of messages in bytes, such as 128,1024")
 	f.IntSliceVar(&opts.Procs, "procs", nil, "GOMAXPROCS of the server, 0 for the system's choice, such as 0,1")
-	f.StringSliceVar(&opts.Engines, "engine", nil, "engines to measure; others are compared to the first")
+	f.StringSliceVar(&opts.Engines, "engine", nil, "engines to measure: "+strings.Join(suite.NetWords()["engine"], ", ")+"; others are compared to the first")
 	f.StringSliceVar(&opts.Clients, "client", nil, "who asks for pages: own, ab, ab-k, wrk (default: own, with --full all)")
 	f.DurationVar(&opts.IdleFor, "idle-for", 10*time.Second, "measured time of each round of the workload idle")
 	f.BoolVar(&opts.Full, "full", false, "measure the whole grid, and all workloads unless they are named")
+	takesWords(cmd, suite.NetWords())
 	return cmd
 }
 

@@ -48,6 +48,7 @@ func newBenchRingCmd() *cobra.Command {
 	flags.register(f)
 	f.StringSliceVar(&opts.Rings, "ring", nil, "setups of the ring: default, defer")
 	f.IntSliceVar(&opts.Batches, "batch", nil, "numbers of no-ops per submission, such as 1,16,128")
+	takesWords(cmd, suite.RingWords())
 	return cmd
 }
 

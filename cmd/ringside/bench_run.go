@@ -31,6 +31,17 @@ type benchmark interface {
 type benchTools struct {
 	round func(context.Context, workload.Job) (measure.Sample, error)
 	bar   *progress.Bar
+	// notes takes what spoils the numbers as soon as it is known; nil drops it.
+	notes io.Writer
+}
+
+// warn says what spoils the numbers while there is time to mend it.
+func (t benchTools) warn(notes []string) {
+	for _, n := range notes {
+		if t.notes != nil {
+			fmt.Fprintf(t.notes, "ringside: note: %s\n", n)
+		}
+	}
 }
 
 // runBench runs a suite and prints and writes what came out.
@@ -40,6 +51,11 @@ func runBench(cmd *cobra.Command, b benchmark, flags *benchFlags) (err error) {
 	}
 	if err := b.configure(flags); err != nil {
 		return usageError{err}
+	}
+	if in, ok := b.(interface{ directory() string }); ok {
+		if err := wantDirectory("--dir", in.directory()); err != nil {
+			return err
+		}
 	}
 	outputs, err := openOutputs(cmd.OutOrStdout(), flags)
 	if err != nil {
@@ -74,7 +90,8 @@ func runMeasured(cmd *cobra.Command, b benchmark) (*report.Run, error) {
 			err = worker.Run(ctx, job, &s)
 			return s, err
 		},
-		bar: bar,
+		bar:   bar,
+		notes: cmd.ErrOrStderr(),
 	})
 }
 
@@ -84,19 +101,19 @@ func printRun(cmd *cobra.Command, run *report.Run, quiet bool, runErr error) err
 	if run == nil {
 		return nil
 	}
-	out, notes := cmd.OutOrStdout(), cmd.ErrOrStderr()
-	for _, n := range run.Notes {
-		fmt.Fprintf(notes, "ringside: note: %s\n", n)
-	}
+	out := cmd.OutOrStdout()
 	partial := runErr != nil
 	if quiet || partial && len(run.Cells) == 0 {
-		return run.WriteSkipped(notes)
+		return run.WriteSkipped(cmd.ErrOrStderr())
 	}
 	if partial {
 		fmt.Fprintf(out, "INCOMPLETE: the run ended early; these are the cells measured until then.\n\n")
 	}
 	if err := run.Host.WriteHeader(out); err != nil {
 		return err
+	}
+	for _, n := range run.Notes {
+		fmt.Fprintf(out, "%-9s %s\n", "note:", n)
 	}
 	fmt.Fprintln(out)
 	if err := printSuites(out, run, partial); err != nil {
@@ -127,6 +144,9 @@ func printSuites(out io.Writer, run *report.Run, partial bool) error {
 	}
 	if len(suites) > 1 && !partial {
 		fmt.Fprintln(out, style.Title("What this run says"))
+		if len(run.Notes) > 0 {
+			fmt.Fprintln(out, "(with what spoils its numbers: see the notes at the top)")
+		}
 		for _, a := range run.Advise() {
 			fmt.Fprintln(out, strings.Join(a.Lines(), "\n  "))
 		}

@@ -77,11 +77,14 @@ func newBenchSQLiteCmd() *cobra.Command {
 	f.StringSliceVar(&opts.Journals, "journal", nil, "journal modes: rollback, persist, wal")
 	f.StringSliceVar(&opts.Cold, "cold", nil, "what is read cold: scan, index, range, lookups, contiguous")
 	f.IntVar(&opts.Scale, "scale", 100, "`percent` of the statements and rows")
+	takesWords(cmd, suite.SQLiteWords())
 	return cmd
 }
 
 // sqliteBench is the suite "sqlite".
 type sqliteBench struct{ opts suite.SQLiteOptions }
+
+func (b *sqliteBench) directory() string { return b.opts.Dir }
 
 func (b *sqliteBench) configure(flags *benchFlags) error {
 	b.opts.Pairs, b.opts.Duration, b.opts.Seed = flags.pairs, flags.duration, flags.seed

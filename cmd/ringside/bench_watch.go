@@ -70,7 +70,8 @@ func newBenchWatchCmd() *cobra.Command {
 	f.StringSliceVar(&opts.Modes, "mode", nil, "how descriptors are watched: edge, level, one-shot")
 	f.IntSliceVar(&opts.Active, "active", nil, "numbers of descriptors, or pairs, that have events, such as 10,100")
 	f.IntSliceVar(&opts.Idle, "idle", nil, "numbers of eventfds that have none, such as 0,10000")
-	f.StringSliceVar(&opts.Engines, "engine", nil, "engines to measure; others are compared to the first")
+	f.StringSliceVar(&opts.Engines, "engine", nil, "engines to measure: epoll, io_uring; others are compared to the first")
+	takesWords(cmd, suite.WatchWords())
 	return cmd
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -73,10 +74,15 @@ func writeComparison(cmd *cobra.Command, c *report.Comparison, asJSON, all bool)
 	if !asJSON {
 		return c.WriteText(out, all, report.Style{Color: wantColor(out)})
 	}
+	return writeJSON(out, c)
+}
+
+// writeJSON writes for people and machines.
+func writeJSON(out io.Writer, v any) error {
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(c)
+	return enc.Encode(v)
 }
 
 func readResults(path string) (*report.Document, error) {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -42,6 +41,9 @@ func probeCmd(collect func() features.Report) *cobra.Command {
 		Example: "  ringside probe\n  ringside probe --json | jq .reason\n  ringside probe --sync /var/lib/app",
 		Args:    noArgs,
 		RunE: promptly(func(cmd *cobra.Command, _ []string) error {
+			if err := wantDirectory("--sync", syncDir); err != nil {
+				return err
+			}
 			r, out := collect(), cmd.OutOrStdout()
 			syncs, err := measureSyncs(cmd.Context(), syncDir)
 			if err != nil {
@@ -75,10 +77,7 @@ func measureSyncs(ctx context.Context, dir string) (*syncprobe.Report, error) {
 
 func writeProbe(out io.Writer, r features.Report, syncs *syncprobe.Report, asJSON bool) error {
 	if asJSON && syncs != nil {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		return enc.Encode(struct {
+		return writeJSON(out, struct {
 			features.Report
 			Sync *syncprobe.Report `json:"sync"`
 		}{r, syncs})

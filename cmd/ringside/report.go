@@ -13,18 +13,20 @@ import (
 )
 
 const reportLong = `report shows a result file of "ringside bench --json" again: the tables and words that the run
-printed, or with --html the page with pictures.
+printed, or with --html the page with pictures. --json prints what the words are made from, for scripts:
+for each choice and each point a verdict, and the ratios that led to it.
 
 Exit codes: 0 shown, 1 failure, 2 bad arguments.`
 
 // newReportCmd returns "ringside report".
 func newReportCmd() *cobra.Command {
 	var page string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "report RESULT.json",
 		Short:   "Show a result file as tables or as a page",
 		Long:    reportLong,
-		Example: "  ringside report result.json\n  ringside report result.json --html report.html",
+		Example: "  ringside report result.json\n  ringside report result.json --html report.html\n  ringside report result.json --json | jq '.choices[] | select(.verdict == \"worse\")'",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("report takes one result file, got %d: make it with 'ringside bench --json FILE'", len(args))
@@ -32,6 +34,9 @@ func newReportCmd() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if asJSON && page != "" {
+				return usagef("--json and --html: choose one of them")
+			}
 			d, err := readResultsUntil(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -40,7 +45,10 @@ func newReportCmd() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
-			if page == "" {
+			switch {
+			case asJSON:
+				return writeJSON(cmd.OutOrStdout(), run.Findings())
+			case page == "":
 				return printRun(cmd, run, false, nil)
 			}
 			out, err := openOutput(page, cmd.OutOrStdout())
@@ -52,5 +60,6 @@ func newReportCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&page, "html", "", "write a page with pictures to this `file`, - for standard output")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print verdicts and ratios as JSON")
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,10 +62,11 @@ func newSoakCmd() *cobra.Command {
 	f := cmd.Flags()
 	f.DurationVar(&s.o.For, "for", 10*time.Minute, "how long")
 	f.Uint64Var(&s.o.Seed, "seed", 0, "seed of all that is arbitrary (0: a new one, which is printed)")
-	f.StringVar(&s.o.Dir, "dir", suite.DefaultDir(), "directory for files")
-	f.StringSliceVar(&s.o.Rows, "rows", soak.Rows, "what is soaked")
+	f.StringVar(&s.o.Dir, "dir", suite.DefaultDir(), "make files in this `directory`")
+	f.StringSliceVar(&s.o.Rows, "rows", soak.Rows, "what is soaked: "+strings.Join(soak.Rows, ", "))
 	f.BoolVar(&s.json, "json", false, "print JSON: a line for each moment, the last one is the summary")
 	f.Uint64Var(&s.o.Replay, "replay", 0, "play the scenario of this `seed`, of the row that --rows names, again and again")
+	takesWords(cmd, suite.Words{"rows": soak.Rows})
 	return cmd
 }
 
@@ -72,6 +74,9 @@ func newSoakCmd() *cobra.Command {
 func (s *soakCommand) execute(cmd *cobra.Command) error {
 	if err := s.o.Check(); err != nil {
 		return usageError{err}
+	}
+	if err := wantDirectory("--dir", s.o.Dir); err != nil {
+		return err
 	}
 	// 32 bits stay exact in every JSON reader.
 	for s.o.Seed == 0 {

@@ -16,7 +16,7 @@ import (
 func spoilers() []string {
 	var out []string
 	if busy, ok := busyShare(busyWindow); ok && busy > maxBusy {
-		out = append(out, fmt.Sprintf("the machine is busy: other programs use %.0f %% of its processors; stop them, or take differences below 10 %% for noise", 100*busy))
+		out = append(out, busyWords(busy))
 	}
 	for _, check := range []func(root string) string{governor, cpuLimit, memoryLimit} {
 		if text := check("/"); text != "" {
@@ -24,6 +24,15 @@ func spoilers() []string {
 		}
 	}
 	return out
+}
+
+// busyWords says what to think of numbers beside programs that use this share of the processors.
+func busyWords(busy float64) string {
+	text := fmt.Sprintf("the machine is busy: other programs use %.0f %% of its processors; ", 100*busy)
+	if busy > tooBusy {
+		return text + "stop them and measure again, because a verdict of this run may be about them"
+	}
+	return text + "stop them, or take differences below 10 % for noise"
 }
 
 // busyShare tells how much of all processors is in use, by anybody, while this process waits.

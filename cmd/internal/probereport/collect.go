@@ -4,15 +4,52 @@ package probereport
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/ufile"
+	"github.com/ringside-io/ringside/unet"
+	"github.com/ringside-io/ringside/unet/event"
+	"github.com/ringside-io/ringside/watch"
 )
 
-// Collect asks the kernel, and each package what it would do.
+// Collect asks the kernel, and each package what it would do. The callback server and the watcher
+// decide when they start, so one of each is started and closed.
 func Collect() features.Report {
-	name, reason := ufile.Backend()
-	return features.Collect(choice("ufile", name, reason, features.HaveIOURing()))
+	packages := []struct {
+		name   string
+		choose func() (backend, reason string)
+	}{
+		{"ufile", ufile.Backend},
+		{"unet", unet.Backend},
+		{"unet/event", eventBackend},
+		{"watch", watchBackend},
+	}
+	var out []features.Package
+	for _, p := range packages {
+		backend, reason := p.choose()
+		out = append(out, choice(p.name, backend, reason, features.HaveIOURing()))
+	}
+	return features.Collect(out...)
+}
+
+// eventBackend listens for a moment on an address that nobody knows.
+func eventBackend() (backend, reason string) {
+	s, err := event.Listen("tcp", "127.0.0.1:0", event.Handler{}, nil)
+	if err != nil {
+		return "unknown", err.Error()
+	}
+	defer s.Close()
+	return s.Backend()
+}
+
+func watchBackend() (backend, reason string) {
+	w, err := watch.New(watch.Options{})
+	if err != nil {
+		return "none", err.Error()
+	}
+	defer w.Close()
+	return w.Backend()
 }
 
 // choice describes what a package chose. A reason that is the answer of the probe for io_uring is
@@ -22,7 +59,7 @@ func choice(pkg, backend, reason string, answer error) features.Package {
 	if backend == "io_uring" && reason == "" {
 		p.Reason = "the kernel has what it needs and lets this process use it"
 	}
-	if no, ok := errors.AsType[*features.ForbiddenError](answer); ok && reason == no.Error() {
+	if no, ok := errors.AsType[*features.ForbiddenError](answer); ok && strings.HasSuffix(reason, no.Error()) {
 		p.Reason, p.Remedy = "forbidden: "+no.Reason, no.Remedy
 	}
 	return p

@@ -107,9 +107,9 @@ func (p *printer) packages(r features.Report) {
 		if pkg.Backend != "io_uring" {
 			color = yellow
 		}
-		p.printf("  %-8s  %s: %s\n", pkg.Name, p.paint(color, pkg.Backend), pkg.Reason)
+		p.printf("  %-10s  %s: %s\n", pkg.Name, p.paint(color, pkg.Backend), pkg.Reason)
 		if pkg.Remedy != "" && pkg.Remedy != r.Remedy {
-			p.printf("            to change: %s\n", p.paint(bold, pkg.Remedy))
+			p.printf("              to change: %s\n", p.paint(bold, pkg.Remedy))
 		}
 	}
 }

@@ -5,6 +5,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -107,10 +108,27 @@ func ReadDocument(r io.Reader) (*Document, error) {
 	for i := 0; i < len(d.Results) && err == nil; i++ {
 		err = d.Results[i].check()
 	}
+	if err == nil && d.Schema < 1 {
+		err = errors.New("it has no schema")
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read a result file: %w", err)
+		return nil, fmt.Errorf("this is no result of 'ringside bench --json FILE': %w", readError(err))
 	}
 	return &d, nil
+}
+
+// readError says in words what the decoder means.
+func readError(err error) error {
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("there is a JSON %s where there should be something else (byte %d)", kind.Value, kind.Offset)
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return errors.New("it is empty")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("it ends in the middle")
+	}
+	return err
 }
 
 // check returns what is wrong with a result of a file.

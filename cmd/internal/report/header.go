@@ -62,7 +62,7 @@ func fileWords(h Host) string {
 	if h.Verified {
 		return size + ", content of reads verified"
 	}
-	return size + ", content not verified (not made by this run)"
+	return size + ", content not verified, as this run did not make it"
 }
 
 func prefixed(prefix, text string) string {

@@ -58,9 +58,14 @@ func (r *Run) Add(other *Run) {
 	}
 	h, o := &r.Host, other.Host
 	h.Device, h.Filesystem, h.Mount = cmp.Or(h.Device, o.Device), cmp.Or(h.Filesystem, o.Filesystem), cmp.Or(h.Mount, o.Mount)
+	switch {
+	case h.FileBytes == 0 && o.FileBytes > 0:
+		h.Verified = o.Verified
+	case h.FileBytes == 0 || o.FileBytes > 0:
+		h.Verified = h.Verified && o.Verified
+	}
 	h.FileBytes = cmp.Or(h.FileBytes, o.FileBytes)
 	h.Storages = append(h.Storages, o.Storages...)
-	h.Verified = h.Verified && o.Verified
 	if h.Backend == "" {
 		h.Backend, h.Reason = o.Backend, o.Reason
 	}

@@ -171,7 +171,14 @@ func (sec section) conclusions() []string {
 	return out
 }
 
-// advice says where which engine is worth it: where it is faster beyond the spread.
+// pairPays tells that a series is worth it as [Run.Advise] means it: faster beyond the spread, or as
+// fast for clearly less processor time.
+func pairPays(s, against Series) bool {
+	var d Duel
+	return d.judge(s, against) && (d.Verdict == Better || d.Saves)
+}
+
+// advice says where which engine is worth it.
 func (sec section) advice() string {
 	var parts []string
 	for _, e := range []struct{ engine, words string }{{netConn, "goroutines and Conn"}, {netEvent, "callbacks"}} {
@@ -181,7 +188,7 @@ func (sec section) advice() string {
 			if !ok || len(s.Samples) < minPairs {
 				continue
 			}
-			if ratio, ok := s.Ratio(other, measure.OpsPerS); ok && judge(ratio, len(s.Samples)) == faster {
+			if pairPays(s, other) {
 				pays = append(pays, sec.pointOf(c))
 			} else {
 				not = append(not, sec.pointOf(c))
@@ -199,7 +206,7 @@ func (sec section) advice() string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "advice for echoes, by the rate against std: " + strings.Join(parts, "; ")
+	return "advice for echoes, by rate and CPU time against std: " + strings.Join(parts, "; ")
 }
 
 // pointOf names a cell among those of all sizes.

@@ -85,7 +85,7 @@ func TestNetSummary(t *testing.T) {
 		"ringside-event vs liburing (the callback server beside C): rate 1.07x; CPU per operation 1.00x; " +
 			"system calls of ringside-event 0.25 per operation; system calls of liburing 0.20 per operation",
 		"ringside-event-sqpoll vs ringside-event (what SQPOLL gives): rate 0.50x; CPU per operation 2.00x",
-		"advice for echoes, by the rate against std: goroutines and Conn pay except at 100 connections of 128 B; callbacks pay everywhere",
+		"advice for echoes, by rate and CPU time against std: goroutines and Conn pay except at 100 connections of 128 B; callbacks pay everywhere",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)

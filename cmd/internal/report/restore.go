@@ -8,7 +8,7 @@ import (
 )
 
 // ErrNoSamples is returned for a result file that does not have the samples of its rounds.
-var ErrNoSamples = errors.New("the file has no samples: it was written by a version before 0.1")
+var ErrNoSamples = errors.New("the file has no samples of its rounds, from which tables and pictures are made: it was written by an older ringside (schema 2); measure again, or use 'ringside compare', which reads it as it is")
 
 // Run returns the run that the file was written from, so that it can be shown again. What a sample
 // counted besides its metrics is gone. A file without samples leads to [ErrNoSamples].

@@ -3,6 +3,7 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -65,17 +66,9 @@ func (o NetOptions) Validate() error {
 			}
 		}
 	}
-	for _, list := range []struct {
-		flag          string
-		values, known []string
-	}{
-		{"workload", o.Workloads, netWorkloadNames()}, {"engine", o.Engines, netKnown}, {"client", o.Clients, netClients},
-	} {
-		for i, v := range list.values {
-			if !slices.Contains(list.known, v) || slices.Contains(list.values[:i], v) {
-				return fmt.Errorf("--%s %q: must be one of %v, once", list.flag, v, list.known)
-			}
-		}
+	words := NetWords()
+	if err := cmp.Or(words.check("workload", o.Workloads), words.check("engine", o.Engines), words.check("client", o.Clients)); err != nil {
+		return err
 	}
 	if o.Pairs < 0 || o.Duration < 0 || o.IdleFor < 0 {
 		return fmt.Errorf("--pairs, --duration and --idle-for must be positive")

@@ -3,13 +3,13 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
-	"github.com/ringside-io/ringside/cmd/internal/fio"
 )
 
 // States of the page cache in which a file is read.
@@ -117,26 +117,13 @@ func (o FileOptions) Validate() error {
 
 // validateNames returns an error that names the first word that is not known.
 func (o FileOptions) validateNames() error {
-	var workloads []string
-	for _, w := range fileWorkloads {
-		workloads = append(workloads, w.name())
+	var fast []string
+	if o.Fast != FastAuto {
+		fast = []string{string(o.Fast)}
 	}
-	for _, axis := range []struct {
-		flag         string
-		given, known []string
-	}{
-		{"--workload", o.Workloads, workloads},
-		{"--cache", o.Caches, []string{CacheHot, CacheDirect, CacheCold}},
-		{"--fast", []string{string(o.Fast)}, []string{string(FastAuto), string(FastAdd), string(FastOnly), string(FastNone)}},
-		{"--fio-also", o.FioAlso, []string{fio.NameFixed, fio.NameBatched}},
-	} {
-		for _, name := range axis.given {
-			if !slices.Contains(axis.known, name) {
-				return fmt.Errorf("%s %q: must be %s", axis.flag, name, orWords(axis.known))
-			}
-		}
-	}
-	return nil
+	words := FileWords()
+	return cmp.Or(words.check("workload", o.Workloads), words.check("cache", o.Caches),
+		words.check("fast", fast), words.check("fio-also", o.FioAlso))
 }
 
 // orWords lists what may be given.

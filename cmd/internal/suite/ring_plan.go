@@ -30,10 +30,8 @@ type ringCell struct {
 
 // Validate returns an error that names the first option that makes no sense.
 func (o RingOptions) Validate() error {
-	for _, r := range o.Rings {
-		if r != workload.RingDefault && r != workload.RingDefer {
-			return fmt.Errorf("--ring %q: must be %s or %s", r, workload.RingDefault, workload.RingDefer)
-		}
+	if err := RingWords().check("ring", o.Rings); err != nil {
+		return err
 	}
 	for _, b := range o.Batches {
 		if b < 1 || b > workload.NopEntries {

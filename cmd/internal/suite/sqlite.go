@@ -89,6 +89,9 @@ func (s *sqliteRun) scratch(ctx context.Context) (*datafile.File, string, error)
 		return nil, "", err
 	}
 	dir, err := file.Scratch()
+	if err == nil {
+		dir, err = filepath.Abs(dir) // The URI of a database has no other paths.
+	}
 	if err != nil {
 		return nil, "", errors.Join(err, file.Remove())
 	}

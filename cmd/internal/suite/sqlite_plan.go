@@ -3,6 +3,7 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,18 +54,10 @@ const maxTenants = 1000
 
 // Validate returns an error that names the first option that makes no sense.
 func (o SQLiteOptions) Validate() error {
-	for _, list := range []struct {
-		flag         string
-		given, known []string
-	}{
-		{"--workload", o.Workloads, sqliteWorks},
-		{"--engine", o.Engines, sqlitebench.Engines},
-		{"--journal", o.Journals, []string{sqlitebench.Rollback, sqlitebench.Persist, sqlitebench.WAL}},
-		{"--cold", o.Cold, sqlitebench.ColdWork},
-	} {
-		if err := oneOf(list.flag, list.given, list.known); err != nil {
-			return err
-		}
+	words := SQLiteWords()
+	if err := cmp.Or(words.check("workload", o.Workloads), words.check("engine", o.Engines),
+		words.check("journal", o.Journals), words.check("cold", o.Cold)); err != nil {
+		return err
 	}
 	for flag, numbers := range map[string][]int{"--databases": o.Databases, "--connections": o.Connections} {
 		for _, n := range numbers {

@@ -4,6 +4,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -132,10 +133,21 @@ func (w *watchRun) measure(ctx context.Context, cells []watchCell) error {
 			if ctx.Err() != nil {
 				return fmt.Errorf("stopped after %d of %d cells: %w", len(w.run.Cells), len(cells), ctx.Err())
 			}
+			if drownedByFloor(err) {
+				w.skip(c.job.Workload, report.Skip{Params: c.params, Reason: err.Error()})
+				continue
+			}
 			return fmt.Errorf("%s, %s: %w", c.job.Workload, c.point, err)
 		}
 	}
 	return nil
+}
+
+// drownedByFloor tells that a round of this process or of a worker met [workload.ErrFloor], which says
+// something about a busy machine, and nothing about an engine.
+func drownedByFloor(err error) bool {
+	said, ok := errors.AsType[*measure.WorkerError](err)
+	return errors.Is(err, workload.ErrFloor) || ok && said.Said == workload.ErrFloor.Error()
 }
 
 // measureCell runs the engines in turn and adds the cell to the report.

@@ -3,6 +3,7 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -52,16 +53,9 @@ const (
 
 // Validate returns an error that names the first option that makes no sense.
 func (o WatchOptions) Validate() error {
-	if err := oneOf("--workload", o.Workloads, watchWorks); err != nil {
-		return err
-	}
-	if err := oneOf("--engine", o.Engines, watchEngines); err != nil {
-		return err
-	}
-	if err := oneOf("--source", o.Sources, watchSources); err != nil {
-		return err
-	}
-	if err := oneOf("--mode", o.Modes, modeNames()); err != nil {
+	words := WatchWords()
+	if err := cmp.Or(words.check("workload", o.Workloads), words.check("engine", o.Engines),
+		words.check("source", o.Sources), words.check("mode", o.Modes)); err != nil {
 		return err
 	}
 	for _, n := range o.Active {
@@ -82,16 +76,6 @@ func (o WatchOptions) Validate() error {
 	}
 	if o.Pairs < 0 || o.Duration < 0 {
 		return fmt.Errorf("--pairs and --duration must be positive")
-	}
-	return nil
-}
-
-// oneOf refuses values that are not known or come twice.
-func oneOf(flag string, values, known []string) error {
-	for i, v := range values {
-		if !slices.Contains(known, v) || slices.Contains(values[:i], v) {
-			return fmt.Errorf("%s %q: must be one of %v, once", flag, v, known)
-		}
 	}
 	return nil
 }

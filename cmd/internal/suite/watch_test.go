@@ -208,6 +208,25 @@ func TestWatchNamesWhatFailed(t *testing.T) {
 	}
 }
 
+// TestWatchLeavesOutWhatWasDrowned goes on after a round in which the floor hid what was measured, whether
+// this process found that or a worker said so.
+func TestWatchLeavesOutWhatWasDrowned(t *testing.T) {
+	for _, drowned := range []error{workload.ErrFloor, &measure.WorkerError{Said: workload.ErrFloor.Error(), Err: errors.New("exit status 1")}} {
+		w := newWatchWorld()
+		inner := w.Round
+		w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+			if j.Engine == "io_uring" && j.Watch.Mode == watch.OneShot {
+				return measure.Sample{}, drowned
+			}
+			return inner(ctx, j)
+		}
+		run, err := Watch(t.Context(), WatchOptions{}, w.WatchEnv)
+		if err != nil || len(run.Cells) != 8 || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "--duration") {
+			t.Errorf("%d cells, skipped %v, %v", len(run.Cells), run.Skipped, err)
+		}
+	}
+}
+
 // TestDefaultWatchRunFitsItsTime allows 120 ms of each round for its process.
 func TestDefaultWatchRunFitsItsTime(t *testing.T) {
 	o := WatchOptions{}.withDefaults()

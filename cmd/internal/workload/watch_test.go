@@ -57,10 +57,10 @@ func TestTurnsAreNetOfTheirFloor(t *testing.T) {
 		t.Errorf("whole %v, floor %v, %v", s.Elapsed, s.Floor, err)
 	}
 	turns.reset()
-	if err := turns.report(0, &s); !errors.Is(err, errFloor) {
+	if err := turns.report(0, &s); !errors.Is(err, ErrFloor) {
 		t.Errorf("nothing measured: %v", err)
 	}
-	if err := turnsOf(1, []time.Duration{2}, []time.Duration{2}).report(0, &s); !errors.Is(err, errFloor) {
+	if err := turnsOf(1, []time.Duration{2}, []time.Duration{2}).report(0, &s); !errors.Is(err, ErrFloor) {
 		t.Errorf("no longer than the floor: %v", err)
 	}
 }

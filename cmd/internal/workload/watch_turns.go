@@ -10,9 +10,9 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// errFloor is returned when a window was too short, or too disturbed, to tell watching from what it
+// ErrFloor is returned when a window was too short, or too disturbed, to tell watching from what it
 // is compared to.
-var errFloor = errors.New("watching took no longer than the writes and reads alone: measure for longer with --duration")
+var ErrFloor = errors.New("watching took no longer than the writes and reads alone: measure for longer with --duration")
 
 const (
 	// watchChunk is about how many events pass between two readings of the clock.
@@ -109,7 +109,7 @@ func (t *watchTurns) report(i int, s *measure.Sample) error {
 		s.Elapsed += s.Floor
 	}
 	if s.Elapsed <= 0 {
-		return errFloor
+		return ErrFloor
 	}
 	return nil
 }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// completions returns what a shell would offer, and which of its own means it may use besides.
+func completions(t *testing.T, args ...string) (words []string, directive string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), append([]string{cobra.ShellCompNoDescRequestCmd}, args...), &out, &errs); code != exitOK {
+		t.Fatalf("%q: exit %d, %s", args, code, &errs)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	return lines[:len(lines)-1], lines[len(lines)-1]
+}
+
+func TestCompletion(t *testing.T) {
+	const files, nothing, some, dirs = ":0", ":4", ":8", ":16"
+	for _, test := range []struct {
+		args, want, directive string
+	}{
+		{"bench file --workload |", "randread batch burner append randwrite", nothing},
+		{"bench file --workload randread,|", "randread,batch randread,burner randread,append randread,randwrite", nothing},
+		{"bench file --fast=|", "add only none", nothing},
+		{"bench net --client |", "own ab ab-k wrk", nothing},
+		{"bench watch --mode |", "edge level one-shot", nothing},
+		{"bench sqlite --journal |", "rollback persist wal", nothing},
+		{"bench ring --ring |", "default defer", nothing},
+		{"soak --rows |", "files sockets watch sqlite", nothing},
+		{"bench --dir |", "", dirs},
+		{"bench --json |", "", files},
+		{"bench --pairs |", "", nothing},
+		{"probe --sync |", "", dirs},
+		{"compare |", "json", some},
+		{"compare a.json |", "json", some},
+		{"compare a.json b.json |", "", nothing},
+		{"serve |", "", dirs},
+		{"version |", "", nothing},
+		{"help bench |", "file net ring sqlite watch", nothing},
+		{"completion |", "bash fish powershell zsh", nothing},
+	} {
+		args := strings.Fields(test.args)
+		args[len(args)-1] = strings.TrimSuffix(args[len(args)-1], "|")
+		words, directive := completions(t, args...)
+		if got := strings.Join(words, " "); got != test.want || directive != test.directive {
+			t.Errorf("%s: %q %s, want %q %s", test.args, got, directive, test.want, test.directive)
+		}
+	}
+}
+
+// TestWordsAreInTheHelp holds the text of a flag to the words that it takes.
+func TestWordsAreInTheHelp(t *testing.T) {
+	var visit func(cmd *cobra.Command)
+	seen := 0
+	visit = func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			complete, ok := cmd.GetFlagCompletionFunc(f.Name)
+			if !ok {
+				return
+			}
+			words, _ := complete(cmd, nil, "")
+			for _, w := range words {
+				seen++
+				if !strings.Contains(f.Usage+cmd.Long, w) {
+					t.Errorf("%s --%s takes %q, and its help does not say so", cmd.CommandPath(), f.Name, w)
+				}
+			}
+		})
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(newRootCmd())
+	if seen < 30 {
+		t.Errorf("only %d words were found", seen)
+	}
+}
