@@ -7,7 +7,7 @@ PLATFORMS = linux/arm64 linux/386 darwin/arm64 windows/amd64
 KERNELS  ?= 6.1 6.12
 RINGS     = ./features ./reactor ./ufile/... ./unet/... ./uring ./watch/... ./internal/probe
 
-.PHONY: help test short lint fmt vet staticcheck cross bench bench-once forbidden kernels environments scenarios fuzz fuzz-brief ci
+.PHONY: help test short lint fmt vet staticcheck cross bench bench-once forbidden kernels environments scenarios fuzz fuzz-brief vuln ci
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,11 @@ fuzz: ## each fuzzer of all modules for FUZZTIME (10s)
 
 fuzz-brief: ## each for a second, as CI does
 	scripts/fuzz 1s
+
+VULNDB ?= https://vuln.go.dev
+vuln: ## known vulnerabilities in what all modules use; reads VULNDB over the network
+	@set -e; for m in . cmd nettests sqlitevfs examples/tenants; do echo "$$m:"; \
+	  $(GO) run -C $$m golang.org/x/vuln/cmd/govulncheck@v1.1.4 -db $(VULNDB) -test ./...; done
 
 ci: ## what CI runs
 	.ci/run
