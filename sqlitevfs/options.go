@@ -5,6 +5,7 @@ package sqlitevfs
 import (
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 
 	"github.com/ncruces/go-sqlite3/vfs"
@@ -37,6 +38,14 @@ func (s Switch) String() string {
 
 // ParseSwitch reads what String returns, and what SQLite takes for a boolean.
 func ParseSwitch(s string) (Switch, error) {
+	v, err := parseSwitch(s)
+	if err != nil {
+		err = fmt.Errorf("sqlitevfs: %w", err)
+	}
+	return v, err
+}
+
+func parseSwitch(s string) (Switch, error) {
 	switch strings.ToLower(s) {
 	case "auto":
 		return Auto, nil
@@ -45,7 +54,7 @@ func ParseSwitch(s string) (Switch, error) {
 	case "off", "no", "false", "0":
 		return Off, nil
 	}
-	return Auto, fmt.Errorf("sqlitevfs: %q is not auto, on or off", s)
+	return Auto, fmt.Errorf("%q is not auto, on or off", s)
 }
 
 // Atomic says who vouches that a device writes 4 KiB whole or not at all.
@@ -77,12 +86,20 @@ func (a Atomic) String() string {
 
 // ParseAtomic reads what String returns.
 func ParseAtomic(s string) (Atomic, error) {
+	v, err := parseAtomic(s)
+	if err != nil {
+		err = fmt.Errorf("sqlitevfs: %w", err)
+	}
+	return v, err
+}
+
+func parseAtomic(s string) (Atomic, error) {
 	for _, a := range []Atomic{AtomicOff, AtomicOn, AtomicTrust} {
 		if strings.EqualFold(s, a.String()) {
 			return a, nil
 		}
 	}
-	return AtomicOff, fmt.Errorf("sqlitevfs: %q is not off, on or trust", s)
+	return AtomicOff, fmt.Errorf("%q is not off, on or trust", s)
 }
 
 // Options configure a VFS; the zero value is what the VFS "ringside" has.
@@ -173,21 +190,36 @@ const (
 
 // with returns the options with what a database's URI asks for.
 func (o Options) with(name *vfs.Filename) (Options, error) {
-	for key, s := range map[string]*Switch{paramPrefetch: &o.Prefetch, paramGroupSync: &o.GroupSync, paramGroupLog: &o.GroupLog, paramDirSync: &o.DirSync} {
-		if v := name.URIParameter(key); v != "" {
-			var err error
-			if *s, err = ParseSwitch(v); err != nil {
-				return o, fmt.Errorf("%s=: %w", key, err)
+	switched := func(to *Switch) func(string) error {
+		return func(v string) (err error) { *to, err = parseSwitch(v); return err }
+	}
+	number := func(to *int) func(string) error {
+		return func(v string) error {
+			n, err := strconv.Atoi(v)
+			if err != nil {
+				return fmt.Errorf("%q is not a number", v)
+			}
+			*to = n
+			return nil
+		}
+	}
+	for _, param := range []struct {
+		key  string
+		read func(string) error
+	}{
+		{paramPrefetch, switched(&o.Prefetch)},
+		{paramGroupSync, switched(&o.GroupSync)},
+		{paramGroupLog, switched(&o.GroupLog)},
+		{paramDirSync, switched(&o.DirSync)},
+		{paramAtomic, func(v string) (err error) { o.Atomic4K, err = parseAtomic(v); return err }},
+		{paramDepth, number(&o.PrefetchDepth)},
+		{paramBytes, number(&o.PrefetchBytes)},
+	} {
+		if v := name.URIParameter(param.key); v != "" {
+			if err := param.read(v); err != nil {
+				return o, fmt.Errorf("sqlitevfs: the parameter %s of the database's URI: %w", param.key, err)
 			}
 		}
 	}
-	if v := name.URIParameter(paramAtomic); v != "" {
-		var err error
-		if o.Atomic4K, err = ParseAtomic(v); err != nil {
-			return o, fmt.Errorf("%s=: %w", paramAtomic, err)
-		}
-	}
-	o.PrefetchDepth = int(name.URIInt64(paramDepth, int64(o.PrefetchDepth)))
-	o.PrefetchBytes = int(name.URIInt64(paramBytes, int64(o.PrefetchBytes)))
 	return o, o.check()
 }

@@ -247,10 +247,13 @@ func TestOptionsAreChecked(t *testing.T) {
 		}
 	}
 	path := dbFile(t)
-	for _, p := range [][]string{{"prefetch", "maybe"}, {"groupsync", "2"}, {"dirsync", "x"}, {"prefetchdepth", "-4"}, {"prefetchbytes", "-1"}} {
-		if c, err := sqlite3.Open(uri(path, Name, p...)); err == nil {
+	for _, p := range [][]string{{"prefetch", "maybe"}, {"groupsync", "2"}, {"dirsync", "x"}, {"prefetchdepth", "-4"}, {"prefetchdepth", "many"}, {"prefetchbytes", "-1"}, {"atomic4k", "maybe"}} {
+		c, err := sqlite3.Open(uri(path, Name, p...))
+		if err == nil {
 			c.Close()
 			t.Errorf("%v was accepted", p)
+		} else if !strings.Contains(strings.ToLower(err.Error()), p[0]) {
+			t.Errorf("%v: %v does not name it", p, err)
 		}
 	}
 }

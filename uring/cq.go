@@ -9,8 +9,9 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// CQE is a completion: the user data of the entry, its result (a count, a
-// descriptor, or a negative errno) and flags.
+// CQE is a completion. Its fields are UserData uint64, that of the entry;
+// Res int32, the result: a count, a descriptor, or a negative errno ([CQE.Err]);
+// and Flags uint32, for [CQE.Has].
 type CQE abi.CQE
 
 // BigCQE is a completion with the 16 bytes that CQE32 and CQEMixed rings may

@@ -50,14 +50,15 @@ func NewIovec(p []byte) Iovec {
 	return Iovec{&p[0], uintptr(len(p))}
 }
 
-// Timespec is a time for a timeout (struct __kernel_timespec).
+// Timespec is a time for a timeout (struct __kernel_timespec). Its fields are
+// Sec and Nsec, both int64.
 type Timespec abi.Timespec
 
 // NewTimespec converts a duration.
 func NewTimespec(d time.Duration) Timespec { return Timespec(timespec(d)) }
 
-// OpenHow says how [SQE.OpenAt2] opens: flags and mode as in open(2), and
-// RESOLVE_ flags. See openat2(2).
+// OpenHow says how [SQE.OpenAt2] opens. Its fields are Flags and Mode, as in
+// open(2), and Resolve, RESOLVE_ flags, all of them uint64. See openat2(2).
 type OpenHow abi.OpenHow
 
 // FutexWaitv is one futex of [SQE.FutexWaitv] (struct futex_waitv). It holds

@@ -100,7 +100,9 @@ func (e *SQE) SetBufferGroup(group uint16) *SQE {
 // obey the package's ownership rule and not come from a stack.
 func (e *SQE) Raw() *RawSQE { return (*RawSQE)(e) }
 
-// RawSQE is struct io_uring_sqe. Off is also addr2 and cmd_op; Addr also
+// RawSQE is struct io_uring_sqe. Its fields are Opcode and Flags uint8, Ioprio
+// uint16, Fd int32, Off and Addr uint64, Len and OpFlags uint32, UserData uint64,
+// BufIndex and Personality uint16, FileIndex uint32, Addr3 and Pad2 uint64. Off is also addr2 and cmd_op; Addr also
 // splice_off_in, level and optname; OpFlags is the union of the flags of the
 // operations; BufIndex is also buf_group; FileIndex also splice_fd_in, optlen
 // and addr_len; Addr3 also attr_ptr and optval; Pad2 also attr_type_mask.
