@@ -8,8 +8,8 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/mattn/go-sqlite3 v1.14.52
 	github.com/ncruces/go-sqlite3 v0.35.6
-	github.com/ringside-io/ringside v0.0.0
-	github.com/ringside-io/ringside/sqlitevfs v0.0.0
+	github.com/ringside-io/ringside v0.1.0
+	github.com/ringside-io/ringside/sqlitevfs v0.1.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
 	github.com/vbauerster/mpb/v8 v8.9.3
@@ -55,11 +55,6 @@ require (
 	modernc.org/libc v1.79.0 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
-)
-
-replace (
-	github.com/ringside-io/ringside => ../
-	github.com/ringside-io/ringside/sqlitevfs => ../sqlitevfs
 )
 
 tool honnef.co/go/tools/cmd/staticcheck

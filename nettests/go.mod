@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/hashicorp/go-hclog v1.6.2
 	github.com/hashicorp/raft v1.7.3
-	github.com/ringside-io/ringside v0.0.0
+	github.com/ringside-io/ringside v0.1.0
 	github.com/valyala/fasthttp v1.58.0
 	google.golang.org/grpc v1.76.0
 	google.golang.org/protobuf v1.36.6

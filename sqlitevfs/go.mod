@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/ncruces/go-sqlite3 v0.35.6
-	github.com/ringside-io/ringside v0.0.0
+	github.com/ringside-io/ringside v0.1.0
 	golang.org/x/sys v0.49.0
 )
 

@@ -4,8 +4,8 @@ go 1.26.0
 
 require (
 	github.com/ncruces/go-sqlite3 v0.35.6
-	github.com/ringside-io/ringside v0.0.0
-	github.com/ringside-io/ringside/sqlitevfs v0.0.0
+	github.com/ringside-io/ringside v0.1.0
+	github.com/ringside-io/ringside/sqlitevfs v0.1.0
 )
 
 require (
