@@ -147,8 +147,12 @@ func (c *conn) spliceFrom(r io.Reader, limit int64) (moved int64, handled bool, 
 // the end.
 func fillPipe(src syscall.RawConn, p *pipe, most int) (n int, errno syscall.Errno, err error) {
 	err = src.Read(func(fd uintptr) bool {
-		n, errno = sys.SockSplice(int(fd), p.w.Int(), most, sys.SpliceNonblock)
-		return errno != syscall.EAGAIN && errno != syscall.EINTR
+		for {
+			n, errno = sys.SockSplice(int(fd), p.w.Int(), most, sys.SpliceNonblock)
+			if errno != syscall.EINTR { // after which nobody would tell of what is there
+				return errno != syscall.EAGAIN
+			}
+		}
 	})
 	return n, errno, err
 }

@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -213,26 +215,82 @@ func sweptPackets(mode unet.Mode) func(*sweep.Trial) {
 	}
 }
 
-// TestFaultSweep has each answer of the kernel's fail in turn.
-func TestFaultSweep(t *testing.T) {
-	sweep.Need(t)
-	newSystem(t, unet.ModeRing)
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, sweptBytes, 0o600); err != nil {
-		t.Fatal(err)
-	}
+// sweptOperations are all that the sweep runs, with files in dir.
+func sweptOperations(dir string) []sweep.Operation {
 	// These receives do not wait, and take no provided buffers.
 	recv := map[string][]sweep.Choice{"RECV": append(
 		sweep.Fails(syscall.ECONNRESET, syscall.ENOMEM, syscall.ENOBUFS, syscall.EIO),
 		append(sweep.Passes(syscall.EINTR, syscall.ECANCELED), sweep.Choice{Late: true, Passing: true})...)}
 	const tcp = "127.0.0.1:0"
-	unix := filepath.Join(t.TempDir(), "s")
-	sweep.Check(t, []sweep.Operation{
-		{Name: "tcp, ring, four", Run: sweptStream(unet.ModeRing, "tcp", tcp, 4, writeAll, readAll), Instead: recv, Most: 4},
+	unix, file := filepath.Join(dir, "s"), filepath.Join(dir, "file")
+	messages := []string{"sendmmsg", "recvmmsg", "send", "recv", "sendmsg", "epoll_wait"}
+	ring := []string{"RECV", "io_uring_enter", "io_uring_setup", "mmap"}
+	ops := []sweep.Operation{
+		{Name: "tcp, ring, four", Run: sweptStream(unet.ModeRing, "tcp", tcp, 4, writeAll, readAll), Most: 4,
+			Covers: "NewSystem System.Listen System.Dial TCPListener.Accept TCPListener.Close TCPConn.Read TCPConn.Write TCPConn.Close TCPConn.SetDeadline"},
 		{Name: "tcp, plain", Run: sweptStream(unet.ModePlain, "tcp", tcp, 1, writeAll, readAll), Most: 4},
-		{Name: "unix, ring", Run: sweptStream(unet.ModeRing, "unix", unix, 1, writeAll, readAll), Most: 4},
-		{Name: "Writev", Run: sweptStream(unet.ModeRing, "tcp", tcp, 1, vectored, readAll), Opened: true, Most: 3},
-		{Name: "ReadFrom a file", Run: sweptStream(unet.ModeRing, "tcp", tcp, 1, fromFile(file), readAll), Opened: true, Most: 3},
-		{Name: "batches of datagrams", Run: sweptPackets(unet.ModeRing), Most: 4},
+		{Name: "tcp, the driver's ring", Run: sweptRing, Only: ring, Most: 3},
+		{Name: "unix, ring", Run: sweptStream(unet.ModeRing, "unix", unix, 1, writeAll, readAll), Most: 4,
+			Covers: "UnixListener.Accept UnixListener.Close UnixConn.Read UnixConn.Write UnixConn.Close UnixConn.SetDeadline"},
+		{Name: "Writev", Run: sweptStream(unet.ModeRing, "tcp", tcp, 1, vectored, readAll), Opened: true, Most: 3, Covers: "TCPConn.Writev"},
+		{Name: "ReadFrom a file", Run: sweptStream(unet.ModeRing, "tcp", tcp, 1, fromFile(file), readAll), Opened: true, Most: 3, Covers: "TCPConn.ReadFrom"},
+		{Name: "WriteTo anything", Run: spliced(unix, func(to, from net.Conn) error {
+			defer to.Close()
+			_, err := io.Copy(struct{ io.Writer }{to}, from) // which is WriteTo of what it reads
+			return err
+		}), Opened: true, Most: 2},
+		{Name: "WriteTo a connection", Run: spliced(unix, func(to, from net.Conn) error {
+			_, err := from.(*unet.TCPConn).WriteTo(to)
+			return err
+		}), Opened: true, Most: 3, Covers: "TCPConn.WriteTo"},
+		{Name: "batches of datagrams", Run: sweptPackets(unet.ModeRing), Most: 4,
+			Covers: "System.ListenPacket UDPConn.ReadBatch UDPConn.WriteBatch UDPConn.Close UDPConn.SetDeadline"},
+		{Name: "datagrams", Run: sweptUDP, Only: messages, Covers: "UDPConn.WriteTo UDPConn.WriteToUDP UDPConn.WriteToUDPAddrPort UDPConn.WriteMsgUDP UDPConn.WriteMsgUDPAddrPort " +
+			"UDPConn.ReadFrom UDPConn.ReadFromUDP UDPConn.ReadFromUDPAddrPort UDPConn.ReadMsgUDP UDPConn.ReadMsgUDPAddrPort UDPConn.Read UDPConn.Write UDPConn.Writev"},
+		{Name: "datagrams, unix", Run: sweptUnixgram(dir), Only: messages, Covers: "UnixgramConn.WriteTo UnixgramConn.WriteToUnix UnixgramConn.WriteMsgUnix UnixgramConn.WriteBatch " +
+			"UnixgramConn.ReadFrom UnixgramConn.ReadFromUnix UnixgramConn.ReadMsgUnix UnixgramConn.ReadBatch UnixgramConn.Read UnixgramConn.Write UnixgramConn.Writev UnixgramConn.Close UnixgramConn.SetDeadline"},
+		{Name: "messages, unix", Run: sweptUnixMessages(unix), Only: messages, Covers: "UnixConn.WriteMsgUnix UnixConn.ReadMsgUnix UnixConn.ReadFrom UnixConn.ReadFromUnix UnixConn.Writev"},
+		{Name: "options", Run: sweptOptions, Most: 12, Covers: "TCPConn.SetNoDelay TCPConn.SetKeepAlive TCPConn.SetKeepAlivePeriod TCPConn.SetKeepAliveConfig TCPConn.SetLinger " +
+			"TCPConn.SetReadBuffer TCPConn.SetWriteBuffer TCPConn.File TCPConn.SyscallConn TCPConn.CloseRead TCPConn.CloseWrite"},
+		{Name: "listening", Run: sweptListening(dir), Most: 3, Covers: "ListenConfig.Listen ListenConfig.ListenPacket Dialer.DialContext TCPListener.AcceptTCP TCPListener.SetDeadline " +
+			"UnixListener.AcceptUnix UnixListener.SetDeadline UnixListener.File UDPConn.File UDPConn.SetReadBuffer UDPConn.SetWriteBuffer"},
+	}
+	whole := maps.Clone(recv) // a datagram is sent whole or not at all
+	whole["send"] = append(sweep.Fails(syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNREFUSED), sweep.Passes(syscall.EINTR)...)
+	for i := range ops {
+		ops[i].Instead = recv
+		if strings.HasPrefix(ops[i].Name, "datagrams") {
+			ops[i].Instead = whole
+		}
+	}
+	return ops
+}
+
+// TestFaultSweep has each answer of the kernel's fail in turn.
+func TestFaultSweep(t *testing.T) {
+	sweep.Need(t)
+	newSystem(t, unet.ModeRing)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), sweptBytes, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sweep.Check(t, sweptOperations(dir))
+}
+
+// TestFaultSweepCoversAll compares the sweep with what the package exports.
+func TestFaultSweepCoversAll(t *testing.T) {
+	sweep.API(t, sweptOperations(""), sweep.Exempt{
+		"is the method of the package's own System":                    "Listen ListenPacket Dial Backend",
+		"is Dial with a deadline of package net's":                     "DialTimeout",
+		"is DialContext without a context":                             "Dialer.Dial",
+		"sets a field":                                                 "ListenConfig.SetMultipathTCP UnixListener.SetUnlinkOnClose",
+		"tells what is known and asks nothing of the kernel":           "System.Backend Mode.String TCPConn.LocalAddr TCPConn.RemoteAddr UDPConn.LocalAddr UDPConn.RemoteAddr UnixConn.LocalAddr UnixConn.RemoteAddr UnixgramConn.LocalAddr UnixgramConn.RemoteAddr TCPListener.Addr UnixListener.Addr",
+		"is one half of SetDeadline, which is a timer":                 "TCPConn.SetReadDeadline TCPConn.SetWriteDeadline UDPConn.SetReadDeadline UDPConn.SetWriteDeadline UnixConn.SetReadDeadline UnixConn.SetWriteDeadline UnixgramConn.SetReadDeadline UnixgramConn.SetWriteDeadline",
+		"is one call of getsockopt that tells nothing where it fails":  "TCPConn.MultipathTCP",
+		"reads one datagram after the other through what it was given": "Batch",
+		"is TCPConn's, the same function of what they embed": "UDPConn.CloseRead UDPConn.CloseWrite UDPConn.SyscallConn UnixConn.CloseRead UnixConn.CloseWrite UnixConn.File UnixConn.SetReadBuffer UnixConn.SetWriteBuffer UnixConn.SyscallConn " +
+			"UnixgramConn.CloseRead UnixgramConn.CloseWrite UnixgramConn.File UnixgramConn.SetReadBuffer UnixgramConn.SetWriteBuffer UnixgramConn.SyscallConn",
+		"is UnixListener's and TCPConn's, the same functions": "TCPListener.File TCPListener.SyscallConn UnixListener.SyscallConn",
+		"fails, as a connection has its peer":                 "UnixConn.WriteTo UnixConn.WriteToUnix",
 	})
 }

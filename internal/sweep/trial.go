@@ -41,6 +41,9 @@ func (t *Trial) Seen(kind string) int {
 	return t.in.seen[kind]
 }
 
+// Planned returns the kind of answer that fails in this run, "" for none.
+func (t *Trial) Planned() string { return t.in.plan.kind }
+
 // Lasting says that the fault does not pass within the run.
 func (t *Trial) Lasting() bool { return t.in.plan.times > often }
 
