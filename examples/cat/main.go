@@ -39,7 +39,7 @@ func main() {
 		os.Exit(interrupted)
 	}
 	stop()
-	if err != nil {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "cat:", err)
 		os.Exit(1)
 	}
@@ -50,6 +50,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	direct := flags.Bool("direct", false, "read past the page cache")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if flags.NArg() == 0 {
+		return errors.New("usage: cat [-direct] FILE...")
 	}
 	var failed error
 	for _, name := range flags.Args() {

@@ -43,7 +43,7 @@ func main() {
 		os.Exit(interrupted)
 	}
 	stop()
-	if err != nil {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "durable-log:", err)
 		os.Exit(1)
 	}

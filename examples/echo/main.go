@@ -36,7 +36,7 @@ func main() {
 	l, err := unet.Listen("tcp", *addr) // was: net.Listen
 	if err == nil {
 		name, reason := unet.Backend()
-		fmt.Fprintf(os.Stderr, "listening on %v, by %s: %s\n", l.Addr(), name, reason)
+		fmt.Fprintf(os.Stderr, "listening on %v, by %s %s\n", l.Addr(), name, reason)
 		err = serve(ctx, l)
 	}
 	if err != nil {

@@ -57,7 +57,7 @@ func listenAndServe(ctx context.Context, addr, cert, key string) error {
 		return err
 	}
 	name, reason := unet.Backend()
-	fmt.Fprintf(os.Stderr, "listening on https://%v, by %s: %s\n", l.Addr(), name, reason)
+	fmt.Fprintf(os.Stderr, "listening on https://%v, by %s %s\n", l.Addr(), name, reason)
 	return serve(ctx, l, pair)
 }
 

@@ -60,7 +60,7 @@ func serve(addr, mode string, most int64, idle time.Duration) error {
 		return err
 	}
 	name, reason := s.Backend()
-	log.Printf("listening on %v, served by %s: %s", s.Addr(), name, reason)
+	log.Printf("listening on %v, served by %s %s", s.Addr(), name, reason)
 	<-ctx.Done()
 	last, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
