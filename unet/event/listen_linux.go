@@ -29,26 +29,27 @@ func (s *Server) listen(address string) (fds []int, addr net.Addr, err error) {
 			for _, fd := range fds {
 				_ = syscall.Close(fd)
 			}
+			unlink(fileOf(addr))
 		}
 	}()
 	for len(fds) < s.opts.Loops {
 		if !tcp && len(fds) > 0 {
 			fd, err := sys.Dup(fds[0]) // a path can be bound once
 			if err != nil {
-				return fds, nil, err
+				return fds, addr, err
 			}
 			fds = append(fds, fd)
 			continue
 		}
 		ln, err := lc.Listen(context.Background(), s.network, address)
 		if err != nil {
-			return fds, nil, err
+			return fds, addr, err
 		}
 		addr = ln.Addr()
 		address = addr.String() // the port that was chosen
 		fd, err := takeFD(ln)
 		if err != nil {
-			return fds, nil, err
+			return fds, addr, err
 		}
 		fds = append(fds, fd)
 		if tcp {
@@ -56,6 +57,21 @@ func (s *Server) listen(address string) (fds []int, addr net.Addr, err error) {
 		}
 	}
 	return fds, addr, nil
+}
+
+// fileOf returns the path of a Unix socket that has a file, "" for others.
+func fileOf(addr net.Addr) string {
+	if u, ok := addr.(*net.UnixAddr); ok && u.Name != "" && u.Name[0] != '@' {
+		return u.Name
+	}
+	return ""
+}
+
+// unlink removes the file of a Unix socket, if there is one.
+func unlink(path string) {
+	if path != "" {
+		_ = os.Remove(path) // as package net: closing is about the socket
+	}
 }
 
 // takeFD turns a listener into a descriptor.

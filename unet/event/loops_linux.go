@@ -4,8 +4,6 @@ package event
 
 import (
 	"errors"
-	"net"
-	"os"
 	"sync/atomic"
 	"syscall"
 )
@@ -15,7 +13,7 @@ type loops struct {
 	tally
 	all     []driver
 	aborted atomic.Bool
-	unlink  string // the path of a Unix socket
+	path    string // of a Unix socket
 }
 
 // startLoops starts a server with loops of one kind.
@@ -25,6 +23,7 @@ func (s *Server) startLoops(address string, kind Mode) error {
 	if err != nil {
 		return err
 	}
+	r.path = fileOf(addr)
 	for _, fd := range listeners {
 		d := newDriver(kind)
 		l := d.base()
@@ -38,17 +37,10 @@ func (s *Server) startLoops(address string, kind Mode) error {
 		return errors.Join(err, r.undo(listeners))
 	}
 	s.addr, s.engine = addr, r
-	if ua, ok := addr.(*net.UnixAddr); ok && ua.Name != "" && ua.Name[0] != '@' {
-		r.unlink = ua.Name
-	}
 	for _, d := range r.all {
 		r.wg.Go(d.run)
 	}
-	r.closeWhenDone(func() {
-		if r.unlink != "" {
-			_ = os.Remove(r.unlink)
-		}
-	})
+	r.closeWhenDone(func() { unlink(r.path) })
 	return nil
 }
 
@@ -69,6 +61,7 @@ func (r *loops) undo(listeners []int) error {
 	for _, fd := range listeners {
 		err = errors.Join(err, syscall.Close(fd))
 	}
+	unlink(r.path) // or nobody else could bind it
 	return err
 }
 
