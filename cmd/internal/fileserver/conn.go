@@ -7,17 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringside-io/ringside/ufile"
 )
 
-const (
-	// stallTimeout is how long a client may take for a piece of a response.
-	stallTimeout = time.Minute
-	// pieceMax is how much sendfile sends between two looks at the clock.
-	pieceMax = 1 << 20
-)
+// stallTimeout is how long a client may take nothing of a response.
+const stallTimeout = time.Minute
 
 // listener hands out connections that know how to send files.
 type listener struct{ net.Listener }
@@ -59,8 +56,10 @@ type conn struct {
 	head  []byte
 	until time.Time // the deadline of writes
 
-	watch watch
-	reads reads
+	watch  watch
+	reads  reads
+	phase  atomic.Int32 // an http.ConnState, see phases
+	closed atomic.Bool
 }
 
 // writev is what a connection of package unet has in the place of net.Buffers.
@@ -171,24 +170,13 @@ func (c *conn) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // sendFile leaves the bytes to the kernel, which takes them from the page cache to the socket.
-func (c *conn) sendFile(r *fileRange) (sent int64, err error) {
-	for r.n > 0 {
-		c.patience()
-		n, handled, err := c.sendPiece(r, min(r.n, pieceMax))
-		if !handled {
-			n, err := io.CopyBuffer(struct{ io.Writer }{c}, r, make([]byte, chunk))
-			return sent + n, err
-		}
-		sent += n
-		r.advance(n)
-		if err != nil {
-			return sent, err
-		}
-		if n == 0 {
-			return sent, io.ErrUnexpectedEOF // the file has become shorter
-		}
+func (c *conn) sendFile(r *fileRange) (int64, error) {
+	c.patience()
+	sent, handled, err := c.sendRange(r)
+	if handled {
+		return sent, err
 	}
-	return sent, nil
+	return io.CopyBuffer(struct{ io.Writer }{c}, r, make([]byte, chunk))
 }
 
 // CloseWrite says that nothing follows, so that a client reads the answer to a request of which the

@@ -214,7 +214,7 @@ func equalHeaders(a, b http.Header) bool {
 // of the answers.
 func TestKeepsConnections(t *testing.T) {
 	files := map[string]string{}
-	for _, n := range []int{0, 1, 511, 512, 513, 2048, 4095, 4096, smallMax - 1, smallMax, smallMax + 1, 3 * pieceMax / 2} {
+	for _, n := range []int{0, 1, 511, 512, 513, 2048, 4095, 4096, smallMax - 1, smallMax, smallMax + 1, 3 << 19} {
 		files[strings.Repeat("f", 1+len(files))+".jpg"] = strings.Repeat("x", n)
 	}
 	addr := start(t, tree(t, files), Options{})

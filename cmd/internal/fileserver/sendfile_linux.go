@@ -14,8 +14,8 @@ import (
 // keepsOpen says that an open file can be shared by requests: sendfile takes a position.
 const keepsOpen = true
 
-// sendPiece sends up to n bytes of a file. It did nothing if it says that it did not handle them.
-func (c *conn) sendPiece(r *fileRange, n int64) (sent int64, handled bool, err error) {
+// sendRange sends a part of a file, and moves its begin on. It did nothing if it says that it did not handle it.
+func (c *conn) sendRange(r *fileRange) (sent int64, handled bool, err error) {
 	socket, ok := c.Conn.(syscall.Conn)
 	if !ok {
 		return 0, false, nil
@@ -28,44 +28,63 @@ func (c *conn) sendPiece(r *fileRange, n int64) (sent int64, handled bool, err e
 	if err != nil {
 		return 0, false, nil
 	}
-	p := piece{off: r.off, n: n}
+	t := transfer{conn: c, fileRange: r}
 	err = in.Control(func(file uintptr) {
-		err = out.Write(func(socket uintptr) bool { return p.send(int(socket), int(file)) })
+		err = out.Write(func(socket uintptr) bool { return t.send(int(socket), int(file)) })
 	})
-	if err == nil && p.err != nil {
-		if p.sent == 0 && (p.err == unix.EINVAL || p.err == unix.ENOSYS || p.err == unix.EOPNOTSUPP || p.err == unix.EOVERFLOW) {
-			return 0, false, nil
-		}
-		err = &net.OpError{Op: "write", Net: "tcp", Addr: c.RemoteAddr(), Err: os.NewSyscallError("sendfile", p.err)}
+	switch {
+	case err != nil || t.err == nil:
+	case t.sent == 0 && noSendfile(t.err):
+		return 0, false, nil
+	default:
+		err = &net.OpError{Op: "write", Net: "tcp", Addr: c.RemoteAddr(), Err: os.NewSyscallError("sendfile", t.err)}
 	}
-	return p.sent, true, err
+	return t.sent, true, err
 }
 
-// piece is what one call of sendPiece has still to send.
-type piece struct {
-	off  int64
-	n    int64
+// noSendfile tells whether it is the file or the system that has no sendfile.
+func noSendfile(err error) bool {
+	return err == unix.EINVAL || err == unix.ENOSYS || err == unix.EOPNOTSUPP || err == unix.EOVERFLOW
+}
+
+// transfer is what one call of sendRange does.
+type transfer struct {
+	conn *conn
+	*fileRange
 	sent int64
 	err  error
 }
 
-// send sends until the socket takes no more, and tells whether that was all.
-func (p *piece) send(socket, file int) bool {
-	for p.n > 0 {
-		n, err := unix.Sendfile(socket, file, &p.off, int(p.n))
+// sendMax is the most that one call of sendfile is asked for: while the client and the disk keep up, nothing
+// else ends it.
+const sendMax = 4 << 20
+
+// send sends until the socket takes no more, and tells whether that was all. A client that has taken something
+// has time again.
+func (t *transfer) send(socket, file int) (done bool) {
+	begin := t.sent
+	for t.n > 0 {
+		if t.conn.closed.Load() {
+			t.err = net.ErrClosed
+			return true
+		}
+		n, err := unix.Sendfile(socket, file, &t.off, int(min(t.n, sendMax)))
 		if n > 0 {
-			p.sent += int64(n)
-			p.n -= int64(n)
+			t.sent += int64(n)
+			t.n -= int64(n)
 		}
 		switch {
 		case err == unix.EAGAIN:
+			if t.sent > begin {
+				t.conn.patience()
+			}
 			return false
 		case err == unix.EINTR:
 		case err != nil:
-			p.err = err
+			t.err = err
 			return true
 		case n == 0:
-			p.err = io.ErrUnexpectedEOF // the file has become shorter
+			t.err = io.ErrUnexpectedEOF // the file has become shorter
 			return true
 		}
 	}

@@ -22,12 +22,18 @@ const (
 	maxHeader      = 16 << 10
 )
 
+// silentFor is how long a request may still be on its way when the server is to end.
+const silentFor = 100 * time.Millisecond
+
 // Server is an http.Server with limits against slow and greedy clients.
-type Server struct{ http http.Server }
+type Server struct {
+	http   http.Server
+	phases phases
+}
 
 // NewServer returns a server for a handler. What goes wrong with connections is told to errors.
 func NewServer(h http.Handler, errors *log.Logger) *Server {
-	return &Server{http.Server{
+	s := &Server{http: http.Server{
 		Handler:           h,
 		ErrorLog:          errors,
 		ReadHeaderTimeout: headerTimeout,
@@ -36,6 +42,8 @@ func NewServer(h http.Handler, errors *log.Logger) *Server {
 		MaxHeaderBytes:    maxHeader,
 		ConnContext:       withConn,
 	}}
+	s.http.ConnState = s.phases.change
+	return s
 }
 
 // Serve serves on a listener until Shutdown, after which it returns nil, or until accepting fails for
@@ -57,13 +65,21 @@ func (s *Server) Serve(ln net.Listener, certificates ...tls.Certificate) error {
 }
 
 // Shutdown stops accepting, lets what is being answered come to its end until ctx ends, then ends what
-// is left; the error says that there was something.
+// is left; the error says that there was an answer among it. A connection on which nothing has been asked for
+// is not waited for.
 func (s *Server) Shutdown(ctx context.Context) error {
+	silent := time.AfterFunc(silentFor, s.phases.endSilent)
+	defer silent.Stop()
 	err := s.http.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(err, s.http.Close())
+	if err == nil {
+		return nil
 	}
-	return err
+	cut := s.phases.answering.Load() > 0
+	closed := s.http.Close()
+	if errors.Is(err, ctx.Err()) && !cut {
+		err = nil
+	}
+	return errors.Join(err, closed)
 }
 
 // gcPercent makes the collector run when the heap has grown ninefold: a server of files keeps next to

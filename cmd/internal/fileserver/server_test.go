@@ -163,7 +163,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := map[string]string{"small.txt": "text", "big.jpg": strings.Repeat("0123456789", 300_000)}
-	_, addr, _ := running(t, tree(t, files), func(*Server) {}, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key})
+	s, addr, _ := running(t, tree(t, files), func(*Server) {}, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key})
 	pool := x509.NewCertPool()
 	pool.AddCert(leaf)
 	for _, two := range []bool{false, true} {
@@ -183,6 +183,7 @@ func TestTLS(t *testing.T) {
 			}
 		}
 	}
+	idle(t, s)
 }
 
 // TestAccessLog writes a line that a client cannot break.

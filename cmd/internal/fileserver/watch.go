@@ -128,6 +128,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
+	c.closed.Store(true)
 	c.watch.close()
 	return c.Conn.Close()
 }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+
+package fileserver
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/ufile"
+)
+
+// slowConn is a connection whose client takes its time: wait is called in the place of waiting for room.
+type slowConn struct {
+	net.Conn
+	fd        int
+	wait      func() error
+	deadlines int
+}
+
+func (c *slowConn) SyscallConn() (syscall.RawConn, error) { return slowRaw{c: c}, nil }
+func (c *slowConn) SetWriteDeadline(time.Time) error      { c.deadlines++; return nil }
+func (c *slowConn) RemoteAddr() net.Addr                  { return nil }
+func (c *slowConn) Close() error                          { return nil }
+
+type slowRaw struct {
+	syscall.RawConn
+	c *slowConn
+}
+
+func (r slowRaw) Write(f func(fd uintptr) bool) error {
+	for !f(uintptr(r.c.fd)) {
+		if err := r.c.wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slowTransfer prepares sending a file to a client who reads when wait does.
+func slowTransfer(t *testing.T, size int) (c *conn, slow *slowConn, peer int, r *fileRange) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := ufile.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _, _ = f.Close(), unix.Close(fds[0]), unix.Close(fds[1]) })
+	slow = &slowConn{fd: fds[0]}
+	return &conn{Conn: slow}, slow, fds[1], &fileRange{f, 0, int64(size)}
+}
+
+// TestSlowButSteadyClient takes a little whenever its minute is nearly over: it is not given up. One who
+// takes nothing gets no more time.
+func TestSlowButSteadyClient(t *testing.T) {
+	const size = 4 << 20
+	c, slow, peer, r := slowTransfer(t, size)
+	var took, waits, given int
+	buf := make([]byte, 64<<10)
+	take := func() {
+		for {
+			n, err := unix.Read(peer, buf)
+			if err != nil {
+				return // that was all
+			}
+			took += n
+		}
+	}
+	slow.wait = func() error {
+		if more := slow.deadlines - given; waits%2 == 0 && more != 1 || waits%2 == 1 && more != 0 {
+			t.Errorf("wait %d: the deadline was moved %d times", waits, more)
+		}
+		c.until = time.Now() // nearly
+		given = slow.deadlines
+		if waits++; waits%2 == 1 {
+			return nil // woken for nothing
+		}
+		take()
+		return nil
+	}
+	n, err := c.sendFile(r)
+	if n != size || err != nil || waits < 4 {
+		t.Errorf("sent %d with %d waits, %v", n, waits, err)
+	}
+	if take(); took != size {
+		t.Errorf("%d bytes came", took)
+	}
+}
+
+// TestCloseEndsTransfer closes the connection while something is sent.
+func TestCloseEndsTransfer(t *testing.T) {
+	c, slow, _, r := slowTransfer(t, 4<<20)
+	slow.wait = c.Close
+	if n, err := c.sendFile(r); n == 0 || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if n, err := c.sendFile(r); n != 0 || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("again: %d bytes, %v", n, err)
+	}
+}
+
+// TestNoSendfile sends to something that sendfile does not take.
+func TestNoSendfile(t *testing.T) {
+	c, slow, _, r := slowTransfer(t, 300_000)
+	// A socket of whatever kind takes sendfile; a file that is written at its end does not.
+	file, err := os.OpenFile(filepath.Join(t.TempDir(), "out"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	slow.fd, slow.Conn = int(file.Fd()), copies{file}
+	n, err := c.sendFile(r)
+	if info, statErr := file.Stat(); n != 300_000 || err != nil || statErr != nil || info.Size() != n {
+		t.Errorf("%d bytes, %v, %v", n, err, statErr)
+	}
+}
+
+// copies is a connection that is written to as a file.
+type copies struct{ io.Writer }
+
+func (copies) Read([]byte) (int, error)         { return 0, io.EOF }
+func (copies) Close() error                     { return nil }
+func (copies) LocalAddr() net.Addr              { return nil }
+func (copies) RemoteAddr() net.Addr             { return nil }
+func (copies) SetDeadline(time.Time) error      { return nil }
+func (copies) SetReadDeadline(time.Time) error  { return nil }
+func (copies) SetWriteDeadline(time.Time) error { return nil }
