@@ -6,14 +6,18 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // served is a running "ringside serve".
@@ -65,34 +69,118 @@ func bigFile(t *testing.T, size int) string {
 	return dir
 }
 
-// TestServeLetsDownloadsEnd asks the program to end while somebody downloads, which takes more than
-// the socket's buffers hold.
-func TestServeLetsDownloadsEnd(t *testing.T) {
-	const size = 64 << 20
-	dir := bigFile(t, size)
-	s := startServe(t, "", dir, "--grace", "1m")
-	res, err := http.Get(s.URL + "big.jpg")
+// dialServe opens a connection and sends the begin of something.
+func dialServe(t *testing.T, addr, begin string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	if _, err := io.WriteString(c, begin); err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// wantRefused waits until nobody listens.
+func wantRefused(t *testing.T, addr string) {
+	t.Helper()
 	eventually(t, "the listener to close", func() bool {
-		c, err := http.Get(s.URL)
+		c, err := net.Dial("tcp", addr)
 		if err == nil {
-			c.Body.Close()
+			c.Close()
 		}
-		return err != nil
+		return errors.Is(err, syscall.ECONNREFUSED)
 	})
-	if n, err := io.Copy(io.Discard, res.Body); n != size || err != nil {
-		t.Errorf("%d bytes, %v", n, err)
+}
+
+// TestServeLetsDownloadsEnd asks the program to end while somebody downloads, which takes more than
+// the socket's buffers hold, and others have connections on which nothing is under way.
+func TestServeLetsDownloadsEnd(t *testing.T) {
+	const size = 64 << 20
+	dir := bigFile(t, size)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		s := startServe(t, "", dir, "--grace", "1m")
+		dialServe(t, s.Addr, "")
+		dialServe(t, s.Addr, "GET /big.jpg HT")
+		asked := dialServe(t, s.Addr, "HEAD /big.jpg HTTP/1.1\r\nHost: h\r\n\r\n")
+		if _, err := asked.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.Get(s.URL + "big.jpg")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if err := s.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		wantRefused(t, s.Addr)
+		if n, err := io.Copy(io.Discard, res.Body); n != size || err != nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		_ = s.cmd.Wait() // The exit code is looked at.
+		if code := s.cmd.ProcessState.ExitCode(); code != exitOK || s.stderr.Len() != 0 {
+			t.Errorf("exit %d, %s", code, s.stderr.String())
+		}
 	}
-	_ = s.cmd.Wait() // The exit code is looked at.
-	if code := s.cmd.ProcessState.ExitCode(); code != exitOK || s.stderr.Len() != 0 {
-		t.Errorf("exit %d, %s", code, s.stderr.String())
+}
+
+// TestServeSecondSignal does not wait for the client that the first signal leaves time.
+func TestServeSecondSignal(t *testing.T) {
+	s := startServe(t, "", bigFile(t, 64<<20), "--grace", "1m")
+	stalled := dialServe(t, s.Addr, "GET /big.jpg HTTP/1.1\r\nHost: h\r\n\r\n")
+	if _, err := stalled.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
 	}
+	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, s.Addr)
+	s.stop(t, syscall.SIGTERM)
+	if status := s.cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGTERM {
+		t.Errorf("ended by %v", s.cmd.ProcessState)
+	}
+}
+
+// serves waits until the program serves, and has clients to whom it owes nothing.
+func serves(t *testing.T, r *running, _ string) {
+	t.Helper()
+	addr := servedAt(t, r)
+	dialServe(t, addr, "")
+	dialServe(t, addr, "GET / HTTP/1.1\r\nHost")
+	if _, err := dialServe(t, addr, "GET / HTTP/1.1\r\nHost: h\r\n\r\n").Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// servesStalled waits until the program sends to a client who does not read.
+func servesStalled(t *testing.T, r *running, _ string) {
+	t.Helper()
+	addr := servedAt(t, r)
+	i := slices.IndexFunc(r.cmd.Env, func(v string) bool { return strings.HasPrefix(v, "TMPDIR=") })
+	big := filepath.Join(strings.TrimPrefix(r.cmd.Env[i], "TMPDIR="), "big.jpg")
+	if err := errors.Join(os.WriteFile(big, nil, 0o600), os.Truncate(big, 64<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dialServe(t, addr, "GET /big.jpg HTTP/1.1\r\nHost: h\r\n\r\n").Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(big); err != nil { // it is open
+		t.Fatal(err)
+	}
+}
+
+// servedAt reads where the program serves.
+func servedAt(t *testing.T, r *running) string {
+	t.Helper()
+	var s serving
+	if err := json.NewDecoder(r.out).Decode(&s); err != nil {
+		t.Fatalf("%v: %s", err, r.stderr.String())
+	}
+	return s.Addr
 }
 
 // TestServeCutsOff ends with a client that does not read on.

@@ -29,17 +29,20 @@ func TestEachCommandEndsBySignals(t *testing.T) {
 		args    []string
 		signals []syscall.Signal
 		busy    func(t *testing.T, r *running, dir string)
+		code    int
 	}{
-		{"bench", append([]string{"bench", "--dir", "DIR"}, long...), both, writesFile},
-		{"bench file", append([]string{"bench", "file", "--dir", "DIR", "--size", "1M", "--no-fio"}, long...), terminate, hasWorker},
-		{"bench file append", append([]string{"bench", "file", "--workload", "append", "--dir", "DIR", "--size", "1M", "--no-fio"}, long...), interrupt, hasWorker},
-		{"bench net", append([]string{"bench", "net", "--connections", "10"}, long...), terminate, hasWorker},
-		{"bench watch", append([]string{"bench", "watch"}, long...), interrupt, hasWorker},
-		{"bench ring", append([]string{"bench", "ring"}, long...), terminate, hasWorker},
-		{"bench sqlite", append([]string{"bench", "sqlite", "--dir", "DIR"}, long...), interrupt, hasWorker},
-		{"compare", []string{"compare", "PIPE", "PIPE"}, both, pipeIsRead},
-		{"report", []string{"report", "PIPE", "--html", "OUT/r.html"}, both, pipeIsRead},
-		{"probe", []string{"probe", "--json"}, both, writes},
+		{"bench", append([]string{"bench", "--dir", "DIR"}, long...), both, writesFile, exitInterrupted},
+		{"bench file", append([]string{"bench", "file", "--dir", "DIR", "--size", "1M", "--no-fio"}, long...), terminate, hasWorker, exitInterrupted},
+		{"bench file append", append([]string{"bench", "file", "--workload", "append", "--dir", "DIR", "--size", "1M", "--no-fio"}, long...), interrupt, hasWorker, exitInterrupted},
+		{"bench net", append([]string{"bench", "net", "--connections", "10"}, long...), terminate, hasWorker, exitInterrupted},
+		{"bench watch", append([]string{"bench", "watch"}, long...), interrupt, hasWorker, exitInterrupted},
+		{"bench ring", append([]string{"bench", "ring"}, long...), terminate, hasWorker, exitInterrupted},
+		{"bench sqlite", append([]string{"bench", "sqlite", "--dir", "DIR"}, long...), interrupt, hasWorker, exitInterrupted},
+		{"compare", []string{"compare", "PIPE", "PIPE"}, both, pipeIsRead, exitInterrupted},
+		{"report", []string{"report", "PIPE", "--html", "OUT/r.html"}, both, pipeIsRead, exitInterrupted},
+		{"probe", []string{"probe", "--json"}, both, writes, exitInterrupted},
+		{"serve", []string{"serve", "DIR", "--addr", "127.0.0.1:0", "--json"}, both, serves, exitOK},
+		{"serve a client that stalls", []string{"serve", "DIR", "--addr", "127.0.0.1:0", "--json"}, terminate, servesStalled, exitFailure},
 	} {
 		for _, sig := range tc.signals {
 			t.Run(tc.name+"/"+sig.String(), func(t *testing.T) {
@@ -62,8 +65,8 @@ func TestEachCommandEndsBySignals(t *testing.T) {
 				_ = r.cmd.Wait() // the code is looked at below
 				stuck.Stop()
 				t.Logf("ended in %v", time.Since(begin).Round(time.Millisecond))
-				if code := r.cmd.ProcessState.ExitCode(); code != exitInterrupted {
-					t.Errorf("exit %d: %s", code, r.stderr.String())
+				if code := r.cmd.ProcessState.ExitCode(); code != tc.code {
+					t.Errorf("exit %d instead of %d: %s", code, tc.code, r.stderr.String())
 				}
 				eventually(t, "the end of its processes", func() bool { return !slices.ContainsFunc(children, isThere) })
 				wantEmpty(t, dir)
