@@ -233,7 +233,9 @@ func (w *swept) batch(mode ufile.Mode, flag int, write bool) func(*sweep.Trial) 
 			t.Disarm()
 			t.Judge("Batch", err)
 			w.ranges(t, f, ranges, write)
-			if err := b.Read(ranges[:1]); err != nil {
+			// Without its own ring a batch reads as the file does, whose only ring
+			// may have failed on a machine with one processor.
+			if err := b.Read(ranges[:1]); err != nil && !(mode == ufile.ModeRing && errors.Is(err, reactor.ErrFailed)) {
 				t.Errorf("a batch afterwards: %v", err)
 			}
 			if err := b.Close(); err != nil {
