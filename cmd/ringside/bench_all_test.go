@@ -78,7 +78,7 @@ func TestAllSuites(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"note:     the machine is busy\n", "What this run says\n(with what spoils its numbers: see the notes at the top)\n", "ufile instead of os.File\n  yes: randread, O_DIRECT, 8 goroutines, 4 KiB (2.00x)",
+		"note:     the machine is busy\nwords: ", "What this run says\n(with what spoils its numbers: see the notes at the top)\n", "ufile instead of os.File\n  yes: randread, O_DIRECT, 8 goroutines, 4 KiB (2.00x)",
 		"unet (net.Conn) instead of package net\n  no:  echo, 10 connections (0.50x)", "skipped: watch: none here",
 	} {
 		if !strings.Contains(out.String(), want) {

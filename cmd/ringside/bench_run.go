@@ -104,6 +104,7 @@ func printRun(cmd *cobra.Command, run *report.Run, quiet bool, runErr error) err
 	out := cmd.OutOrStdout()
 	partial := runErr != nil
 	if quiet || partial && len(run.Cells) == 0 {
+		benchTools{notes: cmd.ErrOrStderr()}.warn(run.Notes)
 		return run.WriteSkipped(cmd.ErrOrStderr())
 	}
 	if partial {
@@ -114,6 +115,9 @@ func printRun(cmd *cobra.Command, run *report.Run, quiet bool, runErr error) err
 	}
 	for _, n := range run.Notes {
 		fmt.Fprintf(out, "%-9s %s\n", "note:", n)
+	}
+	if len(run.Suites()) > 1 {
+		fmt.Fprintf(out, "%-9s workloads, engines and columns: 'ringside bench file --help', and so net, watch, sqlite\n", "words:")
 	}
 	fmt.Fprintln(out)
 	if err := printSuites(out, run, partial); err != nil {

@@ -162,6 +162,9 @@ func advicePoint(c Cell) string {
 		return strings.TrimPrefix(layout.Section(c), "events, ") + ": " + layout.Point(c)
 	}
 	words := layout.Section(c)
+	if rest, ok := strings.CutPrefix(words, "burner"); ok {
+		words = "randread beside computation" + rest
+	}
 	if p := layout.Point(c); p != "" {
 		words += ", " + p
 	}

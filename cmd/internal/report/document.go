@@ -108,8 +108,9 @@ func ReadDocument(r io.Reader) (*Document, error) {
 	for i := 0; i < len(d.Results) && err == nil; i++ {
 		err = d.Results[i].check()
 	}
-	if err == nil && d.Schema < 1 {
-		err = errors.New("it has no schema")
+	// The first files had no schema, but told of a machine.
+	if err == nil && d.Schema < 1 && len(d.Results) == 0 && d.Host.Kernel == "" {
+		err = errors.New("it has no results")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("this is no result of 'ringside bench --json FILE': %w", readError(err))

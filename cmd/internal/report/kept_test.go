@@ -53,8 +53,11 @@ func TestReadDocument(t *testing.T) {
 		`{"schema":4}`:                        "newer ringside: schema 4",
 		`{"schema":4,"colour":"blue"}`:        "newer ringside: schema 4",
 		`{"schema":2,"colour":"blue"}`:        "colour",
-		`{"results":[{"metrics":{"x":"y"}}]}`: "result file",
-		``:                                    "result file",
+		`{"results":[{"metrics":{"x":"y"}}]}`: "a JSON string where there should be something else",
+		`{}`:                                  "it has no results",
+		`[1]`:                                 "a JSON array where",
+		`{"schema":3,`:                        "ends in the middle",
+		``:                                    "it is empty",
 	} {
 		d, err := ReadDocument(strings.NewReader(in))
 		if says == "" && (err != nil || d == nil) || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {

@@ -106,14 +106,11 @@ func (f *fileRun) reads(c cell, pair int) workload.RandRead {
 func (randRead) check(f *fileRun, c cell, name string, s measure.Sample) {
 	switch {
 	case c.cache == CacheHot && s.DeviceReads > s.Bytes/100:
-		f.note("page cache not hot: %s read %d MiB of %d from the device at block %d, %d goroutines",
-			name, s.DeviceReads>>20, s.Bytes>>20, c.block, c.goroutines)
+		f.noteOnce("%v: the page cache was not hot: %s got more than 1 %% from the device in a round or more", c, name)
 	case c.cache == CacheCold && s.DeviceReads < s.Bytes-s.Bytes/20:
-		f.note("page cache not cold: %s read only %d MiB of %d from the device at block %d, %d goroutines",
-			name, s.DeviceReads>>20, s.Bytes>>20, c.block, c.goroutines)
+		f.noteOnce("%v: the page cache was not cold: %s got less than 95 %% from the device in a round or more", c, name)
 	case c.cache == CacheCold && s.DeviceReads > s.Bytes+s.Bytes/20:
-		f.note("the kernel read ahead: %s read %d MiB from the device for %d at block %d, %d goroutines",
-			name, s.DeviceReads>>20, s.Bytes>>20, c.block, c.goroutines)
+		f.noteOnce("%v: the kernel read ahead: the device gave more than %s asked for in a round or more", c, name)
 	}
 	if c.cache == CacheCold && s.Elapsed < f.opts.Duration/2 {
 		f.noteOnce("%s: the whole file was read after %v, before the window of %v ended; a larger file (--size) makes it longer",

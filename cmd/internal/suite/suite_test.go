@@ -363,7 +363,7 @@ func TestFailureNamesTheCell(t *testing.T) {
 
 func TestColdReadsInAHotCellAreNoted(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
-	opts.Blocks, opts.Goroutines, opts.Caches, opts.Pairs = []int{4096}, []int{1}, []string{CacheHot}, 1
+	opts.Blocks, opts.Goroutines, opts.Caches, opts.Pairs = []int{4096}, []int{1}, []string{CacheHot}, 3
 	inner := w.Round
 	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
 		s, err := inner(ctx, j)
