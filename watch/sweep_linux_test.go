@@ -5,6 +5,8 @@ package watch_test
 import (
 	"context"
 	"errors"
+	"os"
+	"os/signal"
 	"runtime"
 	"sync"
 	"syscall"
@@ -245,10 +247,8 @@ func sweptWake(o watch.Options) func(*sweep.Trial) {
 	}
 }
 
-// TestFaultSweep has each answer of the kernel's fail in turn.
-func TestFaultSweep(t *testing.T) {
-	sweep.Need(t)
-	need(t, watch.IOUring)
+// sweptOperations are all that the sweep runs.
+func sweptOperations() []sweep.Operation {
 	ring, epoll := watch.Options{Backend: watch.IOUring}, watch.Options{Backend: watch.Epoll}
 	auto := watch.Options{}
 	// Where io_uring was not asked for, epoll is in its place.
@@ -258,13 +258,43 @@ func TestFaultSweep(t *testing.T) {
 			falls[kind] = append(falls[kind], sweep.Choice{Errno: c.Errno, Passing: true, Once: true})
 		}
 	}
-	sweep.Check(t, []sweep.Operation{
-		{Name: "modes, io_uring", Run: sweptModes(ring)},
+	// Who has a bridge hears of everything.
+	bridge := map[string][]sweep.Choice{
+		"POLL_ADD":   sweep.Choices["EPOLL_WAIT"],
+		"epoll_wait": sweep.Passes(syscall.EINTR),
+	}
+	return []sweep.Operation{
+		{Name: "modes, io_uring", Run: sweptModes(ring), Covers: "New Watcher.Add Watcher.Modify Watcher.Remove Watcher.Poll Watcher.Close"},
 		{Name: "modes, epoll", Run: sweptModes(epoll)},
 		{Name: "modes, auto", Run: sweptModes(auto), Instead: falls, Only: []string{"io_uring_setup", "mmap", "eventfd"}},
-		{Name: "loop, io_uring", Run: sweptLoop(ring), Opened: true, Most: 6},
+		{Name: "loop, io_uring", Run: sweptLoop(ring), Opened: true, Most: 6, Covers: "NewLoop Loop.Add Loop.AfterFunc Loop.Post Loop.Run Loop.Stop Loop.Close"},
 		{Name: "loop, epoll", Run: sweptLoop(epoll)},
-		{Name: "wake, io_uring", Run: sweptWake(ring), Opened: true, Most: 4},
+		{Name: "steps, io_uring", Run: sweptSteps(ring), Opened: true, Most: 6,
+			Covers: "Loop.Modify Loop.Remove Loop.NewTimer Loop.OnIdle Loop.OnSignal Loop.Drain Timer.Reset Timer.Stop Hook.Remove"},
+		{Name: "steps, epoll", Run: sweptSteps(epoll), Opened: true},
+		{Name: "wake, io_uring", Run: sweptWake(ring), Opened: true, Most: 4, Covers: "Watcher.Prepare Watcher.Wait Watcher.Dispatch Watcher.Wake"},
 		{Name: "wake, epoll", Run: sweptWake(epoll), Most: 4},
+		{Name: "bridge", Run: sweptBridge, Instead: bridge, Only: []string{"EPOLL_CTL", "EPOLL_WAIT", "POLL_ADD", "epoll_wait"},
+			Covers: "NewEpollBridge EpollBridge.Ctl EpollBridge.Wait EpollBridge.Events"},
+	}
+}
+
+// TestFaultSweep has each answer of the kernel's fail in turn.
+func TestFaultSweep(t *testing.T) {
+	sweep.Need(t)
+	need(t, watch.IOUring)
+	// Package signal keeps goroutines from the first time on, and a signal that a
+	// closed loop hears no more must not end the process.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGUSR2)
+	defer signal.Stop(caught)
+	sweep.Check(t, sweptOperations())
+}
+
+// TestFaultSweepCoversAll compares the sweep with what the package exports.
+func TestFaultSweepCoversAll(t *testing.T) {
+	sweep.API(t, sweptOperations(), sweep.Exempt{
+		"tells what is known and asks nothing of the kernel": "Watcher.Backend Watcher.Len Loop.Backend Loop.Len Loop.Check Timer.Active " +
+			"Backend.String Events.String Mode.String ParseBackend",
 	})
 }

@@ -111,6 +111,8 @@ var Choices = map[string][]Choice{
 	"ACCEPT": append(Passes(syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
 		syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED, syscall.EPERM), late),
 	"POLL_ADD":     append(Passes(syscall.ENOMEM, syscall.ECANCELED, syscall.EINTR), late),
+	"EPOLL_CTL":    append(Fails(syscall.ENOMEM, syscall.ENOSPC, syscall.EINTR, syscall.ECANCELED), late), // for a caller who does it himself
+	"EPOLL_WAIT":   append(Fails(syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED), late),
 	"POLL_REMOVE":  append(Passes(syscall.EALREADY, syscall.ENOENT, syscall.ECANCELED), late),
 	"ASYNC_CANCEL": append(Passes(syscall.EALREADY, syscall.ENOENT, syscall.EINTR, syscall.ECANCELED), late),
 

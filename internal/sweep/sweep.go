@@ -58,8 +58,8 @@ func (r *Report) String() string {
 // most is how many problems are worth reading.
 const most = 10
 
-// Sweep runs each operation with each fault. It stops where a run hangs, or too
-// much is wrong.
+// Sweep runs each operation with each fault. It stops where a run hangs, something
+// is leaked, or too much is wrong.
 func Sweep(ops []Operation, o Options) *Report {
 	if o.Patience == 0 {
 		o.Patience = Patience
@@ -206,7 +206,7 @@ func (r *Report) run(op *Operation, o Options, p plan, before state) (seen map[s
 	r.Runs++
 	r.Faults += t.in.fired()
 	if ok {
-		before.compare(t)
+		ok = before.compare(t)
 	}
 	for _, problem := range t.problems {
 		r.Problems = append(r.Problems, fmt.Sprintf("%s, %s: %s", op.Name, p, problem))
@@ -238,13 +238,17 @@ func descriptors() int {
 	return len(entries)
 }
 
-// compare waits until there is no more than before.
-func (s state) compare(t *Trial) {
+// compare waits until there is no more than before, and says whether that came.
+func (s state) compare(t *Trial) (ok bool) {
+	ok = true
 	if !await(t.patience, func() bool { return runtime.NumGoroutine() <= s.goroutines }) {
 		buf := make([]byte, 1<<20)
 		t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), s.goroutines, buf[:runtime.Stack(buf, true)])
+		ok = false
 	}
 	if !await(t.patience, func() bool { return descriptors() <= s.descriptors }) {
 		t.Errorf("%d descriptors, %d before", descriptors(), s.descriptors)
+		ok = false
 	}
+	return ok
 }

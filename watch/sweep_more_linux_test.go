@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+
+package watch_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/sweep"
+	"github.com/ringside-io/ringside/uring"
+	"github.com/ringside-io/ringside/watch"
+)
+
+// sweptSteps runs a loop in which one thing leads to the next: a timer that was
+// set again, a descriptor that is changed and removed, an idle hook, a signal, and
+// the end for want of anything to do.
+func sweptSteps(o watch.Options) func(*sweep.Trial) {
+	return func(t *sweep.Trial) {
+		p := newSweptPipes(t, 1)
+		defer p.close()
+		t.Arm()
+		defer t.Disarm()
+		l, err := watch.NewLoop(o)
+		if !t.Judge("NewLoop", err) {
+			return
+		}
+		defer func() {
+			if err := l.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		}()
+		fd, reads, idle, over := p[0][0], 0, 0, false
+		var second *watch.Timer
+		never := l.NewTimer(func() { t.Errorf("a timer that was stopped has fired") })
+		never.Reset(time.Hour)
+		var hook *watch.Hook
+		hook = l.OnIdle(func() bool { idle++; return idle < 3 })
+		signals := l.OnSignal(syscall.SIGUSR2, func() { second.Reset(time.Millisecond) })
+		second = l.NewTimer(func() {
+			over = true
+			if !never.Active() || !never.Stop() {
+				t.Errorf("the timer that never fires was not set")
+			}
+			signals.Remove()
+			hook.Remove()
+			l.Drain()
+		})
+		read := func(watch.Events) {
+			if drain(fd) == 0 {
+				return
+			}
+			switch reads++; reads {
+			case 1: // once more, after it was changed
+				t.Judge("Modify", l.Modify(fd, watch.Read, watch.OneShot))
+				p.feed(t)
+			case 2:
+				if err := l.Remove(fd); err != nil {
+					t.Errorf("Remove: %v", err)
+				}
+				_ = syscall.Kill(os.Getpid(), syscall.SIGUSR2)
+			}
+		}
+		if !t.Judge("Add", l.Add(fd, watch.Read, watch.Level, read)) {
+			signals.Remove()
+			return
+		}
+		p.feed(t)
+		ctx, cancel := context.WithTimeout(context.Background(), sweep.Patience/2)
+		defer cancel()
+		for failures := 0; !over && failures < 4; failures++ {
+			err := l.Run(ctx)
+			if errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Run does not end: %d reads, %d idle", reads, idle)
+				return
+			}
+			if !t.Judge("Run", err) {
+				continue // it says whether it can go on
+			}
+			if !over || reads != 2 || idle < 3 || l.Len() != 0 {
+				t.Errorf("the loop ended with %v, %d, %d, %d", over, reads, idle, l.Len())
+			}
+			break
+		}
+	}
+}
+
+// sweptBridge adds a descriptor to an epoll instance through a ring, and waits for
+// it there. What fails is told, and can be done again.
+func sweptBridge(t *sweep.Trial) {
+	p := newSweptPipes(t, 1)
+	defer p.close()
+	ep, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer syscall.Close(ep)
+	r, err := uring.Open(&uring.Options{Entries: 4})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer r.Close()
+	b, err := watch.NewEpollBridge(r, ep, 4)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	// done submits what was filled and returns its completion.
+	done := func(filled error) (c [1]uring.CQE) {
+		if filled != nil {
+			t.Fatalf("%v", filled)
+		}
+		for r.Reap(c[:]) == 0 {
+			if _, err := r.SubmitAndWait(1); err != nil {
+				t.Fatalf("%v", err)
+			}
+		}
+		return c
+	}
+	// again does something until it succeeds, which is at once without faults.
+	again := func(what string, do func() error) {
+		for t.Judge(what, do()) == false {
+			t.Disarm()
+		}
+	}
+	const data = 1<<40 | 7
+	ctl := func(op int) func() error {
+		return func() error {
+			c := done(b.Ctl(op, p[0][0], uring.NewEpollEvent(syscall.EPOLLIN, data), 1))
+			return c[0].Err()
+		}
+	}
+	t.Arm()
+	defer t.Disarm()
+	again("Ctl", ctl(syscall.EPOLL_CTL_ADD))
+	p.feed(t)
+	again("Wait", func() error {
+		c := done(b.Wait(2))
+		events, err := b.Events(c[0])
+		if err == nil && (len(events) != 1 || events[0].Data() != data) {
+			t.Errorf("events %v", events)
+		}
+		return err
+	})
+	again("Ctl", ctl(syscall.EPOLL_CTL_DEL))
+}
