@@ -72,8 +72,17 @@ func newHelpCmd() *cobra.Command {
 	}
 }
 
-// flagError says which subcommands have a flag that the command has not.
+// flagError says what a flag wants, or which subcommands have one that the command has not.
 func flagError(cmd *cobra.Command, err error) error {
+	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		_, usage := pflag.UnquoteUsage(missing.GetFlag())
+		return usagef("%w: %s", err, usage)
+	}
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		if want := wanted[bad.GetFlag().Value.Type()]; want != "" {
+			return usagef("--%s %q: must be %s", bad.GetFlag().Name, bad.GetValue(), want)
+		}
+	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		return usageError{err}
@@ -88,6 +97,14 @@ func flagError(cmd *cobra.Command, err error) error {
 		return usageError{err}
 	}
 	return usagef("%w: it belongs to %s", err, strings.Join(have, ", "))
+}
+
+// wanted are the values of the types of flags whose own errors name functions of Go.
+var wanted = map[string]string{
+	"int":      "a number",
+	"uint64":   "a number that is not negative",
+	"intSlice": "a number, or several separated by commas",
+	"duration": "a time such as 500ms, 10s or 2m",
 }
 
 // noArgs refuses arguments, naming commands that may have been meant.
