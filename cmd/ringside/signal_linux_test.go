@@ -135,7 +135,7 @@ func TestNextRunSweepsAfterKill(t *testing.T) {
 	dir := t.TempDir()
 	r := startMeasuring(t, dir, endless(dir)...)
 	// While its owner lives the file is safe from another run.
-	if other := runProgram(t, tiny(dir)...); other.code != exitOK || strings.Contains(other.stderr, "removed") {
+	if other := runProgram(t, tiny(dir)...); other.code != exitOK || strings.Contains(other.stdout+other.stderr, "removed") {
 		t.Errorf("exit %d: %s", other.code, other.stderr)
 	}
 	if err := r.cmd.Process.Kill(); err != nil {
@@ -148,8 +148,8 @@ func TestNextRunSweepsAfterKill(t *testing.T) {
 		t.Fatalf("a killed run left %v, %v", left, err)
 	}
 	next := runProgram(t, tiny(dir)...)
-	if next.code != exitOK || !strings.Contains(next.stderr, "removed "+left[0]) {
-		t.Errorf("exit %d: %s", next.code, next.stderr)
+	if next.code != exitOK || !strings.Contains(next.stdout, "removed "+left[0]) {
+		t.Errorf("exit %d: %s%s", next.code, next.stdout, next.stderr)
 	}
 	wantEmpty(t, dir)
 }
