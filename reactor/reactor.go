@@ -89,7 +89,8 @@ type Reactor struct {
 }
 
 // New opens the rings. The error is that of [uring.Open]; see package features
-// for its meaning.
+// for its meaning. Where rings count as locked memory and that is short, New
+// waits for that of rings which were closed a moment ago, two seconds at most.
 func New(o Options) (*Reactor, error) {
 	o = o.withDefaults()
 	if o.Pinned && o.SQPoll {
@@ -108,6 +109,9 @@ func New(o Options) (*Reactor, error) {
 		l, err := newLoop(&r.opts, i, first)
 		if i > 0 && errors.Is(err, syscall.ENOMEM) {
 			break // fewer rings are better than none
+		}
+		if errors.Is(err, syscall.ENOMEM) {
+			l, err = settle(func() (*loop, error) { return newLoop(&r.opts, i, first) })
 		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("reactor: %w", err), r.Close())

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/ringside-io/ringside/internal/inflight"
 )
@@ -95,6 +96,7 @@ func (l *loop) closeRing() error {
 	l.pending = nil
 	clear(l.backlog) // cancellations of what is over
 	l.space.Broadcast()
+	defer func() { closed.Store(time.Now().UnixNano()) }()
 	return l.ring.Close()
 }
 

@@ -118,7 +118,7 @@ func checkClosed(t *testing.T, op, path string, n int, err error) {
 	t.Helper()
 	e, ok := err.(*fs.PathError)
 	if n != 0 || !ok || e.Op != op || e.Path != path || !errors.Is(err, os.ErrClosed) {
-		t.Errorf("%s during Close = %d, %#v", op, n, err)
+		t.Errorf("%s during Close = %d, %v (%#v)", op, n, err, err)
 	}
 }
 
