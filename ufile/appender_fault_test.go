@@ -46,6 +46,7 @@ var faultKinds = []faultKind{
 // under load with rotations: every append is told, the failure stays, and after
 // a restart or a power cut nothing that was acknowledged is missing.
 func TestAppenderFaults(t *testing.T) {
+	ringtest.AsksNoKernel(t)
 	for _, k := range faultKinds {
 		for _, once := range []bool{true, false} {
 			name := k.name + " for good"
@@ -234,6 +235,7 @@ func TestFailureReachesEveryWaiter(t *testing.T) {
 // kill, again and again: each time everything acknowledged is found, and
 // everything that was found before, and the log goes on.
 func TestPowerCuts(t *testing.T) {
+	ringtest.AsksNoKernel(t)
 	for seed := range uint64(ringtest.Rounds(120, 20)) {
 		powerCuts(t, seed)
 		if t.Failed() {

@@ -191,6 +191,7 @@ func TestAppendContext(t *testing.T) {
 // who were just chosen to lead. The lead must never be lost, and a record is in
 // the log exactly when its append said so.
 func TestWithdrawTheLead(t *testing.T) {
+	ringtest.AsksNoKernel(t)
 	const goroutines, each = 16, 300
 	a := openMem(t, newMemStore(), AppenderOptions{Ahead: -1})
 	var acked [goroutines]map[string]bool
@@ -234,6 +235,7 @@ func TestWithdrawTheLead(t *testing.T) {
 
 // TestCloseRacesAppend closes under load: an append is durable or refused.
 func TestCloseRacesAppend(t *testing.T) {
+	ringtest.AsksNoKernel(t)
 	for round := range 50 {
 		s := newMemStore()
 		a := openMem(t, s, AppenderOptions{Ahead: -1})

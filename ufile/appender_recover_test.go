@@ -74,6 +74,7 @@ func (s *memStore) with(t testing.TB, data []byte) *memStore {
 
 // TestRecoverEveryLength cuts the segment at every byte.
 func TestRecoverEveryLength(t *testing.T) {
+	ringtest.AsksNoKernel(t)
 	for _, ahead := range []int{-1, 4096} { // the cut as an end of file, and as zeros
 		s := newMemStore()
 		marks := markedLog(t, s, AppenderOptions{Ahead: ahead})
@@ -134,6 +135,7 @@ func dropped(data []byte, end int64) int64 {
 // group was durable when that was written, so damage there is an error; damage
 // in the last group looks as an interrupted write does. No record ever changes.
 func TestRecoverEveryBit(t *testing.T) {
+	ringtest.AsksNoKernel(t)
 	s := newMemStore()
 	marks := markedLog(t, s, AppenderOptions{Ahead: -1})
 	data := append(s.only(t).data, make([]byte, 100)...)

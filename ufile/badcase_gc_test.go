@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/ufile"
 )
@@ -25,9 +27,10 @@ func TestCollectorUnderMemoryPressure(t *testing.T) {
 	const size = 1 << 20
 	content := random(size)
 	path := fileOf(t, content)
-	rounds := 20
-	if testing.Short() {
-		rounds = 4
+	rounds := ringtest.Rounds(20, 4)
+	modes := modes
+	if testing.Short() && features.HaveIOURing() == nil {
+		modes = []ufile.Mode{ufile.ModeRing} // the kernel uses memory behind a call's back
 	}
 	for _, mode := range modes {
 		for _, direct := range []int{0, sys.ODirect} {

@@ -46,6 +46,16 @@ func NeedTree(t testing.TB) {
 	}
 }
 
+// AsksNoKernel skips, in a kernel lane, a long test of what is simulated or only
+// computed: other kernels have no other answer to it, and emulation makes it
+// several times as long.
+func AsksNoKernel(t testing.TB) {
+	t.Helper()
+	if lane := os.Getenv(LaneEnv); lane != "" {
+		t.Skipf("asks no kernel, so the lane %s has nothing to say to it", lane)
+	}
+}
+
 // NeedOp skips the test when the kernel does not list the opcode and is older
 // than since. A kernel that should have it and does not list it fails.
 func NeedOp(t testing.TB, op uring.Op, since string) {
