@@ -145,7 +145,7 @@ func tryBundle(h *host) error {
 		if err != nil {
 			return err
 		}
-		cqe, err := t.do(func(e *uring.SQE) { e.SendBundle(uring.Fd(a), 0, 0, g.Group()) })
+		cqe, err := t.do(func(e *uring.SQE) { e.SendBundle(uring.Fd(a), 0, g.Group()) })
 		if err != nil {
 			return err
 		}

@@ -93,7 +93,7 @@ func settled(ops []Op, results []Result) int {
 			return i
 		}
 		e := &ops[i].SQE
-		if res.Err != nil || res.Res < 0 || uint32(res.Res) != e.Len || e.Flags&linkFlags != 0 {
+		if res.Err != nil || res.Res < 0 || uint32(res.Res) != e.Raw().Len || e.Raw().Flags&linkFlags != 0 {
 			break
 		}
 	}

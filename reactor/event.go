@@ -97,9 +97,9 @@ func (l *loop) deliverEvent(s *slot, c uring.CQE) {
 		}
 	case len(chunks) > 0:
 		v.event = nil // has heard of the end
-		v.res = Result{Res: c.Res, Flags: uring.CQEFlags(c.Flags)}
+		v.res = Result{Res: c.Res, Flags: c.Flags}
 	default:
-		v.res = Result{Res: c.Res, Flags: uring.CQEFlags(c.Flags)}
+		v.res = Result{Res: c.Res, Flags: c.Flags}
 		if c.Errno() == syscall.ENOBUFS && l.rest(s) || interrupted(c.Res) && l.unasked(s) {
 			return
 		}
@@ -110,7 +110,7 @@ func (l *loop) deliverEvent(s *slot, c uring.CQE) {
 // addEvents queues a call for each piece of data, and for an event without any
 // that is not the end.
 func (l *loop) addEvents(v *entry, c uring.CQE, chunks []Chunk, goesOn bool) {
-	res := Result{Res: c.Res, Flags: uring.CQEFlags(c.Flags)}
+	res := Result{Res: c.Res, Flags: c.Flags}
 	if goesOn {
 		l.stats.events.Add(1)
 		res.Flags |= uring.CQEMore
@@ -128,7 +128,8 @@ func (l *loop) addEvents(v *entry, c uring.CQE, chunks []Chunk, goesOn bool) {
 
 // bundle says whether a completion of the stream may cover several buffers.
 func (v *entry) bundle() bool {
-	return v.op.SQE.Opcode == uint8(uring.OpRecv) && v.op.SQE.Ioprio&uint16(uring.NetBundle) != 0
+	e := v.op.SQE.Raw()
+	return e.Opcode == uint8(uring.OpRecv) && e.Ioprio&uint16(uring.NetBundle) != 0
 }
 
 // noLimit is the limit of a stream without one.
@@ -139,7 +140,7 @@ const noLimit = -1
 func (v *entry) count(c uring.CQE) {
 	if v.limit > 0 && c.Res > 0 {
 		v.limit = max(v.limit-int64(c.Res), 0)
-		v.op.SQE.FileIndex = uint32(v.limit)
+		v.op.SQE.Raw().FileIndex = uint32(v.limit)
 	}
 }
 
@@ -149,7 +150,7 @@ func (v *entry) goesOn(c uring.CQE, chunks []Chunk) bool {
 	if c.Res <= 0 {
 		return false
 	}
-	switch e := &v.op.SQE; uring.Op(e.Opcode) {
+	switch uring.Op(v.op.SQE.Raw().Opcode) {
 	case uring.OpReadMultishot:
 		return true
 	case uring.OpRecv:

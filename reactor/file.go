@@ -194,6 +194,6 @@ func openFileTable(r ring, n int) (int, error) {
 
 // use makes an entry name the registered file.
 func (f *FixedFile) use(e *uring.SQE) {
-	e.Fd = int32(f.slot)
+	e.Raw().Fd = int32(f.slot)
 	e.SetFlags(uring.SQEFixedFile)
 }

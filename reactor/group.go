@@ -125,7 +125,7 @@ func (g *BufferGroup) Stream(op *Op, fn func(*Event)) (ID, error) {
 	}
 	v := &s.Value
 	v.event, v.stream, v.detached = fn, true, true
-	if v.limit = int64(op.SQE.FileIndex); v.limit == 0 {
+	if v.limit = int64(op.SQE.Raw().FileIndex); v.limit == 0 {
 		v.limit = noLimit
 	}
 	v.store = g.stores[l.number] // leaves the group when the slot is released
@@ -219,15 +219,15 @@ func (d *groupIDs) put(id uint16) {
 var errNoStream = errors.New("reactor: a stream into provided buffers starts with RecvMultishot, RecvMultishotLimit, RecvMsgMultishot or ReadMultishot")
 
 // recvMultishot is how an entry says that it receives again and again.
-var recvMultishot = new(uring.SQE).RecvMultishot(uring.Fd(0), 0, 0).Ioprio
+var recvMultishot = new(uring.SQE).RecvMultishot(uring.Fd(0), 0, 0).Raw().Ioprio
 
 // streams says whether an entry goes on after its first completion.
 func streams(e *uring.SQE) bool {
-	switch uring.Op(e.Opcode) {
+	switch uring.Op(e.Raw().Opcode) {
 	case uring.OpReadMultishot:
 		return true
 	case uring.OpRecv, uring.OpRecvMsg:
-		return e.Ioprio&recvMultishot != 0
+		return e.Raw().Ioprio&recvMultishot != 0
 	}
 	return false
 }

@@ -397,7 +397,7 @@ func TestStreamRefusesSingleOperations(t *testing.T) {
 		rd, _ := pair(t)
 		for _, op := range []*Op{{}, readOp(rd, make([]byte, 1), 0)} {
 			if _, err := g.Stream(op, nil); !errors.Is(err, errNoStream) {
-				t.Errorf("%v: %v", uring.Op(op.SQE.Opcode), err)
+				t.Errorf("%v: %v", uring.Op(op.SQE.Raw().Opcode), err)
 			}
 		}
 	})

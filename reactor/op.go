@@ -73,7 +73,7 @@ func (r Result) Errno() syscall.Errno {
 
 // BufferID returns the provided buffer that holds the data, when Flags has
 // uring.CQEBuffer.
-func (r Result) BufferID() uint16 { return uring.CQE{Flags: uint32(r.Flags)}.BufferID() }
+func (r Result) BufferID() uint16 { return uring.CQE{Flags: r.Flags}.BufferID() }
 
 // More says whether a stream goes on after this event.
 func (r Result) More() bool { return r.Err == nil && r.Flags&uring.CQEMore != 0 }

@@ -214,28 +214,28 @@ func (p *BufferPool) unmap() {
 }
 
 // sendFixed is how an entry says that the data is in a registered buffer.
-var sendFixed = new(uring.SQE).SendZCFixed(uring.Fd(0), nil, 0, 0, 0).Ioprio
+var sendFixed = new(uring.SQE).SendZCFixed(uring.Fd(0), nil, 0, 0, 0).Raw().Ioprio
 
 // fix makes an entry name the registered buffer, if the loop has it and the
 // entry's operation can. The caller holds mu.
 func (l *loop) fix(e *uring.SQE, b *Buffer) {
-	p := b.pool
-	inside := e.Addr >= b.addr && e.Addr-b.addr+uint64(e.Len) <= uint64(len(b.data))
-	if !inside || p.index < 0 || b.end > l.pools[p.index] || e.Flags&uint8(uring.SQEBufferSelect) != 0 {
+	p, raw := b.pool, e.Raw()
+	inside := raw.Addr >= b.addr && raw.Addr-b.addr+uint64(raw.Len) <= uint64(len(b.data))
+	if !inside || p.index < 0 || b.end > l.pools[p.index] || raw.Flags&uint8(uring.SQEBufferSelect) != 0 {
 		l.stats.plainBuffers.Add(1)
 		return
 	}
-	switch uring.Op(e.Opcode) {
+	switch uring.Op(raw.Opcode) {
 	case uring.OpRead:
-		e.Opcode = uint8(uring.OpReadFixed)
+		raw.Opcode = uint8(uring.OpReadFixed)
 	case uring.OpWrite:
-		e.Opcode = uint8(uring.OpWriteFixed)
+		raw.Opcode = uint8(uring.OpWriteFixed)
 	case uring.OpSendZC:
-		e.Ioprio |= sendFixed
+		raw.Ioprio |= sendFixed
 	default:
 		l.stats.plainBuffers.Add(1)
 		return
 	}
-	e.BufIndex = uint16(p.index)
+	raw.BufIndex = uint16(p.index)
 	l.stats.fixedBuffers.Add(1)
 }

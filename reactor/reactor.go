@@ -131,8 +131,8 @@ func (r *Reactor) nearest() *loop {
 
 // route returns the loop for an operation.
 func (r *Reactor) route(op *Op) *loop {
-	if g := r.opts.Granule; g > 0 && op.SQE.Fd >= 0 {
-		return r.loops[int(op.SQE.Fd)/g%len(r.loops)]
+	if g := r.opts.Granule; g > 0 && op.SQE.Raw().Fd >= 0 {
+		return r.loops[int(op.SQE.Raw().Fd)/g%len(r.loops)]
 	}
 	return r.nearest()
 }

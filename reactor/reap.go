@@ -91,10 +91,10 @@ func (l *loop) deliver(c uring.CQE) {
 	switch {
 	case v.stream && more:
 		l.stats.events.Add(1)
-		l.calls.add(v.fn, Result{Res: c.Res, Flags: uring.CQEFlags(c.Flags)})
+		l.calls.add(v.fn, Result{Res: c.Res, Flags: c.Flags})
 		return
 	case !v.answered: // a notification does not replace the answer
-		v.res = Result{Res: c.Res, Flags: uring.CQEFlags(c.Flags)}
+		v.res = Result{Res: c.Res, Flags: c.Flags}
 		v.answered = true
 	}
 	switch {
@@ -135,7 +135,7 @@ func (l *loop) unasked(s *slot) bool {
 		if l.closing {
 			v.res.Err = ErrClosed
 		}
-	case v.op.SQE.Flags&linkFlags != 0 || v.group != nil && v.group.chain:
+	case v.op.SQE.Raw().Flags&linkFlags != 0 || v.group != nil && v.group.chain:
 		// A predecessor in the chain failed: that is the answer. DoChain
 		// sees it when none has.
 	case v.stream && v.store == nil:

@@ -52,12 +52,12 @@ func TestRestrictedReactor(t *testing.T) {
 			if slices.Contains(o.restrictions().Ops, op) {
 				continue
 			}
-			res := r.Do(&Op{SQE: uring.SQE{Opcode: uint8(op), Fd: -1}})
+			res := r.Do(bareOp(op))
 			if e := res.Errno(); res.Err != nil || e != syscall.EACCES && e != syscall.EINVAL {
 				t.Errorf("%v: %+v, want EACCES", op, res)
 			}
 		}
-		if res := r.Do(&Op{SQE: uring.SQE{Opcode: uint8(uring.OpWrite), Fd: -1}}); res.Errno() != syscall.EACCES {
+		if res := r.Do(bareOp(uring.OpWrite)); res.Errno() != syscall.EACCES {
 			t.Errorf("a write: %+v, want EACCES", res)
 		}
 		over(t, r)
@@ -88,4 +88,11 @@ func readRegistered(t *testing.T, r *Reactor, fd int, want []byte) {
 	if s := r.Stats(); s.FixedBuffers == 0 && pool.Registered() > 0 {
 		t.Errorf("no registered buffer was used: %+v", s)
 	}
+}
+
+// bareOp is an operation with arguments that mean nothing.
+func bareOp(code uring.Op) *Op {
+	op := new(Op)
+	*op.SQE.Raw() = uring.RawSQE{Opcode: uint8(code), Fd: -1}
+	return op
 }

@@ -97,12 +97,12 @@ func (l *loop) took(v *entry) {
 }
 
 // vectorized marks a send whose address is that of a vector.
-var vectorized = new(uring.SQE).SendVec(uring.Fd(0), nil, 0).Ioprio
+var vectorized = new(uring.SQE).SendVec(uring.Fd(0), nil, 0).Raw().Ioprio
 
 // scattered returns the data of a vector or message that an operation reads, or
 // writes to: not the structures, which are read at submission.
 func scattered(o *Op) (bufs [][]byte, write bool) {
-	e := &o.SQE
+	e := o.SQE.Raw()
 	switch op := uring.Op(e.Opcode); op {
 	case uring.OpReadv, uring.OpReadvFixed, uring.OpWritev, uring.OpWritevFixed:
 		return sys.RaceVector(e.Addr, e.Len), op == uring.OpReadv || op == uring.OpReadvFixed
@@ -123,7 +123,7 @@ func scattered(o *Op) (bufs [][]byte, write bool) {
 // within returns the part of Buf that an operation on one buffer names, nothing
 // when it names other memory: Buf may be kept for another reason.
 func within(o *Op) (p []byte, write bool) {
-	e := &o.SQE
+	e := o.SQE.Raw()
 	from := e.Addr - sys.SliceAddr(o.Buf)
 	if e.Addr == 0 || from > uint64(len(o.Buf)) || uint64(e.Len) > uint64(len(o.Buf))-from {
 		return nil, false

@@ -110,7 +110,7 @@ func (l *loop) fail(err error) {
 	l.failed = fmt.Errorf("%w: %w", ErrFailed, err)
 	l.opts.Logger.Error("io_uring failed; operations on it end with this error", "error", err)
 	for _, e := range l.pending {
-		if s := l.table.Lookup(inflight.ID(e.UserData)); s != nil {
+		if s := l.table.Lookup(inflight.ID(e.Raw().UserData)); s != nil {
 			l.end(s, Result{Err: l.failed})
 		}
 	}

@@ -71,7 +71,7 @@ func (a *actor) groupStream() {
 	s.all = a.fed + uint64(1+a.rng.IntN(200))
 	s.queuedOp = &queuedOp{simOp: a.newOp(), done: make(chan struct{})}
 	s.simOp.stream = true
-	s.op.SQE.ReadMultishot(uring.Fd(a.pipe), 0, 0)
+	s.op.SQE.ReadMultishot(uring.Fd(a.pipe), 0)
 	s.finish()
 	id, err := a.group.Stream(&s.op, func(e *Event) { a.callback(func() { s.event(e) }) })
 	if s.id = id; !a.started(s.simOp, err) {
@@ -158,7 +158,7 @@ func TestSharedBufferServesAllInTurn(t *testing.T) {
 		for i := range got {
 			pipe := k.Pipe()
 			op := new(Op)
-			op.SQE.ReadMultishot(uring.Fd(pipe), 0, 0)
+			op.SQE.ReadMultishot(uring.Fd(pipe), 0)
 			if _, err := g.Stream(op, func(e *Event) {
 				got[i].Add(int64(len(e.Data)))
 				if c := e.Keep(); c.Data != nil {
@@ -202,7 +202,7 @@ func TestStarvedStreamsDoNotOutliveTheirCancellation(t *testing.T) {
 		for _, after := range []bool{false, true} {
 			pipe := k.Pipe()
 			op := new(Op)
-			op.SQE.ReadMultishot(uring.Fd(pipe), 0, 0)
+			op.SQE.ReadMultishot(uring.Fd(pipe), 0)
 			id, err := g.Stream(op, func(e *Event) {
 				if !e.More() {
 					ends <- e.Result
@@ -247,7 +247,7 @@ func TestStarvedStreamsEndWhenTheRingFails(t *testing.T) {
 		pipe := k.Pipe()
 		end := make(chan Result, 1)
 		op := new(Op)
-		op.SQE.ReadMultishot(uring.Fd(pipe), 0, 0)
+		op.SQE.ReadMultishot(uring.Fd(pipe), 0)
 		if _, err := g.Stream(op, func(e *Event) {
 			if e.Keep(); !e.More() {
 				end <- e.Result

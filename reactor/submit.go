@@ -260,7 +260,7 @@ func (l *loop) taken(n int) {
 		return
 	}
 	l.stats.submitted.Add(uint64(n))
-	split := n < len(l.pending) && l.pending[n-1].Flags&linkFlags != 0
+	split := n < len(l.pending) && l.pending[n-1].Raw().Flags&linkFlags != 0
 	l.pending = l.pending[:copy(l.pending, l.pending[n:])]
 	if len(l.pending) == 0 {
 		l.bytes = 0
@@ -278,8 +278,8 @@ func (l *loop) taken(n int) {
 // says so itself; see timeoutDone. The caller holds mu.
 func (l *loop) orphan() {
 	for _, e := range l.pending {
-		linked := e.Flags&linkFlags != 0
-		if s := l.table.Lookup(inflight.ID(e.UserData)); s != nil {
+		linked := e.Raw().Flags&linkFlags != 0
+		if s := l.table.Lookup(inflight.ID(e.Raw().UserData)); s != nil {
 			s.Value.orphan = true
 			s.Arm() // for who looks it up
 			e.Nop().SetUserData(uint64(s.ID()))

@@ -143,7 +143,7 @@ func (b *block) completed(res reactor.Result) {
 	case res.Err != nil: // the kernel may still write to the memory
 		b.mem, b.lost = nil, res.Err
 		b.finish(0, nil)
-	case errno == syscall.EAGAIN && b.op.SQE.Flags&uint8(uring.SQEAsync) == 0: // the kernel could not even wait for it
+	case errno == syscall.EAGAIN && b.op.SQE.Raw().Flags&uint8(uring.SQEAsync) == 0: // the kernel could not even wait for it
 		b.op.SQE.SetFlags(uring.SQEAsync)
 		b.queue()
 	case errno == syscall.EINTR:

@@ -25,7 +25,9 @@ func TestRestrictedSystem(t *testing.T) {
 	}
 	defer r.Close()
 	for _, op := range []uring.Op{uring.OpOpenAt, uring.OpConnect, uring.OpSend, uring.OpUnlinkAt, uring.OpSplice} {
-		if res := r.Do(&reactor.Op{SQE: uring.SQE{Opcode: uint8(op), Fd: -1}}); res.Errno() != syscall.EACCES {
+		var bare reactor.Op
+		*bare.SQE.Raw() = uring.RawSQE{Opcode: uint8(op), Fd: -1}
+		if res := r.Do(&bare); res.Errno() != syscall.EACCES {
 			t.Errorf("%v: %+v, want EACCES", op, res)
 		}
 	}

@@ -72,7 +72,7 @@ func (l *loop) openRing() bool {
 func (l *loop) receiveRing() {
 	bytes := 0
 	for i, r := range l.batch {
-		l.ring.SQE().Recv(uring.Fd(r.sock.fd.Int()), r.buf, sys.MsgDontWait).UserData = uint64(i)
+		l.ring.SQE().Recv(uring.Fd(r.sock.fd.Int()), r.buf, sys.MsgDontWait).Raw().UserData = uint64(i)
 		bytes += len(r.buf)
 	}
 	for left := len(l.batch); left > 0; {

@@ -9,10 +9,12 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// CQE is a completion. Its fields are UserData uint64, that of the entry;
-// Res int32, the result: a count, a descriptor, or a negative errno ([CQE.Err]);
-// and Flags uint32, for [CQE.Has].
-type CQE abi.CQE
+// CQE is a completion.
+type CQE struct {
+	UserData uint64 // of the entry
+	Res      int32  // a count, a descriptor, or a negative errno: see [CQE.Err]
+	Flags    CQEFlags
+}
 
 // BigCQE is a completion with the 16 bytes that CQE32 and CQEMixed rings may
 // add; Big is zero for an ordinary one.
@@ -42,7 +44,7 @@ func errnoOf(res int32) syscall.Errno {
 }
 
 // Has says whether all of the given flags are set.
-func (c CQE) Has(f CQEFlags) bool { return CQEFlags(c.Flags)&f == f }
+func (c CQE) Has(f CQEFlags) bool { return c.Flags&f == f }
 
 // BufferID returns the provided buffer that holds the data, when CQEBuffer is
 // set.
@@ -102,12 +104,12 @@ func (c *cq) drain(dst []CQE) int {
 // first.
 func (c *cq) drainHalves(dst []CQE) int {
 	if c.mixed {
-		return c.drainMixed(len(dst), func(i int, e abi.CQE, _ [2]uint64) { dst[i] = CQE(e) })
+		return c.drainMixed(len(dst), func(i int, e CQE, _ [2]uint64) { dst[i] = e })
 	}
 	head := c.next
 	n := int(min(c.tail.Load()-head, uint32(len(dst))))
 	for i := range dst[:n] {
-		dst[i] = CQE(c.cqes[(head&c.mask)<<c.shift])
+		dst[i] = c.cqes[(head&c.mask)<<c.shift]
 		head++
 	}
 	c.release(head)
@@ -117,13 +119,13 @@ func (c *cq) drainHalves(dst []CQE) int {
 // drainBig copies what the CQ holds, with the second halves.
 func (c *cq) drainBig(dst []BigCQE) int {
 	if c.mixed {
-		return c.drainMixed(len(dst), func(i int, e abi.CQE, big [2]uint64) { dst[i] = BigCQE{CQE(e), big} })
+		return c.drainMixed(len(dst), func(i int, e CQE, big [2]uint64) { dst[i] = BigCQE{e, big} })
 	}
 	head := c.next
 	n := int(min(c.tail.Load()-head, uint32(len(dst))))
 	for i := range dst[:n] {
 		at := (head & c.mask) << c.shift
-		dst[i] = BigCQE{CQE: CQE(c.cqes[at])}
+		dst[i] = BigCQE{CQE: c.cqes[at]}
 		if c.shift == 1 {
 			dst[i].Big = secondHalf(c.cqes[at+1])
 		}
@@ -134,7 +136,7 @@ func (c *cq) drainBig(dst []BigCQE) int {
 }
 
 // drainMixed takes up to n completions out of a mixed CQ and hands them to put.
-func (c *cq) drainMixed(n int, put func(i int, e abi.CQE, big [2]uint64)) int {
+func (c *cq) drainMixed(n int, put func(i int, e CQE, big [2]uint64)) int {
 	head, tail := c.next, c.tail.Load()
 	i := 0
 	for i < n && head != tail {
@@ -160,7 +162,7 @@ func (c *cq) drainMixed(n int, put func(i int, e abi.CQE, big [2]uint64)) int {
 // completion meets the end of a full CQ, Linux 6.18 (6.18.44) moves the tail
 // beyond a place that it then does not write. What was there has been seen, and
 // must not be seen again. TestOverflowBig fails without this.
-func (c *cq) take(at uint32) abi.CQE {
+func (c *cq) take(at uint32) CQE {
 	e := &c.cqes[at&c.mask]
 	old := *e
 	e.Flags = abi.IORING_CQE_F_SKIP
@@ -169,8 +171,8 @@ func (c *cq) take(at uint32) abi.CQE {
 
 // secondHalf returns the 16 bytes that a 32-byte completion has in its second
 // place, as two words.
-func secondHalf(x abi.CQE) [2]uint64 {
-	return [2]uint64{x.UserData, words(uint32(x.Res), x.Flags)}
+func secondHalf(x CQE) [2]uint64 {
+	return [2]uint64{x.UserData, words(uint32(x.Res), uint32(x.Flags))}
 }
 
 // release gives the places before head back to the kernel, but for those that

@@ -243,7 +243,7 @@ func TestCQE(t *testing.T) {
 			t.Errorf("result %d: error %v, errno %v", res, c.Err(), c.Errno())
 		}
 	}
-	c := uring.CQE{Flags: 0xabcd<<16 | uint32(uring.CQEBuffer|uring.CQEMore)}
+	c := uring.CQE{Flags: 0xabcd<<16 | uring.CQEBuffer | uring.CQEMore}
 	if c.BufferID() != 0xabcd || !c.Has(uring.CQEBuffer) || !c.Has(uring.CQEBuffer|uring.CQEMore) || c.Has(uring.CQEBuffer|uring.CQENotif) {
 		t.Errorf("buffer %#x of flags %#x", c.BufferID(), c.Flags)
 	}

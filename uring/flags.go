@@ -134,12 +134,3 @@ type CQFlags uint32
 
 // CQEventFDDisabled stops the notifications of a registered eventfd (5.8).
 const CQEventFDDisabled CQFlags = abi.IORING_CQ_EVENTFD_DISABLED
-
-// BufRingFlags are the flags of a provided-buffer ring; [BufRingOptions]
-// derives them.
-type BufRingFlags uint16
-
-const (
-	BufRingMmap BufRingFlags = abi.IOU_PBUF_RING_MMAP // memory of the kernel (6.4)
-	BufRingInc  BufRingFlags = abi.IOU_PBUF_RING_INC  // incremental consumption (6.12)
-)

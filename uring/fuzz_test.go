@@ -129,7 +129,7 @@ func FuzzBufRing(f *testing.F) {
 			}
 		}
 		for len(ops) >= 2 {
-			c := CQE{Res: int32(int8(ops[0])), Flags: uint32(ops[1]%16)<<abi.IORING_CQE_BUFFER_SHIFT | uint32(ops[1]>>4)}
+			c := CQE{Res: int32(int8(ops[0])), Flags: CQEFlags(ops[1]%16)<<abi.IORING_CQE_BUFFER_SHIFT | CQEFlags(ops[1]>>4)}
 			if ops[1]&0x80 == 0 {
 				data, done := b.Take(c)
 				if data != nil {

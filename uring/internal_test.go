@@ -14,7 +14,7 @@ import (
 func memoryRing(setup SetupFlags, entries, head, n uint32) *Ring {
 	w := new([8]atomic.Uint32)
 	r := &Ring{enterFD: -1, registered: -1, setup: setup, waitArg: new(waitArg)}
-	r.sq = sq{head: &w[0], tail: &w[1], flags: &w[2], dropped: &w[3], entries: entries, mask: entries - 1}
+	r.sq = sq{head: &w[0], tail: &w[1], flags: &w[2], entries: entries, mask: entries - 1}
 	r.cq = cq{head: &w[4], tail: &w[5], flags: &w[6], overflow: &w[7], entries: entries, mask: entries - 1,
 		mixed: setup&SetupCQEMixed != 0, next: head}
 	if setup&SetupSQE128 != 0 {
@@ -23,8 +23,8 @@ func memoryRing(setup SetupFlags, entries, head, n uint32) *Ring {
 	if setup&SetupCQE32 != 0 {
 		r.cq.shift = 1
 	}
-	r.sq.sqes = make([]abi.SQE, entries<<r.sq.shift)
-	r.cq.cqes = make([]abi.CQE, entries<<r.cq.shift)
+	r.sq.sqes = make([]SQE, entries<<r.sq.shift)
+	r.cq.cqes = make([]CQE, entries<<r.cq.shift)
 	r.cq.head.Store(head)
 	r.cq.tail.Store(head + n)
 	return r
@@ -39,7 +39,7 @@ func TestCopyQueues(t *testing.T) {
 		old.sq.head.Store(head)
 		old.sq.tail.Store(head + 5)
 		for i := range old.sq.sqes {
-			old.sq.sqes[i].UserData = 100 + uint64(i)
+			old.sq.sqes[i].raw.UserData = 100 + uint64(i)
 		}
 		for i := range old.cq.cqes {
 			old.cq.cqes[i].UserData = 200 + uint64(i)
@@ -49,7 +49,7 @@ func TestCopyQueues(t *testing.T) {
 		for i := range uint32(5) {
 			at := head + i
 			for half := range uint32(1) << old.sq.shift {
-				got := grown.sq.sqes[(at&15)<<old.sq.shift+half].UserData
+				got := grown.sq.sqes[(at&15)<<old.sq.shift+half].raw.UserData
 				if want := 100 + uint64((at&7)<<old.sq.shift+half); got != want {
 					t.Errorf("flags %#x: entry %d, half %d: %d, want %d", setup, i, half, got, want)
 				}
@@ -74,15 +74,15 @@ func TestCopyQueues(t *testing.T) {
 func TestReapMixed(t *testing.T) {
 	r := memoryRing(SetupCQEMixed, 8, 5, 8)
 	big := func(at int, u uint64) {
-		r.cq.cqes[at] = abi.CQE{UserData: u, Flags: abi.IORING_CQE_F_32}
-		r.cq.cqes[(at+1)%8] = abi.CQE{UserData: u + 1, Res: int32(u + 2), Flags: uint32(u + 3)}
+		r.cq.cqes[at] = CQE{UserData: u, Flags: abi.IORING_CQE_F_32}
+		r.cq.cqes[(at+1)%8] = CQE{UserData: u + 1, Res: int32(u + 2), Flags: CQEFlags(u + 3)}
 	}
-	r.cq.cqes[5] = abi.CQE{UserData: 10, Res: -3}
-	r.cq.cqes[6] = abi.CQE{Flags: abi.IORING_CQE_F_SKIP}
+	r.cq.cqes[5] = CQE{UserData: 10, Res: -3}
+	r.cq.cqes[6] = CQE{Flags: abi.IORING_CQE_F_SKIP}
 	big(7, 20)
 	big(1, 30)
-	r.cq.cqes[3] = abi.CQE{UserData: 40}
-	r.cq.cqes[4] = abi.CQE{UserData: 50, Flags: abi.IORING_CQE_F_32}
+	r.cq.cqes[3] = CQE{UserData: 40}
+	r.cq.cqes[4] = CQE{UserData: 50, Flags: abi.IORING_CQE_F_32}
 	dst := make([]BigCQE, 8)
 	n := r.ReapBig(dst[:1])
 	n += r.ReapBig(dst[1:])

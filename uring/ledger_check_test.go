@@ -126,7 +126,7 @@ func TestLedgerGoldens(t *testing.T) {
 				sqeBytes(e)[i] = dirt
 			}
 			g.build(e)
-			if got := abi.SQE(*e); got != g.want {
+			if got := abi.SQE(*e.Raw()); got != g.want {
 				t.Errorf("over an entry full of %#02x:\n got %s\nwant %s", dirt, sqeString(got), sqeString(g.want))
 			}
 		}

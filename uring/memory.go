@@ -50,16 +50,20 @@ func NewIovec(p []byte) Iovec {
 	return Iovec{&p[0], uintptr(len(p))}
 }
 
-// Timespec is a time for a timeout (struct __kernel_timespec). Its fields are
-// Sec and Nsec, both int64.
-type Timespec abi.Timespec
+// Timespec is a time for a timeout (struct __kernel_timespec).
+type Timespec struct {
+	Sec, Nsec int64
+}
 
 // NewTimespec converts a duration.
 func NewTimespec(d time.Duration) Timespec { return Timespec(timespec(d)) }
 
-// OpenHow says how [SQE.OpenAt2] opens. Its fields are Flags and Mode, as in
-// open(2), and Resolve, RESOLVE_ flags, all of them uint64. See openat2(2).
-type OpenHow abi.OpenHow
+// OpenHow says how [SQE.OpenAt2] opens (struct open_how); see openat2(2).
+type OpenHow struct {
+	Flags   uint64 // O_ flags, as in open(2)
+	Mode    uint64 // of a file that is created, otherwise 0
+	Resolve uint64 // RESOLVE_ flags
+}
 
 // FutexWaitv is one futex of [SQE.FutexWaitv] (struct futex_waitv). It holds
 // the address of the word only: keep the word reachable until the completion.

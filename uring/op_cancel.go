@@ -24,17 +24,17 @@ const (
 // things, too: what nobody cancelled and failed so is to be submitted again.
 // (5.5)
 func (e *SQE) Cancel(userData uint64, flags CancelFlags) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1, Addr: userData, OpFlags: uint32(flags)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1, Addr: userData, OpFlags: uint32(flags)}}
 	return e
 }
 
 // CancelFD asks to end an operation, with CancelAll all operations, on fd.
 // (5.19; a slot of the fixed file table 6.0)
 func (e *SQE) CancelFD(fd FD, flags CancelFlags) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: fd.n,
-		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_FD}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: fd.n,
+		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_FD}}
 	if fd.fixed {
-		e.OpFlags |= abi.IORING_ASYNC_CANCEL_FD_FIXED
+		e.raw.OpFlags |= abi.IORING_ASYNC_CANCEL_FD_FIXED
 	}
 	return e
 }
@@ -42,8 +42,8 @@ func (e *SQE) CancelFD(fd FD, flags CancelFlags) *SQE {
 // CancelAny asks to end every operation of the ring; the result is their number,
 // with and without CancelAll. (5.19)
 func (e *SQE) CancelAny(flags CancelFlags) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1,
-		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_ANY}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1,
+		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_ANY}}
 	return e
 }
 
@@ -51,7 +51,7 @@ func (e *SQE) CancelAny(flags CancelFlags) *SQE {
 // given opcode. Older kernels (6.12) do not compare the opcode of futex and
 // waitid operations: they find those with user data 0, under any opcode. (6.6)
 func (e *SQE) CancelOp(op Op, flags CancelFlags) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1, Len: uint32(op),
-		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_OP}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1, Len: uint32(op),
+		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_OP}}
 	return e
 }

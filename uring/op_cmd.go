@@ -11,7 +11,7 @@ import (
 // ublk and so on. The command data of 16 bytes, or of 80 with SQE128 (see
 // [BigSQE.Cmd]), is set afterwards with [SQE.SetCmd]. (5.19)
 func (e *SQE) UringCmd(fd FD, cmd uint32) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_URING_CMD, Flags: fd.flags(), Fd: fd.n, Off: cmdOp(cmd)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_URING_CMD, Flags: fd.flags(), Fd: fd.n, Off: cmdOp(cmd)}}
 	return e
 }
 
@@ -44,8 +44,8 @@ func (e *SQE) SetSockOpt(fd FD, level, name int, val []byte) *SQE {
 
 func (e *SQE) sockOpt(cmd uint32, fd FD, level, name int, val []byte) *SQE {
 	e.UringCmd(fd, cmd)
-	e.Addr = words(uint32(level), uint32(name))
-	e.FileIndex, e.Addr3 = count(len(val)), sys.SliceAddr(val)
+	e.raw.Addr = words(uint32(level), uint32(name))
+	e.raw.FileIndex, e.raw.Addr3 = count(len(val)), sys.SliceAddr(val)
 	return e
 }
 
@@ -61,7 +61,7 @@ func (e *SQE) SocketTxTimestamps(fd FD) *SQE {
 // lost. (6.12)
 func (e *SQE) BlockDiscard(fd FD, off, n uint64) *SQE {
 	e.UringCmd(fd, abi.BLOCK_URING_CMD_DISCARD)
-	e.Addr, e.Addr3 = off, n
+	e.raw.Addr, e.raw.Addr3 = off, n
 	return e
 }
 

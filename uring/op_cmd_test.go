@@ -57,10 +57,10 @@ func TestBigSQECmd(t *testing.T) {
 		cmd[i] = byte(i + 1)
 	}
 	want := abi.SQE{Opcode: 46, Fd: 7, Off: 1, Addr3: 0x0807060504030201, Pad2: 0x100f0e0d0c0b0a09}
-	if got := abi.SQE(big[0]); got != want {
+	if got := abi.SQE(*big[0].Raw()); got != want {
 		t.Errorf("first half %s, want %s", sqeString(got), sqeString(want))
 	}
-	if rest := big[1]; rest.Opcode != 17 || rest.Pad2>>56 != 80 {
-		t.Errorf("second half %s", sqeString(rest))
+	if rest := big[1].Raw(); rest.Opcode != 17 || rest.Pad2>>56 != 80 {
+		t.Errorf("second half %s", sqeString(abi.SQE(*rest)))
 	}
 }

@@ -10,8 +10,8 @@ import "github.com/ringside-io/ringside/internal/abi"
 // one, EOVERFLOW that its CQ is full and the kernel had no memory to keep the
 // completion. (5.18)
 func (e *SQE) MsgRing(target FD, userData uint64, res int32) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_MSG_RING, Flags: target.flags(), Fd: target.n,
-		Off: userData, Addr: abi.IORING_MSG_DATA, Len: uint32(res)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_MSG_RING, Flags: target.flags(), Fd: target.n,
+		Off: userData, Addr: abi.IORING_MSG_DATA, Len: uint32(res)}}
 	return e
 }
 
@@ -19,7 +19,7 @@ func (e *SQE) MsgRing(target FD, userData uint64, res int32) *SQE {
 // CQE32 must not be among them: a target with CQEMixed acts on them. (6.3)
 func (e *SQE) MsgRingFlags(target FD, userData uint64, res int32, flags CQEFlags) *SQE {
 	e.MsgRing(target, userData, res)
-	e.OpFlags, e.FileIndex = abi.IORING_MSG_RING_FLAGS_PASS, uint32(flags)
+	e.raw.OpFlags, e.raw.FileIndex = abi.IORING_MSG_RING_FLAGS_PASS, uint32(flags)
 	return e
 }
 
@@ -28,10 +28,10 @@ func (e *SQE) MsgRingFlags(target FD, userData uint64, res int32, flags CQEFlags
 // the slot's number with SlotAuto, else 0. EBADF means that the source slot is
 // empty, EINVAL that both rings are one. (6.0)
 func (e *SQE) MsgRingFD(target FD, source int, slot Slot, userData uint64, silent bool) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_MSG_RING, Flags: target.flags(), Fd: target.n,
-		Off: userData, Addr: abi.IORING_MSG_SEND_FD, Addr3: uint64(source), FileIndex: slot.index()}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_MSG_RING, Flags: target.flags(), Fd: target.n,
+		Off: userData, Addr: abi.IORING_MSG_SEND_FD, Addr3: uint64(source), FileIndex: slot.index()}}
 	if silent {
-		e.OpFlags = abi.IORING_MSG_RING_CQE_SKIP
+		e.raw.OpFlags = abi.IORING_MSG_RING_CQE_SKIP
 	}
 	return e
 }

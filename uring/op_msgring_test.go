@@ -108,7 +108,7 @@ func msgRingFlags(t *testing.T, target *uring.Ring) {
 	flags := uring.CQEMore | uring.CQENotif | uring.CQEBuffer | 77<<16
 	c := ringtest.Do(t, from, func(e *uring.SQE) { e.MsgRingFlags(uring.Fd(target.FD()), 1, 2, flags) })
 	wantRes(t, c, 0)
-	if got := await(t, target, 1); got != (uring.CQE{UserData: 1, Res: 2, Flags: uint32(flags)}) || got.BufferID() != 77 {
+	if got := await(t, target, 1); got != (uring.CQE{UserData: 1, Res: 2, Flags: flags}) || got.BufferID() != 77 {
 		t.Errorf("the target got %+v", got)
 	}
 }

@@ -19,7 +19,7 @@ func TestReadMultishotEventFD(t *testing.T) {
 		event := openEventFD(t)
 		group := bufRing(t, r, 3, 2, 8)
 		registerFiles(t, r, event.Int())
-		arm := func() { push(t, r).ReadMultishot(uring.FixedFd(0), 0, 3).SetUserData(1) }
+		arm := func() { push(t, r).ReadMultishot(uring.FixedFd(0), 3).SetUserData(1) }
 		arm()
 		runTaskWork(t, r)
 		const posts = 10
@@ -44,7 +44,7 @@ func TestReadMultishotEventFD(t *testing.T) {
 
 		short := bufRing(t, r, 4, 1, 4)
 		post(t, event)
-		c := ringtest.Do(t, r, func(e *uring.SQE) { e.ReadMultishot(on(event), 0, short.Group()) })
+		c := ringtest.Do(t, r, func(e *uring.SQE) { e.ReadMultishot(on(event), short.Group()) })
 		wantErrno(t, c, unix.EINVAL) // an eventfd wants 8 bytes
 		wantMore(t, c, false)
 	})

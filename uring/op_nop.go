@@ -26,35 +26,35 @@ type NopOptions struct {
 
 // Nop does nothing; the result is 0. (5.1)
 func (e *SQE) Nop() *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_NOP, Fd: -1}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_NOP, Fd: -1}}
 	return e
 }
 
 // NopWith is [SQE.Nop] with options, for tests. Kernels before 6.10 ignore or
 // reject them.
 func (e *SQE) NopWith(o NopOptions) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_NOP, Fd: -1}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_NOP, Fd: -1}}
 	if o.Inject {
-		e.OpFlags |= abi.IORING_NOP_INJECT_RESULT
-		e.Len = uint32(o.Result)
+		e.raw.OpFlags |= abi.IORING_NOP_INJECT_RESULT
+		e.raw.Len = uint32(o.Result)
 	}
 	if o.File {
-		e.OpFlags |= abi.IORING_NOP_FILE
-		e.Fd = o.FD.n
+		e.raw.OpFlags |= abi.IORING_NOP_FILE
+		e.raw.Fd = o.FD.n
 		if o.FD.fixed {
-			e.OpFlags |= abi.IORING_NOP_FIXED_FILE
+			e.raw.OpFlags |= abi.IORING_NOP_FIXED_FILE
 		}
 	}
 	if o.FixedBuffer {
-		e.OpFlags |= abi.IORING_NOP_FIXED_BUFFER
-		e.BufIndex = o.BufIndex
+		e.raw.OpFlags |= abi.IORING_NOP_FIXED_BUFFER
+		e.raw.BufIndex = o.BufIndex
 	}
 	if o.TaskWork {
-		e.OpFlags |= abi.IORING_NOP_TW
+		e.raw.OpFlags |= abi.IORING_NOP_TW
 	}
 	if o.Big {
-		e.OpFlags |= abi.IORING_NOP_CQE32
-		e.Off, e.Addr = o.BigValues[0], o.BigValues[1]
+		e.raw.OpFlags |= abi.IORING_NOP_CQE32
+		e.raw.Off, e.raw.Addr = o.BigValues[0], o.BigValues[1]
 	}
 	return e
 }

@@ -12,7 +12,7 @@ type PollEvents uint32
 // PollAdd waits until fd has one of the events; the result is the mask of
 // those it has. (5.1)
 func (e *SQE) PollAdd(fd FD, events PollEvents) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_POLL_ADD, Flags: fd.flags(), Fd: fd.n, OpFlags: pollMask(events)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_POLL_ADD, Flags: fd.flags(), Fd: fd.n, OpFlags: pollMask(events)}}
 	return e
 }
 
@@ -20,18 +20,11 @@ func (e *SQE) PollAdd(fd FD, events PollEvents) *SQE {
 // until a completion without CQEMore. The first report is of the state that it
 // finds, later ones are edges: an event that nobody serves is not repeated, and
 // several that come together may share a completion. A full CQ may end it; arm
-// it again then. (5.13)
+// it again then. For reports that repeat, repeat [SQE.PollAdd], which always
+// reports the state that it finds: no kernel up to 6.18 accepts
+// IORING_POLL_ADD_LEVEL. (5.13)
 func (e *SQE) PollMultishot(fd FD, events PollEvents) *SQE {
-	e.PollAdd(fd, events).Len = abi.IORING_POLL_ADD_MULTI
-	return e
-}
-
-// PollLevel is [SQE.PollMultishot] with IORING_POLL_ADD_LEVEL, which the kernel's
-// header has had since 6.0 for level-triggered reports. No kernel up to 6.18
-// accepts it: the result is EINVAL. Repeat [SQE.PollAdd] instead, which always
-// reports the state that it finds.
-func (e *SQE) PollLevel(fd FD, events PollEvents) *SQE {
-	e.PollAdd(fd, events).Len = abi.IORING_POLL_ADD_MULTI | abi.IORING_POLL_ADD_LEVEL
+	e.PollAdd(fd, events).raw.Len = abi.IORING_POLL_ADD_MULTI
 	return e
 }
 
@@ -40,20 +33,16 @@ func (e *SQE) PollLevel(fd FD, events PollEvents) *SQE {
 // then reporting an event: a one-shot poll has ended, a multishot one goes on, so
 // ask again or use [SQE.Cancel], which does not mind. (5.1)
 func (e *SQE) PollRemove(userData uint64) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_POLL_REMOVE, Fd: -1, Addr: userData}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_POLL_REMOVE, Fd: -1, Addr: userData}}
 	return e
 }
 
 // PollUpdateEvents changes the events of the poll with the given user data. Only
 // the lower 16 bits count, and the poll stays one-shot or multishot as it was
-// armed: kernels up to 6.18 take the flag that multishot sets and ignore it.
-// Results as for [SQE.PollRemove]. (5.13)
-func (e *SQE) PollUpdateEvents(userData uint64, events PollEvents, multishot bool) *SQE {
+// armed. Results as for [SQE.PollRemove]. (5.13)
+func (e *SQE) PollUpdateEvents(userData uint64, events PollEvents) *SQE {
 	e.PollRemove(userData)
-	e.Len, e.OpFlags = abi.IORING_POLL_UPDATE_EVENTS, pollMask(events)
-	if multishot {
-		e.Len |= abi.IORING_POLL_ADD_MULTI
-	}
+	e.raw.Len, e.raw.OpFlags = abi.IORING_POLL_UPDATE_EVENTS, pollMask(events)
 	return e
 }
 
@@ -61,7 +50,7 @@ func (e *SQE) PollUpdateEvents(userData uint64, events PollEvents, multishot boo
 // for [SQE.PollRemove]. (5.13)
 func (e *SQE) PollUpdateUserData(userData, newUserData uint64) *SQE {
 	e.PollRemove(userData)
-	e.Len, e.Off = abi.IORING_POLL_UPDATE_USER_DATA, newUserData
+	e.raw.Len, e.raw.Off = abi.IORING_POLL_UPDATE_USER_DATA, newUserData
 	return e
 }
 

@@ -14,53 +14,51 @@ const CurrentPosition = -1
 // Read reads into p at an offset, as pread(2): the result is the count, 0 at
 // the end of the file. p belongs to the operation until its completion. (5.6)
 func (e *SQE) Read(fd FD, p []byte, off int64) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_READ, Flags: fd.flags(), Fd: fd.n,
-		Off: uint64(off), Addr: sys.SliceAddr(p), Len: byteCount(len(p))}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_READ, Flags: fd.flags(), Fd: fd.n,
+		Off: uint64(off), Addr: sys.SliceAddr(p), Len: byteCount(len(p))}}
 	return e
 }
 
 // ReadSelect reads at most n bytes into a provided buffer of the group; n = 0
 // means the buffer's length. (5.7)
 func (e *SQE) ReadSelect(fd FD, n int, off int64, group uint16) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_READ, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT, Fd: fd.n,
-		Off: uint64(off), Len: byteCount(n), BufIndex: group}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_READ, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT, Fd: fd.n,
+		Off: uint64(off), Len: byteCount(n), BufIndex: group}}
 	return e
 }
 
 // ReadFixed is [SQE.Read] into a part of registered buffer number index. (5.1)
 func (e *SQE) ReadFixed(fd FD, p []byte, off int64, index uint16) *SQE {
 	e.Read(fd, p, off)
-	e.Opcode, e.BufIndex = abi.IORING_OP_READ_FIXED, index
+	e.raw.Opcode, e.raw.BufIndex = abi.IORING_OP_READ_FIXED, index
 	return e
 }
 
 // Readv reads into several buffers, as preadv2(2) with its RWF_ flags. (5.1)
 func (e *SQE) Readv(fd FD, iov []Iovec, off int64, flags RWFlags) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_READV, Flags: fd.flags(), Fd: fd.n,
-		Off: uint64(off), Addr: sys.SliceAddr(iov), Len: count(len(iov)), OpFlags: uint32(flags)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_READV, Flags: fd.flags(), Fd: fd.n,
+		Off: uint64(off), Addr: sys.SliceAddr(iov), Len: count(len(iov)), OpFlags: uint32(flags)}}
 	return e
 }
 
 // ReadvFixed is [SQE.Readv] into parts of one registered buffer. (6.15)
 func (e *SQE) ReadvFixed(fd FD, iov []Iovec, off int64, flags RWFlags, index uint16) *SQE {
 	e.Readv(fd, iov, off, flags)
-	e.Opcode, e.BufIndex = abi.IORING_OP_READV_FIXED, index
+	e.raw.Opcode, e.raw.BufIndex = abi.IORING_OP_READV_FIXED, index
 	return e
 }
 
 // ReadMultishot reads a pollable file (pipe, eventfd, tty, inotify, tun) each
 // time it has data, into provided buffers of the group, until a completion
-// without CQEMore. A file that cannot be polled is EBADFD. n must be 0, which
-// means the buffer's length: kernels up to 6.18 answer EINVAL to anything else.
-// (6.7)
-func (e *SQE) ReadMultishot(fd FD, n int, group uint16) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_READ_MULTISHOT, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT,
-		Fd: fd.n, Off: ^uint64(0), Len: byteCount(n), BufIndex: group}
+// without CQEMore. A file that cannot be polled is EBADFD. (6.7)
+func (e *SQE) ReadMultishot(fd FD, group uint16) *SQE {
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_READ_MULTISHOT, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT,
+		Fd: fd.n, Off: ^uint64(0), BufIndex: group}}
 	return e
 }
 
 // SetRWFlags adds RWF_ flags to a read or write.
-func (e *SQE) SetRWFlags(f RWFlags) *SQE { e.OpFlags |= uint32(f); return e }
+func (e *SQE) SetRWFlags(f RWFlags) *SQE { e.raw.OpFlags |= uint32(f); return e }
 
 // RWFlags are the RWF_ flags of preadv2(2) and pwritev2(2).
 type RWFlags uint32
@@ -92,6 +90,6 @@ func (a *AttrPI) Set(flags, appTag uint16, seed uint64, buf []byte) {
 // SetAttr attaches protection information to a read or write of a block device
 // that has it. (6.14, FeatRWAttr)
 func (e *SQE) SetAttr(a *AttrPI) *SQE {
-	e.Addr3, e.Pad2 = sys.Addr(&a.pi), abi.IORING_RW_ATTR_FLAG_PI
+	e.raw.Addr3, e.raw.Pad2 = sys.Addr(&a.pi), abi.IORING_RW_ATTR_FLAG_PI
 	return e
 }

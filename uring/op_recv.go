@@ -10,16 +10,16 @@ import (
 // Recv is recv(2) with its MSG_ flags: the result is the count, 0 at the end.
 // p belongs to the operation until its completion. (5.6)
 func (e *SQE) Recv(fd FD, p []byte, flags int) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_RECV, Flags: fd.flags(), Fd: fd.n,
-		Addr: sys.SliceAddr(p), Len: byteCount(len(p)), OpFlags: uint32(flags)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_RECV, Flags: fd.flags(), Fd: fd.n,
+		Addr: sys.SliceAddr(p), Len: byteCount(len(p)), OpFlags: uint32(flags)}}
 	return e
 }
 
 // RecvSelect receives at most n bytes into a provided buffer of the group;
 // n = 0 means the buffer's length. (5.7)
 func (e *SQE) RecvSelect(fd FD, n int, flags int, group uint16) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_RECV, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT, Fd: fd.n,
-		Len: byteCount(n), OpFlags: uint32(flags), BufIndex: group}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_RECV, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT, Fd: fd.n,
+		Len: byteCount(n), OpFlags: uint32(flags), BufIndex: group}}
 	return e
 }
 
@@ -28,7 +28,7 @@ func (e *SQE) RecvSelect(fd FD, n int, flags int, group uint16) *SQE {
 // FeatRecvSendBundle)
 func (e *SQE) RecvBundle(fd FD, n int, flags int, group uint16) *SQE {
 	e.RecvSelect(fd, n, flags, group)
-	e.Ioprio = abi.IORING_RECVSEND_BUNDLE
+	e.raw.Ioprio = abi.IORING_RECVSEND_BUNDLE
 	return e
 }
 
@@ -38,7 +38,7 @@ func (e *SQE) RecvBundle(fd FD, n int, flags int, group uint16) *SQE {
 // filled the CQ. (6.0)
 func (e *SQE) RecvMultishot(fd FD, flags int, group uint16) *SQE {
 	e.RecvSelect(fd, 0, flags, group)
-	e.Ioprio = abi.IORING_RECV_MULTISHOT
+	e.raw.Ioprio = abi.IORING_RECV_MULTISHOT
 	return e
 }
 
@@ -47,15 +47,15 @@ func (e *SQE) RecvMultishot(fd FD, flags int, group uint16) *SQE {
 // total bytes, 0 meaning never. (6.16)
 func (e *SQE) RecvMultishotLimit(fd FD, each, total int, flags int, group uint16) *SQE {
 	e.RecvMultishot(fd, flags, group)
-	e.Len, e.FileIndex = byteCount(each), byteCount(total)
+	e.raw.Len, e.raw.FileIndex = byteCount(each), byteCount(total)
 	return e
 }
 
 // RecvMsg is recvmsg(2). The message, its vector and buffers belong to the
 // operation until its completion. (5.3)
 func (e *SQE) RecvMsg(fd FD, m *Msg, flags int) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_RECVMSG, Flags: fd.flags(), Fd: fd.n,
-		Addr: sys.Addr(m), Len: 1, OpFlags: uint32(flags)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_RECVMSG, Flags: fd.flags(), Fd: fd.n,
+		Addr: sys.Addr(m), Len: 1, OpFlags: uint32(flags)}}
 	return e
 }
 
@@ -66,8 +66,8 @@ func (e *SQE) RecvMsg(fd FD, m *Msg, flags int) *SQE {
 // with EFAULT when a buffer is too short for the header and the room. (6.0)
 func (e *SQE) RecvMsgMultishot(fd FD, m *Msg, flags int, group uint16) *SQE {
 	e.RecvMsg(fd, m, flags)
-	e.Flags |= abi.IOSQE_BUFFER_SELECT
-	e.Ioprio, e.BufIndex = abi.IORING_RECV_MULTISHOT, group
+	e.raw.Flags |= abi.IOSQE_BUFFER_SELECT
+	e.raw.Ioprio, e.raw.BufIndex = abi.IORING_RECV_MULTISHOT, group
 	return e
 }
 
@@ -75,7 +75,7 @@ func (e *SQE) RecvMsgMultishot(fd FD, m *Msg, flags int, group uint16) *SQE {
 // queue ifq (see [Ring.RegisterZCRX]); multishot always. n bounds the total,
 // 0 means none. (6.15)
 func (e *SQE) RecvZC(fd FD, n int, ifq uint32) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_RECV_ZC, Flags: fd.flags(), Fd: fd.n,
-		Ioprio: abi.IORING_RECV_MULTISHOT, Len: byteCount(n), FileIndex: ifq}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_RECV_ZC, Flags: fd.flags(), Fd: fd.n,
+		Ioprio: abi.IORING_RECV_MULTISHOT, Len: byteCount(n), FileIndex: ifq}}
 	return e
 }

@@ -18,13 +18,13 @@ const (
 )
 
 // SetNetFlags adds flags to a send or receive.
-func (e *SQE) SetNetFlags(f NetFlags) *SQE { e.Ioprio |= uint16(f); return e }
+func (e *SQE) SetNetFlags(f NetFlags) *SQE { e.raw.Ioprio |= uint16(f); return e }
 
 // Send is send(2) with its MSG_ flags; with MSG_WAITALL the kernel retries
 // after a short one. p belongs to the operation until its completion. (5.6)
 func (e *SQE) Send(fd FD, p []byte, flags int) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_SEND, Flags: fd.flags(), Fd: fd.n,
-		Addr: sys.SliceAddr(p), Len: byteCount(len(p)), OpFlags: uint32(flags)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_SEND, Flags: fd.flags(), Fd: fd.n,
+		Addr: sys.SliceAddr(p), Len: byteCount(len(p)), OpFlags: uint32(flags)}}
 	return e
 }
 
@@ -34,34 +34,34 @@ func (e *SQE) SendTo(fd FD, p []byte, flags int, addr *Sockaddr) *SQE {
 }
 
 func (e *SQE) sendAddr(addr *Sockaddr) *SQE {
-	e.Off = sys.Addr(&addr.b)
-	e.FileIndex = halves(uint16(addr.n), 0)
+	e.raw.Off = sys.Addr(&addr.b)
+	e.raw.FileIndex = halves(uint16(addr.n), 0)
 	return e
 }
 
 // SendBundle sends the provided buffers of a group, in order, until it is empty.
 // It may complete several times, the last time without CQEMore; each completion
-// names the first of the buffers that it covers (see [BufRing.TakeBundle]). n
-// must be 0: kernels up to 6.18 bound only the first piece by it, send the rest
-// all the same, and lose what it cuts off a buffer. (6.10, FeatRecvSendBundle)
-func (e *SQE) SendBundle(fd FD, n int, flags int, group uint16) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_SEND, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT, Fd: fd.n,
-		Ioprio: abi.IORING_RECVSEND_BUNDLE, Len: byteCount(n), OpFlags: uint32(flags), BufIndex: group}
+// names the first of the buffers that it covers (see [BufRing.TakeBundle]). Nothing
+// bounds it: a length would bound the first piece only, on kernels up to 6.18, and
+// lose what it cuts off a buffer. (6.10, FeatRecvSendBundle)
+func (e *SQE) SendBundle(fd FD, flags int, group uint16) *SQE {
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_SEND, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT, Fd: fd.n,
+		Ioprio: abi.IORING_RECVSEND_BUNDLE, OpFlags: uint32(flags), BufIndex: group}}
 	return e
 }
 
 // SendVec is [SQE.Send] of several buffers. (6.17)
 func (e *SQE) SendVec(fd FD, iov []Iovec, flags int) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_SEND, Flags: fd.flags(), Fd: fd.n, Ioprio: abi.IORING_SEND_VECTORIZED,
-		Addr: sys.SliceAddr(iov), Len: count(len(iov)), OpFlags: uint32(flags)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_SEND, Flags: fd.flags(), Fd: fd.n, Ioprio: abi.IORING_SEND_VECTORIZED,
+		Addr: sys.SliceAddr(iov), Len: count(len(iov)), OpFlags: uint32(flags)}}
 	return e
 }
 
 // SendMsg is sendmsg(2). The message and its vector are read at submission;
 // the buffers belong to the operation until its completion. (5.3)
 func (e *SQE) SendMsg(fd FD, m *Msg, flags int) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_SENDMSG, Flags: fd.flags(), Fd: fd.n,
-		Addr: sys.Addr(m), Len: 1, OpFlags: uint32(flags)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_SENDMSG, Flags: fd.flags(), Fd: fd.n,
+		Addr: sys.Addr(m), Len: 1, OpFlags: uint32(flags)}}
 	return e
 }
 
@@ -72,7 +72,7 @@ func (e *SQE) SendMsg(fd FD, m *Msg, flags int) *SQE {
 // Sockets that cannot do it are EOPNOTSUPP. SQESkipSuccess is EINVAL. (6.0)
 func (e *SQE) SendZC(fd FD, p []byte, flags int, zc NetFlags) *SQE {
 	e.Send(fd, p, flags)
-	e.Opcode, e.Ioprio = abi.IORING_OP_SEND_ZC, uint16(zc)
+	e.raw.Opcode, e.raw.Ioprio = abi.IORING_OP_SEND_ZC, uint16(zc)
 	return e
 }
 
@@ -85,21 +85,21 @@ func (e *SQE) SendZCTo(fd FD, p []byte, flags int, zc NetFlags, addr *Sockaddr) 
 // (6.0)
 func (e *SQE) SendZCFixed(fd FD, p []byte, flags int, zc NetFlags, index uint16) *SQE {
 	e.SendZC(fd, p, flags, zc|abi.IORING_RECVSEND_FIXED_BUF)
-	e.BufIndex = index
+	e.raw.BufIndex = index
 	return e
 }
 
 // SendMsgZC is [SQE.SendMsg] without a copy; see [SQE.SendZC]. (6.1)
 func (e *SQE) SendMsgZC(fd FD, m *Msg, flags int, zc NetFlags) *SQE {
 	e.SendMsg(fd, m, flags)
-	e.Opcode, e.Ioprio = abi.IORING_OP_SENDMSG_ZC, uint16(zc)
+	e.raw.Opcode, e.raw.Ioprio = abi.IORING_OP_SENDMSG_ZC, uint16(zc)
 	return e
 }
 
 // SendMsgZCFixed is [SQE.SendMsgZC] from parts of one registered buffer. (6.15)
 func (e *SQE) SendMsgZCFixed(fd FD, m *Msg, flags int, zc NetFlags, index uint16) *SQE {
 	e.SendMsgZC(fd, m, flags, zc|abi.IORING_RECVSEND_FIXED_BUF)
-	e.BufIndex = index
+	e.raw.BufIndex = index
 	return e
 }
 

@@ -158,7 +158,7 @@ func sendBundle(t *testing.T, r *uring.Ring) {
 	a, b := unixPair(t, unix.SOCK_STREAM)
 	data := pattern(64)
 	group := filled(t, r, 4, data)
-	wantBundle(t, r, group, data, func(e *uring.SQE) { e.SendBundle(on(a), 0, 0, 3) })
+	wantBundle(t, r, group, data, func(e *uring.SQE) { e.SendBundle(on(a), 0, 3) })
 	wantRead(t, b, string(data))
 
 	for id := range 4 {
@@ -166,10 +166,10 @@ func sendBundle(t *testing.T, r *uring.Ring) {
 	}
 	group.Publish()
 	// Documented: a number does not bound the whole.
-	wantBundle(t, r, group, data, func(e *uring.SQE) { e.SendBundle(on(a), 32, 0, 3) })
+	wantBundle(t, r, group, data, func(e *uring.SQE) { e.SendBundle(on(a), 0, 3).Raw().Len = 32 })
 	wantRead(t, b, string(data))
 
-	c := ringtest.Do(t, r, func(e *uring.SQE) { e.SendBundle(on(a), 0, 0, 3) })
+	c := ringtest.Do(t, r, func(e *uring.SQE) { e.SendBundle(on(a), 0, 3) })
 	wantErrno(t, c, unix.ENOBUFS)
 }
 

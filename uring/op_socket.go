@@ -19,10 +19,10 @@ const (
 // SOCK_CLOEXEC and SOCK_NONBLOCK. addr may be nil; otherwise it receives the
 // peer and belongs to the operation until its completion. (5.5)
 func (e *SQE) Accept(fd FD, addr *Sockaddr, flags int) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_ACCEPT, Flags: fd.flags(), Fd: fd.n, OpFlags: uint32(flags)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ACCEPT, Flags: fd.flags(), Fd: fd.n, OpFlags: uint32(flags)}}
 	if addr != nil {
 		addr.Reset()
-		e.Addr, e.Off = sys.Addr(&addr.b), sys.Addr(&addr.n)
+		e.raw.Addr, e.raw.Off = sys.Addr(&addr.b), sys.Addr(&addr.n)
 	}
 	return e
 }
@@ -31,7 +31,7 @@ func (e *SQE) Accept(fd FD, addr *Sockaddr, flags int) *SQE {
 // allowed. (5.15)
 func (e *SQE) AcceptDirect(fd FD, addr *Sockaddr, flags int, slot Slot) *SQE {
 	e.Accept(fd, addr, flags)
-	e.FileIndex = slot.index()
+	e.raw.FileIndex = slot.index()
 	return e
 }
 
@@ -39,7 +39,7 @@ func (e *SQE) AcceptDirect(fd FD, addr *Sockaddr, flags int, slot Slot) *SQE {
 // (5.19)
 func (e *SQE) AcceptMultishot(fd FD, flags int) *SQE {
 	e.Accept(fd, nil, flags)
-	e.Ioprio = abi.IORING_ACCEPT_MULTISHOT
+	e.raw.Ioprio = abi.IORING_ACCEPT_MULTISHOT
 	return e
 }
 
@@ -47,48 +47,48 @@ func (e *SQE) AcceptMultishot(fd FD, flags int) *SQE {
 // file table; ENFILE ends it when there are none. (5.19)
 func (e *SQE) AcceptMultishotDirect(fd FD, flags int) *SQE {
 	e.AcceptMultishot(fd, flags)
-	e.FileIndex = abi.IORING_FILE_INDEX_ALLOC
+	e.raw.FileIndex = abi.IORING_FILE_INDEX_ALLOC
 	return e
 }
 
 // SetAcceptFlags adds flags to an accept.
-func (e *SQE) SetAcceptFlags(f AcceptFlags) *SQE { e.Ioprio |= uint16(f); return e }
+func (e *SQE) SetAcceptFlags(f AcceptFlags) *SQE { e.raw.Ioprio |= uint16(f); return e }
 
 // Connect is connect(2). The address is read at submission. (5.5)
 func (e *SQE) Connect(fd FD, addr *Sockaddr) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_CONNECT, Flags: fd.flags(), Fd: fd.n,
-		Off: uint64(addr.n), Addr: sys.Addr(&addr.b)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_CONNECT, Flags: fd.flags(), Fd: fd.n,
+		Off: uint64(addr.n), Addr: sys.Addr(&addr.b)}}
 	return e
 }
 
 // Socket is socket(2); the result is the descriptor. (5.19)
 func (e *SQE) Socket(domain, typ, protocol int) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_SOCKET, Fd: int32(domain), Off: uint64(uint32(typ)), Len: uint32(protocol)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_SOCKET, Fd: int32(domain), Off: uint64(uint32(typ)), Len: uint32(protocol)}}
 	return e
 }
 
 // SocketDirect is [SQE.Socket] into the fixed file table. (5.19)
 func (e *SQE) SocketDirect(domain, typ, protocol int, slot Slot) *SQE {
 	e.Socket(domain, typ, protocol)
-	e.FileIndex = slot.index()
+	e.raw.FileIndex = slot.index()
 	return e
 }
 
 // Bind is bind(2). (6.11)
 func (e *SQE) Bind(fd FD, addr *Sockaddr) *SQE {
-	e.Connect(fd, addr).Opcode = abi.IORING_OP_BIND
+	e.Connect(fd, addr).raw.Opcode = abi.IORING_OP_BIND
 	return e
 }
 
 // Listen is listen(2). (6.11)
 func (e *SQE) Listen(fd FD, backlog int) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_LISTEN, Flags: fd.flags(), Fd: fd.n, Len: uint32(backlog)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_LISTEN, Flags: fd.flags(), Fd: fd.n, Len: uint32(backlog)}}
 	return e
 }
 
 // Shutdown is shutdown(2): how is SHUT_RD (0), SHUT_WR (1) or SHUT_RDWR (2).
 // (5.11)
 func (e *SQE) Shutdown(fd FD, how int) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_SHUTDOWN, Flags: fd.flags(), Fd: fd.n, Len: uint32(how)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_SHUTDOWN, Flags: fd.flags(), Fd: fd.n, Len: uint32(how)}}
 	return e
 }

@@ -39,7 +39,7 @@ func forBuildersWith[T any](t *testing.T, test func(t *testing.T, name string, b
 				e := new(uring.SQE)
 				args[at-1] = reflect.ValueOf(v)
 				m.Func.Call(append([]reflect.Value{reflect.ValueOf(e)}, args...))
-				return abi.SQE(*e)
+				return abi.SQE(*e.Raw())
 			})
 		})
 	}

@@ -18,17 +18,17 @@ const (
 // position. A worker thread runs it. (5.7)
 func (e *SQE) Splice(in FD, inOff int64, out FD, outOff int64, n int, flags SpliceFlags) *SQE {
 	e.Tee(in, out, n, flags)
-	e.Opcode, e.Off, e.Addr = abi.IORING_OP_SPLICE, uint64(outOff), uint64(inOff)
+	e.raw.Opcode, e.raw.Off, e.raw.Addr = abi.IORING_OP_SPLICE, uint64(outOff), uint64(inOff)
 	return e
 }
 
 // Tee is tee(2): it copies n bytes from one pipe to another without consuming
 // them. (5.8)
 func (e *SQE) Tee(in, out FD, n int, flags SpliceFlags) *SQE {
-	*e = SQE{Opcode: abi.IORING_OP_TEE, Flags: out.flags(), Fd: out.n,
-		Len: byteCount(n), OpFlags: uint32(flags), FileIndex: uint32(in.n)}
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_TEE, Flags: out.flags(), Fd: out.n,
+		Len: byteCount(n), OpFlags: uint32(flags), FileIndex: uint32(in.n)}}
 	if in.fixed {
-		e.OpFlags |= abi.SPLICE_F_FD_IN_FIXED
+		e.raw.OpFlags |= abi.SPLICE_F_FD_IN_FIXED
 	}
 	return e
 }

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// DefaultEntries is the SQ size of a ring whose options do not say.
-const DefaultEntries = 128
+// defaultEntries is the SQ size of a ring whose options do not say.
+const defaultEntries = 128
 
 // Options describe a ring. The zero value opens a plain ring of
-// [DefaultEntries] entries; each field adds what its comment says.
+// 128 entries; each field adds what its comment says.
 type Options struct {
 	// Entries is the size of the SQ, rounded up to a power of two, at most
-	// 32768; 0 means DefaultEntries.
+	// 32768; 0 means 128.
 	Entries uint32
 	// CQEntries is the size of the CQ, rounded up to a power of two; 0 means
 	// twice the SQ. Multishot operations want more. (CQSIZE, 5.5)
@@ -167,7 +167,7 @@ func (o *Options) idleMillis() uint32 {
 // sqEntries returns the SQ size to ask for.
 func (o *Options) sqEntries() uint32 {
 	if o.Entries == 0 {
-		return DefaultEntries
+		return defaultEntries
 	}
 	return o.Entries
 }

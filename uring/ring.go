@@ -40,9 +40,9 @@ type Ring struct {
 
 // sq is the submission side. The kernel moves head, the process tail.
 type sq struct {
-	head, tail, flags, dropped *atomic.Uint32
+	head, tail, flags *atomic.Uint32
 
-	sqes    []abi.SQE
+	sqes    []SQE
 	shift   uint32 // 1 with SQE128
 	mask    uint32
 	entries uint32
@@ -56,7 +56,7 @@ type sq struct {
 type cq struct {
 	head, tail, overflow, flags *atomic.Uint32
 
-	cqes    []abi.CQE
+	cqes    []CQE
 	plain   []CQE  // the same; nil where a completion can take two places
 	shift   uint32 // 1 with CQE32
 	mixed   bool
@@ -94,10 +94,6 @@ func (r *Ring) CQEntries() int { return int(r.cq.entries) }
 
 // SQFlags returns the flags that the kernel shows in the SQ.
 func (r *Ring) SQFlags() SQFlags { return SQFlags(r.sq.flags.Load()) }
-
-// SQDropped returns how many entries the kernel refused because of a bad
-// index. It stays 0: the index array never changes.
-func (r *Ring) SQDropped() uint32 { return r.sq.dropped.Load() }
 
 // CQOverflow returns how often Reap or a wait found that completions had
 // overflowed the CQ. The kernel keeps them ([FeatNoDrop]) and hands them over
@@ -161,7 +157,7 @@ func (r *Ring) Close() error {
 // closedQueues returns the queues of a closed ring: no entries, no completions.
 func closedQueues() (sq, cq) {
 	w := new([4]atomic.Uint32)
-	return sq{head: &w[0], tail: &w[0], flags: &w[1], dropped: &w[2]},
+	return sq{head: &w[0], tail: &w[0], flags: &w[1]},
 		cq{head: &w[0], tail: &w[0], overflow: &w[2], flags: &w[3]}
 }
 

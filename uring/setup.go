@@ -87,7 +87,7 @@ func (r *Ring) ringBytes(p *abi.Params) (sqRing, cqRing, sqes int) {
 }
 
 func (r *Ring) sqeSize() int {
-	n := int(sys.Size[abi.SQE]())
+	n := int(sys.Size[SQE]())
 	if r.setup&SetupSQE128 != 0 {
 		n *= 2
 	}
@@ -95,7 +95,7 @@ func (r *Ring) sqeSize() int {
 }
 
 func (r *Ring) cqeSize() int {
-	n := int(sys.Size[abi.CQE]())
+	n := int(sys.Size[CQE]())
 	if r.setup&SetupCQE32 != 0 {
 		n *= 2
 	}
@@ -182,12 +182,12 @@ func (r *Ring) bind(p *abi.Params) {
 	r.cqesOff, r.arrayOff = p.CqOff.Cqes, p.SqOff.Array
 	s := &r.sq
 	s.head, s.tail = rings.Word(p.SqOff.Head), rings.Word(p.SqOff.Tail)
-	s.flags, s.dropped = rings.Word(p.SqOff.Flags), rings.Word(p.SqOff.Dropped)
+	s.flags = rings.Word(p.SqOff.Flags)
 	s.entries, s.mask = p.SqEntries, p.SqEntries-1
 	if r.setup&SetupSQE128 != 0 {
 		s.shift = 1
 	}
-	s.sqes = sys.Slice[abi.SQE](sqes, 0, int(p.SqEntries)<<s.shift)
+	s.sqes = sys.Slice[SQE](sqes, 0, int(p.SqEntries)<<s.shift)
 	s.seen, s.next = s.head.Load(), s.tail.Load()
 	s.shown = s.next
 	if r.setup&SetupNoSQArray == 0 {
@@ -204,7 +204,7 @@ func (r *Ring) bind(p *abi.Params) {
 	if r.setup&SetupCQE32 != 0 {
 		c.shift = 1
 	}
-	c.cqes = sys.Slice[abi.CQE](cqMem, p.CqOff.Cqes, int(p.CqEntries)<<c.shift)
+	c.cqes = sys.Slice[CQE](cqMem, p.CqOff.Cqes, int(p.CqEntries)<<c.shift)
 	c.plain = nil
 	if c.shift == 0 && !c.mixed {
 		c.plain = sys.Slice[CQE](cqMem, p.CqOff.Cqes, int(p.CqEntries))

@@ -150,7 +150,7 @@ func kernelSetupCQEMixed(t *testing.T) {
 			u := at + uint64(i)
 			want := uring.BigCQE{CQE: uring.CQE{UserData: u}}
 			if big[i] {
-				want.Flags = uint32(uring.CQE32)
+				want.Flags = uring.CQE32
 				if round%2 == 0 {
 					want.Big = [2]uint64{u, 1 << 63}
 				}

@@ -22,7 +22,7 @@ func (r *Ring) SQE() *SQE {
 	}
 	e := &s.sqes[(s.next&s.mask)<<(s.shift&1)] // &1 spares the check for a shift beyond 31
 	s.next++
-	return (*SQE)(e)
+	return e
 }
 
 // BigSQE returns the next free 128-byte entry of a ring with SQE128, nil when

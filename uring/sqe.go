@@ -13,13 +13,13 @@ import (
 // the setters then change what their names say. Both return the entry, so that
 // they chain. Entries come from [Ring.SQE]; a variable of this type is fine for
 // building one elsewhere.
-type SQE abi.SQE
+type SQE struct{ raw RawSQE }
 
 // BigSQE is a 128-byte entry of a ring with SQE128.
-type BigSQE [2]abi.SQE
+type BigSQE [2]SQE
 
 // SQE returns the first half, for a builder.
-func (b *BigSQE) SQE() *SQE { return (*SQE)(&b[0]) }
+func (b *BigSQE) SQE() *SQE { return &b[0] }
 
 // Cmd returns the 80 bytes of command data that [SQE.UringCmd] sends. Build the
 // first half before filling them.
@@ -75,35 +75,45 @@ func byteCount(n int) uint32 { return uint32(min(max(n, 0), maxTransfer)) }
 func count(n int) uint32 { return uint32(min(int64(n), math.MaxUint32)) }
 
 // SetUserData sets the value that comes back in the completion.
-func (e *SQE) SetUserData(v uint64) *SQE { e.UserData = v; return e }
+func (e *SQE) SetUserData(v uint64) *SQE { e.raw.UserData = v; return e }
 
 // SetFlags adds flags to those that the builder set.
-func (e *SQE) SetFlags(f SQEFlags) *SQE { e.Flags |= uint8(f); return e }
+func (e *SQE) SetFlags(f SQEFlags) *SQE { e.raw.Flags |= uint8(f); return e }
 
 // SetPersonality runs the operation with credentials registered before. (5.6)
-func (e *SQE) SetPersonality(id uint16) *SQE { e.Personality = id; return e }
+func (e *SQE) SetPersonality(id uint16) *SQE { e.raw.Personality = id; return e }
 
 // SetIOPriority sets the I/O priority of a read or write, as ioprio_set(2)
 // encodes it.
-func (e *SQE) SetIOPriority(p uint16) *SQE { e.Ioprio = p; return e }
+func (e *SQE) SetIOPriority(p uint16) *SQE { e.raw.Ioprio = p; return e }
 
 // SetBufferGroup makes the kernel pick a buffer of a group for a read or
 // receive, or the data of a send. (5.7)
 func (e *SQE) SetBufferGroup(group uint16) *SQE {
-	e.Flags |= abi.IOSQE_BUFFER_SELECT
-	e.BufIndex = group
+	e.raw.Flags |= abi.IOSQE_BUFFER_SELECT
+	e.raw.BufIndex = group
 	return e
 }
 
 // Raw returns the entry in the kernel's layout. It is the one escape from the
 // typed builders: what is written there is sent as it is, and an address must
 // obey the package's ownership rule and not come from a stack.
-func (e *SQE) Raw() *RawSQE { return (*RawSQE)(e) }
+func (e *SQE) Raw() *RawSQE { return &e.raw }
 
-// RawSQE is struct io_uring_sqe. Its fields are Opcode and Flags uint8, Ioprio
-// uint16, Fd int32, Off and Addr uint64, Len and OpFlags uint32, UserData uint64,
-// BufIndex and Personality uint16, FileIndex uint32, Addr3 and Pad2 uint64. Off is also addr2 and cmd_op; Addr also
-// splice_off_in, level and optname; OpFlags is the union of the flags of the
-// operations; BufIndex is also buf_group; FileIndex also splice_fd_in, optlen
-// and addr_len; Addr3 also attr_ptr and optval; Pad2 also attr_type_mask.
-type RawSQE abi.SQE
+// RawSQE is struct io_uring_sqe. Comments name the other members of its unions.
+type RawSQE struct {
+	Opcode      uint8
+	Flags       uint8
+	Ioprio      uint16
+	Fd          int32
+	Off         uint64 // addr2; cmd_op in the first 32 bits
+	Addr        uint64 // splice_off_in; level and optname
+	Len         uint32
+	OpFlags     uint32 // rw_flags, poll32_events, msg_flags and so on
+	UserData    uint64
+	BufIndex    uint16 // buf_group
+	Personality uint16
+	FileIndex   uint32 // splice_fd_in, zcrx_ifq_idx, optlen; addr_len in the first 16 bits
+	Addr3       uint64 // attr_ptr, optval
+	Pad2        uint64 // attr_type_mask
+}

@@ -39,15 +39,15 @@ func ParseBackend(name string) (Backend, error) {
 	return Auto, fmt.Errorf("watch: unknown backend %q: want auto, epoll or io_uring", name)
 }
 
-// DefaultBatch is how many descriptors one Dispatch reports at most when the
+// defaultBatch is how many descriptors one Dispatch reports at most when the
 // options do not say.
-const DefaultBatch = 1024
+const defaultBatch = 1024
 
 // Options configure a [Watcher]; the zero value chooses automatically.
 type Options struct {
 	Backend Backend
 	// Batch is how many descriptors one Dispatch reports at most; 0 means
-	// DefaultBatch. What is left over comes with the next turn.
+	// 1024. What is left over comes with the next turn.
 	Batch int
 	// Restrict limits the ring to what a watcher does with it: POLL_ADD,
 	// POLL_REMOVE and ASYNC_CANCEL. Anything else that gets hold of it is
@@ -57,7 +57,7 @@ type Options struct {
 
 func (o *Options) batch() int {
 	if o.Batch <= 0 {
-		return DefaultBatch
+		return defaultBatch
 	}
 	return o.Batch
 }

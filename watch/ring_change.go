@@ -102,7 +102,7 @@ func (b *ringBackend) update(fd int32, e *entry) bool {
 		return false
 	}
 	ud := userData(fd, e.gen)
-	s.PollUpdateEvents(ud, uring.PollEvents(e.interest), e.multi)
+	s.PollUpdateEvents(ud, uring.PollEvents(e.interest))
 	s.SetFlags(uring.SQESkipSuccess).SetUserData(ud | udControl)
 	return true
 }

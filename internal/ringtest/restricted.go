@@ -16,7 +16,7 @@ import (
 func WantRestricted(t testing.TB, r *uring.Ring, allowed ...uring.Op) {
 	t.Helper()
 	for op := uring.Op(0); op < uring.OpCount; op++ {
-		c := Do(t, r, func(e *uring.SQE) { *e = uring.SQE{Opcode: uint8(op), Fd: -1} })
+		c := Do(t, r, func(e *uring.SQE) { *e.Raw() = uring.RawSQE{Opcode: uint8(op), Fd: -1} })
 		refused := c.Errno() == syscall.EACCES || c.Errno() == syscall.EINVAL && !knows(t, op)
 		if refused == slices.Contains(allowed, op) {
 			t.Errorf("%v: %d, %v, allowed %v", op, c.Res, c.Err(), !refused)

@@ -97,9 +97,9 @@ func (r *secondhand) look() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.entries {
-		slot := uint32(e.UserData)
-		if res, ok := r.over[slot]; ok && uring.Op(e.Opcode) == uring.OpPollAdd {
-			r.owed = append(r.owed, uring.CQE{UserData: e.UserData, Res: res})
+		slot := uint32(e.Raw().UserData)
+		if res, ok := r.over[slot]; ok && uring.Op(e.Raw().Opcode) == uring.OpPollAdd {
+			r.owed = append(r.owed, uring.CQE{UserData: e.Raw().UserData, Res: res})
 			delete(r.over, slot)
 		}
 	}
@@ -162,11 +162,11 @@ type hasty struct {
 }
 
 func (e *hasty) Do(op *reactor.Op) reactor.Result {
-	if len(op.Buf) == 0 || uring.Op(op.SQE.Opcode) != uring.OpRead || e.n.Add(1) < 2 {
+	if len(op.Buf) == 0 || uring.Op(op.SQE.Raw().Opcode) != uring.OpRead || e.n.Add(1) < 2 {
 		return e.Engine.Do(op)
 	}
 	late := reactor.Op{Buf: make([]byte, len(op.Buf)), Bytes: len(op.Buf)}
-	late.SQE.Read(uring.Fd(int(op.SQE.Fd)), late.Buf, int64(op.SQE.Off))
+	late.SQE.Read(uring.Fd(int(op.SQE.Raw().Fd)), late.Buf, int64(op.SQE.Raw().Off))
 	to := op.Buf
 	if _, err := e.Queue(&late, func(reactor.Result) { copyUnseen(to, late.Buf) }); err != nil {
 		return e.Engine.Do(op)

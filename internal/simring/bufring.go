@@ -104,7 +104,7 @@ func (b *BufRing) Close() error {
 	defer k.mu.Unlock()
 	for _, o := range k.live.all {
 		if o.ring == b.r && o.group() == b && b.r.fatal == nil {
-			k.violation("ring %d: group %d closed with a stream in flight: user data %x, tag %d", b.r.id, b.o.Group, o.sqe.UserData, o.tag())
+			k.violation("ring %d: group %d closed with a stream in flight: user data %x, tag %d", b.r.id, b.o.Group, o.sqe.Raw().UserData, o.tag())
 		}
 	}
 	b.closed = true
@@ -114,10 +114,10 @@ func (b *BufRing) Close() error {
 
 // group returns the buffers of a multishot read, nil for others.
 func (o *op) group() *BufRing {
-	if o.sqe.Opcode != abi.IORING_OP_READ_MULTISHOT {
+	if o.sqe.Raw().Opcode != abi.IORING_OP_READ_MULTISHOT {
 		return nil
 	}
-	return o.ring.bufs[o.sqe.BufIndex]
+	return o.ring.bufs[o.sqe.Raw().BufIndex]
 }
 
 // provide carries out a multishot read: each piece of data goes into a buffer of

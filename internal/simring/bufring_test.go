@@ -29,7 +29,7 @@ func TestProvidedBuffers(t *testing.T) {
 		}
 		pipe := b.k.Pipe()
 		read := func(ud uint64) {
-			b.sqe(ud, func(e *uring.SQE) { e.ReadMultishot(uring.Fd(pipe), 0, 3) })
+			b.sqe(ud, func(e *uring.SQE) { e.ReadMultishot(uring.Fd(pipe), 3) })
 			b.submit()
 			b.settle()
 		}
@@ -64,7 +64,7 @@ func TestProvidedBuffers(t *testing.T) {
 		}
 		read(2)
 		take(2, 8)
-		b.sqe(3, func(e *uring.SQE) { e.ReadMultishot(uring.Fd(pipe), 0, 4) })
+		b.sqe(3, func(e *uring.SQE) { e.ReadMultishot(uring.Fd(pipe), 4) })
 		b.submit()
 		b.settle()
 		b.want(no(syscall.ENOBUFS), 4, no(syscall.EINVAL))
@@ -87,7 +87,7 @@ func TestBufRingViolations(t *testing.T) {
 		}},
 		{"in flight", func(b *bench, br *BufRing) {
 			pipe := b.k.Pipe()
-			b.sqe(1, func(e *uring.SQE) { e.ReadMultishot(uring.Fd(pipe), 0, 3) })
+			b.sqe(1, func(e *uring.SQE) { e.ReadMultishot(uring.Fd(pipe), 3) })
 			b.submit()
 			_ = br.Close()
 		}},

@@ -41,7 +41,7 @@ func (k *Kernel) misplace(o *op, p posted) bool {
 		k.note("bug: twice", o, p.cqe.Res)
 		o.ring.push(p)
 	}
-	if o.sqe.Opcode == abi.IORING_OP_READ && p.cqe.Res > 0 && due(&b.Touch) {
+	if o.sqe.Raw().Opcode == abi.IORING_OP_READ && p.cqe.Res > 0 && due(&b.Touch) {
 		k.note("bug: touch", o, p.cqe.Res)
 		buf := o.memory()
 		k.bugs.owed = append(k.bugs.owed, func() { buf[0] ^= 0xff })

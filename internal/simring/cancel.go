@@ -8,7 +8,7 @@ import "syscall"
 func (k *Kernel) cancel(by *op) int32 {
 	d := k.dice(ofCancel, k.cancels)
 	k.cancels++
-	for _, o := range k.live.byData[by.sqe.Addr] {
+	for _, o := range k.live.byData[by.sqe.Raw().Addr] {
 		if o.ring != by.ring || o == by || o.state == linked {
 			continue
 		}

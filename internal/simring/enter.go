@@ -88,7 +88,7 @@ func (r *Ring) take(n, limit int, split bool, d dice) int {
 		o := r.next()
 		taken++
 		chain = append(chain, o)
-		linked := o.sqe.Flags&linkFlags != 0
+		linked := o.sqe.Raw().Flags&linkFlags != 0
 		cut := split && taken >= limit
 		switch {
 		case linked && taken < n && !cut:
@@ -96,7 +96,7 @@ func (r *Ring) take(n, limit int, split bool, d dice) int {
 		case linked && taken < n:
 			r.k.note("split", o, 0)
 		case linked:
-			r.k.violation("ring %d: a submission ends inside a chain: %v, user data %x, tag %d", r.id, o.code(), o.sqe.UserData, o.tag())
+			r.k.violation("ring %d: a submission ends inside a chain: %v, user data %x, tag %d", r.id, o.code(), o.sqe.Raw().UserData, o.tag())
 		}
 		valid = r.startChain(chain, d)
 		chain = nil
@@ -125,7 +125,7 @@ func (r *Ring) startChain(chain []*op, d dice) bool {
 	for _, o := range chain {
 		switch {
 		case last == nil:
-		case o.sqe.Opcode == abi.IORING_OP_LINK_TIMEOUT && last.timeout == nil:
+		case o.sqe.Raw().Opcode == abi.IORING_OP_LINK_TIMEOUT && last.timeout == nil:
 			last.timeout = o
 			o.span = k.timespec(o)
 			k.plan(o)
@@ -137,8 +137,8 @@ func (r *Ring) startChain(chain []*op, d dice) bool {
 	}
 	head := chain[0]
 	for _, o := range chain {
-		bad := o.sqe.Opcode == abi.IORING_OP_LINK_TIMEOUT && (o == head || d.hit(k.o.Faults.BadLink) || o.fate.errno != 0 && !o.fate.lost)
-		if bad || o.sqe.Opcode >= abi.IORING_OP_LAST {
+		bad := o.sqe.Raw().Opcode == abi.IORING_OP_LINK_TIMEOUT && (o == head || d.hit(k.o.Faults.BadLink) || o.fate.errno != 0 && !o.fate.lost)
+		if bad || o.sqe.Raw().Opcode >= abi.IORING_OP_LAST {
 			k.note("bad link", o, 0)
 			k.reject(chain, o)
 			return false

@@ -23,14 +23,14 @@ func (on *object) takes(op uint8) bool {
 
 // askHost does the transfer of an operation on a descriptor of the process.
 func (k *Kernel) askHost(o *op) int32 {
-	fd := int(o.sqe.Fd)
-	if o.sqe.Opcode == abi.IORING_OP_FSYNC {
+	fd := int(o.sqe.Raw().Fd)
+	if o.sqe.Raw().Opcode == abi.IORING_OP_FSYNC {
 		return k.o.Host.Sync(fd)
 	}
-	n := o.length(int(o.sqe.Len))
+	n := o.length(int(o.sqe.Raw().Len))
 	p := o.memory()[:n]
-	if o.sqe.Opcode == abi.IORING_OP_READ {
-		return k.o.Host.Read(fd, p, int64(o.sqe.Off))
+	if o.sqe.Raw().Opcode == abi.IORING_OP_READ {
+		return k.o.Host.Read(fd, p, int64(o.sqe.Raw().Off))
 	}
-	return k.o.Host.Write(fd, p, int64(o.sqe.Off))
+	return k.o.Host.Write(fd, p, int64(o.sqe.Raw().Off))
 }

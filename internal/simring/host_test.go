@@ -39,13 +39,13 @@ func TestHost(t *testing.T) {
 		t.Errorf("the kernel's own descriptor is %d", own)
 	}
 	bufs := [4][]byte{make([]byte, 5), []byte("abcde"), make([]byte, 5), make([]byte, 5)}
-	r.SQE().Read(uring.Fd(3), bufs[0], 2).UserData = 0
-	r.SQE().Write(uring.Fd(3), bufs[1], 5).UserData = 1
-	r.SQE().Read(uring.Fd(4), bufs[2], 0).UserData = 2
-	r.SQE().Read(uring.Fd(own), bufs[3], 0).UserData = 3
-	r.SQE().Fsync(uring.Fd(3), true).UserData = 4
-	r.SQE().Fsync(uring.Fd(own), true).UserData = 5
-	r.SQE().PollAdd(uring.Fd(3), 1).UserData = 6
+	r.SQE().Read(uring.Fd(3), bufs[0], 2).Raw().UserData = 0
+	r.SQE().Write(uring.Fd(3), bufs[1], 5).Raw().UserData = 1
+	r.SQE().Read(uring.Fd(4), bufs[2], 0).Raw().UserData = 2
+	r.SQE().Read(uring.Fd(own), bufs[3], 0).Raw().UserData = 3
+	r.SQE().Fsync(uring.Fd(3), true).Raw().UserData = 4
+	r.SQE().Fsync(uring.Fd(own), true).Raw().UserData = 5
+	r.SQE().PollAdd(uring.Fd(3), 1).Raw().UserData = 6
 	if _, err := r.Enter(uring.WaitOptions{Published: 7, Count: 7}); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func (l *live) add(o *op) {
 	}
 	o.place = len(l.all)
 	l.all = append(l.all, o)
-	l.byData[o.sqe.UserData] = append(l.byData[o.sqe.UserData], o)
+	l.byData[o.sqe.Raw().UserData] = append(l.byData[o.sqe.Raw().UserData], o)
 }
 
 func (l *live) remove(o *op) {
@@ -25,8 +25,8 @@ func (l *live) remove(o *op) {
 	l.all[o.place].place = o.place
 	l.all[last] = nil
 	l.all = l.all[:last]
-	left := slices.DeleteFunc(l.byData[o.sqe.UserData], func(x *op) bool { return x == o })
-	if l.byData[o.sqe.UserData] = left; len(left) == 0 {
-		delete(l.byData, o.sqe.UserData)
+	left := slices.DeleteFunc(l.byData[o.sqe.Raw().UserData], func(x *op) bool { return x == o })
+	if l.byData[o.sqe.Raw().UserData] = left; len(left) == 0 {
+		delete(l.byData, o.sqe.Raw().UserData)
 	}
 }

@@ -157,7 +157,7 @@ func (k *Kernel) serve(on *object) {
 		k.provide(o)
 		return
 	}
-	n := min(uint64(o.sqe.Len), on.sent-on.taken)
+	n := min(uint64(o.sqe.Raw().Len), on.sent-on.taken)
 	if o.fate.half {
 		n = (n + 1) / 2
 	} else if o.fate.short && n > 1 {

@@ -46,20 +46,20 @@ func (s state) String() string {
 	return [...]string{"linked", "running", "waiting", "ending", "over"}[s]
 }
 
-func (o *op) code() uring.Op { return uring.Op(o.sqe.Opcode) }
+func (o *op) code() uring.Op { return uring.Op(o.sqe.Raw().Opcode) }
 
-func (o *op) tag() uint64 { return o.sqe.Addr3 }
+func (o *op) tag() uint64 { return o.sqe.Raw().Addr3 }
 
 func (o *op) internal() bool { return o.on != nil && o.on.kind == isWake }
 
 func (o *op) stream() bool {
-	return o.sqe.Opcode == abi.IORING_OP_POLL_ADD && o.sqe.Len&abi.IORING_POLL_ADD_MULTI != 0 ||
-		o.sqe.Opcode == abi.IORING_OP_READ_MULTISHOT
+	return o.sqe.Raw().Opcode == abi.IORING_OP_POLL_ADD && o.sqe.Raw().Len&abi.IORING_POLL_ADD_MULTI != 0 ||
+		o.sqe.Raw().Opcode == abi.IORING_OP_READ_MULTISHOT
 }
 
 // moves says whether the operation uses a buffer.
 func (o *op) moves() bool {
-	return o.sqe.Opcode == abi.IORING_OP_READ || o.sqe.Opcode == abi.IORING_OP_WRITE
+	return o.sqe.Raw().Opcode == abi.IORING_OP_READ || o.sqe.Raw().Opcode == abi.IORING_OP_WRITE
 }
 
 // memory returns the operation's buffer.
@@ -67,7 +67,7 @@ func (o *op) memory() []byte {
 	if o.on != nil && o.on.kind == isWake {
 		return o.ring.wakeBuf
 	}
-	return o.ring.k.o.Memory(o.sqe.Addr, int(o.sqe.Len))
+	return o.ring.k.o.Memory(o.sqe.Raw().Addr, int(o.sqe.Raw().Len))
 }
 
 // claim makes an operation alive and checks that its buffer belongs to nobody
@@ -77,8 +77,8 @@ func (k *Kernel) claim(o *op) {
 	k.live.add(o)
 	for page := range o.pages {
 		for _, x := range k.pages[page] {
-			if x.overlaps(o) && (o.sqe.Opcode == abi.IORING_OP_READ || x.sqe.Opcode == abi.IORING_OP_READ) {
-				k.violation("the buffer of user data %x, tag %d, is still that of user data %x, tag %d", o.sqe.UserData, o.tag(), x.sqe.UserData, x.tag())
+			if x.overlaps(o) && (o.sqe.Raw().Opcode == abi.IORING_OP_READ || x.sqe.Raw().Opcode == abi.IORING_OP_READ) {
+				k.violation("the buffer of user data %x, tag %d, is still that of user data %x, tag %d", o.sqe.Raw().UserData, o.tag(), x.sqe.Raw().UserData, x.tag())
 			}
 		}
 		k.pages[page] = append(k.pages[page], o)
@@ -99,10 +99,10 @@ func (k *Kernel) unclaim(o *op) {
 // pages yields the pages of memory that the buffer touches.
 func (o *op) pages(yield func(page uint64) bool) {
 	const bits = 12
-	if !o.moves() || o.sqe.Len == 0 {
+	if !o.moves() || o.sqe.Raw().Len == 0 {
 		return
 	}
-	for page := o.sqe.Addr >> bits; page <= (o.sqe.Addr+uint64(o.sqe.Len)-1)>>bits; page++ {
+	for page := o.sqe.Raw().Addr >> bits; page <= (o.sqe.Raw().Addr+uint64(o.sqe.Raw().Len)-1)>>bits; page++ {
 		if !yield(page) {
 			return
 		}
@@ -111,13 +111,13 @@ func (o *op) pages(yield func(page uint64) bool) {
 
 // overlaps says whether two operations share memory.
 func (o *op) overlaps(x *op) bool {
-	return o.sqe.Addr < x.sqe.Addr+uint64(x.sqe.Len) && x.sqe.Addr < o.sqe.Addr+uint64(o.sqe.Len)
+	return o.sqe.Raw().Addr < x.sqe.Raw().Addr+uint64(x.sqe.Raw().Len) && x.sqe.Raw().Addr < o.sqe.Raw().Addr+uint64(o.sqe.Raw().Len)
 }
 
 // timespec reads the time of a timeout, as the kernel does when it takes the
 // entry.
 func (k *Kernel) timespec(o *op) time.Duration {
-	p := k.o.Memory(o.sqe.Addr, 16)
+	p := k.o.Memory(o.sqe.Raw().Addr, 16)
 	return time.Duration(binary.NativeEndian.Uint64(p))*time.Second + time.Duration(binary.NativeEndian.Uint64(p[8:]))
 }
 
@@ -128,9 +128,9 @@ func (k *Kernel) start(o *op) {
 		return
 	}
 	on := k.nothing()
-	switch o.sqe.Opcode {
+	switch o.sqe.Raw().Opcode {
 	case abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_POLL_ADD, abi.IORING_OP_READ_MULTISHOT, abi.IORING_OP_FSYNC:
-		on = k.object(o.sqe.Fd)
+		on = k.object(o.sqe.Raw().Fd)
 	}
 	if on == nil {
 		k.finish(o, -int32(syscall.EBADF))
@@ -141,11 +141,11 @@ func (k *Kernel) start(o *op) {
 		o.fate = k.fate(on)
 		k.plan(o)
 	}
-	if !on.takes(o.sqe.Opcode) {
+	if !on.takes(o.sqe.Raw().Opcode) {
 		k.finish(o, -int32(syscall.EINVAL))
 		return
 	}
-	switch o.sqe.Opcode {
+	switch o.sqe.Raw().Opcode {
 	case abi.IORING_OP_NOP, abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_FSYNC:
 		if on.kind == isPipe || on.kind == isWake {
 			on.waiting = append(on.waiting, o)
@@ -194,11 +194,11 @@ func (k *Kernel) await(o *op) {
 		case errno != 0 && errno != syscall.ENOSPC:
 			o.leave()
 			k.finish(o, -int32(errno))
-		case o.sqe.Opcode == abi.IORING_OP_POLL_ADD:
+		case o.sqe.Raw().Opcode == abi.IORING_OP_POLL_ADD:
 			if o.on.sent > o.on.taken {
 				k.pollEvent(o)
 			}
-		case o.sqe.Opcode == abi.IORING_OP_READ, o.sqe.Opcode == abi.IORING_OP_READ_MULTISHOT:
+		case o.sqe.Raw().Opcode == abi.IORING_OP_READ, o.sqe.Raw().Opcode == abi.IORING_OP_READ_MULTISHOT:
 			k.serve(o.on)
 		}
 	})
@@ -242,13 +242,13 @@ func (k *Kernel) conclude(o *op) {
 		return
 	}
 	errno := o.fate.errno
-	if errno == syscall.ENOSPC && o.sqe.Opcode != abi.IORING_OP_WRITE {
+	if errno == syscall.ENOSPC && o.sqe.Raw().Opcode != abi.IORING_OP_WRITE {
 		errno = 0
 	}
 	switch {
 	case errno != 0:
 		k.finish(o, -int32(errno))
-	case o.sqe.Opcode == abi.IORING_OP_NOP:
+	case o.sqe.Raw().Opcode == abi.IORING_OP_NOP:
 		k.finish(o, 0)
 	case o.on.kind == isHost:
 		k.finish(o, k.askHost(o))
@@ -260,13 +260,13 @@ func (k *Kernel) conclude(o *op) {
 // transfer moves the bytes of a read or write.
 func (k *Kernel) transfer(o *op) int32 {
 	data := o.on.data
-	data = data[min(o.sqe.Off, uint64(len(data))):]
-	n := o.length(min(int(o.sqe.Len), len(data)))
+	data = data[min(o.sqe.Raw().Off, uint64(len(data))):]
+	n := o.length(min(int(o.sqe.Raw().Len), len(data)))
 	if n == 0 {
 		return 0
 	}
 	p := o.memory()[:n]
-	if o.sqe.Opcode == abi.IORING_OP_READ {
+	if o.sqe.Raw().Opcode == abi.IORING_OP_READ {
 		copy(p, data)
 	} else {
 		copy(data, p)
@@ -278,7 +278,7 @@ func (k *Kernel) transfer(o *op) int32 {
 // scribble writes garbage into a part of the buffer of a read, which is the
 // kernel's until the operation ends.
 func (o *op) scribble() {
-	if o.state == over || o.sqe.Opcode != abi.IORING_OP_READ || o.sqe.Len == 0 || o.internal() {
+	if o.state == over || o.sqe.Raw().Opcode != abi.IORING_OP_READ || o.sqe.Raw().Len == 0 || o.internal() {
 		return
 	}
 	k := o.ring.k
@@ -332,8 +332,8 @@ func (k *Kernel) goOn(o *op, res int32) {
 	if next == nil {
 		return
 	}
-	full := res >= 0 && (!o.moves() || res == int32(o.sqe.Len))
-	if full || o.sqe.Flags&abi.IOSQE_IO_HARDLINK != 0 {
+	full := res >= 0 && (!o.moves() || res == int32(o.sqe.Raw().Len))
+	if full || o.sqe.Raw().Flags&abi.IOSQE_IO_HARDLINK != 0 {
 		k.soon(k.order.IntN(3), func() { k.start(next) })
 		return
 	}
@@ -347,7 +347,7 @@ func (k *Kernel) goOn(o *op, res int32) {
 
 // post lets a completion appear, soon.
 func (k *Kernel) post(o *op, res int32, flags uring.CQEFlags) {
-	p := posted{uring.CQE{UserData: o.sqe.UserData, Res: res, Flags: uint32(flags)}, o.fate.stale && !o.stream()}
+	p := posted{uring.CQE{UserData: o.sqe.Raw().UserData, Res: res, Flags: flags}, o.fate.stale && !o.stream()}
 	if interrupted := res == -int32(syscall.ECANCELED) || res == -int32(syscall.EINTR); interrupted || o.internal() {
 		p.stale = false // its user data may be used again
 	}

@@ -17,7 +17,7 @@ type Outcome struct {
 
 // Tag numbers an entry of the test, in a field that no simulated operation
 // looks at. Numbers begin at 1.
-func Tag(e *uring.SQE, number uint64) { e.Addr3 = number }
+func Tag(e *uring.SQE, number uint64) { e.Raw().Addr3 = number }
 
 // Outcome returns what became of the operation with the given number.
 func (k *Kernel) Outcome(number uint64) Outcome {

@@ -159,7 +159,7 @@ func (r *Ring) again(c uring.CQE) {
 	case 1:
 		c.Res = -int32(syscall.ECANCELED)
 	case 2:
-		c.Flags |= uint32(uring.CQEMore)
+		c.Flags |= uring.CQEMore
 	}
 	r.k.trace.add(event{what: "stale", ring: r.id, ud: c.UserData, res: c.Res})
 	r.push(posted{cqe: c})
@@ -221,7 +221,7 @@ func (r *Ring) Close() error {
 			r.left++
 		}
 		if !o.internal() && r.fatal == nil && !r.unparked {
-			r.k.violation("ring %d closed with an operation in flight: %v, user data %x, tag %d", r.id, o.code(), o.sqe.UserData, o.tag())
+			r.k.violation("ring %d closed with an operation in flight: %v, user data %x, tag %d", r.id, o.code(), o.sqe.Raw().UserData, o.tag())
 		}
 		o.leave()
 		if o.state == running || o.state == waiting {

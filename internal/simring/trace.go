@@ -82,7 +82,7 @@ func (k *Kernel) Trace() string {
 	fmt.Fprintf(&b, "alive: %d\n", len(k.live.all))
 	for _, o := range k.live.all {
 		fmt.Fprintf(&b, "       ring %d %-12v %-14v fd %-3d user data %016x tag %d\n",
-			o.ring.id, o.state, o.code(), o.sqe.Fd, o.sqe.UserData, o.tag())
+			o.ring.id, o.state, o.code(), o.sqe.Raw().Fd, o.sqe.Raw().UserData, o.tag())
 	}
 	for _, r := range k.rings {
 		fmt.Fprintf(&b, "ring %d: %d entries taken, %d completions, %d overflowed, waiting %v, closed %v, fatal %v\n",
@@ -93,5 +93,5 @@ func (k *Kernel) Trace() string {
 
 // note records something about an operation. The caller holds mu.
 func (k *Kernel) note(what string, o *op, res int32) {
-	k.trace.add(event{what, o.ring.id, o.code(), o.sqe.Fd, o.sqe.UserData, res, o.tag()})
+	k.trace.add(event{what, o.ring.id, o.code(), o.sqe.Raw().Fd, o.sqe.Raw().UserData, res, o.tag()})
 }

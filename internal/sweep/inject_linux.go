@@ -121,9 +121,10 @@ func (in *injector) injure(e *abi.SQE) {
 	case c.Late:
 		e.Flags |= uint8(uring.SQEAsync)
 	case c.Drop:
-		(*uring.SQE)(e).PollAdd(uring.Fd(in.bell.Int()), 1).SetUserData(data)
+		*e = abi.SQE(*new(uring.SQE).PollAdd(uring.Fd(in.bell.Int()), 1).SetUserData(data).Raw())
 	default:
-		(*uring.SQE)(e).NopWith(uring.NopOptions{Inject: true, Result: -int32(c.Errno)}).SetUserData(data)
+		nop := uring.NopOptions{Inject: true, Result: -int32(c.Errno)}
+		*e = abi.SQE(*new(uring.SQE).NopWith(nop).SetUserData(data).Raw())
 		e.Flags = flags
 	}
 }

@@ -54,9 +54,9 @@ func (b *planted) run(t *Trial) {
 	for len(got) < 8 {
 		slots++
 		e := r.SQE().Read(uring.Fd(p[0]), nil, 0)
-		e.Len = uint32(8 - len(got))
+		e.Raw().Len = uint32(8 - len(got))
 		e.SetFlags(uring.SQEBufferSelect)
-		e.BufIndex = bufs.Group()
+		e.Raw().BufIndex = bufs.Group()
 		var c [1]uring.CQE
 		for r.Reap(c[:]) == 0 {
 			if _, err := r.SubmitAndWait(1); err != nil {

@@ -55,7 +55,7 @@ func (t *Trial) endRings() {
 func (in *injector) fate(e *uring.SQE) simring.Fate {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !in.answer(uring.Op(e.Opcode).String(), int(int32(e.Len))) {
+	if !in.answer(uring.Op(e.Raw().Opcode).String(), int(int32(e.Raw().Len))) {
 		return simring.Fate{}
 	}
 	c := in.plan.choice
