@@ -56,17 +56,17 @@ func HaveMultishotRecv() error { return kernel.have(multishotRecv) }
 // 6.4)
 func HaveMultishotTimeout() error { return kernel.have(multishotTimeout) }
 
-// HaveBufferRing tells whether provided buffers can be shared through a ring.
+// HaveBufRing tells whether provided buffers can be shared through a ring.
 // (Linux 5.19)
-func HaveBufferRing() error { return kernel.have(bufferRing) }
+func HaveBufRing() error { return kernel.have(bufferRing) }
 
-// HaveBufferRingKernelMemory tells whether the kernel allocates the memory of
+// HaveBufRingKernelMemory tells whether the kernel allocates the memory of
 // a buffer ring. (Linux 6.4)
-func HaveBufferRingKernelMemory() error { return kernel.have(bufferRingKernel) }
+func HaveBufRingKernelMemory() error { return kernel.have(bufferRingKernel) }
 
-// HaveBufferRingIncremental tells whether a provided buffer can be used piece
+// HaveBufRingIncremental tells whether a provided buffer can be used piece
 // by piece. (Linux 6.12)
-func HaveBufferRingIncremental() error { return kernel.have(bufferRingInc) }
+func HaveBufRingIncremental() error { return kernel.have(bufferRingInc) }
 
 // HaveBundle tells whether one send takes, or one receive fills, several
 // provided buffers. (Linux 6.10)

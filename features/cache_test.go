@@ -128,7 +128,7 @@ func TestOverride(t *testing.T) {
 	if err := h.haveIOURing(); err != nil {
 		t.Errorf("with %q: %v", value, err)
 	}
-	if r := h.collect(nil); len(r.Notes) == 0 || r.Notes[0].About != EnvIOURing {
+	if r := h.collect(); len(r.Notes) == 0 || r.Notes[0].About != EnvIOURing {
 		t.Errorf("a value without meaning is not noted: %+v", r.Notes)
 	}
 	value = "off"
@@ -148,7 +148,7 @@ func TestConcurrentProbes(t *testing.T) {
 		opened.Unlock()
 		return real(o)
 	}
-	want := newHost().collect(nil)
+	want := newHost().collect()
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {

@@ -217,7 +217,7 @@ func TestOtherSystem(t *testing.T) {
 			t.Errorf("%s: %v", b.name, err)
 		}
 	}
-	r := h.collect(nil)
+	r := h.collect()
 	if r.Usable || r.Answer != Unsupported || r.Kernel != "" || r.Memlock.Soft != nil {
 		t.Errorf("report %+v", r)
 	}

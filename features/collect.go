@@ -12,13 +12,13 @@ import (
 )
 
 // Collect asks every probe and reports the answers. What the packages of this
-// module choose is theirs to say: the caller brings it, as this package knows
-// none of them. The first call opens a few dozen short-lived rings.
-func Collect(packages ...Package) Report { return kernel.collect(packages) }
+// module choose is theirs to say, as this package knows none of them: Packages is
+// for the caller to fill. The first call opens a few dozen short-lived rings.
+func Collect() Report { return kernel.collect() }
 
-func (h *host) collect(packages []Package) Report {
+func (h *host) collect() Report {
 	r := Report{OS: h.os, Arch: runtime.GOARCH, LSMs: []string{}, Notes: []Note{},
-		Packages: append([]Package{}, packages...)}
+		Packages: []Package{}}
 	if h.os == "linux" {
 		r.environment(h.environment())
 	}

@@ -46,7 +46,7 @@ var kernel = newHost()
 func newHost() *host {
 	h := &host{
 		os:    runtime.GOOS,
-		open:  uring.Open,
+		open:  func(o *uring.Options) (*uring.Ring, error) { return uring.Open(*o) },
 		query: uring.Query,
 		enter: probe.EnterErrno,
 		environment: func() probe.Environment {

@@ -23,7 +23,7 @@ func TestQueryAndTrialsAgree(t *testing.T) {
 		t.Fatal("the kernel does not answer queries")
 	}
 	tried.query = func() (uring.KernelInfo, error) { return uring.KernelInfo{}, os.ErrInvalid }
-	a, b := asked.collect(nil), tried.collect(nil)
+	a, b := asked.collect(), tried.collect()
 	for _, table := range []struct {
 		name string
 		a, b []Entry
@@ -53,10 +53,10 @@ func TestQueryAndTrialsAgree(t *testing.T) {
 // Trials leave no descriptor and no memory in use.
 func TestTrialsLeaveNothing(t *testing.T) {
 	ringtest.NeedRing(t)
-	newHost().collect(nil) // whatever opens files once does so now
+	newHost().collect() // whatever opens files once does so now
 	before := descriptors(t)
 	for range 3 {
-		newHost().collect(nil)
+		newHost().collect()
 	}
 	if after := descriptors(t); !reflect.DeepEqual(before, after) {
 		t.Errorf("descriptors before %v, after %v", before, after)

@@ -61,7 +61,7 @@ func tryMultishotAccept(h *host) error {
 }
 
 func tryMultishotRecv(h *host) error {
-	return h.withBuffers(uring.BufRingOptions{Entries: 4, BufSize: 64}, func(t *trial, g *uring.BufRing) error {
+	return h.withBuffers(uring.BufRingOptions{Entries: 4, BufferSize: 64}, func(t *trial, g *uring.BufRing) error {
 		a, b, err := t.files.pair()
 		if err != nil {
 			return err
@@ -127,20 +127,20 @@ func (h *host) tryReceive(o uring.BufRingOptions, flags uring.CQEFlags) error {
 }
 
 func tryBufferRing(h *host) error {
-	return h.tryReceive(uring.BufRingOptions{Entries: 4, BufSize: 64}, 0)
+	return h.tryReceive(uring.BufRingOptions{Entries: 4, BufferSize: 64}, 0)
 }
 
 func tryBufferRingKernel(h *host) error {
-	return h.tryReceive(uring.BufRingOptions{Entries: 4, BufSize: 64, KernelMemory: true}, 0)
+	return h.tryReceive(uring.BufRingOptions{Entries: 4, BufferSize: 64, KernelMemory: true}, 0)
 }
 
 func tryBufferRingInc(h *host) error {
-	return h.tryReceive(uring.BufRingOptions{Entries: 4, BufSize: 64, Incremental: true}, uring.CQEBufMore)
+	return h.tryReceive(uring.BufRingOptions{Entries: 4, BufferSize: 64, Incremental: true}, uring.CQEBufMore)
 }
 
 // tryBundle sends: how much a bundle receives at once depends on the socket.
 func tryBundle(h *host) error {
-	return h.withBuffers(uring.BufRingOptions{Entries: 4, BufSize: 1}, func(t *trial, g *uring.BufRing) error {
+	return h.withBuffers(uring.BufRingOptions{Entries: 4, BufferSize: 1}, func(t *trial, g *uring.BufRing) error {
 		a, _, err := t.files.pair()
 		if err != nil {
 			return err

@@ -103,7 +103,7 @@ func eachEventMode(t *testing.T, f func(t *testing.T, o event.Options)) {
 
 func needEventRing(t *testing.T) {
 	t.Helper()
-	s, err := event.Listen("tcp", "127.0.0.1:0", event.Handler{}, &event.Options{Mode: event.ModeRing})
+	s, err := event.Listen("tcp", "127.0.0.1:0", event.Handler{}, event.Options{Mode: event.ModeRing})
 	if err != nil {
 		needRing(t, err)
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func eventEcho(t *testing.T, network, address string, o event.Options) string {
 	t.Helper()
 	s, err := event.Listen(network, address, event.Handler{
 		OnData: func(c *event.Conn, p []byte) { _, _ = c.Write(p) },
-	}, &o)
+	}, o)
 	if err != nil {
 		t.Fatal(err)
 	}

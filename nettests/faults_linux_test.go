@@ -47,7 +47,7 @@ func engines(t *testing.T) (all []engine) {
 	}
 	for _, mode := range eventModes {
 		o := event.Options{Mode: mode}
-		if s, err := event.Listen("tcp", "127.0.0.1:0", event.Handler{}, &o); err != nil {
+		if s, err := event.Listen("tcp", "127.0.0.1:0", event.Handler{}, o); err != nil {
 			mayLack(t, err)
 			continue
 		} else if err := s.Close(); err != nil {
@@ -79,7 +79,7 @@ func eachEngine(t *testing.T, f func(t *testing.T, e engine)) {
 func unetEcho(s *unet.System) func(*testing.T, string, net.ListenConfig, chan<- error) string {
 	return func(t *testing.T, address string, lc net.ListenConfig, ended chan<- error) string {
 		t.Helper()
-		ours := unet.ListenConfig{System: s, KeepAliveConfig: lc.KeepAliveConfig, Control: lc.Control}
+		ours := unet.ListenConfig{ListenConfig: lc, System: s}
 		l, err := ours.Listen(context.Background(), "tcp", address)
 		if err != nil {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ func callbackEcho(o event.Options) func(*testing.T, string, net.ListenConfig, ch
 		s, err := event.Listen("tcp", address, event.Handler{
 			OnData:  func(c *event.Conn, p []byte) { _, _ = c.Write(p) },
 			OnClose: func(_ *event.Conn, err error) { ended <- err },
-		}, &o)
+		}, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ func (r *Reactor) Do(op *Op) Result {
 	s, err := l.begin(context.Background(), op)
 	if err != nil {
 		l.busy.Add(-1)
-		return Result{Err: err}
+		return Result{Cause: err}
 	}
 	<-s.Value.done
 	res := s.Value.res
@@ -54,22 +54,22 @@ func (r *Reactor) DoContext(ctx context.Context, op *Op) Result {
 		return r.Do(op)
 	}
 	if ctx.Err() != nil {
-		return Result{Err: context.Cause(ctx)}
+		return Result{Cause: context.Cause(ctx)}
 	}
 	l := r.route(op)
 	l.busy.Add(1)
 	defer l.busy.Add(-1)
 	s, err := l.begin(ctx, op)
 	if err != nil {
-		return Result{Err: err}
+		return Result{Cause: err}
 	}
 	select {
 	case <-s.Value.done:
 	case <-ctx.Done():
 		_ = l.cancel(s.ID()) // it may have ended by itself
 		<-s.Value.done
-		if v := &s.Value; v.res.Err == nil && v.res.Res == -int32(syscall.ECANCELED) {
-			v.res.Err = context.Cause(ctx)
+		if v := &s.Value; v.res.Cause == nil && v.res.Res == -int32(syscall.ECANCELED) {
+			v.res.Cause = context.Cause(ctx)
 		}
 	}
 	res := s.Value.res

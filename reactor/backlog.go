@@ -68,7 +68,7 @@ func (l *loop) restart(c chore) {
 	switch {
 	case l.table.Lookup(c.id) != s: // it has ended while there was no room
 	case err != nil:
-		l.end(s, Result{Err: err})
+		l.end(s, Result{Cause: err})
 	default:
 		l.fill(s, false)
 	}
@@ -93,7 +93,7 @@ func (l *loop) startChain(c chore) {
 // endAll ends operations that the kernel has not seen. The caller holds mu.
 func (l *loop) endAll(slots []*slot, err error) {
 	for _, s := range slots {
-		l.end(s, Result{Err: err})
+		l.end(s, Result{Cause: err})
 	}
 }
 

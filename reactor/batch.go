@@ -70,7 +70,7 @@ func (r *Reactor) batch(ops []Op, results []Result, chain bool) error {
 		n := min(portion, len(ops))
 		if err := l.doGroup(ops[:n], results[:n], chain); err != nil {
 			for i := range results {
-				results[i] = Result{Err: err}
+				results[i] = Result{Cause: err}
 			}
 			return err
 		}
@@ -89,11 +89,11 @@ func (r *Reactor) batch(ops []Op, results []Result, chain bool) error {
 // of memory in the middle of the chain.
 func settled(ops []Op, results []Result) int {
 	for i, res := range results {
-		if res.Err == nil && interrupted(res.Res) {
+		if res.Cause == nil && interrupted(res.Res) {
 			return i
 		}
 		e := &ops[i].SQE
-		if res.Err != nil || res.Res < 0 || uint32(res.Res) != e.Raw().Len || e.Raw().Flags&linkFlags != 0 {
+		if res.Cause != nil || res.Res < 0 || uint32(res.Res) != e.Raw().Len || e.Raw().Flags&linkFlags != 0 {
 			break
 		}
 	}

@@ -152,8 +152,8 @@ func TestRegisteredFileSurvivesReuse(t *testing.T) {
 
 // TestStreamSurvivesTheExitOfItsThread starts streams on threads that exit.
 func TestStreamSurvivesTheExitOfItsThread(t *testing.T) {
-	r := open(t, Options{Rings: 1})
-	g := stock(t, r, GroupOptions{Buffers: 8, Size: 64})
+	r := open(t, Options{Loops: 1})
+	g := stock(t, r, BufferGroupOptions{Buffers: 8, BufferSize: 64})
 	for range 20 {
 		rd, wr := pair(t)
 		got := make(chan byte, 16)
@@ -220,7 +220,7 @@ func pollers(t *testing.T) int {
 // TestSQPoll runs everything with the kernel's thread as the only submitter.
 func TestSQPoll(t *testing.T) {
 	ringtest.NeedKernel(t, "SQPOLL without privileges", "5.13")
-	r := open(t, Options{Rings: 3, SQPoll: true})
+	r := open(t, Options{Loops: 3, SQPoll: true})
 	newSoak(t, r).run(50, time.Second/2)
 	waitFor(t, func() bool { return pollers(t) == 1 }) // those of earlier tests go away
 }

@@ -26,7 +26,7 @@ func ExampleBufferGroup() {
 		log.Fatal(err)
 	}
 	defer r.Close()
-	group, err := r.NewBufferGroup(reactor.GroupOptions{Buffers: 64, Size: 2048})
+	group, err := r.NewBufferGroup(reactor.BufferGroupOptions{Buffers: 64, BufferSize: 2048})
 	if err != nil {
 		log.Fatal(err)
 	}

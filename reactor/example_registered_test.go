@@ -66,7 +66,7 @@ func ExampleBufferPool() {
 		log.Fatal(err)
 	}
 	defer r.Close()
-	pool, err := r.NewBufferPool(reactor.PoolOptions{Buffers: 8, Size: 4096})
+	pool, err := r.NewBufferPool(reactor.BufferPoolOptions{Buffers: 8, BufferSize: 4096})
 	if err != nil {
 		log.Fatal(err)
 	}

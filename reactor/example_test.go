@@ -32,8 +32,8 @@ func Example() {
 	op := reactor.Op{Buf: buf, Keep: f}
 	op.SQE.Read(uring.Fd(int(f.Fd())), buf, 0)
 	res := r.Do(&op)
-	if res.Err != nil || res.Errno() != 0 {
-		log.Fatal(res.Err, res.Errno())
+	if err := res.Err(); err != nil {
+		log.Fatal(err)
 	}
 	fmt.Printf("%s\n", buf[:res.Res])
 	// Output: hello
@@ -64,7 +64,7 @@ func ExampleReactor_QueueWithDeadline() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println((<-done).Err)
+	fmt.Println((<-done).Err())
 	// Output: i/o timeout
 }
 

@@ -61,7 +61,7 @@ func TestRegisteredFile(t *testing.T) {
 			}
 			f.Release()
 			f.Release() // nothing
-			if res := r.Do(on(f, readOp(fd, make([]byte, 1), 0))); !errors.Is(res.Err, errReleased) {
+			if res := r.Do(on(f, readOp(fd, make([]byte, 1), 0))); !errors.Is(res.Cause, errReleased) {
 				t.Errorf("after Release: %+v", res)
 			}
 			if err := r.DoBatch(ops, results); !errors.Is(err, errReleased) {
@@ -84,7 +84,7 @@ func TestRegisteredFile(t *testing.T) {
 
 // TestReleasedFileStaysUntilItsOperationsEnd has one slot only.
 func TestReleasedFileStaysUntilItsOperationsEnd(t *testing.T) {
-	for _, o := range []Options{{Files: 1}, {Files: 1, Pinned: true, Rings: 2}} {
+	for _, o := range []Options{{Files: 1}, {Files: 1, Pinned: true, Loops: 2}} {
 		if o.Pinned {
 			ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
 		}
@@ -154,9 +154,9 @@ func TestRegisterFileErrors(t *testing.T) {
 		if n := r.Stats().Files; n != 0 {
 			t.Errorf("%d slots are lost", n)
 		}
-		other := open(t, Options{Rings: 1})
+		other := open(t, Options{Loops: 1})
 		f := register(t, other, 0)
-		if res := r.Do(on(f, readOp(0, make([]byte, 1), 0))); !errors.Is(res.Err, errForeign) {
+		if res := r.Do(on(f, readOp(0, make([]byte, 1), 0))); !errors.Is(res.Cause, errForeign) {
 			t.Errorf("a file of another reactor: %+v", res)
 		}
 		if err := r.Close(); err != nil {
@@ -223,7 +223,7 @@ func TestSmallerFileTables(t *testing.T) {
 		{frugal{files: 10, refuse: syscall.EMFILE}, 0, syscall.EMFILE},
 		{frugal{files: 10, refuse: syscall.EPERM}, 0, syscall.EPERM},
 	} {
-		r := open(t, Options{Rings: 2, open: openFrugal(test.frugal)})
+		r := open(t, Options{Loops: 2, open: openFrugal(test.frugal)})
 		n := 0
 		var err error
 		for n <= 1<<10 {
@@ -243,11 +243,11 @@ func TestSmallerFileTables(t *testing.T) {
 }
 
 func TestOperationOnARegisteredFileDoesNotAllocate(t *testing.T) {
-	for _, o := range []Options{{Rings: 1}, {Rings: 1, Pinned: true}} {
+	for _, o := range []Options{{Loops: 1}, {Loops: 1, Pinned: true}} {
 		r := open(t, o)
 		file, _ := pattern(t, 4096)
 		f := register(t, r, int(file.Fd()))
-		pool, err := r.NewBufferPool(PoolOptions{Buffers: 2, Size: 4096})
+		pool, err := r.NewBufferPool(BufferPoolOptions{Buffers: 2, BufferSize: 4096})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func deepRead(r *Reactor, fd int, want byte, depth int) error {
 	if depth > 0 {
 		return deepRead(r, fd, want, depth-1)
 	}
-	if res := read(r, fd, p[:], 0); res.Err != nil || int(res.Res) != len(p) {
+	if res := read(r, fd, p[:], 0); res.Cause != nil || int(res.Res) != len(p) {
 		return fmt.Errorf("%+v", res)
 	}
 	if !bytes.Equal(p[:], bytes.Repeat([]byte{want}, len(p))) {
@@ -82,7 +82,7 @@ func TestBuffersInFlightSurvive(t *testing.T) {
 			if _, err := syscall.Write(out, want); err != nil {
 				t.Fatal(err)
 			}
-			if res := <-done; res.Err != nil || int(res.Res) != len(p) || !bytes.Equal(p[:], want) {
+			if res := <-done; res.Cause != nil || int(res.Res) != len(p) || !bytes.Equal(p[:], want) {
 				t.Fatalf("%+v, or not what was written", res)
 			}
 			p = nil

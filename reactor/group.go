@@ -12,14 +12,14 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// GroupOptions describe the buffers of a group.
-type GroupOptions struct {
+// BufferGroupOptions describe the buffers of a group.
+type BufferGroupOptions struct {
 	// Buffers is how many buffers each loop of the reactor has, rounded up to
 	// a power of two; 0 means 256, the most is 32768. Where RLIMIT_MEMLOCK is
 	// low there may be fewer.
 	Buffers int
-	// Size is the length of each in bytes; 0 means 4096.
-	Size int
+	// BufferSize is the length of each in bytes; 0 means 4096.
+	BufferSize int
 	// Incremental lets the kernel put several pieces of data into one buffer,
 	// so that small messages do not need a buffer each. It is for sockets and
 	// pipes. Kernels before 6.12 use a buffer for each piece all the same.
@@ -31,12 +31,12 @@ const (
 	mostBuffers   = 1 << 15
 )
 
-func (o GroupOptions) withDefaults() (GroupOptions, error) {
+func (o BufferGroupOptions) withDefaults() (BufferGroupOptions, error) {
 	if o.Buffers <= 0 {
 		o.Buffers = 256
 	}
-	if o.Size <= 0 {
-		o.Size = 4096
+	if o.BufferSize <= 0 {
+		o.BufferSize = 4096
 	}
 	if o.Buffers > mostBuffers {
 		return o, fmt.Errorf("reactor: a group of %d buffers: at most %d are possible", o.Buffers, mostBuffers)
@@ -70,7 +70,7 @@ var errGroupBusy = errors.New("reactor: streams are using the buffer group: canc
 //
 // Errors: ErrClosed; errors.ErrUnsupported where the kernel has no buffer rings;
 // ENOMEM when not even a few buffers may be registered.
-func (r *Reactor) NewBufferGroup(o GroupOptions) (*BufferGroup, error) {
+func (r *Reactor) NewBufferGroup(o BufferGroupOptions) (*BufferGroup, error) {
 	r.mayRegister()
 	o, err := o.withDefaults()
 	if err != nil {

@@ -27,7 +27,7 @@ func pair(t testing.TB) (a, b int) {
 	return fds[0], fds[1]
 }
 
-func stock(t testing.TB, r *Reactor, o GroupOptions) *BufferGroup {
+func stock(t testing.TB, r *Reactor, o BufferGroupOptions) *BufferGroup {
 	t.Helper()
 	ringtest.NeedKernel(t, "multishot receive", "6.0")
 	g, err := r.NewBufferGroup(o)
@@ -53,7 +53,7 @@ func overGroups(t *testing.T, buffers, size int, test func(t *testing.T, r *Reac
 				name = "incremental"
 			}
 			t.Run(name, func(t *testing.T) {
-				g := stock(t, r, GroupOptions{Buffers: buffers, Size: size, Incremental: incremental})
+				g := stock(t, r, BufferGroupOptions{Buffers: buffers, BufferSize: size, Incremental: incremental})
 				test(t, r, g)
 				waitFor(t, func() bool { return r.Stats().InFlight == 0 })
 				if err := g.Close(); err != nil {
@@ -114,7 +114,7 @@ func TestGroupDeliversEverything(t *testing.T) {
 				c.Release()
 				c.Release() // nothing
 			}
-			if res := <-end; res.Res != 0 || res.Err != nil {
+			if res := <-end; res.Res != 0 || res.Cause != nil {
 				t.Errorf("the end: %+v", res)
 			}
 			sender.Wait()
@@ -145,7 +145,7 @@ func TestGroupOfManyStreams(t *testing.T) {
 			if _, err := g.Stream(recvOp(rd), func(e *Event) {
 				sum.Add(int64(len(e.Data)))
 				if !e.More() {
-					if e.Res != 0 || e.Err != nil {
+					if e.Res != 0 || e.Cause != nil {
 						t.Errorf("%+v", e.Result)
 					}
 					ended.Done()
@@ -194,7 +194,7 @@ func TestStarvedStreamEnds(t *testing.T) {
 		if err := r.Cancel(id); err != nil {
 			t.Fatal(err)
 		}
-		if res := <-end; res.Errno() != syscall.ECANCELED || res.Err != nil {
+		if res := <-end; res.Errno() != syscall.ECANCELED || res.Cause != nil {
 			t.Errorf("%+v", res)
 		}
 		for i := range kept {
@@ -218,9 +218,9 @@ func TestStarvedStreamEnds(t *testing.T) {
 }
 
 func TestCloseEndsStarvedStreams(t *testing.T) {
-	for _, o := range []Options{{Rings: 1}, {Rings: 1, Pinned: true}} {
+	for _, o := range []Options{{Loops: 1}, {Loops: 1, Pinned: true}} {
 		r := open(t, o)
-		g := stock(t, r, GroupOptions{Buffers: 1, Size: 8})
+		g := stock(t, r, BufferGroupOptions{Buffers: 1, BufferSize: 8})
 		rd, wr := pair(t)
 		end := make(chan Result, 1)
 		var kept Chunk
@@ -238,7 +238,7 @@ func TestCloseEndsStarvedStreams(t *testing.T) {
 		if err := r.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if res := <-end; !errors.Is(res.Err, ErrClosed) {
+		if res := <-end; !errors.Is(res.Cause, ErrClosed) {
 			t.Errorf("%+v", res)
 		}
 		if string(kept.Data) != "sixteen " {
@@ -251,7 +251,7 @@ func TestCloseEndsStarvedStreams(t *testing.T) {
 		if _, err := g.Stream(recvOp(rd), nil); !errors.Is(err, ErrClosed) {
 			t.Errorf("a stream of a closed group: %v", err)
 		}
-		if _, err := r.NewBufferGroup(GroupOptions{}); !errors.Is(err, ErrClosed) {
+		if _, err := r.NewBufferGroup(BufferGroupOptions{}); !errors.Is(err, ErrClosed) {
 			t.Errorf("a group of a closed reactor: %v", err)
 		}
 	}
@@ -260,10 +260,10 @@ func TestCloseEndsStarvedStreams(t *testing.T) {
 // TestGroupLimits has the kernel refuse, and the caller ask for too much.
 func TestGroupLimits(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {
-		if _, err := r.NewBufferGroup(GroupOptions{Buffers: 1 << 20}); err == nil {
+		if _, err := r.NewBufferGroup(BufferGroupOptions{Buffers: 1 << 20}); err == nil {
 			t.Error("a million buffers")
 		}
-		g := stock(t, r, GroupOptions{Buffers: 3, Size: 10})
+		g := stock(t, r, BufferGroupOptions{Buffers: 3, BufferSize: 10})
 		if n := len(g.stores[0].lent); n != 4 {
 			t.Errorf("%d buffers", n)
 		}
@@ -273,7 +273,7 @@ func TestGroupLimits(t *testing.T) {
 		if err := g.Close(); err != nil {
 			t.Errorf("second close: %v", err)
 		}
-		again := stock(t, r, GroupOptions{})
+		again := stock(t, r, BufferGroupOptions{})
 		if again.id != g.id {
 			t.Errorf("group %d was not used again, but %d", g.id, again.id)
 		}
@@ -352,7 +352,7 @@ func TestGroupDeliversBundles(t *testing.T) {
 			syscall.Write(wr, p[:500])
 		}
 		syscall.Shutdown(wr, syscall.SHUT_WR)
-		if res := <-end; res.Res != 0 || res.Err != nil {
+		if res := <-end; res.Res != 0 || res.Cause != nil {
 			t.Errorf("the end: %+v", res)
 		}
 		if !bytes.Equal(got, want) {
@@ -367,9 +367,9 @@ func TestGroupDeliversBundles(t *testing.T) {
 }
 
 func TestStreamOfAGroupDoesNotAllocate(t *testing.T) {
-	for _, o := range []Options{{Rings: 1}, {Rings: 1, Pinned: true}} {
+	for _, o := range []Options{{Loops: 1}, {Loops: 1, Pinned: true}} {
 		r := open(t, o)
-		g := stock(t, r, GroupOptions{Buffers: 8, Size: 64})
+		g := stock(t, r, BufferGroupOptions{Buffers: 8, BufferSize: 64})
 		rd, wr := pair(t)
 		got := make(chan int, 1)
 		if _, err := g.Stream(recvOp(rd), func(e *Event) {

@@ -76,7 +76,7 @@ func openShared(o *uring.Options) (ring, parker, error) {
 // A completion queue that is too small for the table costs speed, no data.
 func openSmaller(o *uring.Options) (*uring.Ring, error) {
 	for {
-		r, err := uring.Open(o)
+		r, err := uring.Open(*o)
 		if !errors.Is(err, syscall.ENOMEM) || o.CQEntries <= smallestCQ {
 			return r, err
 		}

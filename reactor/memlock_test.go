@@ -17,7 +17,7 @@ import (
 func TestFewerRingsWhereMemoryIsShort(t *testing.T) {
 	ringtest.NeedRing(t)
 	for _, room := range []int{1, 0} {
-		r, err := New(Options{Rings: 3, open: func(o *Options, i int, first ring) (ring, parker, error) {
+		r, err := New(Options{Loops: 3, open: func(o *Options, i int, first ring) (ring, parker, error) {
 			if i >= room {
 				return nil, nil, syscall.ENOMEM
 			}
@@ -35,7 +35,7 @@ func TestFewerRingsWhereMemoryIsShort(t *testing.T) {
 		op := &Op{}
 		op.SQE.Nop()
 		for range 10 {
-			if res := r.Do(op); res.Err != nil || res.Res != 0 {
+			if res := r.Do(op); res.Cause != nil || res.Res != 0 {
 				t.Errorf("%+v", res)
 			}
 		}

@@ -4,6 +4,7 @@ package reactor
 
 import (
 	"errors"
+	"os"
 	"sync/atomic"
 	"syscall"
 
@@ -13,8 +14,8 @@ import (
 
 var (
 	// ErrClosed is returned by calls on a closed reactor, and ends the
-	// operations that closing found in flight.
-	ErrClosed = errors.New("reactor: closed")
+	// operations that closing found in flight. It matches os.ErrClosed.
+	ErrClosed error = closedError{}
 	// ErrFull is returned by Queue when the loop holds as many operations as
 	// it may.
 	ErrFull = errors.New("reactor: too many operations in flight")
@@ -27,6 +28,12 @@ var (
 	// ErrNotFound is returned by Cancel for an operation that is over.
 	ErrNotFound = errors.New("reactor: no such operation")
 )
+
+type closedError struct{}
+
+func (closedError) Error() string { return "reactor: closed" }
+
+func (closedError) Is(target error) bool { return target == os.ErrClosed }
 
 // Op is an operation to start. It is copied.
 type Op struct {
@@ -56,11 +63,20 @@ type Result struct {
 	// errno.
 	Res   int32
 	Flags uring.CQEFlags
-	// Err says why the operation ended without an answer of the kernel:
+	// Cause says why the operation ended without an answer of the kernel:
 	// ErrClosed, os.ErrDeadlineExceeded, ErrFailed, the cause of the context
 	// that ended, or what is wrong with the Op. Otherwise nil, also when Res is
-	// negative.
-	Err error
+	// negative: [Result.Err] has both.
+	Cause error
+}
+
+// Err returns why the operation failed, nil when it did not: Cause, or else the
+// errno in Res. Compare it with errors.Is.
+func (r Result) Err() error {
+	if r.Cause != nil || r.Res >= 0 {
+		return r.Cause
+	}
+	return syscall.Errno(-r.Res)
 }
 
 // Errno returns the errno of a failed operation, 0 otherwise.
@@ -76,7 +92,7 @@ func (r Result) Errno() syscall.Errno {
 func (r Result) BufferID() uint16 { return uring.CQE{Flags: r.Flags}.BufferID() }
 
 // More says whether a stream goes on after this event.
-func (r Result) More() bool { return r.Err == nil && r.Flags&uring.CQEMore != 0 }
+func (r Result) More() bool { return r.Cause == nil && r.Flags&uring.CQEMore != 0 }
 
 // ID names an operation that was queued, until its end. The zero ID names
 // nothing.

@@ -13,26 +13,26 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// PoolOptions describe a pool of buffers.
-type PoolOptions struct {
+// BufferPoolOptions describe a pool of buffers.
+type BufferPoolOptions struct {
 	// Buffers is their number; 0 means 64.
 	Buffers int
-	// Size is the length of each in bytes, rounded up to whole pages; 0 means
+	// BufferSize is the length of each in bytes, rounded up to whole pages; 0 means
 	// 64 KiB.
-	Size int
+	BufferSize int
 }
 
-func (o PoolOptions) withDefaults() (PoolOptions, error) {
+func (o BufferPoolOptions) withDefaults() (BufferPoolOptions, error) {
 	if o.Buffers <= 0 {
 		o.Buffers = 64
 	}
-	if o.Size <= 0 {
-		o.Size = 64 << 10
+	if o.BufferSize <= 0 {
+		o.BufferSize = 64 << 10
 	}
-	if o.Size > math.MaxInt32 || o.Buffers > math.MaxInt/2/sys.PageCeil(o.Size) {
-		return o, fmt.Errorf("reactor: a pool of %d buffers of %d bytes", o.Buffers, o.Size)
+	if o.BufferSize > math.MaxInt32 || o.Buffers > math.MaxInt/2/sys.PageCeil(o.BufferSize) {
+		return o, fmt.Errorf("reactor: a pool of %d buffers of %d bytes", o.Buffers, o.BufferSize)
 	}
-	o.Size = sys.PageCeil(o.Size)
+	o.BufferSize = sys.PageCeil(o.BufferSize)
 	return o, nil
 }
 
@@ -69,7 +69,7 @@ type Buffer struct {
 // NewBufferPool makes a pool. It must not be called by a callback of a pinned
 // loop, which panics. The error says that the options make no sense, or that
 // there is no memory at all; ErrClosed that the reactor was closed.
-func (r *Reactor) NewBufferPool(o PoolOptions) (*BufferPool, error) {
+func (r *Reactor) NewBufferPool(o BufferPoolOptions) (*BufferPool, error) {
 	r.mayRegister()
 	o, err := o.withDefaults()
 	if err != nil {
@@ -79,16 +79,16 @@ func (r *Reactor) NewBufferPool(o PoolOptions) (*BufferPool, error) {
 		return nil, ErrClosed
 	}
 	p := &BufferPool{r: r, back: newToken(), bufs: make([]Buffer, o.Buffers), spare: make([]*Buffer, o.Buffers)}
-	if p.memory, err = sys.MapAnon(o.Buffers*o.Size, false); err != nil {
+	if p.memory, err = sys.MapAnon(o.Buffers*o.BufferSize, false); err != nil {
 		return nil, fmt.Errorf("reactor: buffer pool: %w", err)
 	}
 	for i := range p.bufs {
-		from, to := i*o.Size, (i+1)*o.Size
+		from, to := i*o.BufferSize, (i+1)*o.BufferSize
 		data := p.memory.Bytes()[from:to:to]
 		p.bufs[i] = Buffer{pool: p, data: data, addr: sys.SliceAddr(data), end: to}
 		p.spare[o.Buffers-1-i] = &p.bufs[i] // those at the front, which are registered first, are used first
 	}
-	p.pinned = r.pools.register(p) / o.Size
+	p.pinned = r.pools.register(p) / o.BufferSize
 	return p, nil
 }
 

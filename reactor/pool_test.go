@@ -23,7 +23,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-func pool(t testing.TB, r *Reactor, o PoolOptions) *BufferPool {
+func pool(t testing.TB, r *Reactor, o BufferPoolOptions) *BufferPool {
 	t.Helper()
 	p, err := r.NewBufferPool(o)
 	if err != nil {
@@ -82,7 +82,7 @@ func TestPool(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		ringtest.NeedKernel(t, "empty slots of registered buffers", "5.13")
 		for n := range 3 {
-			p := pool(t, r, PoolOptions{Buffers: 5, Size: 3000})
+			p := pool(t, r, BufferPoolOptions{Buffers: 5, BufferSize: 3000})
 			before := r.Stats()
 			reads(t, r, p)
 			if s := r.Stats(); s.FixedBuffers-before.FixedBuffers != 320 || s.PlainBuffers != before.PlainBuffers {
@@ -99,7 +99,7 @@ func TestPool(t *testing.T) {
 				}
 			}
 		}
-		if p := pool(t, r, PoolOptions{Buffers: 1}); p.index != 2 {
+		if p := pool(t, r, BufferPoolOptions{Buffers: 1}); p.index != 2 {
 			t.Errorf("the place of the pool that was closed is not used again, but %d", p.index)
 		}
 	})
@@ -110,7 +110,7 @@ func TestPool(t *testing.T) {
 func TestPoolWritesAndSends(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		ringtest.NeedOp(t, uring.OpSendZC, "6.0")
-		p := pool(t, r, PoolOptions{Buffers: 2, Size: 4096})
+		p := pool(t, r, BufferPoolOptions{Buffers: 2, BufferSize: 4096})
 		b := get(t, p)
 		copy(b.Bytes(), "from a pool")
 		file, _ := pattern(t, 0)
@@ -177,7 +177,7 @@ func tcp(t *testing.T) (fd int, peer net.Conn) {
 // TestPutWaitsForTheOperation puts a buffer that an operation in flight uses.
 func TestPutWaitsForTheOperation(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {
-		p := pool(t, r, PoolOptions{Buffers: 1})
+		p := pool(t, r, BufferPoolOptions{Buffers: 1})
 		rd, wr := pipe(t)
 		b := get(t, p)
 		done := make(chan Result, 1)
@@ -189,7 +189,7 @@ func TestPutWaitsForTheOperation(t *testing.T) {
 		if _, ok := p.TryGet(); ok {
 			t.Fatal("the buffer of an operation in flight was handed out")
 		}
-		if res := r.Do(into(b, rd, 3, 0)); !errors.Is(res.Err, errReleased) {
+		if res := r.Do(into(b, rd, 3, 0)); !errors.Is(res.Cause, errReleased) {
 			t.Errorf("an operation with a buffer that was put: %+v", res)
 		}
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -238,7 +238,7 @@ func TestPoolClosesWhenItsBuffersAreBack(t *testing.T) {
 				return !p.r.pools.taken[p.index]
 			}
 		}
-		p := pool(t, r, PoolOptions{Buffers: 2})
+		p := pool(t, r, BufferPoolOptions{Buffers: 2})
 		rd, wr := pipe(t)
 		a, b := get(t, p), get(t, p)
 		waiting := make(chan error)
@@ -269,7 +269,7 @@ func TestPoolClosesWhenItsBuffersAreBack(t *testing.T) {
 		}
 		waitFor(t, freed(p))
 
-		late := pool(t, r, PoolOptions{Buffers: 1})
+		late := pool(t, r, BufferPoolOptions{Buffers: 1})
 		c := get(t, late)
 		if err := r.Close(); err != nil {
 			t.Fatal(err)
@@ -280,7 +280,7 @@ func TestPoolClosesWhenItsBuffersAreBack(t *testing.T) {
 			t.Error(err)
 		}
 		r.background.wait()
-		if _, err := r.NewBufferPool(PoolOptions{}); err != ErrClosed {
+		if _, err := r.NewBufferPool(BufferPoolOptions{}); err != ErrClosed {
 			t.Errorf("a pool of a closed reactor: %v", err)
 		}
 	})
@@ -322,8 +322,8 @@ func TestPoolWhereLittleMayBeRegistered(t *testing.T) {
 		{frugal{refuse: syscall.EOPNOTSUPP, bytes: 1}, 0},             // whatever
 		{frugal{clones: true, refuse: syscall.EPERM}, ifClones(t, 8)}, // cloned only
 	} {
-		r := open(t, Options{Rings: 2, open: openFrugal(test.frugal)})
-		p := pool(t, r, PoolOptions{Buffers: 8, Size: 4096})
+		r := open(t, Options{Loops: 2, open: openFrugal(test.frugal)})
+		p := pool(t, r, BufferPoolOptions{Buffers: 8, BufferSize: 4096})
 		if p.Registered() != test.registered {
 			t.Errorf("%+v: %d buffers are registered", test.frugal, p.Registered())
 		}
@@ -429,7 +429,7 @@ func lowMemlock(t *testing.T, limit string) {
 // may take for ever.
 func newWithLowMemlock(t *testing.T, alone, pinned bool) *Reactor {
 	for start := time.Now(); ; runtime.Gosched() {
-		r, err := New(Options{Rings: 2, Pinned: pinned})
+		r, err := New(Options{Loops: 2, Pinned: pinned})
 		switch waited := time.Since(start); {
 		case err == nil:
 			return r
@@ -444,7 +444,7 @@ func newWithLowMemlock(t *testing.T, alone, pinned bool) *Reactor {
 // readWithLowMemlock reads with all buffers of a pool, of which not all can be
 // registered.
 func readWithLowMemlock(t *testing.T, r *Reactor, file *os.File) {
-	p := pool(t, r, PoolOptions{Buffers: 256, Size: 4096})
+	p := pool(t, r, BufferPoolOptions{Buffers: 256, BufferSize: 4096})
 	f := register(t, r, int(file.Fd()))
 	want := make([]byte, 1<<16)
 	if _, err := file.ReadAt(want, 0); err != nil {

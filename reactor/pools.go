@@ -112,7 +112,7 @@ func (t *pools) openSource() *uring.Ring {
 }
 
 func newSource(o *Options) *uring.Ring {
-	src, err := uring.Open(&uring.Options{Entries: 1, Restrict: o.restrictions()})
+	src, err := uring.Open(uring.Options{Entries: 1, Restrict: o.restrictions()})
 	if err != nil {
 		return nil
 	}

@@ -27,7 +27,7 @@ func TestCallbacksMayQueue(t *testing.T) {
 		var step func(n int) func(Result)
 		step = func(n int) func(Result) {
 			return func(res Result) {
-				if res.Res != 0 || res.Err != nil {
+				if res.Res != 0 || res.Cause != nil {
 					t.Errorf("nop: %+v", res)
 				}
 				if n == depth {
@@ -56,7 +56,7 @@ func TestDeadlineEndsAnOperation(t *testing.T) {
 		if _, err := r.QueueWithDeadline(readOp(rfd, make([]byte, 1), 0), begin.Add(20*time.Millisecond), func(res Result) { got <- res }); err != nil {
 			t.Fatal(err)
 		}
-		if res := <-got; !errors.Is(res.Err, os.ErrDeadlineExceeded) {
+		if res := <-got; !errors.Is(res.Cause, os.ErrDeadlineExceeded) {
 			t.Fatalf("%+v", res)
 		}
 		if d := time.Since(begin); d < 20*time.Millisecond {
@@ -65,7 +65,7 @@ func TestDeadlineEndsAnOperation(t *testing.T) {
 		if _, err := r.QueueWithDeadline(readOp(rfd, make([]byte, 1), 0), begin, func(res Result) { got <- res }); err != nil {
 			t.Fatal(err)
 		}
-		if res := <-got; !errors.Is(res.Err, os.ErrDeadlineExceeded) {
+		if res := <-got; !errors.Is(res.Cause, os.ErrDeadlineExceeded) {
 			t.Fatalf("a deadline that has passed: %+v", res)
 		}
 		op := &Op{}
@@ -73,7 +73,7 @@ func TestDeadlineEndsAnOperation(t *testing.T) {
 		if _, err := r.QueueWithDeadline(op, begin.Add(time.Hour), func(res Result) { got <- res }); err != nil {
 			t.Fatal(err)
 		}
-		if res := <-got; res.Err != nil || res.Res != 0 {
+		if res := <-got; res.Cause != nil || res.Res != 0 {
 			t.Fatalf("an operation in time: %+v", res)
 		}
 	})
@@ -94,7 +94,7 @@ func TestCancelEndsOneOperation(t *testing.T) {
 		if err := r.Cancel(first); err != nil {
 			t.Fatal(err)
 		}
-		if res := <-got; res.Errno() != syscall.ECANCELED || res.Err != nil {
+		if res := <-got; res.Errno() != syscall.ECANCELED || res.Cause != nil {
 			t.Fatalf("%+v", res)
 		}
 		if err := r.Cancel(first); !errors.Is(err, ErrNotFound) {
@@ -124,10 +124,10 @@ func TestDoContext(t *testing.T) {
 		go func() { done <- r.DoContext(ctx, readOp(rfd, make([]byte, 1), 0)) }()
 		waitFor(t, func() bool { return r.Stats().InFlight == 1 })
 		cancel(cause)
-		if res := <-done; !errors.Is(res.Err, cause) {
+		if res := <-done; !errors.Is(res.Cause, cause) {
 			t.Fatalf("%+v", res)
 		}
-		if res := r.DoContext(ctx, readOp(rfd, make([]byte, 1), 0)); !errors.Is(res.Err, cause) {
+		if res := r.DoContext(ctx, readOp(rfd, make([]byte, 1), 0)); !errors.Is(res.Cause, cause) {
 			t.Fatalf("with a context that is done: %+v", res)
 		}
 		// What the cancelled read did not take is there for the next one.
@@ -158,7 +158,7 @@ func TestEachOperationEndsOnce(t *testing.T) {
 				switch {
 				case res.Res == 1:
 					data.Add(1)
-				case errors.Is(res.Err, os.ErrDeadlineExceeded), res.Errno() == syscall.ECANCELED && res.Err == nil:
+				case errors.Is(res.Cause, os.ErrDeadlineExceeded), res.Errno() == syscall.ECANCELED && res.Cause == nil:
 				default:
 					t.Errorf("%+v", res)
 				}
@@ -262,7 +262,7 @@ func TestBatchAndChain(t *testing.T) {
 }
 
 func TestBatchDoesNotAllocate(t *testing.T) {
-	for _, o := range []Options{{Rings: 1}, {Rings: 1, Pinned: true}} {
+	for _, o := range []Options{{Loops: 1}, {Loops: 1, Pinned: true}} {
 		r := open(t, o)
 		f, _ := pattern(t, 1<<16)
 		ops, results := make([]Op, 32), make([]Result, 32)
@@ -293,7 +293,7 @@ func TestStatsAreJSON(t *testing.T) {
 // TestChainsStayWholeWithSQPoll has several rings share the kernel's thread,
 // which takes only some entries of each at a time.
 func TestChainsStayWholeWithSQPoll(t *testing.T) {
-	r := open(t, Options{Rings: 2, SQPoll: true})
+	r := open(t, Options{Loops: 2, SQPoll: true})
 	f, _ := pattern(t, 0)
 	var others sync.WaitGroup
 	defer others.Wait()

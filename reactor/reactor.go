@@ -19,9 +19,9 @@ import (
 type Options struct {
 	// Pinned makes the loops pinned ones; see the package comment. (6.1)
 	Pinned bool
-	// Rings is the number of loops; 0 means GOMAXPROCS at the time of New.
+	// Loops is their number; 0 means GOMAXPROCS at the time of New.
 	// Where RLIMIT_MEMLOCK is low there may be fewer, and smaller ones.
-	Rings int
+	Loops int
 	// Entries is the size of each submission queue; 0 means 256.
 	Entries int
 	// InFlight bounds the operations that a loop holds at a time; 0 means
@@ -39,13 +39,13 @@ type Options struct {
 	// see the package comment. It needs a core to spare and excludes Pinned.
 	// (5.13)
 	SQPoll bool
-	// Ops, when not nil, are all that the rings may do, so that who gains
+	// Restrict, when not nil, names all that the rings may do, so that who gains
 	// control of the process cannot have the kernel do other things through
 	// them: another operation ends with EACCES. Reads and writes include those
 	// of a BufferPool; what the reactor needs itself is added (ASYNC_CANCEL,
 	// LINK_TIMEOUT, NOP, and with Pinned READ), and files, buffers and groups can
 	// be registered. It costs nothing that could be measured.
-	Ops []uring.Op
+	Restrict []uring.Op
 	// Logger is told about the failure of a ring; nil means slog.Default().
 	Logger *slog.Logger
 
@@ -59,7 +59,7 @@ func (o Options) withDefaults() Options {
 		}
 		*p = min(*p, limit)
 	}
-	set(&o.Rings, runtime.GOMAXPROCS(0), 1<<10)
+	set(&o.Loops, runtime.GOMAXPROCS(0), 1<<10)
 	set(&o.Entries, 256, 1<<15)
 	o.Entries = max(o.Entries, 2) // an operation with a deadline takes two
 	set(&o.InFlight, 4096, 1<<15)
@@ -101,7 +101,7 @@ func New(o Options) (*Reactor, error) {
 	r.near.New = func() any {
 		return r.loops[int(r.turn.Add(1))%len(r.loops)]
 	}
-	for i := range o.Rings {
+	for i := range o.Loops {
 		var first ring
 		if i > 0 {
 			first = r.loops[0].ring

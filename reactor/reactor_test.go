@@ -82,15 +82,15 @@ func read(r *Reactor, fd int, p []byte, off int64) Result {
 // kinds are the reactors that every test runs over.
 var kinds = []Options{
 	{},
-	{Rings: 1, Entries: 4, InFlight: 8},
-	{Rings: 3, InFlight: 5, Granule: 2},
-	{Pinned: true, Rings: 1},
-	{Pinned: true, Rings: 2, Entries: 4, InFlight: 8},
+	{Loops: 1, Entries: 4, InFlight: 8},
+	{Loops: 3, InFlight: 5, Granule: 2},
+	{Pinned: true, Loops: 1},
+	{Pinned: true, Loops: 2, Entries: 4, InFlight: 8},
 }
 
 func overKinds(t *testing.T, test func(t *testing.T, r *Reactor)) {
 	for _, o := range kinds {
-		t.Run(fmt.Sprintf("pinned=%v,rings=%d,entries=%d,inflight=%d", o.Pinned, o.Rings, o.Entries, o.InFlight), func(t *testing.T) {
+		t.Run(fmt.Sprintf("pinned=%v,rings=%d,entries=%d,inflight=%d", o.Pinned, o.Loops, o.Entries, o.InFlight), func(t *testing.T) {
 			if o.Pinned {
 				ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
 			}
@@ -120,7 +120,7 @@ func TestManyGoroutinesReadWhatTheFileHolds(t *testing.T) {
 					off := rng.IntN(len(want))
 					res := read(r, int(f.Fd()), p, int64(off))
 					n := min(len(p), len(want)-off)
-					if res.Err != nil || int(res.Res) != n || !bytes.Equal(p[:n], want[off:off+n]) {
+					if res.Cause != nil || int(res.Res) != n || !bytes.Equal(p[:n], want[off:off+n]) {
 						t.Errorf("read at %d: %+v", off, res)
 						return
 					}
@@ -138,7 +138,7 @@ func TestManyGoroutinesReadWhatTheFileHolds(t *testing.T) {
 func TestAFailedOperationIsAResult(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		res := read(r, -1, make([]byte, 1), 0)
-		if res.Err != nil || res.Errno() != syscall.EBADF {
+		if res.Cause != nil || res.Errno() != syscall.EBADF {
 			t.Fatalf("%+v; want EBADF", res)
 		}
 	})
@@ -156,11 +156,11 @@ func TestCloseEndsOperationsInFlight(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 3 {
-			if res := <-done; !errors.Is(res.Err, ErrClosed) {
+			if res := <-done; !errors.Is(res.Cause, ErrClosed) {
 				t.Errorf("read during close: %+v", res)
 			}
 		}
-		if res := read(r, rfd, make([]byte, 4), 0); !errors.Is(res.Err, ErrClosed) {
+		if res := read(r, rfd, make([]byte, 4), 0); !errors.Is(res.Cause, ErrClosed) {
 			t.Fatalf("read after close: %+v", res)
 		}
 		if _, err := r.Queue(readOp(rfd, make([]byte, 4), 0), nil); !errors.Is(err, ErrClosed) {
@@ -233,7 +233,7 @@ func waitFor(t testing.TB, cond func() bool) {
 func TestBackpressure(t *testing.T) {
 	const room, readers = 4, 20
 	for _, pinned := range []bool{false, true} {
-		r := open(t, Options{Rings: 1, InFlight: room, Pinned: pinned})
+		r := open(t, Options{Loops: 1, InFlight: room, Pinned: pinned})
 		rfd, wfd := pipe(t)
 		var wg sync.WaitGroup
 		for range readers {
@@ -263,7 +263,7 @@ func TestBackpressure(t *testing.T) {
 // TestExitingThreadHarmsNobody has a goroutine that is locked to its thread
 // submit somebody else's operation and take the thread with it.
 func TestExitingThreadHarmsNobody(t *testing.T) {
-	r := open(t, Options{Rings: 1})
+	r := open(t, Options{Loops: 1})
 	l := r.loops[0]
 	rfd, wfd := pipe(t)
 	for range 20 {
@@ -323,7 +323,7 @@ func holdKernelSlots(t *testing.T, l *loop, n int) (release func()) {
 // submitted then ends with an error, and so does what follows.
 func TestFailedRing(t *testing.T) {
 	ringtest.NeedRing(t)
-	r, err := New(Options{Rings: 1, Logger: slog.New(slog.DiscardHandler)})
+	r, err := New(Options{Loops: 1, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestFailedRing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if res := read(r, 0, make([]byte, 1), 0); res.Err == nil {
+		if res := read(r, 0, make([]byte, 1), 0); res.Cause == nil {
 			t.Fatal("an operation on a broken ring succeeds")
 		}
 	}
@@ -346,7 +346,7 @@ func TestFailedRing(t *testing.T) {
 }
 
 func TestTryPlain(t *testing.T) {
-	r := open(t, Options{Rings: 1})
+	r := open(t, Options{Loops: 1})
 	try := r.TryPlain
 	turn, ok := try()
 	if !ok {
@@ -415,7 +415,7 @@ func TestTryPlain(t *testing.T) {
 }
 
 func TestDoDoesNotAllocate(t *testing.T) {
-	for _, o := range []Options{{Rings: 1}, {Rings: 1, Pinned: true}} {
+	for _, o := range []Options{{Loops: 1}, {Loops: 1, Pinned: true}} {
 		r := open(t, o)
 		f, _ := pattern(t, 4096)
 		p := make([]byte, 4096)
@@ -431,8 +431,8 @@ func TestDoDoesNotAllocate(t *testing.T) {
 }
 
 func TestOptionsHaveBounds(t *testing.T) {
-	o := Options{Rings: -1, Entries: 1 << 20, InFlight: 1 << 20}.withDefaults()
-	if o.Rings != runtime.GOMAXPROCS(0) || o.Entries != 1<<15 || o.InFlight != 1<<15 {
+	o := Options{Loops: -1, Entries: 1 << 20, InFlight: 1 << 20}.withDefaults()
+	if o.Loops != runtime.GOMAXPROCS(0) || o.Entries != 1<<15 || o.InFlight != 1<<15 {
 		t.Errorf("%+v", o)
 	}
 	if _, err := New(Options{Pinned: true, SQPoll: true}); err == nil {

@@ -129,11 +129,11 @@ func (l *loop) unasked(s *slot) bool {
 	defer l.mu.Unlock()
 	switch {
 	case v.timeout.armed() && !time.Now().Before(v.timeout.at):
-		v.res = Result{Res: -int32(syscall.ECANCELED), Err: os.ErrDeadlineExceeded}
+		v.res = Result{Res: -int32(syscall.ECANCELED), Cause: os.ErrDeadlineExceeded}
 	case v.asked(s.ID()):
 		v.res = Result{Res: -int32(syscall.ECANCELED)}
 		if l.closing {
-			v.res.Err = ErrClosed
+			v.res.Cause = ErrClosed
 		}
 	case v.op.SQE.Raw().Flags&linkFlags != 0 || v.group != nil && v.group.chain:
 		// A predecessor in the chain failed: that is the answer. DoChain

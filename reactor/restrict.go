@@ -29,11 +29,11 @@ const entryFlags = uring.SQEFixedFile | uring.SQEDrain | uring.SQELink | uring.S
 
 // restrictions are what the options leave a ring, nil for everything.
 func (o *Options) restrictions() *uring.Restrictions {
-	if o.Ops == nil {
+	if o.Restrict == nil {
 		return nil
 	}
-	ops := slices.Concat(o.Ops, ownOps)
-	for _, op := range o.Ops {
+	ops := slices.Concat(o.Restrict, ownOps)
+	for _, op := range o.Restrict {
 		if fixed, ok := fixedOps[op]; ok {
 			ops = append(ops, fixed)
 		}

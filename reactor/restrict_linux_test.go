@@ -22,7 +22,7 @@ func TestRestrictedReactor(t *testing.T) {
 		if o.Pinned {
 			ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
 		}
-		o.Ops = []uring.Op{uring.OpRead}
+		o.Restrict = []uring.Op{uring.OpRead}
 		r := open(t, o)
 		f, want := pattern(t, 1<<14)
 		p := make([]byte, 4096)
@@ -35,7 +35,7 @@ func TestRestrictedReactor(t *testing.T) {
 		if _, err := r.QueueWithDeadline(readOp(rfd, p, 0), time.Now(), func(res Result) { ended <- res }); err != nil {
 			t.Fatal(err)
 		}
-		if res := <-ended; res.Err == nil {
+		if res := <-ended; res.Cause == nil {
 			t.Errorf("a read with a deadline: %+v", res)
 		}
 		id, err := r.Queue(readOp(rfd, p, 0), func(res Result) { ended <- res })
@@ -53,7 +53,7 @@ func TestRestrictedReactor(t *testing.T) {
 				continue
 			}
 			res := r.Do(bareOp(op))
-			if e := res.Errno(); res.Err != nil || e != syscall.EACCES && e != syscall.EINVAL {
+			if e := res.Errno(); res.Cause != nil || e != syscall.EACCES && e != syscall.EINVAL {
 				t.Errorf("%v: %+v, want EACCES", op, res)
 			}
 		}
@@ -73,7 +73,7 @@ func readRegistered(t *testing.T, r *Reactor, fd int, want []byte) {
 		t.Fatal(err)
 	}
 	defer file.Release()
-	pool, err := r.NewBufferPool(PoolOptions{Buffers: 2, Size: 4096})
+	pool, err := r.NewBufferPool(BufferPoolOptions{Buffers: 2, BufferSize: 4096})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -175,7 +175,7 @@ func full(t *testing.T, r *Reactor, f func(p []byte)) {
 // chunk runs f with a chunk that the kernel has filled.
 func chunk(t *testing.T, r *Reactor, f func(c Chunk)) {
 	ringtest.NeedKernel(t, "multishot receive", "6.0")
-	g, err := r.NewBufferGroup(GroupOptions{Buffers: 8, Size: 64})
+	g, err := r.NewBufferGroup(BufferGroupOptions{Buffers: 8, BufferSize: 64})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func chunk(t *testing.T, r *Reactor, f func(c Chunk)) {
 func TestRaceDetectorSeesTheKernel(t *testing.T) {
 	if name := os.Getenv(plantEnv); name != "" {
 		for _, pinned := range []bool{false, true} {
-			plants[name].make(t, open(t, Options{Rings: 1, Pinned: pinned}))
+			plants[name].make(t, open(t, Options{Loops: 1, Pinned: pinned}))
 		}
 		return
 	}
@@ -243,8 +243,8 @@ func TestReleasedBuffersArePoisoned(t *testing.T) {
 	if !sys.RaceEnabled {
 		t.Skip("needs a build with the race detector")
 	}
-	r := open(t, Options{Rings: 1})
-	p, err := r.NewBufferPool(PoolOptions{Buffers: 2, Size: 4096})
+	r := open(t, Options{Loops: 1})
+	p, err := r.NewBufferPool(BufferPoolOptions{Buffers: 2, BufferSize: 4096})
 	if err != nil {
 		t.Fatal(err)
 	}

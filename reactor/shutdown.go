@@ -111,7 +111,7 @@ func (l *loop) fail(err error) {
 	l.opts.Logger.Error("io_uring failed; operations on it end with this error", "error", err)
 	for _, e := range l.pending {
 		if s := l.table.Lookup(inflight.ID(e.Raw().UserData)); s != nil {
-			l.end(s, Result{Err: l.failed})
+			l.end(s, Result{Cause: l.failed})
 		}
 	}
 	l.pending = nil
@@ -121,7 +121,7 @@ func (l *loop) fail(err error) {
 		case c.chain != nil:
 			l.endAll(c.chain.slots, l.failed)
 		default:
-			l.end(s, Result{Err: l.failed})
+			l.end(s, Result{Cause: l.failed})
 		}
 	}
 	clear(l.backlog) // somebody may be going through it
@@ -144,6 +144,6 @@ func (l *loop) bury() {
 	defer l.mu.Unlock()
 	l.table.Each(func(s *slot) {
 		s.Value.doomed = true
-		l.end(s, Result{Err: l.failed})
+		l.end(s, Result{Cause: l.failed})
 	})
 }

@@ -353,7 +353,7 @@ func (a *actor) chain() {
 		return
 	}
 	for i, o := range made {
-		if i > 0 && err == nil && results[i].Err == nil && !a.k.Failed() {
+		if i > 0 && err == nil && results[i].Cause == nil && !a.k.Failed() {
 			a.follows(made[i-1], o, results[i-1], results[i])
 		}
 		a.member(o, results[i], err)
@@ -362,7 +362,7 @@ func (a *actor) chain() {
 
 // follows checks two neighbours of a chain.
 func (a *actor) follows(first, second *simOp, res, next Result) {
-	full := res.Err == nil && res.Res == int32(len(first.buf))
+	full := res.Cause == nil && res.Res == int32(len(first.buf))
 	out := a.k.Outcome(second.tag)
 	ran := out.Ended > 0 && out.Res >= 0
 	if ran && !full {

@@ -19,7 +19,7 @@ import (
 func sound(seed uint64, pinned bool, bugs simring.Bugs) plan {
 	return plan{
 		seed:   seed,
-		opts:   Options{Pinned: pinned, Rings: 1, Entries: 8, InFlight: 16, Logger: slog.New(slog.DiscardHandler)},
+		opts:   Options{Pinned: pinned, Loops: 1, Entries: 8, InFlight: 16, Logger: slog.New(slog.DiscardHandler)},
 		cq:     64,
 		faults: simring.Faults{Delay: 0.7},
 		bugs:   bugs,

@@ -122,9 +122,9 @@ func (s *pipeReader) event(e *Event) {
 	}
 	switch {
 	case s.asked.Load() && e.Errno() == syscall.ECANCELED:
-	case errors.Is(e.Err, ErrClosed) && s.closing.Load():
+	case errors.Is(e.Cause, ErrClosed) && s.closing.Load():
 	case s.k.Failed():
-	case e.Err == nil && (e.Errno() == syscall.EAGAIN && s.faults.Again > 0 || e.Errno() == syscall.EIO && s.faults.Broken > 0):
+	case e.Cause == nil && (e.Errno() == syscall.EAGAIN && s.faults.Again > 0 || e.Errno() == syscall.EIO && s.faults.Broken > 0):
 	default:
 		s.errorf("tag %d: the stream ended with %+v", s.tag, e.Result)
 	}
@@ -149,7 +149,7 @@ func (s *pipeReader) keep(c Chunk) {
 // keeps for long: all go on when it is back, and none is asked about meanwhile.
 func TestSharedBufferServesAllInTurn(t *testing.T) {
 	overSim(t, Options{}, func(t *testing.T, k *simring.Kernel, r *Reactor) {
-		g, err := r.NewBufferGroup(GroupOptions{Buffers: 1, Size: 4})
+		g, err := r.NewBufferGroup(BufferGroupOptions{Buffers: 1, BufferSize: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func TestSharedBufferServesAllInTurn(t *testing.T) {
 // after.
 func TestStarvedStreamsDoNotOutliveTheirCancellation(t *testing.T) {
 	overSim(t, Options{}, func(t *testing.T, k *simring.Kernel, r *Reactor) {
-		g, err := r.NewBufferGroup(GroupOptions{Buffers: 1, Size: 4})
+		g, err := r.NewBufferGroup(BufferGroupOptions{Buffers: 1, BufferSize: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func TestStarvedStreamsDoNotOutliveTheirCancellation(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if res := <-ends; res.Errno() != syscall.ECANCELED || res.Err != nil {
+			if res := <-ends; res.Errno() != syscall.ECANCELED || res.Cause != nil {
 				t.Errorf("after %v: %+v", after, res)
 			}
 		}
@@ -240,7 +240,7 @@ func TestStarvedStreamsDoNotOutliveTheirCancellation(t *testing.T) {
 // TestStarvedStreamsEndWhenTheRingFails does not wait for Close.
 func TestStarvedStreamsEndWhenTheRingFails(t *testing.T) {
 	overSim(t, Options{Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, k *simring.Kernel, r *Reactor) {
-		g, err := r.NewBufferGroup(GroupOptions{Buffers: 1, Size: 4})
+		g, err := r.NewBufferGroup(BufferGroupOptions{Buffers: 1, BufferSize: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +261,7 @@ func TestStarvedStreamsEndWhenTheRingFails(t *testing.T) {
 		l.mu.Lock()
 		l.fail(syscall.EBADF)
 		l.mu.Unlock()
-		if res := <-end; !errors.Is(res.Err, ErrFailed) {
+		if res := <-end; !errors.Is(res.Cause, ErrFailed) {
 			t.Errorf("%+v", res)
 		}
 	})

@@ -18,7 +18,7 @@ func TestSlotKeepsTheBuffer(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			k := simring.New(simring.Options{Seed: 1, Memory: memory})
 			defer k.Close()
-			r, err := New(Options{Pinned: pinned, Rings: 1, open: simOpener(k, 8)})
+			r, err := New(Options{Pinned: pinned, Loops: 1, open: simOpener(k, 8)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -40,7 +40,7 @@ func TestMisuseIsLoud(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := simring.New(simring.Options{Seed: 1, Memory: memory})
 				defer k.Close()
-				r, err := New(Options{Pinned: pinned, Rings: 1, open: simOpener(k, 8)})
+				r, err := New(Options{Pinned: pinned, Loops: 1, open: simOpener(k, 8)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -54,7 +54,7 @@ func TestMisuseIsLoud(t *testing.T) {
 				if why := <-panicked; why == nil {
 					t.Errorf("%s by a callback, pinned %v: no panic", name, pinned)
 				}
-				if res := r.Do(nop()); res.Err != nil && name != "Drain" {
+				if res := r.Do(nop()); res.Cause != nil && name != "Drain" {
 					t.Errorf("after that: %+v", res)
 				}
 				if err := r.Close(); err != nil {

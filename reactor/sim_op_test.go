@@ -89,9 +89,9 @@ func (o *simOp) ends(res Result) bool {
 		w.errorf("tag %d ends twice", o.tag)
 	}
 	out := w.k.Outcome(o.tag)
-	if errors.Is(res.Err, ErrFailed) {
+	if errors.Is(res.Cause, ErrFailed) {
 		if !w.k.Failed() {
-			w.errorf("tag %d: %v, but no ring has failed", o.tag, res.Err)
+			w.errorf("tag %d: %v, but no ring has failed", o.tag, res.Cause)
 		}
 		return false
 	}
@@ -109,22 +109,22 @@ func (o *simOp) ends(res Result) bool {
 func (o *simOp) implausible(res Result, out simring.Outcome) string {
 	stopped := out.Submitted == 0 || out.Res == -int32(syscall.ECANCELED) || out.Res == -int32(syscall.EINTR)
 	switch {
-	case res.Err == nil:
+	case res.Cause == nil:
 		return o.unlikely(res, out)
 	case !stopped:
 		return "the kernel had another answer"
-	case errors.Is(res.Err, ErrClosed):
+	case errors.Is(res.Cause, ErrClosed):
 		switch {
 		case !o.w.closing.Load():
 			return "nobody has closed"
 		case !o.w.closeNow.Load() && out.Submitted > 0 && !o.chained:
 			return "draining must let it end"
 		}
-	case errors.Is(res.Err, os.ErrDeadlineExceeded):
+	case errors.Is(res.Cause, os.ErrDeadlineExceeded):
 		if o.deadline.IsZero() || time.Now().Before(o.deadline) {
 			return "too early"
 		}
-	case o.cause != nil && errors.Is(res.Err, o.cause):
+	case o.cause != nil && errors.Is(res.Cause, o.cause):
 		if !o.asked.Load() {
 			return "its context has not ended"
 		}
@@ -179,7 +179,7 @@ func (o *simOp) event(res Result) {
 	if o.over.Load() {
 		o.w.errorf("tag %d: an event after the end: %+v", o.tag, res)
 	}
-	if res.Err == nil && res.Res > 0 && res.Res>>simring.EventShift != o.events {
+	if res.Cause == nil && res.Res > 0 && res.Res>>simring.EventShift != o.events {
 		o.w.errorf("tag %d: event %d came as number %d", o.tag, res.Res>>simring.EventShift, o.events)
 	}
 	if res.More() {

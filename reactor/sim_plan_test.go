@@ -22,13 +22,13 @@ type plan struct {
 	steps  int // of each actor
 	ending ending
 
-	provided GroupOptions
+	provided BufferGroupOptions
 }
 
 func (p plan) String() string {
 	o := p.opts
 	return fmt.Sprintf("seed %d: pinned %v, %d rings, %d entries, %d in flight, granule %d, CQ %d, faults %+v, busy %v, bugs %+v, %d actors, %d steps, ending %d, group %+v",
-		p.seed, o.Pinned, o.Rings, o.Entries, o.InFlight, o.Granule, p.cq, p.faults, p.busy, p.bugs, p.actors, p.steps, p.ending, p.provided)
+		p.seed, o.Pinned, o.Loops, o.Entries, o.InFlight, o.Granule, p.cq, p.faults, p.busy, p.bugs, p.actors, p.steps, p.ending, p.provided)
 }
 
 // ending is how the reactor ends.
@@ -50,7 +50,7 @@ func newPlan(seed uint64) plan {
 		seed: seed,
 		opts: Options{
 			Pinned:   rng.IntN(2) == 0,
-			Rings:    pick(rng, 1, 1, 2, 3),
+			Loops:    pick(rng, 1, 1, 2, 3),
 			Entries:  pick(rng, 2, 3, 4, 8, 64),
 			InFlight: pick(rng, 1, 2, 3, 8, 64, 4096),
 			Granule:  pick(rng, 0, 0, 1, 2),
@@ -66,7 +66,7 @@ func newPlan(seed uint64) plan {
 		p.ending = whenDone // the commonest
 	}
 	p.faults = newFaults(rng)
-	p.provided = GroupOptions{Buffers: pick(rng, 1, 2, 8), Size: pick(rng, 1, 7, 64)}
+	p.provided = BufferGroupOptions{Buffers: pick(rng, 1, 2, 8), BufferSize: pick(rng, 1, 7, 64)}
 	return p
 }
 

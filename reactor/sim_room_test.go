@@ -22,7 +22,7 @@ func overSim(t *testing.T, o Options, test func(t *testing.T, k *simring.Kernel,
 			synctest.Test(t, func(t *testing.T) {
 				k := simring.New(simring.Options{Seed: 1, Memory: memory})
 				defer k.Close()
-				o.Pinned, o.Rings, o.open = pinned, 1, simOpener(k, 8)
+				o.Pinned, o.Loops, o.open = pinned, 1, simOpener(k, 8)
 				r, err := New(o)
 				if err != nil {
 					t.Fatal(err)
@@ -45,7 +45,7 @@ func TestDoContextGivesUpWaitingForRoom(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if res := r.DoContext(ctx, simRead(pipe, make([]byte, 1))); !errors.Is(res.Err, context.DeadlineExceeded) {
+		if res := r.DoContext(ctx, simRead(pipe, make([]byte, 1))); !errors.Is(res.Cause, context.DeadlineExceeded) {
 			t.Errorf("%+v", res)
 		}
 		if n := r.Stats().InFlight; n != 2 {
@@ -94,7 +94,7 @@ func TestBatchSaysWhatWasNotStarted(t *testing.T) {
 			t.Fatalf("the answer: %v", err)
 		}
 		for i, res := range results {
-			if started := i < 2; started && (res.Res != 1 || res.Err != nil) || !started && !errors.Is(res.Err, ErrClosed) {
+			if started := i < 2; started && (res.Res != 1 || res.Cause != nil) || !started && !errors.Is(res.Cause, ErrClosed) {
 				t.Errorf("operation %d: %+v", i, res)
 			}
 		}

@@ -318,7 +318,7 @@ func (w *world) callback(f func()) {
 	if w.closed.Load() {
 		w.errorf("a callback runs after Close")
 	}
-	if w.opts.Rings == 1 {
+	if w.opts.Loops == 1 {
 		w.inside++
 		defer func() { w.inside-- }()
 		if w.inside != 1 {

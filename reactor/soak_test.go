@@ -59,7 +59,7 @@ func TestSoak(t *testing.T) {
 	if testing.Short() {
 		d, goroutines = d/8, 300
 	}
-	for _, o := range []Options{{Rings: 2}, {Rings: 2, Pinned: true}} {
+	for _, o := range []Options{{Loops: 2}, {Loops: 2, Pinned: true}} {
 		t.Run(fmt.Sprintf("pinned=%v", o.Pinned), func(t *testing.T) {
 			ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
 			newSoak(t, open(t, o)).run(goroutines, d)
@@ -71,8 +71,8 @@ func newSoak(t *testing.T, r *Reactor) *soak {
 	s := &soak{t: t, r: r}
 	file, content := pattern(t, 1<<16)
 	s.file, s.content = register(t, r, int(file.Fd())), content
-	s.pool = pool(t, r, PoolOptions{Buffers: 100, Size: 4096})
-	s.group = stock(t, r, GroupOptions{Buffers: 16, Size: 64})
+	s.pool = pool(t, r, BufferPoolOptions{Buffers: 100, BufferSize: 4096})
+	s.group = stock(t, r, BufferGroupOptions{Buffers: 16, BufferSize: 64})
 	for range 50 {
 		a, b := pair(t)
 		s.sockets = append(s.sockets, [2]int{a, b})
@@ -196,9 +196,9 @@ func (s *soak) byContext(rng *rand.Rand, fd int, buf []byte) {
 // ended checks a result and counts.
 func (s *soak) ended(res Result, fd int) {
 	switch {
-	case res.Err == errSoaked, res.Err == os.ErrDeadlineExceeded, res.Err == nil && res.Errno() == syscall.ECANCELED:
+	case res.Cause == errSoaked, res.Cause == os.ErrDeadlineExceeded, res.Cause == nil && res.Errno() == syscall.ECANCELED:
 		s.cancelled.Add(1)
-	case res.Err == nil && res.Res > 0 && fd == s.wet:
+	case res.Cause == nil && res.Res > 0 && fd == s.wet:
 		s.bytes.Add(int64(res.Res))
 	default:
 		s.t.Errorf("descriptor %d: %+v", fd, res)
@@ -277,7 +277,7 @@ func (s *soak) registered(rng *rand.Rand) {
 	off := rng.IntN(1 << 15)
 	op := on(s.file, into(b, 0, 1000, int64(off)))
 	switch res := s.r.DoContext(ctx, op); {
-	case res.Err == errSoaked:
+	case res.Cause == errSoaked:
 		s.cancelled.Add(1)
 	case res.Res != 1000 || !bytes.Equal(b.Bytes()[:1000], s.content[off:off+1000]):
 		s.t.Errorf("%+v", res)
@@ -344,7 +344,7 @@ func (s *soak) stream(rng *rand.Rand, p [2]int, sent, got *byte) {
 	if err := s.r.Cancel(id); err != nil && !errors.Is(err, ErrNotFound) {
 		s.t.Error(err)
 	}
-	if res := <-end; res.Errno() != syscall.ECANCELED || res.Err != nil {
+	if res := <-end; res.Errno() != syscall.ECANCELED || res.Cause != nil {
 		s.t.Errorf("a stream ended with %+v", res)
 	}
 	s.cancelled.Add(1)

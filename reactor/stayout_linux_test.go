@@ -40,7 +40,7 @@ func TestSubmitterThatStaysOut(t *testing.T) {
 func stayOut(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	r := open(t, Options{Rings: 1})
+	r := open(t, Options{Loops: 1})
 	rd, wr, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

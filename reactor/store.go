@@ -53,7 +53,7 @@ type lent struct {
 }
 
 // openStore registers a loop's part of a group.
-func (l *loop) openStore(g *BufferGroup, o GroupOptions) (*store, error) {
+func (l *loop) openStore(g *BufferGroup, o BufferGroupOptions) (*store, error) {
 	s := &store{loop: l, group: g}
 	s.yield = func(id uint16, data []byte, done bool) {
 		s.taken = append(s.taken, s.lend(id, data, done))
@@ -70,12 +70,12 @@ func (l *loop) openStore(g *BufferGroup, o GroupOptions) (*store, error) {
 
 // open registers as many buffers as are wanted, or fewer where the kernel says
 // that it is too much.
-func (s *store) open(r ring, o GroupOptions) error {
+func (s *store) open(r ring, o BufferGroupOptions) error {
 	for {
-		s.mem = make([]byte, o.Buffers*o.Size)
+		s.mem = make([]byte, o.Buffers*o.BufferSize)
 		var err error
 		s.ring, err = r.(provider).provide(uring.BufRingOptions{
-			Group: s.group.id, Entries: o.Buffers, BufSize: o.Size, Memory: s.mem, Incremental: o.Incremental})
+			Group: s.group.id, Entries: o.Buffers, BufferSize: o.BufferSize, Memory: s.mem, Incremental: o.Incremental})
 		switch {
 		case err == nil:
 			s.free, s.lent = o.Buffers, make([]lent, o.Buffers)
@@ -202,11 +202,11 @@ func (l *loop) rest(s *slot) bool {
 	case v.asked(id):
 		v.res = Result{Res: -int32(syscall.ECANCELED)}
 		if l.closing {
-			v.res.Err = ErrClosed
+			v.res.Cause = ErrClosed
 		}
 		return false
 	case l.failed != nil:
-		v.res = Result{Err: l.failed}
+		v.res = Result{Cause: l.failed}
 		return false
 	}
 	st := v.store
@@ -229,7 +229,7 @@ func (l *loop) unpark(s *slot, id inflight.ID) bool {
 
 // endParked ends a stream that unpark has handed over. The caller holds mu.
 func (l *loop) endParked(s *slot, err error) {
-	l.end(s, Result{Res: -int32(syscall.ECANCELED), Err: err})
+	l.end(s, Result{Res: -int32(syscall.ECANCELED), Cause: err})
 	l.calls.kick()
 	l.wakeLocked()
 }
@@ -244,7 +244,7 @@ func (l *loop) failParkedStreams() {
 		st.mu.Unlock()
 		for _, id := range waiting {
 			if s := l.table.Lookup(id); s != nil && l.unpark(s, id) {
-				l.end(s, Result{Err: l.failed})
+				l.end(s, Result{Cause: l.failed})
 			}
 		}
 	}

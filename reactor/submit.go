@@ -87,7 +87,7 @@ func (l *loop) enterChain(g *group) error {
 		return nil
 	}
 	room := n
-	if l.opts.SQPoll && l.opts.Rings > 1 {
+	if l.opts.SQPoll && l.opts.Loops > 1 {
 		if n > sqpollShare {
 			return errChainSQPoll
 		}

@@ -36,15 +36,7 @@ func (s Switch) String() string {
 	return fmt.Sprintf("Switch(%d)", int(s))
 }
 
-// ParseSwitch reads what String returns, and what SQLite takes for a boolean.
-func ParseSwitch(s string) (Switch, error) {
-	v, err := parseSwitch(s)
-	if err != nil {
-		err = fmt.Errorf("sqlitevfs: %w", err)
-	}
-	return v, err
-}
-
+// parseSwitch reads what String returns, and what SQLite takes for a boolean.
 func parseSwitch(s string) (Switch, error) {
 	switch strings.ToLower(s) {
 	case "auto":
@@ -84,15 +76,7 @@ func (a Atomic) String() string {
 	return fmt.Sprintf("Atomic(%d)", int(a))
 }
 
-// ParseAtomic reads what String returns.
-func ParseAtomic(s string) (Atomic, error) {
-	v, err := parseAtomic(s)
-	if err != nil {
-		err = fmt.Errorf("sqlitevfs: %w", err)
-	}
-	return v, err
-}
-
+// parseAtomic reads what String returns.
 func parseAtomic(s string) (Atomic, error) {
 	for _, a := range []Atomic{AtomicOff, AtomicOn, AtomicTrust} {
 		if strings.EqualFold(s, a.String()) {

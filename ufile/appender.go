@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,14 @@ const (
 	// but not the machine, until Sync, Rotate or Close makes it durable.
 	SyncNone
 )
+
+// String returns data, full or none.
+func (m SyncMode) String() string {
+	if names := [...]string{"data", "full", "none"}; m >= 0 && int(m) < len(names) {
+		return names[m]
+	}
+	return "SyncMode(" + strconv.Itoa(int(m)) + ")"
+}
 
 // AppenderOptions configure an [Appender]; the zero value works.
 type AppenderOptions struct {

@@ -66,7 +66,7 @@ func FuzzOpenAppender(f *testing.F) {
 
 // readable returns the records up to the first damage, or with salvage all.
 func readable(s *memStore, salvage bool) (records []string, damage error) {
-	for r, err := range readRecords(s, ReadOptions{Salvage: salvage}) {
+	for r, err := range readRecords(s, ReadRecordsOptions{Salvage: salvage}) {
 		switch {
 		case err == nil:
 			records = append(records, string(r.Data))

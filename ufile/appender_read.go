@@ -36,8 +36,8 @@ func (a *Appender) Records(from Position) iter.Seq2[Record, error] {
 	}
 }
 
-// ReadOptions configure [ReadRecords].
-type ReadOptions struct {
+// ReadRecordsOptions configure [ReadRecords].
+type ReadRecordsOptions struct {
 	Prefix string   // as in AppenderOptions
 	From   Position // as in Appender.Records
 	// Salvage steps over damage: it is yielded as a *CorruptError, with the number
@@ -50,11 +50,11 @@ type ReadOptions struct {
 // takes no lock and works beside an appender, whose latest records it may yield
 // before their appends return. What an interrupted write left at the end is not
 // yielded. Errors are as in [Appender.Records].
-func ReadRecords(dir string, o ReadOptions) iter.Seq2[Record, error] {
+func ReadRecords(dir string, o ReadRecordsOptions) iter.Seq2[Record, error] {
 	return readRecords(&dirStore{dir: dir}, o)
 }
 
-func readRecords(st segmentStore, o ReadOptions) iter.Seq2[Record, error] {
+func readRecords(st segmentStore, o ReadRecordsOptions) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		segs, _, err := listSegments(st, o.Prefix)
 		if err == nil && !o.Salvage {

@@ -52,7 +52,7 @@ func TestRecordsFrom(t *testing.T) {
 			}
 			got = append(got, string(r.Data))
 		}
-		for r, err := range readRecords(s, ReadOptions{From: from}) {
+		for r, err := range readRecords(s, ReadRecordsOptions{From: from}) {
 			if err != nil {
 				t.Fatalf("from %+v: %v", from, err)
 			}
@@ -80,11 +80,11 @@ func TestRecordsFrom(t *testing.T) {
 }
 
 func TestReadRecordsOfNothing(t *testing.T) {
-	for range ReadRecords(t.TempDir(), ReadOptions{}) {
+	for range ReadRecords(t.TempDir(), ReadRecordsOptions{}) {
 		t.Error("an empty directory yields something")
 	}
 	failed := false
-	for _, err := range ReadRecords(t.TempDir()+"/missing", ReadOptions{}) {
+	for _, err := range ReadRecords(t.TempDir()+"/missing", ReadRecordsOptions{}) {
 		failed = errors.Is(err, fs.ErrNotExist)
 	}
 	if !failed {
@@ -119,7 +119,7 @@ func TestReadBesideAppends(t *testing.T) {
 				next := uint64(1)
 				records := a.Records(Position{})
 				if from == 1 {
-					records = ReadRecords(dir, ReadOptions{})
+					records = ReadRecords(dir, ReadRecordsOptions{})
 				}
 				for r, err := range records {
 					if err != nil {
@@ -145,7 +145,7 @@ func TestReadBesideAppends(t *testing.T) {
 // salvage returns what can be read, and the damage.
 func salvage(t *testing.T, s *memStore) (got []string, damage []*CorruptError) {
 	t.Helper()
-	for r, err := range readRecords(s, ReadOptions{Salvage: true}) {
+	for r, err := range readRecords(s, ReadRecordsOptions{Salvage: true}) {
 		if err == nil {
 			got = append(got, string(r.Data))
 			continue
@@ -233,7 +233,7 @@ func checkReadStops(t *testing.T, s *memStore, want []string, damaged bool) {
 	t.Helper()
 	var corrupt *CorruptError
 	var got []string
-	for r, err := range readRecords(s, ReadOptions{}) {
+	for r, err := range readRecords(s, ReadRecordsOptions{}) {
 		if corrupt != nil {
 			t.Error("something follows the error")
 		}

@@ -375,7 +375,7 @@ func TestRecoverRefusesGaps(t *testing.T) {
 			if _, err := tryMem(c, AppenderOptions{}); !errors.As(err, &corrupt) {
 				t.Errorf("opening: %v, want a CorruptError", err)
 			}
-			for _, err := range readRecords(c, ReadOptions{}) {
+			for _, err := range readRecords(c, ReadRecordsOptions{}) {
 				if errors.As(err, &corrupt) {
 					return
 				}

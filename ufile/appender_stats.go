@@ -6,15 +6,15 @@ import "time"
 
 // AppenderStats count what an [Appender] did since it was opened.
 type AppenderStats struct {
-	Records      uint64 // appended
-	Bytes        uint64 // of the records, without their headers
-	Groups       uint64 // writes that served one or more appends
-	LargestGroup int    // appends served by one write
-	Syncs        uint64
-	SyncTime     time.Duration // spent in syncs
-	LongestSync  time.Duration
-	Rotations    uint64
-	Waiting      int // appends that wait for a group now
+	Records      uint64        `json:"records"`      // appended
+	Bytes        uint64        `json:"bytes"`        // of the records, without their headers
+	Groups       uint64        `json:"groups"`       // writes that served one or more appends
+	LargestGroup int           `json:"largestGroup"` // appends served by one write
+	Syncs        uint64        `json:"syncs"`
+	SyncTime     time.Duration `json:"syncTime"` // spent in syncs
+	LongestSync  time.Duration `json:"longestSync"`
+	Rotations    uint64        `json:"rotations"`
+	Waiting      int           `json:"waiting"` // appends that wait for a group now
 }
 
 // Stats returns the counters.

@@ -84,7 +84,7 @@ func fallsBack(t *testing.T) {
 	if !bytes.Equal(p, content) {
 		t.Error("not what the file holds")
 	}
-	if s := f.Stats(); s.Rings != 0 || s.Cached+s.Plain == 0 {
+	if s := f.Stats(); s.Ring != 0 || s.Cached+s.Plain == 0 {
 		t.Errorf("%+v", s)
 	}
 	if n := rings(t); n != 0 {

@@ -55,7 +55,7 @@ func noAllocations(t *testing.T, f *ufile.File, do func(p []byte)) {
 		t.Errorf("%v allocations", n)
 	}
 	after := f.Stats()
-	t.Logf("cached %d, plain %d, ring %d", after.Cached-before.Cached, after.Plain-before.Plain, after.Rings-before.Rings)
+	t.Logf("cached %d, plain %d, ring %d", after.Cached-before.Cached, after.Plain-before.Plain, after.Ring-before.Ring)
 }
 
 // others have goroutines read, so that the ring is not idle, until the function

@@ -67,7 +67,7 @@ func withLittleLockedMemory(t *testing.T, dir string, mode ufile.Mode, limit int
 		if direct != 0 {
 			needDirect(t, path)
 		}
-		s := newSystem(t, ufile.Options{Mode: mode, Reactor: reactor.Options{Rings: 8}})
+		s := newSystem(t, ufile.Options{Mode: mode, Reactor: reactor.Options{Loops: 8}})
 		f := open(t, s, path, os.O_RDWR|direct)
 		b, err := s.NewBatch(ufile.BatchOptions{Buffers: blocks, BufferSize: block, Depth: 4096})
 		if err != nil {

@@ -116,10 +116,10 @@ func (b *Batch) open(buffers int) error {
 			RegisterOps: []uring.RegisterOp{uring.OpRegisterBuffers},
 		}
 	}
-	ring, err := uring.Open(&o)
+	ring, err := uring.Open(o)
 	for errors.Is(err, syscall.ENOMEM) && o.Entries > 4 {
 		o.Entries /= 4
-		ring, err = uring.Open(&o)
+		ring, err = uring.Open(o)
 	}
 	if err != nil {
 		return err

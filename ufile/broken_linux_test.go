@@ -55,7 +55,7 @@ func TestRingsThatCannotBeOpened(t *testing.T) {
 		})
 		readAt(t, f, p, 0)
 		writeAt(t, f, p, 0)
-		if got := f.Stats(); got != (ufile.Stats{Rings: 2}) {
+		if got := f.Stats(); got != (ufile.Stats{Ring: 2}) {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -122,7 +122,7 @@ func TestRingsThatFail(t *testing.T) {
 	needRing(t)
 	content := random(1 << 20)
 	path := fileOf(t, content)
-	one := reactor.Options{Rings: 1}
+	one := reactor.Options{Loops: 1}
 	t.Run("auto", func(t *testing.T) {
 		needDirect(t, path)
 		s := newSystem(t, ufile.Options{Reactor: one})

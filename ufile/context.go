@@ -176,9 +176,9 @@ func (f *File) doContext(ctx context.Context, r *reactor.Reactor, e *uring.SQE, 
 	op := reactor.Op{SQE: *e, Buf: p, Keep: f, Bytes: len(p)}
 	for async := false; ; {
 		res := r.DoContext(ctx, &op)
-		if res.Err != nil {
-			failed = errors.Is(res.Err, reactor.ErrFailed) || errors.Is(res.Err, reactor.ErrClosed) || ctx.Err() == nil
-			return 0, failed, res.Err
+		if res.Cause != nil {
+			failed = errors.Is(res.Cause, reactor.ErrFailed) || errors.Is(res.Cause, reactor.ErrClosed) || ctx.Err() == nil
+			return 0, failed, res.Cause
 		}
 		switch errno := res.Errno(); {
 		case errno == 0:

@@ -103,7 +103,7 @@ func TestContextEnded(t *testing.T) {
 		if string(p) != "untouched" {
 			t.Errorf("%q", p)
 		}
-		if got := f.Stats(); got.Rings+got.Plain+got.Cached > 1 {
+		if got := f.Stats(); got.Ring+got.Plain+got.Cached > 1 {
 			t.Errorf("%+v", got)
 		}
 	})

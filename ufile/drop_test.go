@@ -32,7 +32,7 @@ func TestDroppedFiles(t *testing.T) {
 		}
 		runtime.GC()
 	}
-	if got := s.Stats(); got.Rings != 20 {
+	if got := s.Stats(); got.Ring != 20 {
 		t.Errorf("%+v", got)
 	}
 }

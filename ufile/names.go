@@ -11,25 +11,15 @@ import "os"
 // It is a plain system call. Errors are *os.LinkError with the Op "rename",
 // EINVAL where the file system cannot do it. Linux 3.15; elsewhere the error
 // matches errors.ErrUnsupported.
-func (s *System) RenameNoReplace(oldname, newname string) error {
+func RenameNoReplace(oldname, newname string) error {
 	return linkError("rename", oldname, newname, renameNames(oldname, newname, renameNoReplace))
 }
 
 // Exchange gives two files or directories each other's name, in one step; both
-// must exist. Errors are as in [System.RenameNoReplace].
-func (s *System) Exchange(oldname, newname string) error {
+// must exist. Errors are as in [RenameNoReplace].
+func Exchange(oldname, newname string) error {
 	return linkError("rename", oldname, newname, renameNames(oldname, newname, renameExchange))
 }
-
-// RenameNoReplace renames a file or directory, but not to a name that exists;
-// see [System.RenameNoReplace].
-func RenameNoReplace(oldname, newname string) error {
-	return defaultSystem().RenameNoReplace(oldname, newname)
-}
-
-// Exchange gives two files or directories each other's name; see
-// [System.Exchange].
-func Exchange(oldname, newname string) error { return defaultSystem().Exchange(oldname, newname) }
 
 // linkError makes an error of a bare one, and nil of nil.
 func linkError(op, oldname, newname string, err error) error {

@@ -198,8 +198,8 @@ func (f *File) do(r *reactor.Reactor, e *uring.SQE, p []byte) (int, error) {
 	op := reactor.Op{SQE: *e, Buf: p, Keep: f, Bytes: len(p)}
 	for async := false; ; {
 		res := r.Do(&op)
-		if res.Err != nil {
-			return 0, res.Err
+		if res.Cause != nil {
+			return 0, res.Cause
 		}
 		switch errno := res.Errno(); {
 		case errno == 0:

@@ -33,7 +33,7 @@ func TestLargeColdReadsOfFewGoroutines(t *testing.T) {
 	}
 	wg.Wait()
 	// What is left of a block that the kernel had read ahead in part is not large.
-	if got := f.Stats(); got.Rings > got.Cached || got.Cached+got.Plain < goroutines*each {
+	if got := f.Stats(); got.Ring > got.Cached || got.Cached+got.Plain < goroutines*each {
 		t.Errorf("%+v", got)
 	}
 }

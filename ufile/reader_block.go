@@ -140,8 +140,8 @@ func (b *block) queue() {
 // completed takes the result of the ring.
 func (b *block) completed(res reactor.Result) {
 	switch errno := res.Errno(); {
-	case res.Err != nil: // the kernel may still write to the memory
-		b.mem, b.lost = nil, res.Err
+	case res.Cause != nil: // the kernel may still write to the memory
+		b.mem, b.lost = nil, res.Cause
 		b.finish(0, nil)
 	case errno == syscall.EAGAIN && b.op.SQE.Raw().Flags&uint8(uring.SQEAsync) == 0: // the kernel could not even wait for it
 		b.op.SQE.SetFlags(uring.SQEAsync)

@@ -258,13 +258,13 @@ func TestReaderReadsAheadThroughTheRing(t *testing.T) {
 	if _, err := io.ReadFull(r, make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.Stats(); got != (ufile.Stats{Rings: 1}) {
+	if got := f.Stats(); got != (ufile.Stats{Ring: 1}) {
 		t.Errorf("after one read: %+v", got)
 	}
 	if _, err := io.ReadFull(r, make([]byte, 30*block)); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.Stats(); got.Plain != 0 || got.Rings < 31 || got.Rings > 34 {
+	if got := f.Stats(); got.Plain != 0 || got.Ring < 31 || got.Ring > 34 {
 		t.Errorf("after 31 blocks, with at most 3 ahead: %+v", got)
 	}
 }

@@ -22,7 +22,7 @@ func waiters() bool {
 // TestRingsOpenWhenNeededAndCloseWithTheLastFile counts rings and the
 // goroutines that wait for them.
 func TestRingsOpenWhenNeededAndCloseWithTheLastFile(t *testing.T) {
-	s := newSystem(t, ufile.Options{Mode: ufile.ModeRing, Reactor: reactor.Options{Rings: 2}})
+	s := newSystem(t, ufile.Options{Mode: ufile.ModeRing, Reactor: reactor.Options{Loops: 2}})
 	path := fileOf(t, random(100))
 	expect := func(when string, want bool) {
 		t.Helper()
@@ -58,7 +58,7 @@ func TestRingsOpenWhenNeededAndCloseWithTheLastFile(t *testing.T) {
 		}
 		expect("after the last file", false)
 	}
-	if got := s.Stats(); got.Rings != 6 || got.Ring.Submitted != 6 || got.Ring.Completed != 6 {
+	if got := s.Stats(); got.Ring != 6 || got.Reactor.Submitted != 6 || got.Reactor.Completed != 6 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -105,6 +105,12 @@ var errMode = errors.New("unsupported file mode")
 // followed.
 func OpenRoot(name string) (*Root, error) { return defaultSystem().OpenRoot(name) }
 
+// OpenRootWith opens a directory below which names are restricted; see
+// [System.OpenRootWith].
+func OpenRootWith(name string, o RootOptions) (*Root, error) {
+	return defaultSystem().OpenRootWith(name, o)
+}
+
 // OpenRoot opens a directory, as os.OpenRoot: symbolic links in its name are
 // followed. Files below it are of this system.
 func (s *System) OpenRoot(name string) (*Root, error) {
@@ -248,13 +254,13 @@ func (r *Root) Statx(name string, mask StatxMask, flags StatxFlags) (StatxInfo, 
 }
 
 // RenameNoReplace renames a file or directory, but not to a name that exists;
-// see [System.RenameNoReplace]. The Op of its errors is "renameat", as in Rename.
+// see [RenameNoReplace]. The Op of its errors is "renameat", as in Rename.
 func (r *Root) RenameNoReplace(oldname, newname string) error {
 	return r.in.rename2(oldname, newname, renameNoReplace)
 }
 
 // Exchange gives two files or directories each other's name; see
-// [System.Exchange].
+// [Exchange].
 func (r *Root) Exchange(oldname, newname string) error {
 	return r.in.rename2(oldname, newname, renameExchange)
 }

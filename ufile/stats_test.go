@@ -18,7 +18,7 @@ func TestStatsTellThePath(t *testing.T) {
 	content := random(8192)
 	for mode, want := range map[ufile.Mode]ufile.Stats{
 		ufile.ModeAuto:    {Cached: 1, Plain: 1}, // buffered writes are plain
-		ufile.ModeRing:    {Rings: 2},
+		ufile.ModeRing:    {Ring: 2},
 		ufile.ModeSyscall: {Plain: 2},
 	} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -34,8 +34,8 @@ func TestStatsTellThePath(t *testing.T) {
 			if got := f.Stats(); got != want {
 				t.Errorf("%+v, want %+v", got, want)
 			}
-			want.Ring = s.Stats().Ring
-			if got := s.Stats(); got != want || got.Ring.Submitted != want.Rings || got.Ring.InFlight != 0 {
+			want.Reactor = s.Stats().Reactor
+			if got := s.Stats(); got != want || got.Reactor.Submitted != want.Ring || got.Reactor.InFlight != 0 {
 				t.Errorf("the system's: %+v, want %+v", got, want)
 			}
 			if err := f.Close(); err != nil {
@@ -61,7 +61,7 @@ func TestDirectReadsMeetInARing(t *testing.T) {
 		writeAt(t, f, ufile.AlignedBuffer(4096), int64(i)*4096)
 	}
 	// A goroutine whose stack has moved is taken for another once.
-	if got := f.Stats(); got.Plain < 7 || got.Plain+got.Rings != 10 || got.Cached != 0 {
+	if got := f.Stats(); got.Plain < 7 || got.Plain+got.Ring != 10 || got.Cached != 0 {
 		t.Errorf("one after the other: %+v", got)
 	}
 	var wg sync.WaitGroup
@@ -76,7 +76,7 @@ func TestDirectReadsMeetInARing(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := f.Stats(); got.Rings == 0 || got.Cached != 0 || got.Rings+got.Plain != 10+64*20 {
+	if got := f.Stats(); got.Ring == 0 || got.Cached != 0 || got.Ring+got.Plain != 10+64*20 {
 		t.Errorf("64 at a time: %+v", got)
 	}
 }

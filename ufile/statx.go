@@ -138,14 +138,9 @@ func (f *File) Statx(mask StatxMask, flags StatxFlags) (StatxInfo, error) {
 
 // Statx describes the file that a name leads to; see [File.Statx]. Relative
 // names start at the working directory.
-func (s *System) Statx(name string, mask StatxMask, flags StatxFlags) (StatxInfo, error) {
+func Statx(name string, mask StatxMask, flags StatxFlags) (StatxInfo, error) {
 	st, err := statxName(name, mask, flags)
 	return st, pathError("statx", name, err)
-}
-
-// Statx describes the file that a name leads to; see [File.Statx].
-func Statx(name string, mask StatxMask, flags StatxFlags) (StatxInfo, error) {
-	return defaultSystem().Statx(name, mask, flags)
 }
 
 // hold runs a call on the descriptor, which stays open for as long.

@@ -30,12 +30,14 @@ func TestStatx(t *testing.T) {
 	s := newSystem(t, ufile.Options{})
 	f := open(t, s, path, os.O_RDONLY)
 	for name, ask := range map[string]func(ufile.StatxFlags) (ufile.StatxInfo, error){
-		path:        func(fl ufile.StatxFlags) (ufile.StatxInfo, error) { return s.Statx(path, ufile.StatxAll, fl) },
-		link:        func(fl ufile.StatxFlags) (ufile.StatxInfo, error) { return ufile.Statx(link, ufile.StatxAll, fl) },
-		"/dev/null": func(fl ufile.StatxFlags) (ufile.StatxInfo, error) { return s.Statx("/dev/null", ufile.StatxAll, fl) },
-		"/":         func(fl ufile.StatxFlags) (ufile.StatxInfo, error) { return s.Statx("/", ufile.StatxAll, fl) },
+		path: func(fl ufile.StatxFlags) (ufile.StatxInfo, error) { return ufile.Statx(path, ufile.StatxAll, fl) },
+		link: func(fl ufile.StatxFlags) (ufile.StatxInfo, error) { return ufile.Statx(link, ufile.StatxAll, fl) },
+		"/dev/null": func(fl ufile.StatxFlags) (ufile.StatxInfo, error) {
+			return ufile.Statx("/dev/null", ufile.StatxAll, fl)
+		},
+		"/": func(fl ufile.StatxFlags) (ufile.StatxInfo, error) { return ufile.Statx("/", ufile.StatxAll, fl) },
 		path + "/../": func(fl ufile.StatxFlags) (ufile.StatxInfo, error) {
-			return s.Statx(filepath.Dir(path), ufile.StatxAll, fl)
+			return ufile.Statx(filepath.Dir(path), ufile.StatxAll, fl)
 		},
 		path + " open": func(fl ufile.StatxFlags) (ufile.StatxInfo, error) {
 			return f.Statx(ufile.StatxAll, fl)
@@ -134,11 +136,11 @@ func TestStatxOfNewerKernels(t *testing.T) {
 
 func TestStatxErrors(t *testing.T) {
 	s := newSystem(t, ufile.Options{})
-	_, err := s.Statx("/no/such", ufile.StatxAll, 0)
+	_, err := ufile.Statx("/no/such", ufile.StatxAll, 0)
 	if e, ok := err.(*fs.PathError); !ok || e.Op != "statx" || e.Path != "/no/such" || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of what is not there: %v", err)
 	}
-	if _, err := s.Statx(os.DevNull, ufile.StatxAll, 1<<30); !errors.Is(err, syscall.EINVAL) {
+	if _, err := ufile.Statx(os.DevNull, ufile.StatxAll, 1<<30); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("with a flag that is none: %v", err)
 	}
 	f := open(t, s, fileOf(t, nil), os.O_RDONLY)

@@ -76,7 +76,7 @@ func TestAThousandGoroutinesOnFewRings(t *testing.T) {
 	const block = 4096
 	goroutines := ringtest.Rounds(1000, 250)
 	path := fileOf(t, make([]byte, goroutines*block))
-	few := reactor.Options{Rings: 2, Entries: 8, InFlight: 32}
+	few := reactor.Options{Loops: 2, Entries: 8, InFlight: 32}
 	for _, direct := range []bool{false, true} {
 		for _, mode := range modes {
 			t.Run(fmt.Sprintf("%v,direct=%v", mode, direct), func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestAThousandGoroutinesOnFewRings(t *testing.T) {
 					wg.Go(func() { writeAndReadBack(t, f, int64(g)*block, byte(g)) })
 				}
 				wg.Wait()
-				if got := s.Stats().Ring; got.InFlight != 0 || got.Submitted != got.Completed || got.Overflows != 0 {
+				if got := s.Stats().Reactor; got.InFlight != 0 || got.Submitted != got.Completed || got.Overflows != 0 {
 					t.Errorf("%+v", got)
 				}
 			})

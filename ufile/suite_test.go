@@ -45,7 +45,7 @@ func TestSuiteOnATinyRing(t *testing.T) {
 		t.Skip("the suite once more: without -short")
 	}
 	s := newSystem(t, ufile.Options{Mode: ufile.ModeRing, Restrict: true,
-		Reactor: reactor.Options{Rings: 1, Entries: 2, InFlight: 3}})
+		Reactor: reactor.Options{Loops: 1, Entries: 2, InFlight: 3}})
 	ufiletest.Run(t, opener(s))
 }
 

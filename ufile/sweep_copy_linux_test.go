@@ -138,7 +138,7 @@ func (w *swept) appenderRest(t *sweep.Trial) {
 	t.Judge("Trim", a.Trim(ufile.Position{}))
 	t.Judge("Close", a.Close()) // which says again what has failed
 	n := 0
-	for r, err := range ufile.ReadRecords(dir, ufile.ReadOptions{}) {
+	for r, err := range ufile.ReadRecords(dir, ufile.ReadRecordsOptions{}) {
 		if err != nil {
 			t.Judge("ReadRecords", err)
 			return

@@ -94,8 +94,8 @@ func (w *swept) attributes(t *sweep.Trial) {
 		calls("File", func(v []byte) error { return f.Setxattr(attr, v, 0) }, func() ([]byte, error) { return f.Getxattr(attr) },
 			f.Listxattr, func() error { return f.Removexattr(attr) })
 		name := f.Name()
-		calls("System", func(v []byte) error { return s.Setxattr(name, attr, v, 0) }, func() ([]byte, error) { return s.Getxattr(name, attr) },
-			func() ([]string, error) { return s.Listxattr(name) }, func() error { return s.Removexattr(name, attr) })
+		calls("name", func(v []byte) error { return ufile.Setxattr(name, attr, v, 0) }, func() ([]byte, error) { return ufile.Getxattr(name, attr) },
+			func() ([]string, error) { return ufile.Listxattr(name) }, func() error { return ufile.Removexattr(name, attr) })
 	})
 }
 
@@ -107,15 +107,11 @@ func (w *swept) renaming(t *sweep.Trial) {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	s, err := ufile.NewSystem(ufile.Options{})
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
 	t.Arm()
-	renamed := may(t, "RenameNoReplace", s.RenameNoReplace(name("a"), name("c")))
+	renamed := may(t, "RenameNoReplace", ufile.RenameNoReplace(name("a"), name("c")))
 	exchanged := false
 	if renamed {
-		exchanged = may(t, "Exchange", s.Exchange(name("b"), name("c")))
+		exchanged = may(t, "Exchange", ufile.Exchange(name("b"), name("c")))
 	}
 	t.Disarm()
 	want := map[string]string{"a": "a", "b": "b"}

@@ -24,7 +24,7 @@ type Options struct {
 	// Reactor configures the rings.
 	Reactor reactor.Options
 	// Restrict limits the rings to what this package does with them: READ,
-	// WRITE, FSYNC, and what package reactor needs (see [reactor.Options.Ops]).
+	// WRITE, FSYNC, and what package reactor needs (see [reactor.Options.Restrict]).
 	// Anything else that gets hold of them is refused with EACCES.
 	Restrict bool
 }
@@ -60,8 +60,8 @@ func NewSystem(o Options) (*System, error) {
 	if o.Mode < ModeAuto || o.Mode > ModeSyscall {
 		return nil, fmt.Errorf("ufile: there is no %v", o.Mode)
 	}
-	if o.Restrict && o.Reactor.Ops == nil {
-		o.Reactor.Ops = ringOps
+	if o.Restrict && o.Reactor.Restrict == nil {
+		o.Reactor.Restrict = ringOps
 	}
 	s := &System{opts: o, files: make(map[weak.Pointer[File]]struct{})}
 	err := errNoRings
@@ -223,7 +223,7 @@ func (s *System) forget(f *File) error {
 		return nil
 	}
 	if s.broken != nil {
-		s.done.Ring = s.done.Ring.Plus(s.broken.Stats())
+		s.done.Reactor = s.done.Reactor.Plus(s.broken.Stats())
 		_ = s.broken.Close() // says again what reason says
 		s.broken = nil
 	}
@@ -231,6 +231,6 @@ func (s *System) forget(f *File) error {
 	if r == nil {
 		return nil
 	}
-	s.done.Ring = s.done.Ring.Plus(r.Stats())
+	s.done.Reactor = s.done.Reactor.Plus(r.Stats())
 	return r.Close()
 }

@@ -48,44 +48,26 @@ func (f *File) Removexattr(attr string) error {
 
 // Getxattr returns an extended attribute of what a name leads to; see
 // [File.Getxattr].
-func (s *System) Getxattr(name, attr string) ([]byte, error) {
+func Getxattr(name, attr string) ([]byte, error) {
 	value, err := getxattr(inode{Name: name}, attr)
 	return value, pathError("getxattr", name, err)
 }
 
 // Setxattr creates or replaces an extended attribute of what a name leads to;
 // see [File.Setxattr].
-func (s *System) Setxattr(name, attr string, value []byte, flags XattrFlags) error {
+func Setxattr(name, attr string, value []byte, flags XattrFlags) error {
 	return pathError("setxattr", name, setxattr(inode{Name: name}, attr, value, flags))
 }
 
 // Listxattr returns the names of the extended attributes of what a name leads
 // to; see [File.Listxattr].
-func (s *System) Listxattr(name string) ([]string, error) {
+func Listxattr(name string) ([]string, error) {
 	attrs, err := listxattr(inode{Name: name})
 	return attrs, pathError("listxattr", name, err)
 }
 
 // Removexattr removes an extended attribute of what a name leads to; see
 // [File.Removexattr].
-func (s *System) Removexattr(name, attr string) error {
+func Removexattr(name, attr string) error {
 	return pathError("removexattr", name, removexattr(inode{Name: name}, attr))
 }
-
-// Getxattr returns an extended attribute of what a name leads to; see
-// [File.Getxattr].
-func Getxattr(name, attr string) ([]byte, error) { return defaultSystem().Getxattr(name, attr) }
-
-// Setxattr creates or replaces an extended attribute of what a name leads to;
-// see [File.Setxattr].
-func Setxattr(name, attr string, value []byte, flags XattrFlags) error {
-	return defaultSystem().Setxattr(name, attr, value, flags)
-}
-
-// Listxattr returns the names of the extended attributes of what a name leads
-// to; see [File.Listxattr].
-func Listxattr(name string) ([]string, error) { return defaultSystem().Listxattr(name) }
-
-// Removexattr removes an extended attribute of what a name leads to; see
-// [File.Removexattr].
-func Removexattr(name, attr string) error { return defaultSystem().Removexattr(name, attr) }

@@ -32,10 +32,10 @@ func TestXattr(t *testing.T) {
 	})
 	t.Run("System", func(t *testing.T) {
 		xattr(t, "", path, attributes{
-			func(a string) ([]byte, error) { return s.Getxattr(path, a) },
-			func(a string, v []byte, fl ufile.XattrFlags) error { return s.Setxattr(path, a, v, fl) },
-			func() ([]string, error) { return s.Listxattr(path) },
-			func(a string) error { return s.Removexattr(path, a) },
+			func(a string) ([]byte, error) { return ufile.Getxattr(path, a) },
+			func(a string, v []byte, fl ufile.XattrFlags) error { return ufile.Setxattr(path, a, v, fl) },
+			func() ([]string, error) { return ufile.Listxattr(path) },
+			func(a string) error { return ufile.Removexattr(path, a) },
 		})
 	})
 	t.Run("Functions", func(t *testing.T) {

@@ -8,7 +8,7 @@ import "errors"
 
 // ErrNoXattr is matched by the error of a call that names an extended
 // attribute which the file does not have.
-var ErrNoXattr = errors.New("no such attribute")
+var ErrNoXattr error = errors.New("no such attribute")
 
 type inode struct {
 	FD   int

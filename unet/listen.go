@@ -13,50 +13,23 @@ import (
 // ListenConfig is net.ListenConfig with a few settings more. The zero value is
 // what Listen uses.
 type ListenConfig struct {
+	net.ListenConfig
 	// System drives the sockets; nil means the package's own.
 	System *System
-	// Control is called with the socket before it is bound.
-	Control func(network, address string, c syscall.RawConn) error
-	// KeepAlive and KeepAliveConfig are as in net.ListenConfig.
-	KeepAlive       time.Duration
-	KeepAliveConfig net.KeepAliveConfig
 	// ReusePort lets several sockets listen on one address (SO_REUSEPORT); the
 	// kernel spreads connections over them. Linux only.
 	ReusePort bool
 	// Backlog is how many connections may wait to be accepted; 0 means the
 	// system's limit (net.core.somaxconn). Linux only.
 	Backlog int
-
-	multipath multipath
-}
-
-// multipath is whether MPTCP is asked for.
-type multipath int
-
-const (
-	multipathDefault multipath = iota
-	multipathOn
-	multipathOff
-)
-
-// SetMultipathTCP says whether to use MPTCP where the system has it, as the
-// method of net.ListenConfig. Without it package net's default holds.
-func (lc *ListenConfig) SetMultipathTCP(use bool) {
-	lc.multipath = multipathOff
-	if use {
-		lc.multipath = multipathOn
-	}
 }
 
 func (lc *ListenConfig) std() *net.ListenConfig {
-	n := &net.ListenConfig{Control: lc.Control, KeepAlive: lc.KeepAlive, KeepAliveConfig: lc.KeepAliveConfig}
-	if lc.multipath != multipathDefault {
-		n.SetMultipathTCP(lc.multipath == multipathOn)
-	}
+	n := lc.ListenConfig
 	if lc.ReusePort {
 		n.Control = lc.reusePort
 	}
-	return n
+	return &n
 }
 
 // reusePort is Control, and sets the option first.

@@ -34,7 +34,7 @@ func TestKeysOfClosedSocketsFindNothing(t *testing.T) {
 // the batch are made all the same.
 func TestRingThatFails(t *testing.T) {
 	ringtest.NeedRing(t)
-	ring, err := uring.Open(&uring.Options{Entries: maxBatch, Disabled: true})
+	ring, err := uring.Open(uring.Options{Entries: maxBatch, Disabled: true})
 	if err != nil {
 		t.Fatal(err)
 	}

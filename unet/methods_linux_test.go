@@ -179,8 +179,8 @@ func TestUrgentDataDoesNotHideWhatFollows(t *testing.T) {
 func TestReusePortAndBacklog(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		called := false
-		lc := unet.ListenConfig{System: s, ReusePort: true, Backlog: 7,
-			Control: func(string, string, syscall.RawConn) error { called = true; return nil }}
+		lc := unet.ListenConfig{System: s, ReusePort: true, Backlog: 7}
+		lc.Control = func(string, string, syscall.RawConn) error { called = true; return nil }
 		a, err := lc.Listen(t.Context(), "tcp4", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

@@ -36,9 +36,9 @@ type BatchConn interface {
 	WriteBatch(packets []Packet) (int, error)
 }
 
-// Batch returns c itself when it is a [BatchConn], otherwise one that receives
+// NewBatchConn returns c itself when it is a [BatchConn], otherwise one that receives
 // and sends one datagram at a time through c.
-func Batch(c net.PacketConn) BatchConn {
+func NewBatchConn(c net.PacketConn) BatchConn {
 	if b, ok := c.(BatchConn); ok {
 		return b
 	}
@@ -95,7 +95,7 @@ func (c oneByOne) writeOne(p *Packet) (err error) {
 
 // ListenPacket opens a socket for udp, udp4, udp6 or unixgram, with the rules of
 // net.ListenConfig.ListenPacket. It is a [UDPConn] or a [UnixgramConn], which
-// are a [BatchConn], or package net's (see [Batch]) where the system uses that
+// are a [BatchConn], or package net's (see [NewBatchConn]) where the system uses that
 // or the network is another.
 func (lc *ListenConfig) ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error) {
 	c, err := lc.std().ListenPacket(ctx, network, address)

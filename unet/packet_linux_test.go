@@ -143,7 +143,7 @@ func packetErrorsOf(t *testing.T, s *unet.System, network string) []string {
 
 func TestPacketBatches(t *testing.T) {
 	eachPacketConn(t, func(t *testing.T, s *unet.System, network string) {
-		a, b := unet.Batch(listenPacket(t, s, network)), unet.Batch(listenPacket(t, s, network))
+		a, b := unet.NewBatchConn(listenPacket(t, s, network)), unet.NewBatchConn(listenPacket(t, s, network))
 		const total = 100
 		out := make([]unet.Packet, total)
 		for i := range out {

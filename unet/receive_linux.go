@@ -54,10 +54,10 @@ func (l *loop) openRing() bool {
 	if l.system.opts.Restrict {
 		o.Restrict = &uring.Restrictions{Ops: []uring.Op{uring.OpRecv}}
 	}
-	r, err := uring.Open(&o)
+	r, err := uring.Open(o)
 	if err != nil {
 		o.SubmitAll = false // before 5.18
-		r, err = uring.Open(&o)
+		r, err = uring.Open(o)
 	}
 	if err != nil {
 		l.useRing = false

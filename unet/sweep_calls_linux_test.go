@@ -363,7 +363,8 @@ func sweptListening(dir string) func(t *sweep.Trial) {
 		_ = os.Remove(path)
 		t.Arm()
 		defer t.Disarm()
-		lc := unet.ListenConfig{System: s, ReusePort: true, Backlog: 16, KeepAlive: time.Minute}
+		lc := unet.ListenConfig{System: s, ReusePort: true, Backlog: 16}
+		lc.KeepAlive = time.Minute
 		d := unet.Dialer{System: s}
 		for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": path} {
 			lc.ReusePort = network == "tcp"

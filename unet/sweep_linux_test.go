@@ -283,11 +283,11 @@ func TestFaultSweepCoversAll(t *testing.T) {
 		"is the method of the package's own System":                    "Listen ListenPacket Dial Backend",
 		"is Dial with a deadline of package net's":                     "DialTimeout",
 		"is DialContext without a context":                             "Dialer.Dial",
-		"sets a field":                                                 "ListenConfig.SetMultipathTCP UnixListener.SetUnlinkOnClose",
+		"sets a field":                                                 "UnixListener.SetUnlinkOnClose",
 		"tells what is known and asks nothing of the kernel":           "System.Backend Mode.String TCPConn.LocalAddr TCPConn.RemoteAddr UDPConn.LocalAddr UDPConn.RemoteAddr UnixConn.LocalAddr UnixConn.RemoteAddr UnixgramConn.LocalAddr UnixgramConn.RemoteAddr TCPListener.Addr UnixListener.Addr",
 		"is one half of SetDeadline, which is a timer":                 "TCPConn.SetReadDeadline TCPConn.SetWriteDeadline UDPConn.SetReadDeadline UDPConn.SetWriteDeadline UnixConn.SetReadDeadline UnixConn.SetWriteDeadline UnixgramConn.SetReadDeadline UnixgramConn.SetWriteDeadline",
 		"is one call of getsockopt that tells nothing where it fails":  "TCPConn.MultipathTCP",
-		"reads one datagram after the other through what it was given": "Batch",
+		"reads one datagram after the other through what it was given": "NewBatchConn",
 		"is TCPConn's, the same function of what they embed": "UDPConn.CloseRead UDPConn.CloseWrite UDPConn.SyscallConn UnixConn.CloseRead UnixConn.CloseWrite UnixConn.File UnixConn.SetReadBuffer UnixConn.SetWriteBuffer UnixConn.SyscallConn " +
 			"UnixgramConn.CloseRead UnixgramConn.CloseWrite UnixgramConn.File UnixgramConn.SetReadBuffer UnixgramConn.SetWriteBuffer UnixgramConn.SyscallConn",
 		"is UnixListener's and TCPConn's, the same functions": "TCPListener.File TCPListener.SyscallConn UnixListener.SyscallConn",

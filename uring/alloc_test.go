@@ -76,7 +76,7 @@ func TestAllocsSendRecv(t *testing.T) {
 			if inc {
 				ringtest.NeedKernel(t, "incremental buffer rings", "6.12")
 			}
-			b := ctlBufRing(t, r, uring.BufRingOptions{Entries: 8, BufSize: 4 * 26, Incremental: inc})
+			b := ctlBufRing(t, r, uring.BufRingOptions{Entries: 8, BufferSize: 4 * 26, Incremental: inc})
 			rd, wr := ctlTCP(t)
 			text := []byte("a message of 26 characters")
 			give := func(c uring.CQE) {

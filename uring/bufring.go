@@ -20,11 +20,11 @@ type BufRingOptions struct {
 	// 64 must not be registered a second time on a ring: the kernel would go
 	// on counting where the first one ended.
 	Group uint16
-	// Entries is the number of buffers, a power of two up to 32768; BufSize
+	// Entries is the number of buffers, a power of two up to 32768; BufferSize
 	// the length of each in bytes.
-	Entries int
-	BufSize int
-	// Memory holds the buffers one after the other, Entries times BufSize
+	Entries    int
+	BufferSize int
+	// Memory holds the buffers one after the other, Entries times BufferSize
 	// bytes; nil lets NewBufRing map memory outside of Go's heap. It is kept
 	// reachable until Close and is the caller's afterwards, never unmapped, so
 	// that memory of Go's heap makes slices of buffers that outlive the ring
@@ -69,11 +69,11 @@ func (r *Ring) NewBufRing(o BufRingOptions) (*BufRing, error) {
 	if o.Entries <= 0 || o.Entries > 1<<15 || o.Entries&(o.Entries-1) != 0 {
 		return nil, fmt.Errorf("uring: buffer ring of %d buffers: the number must be a power of two up to 32768", o.Entries)
 	}
-	if o.BufSize <= 0 || o.BufSize > min(maxTransfer, math.MaxInt/o.Entries) {
-		return nil, fmt.Errorf("uring: buffer ring of %d buffers of %d bytes: the size must be positive and fit into memory", o.Entries, o.BufSize)
+	if o.BufferSize <= 0 || o.BufferSize > min(maxTransfer, math.MaxInt/o.Entries) {
+		return nil, fmt.Errorf("uring: buffer ring of %d buffers of %d bytes: the size must be positive and fit into memory", o.Entries, o.BufferSize)
 	}
-	if o.Memory != nil && len(o.Memory) != o.Entries*o.BufSize {
-		return nil, fmt.Errorf("uring: buffer ring of %d buffers of %d bytes in memory of %d bytes", o.Entries, o.BufSize, len(o.Memory))
+	if o.Memory != nil && len(o.Memory) != o.Entries*o.BufferSize {
+		return nil, fmt.Errorf("uring: buffer ring of %d buffers of %d bytes in memory of %d bytes", o.Entries, o.BufferSize, len(o.Memory))
 	}
 	b := &BufRing{ring: r, opts: o, mask: uint16(o.Entries - 1)}
 	if err := b.register(); err != nil {
@@ -102,7 +102,7 @@ func (b *BufRing) fill() {
 func (b *BufRing) register() (err error) {
 	size := b.opts.Entries * int(sys.Size[abi.Buf]())
 	if b.opts.Memory == nil {
-		if b.slab, err = sys.MapAnon(b.opts.Entries*b.opts.BufSize, false); err != nil {
+		if b.slab, err = sys.MapAnon(b.opts.Entries*b.opts.BufferSize, false); err != nil {
 			return err
 		}
 	}
@@ -149,8 +149,8 @@ func (b *BufRing) Len() int { return b.opts.Entries }
 
 // Buffer returns the whole buffer with the given id.
 func (b *BufRing) Buffer(id uint16) []byte {
-	off := int(id) * b.opts.BufSize
-	return b.data[off : off+b.opts.BufSize : off+b.opts.BufSize]
+	off := int(id) * b.opts.BufferSize
+	return b.data[off : off+b.opts.BufferSize : off+b.opts.BufferSize]
 }
 
 // Recycle puts a buffer back at the end of the ring; the kernel sees it after
@@ -206,12 +206,12 @@ func (b *BufRing) Take(c CQE) (data []byte, done bool) {
 // take takes up to n bytes from the front of what is left of a buffer.
 func (b *BufRing) take(id uint16, n int) (data []byte, done bool) {
 	from := b.used[id]
-	to := min(from+n, b.opts.BufSize)
+	to := min(from+n, b.opts.BufferSize)
 	data = b.Buffer(id)[from:to:to]
 	// An incremental ring gives a buffer up when it is used up. The flag
 	// CQEBufMore should say so, but is missing on completions without data
 	// (end of stream) although the kernel goes on with the buffer.
-	if b.opts.Incremental && to < b.opts.BufSize {
+	if b.opts.Incremental && to < b.opts.BufferSize {
 		b.used[id] = to
 		return data, false
 	}

@@ -14,14 +14,14 @@ func bufRingRefused(t *testing.T) {
 	r := ctlRing(t, uring.Options{})
 	before := ctlMemory(t)
 	for _, o := range []uring.BufRingOptions{
-		{}, {Entries: 3, BufSize: 8}, {Entries: -2, BufSize: 8}, {Entries: 1 << 16, BufSize: 8},
-		{Entries: 4}, {Entries: 4, BufSize: 8, Memory: make([]byte, 31)}, {Entries: 4, BufSize: -1}, {Entries: 1 << 15, BufSize: 1<<31 - 1},
+		{}, {Entries: 3, BufferSize: 8}, {Entries: -2, BufferSize: 8}, {Entries: 1 << 16, BufferSize: 8},
+		{Entries: 4}, {Entries: 4, BufferSize: 8, Memory: make([]byte, 31)}, {Entries: 4, BufferSize: -1}, {Entries: 1 << 15, BufferSize: 1<<31 - 1},
 	} {
 		if _, err := r.NewBufRing(o); err == nil {
 			t.Errorf("%+v is accepted", o)
 		}
 	}
-	o := uring.BufRingOptions{Group: 5, Entries: 4, BufSize: 1 << 20}
+	o := uring.BufRingOptions{Group: 5, Entries: 4, BufferSize: 1 << 20}
 	ctlBufRing(t, r, o)
 	for _, o.KernelMemory = range []bool{false, ctlHasKernel(t, "6.4")} {
 		for range 5 {
@@ -34,7 +34,7 @@ func bufRingRefused(t *testing.T) {
 	}
 	if ctlHasKernel(t, "6.5") {
 		only := ctlRing(t, uring.Options{Entries: 4, RegisteredFDOnly: true})
-		o = uring.BufRingOptions{Entries: 4, BufSize: 32, KernelMemory: true}
+		o = uring.BufRingOptions{Entries: 4, BufferSize: 32, KernelMemory: true}
 		if _, err := only.NewBufRing(o); err == nil {
 			t.Error("memory of the kernel was mapped without a descriptor")
 		}
@@ -51,7 +51,7 @@ func kernelUnregisterPBufRing(t *testing.T) {
 			ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 				rd, wr := ctlPackets(t)
 				ctlWrite(t, wr, []byte("waiting"))
-				o := kind.of(uring.BufRingOptions{Group: 4, Entries: 8, BufSize: 64})
+				o := kind.of(uring.BufRingOptions{Group: 4, Entries: 8, BufferSize: 64})
 				for range 3 { // the group is free again each time
 					b := ctlBufRing(t, r, o)
 					ctlOK(t, "close", b.Close())
@@ -79,11 +79,11 @@ func kernelUnregisterPBufRing(t *testing.T) {
 func bufRingCloseElsewhere(t *testing.T) {
 	ringtest.NeedKernel(t, "SINGLE_ISSUER", "6.0")
 	r := ctlRing(t, uring.Options{SingleIssuer: true})
-	b := ctlBufRing(t, r, uring.BufRingOptions{Entries: 4, BufSize: 32})
+	b := ctlBufRing(t, r, uring.BufRingOptions{Entries: 4, BufferSize: 32})
 	ctlElsewhere(func() { ctlErrno(t, "close on another thread", b.Close(), syscall.EEXIST) })
 	bufRingMessages(t, r, b, 20)
 	ctlOK(t, "close", b.Close())
-	b = ctlBufRing(t, r, uring.BufRingOptions{Entries: 4, BufSize: 32})
+	b = ctlBufRing(t, r, uring.BufRingOptions{Entries: 4, BufferSize: 32})
 	ctlElsewhere(func() { ctlOK(t, "close the ring on another thread", r.Close()) })
 	ctlOK(t, "close after the ring", b.Close())
 }

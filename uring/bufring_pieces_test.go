@@ -18,7 +18,7 @@ import (
 // exactly when it is full.
 func bufRingIncremental(t *testing.T) {
 	if !ctlHasKernel(t, "6.12") {
-		_, err := ctlRing(t, uring.Options{}).NewBufRing(uring.BufRingOptions{Entries: 4, BufSize: 32, Incremental: true})
+		_, err := ctlRing(t, uring.Options{}).NewBufRing(uring.BufRingOptions{Entries: 4, BufferSize: 32, Incremental: true})
 		ctlErrno(t, "an incremental ring of an older kernel", err, syscall.EINVAL)
 	}
 	ringtest.NeedKernel(t, "incremental buffer rings", "6.12")
@@ -31,7 +31,7 @@ func bufRingIncremental(t *testing.T) {
 
 func incremental(t *testing.T, r *uring.Ring, multishot bool) {
 	const size = 64
-	b := ctlBufRing(t, r, uring.BufRingOptions{Group: 1, Entries: 4, BufSize: size, Incremental: true})
+	b := ctlBufRing(t, r, uring.BufRingOptions{Group: 1, Entries: 4, BufferSize: size, Incremental: true})
 	rd, wr := ctlTCP(t)
 	rnd := rand.New(rand.NewPCG(9, 10))
 	armed, given := false, 0
@@ -114,7 +114,7 @@ func bundle(t *testing.T, r *uring.Ring, inc bool) {
 		t.Fatal("no FeatRecvSendBundle")
 	}
 	const size = 16
-	b := ctlBufRing(t, r, uring.BufRingOptions{Group: 2, Entries: 8, BufSize: size, Incremental: inc})
+	b := ctlBufRing(t, r, uring.BufRingOptions{Group: 2, Entries: 8, BufferSize: size, Incremental: inc})
 	rd, wr := ctlTCP(t)
 	rnd := rand.New(rand.NewPCG(11, 12))
 	var held []uint16

@@ -52,7 +52,7 @@ type bufRingKind struct {
 func (k bufRingKind) of(o uring.BufRingOptions) uring.BufRingOptions {
 	o.KernelMemory = k.kernel
 	if k.own {
-		o.Memory = make([]byte, o.Entries*o.BufSize)
+		o.Memory = make([]byte, o.Entries*o.BufferSize)
 	}
 	return o
 }
@@ -64,13 +64,13 @@ func kernelRegisterPBufRing(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			ringtest.NeedKernel(t, "PBUF_RING", kind.since)
 			ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
-				b := ctlBufRing(t, r, kind.of(uring.BufRingOptions{Group: 3, Entries: 4, BufSize: 32}))
+				b := ctlBufRing(t, r, kind.of(uring.BufRingOptions{Group: 3, Entries: 4, BufferSize: 32}))
 				bufRingMessages(t, r, b, 1000)
 			})
 			ringtest.NeedKernel(t, "multishot receive", "6.0")
 			r := ctlRing(t, uring.Options{CQEntries: 512})
-			bufRingWrap(t, r, ctlBufRing(t, r, kind.of(uring.BufRingOptions{Entries: 64, BufSize: 3})))
-			bufRingRefill(t, r, kind.of(uring.BufRingOptions{Group: 9, Entries: 4, BufSize: 32}))
+			bufRingWrap(t, r, ctlBufRing(t, r, kind.of(uring.BufRingOptions{Entries: 64, BufferSize: 3})))
+			bufRingRefill(t, r, kind.of(uring.BufRingOptions{Group: 9, Entries: 4, BufferSize: 32}))
 		})
 	}
 	t.Run("incremental", bufRingIncremental)
@@ -221,7 +221,7 @@ func ctlAvailable(t testing.TB, b *uring.BufRing) int {
 func kernelRegisterPBufStatus(t *testing.T) {
 	ringtest.NeedKernel(t, "PBUF_STATUS", "6.8")
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
-		b := ctlBufRing(t, r, uring.BufRingOptions{Entries: 8, BufSize: 32})
+		b := ctlBufRing(t, r, uring.BufRingOptions{Entries: 8, BufferSize: 32})
 		rd, wr := ctlPackets(t)
 		want := func(n int) {
 			t.Helper()
@@ -246,14 +246,14 @@ func kernelRegisterPBufStatus(t *testing.T) {
 	})
 	t.Run("wrap", func(t *testing.T) {
 		r := ctlRing(t, uring.Options{CQEntries: 512})
-		b := ctlBufRing(t, r, uring.BufRingOptions{Entries: 32, BufSize: 3})
+		b := ctlBufRing(t, r, uring.BufRingOptions{Entries: 32, BufferSize: 3})
 		bufRingWrap(t, r, b)
 		if n := ctlAvailable(t, b); n != 32 {
 			t.Errorf("%d buffers are available, want 32", n)
 		}
 	})
 	r := ctlRing(t, uring.Options{})
-	b := ctlBufRing(t, r, uring.BufRingOptions{Entries: 8, BufSize: 32})
+	b := ctlBufRing(t, r, uring.BufRingOptions{Entries: 8, BufferSize: 32})
 	ctlOK(t, "close", b.Close())
 	if _, err := b.Available(); !errors.Is(err, syscall.ENOENT) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("status of a closed group: %v", err)

@@ -86,14 +86,14 @@ func plainConnect(t *testing.T, domain int, to unix.Sockaddr) (syscall.Errno, bo
 func TestSQPollOutlivesItsFirstRing(t *testing.T) {
 	ringtest.NeedKernel(t, "SQPOLL without privileges", "5.13")
 	o := uring.Options{Entries: 8, SQPoll: true, SQPollIdle: 10 * time.Millisecond}
-	first, err := uring.Open(&o)
+	first, err := uring.Open(o)
 	ctlOK(t, "open", err)
 	o.AttachWQ = first
 	second := ctlRing(t, o)
 	ctlNops(t, first, 1, 3)
 	ctlNops(t, second, 1, 3)
 	o.Disabled = true
-	disabled, err := uring.Open(&o)
+	disabled, err := uring.Open(o)
 	ctlOK(t, "open disabled", err)
 	ctlOK(t, "close the first", first.Close())
 	ctlOK(t, "close the disabled one", disabled.Close())

@@ -132,7 +132,7 @@ func TestOverflowMultishot(t *testing.T) {
 			ringtest.NeedKernel(t, "multishot receive", "6.0")
 			f.o.Entries, f.o.CQEntries = 2, 2
 			r := ctlRing(t, f.o)
-			b, err := r.NewBufRing(uring.BufRingOptions{Entries: 64, BufSize: 64})
+			b, err := r.NewBufRing(uring.BufRingOptions{Entries: 64, BufferSize: 64})
 			ctlOK(t, "buffer ring", err)
 			rd, wr := ctlPackets(t)
 			arm := func() {

@@ -31,7 +31,7 @@ func Example() {
 }
 
 func readFile(name string) ([]byte, error) {
-	ring, err := uring.Open(nil)
+	ring, err := uring.Open(uring.Options{})
 	if err != nil {
 		return os.ReadFile(name)
 	}
@@ -94,13 +94,13 @@ func ExampleRing_NewBufRing() {
 
 func echo(conn *net.TCPConn) error {
 	defer conn.Close()
-	ring, err := uring.Open(nil)
+	ring, err := uring.Open(uring.Options{})
 	if err != nil {
 		_, err = io.Copy(conn, conn)
 		return err
 	}
 	defer ring.Close()
-	bufs, err := ring.NewBufRing(uring.BufRingOptions{Entries: 8, BufSize: 4096})
+	bufs, err := ring.NewBufRing(uring.BufRingOptions{Entries: 8, BufferSize: 4096})
 	if err != nil {
 		_, err = io.Copy(conn, conn)
 		return err
@@ -161,7 +161,7 @@ func ExampleSQE_SetFlags() {
 }
 
 func writeAndRead(f *os.File, in, out []byte) (int, error) {
-	ring, err := uring.Open(nil)
+	ring, err := uring.Open(uring.Options{})
 	if err != nil {
 		if _, err := f.WriteAt(in, 0); err != nil {
 			return 0, err

@@ -114,13 +114,13 @@ func FuzzBufRing(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 250, 4, 0, 17, 90}, true)
 	f.Add([]byte{0, 1, 0, 200, 0xff, 0xff, 3, 3}, false)
 	f.Fuzz(func(t *testing.T, ops []byte, incremental bool) {
-		b := memoryBufRing(t, BufRingOptions{Entries: 4, BufSize: 16, Incremental: incremental})
+		b := memoryBufRing(t, BufRingOptions{Entries: 4, BufferSize: 16, Incremental: incremental})
 		seen := map[uint16]int{} // bytes of a buffer since it was recycled
 		see := func(id uint16, data []byte, done bool) {
-			if int(id) >= b.Len() || len(data) > b.opts.BufSize {
+			if int(id) >= b.Len() || len(data) > b.opts.BufferSize {
 				t.Fatalf("%d bytes of buffer %d", len(data), id)
 			}
-			if seen[id] += len(data); incremental && seen[id] > b.opts.BufSize {
+			if seen[id] += len(data); incremental && seen[id] > b.opts.BufferSize {
 				t.Fatalf("buffer %d gave %d bytes", id, seen[id])
 			}
 			if done {
@@ -159,7 +159,7 @@ func FuzzBufRing(f *testing.F) {
 // buffers in it.
 func memoryBufRing(t *testing.T, o BufRingOptions) *BufRing {
 	t.Helper()
-	slab, err := sys.MapAnon(o.Entries*o.BufSize, false)
+	slab, err := sys.MapAnon(o.Entries*o.BufferSize, false)
 	if err != nil {
 		t.Skipf("needs memory outside of Go's heap: %v", err)
 	}

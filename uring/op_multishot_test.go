@@ -113,7 +113,7 @@ func keep(t testing.TB, what ...any) { t.Cleanup(func() { runtime.KeepAlive(what
 // bufRing registers a group of n provided buffers of the given size.
 func bufRing(t testing.TB, r *uring.Ring, group uint16, n, size int) *uring.BufRing {
 	t.Helper()
-	b, err := r.NewBufRing(uring.BufRingOptions{Group: group, Entries: n, BufSize: size})
+	b, err := r.NewBufRing(uring.BufRingOptions{Group: group, Entries: n, BufferSize: size})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func kernelReadSelect(t *testing.T) {
 	ringtest.NeedKernel(t, "IORING_REGISTER_PBUF_RING", "5.19")
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		f := tempFile(t, "0123456789")
-		bufs, err := r.NewBufRing(uring.BufRingOptions{Group: 9, Entries: 4, BufSize: 6})
+		bufs, err := r.NewBufRing(uring.BufRingOptions{Group: 9, Entries: 4, BufferSize: 6})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -96,7 +96,7 @@ type Options struct {
 
 // SetupFlags derives the flags of io_uring_setup(2). It reports combinations
 // that no kernel accepts, each with what to change.
-func (o *Options) SetupFlags() (SetupFlags, error) {
+func (o Options) SetupFlags() (SetupFlags, error) {
 	var f SetupFlags
 	set := func(on bool, bits SetupFlags) {
 		if on {

@@ -73,7 +73,7 @@ func TestEndWithOperationsInFlightChild(t *testing.T) {
 	for _, f := range ringtest.Flavours {
 		t.Run(f.Name, func(t *testing.T) {
 			ringtest.NeedKernel(t, "ring flavour "+f.Name, f.Since)
-			r, err := uring.Open(&f.Opts)
+			r, err := uring.Open(f.Opts)
 			ctlOK(t, "open", err)
 			rings = append(rings, r)
 			startForever(t, r)

@@ -14,14 +14,10 @@ import (
 // sysPointer is the argument of a synchronous call; see package sys.
 type sysPointer = sys.UnsafePointer
 
-// Open opens a ring. Options may be nil for the zero value. The error wraps
-// the errno: EPERM (forbidden by policy), ENOSYS (no io_uring), EINVAL (a flag
+// Open opens a ring. The error wraps the errno: EPERM (forbidden by policy), ENOSYS (no io_uring), EINVAL (a flag
 // the kernel does not know), ENOMEM (memlock limit before 5.12, or memory).
 // Package features explains them.
-func Open(o *Options) (*Ring, error) {
-	if o == nil {
-		o = &Options{}
-	}
+func Open(o Options) (*Ring, error) {
 	flags, err := o.SetupFlags()
 	if err != nil {
 		return nil, err
@@ -36,9 +32,9 @@ func Open(o *Options) (*Ring, error) {
 		p.WqFd = uint32(o.AttachWQ.FD())
 	}
 	r := &Ring{setup: flags, registered: -1, waitArg: new(waitArg)}
-	err = r.open(o, p)
+	err = r.open(&o, p)
 	if err == nil && o.Restrict != nil {
-		err = r.restrict(o)
+		err = r.restrict(&o)
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.Close())

@@ -40,7 +40,7 @@ func TestClose(t *testing.T) {
 	ctlErrno(t, "wait on a closed ring", err, syscall.EBADF)
 	_, err = r.Probe()
 	ctlErrno(t, "probe a closed ring", err, syscall.EBADF)
-	_, err = r.NewBufRing(uring.BufRingOptions{Entries: 1, BufSize: 1})
+	_, err = r.NewBufRing(uring.BufRingOptions{Entries: 1, BufferSize: 1})
 	ctlErrno(t, "buffer ring of a closed ring", err, syscall.EBADF)
 }
 
@@ -52,7 +52,7 @@ func TestCloseElsewhere(t *testing.T) {
 	r := ctlRing(t, uring.Options{})
 	ctlOK(t, "register the ring", r.RegisterRingFD())
 	ctlElsewhere(func() {
-		other, err := uring.Open(nil)
+		other, err := uring.Open(uring.Options{})
 		ctlOK(t, "open", err)
 		ctlOK(t, "register the ring", other.RegisterRingFD())
 		if r.UnregisterRingFD() == nil || r.Close() == nil {
@@ -68,7 +68,7 @@ func TestCloseElsewhere(t *testing.T) {
 	// Where the kernel still knows buffers, they stay.
 	ringtest.NeedKernel(t, "register calls through a registered ring", "6.3")
 	r = ctlRing(t, uring.Options{SingleIssuer: true})
-	b := ctlBufRing(t, r, uring.BufRingOptions{Entries: 4, BufSize: 32})
+	b := ctlBufRing(t, r, uring.BufRingOptions{Entries: 4, BufferSize: 32})
 	ctlOK(t, "register the ring", r.RegisterRingFD())
 	ctlElsewhere(func() {
 		if r.Close() == nil {

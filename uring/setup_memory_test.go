@@ -33,7 +33,7 @@ func kernelSetupNoMmap(t *testing.T) {
 		ctlNops(t, r, 1, 200)
 		ctlOK(t, "close", r.Close())
 	}
-	_, err := uring.Open(&uring.Options{Entries: 1 << 20, NoMmap: true})
+	_, err := uring.Open(uring.Options{Entries: 1 << 20, NoMmap: true})
 	ctlErrno(t, "too many entries", err, syscall.EINVAL)
 
 	t.Run("large", func(t *testing.T) {
@@ -46,7 +46,7 @@ func kernelSetupNoMmap(t *testing.T) {
 	})
 	t.Run("huge pages", func(t *testing.T) {
 		if !ctlHugePages(t, 2) {
-			_, err := uring.Open(&uring.Options{HugePages: true})
+			_, err := uring.Open(uring.Options{HugePages: true})
 			ctlErrno(t, "huge pages that are not there", err, syscall.ENOMEM)
 			t.Skip("needs two free huge pages (vm.nr_hugepages)")
 		}

@@ -105,7 +105,7 @@ func kernelSetupSQAff(t *testing.T) {
 		ctlOK(t, "close", r.Close())
 		ctlUntil(t, "the thread ends", func() bool { return !slices.Contains(ctlThreads(t, "iou-sqp-"), tids[0]) })
 	}
-	_, err := uring.Open(&uring.Options{SQPoll: true, SQPollPinned: true, SQPollCPU: 1 << 20})
+	_, err := uring.Open(uring.Options{SQPoll: true, SQPollPinned: true, SQPollCPU: 1 << 20})
 	ctlErrno(t, "a processor that does not exist", err, syscall.EINVAL)
 }
 
@@ -129,7 +129,7 @@ func kernelSetupAttachWQ(t *testing.T) {
 	ctlNops(t, ctlRing(t, uring.Options{AttachWQ: plain}), 1, 5)
 
 	ctlOK(t, "close", plain.Close())
-	if _, err := uring.Open(&uring.Options{AttachWQ: plain}); err == nil {
+	if _, err := uring.Open(uring.Options{AttachWQ: plain}); err == nil {
 		t.Error("attached to a closed ring")
 	}
 }

@@ -38,7 +38,7 @@ func kernelSetupCQSize(t *testing.T) {
 func kernelSetupClamp(t *testing.T) {
 	ringtest.NeedKernel(t, "CLAMP", "5.6")
 	for _, o := range []uring.Options{{Entries: 1 << 20}, {Entries: 8, CQEntries: 1 << 20}} {
-		_, err := uring.Open(&o)
+		_, err := uring.Open(o)
 		ctlErrno(t, fmt.Sprintf("%d and %d entries", o.Entries, o.CQEntries), err, syscall.EINVAL)
 		o.Clamp = true
 		r := ctlRing(t, o)

@@ -91,7 +91,7 @@ func TestSetupFlagsErrors(t *testing.T) {
 	} {
 		if _, err := o.SetupFlags(); err == nil {
 			t.Errorf("%s: accepted", name)
-		} else if _, open := uring.Open(&o); open == nil || open.Error() != err.Error() {
+		} else if _, open := uring.Open(o); open == nil || open.Error() != err.Error() {
 			t.Errorf("%s: Open says %v, SetupFlags %v", name, open, err)
 		}
 	}

@@ -51,7 +51,7 @@ func (b *epollBackend) add(fd int, e *entry) syscall.Errno {
 	return errno
 }
 
-func (b *epollBackend) modify(fd int, e *entry, _ Mode) syscall.Errno {
+func (b *epollBackend) modify(fd int, e *entry, _ Trigger) syscall.Errno {
 	return b.in.Modify(fd, epollMask(e), epollData(fd, e))
 }
 

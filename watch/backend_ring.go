@@ -83,7 +83,7 @@ func (w *Watcher) useRing(reason string) error {
 	if err != nil {
 		return fmt.Errorf("watch: io_uring: %w", err)
 	}
-	w.use(b, IOUring, reason)
+	w.use(b, ModeRing, reason)
 	return nil
 }
 
@@ -123,7 +123,7 @@ func openRing(disabled, restrict bool) (*uring.Ring, error) {
 			FlagsAllowed: uring.SQESkipSuccess,
 		}
 	}
-	r, err := uring.Open(&o)
+	r, err := uring.Open(o)
 	if err == nil {
 		r.Hold(ringHold)
 	}
@@ -215,7 +215,7 @@ func alwaysPollable(mode uint32) bool {
 	return mode&typeMask == socket || mode&typeMask == fifo
 }
 
-func (b *ringBackend) modify(fd int, e *entry, _ Mode) syscall.Errno {
+func (b *ringBackend) modify(fd int, e *entry, _ Trigger) syscall.Errno {
 	e.dirty, e.muted, e.hot = true, false, false
 	b.t.change(int32(fd), e)
 	return 0

@@ -6,7 +6,7 @@
 // # Model
 //
 // A [Watcher] has descriptors registered with what they are watched for
-// ([Events]), how often it is reported ([Mode]) and a value of the caller's,
+// ([Events]), how often it is reported ([Trigger]) and a value of the caller's,
 // which comes back in each [Event]. One turn of an event loop is cut in three:
 //
 //   - [Watcher.Prepare] gets changes ready for the kernel;
@@ -25,16 +25,16 @@
 //
 // It holds for both backends; package watchtest is its suite.
 //
-//   - Add reports what is ready already, and so does Modify, whatever the mode.
+//   - Add reports what is ready already, and so does Modify, whatever the trigger.
 //   - Level reports again with one of the next turns for as long as the state
 //     lasts; Edge each time something new arrives; OneShot once, and then nothing
-//     until Modify. Level is the mode to begin with.
+//     until Modify. Level is the one to begin with.
 //   - [Error] and [HangUp] are reported without being asked for.
 //   - An Edge event holds at least what has come; it may leave out what had
 //     been there before and lasts. Any event may be late, so that by now there
 //     is nothing to read, if only because it was read without being reported:
 //     use descriptors that do not block, and go on reading or writing until
-//     EAGAIN where the mode is Edge.
+//     EAGAIN where the trigger is Edge.
 //   - In one Dispatch each descriptor is reported at most once. Those with
 //     [Write] come first, as finishing output frees what input needs. Among those
 //     with Write, and among those without, the kernel's order is kept: for Edge

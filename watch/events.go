@@ -49,18 +49,18 @@ func (e Events) String() string {
 	return strings.Join(names, "|")
 }
 
-// Mode says how often a condition is reported.
-type Mode uint8
+// Trigger says how often a condition is reported.
+type Trigger uint8
 
 const (
-	Level   Mode = iota // at each turn while it lasts
-	Edge                // each time that it arrives anew
-	OneShot             // once, then not until Modify
+	Level   Trigger = iota // at each turn while it lasts
+	Edge                   // each time that it arrives anew
+	OneShot                // once, then not until Modify
 )
 
 // String returns level, edge or one-shot.
-func (m Mode) String() string {
-	switch m {
+func (t Trigger) String() string {
+	switch t {
 	case Level:
 		return "level"
 	case Edge:
@@ -68,7 +68,7 @@ func (m Mode) String() string {
 	case OneShot:
 		return "one-shot"
 	}
-	return fmt.Sprintf("Mode(%d)", uint8(m))
+	return fmt.Sprintf("Trigger(%d)", uint8(t))
 }
 
 // Event is a report about a registered descriptor.

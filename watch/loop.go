@@ -66,21 +66,21 @@ func NewLoop(o Options) (*Loop, error) {
 // Add has f called with what was found when fd is ready, as [Watcher.Add] says,
 // which also tells the errors. The loop holds f until Remove, and never reads,
 // writes or closes the descriptor.
-func (l *Loop) Add(fd int, interest Events, mode Mode, f func(Events)) error {
+func (l *Loop) Add(fd int, interest Events, trigger Trigger, f func(Events)) error {
 	if l.over() {
 		return ErrClosed
 	}
-	return l.w.Add(fd, interest, mode, f) // a func in an interface is not allocated
+	return l.w.Add(fd, interest, trigger, f) // a func in an interface is not allocated
 }
 
 // Modify replaces what fd is watched for and how, and keeps its function. What is
 // ready is reported anew. The errors are those of [Watcher.Modify].
-func (l *Loop) Modify(fd int, interest Events, mode Mode) error {
+func (l *Loop) Modify(fd int, interest Events, trigger Trigger) error {
 	var f any
 	if e := l.w.at(fd); e != nil {
 		f = e.value
 	}
-	return l.w.Modify(fd, interest, mode, f)
+	return l.w.Modify(fd, interest, trigger, f)
 }
 
 // Remove ends the calls for fd: there is none after it has returned, also when

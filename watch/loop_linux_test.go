@@ -20,9 +20,9 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-func newLoop(t *testing.T, b watch.Backend) *watch.Loop {
+func newLoop(t *testing.T, b watch.Mode) *watch.Loop {
 	t.Helper()
-	l, err := watch.NewLoop(watch.Options{Backend: b})
+	l, err := watch.NewLoop(watch.Options{Mode: b})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func must(t testing.TB, err error) {
 }
 
 func TestLoopDescriptors(t *testing.T) {
-	overBackends(t, func(t *testing.T, b watch.Backend) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l, fd := newLoop(t, b), bells(t, 1)[0]
 		var got []watch.Events
 		must(t, l.Add(fd, watch.Read, watch.Level, func(e watch.Events) {
@@ -131,7 +131,7 @@ func TestLoopNeighbours(t *testing.T) {
 	if testing.Short() {
 		seeds = 5
 	}
-	overBackends(t, func(t *testing.T, b watch.Backend) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
 		for seed := range seeds {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				runtime.LockOSThread()
@@ -166,7 +166,7 @@ func (n *neighbours) add(i int) {
 		n.gens[i] = -n.gens[i]
 	}
 	n.gens[i]++
-	gen, mode := n.gens[i], watch.Mode(n.rng.IntN(3))
+	gen, mode := n.gens[i], watch.Trigger(n.rng.IntN(3))
 	must(n.T, n.l.Add(n.fds[i], watch.Read, mode, func(watch.Events) {
 		if n.gens[i] != gen {
 			n.Fatalf("a removed registration of %d is called", n.fds[i])
@@ -224,7 +224,7 @@ func (n *neighbours) round() {
 }
 
 func TestLoopPost(t *testing.T) {
-	overBackends(t, func(t *testing.T, b watch.Backend) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l := newLoop(t, b)
 		const senders, each = 8, 1000
 		var last [senders]int
@@ -259,7 +259,7 @@ func TestLoopPost(t *testing.T) {
 // TestLoopFair has functions and timers that set themselves again and wants an
 // event to come through.
 func TestLoopFair(t *testing.T) {
-	overBackends(t, func(t *testing.T, b watch.Backend) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l, fd := newLoop(t, b), bells(t, 1)[0]
 		var post func()
 		posts := 0
@@ -279,7 +279,7 @@ func TestLoopFair(t *testing.T) {
 }
 
 func TestLoopIdle(t *testing.T) {
-	overBackends(t, func(t *testing.T, b watch.Backend) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l, fd := newLoop(t, b), bells(t, 1)[0]
 		var log []string
 		must(t, l.Add(fd, watch.Read, watch.Level, func(watch.Events) {
@@ -315,7 +315,7 @@ func TestLoopIdle(t *testing.T) {
 }
 
 func TestLoopSignals(t *testing.T) {
-	overBackends(t, func(t *testing.T, b watch.Backend) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l := newLoop(t, b)
 		var usr1, usr2 *watch.Hook
 		calls := 0
@@ -339,7 +339,7 @@ func TestLoopSignals(t *testing.T) {
 }
 
 func TestLoopEnds(t *testing.T) {
-	overBackends(t, func(t *testing.T, b watch.Backend) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l, fd := newLoop(t, b), bells(t, 1)[0]
 		l.Stop() // before Run counts
 		run(t, l)
@@ -398,7 +398,7 @@ func sleeps(t *testing.T, l *watch.Loop) {
 
 // TestLoopClosedInCallback wants the callback that closes to be the last.
 func TestLoopClosedInCallback(t *testing.T) {
-	overBackends(t, func(t *testing.T, b watch.Backend) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l := newLoop(t, b)
 		calls := 0
 		end := func() {
@@ -422,7 +422,7 @@ func TestLoopClosedInCallback(t *testing.T) {
 // TestLoopPanics has each kind of callback panic and wants the rest called by the
 // next Run.
 func TestLoopPanics(t *testing.T) {
-	overBackends(t, func(t *testing.T, b watch.Backend) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l := newLoop(t, b)
 		calls := 0
 		call := func() {
@@ -462,13 +462,13 @@ func TestLoopPanics(t *testing.T) {
 }
 
 func TestLoopAllocs(t *testing.T) {
-	overBackends(t, func(t *testing.T, b watch.Backend) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		l, fds := newLoop(t, b), bells(t, 10)
 		calls, buf := 0, make([]byte, 8)
 		for i, fd := range fds {
-			must(t, l.Add(fd, watch.Read, watch.Mode(i%2), func(watch.Events) {
+			must(t, l.Add(fd, watch.Read, watch.Trigger(i%2), func(watch.Events) {
 				calls++
 				_, _ = syscall.Read(fd, buf)
 			}))

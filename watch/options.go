@@ -8,35 +8,37 @@ import "fmt"
 // watchers whose options leave the choice open: auto, epoll or io_uring.
 const EnvWatcher = "RINGSIDE_WATCHER"
 
-// Backend is a mechanism of the kernel that tells about readiness.
-type Backend uint8
+// Mode says by what a [Watcher] learns of readiness.
+type Mode uint8
 
 const (
-	// Auto takes what RINGSIDE_WATCHER names, otherwise io_uring where it works
+	// ModeAuto takes what RINGSIDE_WATCHER names, otherwise io_uring where it works
 	// with deferred task work, otherwise epoll.
-	Auto Backend = iota
-	Epoll
-	IOUring
+	ModeAuto Mode = iota
+	// ModeEpoll insists on epoll.
+	ModeEpoll
+	// ModeRing insists on io_uring.
+	ModeRing
 )
 
-var backendNames = [...]string{"auto", "epoll", "io_uring"}
+var modeNames = [...]string{"auto", "epoll", "io_uring"}
 
 // String returns auto, epoll or io_uring.
-func (b Backend) String() string {
-	if int(b) < len(backendNames) {
-		return backendNames[b]
+func (m Mode) String() string {
+	if int(m) < len(modeNames) {
+		return modeNames[m]
 	}
-	return fmt.Sprintf("Backend(%d)", uint8(b))
+	return fmt.Sprintf("Mode(%d)", uint8(m))
 }
 
-// ParseBackend returns the backend with the given name; the empty one is auto.
-func ParseBackend(name string) (Backend, error) {
-	for i, n := range backendNames {
+// ParseMode returns the mode with the given name; the empty one is auto.
+func ParseMode(name string) (Mode, error) {
+	for i, n := range modeNames {
 		if n == name || name == "" {
-			return Backend(i), nil
+			return Mode(i), nil
 		}
 	}
-	return Auto, fmt.Errorf("watch: unknown backend %q: want auto, epoll or io_uring", name)
+	return ModeAuto, fmt.Errorf("watch: unknown mode %q: want auto, epoll or io_uring", name)
 }
 
 // defaultBatch is how many descriptors one Dispatch reports at most when the
@@ -45,7 +47,7 @@ const defaultBatch = 1024
 
 // Options configure a [Watcher]; the zero value chooses automatically.
 type Options struct {
-	Backend Backend
+	Mode Mode
 	// Batch is how many descriptors one Dispatch reports at most; 0 means
 	// 1024. What is left over comes with the next turn.
 	Batch int

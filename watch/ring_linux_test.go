@@ -18,7 +18,7 @@ func ringWatcher(t *testing.T, chosen bool) *Watcher {
 	ringtest.NeedKernel(t, "deferred task work", "6.1")
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
-	w, err := New(Options{Backend: IOUring})
+	w, err := New(Options{Mode: ModeRing})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestFollowsItsCaller(t *testing.T) {
 		first := w.backend
 		fds := []int{counter(t), counter(t), counter(t)}
 		for i, fd := range fds {
-			if err := w.Add(fd, Read, Mode(i), fd); err != nil {
+			if err := w.Add(fd, Read, Trigger(i), fd); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -135,14 +135,14 @@ func TestOverflowIsMet(t *testing.T) {
 
 // TestNoAllocations makes turns of every mode.
 func TestNoAllocations(t *testing.T) {
-	for _, b := range []Backend{Epoll, IOUring} {
+	for _, b := range []Mode{ModeEpoll, ModeRing} {
 		t.Run(b.String(), func(t *testing.T) {
-			if b == IOUring {
+			if b == ModeRing {
 				ringtest.NeedKernel(t, "deferred task work", "6.1")
 			}
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			w, err := New(Options{Backend: b})
+			w, err := New(Options{Mode: b})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +150,7 @@ func TestNoAllocations(t *testing.T) {
 			var fds []int
 			for i := range 30 {
 				fd := counter(t)
-				if err := w.Add(fd, Read, Mode(i%3), nil); err != nil {
+				if err := w.Add(fd, Read, Trigger(i%3), nil); err != nil {
 					t.Fatal(err)
 				}
 				fds = append(fds, fd)

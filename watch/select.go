@@ -10,21 +10,21 @@ import (
 // choose opens the backend that the options or the environment name, or the one
 // that works.
 func (w *Watcher) choose() error {
-	b, by := w.opts.Backend, "the options"
-	if b == Auto {
+	b, by := w.opts.Mode, "the options"
+	if b == ModeAuto {
 		var err error
-		if b, err = ParseBackend(os.Getenv(EnvWatcher)); err != nil {
+		if b, err = ParseMode(os.Getenv(EnvWatcher)); err != nil {
 			return fmt.Errorf("%w (%s)", err, EnvWatcher)
 		}
 		by = EnvWatcher
 	}
 	reason := "asked for by " + by
 	switch b {
-	case IOUring:
+	case ModeRing:
 		return w.useRing(reason)
-	case Epoll:
+	case ModeEpoll:
 		return w.useEpoll(reason)
-	case Auto:
+	case ModeAuto:
 		w.chosen = true
 		err := w.useRing("the kernel defers task work to the thread that waits")
 		if err == nil {
@@ -40,13 +40,13 @@ func (w *Watcher) useEpoll(reason string) error {
 	if err != nil {
 		return fmt.Errorf("watch: epoll: %w", err)
 	}
-	w.use(b, Epoll, reason)
+	w.use(b, ModeEpoll, reason)
 	return nil
 }
 
-func (w *Watcher) use(b backend, name Backend, reason string) {
+func (w *Watcher) use(b backend, name Mode, reason string) {
 	w.choiceMu.Lock()
 	defer w.choiceMu.Unlock()
 	w.backend, w.name, w.reason = b, name, reason
-	w.looksAgain = name == IOUring
+	w.looksAgain = name == ModeRing
 }

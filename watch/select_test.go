@@ -27,10 +27,10 @@ func backendOf(t *testing.T, o watch.Options) (name, reason string, err error) {
 }
 
 func TestBackendByOptionAndEnvironment(t *testing.T) {
-	overBackends(t, func(t *testing.T, b watch.Backend) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
 		for _, env := range []string{"", "auto", "epoll", "io_uring"} {
 			t.Setenv(watch.EnvWatcher, env)
-			name, reason, err := backendOf(t, watch.Options{Backend: b})
+			name, reason, err := backendOf(t, watch.Options{Mode: b})
 			if err != nil || name != b.String() || !strings.Contains(reason, "options") {
 				t.Errorf("%v with %q in the environment: %s (%s), %v", b, env, name, reason, err)
 			}
@@ -45,7 +45,7 @@ func TestBackendByOptionAndEnvironment(t *testing.T) {
 	if _, _, err := backendOf(t, watch.Options{}); err == nil || !strings.Contains(err.Error(), "kqueue") || !strings.Contains(err.Error(), watch.EnvWatcher) {
 		t.Errorf("an unknown name: %v", err)
 	}
-	if _, _, err := backendOf(t, watch.Options{Backend: 7}); err == nil {
+	if _, _, err := backendOf(t, watch.Options{Mode: 7}); err == nil {
 		t.Error("an unknown backend was opened")
 	}
 }
@@ -89,7 +89,7 @@ func withoutRings(t *testing.T) {
 	if err != nil || name != "epoll" || !strings.Contains(reason, features.EnvIOURing) {
 		t.Errorf("auto: %s (%s), %v", name, reason, err)
 	}
-	_, _, err = backendOf(t, watch.Options{Backend: watch.IOUring})
+	_, _, err = backendOf(t, watch.Options{Mode: watch.ModeRing})
 	forbidden, ok := errors.AsType[*features.ForbiddenError](err)
 	if !ok || !strings.Contains(err.Error(), forbidden.Remedy) {
 		t.Errorf("the error does not say what to change: %v", err)
@@ -97,16 +97,16 @@ func withoutRings(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for _, b := range []watch.Backend{watch.Auto, watch.Epoll, watch.IOUring} {
-		if got, err := watch.ParseBackend(b.String()); got != b || err != nil {
+	for _, b := range []watch.Mode{watch.ModeAuto, watch.ModeEpoll, watch.ModeRing} {
+		if got, err := watch.ParseMode(b.String()); got != b || err != nil {
 			t.Errorf("%v: %v, %v", b, got, err)
 		}
 	}
 	for got, want := range map[string]string{
-		watch.Backend(9).String():                  "Backend(9)",
+		watch.Mode(9).String():                     "Mode(9)",
 		watch.Level.String():                       "level",
 		watch.OneShot.String():                     "one-shot",
-		watch.Mode(9).String():                     "Mode(9)",
+		watch.Trigger(9).String():                  "Trigger(9)",
 		watch.Events(0).String():                   "none",
 		(watch.Read | watch.HangUp).String():       "read|hang-up",
 		(watch.PeerHangUp | 1<<20).String():        "peer hang-up|0x100000",

@@ -16,8 +16,8 @@ import (
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
 // overBackends runs test for each backend, skipping what the system lacks.
-func overBackends(t *testing.T, test func(t *testing.T, b watch.Backend)) {
-	for _, b := range []watch.Backend{watch.Epoll, watch.IOUring} {
+func overBackends(t *testing.T, test func(t *testing.T, b watch.Mode)) {
+	for _, b := range []watch.Mode{watch.ModeEpoll, watch.ModeRing} {
 		t.Run(b.String(), func(t *testing.T) {
 			need(t, b)
 			test(t, b)
@@ -26,14 +26,14 @@ func overBackends(t *testing.T, test func(t *testing.T, b watch.Backend)) {
 }
 
 // need skips a test of a backend that cannot be had.
-func need(t *testing.T, b watch.Backend) {
+func need(t *testing.T, b watch.Mode) {
 	t.Helper()
-	w, err := watch.New(watch.Options{Backend: b})
+	w, err := watch.New(watch.Options{Mode: b})
 	if err == nil {
 		w.Close()
 		return
 	}
-	if b == watch.IOUring {
+	if b == watch.ModeRing {
 		ringtest.NeedKernel(t, "deferred task work", "6.1")
 	}
 	if errors.Is(err, features.ErrForbidden) || errors.Is(err, errors.ErrUnsupported) {
@@ -43,7 +43,7 @@ func need(t *testing.T, b watch.Backend) {
 }
 
 func TestSuite(t *testing.T) {
-	overBackends(t, func(t *testing.T, b watch.Backend) {
-		watchtest.Run(t, func() (watchtest.Watcher, error) { return watch.New(watch.Options{Backend: b, Restrict: true}) })
+	overBackends(t, func(t *testing.T, b watch.Mode) {
+		watchtest.Run(t, func() (watchtest.Watcher, error) { return watch.New(watch.Options{Mode: b, Restrict: true}) })
 	})
 }

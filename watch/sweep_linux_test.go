@@ -87,7 +87,7 @@ func sweptModes(o watch.Options) func(*sweep.Trial) {
 		if !t.Judge("New", err) {
 			return
 		}
-		modes := []watch.Mode{watch.Level, watch.Edge, watch.OneShot, watch.Level}
+		modes := []watch.Trigger{watch.Level, watch.Edge, watch.OneShot, watch.Level}
 		added := 0
 		for i, fds := range p {
 			if t.Judge("Add", w.Add(fds[0], watch.Read, modes[i], i)) {
@@ -249,7 +249,7 @@ func sweptWake(o watch.Options) func(*sweep.Trial) {
 
 // sweptOperations are all that the sweep runs.
 func sweptOperations() []sweep.Operation {
-	ring, epoll := watch.Options{Backend: watch.IOUring}, watch.Options{Backend: watch.Epoll}
+	ring, epoll := watch.Options{Mode: watch.ModeRing}, watch.Options{Mode: watch.ModeEpoll}
 	auto := watch.Options{}
 	// Where io_uring was not asked for, epoll is in its place.
 	falls := map[string][]sweep.Choice{}
@@ -282,7 +282,7 @@ func sweptOperations() []sweep.Operation {
 // TestFaultSweep has each answer of the kernel's fail in turn.
 func TestFaultSweep(t *testing.T) {
 	sweep.Need(t)
-	need(t, watch.IOUring)
+	need(t, watch.ModeRing)
 	// Package signal keeps goroutines from the first time on, and a signal that a
 	// closed loop hears no more must not end the process.
 	caught := make(chan os.Signal, 1)
@@ -295,6 +295,6 @@ func TestFaultSweep(t *testing.T) {
 func TestFaultSweepCoversAll(t *testing.T) {
 	sweep.API(t, sweptOperations(), sweep.Exempt{
 		"tells what is known and asks nothing of the kernel": "Watcher.Backend Watcher.Len Loop.Backend Loop.Len Loop.Check Timer.Active " +
-			"Backend.String Events.String Mode.String ParseBackend",
+			"Events.String Mode.String ParseMode Trigger.String",
 	})
 }

@@ -97,7 +97,7 @@ func sweptBridge(t *sweep.Trial) {
 		t.Fatalf("%v", err)
 	}
 	defer syscall.Close(ep)
-	r, err := uring.Open(&uring.Options{Entries: 4})
+	r, err := uring.Open(uring.Options{Entries: 4})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

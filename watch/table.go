@@ -8,7 +8,7 @@ type entry struct {
 	interest Events
 	found    Events // reported by the kernel and not yet to the caller
 	gen      uint32 // of the registration: what the kernel reports for another is stale
-	mode     Mode
+	mode     Trigger
 	on       bool // registered
 	spent    bool // OneShot: has been reported
 

@@ -32,7 +32,7 @@ type modelTimer struct {
 	on  bool
 }
 
-func newTimerModel(t *testing.T, b watch.Backend, seed uint64) *timerModel {
+func newTimerModel(t *testing.T, b watch.Mode, seed uint64) *timerModel {
 	m := &timerModel{T: t, rng: rand.New(rand.NewPCG(seed, 7)), l: newLoop(t, b)}
 	m.l.SetClock(func() time.Duration { return m.now }, m.sleep)
 	for i := range 30 {
@@ -128,7 +128,7 @@ func TestTimerModel(t *testing.T) {
 	if testing.Short() {
 		seeds = 8
 	}
-	overBackends(t, func(t *testing.T, b watch.Backend) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
 		for seed := range seeds {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				runtime.LockOSThread()
@@ -151,7 +151,7 @@ func TestTimerModel(t *testing.T) {
 // TestManyTimers sets ten thousand, stops half of them in random order and wants
 // the others called in theirs.
 func TestManyTimers(t *testing.T) {
-	overBackends(t, func(t *testing.T, b watch.Backend) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l := newLoop(t, b)
 		var now time.Duration
 		l.SetClock(func() time.Duration { return now }, func(d time.Duration) { now += max(d, 0) })
@@ -195,7 +195,7 @@ func TestManyTimers(t *testing.T) {
 
 // TestTimersByTheClock runs without an injected clock.
 func TestTimersByTheClock(t *testing.T) {
-	overBackends(t, func(t *testing.T, b watch.Backend) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l := newLoop(t, b)
 		start := time.Now()
 		l.AfterFunc(1<<63-1, func() { t.Error("called in 292 years") })
@@ -212,7 +212,7 @@ func TestTimersByTheClock(t *testing.T) {
 func BenchmarkTimers(b *testing.B) {
 	for _, n := range []int{100, 10000, 1000000} {
 		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
-			l, err := watch.NewLoop(watch.Options{Backend: watch.Epoll})
+			l, err := watch.NewLoop(watch.Options{Mode: watch.ModeEpoll})
 			if err != nil {
 				b.Fatal(err)
 			}

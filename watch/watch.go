@@ -15,7 +15,13 @@ import (
 )
 
 // ErrClosed is what a closed watcher answers. It matches os.ErrClosed.
-var ErrClosed = fmt.Errorf("watch: %w", os.ErrClosed)
+var ErrClosed error = closedError{}
+
+type closedError struct{}
+
+func (closedError) Error() string { return "watch: closed" }
+
+func (closedError) Is(target error) bool { return target == os.ErrClosed }
 
 // errWaiting is a broken rule of the caller's.
 var errWaiting = fmt.Errorf("watch: another goroutine is in Wait")
@@ -25,7 +31,7 @@ var errWaiting = fmt.Errorf("watch: another goroutine is in Wait")
 type Watcher struct {
 	table
 	backend     backend
-	name        Backend
+	name        Mode
 	reason      string
 	chosen      bool // the backend was not asked for by name
 	opts        Options
@@ -52,7 +58,7 @@ const (
 type backend interface {
 	// add arms e, which is filled; modify follows a change of it, from mode.
 	add(fd int, e *entry) syscall.Errno
-	modify(fd int, e *entry, from Mode) syscall.Errno
+	modify(fd int, e *entry, from Trigger) syscall.Errno
 	// remove disarms e, which is still filled, or was when the file was open.
 	remove(fd int, e *entry)
 	// prepare readies changes for the kernel.
@@ -79,18 +85,18 @@ func New(o Options) (*Watcher, error) {
 }
 
 // Add registers fd: its events, and always [Error] and [HangUp], are reported as
-// the mode says, each with value. What is ready already is reported as well.
+// the trigger says, each with value. What is ready already is reported as well.
 //
 // Errors: EEXIST when the number is registered (see the package comment), EBADF
 // when it is not open, EPERM when the file cannot be polled, EINVAL for unknown
-// events or modes, ENOMEM, ENOSPC (epoll: the limit of the user's watches);
+// events or triggers, ENOMEM, ENOSPC (epoll: the limit of the user's watches);
 // ErrClosed.
-func (w *Watcher) Add(fd int, interest Events, mode Mode, value any) error {
+func (w *Watcher) Add(fd int, interest Events, trigger Trigger, value any) error {
 	if err := w.usable(); err != nil {
 		return err
 	}
 	switch {
-	case interest&^known != 0 || mode > OneShot:
+	case interest&^known != 0 || trigger > OneShot:
 		return failed("add", fd, syscall.EINVAL)
 	case fd < 0 || fd > math.MaxInt32:
 		return failed("add", fd, syscall.EBADF)
@@ -103,7 +109,7 @@ func (w *Watcher) Add(fd int, interest Events, mode Mode, value any) error {
 	}
 	e := w.grow(fd)
 	e.turn()
-	e.value, e.interest, e.mode, e.on = value, interest, mode, true
+	e.value, e.interest, e.mode, e.on = value, interest, trigger, true
 	w.n++
 	if errno := w.backend.add(fd, e); errno != 0 {
 		w.forget(e)
@@ -118,11 +124,11 @@ func (w *Watcher) Add(fd int, interest Events, mode Mode, value any) error {
 //
 // Errors: ENOENT when fd is not registered, EINVAL as for Add, others when its
 // file has been closed; ErrClosed.
-func (w *Watcher) Modify(fd int, interest Events, mode Mode, value any) error {
+func (w *Watcher) Modify(fd int, interest Events, trigger Trigger, value any) error {
 	if err := w.usable(); err != nil {
 		return err
 	}
-	if interest&^known != 0 || mode > OneShot {
+	if interest&^known != 0 || trigger > OneShot {
 		return failed("modify", fd, syscall.EINVAL)
 	}
 	e := w.at(fd)
@@ -130,7 +136,7 @@ func (w *Watcher) Modify(fd int, interest Events, mode Mode, value any) error {
 		return failed("modify", fd, syscall.ENOENT)
 	}
 	before := *e
-	e.value, e.interest, e.mode = value, interest, mode
+	e.value, e.interest, e.mode = value, interest, trigger
 	e.spent, e.found = false, 0 // the kernel reports again what lasts
 	if errno := w.backend.modify(fd, e, before.mode); errno != 0 {
 		*e = before
@@ -291,7 +297,7 @@ func (w *Watcher) Wake() {
 // nudge makes the Wait of a turn that has been prepared end, if changes from
 // here on would have to wait for the next turn.
 func (w *Watcher) nudge() {
-	if w.prepared && w.name == IOUring {
+	if w.prepared && w.name == ModeRing {
 		w.Wake()
 	}
 }

@@ -136,7 +136,7 @@ func split(ctx context.Context, in io.Reader, lines chan<- []byte) error {
 }
 
 func printAll(dir string, out io.Writer) error {
-	for r, err := range ufile.ReadRecords(dir, ufile.ReadOptions{}) {
+	for r, err := range ufile.ReadRecords(dir, ufile.ReadRecordsOptions{}) {
 		if err != nil {
 			return err
 		}

@@ -55,7 +55,7 @@ func serve(addr, mode string, most int64, idle time.Duration) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	s, err := event.Listen("tcp", addr, newServer(most, idle).handler(), &event.Options{Mode: m})
+	s, err := event.Listen("tcp", addr, newServer(most, idle).handler(), event.Options{Mode: m})
 	if err != nil {
 		return err
 	}

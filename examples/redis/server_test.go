@@ -40,7 +40,7 @@ func overModesWithIdle(t *testing.T, idle time.Duration, test func(t *testing.T,
 				t.Skip("needs epoll")
 			}
 			s := newServer(1<<20, idle)
-			l, err := event.Listen("tcp", "127.0.0.1:0", s.handler(), &o)
+			l, err := event.Listen("tcp", "127.0.0.1:0", s.handler(), o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -60,7 +60,7 @@ func newReactor() (*reactor.Reactor, error) {
 	if err := features.HaveIOURing(); err != nil {
 		return nil, err
 	}
-	return reactor.New(reactor.Options{Rings: 1, Ops: []uring.Op{uring.OpSplice}})
+	return reactor.New(reactor.Options{Loops: 1, Restrict: []uring.Op{uring.OpSplice}})
 }
 
 // serve takes uploads until the context ends. Those under way are broken off then; what

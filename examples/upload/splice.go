@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -70,15 +71,13 @@ func (in *inbox) fill(raw syscall.RawConn, w *os.File, most int64) (int, error) 
 		op.SQE.Splice(uring.Fd(int(fd)), uring.CurrentPosition, uring.Fd(int(w.Fd())), uring.CurrentPosition,
 			int(most), uring.SpliceMove|uring.SpliceNonblock)
 		res = in.ring.Do(&op)
-		return res.Err != nil || res.Errno() != syscall.EAGAIN
+		return !errors.Is(res.Err(), syscall.EAGAIN)
 	})
 	switch {
 	case err != nil:
 		return 0, err
-	case res.Err != nil:
-		return 0, res.Err
-	case res.Errno() != 0:
-		return 0, os.NewSyscallError("splice", res.Errno())
+	case res.Err() != nil:
+		return 0, os.NewSyscallError("splice", res.Err())
 	case res.Res == 0:
 		return 0, io.ErrUnexpectedEOF
 	}
@@ -101,10 +100,8 @@ func (in *inbox) drain(r *os.File, f *ufile.File, at int64, n int) error {
 		switch {
 		case err != nil:
 			return err
-		case res.Err != nil:
-			return res.Err
-		case res.Errno() != 0:
-			return os.NewSyscallError("splice", res.Errno())
+		case res.Err() != nil:
+			return os.NewSyscallError("splice", res.Err())
 		case res.Res == 0:
 			return io.ErrUnexpectedEOF
 		}

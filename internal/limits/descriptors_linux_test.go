@@ -103,7 +103,7 @@ func (w *world) until(what string, get func() (io.Closer, error)) (got []io.Clos
 func (w *world) works(when string) {
 	op := &reactor.Op{}
 	op.SQE.Nop()
-	if res := w.Engine().Do(op); res.Err != nil || res.Res != 0 {
+	if res := w.Engine().Do(op); res.Cause != nil || res.Res != 0 {
 		w.problem("%s: the engine: %+v", when, res)
 	}
 }

@@ -113,7 +113,7 @@ func moveThrough(f *ufile.File, b *ufile.Batch, count, size int, off int64, writ
 // pool reads a pipe through the buffers of a pool.
 func (w *world) pool(limit int) error {
 	const size, count = 16 << 10, 32
-	p, err := w.Engine().(*reactor.Reactor).NewBufferPool(reactor.PoolOptions{Buffers: count, Size: size})
+	p, err := w.Engine().(*reactor.Reactor).NewBufferPool(reactor.BufferPoolOptions{Buffers: count, BufferSize: size})
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (w *world) pool(limit int) error {
 		op.SQE.Read(uring.Fd(pipe.FD()), b.Bytes()[:len(want)], 0)
 		res := w.Engine().Do(op)
 		scenario.Bytes(want, uint64(i*len(want)))
-		if res.Err != nil || int(res.Res) != len(want) || !bytes.Equal(want, b.Bytes()[:len(want)]) {
+		if res.Cause != nil || int(res.Res) != len(want) || !bytes.Equal(want, b.Bytes()[:len(want)]) {
 			return fmt.Errorf("buffer %d: %+v, or other bytes", i, res)
 		}
 		b.Put()

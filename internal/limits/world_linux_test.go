@@ -45,7 +45,7 @@ func newWorld(s *scenario.Scenario, dir string) (*world, error) {
 	}
 	w := &world{KernelWorld: inner, patience: ringtest.Patience}
 	echo := event.Handler{OnData: func(c *event.Conn, p []byte) { _, _ = c.Write(p) }}
-	w.server, err = event.Listen("tcp", "127.0.0.1:0", echo, nil)
+	w.server, err = event.Listen("tcp", "127.0.0.1:0", echo, event.Options{})
 	return w, err
 }
 

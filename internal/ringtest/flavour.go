@@ -45,9 +45,12 @@ func OverFlavours(t *testing.T, test func(t *testing.T, r *uring.Ring)) {
 func Open(t testing.TB, o *uring.Options) *uring.Ring {
 	t.Helper()
 	NeedRing(t)
-	r, err := uring.Open(o)
+	if o == nil {
+		o = new(uring.Options)
+	}
+	r, err := uring.Open(*o)
 	if err != nil {
-		t.Fatalf("open ring %+v: %v", o, err)
+		t.Fatalf("open ring %+v: %v", *o, err)
 	}
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {

@@ -31,7 +31,7 @@ func NeedRing(t testing.TB) {
 }
 
 var ringError = sync.OnceValue(func() error {
-	r, err := uring.Open(&uring.Options{Entries: 1})
+	r, err := uring.Open(uring.Options{Entries: 1})
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func NeedOp(t testing.TB, op uring.Op, since string) {
 }
 
 var probedOps = sync.OnceValues(func() (uring.OpSet, error) {
-	r, err := uring.Open(&uring.Options{Entries: 1})
+	r, err := uring.Open(uring.Options{Entries: 1})
 	if err != nil {
 		return uring.OpSet{}, err
 	}

@@ -193,7 +193,7 @@ func (a *actor) queue(op *reactor.Op, way, after int) reactor.Result {
 		time.Sleep(pause) // callbacks must not wait for room, so nobody is told
 	}
 	if err != nil {
-		return reactor.Result{Err: err}
+		return reactor.Result{Cause: err}
 	}
 	if way == wayCancel {
 		timer := time.AfterFunc(micros(after), func() {
@@ -210,12 +210,12 @@ func (a *actor) queue(op *reactor.Op, way, after int) reactor.Result {
 func (a *actor) ended(res reactor.Result, way int) bool {
 	errno := res.Errno()
 	switch {
-	case res.Err == nil && errno == 0:
+	case res.Cause == nil && errno == 0:
 		return true
-	case way == wayContext && errors.Is(res.Err, errChanged):
-	case way == wayDeadline && errors.Is(res.Err, os.ErrDeadlineExceeded):
+	case way == wayContext && errors.Is(res.Cause, errChanged):
+	case way == wayDeadline && errors.Is(res.Cause, os.ErrDeadlineExceeded):
 	case way == wayCancel && errno == syscall.ECANCELED:
-	case res.Err == nil && a.p.w.Tolerates(errno):
+	case res.Cause == nil && a.p.w.Tolerates(errno):
 	default:
 		a.problem("ended with %+v (%v)", res, errno)
 	}

@@ -45,7 +45,7 @@ func (s Settings) Only(row string) {
 
 // InFlight returns how many operations the engine and the files have in flight.
 func (w *KernelWorld) InFlight() int {
-	n := w.files.Stats().Ring.InFlight
+	n := w.files.Stats().Reactor.InFlight
 	if w.r != nil {
 		n += w.r.Stats().InFlight
 	}

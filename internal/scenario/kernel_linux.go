@@ -116,7 +116,7 @@ func (w *KernelWorld) openEngine() (err error) {
 // reactorOptions returns the options of reactors.
 func reactorOptions(s Settings) reactor.Options {
 	return reactor.Options{
-		Pinned: s.Has("pinned"), Rings: max(s.Int("rings"), 1), Entries: max(s.Int("entries"), 2*longestChain),
+		Pinned: s.Has("pinned"), Loops: max(s.Int("rings"), 1), Entries: max(s.Int("entries"), 2*longestChain),
 		InFlight: max(s.Int("inflight"), 2*longestChain), Granule: s.Int("granule"), Logger: slog.New(slog.DiscardHandler),
 	}
 }
@@ -253,7 +253,7 @@ func (w *KernelWorld) Finish() []string {
 		}
 		check("the engine", w.r.Close())
 	}
-	if n := w.files.Stats().Ring.InFlight; n != 0 {
+	if n := w.files.Stats().Reactor.InFlight; n != 0 {
 		w.problem("the files have %d operations in flight", n)
 	}
 	if w.batch != nil {
@@ -324,7 +324,7 @@ func (w *KernelWorld) RawContents() ([]byte, error) { return os.ReadFile(w.path(
 
 // Records reads the log.
 func (w *KernelWorld) Records(yield func(p []byte)) error {
-	for r, err := range ufile.ReadRecords(w.path("log"), ufile.ReadOptions{}) {
+	for r, err := range ufile.ReadRecords(w.path("log"), ufile.ReadRecordsOptions{}) {
 		if err != nil {
 			return err
 		}

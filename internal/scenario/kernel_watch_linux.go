@@ -14,20 +14,20 @@ import (
 
 // registry is what of a [watch.Loop] is played with.
 type registry interface {
-	Add(fd int, interest watch.Events, mode watch.Mode, f func(watch.Events)) error
-	Modify(fd int, interest watch.Events, mode watch.Mode) error
+	Add(fd int, interest watch.Events, mode watch.Trigger, f func(watch.Events)) error
+	Modify(fd int, interest watch.Events, mode watch.Trigger) error
 	Remove(fd int) error
 }
 
 func (w *KernelWorld) openLoop() (err error) {
-	backend := watch.IOUring
+	backend := watch.ModeRing
 	if w.short() {
-		backend = watch.Auto
+		backend = watch.ModeAuto
 	}
 	if w.s.Settings.Has("epoll") {
-		backend = watch.Epoll
+		backend = watch.ModeEpoll
 	}
-	if w.loop, err = watch.NewLoop(watch.Options{Backend: backend, Batch: w.s.Settings.Int("batch")}); err != nil {
+	if w.loop, err = watch.NewLoop(watch.Options{Mode: backend, Batch: w.s.Settings.Int("batch")}); err != nil {
 		return err
 	}
 	w.registry = w.loop
@@ -68,8 +68,8 @@ func (w *KernelWorld) onLoop(f func() error) error {
 type kernelWatch struct {
 	w    *KernelWorld
 	pipe *kernelPipe
-	mode watch.Mode // of the loop's goroutine
-	gone bool       // of the loop's goroutine
+	mode watch.Trigger // of the loop's goroutine
+	gone bool          // of the loop's goroutine
 
 	mu       sync.Mutex
 	arrived  *sync.Cond
@@ -97,7 +97,7 @@ func (w *KernelWorld) newWatch(mode int) (*kernelWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kernelWatch{w: w, pipe: pipe, mode: watch.Mode(mode % 3), first: first}
+	k := &kernelWatch{w: w, pipe: pipe, mode: watch.Trigger(mode % 3), first: first}
 	k.arrived = sync.NewCond(&k.mu)
 	return k, nil
 }
@@ -172,7 +172,7 @@ func (k *kernelWatch) Seen() {
 
 func (k *kernelWatch) Change(mode int) error {
 	return k.w.onLoop(func() error {
-		k.mode = watch.Mode(mode % 3)
+		k.mode = watch.Trigger(mode % 3)
 		return k.w.registry.Modify(k.pipe.FD(), watch.Read, k.mode)
 	})
 }

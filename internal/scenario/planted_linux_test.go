@@ -224,7 +224,7 @@ type byNumber struct {
 	calls map[int]func(watch.Events)
 }
 
-func (b *byNumber) Add(fd int, interest watch.Events, mode watch.Mode, f func(watch.Events)) error {
+func (b *byNumber) Add(fd int, interest watch.Events, mode watch.Trigger, f func(watch.Events)) error {
 	b.calls[fd] = f
 	return b.Loop.Add(fd, interest, mode, func(found watch.Events) {
 		_ = b.Post(func() {

@@ -74,8 +74,8 @@ func (c *simConn) Read(p []byte) (int, error) {
 	op.SQE.Read(uring.Fd(c.pipe.fd), p, 0)
 	res := c.w.engine.DoContext(ctx, &op)
 	switch {
-	case res.Err != nil:
-		return 0, res.Err
+	case res.Cause != nil:
+		return 0, res.Cause
 	case res.Res < 0:
 		return 0, res.Errno()
 	}
@@ -158,7 +158,7 @@ func (s *simWatch) isClosed() bool {
 }
 
 func (s *simWatch) event(res reactor.Result) {
-	if res.Err == nil && res.Res > 0 {
+	if res.Cause == nil && res.Res > 0 {
 		s.mu.Lock()
 		s.report()
 		s.mu.Unlock()

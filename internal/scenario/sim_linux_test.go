@@ -257,7 +257,7 @@ func (w *simWorld) Finish() (wrong []string) {
 		}
 		wrongIf("close the engine", r.Close())
 	}
-	if st := w.files.Stats(); st.Ring.InFlight != 0 {
+	if st := w.files.Stats(); st.Reactor.InFlight != 0 {
 		wrong = append(wrong, fmt.Sprintf("the files have operations in flight: %+v", st))
 	}
 	for _, v := range w.k.Violations() {

@@ -50,8 +50,8 @@ func (r *Ring) NewBufRing(o uring.BufRingOptions) (*BufRing, error) {
 
 // Buffer returns the whole buffer with the given id.
 func (b *BufRing) Buffer(id uint16) []byte {
-	off := int(id) * b.o.BufSize
-	return b.mem[off : off+b.o.BufSize : off+b.o.BufSize]
+	off := int(id) * b.o.BufferSize
+	return b.mem[off : off+b.o.BufferSize : off+b.o.BufferSize]
 }
 
 // Recycle puts a buffer back; the kernel sees it after Publish.
@@ -133,7 +133,7 @@ func (k *Kernel) provide(o *op) {
 	b.ready = b.ready[:copy(b.ready, b.ready[1:])]
 	b.owned[id] = false
 	on := o.on
-	n := min(uint64(b.o.BufSize), on.sent-on.taken)
+	n := min(uint64(b.o.BufferSize), on.sent-on.taken)
 	if o.fate.half {
 		n = (n + 1) / 2
 	} else if o.fate.short && n > 1 {

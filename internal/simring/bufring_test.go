@@ -12,7 +12,7 @@ import (
 
 func (b *bench) bufRing(entries, size int) *BufRing {
 	b.t.Helper()
-	br, err := b.r.NewBufRing(uring.BufRingOptions{Group: 3, Entries: entries, BufSize: size, Memory: make([]byte, entries*size)})
+	br, err := b.r.NewBufRing(uring.BufRingOptions{Group: 3, Entries: entries, BufferSize: size, Memory: make([]byte, entries*size)})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func (b *bench) bufRing(entries, size int) *BufRing {
 func TestProvidedBuffers(t *testing.T) {
 	onBench(t, Options{}, RingOptions{}, func(b *bench) {
 		br := b.bufRing(2, 4)
-		if _, err := b.r.NewBufRing(uring.BufRingOptions{Group: 3, Entries: 1, BufSize: 1, Memory: make([]byte, 1)}); err != syscall.EEXIST {
+		if _, err := b.r.NewBufRing(uring.BufRingOptions{Group: 3, Entries: 1, BufferSize: 1, Memory: make([]byte, 1)}); err != syscall.EEXIST {
 			t.Errorf("a group that exists: %v", err)
 		}
 		pipe := b.k.Pipe()

@@ -26,12 +26,12 @@ type planted struct {
 
 func (b *planted) run(t *Trial) {
 	const size = 64
-	r, err := uring.Open(&uring.Options{Entries: 4})
+	r, err := uring.Open(uring.Options{Entries: 4})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 	defer r.Close()
-	bufs, err := r.NewBufRing(uring.BufRingOptions{Entries: 2, BufSize: size})
+	bufs, err := r.NewBufRing(uring.BufRingOptions{Entries: 2, BufferSize: size})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -219,10 +219,10 @@ func (c *Conn) SetTimer(d time.Duration) {
 	c.kickAndUnlock()
 }
 
-// Do calls f as a callback of the connection: not at the same time as any
-// other, and not before Do's caller has returned when that is a callback
+// Post calls f as a callback of the connection: not at the same time as any
+// other, and not before Post's caller has returned when that is a callback
 // itself. After OnClose it does nothing.
-func (c *Conn) Do(f func()) { c.back.do(c, f) }
+func (c *Conn) Post(f func()) { c.back.do(c, f) }
 
 // SetValue attaches a value of the user's to the connection.
 func (c *Conn) SetValue(v any) {

@@ -40,7 +40,7 @@ func TestEcho(t *testing.T) {
 func TestEchoOnUnixSocket(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		path := socketPath(t)
-		s, err := Listen("unix", path, echoes(), &o)
+		s, err := Listen("unix", path, echoes(), o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ func Example() {
 		OnData: func(c *event.Conn, data []byte) {
 			_, _ = c.Write(bytes.ToUpper(data)) // Write copies
 		},
-	}, nil)
+	}, event.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func start(t testing.TB, h Handler, o Options) *Server {
 
 func startOn(t testing.TB, network, address string, h Handler, o Options) *Server {
 	t.Helper()
-	s, err := Listen(network, address, h, &o)
+	s, err := Listen(network, address, h, o)
 	if err != nil {
 		t.Fatal(err)
 	}

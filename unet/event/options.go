@@ -111,11 +111,8 @@ const (
 
 // filled returns the options with all defaults, or an error that names the
 // first field that makes no sense.
-func (o *Options) filled() (Options, error) {
-	var f Options
-	if o != nil {
-		f = *o
-	}
+func (o Options) filled() (Options, error) {
+	f := o
 	if f.Loops == 0 {
 		f.Loops = max(runtime.GOMAXPROCS(0)/2, 1)
 	}

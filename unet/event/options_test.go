@@ -20,11 +20,11 @@ func TestOptionsAreChecked(t *testing.T) {
 		{BufferSize: 2 << 20}, {Buffers: 3}, {Buffers: 1 << 16}, {Spin: -1},
 		{Wait: WaitThread, SQPoll: true},
 	} {
-		if s, err := Listen("tcp", "127.0.0.1:0", Handler{}, &o); err == nil || s != nil {
+		if s, err := Listen("tcp", "127.0.0.1:0", Handler{}, o); err == nil || s != nil {
 			t.Errorf("%+v is accepted", o)
 		}
 	}
-	f, err := (*Options)(nil).filled()
+	f, err := Options{}.filled()
 	if err != nil || f.Loops < 1 || f.WriteLimit == 0 || f.Buffers == 0 || f.BufferSize == 0 {
 		t.Errorf("%+v, %v", f, err)
 	}
@@ -41,14 +41,14 @@ func TestModeHasAName(t *testing.T) {
 func TestListenErrors(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		s := start(t, Handler{}, o)
-		_, err := Listen("tcp", s.Addr().String(), Handler{}, &Options{Mode: o.Mode, Loops: 1})
+		_, err := Listen("tcp", s.Addr().String(), Handler{}, Options{Mode: o.Mode, Loops: 1})
 		if _, ok := errors.AsType[*net.OpError](err); !ok {
 			t.Errorf("address in use: %v", err)
 		}
-		if _, err := Listen("udp", "127.0.0.1:0", Handler{}, &o); err == nil {
+		if _, err := Listen("udp", "127.0.0.1:0", Handler{}, o); err == nil {
 			t.Error("udp is accepted")
 		}
-		if _, err := Listen("unix", t.TempDir()+"/no/such", Handler{}, &o); err == nil {
+		if _, err := Listen("unix", t.TempDir()+"/no/such", Handler{}, o); err == nil {
 			t.Error("a path that cannot be is accepted")
 		}
 	})
@@ -67,7 +67,7 @@ const envChild = "RINGSIDE_TEST_CHILD"
 
 func TestWhereRingsAreForbidden(t *testing.T) {
 	if os.Getenv(envChild) != "" {
-		_, err := Listen("tcp", "127.0.0.1:0", Handler{}, &Options{Mode: ModeRing})
+		_, err := Listen("tcp", "127.0.0.1:0", Handler{}, Options{Mode: ModeRing})
 		if !errors.Is(err, features.ErrForbidden) {
 			t.Errorf("ModeRing: %v", err)
 		}

@@ -33,7 +33,7 @@ type pollLoop struct {
 
 // start implements driver.
 func (l *pollLoop) start() (err error) {
-	if l.w, err = watch.NewLoop(watch.Options{Backend: watch.Epoll}); err != nil {
+	if l.w, err = watch.NewLoop(watch.Options{Mode: watch.ModeEpoll}); err != nil {
 		return err
 	}
 	l.settle = l.settleNow

@@ -179,14 +179,14 @@ func TestDoValueAndAddresses(t *testing.T) {
 			t.Errorf("value %v, %v from %v", c.Value(), c.LocalAddr(), c.RemoteAddr())
 		}
 		ran := make(chan struct{}, 1)
-		c.Do(func() { ran <- struct{}{} })
+		c.Post(func() { ran <- struct{}{} })
 		receive(t, "Do", ran)
 		_ = c.Close()
 		if got := receive(t, "OnClose", closed); got != s.Addr().String() {
 			t.Errorf("address in OnClose %s", got)
 		}
 		await(t, "no address after OnClose", func() bool { return c.RemoteAddr() == nil })
-		c.Do(func() { t.Error("Do ran after OnClose") })
+		c.Post(func() { t.Error("Do ran after OnClose") })
 		c.SetTimer(1)
 		c.PauseRead()
 		if _, err := c.Write([]byte("x")); err == nil {

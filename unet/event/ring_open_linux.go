@@ -33,7 +33,7 @@ func (l *ringLoop) start() (err error) {
 		return err
 	}
 	if l.slab, err = sys.MapAnon(o.Buffers*o.BufferSize, false); err == nil {
-		l.bufs, err = l.ring.NewBufRing(uring.BufRingOptions{Entries: o.Buffers, BufSize: o.BufferSize,
+		l.bufs, err = l.ring.NewBufRing(uring.BufRingOptions{Entries: o.Buffers, BufferSize: o.BufferSize,
 			Memory: l.slab.Bytes()[:o.Buffers*o.BufferSize]})
 	}
 	switch {
@@ -53,7 +53,7 @@ func (l *ringLoop) start() (err error) {
 // openSmaller opens a ring, a smaller one where the memlock limit asks for it.
 func openSmaller(o *uring.Options) (*uring.Ring, error) {
 	for {
-		r, err := uring.Open(o)
+		r, err := uring.Open(*o)
 		if !errors.Is(err, syscall.ENOMEM) || o.Entries <= 4*reserve {
 			return r, err
 		}

@@ -39,27 +39,28 @@ type engine interface {
 
 // Stats are counters since the start of a server, except Open.
 type Stats struct {
-	Accepted uint64 // connections
-	Open     int    // connections that are open now
+	Accepted uint64 `json:"accepted"` // connections
+	Open     int    `json:"open"`     // connections that are open now
 	// AcceptRetries is how often accepting paused because the process or the
 	// system had no descriptor or memory left.
-	AcceptRetries uint64
-	// Enters is the number of calls of io_uring_enter, Completions what they
-	// brought, Sleeps how often a loop slept.
-	Enters, Completions, Sleeps uint64
+	AcceptRetries uint64 `json:"acceptRetries"`
+	Enters        uint64 `json:"enters"`    // calls of io_uring_enter
+	Completed     uint64 `json:"completed"` // completions that they brought
+	Sleeps        uint64 `json:"sleeps"`    // times that a loop slept
 	// Rearms is how often a receive was started again: because buffers had run
-	// out (NoBuffers of them), because a reader was held up, or because the
-	// loop had moved to another thread.
-	Rearms, NoBuffers uint64
+	// out (Starved of them), because a reader was held up, or because the loop
+	// had moved to another thread.
+	Rearms  uint64 `json:"rearms"`
+	Starved uint64 `json:"starved"`
 }
 
 // Listen starts a server on an address of the network "tcp", "tcp4", "tcp6" or
-// "unix", as net.Listen would; options may be nil. The server runs until
+// "unix", as net.Listen would. The server runs until
 // [Server.Shutdown] or [Server.Close]. The errors are those of net.Listen, and
 // with ModeRing those that package features gives when io_uring is absent or
 // forbidden. On Linux ModeAuto never ends at package net but where epoll cannot
 // be had.
-func Listen(network, address string, h Handler, o *Options) (*Server, error) {
+func Listen(network, address string, h Handler, o Options) (*Server, error) {
 	opts, err := o.filled()
 	if err != nil {
 		return nil, err
@@ -125,7 +126,7 @@ func isListenError(err error) bool {
 
 // usable says why io_uring cannot carry a server.
 func usable(o *Options) error {
-	probes := []func() error{features.HaveMultishotAccept, features.HaveMultishotRecv, features.HaveBufferRing}
+	probes := []func() error{features.HaveMultishotAccept, features.HaveMultishotRecv, features.HaveBufRing}
 	if o.Wait == WaitThread {
 		probes = append(probes, features.HaveDeferTaskrun)
 	}
@@ -210,8 +211,8 @@ type counters struct {
 func (c *counters) stats() Stats {
 	return Stats{
 		Accepted: c.accepted.Load(), Open: int(c.open.Load()), AcceptRetries: c.acceptRetries.Load(),
-		Enters: c.enters.Load(), Completions: c.completions.Load(), Sleeps: c.sleeps.Load(),
-		Rearms: c.rearms.Load(), NoBuffers: c.noBuffers.Load(),
+		Enters: c.enters.Load(), Completed: c.completions.Load(), Sleeps: c.sleeps.Load(),
+		Rearms: c.rearms.Load(), Starved: c.noBuffers.Load(),
 	}
 }
 
@@ -221,8 +222,8 @@ func (s *Stats) add(o Stats) {
 	s.Open += o.Open
 	s.AcceptRetries += o.AcceptRetries
 	s.Enters += o.Enters
-	s.Completions += o.Completions
+	s.Completed += o.Completed
 	s.Sleeps += o.Sleeps
 	s.Rearms += o.Rearms
-	s.NoBuffers += o.NoBuffers
+	s.Starved += o.Starved
 }

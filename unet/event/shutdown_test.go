@@ -121,7 +121,7 @@ func TestCloseWhileBusy(t *testing.T) {
 			h := echoes()
 			h.OnOpen = func(*Conn) { open.Add(1) }
 			h.OnClose = func(*Conn, error) { open.Add(-1) }
-			s, err := Listen("tcp", "127.0.0.1:0", h, &o)
+			s, err := Listen("tcp", "127.0.0.1:0", h, o)
 			if err != nil {
 				t.Fatal(err)
 			}

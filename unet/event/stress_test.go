@@ -152,7 +152,7 @@ func (b *busyServer) data(c *Conn, p []byte) {
 	case 3:
 		time.AfterFunc(time.Duration(s.r.IntN(int(time.Millisecond))), func() { c.PauseRead(); c.ResumeRead() })
 	case 4:
-		c.Do(func() { _ = c.Pending() })
+		c.Post(func() { _ = c.Pending() })
 	}
 	if s.way == wayWorker {
 		s.pieces <- bytes.Clone(p)
@@ -311,7 +311,7 @@ func TestThreadsThatExit(t *testing.T) {
 					t.Errorf("write: %d, %v", n, err)
 				}
 				c.SetTimer(time.Millisecond)
-				c.Do(func() {})
+				c.Post(func() {})
 				_ = s.Stats()
 			}()
 			receive(t, "end of a thread", done)

@@ -69,7 +69,7 @@ func serverAt(t *sweep.Trial, path string, o Options, h Handler, do func(s *swep
 		network, address = "unix", path
 	}
 	var err error
-	s.Server, err = Listen(network, address, h, &o)
+	s.Server, err = Listen(network, address, h, o)
 	if !t.Judge("Listen", err) {
 		s.removed()
 		return
@@ -255,7 +255,7 @@ func sweptPause(o Options) func(*sweep.Trial) {
 	return func(t *sweep.Trial) {
 		h := Handler{
 			OnOpen:  func(c *Conn) { c.PauseRead(); c.SetTimer(time.Millisecond) },
-			OnTimer: func(c *Conn) { c.Do(c.ResumeRead) },
+			OnTimer: func(c *Conn) { c.Post(c.ResumeRead) },
 			OnData: func(c *Conn, p []byte) {
 				var got []byte
 				if v := c.Value(); v != nil {
@@ -361,7 +361,7 @@ func sweptOperations(dir string) []sweep.Operation {
 		{Name: "echo, unix, auto", Run: sweptEcho(path, Options{}), Instead: falls, Only: []string{"io_uring_setup", "io_uring_register", "mmap"}, Most: 1},
 		{Name: "write, thread", Run: sweptWrite(thread), Opened: true, Most: 1, Covers: "Conn.Writev Conn.Close"},
 		{Name: "write, netpoller", Run: sweptWrite(netpoller), Opened: true, Most: 1},
-		{Name: "pause, thread", Run: sweptPause(thread), Opened: true, Most: 1, Covers: "Conn.PauseRead Conn.ResumeRead Conn.SetTimer Conn.Do Conn.CloseWrite"},
+		{Name: "pause, thread", Run: sweptPause(thread), Opened: true, Most: 1, Covers: "Conn.PauseRead Conn.ResumeRead Conn.SetTimer Conn.Post Conn.CloseWrite"},
 		{Name: "pause, netpoller", Run: sweptPause(netpoller), Opened: true, Most: 1},
 		{Name: "pause, epoll", Run: sweptPause(epoll), Instead: waits, Opened: true, Most: 1},
 		{Name: "shutdown, thread", Run: sweptShutdown(thread), Opened: true, Most: 1, Covers: "Server.Shutdown"},

@@ -8,7 +8,7 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-var everyMode = []watch.Mode{watch.Level, watch.Edge, watch.OneShot}
+var everyMode = []watch.Trigger{watch.Level, watch.Edge, watch.OneShot}
 
 // asked reports nothing but what was asked for.
 func asked(r *rig) {

@@ -58,7 +58,7 @@ func kindCases() []testCase {
 }
 
 // kind watches a source that is not ready, then ready, then not any more.
-func kind(r *rig, s *source, mode watch.Mode) {
+func kind(r *rig, s *source, mode watch.Trigger) {
 	r.add(s.fd, s.event, mode)
 	r.quiet()
 	s.fire()

@@ -58,7 +58,7 @@ func crowd() int { return rounds(20000, 1000) }
 func many(r *rig) {
 	fds, originals := r.dups(crowd())
 	rng := rand.New(rand.NewPCG(20, 26))
-	for _, mode := range []watch.Mode{watch.Edge, watch.Level} {
+	for _, mode := range []watch.Trigger{watch.Edge, watch.Level} {
 		on := map[int]bool{}
 		rng.Shuffle(len(fds), func(i, j int) { fds[i], fds[j] = fds[j], fds[i] })
 		for _, fd := range fds {

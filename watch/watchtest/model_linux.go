@@ -45,7 +45,7 @@ type end struct {
 
 	on       bool
 	interest watch.Events
-	mode     watch.Mode
+	mode     watch.Trigger
 	value    int
 
 	// must is the set of events that have to be reported before the watcher may

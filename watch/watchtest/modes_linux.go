@@ -60,7 +60,7 @@ func oneShot(r *rig) {
 
 // initial reports what is ready when it is added, in every mode.
 func initial(r *rig) {
-	for _, mode := range []watch.Mode{watch.Level, watch.Edge, watch.OneShot} {
+	for _, mode := range []watch.Trigger{watch.Level, watch.Edge, watch.OneShot} {
 		fd := r.counter()
 		r.signal(fd)
 		r.add(fd, watch.Read|watch.Write, mode)
@@ -76,7 +76,7 @@ func initial(r *rig) {
 
 // changeOfMode goes from every mode to every other, before and after a report.
 func changeOfMode(r *rig) {
-	modes := []watch.Mode{watch.Level, watch.Edge, watch.OneShot}
+	modes := []watch.Trigger{watch.Level, watch.Edge, watch.OneShot}
 	for _, from := range modes {
 		for _, to := range modes {
 			for _, reported := range []bool{false, true} {

@@ -67,7 +67,7 @@ func TestMutant(t *testing.T) {
 	}
 	patience = 2 * time.Second
 	Run(t, func() (Watcher, error) {
-		w, err := watch.New(watch.Options{Backend: watch.Epoll})
+		w, err := watch.New(watch.Options{Mode: watch.ModeEpoll})
 		if err != nil {
 			return nil, err
 		}
@@ -99,21 +99,21 @@ func TestEveryFaultIsSeen(t *testing.T) {
 // otherMode takes one mode for another.
 type otherMode struct {
 	*watch.Watcher
-	from, to watch.Mode
+	from, to watch.Trigger
 }
 
-func (m *otherMode) mode(mode watch.Mode) watch.Mode {
+func (m *otherMode) mode(mode watch.Trigger) watch.Trigger {
 	if mode == m.from {
 		return m.to
 	}
 	return mode
 }
 
-func (m *otherMode) Add(fd int, i watch.Events, mode watch.Mode, v any) error {
+func (m *otherMode) Add(fd int, i watch.Events, mode watch.Trigger, v any) error {
 	return m.Watcher.Add(fd, i, m.mode(mode), v)
 }
 
-func (m *otherMode) Modify(fd int, i watch.Events, mode watch.Mode, v any) error {
+func (m *otherMode) Modify(fd int, i watch.Events, mode watch.Trigger, v any) error {
 	return m.Watcher.Modify(fd, i, m.mode(mode), v)
 }
 
@@ -248,7 +248,7 @@ type curious struct {
 	more watch.Events
 }
 
-func (m *curious) Add(fd int, i watch.Events, mode watch.Mode, v any) error {
+func (m *curious) Add(fd int, i watch.Events, mode watch.Trigger, v any) error {
 	return m.Watcher.Add(fd, i|m.more, mode, v)
 }
 
@@ -257,19 +257,19 @@ type oldValue struct {
 	first map[int]any
 }
 
-func (m *oldValue) Add(fd int, i watch.Events, mode watch.Mode, v any) error {
+func (m *oldValue) Add(fd int, i watch.Events, mode watch.Trigger, v any) error {
 	m.first[fd] = v
 	return m.Watcher.Add(fd, i, mode, v)
 }
 
-func (m *oldValue) Modify(fd int, i watch.Events, mode watch.Mode, _ any) error {
+func (m *oldValue) Modify(fd int, i watch.Events, mode watch.Trigger, _ any) error {
 	return m.Watcher.Modify(fd, i, mode, m.first[fd])
 }
 
 // lazyModify changes nothing.
 type lazyModify struct{ *watch.Watcher }
 
-func (*lazyModify) Modify(int, watch.Events, watch.Mode, any) error { return nil }
+func (*lazyModify) Modify(int, watch.Events, watch.Trigger, any) error { return nil }
 
 // noError hides an error of Add.
 type noError struct {
@@ -277,7 +277,7 @@ type noError struct {
 	errno syscall.Errno
 }
 
-func (m *noError) Add(fd int, i watch.Events, mode watch.Mode, v any) error {
+func (m *noError) Add(fd int, i watch.Events, mode watch.Trigger, v any) error {
 	err := m.Watcher.Add(fd, i, mode, v)
 	if e, ok := err.(interface{ Unwrap() error }); ok && e.Unwrap() == m.errno {
 		return nil
@@ -331,7 +331,7 @@ type holder struct {
 	held []int
 }
 
-func (m *holder) Add(fd int, i watch.Events, mode watch.Mode, v any) error {
+func (m *holder) Add(fd int, i watch.Events, mode watch.Trigger, v any) error {
 	if dup, err := syscall.Dup(fd); err == nil {
 		m.held = append(m.held, dup)
 	}

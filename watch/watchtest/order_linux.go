@@ -60,7 +60,7 @@ func (r *rig) all(n int) []watch.Event {
 // others that can be written.
 func arrival(r *rig) {
 	rng := rand.New(rand.NewPCG(5, 5))
-	for _, mode := range []watch.Mode{watch.Edge, watch.OneShot} {
+	for _, mode := range []watch.Trigger{watch.Edge, watch.OneShot} {
 		for _, n := range []int{2, 10, 100} {
 			var fds []int
 			for range n {

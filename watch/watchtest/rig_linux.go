@@ -68,7 +68,7 @@ func (r *rig) want(err error, errno syscall.Errno) {
 	}
 }
 
-func (r *rig) add(fd int, interest watch.Events, mode watch.Mode) {
+func (r *rig) add(fd int, interest watch.Events, mode watch.Trigger) {
 	r.Helper()
 	r.ok(r.w.Add(fd, interest, mode, fd))
 }

@@ -13,8 +13,8 @@ import (
 
 // Watcher is the methods of *watch.Watcher, whose contract the suite checks.
 type Watcher interface {
-	Add(fd int, interest watch.Events, mode watch.Mode, value any) error
-	Modify(fd int, interest watch.Events, mode watch.Mode, value any) error
+	Add(fd int, interest watch.Events, trigger watch.Trigger, value any) error
+	Modify(fd int, interest watch.Events, trigger watch.Trigger, value any) error
 	Remove(fd int) error
 	Len() int
 	Prepare() error

@@ -255,7 +255,7 @@ func waitTwice(r *rig) {
 func otherThreads(t *testing.T, open func() (Watcher, error)) {
 	r := newRig(t, open)
 	defer func() { r.ok(r.w.Close()) }()
-	fds := map[watch.Mode]int{}
+	fds := map[watch.Trigger]int{}
 	for _, mode := range everyMode {
 		fds[mode] = r.counter()
 		r.add(fds[mode], watch.Read, mode)

@@ -18,7 +18,7 @@ func startsEvent(o event.Options) func(Setup) (Server, error) {
 		if err := setup.plain(); err != nil {
 			return nil, err
 		}
-		s, err := event.Listen("tcp", loopback, event.Handler{OnData: func(c *event.Conn, p []byte) { _, _ = c.Write(p) }}, &o)
+		s, err := event.Listen("tcp", loopback, event.Handler{OnData: func(c *event.Conn, p []byte) { _, _ = c.Write(p) }}, o)
 		if err != nil {
 			return nil, err
 		}

@@ -134,7 +134,7 @@ func (Ringside) OpenLog(dir string) (Log, error) {
 // ReadLog reads with [ufile.ReadRecords].
 func (Ringside) ReadLog(dir string, _ int) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		for r, err := range ufile.ReadRecords(dir, ufile.ReadOptions{}) {
+		for r, err := range ufile.ReadRecords(dir, ufile.ReadRecordsOptions{}) {
 			if !yield(r.Data, err) {
 				return
 			}

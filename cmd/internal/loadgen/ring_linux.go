@@ -33,18 +33,18 @@ const (
 
 // openRing opens the ring, if there can be one.
 func (g *generator) openRing() {
-	for _, have := range []func() error{features.HaveMultishotRecv, features.HaveBufferRing, features.HaveDeferTaskrun} {
+	for _, have := range []func() error{features.HaveMultishotRecv, features.HaveBufRing, features.HaveDeferTaskrun} {
 		if have() != nil {
 			return
 		}
 	}
-	r, err := uring.Open(&uring.Options{
+	r, err := uring.Open(uring.Options{
 		Entries: ringEntries, CQEntries: 8 * ringEntries, DeferTaskrun: true, SubmitAll: true, NoIOWait: true,
 	})
 	if err != nil {
 		return
 	}
-	bufs, err := r.NewBufRing(uring.BufRingOptions{Entries: ringBuffers, BufSize: ringBufSize})
+	bufs, err := r.NewBufRing(uring.BufRingOptions{Entries: ringBuffers, BufferSize: ringBufSize})
 	if err != nil {
 		_ = r.Close() // epoll does as well
 		return

@@ -25,17 +25,17 @@ func Collect() features.Report {
 		{"unet/event", eventBackend},
 		{"watch", watchBackend},
 	}
-	var out []features.Package
+	r := features.Collect()
 	for _, p := range packages {
 		backend, reason := p.choose()
-		out = append(out, choice(p.name, backend, reason, features.HaveIOURing()))
+		r.Packages = append(r.Packages, choice(p.name, backend, reason, features.HaveIOURing()))
 	}
-	return features.Collect(out...)
+	return r
 }
 
 // eventBackend listens for a moment on an address that nobody knows.
 func eventBackend() (backend, reason string) {
-	s, err := event.Listen("tcp", "127.0.0.1:0", event.Handler{}, nil)
+	s, err := event.Listen("tcp", "127.0.0.1:0", event.Handler{}, event.Options{})
 	if err != nil {
 		return "unknown", err.Error()
 	}

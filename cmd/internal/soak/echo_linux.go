@@ -44,7 +44,7 @@ func (r *round) echo(mode event.Mode, number int) {
 	if path := r.path("echo-%d", number); (r.number+number)%4 == 0 && len(path) <= longestName {
 		network, address = "unix", path
 	}
-	server, err := event.Listen(network, address, r.echoHandler(), &event.Options{Mode: mode})
+	server, err := event.Listen(network, address, r.echoHandler(), event.Options{Mode: mode})
 	if err != nil {
 		r.problem(Sockets, "listen: %v", err)
 		return

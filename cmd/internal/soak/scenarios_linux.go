@@ -37,14 +37,14 @@ func worldsOfRow() int {
 func (s *soaker) findRings() {
 	for _, try := range []func() error{
 		func() error {
-			r, err := reactor.New(reactor.Options{Rings: 1, Pinned: true})
+			r, err := reactor.New(reactor.Options{Loops: 1, Pinned: true})
 			if err == nil {
 				err = r.Close()
 			}
 			return err
 		},
 		func() error {
-			l, err := watch.NewLoop(watch.Options{Backend: watch.IOUring})
+			l, err := watch.NewLoop(watch.Options{Mode: watch.ModeRing})
 			if err == nil {
 				err = l.Close()
 			}

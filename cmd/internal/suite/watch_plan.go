@@ -37,10 +37,10 @@ type WatchOptions struct {
 
 var (
 	// watchEngines are the backends of package watch, the one that others are compared to first.
-	watchEngines = []string{watch.Epoll.String(), watch.IOUring.String()}
+	watchEngines = []string{watch.ModeEpoll.String(), watch.ModeRing.String()}
 	watchWorks   = []string{EventsWork, HTTPWork}
 	watchSources = []string{workload.SourceEventFD, workload.SourcePair, workload.SourceWake}
-	watchModes   = []watch.Mode{watch.Edge, watch.Level, watch.OneShot}
+	watchModes   = []watch.Trigger{watch.Edge, watch.Level, watch.OneShot}
 )
 
 // Bounds of the options. Of fewer requests percentiles mean nothing, and a connection should have one.

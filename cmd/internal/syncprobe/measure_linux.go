@@ -87,7 +87,7 @@ func newProber(dir string) (*prober, error) {
 		}
 	}
 	if p.noRing = features.HaveIOURing(); p.noRing == nil {
-		p.ring, p.noRing = reactor.New(reactor.Options{Rings: 1})
+		p.ring, p.noRing = reactor.New(reactor.Options{Loops: 1})
 	}
 	return p, nil
 }
@@ -156,15 +156,7 @@ func (p *prober) ringLinked(off int64) error {
 	return errors.Join(answer(results[0]), answer(results[1]))
 }
 
-func answer(r reactor.Result) error {
-	if r.Err != nil {
-		return r.Err
-	}
-	if r.Errno() != 0 {
-		return os.NewSyscallError("io_uring", r.Errno())
-	}
-	return nil
-}
+func answer(r reactor.Result) error { return os.NewSyscallError("io_uring", r.Err()) }
 
 func (p *prober) syncEach(off int64) error {
 	for _, f := range p.files {

@@ -111,7 +111,7 @@ func (l *nopLoop) open() (err error) {
 	if l.wait {
 		runtime.LockOSThread()
 	}
-	l.ring, err = uring.Open(l.options)
+	l.ring, err = uring.Open(*l.options)
 	return err
 }
 

@@ -34,9 +34,9 @@ type Watch struct {
 	Source string `json:"source"`
 	// Mode is how descriptors are watched, Active how many of them (or pairs) have an event in
 	// each round, Idle how many eventfds never have one. A wake has none of the three.
-	Mode   watch.Mode `json:"mode"`
-	Active int        `json:"active"`
-	Idle   int        `json:"idle"`
+	Mode   watch.Trigger `json:"mode"`
+	Active int           `json:"active"`
+	Idle   int           `json:"idle"`
 	// Among spreads the idle evenly between the active, by number and in memory.
 	Among bool `json:"among,omitempty"`
 }
@@ -73,10 +73,10 @@ func (w Watch) check() error {
 }
 
 // backend is the mechanism that a job names as its engine.
-func (j Job) backend() (watch.Backend, error) {
-	b, err := watch.ParseBackend(j.Engine)
-	if err == nil && b == watch.Auto {
-		err = fmt.Errorf("engine %q: must be %v or %v", j.Engine, watch.Epoll, watch.IOUring)
+func (j Job) backend() (watch.Mode, error) {
+	b, err := watch.ParseMode(j.Engine)
+	if err == nil && b == watch.ModeAuto {
+		err = fmt.Errorf("engine %q: must be %v or %v", j.Engine, watch.ModeEpoll, watch.ModeRing)
 	}
 	return b, err
 }
@@ -87,7 +87,7 @@ func ProbeWatch(engine string) error {
 	if err != nil {
 		return err
 	}
-	w, err := watch.New(watch.Options{Backend: b})
+	w, err := watch.New(watch.Options{Mode: b})
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (j Job) watch(ctx context.Context) (measure.Sample, error) {
 }
 
 // events measures rounds and their floor in turns.
-func (j Job) events(ctx context.Context, b watch.Backend) (s measure.Sample, err error) {
+func (j Job) events(ctx context.Context, b watch.Mode) (s measure.Sample, err error) {
 	var t *watchTurns
 	closeAll := func() error { return nil }
 	defer func() { err = errors.Join(err, closeAll()) }()
@@ -143,7 +143,7 @@ func (j Job) events(ctx context.Context, b watch.Backend) (s measure.Sample, err
 }
 
 // wakes measures wakes one by one.
-func (j Job) wakes(ctx context.Context, b watch.Backend) (s measure.Sample, err error) {
+func (j Job) wakes(ctx context.Context, b watch.Mode) (s measure.Sample, err error) {
 	var l *wakeLoop
 	defer func() {
 		if l != nil {

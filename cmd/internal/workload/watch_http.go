@@ -34,7 +34,7 @@ func (j Job) http(ctx context.Context) (s measure.Sample, err error) {
 	if err != nil {
 		return measure.Sample{}, err
 	}
-	srv, err := server.New(server.Config{Addr: "127.0.0.1:0", Idle: time.Minute, Watch: watch.Options{Backend: b}})
+	srv, err := server.New(server.Config{Addr: "127.0.0.1:0", Idle: time.Minute, Watch: watch.Options{Mode: b}})
 	if err != nil {
 		return measure.Sample{}, err
 	}

@@ -15,7 +15,7 @@ import (
 // open opens a watcher of each backend, which belongs to the calling thread, and what they watch.
 // It returns their rounds and what closes all of it. Idle descriptors, which never fire, are
 // watched by all.
-func (w Watch) open(backends ...watch.Backend) (*watchTurns, func() error, error) {
+func (w Watch) open(backends ...watch.Mode) (*watchTurns, func() error, error) {
 	s := &watchSet{}
 	if err := s.openAll(w, len(backends)); err != nil {
 		return nil, s.close, errors.Join(err, fmt.Errorf("of %d descriptors", w.descriptors(len(backends))))
@@ -99,8 +99,8 @@ func (s *watchSet) close() error {
 }
 
 // newLoop opens a watcher and lets it watch.
-func (s *watchSet) newLoop(w Watch, b watch.Backend, busy []int) (*watchLoop, error) {
-	watcher, err := watch.New(watch.Options{Backend: b})
+func (s *watchSet) newLoop(w Watch, b watch.Mode, busy []int) (*watchLoop, error) {
+	watcher, err := watch.New(watch.Options{Mode: b})
 	if err != nil {
 		return nil, err
 	}

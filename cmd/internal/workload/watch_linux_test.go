@@ -18,9 +18,9 @@ import (
 )
 
 // needWatcher skips where the backend cannot be had, for a reason that the kernel gives.
-func needWatcher(tb testing.TB, b watch.Backend) {
+func needWatcher(tb testing.TB, b watch.Mode) {
 	tb.Helper()
-	if b == watch.IOUring {
+	if b == watch.ModeRing {
 		needRing(tb, RingDefer)
 	}
 	if err := ProbeWatch(b.String()); err != nil {
@@ -40,8 +40,8 @@ var small = []Watch{
 	{Source: SourcePair, Mode: watch.OneShot, Active: 3},
 }
 
-func watchBackends(t *testing.T, run func(*testing.T, watch.Backend)) {
-	for _, b := range []watch.Backend{watch.Epoll, watch.IOUring} {
+func watchBackends(t *testing.T, run func(*testing.T, watch.Mode)) {
+	for _, b := range []watch.Mode{watch.ModeEpoll, watch.ModeRing} {
 		t.Run(b.String(), func(t *testing.T) {
 			needWatcher(t, b)
 			run(t, b)
@@ -50,7 +50,7 @@ func watchBackends(t *testing.T, run func(*testing.T, watch.Backend)) {
 }
 
 func TestWatch(t *testing.T) {
-	watchBackends(t, func(t *testing.T, b watch.Backend) {
+	watchBackends(t, func(t *testing.T, b watch.Mode) {
 		for _, w := range append(small, Watch{Source: SourceWake}) {
 			j := watchJob(b.String(), w)
 			before := descriptorsOpen(t)
@@ -90,7 +90,7 @@ func onThread(f func()) {
 }
 
 func TestWatchRoundsAllocateNothing(t *testing.T) {
-	watchBackends(t, func(t *testing.T, b watch.Backend) {
+	watchBackends(t, func(t *testing.T, b watch.Mode) {
 		for _, w := range small {
 			onThread(func() {
 				turns, closeAll, err := w.open(b)
@@ -121,7 +121,7 @@ func TestWatchRoundsAllocateNothing(t *testing.T) {
 
 // TestWatchRoundsReadWhatWasWritten looks at what a round leaves behind.
 func TestWatchRoundsReadWhatWasWritten(t *testing.T) {
-	watchBackends(t, func(t *testing.T, b watch.Backend) {
+	watchBackends(t, func(t *testing.T, b watch.Mode) {
 		onThread(func() {
 			s := &watchSet{}
 			defer func() {
@@ -162,7 +162,7 @@ func TestWatchNoticesBrokenDescriptors(t *testing.T) {
 	if err := s.openAll(w, 1); err != nil {
 		t.Fatal(err)
 	}
-	l, err := s.newLoop(w, watch.Epoll, s.busy[0])
+	l, err := s.newLoop(w, watch.ModeEpoll, s.busy[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func BenchmarkWatch(b *testing.B) {
 	} {
 		b.Run(fmt.Sprintf("source=%s/mode=%v/active=%d/idle=%d/among=%v", w.Source, w.Mode, w.Active, w.Idle, w.Among),
 			func(b *testing.B) {
-				needWatcher(b, watch.IOUring)
+				needWatcher(b, watch.ModeRing)
 				var err error
 				onThread(func() { err = benchmarkWatch(b, w) })
 				if errors.Is(err, unix.EMFILE) {
@@ -250,7 +250,7 @@ func BenchmarkWatch(b *testing.B) {
 }
 
 func benchmarkWatch(b *testing.B, w Watch) (err error) {
-	t, closeAll, err := w.open(watch.Epoll, watch.IOUring)
+	t, closeAll, err := w.open(watch.ModeEpoll, watch.ModeRing)
 	defer func() { err = errors.Join(err, closeAll()) }()
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -273,7 +273,7 @@ func benchmarkWatch(b *testing.B, w Watch) (err error) {
 
 // BenchmarkWatchWake wakes a waiting goroutine from another one and back.
 func BenchmarkWatchWake(b *testing.B) {
-	for _, backend := range []watch.Backend{watch.Epoll, watch.IOUring} {
+	for _, backend := range []watch.Mode{watch.ModeEpoll, watch.ModeRing} {
 		b.Run("engine="+backend.String(), func(b *testing.B) {
 			needWatcher(b, backend)
 			onThread(func() {

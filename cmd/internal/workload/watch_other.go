@@ -11,6 +11,6 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-func (w Watch) open(...watch.Backend) (*watchTurns, func() error, error) {
+func (w Watch) open(...watch.Mode) (*watchTurns, func() error, error) {
 	return nil, func() error { return nil }, fmt.Errorf("watch %ss: %w", w.Source, errors.ErrUnsupported)
 }

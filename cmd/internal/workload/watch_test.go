@@ -141,7 +141,7 @@ func TestProbeWatch(t *testing.T) {
 		t.Error("an engine that is none can be used")
 	}
 	t.Setenv(features.EnvIOURing, "off")
-	if ProbeWatch(watch.IOUring.String()) == nil {
+	if ProbeWatch(watch.ModeRing.String()) == nil {
 		t.Error("io_uring can be used although it is switched off")
 	}
 }

@@ -11,8 +11,8 @@ type wakeLoop struct {
 	ended   chan struct{}
 }
 
-func newWakeLoop(b watch.Backend) (*wakeLoop, error) {
-	w, err := watch.New(watch.Options{Backend: b})
+func newWakeLoop(b watch.Mode) (*wakeLoop, error) {
+	w, err := watch.New(watch.Options{Mode: b})
 	if err != nil {
 		return nil, err
 	}

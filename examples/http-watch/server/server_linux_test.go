@@ -26,11 +26,11 @@ func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
 // overBackends runs a test with a server on each backend that can be had.
 func overBackends(t *testing.T, idle time.Duration, test func(t *testing.T, s *Server)) {
-	for _, b := range []watch.Backend{watch.Epoll, watch.IOUring} {
+	for _, b := range []watch.Mode{watch.ModeEpoll, watch.ModeRing} {
 		t.Run(b.String(), func(t *testing.T) {
 			t.Setenv(watch.EnvWatcher, b.String())
 			s, err := New(Config{Addr: "127.0.0.1:0", Idle: idle})
-			if b == watch.IOUring && err != nil {
+			if b == watch.ModeRing && err != nil {
 				ringtest.NeedKernel(t, "deferred task work", "6.1")
 				if errors.Is(err, features.ErrForbidden) || errors.Is(err, errors.ErrUnsupported) {
 					t.Skipf("needs io_uring: %v", err)
