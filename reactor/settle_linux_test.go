@@ -43,7 +43,7 @@ func TestCloseTakesNote(t *testing.T) {
 		}
 		ringtest.NeedRing(t)
 		start := time.Now().UnixNano()
-		r, err := New(Options{Rings: 1, Pinned: pinned})
+		r, err := New(Options{Loops: 1, Pinned: pinned})
 		if err != nil {
 			t.Fatal(err)
 		}
