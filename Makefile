@@ -12,11 +12,14 @@ RINGS     = ./features ./reactor ./ufile/... ./unet/... ./uring ./watch/... ./in
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# Vet is part of lint, and nobody looks at these programs with a debugger.
+QUICK = -vet=off -ldflags=-w
+
 # A program with the race detector sleeps for a second when it ends, so that
 # goroutines which go on may show something; TestMain lets none go on.
 test: export GORACE ?= atexit_sleep_ms=0
 test: ## all tests of all modules, with the race detector (vet is part of lint)
-	$(GO) test -race -vet=off -timeout 600s work
+	$(GO) test -race $(QUICK) -timeout 600s work
 
 short: ## the same without the race detector, and the long ones shortened
 	$(GO) test -short work
@@ -36,7 +39,7 @@ staticcheck:
 
 cross: ## build for every platform that must compile
 	@set -e; for p in $(PLATFORMS); do echo "build $$p"; \
-	  CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build work; \
+	  CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -ldflags=-w work; \
 	  case $$p in linux/*) CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./uring ./features ./reactor ./ufile/... ./unet/... ./watch/...;; esac; \
 	done # lint vets for the others
 
@@ -44,11 +47,11 @@ bench: ## the main job: measure this machine
 	$(GO) run ./cmd/ringside bench
 
 bench-once: ## run each Go benchmark once, to prove that it works
-	$(GO) test -run '^$$' -bench . -benchtime 1x work
+	$(GO) test $(QUICK) -run '^$$' -bench . -benchtime 1x work
 
 forbidden: ## all tests where a seccomp filter refuses io_uring, those of what opens rings also where it is missing
-	$(GO) run ./internal/forbid -errno EPERM -- $(GO) test -short -count=1 work
-	$(GO) run ./internal/forbid -errno ENOSYS -- $(GO) test -short -count=1 $(RINGS)
+	$(GO) run ./internal/forbid -errno EPERM -- $(GO) test $(QUICK) -short -count=1 work
+	$(GO) run ./internal/forbid -errno ENOSYS -- $(GO) test $(QUICK) -short -count=1 $(RINGS)
 
 kernels: ## the core's tests on older kernels, in a virtual machine
 	$(GO) run ./internal/vmtest/lane $(addprefix -kernel ,$(KERNELS))
@@ -68,8 +71,13 @@ FUZZTIME ?= 10s
 fuzz: ## each fuzzer of all modules for FUZZTIME (10s)
 	scripts/fuzz $(FUZZTIME)
 
-fuzz-brief: ## each for a second, as CI does
+fuzz-brief: ## each for a second
 	scripts/fuzz 1s
+
+# CI has 15 minutes in all, of which this is what the other steps leave.
+DECODERTIME ?= 45s
+fuzz-decoders: ## the fuzzers of what comes from outside for DECODERTIME (45s, which fits into CI; 60s and more is better) each
+	scripts/fuzz decoders $(DECODERTIME)
 
 VULNDB ?= https://vuln.go.dev
 vuln: ## known vulnerabilities in what all modules use; reads VULNDB over the network
