@@ -113,6 +113,7 @@ var Choices = map[string][]Choice{
 	"POLL_ADD":     append(Passes(syscall.ENOMEM, syscall.ECANCELED, syscall.EINTR), late),
 	"EPOLL_CTL":    append(Fails(syscall.ENOMEM, syscall.ENOSPC, syscall.EINTR, syscall.ECANCELED), late), // for a caller who does it himself
 	"EPOLL_WAIT":   append(Fails(syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED), late),
+	"LINK_TIMEOUT": nil, // a part of what it is linked to
 	"POLL_REMOVE":  append(Passes(syscall.EALREADY, syscall.ENOENT, syscall.ECANCELED), late),
 	"ASYNC_CANCEL": append(Passes(syscall.EALREADY, syscall.ENOENT, syscall.EINTR, syscall.ECANCELED), late),
 

@@ -158,14 +158,16 @@ func (op *Operation) choices(kind string) ([]Choice, bool) {
 }
 
 // times returns how many answers fail: one, some in a row where each is to be
-// tried again, else all. Who accepts or
-// registers waits longer each time: that is a few.
+// tried again, else all. Who accepts, registers or
+// cancels waits longer each time: that is a few.
 func times(kind string, c Choice, again bool) int {
 	switch {
 	case !again:
 		return 1
 	case c.Passing && strings.EqualFold(kind, "accept"), kind == "epoll_ctl add", c.Lost:
 		return 2
+	case c.Passing && kind == "ASYNC_CANCEL":
+		return 6
 	case c.Passing && !c.Short && !c.Late && !c.Stale && !c.Split:
 		return often
 	}

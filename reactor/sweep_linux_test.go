@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT
+
+package reactor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/simring"
+	"github.com/ringside-io/ringside/internal/sweep"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// rig is a reactor of one run of the sweep, with a file and an empty pipe that are
+// real or, as its rings, simulated.
+type rig struct {
+	*Reactor
+	t          *sweep.Trial
+	content    []byte
+	file, pipe uring.FD
+	feed       func(n int)
+	refuses    bool // after Drain
+}
+
+// rigged runs do with a rig under faults, and looks at what is left of it.
+func rigged(path string, content []byte, pinned, sim bool, do func(g *rig)) func(*sweep.Trial) {
+	return func(t *sweep.Trial) {
+		g := &rig{t: t, content: content}
+		if sim {
+			g.simulate()
+		} else {
+			defer g.open(path)()
+		}
+		o := Options{Loops: 1, Entries: 8, InFlight: 16, Pinned: pinned}
+		t.Rings(&o, memory)
+		var err error
+		if g.Reactor, err = New(o); err != nil {
+			t.Fatalf("%v", err)
+		}
+		t.Arm()
+		do(g)
+		t.Disarm()
+		failed := g.loops[0].failure() != nil
+		if !failed {
+			t.Await("nothing is in flight", func() bool { return g.Stats().InFlight == 0 })
+			if res := g.Do(g.read(make([]byte, 64), 64)); !g.refuses || !errors.Is(res.Cause, ErrClosed) {
+				g.judge("a read afterwards", res, nil)
+			}
+		}
+		if err := g.Close(); err != nil {
+			t.Judge("Close", err)
+		}
+		if res := g.Do(g.read(make([]byte, 1), 0)); !errors.Is(res.Cause, ErrClosed) && !errors.Is(res.Cause, ErrFailed) {
+			t.Errorf("after Close: %+v", res)
+		}
+	}
+}
+
+func (g *rig) simulate() {
+	k := g.t.Kernel(memory)
+	pipe := k.Pipe()
+	g.file, g.pipe = uring.Fd(k.File(bytes.Clone(g.content))), uring.Fd(pipe)
+	g.feed = func(n int) { k.Feed(pipe, n) }
+}
+
+func (g *rig) open(path string) (closeAll func()) {
+	f, err := os.Open(path)
+	if err != nil {
+		g.t.Fatalf("%v", err)
+	}
+	var p [2]int
+	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC); err != nil {
+		g.t.Fatalf("%v", err)
+	}
+	g.file, g.pipe = uring.Fd(int(f.Fd())), uring.Fd(p[0])
+	g.feed = func(n int) { _, _ = syscall.Write(p[1], make([]byte, n)) }
+	return func() {
+		_, _, _ = f.Close(), syscall.Close(p[0]), syscall.Close(p[1])
+	}
+}
+
+// read makes a read of the file.
+func (g *rig) read(p []byte, off int64) *Op {
+	op := &Op{Buf: p, Bytes: len(p)}
+	op.SQE.Read(g.file, p, off)
+	return op
+}
+
+// wait makes a read of the pipe, in which there is nothing.
+func (g *rig) wait() *Op {
+	p := make([]byte, 8)
+	op := &Op{Buf: p}
+	op.SQE.Read(g.pipe, p, 0)
+	return op
+}
+
+// judge looks at the end of an operation: want, or what has failed.
+func (g *rig) judge(what string, res Result, want error) bool {
+	err := res.Cause
+	if err == nil && res.Errno() != 0 {
+		err = res.Errno()
+	}
+	if want != nil && errors.Is(err, want) {
+		return true
+	}
+	if want != nil && err == nil {
+		g.t.Errorf("%s: ended with %d, want %v", what, res.Res, want)
+		return false
+	}
+	return g.t.Judge(what, err)
+}
+
+// holds looks at what a read has brought, which may be less than all.
+func (g *rig) holds(what string, p []byte, off int, res Result) {
+	if g.judge(what, res, nil) && (res.Res <= 0 || int(res.Res) > len(p) || !bytes.Equal(p[:res.Res], g.content[off:off+int(res.Res)])) {
+		g.t.Errorf("%s: %d bytes, or others", what, res.Res)
+	}
+}
+
+// hopeless says whether what waits may go on to until the pipe has data, or the
+// reactor is closed.
+func (g *rig) hopeless() bool {
+	c, fired := g.t.Choice()
+	return fired && !c.Passing
+}
+
+// result waits for the end of something that was asked to end.
+func (g *rig) result(what string, end <-chan Result, want error) {
+	g.t.Await(what+" ends", func() bool { return len(end) > 0 || g.hopeless() })
+	if len(end) == 0 {
+		g.feed(64)
+		g.refuses = true
+		if err := g.Close(); err != nil {
+			g.t.Judge("Close", err)
+		}
+		<-end // with whatever
+		return
+	}
+	g.judge(what, <-end, want)
+}
+
+func sweptDo(g *rig) {
+	p := make([]byte, 64)
+	g.holds("Do", p, 0, g.Do(g.read(p, 0)))
+	q := make([]byte, 64)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	g.holds("DoContext", q, 64, g.DoContext(ctx, g.read(q, 64)))
+}
+
+func sweptBatch(g *rig) {
+	const n = 4
+	bufs, ops, results := make([][]byte, n), make([]Op, n), make([]Result, n)
+	for i := range ops {
+		bufs[i] = make([]byte, 64)
+		ops[i] = *g.read(bufs[i], int64(i)*64)
+	}
+	if err := g.DoBatch(ops, results); err != nil {
+		g.t.Judge("DoBatch", err)
+	}
+	for i, res := range results {
+		g.holds("DoBatch", bufs[i], i*64, res)
+	}
+}
+
+// sweptChain reads in a chain: after the first that fails or is short, the rest is
+// cancelled.
+func sweptChain(g *rig) {
+	const n = 3
+	bufs, ops, results := make([][]byte, n), make([]Op, n), make([]Result, n)
+	for i := range ops {
+		bufs[i] = make([]byte, 64)
+		ops[i] = *g.read(bufs[i], int64(i)*64)
+	}
+	if err := g.DoChain(ops, results); err != nil {
+		g.t.Judge("DoChain", err)
+	}
+	broken, short := false, false
+	for i, res := range results {
+		switch {
+		case broken:
+			g.judge("the rest of a chain", res, syscall.ECANCELED)
+		case short && res.Errno() == syscall.ECANCELED: // unless the kernel was asked for less
+			broken = true
+		default:
+			g.holds("DoChain", bufs[i], i*64, res)
+			broken = res.Cause != nil || res.Res < 0
+			short = short || int(res.Res) < len(bufs[i])
+		}
+	}
+}
+
+// sweptContext ends a context under a read that waits.
+func sweptContext(g *rig) {
+	cause := errors.New("cut")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	end := make(chan Result, 1)
+	go func() { end <- g.DoContext(ctx, g.wait()) }()
+	g.t.Await("it has begun", func() bool { return g.Stats().InFlight > 0 || len(end) > 0 })
+	cancel(cause)
+	g.result("DoContext", end, cause)
+}
+
+// sweptCancel cancels what a callback waits for, which is called once.
+func sweptCancel(g *rig) {
+	end := make(chan Result, 4)
+	id, err := g.Queue(g.wait(), func(res Result) { end <- res })
+	if !g.t.Judge("Queue", err) {
+		return
+	}
+	if err := g.Cancel(id); err != nil && !errors.Is(err, ErrNotFound) {
+		g.t.Judge("Cancel", err)
+	}
+	g.result("Queue", end, syscall.ECANCELED)
+	if len(end) > 0 {
+		g.t.Errorf("a callback was called twice")
+	}
+}
+
+// sweptDeadline has a deadline pass.
+func sweptDeadline(g *rig) {
+	end := make(chan Result, 4)
+	_, err := g.QueueWithDeadline(g.wait(), time.Now().Add(time.Millisecond), func(res Result) { end <- res })
+	if !g.t.Judge("QueueWithDeadline", err) {
+		return
+	}
+	g.result("QueueWithDeadline", end, os.ErrDeadlineExceeded)
+}
+
+// sweptPoll polls again and again until it is cancelled.
+func sweptPoll(g *rig) {
+	events, end := make(chan struct{}, 1), make(chan Result, 4)
+	op := &Op{}
+	op.SQE.PollMultishot(g.pipe, 1)
+	id, err := g.Stream(op, func(res Result) {
+		if !res.More() {
+			end <- res
+			return
+		}
+		select {
+		case events <- struct{}{}:
+		default:
+		}
+	})
+	if !g.t.Judge("Stream", err) {
+		return
+	}
+	g.feed(8)
+	g.t.Await("an event has come", func() bool { return len(events) > 0 || len(end) > 0 || g.hopeless() })
+	if err := g.Cancel(id); err != nil && !errors.Is(err, ErrNotFound) {
+		g.t.Judge("Cancel", err)
+	}
+	g.result("Stream", end, syscall.ECANCELED)
+}
+
+// sweptDrain refuses new operations and waits for those in flight.
+func sweptDrain(g *rig) {
+	end := make(chan Result, 4)
+	p := make([]byte, 64)
+	_, err := g.Queue(g.read(p, 0), func(res Result) { end <- res })
+	if !g.t.Judge("Queue", err) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sweep.Patience/2)
+	defer cancel()
+	g.t.Judge("Drain", g.Drain(ctx))
+	g.t.Await("the read ends", func() bool { return len(end) > 0 || g.hopeless() })
+	if len(end) > 0 {
+		g.holds("Queue", p, 0, <-end)
+	}
+	g.refuses = true
+}
+
+// sweptOperations are all that the sweep runs.
+func sweptOperations(path string, content []byte) (ops []sweep.Operation) {
+	// What the kernel says of an operation is the caller's to meet, but for ends
+	// that nobody asked for.
+	reads := append(sweep.Fails(syscall.EIO, syscall.ENOMEM, syscall.EAGAIN), append(sweep.Passes(syscall.EINTR, syscall.ECANCELED),
+		sweep.Choice{Short: true, Passing: true}, sweep.Choice{Late: true, Passing: true})...)
+	polls := append(sweep.Fails(syscall.EIO, syscall.ENOMEM, syscall.EINTR), append(sweep.Passes(syscall.ECANCELED), sweep.Choice{Late: true, Passing: true})...)
+	for _, sim := range []bool{false, true} {
+		for _, pinned := range []bool{false, true} {
+			name := map[bool]string{false: "", true: "pinned "}[pinned] + map[bool]string{false: "", true: "simulated "}[sim]
+			for _, op := range []struct {
+				name string
+				do   func(*rig)
+			}{{"Do", sweptDo}, {"DoBatch", sweptBatch}, {"DoChain", sweptChain}, {"DoContext that ends", sweptContext},
+				{"Queue and Cancel", sweptCancel}, {"QueueWithDeadline", sweptDeadline}, {"Stream", sweptPoll}, {"Drain", sweptDrain}} {
+				instead := map[string][]sweep.Choice{"READ": reads, "POLL_ADD": polls}
+				if sim {
+					instead["READ"] = append(reads, sweep.Choice{Stale: true, Passing: true})
+				}
+				ops = append(ops, sweep.Operation{Name: name + op.name, Run: rigged(path, content, pinned, sim, op.do), Sim: sim, Opened: true, Most: 2, Instead: instead})
+			}
+		}
+	}
+	return ops
+}
+
+func sweptFile(t *testing.T) []sweep.Operation {
+	content := make([]byte, 4096)
+	simring.PipeBytes(content, 1)
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return sweptOperations(path, content)
+}
+
+// TestFaultSweep has each answer of the kernel's fail in turn.
+func TestFaultSweep(t *testing.T) {
+	sweep.Need(t)
+	ringtest.NeedRing(t)
+	ringtest.NeedKernel(t, "deferred task work", "6.1")
+	sweep.Check(t, sweptFile(t))
+}
+
+// TestFaultSweepSimulated does that with rings that are simulated.
+func TestFaultSweepSimulated(t *testing.T) { sweep.CheckSimulated(t, sweptFile(t)) }
