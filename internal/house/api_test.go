@@ -33,8 +33,9 @@ var update = flag.Bool("update", false, "rewrite testdata/api")
 
 const accept = `
 Lines with - were promised, lines with + will be. A line marked ~ is experimental
-(docs/stability.md); another one may go or change only before v0.1.0, or with a new
-major version. When the change is meant, name it in CHANGELOG.md and accept it:
+(docs/stability.md). What is not is promised from v0.1.0 on: it may only be added to,
+until the next minor version. When the change is meant, name it in CHANGELOG.md and
+accept it:
 
 	go test ./internal/house -run TestAPI -update`
 
