@@ -19,8 +19,8 @@ import (
 type Options struct {
 	// Pinned makes the loops pinned ones; see the package comment. (6.1)
 	Pinned bool
-	// Loops is their number; 0 means GOMAXPROCS at the time of New.
-	// Where RLIMIT_MEMLOCK is low there may be fewer, and smaller ones.
+	// Loops is how many there are; 0 means GOMAXPROCS at the time of New. Where
+	// RLIMIT_MEMLOCK is low there may be fewer, and smaller ones.
 	Loops int
 	// Entries is the size of each submission queue; 0 means 256.
 	Entries int

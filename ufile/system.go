@@ -25,7 +25,8 @@ type Options struct {
 	Reactor reactor.Options
 	// Restrict limits the rings to what this package does with them: READ,
 	// WRITE, FSYNC, and what package reactor needs (see [reactor.Options.Restrict]).
-	// Anything else that gets hold of them is refused with EACCES.
+	// Anything else that gets hold of them is refused with EACCES. Reactor.Restrict
+	// counts instead where it is set.
 	Restrict bool
 }
 

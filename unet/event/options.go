@@ -27,7 +27,7 @@ const (
 	ModeNet
 )
 
-// String returns the name of the mode.
+// String returns auto, ring, epoll or net.
 func (m Mode) String() string {
 	if m < ModeAuto || m > ModeNet {
 		return fmt.Sprintf("Mode(%d)", int(m))
@@ -56,7 +56,7 @@ const (
 	WaitNetpoller
 )
 
-// String returns the name of the way to wait.
+// String returns auto, thread or netpoller.
 func (w Wait) String() string {
 	if w < WaitAuto || w > WaitNetpoller {
 		return fmt.Sprintf("Wait(%d)", int(w))
