@@ -68,6 +68,22 @@ func TestProbeHere(t *testing.T) {
 	if code != want || stderr != "" || r.Usable != (want == exitOK) {
 		t.Errorf("exit code %d, want %d; stderr %q, report %+v", code, want, stderr, r)
 	}
+	wantBackends(t, r)
+}
+
+// wantBackends checks that each package that chooses says what, and why.
+func wantBackends(t *testing.T, r features.Report) {
+	t.Helper()
+	var names []string
+	for _, p := range r.Packages {
+		names = append(names, p.Name)
+		if p.Backend == "" || p.Reason == "" {
+			t.Errorf("%+v", p)
+		}
+	}
+	if got := strings.Join(names, " "); got != "ufile unet unet/event watch" {
+		t.Errorf("backends of %s", got)
+	}
 }
 
 func TestProbeSwitchedOff(t *testing.T) {
@@ -77,6 +93,7 @@ func TestProbeSwitchedOff(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 		t.Fatal(err)
 	}
+	wantBackends(t, r)
 	if code != exitFailure || r.Usable || r.Policy != features.PolicyEnvironment || r.Remedy == "" {
 		t.Errorf("exit code %d, report %+v", code, r)
 	}
