@@ -13,7 +13,8 @@ const (
 	sweepPace    = 8         // pages for each that the scan reads
 	sweepCall    = 32        // pages in a call at most, which every kernel's read-ahead allows
 	sweepLeast   = 4         // pages that a call counts for at least
-	sweepWait    = 16        // pages that the scan reads while interior pages come
+	sweepWait    = 16        // pages that the scan reads while interior pages come,
+	sweepWaits   = 16        // and how often it waits for those that are late
 	defaultBytes = 256 << 20 // before they are read at most
 
 	inFlight = 256 * sweepCall // pages that the kernel may still be reading
@@ -31,6 +32,7 @@ type sweeping struct {
 	up      uint32 // the interior page above those that are swept
 	upto    int    // index of its child behind the last one that was dealt with, in direction of the scan
 	wait    int    // pages to be read before inner is looked at
+	waits   int    // how often it still may be looked at again
 	inner   []uint32
 	pages   []uint32 // to be fetched, sorted
 	planned pageSet  // the same, without those that were read
@@ -48,6 +50,9 @@ func (s *sweeping) reset() {
 // entered is told when a scan goes on below the next interior page.
 func (a *ahead) entered(n *node) {
 	s := &a.sweep
+	if i := slices.Index(s.inner, n.page); i >= 0 { // late: the scan itself fetches what is below
+		s.inner = slices.Delete(s.inner, i, i+1)
+	}
 	up, at := a.parent(n.page)
 	if up == nil || s.off {
 		return
@@ -83,16 +88,23 @@ func (a *ahead) plan(up *node, at int, n *node) {
 	for _, page := range s.inner {
 		a.ask(page)
 	}
-	s.wait = sweepWait
+	s.wait, s.waits = sweepWait, sweepWaits
 }
 
 // gather collects the leaves below the interior pages that have been fetched,
-// unless they lie in the order of the scan anyhow or are no neighbours.
+// unless they lie in the order of the scan anyhow or are no neighbours. While
+// some of these pages have not come, as from a disk that is busy, it waits.
 func (a *ahead) gather() {
 	s := &a.sweep
 	s.pages = s.pages[:0]
 	for _, page := range s.inner {
+		before := len(s.pages)
 		s.pages = a.below(s.pages, page)
+		if late := len(s.pages) == before; late && s.waits > 0 {
+			s.pages = s.pages[:0]
+			s.wait, s.waits = sweepWait, s.waits-1
+			return
+		}
 	}
 	s.inner = s.inner[:0]
 	forth := a.scan.step > 0 && contiguous(s.pages)

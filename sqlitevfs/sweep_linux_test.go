@@ -199,3 +199,26 @@ func TestLatePagesBeforeASweep(t *testing.T) {
 		t.Errorf("%d pages are taken for gone, want 1", a.sweep.lost)
 	}
 }
+
+// Interior pages that are late are waited for, though not for ever, and those
+// that the scan comes to itself are not.
+func TestLateInteriorPages(t *testing.T) {
+	a := ahead{page: 1024, f: &file{fd: -1}, scan: &node{step: 1}} // nothing comes from there
+	a.sweep.inner, a.sweep.wait, a.sweep.waits = []uint32{5, 6}, sweepWait, sweepWaits
+	for range sweepWait {
+		a.advance()
+	}
+	if s := &a.sweep; len(s.inner) != 2 || s.wait != sweepWait || s.waits != sweepWaits-1 {
+		t.Errorf("after the first wait: %+v", s)
+	}
+	a.entered(&node{page: 5})
+	if len(a.sweep.inner) != 1 || a.sweep.inner[0] != 6 {
+		t.Errorf("after page 5: %v", a.sweep.inner)
+	}
+	for range sweepWait * sweepWaits {
+		a.advance()
+	}
+	if s := &a.sweep; len(s.inner) != 0 || s.wait != 0 {
+		t.Errorf("in the end: %+v", s)
+	}
+}
