@@ -270,7 +270,7 @@ func strictCalls(r *ufile.Root) map[string]func(name string) error {
 		"Lstat":     func(name string) error { _, err := r.Lstat(name + "/x"); return err },
 		"Statx":     func(name string) error { _, err := r.Statx(name, ufile.StatxBasic, 0); return err },
 		"Chmod":     func(name string) error { return r.Chmod(name, 0o777) },
-		"Chown":     func(name string) error { return r.Chown(name, os.Getuid(), os.Getgid()) },
+		"Chown":     func(name string) error { uid, gid := owner(); return r.Chown(name, uid, gid) },
 		"Chtimes":   func(name string) error { return r.Chtimes(name, time.Time{}, time.Now()) },
 		"Mkdir":     func(name string) error { return r.Mkdir(name+"/new", 0o700) },
 		"MkdirAll":  func(name string) error { return r.MkdirAll(name+"/new", 0o700) },
@@ -304,17 +304,19 @@ func strictLinks(t *testing.T, r *ufile.Root) {
 	if info, err := r.Lstat("out"); err != nil || info.Mode().Type() != fs.ModeSymlink {
 		t.Errorf("Lstat = %v, %v", info, err)
 	}
-	if err := r.Lchown("out", os.Getuid(), os.Getgid()); err != nil {
+	uid, gid := owner()
+	if err := r.Lchown("out", uid, gid); err != nil {
 		t.Error(err)
 	}
 }
 
 func strictChanges(t *testing.T, r *ufile.Root, dir string) {
 	some := time.Unix(1e9, 0)
+	uid, gid := owner()
 	steps := []error{
 		r.Mkdir("new", 0o750), r.MkdirAll("new/a/b/c/", 0o700), r.MkdirAll("new/a", 0o700),
 		r.WriteFile("new/a/file", []byte("data"), 0o600), r.Chmod("new/a/file", 0o640), r.Chtimes("new/a/file", some, some),
-		r.Chown("new/a/file", os.Getuid(), os.Getgid()), r.Link("new/a/file", "new/hard"), r.Symlink("../../..", "new/a/way out"),
+		r.Chown("new/a/file", uid, gid), r.Link("new/a/file", "new/hard"), r.Symlink("../../..", "new/a/way out"),
 		r.Rename("new/hard", "new/moved"), r.Rename("new/a/b/", "new/b/"), r.RemoveAll("missing"), r.Remove("new/b/c"), r.Remove("new/b/"),
 	}
 	for i, err := range steps {

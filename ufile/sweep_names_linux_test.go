@@ -179,7 +179,8 @@ func (w *swept) rootLinks(t *sweep.Trial, r *ufile.Root) {
 		if t.Judge("Readlink", err) && to != "a" {
 			t.Errorf("Readlink: %q", to)
 		}
-		t.Judge("Lchown", r.Lchown("soft", os.Getuid(), os.Getgid()))
+		uid, gid := owner()
+		t.Judge("Lchown", r.Lchown("soft", uid, gid))
 	}
 }
 
@@ -187,7 +188,8 @@ func (w *swept) rootLinks(t *sweep.Trial, r *ufile.Root) {
 func (w *swept) rootModes(t *sweep.Trial, r *ufile.Root, dir string) {
 	stamp := time.Unix(1_000_000_000, 0)
 	mode := t.Judge("Chmod", r.Chmod("a", 0o640))
-	t.Judge("Chown", r.Chown("a", os.Getuid(), os.Getgid()))
+	uid, gid := owner()
+	t.Judge("Chown", r.Chown("a", uid, gid))
 	timed := t.Judge("Chtimes", r.Chtimes("a", stamp, stamp))
 	info, err := os.Stat(filepath.Join(dir, "a"))
 	if err != nil || mode && info.Mode() != 0o640 || timed && !info.ModTime().Equal(stamp) {
