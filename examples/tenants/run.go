@@ -27,6 +27,9 @@ type result struct {
 	Err                    error
 }
 
+// errNothing is the answer of a load in whose time nobody was answered.
+var errNothing = errors.New("no request was answered")
+
 // rate is requests per second.
 func (r *result) rate() float64 { return float64(r.Requests) / r.Elapsed.Seconds() }
 
@@ -46,7 +49,7 @@ func (r *result) failed() error {
 		return fmt.Errorf("%d requests failed, first: %w", r.Errors, r.Err)
 	}
 	if r.Requests == 0 {
-		return errors.New("no request was answered")
+		return errNothing
 	}
 	return nil
 }

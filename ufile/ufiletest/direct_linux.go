@@ -27,6 +27,24 @@ func needDirect(t *testing.T) {
 	f.Close()
 }
 
+// needAlignment skips where O_DIRECT wants none, as on tmpfs.
+func needAlignment(t *testing.T) {
+	t.Helper()
+	needDirect(t)
+	path := filepath.Join(t.TempDir(), "probe")
+	if err := os.WriteFile(path, make([]byte, 2*block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECT, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.ReadAt(aligned(t, 2*block)[1:1+block], 1); err == nil {
+		t.Skip("needs a file system on which O_DIRECT wants alignment")
+	}
+}
+
 // aligned returns memory that begins at a page.
 func aligned(t *testing.T, n int) []byte {
 	t.Helper()

@@ -69,7 +69,10 @@ func TestEveryFaultIsSeen(t *testing.T) {
 	}
 	for name, m := range mutants {
 		t.Run(name, func(t *testing.T) {
-			if strings.HasPrefix(m.caught, "Direct/") {
+			switch {
+			case m.caught == "Direct/Misaligned":
+				needAlignment(t)
+			case strings.HasPrefix(m.caught, "Direct/"):
 				needDirect(t)
 			}
 			cmd := exec.Command(os.Args[0], "-test.timeout=60s", "-test.run=^TestMutant$/^"+strings.ReplaceAll(m.caught, "/", "$/^")+"$")
