@@ -70,8 +70,8 @@ func TestPlanted(t *testing.T) {
 		o    Options
 		says string
 	}{
-		{"byte of a connection", Options{Rows: []string{Sockets}, For: time.Hour, spoil: spoil(Sockets)}, "wrong byte"},
-		{"byte of a database", Options{Rows: []string{SQLite}, For: time.Hour, spoil: spoil(SQLite)}, "wrong byte"},
+		{"byte of a connection", Options{Rows: []string{Sockets}, For: time.Hour, round: time.Minute, spoil: spoil(Sockets)}, "wrong byte"},
+		{"byte of a database", Options{Rows: []string{SQLite}, For: time.Hour, round: time.Minute, spoil: spoil(SQLite)}, "wrong byte"},
 		{"descriptor", Options{Rows: []string{Watch}, For: time.Hour, extra: func() {
 			fd, err := syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 			if err == nil {

@@ -33,8 +33,14 @@ func (r *Recorder) Ack(name string, commit int) {
 	r.note(Op{Kind: Ack, Name: name, Off: int64(commit)})
 }
 
-// Trace returns what was recorded. The recorder must not be used any more.
-func (r *Recorder) Trace() *Trace { return &r.trace }
+// Trace returns what was recorded until now. A group log that is open may go on
+// meanwhile, as it writes ahead.
+func (r *Recorder) Trace() *Trace {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.trace // of which there will only be more
+	return &t
+}
 
 // note adds an operation and returns its number.
 func (r *Recorder) note(op Op) int64 {
