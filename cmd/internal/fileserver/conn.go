@@ -79,12 +79,23 @@ func (c *conn) releaseHeader() {
 }
 
 // Write implements net.Conn.
-func (c *conn) Write(p []byte) (int, error) {
+func (c *conn) Write(p []byte) (done int, err error) {
 	if c.hold {
 		c.hold = false
 		c.head = append(c.head[:0], p...)
 		return len(p), nil
 	}
+	for {
+		piece := p[done:min(len(p), done+chunk)]
+		n, err := c.writePiece(piece)
+		if done += n; err != nil || done == len(p) {
+			return done, err
+		}
+	}
+}
+
+// writePiece writes as much as a slow client takes in time, after the header that was kept.
+func (c *conn) writePiece(p []byte) (int, error) {
 	c.patience()
 	if len(c.head) == 0 {
 		return c.Conn.Write(p)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -100,6 +101,41 @@ func TestSlowButSteadyClient(t *testing.T) {
 		t.Errorf("%d bytes came", took)
 	}
 }
+
+// TestSlowClientOfMemory takes what is in memory, such as compressed files, a piece a minute.
+func TestSlowClientOfMemory(t *testing.T) {
+	const size = 10*chunk + 1
+	for _, head := range []string{"", "header"} {
+		c := &conn{head: []byte(head)}
+		slow := &slowConn{}
+		took := 0
+		slow.Conn = copies{writerFunc(func(p []byte) (int, error) {
+			took += len(p)
+			c.until = time.Now() // nearly
+			return len(p), nil
+		})}
+		c.Conn = slow
+		if n, err := c.Write(make([]byte, size)); n != size || err != nil || took != size+len(head) || slow.deadlines != 11 {
+			t.Errorf("wrote %d, %v; %d came, the deadline was moved %d times", n, err, took, slow.deadlines)
+		}
+	}
+}
+
+// TestSlowStream is the same where something lies between, such as HTTP/2.
+func TestSlowStream(t *testing.T) {
+	w := &slowStream{ResponseRecorder: httptest.NewRecorder()}
+	n, err := (&response{w, nil}).sendBytes(make([]byte, 10*chunk+1))
+	if n != 10*chunk+1 || err != nil || int64(w.Body.Len()) != n || w.deadlines != 11 {
+		t.Errorf("wrote %d, %v; %d came, the deadline was moved %d times", n, err, w.Body.Len(), w.deadlines)
+	}
+}
+
+type slowStream struct {
+	*httptest.ResponseRecorder
+	deadlines int
+}
+
+func (s *slowStream) SetWriteDeadline(time.Time) error { s.deadlines++; return nil }
 
 // TestCloseEndsTransfer closes the connection while something is sent.
 func TestCloseEndsTransfer(t *testing.T) {

@@ -13,7 +13,8 @@ const (
 	// smallMax is up to which length a body is read into a buffer and sent with its header in one
 	// call. What is larger is left to sendfile.
 	smallMax = 64 << 10
-	// chunk is how much of a body is sent at a time where sendfile cannot be had.
+	// chunk is how much of a body is sent at a time where sendfile is not used: a client may take a minute
+	// for it.
 	chunk = 128 << 10
 )
 
@@ -85,9 +86,13 @@ func (w *response) sendBytes(p []byte) (int64, error) {
 		}
 		return from.ReadFrom(&memory{p})
 	}
-	w.patience()
-	n, err := w.Write(p)
-	return int64(n), err
+	for sent := 0; ; {
+		w.patience()
+		n, err := w.Write(p[sent:min(len(p), sent+chunk)])
+		if sent += n; err != nil || sent == len(p) {
+			return int64(sent), err
+		}
+	}
 }
 
 // sendFile sends a large part of a file.
