@@ -24,6 +24,18 @@ func NeedUser(t testing.TB, id int) {
 	}
 }
 
+// NeedFiles skips the test where the process may not have so many descriptors.
+func NeedFiles(t testing.TB, n uint64) {
+	t.Helper()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if limit.Max < n {
+		t.Skipf("needs RLIMIT_NOFILE of %d, the hard limit is %d", n, limit.Max)
+	}
+}
+
 // WithoutPrivileges makes the process one of the user id, and directories that
 // user's, unless the limit on locked memory binds the process as it is: that of
 // a user, or of root in another user namespace. It says whether it did. If not,

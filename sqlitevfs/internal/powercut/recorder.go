@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
@@ -38,7 +39,8 @@ func (r *Recorder) Ack(name string, commit int) {
 func (r *Recorder) Trace() *Trace {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.trace // of which there will only be more
+	t := r.trace // of which there will only be more, but for names
+	t.Files = slices.Clone(t.Files)
 	return &t
 }
 
