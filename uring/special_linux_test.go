@@ -179,8 +179,9 @@ func TestMultishotSeesDataAndTheEnd(t *testing.T) {
 // order of their own, twice each, and ends the rest with one cancellation.
 func TestManyPolls(t *testing.T) {
 	ringtest.NeedKernel(t, "cancelling all", "5.19")
+	n := ringtest.Rounds(300, 60)
+	ringtest.NeedFiles(t, uint64(n)+100)
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
-		n := ringtest.Rounds(300, 60)
 		fds := make([]int, n)
 		for i := range fds {
 			fds[i] = ctlEventFD(t)
