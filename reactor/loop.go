@@ -106,10 +106,16 @@ func (l *loop) openRing(i int, first ring) (err error) {
 	return err
 }
 
-// tryAcquire takes a slot, if there is one.
+// tryAcquire takes a slot, if there is one. Where the ring has failed there may
+// never be one again, as what the kernel has taken keeps its own.
 func (l *loop) tryAcquire() (*slot, error) {
 	if s, ok := l.table.Acquire(); ok {
 		return s, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.refuse(); err != nil {
+		return nil, err
 	}
 	return nil, ErrFull
 }

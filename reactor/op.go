@@ -21,10 +21,13 @@ var (
 	ErrFull = errors.New("reactor: too many operations in flight")
 	// ErrFailed ends operations when their ring has failed: the descriptor was
 	// closed by somebody else, say, or a policy now forbids io_uring. The
-	// cause is wrapped too. What the kernel had already taken may still be
-	// carried out, and its memory may still be written to: it is kept
-	// reachable for ever and must not be used again.
+	// cause is wrapped too. Unless ErrTaken is, the operation has not begun.
 	ErrFailed = errors.New("reactor: ring failed")
+	// ErrTaken is wrapped beside ErrFailed when the kernel had taken the
+	// operation already. It may still be carried out, at any time, and its
+	// memory may still be read and written to: it is kept reachable for ever
+	// and must not be used again.
+	ErrTaken = errors.New("the kernel may still carry out the operation")
 	// ErrNotFound is returned by Cancel for an operation that is over.
 	ErrNotFound = errors.New("reactor: no such operation")
 )
@@ -64,9 +67,9 @@ type Result struct {
 	Res   int32
 	Flags uring.CQEFlags
 	// Cause says why the operation ended without an answer of the kernel:
-	// ErrClosed, os.ErrDeadlineExceeded, ErrFailed, the cause of the context
-	// that ended, or what is wrong with the Op. Otherwise nil, also when Res is
-	// negative: [Result.Err] has both.
+	// ErrClosed, os.ErrDeadlineExceeded, ErrFailed (see also ErrTaken), the cause
+	// of the context that ended, or what is wrong with the Op. Otherwise nil,
+	// also when Res is negative: [Result.Err] has both.
 	Cause error
 }
 

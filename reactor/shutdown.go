@@ -144,6 +144,6 @@ func (l *loop) bury() {
 	defer l.mu.Unlock()
 	l.table.Each(func(s *slot) {
 		s.Value.doomed = true
-		l.end(s, Result{Cause: l.failed})
+		l.end(s, Result{Cause: fmt.Errorf("%w: %w", l.failed, ErrTaken)})
 	})
 }

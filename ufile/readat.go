@@ -214,11 +214,13 @@ func (f *File) do(r *reactor.Reactor, e *uring.SQE, p []byte) (int, error) {
 }
 
 // fallsBack says whether a plain call must answer in the place of a ring that
-// has failed. The operation then has not begun.
+// has failed. The operation then has not begun: what the kernel has taken ends
+// with the error, because its buffer must not be used again, and a write could
+// come once more after others.
 func (f *File) fallsBack(r *reactor.Reactor, err error) bool {
 	if _, ok := err.(syscall.Errno); ok || f.sys.opts.Mode != ModeAuto {
 		return false
 	}
 	f.sys.giveUp(r, err)
-	return true
+	return !errors.Is(err, reactor.ErrTaken)
 }
