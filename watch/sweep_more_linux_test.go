@@ -36,8 +36,7 @@ func sweptSteps(o watch.Options) func(*sweep.Trial) {
 		var second *watch.Timer
 		never := l.NewTimer(func() { t.Errorf("a timer that was stopped has fired") })
 		never.Reset(time.Hour)
-		var hook *watch.Hook
-		hook = l.OnIdle(func() bool { idle++; return idle < 3 })
+		hook := l.OnIdle(func() bool { idle++; return idle < 3 })
 		signals := l.OnSignal(syscall.SIGUSR2, func() { second.Reset(time.Millisecond) })
 		second = l.NewTimer(func() {
 			over = true
