@@ -56,7 +56,7 @@ forbidden: ## all tests where a seccomp filter refuses io_uring, those of what o
 kernels: ## the core's tests on older kernels, in a virtual machine
 	$(GO) run ./internal/vmtest/lane $(addprefix -kernel ,$(KERNELS))
 
-scenarios: ## a million operations of seeded scenarios, without the race detector; half of that is in test
+scenarios: ## a million operations of seeded scenarios, without the race detector; test has as many with it
 	$(GO) test -count=1 ./internal/scenario -run 'TestScenarios$$'
 
 .PHONY: unprivileged

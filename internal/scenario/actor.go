@@ -35,6 +35,7 @@ type actor struct {
 	records int
 	spare   [][]byte
 	out     []byte // what was sent last
+	err     error  // of the last transfer of a file
 }
 
 func (a *actor) run(steps []Step) {
@@ -45,6 +46,15 @@ func (a *actor) run(steps []Step) {
 		a.step.verb.play(a, a.step.args)
 	}
 	a.leave()
+}
+
+// judgeSpare looks for buffers that were written to after all was over.
+func (a *actor) judgeSpare() {
+	for _, p := range a.spare {
+		if p = p[:cap(p)]; !untouched(p) {
+			a.p.problem("actor %d: a buffer was written to after the end of its operation: %x", a.number, p)
+		}
+	}
 }
 
 // leave closes what is open.
@@ -66,14 +76,14 @@ func (a *actor) problem(format string, args ...any) {
 
 // check notes an error that may not be.
 func (a *actor) check(what string, err error) {
-	if err != nil {
+	if err != nil && !a.p.w.Broken(err) {
 		a.problem("%s: %v", what, err)
 	}
 }
 
 // refused notes that something cannot be had, unless the world may be short of it.
 func (a *actor) refused(what string, err error) {
-	if !a.p.w.Tolerates(err) {
+	if !a.p.w.Tolerates(err) && !a.p.w.Broken(err) {
 		a.problem("%s: %v", what, err)
 	}
 }
@@ -100,6 +110,17 @@ func (a *actor) buffer(n int) []byte {
 	}
 	return p[:n]
 }
+
+// let ends the use of a buffer by what has ended with an error, if the kernel has
+// let go of it.
+func (a *actor) let(p []byte, err error) {
+	if !doomed(err) {
+		a.giveBack(p)
+	}
+}
+
+// doomed says whether the kernel may still do what ended so.
+func doomed(err error) bool { return errors.Is(err, reactor.ErrTaken) }
 
 // giveBack ends the use of a buffer.
 func (a *actor) giveBack(p []byte) {
@@ -197,7 +218,7 @@ func (a *actor) queue(op *reactor.Op, way, after int) reactor.Result {
 	}
 	if way == wayCancel {
 		timer := time.AfterFunc(micros(after), func() {
-			if err := e.Cancel(id); err != nil && !errors.Is(err, reactor.ErrNotFound) {
+			if err := e.Cancel(id); err != nil && !errors.Is(err, reactor.ErrNotFound) && !a.p.w.Broken(err) {
 				a.p.problem("actor %d: cancel: %v", a.number, err)
 			}
 		})
@@ -216,6 +237,7 @@ func (a *actor) ended(res reactor.Result, way int) bool {
 	case way == wayDeadline && errors.Is(res.Cause, os.ErrDeadlineExceeded):
 	case way == wayCancel && errno == syscall.ECANCELED:
 	case res.Cause == nil && a.p.w.Tolerates(errno):
+	case a.p.w.Broken(res.Cause):
 	default:
 		a.problem("ended with %+v (%v)", res, errno)
 	}

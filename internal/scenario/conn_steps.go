@@ -60,8 +60,8 @@ func (a *actor) hangUpStep(x []int) { a.hangUp(x[0]) }
 
 // echoStep sends bytes and waits for their return.
 func (a *actor) echoStep(x []int) {
-	if c := a.conn(x[0]); c != nil && a.send(c, x[1]) {
-		a.receive(c, x[2])
+	if c := a.conn(x[0]); c != nil && a.send(c, x[1]) && !a.receive(c, x[2]) {
+		a.hangUp(x[0])
 	}
 }
 
@@ -80,8 +80,9 @@ func (a *actor) send(c *link, n int) bool {
 	return true
 }
 
-// receive reads what was sent, in spite of deadlines that pass.
-func (a *actor) receive(c *link, deadline int) {
+// receive reads what was sent, in spite of deadlines that pass. It says whether
+// the connection is of use any more.
+func (a *actor) receive(c *link, deadline int) bool {
 	for c.got < c.sent && !a.p.stop.Load() {
 		if deadline > 0 {
 			_ = c.SetReadDeadline(time.Now().Add(micros(deadline)))
@@ -90,20 +91,23 @@ func (a *actor) receive(c *link, deadline int) {
 		n, err := c.Read(p[:min(len(p), int(c.sent-c.got))])
 		a.done(1)
 		a.echoed(c, p[:n])
-		a.giveBack(p)
+		a.let(p, err)
 		switch {
 		case err == nil, a.p.w.Tolerates(err):
+		case a.p.w.Broken(err):
+			return false
 		case deadline > 0 && errors.Is(err, os.ErrDeadlineExceeded):
 			deadline = 0
 			_ = c.SetReadDeadline(time.Time{})
 		default:
 			a.problem("%d bytes before the end: %v", c.sent-c.got, err)
-			return
+			return false
 		}
 	}
 	if deadline > 0 {
 		_ = c.SetReadDeadline(time.Time{})
 	}
+	return true
 }
 
 // echoed judges what came back.
@@ -121,12 +125,11 @@ func (a *actor) finishStep(x []int) {
 		return
 	}
 	a.check("half close", c.CloseWrite())
-	a.receive(c, 0)
-	for !a.p.stop.Load() {
+	for a.receive(c, 0) && !a.p.stop.Load() {
 		p := a.buffer(1)
 		n, err := c.Read(p)
-		a.giveBack(p)
-		if n == 0 && err == io.EOF {
+		a.let(p, err)
+		if n == 0 && err == io.EOF || a.p.w.Broken(err) {
 			break
 		}
 		if n > 0 || !a.p.w.Tolerates(err) {
@@ -153,7 +156,7 @@ func (a *actor) hangUnderStep(x []int) {
 		}
 	}()
 	a.hangUp(x[0])
-	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+	if err := <-ended; !errors.Is(err, net.ErrClosed) && !a.p.w.Broken(err) {
 		a.problem("a read of a connection that was closed under it: %v", err)
 	}
 }

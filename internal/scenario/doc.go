@@ -26,7 +26,10 @@
 // and sockets on the kernel that runs: ufile and its batches and appender, a
 // reactor, unet and a watch.Loop. The world of this package's tests has
 // simulated rings (package simring) below ufile and reactor, with everything
-// that a kernel may do to them, on a clock of its own.
+// that a kernel may do to them, on a clock of its own; and one of these has rings
+// that fail for good, after which all that is asked of them must end, once, with the
+// error that tells, and what the kernel still holds must be left alone. The world
+// "faults" is a KernelWorld whose kernel's answers go wrong at random.
 //
 // # Models
 //

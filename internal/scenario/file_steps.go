@@ -78,7 +78,7 @@ func (a *actor) readStep(x []int) {
 	if o := a.file(x[0]); o != nil {
 		p := a.buffer(min(x[2], mostBlocks) * Block)
 		a.read(o, p, x[1], x[3], x[4], false)
-		a.giveBack(p)
+		a.let(p, a.err)
 	}
 }
 
@@ -86,7 +86,7 @@ func (a *actor) writeStep(x []int) {
 	if o := a.file(x[0]); o != nil {
 		p := a.buffer(min(x[2], mostBlocks) * Block)
 		a.write(o, p, x[1], x[3], x[4], false)
-		a.giveBack(p)
+		a.let(p, a.err)
 	}
 }
 
@@ -133,9 +133,10 @@ func (a *actor) write(o *opened, p []byte, at, way, after int, closing bool) boo
 	} else {
 		wrote, err = o.f.WriteAtContext(ctx, p, int64(first)*Block)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		o.cells.EndWrite(stamp, first, n, n, 0)
-	} else {
+	case !doomed(err):
 		o.cells.EndWrite(stamp, first, n, 0, n)
 	}
 	stop()
@@ -155,6 +156,7 @@ func (a *actor) transferred(closing bool) {
 
 // fileEnd judges the error of a transfer, and says whether the file was closed.
 func (a *actor) fileEnd(err error, whole bool, way int, closing bool) bool {
+	a.err = err
 	switch {
 	case err == nil && !whole:
 		a.problem("a part, and no error")
@@ -162,6 +164,7 @@ func (a *actor) fileEnd(err error, whole bool, way int, closing bool) bool {
 	case closing && errors.Is(err, os.ErrClosed):
 		return true
 	case way == wayContext && errors.Is(err, errChanged):
+	case a.p.w.Broken(err):
 	case err == io.EOF, !a.p.w.Tolerates(err):
 		a.problem("%v", err)
 	}
@@ -250,6 +253,9 @@ func (a *actor) closeUnderStep(x []int) {
 				closed := use(o, p, x[1]+i, wayPlain, 0, true)
 				if signal(); closed {
 					return
+				}
+				if doomed(user.err) {
+					p = make([]byte, len(p))
 				}
 			}
 			if <-gone; !use(o, p, x[1]+i, wayPlain, 0, true) {

@@ -226,6 +226,9 @@ func (w *KernelWorld) Dial(uint64) (Conn, error) {
 // Tolerates allows no errors.
 func (w *KernelWorld) Tolerates(error) bool { return false }
 
+// Broken allows no failures.
+func (w *KernelWorld) Broken(error) bool { return false }
+
 // Patience is how long a scenario may last.
 func (w *KernelWorld) Patience() time.Duration { return 2 * time.Minute }
 

@@ -71,8 +71,21 @@ func (a *actor) takeStep(x []int) {
 			left -= a.arrived(s, p, int(res.Res))
 		}
 		way = wayPlain + way%2 // cancelled once is enough
-		a.giveBack(p)
+		if a.let(p, res.Cause); a.gone(res.Cause) {
+			return
+		}
 	}
+}
+
+// gone gives the pipe up when nobody knows any more what was read from it, and
+// says so.
+func (a *actor) gone(err error) bool {
+	if !a.p.w.Broken(err) {
+		return false
+	}
+	a.check("close the pipe", a.pipe.Close())
+	a.pipe = nil
+	return true
 }
 
 // arrived judges n bytes of the stream.
@@ -95,10 +108,12 @@ func (a *actor) dryStep(x []int) {
 		return
 	}
 	op, p := a.readOf(10)
-	if res, ok := a.perform(op, x[0], x[1]); ok {
+	res, ok := a.perform(op, x[0], x[1])
+	if ok {
 		a.problem("an empty pipe was read: %+v", res)
 	}
-	a.giveBack(p)
+	a.let(p, res.Cause)
+	a.gone(res.Cause)
 }
 
 // pollStep waits until there is something to read.
@@ -110,15 +125,22 @@ func (a *actor) pollStep(x []int) {
 	a.check("feed", s.Feed(1))
 	op := new(reactor.Op)
 	op.SQE.PollAdd(uring.Fd(s.FD()), 1)
-	if res, ok := a.perform(op, x[0], 0); ok && res.Res&1 == 0 {
+	res, ok := a.perform(op, x[0], 0)
+	if ok && res.Res&1 == 0 {
 		a.problem("poll answers %#x", res.Res)
+	}
+	if a.gone(res.Cause) {
+		return
 	}
 	for got := 0; got == 0 && !a.p.stop.Load(); {
 		op, p := a.readOf(1)
-		if res, ok := a.perform(op, wayPlain, 0); ok {
+		res, ok := a.perform(op, wayPlain, 0)
+		if ok {
 			got = a.arrived(s, p, int(res.Res))
 		}
-		a.giveBack(p)
+		if a.let(p, res.Cause); a.gone(res.Cause) {
+			return
+		}
 	}
 }
 

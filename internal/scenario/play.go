@@ -28,6 +28,7 @@ type player struct {
 	s     *Scenario
 	files []*Cells
 	raw   *Cells
+	all   []*actor
 
 	ops     atomic.Int64
 	streams atomic.Uint64
@@ -99,6 +100,7 @@ func (p *player) actors() {
 	var all sync.WaitGroup
 	for i := range p.s.Actors {
 		a := &actor{p: p, number: p.s.Actors[i].Number}
+		p.all = append(p.all, a)
 		all.Go(func() { a.run(p.s.Actors[i].Steps) })
 	}
 	all.Wait()
@@ -120,8 +122,11 @@ func (p *player) problemsOf(when string, all []string) {
 	}
 }
 
-// judge looks at what is left in the files.
+// judge looks at what is left in the files, and in memory.
 func (p *player) judge() {
+	for _, a := range p.all {
+		a.judgeSpare()
+	}
 	for i, c := range p.files {
 		content, err := p.w.Contents(i)
 		p.judgeFile(fmt.Sprintf("file %d", i), c, content, err)

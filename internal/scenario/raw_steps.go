@@ -3,6 +3,8 @@
 package scenario
 
 import (
+	"syscall"
+
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/uring"
 )
@@ -78,10 +80,10 @@ func (a *actor) end(t *transfer, res reactor.Result, ok bool) {
 	case ok:
 		sure := got / Block
 		a.p.raw.EndWrite(t.stamp, t.first, t.n, sure, min(t.n-sure, 1))
-	default:
+	case !doomed(res.Cause):
 		a.p.raw.EndWrite(t.stamp, t.first, t.n, 0, t.n)
 	}
-	a.giveBack(t.p)
+	a.let(t.p, res.Cause)
 }
 
 func (a *actor) preadStep(x []int) {
@@ -120,17 +122,21 @@ func (a *actor) chainStep(x []int) {
 		ops[i] = all[i].op
 	}
 	a.check("a chain", a.p.w.Engine().DoChain(ops, results))
-	broken := false
+	broken, unknown := false, false
 	for i, t := range all {
 		way := wayPlain
-		if broken {
+		if broken || unknown {
 			way = wayCancel // what follows a failure is
 		}
-		ok := a.ended(results[i], way)
+		// What followed on what nobody knows may have been interrupted, and nobody
+		// can start it again.
+		ok := !(unknown && results[i].Errno() == syscall.EINTR) && a.ended(results[i], way)
 		if broken && ok {
 			a.problem("number %d ran although one before it has failed: %+v", i, results)
 		}
-		broken = broken || !ok || int(results[i].Res) < len(t.p)
+		if unknown = unknown || doomed(results[i].Cause); !doomed(results[i].Cause) {
+			broken = broken || !ok || int(results[i].Res) < len(t.p)
+		}
 		a.end(t, results[i], ok)
 	}
 	a.done(n)

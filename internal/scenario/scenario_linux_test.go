@@ -15,11 +15,12 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "the only seed that is played, in the world that -world names")
-	worldFlag = flag.String("world", "", "the only world that is played in: sim or kernel")
+	worldFlag = flag.String("world", "", "the only world that is played in: sim, broken, kernel or, with the race detector, faults")
 	forFlag   = flag.Duration("for", 0, "how long each world is played in; 0: for as many operations as CI has time for")
 	fileFlag  = flag.String("scenario", "", "a file with the text of a scenario, for TestReplay")
 )
@@ -30,21 +31,27 @@ func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 type world struct {
 	name       string
 	size       Size
-	operations int64 // a million in all, unless the race detector slows them down
+	operations int64 // a million in all
 	settings   func(*rand.Rand) Settings
 	play       func(t *testing.T, s *Scenario) *Report
-	workers    int // how many are played side by side
+	workers    int  // how many are played side by side
+	byName     bool // only when it is asked for
 }
 
 func worlds() []world {
-	return []world{
-		// The clock of a simulation is its own, so that two do not disturb each other.
-		{"sim", Size{1500, 8}, 350_000, simSettings, func(t *testing.T, s *Scenario) *Report {
-			return playSim(t, s, plant{})
-		}, runtime.GOMAXPROCS(0)},
-		// Descriptors and goroutines of the process are counted; each actor may have 17.
-		{"kernel", Size{300, 20}, 650_000, KernelSettings, playKernel, 1},
+	sim := func(t *testing.T, s *Scenario) *Report { return playSim(t, s, plant{}) }
+	side := runtime.GOMAXPROCS(0) // the clock of a simulation is its own, so that two do not disturb each other
+	all := []world{
+		{"sim", Size{1500, 8}, 350_000, simSettings, sim, side, false},
+		{"broken", Size{100, 8}, 50_000, brokenSettings, sim, side, true},
 	}
+	// Descriptors and goroutines of the process are counted; each actor may have 17.
+	if !sys.Faulty {
+		return append(all, world{"kernel", Size{300, 20}, 650_000, KernelSettings, playKernel, 1, false})
+	}
+	return append(all,
+		world{"kernel", Size{300, 20}, 500_000, KernelSettings, playKernel, 1, false},
+		world{"faults", Size{300, 20}, 150_000, faultsSettings, playFaults, 1, false})
 }
 
 // TestScenarios plays seed after seed in each world, with thousands of
@@ -53,7 +60,7 @@ func worlds() []world {
 func TestScenarios(t *testing.T) {
 	ringtest.NeedRing(t)
 	for _, w := range worlds() {
-		if *worldFlag != "" && *worldFlag != w.name {
+		if named := *worldFlag != ""; named && *worldFlag != w.name || !named && w.byName {
 			continue
 		}
 		t.Run(w.name, func(t *testing.T) { w.playSeeds(t) })
@@ -62,11 +69,10 @@ func TestScenarios(t *testing.T) {
 
 // playSeeds plays as many seeds as there is time for.
 func (w *world) playSeeds(t *testing.T) {
-	w.operations /= raceCost
 	if testing.Short() {
 		w.size, w.operations = Size{20, 10}, w.operations/50
 	}
-	if w.name == "sim" && os.Getenv(ringtest.LaneEnv) != "" {
+	if w.name != "kernel" && os.Getenv(ringtest.LaneEnv) != "" {
 		w.operations /= 10 // kernels are simulated here
 	}
 	if *seedFlag != 0 {

@@ -117,6 +117,7 @@ type simWatch struct {
 	mu     sync.Mutex
 	id     reactor.ID
 	closed bool
+	dead   bool          // its ring has failed
 	seen   chan struct{} // closed by the report after a poke
 }
 
@@ -135,6 +136,10 @@ func (s *simWatch) run() {
 	op.SQE.PollMultishot(uring.Fd(s.pipe.fd), 1)
 	for {
 		id, err := s.w.polls.Stream(op, s.event)
+		if s.w.Broken(err) {
+			s.die()
+			return
+		}
 		if err != nil {
 			panic(err) // there is room for all
 		}
@@ -149,6 +154,14 @@ func (s *simWatch) run() {
 			return
 		}
 	}
+}
+
+// die lets nobody wait any more: nothing will be reported.
+func (s *simWatch) die() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead = true
+	s.report()
 }
 
 func (s *simWatch) isClosed() bool {
@@ -179,8 +192,9 @@ func (s *simWatch) report() {
 
 func (s *simWatch) Poke(n int) error {
 	s.mu.Lock()
-	s.report()
-	s.seen = make(chan struct{})
+	if s.report(); !s.dead {
+		s.seen = make(chan struct{})
+	}
 	s.mu.Unlock()
 	return s.pipe.Feed(n)
 }

@@ -4,6 +4,7 @@ package scenario
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -36,6 +37,8 @@ type simWorld struct {
 	engine Engine
 	files  *ufile.System
 	raw    int
+	broken breakage
+	keeper *ufile.File // keeps the files' rings open: the clock stands still while others wait to open
 
 	batching sync.Once
 	batch    *ufile.Batch
@@ -76,11 +79,21 @@ func newSim(s *Scenario, dir string, p plant) (*simWorld, error) {
 		return nil, err
 	}
 	w.engine = w.r
+	if w.mayBreak() {
+		w.engine = &witness{Engine: w.r, w: w}
+		w.broken.watch(w)
+	}
 	if p.engine != nil {
 		w.engine = p.engine(w, w.r)
 	}
 	opts.Pinned = s.Settings.Has("files-pinned")
-	w.files, err = ufile.NewSystem(ufile.Options{Mode: ufile.ModeRing, Reactor: opts})
+	mode := ufile.ModeRing
+	if s.Settings.Has("files-auto") {
+		mode = ufile.ModeAuto
+	}
+	if w.files, err = ufile.NewSystem(ufile.Options{Mode: mode, Reactor: opts}); err == nil && w.mayBreak() {
+		w.keeper, err = w.files.OpenFile(filepath.Join(dir, "0"), os.O_RDWR, 0)
+	}
 	return w, err
 }
 
@@ -116,7 +129,7 @@ func simFaults(s Settings) simring.Faults {
 		Delay: s["delay"], Late: s["late"], Short: s["short"],
 		Interrupted: s["eintr"], Again: s["eagain"], Broken: s["eio"], NoSpace: s["enospc"], NoBuffers: s["enobufs"],
 		Exit: s["ecanceled"], LostCancel: s["lostcancel"], Disturbed: s["disturbed"], LostLink: s["lostlink"], BadLink: s["badlink"],
-		Refuse: s["refuse"], Partial: s["partial"], Split: s["split"],
+		Refuse: s["refuse"], Partial: s["partial"], Split: s["split"], Fatal: s["fatal"], Unparked: s["unparked"],
 		Return: s["return"], LateWake: s["latewake"], Spurious: s["spurious"], Stale: s["stale"],
 	}
 }
@@ -228,7 +241,7 @@ func (w *simWorld) Tolerates(err error) bool {
 		p     float64
 		errno syscall.Errno
 	}{{w.faults.Broken, syscall.EIO}, {w.faults.Again, syscall.EAGAIN}, {w.faults.NoSpace, syscall.ENOSPC}} {
-		if f.p > 0 && isErrno(err, f.errno) {
+		if f.p > 0 && isErrno(err, f.errno) && !errors.Is(err, reactor.ErrFailed) {
 			return true
 		}
 	}
@@ -251,13 +264,26 @@ func (w *simWorld) Finish() (wrong []string) {
 	if w.batch != nil {
 		wrongIf("close the batch", w.batch.Close())
 	}
+	w.broken.stop()
+	if w.keeper != nil {
+		if err := w.keeper.Close(); !w.Broken(err) {
+			wrongIf("close a file", err)
+		}
+	}
+	failed := w.k.Failed() // what the kernel still has then is kept for ever
 	for _, r := range []*reactor.Reactor{w.r, w.polls} {
-		if n := settled(func() int { return r.Stats().InFlight }); n != 0 {
+		if n := settled(func() int { return r.Stats().InFlight }); n != 0 && !failed {
 			wrong = append(wrong, fmt.Sprintf("the engine has %d operations in flight", n))
 		}
-		wrongIf("close the engine", r.Close())
+		if err := r.Close(); !w.Broken(err) {
+			wrongIf("close the engine", err)
+		}
 	}
-	if st := w.files.Stats(); st.Reactor.InFlight != 0 {
+	if w.mayBreak() {
+		time.Sleep(time.Second) // whatever comes late has come
+	}
+	wrong = append(wrong, w.broken.wrong...)
+	if st := w.files.Stats(); st.Reactor.InFlight != 0 && !failed {
 		wrong = append(wrong, fmt.Sprintf("the files have operations in flight: %+v", st))
 	}
 	for _, v := range w.k.Violations() {

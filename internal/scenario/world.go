@@ -34,6 +34,11 @@ type World interface {
 	// Tolerates says whether an operation may end with an error, as faults that
 	// the settings allow.
 	Tolerates(err error) bool
+	// Broken says whether an error means that what was to do it has failed for
+	// good, as the settings allow, or was closed because of that. What ends with
+	// [reactor.ErrTaken] may still be done then, at any time, and its memory is the
+	// kernel's for ever.
+	Broken(err error) bool
 	// Patience is how long a scenario may last.
 	Patience() time.Duration
 	// Mend ends what was planted, so that everybody can go on.
