@@ -28,7 +28,7 @@ func (c *conn) sendRange(r *fileRange) (sent int64, handled bool, err error) {
 	if err != nil {
 		return 0, false, nil
 	}
-	t := transfer{conn: c, fileRange: r}
+	t := transfer{conn: c, fileRange: r, long: r.n >= longTransfer}
 	err = in.Control(func(file uintptr) {
 		err = out.Write(func(socket uintptr) bool { return t.send(int(socket), int(file)) })
 	})
@@ -51,6 +51,7 @@ func noSendfile(err error) bool {
 type transfer struct {
 	conn *conn
 	*fileRange
+	long bool
 	sent int64
 	err  error
 }
@@ -68,7 +69,7 @@ func (t *transfer) send(socket, file int) (done bool) {
 			t.err = net.ErrClosed
 			return true
 		}
-		n, err := unix.Sendfile(socket, file, &t.off, int(min(t.n, sendMax)))
+		n, err := t.piece(socket, file)
 		if n > 0 {
 			t.sent += int64(n)
 			t.n -= int64(n)
@@ -89,4 +90,14 @@ func (t *transfer) send(socket, file int) (done bool) {
 		}
 	}
 	return true
+}
+
+// piece makes one call.
+func (t *transfer) piece(socket, file int) (int, error) {
+	if t.long {
+		if n, brief, err := sendBrief(socket, file, &t.off, t.n); brief {
+			return n, err
+		}
+	}
+	return unix.Sendfile(socket, file, &t.off, int(min(t.n, sendMax)))
 }
