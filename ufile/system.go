@@ -214,24 +214,35 @@ func (s *System) adopt(f *File) {
 	})
 }
 
-// forget removes a file and, with the last one, the rings.
+// forget removes a file and, with the last one, the rings. Who opens another file
+// meanwhile does not wait for their end, but gets new ones.
 func (s *System) forget(f *File) error {
+	rings, broken := s.remove(f)
+	if broken != nil {
+		_ = broken.Close() // says again what reason says
+	}
+	if rings == nil {
+		return nil
+	}
+	return rings.Close()
+}
+
+// remove takes a file from the list and, with the last one, the rings from the
+// System: those to be closed are returned.
+func (s *System) remove(f *File) (rings, broken *reactor.Reactor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.files, f.self)
 	s.done.add(f.stats())
 	if len(s.files) > 0 {
-		return nil
+		return nil, nil
 	}
-	if s.broken != nil {
-		s.done.Reactor = s.done.Reactor.Plus(s.broken.Stats())
-		_ = s.broken.Close() // says again what reason says
+	if broken = s.broken; broken != nil {
+		s.done.Reactor = s.done.Reactor.Plus(broken.Stats())
 		s.broken = nil
 	}
-	r := s.rings.Swap(nil)
-	if r == nil {
-		return nil
+	if rings = s.rings.Swap(nil); rings != nil {
+		s.done.Reactor = s.done.Reactor.Plus(rings.Stats())
 	}
-	s.done.Reactor = s.done.Reactor.Plus(r.Stats())
-	return r.Close()
+	return rings, broken
 }
