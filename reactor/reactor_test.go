@@ -345,6 +345,41 @@ func TestFailedRing(t *testing.T) {
 	}
 }
 
+// TestFailedRingTellsWhatItHas breaks a ring that has a read in flight: its buffer
+// must not be used again, that of a read which comes later may.
+func TestFailedRingTellsWhatItHas(t *testing.T) {
+	ringtest.NeedRing(t)
+	r, err := New(Options{Loops: 1, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rfd, _ := pipe(t)
+	done := make(chan Result, 1)
+	if _, err := r.Queue(readOp(rfd, make([]byte, 8), 0), func(res Result) { done <- res }); err != nil {
+		t.Fatal(err)
+	}
+	for r.Stats().Submitted == 0 {
+		runtime.Gosched()
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if err := syscall.Dup3(int(null.Fd()), r.loops[0].ring.(*kernelRing).FD(), syscall.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	if res := read(r, rfd, make([]byte, 8), 0); !errors.Is(res.Cause, ErrFailed) || errors.Is(res.Cause, ErrTaken) {
+		t.Errorf("a read that no ring has taken: %+v", res)
+	}
+	if err := r.Close(); err == nil {
+		t.Error("closing does not say that the ring had failed")
+	}
+	if res := <-done; !errors.Is(res.Cause, ErrFailed) || !errors.Is(res.Cause, ErrTaken) {
+		t.Errorf("a read that the ring has: %+v", res)
+	}
+}
+
 func TestTryPlain(t *testing.T) {
 	r := open(t, Options{Loops: 1})
 	try := r.TryPlain
