@@ -36,7 +36,7 @@ func ExampleBufferGroup() {
 	}
 	defer syscall.Close(fds[0])
 
-	done := make(chan struct{})
+	received, done := make(chan struct{}), make(chan struct{})
 	op := &reactor.Op{}
 	op.SQE.RecvMultishot(uring.Fd(fds[0]), 0, 0) // the group is filled in
 	_, err = group.Stream(op, func(e *reactor.Event) {
@@ -45,6 +45,7 @@ func ExampleBufferGroup() {
 			close(done)
 		default:
 			fmt.Printf("received %s\n", e.Data)
+			close(received)
 		}
 	})
 	if err != nil {
@@ -53,6 +54,7 @@ func ExampleBufferGroup() {
 	if _, err := syscall.Write(fds[1], []byte("ping")); err != nil {
 		log.Fatal(err)
 	}
+	<-received
 	syscall.Close(fds[1])
 	<-done
 	// Output: received ping

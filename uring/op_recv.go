@@ -36,6 +36,10 @@ func (e *SQE) RecvBundle(fd FD, n int, flags int, group uint16) *SQE {
 // until a completion without CQEMore: an error, the end of the stream or an
 // empty datagram (result 0), ENOBUFS when the group has run dry, or data that
 // filled the CQ. (6.0)
+//
+// Linux 6.18 may lose the end of a Unix stream that comes together with the last
+// data: after a completion without [CQESockNonEmpty] nothing looks for it. Use
+// [SQE.RecvSelect] for those.
 func (e *SQE) RecvMultishot(fd FD, flags int, group uint16) *SQE {
 	e.RecvSelect(fd, 0, flags, group)
 	e.raw.Ioprio = abi.IORING_RECV_MULTISHOT

@@ -135,13 +135,14 @@ func TestSocketsAsFiles(t *testing.T) {
 }
 
 // TestMultishotSeesDataAndTheEnd sends and shuts down at once: the stream must
-// bring the data and then the end, both, however close they are.
+// bring the data and then the end, both, however close they are. Of a Unix stream
+// Linux 6.18 may lose the end: see [uring.SQE.RecvMultishot].
 func TestMultishotSeesDataAndTheEnd(t *testing.T) {
 	ringtest.NeedKernel(t, "multishot receive", "6.0")
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		group := bufRing(t, r, 3, 4, 32)
 		for round := range ringtest.Rounds(60, 10) {
-			a, b := unixPair(t, unix.SOCK_STREAM)
+			a, b := tcpPair(t)
 			arm := func() { push(t, r).RecvMultishot(on(a), 0, 3).SetUserData(1) }
 			arm()
 			if round%2 == 0 {

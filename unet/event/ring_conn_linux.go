@@ -154,13 +154,26 @@ func (l *ringLoop) input(c *Conn) (release bool) {
 	case k.held.queue.n > 0 || k.held.ended:
 		return want
 	case !k.armed && want && !draining && !s.eof:
-		if k.tid != 0 {
-			l.count.rearms.Add(1)
-		}
-		k.armed, k.tid = true, l.tid
-		l.sqe().RecvMultishot(uring.Fd(k.fd), 0, l.bufs.Group()).SetUserData(k.tag(kindRecv))
+		l.receive(k)
 	}
 	return false
+}
+
+// receive starts to receive: again and again, but of a Unix socket once. Linux
+// 6.18 counts what is left of those, and if data and the end arrive at the same
+// time it shows a multishot receive the data, finds nothing left, and never
+// looks again: the end was lost, and with it OnClose.
+func (l *ringLoop) receive(k *link) {
+	once := l.server.network == "unix"
+	if k.tid != 0 && !once {
+		l.count.rearms.Add(1)
+	}
+	k.armed, k.tid = true, l.tid
+	if e := l.sqe(); once {
+		e.RecvSelect(uring.Fd(k.fd), 0, 0, l.bufs.Group()).SetUserData(k.tag(kindRecv))
+	} else {
+		e.RecvMultishot(uring.Fd(k.fd), 0, l.bufs.Group()).SetUserData(k.tag(kindRecv))
+	}
 }
 
 // room implements driver: it makes sure that looking at one connection finds enough entries.
