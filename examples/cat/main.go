@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if flags.NArg() == 0 {
-		return errors.New("usage: cat [-direct] FILE...")
+		return errors.New("name a file, as in: cat [-direct] FILE")
 	}
 	var failed error
 	for _, name := range flags.Args() {
