@@ -194,7 +194,7 @@ type stale struct {
 }
 
 func (f *stale) ReadAt(p []byte, off int64) (int, error) {
-	n := host{}.Read(f.fd, p, off)
+	n := simring.Files{}.Read(f.fd, p, off)
 	if n < 0 {
 		return f.File.ReadAt(p, off)
 	}

@@ -64,7 +64,7 @@ func newSim(s *Scenario, dir string, p plant) (*simWorld, error) {
 	}
 	w.k = simring.New(simring.Options{
 		Seed: s.Seed, Faults: w.faults, Bugs: p.bugs, BusyOnOverflow: s.Settings.Has("busy"),
-		Memory: memory, Host: host{}, FirstFD: simFirstFD,
+		Memory: memory, Host: simring.Files{}, FirstFD: simFirstFD,
 	})
 	w.raw = w.k.File(make([]byte, BlockCount(s)*Block))
 	opts := reactorOptions(s.Settings)
@@ -169,22 +169,6 @@ func simSettings(rng *rand.Rand) Settings {
 func memory(addr uint64, n int) []byte {
 	p := uintptr(addr)
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
-}
-
-// host moves bytes of real files.
-type host struct{}
-
-func (host) Read(fd int, p []byte, off int64) int32 { return answer(syscall.Pread(fd, p, off)) }
-
-func (host) Write(fd int, p []byte, off int64) int32 { return answer(syscall.Pwrite(fd, p, off)) }
-
-func (host) Sync(fd int) int32 { return answer(0, syscall.Fdatasync(fd)) }
-
-func answer(n int, err error) int32 {
-	if errno, ok := err.(syscall.Errno); ok {
-		return -int32(errno)
-	}
-	return int32(n)
 }
 
 func (w *simWorld) Engine() Engine { return w.engine }

@@ -34,7 +34,7 @@ func (t *Trial) Rings(options any, memory func(addr uint64, n int) []byte) {
 func (t *Trial) Kernel(memory func(addr uint64, n int) []byte) *simring.Kernel {
 	if t.kernel == nil {
 		in := t.in
-		t.kernel = simring.New(simring.Options{Seed: 1, Memory: memory, Host: host{}, FirstFD: firstFD,
+		t.kernel = simring.New(simring.Options{Seed: 1, Memory: memory, Host: simring.Files{}, FirstFD: firstFD,
 			Plan: simring.Plan{Op: in.fate, Submit: in.submit, Wait: in.happens("wait"), Wake: in.happens("wake"), Park: in.happens("parker")}})
 	}
 	return t.kernel
@@ -86,20 +86,4 @@ func (in *injector) happens(kind string) func() bool {
 		defer in.mu.Unlock()
 		return in.answer(kind, 0)
 	}
-}
-
-// host moves bytes of real files.
-type host struct{}
-
-func (host) Read(fd int, p []byte, off int64) int32 { return answer(syscall.Pread(fd, p, off)) }
-
-func (host) Write(fd int, p []byte, off int64) int32 { return answer(syscall.Pwrite(fd, p, off)) }
-
-func (host) Sync(fd int) int32 { return answer(0, syscall.Fdatasync(fd)) }
-
-func answer(n int, err error) int32 {
-	if errno, ok := err.(syscall.Errno); ok {
-		return -int32(errno)
-	}
-	return int32(n)
 }
