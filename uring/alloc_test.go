@@ -37,6 +37,7 @@ func ctlAllocs(t *testing.T, r *uring.Ring, n int, round func(dst []uring.CQE)) 
 }
 
 func TestAllocsNop(t *testing.T) {
+	ringtest.AsksNoKernel(t)
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		ctlAllocs(t, r, 2, func([]uring.CQE) {
 			r.SQE().Nop()
@@ -50,6 +51,7 @@ func TestAllocsNop(t *testing.T) {
 }
 
 func TestAllocsRead(t *testing.T) {
+	ringtest.AsksNoKernel(t)
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		fd := uring.Fd(ctlNamed(t, "some content")[0])
 		buf := make([]byte, 64)
@@ -70,6 +72,7 @@ func TestAllocsRead(t *testing.T) {
 }
 
 func TestAllocsSendRecv(t *testing.T) {
+	ringtest.AsksNoKernel(t)
 	ringtest.NeedKernel(t, "PBUF_RING", "5.19")
 	for _, inc := range []bool{false, true} {
 		ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {

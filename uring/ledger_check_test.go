@@ -134,6 +134,7 @@ func TestLedgerGoldens(t *testing.T) {
 }
 
 func TestBuildersDoNotAllocate(t *testing.T) {
+	ringtest.AsksNoKernel(t)
 	e := new(uring.SQE)
 	forGoldens(t, func(t *testing.T, g golden) {
 		if n := ringtest.Allocations(10, func() { g.build(e) }); n != 0 {
