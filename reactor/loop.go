@@ -46,6 +46,7 @@ type loop struct {
 
 	reaping sync.Mutex // the completion side
 	batch   [reapBatch]uring.CQE
+	spilled bool // the last batch found that completions had overflowed
 	gone    bool // the ring is closed; written under both locks
 
 	registering sync.Mutex     // of a shared loop: who calls the ring's register functions

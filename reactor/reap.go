@@ -37,25 +37,43 @@ func (l *loop) reapAll() bool {
 	any := false
 	for l.reaping.TryLock() {
 		n := l.reapBatch()
+		spilled := l.spilled
 		l.reaping.Unlock()
 		l.calls.kick()
 		any = any || n > 0
-		if n < reapBatch {
+		if n == 0 && spilled {
+			l.strand()
+		}
+		if n < reapBatch && (n == 0 || !spilled) {
 			break
 		}
 	}
 	return any
 }
 
+// strand is for completions that had overflowed and did not come when the kernel
+// was asked for them. A ring that has failed cannot ask again, and what completes
+// from now on queues up behind them: nobody would ever be told.
+func (l *loop) strand() {
+	if !l.opts.Pinned && l.failure() != nil {
+		l.giveUp()
+		l.calls.kick()
+	}
+}
+
 // reapBatch takes one batch. The caller holds reaping.
 func (l *loop) reapBatch() int {
+	l.spilled = false
 	if l.gone {
 		return 0
 	}
 	n := l.ring.Reap(l.batch[:])
 	if n > 0 {
 		l.stats.completed.Add(uint64(n))
-		l.stats.overflows.Store(l.ring.CQOverflow())
+	}
+	if over := l.ring.CQOverflow(); over != l.stats.overflows.Load() {
+		l.spilled = true
+		l.stats.overflows.Store(over)
 	}
 	for _, c := range l.batch[:n] {
 		l.deliver(c)

@@ -102,7 +102,8 @@ func (l *loop) closeRing() error {
 
 // fail ends all operations that the kernel has not taken and refuses new ones.
 // Those that it has end when their completions come, which on a shared loop
-// takes no submission; see bury for the others. The caller holds mu.
+// takes no submission unless they overflow; see bury and strand for the others.
+// The caller holds mu.
 func (l *loop) fail(err error) {
 	if l.failed != nil {
 		return
@@ -131,13 +132,21 @@ func (l *loop) fail(err error) {
 	l.room.put()
 	l.idle.put()
 	l.space.Broadcast()
+	if !l.opts.Pinned {
+		go l.reap() // some may have overflowed before
+	}
 }
 
 // bury ends the operations that the kernel still has after the ring has failed
-// and when no completion will be seen any more. Their slots are never used
-// again, because the kernel may use what they hold.
+// and when no completion will be seen any more.
 func (l *loop) bury() {
 	l.reapAll()
+	l.giveUp()
+}
+
+// giveUp ends all operations that the kernel has. Their slots are never used
+// again, because the kernel may use what they hold.
+func (l *loop) giveUp() {
 	l.reaping.Lock()
 	defer l.reaping.Unlock()
 	l.mu.Lock()

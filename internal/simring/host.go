@@ -4,13 +4,46 @@ package simring
 
 import "github.com/ringside-io/ringside/internal/abi"
 
-// Host carries out operations on descriptors of the process. Each is called at
-// the very end of the operation, by one goroutine at a time, must not block for
-// long, and answers as a completion does: with a count, or a negative errno.
+// Host carries out operations on descriptors of the process. Read, Write and Sync
+// are called at the very end of the operation, by one goroutine at a time, must not
+// block for long, and answer as a completion does: with a count, or a negative
+// errno.
 type Host interface {
 	Read(fd int, p []byte, off int64) int32
 	Write(fd int, p []byte, off int64) int32
 	Sync(fd int) int32
+	// Hold returns another descriptor for what fd names now, or a negative errno;
+	// Drop closes that.
+	Hold(fd int) int32
+	Drop(fd int)
+}
+
+// hold lets an operation that has begun keep what its descriptor names, as the
+// kernel does with each, because its ring has failed: from here on its user may
+// close the descriptor, and the number may become another's. While the ring works,
+// who closes it under an operation does wrong, and is to see that. The caller holds
+// mu.
+func (o *op) hold() {
+	if o.on != nil && o.on.kind == isHost && o.state != over && o.held == 0 {
+		o.held = o.ring.k.o.Host.Hold(int(o.sqe.Raw().Fd))
+	}
+}
+
+// drop ends what hold began. The caller holds mu.
+func (o *op) drop() {
+	if o.held > 0 {
+		o.ring.k.o.Host.Drop(int(o.held))
+	}
+	o.held = 0
+}
+
+// holdAll is hold for all that a ring has. The caller holds mu.
+func (r *Ring) holdAll() {
+	for _, o := range r.k.live.all {
+		if o.ring == r {
+			o.hold()
+		}
+	}
 }
 
 // takes says whether an object knows the operation.
@@ -24,6 +57,12 @@ func (on *object) takes(op uint8) bool {
 // askHost does the transfer of an operation on a descriptor of the process.
 func (k *Kernel) askHost(o *op) int32 {
 	fd := int(o.sqe.Raw().Fd)
+	switch {
+	case o.held < 0:
+		return o.held
+	case o.held > 0:
+		fd = int(o.held)
+	}
 	if o.sqe.Raw().Opcode == abi.IORING_OP_FSYNC {
 		return k.o.Host.Sync(fd)
 	}

@@ -27,6 +27,10 @@ func (f *oneFile) Write(_ int, p []byte, off int64) int32 { return int32(copy(f.
 
 func (f *oneFile) Sync(int) int32 { f.syncs++; return 0 }
 
+func (f *oneFile) Hold(fd int) int32 { return int32(fd) }
+
+func (f *oneFile) Drop(int) {}
+
 // TestHost does operations on a descriptor of the process, beside the kernel's
 // own, with short results.
 func TestHost(t *testing.T) {

@@ -75,6 +75,11 @@ func (k *Kernel) Close() {
 	k.work.Broadcast()
 	k.mu.Unlock()
 	<-k.done
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, o := range k.live.all {
+		o.drop()
+	}
 }
 
 // run does what is to be done, in random order. Between two steps others get
@@ -158,7 +163,7 @@ func (k *Kernel) Failed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range k.rings {
-		if r.fatal != nil || r.unparked {
+		if r.broken() {
 			return true
 		}
 	}

@@ -20,7 +20,8 @@ type op struct {
 	state state
 	fate  fate
 	on    *object
-	place int // among those that are alive
+	place int   // among those that are alive
+	held  int32 // the descriptor in the place of the entry's, a negative errno, or 0: see hold
 
 	next    *op           // the rest of its chain
 	timeout *op           // a linked timeout
@@ -137,6 +138,9 @@ func (k *Kernel) start(o *op) {
 		return
 	}
 	o.on = on
+	if o.ring.broken() {
+		o.hold()
+	}
 	if !o.internal() {
 		o.fate = k.fate(on)
 		k.plan(o)
@@ -308,6 +312,7 @@ func (k *Kernel) finish(o *op, res int32) {
 	}
 	o.state = over
 	o.leave()
+	o.drop()
 	k.unclaim(o)
 	if o.timer != nil {
 		o.timer.Stop()

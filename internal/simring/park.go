@@ -46,7 +46,8 @@ func (p *Parker) run(ready func(), failed func(error)) {
 		p.signalled = false
 		if failing && !stop {
 			p.r.unparked = true
-			k.trace.count("unparked")
+			k.trace.add(event{what: "unparked", ring: p.r.id})
+			p.r.holdAll()
 		}
 		k.mu.Unlock()
 		switch {

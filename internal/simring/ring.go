@@ -111,10 +111,13 @@ func (r *Ring) Reap(dst []uring.CQE) int {
 	n := 0
 	for {
 		n += r.drain(dst[n:])
-		if n == len(dst) || len(r.backlog) == 0 || r.fatal != nil || r.closed {
+		if n == len(dst) || len(r.backlog) == 0 || r.closed {
 			break
 		}
 		r.overflows++
+		if r.fatal != nil { // nobody can ask for them
+			break
+		}
 		r.refill()
 	}
 	over := r.overflows
@@ -198,8 +201,13 @@ func (r *Ring) signal() {
 func (r *Ring) fail() {
 	r.fatal = syscall.EBADF
 	r.k.trace.add(event{what: "fatal", ring: r.id})
+	r.holdAll()
 	r.signal()
 }
+
+// broken says whether the ring, or its parker, has failed for good. The caller
+// holds mu.
+func (r *Ring) broken() bool { return r.fatal != nil || r.unparked }
 
 // Close frees the ring. What is in flight then is a violation, unless the ring
 // has failed: the kernel ends it some time later, and its memory is in use
@@ -220,7 +228,7 @@ func (r *Ring) Close() error {
 		if o.tag() != 0 {
 			r.left++
 		}
-		if !o.internal() && r.fatal == nil && !r.unparked {
+		if !o.internal() && !r.broken() {
 			r.k.violation("ring %d closed with an operation in flight: %v, user data %x, tag %d", r.id, o.code(), o.sqe.Raw().UserData, o.tag())
 		}
 		o.leave()

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+
+package simring
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringside-io/ringside/uring"
+)
+
+// TestLateOperationsKeepTheirFiles has rings fail with a write in flight. Its file
+// is closed, and another gets the number: what is written late belongs to the first
+// one, as the kernel holds the file and not the number.
+func TestLateOperationsKeepTheirFiles(t *testing.T) {
+	late := 0
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			if lateWrite(t, seed) {
+				late++
+			}
+		})
+	}
+	if late == 0 {
+		t.Error("nothing was written late")
+	}
+}
+
+// lateWrite says whether the write was carried out after the file was closed.
+func lateWrite(t *testing.T, seed uint64) bool {
+	dir := t.TempDir()
+	names := [2]string{filepath.Join(dir, "first"), filepath.Join(dir, "second")}
+	var fds [2]int
+	for i, name := range names {
+		fd, err := syscall.Open(name, syscall.O_RDWR|syscall.O_CREAT|syscall.O_CLOEXEC, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer syscall.Close(fd)
+		fds[i] = fd
+	}
+	content := func(i int) string {
+		p, err := os.ReadFile(names[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(p)
+	}
+
+	submissions := 0
+	k := New(Options{Seed: seed, Memory: memory, Host: Files{}, FirstFD: 1 << 20, Faults: Faults{Delay: 1},
+		Plan: Plan{Submit: func(n int) (int, bool, error) {
+			if submissions++; submissions > 1 {
+				return 0, false, syscall.EBADF
+			}
+			return n, false, nil
+		}}})
+	defer k.Close()
+	r := k.Open(RingOptions{Entries: 8, CQEntries: 8})
+	p := []byte("late")
+	for range 2 { // the second time it fails
+		r.SQE().Write(uring.Fd(fds[0]), p, 0)
+		_, _ = r.Submit()
+	}
+	if !k.Failed() {
+		t.Fatal("the ring works")
+	}
+	early := content(0) != ""
+	if err := syscall.Dup3(fds[1], fds[0], syscall.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	if got := content(0); got != "late" {
+		t.Errorf("the file has %q", got)
+	}
+	if got := content(1); got != "" {
+		t.Errorf("the file that has the number now has %q", got)
+	}
+	return !early
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+
+package reactor
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// shyKernelRing is a shyRing of the kernel.
+type shyKernelRing struct {
+	*kernelRing
+	shut *atomic.Bool
+}
+
+func (r shyKernelRing) Reap(dst []uring.CQE) int {
+	if r.shut.Load() {
+		return 0
+	}
+	return r.kernelRing.Reap(dst)
+}
+
+// TestFailedRingOfTheKernelThatOverflows replaces the descriptor of a ring whose
+// completions have overflowed: no operation may wait for ever.
+func TestFailedRingOfTheKernelThatOverflows(t *testing.T) {
+	ringtest.NeedKernel(t, "CQ overflow beside submissions", "5.19")
+	const size, many = 8, 20
+	var shut atomic.Bool
+	var inner *kernelRing
+	r, err := New(Options{Loops: 1, Logger: slog.New(slog.DiscardHandler), open: func(*Options, int, ring) (ring, parker, error) {
+		r, p, err := openShared(&uring.Options{Entries: size, CQEntries: size})
+		if err != nil {
+			return nil, nil, err
+		}
+		inner = r.(*kernelRing)
+		return shyKernelRing{inner, &shut}, p, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nop := new(Op)
+	nop.SQE.Nop()
+	results := make(chan Result, many)
+	shut.Store(true)
+	for range many {
+		if _, err := r.Queue(nop, func(res Result) { results <- res }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(ringtest.Patience); inner.SQFlags()&uring.SQCQOverflow == 0 || r.Stats().Submitted < many; {
+		if time.Now().After(end) {
+			t.Fatal("the completions do not overflow")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if err := syscall.Dup3(int(null.Fd()), inner.FD(), syscall.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	shut.Store(false)
+	if res := r.Do(nop); !errors.Is(res.Cause, ErrFailed) || errors.Is(res.Cause, ErrTaken) {
+		t.Errorf("what the ring has not taken: %+v", res)
+	}
+	done := 0
+	for range many {
+		select {
+		case res := <-results:
+			switch {
+			case res.Cause == nil && res.Res == 0:
+				done++
+			case !errors.Is(res.Cause, ErrFailed) || !errors.Is(res.Cause, ErrTaken):
+				t.Errorf("what the ring has: %+v", res)
+			}
+		case <-time.After(ringtest.Patience):
+			t.Fatal("an operation does not end")
+		}
+	}
+	if done != size {
+		t.Errorf("%d operations have a result, of which the queue had %d", done, size)
+	}
+	if err := r.Close(); !errors.Is(err, ErrFailed) {
+		t.Errorf("close: %v", err)
+	}
+}
