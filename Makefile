@@ -7,7 +7,7 @@ PLATFORMS = linux/arm64 linux/386 darwin/arm64 windows/amd64
 KERNELS  ?= 6.1 6.12
 RINGS     = ./features ./reactor ./ufile/... ./unet/... ./uring ./watch/... ./internal/probe
 
-.PHONY: help test short lint fmt vet staticcheck cross bench bench-once forbidden kernels environments scenarios fuzz fuzz-brief vuln ci
+.PHONY: help test short lint fmt vet staticcheck cross bench bench-once forbidden kernels disabled environments scenarios fuzz fuzz-brief vuln ci
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,11 @@ forbidden: ## all tests where a seccomp filter refuses io_uring, those of what o
 
 kernels: ## the core's tests on older kernels, in a virtual machine
 	$(GO) run ./internal/vmtest/lane $(addprefix -kernel ,$(KERNELS))
+
+DISABLED = $(GO) run ./internal/vmtest/lane -kernel 6.12 -env RINGSIDE_MUST= -sysctl kernel.io_uring_disabled
+disabled: ## the core's tests where the sysctl forbids io_uring to all, and to users, in virtual machines
+	$(DISABLED)=2
+	$(DISABLED)=1 -uid 1000
 
 scenarios: ## a million operations of seeded scenarios, without the race detector; test has as many with it
 	$(GO) test -count=1 ./internal/scenario -run 'TestScenarios$$'

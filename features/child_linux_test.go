@@ -145,8 +145,7 @@ func forbidden(t *testing.T, r childReport, by features.Policy, reason string) {
 func TestUnderFilter(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS, syscall.EACCES} {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
-			r := report(t, situation{Errno: errno})
-			forbidden(t, r, features.PolicySeccomp, "seccomp filter answers "+unix.ErrnoName(errno))
+			r := underFilter(t, situation{Errno: errno}, "seccomp filter answers "+unix.ErrnoName(errno))
 			if r.Seccomp == nil || *r.Seccomp != 2 {
 				t.Errorf("seccomp %v, want 2", r.Seccomp)
 			}
@@ -157,7 +156,21 @@ func TestUnderFilter(t *testing.T) {
 func TestUnderFilterUnprivileged(t *testing.T) {
 	const nobody = 65534
 	ringtest.NeedUser(t, nobody)
-	forbidden(t, report(t, situation{Errno: syscall.EPERM, UID: nobody}), features.PolicySeccomp, "seccomp")
+	underFilter(t, situation{Errno: syscall.EPERM, UID: nobody}, "seccomp")
+}
+
+// underFilter returns the report of a child under a filter, which must be the
+// reason. Where the sysctl forbids io_uring anyway, it is named first when the
+// filter gives the same answer.
+func underFilter(t *testing.T, s situation, reason string) childReport {
+	t.Helper()
+	policy := features.PolicySeccomp
+	if without := report(t, situation{UID: s.UID}); s.Errno == syscall.EPERM && without.Policy == features.PolicySysctl {
+		policy, reason = features.PolicySysctl, "a seccomp filter forbids it, too"
+	}
+	r := report(t, s)
+	forbidden(t, r, policy, reason)
+	return r
 }
 
 // RINGSIDE_IOURING=off wins over everything, and what the kernel says of
