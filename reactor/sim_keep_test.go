@@ -25,7 +25,7 @@ func TestSlotKeepsTheBuffer(t *testing.T) {
 			defer r.Close()
 			pipe := k.Pipe()
 			done := make(chan struct{})
-			buf, other := queueUnknown(t, r, pipe, done)
+			buf, other := queueUnknown(t, r, pipe, done, true)
 			collect()
 			if buf.Value() == nil || other.Value() == nil {
 				t.Fatal("the collector took what the kernel still has")
@@ -41,11 +41,39 @@ func TestSlotKeepsTheBuffer(t *testing.T) {
 	}
 }
 
-// queueUnknown queues a read and forgets what it needs.
-func queueUnknown(t *testing.T, r *Reactor, fd int, done chan struct{}) (weak.Pointer[[64]byte], weak.Pointer[[128]byte]) {
+// TestPlantedFreedBuffer does not tell the reactor of the buffer: the collector
+// takes what the kernel still has, and the test above would see that.
+func TestPlantedFreedBuffer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("shows that another test can fail: without -short")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		elsewhere := make([]byte, 64) // so that nobody writes to what is free
+		k := simring.New(simring.Options{Seed: 1, Memory: func(uint64, int) []byte { return elsewhere }})
+		defer k.Close()
+		r, err := New(Options{Loops: 1, open: simOpener(k, 8)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		buf, other := queueUnknown(t, r, k.Pipe(), make(chan struct{}, 1), false)
+		collect()
+		if buf.Value() != nil || other.Value() != nil {
+			t.Error("somebody keeps what nobody knows")
+		}
+	})
+}
+
+// queueUnknown queues a read and forgets what it needs, which only the reactor
+// knows then, if it is told.
+func queueUnknown(t *testing.T, r *Reactor, fd int, done chan struct{}, told bool) (weak.Pointer[[64]byte], weak.Pointer[[128]byte]) {
 	buf, other := new([64]byte), new([128]byte)
 	op := simRead(fd, buf[:8])
-	op.Keep = other
+	if told {
+		op.Keep = other
+	} else {
+		op.Buf = nil
+	}
 	if _, err := r.Queue(op, func(Result) { close(done) }); err != nil {
 		t.Fatal(err)
 	}

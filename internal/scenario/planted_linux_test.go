@@ -241,7 +241,8 @@ func (b *byNumber) Remove(fd int) error {
 }
 
 // TestPlanted plants each mistake: it must be noticed, and the scenario be shrunk
-// to a few steps, whose text shows it too.
+// to a few steps, whose text shows it too, and in which nothing is wrong without the
+// mistake.
 func TestPlanted(t *testing.T) {
 	ringtest.NeedRing(t)
 	if testing.Short() {
@@ -270,6 +271,15 @@ func TestPlanted(t *testing.T) {
 			for tries := 0; !fails(again); tries++ {
 				if tries == 100 {
 					t.Fatal("the text does not show it")
+				}
+			}
+			sound := planted{name: p.name}
+			if p.watch != nil {
+				sound.watch = func(l *watch.Loop) registry { return l }
+			}
+			for _, s := range []*Scenario{s, small} {
+				if r := sound.play(t, s); r.Failed() {
+					t.Errorf("without the mistake: %s\n%s", strings.Join(r.Problems, "\n"), r.Hung)
 				}
 			}
 		})
@@ -304,21 +314,24 @@ func watchSettings(rng *rand.Rand) Settings {
 	return s
 }
 
-// noticed plays a scenario with the mistake.
-func (p *planted) noticed(t *testing.T, s *Scenario) bool {
+// play plays a scenario with the mistake.
+func (p *planted) play(t *testing.T, s *Scenario) *Report {
+	if p.watch != nil {
+		return playKernelWith(t, s, func(w *KernelWorld) World {
+			w.registry = p.watch(w.loop)
+			return w
+		})
+	}
 	what := plant{bugs: p.bugs}
 	if p.plant != nil {
 		what = p.plant()
 	}
-	var r *Report
-	if p.watch != nil {
-		r = playKernelWith(t, s, func(w *KernelWorld) World {
-			w.registry = p.watch(w.loop)
-			return w
-		})
-	} else {
-		r = playSim(t, s, what)
-	}
+	return playSim(t, s, what)
+}
+
+// noticed says whether a scenario with the mistake shows it.
+func (p *planted) noticed(t *testing.T, s *Scenario) bool {
+	r := p.play(t, s)
 	if !r.Failed() {
 		return false
 	}
