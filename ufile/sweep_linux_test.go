@@ -208,6 +208,8 @@ func (w *swept) contexts(cut bool) func(*sweep.Trial) {
 func (w *swept) batch(mode ufile.Mode, flag int, write bool) func(*sweep.Trial) {
 	return func(t *sweep.Trial) {
 		w.with(t, mode, flag, func(s *ufile.System, f *ufile.File) {
+			// The file's own ring is opened by the first read: it is not what fails here.
+			_, _ = f.ReadAt(ufile.AlignedBuffer(4096), 0)
 			t.Arm()
 			defer t.Disarm()
 			b, err := s.NewBatch(ufile.BatchOptions{Depth: 4, Buffers: 1, BufferSize: 4096})
@@ -491,8 +493,8 @@ func (w *swept) operations() []sweep.Operation {
 		{Name: "with a context", Run: w.contexts(false), Opened: true, Covers: "File.ReadAtContext File.WriteAtContext File.SyncContext"},
 		{Name: "with one that ends", Run: w.contexts(true), Opened: true, Most: 2},
 		{Name: "Batch.Read cached", Run: w.batch(ufile.ModeRing, 0, false), Most: 1, Covers: "System.NewBatch Batch.Read Batch.Buffer Batch.Close"},
-		{Name: "Batch.Read O_DIRECT", Run: w.batch(ufile.ModeAuto, w.direct, false), Most: 2},
-		{Name: "Batch.Write ring", Run: w.batch(ufile.ModeRing, 0, true), Opened: true, Most: 2, Covers: "Batch.Write"},
+		{Name: "Batch.Read O_DIRECT", Door: true, Run: w.batch(ufile.ModeAuto, w.direct, false), Most: 2},
+		{Name: "Batch.Write ring", Door: true, Run: w.batch(ufile.ModeRing, 0, true), Opened: true, Most: 2, Covers: "Batch.Write"},
 		{Name: "Reader.WriteTo", Run: w.reader, Opened: true, Most: 2, Covers: "NewReader Reader.WriteTo Reader.Close"},
 		{Name: "Reader.Read", Run: w.readerReads, Opened: true, Most: 1, Covers: "Reader.Read Reader.Seek"},
 		{Name: "Copy by the kernel", Run: w.copying(ufile.ModeAuto, 0), Instead: noKernelCopy, Covers: "Copy"},

@@ -264,31 +264,42 @@ func sweptOperations() []sweep.Operation {
 		"epoll_wait": sweep.Passes(syscall.EINTR),
 	}
 	return []sweep.Operation{
-		{Name: "modes, io_uring", Run: sweptModes(ring), Covers: "New Watcher.Add Watcher.Modify Watcher.Remove Watcher.Poll Watcher.Close"},
+		{Name: "modes, io_uring", Door: true, Run: sweptModes(ring), Covers: "New Watcher.Add Watcher.Modify Watcher.Remove Watcher.Poll Watcher.Close"},
 		{Name: "modes, epoll", Run: sweptModes(epoll)},
 		{Name: "modes, auto", Run: sweptModes(auto), Instead: falls, Only: []string{"io_uring_setup", "mmap", "eventfd"}},
-		{Name: "loop, io_uring", Run: sweptLoop(ring), Opened: true, Most: 6, Covers: "NewLoop Loop.Add Loop.AfterFunc Loop.Post Loop.Run Loop.Stop Loop.Close"},
+		{Name: "loop, io_uring", Door: true, Run: sweptLoop(ring), Opened: true, Most: 6, Covers: "NewLoop Loop.Add Loop.AfterFunc Loop.Post Loop.Run Loop.Stop Loop.Close"},
 		{Name: "loop, epoll", Run: sweptLoop(epoll)},
-		{Name: "steps, io_uring", Run: sweptSteps(ring), Opened: true, Most: 6,
+		{Name: "steps, io_uring", Door: true, Run: sweptSteps(ring), Opened: true, Most: 6,
 			Covers: "Loop.Modify Loop.Remove Loop.NewTimer Loop.OnIdle Loop.OnSignal Loop.Drain Timer.Reset Timer.Stop Hook.Remove"},
 		{Name: "steps, epoll", Run: sweptSteps(epoll), Opened: true},
-		{Name: "wake, io_uring", Run: sweptWake(ring), Opened: true, Most: 4, Covers: "Watcher.Prepare Watcher.Wait Watcher.Dispatch Watcher.Wake"},
+		{Name: "wake, io_uring", Door: true, Run: sweptWake(ring), Opened: true, Most: 4, Covers: "Watcher.Prepare Watcher.Wait Watcher.Dispatch Watcher.Wake"},
 		{Name: "wake, epoll", Run: sweptWake(epoll), Most: 4},
 		{Name: "bridge", Run: sweptBridge, Instead: bridge, Only: []string{"EPOLL_CTL", "EPOLL_WAIT", "POLL_ADD", "epoll_wait"},
 			Covers: "NewEpollBridge EpollBridge.Ctl EpollBridge.Wait EpollBridge.Events"},
 	}
 }
 
-// TestFaultSweep has each answer of the kernel's fail in turn.
-func TestFaultSweep(t *testing.T) {
-	sweep.Need(t)
+// ready makes a test ready for the sweep.
+func ready(t *testing.T) {
 	need(t, watch.ModeRing)
 	// Package signal keeps goroutines from the first time on, and a signal that a
 	// closed loop hears no more must not end the process.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGUSR2)
-	defer signal.Stop(caught)
+	t.Cleanup(func() { signal.Stop(caught) })
+}
+
+// TestFaultSweep has each answer of the kernel's fail in turn.
+func TestFaultSweep(t *testing.T) {
+	sweep.Need(t)
+	ready(t)
 	sweep.Check(t, sweptOperations())
+}
+
+// TestFaultSweepSimulated does that with rings that are simulated.
+func TestFaultSweepSimulated(t *testing.T) {
+	ready(t)
+	sweep.CheckSimulated(t, sweptOperations())
 }
 
 // TestFaultSweepCoversAll compares the sweep with what the package exports.

@@ -13,8 +13,9 @@ type Choice struct {
 	Short, Late, Drop bool
 	// Of simulated rings: Stale has a completion come again, Lost a cancellation
 	// answer, with Errno or success, and what it is for go on; Split ends a
-	// submission inside a chain.
-	Stale, Lost, Split bool
+	// submission inside a chain; Full has a completion find no room, so that it has
+	// to be fetched, and end what would go on.
+	Stale, Lost, Split, Full bool
 	// Passing says that nothing is lost, so that the operation has to succeed;
 	// Once, that it may fail where that happens again.
 	Passing, Once bool
@@ -33,6 +34,8 @@ func (c Choice) String() string {
 		return "twice"
 	case c.Split:
 		return "split"
+	case c.Full:
+		return "full"
 	case c.Lost && c.Errno == 0:
 		return "lost"
 	case c.Lost:
@@ -172,6 +175,29 @@ var Simulated = map[string][]Choice{
 	"wait":   Passes(syscall.EINTR),
 	"wake":   {late},
 	"parker": Fails(syscall.EIO),
+}
+
+// AtDoor are the same for rings that are simulated below package uring. None comes
+// twice there: a user of the kernel's own rings need not bear that. Of calls
+// "io_uring_enter" takes fewer entries or none, "wait" and "wake" are what they are
+// in Simulated; "completion" is each that appears.
+var AtDoor = map[string][]Choice{
+	"READ":        transfers(syscall.EIO, syscall.ENOMEM),
+	"READ_FIXED":  transfers(syscall.EIO, syscall.ENOMEM),
+	"WRITE":       transfers(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM),
+	"WRITE_FIXED": transfers(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM),
+	"RECV":        append(Fails(syscall.ECONNRESET, syscall.ENOMEM, syscall.EIO), append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.ENOBUFS, syscall.ECANCELED), short, late)...),
+	"SEND":        append(Fails(syscall.ECONNRESET, syscall.EPIPE, syscall.ENOMEM, syscall.EIO), append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED), short, late)...),
+	"ACCEPT":      Choices["ACCEPT"],
+	"POLL_ADD":    Choices["POLL_ADD"],
+	// What is to be changed or cancelled has just ended, or is just being looked at
+	// by somebody else; or so it seems.
+	"POLL_REMOVE":    lost(syscall.EALREADY, syscall.ENOENT, syscall.ECANCELED),
+	"ASYNC_CANCEL":   append(lost(syscall.EALREADY, syscall.ENOENT, syscall.EINTR, syscall.ECANCELED), late),
+	"io_uring_enter": append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.EBUSY, syscall.ENOMEM), append(Fails(syscall.EBADF), short)...),
+	"wait":           Passes(syscall.EINTR),
+	"wake":           {late},
+	"completion":     {{Full: true, Passing: true}},
 }
 
 // Opening are the kinds with which rings and what belongs to them are opened.

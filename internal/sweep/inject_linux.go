@@ -33,6 +33,7 @@ type injector struct {
 	seen      map[string]int
 	injured   int
 	simulated bool
+	atDoor    bool
 	bell      *sys.FD // readable when what was dropped may complete
 }
 
@@ -44,7 +45,7 @@ func (in *injector) begin(p plan) (err error) {
 	if in.bell, err = sys.EventFD(); err != nil {
 		return err
 	}
-	if !in.simulated {
+	if !in.simulated && !in.atDoor {
 		sys.SetFaults(&sys.Faults{Enter: in.enter, Call: in.call})
 	}
 	return nil
@@ -53,6 +54,7 @@ func (in *injector) begin(p plan) (err error) {
 // end takes it away and lets go what it had dropped.
 func (in *injector) end() {
 	sys.SetFaults(nil)
+	sys.SetSimulator(nil)
 	in.release()
 	_ = in.bell.Close()
 }

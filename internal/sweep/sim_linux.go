@@ -5,8 +5,11 @@ package sweep
 import (
 	"syscall"
 
+	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/ringseam"
+	"github.com/ringside-io/ringside/internal/simkern"
 	"github.com/ringside-io/ringside/internal/simring"
+	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -42,6 +45,12 @@ func (t *Trial) Kernel(memory func(addr uint64, n int) []byte) *simring.Kernel {
 
 // endRings ends the simulated kernel, and says what its users did wrong.
 func (t *Trial) endRings() {
+	if t.door != nil {
+		for _, v := range t.door.Violations() {
+			t.Errorf("violation: %s", v)
+		}
+		t.door.Close()
+	}
 	if t.kernel == nil {
 		return
 	}
@@ -51,11 +60,54 @@ func (t *Trial) endRings() {
 	t.kernel.Close()
 }
 
-// fate decides about an operation of a simulated ring.
-func (in *injector) fate(e *uring.SQE) simring.Fate {
+// simulate puts a simulated kernel at the door.
+func (t *Trial) simulate() {
+	if t.door == nil {
+		in := t.in
+		k, err := simkern.New(simkern.Options{Seed: 1, Plan: simkern.Plan{Op: in.shot, Enter: in.enters,
+			Wait: in.happens("wait"), Wake: in.happens("wake"), Overflow: in.happens("completion")}})
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		t.door = k
+	}
+	sys.SetSimulator(t.door)
+}
+
+// shot decides about an operation, or the next shot of one, of a ring that is
+// simulated at the door.
+func (in *injector) shot(e *uring.RawSQE) simring.Fate {
+	size := int(int32(e.Len))
+	if e.Flags&abi.IOSQE_BUFFER_SELECT != 0 {
+		size = 2 // whatever the buffer has
+	}
+	return in.begins(e.Opcode, size)
+}
+
+// enters decides about an enter with n entries.
+func (in *injector) enters(n int) (int, syscall.Errno) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !in.answer(uring.Op(e.Raw().Opcode).String(), int(int32(e.Raw().Len))) {
+	switch c := in.plan.choice; {
+	case !in.answer("io_uring_enter", n):
+		return n, 0
+	case c.Short:
+		return half(n), 0
+	default:
+		return 0, c.Errno
+	}
+}
+
+// fate decides about an operation of a simulated ring.
+func (in *injector) fate(e *uring.SQE) simring.Fate {
+	return in.begins(e.Raw().Opcode, int(int32(e.Raw().Len)))
+}
+
+// begins decides about an operation of a size.
+func (in *injector) begins(opcode uint8, size int) simring.Fate {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.answer(uring.Op(opcode).String(), size) {
 		return simring.Fate{}
 	}
 	c := in.plan.choice

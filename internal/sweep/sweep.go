@@ -31,9 +31,16 @@ type Operation struct {
 	// Sim says that the rings that Run puts below its reactors with
 	// [Trial.Rings] are simulated, and that it is they that fail.
 	Sim bool
+	// Door says that [CheckSimulated] runs the operation, too: with all rings that
+	// are opened while the trial is armed simulated below package uring, and with
+	// all their answers failing, whatever Only says. Package simkern says what such
+	// rings can do.
+	Door bool
 	// Covers are the exported functions and methods that Run calls under faults,
 	// separated by spaces: see [API].
 	Covers string
+
+	atDoor bool // this is the run that Door asks for
 }
 
 // Options say how much is swept.
@@ -107,8 +114,20 @@ func (r *Report) sweep(op *Operation, o Options) bool {
 	return true
 }
 
-// warm runs an operation of which only the goroutines have to end.
+// mostAtDoor is how many answers of a kind fail in turn where rings are simulated at
+// the door, and the kernel's own have failed already.
+const mostAtDoor = 2
+
+// warm runs an operation of which only the goroutines have to end, with the
+// kernel's rings first: of them it is asked what the kernel can do.
 func (r *Report) warm(op *Operation, o Options) bool {
+	if op.atDoor {
+		plain := *op
+		plain.atDoor = false
+		if !r.warm(&plain, o) {
+			return false
+		}
+	}
 	_, ok := r.run(op, o, plan{}, state{1 << 30, runtime.NumGoroutine()})
 	return ok
 }
@@ -118,7 +137,7 @@ func (r *Report) warm(op *Operation, o Options) bool {
 func (op *Operation) plans(seen map[string]int, o Options) (ps []plan) {
 	kinds := make([]string, 0, len(seen))
 	for kind := range seen {
-		if (op.Only == nil || slices.Contains(op.Only, kind)) && (!op.Opened || o.All || !slices.Contains(Opening, kind)) {
+		if (op.Only == nil || op.atDoor || slices.Contains(op.Only, kind)) && (!op.Opened || o.All || !slices.Contains(Opening, kind)) {
 			kinds = append(kinds, kind)
 		}
 	}
@@ -128,6 +147,9 @@ func (op *Operation) plans(seen map[string]int, o Options) (ps []plan) {
 		n, ways := seen[kind], []bool{false, true}
 		if op.Most > 0 && !o.All {
 			n = min(n, op.Most)
+		}
+		if op.atDoor && !o.All {
+			n = min(n, mostAtDoor)
 		}
 		if o.Brief {
 			n, ways = 1, ways[:1]
@@ -151,6 +173,10 @@ func (op *Operation) choices(kind string) ([]Choice, bool) {
 	}
 	if op.Sim {
 		cs, ok := Simulated[kind]
+		return cs, ok
+	}
+	if op.atDoor {
+		cs, ok := AtDoor[kind]
 		return cs, ok
 	}
 	cs, ok := Choices[kind]
@@ -177,7 +203,7 @@ func times(kind string, c Choice, again bool) int {
 // run runs an operation and looks at what it leaves.
 func (r *Report) run(op *Operation, o Options, p plan, before state) (seen map[string]int, ok bool) {
 	t := &Trial{in: newInjector(), patience: o.Patience}
-	t.in.simulated = op.Sim
+	t.in.simulated, t.in.atDoor = op.Sim, op.atDoor
 	if err := t.in.begin(p); err != nil {
 		r.Problems = append(r.Problems, err.Error())
 		return nil, false

@@ -11,7 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/simkern"
 	"github.com/ringside-io/ringside/internal/simring"
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // Patience is how long a run may take.
@@ -25,11 +27,25 @@ type Trial struct {
 	mu       sync.Mutex
 	problems []string
 	kernel   *simring.Kernel // of simulated rings
+	door     *simkern.Kernel // of those that are simulated at the door
 }
 
-// Arm has the kernel's answers count, and fail, from here to Disarm.
-func (t *Trial) Arm()    { t.in.arm(true) }
-func (t *Trial) Disarm() { t.in.arm(false) }
+// Arm has the kernel's answers count, and fail, from here to Disarm. Rings that are
+// opened meanwhile are simulated, if that is to be.
+func (t *Trial) Arm() {
+	if t.in.atDoor {
+		t.simulate()
+	}
+	t.in.arm(true)
+}
+
+// Disarm ends Arm.
+func (t *Trial) Disarm() {
+	t.in.arm(false)
+	if t.in.atDoor {
+		sys.SetSimulator(nil)
+	}
+}
 
 // Choice returns what goes wrong in this run, and whether it has.
 func (t *Trial) Choice() (Choice, bool) { return t.in.plan.choice, t.in.fired() > 0 }

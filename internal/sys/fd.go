@@ -51,5 +51,8 @@ func (fd *FD) Close() error {
 	if raw < 0 {
 		return Error("close", syscall.EBADF)
 	}
+	if Faulty {
+		closing(raw)
+	}
 	return closeFD(raw)
 }

@@ -14,6 +14,11 @@ func pageSize() int { return os.Getpagesize() }
 // MapRing maps size bytes of a ring's descriptor at one of the
 // IORING_OFF_ offsets. The mapping is not inherited by a fork.
 func MapRing(fd int, off int64, size int) (*Region, error) {
+	if Faulty {
+		if r := simulatedRing(fd, 0); r != nil {
+			return simulatedMap(r, off, size)
+		}
+	}
 	r, err := mapRegion(fd, off, size, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if Faulty && err == nil {
 		faultyMap(fd, off, r)
@@ -24,6 +29,11 @@ func MapRing(fd int, off int64, size int) (*Region, error) {
 // MapAnon maps size bytes of fresh zeroed memory outside of Go's heap. With
 // huge it asks for huge pages, rounding the size up to 2 MiB.
 func MapAnon(size int, huge bool) (*Region, error) {
+	if Faulty {
+		if r, ok := simulatedAnon(size); ok {
+			return r, nil
+		}
+	}
 	flags := unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_POPULATE
 	if huge {
 		const hugePage = 2 << 20
@@ -57,6 +67,9 @@ func (r *Region) Unmap() error {
 	}
 	p, n := r.base, r.size
 	r.base, r.size = nil, 0
+	if Faulty && simulatedUnmap(p, n) {
+		return nil
+	}
 	if err := unix.MunmapPtr(p, n); err != nil {
 		return Error("munmap", err.(syscall.Errno))
 	}

@@ -18,6 +18,9 @@ func Setup(entries uint32, p *abi.Params) (int, syscall.Errno) {
 		if _, errno := faulty("io_uring_setup", int(entries)); errno != 0 {
 			return -1, errno
 		}
+		if fd, errno, ok := simulatedSetup(entries, p); ok {
+			return fd, errno
+		}
 	}
 	fd, _, errno := syscall.Syscall(unix.SYS_IO_URING_SETUP, uintptr(entries), uintptr(unsafe.Pointer(p)), 0)
 	if Faulty && errno == 0 {
@@ -29,6 +32,9 @@ func Setup(entries uint32, p *abi.Params) (int, syscall.Errno) {
 // Enter calls io_uring_enter(2) and tells Go's scheduler that it may block.
 func Enter(fd int, toSubmit, minComplete, flags uint32, arg unsafe.Pointer, size uintptr) (int, syscall.Errno) {
 	if Faulty {
+		if r := simulatedRing(fd, flags); r != nil {
+			return simulatedEnter(r, toSubmit, minComplete, flags, arg)
+		}
 		var errno syscall.Errno
 		if toSubmit, minComplete, errno = faultyEnter(fd, toSubmit, minComplete); errno != 0 {
 			return -1, errno
@@ -44,6 +50,9 @@ func Enter(fd int, toSubmit, minComplete, flags uint32, arg unsafe.Pointer, size
 // just miss being inlined.
 func EnterRaw(fd int, toSubmit, flags uintptr) (int, syscall.Errno) {
 	if Faulty {
+		if r := simulatedRing(fd, uint32(flags)); r != nil {
+			return simulatedEnter(r, uint32(toSubmit), 0, uint32(flags), nil)
+		}
 		n, _, errno := faultyEnter(fd, uint32(toSubmit), 0)
 		if errno != 0 {
 			return -1, errno
@@ -58,6 +67,9 @@ func EnterRaw(fd int, toSubmit, flags uintptr) (int, syscall.Errno) {
 // already: it tells how much task work the call may do.
 func EnterRawFor(fd int, toSubmit, minComplete, flags uintptr) (int, syscall.Errno) {
 	if Faulty {
+		if r := simulatedRing(fd, uint32(flags)); r != nil {
+			return simulatedEnter(r, uint32(toSubmit), uint32(minComplete), uint32(flags), nil)
+		}
 		n, wait, errno := faultyEnter(fd, uint32(toSubmit), uint32(minComplete))
 		if errno != 0 {
 			return -1, errno
@@ -74,6 +86,9 @@ func Register(fd int, op uint32, arg unsafe.Pointer, n uint32) (int, syscall.Err
 		if _, errno := faulty("io_uring_register", int(op)); errno != 0 {
 			return -1, errno
 		}
+		if r := simulatedRing(fd, 0); r != nil {
+			return r.Register(op, arg, n)
+		}
 	}
 	r, _, errno := syscall.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(fd), uintptr(op),
 		uintptr(arg), uintptr(n), 0, 0)
@@ -84,6 +99,9 @@ func Register(fd int, op uint32, arg unsafe.Pointer, n uint32) (int, syscall.Err
 // region.
 func EnterAt(fd int, toSubmit, minComplete, flags uint32, off, size uintptr) (int, syscall.Errno) {
 	if Faulty {
+		if r := simulatedRing(fd, flags); r != nil {
+			return simulatedEnter(r, toSubmit, minComplete, flags, nil)
+		}
 		var errno syscall.Errno
 		if toSubmit, minComplete, errno = faultyEnter(fd, toSubmit, minComplete); errno != 0 {
 			return -1, errno

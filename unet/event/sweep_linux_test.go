@@ -364,22 +364,22 @@ func sweptOperations(dir string) []sweep.Operation {
 	falls["mmap"] = []sweep.Choice{{Errno: syscall.ENOMEM, Passing: true, Once: true}}
 	path := filepath.Join(dir, "s")
 	return []sweep.Operation{
-		{Name: "echo, thread", Run: sweptEcho("", thread), Most: 3, Covers: "Listen Conn.Write Server.Close"},
-		{Name: "echo, netpoller", Run: sweptEcho("", netpoller), Most: 3},
+		{Name: "echo, thread", Door: true, Run: sweptEcho("", thread), Most: 3, Covers: "Listen Conn.Write Server.Close"},
+		{Name: "echo, netpoller", Door: true, Run: sweptEcho("", netpoller), Most: 3},
 		{Name: "echo, epoll", Run: sweptEcho("", epoll), Instead: waits, Most: 3},
-		{Name: "echo, unix, thread", Run: sweptEcho(path, thread), Only: sweep.Opening},
-		{Name: "echo, unix, netpoller", Run: sweptEcho(path, netpoller), Only: sweep.Opening},
+		{Name: "echo, unix, thread", Door: true, Run: sweptEcho(path, thread), Only: sweep.Opening},
+		{Name: "echo, unix, netpoller", Door: true, Run: sweptEcho(path, netpoller), Only: sweep.Opening},
 		{Name: "echo, unix, epoll", Run: sweptEcho(path, epoll), Only: sweep.Opening},
 		{Name: "echo, unix, auto", Run: sweptEcho(path, Options{Wait: WaitNetpoller}), Instead: falls, Only: []string{"io_uring_setup", "io_uring_register", "mmap"}},
-		{Name: "write, thread", Run: sweptWrite(thread), Opened: true, Most: 1, Covers: "Conn.Writev Conn.Close"},
-		{Name: "write, netpoller", Run: sweptWrite(netpoller), Opened: true, Most: 1},
-		{Name: "pause, thread", Run: sweptPause(thread), Opened: true, Most: 1, Covers: "Conn.PauseRead Conn.ResumeRead Conn.SetTimer Conn.Post Conn.CloseWrite"},
-		{Name: "pause, netpoller", Run: sweptPause(netpoller), Opened: true, Most: 1},
+		{Name: "write, thread", Door: true, Run: sweptWrite(thread), Opened: true, Most: 1, Covers: "Conn.Writev Conn.Close"},
+		{Name: "write, netpoller", Door: true, Run: sweptWrite(netpoller), Opened: true, Most: 1},
+		{Name: "pause, thread", Door: true, Run: sweptPause(thread), Opened: true, Most: 1, Covers: "Conn.PauseRead Conn.ResumeRead Conn.SetTimer Conn.Post Conn.CloseWrite"},
+		{Name: "pause, netpoller", Door: true, Run: sweptPause(netpoller), Opened: true, Most: 1},
 		{Name: "pause, epoll", Run: sweptPause(epoll), Instead: waits, Opened: true, Most: 1},
-		{Name: "shutdown, thread", Run: sweptShutdown(thread), Opened: true, Most: 1, Covers: "Server.Shutdown"},
-		{Name: "shutdown, netpoller", Run: sweptShutdown(netpoller), Opened: true, Most: 1},
-		{Name: "abort, thread", Run: sweptAbort(thread), Opened: true, Most: 1, Covers: "Conn.Abort"},
-		{Name: "abort, netpoller", Run: sweptAbort(netpoller), Opened: true, Most: 1},
+		{Name: "shutdown, thread", Door: true, Run: sweptShutdown(thread), Opened: true, Most: 1, Covers: "Server.Shutdown"},
+		{Name: "shutdown, netpoller", Door: true, Run: sweptShutdown(netpoller), Opened: true, Most: 1},
+		{Name: "abort, thread", Door: true, Run: sweptAbort(thread), Opened: true, Most: 1, Covers: "Conn.Abort"},
+		{Name: "abort, netpoller", Door: true, Run: sweptAbort(netpoller), Opened: true, Most: 1},
 	}
 }
 
@@ -389,6 +389,13 @@ func TestFaultSweep(t *testing.T) {
 	needRing(t)
 	ringtest.NeedKernel(t, "deferred task work", "6.1")
 	sweep.Check(t, sweptOperations(t.TempDir()))
+}
+
+// TestFaultSweepSimulated does that with rings that are simulated.
+func TestFaultSweepSimulated(t *testing.T) {
+	needRing(t)
+	ringtest.NeedKernel(t, "deferred task work", "6.1")
+	sweep.CheckSimulated(t, sweptOperations(t.TempDir()))
 }
 
 // TestFaultSweepCoversAll compares the sweep with what the package exports.

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+
+package simkern
+
+import (
+	"syscall"
+
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// Enter implements [sys.SimulatedRing].
+func (r *ring) Enter(c sys.EnterCall) (int, syscall.Errno) {
+	k := r.k
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	wait := c.Flags&abi.IORING_ENTER_GETEVENTS != 0
+	switch {
+	case r.closed, r.failed:
+		return 0, syscall.EBADF
+	case r.disabled:
+		return 0, syscall.EBADFD
+	case r.issuer != 0 && r.issuer != sys.ThreadID() && (c.Submit > 0 || wait && r.defers()):
+		return 0, syscall.EEXIST
+	}
+	r.settle()
+	for _, g := range r.groups {
+		g.look(r)
+	}
+	n := 0
+	if c.Submit > 0 {
+		var errno syscall.Errno
+		if n, errno = r.submit(int(min(c.Submit, r.sqTail.Load()-r.sqHead.Load()))); errno != 0 || n < int(c.Submit) {
+			return n, errno
+		}
+	}
+	if !wait {
+		return n, 0
+	}
+	errno := r.wait(c)
+	if n > 0 {
+		errno = 0
+	}
+	return n, errno
+}
+
+// submit takes up to n entries.
+func (r *ring) submit(n int) (int, syscall.Errno) {
+	take := n
+	if plan := r.k.o.Plan.Enter; plan != nil && n > 0 {
+		var errno syscall.Errno
+		if take, errno = plan(n); errno == syscall.EBADF {
+			r.fail()
+		}
+		if errno != 0 {
+			return 0, errno
+		}
+	}
+	r.entering = true
+	defer func() { r.entering = false }()
+	for range take {
+		head := r.sqHead.Load()
+		at := head & (r.p.SqEntries - 1)
+		if r.array != nil {
+			at = r.array[at]
+		}
+		if at >= r.p.SqEntries {
+			r.k.violation("ring %d: entry %d of %d", r.id, at, r.p.SqEntries)
+			r.sqDropped.Add(1)
+			r.sqHead.Store(head + 1)
+			continue
+		}
+		e := *r.sqes[at].Raw()
+		r.sqHead.Store(head + 1)
+		r.k.begin(&op{ring: r, e: e, fd: -1})
+	}
+	return take, 0
+}
+
+// tasksAtOnce is how much of what was put off one enter does at least.
+const tasksAtOnce = 20
+
+// wait waits until there are enough completions, the time is over, or something
+// interrupts it.
+func (r *ring) wait(c sys.EnterCall) syscall.Errno {
+	k := r.k
+	need := min(c.Wait, r.p.CqEntries)
+	r.catchUp(max(tasksAtOnce, int(need)))
+	if r.ready() >= need {
+		return 0
+	}
+	var result syscall.Errno
+	end := func(errno syscall.Errno) func() {
+		return func() {
+			if result == 0 {
+				result = errno
+			}
+			r.arrived.Broadcast()
+		}
+	}
+	if happens(k.o.Plan.Wait) {
+		k.counts["interrupted wait"]++
+		k.spread(k.dice.IntN(20), nil, end(syscall.EINTR))
+	}
+	if c.Timed {
+		t := k.later(c.Timeout, end(syscall.ETIME))
+		defer t.Stop()
+	}
+	r.waiting++
+	defer func() { r.waiting-- }()
+	for {
+		r.arrived.Wait()
+		if r.closed || r.failed {
+			return syscall.EBADF
+		}
+		r.catchUp(max(tasksAtOnce, int(need)))
+		if r.ready() >= need {
+			return 0
+		}
+		if result != 0 {
+			return result
+		}
+	}
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+
+package simkern
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// Options configure a kernel.
+type Options struct {
+	Seed uint64
+	Plan Plan
+}
+
+// Kernel simulates the rings that are opened while it is the simulator of package
+// sys. Its methods may be called concurrently.
+type Kernel struct {
+	o Options
+
+	mu      sync.Mutex
+	work    *sync.Cond
+	dice    *rand.Rand
+	tasks   []task
+	rings   []*ring
+	ops     []*op // alive
+	poll    poller
+	wrong   []string
+	counts  map[string]int
+	stopped bool
+	done    sync.WaitGroup
+}
+
+// task is something that the kernel's goroutine will do: tick in each of its
+// steps and, after them, run.
+type task struct {
+	steps     int
+	tick, run func()
+}
+
+// New starts a kernel, which has goroutines until [Kernel.Close].
+func New(o Options) (*Kernel, error) {
+	k := &Kernel{o: o, dice: rand.New(rand.NewPCG(o.Seed, 1)), counts: make(map[string]int)}
+	k.work = sync.NewCond(&k.mu)
+	if err := k.poll.open(); err != nil {
+		return nil, err
+	}
+	k.done.Go(k.run)
+	k.done.Go(k.listen)
+	return k, nil
+}
+
+// Close ends everything. Rings should be closed by then.
+func (k *Kernel) Close() {
+	k.mu.Lock()
+	k.stopped = true
+	k.work.Broadcast()
+	k.mu.Unlock()
+	sys.Signal(k.poll.bell)
+	k.done.Wait()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, o := range k.ops {
+		o.release()
+	}
+	for _, r := range k.rings {
+		r.silence()
+	}
+	k.poll.close()
+}
+
+// run does what is to be done, in random order. Between two steps others get the
+// lock.
+func (k *Kernel) run() {
+	for {
+		k.mu.Lock()
+		for len(k.tasks) == 0 && !k.stopped {
+			k.work.Wait()
+		}
+		if k.stopped {
+			k.mu.Unlock()
+			return
+		}
+		k.step()
+		breath := k.dice.IntN(4) == 0
+		k.mu.Unlock()
+		if breath {
+			runtime.Gosched()
+		}
+	}
+}
+
+// step makes one task go on. The caller holds mu.
+func (k *Kernel) step() {
+	i := k.dice.IntN(len(k.tasks))
+	t := &k.tasks[i]
+	if t.steps > 0 {
+		t.steps--
+		if t.tick != nil {
+			t.tick()
+		}
+		return
+	}
+	run := t.run
+	k.tasks = slices.Delete(k.tasks, i, i+1)
+	run()
+}
+
+// spread does something after a number of steps. The caller holds mu.
+func (k *Kernel) spread(steps int, tick, run func()) {
+	k.tasks = append(k.tasks, task{steps, tick, run})
+	k.work.Signal()
+}
+
+// moment is how late something is that comes late.
+const moment = time.Millisecond
+
+// later does something after a time. The caller holds mu.
+func (k *Kernel) later(d time.Duration, run func()) *time.Timer {
+	return time.AfterFunc(d, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if !k.stopped {
+			run()
+		}
+	})
+}
+
+// violation keeps what a user of the kernel did wrong. The caller holds mu.
+func (k *Kernel) violation(format string, args ...any) {
+	if len(k.wrong) < 20 {
+		k.wrong = append(k.wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+// Violations returns what the users of the kernel did that they must not do.
+func (k *Kernel) Violations() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.wrong)
+}
+
+// Counts returns how often each operation, and each thing that is rare, has
+// happened.
+func (k *Kernel) Counts() map[string]int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.counts)
+}
+
+// Unmapped implements [sys.Simulator].
+func (k *Kernel) Unmapped(addr uint64, size int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, o := range k.ops {
+		if o.uses(addr, size) {
+			k.violation("memory is unmapped while %v has it", o)
+		}
+	}
+}
