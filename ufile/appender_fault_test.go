@@ -105,30 +105,38 @@ func (l *ledger) note(d string, pos Position, err error) {
 	}
 }
 
-// check compares the log with what was told: all that was acknowledged is
-// there, at its position, and nothing that was never appended.
+// check fails the test when judge finds something.
 func (l *ledger) check(t *testing.T, a *Appender) {
 	t.Helper()
+	if err := l.judge(a); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// judge compares the log with what was told: all that was acknowledged is
+// there, at its position, and nothing that was never appended.
+func (l *ledger) judge(a *Appender) error {
 	found := map[string]Position{}
 	for r, err := range a.Records(Position{}) {
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		found[string(r.Data)] = r.Position
 		if _, failed := l.failed[string(r.Data)]; !failed && l.acked[string(r.Data)] == (Position{}) {
-			t.Fatalf("%q was never appended", r.Data)
+			return fmt.Errorf("%q was never appended", r.Data)
 		}
 	}
 	for d := range found {
 		if rest, ok := strings.CutPrefix(d, "first "); ok && found["second "+rest] == (Position{}) {
-			t.Fatalf("of a batch only %q is found", d)
+			return fmt.Errorf("of a batch only %q is found", d)
 		}
 	}
 	for d, pos := range l.acked {
 		if found[d] != pos {
-			t.Fatalf("%q was acknowledged at %+v and found at %+v", d, pos, found[d])
+			return fmt.Errorf("%q was acknowledged at %+v and found at %+v", d, pos, found[d])
 		}
 	}
+	return nil
 }
 
 func faultRun(t *testing.T, k faultKind, n int, once bool, seed uint64) {

@@ -46,7 +46,7 @@ var allPlanted = []planted{
 	}, shows: "block"},
 	{name: "stale descriptor", kind: staleFD, plant: func() plant {
 		return plant{file: func(f *ufile.File) File { return &stale{File: f, fd: int(f.Fd())} }}
-	}, shows: ""},
+	}, shows: "which no write put there"},
 	{name: "leaked slot", kind: leaked, plant: func() plant {
 		return plant{engine: func(w *simWorld, e Engine) Engine { return &leaky{Engine: e, w: w} }}
 	}, shows: "in flight"},

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+)
+
+// TestPlantedMissingSync leaves out the syncs of files, or those of directories,
+// from some time before a power cut on: what TestPowerCuts looks for must be lost,
+// and nothing while none is left out.
+func TestPlantedMissingSync(t *testing.T) {
+	ringtest.AsksNoKernel(t)
+	if testing.Short() {
+		t.Skip("shows that another test can fail: without -short")
+	}
+	for _, op := range []string{"sync", "dirsync", "none"} {
+		t.Run(op, func(t *testing.T) {
+			lost := 0
+			for seed := range uint64(30) {
+				if err := missingSync(op, seed); err != nil {
+					if lost++; lost == 1 {
+						t.Logf("seed %d: %v", seed, err)
+					}
+				}
+			}
+			if (lost > 0) != (op != "none") {
+				t.Errorf("%d logs have lost something", lost)
+			}
+		})
+	}
+}
+
+// missingSync leaves out a sync of a kind and says what is wrong with the log that
+// is found after the power cut.
+func missingSync(op string, seed uint64) error {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	o := AppenderOptions{SegmentSize: 4096}
+	s, l := newMemStore(), newLedger()
+	nth, left := rng.IntN(3), 20+rng.IntN(100)
+	s.fault = func(c memCall) memFault {
+		if left--; left <= 0 {
+			return memFault{err: errPowerCut}
+		}
+		return memFault{left: c.op == op && c.n >= nth}
+	}
+	if a, err := tryMem(s, o); err == nil {
+		for _, d := range numbered(strings.Repeat("x", 300), 30) {
+			pos, err := a.Append([]byte(d))
+			l.note(d, pos, err)
+		}
+		_ = a.Close()
+	}
+	s.fault = nil
+	b, err := tryMem(s.crash(rng), o)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return l.judge(b)
+}
