@@ -236,14 +236,13 @@ func (b *ringBackend) control(c *uring.CQE) {
 	if e.gen != gen || !e.on {
 		return
 	}
-	if c.Errno() == syscall.EALREADY && e.armed {
-		// It was just looking whether there is something to report, and may go
-		// on to wait for what was asked before.
+	if e.armed {
+		// EALREADY: it was just looking whether there is something to report, and
+		// may go on to wait for what was asked before. After anything else, too,
+		// it may wait for that.
 		b.cancels = append(b.cancels, ud)
 		e.armed = false
 		e.turn()
 	}
-	if !e.armed {
-		b.t.change(fd, e)
-	}
+	b.t.change(fd, e)
 }

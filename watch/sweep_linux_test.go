@@ -267,6 +267,7 @@ func sweptOperations() []sweep.Operation {
 		{Name: "modes, io_uring", Door: true, Run: sweptModes(ring), Covers: "New Watcher.Add Watcher.Modify Watcher.Remove Watcher.Poll Watcher.Close"},
 		{Name: "modes, epoll", Run: sweptModes(epoll)},
 		{Name: "modes, auto", Run: sweptModes(auto), Instead: falls, Only: []string{"io_uring_setup", "mmap", "eventfd"}},
+		{Name: "changes, io_uring", Door: true, Run: sweptChanges(ring), Opened: true, Most: 3},
 		{Name: "loop, io_uring", Door: true, Run: sweptLoop(ring), Opened: true, Most: 6, Covers: "NewLoop Loop.Add Loop.AfterFunc Loop.Post Loop.Run Loop.Stop Loop.Close"},
 		{Name: "loop, epoll", Run: sweptLoop(epoll)},
 		{Name: "steps, io_uring", Door: true, Run: sweptSteps(ring), Opened: true, Most: 6,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -13,6 +14,53 @@ import (
 	"github.com/ringside-io/ringside/uring"
 	"github.com/ringside-io/ringside/watch"
 )
+
+// sweptChanges changes what is waited for of descriptors that wait: the ends of
+// pipes that are written to have room, which nobody had asked about.
+func sweptChanges(o watch.Options) func(*sweep.Trial) {
+	return func(t *sweep.Trial) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		modes := []watch.Trigger{watch.Level, watch.Edge, watch.OneShot}
+		p := newSweptPipes(t, len(modes))
+		defer p.close()
+		t.Arm()
+		defer t.Disarm()
+		w, err := watch.New(o)
+		if !t.Judge("New", err) {
+			return
+		}
+		defer func() {
+			if err := w.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		}()
+		want, seen := 0, 0
+		f := func(ev watch.Event) {
+			if ev.Events&watch.Write != 0 {
+				seen |= 1 << ev.Value.(int)
+			}
+		}
+		for i, mode := range modes {
+			if t.Judge("Add", w.Add(p[i][1], watch.Read, mode, i)) {
+				want |= 1 << i
+			}
+		}
+		once := false
+		if !turns(t, w, f, "a turn", func() bool { defer w.Wake(); defer func() { once = true }(); return once }) {
+			return
+		}
+		if seen != 0 {
+			t.Errorf("events %b that nobody has asked about", seen)
+		}
+		for i, mode := range modes {
+			if want&(1<<i) != 0 {
+				t.Judge("Modify", w.Modify(p[i][1], watch.Write, mode, i))
+			}
+		}
+		turns(t, w, f, "what was changed is reported", func() bool { return seen&want == want })
+	}
+}
 
 // sweptSteps runs a loop in which one thing leads to the next: a timer that was
 // set again, a descriptor that is changed and removed, an idle hook, a signal, and
