@@ -133,9 +133,9 @@ func serveAcross(t *testing.T, s, dials *unet.System, secure bool) (string, *htt
 	t.Helper()
 	l := listen(t, s)
 	server := &http.Server{Handler: handler(), ErrorLog: log.New(io.Discard, "", 0),
-		ReadTimeout: time.Minute, WriteTimeout: time.Minute}
+		ReadTimeout: 5 * time.Minute, WriteTimeout: 5 * time.Minute}
 	transport := &http.Transport{DialContext: (&unet.Dialer{System: dials}).DialContext, MaxIdleConnsPerHost: 64,
-		ExpectContinueTimeout: time.Minute}
+		ExpectContinueTimeout: 5 * time.Minute}
 	scheme := "http://"
 	if secure {
 		cert, pool := certificate(t)
@@ -163,7 +163,7 @@ func serveAcross(t *testing.T, s, dials *unet.System, secure bool) (string, *htt
 			t.Errorf("serve: %v", err)
 		}
 	})
-	return scheme + l.Addr().String(), &http.Client{Transport: transport, Timeout: time.Minute}
+	return scheme + l.Addr().String(), &http.Client{Transport: transport, Timeout: 5 * time.Minute}
 }
 
 func fetch(c *http.Client, req *http.Request) (string, error) {

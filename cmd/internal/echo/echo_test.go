@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -44,6 +45,15 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
+// needProgram skips where there is no such program, as on Windows and in a lane,
+// whose machine has none but the tests.
+func needProgram(t *testing.T, name string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		t.Skipf("needs %s(1): %v", name, err)
+	}
+}
+
 // asRole starts the test binary in a role.
 func asRole(t *testing.T, role string) []string {
 	t.Helper()
@@ -51,9 +61,7 @@ func asRole(t *testing.T, role string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if runtime.GOOS == "windows" {
-		t.Skip("needs env(1)")
-	}
+	needProgram(t, "env")
 	// The race detector would wait a second at each exit.
 	return []string{"env", roleEnv + "=" + role, "GORACE=atexit_sleep_ms=0", self}
 }
@@ -185,6 +193,7 @@ func TestRoundsOfGoServers(t *testing.T) {
 }
 
 func TestProcsOfTheServer(t *testing.T) {
+	needProgram(t, "sh")
 	c, err := startChild(t.Context(), []string{"sh", "-c", "echo $GOMAXPROCS"}, 3)
 	if err != nil {
 		t.Fatal(err)
