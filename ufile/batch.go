@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/internal/sys"
@@ -67,8 +68,9 @@ type Batch struct {
 	parts  []part
 	free   []int32 // indices of parts that are not in flight
 	reaped []uring.CQE
-	crew   crew // beside the ring, or in its place
-	looked bool // what the page cache has has been read
+	crew   crew  // beside the ring, or in its place
+	looked bool  // what the page cache has has been read
+	broken error // why the ring cannot be entered any more
 }
 
 // part is a range in flight, or what is left of one.
@@ -374,9 +376,32 @@ var doomedBatches struct {
 	parts [][]part
 }
 
-// fail gives up a ring that does not answer any more. What was in flight ends
-// with the error, and the next call uses plain calls.
+// outlastFor bounds how long a batch waits for what a ring that has failed has in
+// flight.
+const outlastFor = 10 * time.Second
+
+// outlast takes up what a ring that cannot be entered any more has in flight: that
+// completes all the same, and until then its memory is the kernel's and not the
+// caller's. What the kernel has not taken yet it never does.
+func (b *Batch) outlast(write bool) {
+	end, pause := time.Now().Add(outlastFor), 20*time.Microsecond
+	for len(b.parts)-len(b.free) > b.ring.Pending() && time.Now().Before(end) {
+		n := b.ring.Reap(b.reaped)
+		for _, c := range b.reaped[:n] {
+			b.finish(int32(c.UserData), c, write)
+		}
+		if n == 0 {
+			time.Sleep(pause)
+			pause = min(2*pause, 10*time.Millisecond)
+		}
+	}
+}
+
+// fail gives up a ring that does not answer any more. What was in flight and has
+// not completed ends with the error, and the next call uses plain calls.
 func (b *Batch) fail(err error, write bool) {
+	b.broken = err
+	b.outlast(write)
 	op := "read"
 	if write {
 		op = "write"
@@ -430,9 +455,12 @@ func (b *Batch) finish(i int32, c uring.CQE, write bool) {
 			again = r.N < len(r.Buf)
 		}
 	}
-	if again {
+	switch {
+	case again && b.broken == nil:
 		b.enter(i, write)
 		return
+	case again:
+		r.Err = r.File.pathError(op, b.broken)
 	}
 	r.File.lock.Release()
 	b.free = append(b.free, i)

@@ -235,6 +235,15 @@ func (w *swept) batch(mode ufile.Mode, flag int, write bool) func(*sweep.Trial) 
 			t.Disarm()
 			t.Judge("Batch", err)
 			w.ranges(t, f, ranges, write)
+			for i := range ranges { // nobody else has it any more
+				clear(ranges[i].Buf)
+				defer func() {
+					t.Settle()
+					if i > 0 && !bytes.Equal(ranges[i].Buf, make([]byte, 4096)) {
+						t.Errorf("the buffer of range %d was written to after the call", i)
+					}
+				}()
+			}
 			// Without its own ring a batch reads as the file does, whose only ring
 			// may have failed on a machine with one processor.
 			if err := b.Read(ranges[:1]); err != nil && !(mode == ufile.ModeRing && errors.Is(err, reactor.ErrFailed)) {

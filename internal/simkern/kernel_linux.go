@@ -27,6 +27,7 @@ type Kernel struct {
 
 	mu      sync.Mutex
 	work    *sync.Cond
+	ended   *sync.Cond // an operation has
 	dice    *rand.Rand
 	tasks   []task
 	rings   []*ring
@@ -48,7 +49,7 @@ type task struct {
 // New starts a kernel, which has goroutines until [Kernel.Close].
 func New(o Options) (*Kernel, error) {
 	k := &Kernel{o: o, dice: rand.New(rand.NewPCG(o.Seed, 1)), counts: make(map[string]int)}
-	k.work = sync.NewCond(&k.mu)
+	k.work, k.ended = sync.NewCond(&k.mu), sync.NewCond(&k.mu)
 	if err := k.poll.open(); err != nil {
 		return nil, err
 	}
@@ -57,8 +58,19 @@ func New(o Options) (*Kernel, error) {
 	return k, nil
 }
 
-// Close ends everything. Rings should be closed by then.
+// Settle waits until nothing is in flight that belongs to rings that are closed:
+// its memory is the kernel's until then.
+func (k *Kernel) Settle() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for slices.ContainsFunc(k.ops, func(o *op) bool { return o.ring.closed }) {
+		k.ended.Wait()
+	}
+}
+
+// Close settles, and ends everything. Rings should be closed by then.
 func (k *Kernel) Close() {
+	k.Settle()
 	k.mu.Lock()
 	k.stopped = true
 	k.work.Broadcast()

@@ -228,10 +228,21 @@ func (k *Kernel) pace(o *op) {
 	case f.Late && o.stream():
 		k.later(moment, next)
 	case o.file():
-		k.spread(k.dice.IntN(4), o.scribble, next)
+		k.transferLater(o, next)
 	default:
 		next()
 	}
+}
+
+// transferLater lets a transfer take some steps, or some time: transfers end in
+// another order than they began.
+func (k *Kernel) transferLater(o *op, next func()) {
+	steps := k.dice.IntN(8)
+	if k.dice.IntN(3) > 0 {
+		k.spread(steps, o.scribble, next)
+		return
+	}
+	k.later(moment, func() { k.spread(steps, o.scribble, next) })
 }
 
 // attempt tries to carry the operation out. The caller holds mu.
@@ -343,6 +354,7 @@ func (k *Kernel) end(o *op, res int32, flags uring.CQEFlags, overflow bool) {
 	o.state = over
 	k.ops = slices.DeleteFunc(k.ops, func(x *op) bool { return x == o })
 	o.release()
+	k.ended.Broadcast()
 	if res >= 0 && o.e.Flags&abi.IOSQE_CQE_SKIP_SUCCESS != 0 {
 		return
 	}

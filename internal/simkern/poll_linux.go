@@ -218,5 +218,8 @@ func (k *Kernel) stop(o *op) {
 		return
 	}
 	o.state = ending
-	k.spread(k.dice.IntN(10), o.scribble, func() { k.finish(o, -int32(syscall.ECANCELED), 0) })
+	o.scribble()
+	k.later(moment, func() {
+		k.spread(1+k.dice.IntN(10), o.scribble, func() { k.finish(o, -int32(syscall.ECANCELED), 0) })
+	})
 }

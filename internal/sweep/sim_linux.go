@@ -74,6 +74,15 @@ func (t *Trial) simulate() {
 	sys.SetSimulator(t.door)
 }
 
+// Settle waits until nothing is in flight any more of rings that are simulated at the
+// door and were closed. What their users have given them must be alone by then, and
+// what they have given back must have been left alone.
+func (t *Trial) Settle() {
+	if t.door != nil {
+		t.door.Settle()
+	}
+}
+
 // shot decides about an operation, or the next shot of one, of a ring that is
 // simulated at the door.
 func (in *injector) shot(e *uring.RawSQE) simring.Fate {

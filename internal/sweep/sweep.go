@@ -157,6 +157,9 @@ func (op *Operation) plans(seen map[string]int, o Options) (ps []plan) {
 		for nth := 1; nth <= n; nth++ {
 			for _, c := range choices {
 				for _, again := range ways {
+					if again && op.atDoor && nth > 1 && !o.All {
+						continue
+					}
 					ps = append(ps, plan{kind, nth, c, times(kind, c, again)})
 				}
 			}
