@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -160,13 +159,19 @@ func serves(t *testing.T, r *running, _ string) {
 func servesStalled(t *testing.T, r *running, _ string) {
 	t.Helper()
 	addr := servedAt(t, r)
-	i := slices.IndexFunc(r.cmd.Env, func(v string) bool { return strings.HasPrefix(v, "TMPDIR=") })
-	big := filepath.Join(strings.TrimPrefix(r.cmd.Env[i], "TMPDIR="), "big.jpg")
+	var big string
+	for _, v := range r.cmd.Env { // the last one counts, and this process may have one too
+		if dir, ok := strings.CutPrefix(v, "TMPDIR="); ok {
+			big = filepath.Join(dir, "big.jpg")
+		}
+	}
 	if err := errors.Join(os.WriteFile(big, nil, 0o600), os.Truncate(big, 64<<20)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dialServe(t, addr, "GET /big.jpg HTTP/1.1\r\nHost: h\r\n\r\n").Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
+	const want = "HTTP/1.1 200"
+	status := make([]byte, len(want))
+	if _, err := io.ReadFull(dialServe(t, addr, "GET /big.jpg HTTP/1.1\r\nHost: h\r\n\r\n"), status); err != nil || string(status) != want {
+		t.Fatalf("answered %q, %v", status, err)
 	}
 	if err := os.Remove(big); err != nil { // it is open
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func buildProgram(ctx context.Context, name string, source []byte, libs ...strin
 	if err != nil {
 		return nil, err
 	}
-	p = &Program{dir: dir, path: filepath.Join(dir, name), version: libraryVersion(ctx)}
+	p = &Program{dir: dir, path: filepath.Join(dir, name), version: libraryVersion(ctx, dir)}
 	if err := p.compile(ctx, cc, source, libs); err != nil {
 		return nil, errors.Join(err, p.Remove())
 	}
@@ -75,7 +75,7 @@ func (p *Program) compile(ctx context.Context, cc string, source []byte, libs []
 	if err := os.WriteFile(file, source, 0o600); err != nil {
 		return err
 	}
-	_, err := run(ctx, cc, append([]string{optimize, "-o", p.path, file, "-luring"}, libs...)...)
+	_, err := run(ctx, p.dir, cc, append([]string{optimize, "-o", p.path, file, "-luring"}, libs...)...)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func lacksLibrary(said string) bool {
 }
 
 // libraryVersion asks pkg-config, since the library's own header has not always said.
-func libraryVersion(ctx context.Context) string {
-	out, err := run(ctx, "pkg-config", "--modversion", Name)
+func libraryVersion(ctx context.Context, dir string) string {
+	out, err := run(ctx, dir, "pkg-config", "--modversion", Name)
 	if err != nil {
 		return ""
 	}
@@ -106,10 +106,11 @@ func libraryVersion(ctx context.Context) string {
 }
 
 // run runs a command, in English, and returns its standard output. The error of one that fails
-// tells what it said; when ctx ends the command is killed, and the error is the context's.
-func run(ctx context.Context, program string, args ...string) ([]byte, error) {
+// tells what it said; when ctx ends the command is killed, and the error is the context's. Its temporary
+// files are in dir: a compiler that is killed leaves them.
+func run(ctx context.Context, dir, program string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "TMPDIR="+dir)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	measure.Isolate(cmd)

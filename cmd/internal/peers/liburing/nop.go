@@ -23,7 +23,7 @@ func (p *Program) Round(ctx context.Context, job workload.Job) (measure.Sample, 
 	if job.Nop == nil {
 		return measure.Sample{}, fmt.Errorf("unknown workload %s/%s for engine %s", job.Suite, job.Workload, Name)
 	}
-	out, err := run(ctx, p.path, args(job)...)
+	out, err := run(ctx, p.dir, p.path, args(job)...)
 	if err != nil {
 		return measure.Sample{}, err
 	}
