@@ -22,6 +22,7 @@ var (
 	seedFlag  = flag.Uint64("seed", 0, "the only seed that is played, in the world that -world names")
 	worldFlag = flag.String("world", "", "the only world that is played in: sim, broken, kernel or, with the race detector, faults")
 	forFlag   = flag.Duration("for", 0, "how long each world is played in; 0: for as many operations as CI has time for")
+	fromFlag  = flag.Uint64("from", 1, "the first of the seeds that are played")
 	fileFlag  = flag.String("scenario", "", "a file with the text of a scenario, for TestReplay")
 )
 
@@ -34,24 +35,23 @@ type world struct {
 	operations int64 // a million in all
 	settings   func(*rand.Rand) Settings
 	play       func(t *testing.T, s *Scenario) *Report
-	workers    int  // how many are played side by side
-	byName     bool // only when it is asked for
+	workers    int // how many are played side by side
 }
 
 func worlds() []world {
 	sim := func(t *testing.T, s *Scenario) *Report { return playSim(t, s, plant{}) }
 	side := runtime.GOMAXPROCS(0) // the clock of a simulation is its own, so that two do not disturb each other
 	all := []world{
-		{"sim", Size{1500, 8}, 350_000, simSettings, sim, side, false},
-		{"broken", Size{100, 8}, 50_000, brokenSettings, sim, side, true},
+		{"sim", Size{1500, 8}, 250_000, simSettings, sim, side},
+		{"broken", Size{100, 8}, 190_000, brokenSettings, sim, side},
 	}
 	// Descriptors and goroutines of the process are counted; each actor may have 17.
 	if !sys.Faulty {
-		return append(all, world{"kernel", Size{300, 20}, 650_000, KernelSettings, playKernel, 1, false})
+		return append(all, world{"kernel", Size{300, 20}, 560_000, KernelSettings, playKernel, 1})
 	}
 	return append(all,
-		world{"kernel", Size{300, 20}, 500_000, KernelSettings, playKernel, 1, false},
-		world{"faults", Size{300, 20}, 150_000, faultsSettings, playFaults, 1, false})
+		world{"kernel", Size{300, 20}, 420_000, KernelSettings, playKernel, 1},
+		world{"faults", Size{300, 20}, 150_000, faultsSettings, playFaults, 1})
 }
 
 // TestScenarios plays seed after seed in each world, with thousands of
@@ -60,7 +60,7 @@ func worlds() []world {
 func TestScenarios(t *testing.T) {
 	ringtest.NeedRing(t)
 	for _, w := range worlds() {
-		if named := *worldFlag != ""; named && *worldFlag != w.name || !named && w.byName {
+		if *worldFlag != "" && *worldFlag != w.name {
 			continue
 		}
 		t.Run(w.name, func(t *testing.T) { w.playSeeds(t) })
@@ -92,7 +92,7 @@ func (w *world) playSeeds(t *testing.T) {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
 				for !enough() && !t.Failed() {
-					operations.Add(w.playSeed(t, uint64(seeds.Add(1))))
+					operations.Add(w.playSeed(t, *fromFlag+uint64(seeds.Add(1))-1))
 				}
 			})
 		}
