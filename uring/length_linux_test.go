@@ -126,6 +126,7 @@ func TestOffsetsBeyond32Bits(t *testing.T) {
 // TestNamesThatNameNothing passes empty names, and one that is too long, to what
 // takes names.
 func TestNamesThatNameNothing(t *testing.T) {
+	t.Chdir(t.TempDir()) // of what cannot be written to, some answers are other ones
 	if _, err := uring.NewPath("a\x00b"); err == nil {
 		t.Error("a name with a NUL byte is a path")
 	}
