@@ -229,6 +229,8 @@ func (k *Kernel) pace(o *op) {
 		k.later(moment, next)
 	case o.file():
 		k.transferLater(o, next)
+	case o.e.Opcode == abi.IORING_OP_SEND && k.dice.IntN(2) == 0: // there was no room at first
+		k.spread(k.dice.IntN(4), nil, next)
 	default:
 		next()
 	}
@@ -358,9 +360,17 @@ func (k *Kernel) end(o *op, res int32, flags uring.CQEFlags, overflow bool) {
 	if res >= 0 && o.e.Flags&abi.IOSQE_CQE_SKIP_SUCCESS != 0 {
 		return
 	}
+	if o.empties() && o.sum != 0 && !o.ring.closed {
+		k.unchanged(o)
+	}
 	p := posted{uring.CQE{UserData: o.e.UserData, Res: res, Flags: flags}, overflow || happens(k.o.Plan.Overflow)}
 	if o.fate.Late && !o.stream() {
-		k.later(moment, func() { o.ring.push(p) })
+		k.later(moment, func() {
+			if o.empties() && !o.ring.closed {
+				k.unchanged(o)
+			}
+			o.ring.push(p)
+		})
 		return
 	}
 	o.ring.push(p)
