@@ -15,6 +15,9 @@
 // often, is in [Faults]; the values there name the behaviour of Linux that
 // each stands for. A [Plan] has one thing go wrong instead of many by chance.
 //
+// It is in the place of a ring. What stands below one, of package uring, is what
+// package simkern simulates.
+//
 // # What it checks
 //
 // A buffer belongs to the kernel until the completion. The simulated one uses

@@ -177,24 +177,25 @@ var Simulated = map[string][]Choice{
 	"parker": Fails(syscall.EIO),
 }
 
-// AtDoor are the same for rings that are simulated below package uring. None comes
+// AtDoor are the same for rings that are simulated below package uring: of errnos
+// that are handled alike, which the kernel's rings are swept with, some. None comes
 // twice there: a user of the kernel's own rings need not bear that. Of calls
 // "io_uring_enter" takes fewer entries or none, "wait" and "wake" are what they are
 // in Simulated; "completion" is each that appears.
 var AtDoor = map[string][]Choice{
-	"READ":        transfers(syscall.EIO, syscall.ENOMEM),
-	"READ_FIXED":  transfers(syscall.EIO, syscall.ENOMEM),
-	"WRITE":       transfers(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM),
-	"WRITE_FIXED": transfers(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM),
-	"RECV":        append(Fails(syscall.ECONNRESET, syscall.ENOMEM, syscall.EIO), append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.ENOBUFS, syscall.ECANCELED), short, late)...),
-	"SEND":        append(Fails(syscall.ECONNRESET, syscall.EPIPE, syscall.ENOMEM, syscall.EIO), append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED), short, late)...),
-	"ACCEPT":      Choices["ACCEPT"],
-	"POLL_ADD":    Choices["POLL_ADD"],
+	"READ":        transfers(syscall.EIO),
+	"READ_FIXED":  transfers(syscall.EIO),
+	"WRITE":       transfers(syscall.EIO, syscall.ENOSPC),
+	"WRITE_FIXED": transfers(syscall.EIO, syscall.ENOSPC),
+	"RECV":        append(Fails(syscall.ECONNRESET, syscall.ENOMEM), append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.ENOBUFS, syscall.ECANCELED), short, late)...),
+	"SEND":        append(Fails(syscall.ECONNRESET, syscall.ENOMEM), append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED), short, late)...),
+	"ACCEPT":      append(Passes(syscall.ECONNABORTED, syscall.EMFILE, syscall.ECANCELED), late),
+	"POLL_ADD":    append(Passes(syscall.ENOMEM, syscall.ECANCELED), late),
 	// What is to be changed or cancelled has just ended, or is just being looked at
 	// by somebody else; or so it seems.
 	"POLL_REMOVE":    lost(syscall.EALREADY, syscall.ENOENT, syscall.ECANCELED),
-	"ASYNC_CANCEL":   append(lost(syscall.EALREADY, syscall.ENOENT, syscall.EINTR, syscall.ECANCELED), late),
-	"io_uring_enter": append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.EBUSY, syscall.ENOMEM), append(Fails(syscall.EBADF), short)...),
+	"ASYNC_CANCEL":   append(lost(syscall.EALREADY, syscall.ENOENT, syscall.ECANCELED), late),
+	"io_uring_enter": append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.EBUSY), append(Fails(syscall.EBADF), short)...),
 	"wait":           Passes(syscall.EINTR),
 	"wake":           {late},
 	"completion":     {{Full: true, Passing: true}},

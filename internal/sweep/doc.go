@@ -36,6 +36,12 @@
 // completions that come twice, cancellations that say they have cancelled and have
 // not, submissions that end inside a chain, wake-ups that come late.
 //
+// So can rings that stand below anything else ([Operation].Door): of them the
+// kernel's half is simulated (package simkern), at the same door, in the same
+// builds. What can go wrong there is in [AtDoor]: beside the above a completion that
+// finds the queue full. Buffers that are used before their completion, or are gone
+// too early, are found whatever comes of the operation.
+//
 // # What is swept
 //
 // [API] compares what a package exports with what its operations say they cover, so
