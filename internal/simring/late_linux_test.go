@@ -5,6 +5,7 @@ package simring
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -74,6 +75,7 @@ func lateWrite(t *testing.T, seed uint64) bool {
 		t.Fatal(err)
 	}
 	time.Sleep(time.Second)
+	runtime.KeepAlive(p)
 	if got := content(0); got != "late" {
 		t.Errorf("the file has %q", got)
 	}

@@ -5,6 +5,7 @@ package simring
 import (
 	"bytes"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -32,6 +33,8 @@ type bench struct {
 	got  map[uint64]uring.CQE // by user data: the last
 	more int                  // completions beyond the first of each
 	list []uint64             // user data in the order of completion
+
+	built []func(*uring.SQE) // with the buffers that the kernel has
 }
 
 func onBench(t *testing.T, o Options, ro RingOptions, test func(b *bench)) {
@@ -43,8 +46,12 @@ func onBench(t *testing.T, o Options, ro RingOptions, test func(b *bench)) {
 			ro.Entries, ro.CQEntries = 64, 64
 		}
 		k := New(o)
-		defer k.Close()
-		test(&bench{t: t, k: k, r: k.Open(ro), got: map[uint64]uring.CQE{}})
+		b := &bench{t: t, k: k, r: k.Open(ro), got: map[uint64]uring.CQE{}}
+		defer func() {
+			k.Close()
+			runtime.KeepAlive(b)
+		}()
+		test(b)
 	})
 }
 
@@ -55,6 +62,7 @@ func (b *bench) sqe(ud uint64, build func(e *uring.SQE)) *uring.SQE {
 		b.t.Fatal("no entry")
 	}
 	build(e)
+	b.built = append(b.built, build)
 	return e.SetUserData(ud)
 }
 
