@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,9 +15,19 @@ import (
 
 // doomed keeps what the kernel may still write to after a ring has failed with
 // operations in flight: freeing it would be worse than keeping it.
-var doomed struct {
-	sync.Mutex
+var doomed doomedLoops
+
+type doomedLoops struct {
+	mu    sync.Mutex
 	loops []*loop
+}
+
+func (d *doomedLoops) keep(l *loop) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !slices.Contains(d.loops, l) {
+		d.loops = append(d.loops, l)
+	}
 }
 
 // shutDoor refuses new operations.
@@ -71,11 +82,6 @@ func (l *loop) close() error {
 		l.calls.stop()
 	}
 	l.shadow.stop()
-	if l.failure() != nil && l.table.Held() > 0 {
-		doomed.Lock()
-		doomed.loops = append(doomed.loops, l)
-		doomed.Unlock()
-	}
 	return errors.Join(l.failure(), err)
 }
 
@@ -153,6 +159,7 @@ func (l *loop) giveUp() {
 	defer l.mu.Unlock()
 	l.table.Each(func(s *slot) {
 		s.Value.doomed = true
+		doomed.keep(l) // also when nobody closes it
 		l.end(s, Result{Cause: fmt.Errorf("%w: %w", l.failed, ErrTaken)})
 	})
 }

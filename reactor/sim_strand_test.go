@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -92,6 +93,9 @@ func testOverflowOfFailed(t *testing.T, before bool) {
 	}
 	if read != size {
 		t.Errorf("%d reads have a result, of which the queue had %d", read, size)
+	}
+	if !slices.Contains(doomed.loops, r.loops[0]) {
+		t.Error("who does not close the reactor has the memory freed that the kernel has")
 	}
 	if err := r.Close(); !errors.Is(err, ErrFailed) {
 		t.Errorf("close: %v", err)
