@@ -544,6 +544,7 @@ func (w *swept) simulated() (ops []sweep.Operation) {
 			{Name: kind + "with a context", Run: w.contexts(false), Most: 1},
 			{Name: kind + "with one that ends", Run: w.contexts(true), Most: 1},
 			{Name: kind + "Reader", Run: w.readerReads, Most: 1},
+			{Name: kind + "Copy O_DIRECT", Run: w.copying(ufile.ModeAuto, w.direct), Most: 1},
 		}...)
 	}
 	for i := range ops {

@@ -5,6 +5,7 @@ package sweep
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +26,8 @@ type careless struct {
 	path string
 
 	sharesBuffer, resubmitsNothing, forgets bool
+
+	bufs [][]byte // which the kernel may have until it ends
 }
 
 func (b *careless) run(t *Trial) {
@@ -36,6 +39,7 @@ func (b *careless) run(t *Trial) {
 	r := t.Kernel(memory).Open(simring.RingOptions{Entries: 4, CQEntries: 8, Pinned: true})
 	defer r.Close()
 	p := make([]byte, 8)
+	b.bufs = append(b.bufs, p)
 	t.Arm()
 	defer t.Disarm()
 	for n, begun := 0, uint64(0); n < len(p); {
@@ -101,6 +105,7 @@ func TestPlantedBugsSimulated(t *testing.T) {
 			b := c.bug
 			b.path = path
 			r := Sweep([]Operation{{Name: "read", Run: b.run, Sim: true}}, Options{Patience: 5 * time.Second})
+			runtime.KeepAlive(&b)
 			found := strings.Join(r.Problems, "\n")
 			if c.want == "" && found != "" || !strings.Contains(found, c.want) {
 				t.Errorf("found %q, want %q, in %v", found, c.want, r)

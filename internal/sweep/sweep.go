@@ -5,6 +5,7 @@
 package sweep
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -115,8 +116,9 @@ func (r *Report) sweep(op *Operation, o Options) bool {
 }
 
 // mostAtDoor is how many answers of a kind fail in turn where rings are simulated at
-// the door, and the kernel's own have failed already.
-const mostAtDoor = 2
+// the door, and the kernel's own have failed already. Of enters there are more: what
+// is in flight when a ring fails is different each time.
+const mostAtDoor, entersAtDoor = 2, 6
 
 // warm runs an operation of which only the goroutines have to end, with the
 // kernel's rings first: of them it is asked what the kernel can do.
@@ -145,11 +147,14 @@ func (op *Operation) plans(seen map[string]int, o Options) (ps []plan) {
 	for _, kind := range kinds {
 		choices, _ := op.choices(kind)
 		n, ways := seen[kind], []bool{false, true}
-		if op.Most > 0 && !o.All {
+		switch {
+		case o.All:
+		case op.atDoor && kind == "io_uring_enter":
+			n = min(n, entersAtDoor)
+		case op.atDoor:
+			n = min(n, mostAtDoor, cmp.Or(op.Most, n))
+		case op.Most > 0:
 			n = min(n, op.Most)
-		}
-		if op.atDoor && !o.All {
-			n = min(n, mostAtDoor)
 		}
 		if o.Brief {
 			n, ways = 1, ways[:1]
