@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/ringside-io/ringside/uring"
 )
@@ -168,8 +167,8 @@ func (e *echo) send() {
 	}
 }
 
-// TestPlantedBugsAtTheDoor plants one bug after the other above simulated rings, of
-// which the kernel's own tell nothing.
+// TestPlantedBugsAtTheDoor plants one bug after the other above simulated rings. The
+// kernel's own tell nothing of them, or only if it is slow.
 func TestPlantedBugsAtTheDoor(t *testing.T) {
 	if testing.Short() {
 		t.Skip("shows that another test can fail: without -short")
@@ -178,23 +177,27 @@ func TestPlantedBugsAtTheDoor(t *testing.T) {
 	// What a ring that has failed has in flight its user cannot end.
 	passing := map[string][]Choice{"io_uring_enter": append(Passes(syscall.EINTR, syscall.EAGAIN), short)}
 	for _, c := range []struct {
-		name string
-		bug  echoer
-		want string
+		name  string
+		bug   echoer
+		want  string
+		quiet bool // the kernel's rings show nothing, for certain
 	}{
-		{"none", echoer{}, ""},
-		{"a provided buffer that is read after it was given back", echoer{givesBackEarly: true}, "came back"},
-		{"memory that is used again before its completion", echoer{reusesEarly: true}, "has changed before its completion"},
-		{"buffers that are gone under a receive", echoer{leaves: true}, "is unregistered while RECV"},
+		{"none", echoer{}, "", true},
+		{"a provided buffer that is read after it was given back", echoer{givesBackEarly: true}, "came back", true},
+		{"memory that is used again before its completion", echoer{reusesEarly: true}, "has changed before its completion", false},
+		{"buffers that are gone under a receive", echoer{leaves: true}, "is unregistered while RECV", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, atDoor := range []bool{false, true} {
-				op := Operation{Name: "echo", Run: c.bug.run, Opened: true, Most: 1, Instead: passing, atDoor: atDoor}
-				r := Sweep([]Operation{op}, Options{Patience: 5 * time.Second})
-				want := c.want
-				if !atDoor {
-					want = ""
+				if !atDoor && !c.quiet {
+					continue
 				}
+				want := ""
+				if atDoor {
+					want = c.want
+				}
+				op := Operation{Name: "echo", Run: c.bug.run, Opened: true, Most: 1, Instead: passing, atDoor: atDoor}
+				r := Sweep([]Operation{op}, Options{Patience: Patience})
 				found := strings.Join(r.Problems, "\n")
 				if want == "" && found != "" || !strings.Contains(found, want) {
 					t.Errorf("at the door %v: found %q, want %q, in %v\n%s", atDoor, found, want, r, strings.Join(r.Lines, "\n"))
