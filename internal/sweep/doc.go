@@ -40,7 +40,8 @@
 // kernel's half is simulated (package simkern), at the same door, in the same
 // builds. What can go wrong there is in [AtDoor]: beside the above a completion that
 // finds the queue full. Buffers that are used before their completion, or are gone
-// too early, are found whatever comes of the operation.
+// too early, are found whatever comes of the operation. There are storms, too: runs
+// in which answers of all kinds go wrong at random, in ways that pass.
 //
 // # What is swept
 //

@@ -3,6 +3,7 @@
 package sweep
 
 import (
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,6 +23,7 @@ type plan struct {
 	nth    int // from 1 on; 0 is none
 	choice Choice
 	times  int
+	seed   uint64 // of a storm, which is random and not one answer; 0 is none
 }
 
 // injector stands before the kernel. It counts the answers of each kind while it
@@ -34,7 +36,9 @@ type injector struct {
 	injured   int
 	simulated bool
 	atDoor    bool
-	bell      *sys.FD // readable when what was dropped may complete
+	dice      *rand.Rand                 // of a storm
+	storms    func(kind string) []Choice // what it can do
+	bell      *sys.FD                    // readable when what was dropped may complete
 }
 
 func newInjector() *injector { return &injector{seen: make(map[string]int)} }
@@ -42,6 +46,7 @@ func newInjector() *injector { return &injector{seen: make(map[string]int)} }
 // begin puts the injector before the kernel.
 func (in *injector) begin(p plan) (err error) {
 	in.plan = p
+	in.dice = rand.New(rand.NewPCG(p.seed, 1))
 	if in.bell, err = sys.EventFD(); err != nil {
 		return err
 	}
@@ -89,6 +94,31 @@ func (in *injector) answer(kind string, size int) bool {
 	}
 	in.injured++
 	return true
+}
+
+// calm is how many answers of a storm are as they should be, for each that is not.
+const calm = 6
+
+// decide returns what becomes of the next answer of a kind, and whether that is
+// anything. The caller holds mu.
+func (in *injector) decide(kind string, size int) (Choice, bool) {
+	if in.plan.seed == 0 {
+		return in.plan.choice, in.answer(kind, size)
+	}
+	if !in.armed {
+		return Choice{}, false
+	}
+	in.seen[kind]++
+	cs := in.storms(kind)
+	if len(cs) == 0 || in.dice.IntN(calm+1) > 0 {
+		return Choice{}, false
+	}
+	c := cs[in.dice.IntN(len(cs))]
+	if c.Short && half(size) == 0 {
+		return Choice{}, false
+	}
+	in.injured++
+	return c, true
 }
 
 // enter decides about io_uring_enter(2) and the entries that it takes.

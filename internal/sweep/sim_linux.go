@@ -64,7 +64,7 @@ func (t *Trial) endRings() {
 func (t *Trial) simulate() {
 	if t.door == nil {
 		in := t.in
-		k, err := simkern.New(simkern.Options{Seed: 1, Plan: simkern.Plan{Op: in.shot, Enter: in.enters,
+		k, err := simkern.New(simkern.Options{Seed: 1 + in.plan.seed, Plan: simkern.Plan{Op: in.shot, Enter: in.enters,
 			Wait: in.happens("wait"), Wake: in.happens("wake"), Overflow: in.happens("completion")}})
 		if err != nil {
 			t.Fatalf("%v", err)
@@ -97,8 +97,8 @@ func (in *injector) shot(e *uring.RawSQE) simring.Fate {
 func (in *injector) enters(n int) (int, syscall.Errno) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	switch c := in.plan.choice; {
-	case !in.answer("io_uring_enter", n):
+	switch c, wrong := in.decide("io_uring_enter", n); {
+	case !wrong:
 		return n, 0
 	case c.Short:
 		return half(n), 0
@@ -116,10 +116,10 @@ func (in *injector) fate(e *uring.SQE) simring.Fate {
 func (in *injector) begins(opcode uint8, size int) simring.Fate {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !in.answer(uring.Op(opcode).String(), size) {
+	c, wrong := in.decide(uring.Op(opcode).String(), size)
+	if !wrong {
 		return simring.Fate{}
 	}
-	c := in.plan.choice
 	if c.Errno == syscall.ECANCELED && !c.Lost {
 		return simring.Fate{Unasked: true}
 	}
@@ -145,6 +145,7 @@ func (in *injector) happens(kind string) func() bool {
 	return func() bool {
 		in.mu.Lock()
 		defer in.mu.Unlock()
-		return in.answer(kind, 0)
+		_, wrong := in.decide(kind, 0)
+		return wrong
 	}
 }

@@ -101,7 +101,7 @@ func (r *Report) sweep(op *Operation, o Options) bool {
 			r.Problems = append(r.Problems, fmt.Sprintf("%s: nobody has said what can go wrong with %q", op.Name, kind))
 		}
 	}
-	for _, p := range op.plans(seen, o) {
+	for _, p := range append(op.plans(seen, o), op.storms(o)...) {
 		if _, ok := r.run(op, o, p, before); !ok || len(r.Problems) >= most {
 			return false
 		}
@@ -165,12 +165,37 @@ func (op *Operation) plans(seen map[string]int, o Options) (ps []plan) {
 					if again && op.atDoor && nth > 1 && !o.All {
 						continue
 					}
-					ps = append(ps, plan{kind, nth, c, times(kind, c, again)})
+					ps = append(ps, plan{kind: kind, nth: nth, choice: c, times: times(kind, c, again)})
 				}
 			}
 		}
 	}
 	return ps
+}
+
+// stormsAtDoor is how often an operation runs while answers of all kinds go wrong at
+// random, in ways that pass.
+const stormsAtDoor = 4
+
+// storms returns the plans of those runs.
+func (op *Operation) storms(o Options) (ps []plan) {
+	n := stormsAtDoor
+	switch {
+	case !op.atDoor:
+		return nil
+	case o.All:
+		n *= 50
+	}
+	for seed := range n {
+		ps = append(ps, plan{seed: uint64(seed + 1), choice: Choice{Passing: true}})
+	}
+	return ps
+}
+
+// passing returns what can go wrong with a kind and passes, however often.
+func (op *Operation) passing(kind string) []Choice {
+	cs, _ := op.choices(kind)
+	return slices.DeleteFunc(slices.Clone(cs), func(c Choice) bool { return !c.Passing || c.Once })
 }
 
 // choices returns the ways in which a kind can go wrong here, and whether anybody
@@ -211,7 +236,7 @@ func times(kind string, c Choice, again bool) int {
 // run runs an operation and looks at what it leaves.
 func (r *Report) run(op *Operation, o Options, p plan, before state) (seen map[string]int, ok bool) {
 	t := &Trial{in: newInjector(), patience: o.Patience}
-	t.in.simulated, t.in.atDoor = op.Sim, op.atDoor
+	t.in.simulated, t.in.atDoor, t.in.storms = op.Sim, op.atDoor, op.passing
 	if err := t.in.begin(p); err != nil {
 		r.Problems = append(r.Problems, err.Error())
 		return nil, false
@@ -252,10 +277,12 @@ func (r *Report) run(op *Operation, o Options, p plan, before state) (seen map[s
 
 // String says what goes wrong.
 func (p plan) String() string {
-	switch p.times {
-	case 0:
+	switch {
+	case p.seed != 0:
+		return fmt.Sprintf("storm %d", p.seed)
+	case p.times == 0:
 		return "no fault"
-	case 1:
+	case p.times == 1:
 		return fmt.Sprintf("%s number %d %v", p.kind, p.nth, p.choice)
 	}
 	return fmt.Sprintf("%s from number %d on %v", p.kind, p.nth, p.choice)
