@@ -24,6 +24,10 @@ type shadow struct {
 	mu   sync.Mutex
 	todo chan touch
 	done chan struct{}
+
+	// The lock orders touches, which the detector must not see, but it must see
+	// that stop comes after some of them and before the others.
+	touched, stopped shadowKey
 }
 
 // touch is what the goroutine does to some memory; key is what orders it.
@@ -43,8 +47,10 @@ func (s *shadow) start() {
 
 func (s *shadow) stop() {
 	s.mu.Lock()
+	sys.RaceAcquire(&s.touched)
 	close(s.todo)
 	s.todo = nil
+	sys.RaceRelease(&s.stopped)
 	s.mu.Unlock()
 	<-s.done
 }
@@ -72,10 +78,16 @@ func (s *shadow) touch(p []byte, write bool, key *shadowKey) {
 	sys.RaceRelease(key)
 	sys.RaceBlind()
 	s.mu.Lock()
+	sys.RaceSee()
+	sys.RaceAcquire(&s.stopped)
+	sys.RaceBlind()
 	if s.todo != nil { // nothing starts on a closed loop
 		s.todo <- touch{p, write, key}
 		<-s.done
 	}
+	sys.RaceSee()
+	sys.RaceRelease(&s.touched)
+	sys.RaceBlind()
 	s.mu.Unlock()
 	sys.RaceSee()
 }
