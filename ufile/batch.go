@@ -51,6 +51,10 @@ type BatchOptions struct {
 // goroutine. Where io_uring cannot be used it reads and writes with plain calls
 // on several goroutines.
 //
+// Should the kernel refuse the ring in the middle of a call, as a policy that
+// changes may, the call waits up to ten seconds for what is in flight. A range that
+// has not ended by then has an error, and its memory must not be used again.
+//
 // With O_DIRECT a range to be read may have any offset, length and memory: what
 // is not aligned goes through aligned memory of the batch. A range to be written
 // needs the alignment that the device demands, as for [File.WriteAt]: see
