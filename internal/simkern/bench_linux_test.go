@@ -21,6 +21,14 @@ type bench struct {
 	r    *uring.Ring
 	want string                 // what the violation is about, "" for none
 	got  map[uint64][]uring.CQE // by user data
+	kept [][]byte               // what is the kernel's must not be collected
+}
+
+// memory returns memory that stays.
+func (b *bench) memory(n int) []byte {
+	p := make([]byte, n)
+	b.kept = append(b.kept, p)
+	return p
 }
 
 // flavours are rings that differ in how they are laid out and when completions
@@ -43,6 +51,8 @@ func onBench(t *testing.T, o uring.Options, p Plan, do func(b *bench)) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b := &bench{T: t, k: k, got: make(map[uint64][]uring.CQE)}
+	defer runtime.KeepAlive(b)
 	defer k.Close()
 	sys.SetSimulator(k)
 	defer sys.SetSimulator(nil)
@@ -55,7 +65,7 @@ func onBench(t *testing.T, o uring.Options, p Plan, do func(b *bench)) {
 			t.Fatal(err)
 		}
 	}
-	b := &bench{T: t, k: k, r: r, got: make(map[uint64][]uring.CQE)}
+	b.r = r
 	do(b)
 	if err := r.Close(); err != nil {
 		t.Error(err)

@@ -39,7 +39,7 @@ func TestFates(t *testing.T) {
 			t.Run(c.name+" "+code.String(), func(t *testing.T) {
 				onBench(t, flavours["deferred"], once(code, c.fate), func(b *bench) {
 					x, y := b.pair()
-					p := make([]byte, 8)
+					p := b.memory(8)
 					b.write(y, "01234567")
 					again := func(ud uint64) {
 						b.add(ud, func(e *uring.SQE) {
@@ -135,7 +135,7 @@ func TestFailed(t *testing.T) {
 	}}
 	onBench(t, flavours["plain"], p, func(b *bench) {
 		x, _ := b.pair()
-		mem := make([]byte, 64)
+		mem := b.memory(64)
 		b.add(1, func(e *uring.SQE) { e.Recv(uring.Fd(x), mem, 0) })
 		b.submit()
 		b.add(2, func(e *uring.SQE) { e.Nop() })
@@ -157,10 +157,10 @@ func TestFailed(t *testing.T) {
 func TestViolations(t *testing.T) {
 	for want, do := range map[string]func(b *bench, x int, bufs *uring.BufRing){
 		"in flight": func(b *bench, x int, _ *uring.BufRing) {
-			b.add(1, func(e *uring.SQE) { e.Recv(uring.Fd(x), make([]byte, 8), 0) })
+			b.add(1, func(e *uring.SQE) { e.Recv(uring.Fd(x), b.memory(8), 0) })
 		},
 		"is still that of": func(b *bench, x int, _ *uring.BufRing) {
-			p := make([]byte, 8)
+			p := b.memory(8)
 			b.add(1, func(e *uring.SQE) { e.Recv(uring.Fd(x), p, 0) })
 			b.add(2, func(e *uring.SQE) { e.Recv(uring.Fd(x), p[4:], 0) })
 		},

@@ -30,16 +30,17 @@ func TestFiles(t *testing.T) {
 			b.Fatal(err)
 		}
 		defer f.Close()
-		fd, mem := uring.Fd(int(f.Fd())), make([]byte, 16)
+		fd, mem, text := uring.Fd(int(f.Fd())), b.memory(16), b.memory(10)
+		copy(text, "0123456789")
 		if err := b.r.RegisterBuffers([][]byte{mem[:8]}); err != nil {
 			b.Fatal(err)
 		}
-		b.add(1, func(e *uring.SQE) { e.Write(fd, []byte("0123456789"), 2) })
+		b.add(1, func(e *uring.SQE) { e.Write(fd, text, 2) })
 		b.res(1, 1, 10)
 		b.add(2, func(e *uring.SQE) { e.ReadFixed(fd, mem[:8], 0, 0) })
 		b.add(3, func(e *uring.SQE) { e.Read(fd, mem[8:], 8) })
-		b.add(4, func(e *uring.SQE) { e.ReadFixed(fd, make([]byte, 8), 0, 0) })
-		b.add(5, func(e *uring.SQE) { e.Read(uring.Fd(1<<20), make([]byte, 8), 0) })
+		b.add(4, func(e *uring.SQE) { e.ReadFixed(fd, b.memory(8), 0, 0) })
+		b.add(5, func(e *uring.SQE) { e.Read(uring.Fd(1<<20), b.memory(8), 0) })
 		b.add(6, func(e *uring.SQE) { e.Nop() })
 		b.submit()
 		b.res(2, 1, 8)
@@ -83,7 +84,7 @@ func TestSockets(t *testing.T) {
 			b.Fatal(err)
 		}
 		x, y := b.pair()
-		p := make([]byte, 8)
+		p := b.memory(8)
 		b.add(2, func(e *uring.SQE) { e.Recv(uring.Fd(x), p, sys.MsgDontWait) })
 		b.res(2, 1, no(syscall.EAGAIN))
 		b.add(3, func(e *uring.SQE) { e.Recv(uring.Fd(x), p, 0) })
@@ -108,7 +109,7 @@ func TestSockets(t *testing.T) {
 		b.submit()
 		_ = syscall.Shutdown(y, syscall.SHUT_WR)
 		b.res(5, 1, 0)
-		long := make([]byte, 4<<20)
+		long := b.memory(4 << 20)
 		b.add(6, func(e *uring.SQE) { e.Send(uring.Fd(x), long, syscall.MSG_WAITALL) })
 		b.submit()
 		for n, buf := 0, make([]byte, 1<<16); n < len(long); {

@@ -57,6 +57,7 @@ type echo struct {
 	bufs *uring.BufRing
 
 	receiving  bool
+	sending    bool
 	sent       int
 	out, spare []byte
 }
@@ -81,8 +82,10 @@ func (e *echo) open() (err error) {
 // serve goes on until all is sent, and ends what it has begun.
 func (e *echo) serve() error {
 	defer func() {
-		for e.receiving && !e.bug.leaves {
-			e.r.SQE().Cancel(udReceive, 0).SetUserData(udCancel)
+		for (e.receiving || e.sending) && !e.bug.leaves {
+			if entry := e.r.SQE(); entry != nil {
+				entry.Cancel(udReceive, 0).SetUserData(udCancel)
+			}
 			_ = e.turn()
 		}
 	}()
@@ -107,8 +110,11 @@ func (e *echo) turn() (failed error) {
 	var cqes [8]uring.CQE
 	for _, c := range cqes[:e.r.Reap(cqes[:])] {
 		errno := c.Errno()
-		if c.UserData == udReceive {
+		switch c.UserData {
+		case udReceive:
 			e.receiving = c.Has(uring.CQEMore)
+		case udSend:
+			e.sending = false
 		}
 		switch {
 		case c.UserData == udCancel:
@@ -140,13 +146,32 @@ func (e *echo) received(c uring.CQE) {
 		_, _ = e.r.Submit() // does something else first
 	}
 	idle := len(e.out) == 0 && len(e.spare) == 0
-	e.spare = append(e.spare, data...)
+	e.spare = append(e.spare, unseen(data)...)
 	if !e.bug.givesBackEarly {
 		e.bufs.Recycle(c.BufferID())
 		e.bufs.Publish()
 	}
 	if idle {
 		e.send()
+	}
+}
+
+// unseen returns a copy of p, and wipe clears p, where the race detector does not see
+// it, which would end the test before anything else has been noticed.
+//
+//go:norace
+func unseen(p []byte) []byte {
+	q := make([]byte, len(p))
+	for i := range p {
+		q[i] = p[i]
+	}
+	return q
+}
+
+//go:norace
+func wipe(p []byte) {
+	for i := range p {
+		p[i] = 0
 	}
 }
 
@@ -158,12 +183,13 @@ func (e *echo) send() {
 	if len(e.out) == 0 {
 		return
 	}
+	e.sending = true
 	e.r.SQE().Send(uring.Fd(e.fd), e.out, syscall.MSG_NOSIGNAL).SetUserData(udSend)
 	if e.bug.reusesEarly {
 		_, _ = e.r.Submit() // which sends it, as a rule
 		old := e.out
-		e.out = append([]byte(nil), old...)
-		clear(old)
+		e.out = unseen(old)
+		wipe(old)
 	}
 }
 
