@@ -217,6 +217,9 @@ func (g *generator) start() error {
 	return nil
 }
 
+// silence is how long a server may be silent from the beginning of the window on.
+const silence = 5 * time.Second
+
 // measure runs the window.
 func (g *generator) measure(ctx context.Context) (Result, error) {
 	g.times.Reset()
@@ -226,8 +229,11 @@ func (g *generator) measure(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	begin := time.Now()
-	if err := g.pump(ctx, g.job.Measure); err != nil {
-		return Result{}, err
+	// On a busy machine nothing may come back in a short window.
+	for g.ops == 0 && time.Since(begin) < max(g.job.Measure, silence) {
+		if err := g.pump(ctx, g.job.Measure); err != nil {
+			return Result{}, err
+		}
 	}
 	res := Result{Ops: g.ops, Elapsed: time.Since(begin), Max: g.max, By: g.by(), Received: g.bytes}
 	if g.web != nil {
@@ -241,7 +247,7 @@ func (g *generator) measure(ctx context.Context) (Result, error) {
 	res.P50 = time.Duration(g.times.ValueAtQuantile(50))
 	res.P99 = time.Duration(g.times.ValueAtQuantile(99))
 	if g.ops == 0 {
-		return Result{}, fmt.Errorf("no message came back in %v", g.job.Measure)
+		return Result{}, fmt.Errorf("no message came back in %v", res.Elapsed.Round(time.Millisecond))
 	}
 	return res, nil
 }
