@@ -29,9 +29,13 @@ func (c *conn) sendRange(r *fileRange) (sent int64, handled bool, err error) {
 		return 0, false, nil
 	}
 	t := transfer{conn: c, fileRange: r, long: r.n >= longTransfer}
+	var ended error
 	err = in.Control(func(file uintptr) {
-		err = out.Write(func(socket uintptr) bool { return t.send(int(socket), int(file)) })
+		ended = out.Write(func(socket uintptr) bool { return t.send(int(socket), int(file)) })
 	})
+	if err == nil {
+		err = ended // a deadline, or the end of the connection
+	}
 	switch {
 	case err != nil || t.err == nil:
 	case t.sent == 0 && noSendfile(t.err):
