@@ -132,7 +132,7 @@ func (k *Kernel) spread(steps int, tick, run func()) {
 }
 
 // moment is how late something is that comes late.
-const moment = time.Millisecond
+const moment = 300 * time.Microsecond
 
 // later does something after a time. The caller holds mu.
 func (k *Kernel) later(d time.Duration, run func()) *time.Timer {

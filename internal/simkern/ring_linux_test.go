@@ -230,8 +230,12 @@ func TestThreads(t *testing.T) {
 func TestDescriptor(t *testing.T) {
 	overFlavours(t, func(b *bench) {
 		readable := func() bool {
-			n, _ := sys.PollNow([]sys.PollFD{{Fd: int32(b.r.FD()), Events: 1}})
-			return n > 0
+			for {
+				n, errno := sys.PollNow([]sys.PollFD{{Fd: int32(b.r.FD()), Events: 1}})
+				if errno == 0 { // and no signal
+					return n > 0
+				}
+			}
 		}
 		if _, err := b.r.SubmitAndWaitTimeout(1, time.Microsecond); err != nil || readable() {
 			b.Errorf("nothing has come: %v, %v", err, readable())

@@ -105,8 +105,11 @@ func (k *Kernel) send(o *op) {
 // before.
 func (k *Kernel) accept(o *op) {
 	ask := []sys.PollFD{{Fd: int32(o.fd), Events: syscall.EPOLLIN}}
-	if n, _ := sys.PollNow(ask); n == 0 {
+	if n, errno := sys.PollNow(ask); n == 0 {
 		k.await(o, syscall.EPOLLIN)
+		return
+	} else if errno != 0 { // a signal
+		k.spread(0, nil, func() { k.attempt(o) })
 		return
 	}
 	fd, _, errno := sys.SockAccept(o.fd, nil)
