@@ -162,7 +162,7 @@ func (e *echo) received(c uring.CQE) {
 //go:norace
 func unseen(p []byte) []byte {
 	q := make([]byte, len(p))
-	for i := range p {
+	for i := len(p) - 1; i >= 0; i-- {
 		q[i] = p[i]
 	}
 	return q
