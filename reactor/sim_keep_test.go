@@ -16,7 +16,7 @@ import (
 func TestSlotKeepsTheBuffer(t *testing.T) {
 	for _, pinned := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			k := simring.New(simring.Options{Seed: 1, Memory: memory})
+			k := simring.New(simring.Options{Seed: 1})
 			defer k.Close()
 			r, err := New(Options{Pinned: pinned, Loops: 1, open: simOpener(k, 8)})
 			if err != nil {

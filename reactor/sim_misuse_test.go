@@ -38,7 +38,7 @@ func TestMisuseIsLoud(t *testing.T) {
 				continue // a shared loop only holds up other callbacks
 			}
 			synctest.Test(t, func(t *testing.T) {
-				k := simring.New(simring.Options{Seed: 1, Memory: memory})
+				k := simring.New(simring.Options{Seed: 1})
 				defer k.Close()
 				r, err := New(Options{Pinned: pinned, Loops: 1, open: simOpener(k, 8)})
 				if err != nil {

@@ -20,7 +20,7 @@ func overSim(t *testing.T, o Options, test func(t *testing.T, k *simring.Kernel,
 	for _, pinned := range []bool{false, true} {
 		t.Run(fmt.Sprintf("pinned=%v", pinned), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := simring.New(simring.Options{Seed: 1, Memory: memory})
+				k := simring.New(simring.Options{Seed: 1})
 				defer k.Close()
 				o.Pinned, o.Loops, o.open = pinned, 1, simOpener(k, 8)
 				r, err := New(o)

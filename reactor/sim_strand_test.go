@@ -42,7 +42,7 @@ func TestFailedRingThatOverflows(t *testing.T) {
 func testOverflowOfFailed(t *testing.T, before bool) {
 	const size, many = 4, 10
 	var broken, shut atomic.Bool
-	k := simring.New(simring.Options{Seed: 1, Memory: memory, Plan: simring.Plan{Submit: func(n int) (int, bool, error) {
+	k := simring.New(simring.Options{Seed: 1, Plan: simring.Plan{Submit: func(n int) (int, bool, error) {
 		if broken.Load() {
 			return 0, false, syscall.EBADF
 		}

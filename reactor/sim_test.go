@@ -11,7 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/simring"
@@ -108,12 +107,6 @@ func (w *world) report(what string) string {
 		trace = w.k.Trace()
 	}
 	return fmt.Sprintf("%s\n%v\n%s\n%s\nreplay: go test -race ./reactor -run 'TestSimulation$' -seed=%d\n", what, w.plan, trace, stacks, w.seed)
-}
-
-// memory finds the memory of an entry for the simulated kernel.
-func memory(addr uint64, n int) []byte {
-	p := uintptr(addr)
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
 }
 
 // simParker makes the parker of a simulated ring that of a loop.

@@ -97,7 +97,7 @@ func (w *world) checkGraves() {
 
 // run carries out the plan within its bubble.
 func (w *world) run() {
-	w.k = simring.New(simring.Options{Seed: w.seed, Faults: w.faults, Bugs: w.bugs, Memory: memory, BusyOnOverflow: w.busy})
+	w.k = simring.New(simring.Options{Seed: w.seed, Faults: w.faults, Bugs: w.bugs, BusyOnOverflow: w.busy})
 	defer w.k.Close()
 	rng := rand.New(rand.NewPCG(w.seed, 2))
 	w.content = make([]byte, simFile)

@@ -39,7 +39,7 @@ func rigged(path string, content []byte, pinned, sim bool, do func(g *rig)) func
 			defer g.open(path)()
 		}
 		o := Options{Loops: 1, Entries: 8, InFlight: 16, Pinned: pinned}
-		t.Rings(&o, memory)
+		t.Rings(&o)
 		var err error
 		if g.Reactor, err = New(o); err != nil {
 			t.Fatalf("%v", err)
@@ -64,7 +64,7 @@ func rigged(path string, content []byte, pinned, sim bool, do func(g *rig)) func
 }
 
 func (g *rig) simulate() {
-	k := g.t.Kernel(memory)
+	k := g.t.Kernel()
 	pipe := k.Pipe()
 	g.file, g.pipe = uring.Fd(k.File(bytes.Clone(g.content))), uring.Fd(pipe)
 	g.feed = func(n int) { k.Feed(pipe, n) }

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"github.com/ringside-io/ringside/internal/sweep"
 	"github.com/ringside-io/ringside/internal/sys"
@@ -28,12 +27,6 @@ type swept struct {
 	sim, pinned bool // the rings are simulated, and pinned
 }
 
-// memory finds the memory of an entry for the simulated kernel.
-func memory(addr uint64, n int) []byte {
-	p := uintptr(addr)
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
-}
-
 // with opens a system and a file of the content for one run, and looks at both
 // when the run is over: nothing is in flight, what did not fail still works, and
 // the end comes.
@@ -46,7 +39,7 @@ func (w *swept) with(t *sweep.Trial, mode ufile.Mode, flag int, do func(s *ufile
 		}
 	}
 	o := reactor.Options{Loops: 1, Entries: 16, InFlight: 32, Pinned: w.pinned}
-	t.Rings(&o, memory)
+	t.Rings(&o)
 	s, err := ufile.NewSystem(ufile.Options{Mode: mode, Reactor: o})
 	if err != nil {
 		t.Fatalf("%v", err)

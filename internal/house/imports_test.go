@@ -55,7 +55,7 @@ var layers = map[string][]string{
 	// For tests and lanes; nothing above imports them outside of tests.
 	"internal/ringtest":      {"internal/probe", "internal/sys", "uring"},
 	"internal/house":         {},
-	"internal/simring":       {"internal/abi", "uring"},
+	"internal/simring":       {"internal/abi", "internal/sys", "uring"},
 	"internal/simkern":       {"internal/abi", "internal/simring", "internal/sys", "uring"},
 	"internal/scenario":      {"internal/simring", "reactor", "ufile", "unet", "uring", "watch"},
 	"internal/limits":        {},

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/ringside-io/ringside/internal/ringseam"
 	"github.com/ringside-io/ringside/internal/simring"
@@ -64,7 +63,7 @@ func newSim(s *Scenario, dir string, p plant) (*simWorld, error) {
 	}
 	w.k = simring.New(simring.Options{
 		Seed: s.Seed, Faults: w.faults, Bugs: p.bugs, BusyOnOverflow: s.Settings.Has("busy"),
-		Memory: memory, Host: simring.Files{}, FirstFD: simFirstFD,
+		Host: simring.Files{}, FirstFD: simFirstFD,
 	})
 	w.raw = w.k.File(make([]byte, BlockCount(s)*Block))
 	opts := reactorOptions(s.Settings)
@@ -160,15 +159,6 @@ func simSettings(rng *rand.Rand) Settings {
 		}
 	}
 	return s
-}
-
-// memory finds the memory of an entry for the simulated kernel. What checkptr has
-// to look up for each address costs more than all else that is done with it.
-//
-//go:nocheckptr
-func memory(addr uint64, n int) []byte {
-	p := uintptr(addr)
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
 }
 
 func (w *simWorld) Engine() Engine { return w.engine }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/simring"
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
@@ -25,35 +25,27 @@ type Options struct {
 type Kernel struct {
 	o Options
 
-	mu      sync.Mutex
-	work    *sync.Cond
-	ended   *sync.Cond // an operation has
-	dice    *rand.Rand
-	tasks   []task
-	rings   []*ring
-	ops     []*op // alive
-	poll    poller
-	wrong   []string
-	counts  map[string]int
-	stopped bool
-	done    sync.WaitGroup
-}
-
-// task is something that the kernel's goroutine will do: tick in each of its
-// steps and, after them, run.
-type task struct {
-	steps     int
-	tick, run func()
+	mu     sync.Mutex
+	ended  *sync.Cond // an operation has
+	dice   *rand.Rand
+	chores *simring.Chores
+	rings  []*ring
+	ops    []*op // alive
+	poll   poller
+	wrong  []string
+	counts map[string]int
+	done   sync.WaitGroup
 }
 
 // New starts a kernel, which has goroutines until [Kernel.Close].
 func New(o Options) (*Kernel, error) {
 	k := &Kernel{o: o, dice: rand.New(rand.NewPCG(o.Seed, 1)), counts: make(map[string]int)}
-	k.work, k.ended = sync.NewCond(&k.mu), sync.NewCond(&k.mu)
+	k.ended = sync.NewCond(&k.mu)
+	k.chores = simring.NewChores(&k.mu, k.dice)
 	if err := k.poll.open(); err != nil {
 		return nil, err
 	}
-	k.done.Go(k.run)
+	k.done.Go(k.chores.Run)
 	k.done.Go(k.listen)
 	return k, nil
 }
@@ -72,8 +64,7 @@ func (k *Kernel) Settle() {
 func (k *Kernel) Close() {
 	k.Settle()
 	k.mu.Lock()
-	k.stopped = true
-	k.work.Broadcast()
+	k.chores.Stop()
 	k.mu.Unlock()
 	sys.Signal(k.poll.bell)
 	k.done.Wait()
@@ -88,62 +79,14 @@ func (k *Kernel) Close() {
 	k.poll.close()
 }
 
-// run does what is to be done, in random order. Between two steps others get the
-// lock.
-func (k *Kernel) run() {
-	for {
-		k.mu.Lock()
-		for len(k.tasks) == 0 && !k.stopped {
-			k.work.Wait()
-		}
-		if k.stopped {
-			k.mu.Unlock()
-			return
-		}
-		k.step()
-		breath := k.dice.IntN(4) == 0
-		k.mu.Unlock()
-		if breath {
-			runtime.Gosched()
-		}
-	}
-}
-
-// step makes one task go on. The caller holds mu.
-func (k *Kernel) step() {
-	i := k.dice.IntN(len(k.tasks))
-	t := &k.tasks[i]
-	if t.steps > 0 {
-		t.steps--
-		if t.tick != nil {
-			t.tick()
-		}
-		return
-	}
-	run := t.run
-	k.tasks = slices.Delete(k.tasks, i, i+1)
-	run()
-}
-
 // spread does something after a number of steps. The caller holds mu.
-func (k *Kernel) spread(steps int, tick, run func()) {
-	k.tasks = append(k.tasks, task{steps, tick, run})
-	k.work.Signal()
-}
+func (k *Kernel) spread(steps int, tick, run func()) { k.chores.Spread(steps, tick, run) }
 
 // moment is how late something is that comes late.
 const moment = 300 * time.Microsecond
 
 // later does something after a time. The caller holds mu.
-func (k *Kernel) later(d time.Duration, run func()) *time.Timer {
-	return time.AfterFunc(d, func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if !k.stopped {
-			run()
-		}
-	})
-}
+func (k *Kernel) later(d time.Duration, run func()) *time.Timer { return k.chores.Later(d, run) }
 
 // violation keeps what a user of the kernel did wrong. The caller holds mu.
 func (k *Kernel) violation(format string, args ...any) {

@@ -54,7 +54,7 @@ func (k *Kernel) listen() {
 	for {
 		_, _ = sys.EpollWait(k.poll.both.Int(), events, -1)
 		k.mu.Lock()
-		if k.stopped {
+		if k.chores.Stopped() {
 			k.mu.Unlock()
 			return
 		}

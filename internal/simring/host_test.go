@@ -35,7 +35,7 @@ func (f *oneFile) Drop(int) {}
 // own, with short results.
 func TestHost(t *testing.T) {
 	f := &oneFile{data: []byte("0123456789")}
-	k := New(Options{Seed: 1, Memory: memory, Host: f, FirstFD: 100, Faults: Faults{Short: 1}})
+	k := New(Options{Seed: 1, Host: f, FirstFD: 100, Faults: Faults{Short: 1}})
 	defer k.Close()
 	r := k.Open(RingOptions{Entries: 8, CQEntries: 8})
 	own := k.File(bytes.Repeat([]byte("x"), 10))

@@ -53,7 +53,7 @@ func lateWrite(t *testing.T, seed uint64) bool {
 	}
 
 	submissions := 0
-	k := New(Options{Seed: seed, Memory: memory, Host: Files{}, FirstFD: 1 << 20, Faults: Faults{Delay: 1},
+	k := New(Options{Seed: seed, Host: Files{}, FirstFD: 1 << 20, Faults: Faults{Delay: 1},
 		Plan: Plan{Submit: func(n int) (int, bool, error) {
 			if submissions++; submissions > 1 {
 				return 0, false, syscall.EBADF

@@ -4,7 +4,6 @@ package simring
 
 import (
 	"encoding/binary"
-	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -368,6 +367,3 @@ func (k *Kernel) post(o *op, res int32, flags uring.CQEFlags) {
 		k.soon(1+k.order.IntN(20), push)
 	}
 }
-
-// pause lets other goroutines run.
-func pause() { runtime.Gosched() }

@@ -12,18 +12,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/uring"
 )
 
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
-
-func memory(addr uint64, n int) []byte {
-	p := uintptr(addr)
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
-}
 
 // bench is a kernel with one ring and what came out of it.
 type bench struct {
@@ -40,7 +34,6 @@ type bench struct {
 func onBench(t *testing.T, o Options, ro RingOptions, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		o.Memory = memory
 		o.Seed = max(o.Seed, 1)
 		if ro.Entries == 0 {
 			ro.Entries, ro.CQEntries = 64, 64

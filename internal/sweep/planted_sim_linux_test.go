@@ -10,16 +10,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/ringside-io/ringside/internal/simring"
 	"github.com/ringside-io/ringside/uring"
 )
-
-func memory(addr uint64, n int) []byte {
-	p := uintptr(addr)
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
-}
 
 // careless is a user of a simulated ring with a bug of choice: it reads a file, two bytes at a time.
 type careless struct {
@@ -36,7 +30,7 @@ func (b *careless) run(t *Trial) {
 		t.Fatalf("%v", err)
 	}
 	defer f.Close()
-	r := t.Kernel(memory).Open(simring.RingOptions{Entries: 4, CQEntries: 8, Pinned: true})
+	r := t.Kernel().Open(simring.RingOptions{Entries: 4, CQEntries: 8, Pinned: true})
 	defer r.Close()
 	p := make([]byte, 8)
 	b.bufs = append(b.bufs, p)

@@ -17,13 +17,12 @@ import (
 const firstFD = 1 << 20
 
 // Rings has a reactor with the given options, a *reactor.Options, use simulated
-// rings, if this is what the operation says. memory returns the memory at an
-// address; it is the test's, because it needs package unsafe.
-func (t *Trial) Rings(options any, memory func(addr uint64, n int) []byte) {
+// rings, if this is what the operation says.
+func (t *Trial) Rings(options any) {
 	if !t.in.simulated {
 		return
 	}
-	k := t.Kernel(memory)
+	k := t.Kernel()
 	ringseam.Put(options, func(o ringseam.Options) (ringseam.Ring, ringseam.Parker, error) {
 		r := k.Open(simring.RingOptions{Entries: o.Entries, CQEntries: 2 * o.Entries, Pinned: o.Pinned})
 		if o.Pinned {
@@ -34,10 +33,10 @@ func (t *Trial) Rings(options any, memory func(addr uint64, n int) []byte) {
 }
 
 // Kernel returns the simulated kernel of the run.
-func (t *Trial) Kernel(memory func(addr uint64, n int) []byte) *simring.Kernel {
+func (t *Trial) Kernel() *simring.Kernel {
 	if t.kernel == nil {
 		in := t.in
-		t.kernel = simring.New(simring.Options{Seed: 1, Memory: memory, Host: simring.Files{}, FirstFD: firstFD,
+		t.kernel = simring.New(simring.Options{Seed: 1, Host: simring.Files{}, FirstFD: firstFD,
 			Plan: simring.Plan{Op: in.fate, Submit: in.submit, Wait: in.happens("wait"), Wake: in.happens("wake"), Park: in.happens("parker")}})
 	}
 	return t.kernel

@@ -32,6 +32,16 @@ func SliceAddr[T any](s []T) uint64 {
 	return uint64(uintptr(unsafe.Pointer(p)))
 }
 
+// At returns n values at an address that an entry or an argument carries, for what
+// plays the kernel in tests. It keeps nothing reachable. What checkptr has to look up
+// for each address costs more than all else that a simulated kernel does with it.
+//
+//go:nocheckptr
+func At[T any](addr uint64, n int) []T {
+	p := uintptr(addr)
+	return unsafe.Slice(*(**T)(unsafe.Pointer(&p)), n)
+}
+
 // Pointer returns p for the argument of a synchronous call.
 func Pointer[T any](p *T) unsafe.Pointer { return unsafe.Pointer(p) }
 

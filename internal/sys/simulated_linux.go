@@ -186,10 +186,3 @@ func HeapRegion(size int) *Region {
 	words := make([]uint64, (PageCeil(size)+7)/8)
 	return &Region{base: unsafe.Pointer(unsafe.SliceData(words)), size: uintptr(len(words) * 8)}
 }
-
-// At returns n values at an address that an entry or an argument carries. It keeps
-// nothing reachable.
-func At[T any](addr uint64, n int) []T {
-	p := uintptr(addr)
-	return unsafe.Slice(*(**T)(unsafe.Pointer(&p)), n)
-}
