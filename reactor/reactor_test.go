@@ -327,14 +327,7 @@ func TestFailedRing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	if err := syscall.Dup3(int(null.Fd()), r.loops[0].ring.(*kernelRing).FD(), syscall.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	closeAt(t, r.loops[0].ring.(*kernelRing).FD())
 	for range 2 {
 		if res := read(r, 0, make([]byte, 1), 0); res.Cause == nil {
 			t.Fatal("an operation on a broken ring succeeds")
@@ -361,14 +354,7 @@ func TestFailedRingTellsWhatItHas(t *testing.T) {
 	for r.Stats().Submitted == 0 {
 		runtime.Gosched()
 	}
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	if err := syscall.Dup3(int(null.Fd()), r.loops[0].ring.(*kernelRing).FD(), syscall.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	closeAt(t, r.loops[0].ring.(*kernelRing).FD())
 	if res := read(r, rfd, make([]byte, 8), 0); !errors.Is(res.Cause, ErrFailed) || errors.Is(res.Cause, ErrTaken) {
 		t.Errorf("a read that no ring has taken: %+v", res)
 	}

@@ -18,7 +18,7 @@ import (
 
 // shyRing shows no completions while it is shut.
 type shyRing struct {
-	simRing
+	ring
 	shut *atomic.Bool
 }
 
@@ -26,7 +26,7 @@ func (r shyRing) Reap(dst []uring.CQE) int {
 	if r.shut.Load() {
 		return 0
 	}
-	return r.simRing.Reap(dst)
+	return r.ring.Reap(dst)
 }
 
 // TestFailedRingThatOverflows has completions overflow before or after their ring
@@ -52,7 +52,7 @@ func testOverflowOfFailed(t *testing.T, before bool) {
 	inner := simOpener(k, size)
 	r, err := New(Options{Loops: 1, Entries: size, Logger: slog.New(slog.DiscardHandler), open: func(o *Options, i int, first ring) (ring, parker, error) {
 		r, p, err := inner(o, i, first)
-		return shyRing{r.(simRing), &shut}, p, err
+		return shyRing{r, &shut}, p, err
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -5,28 +5,13 @@ package reactor
 import (
 	"errors"
 	"log/slog"
-	"os"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/uring"
 )
-
-// shyKernelRing is a shyRing of the kernel.
-type shyKernelRing struct {
-	*kernelRing
-	shut *atomic.Bool
-}
-
-func (r shyKernelRing) Reap(dst []uring.CQE) int {
-	if r.shut.Load() {
-		return 0
-	}
-	return r.kernelRing.Reap(dst)
-}
 
 // TestFailedRingOfTheKernelThatOverflows replaces the descriptor of a ring whose
 // completions have overflowed: no operation may wait for ever.
@@ -41,7 +26,7 @@ func TestFailedRingOfTheKernelThatOverflows(t *testing.T) {
 			return nil, nil, err
 		}
 		inner = r.(*kernelRing)
-		return shyKernelRing{inner, &shut}, p, nil
+		return shyRing{inner, &shut}, p, nil
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -61,14 +46,7 @@ func TestFailedRingOfTheKernelThatOverflows(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	if err := syscall.Dup3(int(null.Fd()), inner.FD(), syscall.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	closeAt(t, inner.FD())
 	shut.Store(false)
 	if res := r.Do(nop); !errors.Is(res.Cause, ErrFailed) || errors.Is(res.Cause, ErrTaken) {
 		t.Errorf("what the ring has not taken: %+v", res)

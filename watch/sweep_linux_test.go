@@ -74,19 +74,25 @@ func turns(t *sweep.Trial, w *watch.Watcher, f func(watch.Event), what string, c
 	return true
 }
 
-// sweptModes watches descriptors in all modes, changes some and removes others.
-func sweptModes(o watch.Options) func(*sweep.Trial) {
+// onPipes opens a watcher, with n pipes beside it, for what do does on its thread.
+func onPipes(o watch.Options, n int, do func(*sweep.Trial, *watch.Watcher, sweptPipes)) func(*sweep.Trial) {
 	return func(t *sweep.Trial) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		p := newSweptPipes(t, 4)
+		p := newSweptPipes(t, n)
 		defer p.close()
 		t.Arm()
 		defer t.Disarm()
 		w, err := watch.New(o)
-		if !t.Judge("New", err) {
-			return
+		if t.Judge("New", err) {
+			do(t, w, p)
 		}
+	}
+}
+
+// sweptModes watches descriptors in all modes, changes some and removes others.
+func sweptModes(o watch.Options) func(*sweep.Trial) {
+	return onPipes(o, 4, func(t *sweep.Trial, w *watch.Watcher, p sweptPipes) {
 		modes := []watch.Trigger{watch.Level, watch.Edge, watch.OneShot, watch.Level}
 		added := 0
 		for i, fds := range p {
@@ -140,7 +146,7 @@ func sweptModes(o watch.Options) func(*sweep.Trial) {
 		if _, err := w.Poll(0, f); !errors.Is(err, watch.ErrClosed) {
 			t.Errorf("a turn after close: %v", err)
 		}
-	}
+	})
 }
 
 // sweptLoop runs a loop with posts, timers and a descriptor.

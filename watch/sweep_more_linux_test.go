@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -18,18 +17,8 @@ import (
 // sweptChanges changes what is waited for of descriptors that wait: the ends of
 // pipes that are written to have room, which nobody had asked about.
 func sweptChanges(o watch.Options) func(*sweep.Trial) {
-	return func(t *sweep.Trial) {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		modes := []watch.Trigger{watch.Level, watch.Edge, watch.OneShot}
-		p := newSweptPipes(t, len(modes))
-		defer p.close()
-		t.Arm()
-		defer t.Disarm()
-		w, err := watch.New(o)
-		if !t.Judge("New", err) {
-			return
-		}
+	modes := []watch.Trigger{watch.Level, watch.Edge, watch.OneShot}
+	return onPipes(o, len(modes), func(t *sweep.Trial, w *watch.Watcher, p sweptPipes) {
 		defer func() {
 			if err := w.Close(); err != nil {
 				t.Errorf("close: %v", err)
@@ -59,7 +48,7 @@ func sweptChanges(o watch.Options) func(*sweep.Trial) {
 			}
 		}
 		turns(t, w, f, "what was changed is reported", func() bool { return seen&want == want })
-	}
+	})
 }
 
 // sweptSteps runs a loop in which one thing leads to the next: a timer that was

@@ -49,7 +49,7 @@ func (r *ring) withdraw(id uint16) (int, syscall.Errno) {
 		return -1, syscall.ENOENT
 	}
 	for _, o := range r.k.ops {
-		if o.ring == r && o.group() == g && o.state != ending {
+		if o.ring == r && o.from == g && o.state != ending {
 			r.k.violation("group %d is unregistered while %v is in flight", id, o)
 		}
 	}

@@ -20,8 +20,8 @@ type op struct {
 	e     uring.RawSQE
 	state state
 	fate  simring.Fate
-	fd    int // its reference to the file, -1 for none
-	from  *group
+	fd    int    // its reference to the file, -1 for none
+	from  *group // of the provided buffers that it takes, nil for none
 	sum   uint64 // of the memory to be sent
 	done  int    // how much of it was
 	key   uint64 // in the poller, 0 for none
@@ -85,9 +85,6 @@ func (o *op) empties() bool {
 
 // memory is that of the entry.
 func (o *op) memory() []byte { return sys.At[byte](o.e.Addr, int(o.e.Len)) }
-
-// group returns the provided buffers that the operation takes from, nil for none.
-func (o *op) group() *group { return o.from }
 
 // owns says whether the operation has something that its user must wait for:
 // memory, or connections.
