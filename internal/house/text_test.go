@@ -48,6 +48,39 @@ func TestGoFilesNameTheLicence(t *testing.T) {
 	})
 }
 
+// link is a Markdown link; its first group is the target without a fragment.
+var link = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
+
+// TestLinksLeadSomewhere checks the links of all pages to files of this tree.
+func TestLinksLeadSomewhere(t *testing.T) {
+	ringtest.NeedTree(t)
+	eachFile(t, func(name, text string) {
+		if filepath.Ext(name) != ".md" {
+			return
+		}
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join("../..", filepath.Dir(name), m[1])); err != nil {
+				t.Errorf("%s links to %s: %v", name, m[1], err)
+			}
+		}
+	})
+}
+
+// The first page is read in three minutes.
+func TestREADMEIsOnePage(t *testing.T) {
+	ringtest.NeedTree(t)
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if words := len(strings.Fields(string(text))); words > 1000 {
+		t.Errorf("README.md has %d words", words)
+	}
+}
+
 // eachFile visits the text files of the repository.
 func eachFile(t *testing.T, visit func(name, text string)) {
 	t.Helper()
