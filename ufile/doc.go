@@ -30,8 +30,6 @@
 //   - A [Reader] reads a file from front to back, O_DIRECT ahead of its user.
 //   - [Copy] and [CopyRange] copy between files, pipes and sockets, by the
 //     kernel where it can, with progress and a context.
-//   - An [Appender] makes records durable, those of many goroutines by one sync,
-//     and finds them again after a crash.
 //
 // # Choosing
 //

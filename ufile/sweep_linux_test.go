@@ -421,49 +421,6 @@ func (w *swept) names(o ufile.RootOptions) func(t *sweep.Trial) {
 	}
 }
 
-// appender appends, and reads what it was told is durable.
-func (w *swept) appender(t *sweep.Trial) {
-	dir := filepath.Join(w.dir, "log")
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatalf("%v", err)
-	}
-	a, err := ufile.OpenAppender(dir, ufile.AppenderOptions{SegmentSize: 8192, Ahead: 4096})
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	var acked [][]byte
-	t.Arm()
-	for i := range 6 {
-		p := w.content[i*1500 : i*1500+1500]
-		_, err := a.Append(p)
-		if t.Judge("Append", err) {
-			acked = append(acked, p)
-		} else if _, err := a.Append(p); err == nil {
-			t.Errorf("an append succeeds after one that failed")
-		}
-	}
-	t.Disarm()
-	_ = a.Close() // says again what has failed
-	a, err = ufile.OpenAppender(dir, ufile.AppenderOptions{SegmentSize: 8192})
-	if err != nil {
-		t.Fatalf("open again: %v", err)
-	}
-	defer a.Close()
-	n := 0
-	for r, err := range a.Records(ufile.Position{}) {
-		if err != nil {
-			t.Fatalf("%v", err)
-		}
-		if n < len(acked) && !bytes.Equal(r.Data, acked[n]) {
-			t.Errorf("record %d differs", n)
-		}
-		n++
-	}
-	if n < len(acked) {
-		t.Errorf("%d records are left of %d", n, len(acked))
-	}
-}
-
 // newSwept returns what the sweep works on.
 func newSwept(t *testing.T) *swept {
 	needRing(t)
@@ -514,9 +471,6 @@ func (w *swept) operations() []sweep.Operation {
 		{Name: "Root, the rest", Run: w.moreNames(ufile.RootOptions{NoSymlinks: true}), Instead: oneErrno,
 			Covers: "Root.Create Root.OpenFile Root.MkdirAll Root.Chmod Root.Chown Root.Lchown Root.Chtimes Root.Link Root.Symlink Root.Readlink Root.Lstat Root.Remove Root.Statx " +
 				"Root.RenameNoReplace Root.Exchange Root.Getxattr Root.Setxattr Root.Listxattr Root.Removexattr Root.FS"},
-		{Name: "Appender", Run: w.appender, Covers: "Appender.Append Appender.Records"},
-		{Name: "Appender, the rest", Run: w.appenderRest, Most: 3,
-			Covers: "OpenAppender Appender.AppendBatch Appender.AppendContext Appender.AppendBatchContext Appender.Rotate Appender.Sync Appender.Trim Appender.Close ReadRecords"},
 	}
 	return append(ops, w.simulated()...)
 }
@@ -563,7 +517,7 @@ func TestFaultSweepCoversAll(t *testing.T) {
 		"is the method of the default System": "Open Create OpenFile NewFile NewBatch OpenRoot OpenRootWith DirFS Backend",
 		"is OpenRootWith without options":     "System.OpenRoot",
 		"tells what is known and asks nothing of the kernel": "System.Backend System.Stats File.Stats File.Name Root.Name Root.Backend Batch.Registered " +
-			"Appender.End Appender.Err Appender.Recovery Appender.Segments Appender.Stats Position.Compare Record.Compare CorruptError.Error Advice.String Mode.String SyncMode.String AlignedBuffer",
+			"Advice.String Mode.String AlignedBuffer",
 		"is os.File's own, which knows no door of ours": "File.Read File.Write File.WriteString File.Seek File.Sync File.Truncate File.Stat File.Chmod File.Chown " +
 			"File.Chdir File.ReadDir File.Readdir File.Readdirnames File.SetDeadline File.SetReadDeadline File.SetWriteDeadline File.SyscallConn File.Fd",
 	})

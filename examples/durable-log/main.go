@@ -6,7 +6,7 @@
 //	seq 1000 | go run ./examples/durable-log -j 64 /var/tmp/lines
 //	go run ./examples/durable-log -print /var/tmp/lines
 //
-// It shows ufile.Appender: -j goroutines append, and each sync makes the records of all
+// It shows appendlog.Log: -j goroutines append, and each sync makes the records of all
 // that wait durable. Kill it at any time: what was printed is there. A signal ends
 // it with code 130.
 package main
@@ -25,7 +25,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ringside-io/ringside/ufile"
+	"github.com/ringside-io/ringside/appendlog"
 )
 
 const (
@@ -62,15 +62,15 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if *show {
 		return printAll(flags.Arg(0), out)
 	}
-	a, err := ufile.OpenAppender(flags.Arg(0), ufile.AppenderOptions{})
+	l, err := appendlog.Open(flags.Arg(0), appendlog.Options{})
 	if err != nil {
 		return err
 	}
-	return errors.Join(keep(ctx, a, *jobs, in, out), a.Close())
+	return errors.Join(keep(ctx, l, *jobs, in, out), l.Close())
 }
 
 // keep appends the lines of in, several at a time, until they end or the context does.
-func keep(ctx context.Context, a *ufile.Appender, jobs int, in io.Reader, out io.Writer) error {
+func keep(ctx context.Context, l *appendlog.Log, jobs int, in io.Reader, out io.Writer) error {
 	lines := make(chan []byte)
 	var (
 		wg    sync.WaitGroup
@@ -80,7 +80,7 @@ func keep(ctx context.Context, a *ufile.Appender, jobs int, in io.Reader, out io
 	for range jobs {
 		wg.Go(func() {
 			for line := range next(ctx, lines) {
-				at, err := a.Append(line)
+				at, err := l.Append(line)
 				mu.Lock()
 				if err == nil {
 					_, err = fmt.Fprintln(out, at.Seq)
@@ -136,7 +136,7 @@ func split(ctx context.Context, in io.Reader, lines chan<- []byte) error {
 }
 
 func printAll(dir string, out io.Writer) error {
-	for r, err := range ufile.ReadRecords(dir, ufile.ReadRecordsOptions{}) {
+	for r, err := range appendlog.Read(dir, appendlog.ReadOptions{}) {
 		if err != nil {
 			return err
 		}

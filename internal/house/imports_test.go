@@ -33,6 +33,7 @@ var layers = map[string][]string{
 	"reactor":           {"features", "internal/inflight", "internal/ringseam", "internal/sys", "uring"},
 	"ufile":             {"features", "internal/fdlock", "internal/sys", "reactor", "uring"},
 	"ufile/ufiletest":   {},
+	"appendlog":         {"internal/sys"},
 	"internal/epoll":    {"internal/sys"},
 	"unet":              {"features", "internal/epoll", "internal/fdlock", "internal/sys", "uring"},
 	"unet/event":        {"features", "internal/sys", "uring", "watch"},
@@ -43,7 +44,7 @@ var layers = map[string][]string{
 	"examples":                   {},
 	"examples/cat":               {"ufile"},
 	"examples/checksum":          {"ufile"},
-	"examples/durable-log":       {"ufile"},
+	"examples/durable-log":       {"appendlog"},
 	"examples/echo":              {"unet"},
 	"examples/echo-watch":        {"watch"},
 	"examples/http2":             {"unet"},
@@ -57,7 +58,7 @@ var layers = map[string][]string{
 	"internal/house":         {},
 	"internal/simring":       {"internal/abi", "internal/sys", "uring"},
 	"internal/simkern":       {"internal/abi", "internal/simring", "internal/sys", "uring"},
-	"internal/scenario":      {"internal/simring", "reactor", "ufile", "unet", "uring", "watch"},
+	"internal/scenario":      {"appendlog", "internal/simring", "reactor", "ufile", "unet", "uring", "watch"},
 	"internal/limits":        {},
 	"internal/sweep":         {"internal/abi", "internal/ringseam", "internal/ringtest", "internal/simkern", "internal/simring", "internal/sys", "uring"},
 	"internal/forbid":        {"internal/forbid/filter"},
@@ -131,7 +132,7 @@ func TestDependenciesGoOneWay(t *testing.T) {
 // TestOutsideDependencies looks at everything that the packages a user imports
 // pull in.
 func TestOutsideDependencies(t *testing.T) {
-	public := []string{"./uring", "./features", "./reactor", "./ufile/...", "./unet/...", "./watch/..."}
+	public := []string{"./uring", "./features", "./reactor", "./ufile/...", "./appendlog", "./unet/...", "./watch/..."}
 	for _, goos := range []string{"linux", "darwin", "windows"} {
 		for _, p := range list(t, goos, append([]string{"-deps"}, public...)...) {
 			if p.Module == nil { // the standard library

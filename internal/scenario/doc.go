@@ -23,7 +23,7 @@
 // # Worlds
 //
 // A [World] is what a scenario is played in. [KernelWorld] has real files, pipes
-// and sockets on the kernel that runs: ufile and its batches and appender, a
+// and sockets on the kernel that runs: ufile and its batches, a log, a
 // reactor, unet and a watch.Loop. The world of this package's tests has
 // simulated rings (package simring) below ufile and reactor, with everything
 // that a kernel may do to them, on a clock of its own; and one of these has rings

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringside-io/ringside/appendlog"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
 	"github.com/ringside-io/ringside/unet"
@@ -32,7 +33,7 @@ type KernelWorld struct {
 	r     *reactor.Reactor
 	files *ufile.System
 	raw   *os.File
-	log   *ufile.Appender
+	log   *appendlog.Log
 	net   *unet.System
 	door  net.Listener
 	loop  *watch.Loop
@@ -91,7 +92,7 @@ func (w *KernelWorld) openFiles() (err error) {
 	if w.files, err = ufile.NewSystem(ufile.Options{Mode: mode, Reactor: reactorOptions(w.s.Settings)}); err != nil {
 		return err
 	}
-	if w.log, err = ufile.OpenAppender(w.path("log"), ufile.AppenderOptions{SegmentSize: 1 << 20}); err != nil {
+	if w.log, err = appendlog.Open(w.path("log"), appendlog.Options{SegmentSize: 1 << 20}); err != nil {
 		return err
 	}
 	if err = os.WriteFile(w.path("raw"), zeros, 0o600); err != nil {
@@ -327,7 +328,7 @@ func (w *KernelWorld) RawContents() ([]byte, error) { return os.ReadFile(w.path(
 
 // Records reads the log.
 func (w *KernelWorld) Records(yield func(p []byte)) error {
-	for r, err := range ufile.ReadRecords(w.path("log"), ufile.ReadRecordsOptions{}) {
+	for r, err := range appendlog.Read(w.path("log"), appendlog.ReadOptions{}) {
 		if err != nil {
 			return err
 		}

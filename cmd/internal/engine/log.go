@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/ringside-io/ringside/ufile"
+	"github.com/ringside-io/ringside/appendlog"
 )
 
 // Log takes records that must survive a power cut.
@@ -122,19 +122,19 @@ func readLogFile(dir string, size int) iter.Seq2[[]byte, error] {
 	}
 }
 
-// OpenLog opens a [ufile.Appender], which syncs once for all goroutines that wait.
+// OpenLog opens an [appendlog.Log], which syncs once for all goroutines that wait.
 func (Ringside) OpenLog(dir string) (Log, error) {
-	a, err := ufile.OpenAppender(dir, ufile.AppenderOptions{})
+	l, err := appendlog.Open(dir, appendlog.Options{})
 	if err != nil {
 		return nil, err
 	}
-	return appenderLog{a}, nil
+	return groupLog{l}, nil
 }
 
-// ReadLog reads with [ufile.ReadRecords].
+// ReadLog reads with [appendlog.Read].
 func (Ringside) ReadLog(dir string, _ int) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		for r, err := range ufile.ReadRecords(dir, ufile.ReadRecordsOptions{}) {
+		for r, err := range appendlog.Read(dir, appendlog.ReadOptions{}) {
 			if !yield(r.Data, err) {
 				return
 			}
@@ -142,11 +142,11 @@ func (Ringside) ReadLog(dir string, _ int) iter.Seq2[[]byte, error] {
 	}
 }
 
-type appenderLog struct{ a *ufile.Appender }
+type groupLog struct{ log *appendlog.Log }
 
-func (l appenderLog) Append(record []byte) error {
-	_, err := l.a.Append(record)
+func (l groupLog) Append(record []byte) error {
+	_, err := l.log.Append(record)
 	return err
 }
 
-func (l appenderLog) Close() error { return l.a.Close() }
+func (l groupLog) Close() error { return l.log.Close() }

@@ -20,7 +20,7 @@ const (
 )
 
 // durableAppend lets goroutines append records to one log, each of which is on the disk when its
-// append returns: os.File behind a mutex, os.File with O_APPEND, and ufile.Appender.
+// append returns: os.File behind a mutex, os.File with O_APPEND, and appendlog.Log.
 type durableAppend struct{ bothEngines }
 
 func (durableAppend) name() string { return nameAppend }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // batch may be larger.
 const maxGroup = 1 << 20
 
-// A waiter is one call in the appender's queue. Its lead passes from the queue
+// A waiter is one call in the queue of a Log. Its lead passes from the queue
 // (under the mutex) to the leader that takes it, and back to the caller by wake.
 type waiter struct {
 	prev, next *waiter
@@ -105,7 +105,7 @@ func (s *spareWaiters) put(w *waiter) {
 }
 
 // submit queues records and returns when they are durable or failed.
-func (a *Appender) submit(ctx context.Context, w *waiter) (Position, error) {
+func (a *Log) submit(ctx context.Context, w *waiter) (Position, error) {
 	a.mu.Lock()
 	if err := a.refusal("append"); err != nil {
 		a.mu.Unlock()
@@ -130,7 +130,7 @@ func (a *Appender) submit(ctx context.Context, w *waiter) (Position, error) {
 }
 
 // wait returns when the waiter's group is done, it is to lead, or it gave up.
-func (a *Appender) wait(ctx context.Context, w *waiter) (lead, withdrawn bool) {
+func (a *Log) wait(ctx context.Context, w *waiter) (lead, withdrawn bool) {
 	done := ctx.Done()
 	if done == nil {
 		<-w.wake
@@ -149,7 +149,7 @@ func (a *Appender) wait(ctx context.Context, w *waiter) (lead, withdrawn bool) {
 }
 
 // refusal says why nothing may be queued. The caller holds the mutex.
-func (a *Appender) refusal(op string) error {
+func (a *Log) refusal(op string) error {
 	if a.closed {
 		return a.pathError(op, errClosed)
 	}
@@ -158,7 +158,7 @@ func (a *Appender) refusal(op string) error {
 
 // enqueue adds a waiter, and makes it the leader when there is none. The caller
 // holds the mutex.
-func (a *Appender) enqueue(w *waiter) (lead bool) {
+func (a *Log) enqueue(w *waiter) (lead bool) {
 	a.queue.push(w)
 	a.queued.Add(1)
 	if a.leading {
@@ -171,7 +171,7 @@ func (a *Appender) enqueue(w *waiter) (lead bool) {
 
 // withdraw takes a waiter that gives up out of the queue, unless a leader has
 // taken it. When it was just chosen to lead, the lead goes on to the next.
-func (a *Appender) withdraw(w *waiter) bool {
+func (a *Log) withdraw(w *waiter) bool {
 	a.mu.Lock()
 	if w.state == taken {
 		a.mu.Unlock()
@@ -196,7 +196,7 @@ func (a *Appender) withdraw(w *waiter) bool {
 
 // nextLeader chooses the head of the queue to lead, nil when it is empty. The
 // caller holds the mutex, and wakes the one chosen after it has let go of it.
-func (a *Appender) nextLeader() *waiter {
+func (a *Log) nextLeader() *waiter {
 	next := a.queue.head
 	if next == nil {
 		a.leading = false
@@ -207,7 +207,7 @@ func (a *Appender) nextLeader() *waiter {
 }
 
 // control runs f with the lead, after what was queued before.
-func (a *Appender) control(op string, f func() error) error {
+func (a *Log) control(op string, f func() error) error {
 	w := a.spare.get()
 	w.control = func() error {
 		if a.failed != nil {
@@ -228,7 +228,7 @@ func (a *Appender) control(op string, f func() error) error {
 
 // finish waits for the lead and runs the waiter's function. Functions are never
 // taken into a group, so that the lead always comes.
-func (a *Appender) finish(w *waiter, lead bool) error {
+func (a *Log) finish(w *waiter, lead bool) error {
 	if !lead {
 		<-w.wake
 	}
@@ -240,7 +240,7 @@ func (a *Appender) finish(w *waiter, lead bool) error {
 
 // lead does the work of the waiter at the head of the queue, and of those behind
 // it, and hands on the lead.
-func (a *Appender) lead(w *waiter) {
+func (a *Log) lead(w *waiter) {
 	if w.control == nil {
 		a.gather()
 	}
@@ -276,8 +276,8 @@ const (
 // those who waited for it are just being woken. Writing for the first that
 // returns would make all others wait for the next sync, and go on to serve them
 // in two halves. It yields only while that brings more of them, so that a lone
-// appender is not delayed.
-func (a *Appender) gather() {
+// append is not delayed.
+func (a *Log) gather() {
 	n := a.queued.Load()
 	if n >= a.herd {
 		return
@@ -298,7 +298,7 @@ func (a *Appender) gather() {
 
 // take moves the waiters that go into one group out of the queue: one with a
 // function alone, or those with records up to the next function.
-func (a *Appender) take() (group waiterList, size int64) {
+func (a *Log) take() (group waiterList, size int64) {
 	limit := min(maxGroup, a.opts.SegmentSize-segmentHeaderSize)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -320,7 +320,7 @@ func (a *Appender) take() (group waiterList, size int64) {
 }
 
 // commit writes a group and makes it durable. The caller leads.
-func (a *Appender) commit(group waiterList, size int64) error {
+func (a *Log) commit(group waiterList, size int64) error {
 	if a.off+size > a.opts.SegmentSize && a.off > segmentHeaderSize {
 		if err := a.rotate(); err != nil {
 			return err
@@ -339,7 +339,7 @@ func (a *Appender) commit(group waiterList, size int64) error {
 }
 
 // write encodes a group behind the last record and writes it.
-func (a *Appender) write(group waiterList) error {
+func (a *Log) write(group waiterList) error {
 	a.buf = a.buf[:0]
 	seq := a.seq
 	for w := group.head; w != nil; w = w.next {
@@ -368,8 +368,8 @@ var zeros [64 << 10]byte
 const aheadFactor = 16
 
 // extend keeps the end of the file ahead of the records, see
-// [AppenderOptions.Ahead]. On a disk that is full it does without.
-func (a *Appender) extend(group int64) error {
+// [Options.Ahead]. On a disk that is full it does without.
+func (a *Log) extend(group int64) error {
 	if a.off <= a.written {
 		return nil
 	}
@@ -393,7 +393,7 @@ func (a *Appender) extend(group int64) error {
 }
 
 // sync makes the segment durable. The caller leads.
-func (a *Appender) sync() error {
+func (a *Log) sync() error {
 	start := time.Now()
 	if err := a.file.Sync(a.opts.Sync == SyncFull); err != nil {
 		return err
@@ -409,12 +409,12 @@ func (a *Appender) sync() error {
 }
 
 // retire publishes what the leader did, wakes its group and hands on the lead.
-func (a *Appender) retire(own *waiter, group waiterList, err error) {
+func (a *Log) retire(own *waiter, group waiterList, err error) {
 	a.mu.Lock()
 	n := a.account(group, err)
 	a.herd = n + a.queued.Load()
 	if err != nil && a.failed == nil {
-		a.failed = fmt.Errorf("ufile: the appender failed before: %w", err)
+		a.failed = fmt.Errorf("appendlog: the log failed before: %w", err)
 	}
 	next := a.nextLeader()
 	a.mu.Unlock()
@@ -437,7 +437,7 @@ func (a *Appender) retire(own *waiter, group waiterList, err error) {
 
 // account counts a group and moves the end of the log. The caller leads and
 // holds the mutex.
-func (a *Appender) account(group waiterList, err error) (waiters int64) {
+func (a *Log) account(group waiterList, err error) (waiters int64) {
 	for w := group.head; w != nil; w = w.next {
 		waiters++
 		if err != nil || w.control != nil {

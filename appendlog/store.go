@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// segmentFile is what the appender asks of a file. Tests put one in place that
+// segmentFile is what a Log asks of a file. Tests put one in place that
 // fails or crashes on demand.
 type segmentFile interface {
 	io.ReaderAt
@@ -28,7 +28,7 @@ type segmentFile interface {
 	Sync(full bool) error
 }
 
-// segmentStore is what the appender asks of its directory.
+// segmentStore is what a Log asks of its directory.
 type segmentStore interface {
 	List() ([]string, error)
 	// Create creates a file, or empties the one that exists.
@@ -50,9 +50,9 @@ type dirStore struct {
 	lock *os.File
 }
 
-// ErrInUse is what OpenAppender answers when the directory has an appender with
+// ErrInUse is what Open answers when the directory has an open log with
 // the same prefix already, in this process or another.
-var ErrInUse = errors.New("an appender is open there already")
+var ErrInUse = errors.New("a log is open there already")
 
 // openDirStore creates the directory when it is missing, durably, and locks it.
 func openDirStore(dir, prefix string, perm fs.FileMode) (*dirStore, error) {
@@ -198,7 +198,7 @@ func noSpace(err error) bool {
 func writeFull(f segmentFile, p []byte, off int64) error {
 	n, err := f.WriteAt(p, off)
 	if err == nil && n < len(p) {
-		err = fmt.Errorf("ufile: wrote %d of %d bytes: %w", n, len(p), io.ErrShortWrite)
+		err = fmt.Errorf("appendlog: wrote %d of %d bytes: %w", n, len(p), io.ErrShortWrite)
 	}
 	return err
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"context"
@@ -19,14 +19,14 @@ import (
 	"github.com/ringside-io/ringside/internal/ringtest"
 )
 
-// TestAppendersConcurrent runs many appenders over small segments: each finds
+// TestConcurrent runs many appends over small segments: each finds
 // its records in its order, at the positions that it was told, which grow.
-func TestAppendersConcurrent(t *testing.T) {
+func TestConcurrent(t *testing.T) {
 	const goroutines = 64
 	each := ringtest.Rounds(1000, 150)
 	dir := t.TempDir()
-	o := AppenderOptions{SegmentSize: 256 << 10}
-	a, err := OpenAppender(dir, o)
+	o := Options{SegmentSize: 256 << 10}
+	a, err := Open(dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestAppendersConcurrent(t *testing.T) {
 		t.Errorf("stats %+v", st)
 	}
 	mustClose(t, a)
-	a, err = OpenAppender(dir, o)
+	a, err = Open(dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func gate(s *memStore) (entered, pass chan struct{}) {
 }
 
 // waitQueued waits until n appends are in the queue.
-func waitQueued(a *Appender, n int) {
+func waitQueued(a *Log, n int) {
 	for a.Stats().Waiting != n {
 		runtime.Gosched()
 	}
@@ -113,7 +113,7 @@ func waitQueued(a *Appender, n int) {
 // one group, in the order in which they came.
 func TestOneSyncServesAll(t *testing.T) {
 	s := newMemStore()
-	a := openMem(t, s, AppenderOptions{})
+	a := openMem(t, s, Options{})
 	entered, pass := gate(s)
 	var wg sync.WaitGroup
 	want := numbered("record", 10)
@@ -145,7 +145,7 @@ func TestOneSyncServesAll(t *testing.T) {
 
 func TestAppendContext(t *testing.T) {
 	s := newMemStore()
-	a := openMem(t, s, AppenderOptions{})
+	a := openMem(t, s, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	put(t, a, "before")
 	entered, pass := gate(s)
@@ -193,7 +193,7 @@ func TestAppendContext(t *testing.T) {
 func TestWithdrawTheLead(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	const goroutines, each = 16, 300
-	a := openMem(t, newMemStore(), AppenderOptions{Ahead: -1})
+	a := openMem(t, newMemStore(), Options{Ahead: -1})
 	var acked [goroutines]map[string]bool
 	var wg sync.WaitGroup
 	for g := range goroutines {
@@ -238,7 +238,7 @@ func TestCloseRacesAppend(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	for round := range 50 {
 		s := newMemStore()
-		a := openMem(t, s, AppenderOptions{Ahead: -1})
+		a := openMem(t, s, Options{Ahead: -1})
 		var mu sync.Mutex
 		var acked []string
 		var wg sync.WaitGroup
@@ -268,7 +268,7 @@ func TestCloseRacesAppend(t *testing.T) {
 			t.Errorf("a second Close: %v", err)
 		}
 		wg.Wait()
-		b := openMem(t, s, AppenderOptions{Ahead: -1})
+		b := openMem(t, s, Options{Ahead: -1})
 		found := contents(t, b)
 		slices.Sort(found)
 		slices.Sort(acked)
@@ -279,8 +279,8 @@ func TestCloseRacesAppend(t *testing.T) {
 	}
 }
 
-func TestAppenderClosed(t *testing.T) {
-	a := openMem(t, newMemStore(), AppenderOptions{Ahead: -1})
+func TestClosed(t *testing.T) {
+	a := openMem(t, newMemStore(), Options{Ahead: -1})
 	put(t, a, "one")
 	mustClose(t, a)
 	_, appendErr := a.Append(nil)
@@ -292,13 +292,13 @@ func TestAppenderClosed(t *testing.T) {
 		"Rotate": a.Rotate(), "Records": readErr, "Trim": a.Trim(Position{}), "Close": a.Close()} {
 		var path *fs.PathError
 		if !errors.Is(err, os.ErrClosed) || !errors.As(err, &path) {
-			t.Errorf("%s of a closed appender: %v", what, err)
+			t.Errorf("%s of a closed log: %v", what, err)
 		}
 	}
 }
 
 func TestAppendLimits(t *testing.T) {
-	a := openMem(t, newMemStore(), AppenderOptions{SegmentSize: 4096, MaxRecord: 1000})
+	a := openMem(t, newMemStore(), Options{SegmentSize: 4096, MaxRecord: 1000})
 	defer mustClose(t, a)
 	if _, err := a.Append(make([]byte, 1000)); err != nil {
 		t.Error(err)
@@ -319,9 +319,9 @@ func TestAppendLimits(t *testing.T) {
 	if pos, err := a.AppendBatch(nil); err != nil || pos != a.End() {
 		t.Errorf("an empty batch: %+v, %v", pos, err)
 	}
-	for _, o := range []AppenderOptions{{SegmentSize: 1}, {SegmentSize: 2 << 30}, {MaxRecord: -1},
+	for _, o := range []Options{{SegmentSize: 1}, {SegmentSize: 2 << 30}, {MaxRecord: -1},
 		{SegmentSize: 4096, MaxRecord: 4096}, {Prefix: "a/b"}, {Sync: 7}} {
-		if _, err := OpenAppender(t.TempDir(), o); err == nil {
+		if _, err := Open(t.TempDir(), o); err == nil {
 			t.Errorf("options %+v are accepted", o)
 		}
 	}
@@ -330,7 +330,7 @@ func TestAppendLimits(t *testing.T) {
 // TestSyncNone counts the syncs, and cuts the power before and after one.
 func TestSyncNone(t *testing.T) {
 	s := newMemStore()
-	a := openMem(t, s, AppenderOptions{Sync: SyncNone})
+	a := openMem(t, s, Options{Sync: SyncNone})
 	syncs := func() int {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -349,7 +349,7 @@ func TestSyncNone(t *testing.T) {
 	f := s.only(t)
 	f.pending = nil // none of it arrives
 	s.mu.Unlock()
-	b := openMem(t, s.with(t, f.disk), AppenderOptions{})
+	b := openMem(t, s.with(t, f.disk), Options{})
 	if got := contents(t, b); !slices.Equal(got, numbered("record", 5)) {
 		t.Errorf("records %q", got)
 	}
@@ -361,7 +361,7 @@ func TestSyncNone(t *testing.T) {
 }
 
 func TestAppendAllocatesNothing(t *testing.T) {
-	a, err := OpenAppender(t.TempDir(), AppenderOptions{})
+	a, err := Open(t.TempDir(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,11 +387,11 @@ func TestAppendAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestManyAppendersAllocateNothing counts what 64 goroutines allocate once their
+// TestManyAppendsAllocateNothing counts what 64 goroutines allocate once their
 // waiters exist: the runtime's own few, of goroutines that park, are allowed.
-func TestManyAppendersAllocateNothing(t *testing.T) {
+func TestManyAppendsAllocateNothing(t *testing.T) {
 	const goroutines, each = 64, 100
-	a, err := OpenAppender(t.TempDir(), AppenderOptions{})
+	a, err := Open(t.TempDir(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -432,7 +432,7 @@ func TestManyAppendersAllocateNothing(t *testing.T) {
 func TestAheadIsWrittenOnce(t *testing.T) {
 	for _, c := range []struct{ ahead, writes int }{{-1, 20}, {len(zeros), 21}} {
 		s := newMemStore()
-		a := openMem(t, s, AppenderOptions{Ahead: c.ahead})
+		a := openMem(t, s, Options{Ahead: c.ahead})
 		before := s.calls["write"]
 		put(t, a, numbered("record", 20)...)
 		if n := s.calls["write"] - before; n != c.writes {
@@ -448,11 +448,11 @@ func TestAheadIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// TestDiskFullAhead fills the disk while zeros are written ahead: the appender
+// TestDiskFullAhead fills the disk while zeros are written ahead: the log
 // goes on without them.
 func TestDiskFullAhead(t *testing.T) {
 	s := newMemStore()
-	a := openMem(t, s, AppenderOptions{Ahead: 4 * len(zeros)})
+	a := openMem(t, s, Options{Ahead: 4 * len(zeros)})
 	s.fault = func(c memCall) memFault {
 		if c.op == "write" && c.data == len(zeros) {
 			return memFault{err: syscall.ENOSPC, written: 4096}

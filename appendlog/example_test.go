@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: MIT
 
-package ufile_test
+package appendlog_test
 
 import (
 	"fmt"
 	"log"
 	"os"
 
-	"github.com/ringside-io/ringside/ufile"
+	"github.com/ringside-io/ringside/appendlog"
 )
 
 // An append returns when its record is durable. Opening the log again, after a
 // crash as after a Close, finds every such record.
-func ExampleOpenAppender() {
+func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "log")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
 
-	a, err := ufile.OpenAppender(dir, ufile.AppenderOptions{})
+	a, err := appendlog.Open(dir, appendlog.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	if _, err := a.Append([]byte("credit 100")); err != nil {
-		log.Fatal(err) // not known to be durable, and the appender is done for
+		log.Fatal(err) // not known to be durable, and the log takes no more
 	}
 	// Both or none:
 	checkpoint, err := a.AppendBatch([][]byte{[]byte("debit 30"), []byte("fee 1")})
@@ -35,12 +35,12 @@ func ExampleOpenAppender() {
 		log.Fatal(err)
 	}
 
-	a, err = ufile.OpenAppender(dir, ufile.AppenderOptions{})
+	a, err = appendlog.Open(dir, appendlog.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer a.Close()
-	for r, err := range a.Records(ufile.Position{}) {
+	for r, err := range a.Records(appendlog.Position{}) {
 		if err != nil {
 			log.Fatal(err)
 		}

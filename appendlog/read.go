@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"fmt"
@@ -18,10 +18,10 @@ type Record struct {
 // Records reads the log from a position on, up to what was durable (with
 // SyncNone: written) when the iteration began. The zero Position is the
 // beginning of the log; otherwise it must be that of a record, as an append or
-// an earlier iteration returned it, or an [Appender.End]. A position whose
+// an earlier iteration returned it, or an [Log.End]. A position whose
 // segment was trimmed answers fs.ErrNotExist, damage and a position that is no
 // record's a [*CorruptError]; an error is the last thing that is yielded. Iterations do not disturb appends.
-func (a *Appender) Records(from Position) iter.Seq2[Record, error] {
+func (a *Log) Records(from Position) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		a.mu.Lock()
 		closed, end := a.closed, a.end
@@ -36,25 +36,25 @@ func (a *Appender) Records(from Position) iter.Seq2[Record, error] {
 	}
 }
 
-// ReadRecordsOptions configure [ReadRecords].
-type ReadRecordsOptions struct {
-	Prefix string   // as in AppenderOptions
-	From   Position // as in Appender.Records
+// ReadOptions configure [Read].
+type ReadOptions struct {
+	Prefix string   // as in Options
+	From   Position // as in Log.Records
 	// Salvage steps over damage: it is yielded as a *CorruptError, with the number
 	// of records that it cost, and the iteration goes on behind it. A batch may
 	// then be yielded in part.
 	Salvage bool
 }
 
-// ReadRecords reads a log without opening it for appending: it changes nothing,
-// takes no lock and works beside an appender, whose latest records it may yield
+// Read reads a log without opening it for appending: it changes nothing,
+// takes no lock and works beside an open Log, whose latest records it may yield
 // before their appends return. What an interrupted write left at the end is not
-// yielded. Errors are as in [Appender.Records].
-func ReadRecords(dir string, o ReadRecordsOptions) iter.Seq2[Record, error] {
+// yielded. Errors are as in [Log.Records].
+func Read(dir string, o ReadOptions) iter.Seq2[Record, error] {
 	return readRecords(&dirStore{dir: dir}, o)
 }
 
-func readRecords(st segmentStore, o ReadRecordsOptions) iter.Seq2[Record, error] {
+func readRecords(st segmentStore, o ReadOptions) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		segs, _, err := listSegments(st, o.Prefix)
 		if err == nil && !o.Salvage {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"bytes"
@@ -312,9 +312,9 @@ func (f *memFile) survive(rng *rand.Rand) []byte {
 	return data
 }
 
-// openMem opens an appender on a store, with few zeros ahead when nothing else is
+// openMem opens a log on a store, with few zeros ahead when nothing else is
 // asked for.
-func openMem(t testing.TB, s *memStore, o AppenderOptions) *Appender {
+func openMem(t testing.TB, s *memStore, o Options) *Log {
 	t.Helper()
 	a, err := tryMem(s, o)
 	if err != nil {
@@ -323,17 +323,17 @@ func openMem(t testing.TB, s *memStore, o AppenderOptions) *Appender {
 	return a
 }
 
-func tryMem(s *memStore, o AppenderOptions) (*Appender, error) {
+func tryMem(s *memStore, o Options) (*Log, error) {
 	o.Ahead = cmp.Or(o.Ahead, 4096)
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	return openAppender(s, o)
+	return openLog(s, o)
 }
 
 // put appends strings, one group each.
-func put(t testing.TB, a *Appender, records ...string) (last Position) {
+func put(t testing.TB, a *Log, records ...string) (last Position) {
 	t.Helper()
 	for _, r := range records {
 		var err error
@@ -344,9 +344,9 @@ func put(t testing.TB, a *Appender, records ...string) (last Position) {
 	return last
 }
 
-// contents returns all records of an appender as strings, checking that they
+// contents returns all records of a log as strings, checking that they
 // are numbered without a gap.
-func contents(t testing.TB, a *Appender) (all []string) {
+func contents(t testing.TB, a *Log) (all []string) {
 	t.Helper()
 	var last Position
 	for r, err := range a.Records(Position{}) {
@@ -378,7 +378,7 @@ func numbered(prefix string, n int) []string {
 	return s
 }
 
-// TestStoreIsOneStore runs the calls that the appender relies on over the
+// TestStoreIsOneStore runs the calls that a Log relies on over the
 // directory and over its twin in memory.
 func TestStoreIsOneStore(t *testing.T) {
 	dir, err := openDirStore(filepath.Join(t.TempDir(), "a", "b"), "p-", 0o600)

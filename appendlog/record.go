@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"encoding/binary"
 	"hash/crc32"
 )
 
-// The on-disk format, version 1; docs/appender.md describes it in words.
+// The on-disk format, version 1; docs/appendlog.md describes it in words.
 const (
 	segmentMagic      = "RSAPPEND"
 	segmentVersion    = 1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"errors"
@@ -36,7 +36,7 @@ func TestRotateUnderLoad(t *testing.T) {
 	var mu sync.Mutex
 	var sealed []SegmentInfo
 	dir := t.TempDir()
-	a, err := OpenAppender(dir, AppenderOptions{SegmentSize: 8 << 10, OnRotate: func(i SegmentInfo) {
+	a, err := Open(dir, Options{SegmentSize: 8 << 10, OnRotate: func(i SegmentInfo) {
 		mu.Lock()
 		defer mu.Unlock()
 		sealed = append(sealed, i)
@@ -68,7 +68,7 @@ func TestRotateUnderLoad(t *testing.T) {
 		}
 	}
 	mustClose(t, a)
-	b, err := OpenAppender(dir, AppenderOptions{})
+	b, err := Open(dir, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestRotateUnderLoad(t *testing.T) {
 }
 
 func TestRotateEmptyDoesNothing(t *testing.T) {
-	a := openMem(t, newMemStore(), AppenderOptions{})
+	a := openMem(t, newMemStore(), Options{})
 	defer mustClose(t, a)
 	for range 3 {
 		if err := a.Rotate(); err != nil {
@@ -89,10 +89,10 @@ func TestRotateEmptyDoesNothing(t *testing.T) {
 	}
 }
 
-// TestOnRotateMayAppend uses the appender from the callback.
+// TestOnRotateMayAppend uses the log from the callback.
 func TestOnRotateMayAppend(t *testing.T) {
-	var a *Appender
-	a = openMem(t, newMemStore(), AppenderOptions{OnRotate: func(i SegmentInfo) {
+	var a *Log
+	a = openMem(t, newMemStore(), Options{OnRotate: func(i SegmentInfo) {
 		if _, err := a.Append(fmt.Appendf(nil, "sealed %d", i.Index)); err != nil {
 			t.Error(err)
 		}
@@ -109,7 +109,7 @@ func TestOnRotateMayAppend(t *testing.T) {
 
 func TestTrim(t *testing.T) {
 	s := newMemStore()
-	a := openMem(t, s, AppenderOptions{})
+	a := openMem(t, s, Options{})
 	var at []Position
 	for i, d := range numbered("record", 9) {
 		at = append(at, put(t, a, d))
@@ -142,7 +142,7 @@ func TestTrim(t *testing.T) {
 		t.Errorf("records %q", got)
 	}
 	mustClose(t, a)
-	b := openMem(t, s, AppenderOptions{})
+	b := openMem(t, s, Options{})
 	defer mustClose(t, b)
 	if pos := put(t, b, "next"); pos.Seq != 10 {
 		t.Errorf("the numbers go on with %d, want 10", pos.Seq)
@@ -152,7 +152,7 @@ func TestTrim(t *testing.T) {
 // TestTrimFails has a removal fail: the log works on, and trims later.
 func TestTrimFails(t *testing.T) {
 	s := newMemStore()
-	a := openMem(t, s, AppenderOptions{})
+	a := openMem(t, s, Options{})
 	put(t, a, "one")
 	if err := a.Rotate(); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestTrimFails(t *testing.T) {
 // TestSegmentsAreCutToSize looks at the files that rotation and Close leave.
 func TestSegmentsAreCutToSize(t *testing.T) {
 	dir := t.TempDir()
-	a, err := OpenAppender(dir, AppenderOptions{Ahead: 100 << 10})
+	a, err := Open(dir, Options{Ahead: 100 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 )
 
 // spread writes records over several segments and returns their positions.
-func spread(t testing.TB, a *Appender, records []string) (at []Position) {
+func spread(t testing.TB, a *Log, records []string) (at []Position) {
 	t.Helper()
 	for i, d := range records {
 		at = append(at, put(t, a, d))
@@ -31,7 +31,7 @@ func spread(t testing.TB, a *Appender, records []string) (at []Position) {
 // TestRecordsFrom reads from each position, also from the ends of segments.
 func TestRecordsFrom(t *testing.T) {
 	s := newMemStore()
-	a := openMem(t, s, AppenderOptions{})
+	a := openMem(t, s, Options{})
 	want := numbered("record", 10)
 	var ends []Position
 	for i, d := range want {
@@ -52,7 +52,7 @@ func TestRecordsFrom(t *testing.T) {
 			}
 			got = append(got, string(r.Data))
 		}
-		for r, err := range readRecords(s, ReadRecordsOptions{From: from}) {
+		for r, err := range readRecords(s, ReadOptions{From: from}) {
 			if err != nil {
 				t.Fatalf("from %+v: %v", from, err)
 			}
@@ -79,12 +79,12 @@ func TestRecordsFrom(t *testing.T) {
 	mustClose(t, a)
 }
 
-func TestReadRecordsOfNothing(t *testing.T) {
-	for range ReadRecords(t.TempDir(), ReadRecordsOptions{}) {
+func TestReadOfNothing(t *testing.T) {
+	for range Read(t.TempDir(), ReadOptions{}) {
 		t.Error("an empty directory yields something")
 	}
 	failed := false
-	for _, err := range ReadRecords(t.TempDir()+"/missing", ReadRecordsOptions{}) {
+	for _, err := range Read(t.TempDir()+"/missing", ReadOptions{}) {
 		failed = errors.Is(err, fs.ErrNotExist)
 	}
 	if !failed {
@@ -96,7 +96,7 @@ func TestReadRecordsOfNothing(t *testing.T) {
 // and rotate: each reading is a beginning of the log.
 func TestReadBesideAppends(t *testing.T) {
 	dir := t.TempDir()
-	a, err := OpenAppender(dir, AppenderOptions{SegmentSize: 16 << 10, Ahead: 8 << 10})
+	a, err := Open(dir, Options{SegmentSize: 16 << 10, Ahead: 8 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestReadBesideAppends(t *testing.T) {
 				next := uint64(1)
 				records := a.Records(Position{})
 				if from == 1 {
-					records = ReadRecords(dir, ReadRecordsOptions{})
+					records = Read(dir, ReadOptions{})
 				}
 				for r, err := range records {
 					if err != nil {
@@ -145,7 +145,7 @@ func TestReadBesideAppends(t *testing.T) {
 // salvage returns what can be read, and the damage.
 func salvage(t *testing.T, s *memStore) (got []string, damage []*CorruptError) {
 	t.Helper()
-	for r, err := range readRecords(s, ReadRecordsOptions{Salvage: true}) {
+	for r, err := range readRecords(s, ReadOptions{Salvage: true}) {
 		if err == nil {
 			got = append(got, string(r.Data))
 			continue
@@ -161,7 +161,7 @@ func salvage(t *testing.T, s *memStore) (got []string, damage []*CorruptError) {
 
 func TestSalvage(t *testing.T) {
 	s := newMemStore()
-	a := openMem(t, s, AppenderOptions{})
+	a := openMem(t, s, Options{})
 	want := numbered("record", 11)
 	at := spread(t, a, want)
 	mustClose(t, a)
@@ -233,7 +233,7 @@ func checkReadStops(t *testing.T, s *memStore, want []string, damaged bool) {
 	t.Helper()
 	var corrupt *CorruptError
 	var got []string
-	for r, err := range readRecords(s, ReadRecordsOptions{}) {
+	for r, err := range readRecords(s, ReadOptions{}) {
 		if corrupt != nil {
 			t.Error("something follows the error")
 		}
@@ -255,7 +255,7 @@ func checkReadStops(t *testing.T, s *memStore, want []string, damaged bool) {
 // record must not bring them to light.
 func TestPayloadIsNotSearched(t *testing.T) {
 	s := newMemStore()
-	a := openMem(t, s, AppenderOptions{Ahead: -1})
+	a := openMem(t, s, Options{Ahead: -1})
 	put(t, a, "one")
 	f := s.only(t)
 	// Forge records for the very places where they will lie in the payload.
@@ -270,7 +270,7 @@ func TestPayloadIsNotSearched(t *testing.T) {
 	put(t, a, string(forged))
 	torn := bytes.Clone(f.data)
 	torn[len(torn)-1] ^= 1 // in the payload
-	b := openMem(t, s.with(t, torn), AppenderOptions{})
+	b := openMem(t, s.with(t, torn), Options{})
 	if got := contents(t, b); !slices.Equal(got, []string{"one"}) {
 		t.Errorf("records %q", got)
 	}

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+// Package appendlog keeps a durable log: records that any number of goroutines
+// append, in a directory of segment files. One of the goroutines that wait writes
+// the records of all of them by one write and makes them durable by one sync
+// (group commit). Open finds the records again after a crash.
+package appendlog
 
 import (
 	"cmp"
@@ -15,7 +19,7 @@ import (
 	"sync/atomic"
 )
 
-// SyncMode says what an [Appender] does before an append returns.
+// SyncMode says what an [Log] does before an append returns.
 type SyncMode int
 
 const (
@@ -37,8 +41,8 @@ func (m SyncMode) String() string {
 	return "SyncMode(" + strconv.Itoa(int(m)) + ")"
 }
 
-// AppenderOptions configure an [Appender]; the zero value works.
-type AppenderOptions struct {
+// Options configure an [Log]; the zero value works.
+type Options struct {
 	// SegmentSize bounds the size of a segment in bytes: a group of records that
 	// does not fit begins the next one. 0 is 64 MiB; at least 4 KiB, at most
 	// 1 GiB.
@@ -60,7 +64,7 @@ type AppenderOptions struct {
 	Ahead int
 	// OnRotate, when not nil, is called with each segment that was sealed, by the
 	// goroutine whose call sealed it, before that call returns. No lock is held: it
-	// may use the Appender. Calls may overlap.
+	// may use the Log. Calls may overlap.
 	OnRotate func(sealed SegmentInfo)
 }
 
@@ -73,21 +77,21 @@ const (
 )
 
 // withDefaults checks the options and fills in what is zero.
-func (o AppenderOptions) withDefaults() (AppenderOptions, error) {
+func (o Options) withDefaults() (Options, error) {
 	o.SegmentSize = cmp.Or(o.SegmentSize, defaultSegmentSize)
 	if o.SegmentSize < minSegmentSize || o.SegmentSize > maxSegmentSize {
-		return o, fmt.Errorf("ufile: segment size %d is not between %d and %d", o.SegmentSize, minSegmentSize, maxSegmentSize)
+		return o, fmt.Errorf("appendlog: segment size %d is not between %d and %d", o.SegmentSize, minSegmentSize, maxSegmentSize)
 	}
 	room := o.SegmentSize - segmentHeaderSize - recordHeaderSize
 	o.MaxRecord = cmp.Or(o.MaxRecord, int(min(defaultMaxRecord, room)))
 	if o.MaxRecord < 1 || int64(o.MaxRecord) > room {
-		return o, fmt.Errorf("ufile: records of up to %d bytes do not fit into segments of %d", o.MaxRecord, o.SegmentSize)
+		return o, fmt.Errorf("appendlog: records of up to %d bytes do not fit into segments of %d", o.MaxRecord, o.SegmentSize)
 	}
 	if strings.ContainsAny(o.Prefix, `/\`) {
-		return o, fmt.Errorf("ufile: prefix %q contains a path separator", o.Prefix)
+		return o, fmt.Errorf("appendlog: prefix %q contains a path separator", o.Prefix)
 	}
 	if o.Sync < SyncData || o.Sync > SyncNone {
-		return o, fmt.Errorf("ufile: unknown SyncMode(%d)", int(o.Sync))
+		return o, fmt.Errorf("appendlog: unknown SyncMode(%d)", int(o.Sync))
 	}
 	o.Perm = cmp.Or(o.Perm, defaultAppendPerm)
 	o.Ahead = max(cmp.Or(o.Ahead, defaultAhead), 0)
@@ -115,7 +119,7 @@ var (
 	errClosed         = os.ErrClosed
 )
 
-// Appender appends records to a log: a directory of segment files. An append
+// Log appends records to a log: a directory of segment files. An append
 // returns when its record is durable. All methods may be called concurrently,
 // and the more goroutines append at a time the cheaper each append is: one of
 // those that wait leads, writes the records of all of them by one write and
@@ -124,7 +128,7 @@ var (
 // # Order and durability
 //
 // The records of one goroutine are in the order of its calls. A record whose
-// append returned without error is found by every later OpenAppender, whatever
+// append returned without error is found by every later Open, whatever
 // happened in between, as long as the disk keeps what it acknowledged and writes
 // a 512-byte sector whole or not at all. A record whose append failed, or never
 // returned, may be found or not.
@@ -148,9 +152,9 @@ var (
 // of acknowledged records, so it was not. A ring hands syncs to a worker thread,
 // which costs more than the leader's own system call.
 //
-// The format on disk is described in docs/appender.md.
-type Appender struct {
-	opts  AppenderOptions
+// The format on disk is described in docs/appendlog.md.
+type Log struct {
+	opts  Options
 	store segmentStore
 
 	queued   atomic.Int64 // waiters in the queue
@@ -163,7 +167,7 @@ type Appender struct {
 	failed   error // what every call answers
 	end      Position
 	segments []segment
-	stats    AppenderStats
+	stats    Stats
 	spare    spareWaiters
 
 	// What follows belongs to the goroutine that leads.
@@ -173,7 +177,7 @@ type Appender struct {
 	seq     uint64 // its number
 	synced  int64  // up to where the segment is durable
 	written int64  // up to where the file extends
-	ahead   int64  // see AppenderOptions; 0 once the disk was found full
+	ahead   int64  // see Options; 0 once the disk was found full
 	herd    int64  // appends that seem to be going on at a time
 	buf     []byte
 	sealed  []SegmentInfo // not yet reported by OnRotate
@@ -181,15 +185,15 @@ type Appender struct {
 	recovery Recovery
 }
 
-// OpenAppender opens the log in a directory for appending, and creates both when
+// Open opens the log in a directory for appending, and creates both when
 // they are missing. It holds a lock on the directory's file Prefix+"lock" until
-// Close: a second appender is refused with [ErrInUse].
+// Close: a second Open is refused with [ErrInUse].
 //
 // The end of the log is recovered. What an interrupted write left behind is cut
-// off; [Appender.Recovery] tells what. Damage to records that had been
-// acknowledged is a [*CorruptError] and nothing is changed: [ReadRecords] reads
+// off; [Log.Recovery] tells what. Damage to records that had been
+// acknowledged is a [*CorruptError] and nothing is changed: [Read] reads
 // what is left.
-func OpenAppender(dir string, o AppenderOptions) (*Appender, error) {
+func Open(dir string, o Options) (*Log, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -198,12 +202,12 @@ func OpenAppender(dir string, o AppenderOptions) (*Appender, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openAppender(st, o)
+	return openLog(st, o)
 }
 
-// openAppender owns the store. The options have their defaults.
-func openAppender(st segmentStore, o AppenderOptions) (*Appender, error) {
-	a := &Appender{opts: o, store: st, ahead: int64(o.Ahead)}
+// openLog owns the store. The options have their defaults.
+func openLog(st segmentStore, o Options) (*Log, error) {
+	a := &Log{opts: o, store: st, ahead: int64(o.Ahead)}
 	if err := a.recover(); err != nil {
 		if a.file != nil {
 			a.file.Close()
@@ -217,21 +221,21 @@ func openAppender(st segmentStore, o AppenderOptions) (*Appender, error) {
 // Append appends a record and returns where it is, when it is durable (see
 // [SyncMode]). p is the caller's again when Append returns. The errors are
 // ErrRecordTooLarge and os.ErrClosed, which concern this call only, and the
-// failures described at [Appender].
-func (a *Appender) Append(p []byte) (Position, error) { return a.append(context.Background(), p) }
+// failures described at [Log].
+func (a *Log) Append(p []byte) (Position, error) { return a.append(context.Background(), p) }
 
 // AppendContext is Append that can be given up while the record waits for its
 // group. Once a leader has taken the record, the wait goes on in spite of the
 // context and the append's own result is returned: an error of the context means
 // that the record was not, and will not be, written.
-func (a *Appender) AppendContext(ctx context.Context, p []byte) (Position, error) {
+func (a *Log) AppendContext(ctx context.Context, p []byte) (Position, error) {
 	if err := ctx.Err(); err != nil {
 		return Position{}, err
 	}
 	return a.append(ctx, p)
 }
 
-func (a *Appender) append(ctx context.Context, p []byte) (Position, error) {
+func (a *Log) append(ctx context.Context, p []byte) (Position, error) {
 	if len(p) > a.opts.MaxRecord {
 		return Position{}, a.tooLarge(int64(len(p)), int64(a.opts.MaxRecord))
 	}
@@ -248,19 +252,19 @@ func (a *Appender) append(ctx context.Context, p []byte) (Position, error) {
 // successive numbers, and returns where the first is. It is all or nothing: no
 // reader and no recovery sees a part of the batch. Together the records must fit
 // into a segment. An empty batch does nothing and returns the log's end.
-func (a *Appender) AppendBatch(records [][]byte) (Position, error) {
+func (a *Log) AppendBatch(records [][]byte) (Position, error) {
 	return a.appendBatch(context.Background(), records)
 }
 
 // AppendBatchContext is AppendBatch that can be given up as AppendContext can.
-func (a *Appender) AppendBatchContext(ctx context.Context, records [][]byte) (Position, error) {
+func (a *Log) AppendBatchContext(ctx context.Context, records [][]byte) (Position, error) {
 	if err := ctx.Err(); err != nil {
 		return Position{}, err
 	}
 	return a.appendBatch(ctx, records)
 }
 
-func (a *Appender) appendBatch(ctx context.Context, records [][]byte) (Position, error) {
+func (a *Log) appendBatch(ctx context.Context, records [][]byte) (Position, error) {
 	if len(records) == 0 {
 		return a.End(), nil
 	}
@@ -282,17 +286,17 @@ func (a *Appender) appendBatch(ctx context.Context, records [][]byte) (Position,
 	return a.submit(ctx, w)
 }
 
-func (a *Appender) tooLarge(n, limit int64) error {
+func (a *Log) tooLarge(n, limit int64) error {
 	return a.pathError("append", fmt.Errorf("%w: %d bytes, at most %d", ErrRecordTooLarge, n, limit))
 }
 
-func (a *Appender) pathError(op string, err error) error {
+func (a *Log) pathError(op string, err error) error {
 	return &fs.PathError{Op: op, Path: a.store.Path(a.opts.Prefix), Err: err}
 }
 
 // Sync waits for the appends that were begun before, and makes them durable if
 // that was not their own business (SyncNone).
-func (a *Appender) Sync() error {
+func (a *Log) Sync() error {
 	return a.control("sync", func() error {
 		if a.synced == a.off || a.opts.Sync != SyncNone {
 			return nil
@@ -303,28 +307,28 @@ func (a *Appender) Sync() error {
 
 // End returns the position that follows the last record that is durable, or with
 // SyncNone was written: the next record will have its Seq.
-func (a *Appender) End() Position {
+func (a *Log) End() Position {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.end
 }
 
-// Err returns the failure that made the appender useless, nil as long as it
+// Err returns the failure after which the log takes no more, nil as long as it
 // works.
-func (a *Appender) Err() error {
+func (a *Log) Err() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.failed
 }
 
-// Recovery tells what OpenAppender found.
-func (a *Appender) Recovery() Recovery { return a.recovery }
+// Recovery tells what Open found.
+func (a *Log) Recovery() Recovery { return a.recovery }
 
 // Close waits for the appends that were begun before, cuts the zeros off the
 // last segment, closes it and unlocks the directory. It returns the failure of
-// the appender if there was one. Appends begun later answer os.ErrClosed, and so
+// the log if there was one. Appends begun later answer os.ErrClosed, and so
 // does a second Close.
-func (a *Appender) Close() error {
+func (a *Log) Close() error {
 	w := a.spare.get()
 	w.control = a.shut
 	a.mu.Lock()
@@ -347,7 +351,7 @@ func (a *Appender) Close() error {
 }
 
 // shut closes the segment. The caller leads, and nobody will after it.
-func (a *Appender) shut() error {
+func (a *Log) shut() error {
 	a.buf = nil
 	if a.failed != nil {
 		a.file.Close()

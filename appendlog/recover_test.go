@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ type mark struct {
 
 // markedLog writes groups of one record and a batch, and returns the segment's
 // bytes as they are on the disk beside the zeros ahead.
-func markedLog(t testing.TB, s *memStore, o AppenderOptions) []mark {
+func markedLog(t testing.TB, s *memStore, o Options) []mark {
 	t.Helper()
 	a := openMem(t, s, o)
 	defer mustClose(t, a)
@@ -77,7 +77,7 @@ func TestRecoverEveryLength(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	for _, ahead := range []int{-1, 4096} { // the cut as an end of file, and as zeros
 		s := newMemStore()
-		marks := markedLog(t, s, AppenderOptions{Ahead: ahead})
+		marks := markedLog(t, s, Options{Ahead: ahead})
 		data := s.only(t).data
 		for cut := segmentHeaderSize; cut <= len(data); cut++ {
 			torn := bytes.Clone(data[:cut])
@@ -93,7 +93,7 @@ func TestRecoverEveryLength(t *testing.T) {
 // was and for nothing else.
 func checkCut(t *testing.T, s *memStore, marks []mark, data, torn []byte) {
 	t.Helper()
-	o := AppenderOptions{Ahead: -1}
+	o := Options{Ahead: -1}
 	a := openMem(t, s, o)
 	var want []string
 	end := int64(segmentHeaderSize)
@@ -137,14 +137,14 @@ func dropped(data []byte, end int64) int64 {
 func TestRecoverEveryBit(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	s := newMemStore()
-	marks := markedLog(t, s, AppenderOptions{Ahead: -1})
+	marks := markedLog(t, s, Options{Ahead: -1})
 	data := append(s.only(t).data, make([]byte, 100)...)
 	last := marks[len(marks)-1]
 	for bit := 0; bit < len(data)*8; bit += ringtest.Rounds(1, 7) {
 		flipped := bytes.Clone(data)
 		flipped[bit/8] ^= 1 << (bit % 8)
 		at := int64(bit / 8)
-		a, err := tryMem(s.with(t, flipped), AppenderOptions{})
+		a, err := tryMem(s.with(t, flipped), Options{})
 		var corrupt *CorruptError
 		if at < last.pos.Offset {
 			if !errors.As(err, &corrupt) {
@@ -194,7 +194,7 @@ func checkDamagePlace(t *testing.T, e *CorruptError, marks []mark, at int64) {
 // if a later record of the group is whole.
 func TestRecoverTornGroup(t *testing.T) {
 	s := newMemStore()
-	a := openMem(t, s, AppenderOptions{Ahead: -1})
+	a := openMem(t, s, Options{Ahead: -1})
 	put(t, a, "one", "two")
 	end := a.End()
 	f := s.only(t)
@@ -210,7 +210,7 @@ func TestRecoverTornGroup(t *testing.T) {
 	for i := before; i < before+10; i++ {
 		torn[i] = 0
 	}
-	b := openMem(t, s.with(t, torn), AppenderOptions{})
+	b := openMem(t, s.with(t, torn), Options{})
 	if got := contents(t, b); !slices.Equal(got, []string{"one", "two"}) || b.End() != end {
 		t.Errorf("recovered %q, end %+v, want %+v", got, b.End(), end)
 	}
@@ -224,7 +224,7 @@ func TestRecoverTornGroup(t *testing.T) {
 		damaged[i] = 0
 	}
 	var corrupt *CorruptError
-	if _, err := tryMem(s.with(t, damaged), AppenderOptions{}); !errors.As(err, &corrupt) || corrupt.At != end {
+	if _, err := tryMem(s.with(t, damaged), Options{}); !errors.As(err, &corrupt) || corrupt.At != end {
 		t.Errorf("opening: %v, want a CorruptError at %+v", err, end)
 	}
 }
@@ -233,7 +233,7 @@ func TestRecoverTornGroup(t *testing.T) {
 // record ends: they must not continue it.
 func TestRecoverForgetsOldGroups(t *testing.T) {
 	s := newMemStore()
-	a := openMem(t, s, AppenderOptions{Ahead: -1})
+	a := openMem(t, s, Options{Ahead: -1})
 	put(t, a, "one")
 	f := s.only(t)
 	before := len(f.data)
@@ -249,9 +249,9 @@ func TestRecoverForgetsOldGroups(t *testing.T) {
 	torn[before] ^= 1
 	for seed := range uint64(50) {
 		c := s.with(t, torn)
-		b := openMem(t, c, AppenderOptions{Ahead: -1})
+		b := openMem(t, c, Options{Ahead: -1})
 		put(t, b, "same size")
-		d := openMem(t, c.crash(rand.New(rand.NewPCG(seed, 0))), AppenderOptions{})
+		d := openMem(t, c.crash(rand.New(rand.NewPCG(seed, 0))), Options{})
 		if got := contents(t, d); !slices.Equal(got, []string{"one", "same size"}) {
 			t.Fatalf("seed %d: %q", seed, got)
 		}
@@ -262,7 +262,7 @@ func TestRecoverForgetsOldGroups(t *testing.T) {
 // have written, while the page cache goes on showing it.
 func TestRecoverAfterFailedSync(t *testing.T) {
 	s := newMemStore()
-	a := openMem(t, s, AppenderOptions{})
+	a := openMem(t, s, Options{})
 	put(t, a, "acknowledged")
 	s.fault = func(c memCall) memFault {
 		if c.op == "sync" {
@@ -274,10 +274,10 @@ func TestRecoverAfterFailedSync(t *testing.T) {
 		t.Fatalf("Append = %v, want EIO", err)
 	}
 	again := s.restart() // the process, not the machine
-	b := openMem(t, again, AppenderOptions{})
+	b := openMem(t, again, Options{})
 	seen := contents(t, b)
 	put(t, b, "later")
-	c := openMem(t, again.crash(rand.New(rand.NewPCG(3, 3))), AppenderOptions{})
+	c := openMem(t, again.crash(rand.New(rand.NewPCG(3, 3))), Options{})
 	defer mustClose(t, c)
 	if got := contents(t, c); !slices.Equal(got, append(seen, "later")) {
 		t.Errorf("after the power cut %q, before it %q", got, append(seen, "later"))
@@ -291,7 +291,7 @@ func TestRecoverSettles(t *testing.T) {
 	for _, op := range []string{"sync", "dirsync"} {
 		for seed := range uint64(20) {
 			s := newMemStore()
-			a := openMem(t, s, AppenderOptions{})
+			a := openMem(t, s, Options{})
 			put(t, a, "acknowledged")
 			s.fault = func(c memCall) memFault {
 				if c.op == op {
@@ -305,13 +305,13 @@ func TestRecoverSettles(t *testing.T) {
 				a.Append([]byte("in doubt"))
 			}
 			s = s.restart()
-			b := openMem(t, s, AppenderOptions{})
+			b := openMem(t, s, Options{})
 			seen := contents(t, b)
 			if op == "dirsync" {
 				put(t, b, "in the new segment")
 				seen = append(seen, "in the new segment")
 			}
-			c := openMem(t, s.crash(rand.New(rand.NewPCG(seed, 0))), AppenderOptions{})
+			c := openMem(t, s.crash(rand.New(rand.NewPCG(seed, 0))), Options{})
 			if got := contents(t, c); !slices.Equal(got, seen) {
 				t.Errorf("%s, seed %d: after the power cut %q, before it %q", op, seed, got, seen)
 			}
@@ -322,7 +322,7 @@ func TestRecoverSettles(t *testing.T) {
 
 func TestRecoverInterruptedRotation(t *testing.T) {
 	dir := t.TempDir()
-	a, err := OpenAppender(dir, AppenderOptions{Prefix: "x-"})
+	a, err := Open(dir, Options{Prefix: "x-"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func TestRecoverInterruptedRotation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a, err = OpenAppender(dir, AppenderOptions{Prefix: "x-"})
+	a, err = Open(dir, Options{Prefix: "x-"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +353,7 @@ func TestRecoverInterruptedRotation(t *testing.T) {
 
 func TestRecoverRefusesGaps(t *testing.T) {
 	s := newMemStore()
-	a := openMem(t, s, AppenderOptions{})
+	a := openMem(t, s, Options{})
 	for _, d := range numbered("record", 4) {
 		put(t, a, d)
 		if err := a.Rotate(); err != nil {
@@ -372,10 +372,10 @@ func TestRecoverRefusesGaps(t *testing.T) {
 			c := s.restart()
 			damage(c)
 			var corrupt *CorruptError
-			if _, err := tryMem(c, AppenderOptions{}); !errors.As(err, &corrupt) {
+			if _, err := tryMem(c, Options{}); !errors.As(err, &corrupt) {
 				t.Errorf("opening: %v, want a CorruptError", err)
 			}
-			for _, err := range readRecords(c, ReadRecordsOptions{}) {
+			for _, err := range readRecords(c, ReadOptions{}) {
 				if errors.As(err, &corrupt) {
 					return
 				}
@@ -385,22 +385,22 @@ func TestRecoverRefusesGaps(t *testing.T) {
 	}
 }
 
-func TestOpenAppenderInUse(t *testing.T) {
+func TestOpenInUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "on the way")
-	a, err := OpenAppender(dir, AppenderOptions{})
+	a, err := Open(dir, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenAppender(dir, AppenderOptions{}); !errors.Is(err, ErrInUse) {
-		t.Errorf("a second appender: %v, want ErrInUse", err)
+	if _, err := Open(dir, Options{}); !errors.Is(err, ErrInUse) {
+		t.Errorf("a second Open: %v, want ErrInUse", err)
 	}
-	b, err := OpenAppender(dir, AppenderOptions{Prefix: "other-"})
+	b, err := Open(dir, Options{Prefix: "other-"})
 	if err != nil {
 		t.Fatalf("a second log in the directory: %v", err)
 	}
 	mustClose(t, b)
 	mustClose(t, a)
-	c, err := OpenAppender(dir, AppenderOptions{})
+	c, err := Open(dir, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,7 +409,7 @@ func TestOpenAppenderInUse(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenAppender(file, AppenderOptions{}); err == nil {
+	if _, err := Open(file, Options{}); err == nil {
 		t.Error("a log opens in a file")
 	}
 }

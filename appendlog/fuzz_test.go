@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"bytes"
@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// FuzzOpenAppender has a directory with two segments of anything below true headers,
+// FuzzOpen has a directory with two segments of anything below true headers,
 // or not, opened as a log. That ends with a CorruptError that changed nothing, or with a
 // log that goes on: what was readable is, and what is appended comes last. Opening does
 // not look into the first segment, so damage there is for readers to find.
-func FuzzOpenAppender(f *testing.F) {
+func FuzzOpen(f *testing.F) {
 	h, records := goldenParts()
 	whole := buildSegment(h, records)[segmentHeaderSize:]
 	f.Add(whole, whole, true, true)
@@ -40,7 +40,7 @@ func FuzzOpenAppender(f *testing.F) {
 			}
 		}
 		before, damage := readable(s, false)
-		a, err := tryMem(s, AppenderOptions{})
+		a, err := tryMem(s, Options{})
 		if err != nil {
 			var corrupt *CorruptError
 			if !errors.As(err, &corrupt) {
@@ -66,7 +66,7 @@ func FuzzOpenAppender(f *testing.F) {
 
 // readable returns the records up to the first damage, or with salvage all.
 func readable(s *memStore, salvage bool) (records []string, damage error) {
-	for r, err := range readRecords(s, ReadRecordsOptions{Salvage: salvage}) {
+	for r, err := range readRecords(s, ReadOptions{Salvage: salvage}) {
 		switch {
 		case err == nil:
 			records = append(records, string(r.Data))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import "fmt"
 
@@ -17,10 +17,10 @@ type CorruptError struct {
 
 // Error names the file, the place and the reason.
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("ufile: %s is damaged at offset %d, record %d: %s", e.Path, e.At.Offset, e.At.Seq, e.Reason)
+	return fmt.Sprintf("appendlog: %s is damaged at offset %d, record %d: %s", e.Path, e.At.Offset, e.At.Seq, e.Reason)
 }
 
-// Recovery is what OpenAppender found.
+// Recovery is what Open found.
 type Recovery struct {
 	Segments int    // files of the log
 	Records  uint64 // in the last of them
@@ -37,7 +37,7 @@ type Recovery struct {
 }
 
 // recover finds the end of the log, makes it whole and opens it for writing.
-func (a *Appender) recover() error {
+func (a *Log) recover() error {
 	segs, unfinished, err := listSegments(a.store, a.opts.Prefix)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func checkSegments(st segmentStore, segs []segment) error {
 }
 
 // begin creates the first segment of a log.
-func (a *Appender) begin() error {
+func (a *Log) begin() error {
 	g, f, err := createSegment(a.store, a.opts.Prefix, 1, 1)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (a *Appender) begin() error {
 }
 
 // start makes a segment the one that is written.
-func (a *Appender) start(g segment, off int64, seq uint64) {
+func (a *Log) start(g segment, off int64, seq uint64) {
 	a.seg, a.off, a.seq = g, off, seq
 	a.synced, a.written = off, off
 	a.end = Position{Segment: g.index, Offset: off, Seq: seq}
@@ -100,7 +100,7 @@ func (a *Appender) start(g segment, off int64, seq uint64) {
 
 // resume opens the last segment, cuts off what is no record and makes the rest
 // durable.
-func (a *Appender) resume(segs []segment) error {
+func (a *Log) resume(segs []segment) error {
 	g := segs[len(segs)-1]
 	f, err := a.store.Open(g.name, true)
 	if err != nil {
@@ -136,7 +136,7 @@ func (a *Appender) resume(segs []segment) error {
 //
 // The cut is durable before anything else is written: the remains of an old
 // group, behind a new one, might pass for its continuation.
-func (a *Appender) restore(s *scanner, t tail) error {
+func (a *Log) restore(s *scanner, t tail) error {
 	for off := t.durable; off < t.end; {
 		n := min(t.end-off, scanWindow)
 		b, err := s.view(off, int(n))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"encoding/binary"
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// SegmentInfo describes a segment of an appender's log.
+// SegmentInfo describes a segment of a log.
 type SegmentInfo struct {
 	// Index numbers the segments from 1.
 	Index uint64
@@ -154,7 +154,7 @@ func writeNew(st segmentStore, name string, b []byte) error {
 
 // rotate seals the segment that is written and begins the next. The caller
 // leads.
-func (a *Appender) rotate() error {
+func (a *Log) rotate() error {
 	if a.opts.Sync == SyncNone && a.off > a.synced {
 		if err := a.sync(); err != nil {
 			return err
@@ -180,7 +180,7 @@ func (a *Appender) rotate() error {
 // seal cuts off the zeros behind the last record and closes the file. Both are
 // for tidiness: the records are durable, and zeros behind them mean nothing. So
 // an error is no reason to stop.
-func (a *Appender) seal() {
+func (a *Log) seal() {
 	if a.written > a.off {
 		a.file.Truncate(a.off)
 	}
@@ -197,8 +197,8 @@ func (g *segment) info(st segmentStore) SegmentInfo {
 
 // Rotate seals the segment that is being written and begins a new one, after
 // the appends that were begun before. It does nothing when the segment holds no
-// record. A failure is one of the appender: see [Appender.Append].
-func (a *Appender) Rotate() error {
+// record. A failure is final: see [Log].
+func (a *Log) Rotate() error {
 	return a.control("rotate", func() error {
 		if a.off == segmentHeaderSize {
 			return nil
@@ -209,8 +209,8 @@ func (a *Appender) Rotate() error {
 
 // Segments lists the log's segments, oldest first; the last is the one that is
 // being written. The files of the others do not change any more and may be
-// copied; remove them through [Appender.Trim] only.
-func (a *Appender) Segments() []SegmentInfo {
+// copied; remove them through [Log.Trim] only.
+func (a *Log) Segments() []SegmentInfo {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	infos := make([]SegmentInfo, len(a.segments))
@@ -225,7 +225,7 @@ func (a *Appender) Segments() []SegmentInfo {
 // and oldest first: the log is whole whenever that is interrupted. The segment
 // being written stays. Readers that are in a removed segment may fail with
 // fs.ErrNotExist. A failure concerns Trim only; calling it again is safe.
-func (a *Appender) Trim(before Position) error {
+func (a *Log) Trim(before Position) error {
 	a.trimming.Lock()
 	defer a.trimming.Unlock()
 	for {
@@ -246,7 +246,7 @@ func (a *Appender) Trim(before Position) error {
 	}
 }
 
-func (a *Appender) removeSegment(g segment) error {
+func (a *Log) removeSegment(g segment) error {
 	if err := a.store.Remove(g.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

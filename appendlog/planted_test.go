@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"math/rand/v2"
@@ -39,7 +39,7 @@ func TestPlantedMissingSync(t *testing.T) {
 // is found after the power cut.
 func missingSync(op string, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	o := AppenderOptions{SegmentSize: 4096}
+	o := Options{SegmentSize: 4096}
 	s, l := newMemStore(), newLedger()
 	nth, left := rng.IntN(3), 20+rng.IntN(100)
 	s.fault = func(c memCall) memFault {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"bytes"
@@ -44,7 +44,7 @@ func buildSegment(h segmentHeader, records [][]byte, more ...bool) []byte {
 	return b
 }
 
-func TestAppenderFormatGolden(t *testing.T) {
+func TestFormatGolden(t *testing.T) {
 	h, records := goldenParts()
 	got := buildSegment(h, records, false, true, false)
 	want, err := hex.DecodeString(strings.Join(strings.Fields(goldenSegment), ""))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"fmt"
@@ -39,7 +39,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 	for _, n := range []int{1, 64} {
 		b.Run(fmt.Sprintf("ringside/%d", n), func(b *testing.B) {
-			a, err := OpenAppender(b.TempDir(), AppenderOptions{})
+			a, err := Open(b.TempDir(), Options{})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"errors"
@@ -42,10 +42,10 @@ var faultKinds = []faultKind{
 	{"close", "close", memFault{err: syscall.EIO}, syscall.EIO, true},
 }
 
-// TestAppenderFaults lets the nth call of every kind fail, once and for good,
+// TestFaults lets the nth call of every kind fail, once and for good,
 // under load with rotations: every append is told, the failure stays, and after
 // a restart or a power cut nothing that was acknowledged is missing.
-func TestAppenderFaults(t *testing.T) {
+func TestFaults(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	for _, k := range faultKinds {
 		for _, once := range []bool{true, false} {
@@ -62,7 +62,7 @@ func TestAppenderFaults(t *testing.T) {
 	}
 }
 
-// ledger is what appenders were told.
+// ledger is what appending goroutines were told.
 type ledger struct {
 	mu     sync.Mutex
 	acked  map[string]Position
@@ -75,7 +75,7 @@ func newLedger() *ledger {
 
 // load appends from several goroutines until each was refused, or has done its
 // part.
-func (l *ledger) load(t *testing.T, a *Appender, goroutines, each int) {
+func (l *ledger) load(t *testing.T, a *Log, goroutines, each int) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for g := range goroutines {
@@ -106,7 +106,7 @@ func (l *ledger) note(d string, pos Position, err error) {
 }
 
 // check fails the test when judge finds something.
-func (l *ledger) check(t *testing.T, a *Appender) {
+func (l *ledger) check(t *testing.T, a *Log) {
 	t.Helper()
 	if err := l.judge(a); err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func (l *ledger) check(t *testing.T, a *Appender) {
 
 // judge compares the log with what was told: all that was acknowledged is
 // there, at its position, and nothing that was never appended.
-func (l *ledger) judge(a *Appender) error {
+func (l *ledger) judge(a *Log) error {
 	found := map[string]Position{}
 	for r, err := range a.Records(Position{}) {
 		if err != nil {
@@ -142,7 +142,7 @@ func (l *ledger) judge(a *Appender) error {
 func faultRun(t *testing.T, k faultKind, n int, once bool, seed uint64) {
 	t.Helper()
 	s := newMemStore()
-	o := AppenderOptions{SegmentSize: 4096, Ahead: 16 << 10}
+	o := Options{SegmentSize: 4096, Ahead: 16 << 10}
 	a := openMem(t, s, o)
 	s.mu.Lock()
 	clear(s.calls)
@@ -183,7 +183,7 @@ func faultRun(t *testing.T, k faultKind, n int, once bool, seed uint64) {
 // TestFailureReachesEveryWaiter fails the sync of a group of several.
 func TestFailureReachesEveryWaiter(t *testing.T) {
 	s := newMemStore()
-	a := openMem(t, s, AppenderOptions{})
+	a := openMem(t, s, Options{})
 	entered, pass := gate(s)
 	const n = 10
 	results := make(chan error, n)
@@ -257,7 +257,7 @@ var errPowerCut = errors.New("the power is off")
 func powerCuts(t *testing.T, seed uint64) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	o := AppenderOptions{SegmentSize: 4096 + rng.Int64N(8192), Ahead: -1 + rng.IntN(2)*9000, Sync: SyncMode(rng.IntN(2))}
+	o := Options{SegmentSize: 4096 + rng.Int64N(8192), Ahead: -1 + rng.IntN(2)*9000, Sync: SyncMode(rng.IntN(2))}
 	s := newMemStore()
 	l := newLedger()
 	for life := range 5 {
@@ -294,7 +294,7 @@ func powerCuts(t *testing.T, seed uint64) {
 }
 
 // recovered notes what an opened log shows: it must stay.
-func (l *ledger) recovered(a *Appender) {
+func (l *ledger) recovered(a *Log) {
 	for r, err := range a.Records(Position{}) {
 		if err != nil {
 			return
@@ -304,7 +304,7 @@ func (l *ledger) recovered(a *Appender) {
 }
 
 // life appends records and batches from a few goroutines until the power fails.
-func (l *ledger) life(t *testing.T, a *Appender, life int, batches bool) {
+func (l *ledger) life(t *testing.T, a *Log, life int, batches bool) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for g := range 3 {
@@ -324,7 +324,7 @@ func (l *ledger) life(t *testing.T, a *Appender, life int, batches bool) {
 }
 
 // batch appends two records as one.
-func (l *ledger) batch(a *Appender, d []byte) {
+func (l *ledger) batch(a *Log, d []byte) {
 	two := [][]byte{append([]byte("first "), d...), append([]byte("second "), d...)}
 	pos, err := a.AppendBatch(two)
 	l.note(string(two[0]), pos, err)

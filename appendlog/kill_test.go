@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import (
 	"bufio"
@@ -18,9 +18,9 @@ import (
 // killDirEnv tells the test binary to be the process that is killed.
 const killDirEnv = "RINGSIDE_TEST_APPEND_DIR"
 
-// TestAppenderKilled kills processes that append: all that they reported as
+// TestKilled kills processes that append: all that they reported as
 // durable is found.
-func TestAppenderKilled(t *testing.T) {
+func TestKilled(t *testing.T) {
 	if dir := os.Getenv(killDirEnv); dir != "" {
 		appendUntilKilled(dir)
 		return
@@ -32,7 +32,7 @@ func TestAppenderKilled(t *testing.T) {
 	dir := t.TempDir()
 	acked := map[string]bool{}
 	for life := range ringtest.Rounds(5, 2) {
-		cmd := exec.Command(exe, "-test.run=^TestAppenderKilled$")
+		cmd := exec.Command(exe, "-test.run=^TestKilled$")
 		cmd.Env = append(os.Environ(), killDirEnv+"="+dir, fmt.Sprintf("%s_LIFE=%d", killDirEnv, life))
 		out, err := cmd.StdoutPipe()
 		if err != nil {
@@ -58,7 +58,7 @@ func TestAppenderKilled(t *testing.T) {
 
 func checkSurvivors(t *testing.T, dir string, acked map[string]bool) {
 	t.Helper()
-	a, err := OpenAppender(dir, AppenderOptions{})
+	a, err := Open(dir, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func checkSurvivors(t *testing.T, dir string, acked map[string]bool) {
 // appendUntilKilled appends from several goroutines and prints what is durable,
 // each line by one write.
 func appendUntilKilled(dir string) {
-	a, err := OpenAppender(dir, AppenderOptions{SegmentSize: 32 << 10, Ahead: 8 << 10})
+	a, err := Open(dir, Options{SegmentSize: 32 << 10, Ahead: 8 << 10})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-package ufile
+package appendlog
 
 import "time"
 
-// AppenderStats count what an [Appender] did since it was opened.
-type AppenderStats struct {
+// Stats count what an [Log] did since it was opened.
+type Stats struct {
 	Records      uint64        `json:"records"`      // appended
 	Bytes        uint64        `json:"bytes"`        // of the records, without their headers
 	Groups       uint64        `json:"groups"`       // writes that served one or more appends
@@ -18,7 +18,7 @@ type AppenderStats struct {
 }
 
 // Stats returns the counters.
-func (a *Appender) Stats() AppenderStats {
+func (a *Log) Stats() Stats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.stats

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+
+package appendlog
+
+import (
+	"os"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
