@@ -12,7 +12,7 @@ RINGS     = ./features ./reactor ./ufile/... ./unet/... ./uring ./watch/... ./in
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Vet is part of lint, and nobody looks at these programs with a debugger.
+# Vet is part of lint, and test programs need no debug information.
 QUICK = -vet=off -ldflags=-w
 
 # A program with the race detector sleeps for a second when it ends, so that

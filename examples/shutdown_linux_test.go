@@ -184,7 +184,7 @@ func (p *program) dial() net.Conn {
 	return c
 }
 
-// endless makes a file that nobody reads to its end: it has no blocks.
+// endless makes a file too long to be read to its end; it has no blocks.
 func endless(t *testing.T, dir string) {
 	name := filepath.Join(dir, "file")
 	if err := os.WriteFile(name, []byte("x"), 0o600); err != nil {
@@ -196,7 +196,7 @@ func endless(t *testing.T, dir string) {
 }
 
 // readABit reads the beginning of the output, so that the program then waits for a
-// reader who does not come.
+// reader that does not come.
 func readABit(p *program) {
 	_, err := io.CopyN(io.Discard, p.stdout, 1<<20)
 	p.must(err)

@@ -28,7 +28,7 @@ const benchNetLong = `net measures servers on TCP over the loopback. --workload 
             next one is sent (default)
   handlers  the same with 20 connections, where the server computes for 5, 50 or 500 µs or sleeps for
             500 µs before it sends back
-  http      net/http on unet's listener beside net/http on net's. --client chooses who asks: own, our
+  http      net/http on unet's listener beside net/http on net's. --client chooses the load generator: own, our
             load generator; ab and ab-k, ab without and with keep-alive; wrk
   files     files of 1 KiB to 64 MiB from the page cache, with 1, 32 and 256 kept connections: net/http's
             FileServer (std), "ringside serve" (ringside-serve), and nginx where it is installed, with as many
@@ -84,7 +84,7 @@ func newBenchNetCmd() *cobra.Command {
 	f.IntSliceVar(&opts.Sizes, "size", nil, "lengths of messages in bytes, such as 128,1024")
 	f.IntSliceVar(&opts.Procs, "procs", nil, "GOMAXPROCS of the server, 0 for the system's choice, such as 0,1")
 	f.StringSliceVar(&opts.Engines, "engine", nil, "engines to measure: "+strings.Join(suite.NetWords()["engine"], ", ")+"; others are compared to the first")
-	f.StringSliceVar(&opts.Clients, "client", nil, "who asks for pages: own, ab, ab-k, wrk (default: own, with --full all)")
+	f.StringSliceVar(&opts.Clients, "client", nil, "the HTTP load generators: own, ab, ab-k, wrk (default: own, with --full all)")
 	f.DurationVar(&opts.IdleFor, "idle-for", 10*time.Second, "measured time of each round of the workload idle")
 	f.BoolVar(&opts.Full, "full", false, "measure the whole grid, and all workloads unless they are named")
 	takesWords(cmd, suite.NetWords())

@@ -95,7 +95,7 @@ func TestBenchNetWorkloads(t *testing.T) {
 	}
 }
 
-// TestBenchNetWithClient lets somebody else's program ask.
+// TestBenchNetWithClient uses another project's load generator.
 func TestBenchNetWithClient(t *testing.T) {
 	path, err := webclient.Find(webclient.NameABKeep)
 	if err != nil || testing.Short() || runtime.GOOS != "linux" {

@@ -132,7 +132,7 @@ func TestBenchRingWithoutCompiler(t *testing.T) {
 		t.Errorf("the missing compiler is not named in\n%s", r.stdout)
 	}
 	if strings.Contains(r.stdout, " vs ") {
-		t.Errorf("ringside is compared to nobody in\n%s", r.stdout)
+		t.Errorf("ringside is compared to no incumbent in\n%s", r.stdout)
 	}
 }
 

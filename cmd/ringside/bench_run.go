@@ -73,7 +73,7 @@ func runBench(cmd *cobra.Command, b benchmark, flags *benchFlags) (err error) {
 	return err
 }
 
-// runMeasured runs the suite with a progress bar if somebody sees it.
+// runMeasured runs the suite with a progress bar on a terminal.
 func runMeasured(cmd *cobra.Command, b benchmark) (*report.Run, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -20,7 +20,7 @@ package watch with io_uring. --workload chooses from
 
 events: in a round of eventfds all active ones are written, awaited and read. Each of the pairs of sockets
 has one message on its way, which either end sends back. The same writes and reads on descriptors
-that nobody watches are the floor, which is measured in turns with the rounds; of each the median of
+without a watcher are the floor, which is measured in turns with the rounds; of each the median of
 some hundred batches counts. Of eventfds ns/op is net of the floor: what watching adds. Of sockets it
 is the whole, since their floor varies by as much as watching takes. A wake is asked for over a
 channel, which is part of the time, and has no floor.

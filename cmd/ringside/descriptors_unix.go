@@ -7,7 +7,7 @@ package main
 import "syscall"
 
 // descriptors returns how many a process may have: Go raises its limit as far as it may. 0 means
-// that nobody knows.
+// that it is unknown.
 func descriptors() int {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {

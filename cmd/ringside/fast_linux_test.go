@@ -104,7 +104,7 @@ func TestFastDeviceIsNeverLeftBehind(t *testing.T) {
 	}
 }
 
-// readsDataFile tells whether the process has a test file open, wherever it lies.
+// readsDataFile reports whether the process has a test file open, wherever it lies.
 func readsDataFile(pid int) bool {
 	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	for _, fd := range fds {

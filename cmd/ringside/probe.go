@@ -63,7 +63,7 @@ func probeCmd(collect func() features.Report) *cobra.Command {
 	return cmd
 }
 
-// measureSyncs returns nil if nobody asked.
+// measureSyncs returns nil if --sync was not given.
 func measureSyncs(ctx context.Context, dir string) (*syncprobe.Report, error) {
 	if dir == "" {
 		return nil, nil

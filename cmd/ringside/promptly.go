@@ -11,7 +11,7 @@ import (
 )
 
 // promptly has a command that leaves nothing behind end with its context: reading a named
-// pipe or writing to a reader who does not read would go on after a signal.
+// pipe or writing to a reader that does not read would go on after a signal.
 func promptly(run func(cmd *cobra.Command, args []string) error) func(cmd *cobra.Command, args []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		done := make(chan error, 1)

@@ -83,7 +83,7 @@ func dialServe(t *testing.T, addr, begin string) net.Conn {
 	return c
 }
 
-// wantRefused waits until nobody listens.
+// wantRefused waits until connections are refused.
 func wantRefused(t *testing.T, addr string) {
 	t.Helper()
 	eventually(t, "the listener to close", func() bool {
@@ -95,7 +95,7 @@ func wantRefused(t *testing.T, addr string) {
 	})
 }
 
-// TestServeLetsDownloadsEnd asks the program to end while somebody downloads, which takes more than
+// TestServeLetsDownloadsEnd asks the program to end during a download, which takes more than
 // the socket's buffers hold, and others have connections on which nothing is under way.
 func TestServeLetsDownloadsEnd(t *testing.T) {
 	const size = 64 << 20
@@ -155,7 +155,7 @@ func serves(t *testing.T, r *running, _ string) {
 	}
 }
 
-// servesStalled waits until the program sends to a client who does not read.
+// servesStalled waits until the program sends to a client that does not read.
 func servesStalled(t *testing.T, r *running, _ string) {
 	t.Helper()
 	addr := servedAt(t, r)

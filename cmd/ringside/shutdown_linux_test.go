@@ -77,7 +77,7 @@ func TestEachCommandEndsBySignals(t *testing.T) {
 }
 
 // startCommand starts the program with a directory of its own for temporary files. Its
-// standard output is a pipe that nobody reads.
+// standard output is a pipe without a reader.
 func startCommand(t *testing.T, dir string, args []string) *running {
 	t.Helper()
 	r := &running{cmd: program(t, args...)}
@@ -129,20 +129,20 @@ func writesFile(t *testing.T, r *running, _ string) {
 	})
 }
 
-// ended tells whether the program is over, and only waits to be asked for its code.
+// ended reports whether the program is over, and only waits to be asked for its code.
 func (r *running) ended() bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.cmd.Process.Pid))
 	_, state, ok := strings.Cut(string(b), ") ")
 	return err != nil || !ok || strings.HasPrefix(state, "Z")
 }
 
-// pipeIsRead waits until the program has the pipe open, to which nobody writes.
+// pipeIsRead waits until the program has the pipe open, which has no writer.
 func pipeIsRead(t *testing.T, _ *running, pipe string) {
 	t.Helper()
 	eventually(t, "a reader", func() bool {
 		fd, err := syscall.Open(pipe, syscall.O_WRONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 		if err != nil {
-			return false // ENXIO: nobody reads
+			return false // ENXIO: no reader yet
 		}
 		t.Cleanup(func() { _ = syscall.Close(fd) })
 		return true

@@ -84,7 +84,7 @@ func childrenOf(pid int) []int {
 	return out
 }
 
-// hasOpen tells whether the process has a file below dir open.
+// hasOpen reports whether the process has a file below dir open.
 func hasOpen(pid int, dir string) bool {
 	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	for _, fd := range fds {
@@ -95,7 +95,7 @@ func hasOpen(pid int, dir string) bool {
 	return false
 }
 
-// gone says whether a process has ended, be it that nobody waits for it, as where init
+// gone reports whether a process has ended, even if its parent does not wait for it, as where init
 // takes no orphans up.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -35,7 +35,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, func() { // a write may wait for a reader who does not come
+	context.AfterFunc(ctx, func() { // a write may wait for a reader that does not come
 		time.AfterFunc(grace, func() { os.Exit(interrupted) })
 	})
 	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout)
@@ -93,7 +93,7 @@ func keep(ctx context.Context, l *appendlog.Log, jobs int, in io.Reader, out io.
 		})
 	}
 	read := make(chan error, 1)
-	go func() { // nobody waits for it: a read from a terminal or pipe may never end
+	go func() { // it is not waited for: a read from a terminal or pipe may never end
 		defer close(lines)
 		read <- split(ctx, in, lines)
 	}()

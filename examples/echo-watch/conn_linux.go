@@ -46,7 +46,7 @@ func (c *conn) ready(e watch.Events) {
 	}
 }
 
-// echo reads once, writes that back, and says whether to go on.
+// echo reads once, writes that back, and reports whether to go on.
 func (c *conn) echo(e watch.Events) bool {
 	n, err := syscall.Read(c.fd, c.s.buf)
 	switch {
@@ -66,7 +66,7 @@ func (c *conn) echo(e watch.Events) bool {
 	return n == len(c.s.buf) || e&(watch.PeerHangUp|watch.HangUp|watch.Error) != 0
 }
 
-// flush writes b, keeps what the socket does not take, and says whether it took
+// flush writes b, keeps what the socket does not take, and reports whether it took
 // all.
 func (c *conn) flush(b []byte) bool {
 	for len(b) > 0 {

@@ -75,7 +75,7 @@ func serve(ctx context.Context, l net.Listener, pair tls.Certificate) error {
 		last, cancel := context.WithTimeout(context.Background(), grace)
 		defer cancel()
 		err := server.Shutdown(last)
-		if errors.Is(err, context.DeadlineExceeded) { // whoever is slower is cut off
+		if errors.Is(err, context.DeadlineExceeded) { // slower clients are cut off
 			err = server.Close()
 		}
 		ended <- err

@@ -64,7 +64,7 @@ func serve(addr, mode string, most int64, idle time.Duration) error {
 	<-ctx.Done()
 	last, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	if err := s.Shutdown(last); !errors.Is(err, context.DeadlineExceeded) { // whoever is slower is cut off
+	if err := s.Shutdown(last); !errors.Is(err, context.DeadlineExceeded) { // slower clients are cut off
 		return err
 	}
 	return nil

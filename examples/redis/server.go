@@ -50,7 +50,7 @@ func (s *server) handler() event.Handler {
 }
 
 // open begins the time that a peer has. Bytes alone do not begin it anew, so that
-// nobody keeps a connection by one now and then.
+// a byte now and then does not keep a connection.
 func (s *server) open(c *event.Conn) {
 	c.SetValue(new(client))
 	c.SetTimer(s.idle)

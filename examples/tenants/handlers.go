@@ -104,7 +104,7 @@ func (s *service) do(r *http.Request, create bool, work func(context.Context, *d
 var errNumber = errors.New("an item is named by its number")
 
 // fail answers with an error. What happened inside is for the log, not for
-// whoever asked.
+// the client.
 func fail(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
 	switch {
@@ -133,5 +133,5 @@ func isTooLarge(err error) bool {
 func answer(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // whoever asked may have gone
+	_ = json.NewEncoder(w).Encode(v) // the client may have gone
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// loaded runs a load, for longer if nobody is answered in that time, and returns
+// loaded runs a load, for longer if no request is answered in that time, and returns
 // what it prints.
 func loaded(t *testing.T, d time.Duration, args ...string) (options, string) {
 	t.Helper()

@@ -18,7 +18,7 @@
 // It shows what such a service consists of: names from outside that never become
 // a path unchecked, a bounded number of open databases, and an end on a signal
 // that lets requests finish and closes the databases. It knows nothing of
-// authentication: whoever reaches it may name tenants, each of which takes room on
+// authentication: every client that reaches it may name tenants, each of which takes room on
 // the disk.
 package main
 

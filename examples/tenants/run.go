@@ -27,7 +27,7 @@ type result struct {
 	Err                    error
 }
 
-// errNothing is the answer of a load in whose time nobody was answered.
+// errNothing is the answer of a load in whose time no request was answered.
 var errNothing = errors.New("no request was answered")
 
 // rate is requests per second.

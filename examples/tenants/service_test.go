@@ -192,7 +192,7 @@ func TestFewDatabasesAreOpen(t *testing.T) {
 	}
 }
 
-// Whoever waits for a place gives up with its context, and takes nothing away.
+// A request that waits for a place gives up with its context, and takes nothing away.
 func TestWaitingForAPlaceEnds(t *testing.T) {
 	s, err := newStore(t.TempDir(), "default", 1)
 	if err != nil {

@@ -35,7 +35,7 @@ type store struct {
 
 	mu     sync.Mutex
 	open   map[string]*tenant // at most most, those that are being opened or closed included
-	idle   list.List          // *tenant that nobody uses, the longest unused first
+	idle   list.List          // unused *tenant, the longest unused first
 	change chan struct{}      // closed when one becomes idle or is gone
 	closed bool
 }
@@ -174,7 +174,7 @@ func (s *store) release(t *tenant) {
 	s.changed()
 }
 
-// shut closes a database that nobody uses, and frees its place.
+// shut closes an unused database, and frees its place.
 func (s *store) shut(t *tenant) {
 	if err := t.database.close(); err != nil {
 		log.Printf("%s: %v", t.file, err)
@@ -217,7 +217,7 @@ func (s *store) close(wait time.Duration) int {
 	}
 }
 
-// shutIdle begins to close what nobody uses and returns how many databases are
+// shutIdle begins to close unused databases and returns how many databases are
 // still open, and what tells that this has changed.
 func (s *store) shutIdle() (int, chan struct{}) {
 	s.mu.Lock()

@@ -41,7 +41,7 @@ func fileOf(tenant string) (string, error) {
 	return file, nil
 }
 
-// present says whether there is a database below the root. SQLite opens it by
+// present reports whether there is a database below the root. SQLite opens it by
 // its path, so a link, which might lead elsewhere, is refused here.
 func present(root *os.Root, file string) (bool, error) {
 	info, err := root.Lstat(file)
@@ -56,7 +56,7 @@ func present(root *os.Root, file string) (bool, error) {
 	return true, nil
 }
 
-// checkVFS says whether there is a VFS of that name.
+// checkVFS reports whether there is a VFS of that name.
 func checkVFS(name string) error {
 	if vfs.Find(vfsName(name)) == nil {
 		return fmt.Errorf("there is no VFS %q: default, ringside, ringside-plain, ringside-prefetch, ringside-group or ringside-log", name)

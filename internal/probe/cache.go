@@ -11,7 +11,7 @@ import (
 // may be called concurrently; a question is asked once at a time, and those who
 // want the same answer wait for it.
 type Cache[K comparable, V any] struct {
-	// Conclusive says whether an answer with this error stays true. Others are
+	// Conclusive reports whether an answer with this error stays true. Others are
 	// asked again. It must be set before the first use.
 	Conclusive func(error) bool
 

@@ -48,12 +48,12 @@ const (
 	CapSysAdmin = 21
 )
 
-// Has says whether the capability is in the effective set.
+// Has reports whether the capability is in the effective set.
 func (e *Environment) Has(capability uint) bool {
 	return e.Capabilities != nil && *e.Capabilities>>capability&1 != 0
 }
 
-// Exempt says whether kernel.io_uring_disabled = 1 lets the process through:
+// Exempt reports whether kernel.io_uring_disabled = 1 lets the process through:
 // with CAP_SYS_ADMIN on the host, or as a member of kernel.io_uring_group.
 // Inside of another user namespace neither can be told, and it says false.
 func (e *Environment) Exempt() bool {
@@ -63,7 +63,7 @@ func (e *Environment) Exempt() bool {
 	return e.Has(CapSysAdmin) || e.Group != nil && *e.Group >= 0 && slices.Contains(e.Groups, *e.Group)
 }
 
-// LocksFreely says whether RLIMIT_MEMLOCK does not bind the process: with
+// LocksFreely reports whether RLIMIT_MEMLOCK does not bind the process: with
 // CAP_IPC_LOCK on the host. In another user namespace the capability does not
 // count, and io_uring charges what is locked to the user all the same.
 func (e *Environment) LocksFreely() bool { return e.InitialUser && e.Has(CapIPCLock) }

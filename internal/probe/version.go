@@ -17,7 +17,7 @@ type Version struct{ Major, Minor int }
 // String returns the version as major.minor.
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
-// Less says whether v is older than w.
+// Less reports whether v is older than w.
 func (v Version) Less(w Version) bool {
 	return v.Major < w.Major || v.Major == w.Major && v.Minor < w.Minor
 }

@@ -119,7 +119,7 @@ func (a *actor) let(p []byte, err error) {
 	}
 }
 
-// doomed says whether the kernel may still do what ended so.
+// doomed reports whether the kernel may still do what ended so.
 func doomed(err error) bool { return errors.Is(err, reactor.ErrTaken) }
 
 // giveBack ends the use of a buffer.
@@ -131,7 +131,7 @@ func (a *actor) giveBack(p []byte) {
 	a.spare = append(a.spare, p)
 }
 
-// untouched says whether nobody has written to what was given back.
+// untouched reports whether nobody has written to what was given back.
 func untouched(p []byte) bool {
 	for len(p) > 0 {
 		n := min(len(p), len(poisoned))
@@ -241,7 +241,7 @@ func (a *actor) queue(op *reactor.Op, way, after int) reactor.Result {
 	return <-results
 }
 
-// ended judges the end of an operation and says whether it has a result.
+// ended judges the end of an operation and reports whether it has a result.
 func (a *actor) ended(res reactor.Result, way int) bool {
 	errno := res.Errno()
 	switch {

@@ -30,7 +30,7 @@ func brokenSettings(rng *rand.Rand) Settings {
 	return s
 }
 
-// mayBreak says whether rings may fail for good.
+// mayBreak reports whether rings may fail for good.
 func (w *simWorld) mayBreak() bool { return w.faults.Fatal > 0 || w.faults.Unparked > 0 }
 
 // Broken allows what follows from a ring that has failed.

@@ -155,7 +155,7 @@ func (c *Cells) prune(i int) {
 	c.blocks[i], c.due[i] = keep, max(2*len(keep), leastDue)
 }
 
-// visible says whether a read may see the write that lastSure does not rule out.
+// visible reports whether a read may see the write that lastSure does not rule out.
 func (w *wrote) visible(last uint64) bool { return w.end == 0 || w.end >= last }
 
 // lastSure returns when the latest of the writes began that are done and ended
@@ -230,14 +230,14 @@ func (c *Cells) judge(begin uint64, at int, p []byte) error {
 	return fmt.Errorf("block %d holds %x, which no write put there that this read may see: %+v, read begun at %d", at, p, all, begin)
 }
 
-// wrote says whether p is what a write wrote.
+// wrote reports whether p is what a write wrote.
 func (c *Cells) wrote(p []byte, stamp uint64, at int) bool {
 	var want [Block]byte
 	c.block(want[:], stamp, at)
 	return bytes.Equal(p, want[:len(p)])
 }
 
-// parts says whether p consists of parts of what several writes wrote that none
+// parts reports whether p consists of parts of what several writes wrote that none
 // has replaced which began at last.
 func (c *Cells) parts(last uint64, at int, p []byte) bool {
 	var want [Block]byte

@@ -80,7 +80,7 @@ func (a *actor) send(c *link, n int) bool {
 	return true
 }
 
-// receive reads what was sent, in spite of deadlines that pass. It says whether
+// receive reads what was sent, in spite of deadlines that pass. It reports whether
 // the connection is of use any more.
 func (a *actor) receive(c *link, deadline int) bool {
 	for c.got < c.sent && !a.p.stop.Load() {

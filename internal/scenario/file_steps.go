@@ -99,7 +99,7 @@ func stepContext(way, after int) (context.Context, func()) {
 }
 
 // read reads into p and judges the bytes; closing says that the file may be
-// closed meanwhile. It says whether the file was closed.
+// closed meanwhile. It reports whether the file was closed.
 func (a *actor) read(o *opened, p []byte, at, way, after int, closing bool) bool {
 	first, n := o.cells.Range(at, len(p)/Block)
 	p = p[:n*Block]
@@ -154,7 +154,7 @@ func (a *actor) transferred(closing bool) {
 	a.done(1)
 }
 
-// fileEnd judges the error of a transfer, and says whether the file was closed.
+// fileEnd judges the error of a transfer, and reports whether the file was closed.
 func (a *actor) fileEnd(err error, whole bool, way int, closing bool) bool {
 	a.err = err
 	switch {

@@ -137,7 +137,7 @@ func (k *kernelWatch) event(found watch.Events) {
 	}
 }
 
-// untouched says whether nothing was ever fed, of which no event can tell.
+// untouched reports whether nothing was ever fed, of which no event can tell.
 func (k *kernelWatch) untouched() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -329,7 +329,7 @@ func (p *planted) play(t *testing.T, s *Scenario) *Report {
 	return playSim(t, s, what)
 }
 
-// noticed says whether a scenario with the mistake shows it.
+// noticed reports whether a scenario with the mistake shows it.
 func (p *planted) noticed(t *testing.T, s *Scenario) bool {
 	r := p.play(t, s)
 	if !r.Failed() {

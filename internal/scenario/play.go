@@ -19,7 +19,7 @@ type Report struct {
 	Hung       string   // the stacks of all goroutines, when somebody waited for ever
 }
 
-// Failed says whether something was wrong.
+// Failed reports whether something was wrong.
 func (r *Report) Failed() bool { return len(r.Problems) > 0 || r.Hung != "" }
 
 // player plays a scenario.

@@ -20,7 +20,7 @@ type Scenario struct {
 // Worlds say which they know; what is missing is 0.
 type Settings map[string]float64
 
-// Has says whether a setting is not zero.
+// Has reports whether a setting is not zero.
 func (s Settings) Has(name string) bool { return s[name] != 0 }
 
 // Int returns a setting as a whole number.

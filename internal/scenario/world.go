@@ -31,10 +31,10 @@ type World interface {
 	Dial(first uint64) (Conn, error)
 	// Watch has a descriptor watched, with the given mode.
 	Watch(mode int) (Watch, error)
-	// Tolerates says whether an operation may end with an error, as faults that
+	// Tolerates reports whether an operation may end with an error, as faults that
 	// the settings allow.
 	Tolerates(err error) bool
-	// Broken says whether an error means that what was to do it has failed for
+	// Broken reports whether an error means that what was to do it has failed for
 	// good, as the settings allow, or was closed because of that. What ends with
 	// [reactor.ErrTaken] may still be done then, at any time, and its memory is the
 	// kernel's for ever.

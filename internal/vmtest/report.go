@@ -26,7 +26,7 @@ type Result struct {
 	Output []byte
 }
 
-// OK says whether the program ended by itself with status 0.
+// OK reports whether the program ended by itself with status 0.
 func (r Result) OK() bool { return r.Exit == 0 && r.Note == "" }
 
 // Report is what a run brought.

@@ -165,7 +165,7 @@ func TestBadAnswers(t *testing.T) {
 			t.Errorf("%s: %+v of a page that is not there", name, r)
 		}
 		if r, err := do(t.Context(), Job{Addr: "127.0.0.1:1", Requests: 5, Connections: 2}); err == nil {
-			t.Errorf("%s: %+v of nobody", name, r)
+			t.Errorf("%s: %+v of no program", name, r)
 		}
 	}
 }

@@ -139,7 +139,7 @@ func (c *client) dial(ctx context.Context, addr string) error {
 	return nil
 }
 
-// answer reads to the end of an answer, and of the connection if it is not kept, and says whether it
+// answer reads to the end of an answer, and of the connection if it is not kept, and reports whether it
 // is.
 func (c *client) answer() (kept bool, err error) {
 	r, err := http.ReadResponse(c.in, nil)

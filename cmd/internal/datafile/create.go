@@ -102,7 +102,7 @@ func newName() string {
 	return namePrefix + hex.EncodeToString(b[:]) + nameSuffix
 }
 
-// stillNamed tells whether path leads to the open file.
+// stillNamed reports whether path leads to the open file.
 func stillNamed(f *os.File, path string) bool {
 	open, err := f.Stat()
 	if err != nil {

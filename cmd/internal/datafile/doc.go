@@ -7,5 +7,5 @@
 // right bytes, and neither a device nor a file system can compress or deduplicate them.
 //
 // While its owner lives a file is locked with flock. A file with the recognisable name of
-// [Pattern] that nobody locks was left by a process that was killed; [Sweep] removes it.
+// [Pattern] that is not locked was left by a process that was killed; [Sweep] removes it.
 package datafile

@@ -36,7 +36,7 @@ func ProbeEvict(path string) error {
 	return err
 }
 
-// evictTries is how often eviction is tried: a page that somebody uses at the moment stays.
+// evictTries is how often eviction is tried: a page in use stays.
 const evictTries = 5
 
 // tryEvict reads some pages, evicts the file and looks whether they are gone.
@@ -68,7 +68,7 @@ func tryEvict(f *os.File, size int64) error {
 	return nil
 }
 
-// isCached tells whether a page can be read without waiting. A file system that cannot say is
+// isCached reports whether a page can be read without waiting. A file system that cannot say is
 // asked whether it lies in memory.
 func isCached(f *os.File, page []byte, off int64) (bool, error) {
 	_, err := unix.Preadv2(int(f.Fd()), [][]byte{page}, off, unix.RWF_NOWAIT)

@@ -27,7 +27,7 @@ func (d *File) Scratch() (string, error) {
 func scratchOf(path string) string { return strings.TrimSuffix(path, nameSuffix) + scratchSuffix }
 
 // sweepScratch removes the directories in dir whose data files are gone and returns their paths.
-// A file goes after its directory, so nobody uses those.
+// A file goes after its directory, so those are unused.
 func sweepScratch(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -35,7 +35,7 @@ func (e *SpaceError) Error() string {
 // functions.
 type Maker struct {
 	// Free returns the bytes an unprivileged process may still write below dir; an error
-	// means that nobody knows. Nil asks the file system.
+	// means unknown. Nil asks the file system.
 	Free func(dir string) (int64, error)
 	// Create makes the file. Nil is [Create].
 	Create func(ctx context.Context, dir string, size int64, seed uint64, written func(int64)) (*File, error)

@@ -24,7 +24,7 @@ func freeSpace(dir string) (int64, error) {
 	}
 }
 
-// isNoSpace tells whether a write failed because device, quota or process limit is used up.
+// isNoSpace reports whether a write failed because device, quota or process limit is used up.
 func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }

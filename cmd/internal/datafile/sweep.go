@@ -10,7 +10,7 @@ import (
 )
 
 // Sweep removes the data files in dir that no living process owns, with their scratch directories,
-// and returns their paths. Files that belong to somebody, that another user owns or that are not
+// and returns their paths. Files in use, files of another user or that are not
 // regular files are left alone.
 func Sweep(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
@@ -30,7 +30,7 @@ func Sweep(dir string) ([]string, error) {
 	return append(removed, sweepScratch(dir)...), nil
 }
 
-// isDataFile tells whether name is exactly what newName makes.
+// isDataFile reports whether name is exactly what newName makes.
 func isDataFile(name string) bool {
 	digits, ok := strings.CutPrefix(name, namePrefix)
 	if !ok {

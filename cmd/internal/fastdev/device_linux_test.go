@@ -51,7 +51,7 @@ func needDevice(t *testing.T) *Device {
 	return d
 }
 
-// backed tells whether a loop device still has the file of that process.
+// backed reports whether a loop device still has the file of that process.
 func backed(t *testing.T, pid int) bool {
 	t.Helper()
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
@@ -106,7 +106,7 @@ func TestDevice(t *testing.T) {
 	eventuallyGone(t, os.Getpid())
 }
 
-// TestKilled leaves nothing behind although nobody cleans up.
+// TestKilled leaves nothing behind although the process cannot clean up.
 func TestKilled(t *testing.T) {
 	if err := needDevice(t).Close(); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func attach(size int64) (*os.File, error) {
 	defer control.Close()
 	for range 64 {
 		loop, err := attachFree(control, mem)
-		if !errors.Is(err, unix.EBUSY) { // Else somebody else took the device between the two steps.
+		if !errors.Is(err, unix.EBUSY) { // Otherwise another process took the device between the two steps.
 			return loop, err
 		}
 	}

@@ -33,7 +33,7 @@ func sendBrief(socket, file int, off *int64, n int64) (sent int, brief bool, err
 	return int(r), true, nil
 }
 
-// inPageCache tells whether the byte at a position can be had without waiting; false where the file system
+// inPageCache reports whether the byte at a position can be had without waiting; false where the file system
 // cannot tell.
 func inPageCache(file int, at int64) bool {
 	var b [1]byte

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// acceptsGzip tells whether a client wants gzip at least as much as no encoding at all.
+// acceptsGzip reports whether a client wants gzip at least as much as no encoding at all.
 func acceptsGzip(fields []string) bool {
 	zip, identity, others := -1.0, -1.0, -1.0
 	for _, field := range fields {
@@ -47,7 +47,7 @@ func quality(one string) (coding string, q float64) {
 	return coding, q
 }
 
-// compressible tells whether content of a type usually shrinks.
+// compressible reports whether content of a type usually shrinks.
 func compressible(ctype string) bool {
 	ctype, _, _ = strings.Cut(ctype, ";")
 	ctype = strings.ToLower(strings.TrimSpace(ctype))

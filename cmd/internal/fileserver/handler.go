@@ -126,7 +126,7 @@ func (h *Handler) name(urlPath string) (string, error) {
 	return filepath.Localize(clean)
 }
 
-// hidden tells whether an element of a clean path begins with a dot. RFC 8615 has one that is meant
+// hidden reports whether an element of a clean path begins with a dot. RFC 8615 has one that is meant
 // to be seen.
 func hidden(clean string) bool {
 	clean = strings.TrimPrefix(clean, ".well-known/")

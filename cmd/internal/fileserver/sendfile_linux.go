@@ -46,7 +46,7 @@ func (c *conn) sendRange(r *fileRange) (sent int64, handled bool, err error) {
 	return t.sent, true, err
 }
 
-// noSendfile tells whether it is the file or the system that has no sendfile.
+// noSendfile reports whether it is the file or the system that has no sendfile.
 func noSendfile(err error) bool {
 	return err == unix.EINVAL || err == unix.ENOSYS || err == unix.EOPNOTSUPP || err == unix.EOVERFLOW
 }
@@ -64,7 +64,7 @@ type transfer struct {
 // else ends it.
 const sendMax = 4 << 20
 
-// send sends until the socket takes no more, and tells whether that was all. A client that has taken something
+// send sends until the socket takes no more, and reports whether that was all. A client that has taken something
 // has time again.
 func (t *transfer) send(socket, file int) (done bool) {
 	begin := t.sent

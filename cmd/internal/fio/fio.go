@@ -127,7 +127,7 @@ type job struct {
 	} `json:"read"`
 }
 
-// plausible tells whether the numbers are those of a run: durations that are made of them
+// plausible reports whether the numbers are those of a run: durations that are made of them
 // must not overflow.
 func (j *job) plausible() bool {
 	const day = 24 * time.Hour

@@ -33,7 +33,7 @@ func Collect(target string) report.Host {
 	return h
 }
 
-// AvailableMemory returns how many bytes can be used without swapping, 0 if nobody knows.
+// AvailableMemory returns how many bytes can be used without swapping, 0 if unknown.
 func AvailableMemory() int64 { return memory().available }
 
 // memoryInfo is in bytes; 0 means unknown.

@@ -76,7 +76,7 @@ func (a *answer) compare(at int, p []byte) error {
 	return nil
 }
 
-// same tells whether what lies between two offsets is as it was; p begins at offset at.
+// same reports whether the bytes between two offsets are unchanged; p begins at offset at.
 func (a *answer) same(at int, p []byte, from, to int) bool {
 	return from >= to || bytes.Equal(a.text[from:to], p[from-at:to-at])
 }

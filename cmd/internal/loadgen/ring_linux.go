@@ -107,7 +107,7 @@ func (d *ringDriver) entry() (*uring.SQE, error) {
 }
 
 // sendRing queues the message of a connection. All of the one before has come
-// back, so nobody reads its memory any more.
+// back, so its memory is no longer read.
 func (g *generator) sendRing(c *conn) error {
 	d, i := g.ring, c.i
 	msg := d.msgs[i*len(g.msg) : (i+1)*len(g.msg)]

@@ -27,7 +27,7 @@ type Process struct {
 const killGrace = 2 * time.Second
 
 // Run starts the program, hands it the job and decodes its answer. The worker's input stays open
-// until it ends, which tells the worker that somebody still waits for it. When ctx ends the worker
+// until it ends, which tells the worker that its parent still waits for it. When ctx ends the worker
 // is killed with all it started, and the error matches the context's.
 func (p Process) Run(ctx context.Context, job, answer any) error {
 	encoded, err := json.Marshal(job)

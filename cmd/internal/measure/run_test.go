@@ -202,7 +202,7 @@ func TestMetricsOfUnknown(t *testing.T) {
 	m := Sample{Ops: 10, Bytes: 1000, Elapsed: time.Second}.Metrics()
 	for _, name := range []string{CPUUsPerOp, Threads, BytesPerOp, AllocsPerOp, P50Us, P99Us, MaxUs} {
 		if v, ok := m[name]; ok {
-			t.Errorf("%s is %v though nobody knows it", name, v)
+			t.Errorf("%s is %v though it is unknown", name, v)
 		}
 	}
 	if _, ok := (Sample{Ops: 10, Elapsed: time.Second}).Metrics()[MBPerS]; ok {

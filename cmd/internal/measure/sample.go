@@ -37,7 +37,7 @@ type Sample struct {
 	// Elapsed is the length of the window, to the end of the last operation.
 	Elapsed time.Duration `json:"elapsed_ns"`
 	// Floor is the time that the operations would have taken without what is measured; 0 where
-	// nobody knows. The workload says whether Elapsed leaves it out.
+	// unknown. The workload reports whether Elapsed leaves it out.
 	Floor time.Duration `json:"floor_ns,omitempty"`
 	// CPU is user and system time of the process in the window; nil where it is not known.
 	CPU *time.Duration `json:"cpu_ns,omitempty"`

@@ -33,7 +33,7 @@ func Collect() features.Report {
 	return r
 }
 
-// eventBackend listens for a moment on an address that nobody knows.
+// eventBackend listens for a moment on an unused address.
 func eventBackend() (backend, reason string) {
 	s, err := event.Listen("tcp", "127.0.0.1:0", event.Handler{}, event.Options{})
 	if err != nil {

@@ -145,7 +145,7 @@ func TestColor(t *testing.T) {
 	for name, fake := range fakes {
 		plain, colored := text(t, fake(), Style{}), text(t, fake(), Style{Color: true})
 		if strings.Contains(plain, "\x1b") {
-			t.Errorf("%s: colours that nobody asked for", name)
+			t.Errorf("%s: colours that were not asked for", name)
 		}
 		if !strings.Contains(colored, "\x1b") {
 			t.Errorf("%s: no colours", name)

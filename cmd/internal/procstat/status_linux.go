@@ -49,7 +49,7 @@ func statusField(file, name string) (int64, error) {
 }
 
 // Ports returns how many ports the system gives to connections of one address to one other; 0 means
-// that nobody knows.
+// that it is unknown.
 func Ports() int {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {

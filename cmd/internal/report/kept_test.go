@@ -34,7 +34,7 @@ func checkKept(name string, b []byte) (wrong []string) {
 		return []string{err.Error()}
 	}
 	if len(doc.Results) == 0 || doc.Host.Kernel == "" || doc.Host.Pairs == 0 {
-		wrong = append(wrong, "no results, or nobody knows from where")
+		wrong = append(wrong, "no results, or their origin is missing")
 	}
 	for _, r := range doc.Results {
 		full := r.Suite + "-" + r.Workload

@@ -41,7 +41,7 @@ type Host struct {
 	// Storages are those that were measured beside the one above. A result on one of them has
 	// its name as the parameter "storage".
 	Storages []Storage `json:"storages,omitempty"`
-	// Verified tells whether the content of reads was checked during the run.
+	// Verified reports whether the content of reads was checked during the run.
 	Verified bool   `json:"verified"`
 	Go       string `json:"go"`
 	Ringside string `json:"ringside"`

@@ -187,7 +187,7 @@ func comparedTo(cells []Cell) []string {
 	return out
 }
 
-// isYardstick tells whether the engine is a program that shows what the device can do.
+// isYardstick reports whether the engine is a program that shows what the device can do.
 func isYardstick(engine string) bool { return engine == "fio" || strings.HasPrefix(engine, "fio-") }
 
 // addSeries adds the row of one engine in a cell.

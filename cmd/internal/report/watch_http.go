@@ -10,7 +10,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// isHTTP tells whether a cell of the suite "watch" is of the web server.
+// isHTTP reports whether a cell of the suite "watch" is of the web server.
 func isHTTP(c Cell) bool { return c.Workload == "http" }
 
 // httpTitle is the title of a cell of the web server.

@@ -63,7 +63,7 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// has says whether a row is soaked.
+// has reports whether a row is soaked.
 func (o *Options) has(row string) bool { return len(o.Rows) == 0 || slices.Contains(o.Rows, row) }
 
 // roundLength leaves room for twelve rounds, so that growth can be seen, but none is shorter than a

@@ -18,8 +18,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
 )
 
-// How long somebody may take: to end a step, a request or a transaction when a round is over, which is
-// a hang beyond that; and when the run is interrupted, after which nobody is waited for.
+// Time limits: for a worker to end its step, request or transaction when a round is over (beyond it
+// the worker hangs), and for all workers after an interrupt.
 const (
 	patience    = time.Minute
 	impatience  = 600 * time.Millisecond
@@ -193,7 +193,7 @@ func (r *round) problem(row, format string, args ...any) {
 // done counts operations of a row.
 func (r *round) done(row string, n int) { r.ops[row].Add(int64(n)) }
 
-// random returns the choices of somebody in this round.
+// random returns the random source of a worker in this round.
 func (r *round) random(who int) *rand.Rand {
 	return rand.New(rand.NewPCG(r.o.Seed, uint64(r.number)<<32|uint64(who)))
 }
@@ -203,7 +203,7 @@ func (r *round) path(format string, args ...any) string {
 	return filepath.Join(r.dir, fmt.Sprintf("%d-", r.number)+fmt.Sprintf(format, args...))
 }
 
-// playRound has everybody work for a round, and says whether all have ended.
+// playRound runs all workers for one round and reports whether all of them ended.
 func (s *soaker) playRound(work context.Context) bool {
 	left := s.o.For - time.Since(s.begin)
 	more, stop := context.WithTimeout(work, min(s.o.roundLength(), left))
@@ -277,7 +277,7 @@ func (r *round) parts() []func() {
 	return parts
 }
 
-// nextSeed returns the seed of a scenario that nobody has played.
+// nextSeed returns the seed of a scenario that has not been played.
 func (s *soaker) nextSeed() uint64 { return s.o.Seed<<24 + s.seeds.Add(1) }
 
 // judgeLeft compares what is left of a round with what was there before the first.

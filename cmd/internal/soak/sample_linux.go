@@ -63,7 +63,7 @@ func look() Left {
 	defer looking.Unlock()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	resident, _ := procstat.Resident(os.Getpid()) // 0 where nobody knows
+	resident, _ := procstat.Resident(os.Getpid()) // 0 where it is unknown
 	return Left{len(descriptors()), runtime.NumGoroutine(), resident, int64(m.HeapInuse)}
 }
 

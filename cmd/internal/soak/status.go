@@ -71,7 +71,7 @@ type Summary struct {
 	Memory      []Growth         `json:"growth"`
 }
 
-// Failed says whether something was wrong.
+// Failed reports whether the run found a failure.
 func (s *Summary) Failed() bool { return len(s.Problems) > 0 }
 
 // Text returns the summary in lines for a reader.

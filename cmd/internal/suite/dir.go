@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// DefaultDir returns where test files are created when nobody says where: in TMPDIR if that is
+// DefaultDir returns where test files are created by default: in TMPDIR if that is
 // set, else in /var/tmp, which unlike /tmp usually lies on a disk and not in memory.
 func DefaultDir() string {
 	if runtime.GOOS == "windows" || os.Getenv("TMPDIR") != "" {

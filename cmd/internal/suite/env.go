@@ -19,9 +19,9 @@ type Env struct {
 	Round func(context.Context, workload.Job) (measure.Sample, error)
 	// Maker creates the file.
 	Maker datafile.Maker
-	// ProbeDirect tells whether the file can be read with O_DIRECT.
+	// ProbeDirect reports whether the file can be read with O_DIRECT.
 	ProbeDirect func(path string) error
-	// ProbeEvict tells whether the file can be evicted from the page cache; if not, the error
+	// ProbeEvict reports whether the file can be evicted from the page cache; if not, the error
 	// matches [datafile.ErrCached].
 	ProbeEvict func(path string) error
 	// FastDevice makes a storage in memory for size bytes; where there can be none, the error
@@ -31,7 +31,7 @@ type Env struct {
 	// program's version.
 	FindFio func() (string, error)
 	Fio     func(ctx context.Context, program string, job fio.RandRead) (measure.Sample, error)
-	// AvailableMemory returns the bytes that buffers and cache may take, 0 if nobody knows.
+	// AvailableMemory returns the bytes that buffers and cache may take, 0 if unknown.
 	AvailableMemory func() int64
 	// Progress is told how far the run is.
 	Progress Progress

@@ -12,7 +12,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// isFio tells whether the engine is the fio program.
+// isFio reports whether the engine is the fio program.
 func isFio(engine string) bool {
 	return engine == fio.Name || engine == fio.NameFixed || engine == fio.NameBatched
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// chosen tells whether the options ask for the workload. An axis given by the user is meant for the
+// chosen reports whether the options ask for the workload. An axis given by the user is meant for the
 // random reads unless workloads are named.
 func (o FileOptions) chosen(workload string) bool {
 	switch {
@@ -21,7 +21,7 @@ func (o FileOptions) chosen(workload string) bool {
 	return true
 }
 
-// wants tells whether this state of the page cache is to be measured.
+// wants reports whether this state of the page cache is to be measured.
 func (o FileOptions) wants(cache string) bool { return slices.Contains(o.Caches, cache) }
 
 // blocksOr returns the block sizes that the user gave, else the workload's own.

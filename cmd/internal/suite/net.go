@@ -44,7 +44,7 @@ type NetEnv struct {
 	// Spins is how many steps of a handler's work a processor computes in a microsecond.
 	Spins func() float64
 	// Descriptors is how many a process may have, Ports how many connections there may be to one
-	// server; 0 where nobody knows.
+	// server; 0 where unknown.
 	Descriptors, Ports func() int
 	// BuildPeer makes the program in C.
 	BuildPeer func(context.Context) (NetPeer, error)

@@ -101,7 +101,7 @@ func (o NetOptions) withDefaults() NetOptions {
 	return o
 }
 
-// chosen tells whether the options ask for the workload.
+// chosen reports whether the options ask for the workload.
 func (o NetOptions) chosen(workload string) bool {
 	if len(o.Workloads) > 0 {
 		return slices.Contains(o.Workloads, workload)

@@ -46,7 +46,7 @@ type FileOptions struct {
 	Duration time.Duration
 	// Seed selects content and offsets.
 	Seed uint64
-	// Fast says whether the storage in memory is measured, Fio whether the fio program is an
+	// Fast reports whether the storage in memory is measured, Fio whether the fio program is an
 	// engine where O_DIRECT is used.
 	Fast Fast
 	Fio  Choice
@@ -57,7 +57,7 @@ type FileOptions struct {
 	cachesGiven bool
 }
 
-// Choice says whether a part that needs something to be installed is wanted.
+// Choice reports whether a part that needs something to be installed is wanted.
 type Choice int
 
 const (
@@ -69,7 +69,7 @@ const (
 	Never
 )
 
-// Fast says whether the storage in memory is measured. Where it cannot be had it is skipped.
+// Fast reports whether the storage in memory is measured. Where it cannot be had it is skipped.
 type Fast string
 
 const (

@@ -26,7 +26,7 @@ const (
 type RingEnv struct {
 	// Round runs one job, in a process of its own.
 	Round func(context.Context, workload.Job) (measure.Sample, error)
-	// ProbeRing tells whether such a ring can be used here.
+	// ProbeRing reports whether such a ring can be used here.
 	ProbeRing func(ring string) error
 	// BuildPeer makes the program in C.
 	BuildPeer func(context.Context) (Peer, error)

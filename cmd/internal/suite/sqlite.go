@@ -25,10 +25,10 @@ const sqliteSuite = "sqlite"
 type SQLiteEnv struct {
 	// Round runs one job, in a process of its own.
 	Round func(context.Context, workload.Job) (measure.Sample, error)
-	// Probe tells whether this program has an engine, Version which library it is.
+	// Probe reports whether this program has an engine, Version which library it is.
 	Probe   func(engine string) error
 	Version func(engine string) string
-	// ProbeEvict tells whether a file can be evicted from the page cache; if not, the error
+	// ProbeEvict reports whether a file can be evicted from the page cache; if not, the error
 	// matches [datafile.ErrCached].
 	ProbeEvict func(path string) error
 	// Progress is told how far the run is.

@@ -95,7 +95,7 @@ func (o SQLiteOptions) withDefaults() SQLiteOptions {
 	return o
 }
 
-// among leaves out the engines that nobody asked for.
+// among leaves out the engines that were not asked for.
 func (o SQLiteOptions) among(engines ...string) []string {
 	if len(o.Engines) == 0 {
 		return engines

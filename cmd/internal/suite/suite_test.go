@@ -22,7 +22,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
-// quiet is a progress bar that nobody sees.
+// quiet is a progress bar without output.
 type quiet struct{}
 
 func (quiet) Start(int64, string) {}

@@ -26,11 +26,11 @@ const (
 type WatchEnv struct {
 	// Round runs one job, in a process of its own.
 	Round func(context.Context, workload.Job) (measure.Sample, error)
-	// Probe tells whether an engine can be used here.
+	// Probe reports whether an engine can be used here.
 	Probe func(engine string) error
 	// Asker finds what asks the web server: the program ab, or a load generator of our own.
 	Asker func(context.Context, Choice) (Asker, error)
-	// Descriptors is how many a process may have; 0 means that nobody knows.
+	// Descriptors is how many a process may have; 0 means unknown.
 	Descriptors func() int
 	// Progress is told how far the run is.
 	Progress Progress

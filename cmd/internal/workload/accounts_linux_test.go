@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// accountsReads tells whether the file lies where each read of a block device is accounted to the
+// accountsReads reports whether the file lies where each read of a block device is accounted to the
 // process. A file system in memory has none, one of the network may account otherwise.
 func accountsReads(t *testing.T, path string) bool {
 	t.Helper()

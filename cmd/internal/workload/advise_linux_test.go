@@ -43,7 +43,7 @@ func TestAdviseRandom(t *testing.T) {
 	}
 }
 
-// readsAhead tells whether the kernel has read more than was asked for.
+// readsAhead reports whether the kernel has read more than was asked for.
 func readsAhead(t *testing.T, e engine.Engine, path string, advise func(engine.File) error) bool {
 	t.Helper()
 	f, err := e.OpenRead(path, false)

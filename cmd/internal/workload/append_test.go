@@ -69,7 +69,7 @@ func TestLogThatLostARecordIsAHardFailure(t *testing.T) {
 			}
 			return r
 		},
-		"of nobody": func(n int, r []byte) []byte {
+		"of no writer": func(n int, r []byte) []byte {
 			if n == at {
 				r[recordGoroutine] = 200
 			}

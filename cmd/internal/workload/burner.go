@@ -38,7 +38,7 @@ func burner(seed uint64) measure.Op {
 }
 
 // burner measures reads and units of computation. The processor's time is that of both, so it is
-// not told: it is nobody's cost per read.
+// not told: it is no cost of a read.
 func (j Job) burner(ctx context.Context, e engine.Engine) (s measure.Sample, err error) {
 	if j.Burner.Burners < 1 {
 		return measure.Sample{}, fmt.Errorf("%d computing goroutines", j.Burner.Burners)

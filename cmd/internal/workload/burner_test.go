@@ -34,7 +34,7 @@ func TestBurnerCountsReadsAndComputation(t *testing.T) {
 func TestBurnerErrors(t *testing.T) {
 	m := newMemory(8 * datafile.UnitSize)
 	if _, err := burnerJob(int64(len(m.data)), 0).RunWith(t.Context(), m); err == nil {
-		t.Error("nobody computes: no error")
+		t.Error("no computing goroutine: no error")
 	}
 	if _, err := burnerJob(100, 1).RunWith(t.Context(), m); err == nil {
 		t.Error("no block: no error")

@@ -46,7 +46,7 @@ func (w Nop) Options() *uring.Options {
 // Rounds is how many submissions pass between two readings of the clock.
 func (w Nop) Rounds() int { return max(nopChunk/w.Batch, 1) }
 
-// ProbeRing tells whether this process can use such a ring.
+// ProbeRing reports whether this process can use such a ring.
 func ProbeRing(ring string) error {
 	if ring == RingDefer {
 		return features.HaveDeferTaskrun()

@@ -49,7 +49,7 @@ func TestNop(t *testing.T) {
 				m := s.Metrics()
 				for _, name := range []string{"p50_us", "p99_us", "max_us", "mb_per_s"} {
 					if v, ok := m[name]; ok {
-						t.Errorf("%s is %v though nobody measured it", name, v)
+						t.Errorf("%s is %v though it was not measured", name, v)
 					}
 				}
 				if m["ns_per_op"] <= 0 {

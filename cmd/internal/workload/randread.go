@@ -58,7 +58,7 @@ func (w RandRead) Open(e engine.Engine) (newOp func(goroutine int) (measure.Op, 
 
 func (w RandRead) check() error { return checkBlocks(w.Block, w.Span) }
 
-// checkBlocks tells whether the span has a block of that size.
+// checkBlocks reports whether the span has a block of that size.
 func checkBlocks(block int, span int64) error {
 	if block <= 0 || block%datafile.UnitSize != 0 || span < int64(block) {
 		return fmt.Errorf("block of %d bytes in a span of %d", block, span)

@@ -53,7 +53,7 @@ type coldReader struct {
 	blocks *coldBlocks
 }
 
-// readNext reads the next block that nobody has read.
+// readNext reads the next unread block.
 func (r *coldReader) readNext() (int, error) {
 	off, ok := r.blocks.take()
 	if !ok {

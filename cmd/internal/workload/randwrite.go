@@ -71,7 +71,7 @@ func (o *overwriting) newOp(goroutine int) (measure.Op, error) {
 }
 
 // finish reads what was written last unless the round failed, and closes the file. What lies in
-// the page cache is written to the device, on nobody's account.
+// the page cache is written to the device, which no row counts.
 func (o *overwriting) finish(failed error) error {
 	if failed != nil {
 		return o.file.Close()

@@ -27,7 +27,7 @@ const (
 const maxWatched = 1 << 20
 
 // Watch is what package watch takes for an event: the time of rounds that get events, beside that of
-// the same writes and reads on descriptors that nobody watches. Of eventfds it is net of these. Of
+// the same writes and reads on unwatched descriptors. Of eventfds it is net of these. Of
 // pairs of sockets it is not: their writes and reads allocate memory, and from one process to the
 // next vary by as much as watching takes.
 type Watch struct {
@@ -81,7 +81,7 @@ func (j Job) backend() (watch.Mode, error) {
 	return b, err
 }
 
-// ProbeWatch tells whether this process can watch with the engine, "epoll" or "io_uring".
+// ProbeWatch reports whether this process can watch with the engine, "epoll" or "io_uring".
 func ProbeWatch(engine string) error {
 	b, err := Job{Engine: engine}.backend()
 	if err != nil {

@@ -34,6 +34,6 @@ func TestHTTPNeedsAnAnswer(t *testing.T) {
 		t.Errorf("a context that has ended: %v", err)
 	}
 	if _, err := AskJob(ab.Job{Addr: "127.0.0.1:1", Requests: 100, Connections: 1}).Run(t.Context()); err == nil {
-		t.Error("nobody answers")
+		t.Error("no server answers")
 	}
 }

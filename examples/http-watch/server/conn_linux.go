@@ -50,7 +50,7 @@ func (s *Server) open(fd int) {
 	c.timer = s.l.AfterFunc(s.idle, c.close)
 }
 
-// resting says whether nothing is unfinished.
+// resting reports whether nothing is unfinished.
 func (c *conn) resting() bool { return !c.writing && len(c.in) == 0 && c.skip == 0 }
 
 // ready is called for each event.
@@ -69,7 +69,7 @@ func (c *conn) ready(e watch.Events) {
 	}
 }
 
-// take reads once, answers, and says whether to go on.
+// take reads once, answers, and reports whether to go on.
 func (c *conn) take(e watch.Events) bool {
 	n, err := syscall.Read(c.fd, c.s.buf)
 	switch {
@@ -102,7 +102,7 @@ func (c *conn) resume() {
 	}
 }
 
-// serve answers the requests in b, which follows c.in, and says whether the
+// serve answers the requests in b, which follows c.in, and reports whether the
 // connection is ready to read more.
 func (c *conn) serve(b []byte) bool {
 	if len(c.in) > 0 {
@@ -178,7 +178,7 @@ func (c *conn) answer(b []byte) (rest []byte, full bool) {
 	return b, false
 }
 
-// send writes b, keeps what the socket does not take, and says whether it took
+// send writes b, keeps what the socket does not take, and reports whether it took
 // all.
 func (c *conn) send(b []byte) bool {
 	for len(b) > 0 {
@@ -214,7 +214,7 @@ func (c *conn) wait(e watch.Events) {
 }
 
 // finish ends a connection whose output was sent. When input may be left that
-// nobody will read, closing would reset the connection, and the peer might lose
+// will not be read, closing would reset the connection, and the peer might lose
 // the answer: so it waits a while for the peer to end.
 func (c *conn) finish() {
 	if c.ended || !c.refused && c.skip == 0 {
@@ -230,7 +230,7 @@ func (c *conn) finish() {
 	c.wait(input)
 }
 
-// discard reads what nobody needs.
+// discard reads and drops input.
 func (c *conn) discard() {
 	for {
 		n, err := syscall.Read(c.fd, c.s.buf)

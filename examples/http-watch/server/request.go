@@ -57,7 +57,7 @@ var (
 	headEnd = []byte("\r\n\r\n")
 )
 
-// badStart says whether b cannot become a request any more, so that those who
+// badStart reports whether b cannot become a request any more, so that those who
 // speak something else, such as TLS, are told at once.
 func badStart(b []byte) bool {
 	for _, c := range b {
@@ -71,7 +71,7 @@ func badStart(b []byte) bool {
 	return false
 }
 
-// bareLineFeed says whether a line ends without a carriage return, which some
+// bareLineFeed reports whether a line ends without a carriage return, which some
 // parsers take for an end and others do not.
 func bareLineFeed(b []byte) bool {
 	for i := bytes.IndexByte(b, '\n'); i >= 0; {
@@ -184,7 +184,7 @@ func is(b []byte, s string) bool { return len(b) == len(s) && bytes.EqualFold(b,
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isToken says whether a character may be part of a name.
+// isToken reports whether a character may be part of a name.
 func isToken(c byte) bool {
 	return isDigit(c) || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' ||
 		bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) >= 0
@@ -199,7 +199,7 @@ func token(b []byte) bool {
 	return len(b) > 0
 }
 
-// text says whether a value has no control characters but tabs.
+// text reports whether a value has no control characters but tabs.
 func text(b []byte) bool {
 	for _, c := range b {
 		if c < ' ' && c != '\t' || c == 0x7f {

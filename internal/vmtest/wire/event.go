@@ -52,7 +52,7 @@ type Guest struct {
 // Mount is a file system of the guest.
 type Mount struct {
 	Path, Type string
-	// Direct says whether an O_DIRECT write succeeded on it.
+	// Direct reports whether an O_DIRECT write succeeded on it.
 	Direct bool
 }
 

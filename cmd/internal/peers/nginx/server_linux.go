@@ -52,7 +52,7 @@ func Start(files string, workers int) (*Server, error) {
 }
 
 // start hands the listening socket down, as nginx does with itself when it is upgraded: so there is no
-// moment in which somebody else gets the port.
+// moment in which another process gets the port.
 func (s *Server) start(path, files string, workers int, ln *net.TCPListener) error {
 	conf, err := prepare(s.prefix, files, s.addr, workers)
 	if err != nil {
