@@ -3,6 +3,16 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/echo"
+	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
+	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
+	"github.com/ringside-io/ringside/cmd/internal/suite"
 	"github.com/spf13/cobra"
 )
 
@@ -49,4 +59,98 @@ func newBenchCmd() *cobra.Command {
 	cmd.Flags().BoolVar(&all.full, "full", false, "measure the published grids")
 	cmd.AddCommand(newBenchFileCmd(), newBenchNetCmd(), newBenchRingCmd(), newBenchSQLiteCmd(), newBenchWatchCmd())
 	return cmd
+}
+
+// allBench runs one suite after the other: files, sockets, watching, SQLite.
+type allBench struct {
+	dir   string
+	full  bool
+	parts []allPart
+	// spoilers says what is wrong with the machine.
+	spoilers func() []string
+}
+
+// allPart is one suite of the run, and how long it takes with five pairs of 200 ms on two processors.
+type allPart struct {
+	title string
+	b     benchmark
+	takes time.Duration
+}
+
+// briefParts answer for most programs in under three minutes.
+func (a *allBench) briefParts() []allPart {
+	return []allPart{
+		{"files", &fileBench{suite.FileOptions{Dir: a.dir, Brief: true, Fio: suite.Never}}, 45 * time.Second},
+		{"sockets", &netBench{suite.NetOptions{
+			Connections: []int{1, 100, 1000}, Sizes: []int{128}, Engines: []string{echo.NameStd, echo.NameConn, echo.NameEvent},
+		}}, 25 * time.Second},
+		{"watching", &watchBench{suite.WatchOptions{Sources: []string{"eventfd"}, Modes: []string{"edge"}, Active: []int{1, 10, 100}}}, 15 * time.Second},
+		{"SQLite", &sqliteBench{suite.SQLiteOptions{
+			Dir: a.dir, Engines: []string{sqlitebench.Memory, sqlitebench.Default, sqlitebench.Ringside, sqlitebench.Group, sqlitebench.Log}, Scale: 20,
+		}}, 60 * time.Second},
+	}
+}
+
+// fullParts are the published grids.
+func (a *allBench) fullParts() []allPart {
+	return []allPart{
+		{"files", &fileBench{suite.FileOptions{Dir: a.dir, Full: true}}, 12 * time.Minute},
+		{"sockets", &netBench{suite.NetOptions{Full: true}}, 20 * time.Minute},
+		{"watching", &watchBench{suite.WatchOptions{Workloads: []string{suite.EventsWork, suite.HTTPWork}}}, 3 * time.Minute},
+		{"SQLite", &sqliteBench{suite.SQLiteOptions{
+			Dir: a.dir, Workloads: []string{suite.SpeedWork, suite.TenantsWork, suite.ColdWork},
+		}}, 8 * time.Minute},
+	}
+}
+
+func (a *allBench) directory() string { return a.dir }
+
+func (a *allBench) configure(flags *benchFlags) error {
+	a.parts = a.briefParts()
+	if a.full {
+		a.parts = a.fullParts()
+	}
+	if a.spoilers == nil {
+		a.spoilers = hostinfo.Spoilers
+	}
+	for i := range a.parts {
+		p := &a.parts[i]
+		if err := p.b.configure(flags); err != nil {
+			return err
+		}
+		p.takes = time.Duration(float64(p.takes) * float64(flags.pairs) / 5)
+	}
+	return nil
+}
+
+// measure runs the suites. What a suite cannot do here is noted and does not keep the others from
+// running; an error that is not about the machine ends the run.
+func (a *allBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
+	all := &report.Run{Notes: a.spoilers()}
+	tools.warn(all.Notes)
+	// How much slower than foreseen the suites are that have run.
+	foreseen, took := time.Duration(0), time.Duration(0)
+	for i, p := range a.parts {
+		after := time.Duration(0)
+		for _, later := range a.parts[i+1:] {
+			after += later.takes
+		}
+		if foreseen > 0 {
+			after = time.Duration(float64(after) * float64(took) / float64(foreseen))
+		}
+		tools.bar.Part(fmt.Sprintf("[%d/%d] %s: ", i+1, len(a.parts), p.title), after)
+		began := time.Now()
+		run, err := p.b.measure(ctx, tools)
+		foreseen, took = foreseen+p.takes, took+time.Since(began)
+		if run != nil {
+			all.Add(run)
+		}
+		if err != nil && !errors.Is(err, suite.ErrNothing) {
+			return all, fmt.Errorf("%s: %w", p.title, err)
+		}
+	}
+	if len(all.Cells) == 0 {
+		return all, suite.ErrNothing
+	}
+	return all, nil
 }

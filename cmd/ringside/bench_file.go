@@ -5,8 +5,6 @@ package main
 import (
 	"context"
 
-	"github.com/spf13/cobra"
-
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 	"github.com/ringside-io/ringside/cmd/internal/fastdev"
@@ -16,6 +14,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/suite"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
+	"github.com/spf13/cobra"
 )
 
 const benchFileLong = `file measures what is done to files: os.File beside ringside. --workload chooses from
@@ -137,4 +136,27 @@ func runFio(ctx context.Context, program string, job fio.RandRead) (measure.Samp
 	}
 	s.Backend, err = fio.Version(ctx, program)
 	return s, err
+}
+
+// fastValue is the flag that chooses whether the fast device is measured.
+type fastValue struct{ fast *suite.Fast }
+
+func (v fastValue) String() string {
+	if v.fast == nil {
+		return ""
+	}
+	return string(*v.fast)
+}
+
+func (fastValue) Type() string { return "word" }
+
+func (v fastValue) Set(text string) error {
+	switch text {
+	case "true":
+		text = string(suite.FastAdd)
+	case "false":
+		text = string(suite.FastNone)
+	}
+	*v.fast = suite.Fast(text)
+	return nil
 }

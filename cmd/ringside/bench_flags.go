@@ -3,11 +3,21 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/suite"
+	"github.com/ringside-io/ringside/cmd/internal/workload"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -68,3 +78,114 @@ func differentFiles(flags map[string]string) error {
 
 // quiet tells that standard output belongs to a machine.
 func (b *benchFlags) quiet() bool { return b.json == "-" || b.benchfmt == "-" || b.html == "-" }
+
+// boolFlag registers a flag that may stand without a value.
+func boolFlag(f *pflag.FlagSet, v pflag.Value, name, usage string) {
+	f.VarPF(v, name, "", usage).NoOptDefVal = "true"
+}
+
+// programValue is a flag that chooses whether another program is used: yes when set, and the
+// opposite when set to false. Its two flags are --NAME and --no-NAME.
+type programValue struct {
+	name   string
+	choice *suite.Choice
+	yes    suite.Choice
+}
+
+func (v programValue) String() string { return "" }
+
+func (programValue) Type() string { return "bool" }
+
+func (v programValue) Set(text string) error {
+	on, err := strconv.ParseBool(text)
+	if err != nil {
+		return fmt.Errorf("%q is neither true nor false", text)
+	}
+	choice := v.yes
+	if !on {
+		choice = suite.Always + suite.Never - v.yes
+	}
+	if *v.choice != suite.Auto && *v.choice != choice {
+		return fmt.Errorf("--%s and --no-%[1]s contradict each other", v.name)
+	}
+	*v.choice = choice
+	return nil
+}
+
+const workerName = "bench-worker"
+
+// newBenchWorkerCmd returns the hidden command that runs one round in a process of its own.
+func newBenchWorkerCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:    workerName,
+		Short:  "Run one round: a job as JSON on standard input, its sample on standard output",
+		Hidden: true,
+		Args:   noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := measure.ServeWorker(cmd.Context(), measure.WorkerInput(), cmd.OutOrStdout(),
+				func(ctx context.Context, job workload.Job) (measure.Sample, error) { return job.Run(ctx) })
+			if err == nil || errors.Is(err, context.Canceled) {
+				return err
+			}
+			// The parent prints this with its own prefix.
+			fmt.Fprintln(cmd.ErrOrStderr(), err)
+			return exitStatus(exitFailure)
+		},
+	}
+}
+
+// parseSize reads a number of bytes such as 4096, 64K, 64KiB or 1M; units are binary.
+func parseSize(text string) (int64, error) {
+	digits := strings.TrimRight(text, "KMGTkmgtiIbB")
+	unit := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(text[len(digits):]), "B"), "I")
+	shift, ok := map[string]int{"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[unit]
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || !ok || n < 0 || n > math.MaxInt64>>shift {
+		return 0, fmt.Errorf("%q is not a size: give bytes, or a number with K, M or G", text)
+	}
+	return n << shift, nil
+}
+
+// sizeFlag is a flag with a size.
+type sizeFlag struct{ n *int64 }
+
+func (s sizeFlag) String() string {
+	if s.n == nil || *s.n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(*s.n, 10)
+}
+
+func (s sizeFlag) Set(text string) error {
+	n, err := parseSize(text)
+	*s.n = n
+	return err
+}
+
+func (sizeFlag) Type() string { return "size" }
+
+// sizesFlag is a flag with a list of sizes, separated by commas or given repeatedly.
+type sizesFlag struct{ list *[]int }
+
+func (s sizesFlag) String() string {
+	if s.list == nil || len(*s.list) == 0 {
+		return ""
+	}
+	return strings.Trim(fmt.Sprint(*s.list), "[]")
+}
+
+func (s sizesFlag) Set(text string) error {
+	for part := range strings.SplitSeq(text, ",") {
+		n, err := parseSize(strings.TrimSpace(part))
+		if err != nil {
+			return err
+		}
+		if n > math.MaxInt32 {
+			return fmt.Errorf("%q is too large", part)
+		}
+		*s.list = append(*s.list, int(n))
+	}
+	return nil
+}
+
+func (sizesFlag) Type() string { return "sizes" }

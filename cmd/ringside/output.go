@@ -4,9 +4,16 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
+
+	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // outputFile is a result file that keeps its former content until there is a new one. A nil
@@ -73,4 +80,66 @@ func (o *outputFile) close() error {
 		err = errors.Join(err, os.Remove(o.f.Name()))
 	}
 	return err
+}
+
+// isTerminal reports whether w is a terminal that understands control sequences.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
+}
+
+// wantColor follows the NO_COLOR convention, and never colours what goes into a file or a pipe.
+func wantColor(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && isTerminal(w) }
+
+// wantDirectory says before anything is measured that what a flag names is no directory. An empty
+// name is the default.
+func wantDirectory(flag, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s %s: no such directory: make it, or name another one", flag, dir)
+	case err != nil:
+		return fmt.Errorf("%s: %w", flag, err)
+	case !info.IsDir():
+		return fmt.Errorf("%s %s: is no directory", flag, dir)
+	}
+	return nil
+}
+
+// promptly has a command that leaves nothing behind end with its context: reading a named
+// pipe or writing to a reader that does not read would go on after a signal.
+func promptly(run func(cmd *cobra.Command, args []string) error) func(cmd *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		done := make(chan error, 1)
+		go func() { done <- run(cmd, args) }()
+		select {
+		case err := <-done:
+			return err
+		case <-cmd.Context().Done():
+			return cmd.Context().Err()
+		}
+	}
+}
+
+// readResultsUntil is readResults for commands that have more to do: it waits no longer than
+// the context lasts.
+func readResultsUntil(ctx context.Context, path string) (*report.Document, error) {
+	type answer struct {
+		d   *report.Document
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		d, err := readResults(path)
+		done <- answer{d, err}
+	}()
+	select {
+	case a := <-done:
+		return a.d, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }

@@ -4,6 +4,7 @@ package datafile
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,3 +43,43 @@ func isDataFile(name string) bool {
 
 // errLocked is returned by lock when another process holds the file.
 var errLocked = errors.New("locked by another process")
+
+// scratchSuffix takes the place of a data file's in the name of its directory.
+const scratchSuffix = ".d"
+
+// Scratch returns a directory beside the file, for what cannot be in it. It is made when it is
+// missing, and [File.Remove] removes it with all that lies there; [Sweep] does when the process
+// was killed, which it sees by the file's absence.
+func (d *File) Scratch() (string, error) {
+	dir := scratchOf(d.path)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return dir, nil
+}
+
+func scratchOf(path string) string { return strings.TrimSuffix(path, nameSuffix) + scratchSuffix }
+
+// sweepScratch removes the directories in dir whose data files are gone and returns their paths.
+// A file goes after its directory, so those are unused.
+func sweepScratch(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var removed []string
+	for _, entry := range entries {
+		name, ok := strings.CutSuffix(entry.Name(), scratchSuffix)
+		if !ok || !entry.IsDir() || !isDataFile(name+nameSuffix) {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(dir, name+nameSuffix)); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		path := filepath.Join(dir, entry.Name())
+		if os.RemoveAll(path) == nil {
+			removed = append(removed, path)
+		}
+	}
+	return removed
+}

@@ -3,8 +3,15 @@
 package echo
 
 import (
+	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
 
 	"github.com/ringside-io/ringside/unet/event"
 )
@@ -71,3 +78,150 @@ var starters = map[string]func(Setup) (Server, error){
 
 // loopback is where servers listen.
 const loopback = "127.0.0.1:0"
+
+// Setup says what a server process runs.
+type Setup struct {
+	// Engine is its name.
+	Engine string `json:"engine"`
+	// Procs is the GOMAXPROCS of the process, 0 for the system's choice. It is set from outside, when
+	// the process starts.
+	Procs int `json:"procs,omitempty"`
+	// Work is done for each message before it is sent back.
+	Work Work `json:"work,omitzero"`
+	// HTTP, if not 0, makes it a server of net/http whose answers have a body of so many bytes.
+	HTTP int `json:"http,omitempty"`
+	// Files, if not empty, makes it a server of the files below that directory.
+	Files string `json:"files,omitempty"`
+	// Buffer is the length of each connection's buffer, 0 for one of 4 KiB.
+	Buffer int `json:"buffer,omitempty"`
+}
+
+// Work is what a handler does.
+type Work struct {
+	// Spins is how many steps it computes, see [SpinsPerMicrosecond].
+	Spins int `json:"spins,omitempty"`
+	// Sleep is how long it waits.
+	Sleep time.Duration `json:"sleep_ns,omitempty"`
+}
+
+// do does it.
+func (w Work) do() {
+	if w.Spins > 0 {
+		runtime.KeepAlive(spin(w.Spins))
+	}
+	if w.Sleep > 0 {
+		time.Sleep(w.Sleep)
+	}
+}
+
+// bufSize is the length of a connection's buffer where the setup says nothing else.
+const bufSize = 4 << 10
+
+func (s Setup) buffer() []byte {
+	if s.Buffer > 0 {
+		return make([]byte, s.Buffer)
+	}
+	return make([]byte, bufSize)
+}
+
+// plain says that an engine which only echoes cannot do what the setup asks for.
+func (s Setup) plain() error {
+	if s.HTTP > 0 || s.Files != "" || s.Work != (Work{}) {
+		return fmt.Errorf("engine %s only echoes", s.Engine)
+	}
+	return nil
+}
+
+// spin computes for a number of steps, each of which needs the one before. Preemption may stop it.
+//
+//go:noinline
+func spin(steps int) uint64 {
+	x := uint64(steps) | 1
+	for range steps {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+	}
+	return x
+}
+
+// SpinsPerMicrosecond measures how many steps a processor computes in a microsecond when nothing
+// disturbs it. All servers of a run get their steps from one measurement.
+func SpinsPerMicrosecond() float64 {
+	const steps = 100_000
+	best := time.Duration(1<<63 - 1)
+	for range 50 {
+		begin := time.Now()
+		runtime.KeepAlive(spin(steps))
+		best = min(best, time.Since(begin))
+	}
+	return steps * float64(time.Microsecond) / float64(max(best, 1))
+}
+
+// Hello is the first line of a server process: where to find it.
+type Hello struct {
+	Addr string `json:"addr"`
+	Pid  int    `json:"pid"`
+	// Others are further processes of the server.
+	Others  []int  `json:"others,omitempty"`
+	Backend string `json:"backend,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// Count is its answer to each line: counters since its start.
+type Count struct {
+	Enters  int64  `json:"enters"`
+	Objects uint64 `json:"objects"`
+	Bytes   uint64 `json:"bytes"`
+	// Live is what the heap and the stacks hold. It is told in answer to "settle", which is given after
+	// all garbage has been collected and returned to the system.
+	Live uint64 `json:"live,omitempty"`
+}
+
+// Lines that a server process understands.
+const (
+	askCount  = "count"
+	askSettle = "settle"
+)
+
+// Serve runs an engine in this process. It writes a Hello and then, for each
+// line that it reads, a Count; it ends with its input.
+func Serve(setup Setup, in io.Reader, out io.Writer) error {
+	s, err := Start(setup)
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(out)
+	h := Hello{Addr: s.Addr(), Pid: os.Getpid()}
+	f, isForeign := s.(foreign)
+	if isForeign {
+		defer s.Close()
+		h.Pid, h.Others = f.Workers()[0], f.Workers()[1:]
+	}
+	h.Backend, h.Reason = s.Backend()
+	if err := enc.Encode(h); err != nil {
+		return err
+	}
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		if err := enc.Encode(count(s, lines.Text() == askSettle)); err != nil {
+			return err
+		}
+	}
+	return nil // The end of the process is the quickest end of a server in it.
+}
+
+func count(s Server, settle bool) Count {
+	if settle {
+		debug.FreeOSMemory()
+	}
+	if _, ok := s.(foreign); ok {
+		return Count{Enters: s.Enters()}
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	c := Count{Enters: s.Enters(), Objects: m.Mallocs, Bytes: m.TotalAlloc}
+	if settle {
+		c.Live = m.HeapAlloc + m.StackInuse
+	}
+	return c
+}

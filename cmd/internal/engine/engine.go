@@ -5,6 +5,9 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"os"
+
+	"github.com/ringside-io/ringside/ufile"
 )
 
 // Names of the engines, as they appear in tables and result files.
@@ -43,4 +46,95 @@ func Lookup(name string) (Engine, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w %q", ErrUnknown, name)
+}
+
+// OS reads through [os.File]: the incumbent.
+type OS struct{}
+
+// Name returns "os".
+func (OS) Name() string { return NameOS }
+
+// Backend tells that each read is one blocking system call.
+func (OS) Backend() (name, reason string) { return "syscall", "os.File" }
+
+// OpenRead opens the file with [os.OpenFile].
+func (OS) OpenRead(name string, direct bool) (File, error) {
+	flag, err := readFlags(name, direct)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(name, flag, 0)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Ringside reads through [ufile.File]: io_uring where it is usable, plain calls elsewhere.
+type Ringside struct{}
+
+// Name returns "ringside".
+func (Ringside) Name() string { return NameRingside }
+
+// Backend returns what ufile chose for this process.
+func (Ringside) Backend() (name, reason string) {
+	name, reason = ufile.Backend()
+	if reason == "" {
+		reason = "the kernel has what ufile needs and lets this process use it"
+	}
+	return name, reason
+}
+
+// OpenRead opens the file with [ufile.OpenFile].
+func (Ringside) OpenRead(name string, direct bool) (File, error) {
+	flag, err := readFlags(name, direct)
+	if err != nil {
+		return nil, err
+	}
+	f, err := ufile.OpenFile(name, flag, 0)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// WriteFile is an open file that any number of goroutines may read and write at once.
+type WriteFile interface {
+	File
+	// WriteAt is [io.WriterAt]. The buffer belongs to the call until it returns.
+	WriteAt(p []byte, off int64) (int, error)
+	// Sync makes what was written durable.
+	Sync() error
+}
+
+// Writer is an engine that overwrites files.
+type Writer interface {
+	// OpenWrite opens an existing file for reading and writing; direct is as of [Engine].
+	OpenWrite(name string, direct bool) (WriteFile, error)
+}
+
+// OpenWrite opens the file with [os.OpenFile].
+func (OS) OpenWrite(name string, direct bool) (WriteFile, error) {
+	flag, err := readFlags(name, direct)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(name, flag|os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// OpenWrite opens the file with [ufile.OpenFile].
+func (Ringside) OpenWrite(name string, direct bool) (WriteFile, error) {
+	flag, err := readFlags(name, direct)
+	if err != nil {
+		return nil, err
+	}
+	f, err := ufile.OpenFile(name, flag|os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
 }

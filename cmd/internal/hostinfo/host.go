@@ -3,7 +3,12 @@
 package hostinfo
 
 import (
+	"context"
+	"os/exec"
+	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -41,3 +46,74 @@ type memoryInfo struct{ total, available int64 }
 
 // storageInfo is what lies beneath a path.
 type storageInfo struct{ device, filesystem, options string }
+
+// busyWindow is how long the processors are watched for what else uses them.
+const busyWindow = 300 * time.Millisecond
+
+// maxBusy is the share of all processors that others may use before it shows in results.
+const maxBusy = 0.05
+
+// tooBusy is the share from which on others take part in every number.
+const tooBusy = 0.25
+
+// Spoilers says what on this machine makes results unsteady or smaller than they need be, in
+// sentences for the user: other programs that run, the processor's governor, limits of a container.
+// It watches the machine for 0.3 seconds, in which the caller should do nothing.
+func Spoilers() []string { return spoilers() }
+
+// BuildInfo tells what this program was built from.
+type BuildInfo struct {
+	// Version is the module's version, "(devel)" for a build from a work tree.
+	Version string
+	// Commit is the revision, with "-dirty" if the tree had changes; empty if unknown.
+	Commit string
+}
+
+// Build returns what this program was built from. The go command records no revision when it
+// runs a program directly, so then the source's own repository is asked, if it is there.
+func Build() BuildInfo {
+	b := BuildInfo{Version: "(devel)"}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	if info.Main.Version != "" {
+		b.Version = info.Main.Version
+	}
+	if b.Commit = recordedCommit(info); b.Commit == "" && b.Version == "(devel)" {
+		b.Commit = sourceCommit()
+	}
+	return b
+}
+
+func recordedCommit(info *debug.BuildInfo) string {
+	commit, dirty := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(len(s.Value), 12)]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "-dirty"
+		}
+	}
+	if commit == "" {
+		return ""
+	}
+	return commit + dirty
+}
+
+// sourceCommit asks git for the revision of the tree this file was compiled from.
+func sourceCommit() string {
+	_, file, _, ok := runtime.Caller(0)
+	if !ok || !filepath.IsAbs(file) {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "git", "-C", filepath.Dir(file),
+		"describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}

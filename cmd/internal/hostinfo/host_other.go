@@ -11,3 +11,5 @@ func cpuModel() string { return "" }
 func memory() memoryInfo { return memoryInfo{} }
 
 func storage(string) storageInfo { return storageInfo{} }
+
+func spoilers() []string { return nil }

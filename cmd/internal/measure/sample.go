@@ -4,6 +4,7 @@ package measure
 
 import (
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -102,3 +103,39 @@ func (s Sample) Metrics() map[string]float64 {
 }
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// Summary describes the values that several rounds gave for one metric.
+type Summary struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
+
+// Summarize returns median, minimum and maximum; the median of an even number of values lies
+// halfway between the middle two. It does not change values, of which there must be at least one.
+func Summarize(values []float64) Summary {
+	v := slices.Sorted(slices.Values(values))
+	mid := len(v) / 2
+	median := v[mid]
+	if len(v)%2 == 0 {
+		median = v[mid-1] + (v[mid]-v[mid-1])/2
+	}
+	return Summary{Median: median, Min: v[0], Max: v[len(v)-1]}
+}
+
+// Ratio summarizes values divided by against, pair by pair: what disturbs the machine for a while
+// then disturbs both halves of a pair. It reports false if the lengths differ, if there are no
+// pairs or if a divisor is zero.
+func Ratio(values, against []float64) (Summary, bool) {
+	if len(values) == 0 || len(values) != len(against) {
+		return Summary{}, false
+	}
+	ratios := make([]float64, len(values))
+	for i, v := range values {
+		if against[i] == 0 {
+			return Summary{}, false
+		}
+		ratios[i] = v / against[i]
+	}
+	return Summarize(ratios), true
+}

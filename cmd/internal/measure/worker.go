@@ -3,11 +3,116 @@
 package measure
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
+
+// Process starts a program as a worker: it reads a job as JSON from its standard input and writes
+// its answer as JSON to its standard output.
+type Process struct {
+	// Path is the program, Args what follows its name.
+	Path string
+	Args []string
+	// Env is the worker's environment; nil means that of this process.
+	Env []string
+}
+
+// killGrace is how long a killed worker's output is awaited.
+const killGrace = 2 * time.Second
+
+// Run starts the program, hands it the job and decodes its answer. The worker's input stays open
+// until it ends, which tells the worker that its parent still waits for it. When ctx ends the worker
+// is killed with all it started, and the error matches the context's.
+func (p Process) Run(ctx context.Context, job, answer any) error {
+	encoded, err := json.Marshal(job)
+	if err != nil {
+		return err
+	}
+	out, err := p.output(ctx, append(encoded, '\n'))
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(out, answer); err != nil {
+		return fmt.Errorf("answer of the worker process: %w", err)
+	}
+	return nil
+}
+
+func (p Process) output(ctx context.Context, job []byte) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, p.Path, p.Args...)
+	cmd.Env = p.Env
+	var stdout bytes.Buffer
+	stderr := &tail{limit: 4096}
+	cmd.Stdout, cmd.Stderr = &stdout, stderr
+	Isolate(cmd)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start a worker process: %w", err)
+	}
+	// A worker that died early has closed the pipe; what it said is worth more than EPIPE.
+	_, writeErr := stdin.Write(job)
+	if err := cmd.Wait(); err != nil {
+		return nil, workerError(err, stderr.String())
+	}
+	return stdout.Bytes(), writeErr
+}
+
+// workerError prefers what the worker said over how it ended.
+func workerError(err error, said string) error {
+	if said = strings.TrimSpace(said); said == "" {
+		return fmt.Errorf("worker process: %w", err)
+	}
+	return &WorkerError{Said: said, Err: err}
+}
+
+// WorkerError is the failure of a worker process that explained itself.
+type WorkerError struct {
+	// Said is the end of the worker's standard error.
+	Said string
+	// Err tells how the process ended.
+	Err error
+}
+
+// Error returns what the worker said.
+func (e *WorkerError) Error() string { return e.Said }
+
+// Unwrap returns how the process ended.
+func (e *WorkerError) Unwrap() error { return e.Err }
+
+// tail keeps the last bytes written to it.
+type tail struct {
+	limit int
+	buf   []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.buf = append(t.buf, p...)
+	if over := len(t.buf) - t.limit; over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string { return string(t.buf) }
+
+// errOrphaned ends a worker whose parent is gone.
+var errOrphaned = errors.New("the parent process is gone")
 
 // latencyCap is the longest time the histogram holds; longer ones count as this long. The exact
 // maximum is kept beside it.
@@ -65,4 +170,32 @@ func (w *worker) record(d time.Duration) {
 	w.max = max(w.max, d)
 	// The value is within the histogram's range, so there is no error to see.
 	_ = w.latency.RecordValue(int64(min(d, latencyCap)))
+}
+
+// ServeWorker is the worker's side of [Process]: it reads one job from in, calls handle and
+// writes the answer to out. The context of handle ends when in does, that is, when the parent has
+// died; nothing is answered then.
+func ServeWorker[Job, Answer any](ctx context.Context, in io.Reader, out io.Writer,
+	handle func(context.Context, Job) (Answer, error),
+) error {
+	var job Job
+	decoder := json.NewDecoder(in)
+	if err := decoder.Decode(&job); err != nil {
+		return fmt.Errorf("read the job: %w", err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		// The parent writes nothing more, so this returns when it is gone.
+		_, _ = io.Copy(io.Discard, in)
+		cancel(errOrphaned)
+	}()
+	answer, err := handle(ctx, job)
+	if errors.Is(err, context.Canceled) {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(answer)
 }

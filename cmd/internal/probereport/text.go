@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/features"
 )
 
@@ -140,4 +141,102 @@ func (p *printer) pairs(rows [][2]string) {
 	for _, r := range rows {
 		p.printf("  %-*s  %s\n", width, r[0], r[1])
 	}
+}
+
+const unknown = "unknown"
+
+func orWord(s, word string) string {
+	if s == "" {
+		return word
+	}
+	return s
+}
+
+func disabled(v *int) string {
+	if v == nil {
+		return "not there (it came with Linux 6.6)"
+	}
+	switch *v {
+	case 0:
+		return "0: allowed to every process"
+	case 1:
+		return "1: allowed to CAP_SYS_ADMIN and the group below"
+	case 2:
+		return "2: forbidden to every process"
+	}
+	return fmt.Sprint(*v)
+}
+
+func group(v *int) string {
+	switch {
+	case v == nil:
+		return "not there"
+	case *v < 0:
+		return fmt.Sprintf("%d: no group", *v)
+	}
+	return fmt.Sprint(*v)
+}
+
+func seccomp(mode, filters *int) string {
+	if mode == nil {
+		return unknown
+	}
+	switch *mode {
+	case 0:
+		return "off"
+	case 1:
+		return "strict"
+	case 2:
+		if filters != nil && *filters > 1 {
+			return fmt.Sprintf("%d filters", *filters)
+		}
+		return "a filter"
+	}
+	return fmt.Sprint(*mode)
+}
+
+func memlock(m features.Memlock) string {
+	s := fmt.Sprintf("%s soft, %s hard", limit(m.Soft), limit(m.Hard))
+	if m.Exempt {
+		s += ", not binding with CAP_IPC_LOCK"
+	}
+	return s
+}
+
+func limit(n *int64) string {
+	switch {
+	case n == nil:
+		return unknown
+	case *n < 0:
+		return "unlimited"
+	}
+	return report.FormatBytes(*n)
+}
+
+func modules(names []string, context string) string {
+	s := orWord(strings.Join(names, ", "), "none seen")
+	if context != "" {
+		s += " (this process: " + context + ")"
+	}
+	return s
+}
+
+// Style says how a report is dressed.
+type Style struct {
+	// Color allows ANSI escape sequences.
+	Color bool
+}
+
+const (
+	bold   = "1"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+)
+
+func (s Style) paint(code, text string) string {
+	if !s.Color || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }

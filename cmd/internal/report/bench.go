@@ -3,16 +3,17 @@
 package report
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 
-	"golang.org/x/perf/benchfmt"
-
 	"github.com/ringside-io/ringside/cmd/internal/ab"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"golang.org/x/perf/benchfmt"
 )
 
 // benchUnits are the columns of a benchmark line: testing's own units first.
@@ -120,4 +121,192 @@ func (h Host) benchConfig() []benchfmt.Config {
 		}
 	}
 	return out
+}
+
+// Sample is what one round of one engine gave.
+type Sample struct {
+	// Iterations is the number of operations.
+	Iterations int64
+	// Metrics are values by the names of package measure. All samples of a series have the same.
+	Metrics map[string]float64
+}
+
+// Series are all samples of one engine in one cell; the i-th samples of a cell's series form a
+// pair.
+type Series struct {
+	Engine  string
+	Samples []Sample
+}
+
+// Cell is one point of a grid, measured with each engine.
+type Cell struct {
+	Suite    string
+	Workload string
+	Params   Params
+	// Series begin with the engine that the others are compared to.
+	Series []Series
+}
+
+// Run is a finished benchmark run with all its samples.
+type Run struct {
+	Host    Host
+	Cells   []Cell
+	Skipped []Skip
+	// Notes are sentences that a reader of the tables should know.
+	Notes []string
+}
+
+// values returns the metric of each sample, or false if the series has no such metric.
+func (s Series) values(metric string) ([]float64, bool) {
+	values := make([]float64, 0, len(s.Samples))
+	for _, sample := range s.Samples {
+		v, ok := sample.Metrics[metric]
+		if !ok {
+			return nil, false
+		}
+		values = append(values, v)
+	}
+	return values, len(values) > 0
+}
+
+// Summary returns median, minimum and maximum of the metric over all samples, or false if the
+// series has no such metric.
+func (s Series) Summary(metric string) (measure.Summary, bool) {
+	values, ok := s.values(metric)
+	if !ok {
+		return measure.Summary{}, false
+	}
+	return measure.Summarize(values), true
+}
+
+// Ratio returns the metric of s divided by that of against, pair by pair, or false if that cannot
+// be computed.
+func (s Series) Ratio(against Series, metric string) (measure.Summary, bool) {
+	v, ok := s.values(metric)
+	if !ok {
+		return measure.Summary{}, false
+	}
+	a, ok := against.values(metric)
+	if !ok {
+		return measure.Summary{}, false
+	}
+	return measure.Ratio(v, a)
+}
+
+// layouts are those of the suites.
+var layouts = map[string]Layout{
+	"file": FileLayout, "net": NetLayout, "ring": RingLayout, "sqlite": SQLiteLayout, "watch": WatchLayout,
+}
+
+// LayoutOf returns how the cells of a suite are arranged.
+func LayoutOf(suite string) Layout { return layouts[suite] }
+
+// Suites names the suites of the run, in the order of its cells.
+func (r *Run) Suites() []string {
+	var out []string
+	for _, c := range r.Cells {
+		if !slices.Contains(out, c.Suite) {
+			out = append(out, c.Suite)
+		}
+	}
+	return out
+}
+
+// Suite returns the part of the run that belongs to one suite.
+func (r *Run) Suite(name string) *Run {
+	part := &Run{Host: r.Host}
+	for _, c := range r.Cells {
+		if c.Suite == name {
+			part.Cells = append(part.Cells, c)
+		}
+	}
+	for _, s := range r.Skipped {
+		if s.Suite == name {
+			part.Skipped = append(part.Skipped, s)
+		}
+	}
+	return part
+}
+
+// Add appends what another suite measured on the same machine. What the run knows of its
+// circumstances stays, what it does not know is taken over.
+func (r *Run) Add(other *Run) {
+	r.Cells = append(r.Cells, other.Cells...)
+	r.Skipped = append(r.Skipped, other.Skipped...)
+	for _, n := range other.Notes {
+		if !slices.Contains(r.Notes, n) {
+			r.Notes = append(r.Notes, n)
+		}
+	}
+	if r.Host.Time == "" {
+		r.Host = other.Host
+		return
+	}
+	h, o := &r.Host, other.Host
+	h.Device, h.Filesystem, h.Mount = cmp.Or(h.Device, o.Device), cmp.Or(h.Filesystem, o.Filesystem), cmp.Or(h.Mount, o.Mount)
+	switch {
+	case h.FileBytes == 0 && o.FileBytes > 0:
+		h.Verified = o.Verified
+	case h.FileBytes == 0 || o.FileBytes > 0:
+		h.Verified = h.Verified && o.Verified
+	}
+	h.FileBytes = cmp.Or(h.FileBytes, o.FileBytes)
+	h.Storages = append(h.Storages, o.Storages...)
+	if h.Backend == "" {
+		h.Backend, h.Reason = o.Backend, o.Reason
+	}
+	for _, p := range o.Peers {
+		if !slices.Contains(h.Peers, p) {
+			h.Peers = append(h.Peers, p)
+		}
+	}
+	h.Seed, h.DurationMs = cmp.Or(h.Seed, o.Seed), cmp.Or(h.DurationMs, o.DurationMs)
+}
+
+// ErrNoSamples is returned for a result file that does not have the samples of its rounds.
+var ErrNoSamples = errors.New("the file has no samples of its rounds, from which tables and pictures are made: it was written by an older ringside (schema 2); measure again, or use 'ringside compare', which reads it as it is")
+
+// Run returns the run that the file was written from, so that it can be shown again. What a sample
+// counted besides its metrics is gone. A file without samples leads to [ErrNoSamples].
+func (d *Document) Run() (*Run, error) {
+	r := &Run{Host: d.Host, Skipped: d.Skipped, Notes: d.Notes}
+	index := map[string]int{}
+	for _, res := range d.Results {
+		c := Cell{Suite: res.Suite, Workload: res.Workload, Params: res.Params}
+		key := c.Suite + c.benchName("", 1)
+		i, ok := index[key]
+		if !ok {
+			i = len(r.Cells)
+			index[key] = i
+			r.Cells = append(r.Cells, c)
+		}
+		samples, err := res.restore()
+		if err != nil {
+			return nil, err
+		}
+		r.Cells[i].Series = append(r.Cells[i].Series, Series{Engine: res.Engine, Samples: samples})
+	}
+	return r, nil
+}
+
+func (r Result) restore() ([]Sample, error) {
+	if len(r.Metrics) > 0 && len(r.Samples) == 0 {
+		return nil, ErrNoSamples
+	}
+	var out []Sample
+	for metric, values := range r.Samples {
+		if out == nil {
+			out = make([]Sample, len(values))
+			for i := range out {
+				out[i] = Sample{Iterations: 1, Metrics: map[string]float64{}}
+			}
+		}
+		if len(values) != len(out) {
+			return nil, fmt.Errorf("%s has %d samples of %s, and %d of others", r.key(), len(values), metric, len(out))
+		}
+		for i, v := range values {
+			out[i].Metrics[metric] = v
+		}
+	}
+	return out, nil
 }

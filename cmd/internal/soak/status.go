@@ -4,6 +4,7 @@ package soak
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -121,3 +122,129 @@ func (s *Summary) writeLeft(b *strings.Builder) {
 }
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
+
+// The rows that can be soaked.
+const (
+	Files   = "files"
+	Sockets = "sockets"
+	Watch   = "watch"
+	SQLite  = "sqlite"
+)
+
+// Rows are all of them, in the order of lines.
+var Rows = []string{Files, Sockets, Watch, SQLite}
+
+// DiskMiB bounds what a run has in its directory at any time, in MiB. A row stays far below its part.
+const DiskMiB = 256
+
+// Options say what is soaked.
+type Options struct {
+	// For is how long, in rounds of at most half a minute.
+	For time.Duration
+	// Seed is where the seeds of scenarios and of all other choices come from.
+	Seed uint64
+	// Dir is where a directory for all files is made, which is removed in the end.
+	Dir string
+	// Rows are some of [Rows]; nil means all.
+	Rows []string
+	// Replay plays the scenario of this seed again and again, and nothing else, unless it is 0. Rows
+	// must have one member then, which is not SQLite.
+	Replay uint64
+	// Every is the time between calls of Line, which gets what is true at the moment.
+	Every time.Duration
+	Line  func(Status)
+
+	// round overrides the length of rounds, spoil may change what is on its way, and extra is done in
+	// each round: tests plant faults.
+	round time.Duration
+	spoil func(row string, p []byte)
+	extra func()
+}
+
+// Check returns an error that names what makes no sense.
+func (o *Options) Check() error {
+	if o.For <= 0 {
+		return fmt.Errorf("--for %v: must be positive", o.For)
+	}
+	for _, row := range o.Rows {
+		if !slices.Contains(Rows, row) {
+			return fmt.Errorf("--rows %s: there are %s", row, strings.Join(Rows, ", "))
+		}
+	}
+	if o.Replay != 0 && (len(o.Rows) != 1 || o.Rows[0] == SQLite) {
+		return fmt.Errorf("--replay needs the row of that scenario: --rows %s, %s or %s", Files, Sockets, Watch)
+	}
+	return nil
+}
+
+// has reports whether a row is soaked.
+func (o *Options) has(row string) bool { return len(o.Rows) == 0 || slices.Contains(o.Rows, row) }
+
+// roundLength leaves room for twelve rounds, so that growth can be seen, but none is shorter than a
+// second or longer than half a minute.
+func (o *Options) roundLength() time.Duration {
+	if o.round > 0 {
+		return o.round
+	}
+	return max(min(o.For/12, 30*time.Second), time.Second)
+}
+
+// fewest is how many rounds it takes, after the warm-up, to speak of growth.
+const fewest = 6
+
+// Growth compares memory over rounds, of which the first sixth warms up.
+type Growth struct {
+	What string `json:"what"`
+	// Judged is false for a run with too few rounds.
+	Judged bool `json:"judged"`
+	Grown  bool `json:"grown"`
+	// First and Last are the most bytes at the end of a round of the first and the last third, Limit
+	// is what Last may be: a quarter more than First, and some MiB.
+	First int64 `json:"firstThird"`
+	Last  int64 `json:"lastThird"`
+	Limit int64 `json:"limit"`
+	// Slope is that of the straight line through all rounds by least squares, in bytes for each.
+	Slope float64 `json:"slopePerRound"`
+}
+
+// judgeGrowth judges bytes at the ends of rounds; some more than a quarter are allowed.
+func judgeGrowth(what string, bytes []int64, allowed int64) Growth {
+	g := Growth{What: what}
+	if len(bytes) > 0 {
+		bytes = bytes[max(1, len(bytes)/6):]
+	}
+	if len(bytes) < fewest {
+		return g
+	}
+	third := len(bytes) / 3
+	g.Judged = true
+	g.First, g.Last = slices.Max(bytes[:third]), slices.Max(bytes[len(bytes)-third:])
+	g.Limit = g.First + g.First/4 + allowed
+	g.Slope = slope(bytes)
+	g.Grown = g.Last > g.Limit
+	return g
+}
+
+// slope returns that of the straight line through values, one unit apart, by least squares.
+func slope(values []int64) float64 {
+	n := float64(len(values))
+	var x, y, xx, xy float64
+	for i, v := range values {
+		a, b := float64(i), float64(v)
+		x, y, xx, xy = x+a, y+b, xx+a*a, xy+a*b
+	}
+	return (n*xy - x*y) / (n*xx - x*x)
+}
+
+// String tells what was found.
+func (g Growth) String() string {
+	if !g.Judged {
+		return fmt.Sprintf("%s: too few rounds to judge its growth", g.What)
+	}
+	is := "has not grown"
+	if g.Grown {
+		is = "HAS GROWN"
+	}
+	return fmt.Sprintf("%s %s: at most %.1f MiB in the first third, %.1f MiB in the last (limit %.1f), %+.1f KiB each round",
+		g.What, is, mib(g.First), mib(g.Last), mib(g.Limit), g.Slope/1024)
+}

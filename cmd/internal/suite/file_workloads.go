@@ -3,10 +3,18 @@
 package suite
 
 import (
+	"context"
+	"fmt"
+	"runtime"
 	"slices"
+	"time"
 
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
+	"github.com/ringside-io/ringside/cmd/internal/fio"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
 // chosen reports whether the options ask for the workload. An axis given by the user is meant for the
@@ -53,4 +61,394 @@ func (f *fileRun) readOnly(c cell) string {
 		return "it writes, and the file of --path is only read: choose a directory with --dir"
 	}
 	return ""
+}
+
+const (
+	nameRandRead = "randread"
+
+	// hotSpan is how much of the file is kept in the page cache: more than processor caches
+	// hold, less than any machine has.
+	hotSpan = 256 << 20
+	// coldSpan bounds the list of blocks that are each read once.
+	coldSpan = 4 << 30
+	// directSize is large enough that a device's own cache does not serve most reads.
+	directSize = 1 << 30
+)
+
+// randRead reads blocks at random offsets of the storage's file.
+type randRead struct{}
+
+func (randRead) name() string { return nameRandRead }
+
+func (randRead) cells(o FileOptions) []cell { return o.randReadCells() }
+
+// impossible names what file or memory cannot carry.
+func (randRead) impossible(f *fileRun, c cell) string { return f.tooLarge(c, c.goroutines) }
+
+// tooLarge says why the file or memory cannot carry this many buffers at once, "" if they can.
+func (f *fileRun) tooLarge(c cell, buffers int) string {
+	bytes, free := int64(c.block)*int64(buffers), f.env.AvailableMemory()
+	switch span := f.span(c); {
+	case span < int64(c.block):
+		return fmt.Sprintf("the file has only %d bytes to read", span)
+	case free > 0 && bytes > free/2:
+		return fmt.Sprintf("its buffers take %d MiB of %d MiB of available memory", bytes>>20, free>>20)
+	}
+	return ""
+}
+
+func (randRead) engines(f *fileRun, c cell) []string {
+	engines := []string{engine.NameOS, engine.NameRingside}
+	if f.fio != "" && c.cache == CacheDirect {
+		engines = append(append(engines, fio.Name), f.opts.FioAlso...)
+	}
+	return engines
+}
+
+// prepare brings the page cache into the state that the cell asks for.
+func (randRead) prepare(ctx context.Context, f *fileRun, c cell) error {
+	if c.cache == CacheCold {
+		f.noteOnce("cold reads: the file is evicted from the page cache before each window, no block is read twice in it, " +
+			"and all engines tell the kernel not to read ahead (POSIX_FADV_RANDOM)")
+	}
+	return f.setCache(ctx, c, f.stores[c.storage].path)
+}
+
+// setCache brings the page cache of a file into the state that the cell asks for.
+func (f *fileRun) setCache(ctx context.Context, c cell, path string) error {
+	if c.cache == CacheHot {
+		return datafile.ReadIn(ctx, path, f.span(c))
+	}
+	return datafile.Evict(path)
+}
+
+// round runs one engine once. All engines of a pair read the same offsets, except that fio has a
+// sequence of its own.
+func (randRead) round(ctx context.Context, f *fileRun, c cell, name string, pair int) (measure.Sample, error) {
+	if isFio(name) {
+		return f.fioRound(ctx, c, name, c.goroutines, pair)
+	}
+	j := f.job(c, name)
+	reads := f.reads(c, pair)
+	j.RandRead = &reads
+	return f.env.Round(ctx, j)
+}
+
+// job is a round of the cell's workload, of which the particulars are missing.
+func (f *fileRun) job(c cell, engine string) workload.Job {
+	return workload.Job{
+		Suite: fileSuite, Workload: c.workload, Engine: engine, Goroutines: c.goroutines,
+		Warm: f.opts.warm(), Measure: f.opts.Duration,
+	}
+}
+
+// reads are the random reads of the cell.
+func (f *fileRun) reads(c cell, pair int) workload.RandRead {
+	st := f.stores[c.storage]
+	return workload.RandRead{
+		Path: st.path, Span: f.span(c), Block: c.block, Direct: c.cache == CacheDirect, Cold: c.cache == CacheCold,
+		Seed: f.opts.Seed + uint64(pair), Content: st.content(),
+	}
+}
+
+// check notes when a read that should have met the cache went to the device, or the reverse.
+func (randRead) check(f *fileRun, c cell, name string, s measure.Sample) {
+	switch {
+	case c.cache == CacheHot && s.DeviceReads > s.Bytes/100:
+		f.noteOnce("%v: the page cache was not hot: %s got more than 1 %% from the device in a round or more", c, name)
+	case c.cache == CacheCold && s.DeviceReads < s.Bytes-s.Bytes/20:
+		f.noteOnce("%v: the page cache was not cold: %s got less than 95 %% from the device in a round or more", c, name)
+	case c.cache == CacheCold && s.DeviceReads > s.Bytes+s.Bytes/20:
+		f.noteOnce("%v: the kernel read ahead: the device gave more than %s asked for in a round or more", c, name)
+	}
+	if c.cache == CacheCold && s.Elapsed < f.opts.Duration/2 {
+		f.noteOnce("%s: the whole file was read after %v, before the window of %v ended; a larger file (--size) makes it longer",
+			c, s.Elapsed.Round(time.Millisecond), f.opts.Duration)
+	}
+}
+
+// span is how many bytes from the start of the file the cell reads.
+func (f *fileRun) span(c cell) int64 {
+	size := f.stores[c.storage].size
+	if c.cache == CacheDirect {
+		return size
+	}
+	span := min(size, hotSpan)
+	if c.cache == CacheCold {
+		span = min(size, coldSpan)
+	}
+	if free := f.env.AvailableMemory(); free > 0 {
+		span = min(span, max(free/2, minSize))
+	}
+	return span - span%datafile.UnitSize
+}
+
+const (
+	nameRandWrite = "randwrite"
+
+	// directWrites and bufferedWrites are how many bytes of the file are overwritten. What goes to
+	// the page cache is kept so small that the kernel does not make the writers wait.
+	directWrites   = 256 << 20
+	bufferedWrites = 64 << 20
+)
+
+// randWrite overwrites blocks at random offsets of a file that is made for it.
+type randWrite struct{ bothEngines }
+
+func (randWrite) name() string { return nameRandWrite }
+
+func (randWrite) cells(o FileOptions) []cell {
+	var out []cell
+	for _, cache := range []string{CacheDirect, CacheHot} {
+		if !o.wants(cache) {
+			continue
+		}
+		for _, g := range o.goroutinesOr(writerCounts(o, cache)...) {
+			for _, block := range o.blocksOr(4 << 10) {
+				out = append(out, cell{workload: nameRandWrite, storage: o.storages()[0], cache: cache, goroutines: g, block: block})
+			}
+		}
+	}
+	return out
+}
+
+func writerCounts(o FileOptions, cache string) []int {
+	switch {
+	case o.Full:
+		return []int{1, 32, 128, 512}
+	case o.Brief:
+		return []int{32}
+	case cache == CacheHot:
+		return []int{1}
+	}
+	return []int{1, 32, 128}
+}
+
+// impossible names what storage or memory cannot carry.
+func (randWrite) impossible(f *fileRun, c cell) string {
+	if reason := f.readOnly(c); reason != "" {
+		return reason
+	}
+	return f.tooLarge(c, c.goroutines)
+}
+
+// prepare makes the file if this is the first cell, writes to the device what earlier rounds left
+// in the page cache, and brings the cache into the state that the cell asks for.
+func (randWrite) prepare(ctx context.Context, f *fileRun, c cell) error {
+	st := f.stores[c.storage]
+	if st.written == nil {
+		f.env.Progress.Note("writing the file to overwrite")
+		made, err := f.env.Maker.Make(ctx, st.dir, min(st.size, directWrites), f.opts.Seed, nil)
+		if err != nil {
+			return fmt.Errorf("create a file to overwrite: %w", err)
+		}
+		st.written = made
+	}
+	if c.cache == CacheHot {
+		return datafile.ReadIn(ctx, st.written.Path(), writeSpan(c, st.written))
+	}
+	return datafile.Evict(st.written.Path())
+}
+
+func writeSpan(c cell, file *datafile.File) int64 {
+	if c.cache == CacheDirect {
+		return file.Size()
+	}
+	return min(file.Size(), bufferedWrites)
+}
+
+// round runs one engine once. Both halves of a pair write to the same offsets, but not the same:
+// the check would take what the first wrote for the second's.
+func (randWrite) round(ctx context.Context, f *fileRun, c cell, name string, pair int) (measure.Sample, error) {
+	st := f.stores[c.storage]
+	st.writes++
+	j := f.job(c, name)
+	j.RandWrite = &workload.RandWrite{
+		Path: st.written.Path(), Span: writeSpan(c, st.written), Block: c.block, Direct: c.cache == CacheDirect,
+		Seed: f.opts.Seed + uint64(pair), Stamp: f.opts.Seed<<16 + st.writes,
+	}
+	return f.env.Round(ctx, j)
+}
+
+const (
+	nameBatch = "batch"
+	// paramCount is the number of reads of one call.
+	paramCount = "count"
+)
+
+// batch lets one goroutine read many blocks by one call: an errgroup of os reads beside
+// ufile.Batch.
+type batch struct{ bothEngines }
+
+func (batch) name() string { return nameBatch }
+
+func (batch) cells(o FileOptions) []cell {
+	var out []cell
+	for _, storage := range o.storages() {
+		for _, cache := range []string{CacheDirect, CacheHot} {
+			if !o.wants(cache) || cache == CacheHot && storage == StorageFast {
+				continue // The page cache is the same on every storage.
+			}
+			for _, block := range batchBlocks(o, cache) {
+				for _, count := range batchCounts(o, cache) {
+					out = append(out, cell{
+						workload: nameBatch, storage: storage, cache: cache, goroutines: 1, block: block,
+						more: report.Params{paramCount: count},
+					})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func batchBlocks(o FileOptions, cache string) []int {
+	switch {
+	case cache == CacheHot && !o.Brief, o.Full:
+		return o.blocksOr(4<<10, 64<<10)
+	}
+	return o.blocksOr(4 << 10)
+}
+
+// batchCounts leaves the small batch out where nothing waits for a device: there it is as the large
+// one.
+func batchCounts(o FileOptions, cache string) []int {
+	if o.Full || cache == CacheDirect && !o.Brief {
+		return []int{16, 128}
+	}
+	return []int{128}
+}
+
+func (c cell) count() int { return c.more[paramCount].(int) }
+
+// impossible names what file or memory cannot carry.
+func (batch) impossible(f *fileRun, c cell) string { return f.tooLarge(c, c.count()) }
+
+func (b batch) engines(f *fileRun, c cell) []string {
+	engines := b.bothEngines.engines(f, c)
+	if f.fio != "" && c.cache == CacheDirect {
+		engines = append(engines, fio.NameBatched)
+	}
+	return engines
+}
+
+func (batch) prepare(ctx context.Context, f *fileRun, c cell) error {
+	return f.setCache(ctx, c, f.stores[c.storage].path)
+}
+
+// round runs one engine once. All engines of a pair read the same offsets, except that fio has a
+// sequence of its own.
+func (batch) round(ctx context.Context, f *fileRun, c cell, name string, pair int) (measure.Sample, error) {
+	if isFio(name) {
+		return f.fioRound(ctx, c, name, c.count(), pair)
+	}
+	j := f.job(c, name)
+	j.Batch = &workload.Batch{RandRead: f.reads(c, pair), Count: c.count()}
+	return f.env.Round(ctx, j)
+}
+
+// check notes when a read that should have met the cache went to the device.
+func (batch) check(f *fileRun, c cell, name string, s measure.Sample) {
+	randRead{}.check(f, c, name, s)
+}
+
+const (
+	nameAppend = "append"
+	// paramRecord is the size of a record in bytes.
+	paramRecord = "record"
+
+	recordSize = 128
+)
+
+// durableAppend lets goroutines append records to one log, each of which is on the disk when its
+// append returns: os.File behind a mutex, os.File with O_APPEND, and appendlog.Log.
+type durableAppend struct{ bothEngines }
+
+func (durableAppend) name() string { return nameAppend }
+
+func (durableAppend) cells(o FileOptions) []cell {
+	own := []int{1, 8, 64}
+	switch {
+	case o.Brief:
+		own = own[2:]
+	case o.Full:
+		own = append(own, 512)
+	}
+	var out []cell
+	for _, g := range o.goroutinesOr(own...) {
+		out = append(out, cell{
+			workload: nameAppend, storage: o.storages()[0], goroutines: g, more: report.Params{paramRecord: recordSize},
+		})
+	}
+	return out
+}
+
+func (durableAppend) impossible(f *fileRun, c cell) string { return f.readOnly(c) }
+
+func (durableAppend) engines(*fileRun, cell) []string {
+	return []string{engine.NameOS, engine.NameOSEach, engine.NameRingside}
+}
+
+// prepare needs nothing: each round makes its log.
+func (durableAppend) prepare(context.Context, *fileRun, cell) error { return nil }
+
+// round runs one engine once.
+func (durableAppend) round(ctx context.Context, f *fileRun, c cell, name string, pair int) (measure.Sample, error) {
+	dir, err := f.stores[c.storage].made.Scratch()
+	if err != nil {
+		return measure.Sample{}, err
+	}
+	j := f.job(c, name)
+	j.Append = &workload.Append{Dir: dir, Record: recordSize, Seed: f.opts.Seed + uint64(pair)}
+	return f.env.Round(ctx, j)
+}
+
+const (
+	nameBurner = "burner"
+	// paramComputing is the number of goroutines that compute.
+	paramComputing = "computing"
+)
+
+// burner reads beside goroutines that compute: first one of them, then one for each processor. The
+// rate of computation is reported beside that of the reads.
+type burner struct{ bothEngines }
+
+func (burner) name() string { return nameBurner }
+
+func (burner) cells(o FileOptions) []cell {
+	if !o.wants(CacheDirect) {
+		return nil
+	}
+	var out []cell
+	for _, g := range o.goroutinesOr(32) {
+		for _, block := range o.blocksOr(4 << 10) {
+			for _, computing := range slices.Compact([]int{1, runtime.GOMAXPROCS(0)}) {
+				out = append(out, cell{
+					workload: nameBurner, storage: o.storages()[0], cache: CacheDirect, goroutines: g, block: block,
+					more: report.Params{paramComputing: computing},
+				})
+			}
+		}
+	}
+	return out
+}
+
+// impossible names what file or memory cannot carry.
+func (burner) impossible(f *fileRun, c cell) string { return f.tooLarge(c, c.goroutines) }
+
+func (burner) prepare(ctx context.Context, f *fileRun, c cell) error {
+	return f.setCache(ctx, c, f.stores[c.storage].path)
+}
+
+// burnerWindows is how much longer the windows are than others: what decides here are the
+// scheduler's time slices of 10 ms, of which a short window has too few.
+const burnerWindows = 3
+
+// round runs one engine once. Both halves of a pair read the same offsets.
+func (burner) round(ctx context.Context, f *fileRun, c cell, name string, pair int) (measure.Sample, error) {
+	j := f.job(c, name)
+	j.Measure *= burnerWindows
+	j.Warm = warmFor(j.Measure)
+	j.Burner = &workload.Burner{RandRead: f.reads(c, pair), Burners: c.more[paramComputing].(int)}
+	return f.env.Round(ctx, j)
 }

@@ -4,12 +4,20 @@ package suite
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
+	"github.com/ringside-io/ringside/cmd/internal/fio"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
 // States of the page cache in which a file is read.
@@ -172,4 +180,112 @@ func (o FileOptions) warm() time.Duration { return warmFor(o.Duration) }
 
 func warmFor(window time.Duration) time.Duration {
 	return min(max(window/3, time.Millisecond), 500*time.Millisecond)
+}
+
+// possible returns the cells that can be measured here, and notes the others as skipped.
+func (f *fileRun) possible() ([]cell, error) {
+	cells := slices.DeleteFunc(f.opts.cells(), func(c cell) bool { return f.stores[c.storage] == nil })
+	for _, storage := range f.opts.storages() {
+		for _, probe := range []struct {
+			cache    string
+			try      func(path string) error
+			cannot   error
+			question string
+		}{
+			{CacheDirect, f.env.ProbeDirect, workload.ErrNoDirect, "try O_DIRECT"},
+			{CacheCold, f.env.ProbeEvict, datafile.ErrCached, "try to evict the file"},
+		} {
+			here := func(c cell) bool { return c.cache == probe.cache && c.storage == storage }
+			if !slices.ContainsFunc(cells, here) {
+				continue
+			}
+			err := probe.try(f.stores[storage].path)
+			if err != nil && !errors.Is(err, probe.cannot) {
+				return nil, fmt.Errorf("%s: %w", probe.question, err)
+			}
+			if err != nil {
+				f.skipCache(cell{storage: storage, cache: probe.cache}, err)
+				cells = slices.DeleteFunc(cells, here)
+			}
+		}
+	}
+	return slices.DeleteFunc(cells, f.impossible), nil
+}
+
+// skipCache notes that all cells with one state of the cache on one storage are left out.
+func (f *fileRun) skipCache(c cell, err error) {
+	p := report.Params{"cache": c.cache}
+	if c.storage != StorageDisk {
+		p["storage"] = c.storage
+	}
+	f.skip(report.Skip{Params: p, Reason: fmt.Sprintf("%v; choose a directory on a disk with --dir", err)})
+}
+
+// impossible notes and reports a cell that its workload cannot measure here.
+func (f *fileRun) impossible(c cell) bool {
+	reason := workloadOf(c).impossible(f, c)
+	if reason != "" {
+		f.skip(report.Skip{Workload: c.workload, Params: f.params(c), Reason: reason})
+	}
+	return reason != ""
+}
+
+// Env is how a suite reaches the world. All functions must be set, except that Maker's zero value
+// works.
+type Env struct {
+	// Round runs one job, in a process of its own.
+	Round func(context.Context, workload.Job) (measure.Sample, error)
+	// Maker creates the file.
+	Maker datafile.Maker
+	// ProbeDirect reports whether the file can be read with O_DIRECT.
+	ProbeDirect func(path string) error
+	// ProbeEvict reports whether the file can be evicted from the page cache; if not, the error
+	// matches [datafile.ErrCached].
+	ProbeEvict func(path string) error
+	// FastDevice makes a storage in memory for size bytes; where there can be none, the error
+	// matches [fastdev.ErrUnavailable].
+	FastDevice func(ctx context.Context, size int64) (FastDevice, error)
+	// FindFio returns the program's path, Fio runs a round with it, whose backend is the
+	// program's version.
+	FindFio func() (string, error)
+	Fio     func(ctx context.Context, program string, job fio.RandRead) (measure.Sample, error)
+	// AvailableMemory returns the bytes that buffers and cache may take, 0 if unknown.
+	AvailableMemory func() int64
+	// Progress is told how far the run is.
+	Progress Progress
+}
+
+// Progress shows the user how far a run is.
+type Progress interface {
+	// Start begins a task of total steps; Add says that n of them are done.
+	Start(total int64, note string)
+	Add(n int64)
+	// Note changes the words beside the bar.
+	Note(format string, args ...any)
+}
+
+// FastDevice is a mounted file system in memory.
+type FastDevice interface {
+	// Dir takes files, Filesystem names what lies there, Note says why it is not the usual one.
+	Dir() string
+	Filesystem() string
+	Note() string
+	// Close removes all of it.
+	Close() error
+}
+
+// ErrNothing is returned when every part of a run was skipped. The report names the reasons.
+var ErrNothing = errors.New("nothing could be measured")
+
+// DefaultDir returns where test files are created by default: in TMPDIR if that is
+// set, else in /var/tmp, which unlike /tmp usually lies on a disk and not in memory.
+func DefaultDir() string {
+	if runtime.GOOS == "windows" || os.Getenv("TMPDIR") != "" {
+		return os.TempDir()
+	}
+	const dir = "/var/tmp"
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return dir
+	}
+	return os.TempDir()
 }

@@ -3,9 +3,12 @@
 package nginx
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // config makes nginx serve what prefix/www is a link to, with what its documentation advises for
@@ -51,4 +54,24 @@ func prepare(prefix, files, addr string, workers int) (string, error) {
 	}
 	name := filepath.Join(prefix, "nginx.conf")
 	return name, os.WriteFile(name, fmt.Appendf(nil, config, addr, workers, user), 0o600)
+}
+
+// Name is the engine's name in tables and result files.
+const Name = "nginx"
+
+// ErrMissing is matched by errors where nginx is not installed.
+var ErrMissing = errors.New("nginx is not installed (Debian: apt-get install nginx-light)")
+
+// find returns the program's path, and what it calls itself. It often lies where only root looks.
+func find() (path, version string, err error) {
+	if path, err = exec.LookPath(Name); err != nil {
+		if path, err = exec.LookPath("/usr/sbin/" + Name); err != nil {
+			return "", "", ErrMissing
+		}
+	}
+	out, err := exec.Command(path, "-v").CombinedOutput()
+	if err != nil {
+		return "", "", err
+	}
+	return path, strings.TrimPrefix(strings.TrimSpace(string(out)), "nginx version: "), nil
 }

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !unix
+
+package measure
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// usage is empty where the system has no getrusage.
+type usage struct{}
+
+func readUsage() usage { return usage{} }
+
+func (usage) since(usage, *Sample) {}
+
+// CPUTime is not known here.
+func CPUTime() (time.Duration, bool) { return 0, false }
+
+// Isolate bounds how long a killed command's output is awaited. There are no process groups here.
+func Isolate(cmd *exec.Cmd) { cmd.WaitDelay = killGrace }
+
+// WorkerInput returns the standard input for [ServeWorker].
+func WorkerInput() io.Reader { return os.Stdin }

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+
+//go:build unix
+
+package measure
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// inblockSize is the unit in which the kernel counts block input.
+const inblockSize = 512
+
+// usage is what the process had consumed at one moment.
+type usage struct {
+	cpu    time.Duration
+	blocks int64
+	known  bool
+}
+
+func readUsage() usage {
+	var ru syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &ru); err != nil {
+		return usage{}
+	}
+	return usage{
+		cpu:    time.Duration(ru.Utime.Nano() + ru.Stime.Nano()),
+		blocks: int64(ru.Inblock),
+		known:  true,
+	}
+}
+
+// since stores the difference to an earlier reading.
+func (u usage) since(before usage, s *Sample) {
+	if !u.known || !before.known {
+		return
+	}
+	cpu := u.cpu - before.cpu
+	s.CPU = &cpu
+	s.DeviceReads = (u.blocks - before.blocks) * inblockSize
+}
+
+// CPUTime returns user and system time of this process so far, and false where that is not known.
+func CPUTime() (time.Duration, bool) {
+	u := readUsage()
+	return u.cpu, u.known
+}
+
+// Isolate puts the command into a process group of its own, so that Ctrl-C on the terminal
+// reaches this process alone, and makes the end of its context kill the whole group. It is
+// called before the command starts.
+func Isolate(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = killGrace
+	cmd.Cancel = func() error {
+		err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		if errors.Is(err, syscall.ESRCH) {
+			return os.ErrProcessDone
+		}
+		return err
+	}
+}
+
+// WorkerInput returns the standard input for [ServeWorker]. It is a pipe there, and waiting for
+// its end must not cost a thread, since threads are counted: so the wait happens in the poller.
+func WorkerInput() io.Reader {
+	fd := int(os.Stdin.Fd())
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		return os.Stdin
+	}
+	return os.NewFile(uintptr(fd), "stdin")
+}
