@@ -21,6 +21,11 @@ type epollBackend struct {
 	bell   *sys.FD // an eventfd, never read: each signal is an edge
 	events []epoll.Event
 	n      int // events waiting for collect
+
+	// Files that were closed while duplicates of their descriptors live stay in
+	// the instance, and no call removes them: a new instance takes its place.
+	orphans bool // such a file may be there
+	renew   bool // one was reported
 }
 
 func newEpoll(t *table, batch int) (*epollBackend, error) {
@@ -55,10 +60,49 @@ func (b *epollBackend) modify(fd int, e *entry, _ Trigger) syscall.Errno {
 	return b.in.Modify(fd, epollMask(e), epollData(fd, e))
 }
 
-// remove ignores errors: a closed file has removed itself.
-func (b *epollBackend) remove(fd int, _ *entry) { b.in.Remove(fd) }
+// remove ignores errors. A closed file has removed itself, unless another
+// descriptor of it is open.
+func (b *epollBackend) remove(fd int, _ *entry) {
+	if b.in.Remove(fd) != 0 {
+		b.orphans = true
+	}
+}
 
-func (b *epollBackend) prepare() error { return nil }
+func (b *epollBackend) prepare() error {
+	if b.renew && b.n == 0 {
+		b.renewInstance()
+	}
+	return nil
+}
+
+// renewInstance registers everything with a new instance. Without a descriptor
+// for it, or memory, the next turn tries again.
+func (b *epollBackend) renewInstance() {
+	in, err := epoll.Open()
+	if err != nil {
+		return
+	}
+	if in.Add(b.bell.Int(), uint32(Read)|epoll.EdgeTriggered, wakeData) != 0 {
+		_ = in.Close()
+		return
+	}
+	for fd := range b.t.entries {
+		e := &b.t.entries[fd]
+		if !e.on || e.gone {
+			continue
+		}
+		switch in.Add(fd, epollMask(e), epollData(fd, e)) {
+		case 0:
+		case syscall.ENOMEM, syscall.ENOSPC:
+			_ = in.Close()
+			return
+		default: // closed, or replaced by a file that cannot be polled
+			e.gone = true
+		}
+	}
+	_ = b.in.Close()
+	b.in, b.renew, b.orphans = in, false, false
+}
 
 func (b *epollBackend) wait(timeout time.Duration) error {
 	if b.n > 0 {
@@ -88,9 +132,26 @@ func (b *epollBackend) collect() {
 	for i := range b.events[:b.n] {
 		ev := &b.events[i]
 		data := epoll.Data(ev)
-		b.t.report(int32(uint32(data)), uint32(data>>32), Events(ev.Events))
+		if data == wakeData {
+			continue
+		}
+		fd := int32(uint32(data))
+		switch e := b.t.report(fd, uint32(data>>32), Events(ev.Events)); {
+		case e == nil:
+			b.renew = b.renew || b.orphans
+		case e.recheck() && b.moved(int(fd), e):
+			e.gone, e.found = true, 0
+			b.renew = true
+		}
 	}
 	b.n = 0
+}
+
+// moved reports whether the number of a registration means another file by now,
+// or none. Registering again what is registered has no effect.
+func (b *epollBackend) moved(fd int, e *entry) bool {
+	errno := b.in.Modify(fd, epollMask(e), epollData(fd, e))
+	return errno == syscall.EBADF || errno == syscall.ENOENT
 }
 
 func (b *epollBackend) wake() { sys.Signal(b.bell) }

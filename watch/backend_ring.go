@@ -34,7 +34,6 @@ type ringBackend struct {
 	lucky     bool     // the last look found something
 	cqes      [128]uring.CQE
 	hot       hotList
-	run       int     // reports since the last enter
 	turner    *turner // where the kernel needs it
 }
 
@@ -165,7 +164,7 @@ func (b *ringBackend) follow() error {
 		*b.turner = turner{}
 	}
 	for fd := range b.t.entries {
-		if e := &b.t.entries[fd]; e.on {
+		if e := &b.t.entries[fd]; e.on && !e.gone {
 			e.turn() // what the old ring had found is found again
 			e.armed = false
 			b.t.change(int32(fd), e)
@@ -183,7 +182,7 @@ func (b *ringBackend) giveUp(why error) error {
 		return err
 	}
 	for fd := range b.t.entries {
-		if e := &b.t.entries[fd]; e.on {
+		if e := &b.t.entries[fd]; e.on && !e.gone {
 			e.armed, e.queued = false, false
 			w.backend.add(fd, e) // fails for closed files, whose end nobody is told
 		}
@@ -196,13 +195,14 @@ func (b *ringBackend) giveUp(why error) error {
 // add lists the descriptor to be armed, having asked what epoll would say: a
 // ring reports a file that cannot be polled as ready.
 func (b *ringBackend) add(fd int, e *entry) syscall.Errno {
-	mode, errno := sys.FileMode(fd)
+	mode, id, errno := sys.FileMode(fd)
 	if errno == 0 && !alwaysPollable(mode) {
 		if errno = b.ask.Add(fd, 0, 0); errno == 0 {
 			b.ask.Remove(fd)
 		}
 	}
 	if errno == 0 {
+		e.file = id
 		b.t.change(int32(fd), e)
 	}
 	return errno
@@ -216,6 +216,9 @@ func alwaysPollable(mode uint32) bool {
 }
 
 func (b *ringBackend) modify(fd int, e *entry, _ Trigger) syscall.Errno {
+	if e.gone {
+		return syscall.ENOENT // as epoll answers
+	}
 	e.dirty, e.muted, e.hot = true, false, false
 	b.t.change(int32(fd), e)
 	return 0

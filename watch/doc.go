@@ -44,10 +44,15 @@
 //     any more. A callback may add, modify and remove any descriptor.
 //   - A number is registered until Remove, whatever becomes of the file: Remove
 //     before closing. In between, events of the closed file may be reported
-//     (epoll: where it has other descriptors; io_uring: always), Modify may
-//     fail, and Add answers EEXIST although the number has been reused. Remove
+//     where it has other descriptors, though no state that lasts keeps a watcher
+//     from sleeping: Level reports it some 100 times at most. Modify may fail,
+//     and Add answers EEXIST although the number has been reused. Remove
 //     answers nil then as well, and what is added afterwards is not confused
-//     with what was there.
+//     with what was there. epoll cannot remove such a file: when it is reported
+//     after that, everything is registered with a new instance, which can repeat
+//     events of Edge.
+//   - What is ready, or becomes so, is reported in the next turn or the one after
+//     it, whatever else is ready: each Dispatch has room for [Options].Batch.
 //   - With io_uring changes reach the kernel with the next Wait, all in one
 //     call. Until then the kernel keeps a removed file open, also after close:
 //     a peer sees the end of the connection only then. Prepare and Wait(0)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"syscall"
 
 	"github.com/ringside-io/ringside/watch"
 )
@@ -27,7 +28,12 @@ func Example() {
 	}
 	defer r.Close()
 	defer wr.Close()
-	if err := w.Add(int(r.Fd()), watch.Read, watch.Level, "the pipe"); err != nil {
+	fd, err := watch.FD(r) // r.Fd would make the descriptor block
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := w.Add(fd, watch.Read, watch.Level, "the pipe"); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -35,7 +41,7 @@ func Example() {
 	for {
 		n, err := w.Poll(-1, func(e watch.Event) {
 			buf := make([]byte, 16)
-			n, _ := r.Read(buf)
+			n, _ := syscall.Read(e.FD, buf)
 			fmt.Printf("%v: %v, %q\n", e.Value, e.Events, buf[:n])
 		})
 		if n > 0 || err != nil {

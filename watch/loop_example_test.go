@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/ringside-io/ringside/watch"
@@ -26,10 +27,14 @@ func ExampleLoop() {
 	}
 	defer r.Close()
 	defer w.Close()
-	fd := int(r.Fd())
+	fd, err := watch.FD(r)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	err = l.Add(fd, watch.Read, watch.Level, func(watch.Events) {
 		buf := make([]byte, 16)
-		n, _ := r.Read(buf)
+		n, _ := syscall.Read(fd, buf)
 		fmt.Printf("read %q\n", buf[:n])
 		_ = l.Remove(fd)
 		l.AfterFunc(time.Millisecond, func() { fmt.Println("a millisecond later") })

@@ -62,7 +62,7 @@ func (b *ringBackend) fill() bool {
 // arm makes what the kernel has fit what is asked for, and says whether there
 // was room for the entries.
 func (b *ringBackend) arm(fd int32, e *entry) bool {
-	want := e.on && !e.spent
+	want := e.on && !e.spent && !e.gone
 	multi := e.mode != OneShot || e.muted
 	if e.armed {
 		if want && e.multi == multi {

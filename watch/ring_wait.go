@@ -19,10 +19,6 @@ const taskBatch = 20
 // a call in vain, which servers with few connections would make all the time.
 const few = 4
 
-// hotRun bounds how many reports of hot descriptors come in a row without a look
-// at the others.
-const hotRun = 32
-
 // wait submits what prepare showed and waits in the same call. While events
 // come in crowds it first looks without telling the scheduler, which costs less
 // when something is there.
@@ -31,14 +27,10 @@ func (b *ringBackend) wait(timeout time.Duration) error {
 		timeout = 0 // there is work for the next turn
 	}
 	hot := len(b.hot.fds)
-	asked := hot > 0 && b.shown == 0 && timeout != 0 && b.run+hot <= hotRun
-	if asked {
-		if n := b.hot.ask(); n > 0 {
-			b.run += n
-			return nil
-		}
+	asked := hot > 0 && b.shown == 0 && timeout != 0 && !b.pending()
+	if asked && b.hot.ask() > 0 {
+		return nil // there is nothing else to report
 	}
-	b.run = 0
 	if timeout == 0 || b.busy || hot > 0 {
 		if err := b.look(); err != nil {
 			return err
@@ -47,12 +39,17 @@ func (b *ringBackend) wait(timeout time.Duration) error {
 		if hot > 0 && (!asked || b.waiting() > 0) && b.hot.ask() > 0 {
 			return nil
 		}
-		if timeout == 0 || b.over() {
-			return nil
+		if timeout == 0 || b.over() || b.hot.disarmed > 0 {
+			return nil // what is disarmed is armed again first
 		}
 		b.hot.quiet = hot > 0
 	}
 	return b.sleep(timeout)
+}
+
+// pending reports whether the kernel has completions, or work that leads to some.
+func (b *ringBackend) pending() bool {
+	return b.ring.SQFlags()&(uring.SQTaskrun|uring.SQCQOverflow) != 0
 }
 
 // look submits and fetches completions without waiting for any, in as many calls
@@ -154,6 +151,7 @@ func (b *ringBackend) collect() {
 		total += n
 	}
 	b.hot.settle(b.t, seen)
+	b.disarmLasting()
 	b.busy = total > few || total > 1 && b.lucky
 }
 
@@ -170,7 +168,7 @@ func (b *ringBackend) complete(c *uring.CQE) {
 		return
 	}
 	e := &t.entries[fd]
-	if e.gen != gen || !e.on {
+	if e.gen != gen || !e.on || e.gone {
 		return // removed, or armed anew
 	}
 	more := c.Has(uring.CQEMore)

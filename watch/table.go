@@ -19,6 +19,26 @@ type entry struct {
 	muted  bool // armed multishot although OneShot, see ringBackend.unasked
 	hot    bool // listed in ringBackend.hot, which then reports it
 	queued bool // listed in changes
+
+	// A file that was closed before Remove, while a duplicate of its descriptor
+	// lives, is still reported. Every recheckEvery reports of Level the backend
+	// looks whether the number still means that file.
+	reports uint8
+	streak  uint8  // reports of ringBackend.hot in a row
+	gone    bool   // it does not
+	file    uint64 // from sys.FileMode, for backends without a better way to tell
+}
+
+// recheckEvery is a divisor of 256.
+const recheckEvery = 64
+
+// recheck counts a report, and returns whether to look at what the number means.
+func (e *entry) recheck() bool {
+	if e.mode != Level {
+		return false
+	}
+	e.reports++
+	return e.reports%recheckEvery == 0
 }
 
 // asked returns what may be reported.
@@ -63,18 +83,20 @@ func (t *table) grow(fd int) *entry {
 	return &t.entries[fd]
 }
 
-// report notes what the kernel found, unless it is stale.
-func (t *table) report(fd int32, gen uint32, found Events) {
+// report notes what the kernel found. It returns the entry, nil when the report
+// is stale.
+func (t *table) report(fd int32, gen uint32, found Events) *entry {
 	if uint(fd) >= uint(len(t.entries)) {
-		return
+		return nil
 	}
 	e := &t.entries[fd]
-	if e.gen != gen || !e.on {
-		return
+	if e.gen != gen || !e.on || e.gone {
+		return nil
 	}
 	if found &= e.asked(); found != 0 && !e.spent {
 		t.note(fd, e, found)
 	}
+	return e
 }
 
 // note lists what was found for the next Dispatch.

@@ -103,7 +103,7 @@ func (w *Watcher) Add(fd int, interest Events, trigger Trigger, value any) error
 	case w.at(fd) != nil:
 		return failed("add", fd, syscall.EEXIST)
 	case fd >= len(w.entries): // an absurd number shall not cost memory
-		if _, errno := sys.FileMode(fd); errno != 0 {
+		if _, _, errno := sys.FileMode(fd); errno != 0 {
 			return failed("add", fd, errno)
 		}
 	}
@@ -160,6 +160,21 @@ func (w *Watcher) Remove(fd int) error {
 	w.forget(e)
 	w.nudge()
 	return nil
+}
+
+// FD returns the descriptor of a file, connection or listener of package os, net
+// or unet, for Add, and leaves it as it is: the method Fd of these types makes it
+// block. The descriptor is c's, which has to be reachable while it is watched.
+// Remove it before closing c, and read and write it by calls that answer EAGAIN,
+// such as syscall.Read: c's own would wait. It fails when c is closed.
+func FD(c syscall.Conn) (int, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fd := -1
+	err = raw.Control(func(p uintptr) { fd = int(p) })
+	return fd, err
 }
 
 // Len returns how many descriptors are registered.

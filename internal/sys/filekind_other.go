@@ -7,4 +7,4 @@ package sys
 import "syscall"
 
 // FileMode answers ENOSYS.
-func FileMode(fd int) (uint32, syscall.Errno) { return 0, noSys }
+func FileMode(fd int) (mode uint32, id uint64, errno syscall.Errno) { return 0, 0, noSys }

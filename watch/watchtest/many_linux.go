@@ -186,3 +186,49 @@ func fair(r *rig) {
 		}
 	}
 }
+
+// neighbours reports what becomes ready beside descriptors of Level whose state
+// lasts, as soon as beside none.
+func neighbours(r *rig) {
+	for _, n := range []int{1, 3, 40} {
+		lasting := map[int]bool{}
+		for range n {
+			fd := r.counter()
+			r.add(fd, watch.Read, watch.Level)
+			r.signal(fd)
+			lasting[fd] = true
+		}
+		others := map[watch.Trigger]int{}
+		for _, mode := range everyMode {
+			others[mode] = r.counter()
+			r.add(others[mode], watch.Read, mode)
+		}
+		for round := range 30 {
+			for range round % 7 { // the state of the turns differs
+				r.turn(-1)
+			}
+			mode := everyMode[round%len(everyMode)]
+			r.signal(others[mode])
+			turns, seen := 0, false
+			for !seen && turns <= turnsToReport {
+				turns++
+				for _, e := range r.turn(-1) {
+					seen = seen || e.FD == others[mode]
+				}
+			}
+			if turns > turnsToReport {
+				r.Errorf("round %d: an event of %v beside %d that last was not reported in %d turns", round, mode, n, turnsToReport)
+			}
+			r.drain(others[mode])
+			if mode == watch.OneShot {
+				r.ok(r.w.Modify(others[mode], watch.Read, mode, nil))
+			}
+		}
+		for fd := range lasting {
+			r.ok(r.w.Remove(fd))
+		}
+		for _, fd := range others {
+			r.ok(r.w.Remove(fd))
+		}
+	}
+}

@@ -53,7 +53,11 @@ type end struct {
 	must  watch.Events
 	may   bool
 	spent bool // OneShot
+	turns int  // that have passed with something missing
 }
+
+// turnsToReport is how many turns what is ready waits for its report at most.
+const turnsToReport = 2
 
 func (m *model) run(steps int) {
 	for range 5 {
@@ -120,7 +124,7 @@ func (m *model) register(e *end) {
 		m.note("add %d for %v, %v, as %d", e.fd, e.interest, e.mode, e.value)
 		m.ok(m.w.Add(e.fd, e.interest, e.mode, e.value))
 	}
-	e.on, e.spent, e.may = true, false, true
+	e.on, e.spent, e.may, e.turns = true, false, true, 0
 	e.must = m.state(e)
 }
 
@@ -216,6 +220,9 @@ func (m *model) settle() {
 		for _, ev := range m.turn(0) {
 			m.reported(ev)
 		}
+		for _, e := range m.ends {
+			m.late(e)
+		}
 		if m.Failed() {
 			return
 		}
@@ -230,6 +237,17 @@ func (m *model) settle() {
 	}
 	for _, e := range m.ends {
 		e.may = false // what has happened is done with
+	}
+}
+
+// late counts the turns in which a report of an end is missing.
+func (m *model) late(e *end) {
+	if !e.on || e.spent || e.must == 0 {
+		e.turns = 0
+		return
+	}
+	if e.turns++; e.turns >= turnsToReport {
+		m.Errorf("%v of %d (%v, %v) was not reported in %d turns", e.must, e.fd, e.interest, e.mode, e.turns)
 	}
 }
 

@@ -55,6 +55,9 @@ var mutants = map[string]struct {
 	"refuses to remove":        {"Remove/ReuseUnremoved", func(w *watch.Watcher) Watcher { return &fussy{w} }},
 	"loses what overflows":     {"Many/Overflow", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: atMost(1000)} }},
 	"starves":                  {"Many/Fair", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: atMost(100)} }},
+	"puts off the others":      {"Many/Neighbours", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: puttingOff()} }},
+	"spins":                    {"Remove/Duplicates", func(w *watch.Watcher) Watcher { return &hasty{w} }},
+	"reports late":             {"Model/Seeds", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: puttingOff()} }},
 	"loses one of eight":       {"Model/Seeds", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: losing(8)} }},
 	"once more of fifty":       {"Model/Seeds", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: repeating(50)} }},
 }
@@ -197,6 +200,27 @@ func losing(nth int) func([]watch.Event) []watch.Event {
 			n++
 			return n%nth == 0 && e.Events&watch.Read != 0
 		})
+	}
+}
+
+// puttingOff reports in two of three turns only what was reported in the turn before.
+func puttingOff() func([]watch.Event) []watch.Event {
+	var before, waiting []watch.Event
+	turn := 0
+	return func(evs []watch.Event) []watch.Event {
+		evs = append(waiting, evs...)
+		waiting = nil
+		if turn++; turn%3 != 0 {
+			evs = slices.DeleteFunc(evs, func(e watch.Event) bool {
+				late := !slices.ContainsFunc(before, func(b watch.Event) bool { return b.FD == e.FD })
+				if late {
+					waiting = append(waiting, e)
+				}
+				return late
+			})
+		}
+		before = evs
+		return evs
 	}
 }
 

@@ -5,6 +5,7 @@ package watchtest
 import (
 	"math/rand/v2"
 	"syscall"
+	"time"
 
 	"github.com/ringside-io/ringside/watch"
 )
@@ -236,4 +237,76 @@ func race(r *rig) {
 		}
 	}
 	end()
+}
+
+// duplicates closes a watched descriptor whose file another descriptor keeps open:
+// the state that lasts must not keep the watcher from sleeping, whether the number
+// is removed or not, and reused or not; and what is watched beside is not lost.
+func duplicates(r *rig) {
+	edge := r.counter()
+	r.add(edge, watch.Read, watch.Edge)
+	for _, mode := range everyMode {
+		for _, early := range []bool{false, true} { // the state is reported before the close
+			for _, reused := range []bool{false, true} {
+				for _, removed := range []bool{false, true} {
+					rd, wr := r.pipe()
+					r.add(rd, watch.Read, mode)
+					write(r, wr, "x")
+					if early {
+						r.awaitOne(rd, watch.Read)
+					}
+					dup, err := syscall.Dup(rd)
+					r.ok(err)
+					r.own(dup)
+					if reused {
+						a, b := r.pair()
+						write(r, b, "x")
+						r.replace(rd, a)
+					} else {
+						r.shut(rd)
+					}
+					if removed {
+						r.ok(r.w.Remove(rd))
+					}
+					r.sleeps(1000)
+					r.signal(edge)
+					seen := false
+					for range turnsToReport {
+						for _, e := range r.turn(0) {
+							seen = seen || e.FD == edge
+						}
+					}
+					if !seen {
+						r.Errorf("%v, reported before %v, reused %v, removed %v: the neighbour was not reported", mode, early, reused, removed)
+					}
+					if !removed {
+						r.ok(r.w.Remove(rd))
+					}
+					r.sleeps(10)
+					if reused { // the number can be watched again
+						r.add(rd, watch.Read, mode)
+						r.awaitOne(rd, watch.Read)
+						r.ok(r.w.Remove(rd))
+						r.shut(rd)
+					}
+				}
+			}
+		}
+	}
+}
+
+// sleeps makes turns until one waits, with most turns at most.
+func (r *rig) sleeps(most int) {
+	r.Helper()
+	const long = 20 * time.Millisecond
+	for range most {
+		start := time.Now()
+		r.ok(r.w.Prepare())
+		r.ok(r.w.Wait(long))
+		r.w.Dispatch(func(watch.Event) {})
+		if time.Since(start) >= long-time.Millisecond {
+			return
+		}
+	}
+	r.Errorf("%d turns and none waited", most)
 }

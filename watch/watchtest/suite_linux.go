@@ -31,9 +31,10 @@ var suite = []group{
 	{"Remove", []testCase{
 		{"Pending", on(removePending)}, {"Neighbours", on(removeNeighbours)}, {"AddInCallback", on(addInCallback)},
 		{"Reuse", on(reuse)}, {"ReuseUnremoved", on(reuseUnremoved)}, {"Releases", on(releases)}, {"Race", on(race)},
+		{"Duplicates", on(duplicates)},
 	}},
 	{"Many", []testCase{
-		{"AddRemove", on(many)}, {"Overflow", on(overflow)}, {"Fair", on(fair)},
+		{"AddRemove", on(many)}, {"Overflow", on(overflow)}, {"Fair", on(fair)}, {"Neighbours", on(neighbours)},
 	}},
 	{"Model", []testCase{{"Seeds", seeds}}},
 }
