@@ -312,7 +312,7 @@ func TestFaultSweepSimulated(t *testing.T) {
 // TestFaultSweepCoversAll compares the sweep with what the package exports.
 func TestFaultSweepCoversAll(t *testing.T) {
 	sweep.API(t, sweptOperations(), sweep.Exempt{
-		"tells what is known and asks nothing of the kernel": "Watcher.Backend Watcher.Len Loop.Backend Loop.Len Loop.Check Timer.Active " +
+		"tells what is known and asks nothing of the kernel": "FD Watcher.Backend Watcher.Len Loop.Backend Loop.Len Loop.Check Timer.Active " +
 			"Events.String Mode.String ParseMode Trigger.String",
 	})
 }
