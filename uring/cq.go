@@ -181,7 +181,7 @@ func (c *cq) release(head uint32) {
 	if head != c.next {
 		c.held = min(c.held+head-c.next, c.hold)
 		c.next = head
-		c.head.Store(head - c.held)
+		sys.StoreRelease(c.head, head-c.held)
 	}
 }
 

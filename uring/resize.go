@@ -41,7 +41,6 @@ func (r *Ring) Resize(sqEntries, cqEntries uint32) error {
 	// Entries handed out but not yet flushed live past the tail that the
 	// kernel copies up to.
 	r.sq.tail.Store(r.sq.next)
-	r.sq.shown = r.sq.next
 	r.cq.letGo()
 	if _, err = r.register(OpRegisterResizeRings, sys.Pointer(p), 1); err != nil {
 		return err

@@ -47,9 +47,8 @@ type sq struct {
 	mask    uint32
 	entries uint32
 
-	next  uint32 // tail of the entries handed out
-	seen  uint32 // head as last read
-	shown uint32 // tail as the kernel sees it; unused with SQPoll
+	next uint32 // tail of the entries handed out
+	seen uint32 // head as last read
 }
 
 // cq is the completion side. The kernel moves tail, the process head.

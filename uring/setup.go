@@ -185,7 +185,6 @@ func (r *Ring) bind(p *abi.Params) {
 	}
 	s.sqes = sys.Slice[SQE](sqes, 0, int(p.SqEntries)<<s.shift)
 	s.seen, s.next = s.head.Load(), s.tail.Load()
-	s.shown = s.next
 	if r.setup&SetupNoSQArray == 0 {
 		array := sys.Slice[uint32](rings, p.SqOff.Array, int(p.SqEntries))
 		for i := range array {

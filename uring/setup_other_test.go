@@ -6,6 +6,8 @@ package uring_test
 
 import (
 	"testing"
+
+	"github.com/ringside-io/ringside/uring"
 	"time"
 )
 
@@ -27,6 +29,7 @@ func ctlClose(t testing.TB, fd int)                             { panic(notLinux
 func ctlThreads(t testing.TB, prefix string) []int              { panic(notLinux) }
 func ctlCPUs(t testing.TB, tid int) []int                       { panic(notLinux) }
 func ctlRingMappings(t testing.TB) []int                        { panic(notLinux) }
+func ctlShown(t testing.TB, r *uring.Ring) uint32               { panic(notLinux) }
 func ctlDescriptors(t testing.TB) int                           { panic(notLinux) }
 func ctlHugePages(t testing.TB, n int) bool                     { panic(notLinux) }
 func ctlClock(t testing.TB, id uint32) time.Duration            { panic(notLinux) }

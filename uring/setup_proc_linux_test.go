@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/uring"
 )
 
 // ctlThreads returns the threads of the process whose name begins with prefix.
@@ -70,6 +72,31 @@ func ctlRingMappings(t testing.TB) (sizes []int) {
 		sizes = append(sizes, int(b-a))
 	}
 	return sizes
+}
+
+// ctlShown returns how many entries of a ring the kernel sees and has not taken.
+func ctlShown(t testing.TB, r *uring.Ring) uint32 {
+	t.Helper()
+	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", r.FD()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string]uint32{}
+	for line := range strings.Lines(string(info)) {
+		name, value, _ := strings.Cut(line, ":")
+		if n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32); err == nil {
+			fields[name] = uint32(n)
+		}
+	}
+	head, ok1 := fields["SqHead"]
+	tail, ok2 := fields["SqTail"]
+	if !ok1 || !ok2 {
+		t.Fatalf("no queue in fdinfo: %q", info)
+	}
+	if n, ok := fields["SQEs"]; ok && n != tail-head {
+		t.Errorf("fdinfo lists %d entries between %d and %d", n, head, tail)
+	}
+	return tail - head
 }
 
 // ctlDescriptors returns how many descriptors are open.

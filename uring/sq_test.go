@@ -3,6 +3,7 @@
 package uring_test
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -281,4 +282,98 @@ func TestUnfilledEntriesAreNotTaken(t *testing.T) {
 		}
 		next += uint64(n)
 	}
+}
+
+// FuzzSubmit plays any sequence of submissions on a ring of the kernel.
+func FuzzSubmit(f *testing.F) {
+	f.Add([]byte{0x70, 2, 0x00, 4, 0x00, 2, 0x15})                            // a stale count after a lap
+	f.Add([]byte{0x70, 2, 0x20, 4, 0x10, 2, 0x15, 0x16, 0x00, 3})             // as a waiter would
+	f.Add([]byte{0x70, 4, 2, 0x15, 0x70, 0x25, 4, 0x15, 0x26, 0x00, 0x15, 7}) // a full queue
+	r := ringtest.Open(f, &uring.Options{Entries: 8})
+	f.Fuzz(func(t *testing.T, steps []byte) { ringtest.SubmitWays(t, ringtest.Submitted(r), steps) })
+}
+
+// TestSubmitWays plays sequences at random on each kind of ring that takes entries in
+// the call.
+func TestSubmitWays(t *testing.T) {
+	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+		if r.SetupFlags()&uring.SetupSQPoll != 0 || r.CQEntries() < 8 {
+			return
+		}
+		rnd := rand.New(rand.NewPCG(5, 6))
+		steps := make([]byte, 60)
+		for range 200 {
+			for i := range steps {
+				steps[i] = byte(rnd.Uint32())
+			}
+			ringtest.SubmitWays(t, ringtest.Submitted(r), steps)
+		}
+	})
+}
+
+// TestStalePublished submits between Publish and the wait that uses its count: no write
+// may be carried out twice.
+func TestStalePublished(t *testing.T) {
+	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+		size := r.SQEntries()
+		if r.SetupFlags()&uring.SetupSQPoll != 0 || size < 8 {
+			return
+		}
+		fd, one := ctlEventFD(t), make([]byte, 8) // it adds up what is written to it
+		binary.NativeEndian.PutUint64(one, 1)
+		write := func() { ctlNext(t, r).Write(uring.Fd(fd), one, 0) }
+		for range size { // a lap, so that old entries are everywhere
+			write()
+		}
+		ringtest.Await(t, r, size)
+		if n := ctlEventCount(t, fd); n != uint64(size) {
+			t.Fatalf("%d writes of %d", n, size)
+		}
+		for range 3 {
+			write()
+		}
+		n, err := r.Publish()
+		ctlOK(t, "publish", err)
+		for range 2 {
+			write()
+		}
+		_, err = r.Submit()
+		ctlOK(t, "submit", err)
+		for _, stale := range []int{n, size, 1 << 20} {
+			if took, err := r.Wait(uring.WaitOptions{NoSubmit: true, Published: stale}); took != 0 || err != nil {
+				t.Errorf("a wait with a stale count of %d took %d entries, %v", stale, took, err)
+			}
+		}
+		ringtest.Await(t, r, 5)
+		if n := ctlEventCount(t, fd); n != 5 || r.Pending() != 0 || r.SQSpace() != size {
+			t.Errorf("%d writes of 5, %d pending, room for %d", n, r.Pending(), r.SQSpace())
+		}
+	})
+}
+
+// TestIdleRingShowsNoEntries reads what the kernel says of a ring that has nothing to
+// submit, and of one that has.
+func TestIdleRingShowsNoEntries(t *testing.T) {
+	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+		for round := range 3 {
+			if n := ctlShown(t, r); n != 0 {
+				t.Errorf("round %d: the kernel sees %d entries of an idle ring", round, n)
+			}
+			for range 1 + round%r.SQEntries() {
+				ctlNext(t, r).Nop()
+			}
+			ringtest.Await(t, r, 1+round%r.SQEntries())
+		}
+		if r.SetupFlags()&uring.SetupSQPoll != 0 {
+			return // its thread takes them at any time
+		}
+		ctlNext(t, r).Nop()
+		if _, err := r.Publish(); err != nil {
+			t.Fatal(err)
+		}
+		if n := ctlShown(t, r); n != 1 {
+			t.Errorf("the kernel sees %d entries, want 1", n)
+		}
+		ringtest.Await(t, r, 1)
+	})
 }

@@ -26,7 +26,8 @@ type WaitOptions struct {
 	Count int
 	// NoSubmit leaves the submission side alone, so that another goroutine may
 	// use it meanwhile. Published entries, shown before by [Ring.Publish], are
-	// submitted all the same.
+	// submitted all the same, or as many of them as no other call has submitted
+	// since.
 	NoSubmit  bool
 	Published int
 	// Brief says that submitting will not block, so that the scheduler need not
@@ -76,7 +77,7 @@ func (r *Ring) Wait(o WaitOptions) (int, error) {
 	var n, flags uint32
 	var err error
 	if o.NoSubmit {
-		n = uint32(o.Published)
+		n = r.sq.atMost(uint32(max(o.Published, 0)))
 	} else if n, flags, err = r.publish(); err != nil {
 		return 0, err
 	}

@@ -4,6 +4,7 @@ package simkern
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
 )
@@ -20,6 +22,19 @@ func overFlavours(t *testing.T, test func(b *bench)) {
 	for name, o := range flavours {
 		t.Run(name, func(t *testing.T) { onBench(t, o, Plan{}, test) })
 	}
+}
+
+// TestSubmitWays uses counts of Publish late.
+func TestSubmitWays(t *testing.T) {
+	overFlavours(t, func(b *bench) {
+		dice, steps := rand.New(rand.NewPCG(1, 2)), make([]byte, 60)
+		for range 50 {
+			for i := range steps {
+				steps[i] = byte(dice.Uint32())
+			}
+			ringtest.SubmitWays(b.T, ringtest.Submitted(b.r), steps)
+		}
+	})
 }
 
 // TestFiles reads and writes, also with registered memory.

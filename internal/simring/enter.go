@@ -10,8 +10,9 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// submit takes up to n entries. The caller holds mu.
+// submit takes up to n entries of those that are shown. The caller holds mu.
 func (r *Ring) submit(n int) (int, error) {
+	n = min(n, int(r.shown.Load()-r.head.Load()))
 	k, f := r.k, &r.k.o.Faults
 	d := k.dice(ofSubmission+uint64(r.id)<<33, r.submits)
 	r.submits++
@@ -172,8 +173,9 @@ func (r *Ring) Enter(o uring.WaitOptions) (int, error) {
 	if r.waiting {
 		k.violation("ring %d: two waits at a time", r.id)
 	}
-	n, err := r.submit(o.Published)
-	if err != nil || n < o.Published || o.Count == 0 {
+	published := min(o.Published, int(r.shown.Load()-r.head.Load())) // the count may be stale
+	n, err := r.submit(published)
+	if err != nil || n < published || o.Count == 0 {
 		return n, err
 	}
 	r.wait(o)

@@ -50,7 +50,10 @@ func TestHost(t *testing.T) {
 	r.SQE().Fsync(uring.Fd(3), true).Raw().UserData = 4
 	r.SQE().Fsync(uring.Fd(own), true).Raw().UserData = 5
 	r.SQE().PollAdd(uring.Fd(3), 1).Raw().UserData = 6
-	if _, err := r.Enter(uring.WaitOptions{Published: 7, Count: 7}); err != nil {
+	if n, err := r.Publish(); n != 7 || err != nil {
+		t.Fatal(n, err)
+	}
+	if _, err := r.Enter(uring.WaitOptions{NoSubmit: true, Published: 7, Count: 7}); err != nil {
 		t.Fatal(err)
 	}
 	var cqes [8]uring.CQE

@@ -30,9 +30,10 @@ type Ring struct {
 	id int
 	o  RingOptions
 
-	sqes []uring.SQE
-	tail uint32        // of the submission side: entries handed out
-	head atomic.Uint32 // entries taken
+	sqes  []uring.SQE
+	tail  uint32        // of the submission side: entries handed out
+	shown atomic.Uint32 // tail as the kernel sees it
+	head  atomic.Uint32 // entries taken
 
 	reaped    uint64 // of the completion side
 	overflown uint32 // of the completion side
@@ -91,12 +92,16 @@ func (r *Ring) SQE() *uring.SQE {
 // SQSpace returns how many entries are free.
 func (r *Ring) SQSpace() int { return len(r.sqes) - int(r.tail-r.head.Load()) }
 
-// Publish returns how many entries the next Enter has to take.
-func (r *Ring) Publish() (int, error) { return int(r.tail - r.head.Load()), nil }
+// Publish shows the entries to the kernel and returns how many the next Enter has to
+// take.
+func (r *Ring) Publish() (int, error) {
+	r.shown.Store(r.tail)
+	return int(r.tail - r.head.Load()), nil
+}
 
 // Submit hands the entries to the kernel.
 func (r *Ring) Submit() (int, error) {
-	n := int(r.tail - r.head.Load())
+	n, _ := r.Publish()
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()
 	return r.submit(n)

@@ -4,6 +4,7 @@ package simring
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -234,6 +235,19 @@ func TestEnter(t *testing.T) {
 		begin := time.Now()
 		if _, err := b.r.Enter(uring.WaitOptions{Count: 1, NoSubmit: true, Timeout: time.Second}); err != nil || time.Since(begin) != time.Second {
 			t.Errorf("a wait of a second took %v: %v", time.Since(begin), err)
+		}
+	})
+}
+
+// TestSubmitWays uses counts of Publish late.
+func TestSubmitWays(t *testing.T) {
+	onBench(t, Options{}, RingOptions{Entries: 8, CQEntries: 64, Pinned: true}, func(b *bench) {
+		dice, steps := rand.New(rand.NewPCG(1, 2)), make([]byte, 60)
+		for range 50 {
+			for i := range steps {
+				steps[i] = byte(dice.Uint32())
+			}
+			ringtest.SubmitWays(b.t, b.r, steps)
 		}
 	})
 }

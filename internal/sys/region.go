@@ -4,6 +4,7 @@ package sys
 
 import (
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 )
@@ -45,3 +46,18 @@ func PageCeil(n int) int {
 	page := pageSize()
 	return (n + page - 1) / page * page
 }
+
+// StoreRelease stores a word that the kernel reads: what the process has read and
+// written before is done when the kernel sees it. It is not a full barrier, as
+// the atomic store on amd64 is, where every ordinary store releases.
+func StoreRelease(w *atomic.Uint32, v uint32) {
+	if ordinaryStores {
+		*(*uint32)(unsafe.Pointer(w)) = v
+		return
+	}
+	w.Store(v)
+}
+
+// ordinaryStores reports whether StoreRelease may use them. In builds with the race
+// detector a simulated kernel reads the word, and elsewhere the atomic store is as cheap.
+const ordinaryStores = runtime.GOARCH == "amd64" && !Faulty
