@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"syscall"
 
+	"github.com/ringside-io/ringside/internal/ringloop"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
 )
@@ -38,7 +39,7 @@ func openKernelRing(o *Options, i int, first ring) (ring, parker, error) {
 		return openShared(opts)
 	}
 	opts.DeferTaskrun = true
-	r, err := openSmaller(opts)
+	r, err := ringloop.Open(*opts, smallestCQ)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,10 +61,10 @@ func openKernelRing(o *Options, i int, first ring) (ring, parker, error) {
 // 10 ms. Processors without ticks would make it wait for ever.
 func openShared(o *uring.Options) (ring, parker, error) {
 	o.CoopTaskrun = !o.SQPoll && !sys.Tickless()
-	r, err := openSmaller(o)
+	r, err := ringloop.Open(*o, smallestCQ)
 	if o.CoopTaskrun && errors.Is(err, syscall.EINVAL) {
 		o.CoopTaskrun = false
-		r, err = openSmaller(o)
+		r, err = ringloop.Open(*o, smallestCQ)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -71,20 +72,7 @@ func openShared(o *uring.Options) (ring, parker, error) {
 	return &kernelRing{Ring: r}, &netpolled{fd: r.FD()}, nil
 }
 
-// openSmaller opens a ring. Rings count against RLIMIT_MEMLOCK before Linux 5.12
-// and again in 6.18: where the limit is low, a small ring is better than none.
-// A completion queue that is too small for the table costs speed, no data.
-func openSmaller(o *uring.Options) (*uring.Ring, error) {
-	for {
-		r, err := uring.Open(*o)
-		if !errors.Is(err, syscall.ENOMEM) || o.CQEntries <= smallestCQ {
-			return r, err
-		}
-		o.CQEntries = max(o.CQEntries/2, smallestCQ)
-		o.Entries = min(o.Entries, o.CQEntries)
-	}
-}
-
+// smallestCQ is the least completion queue worth having: one too small for the table costs speed, no data.
 const smallestCQ = 32
 
 // Rearm reads the eventfd, which completes after the next Wake.

@@ -5,6 +5,7 @@ package reactor
 import (
 	"runtime"
 
+	"github.com/ringside-io/ringside/internal/ringloop"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -80,7 +81,7 @@ func (l *loop) pause() {
 	_, err := l.ring.Enter(uring.WaitOptions{Count: 1, NoSubmit: true, Timeout: retryPause})
 	l.mu.Lock()
 	l.stats.enters.Add(1)
-	if err != nil && !passing(err) {
+	if err != nil && !ringloop.Temporary(err) {
 		l.fail(err)
 	}
 }
@@ -98,7 +99,7 @@ func (l *loop) enterKernel(o uring.WaitOptions) {
 		l.taken(n)
 		l.setRefused(err != nil || n < o.Published)
 	}
-	if err != nil && !passing(err) {
+	if err != nil && !ringloop.Temporary(err) {
 		l.fail(err)
 	}
 }

@@ -6,29 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/ringside-io/ringside/internal/inflight"
+	"github.com/ringside-io/ringside/internal/ringloop"
 )
-
-// doomed keeps what the kernel may still write to after a ring has failed with
-// operations in flight: freeing it would be worse than keeping it.
-var doomed doomedLoops
-
-type doomedLoops struct {
-	mu    sync.Mutex
-	loops []*loop
-}
-
-func (d *doomedLoops) keep(l *loop) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !slices.Contains(d.loops, l) {
-		d.loops = append(d.loops, l)
-	}
-}
 
 // shutDoor refuses new operations.
 func (l *loop) shutDoor() {
@@ -159,7 +141,7 @@ func (l *loop) giveUp() {
 	defer l.mu.Unlock()
 	l.table.Each(func(s *slot) {
 		s.Value.doomed = true
-		doomed.keep(l) // also when nobody closes it
+		ringloop.Leak(l) // also when nobody closes it
 		l.end(s, Result{Cause: fmt.Errorf("%w: %w", l.failed, ErrTaken)})
 	})
 }

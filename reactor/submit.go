@@ -4,9 +4,9 @@ package reactor
 
 import (
 	"errors"
-	"syscall"
 
 	"github.com/ringside-io/ringside/internal/inflight"
+	"github.com/ringside-io/ringside/internal/ringloop"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -236,7 +236,7 @@ func (l *loop) flush() {
 		n, err := submit()
 		l.stats.enters.Add(1)
 		l.taken(n)
-		if err != nil && !passing(err) {
+		if err != nil && !ringloop.Temporary(err) {
 			l.fail(err)
 			return
 		}
@@ -246,11 +246,6 @@ func (l *loop) flush() {
 		}
 	}
 	l.setRefused(false)
-}
-
-// passing says whether an error of a submission goes away by itself.
-func passing(err error) bool {
-	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.ENOMEM)
 }
 
 // taken removes the first n pending entries, which the kernel has. The caller

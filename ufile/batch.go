@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/ringloop"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
 )
@@ -122,11 +123,7 @@ func (b *Batch) open(buffers int) error {
 			RegisterOps: []uring.RegisterOp{uring.OpRegisterBuffers},
 		}
 	}
-	ring, err := uring.Open(o)
-	for errors.Is(err, syscall.ENOMEM) && o.Entries > 4 {
-		o.Entries /= 4
-		ring, err = uring.Open(o)
-	}
+	ring, err := ringloop.Open(o, 4)
 	if err != nil {
 		return err
 	}
@@ -359,25 +356,13 @@ func (b *Batch) wait(more bool, inFlight int, write bool) {
 	if more {
 		count = max(inFlight/4, 1)
 	}
-	if _, err := b.ring.SubmitAndWait(count); err != nil && !passing(err) {
+	if _, err := b.ring.SubmitAndWait(count); err != nil && !ringloop.Temporary(err) {
 		b.fail(err, write)
 		return
 	}
 	for _, c := range b.reaped[:b.ring.Reap(b.reaped)] {
 		b.finish(int32(c.UserData), c, write)
 	}
-}
-
-// passing says whether an error of a submission goes away when operations end.
-func passing(err error) bool {
-	return errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM)
-}
-
-// doomedBatches keep the memory that the kernel may still write to after their
-// rings have failed.
-var doomedBatches struct {
-	sync.Mutex
-	parts [][]part
 }
 
 // outlastFor bounds how long a batch waits for what a ring that has failed has in
@@ -424,9 +409,7 @@ func (b *Batch) fail(err error, write bool) {
 			b.free = append(b.free, int32(i))
 		}
 	}
-	doomedBatches.Lock()
-	doomedBatches.parts = append(doomedBatches.parts, b.parts)
-	doomedBatches.Unlock()
+	ringloop.Leak(&b.parts[0])
 	_ = b.ring.Close()
 	b.ring, b.parts = nil, nil
 	b.free = nil

@@ -104,7 +104,7 @@ func (l *loop) sleep() {
 	if errno := l.gate.Modify(l.poll.FD(), syscall.EPOLLIN|epoll.OneShot, 0); errno != 0 {
 		panic("unet: epoll_ctl: " + errno.Error()) // our own descriptors
 	}
-	_ = l.gateConn.Read(l.gateTry) // fails when the loop is stopped
+	_ = l.gatePoller.Wait(l.gateTry) // fails when the loop is stopped
 }
 
 // search looks for work for a little while and says whether it found some,

@@ -4,15 +4,13 @@ package unet
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/ringside-io/ringside/internal/epoll"
-	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/internal/ringloop"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -28,11 +26,10 @@ type loop struct {
 	// The netpoller watches gate, which reports poll once for each time that
 	// it was armed: watching poll itself would wake a thread of the runtime
 	// with each event of a busy loop.
-	gate     *epoll.Instance
-	gateFile *os.File
-	gateConn syscall.RawConn
-	gateTry  func(fd uintptr) bool // whether something has been reported
-	gateOne  [1]epoll.Event
+	gate       *epoll.Instance
+	gatePoller *ringloop.Poller
+	gateTry    func(fd uintptr) bool // whether something has been reported
+	gateOne    [1]epoll.Event
 
 	// woken counts the readers that have their data and do not run yet, and
 	// the driver as one. Who takes it to zero lets a driver go on that waits
@@ -80,27 +77,14 @@ func (l *loop) open() (err error) {
 	if errno := l.gate.Add(l.poll.FD(), epoll.OneShot, 0); errno != 0 {
 		return os.NewSyscallError("epoll_ctl", errno)
 	}
-	fd, err := sys.Dup(l.gate.FD()) // an os.File closes what it owns
-	if err != nil {
-		return err
-	}
-	if err := syscall.SetNonblock(fd, true); err != nil { // what makes os poll it
-		_ = syscall.Close(fd)
-		return os.NewSyscallError("fcntl", err)
-	}
-	l.gateFile = os.NewFile(uintptr(fd), "epoll")
-	// A file that the netpoller does not take would never wake us.
-	if err := l.gateFile.SetReadDeadline(time.Time{}); err != nil {
-		return fmt.Errorf("poll an epoll descriptor: %w", err)
-	}
-	l.gateConn, err = l.gateFile.SyscallConn()
+	l.gatePoller, err = ringloop.NewPoller(l.gate.FD(), "epoll")
 	return err
 }
 
 // close stops the driver and frees everything. No socket may be left.
 func (l *loop) close() error {
 	l.stopping.Store(true)
-	err := l.gateFile.SetReadDeadline(time.Unix(1, 0)) // wakes the driver
+	err := l.gatePoller.SetDeadline(time.Unix(1, 0)) // wakes the driver
 	l.done.Wait()
 	return errors.Join(err, l.free())
 }
@@ -110,8 +94,8 @@ func (l *loop) free() error {
 	if l.ring != nil {
 		errs = append(errs, l.ring.Close())
 	}
-	if l.gateFile != nil {
-		errs = append(errs, l.gateFile.Close())
+	if l.gatePoller != nil {
+		errs = append(errs, l.gatePoller.Close())
 	}
 	for _, p := range []*epoll.Instance{l.gate, l.poll} {
 		if p != nil {

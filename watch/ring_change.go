@@ -135,8 +135,3 @@ func (b *ringBackend) sqe() *uring.SQE {
 func strays(err error) bool {
 	return errors.Is(err, syscall.EEXIST) || errors.Is(err, errLost)
 }
-
-// passing says whether an error means that the kernel can take no more for now.
-func passing(err error) bool {
-	return errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM)
-}

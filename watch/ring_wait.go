@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/ringloop"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -103,7 +104,7 @@ func (b *ringBackend) enter(o uring.WaitOptions) error {
 	case strays(err):
 		b.stray = true
 		return nil
-	case passing(err):
+	case ringloop.Temporary(err):
 		b.behind = true
 		return nil
 	}

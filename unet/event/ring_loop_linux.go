@@ -5,11 +5,11 @@ package event
 import (
 	"errors"
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/ringloop"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
 )
@@ -23,6 +23,7 @@ const (
 const (
 	sqEntries = 512
 	cqEntries = 4096
+	fewestCQ  = 128 // where memory is short
 	reapBatch = 256
 	// reserve is how many entries looking at one connection may take.
 	reserve = 4
@@ -41,16 +42,15 @@ const (
 // in the kernel on a thread of its own.
 type ringLoop struct {
 	loop
-	ring *uring.Ring
-	bufs *uring.BufRing
-	slab *sys.Region // the buffers
-	file *os.File    // a duplicate of the ring's descriptor, in the netpoller
-	raw  syscall.RawConn
-	bell *sys.FD // with WaitThread, in the place of file: an eventfd, never read
+	ring   *uring.Ring
+	bufs   *uring.BufRing
+	slab   *sys.Region      // the buffers
+	poller *ringloop.Poller // of the ring's descriptor
+	bell   *sys.FD          // with WaitThread, in the place of poller: an eventfd, never read
 
 	state atomic.Int32 // running or parked
 
-	alarm  time.Time // what the file's deadline is set to
+	alarm  time.Time // what the poller's deadline is set to
 	tid    int
 	recent int  // completions in the last batch
 	bytes  int  // that the pending entries let the kernel copy
@@ -65,7 +65,7 @@ func (l *ringLoop) run() {
 		return
 	}
 	for {
-		err := l.raw.Read(l.ready)
+		err := l.poller.Wait(l.ready)
 		if l.over {
 			break
 		}
@@ -75,7 +75,7 @@ func (l *ringLoop) run() {
 		}
 		// A timer, or a knock. A late knock costs a turn.
 		l.alarm = time.Time{}
-		_ = l.file.SetReadDeadline(l.alarm)
+		_ = l.poller.SetDeadline(l.alarm)
 	}
 	l.close()
 }
@@ -154,19 +154,12 @@ func (l *ringLoop) submit() bool {
 	case err == nil:
 		l.bytes = 0
 		return n > 0
-	case passing(err):
+	case ringloop.Temporary(err):
 		l.retryAt = time.Now().Add(retryPause)
 		return l.ring.Ready() > 0
 	}
 	l.doom(err)
 	return true
-}
-
-// passing says that the kernel may take entries later: it lacks memory, or room
-// for completions.
-func passing(err error) bool {
-	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EBUSY) ||
-		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EINTR)
 }
 
 // peek looks once more before the loop sleeps, and says whether there is work.
@@ -215,7 +208,7 @@ func (l *ringLoop) park() bool {
 func (l *ringLoop) setAlarm(at time.Time) {
 	if !at.Equal(l.alarm) {
 		l.alarm = at
-		_ = l.file.SetReadDeadline(at) // It fails on a closed file only.
+		_ = l.poller.SetDeadline(at) // It fails on a closed file only.
 	}
 }
 
@@ -231,7 +224,7 @@ func (l *ringLoop) wake() {
 	if l.bell != nil {
 		sys.Signal(l.bell)
 	} else {
-		_ = l.file.SetReadDeadline(past) // It fails when the loop is over.
+		_ = l.poller.SetDeadline(past) // It fails when the loop is over.
 	}
 }
 
@@ -257,9 +250,7 @@ func (l *ringLoop) forget(*Conn) {}
 // which use no memory.
 func (l *ringLoop) close() {
 	if l.broken != nil {
-		graves.Lock()
-		graves.loops = append(graves.loops, l)
-		graves.Unlock()
+		ringloop.Leak(l)
 		l.bury()
 		l.refuse()
 		_ = l.closeRing()
@@ -279,10 +270,4 @@ func (l *ringLoop) refuse() {
 			}
 		}
 	}
-}
-
-// graves keep the memory of operations that nobody will hear of again.
-var graves struct {
-	sync.Mutex
-	loops []*ringLoop
 }

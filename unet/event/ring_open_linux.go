@@ -4,11 +4,8 @@ package event
 
 import (
 	"errors"
-	"fmt"
-	"os"
-	"syscall"
-	"time"
 
+	"github.com/ringside-io/ringside/internal/ringloop"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
 )
@@ -28,7 +25,7 @@ func (l *ringLoop) start() (err error) {
 	if o.Restrict {
 		u.Restrict = &ringRestrictions
 	}
-	l.ring, err = openSmaller(&u)
+	l.ring, err = ringloop.Open(u, fewestCQ)
 	if err != nil {
 		return err
 	}
@@ -41,43 +38,12 @@ func (l *ringLoop) start() (err error) {
 	case l.server.threads:
 		l.bell, err = sys.EventFD()
 	default:
-		err = l.poll()
+		l.poller, err = ringloop.NewPoller(l.ring.FD(), "io_uring")
 	}
 	if err != nil {
 		return errors.Join(err, l.ring.Close(), l.slab.Unmap())
 	}
 	l.post(l.armAccept)
-	return nil
-}
-
-// openSmaller opens a ring, a smaller one where the memlock limit asks for it.
-func openSmaller(o *uring.Options) (*uring.Ring, error) {
-	for {
-		r, err := uring.Open(*o)
-		if !errors.Is(err, syscall.ENOMEM) || o.Entries <= 4*reserve {
-			return r, err
-		}
-		o.Entries, o.CQEntries = o.Entries/2, o.CQEntries/2
-	}
-}
-
-// poll gives a duplicate of the ring's descriptor to the netpoller, because an
-// os.File closes what it owns.
-func (l *ringLoop) poll() error {
-	fd, err := sys.Dup(l.ring.FD())
-	if err != nil {
-		return err
-	}
-	if err := syscall.SetNonblock(fd, true); err != nil { // what makes os poll it
-		return errors.Join(os.NewSyscallError("fcntl", err), syscall.Close(fd))
-	}
-	l.file = os.NewFile(uintptr(fd), "io_uring")
-	if err := l.file.SetReadDeadline(time.Time{}); err != nil {
-		return errors.Join(fmt.Errorf("poll the ring's descriptor: %w", err), l.file.Close())
-	}
-	if l.raw, err = l.file.SyscallConn(); err != nil {
-		return errors.Join(err, l.file.Close())
-	}
 	return nil
 }
 
@@ -89,5 +55,5 @@ func (l *ringLoop) closeRing() error {
 	if l.bell != nil {
 		return errors.Join(l.ring.Close(), l.bell.Close())
 	}
-	return errors.Join(l.file.Close(), l.ring.Close())
+	return errors.Join(l.poller.Close(), l.ring.Close())
 }

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/ringloop"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -98,7 +99,7 @@ func (l *ringLoop) call(o uring.WaitOptions) {
 	switch {
 	case err == nil:
 		l.bytes = 0
-	case passing(err):
+	case ringloop.Temporary(err):
 		l.retryAt = time.Now().Add(retryPause)
 	default:
 		l.doom(err)
