@@ -216,7 +216,9 @@ func (c *commits) closed() error {
 // attach gives the WAL to a log, for the commits to come. Where that is not to
 // be had, commits sync the WAL as without a log; an error means that the WAL
 // could not be synced.
-func (c *commits) attach(db *database, path string) error {
+//
+// The WAL is durable up to the end of the commit that was synced just now.
+func (c *commits) attach(db *database, path string, h grouplog.Header, end int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.wal != nil {
@@ -231,6 +233,7 @@ func (c *commits) attach(db *database, path string) error {
 	}
 	switch {
 	case err == nil:
+		c.wal.Learn(h, end)
 		c.off = ""
 		return nil
 	case errors.Is(err, grouplog.ErrInUse):

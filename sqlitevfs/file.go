@@ -184,7 +184,7 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 		}
 		defer func() {
 			if err == nil {
-				err = f.wal.synced()
+				err = f.wal.synced(f.File.ReadAt)
 			}
 		}()
 	}

@@ -15,8 +15,7 @@ type waiter struct {
 	next   *waiter
 	wal    *WAL
 	head   []byte // header and path of the record, with its CRC
-	frames [][]byte
-	length int   // of the frames
+	frames []byte
 	size   int64 // of the record in the batch
 	sum    uint32
 
@@ -158,9 +157,7 @@ func (l *Log) write(size int64) error {
 	for _, c := range l.group {
 		end := at + int(c.size)
 		at += copy(p[at:], c.head)
-		for _, f := range c.frames {
-			at += copy(p[at:], f)
-		}
+		at += copy(p[at:], c.frames)
 		clear(p[at:end])
 		at = end
 		h.sums = addSum(h.sums, c.sum)
@@ -190,7 +187,7 @@ func (l *Log) retire(own *waiter, err error) {
 		l.stats.Batches++
 		l.stats.Commits += uint64(len(l.group))
 		for _, c := range l.group {
-			l.stats.Bytes += uint64(c.length)
+			l.stats.Bytes += uint64(len(c.frames))
 		}
 	}
 	l.herd = int64(len(l.group)) + l.queued.Load()

@@ -122,7 +122,7 @@ func (w *testWAL) append(pages int) (frames []byte, off int64) {
 // commit writes a commit and makes it durable by the log.
 func (w *testWAL) commit(pages int) error {
 	frames, off := w.append(pages)
-	err := w.wal.Commit(w.header, off, frames)
+	_, err := w.wal.Commit(w.header, off, frames)
 	if err == nil {
 		w.acked = len(w.commits)
 	}
@@ -135,6 +135,7 @@ func (w *testWAL) attach(l *Log) {
 	if w.wal, err = l.Attach(w.path); err != nil {
 		w.t.Fatal(err)
 	}
+	w.wal.Learn(w.parsed, w.off) // Attach has synced it
 }
 
 // holds says how many of the commits the file holds, and fails the test when

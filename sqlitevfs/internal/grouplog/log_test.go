@@ -162,7 +162,7 @@ func TestLargeCommit(t *testing.T) {
 	if s := l.Stats(); s.Large != 1 || s.Commits != 2 {
 		t.Errorf("stats: %+v", s)
 	}
-	if err := w.wal.Commit(make([]byte, walHeaderSize), 0, []byte("no frame")); err != nil {
+	if _, err := w.wal.Commit(make([]byte, walHeaderSize), 0, []byte("no frame")); err != nil {
 		t.Error("what is no commit is synced:", err)
 	}
 	if s := l.Stats(); s.Large != 2 {
@@ -197,7 +197,7 @@ func TestExclusive(t *testing.T) {
 	}
 	w.attach(other)
 	mustClose(t, other)
-	if err := w.wal.Commit(w.header, w.off, nil); err == nil {
+	if _, err := w.wal.Commit(w.header, w.off, nil); err == nil {
 		t.Error("a commit after Close succeeds")
 	}
 	mustClose(t, l)

@@ -113,7 +113,8 @@ func sumAfter(w *testWAL, commits [][]byte) (sum checksum, off int64) {
 }
 
 // TestGivenUp: SQLite failed after the third commit was durable and wrote
-// another in its place. The WAL may have the one, the other, or none.
+// another in its place, whose record was accepted (Commit syncs the WAL instead:
+// TestRewritten). The WAL may have the one, the other, or none.
 func TestGivenUp(t *testing.T) {
 	needLocks(t)
 	for _, have := range []string{"none", "given up", "new", "torn"} {
@@ -129,6 +130,7 @@ func TestGivenUp(t *testing.T) {
 		third := w.commits[2]
 		w.commits = w.commits[:2:2]
 		w.sum, w.off = sumAfter(w, w.commits)
+		w.wal.Learn(w.parsed, w.off)
 		for _, pages := range []int{3, 1} {
 			if err := w.commit(pages); err != nil {
 				t.Fatal(err)
@@ -150,6 +152,58 @@ func TestGivenUp(t *testing.T) {
 			t.Errorf("%s: %d commits, %+v", have, w.holds(), r)
 		}
 	}
+}
+
+// TestRewritten gives the log frames that do not follow what is durable: after a
+// commit that SQLite gave up, behind frames that were never synced, and of a life
+// of the WAL whose header was not. Each is made durable by a sync of the WAL.
+func TestRewritten(t *testing.T) {
+	needLocks(t)
+	for _, k := range []struct {
+		name    string
+		prepare func(w *testWAL)
+	}{
+		{"given up, shorter", func(w *testWAL) { giveUp(w); w.append(1) }},
+		{"given up, as long", func(w *testWAL) { giveUp(w); w.append(2) }},
+		{"given up, longer", func(w *testWAL) { giveUp(w); w.append(3) }},
+		{"others' frames", func(w *testWAL) { w.append(2) }},
+		{"another life", func(w *testWAL) { w.restart() }},
+	} {
+		dir := t.TempDir()
+		fsys := newCutFS()
+		o := small()
+		o.FS = fsys
+		l, _ := mustOpen(t, dir, o)
+		w := newTestWAL(t, dir, "db")
+		w.attach(l)
+		for range 3 {
+			if err := w.commit(2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k.prepare(w)
+		for range 3 {
+			if err := w.commit(1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s := l.Stats(); s.Commits != 3+2 || s.Large != 1 {
+			t.Errorf("%s: %+v", k.name, s)
+		}
+		crash(l)
+		fsys.cut(t, w.path)
+		r := reopen(t, dir)
+		if w.check(); t.Failed() {
+			t.Fatalf("%s: %+v", k.name, r)
+		}
+	}
+}
+
+// giveUp makes the WAL go on where its last commit began.
+func giveUp(w *testWAL) {
+	w.commits = w.commits[:len(w.commits)-1]
+	w.acked = len(w.commits)
+	w.sum, w.off = sumAfter(w, w.commits)
 }
 
 // TestRolledBack: frames of a transaction that was rolled back lie where a

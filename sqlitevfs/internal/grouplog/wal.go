@@ -29,6 +29,9 @@ type WAL struct {
 	last   atomic.Uint64 // the newest batch with a record of it; under log.mu
 	synced atomic.Uint64 // batches up to this one are in the file durably
 
+	restMu sync.Mutex
+	rest   extent // what the next record may follow
+
 	mu     sync.Mutex // one sync at a time
 	failed error
 	closed bool
@@ -114,50 +117,138 @@ func (w *WAL) Dirty() bool { return w.last.Load() > w.synced.Load() }
 // ID tells which file the WAL is.
 func (w *WAL) ID() disk.ID { return w.id }
 
-// Commit makes frames durable that were written to the WAL just now: they begin
-// at off, and the last ends the transaction. Header is the first 32 bytes of
-// the WAL. The caller still holds SQLite's write lock, so that the frames stay
-// what they are. Frames and header are the caller's again when Commit returns.
-//
-// A commit that the log cannot take, because it is too large or is not what it
-// should be, is made durable by a Sync. An error means that it may be durable or
-// not, and that every later commit fails: see [Log.Err].
-func (w *WAL) Commit(header []byte, off int64, frames ...[]byte) error {
-	h, n, ok := w.fits(header, off, frames)
-	if !ok {
-		return w.commitLarge()
+// Rest returns the offset from which a record of a life of the WAL has to hold
+// the frames, because those before it are durable: in the file, or in the log.
+// It is 0 if that is not known, and then only a sync of the WAL makes a commit
+// durable.
+func (w *WAL) Rest(h Header) int64 {
+	w.restMu.Lock()
+	defer w.restMu.Unlock()
+	if !w.rest.header.same(h) {
+		return 0
 	}
-	c := spare.Get().(*waiter)
-	c.wal, c.frames, c.length = w, frames, n
-	r := record{path: w.path, id: w.id, header: h, off: off}
-	c.head = append(c.head[:0], make([]byte, recordHeaderSize+len(w.path))...)
-	sum := r.encodeHeader(c.head, n)
-	for _, p := range frames {
-		sum = crc32.Update(sum, castagnoli, p)
-	}
-	le.PutUint32(c.head, sum)
-	c.sum = sum
-	c.size = recordSize(w.path, n)
-	err := w.log.submit(c)
-	c.forget()
-	spare.Put(c)
-	return err
+	return w.rest.end
 }
 
-// fits checks whether a commit can be a record.
-func (w *WAL) fits(header []byte, off int64, frames [][]byte) (h Header, n int, ok bool) {
-	for _, p := range frames {
-		n += len(p)
+// extent is how much of a life of the WAL is durable: the frames up to end,
+// which carry the checksum sum. An end of 0 means that nothing is known.
+type extent struct {
+	header Header
+	end    int64
+	sum    checksum
+}
+
+// Learn is called after the WAL was synced: all frames of this life up to end
+// had been written before that, and end a transaction.
+func (w *WAL) Learn(h Header, end int64) {
+	e := w.extentAt(h, end)
+	w.restMu.Lock()
+	w.rest = e
+	w.restMu.Unlock()
+}
+
+// extentAt reads which checksum the frames up to end carry. The last frame may
+// have been synced while it was half written (without powersafe overwrite SQLite
+// syncs up to the end of a sector): then the extent ends before it.
+func (w *WAL) extentAt(h Header, end int64) extent {
+	switch {
+	case !h.aligned(end):
+		return extent{}
+	case end == walHeaderSize:
+		return extent{h, end, h.sum}
 	}
+	before := extent{h, end - h.frame(), h.sum}
+	p := make([]byte, frameHeaderSize+h.frame())
+	if before.end == walHeaderSize {
+		p = p[frameHeaderSize:]
+		if readFull(w.file, p, before.end) != nil {
+			return extent{}
+		}
+	} else {
+		// The checksum of the frame before is in its header.
+		if readFull(w.file, p[:frameHeaderSize], before.end-h.frame()) != nil || readFull(w.file, p[frameHeaderSize:], before.end) != nil {
+			return extent{}
+		}
+		if [8]byte(p[8:16]) != h.Salt {
+			return extent{}
+		}
+		before.sum = sumOf(p)
+		p = p[frameHeaderSize:]
+	}
+	if sum, ok := h.chain(before.sum, p); ok {
+		return extent{h, end, sum}
+	}
+	return before
+}
+
+// Commit makes frames durable that are in the WAL and lie from off up to the end
+// of a transaction: those that the caller has written just now, and before them
+// those that others have written since off was durable, see [WAL.Rest]. Header
+// is the first 32 bytes of the WAL. The caller still holds SQLite's write lock,
+// so that the frames stay what they are. Frames and header are the caller's
+// again when Commit returns.
+//
+// A commit that the log cannot take is made durable by a Sync: one that is too
+// large, one whose frames do not continue what is durable, and every commit
+// after the log has failed or when it has no room. Commit reports whether the
+// log took it. An error means that it may be durable or not.
+func (w *WAL) Commit(header []byte, off int64, frames []byte) (logged bool, err error) {
 	h, err := ParseHeader(header)
-	if err != nil || n == 0 || n > w.log.maxRecord(w.path) || !h.aligned(off) || int64(n)%h.frame() != 0 {
-		return h, n, false
+	if err != nil {
+		return false, w.commitLarge()
 	}
-	first, last := frames[0], frames[len(frames)-1]
-	if len(first) < frameHeaderSize || [8]byte(first[8:16]) != h.Salt {
-		return h, n, false
+	end := off + int64(len(frames))
+	next, ok := w.continues(h, off, frames)
+	if !ok {
+		return false, w.syncTo(h, end)
 	}
-	return h, n, Ends(last, h.PageSize)
+	c := spare.Get().(*waiter)
+	c.wal, c.frames = w, frames
+	r := record{path: w.path, id: w.id, header: h, off: off}
+	c.head = append(c.head[:0], make([]byte, recordHeaderSize+len(w.path))...)
+	sum := crc32.Update(r.encodeHeader(c.head, len(frames)), castagnoli, frames)
+	le.PutUint32(c.head, sum)
+	c.sum = sum
+	c.size = recordSize(w.path, len(frames))
+	err = w.log.submit(c)
+	c.forget()
+	spare.Put(c)
+	if err != nil {
+		return false, err
+	}
+	w.restMu.Lock()
+	w.rest = next
+	w.restMu.Unlock()
+	return true, nil
+}
+
+// continues checks whether frames can be a record: they follow what is durable
+// by an unbroken chain of checksums, and end a transaction. It returns what is
+// durable when the record is.
+func (w *WAL) continues(h Header, off int64, frames []byte) (extent, bool) {
+	w.restMu.Lock()
+	rest := w.rest
+	w.restMu.Unlock()
+	frame := int(h.frame())
+	if rest.end == 0 || off != rest.end || !rest.header.same(h) || len(frames) > w.log.maxRecord(w.path) || !Ends(frames, h.PageSize) {
+		return rest, false
+	}
+	ok := true
+	for p := frames; len(p) > 0 && ok; p = p[frame:] {
+		rest.sum, ok = h.chain(rest.sum, p[:frame])
+	}
+	rest.end = off + int64(len(frames))
+	return rest, ok
+}
+
+// syncTo makes a commit durable by syncing the WAL, of which the caller knows
+// up to where it had been written.
+func (w *WAL) syncTo(h Header, end int64) error {
+	err := w.commitLarge()
+	if err == nil {
+		w.Learn(h, end)
+	}
+	return err
 }
 
 // maxRecord returns how many bytes of frames a record may have.

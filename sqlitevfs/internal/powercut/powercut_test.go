@@ -24,9 +24,15 @@ const (
 // explore checks states of a trace, and says how to look at a failure.
 func explore(t *testing.T, trace *powercut.Trace, states int, check func(*powercut.State, string) error) {
 	t.Helper()
-	e := powercut.Explore{Seed: rand.Uint64(), States: states, Dir: fastDir(t), Check: check}
+	exploreSome(t, trace, states, 1, check)
+}
+
+// exploreSome does so at one in so many moments.
+func exploreSome(t *testing.T, trace *powercut.Trace, states, every int, check func(*powercut.State, string) error) {
+	t.Helper()
+	e := powercut.Explore{Seed: rand.Uint64(), States: states, Every: every, Dir: fastDir(t), Check: check}
 	if slow {
-		e.Every = 9
+		e.Every *= 9
 	}
 	if path := os.Getenv(traceEnv); path != "" {
 		var err error

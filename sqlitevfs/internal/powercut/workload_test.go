@@ -88,13 +88,18 @@ func (k work) commit(t testing.TB, c *sqlite3.Conn, i int) {
 	if k.large && i%3 == 0 {
 		size = 20_000
 	}
-	exec(t, c, `BEGIN;
-		INSERT INTO a VALUES(%[1]d, hex(randomblob(8)), randomblob(300));
-		INSERT INTO b VALUES(%[1]d, randomblob(%[2]d));
-		UPDATE a SET v=randomblob(400), x=hex(randomblob(8)) WHERE id=%[1]d/2;
-		DELETE FROM b WHERE id=%[1]d-5;
-		UPDATE n SET n=%[1]d;
-		COMMIT`, i, size)
+	exec(t, c, "BEGIN;%sCOMMIT", commitSQL("main", i, size))
+}
+
+// commitSQL is commit i of a schema.
+func commitSQL(schema string, i, size int) string {
+	return fmt.Sprintf(`
+		INSERT INTO %[3]s.a VALUES(%[1]d, hex(randomblob(8)), randomblob(300));
+		INSERT INTO %[3]s.b VALUES(%[1]d, randomblob(%[2]d));
+		UPDATE %[3]s.a SET v=randomblob(400), x=hex(randomblob(8)) WHERE id=%[1]d/2;
+		DELETE FROM %[3]s.b WHERE id=%[1]d-5;
+		UPDATE %[3]s.n SET n=%[1]d;
+		`, i, size, schema)
 }
 
 // run records the work on a database.
