@@ -155,7 +155,7 @@ func TestGroupLogTwo(t *testing.T) {
 func TestGroupLogStockFirst(t *testing.T) {
 	for _, level := range []string{"FULL", "NORMAL"} {
 		t.Run(level, func(t *testing.T) {
-			k := work{mode: "WAL", commits: fewer(10), extra: "PRAGMA synchronous=" + level}
+			k := work{mode: "WAL", commits: max(4, fewer(10)), extra: "PRAGMA synchronous=" + level}
 			missed := 0
 			explore(t, recordLogged(t, k, false, "db"), 400, func(s *powercut.State, dir string) error {
 				if err := judgeAll(s, dir, "db"); err != nil {
