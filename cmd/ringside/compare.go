@@ -17,9 +17,12 @@ const compareLong = `compare puts two result files of "ringside bench --json" be
 upgrade of the kernel, of Go or of ringside.
 
 For each engine in each cell that both files have it prints the medians, how far the rounds were from
-them, and the change. It speaks of a difference only where the samples of the two files tell them apart
-(Mann-Whitney U test, p < 0.05) and the medians differ by more than 2 %; four pairs or more are needed on
-both sides. Files of versions that kept no samples are judged by whether their ranges overlap.
+them, the change, the probability p of such samples without a difference, and their numbers. A verdict
+says that the true change is larger than 3 %. p is that of a t-test of logarithms, which allows for the
+spread within each file and for the drift of the machine between the files (the spread of the changes of
+all cells). All verdicts are judged together (Bonferroni): two files of one binary have no verdict in 99 of
+100 comparisons, so --fail can be used in CI. Four pairs or more are needed on both sides. Files of versions
+that kept no samples are judged by whether their ranges overlap. Notes of both runs are printed first.
 
 Two files come from different hours. Where a difference matters, measure again in the other order.
 

@@ -57,6 +57,7 @@ type Duel struct {
 
 // Duels returns all comparisons of the run that matter to a user, choice by choice.
 func (r *Run) Duels() []Duel {
+	r.assessed()
 	var out []Duel
 	for _, ch := range choices {
 		for _, c := range r.Cells {
@@ -86,7 +87,7 @@ func (d *Duel) judge(s, against Series) bool {
 	if cpu, known := s.Ratio(against, measure.CPUUsPerOp); known {
 		d.CPU = cpu
 	}
-	switch judge(d.Rate, len(s.Samples)) {
+	switch d.Cell.judge(s, against, measure.OpsPerS) {
 	case tooFew:
 		d.Verdict = Unclear
 	case faster:
@@ -95,7 +96,7 @@ func (d *Duel) judge(s, against Series) bool {
 		d.Verdict = Worse
 	default:
 		d.Verdict = Same
-		d.Saves = d.CPU.Median > 0 && d.CPU.Max < 1 && d.CPU.Median < 1-minSaving
+		d.Saves = d.CPU.Median < 1-minSaving && d.Cell.judge(s, against, measure.CPUUsPerOp) == slower
 	}
 	return true
 }

@@ -11,9 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/perf/benchfmt"
+
 	"github.com/ringside-io/ringside/cmd/internal/ab"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
-	"golang.org/x/perf/benchfmt"
 )
 
 // benchUnits are the columns of a benchmark line: testing's own units first.
@@ -145,6 +146,8 @@ type Cell struct {
 	Params   Params
 	// Series begin with the engine that the others are compared to.
 	Series []Series
+
+	family *family // that the cell is judged in; nil before the run is assessed
 }
 
 // Run is a finished benchmark run with all its samples.
@@ -214,6 +217,7 @@ func (r *Run) Suites() []string {
 
 // Suite returns the part of the run that belongs to one suite.
 func (r *Run) Suite(name string) *Run {
+	r.assessed()
 	part := &Run{Host: r.Host}
 	for _, c := range r.Cells {
 		if c.Suite == name {

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
-	"golang.org/x/perf/benchmath"
 )
 
 // compared are the metrics of which a comparison tells, and whether more of it is better. The time of
@@ -40,9 +39,6 @@ const (
 	Unclear = "unclear"
 )
 
-// alpha is the probability up to which a difference is taken for one that chance does not explain.
-const alpha = 0.05
-
 // Comparison is what two result files tell about the same measurements.
 type Comparison struct {
 	// Old and New are the circumstances, Differs the parts of them that are not the same.
@@ -53,6 +49,9 @@ type Comparison struct {
 	// OnlyOld and OnlyNew name what only one of the files has.
 	OnlyOld []string `json:"only_old,omitempty"`
 	OnlyNew []string `json:"only_new,omitempty"`
+	// OldNotes and NewNotes are what each run noted about its numbers.
+	OldNotes []string `json:"old_notes,omitempty"`
+	NewNotes []string `json:"new_notes,omitempty"`
 }
 
 // Difference is a circumstance that is not the same in both files.
@@ -73,16 +72,24 @@ type Change struct {
 	New      measure.Summary `json:"new"`
 	// Ratio is the new median divided by the old one; 0 where the old one is 0.
 	Ratio float64 `json:"ratio"`
-	// P is the probability of samples that differ so much where there is no difference
-	// (Mann-Whitney U test); nil for files without samples, which are judged by their ranges.
+	// N are the numbers of samples, P the probability of samples that differ so much where there is
+	// no difference (t-test of logarithms, with the drift between the files). P is nil for files
+	// without samples and for values that are not positive: those are judged by their ranges.
+	N       [2]int   `json:"n"`
 	P       *float64 `json:"p,omitempty"`
 	Verdict string   `json:"verdict"`
+
+	before, after []float64
+	moreIsBetter  bool
 }
 
-// Compare puts two result files beside each other. A change has a verdict if the samples of both
-// files tell them apart, and the medians differ by more than 2 %.
+// Compare puts two result files beside each other. All changes are judged together: two files of
+// one binary on one machine have no verdict at all in 99 of 100 comparisons.
 func Compare(before, after *Document) *Comparison {
-	c := &Comparison{Old: before.Host, New: after.Host, Differs: differences(before.Host, after.Host), Changes: []Change{}}
+	c := &Comparison{
+		Old: before.Host, New: after.Host, Differs: differences(before.Host, after.Host), Changes: []Change{},
+		OldNotes: before.Notes, NewNotes: after.Notes,
+	}
 	earlier := map[string]Result{}
 	for _, r := range before.Results {
 		earlier[r.key()] = r
@@ -97,6 +104,7 @@ func Compare(before, after *Document) *Comparison {
 		c.Changes = append(c.Changes, changes(old, r)...)
 	}
 	c.OnlyOld = slices.Sorted(maps.Keys(earlier))
+	c.judge()
 	return c
 }
 
@@ -121,41 +129,109 @@ func changes(before, after Result) []Change {
 		if old.Median != 0 {
 			ch.Ratio = current.Median / old.Median
 		}
-		ch.judge(before.Samples[m.metric], after.Samples[m.metric], m.moreIsBetter)
+		ch.before, ch.after = before.Samples[m.metric], after.Samples[m.metric]
+		ch.N, ch.moreIsBetter = [2]int{len(ch.before), len(ch.after)}, m.moreIsBetter
 		out = append(out, ch)
 	}
 	return out
 }
 
-// judge fills in the verdict.
-func (c *Change) judge(before, after []float64, moreIsBetter bool) {
-	apart := c.Old.Max < c.New.Min || c.New.Max < c.Old.Min
-	if len(before) > 0 && len(after) > 0 { // otherwise ranges are all that both have
-		if len(before) < minPairs || len(after) < minPairs {
-			c.Verdict = Unclear
-			return
+// judge fills in the verdicts.
+func (c *Comparison) judge() {
+	f := &family{comparisons: len(c.Changes)}
+	var variances []float64
+	shifts := map[string][]float64{} // by metric
+	for _, ch := range c.Changes {
+		if shift, v, ok := ch.shift(); ok {
+			shifts[ch.Metric] = append(shifts[ch.Metric], shift)
+			variances = append(variances, v)
 		}
-		p := 1.0 // The test cannot rank values that are all the same.
-		if c.Old != c.New || c.Old.Min != c.Old.Max {
-			p = benchmath.AssumeNothing.Compare(sampleOf(before), sampleOf(after)).P
-		}
-		c.P, apart = &p, p < alpha
 	}
-	effect := math.Abs(c.New.Median-c.Old.Median) > minEffect*math.Abs(c.Old.Median)
-	switch {
-	case !apart || !effect:
-		c.Verdict = Same
-	case (c.New.Median > c.Old.Median) == moreIsBetter:
-		c.Verdict = Better
-	default:
-		c.Verdict = Worse
+	if len(variances) > 0 {
+		f.variance = measure.Summarize(variances).Median
+	}
+	for i := range c.Changes {
+		ch := &c.Changes[i]
+		ch.Verdict = ch.judge(f, drift(shifts[ch.Metric]))
 	}
 }
 
-func sampleOf(values []float64) *benchmath.Sample {
-	thresholds := benchmath.DefaultThresholds
-	thresholds.CompareAlpha = alpha
-	return benchmath.NewSample(slices.Clone(values), &thresholds)
+// minDrift is how far two files of one binary are apart at least, however alike their rounds are:
+// they were measured at other times.
+const minDrift = 0.02
+
+// drift estimates by how much the cells of two files differ for no reason of their own: the standard
+// deviation of their shifts about the median, by the median absolute deviation.
+func drift(shifts []float64) float64 {
+	if len(shifts) == 0 {
+		return minDrift
+	}
+	middle := measure.Summarize(shifts).Median
+	var off []float64
+	for _, s := range shifts {
+		off = append(off, math.Abs(s-middle))
+	}
+	return max(minDrift, 1.4826*measure.Summarize(off).Median)
+}
+
+// shift returns the difference of the mean logarithms, and the mean variance of one sample. It
+// reports false where there are too few samples or values that have no logarithm.
+func (c *Change) shift() (shift, spread float64, ok bool) {
+	if len(c.before) < minPairs || len(c.after) < minPairs || c.Old.Min <= 0 || c.New.Min <= 0 {
+		return 0, 0, false
+	}
+	before, after := logs(c.before), logs(c.after)
+	return average(after) - average(before), (variance(before) + variance(after)) / 2, true
+}
+
+func logs(values []float64) []float64 {
+	out := make([]float64, len(values))
+	for i, v := range values {
+		out[i] = math.Log(v)
+	}
+	return out
+}
+
+// judge returns the verdict, and notes P.
+func (c *Change) judge(f *family, drift float64) string {
+	n := min(len(c.before), len(c.after))
+	shift, own, ok := c.shift()
+	switch {
+	case !ok && len(c.before) > 0 && len(c.after) > 0 && n < minPairs:
+		return Unclear
+	case !ok:
+		return c.byRanges()
+	}
+	df := float64(len(c.before) + len(c.after) - 2)
+	pooled := max(own, (df*own+priorDF*f.variance)/(df+priorDF))
+	deviation := math.Sqrt(pooled*(1/float64(len(c.before))+1/float64(len(c.after))) + drift*drift)
+	p := chance(math.Abs(shift)-math.Log1p(minEffect), deviation, df+priorDF)
+	c.P = &p
+	if p >= falseRuns/float64(f.comparisons) {
+		return Same
+	}
+	return c.direction(shift)
+}
+
+// smallest is the least difference of values near zero that counts, such as of allocations.
+const smallest = 0.01
+
+// byRanges judges what no test can: by whether the ranges overlap.
+func (c *Change) byRanges() string {
+	apart := c.Old.Max < c.New.Min || c.New.Max < c.Old.Min
+	off := c.New.Median - c.Old.Median
+	if !apart || math.Abs(off) <= max(minEffect*math.Abs(c.Old.Median), smallest) {
+		return Same
+	}
+	return c.direction(off)
+}
+
+// direction returns the verdict about a change upwards or downwards.
+func (c *Change) direction(shift float64) string {
+	if shift > 0 == c.moreIsBetter {
+		return Better
+	}
+	return Worse
 }
 
 // differences are the circumstances that are not the same.
@@ -202,7 +278,15 @@ func (c *Comparison) WriteText(w io.Writer, all bool, style Style) error {
 	for _, d := range c.Differs {
 		fmt.Fprintf(&b, "%-14s %s -> %s\n", d.Name+":", orNone(d.Old), orNone(d.New))
 	}
-	if len(c.Differs) > 0 {
+	for _, side := range []struct {
+		name  string
+		notes []string
+	}{{"old", c.OldNotes}, {"new", c.NewNotes}} {
+		for _, n := range side.notes {
+			fmt.Fprintf(&b, "%-14s %s\n", side.name+" run:", n)
+		}
+	}
+	if b.Len() > 0 {
 		b.WriteString("\n")
 	}
 	for _, m := range compared {
@@ -222,7 +306,7 @@ func orNone(s string) string {
 
 func (c *Comparison) writeMetric(b *strings.Builder, metric, title string, all bool, style Style) {
 	t := table{}
-	t.add(nil, title, "old", "new", "change", "p", "")
+	t.add(nil, title, "old", "new", "change", "p", "n", "")
 	same := 0
 	for _, ch := range c.Changes {
 		switch {
@@ -233,8 +317,8 @@ func (c *Comparison) writeMetric(b *strings.Builder, metric, title string, all b
 			continue
 		}
 		color := map[string]string{Better: green, Worse: red}[ch.Verdict]
-		t.add(map[int]string{3: color, 5: color},
-			ch.name(), spread(ch.Old), spread(ch.New), ch.percent(), ch.chance(), ch.Verdict)
+		t.add(map[int]string{3: color, 6: color},
+			ch.name(), spread(ch.Old), spread(ch.New), ch.percent(), ch.chance(), ch.samples(), ch.Verdict)
 	}
 	if len(t.rows) > 1 {
 		t.write(b, style)
@@ -273,8 +357,10 @@ func (c Change) chance() string {
 	if c.P == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%.3f", *c.P)
+	return fmt.Sprintf("%.2g", *c.P)
 }
+
+func (c Change) samples() string { return fmt.Sprintf("%d+%d", c.N[0], c.N[1]) }
 
 func (c *Comparison) writeSummary(b *strings.Builder) {
 	fmt.Fprintf(b, "%d better, %d worse, %d the same", c.Count(Better), c.Count(Worse), c.Count(Same))

@@ -4,6 +4,8 @@ package report
 
 import (
 	"bytes"
+	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -87,11 +89,45 @@ func TestCompareText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"kernel:        6.1 -> 6.12", "+100.0 %", "-50.0 %", "0.008", "better", "2 better, 0 worse, 0 the same.",
+		"kernel:        6.1 -> 6.12", "+100.0 %", "-50.0 %", "better", "2 better, 0 worse, 0 the same.",
 		"ringside: rate 2.00x in the geometric mean of 1 cell.", "only in the new file: ring Nop/batch=64/engine=ringside.",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, &b)
 		}
+	}
+}
+
+// Two files of one binary, of which the second was measured while the machine was 5 % slower: fewer than
+// one comparison in a hundred has a verdict.
+func TestCompareNullRuns(t *testing.T) {
+	const comparisons, cells = 300, 200
+	r := rand.New(rand.NewPCG(5, 6))
+	wrong := 0
+	for range comparisons {
+		var docs [2]*Document
+		for i := range docs {
+			run := &Run{}
+			for cell := range cells {
+				scale, level := 0.01+0.1*r.Float64(), 1000*math.Exp(0.02*r.NormFloat64()-0.05*float64(i))
+				s := Series{Engine: "ringside"}
+				for range 5 {
+					x := scale * r.NormFloat64()
+					if r.IntN(10) == 0 {
+						x *= 5
+					}
+					s.Samples = append(s.Samples, Sample{Iterations: 1, Metrics: map[string]float64{measure.OpsPerS: level * math.Exp(x)}})
+				}
+				run.Cells = append(run.Cells, Cell{Suite: "ring", Workload: "nop", Params: Params{"batch": cell}, Series: []Series{s}})
+			}
+			d := run.Document()
+			docs[i] = &d
+		}
+		if c := Compare(docs[0], docs[1]); c.Count(Better)+c.Count(Worse) > 0 {
+			wrong++
+		}
+	}
+	if wrong > comparisons/100 {
+		t.Errorf("%d of %d comparisons of a binary with itself have a verdict", wrong, comparisons)
 	}
 }

@@ -55,7 +55,7 @@ func (sec section) against(engine, base string) string {
 		}
 		pairs = len(s.Samples)
 		if ratio, ok := s.Ratio(other, measure.OpsPerS); ok {
-			v := judge(ratio, pairs)
+			v := c.judge(s, other, measure.OpsPerS)
 			points[v] = append(points[v], describe(netPoint(c), ratio, v))
 		}
 	}
@@ -173,8 +173,8 @@ func (sec section) conclusions() []string {
 
 // pairPays tells that a series is worth it as [Run.Advise] means it: faster beyond the spread, or as
 // fast for clearly less processor time.
-func pairPays(s, against Series) bool {
-	var d Duel
+func (c Cell) pairPays(s, against Series) bool {
+	d := Duel{Cell: c}
 	return d.judge(s, against) && (d.Verdict == Better || d.Saves)
 }
 
@@ -188,7 +188,7 @@ func (sec section) advice() string {
 			if !ok || len(s.Samples) < minPairs {
 				continue
 			}
-			if pairPays(s, other) {
+			if c.pairPays(s, other) {
 				pays = append(pays, sec.pointOf(c))
 			} else {
 				not = append(not, sec.pointOf(c))

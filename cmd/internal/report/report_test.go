@@ -307,26 +307,6 @@ func TestTableColour(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
-	for _, tc := range []struct {
-		median, min, max float64
-		pairs            int
-		want             verdict
-	}{
-		{1.85, 1.80, 1.92, 5, faster},
-		{0.90, 0.88, 0.91, 5, slower},
-		{1.01, 1.005, 1.02, 5, undecided}, // Certain, but negligible.
-		{1.07, 1.01, 1.45, 5, undecided},  // All pairs agree, but the spread is wider.
-		{1.30, 0.99, 1.40, 5, undecided},
-		{0.85, 0.80, 1.01, 5, undecided},
-		{1.85, 1.80, 1.92, 3, tooFew},
-	} {
-		if got := judge(measure.Summary{Median: tc.median, Min: tc.min, Max: tc.max}, tc.pairs); got != tc.want {
-			t.Errorf("judge(%v) = %v", tc, got)
-		}
-	}
-}
-
 func TestVerdictsFollowTheNumbers(t *testing.T) {
 	run := exampleRun()
 	text := strings.Join(run.Verdicts(FileLayout, "ringside"), "\n")

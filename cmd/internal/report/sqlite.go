@@ -258,7 +258,7 @@ func (r *Run) sqliteCompare(work, engine, against string) (line string, pairs in
 			continue
 		}
 		pairs = len(s.Samples)
-		v := judge(ratio, pairs)
+		v := c.judge(s, other, measure.OpsPerS)
 		points[v] = append(points[v], describe(sqlitePoint(c), ratio, v))
 		if v == undecided {
 			same = append(same, ratio)

@@ -71,6 +71,7 @@ func (t *table) write(w *strings.Builder, style Style) {
 // WriteTable writes the results of a suite in columns, medians of all rounds, tables for each
 // section of the layout.
 func (r *Run) WriteTable(w io.Writer, layout Layout, style Style) error {
+	r.assessed()
 	var b strings.Builder
 	for _, section := range r.sections(layout) {
 		fmt.Fprintf(&b, "%s\n", style.Title(section.title))
@@ -247,7 +248,7 @@ func (c Cell) ratioColumn(s Series, against string) (text, color string) {
 	if !ok {
 		return "-", ""
 	}
-	switch judge(sum, len(s.Samples)) {
+	switch c.judge(s, other, measure.OpsPerS) {
 	case faster:
 		color = green
 	case slower:

@@ -13,43 +13,9 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// verdict is what a ratio with its spread allows to say.
-type verdict int
-
-const (
-	undecided verdict = iota
-	faster
-	slower
-	tooFew
-)
-
-const (
-	// minPairs is how many pairs it takes before their agreement means something.
-	minPairs = 4
-	// minEffect is the smallest difference worth a word.
-	minEffect = 0.02
-)
-
-// judge calls a difference only if all pairs agree on its direction, the median is not negligible
-// and it stands out from the spread. Agreement alone would not do: of sixteen cells without any
-// difference one has five agreeing pairs by chance.
-func judge(s measure.Summary, pairs int) verdict {
-	effect := s.Median - 1
-	switch {
-	case pairs < minPairs:
-		return tooFew
-	case math.Abs(effect) < minEffect, math.Abs(effect) <= (s.Max-s.Min)/2:
-		return undecided
-	case s.Min > 1:
-		return faster
-	case s.Max < 1:
-		return slower
-	}
-	return undecided
-}
-
 // Words are the sentences below the tables of a suite.
 func (r *Run) Words(layout Layout) []string {
+	r.assessed()
 	if layout.Summary != nil {
 		return layout.Summary(r)
 	}
@@ -59,6 +25,7 @@ func (r *Run) Words(layout Layout) []string {
 // Verdicts says in words what the run found about one engine, one line for each section of the
 // layout. The words follow from this run's ratios and their spread.
 func (r *Run) Verdicts(layout Layout, engine string) []string {
+	r.assessed()
 	var out []string
 	for _, sec := range r.sections(layout) {
 		if line := sec.verdict(layout, engine); line != "" {
@@ -106,7 +73,7 @@ func (f *findings) add(c Cell, s Series, point string) {
 		return
 	}
 	f.against, f.pairs = c.Series[0].Engine, len(s.Samples)
-	v := judge(ratio, f.pairs)
+	v := c.judge(s, c.Series[0], measure.OpsPerS)
 	f.points[v] = append(f.points[v], describe(point, ratio, v))
 	if sum, ok := s.Ratio(c.Series[0], measure.CPUUsPerOp); ok {
 		f.cpu = append(f.cpu, sum)
