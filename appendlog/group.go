@@ -105,32 +105,32 @@ func (s *spareWaiters) put(w *waiter) {
 }
 
 // submit queues records and returns when they are durable or failed.
-func (a *Log) submit(ctx context.Context, w *waiter) (Position, error) {
-	a.mu.Lock()
-	if err := a.refusal("append"); err != nil {
-		a.mu.Unlock()
-		a.spare.put(w)
+func (l *Log) submit(ctx context.Context, w *waiter) (Position, error) {
+	l.mu.Lock()
+	if err := l.refusal("append"); err != nil {
+		l.mu.Unlock()
+		l.spare.put(w)
 		return Position{}, err
 	}
-	lead := a.enqueue(w)
-	a.mu.Unlock()
+	lead := l.enqueue(w)
+	l.mu.Unlock()
 	if !lead {
 		var withdrawn bool
-		if lead, withdrawn = a.wait(ctx, w); withdrawn {
-			a.spare.put(w)
+		if lead, withdrawn = l.wait(ctx, w); withdrawn {
+			l.spare.put(w)
 			return Position{}, ctx.Err()
 		}
 	}
 	if lead {
-		a.lead(w)
+		l.lead(w)
 	}
 	pos, err := w.pos, w.err
-	a.spare.put(w)
+	l.spare.put(w)
 	return pos, err
 }
 
 // wait returns when the waiter's group is done, it is to lead, or it gave up.
-func (a *Log) wait(ctx context.Context, w *waiter) (lead, withdrawn bool) {
+func (l *Log) wait(ctx context.Context, w *waiter) (lead, withdrawn bool) {
 	done := ctx.Done()
 	if done == nil {
 		<-w.wake
@@ -140,7 +140,7 @@ func (a *Log) wait(ctx context.Context, w *waiter) (lead, withdrawn bool) {
 	case <-w.wake:
 		return w.state == leader, false
 	case <-done:
-		if a.withdraw(w) {
+		if l.withdraw(w) {
 			return false, true
 		}
 		<-w.wake // taken: it is served whatever the context says
@@ -149,42 +149,42 @@ func (a *Log) wait(ctx context.Context, w *waiter) (lead, withdrawn bool) {
 }
 
 // refusal says why nothing may be queued. The caller holds the mutex.
-func (a *Log) refusal(op string) error {
-	if a.closed {
-		return a.pathError(op, errClosed)
+func (l *Log) refusal(op string) error {
+	if l.closed {
+		return l.pathError(op, errClosed)
 	}
-	return a.failed
+	return l.failed
 }
 
 // enqueue adds a waiter, and makes it the leader when there is none. The caller
 // holds the mutex.
-func (a *Log) enqueue(w *waiter) (lead bool) {
-	a.queue.push(w)
-	a.queued.Add(1)
-	if a.leading {
+func (l *Log) enqueue(w *waiter) (lead bool) {
+	l.queue.push(w)
+	l.queued.Add(1)
+	if l.leading {
 		return false
 	}
-	a.leading = true
+	l.leading = true
 	w.state = leader
 	return true
 }
 
 // withdraw takes a waiter that gives up out of the queue, unless a leader has
 // taken it. When it was just chosen to lead, the lead goes on to the next.
-func (a *Log) withdraw(w *waiter) bool {
-	a.mu.Lock()
+func (l *Log) withdraw(w *waiter) bool {
+	l.mu.Lock()
 	if w.state == taken {
-		a.mu.Unlock()
+		l.mu.Unlock()
 		return false
 	}
 	chosen := w.state == leader
-	a.queue.remove(w)
-	a.queued.Add(-1)
+	l.queue.remove(w)
+	l.queued.Add(-1)
 	var next *waiter
 	if chosen {
-		next = a.nextLeader()
+		next = l.nextLeader()
 	}
-	a.mu.Unlock()
+	l.mu.Unlock()
 	if chosen {
 		<-w.wake // its token, which is there or about to be
 	}
@@ -196,10 +196,10 @@ func (a *Log) withdraw(w *waiter) bool {
 
 // nextLeader chooses the head of the queue to lead, nil when it is empty. The
 // caller holds the mutex, and wakes the one chosen after it has let go of it.
-func (a *Log) nextLeader() *waiter {
-	next := a.queue.head
+func (l *Log) nextLeader() *waiter {
+	next := l.queue.head
 	if next == nil {
-		a.leading = false
+		l.leading = false
 		return nil
 	}
 	next.state = leader
@@ -207,59 +207,59 @@ func (a *Log) nextLeader() *waiter {
 }
 
 // control runs f with the lead, after what was queued before.
-func (a *Log) control(op string, f func() error) error {
-	w := a.spare.get()
+func (l *Log) control(op string, f func() error) error {
+	w := l.spare.get()
 	w.control = func() error {
-		if a.failed != nil {
-			return a.failed
+		if l.failed != nil {
+			return l.failed
 		}
 		return f()
 	}
-	a.mu.Lock()
-	if err := a.refusal(op); err != nil {
-		a.mu.Unlock()
-		a.spare.put(w)
+	l.mu.Lock()
+	if err := l.refusal(op); err != nil {
+		l.mu.Unlock()
+		l.spare.put(w)
 		return err
 	}
-	lead := a.enqueue(w)
-	a.mu.Unlock()
-	return a.finish(w, lead)
+	lead := l.enqueue(w)
+	l.mu.Unlock()
+	return l.finish(w, lead)
 }
 
 // finish waits for the lead and runs the waiter's function. Functions are never
 // taken into a group, so that the lead always comes.
-func (a *Log) finish(w *waiter, lead bool) error {
+func (l *Log) finish(w *waiter, lead bool) error {
 	if !lead {
 		<-w.wake
 	}
-	a.lead(w)
+	l.lead(w)
 	err := w.err
-	a.spare.put(w)
+	l.spare.put(w)
 	return err
 }
 
 // lead does the work of the waiter at the head of the queue, and of those behind
 // it, and hands on the lead.
-func (a *Log) lead(w *waiter) {
+func (l *Log) lead(w *waiter) {
 	if w.control == nil {
-		a.gather()
+		l.gather()
 	}
-	group, size := a.take()
+	group, size := l.take()
 	var err error
 	switch {
 	case w.control != nil:
 		err = w.control()
-	case a.failed != nil: // leaders alone write it
-		err = a.failed
+	case l.failed != nil: // leaders alone write it
+		err = l.failed
 	default:
-		err = a.commit(group, size)
+		err = l.commit(group, size)
 	}
-	sealed := a.sealed
-	a.sealed = nil
-	a.retire(w, group, err)
-	if a.opts.OnRotate != nil {
+	sealed := l.sealed
+	l.sealed = nil
+	l.retire(w, group, err)
+	if l.opts.OnRotate != nil {
 		for _, info := range sealed {
-			a.opts.OnRotate(info)
+			l.opts.OnRotate(info)
 		}
 	}
 }
@@ -277,15 +277,15 @@ const (
 // returns would make all others wait for the next sync, and go on to serve them
 // in two halves. It yields only while that brings more of them, so that a lone
 // append is not delayed.
-func (a *Log) gather() {
-	n := a.queued.Load()
-	if n >= a.herd {
+func (l *Log) gather() {
+	n := l.queued.Load()
+	if n >= l.herd {
 		return
 	}
 	start := time.Now()
-	for vain := 0; n < a.herd && vain < gatherPatience; vain++ {
+	for vain := 0; n < l.herd && vain < gatherPatience; vain++ {
 		runtime.Gosched()
-		m := a.queued.Load()
+		m := l.queued.Load()
 		if m > n {
 			vain = -1
 		}
@@ -298,17 +298,17 @@ func (a *Log) gather() {
 
 // take moves the waiters that go into one group out of the queue: one with a
 // function alone, or those with records up to the next function.
-func (a *Log) take() (group waiterList, size int64) {
-	limit := min(maxGroup, a.opts.SegmentSize-segmentHeaderSize)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for w := a.queue.head; w != nil; w = a.queue.head {
+func (l *Log) take() (group waiterList, size int64) {
+	limit := min(maxGroup, l.opts.SegmentSize-segmentHeaderSize)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for w := l.queue.head; w != nil; w = l.queue.head {
 		first := group.head == nil
 		if !first && (w.control != nil || size+w.size > limit) {
 			break
 		}
-		a.queue.remove(w)
-		a.queued.Add(-1)
+		l.queue.remove(w)
+		l.queued.Add(-1)
 		w.state = taken
 		group.push(w)
 		size += w.size
@@ -320,43 +320,43 @@ func (a *Log) take() (group waiterList, size int64) {
 }
 
 // commit writes a group and makes it durable. The caller leads.
-func (a *Log) commit(group waiterList, size int64) error {
-	if a.off+size > a.opts.SegmentSize && a.off > segmentHeaderSize {
-		if err := a.rotate(); err != nil {
+func (l *Log) commit(group waiterList, size int64) error {
+	if l.off+size > l.opts.SegmentSize && l.off > segmentHeaderSize {
+		if err := l.rotate(); err != nil {
 			return err
 		}
 	}
-	if err := a.write(group); err != nil {
+	if err := l.write(group); err != nil {
 		return err
 	}
-	if a.opts.Sync == SyncNone {
+	if l.opts.Sync == SyncNone {
 		return nil
 	}
-	if err := a.extend(size); err != nil {
+	if err := l.extend(size); err != nil {
 		return err
 	}
-	return a.sync()
+	return l.sync()
 }
 
 // write encodes a group behind the last record and writes it.
-func (a *Log) write(group waiterList) error {
-	a.buf = a.buf[:0]
-	seq := a.seq
+func (l *Log) write(group waiterList) error {
+	l.buf = l.buf[:0]
+	seq := l.seq
 	for w := group.head; w != nil; w = w.next {
-		w.pos = Position{Segment: a.seg.index, Offset: a.off + int64(len(a.buf)), Seq: seq}
+		w.pos = Position{Segment: l.seg.index, Offset: l.off + int64(len(l.buf)), Seq: seq}
 		for i, p := range w.records {
-			at := a.off + int64(len(a.buf))
+			at := l.off + int64(len(l.buf))
 			h := recordHeader{length: len(p), more: i < len(w.records)-1, seq: seq,
-				behind: uint32(at - a.synced), payload: w.sums[i]}
-			a.buf = appendRecord(a.buf, h, p, a.seg.seed, at)
+				behind: uint32(at - l.synced), payload: w.sums[i]}
+			l.buf = appendRecord(l.buf, h, p, l.seg.seed, at)
 			seq++
 		}
 	}
-	if err := writeFull(a.file, a.buf, a.off); err != nil {
+	if err := writeFull(l.file, l.buf, l.off); err != nil {
 		return err
 	}
-	a.off += int64(len(a.buf))
-	a.seq = seq
+	l.off += int64(len(l.buf))
+	l.seq = seq
 	return nil
 }
 
@@ -369,55 +369,55 @@ const aheadFactor = 16
 
 // extend keeps the end of the file ahead of the records, see
 // [Options.Ahead]. On a disk that is full it does without.
-func (a *Log) extend(group int64) error {
-	if a.off <= a.written {
+func (l *Log) extend(group int64) error {
+	if l.off <= l.written {
 		return nil
 	}
-	a.written = a.off
-	if group > a.ahead/aheadFactor {
+	l.written = l.off
+	if group > l.ahead/aheadFactor {
 		return nil
 	}
-	to := min(a.off+a.ahead, a.opts.SegmentSize)
-	for a.written < to {
-		n := min(int64(len(zeros)), to-a.written)
-		if err := writeFull(a.file, zeros[:n], a.written); err != nil {
+	to := min(l.off+l.ahead, l.opts.SegmentSize)
+	for l.written < to {
+		n := min(int64(len(zeros)), to-l.written)
+		if err := writeFull(l.file, zeros[:n], l.written); err != nil {
 			if !noSpace(err) {
 				return err
 			}
-			a.ahead, a.written = 0, a.off
-			return a.file.Truncate(a.off)
+			l.ahead, l.written = 0, l.off
+			return l.file.Truncate(l.off)
 		}
-		a.written += n
+		l.written += n
 	}
 	return nil
 }
 
 // sync makes the segment durable. The caller leads.
-func (a *Log) sync() error {
+func (l *Log) sync() error {
 	start := time.Now()
-	if err := a.file.Sync(a.opts.Sync == SyncFull); err != nil {
+	if err := l.file.Sync(l.opts.Sync == SyncFull); err != nil {
 		return err
 	}
-	a.synced = a.off
+	l.synced = l.off
 	took := time.Since(start)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.stats.Syncs++
-	a.stats.SyncTime += took
-	a.stats.LongestSync = max(a.stats.LongestSync, took)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stats.Syncs++
+	l.stats.SyncTime += took
+	l.stats.LongestSync = max(l.stats.LongestSync, took)
 	return nil
 }
 
 // retire publishes what the leader did, wakes its group and hands on the lead.
-func (a *Log) retire(own *waiter, group waiterList, err error) {
-	a.mu.Lock()
-	n := a.account(group, err)
-	a.herd = n + a.queued.Load()
-	if err != nil && a.failed == nil {
-		a.failed = fmt.Errorf("appendlog: the log failed before: %w", err)
+func (l *Log) retire(own *waiter, group waiterList, err error) {
+	l.mu.Lock()
+	n := l.account(group, err)
+	l.herd = n + l.queued.Load()
+	if err != nil && l.failed == nil {
+		l.failed = fmt.Errorf("appendlog: the log failed before: %w", err)
 	}
-	next := a.nextLeader()
-	a.mu.Unlock()
+	next := l.nextLeader()
+	l.mu.Unlock()
 
 	for w := group.head; w != nil; {
 		follower := w
@@ -437,21 +437,21 @@ func (a *Log) retire(own *waiter, group waiterList, err error) {
 
 // account counts a group and moves the end of the log. The caller leads and
 // holds the mutex.
-func (a *Log) account(group waiterList, err error) (waiters int64) {
+func (l *Log) account(group waiterList, err error) (waiters int64) {
 	for w := group.head; w != nil; w = w.next {
 		waiters++
 		if err != nil || w.control != nil {
 			continue
 		}
-		a.stats.Records += uint64(len(w.records))
+		l.stats.Records += uint64(len(w.records))
 		for _, p := range w.records {
-			a.stats.Bytes += uint64(len(p))
+			l.stats.Bytes += uint64(len(p))
 		}
 	}
 	if err == nil && group.head.control == nil {
-		a.stats.Groups++
-		a.stats.LargestGroup = max(a.stats.LargestGroup, int(waiters))
-		a.end = Position{Segment: a.seg.index, Offset: a.off, Seq: a.seq}
+		l.stats.Groups++
+		l.stats.LargestGroup = max(l.stats.LargestGroup, int(waiters))
+		l.end = Position{Segment: l.seg.index, Offset: l.off, Seq: l.seq}
 	}
 	return waiters
 }

@@ -207,164 +207,164 @@ func Open(dir string, o Options) (*Log, error) {
 
 // openLog owns the store. The options have their defaults.
 func openLog(st segmentStore, o Options) (*Log, error) {
-	a := &Log{opts: o, store: st, ahead: int64(o.Ahead)}
-	if err := a.recover(); err != nil {
-		if a.file != nil {
-			a.file.Close()
+	l := &Log{opts: o, store: st, ahead: int64(o.Ahead)}
+	if err := l.recover(); err != nil {
+		if l.file != nil {
+			l.file.Close()
 		}
 		st.Close()
 		return nil, err
 	}
-	return a, nil
+	return l, nil
 }
 
 // Append appends a record and returns where it is, when it is durable (see
 // [SyncMode]). p is the caller's again when Append returns. The errors are
 // ErrRecordTooLarge and os.ErrClosed, which concern this call only, and the
 // failures described at [Log].
-func (a *Log) Append(p []byte) (Position, error) { return a.append(context.Background(), p) }
+func (l *Log) Append(p []byte) (Position, error) { return l.append(context.Background(), p) }
 
 // AppendContext is Append that can be given up while the record waits for its
 // group. Once a leader has taken the record, the wait goes on in spite of the
 // context and the append's own result is returned: an error of the context means
 // that the record was not, and will not be, written.
-func (a *Log) AppendContext(ctx context.Context, p []byte) (Position, error) {
+func (l *Log) AppendContext(ctx context.Context, p []byte) (Position, error) {
 	if err := ctx.Err(); err != nil {
 		return Position{}, err
 	}
-	return a.append(ctx, p)
+	return l.append(ctx, p)
 }
 
-func (a *Log) append(ctx context.Context, p []byte) (Position, error) {
-	if len(p) > a.opts.MaxRecord {
-		return Position{}, a.tooLarge(int64(len(p)), int64(a.opts.MaxRecord))
+func (l *Log) append(ctx context.Context, p []byte) (Position, error) {
+	if len(p) > l.opts.MaxRecord {
+		return Position{}, l.tooLarge(int64(len(p)), int64(l.opts.MaxRecord))
 	}
 	sum := checksum(p) // here, where it costs no other append anything
-	w := a.spare.get()
+	w := l.spare.get()
 	w.one[0] = p
 	w.sums = append(w.sums, sum)
 	w.records = w.one[:]
 	w.size = recordSize(len(p))
-	return a.submit(ctx, w)
+	return l.submit(ctx, w)
 }
 
 // AppendBatch appends records that belong together, in their order and with
 // successive numbers, and returns where the first is. It is all or nothing: no
 // reader and no recovery sees a part of the batch. Together the records must fit
 // into a segment. An empty batch does nothing and returns the log's end.
-func (a *Log) AppendBatch(records [][]byte) (Position, error) {
-	return a.appendBatch(context.Background(), records)
+func (l *Log) AppendBatch(records [][]byte) (Position, error) {
+	return l.appendBatch(context.Background(), records)
 }
 
 // AppendBatchContext is AppendBatch that can be given up as AppendContext can.
-func (a *Log) AppendBatchContext(ctx context.Context, records [][]byte) (Position, error) {
+func (l *Log) AppendBatchContext(ctx context.Context, records [][]byte) (Position, error) {
 	if err := ctx.Err(); err != nil {
 		return Position{}, err
 	}
-	return a.appendBatch(ctx, records)
+	return l.appendBatch(ctx, records)
 }
 
-func (a *Log) appendBatch(ctx context.Context, records [][]byte) (Position, error) {
+func (l *Log) appendBatch(ctx context.Context, records [][]byte) (Position, error) {
 	if len(records) == 0 {
-		return a.End(), nil
+		return l.End(), nil
 	}
-	w := a.spare.get()
+	w := l.spare.get()
 	w.records = records
 	for _, p := range records {
 		w.size += recordSize(len(p))
 		w.sums = append(w.sums, checksum(p))
-		if len(p) > a.opts.MaxRecord {
-			a.spare.put(w)
-			return Position{}, a.tooLarge(int64(len(p)), int64(a.opts.MaxRecord))
+		if len(p) > l.opts.MaxRecord {
+			l.spare.put(w)
+			return Position{}, l.tooLarge(int64(len(p)), int64(l.opts.MaxRecord))
 		}
 	}
-	if room := a.opts.SegmentSize - segmentHeaderSize; w.size > room {
+	if room := l.opts.SegmentSize - segmentHeaderSize; w.size > room {
 		size := w.size
-		a.spare.put(w)
-		return Position{}, a.tooLarge(size, room)
+		l.spare.put(w)
+		return Position{}, l.tooLarge(size, room)
 	}
-	return a.submit(ctx, w)
+	return l.submit(ctx, w)
 }
 
-func (a *Log) tooLarge(n, limit int64) error {
-	return a.pathError("append", fmt.Errorf("%w: %d bytes, at most %d", ErrRecordTooLarge, n, limit))
+func (l *Log) tooLarge(n, limit int64) error {
+	return l.pathError("append", fmt.Errorf("%w: %d bytes, at most %d", ErrRecordTooLarge, n, limit))
 }
 
-func (a *Log) pathError(op string, err error) error {
-	return &fs.PathError{Op: op, Path: a.store.Path(a.opts.Prefix), Err: err}
+func (l *Log) pathError(op string, err error) error {
+	return &fs.PathError{Op: op, Path: l.store.Path(l.opts.Prefix), Err: err}
 }
 
 // Sync waits for the appends that were begun before, and makes them durable if
 // that was not their own business (SyncNone).
-func (a *Log) Sync() error {
-	return a.control("sync", func() error {
-		if a.synced == a.off || a.opts.Sync != SyncNone {
+func (l *Log) Sync() error {
+	return l.control("sync", func() error {
+		if l.synced == l.off || l.opts.Sync != SyncNone {
 			return nil
 		}
-		return a.sync()
+		return l.sync()
 	})
 }
 
 // End returns the position that follows the last record that is durable, or with
 // SyncNone was written: the next record will have its Seq.
-func (a *Log) End() Position {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.end
+func (l *Log) End() Position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end
 }
 
 // Err returns the failure after which the log takes no more, nil as long as it
 // works.
-func (a *Log) Err() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.failed
+func (l *Log) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed
 }
 
 // Recovery tells what Open found.
-func (a *Log) Recovery() Recovery { return a.recovery }
+func (l *Log) Recovery() Recovery { return l.recovery }
 
 // Close waits for the appends that were begun before, cuts the zeros off the
 // last segment, closes it and unlocks the directory. It returns the failure of
 // the log if there was one. Appends begun later answer os.ErrClosed, and so
 // does a second Close.
-func (a *Log) Close() error {
-	w := a.spare.get()
-	w.control = a.shut
-	a.mu.Lock()
-	if a.closed {
-		a.mu.Unlock()
-		a.spare.put(w)
-		return a.pathError("close", errClosed)
+func (l *Log) Close() error {
+	w := l.spare.get()
+	w.control = l.shut
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		l.spare.put(w)
+		return l.pathError("close", errClosed)
 	}
-	a.closed = true
-	lead := a.enqueue(w)
-	a.mu.Unlock()
-	err := a.finish(w, lead)
+	l.closed = true
+	lead := l.enqueue(w)
+	l.mu.Unlock()
+	err := l.finish(w, lead)
 
-	a.trimming.Lock()
-	defer a.trimming.Unlock()
-	if cerr := a.store.Close(); err == nil {
+	l.trimming.Lock()
+	defer l.trimming.Unlock()
+	if cerr := l.store.Close(); err == nil {
 		err = cerr
 	}
 	return err
 }
 
 // shut closes the segment. The caller leads, and nobody will after it.
-func (a *Log) shut() error {
-	a.buf = nil
-	if a.failed != nil {
-		a.file.Close()
-		return a.failed
+func (l *Log) shut() error {
+	l.buf = nil
+	if l.failed != nil {
+		l.file.Close()
+		return l.failed
 	}
 	var err error
-	if a.opts.Sync == SyncNone && a.off > a.synced {
-		err = a.sync()
+	if l.opts.Sync == SyncNone && l.off > l.synced {
+		err = l.sync()
 	}
-	if err == nil && a.written > a.off {
-		err = a.file.Truncate(a.off)
+	if err == nil && l.written > l.off {
+		err = l.file.Truncate(l.off)
 	}
-	if cerr := a.file.Close(); err == nil {
+	if cerr := l.file.Close(); err == nil {
 		err = cerr
 	}
 	return err

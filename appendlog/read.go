@@ -21,17 +21,17 @@ type Record struct {
 // an earlier iteration returned it, or an [Log.End]. A position whose
 // segment was trimmed answers fs.ErrNotExist, damage and a position that is no
 // record's a [*CorruptError]; an error is the last thing that is yielded. Iterations do not disturb appends.
-func (a *Log) Records(from Position) iter.Seq2[Record, error] {
+func (l *Log) Records(from Position) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		a.mu.Lock()
-		closed, end := a.closed, a.end
-		segs := append([]segment(nil), a.segments...)
-		a.mu.Unlock()
+		l.mu.Lock()
+		closed, end := l.closed, l.end
+		segs := append([]segment(nil), l.segments...)
+		l.mu.Unlock()
 		if closed {
-			yield(Record{}, a.pathError("read", errClosed))
+			yield(Record{}, l.pathError("read", errClosed))
 			return
 		}
-		r := logReader{store: a.store, yield: yield}
+		r := logReader{store: l.store, yield: yield}
 		r.run(segs, from, &end)
 	}
 }

@@ -37,27 +37,27 @@ type Recovery struct {
 }
 
 // recover finds the end of the log, makes it whole and opens it for writing.
-func (a *Log) recover() error {
-	segs, unfinished, err := listSegments(a.store, a.opts.Prefix)
+func (l *Log) recover() error {
+	segs, unfinished, err := listSegments(l.store, l.opts.Prefix)
 	if err != nil {
 		return err
 	}
-	if err := checkSegments(a.store, segs); err != nil {
+	if err := checkSegments(l.store, segs); err != nil {
 		return err
 	}
 	for _, name := range unfinished {
-		if err := a.store.Remove(name); err != nil {
+		if err := l.store.Remove(name); err != nil {
 			return err
 		}
 	}
-	a.recovery.Unfinished = len(unfinished)
+	l.recovery.Unfinished = len(unfinished)
 	if len(segs) == 0 {
-		err = a.begin()
+		err = l.begin()
 	} else {
-		err = a.resume(segs)
+		err = l.resume(segs)
 	}
-	a.recovery.Segments = len(a.segments)
-	a.recovery.End = a.end
+	l.recovery.Segments = len(l.segments)
+	l.recovery.End = l.end
 	return err
 }
 
@@ -80,33 +80,33 @@ func checkSegments(st segmentStore, segs []segment) error {
 }
 
 // begin creates the first segment of a log.
-func (a *Log) begin() error {
-	g, f, err := createSegment(a.store, a.opts.Prefix, 1, 1)
+func (l *Log) begin() error {
+	g, f, err := createSegment(l.store, l.opts.Prefix, 1, 1)
 	if err != nil {
 		return err
 	}
-	a.file = f
-	a.start(g, segmentHeaderSize, 1)
-	a.segments = []segment{g}
+	l.file = f
+	l.start(g, segmentHeaderSize, 1)
+	l.segments = []segment{g}
 	return nil
 }
 
 // start makes a segment the one that is written.
-func (a *Log) start(g segment, off int64, seq uint64) {
-	a.seg, a.off, a.seq = g, off, seq
-	a.synced, a.written = off, off
-	a.end = Position{Segment: g.index, Offset: off, Seq: seq}
+func (l *Log) start(g segment, off int64, seq uint64) {
+	l.seg, l.off, l.seq = g, off, seq
+	l.synced, l.written = off, off
+	l.end = Position{Segment: g.index, Offset: off, Seq: seq}
 }
 
 // resume opens the last segment, cuts off what is no record and makes the rest
 // durable.
-func (a *Log) resume(segs []segment) error {
+func (l *Log) resume(segs []segment) error {
 	g := segs[len(segs)-1]
-	f, err := a.store.Open(g.name, true)
+	f, err := l.store.Open(g.name, true)
 	if err != nil {
 		return err
 	}
-	a.file = f
+	l.file = f
 	s := scanner{f: f, seed: g.seed}
 	if s.size, err = f.Size(); err != nil {
 		return err
@@ -117,14 +117,14 @@ func (a *Log) resume(segs []segment) error {
 	}
 	at := Position{Segment: g.index, Offset: t.end, Seq: t.seq}
 	if t.damaged {
-		return &CorruptError{Path: a.store.Path(g.name), At: at, Reason: t.reason}
+		return &CorruptError{Path: l.store.Path(g.name), At: at, Reason: t.reason}
 	}
-	if err := a.restore(&s, t); err != nil {
+	if err := l.restore(&s, t); err != nil {
 		return err
 	}
-	a.start(g, t.end, t.seq)
-	a.segments = segs
-	a.recovery.Records, a.recovery.Dropped, a.recovery.Reason = t.records, t.dropped, t.reason
+	l.start(g, t.end, t.seq)
+	l.segments = segs
+	l.recovery.Records, l.recovery.Dropped, l.recovery.Reason = t.records, t.dropped, t.reason
 	return nil
 }
 
@@ -136,25 +136,25 @@ func (a *Log) resume(segs []segment) error {
 //
 // The cut is durable before anything else is written: the remains of an old
 // group, behind a new one, might pass for its continuation.
-func (a *Log) restore(s *scanner, t tail) error {
+func (l *Log) restore(s *scanner, t tail) error {
 	for off := t.durable; off < t.end; {
 		n := min(t.end-off, scanWindow)
 		b, err := s.view(off, int(n))
 		if err != nil {
 			return err
 		}
-		if err := writeFull(a.file, b, off); err != nil {
+		if err := writeFull(l.file, b, off); err != nil {
 			return err
 		}
 		off += n
 	}
 	if s.size > t.end {
-		if err := a.file.Truncate(t.end); err != nil {
+		if err := l.file.Truncate(t.end); err != nil {
 			return err
 		}
 	}
-	if err := a.file.Sync(true); err != nil {
+	if err := l.file.Sync(true); err != nil {
 		return err
 	}
-	return a.store.Sync() // the segment itself may be new, too
+	return l.store.Sync() // the segment itself may be new, too
 }

@@ -154,41 +154,41 @@ func writeNew(st segmentStore, name string, b []byte) error {
 
 // rotate seals the segment that is written and begins the next. The caller
 // leads.
-func (a *Log) rotate() error {
-	if a.opts.Sync == SyncNone && a.off > a.synced {
-		if err := a.sync(); err != nil {
+func (l *Log) rotate() error {
+	if l.opts.Sync == SyncNone && l.off > l.synced {
+		if err := l.sync(); err != nil {
 			return err
 		}
 	}
-	g, f, err := createSegment(a.store, a.opts.Prefix, a.seg.index+1, a.seq)
+	g, f, err := createSegment(l.store, l.opts.Prefix, l.seg.index+1, l.seq)
 	if err != nil {
 		return err
 	}
-	a.seal()
-	a.seg, a.file = g, f
-	a.off, a.synced, a.written = segmentHeaderSize, segmentHeaderSize, segmentHeaderSize
+	l.seal()
+	l.seg, l.file = g, f
+	l.off, l.synced, l.written = segmentHeaderSize, segmentHeaderSize, segmentHeaderSize
 
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.segments[len(a.segments)-1].size = a.sealed[len(a.sealed)-1].Size
-	a.segments = append(a.segments, g)
-	a.stats.Rotations++
-	a.end = Position{Segment: g.index, Offset: a.off, Seq: a.seq}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.segments[len(l.segments)-1].size = l.sealed[len(l.sealed)-1].Size
+	l.segments = append(l.segments, g)
+	l.stats.Rotations++
+	l.end = Position{Segment: g.index, Offset: l.off, Seq: l.seq}
 	return nil
 }
 
 // seal cuts off the zeros behind the last record and closes the file. Both are
 // for tidiness: the records are durable, and zeros behind them mean nothing. So
 // an error is no reason to stop.
-func (a *Log) seal() {
-	if a.written > a.off {
-		a.file.Truncate(a.off)
+func (l *Log) seal() {
+	if l.written > l.off {
+		l.file.Truncate(l.off)
 	}
-	a.file.Close()
-	a.file = nil
-	info := a.seg.info(a.store)
-	info.Size = a.off
-	a.sealed = append(a.sealed, info)
+	l.file.Close()
+	l.file = nil
+	info := l.seg.info(l.store)
+	info.Size = l.off
+	l.sealed = append(l.sealed, info)
 }
 
 func (g *segment) info(st segmentStore) SegmentInfo {
@@ -198,26 +198,26 @@ func (g *segment) info(st segmentStore) SegmentInfo {
 // Rotate seals the segment that is being written and begins a new one, after
 // the appends that were begun before. It does nothing when the segment holds no
 // record. A failure is final: see [Log].
-func (a *Log) Rotate() error {
-	return a.control("rotate", func() error {
-		if a.off == segmentHeaderSize {
+func (l *Log) Rotate() error {
+	return l.control("rotate", func() error {
+		if l.off == segmentHeaderSize {
 			return nil
 		}
-		return a.rotate()
+		return l.rotate()
 	})
 }
 
 // Segments lists the log's segments, oldest first; the last is the one that is
 // being written. The files of the others do not change any more and may be
 // copied; remove them through [Log.Trim] only.
-func (a *Log) Segments() []SegmentInfo {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	infos := make([]SegmentInfo, len(a.segments))
-	for i := range a.segments {
-		infos[i] = a.segments[i].info(a.store)
+func (l *Log) Segments() []SegmentInfo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	infos := make([]SegmentInfo, len(l.segments))
+	for i := range l.segments {
+		infos[i] = l.segments[i].info(l.store)
 	}
-	infos[len(infos)-1].Size = a.end.Offset
+	infos[len(infos)-1].Size = l.end.Offset
 	return infos
 }
 
@@ -225,36 +225,36 @@ func (a *Log) Segments() []SegmentInfo {
 // and oldest first: the log is whole whenever that is interrupted. The segment
 // being written stays. Readers that are in a removed segment may fail with
 // fs.ErrNotExist. A failure concerns Trim only; calling it again is safe.
-func (a *Log) Trim(before Position) error {
-	a.trimming.Lock()
-	defer a.trimming.Unlock()
+func (l *Log) Trim(before Position) error {
+	l.trimming.Lock()
+	defer l.trimming.Unlock()
 	for {
-		a.mu.Lock()
-		if a.closed {
-			a.mu.Unlock()
-			return a.pathError("trim", errClosed)
+		l.mu.Lock()
+		if l.closed {
+			l.mu.Unlock()
+			return l.pathError("trim", errClosed)
 		}
-		if len(a.segments) < 2 || a.segments[1].firstSeq > before.Seq {
-			a.mu.Unlock()
+		if len(l.segments) < 2 || l.segments[1].firstSeq > before.Seq {
+			l.mu.Unlock()
 			return nil
 		}
-		oldest := a.segments[0]
-		a.mu.Unlock()
-		if err := a.removeSegment(oldest); err != nil {
+		oldest := l.segments[0]
+		l.mu.Unlock()
+		if err := l.removeSegment(oldest); err != nil {
 			return err
 		}
 	}
 }
 
-func (a *Log) removeSegment(g segment) error {
-	if err := a.store.Remove(g.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (l *Log) removeSegment(g segment) error {
+	if err := l.store.Remove(g.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := a.store.Sync(); err != nil {
+	if err := l.store.Sync(); err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.segments = slices.Delete(a.segments, 0, 1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.segments = slices.Delete(l.segments, 0, 1)
 	return nil
 }

@@ -18,10 +18,10 @@ type Stats struct {
 }
 
 // Stats returns the counters.
-func (a *Log) Stats() Stats {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s := a.stats
-	s.Waiting = int(a.queued.Load())
+func (l *Log) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.Waiting = int(l.queued.Load())
 	return s
 }
