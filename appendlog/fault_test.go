@@ -40,6 +40,8 @@ var faultKinds = []faultKind{
 	{"reopening", "open", memFault{err: syscall.EMFILE}, syscall.EMFILE, false},
 	{"truncate", "truncate", memFault{err: syscall.EIO}, syscall.EIO, true},
 	{"close", "close", memFault{err: syscall.EIO}, syscall.EIO, true},
+	{"write of the mark", "mark write", memFault{err: syscall.EIO}, syscall.EIO, true}, // it then claims less
+	{"sync of the mark", "mark sync", memFault{err: syscall.EIO, lost: true}, syscall.EIO, true},
 }
 
 // TestFaults lets the nth call of every kind fail, once and for good,

@@ -10,34 +10,37 @@ import (
 )
 
 // FuzzOpen has a directory with two segments of anything below true headers,
-// or not, opened as a log. That ends with a CorruptError that changed nothing, or with a
-// log that goes on: what was readable is, and what is appended comes last. Opening does
-// not look into the first segment, so damage there is for readers to find.
+// or not, opened as a log of format 1, or of format 2 with its end mark. That ends with
+// a CorruptError that changed nothing, or with a log that goes on: what was readable
+// is, and what is appended comes last. Opening does not look into the first segment,
+// so damage there is for readers to find. With AcceptLoss it always ends with a log
+// that goes on, and no record gets a number that was there before.
 func FuzzOpen(f *testing.F) {
 	h, records := goldenParts()
 	whole := buildSegment(h, records)[segmentHeaderSize:]
-	f.Add(whole, whole, true, true)
-	f.Add(whole, whole[:len(whole)-5], true, true)
-	f.Add([]byte{}, make([]byte, 100), true, true)
-	f.Add([]byte("RSLG"), whole, false, true)
-	f.Fuzz(func(t *testing.T, first, last []byte, firstHead, lastHead bool) {
+	f.Add(whole, whole, true, true, true)
+	f.Add(whole, whole[:len(whole)-5], true, true, false)
+	f.Add([]byte{}, make([]byte, 100), true, true, true)
+	f.Add([]byte("RSLG"), whole, false, true, false)
+	f.Fuzz(func(t *testing.T, first, last []byte, firstHead, lastHead, old bool) {
 		s := newMemStore()
+		const log = 9
+		if !old {
+			b := make([]byte, markSlots*markSlotSize)
+			endMark{gen: 2, log: log, first: 7, end: Position{7, segmentHeaderSize, 42}}.encode(b)
+			s.add(t, markSuffix, b)
+		}
 		for i, body := range [][]byte{first, last} {
 			data := bytes.Clone(body)
 			if i == 0 && firstHead || i == 1 && lastHead {
-				h := segmentHeader{index: uint64(7 + i), firstSeq: uint64(42 + 3*i), salt: h.salt, created: h.created}
+				h := segmentHeader{version: 2, log: log, index: uint64(7 + i), firstSeq: uint64(42 + 3*i), salt: h.salt, created: h.created}
+				if old {
+					h.version, h.log = 1, 0
+				}
 				head, _ := h.encode()
 				data = append(head, data...)
 			}
-			file, err := s.Create(segmentName("", uint64(7+i)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(data) > 0 {
-				if err := writeFull(file, data, 0); err != nil {
-					t.Fatal(err)
-				}
-			}
+			s.add(t, segmentName("", uint64(7+i)), data)
 		}
 		before, damage := readable(s, false)
 		a, err := tryMem(s, Options{})
@@ -49,6 +52,7 @@ func FuzzOpen(f *testing.F) {
 			if now, _ := readable(s, false); !slices.Equal(now, before) {
 				t.Fatalf("%d records, after the refusal %d", len(before), len(now))
 			}
+			acceptAnything(t, s)
 			return
 		}
 		if _, err := a.Append([]byte("next")); err != nil {
@@ -62,6 +66,27 @@ func FuzzOpen(f *testing.F) {
 			t.Fatalf("%d records (%v), then %d (%v) and not one more", len(before), damage, len(now), err)
 		}
 	})
+}
+
+// acceptAnything opens with AcceptLoss what was refused.
+func acceptAnything(t *testing.T, s *memStore) {
+	t.Helper()
+	highest := uint64(0)
+	for r, err := range readRecords(s, ReadOptions{Salvage: true}) {
+		if err == nil {
+			highest = max(highest, r.Seq)
+		}
+	}
+	a, err := tryMem(s, Options{AcceptLoss: true})
+	if err != nil {
+		t.Fatalf("with AcceptLoss: %v", err)
+	}
+	if pos, err := a.Append([]byte("next")); err != nil || pos.Seq <= highest {
+		t.Fatalf("with AcceptLoss the next record is at %+v, %v, there was record %d", pos, err, highest)
+	}
+	mustClose(t, a)
+	a = openMem(t, s, Options{})
+	mustClose(t, a)
 }
 
 // readable returns the records up to the first damage, or with salvage all.

@@ -299,7 +299,7 @@ func (l *Log) gather() {
 // take moves the waiters that go into one group out of the queue: one with a
 // function alone, or those with records up to the next function.
 func (l *Log) take() (group waiterList, size int64) {
-	limit := min(maxGroup, l.opts.SegmentSize-segmentHeaderSize)
+	limit := min(maxGroup, l.opts.room())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for w := l.queue.head; w != nil; w = l.queue.head {
@@ -321,7 +321,7 @@ func (l *Log) take() (group waiterList, size int64) {
 
 // commit writes a group and makes it durable. The caller leads.
 func (l *Log) commit(group waiterList, size int64) error {
-	if l.off+size > l.opts.SegmentSize && l.off > segmentHeaderSize {
+	if l.off+size > segmentHeaderSize+l.opts.room() && l.off > segmentHeaderSize {
 		if err := l.rotate(); err != nil {
 			return err
 		}
@@ -398,8 +398,13 @@ func (l *Log) sync() error {
 	if err := l.file.Sync(l.opts.Sync == SyncFull); err != nil {
 		return err
 	}
-	l.synced = l.off
 	took := time.Since(start)
+	// What is in a file that the log's name does not lead to is durable for nobody.
+	if err := l.file.Check(); err != nil {
+		return err
+	}
+	l.synced = l.off
+	l.mark.advance(Position{Segment: l.seg.index, Offset: l.off, Seq: l.seq})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stats.Syncs++

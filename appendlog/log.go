@@ -62,6 +62,13 @@ type Options struct {
 	// that makes it longer. 0 is 1 MiB, negative is none. It is not used with
 	// SyncNone.
 	Ahead int
+	// AcceptLoss lets Open go on where records that were durable are gone: where
+	// segments are missing, cut or damaged. Otherwise Open returns a *CorruptError and
+	// changes nothing. Recovery.Lost tells what is gone. The damaged files stay as they
+	// are, but for a mark at their end, new records go into a new segment, and no
+	// record gets the number of one that is lost. Later calls of Open find the loss
+	// accepted.
+	AcceptLoss bool
 	// OnRotate, when not nil, is called with each segment that was sealed, by the
 	// goroutine whose call sealed it, before that call returns. No lock is held: it
 	// may use the Log. Calls may overlap.
@@ -82,7 +89,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.SegmentSize < minSegmentSize || o.SegmentSize > maxSegmentSize {
 		return o, fmt.Errorf("appendlog: segment size %d is not between %d and %d", o.SegmentSize, minSegmentSize, maxSegmentSize)
 	}
-	room := o.SegmentSize - segmentHeaderSize - recordHeaderSize
+	room := o.room() - recordHeaderSize
 	o.MaxRecord = cmp.Or(o.MaxRecord, int(min(defaultMaxRecord, room)))
 	if o.MaxRecord < 1 || int64(o.MaxRecord) > room {
 		return o, fmt.Errorf("appendlog: records of up to %d bytes do not fit into segments of %d", o.MaxRecord, o.SegmentSize)
@@ -100,6 +107,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, nil
 }
+
+// room returns how many bytes of records fit into a segment.
+func (o *Options) room() int64 { return o.SegmentSize - segmentHeaderSize - sealSize }
 
 // Position is where a record is in a log. Positions grow with the order of the
 // records, and stay what they are over restarts and rotations.
@@ -156,6 +166,7 @@ var (
 type Log struct {
 	opts  Options
 	store segmentStore
+	mark  markFile
 
 	queued   atomic.Int64 // waiters in the queue
 	trimming sync.Mutex   // serialises Trim, and Close against it
@@ -180,25 +191,30 @@ type Log struct {
 	ahead   int64  // see Options; 0 once the disk was found full
 	herd    int64  // appends that seem to be going on at a time
 	buf     []byte
+	before  segment       // that was sealed last
 	sealed  []SegmentInfo // not yet reported by OnRotate
 
 	recovery Recovery
 }
 
 // Open opens the log in a directory for appending, and creates both when
-// they are missing. It holds a lock on the directory's file Prefix+"lock" until
-// Close: a second Open is refused with [ErrInUse].
+// they are missing. Until Close it holds locks on the segment that is written and
+// on the end mark: a second Open, by any path and in any process, returns
+// [ErrInUse].
 //
 // The end of the log is recovered. What an interrupted write left behind is cut
-// off; [Log.Recovery] tells what. Damage to records that had been
-// acknowledged is a [*CorruptError] and nothing is changed: [Read] reads
-// what is left.
+// off; [Log.Recovery] tells what. Where records are gone that were durable, Open
+// returns a [*CorruptError] and changes nothing: [Read] reads what is left, and
+// Options.AcceptLoss goes on with it.
 func Open(dir string, o Options) (*Log, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	st, err := openDirStore(dir, o.Prefix, o.Perm)
+	if err := makeDir(dir); err != nil {
+		return nil, err
+	}
+	st, err := openDirStore(dir, o.Perm)
 	if err != nil {
 		return nil, err
 	}
@@ -207,11 +223,12 @@ func Open(dir string, o Options) (*Log, error) {
 
 // openLog owns the store. The options have their defaults.
 func openLog(st segmentStore, o Options) (*Log, error) {
-	l := &Log{opts: o, store: st, ahead: int64(o.Ahead)}
+	l := &Log{opts: o, store: st, ahead: int64(o.Ahead), mark: markFile{store: st, name: o.Prefix + markSuffix}}
 	if err := l.recover(); err != nil {
 		if l.file != nil {
 			l.file.Close()
 		}
+		l.mark.close()
 		st.Close()
 		return nil, err
 	}
@@ -278,7 +295,7 @@ func (l *Log) appendBatch(ctx context.Context, records [][]byte) (Position, erro
 			return Position{}, l.tooLarge(int64(len(p)), int64(l.opts.MaxRecord))
 		}
 	}
-	if room := l.opts.SegmentSize - segmentHeaderSize; w.size > room {
+	if room := l.opts.room(); w.size > room {
 		size := w.size
 		l.spare.put(w)
 		return Position{}, l.tooLarge(size, room)
@@ -325,7 +342,7 @@ func (l *Log) Err() error {
 func (l *Log) Recovery() Recovery { return l.recovery }
 
 // Close waits for the appends that were begun before, cuts the zeros off the
-// last segment, closes it and unlocks the directory. It returns the failure of
+// last segment, marks the clean end and unlocks the log. It returns the failure of
 // the log if there was one. Appends begun later answer os.ErrClosed, and so
 // does a second Close.
 func (l *Log) Close() error {
@@ -344,6 +361,9 @@ func (l *Log) Close() error {
 
 	l.trimming.Lock()
 	defer l.trimming.Unlock()
+	if cerr := l.mark.close(); err == nil {
+		err = cerr
+	}
 	if cerr := l.store.Close(); err == nil {
 		err = cerr
 	}
@@ -363,6 +383,12 @@ func (l *Log) shut() error {
 	}
 	if err == nil && l.written > l.off {
 		err = l.file.Truncate(l.off)
+	}
+	if err == nil {
+		err = l.file.Check()
+	}
+	if err == nil {
+		err = l.mark.save(func(m *endMark) { m.clean, m.end = true, l.end })
 	}
 	if cerr := l.file.Close(); err == nil {
 		err = cerr

@@ -3,6 +3,7 @@
 package appendlog
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
@@ -51,22 +52,100 @@ type ReadOptions struct {
 // before their appends return. What an interrupted write left at the end is not
 // yielded. Errors are as in [Log.Records].
 func Read(dir string, o ReadOptions) iter.Seq2[Record, error] {
-	return readRecords(&dirStore{dir: dir}, o)
+	return func(yield func(Record, error) bool) {
+		st, err := openDirStore(dir, 0)
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		defer st.Close()
+		readRecords(st, o)(yield)
+	}
 }
 
 func readRecords(st segmentStore, o ReadOptions) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		segs, _, err := listSegments(st, o.Prefix)
-		if err == nil && !o.Salvage {
-			err = checkSegments(st, segs)
+		// The order matters beside an open Log: what the first mark says of the end
+		// and the second of the beginning holds for the list in between.
+		before, marked, err := findMark(st, o.Prefix)
+		if err != nil {
+			yield(Record{}, err)
+			return
 		}
+		segs, _, err := listSegments(st, o.Prefix)
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		after, found, err := findMark(st, o.Prefix)
 		if err != nil {
 			yield(Record{}, err)
 			return
 		}
 		r := logReader{store: st, yield: yield, salvage: o.Salvage}
-		r.run(segs, o.From, nil)
+		if !r.compare(segs, &after, found) || !r.run(segs, o.From, nil) {
+			return
+		}
+		if !marked {
+			before = endMark{}
+		}
+		r.missing(segs, before.end, found, o.Prefix)
 	}
+}
+
+// compare yields what is wrong before any record is read. It reports false when the
+// iteration is over.
+func (r *logReader) compare(segs []segment, m *endMark, found bool) bool {
+	if len(segs) == 0 {
+		return true
+	}
+	for i := range segs {
+		if g := &segs[i]; found && g.log != 0 && g.log != m.log {
+			g.bad, g.foreign = "the segment belongs to another log", true
+		}
+	}
+	for _, g := range checkSegments(r.store, segs, m.first) {
+		if r.salvage && g.after >= 0 {
+			continue // found again in its place
+		}
+		if !r.yield(Record{}, &g.CorruptError) || !r.salvage {
+			return false
+		}
+	}
+	return true
+}
+
+// missing yields that the log ends before what was durable, when all of it was read.
+func (r *logReader) missing(segs []segment, end Position, found bool, prefix string) {
+	e := &CorruptError{Path: r.store.Path(prefix + markSuffix), At: end}
+	if len(segs) == 0 {
+		if e.Reason = "all segments are missing"; end.Segment > 0 {
+			r.yield(Record{}, e)
+		}
+		return
+	}
+	g := &segs[len(segs)-1]
+	switch {
+	case r.seq < end.Seq:
+		e.Path, e.At = r.store.Path(g.name), Position{Segment: g.index, Offset: g.size, Seq: r.seq}
+		e.Reason, e.Lost = endsEarly, end.Seq-r.seq
+	case !found && g.log != 0:
+		e.At, e.Reason = Position{Segment: g.index, Seq: r.seq}, noMark
+	case g.sealed && g.version > 1 && !r.exists(segmentName(prefix, g.index+1)):
+		e.Path, e.At = r.store.Path(g.name), Position{Segment: g.index, Offset: g.size, Seq: r.seq}
+		e.Reason = fmt.Sprintf(noNext, g.index+1)
+	default:
+		return
+	}
+	r.yield(Record{}, e)
+}
+
+func (r *logReader) exists(name string) bool {
+	f, err := r.store.Open(name, false)
+	if err == nil {
+		f.Close()
+	}
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // logReader yields the records of successive segments.
@@ -75,18 +154,20 @@ type logReader struct {
 	yield   func(Record, error) bool
 	salvage bool
 	seq     uint64 // of the next record, 0 when unknown
+	skip    bool   // the damage in this segment was accepted: it is stepped over without an error
 	scan    scanner
 }
 
-// run reads from a position to the end. A nil end is to be found.
-func (r *logReader) run(segs []segment, from Position, end *Position) {
+// run reads from a position to the end. A nil end is to be found. It reports
+// whether it got to the end.
+func (r *logReader) run(segs []segment, from Position, end *Position) bool {
 	if from == (Position{}) && len(segs) > 0 {
 		from = Position{Segment: segs[0].index, Offset: segmentHeaderSize, Seq: segs[0].firstSeq}
 	} else if len(segs) == 0 || from.Segment < segs[0].index || from.Segment > segs[len(segs)-1].index {
 		if from != (Position{}) {
 			r.yield(Record{}, &fs.PathError{Op: "read", Path: r.store.Path(fmt.Sprintf("segment %d", from.Segment)), Err: fs.ErrNotExist})
 		}
-		return
+		return from == (Position{})
 	}
 	r.seq = from.Seq
 	for i, g := range segs {
@@ -102,9 +183,10 @@ func (r *logReader) run(segs []segment, from Position, end *Position) {
 			next = &segs[i+1]
 		}
 		if !r.segment(g, off, next, end) {
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // segment yields the records of one segment; false ends the iteration.
@@ -125,12 +207,18 @@ func (r *logReader) segment(g segment, off int64, next *segment, end *Position) 
 		r.yield(Record{}, err)
 		return false
 	}
-	if g.bad != "" {
+	r.skip = !r.salvage && g.accepted(next)
+	switch {
+	case g.bad != "":
 		if !r.damage(g, 0, g.bad, 0) {
 			return false
 		}
-		r.reseed()
-	} else if r.seq == 0 {
+		if g.foreign {
+			r.seq = limit.seq
+			return true
+		}
+		r.scan.reseed()
+	case r.seq == 0:
 		r.seq = g.firstSeq
 	}
 	return r.records(g, off, limit)
@@ -146,6 +234,8 @@ type bound struct {
 // limit returns the bound of a segment.
 func (r *logReader) limit(g segment, next *segment, end *Position) (bound, error) {
 	switch {
+	case next != nil && g.sealed:
+		return bound{off: r.scan.size - sealSize, seq: next.firstSeq}, nil
 	case next != nil:
 		return bound{off: r.scan.size, seq: next.firstSeq}, nil
 	case end != nil:
@@ -161,17 +251,6 @@ func (r *logReader) limit(g segment, next *segment, end *Position) (bound, error
 		return bound{off: r.scan.size}, nil
 	}
 	return bound{off: t.end}, nil
-}
-
-// reseed finds out which of two seeds the records of a segment with a damaged
-// header have: the one it carries, or the one that it should carry.
-func (r *logReader) reseed() {
-	if _, ok, err := r.scan.resume(segmentHeaderSize, 1); ok || err != nil {
-		return
-	}
-	if b, err := r.scan.view(0, int(min(60, r.scan.size))); err == nil {
-		r.scan.seed = checksum(b)
-	}
 }
 
 // records yields what lies between off and the limit.
@@ -214,7 +293,7 @@ func (r *logReader) records(g segment, off int64, limit bound) bool {
 // step reports damage and returns where to go on behind it, -1 to end the
 // iteration.
 func (r *logReader) step(g segment, off, next int64, reason string, limit bound) (int64, error) {
-	if !r.salvage {
+	if !r.salvage && !r.skip {
 		r.damage(g, off, reason, 0)
 		return -1, nil
 	}
@@ -245,8 +324,12 @@ func (r *logReader) step(g segment, off, next int64, reason string, limit bound)
 	return resumed, nil
 }
 
-// damage yields a CorruptError; false ends the iteration.
+// damage yields a CorruptError, unless the loss was accepted; false ends the
+// iteration.
 func (r *logReader) damage(g segment, off int64, reason string, lost uint64) bool {
+	if r.skip {
+		return true
+	}
 	err := &CorruptError{Path: r.store.Path(g.name), At: Position{g.index, off, r.seq}, Reason: reason, Lost: lost}
 	return r.yield(Record{}, err) && r.salvage
 }

@@ -7,10 +7,11 @@ import (
 	"hash/crc32"
 )
 
-// The on-disk format, version 1; docs/appendlog.md describes it in words.
+// The on-disk format, version 2; docs/appendlog.md describes it in words. Version 1
+// had no log ID, no seals and no end mark.
 const (
 	segmentMagic      = "RSAPPEND"
-	segmentVersion    = 1
+	segmentVersion    = 2
 	segmentHeaderSize = 64
 	recordHeaderSize  = 24
 	recordAlign       = 8
@@ -30,22 +31,25 @@ func checksum(p []byte) uint32 { return crc32.Checksum(p, castagnoli) }
 // of the records in it, so that a record of another segment, or of an earlier
 // life of the same blocks, is never taken for one of this.
 type segmentHeader struct {
+	version  uint32
 	index    uint64 // 1, 2, 3…
 	firstSeq uint64 // number of the first record in it
 	salt     uint64 // random
 	created  int64  // nanoseconds since 1970
+	log      uint64 // ID of the log; 0 in version 1
 }
 
 // encode returns the header's bytes and the seed.
 func (h segmentHeader) encode() ([]byte, uint32) {
 	b := make([]byte, segmentHeaderSize)
 	copy(b, segmentMagic)
-	binary.LittleEndian.PutUint32(b[8:], segmentVersion)
+	binary.LittleEndian.PutUint32(b[8:], h.version)
 	binary.LittleEndian.PutUint32(b[12:], segmentHeaderSize)
 	binary.LittleEndian.PutUint64(b[16:], h.index)
 	binary.LittleEndian.PutUint64(b[24:], h.firstSeq)
 	binary.LittleEndian.PutUint64(b[32:], h.salt)
 	binary.LittleEndian.PutUint64(b[40:], uint64(h.created))
+	binary.LittleEndian.PutUint64(b[48:], h.log)
 	seed := checksum(b[:60])
 	binary.LittleEndian.PutUint32(b[60:], seed)
 	return b, seed
@@ -61,15 +65,71 @@ func decodeSegmentHeader(b []byte) (h segmentHeader, seed uint32, reason string)
 		return h, 0, "not a segment: wrong magic"
 	case checksum(b[:60]) != binary.LittleEndian.Uint32(b[60:]):
 		return h, 0, "checksum of the segment header"
-	case binary.LittleEndian.Uint32(b[8:]) != segmentVersion,
+	case binary.LittleEndian.Uint32(b[8:])-1 >= segmentVersion,
 		binary.LittleEndian.Uint32(b[12:]) != segmentHeaderSize:
 		return h, 0, "a format version that this program does not know"
 	}
+	h.version = binary.LittleEndian.Uint32(b[8:])
 	h.index = binary.LittleEndian.Uint64(b[16:])
 	h.firstSeq = binary.LittleEndian.Uint64(b[24:])
 	h.salt = binary.LittleEndian.Uint64(b[32:])
 	h.created = int64(binary.LittleEndian.Uint64(b[40:]))
+	if h.version > 1 {
+		h.log = binary.LittleEndian.Uint64(b[48:])
+	}
 	return h, binary.LittleEndian.Uint32(b[60:]), ""
+}
+
+const (
+	sealMagic = "RSAPSEAL"
+	sealSize  = 64
+	// sealAccepted marks a seal behind which records are gone that were durable,
+	// and that Open went on without (Options.AcceptLoss).
+	sealAccepted = 1
+)
+
+// seal ends a segment that is complete: its last bytes. It is written after the
+// next segment was made durable, so a seal without that segment proves a loss.
+type seal struct {
+	flags     uint32
+	offset    uint32 // of the seal in its file
+	log       uint64
+	index     uint64
+	firstSeq  uint64
+	nextIndex uint64 // of the next segment
+	nextSeq   uint64 // of the first record in it
+	seed      uint32 // of this segment's records
+}
+
+func (s seal) encode() []byte {
+	b := make([]byte, sealSize)
+	copy(b, sealMagic)
+	binary.LittleEndian.PutUint32(b[8:], s.flags)
+	binary.LittleEndian.PutUint32(b[12:], s.offset)
+	binary.LittleEndian.PutUint64(b[16:], s.log)
+	binary.LittleEndian.PutUint64(b[24:], s.index)
+	binary.LittleEndian.PutUint64(b[32:], s.firstSeq)
+	binary.LittleEndian.PutUint64(b[40:], s.nextIndex)
+	binary.LittleEndian.PutUint64(b[48:], s.nextSeq)
+	binary.LittleEndian.PutUint32(b[56:], s.seed)
+	binary.LittleEndian.PutUint32(b[60:], checksum(b[:60]))
+	return b
+}
+
+// decodeSeal decodes the seal at an offset; false when there is none.
+func decodeSeal(b []byte, off int64) (s seal, ok bool) {
+	if len(b) < sealSize || string(b[:8]) != sealMagic || checksum(b[:60]) != binary.LittleEndian.Uint32(b[60:]) {
+		return s, false
+	}
+	s.flags = binary.LittleEndian.Uint32(b[8:])
+	s.offset = binary.LittleEndian.Uint32(b[12:])
+	s.log = binary.LittleEndian.Uint64(b[16:])
+	s.index = binary.LittleEndian.Uint64(b[24:])
+	s.firstSeq = binary.LittleEndian.Uint64(b[32:])
+	s.nextIndex = binary.LittleEndian.Uint64(b[40:])
+	s.nextSeq = binary.LittleEndian.Uint64(b[48:])
+	s.seed = binary.LittleEndian.Uint32(b[56:])
+	return s, int64(s.offset) == off
 }
 
 // recordHeader precedes every payload.

@@ -24,7 +24,7 @@ efcdab8967452301 0094357700000000 000000000000000000000000 2357ed89
 `
 
 func goldenParts() (segmentHeader, [][]byte) {
-	h := segmentHeader{index: 7, firstSeq: 42, salt: 0x0123456789abcdef, created: 2_000_000_000}
+	h := segmentHeader{version: 1, index: 7, firstSeq: 42, salt: 0x0123456789abcdef, created: 2_000_000_000}
 	return h, [][]byte{[]byte("apple"), {}, []byte("12345678")}
 }
 
@@ -69,6 +69,66 @@ func TestFormatGolden(t *testing.T) {
 	}
 	if off != s.size {
 		t.Errorf("the records end at %d, want %d", off, s.size)
+	}
+}
+
+// What version 2 adds: the header with the ID of the log, a seal and a slot of an end
+// mark.
+const (
+	goldenHeader2 = `
+5253415050454e44 02000000 40000000 0700000000000000 2a00000000000000
+efcdab8967452301 0094357700000000 2211000000000000 00000000 c26ee3fa`
+	goldenSeal = `
+525341505345414c 01000000 58000000 2211000000000000 0700000000000000
+2a00000000000000 0900000000000000 3200000000000000 c26ee3fa f3ec867f`
+	goldenMark = `
+525341504d41524b 01000000 01000000 0300000000000000 2211000000000000
+0500000000000000 0700000000000000 5800000000000000 2c00000000000000 000000000000000000000000 c769ec7f`
+)
+
+// TestFormatTwoGolden encodes what version 2 adds.
+func TestFormatTwoGolden(t *testing.T) {
+	h, _ := goldenParts()
+	h.version, h.log = 2, 0x1122
+	head, seed := h.encode()
+	if back, _, reason := decodeSegmentHeader(head); back != h || reason != "" {
+		t.Errorf("decoded header %+v, %q, want %+v", back, reason, h)
+	}
+	s := seal{flags: sealAccepted, offset: 0x58, log: 0x1122, index: 7, firstSeq: 42, nextIndex: 9, nextSeq: 50, seed: seed}
+	if back, ok := decodeSeal(s.encode(), 0x58); back != s || !ok {
+		t.Errorf("decoded seal %+v, %v, want %+v", back, ok, s)
+	}
+	if _, ok := decodeSeal(s.encode(), 0x60); ok {
+		t.Error("a seal is valid in another place too")
+	}
+	m := endMark{gen: 3, log: 0x1122, clean: true, first: 5, end: Position{7, 0x58, 44}}
+	mark := make([]byte, markSize)
+	m.encode(mark)
+	if back, ok := decodeMark(mark); back != m || !ok {
+		t.Errorf("decoded mark %+v, %v, want %+v", back, ok, m)
+	}
+	for what, c := range map[string]struct {
+		got  []byte
+		want string
+	}{"header": {head, goldenHeader2}, "seal": {s.encode(), goldenSeal}, "mark": {mark, goldenMark}} {
+		want, err := hex.DecodeString(strings.Join(strings.Fields(c.want), ""))
+		if err != nil || !bytes.Equal(c.got, want) {
+			t.Errorf("%s: encoded\n%s\nwant\n%s, %v", what, hex.Dump(c.got), hex.Dump(want), err)
+		}
+	}
+	for bit := range len(mark) * 8 {
+		b := bytes.Clone(mark)
+		b[bit/8] ^= 1 << (bit % 8)
+		if _, ok := decodeMark(b); ok {
+			t.Errorf("a mark with bit %d flipped is accepted", bit)
+		}
+	}
+	for bit := range sealSize * 8 {
+		b := s.encode()
+		b[bit/8] ^= 1 << (bit % 8)
+		if _, ok := decodeSeal(b, 0x58); ok {
+			t.Errorf("a seal with bit %d flipped is accepted", bit)
+		}
 	}
 }
 

@@ -2,48 +2,90 @@
 
 package appendlog
 
-import "fmt"
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
 
-// CorruptError says that a log is damaged where it cannot be the trace of an
+// CorruptError reports that a log is damaged where it cannot be the trace of an
 // interrupted write: records that had been acknowledged are lost or may be.
 type CorruptError struct {
-	Path   string // the segment's file
+	Path   string // the segment's file, or the log's end mark
 	At     Position
 	Reason string
-	// Lost is how many records the damage cost, as far as that is known: set by
-	// readers that step over it.
+	// Lost is how many records the damage cost, as far as that is known. Readers set
+	// it that step over the damage, and Open.
 	Lost uint64
 }
 
 // Error names the file, the place and the reason.
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("appendlog: %s is damaged at offset %d, record %d: %s", e.Path, e.At.Offset, e.At.Seq, e.Reason)
+	lost := ""
+	if e.Lost > 0 {
+		lost = fmt.Sprintf(" (%d records that were durable are gone)", e.Lost)
+	}
+	return fmt.Sprintf("appendlog: %s is damaged at offset %d, record %d: %s%s", e.Path, e.At.Offset, e.At.Seq, e.Reason, lost)
 }
 
 // Recovery is what Open found.
 type Recovery struct {
 	Segments int    // files of the log
-	Records  uint64 // in the last of them
+	Records  uint64 // in the last of them that held any
+	// Clean reports that Close had ended the log. Otherwise the process or the machine
+	// had stopped while it was open.
+	Clean bool
+	// Marked is the end of what the log's end mark knew to be durable. Open does not
+	// go on before it, unless AcceptLoss is set.
+	Marked Position
 	// End is where the log went on: behind the last whole record.
 	End Position
-	// Dropped is how many bytes an interrupted write had left behind End, which
-	// were cut off. No append that wrote them had returned.
+	// Dropped is how many bytes behind End were cut off, which an interrupted write
+	// had left in the segment of End. No append that wrote them had returned.
 	Dropped int64
 	// Reason says why they are no records, "" when nothing was dropped.
 	Reason string
 	// Unfinished is how many new segments were removed whose creation had been
 	// interrupted.
 	Unfinished int
+	// Lost lists the places at which records that were durable are gone, which
+	// Options.AcceptLoss accepted, in the order of the log.
+	Lost []CorruptError
+}
+
+// gap is a place where records that were durable are gone.
+type gap struct {
+	CorruptError
+	// after is the index, among the segments, of the one that is sealed when the
+	// loss is accepted; -1 when what is gone lies before all of them.
+	after int
+	at    int64 // where it is sealed
+}
+
+// recovered is what Open learns about a log before it changes anything.
+type recovered struct {
+	segs    []segment
+	found   bool // the mark
+	gaps    []gap
+	reseal  map[int]int64 // segments that are complete and lack their seal: where it belongs
+	tail    tail          // of the last segment
+	scan    scanner       // of the last segment
+	nextSeq uint64        // number of the next record
+	broken  bool          // the last segment takes no more records
 }
 
 // recover finds the end of the log, makes it whole and opens it for writing.
 func (l *Log) recover() error {
-	segs, unfinished, err := listSegments(l.store, l.opts.Prefix)
+	r, unfinished, err := l.claim()
 	if err != nil {
 		return err
 	}
-	if err := checkSegments(l.store, segs); err != nil {
+	l.recovery.Clean, l.recovery.Marked = l.mark.clean, l.mark.end
+	if err := l.inspect(r); err != nil {
 		return err
+	}
+	if len(r.gaps) > 0 && !l.opts.AcceptLoss {
+		return fmt.Errorf("%w; Options.AcceptLoss goes on without what is lost", &r.gaps[0].CorruptError)
 	}
 	for _, name := range unfinished {
 		if err := l.store.Remove(name); err != nil {
@@ -51,44 +93,379 @@ func (l *Log) recover() error {
 		}
 	}
 	l.recovery.Unfinished = len(unfinished)
-	if len(segs) == 0 {
-		err = l.begin()
-	} else {
-		err = l.resume(segs)
+	if err := l.repair(r); err != nil {
+		return err
+	}
+	if err := l.resume(r); err != nil {
+		return err
 	}
 	l.recovery.Segments = len(l.segments)
-	l.recovery.End = l.end
+	return nil
+}
+
+// claim locks the log and lists its segments. The last segment's file is l.file
+// then.
+func (l *Log) claim() (r *recovered, unfinished []string, err error) {
+	const tries = 10 // beside another process that opens and closes the log
+	for range tries {
+		r = &recovered{reseal: map[int]int64{}}
+		if r.found, err = l.mark.open(false); err != nil {
+			return nil, nil, err
+		}
+		if r.segs, unfinished, err = listSegments(l.store, l.opts.Prefix); err != nil {
+			return nil, nil, err
+		}
+		if len(r.segs) > 0 {
+			name := r.segs[len(r.segs)-1].name
+			if l.file, err = l.store.Open(name, true); err == nil {
+				err = lock(l.file, l.store.Path(name))
+			}
+		} else {
+			r.found, err = l.mark.open(true)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		// What was found may be older than the locks.
+		same, err := l.unchanged(r)
+		if err != nil || same {
+			return r, unfinished, err
+		}
+		if l.file != nil {
+			l.file.Close()
+			l.file = nil
+		}
+		if l.mark.file != nil {
+			l.mark.file.Close()
+			l.mark.file = nil
+		}
+	}
+	return nil, nil, l.pathError("lock", ErrInUse)
+}
+
+// unchanged reports whether the log still is what claim found.
+func (l *Log) unchanged(r *recovered) (bool, error) {
+	if l.mark.file != nil && l.mark.file.Check() != nil || l.file != nil && l.file.Check() != nil {
+		return false, nil
+	}
+	names, err := l.store.List()
+	if err != nil {
+		return false, err
+	}
+	n := 0
+	for _, name := range names {
+		if _, ok := segmentIndex(l.opts.Prefix, name); ok {
+			n++
+		}
+	}
+	return n == len(r.segs), nil
+}
+
+// inspect compares what is there with what must be.
+func (l *Log) inspect(r *recovered) error {
+	n := len(r.segs)
+	if n == 0 {
+		if r.found && l.mark.end.Segment > 0 {
+			r.lose(-1, 0, CorruptError{Path: l.store.Path(l.opts.Prefix), At: l.mark.end, Reason: "all segments are missing"})
+		}
+		r.nextSeq = max(l.mark.end.Seq, 1)
+		return nil
+	}
+	l.inspectMark(r)
+	r.gaps = append(r.gaps, checkSegments(l.store, r.segs, l.mark.first)...)
+	for i := range n - 1 {
+		if err := l.inspectUnsealed(r, i); err != nil {
+			return err
+		}
+	}
+	err := l.inspectLast(r)
+	slices.SortStableFunc(r.gaps, func(a, b gap) int { return a.after - b.after })
 	return err
 }
 
-// checkSegments looks whether the segments are all there.
-func checkSegments(st segmentStore, segs []segment) error {
-	for i, g := range segs {
-		reason := g.bad
-		switch {
-		case reason != "" || i == 0:
-		case g.index != segs[i-1].index+1:
-			reason = fmt.Sprintf("segment %d is missing before it", segs[i-1].index+1)
-		case g.firstSeq <= segs[i-1].firstSeq:
-			reason = badSeq
+// lose notes a gap.
+func (r *recovered) lose(after int, at int64, e CorruptError) {
+	r.gaps = append(r.gaps, gap{CorruptError: e, after: after, at: at})
+}
+
+// inspectMark looks whether there is a mark and whether it is that of the segments.
+func (l *Log) inspectMark(r *recovered) {
+	id := uint64(0)
+	for _, g := range r.segs {
+		if g.log != 0 {
+			id = g.log
 		}
-		if reason != "" {
-			return &CorruptError{Path: st.Path(g.name), At: Position{Segment: g.index, Seq: g.firstSeq}, Reason: reason}
+	}
+	at := Position{Segment: r.segs[0].index, Seq: r.segs[0].firstSeq}
+	switch {
+	case !r.found && id != 0:
+		r.lose(-1, 0, CorruptError{Path: l.store.Path(l.mark.name), At: at,
+			Reason: noMark})
+		l.mark.log = id
+	case !r.found:
+		l.mark.log = rand.Uint64() | 1
+	}
+	for i := range r.segs {
+		if g := &r.segs[i]; g.log != 0 && g.log != l.mark.log {
+			g.bad, g.foreign = "the segment belongs to another log", true
+		}
+	}
+}
+
+// checkSegments returns the gaps between segments. It reads nothing.
+func checkSegments(st segmentStore, segs []segment, first uint64) (gaps []gap) {
+	add := func(after int, g *segment, lost uint64, reason string, args ...any) {
+		at := int64(0)
+		if after >= 0 {
+			at = segs[after].size
+		}
+		gaps = append(gaps, gap{after: after, at: at, CorruptError: CorruptError{Path: st.Path(g.name),
+			At: Position{Segment: g.index, Seq: g.firstSeq}, Reason: fmt.Sprintf(reason, args...), Lost: lost}})
+	}
+	if g := &segs[0]; g.index > first && first != 0 {
+		add(-1, g, 0, "segment %d is missing before it", first)
+	}
+	for i := range segs {
+		g, next := &segs[i], (*segment)(nil)
+		if i+1 < len(segs) {
+			next = &segs[i+1]
+		}
+		switch {
+		case g.accepted(next):
+		case g.bad != "":
+			add(i, g, 0, "%s", g.bad)
+		case next == nil:
+		case next.index != g.index+1:
+			lost := uint64(0)
+			if g.sealed && next.firstSeq > g.seal.nextSeq {
+				lost = next.firstSeq - g.seal.nextSeq
+			}
+			add(i, next, lost, "segment %d is missing before it", g.index+1)
+		case next.bad != "":
+		case next.firstSeq < g.firstSeq, g.sealed && g.version > 1 && g.seal.nextSeq != next.firstSeq:
+			add(i, next, 0, "%s", badSeq)
+		}
+	}
+	return gaps
+}
+
+// inspectUnsealed reads a segment that has no seal although another follows. A
+// rotation that was interrupted leaves that behind, with all records in place.
+func (l *Log) inspectUnsealed(r *recovered, i int) error {
+	g, next := &r.segs[i], &r.segs[i+1]
+	if g.sealed || g.version < 2 || g.bad != "" || next.bad != "" || next.index != g.index+1 {
+		return nil
+	}
+	f, err := l.store.Open(g.name, false)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	s := scanner{f: f, seed: g.seed, size: g.size}
+	t, err := s.scanTail(g.firstSeq)
+	if err != nil {
+		return err
+	}
+	if !t.damaged && t.seq == next.firstSeq {
+		r.reseal[i] = t.end
+		return nil
+	}
+	e := CorruptError{Path: l.store.Path(g.name), At: Position{Segment: g.index, Offset: t.end, Seq: t.seq}, Reason: missing}
+	if t.damaged {
+		e.Reason = t.reason
+	} else if next.firstSeq > t.seq {
+		e.Lost = next.firstSeq - t.seq
+	}
+	r.lose(i, g.size, e)
+	return nil
+}
+
+// inspectLast finds the end of the log.
+func (l *Log) inspectLast(r *recovered) error {
+	i := len(r.segs) - 1
+	g, m := &r.segs[i], &l.mark
+	r.nextSeq = m.end.Seq
+	path := l.store.Path(g.name)
+	r.scan = scanner{f: l.file, seed: g.seed, size: g.size}
+	if g.bad != "" || g.sealed && g.version > 1 {
+		r.broken = true
+		if g.bad == "" {
+			e := CorruptError{Path: path, At: Position{Segment: g.index, Offset: g.size, Seq: g.seal.nextSeq},
+				Reason: fmt.Sprintf(noNext, g.index+1)}
+			if m.end.Seq > g.seal.nextSeq {
+				e.Lost = m.end.Seq - g.seal.nextSeq
+			}
+			r.lose(i, g.size, e)
+		}
+		return nil
+	}
+	t, err := r.scan.scanTail(g.firstSeq)
+	if err != nil {
+		return err
+	}
+	r.tail = t
+	e := CorruptError{Path: path, At: Position{Segment: g.index, Offset: t.end, Seq: t.seq}}
+	switch {
+	case t.damaged:
+		e.Reason = t.reason
+	case r.found && m.end.Seq > t.seq:
+		e.Reason, e.Lost = endsEarly, m.end.Seq-t.seq
+		if m.end.Segment > g.index {
+			e.Reason = fmt.Sprintf(noNext, g.index+1)
+		}
+	default:
+		r.nextSeq = t.seq
+		return nil
+	}
+	r.broken = true
+	r.lose(i, g.size, e)
+	return nil
+}
+
+// repair writes the seals that interrupted rotations left out. For each gap that
+// was accepted it seals the segment before it; whatever else is in that stays.
+func (l *Log) repair(r *recovered) error {
+	for i, at := range r.reseal {
+		if err := l.sealAs(&r.segs[i], at, r.segs[i+1].index, r.segs[i+1].firstSeq, 0); err != nil {
+			return err
+		}
+	}
+	for _, g := range r.gaps {
+		l.recovery.Lost = append(l.recovery.Lost, g.CorruptError)
+		if g.after < 0 || g.after == len(r.segs)-1 {
+			continue // the mark tells of the one, resume seals the other
+		}
+		next := &r.segs[g.after+1]
+		if err := l.sealAs(&r.segs[g.after], g.at, next.index, next.firstSeq, sealAccepted); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// begin creates the first segment of a log.
-func (l *Log) begin() error {
-	g, f, err := createSegment(l.store, l.opts.Prefix, 1, 1)
+// sealAs seals a segment that is not written any more.
+func (l *Log) sealAs(g *segment, at int64, nextIndex, nextSeq uint64, flags uint32) error {
+	f, err := l.store.Open(g.name, true)
 	if err != nil {
 		return err
 	}
+	defer f.Close()
+	at = max(segmentHeaderSize, (at+recordAlign-1)&^(recordAlign-1))
+	if flags == 0 {
+		err = f.Truncate(at)
+	}
+	if g.log == 0 || g.foreign {
+		g.log = l.mark.log // of the seal
+	}
+	if err == nil {
+		err = g.end(f, at, nextIndex, nextSeq, flags)
+	}
+	return err
+}
+
+// resume goes on behind the last record, in its segment or in a new one.
+func (l *Log) resume(r *recovered) error {
+	n := len(r.segs)
+	if l.mark.log == 0 {
+		l.mark.log = rand.Uint64() | 1
+	}
+	if n == 0 || r.broken {
+		return l.begin(r)
+	}
+	g := r.segs[n-1]
+	if err := l.restore(&r.scan, r.tail); err != nil {
+		return err
+	}
+	l.start(g, r.tail.end, r.tail.seq)
+	l.segments = r.segs
+	l.recovery.Records, l.recovery.Dropped, l.recovery.Reason = r.tail.records, r.tail.dropped, r.tail.reason
+	l.recovery.End = l.end
+	if err := l.mark.ensure(); err != nil {
+		return err
+	}
+	if err := l.saveMark(); err != nil || g.version > 1 {
+		return err
+	}
+	return l.rotate() // a segment of version 1 takes no more records
+}
+
+// begin creates the first segment of a log, or the one behind a loss.
+func (l *Log) begin(r *recovered) error {
+	index := l.mark.end.Segment
+	if n := len(r.segs); n > 0 {
+		index = max(index, r.segs[n-1].index)
+		if g := &r.segs[n-1]; g.sealed {
+			index = max(index, g.seal.nextIndex)
+		}
+	} else if index == 0 { // so that a mark is there before any segment
+		if err := l.mark.save(func(m *endMark) { m.clean, m.first, m.end = false, 0, Position{Seq: 1} }); err != nil {
+			return err
+		}
+	}
+	seq, err := l.freeSeq(r)
+	if err != nil {
+		return err
+	}
+	g, f, err := createSegment(l.store, l.opts.Prefix, index+1, seq, l.mark.log)
+	if err != nil {
+		return err
+	}
+	if l.file != nil {
+		l.file.Close()
+	}
 	l.file = f
-	l.start(g, segmentHeaderSize, 1)
-	l.segments = []segment{g}
-	return nil
+	if n := len(r.segs); n > 0 {
+		if err := l.sealAs(&r.segs[n-1], r.segs[n-1].size, g.index, g.firstSeq, sealAccepted); err != nil {
+			return err
+		}
+	}
+	l.start(g, segmentHeaderSize, g.firstSeq)
+	l.segments = append(r.segs, g)
+	l.recovery.End = l.end
+	if err := l.mark.ensure(); err != nil {
+		return err
+	}
+	return l.saveMark()
+}
+
+// freeSeq returns a number that no record has had: none of those that can be read,
+// even by salvage, and none that was known to be durable.
+func (l *Log) freeSeq(r *recovered) (uint64, error) {
+	seq := max(r.nextSeq, 1)
+	for i := range r.segs {
+		g := &r.segs[i]
+		if seq = max(seq, g.firstSeq); g.sealed {
+			seq = max(seq, g.seal.nextSeq)
+			if g.seal.nextSeq != 0 {
+				continue
+			}
+		}
+		f, err := l.store.Open(g.name, false)
+		if err != nil {
+			return 0, err
+		}
+		s := scanner{f: f, seed: g.seed, size: g.size}
+		if g.bad != "" {
+			s.reseed()
+		}
+		highest, err := s.highest(segmentHeaderSize)
+		f.Close()
+		if err != nil {
+			return 0, err
+		}
+		seq = max(seq, highest+1)
+	}
+	return seq, nil
+}
+
+// saveMark notes where the log goes on.
+func (l *Log) saveMark() error {
+	return l.mark.save(func(m *endMark) {
+		m.clean, m.end = false, l.end
+		if first := l.segments[0].index; m.first == 0 || l.opts.AcceptLoss {
+			m.first = max(m.first, first)
+		}
+	})
 }
 
 // start makes a segment the one that is written.
@@ -96,36 +473,6 @@ func (l *Log) start(g segment, off int64, seq uint64) {
 	l.seg, l.off, l.seq = g, off, seq
 	l.synced, l.written = off, off
 	l.end = Position{Segment: g.index, Offset: off, Seq: seq}
-}
-
-// resume opens the last segment, cuts off what is no record and makes the rest
-// durable.
-func (l *Log) resume(segs []segment) error {
-	g := segs[len(segs)-1]
-	f, err := l.store.Open(g.name, true)
-	if err != nil {
-		return err
-	}
-	l.file = f
-	s := scanner{f: f, seed: g.seed}
-	if s.size, err = f.Size(); err != nil {
-		return err
-	}
-	t, err := s.scanTail(g.firstSeq)
-	if err != nil {
-		return err
-	}
-	at := Position{Segment: g.index, Offset: t.end, Seq: t.seq}
-	if t.damaged {
-		return &CorruptError{Path: l.store.Path(g.name), At: at, Reason: t.reason}
-	}
-	if err := l.restore(&s, t); err != nil {
-		return err
-	}
-	l.start(g, t.end, t.seq)
-	l.segments = segs
-	l.recovery.Records, l.recovery.Dropped, l.recovery.Reason = t.records, t.dropped, t.reason
-	return nil
 }
 
 // restore makes the end of the last segment what the scan found, on the disk and

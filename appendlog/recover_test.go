@@ -55,20 +55,40 @@ func markedLog(t testing.TB, s *memStore, o Options) []mark {
 // only returns the store's one segment.
 func (s *memStore) only(t testing.TB) *memFile {
 	t.Helper()
-	if len(s.live) != 1 {
-		t.Fatalf("%d files, want one", len(s.live))
+	var only *memFile
+	for name, f := range s.live {
+		if _, ok := segmentIndex("", name); !ok {
+			continue
+		}
+		if only != nil {
+			t.Fatalf("%d files, want one segment", len(s.live))
+		}
+		only = f
 	}
-	for _, f := range s.live {
-		return f
-	}
-	return nil
+	return only
 }
 
-// with returns a store whose one segment has other bytes.
+// stale makes the end mark as old as a power cut may leave it: that of the first
+// Open.
+func (s *memStore) stale(t testing.TB) {
+	t.Helper()
+	f := s.live[markSuffix]
+	m, ok, err := readMark(f)
+	if !ok || err != nil {
+		t.Fatalf("the mark: %v, %v", ok, err)
+	}
+	m.clean, m.end = false, Position{Segment: m.first, Offset: segmentHeaderSize, Seq: 1}
+	b := make([]byte, markSlotSize)
+	m.encode(b)
+	f.data, f.disk, f.pending = b, bytes.Clone(b), nil
+}
+
+// with returns a store whose one segment has other bytes, and whose mark is stale.
 func (s *memStore) with(t testing.TB, data []byte) *memStore {
 	c := s.restart()
 	f := c.only(t)
 	f.data, f.disk, f.pending = bytes.Clone(data), bytes.Clone(data), nil
+	c.stale(t)
 	return c
 }
 
@@ -412,4 +432,101 @@ func TestOpenInUse(t *testing.T) {
 	if _, err := Open(file, Options{}); err == nil {
 		t.Error("a log opens in a file")
 	}
+}
+
+// TestRecoverVersionOne opens a log that v0.1.0 wrote: its records stay as they are,
+// and new ones go into a segment of the version of today.
+func TestRecoverVersionOne(t *testing.T) {
+	h, records := goldenParts()
+	old := buildSegment(h, records, false, true, false)
+	for seed := range uint64(60) { // the power fails at each call on the way
+		s := newMemStore()
+		s.add(t, segmentName("", 7), bytes.Clone(old))
+		left := int(seed)
+		s.fault = func(memCall) memFault {
+			if left--; left >= 0 {
+				return memFault{}
+			}
+			return memFault{err: errPowerCut}
+		}
+		a, err := tryMem(s, Options{})
+		if err == nil {
+			_, err = a.Append([]byte("new"))
+			a.Close()
+		}
+		s.fault = nil
+		if err != nil && !errors.Is(err, errPowerCut) {
+			t.Fatal(err)
+		}
+		want := []string{"apple", "", "12345678"}
+		if err == nil {
+			want = append(want, "new")
+		}
+		s = s.crash(rand.New(rand.NewPCG(seed, 0)))
+		b := openMem(t, s, Options{})
+		if got := contents(t, b); !slices.Equal(got, want) && !slices.Equal(got, append(want, "new")) {
+			t.Errorf("%d calls: records %q, want %q", seed, got, want)
+		}
+		if pos := put(t, b, "next"); pos.Segment < 8 || pos.Seq < 45 {
+			t.Errorf("the next record is at %+v", pos)
+		}
+		mustClose(t, b)
+		delete(s.live, markSuffix)
+		if _, err := tryMem(s, Options{}); err == nil {
+			t.Error("a log of today without its mark is opened")
+		}
+	}
+}
+
+// TestTrimInterrupted has the power fail at each call of a Trim: what was not
+// trimmed is there.
+func TestTrimInterrupted(t *testing.T) {
+	for calls := range 12 {
+		for seed := range uint64(20) {
+			s := newMemStore()
+			a := openMem(t, s, Options{})
+			records := numbered("record", 8)
+			spread(t, a, records)
+			left := calls
+			s.fault = func(memCall) memFault {
+				if left--; left >= 0 {
+					return memFault{}
+				}
+				return memFault{err: errPowerCut}
+			}
+			err := a.Trim(a.End())
+			if err != nil && !errors.Is(err, errPowerCut) {
+				t.Fatal(err)
+			}
+			s.fault = nil
+			b := openMem(t, s.crash(rand.New(rand.NewPCG(seed, 0))), Options{})
+			got := contents(t, b)
+			if len(got) < 2 || !slices.Equal(got, records[8-len(got):]) || err == nil && len(got) != 2 {
+				t.Errorf("after %d calls (%v) the records are %q", calls, err, got)
+			}
+			mustClose(t, b)
+		}
+	}
+}
+
+// TestCloseReportsTheMark fails the sync of the end mark at Close.
+func TestCloseReportsTheMark(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, Options{})
+	put(t, a, "one")
+	s.fault = func(c memCall) memFault {
+		if c.op == "mark sync" {
+			return memFault{err: syscall.EIO}
+		}
+		return memFault{}
+	}
+	if err := a.Close(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("Close = %v, want EIO", err)
+	}
+	s.fault = nil
+	b := openMem(t, s.restart(), Options{})
+	if got := contents(t, b); !slices.Equal(got, []string{"one"}) {
+		t.Errorf("records %q", got)
+	}
+	mustClose(t, b)
 }

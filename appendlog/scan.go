@@ -34,6 +34,9 @@ const (
 	badSeq     = "a record out of sequence"
 	badBatch   = "a batch without its end"
 	missing    = "the segment ends before the next one begins"
+	endsEarly  = "the log ends before records that were durable"
+	noNext     = "segment %d is missing behind it"
+	noMark     = "the end mark is missing or damaged, so that nothing shows whether records are gone"
 )
 
 // view returns n bytes of the file at off. What was cut off meanwhile, as the
@@ -118,7 +121,34 @@ func (s *scanner) resume(off int64, seq uint64) (entry, bool, error) {
 	return entry{}, false, nil
 }
 
-// acknowledgedAfter says whether a record behind the damage at off proves that
+// reseed finds out which of two seeds the records of a segment with a damaged
+// header have: the one it carries, or the one that it should carry.
+func (s *scanner) reseed() {
+	if _, ok, err := s.resume(segmentHeaderSize, 1); ok || err != nil {
+		return
+	}
+	if b, err := s.view(0, int(min(60, s.size))); err == nil {
+		s.seed = checksum(b)
+	}
+}
+
+// highest returns the highest number of a record at or after off, 0 when there is
+// none.
+func (s *scanner) highest(off int64) (seq uint64, err error) {
+	for off+recordHeaderSize <= s.size {
+		e, reason, err := s.record(off)
+		if err != nil {
+			return seq, err
+		}
+		if reason == "" {
+			seq = max(seq, e.seq)
+		}
+		off = e.next
+	}
+	return seq, nil
+}
+
+// acknowledgedAfter reports whether a record behind the damage at off proves that
 // off was durable before it was written. If so, the damage hit records that had
 // been acknowledged; if not, it is what an interrupted write leaves behind: a
 // write that was not yet synced reaches the disk in any order.

@@ -55,9 +55,21 @@ type segment struct {
 	name     string
 	index    uint64
 	firstSeq uint64
+	version  uint32
+	log      uint64 // ID of the log; 0 in version 1
 	seed     uint32
 	size     int64
 	bad      string // why the header cannot be believed
+	foreign  bool   // the segment is one of another log
+	sealed   bool
+	seal     seal // valid when sealed
+}
+
+// accepted reports whether the records that are missing before a segment are known
+// to be gone.
+func (g *segment) accepted(next *segment) bool {
+	return g.sealed && g.seal.flags&sealAccepted != 0 && next != nil &&
+		g.seal.nextIndex == next.index && (g.seal.nextSeq == next.firstSeq || next.firstSeq == 0)
 }
 
 // listSegments returns the segments of a log in order, their headers read, and
@@ -78,15 +90,15 @@ func listSegments(st segmentStore, prefix string) (segs []segment, unfinished []
 	}
 	slices.SortFunc(segs, func(a, b segment) int { return strings.Compare(a.name, b.name) })
 	for i := range segs {
-		if err := segs[i].readHeader(st); err != nil {
+		if err := segs[i].read(st); err != nil {
 			return nil, nil, err
 		}
 	}
 	return segs, unfinished, nil
 }
 
-// readHeader fills in what the file says of itself.
-func (g *segment) readHeader(st segmentStore) error {
+// read fills in what the file says of itself: in its header and in its seal.
+func (g *segment) read(st segmentStore) error {
 	f, err := st.Open(g.name, false)
 	if err != nil {
 		return err
@@ -97,6 +109,14 @@ func (g *segment) readHeader(st segmentStore) error {
 		return err
 	}
 	g.size = size
+	if at := size - sealSize; at >= segmentHeaderSize && at%recordAlign == 0 {
+		b := make([]byte, sealSize)
+		if n, err := f.ReadAt(b, at); n < len(b) {
+			return err
+		}
+		g.seal, g.sealed = decodeSeal(b, at)
+		g.sealed = g.sealed && g.seal.index == g.index
+	}
 	b := make([]byte, min(size, segmentHeaderSize))
 	if n, err := f.ReadAt(b, 0); n < len(b) {
 		return err
@@ -109,19 +129,24 @@ func (g *segment) readHeader(st segmentStore) error {
 		reason = "the segment has no first record"
 	}
 	if g.bad = reason; reason == "" {
-		g.firstSeq, g.seed = h.firstSeq, seed
+		g.firstSeq, g.seed, g.version, g.log = h.firstSeq, seed, h.version, h.log
+		if g.sealed && (g.seal.log != g.log || g.seal.firstSeq != g.firstSeq) {
+			g.sealed = g.seal.flags&sealAccepted != 0
+		}
+	} else if g.sealed {
+		g.seed = g.seal.seed
 	} else if len(b) == segmentHeaderSize {
 		g.seed = binary.LittleEndian.Uint32(b[60:]) // for salvage: it may be intact
 	}
 	return nil
 }
 
-// createSegment makes a new segment and its directory entry durable. It gets
-// its name last, so that a segment under its name always has a header.
-func createSegment(st segmentStore, prefix string, index, firstSeq uint64) (segment, segmentFile, error) {
-	h := segmentHeader{index: index, firstSeq: firstSeq, salt: rand.Uint64(), created: time.Now().UnixNano()}
+// createSegment makes a new segment and its directory entry durable, and locks it.
+// It gets its name last, so that a segment under its name always has a header.
+func createSegment(st segmentStore, prefix string, index, firstSeq, log uint64) (segment, segmentFile, error) {
+	h := segmentHeader{version: segmentVersion, log: log, index: index, firstSeq: firstSeq, salt: rand.Uint64(), created: time.Now().UnixNano()}
 	b, seed := h.encode()
-	g := segment{name: segmentName(prefix, index), index: index, firstSeq: firstSeq, seed: seed}
+	g := segment{name: segmentName(prefix, index), index: index, firstSeq: firstSeq, seed: seed, version: h.version, log: log}
 	if err := writeNew(st, g.name+newSuffix, b); err != nil {
 		return g, nil, err
 	}
@@ -132,7 +157,14 @@ func createSegment(st segmentStore, prefix string, index, firstSeq uint64) (segm
 		return g, nil, err
 	}
 	f, err := st.Open(g.name, true)
-	return g, f, err
+	if err != nil {
+		return g, nil, err
+	}
+	if err := lock(f, st.Path(g.name)); err != nil {
+		f.Close()
+		return g, nil, err
+	}
+	return g, f, nil
 }
 
 // writeNew writes a file durably. It is closed before it is renamed, which not
@@ -160,35 +192,58 @@ func (l *Log) rotate() error {
 			return err
 		}
 	}
-	g, f, err := createSegment(l.store, l.opts.Prefix, l.seg.index+1, l.seq)
+	g, f, err := createSegment(l.store, l.opts.Prefix, l.seg.index+1, l.seq, l.mark.log)
 	if err != nil {
 		return err
 	}
-	l.seal()
+	if err := l.seal(g); err != nil {
+		f.Close()
+		return err
+	}
 	l.seg, l.file = g, f
 	l.off, l.synced, l.written = segmentHeaderSize, segmentHeaderSize, segmentHeaderSize
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.segments[len(l.segments)-1].size = l.sealed[len(l.sealed)-1].Size
+	l.segments[len(l.segments)-1] = l.before
 	l.segments = append(l.segments, g)
 	l.stats.Rotations++
 	l.end = Position{Segment: g.index, Offset: l.off, Seq: l.seq}
 	return nil
 }
 
-// seal cuts off the zeros behind the last record and closes the file. Both are
-// for tidiness: the records are durable, and zeros behind them mean nothing. So
-// an error is no reason to stop.
-func (l *Log) seal() {
+// seal ends the segment that was written, once the next one is durable: it cuts off
+// the zeros, writes the seal and closes the file. The seal is durable before a
+// record of the next segment is acknowledged, so that the loss of that segment
+// shows.
+func (l *Log) seal(next segment) error {
+	l.before = l.seg
+	l.before.size = l.off
 	if l.written > l.off {
-		l.file.Truncate(l.off)
+		if err := l.file.Truncate(l.off); err != nil {
+			return err
+		}
 	}
-	l.file.Close()
+	if l.seg.version > 1 {
+		if err := l.before.end(l.file, l.off, next.index, next.firstSeq, 0); err != nil {
+			return err
+		}
+	}
+	_ = l.file.Close() // all of it is durable
 	l.file = nil
-	info := l.seg.info(l.store)
-	info.Size = l.off
-	l.sealed = append(l.sealed, info)
+	l.sealed = append(l.sealed, l.before.info(l.store))
+	return nil
+}
+
+// end writes a segment's seal and makes it durable.
+func (g *segment) end(f segmentFile, off int64, nextIndex, nextSeq uint64, flags uint32) error {
+	g.seal = seal{flags: flags, offset: uint32(off), log: g.log, index: g.index, firstSeq: g.firstSeq,
+		nextIndex: nextIndex, nextSeq: nextSeq, seed: g.seed}
+	g.sealed, g.size = true, off+sealSize
+	if err := writeFull(f, g.seal.encode(), off); err != nil {
+		return err
+	}
+	return f.Sync(false)
 }
 
 func (g *segment) info(st segmentStore) SegmentInfo {
@@ -238,8 +293,11 @@ func (l *Log) Trim(before Position) error {
 			l.mu.Unlock()
 			return nil
 		}
-		oldest := l.segments[0]
+		oldest, next := l.segments[0], l.segments[1].index
 		l.mu.Unlock()
+		if err := l.mark.save(func(m *endMark) { m.first = max(m.first, next) }); err != nil {
+			return err
+		}
 		if err := l.removeSegment(oldest); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/sys"
@@ -26,6 +27,11 @@ type segmentFile interface {
 	// Sync makes the file durable: all of it, or what is needed to read the data
 	// back.
 	Sync(full bool) error
+	// TryLock locks the file against other openings of it until Close. It reports
+	// false when another opening has the lock.
+	TryLock() (bool, error)
+	// Check returns an error when the file's name does not lead to it any more.
+	Check() error
 }
 
 // segmentStore is what a Log asks of its directory.
@@ -43,37 +49,61 @@ type segmentStore interface {
 	Close() error
 }
 
-// dirStore is a directory of the operating system.
-type dirStore struct {
-	dir  string
-	perm fs.FileMode
-	lock *os.File
-}
+// ErrInUse is returned by Open when the log is open already, in this process or
+// another, by whatever path.
+var ErrInUse = errors.New("the log is open already")
 
-// ErrInUse is what Open answers when the directory has an open log with
-// the same prefix already, in this process or another.
-var ErrInUse = errors.New("a log is open there already")
+// errMoved is the failure of a log whose file was taken away while it was open.
+var errMoved = errors.New("the file was removed, renamed or replaced while the log was open")
 
-// openDirStore creates the directory when it is missing, durably, and locks it.
-func openDirStore(dir, prefix string, perm fs.FileMode) (*dirStore, error) {
-	if err := makeDir(dir); err != nil {
-		return nil, err
-	}
-	s := &dirStore{dir: dir, perm: perm}
-	lock, err := os.OpenFile(s.Path(prefix+"lock"), os.O_RDWR|os.O_CREATE, perm)
-	if err != nil {
-		return nil, err
-	}
-	ok, err := sys.TryLock(lock)
+// lock locks a file of a log, or returns ErrInUse.
+func lock(f segmentFile, path string) error {
+	ok, err := f.TryLock()
 	if err == nil && !ok {
 		err = ErrInUse
 	}
 	if err != nil {
-		lock.Close()
-		return nil, &fs.PathError{Op: "lock", Path: lock.Name(), Err: err}
+		return &fs.PathError{Op: "lock", Path: path, Err: err}
 	}
-	s.lock = lock
+	return nil
+}
+
+// dirStore is a directory of the operating system. It stays with the directory
+// when that is renamed.
+type dirStore struct {
+	dir    string
+	perm   fs.FileMode
+	root   *os.Root
+	handle *os.File // of the directory
+	fd     int      // of the handle
+}
+
+// openDirStore opens a directory.
+func openDirStore(dir string, perm fs.FileMode) (*dirStore, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &dirStore{dir: dir, perm: perm, root: root}
+	if s.handle, err = root.Open("."); err == nil {
+		s.fd, err = descriptor(s.handle)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
 	return s, nil
+}
+
+// descriptor returns the descriptor of a file without a change of its mode, which
+// os.File.Fd might make. It is valid while the file is open.
+func descriptor(f *os.File) (fd int, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	err = conn.Control(func(n uintptr) { fd = int(n) })
+	return fd, err
 }
 
 // makeDir is os.MkdirAll with the entries of what it creates made durable.
@@ -96,17 +126,22 @@ func makeDir(dir string) error {
 	return syncDir(parent)
 }
 
-// syncDir makes the entries of a directory durable. Windows does that itself
-// and cannot be asked; some network file systems cannot be asked either.
+// syncDir makes the entries of a directory durable.
 func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
+	return syncEntries(d)
+}
+
+// syncEntries makes the entries of an open directory durable. Windows does that
+// itself and cannot be asked; some network file systems cannot be asked either.
+func syncEntries(d *os.File) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
 	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
@@ -114,15 +149,12 @@ func syncDir(dir string) error {
 }
 
 func (s *dirStore) List() ([]string, error) {
-	entries, err := os.ReadDir(s.dir)
+	d, err := s.root.Open(".")
 	if err != nil {
 		return nil, err
 	}
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
-	}
-	return names, nil
+	defer d.Close()
+	return d.Readdirnames(-1)
 }
 
 func (s *dirStore) Create(name string) (segmentFile, error) {
@@ -137,14 +169,13 @@ func (s *dirStore) Open(name string, write bool) (segmentFile, error) {
 }
 
 func (s *dirStore) open(name string, flags int) (segmentFile, error) {
-	f, err := os.OpenFile(s.Path(name), flags, s.perm)
+	f, err := s.root.OpenFile(name, flags, s.perm)
 	if err != nil {
-		return nil, err
+		return nil, s.named(err, name)
 	}
-	d := &dirFile{File: f, fd: -1}
-	conn, err := f.SyscallConn()
-	if err == nil {
-		err = conn.Control(func(fd uintptr) { d.fd = int(fd) })
+	d := &dirFile{File: f, store: s, name: name}
+	if d.fd, err = descriptor(f); err == nil {
+		err = d.identify()
 	}
 	if err != nil {
 		f.Close()
@@ -153,22 +184,34 @@ func (s *dirStore) open(name string, flags int) (segmentFile, error) {
 	return d, nil
 }
 
-func (s *dirStore) Rename(from, to string) error { return os.Rename(s.Path(from), s.Path(to)) }
-func (s *dirStore) Remove(name string) error     { return os.Remove(s.Path(name)) }
-func (s *dirStore) Sync() error                  { return syncDir(s.dir) }
+// named gives an error of the root the whole path.
+func (s *dirStore) named(err error, name string) error {
+	if e, ok := err.(*fs.PathError); ok {
+		return &fs.PathError{Op: strings.TrimSuffix(e.Op, "at"), Path: s.Path(name), Err: e.Err}
+	}
+	return err
+}
+
+func (s *dirStore) Rename(from, to string) error { return s.root.Rename(from, to) }
+func (s *dirStore) Remove(name string) error     { return s.named(s.root.Remove(name), name) }
+func (s *dirStore) Sync() error                  { return syncEntries(s.handle) }
 func (s *dirStore) Path(name string) string      { return filepath.Join(s.dir, name) }
 
 func (s *dirStore) Close() error {
-	if s.lock == nil {
-		return nil
+	if s.handle != nil {
+		s.handle.Close()
 	}
-	return s.lock.Close()
+	return s.root.Close()
 }
 
 // dirFile is a file of the operating system.
 type dirFile struct {
 	*os.File
-	fd int // for the calls that os lacks; valid while the file is open
+	store  *dirStore
+	name   string
+	fd     int // for the calls that os lacks; valid while the file is open
+	locked bool
+	identity
 }
 
 func (f *dirFile) Size() (int64, error) {
@@ -189,7 +232,40 @@ func (f *dirFile) Sync(full bool) error {
 	return nil
 }
 
-// noSpace says whether an error means that the disk or the quota is full.
+func (f *dirFile) TryLock() (bool, error) {
+	ok, err := sys.TryLock(f.File)
+	f.locked = ok && err == nil
+	return ok, err
+}
+
+// Close gives the lock back by itself: a child process that is being started has a
+// copy of the descriptor for a moment, which would keep the lock.
+func (f *dirFile) Close() error {
+	if f.locked {
+		_ = sys.Unlock(f.File) // closing does the same
+	}
+	return f.File.Close()
+}
+
+// compare is Check where there is no cheaper way.
+func (f *dirFile) compare() error {
+	now, err := f.store.root.Lstat(f.name)
+	if err == nil {
+		var then fs.FileInfo
+		if then, err = f.Stat(); err == nil && !os.SameFile(now, then) {
+			err = errMoved
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errMoved
+	}
+	return &fs.PathError{Op: "check", Path: f.store.Path(f.name), Err: err}
+}
+
+// noSpace reports whether an error means that the disk or the quota is full.
 func noSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

@@ -5,14 +5,15 @@ package appendlog
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -32,7 +33,7 @@ type memStore struct {
 
 // memCall is a call that may be made to fail.
 type memCall struct {
-	op   string // create, open, rename, remove, list, dirsync, read, write, truncate, sync, close
+	op   string // create, open, rename, remove, list, dirsync, read, write, truncate, sync, close, mark write, mark sync
 	name string
 	n    int // how many of this operation there were before
 	data int // bytes to write
@@ -130,6 +131,7 @@ func (s *memStore) Rename(from, to string) error {
 		return err
 	}
 	f := s.live[from]
+	f.name = to
 	s.enter(to, f)
 	s.enter(from, nil)
 	return nil
@@ -171,10 +173,18 @@ func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 	return bytes.NewReader(f.data).ReadAt(p, off)
 }
 
+// op names an operation apart when it is one of the end mark.
+func (f *memFile) op(name string) string {
+	if _, ok := segmentIndex("", f.name); !ok && strings.HasSuffix(f.name, markSuffix) {
+		return "mark " + name
+	}
+	return name
+}
+
 func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
-	fault := f.store.call("write", f.name, len(p))
+	fault := f.store.call(f.op("write"), f.name, len(p))
 	if fault.err != nil || fault.written > 0 {
 		p = p[:min(fault.written, len(p))]
 	}
@@ -213,7 +223,7 @@ func (f *memFile) Truncate(size int64) error {
 func (f *memFile) Sync(bool) error {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
-	fault := f.store.call("sync", f.name, 0)
+	fault := f.store.call(f.op("sync"), f.name, 0)
 	if fault.left {
 		return nil
 	}
@@ -228,6 +238,17 @@ func (f *memFile) Sync(bool) error {
 	return fault.err
 }
 
+func (f *memFile) TryLock() (bool, error) { return true, nil }
+
+func (f *memFile) Check() error {
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	if f.store.live[f.name] != f {
+		return errMoved
+	}
+	return nil
+}
+
 func (f *memFile) Size() (int64, error) {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
@@ -238,6 +259,13 @@ func (f *memFile) Close() error {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
 	return f.store.call("close", f.name, 0).err
+}
+
+// add puts a file with durable content into the store.
+func (s *memStore) add(t testing.TB, name string, data []byte) {
+	t.Helper()
+	f := &memFile{store: s, name: name, data: data, disk: bytes.Clone(data)}
+	s.live[name], s.durable[name] = f, f
 }
 
 // crash returns what a power cut leaves: of the entries not synced a prefix, of
@@ -381,7 +409,7 @@ func numbered(prefix string, n int) []string {
 // TestStoreIsOneStore runs the calls that a Log relies on over the
 // directory and over its twin in memory.
 func TestStoreIsOneStore(t *testing.T) {
-	dir, err := openDirStore(filepath.Join(t.TempDir(), "a", "b"), "p-", 0o600)
+	dir, err := openDirStore(t.TempDir(), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,10 +448,20 @@ func testStore(t *testing.T, s segmentStore) {
 	}
 	f, err = s.Open("two", true)
 	check("open", err)
+	if ok, err := f.TryLock(); !ok || err != nil {
+		t.Errorf("TryLock = %v, %v", ok, err)
+	}
+	check("the name", f.Check())
 	check("close", f.Close())
 	if names, err := s.List(); !slices.Contains(names, "two") || slices.Contains(names, "one") {
 		t.Errorf("List = %v, %v", names, err)
 	}
+	f, err = s.Open("two", true)
+	check("open", err)
 	check("remove", s.Remove("two"))
+	if err := f.Check(); !errors.Is(err, errMoved) {
+		t.Errorf("Check of a file that was removed: %v", err)
+	}
+	check("close", f.Close())
 	check("close", s.Close())
 }

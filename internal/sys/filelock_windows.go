@@ -9,13 +9,23 @@ import (
 )
 
 // TryLock locks a file against other openings of it, in this process and in
-// others, until it is closed (LockFileEx). It reports false when somebody else
-// holds the lock.
+// others, until it is closed or [Unlock] (LockFileEx). It reports false when another
+// opening holds the lock. The lock lies behind every byte that a file has, because
+// on Windows what is locked cannot be read.
 func TryLock(f *os.File) (bool, error) {
 	const how = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
-	err := windows.LockFileEx(windows.Handle(f.Fd()), how, 0, 1, 0, new(windows.Overlapped))
+	err := windows.LockFileEx(windows.Handle(f.Fd()), how, 0, 1, 0, behindAll())
 	if err == windows.ERROR_LOCK_VIOLATION {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// Unlock gives back what [TryLock] took.
+func Unlock(f *os.File) error {
+	return windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, behindAll())
+}
+
+func behindAll() *windows.Overlapped {
+	return &windows.Overlapped{Offset: 1<<32 - 2, OffsetHigh: 1<<31 - 1}
 }
