@@ -23,8 +23,9 @@ const benchFileLong = `file measures what is done to files: os.File beside rings
   batch      one goroutine reads 16 or 128 blocks by one call: an errgroup beside ufile.Batch
   burner     32 goroutines read while one computes, or one on each processor; the column
              "computed/s" is how much those got done
-  append     records of 128 bytes, each durable before its append returns: a file behind a
-             mutex (os), one that each goroutine writes and syncs (os-each), and appendlog.Log
+  append     records of 128 bytes, each durable before its append returns: a plain
+             group commit as one writes it in Go (os), a file behind a mutex (os-mutex), and
+             appendlog.Log
   randwrite  blocks of a file made for it are overwritten
 
 There are three states of the page cache. hot: all that is touched lies there. direct: O_DIRECT, past

@@ -40,7 +40,7 @@ var ErrUnknown = errors.New("unknown engine")
 
 // Lookup returns the engine with the given name, or an error that matches [ErrUnknown].
 func Lookup(name string) (Engine, error) {
-	for _, e := range []Engine{OS{}, OSEach{}, Ringside{}} {
+	for _, e := range []Engine{OS{}, OSMutex{}, Ringside{}} {
 		if e.Name() == name {
 			return e, nil
 		}

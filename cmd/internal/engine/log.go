@@ -4,10 +4,12 @@ package engine
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"iter"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 
 	"github.com/ringside-io/ringside/appendlog"
@@ -31,73 +33,138 @@ type Logger interface {
 	ReadLog(dir string, size int) iter.Seq2[[]byte, error]
 }
 
-// NameOSEach is the name of [OSEach].
-const NameOSEach = "os-each"
+// NameOSMutex is the name of [OSMutex].
+const NameOSMutex = "os-mutex"
 
 // logName is the file of a log that is one file.
 const logName = "log"
 
-// OpenLog creates a file to which one goroutine at a time writes a record and syncs it: a log
-// behind a mutex.
+// OpenLog creates a file with a group commit: what one writes by hand for this task.
 func (OS) OpenLog(dir string) (Log, error) {
 	f, err := openLogFile(dir)
 	if err != nil {
 		return nil, err
 	}
-	return &mutexLog{eachLog: *f}, nil
+	return &groupCommit{file: f, fd: f.Fd()}, nil
 }
 
 // ReadLog reads the file.
 func (OS) ReadLog(dir string, size int) iter.Seq2[[]byte, error] { return readLogFile(dir, size) }
 
-// OSEach appends through an [os.File] opened with O_APPEND, without a lock: each goroutine writes
-// its record and syncs the file itself. In everything else it is [OS].
-type OSEach struct{ OS }
+// OSMutex appends behind a mutex: one goroutine at a time writes its record and syncs the file.
+// In everything else it is [OS].
+type OSMutex struct{ OS }
 
-// Name returns "os-each".
-func (OSEach) Name() string { return NameOSEach }
+// Name returns "os-mutex".
+func (OSMutex) Name() string { return NameOSMutex }
 
 // OpenLog creates the file.
-func (OSEach) OpenLog(dir string) (Log, error) {
+func (OSMutex) OpenLog(dir string) (Log, error) {
 	f, err := openLogFile(dir)
 	if err != nil {
 		return nil, err
 	}
-	return f, nil
+	return &mutexLog{file: f, fd: f.Fd()}, nil
 }
 
-func openLogFile(dir string) (*eachLog, error) {
-	f, err := os.OpenFile(filepath.Join(dir, logName), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
+func openLogFile(dir string) (*os.File, error) {
+	return os.OpenFile(filepath.Join(dir, logName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// groupCommit is a plain leader/follower group commit. The first goroutine of a group waits for the
+// group before to be durable, yields twice so that others join, writes the records of all into zeros
+// that were written ahead, and syncs.
+type groupCommit struct {
+	file *os.File
+	fd   uintptr
+
+	mu    sync.Mutex
+	next  *commitGroup // that goroutines join
+	spare []byte
+
+	writing    sync.Mutex // held by the goroutine that writes; guards what follows
+	off, ahead int64
+	last       int // records of the group before
+}
+
+type commitGroup struct {
+	buf  []byte
+	n    int
+	err  error
+	done chan struct{}
+}
+
+func (l *groupCommit) Append(record []byte) error {
+	l.mu.Lock()
+	if l.next == nil {
+		l.next = &commitGroup{buf: l.spare[:0], done: make(chan struct{})}
+		l.spare = nil
 	}
-	return &eachLog{file: f, fd: f.Fd()}, nil
+	g := l.next
+	g.buf = append(g.buf, record...)
+	g.n++
+	first := g.n == 1
+	l.mu.Unlock()
+	if !first {
+		<-g.done
+		return g.err
+	}
+	l.writing.Lock()
+	if l.last > 1 { // a goroutine that is alone need not wait for others
+		runtime.Gosched()
+		runtime.Gosched()
+	}
+	l.mu.Lock()
+	l.next = nil
+	l.mu.Unlock()
+	g.err = l.write(g.buf)
+	l.last = g.n
+	l.mu.Lock()
+	l.spare = g.buf
+	l.mu.Unlock()
+	l.writing.Unlock()
+	close(g.done)
+	return g.err
 }
 
-type eachLog struct {
+// zeros are written ahead of the records.
+var zeros [1 << 20]byte
+
+func (l *groupCommit) write(p []byte) error {
+	if l.off+int64(len(p)) > l.ahead {
+		if _, err := l.file.WriteAt(zeros[:], l.ahead); err != nil {
+			return err
+		}
+		l.ahead += int64(len(zeros))
+	}
+	if _, err := l.file.WriteAt(p, l.off); err != nil {
+		return err
+	}
+	l.off += int64(len(p))
+	return datasync(l.file, l.fd)
+}
+
+func (l *groupCommit) Close() error {
+	err := l.file.Truncate(l.off)
+	return errors.Join(err, l.file.Close())
+}
+
+type mutexLog struct {
+	mu   sync.Mutex
 	file *os.File
 	fd   uintptr
 }
 
-func (l *eachLog) Append(record []byte) error {
+func (l *mutexLog) Append(record []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if _, err := l.file.Write(record); err != nil {
 		return err
 	}
 	return datasync(l.file, l.fd)
 }
 
-func (l *eachLog) Close() error { return l.file.Close() }
-
-type mutexLog struct {
-	mu sync.Mutex
-	eachLog
-}
-
-func (l *mutexLog) Append(record []byte) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.eachLog.Append(record)
-}
+func (l *mutexLog) Close() error { return l.file.Close() }
 
 func readLogFile(dir string, size int) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
@@ -128,7 +195,7 @@ func (Ringside) OpenLog(dir string) (Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return groupLog{l}, nil
+	return ringsideLog{l}, nil
 }
 
 // ReadLog reads with [appendlog.Read].
@@ -142,11 +209,11 @@ func (Ringside) ReadLog(dir string, _ int) iter.Seq2[[]byte, error] {
 	}
 }
 
-type groupLog struct{ log *appendlog.Log }
+type ringsideLog struct{ log *appendlog.Log }
 
-func (l groupLog) Append(record []byte) error {
+func (l ringsideLog) Append(record []byte) error {
 	_, err := l.log.Append(record)
 	return err
 }
 
-func (l groupLog) Close() error { return l.log.Close() }
+func (l ringsideLog) Close() error { return l.log.Close() }

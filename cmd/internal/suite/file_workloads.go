@@ -361,7 +361,7 @@ const (
 )
 
 // durableAppend lets goroutines append records to one log, each of which is on the disk when its
-// append returns: os.File behind a mutex, os.File with O_APPEND, and appendlog.Log.
+// append returns: a plain group commit in Go, os.File behind a mutex, and appendlog.Log.
 type durableAppend struct{ bothEngines }
 
 func (durableAppend) name() string { return nameAppend }
@@ -386,7 +386,7 @@ func (durableAppend) cells(o FileOptions) []cell {
 func (durableAppend) impossible(f *fileRun, c cell) string { return f.readOnly(c) }
 
 func (durableAppend) engines(*fileRun, cell) []string {
-	return []string{engine.NameOS, engine.NameOSEach, engine.NameRingside}
+	return []string{engine.NameOS, engine.NameOSMutex, engine.NameRingside}
 }
 
 // prepare needs nothing: each round makes its log.

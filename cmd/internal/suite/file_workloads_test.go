@@ -134,7 +134,7 @@ func TestAppendCells(t *testing.T) {
 	if err != nil || len(run.Cells) != 3 || len(dirs) != 1 {
 		t.Fatalf("%d cells in %v, %v", len(run.Cells), dirs, err)
 	}
-	want := []string{engine.NameOS, engine.NameOSEach, engine.NameRingside}
+	want := []string{engine.NameOS, engine.NameOSMutex, engine.NameRingside}
 	for i, j := range w.jobs[1:] {
 		if j.Engine != want[i%3] || j.Append.Record != 128 || j.Append.Seed != opts.Seed+uint64(i/3%2) {
 			t.Fatalf("round %d: %+v of %+v", i, j, j.Append)

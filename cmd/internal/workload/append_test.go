@@ -113,7 +113,7 @@ func TestAppendErrors(t *testing.T) {
 
 // TestAppendEngines appends to real logs and reads them.
 func TestAppendEngines(t *testing.T) {
-	for _, name := range []string{engine.NameOS, engine.NameOSEach, engine.NameRingside} {
+	for _, name := range []string{engine.NameOS, engine.NameOSMutex, engine.NameRingside} {
 		for _, record := range []int{128, 1001} {
 			j := appendJob(t, 4)
 			j.Engine, j.Append.Record, j.Measure = name, record, 30*time.Millisecond

@@ -109,7 +109,7 @@ func BenchmarkBatch(b *testing.B) {
 
 // BenchmarkAppend appends durable records of 128 bytes, and then looks for them in the log.
 func BenchmarkAppend(b *testing.B) {
-	for _, name := range []string{engine.NameOS, engine.NameOSEach, engine.NameRingside} {
+	for _, name := range []string{engine.NameOS, engine.NameOSMutex, engine.NameRingside} {
 		for _, goroutines := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/goroutines=%d", name, goroutines), func(b *testing.B) {
 				a, err := Append{Dir: b.TempDir(), Record: 128, Seed: 1}.Open(benchEngine(b, name))
