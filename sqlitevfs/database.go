@@ -135,9 +135,10 @@ func (d *database) join(fd int) {
 		d.groupOff = "off: syncfs of this kernel may hide failures (needs Linux 5.17)"
 	default:
 		forced := d.opts.GroupSync == On
-		d.group, d.walGroup = groupOf(fd, false, forced), groupOf(fd, true, forced)
+		how, reason := sharingOf(fd)
+		d.group, d.walGroup = groupOf(fd, how, false, forced), groupOf(fd, how, true, forced)
 		if d.group == nil {
-			d.groupOff = "off: unknown file system"
+			d.groupOff = "off: " + reason
 		}
 	}
 }

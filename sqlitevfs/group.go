@@ -54,6 +54,7 @@ type group struct {
 	file   func(fd int) error // fdatasync
 	all    func(fd int) error // syncfs
 	check  func(fd int) error // reports what failed to be written of a file
+	flush  bool               // syncfs may leave out the device's flush: fdatasync has to follow
 	least  time.Duration      // that a syncfs may take in any case
 	forced bool               // to be used also where it is not faster
 
@@ -154,15 +155,28 @@ func (g *group) whole(fd int) (how outcome, done bool, err error) {
 	if !quiet {
 		return outcome{}, false, nil
 	}
-	err = g.all(fd)
+	err, own := g.everything(fd)
 	took := time.Since(start)
 	g.mu.Lock()
 	g.leading, g.served = false, 0
 	g.judge(took, 2)
 	g.next()
 	g.mu.Unlock()
-	how, err = g.confirm(fd, err, outcome{shared: true, led: true})
-	return how, true, err
+	if own == nil {
+		how, own = g.confirm(fd, err, outcome{shared: true, led: true})
+	}
+	return how, true, own
+}
+
+// everything makes all files of the file system durable. all is an error that may
+// concern any of them. own concerns the caller's file: fdatasync has reported it and
+// does not report it again.
+func (g *group) everything(fd int) (all, own error) {
+	if all = g.all(fd); all == nil && g.flush {
+		own = g.file(fd)
+		all = own
+	}
+	return all, own
 }
 
 // resting says whether syncfs is not to be used. The caller holds mu.
@@ -279,7 +293,7 @@ func (g *group) single(fd, present int) error {
 // lead syncs for those who wait.
 func (g *group) lead(w *waiter, fd int) (outcome, error) {
 	start := time.Now()
-	err := g.all(fd)
+	err, own := g.everything(fd)
 	now := time.Now()
 	g.mu.Lock()
 	took := now.Sub(start)
@@ -301,6 +315,9 @@ func (g *group) lead(w *waiter, fd int) (outcome, error) {
 	g.judge(took, n)
 	g.next()
 	g.mu.Unlock()
+	if own != nil {
+		return outcome{}, own
+	}
 	return g.confirm(fd, err, outcome{shared: true, led: true})
 }
 

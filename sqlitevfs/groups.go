@@ -15,24 +15,25 @@ var groups struct {
 // those of a rollback journal gain differently by sharing.
 type groupKey struct {
 	device uint64
+	how    sharing // other file systems get the number of one that was unmounted
 	wal    bool
 	forced bool
 }
 
 // groupOf returns the group of the file system that a file lies on, nil where
-// there is none.
-func groupOf(fd int, wal, forced bool) *group {
+// there is none. how is what sharingOf returned.
+func groupOf(fd int, how sharing, wal, forced bool) *group {
 	dev, ok := device(fd)
-	if !ok {
+	if !ok || how == noSharing {
 		return nil
 	}
-	key := groupKey{dev, wal, forced}
+	key := groupKey{dev, how, wal, forced}
 	groups.mu.Lock()
 	defer groups.mu.Unlock()
 	g := groups.all[key]
 	if g == nil {
 		g = newGroup()
-		g.forced = forced
+		g.forced, g.flush = forced, how == bySyncFSAndFlush
 		if groups.all == nil {
 			groups.all = make(map[groupKey]*group)
 		}

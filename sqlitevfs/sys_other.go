@@ -29,6 +29,15 @@ func fdatasync(int) error { return errors.ErrUnsupported }
 
 func syncfs(int) error { return errors.ErrUnsupported }
 
+type sharing int
+
+const (
+	noSharing sharing = iota
+	bySyncFSAndFlush
+)
+
+func sharingOf(int) (sharing, string) { return noSharing, "only Linux has syncfs" }
+
 func syncfsReports() bool { return false }
 
 func written(int) error { return errors.ErrUnsupported }

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// sharing is how files of one file system are made durable together.
+type sharing int
+
+const (
+	// noSharing: syncfs does not make everything durable, or nobody has shown that.
+	noSharing sharing = iota
+	// bySyncFS: syncfs makes everything durable.
+	bySyncFS
+	// bySyncFSAndFlush: syncfs writes everything, and may leave out the flush of the
+	// device's cache that has to follow; an fdatasync of any file does not.
+	bySyncFSAndFlush
+)
+
+// fileSystem is a row of the table of what syncfs does. Reading the kernel (6.18)
+// gave the rows; referees/blockdisk shows that those with a way hold and that XFS and
+// ext4 without a journal need the flush.
+type fileSystem struct {
+	name   string // in /proc/self/mountinfo
+	magic  int64  // of statfs
+	how    sharing
+	reason string
+	not    []string // mount options with which nothing was shown
+}
+
+var fileSystems = []fileSystem{
+	// ext4_sync_fs commits the running transaction, in each data mode, or flushes the
+	// device itself when there is none. Without a journal see ext4Sharing.
+	{"ext4", unix.EXT4_SUPER_MAGIC, bySyncFS, "syncfs commits the journal and flushes", []string{"nobarrier", "barrier=0", "journal_async_commit"}},
+	{"ext3", unix.EXT4_SUPER_MAGIC, bySyncFS, "is mounted by the ext4 driver", []string{"nobarrier", "barrier=0", "journal_async_commit"}},
+	{"ext2", unix.EXT4_SUPER_MAGIC, bySyncFS, "is mounted by the ext4 driver, without a journal", []string{"nobarrier", "barrier=0"}},
+	// xfs_fs_sync_fs forces the log only, which flushes nothing when nothing was
+	// logged, as after overwriting pages. fdatasync flushes the data device when
+	// forcing the log has not; the device of the leader's file, hence the options.
+	{"xfs", unix.XFS_SUPER_MAGIC, bySyncFSAndFlush, "syncfs forces the log only", []string{"rtdev", "logdev"}},
+	// btrfs_sync_fs waits for ordered extents and commits the transaction that each of
+	// them has joined.
+	{"btrfs", unix.BTRFS_SUPER_MAGIC, bySyncFS, "syncfs commits the transaction", []string{"nobarrier"}},
+	{"f2fs", unix.F2FS_SUPER_MAGIC, noSharing, "a checkpoint that finds nothing to do flushes nothing, and overwriting in place leaves nothing to do", nil},
+	// Its syncfs is that of the file system below, but a failed write there is
+	// reported neither by syncfs nor by sync_file_range of a file above.
+	{"overlay", unix.OVERLAYFS_SUPER_MAGIC, noSharing, "overlayfs does not report failed writes of the file system below", nil},
+	{"tmpfs", unix.TMPFS_MAGIC, noSharing, "files are in memory", nil},
+	{"ramfs", unix.RAMFS_MAGIC, noSharing, "files are in memory", nil},
+	{"fuse", unix.FUSE_SUPER_MAGIC, noSharing, "what a FUSE server does with syncfs is its own affair", nil},
+	{"nfs", unix.NFS_SUPER_MAGIC, noSharing, "network file system", nil},
+	{"cifs", unix.CIFS_SUPER_MAGIC, noSharing, "network file system", nil},
+	{"smb3", unix.SMB2_SUPER_MAGIC, noSharing, "network file system", nil},
+	{"9p", unix.V9FS_MAGIC, noSharing, "network file system", nil},
+	{"ceph", unix.CEPH_SUPER_MAGIC, noSharing, "network file system", nil},
+}
+
+// sharingOf returns how files of the file system that a file lies on are made durable
+// together, and the reason where they are not.
+func sharingOf(fd int) (sharing, string) {
+	var st unix.Statfs_t
+	if unix.Fstatfs(fd, &st) != nil {
+		return noSharing, "statfs does not tell the file system"
+	}
+	row := slices.IndexFunc(fileSystems, func(f fileSystem) bool { return int64(uint32(st.Type)) == f.magic })
+	switch {
+	case row < 0:
+		return noSharing, "what syncfs does on this file system (type 0x" + strconv.FormatUint(uint64(uint32(st.Type)), 16) + ") was not tried"
+	case fileSystems[row].how == noSharing:
+		return noSharing, fileSystems[row].reason
+	}
+	var stx unix.Statx_t
+	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stx) != nil || stx.Mask&unix.STATX_MNT_ID == 0 {
+		return noSharing, "statx does not tell the mount"
+	}
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return noSharing, "the mount options cannot be read: " + err.Error()
+	}
+	m, ok := findMount(string(table), stx.Mnt_id)
+	if !ok {
+		return noSharing, "the mount is not in /proc/self/mountinfo"
+	}
+	return m.sharing("/sys")
+}
+
+// mount is a line of /proc/self/mountinfo.
+type mount struct {
+	device  string // major:minor
+	kind    string
+	options []string // of the superblock
+}
+
+func findMount(table string, id uint64) (mount, bool) {
+	for line := range strings.Lines(table) {
+		// id parent major:minor root point options [tag …] - type source superoptions
+		left, right, ok := strings.Cut(line, " - ")
+		fields, more := strings.Fields(left), strings.Fields(right)
+		if !ok || len(fields) < 6 || len(more) < 3 || fields[0] != strconv.FormatUint(id, 10) {
+			continue
+		}
+		return mount{fields[2], more[0], strings.Split(more[2], ",")}, true
+	}
+	return mount{}, false
+}
+
+// sharing looks a mount up in the table. sys is where sysfs is mounted.
+func (m mount) sharing(sys string) (sharing, string) {
+	row := slices.IndexFunc(fileSystems, func(f fileSystem) bool { return m.kind == f.name })
+	if row < 0 {
+		return noSharing, "what syncfs does on " + m.kind + " was not tried"
+	}
+	f := fileSystems[row]
+	for _, option := range m.options {
+		name, _, _ := strings.Cut(option, "=")
+		if slices.Contains(f.not, option) || slices.Contains(f.not, name) {
+			return noSharing, m.kind + " mounted with " + option + " was not tried"
+		}
+	}
+	if f.magic == unix.EXT4_SUPER_MAGIC {
+		return m.ext4Sharing(sys)
+	}
+	return f.how, f.reason
+}
+
+// ext4Sharing tells file systems with a journal from those without one. Without it,
+// syncfs writes metadata after the flush, and so does that which the ext4 driver makes
+// of ext2. The flush is harmless where a journal is not known to be there.
+func (m mount) ext4Sharing(sys string) (sharing, string) {
+	device, err := os.Readlink(filepath.Join(sys, "dev/block", m.device))
+	if err == nil {
+		var task []byte
+		task, err = os.ReadFile(filepath.Join(sys, "fs/ext4", filepath.Base(device), "journal_task"))
+		if _, number := strconv.Atoi(strings.TrimSpace(string(task))); err == nil && number == nil {
+			return bySyncFS, "syncfs commits the journal and flushes"
+		}
+	}
+	if err != nil && m.kind == "ext2" {
+		return noSharing, "the driver of ext2 does not flush in syncfs"
+	}
+	return bySyncFSAndFlush, "syncfs writes metadata after its flush"
+}
