@@ -61,6 +61,11 @@ disabled: ## the core's tests where the sysctl forbids io_uring to all, and to u
 	$(DISABLED)=2
 	$(DISABLED)=1 -uid 1000
 
+STATES ?= 100
+.PHONY: powercuts
+powercuts: ## STATES (100) power cuts of each workload below real file systems; needs root, FUSE, loop devices, mkfs
+	$(GO) test -count=1 -timeout 0 ./referees/blockdisk -states $(STATES)
+
 scenarios: ## a million operations of seeded scenarios, without the race detector; test has as many with it
 	$(GO) test -count=1 ./internal/scenario -run 'TestScenarios$$'
 

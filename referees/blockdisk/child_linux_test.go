@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+
+package blockdisk
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// ack is a promise that a workload was given: what Name numbers up to N is durable.
+type ack struct {
+	Name string
+	N    int
+}
+
+// acks are the promises that count at a cut: the largest number of each name.
+func acks(notes []any) map[string]int {
+	m := map[string]int{}
+	for _, note := range notes {
+		if a, ok := note.(ack); ok {
+			m[a.Name] = max(m[a.Name], a.N)
+		}
+	}
+	return m
+}
+
+// question is what a judge is asked about a state that is mounted.
+type question struct {
+	Work  work
+	Stock string // "", "os" or "cli": what opens the databases first
+	Acked map[string]int
+}
+
+// child is the main function of a workload ("work") or a judge ("judge"). Both read
+// lines of JSON from the standard input and write lines of JSON.
+func child(kind string) int {
+	in := json.NewDecoder(bufio.NewReader(os.Stdin))
+	out := json.NewEncoder(os.Stdout)
+	switch kind {
+	case "work":
+		var w work
+		if err := in.Decode(&w); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		var mu sync.Mutex
+		// acked returns after the recorder has taken the promise down.
+		acked := func(name string, n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			var ok bool
+			if err := errors.Join(out.Encode(ack{name, n}), in.Decode(&ok)); err != nil {
+				panic(err)
+			}
+		}
+		if err := w.run(acked); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	case "judge":
+		for {
+			var q question
+			if err := in.Decode(&q); err == io.EOF {
+				return 0
+			} else if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+			answer := ""
+			if err := q.Work.judge(q); err != nil {
+				answer = err.Error()
+			}
+			if err := out.Encode(answer); err != nil {
+				return 1
+			}
+		}
+	}
+	return 0
+}
+
+// process is a child.
+type process struct {
+	cmd *exec.Cmd
+	in  *json.Encoder
+	out *json.Decoder
+	end func() error
+}
+
+func start(t testing.TB, kind string) *process {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), envChild+"="+kind)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: cmd, in: json.NewEncoder(in), out: json.NewDecoder(out)}
+	p.end = sync.OnceValue(func() error {
+		in.Close()
+		return cmd.Wait()
+	})
+	t.Cleanup(func() { p.end() })
+	return p
+}
+
+// ask has a judge judge.
+func (p *process) ask(q question) error {
+	var answer string
+	if err := errors.Join(p.in.Encode(q), p.out.Decode(&answer)); err != nil {
+		return fmt.Errorf("the judge ended: %w", err)
+	}
+	if answer != "" {
+		return errors.New(answer)
+	}
+	return nil
+}
+
+// record runs a workload in a process of its own and notes what it was promised.
+func (p *process) record(d *Disk, w work) error {
+	if err := p.in.Encode(w); err != nil {
+		return err
+	}
+	for {
+		var a ack
+		if err := p.out.Decode(&a); err == io.EOF {
+			return p.end()
+		} else if err != nil {
+			return errors.Join(err, p.end())
+		}
+		d.Note(a)
+		if err := p.in.Encode(true); err != nil {
+			return err
+		}
+	}
+}

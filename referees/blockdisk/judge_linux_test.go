@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT
+
+package blockdisk
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// trial is a file system on a disk that a test works on.
+type trial struct {
+	fs    FileSystem
+	disk  *Disk
+	mount string // where the file system is mounted
+	seed  uint64
+}
+
+// newTrial makes a file system for a test, or skips it.
+func newTrial(t *testing.T, fs FileSystem) *trial {
+	t.Helper()
+	if err := fs.Missing(); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"fuse", "mount"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := Open(filepath.Join(dir, "fuse"), fs.Size, fs.Sector)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := *seed
+	if s == 0 {
+		s = rand.Uint64() >> 1
+	}
+	if err := fs.Make(d); err != nil {
+		t.Fatal(err)
+	}
+	return &trial{fs, d, filepath.Join(dir, "mount"), s}
+}
+
+// record has processes do works at the same time, on a new file system, and returns
+// the record. The works of earlier processes have ended when those after first begin.
+func (tr *trial) record(t *testing.T, first work, more ...work) (work, *Record) {
+	t.Helper()
+	if err := tr.fs.Mount(tr.disk, tr.mount); err != nil {
+		t.Skip(err)
+	}
+	first.Dir, first.Seed = tr.mount, tr.seed
+	tr.disk.Start()
+	var wg sync.WaitGroup
+	errs := make([]error, len(more)+1)
+	if len(more) > 0 { // the first makes the tables
+		made := first
+		made.Levels = nil
+		errs[0] = start(t, "work").record(tr.disk, made)
+		first.Exists = true
+	}
+	for i, w := range slices.Concat([]work{first}, more) {
+		p := start(t, "work")
+		w.Dir, w.Seed, w.Names, w.Exists = tr.mount, tr.seed+uint64(i), first.Names, first.Exists
+		w.Kind, w.Mode, w.PageSize = first.Kind, first.Mode, first.PageSize
+		wg.Go(func() { errs[i] = errors.Join(errs[i], p.record(tr.disk, w)) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		Unmount(tr.mount)
+		t.Fatal(err)
+	}
+	r := tr.disk.Stop()
+	if err := Unmount(tr.mount); err != nil {
+		t.Fatal(err)
+	}
+	return first, r
+}
+
+// failure is a state that a judge refused.
+type failure struct {
+	seed   uint64
+	number int
+	state  *State
+	err    error
+}
+
+func (f *failure) Error() string {
+	return fmt.Sprintf("seed %d, state %d:%d: %v\n%v", f.seed, f.state.Cut, f.number, f.err, f.state)
+}
+
+// explore tries n states of a record and returns the first that is refused.
+func (tr *trial) explore(t *testing.T, w work, r *Record, n int) *failure {
+	t.Helper()
+	began := time.Now()
+	judge := start(t, "judge")
+	walk := r.Walk(tr.seed)
+	numbers := map[int]int{} // of states at a cut
+	stocks := []string{"", "", "os"}
+	if _, err := exec.LookPath("sqlite3"); err == nil {
+		stocks = append(stocks, "cli")
+	}
+	for _, cut := range walk.Cuts(n) {
+		number := numbers[cut]
+		numbers[cut]++
+		if *only != "" && *only != fmt.Sprintf("%d:%d", cut, number) {
+			continue
+		}
+		s := walk.State(cut, number)
+		if err := tr.try(judge, w, s, stocks[(cut+number)%len(stocks)]); err != nil {
+			return &failure{tr.seed, number, s, err}
+		}
+	}
+	if err := judge.end(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d operations, %d flushes, %d acknowledged; %d states in %v", len(r.Ops), r.Flushes(), len(walk.acks), n, time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// try mounts a state and has it judged.
+func (tr *trial) try(judge *process, w work, s *State, stock string) error {
+	if err := tr.disk.Load(s); err != nil {
+		return err
+	}
+	if err := errors.Join(tr.fs.Recover(tr.disk), tr.fs.Mount(tr.disk, tr.mount)); err != nil {
+		return fmt.Errorf("the file system cannot be mounted: %w", err)
+	}
+	err := judge.ask(question{Work: w, Stock: stock, Acked: acks(s.Notes)})
+	return errors.Join(err, Unmount(tr.mount))
+}
+
+// many returns how many states are tried, when a test usually tries few.
+func many(few int) int {
+	switch {
+	case *states != 0:
+		return *states
+	case testing.Short():
+		return (few + 1) / 2
+	}
+	return few
+}
+
+func names(n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("db%d", i)
+	}
+	return list
+}
+
+// selected returns the file systems that a test uses: all with -states, otherwise those
+// that are named.
+func selected(few ...string) []FileSystem {
+	return slices.DeleteFunc(slices.Clone(FileSystems), func(f FileSystem) bool {
+		return *states == 0 && !slices.Contains(few, f.Name)
+	})
+}
+
+// brief are the workloads of databases that are tried without -states.
+var brief = []string{"group-persist", "group-wal", "attach-delete", "log"}
+
+// databases are the workloads of the VFS. Some are several processes.
+var databases = []struct {
+	name  string
+	works []work
+}{
+	{"group-delete", []work{{VFS: "ringside-group", Mode: "DELETE", Names: names(6), Levels: []string{"FULL"}, Commits: 8}}},
+	{"group-persist", []work{{VFS: "ringside-group", Mode: "PERSIST", Names: names(6), Levels: []string{"FULL"}, Commits: 12}}},
+	{"group-truncate", []work{{VFS: "ringside-group", Mode: "TRUNCATE", Names: names(6), Levels: []string{"FULL"}, Commits: 8}}},
+	{"group-wal", []work{{VFS: "ringside-group", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 12, Large: true}}},
+	{"group-mixed", []work{
+		{VFS: "ringside-group", Mode: "WAL", Names: names(4), Levels: []string{"FULL", "NORMAL"}, Commits: 8},
+		{VFS: "os", Levels: []string{"NORMAL"}, Commits: 8},
+	}},
+	{"attach-persist", []work{{VFS: "ringside-group", Mode: "PERSIST", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Attach: true}}},
+	{"attach-delete", []work{{VFS: "ringside", Mode: "DELETE", Names: names(4), Levels: []string{"FULL"}, Commits: 8, Attach: true}}},
+	{"log", []work{{VFS: "ringside-log", Mode: "WAL", Names: names(4), Levels: []string{"FULL"}, Commits: 15, PageSize: 1024, Large: true}}},
+	{"log-attach", []work{{VFS: "ringside-log", Mode: "WAL", Names: names(4), Levels: []string{"FULL"}, Commits: 10, Attach: true}}},
+	{"log-mixed", []work{{VFS: "ringside-log", Mode: "WAL", Names: names(3), Levels: []string{"FULL", "NORMAL"}, Commits: 15}}},
+	{"log-processes", []work{
+		{VFS: "ringside-log", Mode: "WAL", Names: names(3), Levels: []string{"FULL"}, Commits: 12},
+		{VFS: "ringside", Levels: []string{"NORMAL"}, Commits: 8},
+		{VFS: "os", Levels: []string{"NORMAL"}, Commits: 8},
+	}},
+	{"log-psow", []work{{VFS: "ringside-log", Params: "&psow=0", Mode: "WAL", Names: names(3), Levels: []string{"FULL"}, Commits: 15, PageSize: 1024}}},
+}
+
+// TestDatabases cuts the power of databases on real file systems.
+func TestDatabases(t *testing.T) {
+	for _, fs := range selected("ext4", "xfs") {
+		t.Run(fs.Name, func(t *testing.T) {
+			for _, k := range databases {
+				if *states == 0 && !slices.Contains(brief, k.name) {
+					continue
+				}
+				t.Run(k.name, func(t *testing.T) {
+					works := slices.Clone(k.works)
+					works[0].Kind = "sqlite"
+					tr := newTrial(t, fs)
+					w, r := tr.record(t, works[0], works[1:]...)
+					if f := tr.explore(t, w, r, many(6)); f != nil {
+						t.Error(f)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestAppendlog cuts the power of a durable log.
+func TestAppendlog(t *testing.T) {
+	for _, fs := range selected("ext4") {
+		t.Run(fs.Name, func(t *testing.T) {
+			tr := newTrial(t, fs)
+			w, r := tr.record(t, work{Kind: "appendlog", Names: names(5), Commits: 200})
+			if f := tr.explore(t, w, r, many(15)); f != nil {
+				t.Error(f)
+			}
+		})
+	}
+}
+
+// TestFiles cuts the power of files that are written and synced.
+func TestFiles(t *testing.T) {
+	for _, fs := range selected("xfs") {
+		t.Run(fs.Name, func(t *testing.T) {
+			tr := newTrial(t, fs)
+			w, r := tr.record(t, work{Kind: "file", Names: names(4), Commits: 60})
+			if f := tr.explore(t, w, r, many(15)); f != nil {
+				t.Error(f)
+			}
+		})
+	}
+}
+
+// TestSyncFS shows where syncfs(2) makes a file durable and where it has to be followed
+// by an fdatasync(2), on which group sync in package sqlitevfs relies. The files grow at
+// first and are overwritten then.
+func TestSyncFS(t *testing.T) {
+	flushless := []string{"xfs", "ext4-nojournal"} // file systems whose syncfs is not enough
+	for _, fs := range selected("xfs", "btrfs") {
+		t.Run(fs.Name, func(t *testing.T) {
+			for _, how := range []string{"syncfs", "syncfs+fdatasync"} {
+				enough := how != "syncfs" || !slices.Contains(flushless, fs.Name)
+				tr := newTrial(t, fs)
+				w, r := tr.record(t, work{Kind: "file", Sync: how, Names: names(1), Commits: 250})
+				n := many(40)
+				if !enough {
+					n = max(n, 400)
+				}
+				switch f := tr.explore(t, w, r, n); {
+				case enough && f != nil:
+					t.Errorf("%s: %v", how, f)
+				case !enough && f == nil:
+					t.Errorf("%s: no state was refused: does the kernel flush now?", how)
+				case !enough:
+					t.Logf("%s is not enough: %v", how, f.err)
+				}
+			}
+		})
+	}
+}
+
+// TestPlanted makes mistakes on purpose, each of which the judge must find.
+func TestPlanted(t *testing.T) {
+	all := func(int) bool { return true }
+	for _, k := range []struct {
+		name string
+		fs   string
+		work work
+		deaf func(flush int) bool // flushes that the device ignores
+	}{
+		{"journal", "ext4", work{Kind: "sqlite", Omit: "journal", Mode: "PERSIST", Names: names(4), Levels: []string{"FULL"}, Commits: 15}, nil},
+		{"journal-xfs", "xfs", work{Kind: "sqlite", Omit: "journal", Mode: "DELETE", Names: names(4), Levels: []string{"FULL"}, Commits: 15}, nil},
+		{"database", "ext4", work{Kind: "sqlite", Omit: "db", Mode: "TRUNCATE", Names: names(4), Levels: []string{"FULL"}, Commits: 15}, nil},
+		{"wal", "ext4", work{Kind: "sqlite", Omit: "wal", Mode: "WAL", Names: names(4), Levels: []string{"FULL"}, Commits: 15}, nil},
+		{"wal-btrfs", "btrfs", work{Kind: "sqlite", Omit: "wal", Mode: "WAL", Names: names(4), Levels: []string{"FULL"}, Commits: 15}, nil},
+		{"file", "ext4", work{Kind: "file", Sync: "none", Names: names(4), Commits: 60}, nil},
+		{"deaf-wal", "xfs", work{Kind: "sqlite", VFS: "ringside-group", Mode: "WAL", Names: names(4), Levels: []string{"FULL"}, Commits: 15}, all},
+		{"deaf-appendlog", "xfs", work{Kind: "appendlog", Names: names(4), Commits: 200}, all},
+		{"deaf-half", "ext4", work{Kind: "appendlog", Names: names(4), Commits: 200}, func(n int) bool { return n%2 == 0 }},
+	} {
+		if *states == 0 && testing.Short() && k.deaf == nil {
+			continue
+		}
+		t.Run(k.name, func(t *testing.T) {
+			fs, _ := Find(k.fs)
+			tr := newTrial(t, fs)
+			w, r := tr.record(t, k.work)
+			if k.deaf != nil {
+				r = r.Deaf(k.deaf)
+			}
+			f := tr.explore(t, w, r, 400)
+			if f == nil {
+				t.Fatal("no state was refused")
+			}
+			t.Log("state ", f.state.Cut, ":", f.number, " is refused: ", f.err)
+		})
+	}
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+
+package blockdisk
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+var (
+	states = flag.Int("states", 0, "how many cut states of each workload are tried; 0 means a few")
+	seed   = flag.Uint64("seed", 0, "of the workloads and the cut states; 0 means a new one")
+	only   = flag.String("state", "", "cut:number, the one state of the seed to be tried")
+)
+
+// Environment variables by which the test program starts itself again.
+const (
+	envChild     = "RINGSIDE_BLOCKDISK_CHILD"     // as a workload or a judge
+	envNamespace = "RINGSIDE_BLOCKDISK_NAMESPACE" // in a mount namespace
+)
+
+func TestMain(m *testing.M) {
+	if kind := os.Getenv(envChild); kind != "" {
+		os.Exit(child(kind))
+	}
+	if code, ok := inNamespace(); ok {
+		os.Exit(code)
+	}
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+// inNamespace runs the tests in a mount namespace of their own, so that no mount
+// outlives them. It reports false where the tests are to run in this process.
+func inNamespace() (code int, ok bool) {
+	if os.Geteuid() != 0 {
+		return 0, false
+	}
+	if os.Getenv(envNamespace) != "" {
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			fmt.Fprintln(os.Stderr, "blockdisk: making mounts private:", err)
+			return 1, true
+		}
+		return 0, false
+	}
+	cmd := exec.Command(os.Args[0], os.Args[1:]...)
+	cmd.Env = append(os.Environ(), envNamespace+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	err := cmd.Run()
+	if err == nil {
+		return 0, true
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode(), true
+	}
+	return 0, false // namespaces are forbidden: the tests skip by themselves
+}

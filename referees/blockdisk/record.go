@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+
+package blockdisk
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+)
+
+// pageSize is the unit in which contents are kept, and the larger of the two units of
+// torn writes. The smaller one is the sector of the disk.
+const pageSize = 4096
+
+// Kind is what an [Op] is.
+type Kind int
+
+const (
+	// Write stores Data at Off.
+	Write Kind = iota
+	// Flush makes durable what was written before it.
+	Flush
+	// Note is an event of the workload, such as an acknowledged commit.
+	Note
+)
+
+// Op is one entry of a record.
+type Op struct {
+	Kind Kind
+	Off  int64
+	Data []byte
+	Note any
+}
+
+// Record is what a [Disk] was asked for, in order.
+type Record struct {
+	base   image
+	sector int
+	Ops    []Op
+}
+
+// image is the content of a disk. Pages that are missing are zero. A page is never
+// changed in place, because images share them.
+type image map[int64]*[pageSize]byte
+
+// read copies the content at off into p.
+func (m image) read(p []byte, off int64) {
+	for len(p) > 0 {
+		in := off % pageSize
+		n := min(int64(len(p)), pageSize-in)
+		if page := m[off/pageSize]; page != nil {
+			copy(p[:n], page[in:])
+		} else {
+			clear(p[:n])
+		}
+		p, off = p[n:], off+n
+	}
+}
+
+// write stores p at off.
+func (m image) write(p []byte, off int64) {
+	for len(p) > 0 {
+		in := off % pageSize
+		n := min(int64(len(p)), pageSize-in)
+		page := new([pageSize]byte)
+		if old := m[off/pageSize]; old != nil && n < pageSize {
+			*page = *old
+		}
+		copy(page[in:], p[:n])
+		if *page == ([pageSize]byte{}) {
+			delete(m, off/pageSize)
+		} else {
+			m[off/pageSize] = page
+		}
+		p, off = p[n:], off+n
+	}
+}
+
+// Flushes returns the number of flushes in the record.
+func (r *Record) Flushes() int {
+	n := 0
+	for _, op := range r.Ops {
+		if op.Kind == Flush {
+			n++
+		}
+	}
+	return n
+}
+
+// Deaf returns the record of a device that ignores the flushes for which drop returns
+// true. drop is called with the number of the flush, from 0.
+func (r *Record) Deaf(drop func(n int) bool) *Record {
+	out := &Record{base: r.base, sector: r.sector}
+	n := 0
+	for _, op := range r.Ops {
+		if op.Kind == Flush {
+			n++
+			if drop(n - 1) {
+				continue
+			}
+		}
+		out.Ops = append(out.Ops, op)
+	}
+	return out
+}
+
+// State is one content in which a power cut may leave the disk.
+type State struct {
+	Cut   int   // the first Cut operations of the record had been issued
+	Notes []any // that were made before the cut
+	Fates []string
+
+	content image
+}
+
+// String describes the state and what became of the writes that were not durable.
+func (s *State) String() string {
+	fates := s.Fates
+	const most = 40
+	if len(fates) > most {
+		fates = append(fates[:most:most], fmt.Sprintf("and %d more", len(s.Fates)-most))
+	}
+	return fmt.Sprintf("cut after %d operations, unflushed writes:\n  %s", s.Cut, strings.Join(fates, "\n  "))
+}
+
+// Walk builds states of a record, one after the other, from a seed.
+type Walk struct {
+	record *Record
+	seed   uint64
+
+	at      int
+	durable image
+	pending []int // unflushed writes
+	notes   []any
+	acks    []int // operations that are notes
+}
+
+// Walk returns a walk that builds the states of a seed.
+func (r *Record) Walk(seed uint64) *Walk {
+	w := &Walk{record: r, seed: seed}
+	for i, op := range r.Ops {
+		if op.Kind == Note {
+			w.acks = append(w.acks, i)
+		}
+	}
+	w.rewind()
+	return w
+}
+
+func (w *Walk) rewind() {
+	w.at, w.durable, w.pending, w.notes = 0, maps.Clone(w.record.base), nil, nil
+	if w.durable == nil {
+		w.durable = image{}
+	}
+}
+
+// Cuts returns where n states are cut, in ascending order: half of them right behind
+// a note, where the promises are newest, the others anywhere.
+func (w *Walk) Cuts(n int) []int {
+	cuts := make([]int, n)
+	rng := rand.New(rand.NewPCG(w.seed, 0))
+	for i := range cuts {
+		cuts[i] = rng.IntN(len(w.record.Ops) + 1)
+		if len(w.acks) > 0 && i%2 == 0 {
+			cuts[i] = min(w.acks[rng.IntN(len(w.acks))]+1+rng.IntN(2), len(w.record.Ops))
+		}
+	}
+	// Ascending, so that the walk passes over the record once.
+	for i := 1; i < n; i++ {
+		for j := i; j > 0 && cuts[j] < cuts[j-1]; j-- {
+			cuts[j], cuts[j-1] = cuts[j-1], cuts[j]
+		}
+	}
+	return cuts
+}
+
+// to moves to the moment when so many operations had been issued.
+func (w *Walk) to(cut int) {
+	if cut < w.at {
+		w.rewind()
+	}
+	for ; w.at < cut; w.at++ {
+		switch op := w.record.Ops[w.at]; op.Kind {
+		case Write:
+			w.pending = append(w.pending, w.at)
+		case Flush:
+			for _, i := range w.pending {
+				w.durable.write(w.record.Ops[i].Data, w.record.Ops[i].Off)
+			}
+			w.pending = w.pending[:0]
+		case Note:
+			w.notes = append(w.notes, op.Note)
+		}
+	}
+}
+
+// State builds the state of a number at a cut. The same seed, cut and number give the
+// same state.
+func (w *Walk) State(cut, number int) *State {
+	w.to(cut)
+	rng := rand.New(rand.NewPCG(w.seed, uint64(cut)<<20|uint64(number)))
+	s := &State{Cut: cut, Notes: append([]any(nil), w.notes...), content: maps.Clone(w.durable)}
+	var (
+		keep = []float64{0, 0.05, 0.5, 0.95, 1}[rng.IntN(5)]
+		torn = []float64{0, 0, 0.3, 1}[rng.IntN(4)]
+		unit = []int{w.record.sector, pageSize}[rng.IntN(2)]
+	)
+	for _, i := range w.pending {
+		op := w.record.Ops[i]
+		fate := "kept"
+		switch {
+		case keep > 0 && keep < 1 && rng.Float64() < torn && len(op.Data) > unit:
+			s.content.tear(op, unit, rng)
+			fate = fmt.Sprintf("torn at %d", unit)
+		case rng.Float64() < keep:
+			s.content.write(op.Data, op.Off)
+		default:
+			fate = "dropped"
+		}
+		s.Fates = append(s.Fates, fmt.Sprintf("%d: %d bytes at %d: %s", i, len(op.Data), op.Off, fate))
+	}
+	return s
+}
+
+// tear writes some units of a write.
+func (m image) tear(op Op, unit int, rng *rand.Rand) {
+	keep := rng.Float64()
+	for at := 0; at < len(op.Data); at += unit {
+		if rng.Float64() < keep {
+			m.write(op.Data[at:min(at+unit, len(op.Data))], op.Off+int64(at))
+		}
+	}
+}
