@@ -34,8 +34,9 @@ type Advice struct {
 	Use     string
 	Instead string
 	// Yes are the points at which the rate is higher, or the same for clearly less processor time;
-	// No those at which it is lower; Same the others.
-	Yes, Same, No []string
+	// No those at which it is lower; Same those without a difference. Open are the points that the
+	// run did not decide because its rounds differ too much.
+	Yes, Same, No, Open []string
 	// TooFew tells that there are not enough pairs to say anything.
 	TooFew bool
 }
@@ -53,6 +54,8 @@ type Duel struct {
 	Verdict   string // Better, Worse, Same or Unclear, of the rate
 	// Saves tells that the rate is the same for clearly less processor time.
 	Saves bool
+
+	tooFew bool // pairs, to say anything
 }
 
 // Duels returns all comparisons of the run that matter to a user, choice by choice.
@@ -88,16 +91,17 @@ func (d *Duel) judge(s, against Series) bool {
 		d.CPU = cpu
 	}
 	switch d.Cell.judge(s, against, measure.OpsPerS) {
-	case tooFew:
-		d.Verdict = Unclear
 	case faster:
 		d.Verdict = Better
 	case slower:
 		d.Verdict = Worse
-	default:
+	case alike:
 		d.Verdict = Same
 		d.Saves = d.CPU.Median < 1-minSaving && d.Cell.judge(s, against, measure.CPUUsPerOp) == slower
+	default:
+		d.Verdict = Unclear
 	}
+	d.tooFew = len(s.Samples) < minPairs
 	return true
 }
 
@@ -126,57 +130,136 @@ func (r *Run) Advise() []Advice {
 
 func (a *Advice) add(d Duel) {
 	switch {
-	case d.Verdict == Unclear:
+	case d.tooFew:
 		a.TooFew = true
 	case d.Verdict == Better:
-		a.Yes = append(a.Yes, d.Point+" ("+d.times()+")")
+		a.Yes = append(a.Yes, d.Point+": "+d.times())
 	case d.Verdict == Worse:
-		a.No = append(a.No, d.Point+" ("+d.times()+")")
+		a.No = append(a.No, d.Point+": "+d.times())
 	case d.Saves:
-		a.Yes = append(a.Yes, fmt.Sprintf("%s (same rate, CPU %.2fx)", d.Point, d.CPU.Median))
-	default:
+		a.Yes = append(a.Yes, fmt.Sprintf("%s: as many, for %s", d.Point, share(d.CPU.Median)))
+	case d.Verdict == Same:
 		a.Same = append(a.Same, d.Point)
+	default:
+		a.Open = append(a.Open, d.Point)
 	}
 }
 
-// times tells the ratio of the rates, and that of the processor time where it is another story.
+// times tells the ratio of the rates, and that of the processor time where it differs.
 func (d Duel) times() string {
-	text := fmt.Sprintf("%.2fx", d.Rate.Median)
+	text := fmt.Sprintf("%.1f times as many", d.Rate.Median)
+	if d.Rate.Median < 2 {
+		text = fmt.Sprintf("%.0f %% as many", 100*d.Rate.Median)
+	}
 	if d.CPU.Median > 0 && math.Abs(d.CPU.Median-1) >= minSaving {
-		text += fmt.Sprintf(", CPU %.2fx", d.CPU.Median)
+		text += ", for " + share(d.CPU.Median)
 	}
 	return text
 }
 
-// advicePoint names a cell so that it stands by itself.
+// share tells processor time per operation beside the incumbent's.
+func share(cpu float64) string {
+	if cpu >= 2 {
+		return fmt.Sprintf("%.1f times the CPU time each", cpu)
+	}
+	return fmt.Sprintf("%.0f %% of the CPU time each", 100*cpu)
+}
+
+// advicePoint describes the work of a cell so that it can be read alone.
 func advicePoint(c Cell) string {
-	layout := LayoutOf(c.Suite)
 	switch c.Suite {
 	case "net":
 		if h, ok := c.Params["handler"]; ok {
-			return fmt.Sprintf("handlers of %v", h)
+			return fmt.Sprintf("requests whose handler takes %v", h)
 		}
-		return fmt.Sprintf("%s, %s", c.Workload, plural(c.Params["connections"], "connection"))
+		return fmt.Sprintf("%s over %s", netWork(c.Workload), plural(c.Params["connections"], "connection"))
 	case "sqlite":
-		return layout.Point(c)
+		return sqliteWork(c)
 	case "watch":
-		return strings.TrimPrefix(layout.Section(c), "events, ") + ": " + layout.Point(c)
+		return watchWork(c)
+	case "file":
+		return fileWork(c)
 	}
-	words := layout.Section(c)
-	if rest, ok := strings.CutPrefix(words, "burner"); ok {
-		words = "randread beside computation" + rest
+	layout := LayoutOf(c.Suite)
+	return layout.Section(c) + ", " + layout.Point(c)
+}
+
+// fileWork describes a cell of the suite "file".
+func fileWork(c Cell) string {
+	many := plural(c.Params["goroutines"], "goroutine")
+	from := map[string]string{"hot": "cached data", "direct": "the disk (O_DIRECT)", "cold": "the disk through an empty cache"}[fmt.Sprint(c.Params["cache"])]
+	if c.Params["storage"] == "fast" {
+		from = strings.Replace(from, "the disk", "a device in memory", 1)
 	}
-	if p := layout.Point(c); p != "" {
-		words += ", " + p
+	block := ""
+	if b, ok := c.Params["block"]; ok {
+		block = ", " + pointBytes(b)
 	}
-	return words
+	switch c.Workload {
+	case "randread":
+		return fmt.Sprintf("random reads by %s from %s%s", many, from, block)
+	case "batch":
+		return fmt.Sprintf("%v reads in one call from %s%s", c.Params["count"], from, block)
+	case "burner":
+		return fmt.Sprintf("random reads by %s beside %s of computation%s", many, plural(c.Params["computing"], "goroutine"), block)
+	case "append":
+		return fmt.Sprintf("durable appends of %v bytes by %s", c.Params["record"], many)
+	case "randwrite":
+		to := map[string]string{"hot": "the page cache", "direct": "the disk (O_DIRECT)"}[fmt.Sprint(c.Params["cache"])]
+		return fmt.Sprintf("overwrites by %s to %s%s", many, to, block)
+	}
+	layout := LayoutOf(c.Suite)
+	return strings.TrimSuffix(layout.Section(c)+", "+layout.Point(c), ", ")
+}
+
+// netWork describes a workload of the suite "net".
+func netWork(workload string) string {
+	switch workload {
+	case "echo":
+		return "echoed messages"
+	case "http":
+		return "HTTP requests"
+	case "files":
+		return "files served"
+	}
+	return workload
+}
+
+// watchWork describes a cell of the suite "watch".
+func watchWork(c Cell) string {
+	if isHTTP(c) {
+		return "HTTP requests to a server on the loop"
+	}
+	if c.Params["source"] == "wake" {
+		return "wakes from another goroutine"
+	}
+	trigger := map[string]string{"edge": "edge-triggered", "level": "level-triggered", "oneshot": "one-shot"}[fmt.Sprint(c.Params["mode"])]
+	text := fmt.Sprintf("events of %v %s %s", c.Params["active"], trigger, sourceWords(c.Params["source"]))
+	if idle, ok := c.Params["idle"]; ok {
+		text += fmt.Sprintf(" beside %v idle ones", idle)
+	}
+	return text
+}
+
+// sqliteWork describes a cell of the suite "sqlite".
+func sqliteWork(c Cell) string {
+	switch point := sqlitePoint(c); {
+	case c.Params["test"] != nil:
+		return point
+	case c.Params["what"] != nil:
+		return "not cached: " + point
+	case fmt.Sprint(c.Params["connections"]) != "1":
+		return fmt.Sprintf("commits by %v connections to one database (%v)", c.Params["connections"], c.Params["journal"])
+	default:
+		return "commits in " + point
+	}
 }
 
 // Verdict is a line of an advice: Better, Same, Worse or Unclear, and where.
 type Verdict struct{ Kind, Text string }
 
-// Verdicts are a line for each point where there is a difference, and one for those where there is
-// none.
+// Verdicts are a line for each point where there is a difference, one for those where there is none
+// and one for those that the run did not decide.
 func (a Advice) Verdicts() (out []Verdict) {
 	if a.TooFew {
 		return []Verdict{{Unclear, fmt.Sprintf("too few pairs to tell a difference from noise; use --pairs %d or more", minPairs)}}
@@ -185,7 +268,10 @@ func (a Advice) Verdicts() (out []Verdict) {
 		out = append(out, Verdict{Better, p})
 	}
 	if len(a.Same) > 0 {
-		out = append(out, Verdict{Same, "no difference: " + strings.Join(joinTests(a.Same), "; ")})
+		out = append(out, Verdict{Same, fmt.Sprintf("no difference (within %.0f %%): ", 100*alikeWithin) + strings.Join(joinTests(a.Same), "; ")})
+	}
+	if len(a.Open) > 0 {
+		out = append(out, Verdict{Unclear, "not decided, the rounds differ too much (--pairs 10 decides more): " + strings.Join(joinTests(a.Open), "; ")})
 	}
 	for _, p := range a.No {
 		out = append(out, Verdict{Worse, p})
@@ -278,7 +364,7 @@ type Finding struct {
 	Workload string `json:"workload"`
 	Point    string `json:"point"`
 	Params   Params `json:"params,omitempty"`
-	// Verdict is about the rate: better, worse, same, or unclear with too few pairs. SavesCPU tells
+	// Verdict is about the rate: better, worse, same, or unclear where pairs are too few or differ too much. SavesCPU tells
 	// that the rate is the same for clearly less processor time.
 	Verdict  string `json:"verdict"`
 	SavesCPU bool   `json:"saves_cpu"`

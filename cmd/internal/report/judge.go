@@ -15,7 +15,8 @@ import (
 type verdict int
 
 const (
-	undecided verdict = iota
+	undecided verdict = iota // the spread leaves it open
+	alike                    // any difference is smaller than alikeWithin
 	faster
 	slower
 	tooFew
@@ -27,8 +28,13 @@ const (
 	// minEffect is the smallest difference that is reported: a verdict says that the true ratio
 	// differs from 1 by more than this.
 	minEffect = 0.03
+	// alikeWithin is the difference that two engines without a difference have at most.
+	alikeWithin = 0.1
 	// falseRuns bounds the share of whole runs that report any difference where there is none.
 	falseRuns = 0.01
+	// wrongAlike is the probability of calling engines alike that are not. No decision
+	// rests on it, so it is not divided by the number of cells.
+	wrongAlike = 0.05
 	// priorDF is how many degrees of freedom the other cells' spread counts for in a cell's own.
 	priorDF = 4
 )
@@ -98,14 +104,17 @@ func (f *family) judge(logs []float64) verdict {
 		pooled = max(own, (df*own+priorDF*f.variance)/(df+priorDF))
 		df += priorDF
 	}
-	p := chance(math.Abs(mean)-math.Log1p(minEffect), math.Sqrt(pooled/float64(n)), df)
-	if p >= falseRuns/float64(max(f.comparisons, 1)) {
-		return undecided
-	}
-	if mean > 0 {
+	deviation := math.Sqrt(pooled / float64(n))
+	certain := chance(math.Abs(mean)-math.Log1p(minEffect), deviation, df) < falseRuns/float64(max(f.comparisons, 1))
+	switch {
+	case certain && mean > 0:
 		return faster
+	case certain:
+		return slower
+	case chance(math.Log1p(alikeWithin)-math.Abs(mean), deviation, df) < 2*wrongAlike:
+		return alike
 	}
-	return slower
+	return undecided
 }
 
 // chance returns the probability of a mean that exceeds the hypothesis by beyond if the hypothesis

@@ -66,7 +66,7 @@ func (sec section) against(engine, base string) string {
 	for _, p := range []struct {
 		v     verdict
 		words string
-	}{{faster, "faster at "}, {slower, "slower at "}, {undecided, "no difference beyond the spread at "}} {
+	}{{faster, "faster at "}, {slower, "slower at "}, {alike, "no difference at "}, {undecided, "not decided at "}} {
 		if len(points[p.v]) > 0 {
 			parts = append(parts, p.words+joinAnd(points[p.v])+sec.noun())
 		}

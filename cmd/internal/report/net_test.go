@@ -79,7 +79,7 @@ func TestNetSummary(t *testing.T) {
 	for _, want := range []string{
 		"echo, 128 B: ringside-conn vs std: faster at 1 (1.50x) connections; slower at 100 (0.80x) connections; CPU per operation 0.80x; p99 0.50x",
 		"echo, 128 B: ringside-event vs std: faster at 1 (1.60x) and 100 (1.60x) connections; CPU per operation 0.50x",
-		"handlers, 128 B, 20 connections: ringside-conn vs std: no difference beyond the spread at sleep 500µs",
+		"handlers, 128 B, 20 connections: ringside-conn vs std: no difference at sleep 500µs",
 		"idle: ringside-conn vs std: heap and stacks 0.75x; RSS 0.80x; CPU 0 µs/s",
 		"ringside-conn vs ringside-plain (what io_uring gives the Conn, beside a control with plain calls; the rest of its gain is scheduling): rate 0.80x to 1.50x",
 		"ringside-event vs liburing (the callback server beside C): rate 1.07x; CPU per operation 1.00x; " +

@@ -311,7 +311,7 @@ func TestVerdictsFollowTheNumbers(t *testing.T) {
 	run := exampleRun()
 	text := strings.Join(run.Verdicts(FileLayout, "ringside"), "\n")
 	for _, want := range []string{
-		"no difference beyond the spread at 4 KiB", "ringside is faster than os at 4 KiB (1.98x)",
+		"no difference at 4 KiB", "ringside is faster than os at 4 KiB (1.98x)",
 		"ringside is slower than os at 1 MiB (0.90x)", "threads 0.06x", "ops/s vs fio 0.90x to 0.99x",
 		"page cache cold, 32 goroutines: ringside is faster", "read from the device 98 % to 100 %",
 		"randread, fast device, O_DIRECT, 128 goroutines: ringside is faster than os at 4 KiB (4.00x)", "ops/s vs fio-fixed 0.80x",

@@ -5,6 +5,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -260,7 +261,7 @@ func (r *Run) sqliteCompare(work, engine, against string) (line string, pairs in
 		pairs = len(s.Samples)
 		v := c.judge(s, other, measure.OpsPerS)
 		points[v] = append(points[v], describe(sqlitePoint(c), ratio, v))
-		if v == undecided {
+		if v == undecided || v == alike {
 			same = append(same, ratio)
 		}
 	}
@@ -273,8 +274,8 @@ func (r *Run) sqliteCompare(work, engine, against string) (line string, pairs in
 			parts = append(parts, p.words+joinAnd(points[p.v]))
 		}
 	}
-	if n := len(points[undecided]); n > 0 {
-		words := joinAnd(points[undecided])
+	if rest := slices.Concat(points[alike], points[undecided]); len(rest) > 0 {
+		n, words := len(rest), joinAnd(rest)
 		if n > 4 {
 			words = fmt.Sprintf("%d points", n)
 		}

@@ -120,8 +120,11 @@ func (f *findings) sentence() string {
 	if p := f.points[slower]; len(p) > 0 {
 		parts = append(parts, fmt.Sprintf("%s is slower than %s at %s", f.engine, f.against, joinAnd(p)))
 	}
+	if p := f.points[alike]; len(p) > 0 {
+		parts = append(parts, "no difference at "+joinAnd(p))
+	}
 	if p := f.points[undecided]; len(p) > 0 {
-		parts = append(parts, fmt.Sprintf("no difference beyond the spread at %s", joinAnd(p)))
+		parts = append(parts, "not decided at "+joinAnd(p))
 	}
 	parts = append(parts, rangeWords("computation beside", f.computed)...)
 	parts = append(parts, rangeWords("CPU per operation", f.cpu)...)
