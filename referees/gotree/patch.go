@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+
+package gotree
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/build"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// pkg is a package of the tree while it is patched.
+type pkg struct {
+	dir   string
+	fset  *token.FileSet
+	files []*file
+}
+
+// file is a source file and the insertions and replacements for it.
+type file struct {
+	path  string
+	src   []byte
+	ast   *ast.File
+	edits []edit
+}
+
+type edit struct {
+	from, to int
+	text     string
+}
+
+// open parses the files of a package that are built here, tests left out.
+func (t *Tree) open(path string) (*pkg, error) {
+	p := &pkg{dir: filepath.Join(t.Root, "src", path), fset: token.NewFileSet()}
+	entries, err := os.ReadDir(p.dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if e.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		if ok, err := build.Default.MatchFile(p.dir, name); err != nil || !ok {
+			continue
+		}
+		f := &file{path: filepath.Join(p.dir, name)}
+		if f.src, err = os.ReadFile(f.path); err != nil {
+			return nil, err
+		}
+		if f.ast, err = parser.ParseFile(p.fset, f.path, f.src, parser.SkipObjectResolution); err != nil {
+			return nil, err
+		}
+		p.files = append(p.files, f)
+	}
+	return p, nil
+}
+
+// write carries out the edits.
+func (p *pkg) write() error {
+	for _, f := range p.files {
+		if len(f.edits) == 0 {
+			continue
+		}
+		slices.SortStableFunc(f.edits, func(a, b edit) int { return a.from - b.from })
+		var out bytes.Buffer
+		at := 0
+		for _, e := range f.edits {
+			out.Write(f.src[at:e.from])
+			out.WriteString(e.text)
+			at = e.to
+		}
+		out.Write(f.src[at:])
+		text, err := format.Source(out.Bytes())
+		if err != nil {
+			return fmt.Errorf("%s after the patch: %w", f.path, err)
+		}
+		if err := os.WriteFile(f.path, text, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pkg) offset(pos token.Pos) int { return p.fset.Position(pos).Offset }
+
+func (p *pkg) text(f *file, n ast.Node) string {
+	return string(f.src[p.offset(n.Pos()):p.offset(n.End())])
+}
+
+func (p *pkg) insert(f *file, at token.Pos, text string) {
+	f.edits = append(f.edits, edit{p.offset(at), p.offset(at), text})
+}
+
+func (p *pkg) replace(f *file, n ast.Node, text string) {
+	f.edits = append(f.edits, edit{p.offset(n.Pos()), p.offset(n.End()), text})
+}
+
+// addField adds a field to a structure, after the others.
+func (p *pkg) addField(typ, field string) error {
+	for _, f := range p.files {
+		for _, d := range f.ast.Decls {
+			gen, ok := d.(*ast.GenDecl)
+			if !ok || gen.Tok != token.TYPE {
+				continue
+			}
+			for _, s := range gen.Specs {
+				ts := s.(*ast.TypeSpec)
+				if st, ok := ts.Type.(*ast.StructType); ok && ts.Name.Name == typ {
+					p.insert(f, st.Fields.Closing, "\n"+field+"\n")
+					return nil
+				}
+			}
+		}
+	}
+	return fmt.Errorf("%s: no structure %s", p.dir, typ)
+}
+
+// keyLiterals names the field in composite literals of a type that name none.
+func (p *pkg) keyLiterals(typ, field string) {
+	for _, f := range p.files {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.CompositeLit); ok && isIdent(lit.Type, typ) && len(lit.Elts) == 1 {
+				if _, keyed := lit.Elts[0].(*ast.KeyValueExpr); !keyed {
+					p.insert(f, lit.Elts[0].Pos(), field+": ")
+				}
+			}
+			return true
+		})
+	}
+}
+
+func isIdent(e ast.Expr, name string) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && id.Name == name
+}
+
+// wrapLiterals passes each &T{...} to a function.
+func (p *pkg) wrapLiterals(typ, fn string) error {
+	found := false
+	for _, f := range p.files {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			u, ok := n.(*ast.UnaryExpr)
+			if !ok || u.Op != token.AND {
+				return true
+			}
+			if lit, ok := u.X.(*ast.CompositeLit); ok && isIdent(lit.Type, typ) {
+				p.insert(f, u.Pos(), fn+"(")
+				p.insert(f, u.End(), ")")
+				found = true
+			}
+			return true
+		})
+	}
+	if !found {
+		return fmt.Errorf("%s: no literal &%s{}", p.dir, typ)
+	}
+	return nil
+}
+
+// functions calls f for each function and method with a body.
+func (p *pkg) functions(do func(f *file, recv string, fn *ast.FuncDecl)) {
+	for _, f := range p.files {
+		for _, d := range f.ast.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Body == nil {
+				continue
+			}
+			recv := ""
+			if fn.Recv != nil {
+				star, ok := fn.Recv.List[0].Type.(*ast.StarExpr)
+				if !ok || len(fn.Recv.List[0].Names) == 0 {
+					continue
+				}
+				if id, ok := star.X.(*ast.Ident); ok {
+					recv = id.Name
+				}
+				if recv == "" {
+					continue
+				}
+			}
+			do(f, recv, fn)
+		}
+	}
+}
+
+// function finds one by name; recv is "" for those without a receiver.
+func (p *pkg) function(recv, name string, do func(f *file, fn *ast.FuncDecl)) error {
+	found := false
+	p.functions(func(f *file, r string, fn *ast.FuncDecl) {
+		if r == recv && fn.Name.Name == name {
+			found = true
+			do(f, fn)
+		}
+	})
+	if !found {
+		return fmt.Errorf("%s: no function %s.%s", p.dir, recv, name)
+	}
+	return nil
+}
+
+// begin puts statements before the others of a function.
+func (p *pkg) begin(recv, name, text string) error {
+	return p.function(recv, name, func(f *file, fn *ast.FuncDecl) { p.insert(f, fn.Body.Lbrace+1, text+"\n") })
+}
+
+// wrapReturns passes what a function with one result returns to another one.
+func (p *pkg) wrapReturns(name, wrap string) error {
+	return p.function("", name, func(f *file, fn *ast.FuncDecl) {
+		ast.Inspect(fn.Body, func(n ast.Node) bool {
+			if r, ok := n.(*ast.ReturnStmt); ok && len(r.Results) == 1 {
+				p.insert(f, r.Results[0].Pos(), wrap+"(")
+				p.insert(f, r.Results[0].End(), ")")
+			}
+			return true
+		})
+	})
+}
+
+// split renames a function to Std… and puts one with the old name before it that
+// begins with the given statements.
+func (p *pkg) split(name, first string) error {
+	return p.function("", name, func(f *file, fn *ast.FuncDecl) {
+		signature := string(f.src[p.offset(fn.Type.Params.Pos()):p.offset(fn.Body.Lbrace)])
+		front := "func " + name + signature + "{\n" + first + "\nreturn Std" + name + "(" + strings.Join(paramNames(fn), ", ") + ")\n}\n\n"
+		p.insert(f, fn.Pos(), front)
+		p.insert(f, fn.Name.Pos(), "Std")
+	})
+}
+
+func paramNames(fn *ast.FuncDecl) (names []string) {
+	for _, field := range fn.Type.Params.List {
+		for _, n := range field.Names {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// forward makes each exported method of the types pass the call on to alt, when
+// the receiver has one with such a method. valid is the condition under which
+// the receiver may be looked at, with R for its name.
+func (p *pkg) forward(types []string, valid string, except ...string) {
+	p.functions(func(f *file, recv string, fn *ast.FuncDecl) {
+		if !slices.Contains(types, recv) || !fn.Name.IsExported() || slices.Contains(except, recv+"."+fn.Name.Name) {
+			return
+		}
+		r := fn.Recv.List[0].Names[0].Name
+		signature := string(f.src[p.offset(fn.Type.Params.Pos()):p.offset(fn.Body.Lbrace)])
+		call := "a." + fn.Name.Name + "(" + strings.Join(p.arguments(f, fn), ", ") + ")"
+		if fn.Type.Results != nil {
+			call = "return " + call
+		} else {
+			call += "\nreturn"
+		}
+		p.insert(f, fn.Body.Lbrace+1, fmt.Sprintf("\nif %s && %s.alt != nil {\nif a, ok := %s.alt.(interface{ %s%s }); ok {\n%s\n}\n}\n",
+			strings.ReplaceAll(valid, "R", r), r, r, fn.Name.Name, strings.TrimSpace(signature), call))
+	})
+}
+
+// arguments returns the parameters as they are passed on: a reader or writer as
+// what stands behind it.
+func (p *pkg) arguments(f *file, fn *ast.FuncDecl) (args []string) {
+	for _, field := range fn.Type.Params.List {
+		for _, n := range field.Names {
+			switch p.text(f, field.Type) {
+			case "io.Reader":
+				args = append(args, "ringsideReader("+n.Name+")")
+			case "io.Writer":
+				args = append(args, "ringsideWriter("+n.Name+")")
+			default:
+				args = append(args, n.Name)
+			}
+		}
+	}
+	return args
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+
+package gotree
+
+import (
+	"errors"
+	"go/ast"
+	"strings"
+)
+
+// patchOS makes the tree's package os open files through package ufile.
+func (t *Tree) patchOS() error {
+	p, err := t.open("os")
+	if err != nil {
+		return err
+	}
+	p.keyLiterals("File", "file")
+	p.keyLiterals("Root", "root")
+	p.forward([]string{"File"}, "R != nil")
+	p.forward([]string{"Root"}, "R != nil")
+	const wrapNewFile = `if Ringside.Wrap != nil {
+		f := StdNewFile(fd, name)
+		if f == nil {
+			return nil
+		}
+		return Ringside.Wrap(f)
+	}`
+	const wrapPipe = `if Ringside.Wrap != nil {
+		r, w, err := StdPipe()
+		if err != nil {
+			return nil, nil, err
+		}
+		return Ringside.Wrap(r), Ringside.Wrap(w), nil
+	}`
+	return errors.Join(
+		p.addField("File", "alt any // a *ufile.File"),
+		p.addField("Root", "alt any // a *ufile.Root"),
+		p.split("OpenFile", "if Ringside.OpenFile != nil { return Ringside.OpenFile(name, flag, perm) }"),
+		p.split("OpenRoot", "if Ringside.OpenRoot != nil { return Ringside.OpenRoot(name) }"),
+		p.split("DirFS", "if Ringside.DirFS != nil { return Ringside.DirFS(dir) }"),
+		p.split("NewFile", wrapNewFile),
+		p.split("Pipe", wrapPipe),
+		p.write(),
+		t.addHook("os", "os"),
+	)
+}
+
+// patchNet makes the tree's package net move data through package unet. A socket
+// is made, bound and connected by package net, as unet has it done, and then
+// taken over.
+func (t *Tree) patchNet() error {
+	p, err := t.open("net")
+	if err != nil {
+		return err
+	}
+	p.keyLiterals("conn", "fd")
+	p.forward([]string{"conn", "TCPConn", "UDPConn", "UnixConn"}, "R.ok()")
+	p.forward([]string{"TCPListener", "UnixListener"}, "R.ok()",
+		"TCPListener.Accept", "TCPListener.AcceptTCP", "UnixListener.Accept", "UnixListener.AcceptUnix")
+	var errs []error
+	for _, typ := range []string{"conn", "TCPListener", "UnixListener"} {
+		errs = append(errs, p.addField(typ, "alt any // of package unet"))
+	}
+	for _, family := range []string{"TCP", "Unix"} {
+		for _, name := range []string{"Accept", "Accept" + family} {
+			errs = append(errs, p.acceptFrom(family+"Listener", name, "ringsideAccept"+family))
+		}
+	}
+	errs = append(errs,
+		p.wrapReturns("newTCPConn", "ringsideTCPConn"),
+		p.wrapReturns("newUDPConn", "ringsideUDPConn"),
+		p.wrapReturns("newUnixConn", "ringsideUnixConn"),
+		p.lateMulticast(),
+		p.wrapLiterals("TCPListener", "ringsideTCPListener"),
+		p.wrapLiterals("UnixListener", "ringsideUnixListener"),
+		p.begin("conn", "writeBuffers", "if w, ok := c.alt.(interface{ Writev(*Buffers) (int64, error) }); ok { return w.Writev(v) }"),
+	)
+	return errors.Join(append(errs, p.write(), t.addHook("net", "net"))...)
+}
+
+// acceptFrom makes a listener accept by a function of the hooks when it has an alt.
+func (p *pkg) acceptFrom(recv, name, accept string) error {
+	const text = `
+	if L.ok() && L.alt != nil {
+		c, err := ACCEPT(L.alt, L.fd)
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+`
+	return p.function(recv, name, func(f *file, fn *ast.FuncDecl) {
+		l := fn.Recv.List[0].Names[0].Name
+		p.insert(f, fn.Body.Lbrace+1, strings.NewReplacer("L.", l+".", "ACCEPT", accept).Replace(text))
+	})
+}
+
+// lateMulticast lets package net join the group before the socket is taken over.
+func (p *pkg) lateMulticast() error {
+	return p.function("sysListener", "listenMulticastUDP", func(f *file, fn *ast.FuncDecl) {
+		ast.Inspect(fn.Body, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				if isIdent(n.Fun, "newUDPConn") {
+					p.replace(f, n, "&UDPConn{conn{fd: "+p.text(f, n.Args[0])+"}}")
+				}
+			case *ast.ReturnStmt:
+				if isIdent(n.Results[0], "c") {
+					p.replace(f, n.Results[0], "ringsideUDPConn(c)")
+				}
+			}
+			return true
+		})
+	})
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+
+// Package suites runs test suites that others wrote, in a Go tree whose os opens
+// files through package ufile and whose net moves data through package unet (see
+// package gotree). Each suite runs as it is, too: what passes there must pass in
+// every mode, or stand in the table of docs/referees.md.
+//
+//	make referees                                          # all of them
+//	RINGSIDE_REFEREES=all go test -v -run TestGoNet ./referees/suites
+//
+// RINGSIDE_REFEREES_RACE=1 builds them with the race detector.
+package suites

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+
+package suites
+
+import (
+	"testing"
+	"time"
+)
+
+// Go's own packages: the tests of os and net and of what stands on net.
+var (
+	goOS = suite{
+		name: "os", pkgs: []string{"os"}, args: []string{"-test.short"},
+		judges: "ufile", limit: 2 * time.Minute, brief: allModes,
+	}
+	goNet = suite{
+		name: "net", pkgs: []string{"net"}, args: []string{"-test.short"},
+		judges: "unet", limit: 2 * time.Minute, brief: allModes,
+	}
+	goHTTP = suite{
+		name: "net/http", pkgs: []string{"net/http", "net/http/httptest", "net/http/httputil"}, args: []string{"-test.short"},
+		judges: "unet", limit: 3 * time.Minute, brief: justRing,
+	}
+	goTLS = suite{
+		name: "crypto/tls", pkgs: []string{"crypto/tls"}, args: []string{"-test.short"},
+		judges: "unet", limit: 3 * time.Minute, brief: justRing,
+	}
+	goRPC = suite{
+		name: "net/rpc", pkgs: []string{"net/rpc", "net/smtp"}, args: []string{"-test.short"},
+		judges: "unet", limit: time.Minute,
+	}
+)
+
+// Of other projects: what moves data through net.
+var (
+	grpc = suite{
+		name: "grpc", module: "google.golang.org/grpc@v1.76.0",
+		pkgs:   []string{"./internal/transport", "./test", "."},
+		judges: "unet", limit: 5 * time.Minute, brief: justRing,
+	}
+	xnet = suite{
+		name: "x/net", module: "golang.org/x/net@v0.62.0",
+		pkgs:   []string{"./http2", "./nettest", "./websocket", "./ipv4", "./ipv6", "./netutil", "./proxy"},
+		judges: "unet", limit: 3 * time.Minute, brief: justRing,
+	}
+	raft = suite{
+		name: "raft", module: "github.com/hashicorp/raft@v1.7.3",
+		pkgs: []string{"."}, args: []string{"-test.short"},
+		judges: "unet", limit: 4 * time.Minute, brief: justRing,
+	}
+	quic = suite{
+		name: "quic-go", module: "github.com/quic-go/quic-go@v0.55.0",
+		pkgs: []string{".", "./http3", "./integrationtests/self"}, args: []string{"-test.short"},
+		judges: "unet", limit: 5 * time.Minute,
+	}
+	cmux = suite{
+		name: "cmux", module: "github.com/soheilhy/cmux@v0.1.5",
+		pkgs: []string{"."}, judges: "unet", limit: time.Minute,
+	}
+	websockets = []suite{
+		{name: "gorilla/websocket", module: "github.com/gorilla/websocket@v1.5.3", pkgs: []string{"."}, judges: "unet", limit: time.Minute},
+		{name: "coder/websocket", module: "github.com/coder/websocket@v1.8.14", pkgs: []string{"."}, judges: "unet", limit: 2 * time.Minute},
+	}
+	ssh = suite{
+		name: "x/crypto/ssh", module: "golang.org/x/crypto@v0.53.0",
+		pkgs: []string{"./ssh", "./ssh/agent", "./ssh/test"}, judges: "unet", limit: 2 * time.Minute,
+	}
+	muxes = []suite{
+		{name: "yamux", module: "github.com/hashicorp/yamux@v0.1.2", pkgs: []string{"."}, judges: "unet", limit: 2 * time.Minute},
+		{name: "smux", module: "github.com/xtaci/smux@v1.5.35", pkgs: []string{"."}, judges: "unet", limit: 2 * time.Minute},
+	}
+	fasthttp = suite{
+		name: "fasthttp", module: "github.com/valyala/fasthttp@v1.58.0",
+		pkgs: []string{".", "./fasthttputil"}, args: []string{"-test.short"}, judges: "unet", limit: 3 * time.Minute,
+	}
+)
+
+// Of other projects: what keeps data in files.
+var (
+	pebble = suite{
+		name: "pebble", module: "github.com/cockroachdb/pebble/v2@v2.1.0",
+		pkgs: []string{"./vfs", "./wal", "./record", "./objstorage", "./objstorage/objstorageprovider", "."}, args: []string{"-test.short"},
+		judges: "ufile", limit: 5 * time.Minute, brief: justRing,
+	}
+	bbolt = suite{
+		name: "bbolt", module: "go.etcd.io/bbolt@v1.4.3",
+		pkgs: []string{"."}, args: []string{"-test.short"}, judges: "ufile", limit: 3 * time.Minute,
+	}
+	goleveldb = suite{
+		name: "goleveldb", module: "github.com/syndtr/goleveldb@v1.0.0",
+		pkgs: []string{"./leveldb/storage"}, judges: "ufile", limit: 3 * time.Minute,
+	}
+	badger = suite{
+		name: "badger", module: "github.com/dgraph-io/badger/v4@v4.8.0",
+		pkgs: []string{"./table", "./y", "."}, args: []string{"-test.short"}, judges: "ufile", limit: 5 * time.Minute,
+	}
+	logs = []suite{
+		{name: "raft-wal", module: "github.com/hashicorp/raft-wal@v0.4.2", pkgs: []string{".", "./fs", "./segment"}, judges: "ufile", limit: 2 * time.Minute},
+		{name: "tidwall/wal", module: "github.com/tidwall/wal@v1.1.8", pkgs: []string{"."}, judges: "ufile", limit: 2 * time.Minute},
+	}
+)
+
+// all are the suites that the table of differences may speak of.
+var all = append(append(append([]suite{
+	goOS, goNet, goHTTP, goTLS, goRPC, grpc, xnet, raft, quic, cmux, ssh, fasthttp, pebble, bbolt, goleveldb, badger,
+}, websockets...), muxes...), logs...)
+
+func TestGoOS(t *testing.T)       { judge(t, goOS) }
+func TestGoNet(t *testing.T)      { judge(t, goNet) }
+func TestGoHTTP(t *testing.T)     { judge(t, goHTTP) }
+func TestGoTLS(t *testing.T)      { judge(t, goTLS) }
+func TestGoRPC(t *testing.T)      { judge(t, goRPC) }
+func TestGRPC(t *testing.T)       { judge(t, grpc) }
+func TestXNet(t *testing.T)       { judge(t, xnet) }
+func TestRaft(t *testing.T)       { judge(t, raft) }
+func TestQUIC(t *testing.T)       { judge(t, quic) }
+func TestCmux(t *testing.T)       { judge(t, cmux) }
+func TestWebSockets(t *testing.T) { judgeEach(t, websockets) }
+func TestSSH(t *testing.T)        { judge(t, ssh) }
+func TestMuxes(t *testing.T)      { judgeEach(t, muxes) }
+func TestFastHTTP(t *testing.T)   { judge(t, fasthttp) }
+func TestPebble(t *testing.T)     { judge(t, pebble) }
+func TestBbolt(t *testing.T)      { judge(t, bbolt) }
+func TestGoLevelDB(t *testing.T)  { judge(t, goleveldb) }
+func TestBadger(t *testing.T)     { judge(t, badger) }
+func TestLogs(t *testing.T)       { judgeEach(t, logs) }
+
+func judgeEach(t *testing.T, suites []suite) {
+	for _, s := range suites {
+		t.Run(s.name, func(t *testing.T) { judge(t, s) })
+	}
+}

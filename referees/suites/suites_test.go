@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+
+package suites
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// suite is a set of tests that others wrote.
+type suite struct {
+	name   string   // in the table of differences
+	module string   // path@version, "" for the toolchain's own packages
+	pkgs   []string // without "..."
+	args   []string // of the test binaries
+	judges string   // the package of ours that it must use: "ufile" or "unet"
+	limit  time.Duration
+	brief  []string // modes in a brief run, which CI makes
+}
+
+var (
+	allModes = []string{"ring", "plain", "fallback"}
+	justRing = []string{"ring"}
+)
+
+// judge runs a suite in each mode, and as it is, and compares.
+func judge(t *testing.T, s suite) {
+	modes := allModes
+	switch os.Getenv("RINGSIDE_REFEREES") {
+	case "":
+		t.Skip("needs RINGSIDE_REFEREES=brief or =all: make referees sets it")
+	case "brief":
+		modes = s.brief
+	}
+	if len(modes) == 0 {
+		t.Skip("needs RINGSIDE_REFEREES=all: left out of the brief run")
+	}
+	rows := differences(t, s.name)
+	w := newWorkshop(t, s)
+	for _, pkg := range s.pkgs {
+		b := w.build(pkg)
+		std := b.run("std", "")
+		for _, mode := range modes {
+			b.compare(mode, std, rows)
+		}
+	}
+	for _, r := range rows {
+		if missing := r.notSeen(modes); len(missing) > 0 {
+			t.Errorf("%s %s: no difference any more, %s: take the row out of docs/referees.md", s.name, r.test, strings.Join(missing, ", "))
+		}
+	}
+}
+
+// row is a documented difference.
+type row struct {
+	modes  []string
+	test   string
+	rarely bool
+	seen   map[string]bool
+}
+
+// notSeen returns the modes that ought to differ and did not.
+func (r *row) notSeen(ran []string) (missing []string) {
+	for _, m := range ran {
+		if slices.Contains(r.modes, m) && !r.seen[m] && !r.rarely {
+			missing = append(missing, m)
+		}
+	}
+	return missing
+}
+
+// covers reports whether the row is about a test or one that it consists of.
+func (r *row) covers(test string) bool {
+	return test == r.test || strings.HasPrefix(test, r.test+"/")
+}
+
+// differences reads the rows of a suite in docs/referees.md.
+func differences(t *testing.T, suite string) (rows []*row) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(repo, "docs", "referees.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(page), "| suite | modes | test | reason |\n|---|---|---|---|\n")
+	if !ok {
+		t.Fatal("docs/referees.md has no table of differences")
+	}
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(line, "|\n"), "|")
+		if len(cells) != 4 {
+			break
+		}
+		for i := range cells {
+			cells[i] = strings.Trim(cells[i], " `")
+		}
+		if cells[0] != suite {
+			continue
+		}
+		r := &row{modes: strings.Split(cells[1], ", "), test: cells[2], seen: map[string]bool{}}
+		if r.modes[0] == "all" {
+			r.modes = allModes
+		}
+		r.rarely = strings.HasPrefix(cells[3], "At times:")
+		for _, m := range r.modes {
+			if !slices.Contains(allModes, m) {
+				t.Fatalf("docs/referees.md: %s: no such mode: %q", cells[2], m)
+			}
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// TestTableOfDifferences checks that each row belongs to a suite, without running any.
+func TestTableOfDifferences(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(repo, "docs", "referees.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for _, s := range all {
+		rows += len(differences(t, s.name))
+	}
+	_, table, _ := strings.Cut(string(page), "|---|---|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	if lines := len(strings.Split(strings.TrimSpace(table), "\n")); lines != rows {
+		t.Errorf("docs/referees.md has %d rows, of which %d belong to a suite", lines, rows)
+	}
+}
+
+// compare runs a test binary in a mode and reports what std passes and it does not.
+func (b *binary) compare(mode string, std results, rows []*row) {
+	t := b.w.t
+	start := time.Now()
+	got := b.run(mode, "")
+	var again []string
+	for try := 0; try < 2; try++ { // a loaded machine is not a difference
+		missed := top(failed(std, got, mode, rows))
+		if len(missed) == 0 {
+			break
+		}
+		again = missed
+		for name, r := range b.run(mode, "^("+strings.Join(missed, "|")+")$") {
+			got[name] = r
+		}
+	}
+	passed, expected := 0, 0
+	for name, was := range std {
+		switch {
+		case was != "pass":
+		case got[name] == "pass":
+			passed++
+		default:
+			if r := rowOf(name, mode, rows); r != nil {
+				r.seen[mode] = true
+				expected++
+			}
+		}
+	}
+	bad := failed(std, got, mode, rows)
+	said := fmt.Sprintf("%-9s %-9s %-40s %4d passed, %d failed, %d expected differences, %.0fs",
+		b.w.suite.name, mode, b.pkg, passed, len(bad), expected, time.Since(start).Seconds())
+	if len(again) > 0 {
+		said += "; tried again: " + strings.Join(again, " ")
+	}
+	t.Log(said)
+	for i, name := range bad {
+		if i == 20 {
+			t.Errorf("%s %s: and %d more", b.pkg, mode, len(bad)-i)
+			break
+		}
+		t.Errorf("%s %s: %s passes with Go's own packages; here it is %s\n%s", b.pkg, mode, name, orMissing(got[name]), b.said(name))
+	}
+	if passed == 0 {
+		t.Errorf("%s %s: no test passed\n%s", b.pkg, mode, b.tail())
+	}
+}
+
+func orMissing(s string) string {
+	if s == "" {
+		return "missing"
+	}
+	return s
+}
+
+// failed returns what std passes and got does not, and no row covers.
+func failed(std, got results, mode string, rows []*row) (names []string) {
+	for name, was := range std {
+		if was == "pass" && got[name] != "pass" && rowOf(name, mode, rows) == nil && !parentOfRow(name, mode, rows) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func rowOf(name, mode string, rows []*row) *row {
+	for _, r := range rows {
+		if slices.Contains(r.modes, mode) && r.covers(name) {
+			return r
+		}
+	}
+	return nil
+}
+
+// parentOfRow reports whether a part of the test is in the table: the whole
+// fails with it.
+func parentOfRow(name, mode string, rows []*row) bool {
+	return slices.ContainsFunc(rows, func(r *row) bool {
+		return slices.Contains(r.modes, mode) && strings.HasPrefix(r.test, name+"/")
+	})
+}
+
+// top returns the names of the whole tests, once each.
+func top(names []string) (tops []string) {
+	for _, n := range names {
+		n, _, _ = strings.Cut(n, "/")
+		if !slices.Contains(tops, n) {
+			tops = append(tops, n)
+		}
+	}
+	return tops
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+
+package suites
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/referees/gotree"
+)
+
+// repo is the root of this repository.
+var repo, _ = filepath.Abs(filepath.Join("..", ".."))
+
+// scratch holds the tree, copies of modules and test binaries.
+var scratch string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if scratch, err = os.MkdirTemp("", "referees"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(scratch)
+		return m.Run()
+	}())
+}
+
+var (
+	tree = sync.OnceValues(func() (*gotree.Tree, error) { return gotree.Make(filepath.Join(scratch, "go"), repo) })
+
+	// forbid is the command that refuses io_uring to another one and brings the
+	// loopback interface of a new network namespace up.
+	forbid = sync.OnceValues(func() (string, error) {
+		bin := filepath.Join(scratch, "forbid")
+		cmd := exec.Command("go", "build", "-o", bin, "./internal/forbid")
+		cmd.Dir, cmd.Env = repo, append(os.Environ(), "CGO_ENABLED=0")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("%v: %w\n%s", cmd, err, out)
+		}
+		return bin, nil
+	})
+)
+
+// workshop builds the test binaries of a suite.
+type workshop struct {
+	t     *testing.T
+	suite suite
+	tree  *gotree.Tree
+	dir   string // of the module
+}
+
+func newWorkshop(t *testing.T, s suite) *workshop {
+	t.Helper()
+	tree, err := tree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &workshop{t: t, suite: s, tree: tree, dir: filepath.Join(tree.Root, "src")}
+	if s.module != "" {
+		w.copyModule()
+	}
+	return w
+}
+
+// copyModule copies a module from the cache, which is read-only.
+func (w *workshop) copyModule() {
+	cmd := exec.Command("go", "mod", "download", "-json", w.suite.module)
+	cmd.Dir, cmd.Env = scratch, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	out, err := cmd.Output()
+	var m struct{ Dir, Error string }
+	if jsonErr := json.Unmarshal(out, &m); err != nil || jsonErr != nil || m.Error != "" {
+		w.t.Fatalf("%v: %v %v %s", cmd, err, jsonErr, m.Error)
+	}
+	w.dir = filepath.Join(scratch, strings.NewReplacer("/", "_", "@", "_").Replace(w.suite.module))
+	if _, err := os.Stat(w.dir); err == nil {
+		return
+	}
+	if err := os.CopyFS(w.dir, os.DirFS(m.Dir)); err != nil {
+		w.t.Fatal(err)
+	}
+	err = filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chmod(path, 0o755)
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *workshop) command(dir string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(w.tree.Root, "bin", "go"), args...)
+	cmd.Dir, cmd.Env = dir, append(w.tree.Env(), "GOFLAGS=-buildvcs=false -mod=mod")
+	if w.suite.module == "" {
+		cmd.Env = append(cmd.Env, "GOFLAGS=-buildvcs=false")
+	}
+	return cmd
+}
+
+// binary is the test binary of a package.
+type binary struct {
+	w             *workshop
+	pkg, dir, exe string
+	lastOutput    map[string]*strings.Builder // of each test, in the last run
+	whole         string                      // of the last run
+}
+
+// build compiles the tests of a package, and with them ufile and unet.
+func (w *workshop) build(pkg string) *binary {
+	w.t.Helper()
+	out, err := w.command(w.dir, "list", "-f", "{{.Dir}}\n{{.Name}}\n{{.ImportPath}}", pkg).Output()
+	if err != nil {
+		w.t.Fatalf("%s: go list: %v", pkg, err)
+	}
+	at := strings.Split(string(out), "\n")
+	b := &binary{w: w, pkg: at[2], dir: at[0], exe: filepath.Join(scratch, strings.ReplaceAll(at[2], "/", "_")+".test")}
+	added := fmt.Sprintf("package %s_test\n\nimport _ \"ringside/%s\"\n", at[1], w.suite.judges)
+	if err := os.WriteFile(filepath.Join(b.dir, "ringside_tree_test.go"), []byte(added), 0o666); err != nil {
+		w.t.Fatal(err)
+	}
+	args := []string{"test", "-c", "-vet=off", "-ldflags=-w", "-o", b.exe}
+	if os.Getenv("RINGSIDE_REFEREES_RACE") != "" {
+		args = append(args, "-race")
+	}
+	if out, err := w.command(b.dir, append(args, ".")...).CombinedOutput(); err != nil {
+		w.t.Fatalf("%s: %v\n%s", pkg, err, out)
+	}
+	return b
+}
+
+// results are what became of each test: "pass", "fail" or "skip".
+type results map[string]string
+
+// run runs the tests in a mode, those of a pattern or all.
+func (b *binary) run(mode, pattern string) results {
+	t := b.w.t
+	t.Helper()
+	used := filepath.Join(t.TempDir(), "used")
+	cmd := b.command(mode, pattern, used)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	ctx, cancel := context.WithTimeout(context.Background(), b.w.suite.limit+30*time.Second)
+	defer cancel()
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("%v: %v", cmd, err)
+	}
+	go func() {
+		<-ctx.Done()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // and the children that it left
+	}()
+	err := cmd.Wait()
+	b.whole = out.String()
+	if err != nil {
+		b.whole += "\n" + err.Error()
+	}
+	if mode != "std" && pattern == "" {
+		b.checkUsed(mode, used)
+	}
+	return b.parse(out.Bytes())
+}
+
+// command returns the command that runs the tests, alone on a network of their
+// own.
+func (b *binary) command(mode, pattern, used string) *exec.Cmd {
+	t := b.w.t
+	forbid, err := forbid()
+	if err != nil {
+		t.Fatal(err)
+	}
+	errno := "none"
+	treeMode := mode
+	switch mode {
+	case "std":
+		treeMode = ""
+	case "fallback":
+		errno, treeMode = "EPERM", "auto"
+	}
+	args := []string{"-errno", errno, "-loopback", "--", b.exe, "-test.v=test2json", "-test.timeout=" + b.w.suite.limit.String()}
+	args = append(args, b.w.suite.args...)
+	if pattern != "" {
+		args = append(args, "-test.run="+pattern)
+	}
+	cmd := exec.Command(forbid, args...)
+	cmd.Dir = b.dir
+	cmd.Env = append(b.w.tree.Env(), "RINGSIDE_TREE_MODE="+treeMode, "RINGSIDE_TREE_USED="+used, "GOTRACEBACK=all", "PWD="+b.dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Cloneflags: syscall.CLONE_NEWNET}
+	if os.Getuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	return cmd
+}
+
+// checkUsed checks that the tests did go through the package that they judge,
+// and in the right mode.
+func (b *binary) checkUsed(mode, used string) {
+	said, _ := os.ReadFile(used)
+	for line := range strings.Lines(string(said)) {
+		name, backend, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if name != b.w.suite.judges {
+			continue
+		}
+		if ringed := strings.HasPrefix(backend, "io_uring"); ringed != (mode == "ring") {
+			b.w.t.Errorf("%s %s: %s used %q", b.pkg, mode, name, backend)
+		}
+		return
+	}
+	b.w.t.Errorf("%s %s: %s was not used\n%s", b.pkg, mode, b.w.suite.judges, b.tail())
+}
+
+// parse reads what the tests wrote.
+func (b *binary) parse(out []byte) results {
+	cmd := exec.Command("go", "tool", "test2json")
+	cmd.Stdin = bytes.NewReader(out)
+	events, err := cmd.Output()
+	if err != nil {
+		b.w.t.Fatalf("test2json: %v", err)
+	}
+	got := results{}
+	b.lastOutput = map[string]*strings.Builder{}
+	for line := range bytes.Lines(events) {
+		var e struct{ Action, Test, Output string }
+		if err := json.Unmarshal(line, &e); err != nil {
+			b.w.t.Fatalf("test2json: %v", err)
+		}
+		switch e.Action {
+		case "pass", "fail", "skip":
+			if e.Test != "" {
+				got[e.Test] = e.Action
+			}
+		case "output":
+			if b.lastOutput[e.Test] == nil {
+				b.lastOutput[e.Test] = &strings.Builder{}
+			}
+			b.lastOutput[e.Test].WriteString(e.Output)
+		}
+	}
+	return got
+}
+
+// said returns what a test wrote in the last run.
+func (b *binary) said(test string) string {
+	if s := b.lastOutput[test]; s != nil {
+		return tail(s.String())
+	}
+	return b.tail()
+}
+
+func (b *binary) tail() string { return tail(b.whole) }
+
+func tail(s string) string { return s[max(0, len(s)-4000):] }
