@@ -49,6 +49,11 @@ func judge(t *testing.T, s suite) {
 			b.compare(mode, std, rows)
 		}
 	}
+	for _, mode := range modes {
+		if !w.used[mode] {
+			t.Errorf("%s %s: package %s was not used", s.name, mode, s.judges)
+		}
+	}
 	for _, r := range rows {
 		if missing := r.notSeen(modes); len(missing) > 0 {
 			t.Errorf("%s %s: no difference any more, %s: take the row out of docs/referees.md", s.name, r.test, strings.Join(missing, ", "))
@@ -169,6 +174,7 @@ func (b *binary) compare(mode string, std results, rows []*row) {
 		said += "; tried again: " + strings.Join(again, " ")
 	}
 	t.Log(said)
+	b.w.suite.count(passed, len(bad), expected)
 	for i, name := range bad {
 		if i == 20 {
 			t.Errorf("%s %s: and %d more", b.pkg, mode, len(bad)-i)
@@ -179,6 +185,23 @@ func (b *binary) compare(mode string, std results, rows []*row) {
 	if passed == 0 {
 		t.Errorf("%s %s: no test passed\n%s", b.pkg, mode, b.tail())
 	}
+}
+
+// totals are the counts of each suite that ran, in all modes.
+var totals []total
+
+type total struct {
+	suite                    string
+	passed, failed, expected int
+}
+
+func (s *suite) count(passed, failed, expected int) {
+	i := slices.IndexFunc(totals, func(c total) bool { return c.suite == s.name })
+	if i < 0 {
+		i, totals = len(totals), append(totals, total{suite: s.name})
+	}
+	c := &totals[i]
+	c.passed, c.failed, c.expected = c.passed+passed, c.failed+failed, c.expected+expected
 }
 
 func orMissing(s string) string {
