@@ -132,8 +132,7 @@ func TestTableOfDifferences(t *testing.T) {
 		rows += len(differences(t, s.name))
 	}
 	_, table, _ := strings.Cut(string(page), "|---|---|---|---|\n")
-	table, _, _ = strings.Cut(table, "\n\n")
-	if lines := len(strings.Split(strings.TrimSpace(table), "\n")); lines != rows {
+	if lines := strings.Count(table, "\n|") + strings.Count(table[:min(1, len(table))], "|"); lines != rows {
 		t.Errorf("docs/referees.md has %d rows, of which %d belong to a suite", lines, rows)
 	}
 }
