@@ -111,6 +111,8 @@ func errorsOf(t *testing.T, s *unet.System, network string) []string {
 	raw, err = l.(syscall.Conn).SyscallConn()
 	note(0, err)
 	note(0, raw.Control(func(uintptr) {}))
+	note(0, raw.Read(func(uintptr) bool { return true }))
+	note(0, raw.Write(func(uintptr) bool { return true }))
 	_, err = s.Dial(network, l.Addr().String())
 	note(0, err)
 	_, err = s.Listen(network, "/nowhere/at/all")

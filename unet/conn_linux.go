@@ -3,6 +3,7 @@
 package unet
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -84,7 +85,7 @@ func (c *conn) read(p []byte) (int, error) {
 			return 0, err
 		}
 		if received {
-			return c.in.n, callError("read", c.in.errno)
+			return c.in.n, callError("read", syscall.Errno(c.in.errno))
 		}
 	}
 }
@@ -103,6 +104,15 @@ func callError(call string, errno syscall.Errno) error {
 		return nil
 	}
 	return os.NewSyscallError(call, errno)
+}
+
+// syscallError returns an error of a call as package net has it: an
+// *os.SyscallError, so that net.OpError knows which are temporary.
+func syscallError(call string, err error) error {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return os.NewSyscallError(call, errno)
+	}
+	return err
 }
 
 // Write writes all of p, waiting for room as often as it takes. Concurrent
@@ -223,30 +233,19 @@ func (c *conn) shutdown(how int) error {
 	return nil
 }
 
-// CloseRead ends the reading side: reads return what has arrived, then io.EOF.
-func (c *conn) CloseRead() error { return c.shutdown(syscall.SHUT_RD) }
-
-// CloseWrite ends the writing side: the peer reads what was written, then
-// io.EOF.
-func (c *conn) CloseWrite() error { return c.shutdown(syscall.SHUT_WR) }
-
 // File returns a copy of the descriptor as a file, which the caller must close.
-// Neither closes the other.
+// Closing one does not close the other. As with package net, the file's method Fd
+// makes the socket blocking.
 func (c *conn) File() (f *os.File, err error) {
 	err = c.use(func(fd int) (err error) {
 		c.wary.Store(true) // the other may read
-		f, err = dupFile(fd, c.name())
+		f, err = dupFile(fd, connFile)
 		return err
 	})
 	if err != nil {
 		return nil, c.opError("file", err)
 	}
 	return f, nil
-}
-
-// name is the name that package net gives to the files of a connection.
-func (c *conn) name() string {
-	return c.network + ":" + addrString(c.local) + "->" + addrString(c.remote)
 }
 
 func addrString(a net.Addr) string {
@@ -256,10 +255,37 @@ func addrString(a net.Addr) string {
 	return a.String()
 }
 
-func dupFile(fd int, name string) (*os.File, error) {
+// dupFile returns a file with a copy of a descriptor. Its method Fd makes the
+// descriptor blocking, which only package net can ask of package os, so that
+// net makes the file.
+func dupFile(fd int, fileOf func(*os.File) (*os.File, error)) (*os.File, error) {
 	n, err := sys.Dup(fd)
+	if err != nil {
+		return nil, syscallError("dup", err)
+	}
+	own := os.NewFile(uintptr(n), "")
+	defer own.Close()
+	f, err := fileOf(own)
+	if op, ok := err.(*net.OpError); ok {
+		err = op.Err
+	}
+	return f, err
+}
+
+func connFile(own *os.File) (*os.File, error) {
+	c, err := net.FileConn(own)
 	if err != nil {
 		return nil, err
 	}
-	return os.NewFile(uintptr(n), name), nil
+	defer c.Close()
+	return c.(interface{ File() (*os.File, error) }).File()
+}
+
+func listenerFile(own *os.File) (*os.File, error) {
+	l, err := net.FileListener(own)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	return l.(interface{ File() (*os.File, error) }).File()
 }

@@ -74,41 +74,62 @@ type (
 
 func (r onlyReader) Read(p []byte) (int, error) { return r.c.Read(p) }
 
-// streamSource returns the descriptor of a stream socket to splice from.
-func streamSource(r io.Reader) (syscall.RawConn, bool) {
-	var from syscall.Conn
+// waiter runs a function with the descriptor of a source, again and again as it
+// becomes readable, until the function reports that it is done.
+type waiter func(f func(fd int) bool) error
+
+// streamSource returns how to read from the descriptor of a stream socket, nil
+// when r is something else.
+func streamSource(r io.Reader) waiter {
 	switch r := r.(type) {
 	case onlyReader:
-		from = r.c
+		return r.c.readable
 	case *TCPConn:
-		from = r
+		return r.readable
 	case *UnixConn:
-		if r.network != "unix" {
-			return nil, false
+		if r.network == "unix" {
+			return r.readable
 		}
-		from = r
 	case *net.TCPConn:
-		from = r
+		return readableNet(r)
 	case *net.UnixConn:
-		if r.LocalAddr().Network() != "unix" {
-			return nil, false
+		if r.LocalAddr().Network() == "unix" {
+			return readableNet(r)
 		}
-		from = r
-	default:
-		return nil, false
 	}
-	raw, err := from.SyscallConn()
-	return raw, err == nil
+	return nil
+}
+
+// readable is a waiter for a socket of this package.
+func (c *conn) readable(f func(fd int) bool) error {
+	c.wary.Store(true) // what f leaves is not known
+	return c.whenReady(&c.rd, f)
+}
+
+// readableNet returns a waiter for a socket of package net's.
+func readableNet(c syscall.Conn) waiter {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return func(f func(fd int) bool) error {
+		err := raw.Read(func(fd uintptr) bool { return f(int(fd)) })
+		if op, ok := err.(*net.OpError); ok {
+			return op.Err // the caller names the operation
+		}
+		return err
+	}
 }
 
 // spliceFrom moves up to limit bytes from a stream socket without copying them
-// to the process. It did nothing when it says that it did not handle r.
+// to the process. It did nothing when handled is false. While it waits for the
+// source it holds nothing of c, and the other way round: Close of either does
+// not wait for the peer of the other.
 func (c *conn) spliceFrom(r io.Reader, limit int64) (moved int64, handled bool, err error) {
-	src, ok := streamSource(r)
-	if !ok || !c.lock.Acquire() {
+	src := streamSource(r)
+	if src == nil || c.lock.Closed() {
 		return 0, false, nil
 	}
-	defer c.lock.Release()
 	p, err := c.loop.system.getPipe()
 	if err != nil {
 		return 0, false, nil
@@ -145,11 +166,11 @@ func (c *conn) spliceFrom(r io.Reader, limit int64) (moved int64, handled bool, 
 
 // fillPipe waits for data of src and moves some of it to an empty pipe: 0 at
 // the end.
-func fillPipe(src syscall.RawConn, p *pipe, most int) (n int, errno syscall.Errno, err error) {
-	err = src.Read(func(fd uintptr) bool {
+func fillPipe(src waiter, p *pipe, most int) (n int, errno syscall.Errno, err error) {
+	err = src(func(fd int) bool {
 		for {
-			n, errno = sys.SockSplice(int(fd), p.w.Int(), most, sys.SpliceNonblock)
-			if errno != syscall.EINTR { // after which nobody would tell of what is there
+			n, errno = sys.SockSplice(fd, p.w.Int(), most, sys.SpliceNonblock)
+			if errno != syscall.EINTR { // no event would follow for what is there already
 				return errno != syscall.EAGAIN
 			}
 		}
@@ -180,8 +201,10 @@ func (c *conn) drainPipe(p *pipe, n int) (done int, err error) {
 	return done, err
 }
 
-// sendFile sends up to limit bytes from the position of a file. When it says that it
-// did not handle r, the rest has to be copied.
+// sendFile sends up to limit bytes from the position of a file. When handled is
+// false the rest has to be copied. It holds the file only for the time of each
+// system call, and never while it waits for the peer of c: closing the file, or
+// a copy in the other direction, does not wait for that peer.
 func (c *conn) sendFile(r io.Reader, limit int64) (sent int64, handled bool, err error) {
 	file, ok := r.(syscall.Conn)
 	if !ok {
@@ -191,46 +214,41 @@ func (c *conn) sendFile(r io.Reader, limit int64) (sent int64, handled bool, err
 	if err != nil {
 		return 0, false, nil
 	}
-	fileErr := raw.Read(func(in uintptr) bool {
-		sent, handled, err = c.sendFileFD(int(in), limit)
-		return true
-	})
-	if fileErr != nil {
-		return sent, handled, fileErr
+	h := &c.wr
+	if err := c.begin(h); err != nil {
+		return 0, true, err
 	}
-	return sent, handled, err
-}
-
-func (c *conn) sendFileFD(in int, limit int64) (sent int64, handled bool, err error) {
-	var errno syscall.Errno
-	err = c.whenReady(&c.wr, func(fd int) bool {
-		for sent < limit {
-			var n int
-			n, errno = sys.SockSendFile(fd, in, int(min(limit-sent, sendChunk)))
-			sent += int64(n)
-			switch {
-			case errno == syscall.EAGAIN:
-				return false
-			case errno == syscall.EINTR:
-				continue
-			case errno != 0 || n == 0:
-				return true
-			}
+	defer c.end(h)
+	for sent < limit {
+		if err := c.check(h); err != nil {
+			return sent, true, err
 		}
-		return true
-	})
-	switch {
-	case err != nil:
-		return sent, true, err
-	case errno == 0 || errno == syscall.EAGAIN || errno == syscall.EINTR:
-		return sent, true, nil
-	case noSendFile(errno):
-		return sent, false, nil
+		h.ready.Store(false)
+		var n int
+		var errno syscall.Errno
+		err := raw.Control(func(in uintptr) {
+			n, errno = sys.SockSendFile(c.fd.Int(), int(in), int(min(limit-sent, sendChunk)))
+		})
+		if err != nil {
+			return sent, false, nil // reading the file tells why
+		}
+		sent += int64(n)
+		switch {
+		case errno == syscall.EAGAIN:
+			if err := c.waitWritable(); err != nil {
+				return sent, true, err
+			}
+		case errno == syscall.EINTR:
+		case noSendFile(errno):
+			return sent, false, nil
+		case errno != 0 || n == 0:
+			return sent, true, callError("sendfile", errno)
+		}
 	}
-	return sent, true, callError("sendfile", errno)
+	return sent, true, nil
 }
 
-// noSendFile says whether the kernel cannot send from what it was given.
+// noSendFile reports whether the kernel cannot send from what it was given.
 func noSendFile(errno syscall.Errno) bool {
 	switch errno {
 	case syscall.EINVAL, syscall.ENOSYS, syscall.EOPNOTSUPP, syscall.EPERM, syscall.EIO, syscall.EOVERFLOW:

@@ -6,11 +6,13 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -174,4 +176,149 @@ func TestWritev(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestCopiesHoldOneSocketAtATime copies between two sockets of which one peer is
+// silent or does not read, and meanwhile closes, or sets a deadline on, either of
+// them or the file that is sent. Nothing may wait for the silent peer. The proxy
+// that most programs have closes the destination of one copy while its source is
+// silent.
+func TestCopiesHoldOneSocketAtATime(t *testing.T) {
+	type ends struct{ to, from, toPeer, fromPeer net.Conn }
+	copies := map[string]func(e ends) error{
+		"ReadFrom": func(e ends) error { _, err := e.to.(io.ReaderFrom).ReadFrom(e.from); return err },
+		"ReadFrom limited": func(e ends) error {
+			_, err := e.to.(io.ReaderFrom).ReadFrom(io.LimitReader(e.from, 1<<40))
+			return err
+		},
+		"WriteTo": func(e ends) error { _, err := e.from.(io.WriterTo).WriteTo(e.to); return err },
+		"io.Copy": func(e ends) error { _, err := io.Copy(e.to, e.from); return err },
+	}
+	past := time.Unix(1, 0)
+	// Each of them ends at once. Those that concern the end that the copy waits
+	// for end the copy, too.
+	calls := map[string]struct {
+		call  func(e ends) error
+		about string
+	}{
+		"close the destination":      {func(e ends) error { return e.to.Close() }, "to"},
+		"close the source":           {func(e ends) error { return e.from.Close() }, "from"},
+		"deadline of destination":    {func(e ends) error { return e.to.SetWriteDeadline(past) }, "to"},
+		"deadline of source":         {func(e ends) error { return e.from.SetReadDeadline(past) }, "from"},
+		"write to the destination":   {func(e ends) error { _, err := e.to.Write([]byte("x")); return err }, "read"},
+		"deadlines of the other way": {func(e ends) error { return errors.Join(e.to.SetReadDeadline(past), e.from.SetWriteDeadline(past)) }, ""},
+	}
+	for _, networks := range [][2]string{{"tcp", "tcp"}, {"tcp", "unix"}, {"unix", "tcp"}} {
+		for name, copy := range copies {
+			if name == "WriteTo" && networks[1] == "unix" || strings.HasPrefix(name, "ReadFrom") && networks[0] == "unix" {
+				continue // net.UnixConn has neither
+			}
+			for what, c := range calls {
+				for _, waits := range []string{"from", "to"} {
+					if c.about == "read" && waits == "to" {
+						continue // a write waits where the peer does not read
+					}
+					t.Run(fmt.Sprintf("%s to %s/%s/%s/waits for %s", networks[1], networks[0], name, what, waits), func(t *testing.T) {
+						eachMode(t, func(t *testing.T, s *unet.System) {
+							var e ends
+							e.to, e.toPeer = pair(t, s, networks[0])
+							e.from, e.fromPeer = pair(t, s, networks[1])
+							if waits == "to" {
+								shrink(t, e.to, e.toPeer)
+								go func() { _, _ = e.fromPeer.Write(make([]byte, 64<<20)) }()
+							}
+							copied := start(func() error { return copy(e) })
+							waitForCopy(t, e.toPeer, waits)
+							if err := soon(t, what, start(func() error { return c.call(e) })); err != nil {
+								t.Errorf("%s: %v", what, err)
+							}
+							if c.about == waits {
+								err := soon(t, "the copy", copied)
+								if !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
+									t.Errorf("the copy answered %v", err)
+								}
+							}
+							for _, conn := range []net.Conn{e.to, e.from} {
+								soon(t, "the last Close", start(func() error { _ = conn.Close(); return nil }))
+							}
+						})
+					})
+				}
+			}
+		}
+	}
+}
+
+// shrink makes a connection hold little that was not read.
+func shrink(t *testing.T, c, peer net.Conn) {
+	t.Helper()
+	type buffers interface {
+		SetReadBuffer(int) error
+		SetWriteBuffer(int) error
+	}
+	if err := errors.Join(c.(buffers).SetWriteBuffer(4096), peer.(buffers).SetReadBuffer(4096)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitForCopy lets a copy come to its wait, most of the time.
+func waitForCopy(t *testing.T, peer net.Conn, waits string) {
+	t.Helper()
+	if waits == "to" { // the copy has begun
+		if _, err := peer.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(2 * time.Millisecond)
+}
+
+// TestSentFileCanBeClosed closes a file that is being sent to a peer that does not
+// read, and a pipe that another goroutine reads while it is copied.
+func TestSentFileCanBeClosed(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(name, make([]byte, 16<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eachMode(t, func(t *testing.T, s *unet.System) {
+		a, b := pair(t, s, "tcp")
+		shrink(t, a, b)
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied := start(func() error { _, err := io.Copy(a, f); return err })
+		waitForCopy(t, b, "to")
+		if err := soon(t, "closing the file", start(f.Close)); err != nil {
+			t.Error(err)
+		}
+		if err := soon(t, "closing the connection", start(a.Close)); err != nil {
+			t.Error(err)
+		}
+		if err := soon(t, "the copy", copied); err == nil {
+			t.Error("a copy that was ended succeeded")
+		}
+	})
+}
+
+// TestCloseBesideAPipe closes the destination of a copy from a pipe that another
+// goroutine reads, too: the copy waits for its turn to read.
+func TestCloseBesideAPipe(t *testing.T) {
+	eachMode(t, func(t *testing.T, s *unet.System) {
+		a, _ := pair(t, s, "tcp")
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := start(func() error { _, err := r.Read(make([]byte, 1)); return err })
+		time.Sleep(2 * time.Millisecond) // so that it reads, most of the time
+		copied := start(func() error { _, err := io.Copy(a, r); return err })
+		time.Sleep(2 * time.Millisecond)
+		if err := soon(t, "closing the connection", start(a.Close)); err != nil {
+			t.Error(err)
+		}
+		_ = w.Close()
+		soon(t, "the other reader", other)
+		soon(t, "the copy", copied)
+		_ = r.Close()
+	})
 }

@@ -21,21 +21,14 @@ type deadlines struct {
 
 var epoch = time.Now()
 
-// sinceEpoch converts a deadline: 0 for none, a negative value for one that has
-// passed.
-func sinceEpoch(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	left := time.Until(t)
-	if left <= 0 {
-		return -1
-	}
-	now := time.Since(epoch)
-	if left > math.MaxInt64-now {
+// sinceEpoch converts a deadline, of which some time is left, to its time since
+// epoch.
+func sinceEpoch(now time.Time, left time.Duration) int64 {
+	passed := now.Sub(epoch)
+	if left > math.MaxInt64-passed {
 		return math.MaxInt64
 	}
-	return int64(now + left)
+	return int64(passed + left)
 }
 
 func (d *deadlines) stop() {
@@ -47,7 +40,28 @@ func (d *deadlines) stop() {
 // setDeadline sets the deadlines of the directions that are asked for. It takes
 // effect for calls that wait, too.
 func (s *sock) setDeadline(t time.Time, read, write bool) error {
-	when := sinceEpoch(t)
+	now := time.Now()
+	switch left := t.Sub(now); {
+	case t.IsZero():
+		return s.setWhen(0, read, write)
+	case left <= 0:
+		return s.setWhen(-1, read, write)
+	case bubbled(now):
+		return s.setBubbled(left, read, write)
+	default:
+		return s.setWhen(sinceEpoch(now, left), read, write)
+	}
+}
+
+// setBubbled is setDeadline for a time that is left of a bubble's clock.
+func (s *sock) setBubbled(left time.Duration, read, write bool) (err error) {
+	outside(func() { err = s.setWhen(sinceEpoch(time.Now(), left), read, write) })
+	return err
+}
+
+// setWhen is setDeadline with a time since epoch: 0 for none, a negative value for
+// one that has passed.
+func (s *sock) setWhen(when int64, read, write bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {

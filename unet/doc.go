@@ -40,12 +40,13 @@
 // # Choosing
 //
 // The functions choose automatically: where io_uring is absent or forbidden
-// they hand out package net's own connections, and [Backend] says why. A
-// [System] with a [Mode] forces a choice; forcing rings where they cannot be had
-// is an error that says what to change. RINGSIDE_IOURING=off in the environment
+// they make the same receives with plain calls, and [Backend] returns the reason.
+// A [System] with a [Mode] forces a choice; forcing rings where they cannot be had
+// is an error that names what to change. RINGSIDE_IOURING=off in the environment
 // forbids io_uring for support cases. Rings need Linux 5.11; plain calls (ModePlain)
-// need Linux only. On other systems everything is
-// package net's.
+// need Linux only. On other systems everything is package net's. Where the choice
+// was automatic, a socket that cannot be driven for want of descriptors or memory
+// stays package net's, too.
 //
 // # Ownership and concurrency
 //

@@ -48,7 +48,7 @@ func (l *loop) begun() {
 
 // pass serves what is ready now and returns how many events there were.
 func (l *loop) pass() int {
-	n, errno := l.poll.Wait(l.events, 0)
+	n, errno := l.poll.PollSockets(l.events)
 	if errno != 0 && errno != syscall.EINTR {
 		panic("unet: epoll_pwait: " + errno.Error()) // our own descriptor and memory
 	}

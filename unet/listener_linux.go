@@ -5,7 +5,6 @@ package unet
 import (
 	"net"
 	"os"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -56,7 +55,7 @@ func (l *listener) SetDeadline(t time.Time) error {
 // File returns a copy of the descriptor as a file, which the caller must close.
 func (l *listener) File() (f *os.File, err error) {
 	err = l.use(func(fd int) (err error) {
-		f, err = dupFile(fd, l.network+":"+addrString(l.local)+"->")
+		f, err = dupFile(fd, listenerFile)
 		return err
 	})
 	if err != nil {
@@ -65,9 +64,10 @@ func (l *listener) File() (f *os.File, err error) {
 	return f, nil
 }
 
-// SyscallConn lends the descriptor to functions.
+// SyscallConn lends the descriptor to functions. Only Control works, as in
+// package net.
 func (l *listener) SyscallConn() (syscall.RawConn, error) {
-	return &rawConn{&l.sock, l.opError}, nil
+	return &rawListener{rawConn{&l.sock, l.opError}}, nil
 }
 
 func (l *listener) close() error {
@@ -111,10 +111,7 @@ func (l *TCPListener) AcceptTCP() (*TCPConn, error) {
 
 // Close stops listening; calls that wait fail with an error that wraps
 // net.ErrClosed. Connections stay.
-func (l *TCPListener) Close() error {
-	runtime.SetFinalizer(l, nil)
-	return l.close()
-}
+func (l *TCPListener) Close() error { return l.close() }
 
 // UnixListener accepts connections of the Unix family. All methods may be
 // called concurrently.
@@ -154,7 +151,6 @@ func (l *UnixListener) SetUnlinkOnClose(unlink bool) { l.unlink = unlink }
 // Close stops listening and removes the file; calls that wait fail with an
 // error that wraps net.ErrClosed. Connections stay.
 func (l *UnixListener) Close() error {
-	runtime.SetFinalizer(l, nil)
 	l.unlinkOnce.Do(func() {
 		if path := addrString(l.local); l.unlink && path != "" && path[0] != '@' {
 			_ = syscall.Unlink(path) // as package net: Close is about the socket

@@ -57,11 +57,12 @@ func newLoop(s *System) (*loop, error) {
 		events: make([]epoll.Event, maxBatch), settled: make(chan struct{}, 1)}
 	l.woken.Store(1)
 	l.gateTry = func(uintptr) bool {
-		n, errno := l.gate.Wait(l.gateOne[:], 0)
+		n, errno := l.gate.PollSockets(l.gateOne[:])
 		return n > 0 || errno != 0 // it is not told again: look
 	}
 	if err := l.open(); err != nil {
-		return nil, errors.Join(err, l.free())
+		_ = l.free() // the first error counts
+		return nil, err
 	}
 	l.done.Go(l.drive)
 	return l, nil
@@ -69,16 +70,18 @@ func newLoop(s *System) (*loop, error) {
 
 func (l *loop) open() (err error) {
 	if l.poll, err = epoll.Open(); err != nil {
-		return err
+		return syscallError("epoll_create1", err)
 	}
 	if l.gate, err = epoll.Open(); err != nil {
-		return err
+		return syscallError("epoll_create1", err)
 	}
 	if errno := l.gate.Add(l.poll.FD(), epoll.OneShot, 0); errno != 0 {
 		return os.NewSyscallError("epoll_ctl", errno)
 	}
-	l.gatePoller, err = ringloop.NewPoller(l.gate.FD(), "epoll")
-	return err
+	if l.gatePoller, err = ringloop.NewPoller(l.gate.FD(), "epoll"); err != nil {
+		return syscallError("dup", err)
+	}
+	return nil
 }
 
 // close stops the driver and frees everything. No socket may be left.

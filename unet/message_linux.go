@@ -89,15 +89,74 @@ func (c *conn) sendBatch(b *batch, n int, call string) (sent int, err error) {
 }
 
 // receiveOne receives one message with its control data.
-func (c *conn) receiveOne(p, control []byte, call string) (n, controlLen, msgFlags int, from sockaddr, err error) {
+func (c *conn) receiveOne(p, control []byte, flags int, call string) (n, controlLen, msgFlags int, from sockaddr, err error) {
 	b := batches.Get().(*batch)
 	defer b.release(1)
 	b.room(0, p, control)
-	if _, err := c.receiveBatch(b, 1, sys.MsgCmsgCloexec, call); err != nil {
+	if _, err := c.receiveBatch(b, 1, flags, call); err != nil {
 		return 0, 0, 0, from, err
 	}
 	m := &b.msgs[0]
 	return m.Len(), m.ControlLen(), m.Flags(), b.names[0], nil
+}
+
+// recvFrom receives one datagram and the address of its sender.
+func (c *conn) recvFrom(p []byte, from *sockaddr, call string) (int, error) {
+	h := &c.rd
+	if err := c.begin(h); err != nil {
+		return 0, err
+	}
+	defer c.end(h)
+	for {
+		if err := c.check(h); err != nil {
+			return 0, err
+		}
+		h.ready.Store(false)
+		n, addrLen, errno := sys.SockRecvFrom(c.fd.Int(), p, from.b[:], 0)
+		switch errno {
+		case syscall.EAGAIN:
+			if _, err := c.wait(h, nil); err != nil {
+				return 0, err
+			}
+		case syscall.EINTR:
+		default:
+			h.ready.Store(true) // a datagram tells nothing of the next one
+			if errno == 0 {
+				from.n = addrLen
+				sys.RaceWrite(p[:n])
+			}
+			return n, callError(call, errno)
+		}
+	}
+}
+
+// sendTo sends one datagram to an address, or to the peer of a connected socket
+// when to is empty.
+func (c *conn) sendTo(p []byte, to *sockaddr, call string) (int, error) {
+	h := &c.wr
+	if err := c.begin(h); err != nil {
+		return 0, err
+	}
+	defer c.end(h)
+	for {
+		if err := c.check(h); err != nil {
+			return 0, err
+		}
+		if h.ready.Load() {
+			h.ready.Store(false)
+		}
+		sys.RaceRead(p)
+		n, errno := sys.SockSendTo(c.fd.Int(), p, to.b[:to.n], 0)
+		switch errno {
+		case syscall.EAGAIN:
+			if err := c.waitWritable(); err != nil {
+				return 0, err
+			}
+		case syscall.EINTR:
+		default:
+			return n, callError(call, errno)
+		}
+	}
 }
 
 // sendOne sends one message with control data.

@@ -4,18 +4,18 @@ package unet
 
 import "fmt"
 
-// Mode says how a [System] moves data.
+// Mode is how a [System] moves data.
 type Mode int
 
 const (
-	// ModeAuto takes rings where io_uring can be used, and package net's own
-	// connections where it cannot.
+	// ModeAuto takes rings where io_uring can be used, plain calls where it
+	// cannot, and package net's own connections on other systems than Linux.
 	ModeAuto Mode = iota
 	// ModeRing insists on rings.
 	ModeRing
 	// ModePlain is the design of ModeRing with a plain system call in the
-	// place of each operation of a ring. It needs no io_uring, and shows how
-	// much of a difference the rings make.
+	// place of each operation of a ring. It needs no io_uring, and has nearly
+	// all of the gain.
 	ModePlain
 	// ModeNet hands out package net's own connections.
 	ModeNet

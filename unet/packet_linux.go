@@ -5,7 +5,6 @@ package unet
 import (
 	"errors"
 	"net"
-	"runtime"
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/sys"
@@ -79,65 +78,59 @@ var (
 	errConnected      = net.ErrWriteToConnected
 )
 
-// takePacketConn makes a socket for datagrams of package net's one of the
-// system's.
-func (s *System) takePacketConn(c net.PacketConn, network string) (net.PacketConn, error) {
-	if s.mode == ModeNet {
-		return c, nil
-	}
-	d, err := s.takeDatagrams(c, network)
-	if err != nil {
-		return nil, err
-	}
-	if d == nil {
-		return c, nil
-	}
-	return d, nil
-}
-
 // datagramConn is what both kinds of sockets for datagrams are.
 type datagramConn interface {
 	net.Conn
 	BatchConn
 }
 
-// takeDatagrams makes a socket of package net's one of the system's, nil when
-// it is of another kind. On an error the socket is closed.
-func (s *System) takeDatagrams(old any, network string) (datagramConn, error) {
-	switch old := old.(type) {
+// takePacketConn makes a socket for datagrams of package net's one of the
+// system's. What the system does not know it leaves as it is.
+func (s *System) takePacketConn(old net.PacketConn, network string) (net.PacketConn, error) {
+	if s.mode == ModeNet {
+		return old, nil
+	}
+	var c net.PacketConn
+	var err error
+	switch o := old.(type) {
 	case *net.UDPConn:
-		c := &UDPConn{datagrams{conn: conn{network: network}}}
-		if err := c.takeOver(s, old); err != nil {
-			return nil, err
-		}
-		closeDropped(c)
-		return c, nil
+		c, err = s.takeDatagrams(o, network)
 	case *net.UnixConn:
-		c := &UnixgramConn{datagrams{conn: conn{network: network}}}
-		if err := c.takeOver(s, old); err != nil {
-			return nil, err
-		}
-		closeDropped(c)
+		c, err = s.takeDatagrams(o, network)
+	default:
+		return old, nil
+	}
+	if err == nil {
 		return c, nil
 	}
-	return nil, nil
+	if err := s.refused(old, err); err != nil {
+		return nil, &net.OpError{Op: "listen", Net: network, Addr: old.LocalAddr(), Err: err}
+	}
+	return old, nil
 }
 
-func (c *datagrams) takeOver(s *System, old interface {
+// takeDatagrams makes a socket for datagrams of package net's one of the
+// system's. On an error the socket is as it was.
+func (s *System) takeDatagrams(old interface {
 	net.Conn
 	syscall.Conn
-}) error {
-	c.local, c.remote = old.LocalAddr(), old.RemoteAddr()
-	fd, err := takeFD(old)
-	if err == nil {
-		c.family = familyOf(fd)
-		c.wary.Store(true) // a short datagram says nothing of the next
-		err = c.open(s, fd)
+}, network string) (datagramConn, error) {
+	var c datagramConn
+	var d *datagrams
+	var err error
+	if _, ok := old.(*net.UDPConn); ok {
+		u := &UDPConn{datagrams{conn: conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}}
+		c, d, err = u, &u.datagrams, take(s, old, u, &u.sock)
+	} else {
+		u := &UnixgramConn{datagrams{conn: conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}}
+		c, d, err = u, &u.datagrams, take(s, old, u, &u.sock)
 	}
 	if err != nil {
-		return &net.OpError{Op: "listen", Net: c.network, Addr: c.local, Err: err}
+		return nil, err
 	}
-	return nil
+	d.wary.Store(true) // a short datagram says nothing of the next
+	d.family = familyOf(d.fd.Int())
+	return c, nil
 }
 
 // familyOf returns the address family of a socket.
@@ -153,15 +146,9 @@ func familyOf(fd int) int {
 
 // Close closes the socket. Calls that wait return with an error that wraps
 // net.ErrClosed, and Close returns when all have.
-func (c *UDPConn) Close() error {
-	runtime.SetFinalizer(c, nil)
-	return c.conn.Close()
-}
+func (c *UDPConn) Close() error { return c.conn.Close() }
 
 // Close closes the socket; its file stays, as with package net. Calls that wait
 // return with an error that wraps net.ErrClosed, and Close returns when all
 // have.
-func (c *UnixgramConn) Close() error {
-	runtime.SetFinalizer(c, nil)
-	return c.conn.Close()
-}
+func (c *UnixgramConn) Close() error { return c.conn.Close() }

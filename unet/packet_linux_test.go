@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -188,4 +189,29 @@ func TestPacketBatches(t *testing.T) {
 			t.Error("a packet without a destination was sent")
 		}
 	})
+}
+
+// TestZonesAreLookedUpOnce sends to and receives from an address with a zone. A
+// look-up walks through all interfaces, in dozens of allocations.
+func TestZonesAreLookedUpOnce(t *testing.T) {
+	for _, mode := range modes()[1:] {
+		t.Run(mode.String(), func(t *testing.T) {
+			c := listenPacket(t, newSystem(t, mode), "udp6")
+			to := *c.LocalAddr().(*net.UDPAddr)
+			to.Zone = "lo"
+			p := make([]byte, 8)
+			send := func() {
+				if _, err := c.WriteTo(p, &to); err != nil {
+					t.Fatal(err)
+				}
+				if _, _, err := c.ReadFrom(p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			send()
+			if n := ringtest.Allocations(50, send); n > 5 {
+				t.Errorf("%v allocations for a datagram", n)
+			}
+		})
+	}
 }

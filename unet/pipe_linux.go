@@ -15,7 +15,7 @@ func (p *pipe) close() {
 	_ = p.w.Close()
 }
 
-// getPipe returns an empty pipe. The caller keeps a socket of the system open.
+// getPipe returns an empty pipe.
 func (s *System) getPipe() (*pipe, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,6 +20,13 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	return &rawConn{&c.sock, c.rawError}, nil
 }
 
+// rawListener is rawConn for a listener, on which Read and Write fail, as in
+// package net.
+type rawListener struct{ rawConn }
+
+func (*rawListener) Read(func(fd uintptr) bool) error  { return syscall.EINVAL }
+func (*rawListener) Write(func(fd uintptr) bool) error { return syscall.EINVAL }
+
 func (c *conn) rawError(op string, err error) error {
 	if op == "raw-control" {
 		return &net.OpError{Op: op, Net: c.network, Addr: c.local, Err: err}
@@ -64,19 +71,20 @@ func (s *sock) whenReady(h *half, f func(fd int) bool) error {
 	return s.retry(h, f)
 }
 
-// retry is whenReady for a caller who has the turn.
+// retry is whenReady for a caller that has the turn. However it ends, the
+// direction counts as ready: f may have left data that no event will announce
+// again.
 func (s *sock) retry(h *half, f func(fd int) bool) error {
+	defer h.ready.Store(true)
 	for {
 		if err := s.check(h); err != nil {
 			return err
 		}
 		h.ready.Store(false)
 		if f(s.fd.Int()) {
-			h.ready.Store(true)
 			return nil
 		}
-		err := s.waitFor(h)
-		if err != nil {
+		if err := s.waitFor(h); err != nil {
 			return err
 		}
 	}

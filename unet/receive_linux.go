@@ -122,7 +122,7 @@ func (s *sock) received(l *loop, n int, errno syscall.Errno) {
 	default:
 		sys.RaceWrite(s.in.buf[:n])
 		s.mayHoldMore(n, len(s.in.buf), errno)
-		s.in.n, s.in.errno, s.in.done = n, errno, true
+		s.in.n, s.in.errno, s.in.done = n, uint32(errno), true
 		l.woken.Add(1)
 	}
 	h.finish()

@@ -5,6 +5,7 @@ package unet
 import (
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -31,6 +32,7 @@ type sock struct {
 	rd, wr half
 	in     delivery
 	clock  deadlines
+	drop   runtime.Cleanup // see closeDropped
 }
 
 // half is one direction of a socket: who waits for it and what is known.
@@ -57,8 +59,8 @@ const (
 type delivery struct {
 	buf   []byte // where to receive, nil to be told of readiness only
 	n     int
-	errno syscall.Errno
-	done  bool // n and errno are the result of a receive into buf
+	errno uint32 // a syscall.Errno in less space
+	done  bool   // n and errno are the result of a receive into buf
 }
 
 // watched are the events that every socket reports.
@@ -67,17 +69,39 @@ const watched = syscall.EPOLLIN | syscall.EPOLLRDHUP | syscall.EPOLLPRI | epoll.
 // open begins to watch a descriptor, which it owns from now on, also when it
 // fails.
 func (s *sock) open(system *System, fd int) error {
-	s.fd = sys.NewFD(fd)
 	l, err := system.acquire()
 	if err != nil {
-		_ = s.fd.Close() // the first error counts
+		_ = syscall.Close(fd) // the first error counts
 		return err
 	}
+	return s.attach(l, fd)
+}
+
+// takeOver begins to watch a copy of the descriptor of a socket of package net's
+// and closes that, so that one poller is left to watch the socket. When it fails,
+// old is as it was.
+func (s *sock) takeOver(system *System, old syscall.Conn) error {
+	l, err := system.acquire()
+	if err != nil {
+		return err
+	}
+	fd, err := dupConn(old)
+	if err != nil {
+		system.release()
+		return err
+	}
+	return s.attach(l, fd)
+}
+
+// attach begins to watch a descriptor, which it owns from now on, also when it
+// fails. The loop has been acquired.
+func (s *sock) attach(l *loop, fd int) error {
+	s.fd = sys.NewFD(fd)
 	s.loop = l
 	s.key = l.table.add(s)
 	if errno := l.poll.Add(fd, watched, s.key); errno != 0 {
 		l.table.remove(s.key)
-		system.release()
+		l.system.release()
 		_ = s.fd.Close()
 		return os.NewSyscallError("epoll_ctl", errno)
 	}
@@ -98,11 +122,33 @@ func (s *sock) close() error {
 	s.clock.stop()
 	s.mu.Unlock()
 	s.lock.Close()
-	s.loop.table.remove(s.key)
-	s.loop.poll.Remove(s.fd.Int()) // a copy of the descriptor may keep the socket open
-	err := s.fd.Close()
-	s.loop.system.release()
+	s.drop.Stop()
+	return resources{s.fd, s.loop, s.key}.free()
+}
+
+// resources are what a socket must give back.
+type resources struct {
+	fd   *sys.FD
+	loop *loop
+	key  uint64
+}
+
+func (r resources) free() error {
+	r.loop.table.remove(r.key)
+	r.loop.poll.Remove(r.fd.Int()) // a copy of the descriptor may keep the socket open
+	err := r.fd.Close()
+	r.loop.system.release()
 	return err
+}
+
+// closeDropped arranges that the socket of a connection or listener that is
+// dropped without Close is closed by the garbage collector, as in package net.
+// It is a cleanup and not a finalizer, which the program may set itself. The
+// file of a listener stays.
+func closeDropped[T any](whole *T, s *sock) {
+	s.drop = runtime.AddCleanup(whole, func(r resources) {
+		go func() { _ = r.free() }() // it may wait for the driver
+	}, resources{s.fd, s.loop, s.key})
 }
 
 // interrupt wakes the waiter without a result. One whose receive is under way
@@ -166,7 +212,7 @@ func (s *sock) wait(h *half, buf []byte) (received bool, err error) {
 	}
 	h.state = parked
 	if h.wake == nil {
-		h.wake = make(chan struct{}, 1)
+		h.wake = newWake()
 	}
 	s.mu.Unlock()
 	<-h.wake

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/ringside-io/ringside/internal/sys"
 )
@@ -44,7 +45,7 @@ func (s *sockaddr) addrPort() netip.AddrPort {
 	case family == syscall.AF_INET6 && s.n >= lenInet6:
 		a := netip.AddrFrom16([16]byte(s.b[8:24]))
 		if id := s.zone(); id != 0 {
-			a = a.WithZone(zoneName(id))
+			a = a.WithZone(zones.name(id))
 		}
 		return netip.AddrPortFrom(a, port)
 	}
@@ -88,11 +89,31 @@ func (s *sockaddr) addr(network string) net.Addr {
 	if !ap.IsValid() {
 		return nil
 	}
-	ip, zone := net.IP(ap.Addr().AsSlice()), ap.Addr().Zone()
+	// An address and its bytes are one allocation.
 	if network[0] == 'u' {
-		return &net.UDPAddr{IP: ip, Port: int(ap.Port()), Zone: zone}
+		a := &struct {
+			net.UDPAddr
+			ip [16]byte
+		}{UDPAddr: net.UDPAddr{Port: int(ap.Port()), Zone: ap.Addr().Zone()}}
+		a.IP = ipBytes(ap.Addr(), &a.ip)
+		return &a.UDPAddr
 	}
-	return &net.TCPAddr{IP: ip, Port: int(ap.Port()), Zone: zone}
+	a := &struct {
+		net.TCPAddr
+		ip [16]byte
+	}{TCPAddr: net.TCPAddr{Port: int(ap.Port()), Zone: ap.Addr().Zone()}}
+	a.IP = ipBytes(ap.Addr(), &a.ip)
+	return &a.TCPAddr
+}
+
+// ipBytes returns the bytes of an address, which it keeps in room.
+func ipBytes(a netip.Addr, room *[16]byte) net.IP {
+	if a.Is4() {
+		b := a.As4()
+		return room[:copy(room[:4], b[:]):4]
+	}
+	*room = a.As16()
+	return room[:]
 }
 
 // localAddr asks for the address of a socket.
@@ -106,20 +127,67 @@ func localAddr(fd int, network string) net.Addr {
 	return s.addr(network)
 }
 
-// zoneNames keeps the names of interfaces, which take a walk through the kernel
-// to find.
-var zoneNames sync.Map
+// zones are the names and numbers of the interfaces of this machine, which IPv6
+// addresses carry as zones. The kernel is asked again after a minute, and at once
+// for a name or number that is not known, as package net does.
+var zones zoneCache
 
-// zoneName returns the name of an interface, which is how package net shows
-// zones.
-func zoneName(index int) string {
-	if name, ok := zoneNames.Load(index); ok {
-		return name.(string)
+type zoneCache struct {
+	mu      sync.RWMutex
+	asked   time.Time
+	numbers map[string]int
+	names   map[int]string
+}
+
+const zonesLast = time.Minute
+
+// name returns the name of an interface, or its number where it has none.
+func (z *zoneCache) name(number int) (name string) {
+	if !z.find(func() (ok bool) { name, ok = z.names[number]; return ok }) {
+		return strconv.Itoa(number)
 	}
-	ifi, err := net.InterfaceByIndex(index)
+	return name
+}
+
+// index returns the number of an interface by its name, which may be a number
+// itself; 0 when there is none.
+func (z *zoneCache) index(name string) (number int) {
+	if name != "" && !z.find(func() (ok bool) { number, ok = z.numbers[name]; return ok }) {
+		number, _ = strconv.Atoi(name) // 0 means none
+	}
+	return number
+}
+
+// find calls get, and again after the kernel was asked when it finds nothing.
+func (z *zoneCache) find(get func() bool) bool {
+	fresh := z.ask(zonesLast)
+	z.mu.RLock()
+	ok := get()
+	z.mu.RUnlock()
+	if ok || fresh || !z.ask(0) {
+		return ok
+	}
+	z.mu.RLock()
+	defer z.mu.RUnlock()
+	return get()
+}
+
+// ask asks the kernel unless it has been asked within the last while, and reports
+// whether it did.
+func (z *zoneCache) ask(while time.Duration) bool {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	now := time.Now()
+	if now.Before(z.asked.Add(while)) {
+		return false
+	}
+	interfaces, err := net.Interfaces()
 	if err != nil {
-		return strconv.Itoa(index)
+		return false
 	}
-	zoneNames.Store(index, ifi.Name)
-	return ifi.Name
+	z.asked, z.numbers, z.names = now, make(map[string]int), make(map[int]string)
+	for _, i := range interfaces {
+		z.numbers[i.Name], z.names[i.Index] = i.Index, i.Name
+	}
+	return true
 }

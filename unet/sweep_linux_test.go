@@ -294,7 +294,7 @@ func TestFaultSweepCoversAll(t *testing.T) {
 		"is one half of SetDeadline, which is a timer":                 "TCPConn.SetReadDeadline TCPConn.SetWriteDeadline UDPConn.SetReadDeadline UDPConn.SetWriteDeadline UnixConn.SetReadDeadline UnixConn.SetWriteDeadline UnixgramConn.SetReadDeadline UnixgramConn.SetWriteDeadline",
 		"is one call of getsockopt that tells nothing where it fails":  "TCPConn.MultipathTCP",
 		"reads one datagram after the other through what it was given": "NewBatchConn",
-		"is TCPConn's, the same function of what they embed": "UDPConn.CloseRead UDPConn.CloseWrite UDPConn.SyscallConn UnixConn.CloseRead UnixConn.CloseWrite UnixConn.File UnixConn.SetReadBuffer UnixConn.SetWriteBuffer UnixConn.SyscallConn " +
+		"is TCPConn's, the same function of what they embed": "UDPConn.SyscallConn UnixConn.CloseRead UnixConn.CloseWrite UnixConn.File UnixConn.SetReadBuffer UnixConn.SetWriteBuffer UnixConn.SyscallConn " +
 			"UnixgramConn.CloseRead UnixgramConn.CloseWrite UnixgramConn.File UnixgramConn.SetReadBuffer UnixgramConn.SetWriteBuffer UnixgramConn.SyscallConn",
 		"is UnixListener's and TCPConn's, the same functions": "TCPListener.File TCPListener.SyscallConn UnixListener.SyscallConn",
 		"fails, as a connection has its peer":                 "UnixConn.WriteTo UnixConn.WriteToUnix",

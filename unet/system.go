@@ -74,15 +74,17 @@ func NewSystem(o Options) (*System, error) {
 	}
 	switch {
 	case err == nil:
-	case o.Mode == ModeAuto:
+	case o.Mode == ModeAuto && errNoDriver != nil:
 		s.mode, s.reason = ModeNet, err.Error()
+	case o.Mode == ModeAuto:
+		s.mode, s.reason = ModePlain, err.Error()
 	default:
 		return nil, fmt.Errorf("unet: mode %v was asked for: %w", o.Mode, err)
 	}
 	return s, nil
 }
 
-// ringsUsable says whether rings can be used here.
+// ringsUsable returns nil where rings can be used, and otherwise why not.
 func ringsUsable() error {
 	if errNoDriver != nil {
 		return errNoDriver
@@ -103,13 +105,13 @@ var defaultSystem = sync.OnceValue(func() *System {
 	return s
 })
 
-// Backend says what the package's own functions use: "io_uring", or "net" with
-// the reason why not io_uring.
+// Backend returns what the package's own functions use: "io_uring", or "plain" or
+// "net" with the reason why not io_uring.
 func Backend() (name, reason string) { return defaultSystem().Backend() }
 
-// Backend says what the system uses: "io_uring"; "plain", for plain system
-// calls in the same design; or "net", for package net's connections, with the
-// reason.
+// Backend returns what the system uses: "io_uring"; "plain", for plain system
+// calls in the same design; or "net", for package net's connections. The reason
+// is empty when that was asked for by its mode and for "io_uring".
 func (s *System) Backend() (name, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,9 @@ func (s *System) acquire() (*loop, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.users == 0 {
-		if err := s.start(); err != nil {
+		var err error
+		outside(func() { err = s.start() })
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -33,7 +35,8 @@ func (s *System) start() error {
 	for range n {
 		l, err := newLoop(s)
 		if err != nil {
-			return errors.Join(err, s.stop())
+			_ = s.stop() // the first error counts
+			return err
 		}
 		s.loops = append(s.loops, l)
 	}

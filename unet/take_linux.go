@@ -3,138 +3,121 @@
 package unet
 
 import (
-	"errors"
+	"io"
 	"net"
 	"os"
-	"strings"
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// takeFD copies the descriptor of something of package net's and closes that,
-// so that one poller is left to watch the socket.
-func takeFD(c interface {
-	syscall.Conn
-	Close() error
-}) (fd int, err error) {
+// dupConn copies the descriptor of a socket of package net's.
+func dupConn(c syscall.Conn) (fd int, err error) {
 	raw, err := c.SyscallConn()
-	if err == nil {
-		var dupErr error
-		err = raw.Control(func(old uintptr) { fd, dupErr = sys.Dup(int(old)) })
-		err = errors.Join(err, dupErr)
-	}
-	if closeErr := c.Close(); err == nil && closeErr != nil {
-		_ = syscall.Close(fd)
-		err = closeErr
-	}
 	if err != nil {
 		return -1, err
 	}
-	return fd, nil
+	var dupErr error
+	if err := raw.Control(func(old uintptr) { fd, dupErr = sys.Dup(int(old)) }); err != nil {
+		return -1, err
+	}
+	return fd, syscallError("dup", dupErr)
+}
+
+// netSocket is what all sockets of package net's are.
+type netSocket interface {
+	syscall.Conn
+	io.Closer
+}
+
+// take makes whole, whose socket is sk, of a socket of package net's, which it
+// closes. When it fails, old is as it was.
+func take[T any](s *System, old netSocket, whole *T, sk *sock) error {
+	if err := sk.takeOver(s, old); err != nil {
+		return err
+	}
+	_ = old.Close() // the copy is what counts
+	closeDropped(whole, sk)
+	return nil
+}
+
+// refused decides what becomes of a socket of package net's that could not be
+// taken, as for want of descriptors: where the system was free to choose it stays
+// package net's, and refused returns nil; otherwise it is closed.
+func (s *System) refused(old io.Closer, err error) error {
+	if err == nil || s.opts.Mode == ModeAuto {
+		return nil
+	}
+	_ = old.Close() // the first error counts
+	return err
 }
 
 // takeConn makes a connection of package net one of the system's. What the
 // system does not know it leaves as it is.
-func (s *System) takeConn(c net.Conn, network string) (net.Conn, error) {
+func (s *System) takeConn(old net.Conn, network string) (net.Conn, error) {
 	if s.mode == ModeNet {
-		return c, nil
+		return old, nil
 	}
-	if network == "unixgram" || strings.HasPrefix(network, "udp") {
-		return s.takeDialed(c, network)
-	}
-	local, remote := c.LocalAddr(), c.RemoteAddr()
-	switch c := c.(type) {
+	local, remote := old.LocalAddr(), old.RemoteAddr()
+	var c net.Conn
+	var err error
+	switch o := old.(type) {
 	case *net.TCPConn:
-		fd, err := takeFD(c)
-		if err != nil {
-			return nil, dialError(network, local, remote, err)
-		}
-		t, err := s.newTCPConn(fd, network, local, remote)
-		if err != nil {
-			return nil, dialError(network, local, remote, err)
-		}
-		return t, nil
+		t := &TCPConn{conn{network: network, local: local, remote: remote}}
+		c, err = t, take(s, o, t, &t.sock)
 	case *net.UnixConn:
-		fd, err := takeFD(c)
-		if err != nil {
-			return nil, dialError(network, local, remote, err)
+		if network == "unixgram" {
+			c, err = s.takeDatagrams(o, network)
+			break
 		}
-		u, err := s.newUnixConn(fd, network, local, remote)
-		if err != nil {
-			return nil, dialError(network, local, remote, err)
-		}
-		return u, nil
+		u := &UnixConn{conn{network: network, local: local, remote: remote}}
+		u.wary.Store(true) // see newUnixConn
+		c, err = u, take(s, o, u, &u.sock)
+	case *net.UDPConn:
+		c, err = s.takeDatagrams(o, network)
+	default:
+		return old, nil
 	}
-	return c, nil
-}
-
-// takeDialed is takeConn for datagrams.
-func (s *System) takeDialed(c net.Conn, network string) (net.Conn, error) {
-	d, err := s.takeDatagrams(c, network)
-	if err != nil {
-		return nil, err
-	}
-	if d == nil {
+	if err == nil {
 		return c, nil
 	}
-	return d, nil
-}
-
-func dialError(network string, local, remote net.Addr, err error) error {
-	return &net.OpError{Op: "dial", Net: network, Source: local, Addr: remote, Err: err}
+	if err := s.refused(old, err); err != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Source: local, Addr: remote, Err: err}
+	}
+	return old, nil
 }
 
 // takeListener makes a listener of package net one of the system's.
-func (s *System) takeListener(l net.Listener, network string, o listenOptions) (net.Listener, error) {
+func (s *System) takeListener(old net.Listener, network string, o listenOptions) (net.Listener, error) {
+	if err := o.setBacklog(old); err != nil {
+		_ = old.Close()
+		return nil, &net.OpError{Op: "listen", Net: network, Addr: old.Addr(), Err: err}
+	}
 	if s.mode == ModeNet {
-		if err := o.setBacklog(l); err != nil {
-			_ = l.Close()
-			return nil, err
+		return old, nil
+	}
+	var l net.Listener
+	var err error
+	switch old := old.(type) {
+	case *net.TCPListener:
+		t := &TCPListener{listener: listener{network: network, local: old.Addr()}, period: o.period, probes: o.probes}
+		l, err = t, take(s, old, t, &t.sock)
+	case *net.UnixListener:
+		u := &UnixListener{listener: listener{network: network, local: old.Addr()}, unlink: true}
+		old.SetUnlinkOnClose(false)
+		if l, err = u, take(s, old, u, &u.sock); err != nil {
+			old.SetUnlinkOnClose(true)
 		}
+	default:
+		return old, nil
+	}
+	if err == nil {
 		return l, nil
 	}
-	local := l.Addr()
-	switch l := l.(type) {
-	case *net.TCPListener:
-		t := &TCPListener{listener: listener{network: network, local: local}, period: o.period, probes: o.probes}
-		if err := t.takeOver(s, l, o.backlog); err != nil {
-			return nil, err
-		}
-		closeDropped(t)
-		return t, nil
-	case *net.UnixListener:
-		u := &UnixListener{listener: listener{network: network, local: local}, unlink: true}
-		l.SetUnlinkOnClose(false)
-		if err := u.takeOver(s, l, o.backlog); err != nil {
-			_ = syscall.Unlink(addrString(local)) // nobody else would
-			return nil, err
-		}
-		closeDropped(u)
-		return u, nil
+	if err := s.refused(old, err); err != nil {
+		return nil, &net.OpError{Op: "listen", Net: network, Addr: old.Addr(), Err: err}
 	}
-	return l, nil
-}
-
-// takeOver begins to watch the descriptor of a listener of package net.
-func (l *listener) takeOver(s *System, old interface {
-	syscall.Conn
-	Close() error
-}, backlog int) error {
-	fd, err := takeFD(old)
-	if err != nil {
-		return l.opError("listen", err)
-	}
-	if backlog > 0 {
-		if err := sys.SockListen(fd, backlog); err != nil {
-			_ = syscall.Close(fd)
-			return l.opError("listen", os.NewSyscallError("listen", err))
-		}
-	}
-	if err := l.open(s, fd); err != nil {
-		return l.opError("listen", err)
-	}
-	return nil
+	return old, nil
 }
 
 // setBacklog changes the backlog of a listener of package net's.
@@ -148,6 +131,8 @@ func (o *listenOptions) setBacklog(l net.Listener) error {
 		return err
 	}
 	var listenErr error
-	err = raw.Control(func(fd uintptr) { listenErr = sys.SockListen(int(fd), o.backlog) })
-	return errors.Join(err, os.NewSyscallError("listen", listenErr))
+	if err := raw.Control(func(fd uintptr) { listenErr = sys.SockListen(int(fd), o.backlog) }); err != nil {
+		return err
+	}
+	return os.NewSyscallError("listen", listenErr)
 }

@@ -5,7 +5,6 @@ package unet
 import (
 	"net"
 	"os"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -21,22 +20,21 @@ func (s *System) newTCPConn(fd int, network string, local, remote net.Addr) (*TC
 	if err := c.open(s, fd); err != nil {
 		return nil, err
 	}
-	closeDropped(c)
+	closeDropped(c, &c.sock)
 	return c, nil
-}
-
-// closeDropped closes what is dropped without Close, as package net does.
-func closeDropped[T interface{ Close() error }](c T) {
-	runtime.SetFinalizer(c, func(c T) { go c.Close() }) // it may wait for the drivers
 }
 
 // Close closes the connection. Calls that wait return with an error that wraps
 // net.ErrClosed, and Close returns when all have. Data that was written is
 // still sent (see [TCPConn.SetLinger]).
-func (c *TCPConn) Close() error {
-	runtime.SetFinalizer(c, nil)
-	return c.conn.Close()
-}
+func (c *TCPConn) Close() error { return c.conn.Close() }
+
+// CloseRead ends the reading side: reads return what has arrived, then io.EOF.
+func (c *TCPConn) CloseRead() error { return c.shutdown(syscall.SHUT_RD) }
+
+// CloseWrite ends the writing side: the peer reads what was written, then
+// io.EOF.
+func (c *TCPConn) CloseWrite() error { return c.shutdown(syscall.SHUT_WR) }
 
 // set runs f with the descriptor and wraps its error.
 func (c *TCPConn) set(f func(fd int) error) error {

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
-	"strconv"
 	"syscall"
 )
 
@@ -34,7 +33,8 @@ func (c *UDPConn) ReadFromUDP(p []byte) (int, *net.UDPAddr, error) {
 
 // ReadFromUDPAddrPort is ReadFrom without allocating.
 func (c *UDPConn) ReadFromUDPAddrPort(p []byte) (int, netip.AddrPort, error) {
-	n, _, _, from, err := c.receiveOne(p, nil, "recvfrom")
+	var from sockaddr
+	n, err := c.recvFrom(p, &from, "recvfrom")
 	if err != nil {
 		return 0, netip.AddrPort{}, c.opError("read", err)
 	}
@@ -52,7 +52,7 @@ func (c *UDPConn) ReadMsgUDP(p, oob []byte) (n, oobn, flags int, addr *net.UDPAd
 
 // ReadMsgUDPAddrPort is ReadMsgUDP without allocating.
 func (c *UDPConn) ReadMsgUDPAddrPort(p, oob []byte) (n, oobn, flags int, addr netip.AddrPort, err error) {
-	n, oobn, flags, from, err := c.receiveOne(p, oob, "recvmsg")
+	n, oobn, flags, from, err := c.receiveOne(p, oob, 0, "recvmsg")
 	if err != nil {
 		return 0, 0, 0, addr, c.opError("read", err)
 	}
@@ -119,7 +119,19 @@ func (c *UDPConn) writeMsg(p, oob []byte, addr *net.UDPAddr, call string) (int, 
 	if !ok {
 		return 0, c.writeError(addr, &net.AddrError{Err: "invalid address", Addr: addr.IP.String()})
 	}
-	return c.writeMsgAddrPort(p, oob, netip.AddrPortFrom(ip.WithZone(addr.Zone), uint16(addr.Port)), call)
+	var to sockaddr
+	err := c.setName(&to, netip.AddrPortFrom(ip.WithZone(addr.Zone), uint16(addr.Port)))
+	if err == nil && addr.Port != int(uint16(addr.Port)) {
+		err = callError(call, syscall.EINVAL)
+	}
+	n := 0
+	if err == nil {
+		n, err = c.sendMsg(p, oob, &to, call)
+	}
+	if err != nil {
+		return n, c.writeError(addr, err)
+	}
+	return n, nil
 }
 
 func (c *UDPConn) writeMsgAddrPort(p, oob []byte, addr netip.AddrPort, call string) (int, error) {
@@ -127,11 +139,18 @@ func (c *UDPConn) writeMsgAddrPort(p, oob []byte, addr netip.AddrPort, call stri
 	if err := c.setName(&to, addr); err != nil {
 		return 0, c.writeError(portAddr(addr), err)
 	}
-	n, err := c.sendOne(p, oob, &to, call)
+	n, err := c.sendMsg(p, oob, &to, call)
 	if err != nil {
 		return n, c.writeError(portAddr(addr), err)
 	}
 	return n, nil
+}
+
+func (c *UDPConn) sendMsg(p, oob []byte, to *sockaddr, call string) (int, error) {
+	if len(oob) == 0 {
+		return c.sendTo(p, to, call)
+	}
+	return c.sendOne(p, oob, to, call)
 }
 
 // udpAddr is addr for an error.
@@ -183,22 +202,9 @@ func (s *sockaddr) set(family int, addr netip.AddrPort) error {
 	a := ip.As16()
 	clear(s.b[4:8])
 	copy(s.b[8:], a[:])
-	binary.NativeEndian.PutUint32(s.b[24:], uint32(zoneIndex(ip.Zone())))
+	binary.NativeEndian.PutUint32(s.b[24:], uint32(zones.index(ip.Zone())))
 	s.n = lenInet6
 	return nil
-}
-
-// zoneIndex returns the number of an interface by its name, which may be a
-// number itself; 0 when there is none.
-func zoneIndex(zone string) int {
-	if zone == "" {
-		return 0
-	}
-	if ifi, err := net.InterfaceByName(zone); err == nil {
-		return ifi.Index
-	}
-	n, _ := strconv.Atoi(zone) // 0 means none
-	return n
 }
 
 // ReadBatch receives datagrams; see [BatchConn].

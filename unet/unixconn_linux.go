@@ -5,8 +5,9 @@ package unet
 import (
 	"io"
 	"net"
-	"runtime"
 	"syscall"
+
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // UnixConn is a connection of the Unix family, of a stream ("unix") or of
@@ -20,16 +21,20 @@ func (s *System) newUnixConn(fd int, network string, local, remote net.Addr) (*U
 	if err := c.open(s, fd); err != nil {
 		return nil, err
 	}
-	closeDropped(c)
+	closeDropped(c, &c.sock)
 	return c, nil
 }
 
 // Close closes the connection. Calls that wait return with an error that wraps
 // net.ErrClosed, and Close returns when all have.
-func (c *UnixConn) Close() error {
-	runtime.SetFinalizer(c, nil)
-	return c.conn.Close()
-}
+func (c *UnixConn) Close() error { return c.conn.Close() }
+
+// CloseRead ends the reading side: reads return what has arrived, then io.EOF.
+func (c *UnixConn) CloseRead() error { return c.shutdown(syscall.SHUT_RD) }
+
+// CloseWrite ends the writing side: the peer reads what was written, then
+// io.EOF.
+func (c *UnixConn) CloseWrite() error { return c.shutdown(syscall.SHUT_WR) }
 
 // ReadFrom is Read that says who sent, which is nil on a connection whose peer
 // has no name. The end is an error that wraps io.EOF.
@@ -79,7 +84,12 @@ func readUnix(c *conn, p, oob []byte, call string) (n, oobn, flags int, addr *ne
 	if len(p) == 0 && len(oob) > 0 && stream {
 		p = make([]byte, 1) // control data comes with a byte at least
 	}
-	n, oobn, flags, from, err := c.receiveOne(p, oob, call)
+	var from sockaddr
+	if call == "recvfrom" {
+		n, err = c.recvFrom(p, &from, call)
+	} else {
+		n, oobn, flags, from, err = c.receiveOne(p, oob, sys.MsgCmsgCloexec, call)
+	}
 	if err == nil && n == 0 && stream {
 		err = io.EOF
 	}

@@ -12,6 +12,13 @@ import (
 // All methods may be called concurrently.
 type UnixgramConn struct{ datagrams }
 
+// CloseRead ends the reading side: reads return what has arrived, then io.EOF.
+func (c *UnixgramConn) CloseRead() error { return c.shutdown(syscall.SHUT_RD) }
+
+// CloseWrite ends the writing side: the peer reads what was written, then
+// io.EOF.
+func (c *UnixgramConn) CloseWrite() error { return c.shutdown(syscall.SHUT_WR) }
+
 // ReadFrom receives one datagram and drops what is longer than p. The address
 // is nil when the sender has no name.
 func (c *UnixgramConn) ReadFrom(p []byte) (int, net.Addr, error) {
@@ -71,7 +78,7 @@ func (c *UnixgramConn) WriteToUnix(p []byte, addr *net.UnixAddr) (int, error) {
 	if err := c.setName(&to, addr.Name); err != nil {
 		return 0, c.writeError(addr, err)
 	}
-	n, err := c.sendOne(p, nil, &to, "sendto")
+	n, err := c.sendTo(p, &to, "sendto")
 	if err != nil {
 		return 0, c.writeError(addr, err)
 	}

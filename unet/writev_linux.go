@@ -86,7 +86,7 @@ func (c *conn) writev(bufs *net.Buffers) (done int64, err error) {
 		case errno == 0 && n == 0:
 			return done, io.ErrUnexpectedEOF
 		case errno != 0 && errno != syscall.EINTR:
-			return done, callError("sendmsg", errno)
+			return done, callError("writev", errno)
 		}
 	}
 }

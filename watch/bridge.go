@@ -79,7 +79,7 @@ func (b *EpollBridge) Events(c uring.CQE) ([]uring.EpollEvent, error) {
 	if b.native {
 		return b.events[:min(int(c.Res), len(b.events))], nil
 	}
-	n, errno := sys.EpollPoll(b.epfd, b.plain)
+	n, errno := sys.EpollWait(b.epfd, b.plain, 0)
 	if errno == syscall.EINTR {
 		n, errno = 0, 0
 	}

@@ -288,7 +288,7 @@ func TestTheServiceSaysWhatItStandsOn(t *testing.T) {
 	if s.VFS != "ringside-log" || s.Backend != name || s.Reason != reason || s.Threads < 1 {
 		t.Errorf("%+v", s)
 	}
-	if features.HaveIOURing() != nil && (s.Backend != "net" || s.Reason == "") {
+	if features.HaveIOURing() != nil && (s.Backend != "plain" || s.Reason == "") {
 		t.Errorf("io_uring cannot be used here, and the service says %+v", s)
 	}
 }

@@ -80,10 +80,17 @@ func (in *Instance) Wait(events []Event, timeout time.Duration) (int, syscall.Er
 	return max(n, 0), errno
 }
 
+// PollSockets is Wait with no timeout that is hidden from the scheduler. All
+// descriptors of the instance must be sockets; see [sys.EpollPollSockets].
+func (in *Instance) PollSockets(events []Event) (int, syscall.Errno) {
+	n, errno := sys.EpollPollSockets(in.FD(), events)
+	return max(n, 0), errno
+}
+
 func (in *Instance) wait(events []Event, timeout time.Duration) (int, syscall.Errno) {
 	switch {
 	case timeout == 0:
-		return sys.EpollPoll(in.FD(), events)
+		return sys.EpollWait(in.FD(), events, 0)
 	case timeout < 0:
 		return sys.EpollWait(in.FD(), events, -1)
 	case !in.coarse.Load():

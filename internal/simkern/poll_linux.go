@@ -99,7 +99,7 @@ func (k *Kernel) forget(o *op) {
 func (k *Kernel) drain() {
 	events := make([]sys.EpollEvent, 32)
 	for {
-		n, errno := sys.EpollPoll(k.poll.ready.Int(), events)
+		n, errno := sys.EpollWait(k.poll.ready.Int(), events, 0)
 		if errno != 0 || n == 0 {
 			return
 		}

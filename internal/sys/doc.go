@@ -9,5 +9,37 @@
 // unsafe.Pointer and keep it alive for the call. Asynchronous ones take the
 // address as an integer from [Addr] or [SliceAddr], which force what is pointed
 // at onto the heap, so that it never moves; keeping it reachable until the
-// completion is the duty of whoever submits.
+// completion is the duty of the submitter.
+//
+// # Raw calls
+//
+// Most calls tell the scheduler that they may block (Syscall), so that another
+// thread takes over the P. A raw call does not (RawSyscall): if it blocked, its P
+// would stay with it, and the next collection would stop the process. Raw calls
+// are therefore those that cannot block, whatever other processes do to the
+// descriptor, beyond locks that the kernel holds for a short time and faults of
+// the program's own memory. In particular, O_NONBLOCK is no reason: it belongs to
+// all who share the open file, and each of them can clear it. This is the list of
+// all raw calls of the tree, with the function that makes each;
+// internal/house.TestRawCallsHaveReasons compares.
+//
+//	internal/sys.SockRecv  recvfrom  MSG_DONTWAIT is added there; longer copies tell the scheduler
+//	internal/sys.SockRecvFrom  recvfrom  MSG_DONTWAIT is added there; longer copies tell the scheduler
+//	internal/sys.SockRecvMany  recvmsg  MSG_DONTWAIT is added there; longer copies tell the scheduler
+//	internal/sys.SockSend  sendto  MSG_DONTWAIT is added there; longer copies tell the scheduler
+//	internal/sys.SockSendTo  sendto  MSG_DONTWAIT is added there; longer copies tell the scheduler
+//	internal/sys.SockSendMany  sendmsg  MSG_DONTWAIT is added there; longer copies tell the scheduler
+//	internal/sys.SockAccept  fcntl  F_GETFL reads a field
+//	internal/sys.SockName  call  getsockname and getpeername copy an address
+//	internal/sys.EpollPollSockets  epoll_pwait  timeout 0, and sockets answer poll without waiting; other files may not
+//	internal/sys.Signal  write  an eventfd of our own, full after 2^64-2 signals without a reader
+//	internal/sys.PreadNoWait  preadv2  RWF_NOWAIT; refused by files that cannot tell (no FMODE_NOWAIT)
+//	internal/sys.EnterRaw  io_uring_enter  no completion is waited for; the submitter knows that no entry blocks in submission
+//	internal/sys.EnterRawFor  io_uring_enter  the completions that it waits for are there; otherwise as EnterRaw
+//	sqlitevfs.preadNoWait  preadv2  RWF_NOWAIT; refused by files that cannot tell (no FMODE_NOWAIT)
+//	cmd/internal/fileserver.inPageCache  preadv2  RWF_NOWAIT; refused by files that cannot tell (no FMODE_NOWAIT)
+//	cmd/internal/loadgen.discard  recvfrom  MSG_DONTWAIT
+//	cmd/internal/loadgen.rw  call  read and write on sockets that this process made non-blocking and shares with none
+//	cmd/internal/workload.read  read  eventfds and socket pairs that this process made non-blocking and shares with none
+//	cmd/internal/workload.write  write  eventfds and socket pairs that this process made non-blocking and shares with none
 package sys

@@ -39,7 +39,8 @@ func EpollCreate() (*FD, error) {
 	return NewFD(fd), nil
 }
 
-// EpollCtl is epoll_ctl(2), which does not block.
+// EpollCtl is epoll_ctl(2). It asks the file for its state, for which a FUSE
+// server may take its time, so the scheduler is told.
 func EpollCtl(ep, op, fd int, events uint32, data uint64) syscall.Errno {
 	if Faulty {
 		if _, errno := faulty("epoll_ctl", op); errno != 0 {
@@ -47,14 +48,17 @@ func EpollCtl(ep, op, fd int, events uint32, data uint64) syscall.Errno {
 		}
 	}
 	ev := NewEpollEvent(events, data)
-	_, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(ep), uintptr(op), uintptr(fd),
+	_, _, errno := syscall.Syscall6(unix.SYS_EPOLL_CTL, uintptr(ep), uintptr(op), uintptr(fd),
 		uintptr(unsafe.Pointer(&ev)), 0, 0)
 	return errno
 }
 
-// EpollPoll is epoll_pwait(2) that does not wait and is hidden from the
-// scheduler.
-func EpollPoll(ep int, events []EpollEvent) (int, syscall.Errno) {
+// EpollPollSockets is epoll_pwait(2) that does not wait and is hidden from the
+// scheduler. It asks each file that may be ready for its state: use it only
+// where all files are sockets or instances of epoll that hold nothing but
+// sockets. The kernel asks others, such as a file of a FUSE server, and waits for
+// the answer: use [EpollWait] with a timeout of 0 for those.
+func EpollPollSockets(ep int, events []EpollEvent) (int, syscall.Errno) {
 	if Faulty {
 		n, errno := faulty("epoll_wait", len(events))
 		if errno != 0 {

@@ -27,8 +27,8 @@ func EpollCreate() (*FD, error) { return nil, Error("epoll_create1", noSys) }
 // EpollCtl answers ENOSYS.
 func EpollCtl(ep, op, fd int, events uint32, data uint64) syscall.Errno { return noSys }
 
-// EpollPoll answers ENOSYS.
-func EpollPoll(ep int, events []EpollEvent) (int, syscall.Errno) { return 0, noSys }
+// EpollPollSockets answers ENOSYS.
+func EpollPollSockets(ep int, events []EpollEvent) (int, syscall.Errno) { return 0, noSys }
 
 // EpollWait answers ENOSYS.
 func EpollWait(ep int, events []EpollEvent, millis int) (int, syscall.Errno) { return 0, noSys }

@@ -21,8 +21,8 @@ const (
 	sockCallBlocked = 64 << 10 // copying more than this takes long enough to tell the scheduler
 )
 
-// SockRecv is recv(2) on a socket that does not block. The scheduler learns of
-// it only when much may have to be copied.
+// SockRecv is recv(2) that does not block, whether or not the descriptor is
+// non-blocking. The scheduler learns of it only when much may have to be copied.
 func SockRecv(fd int, p []byte, flags int) (int, syscall.Errno) {
 	if Faulty {
 		n, errno := faulty("recv", len(p))
@@ -31,6 +31,7 @@ func SockRecv(fd int, p []byte, flags int) (int, syscall.Errno) {
 		}
 		p = p[:n]
 	}
+	flags |= unix.MSG_DONTWAIT
 	if len(p) > sockCallBlocked {
 		n, _, errno := syscall.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags), 0, 0)
 		return result(n, errno), errno
@@ -39,8 +40,31 @@ func SockRecv(fd int, p []byte, flags int) (int, syscall.Errno) {
 	return result(n, errno), errno
 }
 
-// SockSend is send(2) on a socket that does not block; no signal is raised for
-// a peer that has gone.
+// SockRecvFrom is [SockRecv] that stores the address of the sender in addr and
+// returns how many bytes of it are valid.
+func SockRecvFrom(fd int, p, addr []byte, flags int) (n, addrLen int, errno syscall.Errno) {
+	if Faulty {
+		n, errno := faulty("recv", len(p))
+		if errno != 0 {
+			return 0, 0, errno
+		}
+		p = p[:n]
+	}
+	flags |= unix.MSG_DONTWAIT
+	length := uint32(len(addr))
+	var r uintptr
+	if len(p) > sockCallBlocked {
+		r, _, errno = syscall.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags),
+			uintptr(SlicePointer(addr)), uintptr(unsafe.Pointer(&length)))
+	} else {
+		r, _, errno = syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags),
+			uintptr(SlicePointer(addr)), uintptr(unsafe.Pointer(&length)))
+	}
+	return result(r, errno), int(length), errno
+}
+
+// SockSend is send(2) that does not block, whether or not the descriptor is
+// non-blocking; no signal is raised when the peer has closed.
 func SockSend(fd int, p []byte, flags int) (int, syscall.Errno) {
 	if Faulty {
 		n, errno := faulty("send", len(p))
@@ -49,12 +73,32 @@ func SockSend(fd int, p []byte, flags int) (int, syscall.Errno) {
 		}
 		p = p[:n]
 	}
-	flags |= unix.MSG_NOSIGNAL
+	flags |= unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
 	if len(p) > sockCallBlocked {
 		n, _, errno := syscall.Syscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags), 0, 0)
 		return result(n, errno), errno
 	}
 	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags), 0, 0)
+	return result(n, errno), errno
+}
+
+// SockSendTo is [SockSend] of one datagram to an address, or to the peer of a
+// connected socket when addr is empty. A simulated fault does not cut the
+// datagram: the kernel sends one whole or not at all.
+func SockSendTo(fd int, p, addr []byte, flags int) (int, syscall.Errno) {
+	if Faulty {
+		if _, errno := faulty("sendmsg", 1); errno != 0 {
+			return 0, errno
+		}
+	}
+	flags |= unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
+	if len(p) > sockCallBlocked {
+		n, _, errno := syscall.Syscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags),
+			uintptr(SlicePointer(addr)), uintptr(len(addr)))
+		return result(n, errno), errno
+	}
+	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags),
+		uintptr(SlicePointer(addr)), uintptr(len(addr)))
 	return result(n, errno), errno
 }
 
@@ -115,8 +159,8 @@ func (m *SockMsg) ControlLen() int { return int(m.hdr.Controllen) }
 // Flags returns the MSG_ flags of the message.
 func (m *SockMsg) Flags() int { return int(m.hdr.Flags) }
 
-// SockRecvMany is recvmmsg(2) on a socket that does not block: it returns how
-// many messages were there.
+// SockRecvMany is recvmmsg(2), or recvmsg(2) for one message, that does not
+// block: it returns how many messages were there.
 func SockRecvMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
 	if Faulty {
 		n, errno := faulty("recvmmsg", len(msgs))
@@ -125,14 +169,23 @@ func SockRecvMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
 		}
 		msgs = msgs[:n]
 	}
+	flags |= unix.MSG_DONTWAIT
+	if len(msgs) == 1 && msgs[0].hdr.Iov.Len <= sockCallBlocked {
+		n, _, errno := syscall.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&msgs[0].hdr)), uintptr(flags))
+		if errno != 0 {
+			return 0, errno
+		}
+		msgs[0].n = uint32(n)
+		return 1, 0
+	}
 	n, _, errno := syscall.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(SlicePointer(msgs)), uintptr(len(msgs)),
 		uintptr(flags), 0, 0)
 	return result(n, errno), errno
 }
 
-// SockSendMany is sendmmsg(2) on a socket that does not block, without a
-// signal: it returns how many messages were sent, at least one when there is no
-// error.
+// SockSendMany is sendmmsg(2), or sendmsg(2) for one message, that does not block
+// and raises no signal: it returns how many messages were sent, at least one when
+// there is no error.
 func SockSendMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
 	if Faulty {
 		n, errno := faulty("sendmmsg", len(msgs))
@@ -141,21 +194,39 @@ func SockSendMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
 		}
 		msgs = msgs[:n]
 	}
+	flags |= unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
+	if len(msgs) == 1 && msgs[0].hdr.Iov.Len <= sockCallBlocked {
+		n, _, errno := syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msgs[0].hdr)), uintptr(flags))
+		if errno != 0 {
+			return 0, errno
+		}
+		msgs[0].n = uint32(n)
+		return 1, 0
+	}
 	n, _, errno := syscall.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(SlicePointer(msgs)), uintptr(len(msgs)),
-		uintptr(flags|unix.MSG_NOSIGNAL), 0, 0)
+		uintptr(flags), 0, 0)
 	return result(n, errno), errno
 }
 
-// SockAccept is accept4(2): the new socket does not block and is closed on
-// exec. addr receives the peer's address, of which n bytes are valid.
+// SockAccept is accept4(2): the new socket is non-blocking and closed on exec.
+// addr receives the peer's address, of which n bytes are valid. accept4 has no
+// flag that forbids waiting, and another process that shares the listener may
+// have cleared O_NONBLOCK. SockAccept then asks for a connection first and
+// answers EAGAIN where there is none. It waits only if the other process takes
+// the connection in between, and the scheduler is told of that.
 func SockAccept(fd int, addr []byte) (nfd, n int, errno syscall.Errno) {
 	if Faulty {
 		if _, errno := faulty("accept", 1); errno != 0 {
 			return -1, 0, errno
 		}
 	}
+	if flags, _, errno := syscall.RawSyscall(unix.SYS_FCNTL, uintptr(fd), unix.F_GETFL, 0); errno == 0 && flags&unix.O_NONBLOCK == 0 {
+		if n, errno := PollNow([]PollFD{{Fd: int32(fd), Events: unix.POLLIN}}); n == 0 && errno == 0 {
+			return -1, 0, syscall.EAGAIN
+		}
+	}
 	length := uint32(len(addr))
-	r, _, errno := syscall.RawSyscall6(unix.SYS_ACCEPT4, uintptr(fd), uintptr(SlicePointer(addr)),
+	r, _, errno := syscall.Syscall6(unix.SYS_ACCEPT4, uintptr(fd), uintptr(SlicePointer(addr)),
 		uintptr(unsafe.Pointer(&length)), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
 	if errno != 0 {
 		return -1, 0, errno

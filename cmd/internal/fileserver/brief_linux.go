@@ -18,15 +18,16 @@ const (
 	briefMax = 1 << 20
 )
 
-// sendBrief sends a piece that the page cache holds without telling the scheduler, false if it may have to be
-// waited for. Only the end is looked at: what is read in order is dropped in order.
+// sendBrief sends a piece that the page cache holds, false if it may have to be waited for. Only the end is
+// looked at: what is read in order is dropped in order. The kernel may drop it in between, and sendfile has no
+// flag that forbids waiting, so the scheduler is told.
 func sendBrief(socket, file int, off *int64, n int64) (sent int, brief bool, err error) {
 	n = min(n, briefMax)
 	if bits.UintSize < 64 || !inPageCache(file, *off+n-1) {
 		return 0, false, nil
 	}
 	// The position is the kernel's for the time of the call.
-	r, _, errno := unix.RawSyscall6(unix.SYS_SENDFILE, uintptr(socket), uintptr(file), uintptr(unsafe.Pointer(off)), uintptr(n), 0, 0)
+	r, _, errno := unix.Syscall6(unix.SYS_SENDFILE, uintptr(socket), uintptr(file), uintptr(unsafe.Pointer(off)), uintptr(n), 0, 0)
 	if errno != 0 {
 		return 0, true, errno
 	}

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: MIT
+
+package unet_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"reflect"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/unet"
+)
+
+// The tests of this file make the same calls on every implementation. What
+// package net's own connections answer is what is expected.
+
+// asNet runs f on every implementation and compares what it returns.
+func asNet(t *testing.T, f func(t *testing.T, s *unet.System) []string) {
+	t.Helper()
+	var want []string
+	eachMode(t, func(t *testing.T, s *unet.System) {
+		got := f(t, s)
+		if want == nil {
+			want = got
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("answers\n\t%q\nand package net's\n\t%q", got, want)
+		}
+	})
+}
+
+// TestRawReadThatGivesUp has functions of RawConn.Read leave data behind: one that
+// waits for more until a deadline, one that panics. The next Read must find it.
+func TestRawReadThatGivesUp(t *testing.T) {
+	eachPair(t, func(t *testing.T, a, b net.Conn) {
+		raw, err := a.(syscall.Conn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Write([]byte("SSH")); err != nil {
+			t.Fatal(err)
+		}
+		peek := func(fd uintptr) int {
+			n, _, _ := syscall.Recvfrom(int(fd), make([]byte, 10), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+			return n
+		}
+		if err := raw.Read(func(fd uintptr) bool { return peek(fd) == 3 }); err != nil { // until it is there
+			t.Fatal(err)
+		}
+		_ = a.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		err = raw.Read(func(fd uintptr) bool { return peek(fd) >= 10 }) // in vain
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("waiting for ten bytes: %v", err)
+		}
+		_ = a.SetReadDeadline(time.Now().Add(patience))
+		p := make([]byte, 1)
+		if n, err := a.Read(p); n != 1 || err != nil {
+			t.Errorf("after a function that gave up: %d, %v", n, err)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = raw.Read(func(uintptr) bool { panic("a function that fails") })
+		}()
+		if n, err := a.Read(p); n != 1 || err != nil {
+			t.Errorf("after a function that panicked: %d, %v", n, err)
+		}
+	})
+}
+
+// TestFileIsThatOfNet compares what File returns: a file with deadlines, whose
+// method Fd makes the descriptor blocking, as programs expect that are handed it.
+func TestFileIsThatOfNet(t *testing.T) {
+	for _, network := range []string{"tcp", "unix", "udp4", "unixgram"} {
+		t.Run(network, func(t *testing.T) {
+			asNet(t, func(t *testing.T, s *unet.System) (all []string) {
+				var of []any
+				if network == "tcp" || network == "unix" {
+					l := listen(t, s, network)
+					a, b := pair(t, s, network)
+					of = []any{l, a, b}
+				} else {
+					of = []any{listenPacket(t, s, network)}
+				}
+				for _, o := range of {
+					f, err := o.(interface{ File() (*os.File, error) }).File()
+					if err != nil {
+						t.Fatal(err)
+					}
+					all = append(all, describe(f.SetDeadline(time.Now().Add(time.Hour))))
+					before, _ := blocking(o.(syscall.Conn))
+					f.Fd()
+					after, _ := blocking(o.(syscall.Conn))
+					all = append(all, before, after)
+					_ = f.Close()
+				}
+				return all
+			})
+		})
+	}
+}
+
+// blocking reports in words whether a descriptor is blocking.
+func blocking(c syscall.Conn) (string, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return "", err
+	}
+	var flags uintptr
+	err = raw.Control(func(fd uintptr) {
+		flags, _, _ = syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_GETFL, 0)
+	})
+	if flags&syscall.O_NONBLOCK == 0 {
+		return "blocking", err
+	}
+	return "non-blocking", err
+}
+
+// TestConnectionHandedToAChild hands a connection to a program that reads until
+// the end, as inetd does.
+func TestConnectionHandedToAChild(t *testing.T) {
+	cat, err := exec.LookPath("cat")
+	if err != nil {
+		t.Skip("needs the program cat")
+	}
+	eachPair(t, func(t *testing.T, a, b net.Conn) {
+		f, err := a.(common).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(cat)
+		cmd.Stdin, cmd.Stdout = f, f
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+		_ = a.Close()
+		time.Sleep(5 * time.Millisecond) // so that it waits, most of the time
+		_, _ = b.Write([]byte("hello"))
+		_ = b.(common).CloseWrite()
+		answer, err := io.ReadAll(b)
+		if string(answer) != "hello" || err != nil {
+			t.Errorf("%q, %v", answer, err)
+		}
+		if err := soon(t, "the program", start(cmd.Wait)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestPortsOutOfRange sends to ports that no 16 bits hold.
+func TestPortsOutOfRange(t *testing.T) {
+	for _, network := range []string{"udp4", "udp6"} {
+		t.Run(network, func(t *testing.T) {
+			asNet(t, func(t *testing.T, s *unet.System) (all []string) {
+				c, target := listenPacket(t, s, network), listenPacket(t, s, network)
+				to := *target.LocalAddr().(*net.UDPAddr)
+				for _, off := range []int{65536, 131072, -65536} {
+					a := to
+					a.Port += off
+					_, err := c.WriteTo([]byte("x"), &a)
+					all = append(all, describe(err))
+					_, _, err = c.(interface {
+						WriteMsgUDP(p, oob []byte, addr *net.UDPAddr) (int, int, error)
+					}).WriteMsgUDP([]byte("x"), nil, &a)
+					all = append(all, describe(err))
+				}
+				_ = target.SetReadDeadline(time.Unix(1, 0))
+				if n, _, err := target.ReadFrom(make([]byte, 8)); err == nil {
+					t.Errorf("%d bytes arrived", n)
+				}
+				return all
+			})
+		})
+	}
+}
+
+// TestMessageFlags compares the flags of messages that fit and that do not.
+func TestMessageFlags(t *testing.T) {
+	asNet(t, func(t *testing.T, s *unet.System) (all []string) {
+		a, b := listenPacket(t, s, "udp4"), listenPacket(t, s, "udp4")
+		for _, size := range []int{8, 9} {
+			_, _ = a.WriteTo(make([]byte, size), b.LocalAddr())
+			n, oobn, flags, _, err := b.(interface {
+				ReadMsgUDP(p, oob []byte) (n, oobn, flags int, addr *net.UDPAddr, err error)
+			}).ReadMsgUDP(make([]byte, 8), make([]byte, 8))
+			all = append(all, describe(err), string(rune('0'+n)), string(rune('0'+oobn)), string(rune(flags)))
+		}
+		return all
+	})
+}
+
+// TestCopyErrorsAreThoseOfNet compares the errors of copies whose source passed
+// its deadline or was closed.
+func TestCopyErrorsAreThoseOfNet(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			asNet(t, func(t *testing.T, s *unet.System) (all []string) {
+				to, _ := pair(t, s, "tcp")
+				from, _ := pair(t, s, network)
+				_ = from.SetReadDeadline(time.Unix(1, 0))
+				_, err := to.(io.ReaderFrom).ReadFrom(from)
+				all = append(all, describe(err))
+				_ = from.Close()
+				_, err = to.(io.ReaderFrom).ReadFrom(from)
+				all = append(all, describe(err))
+				_ = to.Close()
+				_, err = to.(io.ReaderFrom).ReadFrom(from)
+				return append(all, describe(err))
+			})
+		})
+	}
+}
+
+// TestWritevErrorsAreThoseOfNet compares Writev with net.Buffers.WriteTo on
+// package net's own connection.
+func TestWritevErrorsAreThoseOfNet(t *testing.T) {
+	asNet(t, func(t *testing.T, s *unet.System) (all []string) {
+		a, b := pair(t, s, "tcp")
+		vec := func() error {
+			bufs := net.Buffers{make([]byte, 4096), make([]byte, 4096)}
+			if w, ok := a.(interface {
+				Writev(*net.Buffers) (int64, error)
+			}); ok {
+				_, err := w.Writev(&bufs)
+				return err
+			}
+			_, err := bufs.WriteTo(a)
+			return err
+		}
+		_ = a.SetWriteDeadline(time.Unix(1, 0))
+		all = append(all, describe(vec()))
+		_ = a.SetWriteDeadline(time.Time{})
+		_ = b.Close() // what is written from now on is answered with a reset
+		err := vec()
+		for ; err == nil; err = vec() {
+			time.Sleep(time.Millisecond)
+		}
+		for errors.Is(err, syscall.ECONNRESET) {
+			err = vec()
+		}
+		all = append(all, describe(err))
+		_ = a.Close()
+		return append(all, describe(vec()))
+	})
+}
+
+// TestMethodsAreThoseOfNet compares the methods of the types: what package net
+// does not have is listed here.
+func TestMethodsAreThoseOfNet(t *testing.T) {
+	for _, c := range []struct {
+		ours, nets any
+		more       []string
+	}{
+		{(*unet.TCPConn)(nil), (*net.TCPConn)(nil), []string{"Writev"}},
+		{(*unet.UnixConn)(nil), (*net.UnixConn)(nil), []string{"Writev"}},
+		{(*unet.UDPConn)(nil), (*net.UDPConn)(nil), []string{"ReadBatch", "WriteBatch", "Writev"}},
+		{(*unet.UnixgramConn)(nil), (*net.UnixConn)(nil), []string{"ReadBatch", "WriteBatch", "Writev"}},
+		{(*unet.TCPListener)(nil), (*net.TCPListener)(nil), nil},
+		{(*unet.UnixListener)(nil), (*net.UnixListener)(nil), nil},
+	} {
+		ours, nets := reflect.TypeOf(c.ours), reflect.TypeOf(c.nets)
+		for i := range nets.NumMethod() {
+			if name := nets.Method(i).Name; !has(ours, name) {
+				t.Errorf("%v has no %s", ours, name)
+			}
+		}
+		for i := range ours.NumMethod() {
+			if name := ours.Method(i).Name; !has(nets, name) && !slices.Contains(c.more, name) {
+				t.Errorf("%v has a method %s, which %v has not", ours, name, nets)
+			}
+		}
+	}
+}
+
+func has(t reflect.Type, name string) bool { _, ok := t.MethodByName(name); return ok }
+
+// TestProgramsMaySetFinalizers sets finalizers on what the package returns, and
+// drops it: the finalizer runs and the socket is closed all the same.
+func TestProgramsMaySetFinalizers(t *testing.T) {
+	eachMode(t, func(t *testing.T, s *unet.System) {
+		var ran atomic.Int32
+		peer := finalized(t, s, &ran)
+		closed := start(func() error { _, err := peer.Read(make([]byte, 1)); return err })
+		for ran.Load() < 4 {
+			runtime.GC()
+			time.Sleep(time.Millisecond)
+		}
+		for {
+			select {
+			case err := <-closed:
+				if err != io.EOF {
+					t.Errorf("the peer of a dropped connection: %v", err)
+				}
+				return
+			default:
+				runtime.GC()
+			}
+		}
+	})
+}
+
+// finalized drops a connection and more, and returns the peer.
+func finalized(t *testing.T, s *unet.System, ran *atomic.Int32) net.Conn {
+	l, err := s.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { peer.Close() })
+	u, err := s.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ul, err := s.Listen("unix", t.TempDir()+"/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []any{l, c, u, ul} {
+		switch o := o.(type) {
+		case *unet.TCPListener:
+			runtime.SetFinalizer(o, func(*unet.TCPListener) { ran.Add(1) })
+		case *unet.TCPConn:
+			runtime.SetFinalizer(o, func(*unet.TCPConn) { ran.Add(1) })
+		case *unet.UDPConn:
+			runtime.SetFinalizer(o, func(*unet.UDPConn) { ran.Add(1) })
+		case *unet.UnixListener:
+			runtime.SetFinalizer(o, func(*unet.UnixListener) { ran.Add(1) })
+		default:
+			ran.Add(1) // package net's
+		}
+	}
+	return peer
+}
+
+// TestDroppedUnixListenerKeepsItsFile drops a listener whose copy is handed over.
+func TestDroppedUnixListenerKeepsItsFile(t *testing.T) {
+	eachMode(t, func(t *testing.T, s *unet.System) {
+		path := t.TempDir() + "/s"
+		f := handOver(t, s, path)
+		defer f.Close()
+		for range 5 {
+			runtime.GC()
+			time.Sleep(2 * time.Millisecond)
+		}
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+	})
+}
+
+func handOver(t *testing.T, s *unet.System, path string) *os.File {
+	l, err := s.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := l.(interface{ File() (*os.File, error) }).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestDialWithOneDescriptor dials where one descriptor is left, which package net
+// needs. A mode that was asked for needs more and fails; the error says that it
+// may be tried again.
+func TestDialWithOneDescriptor(t *testing.T) {
+	l := listen(t, netSystem(t), "tcp")
+	dial := func(t *testing.T, s *unet.System) error {
+		release := useUp(t)
+		defer release()
+		if fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0); err == nil {
+			_ = syscall.Close(fd)
+			t.Fatal("a descriptor is left")
+		}
+		freeOne(t)
+		c, err := s.Dial("tcp", l.Addr().String())
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	}
+	warm(t, l)
+	auto, err := unet.NewSystem(unet.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dial(t, auto); err != nil {
+		t.Errorf("with an automatic choice: %v", err)
+	}
+	for _, mode := range modes()[1:] {
+		err := dial(t, newSystem(t, mode))
+		var call *os.SyscallError
+		var op *net.OpError
+		if !errors.Is(err, syscall.EMFILE) || !errors.As(err, &call) || !errors.As(err, &op) || !op.Temporary() {
+			t.Errorf("%v: %s", mode, describe(err))
+		}
+	}
+}
+
+// netSystem returns a system of package net's connections.
+func netSystem(t *testing.T) *unet.System { return newSystem(t, unet.ModeNet) }
+
+// warm has package net open what it keeps.
+func warm(t *testing.T, l net.Listener) {
+	t.Helper()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+}
+
+// freeOne closes one of the descriptors that useUp opened.
+func freeOne(t *testing.T) {
+	t.Helper()
+	if err := syscall.Close(199); err != nil { // the last one below its limit
+		t.Fatal(err)
+	}
+}
