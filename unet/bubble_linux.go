@@ -27,53 +27,73 @@ func outside(f func()) {
 		f()
 		return
 	}
-	world.start()
 	var done sync.Mutex // a wait for a mutex is not durable
 	done.Lock()
-	world.calls <- func() {
+	world.send(func() {
 		defer done.Unlock()
 		f()
-	}
+	})
 	done.Lock()
 }
 
-// world is a goroutine outside of bubbles. Programs without bubbles do not have
-// it.
+// world is a goroutine outside of bubbles. It runs while calls come from bubbles,
+// and ends when none has come for a while.
 var world = outsider{calls: make(chan func())}
+
+const worldIdle = time.Second
 
 type outsider struct {
 	calls   chan func() // made when the package is initialized, which is outside
 	mu      sync.Mutex
-	started bool
+	running bool
 }
 
-// start starts the goroutine from the garbage collector's cleanups, which run
-// outside of bubbles.
-func (o *outsider) start() {
+// send has the goroutine call f. It starts the goroutine from the garbage
+// collector's cleanups, which run outside of bubbles.
+func (o *outsider) send(f func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.started {
-		return
+	if !o.running {
+		o.running = true
+		var begun atomic.Bool
+		runtime.AddCleanup(new([64]byte), func(begun *atomic.Bool) {
+			begun.Store(true)
+			go o.serve()
+		}, &begun)
+		for !begun.Load() {
+			runtime.GC()
+		}
 	}
-	o.started = true
-	var running atomic.Bool
-	runtime.AddCleanup(new([64]byte), func(running *atomic.Bool) {
-		running.Store(true)
-		go o.serve()
-	}, &running)
-	for !running.Load() {
-		runtime.GC()
-	}
+	o.calls <- f
 }
 
 func (o *outsider) serve() {
-	for f := range o.calls {
-		f()
+	idle := time.NewTimer(worldIdle)
+	defer idle.Stop()
+	for {
+		select {
+		case f := <-o.calls:
+			f()
+		case <-idle.C:
+			if o.mu.TryLock() { // no call is on its way
+				o.running = false
+				o.mu.Unlock()
+				return
+			}
+		}
+		idle.Reset(worldIdle)
 	}
 }
 
 // newWake returns a channel on which a call waits.
-func newWake() (ch chan struct{}) {
+func newWake() chan struct{} {
+	if bubbled(time.Now()) {
+		return newWakeOutside()
+	}
+	return make(chan struct{}, 1)
+}
+
+func newWakeOutside() (ch chan struct{}) {
 	outside(func() { ch = make(chan struct{}, 1) })
 	return ch
 }
