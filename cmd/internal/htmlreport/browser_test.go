@@ -32,20 +32,26 @@ func browser(t *testing.T) string {
 type look struct {
 	Wide     int    `json:"wide"` // how far the content reaches beyond the window
 	Pictures int    `json:"pictures"`
-	Flat     int    `json:"flat"`
-	Empty    int    `json:"empty"`
+	Flat     int    `json:"flat"`    // pictures without height
+	Outside  int    `json:"outside"` // words of an axis beyond their picture
+	Small    int    `json:"small"`   // words below 12 pixels
 	Ground   string `json:"ground"`
 	Ink      string `json:"ink"`
 }
 
 // ask has the page describe itself. Only the copy that the test opens has a script.
 const ask = `<pre id="look"></pre><script>
-const pictures = [...document.querySelectorAll("svg")], style = getComputedStyle(document.body);
+const pictures = [...document.querySelectorAll("svg.curves, table.ranges")], style = getComputedStyle(document.body);
+document.querySelectorAll("details").forEach(d => d.open = true);
+const words = [...document.querySelectorAll("svg.curves text, .ticks span, th, td, li, p, figcaption, dd")];
+const size = e => parseFloat(getComputedStyle(e).fontSize) * (e.ownerSVGElement ? e.ownerSVGElement.getBoundingClientRect().width / e.ownerSVGElement.viewBox.baseVal.width : 1);
+const inside = (e, p) => { const a = e.getBoundingClientRect(), b = p.getBoundingClientRect(); return a.left >= b.left - 1 && a.right <= b.right + 1; };
 document.getElementById("look").textContent = JSON.stringify({
 	wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
 	pictures: pictures.length,
 	flat: pictures.filter(p => p.getBoundingClientRect().height < 50).length,
-	empty: pictures.filter(p => p.querySelectorAll("path").length < 3).length,
+	outside: pictures.reduce((n, p) => n + [...p.querySelectorAll("text, .ticks span")].filter(e => !inside(e, p)).length, 0),
+	small: words.filter(e => size(e) < 11.95).length,
 	ground: style.backgroundColor, ink: style.color,
 });
 </script></body>`
@@ -66,7 +72,7 @@ func TestBrowser(t *testing.T) {
 	light := open(t, path, file, "--window-size=1200,800")
 	dark := open(t, path, file, "--window-size=500,800", "--force-dark-mode")
 	for _, l := range []look{light, dark} {
-		if l.Wide > 0 || l.Pictures < 10 || l.Flat+l.Empty > 0 || l.Ground == l.Ink {
+		if l.Wide > 0 || l.Pictures < 7 || l.Flat+l.Outside+l.Small > 0 || l.Ground == l.Ink {
 			t.Errorf("%+v", l)
 		}
 	}

@@ -9,39 +9,24 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// figuresOf draws what a suite's cells allow: how engines compare, how they do along each axis, how
-// long operations took.
-func figuresOf(run *report.Run) ([]figure, error) {
-	var out []figure
-	add := func(f *figure, err error) error {
-		if err == nil && f != nil {
-			out = append(out, *f)
-		}
-		return err
-	}
+// figuresOf draws what a suite's cells allow: how engines compare, how they do along each axis, and
+// how long operations took.
+func figuresOf(run *report.Run) (out []figure) {
 	for _, part := range choicesOf(run) {
-		if err := add(ratioFigure(part)); err != nil {
-			return nil, err
-		}
+		out = append(out, ratioFigure(part)...)
 	}
 	for _, journal := range []string{"rollback", "persist", "wal"} {
-		if err := add(speedFigure(run, journal)); err != nil {
-			return nil, err
-		}
+		out = append(out, speedFigure(run, journal)...)
 	}
 	for _, g := range groupsOf(run) {
 		for _, m := range []lineMetric{
 			{measure.OpsPerS, "operations per second"}, {measure.CPUUsPerOp, "CPU µs per operation"},
 		} {
-			if err := add(lineFigure(g, m)); err != nil {
-				return nil, err
-			}
+			out = append(out, lineFigure(g, m)...)
 		}
-		if err := add(latencyFigure(g)); err != nil {
-			return nil, err
-		}
+		out = append(out, latencyFigure(g)...)
 	}
-	return out, nil
+	return out
 }
 
 // choicesOf are the comparisons of the run without the speed tests of SQLite, which have a picture of

@@ -30,11 +30,7 @@ var suiteTitles = map[string]string{
 
 // Write writes the run as a page.
 func Write(w io.Writer, run *report.Run) error {
-	data, err := content(run)
-	if err != nil {
-		return err
-	}
-	return page.Execute(w, data)
+	return page.Execute(w, content(run))
 }
 
 // pageData is what the template is filled with.
@@ -64,10 +60,18 @@ type suite struct {
 	Sections    []section
 }
 
-// figure is a picture with a description for those who do not see it.
+// figure is a picture: ranges, or curves.
 type figure struct {
-	Caption, Alt string
-	SVG          template.HTML
+	Caption string
+	Legend  []legend
+	Ranges  *ranges
+	Curves  *curves
+}
+
+// legend names the engine of a colour.
+type legend struct {
+	Color int
+	Name  string
 }
 
 // section holds tables, of which the first row is the head.
@@ -81,7 +85,7 @@ type table struct {
 	Rows [][]string
 }
 
-func content(run *report.Run) (pageData, error) {
+func content(run *report.Run) pageData {
 	data := pageData{
 		Style: template.CSS(pageStyle), //nolint:gosec // our own file
 		Title: "ringside bench", Facts: append(run.Host.Facts(), report.Fact{Name: "measured", Value: run.Host.Time}), Notes: run.Notes,
@@ -93,13 +97,9 @@ func content(run *report.Run) (pageData, error) {
 		data.Skipped = append(data.Skipped, s.String())
 	}
 	for _, name := range run.Suites() {
-		s, err := suiteOf(name, run.Suite(name))
-		if err != nil {
-			return data, err
-		}
-		data.Suites = append(data.Suites, s)
+		data.Suites = append(data.Suites, suiteOf(name, run.Suite(name)))
 	}
-	return data, nil
+	return data
 }
 
 func adviceOf(a report.Advice) advice {
@@ -117,17 +117,13 @@ func adviceOf(a report.Advice) advice {
 	return out
 }
 
-func suiteOf(name string, run *report.Run) (suite, error) {
+func suiteOf(name string, run *report.Run) suite {
 	layout := report.LayoutOf(name)
 	s := suite{Name: name, Title: suiteTitles[name], Words: run.Words(layout)}
 	if s.Title == "" {
 		s.Title = name
 	}
-	figures, err := figuresOf(run)
-	if err != nil {
-		return s, err
-	}
-	s.Figures = figures
+	s.Figures = figuresOf(run)
 	for _, sec := range run.Sections(layout) {
 		out := section{Title: sec.Title}
 		for _, rows := range sec.Tables {
@@ -137,7 +133,7 @@ func suiteOf(name string, run *report.Run) (suite, error) {
 		}
 		s.Sections = append(s.Sections, out)
 	}
-	return s, nil
+	return s
 }
 
 // without names a cell by all of its parameters but one.

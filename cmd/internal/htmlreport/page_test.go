@@ -70,7 +70,7 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"ufile instead of os.File", "random reads by 32 goroutines from the disk (O_DIRECT), 4 KiB: 150 % as many, for 50 % of the CPU time each", // words
 		"unet (net.Conn) instead of package net", `<li class="no">`,
-		"SQLite&#39;s speed tests, wal", "latency at 128 goroutines", "operations per second by connections", // pictures
+		"SQLite&#39;s speed tests, wal", "latency at 128 goroutines", "operations per second by goroutines", // pictures
 		"6.18 &lt;b&gt;&amp;", "no C compiler", "&lt;script&gt;", "prefers-color-scheme: dark",
 	} {
 		if !strings.Contains(page, want) {
@@ -83,9 +83,10 @@ func TestPage(t *testing.T) {
 	if m := regexp.MustCompile(`(?:src|href|url\()\s*=?\s*["']?(?:https?:)?//[^"'\s]*`).FindString(page); m != "" {
 		t.Errorf("the page needs the network: %s", m)
 	}
-	pictures, tables := strings.Count(page, "<svg "), strings.Count(page, "<table>")
-	if labels := strings.Count(page, `role="img" aria-label="`); pictures < 10 || labels != pictures || tables < 5 {
-		t.Errorf("%d pictures, %d with a description; %d tables", pictures, labels, tables)
+	ranges, tables := strings.Count(page, `<table class="ranges">`), strings.Count(page, "<table>")
+	curves, labels := strings.Count(page, `<svg class="curves"`), strings.Count(page, `role="img" aria-label="`)
+	if ranges < 5 || curves != 2 || labels != curves || tables < 5 {
+		t.Errorf("%d pictures of ranges, %d of curves, %d with a description; %d tables", ranges, curves, labels, tables)
 	}
 }
 

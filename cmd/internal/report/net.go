@@ -171,13 +171,6 @@ func (sec section) conclusions() []string {
 	return out
 }
 
-// pairPays tells that a series is worth it as [Run.Advise] means it: faster beyond the spread, or as
-// fast for clearly less processor time.
-func (c Cell) pairPays(s, against Series) bool {
-	d := Duel{Cell: c}
-	return d.judge(s, against) && (d.Verdict == Better || d.Saves)
-}
-
 // advice says where which engine is worth it.
 func (sec section) advice() string {
 	var parts []string
@@ -188,9 +181,11 @@ func (sec section) advice() string {
 			if !ok || len(s.Samples) < minPairs {
 				continue
 			}
-			if c.pairPays(s, other) {
+			switch d := (Duel{Cell: c}); {
+			case !d.judge(s, other):
+			case d.Verdict == Better || d.Saves:
 				pays = append(pays, sec.pointOf(c))
-			} else {
+			case d.Verdict != Unclear:
 				not = append(not, sec.pointOf(c))
 			}
 		}

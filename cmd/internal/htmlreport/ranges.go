@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+
+package htmlreport
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/report"
+)
+
+// ranges is a table whose rows have a bar on a common logarithmic axis. Its words are text of the
+// page, so they have the page's size on every screen.
+type ranges struct {
+	What, Axis, Value string // heads of the columns
+	Ticks             []tick
+	Zero              float64 // place of the ratio 1 in percent, negative if there is none
+	Rows              []rangeRow
+}
+
+// tick is a value of the axis and its place in percent.
+type tick struct {
+	At   float64
+	Text string
+}
+
+// rangeRow is a line of the table.
+type rangeRow struct {
+	Name  string
+	Text  string
+	Marks []mark
+}
+
+// mark is a median with its range, in percent of the axis.
+type mark struct {
+	Low, Median, High float64
+	Color             int
+	Class             string // of the verdict
+}
+
+// logAxis places values between two bounds.
+type logAxis struct{ low, high float64 }
+
+// include widens the axis.
+func (a *logAxis) include(s measure.Summary) {
+	if a.low == 0 {
+		a.low, a.high = s.Min, s.Max
+	}
+	a.low, a.high = min(a.low, s.Min), max(a.high, s.Max)
+}
+
+// place returns the place of a value in percent, with a margin on both sides.
+func (a logAxis) place(v float64) float64 {
+	if a.high <= a.low {
+		return 50
+	}
+	return math.Round(1000*(4+92*math.Log(v/a.low)/math.Log(a.high/a.low))) / 1000
+}
+
+func (a logAxis) mark(s measure.Summary, color int, class string) mark {
+	return mark{a.place(s.Min), a.place(s.Median), a.place(s.Max), color, class}
+}
+
+// ticks marks at most five of 1, 2 and 5 times the powers of ten.
+func (a logAxis) ticks(suffix string) []tick {
+	var out []tick
+	for _, steps := range [][]float64{{1, 1.2, 1.5, 2, 3, 5, 7}, {1, 2, 5}, {1}} {
+		out = nil
+		for p := math.Floor(math.Log10(a.low)); p <= math.Log10(a.high); p++ {
+			for _, m := range steps {
+				if v := m * math.Pow(10, p); v >= a.low && v <= a.high*1.0001 {
+					out = append(out, tick{a.place(v), short(v) + suffix})
+				}
+			}
+		}
+		if len(out) <= 5 {
+			return out
+		}
+	}
+	every := (len(out) + 4) / 5
+	var some []tick
+	for i := 0; i < len(out); i += every {
+		some = append(some, out[i])
+	}
+	return some
+}
+
+// ratioFigure shows the ratios of one choice, a row for each cell.
+func ratioFigure(duels []report.Duel) []figure {
+	duels = slices.DeleteFunc(slices.Clone(duels), func(d report.Duel) bool { return d.Rate.Min <= 0 }) // no place on the axis
+	if len(duels) == 0 {
+		return nil
+	}
+	axis := logAxis{0.9, 1.1}
+	for _, d := range duels {
+		axis.include(d.Rate)
+	}
+	r := &ranges{What: "work", Axis: "rate, times that of " + duels[0].Instead, Value: "ratio (range)", Ticks: axis.ticks("x"), Zero: axis.place(1)}
+	for _, d := range duels {
+		class := map[string]string{report.Better: "yes", report.Worse: "no"}[d.Verdict]
+		r.Rows = append(r.Rows, rangeRow{
+			Name: d.Point, Marks: []mark{axis.mark(d.Rate, 0, class)},
+			Text: fmt.Sprintf("%.2fx (%.2f–%.2f)", d.Rate.Median, d.Rate.Min, d.Rate.Max),
+		})
+	}
+	return []figure{{Caption: fmt.Sprintf("%s instead of %s: rates. Right of the line is faster.", duels[0].Use, duels[0].Instead), Ranges: r}}
+}
+
+// speedFigure shows SQLite's speed tests in one journal mode: the time of each relative to the default
+// VFS.
+func speedFigure(run *report.Run, journal string) []figure {
+	axis := logAxis{0.9, 1.1}
+	type test struct {
+		cell   report.Cell
+		ratios []measure.Summary
+	}
+	var tests []test
+	var engines []string
+	for _, c := range run.Cells {
+		base, ok := seriesOf(c, "default-"+journal)
+		if !ok || c.Params["test"] == nil {
+			continue
+		}
+		one := test{cell: c}
+		var names []string
+		for _, s := range c.Series {
+			name, ok := strings.CutSuffix(s.Engine, "-"+journal)
+			ratio, known := s.Ratio(base, measure.NsPerOp)
+			if !ok || name == "default" || !known || ratio.Min <= 0 {
+				continue
+			}
+			names, one.ratios = append(names, s.Engine), append(one.ratios, ratio)
+			axis.include(ratio)
+		}
+		if engines == nil {
+			engines = names
+		}
+		if slices.Equal(engines, names) && len(names) > 0 {
+			tests = append(tests, one)
+		}
+	}
+	if len(tests) == 0 {
+		return nil
+	}
+	r := &ranges{What: "test", Axis: "time, times that of the default VFS", Value: "median", Ticks: axis.ticks("x"), Zero: axis.place(1)}
+	for _, one := range tests {
+		row := rangeRow{Name: fmt.Sprint(one.cell.Params["test"])}
+		var medians []string
+		for i, ratio := range one.ratios {
+			row.Marks = append(row.Marks, axis.mark(ratio, i+1, ""))
+			medians = append(medians, fmt.Sprintf("%.2fx", ratio.Median))
+		}
+		row.Text = strings.Join(medians, ", ")
+		r.Rows = append(r.Rows, row)
+	}
+	return []figure{{
+		Caption: fmt.Sprintf("SQLite's speed tests, %s, synchronous=FULL. Left of the line is faster.", journal),
+		Legend:  legends(engines), Ranges: r,
+	}}
+}
+
+// latencyFigure shows p50, p99 and the largest latency of the group's cell with the most at once.
+func latencyFigure(g group) []figure {
+	last := len(g.cells) - 1
+	metrics := []struct{ metric, name string }{{measure.P50Us, "p50"}, {measure.P99Us, "p99"}, {measure.MaxUs, "largest"}}
+	axis := logAxis{}
+	var engines []string
+	for _, s := range g.cells[last].Series {
+		all := true
+		for _, m := range metrics {
+			sum, ok := s.Summary(m.metric)
+			if all = all && ok && sum.Min > 0; all {
+				axis.include(sum)
+			}
+		}
+		if all {
+			engines = append(engines, s.Engine)
+		}
+	}
+	if len(engines) == 0 {
+		return nil
+	}
+	r := &ranges{What: "", Axis: "µs", Value: "µs", Ticks: axis.ticks(""), Zero: -1}
+	for _, m := range metrics {
+		for i, engine := range engines {
+			sum, _ := summary(g.cells[last], engine, m.metric)
+			r.Rows = append(r.Rows, rangeRow{Name: m.name + " " + engine, Text: short(sum.Median), Marks: []mark{axis.mark(sum, i, "")}})
+		}
+	}
+	return []figure{{Caption: fmt.Sprintf("%s: latency at %s %s", g.name(), short(g.x[last]), g.unit), Ranges: r}}
+}
+
+func seriesOf(c report.Cell, engine string) (report.Series, bool) {
+	i := slices.IndexFunc(c.Series, func(s report.Series) bool { return s.Engine == engine })
+	if i < 0 {
+		return report.Series{}, false
+	}
+	return c.Series[i], true
+}
+
+// legends gives each engine its colour; the first colour is the incumbent's.
+func legends(engines []string) (out []legend) {
+	for i, e := range engines {
+		out = append(out, legend{i + 1, e})
+	}
+	return out
+}
