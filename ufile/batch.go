@@ -74,6 +74,8 @@ type Batch struct {
 	free   []int32 // indices of parts that are not in flight
 	reaped []uring.CQE
 	crew   crew  // beside the ring, or in its place
+	calls  crew  // for ranges whose files a ring must not read
+	called []int // these ranges, in order
 	looked bool  // what the page cache has has been read
 	broken error // why the ring cannot be entered any more
 }
@@ -204,13 +206,11 @@ func (b *Batch) run(ranges []Range, write bool) error {
 	case b.closed:
 		return os.ErrClosed
 	case b.ring == nil:
-		task := readAll
-		if write {
-			task = writeAll
-		}
-		b.crew.run(ranges, task, 8*runtime.GOMAXPROCS(0))
+		b.crew.run(ranges, all(write), 8*runtime.GOMAXPROCS(0))
 	default:
+		b.beside(ranges, write)
 		b.ringRanges(ranges, write)
+		b.calls.finish()
 	}
 	for i := range ranges {
 		if err := ranges[i].Err; err != nil {
@@ -218,6 +218,34 @@ func (b *Batch) run(ranges []Range, write bool) error {
 		}
 	}
 	return nil
+}
+
+// beside starts plain calls for the ranges of files that must not go through
+// the ring, as many at a time as the ring would have in flight.
+func (b *Batch) beside(ranges []Range, write bool) {
+	b.called = b.called[:0]
+	for i := range ranges {
+		if ranges[i].byCalls(write) {
+			b.called = append(b.called, i)
+		}
+	}
+	if len(b.called) == 0 {
+		return
+	}
+	b.calls.only = b.called
+	b.calls.start(ranges, all(write), min(len(b.called), b.depth))
+}
+
+// byCalls reports whether plain calls on goroutines of their own do a range.
+func (r *Range) byCalls(write bool) bool {
+	f := r.File
+	switch {
+	case f == nil || !f.accelerated() || r.Off < 0 || write && f.appends || len(r.Buf) == 0:
+		return false
+	case write && !f.direct && !f.polled && f.sys.opts.Mode == ModeAuto: // into the page cache
+		return false
+	}
+	return !f.ringable()
 }
 
 // viaRing says whether a range goes through the ring at once: what is not
@@ -235,7 +263,7 @@ func (b *Batch) viaRing(r *Range, write bool) bool {
 	case !f.lock.Acquire():
 		r.plain(write) // which says that it is closed
 		return false
-	case !f.direct && !write && !b.looked && f.nowait.Load():
+	case !f.direct && !write && !b.looked && f.askCache():
 		r.fromCache()
 	}
 	if r.N < len(r.Buf) {
@@ -256,12 +284,14 @@ func (b *Batch) ringRanges(ranges []Range, write bool) {
 	for i := range b.parts {
 		b.free = append(b.free, int32(len(b.parts)-1-i))
 	}
-	next := 0
+	next, called := 0, b.called
 	for b.ring != nil && (next < len(ranges) || len(b.free) < len(b.parts)) {
 		for next < len(ranges) && len(b.free) > 0 && b.ring.SQSpace() > 0 {
 			r := &ranges[next]
 			next++
-			if b.viaRing(r, write) {
+			if len(called) > 0 && called[0] == next-1 {
+				called = called[1:]
+			} else if b.viaRing(r, write) {
 				b.start(r, write)
 			}
 		}
@@ -270,7 +300,11 @@ func (b *Batch) ringRanges(ranges []Range, write bool) {
 		}
 	}
 	for ; next < len(ranges); next++ { // the ring has failed
-		ranges[next].plain(write)
+		if len(called) > 0 && called[0] == next {
+			called = called[1:]
+		} else {
+			ranges[next].plain(write)
+		}
 	}
 	for i := range b.parts {
 		b.parts[i].reset(nil)
@@ -316,6 +350,7 @@ func (b *Batch) enter(i int32, write bool) {
 	if p.async {
 		e.SetFlags(uring.SQEAsync)
 	}
+	r.File.submitAs(e)
 	e.SetUserData(uint64(i))
 	r.File.ringed.Add(1)
 }

@@ -12,6 +12,7 @@ import (
 // crew does ranges by plain calls on several goroutines.
 type crew struct {
 	ranges []Range
+	only   []int // unless empty, the ranges that are meant
 	task   task
 	next   atomic.Int64
 	wg     sync.WaitGroup
@@ -30,19 +31,35 @@ const (
 // run does a task on so many goroutines, the caller's included, and waits for
 // them.
 func (c *crew) run(ranges []Range, task task, goroutines int) {
+	c.start(ranges, task, min(len(ranges), goroutines)-1)
+	c.work()
+	c.finish()
+}
+
+// start begins a task on so many goroutines, for which finish waits.
+func (c *crew) start(ranges []Range, task task, goroutines int) {
 	if c.hand == nil {
 		c.hand = c.helper
 	}
 	c.ranges, c.task = ranges, task
 	c.next.Store(0)
-	helpers := min(len(ranges), goroutines) - 1
-	for range helpers {
+	for range goroutines {
 		c.wg.Add(1)
 		go c.hand()
 	}
-	c.work()
+}
+
+func (c *crew) finish() {
 	c.wg.Wait()
-	c.ranges = nil
+	c.ranges, c.only = nil, nil
+}
+
+// all returns the task of doing all.
+func all(write bool) task {
+	if write {
+		return writeAll
+	}
+	return readAll
 }
 
 func (c *crew) helper() {
@@ -52,8 +69,13 @@ func (c *crew) helper() {
 
 func (c *crew) work() {
 	for {
-		i := c.next.Add(1) - 1
-		if i >= int64(len(c.ranges)) {
+		i := int(c.next.Add(1) - 1)
+		if len(c.only) > 0 {
+			if i >= len(c.only) {
+				return
+			}
+			i = c.only[i]
+		} else if i >= len(c.ranges) {
 			return
 		}
 		switch r := &c.ranges[i]; c.task {
@@ -68,7 +90,7 @@ func (c *crew) work() {
 // tryCache reads what the page cache has.
 func (r *Range) tryCache() {
 	f := r.File
-	if f == nil || !f.accelerated() || f.direct || r.Off < 0 || !f.nowait.Load() || !f.lock.Acquire() {
+	if f == nil || !f.accelerated() || f.direct || r.Off < 0 || !f.askCache() || !f.lock.Acquire() {
 		return
 	}
 	r.fromCache()

@@ -60,17 +60,16 @@ func TestRingsThatCannotBeOpened(t *testing.T) {
 		}
 	})
 	t.Run("auto", func(t *testing.T) {
-		const path = "/proc/version" // which has no page cache to be read from
-		if _, err := os.Stat(path); err != nil {
-			t.Skipf("needs /proc: %v", err)
-		}
+		path := fileOf(t, random(8192))
+		needDirect(t, path) // there is no page cache to be read from
 		s := newSystem(t, ufile.Options{})
-		f := open(t, s, path, os.O_RDONLY)
-		withoutDescriptors(t, func() { readAt(t, f, make([]byte, 5), 0) })
+		f := open(t, s, path, os.O_RDONLY|sys.ODirect)
+		p := ufile.AlignedBuffer(4096)
+		withoutDescriptors(t, func() { readAt(t, f, p, 0) })
 		if name, reason := s.Backend(); name != "syscall" || !strings.Contains(reason, syscall.EMFILE.Error()) {
 			t.Errorf("backend %q, reason %q", name, reason)
 		}
-		readAt(t, f, make([]byte, 5), 5)
+		readAt(t, f, p, 4096)
 		if got := f.Stats(); got != (ufile.Stats{Plain: 2}) {
 			t.Errorf("%+v", got)
 		}
@@ -81,7 +80,7 @@ func TestRingsThatCannotBeOpened(t *testing.T) {
 			opened++
 		}
 		defer func() { sys.FDTrace = trace }()
-		readAt(t, open(t, s, path, os.O_RDONLY), make([]byte, 5), 0)
+		readAt(t, open(t, s, path, os.O_RDONLY|sys.ODirect), p, 0)
 		if name, reason := s.Backend(); name != "io_uring" || opened == 0 {
 			t.Errorf("after the shortage: backend %q, reason %q, %d rings opened", name, reason, opened)
 		}

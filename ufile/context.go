@@ -117,13 +117,16 @@ func (f *File) ended(ctx context.Context, op string) error {
 
 // preadContext reads once, 0 at the end of the file.
 func (f *File) preadContext(ctx context.Context, p []byte, off int64) (int, error) {
-	if f.sys.opts.Mode == ModeAuto && f.nowait.Load() {
+	if f.sys.opts.Mode == ModeAuto && f.askCache() {
 		if n, _ := f.readCached(p, off); n > 0 {
 			return n, nil
 		}
 	}
 	if err := f.ended(ctx, "read"); err != nil {
 		return 0, err
+	}
+	if !f.ringable() {
+		return f.readPlain(p, off)
 	}
 	r, err := f.sys.reactor()
 	if err != nil {
@@ -135,6 +138,7 @@ func (f *File) preadContext(ctx context.Context, p []byte, off int64) (int, erro
 	f.ringed.Add(1)
 	var e uring.SQE
 	e.Read(uring.Fd(f.fd), p, off)
+	f.submitAs(&e)
 	n, failed, err := f.doContext(ctx, r, &e, p)
 	switch {
 	case err == nil:
@@ -150,6 +154,9 @@ func (f *File) pwriteContext(ctx context.Context, p []byte, off int64) (int, err
 	if err := f.ended(ctx, "write"); err != nil {
 		return 0, err
 	}
+	if !f.ringable() {
+		return f.writePlain(p, off)
+	}
 	r, err := f.sys.reactor()
 	if err != nil {
 		return 0, f.pathError("write", err)
@@ -160,6 +167,7 @@ func (f *File) pwriteContext(ctx context.Context, p []byte, off int64) (int, err
 	f.ringed.Add(1)
 	var e uring.SQE
 	e.Write(uring.Fd(f.fd), p, off)
+	f.submitAs(&e)
 	n, failed, err := f.doContext(ctx, r, &e, p)
 	switch {
 	case err == nil:

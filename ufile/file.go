@@ -21,7 +21,7 @@ type File struct {
 	// touches anyway.
 	lock                  fdlock.Lock
 	cached, plain, ringed atomic.Uint64
-	nowait                atomic.Bool   // the file system can say what is cached
+	known                 atomic.Uint32 // the route
 	misses                atomic.Uint32 // large reads since one was cached
 	reads, writes         atomic.Bool   // positional calls are known to be allowed
 
@@ -31,6 +31,7 @@ type File struct {
 	seekable bool // a regular file or block device
 	direct   bool // O_DIRECT
 	appends  bool // O_APPEND
+	polled   bool // os has found that it can be polled
 	confined bool // names in it must not be looked up by path
 	self     weak.Pointer[File]
 }
@@ -69,6 +70,7 @@ func (f *File) inspect() error {
 		if flags, flagsErr = sys.OpenFlags(f.fd); flagsErr == nil {
 			f.direct = flags&sys.ODirect != 0
 			f.appends = flags&sys.OAppend != 0
+			f.polled = flags&sys.ONonblock != 0
 		}
 	})
 	if err != nil {
@@ -77,7 +79,6 @@ func (f *File) inspect() error {
 	if flagsErr != nil { // no such call here: nothing to accelerate
 		f.seekable = false
 	}
-	f.nowait.Store(f.seekable && !f.direct)
 	return nil
 }
 

@@ -72,8 +72,11 @@ const cachedMax = 256 << 10
 
 // pread reads once, 0 at the end of the file.
 func (f *File) pread(p []byte, off int64) (int, error) {
-	if f.sys.opts.Mode == ModeAuto {
+	switch {
+	case f.sys.opts.Mode == ModeAuto:
 		return f.readAuto(p, off)
+	case !f.ringable():
+		return f.readPlain(p, off)
 	}
 	r, err := f.sys.reactor()
 	if err != nil {
@@ -97,7 +100,7 @@ const (
 // are in flight there, else by a plain call, which is then as fast.
 func (f *File) readAuto(p []byte, off int64) (int, error) {
 	bulk := len(p) >= bulkMin && !f.direct
-	ask := f.nowait.Load()
+	ask := f.askCache()
 	if bulk && ask {
 		misses := f.misses.Load()
 		ask = misses < bulkMisses || misses%bulkAsk == 0 || f.sys.bulk.Load() >= bulkPlain
@@ -113,6 +116,9 @@ func (f *File) readAuto(p []byte, off int64) (int, error) {
 		if ok { // the end, unless this is Linux 5.9 or 5.10: see preadv2(2)
 			return f.readPlain(p, off)
 		}
+	}
+	if f.route() != routeInline {
+		return f.readPlain(p, off)
 	}
 	if bulk {
 		f.misses.Add(1)
@@ -143,13 +149,15 @@ func (f *File) readCached(p []byte, off int64) (int, bool) {
 			f.cached.Add(1)
 		}
 		return n, true
+	case syscall.EAGAIN:
+		f.known.CompareAndSwap(uint32(routeUnknown), uint32(routeInline))
 	case syscall.EINVAL: // from kernels that do not know the flag, and at offsets out of range
 		if off > math.MaxInt64-int64(len(p)) {
 			break
 		}
 		fallthrough
-	case syscall.EOPNOTSUPP, syscall.ENOSYS:
-		f.nowait.Store(false)
+	case syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EPERM:
+		f.known.Store(uint32(routeWorker))
 	}
 	return 0, false
 }
@@ -170,6 +178,7 @@ func (f *File) readRing(r *reactor.Reactor, p []byte, off int64) (int, error) {
 	f.ringed.Add(1)
 	var e uring.SQE
 	e.Read(uring.Fd(f.fd), p, off)
+	f.submitAs(&e)
 	n, err := f.do(r, &e, p)
 	switch {
 	case err == nil:

@@ -78,7 +78,10 @@ func (r *Reader) how() way {
 		return inline
 	case r.max == 1 && f.sys.opts.Mode == ModeAuto: // one read at a time
 		return inline
-	case !f.accelerated() || f.sys.plain.Load():
+	case !f.accelerated() || f.sys.plain.Load() || !f.ringable():
+		if !f.direct {
+			return inline
+		}
 		return threaded
 	}
 	return queued
@@ -125,6 +128,7 @@ func (b *block) ring() {
 	b.rings = rings
 	b.op = reactor.Op{Buf: b.mem, Keep: f, Bytes: b.want}
 	b.op.SQE.Read(uring.Fd(f.fd), b.mem[:b.want], b.off)
+	f.submitAs(&b.op.SQE)
 	f.ringed.Add(1)
 	b.queue()
 }

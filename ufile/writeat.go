@@ -59,6 +59,9 @@ func (f *File) writeAtOS(p []byte, off int64) (int, error) {
 
 // pwrite writes once, by a plain call when nothing else is in flight.
 func (f *File) pwrite(p []byte, off int64) (int, error) {
+	if !f.ringable() {
+		return f.writePlain(p, off)
+	}
 	r, err := f.sys.reactor()
 	if err != nil {
 		return 0, f.pathError("write", err)
@@ -91,6 +94,7 @@ func (f *File) writeRing(r *reactor.Reactor, p []byte, off int64) (int, error) {
 	f.ringed.Add(1)
 	var e uring.SQE
 	e.Write(uring.Fd(f.fd), p, off)
+	f.submitAs(&e)
 	n, err := f.do(r, &e, p)
 	switch {
 	case err == nil:

@@ -29,6 +29,36 @@ func PreadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
 	return int(n), errno
 }
 
+// ReadsNoWait reports whether the kernel can read a file without blocking
+// (FMODE_NOWAIT), which preadv2(2) tells by refusing RWF_NOWAIT before it calls
+// the file system. Nothing is read: the offset is beyond every file. EBADF means
+// that the descriptor is not open for reading.
+func ReadsNoWait(fd int) (bool, syscall.Errno) {
+	const beyond = 1 << 62
+	var b [1]byte
+	_, errno := PreadNoWait(fd, b[:], beyond)
+	return errno == 0 || errno == syscall.EAGAIN, errno
+}
+
+// FileSystem returns the type of the file system of a descriptor, one of
+// statfs(2)'s magic numbers, 0 where it is not known.
+func FileSystem(fd int) int64 {
+	var st unix.Statfs_t
+	if retry(func() error { return unix.Fstatfs(fd, &st) }) != nil {
+		return 0
+	}
+	return int64(st.Type)
+}
+
+// Types of file systems. Ext4 is that of ext2 and ext3, too.
+const (
+	FSExt4  = unix.EXT4_SUPER_MAGIC
+	FSXFS   = unix.XFS_SUPER_MAGIC
+	FSBtrfs = unix.BTRFS_SUPER_MAGIC
+	FSF2FS  = unix.F2FS_SUPER_MAGIC
+	FSFuse  = unix.FUSE_SUPER_MAGIC
+)
+
 // OpenFlags returns the flags that a descriptor was opened with (F_GETFL).
 func OpenFlags(fd int) (int, error) {
 	if Faulty {
@@ -47,4 +77,5 @@ func OpenFlags(fd int) (int, error) {
 const (
 	ODirect = unix.O_DIRECT
 	OAppend = unix.O_APPEND
+	ONonblock = unix.O_NONBLOCK
 )
