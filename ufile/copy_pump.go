@@ -4,10 +4,12 @@ package ufile
 
 import (
 	"context"
+	"errors"
 	"io"
 	"math"
 	"os"
 	"sync"
+	"syscall"
 
 	"github.com/ringside-io/ringside/internal/sys"
 )
@@ -147,8 +149,8 @@ func enough(got, n int, err error) (int, error) {
 	return got, err
 }
 
-// readDirect reads until p is full or the file has ended: then what was read is
-// not a whole number of blocks, or nothing more comes.
+// readDirect reads until p is full or the file has ended: then nothing more comes,
+// or the rest of a block cannot be read by itself.
 func (c *copying) readDirect(p []byte, off int64) (n int, err error) {
 	f := c.src
 	if !f.lock.Acquire() {
@@ -157,6 +159,23 @@ func (c *copying) readDirect(p []byte, off int64) (n int, err error) {
 	defer f.lock.Release()
 	for n < len(p) && n%DirectAlign == 0 {
 		m, err := f.preadAny(p[n:], off+int64(n))
+		if m <= 0 || err != nil {
+			return n, err
+		}
+		n += m
+	}
+	return f.readOn(p, off, n)
+}
+
+// readOn goes on after a read of n bytes that ended within a block. As a rule that
+// is the end of the file; a file system in user space may read less than it has,
+// and does not demand an alignment. The caller has a reference on the file.
+func (f *File) readOn(p []byte, off int64, n int) (int, error) {
+	for n > 0 && n < len(p) {
+		m, err := f.readPlain(p[n:], off+int64(n))
+		if f.direct && errors.Is(err, syscall.EINVAL) { // not aligned: the end
+			return n, nil
+		}
 		if m <= 0 || err != nil {
 			return n, err
 		}

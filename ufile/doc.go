@@ -17,7 +17,11 @@
 //   - when nothing else is in flight on the caller's ring, a plain system call
 //     is as fast, and taken;
 //   - buffered writes are plain system calls: file systems hand them to worker
-//     threads otherwise.
+//     threads otherwise;
+//   - files that the kernel cannot read without blocking are read and written by
+//     plain system calls: those of FUSE, network file systems, overlayfs, squashfs,
+//     ramfs, procfs and others. One preadv2 with RWF_NOWAIT tells, when a file is
+//     first read or written at an offset.
 //
 // Large buffered blocks that are not cached are read by plain calls as long as
 // only a few are. [System.Stats] and [File.Stats] count the paths. Everything

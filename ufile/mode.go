@@ -12,7 +12,10 @@ const (
 	// io_uring cannot be used.
 	ModeAuto Mode = iota
 	// ModeRing sends every positional read and write of regular files and
-	// block devices through a ring.
+	// block devices through a ring: to its worker threads where the kernel cannot
+	// read the file without blocking. Regular files that can be polled, such as
+	// those of FUSE, are left to plain system calls: a ring returns wrong counts
+	// for them at the end of the file (Linux 6.18).
 	ModeRing
 	// ModeSyscall uses plain system calls only.
 	ModeSyscall

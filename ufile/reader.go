@@ -206,6 +206,12 @@ func (r *Reader) peek() ([]byte, error) {
 		if data := b.from(r.pos); len(data) > 0 {
 			return data, nil
 		}
+		if fresh && b.err == nil && b.n > 0 {
+			b.readOn()
+			if data := b.from(r.pos); len(data) > 0 {
+				return data, nil
+			}
+		}
 		// Nothing: this is the truth if it was asked for just now. What was
 		// read ahead may be so no longer.
 		end, err := b.end(), b.err

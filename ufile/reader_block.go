@@ -159,6 +159,16 @@ func (b *block) completed(res reactor.Result) {
 	}
 }
 
+// readOn reads the rest of a block of which only a part was read.
+func (b *block) readOn() {
+	f := b.r.f
+	if !f.seekable || !f.lock.Acquire() {
+		return
+	}
+	defer f.lock.Release()
+	b.n, b.err = f.readOn(b.mem[:b.want], b.off, b.n)
+}
+
 // plain reads by a plain call.
 func (b *block) plain() {
 	f := b.r.f

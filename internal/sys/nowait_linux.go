@@ -75,7 +75,7 @@ func OpenFlags(fd int) (int, error) {
 
 // Flags of open(2) that differ between architectures.
 const (
-	ODirect = unix.O_DIRECT
-	OAppend = unix.O_APPEND
+	ODirect   = unix.O_DIRECT
+	OAppend   = unix.O_APPEND
 	ONonblock = unix.O_NONBLOCK
 )

@@ -29,7 +29,7 @@ func OpenFlags(int) (int, error) { return 0, Error("fcntl", noSys) }
 
 // Flags of open(2) that no descriptor has here.
 const (
-	ODirect = 0
-	OAppend = 0
+	ODirect   = 0
+	OAppend   = 0
 	ONonblock = 0
 )

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT
+
+package fusefs
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// Size is how large a file is at first, in bytes. It is not a multiple of a page,
+// so that a read across the end ends inside of one.
+const Size = 300_000
+
+// Delay is how long a slow file takes to answer a read.
+const Delay = 5 * time.Millisecond
+
+// Kinds are the kinds of files. A file is opened by a name of the form
+// CACHE-KIND-ANYTHING, where CACHE is "direct" for a file without a page cache
+// (FOPEN_DIRECT_IO) and "cached" for one with it. Each name is a file of its own.
+var Kinds = []string{
+	"plain",
+	"slow",    // answers after Delay
+	"silent",  // does not answer before it is released
+	"short",   // answers with half of what was asked for
+	"growing", // is 1000 bytes longer after each read
+	"eio",     // fails from byte 65 536 on
+	"eintr",   // each second answer is EINTR
+	"eagain",  // each second answer is EAGAIN
+	"enotsup", // always answers EOPNOTSUPP
+	"einval",
+	"estale",
+	"full", // has no space from byte 8192 on
+}
+
+// Byte returns what a file holds at an offset before it is written to.
+func Byte(off int64) byte { return byte(off) ^ byte(off>>8)*3 ^ byte(off>>16)*5 }
+
+// server is the state that all files share.
+type server struct {
+	mu      sync.Mutex
+	release chan struct{} // closed when silent files may answer
+	waiting atomic.Int64  // reads that wait for it
+}
+
+// Serve mounts the file system on dir, or unless of is empty one that has what is
+// in the directory of, and obeys commands, one a line, until they
+// end: "waiting" asks for the number of reads that wait, "release" has them and
+// all later reads answered, "hold" ends that. Each is answered by a line; the
+// first line says "ready".
+func Serve(of, dir string, commands io.Reader, answers io.Writer) error {
+	s := &server{release: make(chan struct{})}
+	long := time.Hour
+	var top fs.InodeEmbedder = &root{server: s}
+	if of != "" {
+		loopback, err := fs.NewLoopbackRoot(of)
+		if err != nil {
+			return err
+		}
+		top = loopback
+	}
+	mounted, err := fs.Mount(dir, top, &fs.Options{
+		AttrTimeout: nil, EntryTimeout: &long,
+		MountOptions: fuse.MountOptions{DirectMountStrict: true, MaxBackground: 512, FsName: "fusefs"},
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(answers, "ready")
+	for lines := bufio.NewScanner(commands); lines.Scan(); {
+		s.mu.Lock()
+		switch strings.TrimSpace(lines.Text()) {
+		case "waiting":
+			fmt.Fprintln(answers, s.waiting.Load())
+		case "release":
+			close(s.release)
+			fmt.Fprintln(answers, "released")
+		case "hold":
+			s.release = make(chan struct{})
+			fmt.Fprintln(answers, "held")
+		}
+		s.mu.Unlock()
+	}
+	s.mu.Lock()
+	select {
+	case <-s.release:
+	default:
+		close(s.release)
+	}
+	s.mu.Unlock()
+	return mounted.Unmount()
+}
+
+func (s *server) wait() {
+	s.mu.Lock()
+	release := s.release
+	s.mu.Unlock()
+	s.waiting.Add(1)
+	<-release
+	s.waiting.Add(-1)
+}
+
+// root makes a file of each name that is looked up.
+type root struct {
+	fs.Inode
+	*server
+}
+
+var _ fs.NodeLookuper = (*root)(nil)
+
+func (r *root) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	cache, rest, _ := strings.Cut(name, "-")
+	kind, _, ok := strings.Cut(rest, "-")
+	if !ok || cache != "direct" && cache != "cached" {
+		return nil, syscall.ENOENT
+	}
+	n := &node{server: r.server, kind: kind, cached: cache == "cached", size: Size}
+	inode := r.NewPersistentInode(ctx, n, fs.StableAttr{Mode: syscall.S_IFREG})
+	r.AddChild(name, inode, true)
+	n.attr(&out.Attr)
+	return inode, 0
+}
+
+// node is one file.
+type node struct {
+	fs.Inode
+	*server
+	kind   string
+	cached bool
+
+	mu      sync.Mutex
+	size    int64
+	reads   int
+	written map[int64]byte // what is no longer Byte
+}
+
+var (
+	_ fs.NodeOpener    = (*node)(nil)
+	_ fs.NodeReader    = (*node)(nil)
+	_ fs.NodeWriter    = (*node)(nil)
+	_ fs.NodeGetattrer = (*node)(nil)
+	_ fs.NodeSetattrer = (*node)(nil)
+	_ fs.NodeFsyncer   = (*node)(nil)
+)
+
+func (n *node) attr(out *fuse.Attr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out.Size, out.Mode = uint64(n.size), syscall.S_IFREG|0o666
+}
+
+func (n *node) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	n.attr(&out.Attr)
+	return 0
+}
+
+func (n *node) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	if size, ok := in.GetSize(); ok {
+		n.mu.Lock()
+		n.size = int64(size)
+		n.mu.Unlock()
+	}
+	n.attr(&out.Attr)
+	return 0
+}
+
+func (n *node) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	if n.cached {
+		return nil, 0, 0
+	}
+	return nil, fuse.FOPEN_DIRECT_IO, 0
+}
+
+func (n *node) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
+	if n.kind == "eio" {
+		return syscall.EIO
+	}
+	return 0
+}
+
+func (n *node) Read(_ context.Context, _ fs.FileHandle, p []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	switch n.kind {
+	case "slow":
+		time.Sleep(Delay)
+	case "silent":
+		n.wait()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reads++
+	size := n.size
+	if n.kind == "growing" {
+		n.size += 1000
+	}
+	k := min(int64(len(p)), max(size-off, 0))
+	switch second := n.reads%2 == 1; {
+	case n.kind == "short" && k > 1:
+		k = (k + 1) / 2
+	case n.kind == "eio" && off+k > 65536:
+		return nil, syscall.EIO
+	case n.kind == "eintr" && second:
+		return nil, syscall.EINTR
+	case n.kind == "eagain" && second:
+		return nil, syscall.EAGAIN
+	case n.kind == "enotsup":
+		return nil, syscall.EOPNOTSUPP
+	case n.kind == "einval":
+		return nil, syscall.EINVAL
+	case n.kind == "estale":
+		return nil, syscall.ESTALE
+	}
+	for i := range p[:k] {
+		b, ok := n.written[off+int64(i)]
+		if !ok {
+			b = Byte(off + int64(i))
+		}
+		p[i] = b
+	}
+	return fuse.ReadResultData(p[:k]), 0
+}
+
+func (n *node) Write(_ context.Context, _ fs.FileHandle, p []byte, off int64) (uint32, syscall.Errno) {
+	switch n.kind {
+	case "silent":
+		n.wait()
+	case "eio":
+		return 0, syscall.EIO
+	case "full":
+		if off >= 8192 {
+			return 0, syscall.ENOSPC
+		}
+		p = p[:min(int64(len(p)), 8192-off)]
+	case "short":
+		p = p[:(len(p)+1)/2]
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.written == nil {
+		n.written = make(map[int64]byte)
+	}
+	for i, b := range p {
+		n.written[off+int64(i)] = b
+	}
+	n.size = max(n.size, off+int64(len(p)))
+	return uint32(len(p)), 0
+}
+
+// Control gives commands to a server that runs in another process.
+type Control struct {
+	Dir      string // where it is mounted
+	commands io.WriteCloser
+	answers  *bufio.Reader
+	mu       sync.Mutex
+}
+
+// NewControl speaks to a server that serves dir over its standard input and
+// output, and waits until that is mounted. An error has what the server said.
+func NewControl(dir string, commands io.WriteCloser, answers io.Reader) (*Control, error) {
+	c := &Control{Dir: dir, commands: commands, answers: bufio.NewReader(answers)}
+	line, err := c.answers.ReadString('\n')
+	if err != nil || line != "ready\n" {
+		rest, _ := io.ReadAll(c.answers) // the server has ended
+		return nil, fmt.Errorf("%s%s", line, rest)
+	}
+	return c, nil
+}
+
+// Path returns the name of a file of a kind; see [Kinds].
+func (c *Control) Path(cache, kind, which string) string {
+	return filepath.Join(c.Dir, cache+"-"+kind+"-"+which)
+}
+
+// Waiting returns how many reads and writes of silent files wait.
+func (c *Control) Waiting() (int, error) {
+	line, err := c.ask("waiting")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(line)
+}
+
+// Release has silent files answer; Hold has them be silent again.
+func (c *Control) Release() error { _, err := c.ask("release"); return err }
+
+// Hold ends what Release began.
+func (c *Control) Hold() error { _, err := c.ask("hold"); return err }
+
+// Close has the server unmount and end.
+func (c *Control) Close() error { return c.commands.Close() }
+
+func (c *Control) ask(command string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := fmt.Fprintln(c.commands, command); err != nil {
+		return "", err
+	}
+	line, err := c.answers.ReadString('\n')
+	return strings.TrimSpace(line), err
+}
