@@ -26,8 +26,8 @@ type Disk struct {
 
 	mu        sync.Mutex
 	content   image
-	recording *Record // nil while nothing is recorded
-	broken    error   // what writes fail with, nil if they do not
+	recording *Record              // nil while nothing is recorded
+	fail      func(p []byte) error // decides which writes fail
 }
 
 // Open makes a disk of so many bytes, with sectors of 512 or 4096 bytes. dir is an empty
@@ -97,11 +97,12 @@ func (d *Disk) Stop() *Record {
 	return r
 }
 
-// Break makes writes fail with an error from now on; nil makes them succeed again.
-func (d *Disk) Break(err error) {
+// FailWrites has a function decide, by what is written, which writes fail from now on and
+// with which error; nil lets all succeed.
+func (d *Disk) FailWrites(fail func(p []byte) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.broken = err
+	d.fail = fail
 }
 
 // Load makes a state the content of the disk. No file system may be mounted. What is
@@ -228,8 +229,10 @@ func (s *server) write(p []byte, off int64) fuse.Status {
 	d := s.disk
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.broken != nil {
-		return fuse.ToStatus(d.broken)
+	if d.fail != nil {
+		if err := d.fail(p); err != nil {
+			return fuse.ToStatus(err)
+		}
 	}
 	d.content.write(p, off)
 	if d.recording != nil {

@@ -28,7 +28,7 @@ import (
 // work is a workload of one process, and what its judge has to know of it. Fields are
 // exported for JSON.
 type work struct {
-	Kind string // "sqlite", "appendlog" or "file"
+	Kind string // "sqlite", "appendlog", "file" or "failure"
 	Dir  string
 	Seed uint64
 
@@ -59,6 +59,8 @@ func (w work) run(acked func(name string, n int)) error {
 		return w.runLog(acked)
 	case "file":
 		return w.runFiles(acked)
+	case "failure":
+		return w.runFailure(acked)
 	}
 	return w.runSQLite(acked)
 }
@@ -550,6 +552,46 @@ func (w work) judgeFiles(q question) error {
 		if oldest := slices.Min(p); int(oldest) < n {
 			return fmt.Errorf("block %s: version %d was synced, version %d is there", key, n, oldest)
 		}
+	}
+	return nil
+}
+
+// Failed writes.
+
+// badBlock is content whose write fails.
+var badBlock = bytes.Repeat([]byte("this write fails"), pageSize/16)
+
+// runFailure overwrites a page of a synced file with badBlock. What it is told is noted:
+// 1 for an error.
+func (w work) runFailure(acked func(name string, n int)) (err error) {
+	f, err := os.OpenFile(w.path("file"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(make([]byte, len(badBlock)), 0); err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), syncDirectory(w.Dir)); err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(badBlock, 0); err != nil {
+		return err
+	}
+	fd := int(f.Fd())
+	for _, call := range []struct {
+		name string
+		err  error
+	}{
+		{"syncfs", unix.Syncfs(fd)},
+		{"sync_file_range", unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WAIT_BEFORE)},
+		{"fdatasync", unix.Fdatasync(fd)},
+	} {
+		n := 0
+		if call.err != nil {
+			n = 1
+		}
+		acked(call.name, n)
 	}
 	return nil
 }
