@@ -4,11 +4,16 @@ package sqlitevfs
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
@@ -16,6 +21,10 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
+
+// logRetry is how long a database does without a log before it asks again for one
+// that it could not have: another process may have let go of it. Tests shorten it.
+var logRetry = 5 * time.Second
 
 // sharedLog is a group log and how many databases use it.
 type sharedLog struct {
@@ -35,7 +44,9 @@ type logKey struct {
 var logs = struct {
 	mu   sync.Mutex
 	open map[logKey]*sharedLog
-}{open: map[logKey]*sharedLog{}}
+	// pending are the reports of logs that could not be replayed as a whole.
+	pending map[logKey]*grouplog.Report
+}{open: map[logKey]*sharedLog{}, pending: map[logKey]*grouplog.Report{}}
 
 // logOptions returns how the logs of a base VFS's databases are kept: tests have
 // bases that watch them.
@@ -60,9 +71,11 @@ func (v *ringVFS) logOf(database string, o Options) (logKey, grouplog.Options) {
 }
 
 // recoverLog prepares a database that is about to be opened: what a log holds
-// for it is replayed, also when it is not to use one. One that is opened to read
-// only is not changed: if it lacks commits, it cannot be opened, as SQLite has it
-// of a WAL that needs to be recovered.
+// for it is replayed, also when it is not to use one. A database that may lack
+// commits is refused: because they cannot be written into its WAL, or because the
+// log cannot be read. One that is opened to read only is not changed: if it lacks
+// commits, it cannot be opened, as SQLite has it of a WAL that needs to be
+// recovered.
 func (v *ringVFS) recoverLog(database string, flags vfs.OpenFlag, o Options) error {
 	if runtime.GOOS != "linux" {
 		return nil
@@ -73,37 +86,65 @@ func (v *ringVFS) recoverLog(database string, flags vfs.OpenFlag, o Options) err
 	if logs.open[key] != nil {
 		return nil // which replayed what there was
 	}
-	if flags&vfs.OPEN_READONLY == 0 {
-		return replay(key.dir, how, o.logger())
+	wal, err := filepath.Abs(database + suffixWAL)
+	if err != nil {
+		return logError(err)
 	}
-	lacks, err := grouplog.Lacks(key.dir, database+suffixWAL, how)
+	if flags&vfs.OPEN_READONLY == 0 {
+		err = replay(key, how, wal, o.logger())
+	}
+	if flags&vfs.OPEN_READONLY != 0 || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, errors.ErrUnsupported) {
+		err = grouplog.Lacks(key.dir, wal, how) // as long as nothing has to be replayed
+		if errors.Is(err, grouplog.ErrLacks) && flags&vfs.OPEN_READONLY != 0 {
+			return vfs.SystemError(errUnreplayed, sqlite3.READONLY_RECOVERY)
+		}
+	}
 	switch {
-	case lacks:
-		return vfs.SystemError(errUnreplayed, sqlite3.READONLY_RECOVERY)
-	case err == nil || unseen(err):
+	case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, grouplog.ErrInUse):
+		return nil
+	case !usesWAL(database):
 		return nil
 	}
-	return logError(err)
+	return logError(fmt.Errorf("%s may lack commits that the log %s holds: %w", database, grouplog.Path(key.dir, how), err))
 }
 
 var errUnreplayed = errors.New("sqlitevfs: the log of commits holds some that the database lacks, which is opened to read only")
 
-// replay brings what a log holds into its databases. The caller holds the mutex.
-func replay(dir string, how grouplog.Options, logger *slog.Logger) error {
-	report, err := grouplog.Recover(dir, how)
-	switch {
-	case err == nil:
-		replayed(logger, dir, report)
-		return nil
-	case errors.Is(err, grouplog.ErrInUse), unseen(err):
-		return nil
+// usesWAL reports whether a database may be in WAL mode, by its header: others
+// have no commits in a log.
+func usesWAL(database string) bool {
+	f, err := os.Open(database)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
 	}
-	return logError(err)
+	defer f.Close()
+	var p [20]byte
+	n, err := io.ReadFull(f, p[:])
+	if n == 0 && err == io.EOF {
+		return false
+	}
+	return err != nil || p[18] != 1 || p[19] != 1
 }
 
-// unseen says whether an error means that there is no log that we could use.
-func unseen(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported)
+// replay brings what a log holds into its databases, and returns why the one with
+// a WAL may lack commits. The caller holds the mutex.
+func replay(key logKey, how grouplog.Options, wal string, logger *slog.Logger) error {
+	if p := logs.pending[key]; p != nil && p.Lacks(wal) == nil {
+		how.Known = p
+	}
+	report, err := grouplog.Recover(key.dir, how)
+	if err != nil {
+		delete(logs.pending, key)
+		return err
+	}
+	before := logs.pending[key]
+	if delete(logs.pending, key); report.Pending() != nil {
+		logs.pending[key] = &report
+	}
+	if how.Known == nil {
+		replayed(logger, key.dir, &report, before)
+	}
+	return report.Lacks(wal)
 }
 
 // acquireLog opens the log of a database for its first commit, and creates it
@@ -112,29 +153,46 @@ func (v *ringVFS) acquireLog(database string, o Options) (*sharedLog, error) {
 	key, how := v.logOf(database, o)
 	logs.mu.Lock()
 	defer logs.mu.Unlock()
-	if l := logs.open[key]; l != nil {
+	if l := logs.open[key]; l != nil && !l.log.Failed() {
 		l.refs++
 		return l, nil
 	}
 	l, report, err := grouplog.Open(key.dir, how)
+	before := logs.pending[key]
+	if delete(logs.pending, key); report.Pending() != nil {
+		logs.pending[key] = &report
+	}
+	replayed(o.logger(), key.dir, &report, before)
 	if err != nil {
 		return nil, err
 	}
-	replayed(o.logger(), l.Path(), report)
 	s := &sharedLog{log: l, key: key, refs: 1}
 	logs.open[key] = s
 	return s, nil
 }
 
-func replayed(logger *slog.Logger, path string, r grouplog.Report) {
-	if r.Records > 0 {
-		logger.Info("sqlitevfs: commits replayed from the log", "log", path, "commits", r.Records,
-			"written", r.Applied, "bytes", r.Written, "superseded", r.Superseded, "invalid", r.Invalid)
+// replayed tells what a replay did, and did not, as far as an earlier one of the
+// same log has not told it.
+func replayed(logger *slog.Logger, dir string, r, before *grouplog.Report) {
+	if r.Applied > 0 || r.Records > 0 && before == nil {
+		logger.Info("sqlitevfs: commits replayed from the log", "directory", dir, "commits", r.Records,
+			"written", r.Applied, "bytes", r.Written)
+	}
+	if before == nil {
+		for _, s := range r.Skipped {
+			logger.Warn("sqlitevfs: commits of the log were not replayed", "wal", s.WAL, "commits", s.Commits, "reason", s.Why)
+		}
+	}
+	for _, u := range r.Unresolved {
+		if before == nil || before.Lacks(u.WAL) == nil {
+			logger.Warn("sqlitevfs: the database is refused, as it may lack commits of the log", "wal", u.WAL, "error", u.Err)
+		}
 	}
 }
 
-// logError says to SQLite why a database cannot be opened.
+// logError tells SQLite why a database cannot be opened.
 func logError(err error) error {
+	err = fmt.Errorf("sqlitevfs: %w; \"ringside log inspect\" shows more", err)
 	if errors.Is(err, grouplog.ErrBusy) {
 		return vfs.SystemError(err, sqlite3.BUSY)
 	}
@@ -151,8 +209,13 @@ func (s *sharedLog) release() error {
 	if s.refs--; s.refs > 0 {
 		return nil
 	}
-	delete(logs.open, s.key)
-	return s.log.Close()
+	if logs.open[s.key] == s {
+		delete(logs.open, s.key)
+	}
+	if err := s.log.Close(); err != nil && !s.log.Failed() {
+		return err
+	}
+	return nil // the WALs were synced instead
 }
 
 // commits is how a database's WAL becomes durable through a log.
@@ -162,7 +225,9 @@ type commits struct {
 	log  *sharedLog // nil until a commit has needed it
 	off  string     // why there is none
 	wal  *grouplog.WAL
-	refs int // open files of the WAL
+	refs int       // open files of the WAL
+	next time.Time // when to ask for a log again
+	told string    // why there is no log, as the logger knows
 }
 
 // What state says of a database that could have a log and has none yet.
@@ -224,6 +289,11 @@ func (c *commits) attach(db *database, path string, h grouplog.Header, end int64
 	if c.wal != nil {
 		return nil
 	}
+	if now := time.Now(); now.Before(c.next) {
+		return nil
+	} else {
+		c.next = now.Add(logRetry)
+	}
 	var err error
 	if c.log == nil {
 		c.log, err = db.vfs.acquireLog(db.path, db.opts)
@@ -240,7 +310,8 @@ func (c *commits) attach(db *database, path string, h grouplog.Header, end int64
 		c.off = "off: another process uses the log"
 	default:
 		c.off = "off: " + err.Error()
-		if !errors.Is(err, grouplog.ErrClaimed) && !unseen(err) {
+		if c.off != c.told && !errors.Is(err, grouplog.ErrClaimed) {
+			c.told = c.off
 			db.opts.logger().Warn("sqlitevfs: no log of commits", "database", db.path, "error", err)
 		}
 	}
@@ -248,6 +319,27 @@ func (c *commits) attach(db *database, path string, h grouplog.Header, end int64
 		return err
 	}
 	return nil
+}
+
+// leave lets go of a log that has failed, or whose file is gone. The WAL is
+// synced, as its commits are from now on, until there is a log again.
+func (c *commits) leave(db *database) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wal == nil || !c.log.log.Failed() {
+		return nil
+	}
+	why := c.log.log.Err()
+	err := c.wal.Close()
+	c.wal = nil
+	if rerr := c.log.release(); err == nil {
+		err = rerr
+	}
+	c.log, c.off = nil, "off: "+why.Error()
+	c.next = time.Now().Add(logRetry)
+	c.told = c.off
+	db.opts.logger().Warn("sqlitevfs: the log of commits has failed; the WAL is synced instead", "database", db.path, "error", why)
+	return err
 }
 
 // attached returns the WAL, nil when it has no log.

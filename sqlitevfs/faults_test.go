@@ -62,7 +62,7 @@ func (f *faulty) call(op, kind string) error {
 		return nil
 	}
 	f.failed = append(f.failed, op+" "+kind)
-	if op == "sync" && kind != "log" || kind == "batch" {
+	if op == "sync" && kind != "log" {
 		f.poisoned = true
 	}
 	return f.fault.errno
@@ -391,7 +391,7 @@ func (s *sweep) life(t *testing.T, path string, life int, acked map[int]bool) {
 // without a log, commits sync their WAL.
 func (s *sweep) silent(what string) bool {
 	op, kind, _ := strings.Cut(what, " ")
-	if kind == "log" || what == "open journal" {
+	if kind == "log" || kind == "batch" || what == "open journal" {
 		return true
 	}
 	return s.mode == "wal" && (kind == "db" || op == "truncate" || op == "sync" || op == "read" || op == "open" || op == "delete")

@@ -179,7 +179,11 @@ func (f *file) id() identity {
 func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 	f.db.count(func(c *counters) { c.syncs.Add(1) })
 	if f.wal != nil {
-		if wal := f.wal.log(); wal != nil {
+		wal, err := f.wal.log()
+		if err != nil {
+			return false, err
+		}
+		if wal != nil {
 			return false, f.wal.sync(wal, f.File.ReadAt)
 		}
 		defer func() {

@@ -20,6 +20,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == cutArg {
 		os.Exit(cutProcess(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == tenantsArg {
+		os.Exit(tenantsProcess(os.Args[2]))
+	}
 	flag.Parse()
 	os.Exit(ringtest.Main(m))
 }

@@ -37,8 +37,15 @@ func newWALFile(db *database, path string) *walFile {
 	return &walFile{db: db, path: path}
 }
 
-// log returns the WAL as the log has it, nil before a commit has needed that.
-func (w *walFile) log() *grouplog.WAL { return w.db.commits.attached() }
+// log returns the WAL as the log has it, nil before a commit has needed that, and
+// when the log has failed. An error means that the WAL could not be synced then.
+func (w *walFile) log() (*grouplog.WAL, error) {
+	wal := w.db.commits.attached()
+	if wal != nil && wal.LogFailed() {
+		return nil, w.db.commits.leave(w.db)
+	}
+	return wal, nil
+}
 
 // wrote is told about each write.
 func (w *walFile) wrote(p []byte, off int64) {

@@ -42,6 +42,10 @@ type FS interface {
 	// Open opens a file; perm is used when it is created. On Linux a name that
 	// is a symbolic link is refused.
 	Open(name string, flag Flag, perm fs.FileMode) (File, error)
+	// Lookup returns which file has a name.
+	Lookup(name string) (ID, error)
+	// List returns the names in a directory, in their order.
+	List(dir string) ([]string, error)
 	Remove(name string) error
 	Rename(oldname, newname string) error
 	// SyncDir makes the entries of a directory durable: what was created,

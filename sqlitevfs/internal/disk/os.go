@@ -30,6 +30,17 @@ func (osFS) Open(name string, flag Flag, perm fs.FileMode) (File, error) {
 	return &osFile{File: f}, nil
 }
 
+func (osFS) Lookup(name string) (ID, error) { return lookup(name) }
+
+func (osFS) List(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, err
+}
+
 func (osFS) Remove(name string) error             { return os.Remove(name) }
 func (osFS) Rename(oldname, newname string) error { return os.Rename(oldname, newname) }
 func (osFS) SyncDir(dir string) error             { return syncDir(dir) }

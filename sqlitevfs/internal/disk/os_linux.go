@@ -59,6 +59,20 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
+func lookup(name string) (ID, error) {
+	var st unix.Stat_t
+	for {
+		err := unix.Lstat(name, &st)
+		switch err {
+		case nil:
+			return ID{Device: st.Dev, Inode: st.Ino}, nil
+		case unix.EINTR:
+		default:
+			return ID{}, &fs.PathError{Op: "lstat", Path: name, Err: err}
+		}
+	}
+}
+
 func (f *osFile) ID() (ID, error) {
 	st, err := f.Stat()
 	if err != nil {

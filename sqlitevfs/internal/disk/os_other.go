@@ -37,6 +37,10 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
+func lookup(name string) (ID, error) {
+	return ID{}, &fs.PathError{Op: "stat", Path: name, Err: errors.ErrUnsupported}
+}
+
 func (f *osFile) ID() (ID, error) {
 	return ID{}, &fs.PathError{Op: "stat", Path: f.Name(), Err: errors.ErrUnsupported}
 }

@@ -3,6 +3,8 @@
 package grouplog
 
 import (
+	"errors"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"runtime"
@@ -50,7 +52,7 @@ func (q *waiterList) pop() *waiter {
 	return c
 }
 
-// refusal says why nothing may be queued. The caller holds the mutex.
+// refusal returns why nothing may be queued. The caller holds the mutex.
 func (l *Log) refusal() error {
 	if l.closed {
 		return &fs.PathError{Op: "commit", Path: l.path, Err: os.ErrClosed}
@@ -123,15 +125,29 @@ func (l *Log) gather() {
 func (l *Log) take() (size int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	size = batchHeaderSize
+	// What does not fit behind the last batch has to fit into the next segment.
+	limit := min(int64(len(l.buf)), l.used[len(l.used)-1].size)
+	if l.stuck {
+		limit = min(limit, l.header.small())
+	}
+	size = batchHeaderSize + int64(listSize(len(l.prev)))
+	if size+l.queue.head.size > limit {
+		l.prev, size = nil, batchHeaderSize
+	}
 	l.group = l.group[:0]
-	for l.queue.head != nil && size+l.queue.head.size <= int64(len(l.buf)) {
+	for l.queue.head != nil && size+l.queue.head.size <= limit {
 		c := l.queue.pop()
 		size += c.size
 		l.group = append(l.group, c)
 	}
 	l.queued.Add(-int64(len(l.group)))
+	for len(l.ended) > 0 && size+recordSize(l.ended[0].path, 0) <= limit {
+		size += recordSize(l.ended[0].path, 0)
+		l.marks = append(l.marks, l.ended[0])
+		l.ended = l.ended[1:]
+	}
 	if err := l.room(roundUp(size, block)); err != nil {
+		l.ended, l.marks = append(l.marks, l.ended...), nil
 		return 0, err
 	}
 	seg := l.used[len(l.used)-1]
@@ -151,10 +167,28 @@ func (l *Log) write(size int64) error {
 	p := l.buf[:roundUp(size, block)]
 	h := batchHeader{
 		id: l.header.id, generation: l.header.generation, seq: l.seq, live: live,
-		off: seg.off + l.off, length: int(size) - batchHeaderSize, records: len(l.group),
+		off: seg.off + l.off, length: int(size) - batchHeaderSize, records: len(l.group) + len(l.marks), list: len(l.prev),
 	}
 	at := batchHeaderSize
+	list := p[at : at+listSize(len(l.prev))]
+	clear(list)
+	for i, o := range l.prev {
+		le.PutUint32(list[4*i:], o)
+	}
+	h.sums = crc32.Checksum(list, castagnoli)
+	at += len(list)
+	l.prev = l.prev[:0]
+	for _, r := range l.marks {
+		q := p[at : at+int(recordSize(r.path, 0))]
+		clear(q)
+		sum := r.encodeHeader(q, 0)
+		le.PutUint32(q, sum)
+		h.sums = addSum(h.sums, sum)
+		at += len(q)
+	}
+	l.marks = l.marks[:0]
 	for _, c := range l.group {
+		l.prev = append(l.prev, c.wal.owner)
 		end := at + int(c.size)
 		at += copy(p[at:], c.head)
 		at += copy(p[at:], c.frames)
@@ -167,18 +201,23 @@ func (l *Log) write(size int64) error {
 	if err := writeFull(l.file, p, h.off); err != nil {
 		return err
 	}
+	if id, err := l.opts.FS.Lookup(l.path); err != nil || id != l.id {
+		return errors.Join(ErrGone, err)
+	}
 	l.off += int64(len(p))
 	l.seq++
 	return nil
 }
 
-// retire wakes the group and hands on the lead. After a failure, all who wait
-// get the error.
+// retire wakes the group and hands on the lead. After a failure, or where there
+// is no room, all who wait get the error, and sync their WALs.
 func (l *Log) retire(own *waiter, err error) {
 	l.mu.Lock()
 	if err != nil {
-		l.fail(err)
-		err = l.failed
+		if err != errFull {
+			l.fail(err)
+			err = l.failed
+		}
 		for l.queue.head != nil {
 			l.group = append(l.group, l.queue.pop())
 			l.queued.Add(-1)

@@ -51,7 +51,7 @@ func TestCraftedSizes(t *testing.T) {
 			if _, _, err := Open(dir, Options{}); !errors.As(err, &damaged) {
 				t.Error("Open:", err)
 			}
-			if _, err := Lacks(dir, filepath.Join(dir, "db-wal"), Options{}); !errors.As(err, &damaged) {
+			if err := Lacks(dir, filepath.Join(dir, "db-wal"), Options{}); !errors.As(err, &damaged) {
 				t.Error("Lacks:", err)
 			}
 			runtime.ReadMemStats(&after)
@@ -133,7 +133,7 @@ func FuzzRecover(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, defaultName), p, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Lacks(dir, w.path, Options{}); err != nil {
+		if err := Lacks(dir, w.path, Options{}); err != nil {
 			t.Log(err)
 		}
 		r, err := Recover(dir, Options{Local: true})

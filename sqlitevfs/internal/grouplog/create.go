@@ -49,7 +49,7 @@ func (l *Log) enter() (gate disk.File, err error) {
 // durable: a log under its name is whole.
 func (l *Log) create() error {
 	temp := l.path + ".new"
-	f, err := l.opts.FS.Open(temp, disk.Durable|disk.Create, 0o600)
+	f, err := l.opts.FS.Open(temp, disk.Create, 0o600)
 	if err != nil {
 		return err
 	}
@@ -102,19 +102,20 @@ func (l *Log) alone(f disk.File, temp string) error {
 
 // fill writes an empty log into a file, in which another one may have begun.
 func (l *Log) fill(f disk.File) error {
-	h := fileHeader{id: randomID(), revision: 1, generation: 1, live: 1, segment: l.opts.SegmentSize, clean: true}
+	h := fileHeader{id: randomID(), revision: 1, generation: 1, live: 1, segment: l.opts.SegmentSize, first: l.opts.FirstSegments, clean: true}
 	if err := empty(f); err != nil {
 		return err
 	}
 	p := sys.AlignedBytes(firstBatch, block)
-	h.encode(p[h.slot():])
+	for range 2 {
+		h.revision++
+		h.encode(p[h.slot():])
+	}
 	if err := writeFull(f, p, 0); err != nil {
 		return err
 	}
-	for i := range int64(firstSegments) {
-		if err := zero(f, firstBatch+i*h.segment, h.segment); err != nil {
-			return err
-		}
+	if err := zero(f, firstBatch, firstSegments*h.first); err != nil {
+		return err
 	}
 	return f.Sync()
 }

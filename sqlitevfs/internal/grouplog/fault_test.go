@@ -12,7 +12,8 @@ import (
 )
 
 // TestFaults fails each call of a run in turn, once or from then on, and
-// crashes: the error surfaces and stays, and nothing acknowledged is lost.
+// crashes: nothing acknowledged is lost, by the log or, after its failure, by
+// syncs of the WALs.
 func TestFaults(t *testing.T) {
 	needLocks(t)
 	step := 3
@@ -70,11 +71,8 @@ func faultAt(t *testing.T, n int, errno syscall.Errno, forever bool) (failed boo
 			if w.wal == nil {
 				continue
 			}
-			broken := l.Err()
 			if err := w.commit(4); err != nil && !errors.Is(err, errno) {
 				t.Fatalf("%s: commit: %v", what, err)
-			} else if err == nil && broken != nil {
-				t.Fatalf("%s: a commit succeeded after %v", what, broken)
 			}
 			if i%10 == 9 && w == all[0] {
 				if err := w.wal.Sync(); err != nil && !errors.Is(err, errno) {

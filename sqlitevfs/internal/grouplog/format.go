@@ -3,6 +3,7 @@
 package grouplog
 
 import (
+	"cmp"
 	"hash/crc32"
 	"math"
 
@@ -11,7 +12,7 @@ import (
 
 const (
 	block      = disk.Block
-	version    = 1
+	version    = 2         // version 1 is read, too
 	firstBatch = 2 * block // behind the two copies of the file header
 
 	fileHeaderSize   = 64
@@ -36,8 +37,12 @@ type fileHeader struct {
 	generation uint64 // raised when the log is emptied
 	live       uint64 // batches before this one may have been overwritten
 	segment    int64  // bytes
+	first      int64  // bytes of the first segments; 0: as the others
 	clean      bool   // closed: there are no batches of this generation
 }
+
+// small returns the size of the first segments.
+func (h fileHeader) small() int64 { return cmp.Or(h.first, h.segment) }
 
 // slot returns where this revision is written.
 func (h fileHeader) slot() int64 { return int64(h.revision%2) * block }
@@ -55,18 +60,20 @@ func (h fileHeader) encode(p []byte) {
 	if h.clean {
 		p[56] = 1
 	}
+	le.PutUint16(p[58:], uint16(h.first/block))
 	le.PutUint32(p[60:], crc32.Checksum(p[:60], castagnoli))
 }
 
 func decodeFileHeader(p []byte) (h fileHeader, ok bool) {
 	if len(p) < fileHeaderSize || [8]byte(p) != fileMagic ||
-		le.Uint32(p[8:]) != version || le.Uint32(p[12:]) != block ||
+		le.Uint32(p[8:]) != version && le.Uint32(p[8:]) != 1 || le.Uint32(p[12:]) != block ||
 		le.Uint32(p[60:]) != crc32.Checksum(p[:60], castagnoli) {
 		return h, false
 	}
 	h = fileHeader{id: le.Uint64(p[16:]), generation: le.Uint64(p[24:]), segment: int64(le.Uint64(p[32:])),
-		revision: le.Uint64(p[40:]), live: le.Uint64(p[48:]), clean: p[56] != 0}
-	return h, validSegment(h.segment)
+		revision: le.Uint64(p[40:]), live: le.Uint64(p[48:]), clean: p[56] != 0,
+		first: int64(le.Uint16(p[58:])) * block}
+	return h, validSegment(h.segment) && validSegment(h.small()) && h.first <= h.segment
 }
 
 // batchHeader begins what one write of the log brings.
@@ -77,8 +84,16 @@ type batchHeader struct {
 	off            int64  // in the file: the place it was written for
 	length         int    // of the records, in bytes
 	records        int
-	sums           uint32 // CRC of the CRCs of the records
+	sums           uint32 // CRC of the owners, and of the CRCs of the records
+	// prev names the WALs with records in the batch before, see [owner], so that
+	// it is known whose commits are gone when that one is damaged; nil if that
+	// is not told.
+	prev []uint32
+	list int // of them
 }
+
+// listSize is how many bytes the list of owners takes, behind the header.
+func listSize(owners int) int { return int(roundUp(4*int64(owners), recordAlign)) }
 
 func (h batchHeader) encode(p []byte) {
 	clear(p[:batchHeaderSize])
@@ -91,6 +106,7 @@ func (h batchHeader) encode(p []byte) {
 	le.PutUint32(p[48:], uint32(h.length))
 	le.PutUint32(p[52:], uint32(h.records))
 	le.PutUint32(p[56:], h.sums)
+	le.PutUint32(p[60:], uint32(h.list))
 	le.PutUint32(p[4:], crc32.Checksum(p[8:batchHeaderSize], castagnoli))
 }
 
@@ -102,9 +118,9 @@ func decodeBatchHeader(p []byte) (h batchHeader, ok bool) {
 	h = batchHeader{
 		id: le.Uint64(p[8:]), generation: le.Uint64(p[16:]), seq: le.Uint64(p[24:]),
 		live: le.Uint64(p[32:]), off: int64(le.Uint64(p[40:])),
-		length: int(le.Uint32(p[48:])), records: int(le.Uint32(p[52:])), sums: le.Uint32(p[56:]),
+		length: int(le.Uint32(p[48:])), records: int(le.Uint32(p[52:])), sums: le.Uint32(p[56:]), list: int(le.Uint32(p[60:])),
 	}
-	return h, h.seq != 0 && h.size() <= maxBatch
+	return h, h.seq != 0 && h.size() <= maxBatch && h.list <= h.length/4
 }
 
 // size returns how many bytes the batch takes in the file.
@@ -116,7 +132,9 @@ type record struct {
 	id     disk.ID
 	header Header // page size, checkpoint and salt only
 	off    int64  // of the first frame, in the WAL
-	frames []byte
+	synced uint64 // batches up to this one are durable in the WAL itself
+	frames []byte // none: only synced counts
+	seq    uint64 // of its batch
 }
 
 // end is where the commit ends in the WAL.
@@ -138,12 +156,13 @@ func (r *record) encodeHeader(p []byte, frames int) uint32 {
 	le.PutUint64(p[32:], uint64(r.off))
 	le.PutUint64(p[40:], r.id.Device)
 	le.PutUint64(p[48:], r.id.Inode)
+	le.PutUint64(p[56:], r.synced)
 	copy(p[recordHeaderSize:], r.path)
 	return crc32.Checksum(p[4:recordHeaderSize+len(r.path)], castagnoli)
 }
 
-// decodeRecord reads the record at the start of p and returns what follows. The
-// frames are a part of p.
+// decodeRecord reads the record at the start of p and returns what follows, nil
+// if that is not known. The frames are a part of p.
 func decodeRecord(p []byte) (r record, sum uint32, rest []byte, ok bool) {
 	if len(p) < recordHeaderSize {
 		return r, 0, nil, false
@@ -156,13 +175,14 @@ func decodeRecord(p []byte) (r record, sum uint32, rest []byte, ok bool) {
 	}
 	sum = le.Uint32(p)
 	if sum != crc32.Checksum(p[4:end], castagnoli) || !zeros(p[end:size]) {
-		return r, 0, nil, false
+		return r, 0, p[size:], false
 	}
 	r = record{
 		path:   string(p[recordHeaderSize : recordHeaderSize+path]),
 		id:     disk.ID{Device: le.Uint64(p[40:]), Inode: le.Uint64(p[48:])},
 		header: Header{PageSize: int(le.Uint32(p[24:])), Checkpoint: le.Uint32(p[12:]), Salt: [8]byte(p[16:24])},
 		off:    int64(le.Uint64(p[32:])),
+		synced: le.Uint64(p[56:]),
 		frames: p[recordHeaderSize+path : end],
 	}
 	return r, sum, p[size:], true
@@ -177,27 +197,37 @@ func zeros(p []byte) bool {
 	return true
 }
 
-// decodeBatch reads the batch at the start of p, which lies at off in the file.
-// It is whole or not there: a record that is not valid makes it invalid.
+// decodeBatch reads the batch at the start of p, which lies at off in the file,
+// and visits its valid records. ok is false if one of them is not valid, or
+// anything else; those behind it are visited as far as they are found.
 func decodeBatch(p []byte, off int64, visit func(record)) (h batchHeader, ok bool) {
 	h, ok = decodeBatchHeader(p)
-	if !ok || h.off != off || batchHeaderSize+int64(h.length) > int64(len(p)) {
+	if !ok || h.off != off || batchHeaderSize+int64(h.length) > int64(len(p)) || listSize(h.list) > h.length {
 		return h, false
 	}
-	var sums uint32
 	rest := p[batchHeaderSize : batchHeaderSize+h.length]
+	list := rest[:listSize(h.list)]
+	rest = rest[len(list):]
+	sums := crc32.Checksum(list, castagnoli)
+	if h.list > 0 {
+		h.prev = make([]uint32, h.list)
+		for i := range h.prev {
+			h.prev[i] = le.Uint32(list[4*i:])
+		}
+	}
+	whole := true
 	for range h.records {
-		var r record
-		var sum uint32
-		if r, sum, rest, ok = decodeRecord(rest); !ok {
+		r, sum, next, ok := decodeRecord(rest)
+		if whole = whole && ok; next == nil {
 			return h, false
 		}
+		rest = next
 		sums = addSum(sums, sum)
-		if visit != nil {
+		if ok && visit != nil {
 			visit(r)
 		}
 	}
-	return h, len(rest) == 0 && sums == h.sums
+	return h, whole && len(rest) == 0 && sums == h.sums
 }
 
 // addSum continues the CRC over the CRCs of a batch's records.

@@ -5,6 +5,7 @@ package grouplog
 import (
 	"bytes"
 	"hash/crc32"
+	"slices"
 	"testing"
 
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
@@ -12,7 +13,12 @@ import (
 
 // encodeBatch makes a batch as a leader does.
 func encodeBatch(h batchHeader, records ...record) []byte {
-	p := make([]byte, batchHeaderSize)
+	p := make([]byte, batchHeaderSize+listSize(len(h.prev)))
+	for i, o := range h.prev {
+		le.PutUint32(p[batchHeaderSize+4*i:], o)
+	}
+	h.list = len(h.prev)
+	h.sums = crc32.Checksum(p[batchHeaderSize:], castagnoli)
 	for _, r := range records {
 		q := make([]byte, recordSize(r.path, len(r.frames)))
 		r.encodeHeader(q, len(r.frames))
@@ -29,7 +35,8 @@ func encodeBatch(h batchHeader, records ...record) []byte {
 
 func sample() (batchHeader, []record) {
 	h := batchHeader{id: 7, generation: 3, seq: 9, live: 4, off: firstBatch}
-	r := record{path: "a-wal", id: disk.ID{Device: 1, Inode: 2}, off: 32, frames: []byte("frames of some kind"),
+	h.prev = []uint32{1, 2, 3}
+	r := record{path: "a-wal", synced: 4, id: disk.ID{Device: 1, Inode: 2}, off: 32, frames: []byte("frames of some kind"),
 		header: Header{PageSize: 4096, Checkpoint: 5, Salt: [8]byte{1, 2, 3}}}
 	s := r
 	s.path, s.frames, s.off = "/elsewhere/b-wal", bytes.Repeat([]byte{0xab}, 5000), 4152
@@ -44,12 +51,12 @@ func TestBatchRoundTrip(t *testing.T) {
 	}
 	var got []record
 	back, ok := decodeBatch(p, h.off, func(r record) { got = append(got, r) })
-	if !ok || back.seq != h.seq || back.live != h.live || back.generation != h.generation || back.id != h.id {
+	if !ok || back.seq != h.seq || back.live != h.live || back.generation != h.generation || back.id != h.id || !slices.Equal(back.prev, h.prev) {
 		t.Fatalf("%+v %v", back, ok)
 	}
 	for i, r := range got {
 		want := records[i]
-		if r.path != want.path || r.id != want.id || r.off != want.off || !r.header.same(want.header) || !bytes.Equal(r.frames, want.frames) {
+		if r.path != want.path || r.id != want.id || r.synced != want.synced || r.off != want.off || !r.header.same(want.header) || !bytes.Equal(r.frames, want.frames) {
 			t.Errorf("record %d: %+v", i, r)
 		}
 	}

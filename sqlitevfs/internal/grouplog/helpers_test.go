@@ -84,6 +84,25 @@ func (w *testWAL) restart() {
 	}
 }
 
+// anew begins a life of the WAL as SQLite does after a checkpoint.
+func (w *testWAL) anew() {
+	h := w.header
+	be.PutUint32(h[12:], w.parsed.Checkpoint+1)
+	be.PutUint32(h[16:], be.Uint32(h[16:])+1)
+	be.PutUint32(h[20:], rand.Uint32())
+	sum := checksum{}.add(h[:24], w.parsed.big)
+	be.PutUint32(h[24:], sum[0])
+	be.PutUint32(h[28:], sum[1])
+	p, err := ParseHeader(h)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.parsed, w.sum, w.off, w.commits, w.acked = p, p.sum, walHeaderSize, nil, 0
+	if _, err := w.file.WriteAt(h, 0); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // transaction makes the frames of a commit at the end of the WAL, without
 // writing them.
 func (w *testWAL) transaction(pages int) ([]byte, checksum) {

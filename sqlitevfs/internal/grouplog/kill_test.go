@@ -82,9 +82,9 @@ func checkKilled(t *testing.T, dir string, acked [killWALs]int) {
 		if n == 0 {
 			continue
 		}
-		w, err := l.openTarget(filepath.Join(dir, fmt.Sprintf("db%d-wal", i)))
-		if err != nil {
-			t.Fatal(err)
+		w := l.openTarget(filepath.Join(dir, fmt.Sprintf("db%d-wal", i)))
+		if w.err != nil {
+			t.Fatal(w.err)
 		}
 		defer w.close()
 		if got := int((w.end - walHeaderSize) / w.header.frame()); got < n {

@@ -23,10 +23,15 @@ var (
 	// ErrClaimed is what Attach answers when the WAL belongs to another log
 	// already. Its commits are then durable by syncing it, as without a log.
 	ErrClaimed = errors.New("the WAL is claimed by another log")
-	// ErrBusy is what Open answers when commits have to be replayed into a
-	// database that somebody is using, and
-	// when another process takes too long over the same.
+	// ErrBusy says that commits have to be replayed into a database that is in
+	// use, or that another process takes too long over the same.
 	ErrBusy = errors.New("a database to be recovered is in use")
+	// ErrPending is what Open answers while the log holds commits that cannot be
+	// brought into their WAL for now. The others are.
+	ErrPending = errors.New("the log holds commits that are still to be replayed")
+	// ErrGone says that the log's file was removed or replaced while it was in use.
+	ErrGone = errors.New("the log was removed or replaced while it was in use")
+	errFull = errors.New("the log has no room")
 	// ErrElsewhere is what a log with [Options.Local] answers about a WAL that
 	// is not in its directory.
 	ErrElsewhere = errors.New("a WAL in another directory than its log")
@@ -51,6 +56,7 @@ type Log struct {
 	dir    string
 	path   string
 	file   disk.File
+	id     disk.ID // of the file
 	header fileHeader
 
 	queued atomic.Int64 // waiters in the queue
@@ -63,6 +69,12 @@ type Log struct {
 	idle    *sync.Cond // nobody leads
 	closed  bool
 	failed  error
+	broken  atomic.Bool // failed is set
+	full    bool        // there is no room, until a WAL is synced
+	stuck   bool        // the file cannot grow any more
+	small   []*segment  // of the first ones, not used any more
+	unsound bool        // a WAL could not be synced: its records are needed
+	ended   []record    // WALs that were closed, to be told with the next batch
 	wals    map[*WAL]struct{}
 	used    []*segment // oldest first; the last is written
 	free    []*segment
@@ -78,16 +90,19 @@ type Log struct {
 	keeper sync.WaitGroup
 
 	// What follows belongs to whoever leads.
-	off   int64  // in the segment, where the next batch goes
-	seq   uint64 // of the next batch
-	herd  int64  // commits that seem to be going on at a time
-	buf   []byte // of one batch
+	off   int64    // in the segment, where the next batch goes
+	seq   uint64   // of the next batch
+	herd  int64    // commits that seem to be going on at a time
+	prev  []uint32 // owners of the records in the last batch
+	marks []record // of WALs that were closed, in the batch that is made
+	buf   []byte   // of one batch
 	group []*waiter
 }
 
 // segment is a piece of the log's file.
 type segment struct {
 	off   int64           // in the file
+	size  int64           // bytes
 	first uint64          // its first batch
 	last  map[*WAL]uint64 // the last batch with a record of a WAL
 }
@@ -105,8 +120,9 @@ type Stats struct {
 
 // Open opens the log in a directory, creates it when it is missing, and replays
 // what it holds: every WAL is then as if each acknowledged commit had synced it.
-// Nobody should have opened the databases before; where frames have to be
-// written into a WAL whose database is in use, Open answers [ErrBusy].
+// The databases should not have been opened before. Open answers [ErrPending] if
+// there are WALs that could not be completed, because their database is in use for
+// example; the report says which.
 func Open(dir string, o Options) (*Log, Report, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -131,7 +147,9 @@ func Open(dir string, o Options) (*Log, Report, error) {
 }
 
 // Recover replays what the log in a directory holds, as [Open] does, and leaves
-// it empty. It answers fs.ErrNotExist where there is no log.
+// it empty, unless [Report.Pending] says that something is still to be done. It
+// answers fs.ErrNotExist where there is no log. Any other error means that the log
+// cannot be read: each WAL may lack commits.
 func Recover(dir string, o Options) (Report, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -154,8 +172,11 @@ func Recover(dir string, o Options) (Report, error) {
 	if err := l.lock(f); err != nil || l.header.clean {
 		return Report{}, err
 	}
+	if k := o.Known; k != nil && k.ID == l.header.id && k.Generation == l.header.generation {
+		return *k, nil
+	}
 	report, err := l.recover()
-	if err == nil && report.Elsewhere == 0 {
+	if err == nil && report.Elsewhere == 0 && report.Pending() == nil {
 		err = l.reset(true)
 	}
 	return report, err
@@ -180,6 +201,9 @@ func (l *Log) open() (Report, error) {
 		return Report{}, err
 	}
 	report, err := l.recover()
+	if err == nil {
+		err = report.Pending()
+	}
 	if err == nil && report.Elsewhere > 0 {
 		err = &fs.PathError{Op: "open", Path: l.path, Err: ErrElsewhere}
 	}
@@ -189,9 +213,12 @@ func (l *Log) open() (Report, error) {
 	if err := l.reset(false); err != nil {
 		return report, err
 	}
+	if l.id, err = l.file.ID(); err != nil {
+		return report, err
+	}
 	l.buf = sys.AlignedBytes(int(min(maxBatch, l.header.segment)), block)
 	for i := range l.total {
-		l.free = append(l.free, &segment{off: firstBatch + int64(i)*l.header.segment})
+		l.addFree(&segment{off: l.segmentOffset(i), size: l.segmentSize(i)})
 	}
 	l.limit = max(l.total, l.opts.segments(l.header.segment))
 	l.seq = 1
@@ -239,7 +266,7 @@ func (l *Log) readHeader() error {
 	if size > maxFile {
 		return &CorruptError{l.path, maxFile, "longer than a log can be"}
 	}
-	l.total = int((size - firstBatch) / l.header.segment)
+	l.total = l.segmentsIn(size)
 	if l.total < 1 {
 		return &CorruptError{l.path, size, "shorter than one segment"}
 	}
@@ -253,8 +280,10 @@ func (l *Log) reset(clean bool) error {
 	h.generation++
 	h.live = 1
 	h.clean = clean
-	if err := l.writeHeader(h); err != nil {
-		return err
+	for range 2 { // both copies, so that damage to one of them does no harm
+		if err := l.writeHeader(h); err != nil {
+			return err
+		}
 	}
 	l.header = h
 	return nil
@@ -307,17 +336,24 @@ func (l *Log) Err() error {
 // Path returns the name of the log's file.
 func (l *Log) Path() string { return l.path }
 
-// fail makes err what every later commit answers. The caller holds the mutex.
+// fail ends the log: later commits sync their WALs, and so does the keeper at
+// once what is durable in the log only. The caller holds the mutex.
 func (l *Log) fail(err error) {
 	if l.failed == nil {
 		l.failed = fmt.Errorf("grouplog: the log failed before: %w", err)
+		l.broken.Store(true)
 	}
+	l.wakeKeeper()
 	l.changed.Broadcast()
 }
 
+// Failed reports whether the log has failed, see [Log.Err].
+func (l *Log) Failed() bool { return l.broken.Load() }
+
 // Close waits for the commits that were begun before, syncs the WALs that are
 // still attached, and closes the log. It returns the failure of the log if
-// there was one: the file is then left as it is, for the next Open to replay.
+// there was one. After that, or when a WAL could not be synced, the file is left
+// as it is, for the next Open to replay.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -346,7 +382,7 @@ func (l *Log) Close() error {
 	if failed := l.Err(); failed != nil {
 		err = failed
 	}
-	if err == nil {
+	if err == nil && !l.unsound {
 		err = l.reset(true) // so that the next Open has nothing to look at
 	}
 	if cerr := l.file.Close(); err == nil {

@@ -16,7 +16,7 @@ func TestReplay(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()
 	l, r := mustOpen(t, dir, Options{SegmentSize: 1 << 20})
-	if r != (Report{}) {
+	if r.Generation != 0 {
 		t.Errorf("a new log reports %+v", r)
 	}
 	all := wals(t, dir, 3)
@@ -47,7 +47,7 @@ func TestReplay(t *testing.T) {
 	}
 	mustClose(t, l)
 	l, r = mustOpen(t, dir, Options{})
-	if r != (Report{}) {
+	if r.Generation != 0 {
 		t.Errorf("a closed log reports %+v", r)
 	}
 	mustClose(t, l)
@@ -255,7 +255,7 @@ func TestFullDisk(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()
 	fsys := newCutFS()
-	end := firstBatch + int64(minSegments)*minSegment
+	end := firstBatch + int64(firstSegments)*minSegment
 	fsys.fail = func(op, name string, off int64) error {
 		if op == "write" && off >= end {
 			return syscall.ENOSPC
@@ -270,7 +270,7 @@ func TestFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s := l.Stats(); s.Segments != minSegments || s.Reclaims == 0 {
+	if s := l.Stats(); s.Segments != firstSegments || s.Reclaims == 0 {
 		t.Errorf("stats: %+v", s)
 	}
 	crash(l)

@@ -20,8 +20,12 @@ type Options struct {
 	// SegmentSize is in how large pieces the log grows and is used again, in
 	// bytes: a multiple of 4096. 0 is 4 MiB, or what the log already has.
 	SegmentSize int64
+	// FirstSegments is the size of the two pieces that a new log has, 256 KiB and
+	// at most SegmentSize if it is 0. They are not used any more once the log has
+	// grown.
+	FirstSegments int64
 	// MaxSize bounds the log's file in bytes; at least three segments are
-	// used. 0 is 64 MiB.
+	// used if there is room. 0 is 64 MiB.
 	MaxSize int64
 	// MaxRecord is how many bytes of frames a commit may bring into the log;
 	// larger ones sync their WAL, as the log would only write twice what is
@@ -33,6 +37,9 @@ type Options struct {
 	// Local takes and replays commits of WALs in the log's own directory only. A
 	// log that has others is left as it is, see [ErrElsewhere].
 	Local bool
+	// Known is an earlier report of the same log: where the log has not changed
+	// since, Recover returns it.
+	Known *Report
 	// Salvage opens a log whose acknowledged records are damaged, and replays
 	// what is left. Otherwise that is a [*CorruptError].
 	Salvage bool
@@ -49,7 +56,9 @@ const (
 	defaultMaxAlone  = 20 << 10
 	maxBatch         = 1 << 20 // what one write brings at most
 	minSegments      = 3       // one being written, one ready, one being emptied
-	firstSegments    = 1       // at creation; the keeper adds the next at once
+	firstSegments    = 2       // at creation: one being written and one ready
+	firstSize        = 256 << 10
+	fewWALs          = 2 // so many are rather synced than the log grows
 )
 
 func validSegment(n int64) bool { return n >= minSegment && n <= maxSegment && n%block == 0 }
@@ -67,10 +76,19 @@ func (o Options) withDefaults() (Options, error) {
 	if !validSegment(o.SegmentSize) {
 		return o, fmt.Errorf("grouplog: segment size %d is not a multiple of %d between %d and %d", o.SegmentSize, block, minSegment, maxSegment)
 	}
+	o.FirstSegments = cmp.Or(o.FirstSegments, min(firstSize, o.SegmentSize))
+	if !validSegment(o.FirstSegments) || o.FirstSegments > o.SegmentSize {
+		return o, fmt.Errorf("grouplog: the size of the first segments, %d, is not a multiple of %d between %d and %d", o.FirstSegments, block, minSegment, o.SegmentSize)
+	}
 	o.MaxSize = cmp.Or(o.MaxSize, defaultMaxSize)
 	o.MaxRecord = cmp.Or(o.MaxRecord, defaultMaxRecord)
 	o.MaxAlone = cmp.Or(o.MaxAlone, defaultMaxAlone)
 	return o, nil
+}
+
+// Path returns the name of the log's file in a directory.
+func Path(dir string, o Options) string {
+	return filepath.Join(dir, cmp.Or(o.Name, defaultName))
 }
 
 // segments returns how many segments of a size the log may have.

@@ -16,6 +16,12 @@ const loadPiece = 1 << 20
 
 // load reads the WAL up to its last commit, as SQLite does when it recovers.
 func (t *target) load() error {
+	t.valid, t.spans = false, nil
+	size, err := t.file.Size()
+	if err != nil {
+		return err
+	}
+	t.size = size
 	p := make([]byte, walHeaderSize)
 	if n, err := t.file.ReadAt(p, 0); n < len(p) {
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -53,16 +59,36 @@ func (t *target) load() error {
 	}
 }
 
+// has reports whether a record belongs to the life that the WAL has.
+func (t *target) has(rec record) bool { return t.file != nil && t.valid && rec.header.same(t.header) }
+
+// followed reports whether SQLite has begun the WAL anew since the record's life
+// of it, which it does when all of that is in the database: it raises the number
+// of the checkpoint and the first salt, or leaves the WAL empty.
+func (t *target) followed(rec record) bool {
+	if t.file != nil && t.size == 0 {
+		return true
+	}
+	n := t.header.Checkpoint - rec.header.Checkpoint
+	return t.file != nil && t.valid && n != 0 && n < 1<<31 && n == be.Uint32(t.header.Salt[:])-be.Uint32(rec.header.Salt[:])
+}
+
 // apply brings one commit into the WAL if it belongs there.
 func (t *target) apply(rec record, report *Report) error {
 	switch {
 	case t.file == nil:
 		report.Missing++
+		report.skip(t.path, "the WAL, or its database, is not there")
 		return nil
-	case !t.valid || rec.id.Inode != t.id.Inode || !rec.header.same(t.header):
+	case t.followed(rec):
+		report.Old++
+		return nil
+	case !t.has(rec):
 		report.Foreign++
+		report.skip(t.path, "the WAL is another one: its salts differ")
 		return nil
 	}
+	t.records++
 	t.known = true
 	before, ok, err := t.before(rec.off)
 	if err != nil {
@@ -70,6 +96,7 @@ func (t *target) apply(rec record, report *Report) error {
 	}
 	if !ok {
 		report.Invalid++
+		report.skip(t.path, whyInvalid)
 		return nil
 	}
 	same, err := t.agrees(rec)
@@ -84,14 +111,27 @@ func (t *target) apply(rec record, report *Report) error {
 	sum, ok := t.verify(rec, before)
 	if !ok {
 		report.Invalid++
+		report.skip(t.path, whyInvalid)
 		return nil
 	}
 	if !same && !t.replaceable(rec.off) {
 		report.Superseded++
+		report.skip(t.path, "the WAL holds another commit in their place: a program that does not know the log has written first")
 		return nil
+	}
+	if t.db == nil && !t.dry && !t.again {
+		// It is in use, and may have been read while it was begun anew.
+		t.again = true
+		if err := t.load(); err != nil {
+			return err
+		}
+		t.records--
+		return t.apply(rec, report)
 	}
 	return t.write(rec, sum, report)
 }
+
+const whyInvalid = "they do not follow what the WAL holds"
 
 // before returns the sum of what precedes a place in the WAL, which is not
 // behind the last commit.
@@ -169,7 +209,7 @@ func (t *target) replaceable(off int64) bool {
 // write brings a commit into the WAL, which ends with it.
 func (t *target) write(rec record, sum checksum, report *Report) error {
 	if t.dry {
-		return errLacks
+		return ErrLacks
 	}
 	if t.db == nil {
 		return &fs.PathError{Op: "recover", Path: t.path, Err: fmt.Errorf("%w: its WAL lacks acknowledged commits", ErrBusy)}

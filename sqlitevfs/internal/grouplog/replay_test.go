@@ -47,7 +47,7 @@ func TestOlderLife(t *testing.T) {
 	}
 }
 
-// TestOtherFile: the WAL was put there from elsewhere, with the same salts.
+// TestOtherFile: the WAL was copied, and is another file with the same salts.
 func TestOtherFile(t *testing.T) {
 	dir, w := oneWAL(t, 5)
 	w.lose(2)
@@ -61,7 +61,7 @@ func TestOtherFile(t *testing.T) {
 	if err := os.Rename(w.path+".copy", w.path); err != nil {
 		t.Fatal(err)
 	}
-	if r := reopen(t, dir); r.Foreign != 5 || w.holds() != 2 {
+	if r := reopen(t, dir); r.Applied != 3 || w.holds() != 5 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -85,7 +85,7 @@ func TestTruncatedWAL(t *testing.T) {
 	if err := w.file.Truncate(0); err != nil {
 		t.Fatal(err)
 	}
-	if r := reopen(t, dir); r.Foreign != 3 || r.Written != 0 {
+	if r := reopen(t, dir); r.Old != 3 || r.Written != 0 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -308,24 +308,27 @@ func TestDamage(t *testing.T) {
 		t.Log(c)
 	}
 	l, r := mustOpen(t, dir, Options{Salvage: true})
-	if w.holds() != 1 || r.Applied != 1 {
+	if w.holds() != 1 || r.Present != 1 || r.Invalid != 2 || len(r.Damage) != 1 || len(r.Skipped) != 2 {
 		t.Errorf("%+v", r)
 	}
 	mustClose(t, l)
 }
 
-// TestHeaderLost: the newer copy of the header is damaged, so that the batches
-// are of a newer generation than the log.
+// TestHeaderLost: one copy of the header is damaged, then both.
 func TestHeaderLost(t *testing.T) {
 	dir, w := oneWAL(t, 4)
 	w.lose(0)
-	damage(t, dir, 3) // revision 2 is in slot 0
-	_, _, err := Open(dir, Options{})
-	if _, ok := errors.AsType[*CorruptError](err); !ok {
-		t.Error("one header damaged:", err)
+	for _, off := range []int64{3, block + 3} {
+		dir, w := oneWAL(t, 4)
+		w.lose(0)
+		damage(t, dir, off)
+		if r := reopen(t, dir); r.Applied != 4 || w.holds() != 4 {
+			t.Errorf("one header damaged: %+v", r)
+		}
 	}
+	damage(t, dir, 3)
 	damage(t, dir, block+3)
-	_, _, err = Open(dir, Options{})
+	_, _, err := Open(dir, Options{})
 	if _, ok := errors.AsType[*CorruptError](err); !ok {
 		t.Error("both headers damaged:", err)
 	}
@@ -339,7 +342,7 @@ func TestRecover(t *testing.T) {
 	if err != nil || r.Applied != 3 || w.holds() != 4 {
 		t.Error(r, err)
 	}
-	if r, err = Recover(dir, Options{}); err != nil || r != (Report{}) {
+	if r, err = Recover(dir, Options{}); err != nil || r.Generation != 0 {
 		t.Error("again:", r, err)
 	}
 	damage(t, dir, 3) // one copy of the header: whatever it said, look

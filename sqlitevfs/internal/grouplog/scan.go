@@ -6,93 +6,155 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
+	"path"
 	"slices"
 
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// A run is what a segment holds: batches whose numbers follow each other, from
-// its start.
-type run struct {
-	segment     int
-	first, last uint64
-	live        uint64 // of the last batch
-	length      int64  // of the run, in bytes
+// place is where a batch lies that has to be replayed.
+type place struct {
+	batchHeader
+	broken bool // some of its records are not valid
 }
 
-// scan finds the batches that have to be replayed, oldest first. Damage to what
-// was acknowledged is a *CorruptError.
-func (l *Log) scan() ([]run, error) {
-	var runs []run
-	var newest run
-	var strays []batchHeader // behind the ends of runs
+// lost says that batches which were acknowledged are missing or not whole.
+type lost struct {
+	off         int64  // where it shows
+	first, last uint64 // the batches
+	known       bool   // whose records were in them: owners
+	owners      []uint32
+	whole       []uint32 // whose records in it are valid all the same
+}
+
+// has reports whether all records of an owner are valid.
+func (d *lost) has(owner uint32) bool {
+	n := 0
+	for _, o := range d.owners {
+		if o == owner {
+			n++
+		}
+	}
+	for _, o := range d.whole {
+		if o == owner {
+			n--
+		}
+	}
+	return n <= 0
+}
+
+// contents is what a log holds.
+type contents struct {
+	batches []place // oldest first
+	damage  []lost
+	torn    bool              // the newest batch is not whole, and was never acknowledged
+	synced  map[string]uint64 // up to which batch the records of a WAL are durable in it
+}
+
+// maxBroken is how many batches with a valid header, but without valid records,
+// are looked into: a crash leaves one at most.
+const maxBroken = 64
+
+// scan finds what has to be replayed. What was acknowledged and cannot be read
+// is damage; an error means that nothing can be told.
+func (l *Log) scan() (*contents, error) {
+	c := &contents{synced: map[string]uint64{}}
+	var all, broken []place
 	p := sys.AlignedBytes(int(l.header.segment), block)
 	for i := range l.total {
+		p := p[:l.segmentSize(i)]
 		if err := l.readSegment(i, p); err != nil {
 			return nil, err
 		}
-		r, beyond, err := l.scanSegment(i, p)
-		if err != nil {
+		var err error
+		if all, broken, err = l.scanSegment(i, p, c, all, broken); err != nil {
 			return nil, err
 		}
-		strays = append(strays, beyond...)
-		if r.first == 0 {
-			continue
+	}
+	live := l.header.live
+	for _, b := range all {
+		live = max(live, b.live)
+	}
+	old := func(b place) bool { return b.seq < live }
+	all, broken = slices.DeleteFunc(all, old), slices.DeleteFunc(broken, old)
+	// The header of a batch is written when all before it were acknowledged.
+	last := uint64(0)
+	for _, b := range all {
+		last = max(last, b.seq)
+	}
+	for _, b := range broken {
+		c.torn = c.torn || b.seq > last
+		last = max(last, b.seq-1)
+	}
+	for _, b := range broken {
+		if b.seq <= last {
+			all = append(all, b)
 		}
-		runs = append(runs, r)
-		if r.last > newest.last {
-			newest = r
-		}
 	}
-	newest.live = max(newest.live, l.header.live)
-	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.first, b.first) })
-	runs = slices.DeleteFunc(runs, func(r run) bool { return r.last < newest.live })
-	if l.opts.Salvage {
-		return runs, nil
-	}
-	if err := l.torn(strays, newest); err != nil {
-		return nil, err
-	}
-	return runs, l.whole(runs, newest)
+	slices.SortFunc(all, func(a, b place) int { return cmp.Compare(a.seq, b.seq) })
+	c.batches = slices.CompactFunc(all, func(a, b place) bool { return a.seq == b.seq })
+	c.findDamage(live, last)
+	return c, nil
 }
 
-// maxTorn is how many headers behind the newest batch are looked into: a crash
-// leaves one at most.
-const maxTorn = 16
-
-// torn checks that what has a higher number than the newest batch was never
-// acknowledged: an interrupted write leaves a header and not the rest.
-func (l *Log) torn(strays []batchHeader, newest run) error {
-	strays = slices.DeleteFunc(strays, func(h batchHeader) bool { return h.seq <= newest.last })
-	for i, h := range strays {
-		p := sys.AlignedBytes(int(h.size()), block)
-		if err := readFull(l.file, p, h.off); errors.Is(err, io.ErrUnexpectedEOF) {
-			continue
-		} else if err != nil {
-			return err
+// findDamage looks for batches that are missing or broken between the oldest
+// that is needed and the newest that was acknowledged. A batch tells whose
+// records were in the one before it.
+func (c *contents) findDamage(live, last uint64) {
+	want := live
+	for i, b := range c.batches {
+		if b.seq > want {
+			d := lost{off: b.off, first: want, last: b.seq - 1}
+			if d.first == d.last && !b.broken && b.prev != nil {
+				d.known, d.owners = true, b.prev
+			}
+			c.damage = append(c.damage, d)
 		}
-		if _, whole := decodeBatch(p, h.off, nil); whole || i == maxTorn {
-			return &CorruptError{l.path, h.off, fmt.Sprintf("batch %d is there and %d is not", h.seq, newest.last+1)}
+		if b.broken {
+			d := lost{off: b.off, first: b.seq, last: b.seq}
+			if i+1 < len(c.batches) {
+				if next := c.batches[i+1]; next.seq == b.seq+1 && !next.broken && next.prev != nil {
+					d.known, d.owners = true, next.prev
+				}
+			}
+			c.damage = append(c.damage, d)
 		}
+		want = b.seq + 1
 	}
-	return nil
+	if want <= last {
+		c.damage = append(c.damage, lost{off: firstBatch, first: want, last: last})
+	}
 }
 
-// whole checks that no batch is missing that was acknowledged: those from the
-// first that is live up to the newest.
-func (l *Log) whole(runs []run, newest run) error {
-	want := newest.live
-	for _, r := range runs {
-		if r.first != want {
-			return &CorruptError{l.path, l.segmentOffset(r.segment), fmt.Sprintf("begins with batch %d, not %d", r.first, want)}
-		}
-		want = r.last + 1
+// owner is how a batch names a WAL with a record in the batch before it.
+func owner(path string) uint32 { return crc32.Checksum([]byte(path), castagnoli) }
+
+func (l *Log) segmentOffset(i int) int64 {
+	if small := l.header.small(); i < firstSegments {
+		return firstBatch + int64(i)*small
+	} else {
+		return firstBatch + firstSegments*small + int64(i-firstSegments)*l.header.segment
 	}
-	return nil
 }
 
-func (l *Log) segmentOffset(i int) int64 { return firstBatch + int64(i)*l.header.segment }
+func (l *Log) segmentSize(i int) int64 {
+	if i < firstSegments {
+		return l.header.small()
+	}
+	return l.header.segment
+}
+
+// segmentsIn returns how many whole segments a file of a size has.
+func (l *Log) segmentsIn(size int64) int {
+	small := l.header.small()
+	n := max(0, size-firstBatch) / small
+	if n < firstSegments {
+		return int(n)
+	}
+	return firstSegments + int((size-firstBatch-firstSegments*small)/l.header.segment)
+}
 
 // readSegment reads a segment. What is beyond the end of the file is zeros.
 func (l *Log) readSegment(i int, p []byte) error {
@@ -104,63 +166,108 @@ func (l *Log) readSegment(i int, p []byte) error {
 	return nil
 }
 
-// scanSegment finds the run of a segment, and the headers of the same generation
-// behind it that have a higher number.
-func (l *Log) scanSegment(i int, p []byte) (r run, beyond []batchHeader, err error) {
-	r.segment = i
+// scanSegment finds the batches of this generation in a segment.
+func (l *Log) scanSegment(i int, p []byte, c *contents, all, broken []place) ([]place, []place, error) {
 	base := l.segmentOffset(i)
-	for r.length < int64(len(p)) {
-		h, ok := decodeBatch(p[r.length:], base+r.length, nil)
-		if !ok || !l.ours(h) || r.first != 0 && h.seq != r.last+1 {
-			break
-		}
-		if r.first == 0 {
-			r.first = h.seq
-		}
-		r.last, r.live = h.seq, h.live
-		r.length += h.size()
-	}
-	for at := r.length; at < int64(len(p)); at += block {
+	var records []record
+	for at := int64(0); at < int64(len(p)); {
 		h, ok := decodeBatchHeader(p[at:])
-		if !ok || h.id != l.header.id || h.off != base+at {
+		if !ok || h.id != l.header.id || h.off != base+at || h.generation < l.header.generation {
+			at += block
 			continue
 		}
-		if h.generation > l.header.generation && !l.opts.Salvage {
-			return r, nil, &CorruptError{l.path, h.off, fmt.Sprintf("a batch of generation %d, and the header says %d", h.generation, l.header.generation)}
-		}
-		if l.ours(h) && h.seq > r.last {
-			beyond = append(beyond, h)
-		}
-	}
-	return r, beyond, nil
-}
-
-func (l *Log) ours(h batchHeader) bool {
-	return h.id == l.header.id && h.generation == l.header.generation
-}
-
-// replay calls apply with each record of the runs, in the order of the commits.
-func (l *Log) replay(runs []run, apply func(record) error) error {
-	p := sys.AlignedBytes(int(l.header.segment), block)
-	var records []record
-	for _, r := range runs {
-		if err := l.readSegment(r.segment, p); err != nil {
-			return err
-		}
-		base := l.segmentOffset(r.segment)
-		for at := int64(0); at < r.length; {
-			records = records[:0]
-			h, ok := decodeBatch(p[at:], base+at, func(rec record) { records = append(records, rec) })
-			if !ok {
-				return &CorruptError{l.path, base + at, "changed while it was read"}
+		if h.generation > l.header.generation {
+			if l.opts.Salvage {
+				at += block
+				continue
 			}
-			for _, rec := range records {
-				if err := apply(rec); err != nil {
-					return err
+			return nil, nil, &CorruptError{l.path, h.off, fmt.Sprintf("a batch of generation %d, and the header says %d", h.generation, l.header.generation)}
+		}
+		records = records[:0]
+		h, ok = decodeBatch(p[at:], base+at, func(r record) { records = append(records, r) })
+		if !ok {
+			if broken = append(broken, place{h, true}); len(broken) > maxBroken && !l.opts.Salvage {
+				return nil, nil, &CorruptError{l.path, h.off, fmt.Sprintf("%d batches are not whole", len(broken))}
+			} else if len(broken) > maxBroken {
+				broken = broken[:maxBroken]
+			}
+			at += block
+			continue
+		}
+		all = append(all, place{h, false})
+		for _, r := range records {
+			if r.synced > c.synced[r.path] {
+				c.synced[r.path] = r.synced
+			}
+		}
+		at += h.size()
+	}
+	return all, broken, nil
+}
+
+// replay calls apply with each valid record of the batches, in the order of the
+// commits.
+func (l *Log) replay(c *contents, apply func(record)) error {
+	var p []byte
+	for _, b := range c.batches {
+		if int64(len(p)) < b.size() {
+			p = sys.AlignedBytes(int(max(b.size(), min(maxBatch, l.header.segment))), block)
+		}
+		q := p[:b.size()]
+		if n, err := l.file.ReadAt(q, b.off); n < len(q) && (!b.broken || !errors.Is(err, io.EOF)) {
+			return cmp.Or(err, io.ErrUnexpectedEOF)
+		} else {
+			clear(q[n:])
+		}
+		var records []record
+		_, ok := decodeBatch(q, b.off, func(r record) { records = append(records, r) })
+		if ok == b.broken {
+			return &CorruptError{l.path, b.off, "changed while it was read"}
+		}
+		for _, r := range records {
+			r.seq = b.seq
+			apply(r)
+		}
+		for i := range c.damage {
+			if d := &c.damage[i]; b.broken && d.first == b.seq {
+				for _, r := range records {
+					d.whole = append(d.whole, owner(r.path))
 				}
 			}
-			at += h.size()
 		}
 	}
 	return nil
+}
+
+// whose returns the paths of the WALs that damage concerns, as far as they are
+// among the names that are known: those of the log's records, and of the files in
+// its directory.
+func whose(d lost, names map[string]bool) (known []string, unknown []uint32) {
+	for _, o := range d.owners {
+		found := false
+		for name := range names {
+			if owner(name) == o {
+				known, found = append(known, name), true
+			}
+		}
+		if !found {
+			unknown = append(unknown, o)
+		}
+	}
+	return known, unknown
+}
+
+// walNames lists the WALs in a directory below the log's.
+func (l *Log) walNames(dir string) ([]string, error) {
+	names, err := l.opts.FS.List(l.absolute(dir))
+	if err != nil {
+		return nil, err
+	}
+	var wals []string
+	for _, name := range names {
+		if _, ok := database(name); ok {
+			wals = append(wals, path.Join(dir, name))
+		}
+	}
+	return wals, nil
 }

@@ -2,29 +2,25 @@
 
 package grouplog
 
-import (
-	"errors"
-	"sync"
-	"syscall"
-)
+import "sync"
 
 // room makes sure that n bytes fit behind the last batch. The caller leads and
 // holds the mutex, which room gives up while it waits for a segment.
 func (l *Log) room(n int64) error {
-	if l.off+n <= l.header.segment {
-		return nil
-	}
-	for {
-		if l.failed != nil {
+	for l.off+n > l.used[len(l.used)-1].size {
+		switch {
+		case l.failed != nil:
 			return l.failed
-		}
-		if len(l.free) > 0 {
+		case len(l.free) > 0:
 			l.use()
-			return nil
+		case l.full:
+			return errFull
+		default:
+			l.wakeKeeper()
+			l.changed.Wait()
 		}
-		l.wakeKeeper()
-		l.changed.Wait()
 	}
+	return nil
 }
 
 // use begins a free segment.
@@ -63,24 +59,52 @@ func (l *Log) keep() {
 func (l *Log) provide() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	synced := false
 	for l.failed == nil && len(l.free) == 0 {
+		due := l.used[0].due()
 		if dead := l.trim(); len(dead) > 0 {
 			l.release(dead)
-		} else if l.total < l.limit {
+		} else if l.total < l.limit && (synced || len(l.used) < 2 || len(due) > fewWALs) {
 			l.grow()
-		} else if len(l.used) > 1 {
-			l.reclaim(l.used[0])
+		} else if !synced && len(l.used) > 1 {
+			l.reclaim(due)
+			synced = true
 		} else {
-			return
+			l.full = true
+			break
 		}
 	}
 	l.changed.Broadcast()
+	if l.failed != nil {
+		l.abandon()
+	}
+}
+
+// abandon syncs what is durable in the log only, which has failed: its file may
+// be the next to. The caller holds the mutex, which abandon gives up meanwhile.
+func (l *Log) abandon() {
+	var due []*WAL
+	for w := range l.wals {
+		due = append(due, w)
+	}
+	l.reclaim(due)
+}
+
+// addFree gives a segment to the leaders. The small ones that a log begins with
+// are left out once there are others and there may be more. The caller holds the
+// mutex.
+func (l *Log) addFree(seg *segment) {
+	if seg.size < l.header.segment && l.total > firstSegments && !l.stuck {
+		l.small = append(l.small, seg)
+		return
+	}
+	l.free = append(l.free, seg)
 }
 
 // trim takes away the oldest segments whose records all are in their WALs. The
 // segment being written stays. The caller holds the mutex.
 func (l *Log) trim() (dead []*segment) {
-	for len(l.used) > 1 && l.used[0].dead() {
+	for len(l.used) > 1 && len(l.used[0].due()) == 0 {
 		l.used[0].last = nil
 		dead = append(dead, l.used[0])
 		l.used = l.used[1:]
@@ -101,49 +125,44 @@ func (l *Log) release(dead []*segment) {
 		l.fail(err)
 		return
 	}
-	l.free = append(l.free, dead...)
+	for _, seg := range dead {
+		l.addFree(seg)
+	}
 }
 
-// dead says whether nothing in the segment is needed.
-func (s *segment) dead() bool {
+// due returns the WALs that have records in the segment which are needed.
+func (s *segment) due() (due []*WAL) {
 	for w, last := range s.last {
 		if w.synced.Load() < last {
-			return false
+			due = append(due, w)
 		}
 	}
-	return true
+	return due
 }
 
-// grow adds a segment to the file. On a full disk the log does with what it has.
-// The caller holds the mutex, which grow gives up while it writes.
+// grow adds a segment to the file. Where that fails, for want of room or whatever
+// else, the log does with what it has: nothing was promised of the new one. The
+// caller holds the mutex, which grow gives up while it writes.
 func (l *Log) grow() {
-	off := firstBatch + int64(l.total)*l.header.segment
+	seg := &segment{off: l.segmentOffset(l.total), size: l.segmentSize(l.total)}
 	l.mu.Unlock()
-	err := zero(l.file, off, l.header.segment)
+	err := zero(l.file, seg.off, seg.size)
 	l.mu.Lock()
-	switch {
-	case err == nil:
-		l.total++
-		l.free = append(l.free, &segment{off: off})
-	case l.total >= minSegments && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)):
-		l.limit = l.total
-	default:
-		l.fail(err)
+	if err != nil {
+		l.limit, l.stuck = l.total, true
+		l.free, l.small = append(l.free, l.small...), nil
+		return
 	}
+	l.total++
+	l.addFree(seg)
 }
 
 // reclaimers is how many WALs are synced at a time.
 const reclaimers = 4
 
-// reclaim syncs the WALs whose records keep a segment. The caller holds the
-// mutex, which reclaim gives up while it syncs.
-func (l *Log) reclaim(seg *segment) {
-	var due []*WAL
-	for w, last := range seg.last {
-		if w.synced.Load() < last {
-			due = append(due, w)
-		}
-	}
+// reclaim syncs WALs whose records keep a segment. The caller holds the mutex,
+// which reclaim gives up while it syncs.
+func (l *Log) reclaim(due []*WAL) {
 	l.stats.Reclaims++
 	l.mu.Unlock()
 	var wg sync.WaitGroup
@@ -164,6 +183,6 @@ func (w *WAL) reclaim() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.closed && w.Dirty() {
-		w.sync() // a failure is the log's
+		w.sync() // a failure is the WAL's
 	}
 }

@@ -21,10 +21,11 @@ const claimByte = 1 << 62
 // WAL is a write-ahead log file whose commits go through a [Log]. Its methods
 // may be called concurrently.
 type WAL struct {
-	log  *Log
-	path string // in records
-	file disk.File
-	id   disk.ID
+	log   *Log
+	path  string // in records
+	owner uint32 // its hash
+	file  disk.File
+	id    disk.ID
 
 	last   atomic.Uint64 // the newest batch with a record of it; under log.mu
 	synced atomic.Uint64 // batches up to this one are in the file durably
@@ -57,7 +58,7 @@ func (l *Log) Attach(path string) (*WAL, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &WAL{log: l, path: name, file: f}
+	w := &WAL{log: l, path: name, owner: owner(name), file: f}
 	if err := w.claim(path); err != nil {
 		f.Close()
 		return nil, err
@@ -113,6 +114,9 @@ func (w *WAL) Leave() { w.log.busy.Add(-1) }
 // Dirty says whether commits of the WAL are durable in the log only: then Sync
 // must have succeeded before the database is written.
 func (w *WAL) Dirty() bool { return w.last.Load() > w.synced.Load() }
+
+// LogFailed reports whether the log has failed, so that each commit syncs the WAL.
+func (w *WAL) LogFailed() bool { return w.log.Failed() }
 
 // ID tells which file the WAL is.
 func (w *WAL) ID() disk.ID { return w.id }
@@ -204,7 +208,7 @@ func (w *WAL) Commit(header []byte, off int64, frames []byte) (logged bool, err 
 	}
 	c := spare.Get().(*waiter)
 	c.wal, c.frames = w, frames
-	r := record{path: w.path, id: w.id, header: h, off: off}
+	r := record{path: w.path, id: w.id, header: h, off: off, synced: w.synced.Load()}
 	c.head = append(c.head[:0], make([]byte, recordHeaderSize+len(w.path))...)
 	sum := crc32.Update(r.encodeHeader(c.head, len(frames)), castagnoli, frames)
 	le.PutUint32(c.head, sum)
@@ -214,7 +218,7 @@ func (w *WAL) Commit(header []byte, off int64, frames []byte) (logged bool, err 
 	c.forget()
 	spare.Put(c)
 	if err != nil {
-		return false, err
+		return false, w.syncTo(h, end)
 	}
 	w.restMu.Lock()
 	w.rest = next
@@ -253,7 +257,7 @@ func (w *WAL) syncTo(h Header, end int64) error {
 
 // maxRecord returns how many bytes of frames a record may have.
 func (l *Log) maxRecord(path string) int {
-	room := min(int64(maxBatch), l.header.segment) - batchHeaderSize - recordSize(path, 0) - recordAlign
+	room := min(int64(maxBatch), l.header.small()) - batchHeaderSize - recordSize(path, 0) - recordAlign
 	return int(min(int64(l.opts.MaxRecord), room))
 }
 
@@ -261,18 +265,14 @@ func (l *Log) maxRecord(path string) int {
 func (w *WAL) commitLarge() error {
 	l := w.log
 	l.mu.Lock()
-	if err := l.refusal(); err != nil {
-		l.mu.Unlock()
-		return err
-	}
 	l.stats.Large++
 	l.mu.Unlock()
 	return w.Sync()
 }
 
 // Sync makes the WAL durable itself: all that was written to it before the call.
-// Its records in the log are not needed any more. A failure is final for the
-// WAL and for the log.
+// Its records in the log are not needed any more. A failure is final for the WAL,
+// whose records stay in the log; other WALs go on.
 func (w *WAL) Sync() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -294,10 +294,11 @@ func (w *WAL) sync() error {
 	l.stats.WALSyncs++
 	if err != nil {
 		w.failed = fmt.Errorf("grouplog: a sync of the WAL failed before: %w", err)
-		l.fail(err)
+		l.unsound = true
 		return err
 	}
 	w.synced.Store(max(mark, w.synced.Load()))
+	l.full = false // segments may be free now
 	return nil
 }
 
@@ -317,6 +318,9 @@ func (w *WAL) Close() error {
 	l := w.log
 	l.mu.Lock()
 	delete(l.wals, w)
+	if w.last.Load() > 0 && err == nil {
+		l.ended = append(l.ended, record{path: w.path, id: w.id, synced: w.synced.Load()})
+	}
 	l.mu.Unlock()
 	if cerr := w.file.Close(); err == nil {
 		err = cerr

@@ -163,6 +163,10 @@ func (f recordedFS) Open(name string, flag disk.Flag, perm fs.FileMode) (disk.Fi
 	return &recordedFile{file, f.r, number, flag&disk.Durable != 0}, nil
 }
 
+func (f recordedFS) Lookup(name string) (disk.ID, error) { return disk.OS.Lookup(name) }
+
+func (f recordedFS) List(dir string) ([]string, error) { return disk.OS.List(dir) }
+
 func (f recordedFS) Remove(name string) error {
 	return f.r.removed(name, func() error { return os.Remove(name) })
 }

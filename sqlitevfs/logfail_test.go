@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/util/vfsutil"
+	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
+)
+
+const tenantsArg = "sqlitevfs-tenants"
+
+// tenantsProcess is the main function of a process that commits to databases of
+// a directory by their log, and ends without closing anything.
+func tenantsProcess(dir string) int {
+	for i := range 3 {
+		c, err := sqlite3.Open(uri(filepath.Join(dir, fmt.Sprint(i)), NameLog))
+		if err == nil {
+			err = c.Exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(v)")
+		}
+		for range 3 {
+			if err == nil {
+				err = c.Exec("INSERT INTO t VALUES('row')")
+			}
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return 0
+}
+
+// crashedTenants makes three databases with three rows each, which after a power
+// cut only their log has.
+func crashedTenants(t *testing.T) string {
+	t.Helper()
+	needLog(t)
+	dir := t.TempDir()
+	child := exec.Command(os.Args[0], tenantsArg, dir)
+	child.Stderr = os.Stderr
+	if err := child.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		wal := filepath.Join(dir, fmt.Sprint(i)) + suffixWAL
+		// The commit of the table, of two pages, found no log yet and synced the WAL.
+		if err := os.Truncate(wal, walHeaderSize+2*(frameHeaderSize+4096)); err != nil {
+			t.Fatal(err)
+		}
+		os.Remove(filepath.Join(dir, fmt.Sprint(i)) + "-shm")
+	}
+	return dir
+}
+
+// countRows opens a database and counts its rows.
+func countRows(path, vfsName string) (n int, err error) {
+	c, err := sqlite3.Open(uri(path, vfsName))
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	s, _, err := c.Prepare("SELECT count(*) FROM t")
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	s.Step()
+	return s.ColumnInt(0), s.Err()
+}
+
+// TestOneTenantIsRefused sees that a database into which its commits cannot be
+// replayed is refused, with a reason, that the others are not, and that it has its
+// commits as soon as it can.
+func TestOneTenantIsRefused(t *testing.T) {
+	for _, k := range []struct {
+		name  string
+		spoil func(t *testing.T, dir, db string) func()
+		want  string
+	}{
+		{"WAL is a link", func(t *testing.T, dir, db string) func() { return replaceWAL(t, db, os.Symlink) }, "1-wal"},
+		{"WAL is a directory", func(t *testing.T, dir, db string) func() {
+			return replaceWAL(t, db, func(_, wal string) error { return os.Mkdir(wal, 0o700) })
+		}, "1-wal"},
+		{"in use", func(t *testing.T, dir, db string) func() {
+			c := connect(t, db, "os", "mode", "ro")
+			query(t, c, "SELECT count(*) FROM t")
+			return func() { c.Close() }
+		}, "locked"},
+		{"the log is damaged", func(t *testing.T, dir, db string) func() {
+			log := filepath.Join(dir, logName)
+			p, err := os.ReadFile(log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := bytes.Index(p, []byte("1-wal")) + 1000
+			p[at] ^= 1
+			if err := os.WriteFile(log, p, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				p[at] ^= 1
+				if err := os.WriteFile(log, p, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, logName + " is damaged at"},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			dir := crashedTenants(t)
+			one := filepath.Join(dir, "1")
+			restore := k.spoil(t, dir, one)
+			for range 2 {
+				for i := range 3 {
+					n, err := countRows(filepath.Join(dir, fmt.Sprint(i)), []string{Name, NameLog}[i%2])
+					switch {
+					case i == 1 && (err == nil || !strings.Contains(err.Error(), k.want)):
+						t.Errorf("not refused, or without a reason: %d rows, %v", n, err)
+					case i != 1 && (err != nil || n != 3):
+						t.Errorf("database %d: %d rows, %v", i, n, err)
+					}
+				}
+			}
+			// The others go on; their commits do without the log, which is kept.
+			c := connect(t, filepath.Join(dir, "0"), NameLog)
+			execSQL(t, c, "PRAGMA synchronous=FULL; INSERT INTO t VALUES('more'); INSERT INTO t VALUES('more')")
+			if s := query(t, c, "PRAGMA ringside"); !strings.Contains(s, "still to be replayed") {
+				t.Error(s)
+			}
+			restore()
+			if n, err := countRows(one, Name); err != nil || n != 3 {
+				t.Errorf("afterwards: %d rows, %v", n, err)
+			}
+		})
+	}
+}
+
+// replaceWAL puts something else in the place of a WAL.
+func replaceWAL(t *testing.T, db string, put func(moved, wal string) error) func() {
+	t.Helper()
+	wal := db + suffixWAL
+	if err := os.Rename(wal, wal+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(wal+".moved", wal); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		os.Remove(wal)
+		if err := os.Rename(wal+".moved", wal); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLogThatCannotBeRead refuses the databases in WAL mode, and names the log.
+func TestLogThatCannotBeRead(t *testing.T) {
+	dir := crashedTenants(t)
+	log := filepath.Join(dir, logName)
+	other := connect(t, filepath.Join(dir, "rollback"), "os")
+	execSQL(t, other, "CREATE TABLE t(v)")
+	if err := os.Rename(log, log+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(log, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []string{"rwc", "ro"} {
+		c, err := sqlite3.Open(uri(filepath.Join(dir, "0"), Name, "mode", mode))
+		if err == nil {
+			c.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), log) {
+			t.Errorf("%s: not refused, or without a reason: %v", mode, err)
+		}
+	}
+	if _, err := countRows(filepath.Join(dir, "rollback"), Name); err != nil {
+		t.Error("a database without a WAL:", err)
+	}
+	if c, err := sqlite3.Open(uri(filepath.Join(dir, "new"), Name)); err != nil {
+		t.Error("a new database:", err)
+	} else {
+		c.Close()
+	}
+	if err := os.Remove(log); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(log+".moved", log); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := countRows(filepath.Join(dir, "0"), Name); err != nil || n != 3 {
+		t.Errorf("afterwards: %d rows, %v", n, err)
+	}
+}
+
+// TestCopiedDirectory finds the commits in a copy of a crashed directory, and of a
+// database that was renamed.
+func TestCopiedDirectory(t *testing.T) {
+	dir := crashedTenants(t)
+	to := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{"", suffixWAL} {
+		if err := os.Rename(filepath.Join(to, "2"+suffix), filepath.Join(to, "two"+suffix)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"0", "1", "two"} {
+		if n, err := countRows(filepath.Join(to, name), Name); err != nil || n != 3 {
+			t.Errorf("%s: %d rows, %v", name, n, err)
+		}
+	}
+}
+
+// failFS fails calls of the log.
+type failFS struct {
+	disk.FS
+	mu   sync.Mutex
+	fail func(op, name string, off int64) error
+}
+
+func (f *failFS) call(op, name string, off int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail != nil {
+		return f.fail(op, filepath.Base(name), off)
+	}
+	return nil
+}
+
+func (f *failFS) set(fail func(op, name string, off int64) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail = fail
+}
+
+func (f *failFS) Open(name string, flag disk.Flag, perm fs.FileMode) (disk.File, error) {
+	file, err := f.FS.Open(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &failFile{file, f, name}, nil
+}
+
+type failFile struct {
+	disk.File
+	fs   *failFS
+	name string
+}
+
+func (f *failFile) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.fs.call("write", f.name, off); err != nil {
+		return 0, err
+	}
+	return f.File.WriteAt(p, off)
+}
+
+func (f *failFile) Sync() error {
+	if err := f.fs.call("sync", f.name, 0); err != nil {
+		return err
+	}
+	return f.File.Sync()
+}
+
+// logBase is the default VFS with a small log of its own files.
+type logBase struct {
+	vfs.VFS
+	fs *failFS
+}
+
+func (b *logBase) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	return vfsutil.WrapOpenFilename(b.VFS, name, flags)
+}
+
+func (b *logBase) GroupLog() grouplog.Options {
+	return grouplog.Options{FS: b.fs, SegmentSize: 32 << 10, MaxSize: 128 << 10, MaxAlone: 24 << 10, Local: true}
+}
+
+// failing makes four databases in one directory whose log fails as the test
+// wants, and returns how to commit a row to one of them.
+func failing(t *testing.T) (fsys *failFS, dir string, commit func(db int) error) {
+	t.Helper()
+	needLog(t)
+	base := &logBase{vfs.Find("os"), &failFS{FS: disk.OS}}
+	vfs.Register("base-"+t.Name(), base)
+	t.Cleanup(func() { vfs.Unregister("base-" + t.Name()) })
+	name := register(t, Options{Base: "base-" + t.Name(), GroupLog: On, Logger: slog.New(slog.DiscardHandler)})
+	dir = t.TempDir()
+	var conns []*sqlite3.Conn
+	for i := range 4 {
+		c := connect(t, filepath.Join(dir, fmt.Sprint(i)), name)
+		execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(v); INSERT INTO t VALUES('first')")
+		if s := query(t, c, "PRAGMA ringside"); !strings.Contains(s, `"groupLog":"on"`) {
+			t.Fatal(s)
+		}
+		conns = append(conns, c)
+	}
+	return base.fs, dir, func(db int) error { return conns[db].Exec("INSERT INTO t VALUES(randomblob(2000))") }
+}
+
+// TestLogWithoutRoom commits more than the log can take, on a full disk.
+func TestLogWithoutRoom(t *testing.T) {
+	fsys, dir, commit := failing(t)
+	fsys.set(func(op, name string, off int64) error {
+		if op == "write" && name == logName && off >= 8<<10+2*32<<10 {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	for i := range 200 {
+		if err := commit(i % 4); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	for i := range 4 {
+		if s := statsOf(filepath.Join(dir, fmt.Sprint(i))); s.GroupLog != "on" || s.Logged == 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+	if n := fileSize(t, filepath.Join(dir, logName)); n > 8<<10+2*32<<10 {
+		t.Errorf("the log has %d bytes", n)
+	}
+}
+
+// TestLogFails lets one write of the log fail: databases go on by syncing their
+// WALs, and have a log again when they can.
+func TestLogFails(t *testing.T) {
+	defer func(d time.Duration) { logRetry = d }(logRetry)
+	logRetry = 0
+	fsys, dir, commit := failing(t)
+	failed := false
+	fsys.set(func(op, name string, off int64) error {
+		if op == "write" && name == logName && off >= 8<<10 && !failed {
+			failed = true
+			return syscall.EIO
+		}
+		return nil
+	})
+	for i := range 40 {
+		if err := commit(i % 4); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	for i := range 4 {
+		if s := statsOf(filepath.Join(dir, fmt.Sprint(i))); s.GroupLog != "on" {
+			t.Error(s)
+		}
+	}
+}
+
+// TestOneWALFails lets the syncs of one WAL fail: its database refuses commits,
+// the others do not.
+func TestOneWALFails(t *testing.T) {
+	fsys, dir, commit := failing(t)
+	fsys.set(func(op, name string, off int64) error {
+		if op == "sync" && name == "1-wal" {
+			return syscall.EIO
+		}
+		return nil
+	})
+	failed := 0
+	for i := range 400 {
+		err := commit(i % 4)
+		if i%4 != 1 && err != nil {
+			t.Fatal(i, err)
+		} else if err != nil {
+			failed++
+		}
+	}
+	if failed == 0 {
+		t.Error("no commit of the database whose WAL cannot be synced failed")
+	}
+	for _, i := range []int{0, 2, 3} {
+		if s := statsOf(filepath.Join(dir, fmt.Sprint(i))); s.GroupLog != "on" {
+			t.Error(s)
+		}
+	}
+}
+
+// TestLogIsRemoved removes and replaces the log while it is in use: it is
+// noticed, and there is another one.
+func TestLogIsRemoved(t *testing.T) {
+	defer func(d time.Duration) { logRetry = d }(logRetry)
+	_, dir, commit := failing(t)
+	log := filepath.Join(dir, logName)
+	for _, how := range []func() error{
+		func() error { return os.Remove(log) },
+		func() error { return os.Rename(log, log+".moved") },
+	} {
+		logRetry = time.Hour
+		if err := how(); err != nil {
+			t.Fatal(err)
+		}
+		if err := commit(0); err != nil {
+			t.Fatal(err)
+		}
+		if err := commit(0); err != nil {
+			t.Fatal(err)
+		}
+		if s := statsOf(filepath.Join(dir, "0")); !strings.Contains(s.GroupLog, "removed or replaced") {
+			t.Error(s)
+		}
+		logRetry = 0
+		for i := range 40 {
+			if err := commit(i % 4); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s := statsOf(filepath.Join(dir, "1")); s.GroupLog != "on" || !exists(log) {
+			t.Error(s)
+		}
+	}
+}
