@@ -15,7 +15,7 @@ func TestMan(t *testing.T) {
 	if code := run(t.Context(), []string{"man", dir}, &out, &errs); code != exitOK {
 		t.Fatalf("exit %d: %s", code, &errs)
 	}
-	for _, name := range []string{"ringside.1", "ringside-bench.1", "ringside-bench-file.1", "ringside-compare.1"} {
+	for _, name := range []string{"ringside.1", "ringside-bench.1", "ringside-bench-file.1", "ringside-compare.1", "ringside-log-inspect.1"} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !bytes.Contains(b, []byte(".SH NAME")) {
 			t.Errorf("%s: %v, %.80q", name, err, b)

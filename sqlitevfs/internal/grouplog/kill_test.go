@@ -82,7 +82,7 @@ func checkKilled(t *testing.T, dir string, acked [killWALs]int) {
 		if n == 0 {
 			continue
 		}
-		w := l.openTarget(filepath.Join(dir, fmt.Sprintf("db%d-wal", i)))
+		w := l.openTarget(filepath.Join(dir, fmt.Sprintf("db%d-wal", i)), false)
 		if w.err != nil {
 			t.Fatal(w.err)
 		}

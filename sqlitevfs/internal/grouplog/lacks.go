@@ -81,12 +81,15 @@ func (l *Log) lacks(wal string) error {
 		return err
 	}
 	rerr := l.replay(c, func(rec record) {
-		if err == nil && l.near(rec.path) && len(rec.frames) > 0 && rec.seq > c.synced[rec.path] && (l.absolute(rec.path) == wal || t.has(rec)) {
+		if err == nil && !t.lacks && l.near(rec.path) && len(rec.frames) > 0 && rec.seq > c.synced[rec.path] && (l.absolute(rec.path) == wal || t.has(rec)) {
 			err = t.apply(rec, new(Report))
 		}
 	})
 	if err != nil || rerr != nil {
 		return errors.Join(err, rerr)
+	}
+	if t.lacks {
+		return ErrLacks
 	}
 	for _, d := range c.damage {
 		if o := owner(l.relative(wal)); !d.known || !d.has(o) {

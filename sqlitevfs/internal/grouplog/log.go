@@ -176,7 +176,7 @@ func Recover(dir string, o Options) (Report, error) {
 		return *k, nil
 	}
 	report, err := l.recover()
-	if err == nil && report.Elsewhere == 0 && report.Pending() == nil {
+	if err == nil && report.Elsewhere == 0 && report.Pending() == nil && !o.Salvage {
 		err = l.reset(true)
 	}
 	return report, err
@@ -257,7 +257,9 @@ func (l *Log) readHeader() error {
 			}
 		}
 	}
-	if copies == 0 {
+	if copies == 0 && l.opts.Salvage {
+		return l.guessHeader(size)
+	} else if copies == 0 {
 		return &CorruptError{l.path, 0, "no valid header"}
 	}
 	l.revision = l.header.revision

@@ -113,6 +113,7 @@ type recovery struct {
 	contents *contents
 	wals     map[string]*target // by path, see relative
 	paths    map[string]bool    // of all records
+	dry      bool               // nothing is written or locked
 	dirs     map[string][]string
 }
 
@@ -127,19 +128,24 @@ func (l *Log) recover() (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	r := &recovery{log: l, contents: c, wals: map[string]*target{}, paths: map[string]bool{}, dirs: map[string][]string{}}
+	r := l.newRecovery(c)
 	defer r.close()
-	r.report = Report{ID: l.header.id, Generation: l.header.generation, Batches: len(c.batches), Torn: c.torn,
-		unknown: map[uint32]error{}, owner: func(wal string) uint32 { return owner(l.relative(wal)) }}
-	for _, b := range c.batches {
-		r.report.Bytes += b.size()
-	}
 	if err := l.replay(c, r.apply); err != nil {
 		return r.report, err
 	}
 	r.sync()
 	r.damaged()
 	return r.report, nil
+}
+
+func (l *Log) newRecovery(c *contents) *recovery {
+	r := &recovery{log: l, contents: c, wals: map[string]*target{}, paths: map[string]bool{}, dirs: map[string][]string{}}
+	r.report = Report{ID: l.header.id, Generation: l.header.generation, Batches: len(c.batches), Torn: c.torn,
+		unknown: map[uint32]error{}, owner: func(wal string) uint32 { return owner(l.relative(wal)) }}
+	for _, b := range c.batches {
+		r.report.Bytes += b.size()
+	}
+	return r
 }
 
 // apply brings a record into its WAL: that of its path or, where that is another
@@ -206,7 +212,7 @@ func (r *Report) skip(wal, why string) {
 func (r *recovery) target(name string) *target {
 	t := r.wals[name]
 	if t == nil {
-		t = r.log.openTarget(r.log.absolute(name))
+		t = r.log.openTarget(r.log.absolute(name), r.dry)
 		r.wals[name] = t
 	}
 	return t
@@ -341,7 +347,8 @@ type target struct {
 	err     error     // why it cannot be
 	file    disk.File // nil: missing
 	db      disk.File // locked, nil when somebody uses the database
-	dry     bool      // nothing may be written
+	dry     bool      // nothing may be written or locked
+	lacks   bool      // it is dry, and end is behind commits that it lacks
 	size    int64
 	header  Header
 	valid   bool  // it has a header
@@ -358,8 +365,8 @@ type target struct {
 
 // openTarget opens a WAL and finds its last commit. The database is locked
 // against SQLite for the time of the recovery if nobody uses it.
-func (l *Log) openTarget(path string) *target {
-	t := &target{path: path}
+func (l *Log) openTarget(path string, dry bool) *target {
+	t := &target{path: path, dry: dry}
 	t.err = t.open(l.opts.FS)
 	return t
 }
@@ -369,18 +376,24 @@ func (t *target) open(fsys disk.FS) error {
 	if !ok {
 		return nil
 	}
-	lock, err := fsys.Open(db, 0, 0)
+	how := disk.Flag(0)
+	if t.dry {
+		how = disk.ReadOnly
+	}
+	lock, err := fsys.Open(db, how, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	if ok, err := lock.TryLock(lockStart, lockSize); ok {
+	if t.dry {
+		lock.Close()
+	} else if ok, err := lock.TryLock(lockStart, lockSize); ok {
 		t.db = lock
 	} else if lock.Close(); err != nil {
 		return err
 	}
-	t.file, err = fsys.Open(t.path, 0, 0)
+	t.file, err = fsys.Open(t.path, how, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		t.file = nil
 		return nil

@@ -99,9 +99,11 @@ func (t *target) apply(rec record, report *Report) error {
 		report.skip(t.path, whyInvalid)
 		return nil
 	}
-	same, err := t.agrees(rec)
-	if err != nil {
-		return err
+	same := t.lacks && rec.off == t.end
+	if !t.lacks {
+		if same, err = t.agrees(rec); err != nil {
+			return err
+		}
 	}
 	if same && rec.end() <= t.end {
 		report.Present++
@@ -141,6 +143,8 @@ func (t *target) before(off int64) (checksum, bool, error) {
 		return checksum{}, false, nil
 	case off == t.end:
 		return t.sum, true, nil
+	case t.lacks:
+		return checksum{}, false, nil
 	case off == walHeaderSize:
 		return t.header.sum, true, nil
 	}
@@ -208,14 +212,13 @@ func (t *target) replaceable(off int64) bool {
 
 // write brings a commit into the WAL, which ends with it.
 func (t *target) write(rec record, sum checksum, report *Report) error {
-	if t.dry {
-		return ErrLacks
-	}
-	if t.db == nil {
+	if t.db == nil && !t.dry {
 		return &fs.PathError{Op: "recover", Path: t.path, Err: fmt.Errorf("%w: its WAL lacks acknowledged commits", ErrBusy)}
 	}
-	if err := writeFull(t.file, rec.frames, rec.off); err != nil {
-		return err
+	if t.lacks = t.dry; !t.dry {
+		if err := writeFull(t.file, rec.frames, rec.off); err != nil {
+			return err
+		}
 	}
 	report.Applied++
 	report.Written += int64(len(rec.frames))

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringside-io/ringside/sqlitevfs"
+)
+
+const logLong = `log looks after the log that databases of a directory share with vfs=ringside-log.
+
+  inspect  show what the log holds for each database, and what a replay would do; changes nothing
+  verify   the same in a line: is it whole, and can all of it be replayed?
+  replay   write what the log holds into the databases, as opening one of them does
+  salvage  replay what can be read of a damaged log, and put the log aside
+
+Nothing of this is needed in daily use. A database that was refused because it may lack commits says
+so, and inspect tells why.`
+
+// newLogCmd returns "ringside log".
+func newLogCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "log",
+		Short:   "Inspect, replay or salvage the log that SQLite databases share",
+		Long:    logLong,
+		Example: "  ringside log inspect /var/lib/app\n  ringside log verify /var/lib/app && cp -a /var/lib/app /backup",
+		Args:    noArgs,
+		RunE:    showHelp,
+	}
+	cmd.AddCommand(
+		newLogSubCmd("inspect", "Show what a log holds and what a replay would do",
+			"inspect shows what the log of a directory holds for each WAL: commits that the WAL has already, those that it\n"+
+				"lacks and that a replay would write, and those that cannot be brought back. It changes nothing, and reads the\n"+
+				"log of a process that is running too, whose newest commits it may miss.",
+			"0 shown, 1 the log cannot be read, 2 bad arguments", inspectLog),
+		newLogSubCmd("verify", "Tell whether a log is whole and can be replayed",
+			"verify reads the log of a directory and compares it with the databases. It changes nothing.",
+			"0 all of it is or can be replayed, 1 it cannot, 2 bad arguments", verifyLog),
+		newLogSubCmd("replay", "Write what a log holds into its databases",
+			"replay writes the commits that the log of a directory holds into the WALs that lack them, and empties the log.\n"+
+				"No process may use the log, and none may use a database that lacks commits.",
+			"0 all is replayed, 1 something stands in the way, 2 bad arguments", replayLog),
+		newLogSubCmd("salvage", "Replay what can be read of a damaged log, and put it aside",
+			"salvage replays what can be read of a log that is damaged, tells which databases may have lost commits, and\n"+
+				"renames the log to ringside-wal.log.salvaged-1 or a higher number. The databases can be opened then. Copy the\n"+
+				"directory first, and look at inspect: a lock or a permission needs no salvage.",
+			"0 done, 1 something stands in the way, 2 bad arguments", salvageLog))
+	return cmd
+}
+
+// newLogSubCmd returns one of the commands, which take a directory.
+func newLogSubCmd(name, short, long, codes string, do func(w io.Writer, dir string, asJSON bool) error) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     name + " DIR",
+		Short:   short,
+		Long:    long + "\n\nExit codes: " + codes + ".",
+		Example: "  ringside log " + name + " /var/lib/app",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("log %s takes one directory, got %d arguments", name, len(args))
+			}
+			return nil
+		},
+		RunE: promptly(func(cmd *cobra.Command, args []string) error {
+			if err := wantDirectory("log "+name, args[0]); err != nil {
+				return err
+			}
+			err := do(cmd.OutOrStdout(), args[0], asJSON)
+			if errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("%s holds no log: %w", args[0], err)
+			}
+			return err
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func inspectLog(w io.Writer, dir string, asJSON bool) error {
+	r, err := sqlitevfs.InspectLog(dir)
+	if err != nil {
+		return err
+	}
+	return printLog(w, r, asJSON, "to replay")
+}
+
+func verifyLog(w io.Writer, dir string, asJSON bool) error {
+	r, err := sqlitevfs.InspectLog(dir)
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		err = writeJSON(w, r)
+	default:
+		printLogHead(w, r, "to replay")
+		printLogProblems(w, r)
+	}
+	if err == nil && !r.Sound() {
+		err = exitStatus(exitFailure)
+	}
+	return err
+}
+
+func replayLog(w io.Writer, dir string, asJSON bool) error {
+	r, err := sqlitevfs.ReplayLog(dir)
+	if err != nil {
+		return err
+	}
+	if err := printLog(w, r, asJSON, "replayed"); err != nil {
+		return err
+	}
+	if len(r.Refused) > 0 {
+		return exitStatus(exitFailure)
+	}
+	return nil
+}
+
+func salvageLog(w io.Writer, dir string, asJSON bool) error {
+	r, aside, err := sqlitevfs.SalvageLog(dir)
+	if err == nil || aside == "" && len(r.Refused) > 0 {
+		if perr := printLog(w, r, asJSON, "replayed"); perr != nil {
+			return perr
+		}
+	}
+	if err == nil && !asJSON {
+		fmt.Fprintf(w, "the log is %s now\n", aside)
+	}
+	return err
+}
+
+func printLog(w io.Writer, r sqlitevfs.LogReport, asJSON bool, missing string) error {
+	if asJSON {
+		return writeJSON(w, r)
+	}
+	printLogHead(w, r, missing)
+	if len(r.WALs) > 0 {
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "  WAL\tcommits\tbytes\tpresent\tto replay\tlost")
+		for _, l := range r.WALs {
+			fmt.Fprintf(t, "  %s\t%d\t%d\t%d\t%d\t%d\n", l.Path, l.Commits, l.Bytes, l.Present, l.Missing, l.Lost)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	printLogProblems(w, r)
+	return nil
+}
+
+// printLogHead prints a line about the log.
+func printLogHead(w io.Writer, r sqlitevfs.LogReport, missing string) {
+	fmt.Fprint(w, r.Path, ": ")
+	if r.Size > 0 {
+		fmt.Fprintf(w, "%d KiB, ", r.Size>>10)
+	}
+	switch {
+	case r.InUse:
+		fmt.Fprint(w, "in use, ")
+	case r.Closed:
+		fmt.Fprint(w, "closed, ")
+	}
+	fmt.Fprintf(w, "%d commits, %d %s\n", r.Commits, r.Missing, missing)
+}
+
+// printLogProblems prints what stands in the way of a replay, a line each.
+func printLogProblems(w io.Writer, r sqlitevfs.LogReport) {
+	if r.Torn {
+		fmt.Fprintln(w, "  the newest batch is not whole, as after a power cut: it was never acknowledged")
+	}
+	for _, d := range r.Damage {
+		fmt.Fprintln(w, "  damaged", d)
+	}
+	for _, p := range r.Refused {
+		fmt.Fprintf(w, "  refused: %s, %d commits: %s\n", p.WAL, p.Commits, p.Reason)
+	}
+	for _, p := range r.Skipped {
+		fmt.Fprintf(w, "  not replayed: %s, %d commits: %s\n", p.WAL, p.Commits, p.Reason)
+	}
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+)
+
+// Summary describes a log and what a replay would do.
+type Summary struct {
+	Path     string
+	Size     int64
+	Segments int
+	Clean    bool // it was closed and holds nothing
+	InUse    bool // a process has it: what is read may be changing
+	Report   Report
+	WALs     []WALSummary // in the order of their paths
+}
+
+// WALSummary is what a log holds for one WAL.
+type WALSummary struct {
+	Path    string
+	Commits int
+	Bytes   int64 // of their frames
+	Report  Report
+}
+
+// Inspect reads the log in a directory and compares it with the WALs. It changes
+// nothing, and needs no more than to read the files. It answers fs.ErrNotExist
+// where there is no log.
+func Inspect(dir string, o Options) (Summary, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return Summary{}, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return Summary{}, err
+	}
+	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name)}
+	s := Summary{Path: l.path}
+	if f, err := o.FS.Open(l.path, 0, 0); err == nil {
+		ok, err := f.TryLock(userByte, 1)
+		s.InUse = !ok && err == nil
+		f.Close()
+	}
+	if l.file, err = o.FS.Open(l.path, disk.ReadOnly, 0); err != nil {
+		return s, err
+	}
+	defer l.file.Close()
+	if s.Size, err = l.file.Size(); err != nil {
+		return s, err
+	}
+	if err := l.readHeader(); err != nil {
+		return s, err
+	}
+	s.Segments, s.Clean = l.total, l.header.clean
+	if s.Clean {
+		return s, nil
+	}
+	c, err := l.scan()
+	if err != nil {
+		return s, err
+	}
+	r := l.newRecovery(c)
+	r.dry = true
+	defer r.close()
+	each := map[string]*WALSummary{}
+	err = l.replay(c, func(rec record) {
+		before := r.report
+		r.apply(rec)
+		if len(rec.frames) == 0 {
+			return
+		}
+		w := each[rec.path]
+		if w == nil {
+			w = &WALSummary{Path: l.absolute(rec.path)}
+			each[rec.path] = w
+		}
+		w.Commits++
+		w.Bytes += int64(len(rec.frames))
+		w.Report.add(&before, &r.report)
+	})
+	if err != nil {
+		return s, err
+	}
+	r.damaged()
+	s.Report = r.report
+	for _, w := range each {
+		s.WALs = append(s.WALs, *w)
+	}
+	slices.SortFunc(s.WALs, func(a, b WALSummary) int { return strings.Compare(a.Path, b.Path) })
+	return s, nil
+}
+
+// add adds the counts by which a report has grown.
+func (r *Report) add(before, after *Report) {
+	r.Applied += after.Applied - before.Applied
+	r.Present += after.Present - before.Present
+	r.Old += after.Old - before.Old
+	r.Missing += after.Missing - before.Missing
+	r.Foreign += after.Foreign - before.Foreign
+	r.Superseded += after.Superseded - before.Superseded
+	r.Invalid += after.Invalid - before.Invalid
+	r.Elsewhere += after.Elsewhere - before.Elsewhere
+}
+
+// Salvage replays what can be read of a damaged log, and gives the log another
+// name, which it returns: the databases are usable then, without the commits that
+// the report says were lost. As long as there are WALs that could not be completed
+// for another reason the log keeps its name.
+func Salvage(dir string, o Options) (Report, string, error) {
+	o.Salvage = true
+	report, err := Recover(dir, o)
+	if err != nil {
+		return report, "", err
+	}
+	if err := report.Pending(); err != nil {
+		return report, "", err
+	}
+	o, err = o.withDefaults()
+	if err != nil {
+		return report, "", err
+	}
+	path := filepath.Join(dir, o.Name)
+	for i := 1; ; i++ {
+		aside := fmt.Sprintf("%s.salvaged-%d", path, i)
+		if _, err := o.FS.Lookup(aside); err == nil {
+			continue
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return report, "", err
+		}
+		if err := o.FS.Rename(path, aside); err != nil {
+			return report, "", err
+		}
+		return report, aside, o.FS.SyncDir(dir)
+	}
+}
+
+// guessHeader makes a header for a log that has none, for a salvage: of the
+// newest generation that a batch has.
+func (l *Log) guessHeader(size int64) error {
+	segment := min(roundUp(max(size-firstBatch, minSegment), block), maxSegment)
+	p := sys.AlignedBytes(int(segment), block)
+	l.header = fileHeader{segment: segment}
+	if err := l.readSegment(0, p); err != nil {
+		return err
+	}
+	for at := int64(0); at < segment; at += block {
+		if h, ok := decodeBatchHeader(p[at:]); ok && h.off == firstBatch+at && h.generation > l.header.generation {
+			l.header.id, l.header.generation = h.id, h.generation
+		}
+	}
+	if l.header.generation == 0 {
+		return &CorruptError{l.path, 0, "no valid header, and no batch"}
+	}
+	l.total = 1
+	return nil
+}
