@@ -51,9 +51,9 @@
 // Files are those of SQLite, byte for byte. Other processes may use them at the
 // same time, with this package, with the default VFS or with the program sqlite3:
 // locks and shared memory are those of the default VFS, which this one wraps. A
-// part that cannot be had here is left out, and [Stats] say so; only commits in a
-// log that is damaged, or that cannot be replayed because another process has the
-// database open, make opening fail.
+// part that cannot be had here is left out, and [Stats] say so; only a database that
+// may lack commits of a log is refused: because they cannot be replayed, as another
+// process has it open for example, or because the log is damaged or cannot be read.
 //
 // Each name keeps a commit with synchronous=FULL through a crash of the process
 // and of the machine. With ringside-log the newest commits are in a log beside
@@ -61,8 +61,10 @@
 // whichever of its names. A program without it that opens the files after a crash
 // and before that misses the newest commits, as with synchronous=NORMAL, and never
 // sees a damaged database; once it has written, they are lost. One process at a
-// time has the log of a directory: another one commits without it. The file
-// docs/grouplog.md has all of it, the format too.
+// time has the log of a directory: another one commits without it. Connections that
+// differ in PRAGMA synchronous may share a database. A copy of a directory after a crash
+// needs the log as well. The file docs/grouplog.md has all of it, the format too;
+// [InspectLog], [ReplayLog], [SalvageLog] and "ringside log" look after logs.
 //
 // # What it does not do
 //

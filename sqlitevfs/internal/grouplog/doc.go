@@ -9,16 +9,20 @@
 // # Contract
 //
 // The caller (a VFS) writes frames to the WAL as always. Where SQLite asks for
-// a sync after a commit, it calls [WAL.Commit] instead of syncing. Every other
-// sync of the WAL is a [WAL.Sync], and before the first write to a database
-// whose WAL is [WAL.Dirty] so is that. [Open] replays what a crash left behind
-// before anybody may open the databases; it must not be left out.
+// a sync after a commit, it calls [WAL.Commit] instead of syncing, with all frames
+// since [WAL.Rest]: a record has to continue what is durable. Every other sync of
+// the WAL is a [WAL.Sync], followed by [WAL.Learn] where the caller knows up to
+// where the WAL was written; and before the first write to a database whose WAL
+// is [WAL.Dirty] so is that. [Open] or [Recover] replay what a crash left behind
+// before the databases may be opened; a database whose WAL [Report.Lacks] commits
+// must not be opened.
 //
 // # Errors
 //
-// A failed write or sync is final: every later Commit answers an error that
-// wraps the first. What was acknowledged is in the log, and the next Open
-// replays it.
+// After a failed write the log is not written any more: [WAL.Commit] syncs the
+// WAL instead, and so it does where the log has no room. A failed sync of a WAL is
+// final for that WAL. What was acknowledged is in the log or in the WAL, and the
+// next Open replays it.
 //
 // The format, and what SQLite sees without the replay, are described in
 // docs/grouplog.md.
