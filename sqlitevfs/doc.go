@@ -62,9 +62,9 @@
 // and before that misses the newest commits, as with synchronous=NORMAL, and never
 // sees a damaged database; once it has written, they are lost. One process at a
 // time has the log of a directory: another one commits without it. Connections that
-// differ in PRAGMA synchronous may share a database. A copy of a directory after a crash
-// needs the log as well. The file docs/grouplog.md has all of it, the format too;
-// [InspectLog], [ReplayLog], [SalvageLog] and "ringside log" look after logs.
+// differ in PRAGMA synchronous may share a database. A copy of a directory after a
+// crash needs the log as well. The file docs/grouplog.md has all of it, the format
+// too; [InspectLog], [ReplayLog], [SalvageLog] and "ringside log" look after logs.
 //
 // # What it does not do
 //
