@@ -141,13 +141,13 @@ func (l *Log) take() (size int64, err error) {
 		l.group = append(l.group, c)
 	}
 	l.queued.Add(-int64(len(l.group)))
-	for len(l.ended) > 0 && size+recordSize(l.ended[0].path, 0) <= limit {
-		size += recordSize(l.ended[0].path, 0)
-		l.marks = append(l.marks, l.ended[0])
-		l.ended = l.ended[1:]
+	for len(l.synced) > 0 && size+recordSize(l.synced[0].path, 0) <= limit {
+		size += recordSize(l.synced[0].path, 0)
+		l.marks = append(l.marks, l.synced[0])
+		l.synced = l.synced[1:]
 	}
 	if err := l.room(roundUp(size, block)); err != nil {
-		l.ended, l.marks = append(l.marks, l.ended...), nil
+		l.synced, l.marks = append(l.marks, l.synced...), nil
 		return 0, err
 	}
 	seg := l.used[len(l.used)-1]

@@ -74,7 +74,7 @@ type Log struct {
 	stuck   bool        // the file cannot grow any more
 	small   []*segment  // of the first ones, not used any more
 	unsound bool        // a WAL could not be synced: its records are needed
-	ended   []record    // WALs that were closed, to be told with the next batch
+	synced  []record    // WALs that were synced, to be told with the next batch
 	wals    map[*WAL]struct{}
 	used    []*segment // oldest first; the last is written
 	free    []*segment
@@ -94,7 +94,7 @@ type Log struct {
 	seq   uint64   // of the next batch
 	herd  int64    // commits that seem to be going on at a time
 	prev  []uint32 // owners of the records in the last batch
-	marks []record // of WALs that were closed, in the batch that is made
+	marks []record // of WALs that were synced, in the batch that is made
 	buf   []byte   // of one batch
 	group []*waiter
 }
@@ -177,7 +177,8 @@ func Recover(dir string, o Options) (Report, error) {
 	}
 	report, err := l.recover()
 	if err == nil && report.Elsewhere == 0 && report.Pending() == nil && !o.Salvage {
-		err = l.reset(true)
+		// Where that fails the log is replayed again, which changes nothing.
+		_ = l.reset(true)
 	}
 	return report, err
 }

@@ -156,7 +156,7 @@ func (r *recovery) apply(rec record) {
 		r.report.Elsewhere++
 		return
 	case len(rec.frames) == 0:
-		return // says only up to where the WAL was durable when it was closed
+		return // says only up to where the WAL was durable
 	}
 	r.paths[rec.path] = true
 	r.report.Records++

@@ -63,15 +63,20 @@ func (t *target) load() error {
 func (t *target) has(rec record) bool { return t.file != nil && t.valid && rec.header.same(t.header) }
 
 // followed reports whether SQLite has begun the WAL anew since the record's life
-// of it, which it does when all of that is in the database: it raises the number
-// of the checkpoint and the first salt, or leaves the WAL empty.
+// of it, which it does when all of that is in the database: it raises the first
+// salt by one each time, or leaves the WAL empty. (The number of the checkpoint says
+// nothing, as each connection counts for itself.)
 func (t *target) followed(rec record) bool {
 	if t.file != nil && t.size == 0 {
 		return true
 	}
-	n := t.header.Checkpoint - rec.header.Checkpoint
-	return t.file != nil && t.valid && n != 0 && n < 1<<31 && n == be.Uint32(t.header.Salt[:])-be.Uint32(rec.header.Salt[:])
+	lives := be.Uint32(t.header.Salt[:]) - be.Uint32(rec.header.Salt[:])
+	return t.file != nil && t.valid && lives > 0 && lives <= maxLives
 }
+
+// maxLives is how many later lives of a WAL are recognised as such. With more, two
+// WALs that have nothing to do with each other would be too likely to look so.
+const maxLives = 1 << 16
 
 // apply brings one commit into the WAL if it belongs there.
 func (t *target) apply(rec record, report *Report) error {

@@ -299,7 +299,23 @@ func (w *WAL) sync() error {
 	}
 	w.synced.Store(max(mark, w.synced.Load()))
 	l.full = false // segments may be free now
+	if mark > 0 {
+		l.tell(record{path: w.path, id: w.id, synced: w.synced.Load()})
+	}
 	return nil
+}
+
+// tell has the next batch say up to where a WAL is durable by itself, so that a
+// replay does not miss the WAL when it was removed or begun anew. The caller
+// holds the mutex.
+func (l *Log) tell(mark record) {
+	for i := range l.synced {
+		if l.synced[i].path == mark.path {
+			l.synced[i] = mark
+			return
+		}
+	}
+	l.synced = append(l.synced, mark)
 }
 
 // Close syncs the WAL if that is still due, and lets go of the file. Commits
@@ -318,9 +334,6 @@ func (w *WAL) Close() error {
 	l := w.log
 	l.mu.Lock()
 	delete(l.wals, w)
-	if w.last.Load() > 0 && err == nil {
-		l.ended = append(l.ended, record{path: w.path, id: w.id, synced: w.synced.Load()})
-	}
 	l.mu.Unlock()
 	if cerr := w.file.Close(); err == nil {
 		err = cerr
