@@ -530,3 +530,28 @@ func TestCloseReportsTheMark(t *testing.T) {
 	}
 	mustClose(t, b)
 }
+
+// TestSealShowsLostSegment deletes the last segment while the end mark is older than
+// that: the seal of the segment before it tells.
+func TestSealShowsLostSegment(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, Options{})
+	put(t, a, "one")
+	if err := a.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, a, "two")
+	mustClose(t, a)
+	s.stale(t)
+	delete(s.live, segmentName("", 2))
+	var corrupt *CorruptError
+	if _, err := tryMem(s, Options{}); !errors.As(err, &corrupt) || corrupt.Reason != "segment 2 is missing behind it" {
+		t.Errorf("Open = %v, want that segment 2 is missing", err)
+	}
+	var last error
+	for _, last = range readRecords(s, ReadOptions{}) {
+	}
+	if !errors.As(last, &corrupt) || corrupt.Reason != "segment 2 is missing behind it" {
+		t.Errorf("reading ends with %v, want that segment 2 is missing", last)
+	}
+}
