@@ -16,7 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
+
+	"github.com/ringside-io/ringside/internal/groupcommit"
 )
 
 // SyncMode says what an [Log] does before an append returns.
@@ -168,18 +169,15 @@ type Log struct {
 	store segmentStore
 	mark  markFile
 
-	queued   atomic.Int64 // waiters in the queue
-	trimming sync.Mutex   // serialises Trim, and Close against it
+	trimming sync.Mutex // serialises Trim, and Close against it
 
 	mu       sync.Mutex
-	queue    waiterList
-	leading  bool // somebody leads
+	queue    groupcommit.Queue[call]
 	closed   bool
 	failed   error // what every call answers
 	end      Position
 	segments []segment
 	stats    Stats
-	spare    spareWaiters
 
 	// What follows belongs to the goroutine that leads.
 	seg     segment
@@ -189,7 +187,6 @@ type Log struct {
 	synced  int64  // up to where the segment is durable
 	written int64  // up to where the file extends
 	ahead   int64  // see Options; 0 once the disk was found full
-	herd    int64  // appends that seem to be going on at a time
 	buf     []byte
 	before  segment       // that was sealed last
 	sealed  []SegmentInfo // not yet reported by OnRotate
@@ -257,12 +254,13 @@ func (l *Log) append(ctx context.Context, p []byte) (Position, error) {
 		return Position{}, l.tooLarge(int64(len(p)), int64(l.opts.MaxRecord))
 	}
 	sum := checksum(p) // here, where it costs no other append anything
-	w := l.spare.get()
+	r := l.queue.New()
+	w := &r.Value
 	w.one[0] = p
 	w.sums = append(w.sums, sum)
 	w.records = w.one[:]
 	w.size = recordSize(len(p))
-	return l.submit(ctx, w)
+	return l.submit(ctx, r)
 }
 
 // AppendBatch appends records that belong together, in their order and with
@@ -285,22 +283,23 @@ func (l *Log) appendBatch(ctx context.Context, records [][]byte) (Position, erro
 	if len(records) == 0 {
 		return l.End(), nil
 	}
-	w := l.spare.get()
+	r := l.queue.New()
+	w := &r.Value
 	w.records = records
 	for _, p := range records {
 		w.size += recordSize(len(p))
 		w.sums = append(w.sums, checksum(p))
 		if len(p) > l.opts.MaxRecord {
-			l.spare.put(w)
+			l.free(r)
 			return Position{}, l.tooLarge(int64(len(p)), int64(l.opts.MaxRecord))
 		}
 	}
 	if room := l.opts.room(); w.size > room {
 		size := w.size
-		l.spare.put(w)
+		l.free(r)
 		return Position{}, l.tooLarge(size, room)
 	}
-	return l.submit(ctx, w)
+	return l.submit(ctx, r)
 }
 
 func (l *Log) tooLarge(n, limit int64) error {
@@ -346,18 +345,18 @@ func (l *Log) Recovery() Recovery { return l.recovery }
 // the log if there was one. Appends begun later answer os.ErrClosed, and so
 // does a second Close.
 func (l *Log) Close() error {
-	w := l.spare.get()
-	w.control = l.shut
+	r := l.queue.New()
+	r.Value.control = l.shut
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
-		l.spare.put(w)
+		l.free(r)
 		return l.pathError("close", errClosed)
 	}
 	l.closed = true
-	lead := l.enqueue(w)
+	lead := l.queue.Add(r)
 	l.mu.Unlock()
-	err := l.finish(w, lead)
+	err := l.finish(r, lead)
 
 	l.trimming.Lock()
 	defer l.trimming.Unlock()

@@ -219,11 +219,11 @@ func TestRecoverTornGroup(t *testing.T) {
 	end := a.End()
 	f := s.only(t)
 	before := len(f.data)
-	var group waiterList
+	var g group
 	for _, d := range numbered("in the group", 3) {
-		group.push(&waiter{records: [][]byte{[]byte(d)}, sums: []uint32{checksum([]byte(d))}, size: recordSize(len(d))})
+		g.Add(&request{Value: call{records: [][]byte{[]byte(d)}, sums: []uint32{checksum([]byte(d))}, size: recordSize(len(d))}})
 	}
-	if err := a.write(group); err != nil {
+	if err := a.write(g); err != nil {
 		t.Fatal(err)
 	}
 	torn := bytes.Clone(f.data)
@@ -257,12 +257,12 @@ func TestRecoverForgetsOldGroups(t *testing.T) {
 	put(t, a, "one")
 	f := s.only(t)
 	before := len(f.data)
-	var group waiterList
+	var g group
 	for range 3 {
 		d := []byte("same size")
-		group.push(&waiter{records: [][]byte{d}, sums: []uint32{checksum(d)}, size: recordSize(len(d))})
+		g.Add(&request{Value: call{records: [][]byte{d}, sums: []uint32{checksum(d)}, size: recordSize(len(d))}})
 	}
-	if err := a.write(group); err != nil {
+	if err := a.write(g); err != nil {
 		t.Fatal(err)
 	}
 	torn := bytes.Clone(f.data)

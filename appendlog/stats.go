@@ -22,6 +22,6 @@ func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	s.Waiting = int(l.queued.Load())
+	s.Waiting = l.queue.Len()
 	return s
 }

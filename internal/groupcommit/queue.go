@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT
+
+// Package groupcommit lets goroutines share a slow step, such as a durable write. Each
+// goroutine adds a [Request] to a [Queue]. The first that finds no leader leads: it
+// takes the requests that wait, does the step for all of them, wakes them, and hands
+// the lead to the request at the head of the queue. There is no goroutine and no timer
+// of the queue's own.
+//
+// The queue has no lock: its owner's mutex guards it together with the owner's state.
+// Each method tells whether the caller holds that mutex.
+package groupcommit
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Request is one goroutine's call. Its Value belongs to the goroutine until Add, to the
+// leader that takes it until Retire, and then to the goroutine again.
+type Request[T any] struct {
+	Value T
+	Err   error // set by Retire
+
+	prev, next *Request[T]
+	state      state
+	wake       chan struct{} // one token: done, or the lead
+}
+
+type state int
+
+const (
+	waiting state = iota // in the queue
+	leader               // at the head of the queue, chosen to lead
+	taken                // in a group
+)
+
+// Next returns the request behind r in its group, nil at the end.
+func (r *Request[T]) Next() *Request[T] { return r.next }
+
+// list is a list of requests.
+type list[T any] struct{ head, tail *Request[T] }
+
+func (l *list[T]) push(r *Request[T]) {
+	if r.prev = l.tail; r.prev == nil {
+		l.head = r
+	} else {
+		r.prev.next = r
+	}
+	l.tail = r
+}
+
+func (l *list[T]) remove(r *Request[T]) {
+	if r.prev == nil {
+		l.head = r.next
+	} else {
+		r.prev.next = r.next
+	}
+	if r.next == nil {
+		l.tail = r.prev
+	} else {
+		r.next.prev = r.prev
+	}
+	r.prev, r.next = nil, nil
+}
+
+// Group holds the requests that a leader took. The zero value is empty.
+type Group[T any] struct {
+	list list[T]
+	n    int
+}
+
+// First returns the first request, nil in an empty group.
+func (g *Group[T]) First() *Request[T] { return g.list.head }
+
+// Len returns the number of requests.
+func (g *Group[T]) Len() int { return g.n }
+
+// Add adds a request that is in no queue.
+func (g *Group[T]) Add(r *Request[T]) {
+	g.list.push(r)
+	g.n++
+}
+
+// Queue holds the requests that wait. The zero value is empty.
+type Queue[T any] struct {
+	// Patience is how many times in a row Gather yields without effect. 0 is 4.
+	Patience int
+	// Limit bounds the time that Gather takes: after it the processors belong to
+	// goroutines that compute. 0 is a millisecond.
+	Limit time.Duration
+
+	list     list[T]
+	leading  bool
+	queued   atomic.Int64
+	expected int64 // requests that seem to be going on at a time; the leader's
+
+	spare struct {
+		sync.Mutex
+		list *Request[T]
+		n    int
+	}
+}
+
+// maxSpare bounds how many requests are kept for reuse.
+const maxSpare = 4096
+
+// New returns a request, with the Value that it had when it was freed. No lock is
+// needed. The list of spare requests is the queue's own, because sync.Pool forgets at
+// each garbage collection.
+func (q *Queue[T]) New() *Request[T] {
+	q.spare.Lock()
+	r := q.spare.list
+	if r != nil {
+		q.spare.list = r.next
+		q.spare.n--
+	}
+	q.spare.Unlock()
+	if r == nil {
+		return &Request[T]{wake: make(chan struct{}, 1)}
+	}
+	r.next, r.state, r.Err = nil, waiting, nil
+	return r
+}
+
+// Free keeps a request for New. The caller has cleared what Value need not keep. No
+// lock is needed.
+func (q *Queue[T]) Free(r *Request[T]) {
+	q.spare.Lock()
+	defer q.spare.Unlock()
+	if q.spare.n < maxSpare {
+		r.next = q.spare.list
+		q.spare.list = r
+		q.spare.n++
+	}
+}
+
+// Add queues a request and reports whether its goroutine is to lead. Otherwise that
+// waits. The caller holds the mutex.
+func (q *Queue[T]) Add(r *Request[T]) (lead bool) {
+	q.list.push(r)
+	q.queued.Add(1)
+	if q.leading {
+		return false
+	}
+	q.leading = true
+	r.state = leader
+	return true
+}
+
+// Len returns how many requests wait. No lock is needed.
+func (q *Queue[T]) Len() int { return int(q.queued.Load()) }
+
+// Leading reports whether there is a leader. The caller holds the mutex.
+func (q *Queue[T]) Leading() bool { return q.leading }
+
+// First returns the request at the head of the queue, nil when it is empty. The caller
+// holds the mutex.
+func (q *Queue[T]) First() *Request[T] { return q.list.head }
+
+// Take moves the request at the head of the queue into a group. The caller leads and
+// holds the mutex.
+func (q *Queue[T]) Take(g *Group[T]) {
+	r := q.list.head
+	q.list.remove(r)
+	q.queued.Add(-1)
+	r.state = taken
+	g.Add(r)
+}
+
+// Wait returns when the request is done, or its goroutine is to lead. The caller does
+// not hold the mutex.
+func (q *Queue[T]) Wait(r *Request[T]) (lead bool) {
+	<-r.wake
+	return r.state == leader
+}
+
+// WaitContext is Wait that can be given up until a leader has taken the request. The
+// request is then withdrawn. The caller does not hold mu, the owner's mutex.
+func (q *Queue[T]) WaitContext(ctx context.Context, mu *sync.Mutex, r *Request[T]) (lead, withdrawn bool) {
+	done := ctx.Done()
+	if done == nil {
+		return q.Wait(r), false
+	}
+	select {
+	case <-r.wake:
+		return r.state == leader, false
+	case <-done:
+		if q.withdraw(mu, r) {
+			return false, true
+		}
+		<-r.wake // taken: it is served whatever the context says
+		return false, false
+	}
+}
+
+// withdraw takes a request out of the queue, unless a leader has taken it. When it was
+// just chosen to lead, the lead goes on to the next.
+func (q *Queue[T]) withdraw(mu *sync.Mutex, r *Request[T]) bool {
+	mu.Lock()
+	if r.state == taken {
+		mu.Unlock()
+		return false
+	}
+	chosen := r.state == leader
+	q.list.remove(r)
+	q.queued.Add(-1)
+	var next *Request[T]
+	if chosen {
+		next = q.choose()
+	}
+	mu.Unlock()
+	if chosen {
+		<-r.wake // its token, which is there or about to be
+	}
+	if next != nil {
+		next.wake <- struct{}{}
+	}
+	return true
+}
+
+// choose makes the head of the queue the leader, nil when the queue is empty. The
+// caller holds the mutex.
+func (q *Queue[T]) choose() *Request[T] {
+	next := q.list.head
+	if next == nil {
+		q.leading = false
+		return nil
+	}
+	next.state = leader
+	return next
+}
+
+// Gather lets the requests that are about to come join the group: after a step, the
+// goroutines that waited for it are just being woken. Without it the leader would do
+// the step for the first that returns, make all others wait for the next step, and go
+// on to serve them in two halves. It yields only while that brings more of them, so
+// that a goroutine that is alone is not delayed. The caller leads and does not hold
+// the mutex.
+func (q *Queue[T]) Gather() {
+	n := q.queued.Load()
+	if n >= q.expected {
+		return
+	}
+	patience, limit := q.Patience, q.Limit
+	if patience == 0 {
+		patience = 4
+	}
+	if limit == 0 {
+		limit = time.Millisecond
+	}
+	start := time.Now()
+	for vain := 0; n < q.expected && vain < patience; vain++ {
+		runtime.Gosched()
+		m := q.queued.Load()
+		if m > n {
+			vain = -1
+		}
+		n = m
+		if time.Since(start) > limit {
+			return
+		}
+	}
+}
+
+// Pass ends the caller's lead after a step for n requests. It returns the next leader,
+// nil when the queue is empty. The caller holds the mutex, and gives the result to
+// Retire when it has unlocked that.
+func (q *Queue[T]) Pass(n int) (next *Request[T]) {
+	q.expected = int64(n) + q.queued.Load()
+	return q.choose()
+}
+
+// Retire gives the requests of a group their result and wakes all but the caller's own.
+// Then it wakes the next leader, which finds awake what it should gather. The caller
+// does not hold the mutex.
+func Retire[T any](own *Request[T], g Group[T], next *Request[T], err error) {
+	for r := g.list.head; r != nil; {
+		follower := r
+		r = r.next // before its goroutine uses the request again
+		follower.Err = err
+		follower.prev, follower.next = nil, nil
+		if follower != own {
+			follower.wake <- struct{}{}
+		}
+	}
+	if next != nil {
+		next.wake <- struct{}{}
+	}
+}
