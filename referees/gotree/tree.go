@@ -145,6 +145,8 @@ var newNames = strings.NewReplacer(
 	"os.ReadDir(", "os.StdReadDir(",
 	"os.NewFile(", "os.StdNewFile(",
 	"os.Pipe(", "os.StdPipe(",
+	"net.FileConn(", "net.StdFileConn(",
+	"net.FileListener(", "net.StdFileListener(",
 )
 
 // addLibrary adds ufile, unet and what they import to the tree's packages.

@@ -19,7 +19,7 @@ var (
 	}
 	goHTTP = suite{
 		name: "net/http", pkgs: []string{"net/http", "net/http/httptest", "net/http/httputil"}, args: []string{"-test.short"},
-		judges: "unet", limit: 3 * time.Minute, brief: justRing,
+		judges: "unet", limit: 3 * time.Minute, brief: justRing, few: 1,
 	}
 	goTLS = suite{
 		name: "crypto/tls", pkgs: []string{"crypto/tls"}, args: []string{"-test.short"},
@@ -36,12 +36,12 @@ var (
 	grpc = suite{
 		name: "grpc", module: "google.golang.org/grpc@v1.76.0",
 		pkgs:   []string{"./internal/transport", "./test", "."},
-		judges: "unet", limit: 5 * time.Minute, brief: justRing,
+		judges: "unet", limit: 5 * time.Minute, brief: justRing, few: 1,
 	}
 	xnet = suite{
 		name: "x/net", module: "golang.org/x/net@v0.62.0",
 		pkgs:   []string{"./http2", "./nettest", "./websocket", "./ipv4", "./ipv6", "./netutil", "./proxy"},
-		judges: "unet", limit: 3 * time.Minute, brief: justRing,
+		judges: "unet", limit: 3 * time.Minute, brief: justRing, few: 2,
 	}
 	raft = suite{
 		name: "raft", module: "github.com/hashicorp/raft@v1.7.3",
@@ -80,7 +80,7 @@ var (
 	pebble = suite{
 		name: "pebble", module: "github.com/cockroachdb/pebble/v2@v2.1.0",
 		pkgs: []string{"./vfs", "./wal", "./record", "./objstorage", "./objstorage/objstorageprovider", "."}, args: []string{"-test.short"},
-		judges: "ufile", limit: 5 * time.Minute, brief: justRing,
+		judges: "ufile", limit: 5 * time.Minute, brief: justRing, few: 2,
 	}
 	bbolt = suite{
 		name: "bbolt", module: "go.etcd.io/bbolt@v1.4.3",
