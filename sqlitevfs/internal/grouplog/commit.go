@@ -152,8 +152,10 @@ func (l *Log) take() (size int64, err error) {
 	}
 	seg := l.used[len(l.used)-1]
 	for _, c := range l.group {
-		seg.last[c.wal] = l.seq
-		c.wal.last.Store(l.seq)
+		if len(c.frames) > 0 {
+			seg.last[c.wal] = l.seq
+			c.wal.last.Store(l.seq)
+		}
 	}
 	return size, nil
 }
@@ -188,7 +190,9 @@ func (l *Log) write(size int64) error {
 	}
 	l.marks = l.marks[:0]
 	for _, c := range l.group {
-		l.prev = append(l.prev, c.wal.owner)
+		if len(c.frames) > 0 {
+			l.prev = append(l.prev, c.wal.owner)
+		}
 		end := at + int(c.size)
 		at += copy(p[at:], c.head)
 		at += copy(p[at:], c.frames)
@@ -224,8 +228,10 @@ func (l *Log) retire(own *waiter, err error) {
 		}
 	} else {
 		l.stats.Batches++
-		l.stats.Commits += uint64(len(l.group))
 		for _, c := range l.group {
+			if len(c.frames) > 0 {
+				l.stats.Commits++
+			}
 			l.stats.Bytes += uint64(len(c.frames))
 		}
 	}

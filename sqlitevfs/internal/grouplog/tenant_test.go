@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
@@ -258,11 +259,15 @@ func TestSkippedIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	all[0].anew()
+	if err := all[3].commit(1); err != nil {
+		t.Fatal(err)
+	}
+	batches := l.Stats().Batches
 	if err := all[1].wal.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := all[3].commit(1); err != nil {
-		t.Fatal(err)
+	for l.Stats().Batches == batches { // that says so
+		time.Sleep(time.Millisecond)
 	}
 	crash(l)
 	os.Remove(all[1].path)

@@ -318,6 +318,16 @@ func (l *Log) tell(mark record) {
 	l.synced = append(l.synced, mark)
 }
 
+// retired has the log say that the WAL was closed, also when no commit follows:
+// SQLite is about to remove it. What comes of that changes no promise.
+func (w *WAL) retired() {
+	r := record{path: w.path, id: w.id, synced: w.synced.Load()}
+	c := &waiter{wake: make(chan struct{}, 1), wal: w, head: make([]byte, recordSize(w.path, 0)), size: recordSize(w.path, 0)}
+	c.sum = r.encodeHeader(c.head, 0)
+	le.PutUint32(c.head, c.sum)
+	_ = w.log.submit(c)
+}
+
 // Close syncs the WAL if that is still due, and lets go of the file. Commits
 // must have returned. A second Close answers os.ErrClosed.
 func (w *WAL) Close() error {
@@ -335,6 +345,9 @@ func (w *WAL) Close() error {
 	l.mu.Lock()
 	delete(l.wals, w)
 	l.mu.Unlock()
+	if w.last.Load() > 0 && err == nil {
+		go w.retired()
+	}
 	if cerr := w.file.Close(); err == nil {
 		err = cerr
 	}
