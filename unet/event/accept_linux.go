@@ -12,20 +12,12 @@ type listener struct {
 	fd      int // -1 when closed
 	armed   bool
 	stopped bool
+	left    int       // in a shutdown: how many connections are accepted, and 1
 	retryAt time.Time // accepting is paused until then
 	pause   time.Duration
 }
 
 func (a *listener) closed() bool { return a.fd < 0 && !a.armed }
-
-// outOf says that descriptors or memory have run out.
-func outOf(errno syscall.Errno) bool {
-	switch errno {
-	case syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM:
-		return true
-	}
-	return false
-}
 
 // pauseAccept puts off accepting. The connections wait in the backlog.
 func (l *loop) pauseAccept() {
@@ -45,30 +37,48 @@ func (l *loop) stopAccept() {
 }
 
 // closeListener takes the connections that the kernel has accepted, unless they
-// are to be aborted anyway, and closes the listening socket.
+// are to be aborted anyway, and closes the listening socket. It takes a batch in
+// each turn, and in all no more than may have been there when it began: clients
+// may go on connecting.
 func (l *loop) closeListener() {
 	a := &l.listen
 	if a.fd < 0 {
 		return
 	}
-	if !l.loops.aborted.Load() && syscall.SetNonblock(a.fd, true) == nil {
-		for {
-			fd, _, err := syscall.Accept4(a.fd, syscall.SOCK_CLOEXEC)
-			if err == syscall.EINTR || err == syscall.ECONNABORTED {
-				continue
-			}
-			if err != nil {
-				break
-			}
-			l.adopt(fd)
+	if a.left == 0 {
+		a.left = maxBacklog()
+		if syscall.SetNonblock(a.fd, true) != nil {
+			a.left = 1
 		}
 	}
-	_ = syscall.Close(a.fd)
-	a.fd = -1
+	l.post(l.closeListener) // before OnOpen, which may end the goroutine
+	for range acceptBatch {
+		if l.server.aborting.Load() || a.left == 1 {
+			break
+		}
+		fd, _, err := syscall.Accept4(a.fd, syscall.SOCK_CLOEXEC)
+		if err == syscall.EINTR || err == syscall.ECONNABORTED {
+			continue
+		}
+		if err != nil {
+			a.left = 1
+			break
+		}
+		a.left--
+		l.adopt(fd)
+	}
+	if l.server.aborting.Load() || a.left == 1 {
+		_ = syscall.Close(a.fd)
+		a.fd = -1
+	}
 }
 
 // adopt takes over an accepted connection.
 func (l *loop) adopt(fd int) {
+	if l.server.aborting.Load() {
+		_ = syscall.Close(fd)
+		return
+	}
 	c := &Conn{server: l.server, back: l}
 	l.gen++
 	k := &c.link

@@ -42,6 +42,8 @@ type backend interface {
 	sendNow(c *Conn, p []byte) int
 	// kick makes the backend look at the state of the connection.
 	kick(c *Conn)
+	// exited is called by a callback's goroutine, which runtime.Goexit is ending.
+	exited(c *Conn)
 	// do runs f as a callback of the connection.
 	do(c *Conn, f func())
 	// addrs returns the addresses of the connection. The caller holds its mutex.
@@ -62,6 +64,7 @@ type state struct {
 	closed   bool // gone
 	timer    bool // the timer has changed
 	full     bool // as much is pending as may be: nothing is read
+	duplex   bool // by SetFullDuplex: it is read all the same
 }
 
 // Write accepts p for sending, all of it or, with [ErrFull], nothing. It copies
@@ -81,6 +84,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	}
 	if len(p) > 0 {
 		c.out.add(p)
+		c.noteFull()
 		c.kickAndUnlock()
 		return n, nil
 	}
@@ -105,6 +109,7 @@ func (c *Conn) Writev(bufs net.Buffers) (int64, error) {
 		c.mu.Unlock()
 		return 0, nil
 	}
+	c.noteFull()
 	c.kickAndUnlock()
 	return int64(n), nil
 }
@@ -201,6 +206,17 @@ func (c *Conn) setPaused(paused bool) {
 	c.kickAndUnlock()
 }
 
+// SetFullDuplex lets reading go on, or not, while as many bytes as
+// [Options].WriteLimit are pending. It does not by default, so that a peer that
+// does not read is not read from. Protocols whose peers may send without end
+// before they read, and proxies, where each side waits for the other, need it:
+// they get [ErrFull] from Write then, and use [Conn.PauseRead] themselves.
+func (c *Conn) SetFullDuplex(on bool) {
+	c.mu.Lock()
+	c.state.duplex = on
+	c.kickAndUnlock()
+}
+
 // SetTimer calls OnTimer once after d, in the place of an earlier SetTimer that
 // has not fired; 0 or less stops the timer. Moving it to a later time is cheap:
 // once per message does no harm.
@@ -262,15 +278,28 @@ func (c *Conn) isClosed() bool {
 	return c.state.closed
 }
 
-// wantsInput says whether more may be given to OnData. The caller holds mu.
+// noteFull notes whether as much is pending as may be: from then on until half of
+// it is sent. The caller holds mu.
+func (c *Conn) noteFull() {
+	if limit := c.server.opts.WriteLimit; c.out.n >= limit {
+		c.state.full = true
+	} else if c.out.n <= limit/2 {
+		c.state.full = false
+	}
+}
+
+// wantsInput reports whether more may be given to OnData. The caller holds mu.
 func (c *Conn) wantsInput() bool {
 	s := &c.state
-	if limit := c.server.opts.WriteLimit; c.out.n >= limit {
-		s.full = true
-	} else if c.out.n <= limit/2 {
-		s.full = false
-	}
-	return !s.paused && !s.closing && !s.aborted && !s.eof && !s.full
+	c.noteFull()
+	return !s.paused && !s.closing && !s.aborted && !s.eof && (!s.full || s.duplex)
+}
+
+// resets reports whether the peer of a connection that ends because of err is to
+// see a reset, as it may lack the end of what it got.
+func resets(err error) bool {
+	_, failed := err.(*HandlerError)
+	return failed || err == net.ErrClosed
 }
 
 // takeWritable says whether OnWritable is due, and notes that it is called. The
@@ -321,7 +350,10 @@ func (c *Conn) ended(quiet bool) {
 
 // reason is the error for OnClose. The caller holds mu.
 func (c *Conn) reason() error {
+	var failed *HandlerError
 	switch {
+	case errors.As(c.err, &failed):
+		return failed
 	case errors.Is(c.err, net.ErrClosed):
 		return net.ErrClosed
 	case errors.Is(c.err, errEOF):
@@ -330,43 +362,106 @@ func (c *Conn) reason() error {
 	return c.err
 }
 
-// Calls of the handler.
+// Calls of the handler. Each returns normally, or has the connection aborted and
+// ends in a panic or in runtime.Goexit.
 
-func (c *Conn) onOpen() {
-	if f := c.server.handler.OnOpen; f != nil {
-		f(c)
+// guard is deferred by each of them.
+func (c *Conn) guard(returned *bool) {
+	if *returned {
+		return
+	}
+	value, handle := recover(), c.server.handler.OnPanic
+	if value != nil && handle == nil {
+		panic(value) // on the same stack, which the report shows
+	}
+	c.mu.Lock()
+	c.fail(&HandlerError{value})
+	c.state.kicked = true
+	c.mu.Unlock()
+	c.back.kick(c)
+	if value == nil {
+		c.back.exited(c)
+	} else {
+		handle(c, value)
 	}
 }
 
+// run calls f as a callback.
+func (c *Conn) run(f func()) {
+	returned := false
+	defer c.guard(&returned)
+	f()
+	returned = true
+}
+
+func (c *Conn) onOpen() {
+	if f := c.server.handler.OnOpen; f != nil {
+		returned := false
+		defer c.guard(&returned)
+		f(c)
+		returned = true
+	}
+}
+
+// onData drops the data when everything is being aborted.
 func (c *Conn) onData(p []byte) {
-	if f := c.server.handler.OnData; f != nil {
+	if f := c.server.handler.OnData; f != nil && !c.server.aborting.Load() {
+		returned := false
+		defer c.guard(&returned)
 		f(c, p)
+		returned = true
 	}
 }
 
 func (c *Conn) onWritable() {
 	if f := c.server.handler.OnWritable; f != nil {
+		returned := false
+		defer c.guard(&returned)
 		f(c)
+		returned = true
 	}
 }
 
 func (c *Conn) onTimer() {
 	if f := c.server.handler.OnTimer; f != nil {
+		returned := false
+		defer c.guard(&returned)
 		f(c)
+		returned = true
 	}
 }
 
-// onEOF says whether the handler goes on.
+// onEOF returns whether the handler goes on.
 func (c *Conn) onEOF() bool {
 	f := c.server.handler.OnEOF
-	if f != nil {
-		f(c)
+	if f == nil {
+		return false
 	}
-	return f != nil
+	returned := false
+	defer c.guard(&returned)
+	f(c)
+	returned = true
+	return true
+}
+
+// onShutdown returns whether the handler ends the connection.
+func (c *Conn) onShutdown() bool {
+	f := c.server.handler.OnShutdown
+	if f == nil {
+		return false
+	}
+	returned := false
+	defer c.guard(&returned)
+	f(c)
+	returned = true
+	return true
 }
 
 func (c *Conn) onClose(err error) {
 	if f := c.server.handler.OnClose; f != nil {
+		returned := false
+		defer c.guard(&returned)
 		f(c, err)
+		returned = true
 	}
 }

@@ -3,7 +3,6 @@
 package event
 
 import (
-	"net"
 	"os"
 	"syscall"
 )
@@ -114,12 +113,13 @@ func (l *loop) look(c *Conn) {
 		return
 	}
 	l.d.output(c)
-	release := l.d.input(c)
-	writable := c.takeWritable()
-	c.mu.Unlock()
-	if writable {
-		c.onWritable()
+	if c.takeWritable() {
+		c.mu.Unlock()
+		c.onWritable() // before input, which reads if what it writes leaves room
+		c.mu.Lock()
 	}
+	release := l.d.input(c)
+	c.mu.Unlock()
 	if release {
 		l.release(c)
 	}
@@ -143,19 +143,24 @@ func (l *loop) lookEnd(c *Conn) bool {
 
 // finish closes a connection that the kernel has no operation of.
 func (l *loop) finish(c *Conn) {
-	k := &c.link
 	c.mu.Lock()
 	c.state.closed = true
 	err := c.reason()
-	reset := err == net.ErrClosed
 	c.mu.Unlock()
+	defer l.reclaim(c, resets(err))
 	c.onClose(err)
+}
+
+// reclaim frees what belongs to a connection of which OnClose was called.
+func (l *loop) reclaim(c *Conn, reset bool) {
+	k := &c.link
 	c.mu.Lock()
 	l.d.forget(c)
 	fd := k.fd
 	k.fd = -1
 	c.out.drop()
 	k.held.queue.drop()
+	l.timers.remove(c)
 	c.mu.Unlock()
 	if reset {
 		_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})

@@ -25,6 +25,11 @@
 // with all others of the same turn; one from elsewhere is sent at once when the
 // loop sleeps.
 //
+// A callback that panics ends the process, as one of any goroutine; with
+// [Handler].OnPanic it ends its connection only. runtime.Goexit, as testing's
+// FailNow calls it, ends its connection only in any case; each costs its loop a
+// few hundred bytes of stack.
+//
 // # Ownership
 //
 // The slice that OnData gets is the server's: it must not be used after the
@@ -37,6 +42,13 @@
 // there is room, and nothing is read from the connection meanwhile. What the
 // kernel had received before it was told to stop is kept; that is at most what
 // the buffers of the loop hold. An idle connection holds no buffer.
+// [Conn.SetFullDuplex] has a connection read all the same.
+//
+// # End
+//
+// [Server.Shutdown] and [Server.Close] end a server. A loop whose ring or epoll
+// instance fails ends its connections and its listening socket; [Server.Done] and
+// [Server.Err] tell.
 //
 // # Kernels
 //

@@ -3,9 +3,10 @@
 package event
 
 import (
-	"errors"
 	"net"
 	"syscall"
+
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // leaveAll begins a shutdown.
@@ -21,7 +22,7 @@ func (l *loop) leaveAll() {
 
 // leave lets a connection end: by and by, or at once when all are aborted.
 func (l *loop) leave(c *Conn) {
-	if l.loops.aborted.Load() {
+	if l.server.aborting.Load() {
 		c.mu.Lock()
 		c.fail(net.ErrClosed)
 		c.mu.Unlock()
@@ -35,7 +36,14 @@ func (l *loop) leave(c *Conn) {
 func (l *loop) drain(c *Conn) {
 	k := &c.link
 	p := l.memory()
-	for left := maxDrain; k.held.queue.n == 0 && !k.held.ended; {
+	if k.drainLeft == 0 {
+		k.drainLeft = maxDrain
+	}
+	for n := 0; k.held.queue.n == 0 && !k.held.ended; n++ {
+		if n == pieces {
+			l.touch(c) // the others have their turn
+			return
+		}
 		c.mu.Lock()
 		want, s, fd := c.wantsInput(), c.state, k.fd
 		c.mu.Unlock()
@@ -46,20 +54,24 @@ func (l *loop) drain(c *Conn) {
 		if !want {
 			return
 		}
-		n, _, err := syscall.Recvfrom(fd, p, syscall.MSG_DONTWAIT)
+		n, errno := 0, syscall.EAGAIN
+		if k.drainLeft > 0 {
+			n, errno = sys.SockRecv(fd, p, sys.MsgDontWait)
+		}
 		switch {
-		case errors.Is(err, syscall.EINTR):
-		case errors.Is(err, syscall.EAGAIN) || left <= 0:
+		case errno == syscall.EINTR:
+		case errno == syscall.EAGAIN:
 			k.drained = true
 			l.sayGoodbye(c)
 			return
-		case err != nil:
-			errno, _ := err.(syscall.Errno)
+		case errno != 0:
 			l.broke(c, -int32(errno))
 		case n == 0:
 			l.broke(c, 0)
 		default:
-			left -= n
+			if k.drainLeft -= n; k.drainLeft == 0 {
+				k.drainLeft = -1
+			}
 			c.onData(p[:n])
 		}
 	}
@@ -67,9 +79,7 @@ func (l *loop) drain(c *Conn) {
 
 // sayGoodbye asks the handler to end a connection, or does it.
 func (l *loop) sayGoodbye(c *Conn) {
-	if f := l.server.handler.OnShutdown; f != nil {
-		f(c)
-	} else {
+	if !c.onShutdown() {
 		c.mu.Lock()
 		c.state.finWrite = true
 		c.link.discard = true
@@ -85,10 +95,11 @@ func (l *loop) doom(err error) {
 
 // bury ends the connections of a loop whose driver is broken.
 func (l *loop) bury() {
-	for _, c := range l.conns {
+	for i, c := range l.conns {
 		if c == nil {
 			continue
 		}
+		l.conns[i] = nil // OnClose may end the goroutine
 		c.mu.Lock()
 		c.state.closed = true
 		fd := c.link.fd
@@ -96,13 +107,14 @@ func (l *loop) bury() {
 		c.mu.Unlock()
 		_ = syscall.Shutdown(fd, syscall.SHUT_RDWR)
 		_ = syscall.Close(fd)
-		c.onClose(c.opError("read", l.broken))
 		l.count.open.Add(-1)
+		c.onClose(c.opError("read", l.broken))
 	}
 	if l.listen.fd >= 0 {
 		// What the driver has under way may keep the socket: nobody shall connect
 		// to a loop that serves no more.
 		_ = syscall.Shutdown(l.listen.fd, syscall.SHUT_RDWR)
 		_ = syscall.Close(l.listen.fd)
+		l.listen.fd = -1
 	}
 }

@@ -2,7 +2,10 @@
 
 package event
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Handler is what a server calls. Each function may be nil. The calls for one
 // connection come one after the other, never two at once; those for different
@@ -33,9 +36,30 @@ type Handler struct {
 	OnShutdown func(c *Conn)
 	// OnClose is the last call for a connection. The error is nil after
 	// [Conn.Close], io.EOF when the peer ended the connection, net.ErrClosed
-	// after [Conn.Abort] and [Server.Close], else what broke it, in a
-	// *net.OpError.
+	// after [Conn.Abort] and [Server.Close], a *[HandlerError] when a function of
+	// the handler has panicked or ended its goroutine, else what broke the
+	// connection, in a *net.OpError.
 	OnClose func(c *Conn, err error)
+	// OnPanic is called, if it is set, when a function of the handler, or one
+	// given to [Conn.Post], panics, with the panic's value. Only that connection
+	// ends, with a reset. Without OnPanic a panic ends the process, as one of any
+	// goroutine. A panic of OnPanic itself ends the process.
+	OnPanic func(c *Conn, value any)
+}
+
+// HandlerError is why a connection ended of which a function of the handler did
+// not return: it panicked while [Handler].OnPanic was set, or called
+// runtime.Goexit, which ends that connection only, with a reset.
+type HandlerError struct {
+	Value any // of the panic, nil after runtime.Goexit
+}
+
+// Error implements error.
+func (e *HandlerError) Error() string {
+	if e.Value == nil {
+		return "event: a function of the handler called runtime.Goexit"
+	}
+	return fmt.Sprintf("event: a function of the handler panicked: %v", e.Value)
 }
 
 // ErrFull is what [Conn.Write] answers when as many bytes as

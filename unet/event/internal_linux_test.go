@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -247,12 +249,124 @@ func testBrokenRing(t *testing.T, w Wait) {
 	exchange(t, c, []byte("x"))
 	broken := errors.New("broken")
 	l := s.engine.(*loops).all[0].(*ringLoop)
+	if err := s.Err(); err != nil {
+		t.Errorf("a server that works: %v", err)
+	}
 	l.post(func() { l.doom(broken) })
 	if err := receive(t, "OnClose", closed); !errors.Is(err, broken) {
 		t.Errorf("OnClose got %v", err)
 	}
+	receive(t, "end of the server", s.Done())
+	if err := s.Err(); !errors.Is(err, broken) {
+		t.Errorf("Err is %v", err)
+	}
 	await(t, "the connection is gone", func() bool { return s.Stats().Open == 0 })
-	s.Close()
+	if err := s.Shutdown(t.Context()); !errors.Is(err, broken) {
+		t.Errorf("Shutdown answers %v", err)
+	}
+	if err := s.Close(); !errors.Is(err, broken) {
+		t.Errorf("Close answers %v", err)
+	}
+}
+
+// TestOneLoopFails lets one of three loops fail: that is an error of the server,
+// whose other loops go on.
+func TestOneLoopFails(t *testing.T) {
+	for _, mode := range []Mode{ModeRing, ModeEpoll} {
+		t.Run(mode.String(), func(t *testing.T) {
+			if mode == ModeRing {
+				needRing(t)
+			}
+			s, err := Listen("tcp", "127.0.0.1:0", echoes(), Options{Mode: mode, Loops: 3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			broken := errors.New("broken")
+			switch d := s.engine.(*loops).all[1].(type) {
+			case *ringLoop:
+				d.post(func() { d.doom(broken) })
+			case *pollLoop:
+				d.post(func() { d.doom(broken); d.w.Stop() })
+			}
+			receive(t, "notice of the failure", s.Done())
+			for i := range 20 {
+				exchange(t, dial(t, s), random(1000, uint64(i)))
+			}
+			if err := s.Close(); !errors.Is(err, broken) || !strings.Contains(err.Error(), "loop 2 of 3") {
+				t.Errorf("Close answers %v", err)
+			}
+		})
+	}
+}
+
+// TestTimersOfClosedConnections wants no timer of a connection that is gone.
+func TestTimersOfClosedConnections(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		h := echoes()
+		h.OnOpen = func(c *Conn) {
+			c.SetTimer(time.Hour)
+			c.SetTimer(time.Minute)
+			c.SetTimer(2 * time.Hour)
+		}
+		s := start(t, h, o)
+		for i := range 50 {
+			c := dial(t, s)
+			exchange(t, c, random(10, uint64(i)))
+			_ = c.Close()
+		}
+		stays := dial(t, s)
+		exchange(t, stays, random(10, 1))
+		await(t, "the others have closed", func() bool { return s.Stats().Open == 1 })
+		set := 0
+		s.onLoops(t, func(l *loop) { set += len(l.timers) })
+		if _, ok := s.engine.(*loops); ok && set != 1 {
+			t.Errorf("%d timers are set for one connection", set)
+		}
+	})
+}
+
+// TestTimerHeap compares the heap with a list.
+func TestTimerHeap(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var h timerHeap
+	conns := make([]*Conn, 200)
+	for i := range conns {
+		conns[i] = &Conn{}
+	}
+	want := map[*Conn]time.Time{}
+	base := time.Now()
+	for range 20_000 {
+		c := conns[r.IntN(len(conns))]
+		switch r.IntN(5) {
+		case 0, 1, 2:
+			at := base.Add(time.Duration(r.IntN(500)))
+			h.set(c, at)
+			want[c] = at
+		case 3:
+			h.remove(c)
+			delete(want, c)
+		case 4:
+			if len(h) == 0 {
+				break
+			}
+			first := h[0]
+			for _, at := range want {
+				if at.Before(first.at) {
+					t.Fatalf("%v is the first, and there is %v", first.at, at)
+				}
+			}
+			h.remove(first.c)
+			delete(want, first.c)
+		}
+		if len(h) != len(want) {
+			t.Fatalf("%d entries, want %d", len(h), len(want))
+		}
+	}
+	for i, e := range h {
+		if e.c.link.timerAt != i+1 || !e.at.Equal(want[e.c]) {
+			t.Fatalf("entry %d: %v at %d, want %v", i, e.at, e.c.link.timerAt, want[e.c])
+		}
+	}
 }
 
 // TestOperationsEndUnasked cancels what the loop has in flight behind its back,

@@ -81,8 +81,8 @@ func startOn(t testing.TB, network, address string, h Handler, o Options) *Serve
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("close: %v", err)
+		if err := s.Close(); err != s.Err() {
+			t.Errorf("close: %v, and the server's error is %v", err, s.Err())
 		}
 		if n := s.Stats().Open; n != 0 {
 			t.Errorf("%d connections are open after Close", n)

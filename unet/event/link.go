@@ -5,6 +5,7 @@ package event
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringside-io/ringside/watch"
@@ -24,6 +25,8 @@ type link struct {
 	ending    bool // a cancellation of everything was submitted
 	touched   bool // the loop will look at the connection
 	drained   bool // Shutdown: all that had arrived was delivered
+	drainLeft int  // and how much more of it is read at most, 0 before the first piece
+	timerAt   int  // place in the heap of timers, from 1 on
 	discard   bool // Shutdown: what still arrives comes too late
 	held      held
 	watched   watch.Events // epoll: what the descriptor is registered for, 0 for not at all
@@ -33,8 +36,10 @@ type link struct {
 	cb                       sync.Mutex    // held during callbacks
 	wake                     chan struct{} // the reader is to look at the state
 	timer                    *time.Timer
-	gone                     bool      // closed; guarded by the connection's mutex
-	drainBy                  time.Time // Shutdown: nothing more has arrived by then
+	opened                   bool        // OnOpen was called
+	exited                   atomic.Bool // a callback has called runtime.Goexit
+	gone                     bool        // closed; guarded by the connection's mutex
+	drainBy                  time.Time   // Shutdown: nothing more has arrived by then
 	drainedBytes, emptyReads int
 }
 

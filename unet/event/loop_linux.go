@@ -14,7 +14,6 @@ import (
 type loop struct {
 	d      driver
 	server *Server
-	loops  *loops
 	listen listener
 
 	mu    sync.Mutex // guards inbox and tasks
@@ -26,12 +25,18 @@ type loop struct {
 	free    []uint32
 	open    int
 	gen     uint32
-	spare   []*Conn // the inbox that was emptied last
+	mailed  []*Conn // taken out of inbox; those before nextMail are done
+	doing   []func()
 	again   []*Conn // to be looked at in the next turn
+	looking []*Conn // taken out of again; those before nextLook are done
 	timers  timerHeap
+
+	nextMail, nextDoing, nextLook int
+
 	retryAt time.Time // when a refused submission is tried again
 	leaving bool
 	over    bool
+	exits   bool   // a callback has called runtime.Goexit
 	broken  error  // why the driver cannot be used any more
 	scratch []byte // for receiving outside of a ring
 
@@ -48,7 +53,8 @@ type driver interface {
 	start() error
 	undo() error
 	// run serves until the loop is told to stop and its last connection is
-	// gone, and frees what start opened.
+	// gone, and frees what start opened. When a callback has ended it by
+	// runtime.Goexit it is called again, and goes on.
 	run()
 	// idle says that a Write from elsewhere may send at once; wake makes the
 	// loop read its mail. Anybody may call them.
@@ -71,6 +77,23 @@ type driver interface {
 	armAccept()
 	disarm()
 }
+
+// serve runs the loop until it has nothing left to do. A callback that calls
+// runtime.Goexit ends all functions of the goroutine but those that are deferred:
+// here the loop goes on in one of these, on the same thread. What it was about it
+// has noted in its fields.
+func (l *loop) serve() {
+	defer func() {
+		if l.exits {
+			l.exits = false
+			l.serve()
+		}
+	}()
+	l.d.run()
+}
+
+// exited implements backend.
+func (l *loop) exited(*Conn) { l.exits = true }
 
 // base implements driver.
 func (l *loop) base() *loop { return l }

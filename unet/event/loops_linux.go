@@ -4,16 +4,15 @@ package event
 
 import (
 	"errors"
-	"sync/atomic"
+	"fmt"
 	"syscall"
 )
 
 // loops is the engine of a server with event loops.
 type loops struct {
 	tally
-	all     []driver
-	aborted atomic.Bool
-	path    string // of a Unix socket
+	all  []driver
+	path string // of a Unix socket
 }
 
 // startLoops starts a server with loops of one kind.
@@ -27,7 +26,7 @@ func (s *Server) startLoops(address string, kind Mode) error {
 	for _, fd := range listeners {
 		d := newDriver(kind)
 		l := d.base()
-		l.d, l.server, l.loops, l.listen.fd = d, s, r, fd
+		l.d, l.server, l.listen.fd = d, s, fd
 		if err = d.start(); err != nil {
 			break
 		}
@@ -37,10 +36,21 @@ func (s *Server) startLoops(address string, kind Mode) error {
 		return errors.Join(err, r.undo(listeners))
 	}
 	s.addr, s.engine = addr, r
-	for _, d := range r.all {
-		r.wg.Go(d.run)
+	for range r.all {
+		r.wg.Add(1)
 	}
 	r.closeWhenDone(func() { unlink(r.path) })
+	for i, d := range r.all {
+		go func() {
+			defer func() { // runtime.Goexit runs nothing else
+				if err := d.base().broken; err != nil {
+					r.state.end(fmt.Errorf("event: loop %d of %d has failed: %w", i+1, len(r.all), err))
+				}
+				r.wg.Done()
+			}()
+			d.base().serve()
+		}()
+	}
 	return nil
 }
 
@@ -72,12 +82,7 @@ func (r *loops) shutdown() {
 	}
 }
 
-func (r *loops) abort() {
-	r.aborted.Store(true)
-	r.shutdown()
-}
-
-func (r *loops) done() <-chan struct{} { return r.over }
+func (r *loops) abort() { r.shutdown() }
 
 func (r *loops) stats() Stats {
 	var s Stats

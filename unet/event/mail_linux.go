@@ -28,7 +28,7 @@ func (l *loop) do(c *Conn, f func()) {
 	}
 	l.post(func() {
 		if !c.isClosed() {
-			f()
+			c.run(f)
 		}
 	})
 }
@@ -46,22 +46,28 @@ func (l *loop) post(f func()) {
 
 // readMail does what others have left and says whether there was anything.
 func (l *loop) readMail() bool {
-	if !l.mail.Load() {
-		return false
+	if l.nextMail == len(l.mailed) && l.nextDoing == len(l.doing) { // else a callback has exited
+		if !l.mail.Load() {
+			return false
+		}
+		l.mu.Lock()
+		l.inbox, l.mailed, l.nextMail = l.mailed[:0], l.inbox, 0
+		l.tasks, l.doing, l.nextDoing = l.doing[:0], l.tasks, 0
+		l.mail.Store(false)
+		l.mu.Unlock()
 	}
-	l.mu.Lock()
-	inbox, tasks := l.inbox, l.tasks
-	l.inbox, l.tasks = l.spare[:0], nil
-	l.mail.Store(false)
-	l.mu.Unlock()
-	for _, c := range inbox {
+	for l.nextMail < len(l.mailed) {
+		c := l.mailed[l.nextMail]
+		l.mailed[l.nextMail] = nil // a closed connection must not be kept alive
+		l.nextMail++
 		l.look(c)
 	}
-	for _, f := range tasks {
+	for l.nextDoing < len(l.doing) {
+		f := l.doing[l.nextDoing]
+		l.doing[l.nextDoing] = nil
+		l.nextDoing++
 		f()
 	}
-	clear(inbox) // a closed connection must not be kept alive
-	l.spare = inbox
 	return true
 }
 
@@ -75,19 +81,20 @@ func (l *loop) touch(c *Conn) {
 
 // lookAgain looks at the connections that were touched.
 func (l *loop) lookAgain() bool {
-	if len(l.again) == 0 {
-		return false
+	if l.nextLook == len(l.looking) { // else a callback has exited
+		if len(l.again) == 0 {
+			return false
+		}
+		// Looking may touch again, for the next turn.
+		l.again, l.looking, l.nextLook = l.looking[:0], l.again, 0
 	}
-	// Looking may touch again, for the next turn.
-	n := len(l.again)
-	for i := range n {
-		c := l.again[i]
+	for l.nextLook < len(l.looking) {
+		c := l.looking[l.nextLook]
+		l.looking[l.nextLook] = nil
+		l.nextLook++
 		c.link.touched = false
 		l.look(c)
 	}
-	rest := copy(l.again, l.again[n:])
-	clear(l.again[rest:])
-	l.again = l.again[:rest]
 	return true
 }
 

@@ -22,7 +22,6 @@ type goroutines struct {
 	server  *Server
 	ln      net.Listener
 	leaving atomic.Bool
-	aborted atomic.Bool
 	stop    chan struct{} // closed by the first shutdown
 	once    sync.Once
 	bufs    sync.Pool // of *[]byte
@@ -55,8 +54,15 @@ func (s *Server) startNet(address string) error {
 func (g *goroutines) accept() {
 	defer g.ln.Close()
 	pause := time.Duration(0)
+	most := 0 // in a shutdown, as clients may go on connecting
 	for last := patience; ; {
 		if g.leaving.Load() {
+			if most == 0 {
+				most = maxBacklog() + 1
+			}
+			if most--; most == 0 || g.server.aborting.Load() {
+				return
+			}
 			g.hurry()
 		}
 		nc, err := g.ln.Accept()
@@ -113,10 +119,20 @@ func (g *goroutines) adopt(nc net.Conn) {
 	g.mu.Lock()
 	g.conns[c] = struct{}{}
 	g.mu.Unlock()
+	if g.server.aborting.Load() { // abort may have missed it
+		g.mu.Lock()
+		delete(g.conns, c)
+		g.mu.Unlock()
+		_ = nc.Close()
+		return
+	}
 	g.count.accepted.Add(1)
 	g.count.open.Add(1)
 	g.wg.Go(func() { g.serve(c) })
 }
+
+// exited implements backend.
+func (g *goroutines) exited(c *Conn) { c.link.exited.Store(true) }
 
 // idle implements backend: writing belongs to the writer.
 func (g *goroutines) idle() bool { return false }
@@ -129,7 +145,7 @@ func (g *goroutines) do(c *Conn, f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.state.closed {
-		g.wg.Go(func() { c.callOpen(f) })
+		g.wg.Go(func() { c.callOpen(func() { c.run(f) }) })
 	}
 }
 
@@ -207,6 +223,16 @@ func flushed(c *Conn) {
 
 // write sends what is pending.
 func (g *goroutines) write(c *Conn) {
+	locked := true
+	defer func() {
+		if !locked { // runtime.Goexit has ended OnWritable
+			c.mu.Lock()
+		}
+		c.out.busy = false
+		flushed(c)
+		c.link.signal()
+		c.mu.Unlock()
+	}()
 	c.mu.Lock()
 	for c.out.n > 0 && !c.state.aborted {
 		p := c.out.front()
@@ -219,14 +245,12 @@ func (g *goroutines) write(c *Conn) {
 		}
 		if c.takeWritable() {
 			c.mu.Unlock()
+			locked = false
 			c.call(c.onWritable)
 			c.mu.Lock()
+			locked = true
 		}
 	}
-	c.out.busy = false
-	flushed(c)
-	c.link.signal()
-	c.mu.Unlock()
 }
 
 // What the reader does next.
@@ -252,9 +276,18 @@ func (c *Conn) next() int {
 	return waits
 }
 
-// serve is a connection's reader.
+// serve is a connection's reader. When a callback ends it by runtime.Goexit another
+// takes its place.
 func (g *goroutines) serve(c *Conn) {
-	c.call(c.onOpen)
+	defer func() {
+		if c.link.exited.Load() && !c.isClosed() {
+			g.wg.Go(func() { g.serve(c) })
+		}
+	}()
+	if !c.link.opened {
+		c.link.opened = true
+		c.call(c.onOpen)
+	}
 	for {
 		if g.leaving.Load() {
 			g.leave(c)
@@ -351,8 +384,9 @@ func (g *goroutines) drained(c *Conn) {
 
 // sayGoodbye asks the handler to end a connection, or does it.
 func (g *goroutines) sayGoodbye(c *Conn) {
-	if f := g.server.handler.OnShutdown; f != nil {
-		c.call(func() { f(c) })
+	asked := false
+	c.call(func() { asked = c.onShutdown() })
+	if asked {
 		return
 	}
 	c.mu.Lock()
@@ -364,20 +398,25 @@ func (g *goroutines) sayGoodbye(c *Conn) {
 
 // finish closes a connection.
 func (g *goroutines) finish(c *Conn) {
-	k := &c.link
 	c.mu.Lock()
 	c.expiry = time.Time{}
 	err := c.reason()
 	c.mu.Unlock()
-	if t, ok := k.nc.(*net.TCPConn); ok && err == net.ErrClosed {
+	if t, ok := c.link.nc.(*net.TCPConn); ok && resets(err) {
 		_ = t.SetLinger(0)
 	}
+	defer g.free(c)
 	c.call(func() {
 		c.mu.Lock()
 		c.state.closed = true
 		c.mu.Unlock()
 		c.onClose(err)
 	})
+}
+
+// free frees what belongs to a connection of which OnClose was called.
+func (g *goroutines) free(c *Conn) {
+	k := &c.link
 	c.mu.Lock()
 	k.gone = true
 	c.out.drop()
@@ -435,7 +474,6 @@ func (g *goroutines) shutdown() {
 }
 
 func (g *goroutines) abort() {
-	g.aborted.Store(true)
 	g.shutdown()
 	g.mu.Lock()
 	conns := make([]*Conn, 0, len(g.conns))
@@ -447,8 +485,6 @@ func (g *goroutines) abort() {
 		c.Abort()
 	}
 }
-
-func (g *goroutines) done() <-chan struct{} { return g.over }
 
 func (g *goroutines) stats() Stats {
 	return g.count.stats()

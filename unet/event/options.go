@@ -77,7 +77,8 @@ type Options struct {
 	// [Conn.Write] answers [ErrFull]; 0 means 64 KiB. A single Write may exceed
 	// it. From there on nothing more is read from the connection either, until
 	// half of it is sent, so that a handler that answers each OnData with one
-	// Write never sees ErrFull, and a peer that does not read is not read from.
+	// Write never sees ErrFull, and a peer that does not read is not read from,
+	// unless [Conn.SetFullDuplex] asks for that.
 	WriteLimit int
 	// BufferSize is the length in bytes of the largest piece that OnData gets,
 	// 0 means 4 KiB. Buffers is how many there are in each loop, a power of two

@@ -47,8 +47,13 @@ func (l *pollLoop) undo() error { return l.w.Close() }
 
 // run implements driver.
 func (l *pollLoop) run() {
-	if err := l.w.Run(context.Background()); err != nil {
-		l.doom(err)
+	l.wake() // for what is left after a callback that has exited
+	if l.broken == nil {
+		if err := l.w.Run(context.Background()); err != nil {
+			l.doom(err)
+		}
+	}
+	if l.broken != nil {
 		l.bury()
 	}
 	_ = l.w.Close()

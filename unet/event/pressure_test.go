@@ -194,3 +194,64 @@ func TestDoValueAndAddresses(t *testing.T) {
 		}
 	})
 }
+
+// TestFullDuplex lets both sides send more than any buffer holds before either
+// reads: without SetFullDuplex the server stops reading, with it the peer gets all
+// through.
+func TestFullDuplex(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers()
+		o.Buffers, o.BufferSize = 16, 1000 // which may be read before reading stops
+		total := ringtest.Rounds(8<<20, 2<<20)
+		down := random(total, 6)
+		up := random(total, 7)
+		for _, duplex := range []bool{false, true} {
+			var off, got int
+			same := true
+			received := make(chan int, 1)
+			push := func(c *Conn) {
+				for off < total {
+					n, err := c.Write(down[off:min(off+1000, total)])
+					off += n
+					if err != nil {
+						return
+					}
+				}
+				_ = c.CloseWrite()
+			}
+			s := start(t, Handler{
+				OnOpen: func(c *Conn) { c.SetFullDuplex(duplex); push(c) },
+				OnData: func(_ *Conn, p []byte) {
+					same = same && bytes.Equal(p, up[got:got+len(p)])
+					got += len(p)
+				},
+				OnEOF:      func(*Conn) { received <- got },
+				OnWritable: push,
+			}, o)
+			// The kernel lets buffers grow unless they are set before connecting.
+			c, err := (&net.Dialer{Control: smallBuffers().Control}).Dial("tcp", s.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			_ = c.SetDeadline(time.Now().Add(testPatience))
+			if !duplex {
+				_ = c.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+				if n, err := c.Write(up); n == total || !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("%d bytes were read from a peer that does not read: %v", n, err)
+				}
+				continue
+			}
+			if n, err := c.Write(up); n != total || err != nil {
+				t.Errorf("%d of %d bytes written: %v", n, total, err)
+			}
+			_ = c.(*net.TCPConn).CloseWrite()
+			if n := receive(t, "end of the stream", received); n != total || !same {
+				t.Errorf("the server got %d of %d bytes, as sent: %v", n, total, same)
+			}
+			if all, err := io.ReadAll(c); err != nil || !bytes.Equal(all, down) {
+				t.Errorf("the peer got %d of %d bytes: %v", len(all), total, err)
+			}
+		}
+	})
+}

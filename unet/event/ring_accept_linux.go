@@ -33,24 +33,32 @@ func (l *ringLoop) accepted(c uring.CQE) {
 	if !c.Has(uring.CQEMore) {
 		a.armed = false
 	}
-	switch errno := c.Errno(); {
-	case errno == 0:
-		a.pause = 0
-		l.adopt(int(c.Res))
-	case a.stopped:
-	case outOf(errno):
-		// The kernel answers at once, so asking again at once would spin. The
-		// connections wait in the backlog.
-		l.pauseAccept()
-		return
-	}
+	errno := c.Errno()
 	switch {
 	case a.armed:
 	case a.stopped:
 		l.closeListener()
-	default:
+	case errno == 0 || retries(errno):
 		l.armAccept()
+	default:
+		// The kernel answers at once, so asking again at once would spin. The
+		// connections wait in the backlog.
+		l.pauseAccept()
 	}
+	if errno == 0 {
+		a.pause = 0
+		l.adopt(int(c.Res))
+	}
+}
+
+// retries reports whether accepting may be tried again at once: one connection
+// was lost, or the thread that had armed it is gone.
+func retries(errno syscall.Errno) bool {
+	switch errno {
+	case syscall.ECONNABORTED, syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED:
+		return true
+	}
+	return false
 }
 
 // disarm implements driver.

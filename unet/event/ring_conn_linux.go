@@ -61,14 +61,19 @@ func (l *ringLoop) canceled(e uring.CQE) {
 func (l *ringLoop) received(e uring.CQE) {
 	c := l.find(e.UserData)
 	data, _ := l.bufs.Take(e)
+	if e.Has(uring.CQEBuffer) {
+		defer l.recycle(e.BufferID(), data) // OnData may end the goroutine
+	}
 	if c != nil {
 		l.arrived(c, e, data)
 	}
-	if e.Has(uring.CQEBuffer) {
-		sys.Poison(data) // the handler's no more
-		l.bufs.Recycle(e.BufferID())
-		l.dirty = true
-	}
+}
+
+// recycle gives a buffer back that the handler is done with.
+func (l *ringLoop) recycle(id uint16, data []byte) {
+	sys.Poison(data)
+	l.bufs.Recycle(id)
+	l.dirty = true
 }
 
 // arrived gives a completion to its connection.

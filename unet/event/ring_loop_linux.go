@@ -56,6 +56,8 @@ type ringLoop struct {
 	bytes  int  // that the pending entries let the kernel copy
 	dirty  bool // buffers were recycled and not published
 	cqes   [reapBatch]uring.CQE
+	// Of cqes, how many there are, and how many have been handled.
+	reaped, nextCQE int
 }
 
 // run implements driver.
@@ -112,15 +114,19 @@ func (l *ringLoop) turn() bool {
 
 // reap handles one batch of completions.
 func (l *ringLoop) reap() bool {
-	n := l.ring.Reap(l.cqes[:l.reapable()])
-	for i := range l.cqes[:n] {
-		l.complete(l.cqes[i])
+	if l.nextCQE == l.reaped { // else a callback has exited
+		l.reaped, l.nextCQE = l.ring.Reap(l.cqes[:l.reapable()]), 0
+		if l.reaped == 0 {
+			return false
+		}
+		l.recent = l.reaped
+		l.count.completions.Add(uint64(l.reaped))
 	}
-	if n > 0 {
-		l.recent = n
-		l.count.completions.Add(uint64(n))
+	for l.nextCQE < l.reaped {
+		l.nextCQE++
+		l.complete(l.cqes[l.nextCQE-1])
 	}
-	return n > 0
+	return true
 }
 
 // reapable is how many completions to reap. A loop with a thread takes what is there:

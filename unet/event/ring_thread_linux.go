@@ -18,14 +18,9 @@ const bellRings uring.PollEvents = 1 | 1<<31
 // runOnThread serves on a thread of its own, for which the kernel puts off all
 // work until the thread enters it.
 func (l *ringLoop) runOnThread() {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := l.ring.Enable(); err != nil {
-		l.doom(err)
-	} else {
-		_ = l.ring.RegisterRingFD() // It makes calls cheaper, and works without.
-		l.tid = syscall.Gettid()
-		l.armBell()
+	runtime.LockOSThread() // until the goroutine ends; runtime.Goexit does not end it
+	if l.tid == 0 {        // else a callback has exited
+		l.enable()
 	}
 	for !l.over {
 		l.reap()
@@ -37,6 +32,18 @@ func (l *ringLoop) runOnThread() {
 		}
 	}
 	l.close()
+	runtime.UnlockOSThread()
+}
+
+// enable makes the ring the thread's.
+func (l *ringLoop) enable() {
+	if err := l.ring.Enable(); err != nil {
+		l.doom(err)
+		return
+	}
+	_ = l.ring.RegisterRingFD() // It makes calls cheaper, and works without.
+	l.tid = syscall.Gettid()
+	l.armBell()
 }
 
 // armBell lets the bell end a sleep.

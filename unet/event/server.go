@@ -4,8 +4,12 @@ package event
 
 import (
 	"context"
+	"errors"
 	"net"
+	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -23,6 +27,8 @@ type Server struct {
 	reason  string
 	engine  engine
 	threads bool // each loop has a thread of its own
+
+	aborting atomic.Bool // everything is to end at once
 }
 
 // engine is what runs a server.
@@ -34,6 +40,8 @@ type engine interface {
 	abort()
 	// done is closed when nothing is left.
 	done() <-chan struct{}
+	// health returns what Done and Err answer.
+	health() *health
 	stats() Stats
 }
 
@@ -159,45 +167,104 @@ func (s *Server) Addr() net.Addr { return s.addr }
 // Stats returns the counters.
 func (s *Server) Stats() Stats { return s.engine.stats() }
 
+// Done is closed when a loop has failed, or when nothing of the server is left
+// after [Server.Shutdown] or [Server.Close]. [Server.Err] tells which. When a loop
+// fails its connections end, with OnClose, and its listening socket is closed; the
+// other loops go on. What runs the server should then shut it down and start
+// another.
+func (s *Server) Done() <-chan struct{} { return s.engine.health().ended }
+
+// Err returns nil as long as no loop has failed, then the error of the first one
+// that did.
+func (s *Server) Err() error { return s.engine.health().failure() }
+
 // Shutdown stops accepting, after taking what the kernel has already accepted,
 // and lets every connection end in good order: what the peers have sent by now
 // is given to OnData, what was written is sent, and then OnShutdown or its
-// default decides. It returns nil when the last connection is gone. When ctx is
-// done first, the rest is aborted as by [Server.Close], and the error is the
-// context's. It must not be called from a callback.
+// default decides. It returns when the last connection is gone, with
+// [Server.Err]. When ctx is done first, the rest is aborted as by [Server.Close],
+// and the error is the context's: OnData is not called any more then, and
+// callbacks in progress are waited for. It must not be called from a callback.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.engine.shutdown()
 	select {
 	case <-s.engine.done():
-		return nil
+		return s.Err()
 	case <-ctx.Done():
-		s.engine.abort()
-		<-s.engine.done()
+		if err := s.Close(); err != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
 		return context.Cause(ctx)
 	}
 }
 
 // Close stops accepting, drops what is pending on all connections, closes them,
 // and returns when the last OnClose has been called and nothing of the server
-// is left. It must not be called from a callback. The second call answers nil.
+// is left. It returns [Server.Err], and may be called again. It must not be called
+// from a callback.
 func (s *Server) Close() error {
+	s.aborting.Store(true)
 	s.engine.abort()
 	<-s.engine.done()
-	return nil
+	return s.Err()
+}
+
+// maxBacklog returns how many connections may wait to be accepted, at most.
+func maxBacklog() int {
+	const usual = 4096 // Linux's, and more than others have
+	text, err := os.ReadFile("/proc/sys/net/core/somaxconn")
+	if err != nil {
+		return usual
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return usual
+	}
+	return n + 1
+}
+
+// health is what is known of a server's loops.
+type health struct {
+	ended chan struct{} // closed at the first failure, or when nothing is left
+	once  sync.Once
+	mu    sync.Mutex
+	err   error
+}
+
+func (h *health) failure() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err
+}
+
+// end notes that nothing is left or, with an error, that a loop has failed.
+func (h *health) end(err error) {
+	h.mu.Lock()
+	if h.err == nil {
+		h.err = err
+	}
+	h.mu.Unlock()
+	h.once.Do(func() { close(h.ended) })
 }
 
 // tally counts loops or goroutines until a server is done.
 type tally struct {
-	wg   sync.WaitGroup
-	over chan struct{}
+	wg    sync.WaitGroup
+	over  chan struct{}
+	state health
 }
+
+func (t *tally) health() *health { return &t.state }
+
+func (t *tally) done() <-chan struct{} { return t.over }
 
 // closeWhenDone is called when the last member has been added.
 func (t *tally) closeWhenDone(last func()) {
-	t.over = make(chan struct{})
+	t.over, t.state.ended = make(chan struct{}), make(chan struct{})
 	go func() {
 		t.wg.Wait()
 		last()
+		t.state.end(nil)
 		close(t.over)
 	}()
 }

@@ -3,15 +3,21 @@
 package event
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os/exec"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
 )
 
 // TestShutdownLosesNothing shuts down while requests are on their way: each
@@ -154,6 +160,232 @@ func TestCloseWhileBusy(t *testing.T) {
 				t.Errorf("%d connections without OnClose", n)
 			}
 			wg.Wait()
+		}
+	})
+}
+
+// counting checks that a stream counts, in words of eight bytes, and leaves none
+// out.
+type counting struct {
+	next uint64
+	part []byte
+}
+
+func (s *counting) check(p []byte) error {
+	s.part = append(s.part, p...)
+	for len(s.part) >= 8 {
+		if v := binary.LittleEndian.Uint64(s.part); v != s.next {
+			return fmt.Errorf("after %d bytes come those of %d", s.next*8, v*8)
+		}
+		s.next++
+		s.part = s.part[8:]
+	}
+	return nil
+}
+
+// goesOn is a handler that goes on after OnShutdown until it has got more more
+// bytes, then closes. Each stream must count.
+func goesOn(t *testing.T, more int, answer bool) (h Handler, opened *atomic.Int64) {
+	type session struct {
+		counting
+		left int // after OnShutdown, and 1
+	}
+	of := func(c *Conn) *session { return c.Value().(*session) }
+	opened = new(atomic.Int64)
+	return Handler{
+		OnOpen: func(c *Conn) { c.SetValue(&session{}); opened.Add(1) },
+		OnData: func(c *Conn, p []byte) {
+			s := of(c)
+			if err := s.check(p); err != nil {
+				t.Error(err)
+				c.Abort()
+				return
+			}
+			if answer {
+				_, _ = c.Write(p)
+			}
+			if s.left > 0 {
+				if s.left = max(s.left-len(p), 1); s.left == 1 {
+					_ = c.Close()
+				}
+			}
+		},
+		OnShutdown: func(c *Conn) { of(c).left = more + 1 },
+	}, opened
+}
+
+// TestShutdownWhilePeersSend shuts down while peers send without end: what they
+// send before and after OnShutdown has no hole.
+func TestShutdownWhilePeersSend(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		for range ringtest.Rounds(4, 2) {
+			h, opened := goesOn(t, 4<<20, false)
+			s := start(t, h, o)
+			var wg sync.WaitGroup
+			const conns = 3
+			var sent atomic.Int64
+			for range conns {
+				c := dial(t, s)
+				wg.Go(func() {
+					p := make([]byte, 256<<10)
+					for n := uint64(0); ; {
+						for i := 0; i < len(p); i += 8 {
+							binary.LittleEndian.PutUint64(p[i:], n)
+							n++
+						}
+						if _, err := c.Write(p); err != nil {
+							return
+						}
+						sent.Add(int64(len(p)))
+					}
+				})
+			}
+			await(t, "the streams run", func() bool { return opened.Load() == conns && sent.Load() > 16<<20 })
+			ctx, cancel := context.WithTimeout(t.Context(), testPatience)
+			if err := s.Shutdown(ctx); err != nil {
+				t.Errorf("shutdown: %v", err)
+			}
+			cancel()
+			wg.Wait()
+		}
+	})
+}
+
+// foreignClient sends words that count as fast as it can, and checks that what
+// comes back counts too. It says how much came.
+const foreignClient = `
+import array, socket, sys, threading
+c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 60)
+def send():
+    n = 0
+    try:
+        while True:
+            c.sendall(array.array("Q", range(n, n + 8192)).tobytes())
+            n += 8192
+    except OSError:
+        pass
+threading.Thread(target=send, daemon=True).start()
+got, part = 0, b""
+try:
+    while True:
+        p = c.recv(1 << 16)
+        if not p:
+            break
+        if got == 0:
+            print("runs", flush=True)
+        part += p
+        whole = len(part) // 8 * 8
+        words = array.array("Q", part[:whole])
+        if words != array.array("Q", range(got, got + len(words))):
+            sys.exit("a hole near %d bytes" % (got * 8))
+        got += len(words)
+        part = part[whole:]
+except ConnectionResetError:
+    pass
+print("got", got * 8)
+`
+
+// TestShutdownWithForeignClients has clients in another language send while the
+// server shuts down. It echoes.
+func TestShutdownWithForeignClients(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("needs python3")
+	}
+	overModes(t, func(t *testing.T, o Options) {
+		h, _ := goesOn(t, 1<<20, true)
+		s := start(t, h, o)
+		host, port, _ := net.SplitHostPort(s.Addr().String())
+		var wg, running sync.WaitGroup
+		for range 3 {
+			cmd := exec.Command(python, "-c", foreignClient, host, port)
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var complaint bytes.Buffer
+			cmd.Stderr = &complaint
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			running.Add(1)
+			wg.Go(func() {
+				lines := bufio.NewReader(out)
+				first, _ := lines.ReadString('\n')
+				running.Done()
+				rest, _ := io.ReadAll(lines)
+				if err := cmd.Wait(); err != nil || first != "runs\n" || !bytes.HasPrefix(rest, []byte("got ")) {
+					t.Errorf("%v: %q, %q\n%s", err, first, rest, complaint.Bytes())
+				}
+			})
+		}
+		running.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), testPatience)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		wg.Wait()
+	})
+}
+
+// TestShutdownUnderAFlood ends while clients go on connecting: as soon as one is
+// accepted there is another. When its context is over Shutdown opens no more.
+func TestShutdownUnderAFlood(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		for _, bounded := range []bool{false, true} {
+			var opened, late atomic.Int64
+			var over, stop atomic.Bool // the context is over; the flood ends
+			var s *Server
+			next := func() {
+				if stop.Load() {
+					return
+				}
+				if c, err := net.Dial("tcp", s.Addr().String()); err == nil {
+					_ = c.(*net.TCPConn).SetLinger(0)
+					_ = c.Close()
+				}
+			}
+			began := make(chan struct{})
+			s = start(t, Handler{
+				OnOpen: func(*Conn) {
+					<-began
+					opened.Add(1)
+					next()
+					if !bounded {
+						return
+					}
+					if over.Load() {
+						late.Add(1)
+					}
+					time.Sleep(time.Millisecond)
+				},
+				OnShutdown: func(c *Conn) { _ = c.Close() },
+			}, o)
+			close(began)
+			for range 3 {
+				next()
+			}
+			giveUp := time.AfterFunc(testPatience/2, func() {
+				t.Error("the flood keeps the server from its end")
+				stop.Store(true)
+			})
+			await(t, "connections", func() bool { return opened.Load() > 50 })
+			ctx, cancel := t.Context(), func() {}
+			if bounded {
+				ctx, cancel = context.WithTimeout(ctx, 20*time.Millisecond)
+				context.AfterFunc(ctx, func() { over.Store(true) })
+			}
+			err := s.Shutdown(ctx)
+			if err != nil && !(bounded && errors.Is(err, context.DeadlineExceeded)) {
+				t.Errorf("shutdown: %v", err)
+			}
+			giveUp.Stop()
+			cancel()
+			// What a slow machine opens until Shutdown has noticed is not counted.
+			if n := late.Load(); n > 500 {
+				t.Errorf("%d connections were opened when the context was over", n)
+			}
 		}
 	})
 }

@@ -4,52 +4,76 @@ package event
 
 import "time"
 
-// alarm is when the loop looks at the timer of a connection. It does not keep
-// one alive that has closed meanwhile.
-type alarm struct {
-	at   time.Time
-	conn uint64 // as in user data
+// timerHeap holds the connections whose timer is set, in the order in which the
+// loop looks at them, which is not later than they are due: a timer that moves to
+// a later time stays where it is, and moves when the loop looks. Each connection
+// knows its place, and leaves when it is closed.
+type timerHeap []timerEntry
+
+type timerEntry struct {
+	at time.Time
+	c  *Conn
 }
 
-// timerHeap holds alarms, the earliest first. A timer that moves to a later
-// time leaves its alarm where it is: the loop then sets another.
-type timerHeap []alarm
+// set adds a connection, or moves it.
+func (h *timerHeap) set(c *Conn, at time.Time) {
+	if c.link.timerAt == 0 {
+		*h = append(*h, timerEntry{at, c})
+		c.link.timerAt = len(*h)
+	}
+	i := c.link.timerAt - 1
+	(*h)[i].at = at
+	h.fix(i)
+}
 
-func (h *timerHeap) push(a alarm) {
-	*h = append(*h, a)
+// remove removes a connection, if it is there.
+func (h *timerHeap) remove(c *Conn) {
+	i := c.link.timerAt - 1
+	if i < 0 {
+		return
+	}
 	s := *h
-	for i := len(s) - 1; i > 0; {
+	n := len(s) - 1
+	s[i] = s[n]
+	s[i].c.link.timerAt = i + 1
+	s[n], c.link.timerAt = timerEntry{}, 0
+	*h = s[:n]
+	if i < n {
+		h.fix(i)
+	}
+}
+
+// fix moves the entry at i to its place.
+func (h timerHeap) fix(i int) {
+	e := h[i]
+	for i > 0 {
 		up := (i - 1) / 2
-		if !s[i].at.Before(s[up].at) {
+		if !e.at.Before(h[up].at) {
 			break
 		}
-		s[i], s[up] = s[up], s[i]
+		h.put(i, h[up])
 		i = up
 	}
-}
-
-func (h *timerHeap) pop() alarm {
-	s := *h
-	first := s[0]
-	n := len(s) - 1
-	s[0], s[n] = s[n], alarm{}
-	s = s[:n]
-	for i := 0; ; {
+	for {
 		down := 2*i + 1
-		if down >= n {
+		if down >= len(h) {
 			break
 		}
-		if down+1 < n && s[down+1].at.Before(s[down].at) {
+		if down+1 < len(h) && h[down+1].at.Before(h[down].at) {
 			down++
 		}
-		if !s[down].at.Before(s[i].at) {
+		if !h[down].at.Before(e.at) {
 			break
 		}
-		s[i], s[down] = s[down], s[i]
+		h.put(i, h[down])
 		i = down
 	}
-	*h = s
-	return first
+	h.put(i, e)
+}
+
+func (h timerHeap) put(i int, e timerEntry) {
+	h[i] = e
+	e.c.link.timerAt = i + 1
 }
 
 // schedule sets an alarm for the timer of a connection, which has changed. The
@@ -60,7 +84,7 @@ func (l *loop) schedule(c *Conn) {
 		return
 	}
 	c.link.wakeAt = c.expiry
-	l.timers.push(alarm{c.expiry, c.link.tag(0)})
+	l.timers.set(c, c.expiry)
 }
 
 // nextTimer returns when the loop has to wake up, zero for never.
@@ -92,19 +116,18 @@ func (l *loop) fireTimers() bool {
 		l.d.armAccept()
 	}
 	for len(l.timers) > 0 && !now.Before(l.timers[0].at) {
-		l.fire(l.timers.pop(), now)
+		l.fire(l.timers[0], now)
 	}
 	return true
 }
 
-// fire handles an alarm: the timer may have been stopped, or moved.
-func (l *loop) fire(a alarm, now time.Time) {
-	c := l.find(a.conn)
-	if c == nil {
-		return
-	}
+// fire handles a connection at which the loop was to look: the timer may have been
+// stopped, or moved.
+func (l *loop) fire(e timerEntry, now time.Time) {
+	c := e.c
 	c.mu.Lock()
-	due := c.takeAlarm(a.at, now)
+	l.timers.remove(c)
+	due := c.takeAlarm(e.at, now)
 	switch {
 	case due:
 		c.state.kicked = true // the loop looks anyhow

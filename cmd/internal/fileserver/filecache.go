@@ -25,13 +25,16 @@ type fileCache struct {
 	closed  bool
 }
 
-// fileState is what tells that a file is what it was, and still has its name.
+// fileState is what tells that a file is what it was, and still has its name. A
+// file may be replaced by one of the same size and time of modification; its inode
+// or its time of change differs.
 type fileState struct {
 	mtime, ctime, size int64
+	ino, dev           uint64
 	nlink              uint32
 }
 
-const stateMask = ufile.StatxMtime | ufile.StatxCtime | ufile.StatxSize | ufile.StatxNlink
+const stateMask = ufile.StatxMtime | ufile.StatxCtime | ufile.StatxSize | ufile.StatxNlink | ufile.StatxIno
 
 // stateOf asks for the state of an open file; false where the system does not tell all of it, and for
 // one that was removed or replaced.
@@ -40,7 +43,8 @@ func stateOf(f *ufile.File) (fileState, bool) {
 	if err != nil || st.Mask&stateMask != stateMask || st.Nlink == 0 {
 		return fileState{}, false
 	}
-	return fileState{st.Mtime.UnixNano(), st.Ctime.UnixNano(), st.Size, st.Nlink}, true
+	dev := uint64(st.DevMajor)<<32 | uint64(st.DevMinor)
+	return fileState{st.Mtime.UnixNano(), st.Ctime.UnixNano(), st.Size, st.Ino, dev, st.Nlink}, true
 }
 
 // get returns a file that is open and unchanged, nil if there is none.
@@ -66,11 +70,7 @@ func (c *fileCache) get(name string) *opened {
 
 // put keeps a file that was opened for the caller, who must give it back.
 func (c *fileCache) put(name string, o *opened) {
-	if !keepsOpen {
-		return
-	}
-	var ok bool
-	if o.state, ok = stateOf(o.file); !ok || o.state.size != o.size || o.state.mtime != o.mtime.UnixNano() {
+	if !keepsOpen || o.state == (fileState{}) {
 		return
 	}
 	c.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/ringside-io/ringside/ufile"
 )
@@ -52,12 +53,25 @@ func (h *Handler) compressed(name string, f *opened) *zipped {
 	if f.size < gzipMin || f.size > gzipMax {
 		return nil
 	}
-	key := gzipKey{name, f.mtime.UnixNano(), f.size}
-	data := h.zip.get(key, func() ([]byte, bool) { return compress(f.file, f.size) })
+	data := h.zip.get(gzipKey{name, f.state}, func() ([]byte, bool) {
+		data, ok := compress(f.file, f.size)
+		return data, ok && f.settled()
+	})
 	if data == nil {
 		return nil
 	}
 	return &zipped{content{data: data, size: int64(len(data))}, f.tag("-gzip"), nil}
+}
+
+// settleTime is how long the clock of a file system may show the same time. Tests
+// change it.
+var settleTime = 2 * time.Second
+
+// settled reports whether a file is as it was when it was opened, and has been so
+// for longer than two changes can have the same time.
+func (o *opened) settled() bool {
+	now, ok := stateOf(o.file)
+	return ok && now == o.state && time.Since(time.Unix(0, now.ctime)) > settleTime
 }
 
 // compress returns a file's content compressed, nil if that does not save a tenth; false if the file

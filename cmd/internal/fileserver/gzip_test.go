@@ -112,7 +112,7 @@ func TestAcceptsGzip(t *testing.T) {
 func TestGzipCache(t *testing.T) {
 	c, made := newGzipCache(), 0
 	big := func() ([]byte, bool) { made++; return make([]byte, gzipKeep/4), true }
-	key := func(i int64) gzipKey { return gzipKey{"n", i, 0} }
+	key := func(i int64) gzipKey { return gzipKey{"n", fileState{size: i}} }
 	for i := range int64(6) {
 		c.get(key(i), big)
 	}
@@ -171,4 +171,62 @@ func TestChanges(t *testing.T) {
 		t.Error("files are still kept")
 	}
 	want(200, "back")
+}
+
+// TestGzipOfReplacedFiles compares with http.FileServer what is served, compressed,
+// of a file that is replaced again and again by another of the same size and time.
+func TestGzipOfReplacedFiles(t *testing.T) {
+	for name, settle := range map[string]time.Duration{"kept": -time.Hour, "as it is": settleTime} {
+		t.Run(name, func(t *testing.T) {
+			defer func(d time.Duration) { settleTime = d }(settleTime)
+			settleTime = settle
+			dir, olds := t.TempDir(), t.TempDir()
+			h, err := Open(dir, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer h.Close()
+			ours, theirs := serve(t, h), serve(t, http.FileServer(http.Dir(dir)))
+			path := filepath.Join(dir, "f.txt")
+			for i := range 40 {
+				text := strings.Repeat(fmt.Sprintf("text number %06d. ", i), 200)
+				next := filepath.Join(olds, fmt.Sprint(i))
+				if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Chtimes(next, stamp, stamp); err != nil {
+					t.Fatal(err)
+				}
+				switch {
+				case i%3 == 0 || settle < 0: // a link: the inodes of all stay in use
+					_ = os.Remove(path)
+					err = os.Link(next, path)
+				case i%3 == 1:
+					err = os.Rename(next, path)
+				default: // in place, in the same moment
+					if err = os.WriteFile(path, []byte(text), 0o644); err == nil {
+						err = os.Chtimes(path, stamp, stamp)
+					}
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					a := ask(t, ours, "GET", "/f.txt", fields("Accept-Encoding: gzip"))
+					if a.header.Get("Content-Encoding") != "gzip" {
+						t.Fatalf("%v", a.header)
+					}
+					if got, want := unzip(t, a.body), ask(t, theirs, "GET", "/f.txt", nil).body; got != want {
+						t.Fatalf("file %d: %q instead of %q", i, got[:20], want[:20])
+					}
+				}
+			}
+			h.zip.mu.Lock()
+			kept := len(h.zip.entries)
+			h.zip.mu.Unlock()
+			if (kept > 0) != (settle < 0) {
+				t.Errorf("%d compressed files are kept", kept)
+			}
+		})
+	}
 }

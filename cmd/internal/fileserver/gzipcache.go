@@ -14,10 +14,10 @@ const (
 	gzipLeast = 512
 )
 
-// gzipKey is the state of a file that was compressed.
+// gzipKey is a file that was compressed, in the state that it had.
 type gzipKey struct {
-	name        string
-	mtime, size int64
+	name  string
+	state fileState
 }
 
 // gzipCache keeps compressed files, those that were asked for last.

@@ -21,8 +21,8 @@ type opened struct {
 	ctype []string // nil where the name does not tell
 	zips  bool     // compressing it may pay
 
+	state fileState  // zero where the system does not tell
 	cache *fileCache // nil if it belongs to one request
-	state fileState
 	// The cache's lock guards these.
 	used    int
 	dropped bool
@@ -49,6 +49,9 @@ func (h *Handler) open(name string) (*opened, error) {
 	o := &opened{file: f, dir: info.IsDir(), size: info.Size(), mtime: info.ModTime()}
 	if !o.dir {
 		o.describe(name)
+		if state, ok := stateOf(f); ok && state.size == o.size && state.mtime == o.mtime.UnixNano() {
+			o.state = state
+		}
 		h.files.put(name, o)
 	}
 	return o, nil

@@ -52,8 +52,10 @@ func (w *response) ReadFrom(r io.Reader) (n int64, err error) {
 	case !ok: // parts of a file
 		n, err = w.pump(limited)
 	case body.file == nil:
+		noteSmall()
 		n, err = w.sendBytes(body.data[body.pos:][:limited.N])
 	case limited.N <= smallMax:
+		noteSmall()
 		n, err = w.sendSmall(body, int(limited.N))
 	default:
 		n, err = w.sendFile(body, limited.N)

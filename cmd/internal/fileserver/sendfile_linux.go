@@ -6,7 +6,10 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,7 +31,7 @@ func (c *conn) sendRange(r *fileRange) (sent int64, handled bool, err error) {
 	if err != nil {
 		return 0, false, nil
 	}
-	t := transfer{conn: c, fileRange: r, long: r.n >= longTransfer}
+	t := transfer{conn: c, fileRange: r}
 	var ended error
 	err = in.Control(func(file uintptr) {
 		ended = out.Write(func(socket uintptr) bool { return t.send(int(socket), int(file)) })
@@ -55,14 +58,26 @@ func noSendfile(err error) bool {
 type transfer struct {
 	conn *conn
 	*fileRange
-	long bool
 	sent int64
 	err  error
 }
 
-// sendMax is the most that one call of sendfile is asked for: while the client and the disk keep up, nothing
-// else ends it.
-const sendMax = 4 << 20
+// sendMax is the most that one call of sendfile is asked for: what other goroutines
+// that want the processor wait for.
+const sendMax = 256 << 10
+
+// sending has room for the calls of sendfile that run at the same time while
+// requests for little come too. The rest of the processors is theirs: they would wait
+// for the end of a call, or for the runtime to notice that they can run, for 10 ms.
+var sending = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+
+// smallAt is when something little was sent, in nanoseconds of the wall clock, and
+// smallLately how long that matters.
+var smallAt atomic.Int64
+
+const smallLately = 100 * time.Millisecond
+
+func noteSmall() { smallAt.Store(time.Now().UnixNano()) }
 
 // send sends until the socket takes no more, and reports whether that was all. A client that has taken something
 // has time again.
@@ -98,10 +113,9 @@ func (t *transfer) send(socket, file int) (done bool) {
 
 // piece makes one call.
 func (t *transfer) piece(socket, file int) (int, error) {
-	if t.long {
-		if n, brief, err := sendBrief(socket, file, &t.off, t.n); brief {
-			return n, err
-		}
+	if time.Now().UnixNano()-smallAt.Load() < int64(smallLately) {
+		sending <- struct{}{}
+		defer func() { <-sending }()
 	}
 	return unix.Sendfile(socket, file, &t.off, int(min(t.n, sendMax)))
 }
