@@ -22,18 +22,23 @@ type chore struct {
 // backlog must see to it that somebody does. The caller holds mu.
 func (l *loop) leaveChore(c chore) {
 	l.backlog = append(l.backlog, c)
+	l.chores.Store(true)
 	if l.opts.Pinned {
 		l.wakeLocked()
 	}
 }
 
-// runBacklog enters what waits in the backlog, in the order in which it came. On
-// a pinned loop only the thread calls it. Nobody who holds reaping may.
-func (l *loop) runBacklog() {
+// runBacklog enters and submits what waits in the backlog, in the order in which it
+// came, and reports whether there was anything: on a shared loop the caller has to reap
+// then. On a pinned loop only the thread calls it. Nobody who holds reaping may.
+func (l *loop) runBacklog() bool {
+	if !l.chores.Load() {
+		return false
+	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if len(l.backlog) == 0 || l.choring {
-		l.mu.Unlock()
-		return
+		return false
 	}
 	l.choring = true // so that others queue up behind it
 	for i := 0; i < len(l.backlog); i++ {
@@ -44,7 +49,13 @@ func (l *loop) runBacklog() {
 	l.choring = false
 	clear(l.backlog)
 	l.backlog = l.backlog[:0]
-	l.submit()
+	l.chores.Store(false)
+	if l.opts.Pinned {
+		l.wakeLocked()
+	} else {
+		l.flush()
+	}
+	return true
 }
 
 // runChore enters one thing. The caller holds mu, which may be let go meanwhile.

@@ -38,10 +38,9 @@ func (r *Reactor) DoBatch(ops []Op, results []Result) error {
 // DoChain is [Reactor.DoBatch] of operations of which each starts when the one
 // before has succeeded in full: after a failure, or a short transfer, the rest
 // ends with ECANCELED. A chain must fit into the submission queue; with SQPoll and
-// several rings it may have 8 operations. What is
-// cancelled although nothing before it has failed is started again, as far as
-// that can be told: a predecessor must have transferred what it was to, or have
-// answered 0 where there is nothing to transfer.
+// several rings it may have 8 operations. What the kernel did not take, because it ran
+// out of memory in the middle of the chain, is started again when all before it has
+// succeeded.
 func (r *Reactor) DoChain(ops []Op, results []Result) error {
 	if len(ops) > min(r.opts.Entries, r.opts.InFlight) {
 		return errChainTooLong
@@ -83,18 +82,25 @@ func (r *Reactor) batch(ops []Op, results []Result, chain bool) error {
 	return nil
 }
 
-// settled returns how many operations of a chain are over: all, unless one was
-// cancelled although nothing before it has failed. Nobody can ask for that but
-// Close, so that the thread that submitted it has exited, or the kernel ran out
-// of memory in the middle of the chain.
+// errSplit is the cause of what the kernel did not take of a chain.
+var errSplit = errors.New("reactor: the kernel took only a part of the chain")
+
+// settled returns how many operations of a chain are over: all, unless the kernel took
+// a part only and nothing in that part has failed, as far as can be told: it must have
+// transferred what it was to, or have answered 0 where there is nothing to transfer.
 func settled(ops []Op, results []Result) int {
 	for i, res := range results {
-		if res.Cause == nil && interrupted(res.Res) {
+		if res.Cause == errSplit {
 			return i
 		}
 		e := &ops[i].SQE
 		if res.Cause != nil || res.Res < 0 || uint32(res.Res) != e.Raw().Len || e.Raw().Flags&linkFlags != 0 {
 			break
+		}
+	}
+	for i := range results {
+		if results[i].Cause == errSplit {
+			results[i].Cause = nil // cancelled, as what follows a failure is
 		}
 	}
 	return len(ops)

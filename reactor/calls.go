@@ -10,6 +10,7 @@ import (
 // calls runs the callbacks of a loop one after the other, never under a lock.
 type calls struct {
 	mu      sync.Mutex
+	any     atomic.Bool // queue is not empty; written under mu
 	queue   []call
 	spare   []call // the queue of before, to be used again
 	ready   chan struct{}
@@ -46,6 +47,7 @@ func (c *calls) add(fn func(Result), res Result) {
 	}
 	c.mu.Lock()
 	c.queue = append(c.queue, call{fn: fn, res: res})
+	c.any.Store(true)
 	c.mu.Unlock()
 }
 
@@ -53,11 +55,15 @@ func (c *calls) add(fn func(Result), res Result) {
 func (c *calls) addEvent(fn func(*Event), res Result, chunk Chunk) {
 	c.mu.Lock()
 	c.queue = append(c.queue, call{res: res, event: fn, chunk: chunk})
+	c.any.Store(true)
 	c.mu.Unlock()
 }
 
 // kick wakes the goroutine that runs them, if there is anything to run.
 func (c *calls) kick() {
+	if !c.any.Load() {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.queue) > 0 && !c.over {
@@ -69,11 +75,7 @@ func (c *calls) kick() {
 }
 
 // waiting says whether there is anything to run.
-func (c *calls) waiting() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.queue) > 0
-}
+func (c *calls) waiting() bool { return c.any.Load() }
 
 // start begins to run the callbacks of a shared loop, once; a pinned loop's
 // thread runs its own.
@@ -106,6 +108,7 @@ func (c *calls) run() bool {
 		c.mu.Lock()
 		batch := c.queue
 		c.queue, c.spare = c.spare[:0], nil
+		c.any.Store(false)
 		c.mu.Unlock()
 		if len(batch) == 0 {
 			c.mu.Lock()

@@ -34,8 +34,8 @@ func (l *loop) cancel(id inflight.ID) error {
 
 // catchUp enters the backlog, unless the thread of a pinned loop will do it.
 func (l *loop) catchUp() {
-	if !l.opts.Pinned {
-		l.runBacklog()
+	if !l.opts.Pinned && l.runBacklog() {
+		l.reap()
 	}
 }
 
@@ -71,8 +71,8 @@ func (l *loop) cancelDone(id inflight.ID, c uring.CQE) {
 // for more. Seen on Linux 6.1; TestSoak hangs there without the repetition.
 const promised = 16 * time.Millisecond
 
-// cancelAgain cancels an operation that is still there after a while. Only who
-// reaps calls it.
+// cancelAgain cancels an operation that is still there after a while, unless it has
+// been started again meanwhile. Only who reaps calls it.
 func (l *loop) cancelAgain(id inflight.ID, said bool) {
 	s := l.table.Lookup(id)
 	if s == nil {
@@ -85,18 +85,25 @@ func (l *loop) cancelAgain(id inflight.ID, said bool) {
 		pause = max(pause, promised)
 	}
 	time.AfterFunc(pause, func() {
-		if l.table.Lookup(id) != nil {
-			l.cancelByHand(id)
-			l.catchUp()
-		}
+		l.mu.Lock()
+		l.cancelByHand(id)
+		l.mu.Unlock()
+		l.catchUp()
 	})
 }
 
-// cancelByHand leaves a cancellation in the backlog, for which nobody has asked.
+// cancelByHand leaves a cancellation in the backlog if there still is a reason for one:
+// somebody has asked, the deadline is over, or could not be set. The caller holds mu.
 func (l *loop) cancelByHand(id inflight.ID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.table.Lookup(id) != nil && l.failed == nil {
+	s := l.table.Lookup(id)
+	if s == nil || l.failed != nil {
+		return
+	}
+	v := &s.Value
+	if v.judged.Load() == uint64(id) {
+		return // the kernel does not have it
+	}
+	if v.asked(id) || v.restart.Load() == uint64(id) || v.fired.Load() == uint64(id) {
 		l.leaveChore(chore{id: id, cancel: true})
 	}
 }

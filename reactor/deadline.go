@@ -31,6 +31,9 @@ func (t *linkedTimeout) disarm() {
 
 func (t *linkedTimeout) armed() bool { return t != nil && t.on }
 
+// passed reports whether there is a deadline and it is over.
+func (t *linkedTimeout) passed(now time.Time) bool { return t.armed() && !now.Before(t.at) }
+
 // renew computes what is left. A deadline that has passed still needs a
 // positive time.
 func (t *linkedTimeout) renew(now time.Time) {
@@ -48,15 +51,23 @@ func (t *linkedTimeout) enter(e *uring.SQE, id inflight.ID) {
 // cancelled the operation (ETIME), or so it says (see promised), or the
 // operation ended first (ECANCELED). Otherwise it fired and missed, or was never
 // armed because the kernel ran out of memory between the two entries: then the
-// operation is cancelled by hand. If that is before the deadline, it counts as a
-// cancellation nobody asked for, and the operation starts again.
+// operation is cancelled by hand. If that is before the deadline, the operation starts
+// again, as far as its retryRule allows.
 func (l *loop) timeoutDone(id inflight.ID, c uring.CQE) {
 	switch c.Errno() {
 	case 0, syscall.ECANCELED:
 		return
 	case syscall.ETIME:
+		if s := l.table.Lookup(id); s != nil {
+			s.Value.fired.Store(uint64(id))
+		}
 		l.cancelAgain(id, true)
 		return
 	}
-	l.cancelByHand(id)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.table.Lookup(id); s != nil {
+		s.Value.restart.Store(uint64(id))
+		l.cancelByHand(id)
+	}
 }

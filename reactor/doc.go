@@ -126,8 +126,14 @@
 //
 // The kernel cancels the operations of a thread that exits, for example of a
 // goroutine that called runtime.LockOSThread and returned. An operation that
-// comes back cancelled although nobody asked is submitted again; a stream into a
-// group goes on, another stream ends, for its owner to decide.
+// ends with ECANCELED for that reason is submitted again if its opcode allows it: reads,
+// receives, accepts, polls and what else has no effect without its success, writes
+// and sends, because ECANCELED says that none has begun. One that ends with EINTR
+// is submitted again if it has no effect without its success. CLOSE, CONNECT and
+// what changes files, names or descriptors is never submitted twice. An operation
+// goes on 64 times at most. What a user cancels by an entry, such as
+// [uring.SQE.CancelFD], stays cancelled. A stream into a group goes on, another stream
+// ends, for its owner to decide, and so does a chain.
 //
 // # Kernels
 //

@@ -88,6 +88,9 @@ func (l *loop) deliverEvent(s *slot, c uring.CQE) {
 	more := c.Has(uring.CQEMore)
 	goesOn := more || v.goesOn(c, chunks)
 	l.addEvents(v, c, chunks, goesOn)
+	if goesOn {
+		v.retries = 0 // they are bounded in a row
+	}
 	switch {
 	case more:
 		return
@@ -99,8 +102,8 @@ func (l *loop) deliverEvent(s *slot, c uring.CQE) {
 		v.event = nil // has heard of the end
 		v.res = Result{Res: c.Res, Flags: c.Flags}
 	default:
-		v.res = Result{Res: c.Res, Flags: c.Flags}
-		if c.Errno() == syscall.ENOBUFS && l.rest(s) || interrupted(c.Res) && l.unasked(s) {
+		v.res = Result{Res: plainErrno(c.Res), Flags: c.Flags}
+		if c.Errno() == syscall.ENOBUFS && l.rest(s) || interrupted(v.res.Res) && l.stopped(s) {
 			return
 		}
 	}
@@ -164,10 +167,15 @@ func (v *entry) goesOn(c uring.CQE, chunks []Chunk) bool {
 	return false
 }
 
-// again starts a stream again that the kernel has ended. False says that it was
-// cancelled meanwhile. The caller holds reaping.
+// again starts a stream again that the kernel has ended with data. False says that it
+// was cancelled meanwhile. The caller holds reaping.
 func (l *loop) again(s *slot) bool {
 	v := &s.Value
-	v.res = Result{Res: -int32(syscall.ECANCELED)} // of which unasked finds out what it means
-	return l.unasked(s)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.endedOnPurpose(v, s.ID()) {
+		return false
+	}
+	l.leaveChore(chore{id: s.ID()})
+	return true
 }

@@ -41,7 +41,9 @@ type loop struct {
 	turns    uint         // submissions; see mayGather
 	asleep   bool         // pinned: the thread is in the kernel or about to be
 	backlog  []chore      // to be entered later
+	chores   atomic.Bool  // the backlog is not empty; written under mu
 	choring  bool         // somebody is entering the backlog
+	cancels  uint32       // entries of users that may have cancelled others
 	space    *sync.Cond   // with mu: the kernel has taken entries
 
 	reaping sync.Mutex // the completion side

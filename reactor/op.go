@@ -113,6 +113,10 @@ type entry struct {
 	// Who cancels does not hold the slot, which may be released and taken
 	// again at any moment. So these name the use that they are about.
 	askedFor atomic.Uint64 // its cancellation was asked for; set under mu
+	restart  atomic.Uint64 // it lost its deadline, and is to start again with it
+	fired    atomic.Uint64 // its deadline is over, as the kernel has said
+	judged   atomic.Uint64 // it has ended, and lookAgain decides whether for good
+	thread   atomic.Int32  // which has submitted it, 0 where no exit cancels it
 	key      shadowKey
 	missed   atomic.Uint64 // generation << 32 | cancellations that the kernel missed
 	parked   atomic.Uint64 // its stream waits for provided buffers; see store
@@ -129,6 +133,9 @@ type use struct {
 	limit int64        // bytes that such a stream may still bring, or noLimit
 	group *group       // of a batch
 	index int          // in the batch
+
+	cancels uint32 // entries that may cancel others, before it
+	retries int    // how often it was submitted again
 
 	detached bool // nobody waits at done: ending it releases the slot
 	stream   bool // every completion is an event

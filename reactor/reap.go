@@ -3,9 +3,7 @@
 package reactor
 
 import (
-	"os"
 	"syscall"
-	"time"
 
 	"github.com/ringside-io/ringside/internal/inflight"
 	"github.com/ringside-io/ringside/uring"
@@ -23,12 +21,16 @@ const (
 )
 
 // reap takes the completions that are there, wakes who waits for them and
-// enters what follows from them. The loop is a shared one.
+// enters what follows from them, until nothing does. The loop is a shared one.
 func (l *loop) reap() {
-	if l.reapAll() && l.refused.Load() {
-		l.resume()
+	for {
+		if l.reapAll() && l.refused.Load() {
+			l.resume()
+		}
+		if !l.runBacklog() {
+			return
+		}
 	}
-	l.runBacklog()
 }
 
 // reapAll takes the completions that are there and says whether there were any.
@@ -112,59 +114,18 @@ func (l *loop) deliver(c uring.CQE) {
 		l.calls.add(v.fn, Result{Res: c.Res, Flags: c.Flags})
 		return
 	case !v.answered: // a notification does not replace the answer
-		v.res = Result{Res: c.Res, Flags: c.Flags}
+		v.res = Result{Res: plainErrno(c.Res), Flags: c.Flags}
 		v.answered = true
 	}
 	switch {
 	case more:
 		return
 	case v.orphan: // what it did as a no-op does not count
-		v.res = Result{Res: -int32(syscall.ECANCELED)}
-	case interrupted(v.res.Res) && l.unasked(s):
+		v.res = Result{Res: -int32(syscall.ECANCELED), Cause: errSplit}
+	case interrupted(v.res.Res) && l.stopped(s):
 		return
 	}
 	l.end(s, v.res)
-}
-
-// interrupted says whether an operation was ended before its time. Worker
-// threads that are interrupted answer as a system call would, on 6.1 also with
-// what the kernel never shows otherwise.
-func interrupted(res int32) bool {
-	const restart = 512 // ERESTARTSYS
-	switch res {
-	case -int32(syscall.ECANCELED), -int32(syscall.EINTR), -restart:
-		return true
-	}
-	return false
-}
-
-// unasked decides what a cancellation means. It says true when the operation
-// goes on: nobody asked, so the thread that submitted it has exited, or a
-// signal has hit a worker thread.
-func (l *loop) unasked(s *slot) bool {
-	v := &s.Value
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case v.timeout.armed() && !time.Now().Before(v.timeout.at):
-		v.res = Result{Res: -int32(syscall.ECANCELED), Cause: os.ErrDeadlineExceeded}
-	case v.asked(s.ID()):
-		v.res = Result{Res: -int32(syscall.ECANCELED)}
-		if l.closing {
-			v.res.Cause = ErrClosed
-		}
-	case v.op.SQE.Raw().Flags&linkFlags != 0 || v.group != nil && v.group.chain:
-		// A predecessor in the chain failed: that is the answer. DoChain
-		// sees it when none has.
-	case v.stream && v.store == nil:
-		// The consumer may have to set up its state again: let it decide.
-	default:
-		v.answered = false
-		l.leaveChore(chore{id: s.ID()})
-		l.stats.retried.Add(1)
-		return true
-	}
-	return false
 }
 
 const linkFlags = uint8(uring.SQELink | uring.SQEHardLink)

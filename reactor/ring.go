@@ -14,6 +14,13 @@ type ring interface {
 	SubmitNoWait() (int, error)
 	Publish() (int, error) // shows the filled entries, which Enter submits
 
+	// Submitter returns the thread that submits, whose exit cancels what it has
+	// submitted; 0 where no exit does.
+	Submitter() int
+	// Exited reports whether a thread that was a Submitter has exited, and whether
+	// that is sure.
+	Exited(thread int) (exited, sure bool)
+
 	// The completion side.
 	Enter(uring.WaitOptions) (int, error)
 	Reap([]uring.CQE) int

@@ -137,10 +137,10 @@ func (o *simOp) implausible(res Result, out simring.Outcome) string {
 // unlikely says what is wrong with an answer of the kernel.
 func (o *simOp) unlikely(res Result, out simring.Outcome) string {
 	cancelled := res.Res == -int32(syscall.ECANCELED)
-	if cancelled && !o.asked.Load() && !o.linked && !o.stream {
+	if cancelled && !o.asked.Load() && !o.chained && !o.stream {
 		return "cancelled unasked"
 	}
-	if res.Res == -int32(syscall.EINTR) && !o.stream {
+	if res.Res == -int32(syscall.EINTR) && !o.stream && !o.chained && o.want == nil {
 		return "interrupted, and not started again"
 	}
 	switch {

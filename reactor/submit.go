@@ -151,6 +151,10 @@ func (l *loop) fill(s *slot, linked bool) {
 		l.fix(sqe, b)
 	}
 	l.bytes += v.op.Bytes
+	if cancels(v.op.SQE.Raw().Opcode) {
+		l.cancels++
+	}
+	v.cancels = l.cancels
 	if v.timeout.armed() {
 		sqe.SetFlags(uring.SQELink)
 		v.timeout.enter(l.newEntry(), s.ID())
@@ -233,6 +237,7 @@ func (l *loop) flush() {
 		if l.bytes > rawBytes {
 			submit = l.ring.Submit
 		}
+		l.sign(int32(l.ring.Submitter()))
 		n, err := submit()
 		l.stats.enters.Add(1)
 		l.taken(n)
@@ -246,6 +251,19 @@ func (l *loop) flush() {
 		}
 	}
 	l.setRefused(false)
+}
+
+// sign notes which thread submits what is pending. The caller holds mu.
+func (l *loop) sign(thread int32) {
+	if thread == 0 {
+		return
+	}
+	for _, e := range l.pending {
+		s := l.table.Lookup(inflight.ID(e.Raw().UserData))
+		if s != nil && s.Value.thread.Load() != thread {
+			s.Value.thread.Store(thread)
+		}
+	}
 }
 
 // taken removes the first n pending entries, which the kernel has. The caller

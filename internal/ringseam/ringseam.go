@@ -23,6 +23,8 @@ type Ring interface {
 	Reap([]uring.CQE) int
 	CQOverflow() uint32
 	Close() error
+	Submitter() int
+	Exited(thread int) (exited, sure bool)
 
 	// Of rings that one thread waits on.
 	Wake()

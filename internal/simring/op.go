@@ -226,7 +226,7 @@ func (k *Kernel) proceed(o *op) {
 // mayExit cancels an operation some time later, because the thread of its
 // submitter exits.
 func (k *Kernel) mayExit(o *op) {
-	if !o.fate.exit {
+	if !o.fate.exit || o.ring.o.Pinned { // whose thread stays
 		return
 	}
 	k.soon(o.fate.exitAfter, func() {

@@ -110,6 +110,13 @@ func (r *Ring) Submit() (int, error) {
 // SubmitNoWait is Submit.
 func (r *Ring) SubmitNoWait() (int, error) { return r.Submit() }
 
+// Submitter returns a thread, which is always the same: a simulated operation that is
+// cancelled although nobody has asked is one whose thread has exited.
+func (r *Ring) Submitter() int { return 1 }
+
+// Exited says so.
+func (r *Ring) Exited(int) (exited, sure bool) { return true, true }
+
 // Reap takes completions, also those that overflowed.
 func (r *Ring) Reap(dst []uring.CQE) int {
 	r.k.mu.Lock()

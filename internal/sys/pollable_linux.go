@@ -3,7 +3,10 @@
 package sys
 
 import (
+	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -56,6 +59,23 @@ func MaskSignal(sig syscall.Signal, block bool) error {
 
 // ThreadID returns the number of the calling thread.
 func ThreadID() int { return unix.Gettid() }
+
+// ThreadExited reports whether a thread of this process, which was there before, has
+// exited, and whether that is sure. One that is about to exit, with its files closed
+// already, is not: it is still there, in the call that exits or on its way to it.
+func ThreadExited(tid int) (exited, sure bool) {
+	if unix.Tgkill(os.Getpid(), tid, 0) == unix.ESRCH {
+		return true, true
+	}
+	call, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/syscall", tid))
+	if err != nil {
+		return false, false
+	}
+	// "running", or the number of the call in which the thread is blocked.
+	number, _, _ := strings.Cut(string(call), " ")
+	n, err := strconv.Atoi(number)
+	return false, err == nil && n >= 0 && n != unix.SYS_EXIT && n != unix.SYS_EXIT_GROUP
+}
 
 // SignalThread sends a signal to a thread of this process.
 func SignalThread(tid int, sig syscall.Signal) error {

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+
+package reactor
+
+import (
+	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// queueAndExit starts an operation on a thread that exits, and waits for that.
+func queueAndExit(t *testing.T, r *Reactor, op *Op) (ended chan Result) {
+	t.Helper()
+	ended = make(chan Result, 1)
+	thread := make(chan int)
+	var start func()
+	start = func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if syscall.Gettid() == os.Getpid() {
+			defer runtime.UnlockOSThread() // but for this one, which stays
+			locked := make(chan bool)
+			go func() { start(); close(locked) }()
+			<-locked
+			return
+		}
+		_, err := r.Queue(op, func(res Result) { ended <- res })
+		if err != nil {
+			t.Error(err)
+		}
+		thread <- syscall.Gettid()
+	}
+	go start()
+	tid := <-thread
+	waitFor(t, func() bool { gone, _ := sys.ThreadExited(tid); return gone })
+	return ended
+}
+
+// listener returns a listening socket and its address.
+func listener(t *testing.T) (fd int, addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	f, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return int(f.Fd()), l.Addr().String()
+}
+
+// TestExitEndsNobodysOperation starts one operation of each kind that waits on a thread
+// that exits: it goes on, and has its effect once.
+func TestExitEndsNobodysOperation(t *testing.T) {
+	r := open(t, Options{Loops: 1})
+	type trial struct {
+		op   *Op
+		let  func() // makes it end
+		want func(Result) bool
+	}
+	count := func(n int32) func(Result) bool {
+		return func(res Result) bool { return res.Cause == nil && res.Res == n }
+	}
+	full := func(wr, rd int) (drain func()) { // so that a write has to wait
+		n := fillPipe(t, wr)
+		return func() {
+			for p := make([]byte, 1<<16); n > 0; {
+				k, err := syscall.Read(rd, p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n -= k
+			}
+		}
+	}
+	for name, begin := range map[string]func() trial{
+		"READ": func() trial {
+			rd, wr := pipe(t)
+			return trial{readOp(rd, make([]byte, 8), 0), func() { syscall.Write(wr, []byte("abc")) }, count(3)}
+		},
+		"WRITE": func() trial {
+			rd, wr := pipe(t)
+			op := &Op{Buf: []byte("once")}
+			op.SQE.Write(uring.Fd(wr), op.Buf, 0)
+			return trial{op, full(wr, rd), func(res Result) bool {
+				p := make([]byte, 64)
+				n, err := syscall.Read(rd, p)
+				return res.Res == 4 && err == nil && string(p[:n]) == "once"
+			}}
+		},
+		"RECV": func() trial {
+			a, b := pair(t)
+			op := &Op{Buf: make([]byte, 8)}
+			op.SQE.Recv(uring.Fd(a), op.Buf, 0)
+			return trial{op, func() { syscall.Write(b, []byte("abc")) }, count(3)}
+		},
+		"SEND": func() trial {
+			a, b := pair(t)
+			n := fillPipe(t, a)
+			op := &Op{Buf: []byte("once")}
+			op.SQE.Send(uring.Fd(a), op.Buf, 0)
+			return trial{op, func() {
+				for p := make([]byte, 1<<16); n > 0; {
+					k, err := syscall.Read(b, p)
+					if err != nil {
+						t.Fatal(err)
+					}
+					n -= k
+				}
+			}, count(4)}
+		},
+		"ACCEPT": func() trial {
+			fd, addr := listener(t)
+			op := new(Op)
+			op.SQE.Accept(uring.Fd(fd), nil, syscall.SOCK_CLOEXEC)
+			return trial{op, func() {
+				c, err := net.Dial("tcp", addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { c.Close() })
+			}, func(res Result) bool {
+				return res.Cause == nil && res.Res >= 0 && syscall.Close(int(res.Res)) == nil
+			}}
+		},
+		"POLL_ADD": func() trial {
+			rd, wr := pipe(t)
+			op := new(Op)
+			op.SQE.PollAdd(uring.Fd(rd), unix.POLLIN)
+			return trial{op, func() { syscall.Write(wr, []byte("a")) }, count(unix.POLLIN)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := r.Stats().Retried
+			tr := begin()
+			ended := queueAndExit(t, r, tr.op)
+			tr.let()
+			select {
+			case res := <-ended:
+				if !tr.want(res) {
+					t.Errorf("%+v", res)
+				}
+				t.Logf("submitted again %d times", r.Stats().Retried-before)
+			case <-time.After(ringtest.Patience):
+				t.Fatal("it does not end")
+			}
+		})
+	}
+	if r.Stats().Retried == 0 {
+		t.Error("no exit cancelled anything")
+	}
+}
+
+// TestCancelFDHasEffect cancels by descriptor what others have started.
+func TestCancelFDHasEffect(t *testing.T) {
+	ringtest.NeedKernel(t, "IORING_ASYNC_CANCEL_FD", "5.19")
+	overKinds(t, func(t *testing.T, r *Reactor) {
+		if len(r.loops) > 1 {
+			return // a cancellation reaches the operations of its ring
+		}
+		a, _ := pair(t)
+		const many = 3
+		ended := make(chan Result, many)
+		for range many {
+			op := &Op{Buf: make([]byte, 8)}
+			op.SQE.Recv(uring.Fd(a), op.Buf, 0)
+			if _, err := r.Queue(op, func(res Result) { ended <- res }); err != nil {
+				t.Skipf("no room for %d operations: %v", many, err)
+			}
+		}
+		op := new(Op)
+		op.SQE.CancelFD(uring.Fd(a), uring.CancelAll)
+		if res := r.Do(op); res.Res != many {
+			t.Errorf("%+v, want %d", res, many)
+		}
+		for range many {
+			select {
+			case res := <-ended:
+				if res.Errno() != syscall.ECANCELED || res.Cause != nil {
+					t.Errorf("%+v", res)
+				}
+			case <-time.After(ringtest.Patience):
+				t.Fatal("a receive goes on that was cancelled")
+			}
+		}
+	})
+}
+
+// TestAlwaysInterrupted has the kernel answer EINTR again and again.
+func TestAlwaysInterrupted(t *testing.T) {
+	ringtest.NeedKernel(t, "IORING_NOP_INJECT_RESULT", "6.10")
+	defer debug.SetMaxStack(debug.SetMaxStack(256 << 10)) // for the goroutines of the reactor, too
+	overKinds(t, func(t *testing.T, r *Reactor) {
+		op := new(Op)
+		op.SQE.NopWith(uring.NopOptions{Inject: true, Result: -int32(syscall.EINTR)})
+		if res := r.Do(op); res.Errno() != syscall.EINTR {
+			t.Errorf("%+v", res)
+		}
+		op.SQE.NopWith(uring.NopOptions{Inject: true, Result: -int32(syscall.ECANCELED)})
+		if res := r.Do(op); res.Errno() != syscall.ECANCELED {
+			t.Errorf("%+v", res)
+		}
+	})
+}
+
+// TestClockThatIsSet sets the clock under a timerfd: its reader has to learn of that
+// (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
+func TestClockThatIsSet(t *testing.T) {
+	if os.Getenv(ringtest.LaneEnv) == "" || os.Getuid() != 0 {
+		t.Skip("sets the clock: in a virtual machine of its own only, as root")
+	}
+	overKinds(t, func(t *testing.T, r *Reactor) {
+		fd, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		at := unix.ItimerSpec{Value: unix.Timespec{Sec: time.Now().Unix() + 3600*24}}
+		if err := unix.TimerfdSettime(fd, unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET, &at, nil); err != nil {
+			t.Fatal(err)
+		}
+		var stop atomic.Bool
+		defer stop.Store(true)
+		go func() {
+			for !stop.Load() { // until the read is there to be told
+				var now unix.Timeval
+				unix.Gettimeofday(&now)
+				now.Sec++
+				unix.Settimeofday(&now)
+				runtime.Gosched()
+			}
+		}()
+		if res := r.Do(readOp(fd, make([]byte, 8), 0)); res.Errno() != syscall.ECANCELED || res.Cause != nil {
+			t.Errorf("%+v", res)
+		}
+	})
+}
