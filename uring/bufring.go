@@ -247,17 +247,21 @@ func (b *BufRing) Available() (int, error) {
 	return int(b.published() - uint16(st.Head)), nil
 }
 
-// Close unregisters the group and frees the buffers. No operation that may
-// pick from the group may be in flight, and no slice of a buffer may be used
-// afterwards. When the kernel refuses (EEXIST on another thread than the
-// issuing one), everything stays as it is, and Close of the ring frees it. The
-// second call answers nil.
+// Close unregisters the group and frees the buffers, of which no slice may be used
+// afterwards. While operations of the ring are in flight, one of which may have picked
+// a buffer, mapped buffers stay until the ring is closed. When the kernel refuses (EEXIST
+// on another thread than the issuing one), everything stays as it is, and Close of the
+// ring frees it. The second call answers nil.
 func (b *BufRing) Close() error {
 	if b.mem == nil {
 		return nil
 	}
 	if err := b.unregister(); err != nil {
 		return err
+	}
+	if b.slab != nil && b.ring.inFlight() != 0 {
+		b.ring.retired = append(b.ring.retired, b.slab)
+		b.slab = nil
 	}
 	b.ring.bufs = slices.DeleteFunc(b.ring.bufs, func(other *BufRing) bool { return other == b })
 	return b.free()

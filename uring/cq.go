@@ -92,10 +92,14 @@ func (c *cq) drain(dst []CQE) int {
 		dst = dst[:ready]
 	}
 	plain, mask, head := c.plain, c.mask, c.next
+	var more CQEFlags
 	for i := range dst {
-		dst[i] = plain[head&mask]
+		e := plain[head&mask]
+		more += e.Flags & CQEMore
+		dst[i] = e
 		head++
 	}
+	c.ended += uint32(len(dst)) - uint32(more/CQEMore)
 	c.release(head)
 	return len(dst)
 }
@@ -110,6 +114,7 @@ func (c *cq) drainHalves(dst []CQE) int {
 	n := int(min(c.tail.Load()-head, uint32(len(dst))))
 	for i := range dst[:n] {
 		dst[i] = c.cqes[(head&c.mask)<<c.shift]
+		c.end(dst[i])
 		head++
 	}
 	c.release(head)
@@ -126,6 +131,7 @@ func (c *cq) drainBig(dst []BigCQE) int {
 	for i := range dst[:n] {
 		at := (head & c.mask) << c.shift
 		dst[i] = BigCQE{CQE: c.cqes[at]}
+		c.end(dst[i].CQE)
 		if c.shift == 1 {
 			dst[i].Big = secondHalf(c.cqes[at+1])
 		}
@@ -151,11 +157,19 @@ func (c *cq) drainMixed(n int, put func(i int, e CQE, big [2]uint64)) int {
 		}
 		if e.Flags&abi.IORING_CQE_F_SKIP == 0 {
 			put(i, e, big)
+			c.end(e)
 			i++
 		}
 	}
 	c.release(head)
 	return i
+}
+
+// end counts a completion after which none of the same entry follows.
+func (c *cq) end(e CQE) {
+	if e.Flags&CQEMore == 0 {
+		c.ended++
+	}
 }
 
 // take reads a place of a mixed CQ and turns it into filler: when a 32-byte

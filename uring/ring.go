@@ -35,6 +35,8 @@ type Ring struct {
 	extra []*sys.Region // wait regions and receive areas, freed with the ring
 	bufs  []*BufRing    // open buffer rings, closed with the ring
 
+	retired []*sys.Region // buffers of closed buffer rings that may be in use
+
 	waitArg *waitArg
 }
 
@@ -49,6 +51,7 @@ type sq struct {
 
 	next uint32 // tail of the entries handed out
 	seen uint32 // head as last read
+	base uint32 // head when the ring was opened
 }
 
 // cq is the completion side. The kernel moves tail, the process head.
@@ -63,6 +66,7 @@ type cq struct {
 	entries uint32
 
 	next      uint32 // head, but for what is held back
+	ended     uint32 // completions after which none of the same entry follows
 	hold      uint32 // how many places may be held back, see Ring.Hold
 	held      uint32 // how many are
 	flushes   uint64
@@ -111,47 +115,6 @@ func (r *Ring) CQFlushes() uint64 { return r.cq.flushes }
 
 // SetCQFlags sets the flags that the kernel reads in the CQ.
 func (r *Ring) SetCQFlags(f CQFlags) { r.cq.flags.Store(uint32(f)) }
-
-// Close frees the ring and its buffer rings. The kernel cancels what is in
-// flight, asynchronously: memory of such operations must outlive the call by
-// an unknown time, so reap every completion first. A ring that is closed hands
-// out neither entries nor completions, and what enters the kernel answers
-// EBADF; Close itself may be called again and answers nil.
-//
-// A ring with RegisteredFDOnly, or after [Ring.RegisterRingFD], must be closed
-// on the thread to which its index belongs: elsewhere Close frees what it can
-// and reports that the kernel's half lives on, until that thread exits or (6.3)
-// calls Close too.
-func (r *Ring) Close() error {
-	var errs []error
-	var groups []*BufRing // that the kernel still knows
-	for _, b := range r.bufs {
-		if b.unregister() != nil {
-			groups = append(groups, b)
-		} else {
-			errs = append(errs, b.free())
-		}
-	}
-	if r.registered >= 0 {
-		errs = append(errs, r.UnregisterRingFD())
-	}
-	if r.fd != nil {
-		errs = append(errs, r.fd.Close())
-		r.fd = nil
-	}
-	if r.registered < 0 {
-		for _, b := range groups { // they died with the ring
-			errs = append(errs, b.free())
-		}
-		groups = nil
-	}
-	// The kernel holds references of its own to the pages of the queues.
-	errs = append(errs, unmap(r.mem), unmap(r.extra))
-	r.bufs, r.mem, r.extra = groups, nil, nil
-	r.enterFD = -1
-	r.sq, r.cq = closedQueues()
-	return errors.Join(errs...)
-}
 
 // closedQueues returns the queues of a closed ring: no entries, no completions.
 func closedQueues() (sq, cq) {

@@ -69,6 +69,7 @@ func (r *Ring) open(o *Options, p *abi.Params) error {
 		r.mem = mem
 	}
 	r.bind(p)
+	r.sq.base = r.sq.seen
 	return nil
 }
 

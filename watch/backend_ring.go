@@ -132,7 +132,7 @@ func openRing(disabled, restrict bool) (*uring.Ring, error) {
 func (b *ringBackend) wake() { sys.Signal(b.bell) }
 
 func (b *ringBackend) close() error {
-	errs := []error{b.ring.Close()} // polls hold no memory of ours
+	errs := []error{b.ring.CloseNow()} // polls hold no memory of ours
 	if b.bell != nil {
 		errs = append(errs, b.bell.Close())
 	}
@@ -156,7 +156,7 @@ func (b *ringBackend) follow() error {
 		}
 		return fmt.Errorf("watch: io_uring: %w", err)
 	}
-	err = b.ring.Close()
+	err = b.ring.CloseNow()
 	b.ring, b.enabled, b.stray = ring, true, false
 	b.bellArmed, b.shown, b.cancels = false, 0, b.cancels[:0]
 	b.hot.clear()

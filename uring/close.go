@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+
+package uring
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrInFlight is returned by [Ring.Close] when the kernel may still use memory of
+// operations: it must stay reachable.
+var ErrInFlight = errors.New("uring: the ring is closed, and the kernel may still use the memory of operations that were in flight: keep it reachable")
+
+// How long Close waits: cancelSpan for completions of what was cancelled, then up to
+// closeSpan for the kernel to let go of everything.
+const (
+	cancelSpan = 100 * time.Millisecond
+	closeSpan  = 5 * time.Second
+)
+
+// Close ends what is in flight and frees the ring and its buffer rings. Operations are
+// cancelled, and their completions taken and dropped: what an operation has created
+// meanwhile, such as the descriptor of a connection, is lost, so cancel and reap before
+// if that matters. When Close returns nil, the kernel is done with all memory.
+//
+// What cannot be cancelled, such as a read that a disk has begun, is waited for, up to
+// five seconds. After that, and where Close may not ask the kernel (on another thread
+// than that of a ring with SingleIssuer, or with [Options.Restrict]), it closes the ring
+// all the same and returns [ErrInFlight]: the memory of operations must stay reachable
+// then, and the buffers of buffer rings are never freed.
+//
+// Close must not be called beside another call on the ring. A ring that is closed hands
+// out neither entries nor completions, and what enters the kernel answers EBADF; Close
+// itself may be called again and answers nil. See [Ring.CloseNow] for a close that does
+// not wait.
+//
+// A ring with RegisteredFDOnly, or after [Ring.RegisterRingFD], must be closed
+// on the thread to which its index belongs: elsewhere Close frees what it can
+// and reports that the kernel's half lives on, until that thread exits or (6.3)
+// calls Close too.
+func (r *Ring) Close() error {
+	if r.enterFD < 0 || r.sq.head == nil || r.endAll(cancelSpan) {
+		return r.close(func() bool { return true })
+	}
+	released, err := r.watchRelease()
+	if err != nil {
+		ended := r.endAll(closeSpan)
+		released = func() bool { return ended }
+	}
+	return r.close(released)
+}
+
+// CloseNow is [Ring.Close] that neither cancels nor waits: the kernel ends what is in
+// flight some time later. It is for rings whose operations have no memory, such as polls,
+// or memory that stays reachable. The buffers of buffer rings are kept for good if
+// anything may be in flight.
+func (r *Ring) CloseNow() error {
+	idle := r.enterFD < 0 || r.sq.head == nil || r.inFlight() == 0
+	err := r.close(func() bool { return idle })
+	if errors.Is(err, ErrInFlight) {
+		return nil // as announced
+	}
+	return err
+}
+
+// inFlight returns how many entries the kernel has taken that have not completed for the
+// last time. It is too high where entries complete without a completion (SQESkipSuccess),
+// and never 0 by mistake but for completions that other rings have sent.
+func (r *Ring) inFlight() uint32 {
+	taken := r.sq.head.Load()
+	if r.setup&SetupSQPoll != 0 {
+		taken = r.sq.next // its thread may take entries at any time
+	}
+	return taken - r.sq.base - r.cq.ended
+}
+
+// endAll cancels what is in flight and reaps, until nothing is left or the time is over.
+// It reports whether nothing is left.
+func (r *Ring) endAll(span time.Duration) bool {
+	until := time.Now().Add(span)
+	var dropped [64]CQE
+	for pause := time.Millisecond; ; pause = min(2*pause, 16*time.Millisecond) {
+		for r.Reap(dropped[:]) > 0 {
+		}
+		if r.sq.head.Load() == r.sq.base && r.inFlight() == 0 {
+			return true // nothing was ever submitted
+		}
+		n, err := r.SyncCancel(SyncCancelOptions{Any: true, All: true, Timeout: pause})
+		if r.inFlight() == 0 && (err != nil || n == 0) {
+			return true
+		}
+		if err != nil && !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ETIME) && !errors.Is(err, syscall.EALREADY) {
+			return false
+		}
+		if _, err := r.Wait(WaitOptions{Count: 1, NoSubmit: true, Timeout: pause}); err != nil || time.Now().After(until) {
+			return false
+		}
+	}
+}
+
+// watchRelease returns what waits until the kernel has released a ring that is closed,
+// which it does after the last operation: then it drops the ring's table of files, in
+// which the only writer of a pipe is.
+func (r *Ring) watchRelease() (released func() bool, err error) {
+	rd, wr, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer wr.Close()
+	fds := []int{int(wr.Fd())}
+	if n, _ := r.UpdateFiles(0, fds); n != 1 {
+		if err := r.RegisterFiles(fds); err != nil {
+			return nil, errors.Join(err, rd.Close())
+		}
+	}
+	return func() bool {
+		defer rd.Close()
+		_ = rd.SetReadDeadline(time.Now().Add(closeSpan))
+		_, err := rd.Read(make([]byte, 1))
+		return err == io.EOF
+	}, nil
+}
+
+// kept are buffer rings whose buffers the kernel may still use.
+var kept struct {
+	sync.Mutex
+	rings []*BufRing
+}
+
+// close frees the ring. released is asked, after the kernel has been told, whether it is
+// done with all memory.
+func (r *Ring) close(released func() bool) error {
+	var errs []error
+	for _, b := range r.bufs {
+		_ = b.unregister() // refused ones die with the ring
+	}
+	if r.registered >= 0 {
+		errs = append(errs, r.UnregisterRingFD())
+	}
+	if r.fd != nil {
+		errs = append(errs, r.fd.Close())
+		r.fd = nil
+	}
+	// The kernel holds references of its own to the pages of the queues.
+	errs = append(errs, unmap(r.mem), unmap(r.extra))
+	r.mem, r.extra = nil, nil
+	r.enterFD = -1
+	r.sq, r.cq = closedQueues()
+	switch {
+	case !released():
+		errs = append(errs, ErrInFlight)
+		kept.Lock()
+		kept.rings = append(kept.rings, r.bufs...)
+		kept.Unlock()
+	case r.registered >= 0: // the kernel's half lives on
+		return errors.Join(errs...)
+	default:
+		for _, b := range r.bufs {
+			errs = append(errs, b.free())
+		}
+		errs = append(errs, unmap(r.retired))
+	}
+	r.bufs, r.retired = nil, nil
+	return errors.Join(errs...)
+}

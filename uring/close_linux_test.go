@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+
+package uring_test
+
+import (
+	"errors"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// closeWith opens a ring with an operation in flight that start enters, closes it, and
+// checks that it is gone: what wakes it then finds nobody.
+func closeWith(t *testing.T, o uring.Options, start func(r *uring.Ring) (wake func())) {
+	t.Helper()
+	r, err := uring.Open(o)
+	ctlOK(t, "open", err)
+	wake := start(r)
+	_, err = r.Submit()
+	ctlOK(t, "submit", err)
+	begin := time.Now()
+	ctlOK(t, "close", r.Close())
+	wake()
+	ctlOK(t, "close again", r.Close())
+	if d := time.Since(begin); d > ringtest.Patience/2 {
+		t.Errorf("closing took %v", d)
+	}
+	if r.SQE() != nil {
+		t.Error("a closed ring hands out an entry")
+	}
+}
+
+// TestCloseEndsWhatIsInFlight closes rings with operations of many kinds in flight: when
+// Close returns, the kernel must not touch their memory any more.
+func TestCloseEndsWhatIsInFlight(t *testing.T) {
+	ringtest.NeedKernel(t, "SYNC_CANCEL", "6.0")
+	for _, f := range ringtest.Flavours {
+		t.Run(f.Name, func(t *testing.T) {
+			ringtest.NeedKernel(t, "ring flavour "+f.Name, f.Since)
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			untouched := func(p []byte, wr int) func() {
+				return func() {
+					ctlWrite(t, wr, []byte("late"))
+					if string(p) != "mine" {
+						t.Errorf("the buffer holds %q after Close", p)
+					}
+				}
+			}
+			t.Run("read", func(t *testing.T) {
+				rd, wr := ctlPipe(t)
+				p := []byte("mine")
+				closeWith(t, f.Opts, func(r *uring.Ring) func() {
+					ctlNext(t, r).Read(uring.Fd(rd), p, 0)
+					return untouched(p, wr)
+				})
+			})
+			t.Run("read by a worker", func(t *testing.T) {
+				rd, wr := ctlPipe(t)
+				p := []byte("mine")
+				closeWith(t, f.Opts, func(r *uring.Ring) func() {
+					ctlNext(t, r).Read(uring.Fd(rd), p, 0).SetFlags(uring.SQEAsync)
+					return untouched(p, wr)
+				})
+			})
+			t.Run("without a completion", func(t *testing.T) {
+				rd, wr := ctlPipe(t)
+				p := []byte("mine")
+				closeWith(t, f.Opts, func(r *uring.Ring) func() {
+					ctlNext(t, r).Nop().SetFlags(uring.SQESkipSuccess)
+					if r.SQSpace() == 0 {
+						_, err := r.Submit()
+						ctlOK(t, "submit", err)
+					}
+					ctlNext(t, r).Read(uring.Fd(rd), p, 0).SetFlags(uring.SQESkipSuccess)
+					return untouched(p, wr)
+				})
+			})
+			t.Run("completions that nobody took", func(t *testing.T) {
+				closeWith(t, f.Opts, func(r *uring.Ring) func() {
+					for range r.SQEntries() {
+						ctlNext(t, r).Nop()
+					}
+					return func() {}
+				})
+			})
+			t.Run("timeout", func(t *testing.T) {
+				ts := uring.NewTimespec(time.Hour)
+				closeWith(t, f.Opts, func(r *uring.Ring) func() {
+					ctlNext(t, r).Timeout(&ts, 0, 0)
+					return func() {}
+				})
+			})
+			t.Run("stream into provided buffers", func(t *testing.T) {
+				a, b := ctlTCP(t)
+				closeWith(t, f.Opts, func(r *uring.Ring) func() {
+					bufs, err := r.NewBufRing(uring.BufRingOptions{Group: 70, Entries: 4, BufferSize: 64})
+					ctlOK(t, "buffers", err)
+					ctlNext(t, r).RecvMultishot(uring.Fd(a), 0, 70)
+					return func() {
+						ctlWrite(t, b, []byte("late"))
+						ctlOK(t, "close the buffers after the ring", bufs.Close())
+					}
+				})
+			})
+		})
+	}
+}
+
+// TestCloseThatMayNotAsk closes rings for which the kernel refuses to cancel and to tell:
+// Close says that memory is in use, and keeps what is its own.
+func TestCloseThatMayNotAsk(t *testing.T) {
+	ringtest.NeedKernel(t, "SINGLE_ISSUER", "6.0")
+	t.Run("restricted", func(t *testing.T) {
+		rd, _ := ctlPipe(t)
+		p := make([]byte, 4)
+		r, err := uring.Open(uring.Options{Restrict: &uring.Restrictions{Ops: []uring.Op{uring.OpRead, uring.OpNop}}})
+		ctlOK(t, "open", err)
+		ctlNext(t, r).Nop()
+		ringtest.Await(t, r, 1)
+		ctlNext(t, r).Read(uring.Fd(rd), p, 0)
+		_, err = r.Submit()
+		ctlOK(t, "submit", err)
+		if err := r.Close(); !errors.Is(err, uring.ErrInFlight) {
+			t.Errorf("close: %v", err)
+		}
+		ctlOK(t, "close again", r.Close())
+		runtime.KeepAlive(p)
+	})
+	t.Run("another thread", func(t *testing.T) {
+		a, b := ctlTCP(t)
+		r, err := uring.Open(uring.Options{SingleIssuer: true})
+		ctlOK(t, "open", err)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		bufs, err := r.NewBufRing(uring.BufRingOptions{Group: 71, Entries: 4, BufferSize: 64})
+		ctlOK(t, "buffers", err)
+		ctlNext(t, r).RecvMultishot(uring.Fd(a), 0, 71)
+		_, err = r.Submit()
+		ctlOK(t, "submit", err)
+		buf := bufs.Buffer(0)
+		ctlElsewhere(func() {
+			if err := r.Close(); !errors.Is(err, uring.ErrInFlight) {
+				t.Errorf("close: %v", err)
+			}
+		})
+		ctlWrite(t, b, []byte("late"))
+		buf[0]++ // would fault if it was unmapped
+	})
+	t.Run("nothing in flight", func(t *testing.T) {
+		r, err := uring.Open(uring.Options{SingleIssuer: true})
+		ctlOK(t, "open", err)
+		ctlElsewhere(func() { ctlOK(t, "close", r.Close()) })
+	})
+}
+
+// TestCloseNow closes rings at once and keeps the buffers that the kernel may have.
+func TestCloseNow(t *testing.T) {
+	ringtest.NeedKernel(t, "multishot receive", "6.0")
+	a, b := ctlTCP(t)
+	r, err := uring.Open(uring.Options{})
+	ctlOK(t, "open", err)
+	bufs, err := r.NewBufRing(uring.BufRingOptions{Group: 72, Entries: 4, BufferSize: 64})
+	ctlOK(t, "buffers", err)
+	ctlNext(t, r).RecvMultishot(uring.Fd(a), 0, 72)
+	_, err = r.Submit()
+	ctlOK(t, "submit", err)
+	buf := bufs.Buffer(0)
+	ctlOK(t, "close", r.CloseNow())
+	ctlOK(t, "close again", r.CloseNow())
+	ctlWrite(t, b, []byte("late"))
+	buf[0]++
+}
+
+// TestBufRingCloseInFlight closes a buffer ring while a stream may pick from it: the
+// buffers stay until the ring is closed.
+func TestBufRingCloseInFlight(t *testing.T) {
+	ringtest.NeedKernel(t, "multishot receive", "6.0")
+	r := ctlRing(t, uring.Options{})
+	a, _ := ctlTCP(t)
+	bufs := ctlBufRing(t, r, uring.BufRingOptions{Group: 73, Entries: 4, BufferSize: unix.Getpagesize()})
+	ctlNext(t, r).RecvMultishot(uring.Fd(a), 0, 73)
+	_, err := r.Submit()
+	ctlOK(t, "submit", err)
+	buf := bufs.Buffer(0)
+	ctlOK(t, "close", bufs.Close())
+	buf[0]++
+	ctlNext(t, r).CancelAny(uring.CancelAll)
+	for range 2 {
+		if c := ringtest.Await(t, r, 1)[0]; c.UserData == 0 && c.Res < 0 && c.Errno() != syscall.ECANCELED && c.Errno() != syscall.ENOBUFS {
+			t.Errorf("%+v", c)
+		}
+	}
+}
