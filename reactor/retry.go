@@ -197,6 +197,7 @@ func (l *loop) lookAgain(id inflight.ID, looks int) {
 	s := l.table.Lookup(id)
 	if s != nil && !l.judge(s, looks) {
 		l.end(s, s.Value.res)
+		l.wakeLocked() // a pinned loop's thread calls back
 	}
 	l.mu.Unlock()
 	l.calls.kick()

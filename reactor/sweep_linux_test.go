@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -280,11 +281,13 @@ func sweptDrain(g *rig) {
 
 // sweptOperations are all that the sweep runs.
 func sweptOperations(path string, content []byte) (ops []sweep.Operation) {
-	// What the kernel says of an operation is the caller's to meet, but for ends
-	// that nobody asked for.
-	reads := append(sweep.Fails(syscall.EIO, syscall.ENOMEM, syscall.EAGAIN), append(sweep.Passes(syscall.EINTR, syscall.ECANCELED),
-		sweep.Choice{Short: true, Passing: true}, sweep.Choice{Late: true, Passing: true})...)
-	polls := append(sweep.Fails(syscall.EIO, syscall.ENOMEM, syscall.EINTR), append(sweep.Passes(syscall.ECANCELED), sweep.Choice{Late: true, Passing: true})...)
+	// What the kernel says of an operation is the caller's to meet, but for
+	// interruptions and, which simulated rings make, the exit of a thread.
+	choices := func(fails, passes []syscall.Errno, more ...sweep.Choice) []sweep.Choice {
+		cs := append(sweep.Fails(fails...), sweep.Passes(passes...)...)
+		return append(append(cs, sweep.Choice{Late: true, Passing: true}), more...)
+	}
+	short, stale := sweep.Choice{Short: true, Passing: true}, sweep.Choice{Stale: true, Passing: true}
 	for _, sim := range []bool{false, true} {
 		for _, pinned := range []bool{false, true} {
 			name := map[bool]string{false: "", true: "pinned "}[pinned] + map[bool]string{false: "", true: "simulated "}[sim]
@@ -293,10 +296,23 @@ func sweptOperations(path string, content []byte) (ops []sweep.Operation) {
 				do   func(*rig)
 			}{{"Do", sweptDo}, {"DoBatch", sweptBatch}, {"DoChain", sweptChain}, {"DoContext that ends", sweptContext},
 				{"Queue and Cancel", sweptCancel}, {"QueueWithDeadline", sweptDeadline}, {"Stream", sweptPoll}, {"Drain", sweptDrain}} {
-				instead := map[string][]sweep.Choice{"READ": reads, "POLL_ADD": polls}
-				if sim {
-					instead["READ"] = append(reads, sweep.Choice{Stale: true, Passing: true})
+				fails, passes, more := []syscall.Errno{syscall.EIO, syscall.ENOMEM}, []syscall.Errno(nil), []sweep.Choice{short}
+				if sim && op.name != "DoChain" {
+					passes = append(passes, syscall.ECANCELED)
+				} else {
+					fails = append(fails, syscall.ECANCELED)
 				}
+				polls := choices(append(slices.Clone(fails), syscall.EINTR), passes)
+				if sim {
+					more = append(more, stale)
+				}
+				fails = append(fails, syscall.EAGAIN)
+				if op.name == "DoChain" {
+					fails = append(fails, syscall.EINTR)
+				} else {
+					passes = append(passes, syscall.EINTR)
+				}
+				instead := map[string][]sweep.Choice{"READ": choices(fails, passes, more...), "POLL_ADD": polls}
 				ops = append(ops, sweep.Operation{Name: name + op.name, Run: rigged(path, content, pinned, sim, op.do), Sim: sim, Opened: true, Most: 2, Instead: instead})
 			}
 		}

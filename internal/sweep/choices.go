@@ -2,7 +2,10 @@
 
 package sweep
 
-import "syscall"
+import (
+	"slices"
+	"syscall"
+)
 
 // Choice is one way in which an answer can go wrong.
 type Choice struct {
@@ -102,12 +105,12 @@ func lost(errnos ...syscall.Errno) (cs []Choice) {
 // be a lie about the state of a socket: that there is nothing to read when there
 // is, of which no event follows.
 var Choices = map[string][]Choice{
-	"READ":           transfers(syscall.EIO, syscall.ENOMEM, syscall.EBADF),
-	"READ_FIXED":     transfers(syscall.EIO, syscall.ENOMEM, syscall.EBADF),
-	"WRITE":          transfers(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM, syscall.EBADF),
-	"WRITE_FIXED":    transfers(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM, syscall.EBADF),
+	"READ":           answered(syscall.EIO, syscall.ENOMEM, syscall.EBADF),
+	"READ_FIXED":     answered(syscall.EIO, syscall.ENOMEM, syscall.EBADF),
+	"WRITE":          answered(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM, syscall.EBADF),
+	"WRITE_FIXED":    answered(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM, syscall.EBADF),
 	"READ_MULTISHOT": append(Fails(syscall.EIO), append(Passes(syscall.ENOBUFS), late)...),
-	"FSYNC":          append(Fails(syscall.EIO, syscall.ENOSPC, syscall.EBADF), append(Passes(syscall.EINTR, syscall.ECANCELED), late)...),
+	"FSYNC":          append(Fails(syscall.EIO, syscall.ENOSPC, syscall.EBADF, syscall.ECANCELED), append(Passes(syscall.EINTR), late)...),
 	"SPLICE":         transfers(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM),
 	"RECV":           append(Fails(syscall.ECONNRESET, syscall.ENOMEM, syscall.EIO), append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.ENOBUFS, syscall.ECANCELED), late)...),
 	"SEND":           append(Fails(syscall.ECONNRESET, syscall.EPIPE, syscall.ENOMEM, syscall.EIO), append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED), short, late)...),
@@ -204,6 +207,12 @@ var AtDoor = map[string][]Choice{
 // Opening are the kinds with which rings and what belongs to them are opened.
 // Operations that share that may leave them to one.
 var Opening = []string{"io_uring_setup", "io_uring_register", "mmap", "dup", "eventfd", "epoll_create1", "epoll_ctl add"}
+
+// answered are the choices of reads and writes where ECANCELED is the file's own answer,
+// as no thread has exited.
+func answered(fatal ...syscall.Errno) []Choice {
+	return append(slices.DeleteFunc(transfers(fatal...), func(c Choice) bool { return c.Errno == syscall.ECANCELED }), Fails(syscall.ECANCELED)...)
+}
 
 // transfers are the choices of reads and writes.
 func transfers(fatal ...syscall.Errno) []Choice {
