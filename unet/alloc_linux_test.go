@@ -4,10 +4,12 @@ package unet_test
 
 import (
 	"io"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -62,4 +64,38 @@ func BenchmarkEcho(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestAcceptAllocatesNoMoreThanNet counts what a connection costs from Accept to
+// Close.
+func TestAcceptAllocatesNoMoreThanNet(t *testing.T) {
+	trace := sys.FDTrace
+	sys.FDTrace = nil // it allocates for each descriptor of ours
+	defer func() { sys.FDTrace = trace }()
+	var std float64
+	eachMode(t, func(t *testing.T, s *unet.System) {
+		l := listen(t, s, "tcp")
+		accept := func() {
+			fd := rawClient(t)
+			if err := connectRaw(fd, l.Addr()); err != nil {
+				t.Fatal(err)
+			}
+			c, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = c.Close()
+			_ = syscall.Close(fd)
+		}
+		accept()
+		n := ringtest.Allocations(50, accept)
+		if std == 0 {
+			std = n
+		}
+		if n > std {
+			t.Errorf("%v allocations, package net's %v", n, std)
+		} else {
+			t.Logf("%v allocations, package net's %v", n, std)
+		}
+	})
 }

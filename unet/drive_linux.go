@@ -18,7 +18,9 @@ func (l *loop) drive() {
 			l.settle()
 			continue
 		}
-		if !l.search() {
+		if l.starved.Load() {
+			l.standBack()
+		} else if !l.search() {
 			l.sleep()
 		}
 	}
@@ -29,14 +31,63 @@ func (l *loop) drive() {
 // whose processor was taken away. As long as the driver is ready no other P
 // takes over their queue, so it waits until all have begun.
 func (l *loop) settle() {
+	begin := time.Now()
 	runtime.Gosched()
-	if l.woken.Load() <= fewEvents+1 {
-		return
+	if l.woken.Load() > fewEvents+1 && !l.starved.Load() {
+		if l.woken.Add(-1) > 0 {
+			<-l.settled
+		}
+		l.woken.Store(1)
 	}
-	if l.woken.Add(-1) > 0 {
-		<-l.settled
+	l.stoodBack(time.Since(begin))
+}
+
+// standBack lets other goroutines run.
+func (l *loop) standBack() {
+	begin := time.Now()
+	runtime.Gosched()
+	l.stoodBack(time.Since(begin))
+}
+
+// stoodBack notes how long the driver let others run. When that is longer than
+// the goroutines explain that the driver has woken, every P computes: the
+// scheduler gives each goroutine a P for 10 ms, and the driver, which is one of
+// many, comes last. The loop is starved when that happens a few times in a row
+// (once is no more than another process that had the processor), until the driver
+// was back soon several times in a row. A starved driver does not sleep, because
+// the netpoller, which would wake it, is asked every 10 ms only and puts it last
+// again.
+func (l *loop) stoodBack(d time.Duration) {
+	if long := d > longAway; long != l.wasLong {
+		l.wasLong, l.inARow = long, 0
 	}
-	l.woken.Store(1)
+	l.inARow++
+	switch {
+	case l.wasLong && l.inARow >= longInARow:
+		l.starved.Store(true)
+	case !l.wasLong && l.inARow >= soonInARow && l.starved.Load():
+		l.starved.Store(false)
+	}
+}
+
+const (
+	longAway   = 4 * time.Millisecond
+	longInARow = 3
+	soonInARow = 8
+)
+
+// help does the work of a driver that is starved. A call that is about to wait
+// does it, whose P would be given to a goroutine that computes next.
+// When a pass is under way, which may have looked too early, its goroutine makes
+// another one.
+func (l *loop) help() {
+	l.wanted.Store(true)
+	for l.wanted.Load() && l.passing.TryLock() {
+		l.wanted.Store(false)
+		l.driving = false
+		l.passLocked()
+		l.passing.Unlock()
+	}
 }
 
 // begun is told by a reader that was given its data that it runs.
@@ -48,6 +99,17 @@ func (l *loop) begun() {
 
 // pass serves what is ready now and returns how many events there were.
 func (l *loop) pass() int {
+	l.passing.Lock()
+	l.driving = true
+	n := l.passLocked()
+	l.passing.Unlock()
+	if l.wanted.Load() {
+		l.help()
+	}
+	return n
+}
+
+func (l *loop) passLocked() int {
 	n, errno := l.poll.PollSockets(l.events)
 	if errno != 0 && errno != syscall.EINTR {
 		panic("unet: epoll_pwait: " + errno.Error()) // our own descriptor and memory
@@ -84,6 +146,9 @@ func (l *loop) notice(s *sock, events uint32) {
 			h.state = taken
 			l.batch = append(l.batch, receive{s, s.in.buf})
 		} else {
+			if s.datagram && !s.muted && h.state == idle && h.ready.Load() {
+				s.mute() // the reader knows already
+			}
 			h.becomeReady()
 		}
 	}
@@ -114,7 +179,7 @@ func (l *loop) search() bool {
 		return false
 	}
 	for start := time.Now(); ; {
-		runtime.Gosched()
+		l.standBack()
 		if n := l.pass(); n > 0 {
 			l.spin.hit(n)
 			return true

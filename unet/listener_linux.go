@@ -25,22 +25,41 @@ func (l *listener) opError(op string, err error) error {
 
 // accept waits for a connection and returns its descriptor and the peer.
 func (l *listener) accept() (fd int, peer sockaddr, err error) {
-	var errno syscall.Errno
-	err = l.whenReady(&l.rd, func(listening int) bool {
-		for {
-			fd, peer.n, errno = sys.SockAccept(listening, peer.b[:])
-			if errno != syscall.EINTR && errno != syscall.ECONNABORTED {
-				return errno != syscall.EAGAIN
-			}
-		}
-	})
-	if err == nil {
-		err = callError("accept4", errno)
-	}
+	fd, err = l.acceptTo(&peer)
 	if err != nil {
 		return -1, peer, l.opError("accept", err)
 	}
 	return fd, peer, nil
+}
+
+// acceptTo is whenReady with accept4, without the allocations of a closure.
+func (l *listener) acceptTo(peer *sockaddr) (int, error) {
+	h := &l.rd
+	if err := l.begin(h); err != nil {
+		return -1, err
+	}
+	defer l.end(h)
+	for {
+		if err := l.check(h); err != nil {
+			return -1, err
+		}
+		h.ready.Store(false)
+		fd, n, errno := sys.SockAccept(l.fd.Int(), peer.b[:])
+		switch errno {
+		case 0:
+			h.ready.Store(true) // more may wait
+			peer.n = n
+			return fd, nil
+		case syscall.EAGAIN:
+			if _, err := l.wait(h, nil); err != nil {
+				return -1, err
+			}
+		case syscall.EINTR, syscall.ECONNABORTED:
+		default:
+			h.ready.Store(true)
+			return -1, callError("accept4", errno)
+		}
+	}
 }
 
 // Addr returns the address that is listened on. Do not change it.
@@ -101,7 +120,8 @@ func (l *TCPListener) AcceptTCP() (*TCPConn, error) {
 		return nil, err
 	}
 	newConnOptions(fd, l.period, l.probes)
-	c, err := l.loop.system.newTCPConn(fd, l.network, localAddr(fd, l.network), peer.addr(l.network))
+	local, remote := tcpAddrs(fd, &peer)
+	c, err := l.loop.system.newTCPConn(fd, l.network, local, remote)
 	if err != nil {
 		return nil, l.opError("accept", err)
 	}

@@ -3,6 +3,7 @@
 package unet
 
 import (
+	"io"
 	"net"
 	"testing"
 	"time"
@@ -121,5 +122,84 @@ func TestSpinnerGivesUp(t *testing.T) {
 	}
 	if s.found(1); !s.worthwhile() {
 		t.Error("does not spin although it pays")
+	}
+}
+
+// TestCallsHelpAStarvedDriver ends the driver and has two connections exchange
+// messages: each call that is about to wait does the driver's work.
+func TestCallsHelpAStarvedDriver(t *testing.T) {
+	for _, mode := range []Mode{ModePlain, ModeRing} {
+		t.Run(mode.String(), func(t *testing.T) {
+			s, err := NewSystem(Options{Mode: mode})
+			if err != nil {
+				t.Skipf("needs io_uring: %v", err)
+			}
+			l, err := s.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := s.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { a.Close(); b.Close(); l.Close() }()
+			driven := a.(*TCPConn).loop
+			driven.stopping.Store(true)
+			_ = driven.gatePoller.SetDeadline(time.Unix(1, 0)) // wakes the driver
+			driven.done.Wait()
+			driven.starved.Store(true)
+			go func() { _, _ = io.Copy(struct{ io.Writer }{b}, struct{ io.Reader }{b}) }()
+			done := make(chan error, 1)
+			go func() {
+				p := make([]byte, 8)
+				for range 100 {
+					if _, err := a.Write(p); err != nil {
+						done <- err
+						return
+					}
+					if _, err := io.ReadFull(a, p); err != nil {
+						done <- err
+						return
+					}
+				}
+				done <- nil
+			}()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("no call does the work of a driver that has no P")
+			}
+		})
+	}
+}
+
+// TestStarvedLoops tells the loop how long its driver was away.
+func TestStarvedLoops(t *testing.T) {
+	l := &loop{}
+	times := func(n int, d time.Duration, want bool) {
+		t.Helper()
+		for i := range n {
+			if l.stoodBack(d); l.starved.Load() != want {
+				t.Fatalf("starved is %t after %d of %d times %v", !want, i+1, n, d)
+			}
+		}
+	}
+	for range 3 {
+		times(20, time.Microsecond, false)
+		times(longInARow-1, 2*longAway, false)
+		times(1, time.Microsecond, false)
+		times(longInARow-1, 2*longAway, false)
+		times(1, 2*longAway, true)
+		times(soonInARow-1, time.Microsecond, true)
+		times(1, 2*longAway, true)
+		times(soonInARow-1, time.Microsecond, true)
+		times(1, time.Microsecond, false)
 	}
 }

@@ -37,6 +37,13 @@ type loop struct {
 	woken   atomic.Int32
 	settled chan struct{}
 
+	passing sync.Mutex  // held by a pass: of the driver or of a call that helps it
+	driving bool        // the pass is the driver's; guarded by passing
+	wanted  atomic.Bool // a call asks for a pass; see help
+	starved atomic.Bool // see stoodBack
+	wasLong bool        // the driver was away for long the last inARow times
+	inARow  int
+
 	useRing bool
 	ring    *uring.Ring // opened when it is first of use
 	batch   []receive

@@ -120,9 +120,11 @@ func (s *System) takeDatagrams(old interface {
 	var err error
 	if _, ok := old.(*net.UDPConn); ok {
 		u := &UDPConn{datagrams{conn: conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}}
+		u.datagram = true
 		c, d, err = u, &u.datagrams, take(s, old, u, &u.sock)
 	} else {
 		u := &UnixgramConn{datagrams{conn: conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}}
+		u.datagram = true
 		c, d, err = u, &u.datagrams, take(s, old, u, &u.sock)
 	}
 	if err != nil {

@@ -123,7 +123,10 @@ func (s *sock) received(l *loop, n int, errno syscall.Errno) {
 		sys.RaceWrite(s.in.buf[:n])
 		s.mayHoldMore(n, len(s.in.buf), errno)
 		s.in.n, s.in.errno, s.in.done = n, uint32(errno), true
-		l.woken.Add(1)
+		if l.driving {
+			s.in.counted = true
+			l.woken.Add(1)
+		}
 	}
 	h.finish()
 }

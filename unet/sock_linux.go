@@ -25,6 +25,8 @@ type sock struct {
 	mu       sync.Mutex
 	closing  bool // guarded by mu
 	watchOut bool // guarded by mu: the loop reports when it can be written to
+	datagram bool // set once
+	muted    bool // guarded by mu: the loop does not report when it can be read; see mute
 	// wary sockets may hold more after a short receive: the peer has closed or
 	// failed, the socket keeps borders between messages, or somebody has had
 	// the descriptor in hand.
@@ -61,10 +63,33 @@ type delivery struct {
 	n     int
 	errno uint32 // a syscall.Errno in less space
 	done  bool   // n and errno are the result of a receive into buf
+	// counted is set when the loop counts the reader in woken.
+	counted bool
 }
 
 // watched are the events that every socket reports.
 const watched = syscall.EPOLLIN | syscall.EPOLLRDHUP | syscall.EPOLLPRI | epoll.EdgeTriggered
+
+// events returns what the loop shall report. The caller holds mu.
+func (s *sock) events() uint32 {
+	events := uint32(watched)
+	if s.muted {
+		events = epoll.EdgeTriggered
+	}
+	if s.watchOut {
+		events |= syscall.EPOLLOUT
+	}
+	return events
+}
+
+// mute stops reports of datagrams whose reader does not wait, of which there is
+// one for each. The next call that waits undoes it. The caller holds mu.
+func (s *sock) mute() {
+	s.muted = true
+	if errno := s.loop.poll.Modify(s.fd.Int(), s.events(), s.key); errno != 0 {
+		s.muted = false
+	}
+}
 
 // open begins to watch a descriptor, which it owns from now on, also when it
 // fails.
@@ -146,9 +171,11 @@ func (r resources) free() error {
 // It is a cleanup and not a finalizer, which the program may set itself. The
 // file of a listener stays.
 func closeDropped[T any](whole *T, s *sock) {
-	s.drop = runtime.AddCleanup(whole, func(r resources) {
-		go func() { _ = r.free() }() // it may wait for the driver
-	}, resources{s.fd, s.loop, s.key})
+	s.drop = runtime.AddCleanup(whole, freeDropped, resources{s.fd, s.loop, s.key})
+}
+
+func freeDropped(r resources) {
+	go func() { _ = r.free() }() // it may wait for the driver
 }
 
 // interrupt wakes the waiter without a result. One whose receive is under way
@@ -214,13 +241,20 @@ func (s *sock) wait(h *half, buf []byte) (received bool, err error) {
 	if h.wake == nil {
 		h.wake = newWake()
 	}
+	if h == &s.rd && s.muted {
+		s.muted = false
+		s.loop.poll.Modify(s.fd.Int(), s.events(), s.key) // which reports what is there already
+	}
 	s.mu.Unlock()
+	if s.loop.starved.Load() {
+		s.loop.help()
+	}
 	<-h.wake
 	if h != &s.rd {
 		return false, nil
 	}
 	s.in.buf = nil
-	if s.in.done {
+	if s.in.counted {
 		s.loop.begun()
 	}
 	return s.in.done, nil
@@ -233,7 +267,7 @@ func (s *sock) waitWritable() error {
 	s.mu.Lock()
 	if !s.watchOut && !s.closing {
 		s.watchOut = true
-		if errno := s.loop.poll.Modify(s.fd.Int(), watched|syscall.EPOLLOUT, s.key); errno != 0 {
+		if errno := s.loop.poll.Modify(s.fd.Int(), s.events(), s.key); errno != 0 {
 			s.watchOut = false
 			s.mu.Unlock()
 			return os.NewSyscallError("epoll_ctl", errno)

@@ -98,12 +98,35 @@ func (s *sockaddr) addr(network string) net.Addr {
 		a.IP = ipBytes(ap.Addr(), &a.ip)
 		return &a.UDPAddr
 	}
-	a := &struct {
-		net.TCPAddr
-		ip [16]byte
-	}{TCPAddr: net.TCPAddr{Port: int(ap.Port()), Zone: ap.Addr().Zone()}}
-	a.IP = ipBytes(ap.Addr(), &a.ip)
+	return new(tcpAddr).set(ap)
+}
+
+// tcpAddr is an address with its bytes.
+type tcpAddr struct {
+	net.TCPAddr
+	ip [16]byte
+}
+
+func (a *tcpAddr) set(ap netip.AddrPort) net.Addr {
+	a.TCPAddr = net.TCPAddr{IP: ipBytes(ap.Addr(), &a.ip), Port: int(ap.Port()), Zone: ap.Addr().Zone()}
 	return &a.TCPAddr
+}
+
+// tcpAddrs returns the addresses of a TCP socket, in one allocation. The peer's is
+// known.
+func tcpAddrs(fd int, peer *sockaddr) (local, remote net.Addr) {
+	var name sockaddr
+	both := new([2]tcpAddr)
+	if n, errno := sys.SockName(fd, name.b[:], false); errno == 0 {
+		name.n = n
+		if ap := name.addrPort(); ap.IsValid() {
+			local = both[0].set(ap)
+		}
+	}
+	if ap := peer.addrPort(); ap.IsValid() {
+		remote = both[1].set(ap)
+	}
+	return local, remote
 }
 
 // ipBytes returns the bytes of an address, which it keeps in room.
