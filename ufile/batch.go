@@ -242,10 +242,10 @@ func (r *Range) byCalls(write bool) bool {
 	switch {
 	case f == nil || !f.accelerated() || r.Off < 0 || write && f.appends || len(r.Buf) == 0:
 		return false
-	case write && !f.direct && !f.polled && f.sys.opts.Mode == ModeAuto: // into the page cache
+	case f.ringable():
 		return false
 	}
-	return !f.ringable()
+	return !write || f.direct || f.polled.Load() || f.sys.opts.Mode == ModeRing // others go to the page cache
 }
 
 // viaRing says whether a range goes through the ring at once: what is not

@@ -4,6 +4,7 @@ package ufile_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -65,7 +66,7 @@ func TestRingsThatCannotBeOpened(t *testing.T) {
 		s := newSystem(t, ufile.Options{})
 		f := open(t, s, path, os.O_RDONLY|sys.ODirect)
 		p := ufile.AlignedBuffer(4096)
-		withoutDescriptors(t, func() { readAt(t, f, p, 0) })
+		withoutDescriptors(t, func() { readInRing(t, f, p) })
 		if name, reason := s.Backend(); name != "syscall" || !strings.Contains(reason, syscall.EMFILE.Error()) {
 			t.Errorf("backend %q, reason %q", name, reason)
 		}
@@ -80,11 +81,22 @@ func TestRingsThatCannotBeOpened(t *testing.T) {
 			opened++
 		}
 		defer func() { sys.FDTrace = trace }()
-		readAt(t, open(t, s, path, os.O_RDONLY|sys.ODirect), p, 0)
+		readInRing(t, open(t, s, path, os.O_RDONLY|sys.ODirect), p)
 		if name, reason := s.Backend(); name != "io_uring" || opened == 0 {
 			t.Errorf("after the shortage: backend %q, reason %q, %d rings opened", name, reason, opened)
 		}
 	})
+}
+
+// readInRing reads the beginning of a file in a way that opens the rings: a single
+// plain call could not be ended by a context.
+func readInRing(t *testing.T, f *ufile.File, p []byte) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if n, err := f.ReadAtContext(ctx, p, 0); n != len(p) || err != nil {
+		t.Fatalf("ReadAtContext = %d, %v", n, err)
+	}
 }
 
 // breakRings puts another file in the place of the rings that open opens.
@@ -126,7 +138,7 @@ func TestRingsThatFail(t *testing.T) {
 		needDirect(t, path)
 		s := newSystem(t, ufile.Options{Reactor: one})
 		f := open(t, s, path, os.O_RDWR|sys.ODirect)
-		breakRings(t, func() { readAt(t, f, ufile.AlignedBuffer(4096), 0) })
+		breakRings(t, func() { readInRing(t, f, ufile.AlignedBuffer(4096)) })
 		var wg sync.WaitGroup
 		for g := range 64 {
 			wg.Go(func() {

@@ -51,7 +51,7 @@ func Copy(ctx context.Context, dst, src Endpoint, o CopyOptions) (int64, error) 
 		return 0, err
 	}
 	defer c.close()
-	if !c.dst.seekable || !c.src.seekable || c.dst.appends {
+	if !c.dst.seekable() || !c.src.seekable() || c.dst.appends {
 		return c.stream()
 	}
 	return c.copyFromPositions(math.MaxInt64)

@@ -3,6 +3,7 @@
 package ufile
 
 import (
+	"io/fs"
 	"os"
 
 	"github.com/ringside-io/ringside/internal/sys"
@@ -12,11 +13,19 @@ import (
 // a Close of the original. A pipe, or whatever else has no offsets, is used
 // through the os.File itself, whose deadlines and whose Close end a wait.
 func borrowOS(f *os.File) (*File, func(), error) {
-	lent := &File{f: f, sys: defaultSystem(), fd: -1}
-	if err := lent.inspect(); err != nil {
+	st, err := f.Stat()
+	if err != nil {
 		return nil, nil, err
 	}
-	if !lent.seekable {
+	if kind := st.Mode() & (fs.ModeType &^ fs.ModeDevice); kind != 0 { // not a regular file or block device
+		lent, err := defaultSystem().newFile(f)
+		if err != nil {
+			return nil, nil, err
+		}
+		if flags, err := sys.OpenFlags(lent.fd); err == nil {
+			lent.setFlags(flags)
+		}
+		lent.kind.Store(uint32(kindOther))
 		lent.fd, lent.direct = -1, false
 		return lent, func() {}, nil
 	}

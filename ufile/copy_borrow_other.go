@@ -8,5 +8,5 @@ import "os"
 
 // borrowOS makes a File that os serves, without a claim on f.
 func borrowOS(f *os.File) (*File, func(), error) {
-	return &File{f: f, sys: defaultSystem(), fd: -1}, func() {}, nil
+	return &File{f: f, state: &state{sys: defaultSystem()}, fd: -1}, func() {}, nil
 }

@@ -15,7 +15,7 @@ import (
 
 // stream copies from or to something without offsets, until the source ends.
 func (c *copying) stream() (int64, error) {
-	if c.dst.seekable != c.src.seekable && !c.dst.appends {
+	if c.dst.seekable() != c.src.seekable() && !c.dst.appends {
 		if handled, err := c.splice(); handled {
 			return c.copied, err
 		}
@@ -46,7 +46,7 @@ func (c *copying) stream() (int64, error) {
 // that nothing has been copied.
 func (c *copying) splice() (handled bool, err error) {
 	pipe, file := c.src, c.dst
-	if c.src.seekable {
+	if c.src.seekable() {
 		pipe, file = file, pipe
 	}
 	st, err := pipe.Stat()

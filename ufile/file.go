@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"weak"
 
 	"github.com/ringside-io/ringside/internal/fdlock"
 	"github.com/ringside-io/ringside/internal/sys"
@@ -17,24 +16,40 @@ import (
 
 // File is an open file with the methods of os.File.
 type File struct {
+	*state
+
+	fd       int
+	f        *os.File
+	direct   bool // O_DIRECT
+	appends  bool // O_APPEND
+	confined bool // names in it must not be looked up by path
+	dropped  runtime.Cleanup
+}
+
+// state is the part of a File that its System holds on to. It does not keep the
+// File alive.
+type state struct {
+	sys *System
 	// The counters share a cache line with the lock, which every operation
 	// touches anyway.
 	lock                  fdlock.Lock
 	cached, plain, ringed atomic.Uint64
-	known                 atomic.Uint32 // the route
+	kind                  atomic.Uint32 // a fileKind
+	known                 atomic.Uint32 // a route
 	misses                atomic.Uint32 // large reads since one was cached
+	first                 atomic.Bool   // readFirst was called
+	polled                atomic.Bool   // os has found that it can be polled; known with the route
 	reads, writes         atomic.Bool   // positional calls are known to be allowed
-
-	fd       int
-	f        *os.File
-	sys      *System
-	seekable bool // a regular file or block device
-	direct   bool // O_DIRECT
-	appends  bool // O_APPEND
-	polled   bool // os has found that it can be polled
-	confined bool // names in it must not be looked up by path
-	self     weak.Pointer[File]
 }
+
+// fileKind is what fstat(2) tells of a file, when it is first needed.
+type fileKind uint32
+
+const (
+	kindUnknown  fileKind = iota
+	kindOther             // all calls are those of os.File
+	kindSeekable          // a regular file or block device
+)
 
 // NewFile makes a File of an open os.File, of which it takes ownership.
 func NewFile(f *os.File) (*File, error) { return defaultSystem().NewFile(f) }
@@ -42,44 +57,65 @@ func NewFile(f *os.File) (*File, error) { return defaultSystem().NewFile(f) }
 // NewFile makes a File of an open os.File, of which it takes ownership: it is
 // closed when this fails.
 func (s *System) NewFile(f *os.File) (*File, error) {
-	u := &File{f: f, sys: s, fd: -1}
-	if err := u.inspect(); err != nil {
+	if _, err := f.Stat(); err != nil {
 		f.Close()
 		return nil, err
 	}
-	s.adopt(u)
+	u, err := s.newFile(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	if flags, err := sys.OpenFlags(u.fd); err == nil {
+		u.setFlags(flags)
+	} else { // no such call here: nothing to accelerate
+		u.kind.Store(uint32(kindOther))
+	}
 	return u, nil
 }
 
-// inspect learns what kind of file it is.
-func (f *File) inspect() error {
-	st, err := f.f.Stat()
+// newFile makes a File of an open os.File and asks the kernel nothing.
+func (s *System) newFile(f *os.File) (*File, error) {
+	u := &File{f: f, fd: -1, state: &state{sys: s}}
+	conn, err := f.SyscallConn()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	kind := st.Mode() & (fs.ModeType &^ fs.ModeDevice)
-	f.seekable = st.Mode().IsRegular() || kind == 0 && st.Mode()&fs.ModeDevice != 0
-	conn, err := f.f.SyscallConn()
-	if err != nil {
-		return err
+	if err := conn.Control(func(fd uintptr) { u.fd = int(fd) }); err != nil {
+		return nil, err
 	}
-	var flagsErr error
-	err = conn.Control(func(fd uintptr) {
-		f.fd = int(fd)
-		var flags int
-		if flags, flagsErr = sys.OpenFlags(f.fd); flagsErr == nil {
-			f.direct = flags&sys.ODirect != 0
-			f.appends = flags&sys.OAppend != 0
-			f.polled = flags&sys.ONonblock != 0
+	s.retryRings()
+	return u, nil
+}
+
+// setFlags takes the flags that the file was opened with.
+func (f *File) setFlags(flags int) {
+	f.direct = flags&sys.ODirect != 0
+	f.appends = flags&sys.OAppend != 0
+}
+
+// seekable reports whether the file is a regular file or a block device. A file
+// that is never read or written at an offset is never asked.
+func (f *File) seekable() bool {
+	switch fileKind(f.kind.Load()) {
+	case kindSeekable:
+		return true
+	case kindOther:
+		return false
+	}
+	if !f.lock.Acquire() { // os.File knows what to answer
+		return false
+	}
+	defer f.lock.Release()
+	kind := kindOther
+	if mode, _, errno := sys.FileMode(f.fd); errno == 0 && sys.ODirect != 0 {
+		if t := mode & syscall.S_IFMT; t == syscall.S_IFREG || t == syscall.S_IFBLK {
+			kind = kindSeekable
+			f.sys.join(f)
 		}
-	})
-	if err != nil {
-		return err
 	}
-	if flagsErr != nil { // no such call here: nothing to accelerate
-		f.seekable = false
-	}
-	return nil
+	f.kind.Store(uint32(kind))
+	return kind == kindSeekable
 }
 
 // std returns the os.File. That of a nil File is nil, and its methods know
@@ -170,9 +206,12 @@ func (f *File) Close() error {
 	if !f.lock.Close() {
 		return f.pathError("close", os.ErrClosed)
 	}
-	runtime.SetFinalizer(f, nil)
 	err := f.f.Close()
-	if ringErr := f.sys.forget(f); err == nil {
+	f.dropped.Stop()
+	if f.state.stats() == (Stats{}) && fileKind(f.kind.Load()) == kindUnknown {
+		return err // it has not joined the system
+	}
+	if ringErr := f.sys.forget(f.state); err == nil {
 		err = ringErr
 	}
 	return err

@@ -24,6 +24,9 @@ func (f *File) ReadAt(p []byte, off int64) (n int, err error) {
 	if f == nil {
 		return 0, os.ErrInvalid
 	}
+	if fileKind(f.kind.Load()) == kindUnknown && f.readFirst(p, off) {
+		return len(p), nil
+	}
 	if !f.accelerated() {
 		return f.readAtOS(p, off)
 	}
@@ -50,11 +53,29 @@ func (f *File) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
+// readFirst is the first ReadAt of a file of which nothing is known yet. It reports
+// whether all of it was in the page cache: then nothing need be known, and a file
+// that is opened for one read costs what it costs with os.
+func (f *File) readFirst(p []byte, off int64) bool {
+	if f.sys.opts.Mode != ModeAuto || f.direct || off < 0 || len(p) == 0 || len(p) > cachedMax || !f.lock.Acquire() {
+		return false
+	}
+	defer f.lock.Release()
+	if !f.first.CompareAndSwap(false, true) {
+		return false
+	}
+	n, _ := f.readCached(p, off)
+	if 0 < n && n < len(p) {
+		f.cached.Add(^uint64(0)) // it is read again, and counted then
+	}
+	return n == len(p)
+}
+
 // readAtOS is ReadAt of the os.File. The lock makes Close wait for it, which
 // that of an os.File does not, except where the call may take forever.
 func (f *File) readAtOS(p []byte, off int64) (int, error) {
 	f.plain.Add(1)
-	if f.seekable && off >= 0 && len(p) > 0 {
+	if f.seekable() && off >= 0 && len(p) > 0 {
 		if !f.lock.Acquire() {
 			return 0, f.pathError("read", os.ErrClosed)
 		}
@@ -64,7 +85,7 @@ func (f *File) readAtOS(p []byte, off int64) (int, error) {
 }
 
 // accelerated says whether positional calls may take a path of ours.
-func (f *File) accelerated() bool { return f.seekable && f.sys.opts.Mode != ModeSyscall }
+func (f *File) accelerated() bool { return f.seekable() && f.sys.opts.Mode != ModeSyscall }
 
 // cachedMax bounds what is copied from the page cache at a time without the
 // scheduler knowing: about 50 µs.
@@ -126,6 +147,10 @@ func (f *File) readAuto(p []byte, off int64) (int, error) {
 		if f.sys.bulk.Add(1) <= bulkPlain {
 			return f.readPlain(p, off)
 		}
+	}
+	if f.sys.tryAlone() {
+		defer f.sys.alone.Store(false)
+		return f.readPlain(p, off)
 	}
 	r, _ := f.sys.reactor() // no error without ModeRing
 	if r == nil {

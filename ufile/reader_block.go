@@ -74,7 +74,7 @@ const (
 func (r *Reader) how() way {
 	f := r.f
 	switch {
-	case !f.seekable, !f.direct && f.sys.opts.Mode != ModeRing:
+	case !f.seekable(), !f.direct && f.sys.opts.Mode != ModeRing:
 		return inline
 	case r.max == 1 && f.sys.opts.Mode == ModeAuto: // one read at a time
 		return inline
@@ -162,7 +162,7 @@ func (b *block) completed(res reactor.Result) {
 // readOn reads the rest of a block of which only a part was read.
 func (b *block) readOn() {
 	f := b.r.f
-	if !f.seekable || !f.lock.Acquire() {
+	if !f.seekable() || !f.lock.Acquire() {
 		return
 	}
 	defer f.lock.Release()
@@ -172,7 +172,7 @@ func (b *block) readOn() {
 // plain reads by a plain call.
 func (b *block) plain() {
 	f := b.r.f
-	if f.seekable {
+	if f.seekable() {
 		b.finish(f.readPlain(b.mem[:b.want], b.off))
 		return
 	}

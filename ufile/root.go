@@ -156,10 +156,12 @@ func (r *Root) OpenFile(name string, flag int, perm fs.FileMode) (*File, error) 
 	if err != nil {
 		return nil, err
 	}
-	u, err := r.sys.NewFile(f)
+	u, err := r.sys.newFile(f)
 	if err != nil {
+		f.Close()
 		return nil, err
 	}
+	u.setFlags(flag)
 	u.confined = r.in.confined()
 	return u, nil
 }

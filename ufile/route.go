@@ -54,7 +54,7 @@ func (f *File) findRoute() route {
 	switch {
 	case yes:
 		return routeInline
-	case f.polled:
+	case f.findPolled():
 		return routePlain
 	}
 	auto := f.sys.opts.Mode == ModeAuto
@@ -70,6 +70,13 @@ func (f *File) findRoute() route {
 		}
 	}
 	return routeWorker
+}
+
+// findPolled finds out whether os can poll the file: then it has set O_NONBLOCK.
+func (f *File) findPolled() bool {
+	flags, err := sys.OpenFlags(f.fd)
+	f.polled.Store(err == nil && flags&sys.ONonblock != 0)
+	return f.polled.Load()
 }
 
 // ringable reports whether operations of the file may go through a ring.

@@ -20,15 +20,14 @@ func (s *Stats) add(t Stats) {
 	s.Ring += t.Ring
 }
 
-// Stats returns the counters of all files that the system has opened.
+// Stats returns the counters of all files that the system has opened. One of which
+// only a single read was made is counted when it is closed.
 func (s *System) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sum := s.done
-	for file := range s.files {
-		if f := file.Value(); f != nil {
-			sum.add(f.stats())
-		}
+	for f := range s.files {
+		sum.add(f.stats())
 	}
 	for _, r := range []*reactor.Reactor{s.rings.Load(), s.broken} {
 		if r != nil {
@@ -42,6 +41,6 @@ func (s *System) Stats() Stats {
 // are shared.
 func (f *File) Stats() Stats { return f.stats() }
 
-func (f *File) stats() Stats {
+func (f *state) stats() Stats {
 	return Stats{Cached: f.cached.Load(), Plain: f.plain.Load(), Ring: f.ringed.Load()}
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"weak"
+	"time"
 
 	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/reactor"
@@ -33,22 +33,27 @@ type Options struct {
 // ringOps are what this package does with rings.
 var ringOps = []uring.Op{uring.OpRead, uring.OpWrite, uring.OpFsync}
 
-// System opens files that share rings. The rings are opened when an operation
-// first needs one and freed when the last file is closed, so that a program
-// that never needs them never has them. All methods may be called
+// System opens files that share rings. The rings are opened when two operations
+// first need one at a time, with ModeRing when one does. They are freed when the
+// last file that was read or written at an offset is closed; those of the package's
+// own functions a second later. All methods may be called
 // concurrently.
 type System struct {
 	opts  Options
 	rings atomic.Pointer[reactor.Reactor]
 	plain atomic.Bool  // there are no rings, and there will be none unless short
 	bulk  atomic.Int64 // large reads in flight that the page cache did not have
+	alone atomic.Bool  // an operation is in flight by a plain call, and there are no rings yet
 
 	mu     sync.Mutex
-	reason string           // why plain
-	short  bool             // only descriptors were missing: the next file tries again
-	broken *reactor.Reactor // rings that failed, with operations in flight
-	files  map[weak.Pointer[File]]struct{}
-	done   Stats // of files that were closed
+	reason string              // why plain
+	short  bool                // only descriptors were missing: the next file tries again
+	broken *reactor.Reactor    // rings that failed, with operations in flight
+	files  map[*state]struct{} // that may have used the rings
+	linger time.Duration       // how long rings outlive the last file
+	armed  time.Time           // when the timer that closes them was started
+	left   time.Time           // when the last file was closed
+	done   Stats               // of files that were closed
 }
 
 // errNoRings is why a system works without rings.
@@ -64,7 +69,7 @@ func NewSystem(o Options) (*System, error) {
 	if o.Restrict && o.Reactor.Restrict == nil {
 		o.Reactor.Restrict = ringOps
 	}
-	s := &System{opts: o, files: make(map[weak.Pointer[File]]struct{})}
+	s := &System{opts: o, files: make(map[*state]struct{})}
 	err := errNoRings
 	if o.Mode != ModeSyscall {
 		err = usable()
@@ -95,6 +100,7 @@ func usable() error {
 // file needs it.
 var defaultSystem = sync.OnceValue(func() *System {
 	s, _ := NewSystem(Options{}) // ModeAuto does not fail
+	s.linger = time.Second
 	return s
 })
 
@@ -127,7 +133,13 @@ func (s *System) OpenFile(name string, flag int, perm fs.FileMode) (*File, error
 	if err != nil {
 		return nil, err
 	}
-	return s.NewFile(f)
+	u, err := s.newFile(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	u.setFlags(flag)
+	return u, nil
 }
 
 // Open opens a file for reading, as os.Open.
@@ -141,6 +153,13 @@ func Create(name string) (*File, error) { return defaultSystem().Create(name) }
 // [AlignedBuffer]).
 func OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
 	return defaultSystem().OpenFile(name, flag, perm)
+}
+
+// tryAlone reports whether an operation is to be a plain call because no other one
+// is in flight and rings have not been opened: that would take longer than it.
+// When it returns true, the caller sets alone to false afterwards.
+func (s *System) tryAlone() bool {
+	return s.rings.Load() == nil && !s.plain.Load() && s.alone.CompareAndSwap(false, true)
 }
 
 // reactor returns the rings, opening them when they are not open, or nil where
@@ -198,25 +217,37 @@ func (s *System) giveUp(r *reactor.Reactor, why error) {
 	}
 }
 
-// adopt enters a file that was opened. The system does not keep it alive: one
-// that is dropped is closed by os as any other, and forgotten here.
-func (s *System) adopt(f *File) {
-	f.self = weak.Make(f)
+// retryRings has the rings tried again, after they could not be opened for want of
+// descriptors: a file that was opened got one.
+func (s *System) retryRings() {
+	if !s.plain.Load() {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.files[f.self] = struct{}{}
-	if s.short { // this file got a descriptor
+	if s.short {
 		s.short, s.reason = false, ""
 		s.plain.Store(false)
 	}
-	runtime.SetFinalizer(f, func(f *File) {
-		go f.sys.forget(f) // may wait for the rings to close
-	})
 }
 
-// forget removes a file and, with the last one, the rings. Who opens another file
+// join enters a file that may use the rings. The system does not keep it alive: one
+// that is dropped is closed by os as any other, and forgotten here.
+func (s *System) join(f *File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.files[f.state]; ok {
+		return
+	}
+	s.files[f.state] = struct{}{}
+	f.dropped = runtime.AddCleanup(f, func(st *state) {
+		go st.sys.forget(st) // may wait for the rings to close
+	}, f.state)
+}
+
+// forget removes a file and, with the last one, the rings. A file that is opened
 // meanwhile does not wait for their end, but gets new ones.
-func (s *System) forget(f *File) error {
+func (s *System) forget(f *state) error {
 	rings, broken := s.remove(f)
 	if broken != nil {
 		_ = broken.Close() // says again what reason says
@@ -229,10 +260,10 @@ func (s *System) forget(f *File) error {
 
 // remove takes a file from the list and, with the last one, the rings from the
 // System: those to be closed are returned.
-func (s *System) remove(f *File) (rings, broken *reactor.Reactor) {
+func (s *System) remove(f *state) (rings, broken *reactor.Reactor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.files, f.self)
+	delete(s.files, f)
 	s.done.add(f.stats())
 	if len(s.files) > 0 {
 		return nil, nil
@@ -241,8 +272,46 @@ func (s *System) remove(f *File) (rings, broken *reactor.Reactor) {
 		s.done.Reactor = s.done.Reactor.Plus(broken.Stats())
 		s.broken = nil
 	}
-	if rings = s.rings.Swap(nil); rings != nil {
+	if s.linger > 0 && s.rings.Load() != nil {
+		s.left = time.Now()
+		s.closeLater()
+		return nil, broken
+	}
+	return s.takeRings(), broken
+}
+
+// takeRings takes the rings from the System, when no file can use them. The caller
+// holds mu.
+func (s *System) takeRings() *reactor.Reactor {
+	rings := s.rings.Swap(nil)
+	if rings != nil {
 		s.done.Reactor = s.done.Reactor.Plus(rings.Stats())
 	}
-	return rings, broken
+	return rings
+}
+
+// closeLater closes the rings when no file has been open for a while. The caller
+// holds mu.
+func (s *System) closeLater() {
+	if now := time.Now(); now.Sub(s.armed) >= s.linger { // no timer is running
+		s.armed = now
+		time.AfterFunc(s.linger, s.closeIdle)
+	}
+}
+
+func (s *System) closeIdle() {
+	s.mu.Lock()
+	s.armed = time.Time{}
+	var rings *reactor.Reactor
+	switch {
+	case len(s.files) > 0: // closing the last of them starts a timer
+	case time.Since(s.left) < s.linger:
+		s.closeLater()
+	default:
+		rings = s.takeRings()
+	}
+	s.mu.Unlock()
+	if rings != nil {
+		_ = rings.Close() // no call can have an operation in flight
+	}
 }

@@ -48,7 +48,7 @@ func (f *File) WriteAt(p []byte, off int64) (n int, err error) {
 // writeAtOS is WriteAt of the os.File, under the lock as in readAtOS.
 func (f *File) writeAtOS(p []byte, off int64) (int, error) {
 	f.plain.Add(1)
-	if f.seekable && !f.appends && off >= 0 && len(p) > 0 {
+	if f.seekable() && !f.appends && off >= 0 && len(p) > 0 {
 		if !f.lock.Acquire() {
 			return 0, f.pathError("write", os.ErrClosed)
 		}
@@ -60,6 +60,10 @@ func (f *File) writeAtOS(p []byte, off int64) (int, error) {
 // pwrite writes once, by a plain call when nothing else is in flight.
 func (f *File) pwrite(p []byte, off int64) (int, error) {
 	if !f.ringable() {
+		return f.writePlain(p, off)
+	}
+	if f.sys.opts.Mode == ModeAuto && f.sys.tryAlone() {
+		defer f.sys.alone.Store(false)
 		return f.writePlain(p, off)
 	}
 	r, err := f.sys.reactor()
