@@ -7,49 +7,29 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"os"
-	"runtime"
-	"sync"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/groupcommit"
 )
 
-// A waiter is one commit in the queue.
-type waiter struct {
-	next   *waiter
+// commit is one commit in the queue of a Log.
+type commit struct {
 	wal    *WAL
 	head   []byte // header and path of the record, with its CRC
 	frames []byte
 	size   int64 // of the record in the batch
 	sum    uint32
-
-	lead bool          // woken to lead
-	wake chan struct{} // one token: done, or to lead
-	err  error
 }
 
-var spare = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{}, 1)} }}
+type (
+	request = groupcommit.Request[commit]
+	group   = groupcommit.Group[commit]
+)
 
-// forget lets go of the caller's memory.
-func (c *waiter) forget() { *c = waiter{wake: c.wake, head: c.head} }
-
-// waiterList is a queue of waiters.
-type waiterList struct{ head, tail *waiter }
-
-func (q *waiterList) push(c *waiter) {
-	if q.tail == nil {
-		q.head = c
-	} else {
-		q.tail.next = c
-	}
-	q.tail = c
-}
-
-func (q *waiterList) pop() *waiter {
-	c := q.head
-	if q.head = c.next; q.head == nil {
-		q.tail = nil
-	}
-	c.next = nil
-	return c
+// forget keeps a request for the next commit, without the caller's memory.
+func (l *Log) forget(r *request) {
+	r.Value = commit{head: r.Value.head}
+	l.queue.Free(r)
 }
 
 // refusal returns why nothing may be queued. The caller holds the mutex.
@@ -61,68 +41,41 @@ func (l *Log) refusal() error {
 }
 
 // submit queues a commit and returns when it is durable or failed.
-func (l *Log) submit(c *waiter) error {
+func (l *Log) submit(r *request) error {
 	l.mu.Lock()
 	if err := l.refusal(); err != nil {
 		l.mu.Unlock()
 		return err
 	}
-	l.queue.push(c)
-	l.queued.Add(1)
-	lead := !l.leading
-	l.leading = true
+	lead := l.queue.Add(r)
 	l.mu.Unlock()
-	if !lead {
-		<-c.wake
-		lead = c.lead
+	if lead || l.queue.Wait(r) {
+		l.lead(r)
 	}
-	if lead {
-		l.lead(c)
-	}
-	return c.err
+	return r.Err
 }
 
 // lead commits a group, of which own is the first, and hands on the lead.
-func (l *Log) lead(own *waiter) {
-	l.gather()
-	size, err := l.take()
+func (l *Log) lead(own *request) {
+	l.queue.Gather()
+	var g group
+	size, err := l.take(&g)
 	if err == nil {
-		err = l.write(size)
+		err = l.write(&g, size)
 	}
-	l.retire(own, err)
+	l.retire(own, &g, err)
 }
 
 const (
-	// gatherPatience is how many times in a row a leader yields in vain.
+	// gatherPatience and gatherLimit are less than the queue's own: a commit of SQLite
+	// has more to do before the next one than an append has.
 	gatherPatience = 3
-	// gatherLimit is after what time it does not yield again.
-	gatherLimit = 500 * time.Microsecond
+	gatherLimit    = 500 * time.Microsecond
 )
 
-// gather lets the commits that are about to come join the group: after a write,
-// those who waited for it are just being woken. A lone commit is not delayed.
-func (l *Log) gather() {
-	n := l.queued.Load()
-	if n >= l.herd {
-		return
-	}
-	start := time.Now()
-	for vain := 0; n < l.herd && vain < gatherPatience; vain++ {
-		runtime.Gosched()
-		m := l.queued.Load()
-		if m > n {
-			vain = -1
-		}
-		n = m
-		if time.Since(start) > gatherLimit {
-			return
-		}
-	}
-}
-
-// take moves what fits into one batch from the queue to the leader's group, and
-// makes room for it. It returns the size of the batch without padding.
-func (l *Log) take() (size int64, err error) {
+// take moves what fits into one batch from the queue to a group, and makes room for
+// it. It returns the size of the batch without padding.
+func (l *Log) take(g *group) (size int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// What does not fit behind the last batch has to fit into the next segment.
@@ -131,16 +84,13 @@ func (l *Log) take() (size int64, err error) {
 		limit = min(limit, l.header.small())
 	}
 	size = batchHeaderSize + int64(listSize(len(l.prev)))
-	if size+l.queue.head.size > limit {
+	if size+l.queue.First().Value.size > limit {
 		l.prev, size = nil, batchHeaderSize
 	}
-	l.group = l.group[:0]
-	for l.queue.head != nil && size+l.queue.head.size <= limit {
-		c := l.queue.pop()
-		size += c.size
-		l.group = append(l.group, c)
+	for r := l.queue.First(); r != nil && size+r.Value.size <= limit; r = l.queue.First() {
+		size += r.Value.size
+		l.queue.Take(g)
 	}
-	l.queued.Add(-int64(len(l.group)))
 	for len(l.synced) > 0 && size+recordSize(l.synced[0].path, 0) <= limit {
 		size += recordSize(l.synced[0].path, 0)
 		l.marks = append(l.marks, l.synced[0])
@@ -151,8 +101,8 @@ func (l *Log) take() (size int64, err error) {
 		return 0, err
 	}
 	seg := l.used[len(l.used)-1]
-	for _, c := range l.group {
-		if len(c.frames) > 0 {
+	for r := g.First(); r != nil; r = r.Next() {
+		if c := &r.Value; len(c.frames) > 0 {
 			seg.last[c.wal] = l.seq
 			c.wal.last.Store(l.seq)
 		}
@@ -161,7 +111,7 @@ func (l *Log) take() (size int64, err error) {
 }
 
 // write encodes the group and writes it durably.
-func (l *Log) write(size int64) error {
+func (l *Log) write(g *group, size int64) error {
 	l.mu.Lock()
 	seg := l.used[len(l.used)-1]
 	live := l.used[0].first
@@ -169,7 +119,7 @@ func (l *Log) write(size int64) error {
 	p := l.buf[:roundUp(size, block)]
 	h := batchHeader{
 		id: l.header.id, generation: l.header.generation, seq: l.seq, live: live,
-		off: seg.off + l.off, length: int(size) - batchHeaderSize, records: len(l.group) + len(l.marks), list: len(l.prev),
+		off: seg.off + l.off, length: int(size) - batchHeaderSize, records: g.Len() + len(l.marks), list: len(l.prev),
 	}
 	at := batchHeaderSize
 	list := p[at : at+listSize(len(l.prev))]
@@ -189,7 +139,8 @@ func (l *Log) write(size int64) error {
 		at += len(q)
 	}
 	l.marks = l.marks[:0]
-	for _, c := range l.group {
+	for r := g.First(); r != nil; r = r.Next() {
+		c := &r.Value
 		if len(c.frames) > 0 {
 			l.prev = append(l.prev, c.wal.owner)
 		}
@@ -215,45 +166,30 @@ func (l *Log) write(size int64) error {
 
 // retire wakes the group and hands on the lead. After a failure, or where there
 // is no room, all who wait get the error, and sync their WALs.
-func (l *Log) retire(own *waiter, err error) {
+func (l *Log) retire(own *request, g *group, err error) {
 	l.mu.Lock()
 	if err != nil {
 		if err != errFull {
 			l.fail(err)
 			err = l.failed
 		}
-		for l.queue.head != nil {
-			l.group = append(l.group, l.queue.pop())
-			l.queued.Add(-1)
+		for l.queue.First() != nil {
+			l.queue.Take(g)
 		}
 	} else {
 		l.stats.Batches++
-		for _, c := range l.group {
+		for r := g.First(); r != nil; r = r.Next() {
+			c := &r.Value
 			if len(c.frames) > 0 {
 				l.stats.Commits++
 			}
 			l.stats.Bytes += uint64(len(c.frames))
 		}
 	}
-	l.herd = int64(len(l.group)) + l.queued.Load()
-	group := l.group
-	next := l.queue.head
+	next := l.queue.Pass(g.Len())
 	if next == nil {
-		// The group is the next leader's from here on.
-		l.group = nil
-		l.leading = false
 		l.idle.Broadcast()
 	}
 	l.mu.Unlock()
-	for i, c := range group {
-		group[i] = nil
-		c.err = err
-		if c != own {
-			c.wake <- struct{}{}
-		}
-	}
-	if next != nil { // last, so that it finds those it should gather awake
-		next.lead = true
-		next.wake <- struct{}{}
-	}
+	groupcommit.Retire(own, *g, next, err)
 }

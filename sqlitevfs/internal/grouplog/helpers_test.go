@@ -217,7 +217,7 @@ func mustClose(t testing.TB, l *Log) {
 func crash(l *Log) {
 	l.mu.Lock()
 	l.closed = true
-	for l.leading {
+	for l.queue.Leading() {
 		l.idle.Wait()
 	}
 	l.changed.Broadcast()

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ringside-io/ringside/internal/groupcommit"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
@@ -59,14 +60,12 @@ type Log struct {
 	id     disk.ID // of the file
 	header fileHeader
 
-	queued atomic.Int64 // waiters in the queue
-	busy   atomic.Int64 // commits going on, see Enter
+	busy atomic.Int64 // commits going on, see Enter
 
 	mu      sync.Mutex
 	changed *sync.Cond // free, failed or closed changed
-	queue   waiterList
-	leading bool
-	idle    *sync.Cond // nobody leads
+	queue   groupcommit.Queue[commit]
+	idle    *sync.Cond // the queue has no leader
 	closed  bool
 	failed  error
 	broken  atomic.Bool // failed is set
@@ -92,11 +91,9 @@ type Log struct {
 	// What follows belongs to whoever leads.
 	off   int64    // in the segment, where the next batch goes
 	seq   uint64   // of the next batch
-	herd  int64    // commits that seem to be going on at a time
 	prev  []uint32 // owners of the records in the last batch
 	marks []record // of WALs that were synced, in the batch that is made
 	buf   []byte   // of one batch
-	group []*waiter
 }
 
 // segment is a piece of the log's file.
@@ -133,6 +130,7 @@ func Open(dir string, o Options) (*Log, Report, error) {
 	}
 	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name), wals: map[*WAL]struct{}{},
 		kick: make(chan struct{}, 1), quit: make(chan struct{})}
+	l.queue.Patience, l.queue.Limit = gatherPatience, gatherLimit
 	l.changed, l.idle = sync.NewCond(&l.mu), sync.NewCond(&l.mu)
 	report, err := l.open()
 	if err != nil {
@@ -364,7 +362,7 @@ func (l *Log) Close() error {
 		return &fs.PathError{Op: "close", Path: l.path, Err: os.ErrClosed}
 	}
 	l.closed = true
-	for l.leading {
+	for l.queue.Leading() {
 		l.idle.Wait()
 	}
 	attached := make([]*WAL, 0, len(l.wals))

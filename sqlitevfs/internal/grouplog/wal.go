@@ -206,7 +206,8 @@ func (w *WAL) Commit(header []byte, off int64, frames []byte) (logged bool, err 
 	if !ok {
 		return false, w.syncTo(h, end)
 	}
-	c := spare.Get().(*waiter)
+	q := w.log.queue.New()
+	c := &q.Value
 	c.wal, c.frames = w, frames
 	r := record{path: w.path, id: w.id, header: h, off: off, synced: w.synced.Load()}
 	c.head = append(c.head[:0], make([]byte, recordHeaderSize+len(w.path))...)
@@ -214,9 +215,8 @@ func (w *WAL) Commit(header []byte, off int64, frames []byte) (logged bool, err 
 	le.PutUint32(c.head, sum)
 	c.sum = sum
 	c.size = recordSize(w.path, len(frames))
-	err = w.log.submit(c)
-	c.forget()
-	spare.Put(c)
+	err = w.log.submit(q)
+	w.log.forget(q)
 	if err != nil {
 		return false, w.syncTo(h, end)
 	}
@@ -322,10 +322,14 @@ func (l *Log) tell(mark record) {
 // SQLite is about to remove it. What comes of that changes no promise.
 func (w *WAL) retired() {
 	r := record{path: w.path, id: w.id, synced: w.synced.Load()}
-	c := &waiter{wake: make(chan struct{}, 1), wal: w, head: make([]byte, recordSize(w.path, 0)), size: recordSize(w.path, 0)}
+	q := w.log.queue.New()
+	c := &q.Value
+	c.wal, c.size = w, recordSize(w.path, 0)
+	c.head = append(c.head[:0], make([]byte, c.size)...)
 	c.sum = r.encodeHeader(c.head, 0)
 	le.PutUint32(c.head, c.sum)
-	_ = w.log.submit(c)
+	_ = w.log.submit(q)
+	w.log.forget(q)
 }
 
 // Close syncs the WAL if that is still due, and lets go of the file. Commits
