@@ -72,9 +72,10 @@ powercuts: ## STATES (100) power cuts of each workload below real file systems; 
 	$(GO) test -count=1 -timeout 0 ./referees/blockdisk -states $(STATES)
 
 REFEREES ?= all
+SUITES   ?= ./referees/...
 .PHONY: referees
 referees: ## the tests that other projects wrote, on ufile and unet; REFEREES=brief for what CI runs
-	RINGSIDE_REFEREES=$(REFEREES) $(GO) test $(QUICK) -count=1 -v -timeout 180m ./referees/...
+	RINGSIDE_REFEREES=$(REFEREES) $(GO) test $(QUICK) -count=1 -v -timeout 180m $(SUITES)
 
 scenarios: ## a million operations of seeded scenarios, without the race detector; test has as many with it
 	$(GO) test -count=1 ./internal/scenario -run 'TestScenarios$$'

@@ -45,8 +45,8 @@ var (
 	}
 	raft = suite{
 		name: "raft", module: "github.com/hashicorp/raft@v1.7.3",
-		pkgs: []string{"."}, args: []string{"-test.short"},
-		judges: "unet", limit: 4 * time.Minute, brief: justRing,
+		pkgs: []string{"."}, args: []string{"-test.run=^Test(Network|TCP)Transport"}, // the others use no sockets
+		judges: "unet", limit: 2 * time.Minute, brief: justRing,
 	}
 	quic = suite{
 		name: "quic-go", module: "github.com/quic-go/quic-go@v0.55.0",
@@ -78,8 +78,8 @@ var (
 // Of other projects: what keeps data in files.
 var (
 	pebble = suite{
-		name: "pebble", module: "github.com/cockroachdb/pebble/v2@v2.1.0",
-		pkgs: []string{"./vfs", "./wal", "./record", "./objstorage", "./objstorage/objstorageprovider", "."}, args: []string{"-test.short"},
+		name: "pebble", module: "github.com/cockroachdb/pebble/v2@v2.1.7",
+		pkgs: []string{"./vfs", "./wal", "./record", "./objstorage/objstorageprovider", "./sstable", "."}, args: []string{"-test.short"},
 		judges: "ufile", limit: 5 * time.Minute, brief: justRing, few: 2,
 	}
 	bbolt = suite{
@@ -95,6 +95,7 @@ var (
 		pkgs: []string{"./table", "./y", "."}, args: []string{"-test.short"}, judges: "ufile", limit: 5 * time.Minute,
 	}
 	logs = []suite{
+		{name: "raft snapshots", module: "github.com/hashicorp/raft@v1.7.3", pkgs: []string{"."}, args: []string{"-test.run=^Test(FileS|Discard)"}, judges: "ufile", limit: 2 * time.Minute},
 		{name: "raft-wal", module: "github.com/hashicorp/raft-wal@v0.4.2", pkgs: []string{".", "./fs", "./segment"}, judges: "ufile", limit: 2 * time.Minute},
 		{name: "tidwall/wal", module: "github.com/tidwall/wal@v1.1.8", pkgs: []string{"."}, judges: "ufile", limit: 2 * time.Minute},
 	}
