@@ -40,7 +40,7 @@ vet:
 	GOOS=windows GOARCH=amd64 $(GO) vet work
 
 staticcheck:
-	cd cmd && $(GO) tool staticcheck ../... ../nettests/... ../referees/... ../sqlitevfs/... ../examples/tenants/... ./...
+	cd cmd && $(GO) tool staticcheck ../... ../referees/... ../sqlitevfs/... ../examples/tenants/... ./...
 
 cross: ## build for every platform that must compile
 	@set -e; for p in $(PLATFORMS); do echo "build $$p"; \
@@ -102,7 +102,7 @@ fuzz-decoders: ## the fuzzers of what comes from outside for DECODERTIME (60s) e
 
 VULNDB ?= https://vuln.go.dev
 vuln: ## known vulnerabilities in what all modules use; reads VULNDB over the network
-	@set -e; for m in . cmd nettests referees sqlitevfs examples/tenants; do echo "$$m:"; \
+	@set -e; for m in . cmd referees sqlitevfs examples/tenants; do echo "$$m:"; \
 	  $(GO) run -C $$m golang.org/x/vuln/cmd/govulncheck@v1.1.4 -db $(VULNDB) -test ./...; done
 
 ci: ## what CI runs

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-// Package referees holds tests that other projects wrote, and the devices that
-// other tests need: file systems in user space and recording block devices.
+// Package referees is the root of a module for tests that other projects wrote, and
+// for the devices that tests need:
 //
-// It is a module of its own because its dependencies are not those of the library.
+//   - suites: test suites of Go and of other projects, in the Go tree that gotree makes
+//   - sockets: suites, servers and clients that use the connections of unet
+//   - fusefs: a file system in user space that is slow, silent, short or failing
+//   - blockdisk: a block device that records writes and flushes
+//
+// It is a module of its own because the library does not need its dependencies.
+// docs/referees.md describes how to run and extend them.
 package referees

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package nettests
+package sockets
 
 import (
 	"errors"

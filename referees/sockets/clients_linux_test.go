@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package nettests
+package sockets
 
 import (
 	"bufio"
@@ -55,7 +55,7 @@ func TestClients(t *testing.T) {
 	})
 	t.Run("resp", func(t *testing.T) {
 		program := filepath.Join(t.TempDir(), "redis")
-		if out, err := exec.Command("go", "build", "-o", program, "../examples/redis").CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "build", "-o", program, "../../examples/redis").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		eachEventMode(t, func(t *testing.T, o event.Options) {
