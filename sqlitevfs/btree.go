@@ -31,8 +31,8 @@ func pageSizeOf(p []byte) int {
 	return n
 }
 
-// interior says whether a page is an interior page of a B-tree, going by its
-// type: data of another kind may look the same.
+// interior reports whether a page looks like an interior page of a B-tree, by its
+// type byte. Other pages may have the same byte.
 func interior(p []byte, page uint32) bool {
 	if page == 1 {
 		p = p[fileHeader:]

@@ -57,8 +57,8 @@ func (f *file) SizeHint(size int64) error { return vfsutil.WrapSizeHint(f.File, 
 // Overwrite says that the whole file will be written anew (VACUUM): what is
 // known of its B-trees is void.
 func (f *file) Overwrite() error {
-	if f.ahead != nil {
-		f.ahead.forget()
+	if f.prefetch != nil {
+		f.prefetch.forget()
 	}
 	return vfsutil.WrapOverwrite(f.File)
 }

@@ -23,10 +23,10 @@ type file struct {
 	owner      bool // it is the database itself
 	entry      bool // its directory entry is not known to be durable
 	chunk      int64
-	ahead      *ahead   // nil without prefetch
-	wal        *walFile // nil if it is no WAL, or has no log
-	checkpoint bool     // one runs, by this connection
-	settled    bool     // the WAL is durable as far as the checkpoint that runs needs it
+	prefetch   *prefetcher // nil without prefetch
+	wal        *walFile    // nil if it is no WAL, or has no log
+	checkpoint bool        // one runs, by this connection
+	settled    bool        // the WAL is durable as far as the checkpoint that runs needs it
 	closing    sync.Once
 }
 
@@ -56,8 +56,8 @@ func (f *file) Unwrap() vfs.File { return f.File }
 func (f *file) Close() error {
 	var err error
 	f.closing.Do(func() {
-		if f.ahead != nil {
-			f.ahead.close()
+		if f.prefetch != nil {
+			f.prefetch.close()
 		}
 		if f.wal != nil {
 			err = f.wal.close()
@@ -75,10 +75,10 @@ func (f *file) Close() error {
 // ReadAt reads what the page cache has without a word to the scheduler; where
 // it has not, a prefetch may begin while the disk is busy with this page.
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
-	if f.ahead == nil {
+	if f.prefetch == nil {
 		return f.File.ReadAt(p, off)
 	}
-	return f.ahead.readAt(p, off)
+	return f.prefetch.readAt(p, off)
 }
 
 // WriteAt writes through the page cache, to a database only when its WAL is

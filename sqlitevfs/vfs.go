@@ -89,7 +89,7 @@ func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, op
 	if flags&vfs.OPEN_MAIN_DB != 0 {
 		f.db = v.dbs.acquire(v, f.name, f.fd, opts)
 		f.owner = true
-		f.ahead = newAhead(f, opts)
+		f.prefetch = newPrefetcher(f, opts)
 		size, err := base.Size()
 		f.entry = created && err == nil && size == 0
 	} else {

@@ -59,7 +59,7 @@ func TestTheRestOfATableIsFetched(t *testing.T) {
 	for at := rows / 6; at < rows; at += rows / 50 {
 		before := statsOf(path).Fetched
 		c.to(at)
-		if n, most := statsOf(path).Fetched-before, (sweepPace+2)*leaves/50+2*defaultDepth; int(n) > most {
+		if n, most := statsOf(path).Fetched-before, (tablePace+2)*leaves/50+2*defaultDepth; int(n) > most {
 			t.Errorf("%d pages fetched for a fiftieth of %d, at row %d", n, leaves, at)
 		}
 		if n := c.unread(); at > rows*2/5 && at < rows*3/5 && n < leaves/5 {
@@ -165,7 +165,7 @@ func TestPrefetchWithAWAL(t *testing.T) {
 }
 
 func TestRunsOfASweep(t *testing.T) {
-	s := sweeping{pages: []uint32{3, 4, 5, 7, 8, 20}}
+	s := tableFetch{pages: []uint32{3, 4, 5, 7, 8, 20}}
 	for _, page := range []uint32{3, 4, 5, 8, 20} { // 7 was read
 		s.planned.add(page)
 	}
@@ -185,40 +185,40 @@ func TestRunsOfASweep(t *testing.T) {
 
 // Pages that are late before anything was swept are no sign of short memory.
 func TestLatePagesBeforeASweep(t *testing.T) {
-	var a ahead
+	var pf prefetcher
 	for range arrived + 1 {
-		a.advance()
+		pf.advance()
 	}
-	if a.gone(5); a.sweep.lost != 0 {
-		t.Error("a page is taken for gone")
+	if pf.evicted(5); pf.table.lost != 0 {
+		t.Error("a page counts as evicted")
 	}
-	a.sweep.behind = inFlight + 100
-	a.gone(99)
-	a.gone(100)
-	if a.sweep.lost != 1 {
-		t.Errorf("%d pages are taken for gone, want 1", a.sweep.lost)
+	pf.table.behind = inFlight + 100
+	pf.evicted(99)
+	pf.evicted(100)
+	if pf.table.lost != 1 {
+		t.Errorf("%d pages count as evicted, want 1", pf.table.lost)
 	}
 }
 
 // Interior pages that are late are waited for, though not for ever, and those
 // that the scan comes to itself are not.
 func TestLateInteriorPages(t *testing.T) {
-	a := ahead{page: 1024, f: &file{fd: -1}, scan: &node{step: 1}} // nothing comes from there
-	a.sweep.inner, a.sweep.wait, a.sweep.waits = []uint32{5, 6}, sweepWait, sweepWaits
-	for range sweepWait {
-		a.advance()
+	pf := prefetcher{page: 1024, f: &file{fd: -1}, scan: &node{step: 1}} // nothing comes from there
+	pf.table.inner, pf.table.wait, pf.table.waits = []uint32{5, 6}, tableWait, tableWaits
+	for range tableWait {
+		pf.advance()
 	}
-	if s := &a.sweep; len(s.inner) != 2 || s.wait != sweepWait || s.waits != sweepWaits-1 {
+	if s := &pf.table; len(s.inner) != 2 || s.wait != tableWait || s.waits != tableWaits-1 {
 		t.Errorf("after the first wait: %+v", s)
 	}
-	a.entered(&node{page: 5})
-	if len(a.sweep.inner) != 1 || a.sweep.inner[0] != 6 {
-		t.Errorf("after page 5: %v", a.sweep.inner)
+	pf.entered(&node{page: 5})
+	if len(pf.table.inner) != 1 || pf.table.inner[0] != 6 {
+		t.Errorf("after page 5: %v", pf.table.inner)
 	}
-	for range sweepWait * sweepWaits {
-		a.advance()
+	for range tableWait * tableWaits {
+		pf.advance()
 	}
-	if s := &a.sweep; len(s.inner) != 0 || s.wait != 0 {
+	if s := &pf.table; len(s.inner) != 0 || s.wait != 0 {
 		t.Errorf("in the end: %+v", s)
 	}
 }
