@@ -22,25 +22,25 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
-// logRetry is how long a database does without a log before it asks again for one
-// that it could not have: another process may have let go of it. Tests shorten it.
+// logRetry is how long a database waits after it could not have a log before it
+// tries again: another process may have closed it. Tests shorten it.
 var logRetry = 5 * time.Second
 
-// sharedLog is a group log and how many databases use it.
+// sharedLog is an open log and the number of databases that use it.
 type sharedLog struct {
 	log  *grouplog.Log
 	key  logKey
 	refs int
 }
 
-// logKey says which log a database has: one for a directory, whatever VFS its
-// databases are opened by.
+// logKey identifies a log. A directory has one log, whichever VFS its databases are
+// opened by.
 type logKey struct {
 	fs  disk.FS
 	dir string
 }
 
-// logs are those that the process has open.
+// logs are the logs that the process has open.
 var logs = struct {
 	mu   sync.Mutex
 	open map[logKey]*sharedLog
@@ -48,8 +48,8 @@ var logs = struct {
 	pending map[logKey]*grouplog.Report
 }{open: map[logKey]*sharedLog{}, pending: map[logKey]*grouplog.Report{}}
 
-// logOptions returns how the logs of a base VFS's databases are kept: tests have
-// bases that watch them.
+// logOptions returns the options of the logs below a base VFS. Tests have bases that
+// record what a log does.
 func logOptions(base vfs.VFS) grouplog.Options {
 	if d, ok := base.(interface{ GroupLog() grouplog.Options }); ok {
 		return d.GroupLog()
@@ -57,9 +57,9 @@ func logOptions(base vfs.VFS) grouplog.Options {
 	return grouplog.Options{FS: disk.OS}
 }
 
-// logOf returns which log a database has, and how it is kept. One that is in the
-// directory of its databases serves no others: what lies in a directory cannot
-// reach out of it.
+// logOf returns which log a database has, and its options. A log in the directory of
+// its databases serves no others, so that no file in a directory can change files
+// elsewhere.
 func (v *ringVFS) logOf(database string, o Options) (logKey, grouplog.Options) {
 	how := logOptions(v.VFS)
 	key := logKey{how.FS, o.GroupLogDir}
@@ -70,12 +70,11 @@ func (v *ringVFS) logOf(database string, o Options) (logKey, grouplog.Options) {
 	return key, how
 }
 
-// recoverLog prepares a database that is about to be opened: what a log holds
-// for it is replayed, also when it is not to use one. A database that may lack
-// commits is refused: because they cannot be written into its WAL, or because the
-// log cannot be read. One that is opened to read only is not changed: if it lacks
-// commits, it cannot be opened, as SQLite has it of a WAL that needs to be
-// recovered.
+// recoverLog replays the log before a database is opened, whether or not the
+// database will use a log. It refuses a database that may lack commits, because they
+// cannot be written into its WAL or because the log cannot be read. A database that
+// is opened read-only is not changed: if it lacks commits it is refused, as SQLite
+// refuses a WAL that needs recovery.
 func (v *ringVFS) recoverLog(database string, flags vfs.OpenFlag, o Options) error {
 	if runtime.GOOS != "linux" {
 		return nil
@@ -84,7 +83,7 @@ func (v *ringVFS) recoverLog(database string, flags vfs.OpenFlag, o Options) err
 	logs.mu.Lock()
 	defer logs.mu.Unlock()
 	if logs.open[key] != nil {
-		return nil // which replayed what there was
+		return nil // it was replayed when it was opened
 	}
 	wal, err := filepath.Abs(database + suffixWAL)
 	if err != nil {
@@ -94,7 +93,7 @@ func (v *ringVFS) recoverLog(database string, flags vfs.OpenFlag, o Options) err
 		err = replay(key, how, wal, o.logger())
 	}
 	if flags&vfs.OPEN_READONLY != 0 || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, errors.ErrUnsupported) {
-		err = grouplog.Lacks(key.dir, wal, how) // as long as nothing has to be replayed
+		err = grouplog.Lacks(key.dir, wal, how)
 		if errors.Is(err, grouplog.ErrLacks) && flags&vfs.OPEN_READONLY != 0 {
 			return vfs.SystemError(errUnreplayed, sqlite3.READONLY_RECOVERY)
 		}
@@ -110,8 +109,8 @@ func (v *ringVFS) recoverLog(database string, flags vfs.OpenFlag, o Options) err
 
 var errUnreplayed = errors.New("sqlitevfs: the log of commits holds some that the database lacks, which is opened to read only")
 
-// usesWAL reports whether a database may be in WAL mode, by its header: others
-// have no commits in a log.
+// usesWAL reports whether a database may be in WAL mode, by its header. Only these
+// have commits in a log.
 func usesWAL(database string) bool {
 	f, err := os.Open(database)
 	if err != nil {
@@ -126,8 +125,9 @@ func usesWAL(database string) bool {
 	return err != nil || p[18] != 1 || p[19] != 1
 }
 
-// replay brings what a log holds into its databases, and returns why the one with
-// a WAL may lack commits. The caller holds the mutex.
+// replay writes the commits that a log holds into its databases. It returns why the
+// database with the given WAL may lack commits, nil if it does not. The caller holds
+// the mutex.
 func replay(key logKey, how grouplog.Options, wal string, logger *slog.Logger) error {
 	if p := logs.pending[key]; p != nil && p.Lacks(wal) == nil {
 		how.Known = p
@@ -147,8 +147,8 @@ func replay(key logKey, how grouplog.Options, wal string, logger *slog.Logger) e
 	return report.Lacks(wal)
 }
 
-// acquireLog opens the log of a database for its first commit, and creates it
-// if it has to be. The caller has to release it.
+// acquireLog opens the log of a database for its first commit, creating it if
+// necessary. The caller must release it.
 func (v *ringVFS) acquireLog(database string, o Options) (*sharedLog, error) {
 	key, how := v.logOf(database, o)
 	logs.mu.Lock()
@@ -171,8 +171,8 @@ func (v *ringVFS) acquireLog(database string, o Options) (*sharedLog, error) {
 	return s, nil
 }
 
-// replayed tells what a replay did, and did not, as far as an earlier one of the
-// same log has not told it.
+// replayed logs what a replay did and what it could not do, except what was logged
+// after an earlier replay of the same log.
 func replayed(logger *slog.Logger, dir string, r, before *grouplog.Report) {
 	if r.Applied > 0 || r.Records > 0 && before == nil {
 		logger.Info("sqlitevfs: commits replayed from the log", "directory", dir, "commits", r.Records,
@@ -190,7 +190,7 @@ func replayed(logger *slog.Logger, dir string, r, before *grouplog.Report) {
 	}
 }
 
-// logError tells SQLite why a database cannot be opened.
+// logError returns the error with which SQLite refuses to open a database.
 func logError(err error) error {
 	err = fmt.Errorf("sqlitevfs: %w; \"ringside log inspect\" shows more", err)
 	if errors.Is(err, grouplog.ErrBusy) {
@@ -199,7 +199,7 @@ func logError(err error) error {
 	return vfs.SystemError(err, sqlite3.CANTOPEN)
 }
 
-// release lets go of the log, which is closed with its last database.
+// release closes the log if no other database uses it.
 func (s *sharedLog) release() error {
 	if s == nil {
 		return nil
@@ -218,7 +218,7 @@ func (s *sharedLog) release() error {
 	return nil // the WALs were synced instead
 }
 
-// commits is how a database's WAL becomes durable through a log.
+// commits makes the commits of a database durable with a log.
 type commits struct {
 	mu   sync.Mutex
 	want bool       // a connection asked for a log
@@ -227,14 +227,14 @@ type commits struct {
 	wal  *grouplog.WAL
 	refs int       // open files of the WAL
 	next time.Time // when to ask for a log again
-	told string    // why there is no log, as the logger knows
+	told string    // the reason that was logged last
 }
 
-// What state says of a database that could have a log and has none yet.
+// stateReady is the state of a database that may use a log and has none yet.
 const stateReady = "ready: no commit in WAL mode has needed it"
 
-// adopt notes what a connection asks for.
-func (c *commits) adopt(o Options) {
+// configure records what a connection asks for.
+func (c *commits) configure(o Options) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -248,7 +248,7 @@ func (c *commits) adopt(o Options) {
 	}
 }
 
-// close is called with the last connection.
+// close is called when the last connection closes.
 func (c *commits) close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -257,8 +257,9 @@ func (c *commits) close() error {
 	return err
 }
 
-// opened is called for each file of the WAL; it says whether there may be a log.
-func (c *commits) opened() bool {
+// walOpened is called for each open file of the WAL. It reports whether the database
+// may use a log.
+func (c *commits) walOpened() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.want {
@@ -267,7 +268,8 @@ func (c *commits) opened() bool {
 	return c.want
 }
 
-func (c *commits) closed() error {
+// walClosed is called when a file of the WAL is closed; the last one detaches the WAL.
+func (c *commits) walClosed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.refs--; c.refs > 0 || c.wal == nil {
@@ -278,9 +280,9 @@ func (c *commits) closed() error {
 	return err
 }
 
-// attach gives the WAL to a log, for the commits to come. Where that is not to
-// be had, commits sync the WAL as without a log; an error means that the WAL
-// could not be synced.
+// attach attaches the WAL to a log for later commits. If there is no log to be had,
+// commits sync the WAL as without a log. An error means that the WAL could not be
+// synced.
 //
 // The WAL is durable up to the end of the commit that was synced just now.
 func (c *commits) attach(db *database, path string, h grouplog.Header, end int64) error {
@@ -321,9 +323,9 @@ func (c *commits) attach(db *database, path string, h grouplog.Header, end int64
 	return nil
 }
 
-// leave lets go of a log that has failed, or whose file is gone. The WAL is
-// synced, as its commits are from now on, until there is a log again.
-func (c *commits) leave(db *database) error {
+// detach detaches the WAL from a log that has failed or was removed, and syncs it.
+// Commits sync the WAL until there is a log again.
+func (c *commits) detach(db *database) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.wal == nil || !c.log.log.Failed() {
@@ -342,15 +344,15 @@ func (c *commits) leave(db *database) error {
 	return err
 }
 
-// attached returns the WAL, nil when it has no log.
+// attached returns the WAL as the log has it, nil without a log.
 func (c *commits) attached() *grouplog.WAL {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.wal
 }
 
-// settle makes sure that the WAL is durable by itself.
-func (c *commits) settle() error {
+// syncWAL syncs the WAL if commits of it are durable in the log only.
+func (c *commits) syncWAL() error {
 	if wal := c.attached(); wal != nil && wal.Dirty() {
 		return wal.Sync()
 	}

@@ -23,12 +23,12 @@ func (f *file) BusyHandler(fn func() bool)   { vfsutil.WrapBusyHandler(f.File, f
 
 // CheckpointStart and CheckpointDone enclose the writes of a checkpoint.
 func (f *file) CheckpointStart() {
-	f.checkpoint, f.settled = true, false
+	f.checkpoint, f.walSynced = true, false
 	vfsutil.WrapCheckpointStart(f.File)
 }
 
 func (f *file) CheckpointDone() {
-	f.checkpoint, f.settled = false, false
+	f.checkpoint, f.walSynced = false, false
 	vfsutil.WrapCheckpointDone(f.File)
 }
 

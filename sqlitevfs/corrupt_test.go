@@ -86,7 +86,7 @@ func damage(rnd *rand.Rand, p []byte) []byte {
 	return q
 }
 
-// useDamaged reads and writes, and says whether all of it worked.
+// useDamaged reads and writes, and reports whether all of it worked.
 func useDamaged(path, name string) bool {
 	c, err := sqlite3.Open(uri(path, name))
 	if err != nil {

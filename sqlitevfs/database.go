@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// database is what the connections of one database share. It lives as long as
-// one of them is open.
+// database is shared by the connections of one database, until the last of them is
+// closed.
 type database struct {
 	vfs  *ringVFS
 	path string
@@ -24,7 +24,7 @@ type database struct {
 
 	counters
 	noPrefetch atomic.Pointer[string] // why
-	// synced says that SQLite has asked for a sync: synchronous is not OFF.
+	// synced is set when SQLite has asked for a sync: synchronous is not OFF.
 	synced atomic.Bool
 	// journalSyncs counts the syncs of the rollback journal since it was made.
 	// One connection writes at a time.
@@ -34,7 +34,7 @@ type database struct {
 	failed atomic.Pointer[error]
 }
 
-// durable says whether the directory entry of a file was synced.
+// durable reports whether the directory entry of a file was synced.
 func (d *database) durable(id identity) bool {
 	if d == nil || id == (identity{}) {
 		return false
@@ -43,10 +43,10 @@ func (d *database) durable(id identity) bool {
 	return known != nil && *known == id
 }
 
-// fail records the first sync that failed. The kernel reports it once and then
-// takes what was lost for written, so that another sync would answer a success
-// that means nothing: every later one of this database gets the same error,
-// until all of its connections are closed.
+// fail records the first sync that failed. The kernel reports a failure once and then
+// considers the lost pages written, so that a later sync would succeed without a
+// meaning. Every later sync of this database returns the same error until all of its
+// connections are closed.
 func (d *database) fail(err error) {
 	if d != nil && d.failed.CompareAndSwap(nil, &err) {
 		d.opts.logger().Error("sqlitevfs: sync failed; the database refuses further ones until it is closed",
@@ -65,7 +65,7 @@ func (d *database) failure() error {
 	return nil
 }
 
-// count changes the counters of a database, if there is one.
+// count calls fn with the counters of the database, if there is one.
 func (d *database) count(fn func(*counters)) {
 	if d != nil {
 		fn(&d.counters)

@@ -49,7 +49,7 @@ type faulty struct {
 	poisoned bool
 }
 
-// call counts a call. It says whether it has to fail.
+// call counts a call and returns the error with which it must fail, if any.
 func (f *faulty) call(op, kind string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -386,7 +386,7 @@ func (s *sweep) life(t *testing.T, path string, life int, acked map[int]bool) {
 	}
 }
 
-// silent says whether a failure needs no error: in a checkpoint after a commit,
+// silent reports whether a failure needs no error: in a checkpoint after a commit,
 // SQLite tries again later; a journal that cannot be looked into it takes for hot;
 // without a log, commits sync their WAL.
 func (s *sweep) silent(what string) bool {

@@ -11,8 +11,8 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// file is a database, its journal or its WAL. Locks, shared memory and writes
-// are the base's. As SQLite has it, one goroutine at a time uses a file.
+// file is a database, its journal or its WAL. Locks, shared memory and writes are
+// those of the base. One goroutine at a time uses a file.
 type file struct {
 	vfs.File   // the base's
 	vfs        *ringVFS
@@ -25,8 +25,8 @@ type file struct {
 	chunk      int64
 	prefetch   *prefetcher // nil without prefetch
 	wal        *walFile    // nil if it is no WAL, or has no log
-	checkpoint bool        // one runs, by this connection
-	settled    bool        // the WAL is durable as far as the checkpoint that runs needs it
+	checkpoint bool        // this connection is running one
+	walSynced  bool        // the WAL was synced for the running checkpoint
 	closing    sync.Once
 }
 
@@ -72,8 +72,8 @@ func (f *file) Close() error {
 	return err
 }
 
-// ReadAt reads what the page cache has without a word to the scheduler; where
-// it has not, a prefetch may begin while the disk is busy with this page.
+// ReadAt reads cached pages with a raw system call, without entering the scheduler. If
+// a page is not cached, a prefetch may begin while the disk reads it.
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	if f.prefetch == nil {
 		return f.File.ReadAt(p, off)
@@ -81,11 +81,11 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	return f.prefetch.readAt(p, off)
 }
 
-// WriteAt writes through the page cache, to a database only when its WAL is
-// durable by itself.
+// WriteAt writes through the page cache. Before a database is written, its WAL is
+// durable without the log.
 func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	if f.owner {
-		if err := f.settle(); err != nil {
+		if err := f.syncWAL(); err != nil {
 			return 0, err
 		}
 	}
@@ -96,24 +96,25 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// settle makes sure, before the database changes, that its WAL is durable by
-// itself: once for each checkpoint, whose commits are known when it starts.
-func (f *file) settle() error {
-	if f.settled {
+// syncWAL syncs the WAL before the database changes, if commits of it are durable in
+// the log only. Once for each checkpoint is enough, as its commits are fixed when it
+// starts.
+func (f *file) syncWAL() error {
+	if f.walSynced {
 		return nil
 	}
-	if err := f.db.commits.settle(); err != nil {
+	if err := f.db.commits.syncWAL(); err != nil {
 		f.db.fail(err)
 		return vfs.SystemError(err, sqlite3.IOERR_FSYNC)
 	}
-	f.settled = f.checkpoint
+	f.walSynced = f.checkpoint
 	return nil
 }
 
 // Truncate cuts the file, to a multiple of the chunk size if there is one.
 func (f *file) Truncate(size int64) error {
 	if f.owner {
-		if err := f.settle(); err != nil {
+		if err := f.syncWAL(); err != nil {
 			return err
 		}
 	}
@@ -148,22 +149,22 @@ func (f *file) Sync(flags vfs.SyncFlag) error {
 		}
 	}
 	f.entry = false
-	if id := f.id(); f.db != nil && !f.owner && id.settled() {
+	if id := f.id(); f.db != nil && !f.owner && id.unique() {
 		f.db.entry.Store(&id)
 	}
 	return nil
 }
 
-// identity tells files apart, also those that have had the same number one after
-// the other; zero where that is not known.
+// identity identifies a file, also among files that had the same inode number one
+// after the other. It is zero if it is not known.
 type identity struct {
 	device, inode uint64
 	born          int64 // nanoseconds
 }
 
-// settled says whether no other file can get the same identity any more: numbers
-// are used again at once, and the clock of file systems has ticks of up to 10 ms.
-func (id identity) settled() bool {
+// unique reports whether no other file can get the same identity any more: inode
+// numbers are reused at once, and timestamps of file systems have ticks of up to 10 ms.
+func (id identity) unique() bool {
 	return id != (identity{}) && time.Since(time.Unix(0, id.born)) > 50*time.Millisecond
 }
 
@@ -174,8 +175,8 @@ func (f *file) id() identity {
 	return identify(f.fd)
 }
 
-// sync makes the file's data durable and says whether that of the whole file
-// system is.
+// sync makes the file's data durable. all reports whether the whole file system was
+// synced.
 func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 	f.db.count(func(c *counters) { c.syncs.Add(1) })
 	if f.wal != nil {
@@ -225,10 +226,9 @@ func (f *file) options() *Options {
 	return &f.vfs.opts
 }
 
-// DeviceCharacteristics leaves out batch-atomic writes, with which SQLite, as
-// this driver builds it, forgets to raise the file change counter, so that other
-// connections keep what is stale; and atomic ones, but for those that the user
-// has asked for.
+// DeviceCharacteristics leaves out batch-atomic writes: SQLite as this driver builds
+// it does not raise the file change counter with them, so that other connections keep
+// stale pages. It leaves out atomic writes unless the user asked for them.
 func (f *file) DeviceCharacteristics() vfs.DeviceCharacteristic {
 	c := f.File.DeviceCharacteristics() &^ (vfs.IOCAP_BATCH_ATOMIC | atomicWrites)
 	if f.owner && f.options().Atomic4K != AtomicOff {

@@ -49,17 +49,17 @@ func parseSwitch(s string) (Switch, error) {
 	return Auto, fmt.Errorf("%q is not auto, on or off", s)
 }
 
-// Atomic says who vouches that a device writes 4 KiB whole or not at all.
+// Atomic selects what guarantees that a device writes 4 KiB whole or not at all.
 type Atomic int
 
 const (
-	// AtomicOff: nobody does.
+	// AtomicOff: nothing does, and SQLite uses a journal.
 	AtomicOff Atomic = iota
-	// AtomicOn: the device does, by sectors of 4 KiB or more. A database on another
-	// one is refused.
+	// AtomicOn: the device does, with sectors of 4 KiB or more. A database on another
+	// device is refused.
 	AtomicOn
-	// AtomicTrust: the user does, of a device or file system whose promise nobody
-	// can ask for, such as a copy-on-write one or one with a battery.
+	// AtomicTrust: the user does, for a device or file system that cannot be asked,
+	// such as a copy-on-write file system or a device with a battery.
 	AtomicTrust
 )
 

@@ -75,14 +75,14 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 	}
 	f := v.wrap(base, name, flags, opts)
 	if f.owner {
-		f.db.commits.adopt(opts)
+		f.db.commits.configure(opts)
 	} else if flags&vfs.OPEN_WAL != 0 && flags&vfs.OPEN_READONLY == 0 {
 		f.wal = newWALFile(f.db, f.name)
 	}
 	return f, out, nil
 }
 
-// wrap makes a file of ours of one of the base's.
+// wrap wraps a file of the base.
 func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, opts Options) *file {
 	f := &file{File: base, vfs: v, name: name.String(), fd: descriptor(base), flags: flags}
 	created := flags&vfs.OPEN_CREATE != 0
@@ -96,8 +96,8 @@ func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, op
 		if main, ok := vfsutil.UnwrapFile[*file](name.DatabaseFile()); ok {
 			f.db = main.db
 		}
-		// Of a file that exists nobody knows whether its entry was ever synced,
-		// unless that was done here.
+		// Whether the entry of an existing file was ever synced is not known, unless
+		// this process did it.
 		f.entry = created && !f.db.durable(f.id())
 		if created && flags&vfs.OPEN_MAIN_JOURNAL != 0 && f.db != nil {
 			f.db.journalSyncs.Store(0)
@@ -106,11 +106,10 @@ func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, op
 	return f
 }
 
-// Delete removes a file. The removal of a journal is made durable when SQLite
-// asks for it, and when the journal was synced as synchronous=FULL does it:
-// the commit that the removal is would be undone by a power cut otherwise.
-// So is that of a WAL, which would come back and hide what was written without
-// it.
+// Delete removes a file. It makes the removal of a journal durable when SQLite asks
+// for it, and when the journal was synced as with synchronous=FULL: the removal is the
+// commit, which a power cut would undo otherwise. It also makes the removal of a WAL
+// durable, which would reappear and hide later changes otherwise.
 func (v *ringVFS) Delete(name string, syncDir bool) error {
 	db := v.dbs.of(name)
 	sync := syncDir
@@ -139,9 +138,8 @@ const (
 	fullSyncs = 2
 )
 
-// syncDir makes the entries of a directory durable. A directory that may not be
-// read, or a file system that cannot do it, is let pass, as SQLite's own VFS
-// does.
+// syncDir makes the entries of a directory durable. Like SQLite's own VFS it ignores a
+// directory that may not be read and a file system that cannot sync directories.
 func (v *ringVFS) syncDir(db *database, dir string) error {
 	err := v.dirs.SyncDir(dir)
 	switch {

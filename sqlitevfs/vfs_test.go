@@ -303,7 +303,7 @@ func TestFileControls(t *testing.T) {
 }
 
 func TestStatsOfDatabases(t *testing.T) {
-	var counted []*ringVFS // those of other tests too, until the end: who nobody uses is not
+	var counted []*ringVFS // those of other tests too, until the end: unused VFSes are not
 	known.each(func(v *ringVFS) { counted = append(counted, v) })
 	defer func() { runtime.KeepAlive(counted) }()
 	before := Total()

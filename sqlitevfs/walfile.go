@@ -14,10 +14,10 @@ const (
 	frameHeaderSize = 24
 )
 
-// walFile watches what one connection writes to a WAL, to tell the sync that
-// ends a commit from others: it follows a frame with the size of the database in
-// its header. Frames of other connections and processes may lie between: what
-// they have synced, if anything, is not known here.
+// walFile records what one connection writes to a WAL, in order to recognise the sync
+// that ends a commit: it follows a frame whose header contains the size of the
+// database. Frames of other connections and processes may be in between; it does not
+// know whether these were synced.
 type walFile struct {
 	db     *database
 	path   string
@@ -29,25 +29,25 @@ type walFile struct {
 	buf    []byte
 }
 
-// newWALFile watches a file of a WAL, if its database wants a log.
+// newWALFile returns nil if the database does not use a log.
 func newWALFile(db *database, path string) *walFile {
-	if db == nil || !db.commits.opened() {
+	if db == nil || !db.commits.walOpened() {
 		return nil
 	}
 	return &walFile{db: db, path: path}
 }
 
-// log returns the WAL as the log has it, nil before a commit has needed that, and
-// when the log has failed. An error means that the WAL could not be synced then.
+// log returns the WAL as the log has it, nil before the first commit and after the log
+// has failed. An error means that the WAL could not be synced after such a failure.
 func (w *walFile) log() (*grouplog.WAL, error) {
 	wal := w.db.commits.attached()
 	if wal != nil && wal.LogFailed() {
-		return nil, w.db.commits.leave(w.db)
+		return nil, w.db.commits.detach(w.db)
 	}
 	return wal, nil
 }
 
-// wrote is told about each write.
+// wrote records a write.
 func (w *walFile) wrote(p []byte, off int64) {
 	if off < walHeaderSize {
 		w.forget()
@@ -65,14 +65,14 @@ func (w *walFile) wrote(p []byte, off int64) {
 
 func (w *walFile) forget() { w.low, w.high, w.commit, w.header = 0, 0, [2]int64{}, false }
 
-// written returns the WAL's header, and up to where frames that end a
-// transaction were written whole: without powersafe overwrite SQLite writes the
-// last frame several times, up to the end of a sector, and syncs in the middle of
-// one. ok is false if that cannot be told.
+// written returns the WAL's header and the end of the last frame that ends a
+// transaction and was written completely. Without powersafe overwrite SQLite repeats
+// the last frame up to the end of a sector, and syncs in the middle of a repetition.
+// ok is false if header or end are not known.
 //
-// With synchronous=NORMAL the sync that begins a checkpoint looks like that of a
-// commit, and the caller does not hold SQLite's write lock. Its commits stay what
-// they are until the WAL is begun anew, which its salts tell.
+// With synchronous=NORMAL the sync at the start of a checkpoint looks like the sync
+// of a commit, and the caller does not hold SQLite's write lock. Its committed frames
+// do not change until the WAL is restarted, which changes the salts.
 func (w *walFile) written(read func(p []byte, off int64) (int, error)) (h grouplog.Header, end int64, ok bool) {
 	if !w.header && w.commit[0] == 0 {
 		return h, 0, false
@@ -96,8 +96,8 @@ func (w *walFile) written(read func(p []byte, off int64) (int, error)) (h groupl
 	return h, 0, false
 }
 
-// synced is called when the WAL was synced as without a log. If that was for a
-// commit, the next one should find a log.
+// synced is called after a sync without a log. If that ended a commit, it attaches the
+// WAL to a log for the next one.
 func (w *walFile) synced(read func(p []byte, off int64) (int, error)) error {
 	defer w.forget()
 	h, end, ok := w.written(read)
@@ -107,10 +107,10 @@ func (w *walFile) synced(read func(p []byte, off int64) (int, error)) error {
 	return w.db.commits.attach(w.db, w.path, h, end)
 }
 
-// sync makes durable what was written: a commit by the log, everything else by
-// syncing the WAL. The record of a commit begins where what is durable ends: with
-// frames that others have written and not synced, and with what a rolled-back
-// transaction has left, which is harmless. read is the file's ReadAt.
+// sync makes a commit durable by the log, and everything else by syncing the WAL. The
+// record of a commit begins where the durable part of the WAL ends. It may contain
+// frames that other connections wrote without a sync, and frames that a rolled-back
+// transaction left, which are harmless. read is the file's ReadAt.
 func (w *walFile) sync(wal *grouplog.WAL, read func(p []byte, off int64) (int, error)) error {
 	defer w.forget()
 	h, end, ok := w.written(read)
@@ -140,4 +140,4 @@ func (w *walFile) sync(wal *grouplog.WAL, read func(p []byte, off int64) (int, e
 	return nil
 }
 
-func (w *walFile) close() error { return w.db.commits.closed() }
+func (w *walFile) close() error { return w.db.commits.walClosed() }
