@@ -305,7 +305,7 @@ func (c *commits) attach(db *database, path string, h grouplog.Header, end int64
 	}
 	switch {
 	case err == nil:
-		c.wal.Learn(h, end)
+		c.wal.SyncedTo(h, end)
 		c.off = ""
 		return nil
 	case errors.Is(err, grouplog.ErrInUse):

@@ -117,7 +117,7 @@ func (w *walFile) sync(wal *grouplog.WAL, read func(p []byte, off int64) (int, e
 	if !ok {
 		return wal.Sync()
 	}
-	if start := wal.Rest(h); !w.header && start != 0 && start <= w.low && start < end {
+	if start := wal.DurableEnd(h); !w.header && start != 0 && start <= w.low && start < end {
 		defer wal.Leave()
 		if wal.Enter(end - start) {
 			if int64(cap(w.buf)) < end-start {
@@ -136,7 +136,7 @@ func (w *walFile) sync(wal *grouplog.WAL, read func(p []byte, off int64) (int, e
 	if err := wal.Sync(); err != nil {
 		return err
 	}
-	wal.Learn(h, end)
+	wal.SyncedTo(h, end)
 	return nil
 }
 

@@ -61,12 +61,12 @@ type File interface {
 	io.Closer
 	Truncate(size int64) error
 	// Sync makes data and size durable, and forgets no failure: once it failed
-	// nobody knows what is on the disk.
+	// it is not known what is on the disk.
 	Sync() error
 	Size() (int64, error)
 	ID() (ID, error)
 	// TryLock takes an exclusive lock on n bytes from off, against every other
-	// open file, in this process too; false when somebody holds a lock there.
+	// open file, in this process too; false if there is a lock already.
 	// Closing the file releases it. Where the system has no such locks it
 	// answers errors.ErrUnsupported.
 	TryLock(off, n int64) (bool, error)

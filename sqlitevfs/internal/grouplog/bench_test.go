@@ -55,7 +55,7 @@ func benchCommits(b *testing.B, n int, commit func(*testWAL, int64, []byte) erro
 					if err := w.wal.Sync(); err != nil {
 						b.Error(err)
 					}
-					w.wal.Learn(w.parsed, off)
+					w.wal.SyncedTo(w.parsed, off)
 				}
 				if _, err := w.file.WriteAt(frames, off); err != nil {
 					b.Error(err)

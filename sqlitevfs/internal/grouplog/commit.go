@@ -80,7 +80,7 @@ func (l *Log) take(g *group) (size int64, err error) {
 	defer l.mu.Unlock()
 	// What does not fit behind the last batch has to fit into the next segment.
 	limit := min(int64(len(l.buf)), l.used[len(l.used)-1].size)
-	if l.stuck {
+	if l.cannotGrow {
 		limit = min(limit, l.header.small())
 	}
 	size = batchHeaderSize + int64(listSize(len(l.prev)))

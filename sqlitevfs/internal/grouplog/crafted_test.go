@@ -15,7 +15,7 @@ import (
 )
 
 // TestCraftedSizes opens files that say they are larger than a log can be, and
-// holes of a size that nobody could read.
+// holes that are too large to be read.
 func TestCraftedSizes(t *testing.T) {
 	needLocks(t)
 	for _, test := range []struct {
@@ -147,7 +147,7 @@ func FuzzRecover(f *testing.F) {
 }
 
 // TestCraftedHeaders has many headers of batches that claim much and hold
-// nothing: looking into each would take as long as somebody likes.
+// nothing: decoding each would take very long.
 func TestCraftedHeaders(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()

@@ -11,42 +11,42 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// The bytes of the log's file that are locked: by its user, and by whoever looks
-// for commits to replay.
+// The bytes of the log's file that are locked: by the process that uses it, and by
+// the process that replays it.
 const (
-	userByte = 0
-	gateByte = 1
+	userByte   = 0
+	replayByte = 1
 )
 
-// patience is how long another process's replay is waited for. Tests shorten it.
-var patience = 10 * time.Second
+// maxWait is how long lockReplay waits for another process. Tests shorten it.
+var maxWait = 10 * time.Second
 
-// enter waits until nobody replays the log, and keeps others from it until the
-// gate is closed. Without it, a second process would take a log that is being
-// replayed for one in use, go on with a database that lacks commits, and write
-// where they belong.
-func (l *Log) enter() (gate disk.File, err error) {
-	gate, err = l.opts.FS.Open(l.path, 0, 0)
+// lockReplay waits until no other process replays the log, and prevents others from
+// replaying it until the returned file is closed. Without it, a second process would
+// mistake a log that is being replayed for a log in use, open a database that lacks
+// commits, and write where they belong.
+func (l *Log) lockReplay() (replayLock disk.File, err error) {
+	replayLock, err = l.opts.FS.Open(l.path, 0, 0)
 	if err != nil {
 		return nil, err
 	}
 	for start := time.Now(); ; time.Sleep(2 * time.Millisecond) {
-		ok, err := gate.TryLock(gateByte, 1)
+		ok, err := replayLock.TryLock(replayByte, 1)
 		if ok {
-			return gate, nil
+			return replayLock, nil
 		}
-		if err == nil && time.Since(start) > patience {
+		if err == nil && time.Since(start) > maxWait {
 			err = &fs.PathError{Op: "open", Path: l.path, Err: ErrBusy}
 		}
 		if err != nil {
-			gate.Close()
+			replayLock.Close()
 			return nil, err
 		}
 	}
 }
 
-// create makes an empty log under another name, and gives it its own when it is
-// durable: a log under its name is whole.
+// create makes an empty log under a temporary name and renames it when it is durable,
+// so that a log under its name is complete.
 func (l *Log) create() error {
 	temp := l.path + ".new"
 	f, err := l.opts.FS.Open(temp, disk.Create, 0o600)
@@ -72,8 +72,8 @@ func (l *Log) create() error {
 	return l.opts.FS.SyncDir(l.dir)
 }
 
-// alone makes sure that no other process is making the log. Who has the lock and
-// sees the file under its name is the only one to rename it.
+// alone makes sure that no other process is creating the log. A process that has the
+// lock, and finds the file under its name, is the only one to rename it.
 func (l *Log) alone(f disk.File, temp string) error {
 	inUse := &fs.PathError{Op: "create", Path: temp, Err: ErrInUse}
 	if ok, err := f.TryLock(userByte, 1); err != nil {
@@ -100,7 +100,8 @@ func (l *Log) alone(f disk.File, temp string) error {
 	return nil
 }
 
-// fill writes an empty log into a file, in which another one may have begun.
+// fill writes an empty log into a file, in which an interrupted attempt may have left
+// something.
 func (l *Log) fill(f disk.File) error {
 	h := fileHeader{id: randomID(), revision: 1, generation: 1, live: 1, segment: l.opts.SegmentSize, first: l.opts.FirstSegments, clean: true}
 	if err := empty(f); err != nil {
@@ -120,8 +121,7 @@ func (l *Log) fill(f disk.File) error {
 	return f.Sync()
 }
 
-// empty takes away what a crash left, durably: before anything is written that is
-// durable at once.
+// empty truncates what a crash left, durably.
 func empty(f disk.File) error {
 	size, err := f.Size()
 	if err != nil || size == 0 {

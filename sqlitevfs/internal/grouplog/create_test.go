@@ -52,12 +52,12 @@ func TestCreateTogether(t *testing.T) {
 	}
 }
 
-// TestReplayIsWaitedFor opens a log that somebody else replays.
+// TestReplayIsWaitedFor opens a log that is being replayed.
 func TestReplayIsWaitedFor(t *testing.T) {
 	dir, w := oneWAL(t, 3)
 	w.lose(1)
 	other := &Log{opts: Options{FS: disk.OS}, path: filepath.Join(dir, defaultName)}
-	gate, err := other.enter()
+	replayLock, err := other.lockReplay()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,18 +71,18 @@ func TestReplayIsWaitedFor(t *testing.T) {
 		t.Error("did not wait:", err)
 	case <-time.After(20 * time.Millisecond):
 	}
-	gate.Close()
+	replayLock.Close()
 	if err := <-done; err != nil || w.holds() != 3 {
 		t.Error(err, w.holds())
 	}
-	defer func(d time.Duration) { patience = d }(patience)
-	patience = 0
-	if gate, err = other.enter(); err != nil {
+	defer func(d time.Duration) { maxWait = d }(maxWait)
+	maxWait = 0
+	if replayLock, err = other.lockReplay(); err != nil {
 		t.Fatal(err)
 	}
-	defer gate.Close()
+	defer replayLock.Close()
 	if _, err := Recover(dir, Options{}); !errors.Is(err, ErrBusy) {
-		t.Error("without patience:", err)
+		t.Error("without maxWait:", err)
 	}
 }
 

@@ -10,8 +10,8 @@
 //
 // The caller (a VFS) writes frames to the WAL as always. Where SQLite asks for
 // a sync after a commit, it calls [WAL.Commit] instead of syncing, with all frames
-// since [WAL.Rest]: a record has to continue what is durable. Every other sync of
-// the WAL is a [WAL.Sync], followed by [WAL.Learn] where the caller knows up to
+// since [WAL.DurableEnd]: a record has to continue what is durable. Every other sync of
+// the WAL is a [WAL.Sync], followed by [WAL.SyncedTo] where the caller knows up to
 // where the WAL was written; and before the first write to a database whose WAL
 // is [WAL.Dirty] so is that. [Open] or [Recover] replay what a crash left behind
 // before the databases may be opened; a database whose WAL [Report.Lacks] commits

@@ -37,7 +37,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// faultAt runs a log whose n-th call fails. It says whether there was one.
+// faultAt runs a log whose n-th call fails. It reports whether there was one.
 func faultAt(t *testing.T, n int, errno syscall.Errno, forever bool) (failed bool) {
 	t.Helper()
 	dir := t.TempDir()

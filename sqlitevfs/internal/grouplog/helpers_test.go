@@ -154,7 +154,7 @@ func (w *testWAL) attach(l *Log) {
 	if w.wal, err = l.Attach(w.path); err != nil {
 		w.t.Fatal(err)
 	}
-	w.wal.Learn(w.parsed, w.off) // Attach has synced it
+	w.wal.SyncedTo(w.parsed, w.off) // Attach has synced it
 }
 
 // holds says how many of the commits the file holds, and fails the test when
@@ -223,7 +223,7 @@ func crash(l *Log) {
 	l.changed.Broadcast()
 	l.mu.Unlock()
 	close(l.quit)
-	l.keeper.Wait()
+	l.provider.Wait()
 	for w := range l.wals {
 		w.file.Close()
 	}

@@ -52,8 +52,8 @@ func (l *Log) absolute(path string) string {
 	return filepath.Join(l.dir, filepath.FromSlash(path))
 }
 
-// near says whether the log may serve a WAL.
-func (l *Log) near(name string) bool {
+// serves reports whether the log may have records of a WAL.
+func (l *Log) serves(name string) bool {
 	return !l.opts.Local || filepath.IsLocal(name) && filepath.Base(filepath.FromSlash(name)) == name
 }
 

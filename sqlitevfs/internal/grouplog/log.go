@@ -38,8 +38,8 @@ var (
 	ErrElsewhere = errors.New("a WAL in another directory than its log")
 )
 
-// CorruptError says that the log has lost what it acknowledged: not an
-// interrupted write, but damage to its file. Nothing was changed.
+// CorruptError reports damage to the log's file, other than an interrupted write:
+// acknowledged commits may be lost.
 type CorruptError struct {
 	Path   string
 	Offset int64 // where in the file it shows
@@ -62,33 +62,33 @@ type Log struct {
 
 	busy atomic.Int64 // commits going on, see Enter
 
-	mu      sync.Mutex
-	changed *sync.Cond // free, failed or closed changed
-	queue   groupcommit.Queue[commit]
-	idle    *sync.Cond // the queue has no leader
-	closed  bool
-	failed  error
-	broken  atomic.Bool // failed is set
-	full    bool        // there is no room, until a WAL is synced
-	stuck   bool        // the file cannot grow any more
-	small   []*segment  // of the first ones, not used any more
-	unsound bool        // a WAL could not be synced: its records are needed
-	synced  []record    // WALs that were synced, to be told with the next batch
-	wals    map[*WAL]struct{}
-	used    []*segment // oldest first; the last is written
-	free    []*segment
-	total   int // segments in the file
-	limit   int // how many there may be
-	stats   Stats
+	mu         sync.Mutex
+	changed    *sync.Cond // free, failed or closed changed
+	queue      groupcommit.Queue[commit]
+	idle       *sync.Cond // the queue has no leader
+	closed     bool
+	failed     error
+	broken     atomic.Bool // failed is set
+	full       bool        // there is no room, until a WAL is synced
+	cannotGrow bool        // the file cannot grow any more
+	small      []*segment  // of the first ones, not used any more
+	walFailed  bool        // a WAL could not be synced: its records are needed
+	synced     []record    // WALs that were synced, to be told with the next batch
+	wals       map[*WAL]struct{}
+	used       []*segment // oldest first; the last is written
+	free       []*segment
+	total      int // segments in the file
+	limit      int // how many there may be
+	stats      Stats
 
-	// revision of the header that was written last, by the keeper while it runs.
+	// revision of the header that was written last, by the provider while it runs.
 	revision uint64
 
-	kick   chan struct{} // wakes the keeper
-	quit   chan struct{}
-	keeper sync.WaitGroup
+	wakeup   chan struct{} // wakes the provider
+	quit     chan struct{}
+	provider sync.WaitGroup
 
-	// What follows belongs to whoever leads.
+	// The fields below belong to the leader.
 	off   int64    // in the segment, where the next batch goes
 	seq   uint64   // of the next batch
 	prev  []uint32 // owners of the records in the last batch
@@ -129,7 +129,7 @@ func Open(dir string, o Options) (*Log, Report, error) {
 		return nil, Report{}, err
 	}
 	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name), wals: map[*WAL]struct{}{},
-		kick: make(chan struct{}, 1), quit: make(chan struct{})}
+		wakeup: make(chan struct{}, 1), quit: make(chan struct{})}
 	l.queue.Patience, l.queue.Limit = gatherPatience, gatherLimit
 	l.changed, l.idle = sync.NewCond(&l.mu), sync.NewCond(&l.mu)
 	report, err := l.open()
@@ -139,8 +139,8 @@ func Open(dir string, o Options) (*Log, Report, error) {
 		}
 		return nil, report, err
 	}
-	l.keeper.Add(1)
-	go l.keep()
+	l.provider.Add(1)
+	go l.provideSegments()
 	return l, report, nil
 }
 
@@ -157,11 +157,11 @@ func Recover(dir string, o Options) (Report, error) {
 		return Report{}, err
 	}
 	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name)}
-	gate, err := l.enter()
+	replayLock, err := l.lockReplay()
 	if err != nil {
 		return Report{}, err
 	}
-	defer gate.Close()
+	defer replayLock.Close()
 	f, err := o.FS.Open(l.path, disk.Durable, 0)
 	if err != nil {
 		return Report{}, err
@@ -182,16 +182,16 @@ func Recover(dir string, o Options) (Report, error) {
 }
 
 func (l *Log) open() (Report, error) {
-	gate, err := l.enter()
+	replayLock, err := l.lockReplay()
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = l.create(); err == nil {
-			gate, err = l.enter()
+			replayLock, err = l.lockReplay()
 		}
 	}
 	if err != nil {
 		return Report{}, err
 	}
-	defer gate.Close()
+	defer replayLock.Close()
 	f, err := l.opts.FS.Open(l.path, disk.Durable, 0)
 	if err != nil {
 		return Report{}, err
@@ -274,8 +274,8 @@ func (l *Log) readHeader() error {
 	return nil
 }
 
-// reset forgets all batches: it begins a new generation, durably. A clean one
-// has no batches and will not get any.
+// reset begins a new generation, durably, which invalidates all batches. A clean
+// generation has no batches and will not get any.
 func (l *Log) reset(clean bool) error {
 	h := l.header
 	h.generation++
@@ -290,8 +290,8 @@ func (l *Log) reset(clean bool) error {
 	return nil
 }
 
-// writeHeader writes the next revision of the header, durably. The caller is
-// the only one who does.
+// writeHeader writes the next revision of the header, durably. There is one caller at
+// a time.
 func (l *Log) writeHeader(h fileHeader) error {
 	h.revision = l.revision + 1
 	p := sys.AlignedBytes(block, block)
@@ -306,7 +306,7 @@ func (l *Log) writeHeader(h fileHeader) error {
 // zeroPiece is how much of a new segment is written at a time.
 const zeroPiece = 1 << 20
 
-// zero writes a new segment: to overwrite is cheaper than to extend.
+// zero writes zeros to a new segment, because overwriting is cheaper than extending.
 func zero(f disk.File, off, n int64) error {
 	p := sys.AlignedBytes(int(min(zeroPiece, n)), block)
 	for end := off + n; off < end; off += int64(len(p)) {
@@ -337,14 +337,14 @@ func (l *Log) Err() error {
 // Path returns the name of the log's file.
 func (l *Log) Path() string { return l.path }
 
-// fail ends the log: later commits sync their WALs, and so does the keeper at
+// fail ends the log: later commits sync their WALs, and so does the provider at
 // once what is durable in the log only. The caller holds the mutex.
 func (l *Log) fail(err error) {
 	if l.failed == nil {
 		l.failed = fmt.Errorf("grouplog: the log failed before: %w", err)
 		l.broken.Store(true)
 	}
-	l.wakeKeeper()
+	l.wakeProvider()
 	l.changed.Broadcast()
 }
 
@@ -372,7 +372,7 @@ func (l *Log) Close() error {
 	l.changed.Broadcast()
 	l.mu.Unlock()
 	close(l.quit)
-	l.keeper.Wait()
+	l.provider.Wait()
 
 	var err error
 	for _, w := range attached {
@@ -383,7 +383,7 @@ func (l *Log) Close() error {
 	if failed := l.Err(); failed != nil {
 		err = failed
 	}
-	if err == nil && !l.unsound {
+	if err == nil && !l.walFailed {
 		err = l.reset(true) // so that the next Open has nothing to look at
 	}
 	if cerr := l.file.Close(); err == nil {

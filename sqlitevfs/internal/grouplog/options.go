@@ -31,8 +31,8 @@ type Options struct {
 	// larger ones sync their WAL, as the log would only write twice what is
 	// written anyway. 0 is 80 KiB.
 	MaxRecord int
-	// MaxAlone is the same for a commit while there is no other: it shares its
-	// write with nobody. 0 is 20 KiB.
+	// MaxAlone is the same for a commit while there is no other, which does not
+	// share its write. 0 is 20 KiB.
 	MaxAlone int
 	// Local takes and replays commits of WALs in the log's own directory only. A
 	// log that has others is left as it is, see [ErrElsewhere].

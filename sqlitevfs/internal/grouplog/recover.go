@@ -117,9 +117,9 @@ type recovery struct {
 	dirs     map[string][]string
 }
 
-// recover makes each WAL durable with all commits that the log holds for it. An
-// error means that the log itself cannot be read; what concerns single WALs is
-// in the report.
+// recover writes all commits that the log holds into their WALs and syncs these. An
+// error means that the log itself cannot be read; problems of single WALs are in the
+// report.
 func (l *Log) recover() (Report, error) {
 	if l.header.clean {
 		return Report{}, nil
@@ -148,11 +148,12 @@ func (l *Log) newRecovery(c *contents) *recovery {
 	return r
 }
 
-// apply brings a record into its WAL: that of its path or, where that is another
-// one, those that have its salts, because they were renamed or copied.
+// apply writes a record into its WAL: the one of its path or, if that has other salts,
+// those in the same directory that have its salts because they were renamed or
+// copied.
 func (r *recovery) apply(rec record) {
 	switch {
-	case !r.log.near(rec.path):
+	case !r.log.serves(rec.path):
 		r.report.Elsewhere++
 		return
 	case len(rec.frames) == 0:
@@ -187,7 +188,7 @@ func (r *recovery) applyTo(t *target, rec record) {
 	}
 }
 
-// unresolved notes that a commit could not be brought into its WAL for now.
+// unresolved records that a commit could not be written into its WAL for now.
 func (r *recovery) unresolved(t *target, rec record) {
 	for i := range r.report.Unresolved {
 		if u := &r.report.Unresolved[i]; u.WAL == t.path {
@@ -218,8 +219,7 @@ func (r *recovery) target(name string) *target {
 	return t
 }
 
-// matching returns the other WALs of a record's directory that are of the life
-// of a WAL that the record belongs to.
+// matching returns the other WALs in a record's directory that have its salts.
 func (r *recovery) matching(rec record) (all []*target) {
 	dir := path.Dir(filepath.ToSlash(rec.path))
 	names, ok := r.dirs[dir]
@@ -256,8 +256,8 @@ func (l *Log) hasLife(name string, h Header) bool {
 	return err == nil && found.same(h)
 }
 
-// sync makes what the WALs hold durable, also what was there before: the disk
-// may not have it.
+// sync syncs the WALs, also those into which nothing was written: what they hold may
+// be in the page cache only.
 func (r *recovery) sync() {
 	dirs := map[string]error{}
 	for _, name := range slices.Sorted(maps.Keys(r.wals)) {
@@ -280,8 +280,8 @@ func (r *recovery) sync() {
 	}
 }
 
-// damaged notes which WALs had commits in batches that are damaged: they are
-// unresolved, or given up by a salvage.
+// damaged records which WALs had commits in damaged batches: they are unresolved or,
+// in a salvage, skipped.
 func (r *recovery) damaged() {
 	if len(r.contents.damage) == 0 {
 		return
@@ -303,7 +303,7 @@ func (r *recovery) damaged() {
 		r.report.Damage = append(r.report.Damage, fmt.Sprintf("at %d: %s", d.off, why))
 		if r.log.opts.Salvage {
 			for _, name := range known {
-				if !d.has(owner(name)) {
+				if !d.allValid(owner(name)) {
 					r.report.skip(r.log.absolute(name), "the log is damaged")
 				}
 			}
@@ -314,7 +314,7 @@ func (r *recovery) damaged() {
 			continue
 		}
 		for _, name := range known {
-			if wal := r.log.absolute(name); !d.has(owner(name)) && r.report.Lacks(wal) == nil {
+			if wal := r.log.absolute(name); !d.allValid(owner(name)) && r.report.Lacks(wal) == nil {
 				r.report.Unresolved = append(r.report.Unresolved, Unresolved{WAL: wal, Err: err})
 			}
 		}
@@ -346,7 +346,7 @@ type target struct {
 	path    string
 	err     error     // why it cannot be
 	file    disk.File // nil: missing
-	db      disk.File // locked, nil when somebody uses the database
+	db      disk.File // the locked database, nil if it is in use
 	dry     bool      // nothing may be written or locked
 	lacks   bool      // it is dry, and end is behind commits that it lacks
 	size    int64
@@ -363,8 +363,8 @@ type target struct {
 	buf   []byte
 }
 
-// openTarget opens a WAL and finds its last commit. The database is locked
-// against SQLite for the time of the recovery if nobody uses it.
+// openTarget opens a WAL and finds its last commit. If the database is not in use, it
+// is locked against SQLite during the recovery.
 func (l *Log) openTarget(path string, dry bool) *target {
 	t := &target{path: path, dry: dry}
 	t.err = t.open(l.opts.FS)

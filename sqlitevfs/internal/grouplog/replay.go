@@ -31,7 +31,7 @@ func (t *target) load() error {
 	}
 	h, err := ParseHeader(p)
 	if err != nil {
-		return nil // SQLite ignores such a WAL, and so do we
+		return nil // SQLite ignores such a WAL, too
 	}
 	t.header, t.valid = h, true
 	t.end, t.sum = walHeaderSize, h.sum
@@ -59,13 +59,13 @@ func (t *target) load() error {
 	}
 }
 
-// has reports whether a record belongs to the life that the WAL has.
+// has reports whether a record belongs to the current life of the WAL.
 func (t *target) has(rec record) bool { return t.file != nil && t.valid && rec.header.same(t.header) }
 
-// followed reports whether SQLite has begun the WAL anew since the record's life
-// of it, which it does when all of that is in the database: it raises the first
-// salt by one each time, or leaves the WAL empty. (The number of the checkpoint says
-// nothing, as each connection counts for itself.)
+// followed reports whether SQLite has restarted the WAL since the record's life of it,
+// which it does when all of it is in the database: it increments the first salt each
+// time, or truncates the WAL. (The checkpoint number does not tell, because each
+// connection counts for itself.)
 func (t *target) followed(rec record) bool {
 	if t.file != nil && t.size == 0 {
 		return true
@@ -78,7 +78,7 @@ func (t *target) followed(rec record) bool {
 // WALs that have nothing to do with each other would be too likely to look so.
 const maxLives = 1 << 16
 
-// apply brings one commit into the WAL if it belongs there.
+// apply writes one commit into the WAL if it belongs there.
 func (t *target) apply(rec record, report *Report) error {
 	switch {
 	case t.file == nil:
@@ -127,7 +127,7 @@ func (t *target) apply(rec record, report *Report) error {
 		return nil
 	}
 	if t.db == nil && !t.dry && !t.again {
-		// It is in use, and may have been read while it was begun anew.
+		// The database is in use: SQLite may have restarted the WAL while it was read.
 		t.again = true
 		if err := t.load(); err != nil {
 			return err
@@ -176,8 +176,7 @@ func (t *target) verify(rec record, sum checksum) (checksum, bool) {
 	return sum, commits(rec.frames[len(rec.frames)-frame:])
 }
 
-// agrees says whether the record is what the WAL holds in its place, as far as
-// the WAL goes.
+// agrees reports whether the WAL holds the record's frames, as far as the WAL goes.
 func (t *target) agrees(rec record) (bool, error) {
 	n := int(min(int64(len(rec.frames)), t.end-rec.off))
 	if cap(t.buf) < n {
@@ -190,7 +189,7 @@ func (t *target) agrees(rec record) (bool, error) {
 	return bytes.Equal(p, rec.frames[:n]), nil
 }
 
-// note remembers that the log knows the commit in this place.
+// note records that the commit in this place is from the log.
 func (t *target) note(rec record) {
 	for len(t.spans) > 0 && t.spans[len(t.spans)-1].end > rec.off {
 		t.spans = t.spans[:len(t.spans)-1]
@@ -198,9 +197,9 @@ func (t *target) note(rec record) {
 	t.spans = append(t.spans, span{rec.off, rec.end()})
 }
 
-// replaceable says whether all that the WAL holds from a place on are earlier
-// commits of the log: SQLite gave them up if a later record begins there. Any
-// other commit was written by somebody else, after the crash: it is newer.
+// replaceable reports whether all commits that the WAL holds from a place on are from
+// earlier records of the log: SQLite gave them up if a later record begins there. Any
+// other commit was written by another program after the crash, and is newer.
 func (t *target) replaceable(off int64) bool {
 	end := t.end
 	for _, s := range slices.Backward(t.spans) {
@@ -215,7 +214,7 @@ func (t *target) replaceable(off int64) bool {
 	return false
 }
 
-// write brings a commit into the WAL, which ends with it.
+// write writes a commit at the end of the WAL.
 func (t *target) write(rec record, sum checksum, report *Report) error {
 	if t.db == nil && !t.dry {
 		return &fs.PathError{Op: "recover", Path: t.path, Err: fmt.Errorf("%w: its WAL lacks acknowledged commits", ErrBusy)}

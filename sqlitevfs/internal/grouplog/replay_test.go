@@ -130,7 +130,7 @@ func TestGivenUp(t *testing.T) {
 		third := w.commits[2]
 		w.commits = w.commits[:2:2]
 		w.sum, w.off = sumAfter(w, w.commits)
-		w.wal.Learn(w.parsed, w.off)
+		w.wal.SyncedTo(w.parsed, w.off)
 		for _, pages := range []int{3, 1} {
 			if err := w.commit(pages); err != nil {
 				t.Fatal(err)
@@ -222,7 +222,7 @@ func TestRolledBack(t *testing.T) {
 	}
 }
 
-// TestBusy: somebody uses a database whose WAL lacks commits.
+// TestBusy: a database whose WAL lacks commits is in use.
 func TestBusy(t *testing.T) {
 	dir, _ := oneWAL(t, 3)
 	f, err := disk.OS.Open(filepath.Join(dir, "db"), 0, 0)

@@ -26,18 +26,18 @@ type lost struct {
 	first, last uint64 // the batches
 	known       bool   // whose records were in them: owners
 	owners      []uint32
-	whole       []uint32 // whose records in it are valid all the same
+	valid       []uint32 // owners whose records in it are valid
 }
 
-// has reports whether all records of an owner are valid.
-func (d *lost) has(owner uint32) bool {
+// allValid reports whether all records of an owner are valid.
+func (d *lost) allValid(owner uint32) bool {
 	n := 0
 	for _, o := range d.owners {
 		if o == owner {
 			n++
 		}
 	}
-	for _, o := range d.whole {
+	for _, o := range d.valid {
 		if o == owner {
 			n--
 		}
@@ -231,7 +231,7 @@ func (l *Log) replay(c *contents, apply func(record)) error {
 		for i := range c.damage {
 			if d := &c.damage[i]; b.broken && d.first == b.seq {
 				for _, r := range records {
-					d.whole = append(d.whole, owner(r.path))
+					d.valid = append(d.valid, owner(r.path))
 				}
 			}
 		}

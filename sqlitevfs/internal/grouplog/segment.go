@@ -5,7 +5,7 @@ package grouplog
 import "sync"
 
 // room makes sure that n bytes fit behind the last batch. The caller leads and
-// holds the mutex, which room gives up while it waits for a segment.
+// holds the mutex, which room releases while it waits for a segment.
 func (l *Log) room(n int64) error {
 	for l.off+n > l.used[len(l.used)-1].size {
 		switch {
@@ -16,7 +16,7 @@ func (l *Log) room(n int64) error {
 		case l.full:
 			return errFull
 		default:
-			l.wakeKeeper()
+			l.wakeProvider()
 			l.changed.Wait()
 		}
 	}
@@ -31,25 +31,25 @@ func (l *Log) use() {
 	l.used = append(l.used, seg)
 	l.off = 0
 	if len(l.free) == 0 {
-		l.wakeKeeper()
+		l.wakeProvider()
 	}
 }
 
-func (l *Log) wakeKeeper() {
+func (l *Log) wakeProvider() {
 	select {
-	case l.kick <- struct{}{}:
+	case l.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// keep has a free segment ready before the leader needs it.
-func (l *Log) keep() {
-	defer l.keeper.Done()
+// provideSegments has a free segment ready before the leader needs it.
+func (l *Log) provideSegments() {
+	defer l.provider.Done()
 	for {
 		select {
 		case <-l.quit:
 			return
-		case <-l.kick:
+		case <-l.wakeup:
 			l.provide()
 		}
 	}
@@ -80,8 +80,8 @@ func (l *Log) provide() {
 	}
 }
 
-// abandon syncs what is durable in the log only, which has failed: its file may
-// be the next to. The caller holds the mutex, which abandon gives up meanwhile.
+// abandon syncs the WALs whose commits are durable in the failed log only. The caller
+// holds the mutex, which abandon releases meanwhile.
 func (l *Log) abandon() {
 	var due []*WAL
 	for w := range l.wals {
@@ -90,19 +90,18 @@ func (l *Log) abandon() {
 	l.reclaim(due)
 }
 
-// addFree gives a segment to the leaders. The small ones that a log begins with
-// are left out once there are others and there may be more. The caller holds the
-// mutex.
+// addFree adds a free segment. The small first segments are left out once there are
+// others and the log can grow. The caller holds the mutex.
 func (l *Log) addFree(seg *segment) {
-	if seg.size < l.header.segment && l.total > firstSegments && !l.stuck {
+	if seg.size < l.header.segment && l.total > firstSegments && !l.cannotGrow {
 		l.small = append(l.small, seg)
 		return
 	}
 	l.free = append(l.free, seg)
 }
 
-// trim takes away the oldest segments whose records all are in their WALs. The
-// segment being written stays. The caller holds the mutex.
+// trim removes the oldest segments whose records are all durable in their WALs from
+// the used ones, except the segment being written. The caller holds the mutex.
 func (l *Log) trim() (dead []*segment) {
 	for len(l.used) > 1 && len(l.used[0].due()) == 0 {
 		l.used[0].last = nil
@@ -113,8 +112,8 @@ func (l *Log) trim() (dead []*segment) {
 }
 
 // release makes segments free. Before one is overwritten the header has to say
-// that nobody will look for its batches: the newest batch may be older than
-// their end. The caller holds the mutex, which release gives up while it writes.
+// that its batches are not needed: the newest batch may be older than their
+// end. The caller holds the mutex, which release releases while it writes.
 func (l *Log) release(dead []*segment) {
 	h := l.header
 	h.live = l.used[0].first
@@ -140,16 +139,16 @@ func (s *segment) due() (due []*WAL) {
 	return due
 }
 
-// grow adds a segment to the file. Where that fails, for want of room or whatever
-// else, the log does with what it has: nothing was promised of the new one. The
-// caller holds the mutex, which grow gives up while it writes.
+// grow adds a segment to the file. If that fails, for lack of space or another reason,
+// the log keeps its size. The caller holds the mutex, which grow releases while it
+// writes.
 func (l *Log) grow() {
 	seg := &segment{off: l.segmentOffset(l.total), size: l.segmentSize(l.total)}
 	l.mu.Unlock()
 	err := zero(l.file, seg.off, seg.size)
 	l.mu.Lock()
 	if err != nil {
-		l.limit, l.stuck = l.total, true
+		l.limit, l.cannotGrow = l.total, true
 		l.free, l.small = append(l.free, l.small...), nil
 		return
 	}
@@ -161,7 +160,7 @@ func (l *Log) grow() {
 const reclaimers = 4
 
 // reclaim syncs WALs whose records keep a segment. The caller holds the mutex,
-// which reclaim gives up while it syncs.
+// which reclaim releases while it syncs.
 func (l *Log) reclaim(due []*WAL) {
 	l.stats.Reclaims++
 	l.mu.Unlock()

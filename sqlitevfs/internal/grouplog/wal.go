@@ -30,8 +30,8 @@ type WAL struct {
 	last   atomic.Uint64 // the newest batch with a record of it; under log.mu
 	synced atomic.Uint64 // batches up to this one are in the file durably
 
-	restMu sync.Mutex
-	rest   extent // what the next record may follow
+	durableMu sync.Mutex
+	durable   extent // what the next record may follow
 
 	mu     sync.Mutex // one sync at a time
 	failed error
@@ -51,7 +51,7 @@ func (l *Log) Attach(path string) (*WAL, error) {
 	if len(name) > maxPath {
 		return nil, &fs.PathError{Op: "attach", Path: path, Err: fs.ErrInvalid}
 	}
-	if !l.near(name) {
+	if !l.serves(name) {
 		return nil, &fs.PathError{Op: "attach", Path: path, Err: ErrElsewhere}
 	}
 	f, err := l.opts.FS.Open(path, 0, 0)
@@ -93,14 +93,14 @@ func (w *WAL) claim(path string) (err error) {
 }
 
 // SyncError is what Attach answers when the WAL or its directory could not be
-// synced: nobody knows then what of it is durable.
+// synced: it is not known then which part of it is durable.
 type SyncError struct{ Err error }
 
 func (e *SyncError) Error() string { return e.Err.Error() }
 func (e *SyncError) Unwrap() error { return e.Err }
 
 // Enter is called before what makes a commit with so many bytes of frames
-// durable, and Leave after it. It says whether that should be Commit or, for a
+// durable, and Leave after it. It reports whether that should be Commit or, for a
 // commit that gains nothing by the log, Sync.
 func (w *WAL) Enter(frames int64) bool {
 	l := w.log
@@ -111,27 +111,27 @@ func (w *WAL) Enter(frames int64) bool {
 // Leave ends what Enter began.
 func (w *WAL) Leave() { w.log.busy.Add(-1) }
 
-// Dirty says whether commits of the WAL are durable in the log only: then Sync
+// Dirty reports whether commits of the WAL are durable in the log only: then Sync
 // must have succeeded before the database is written.
 func (w *WAL) Dirty() bool { return w.last.Load() > w.synced.Load() }
 
 // LogFailed reports whether the log has failed, so that each commit syncs the WAL.
 func (w *WAL) LogFailed() bool { return w.log.Failed() }
 
-// ID tells which file the WAL is.
+// ID returns the identity of the file.
 func (w *WAL) ID() disk.ID { return w.id }
 
-// Rest returns the offset from which a record of a life of the WAL has to hold
+// DurableEnd returns the offset from which a record of a life of the WAL has to hold
 // the frames, because those before it are durable: in the file, or in the log.
 // It is 0 if that is not known, and then only a sync of the WAL makes a commit
 // durable.
-func (w *WAL) Rest(h Header) int64 {
-	w.restMu.Lock()
-	defer w.restMu.Unlock()
-	if !w.rest.header.same(h) {
+func (w *WAL) DurableEnd(h Header) int64 {
+	w.durableMu.Lock()
+	defer w.durableMu.Unlock()
+	if !w.durable.header.same(h) {
 		return 0
 	}
-	return w.rest.end
+	return w.durable.end
 }
 
 // extent is how much of a life of the WAL is durable: the frames up to end,
@@ -142,13 +142,13 @@ type extent struct {
 	sum    checksum
 }
 
-// Learn is called after the WAL was synced: all frames of this life up to end
+// SyncedTo is called after the WAL was synced: all frames of this life up to end
 // had been written before that, and end a transaction.
-func (w *WAL) Learn(h Header, end int64) {
+func (w *WAL) SyncedTo(h Header, end int64) {
 	e := w.extentAt(h, end)
-	w.restMu.Lock()
-	w.rest = e
-	w.restMu.Unlock()
+	w.durableMu.Lock()
+	w.durable = e
+	w.durableMu.Unlock()
 }
 
 // extentAt reads which checksum the frames up to end carry. The last frame may
@@ -187,7 +187,7 @@ func (w *WAL) extentAt(h Header, end int64) extent {
 
 // Commit makes frames durable that are in the WAL and lie from off up to the end
 // of a transaction: those that the caller has written just now, and before them
-// those that others have written since off was durable, see [WAL.Rest]. Header
+// those that others have written since off was durable, see [WAL.DurableEnd]. Header
 // is the first 32 bytes of the WAL. The caller still holds SQLite's write lock,
 // so that the frames stay what they are. Frames and header are the caller's
 // again when Commit returns.
@@ -220,9 +220,9 @@ func (w *WAL) Commit(header []byte, off int64, frames []byte) (logged bool, err 
 	if err != nil {
 		return false, w.syncTo(h, end)
 	}
-	w.restMu.Lock()
-	w.rest = next
-	w.restMu.Unlock()
+	w.durableMu.Lock()
+	w.durable = next
+	w.durableMu.Unlock()
 	return true, nil
 }
 
@@ -230,9 +230,9 @@ func (w *WAL) Commit(header []byte, off int64, frames []byte) (logged bool, err 
 // by an unbroken chain of checksums, and end a transaction. It returns what is
 // durable when the record is.
 func (w *WAL) continues(h Header, off int64, frames []byte) (extent, bool) {
-	w.restMu.Lock()
-	rest := w.rest
-	w.restMu.Unlock()
+	w.durableMu.Lock()
+	rest := w.durable
+	w.durableMu.Unlock()
 	frame := int(h.frame())
 	if rest.end == 0 || off != rest.end || !rest.header.same(h) || len(frames) > w.log.maxRecord(w.path) || !Ends(frames, h.PageSize) {
 		return rest, false
@@ -250,7 +250,7 @@ func (w *WAL) continues(h Header, off int64, frames []byte) (extent, bool) {
 func (w *WAL) syncTo(h Header, end int64) error {
 	err := w.commitLarge()
 	if err == nil {
-		w.Learn(h, end)
+		w.SyncedTo(h, end)
 	}
 	return err
 }
@@ -294,21 +294,21 @@ func (w *WAL) sync() error {
 	l.stats.WALSyncs++
 	if err != nil {
 		w.failed = fmt.Errorf("grouplog: a sync of the WAL failed before: %w", err)
-		l.unsound = true
+		l.walFailed = true
 		return err
 	}
 	w.synced.Store(max(mark, w.synced.Load()))
 	l.full = false // segments may be free now
 	if mark > 0 {
-		l.tell(record{path: w.path, id: w.id, synced: w.synced.Load()})
+		l.noteSynced(record{path: w.path, id: w.id, synced: w.synced.Load()})
 	}
 	return nil
 }
 
-// tell has the next batch say up to where a WAL is durable by itself, so that a
+// noteSynced has the next batch say up to where a WAL is durable by itself, so that a
 // replay does not miss the WAL when it was removed or begun anew. The caller
 // holds the mutex.
-func (l *Log) tell(mark record) {
+func (l *Log) noteSynced(mark record) {
 	for i := range l.synced {
 		if l.synced[i].path == mark.path {
 			l.synced[i] = mark
@@ -318,9 +318,9 @@ func (l *Log) tell(mark record) {
 	l.synced = append(l.synced, mark)
 }
 
-// retired has the log say that the WAL was closed, also when no commit follows:
+// noteClosed has the log say that the WAL was closed, also when no commit follows:
 // SQLite is about to remove it. What comes of that changes no promise.
-func (w *WAL) retired() {
+func (w *WAL) noteClosed() {
 	r := record{path: w.path, id: w.id, synced: w.synced.Load()}
 	q := w.log.queue.New()
 	c := &q.Value
@@ -332,7 +332,7 @@ func (w *WAL) retired() {
 	w.log.forget(q)
 }
 
-// Close syncs the WAL if that is still due, and lets go of the file. Commits
+// Close syncs the WAL if it is dirty, and closes the file. Commits
 // must have returned. A second Close answers os.ErrClosed.
 func (w *WAL) Close() error {
 	w.mu.Lock()
@@ -350,7 +350,7 @@ func (w *WAL) Close() error {
 	delete(l.wals, w)
 	l.mu.Unlock()
 	if w.last.Load() > 0 && err == nil {
-		go w.retired()
+		go w.noteClosed()
 	}
 	if cerr := w.file.Close(); err == nil {
 		err = cerr

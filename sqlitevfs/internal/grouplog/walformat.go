@@ -60,12 +60,12 @@ func ParseHeader(p []byte) (Header, error) {
 // frame returns the size of a frame in bytes.
 func (h Header) frame() int64 { return frameHeaderSize + int64(h.PageSize) }
 
-// aligned says whether a frame may begin at an offset.
+// aligned reports whether a frame may begin at an offset.
 func (h Header) aligned(off int64) bool {
 	return off >= walHeaderSize && (off-walHeaderSize)%h.frame() == 0
 }
 
-// same says whether two headers belong to the same life of a WAL.
+// same reports whether two headers belong to the same life of a WAL.
 func (h Header) same(o Header) bool {
 	return h.PageSize == o.PageSize && h.Checkpoint == o.Checkpoint && h.Salt == o.Salt
 }
@@ -99,7 +99,7 @@ func (h Header) chain(c checksum, frame []byte) (checksum, bool) {
 	return c, c == checksum{be.Uint32(frame[16:]), be.Uint32(frame[20:])}
 }
 
-// commits says whether a frame ends a transaction.
+// commits reports whether a frame ends a transaction.
 func commits(frame []byte) bool { return be.Uint32(frame[4:]) != 0 }
 
 // sumOf returns the sum that a frame carries.
@@ -107,7 +107,7 @@ func sumOf(frame []byte) checksum {
 	return checksum{be.Uint32(frame[16:]), be.Uint32(frame[20:])}
 }
 
-// Ends says whether the frames in p, which begin at a frame, end a transaction.
+// Ends reports whether the frames in p, which begin at a frame, end a transaction.
 func Ends(p []byte, pageSize int) bool {
 	size := frameHeaderSize + pageSize
 	return len(p) >= size && len(p)%size == 0 && commits(p[len(p)-size:])
