@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Package disk is the door through which the group log, and what the VFS does
-// beside the file calls of SQLite, change files: open, write, sync, rename,
-// remove, and sync a directory. [OS] is the system; tests put a recorder or
-// an injector of faults in its place, and so see and decide everything that
-// durability rests on.
+// Package disk is the file interface of the group log, and of what the VFS does beside
+// the file calls of SQLite: open, write, sync, rename, remove, and sync a directory. [OS]
+// is the operating system. Tests replace it by a recorder or by an injector of faults,
+// and so see and control everything that durability depends on.
 package disk
 
 import (
@@ -12,8 +11,8 @@ import (
 	"io/fs"
 )
 
-// Flag says how a file is opened. The zero value opens an existing file for
-// reading and writing.
+// Flag selects how a file is opened. The zero value opens an existing file for reading
+// and writing.
 type Flag int
 
 const (
@@ -33,7 +32,7 @@ const (
 // Block is the unit of durable writes, in bytes.
 const Block = 4096
 
-// ID tells files apart, as long as both exist.
+// ID identifies a file as long as it exists.
 type ID struct{ Device, Inode uint64 }
 
 // FS changes names. Its methods may be called concurrently. Errors are

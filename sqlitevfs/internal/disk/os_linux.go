@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openFlags keeps a name from leading elsewhere, and a pipe from holding up who
-// opens it.
+// openFlags refuses symbolic links, and does not wait for the other end of a pipe.
 const openFlags = unix.O_NOFOLLOW | unix.O_NONBLOCK
 
 // openDurable prefers O_DIRECT, which spares the page cache the copy; file

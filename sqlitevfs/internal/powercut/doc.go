@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Package powercut finds out what is left of a database when the power fails.
-// It records what a program asks of the disk: writes, truncations, names that
-// come and go, syncs of files and of directories. Then it builds states in
-// which a disk may be found at any moment of that record, and lets a check
-// recover and judge each.
+// Package powercut tests what is left of a database after a power cut. It records what
+// a program asks of the disk: writes, truncations, changes of names, syncs of files and
+// of directories. From the record it builds the states in which a disk may be found
+// after a power cut at any moment, and has a check recover and judge each of them.
 //
 // # What a disk may do
 //

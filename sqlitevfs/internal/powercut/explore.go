@@ -15,13 +15,13 @@ import (
 	"strings"
 )
 
-// Explore says which states are tried.
+// Explore selects the states that are tried.
 type Explore struct {
 	Seed   uint64
-	States int // about how many, over all cuts; each cut has a few at least
-	// Every, if more than 1, tries every so many cuts only.
+	States int // roughly how many, over all cuts; each cut has at least a few
+	// Every, if more than 1, tries one in so many cuts.
 	Every int
-	// Cut and Number, if Only, choose one state: the way to look at a failure.
+	// With Only, Cut and Number choose one state, to reproduce a failure.
 	Only        bool
 	Cut, Number int
 	Dir         string // where states are built; it is emptied for each
@@ -38,7 +38,7 @@ type Result struct {
 	Same   int // that had been checked before
 }
 
-// Failure is a state that a check refused.
+// Failure is a state that a check rejected.
 type Failure struct {
 	Seed  uint64
 	State *State
@@ -53,8 +53,8 @@ func (f *Failure) Error() string {
 	for i := max(0, f.State.Cut-6); i < f.State.Cut; i++ {
 		fmt.Fprintf(&b, "\n  before: %s", f.State.trace.Describe(i))
 	}
-	for _, fate := range f.State.fate {
-		fmt.Fprintf(&b, "\n  %s", fate)
+	for _, result := range f.State.results {
+		fmt.Fprintf(&b, "\n  %s", result)
 	}
 	return b.String()
 }
@@ -65,8 +65,8 @@ const (
 	exhaustive = 4
 )
 
-// Run builds states and checks them. It ends at the first that is refused, with
-// a *Failure.
+// Run builds states and checks them. It returns a *Failure for the first state that is
+// rejected.
 func (t *Trace) Run(e Explore) (Result, error) {
 	cuts := t.cuts()
 	res := Result{}
@@ -117,8 +117,7 @@ func (e Explore) try(s *State) error {
 	return e.Check(s, e.Dir)
 }
 
-// cuts returns the moments that matter: after each change, and after each
-// promise.
+// cuts returns the moments to cut at: after each change and each acknowledgement.
 func (t *Trace) cuts() []int {
 	var cuts []int
 	for i, op := range t.Ops {
@@ -129,8 +128,7 @@ func (t *Trace) cuts() []int {
 	return cuts
 }
 
-// walker goes through a trace and knows at each moment what is durable, and what
-// is pending.
+// walker follows a trace and keeps what is durable and what is pending at each moment.
 type walker struct {
 	trace   *Trace
 	at      int
@@ -149,7 +147,7 @@ func (w *walker) to(cut int) {
 		switch op := w.trace.Ops[w.at]; op.Kind {
 		case Begin:
 		case End:
-			w.settle(op.Off)
+			w.complete(op.Off)
 		case Ack:
 			w.acked[op.Name] = int(op.Off)
 		default:
@@ -158,8 +156,8 @@ func (w *walker) to(cut int) {
 	}
 }
 
-// settle makes durable what a sync covers.
-func (w *walker) settle(begin int64) {
+// complete makes durable what a sync covers.
+func (w *walker) complete(begin int64) {
 	sync := w.trace.Ops[begin]
 	w.pending = slices.DeleteFunc(w.pending, func(i int) bool {
 		op := w.trace.Ops[i]
@@ -179,16 +177,16 @@ func (w *walker) settle(begin int64) {
 	})
 }
 
-// names says whether the operation changes a directory.
+// names reports whether the operation changes a directory.
 func (op Op) names() bool { return op.Kind == Create || op.Kind == Unlink || op.Kind == Rename }
 
-// choice is what became of each pending operation: a bit for each sector that
-// was written, all of them for what has no sectors.
+// choice is the result of each pending operation: a bit for each sector that was
+// written, or all bits for an operation without sectors.
 type choice []uint64
 
 const whole = ^uint64(0)
 
-// choices yields numbered ways in which the pending operations may have gone.
+// choices yields numbered results of the pending operations.
 func (w *walker) choices(rng *rand.Rand, budget int) func(yield func(int, choice) bool) {
 	n := len(w.pending)
 	return func(yield func(int, choice) bool) {
@@ -220,8 +218,8 @@ func (w *walker) choices(rng *rand.Rand, budget int) func(yield func(int, choice
 	}
 }
 
-// random decides for each pending operation. Some states lose much and some
-// little, some keep what was last and some what was first.
+// random chooses a result for each pending operation. Some states lose much, some
+// little.
 func (w *walker) random(rng *rand.Rand) choice {
 	c := make(choice, len(w.pending))
 	keep := []float64{0.05, 0.5, 0.95}[rng.IntN(3)]
@@ -242,17 +240,17 @@ func (w *walker) random(rng *rand.Rand) choice {
 	return c
 }
 
-// state builds what a choice leaves.
+// state builds the state that a choice leaves.
 func (w *walker) state(c choice) *State {
 	s := &State{Cut: w.at, Acked: maps.Clone(w.acked), trace: w.trace, image: w.durable.clone()}
 	stuck := map[string]bool{} // names with a change that did not happen
 	for i, p := range w.pending {
 		op := w.trace.Ops[p]
-		fate := "kept"
+		result := "kept"
 		switch {
 		case op.names():
 			if c[i] == 0 || stuck[op.Name] || op.Kind == Rename && stuck[op.To] {
-				stuck[op.Name], fate = true, "lost"
+				stuck[op.Name], result = true, "lost"
 				if op.Kind == Rename {
 					stuck[op.To] = true
 				}
@@ -262,15 +260,15 @@ func (w *walker) state(c choice) *State {
 		case c[i] == whole || op.Kind != Write && c[i] != 0:
 			s.image.change(op)
 		case c[i] == 0:
-			fate = "lost"
+			result = "lost"
 		default:
 			s.image.tear(op, c[i])
-			fate = fmt.Sprintf("torn, sectors %b", c[i])
+			result = fmt.Sprintf("torn, sectors %b", c[i])
 		}
-		s.fate = append(s.fate, w.trace.Describe(p)+": "+fate)
+		s.results = append(s.results, w.trace.Describe(p)+": "+result)
 	}
 	return s
 }
 
-// IsFailure returns the failure that err is, if it is one.
+// IsFailure returns the *Failure in err.
 func IsFailure(err error) (*Failure, bool) { return errors.AsType[*Failure](err) }

@@ -29,7 +29,7 @@ func logged(names ...string) func(*powercut.State, string) error {
 }
 
 func replay(s *powercut.State, dir string) (grouplog.Report, error) {
-	o := grouplog.Options{FS: s.FS(dir)}
+	o := grouplog.Options{FS: s.FS()}
 	if !s.Has("ringside-wal.log") {
 		return grouplog.Report{}, nil
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// Recorder records what happens to the files of one directory, which is empty
-// when it begins. Its methods may be called concurrently.
+// Recorder records the changes to the files of one directory, which must be empty at
+// the beginning. Its methods may be called concurrently.
 type Recorder struct {
 	dir string
 
@@ -28,14 +28,14 @@ func NewRecorder(dir string) *Recorder {
 	return &Recorder{dir: filepath.Clean(dir), names: map[string]int{}}
 }
 
-// Ack notes that somebody was told that a commit is durable. Commits are
-// numbered upwards.
+// Ack records that a commit was acknowledged as durable. Commits have increasing
+// numbers.
 func (r *Recorder) Ack(name string, commit int) {
 	r.note(Op{Kind: Ack, Name: name, Off: int64(commit)})
 }
 
-// Trace returns what was recorded until now. A group log that is open may go on
-// meanwhile, as it writes ahead.
+// Trace returns what was recorded until now. An open group log may continue to write
+// meanwhile, because it prepares segments.
 func (r *Recorder) Trace() *Trace {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *Recorder) Trace() *Trace {
 	return &t
 }
 
-// note adds an operation and returns its number.
+// note appends an operation and returns its number.
 func (r *Recorder) note(op Op) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,8 +62,8 @@ func (r *Recorder) relative(name string) (string, bool) {
 	return rel, err == nil && filepath.IsLocal(rel) && rel != "."
 }
 
-// opened notes the name of a file that open opens, and returns its number; -1
-// if it is not of this directory.
+// opened records the name of a file that open opens and returns its number, -1 if it
+// is not in this directory.
 func (r *Recorder) opened(name string, open func() error) (int, error) {
 	rel, ok := r.relative(name)
 	if !ok {
@@ -80,22 +80,11 @@ func (r *Recorder) opened(name string, open func() error) (int, error) {
 	file := len(r.trace.Files)
 	r.names[rel] = file
 	r.trace.Files = append(r.trace.Files, rel)
-	r.trace.IDs = append(r.trace.IDs, idOf(name))
 	r.noteLocked(Op{Kind: Create, File: file, Name: rel})
 	return file, nil
 }
 
-func idOf(name string) disk.ID {
-	f, err := disk.OS.Open(name, disk.ReadOnly, 0)
-	if err != nil {
-		return disk.ID{}
-	}
-	defer f.Close()
-	id, _ := f.ID()
-	return id
-}
-
-// removed notes that a name is gone.
+// removed records that a name was removed.
 func (r *Recorder) removed(name string, remove func() error) error {
 	rel, ok := r.relative(name)
 	if !ok {
@@ -113,7 +102,7 @@ func (r *Recorder) removed(name string, remove func() error) error {
 	return nil
 }
 
-// synced notes a sync of a file, or of a directory if it has a name.
+// synced records a sync of a file, or of a directory if dir is not empty.
 func (r *Recorder) synced(file int, dir string, sync func() error) error {
 	if file < 0 && dir == "" {
 		return sync()
@@ -126,7 +115,7 @@ func (r *Recorder) synced(file int, dir string, sync func() error) error {
 	return nil
 }
 
-// wrote notes a write that has happened.
+// wrote records a write.
 func (r *Recorder) wrote(file int, p []byte, off int64) {
 	if file >= 0 {
 		r.note(Op{Kind: Write, File: file, Off: off, Data: bytes.Clone(p)})

@@ -27,7 +27,7 @@ func (m *image) clone() *image {
 	return &image{files: maps.Clone(m.files), names: maps.Clone(m.names), sector: m.sector}
 }
 
-// change carries out one operation. Contents are never changed in place: images
+// change applies one operation. Contents are never changed in place, because images
 // share them.
 func (m *image) change(op Op) {
 	switch op.Kind {
@@ -82,9 +82,9 @@ type State struct {
 	Number int            // of the state, at this cut
 	Acked  map[string]int // the newest commit that each was told to be durable
 
-	trace *Trace
-	image *image
-	fate  []string // what became of each operation that was not durable
+	trace   *Trace
+	image   *image
+	results []string // of each operation that was not durable: kept, lost or torn
 }
 
 // Build writes the state into an empty directory.
@@ -101,13 +101,13 @@ func (s *State) Build(dir string) error {
 	return nil
 }
 
-// Has says whether a name is there.
+// Has reports whether a name exists.
 func (s *State) Has(name string) bool {
 	_, ok := s.image.names[name]
 	return ok
 }
 
-// hash tells states apart.
+// hash returns a hash of the state.
 func (s *State) hash(seed maphash.Seed) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -124,36 +124,21 @@ func (s *State) hash(seed maphash.Seed) uint64 {
 	return h.Sum64()
 }
 
-// FS returns the files of a directory that the state was built in: they have the
-// identities that were recorded.
-func (s *State) FS(dir string) disk.FS { return &stateFS{disk.OS, s, dir} }
+// FS returns the operating system's files without syncs, which a state does not need.
+func (s *State) FS() disk.FS { return stateFS{disk.OS} }
 
-type stateFS struct {
-	disk.FS
-	state *State
-	dir   string
-}
+type stateFS struct{ disk.FS }
 
-func (f *stateFS) Open(name string, flag disk.Flag, perm fs.FileMode) (disk.File, error) {
+func (f stateFS) Open(name string, flag disk.Flag, perm fs.FileMode) (disk.File, error) {
 	file, err := f.FS.Open(name, flag, perm)
 	if err != nil {
 		return nil, err
 	}
-	rel, err := filepath.Rel(f.dir, name)
-	if number, ok := f.state.image.names[rel]; ok && err == nil {
-		return &stateFile{file, f.state.trace.IDs[number]}, nil
-	}
-	return file, nil
+	return stateFile{file}, nil
 }
 
-// SyncDir has nothing to do: nobody cuts the power of a state.
-func (f *stateFS) SyncDir(string) error { return nil }
+func (stateFS) SyncDir(string) error { return nil }
 
-type stateFile struct {
-	disk.File
-	id disk.ID
-}
+type stateFile struct{ disk.File }
 
-func (f *stateFile) ID() (disk.ID, error) { return f.id, nil }
-
-func (f *stateFile) Sync() error { return nil }
+func (stateFile) Sync() error { return nil }

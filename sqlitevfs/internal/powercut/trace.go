@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
 // Kind is what an [Op] does.
@@ -23,7 +21,7 @@ const (
 	Rename               // of Name to To
 	Begin                // of a sync: of the file, or of the directory Name
 	End                  // of the sync that began at Off
-	Ack                  // Name was told that its commit Off is durable
+	Ack                  // commit Off of Name was acknowledged
 )
 
 var kinds = [...]string{"write", "truncate", "create", "unlink", "rename", "begin", "end", "ack"}
@@ -38,19 +36,17 @@ type Op struct {
 	Off      int64
 	Data     []byte
 	Name, To string
-	// Through says that the write is durable as soon as the End with its number
-	// follows.
+	// Through is set for a write that is durable from the End with its number on.
 	Through bool
 }
 
 // Trace is what was recorded.
 type Trace struct {
 	Ops   []Op
-	Files []string  // the last name that each was given
-	IDs   []disk.ID // that they had
+	Files []string // the last name that each was given
 }
 
-// Describe puts an operation into words.
+// Describe returns a description of an operation.
 func (t *Trace) Describe(i int) string {
 	op := t.Ops[i]
 	name := op.Name
@@ -71,7 +67,7 @@ func (t *Trace) Describe(i int) string {
 	return fmt.Sprintf("%d: %v %s at %d, %d bytes", i, op.Kind, name, op.Off, len(op.Data))
 }
 
-// A Class is a kind of sync, to be forgotten on purpose.
+// A Class is a kind of sync that is left out on purpose.
 type Class struct {
 	Suffix  string // of the file's name; "/" is a directory
 	Through bool   // durable writes instead of syncs
@@ -80,10 +76,10 @@ type Class struct {
 	From    int // the first of them that may be left out
 }
 
-// Forget returns the trace as it were if the program had left out the syncs of
-// a class, and how many these are.
+// Forget returns the trace without the syncs of a class, as if the program had left
+// them out, and how many were left out.
 func (t *Trace) Forget(c Class) (*Trace, int) {
-	out := &Trace{Ops: make([]Op, 0, len(t.Ops)), Files: t.Files, IDs: t.IDs}
+	out := &Trace{Ops: make([]Op, 0, len(t.Ops)), Files: t.Files}
 	moved := make(map[int64]int64, len(t.Ops)) // old place of a Begin to the new one
 	found, forgotten := 0, 0
 	for i, op := range t.Ops {
