@@ -8,12 +8,14 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/powercut"
 )
 
 // faultKind is one way in which a store fails.
@@ -252,6 +254,64 @@ func TestPowerCuts(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
+}
+
+// TestEveryPowerCut cuts the power after each write, and opens what each disk may hold
+// then: the records that each goroutine was told of are there, in their order.
+func TestEveryPowerCut(t *testing.T) {
+	ringtest.AsksNoKernel(t)
+	const goroutines, each = 3, 14
+	o := Options{SegmentSize: 4096, Ahead: 4096}
+	s := newMemStore()
+	for life := range 2 {
+		a := openMem(t, s, o)
+		var wg sync.WaitGroup
+		for g := range goroutines {
+			wg.Go(func() {
+				for i := range each {
+					n := life*each + i
+					if _, err := a.Append(fmt.Appendf(nil, "%d %d %s", g, n, strings.Repeat("z", n*53%700))); err != nil {
+						t.Error(err)
+					}
+					s.mu.Lock()
+					s.ask(powercut.Op{Kind: powercut.Ack, Name: strconv.Itoa(g), Off: int64(n + 1)})
+					s.mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		if life == 1 {
+			mustClose(t, a) // the first life ends by a kill
+		}
+	}
+	res, err := s.disk.Run(powercut.Explore{Seed: 1, States: ringtest.Rounds(4000, 500), Check: func(st *powercut.State, _ string) error {
+		a, err := tryMem(after(st), o)
+		if err != nil {
+			return err
+		}
+		defer a.Close()
+		next := map[string]int{}
+		for r, err := range a.Records(Position{}) {
+			if err != nil {
+				return err
+			}
+			f := strings.Fields(string(r.Data))
+			if f[1] != strconv.Itoa(next[f[0]]) {
+				return fmt.Errorf("goroutine %s: record %s follows %d", f[0], f[1], next[f[0]]-1)
+			}
+			next[f[0]]++
+		}
+		for g, n := range st.Acked {
+			if next[g] < n {
+				return fmt.Errorf("goroutine %s was told of %d records, %d are there", g, n, next[g])
+			}
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d moments, %d states", res.Cuts, res.States)
 }
 
 var errPowerCut = errors.New("the power is off")

@@ -28,7 +28,7 @@ func FuzzOpen(f *testing.F) {
 		if !old {
 			b := make([]byte, markSlots*markSlotSize)
 			endMark{gen: 2, log: log, first: 7, end: Position{7, segmentHeaderSize, 42}}.encode(b)
-			s.add(t, markSuffix, b)
+			s.add(markSuffix, b)
 		}
 		for i, body := range [][]byte{first, last} {
 			data := bytes.Clone(body)
@@ -40,7 +40,7 @@ func FuzzOpen(f *testing.F) {
 				head, _ := h.encode()
 				data = append(head, data...)
 			}
-			s.add(t, segmentName("", uint64(7+i)), data)
+			s.add(segmentName("", uint64(7+i)), data)
 		}
 		before, damage := readable(s, false)
 		a, err := tryMem(s, Options{})

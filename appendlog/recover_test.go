@@ -80,14 +80,13 @@ func (s *memStore) stale(t testing.TB) {
 	m.clean, m.end = false, Position{Segment: m.first, Offset: segmentHeaderSize, Seq: 1}
 	b := make([]byte, markSlotSize)
 	m.encode(b)
-	f.data, f.disk, f.pending = b, bytes.Clone(b), nil
+	s.add(markSuffix, b)
 }
 
 // with returns a store whose one segment has other bytes, and whose mark is stale.
 func (s *memStore) with(t testing.TB, data []byte) *memStore {
 	c := s.restart()
-	f := c.only(t)
-	f.data, f.disk, f.pending = bytes.Clone(data), bytes.Clone(data), nil
+	c.add(c.only(t).name, data)
 	c.stale(t)
 	return c
 }
@@ -441,7 +440,7 @@ func TestRecoverVersionOne(t *testing.T) {
 	old := buildSegment(h, records, false, true, false)
 	for seed := range uint64(60) { // the power fails at each call on the way
 		s := newMemStore()
-		s.add(t, segmentName("", 7), bytes.Clone(old))
+		s.add(segmentName("", 7), bytes.Clone(old))
 		left := int(seed)
 		s.fault = func(memCall) memFault {
 			if left--; left >= 0 {

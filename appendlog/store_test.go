@@ -16,16 +16,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/ringside-io/ringside/internal/testing/powercut"
 )
 
-// memStore is a directory in memory that knows what a disk would hold: writes
-// are on it after a sync, directory entries after a sync of the directory, and
-// what is not synced arrives in part or not at all. It fails on demand.
+// memStore is a directory in memory on a simulated disk, whose power can be cut. It
+// fails on demand.
 type memStore struct {
 	mu      sync.Mutex
 	live    map[string]*memFile // what the program sees
-	durable map[string]*memFile // what the disk has for certain
-	entries []dirOp             // changes of entries that are not synced
+	disk    powercut.Trace      // what was asked of the disk
 	fault   func(memCall) memFault
 	calls   map[string]int // by operation
 	gateErr error          // how syncs end that a gate lets through
@@ -44,30 +44,18 @@ type memFault struct {
 	err     error
 	written int
 	lost    bool // a failed sync forgets what was to be written, as Linux does
-	left    bool // a sync says that it is done, and is left out
-}
-
-type dirOp struct {
-	name string
-	file *memFile // nil: removed
+	left    bool // a sync reports success and is left out
 }
 
 type memFile struct {
-	store   *memStore
-	name    string
-	data    []byte
-	disk    []byte     // as of the last sync
-	pending []memWrite // since then
-}
-
-// memWrite is a write, or with nil data a truncation to off.
-type memWrite struct {
-	off  int64
-	data []byte
+	store  *memStore
+	name   string
+	number int // on the disk
+	data   []byte
 }
 
 func newMemStore() *memStore {
-	return &memStore{live: map[string]*memFile{}, durable: map[string]*memFile{}, calls: map[string]int{}}
+	return &memStore{live: map[string]*memFile{}, calls: map[string]int{}}
 }
 
 // call counts an operation and asks whether it fails. The caller holds mu.
@@ -84,6 +72,17 @@ func (s *memStore) call(op, name string, data int) memFault {
 	return f
 }
 
+// ask notes what is asked of the disk, and returns its number. The caller holds mu.
+func (s *memStore) ask(op powercut.Op) int64 {
+	s.disk.Ops = append(s.disk.Ops, op)
+	return int64(len(s.disk.Ops) - 1)
+}
+
+// synced notes a sync of a file, or of the directory. The caller holds mu.
+func (s *memStore) synced(file int, dir string) {
+	s.ask(powercut.Op{Kind: powercut.End, Off: s.ask(powercut.Op{Kind: powercut.Begin, File: file, Name: dir})})
+}
+
 func (s *memStore) List() ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,9 +95,15 @@ func (s *memStore) Create(name string) (segmentFile, error) {
 	if err := s.call("create", name, 0).err; err != nil {
 		return nil, err
 	}
-	f := &memFile{store: s, name: name}
-	s.enter(name, f)
-	return f, nil
+	return s.create(name), nil
+}
+
+func (s *memStore) create(name string) *memFile {
+	f := &memFile{store: s, name: name, number: len(s.disk.Files)}
+	s.disk.Files = append(s.disk.Files, name)
+	s.live[name] = f
+	s.ask(powercut.Op{Kind: powercut.Create, File: f.number, Name: name})
+	return f
 }
 
 func (s *memStore) Open(name string, _ bool) (segmentFile, error) {
@@ -114,16 +119,6 @@ func (s *memStore) Open(name string, _ bool) (segmentFile, error) {
 	return f, nil
 }
 
-// enter changes an entry. The caller holds mu.
-func (s *memStore) enter(name string, f *memFile) {
-	if f == nil {
-		delete(s.live, name)
-	} else {
-		s.live[name] = f
-	}
-	s.entries = append(s.entries, dirOp{name, f})
-}
-
 func (s *memStore) Rename(from, to string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,9 +126,9 @@ func (s *memStore) Rename(from, to string) error {
 		return err
 	}
 	f := s.live[from]
-	f.name = to
-	s.enter(to, f)
-	s.enter(from, nil)
+	delete(s.live, from)
+	f.name, s.live[to] = to, f
+	s.ask(powercut.Op{Kind: powercut.Rename, Name: from, To: to})
 	return nil
 }
 
@@ -146,7 +141,8 @@ func (s *memStore) Remove(name string) error {
 	if s.live[name] == nil {
 		return fs.ErrNotExist
 	}
-	s.enter(name, nil)
+	delete(s.live, name)
+	s.ask(powercut.Op{Kind: powercut.Unlink, Name: name})
 	return nil
 }
 
@@ -156,8 +152,7 @@ func (s *memStore) Sync() error {
 	if f := s.call("dirsync", "", 0); f.err != nil || f.left {
 		return f.err
 	}
-	s.durable = maps.Clone(s.live)
-	s.entries = nil
+	s.synced(0, ".")
 	return nil
 }
 
@@ -188,26 +183,19 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	if fault.err != nil || fault.written > 0 {
 		p = p[:min(fault.written, len(p))]
 	}
-	f.apply(memWrite{off, bytes.Clone(p)})
+	f.write(p, off)
 	return len(p), fault.err
 }
 
-// apply changes the file and remembers that the disk lacks it.
-func (f *memFile) apply(w memWrite) {
-	f.data = w.to(f.data)
-	f.pending = append(f.pending, w)
-}
-
-// to returns data with the write applied.
-func (w memWrite) to(data []byte) []byte {
-	if w.data == nil {
-		return append(data[:min(w.off, int64(len(data)))], make([]byte, max(0, w.off-int64(len(data))))...)
+func (f *memFile) write(p []byte, off int64) {
+	if len(p) == 0 {
+		return
 	}
-	if grow := w.off + int64(len(w.data)) - int64(len(data)); grow > 0 {
-		data = append(data, make([]byte, grow)...)
+	if grow := off + int64(len(p)) - int64(len(f.data)); grow > 0 {
+		f.data = append(f.data, make([]byte, grow)...)
 	}
-	copy(data[w.off:], w.data)
-	return data
+	copy(f.data[off:], p)
+	f.store.ask(powercut.Op{Kind: powercut.Write, File: f.number, Off: off, Data: bytes.Clone(p)})
 }
 
 func (f *memFile) Truncate(size int64) error {
@@ -216,7 +204,8 @@ func (f *memFile) Truncate(size int64) error {
 	if err := f.store.call("truncate", f.name, 0).err; err != nil {
 		return err
 	}
-	f.apply(memWrite{off: size})
+	f.data = append(f.data[:min(size, int64(len(f.data)))], make([]byte, max(0, size-int64(len(f.data))))...)
+	f.store.ask(powercut.Op{Kind: powercut.Truncate, File: f.number, Off: size})
 	return nil
 }
 
@@ -224,16 +213,13 @@ func (f *memFile) Sync(bool) error {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
 	fault := f.store.call(f.op("sync"), f.name, 0)
-	if fault.left {
+	switch {
+	case fault.left:
 		return nil
-	}
-	if fault.err == nil {
-		for _, w := range f.pending {
-			f.disk = w.to(f.disk)
-		}
-	}
-	if fault.err == nil || fault.lost {
-		f.pending = nil
+	case fault.err == nil:
+		f.store.synced(f.number, "")
+	case fault.lost:
+		f.store.ask(powercut.Op{Kind: powercut.Lose, File: f.number})
 	}
 	return fault.err
 }
@@ -261,33 +247,29 @@ func (f *memFile) Close() error {
 	return f.store.call("close", f.name, 0).err
 }
 
-// add puts a file with durable content into the store.
-func (s *memStore) add(t testing.TB, name string, data []byte) {
-	t.Helper()
-	f := &memFile{store: s, name: name, data: data, disk: bytes.Clone(data)}
-	s.live[name], s.durable[name] = f, f
+// add puts a durable file into the store, in the place of one that has its name.
+func (s *memStore) add(name string, data []byte) {
+	f := s.create(name)
+	f.write(data, 0)
+	s.synced(f.number, "")
+	s.synced(0, ".")
 }
 
-// crash returns what a power cut leaves: of the entries not synced a prefix, of
-// the writes not synced any sectors.
+// after returns the store that a power cut leaves.
+func after(state *powercut.State) *memStore {
+	t := newMemStore()
+	files := state.Files()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		t.add(name, files[name])
+	}
+	return t
+}
+
+// crash returns what a power cut leaves at random.
 func (s *memStore) crash(rng *rand.Rand) *memStore {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := newMemStore()
-	names := maps.Clone(s.durable)
-	for _, op := range s.entries[:rng.IntN(len(s.entries)+1)] {
-		if op.file == nil {
-			delete(names, op.name)
-		} else {
-			names[op.name] = op.file
-		}
-	}
-	for name, f := range names {
-		data := f.survive(rng) // may lack what a failed sync forgot
-		g := &memFile{store: t, name: name, data: data, disk: bytes.Clone(data)}
-		t.live[name], t.durable[name] = g, g
-	}
-	return t
+	return after(s.disk.Random(rng))
 }
 
 // restart returns what a program finds that was killed: the page cache.
@@ -295,49 +277,11 @@ func (s *memStore) restart() *memStore {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := newMemStore()
-	copies := map[*memFile]*memFile{}
-	get := func(f *memFile) *memFile {
-		if f == nil {
-			return nil
-		}
-		if copies[f] == nil {
-			copies[f] = &memFile{store: t, name: f.name, data: bytes.Clone(f.data), disk: bytes.Clone(f.disk), pending: slices.Clone(f.pending)}
-		}
-		return copies[f]
-	}
+	t.disk.Ops, t.disk.Files = slices.Clone(s.disk.Ops), slices.Clone(s.disk.Files)
 	for name, f := range s.live {
-		t.live[name] = get(f)
-	}
-	for name, f := range s.durable {
-		t.durable[name] = get(f)
-	}
-	for _, op := range s.entries {
-		t.entries = append(t.entries, dirOp{op.name, get(op.file)})
+		t.live[name] = &memFile{store: t, name: name, number: f.number, data: bytes.Clone(f.data)}
 	}
 	return t
-}
-
-const sector = 512
-
-func (f *memFile) survive(rng *rand.Rand) []byte {
-	data := bytes.Clone(f.disk)
-	chance := []float64{0, 0.1, 0.5, 0.9, 1}[rng.IntN(5)]
-	for _, w := range f.pending {
-		if w.data == nil {
-			if rng.Float64() < chance {
-				data = w.to(data)
-			}
-			continue
-		}
-		for off := w.off; off < w.off+int64(len(w.data)); {
-			end := min((off/sector+1)*sector, w.off+int64(len(w.data)))
-			if rng.Float64() < chance {
-				data = memWrite{off, w.data[off-w.off : end-w.off]}.to(data)
-			}
-			off = end
-		}
-	}
-	return data
 }
 
 // openMem opens a log on a store, with few zeros ahead when nothing else is

@@ -56,19 +56,20 @@ var layers = map[string][]string{
 	"examples/upload":            {"features", "reactor", "ufile", "unet", "uring"},
 
 	// For tests and lanes; nothing above imports them outside of tests.
-	"internal/ringtest":      {"internal/probe", "internal/sys", "uring"},
-	"internal/house":         {},
-	"internal/simring":       {"internal/abi", "internal/sys", "uring"},
-	"internal/simkern":       {"internal/abi", "internal/simring", "internal/sys", "uring"},
-	"internal/scenario":      {"appendlog", "internal/simring", "reactor", "ufile", "unet", "uring", "watch"},
-	"internal/limits":        {},
-	"internal/sweep":         {"internal/abi", "internal/ringseam", "internal/ringtest", "internal/simkern", "internal/simring", "internal/sys", "uring"},
-	"internal/forbid":        {"internal/forbid/filter"},
-	"internal/forbid/filter": {},
-	"internal/vmtest":        {"internal/vmtest/wire"},
-	"internal/vmtest/wire":   {},
-	"internal/vmtest/init":   {"internal/vmtest/wire"},
-	"internal/vmtest/lane":   {"internal/vmtest", "internal/vmtest/wire"},
+	"internal/testing/powercut": {},
+	"internal/ringtest":         {"internal/probe", "internal/sys", "uring"},
+	"internal/house":            {},
+	"internal/simring":          {"internal/abi", "internal/sys", "uring"},
+	"internal/simkern":          {"internal/abi", "internal/simring", "internal/sys", "uring"},
+	"internal/scenario":         {"appendlog", "internal/simring", "reactor", "ufile", "unet", "uring", "watch"},
+	"internal/limits":           {},
+	"internal/sweep":            {"internal/abi", "internal/ringseam", "internal/ringtest", "internal/simkern", "internal/simring", "internal/sys", "uring"},
+	"internal/forbid":           {"internal/forbid/filter"},
+	"internal/forbid/filter":    {},
+	"internal/vmtest":           {"internal/vmtest/wire"},
+	"internal/vmtest/wire":      {},
+	"internal/vmtest/init":      {"internal/vmtest/wire"},
+	"internal/vmtest/lane":      {"internal/vmtest", "internal/vmtest/wire"},
 }
 
 // doors may use unsafe and golang.org/x/sys.

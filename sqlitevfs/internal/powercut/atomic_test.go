@@ -10,8 +10,9 @@ import (
 
 	"github.com/ncruces/go-sqlite3"
 
+	"github.com/ringside-io/ringside/internal/testing/powercut"
 	"github.com/ringside-io/ringside/sqlitevfs"
-	"github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
+	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
 )
 
 // onePage records commits that change one page each, with 4 KiB said to be atomic. It
@@ -19,7 +20,7 @@ import (
 func onePage(t *testing.T, commits int) *powercut.Trace {
 	t.Helper()
 	dir := fastDir(t)
-	r := powercut.NewRecorder(dir)
+	r := sqlitecut.NewRecorder(dir)
 	base := register(t, r.VFS(nil))
 	name := base + "-atomic"
 	if err := sqlitevfs.Register(name, sqlitevfs.Options{Base: base, Atomic4K: sqlitevfs.AtomicTrust}); err != nil {

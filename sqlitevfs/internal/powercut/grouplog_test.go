@@ -8,9 +8,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ringside-io/ringside/internal/testing/powercut"
 	"github.com/ringside-io/ringside/sqlitevfs"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
-	"github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
+	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
 )
 
 // logged judges states after the log was replayed.
@@ -29,7 +30,7 @@ func logged(names ...string) func(*powercut.State, string) error {
 }
 
 func replay(s *powercut.State, dir string) (grouplog.Report, error) {
-	o := grouplog.Options{FS: s.FS()}
+	o := grouplog.Options{FS: sqlitecut.StateFS()}
 	if !s.Has("ringside-wal.log") {
 		return grouplog.Report{}, nil
 	}
@@ -45,7 +46,7 @@ func replay(s *powercut.State, dir string) (grouplog.Report, error) {
 func recordLogged(t *testing.T, k work, together bool, names ...string) *powercut.Trace {
 	t.Helper()
 	dir := fastDir(t)
-	r := powercut.NewRecorder(dir)
+	r := sqlitecut.NewRecorder(dir)
 	v := r.VFS(nil)
 	if k.large {
 		v.MaxRecord = 15 << 10
@@ -123,7 +124,7 @@ func TestGroupLogNormal(t *testing.T) {
 // now and then while that goes on.
 func TestGroupLogTwo(t *testing.T) {
 	dir := fastDir(t)
-	r := powercut.NewRecorder(dir)
+	r := sqlitecut.NewRecorder(dir)
 	base := register(t, r.VFS(nil))
 	if err := sqlitevfs.Register(base+"-ours", sqlitevfs.Options{Base: base, GroupLog: sqlitevfs.On}); err != nil {
 		t.Fatal(err)
@@ -207,7 +208,7 @@ func TestGroupLogPlanted(t *testing.T) {
 // says: commits that are logged between others that are not.
 func TestGroupLogMix(t *testing.T) {
 	dir := fastDir(t)
-	v := powercut.NewRecorder(dir).VFS(nil)
+	v := sqlitecut.NewRecorder(dir).VFS(nil)
 	v.MaxRecord = 15 << 10
 	base := register(t, v)
 	if err := sqlitevfs.Register(base+"-ours", sqlitevfs.Options{Base: base, GroupLog: sqlitevfs.On}); err != nil {

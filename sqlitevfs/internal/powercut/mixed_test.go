@@ -13,7 +13,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ringside-io/ringside/sqlitevfs"
-	"github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
+	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
 )
 
 var (
@@ -27,7 +27,7 @@ var (
 type mix struct {
 	t     *testing.T
 	rng   *rand.Rand
-	r     *powercut.Recorder
+	r     *sqlitecut.Recorder
 	dir   string
 	vfs   []string
 	conns []*mixed
@@ -50,7 +50,7 @@ func (c *mixed) durable() bool { return c.level == "FULL" || c.level == "EXTRA" 
 
 func newMix(t *testing.T, seed uint64) *mix {
 	dir := fastDir(t)
-	m := &mix{t: t, rng: rand.New(rand.NewPCG(seed, 0)), r: powercut.NewRecorder(dir), dir: dir, n: map[string]int{}}
+	m := &mix{t: t, rng: rand.New(rand.NewPCG(seed, 0)), r: sqlitecut.NewRecorder(dir), dir: dir, n: map[string]int{}}
 	v := m.r.VFS(nil)
 	if m.rng.IntN(2) == 0 {
 		v.MaxRecord = 15 << 10

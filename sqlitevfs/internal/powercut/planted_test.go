@@ -6,8 +6,9 @@ import (
 	"cmp"
 	"testing"
 
+	"github.com/ringside-io/ringside/internal/testing/powercut"
 	"github.com/ringside-io/ringside/sqlitevfs"
-	"github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
+	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
 )
 
 // planted is a sync that is left out on purpose.
@@ -68,7 +69,7 @@ func plant(t *testing.T, trace *powercut.Trace, c powercut.Class, check func(*po
 // durable: the journal's is not.
 func TestDefaultLosesJournal(t *testing.T) {
 	dir := fastDir(t)
-	r := powercut.NewRecorder(dir)
+	r := sqlitecut.NewRecorder(dir)
 	k := work{mode: "DELETE"}
 	c := open(t, dir+"/db", register(t, r.VFS(nil)))
 	defer c.Close()

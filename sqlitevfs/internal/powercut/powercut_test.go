@@ -9,8 +9,9 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/ringside-io/ringside/internal/testing/powercut"
 	"github.com/ringside-io/ringside/sqlitevfs"
-	"github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
+	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
 )
 
 // The environment of a failure: the trace that was kept, and where it failed.
@@ -91,7 +92,7 @@ func stock(s *powercut.State, dir string) error { return judgeAll(s, dir, "db") 
 func record(t *testing.T, k work, o *sqlitevfs.Options) *powercut.Trace {
 	t.Helper()
 	dir := fastDir(t)
-	r := powercut.NewRecorder(dir)
+	r := sqlitecut.NewRecorder(dir)
 	name := register(t, r.VFS(nil))
 	if o != nil {
 		o.Base = name

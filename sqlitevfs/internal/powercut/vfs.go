@@ -3,9 +3,12 @@
 package powercut
 
 import (
+	"path/filepath"
+
 	"github.com/ncruces/go-sqlite3/util/vfsutil"
 	"github.com/ncruces/go-sqlite3/vfs"
 
+	"github.com/ringside-io/ringside/internal/testing/powercut"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
@@ -46,7 +49,7 @@ func (v *VFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vf
 	if name.String() == "" {
 		return vfsutil.WrapOpenFilename(v.VFS, name, flags)
 	}
-	number, err := v.r.opened(name.String(), func() (err error) {
+	number, err := v.r.Opened(name.String(), func() (err error) {
 		file, out, err = vfsutil.WrapOpenFilename(v.VFS, name, flags)
 		return err
 	})
@@ -58,10 +61,10 @@ func (v *VFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vf
 
 // Delete removes a file, and syncs its directory if that is asked for.
 func (v *VFS) Delete(name string, syncDir bool) error {
-	if err := v.r.removed(name, func() error { return v.VFS.Delete(name, false) }); err != nil || !syncDir {
+	if err := v.r.Removed(name, func() error { return v.VFS.Delete(name, false) }); err != nil || !syncDir {
 		return err
 	}
-	return v.r.SyncDir(parent(name))
+	return v.r.SyncDir(filepath.Dir(name))
 }
 
 // vfsFile records what is done to a file. Size hints are left out, which only
@@ -74,20 +77,20 @@ type vfsFile struct {
 
 func (f *vfsFile) WriteAt(p []byte, off int64) (int, error) {
 	n, err := f.File.WriteAt(p, off)
-	f.r.wrote(f.number, p[:n], off)
+	f.r.Wrote(f.number, p[:n], off)
 	return n, err
 }
 
 func (f *vfsFile) Truncate(size int64) error {
 	err := f.File.Truncate(size)
 	if err == nil && f.number >= 0 {
-		f.r.note(Op{Kind: Truncate, File: f.number, Off: size})
+		f.r.Note(powercut.Op{Kind: powercut.Truncate, File: f.number, Off: size})
 	}
 	return err
 }
 
 func (f *vfsFile) Sync(flags vfs.SyncFlag) error {
-	return f.r.synced(f.number, "", func() error { return f.File.Sync(flags) })
+	return f.r.Synced(f.number, "", func() error { return f.File.Sync(flags) })
 }
 
 // SharedMemory is the wrapped file's: what is in it does not survive anyway.

@@ -12,8 +12,9 @@ import (
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
 
+	"github.com/ringside-io/ringside/internal/testing/powercut"
 	_ "github.com/ringside-io/ringside/sqlitevfs"
-	"github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
+	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
 )
 
 // fastDir is a directory in memory where there is one: states are many.
@@ -103,7 +104,7 @@ func commitSQL(schema string, i, size int) string {
 }
 
 // run records the work on a database.
-func (k work) run(t testing.TB, r *powercut.Recorder, dir, name, vfs string) {
+func (k work) run(t testing.TB, r *sqlitecut.Recorder, dir, name, vfs string) {
 	t.Helper()
 	c := open(t, filepath.Join(dir, name), vfs)
 	defer c.Close()

@@ -4,16 +4,11 @@ package powercut
 
 import (
 	"hash/maphash"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
-
-func parent(name string) string { return filepath.Dir(name) }
 
 // image is what a disk holds.
 type image struct {
@@ -101,6 +96,15 @@ func (s *State) Build(dir string) error {
 	return nil
 }
 
+// Files returns the contents by name. They must not be changed.
+func (s *State) Files() map[string][]byte {
+	files := make(map[string][]byte, len(s.image.names))
+	for name, file := range s.image.names {
+		files[name] = s.image.files[file]
+	}
+	return files
+}
+
 // Has reports whether a name exists.
 func (s *State) Has(name string) bool {
 	_, ok := s.image.names[name]
@@ -123,22 +127,3 @@ func (s *State) hash(seed maphash.Seed) uint64 {
 	}
 	return h.Sum64()
 }
-
-// FS returns the operating system's files without syncs, which a state does not need.
-func (s *State) FS() disk.FS { return stateFS{disk.OS} }
-
-type stateFS struct{ disk.FS }
-
-func (f stateFS) Open(name string, flag disk.Flag, perm fs.FileMode) (disk.File, error) {
-	file, err := f.FS.Open(name, flag, perm)
-	if err != nil {
-		return nil, err
-	}
-	return stateFile{file}, nil
-}
-
-func (stateFS) SyncDir(string) error { return nil }
-
-type stateFile struct{ disk.File }
-
-func (stateFile) Sync() error { return nil }

@@ -24,7 +24,9 @@ type Explore struct {
 	// With Only, Cut and Number choose one state, to reproduce a failure.
 	Only        bool
 	Cut, Number int
-	Dir         string // where states are built; it is emptied for each
+	// Dir is where states are built; it is emptied for each. Without it Check finds
+	// the files in the State only.
+	Dir string
 	// Sector is how many bytes the disk writes whole or not at all; 0 means 512.
 	Sector int64
 	// Check recovers the state that was built in dir and judges it.
@@ -102,6 +104,9 @@ func (t *Trace) Run(e Explore) (Result, error) {
 }
 
 func (e Explore) try(s *State) error {
+	if e.Dir == "" {
+		return e.Check(s, "")
+	}
 	entries, err := os.ReadDir(e.Dir)
 	if err != nil {
 		return err
@@ -115,6 +120,21 @@ func (e Explore) try(s *State) error {
 		return err
 	}
 	return e.Check(s, e.Dir)
+}
+
+// Random returns a state in which the disk may be found at the end of the trace.
+func (t *Trace) Random(rng *rand.Rand) *State {
+	w := t.walk(defaultSector)
+	w.to(len(t.Ops))
+	return w.state(w.random(rng))
+}
+
+// Least returns the state at the end of the trace in which nothing has arrived that
+// was not synced.
+func (t *Trace) Least() *State {
+	w := t.walk(defaultSector)
+	w.to(len(t.Ops))
+	return w.state(make(choice, len(w.pending)))
 }
 
 // cuts returns the moments to cut at: after each change and each acknowledgement.
@@ -150,6 +170,11 @@ func (w *walker) to(cut int) {
 			w.complete(op.Off)
 		case Ack:
 			w.acked[op.Name] = int(op.Off)
+		case Lose:
+			w.pending = slices.DeleteFunc(w.pending, func(i int) bool {
+				p := w.trace.Ops[i]
+				return !p.names() && p.File == op.File
+			})
 		default:
 			w.pending = append(w.pending, w.at)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package powercut tests what is left of a database after a power cut. It records what
+// Package powercut tests what is left of files after a power cut. It records what
 // a program asks of the disk: writes, truncations, changes of names, syncs of files and
 // of directories. From the record it builds the states in which a disk may be found
 // after a power cut at any moment, and has a check recover and judge each of them.

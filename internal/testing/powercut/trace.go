@@ -22,9 +22,10 @@ const (
 	Begin                // of a sync: of the file, or of the directory Name
 	End                  // of the sync that began at Off
 	Ack                  // commit Off of Name was acknowledged
+	Lose                 // the file's writes are forgotten after a failed sync
 )
 
-var kinds = [...]string{"write", "truncate", "create", "unlink", "rename", "begin", "end", "ack"}
+var kinds = [...]string{"write", "truncate", "create", "unlink", "rename", "begin", "end", "ack", "lose"}
 
 func (k Kind) String() string { return kinds[k] }
 
