@@ -4,7 +4,6 @@ package ufile_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -86,17 +85,6 @@ func TestRingsThatCannotBeOpened(t *testing.T) {
 			t.Errorf("after the shortage: backend %q, reason %q, %d rings opened", name, reason, opened)
 		}
 	})
-}
-
-// readInRing reads the beginning of a file in a way that opens the rings: a single
-// plain call could not be ended by a context.
-func readInRing(t *testing.T, f *ufile.File, p []byte) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	if n, err := f.ReadAtContext(ctx, p, 0); n != len(p) || err != nil {
-		t.Fatalf("ReadAtContext = %d, %v", n, err)
-	}
 }
 
 // breakRings puts another file in the place of the rings that open opens.

@@ -76,34 +76,6 @@ func (f *File) WriteAtContext(ctx context.Context, p []byte, off int64) (n int, 
 	return n, nil
 }
 
-// SyncContext is [File.Sync] that ctx can end before it begins. With ModeRing
-// the end of ctx is passed on to the kernel, which can then still drop a sync
-// that waits for a worker thread; in the other modes it is a plain system call,
-// which is faster, and is waited for. After an end by ctx nothing is known of
-// what is durable.
-func (f *File) SyncContext(ctx context.Context) error {
-	if err := f.ended(ctx, "sync"); err != nil {
-		return err
-	}
-	if ctx.Done() == nil || !f.accelerated() || f.sys.opts.Mode != ModeRing {
-		return f.Sync()
-	}
-	if !f.lock.Acquire() {
-		return f.pathError("sync", os.ErrClosed)
-	}
-	defer f.lock.Release()
-	r, err := f.sys.reactor()
-	if err == nil {
-		var e uring.SQE
-		e.Fsync(uring.Fd(f.fd), false)
-		_, _, err = f.doContext(ctx, r, &e, nil)
-	}
-	if err != nil {
-		return f.pathError("sync", err)
-	}
-	return nil
-}
-
 // ended says whether there is a file, and ctx has not ended.
 func (f *File) ended(ctx context.Context, op string) error {
 	if f.std() == nil {

@@ -60,9 +60,6 @@ func contextCalls(t *testing.T, s *ufile.System, ctx context.Context) {
 	if string(p[:7]) != "written" {
 		t.Errorf("%q", p[:7])
 	}
-	if err := f.SyncContext(ctx); err != nil {
-		t.Error(err)
-	}
 	_, readErr := f.ReadAtContext(ctx, p, -1)
 	_, wantRead := f.ReadAt(p, -1)
 	_, writeErr := f.WriteAtContext(ctx, p, -1)
@@ -73,7 +70,7 @@ func contextCalls(t *testing.T, s *ufile.System, ctx context.Context) {
 	f.Close()
 	_, readErr = f.ReadAtContext(ctx, p, 0)
 	_, writeErr = f.WriteAtContext(ctx, p, 0)
-	for op, err := range map[string]error{"read": readErr, "write": writeErr, "sync": f.SyncContext(ctx)} {
+	for op, err := range map[string]error{"read": readErr, "write": writeErr} {
 		if e, ok := err.(*fs.PathError); !ok || e.Op != op || !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s of a closed file: %v", op, err)
 		}
@@ -94,7 +91,7 @@ func TestContextEnded(t *testing.T) {
 		if n != 0 || m != 0 || string(p) != "#########" {
 			t.Errorf("%d bytes read, %d written", n, m)
 		}
-		for op, err := range map[string]error{"read": readErr, "write": writeErr, "sync": f.SyncContext(ended())} {
+		for op, err := range map[string]error{"read": readErr, "write": writeErr} {
 			if e, ok := err.(*fs.PathError); !ok || e.Op != op || e.Path != f.Name() || e.Err != errWhy {
 				t.Errorf("%s answers %v", op, err)
 			}

@@ -18,12 +18,11 @@ import (
 type File struct {
 	*state
 
-	fd       int
-	f        *os.File
-	direct   bool // O_DIRECT
-	appends  bool // O_APPEND
-	confined bool // names in it must not be looked up by path
-	dropped  runtime.Cleanup
+	fd      int
+	f       *os.File
+	direct  bool // O_DIRECT
+	appends bool // O_APPEND
+	dropped runtime.Cleanup
 }
 
 // state is the part of a File that its System holds on to. It does not keep the
@@ -162,17 +161,7 @@ func (f *File) Chown(uid, gid int) error { return f.std().Chown(uid, gid) }
 func (f *File) Chdir() error { return f.std().Chdir() }
 
 // ReadDir lists the directory, as os.File.ReadDir.
-func (f *File) ReadDir(n int) ([]fs.DirEntry, error) {
-	if f == nil || !f.confined {
-		return f.std().ReadDir(n)
-	}
-	infos, err := f.f.Readdir(n)
-	entries := make([]fs.DirEntry, len(infos))
-	for i, info := range infos {
-		entries[i] = fs.FileInfoToDirEntry(info)
-	}
-	return entries, err
-}
+func (f *File) ReadDir(n int) ([]fs.DirEntry, error) { return f.std().ReadDir(n) }
 
 // Readdir lists the directory, as os.File.Readdir.
 func (f *File) Readdir(n int) ([]fs.FileInfo, error) { return f.std().Readdir(n) }

@@ -3,6 +3,7 @@
 package ufile_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -136,4 +137,15 @@ func rings(t testing.TB) int {
 		}
 	}
 	return n
+}
+
+// readInRing reads the beginning of a file in a way that opens the rings: a single
+// plain call could not be ended by a context.
+func readInRing(t *testing.T, f *ufile.File, p []byte) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if n, err := f.ReadAtContext(ctx, p, 0); n != len(p) || err != nil {
+		t.Fatalf("ReadAtContext = %d, %v", n, err)
+	}
 }

@@ -3,7 +3,6 @@
 package ufile
 
 import (
-	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -28,9 +27,6 @@ import (
 // All of these are plain system calls, whatever the [Mode]: a ring hands them to
 // a worker thread, which costs more.
 //
-// Beyond os.Root, [RootOptions] restrict what a name may lead through, and
-// Statx, RenameNoReplace, Exchange and the extended attributes have methods.
-//
 // Magic links, such as those of /proc/self/fd, are never followed.
 //
 // # Concurrency and closing
@@ -42,18 +38,6 @@ import (
 type Root struct {
 	sys *System
 	in  tree
-}
-
-// RootOptions restrict what names below a [Root] may lead through, beyond what
-// os.Root refuses. They need openat2 (Linux 5.6); it is an error where it cannot
-// be had.
-type RootOptions struct {
-	// NoSymlinks refuses symbolic links inside of names, and at their end where
-	// they would be followed, with ELOOP.
-	NoSymlinks bool
-	// NoXDev refuses names that cross into another mount, bind mounts of the
-	// same file system included, with EXDEV.
-	NoXDev bool
 }
 
 // tree is what a Root stands on: os.Root's methods, and what it lacks.
@@ -78,52 +62,18 @@ type tree interface {
 
 	// openRoot is os.Root.OpenRoot.
 	openRoot(name string) (tree, error)
-	// confined says that the directories it opens would look the names in them
-	// up by path, which could lead outside.
-	confined() bool
 	// backend is Root.Backend.
 	backend() (name, reason string)
-	// extras are the methods that os.Root lacks. Their errors are complete.
-	extras
 }
-
-// extras are the calls that os.Root lacks.
-type extras interface {
-	statx(name string, mask StatxMask, flags StatxFlags) (StatxInfo, error)
-	rename2(oldname, newname string, how uint) error
-	// withInode calls with what a name leads to.
-	withInode(op, name string, call func(i inode) error) error
-}
-
-// errEscapes is what os.Root says of a name that leads outside.
-var errEscapes = errors.New("path escapes from parent")
-
-// errMode is what os.Root says of a mode that has other than permission bits.
-var errMode = errors.New("unsupported file mode")
 
 // OpenRoot opens a directory, as os.OpenRoot: symbolic links in its name are
 // followed.
 func OpenRoot(name string) (*Root, error) { return defaultSystem().OpenRoot(name) }
 
-// OpenRootWith opens a directory below which names are restricted; see
-// [System.OpenRootWith].
-func OpenRootWith(name string, o RootOptions) (*Root, error) {
-	return defaultSystem().OpenRootWith(name, o)
-}
-
 // OpenRoot opens a directory, as os.OpenRoot: symbolic links in its name are
 // followed. Files below it are of this system.
 func (s *System) OpenRoot(name string) (*Root, error) {
-	return s.OpenRootWith(name, RootOptions{})
-}
-
-// OpenRootWith opens a directory below which names are restricted. Where the
-// restrictions cannot be had the error is an *fs.PathError with the Op
-// "openat2"; it matches errors.ErrUnsupported where the kernel or the operating
-// system lacks the call, fs.ErrPermission where a filter of system calls forbids
-// it.
-func (s *System) OpenRootWith(name string, o RootOptions) (*Root, error) {
-	t, err := openTree(name, o)
+	t, err := openTree(name)
 	if err != nil {
 		return nil, err
 	}
@@ -162,12 +112,11 @@ func (r *Root) OpenFile(name string, flag int, perm fs.FileMode) (*File, error) 
 		return nil, err
 	}
 	u.setFlags(flag)
-	u.confined = r.in.confined()
 	return u, nil
 }
 
-// OpenRoot opens a directory below this one as a Root of its own, with the
-// same restrictions, as os.Root.OpenRoot.
+// OpenRoot opens a directory below this one as a Root of its own, as
+// os.Root.OpenRoot.
 func (r *Root) OpenRoot(name string) (*Root, error) {
 	t, err := r.in.openRoot(name)
 	if err != nil {
@@ -249,55 +198,6 @@ func (r *Root) Stat(name string) (fs.FileInfo, error) { return r.in.Stat(name) }
 
 // Lstat describes a file, of a symbolic link the link itself, as os.Root.Lstat.
 func (r *Root) Lstat(name string) (fs.FileInfo, error) { return r.in.Lstat(name) }
-
-// Statx describes what a name leads to; see [File.Statx].
-func (r *Root) Statx(name string, mask StatxMask, flags StatxFlags) (StatxInfo, error) {
-	return r.in.statx(name, mask, flags)
-}
-
-// RenameNoReplace renames a file or directory, but not to a name that exists;
-// see [RenameNoReplace]. The Op of its errors is "renameat", as in Rename.
-func (r *Root) RenameNoReplace(oldname, newname string) error {
-	return r.in.rename2(oldname, newname, renameNoReplace)
-}
-
-// Exchange gives two files or directories each other's name; see
-// [Exchange].
-func (r *Root) Exchange(oldname, newname string) error {
-	return r.in.rename2(oldname, newname, renameExchange)
-}
-
-// Getxattr returns an extended attribute of what a name leads to; see
-// [File.Getxattr]. This and the following three need /proc.
-func (r *Root) Getxattr(name, attr string) (value []byte, err error) {
-	err = r.in.withInode("getxattr", name, func(i inode) error {
-		value, err = getxattr(i, attr)
-		return err
-	})
-	return value, err
-}
-
-// Setxattr creates or replaces an extended attribute of what a name leads to;
-// see [File.Setxattr].
-func (r *Root) Setxattr(name, attr string, value []byte, flags XattrFlags) error {
-	return r.in.withInode("setxattr", name, func(i inode) error { return setxattr(i, attr, value, flags) })
-}
-
-// Listxattr returns the names of the extended attributes of what a name leads
-// to; see [File.Listxattr].
-func (r *Root) Listxattr(name string) (attrs []string, err error) {
-	err = r.in.withInode("listxattr", name, func(i inode) error {
-		attrs, err = listxattr(i)
-		return err
-	})
-	return attrs, err
-}
-
-// Removexattr removes an extended attribute of what a name leads to; see
-// [File.Removexattr].
-func (r *Root) Removexattr(name, attr string) error {
-	return r.in.withInode("removexattr", name, func(i inode) error { return removexattr(i, attr) })
-}
 
 // readToEnd reads a file to its end. Files of /proc say that they are empty and
 // want to be read in large pieces.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/ufile"
 )
 
@@ -35,56 +36,50 @@ var escapes = map[string]string{
 // root, while directories and links change places: whatever is opened lies in the root,
 // and what is outside stays as it was.
 func TestRootEscapes(t *testing.T) {
-	for name, o := range map[string]ufile.RootOptions{
-		"plain": {}, "one mount": {NoXDev: true}, "no links": {NoSymlinks: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			needOpenat2(t)
-			dir, err := filepath.EvalSymlinks(tree(t, "root/a/b/c/file", "root/a/file", "outside/file", "outside/b/file", "outside/a/b/file"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			root, outside := filepath.Join(dir, "root"), filepath.Join(dir, "outside")
-			for link, target := range escapes {
-				if err := os.Symlink(strings.Replace(target, "OUTSIDE", outside, 1), filepath.Join(root, link)); err != nil {
-					t.Fatal(err)
+	needOpenat2(t)
+	dir, err := filepath.EvalSymlinks(tree(t, "root/a/b/c/file", "root/a/file", "outside/file", "outside/b/file", "outside/a/b/file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, outside := filepath.Join(dir, "root"), filepath.Join(dir, "outside")
+	for link, target := range escapes {
+		if err := os.Symlink(strings.Replace(target, "OUTSIDE", outside, 1), filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := openRoot(t, root)
+	stop := exchange(t, filepath.Join(root, "a/b"), filepath.Join(root, "a/deep"))
+	var opened, refused atomic.Int64
+	var wg sync.WaitGroup
+	for seed := range uint64(4) {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			for range ringtest.Rounds(2500, 300) {
+				if tryEscape(t, r, rng, root) {
+					opened.Add(1)
+				} else {
+					refused.Add(1)
 				}
 			}
-			r := openRoot(t, root, o)
-			stop := exchange(t, filepath.Join(root, "a/b"), filepath.Join(root, "a/deep"))
-			var opened, refused atomic.Int64
-			var wg sync.WaitGroup
-			for seed := range uint64(4) {
-				wg.Go(func() {
-					rng := rand.New(rand.NewPCG(seed, 1))
-					for range ringtest.Rounds(2500, 300) {
-						if tryEscape(t, r, rng, root) {
-							opened.Add(1)
-						} else {
-							refused.Add(1)
-						}
-					}
-				})
-			}
-			wg.Wait()
-			stop()
-			for file, want := range map[string]string{"file": "outside/file", "b/file": "outside/b/file", "a/b/file": "outside/a/b/file"} {
-				if got, err := os.ReadFile(filepath.Join(outside, file)); string(got) != want {
-					t.Errorf("%s outside is now %q, %v", file, got, err)
-				}
-			}
-			if entries, err := os.ReadDir(outside); err != nil || len(entries) != 3 {
-				t.Errorf("outside: %v, %v", entries, err)
-			}
-			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
-				t.Errorf("beside the root: %v, %v", entries, err)
-			}
-			if opened.Load() == 0 {
-				t.Error("nothing was opened at all")
-			}
-			t.Logf("%d opened inside, %d refused, none outside", opened.Load(), refused.Load())
 		})
 	}
+	wg.Wait()
+	stop()
+	for file, want := range map[string]string{"file": "outside/file", "b/file": "outside/b/file", "a/b/file": "outside/a/b/file"} {
+		if got, err := os.ReadFile(filepath.Join(outside, file)); string(got) != want {
+			t.Errorf("%s outside is now %q, %v", file, got, err)
+		}
+	}
+	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 3 {
+		t.Errorf("outside: %v, %v", entries, err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+		t.Errorf("beside the root: %v, %v", entries, err)
+	}
+	if opened.Load() == 0 {
+		t.Error("nothing was opened at all")
+	}
+	t.Logf("%d opened inside, %d refused, none outside", opened.Load(), refused.Load())
 }
 
 // exchange has two names change places until it is stopped.
@@ -98,7 +93,7 @@ func exchange(t *testing.T, a, b string) (stop func()) {
 				return
 			default:
 			}
-			if err := ufile.Exchange(a, b); err != nil {
+			if err := sys.RenameAt2(sys.AtCwd, a, sys.AtCwd, b, sys.RenameExchange); err != nil {
 				t.Error(err)
 				return
 			}

@@ -25,7 +25,7 @@ type beneathRoot struct {
 // refused beneath a directory "currently".
 const beneath = sys.ResolveBeneath | sys.ResolveNoMagiclinks
 
-func openTree(name string, o RootOptions) (tree, error) {
+func openTree(name string) (tree, error) {
 	std, err := os.OpenRoot(name)
 	if err != nil {
 		return nil, err
@@ -35,20 +35,11 @@ func openTree(name string, o RootOptions) (tree, error) {
 		std.Close()
 		return nil, err
 	}
-	why := dir.probe()
-	if o == (RootOptions{}) {
-		r := &beneathRoot{Root: std, dir: dir}
-		if why != nil {
-			r.reason = why.Error()
-		}
-		return r, nil
+	r := &beneathRoot{Root: std, dir: dir}
+	if why := dir.probe(); why != nil {
+		r.reason = why.Error()
 	}
-	defer std.Close()
-	if why != nil {
-		dir.close()
-		return nil, &fs.PathError{Op: "openat2", Path: name, Err: why}
-	}
-	return newStrictRoot(name, dir, o), nil
+	return r, nil
 }
 
 func (r *beneathRoot) backend() (name, reason string) {
@@ -57,8 +48,6 @@ func (r *beneathRoot) backend() (name, reason string) {
 	}
 	return "openat2", ""
 }
-
-func (r *beneathRoot) confined() bool { return false }
 
 func (r *beneathRoot) Close() error {
 	r.dir.close()
@@ -89,7 +78,7 @@ func (r *beneathRoot) OpenFile(name string, flag int, perm fs.FileMode) (*os.Fil
 			return nil, &fs.PathError{Op: "openat", Path: name, Err: err}
 		}
 		if err == nil {
-			if f := adoptFD(fd, joinName(r.Name(), name), flag, false); f != nil {
+			if f := adoptFD(fd, joinName(r.Name(), name), flag); f != nil {
 				return f, nil
 			}
 		}
@@ -106,18 +95,18 @@ func joinName(dir, name string) string {
 }
 
 // adoptFD makes a file of a descriptor that was opened with flag, as os.OpenFile
-// does. A directory, unless wanted, is closed, and the answer nil.
-func adoptFD(fd int, name string, flag int, dirs bool) *os.File {
+// does. It closes a directory and returns nil.
+func adoptFD(fd int, name string, flag int) *os.File {
 	var st syscall.Stat_t
 	kind := uint32(syscall.S_IFREG)
 	if sys.Fstat(fd, &st) == nil {
 		kind = st.Mode & syscall.S_IFMT
 	}
 	switch {
-	case kind == syscall.S_IFDIR && !dirs:
+	case kind == syscall.S_IFDIR:
 		_ = sys.NewFD(fd).Close() // nothing was done with it
 		return nil
-	case kind == syscall.S_IFREG, kind == syscall.S_IFDIR, flag&(syscall.O_NONBLOCK|sys.OPath) != 0:
+	case kind == syscall.S_IFREG, flag&(syscall.O_NONBLOCK|sys.OPath) != 0:
 		return os.NewFile(uintptr(fd), name)
 	}
 	// Like os, let the netpoller wait for named pipes and whatever else it can,

@@ -14,10 +14,6 @@ type StatxInfo struct {
 	// Mask has the bits of the fields that hold an answer, which may be fewer or
 	// more than were asked for.
 	Mask StatxMask
-	// Attributes are the file's, and AttributesMask has those that the file
-	// system knows of: what is in neither is not known to be off.
-	Attributes     StatxAttributes
-	AttributesMask StatxAttributes
 
 	Mode      fs.FileMode // StatxType and StatxMode
 	Nlink     uint32      // hard links: StatxNlink
@@ -93,54 +89,19 @@ const (
 	StatxAll = StatxDIOReadAlign<<1 - 1
 )
 
-// StatxAttributes is a set of attributes of a file.
-type StatxAttributes uint64
-
-// Attributes, with the values of statx(2).
-const (
-	StatxCompressed  StatxAttributes = 0x4      // the file system compresses it
-	StatxImmutable   StatxAttributes = 0x10     // nobody can change it
-	StatxAppend      StatxAttributes = 0x20     // it can only grow
-	StatxNoDump      StatxAttributes = 0x40     // backups leave it out
-	StatxEncrypted   StatxAttributes = 0x800    // the file system encrypts it
-	StatxAutomount   StatxAttributes = 0x1000   // to be mounted when used
-	StatxMountRoot   StatxAttributes = 0x2000   // the root of a mount (Linux 5.8)
-	StatxVerity      StatxAttributes = 0x100000 // protected by fs-verity (Linux 5.5)
-	StatxDAX         StatxAttributes = 0x200000 // in memory that is storage (Linux 5.8)
-	StatxAtomicWrite StatxAttributes = 0x400000 // takes atomic writes (Linux 6.11)
-)
-
-// StatxFlags say how to ask.
-type StatxFlags uint32
-
-// Flags of Statx, with the values of statx(2).
-const (
-	StatxNoFollow    StatxFlags = 0x100  // describe a symbolic link at the end of the name itself
-	StatxNoAutomount StatxFlags = 0x800  // do not mount what the name would mount
-	StatxForceSync   StatxFlags = 0x2000 // ask the server of a network file system
-	StatxDontSync    StatxFlags = 0x4000 // be content with what is known here
-)
-
 // Statx describes the file. It asks for the fields in mask; see [StatxInfo] for
 // what is answered. It is a plain system call, because a ring hands it to a
 // worker thread. Errors are *fs.PathError with the Op "statx".
 //
 // Linux 4.11. Elsewhere, and where the call is forbidden, it tells what
 // [File.Stat] does.
-func (f *File) Statx(mask StatxMask, flags StatxFlags) (StatxInfo, error) {
+func (f *File) Statx(mask StatxMask) (StatxInfo, error) {
 	var st StatxInfo
 	err := f.hold("statx", func(fd int) (err error) {
-		st, err = statxFile(fd, f.f, mask, flags)
+		st, err = statxFile(fd, f.f, mask)
 		return err
 	})
 	return st, err
-}
-
-// Statx describes the file that a name leads to; see [File.Statx]. Relative
-// names start at the working directory.
-func Statx(name string, mask StatxMask, flags StatxFlags) (StatxInfo, error) {
-	st, err := statxName(name, mask, flags)
-	return st, pathError("statx", name, err)
 }
 
 // hold runs a call on the descriptor, which stays open for as long.
@@ -158,14 +119,6 @@ func (f *File) hold(op string, call func(fd int) error) error {
 	return nil
 }
 
-// pathError makes an error of a bare one, and nil of nil.
-func pathError(op, name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &fs.PathError{Op: op, Path: name, Err: err}
-}
-
 // statxOfInfo says what os knows of a file.
 func statxOfInfo(info fs.FileInfo) StatxInfo {
 	st := StatxInfo{
@@ -174,19 +127,6 @@ func statxOfInfo(info fs.FileInfo) StatxInfo {
 	}
 	addSysInfo(&st, info)
 	return st
-}
-
-// statxByOs describes a file by what os knows of it. The error is bare.
-func statxByOs(name string, flags StatxFlags) (StatxInfo, error) {
-	look := os.Stat
-	if flags&StatxNoFollow != 0 {
-		look = os.Lstat
-	}
-	info, err := look(name)
-	if err != nil {
-		return StatxInfo{}, cause(err)
-	}
-	return statxOfInfo(info), nil
 }
 
 // cause takes an error of os out of what says to whom it happened.

@@ -12,8 +12,8 @@ import (
 )
 
 // statxFile asks about an open file.
-func statxFile(fd int, f *os.File, mask StatxMask, flags StatxFlags) (StatxInfo, error) {
-	st, err := statxCall(fd, "", mask, flags|sys.AtEmptyPath)
+func statxFile(fd int, f *os.File, mask StatxMask) (StatxInfo, error) {
+	st, err := statxCall(fd, mask)
 	if err != nil && statxRefused(err) {
 		info, err := f.Stat()
 		if err != nil {
@@ -24,27 +24,18 @@ func statxFile(fd int, f *os.File, mask StatxMask, flags StatxFlags) (StatxInfo,
 	return st, err
 }
 
-func statxName(name string, mask StatxMask, flags StatxFlags) (StatxInfo, error) {
-	st, err := statxCall(sys.AtCwd, name, mask, flags)
-	if err != nil && statxRefused(err) {
-		return statxByOs(name, flags)
-	}
-	return st, err
-}
-
 // statxRefused says whether an error means that there is no such call here.
 // Filters of older container runtimes answer EPERM, which the call itself has
 // no reason to.
 func statxRefused(err error) bool { return err == syscall.ENOSYS || err == syscall.EPERM }
 
-func statxCall(dir int, name string, mask StatxMask, flags StatxFlags) (StatxInfo, error) {
+func statxCall(fd int, mask StatxMask) (StatxInfo, error) {
 	var b sys.StatxBuf
-	if err := sys.Statx(dir, name, int(flags), uint32(mask&StatxAll), &b); err != nil {
+	if err := sys.Statx(fd, "", sys.AtEmptyPath, uint32(mask&StatxAll), &b); err != nil {
 		return StatxInfo{}, err
 	}
 	return StatxInfo{
-		Mask:       StatxMask(b.Mask),
-		Attributes: StatxAttributes(b.Attributes), AttributesMask: StatxAttributes(b.Attributes_mask),
+		Mask: StatxMask(b.Mask),
 		Mode: fileMode(uint32(b.Mode)), Nlink: b.Nlink, UID: b.Uid, GID: b.Gid,
 		Ino: b.Ino, Size: int64(b.Size), Blocks: int64(b.Blocks), BlockSize: int64(b.Blksize),
 		Atime: statxTime(b.Atime.Sec, b.Atime.Nsec, b.Mask, StatxAtime), Btime: statxTime(b.Btime.Sec, b.Btime.Nsec, b.Mask, StatxBtime),

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/ringside-io/ringside/internal/sweep"
+	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
 )
@@ -61,7 +62,7 @@ func (w *swept) readerReads(t *sweep.Trial) {
 func (w *swept) sparse(t *sweep.Trial) {
 	w.with(t, ufile.ModeAuto, 0, func(s *ufile.System, f *ufile.File) {
 		holed := bytes.Clone(w.content)
-		if err := f.PunchHole(8192, 16384); err == nil {
+		if err := punchHole(f, 8192, 16384); err == nil {
 			clear(holed[8192 : 8192+16384])
 		}
 		dst := w.other(t, s, w.content)
@@ -103,4 +104,9 @@ func (w *swept) positions(t *sweep.Trial) {
 			t.Errorf("ReadFrom: %d bytes, the file has %d, %v, or others", read, len(now), err)
 		}
 	})
+}
+
+// punchHole frees a part of a file, where the file system can.
+func punchHole(f *ufile.File, off, n int64) error {
+	return sys.PunchHole(int(f.Fd()), off, n)
 }

@@ -120,7 +120,7 @@ func (w *swept) readAt(mode ufile.Mode, flag int, uncached bool) func(*sweep.Tri
 		w.with(t, mode, flag, func(_ *ufile.System, f *ufile.File) {
 			if uncached {
 				_ = f.Sync()
-				_ = f.Advise(0, 0, ufile.AdviceDontNeed)
+				_ = sys.Fadvise(int(f.Fd()), 0, 0, 4 /* POSIX_FADV_DONTNEED */)
 			}
 			p := ufile.AlignedBuffer(8192)
 			t.Arm()
@@ -191,7 +191,6 @@ func (w *swept) contexts(cut bool) func(*sweep.Trial) {
 					t.Errorf("%d bytes that are not the file's", n)
 				}
 				call("WriteAtContext", func(ctx context.Context) (err error) { n, err = f.WriteAtContext(ctx, q, 16384); return err })
-				call("SyncContext", f.SyncContext)
 			}
 			t.Disarm()
 		})
@@ -342,82 +341,64 @@ func (w *swept) piped(t *sweep.Trial) {
 	})
 }
 
-// space reserves, punches and marks.
-func (w *swept) space(t *sweep.Trial) {
-	w.with(t, ufile.ModeAuto, 0, func(s *ufile.System, f *ufile.File) {
-		size := int64(len(w.content))
+// statx asks about an open file.
+func (w *swept) statx(t *sweep.Trial) {
+	w.with(t, ufile.ModeAuto, 0, func(_ *ufile.System, f *ufile.File) {
 		t.Arm()
-		t.Judge("Reserve", f.Reserve(size, 4096))
-		t.Judge("Allocate", f.Allocate(0, 4096))
-		t.Judge("Fallocate", f.Fallocate(ufile.FallocateKeepSize, 0, 4096))
-		zero := may(t, "ZeroRange", f.ZeroRange(16384, 4096))
-		ok := t.Judge("PunchHole", f.PunchHole(8192, 4096))
-		t.Judge("Advise", f.Advise(0, size, ufile.AdviceWillNeed))
-		info, err := f.Statx(ufile.StatxBasic, 0)
-		if t.Judge("Statx", err) && int64(info.Size) != size {
-			t.Errorf("%d bytes, want %d", info.Size, size)
-		}
-		info, err = ufile.Statx(f.Name(), ufile.StatxBasic, 0)
-		if t.Judge("Statx of a name", err) && int64(info.Size) != size {
-			t.Errorf("%d bytes, want %d", info.Size, size)
-		}
-		t.Disarm()
-		for off, done := range map[int]bool{8192: ok, 16384: zero} {
-			if done && w.changed(f, make([]byte, 4096), off) {
-				t.Errorf("there are no zeros at %d", off)
-			}
+		defer t.Disarm()
+		info, err := f.Statx(ufile.StatxBasic)
+		if t.Judge("Statx", err) && info.Size != int64(len(w.content)) {
+			t.Errorf("%d bytes, want %d", info.Size, len(w.content))
 		}
 	})
 }
 
 // names works on names below a root.
-func (w *swept) names(o ufile.RootOptions) func(t *sweep.Trial) {
-	return func(t *sweep.Trial) {
-		dir := filepath.Join(w.dir, "root")
-		if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
-			t.Fatalf("%v", err)
+func (w *swept) names(t *sweep.Trial) {
+	dir := filepath.Join(w.dir, "root")
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+		t.Fatalf("%v", err)
+	}
+	s, err := ufile.NewSystem(ufile.Options{Mode: ufile.ModeSyscall})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Arm()
+	defer t.Disarm()
+	r, err := s.OpenRoot(dir)
+	if !t.Judge("OpenRoot", err) {
+		return
+	}
+	ok := t.Judge("Mkdir", r.Mkdir("d", 0o700))
+	ok = ok && t.Judge("WriteFile", r.WriteFile("d/a", w.content, 0o600))
+	if ok {
+		got, err := r.ReadFile("d/a")
+		if t.Judge("ReadFile", err) && !bytes.Equal(got, w.content) {
+			t.Errorf("ReadFile: %d bytes that are not the file's", len(got))
 		}
-		s, err := ufile.NewSystem(ufile.Options{Mode: ufile.ModeSyscall})
-		if err != nil {
-			t.Fatalf("%v", err)
+		f, err := r.Open("d/a")
+		if t.Judge("Open", err) {
+			_ = f.Close()
 		}
-		t.Arm()
-		defer t.Disarm()
-		r, err := s.OpenRootWith(dir, o)
-		if !t.Judge("OpenRootWith", err) {
-			return
+		sub, err := r.OpenRoot("d")
+		if t.Judge("OpenRoot", err) {
+			_ = sub.Close()
 		}
-		ok := t.Judge("Mkdir", r.Mkdir("d", 0o700))
-		ok = ok && t.Judge("WriteFile", r.WriteFile("d/a", w.content, 0o600))
-		if ok {
-			got, err := r.ReadFile("d/a")
-			if t.Judge("ReadFile", err) && !bytes.Equal(got, w.content) {
-				t.Errorf("ReadFile: %d bytes that are not the file's", len(got))
-			}
-			f, err := r.Open("d/a")
-			if t.Judge("Open", err) {
-				_ = f.Close()
-			}
-			sub, err := r.OpenRoot("d")
-			if t.Judge("OpenRoot", err) {
-				_ = sub.Close()
-			}
-			renamed := t.Judge("Rename", r.Rename("d/a", "d/b"))
-			if _, err := os.Stat(filepath.Join(dir, "d/b")); (err == nil) != renamed {
-				t.Errorf("renamed: %v, and then %v", renamed, err)
-			}
-			removed := t.Judge("RemoveAll", r.RemoveAll("d"))
-			if _, err := os.Stat(filepath.Join(dir, "d")); removed && err == nil {
-				t.Errorf("d is not removed")
-			}
+		renamed := t.Judge("Rename", r.Rename("d/a", "d/b"))
+		if _, err := os.Stat(filepath.Join(dir, "d/b")); (err == nil) != renamed {
+			t.Errorf("renamed: %v, and then %v", renamed, err)
 		}
-		t.Disarm()
-		if _, err := r.Stat("."); err != nil {
-			t.Errorf("afterwards: %v", err)
+		removed := t.Judge("RemoveAll", r.RemoveAll("d"))
+		if _, err := os.Stat(filepath.Join(dir, "d")); removed && err == nil {
+			t.Errorf("d is not removed")
 		}
-		if err := r.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+	}
+	t.Disarm()
+	if _, err := r.Stat("."); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Errorf("close: %v", err)
 	}
 }
 
@@ -449,7 +430,7 @@ func (w *swept) operations() []sweep.Operation {
 		{Name: "ReadAt O_DIRECT, four", Run: w.crowd(ufile.ModeAuto, w.direct), Opened: true, Most: 2},
 		{Name: "WriteAt ring", Run: w.writeAt(ufile.ModeRing, 0), Opened: true, Covers: "File.WriteAt"},
 		{Name: "WriteAt O_DIRECT", Run: w.writeAt(ufile.ModeAuto, w.direct)},
-		{Name: "with a context", Run: w.contexts(false), Opened: true, Covers: "File.ReadAtContext File.WriteAtContext File.SyncContext"},
+		{Name: "with a context", Run: w.contexts(false), Opened: true, Covers: "File.ReadAtContext File.WriteAtContext"},
 		{Name: "with one that ends", Run: w.contexts(true), Opened: true, Most: 2},
 		{Name: "Batch.Read cached", Run: w.batch(ufile.ModeRing, 0, false), Most: 1, Covers: "System.NewBatch Batch.Read Batch.Buffer Batch.Close"},
 		{Name: "Batch.Read O_DIRECT", Door: true, Run: w.batch(ufile.ModeAuto, w.direct, false), Most: 2},
@@ -462,15 +443,11 @@ func (w *swept) operations() []sweep.Operation {
 		{Name: "Copy from a pipe", Run: w.piped},
 		{Name: "ReadFrom and WriteTo", Run: w.positions, Opened: true, Most: 1, Covers: "File.ReadFrom File.WriteTo"},
 		{Name: "opening", Run: w.opening, Covers: "System.Open System.Create System.OpenFile System.NewFile System.DirFS NewSystem"},
-		{Name: "space and statx", Run: w.space, Covers: "File.Reserve File.Allocate File.Fallocate File.PunchHole File.ZeroRange File.Advise File.Statx Statx"},
-		{Name: "attributes", Run: w.attributes, Covers: "File.Getxattr File.Setxattr File.Listxattr File.Removexattr Getxattr Setxattr Listxattr Removexattr"},
-		{Name: "renaming", Run: w.renaming, Covers: "RenameNoReplace Exchange"},
-		{Name: "Root", Run: w.names(ufile.RootOptions{}), Instead: quietly,
-			Covers: "System.OpenRootWith Root.Mkdir Root.WriteFile Root.ReadFile Root.Open Root.OpenRoot Root.Rename Root.RemoveAll Root.Stat Root.Close"},
-		{Name: "Root without links", Run: w.names(ufile.RootOptions{NoSymlinks: true}), Most: 12},
-		{Name: "Root, the rest", Run: w.moreNames(ufile.RootOptions{NoSymlinks: true}), Instead: oneErrno,
-			Covers: "Root.Create Root.OpenFile Root.MkdirAll Root.Chmod Root.Chown Root.Lchown Root.Chtimes Root.Link Root.Symlink Root.Readlink Root.Lstat Root.Remove Root.Statx " +
-				"Root.RenameNoReplace Root.Exchange Root.Getxattr Root.Setxattr Root.Listxattr Root.Removexattr Root.FS"},
+		{Name: "statx", Run: w.statx, Covers: "File.Statx"},
+		{Name: "Root", Run: w.names, Instead: quietly,
+			Covers: "System.OpenRoot Root.Mkdir Root.WriteFile Root.ReadFile Root.Open Root.OpenRoot Root.Rename Root.RemoveAll Root.Stat Root.Close"},
+		{Name: "Root, the rest", Run: w.moreNames, Instead: oneErrno,
+			Covers: "Root.Create Root.OpenFile Root.MkdirAll Root.Chmod Root.Chown Root.Lchown Root.Chtimes Root.Link Root.Symlink Root.Readlink Root.Lstat Root.Remove Root.FS"},
 	}
 	return append(ops, w.simulated()...)
 }
@@ -514,10 +491,9 @@ func TestFaultSweepSimulated(t *testing.T) {
 // TestFaultSweepCoversAll compares the sweep with what the package exports.
 func TestFaultSweepCoversAll(t *testing.T) {
 	sweep.API(t, (&swept{content: random(44 << 10)}).operations(), sweep.Exempt{
-		"is the method of the default System": "Open Create OpenFile NewFile NewBatch OpenRoot OpenRootWith DirFS Backend",
-		"is OpenRootWith without options":     "System.OpenRoot",
+		"is the method of the default System": "Open Create OpenFile NewFile NewBatch OpenRoot DirFS Backend",
 		"tells what is known and asks nothing of the kernel": "System.Backend System.Stats File.Stats File.Name Root.Name Root.Backend Batch.Registered " +
-			"Advice.String Mode.String AlignedBuffer",
+			"Mode.String AlignedBuffer",
 		"is os.File's own, which knows no door of ours": "File.Read File.Write File.WriteString File.Seek File.Sync File.Truncate File.Stat File.Chmod File.Chown " +
 			"File.Chdir File.ReadDir File.Readdir File.Readdirnames File.SetDeadline File.SetReadDeadline File.SetWriteDeadline File.SyscallConn File.Fd",
 	})

@@ -24,14 +24,14 @@ type Options struct {
 	// Reactor configures the rings.
 	Reactor reactor.Options
 	// Restrict limits the rings to what this package does with them: READ,
-	// WRITE, FSYNC, and what package reactor needs (see [reactor.Options.Restrict]).
+	// WRITE, and what package reactor needs (see [reactor.Options.Restrict]).
 	// Anything else that gets hold of them is refused with EACCES. Reactor.Restrict
 	// counts instead where it is set.
 	Restrict bool
 }
 
 // ringOps are what this package does with rings.
-var ringOps = []uring.Op{uring.OpRead, uring.OpWrite, uring.OpFsync}
+var ringOps = []uring.Op{uring.OpRead, uring.OpWrite}
 
 // System opens files that share rings. The rings are opened when two operations
 // first need one at a time, with ModeRing when one does. They are freed when the

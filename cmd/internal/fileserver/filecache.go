@@ -39,7 +39,7 @@ const stateMask = ufile.StatxMtime | ufile.StatxCtime | ufile.StatxSize | ufile.
 // stateOf asks for the state of an open file; false where the system does not tell all of it, and for
 // one that was removed or replaced.
 func stateOf(f *ufile.File) (fileState, bool) {
-	st, err := f.Statx(stateMask, 0)
+	st, err := f.Statx(stateMask)
 	if err != nil || st.Mask&stateMask != stateMask || st.Nlink == 0 {
 		return fileState{}, false
 	}
