@@ -13,6 +13,8 @@ type choice struct {
 	together bool
 
 	plain, group meter
+	callers      map[any]bool  // that synced by themselves during the measurement
+	beside       int           // of these syncs, at the same time as another
 	won          bool          // syncing together did, the last time
 	settled      bool          // the way that is used won, and is kept until again
 	again        time.Time     // when to measure anew
@@ -40,18 +42,42 @@ func (m *meter) add(n int, now time.Time) {
 
 func (m *meter) rate() float64 { return float64(m.n) / max(m.took.Seconds(), 1e-9) }
 
-// enough says whether the rate means something with so many callers.
-func (m *meter) enough(callers int) bool { return m.n >= max(sample, rounds*callers) }
+// enough reports whether the rate is of so many rounds of so many callers.
+func (m *meter) enough(rounds, callers int) bool { return m.n >= max(sample, rounds*callers) }
 
-// alone takes down a sync of a file by itself, when so many were there. A rate
-// is that of a crowd: it begins with one, and is forgotten when it took long.
-func (c *choice) alone(present int, now time.Time) {
-	if c.together || c.plain.start.IsZero() && present < few {
+// alone takes down a sync that a caller made by itself, when so many were there. A rate is that
+// of callers that sync side by side: it begins with two, and is forgotten when it took
+// long.
+func (c *choice) alone(caller any, present int, now time.Time) {
+	if c.together || c.plain.start.IsZero() && present < 2 {
 		return
 	}
-	if c.plain.add(1, now); c.plain.took > maxSample {
-		c.plain = meter{}
+	if c.callers == nil {
+		c.callers = make(map[any]bool)
 	}
+	c.callers[caller] = true
+	if present >= 2 {
+		c.beside++
+	}
+	if c.plain.add(1, now); c.plain.took > maxSample {
+		c.forget()
+	}
+}
+
+// forget begins the measurement of plain syncs anew.
+func (c *choice) forget() {
+	c.plain, c.beside = meter{}, 0
+	clear(c.callers)
+}
+
+// crowd returns how many callers sync side by side, 0 if these are few. It does not go
+// by how many are in a sync at a time: with GOMAXPROCS=2 that is hardly ever more than
+// two, because the others wait for a processor.
+func (c *choice) crowd() int {
+	if len(c.callers) < few || c.beside*apart < c.plain.n {
+		return 0
+	}
+	return len(c.callers)
 }
 
 // shared takes down n that were done together.
@@ -62,13 +88,14 @@ func (c *choice) shared(n int, now time.Time) {
 	c.missing = 0
 }
 
-// tryTogether says whether to try it, with so many callers.
-func (c *choice) tryTogether(callers int, now time.Time) bool {
+// tryTogether reports whether to try it.
+func (c *choice) tryTogether(now time.Time) bool {
 	if now.Before(c.again) {
-		c.plain = meter{} // what counts is measured just before
+		c.forget() // what counts is measured just before
 		return false
 	}
-	return c.plain.enough(callers)
+	n := c.crowd()
+	return n > 0 && c.plain.enough(rounds, n)
 }
 
 // begin goes over to syncing together.
@@ -82,26 +109,36 @@ func (c *choice) judge(callers int, now time.Time) {
 	switch {
 	case !c.together:
 	case c.settled && now.After(c.again):
-		c.together, c.plain = false, meter{}
-	case c.settled || !c.group.enough(callers):
+		c.together = false
+		c.forget()
+	case c.settled || !c.group.enough(rounds, callers):
 	default:
 		won := c.group.rate() >= advantage*c.plain.rate()
+		if !won && 2*c.group.rate() > c.plain.rate() && !c.group.enough(defeat, callers) {
+			return // one slow round of few is no defeat
+		}
 		if won != c.won {
 			c.won, c.keep = won, 0
 		}
 		c.keep = min(max(2*c.keep, minRecheck), maxRecheck)
-		if c.group.rate() > clear*c.plain.rate() {
+		if c.group.rate() > clearly*c.plain.rate() {
 			c.keep = max(c.keep, clearRecheck)
 		}
 		c.together, c.settled = won, won
 		c.again = now.Add(c.keep)
-		c.plain = meter{}
+		c.forget()
 	}
 }
 
-// missed counts rounds to which too few came.
-func (c *choice) missed() {
-	if c.missing++; c.missing >= misses {
-		c.together, c.plain = false, meter{}
+// missed counts rounds to which too few came. After some, they are not tried again for
+// a while: the callers sync one after the other.
+func (c *choice) missed(now time.Time) {
+	if c.missing++; c.missing < misses {
+		return
 	}
+	c.together = false
+	c.won = false
+	c.keep = min(max(2*c.keep, minRecheck), maxRecheck)
+	c.again = now.Add(c.keep)
+	c.forget()
 }

@@ -209,7 +209,7 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 	if f.flags&vfs.OPEN_WAL != 0 {
 		g = f.db.walGroup
 	}
-	how, err := g.sync(f.fd)
+	how, err := g.sync(f.db, f.fd)
 	if how.shared {
 		f.db.shared.Add(1)
 	}

@@ -19,6 +19,12 @@ const (
 	sample    = 64
 	rounds    = 4
 	advantage = 1.05
+	// defeat is how many rounds syncfs may take to win: a round lasts as long as its
+	// slowest caller, and one in which a caller got no processor says little.
+	defeat = 8
+	// apart is how many plain syncs there may be for each that another ran beside. A
+	// caller alone that goes through its databases one after the other has none.
+	apart = 16
 	// misses is how many times in a row too few may have come.
 	misses = 3
 	// maxSample is how long that may take.
@@ -28,7 +34,7 @@ const (
 	minRecheck = 100 * time.Millisecond
 	maxRecheck = time.Minute
 	// clearRecheck is for how long at least when syncfs won so many times over.
-	clear        = 1.5
+	clearly      = 1.5
 	clearRecheck = time.Second
 	// patience is how many times longer than a syncfs those that came wait for
 	// the others.
@@ -78,6 +84,7 @@ type group struct {
 
 // waiter is told once what to do.
 type waiter struct {
+	caller any
 	turn   chan turn
 	others []*waiter // for whom it leads
 	err    error     // of the syncfs that was made for it
@@ -99,17 +106,17 @@ type outcome struct {
 
 func newGroup() *group { return &group{file: fdatasync, all: syncfs, check: written, least: minLimit} }
 
-// sync makes a file durable.
-func (g *group) sync(fd int) (outcome, error) {
+// sync makes a file durable. caller is one that syncs one file at a time: a database.
+func (g *group) sync(caller any, fd int) (outcome, error) {
 	now := time.Now()
 	g.mu.Lock()
 	present := g.running + len(g.waiting) + g.served + 1
 	if g.resting(now) || !g.gather(present, now) {
 		g.running++
 		g.mu.Unlock()
-		return outcome{}, g.single(fd, present)
+		return outcome{}, g.single(caller, fd, present)
 	}
-	w := &waiter{turn: make(chan turn, 1)}
+	w := &waiter{caller: caller, turn: make(chan turn, 1)}
 	g.waiting = append(g.waiting, w)
 	g.next()
 	limit := g.limit(len(g.waiting)) + g.patience()
@@ -131,13 +138,13 @@ func (g *group) gather(present int, now time.Time) bool {
 	switch {
 	case g.choice.together:
 		return true
-	case present < few:
-		return false
-	case !g.forced && !g.choice.tryTogether(present, now):
+	case g.forced && (present >= few || g.choice.crowd() > 0):
+	case !g.forced && g.choice.tryTogether(now):
+	default:
 		return false
 	}
+	g.crew = max(present, g.choice.crowd())
 	g.choice.begin()
-	g.crew = present
 	return true
 }
 
@@ -225,8 +232,8 @@ func (g *group) late(round uint64) {
 // meet lets those who wait sync together, if it is worth it. The caller holds mu.
 func (g *group) meet() {
 	if n := len(g.waiting); n < few {
-		g.choice.missed()
-		g.crew = n + g.running
+		g.choice.missed(time.Now())
+		g.crew = max(n+g.running, few)
 		g.disperse()
 		return
 	}
@@ -270,11 +277,11 @@ func (g *group) take(t turn, w *waiter, fd int) (outcome, error) {
 	case lead:
 		return g.lead(w, fd)
 	}
-	return outcome{}, g.single(fd, 0)
+	return outcome{}, g.single(w.caller, fd, 0)
 }
 
 // single syncs one file by itself, for a caller that found so many there.
-func (g *group) single(fd, present int) error {
+func (g *group) single(caller any, fd, present int) error {
 	start := time.Now()
 	err := g.file(fd)
 	now := time.Now()
@@ -285,7 +292,7 @@ func (g *group) single(fd, present int) error {
 		g.plain = took
 	}
 	g.plain += (took - g.plain) / 16
-	g.choice.alone(present, now)
+	g.choice.alone(caller, present, now)
 	g.running--
 	return err
 }
@@ -350,7 +357,7 @@ func (g *group) leave(w *waiter, fd int) (outcome, error) {
 	}
 	g.running++
 	g.mu.Unlock()
-	return outcome{}, g.single(fd, 0)
+	return outcome{}, g.single(w.caller, fd, 0)
 }
 
 // confirm turns the result of a syncfs into that of one file: an error may be

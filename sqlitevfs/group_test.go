@@ -103,7 +103,7 @@ func TestGroupMakesDurableWhatWasWrittenBefore(t *testing.T) {
 		wg.Go(func() {
 			for range 200 {
 				n := d.write(fd)
-				if _, err := g.sync(fd); err != nil {
+				if _, err := g.sync(fd, fd); err != nil {
 					t.Error(err)
 				}
 				if kept := d.kept(fd); kept < n {
@@ -124,7 +124,7 @@ func TestFewDatabasesSyncByThemselves(t *testing.T) {
 	g := d.group()
 	var wg sync.WaitGroup
 	for fd := range few - 1 {
-		wg.Go(func() { g.sync(fd) })
+		wg.Go(func() { g.sync(fd, fd) })
 	}
 	g.state(t, func() bool { return g.running == few-1 })
 	close(d.hold)
@@ -144,7 +144,7 @@ func crowd(t *testing.T, d *fakeDisk, g *group, wg *sync.WaitGroup, done func(fd
 	for fd := range alone + few {
 		wg.Go(func() {
 			d.write(fd)
-			o, err := g.sync(fd)
+			o, err := g.sync(fd, fd)
 			done(fd, o, err)
 		})
 		if fd < alone {
@@ -201,7 +201,7 @@ func TestWholeIsNotClaimedAfterAFailure(t *testing.T) {
 		if _, done, _ := g.whole(1); done {
 			t.Error("a syncfs before it is known what a plain sync takes")
 		}
-		g.sync(2)
+		g.sync(2, 2)
 		how, done, err := g.whole(1)
 		if !done || how.shared != test.shared || !errors.Is(err, test.own) {
 			t.Errorf("%+v: %+v, %v, %v", test, how, done, err)
@@ -227,7 +227,7 @@ func TestSlowSyncFSHoldsNobodyUp(t *testing.T) {
 	if !g.resting(time.Now()) {
 		t.Error("syncfs goes on being used")
 	}
-	if o, err := g.sync(1); o.shared || err != nil {
+	if o, err := g.sync(1, 1); o.shared || err != nil {
 		t.Errorf("%+v, %v", o, err)
 	}
 }

@@ -107,7 +107,7 @@ func TestFlushFollowsSyncFS(t *testing.T) {
 		errs := make([]error, few)
 		var wg sync.WaitGroup
 		for fd := range few {
-			wg.Go(func() { _, errs[fd] = g.sync(fd) })
+			wg.Go(func() { _, errs[fd] = g.sync(fd, fd) })
 		}
 		wg.Wait()
 		if d.shared.Load() != 1 || flushed == 0 {
