@@ -16,9 +16,9 @@ type database struct {
 	opts Options
 	refs int // guarded by databases.mu
 
-	group    *group // nil without group sync
-	walGroup *group // the WAL's, or nil
-	groupOff string // why
+	group    *syncGroup // nil without group sync
+	walGroup *syncGroup // the WAL's, or nil
+	groupOff string     // why
 
 	commits commits
 
@@ -136,7 +136,7 @@ func (d *database) join(fd int) {
 	default:
 		forced := d.opts.GroupSync == On
 		how, reason := sharingOf(fd)
-		d.group, d.walGroup = groupOf(fd, how, false, forced), groupOf(fd, how, true, forced)
+		d.group, d.walGroup = syncGroupOf(fd, how, false, forced), syncGroupOf(fd, how, true, forced)
 		if d.group == nil {
 			d.groupOff = "off: " + reason
 		}

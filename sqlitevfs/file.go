@@ -200,7 +200,7 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 		return false, fdatasync(f.fd)
 	}
 	if f.entry && f.db.opts.DirSync != Off {
-		if how, done, err := f.db.group.whole(f.fd); done {
+		if how, done, err := f.db.group.syncWithEntry(f.fd); done {
 			f.db.syncfs.Add(1)
 			return how.shared, err
 		}

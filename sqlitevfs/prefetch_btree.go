@@ -4,7 +4,7 @@ package sqlitevfs
 
 import "encoding/binary"
 
-// What of SQLite's file format is needed to see which pages come next:
+// The part of SQLite's file format that tells which pages come next:
 // https://www.sqlite.org/fileformat2.html#b_tree_pages
 const (
 	fileHeader     = 100 // bytes, before the B-tree page header on page 1
@@ -16,7 +16,7 @@ const (
 	magic          = "SQLite format 3\x00"
 )
 
-// pageSizeOf reads the page size out of the file's header, 0 if it is none.
+// pageSizeOf returns the page size in the header of a database, 0 if p is no header.
 func pageSizeOf(p []byte) int {
 	if len(p) < 18 || string(p[:len(magic)]) != magic {
 		return 0
@@ -31,8 +31,8 @@ func pageSizeOf(p []byte) int {
 	return n
 }
 
-// interior reports whether a page looks like an interior page of a B-tree, by its
-// type byte. Other pages may have the same byte.
+// interior reports whether a page is an interior page of a B-tree by its type byte. An
+// overflow page may look the same.
 func interior(p []byte, page uint32) bool {
 	if page == 1 {
 		p = p[fileHeader:]
@@ -40,9 +40,8 @@ func interior(p []byte, page uint32) bool {
 	return p[0] == interiorTable || p[0] == interiorIndex
 }
 
-// children appends the numbers of the pages below an interior page, in the
-// order of their keys, and nothing unless the page is sound in what was looked
-// at.
+// children appends the numbers of the pages below an interior page in the order of their
+// keys. It appends nothing if the page is not well formed.
 func children(dst []uint32, p []byte, page uint32) []uint32 {
 	h := p
 	if page == 1 {

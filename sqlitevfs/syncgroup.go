@@ -8,118 +8,98 @@ import (
 	"time"
 )
 
-// Limits of group sync; docs/groupsync.md has what they were measured by.
+// Limits of a syncGroup. docs/groupsync.md has the measurements behind them.
 const (
-	// few is how many have to want a sync at a time before they wait for each
-	// other: two plain syncs are as fast as one syncfs for both.
-	few = 3
-	// sample is how many syncs at least are measured, and rounds how many of each
-	// caller, before one way is said to be faster than the other; advantage is by
-	// how many times syncfs has to be.
-	sample    = 64
-	rounds    = 4
-	advantage = 1.05
-	// defeat is how many rounds syncfs may take to win: a round lasts as long as its
-	// slowest caller, and one in which a caller got no processor says little.
-	defeat = 8
-	// apart is how many plain syncs there may be for each that another ran beside. A
-	// caller alone that goes through its databases one after the other has none.
-	apart = 16
-	// misses is how many times in a row too few may have come.
-	misses = 3
-	// maxSample is how long that may take.
-	maxSample = 250 * time.Millisecond
-	// minRecheck and maxRecheck bound for how long the faster way is kept
-	// before the other is measured again: twice as long each time that it lost.
-	minRecheck = 100 * time.Millisecond
-	maxRecheck = time.Minute
-	// clearRecheck is for how long at least when syncfs won so many times over.
-	clearly      = 1.5
-	clearRecheck = time.Second
-	// patience is how many times longer than a syncfs those that came wait for
-	// the others.
-	patience    = 2
-	minPatience = 200 * time.Microsecond
-	// slowSyncs is how many times longer than the plain syncs that it saves a
-	// syncfs may take: then somebody else writes a lot to the file system, for
-	// which nobody here has to wait.
-	slowSyncs = 4
-	minLimit  = 10 * time.Millisecond
-	// minPause and maxPause bound how long plain syncs are used after that; a
-	// hundred quick ones later it is forgotten.
+	// minGroup is the least number of callers that share a syncfs. Two plain syncs are
+	// as fast as one syncfs for both.
+	minGroup = 3
+	// waitFactor is how many times the duration of a syncfs the callers that have come
+	// wait for the others, and minWait is the least that they wait.
+	waitFactor = 2
+	minWait    = 200 * time.Microsecond
+	// slowFactor is how many times longer than the plain syncs that it replaces a
+	// syncfs may take, and minLimit is the least that it may take. A slower one writes
+	// much data of other programs, and callers should not wait for that.
+	slowFactor = 4
+	minLimit   = 10 * time.Millisecond
+	// minPause and maxPause bound for how long only plain syncs are used after a slow
+	// syncfs. After quickRun quick ones in a row the next pause is minPause again.
 	minPause = 100 * time.Millisecond
 	maxPause = time.Minute
-	forget   = 100
+	quickRun = 100
 )
 
-// group lets those that want to sync files of one file system at the same time
-// share one syncfs. When that is faster for those who are there, they wait until
-// as many have come as took part the last time, and the last one calls syncfs for
-// all. What a caller wrote before it joined is thereby durable.
-type group struct {
-	file   func(fd int) error // fdatasync
-	all    func(fd int) error // syncfs
-	check  func(fd int) error // reports what failed to be written of a file
-	flush  bool               // syncfs may leave out the device's flush: fdatasync has to follow
-	least  time.Duration      // that a syncfs may take in any case
-	forced bool               // to be used also where it is not faster
+// syncGroup lets callers that sync files of one file system at the same time share one
+// syncfs. Where the policy finds that faster, callers wait until as many have come as
+// took part in the last round. The last one to come makes the first the leader, which
+// calls syncfs for all. A sync covers what its caller wrote before it called sync.
+type syncGroup struct {
+	syncFile   func(fd int) error // fdatasync
+	syncAll    func(fd int) error // syncfs
+	writeError func(fd int) error // returns the error of writes of a file that failed
+	needsFlush bool               // syncfs may leave out the device's flush; an fdatasync makes up for it
+	minLimit   time.Duration
+	forced     bool // share without comparing rates
 
-	mu      sync.Mutex
-	running int  // plain syncs
-	leading bool // a syncfs runs
-	served  int  // for so many
-	waiting []*waiter
-	crew    int         // how many took part in the last round
-	hurry   *time.Timer // ends the wait for the others
-	round   uint64
-	plain   time.Duration // what a plain sync takes, on average
-	took    time.Duration // what a syncfs takes, on average
+	mu        sync.Mutex
+	alone     int       // running plain syncs
+	leading   bool      // a syncfs is running
+	served    int       // callers that it serves
+	waiting   []*waiter // in the order in which they came
+	expected  int       // callers that took part in the last round
+	timer     *time.Timer
+	round     uint64
+	aloneTime time.Duration // moving average of a plain sync
+	groupTime time.Duration // moving average of a syncfs
 
-	choice choice
+	policy syncPolicy
 
-	until time.Time // no syncfs before
-	pause time.Duration
-	good  int // calls of syncfs in a row that were quick
+	pausedUntil time.Time     // no syncfs before
+	pause       time.Duration // length of the last pause
+	quick       int           // syncfs calls in a row that were quick
 }
 
-// waiter is told once what to do.
+// waiter is a caller that waits. It receives one turn.
 type waiter struct {
-	caller any
-	turn   chan turn
-	others []*waiter // for whom it leads
-	err    error     // of the syncfs that was made for it
+	caller    any
+	turn      chan turn
+	followers []*waiter // for which it leads
+	err       error     // of the syncfs that was made for it
 }
 
+// turn tells a waiter what to do.
 type turn int
 
 const (
-	synced turn = iota // a syncfs has been made
-	lead               // make one for others
-	single             // sync by yourself: running counts it already
+	turnDone  turn = iota // the leader has called syncfs
+	turnLead              // call syncfs for the followers
+	turnAlone             // sync by yourself; syncGroup.alone counts it already
 )
 
-// outcome says how a file was synced.
+// outcome tells how a file was synced.
 type outcome struct {
 	shared bool // by a syncfs: everything in the file system is durable
-	led    bool // which this caller made
+	led    bool // this caller made it
 }
 
-func newGroup() *group { return &group{file: fdatasync, all: syncfs, check: written, least: minLimit} }
+func newSyncGroup() *syncGroup {
+	return &syncGroup{syncFile: fdatasync, syncAll: syncfs, writeError: written, minLimit: minLimit}
+}
 
-// sync makes a file durable. caller is one that syncs one file at a time: a database.
-func (g *group) sync(caller any, fd int) (outcome, error) {
+// sync makes a file durable. caller identifies the database: it syncs one file at a time.
+func (g *syncGroup) sync(caller any, fd int) (outcome, error) {
 	now := time.Now()
 	g.mu.Lock()
-	present := g.running + len(g.waiting) + g.served + 1
-	if g.resting(now) || !g.gather(present, now) {
-		g.running++
+	present := g.alone + len(g.waiting) + g.served + 1
+	if g.paused(now) || !g.shares(present, now) {
+		g.alone++
 		g.mu.Unlock()
-		return outcome{}, g.single(caller, fd, present)
+		return outcome{}, g.syncAlone(caller, fd, present)
 	}
 	w := &waiter{caller: caller, turn: make(chan turn, 1)}
 	g.waiting = append(g.waiting, w)
-	g.next()
-	limit := g.limit(len(g.waiting)) + g.patience()
+	g.dispatch()
+	limit := g.limit(len(g.waiting)) + g.maxWait()
 	g.mu.Unlock()
 
 	timer := time.NewTimer(limit)
@@ -132,42 +112,42 @@ func (g *group) sync(caller any, fd int) (outcome, error) {
 	}
 }
 
-// gather says whether a caller is to wait for others, when so many are there.
-// The caller holds mu.
-func (g *group) gather(present int, now time.Time) bool {
+// shares reports whether a caller is to wait for others. present is the number of
+// callers in sync, with this one. The caller holds mu.
+func (g *syncGroup) shares(present int, now time.Time) bool {
 	switch {
-	case g.choice.together:
+	case g.policy.sharing:
 		return true
-	case g.forced && (present >= few || g.choice.crowd() > 0):
-	case !g.forced && g.choice.tryTogether(now):
+	case g.forced && (present >= minGroup || g.policy.active() > 0):
+	case !g.forced && g.policy.wantsTrial(now):
 	default:
 		return false
 	}
-	g.crew = max(present, g.choice.crowd())
-	g.choice.begin()
+	g.expected = max(present, g.policy.active())
+	g.policy.start()
 	return true
 }
 
-// whole makes a file durable together with its directory entry, by a syncfs of
-// its own: cheaper than to sync both. It says false where that is not the time for
-// one, and does nothing.
-func (g *group) whole(fd int) (how outcome, done bool, err error) {
+// syncWithEntry makes a file and its directory entry durable by a syncfs, which is
+// cheaper than to sync both. It does nothing and returns done = false while other
+// callers sync, and until the duration of a plain sync is known.
+func (g *syncGroup) syncWithEntry(fd int) (how outcome, done bool, err error) {
 	start := time.Now()
 	g.mu.Lock()
-	quiet := !g.resting(start) && !g.leading && g.running == 0 && len(g.waiting) == 0 && !g.choice.together && g.plain != 0
-	if quiet {
+	idle := !g.paused(start) && !g.leading && g.alone == 0 && len(g.waiting) == 0 && !g.policy.sharing && g.aloneTime != 0
+	if idle {
 		g.leading, g.served = true, 1
 	}
 	g.mu.Unlock()
-	if !quiet {
+	if !idle {
 		return outcome{}, false, nil
 	}
-	err, own := g.everything(fd)
+	err, own := g.syncEverything(fd)
 	took := time.Since(start)
 	g.mu.Lock()
 	g.leading, g.served = false, 0
-	g.judge(took, 2)
-	g.next()
+	g.pauseIfSlow(took, 2)
+	g.dispatch()
 	g.mu.Unlock()
 	if own == nil {
 		how, own = g.confirm(fd, err, outcome{shared: true, led: true})
@@ -175,152 +155,153 @@ func (g *group) whole(fd int) (how outcome, done bool, err error) {
 	return how, true, own
 }
 
-// everything makes all files of the file system durable. all is an error that may
-// concern any of them. own concerns the caller's file: fdatasync has reported it and
-// does not report it again.
-func (g *group) everything(fd int) (all, own error) {
-	if all = g.all(fd); all == nil && g.flush {
-		own = g.file(fd)
+// syncEverything makes all files of the file system durable. all is an error that may
+// concern any of them. own concerns the caller's file: the kernel has reported it through
+// this descriptor and does not report it again.
+func (g *syncGroup) syncEverything(fd int) (all, own error) {
+	if all = g.syncAll(fd); all == nil && g.needsFlush {
+		own = g.syncFile(fd)
 		all = own
 	}
 	return all, own
 }
 
-// resting says whether syncfs is not to be used. The caller holds mu.
-func (g *group) resting(now time.Time) bool { return !g.until.IsZero() && now.Before(g.until) }
-
-// limit is how long a syncfs for n files may take. The caller holds mu.
-func (g *group) limit(n int) time.Duration {
-	return max(slowSyncs*g.plain*time.Duration(n), g.least)
+// paused reports whether syncfs is not to be used now. The caller holds mu.
+func (g *syncGroup) paused(now time.Time) bool {
+	return !g.pausedUntil.IsZero() && now.Before(g.pausedUntil)
 }
 
-// patience is how long the first to come waits for others. The caller holds mu.
-func (g *group) patience() time.Duration { return max(patience*g.took, minPatience) }
+// limit returns how long a syncfs for n files may take. The caller holds mu.
+func (g *syncGroup) limit(n int) time.Duration {
+	return max(slowFactor*g.aloneTime*time.Duration(n), g.minLimit)
+}
 
-// next gives turns to those who wait: when all are there, or nobody is to wait
-// any more. The caller holds mu.
-func (g *group) next() {
+// maxWait returns how long the first caller of a round waits for the others. The caller
+// holds mu.
+func (g *syncGroup) maxWait() time.Duration { return max(waitFactor*g.groupTime, minWait) }
+
+// dispatch gives turns to waiters when all expected ones have come or none are to wait
+// any more. Otherwise it starts the timer of the round. The caller holds mu.
+func (g *syncGroup) dispatch() {
 	switch {
 	case g.leading || len(g.waiting) == 0:
-	case !g.choice.together || g.resting(time.Now()):
-		g.disperse()
-	case len(g.waiting) >= g.crew:
-		g.meet()
-	case g.hurry == nil:
+	case !g.policy.sharing || g.paused(time.Now()):
+		g.release()
+	case len(g.waiting) >= g.expected:
+		g.closeRound()
+	case g.timer == nil:
 		round := g.round
-		g.hurry = time.AfterFunc(g.patience(), func() { g.late(round) })
+		g.timer = time.AfterFunc(g.maxWait(), func() { g.expire(round) })
 	}
 }
 
-// late ends the wait of a round for those that did not come.
-func (g *group) late(round uint64) {
+// expire ends the wait of a round for callers that did not come.
+func (g *syncGroup) expire(round uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.round != round || g.hurry == nil {
+	if g.round != round || g.timer == nil {
 		return
 	}
-	g.hurry = nil
+	g.timer = nil
 	switch {
 	case len(g.waiting) == 0:
-	case g.running > 0: // they will be back
-		g.next()
+	case g.alone > 0: // those callers will be back
+		g.dispatch()
 	default:
-		g.meet()
+		g.closeRound()
 	}
 }
 
-// meet lets those who wait sync together, if it is worth it. The caller holds mu.
-func (g *group) meet() {
-	if n := len(g.waiting); n < few {
-		g.choice.missed(time.Now())
-		g.crew = max(n+g.running, few)
-		g.disperse()
+// closeRound has the waiters share a syncfs, or sync alone if they are too few. The
+// caller holds mu.
+func (g *syncGroup) closeRound() {
+	if n := len(g.waiting); n < minGroup {
+		g.policy.addMiss(time.Now())
+		g.expected = max(n+g.alone, minGroup)
+		g.release()
 		return
 	}
-	g.start()
+	g.endWait()
+	g.leading, g.served = true, len(g.waiting)
+	leader := g.waiting[0]
+	leader.followers = slices.Clone(g.waiting[1:])
+	g.waiting = nil
+	leader.turn <- turnLead
 }
 
-// over ends the wait of this round. The caller holds mu.
-func (g *group) over() {
-	if g.hurry != nil {
-		g.hurry.Stop()
-		g.hurry = nil
+// release lets each waiter sync alone. The caller holds mu.
+func (g *syncGroup) release() {
+	g.endWait()
+	for _, w := range g.waiting {
+		g.alone++
+		w.turn <- turnAlone
+	}
+	g.waiting = nil
+}
+
+// endWait stops the timer of the round. The caller holds mu.
+func (g *syncGroup) endWait() {
+	if g.timer != nil {
+		g.timer.Stop()
+		g.timer = nil
 	}
 	g.round++
 }
 
-// start makes the first lead the others. The caller holds mu.
-func (g *group) start() {
-	g.over()
-	g.leading, g.served = true, len(g.waiting)
-	w := g.waiting[0]
-	w.others = slices.Clone(g.waiting[1:])
-	g.waiting = nil
-	w.turn <- lead
-}
-
-// disperse lets everybody sync for itself. The caller holds mu.
-func (g *group) disperse() {
-	g.over()
-	for _, w := range g.waiting {
-		g.running++
-		w.turn <- single
-	}
-	g.waiting = nil
-}
-
-// take does what a waiter was told.
-func (g *group) take(t turn, w *waiter, fd int) (outcome, error) {
+// take does what a turn asks for.
+func (g *syncGroup) take(t turn, w *waiter, fd int) (outcome, error) {
 	switch t {
-	case synced:
+	case turnDone:
 		return g.confirm(fd, w.err, outcome{shared: true})
-	case lead:
+	case turnLead:
 		return g.lead(w, fd)
 	}
-	return outcome{}, g.single(w.caller, fd, 0)
+	return outcome{}, g.syncAlone(w.caller, fd, 0)
 }
 
-// single syncs one file by itself, for a caller that found so many there.
-func (g *group) single(caller any, fd, present int) error {
+// syncAlone syncs one file by itself. present is the number of callers that were in
+// sync when it began, 0 if it was one of the waiters of a round.
+func (g *syncGroup) syncAlone(caller any, fd, present int) error {
 	start := time.Now()
-	err := g.file(fd)
+	err := g.syncFile(fd)
 	now := time.Now()
-	took := now.Sub(start)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.plain == 0 {
-		g.plain = took
-	}
-	g.plain += (took - g.plain) / 16
-	g.choice.alone(caller, present, now)
-	g.running--
+	average(&g.aloneTime, now.Sub(start))
+	g.policy.addAlone(caller, present, now)
+	g.alone--
 	return err
 }
 
-// lead syncs for those who wait.
-func (g *group) lead(w *waiter, fd int) (outcome, error) {
+// average moves an average towards a new value.
+func average(avg *time.Duration, took time.Duration) {
+	if *avg == 0 {
+		*avg = took
+	}
+	*avg += (took - *avg) / 16
+}
+
+// lead syncs for a leader and its followers.
+func (g *syncGroup) lead(w *waiter, fd int) (outcome, error) {
 	start := time.Now()
-	err, own := g.everything(fd)
+	err, own := g.syncEverything(fd)
 	now := time.Now()
-	g.mu.Lock()
 	took := now.Sub(start)
-	if g.took == 0 {
-		g.took = took
+	g.mu.Lock()
+	average(&g.groupTime, took)
+	for _, f := range w.followers {
+		f.err = err
+		f.turn <- turnDone
 	}
-	g.took += (took - g.took) / 16
-	for _, o := range w.others {
-		o.err = err
-		o.turn <- synced
-	}
-	n := len(w.others) + 1
+	n := len(w.followers) + 1
 	g.leading, g.served = false, 0
-	g.crew = n + len(g.waiting) + g.running
-	g.choice.shared(n, now)
+	g.expected = n + len(g.waiting) + g.alone
+	g.policy.addShared(n, now)
 	if !g.forced {
-		g.choice.judge(g.crew, now)
+		g.policy.decide(g.expected, now)
 	}
-	g.judge(took, n)
-	g.next()
+	g.pauseIfSlow(took, n)
+	g.dispatch()
 	g.mu.Unlock()
 	if own != nil {
 		return outcome{}, own
@@ -328,26 +309,26 @@ func (g *group) lead(w *waiter, fd int) (outcome, error) {
 	return g.confirm(fd, err, outcome{shared: true, led: true})
 }
 
-// judge turns to plain syncs for a while when a syncfs was slow. The caller
-// holds mu.
-func (g *group) judge(took time.Duration, n int) {
+// pauseIfSlow returns to plain syncs for a while when a syncfs for n files was slow. The
+// caller holds mu.
+func (g *syncGroup) pauseIfSlow(took time.Duration, n int) {
 	if took <= g.limit(n) {
-		if g.good++; g.good > forget {
+		if g.quick++; g.quick > quickRun {
 			g.pause = 0
 		}
 		return
 	}
-	g.good = 0
+	g.quick = 0
 	g.pause = min(max(2*g.pause, minPause), maxPause)
-	g.until = time.Now().Add(g.pause)
-	g.choice.together = false
+	g.pausedUntil = time.Now().Add(g.pause)
+	g.policy.sharing = false
 }
 
-// leave ends a wait that has lasted too long: the syncfs is slow.
-func (g *group) leave(w *waiter, fd int) (outcome, error) {
+// leave ends a wait that has lasted too long because the syncfs is slow.
+func (g *syncGroup) leave(w *waiter, fd int) (outcome, error) {
 	g.mu.Lock()
 	select {
-	case t := <-w.turn: // just now
+	case t := <-w.turn: // it came after the timer
 		g.mu.Unlock()
 		return g.take(t, w, fd)
 	default:
@@ -355,57 +336,57 @@ func (g *group) leave(w *waiter, fd int) (outcome, error) {
 	if i := slices.Index(g.waiting, w); i >= 0 {
 		g.waiting = slices.Delete(g.waiting, i, i+1)
 	}
-	g.running++
+	g.alone++
 	g.mu.Unlock()
-	return outcome{}, g.single(w.caller, fd, 0)
+	return outcome{}, g.syncAlone(w.caller, fd, 0)
 }
 
-// confirm turns the result of a syncfs into that of one file: an error may be
-// another file's, and then only this file is known to be durable.
-func (g *group) confirm(fd int, err error, how outcome) (outcome, error) {
-	if own := g.check(fd); own != nil {
+// confirm turns the result of a syncfs into that of one file. An error of syncfs may be
+// another file's, so the file is then synced by itself.
+func (g *syncGroup) confirm(fd int, err error, how outcome) (outcome, error) {
+	if own := g.writeError(fd); own != nil {
 		return outcome{}, own
 	}
 	if err != nil {
-		return outcome{}, g.file(fd)
+		return outcome{}, g.syncFile(fd)
 	}
 	return how, nil
 }
 
-// groups are the groups of this process: databases of every VFS of this package
+// syncGroups holds the groups of this process. Databases of all VFSes of this package
 // share them.
-var groups struct {
+var syncGroups struct {
 	mu  sync.Mutex
-	all map[groupKey]*group
+	all map[syncGroupKey]*syncGroup
 }
 
-// groupKey says who chooses together. Syncs of a WAL, which is appended to, and
-// those of a rollback journal gain differently by sharing.
-type groupKey struct {
+// syncGroupKey identifies a group. WALs have a group of their own because sharing gains
+// less for files that grow than for those that are overwritten.
+type syncGroupKey struct {
 	device uint64
-	how    sharing // other file systems get the number of one that was unmounted
+	how    sharing // after an unmount another file system may get the same device number
 	wal    bool
 	forced bool
 }
 
-// groupOf returns the group of the file system that a file lies on, nil where
-// there is none. how is what sharingOf returned.
-func groupOf(fd int, how sharing, wal, forced bool) *group {
+// syncGroupOf returns the group of a file, nil where syncs are not shared. how is what
+// sharingOf returned for the file.
+func syncGroupOf(fd int, how sharing, wal, forced bool) *syncGroup {
 	dev, ok := device(fd)
 	if !ok || how == noSharing {
 		return nil
 	}
-	key := groupKey{dev, how, wal, forced}
-	groups.mu.Lock()
-	defer groups.mu.Unlock()
-	g := groups.all[key]
+	key := syncGroupKey{dev, how, wal, forced}
+	syncGroups.mu.Lock()
+	defer syncGroups.mu.Unlock()
+	g := syncGroups.all[key]
 	if g == nil {
-		g = newGroup()
-		g.forced, g.flush = forced, how == bySyncFSAndFlush
-		if groups.all == nil {
-			groups.all = make(map[groupKey]*group)
+		g = newSyncGroup()
+		g.forced, g.needsFlush = forced, how == bySyncFSAndFlush
+		if syncGroups.all == nil {
+			syncGroups.all = make(map[syncGroupKey]*syncGroup)
 		}
-		groups.all[key] = g
+		syncGroups.all[key] = g
 	}
 	return g
 }

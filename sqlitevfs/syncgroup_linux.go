@@ -16,24 +16,24 @@ import (
 type sharing int
 
 const (
-	// noSharing: syncfs does not make everything durable, or nobody has shown that.
+	// noSharing: syncfs does not make everything durable, or was not tried.
 	noSharing sharing = iota
 	// bySyncFS: syncfs makes everything durable.
 	bySyncFS
-	// bySyncFSAndFlush: syncfs writes everything, and may leave out the flush of the
-	// device's cache that has to follow; an fdatasync of any file does not.
+	// bySyncFSAndFlush: syncfs writes everything and may leave out the flush of the
+	// device's cache. An fdatasync of any file adds the flush.
 	bySyncFSAndFlush
 )
 
-// fileSystem is a row of the table of what syncfs does. Reading the kernel (6.18)
-// gave the rows; referees/blockdisk shows that those with a way hold and that XFS and
-// ext4 without a journal need the flush.
+// fileSystem is a row of the table of what syncfs does. The rows come from the source of
+// Linux 6.18. referees/blockdisk shows that those which share hold, and that XFS and ext4
+// without a journal need the flush.
 type fileSystem struct {
 	name   string // in /proc/self/mountinfo
 	magic  int64  // of statfs
 	how    sharing
 	reason string
-	not    []string // mount options with which nothing was shown
+	not    []string // mount options that were not tried
 }
 
 var fileSystems = []fileSystem{
@@ -50,12 +50,12 @@ var fileSystems = []fileSystem{
 	// them has joined.
 	{"btrfs", unix.BTRFS_SUPER_MAGIC, bySyncFS, "syncfs commits the transaction", []string{"nobarrier"}},
 	{"f2fs", unix.F2FS_SUPER_MAGIC, noSharing, "a checkpoint that finds nothing to do flushes nothing, and overwriting in place leaves nothing to do", nil},
-	// Its syncfs is that of the file system below, but a failed write there is
-	// reported neither by syncfs nor by sync_file_range of a file above.
+	// ovl_sync_fs syncs the file system below. A write that failed there is reported
+	// neither by syncfs nor by sync_file_range of a file above.
 	{"overlay", unix.OVERLAYFS_SUPER_MAGIC, noSharing, "overlayfs does not report failed writes of the file system below", nil},
 	{"tmpfs", unix.TMPFS_MAGIC, noSharing, "files are in memory", nil},
 	{"ramfs", unix.RAMFS_MAGIC, noSharing, "files are in memory", nil},
-	{"fuse", unix.FUSE_SUPER_MAGIC, noSharing, "what a FUSE server does with syncfs is its own affair", nil},
+	{"fuse", unix.FUSE_SUPER_MAGIC, noSharing, "the server decides what syncfs does", nil},
 	{"nfs", unix.NFS_SUPER_MAGIC, noSharing, "network file system", nil},
 	{"cifs", unix.CIFS_SUPER_MAGIC, noSharing, "network file system", nil},
 	{"smb3", unix.SMB2_SUPER_MAGIC, noSharing, "network file system", nil},

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // mounts has a line of /proc/self/mountinfo for each case, with its number as the ID.
@@ -88,11 +89,12 @@ func TestFlushFollowsSyncFS(t *testing.T) {
 	for _, own := range []error{nil, syscall.EIO} {
 		d := &fakeDisk{}
 		g := d.group()
-		g.flush = true
+		g.needsFlush = true
+		g.groupTime = time.Hour // no round ends before all have come
 		var mu sync.Mutex
 		flushed, failed := 0, 0
-		g.all = func(int) error { d.shared.Add(1); return nil }
-		g.file = func(int) error {
+		g.syncAll = func(int) error { d.shared.Add(1); return nil }
+		g.syncFile = func(int) error {
 			mu.Lock()
 			defer mu.Unlock()
 			flushed++
@@ -102,11 +104,11 @@ func TestFlushFollowsSyncFS(t *testing.T) {
 			}
 			return nil
 		}
-		g.choice.begin()
-		g.crew = few
-		errs := make([]error, few)
+		g.policy.start()
+		g.expected = minGroup
+		errs := make([]error, minGroup)
 		var wg sync.WaitGroup
-		for fd := range few {
+		for fd := range minGroup {
 			wg.Go(func() { _, errs[fd] = g.sync(fd, fd) })
 		}
 		wg.Wait()

@@ -4,33 +4,64 @@ package sqlitevfs
 
 import "time"
 
-// choice says which way to sync is faster for those who want to at the same time:
-// by themselves or together. It measures both, one after the other, by how many
-// syncs there are in a second: the time that each takes would leave out the
-// callers that wait for a processor because threads are stuck in syncs. The zero
-// value syncs alone. A group's mutex guards it.
-type choice struct {
-	together bool
+// Limits of a syncPolicy. docs/groupsync.md has the measurements behind them.
+const (
+	// minSyncs is the least number of syncs that are measured, and minRounds of each
+	// caller, before rates are compared.
+	minSyncs  = 64
+	minRounds = 4
+	// maxSample is how long a measurement of plain syncs may take.
+	maxSample = 250 * time.Millisecond
+	// advantage is by how much the rate of shared syncs has to be higher.
+	advantage = 1.05
+	// losingRounds is how many rounds shared syncs have for that. A round lasts as long
+	// as its slowest caller, and one in which a caller had to wait for a processor says
+	// little.
+	losingRounds = 8
+	// hopeless is by how many times slower shared syncs may be in a trial before it ends
+	// at once, as where syncfs writes much data of other programs.
+	hopeless = 4
+	// maxMisses is how many rounds in a row may have too few callers.
+	maxMisses = 3
+	// minOverlap is how many plain syncs there may be for each that another one
+	// overlapped. A caller that goes through its databases one by one has no overlap.
+	minOverlap = 16
+	// minRecheck and maxRecheck bound for how long a result is kept before it is
+	// measured again. The time doubles with each confirmation.
+	minRecheck = 100 * time.Millisecond
+	maxRecheck = time.Minute
+	// clearRecheck is the least such time after shared syncs had clearAdvantage.
+	clearAdvantage = 1.5
+	clearRecheck   = time.Second
+)
 
-	plain, group meter
-	callers      map[any]bool  // that synced by themselves during the measurement
-	beside       int           // of these syncs, at the same time as another
-	won          bool          // syncing together did, the last time
-	settled      bool          // the way that is used won, and is kept until again
-	again        time.Time     // when to measure anew
-	keep         time.Duration // how long that is put off
-	missing      int           // rounds in a row to which too few came
-	rounds       int           // since they sync together; the first is not typical
+// syncPolicy decides whether callers sync by themselves or share a syncfs. It measures
+// both, one after the other, as syncs per second: the duration of a sync would leave
+// out callers that wait for a processor while threads are in fdatasync. The zero value
+// syncs alone. The mutex of the group guards it.
+type syncPolicy struct {
+	sharing bool
+
+	alone, shared meter
+	callers       map[any]bool // in the measurement of plain syncs
+	overlaps      int          // plain syncs that another one overlapped
+
+	won     bool          // sharing did, in the last comparison
+	settled bool          // sharing won and is kept until recheck
+	recheck time.Time     // when to measure again
+	keep    time.Duration // until then
+	misses  int           // rounds in a row with too few callers
+	rounds  int           // since sharing began; the first is not typical
 }
 
-// meter is a rate.
+// meter measures a rate.
 type meter struct {
 	n     int
 	start time.Time
 	took  time.Duration
 }
 
-// add takes down n more, from the first call on.
+// add counts n syncs that have just ended. The first call starts the clock only.
 func (m *meter) add(n int, now time.Time) {
 	if m.start.IsZero() {
 		m.start = now
@@ -40,105 +71,112 @@ func (m *meter) add(n int, now time.Time) {
 	m.took = now.Sub(m.start)
 }
 
+// rate returns syncs per second.
 func (m *meter) rate() float64 { return float64(m.n) / max(m.took.Seconds(), 1e-9) }
 
-// enough reports whether the rate is of so many rounds of so many callers.
-func (m *meter) enough(rounds, callers int) bool { return m.n >= max(sample, rounds*callers) }
+// covers reports whether the rate is of enough syncs for so many rounds of callers.
+func (m *meter) covers(rounds, callers int) bool { return m.n >= max(minSyncs, rounds*callers) }
 
-// alone takes down a sync that a caller made by itself, when so many were there. A rate is that
-// of callers that sync side by side: it begins with two, and is forgotten when it took
-// long.
-func (c *choice) alone(caller any, present int, now time.Time) {
-	if c.together || c.plain.start.IsZero() && present < 2 {
+// addAlone counts a plain sync. present is the number of callers that were in sync. The
+// measurement begins when two are, and begins again when it took too long.
+func (p *syncPolicy) addAlone(caller any, present int, now time.Time) {
+	if p.sharing || p.alone.start.IsZero() && present < 2 {
 		return
 	}
-	if c.callers == nil {
-		c.callers = make(map[any]bool)
+	if p.callers == nil {
+		p.callers = make(map[any]bool)
 	}
-	c.callers[caller] = true
+	p.callers[caller] = true
 	if present >= 2 {
-		c.beside++
+		p.overlaps++
 	}
-	if c.plain.add(1, now); c.plain.took > maxSample {
-		c.forget()
+	if p.alone.add(1, now); p.alone.took > maxSample {
+		p.reset()
 	}
 }
 
-// forget begins the measurement of plain syncs anew.
-func (c *choice) forget() {
-	c.plain, c.beside = meter{}, 0
-	clear(c.callers)
+// reset begins the measurement of plain syncs again.
+func (p *syncPolicy) reset() {
+	p.alone, p.overlaps = meter{}, 0
+	clear(p.callers)
 }
 
-// crowd returns how many callers sync side by side, 0 if these are few. It does not go
-// by how many are in a sync at a time: with GOMAXPROCS=2 that is hardly ever more than
-// two, because the others wait for a processor.
-func (c *choice) crowd() int {
-	if len(c.callers) < few || c.beside*apart < c.plain.n {
+// active returns the number of callers that sync side by side, 0 if sharing is not worth
+// a trial. The number of callers in sync at one moment would be too small: with
+// GOMAXPROCS=2 it is hardly ever more than two, since the others wait for a processor.
+func (p *syncPolicy) active() int {
+	if len(p.callers) < minGroup || p.overlaps*minOverlap < p.alone.n {
 		return 0
 	}
-	return len(c.callers)
+	return len(p.callers)
 }
 
-// shared takes down n that were done together.
-func (c *choice) shared(n int, now time.Time) {
-	if c.rounds++; c.together && c.rounds > 1 {
-		c.group.add(n, now)
-	}
-	c.missing = 0
-}
-
-// tryTogether reports whether to try it.
-func (c *choice) tryTogether(now time.Time) bool {
-	if now.Before(c.again) {
-		c.forget() // what counts is measured just before
+// wantsTrial reports whether sharing should be tried now.
+func (p *syncPolicy) wantsTrial(now time.Time) bool {
+	if now.Before(p.recheck) {
+		p.reset() // the rate just before the trial counts
 		return false
 	}
-	n := c.crowd()
-	return n > 0 && c.plain.enough(rounds, n)
+	n := p.active()
+	return n > 0 && p.alone.covers(minRounds, n)
 }
 
-// begin goes over to syncing together.
-func (c *choice) begin() {
-	c.together, c.settled, c.group = true, false, meter{}
-	c.missing, c.rounds = 0, 0
+// start begins sharing.
+func (p *syncPolicy) start() {
+	p.sharing, p.settled, p.shared = true, false, meter{}
+	p.misses, p.rounds = 0, 0
 }
 
-// judge compares, when both have been measured.
-func (c *choice) judge(callers int, now time.Time) {
+// stop ends sharing.
+func (p *syncPolicy) stop() {
+	p.sharing = false
+	p.reset()
+}
+
+// addShared counts a round of n callers.
+func (p *syncPolicy) addShared(n int, now time.Time) {
+	if p.rounds++; p.sharing && p.rounds > 1 {
+		p.shared.add(n, now)
+	}
+	p.misses = 0
+}
+
+// addMiss counts a round with too few callers. After maxMisses sharing ends, and is
+// tried ever more rarely: the callers sync one after the other.
+func (p *syncPolicy) addMiss(now time.Time) {
+	if p.misses++; p.misses >= maxMisses {
+		p.conclude(false, now)
+	}
+}
+
+// decide compares both rates when they are known.
+func (p *syncPolicy) decide(callers int, now time.Time) {
 	switch {
-	case !c.together:
-	case c.settled && now.After(c.again):
-		c.together = false
-		c.forget()
-	case c.settled || !c.group.enough(rounds, callers):
+	case !p.sharing:
+	case p.settled && now.After(p.recheck):
+		p.stop()
+	case !p.settled && p.shared.n > 0 && hopeless*p.shared.rate() < p.alone.rate():
+		p.conclude(false, now)
+	case p.settled || !p.shared.covers(minRounds, callers):
+	case p.shared.rate() >= advantage*p.alone.rate():
+		p.conclude(true, now)
+	case 2*p.shared.rate() > p.alone.rate() && !p.shared.covers(losingRounds, callers):
+		// Sharing may still win.
 	default:
-		won := c.group.rate() >= advantage*c.plain.rate()
-		if !won && 2*c.group.rate() > c.plain.rate() && !c.group.enough(defeat, callers) {
-			return // one slow round of few is no defeat
-		}
-		if won != c.won {
-			c.won, c.keep = won, 0
-		}
-		c.keep = min(max(2*c.keep, minRecheck), maxRecheck)
-		if c.group.rate() > clearly*c.plain.rate() {
-			c.keep = max(c.keep, clearRecheck)
-		}
-		c.together, c.settled = won, won
-		c.again = now.Add(c.keep)
-		c.forget()
+		p.conclude(false, now)
 	}
 }
 
-// missed counts rounds to which too few came. After some, they are not tried again for
-// a while: the callers sync one after the other.
-func (c *choice) missed(now time.Time) {
-	if c.missing++; c.missing < misses {
-		return
+// conclude keeps a result for a while.
+func (p *syncPolicy) conclude(won bool, now time.Time) {
+	if won != p.won {
+		p.won, p.keep = won, 0
 	}
-	c.together = false
-	c.won = false
-	c.keep = min(max(2*c.keep, minRecheck), maxRecheck)
-	c.again = now.Add(c.keep)
-	c.forget()
+	p.keep = min(max(2*p.keep, minRecheck), maxRecheck)
+	if won && p.shared.rate() > clearAdvantage*p.alone.rate() {
+		p.keep = max(p.keep, clearRecheck)
+	}
+	p.sharing, p.settled = won, won
+	p.recheck = now.Add(p.keep)
+	p.reset()
 }

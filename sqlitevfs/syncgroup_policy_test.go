@@ -8,30 +8,29 @@ import (
 	"time"
 )
 
-// session feeds a choice with rounds of as many callers, which take as long as
-// they are said to by one way and the other, and returns how many syncs were
-// done together.
-func session(c *choice, now *time.Time, callers, turns int, alone, together time.Duration) (shared int) {
+// session feeds a policy with rounds of so many callers, each of which takes the given
+// time by one way and by the other, and returns the number of shared rounds.
+func session(p *syncPolicy, now *time.Time, callers, turns int, alone, together time.Duration) (shared int) {
 	for range turns {
-		if !c.together && c.tryTogether(*now) {
-			c.begin()
+		if !p.sharing && p.wantsTrial(*now) {
+			p.start()
 		}
-		if c.together {
+		if p.sharing {
 			*now = now.Add(together)
-			c.shared(callers, *now)
-			c.judge(callers, *now)
+			p.addShared(callers, *now)
+			p.decide(callers, *now)
 			shared++
 			continue
 		}
 		for fd := range callers {
 			*now = now.Add(alone / time.Duration(callers))
-			c.alone(fd, callers, *now)
+			p.addAlone(fd, callers, *now)
 		}
 	}
 	return shared
 }
 
-func TestChoiceGoesTheFasterWay(t *testing.T) {
+func TestPolicyTakesTheFasterWay(t *testing.T) {
 	const turns = 20000
 	now := time.Unix(1000, 0)
 	for _, test := range []struct {
@@ -43,108 +42,108 @@ func TestChoiceGoesTheFasterWay(t *testing.T) {
 		{"a little slower", 1000 * time.Microsecond, 1030 * time.Microsecond, 1, turns / 20},
 		{"twice as slow", 500 * time.Microsecond, 1000 * time.Microsecond, 1, turns / 20},
 	} {
-		var c choice
-		got := session(&c, &now, 16, turns, test.alone, test.together)
+		var p syncPolicy
+		got := session(&p, &now, 16, turns, test.alone, test.together)
 		if got < test.least || got > test.most {
 			t.Errorf("%s: %d of %d rounds together, want %d to %d", test.name, got, turns, test.least, test.most)
 		}
 	}
 }
 
-func TestChoiceFollowsTheLoad(t *testing.T) {
+func TestPolicyFollowsTheLoad(t *testing.T) {
 	now := time.Unix(1000, 0)
-	var c choice
-	session(&c, &now, 16, 1000, 1000*time.Microsecond, 300*time.Microsecond)
-	if !c.together {
+	var p syncPolicy
+	session(&p, &now, 16, 1000, 1000*time.Microsecond, 300*time.Microsecond)
+	if !p.sharing {
 		t.Fatal("the faster way is not used")
 	}
-	session(&c, &now, 16, 20000, 300*time.Microsecond, 1000*time.Microsecond)
-	if c.together {
+	session(&p, &now, 16, 20000, 300*time.Microsecond, 1000*time.Microsecond)
+	if p.sharing {
 		t.Error("it is used although it is the slower one now")
 	}
 }
 
-func TestNobodyWaitsForThoseWhoWentAway(t *testing.T) {
+func TestRoundsWithAbsentCallersEnd(t *testing.T) {
 	d := &fakeDisk{}
 	g := d.group()
-	g.took = time.Hour // nobody loses patience but by the test
-	g.choice.begin()
-	g.crew = 16
-	hurry := func() {
+	g.groupTime = time.Hour // only the test ends a wait
+	g.policy.start()
+	g.expected = 16
+	expire := func() {
 		g.mu.Lock()
 		round := g.round
 		g.mu.Unlock()
-		g.late(round)
+		g.expire(round)
 	}
 	var wg sync.WaitGroup
-	for fd := range few {
+	for fd := range minGroup {
 		wg.Go(func() {
 			if o, err := g.sync(fd, fd); err != nil || !o.shared {
 				t.Errorf("%+v, %v", o, err)
 			}
 		})
 	}
-	g.state(t, func() bool { return len(g.waiting) == few })
-	hurry()
+	g.state(t, func() bool { return len(g.waiting) == minGroup })
+	expire()
 	wg.Wait()
-	for range misses {
+	for range maxMisses {
 		wg.Go(func() {
 			if o, err := g.sync(1, 1); err != nil || o.shared {
 				t.Errorf("alone: %+v, %v", o, err)
 			}
 		})
 		g.state(t, func() bool { return len(g.waiting) == 1 })
-		hurry()
+		expire()
 		wg.Wait()
 	}
-	if g.choice.together {
-		t.Error("one who is alone goes on waiting for others")
+	if g.policy.sharing {
+		t.Error("a single caller still waits for others")
 	}
 }
 
-// TestChoiceIsTriedEarly has 16 callers of which two at a time are in a sync, as with two
+// TestSharingIsTriedEarly has 16 callers of which two at a time are in a sync, as with two
 // processors: enough of them are there for sharing to be tried.
-func TestChoiceIsTriedEarly(t *testing.T) {
+func TestSharingIsTriedEarly(t *testing.T) {
 	now := time.Unix(1000, 0)
-	var c choice
+	var p syncPolicy
 	syncs := 0
-	for ; !c.tryTogether(now); syncs++ {
+	for ; !p.wantsTrial(now); syncs++ {
 		if syncs > 1000 {
 			t.Fatal("sharing is not tried")
 		}
 		now = now.Add(50 * time.Microsecond)
-		c.alone(syncs%16, 1+syncs%2, now)
+		p.addAlone(syncs%16, 1+syncs%2, now)
 	}
-	if n := c.crowd(); n != 16 || syncs > 2*sample {
+	if n := p.active(); n != 16 || syncs > 2*minSyncs {
 		t.Errorf("tried after %d syncs, with %d callers", syncs, n)
 	}
 }
 
-// TestOneCallerIsNoCrowd goes through many databases one after the other.
-func TestOneCallerIsNoCrowd(t *testing.T) {
+// TestOneCallerDoesNotShare goes through many databases one after the other.
+func TestOneCallerDoesNotShare(t *testing.T) {
 	now := time.Unix(1000, 0)
-	var c choice
+	var p syncPolicy
 	for i := range 10_000 {
 		now = now.Add(50 * time.Microsecond)
-		if c.alone(i%16, 1, now); c.tryTogether(now) {
+		if p.addAlone(i%16, 1, now); p.wantsTrial(now) {
 			t.Fatal("sharing is tried for one caller")
 		}
 	}
 }
 
-// TestMissedRoundsAreTriedMoreSeldom has callers that look like a crowd and do not come
+// TestMissedRoundsDelayTheNextTrial has callers that look like a crowd and do not come
 // at the same time.
-func TestMissedRoundsAreTriedMoreSeldom(t *testing.T) {
+func TestMissedRoundsDelayTheNextTrial(t *testing.T) {
 	now := time.Unix(1000, 0)
-	var c choice
+	var p syncPolicy
 	tries := 0
 	for i := range 100_000 { // 5 seconds
 		now = now.Add(50 * time.Microsecond)
-		if c.alone(i%16, 2, now); c.tryTogether(now) {
+		if p.addAlone(i%16, 2, now); p.wantsTrial(now) {
 			tries++
-			c.begin()
-			for range misses {
-				c.missed(now)
+			p.start()
+			for range maxMisses {
+				p.addMiss(now)
 			}
 		}
 	}
@@ -153,25 +152,44 @@ func TestMissedRoundsAreTriedMoreSeldom(t *testing.T) {
 	}
 }
 
-// TestOneSlowRoundIsNoDefeat has a round that takes as long as many, now and then.
-func TestOneSlowRoundIsNoDefeat(t *testing.T) {
+// TestOneSlowRoundDoesNotEndSharing has a round that takes as long as many, now and then.
+func TestOneSlowRoundDoesNotEndSharing(t *testing.T) {
 	now := time.Unix(1000, 0)
-	var c choice
-	for i := 0; !c.tryTogether(now); i++ {
+	var p syncPolicy
+	for i := 0; !p.wantsTrial(now); i++ {
 		now = now.Add(100 * time.Microsecond)
-		c.alone(i%16, 2, now)
+		p.addAlone(i%16, 2, now)
 	}
-	c.begin()
+	p.start()
 	for round := range 9 {
 		took := 800 * time.Microsecond // half of what 16 plain syncs take
 		if round == 3 {
-			took = 6 * time.Millisecond
+			took = 4 * time.Millisecond
 		}
 		now = now.Add(took)
-		c.shared(16, now)
-		c.judge(16, now)
+		p.addShared(16, now)
+		p.decide(16, now)
 	}
-	if !c.together {
+	if !p.sharing {
 		t.Error("sharing was given up")
+	}
+}
+
+// TestHopelessTrialEndsAtOnce has a syncfs that writes much data of other programs.
+func TestHopelessTrialEndsAtOnce(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var p syncPolicy
+	for i := 0; !p.wantsTrial(now); i++ {
+		now = now.Add(100 * time.Microsecond)
+		p.addAlone(i%16, 2, now)
+	}
+	p.start()
+	for range 3 { // the first two start the measurement
+		now = now.Add(8 * time.Millisecond)
+		p.addShared(16, now)
+		p.decide(16, now)
+	}
+	if p.sharing {
+		t.Error("the trial goes on")
 	}
 }

@@ -24,12 +24,12 @@ type fakeDisk struct {
 	failOne map[int]error
 }
 
-func (d *fakeDisk) group() *group {
+func (d *fakeDisk) group() *syncGroup {
 	d.written, d.durable, d.failOne = map[int]int{}, map[int]int{}, map[int]error{}
-	return &group{
-		forced: true,
-		least:  time.Minute, // nobody loses patience
-		file: func(fd int) error {
+	return &syncGroup{
+		forced:   true,
+		minLimit: time.Minute, // no pause
+		syncFile: func(fd int) error {
 			d.plain.Add(1)
 			if d.hold != nil {
 				<-d.hold
@@ -39,7 +39,7 @@ func (d *fakeDisk) group() *group {
 			d.durable[fd] = d.written[fd]
 			return d.failOne[fd]
 		},
-		all: func(int) error {
+		syncAll: func(int) error {
 			d.shared.Add(1)
 			d.mu.Lock()
 			is := map[int]int{}
@@ -57,7 +57,7 @@ func (d *fakeDisk) group() *group {
 			}
 			return d.failAll
 		},
-		check: func(fd int) error {
+		writeError: func(fd int) error {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			return d.failOne[fd]
@@ -78,8 +78,8 @@ func (d *fakeDisk) kept(fd int) int {
 	return d.durable[fd]
 }
 
-// state waits until the group is as cond says.
-func (g *group) state(t *testing.T, cond func() bool) {
+// state waits until cond returns true.
+func (g *syncGroup) state(t *testing.T, cond func() bool) {
 	t.Helper()
 	for start := time.Now(); ; {
 		g.mu.Lock()
@@ -89,7 +89,7 @@ func (g *group) state(t *testing.T, cond func() bool) {
 			return
 		}
 		if time.Since(start) > 10*time.Second {
-			t.Fatalf("the group does not get there: %d running, leading %v, %d waiting", g.running, g.leading, len(g.waiting))
+			t.Fatalf("the group does not get there: %d running, leading %v, %d waiting", g.alone, g.leading, len(g.waiting))
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -114,8 +114,8 @@ func TestGroupMakesDurableWhatWasWrittenBefore(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if g.running != 0 || g.leading || len(g.waiting) != 0 {
-		t.Errorf("left behind: %d running, leading %v, %d waiting", g.running, g.leading, len(g.waiting))
+	if g.alone != 0 || g.leading || len(g.waiting) != 0 {
+		t.Errorf("left behind: %d running, leading %v, %d waiting", g.alone, g.leading, len(g.waiting))
 	}
 }
 
@@ -123,10 +123,10 @@ func TestFewDatabasesSyncByThemselves(t *testing.T) {
 	d := &fakeDisk{hold: make(chan struct{})}
 	g := d.group()
 	var wg sync.WaitGroup
-	for fd := range few - 1 {
+	for fd := range minGroup - 1 {
 		wg.Go(func() { g.sync(fd, fd) })
 	}
-	g.state(t, func() bool { return g.running == few-1 })
+	g.state(t, func() bool { return g.alone == minGroup-1 })
 	close(d.hold)
 	wg.Wait()
 	if d.shared.Load() != 0 {
@@ -134,26 +134,26 @@ func TestFewDatabasesSyncByThemselves(t *testing.T) {
 	}
 }
 
-// alone is how many of a crowd sync by themselves, because they came first.
-const alone = few - 1
+// firstComers is how many callers of a crowd sync by themselves.
+const firstComers = minGroup - 1
 
-// crowd has more callers than may sync by themselves, and enough that wait.
-func crowd(t *testing.T, d *fakeDisk, g *group, wg *sync.WaitGroup, done func(fd int, o outcome, err error)) {
+// crowd starts callers of which some sync by themselves and enough wait for each other.
+func crowd(t *testing.T, d *fakeDisk, g *syncGroup, wg *sync.WaitGroup, done func(fd int, o outcome, err error)) {
 	t.Helper()
 	d.hold = make(chan struct{})
-	for fd := range alone + few {
+	for fd := range firstComers + minGroup {
 		wg.Go(func() {
 			d.write(fd)
 			o, err := g.sync(fd, fd)
 			done(fd, o, err)
 		})
-		if fd < alone {
-			g.state(t, func() bool { return g.running == fd+1 })
+		if fd < firstComers {
+			g.state(t, func() bool { return g.alone == fd+1 })
 		}
 	}
 }
 
-func TestOneSyncFSServesThoseWhoWait(t *testing.T) {
+func TestOneSyncFSServesAllWaiters(t *testing.T) {
 	d := &fakeDisk{}
 	g := d.group()
 	var wg sync.WaitGroup
@@ -166,10 +166,10 @@ func TestOneSyncFSServesThoseWhoWait(t *testing.T) {
 			shared.Add(1)
 		}
 	})
-	g.state(t, func() bool { return shared.Load() == few }) // while the others still sync
+	g.state(t, func() bool { return shared.Load() == minGroup }) // while the others still sync
 	close(d.hold)
 	wg.Wait()
-	if d.shared.Load() != 1 || d.plain.Load() != alone {
+	if d.shared.Load() != 1 || d.plain.Load() != firstComers {
 		t.Errorf("%d calls of syncfs, %d of fdatasync", d.shared.Load(), d.plain.Load())
 	}
 }
@@ -178,7 +178,7 @@ func TestGroupTellsWhoseWriteFailed(t *testing.T) {
 	for _, all := range []error{nil, syscall.EIO} {
 		d := &fakeDisk{failAll: all}
 		g := d.group()
-		d.failOne[alone+1] = syscall.ENOSPC
+		d.failOne[firstComers+1] = syscall.ENOSPC
 		var wg sync.WaitGroup
 		crowd(t, d, g, &wg, func(fd int, _ outcome, err error) {
 			if want := d.failOne[fd]; !errors.Is(err, want) || (want == nil) != (err == nil) {
@@ -198,33 +198,33 @@ func TestWholeIsNotClaimedAfterAFailure(t *testing.T) {
 		d := &fakeDisk{failAll: test.all}
 		g := d.group()
 		d.failOne[1] = test.own
-		if _, done, _ := g.whole(1); done {
+		if _, done, _ := g.syncWithEntry(1); done {
 			t.Error("a syncfs before it is known what a plain sync takes")
 		}
 		g.sync(2, 2)
-		how, done, err := g.whole(1)
+		how, done, err := g.syncWithEntry(1)
 		if !done || how.shared != test.shared || !errors.Is(err, test.own) {
 			t.Errorf("%+v: %+v, %v, %v", test, how, done, err)
 		}
 	}
 }
 
-func TestSlowSyncFSHoldsNobodyUp(t *testing.T) {
+func TestSlowSyncFSReleasesFollowers(t *testing.T) {
 	d := &fakeDisk{slow: make(chan struct{})}
 	g := d.group()
-	g.least = time.Second // long enough for all to join
+	g.minLimit = time.Second // long enough for all to join
 	var wg sync.WaitGroup
 	var ended atomic.Int64
 	crowd(t, d, g, &wg, func(int, outcome, error) { ended.Add(1) })
 	g.state(t, func() bool { return g.leading })
 	close(d.hold)
-	g.state(t, func() bool { return ended.Load() == alone+few-1 }) // all but the leader
+	g.state(t, func() bool { return ended.Load() == firstComers+minGroup-1 }) // all but the leader
 	g.mu.Lock()
-	g.plain = time.Millisecond // a slow machine made it longer
+	g.aloneTime = time.Millisecond // a slow machine made it longer
 	g.mu.Unlock()
 	close(d.slow)
 	wg.Wait()
-	if !g.resting(time.Now()) {
+	if !g.paused(time.Now()) {
 		t.Error("syncfs goes on being used")
 	}
 	if o, err := g.sync(1, 1); o.shared || err != nil {
