@@ -4,6 +4,7 @@ package blockdisk
 
 import (
 	"bufio"
+	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ type ack struct {
 	Name string
 	N    int
 }
+
+func init() { gob.Register(ack{}) }
 
 // acks are the promises that count at a cut: the largest number of each name.
 func acks(notes []any) map[string]int {

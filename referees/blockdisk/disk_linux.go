@@ -75,7 +75,7 @@ func (d *Disk) Close() error {
 func (d *Disk) Start() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.recording = &Record{base: maps.Clone(d.content), sector: d.sector}
+	d.recording = &Record{Base: maps.Clone(d.content), Sector: d.sector}
 }
 
 // Note adds an event to the record: whatever is durable for its sake was written and

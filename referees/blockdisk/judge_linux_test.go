@@ -89,7 +89,23 @@ func (tr *trial) record(t *testing.T, first work, more ...work) (work, *Record) 
 	if err := Unmount(tr.mount); err != nil {
 		t.Fatal(err)
 	}
+	if *replay != "" {
+		var err error
+		if r, err = Load(*replay); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return first, r
+}
+
+// report fails a test and keeps the record of its failure.
+func (tr *trial) report(t *testing.T, f *failure, r *Record) {
+	t.Helper()
+	name := filepath.Join(os.TempDir(), fmt.Sprintf("blockdisk-%d.record", tr.seed))
+	if err := r.Save(name); err != nil {
+		t.Error(err)
+	}
+	t.Errorf("%v\nonce more: -run '%s$' -seed %d -state %d:%d -replay %s", f, t.Name(), f.seed, f.state.Cut, f.number, name)
 }
 
 // failure is a state that a judge refused.
@@ -115,10 +131,20 @@ func (tr *trial) explore(t *testing.T, w work, r *Record, n int) *failure {
 	if _, err := exec.LookPath("sqlite3"); err == nil {
 		stocks = append(stocks, "cli")
 	}
-	for _, cut := range walk.Cuts(n) {
+	cuts := walk.Cuts(n)
+	if *only != "" { // it may be beyond those of n
+		cuts = cuts[:0]
+		var cut, number int
+		if _, err := fmt.Sscanf(*only, "%d:%d", &cut, &number); err != nil {
+			t.Fatal("-state: ", err)
+		}
+		cuts = slices.Repeat([]int{cut}, number+1)
+	}
+	for _, cut := range cuts {
 		number := numbers[cut]
 		numbers[cut]++
-		if *only != "" && *only != fmt.Sprintf("%d:%d", cut, number) {
+		name := fmt.Sprintf("%d:%d", cut, number)
+		if *only != "" && *only != name {
 			continue
 		}
 		s := walk.State(cut, number)
@@ -218,7 +244,7 @@ func TestDatabases(t *testing.T) {
 					tr := newTrial(t, fs)
 					w, r := tr.record(t, works[0], works[1:]...)
 					if f := tr.explore(t, w, r, many(6)); f != nil {
-						t.Error(f)
+						tr.report(t, f, r)
 					}
 				})
 			}
@@ -233,7 +259,7 @@ func TestAppendlog(t *testing.T) {
 			tr := newTrial(t, fs)
 			w, r := tr.record(t, work{Kind: "appendlog", Names: names(5), Commits: 200})
 			if f := tr.explore(t, w, r, many(15)); f != nil {
-				t.Error(f)
+				tr.report(t, f, r)
 			}
 		})
 	}
@@ -246,7 +272,7 @@ func TestFiles(t *testing.T) {
 			tr := newTrial(t, fs)
 			w, r := tr.record(t, work{Kind: "file", Names: names(4), Commits: 60})
 			if f := tr.explore(t, w, r, many(15)); f != nil {
-				t.Error(f)
+				tr.report(t, f, r)
 			}
 		})
 	}
@@ -269,7 +295,7 @@ func TestSyncFS(t *testing.T) {
 				}
 				switch f := tr.explore(t, w, r, n); {
 				case enough && f != nil:
-					t.Errorf("%s: %v", how, f)
+					tr.report(t, f, r)
 				case !enough && f == nil:
 					t.Errorf("%s: no state was refused: does the kernel flush now?", how)
 				case !enough:

@@ -18,6 +18,7 @@ var (
 	states = flag.Int("states", 0, "how many cut states of each workload are tried; 0 means a few")
 	seed   = flag.Uint64("seed", 0, "of the workloads and the cut states; 0 means a new one")
 	only   = flag.String("state", "", "cut:number, the one state of the seed to be tried")
+	replay = flag.String("replay", "", "use the record in this file, which a failed test kept, instead of a new one")
 )
 
 // Environment variables by which the test program starts itself again.

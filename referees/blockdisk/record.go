@@ -3,9 +3,12 @@
 package blockdisk
 
 import (
+	"encoding/gob"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"strings"
 )
 
@@ -35,9 +38,30 @@ type Op struct {
 
 // Record is what a [Disk] was asked for, in order.
 type Record struct {
-	base   image
-	sector int
+	Base   image // what the disk held when it began
+	Sector int   // of the disk
 	Ops    []Op
+}
+
+// Save writes a record to a file, for [Load]. The types of notes must be registered with
+// package gob.
+func (r *Record) Save(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(gob.NewEncoder(f).Encode(r), f.Close())
+}
+
+// Load reads a record that Save wrote.
+func Load(name string) (*Record, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r := new(Record)
+	return r, gob.NewDecoder(f).Decode(r)
 }
 
 // image is the content of a disk. Pages that are missing are zero. A page is never
@@ -91,7 +115,7 @@ func (r *Record) Flushes() int {
 // Deaf returns the record of a device that ignores the flushes for which drop returns
 // true. drop is called with the number of the flush, from 0.
 func (r *Record) Deaf(drop func(n int) bool) *Record {
-	out := &Record{base: r.base, sector: r.sector}
+	out := &Record{Base: r.Base, Sector: r.Sector}
 	n := 0
 	for _, op := range r.Ops {
 		if op.Kind == Flush {
@@ -149,7 +173,7 @@ func (r *Record) Walk(seed uint64) *Walk {
 }
 
 func (w *Walk) rewind() {
-	w.at, w.durable, w.pending, w.notes = 0, maps.Clone(w.record.base), nil, nil
+	w.at, w.durable, w.pending, w.notes = 0, maps.Clone(w.record.Base), nil, nil
 	if w.durable == nil {
 		w.durable = image{}
 	}
@@ -204,7 +228,7 @@ func (w *Walk) State(cut, number int) *State {
 	var (
 		keep = []float64{0, 0.05, 0.5, 0.95, 1}[rng.IntN(5)]
 		torn = []float64{0, 0, 0.3, 1}[rng.IntN(4)]
-		unit = []int{w.record.sector, pageSize}[rng.IntN(2)]
+		unit = []int{w.record.Sector, pageSize}[rng.IntN(2)]
 	)
 	for _, i := range w.pending {
 		op := w.record.Ops[i]
