@@ -20,7 +20,9 @@
 // sectors may be on the disk or not, in any order: a power cut may drop unflushed
 // writes, keep them, keep a later one without an earlier one, or keep some sectors of
 // one. The disk returns what was written last as long as it has power. These are the
-// rules of a drive with a volatile write cache, and file systems are made for them.
+// rules of a drive with a volatile write cache, and file systems are made for them. One
+// exception: ext4 and Btrfs have superblocks that are larger than a sector of 512 bytes,
+// and cannot be mounted when one is torn. So these are never torn.
 //
 // # Processes
 //

@@ -23,24 +23,28 @@ type FileSystem struct {
 	Package string   // Debian's, that has the program
 	Size    int64    // of the disk
 	Sector  int      // of the disk
-	Repair  []string // the program that must run before a mount after a power cut
+	// Whole are the superblocks, if they are larger than a sector: written in place, and
+	// a file system whose superblock was torn cannot be mounted without repair.
+	Whole  [][2]int64
+	Repair []string // the program that must run before a mount after a power cut
 }
 
 var (
 	mkfsExt4 = []string{"mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"}
 	mkfsXFS  = []string{"mkfs.xfs", "-q", "-f", "-K"}
+
+	superblockExt4   = [][2]int64{{0, 4096}}
+	superblocksBtrfs = [][2]int64{{64 << 10, 68 << 10}, {64 << 20, 64<<20 + 4096}}
 )
 
 // FileSystems are those that group sync in package sqlitevfs is used on.
 var FileSystems = []FileSystem{
-	{"ext4", "ext4", mkfsExt4, "data=ordered", "e2fsprogs", 64 << 20, 512, nil},
-	{"ext4-journal", "ext4", mkfsExt4, "data=journal", "e2fsprogs", 64 << 20, 512, nil},
-	{"ext4-writeback", "ext4", mkfsExt4, "data=writeback", "e2fsprogs", 64 << 20, 512, nil},
-	{"ext4-nojournal", "ext4", append(mkfsExt4[:len(mkfsExt4):len(mkfsExt4)], "-O", "^has_journal"), "", "e2fsprogs", 64 << 20, 512, []string{"e2fsck", "-fy"}},
-	{"xfs", "xfs", mkfsXFS, "", "xfsprogs", 320 << 20, 512, nil},
-	// The superblock of Btrfs has 4 KiB and is written in place. A disk that tears it
-	// leaves a file system that cannot be mounted without repair.
-	{"btrfs", "btrfs", []string{"mkfs.btrfs", "-q", "-f", "-K"}, "", "btrfs-progs", 256 << 20, 4096, nil},
+	{"ext4", "ext4", mkfsExt4, "data=ordered", "e2fsprogs", 64 << 20, 512, superblockExt4, nil},
+	{"ext4-journal", "ext4", mkfsExt4, "data=journal", "e2fsprogs", 64 << 20, 512, superblockExt4, nil},
+	{"ext4-writeback", "ext4", mkfsExt4, "data=writeback", "e2fsprogs", 64 << 20, 512, superblockExt4, nil},
+	{"ext4-nojournal", "ext4", append(mkfsExt4[:len(mkfsExt4):len(mkfsExt4)], "-O", "^has_journal"), "", "e2fsprogs", 64 << 20, 512, superblockExt4, []string{"e2fsck", "-fy"}},
+	{"xfs", "xfs", mkfsXFS, "", "xfsprogs", 320 << 20, 512, nil, nil},
+	{"btrfs", "btrfs", []string{"mkfs.btrfs", "-q", "-f", "-K"}, "", "btrfs-progs", 256 << 20, 512, superblocksBtrfs, nil},
 }
 
 // Find returns the file system of a name.

@@ -86,6 +86,7 @@ func (tr *trial) record(t *testing.T, first work, more ...work) (work, *Record) 
 		t.Fatal(err)
 	}
 	r := tr.disk.Stop()
+	r.Whole = tr.fs.Whole
 	if err := Unmount(tr.mount); err != nil {
 		t.Fatal(err)
 	}

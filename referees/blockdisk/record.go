@@ -41,6 +41,10 @@ type Record struct {
 	Base   image // what the disk held when it began
 	Sector int   // of the disk
 	Ops    []Op
+	// Whole are ranges of the disk, from an offset to another, that are never torn: the
+	// file system writes something larger than a sector there in place and cannot do
+	// without it.
+	Whole [][2]int64
 }
 
 // Save writes a record to a file, for [Load]. The types of notes must be registered with
@@ -115,7 +119,7 @@ func (r *Record) Flushes() int {
 // Deaf returns the record of a device that ignores the flushes for which drop returns
 // true. drop is called with the number of the flush, from 0.
 func (r *Record) Deaf(drop func(n int) bool) *Record {
-	out := &Record{Base: r.Base, Sector: r.Sector}
+	out := &Record{Base: r.Base, Sector: r.Sector, Whole: r.Whole}
 	n := 0
 	for _, op := range r.Ops {
 		if op.Kind == Flush {
@@ -234,7 +238,7 @@ func (w *Walk) State(cut, number int) *State {
 		op := w.record.Ops[i]
 		fate := "kept"
 		switch {
-		case keep > 0 && keep < 1 && rng.Float64() < torn && len(op.Data) > unit:
+		case keep > 0 && keep < 1 && rng.Float64() < torn && len(op.Data) > unit && !w.record.whole(op):
 			s.content.tear(op, unit, rng)
 			fate = fmt.Sprintf("torn at %d", unit)
 		case rng.Float64() < keep:
@@ -245,6 +249,16 @@ func (w *Walk) State(cut, number int) *State {
 		s.Fates = append(s.Fates, fmt.Sprintf("%d: %d bytes at %d: %s", i, len(op.Data), op.Off, fate))
 	}
 	return s
+}
+
+// whole reports whether a write is never torn.
+func (r *Record) whole(op Op) bool {
+	for _, w := range r.Whole {
+		if op.Off < w[1] && op.Off+int64(len(op.Data)) > w[0] {
+			return true
+		}
+	}
+	return false
 }
 
 // tear writes some units of a write.
