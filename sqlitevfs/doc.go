@@ -98,14 +98,14 @@
 //
 // # Group sync
 //
-// When three or more databases of one file system sync at a time, those that are
-// there may wait for each other and share one syncfs(2). Whether they do is
-// measured while they run, for WALs and for the rest: with journal_mode=PERSIST
-// 16 databases that commit side by side had twice the commits, 64 nearly three
-// times, for a third of the processor time. What else is dirty in the file system
-// is written too; where that takes long, each database syncs for itself for a
-// while. docs/groupsync.md has the figures, and what else was tried: linked or
-// durable writes and checkpoints through a ring were slower, and are left out.
+// When three or more databases of one file system sync at the same time, they may wait
+// for each other and share one syncfs(2). Whether they do is measured at run time, for
+// WALs and for other files: with journal_mode=PERSIST 16 databases that commit side by
+// side made twice as many commits, 64 nearly three times as many, for a third of the
+// processor time. syncfs also writes the data of other programs; where that takes long,
+// each database syncs by itself for a while. Syncs are shared only on file systems where
+// that is durable: ext4, XFS and Btrfs. docs/groupsync.md has the table, the figures, and
+// what else was tried.
 //
 // # Atomic writes
 //
@@ -119,18 +119,17 @@
 //
 // # Prefetch
 //
-// When a page of a B-tree is not in the page cache and the pages before it were
-// read in the order of their keys, the leaves that follow are read into the page
-// cache, up to 64 at a time, while SQLite waits for the first. Nothing else is
-// kept, so that nothing stale can be served. Leaves that lie one behind the other
-// are left to the kernel's own read-ahead. Once a scan has read a fifth of a
-// table, the rest is fetched in the order of the file, as far as the scan goes on,
-// within PrefetchBytes and half of the free memory. Cold scans of scattered leaves
-// became 4.5 times as fast, CREATE INDEX 3.1 times, a tenth of a table 5.3 times.
-// The file docs/prefetch.md has the design, what was measured, and where it loses.
+// When a leaf of a B-tree is not in the page cache and the leaves before it were read in
+// the order of their keys, the next leaves are read into the page cache, up to 64 at a
+// time, while SQLite waits for the first. Nothing is kept elsewhere, so nothing stale is
+// served. Leaves that are adjacent in the file are left to the kernel's read-ahead. Once a
+// scan has read a fifth of a table, the rest is fetched in the order of the file, as the
+// scan goes on, within PrefetchBytes and half of the free memory. Cold scans of scattered
+// leaves became 4.5 times as fast, CREATE INDEX 3.1 times, a tenth of a table 5.3 times.
+// The file docs/prefetch.md has the design, the figures, and where it loses.
 //
-// The pages are asked for by posix_fadvise(2), which was measured beside reads
-// through a ring and works where io_uring is forbidden too.
+// Pages are requested by posix_fadvise(2), which also works where io_uring is forbidden and
+// was no slower than reads through a ring.
 //
 // # Systems
 //

@@ -88,20 +88,21 @@ func parseAtomic(s string) (Atomic, error) {
 
 // Options configure a VFS; the zero value is what the VFS "ringside" has.
 type Options struct {
-	// Prefetch reads the leaves that a scan of a fragmented B-tree will come
-	// to into the page cache. (Linux)
+	// Prefetch reads the next leaves of a scan of a fragmented B-tree into the page
+	// cache. (Linux)
 	Prefetch Switch
-	// PrefetchDepth is how many pages are fetched ahead at most, until a scan has
-	// read a fifth of a table; 0 means 64.
+	// PrefetchDepth is the most pages that are fetched ahead until a scan has read a
+	// fifth of a table; 0 means 64.
 	PrefetchDepth int
-	// PrefetchBytes is how much of the rest of such a table is fetched ahead at
-	// most; 0 means 256 MiB. It is never more than half of the memory that is
-	// free. Less than some 2 MiB leaves that out.
+	// PrefetchBytes is the most bytes of the rest of such a table that are fetched
+	// ahead; 0 means 256 MiB. Half of the free memory is a further limit. With less
+	// than some 2 MiB the rest of a table is not fetched.
 	PrefetchBytes int
-	// GroupSync lets databases of one file system that want to sync at the same
-	// time share one syncfs(2), which also writes whatever else is dirty in that
-	// file system. Auto measures while they run whether that is faster; On does
-	// not ask. (Linux 5.17)
+	// GroupSync lets databases of one file system that sync at the same time share one
+	// syncfs(2), which also writes the data of other programs on that file system. Auto
+	// measures at run time whether that is faster; On does not compare. On file systems
+	// where syncfs is not known to make everything durable both leave it out, and
+	// PRAGMA ringside shows the reason. (Linux 5.17)
 	GroupSync Switch
 	// GroupLog makes commits in WAL mode with synchronous=FULL durable by a log
 	// that databases share: one write for all that commit at the same time. The

@@ -21,14 +21,14 @@ type counters struct {
 type Stats struct {
 	VFS  string `json:"vfs,omitempty"`
 	Path string `json:"path,omitempty"`
-	// Prefetch and GroupSync say what the parts are doing, and where they are
-	// not at work, why.
+	// Prefetch and GroupSync tell what the parts are doing, or the reason why they
+	// are off.
 	Prefetch  string `json:"prefetch,omitempty"`
 	GroupSync string `json:"groupSync,omitempty"`
 	GroupLog  string `json:"groupLog,omitempty"`
 
 	Syncs       uint64 `json:"syncs"`       // syncs of files that SQLite asked for
-	SharedSyncs uint64 `json:"sharedSyncs"` // of them, done by a syncfs together with those of others
+	SharedSyncs uint64 `json:"sharedSyncs"` // of them, shared with other databases by a syncfs
 	Logged      uint64 `json:"logged"`      // of them, done by the log of the databases
 	SyncFS      uint64 `json:"syncFS"`      // calls of syncfs, by connections of this database
 	DirSyncs    uint64 `json:"dirSyncs"`    // syncs of directories

@@ -33,9 +33,9 @@ func descriptor(f any) int {
 	return fd
 }
 
-// preadNoWait reads what the page cache holds: EAGAIN when the next byte would
-// have to be waited for, another errno where nobody can tell. It does not tell
-// the scheduler, because it never blocks. (4.14)
+// preadNoWait reads cached bytes with a raw system call, without entering the scheduler,
+// since it never blocks. It returns EAGAIN when the next byte is not cached, and another
+// errno on file systems without RWF_NOWAIT. (4.14)
 func preadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
 	iov := syscall.Iovec{Base: unsafe.SliceData(p)}
 	iov.SetLen(len(p))
@@ -44,8 +44,8 @@ func preadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
 	return int(n), errno
 }
 
-// willNeed begins to read a range into the page cache. What fails is not read
-// ahead, which nobody has to know.
+// willNeed begins to read a range into the page cache. Errors are ignored: read-ahead is
+// best effort.
 func willNeed(fd int, off, n int64) { _ = unix.Fadvise(fd, off, n, unix.FADV_WILLNEED) }
 
 // freeMemory returns how many bytes of memory are unused.
@@ -106,10 +106,9 @@ func fdatasync(fd int) error { return again(func() error { return unix.Fdatasync
 
 func syncfs(fd int) error { return again(func() error { return unix.Syncfs(fd) }) }
 
-// syncfsReports says whether syncfs answers an error when the file system could
-// not commit its journal, which Linux 5.17 began to do. There is nothing to probe
-// that by, and believing in vain would lose commits, so this is a question of the
-// version.
+// syncfsReports reports whether syncfs returns an error when the file system could not
+// commit its journal, as since Linux 5.17. No probe can tell, and a wrong guess would lose
+// commits, so it goes by the version.
 var syncfsReports = sync.OnceValue(func() bool {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -135,8 +134,8 @@ func again(call func() error) error {
 	}
 }
 
-// unsupportedSync says whether an error means that a file system cannot sync
-// directories, as opposed to having failed.
+// unsupportedSync reports whether an error means that a file system cannot sync
+// directories, rather than that a sync failed.
 func unsupportedSync(err error) bool {
 	errno, ok := errnoOf(err)
 	return ok && (errno == unix.EINVAL || errno == unix.ENOTSUP || errno == unix.EBADF || errno == unix.ENOSYS)

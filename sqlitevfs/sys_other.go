@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Everything is the default VFS's here.
+// There are no descriptors to work with: the default VFS does everything.
 func descriptor(any) int { return -1 }
 
 func preadNoWait(int, []byte, int64) (int, syscall.Errno) { return 0, syscall.EINVAL }
@@ -47,7 +47,7 @@ func unsupportedSync(err error) bool {
 	return ok && errno == syscall.EINVAL
 }
 
-// wholeSectors has nobody to ask.
+// wholeSectors fails: only Linux reports sector sizes.
 func wholeSectors(int) error {
 	return errors.New("atomic4k=on: only Linux tells the sector of a device: leave it off, or use atomic4k=trust if you know that 4 KiB are written whole")
 }
