@@ -62,7 +62,7 @@ func TestWatch(t *testing.T) {
 			if err != nil || s.Ops == 0 || s.Backend != b.String() || (s.Floor > 0) == (w.Source == SourceWake) {
 				t.Errorf("%+v: %+v, %v", w, s, err)
 			}
-			if after := descriptorsOpen(t); after != before {
+			if after := descriptorsOpen(t); after > before { // Fewer: rings of a test before have closed.
 				t.Errorf("%+v: %d descriptors open before, %d after", w, before, after)
 			}
 		}
