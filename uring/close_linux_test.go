@@ -19,6 +19,8 @@ import (
 // checks that it is gone: what wakes it then finds nobody.
 func closeWith(t *testing.T, o uring.Options, start func(r *uring.Ring) (wake func())) {
 	t.Helper()
+	runtime.LockOSThread() // to which the ring may belong
+	defer runtime.UnlockOSThread()
 	r, err := uring.Open(o)
 	ctlOK(t, "open", err)
 	wake := start(r)
@@ -43,8 +45,6 @@ func TestCloseEndsWhatIsInFlight(t *testing.T) {
 	for _, f := range ringtest.Flavours {
 		t.Run(f.Name, func(t *testing.T) {
 			ringtest.NeedKernel(t, "ring flavour "+f.Name, f.Since)
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
 			untouched := func(p []byte, wr int) func() {
 				return func() {
 					ctlWrite(t, wr, []byte("late"))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/uring"
 )
 
 // slots is how many files, connections and watches an actor may have at a time;
@@ -199,6 +200,9 @@ func (a *actor) perform(op *reactor.Op, way, after int) (reactor.Result, bool) {
 		res = a.p.w.Engine().Do(op)
 	}
 	a.done(1)
+	if op.SQE.Raw().Opcode == uint8(uring.OpWrite) && res.Cause == nil && res.Errno() == syscall.EINTR {
+		return res, false // a write is not submitted twice after that
+	}
 	return res, a.ended(res, way)
 }
 

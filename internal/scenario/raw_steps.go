@@ -128,9 +128,10 @@ func (a *actor) chainStep(x []int) {
 		if broken || unknown {
 			way = wayCancel // what follows a failure is
 		}
-		// What followed on what nobody knows may have been interrupted, and nobody
-		// can start it again.
-		ok := !(unknown && results[i].Errno() == syscall.EINTR) && a.ended(results[i], way)
+		// A part of a chain is not started again when its thread exits, or after
+		// an interruption.
+		stopped := results[i].Cause == nil && (results[i].Errno() == syscall.EINTR || results[i].Errno() == syscall.ECANCELED)
+		ok := !stopped && a.ended(results[i], way)
 		if broken && ok {
 			a.problem("number %d ran although one before it has failed: %+v", i, results)
 		}
