@@ -3,11 +3,17 @@
 package ufile_test
 
 import (
+	"bufio"
+	"context"
 	"fmt"
+	"io"
+	"io/fs"
 	"log"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/ringside-io/ringside/ufile"
 )
@@ -69,4 +75,222 @@ func ExampleAlignedBuffer() {
 	p := ufile.AlignedBuffer(2 * ufile.DirectAlign)
 	fmt.Println(len(p), cap(p))
 	// Output: 8192 8192
+}
+
+// One goroutine reads three places of a file together.
+func ExampleBatch() {
+	name := filepath.Join(os.TempDir(), fmt.Sprintf("ringside-batch-%d", os.Getpid()))
+	if err := os.WriteFile(name, []byte("one two three"), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	defer os.Remove(name)
+	f, err := ufile.Open(name)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	b, err := ufile.NewBatch(ufile.BatchOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer b.Close()
+	ranges := []ufile.Range{
+		{File: f, Off: 8, Buf: make([]byte, 5)},
+		{File: f, Off: 0, Buf: make([]byte, 3)},
+		{File: f, Off: 4, Buf: make([]byte, 3)},
+	}
+	if err := b.Read(ranges); err != nil { // each range has its own error, too
+		log.Fatal(err)
+	}
+	for _, r := range ranges {
+		fmt.Printf("%s\n", r.Buf[:r.N])
+	}
+	// Output:
+	// three
+	// one
+	// two
+}
+
+// Copy continues where both files are, and lets the kernel move the bytes.
+func ExampleCopy() {
+	dir, err := os.MkdirTemp("", "ringside")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, "from"), []byte("what is to be copied"), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	from, err := ufile.Open(filepath.Join(dir, "from"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer from.Close()
+	to, err := ufile.Create(filepath.Join(dir, "to"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer to.Close()
+	n, err := ufile.Copy(context.Background(), to, from, ufile.CopyOptions{})
+	fmt.Println(n, err)
+	// Output: 20 <nil>
+}
+
+// An end of the context is in the error; the buffer is the caller's in any case.
+func ExampleFile_ReadAtContext() {
+	f, err := ufile.Open(os.DevNull)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	n, err := f.ReadAtContext(ctx, make([]byte, 10), 0)
+	fmt.Println(n, err)
+	// Output: 0 EOF
+}
+
+// A Root opens what is below one directory, and nothing else.
+func ExampleRoot() {
+	dir, err := os.MkdirTemp("", "ringside")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	r, err := ufile.OpenRoot(dir)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer r.Close()
+	if err := r.WriteFile("greeting", []byte("hello"), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	f, err := r.Open("greeting")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	p := make([]byte, 4)
+	n, err := f.ReadAt(p, 1)
+	fmt.Println(string(p[:n]), err)
+	_, err = r.Open("../../etc/passwd")
+	fmt.Println(err)
+	// Output:
+	// ello <nil>
+	// openat ../../etc/passwd: path escapes from parent
+}
+
+// What a Root's file system opens can be read at any place.
+func ExampleRoot_FS() {
+	dir, err := os.MkdirTemp("", "ringside")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	r, err := ufile.OpenRoot(dir)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer r.Close()
+	for _, name := range []string{"b", "a"} {
+		if err := r.WriteFile(name, []byte("this is "+name), 0o600); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fsys := r.FS()
+	err = fs.WalkDir(fsys, ".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		f, err := fsys.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		text, err := io.ReadAll(io.NewSectionReader(f.(io.ReaderAt), 5, 100))
+		fmt.Printf("%s: %s\n", path, text)
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// a: is a
+	// b: is b
+}
+
+// Mask says which fields were answered: not every kernel and file system knows
+// when a file was created.
+func ExampleFile_Statx() {
+	f, err := ufile.Open(os.DevNull)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	st, err := f.Statx(ufile.StatxAll)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if st.Mask&ufile.StatxBtime != 0 && st.Btime.After(time.Now()) {
+		fmt.Println("created in the future")
+	}
+	fmt.Println(st.Size, st.Mask&ufile.StatxSize != 0)
+	// Output: 0 true
+}
+
+// The next blocks are read while the lines of this one are being counted.
+func ExampleReader() {
+	path := filepath.Join(os.TempDir(), fmt.Sprint("ufile-reader-", os.Getpid()))
+	if err := os.WriteFile(path, []byte(strings.Repeat("a line\n", 100_000)), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	defer os.Remove(path)
+	f, err := ufile.Open(path) // with syscall.O_DIRECT it pays most
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	r := ufile.NewReader(f, ufile.ReaderOptions{})
+	defer r.Close()
+	lines := 0
+	for s := bufio.NewScanner(r); s.Scan(); {
+		lines++
+	}
+	fmt.Println(lines)
+	// Output: 100000
+}
+
+// A part of one file goes into the middle of another.
+func ExampleCopyRange() {
+	dir, err := os.MkdirTemp("", "ufile")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	src, err := ufile.Create(filepath.Join(dir, "src"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer src.Close()
+	if _, err := src.WriteString(strings.Repeat("0123456789", 1000)); err != nil {
+		log.Fatal(err)
+	}
+	dst, err := os.Create(filepath.Join(dir, "dst")) // either side may be an os.File
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dst.Close()
+	n, err := ufile.CopyRange(context.Background(), dst, 100, src, 5, 20, ufile.CopyOptions{
+		Progress: func(copied int64) { fmt.Println("copied", copied) },
+	})
+	fmt.Println(n, err)
+	p := make([]byte, 20)
+	if _, err := dst.ReadAt(p, 100); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", p)
+	// Output:
+	// copied 20
+	// 20 <nil>
+	// 56789012345678901234
 }

@@ -209,3 +209,11 @@ func (f *File) Close() error {
 func (f *File) pathError(op string, err error) error {
 	return &fs.PathError{Op: op, Path: f.f.Name(), Err: err}
 }
+
+// DirectAlign is an alignment in bytes that satisfies O_DIRECT on every
+// common device.
+const DirectAlign = 4096
+
+// AlignedBuffer returns n bytes of memory aligned to DirectAlign, for files
+// opened with O_DIRECT.
+func AlignedBuffer(n int) []byte { return sys.AlignedBytes(n, DirectAlign) }

@@ -6,11 +6,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ringside-io/ringside/internal/sweep"
 	"github.com/ringside-io/ringside/internal/sys"
@@ -497,4 +500,224 @@ func TestFaultSweepCoversAll(t *testing.T) {
 		"is os.File's own, which knows no door of ours": "File.Read File.Write File.WriteString File.Seek File.Sync File.Truncate File.Stat File.Chmod File.Chown " +
 			"File.Chdir File.ReadDir File.Readdir File.Readdirnames File.SetDeadline File.SetReadDeadline File.SetWriteDeadline File.SyscallConn File.Fd",
 	})
+}
+
+// other opens a second file, with some content.
+func (w *swept) other(t *sweep.Trial, s *ufile.System, content []byte) *ufile.File {
+	path := filepath.Join(w.dir, "other")
+	_ = os.Remove(path)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatalf("%v", err)
+	}
+	f, err := s.OpenFile(path, os.O_RDWR|w.direct, 0)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return f
+}
+
+// readerReads reads with the buffers of a caller, seeks, and reads again.
+func (w *swept) readerReads(t *sweep.Trial) {
+	w.with(t, ufile.ModeRing, 0, func(_ *ufile.System, f *ufile.File) {
+		r := ufile.NewReader(f, ufile.ReaderOptions{BlockSize: 8192, Blocks: 3})
+		t.Arm()
+		for _, from := range []int{0, 20_000} {
+			if _, err := r.Seek(int64(from), io.SeekStart); err != nil {
+				t.Errorf("Seek: %v", err)
+			}
+			got := make([]byte, 20_000)
+			n, err := io.ReadFull(r, got)
+			if !t.Judge("Reader", err) && errors.Is(err, reactor.ErrFailed) {
+				break
+			}
+			if !bytes.Equal(got[:n], w.content[from:from+n]) {
+				t.Errorf("what was read at %d is not the file's", from)
+			}
+		}
+		t.Disarm()
+		if err := r.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if _, err := r.Read(make([]byte, 1)); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("a read after close: %v", err)
+		}
+	})
+}
+
+// sparse copies a range that has a hole to a file that has none.
+func (w *swept) sparse(t *sweep.Trial) {
+	w.with(t, ufile.ModeAuto, 0, func(s *ufile.System, f *ufile.File) {
+		holed := bytes.Clone(w.content)
+		if err := punchHole(f, 8192, 16384); err == nil {
+			clear(holed[8192 : 8192+16384])
+		}
+		dst := w.other(t, s, w.content)
+		defer dst.Close()
+		t.Arm()
+		n, err := ufile.CopyRange(context.Background(), dst, 0, f, 0, int64(len(holed)), ufile.CopyOptions{BlockSize: 8192, Blocks: 2})
+		t.Disarm()
+		ok := t.Judge("CopyRange", err)
+		now, readErr := os.ReadFile(dst.Name())
+		if readErr != nil || int64(len(now)) < n || !bytes.Equal(now[:n], holed[:n]) {
+			t.Errorf("%d bytes are said to be copied, and are not", n)
+		}
+		if ok && n != int64(len(holed)) {
+			t.Errorf("%d bytes of %d were copied", n, len(holed))
+		}
+	})
+}
+
+// positions copies by ReadFrom and by WriteTo, from the positions of files with
+// O_DIRECT, which is where these are not package os's own.
+func (w *swept) positions(t *sweep.Trial) {
+	w.with(t, ufile.ModeAuto, w.direct, func(s *ufile.System, f *ufile.File) {
+		dst := w.other(t, s, nil)
+		defer dst.Close()
+		var got bytes.Buffer
+		t.Arm()
+		written, writeErr := f.WriteTo(&got)
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			t.Errorf("Seek: %v", err)
+		}
+		read, readErr := dst.ReadFrom(f)
+		t.Disarm()
+		if ok := t.Judge("WriteTo", writeErr); written != int64(got.Len()) || !bytes.HasPrefix(w.content, got.Bytes()) || ok && got.Len() != len(w.content) {
+			t.Errorf("WriteTo: %d bytes, %d have come, or others", written, got.Len())
+		}
+		ok := t.Judge("ReadFrom", readErr)
+		now, err := os.ReadFile(dst.Name())
+		if err != nil || int64(len(now)) < read || !bytes.Equal(now[:read], w.content[:read]) || ok && len(now) != len(w.content) {
+			t.Errorf("ReadFrom: %d bytes, the file has %d, %v, or others", read, len(now), err)
+		}
+	})
+}
+
+// punchHole frees a part of a file, where the file system can.
+func punchHole(f *ufile.File, off, n int64) error {
+	return sys.PunchHole(int(f.Fd()), off, n)
+}
+
+// opening opens files in each way, and reads what they hold.
+func (w *swept) opening(t *sweep.Trial) {
+	w.with(t, ufile.ModeAuto, 0, func(_ *ufile.System, f *ufile.File) {
+		made := filepath.Join(w.dir, "made")
+		_ = os.Remove(made)
+		std, err := os.Open(f.Name())
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		t.Arm()
+		defer t.Disarm()
+		s, err := ufile.NewSystem(ufile.Options{})
+		if err != nil {
+			_ = std.Close()
+			t.Fatalf("%v", err)
+		}
+		check := func(what string, open func() (*ufile.File, error)) {
+			f, err := open()
+			if !t.Judge(what, err) {
+				return
+			}
+			defer f.Close()
+			p := make([]byte, 4096)
+			if what == "Create" {
+				_, err = f.WriteAt(p, 0)
+			} else if _, err = f.ReadAt(p, 4096); err == nil && !bytes.Equal(p, w.content[4096:8192]) {
+				t.Errorf("%s: not the file's bytes", what)
+			}
+			t.Judge(what, err)
+		}
+		check("NewFile", func() (*ufile.File, error) { return s.NewFile(std) })
+		check("Open", func() (*ufile.File, error) { return s.Open(f.Name()) })
+		check("OpenFile", func() (*ufile.File, error) { return s.OpenFile(f.Name(), os.O_RDWR, 0) })
+		check("Create", func() (*ufile.File, error) { return s.Create(made) })
+		got, err := fs.ReadFile(s.DirFS(w.dir), "file")
+		if t.Judge("DirFS", err) && !bytes.Equal(got, w.content) {
+			t.Errorf("DirFS: %d bytes that are not the file's", len(got))
+		}
+	})
+}
+
+// moreNames calls the methods of a root that names leaves out.
+func (w *swept) moreNames(t *sweep.Trial) {
+	dir := filepath.Join(w.dir, "root2")
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+		t.Fatalf("%v", err)
+	}
+	s, err := ufile.NewSystem(ufile.Options{Mode: ufile.ModeSyscall})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	r, err := s.OpenRoot(dir)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer r.Close()
+	t.Arm()
+	defer t.Disarm()
+	f, err := r.Create("a")
+	if !t.Judge("Create", err) {
+		return
+	}
+	_ = f.Close()
+	f, err = r.OpenFile("a", os.O_RDWR, 0)
+	if t.Judge("OpenFile", err) {
+		_ = f.Close()
+	}
+	w.rootLinks(t, r)
+	w.rootModes(t, r, dir)
+	w.rootMoves(t, r, dir)
+	t.Disarm()
+	if err := r.RemoveAll("."); err == nil {
+		t.Errorf("the root itself was removed")
+	}
+}
+
+// rootLinks makes links and reads them.
+func (w *swept) rootLinks(t *sweep.Trial, r *ufile.Root) {
+	if t.Judge("Link", r.Link("a", "hard")) {
+		info, err := r.Lstat("hard")
+		if t.Judge("Lstat", err) && !info.Mode().IsRegular() {
+			t.Errorf("Lstat: %v", info.Mode())
+		}
+	}
+	if t.Judge("Symlink", r.Symlink("a", "soft")) {
+		to, err := r.Readlink("soft")
+		if t.Judge("Readlink", err) && to != "a" {
+			t.Errorf("Readlink: %q", to)
+		}
+		uid, gid := owner()
+		t.Judge("Lchown", r.Lchown("soft", uid, gid))
+	}
+}
+
+// rootModes changes what a name has, and looks.
+func (w *swept) rootModes(t *sweep.Trial, r *ufile.Root, dir string) {
+	stamp := time.Unix(1_000_000_000, 0)
+	mode := t.Judge("Chmod", r.Chmod("a", 0o640))
+	uid, gid := owner()
+	t.Judge("Chown", r.Chown("a", uid, gid))
+	timed := t.Judge("Chtimes", r.Chtimes("a", stamp, stamp))
+	info, err := os.Stat(filepath.Join(dir, "a"))
+	if err != nil || mode && info.Mode() != 0o640 || timed && !info.ModTime().Equal(stamp) {
+		t.Errorf("the file is %v, %v; changed %v, %v", info, err, mode, timed)
+	}
+}
+
+// rootMoves makes directories, renames, exchanges, lists and removes.
+func (w *swept) rootMoves(t *sweep.Trial, r *ufile.Root, dir string) {
+	there := func(name string) bool { _, err := os.Lstat(filepath.Join(dir, name)); return err == nil }
+	if !t.Judge("MkdirAll", r.MkdirAll("d/e", 0o700)) {
+		return
+	}
+	if t.Judge("Rename", r.Rename("a", "d/a")) != there("d/a") {
+		t.Errorf("Rename has not done what it said")
+	}
+	entries, err := fs.ReadDir(r.FS(), "d")
+	if t.Judge("ReadDir", err) && len(entries) == 0 {
+		t.Errorf("FS: nothing is listed")
+	}
+	if there("d/a") && t.Judge("Remove", r.Remove("d/a")) && there("d/a") {
+		t.Errorf("Remove has not removed")
+	}
 }

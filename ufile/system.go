@@ -315,3 +315,74 @@ func (s *System) closeIdle() {
 		_ = rings.Close() // no call can have an operation in flight
 	}
 }
+
+// Mode says how a [System] reads and writes.
+type Mode int
+
+const (
+	// ModeAuto chooses for each operation, and plain system calls where
+	// io_uring cannot be used.
+	ModeAuto Mode = iota
+	// ModeRing sends every positional read and write of regular files and
+	// block devices through a ring: to its worker threads where the kernel cannot
+	// read the file without blocking. Regular files that can be polled, such as
+	// those of FUSE, are left to plain system calls: a ring returns wrong counts
+	// for them at the end of the file (Linux 6.18).
+	ModeRing
+	// ModeSyscall uses plain system calls only.
+	ModeSyscall
+)
+
+// String returns auto, ring or syscall.
+func (m Mode) String() string {
+	switch m {
+	case ModeAuto:
+		return "auto"
+	case ModeRing:
+		return "ring"
+	case ModeSyscall:
+		return "syscall"
+	}
+	return fmt.Sprintf("Mode(%d)", int(m))
+}
+
+// Stats count which path the positional reads and writes took. A call that took
+// several, because a part of what it asked for was cached, counts in each.
+type Stats struct {
+	Cached uint64 `json:"cached"` // reads served by the page cache without blocking
+	Plain  uint64 `json:"plain"`  // plain system calls
+	Ring   uint64 `json:"ring"`   // operations through a ring
+	// Reactor are the rings' own counters.
+	Reactor reactor.Stats `json:"reactor"`
+}
+
+func (s *Stats) add(t Stats) {
+	s.Cached += t.Cached
+	s.Plain += t.Plain
+	s.Ring += t.Ring
+}
+
+// Stats returns the counters of all files that the system has opened. One of which
+// only a single read was made is counted when it is closed.
+func (s *System) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := s.done
+	for f := range s.files {
+		sum.add(f.stats())
+	}
+	for _, r := range []*reactor.Reactor{s.rings.Load(), s.broken} {
+		if r != nil {
+			sum.Reactor = sum.Reactor.Plus(r.Stats())
+		}
+	}
+	return sum
+}
+
+// Stats returns the counters of one file; its Reactor part is zero, because rings
+// are shared.
+func (f *File) Stats() Stats { return f.stats() }
+
+func (f *state) stats() Stats {
+	return Stats{Cached: f.cached.Load(), Plain: f.plain.Load(), Ring: f.ringed.Load()}
+}

@@ -6,8 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // inChild runs the test again in a process of its own, to which attr is done,
@@ -60,4 +63,37 @@ func smallDisk(t *testing.T, size string) string {
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 	return dir
+}
+
+// owner is whom the process may give its own files to: itself. Where its user
+// namespace has no number for that, -1, which changes nothing.
+var owner = sync.OnceValues(func() (uid, gid int) {
+	f, err := os.CreateTemp("", "owner")
+	if err != nil {
+		return -1, -1
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	uid, gid = os.Getuid(), os.Getgid()
+	if err := syscall.Fchown(int(f.Fd()), uid, gid); err == syscall.EINVAL {
+		return -1, -1
+	}
+	return uid, gid
+})
+
+// forgetCached empties the page cache of a file, where the file system has one
+// that can be emptied.
+func forgetCached(t testing.TB, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !linux
+
+package ufile
+
+import (
+	"io/fs"
+	"os"
+	"runtime"
+)
+
+// osRoot is os.Root.
+type osRoot struct{ *os.Root }
+
+func openTree(name string) (tree, error) {
+	r, err := os.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	return osRoot{r}, nil
+}
+
+func (r osRoot) openRoot(name string) (tree, error) {
+	sub, err := r.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	return osRoot{sub}, nil
+}
+
+func (r osRoot) backend() (name, reason string) {
+	return "os", "only Linux has openat2, this is " + runtime.GOOS
+}
+
+func statxFile(_ int, f *os.File, _ StatxMask) (StatxInfo, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return StatxInfo{}, cause(err)
+	}
+	return statxOfInfo(info), nil
+}
+
+// addSysInfo adds nothing: the fields of stat(2) differ between systems.
+func addSysInfo(*StatxInfo, fs.FileInfo) {}
+
+// sparse copies holes as zeros.
+func (c *copying) sparse(_ fs.FileInfo, _, to int64) error {
+	return c.data(c.from, to, c.o.Blocks)
+}
+
+// borrowOS makes a File that os serves, without a claim on f.
+func borrowOS(f *os.File) (*File, func(), error) {
+	return &File{f: f, state: &state{sys: defaultSystem()}, fd: -1}, func() {}, nil
+}
