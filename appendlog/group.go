@@ -10,9 +10,8 @@ import (
 	"github.com/ringside-io/ringside/internal/groupcommit"
 )
 
-// maxGroup bounds what a leader writes at a time, in bytes: beyond it a larger
-// write gains nothing and only makes the appends in it wait. A single record or
-// batch may be larger.
+// maxGroup is the largest group in bytes. A larger write gains nothing and delays the
+// appends in it. A single record or batch may be larger.
 const maxGroup = 1 << 20
 
 // call is one call in the queue of a Log.
@@ -189,15 +188,15 @@ func (l *Log) write(g group) error {
 	return nil
 }
 
-// zeros are written ahead of the records, a piece at a time.
+// zeros is the unit in which zeros are written ahead of the records.
 var zeros [64 << 10]byte
 
-// aheadFactor is how many times larger than a group the zeros ahead must be for
-// writing them to cost less than the cheaper syncs save.
+// aheadFactor is how many times larger than a group Ahead must be. Otherwise writing the
+// zeros costs more than the cheaper syncs save.
 const aheadFactor = 16
 
-// extend keeps the end of the file ahead of the records, see
-// [Options.Ahead]. On a disk that is full it does without.
+// extend writes zeros behind the records, see [Options.Ahead]. On a full disk it stops
+// doing so.
 func (l *Log) extend(group int64) error {
 	if l.off <= l.written {
 		return nil
@@ -228,7 +227,7 @@ func (l *Log) sync() error {
 		return err
 	}
 	took := time.Since(start)
-	// What is in a file that the log's name does not lead to is durable for nobody.
+	// A later Open would not find records in a file that was renamed or deleted.
 	if err := l.file.Check(); err != nil {
 		return err
 	}

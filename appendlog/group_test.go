@@ -188,7 +188,7 @@ func TestAppendContext(t *testing.T) {
 }
 
 // TestWithdrawTheLead has everybody give up at random moments, among them those
-// who were just chosen to lead. The lead must never be lost, and a record is in
+// that were just chosen to lead. The lead must never be lost, and a record is in
 // the log exactly when its append said so.
 func TestWithdrawTheLead(t *testing.T) {
 	ringtest.AsksNoKernel(t)

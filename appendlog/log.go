@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Package appendlog keeps a durable log: records that any number of goroutines
-// append, in a directory of segment files. One of the goroutines that wait writes
-// the records of all of them by one write and makes them durable by one sync
-// (group commit). Open finds the records again after a crash.
+// Package appendlog keeps a durable log of records in a directory of segment files.
+// Any number of goroutines append. One of them writes the records of all that wait with
+// one write and makes them durable with one sync (group commit). Open finds the records
+// again after a crash, and refuses a log from which durable records are gone.
 package appendlog
 
 import (
@@ -16,11 +16,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ringside-io/ringside/internal/groupcommit"
 )
 
-// SyncMode says what an [Log] does before an append returns.
+// SyncMode selects what a [Log] does before an append returns.
 type SyncMode int
 
 const (
@@ -29,8 +30,8 @@ const (
 	SyncData SyncMode = iota
 	// SyncFull makes the record durable by what os.File.Sync does.
 	SyncFull
-	// SyncNone hands the record to the operating system: it survives the process
-	// but not the machine, until Sync, Rotate or Close makes it durable.
+	// SyncNone gives the record to the operating system. The record survives the end
+	// of the process. It survives a power cut only after Sync, Rotate or Close.
 	SyncNone
 )
 
@@ -42,13 +43,13 @@ func (m SyncMode) String() string {
 	return "SyncMode(" + strconv.Itoa(int(m)) + ")"
 }
 
-// Options configure an [Log]; the zero value works.
+// Options configure a [Log]. The zero value works.
 type Options struct {
-	// SegmentSize bounds the size of a segment in bytes: a group of records that
-	// does not fit begins the next one. 0 is 64 MiB; at least 4 KiB, at most
-	// 1 GiB.
+	// SegmentSize is the largest size of a segment in bytes. A group of records that
+	// does not fit starts the next segment. 0 is 64 MiB. The minimum is 4 KiB, the
+	// maximum 1 GiB.
 	SegmentSize int64
-	// MaxRecord bounds the size of a record in bytes. 0 is 16 MiB, or what fits
+	// MaxRecord is the largest size of a record in bytes. 0 is 16 MiB, or what fits
 	// into a segment if that is less.
 	MaxRecord int
 	// Prefix begins the names of the log's files, so that several logs may share
@@ -56,23 +57,22 @@ type Options struct {
 	Prefix string
 	// Perm is the mode of created files before the umask. 0 is 0o600.
 	Perm fs.FileMode
-	// Sync says when an append returns.
+	// Sync selects how durable a record is when its append returns.
 	Sync SyncMode
-	// Ahead is by how many bytes of zeros the segment is extended when records
-	// reach its end: syncing a write inside the file is cheaper than syncing one
-	// that makes it longer. 0 is 1 MiB, negative is none. It is not used with
-	// SyncNone.
+	// Ahead is the number of zero bytes that are written in advance when records reach
+	// the end of the file. Syncing a write inside a file is cheaper than syncing a write
+	// that extends it. 0 is 1 MiB, a negative value none. SyncNone ignores it.
 	Ahead int
-	// AcceptLoss lets Open go on where records that were durable are gone: where
-	// segments are missing, cut or damaged. Otherwise Open returns a *CorruptError and
-	// changes nothing. Recovery.Lost tells what is gone. The damaged files stay as they
-	// are, but for a mark at their end, new records go into a new segment, and no
-	// record gets the number of one that is lost. Later calls of Open find the loss
-	// accepted.
+	// AcceptLoss makes Open continue where records that were durable are gone, because
+	// segments are missing, cut or damaged. Without it Open returns a *CorruptError and
+	// changes nothing. Recovery.Lost lists what is gone. Open adds a seal to the end of
+	// damaged files and changes nothing else in them. New records go into a new segment.
+	// The number of a lost record is not used again. Later calls of Open accept the same
+	// loss without this option.
 	AcceptLoss bool
-	// OnRotate, when not nil, is called with each segment that was sealed, by the
-	// goroutine whose call sealed it, before that call returns. No lock is held: it
-	// may use the Log. Calls may overlap.
+	// OnRotate, if not nil, is called with each segment that was sealed. The goroutine
+	// whose call sealed the segment calls it before that call returns. No lock is held,
+	// so it may use the Log. Calls may overlap.
 	OnRotate func(sealed SegmentInfo)
 }
 
@@ -112,8 +112,8 @@ func (o Options) withDefaults() (Options, error) {
 // room returns how many bytes of records fit into a segment.
 func (o *Options) room() int64 { return o.SegmentSize - segmentHeaderSize - sealSize }
 
-// Position is where a record is in a log. Positions grow with the order of the
-// records, and stay what they are over restarts and rotations.
+// Position is the place of a record in a log. Positions increase in the order of the
+// records. Restarts and rotations do not change them.
 type Position struct {
 	Segment uint64 // index of the segment, from 1
 	Offset  int64  // in the segment's file, in bytes
@@ -124,46 +124,38 @@ type Position struct {
 func (p Position) Compare(q Position) int { return cmp.Compare(p.Seq, q.Seq) }
 
 var (
-	// ErrRecordTooLarge is what an append answers whose record exceeds MaxRecord,
-	// or whose batch does not fit into a segment.
+	// ErrRecordTooLarge is returned for a record that exceeds MaxRecord, and for a batch
+	// that does not fit into a segment.
 	ErrRecordTooLarge = errors.New("record too large")
 	errClosed         = os.ErrClosed
 )
 
-// Log appends records to a log: a directory of segment files. An append
-// returns when its record is durable. All methods may be called concurrently,
-// and the more goroutines append at a time the cheaper each append is: one of
-// those that wait leads, writes the records of all of them by one write and
-// makes them durable by one sync.
+// Log is a log that is open for appending. An append returns when its record is
+// durable. All methods may be called concurrently. An append becomes cheaper the more
+// goroutines append at a time, because they share one write and one sync.
 //
 // # Order and durability
 //
-// The records of one goroutine are in the order of its calls. A record whose
-// append returned without error is found by every later Open, whatever
-// happened in between, as long as the disk keeps what it acknowledged and writes
-// a 512-byte sector whole or not at all. A record whose append failed, or never
-// returned, may be found or not.
+// The records of one goroutine are in the order of its calls. If an append returned
+// without error, every later Open finds its record, after a crash of the process and
+// after a power cut. This holds for disks that keep what they acknowledged and write a
+// 512-byte sector whole or not at all. A record whose append failed or never returned
+// may be found or not.
 //
 // # Errors
 //
-// A failed write, sync or rotation is reported to every append it concerned, and
-// is final: after a failed sync nobody knows what is on the disk, and asking
-// again would be answered with a success that means nothing. Every later call
-// answers an error that wraps the first one, and so does Close. Closing and
-// opening anew finds out what survived. A full disk is such a failure too.
+// A failed write, sync or rotation is reported to every append that it affects, and is
+// final. After a failed sync the state of the disk is unknown, and a second sync would
+// report a success that means nothing. Every later call, also Close, returns an error
+// that wraps the first one. Close the log and open it again to see which records
+// survived. A full disk is such a failure too. So is a segment that was deleted, renamed
+// or replaced while the log was open.
 //
 // # How it writes
 //
-// Records go through the page cache, by write and fdatasync into zeros written
-// in advance. Of what was measured on ext4 (group of 64 records of 128 bytes),
-// that costs 0.6 times the plain extending append, because the sync has no
-// metadata to write; blocks that are merely reserved (fallocate) 0.75, because
-// they have to be marked as written; RWF_DSYNC instead of fdatasync the same in
-// each case; O_DIRECT 0.9 of what was chosen, in exchange for aligned rewriting
-// of acknowledged records, so it was not. A ring hands syncs to a worker thread,
-// which costs more than the leader's own system call.
-//
-// The format on disk is described in docs/appendlog.md.
+// One goroutine writes a group of records through the page cache, into zeros that were
+// written in advance, and calls fdatasync. docs/appendlog.md describes the format and
+// the designs that were measured.
 type Log struct {
 	opts  Options
 	store segmentStore
@@ -174,18 +166,18 @@ type Log struct {
 	mu       sync.Mutex
 	queue    groupcommit.Queue[call]
 	closed   bool
-	failed   error // what every call answers
+	failed   error // what every call returns
 	end      Position
 	segments []segment
 	stats    Stats
 
-	// What follows belongs to the goroutine that leads.
+	// The fields below belong to the leader.
 	seg     segment
 	file    segmentFile
 	off     int64  // where the next record goes
 	seq     uint64 // its number
-	synced  int64  // up to where the segment is durable
-	written int64  // up to where the file extends
+	synced  int64  // the segment is durable up to here
+	written int64  // the file ends here
 	ahead   int64  // see Options; 0 once the disk was found full
 	buf     []byte
 	before  segment       // that was sealed last
@@ -194,15 +186,15 @@ type Log struct {
 	recovery Recovery
 }
 
-// Open opens the log in a directory for appending, and creates both when
-// they are missing. Until Close it holds locks on the segment that is written and
-// on the end mark: a second Open, by any path and in any process, returns
-// [ErrInUse].
+// Open opens the log in a directory for appending. It creates the directory and the log
+// if they do not exist. Until Close it holds locks on the current segment and on the end
+// mark. A second Open of the same log returns [ErrInUse], whatever path and process it
+// comes from.
 //
-// The end of the log is recovered. What an interrupted write left behind is cut
-// off; [Log.Recovery] tells what. Where records are gone that were durable, Open
-// returns a [*CorruptError] and changes nothing: [Read] reads what is left, and
-// Options.AcceptLoss goes on with it.
+// Open recovers the end of the log. It cuts off what an interrupted write left, and
+// [Log.Recovery] reports that. If records that were durable are gone, Open returns a
+// [*CorruptError] and changes nothing. [Read] then reads what is left, and
+// Options.AcceptLoss continues with it.
 func Open(dir string, o Options) (*Log, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -232,16 +224,14 @@ func openLog(st segmentStore, o Options) (*Log, error) {
 	return l, nil
 }
 
-// Append appends a record and returns where it is, when it is durable (see
-// [SyncMode]). p is the caller's again when Append returns. The errors are
-// ErrRecordTooLarge and os.ErrClosed, which concern this call only, and the
-// failures described at [Log].
+// Append appends a record and returns its position when it is durable (see [SyncMode]).
+// The caller may use p again when Append returns. ErrRecordTooLarge and os.ErrClosed
+// concern this call only. Other errors are final, see [Log].
 func (l *Log) Append(p []byte) (Position, error) { return l.append(context.Background(), p) }
 
-// AppendContext is Append that can be given up while the record waits for its
-// group. Once a leader has taken the record, the wait goes on in spite of the
-// context and the append's own result is returned: an error of the context means
-// that the record was not, and will not be, written.
+// AppendContext is Append with a context that can end the wait for a group. An error of
+// the context means that the record was not written and will not be. Once a leader has
+// taken the record, AppendContext ignores the context and returns the append's result.
 func (l *Log) AppendContext(ctx context.Context, p []byte) (Position, error) {
 	if err := ctx.Err(); err != nil {
 		return Position{}, err
@@ -253,7 +243,7 @@ func (l *Log) append(ctx context.Context, p []byte) (Position, error) {
 	if len(p) > l.opts.MaxRecord {
 		return Position{}, l.tooLarge(int64(len(p)), int64(l.opts.MaxRecord))
 	}
-	sum := checksum(p) // here, where it costs no other append anything
+	sum := checksum(p) // outside of the leader's critical path
 	r := l.queue.New()
 	w := &r.Value
 	w.one[0] = p
@@ -263,15 +253,14 @@ func (l *Log) append(ctx context.Context, p []byte) (Position, error) {
 	return l.submit(ctx, r)
 }
 
-// AppendBatch appends records that belong together, in their order and with
-// successive numbers, and returns where the first is. It is all or nothing: no
-// reader and no recovery sees a part of the batch. Together the records must fit
-// into a segment. An empty batch does nothing and returns the log's end.
+// AppendBatch appends records that belong together and returns the position of the
+// first. They get successive numbers. Readers and recovery find all of them or none. The
+// batch must fit into a segment. An empty batch does nothing and returns the log's end.
 func (l *Log) AppendBatch(records [][]byte) (Position, error) {
 	return l.appendBatch(context.Background(), records)
 }
 
-// AppendBatchContext is AppendBatch that can be given up as AppendContext can.
+// AppendBatchContext is AppendBatch with a context, see [Log.AppendContext].
 func (l *Log) AppendBatchContext(ctx context.Context, records [][]byte) (Position, error) {
 	if err := ctx.Err(); err != nil {
 		return Position{}, err
@@ -310,8 +299,8 @@ func (l *Log) pathError(op string, err error) error {
 	return &fs.PathError{Op: op, Path: l.store.Path(l.opts.Prefix), Err: err}
 }
 
-// Sync waits for the appends that were begun before, and makes them durable if
-// that was not their own business (SyncNone).
+// Sync waits for the appends that began before. With SyncNone it makes their records
+// durable.
 func (l *Log) Sync() error {
 	return l.control("sync", func() error {
 		if l.synced == l.off || l.opts.Sync != SyncNone {
@@ -321,29 +310,27 @@ func (l *Log) Sync() error {
 	})
 }
 
-// End returns the position that follows the last record that is durable, or with
-// SyncNone was written: the next record will have its Seq.
+// End returns the position behind the last durable record, with SyncNone behind the last
+// written record. The next record gets its Seq.
 func (l *Log) End() Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.end
 }
 
-// Err returns the failure after which the log takes no more, nil as long as it
-// works.
+// Err returns the failure that ended the log, nil while the log works.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.failed
 }
 
-// Recovery tells what Open found.
+// Recovery returns what Open found.
 func (l *Log) Recovery() Recovery { return l.recovery }
 
-// Close waits for the appends that were begun before, cuts the zeros off the
-// last segment, marks the clean end and unlocks the log. It returns the failure of
-// the log if there was one. Appends begun later answer os.ErrClosed, and so
-// does a second Close.
+// Close waits for the appends that began before, cuts the zeros off the last segment,
+// marks the clean end and unlocks the log. It returns the failure of the log if there was
+// one. Later appends and a second Close return os.ErrClosed.
 func (l *Log) Close() error {
 	r := l.queue.New()
 	r.Value.control = l.shut
@@ -369,7 +356,7 @@ func (l *Log) Close() error {
 	return err
 }
 
-// shut closes the segment. The caller leads, and nobody will after it.
+// shut closes the segment. The caller is the last leader.
 func (l *Log) shut() error {
 	l.buf = nil
 	if l.failed != nil {
@@ -393,4 +380,26 @@ func (l *Log) shut() error {
 		err = cerr
 	}
 	return err
+}
+
+// Stats counts what a [Log] did since it was opened.
+type Stats struct {
+	Records      uint64        `json:"records"`      // appended
+	Bytes        uint64        `json:"bytes"`        // of the records, without their headers
+	Groups       uint64        `json:"groups"`       // writes that served one or more appends
+	LargestGroup int           `json:"largestGroup"` // appends served by one write
+	Syncs        uint64        `json:"syncs"`
+	SyncTime     time.Duration `json:"syncTime"` // spent in syncs
+	LongestSync  time.Duration `json:"longestSync"`
+	Rotations    uint64        `json:"rotations"`
+	Waiting      int           `json:"waiting"` // appends that wait for a group now
+}
+
+// Stats returns the counters of the log.
+func (l *Log) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.Waiting = l.queue.Len()
+	return s
 }

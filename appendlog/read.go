@@ -12,16 +12,17 @@ import (
 // Record is a record of a log.
 type Record struct {
 	Position
-	// Data is valid until the next record is asked for.
+	// Data is valid until the iteration continues.
 	Data []byte
 }
 
-// Records reads the log from a position on, up to what was durable (with
-// SyncNone: written) when the iteration began. The zero Position is the
-// beginning of the log; otherwise it must be that of a record, as an append or
-// an earlier iteration returned it, or an [Log.End]. A position whose
-// segment was trimmed answers fs.ErrNotExist, damage and a position that is no
-// record's a [*CorruptError]; an error is the last thing that is yielded. Iterations do not disturb appends.
+// Records reads the log from a position to the end of what was durable when the
+// iteration began (with SyncNone: written). The zero Position is the beginning of the
+// log. Another position must be that of a record, or come from [Log.End]. The iteration
+// ends with an error: fs.ErrNotExist if the position's segment was trimmed, and a
+// [*CorruptError] for damage and for a position that is not a record's. Records steps
+// over losses that Options.AcceptLoss accepted; the Seq of the next record shows them.
+// Iterations do not delay appends.
 func (l *Log) Records(from Position) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		l.mu.Lock()
@@ -41,16 +42,16 @@ func (l *Log) Records(from Position) iter.Seq2[Record, error] {
 type ReadOptions struct {
 	Prefix string   // as in Options
 	From   Position // as in Log.Records
-	// Salvage steps over damage: it is yielded as a *CorruptError, with the number
-	// of records that it cost, and the iteration goes on behind it. A batch may
-	// then be yielded in part.
+	// Salvage continues behind damage. Each damaged place is yielded as a *CorruptError
+	// with the number of lost records. A batch may then be yielded in part.
 	Salvage bool
 }
 
-// Read reads a log without opening it for appending: it changes nothing,
-// takes no lock and works beside an open Log, whose latest records it may yield
-// before their appends return. What an interrupted write left at the end is not
-// yielded. Errors are as in [Log.Records].
+// Read reads a log without opening it for appending. It changes nothing, takes no lock
+// and works beside an open Log. It may yield a record before the record's append returns.
+// It does not yield what an interrupted write left at the end. Errors are as in
+// [Log.Records]. If records that were durable are gone at the end of the log, the
+// iteration ends with a [*CorruptError].
 func Read(dir string, o ReadOptions) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		st, err := openDirStore(dir, 0)
@@ -65,8 +66,8 @@ func Read(dir string, o ReadOptions) iter.Seq2[Record, error] {
 
 func readRecords(st segmentStore, o ReadOptions) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		// The order matters beside an open Log: what the first mark says of the end
-		// and the second of the beginning holds for the list in between.
+		// Beside an open Log the order matters. The end in the first mark and the
+		// beginning in the second are valid for the list that is read in between.
 		before, marked, err := findMark(st, o.Prefix)
 		if err != nil {
 			yield(Record{}, err)
@@ -93,8 +94,8 @@ func readRecords(st segmentStore, o ReadOptions) iter.Seq2[Record, error] {
 	}
 }
 
-// compare yields what is wrong before any record is read. It reports false when the
-// iteration is over.
+// compare checks the list of segments against the mark and yields the differences. It
+// reports false when the iteration is over.
 func (r *logReader) compare(segs []segment, m *endMark, found bool) bool {
 	if len(segs) == 0 {
 		return true
@@ -115,7 +116,7 @@ func (r *logReader) compare(segs []segment, m *endMark, found bool) bool {
 	return true
 }
 
-// missing yields that the log ends before what was durable, when all of it was read.
+// missing yields an error if the log ended before what was durable.
 func (r *logReader) missing(segs []segment, end Position, found bool, prefix string) {
 	e := &CorruptError{Path: r.store.Path(prefix + markSuffix), At: end}
 	if len(segs) == 0 {
@@ -224,8 +225,8 @@ func (r *logReader) segment(g segment, off int64, next *segment, end *Position) 
 	return r.records(g, off, limit)
 }
 
-// bound is where the records of a segment end: at an offset, or before the first
-// record of the next segment.
+// bound is the end of a segment's records: an offset, or the number of the first record
+// of the next segment.
 type bound struct {
 	off int64
 	seq uint64 // 0: the offset counts
@@ -290,7 +291,7 @@ func (r *logReader) records(g segment, off int64, limit bound) bool {
 	return true
 }
 
-// step reports damage and returns where to go on behind it, -1 to end the
+// step yields damage and returns the offset at which to continue, -1 to end the
 // iteration.
 func (r *logReader) step(g segment, off, next int64, reason string, limit bound) (int64, error) {
 	if !r.salvage && !r.skip {

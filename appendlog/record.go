@@ -15,8 +15,8 @@ const (
 	segmentHeaderSize = 64
 	recordHeaderSize  = 24
 	recordAlign       = 8
-	// lengthMore, in a record's length, says that the batch goes on with the
-	// next record.
+	// lengthMore is set in a record's length when the batch continues with the next
+	// record.
 	lengthMore = 1 << 31
 	// maxSegmentSize keeps offsets, and the distances in record headers, well
 	// inside 32 bits, in which the checksum binds a record to its place.
@@ -27,9 +27,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(p []byte) uint32 { return crc32.Checksum(p, castagnoli) }
 
-// segmentHeader begins every segment. Its checksum is the seed of the checksums
-// of the records in it, so that a record of another segment, or of an earlier
-// life of the same blocks, is never taken for one of this.
+// segmentHeader is at the start of every segment. Its checksum is the seed of the
+// checksums of the records. So a record of another segment, or an old record in reused
+// blocks, is not valid here.
 type segmentHeader struct {
 	version  uint32
 	index    uint64 // 1, 2, 3…
@@ -55,8 +55,8 @@ func (h segmentHeader) encode() ([]byte, uint32) {
 	return b, seed
 }
 
-// decodeSegmentHeader returns what a segment begins with, and the seed of its
-// records; a reason when it is not a header of this version.
+// decodeSegmentHeader decodes the header of a segment and returns it with the seed of the
+// records. reason is not empty if there is no header of a known version.
 func decodeSegmentHeader(b []byte) (h segmentHeader, seed uint32, reason string) {
 	switch {
 	case len(b) < segmentHeaderSize:
@@ -83,13 +83,13 @@ func decodeSegmentHeader(b []byte) (h segmentHeader, seed uint32, reason string)
 const (
 	sealMagic = "RSAPSEAL"
 	sealSize  = 64
-	// sealAccepted marks a seal behind which records are gone that were durable,
-	// and that Open went on without (Options.AcceptLoss).
+	// sealAccepted is set when durable records are gone behind the seal, and
+	// Options.AcceptLoss accepted that.
 	sealAccepted = 1
 )
 
-// seal ends a segment that is complete: its last bytes. It is written after the
-// next segment was made durable, so a seal without that segment proves a loss.
+// seal is the last 64 bytes of a complete segment. It is written after the next segment
+// was made durable, so a seal without a next segment proves a loss.
 type seal struct {
 	flags     uint32
 	offset    uint32 // of the seal in its file
@@ -135,11 +135,11 @@ func decodeSeal(b []byte, off int64) (s seal, ok bool) {
 // recordHeader precedes every payload.
 type recordHeader struct {
 	length int    // of the payload
-	more   bool   // the batch goes on with the next record
+	more   bool   // the batch continues with the next record
 	seq    uint64 // 1, 2, 3… over the life of the log
-	// behind is the distance back to the offset up to which the segment was
-	// durable before this record was written. Damage before that offset is
-	// damage to acknowledged records; damage after it may be a torn write.
+	// behind is the distance back to the end of what was durable before this record
+	// was written. Damage before that offset hit acknowledged records. Damage behind it
+	// may be a torn write.
 	behind  uint32
 	payload uint32 // checksum of the payload
 }
@@ -168,8 +168,7 @@ func (h *recordHeader) put(b []byte, seed uint32, off int64) {
 
 // parseRecordHeader decodes the header at an offset; false when there is none.
 func parseRecordHeader(b []byte, seed uint32, off int64) (h recordHeader, ok bool) {
-	// Records are numbered from 1: zeros, the commonest wrong header, are ruled
-	// out without a checksum.
+	// Numbers begin at 1, so zeros are rejected without a checksum.
 	h.seq = binary.LittleEndian.Uint64(b[4:])
 	if h.seq == 0 || crc32.Update(place(seed, off), castagnoli, b[:20]) != binary.LittleEndian.Uint32(b[20:]) {
 		return h, false
@@ -187,8 +186,8 @@ func parseRecordHeader(b []byte, seed uint32, off int64) (h recordHeader, ok boo
 // record at off was written.
 func (h *recordHeader) durable(off int64) int64 { return off - int64(h.behind) }
 
-// appendRecord encodes a record that will lie at off. The payload's checksum is
-// the caller's, who computes it outside of the group's critical path.
+// appendRecord encodes a record for the offset off. h holds the payload's checksum, which
+// is computed outside of the leader's critical path.
 func appendRecord(buf []byte, h recordHeader, p []byte, seed uint32, off int64) []byte {
 	at := len(buf)
 	var blank [recordHeaderSize]byte
@@ -199,7 +198,7 @@ func appendRecord(buf []byte, h recordHeader, p []byte, seed uint32, off int64) 
 	return append(buf, blank[:pad]...)
 }
 
-// zero says whether b holds nothing but zeros.
+// zero reports whether all bytes of b are zero.
 func zero(b []byte) bool {
 	for _, c := range b {
 		if c != 0 {

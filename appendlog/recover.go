@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// CorruptError reports that a log is damaged where it cannot be the trace of an
-// interrupted write: records that had been acknowledged are lost or may be.
+// CorruptError reports damage that an interrupted write cannot have caused. Records that
+// were acknowledged are lost, or may be.
 type CorruptError struct {
 	Path   string // the segment's file, or the log's end mark
 	At     Position
 	Reason string
-	// Lost is how many records the damage cost, as far as that is known. Readers set
-	// it that step over the damage, and Open.
+	// Lost is the number of lost records, as far as it is known. Open and readers with
+	// Salvage set it.
 	Lost uint64
 }
 
@@ -32,37 +32,37 @@ func (e *CorruptError) Error() string {
 type Recovery struct {
 	Segments int    // files of the log
 	Records  uint64 // in the last of them that held any
-	// Clean reports that Close had ended the log. Otherwise the process or the machine
-	// had stopped while it was open.
+	// Clean reports whether Close ended the log. If not, the process or the machine
+	// stopped while the log was open.
 	Clean bool
-	// Marked is the end of what the log's end mark knew to be durable. Open does not
-	// go on before it, unless AcceptLoss is set.
+	// Marked is the position in the end mark: everything before it was durable. Open
+	// refuses a log that ends before it, unless AcceptLoss is set.
 	Marked Position
-	// End is where the log went on: behind the last whole record.
+	// End is the position behind the last whole record, where the log continues.
 	End Position
-	// Dropped is how many bytes behind End were cut off, which an interrupted write
-	// had left in the segment of End. No append that wrote them had returned.
+	// Dropped is the number of bytes that were cut off behind End, in the segment of
+	// End. An interrupted write left them. No append that wrote them had returned.
 	Dropped int64
 	// Reason says why they are no records, "" when nothing was dropped.
 	Reason string
-	// Unfinished is how many new segments were removed whose creation had been
+	// Unfinished is the number of removed files of segments whose creation was
 	// interrupted.
 	Unfinished int
-	// Lost lists the places at which records that were durable are gone, which
-	// Options.AcceptLoss accepted, in the order of the log.
+	// Lost lists the places where durable records are gone and Options.AcceptLoss
+	// accepted that, in the order of the log.
 	Lost []CorruptError
 }
 
 // gap is a place where records that were durable are gone.
 type gap struct {
 	CorruptError
-	// after is the index, among the segments, of the one that is sealed when the
-	// loss is accepted; -1 when what is gone lies before all of them.
+	// after is the index of the segment that is sealed when the loss is accepted, -1 if
+	// the loss lies before all segments.
 	after int
 	at    int64 // where it is sealed
 }
 
-// recovered is what Open learns about a log before it changes anything.
+// recovered holds what Open finds in a log before it changes anything.
 type recovered struct {
 	segs    []segment
 	found   bool // the mark
@@ -103,8 +103,7 @@ func (l *Log) recover() error {
 	return nil
 }
 
-// claim locks the log and lists its segments. The last segment's file is l.file
-// then.
+// claim locks the log and lists its segments. It sets l.file to the last segment.
 func (l *Log) claim() (r *recovered, unfinished []string, err error) {
 	const tries = 10 // beside another process that opens and closes the log
 	for range tries {
@@ -126,7 +125,7 @@ func (l *Log) claim() (r *recovered, unfinished []string, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		// What was found may be older than the locks.
+		// The log may have changed before it was locked.
 		same, err := l.unchanged(r)
 		if err != nil || same {
 			return r, unfinished, err
@@ -161,7 +160,7 @@ func (l *Log) unchanged(r *recovered) (bool, error) {
 	return n == len(r.segs), nil
 }
 
-// inspect compares what is there with what must be.
+// inspect finds the gaps and the end of the log. It changes nothing.
 func (l *Log) inspect(r *recovered) error {
 	n := len(r.segs)
 	if n == 0 {
@@ -188,7 +187,7 @@ func (r *recovered) lose(after int, at int64, e CorruptError) {
 	r.gaps = append(r.gaps, gap{CorruptError: e, after: after, at: at})
 }
 
-// inspectMark looks whether there is a mark and whether it is that of the segments.
+// inspectMark checks that there is a mark and that it belongs to the segments.
 func (l *Log) inspectMark(r *recovered) {
 	id := uint64(0)
 	for _, g := range r.segs {
@@ -249,8 +248,8 @@ func checkSegments(st segmentStore, segs []segment, first uint64) (gaps []gap) {
 	return gaps
 }
 
-// inspectUnsealed reads a segment that has no seal although another follows. A
-// rotation that was interrupted leaves that behind, with all records in place.
+// inspectUnsealed reads a segment that has no seal although another segment follows. An
+// interrupted rotation leaves such a segment, with all its records.
 func (l *Log) inspectUnsealed(r *recovered, i int) error {
 	g, next := &r.segs[i], &r.segs[i+1]
 	if g.sealed || g.version < 2 || g.bad != "" || next.bad != "" || next.index != g.index+1 {
@@ -322,8 +321,8 @@ func (l *Log) inspectLast(r *recovered) error {
 	return nil
 }
 
-// repair writes the seals that interrupted rotations left out. For each gap that
-// was accepted it seals the segment before it; whatever else is in that stays.
+// repair writes the missing seals of interrupted rotations. For each accepted gap it adds
+// a seal to the segment before the gap and changes nothing else in it.
 func (l *Log) repair(r *recovered) error {
 	for i, at := range r.reseal {
 		if err := l.sealAs(&r.segs[i], at, r.segs[i+1].index, r.segs[i+1].firstSeq, 0); err != nil {
@@ -333,7 +332,7 @@ func (l *Log) repair(r *recovered) error {
 	for _, g := range r.gaps {
 		l.recovery.Lost = append(l.recovery.Lost, g.CorruptError)
 		if g.after < 0 || g.after == len(r.segs)-1 {
-			continue // the mark tells of the one, resume seals the other
+			continue // saveMark notes the first kind, begin seals the second
 		}
 		next := &r.segs[g.after+1]
 		if err := l.sealAs(&r.segs[g.after], g.at, next.index, next.firstSeq, sealAccepted); err != nil {
@@ -343,7 +342,7 @@ func (l *Log) repair(r *recovered) error {
 	return nil
 }
 
-// sealAs seals a segment that is not written any more.
+// sealAs seals a segment that is not the current one.
 func (l *Log) sealAs(g *segment, at int64, nextIndex, nextSeq uint64, flags uint32) error {
 	f, err := l.store.Open(g.name, true)
 	if err != nil {
@@ -363,7 +362,7 @@ func (l *Log) sealAs(g *segment, at int64, nextIndex, nextSeq uint64, flags uint
 	return err
 }
 
-// resume goes on behind the last record, in its segment or in a new one.
+// resume continues behind the last record, in its segment or in a new one.
 func (l *Log) resume(r *recovered) error {
 	n := len(r.segs)
 	if l.mark.log == 0 {
@@ -389,7 +388,7 @@ func (l *Log) resume(r *recovered) error {
 	return l.rotate() // a segment of version 1 takes no more records
 }
 
-// begin creates the first segment of a log, or the one behind a loss.
+// begin creates the first segment of a log, or the segment behind a loss.
 func (l *Log) begin(r *recovered) error {
 	index := l.mark.end.Segment
 	if n := len(r.segs); n > 0 {
@@ -428,8 +427,8 @@ func (l *Log) begin(r *recovered) error {
 	return l.saveMark()
 }
 
-// freeSeq returns a number that no record has had: none of those that can be read,
-// even by salvage, and none that was known to be durable.
+// freeSeq returns a number that no record has had. It is higher than every number that
+// can be read, by salvage too, and than every number in the mark.
 func (l *Log) freeSeq(r *recovered) (uint64, error) {
 	seq := max(r.nextSeq, 1)
 	for i := range r.segs {
@@ -458,7 +457,7 @@ func (l *Log) freeSeq(r *recovered) (uint64, error) {
 	return seq, nil
 }
 
-// saveMark notes where the log goes on.
+// saveMark saves the position at which the log continues.
 func (l *Log) saveMark() error {
 	return l.mark.save(func(m *endMark) {
 		m.clean, m.end = false, l.end
@@ -468,21 +467,20 @@ func (l *Log) saveMark() error {
 	})
 }
 
-// start makes a segment the one that is written.
+// start makes a segment the current one.
 func (l *Log) start(g segment, off int64, seq uint64) {
 	l.seg, l.off, l.seq = g, off, seq
 	l.synced, l.written = off, off
 	l.end = Position{Segment: g.index, Offset: off, Seq: seq}
 }
 
-// restore makes the end of the last segment what the scan found, on the disk and
-// not only in memory. The records of the last group are written once more: had
-// their sync failed, the page cache would show them while the disk lacks them,
-// and the kernel would not write them again of its own accord. Its sectors get
-// the bytes they have, so that an interruption does no harm.
+// restore makes the scanned end of the last segment durable. It writes the records of the
+// last group again. If their sync failed, the page cache shows them while the disk lacks
+// them, and the kernel does not write them again. The sectors get the bytes that they
+// have, so an interruption does no harm.
 //
-// The cut is durable before anything else is written: the remains of an old
-// group, behind a new one, might pass for its continuation.
+// restore cuts off what follows the last record and syncs the file. Otherwise the rest of
+// an old group behind a new one might look like its continuation.
 func (l *Log) restore(s *scanner, t tail) error {
 	for off := t.durable; off < t.end; {
 		n := min(t.end-off, scanWindow)

@@ -7,8 +7,8 @@ import "io"
 // scanWindow is how much of a segment is read at a time.
 const scanWindow = 256 << 10
 
-// scanner decodes the records of one segment. It reads through a window that it
-// reuses: what it returns is valid until the next call.
+// scanner decodes the records of one segment. It reads through one window, so what it
+// returns is valid until the next call.
 type scanner struct {
 	f    io.ReaderAt
 	size int64
@@ -39,8 +39,8 @@ const (
 	noMark     = "the end mark is missing or damaged, so that nothing shows whether records are gone"
 )
 
-// view returns n bytes of the file at off. What was cut off meanwhile, as the
-// zeros of a segment are when it is sealed, is zero.
+// view returns n bytes of the file at off. Bytes that were cut off meanwhile read as
+// zero; sealing a segment cuts off its zeros.
 func (s *scanner) view(off int64, n int) ([]byte, error) {
 	if i := off - s.at; i >= 0 && i+int64(n) <= int64(len(s.win)) {
 		return s.win[i : i+int64(n)], nil
@@ -79,9 +79,9 @@ func (s *scanner) header(off int64) (recordHeader, bool, error) {
 	return h, ok, nil
 }
 
-// record decodes the record at off. A reason says why there is none; then the
-// entry's next is where to go on looking: after the record when its header can
-// be believed, so that a payload is never searched for records.
+// record decodes the record at off. reason is not empty if there is no valid record.
+// The entry's next is then the offset at which to continue the search. It lies behind the
+// record if the header is valid, so that payloads are not searched for records.
 func (s *scanner) record(off int64) (e entry, reason string, err error) {
 	e = entry{off: off, next: off + recordAlign}
 	h, ok, err := s.header(off)
@@ -108,8 +108,8 @@ func (s *scanner) record(off int64) (e entry, reason string, err error) {
 	return e, "", nil
 }
 
-// resume finds the first record at or after off whose number is at least seq,
-// for readers that step over damage. It reports false when there is none.
+// resume finds the first record at or after off whose number is at least seq. Readers
+// that step over damage use it. It reports false when there is none.
 func (s *scanner) resume(off int64, seq uint64) (entry, bool, error) {
 	for off+recordHeaderSize <= s.size {
 		e, reason, err := s.record(off)
@@ -121,8 +121,8 @@ func (s *scanner) resume(off int64, seq uint64) (entry, bool, error) {
 	return entry{}, false, nil
 }
 
-// reseed finds out which of two seeds the records of a segment with a damaged
-// header have: the one it carries, or the one that it should carry.
+// reseed chooses between two seeds for a segment with a damaged header: the checksum in
+// the header, and the checksum computed from the header.
 func (s *scanner) reseed() {
 	if _, ok, err := s.resume(segmentHeaderSize, 1); ok || err != nil {
 		return
@@ -148,10 +148,10 @@ func (s *scanner) highest(off int64) (seq uint64, err error) {
 	return seq, nil
 }
 
-// acknowledgedAfter reports whether a record behind the damage at off proves that
-// off was durable before it was written. If so, the damage hit records that had
-// been acknowledged; if not, it is what an interrupted write leaves behind: a
-// write that was not yet synced reaches the disk in any order.
+// acknowledgedAfter reports whether a record behind the damage at off proves that off
+// was durable before that record was written. Then the damage hit acknowledged records.
+// Otherwise it may be the rest of an interrupted write, because the sectors of a write
+// that was not synced reach the disk in any order.
 func (s *scanner) acknowledgedAfter(off, next int64, seq uint64) (bool, error) {
 	for at := next; at+recordHeaderSize <= s.size; {
 		h, ok, err := s.header(at)
@@ -170,21 +170,20 @@ func (s *scanner) acknowledgedAfter(off, next int64, seq uint64) (bool, error) {
 	return false, nil
 }
 
-// tail is what a scan learns about the end of the last segment.
+// tail is the result of a scan of the last segment.
 type tail struct {
 	end     int64  // offset after the last whole record
 	seq     uint64 // number of the next record
 	records uint64 // whole records in the segment
-	// durable is up to where the segment was known to be durable when its last
-	// record was written.
+	// durable is the end of what was durable when the last record was written.
 	durable int64
 	dropped int64  // bytes after end up to the last that is not zero
 	reason  string // why they are no records
 	damaged bool   // end is not the end: acknowledged records follow
 }
 
-// scanTail reads a segment from its first record to the end of its valid part
-// and judges what follows.
+// scanTail reads a segment from its first record to the end of its valid part and
+// examines what follows.
 func (s *scanner) scanTail(firstSeq uint64) (tail, error) {
 	t := tail{end: segmentHeaderSize, seq: firstSeq, durable: segmentHeaderSize}
 	off, seq, retried := t.end, t.seq, false
@@ -205,8 +204,8 @@ func (s *scanner) scanTail(firstSeq uint64) (tail, error) {
 			}
 			continue
 		}
-		// A reader beside a writer may have read the place before it was written,
-		// and what follows afterwards: look again with fresh eyes.
+		// A reader beside an open Log may have read this offset before it was written
+		// and the following bytes afterwards. Read again.
 		if t.damaged, err = s.acknowledgedAfter(off, e.next, seq); err != nil {
 			return t, err
 		}

@@ -59,14 +59,14 @@ type segment struct {
 	log      uint64 // ID of the log; 0 in version 1
 	seed     uint32
 	size     int64
-	bad      string // why the header cannot be believed
+	bad      string // why the header is not valid
 	foreign  bool   // the segment is one of another log
 	sealed   bool
 	seal     seal // valid when sealed
 }
 
-// accepted reports whether the records that are missing before a segment are known
-// to be gone.
+// accepted reports whether Options.AcceptLoss accepted that records are missing between
+// g and the next segment.
 func (g *segment) accepted(next *segment) bool {
 	return g.sealed && g.seal.flags&sealAccepted != 0 && next != nil &&
 		g.seal.nextIndex == next.index && (g.seal.nextSeq == next.firstSeq || next.firstSeq == 0)
@@ -97,7 +97,7 @@ func listSegments(st segmentStore, prefix string) (segs []segment, unfinished []
 	return segs, unfinished, nil
 }
 
-// read fills in what the file says of itself: in its header and in its seal.
+// read reads the header and the seal of the segment.
 func (g *segment) read(st segmentStore) error {
 	f, err := st.Open(g.name, false)
 	if err != nil {
@@ -141,8 +141,8 @@ func (g *segment) read(st segmentStore) error {
 	return nil
 }
 
-// createSegment makes a new segment and its directory entry durable, and locks it.
-// It gets its name last, so that a segment under its name always has a header.
+// createSegment creates a segment, makes it and its directory entry durable, and locks
+// it. The file gets its name last, so a segment under its name always has a header.
 func createSegment(st segmentStore, prefix string, index, firstSeq, log uint64) (segment, segmentFile, error) {
 	h := segmentHeader{version: segmentVersion, log: log, index: index, firstSeq: firstSeq, salt: rand.Uint64(), created: time.Now().UnixNano()}
 	b, seed := h.encode()
@@ -167,8 +167,8 @@ func createSegment(st segmentStore, prefix string, index, firstSeq, log uint64) 
 	return g, f, nil
 }
 
-// writeNew writes a file durably. It is closed before it is renamed, which not
-// every system allows of an open file.
+// writeNew writes a file durably and closes it, because some systems cannot rename an
+// open file.
 func writeNew(st segmentStore, name string, b []byte) error {
 	f, err := st.Create(name)
 	if err != nil {
@@ -184,8 +184,7 @@ func writeNew(st segmentStore, name string, b []byte) error {
 	return err
 }
 
-// rotate seals the segment that is written and begins the next. The caller
-// leads.
+// rotate seals the current segment and begins the next. The caller leads.
 func (l *Log) rotate() error {
 	if l.opts.Sync == SyncNone && l.off > l.synced {
 		if err := l.sync(); err != nil {
@@ -212,10 +211,9 @@ func (l *Log) rotate() error {
 	return nil
 }
 
-// seal ends the segment that was written, once the next one is durable: it cuts off
-// the zeros, writes the seal and closes the file. The seal is durable before a
-// record of the next segment is acknowledged, so that the loss of that segment
-// shows.
+// seal ends the current segment. The next segment must be durable. seal cuts off the
+// zeros, writes the seal, syncs and closes the file. The seal is durable before a record
+// of the next segment is acknowledged, so that the loss of that segment can be detected.
 func (l *Log) seal(next segment) error {
 	l.before = l.seg
 	l.before.size = l.off
@@ -250,9 +248,8 @@ func (g *segment) info(st segmentStore) SegmentInfo {
 	return SegmentInfo{Index: g.index, Path: st.Path(g.name), FirstSeq: g.firstSeq, Size: g.size}
 }
 
-// Rotate seals the segment that is being written and begins a new one, after
-// the appends that were begun before. It does nothing when the segment holds no
-// record. A failure is final: see [Log].
+// Rotate waits for the appends that began before, seals the current segment and begins a
+// new one. It does nothing if the current segment is empty. A failure is final, see [Log].
 func (l *Log) Rotate() error {
 	return l.control("rotate", func() error {
 		if l.off == segmentHeaderSize {
@@ -262,9 +259,8 @@ func (l *Log) Rotate() error {
 	})
 }
 
-// Segments lists the log's segments, oldest first; the last is the one that is
-// being written. The files of the others do not change any more and may be
-// copied; remove them through [Log.Trim] only.
+// Segments returns the log's segments, oldest first. The last is the current segment. The
+// files of the others do not change and may be copied. Use [Log.Trim] to remove them.
 func (l *Log) Segments() []SegmentInfo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -276,10 +272,10 @@ func (l *Log) Segments() []SegmentInfo {
 	return infos
 }
 
-// Trim removes the segments all of whose records lie before a position, durably
-// and oldest first: the log is whole whenever that is interrupted. The segment
-// being written stays. Readers that are in a removed segment may fail with
-// fs.ErrNotExist. A failure concerns Trim only; calling it again is safe.
+// Trim removes the segments whose records all lie before a position. It removes the
+// oldest first and makes each removal durable, so an interrupted Trim leaves a valid log.
+// It keeps the current segment. Readers of a removed segment may fail with
+// fs.ErrNotExist. A failure concerns Trim only. It can be called again.
 func (l *Log) Trim(before Position) error {
 	l.trimming.Lock()
 	defer l.trimming.Unlock()

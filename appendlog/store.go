@@ -16,25 +16,23 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// segmentFile is what a Log asks of a file. Tests put one in place that
-// fails or crashes on demand.
+// segmentFile is a file of a log. Tests use implementations that fail or lose power.
 type segmentFile interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
 	Size() (int64, error)
 	Truncate(size int64) error
-	// Sync makes the file durable: all of it, or what is needed to read the data
-	// back.
+	// Sync makes the file durable, with full also its time stamps.
 	Sync(full bool) error
 	// TryLock locks the file against other openings of it until Close. It reports
 	// false when another opening has the lock.
 	TryLock() (bool, error)
-	// Check returns an error when the file's name does not lead to it any more.
+	// Check returns an error if the file's name does not lead to this file any more.
 	Check() error
 }
 
-// segmentStore is what a Log asks of its directory.
+// segmentStore is the directory of a log.
 type segmentStore interface {
 	List() ([]string, error)
 	// Create creates a file, or empties the one that exists.
@@ -49,11 +47,11 @@ type segmentStore interface {
 	Close() error
 }
 
-// ErrInUse is returned by Open when the log is open already, in this process or
-// another, by whatever path.
+// ErrInUse is returned by Open when the log is already open, in this process or in
+// another one.
 var ErrInUse = errors.New("the log is open already")
 
-// errMoved is the failure of a log whose file was taken away while it was open.
+// errMoved is the failure of a log whose segment was removed, renamed or replaced.
 var errMoved = errors.New("the file was removed, renamed or replaced while the log was open")
 
 // lock locks a file of a log, or returns ErrInUse.
@@ -68,8 +66,8 @@ func lock(f segmentFile, path string) error {
 	return nil
 }
 
-// dirStore is a directory of the operating system. It stays with the directory
-// when that is renamed.
+// dirStore is a directory of the operating system. It follows the directory when that is
+// renamed.
 type dirStore struct {
 	dir    string
 	perm   fs.FileMode
@@ -95,8 +93,8 @@ func openDirStore(dir string, perm fs.FileMode) (*dirStore, error) {
 	return s, nil
 }
 
-// descriptor returns the descriptor of a file without a change of its mode, which
-// os.File.Fd might make. It is valid while the file is open.
+// descriptor returns the descriptor of a file. Unlike os.File.Fd it does not change the
+// file's mode. The descriptor is valid while the file is open.
 func descriptor(f *os.File) (fd int, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -184,7 +182,7 @@ func (s *dirStore) open(name string, flags int) (segmentFile, error) {
 	return d, nil
 }
 
-// named gives an error of the root the whole path.
+// named replaces the name in an error of the root by the whole path.
 func (s *dirStore) named(err error, name string) error {
 	if e, ok := err.(*fs.PathError); ok {
 		return &fs.PathError{Op: strings.TrimSuffix(e.Op, "at"), Path: s.Path(name), Err: e.Err}
@@ -238,8 +236,8 @@ func (f *dirFile) TryLock() (bool, error) {
 	return ok, err
 }
 
-// Close gives the lock back by itself: a child process that is being started has a
-// copy of the descriptor for a moment, which would keep the lock.
+// Close unlocks before it closes. A child process that is being started has a copy of the
+// descriptor for a moment, which would keep the lock.
 func (f *dirFile) Close() error {
 	if f.locked {
 		_ = sys.Unlock(f.File) // closing does the same
@@ -247,7 +245,7 @@ func (f *dirFile) Close() error {
 	return f.File.Close()
 }
 
-// compare is Check where there is no cheaper way.
+// compare is Check for systems without a cheaper way.
 func (f *dirFile) compare() error {
 	now, err := f.store.root.Lstat(f.name)
 	if err == nil {
@@ -270,7 +268,7 @@ func noSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// writeFull is WriteAt that calls a short write an error.
+// writeFull is WriteAt that returns an error for a short write.
 func writeFull(f segmentFile, p []byte, off int64) error {
 	n, err := f.WriteAt(p, off)
 	if err == nil && n < len(p) {
