@@ -24,7 +24,8 @@ const inheritEnv = "RINGSIDE_INHERIT"
 // accepting is a program in another language that accepts on descriptor 3, which
 // it makes blocking: that makes it so for all processes that share the listener.
 const accepting = `
-import socket
+import signal, socket
+signal.alarm(120)  # should the test be killed
 s = socket.socket(fileno=3)
 s.setblocking(True)
 print("ready", flush=True)
@@ -58,6 +59,7 @@ func TestInheritedListener(t *testing.T) {
 				defer cancel()
 				cmd := exec.CommandContext(ctx, self, "-test.run=^TestInheritedListener$", "-test.v")
 				cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", inheritEnv, mode, network))
+				cmd.WaitDelay = time.Second // the program has its output
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Errorf("%v, %v\n%s", err, ctx.Err(), out)
 				}
