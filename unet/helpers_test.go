@@ -146,3 +146,5 @@ func describe(err error) string {
 	}
 	return s
 }
+
+func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }

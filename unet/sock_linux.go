@@ -3,12 +3,15 @@
 package unet
 
 import (
+	"math"
 	"net"
 	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
+	"weak"
 
 	"github.com/ringside-io/ringside/internal/epoll"
 	"github.com/ringside-io/ringside/internal/fdlock"
@@ -276,4 +279,171 @@ func (s *sock) waitWritable() error {
 	s.mu.Unlock()
 	_, err := s.wait(&s.wr, nil)
 	return err
+}
+
+// deadlines are the two deadlines of a socket and the timer that watches the
+// nearer one. A deadline that moves away, as it does with each request of a
+// server with timeouts, leaves the timer alone: it finds out when it fires.
+// Guarded by the socket's mu.
+type deadlines struct {
+	read, write int64 // since epoch, 0 for none
+	armed       int64 // when the timer fires, 0 when it does not
+	timer       *time.Timer
+}
+
+var epoch = time.Now()
+
+// sinceEpoch converts a deadline, of which some time is left, to its time since
+// epoch.
+func sinceEpoch(now time.Time, left time.Duration) int64 {
+	passed := now.Sub(epoch)
+	if left > math.MaxInt64-passed {
+		return math.MaxInt64
+	}
+	return int64(passed + left)
+}
+
+func (d *deadlines) stop() {
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+}
+
+// setDeadline sets the deadlines of the directions that are asked for. It takes
+// effect for calls that wait, too.
+func (s *sock) setDeadline(t time.Time, read, write bool) error {
+	now := time.Now()
+	switch left := t.Sub(now); {
+	case t.IsZero():
+		return s.setWhen(0, read, write)
+	case left <= 0:
+		return s.setWhen(-1, read, write)
+	case bubbled(now):
+		return s.setBubbled(left, read, write)
+	default:
+		return s.setWhen(sinceEpoch(now, left), read, write)
+	}
+}
+
+// setBubbled is setDeadline for a time that is left of a bubble's clock.
+func (s *sock) setBubbled(left time.Duration, read, write bool) (err error) {
+	outside(func() { err = s.setWhen(sinceEpoch(time.Now(), left), read, write) })
+	return err
+}
+
+// setWhen is setDeadline with a time since epoch: 0 for none, a negative value for
+// one that has passed.
+func (s *sock) setWhen(when int64, read, write bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return net.ErrClosed
+	}
+	if read {
+		s.clock.read = max(when, 0)
+		s.rd.expire(when < 0)
+	}
+	if write {
+		s.clock.write = max(when, 0)
+		s.wr.expire(when < 0)
+	}
+	s.arm(when)
+	return nil
+}
+
+// expire notes whether the deadline has passed. The caller holds the socket's mu.
+func (h *half) expire(passed bool) {
+	h.expired.Store(passed)
+	if passed {
+		h.interrupt()
+	}
+}
+
+// arm makes the timer fire no later than when, if that is a time. The caller
+// holds mu.
+func (s *sock) arm(when int64) {
+	d := &s.clock
+	if when <= 0 || d.armed != 0 && d.armed <= when {
+		return
+	}
+	d.armed = when
+	left := time.Duration(when) - time.Since(epoch)
+	if d.timer != nil {
+		d.timer.Reset(left)
+		return
+	}
+	self := weak.Make(s) // a timer must not keep a dropped socket open
+	d.timer = time.AfterFunc(left, func() {
+		if s := self.Value(); s != nil {
+			s.tick()
+		}
+	})
+}
+
+// tick runs when the timer fires.
+func (s *sock) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return
+	}
+	d, now := &s.clock, int64(time.Since(epoch))
+	d.armed = 0
+	if d.read != 0 && d.read <= now {
+		d.read = 0
+		s.rd.expire(true)
+	}
+	if d.write != 0 && d.write <= now {
+		d.write = 0
+		s.wr.expire(true)
+	}
+	s.arm(d.read)
+	s.arm(d.write)
+}
+
+// table finds the socket of an event. What the kernel gives back is an index
+// with a generation: an event of a socket that was closed finds nothing, even
+// when the index has been given to another. The table does not keep sockets
+// alive, so that one that is dropped without Close can be collected.
+type table struct {
+	mu    sync.Mutex
+	slots []tableSlot
+	free  []uint32
+}
+
+type tableSlot struct {
+	generation uint32
+	sock       weak.Pointer[sock]
+}
+
+// add enters a socket and returns its key.
+func (t *table) add(s *sock) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.free) == 0 {
+		t.slots = append(t.slots, tableSlot{generation: 1})
+		t.free = append(t.free, uint32(len(t.slots)-1))
+	}
+	i := t.free[len(t.free)-1]
+	t.free = t.free[:len(t.free)-1]
+	t.slots[i].sock = weak.Make(s)
+	return uint64(t.slots[i].generation)<<32 | uint64(i)
+}
+
+// remove forgets a socket.
+func (t *table) remove(key uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slot := &t.slots[uint32(key)]
+	slot.generation++
+	slot.sock = weak.Pointer[sock]{}
+	t.free = append(t.free, uint32(key))
+}
+
+// find returns the socket of a key, nil when it has gone. The caller holds mu.
+func (t *table) find(key uint64) *sock {
+	if i := uint32(key); int(i) < len(t.slots) && t.slots[i].generation == uint32(key>>32) {
+		return t.slots[i].sock.Value()
+	}
+	return nil
 }

@@ -4,7 +4,10 @@ package unet
 
 import (
 	"errors"
+	"os"
 	"runtime"
+
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // errNoDriver is nil: Linux has what the drivers need.
@@ -61,3 +64,5 @@ func (s *System) stop() error {
 	s.closePipes()
 	return errors.Join(errs...)
 }
+
+func reusePort(fd int) error { return os.NewSyscallError("setsockopt", sys.SockReusePort(fd)) }

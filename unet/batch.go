@@ -3,7 +3,6 @@
 package unet
 
 import (
-	"context"
 	"net"
 	"net/netip"
 )
@@ -91,28 +90,4 @@ func (c oneByOne) writeOne(p *Packet) (err error) {
 		}
 	}
 	return err
-}
-
-// ListenPacket opens a socket for udp, udp4, udp6 or unixgram, with the rules of
-// net.ListenConfig.ListenPacket. It is a [UDPConn] or a [UnixgramConn], which
-// are a [BatchConn], or package net's (see [NewBatchConn]) where the system uses that
-// or the network is another.
-func (lc *ListenConfig) ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error) {
-	c, err := lc.std().ListenPacket(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return lc.System.or().takePacketConn(c, network)
-}
-
-// ListenPacket opens a socket for datagrams, as net.ListenPacket.
-func ListenPacket(network, address string) (net.PacketConn, error) {
-	var lc ListenConfig
-	return lc.ListenPacket(context.Background(), network, address)
-}
-
-// ListenPacket is the package's ListenPacket on the system.
-func (s *System) ListenPacket(network, address string) (net.PacketConn, error) {
-	lc := ListenConfig{System: s}
-	return lc.ListenPacket(context.Background(), network, address)
 }

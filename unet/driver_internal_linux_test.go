@@ -203,3 +203,48 @@ func TestStarvedLoops(t *testing.T) {
 		times(1, time.Microsecond, false)
 	}
 }
+
+// TestSettleWaitsForManyOnly has a driver wait for readers that have not begun.
+func TestSettleWaitsForManyOnly(t *testing.T) {
+	l := &loop{settled: make(chan struct{}, 1)}
+	l.woken.Store(1 + fewEvents)
+	l.settle() // few of them are not worth it
+	for range fewEvents {
+		l.begun()
+	}
+	l.woken.Add(fewEvents + 1)
+	done := make(chan struct{})
+	go func() { l.settle(); close(done) }()
+	for l.woken.Load() != fewEvents+1 { // the driver has stepped aside
+		time.Sleep(time.Millisecond)
+	}
+	for range fewEvents {
+		l.begun()
+	}
+	select {
+	case <-done:
+		t.Fatal("went on before all had begun")
+	case <-time.After(10 * time.Millisecond):
+	}
+	l.begun()
+	<-done
+	if n := l.woken.Load(); n != 1 {
+		t.Errorf("%d are counted afterwards", n)
+	}
+}
+
+// TestRestrictedRing tries what a restricted ring refuses; what it must not
+// refuse is in TestStress.
+func TestRestrictedRing(t *testing.T) {
+	ringtest.NeedKernel(t, "RESTRICTIONS", "5.10")
+	s, err := NewSystem(Options{Mode: ModeRing, Restrict: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &loop{system: s, useRing: true}
+	if !l.openRing() {
+		t.Fatal("no ring")
+	}
+	defer l.ring.Close()
+	ringtest.WantRestricted(t, l.ring, uring.OpRecv)
+}
