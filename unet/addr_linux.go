@@ -36,7 +36,7 @@ func (s *sockaddr) family() int {
 
 func (s *sockaddr) port() int { return int(binary.BigEndian.Uint16(s.b[2:])) }
 
-// addrPort returns an address of the Internet, with the zone as its number.
+// addrPort returns an IPv4 or IPv6 address and its port.
 func (s *sockaddr) addrPort() netip.AddrPort {
 	port := uint16(s.port())
 	switch family := s.family(); {
@@ -54,9 +54,9 @@ func (s *sockaddr) addrPort() netip.AddrPort {
 
 func (s *sockaddr) zone() int { return int(binary.NativeEndian.Uint32(s.b[24:])) }
 
-// unixName returns the name of an address of the Unix family as package net
-// shows it: up to a NUL, with @ for the one that begins an abstract name or
-// stands for none.
+// unixName returns the name of a Unix socket as package net writes it: up to the
+// first NUL, with an @ for the NUL that begins an abstract name. A socket without a
+// name is "@".
 func (s *sockaddr) unixName() string {
 	name := s.b[2:max(2, min(s.n, len(s.b)))]
 	if len(name) == 0 || name[0] == 0 {
@@ -75,8 +75,8 @@ func untilNUL(p []byte) string {
 	return string(p)
 }
 
-// addr returns the address in package net's form for a network of one of its
-// names, nil for none.
+// addr returns the address as package net's type for the network, nil if there is
+// none.
 func (s *sockaddr) addr(network string) net.Addr {
 	switch network {
 	case "unix", "unixgram", "unixpacket":
@@ -89,7 +89,7 @@ func (s *sockaddr) addr(network string) net.Addr {
 	if !ap.IsValid() {
 		return nil
 	}
-	// An address and its bytes are one allocation.
+	// One allocation holds an address and its bytes.
 	if network[0] == 'u' {
 		a := &struct {
 			net.UDPAddr
@@ -101,7 +101,7 @@ func (s *sockaddr) addr(network string) net.Addr {
 	return new(tcpAddr).set(ap)
 }
 
-// tcpAddr is an address with its bytes.
+// tcpAddr is an address together with the bytes of its IP.
 type tcpAddr struct {
 	net.TCPAddr
 	ip [16]byte
@@ -112,8 +112,8 @@ func (a *tcpAddr) set(ap netip.AddrPort) net.Addr {
 	return &a.TCPAddr
 }
 
-// tcpAddrs returns the addresses of a TCP socket, in one allocation. The peer's is
-// known.
+// tcpAddrs returns the addresses of a TCP socket, in one allocation. accept4 has
+// returned the peer's.
 func tcpAddrs(fd int, peer *sockaddr) (local, remote net.Addr) {
 	var name sockaddr
 	both := new([2]tcpAddr)
@@ -129,7 +129,7 @@ func tcpAddrs(fd int, peer *sockaddr) (local, remote net.Addr) {
 	return local, remote
 }
 
-// ipBytes returns the bytes of an address, which it keeps in room.
+// ipBytes stores the bytes of an address in room and returns them.
 func ipBytes(a netip.Addr, room *[16]byte) net.IP {
 	if a.Is4() {
 		b := a.As4()
@@ -139,7 +139,7 @@ func ipBytes(a netip.Addr, room *[16]byte) net.IP {
 	return room[:]
 }
 
-// localAddr asks for the address of a socket.
+// localAddr returns the address of a socket, nil if it has none.
 func localAddr(fd int, network string) net.Addr {
 	var s sockaddr
 	n, errno := sys.SockName(fd, s.b[:], false)
@@ -150,19 +150,19 @@ func localAddr(fd int, network string) net.Addr {
 	return s.addr(network)
 }
 
-// zones are the names and numbers of the interfaces of this machine, which IPv6
-// addresses carry as zones. The kernel is asked again after a minute, and at once
-// for a name or number that is not known, as package net does.
+// zones holds the names and numbers of the network interfaces, which are the zones
+// of IPv6 addresses. It is read from the kernel again after a minute, and at once
+// for an unknown name or number, as in package net.
 var zones zoneCache
 
 type zoneCache struct {
 	mu      sync.RWMutex
-	asked   time.Time
+	read    time.Time
 	numbers map[string]int
 	names   map[int]string
 }
 
-const zonesLast = time.Minute
+const zoneLifetime = time.Minute
 
 // name returns the name of an interface, or its number where it has none.
 func (z *zoneCache) name(number int) (name string) {
@@ -181,13 +181,13 @@ func (z *zoneCache) index(name string) (number int) {
 	return number
 }
 
-// find calls get, and again after the kernel was asked when it finds nothing.
+// find calls get, and once more after a refresh if get finds nothing.
 func (z *zoneCache) find(get func() bool) bool {
-	fresh := z.ask(zonesLast)
+	fresh := z.refresh(zoneLifetime)
 	z.mu.RLock()
 	ok := get()
 	z.mu.RUnlock()
-	if ok || fresh || !z.ask(0) {
+	if ok || fresh || !z.refresh(0) {
 		return ok
 	}
 	z.mu.RLock()
@@ -195,20 +195,20 @@ func (z *zoneCache) find(get func() bool) bool {
 	return get()
 }
 
-// ask asks the kernel unless it has been asked within the last while, and reports
-// whether it did.
-func (z *zoneCache) ask(while time.Duration) bool {
+// refresh reads the interfaces from the kernel unless that was done within the
+// lifetime, and reports whether it did.
+func (z *zoneCache) refresh(lifetime time.Duration) bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	now := time.Now()
-	if now.Before(z.asked.Add(while)) {
+	if now.Before(z.read.Add(lifetime)) {
 		return false
 	}
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return false
 	}
-	z.asked, z.numbers, z.names = now, make(map[string]int), make(map[int]string)
+	z.read, z.numbers, z.names = now, make(map[string]int), make(map[int]string)
 	for _, i := range interfaces {
 		z.numbers[i.Name], z.names[i.Index] = i.Index, i.Name
 	}

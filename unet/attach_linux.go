@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// dupConn copies the descriptor of a socket of package net's.
+// dupConn duplicates the descriptor of a socket of package net.
 func dupConn(c syscall.Conn) (fd int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -24,26 +24,26 @@ func dupConn(c syscall.Conn) (fd int, err error) {
 	return fd, syscallError("dup", dupErr)
 }
 
-// netSocket is what all sockets of package net's are.
+// netSocket is any socket of package net.
 type netSocket interface {
 	syscall.Conn
 	io.Closer
 }
 
-// take makes whole, whose socket is sk, of a socket of package net's, which it
-// closes. When it fails, old is as it was.
-func take[T any](s *System, old netSocket, whole *T, sk *sock) error {
-	if err := sk.takeOver(s, old); err != nil {
+// attach moves a socket of package net to whole, whose sock is sk: it takes a
+// duplicate of the descriptor and closes old. On failure old is unchanged.
+func attach[T any](s *System, old netSocket, whole *T, sk *sock) error {
+	if err := sk.watchCopyOf(s, old); err != nil {
 		return err
 	}
-	_ = old.Close() // the copy is what counts
+	_ = old.Close() // the duplicate keeps the socket open
 	closeDropped(whole, sk)
 	return nil
 }
 
-// refused decides what becomes of a socket of package net's that could not be
-// taken, as for want of descriptors: where the system was free to choose it stays
-// package net's, and refused returns nil; otherwise it is closed.
+// refused handles a socket of package net that could not be attached, for example
+// for lack of descriptors. In ModeAuto the socket remains package net's and refused
+// returns nil. In other modes refused closes it and returns err.
 func (s *System) refused(old io.Closer, err error) error {
 	if err == nil || s.opts.Mode == ModeAuto {
 		return nil
@@ -52,9 +52,9 @@ func (s *System) refused(old io.Closer, err error) error {
 	return err
 }
 
-// takeConn makes a connection of package net one of the system's. What the
-// system does not know it leaves as it is.
-func (s *System) takeConn(old net.Conn, network string) (net.Conn, error) {
+// attachConn returns a connection of the system for one of package net. A type that
+// the system does not drive is returned unchanged.
+func (s *System) attachConn(old net.Conn, network string) (net.Conn, error) {
 	if s.mode == ModeNet {
 		return old, nil
 	}
@@ -64,17 +64,17 @@ func (s *System) takeConn(old net.Conn, network string) (net.Conn, error) {
 	switch o := old.(type) {
 	case *net.TCPConn:
 		t := &TCPConn{conn{network: network, local: local, remote: remote}}
-		c, err = t, take(s, o, t, &t.sock)
+		c, err = t, attach(s, o, t, &t.sock)
 	case *net.UnixConn:
 		if network == "unixgram" {
-			c, err = s.takeDatagrams(o, network)
+			c, err = s.attachDatagrams(o, network)
 			break
 		}
 		u := &UnixConn{conn{network: network, local: local, remote: remote}}
-		u.wary.Store(true) // see newUnixConn
-		c, err = u, take(s, o, u, &u.sock)
+		u.moreLikely.Store(true) // see newUnixConn
+		c, err = u, attach(s, o, u, &u.sock)
 	case *net.UDPConn:
-		c, err = s.takeDatagrams(o, network)
+		c, err = s.attachDatagrams(o, network)
 	default:
 		return old, nil
 	}
@@ -87,8 +87,8 @@ func (s *System) takeConn(old net.Conn, network string) (net.Conn, error) {
 	return old, nil
 }
 
-// takeListener makes a listener of package net one of the system's.
-func (s *System) takeListener(old net.Listener, network string, o listenOptions) (net.Listener, error) {
+// attachListener returns a listener of the system for one of package net.
+func (s *System) attachListener(old net.Listener, network string, o listenOptions) (net.Listener, error) {
 	if err := o.setBacklog(old); err != nil {
 		_ = old.Close()
 		return nil, &net.OpError{Op: "listen", Net: network, Addr: old.Addr(), Err: err}
@@ -101,11 +101,11 @@ func (s *System) takeListener(old net.Listener, network string, o listenOptions)
 	switch old := old.(type) {
 	case *net.TCPListener:
 		t := &TCPListener{listener: listener{network: network, local: old.Addr()}, period: o.period, probes: o.probes}
-		l, err = t, take(s, old, t, &t.sock)
+		l, err = t, attach(s, old, t, &t.sock)
 	case *net.UnixListener:
 		u := &UnixListener{listener: listener{network: network, local: old.Addr()}, unlink: true}
 		old.SetUnlinkOnClose(false)
-		if l, err = u, take(s, old, u, &u.sock); err != nil {
+		if l, err = u, attach(s, old, u, &u.sock); err != nil {
 			old.SetUnlinkOnClose(true)
 		}
 	default:
@@ -120,7 +120,7 @@ func (s *System) takeListener(old net.Listener, network string, o listenOptions)
 	return old, nil
 }
 
-// setBacklog changes the backlog of a listener of package net's.
+// setBacklog sets the backlog of a listener of package net.
 func (o *listenOptions) setBacklog(l net.Listener) error {
 	c, ok := l.(syscall.Conn)
 	if o.backlog <= 0 || !ok {

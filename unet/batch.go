@@ -9,15 +9,15 @@ import (
 
 // Packet is one datagram of a batch.
 type Packet struct {
-	// Data is what to send, or where to receive.
+	// Data is the payload to send, or the buffer to receive into.
 	Data []byte
-	// N is how many bytes of Data were received.
+	// N is the number of bytes received into Data.
 	N int
-	// Truncated says that the datagram was longer than Data.
+	// Truncated is set if the datagram was longer than Data.
 	Truncated bool
-	// Addr is the peer of a UDP socket and Name that of a unixgram one: where
-	// to send to, nothing on a connected socket, or who sent, "" for a sender
-	// without a name.
+	// Addr is the peer of a UDP socket, Name that of a unixgram socket: the
+	// destination, left empty on a connected socket, or the sender. A unixgram
+	// sender may have no name.
 	Addr netip.AddrPort
 	Name string
 }
@@ -26,17 +26,17 @@ type Packet struct {
 // methods may be called concurrently.
 type BatchConn interface {
 	net.PacketConn
-	// ReadBatch waits for a datagram, receives it and those that are there
-	// already into the packets, and returns how many. The buffers are the
-	// connection's until it returns.
+	// ReadBatch waits for a datagram, receives it and further ones that have
+	// arrived into the packets, and returns how many it received. The buffers
+	// belong to the connection until ReadBatch returns.
 	ReadBatch(packets []Packet) (int, error)
-	// WriteBatch sends all packets in order and returns how many were sent.
-	// When these are fewer than all, the error says why the next one was not.
+	// WriteBatch sends all packets in order and returns how many were sent. If
+	// not all were, the error is that of the next packet.
 	WriteBatch(packets []Packet) (int, error)
 }
 
-// NewBatchConn returns c itself when it is a [BatchConn], otherwise one that receives
-// and sends one datagram at a time through c.
+// NewBatchConn returns c itself if it is a [BatchConn], otherwise a BatchConn that
+// receives and sends one datagram at a time through c.
 func NewBatchConn(c net.PacketConn) BatchConn {
 	if b, ok := c.(BatchConn); ok {
 		return b

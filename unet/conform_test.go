@@ -192,7 +192,7 @@ func TestWriteDeadline(t *testing.T) {
 			n, err = a.Write(p)
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) || n <= 0 || n >= len(p) {
-			t.Fatalf("write that nobody reads: %d, %v", n, err)
+			t.Fatalf("write that the peer does not read: %d, %v", n, err)
 		}
 		_ = a.SetWriteDeadline(time.Time{})
 		drained := start(func() error { _, err := io.CopyN(io.Discard, b, int64(n)+3); return err })

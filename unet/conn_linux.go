@@ -15,14 +15,14 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// conn is what connections of all families share.
+// conn is the part that connections of all families have in common.
 type conn struct {
 	sock
 	network       string
 	local, remote net.Addr
 }
 
-// maxTransfer is the most that one call moves, as package net has it.
+// maxTransfer limits the bytes of one system call, as in package net.
 const maxTransfer = 1 << 30
 
 // opError wraps an error as package net does.
@@ -30,7 +30,7 @@ func (c *conn) opError(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.network, Source: c.local, Addr: c.remote, Err: err}
 }
 
-// setError wraps an error of a call that sets something.
+// setError wraps an error of a method that sets an option or a deadline.
 func (c *conn) setError(err error) error {
 	if err == nil {
 		return nil
@@ -38,9 +38,9 @@ func (c *conn) setError(err error) error {
 	return &net.OpError{Op: "set", Net: c.network, Addr: c.local, Err: err}
 }
 
-// Read reads what has arrived, waiting for the first byte. It returns io.EOF
-// at the end of the stream, bare; every other error is a *net.OpError. p is the
-// connection's until Read returns.
+// Read reads the bytes that have arrived, and waits if there are none. At the end of
+// the stream it returns io.EOF itself; every other error is a *net.OpError. p
+// belongs to the connection until Read returns.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.read(p)
 	switch {
@@ -52,7 +52,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// read is Read without the wrapping: 0 at the end.
+// read is Read with unwrapped errors; it returns 0 and nil at the end.
 func (c *conn) read(p []byte) (int, error) {
 	h := &c.rd
 	if err := c.begin(h); err != nil {
@@ -78,7 +78,7 @@ func (c *conn) read(p []byte) (int, error) {
 				continue
 			default:
 				sys.RaceWrite(p[:n])
-				c.mayHoldMore(n, len(p), errno)
+				c.afterReceive(n, len(p), errno)
 				return n, callError("read", errno)
 			}
 		}
@@ -92,7 +92,7 @@ func (c *conn) read(p []byte) (int, error) {
 	}
 }
 
-// closedOnly says whether the socket is closing; deadlines do not count.
+// closedOnly is check without the deadline.
 func (s *sock) closedOnly() error {
 	if s.lock.Closed() {
 		return net.ErrClosed
@@ -100,7 +100,7 @@ func (s *sock) closedOnly() error {
 	return nil
 }
 
-// callError names the call that failed, as package net does.
+// callError returns an error that names the system call, as in package net, or nil.
 func callError(call string, errno syscall.Errno) error {
 	if errno == 0 {
 		return nil
@@ -108,8 +108,8 @@ func callError(call string, errno syscall.Errno) error {
 	return os.NewSyscallError(call, errno)
 }
 
-// syscallError returns an error of a call as package net has it: an
-// *os.SyscallError, so that net.OpError knows which are temporary.
+// syscallError converts an error of package sys to an *os.SyscallError, by which
+// net.OpError recognizes temporary errors.
 func syscallError(call string, err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return os.NewSyscallError(call, errno)
@@ -117,9 +117,9 @@ func syscallError(call string, err error) error {
 	return err
 }
 
-// Write writes all of p, waiting for room as often as it takes. Concurrent
-// writes follow each other whole. When it returns fewer bytes than p has, the
-// error, a *net.OpError, says why.
+// Write writes all of p and waits while the send buffer is full. Concurrent writes
+// do not mix. If it writes fewer bytes than p has, it returns a *net.OpError with
+// the reason.
 func (c *conn) Write(p []byte) (int, error) {
 	n, err := c.write(p)
 	if err != nil {
@@ -168,8 +168,8 @@ func (c *conn) send(p []byte) (done int, err error) {
 	}
 }
 
-// Close closes the connection. Calls that wait return with an error that wraps
-// net.ErrClosed, and Close returns when all have. Data that was written is
+// Close closes the connection. Calls that wait return an error that wraps
+// net.ErrClosed; Close returns after the last of them. Data that was written is
 // still sent (see [TCPConn.SetLinger]).
 func (c *conn) Close() error {
 	if err := c.close(); err != nil {
@@ -181,13 +181,12 @@ func (c *conn) Close() error {
 // LocalAddr returns the local address. Do not change it.
 func (c *conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr returns the peer's address, nil when there is none. Do not change
-// it.
+// RemoteAddr returns the peer's address, nil if there is none. Do not change it.
 func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
-// SetDeadline sets both deadlines: after t, calls that would wait, and those
-// that wait already, fail with an error that wraps os.ErrDeadlineExceeded. The
-// zero time means none. A deadline may be moved at any time.
+// SetDeadline sets the deadlines of reading and writing. After t, calls that wait
+// fail with an error that wraps os.ErrDeadlineExceeded. The zero time means no
+// deadline. A deadline may be moved at any time and affects calls in progress.
 func (c *conn) SetDeadline(t time.Time) error { return c.setError(c.setDeadline(t, true, true)) }
 
 // SetReadDeadline is SetDeadline for reading.
@@ -200,7 +199,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.setError(c.setDeadline(t, false, true))
 }
 
-// use runs f with the descriptor, which stays open meanwhile.
+// use calls f with the descriptor, which stays open during the call.
 func (s *sock) use(f func(fd int) error) error {
 	if !s.lock.Acquire() {
 		return net.ErrClosed
@@ -226,7 +225,7 @@ func (c *conn) SetWriteBuffer(bytes int) error {
 	return c.setInt(syscall.SOL_SOCKET, syscall.SO_SNDBUF, bytes)
 }
 
-// shutdown ends one direction.
+// shutdown closes one direction.
 func (c *conn) shutdown(how int) error {
 	err := c.use(func(fd int) error { return os.NewSyscallError("shutdown", sys.SockShutdown(fd, how)) })
 	if err != nil {
@@ -235,12 +234,12 @@ func (c *conn) shutdown(how int) error {
 	return nil
 }
 
-// File returns a copy of the descriptor as a file, which the caller must close.
-// Closing one does not close the other. As with package net, the file's method Fd
+// File returns a duplicate of the descriptor as a file, which the caller must close.
+// Closing one does not close the other. As in package net, the file's method Fd
 // makes the socket blocking.
 func (c *conn) File() (f *os.File, err error) {
 	err = c.use(func(fd int) (err error) {
-		c.wary.Store(true) // the other may read
+		c.moreLikely.Store(true) // the other may read
 		f, err = dupFile(fd, connFile)
 		return err
 	})
@@ -257,9 +256,8 @@ func addrString(a net.Addr) string {
 	return a.String()
 }
 
-// dupFile returns a file with a copy of a descriptor. Its method Fd makes the
-// descriptor blocking, which only package net can ask of package os, so that
-// net makes the file.
+// dupFile returns a file with a duplicate of a descriptor. Package net creates the
+// file: only it can create one whose method Fd makes the descriptor blocking.
 func dupFile(fd int, fileOf func(*os.File) (*os.File, error)) (*os.File, error) {
 	n, err := sys.Dup(fd)
 	if err != nil {
@@ -292,10 +290,10 @@ func listenerFile(own *os.File) (*os.File, error) {
 	return l.(interface{ File() (*os.File, error) }).File()
 }
 
-// maxParts is how many buffers one call takes (IOV_MAX).
+// maxParts limits the buffers of one system call (IOV_MAX).
 const maxParts = 1024
 
-// vector is the argument of a call with several buffers.
+// vector is the argument of a system call with several buffers.
 type vector struct {
 	msg uring.Msg
 	iov []uring.Iovec
@@ -303,7 +301,7 @@ type vector struct {
 
 var vectors = sync.Pool{New: func() any { return new(vector) }}
 
-// fill points v at the first buffers of bufs.
+// fill sets v to the first buffers of bufs.
 func (v *vector) fill(bufs net.Buffers) {
 	v.iov = v.iov[:0]
 	room := maxTransfer
@@ -319,10 +317,10 @@ func (v *vector) fill(bufs net.Buffers) {
 	v.msg.Set(nil, v.iov, nil)
 }
 
-// Writev writes all buffers, in as few system calls as they fit into, and
-// removes from bufs what was written, as net.Buffers.WriteTo does with a
-// connection of package net's. The buffers are the connection's until Writev
-// returns; they are not changed.
+// Writev writes all buffers in as few system calls as possible and removes what it
+// has written from bufs, as net.Buffers.WriteTo does with a connection of package
+// net. The buffers belong to the connection until Writev returns. Their bytes are
+// not changed.
 func (c *conn) Writev(bufs *net.Buffers) (int64, error) {
 	n, err := c.writev(bufs)
 	if err != nil {
@@ -371,7 +369,7 @@ func (c *conn) writev(bufs *net.Buffers) (done int64, err error) {
 	}
 }
 
-// consume removes n bytes, and empty buffers, from the front.
+// consume removes n bytes, and empty buffers, from the front of bufs.
 func consume(bufs *net.Buffers, n int) {
 	for len(*bufs) > 0 {
 		b := (*bufs)[0]

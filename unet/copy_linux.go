@@ -11,12 +11,11 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// sendChunk bounds one call of sendfile, which reads the file meanwhile.
+// sendChunk limits one call of sendfile, which may wait for the disk.
 const sendChunk = 4 << 20
 
-// ReadFrom sends what r yields until its end, as net.TCPConn.ReadFrom: from
-// files with sendfile(2), from stream sockets with splice(2), otherwise through
-// a buffer.
+// ReadFrom sends data from r until its end, as net.TCPConn.ReadFrom: from files with
+// sendfile(2), from stream sockets with splice(2), otherwise through a buffer.
 func (c *TCPConn) ReadFrom(r io.Reader) (int64, error) {
 	n, err := c.readFrom(r)
 	if err != nil && err != io.EOF {
@@ -48,8 +47,8 @@ func (c *TCPConn) readFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-// WriteTo sends what arrives to w until the end, as net.TCPConn.WriteTo: to
-// stream sockets with splice(2), otherwise through a buffer.
+// WriteTo writes arriving data to w until the end of the stream, as
+// net.TCPConn.WriteTo: to stream sockets with splice(2), otherwise through a buffer.
 func (c *TCPConn) WriteTo(w io.Writer) (int64, error) {
 	var n int64
 	var handled bool
@@ -66,7 +65,7 @@ func (c *TCPConn) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
-// onlyWriter and onlyReader hide the methods by which io.Copy would come back.
+// onlyWriter and onlyReader hide ReadFrom and WriteTo, which io.Copy would call.
 type (
 	onlyWriter struct{ io.Writer }
 	onlyReader struct{ c *TCPConn }
@@ -74,13 +73,12 @@ type (
 
 func (r onlyReader) Read(p []byte) (int, error) { return r.c.Read(p) }
 
-// waiter runs a function with the descriptor of a source, again and again as it
-// becomes readable, until the function reports that it is done.
-type waiter func(f func(fd int) bool) error
+// source calls f with a descriptor, and again each time the descriptor becomes
+// readable, until f returns true.
+type source func(f func(fd int) bool) error
 
-// streamSource returns how to read from the descriptor of a stream socket, nil
-// when r is something else.
-func streamSource(r io.Reader) waiter {
+// streamSource returns the source of a stream socket, nil if r is something else.
+func streamSource(r io.Reader) source {
 	switch r := r.(type) {
 	case onlyReader:
 		return r.c.readable
@@ -100,14 +98,14 @@ func streamSource(r io.Reader) waiter {
 	return nil
 }
 
-// readable is a waiter for a socket of this package.
+// readable is the source of a socket of this package.
 func (c *conn) readable(f func(fd int) bool) error {
-	c.wary.Store(true) // what f leaves is not known
+	c.moreLikely.Store(true) // f may leave data
 	return c.whenReady(&c.rd, f)
 }
 
-// readableNet returns a waiter for a socket of package net's.
-func readableNet(c syscall.Conn) waiter {
+// readableNet returns the source of a socket of package net.
+func readableNet(c syscall.Conn) source {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return nil
@@ -115,16 +113,16 @@ func readableNet(c syscall.Conn) waiter {
 	return func(f func(fd int) bool) error {
 		err := raw.Read(func(fd uintptr) bool { return f(int(fd)) })
 		if op, ok := err.(*net.OpError); ok {
-			return op.Err // the caller names the operation
+			return op.Err // the caller wraps it
 		}
 		return err
 	}
 }
 
-// spliceFrom moves up to limit bytes from a stream socket without copying them
-// to the process. It did nothing when handled is false. While it waits for the
-// source it holds nothing of c, and the other way round: Close of either does
-// not wait for the peer of the other.
+// spliceFrom moves up to limit bytes from a stream socket without copying them to
+// the process. If handled is false, it did nothing. While it waits for the source it
+// holds no lock of c, and while it waits for c none of the source, so that closing
+// one never waits for the peer of the other.
 func (c *conn) spliceFrom(r io.Reader, limit int64) (moved int64, handled bool, err error) {
 	src := streamSource(r)
 	if src == nil || c.lock.Closed() {
@@ -164,13 +162,13 @@ func (c *conn) spliceFrom(r io.Reader, limit int64) (moved int64, handled bool, 
 	return moved, true, nil
 }
 
-// fillPipe waits for data of src and moves some of it to an empty pipe: 0 at
-// the end.
-func fillPipe(src waiter, p *pipe, most int) (n int, errno syscall.Errno, err error) {
+// fillPipe waits for data of src and moves some of it to an empty pipe. It returns 0
+// at the end of the stream.
+func fillPipe(src source, p *pipe, most int) (n int, errno syscall.Errno, err error) {
 	err = src(func(fd int) bool {
 		for {
 			n, errno = sys.SockSplice(fd, p.w.Int(), most, sys.SpliceNonblock)
-			if errno != syscall.EINTR { // no event would follow for what is there already
+			if errno != syscall.EINTR { // no event would follow for data that is there already
 				return errno != syscall.EAGAIN
 			}
 		}
@@ -201,10 +199,10 @@ func (c *conn) drainPipe(p *pipe, n int) (done int, err error) {
 	return done, err
 }
 
-// sendFile sends up to limit bytes from the position of a file. When handled is
-// false the rest has to be copied. It holds the file only for the time of each
-// system call, and never while it waits for the peer of c: closing the file, or
-// a copy in the other direction, does not wait for that peer.
+// sendFile sends up to limit bytes from the position of a file. If handled is false,
+// the caller copies the rest. It holds the file only during each system call and not
+// while it waits for the peer of c, so that closing the file does not wait for that
+// peer.
 func (c *conn) sendFile(r io.Reader, limit int64) (sent int64, handled bool, err error) {
 	file, ok := r.(syscall.Conn)
 	if !ok {
@@ -230,7 +228,7 @@ func (c *conn) sendFile(r io.Reader, limit int64) (sent int64, handled bool, err
 			n, errno = sys.SockSendFile(c.fd.Int(), int(in), int(min(limit-sent, sendChunk)))
 		})
 		if err != nil {
-			return sent, false, nil // reading the file tells why
+			return sent, false, nil // the caller reads the file and gets the error
 		}
 		sent += int64(n)
 		switch {
@@ -248,7 +246,7 @@ func (c *conn) sendFile(r io.Reader, limit int64) (sent int64, handled bool, err
 	return sent, true, nil
 }
 
-// noSendFile reports whether the kernel cannot send from what it was given.
+// noSendFile reports whether an error means that sendfile does not support the file.
 func noSendFile(errno syscall.Errno) bool {
 	switch errno {
 	case syscall.EINVAL, syscall.ENOSYS, syscall.EOPNOTSUPP, syscall.EPERM, syscall.EIO, syscall.EOVERFLOW:
@@ -257,14 +255,14 @@ func noSendFile(errno syscall.Errno) bool {
 	return false
 }
 
-// pipe carries data from one socket to another inside of the kernel.
+// pipe moves data from one socket to another inside the kernel.
 type pipe struct{ r, w *sys.FD }
 
-// sparePipes is how many pipes a system keeps for the next copy.
+// sparePipes limits the pipes that a system keeps for later copies.
 const sparePipes = 16
 
 func (p *pipe) close() {
-	_ = p.r.Close() // nothing is lost: the data has been counted
+	_ = p.r.Close() // an error loses nothing: data in the pipe was not counted as sent
 	_ = p.w.Close()
 }
 
@@ -284,7 +282,7 @@ func (s *System) getPipe() (*pipe, error) {
 	return &pipe{r, w}, nil
 }
 
-// putPipe takes an empty pipe back.
+// putPipe keeps an empty pipe for a later copy, or closes it.
 func (s *System) putPipe(p *pipe) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,7 +293,7 @@ func (s *System) putPipe(p *pipe) {
 	p.close()
 }
 
-// closePipes frees the pipes of a system without sockets. The caller holds mu.
+// closePipes closes the pipes of a system without sockets. The caller holds mu.
 func (s *System) closePipes() {
 	for _, p := range s.pipes {
 		p.close()

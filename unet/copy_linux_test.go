@@ -136,7 +136,7 @@ func TestReadFromKeepsDeadlinesAndClose(t *testing.T) {
 		go func() { _, _ = a.Write(make([]byte, 64<<20)) }()
 		_, err := io.Copy(out, in)
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("a copy that nobody reads: %v", err)
+			t.Fatalf("a copy that the peer does not read: %v", err)
 		}
 		_ = b
 		_ = in.SetReadDeadline(time.Now().Add(-time.Second))

@@ -11,13 +11,13 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// datagrams is what sockets for datagrams of all families share.
+// datagrams is the part that sockets for datagrams of both families have in common.
 type datagrams struct {
 	conn
 	family int
 }
 
-// Read reads one datagram and drops what is longer than p.
+// Read receives one datagram and drops the part that does not fit into p.
 func (c *datagrams) Read(p []byte) (int, error) {
 	n, err := c.read(p)
 	if err != nil {
@@ -26,7 +26,7 @@ func (c *datagrams) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readBatch receives into packets; name writes down who sent one.
+// readBatch receives into packets; name stores the sender of one.
 func (c *datagrams) readBatch(packets []Packet, name func(p *Packet, from *sockaddr)) (int, error) {
 	n := min(len(packets), batchSize)
 	if n == 0 {
@@ -49,7 +49,7 @@ func (c *datagrams) readBatch(packets []Packet, name func(p *Packet, from *socka
 	return got, nil
 }
 
-// writeBatch sends packets; name writes down whom to.
+// writeBatch sends packets; name stores the destination of one.
 func (c *datagrams) writeBatch(packets []Packet, name func(p *Packet, to *sockaddr) error) (done int, err error) {
 	b := batches.Get().(*batch)
 	defer b.release(batchSize)
@@ -75,19 +75,19 @@ func (c *datagrams) writeBatch(packets []Packet, name func(p *Packet, to *sockad
 }
 
 var (
-	errMissingAddress = errors.New("missing address") // as package net has it
+	errMissingAddress = errors.New("missing address") // the words of package net
 	errConnected      = net.ErrWriteToConnected
 )
 
-// datagramConn is what both kinds of sockets for datagrams are.
+// datagramConn is either kind of socket for datagrams.
 type datagramConn interface {
 	net.Conn
 	BatchConn
 }
 
-// takePacketConn makes a socket for datagrams of package net's one of the
-// system's. What the system does not know it leaves as it is.
-func (s *System) takePacketConn(old net.PacketConn, network string) (net.PacketConn, error) {
+// attachPacketConn returns a socket for datagrams of the system for one of package
+// net. A type that the system does not drive is returned unchanged.
+func (s *System) attachPacketConn(old net.PacketConn, network string) (net.PacketConn, error) {
 	if s.mode == ModeNet {
 		return old, nil
 	}
@@ -95,9 +95,9 @@ func (s *System) takePacketConn(old net.PacketConn, network string) (net.PacketC
 	var err error
 	switch o := old.(type) {
 	case *net.UDPConn:
-		c, err = s.takeDatagrams(o, network)
+		c, err = s.attachDatagrams(o, network)
 	case *net.UnixConn:
-		c, err = s.takeDatagrams(o, network)
+		c, err = s.attachDatagrams(o, network)
 	default:
 		return old, nil
 	}
@@ -110,9 +110,9 @@ func (s *System) takePacketConn(old net.PacketConn, network string) (net.PacketC
 	return old, nil
 }
 
-// takeDatagrams makes a socket for datagrams of package net's one of the
-// system's. On an error the socket is as it was.
-func (s *System) takeDatagrams(old interface {
+// attachDatagrams is attachPacketConn for a type that the system drives. On failure
+// old is unchanged.
+func (s *System) attachDatagrams(old interface {
 	net.Conn
 	syscall.Conn
 }, network string) (datagramConn, error) {
@@ -122,16 +122,16 @@ func (s *System) takeDatagrams(old interface {
 	if _, ok := old.(*net.UDPConn); ok {
 		u := &UDPConn{datagrams{conn: conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}}
 		u.datagram = true
-		c, d, err = u, &u.datagrams, take(s, old, u, &u.sock)
+		c, d, err = u, &u.datagrams, attach(s, old, u, &u.sock)
 	} else {
 		u := &UnixgramConn{datagrams{conn: conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}}
 		u.datagram = true
-		c, d, err = u, &u.datagrams, take(s, old, u, &u.sock)
+		c, d, err = u, &u.datagrams, attach(s, old, u, &u.sock)
 	}
 	if err != nil {
 		return nil, err
 	}
-	d.wary.Store(true) // a short datagram says nothing of the next
+	d.moreLikely.Store(true) // more datagrams may follow a short one
 	d.family = familyOf(d.fd.Int())
 	return c, nil
 }
@@ -147,19 +147,10 @@ func familyOf(fd int) int {
 	return s.family()
 }
 
-// Close closes the socket. Calls that wait return with an error that wraps
-// net.ErrClosed, and Close returns when all have.
-func (c *UDPConn) Close() error { return c.conn.Close() }
-
-// Close closes the socket; its file stays, as with package net. Calls that wait
-// return with an error that wraps net.ErrClosed, and Close returns when all
-// have.
-func (c *UnixgramConn) Close() error { return c.conn.Close() }
-
-// batchSize is how many datagrams one call moves at most.
+// batchSize limits the datagrams of one system call.
 const batchSize = 32
 
-// batch is the argument of calls with several datagrams.
+// batch is the argument of system calls with several datagrams.
 type batch struct {
 	msgs  [batchSize]sys.SockMsg
 	parts [batchSize]sys.SockPart
@@ -168,8 +159,8 @@ type batch struct {
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// release takes a batch of which n messages were used back: it must not keep
-// their buffers.
+// release returns a batch, of which n messages were used, to the pool. A pooled
+// batch must not keep buffers alive.
 func (b *batch) release(n int) {
 	clear(b.msgs[:n])
 	clear(b.parts[:n])
@@ -189,8 +180,7 @@ func (b *batch) load(i int, p, control []byte) {
 	b.msgs[i].Set(name.b[:name.n], &b.parts[i], p, control)
 }
 
-// receiveBatch waits for messages and returns how many of the first n messages were
-// filled.
+// receiveBatch waits for messages and returns how many of the first n it received.
 func (c *conn) receiveBatch(b *batch, n, flags int, call string) (got int, err error) {
 	var errno syscall.Errno
 	err = c.whenReady(&c.rd, func(fd int) bool {
@@ -267,7 +257,7 @@ func (c *conn) recvFrom(p []byte, from *sockaddr, call string) (int, error) {
 			}
 		case syscall.EINTR:
 		default:
-			h.ready.Store(true) // a datagram tells nothing of the next one
+			h.ready.Store(true) // more datagrams may be there
 			if errno == 0 {
 				from.n = addrLen
 				sys.RaceWrite(p[:n])

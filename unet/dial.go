@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Dialer is net.Dialer: names are resolved, addresses tried and timeouts kept
-// by its rules. The connection is then driven by the system.
+// Dialer is a net.Dialer, which resolves names, tries addresses and keeps timeouts,
+// and the system that then drives the connection.
 type Dialer struct {
 	net.Dialer
-	// System drives the connections; nil means the package's own.
+	// System drives the connections; nil means the default system.
 	System *System
 }
 
@@ -23,16 +23,16 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	return d.DialContext(context.Background(), network, address)
 }
 
-// DialContext connects to an address, as net.Dialer.DialContext. Connections of
-// tcp, tcp4 and tcp6 are a [TCPConn], of unix and unixpacket a [UnixConn], of udp,
-// udp4 and udp6 a [UDPConn], of unixgram a [UnixgramConn]; all others, and those
-// of a system that uses package net, are package net's.
+// DialContext connects to an address, as net.Dialer.DialContext. It returns a
+// [TCPConn] for tcp, tcp4 and tcp6, a [UnixConn] for unix and unixpacket, a [UDPConn]
+// for udp, udp4 and udp6, and a [UnixgramConn] for unixgram. For other networks, and
+// if the system uses package net, it returns a connection of package net.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.Dialer.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	return d.System.or().takeConn(c, network)
+	return d.System.or().attachConn(c, network)
 }
 
 // Dial connects to an address, as net.Dial.
@@ -41,29 +41,28 @@ func Dial(network, address string) (net.Conn, error) {
 	return d.Dial(network, address)
 }
 
-// DialTimeout is Dial that gives up after a time, as net.DialTimeout.
+// DialTimeout is Dial with a timeout, as net.DialTimeout.
 func DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
 	d := Dialer{Dialer: net.Dialer{Timeout: timeout}}
 	return d.Dial(network, address)
 }
 
-// Dial is the package's Dial on the system.
+// Dial connects to an address; the system drives the connection.
 func (s *System) Dial(network, address string) (net.Conn, error) {
 	d := Dialer{System: s}
 	return d.Dial(network, address)
 }
 
-// ListenConfig is net.ListenConfig with a few settings more. The zero value is
-// what Listen uses.
+// ListenConfig is a net.ListenConfig with more settings. Listen uses the zero value.
 type ListenConfig struct {
 	net.ListenConfig
-	// System drives the sockets; nil means the package's own.
+	// System drives the sockets; nil means the default system.
 	System *System
-	// ReusePort lets several sockets listen on one address (SO_REUSEPORT); the
-	// kernel spreads connections over them. Linux only.
+	// ReusePort allows several sockets to listen on one address (SO_REUSEPORT);
+	// the kernel distributes connections over them. Linux only.
 	ReusePort bool
-	// Backlog is how many connections may wait to be accepted; 0 means the
-	// system's limit (net.core.somaxconn). Linux only.
+	// Backlog limits the connections that wait to be accepted; 0 means the
+	// limit of the kernel (net.core.somaxconn). Linux only.
 	Backlog int
 }
 
@@ -75,7 +74,7 @@ func (lc *ListenConfig) std() *net.ListenConfig {
 	return &n
 }
 
-// reusePort is Control, and sets the option first.
+// reusePort sets SO_REUSEPORT and then calls Control.
 func (lc *ListenConfig) reusePort(network, address string, c syscall.RawConn) error {
 	var optErr error
 	err := c.Control(func(fd uintptr) { optErr = reusePort(int(fd)) })
@@ -85,15 +84,15 @@ func (lc *ListenConfig) reusePort(network, address string, c syscall.RawConn) er
 	return lc.Control(network, address, c)
 }
 
-// Listen listens on an address of tcp, tcp4, tcp6, unix or unixpacket, with the
-// rules of net.ListenConfig.Listen. The listener is a [TCPListener] or a
-// [UnixListener], or package net's where the system uses that.
+// Listen listens on an address of tcp, tcp4, tcp6, unix or unixpacket, as
+// net.ListenConfig.Listen. It returns a [TCPListener] or a [UnixListener], or a
+// listener of package net if the system uses that.
 func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	l, err := lc.std().Listen(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	return lc.System.or().takeListener(l, network, listenOptions{lc.Backlog, lc.KeepAlive, lc.KeepAliveConfig})
+	return lc.System.or().attachListener(l, network, listenOptions{lc.Backlog, lc.KeepAlive, lc.KeepAliveConfig})
 }
 
 // Listen listens on an address of tcp, tcp4, tcp6, unix or unixpacket, as
@@ -103,22 +102,22 @@ func Listen(network, address string) (net.Listener, error) {
 	return lc.Listen(context.Background(), network, address)
 }
 
-// Listen is the package's Listen on the system.
+// Listen listens on an address; the system drives the listener and its connections.
 func (s *System) Listen(network, address string) (net.Listener, error) {
 	lc := ListenConfig{System: s}
 	return lc.Listen(context.Background(), network, address)
 }
 
-// ListenPacket opens a socket for udp, udp4, udp6 or unixgram, with the rules of
-// net.ListenConfig.ListenPacket. It is a [UDPConn] or a [UnixgramConn], which
-// are a [BatchConn], or package net's (see [NewBatchConn]) where the system uses that
-// or the network is another.
+// ListenPacket opens a socket for udp, udp4, udp6 or unixgram, as
+// net.ListenConfig.ListenPacket. It returns a [UDPConn] or a [UnixgramConn], each a
+// [BatchConn]. For other networks, and if the system uses package net, it returns a
+// socket of package net (see [NewBatchConn]).
 func (lc *ListenConfig) ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error) {
 	c, err := lc.std().ListenPacket(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	return lc.System.or().takePacketConn(c, network)
+	return lc.System.or().attachPacketConn(c, network)
 }
 
 // ListenPacket opens a socket for datagrams, as net.ListenPacket.
@@ -127,13 +126,13 @@ func ListenPacket(network, address string) (net.PacketConn, error) {
 	return lc.ListenPacket(context.Background(), network, address)
 }
 
-// ListenPacket is the package's ListenPacket on the system.
+// ListenPacket opens a socket for datagrams; the system drives it.
 func (s *System) ListenPacket(network, address string) (net.PacketConn, error) {
 	lc := ListenConfig{System: s}
 	return lc.ListenPacket(context.Background(), network, address)
 }
 
-// listenOptions are what a listener needs beyond its descriptor.
+// listenOptions are the settings of a listener that its descriptor does not have.
 type listenOptions struct {
 	backlog int
 	period  time.Duration

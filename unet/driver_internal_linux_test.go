@@ -95,14 +95,14 @@ func connect(t *testing.T, s *System) (*TCPConn, net.Conn) {
 	return c.(*TCPConn), peer
 }
 
-// TestConnectionsAreSmall keeps an eye on what an idle connection holds.
+// TestConnectionsAreSmall checks the size of an idle connection.
 func TestConnectionsAreSmall(t *testing.T) {
 	if size := sys.Size[TCPConn](); size > 256 {
 		t.Errorf("a TCPConn takes %d bytes, more than its size class", size)
 	}
 }
 
-// TestSpinnerGivesUp looks in vain and then finds something.
+// TestSpinnerGivesUp records spins without events and then one with an event.
 func TestSpinnerGivesUp(t *testing.T) {
 	s := spinner{limit: time.Microsecond}
 	s.found(1)
@@ -118,7 +118,7 @@ func TestSpinnerGivesUp(t *testing.T) {
 	}
 	s.found(fewEvents + 1)
 	if s.skip = 0; s.worthwhile() {
-		t.Error("spins although there is work")
+		t.Error("spins although there is work to do")
 	}
 	if s.found(1); !s.worthwhile() {
 		t.Error("does not spin although it pays")
@@ -149,7 +149,7 @@ func TestCallsHelpAStarvedDriver(t *testing.T) {
 			defer func() { a.Close(); b.Close(); l.Close() }()
 			driven := a.(*TCPConn).loop
 			driven.stopping.Store(true)
-			_ = driven.gatePoller.SetDeadline(time.Unix(1, 0)) // wakes the driver
+			_ = driven.sleeper.SetDeadline(time.Unix(1, 0)) // wakes the driver
 			driven.done.Wait()
 			driven.starved.Store(true)
 			go func() { _, _ = io.Copy(struct{ io.Writer }{b}, struct{ io.Reader }{b}) }()
@@ -180,55 +180,55 @@ func TestCallsHelpAStarvedDriver(t *testing.T) {
 	}
 }
 
-// TestStarvedLoops tells the loop how long its driver was away.
+// TestStarvedLoops gives the loop sequences of short and long yields.
 func TestStarvedLoops(t *testing.T) {
 	l := &loop{}
 	times := func(n int, d time.Duration, want bool) {
 		t.Helper()
 		for i := range n {
-			if l.stoodBack(d); l.starved.Load() != want {
+			if l.yielded(d); l.starved.Load() != want {
 				t.Fatalf("starved is %t after %d of %d times %v", !want, i+1, n, d)
 			}
 		}
 	}
 	for range 3 {
 		times(20, time.Microsecond, false)
-		times(longInARow-1, 2*longAway, false)
+		times(longInARow-1, 2*longYield, false)
 		times(1, time.Microsecond, false)
-		times(longInARow-1, 2*longAway, false)
-		times(1, 2*longAway, true)
-		times(soonInARow-1, time.Microsecond, true)
-		times(1, 2*longAway, true)
-		times(soonInARow-1, time.Microsecond, true)
+		times(longInARow-1, 2*longYield, false)
+		times(1, 2*longYield, true)
+		times(shortInARow-1, time.Microsecond, true)
+		times(1, 2*longYield, true)
+		times(shortInARow-1, time.Microsecond, true)
 		times(1, time.Microsecond, false)
 	}
 }
 
-// TestSettleWaitsForManyOnly has a driver wait for readers that have not begun.
-func TestSettleWaitsForManyOnly(t *testing.T) {
-	l := &loop{settled: make(chan struct{}, 1)}
-	l.woken.Store(1 + fewEvents)
-	l.settle() // few of them are not worth it
+// TestDriverWaitsForManyReaders has a driver wait for woken readers that do not run.
+func TestDriverWaitsForManyReaders(t *testing.T) {
+	l := &loop{allRunning: make(chan struct{}, 1)}
+	l.starting.Store(1 + fewEvents)
+	l.waitForReaders() // few of them are not worth it
 	for range fewEvents {
-		l.begun()
+		l.readerRuns()
 	}
-	l.woken.Add(fewEvents + 1)
+	l.starting.Add(fewEvents + 1)
 	done := make(chan struct{})
-	go func() { l.settle(); close(done) }()
-	for l.woken.Load() != fewEvents+1 { // the driver has stepped aside
+	go func() { l.waitForReaders(); close(done) }()
+	for l.starting.Load() != fewEvents+1 { // the driver has stepped aside
 		time.Sleep(time.Millisecond)
 	}
 	for range fewEvents {
-		l.begun()
+		l.readerRuns()
 	}
 	select {
 	case <-done:
-		t.Fatal("went on before all had begun")
+		t.Fatal("went on before all readers ran")
 	case <-time.After(10 * time.Millisecond):
 	}
-	l.begun()
+	l.readerRuns()
 	<-done
-	if n := l.woken.Load(); n != 1 {
+	if n := l.starting.Load(); n != 1 {
 		t.Errorf("%d are counted afterwards", n)
 	}
 }

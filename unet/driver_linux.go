@@ -17,8 +17,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// loop drives the sockets that were given to it: one goroutine learns what is
-// ready, receives for the readers that wait, and wakes them.
+// loop drives a set of sockets. One goroutine, the driver, asks epoll which
+// sockets are ready, receives for the readers that wait, and wakes them.
 type loop struct {
 	system *System
 	table  table
@@ -26,29 +26,29 @@ type loop struct {
 	spin   spinner
 
 	// To sleep, the driver parks in Go's netpoller, so that no thread blocks.
-	// The netpoller watches gate, which reports poll once for each time that
-	// it was armed: watching poll itself would wake a thread of the runtime
-	// with each event of a busy loop.
-	gate       *epoll.Instance
-	gatePoller *ringloop.Poller
-	gateTry    func(fd uintptr) bool // whether something has been reported
-	gateOne    [1]epoll.Event
+	// The netpoller watches sleepPoll, which reports an event of poll once each
+	// time it is armed. If the netpoller watched poll itself, every event of a
+	// busy loop would wake a thread of the runtime.
+	sleepPoll  *epoll.Instance
+	sleeper    *ringloop.Poller
+	sleepTry   func(fd uintptr) bool // reports whether sleepPoll had an event
+	sleepEvent [1]epoll.Event
 
-	// woken counts the readers that have their data and do not run yet, and
-	// the driver as one. Who takes it to zero lets a driver go on that waits
-	// for settled.
-	woken   atomic.Int32
-	settled chan struct{}
+	// starting counts the readers that the driver has woken and that do not run
+	// yet, plus one for the driver itself. The reader that takes it to zero
+	// sends to allRunning.
+	starting   atomic.Int32
+	allRunning chan struct{}
 
-	passing sync.Mutex  // held by a pass: of the driver or of a call that helps it
+	passing sync.Mutex  // held during a pass, by the driver or by a call that helps it
 	driving bool        // the pass is the driver's; guarded by passing
-	wanted  atomic.Bool // a call asks for a pass; see help
+	wanted  atomic.Bool // a call wants a pass; see help
 	starved atomic.Bool // see stoodBack
-	wasLong bool        // the driver was away for long the last inARow times
+	wasLong bool        // the last inARow yields of the driver were long
 	inARow  int
 
 	useRing bool
-	ring    *uring.Ring // opened when it is first of use
+	ring    *uring.Ring // opened for the first batch
 	batch   []receive
 	cqes    []uring.CQE
 	events  []epoll.Event
@@ -57,18 +57,18 @@ type loop struct {
 	done     sync.WaitGroup
 }
 
-// maxBatch is how many events are taken at once, and the size of the ring. A
-// driver that takes more keeps more readers from what has come for them when
-// the system takes its processor away.
+// maxBatch is how many events one pass takes, and the size of the ring. With
+// larger passes more readers wait for their data when the kernel preempts the
+// driver.
 const maxBatch = 32
 
 func newLoop(s *System) (*loop, error) {
 	l := &loop{system: s, useRing: s.mode == ModeRing, spin: spinner{limit: s.opts.spin()},
-		events: make([]epoll.Event, maxBatch), settled: make(chan struct{}, 1)}
-	l.woken.Store(1)
-	l.gateTry = func(uintptr) bool {
-		n, errno := l.gate.PollSockets(l.gateOne[:])
-		return n > 0 || errno != 0 // it is not told again: look
+		events: make([]epoll.Event, maxBatch), allRunning: make(chan struct{}, 1)}
+	l.starting.Store(1)
+	l.sleepTry = func(uintptr) bool {
+		n, errno := l.sleepPoll.PollSockets(l.sleepEvent[:])
+		return n > 0 || errno != 0 // after an error no event would follow: make a pass
 	}
 	if err := l.open(); err != nil {
 		_ = l.free() // the first error counts
@@ -82,13 +82,13 @@ func (l *loop) open() (err error) {
 	if l.poll, err = epoll.Open(); err != nil {
 		return syscallError("epoll_create1", err)
 	}
-	if l.gate, err = epoll.Open(); err != nil {
+	if l.sleepPoll, err = epoll.Open(); err != nil {
 		return syscallError("epoll_create1", err)
 	}
-	if errno := l.gate.Add(l.poll.FD(), epoll.OneShot, 0); errno != 0 {
+	if errno := l.sleepPoll.Add(l.poll.FD(), epoll.OneShot, 0); errno != 0 {
 		return os.NewSyscallError("epoll_ctl", errno)
 	}
-	if l.gatePoller, err = ringloop.NewPoller(l.gate.FD(), "epoll"); err != nil {
+	if l.sleeper, err = ringloop.NewPoller(l.sleepPoll.FD(), "epoll"); err != nil {
 		return syscallError("dup", err)
 	}
 	return nil
@@ -97,7 +97,7 @@ func (l *loop) open() (err error) {
 // close stops the driver and frees everything. No socket may be left.
 func (l *loop) close() error {
 	l.stopping.Store(true)
-	err := l.gatePoller.SetDeadline(time.Unix(1, 0)) // wakes the driver
+	err := l.sleeper.SetDeadline(time.Unix(1, 0)) // wakes a driver that sleeps
 	l.done.Wait()
 	return errors.Join(err, l.free())
 }
@@ -107,10 +107,10 @@ func (l *loop) free() error {
 	if l.ring != nil {
 		errs = append(errs, l.ring.Close())
 	}
-	if l.gatePoller != nil {
-		errs = append(errs, l.gatePoller.Close())
+	if l.sleeper != nil {
+		errs = append(errs, l.sleeper.Close())
 	}
-	for _, p := range []*epoll.Instance{l.gate, l.poll} {
+	for _, p := range []*epoll.Instance{l.sleepPoll, l.poll} {
 		if p != nil {
 			errs = append(errs, p.Close())
 		}
@@ -123,71 +123,70 @@ func (l *loop) drive() {
 	for !l.stopping.Load() {
 		if n := l.pass(); n > 0 {
 			l.spin.found(n)
-			l.settle()
+			l.waitForReaders()
 			continue
 		}
 		if l.starved.Load() {
-			l.standBack()
-		} else if !l.search() {
+			l.yield()
+		} else if !l.spinForWork() {
 			l.sleep()
 		}
 	}
 }
 
-// settle lets those run that were woken. When many of them have not begun by the
-// time the driver runs again, they are stuck behind something that computes, or
-// whose processor was taken away. As long as the driver is ready no other P
-// takes over their queue, so it waits until all have begun.
-func (l *loop) settle() {
+// waitForReaders lets the readers run that the driver has woken. If many of them
+// do not run when the driver does again, their P is occupied by a goroutine that
+// computes or its thread was preempted. No other P takes over their queue while
+// the driver is runnable, so the driver blocks until all of them run.
+func (l *loop) waitForReaders() {
 	begin := time.Now()
 	runtime.Gosched()
-	if l.woken.Load() > fewEvents+1 && !l.starved.Load() {
-		if l.woken.Add(-1) > 0 {
-			<-l.settled
+	if l.starting.Load() > fewEvents+1 && !l.starved.Load() {
+		if l.starting.Add(-1) > 0 {
+			<-l.allRunning
 		}
-		l.woken.Store(1)
+		l.starting.Store(1)
 	}
-	l.stoodBack(time.Since(begin))
+	l.yielded(time.Since(begin))
 }
 
-// standBack lets other goroutines run.
-func (l *loop) standBack() {
+// yield lets other goroutines run.
+func (l *loop) yield() {
 	begin := time.Now()
 	runtime.Gosched()
-	l.stoodBack(time.Since(begin))
+	l.yielded(time.Since(begin))
 }
 
-// stoodBack notes how long the driver let others run. When that is longer than
-// the goroutines explain that the driver has woken, every P computes: the
-// scheduler gives each goroutine a P for 10 ms, and the driver, which is one of
-// many, comes last. The loop is starved when that happens a few times in a row
-// (once is no more than another process that had the processor), until the driver
-// was back soon several times in a row. A starved driver does not sleep, because
-// the netpoller, which would wake it, is asked every 10 ms only and puts it last
-// again.
-func (l *loop) stoodBack(d time.Duration) {
-	if long := d > longAway; long != l.wasLong {
+// yielded records how long a yield of the driver took. A yield that takes much
+// longer than the woken readers need means that goroutines compute on every P:
+// each of them runs for 10 ms, and the driver waits at the end of the queue. The
+// loop is starved after a few long yields in a row (a single one may mean no more
+// than that another process had the processor), and until several yields in a row
+// are short. A starved driver does not sleep: the runtime polls the netpoller, which
+// would wake the driver, only every 10 ms and then queues it last again.
+func (l *loop) yielded(d time.Duration) {
+	if long := d > longYield; long != l.wasLong {
 		l.wasLong, l.inARow = long, 0
 	}
 	l.inARow++
 	switch {
 	case l.wasLong && l.inARow >= longInARow:
 		l.starved.Store(true)
-	case !l.wasLong && l.inARow >= soonInARow && l.starved.Load():
+	case !l.wasLong && l.inARow >= shortInARow && l.starved.Load():
 		l.starved.Store(false)
 	}
 }
 
 const (
-	longAway   = 4 * time.Millisecond
-	longInARow = 3
-	soonInARow = 8
+	longYield   = 4 * time.Millisecond
+	longInARow  = 3
+	shortInARow = 8
 )
 
-// help does the work of a driver that is starved. A call that is about to wait
-// does it, whose P would be given to a goroutine that computes next.
-// When a pass is under way, which may have looked too early, its goroutine makes
-// another one.
+// help makes a pass in the place of a starved driver. A call that is about to wait
+// calls it, because its P would run a computing goroutine next. If a pass is in
+// progress, it may have polled too early for this call; its goroutine then makes
+// another pass.
 func (l *loop) help() {
 	l.wanted.Store(true)
 	for l.wanted.Load() && l.passing.TryLock() {
@@ -198,14 +197,14 @@ func (l *loop) help() {
 	}
 }
 
-// begun is told by a reader that was given its data that it runs.
-func (l *loop) begun() {
-	if l.woken.Add(-1) == 0 {
-		l.settled <- struct{}{}
+// readerRuns records that a reader that the driver has woken runs.
+func (l *loop) readerRuns() {
+	if l.starting.Add(-1) == 0 {
+		l.allRunning <- struct{}{}
 	}
 }
 
-// pass serves what is ready now and returns how many events there were.
+// pass handles the events that are there and returns their number.
 func (l *loop) pass() int {
 	l.passing.Lock()
 	l.driving = true
@@ -217,6 +216,7 @@ func (l *loop) pass() int {
 	return n
 }
 
+// passLocked is pass for a caller that holds passing.
 func (l *loop) passLocked() int {
 	n, errno := l.poll.PollSockets(l.events)
 	if errno != 0 && errno != syscall.EINTR {
@@ -230,8 +230,8 @@ func (l *loop) passLocked() int {
 	return n
 }
 
-// collect tells the sockets what happened to them and gathers the receives of
-// those who wait.
+// collect updates the sockets of the events and gathers the receives of the
+// readers that wait.
 func (l *loop) collect(events []epoll.Event) {
 	l.table.mu.Lock()
 	defer l.table.mu.Unlock()
@@ -245,7 +245,7 @@ func (l *loop) collect(events []epoll.Event) {
 func (l *loop) notice(s *sock, events uint32) {
 	const failed = syscall.EPOLLERR | syscall.EPOLLHUP
 	if events&(failed|syscall.EPOLLRDHUP|syscall.EPOLLPRI) != 0 {
-		s.wary.Store(true)
+		s.moreLikely.Store(true)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,7 +255,7 @@ func (l *loop) notice(s *sock, events uint32) {
 			l.batch = append(l.batch, receive{s, s.in.buf})
 		} else {
 			if s.datagram && !s.muted && h.state == idle && h.ready.Load() {
-				s.mute() // the reader knows already
+				s.mute() // the reader will try without being told
 			}
 			h.becomeReady()
 		}
@@ -265,29 +265,29 @@ func (l *loop) notice(s *sock, events uint32) {
 	}
 }
 
-// becomeReady notes readiness and wakes who waits for it. The caller holds the
-// socket's mu.
-func (h *half) becomeReady() {
+// becomeReady marks the direction ready and wakes the call that waits. The caller
+// holds the socket's mu.
+func (h *direction) becomeReady() {
 	h.ready.Store(true)
 	h.interrupt()
 }
 
-// sleep waits in the netpoller until something happens.
+// sleep waits in the netpoller for the next event.
 func (l *loop) sleep() {
-	if errno := l.gate.Modify(l.poll.FD(), syscall.EPOLLIN|epoll.OneShot, 0); errno != 0 {
+	if errno := l.sleepPoll.Modify(l.poll.FD(), syscall.EPOLLIN|epoll.OneShot, 0); errno != 0 {
 		panic("unet: epoll_ctl: " + errno.Error()) // our own descriptors
 	}
-	_ = l.gatePoller.Wait(l.gateTry) // fails when the loop is stopped
+	_ = l.sleeper.Wait(l.sleepTry) // an error means that the loop stops
 }
 
-// search looks for work for a little while and says whether it found some,
-// which it has served.
-func (l *loop) search() bool {
+// spinForWork polls for a short time and reports whether it found and handled
+// events.
+func (l *loop) spinForWork() bool {
 	if !l.spin.worthwhile() {
 		return false
 	}
 	for start := time.Now(); ; {
-		l.standBack()
+		l.yield()
 		if n := l.pass(); n > 0 {
 			l.spin.hit(n)
 			return true
@@ -299,22 +299,23 @@ func (l *loop) search() bool {
 	}
 }
 
-// spinner decides whether to look for more work before sleeping. It pays when
-// there is little to do and the answer of a peer is near.
+// spinner decides whether to poll for a while before sleeping. That pays when few
+// connections are active and the next message of a peer is near.
 type spinner struct {
 	limit time.Duration
 	small bool // the last pass had few events
-	skip  int  // how many times not to spin
-	pause int  // how many times not to spin after the next miss
+	skip  int  // how many opportunities to spin are passed over now
+	pause int  // how many were passed over after the last miss
 }
 
-// fewEvents is the largest pass after which spinning is tried: after a larger
-// one there are goroutines to run. As many readers may be slow to run before the
-// driver waits for them.
+// fewEvents is the largest pass after which the driver spins: after a larger one
+// there are goroutines to run. It is also how many woken readers may be late before
+// the driver blocks for them.
 const fewEvents = 4
 
 const longestPause = 64
 
+// worthwhile reports whether to spin now.
 func (s *spinner) worthwhile() bool {
 	if s.limit <= 0 || !s.small {
 		return false
@@ -326,33 +327,34 @@ func (s *spinner) worthwhile() bool {
 	return true
 }
 
-// found notes the size of a pass. It does not forgive misses: the events of a
-// slow trickle come too late for any spinning.
+// found records the size of a pass. It does not reset the pause after misses:
+// slow, regular events come too late for spinning.
 func (s *spinner) found(n int) { s.small = n <= fewEvents }
 
-// hit is found during a spin.
+// hit records the size of a pass that ended a spin.
 func (s *spinner) hit(n int) {
 	s.found(n)
 	s.pause = 0
 }
 
+// missed records a spin without events.
 func (s *spinner) missed() {
 	s.pause = min(2*s.pause+1, longestPause)
 	s.skip = s.pause
 }
 
-// receive is one that the loop makes for a reader that waits. The reader leaves
-// when it is told that the receive is over, so the socket stays open and the
-// buffer in place.
+// receive is a receive that the loop makes for a reader that waits. The reader
+// stays in its call until the receive has ended, so the socket stays open and the
+// buffer valid.
 type receive struct {
 	sock *sock
 	buf  []byte
 }
 
-// lengthy is how many bytes a batch may receive without telling the scheduler.
-const lengthy = 256 << 10
+// maxBrief is how many bytes a batch may receive without telling the scheduler.
+const maxBrief = 256 << 10
 
-// receive makes the receives that were gathered.
+// receive makes the receives of the batch.
 func (l *loop) receive() {
 	switch {
 	case len(l.batch) == 0:
@@ -376,8 +378,8 @@ func (l *loop) receivePlain() {
 	}
 }
 
-// openRing opens the ring when it is first needed. Without one, which is for
-// want of memory or descriptors, plain calls do the same.
+// openRing opens the ring for the first batch and reports whether there is one. If
+// opening fails, as for lack of memory or descriptors, plain calls are made instead.
 func (l *loop) openRing() bool {
 	if l.ring != nil {
 		return true
@@ -399,8 +401,8 @@ func (l *loop) openRing() bool {
 	return true
 }
 
-// receiveRing makes all receives in one call. None waits, so all of them are
-// complete when it returns.
+// receiveRing makes all receives in one system call. None of them waits for data,
+// so all are complete when it returns.
 func (l *loop) receiveRing() {
 	bytes := 0
 	for i, r := range l.batch {
@@ -408,7 +410,7 @@ func (l *loop) receiveRing() {
 		bytes += len(r.buf)
 	}
 	for left := len(l.batch); left > 0; {
-		_, err := l.ring.Wait(uring.WaitOptions{Count: left, Brief: bytes <= lengthy})
+		_, err := l.ring.Wait(uring.WaitOptions{Count: left, Brief: bytes <= maxBrief})
 		n := l.ring.Reap(l.cqes)
 		for _, c := range l.cqes[:n] {
 			l.finishReceive(c)
@@ -420,18 +422,19 @@ func (l *loop) receiveRing() {
 	}
 }
 
-// finishReceive hands a result to its reader.
+// finishReceive gives the result of a completion to its reader.
 func (l *loop) finishReceive(c uring.CQE) {
 	r := &l.batch[c.UserData]
 	r.sock.received(l, int(max(c.Res, 0)), c.Errno())
 	*r = receive{}
 }
 
-// ringGoesOn decides after a failed call. What the kernel took completes; what
-// it did not take is received with plain calls, and the ring is given up.
+// ringGoesOn decides what follows a failed call. Entries that the kernel has taken
+// will complete. Once only untaken entries are left, it closes the ring and makes
+// their receives with plain calls.
 func (l *loop) ringGoesOn(left *int) bool {
 	if *left > l.ring.Pending() {
-		return true // the kernel has some of them: go on waiting
+		return true // the kernel has taken some: wait for them
 	}
 	_ = l.ring.Close() // nothing is in flight
 	l.ring, l.useRing = nil, false
@@ -439,35 +442,36 @@ func (l *loop) ringGoesOn(left *int) bool {
 	return false
 }
 
-// received is told the result of a receive that loop l made for the reader.
+// received records the result of a receive that loop l made for the reader, and
+// wakes the reader.
 func (s *sock) received(l *loop, n int, errno syscall.Errno) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := &s.rd
 	switch {
 	case errno == syscall.EAGAIN && !s.closing && !h.expired.Load():
-		h.state = parked // it was a false alarm
+		h.state = parked // spurious event: the reader goes on waiting
 		return
 	case errno == syscall.EAGAIN:
-	case errno == syscall.EINTR, errno == syscall.ECANCELED: // nobody here cancels
+	case errno == syscall.EINTR, errno == syscall.ECANCELED: // the reader tries again
 		h.ready.Store(true)
 	default:
 		sys.RaceWrite(s.in.buf[:n])
-		s.mayHoldMore(n, len(s.in.buf), errno)
+		s.afterReceive(n, len(s.in.buf), errno)
 		s.in.n, s.in.errno, s.in.done = n, uint32(errno), true
 		if l.driving {
 			s.in.counted = true
-			l.woken.Add(1)
+			l.starting.Add(1)
 		}
 	}
 	h.finish()
 }
 
-// mayHoldMore notes after a receive of n bytes into room whether another would
-// bring something at once. After a short one a stream is empty, and the loop
-// will tell when that changes.
-func (s *sock) mayHoldMore(n, room int, errno syscall.Errno) {
-	if errno != 0 || n == room || n == 0 || s.wary.Load() {
+// afterReceive marks the socket ready if a receive after one of n bytes into a
+// buffer of room bytes could return data at once. After a short receive a stream
+// is empty, and an event reports new data.
+func (s *sock) afterReceive(n, room int, errno syscall.Errno) {
+	if errno != 0 || n == room || n == 0 || s.moreLikely.Load() {
 		s.rd.ready.Store(true)
 	}
 }

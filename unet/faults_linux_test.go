@@ -274,9 +274,9 @@ func useUp(t *testing.T) (release func()) {
 	}
 }
 
-// quietest returns the least share of a processor that the process used in one
-// of many spans of time, of which it looks at no more when one is below enough:
-// who spins does so in each, the runtime's work beside is done with some day.
+// quietest measures the share of a processor that the process uses in up to 25 spans
+// of time, ends when one is below enough, and returns the smallest. A goroutine that
+// spins shows in every span; background work of the runtime ends.
 func quietest(enough float64, span time.Duration) float64 {
 	least := 1e9
 	for n := 0; n < 25 && least >= enough; n++ {

@@ -36,9 +36,9 @@ while True:
 `
 
 // TestInheritedListener shares a listener with a program that makes it blocking.
-// The process with the other end must go on: a call that waits without the
-// scheduler's knowledge would stop it at the next collection. It is a process of
-// its own, because one that has stopped cannot even tell of it.
+// The process that shares it must go on: a call that blocks without the scheduler's
+// knowledge stops it at the next collection. The test runs in a child process, because
+// a stopped process cannot report its failure.
 func TestInheritedListener(t *testing.T) {
 	if job := os.Getenv(inheritEnv); job != "" {
 		shareListener(t, job)

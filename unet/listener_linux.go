@@ -12,7 +12,7 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// listener is what listeners of all families share.
+// listener is the part that listeners of both families have in common.
 type listener struct {
 	sock
 	network string
@@ -32,7 +32,7 @@ func (l *listener) accept() (fd int, peer sockaddr, err error) {
 	return fd, peer, nil
 }
 
-// acceptTo is whenReady with accept4, without the allocations of a closure.
+// acceptTo is accept with unwrapped errors. It stores the peer's address in peer.
 func (l *listener) acceptTo(peer *sockaddr) (int, error) {
 	h := &l.rd
 	if err := l.begin(h); err != nil {
@@ -47,7 +47,7 @@ func (l *listener) acceptTo(peer *sockaddr) (int, error) {
 		fd, n, errno := sys.SockAccept(l.fd.Int(), peer.b[:])
 		switch errno {
 		case 0:
-			h.ready.Store(true) // more may wait
+			h.ready.Store(true) // more connections may wait
 			peer.n = n
 			return fd, nil
 		case syscall.EAGAIN:
@@ -62,16 +62,16 @@ func (l *listener) acceptTo(peer *sockaddr) (int, error) {
 	}
 }
 
-// Addr returns the address that is listened on. Do not change it.
+// Addr returns the listener's address. Do not change it.
 func (l *listener) Addr() net.Addr { return l.local }
 
 // SetDeadline sets the time after which Accept fails with an error that wraps
-// os.ErrDeadlineExceeded; the zero time means none.
+// os.ErrDeadlineExceeded. The zero time means no deadline.
 func (l *listener) SetDeadline(t time.Time) error {
-	return l.setDeadline(t, true, true) // bare, as in package net
+	return l.setDeadline(t, true, true) // not wrapped, as in package net
 }
 
-// File returns a copy of the descriptor as a file, which the caller must close.
+// File returns a duplicate of the descriptor as a file, which the caller must close.
 func (l *listener) File() (f *os.File, err error) {
 	err = l.use(func(fd int) (err error) {
 		f, err = dupFile(fd, listenerFile)
@@ -83,8 +83,8 @@ func (l *listener) File() (f *os.File, err error) {
 	return f, nil
 }
 
-// SyscallConn lends the descriptor to functions. Only Control works, as in
-// package net.
+// SyscallConn returns access to the descriptor. Only Control works, as in package
+// net.
 func (l *listener) SyscallConn() (syscall.RawConn, error) {
 	return &rawListener{rawConn{&l.sock, l.opError}}, nil
 }
@@ -103,8 +103,8 @@ type TCPListener struct {
 	probes net.KeepAliveConfig
 }
 
-// Accept waits for a connection; it is a *TCPConn. A call that fails for want
-// of descriptors or memory may be repeated.
+// Accept waits for a connection and returns a *TCPConn. If it fails for lack of
+// descriptors or memory, the error is temporary and Accept may be called again.
 func (l *TCPListener) Accept() (net.Conn, error) {
 	c, err := l.AcceptTCP()
 	if err != nil {
@@ -125,24 +125,23 @@ func (l *TCPListener) AcceptTCP() (*TCPConn, error) {
 	if err != nil {
 		return nil, l.opError("accept", err)
 	}
-	c.rd.ready.Store(true) // often the first request has come with the connection
+	c.rd.ready.Store(true) // the first request has often arrived with the connection
 	return c, nil
 }
 
-// Close stops listening; calls that wait fail with an error that wraps
-// net.ErrClosed. Connections stay.
+// Close stops listening. Calls that wait fail with an error that wraps
+// net.ErrClosed. Accepted connections stay open.
 func (l *TCPListener) Close() error { return l.close() }
 
-// UnixListener accepts connections of the Unix family. All methods may be
-// called concurrently.
+// UnixListener accepts Unix connections. All methods may be called concurrently.
 type UnixListener struct {
 	listener
 	unlink     bool
 	unlinkOnce sync.Once
 }
 
-// Accept waits for a connection; it is a *UnixConn. A call that fails for want
-// of descriptors or memory may be repeated.
+// Accept waits for a connection and returns a *UnixConn. If it fails for lack of
+// descriptors or memory, the error is temporary and Accept may be called again.
 func (l *UnixListener) Accept() (net.Conn, error) {
 	c, err := l.AcceptUnix()
 	if err != nil {
@@ -164,16 +163,16 @@ func (l *UnixListener) AcceptUnix() (*UnixConn, error) {
 	return c, nil
 }
 
-// SetUnlinkOnClose says whether Close removes the file, which is the default.
-// Call it before Close and not concurrently with it.
+// SetUnlinkOnClose sets whether Close removes the file, which is the default. It
+// must not be called concurrently with Close.
 func (l *UnixListener) SetUnlinkOnClose(unlink bool) { l.unlink = unlink }
 
-// Close stops listening and removes the file; calls that wait fail with an
-// error that wraps net.ErrClosed. Connections stay.
+// Close stops listening and removes the file. Calls that wait fail with an error
+// that wraps net.ErrClosed. Accepted connections stay open.
 func (l *UnixListener) Close() error {
 	l.unlinkOnce.Do(func() {
 		if path := addrString(l.local); l.unlink && path != "" && path[0] != '@' {
-			_ = syscall.Unlink(path) // as package net: Close is about the socket
+			_ = syscall.Unlink(path) // ignored as in package net: the error of Close is the socket's
 		}
 	})
 	return l.close()

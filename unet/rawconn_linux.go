@@ -7,15 +7,15 @@ import (
 	"syscall"
 )
 
-// rawConn lends the descriptor.
+// rawConn gives access to a descriptor.
 type rawConn struct {
 	s    *sock
 	wrap func(op string, err error) error
 }
 
-// SyscallConn lends the descriptor to functions, as package net's does: Read
-// and Write run theirs until it reports that it is done, each time that the
-// socket is ready, and keep deadlines. The descriptor does not block.
+// SyscallConn returns access to the descriptor, which is non-blocking, as in package
+// net. Read and Write call their function each time the socket is ready, until it
+// returns true, the deadline passes or the connection is closed.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	return &rawConn{&c.sock, c.rawError}, nil
 }
@@ -43,7 +43,7 @@ func (r *rawConn) done(op string, err error) error {
 
 func (r *rawConn) Control(f func(fd uintptr)) error {
 	return r.done("raw-control", r.s.use(func(fd int) error {
-		r.s.wary.Store(true)
+		r.s.moreLikely.Store(true)
 		f(uintptr(fd))
 		return nil
 	}))
@@ -51,19 +51,19 @@ func (r *rawConn) Control(f func(fd uintptr)) error {
 
 func (r *rawConn) Read(f func(fd uintptr) bool) error {
 	s := r.s
-	s.wary.Store(true) // nobody knows what f leaves
+	s.moreLikely.Store(true) // f may leave data
 	return r.done("raw-read", s.whenReady(&s.rd, func(fd int) bool { return f(uintptr(fd)) }))
 }
 
 func (r *rawConn) Write(f func(fd uintptr) bool) error {
 	s := r.s
-	s.wary.Store(true)
+	s.moreLikely.Store(true)
 	return r.done("raw-write", s.whenReady(&s.wr, func(fd int) bool { return f(uintptr(fd)) }))
 }
 
-// whenReady runs f, and again whenever the direction has become ready, until it
-// says that it is done.
-func (s *sock) whenReady(h *half, f func(fd int) bool) error {
+// whenReady calls f, and again each time the direction becomes ready, until f returns
+// true.
+func (s *sock) whenReady(h *direction, f func(fd int) bool) error {
 	if err := s.begin(h); err != nil {
 		return err
 	}
@@ -71,10 +71,9 @@ func (s *sock) whenReady(h *half, f func(fd int) bool) error {
 	return s.retry(h, f)
 }
 
-// retry is whenReady for a caller that has the turn. However it ends, the
-// direction counts as ready: f may have left data that no event will announce
-// again.
-func (s *sock) retry(h *half, f func(fd int) bool) error {
+// retry is whenReady for a caller that holds the turn. However it ends, it marks the
+// direction ready: f may have left data for which no further event comes.
+func (s *sock) retry(h *direction, f func(fd int) bool) error {
 	defer h.ready.Store(true)
 	for {
 		if err := s.check(h); err != nil {
@@ -91,7 +90,7 @@ func (s *sock) retry(h *half, f func(fd int) bool) error {
 }
 
 // waitFor waits until the direction may be ready.
-func (s *sock) waitFor(h *half) error {
+func (s *sock) waitFor(h *direction) error {
 	if h == &s.wr {
 		return s.waitWritable()
 	}

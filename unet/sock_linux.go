@@ -18,36 +18,36 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// sock is a descriptor that a loop watches. It does not block.
+// sock is a non-blocking descriptor that a loop watches.
 type sock struct {
 	fd   *sys.FD
 	loop *loop
 	key  uint64
-	lock fdlock.Lock // who uses the descriptor
+	lock fdlock.Lock // the users of the descriptor
 
 	mu       sync.Mutex
 	closing  bool // guarded by mu
-	watchOut bool // guarded by mu: the loop reports when it can be written to
-	datagram bool // set once
-	muted    bool // guarded by mu: the loop does not report when it can be read; see mute
-	// wary sockets may hold more after a short receive: the peer has closed or
-	// failed, the socket keeps borders between messages, or somebody has had
-	// the descriptor in hand.
-	wary   atomic.Bool
-	rd, wr half
-	in     delivery
-	clock  deadlines
-	drop   runtime.Cleanup // see closeDropped
+	watchOut bool // guarded by mu: events of writing are watched
+	datagram bool // set when the socket is opened
+	muted    bool // guarded by mu: events of reading are not watched; see mute
+	// moreLikely is set when more data may follow a short receive: the peer has
+	// closed or failed, the socket keeps message boundaries, or other code has used
+	// the descriptor.
+	moreLikely atomic.Bool
+	rd, wr     direction
+	in         delivery
+	clock      deadlines
+	drop       runtime.Cleanup // see closeDropped
 }
 
-// half is one direction of a socket: who waits for it and what is known.
-type half struct {
-	turn    sync.Mutex  // held by the one call that is under way
-	ready   atomic.Bool // worth a try
+// direction is the state of reading from, or writing to, a socket.
+type direction struct {
+	turn    sync.Mutex  // held by the one call that is in progress
+	ready   atomic.Bool // a system call may succeed
 	expired atomic.Bool // the deadline has passed
 	state   waitState   // guarded by the socket's mu
-	// wake, of capacity 1, gets one value for each wait. A WaitGroup would do
-	// the same in less memory, and wakes more slowly.
+	// wake has a capacity of 1 and gets one value for each wait. A WaitGroup
+	// takes less memory but wakes more slowly.
 	wake chan struct{}
 }
 
@@ -55,25 +55,25 @@ type waitState uint8
 
 const (
 	idle   waitState = iota
-	parked           // waits; whoever sets idle wakes
-	taken            // the loop receives for the reader; it alone may change the state
+	parked           // a call waits; the goroutine that sets idle wakes it
+	taken            // the loop receives for the reader; only the loop changes the state
 )
 
-// delivery is what a reader that waits and the loop tell each other. It is the
-// loop's while the state is taken, otherwise the reader's.
+// delivery passes a buffer from a waiting reader to the loop and the result back.
+// It belongs to the loop while the state is taken, otherwise to the reader.
 type delivery struct {
-	buf   []byte // where to receive, nil to be told of readiness only
+	buf   []byte // where to receive; nil if the reader receives for itself
 	n     int
 	errno uint32 // a syscall.Errno in less space
 	done  bool   // n and errno are the result of a receive into buf
-	// counted is set when the loop counts the reader in woken.
+	// counted is set if the loop counts the reader in starting.
 	counted bool
 }
 
-// watched are the events that every socket reports.
+// watched are the events that are watched of every socket.
 const watched = syscall.EPOLLIN | syscall.EPOLLRDHUP | syscall.EPOLLPRI | epoll.EdgeTriggered
 
-// events returns what the loop shall report. The caller holds mu.
+// events returns the events to watch. The caller holds mu.
 func (s *sock) events() uint32 {
 	events := uint32(watched)
 	if s.muted {
@@ -85,8 +85,8 @@ func (s *sock) events() uint32 {
 	return events
 }
 
-// mute stops reports of datagrams whose reader does not wait, of which there is
-// one for each. The next call that waits undoes it. The caller holds mu.
+// mute stops watching for datagrams while the reader works: each arrival would be
+// an event. The next call that waits watches again. The caller holds mu.
 func (s *sock) mute() {
 	s.muted = true
 	if errno := s.loop.poll.Modify(s.fd.Int(), s.events(), s.key); errno != 0 {
@@ -94,21 +94,20 @@ func (s *sock) mute() {
 	}
 }
 
-// open begins to watch a descriptor, which it owns from now on, also when it
-// fails.
+// open begins to watch a descriptor. It takes ownership of it, even on failure.
 func (s *sock) open(system *System, fd int) error {
 	l, err := system.acquire()
 	if err != nil {
 		_ = syscall.Close(fd) // the first error counts
 		return err
 	}
-	return s.attach(l, fd)
+	return s.watch(l, fd)
 }
 
-// takeOver begins to watch a copy of the descriptor of a socket of package net's
-// and closes that, so that one poller is left to watch the socket. When it fails,
-// old is as it was.
-func (s *sock) takeOver(system *System, old syscall.Conn) error {
+// watchCopyOf begins to watch a copy of the descriptor of a socket of package
+// net's. The caller closes old when that has succeeded, so that one poller is left
+// to watch the socket. On failure old is unchanged.
+func (s *sock) watchCopyOf(system *System, old syscall.Conn) error {
 	l, err := system.acquire()
 	if err != nil {
 		return err
@@ -118,12 +117,11 @@ func (s *sock) takeOver(system *System, old syscall.Conn) error {
 		system.release()
 		return err
 	}
-	return s.attach(l, fd)
+	return s.watch(l, fd)
 }
 
-// attach begins to watch a descriptor, which it owns from now on, also when it
-// fails. The loop has been acquired.
-func (s *sock) attach(l *loop, fd int) error {
+// watch is open on a loop that the caller has acquired.
+func (s *sock) watch(l *loop, fd int) error {
 	s.fd = sys.NewFD(fd)
 	s.loop = l
 	s.key = l.table.add(s)
@@ -136,8 +134,8 @@ func (s *sock) attach(l *loop, fd int) error {
 	return nil
 }
 
-// close ends the calls that wait, waits until the last one has left, and closes
-// the descriptor.
+// close ends all calls that wait, waits until the last one has returned, and
+// closes the descriptor.
 func (s *sock) close() error {
 	s.mu.Lock()
 	if s.closing {
@@ -154,7 +152,7 @@ func (s *sock) close() error {
 	return resources{s.fd, s.loop, s.key}.free()
 }
 
-// resources are what a socket must give back.
+// resources are what a socket holds and must free.
 type resources struct {
 	fd   *sys.FD
 	loop *loop
@@ -163,40 +161,40 @@ type resources struct {
 
 func (r resources) free() error {
 	r.loop.table.remove(r.key)
-	r.loop.poll.Remove(r.fd.Int()) // a copy of the descriptor may keep the socket open
+	r.loop.poll.Remove(r.fd.Int()) // a duplicate of the descriptor may keep the socket open
 	err := r.fd.Close()
 	r.loop.system.release()
 	return err
 }
 
-// closeDropped arranges that the socket of a connection or listener that is
-// dropped without Close is closed by the garbage collector, as in package net.
-// It is a cleanup and not a finalizer, which the program may set itself. The
-// file of a listener stays.
+// closeDropped has the garbage collector close the socket of a connection or
+// listener that the program drops without Close, as package net does. It sets a
+// cleanup because the program may set a finalizer. The file of a Unix listener
+// stays.
 func closeDropped[T any](whole *T, s *sock) {
 	s.drop = runtime.AddCleanup(whole, freeDropped, resources{s.fd, s.loop, s.key})
 }
 
 func freeDropped(r resources) {
-	go func() { _ = r.free() }() // it may wait for the driver
+	go func() { _ = r.free() }() // free may wait for the driver, and cleanups must not
 }
 
-// interrupt wakes the waiter without a result. One whose receive is under way
-// is woken by the loop at once. The caller holds the socket's mu.
-func (h *half) interrupt() {
+// interrupt wakes the call that waits, without a result. If the loop receives for
+// it, the loop wakes it in a moment. The caller holds the socket's mu.
+func (h *direction) interrupt() {
 	if h.state == parked {
 		h.finish()
 	}
 }
 
 // finish ends a wait. The caller holds the socket's mu.
-func (h *half) finish() {
+func (h *direction) finish() {
 	h.state = idle
 	h.wake <- struct{}{}
 }
 
-// begin starts a call in one direction: end must follow when it returns nil.
-func (s *sock) begin(h *half) error {
+// begin starts a call in one direction. If it returns nil, end must follow.
+func (s *sock) begin(h *direction) error {
 	if !s.lock.Acquire() {
 		return net.ErrClosed
 	}
@@ -204,14 +202,14 @@ func (s *sock) begin(h *half) error {
 	return nil
 }
 
-func (s *sock) end(h *half) {
+func (s *sock) end(h *direction) {
 	h.turn.Unlock()
 	s.lock.Release()
 }
 
-// check says why a call must not go on: the socket is closing or the deadline
-// has passed.
-func (s *sock) check(h *half) error {
+// check returns the error of a call that must end because the socket is closing or
+// the deadline has passed.
+func (s *sock) check(h *direction) error {
 	if s.lock.Closed() {
 		return net.ErrClosed
 	}
@@ -221,10 +219,10 @@ func (s *sock) check(h *half) error {
 	return nil
 }
 
-// wait parks the caller, who has the turn, until the direction is ready, the
-// call must not go on (see check), or data was received into buf, which it
-// reports. It may return early without any of these.
-func (s *sock) wait(h *half, buf []byte) (received bool, err error) {
+// wait blocks until the direction is ready, the call must end (see check), or the
+// loop has received into buf; received reports the last. It may also return
+// without any of these. The caller holds the turn.
+func (s *sock) wait(h *direction, buf []byte) (received bool, err error) {
 	s.mu.Lock()
 	switch {
 	case s.closing:
@@ -246,7 +244,7 @@ func (s *sock) wait(h *half, buf []byte) (received bool, err error) {
 	}
 	if h == &s.rd && s.muted {
 		s.muted = false
-		s.loop.poll.Modify(s.fd.Int(), s.events(), s.key) // which reports what is there already
+		s.loop.poll.Modify(s.fd.Int(), s.events(), s.key) // reports datagrams that are there already
 	}
 	s.mu.Unlock()
 	if s.loop.starved.Load() {
@@ -258,14 +256,14 @@ func (s *sock) wait(h *half, buf []byte) (received bool, err error) {
 	}
 	s.in.buf = nil
 	if s.in.counted {
-		s.loop.begun()
+		s.loop.readerRuns()
 	}
 	return s.in.done, nil
 }
 
-// waitWritable is wait for the direction of writing, which is watched from the
-// first time on that somebody has to wait: many sockets never fill up, and
-// those of the Unix family would report each message that the peer takes.
+// waitWritable is wait for writing. A socket is watched for writing from its first
+// wait on: many sockets never fill up, and Unix sockets would report each message
+// that the peer reads.
 func (s *sock) waitWritable() error {
 	s.mu.Lock()
 	if !s.watchOut && !s.closing {
@@ -281,10 +279,9 @@ func (s *sock) waitWritable() error {
 	return err
 }
 
-// deadlines are the two deadlines of a socket and the timer that watches the
-// nearer one. A deadline that moves away, as it does with each request of a
-// server with timeouts, leaves the timer alone: it finds out when it fires.
-// Guarded by the socket's mu.
+// deadlines are the two deadlines of a socket and the timer of the nearer one.
+// Extending a deadline, as a server with timeouts does for each request, does not
+// reset the timer; tick re-arms it. The socket's mu guards them.
 type deadlines struct {
 	read, write int64 // since epoch, 0 for none
 	armed       int64 // when the timer fires, 0 when it does not
@@ -293,8 +290,7 @@ type deadlines struct {
 
 var epoch = time.Now()
 
-// sinceEpoch converts a deadline, of which some time is left, to its time since
-// epoch.
+// sinceEpoch returns the time since epoch of a deadline that is left away from now.
 func sinceEpoch(now time.Time, left time.Duration) int64 {
 	passed := now.Sub(epoch)
 	if left > math.MaxInt64-passed {
@@ -309,8 +305,8 @@ func (d *deadlines) stop() {
 	}
 }
 
-// setDeadline sets the deadlines of the directions that are asked for. It takes
-// effect for calls that wait, too.
+// setDeadline sets the deadline of reading, of writing, or of both. It also takes
+// effect for calls that wait already.
 func (s *sock) setDeadline(t time.Time, read, write bool) error {
 	now := time.Now()
 	switch left := t.Sub(now); {
@@ -325,14 +321,14 @@ func (s *sock) setDeadline(t time.Time, read, write bool) error {
 	}
 }
 
-// setBubbled is setDeadline for a time that is left of a bubble's clock.
+// setBubbled is setDeadline in a bubble, on whose clock some time is left.
 func (s *sock) setBubbled(left time.Duration, read, write bool) (err error) {
 	outside(func() { err = s.setWhen(sinceEpoch(time.Now(), left), read, write) })
 	return err
 }
 
-// setWhen is setDeadline with a time since epoch: 0 for none, a negative value for
-// one that has passed.
+// setWhen is setDeadline for a time since epoch: 0 means none, a negative value one
+// that has passed.
 func (s *sock) setWhen(when int64, read, write bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -351,15 +347,15 @@ func (s *sock) setWhen(when int64, read, write bool) error {
 	return nil
 }
 
-// expire notes whether the deadline has passed. The caller holds the socket's mu.
-func (h *half) expire(passed bool) {
+// expire records whether the deadline has passed. The caller holds the socket's mu.
+func (h *direction) expire(passed bool) {
 	h.expired.Store(passed)
 	if passed {
 		h.interrupt()
 	}
 }
 
-// arm makes the timer fire no later than when, if that is a time. The caller
+// arm makes the timer fire no later than when, if that is positive. The caller
 // holds mu.
 func (s *sock) arm(when int64) {
 	d := &s.clock
@@ -372,7 +368,7 @@ func (s *sock) arm(when int64) {
 		d.timer.Reset(left)
 		return
 	}
-	self := weak.Make(s) // a timer must not keep a dropped socket open
+	self := weak.Make(s) // the timer must not keep a dropped socket alive
 	d.timer = time.AfterFunc(left, func() {
 		if s := self.Value(); s != nil {
 			s.tick()
@@ -380,7 +376,7 @@ func (s *sock) arm(when int64) {
 	})
 }
 
-// tick runs when the timer fires.
+// tick expires deadlines that have passed and re-arms the timer for the others.
 func (s *sock) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -401,10 +397,10 @@ func (s *sock) tick() {
 	s.arm(d.write)
 }
 
-// table finds the socket of an event. What the kernel gives back is an index
-// with a generation: an event of a socket that was closed finds nothing, even
-// when the index has been given to another. The table does not keep sockets
-// alive, so that one that is dropped without Close can be collected.
+// table finds the socket of an event. The user data of an event is an index with
+// a generation: an event of a closed socket finds nothing, even if another socket
+// has the index now. The table does not keep sockets alive, so that a socket that
+// is dropped without Close can be collected.
 type table struct {
 	mu    sync.Mutex
 	slots []tableSlot
@@ -440,7 +436,7 @@ func (t *table) remove(key uint64) {
 	t.free = append(t.free, uint32(key))
 }
 
-// find returns the socket of a key, nil when it has gone. The caller holds mu.
+// find returns the socket of a key, nil if it was closed. The caller holds mu.
 func (t *table) find(key uint64) *sock {
 	if i := uint32(key); int(i) < len(t.slots) && t.slots[i].generation == uint32(key>>32) {
 		return t.slots[i].sock.Value()

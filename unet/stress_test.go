@@ -20,9 +20,9 @@ import (
 )
 
 // TestStress has many connections exchange numbered bytes while deadlines pass
-// and move, handlers stall and sleep, and sides close half or whole. No byte
-// may be lost or changed as long as nobody closed, and nobody may be left
-// waiting. RINGSIDE_STRESS gives it as long as that says, for example 5m.
+// and move, handlers stall and sleep, and either side closes one or both
+// directions. No byte may be lost or changed before a close, and no call may wait
+// for ever. RINGSIDE_STRESS sets the duration, for example 5m.
 func TestStress(t *testing.T) {
 	long, err := time.ParseDuration(os.Getenv("RINGSIDE_STRESS"))
 	if err != nil {

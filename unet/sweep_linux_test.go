@@ -125,7 +125,7 @@ func sweptStream(mode unet.Mode, network, address string, n int, write func(net.
 			got, err := read(b)
 			ends(t, "read", err)
 			if err != nil {
-				_ = b.Close() // who writes shall not wait for what is not read
+				_ = b.Close() // a writer must not wait for data that is not read
 			}
 			wg.Wait()
 			if c, fired := t.Choice(); !bytes.HasPrefix(sweptBytes, got) || len(got) < len(sweptBytes) && (!fired || c.Passing) {
@@ -289,13 +289,13 @@ func TestFaultSweepSimulated(t *testing.T) {
 // TestFaultSweepCoversAll compares the sweep with what the package exports.
 func TestFaultSweepCoversAll(t *testing.T) {
 	sweep.API(t, sweptOperations(""), sweep.Exempt{
-		"is the method of the package's own System":                    "Listen ListenPacket Dial Backend",
+		"is the method of the default System":                          "Listen ListenPacket Dial Backend",
 		"is Dial with a deadline of package net's":                     "DialTimeout",
 		"is DialContext without a context":                             "Dialer.Dial",
 		"sets a field":                                                 "UnixListener.SetUnlinkOnClose",
-		"tells what is known and asks nothing of the kernel":           "System.Backend Mode.String TCPConn.LocalAddr TCPConn.RemoteAddr UDPConn.LocalAddr UDPConn.RemoteAddr UnixConn.LocalAddr UnixConn.RemoteAddr UnixgramConn.LocalAddr UnixgramConn.RemoteAddr TCPListener.Addr UnixListener.Addr",
+		"returns known data without a system call":                     "System.Backend Mode.String TCPConn.LocalAddr TCPConn.RemoteAddr UDPConn.LocalAddr UDPConn.RemoteAddr UnixConn.LocalAddr UnixConn.RemoteAddr UnixgramConn.LocalAddr UnixgramConn.RemoteAddr TCPListener.Addr UnixListener.Addr",
 		"is one half of SetDeadline, which is a timer":                 "TCPConn.SetReadDeadline TCPConn.SetWriteDeadline UDPConn.SetReadDeadline UDPConn.SetWriteDeadline UnixConn.SetReadDeadline UnixConn.SetWriteDeadline UnixgramConn.SetReadDeadline UnixgramConn.SetWriteDeadline",
-		"is one call of getsockopt that tells nothing where it fails":  "TCPConn.MultipathTCP",
+		"is one call of getsockopt whose failure means no":             "TCPConn.MultipathTCP",
 		"reads one datagram after the other through what it was given": "NewBatchConn",
 		"is TCPConn's, the same function of what they embed": "UDPConn.SyscallConn UnixConn.CloseRead UnixConn.CloseWrite UnixConn.File UnixConn.SetReadBuffer UnixConn.SetWriteBuffer UnixConn.SyscallConn " +
 			"UnixgramConn.CloseRead UnixgramConn.CloseWrite UnixgramConn.File UnixgramConn.SetReadBuffer UnixgramConn.SetWriteBuffer UnixgramConn.SyscallConn",

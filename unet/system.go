@@ -15,19 +15,19 @@ import (
 // Options configure a [System]; the zero value chooses automatically.
 type Options struct {
 	Mode Mode
-	// Loops is the number of drivers that the sockets are spread over; 0 means
-	// one for each four processors (GOMAXPROCS), at least one.
+	// Loops is the number of drivers; the sockets are distributed over them. 0
+	// means one for every four processors (GOMAXPROCS), and at least one.
 	Loops int
-	// Spin bounds how long a driver looks for more work before it sleeps, when
-	// there was little before; 0 means 100 µs, a negative value never to spin.
-	// Looking in vain makes the next attempts rarer. An idle driver sleeps.
+	// Spin limits how long a driver with few active sockets polls for events
+	// before it sleeps. 0 means 100 µs, a negative value no polling. After polls
+	// without events the driver polls less often; an idle driver sleeps.
 	Spin time.Duration
-	// Restrict limits the rings to RECV, which is all that this package does
-	// with them. Anything else that gets hold of them is refused with EACCES.
+	// Restrict limits the rings to RECV, the only operation that this package
+	// uses. The kernel refuses all others with EACCES.
 	Restrict bool
 }
 
-// spin returns the bound in effect.
+// spin returns the limit in effect.
 func (o *Options) spin() time.Duration {
 	switch {
 	case o.Spin == 0:
@@ -38,9 +38,9 @@ func (o *Options) spin() time.Duration {
 	return o.Spin
 }
 
-// System is a set of drivers that sockets share. They are started for the first
-// socket and stopped, with everything they hold freed, when the last one is
-// closed. All methods may be called concurrently.
+// System is a set of drivers that sockets share. The drivers start with the first
+// socket. When the last socket is closed, they stop and their resources are freed.
+// All methods may be called concurrently.
 type System struct {
 	opts   Options
 	mode   Mode // after the choice; never ModeAuto
@@ -55,9 +55,8 @@ type System struct {
 
 var errAskedForNet = errors.New("package net's connections were asked for")
 
-// NewSystem returns a system. With ModeRing and ModePlain it fails where they
-// cannot be had, with an error that says what to change; the other modes do not
-// fail.
+// NewSystem returns a system. ModeRing and ModePlain fail where they are not
+// available, with an error that names what to change. The other modes do not fail.
 func NewSystem(o Options) (*System, error) {
 	s := &System{opts: o, mode: o.Mode}
 	var err error
@@ -84,7 +83,7 @@ func NewSystem(o Options) (*System, error) {
 	return s, nil
 }
 
-// ringsUsable returns nil where rings can be used, and otherwise why not.
+// ringsUsable returns nil if rings can be used here, otherwise the reason.
 func ringsUsable() error {
 	if errNoDriver != nil {
 		return errNoDriver
@@ -98,20 +97,19 @@ func ringsUsable() error {
 	return features.HaveFeature(uring.FeatExtArg) // what the module is tested with
 }
 
-// defaultSystem serves the package's own functions. It starts nothing until a
-// socket needs it.
+// defaultSystem is the system of the package's functions. It starts nothing before
+// the first socket.
 var defaultSystem = sync.OnceValue(func() *System {
 	s, _ := NewSystem(Options{}) // ModeAuto does not fail
 	return s
 })
 
-// Backend returns what the package's own functions use: "io_uring", or "plain" or
-// "net" with the reason why not io_uring.
+// Backend returns what the default system uses; see [System.Backend].
 func Backend() (name, reason string) { return defaultSystem().Backend() }
 
-// Backend returns what the system uses: "io_uring"; "plain", for plain system
-// calls in the same design; or "net", for package net's connections. The reason
-// is empty when that was asked for by its mode and for "io_uring".
+// Backend returns what the system uses: "io_uring", "plain" (plain system calls in
+// the same design) or "net" (connections of package net). If ModeAuto did not choose
+// io_uring, or the mode is ModeNet, reason is not empty.
 func (s *System) Backend() (name, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +122,7 @@ func (s *System) Backend() (name, reason string) {
 	return "net", s.reason
 }
 
-// or returns the system itself, or the default one for nil.
+// or returns s, or the default system if s is nil.
 func (s *System) or() *System {
 	if s == nil {
 		return defaultSystem()
@@ -132,20 +130,20 @@ func (s *System) or() *System {
 	return s
 }
 
-// Mode is how a [System] moves data.
+// Mode selects how a [System] receives.
 type Mode int
 
 const (
-	// ModeAuto takes rings where io_uring can be used, plain calls where it
-	// cannot, and package net's own connections on other systems than Linux.
+	// ModeAuto uses rings where io_uring is available, otherwise plain system
+	// calls. On systems other than Linux it uses package net.
 	ModeAuto Mode = iota
-	// ModeRing insists on rings.
+	// ModeRing uses rings.
 	ModeRing
-	// ModePlain is the design of ModeRing with a plain system call in the
-	// place of each operation of a ring. It needs no io_uring, and has nearly
-	// all of the gain.
+	// ModePlain has the design of ModeRing with a plain system call instead of
+	// each ring operation. It does not need io_uring and has nearly all of the
+	// gain.
 	ModePlain
-	// ModeNet hands out package net's own connections.
+	// ModeNet returns connections of package net.
 	ModeNet
 )
 

@@ -13,8 +13,8 @@ import (
 // errNoDriver is nil: Linux has what the drivers need.
 var errNoDriver error
 
-// acquire counts a socket and returns the loop that shall drive it, starting
-// the loops for the first one.
+// acquire counts a socket and returns its loop. It starts the loops for the first
+// socket.
 func (s *System) acquire() (*loop, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,12 +46,13 @@ func (s *System) start() error {
 	return nil
 }
 
-// release undoes acquire. The last one waits until the drivers have gone.
+// release undoes acquire. After the last socket it waits until the drivers have
+// ended.
 func (s *System) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.users--; s.users == 0 {
-		_ = s.stop() // descriptors of our own that nobody waits for
+		_ = s.stop() // errors of closing our own descriptors concern no caller
 	}
 }
 

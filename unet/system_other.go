@@ -10,22 +10,22 @@ import (
 	"net"
 )
 
-// errNoDriver is why there are no drivers here.
+// errNoDriver is the reason why there are no drivers here.
 var errNoDriver = fmt.Errorf("sockets are driven on Linux only: %w", errors.ErrUnsupported)
 
-// Neither is ever made here.
+// Neither is created here.
 type (
 	loop struct{}
 	pipe struct{}
 )
 
-func (s *System) takeConn(c net.Conn, _ string) (net.Conn, error) { return c, nil }
+func (s *System) attachConn(c net.Conn, _ string) (net.Conn, error) { return c, nil }
 
-func (s *System) takeListener(l net.Listener, _ string, _ listenOptions) (net.Listener, error) {
+func (s *System) attachListener(l net.Listener, _ string, _ listenOptions) (net.Listener, error) {
 	return l, nil
 }
 
-func (s *System) takePacketConn(c net.PacketConn, _ string) (net.PacketConn, error) {
+func (s *System) attachPacketConn(c net.PacketConn, _ string) (net.PacketConn, error) {
 	return c, nil
 }
 

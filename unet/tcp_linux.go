@@ -24,19 +24,19 @@ func (s *System) newTCPConn(fd int, network string, local, remote net.Addr) (*TC
 	return c, nil
 }
 
-// Close closes the connection. Calls that wait return with an error that wraps
-// net.ErrClosed, and Close returns when all have. Data that was written is
+// Close closes the connection. Calls that wait return an error that wraps
+// net.ErrClosed; Close returns after the last of them. Data that was written is
 // still sent (see [TCPConn.SetLinger]).
 func (c *TCPConn) Close() error { return c.conn.Close() }
 
-// CloseRead ends the reading side: reads return what has arrived, then io.EOF.
+// CloseRead closes the reading side: reads return data that has arrived, then io.EOF.
 func (c *TCPConn) CloseRead() error { return c.shutdown(syscall.SHUT_RD) }
 
-// CloseWrite ends the writing side: the peer reads what was written, then
+// CloseWrite closes the writing side: the peer reads the data that was written, then
 // io.EOF.
 func (c *TCPConn) CloseWrite() error { return c.shutdown(syscall.SHUT_WR) }
 
-// set runs f with the descriptor and wraps its error.
+// set calls f with the descriptor and wraps its error.
 func (c *TCPConn) set(f func(fd int) error) error {
 	if err := c.use(f); err != nil {
 		return c.opError("set", err)
@@ -44,33 +44,33 @@ func (c *TCPConn) set(f func(fd int) error) error {
 	return nil
 }
 
-// SetLinger says what Close does with data that has not been sent: with a
-// negative number of seconds, the default, it is sent in the background; with 0
-// it is discarded and the peer sees a reset; otherwise the kernel sends for that
-// long, while Close may wait.
+// SetLinger sets what Close does with data that was not sent. With a negative number
+// of seconds, the default, the kernel sends it in the background. With 0 the kernel
+// discards it and resets the connection. With a positive number the kernel sends
+// for at most that time, and Close may wait.
 func (c *TCPConn) SetLinger(seconds int) error {
 	return c.set(func(fd int) error { return os.NewSyscallError("setsockopt", sys.SockLinger(fd, seconds)) })
 }
 
-// SetNoDelay says whether small writes are sent at once, which is the default,
-// instead of being held back to be joined.
+// SetNoDelay sets whether small writes are sent at once, which is the default, or
+// delayed to be sent together (Nagle's algorithm).
 func (c *TCPConn) SetNoDelay(on bool) error {
 	return c.set(func(fd int) error { return setNoDelay(fd, on) })
 }
 
-// SetKeepAlive says whether the kernel probes whether an idle peer is alive.
+// SetKeepAlive sets whether the kernel sends keep-alive probes.
 func (c *TCPConn) SetKeepAlive(on bool) error {
 	return c.set(func(fd int) error { return setKeepAlive(fd, on) })
 }
 
-// SetKeepAlivePeriod sets how long a connection is idle before it is probed, in
-// whole seconds, rounded up; 0 means 15 seconds, a negative value changes
+// SetKeepAlivePeriod sets how long a connection is idle before the first probe. It
+// is rounded up to whole seconds; 0 means 15 seconds, a negative value changes
 // nothing.
 func (c *TCPConn) SetKeepAlivePeriod(d time.Duration) error {
 	return c.set(func(fd int) error { return setKeepAliveTime(fd, syscall.TCP_KEEPIDLE, d) })
 }
 
-// SetKeepAliveConfig configures the probes; see net.KeepAliveConfig.
+// SetKeepAliveConfig configures keep-alive probes; see net.KeepAliveConfig.
 func (c *TCPConn) SetKeepAliveConfig(k net.KeepAliveConfig) error {
 	return c.set(func(fd int) error { return setKeepAliveConfig(fd, k) })
 }
@@ -102,8 +102,7 @@ func setKeepAlive(fd int, on bool) error {
 	return setOption(fd, syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, number(on))
 }
 
-// setKeepAliveTime sets one of the times of the probes, which the kernel has in
-// seconds.
+// setKeepAliveTime sets an option of the probes that is a time in seconds.
 func setKeepAliveTime(fd, option int, d time.Duration) error {
 	if d < 0 {
 		return nil
@@ -137,8 +136,8 @@ func setKeepAliveConfig(fd int, k net.KeepAliveConfig) error {
 	return setKeepAliveCount(fd, k.Count)
 }
 
-// newConnOptions sets what package net sets on a connection that it accepted.
-// Like there, a connection that refuses is used all the same.
+// newConnOptions sets the options that package net sets on an accepted connection.
+// As in package net, errors are ignored.
 func newConnOptions(fd int, period time.Duration, k net.KeepAliveConfig) {
 	_ = setNoDelay(fd, true)
 	if !k.Enable && period >= 0 {

@@ -13,7 +13,11 @@ import (
 // [BatchConn]. All of them may be called concurrently.
 type UDPConn struct{ datagrams }
 
-// ReadFrom receives one datagram and drops what is longer than p.
+// Close closes the socket. Calls that wait return an error that wraps net.ErrClosed;
+// Close returns after the last of them.
+func (c *UDPConn) Close() error { return c.conn.Close() }
+
+// ReadFrom receives one datagram and drops the part that does not fit into p.
 func (c *UDPConn) ReadFrom(p []byte) (int, net.Addr, error) {
 	n, addr, err := c.ReadFromUDP(p)
 	if addr == nil {
@@ -87,7 +91,7 @@ func (c *UDPConn) WriteToUDPAddrPort(p []byte, addr netip.AddrPort) (int, error)
 	return c.writeMsgAddrPort(p, nil, addr, "sendto")
 }
 
-// WriteMsgUDP sends one datagram with control data; addr is nil on a connected
+// WriteMsgUDP sends one datagram with control data; addr must be nil on a connected
 // socket.
 func (c *UDPConn) WriteMsgUDP(p, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
 	if n, err = c.writeMsg(p, oob, addr, "sendmsg"); err != nil {
@@ -96,7 +100,7 @@ func (c *UDPConn) WriteMsgUDP(p, oob []byte, addr *net.UDPAddr) (n, oobn int, er
 	return n, len(oob), nil
 }
 
-// WriteMsgUDPAddrPort is WriteMsgUDP without allocating; addr is the zero value
+// WriteMsgUDPAddrPort is WriteMsgUDP without allocating; addr must be the zero value
 // on a connected socket.
 func (c *UDPConn) WriteMsgUDPAddrPort(p, oob []byte, addr netip.AddrPort) (n, oobn int, err error) {
 	if n, err = c.writeMsgAddrPort(p, oob, addr, "sendmsg"); err != nil {
@@ -153,7 +157,7 @@ func (c *UDPConn) sendMsg(p, oob []byte, to *sockaddr, call string) (int, error)
 	return c.sendOne(p, oob, to, call)
 }
 
-// udpAddr is addr for an error.
+// udpAddr returns addr as an interface, nil for a nil pointer.
 func udpAddr(addr *net.UDPAddr) net.Addr {
 	if addr == nil {
 		return nil
@@ -161,7 +165,7 @@ func udpAddr(addr *net.UDPAddr) net.Addr {
 	return addr
 }
 
-// portAddr is addr for an error.
+// portAddr returns addr as an interface, nil for the zero value.
 func portAddr(addr netip.AddrPort) net.Addr {
 	if !addr.IsValid() {
 		return nil
@@ -169,8 +173,7 @@ func portAddr(addr netip.AddrPort) net.Addr {
 	return net.UDPAddrFromAddrPort(addr)
 }
 
-// setName writes down whom a datagram goes to, as the family of the socket has
-// it.
+// setName stores the destination of a datagram in the form of the socket's family.
 func (c *UDPConn) setName(to *sockaddr, addr netip.AddrPort) error {
 	switch {
 	case c.remote != nil && addr.IsValid():
@@ -184,7 +187,7 @@ func (c *UDPConn) setName(to *sockaddr, addr netip.AddrPort) error {
 	return to.set(c.family, addr)
 }
 
-// set fills in an address for a socket of a family.
+// set stores an address in the form of a family.
 func (s *sockaddr) set(family int, addr netip.AddrPort) error {
 	ip := addr.Addr()
 	binary.NativeEndian.PutUint16(s.b[:], uint16(family))

@@ -11,14 +11,14 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// UnixConn is a connection of the Unix family, of a stream ("unix") or of
-// messages in sequence ("unixpacket"), with the methods of net.UnixConn. All of
-// them may be called concurrently.
+// UnixConn is a Unix connection, of a stream ("unix") or of messages in order
+// ("unixpacket"), with the methods of net.UnixConn. All of them may be called
+// concurrently.
 type UnixConn struct{ conn }
 
 func (s *System) newUnixConn(fd int, network string, local, remote net.Addr) (*UnixConn, error) {
 	c := &UnixConn{conn{network: network, local: local, remote: remote}}
-	c.wary.Store(true) // what one call sent with descriptors is never joined with the rest
+	c.moreLikely.Store(true) // what one call sent with descriptors is never joined with the rest
 	if err := c.open(s, fd); err != nil {
 		return nil, err
 	}
@@ -26,19 +26,19 @@ func (s *System) newUnixConn(fd int, network string, local, remote net.Addr) (*U
 	return c, nil
 }
 
-// Close closes the connection. Calls that wait return with an error that wraps
-// net.ErrClosed, and Close returns when all have.
+// Close closes the connection. Calls that wait return an error that wraps
+// net.ErrClosed; Close returns after the last of them.
 func (c *UnixConn) Close() error { return c.conn.Close() }
 
-// CloseRead ends the reading side: reads return what has arrived, then io.EOF.
+// CloseRead closes the reading side: reads return data that has arrived, then io.EOF.
 func (c *UnixConn) CloseRead() error { return c.shutdown(syscall.SHUT_RD) }
 
-// CloseWrite ends the writing side: the peer reads what was written, then
+// CloseWrite closes the writing side: the peer reads the data that was written, then
 // io.EOF.
 func (c *UnixConn) CloseWrite() error { return c.shutdown(syscall.SHUT_WR) }
 
-// ReadFrom is Read that says who sent, which is nil on a connection whose peer
-// has no name. The end is an error that wraps io.EOF.
+// ReadFrom is Read that also returns the sender, nil if the peer has no name. At the
+// end of the stream the error wraps io.EOF.
 func (c *UnixConn) ReadFrom(p []byte) (int, net.Addr, error) {
 	n, addr, err := c.ReadFromUnix(p)
 	if addr == nil {
@@ -53,13 +53,13 @@ func (c *UnixConn) ReadFromUnix(p []byte) (int, *net.UnixAddr, error) {
 	return n, addr, err
 }
 
-// ReadMsgUnix reads data into p and control data, such as descriptors of the
-// peer, into oob. The end is an error that wraps io.EOF.
+// ReadMsgUnix reads data into p and control data, such as descriptors of the peer,
+// into oob. At the end of the stream the error wraps io.EOF.
 func (c *UnixConn) ReadMsgUnix(p, oob []byte) (n, oobn, flags int, addr *net.UnixAddr, err error) {
 	return readUnix(&c.conn, p, oob, "recvmsg")
 }
 
-// WriteTo fails, as on net.UnixConn: a connection has its peer.
+// WriteTo fails, as on net.UnixConn: a connection sends only to its peer.
 func (c *UnixConn) WriteTo(p []byte, addr net.Addr) (int, error) {
 	to, ok := addr.(*net.UnixAddr)
 	if !ok {
@@ -73,17 +73,17 @@ func (c *UnixConn) WriteToUnix(_ []byte, addr *net.UnixAddr) (int, error) {
 	return 0, c.writeError(unixAddr(addr), errConnected)
 }
 
-// WriteMsgUnix writes data with control data, such as descriptors; addr is nil.
-// Of a stream it may write less than all.
+// WriteMsgUnix writes data and control data, such as descriptors; addr must be nil.
+// On a stream it may write only a part of the data.
 func (c *UnixConn) WriteMsgUnix(p, oob []byte, addr *net.UnixAddr) (n, oobn int, err error) {
 	return writeUnix(&c.conn, p, oob, addr)
 }
 
-// readUnix receives one message of a socket of the Unix family.
+// readUnix receives one message of a Unix socket.
 func readUnix(c *conn, p, oob []byte, call string) (n, oobn, flags int, addr *net.UnixAddr, err error) {
 	stream := c.network != "unixgram"
 	if len(p) == 0 && len(oob) > 0 && stream {
-		p = make([]byte, 1) // control data comes with a byte at least
+		p = make([]byte, 1) // control data comes with at least one byte
 	}
 	var from sockaddr
 	if call == "recvfrom" {
@@ -103,7 +103,7 @@ func readUnix(c *conn, p, oob []byte, call string) (n, oobn, flags int, addr *ne
 	return n, oobn, flags, addr, nil
 }
 
-// writeUnix sends one message on a socket of the Unix family.
+// writeUnix sends one message on a Unix socket.
 func writeUnix(c *conn, p, oob []byte, addr *net.UnixAddr) (n, oobn int, err error) {
 	var to sockaddr
 	switch {
@@ -116,7 +116,7 @@ func writeUnix(c *conn, p, oob []byte, addr *net.UnixAddr) (n, oobn int, err err
 	}
 	data := p
 	if len(p) == 0 && len(oob) > 0 && c.network != "unixgram" {
-		data = make([]byte, 1) // control data goes with a byte at least
+		data = make([]byte, 1) // control data needs at least one byte
 	}
 	if err == nil {
 		n, err = c.sendOne(data, oob, &to, "sendmsg")
@@ -127,12 +127,12 @@ func writeUnix(c *conn, p, oob []byte, addr *net.UnixAddr) (n, oobn int, err err
 	return min(n, len(p)), len(oob), nil
 }
 
-// writeError wraps the error of a call that names whom it sends to.
+// writeError wraps an error of a call with a destination.
 func (c *conn) writeError(to net.Addr, err error) error {
 	return &net.OpError{Op: "write", Net: c.network, Source: c.local, Addr: to, Err: err}
 }
 
-// unixAddr is addr for an error.
+// unixAddr returns addr as an interface, nil for a nil pointer.
 func unixAddr(addr *net.UnixAddr) net.Addr {
 	if addr == nil {
 		return nil
@@ -140,19 +140,23 @@ func unixAddr(addr *net.UnixAddr) net.Addr {
 	return addr
 }
 
-// UnixgramConn is a socket of the Unix family for datagrams, and a [BatchConn].
-// All methods may be called concurrently.
+// UnixgramConn is a Unix socket for datagrams, and a [BatchConn]. All methods may be
+// called concurrently.
 type UnixgramConn struct{ datagrams }
 
-// CloseRead ends the reading side: reads return what has arrived, then io.EOF.
+// Close closes the socket and leaves its file, as package net does. Calls that wait
+// return an error that wraps net.ErrClosed; Close returns after the last of them.
+func (c *UnixgramConn) Close() error { return c.conn.Close() }
+
+// CloseRead closes the reading side: reads return data that has arrived, then io.EOF.
 func (c *UnixgramConn) CloseRead() error { return c.shutdown(syscall.SHUT_RD) }
 
-// CloseWrite ends the writing side: the peer reads what was written, then
+// CloseWrite closes the writing side: the peer reads the data that was written, then
 // io.EOF.
 func (c *UnixgramConn) CloseWrite() error { return c.shutdown(syscall.SHUT_WR) }
 
-// ReadFrom receives one datagram and drops what is longer than p. The address
-// is nil when the sender has no name.
+// ReadFrom receives one datagram and drops the part that does not fit into p. The
+// address is nil if the sender has no name.
 func (c *UnixgramConn) ReadFrom(p []byte) (int, net.Addr, error) {
 	n, addr, err := c.ReadFromUnix(p)
 	if addr == nil {
@@ -167,19 +171,19 @@ func (c *UnixgramConn) ReadFromUnix(p []byte) (int, *net.UnixAddr, error) {
 	return n, addr, err
 }
 
-// ReadMsgUnix receives one datagram into p and control data, such as
-// descriptors of the sender, into oob.
+// ReadMsgUnix receives one datagram into p and control data, such as descriptors of
+// the sender, into oob.
 func (c *UnixgramConn) ReadMsgUnix(p, oob []byte) (n, oobn, flags int, addr *net.UnixAddr, err error) {
 	return readUnix(&c.conn, p, oob, "recvmsg")
 }
 
-// WriteMsgUnix sends one datagram with control data; addr is nil on a connected
+// WriteMsgUnix sends one datagram with control data; addr must be nil on a connected
 // socket.
 func (c *UnixgramConn) WriteMsgUnix(p, oob []byte, addr *net.UnixAddr) (n, oobn int, err error) {
 	return writeUnix(&c.conn, p, oob, addr)
 }
 
-// sender returns the name of a sender, "" for one without.
+// sender returns the name of a sender, "" if it has none.
 func (s *sockaddr) sender() string {
 	if s.n <= 2 {
 		return ""
@@ -217,7 +221,7 @@ func (c *UnixgramConn) WriteToUnix(p []byte, addr *net.UnixAddr) (int, error) {
 	return n, nil
 }
 
-// setName writes down whom a datagram goes to, "" being the peer of a connected
+// setName stores the destination of a datagram; "" is the peer of a connected
 // socket.
 func (c *UnixgramConn) setName(to *sockaddr, name string) error {
 	switch {
@@ -232,8 +236,8 @@ func (c *UnixgramConn) setName(to *sockaddr, name string) error {
 	return to.setUnix(name)
 }
 
-// setUnix fills in the name of a socket of the Unix family: a path, which ends
-// with a NUL, or with @ an abstract name, which does not.
+// setUnix stores the name of a Unix socket: a path, which ends with a NUL, or an
+// abstract name, which begins with an @ and does not.
 func (s *sockaddr) setUnix(name string) error {
 	const longest = 108
 	end := 1

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-// Package epoll is one epoll(7) instance: the half of package watch that works
-// wherever Linux does. On other systems Open answers errors.ErrUnsupported.
+// Package epoll wraps an epoll(7) instance. On systems other than Linux Open returns
+// errors.ErrUnsupported.
 //
-// Add, Modify, Remove and Wait may be called concurrently; Close must not
-// overlap with any of them.
+// Add, Modify, Remove, Wait and PollSockets may be called concurrently. Close must not
+// be called concurrently with any of them.
 package epoll
 
 import (
@@ -28,10 +28,10 @@ const (
 	ctlMod = 3
 )
 
-// Event is one report: the mask, and the data read with [Data].
+// Event is one event: the mask, and the user data that [Data] returns.
 type Event = sys.EpollEvent
 
-// Data returns what Add or Modify gave the descriptor of an event.
+// Data returns the user data that Add or Modify set for the descriptor of an event.
 func Data(ev *Event) uint64 { return sys.EpollData(ev) }
 
 // Instance is an epoll instance.
@@ -52,17 +52,17 @@ func Open() (*Instance, error) {
 // FD returns the descriptor, which the instance owns.
 func (in *Instance) FD() int { return in.fd.Int() }
 
-// Close closes the instance; the second call answers EBADF.
+// Close closes the instance; a second call returns EBADF.
 func (in *Instance) Close() error { return in.fd.Close() }
 
-// Add starts to watch fd for a mask; data comes with its events. Errors: EEXIST,
+// Add starts to watch fd for a mask of events, which carry data. Errors: EEXIST,
 // EBADF, EPERM for a file that cannot be polled, ENOSPC, ENOMEM.
 func (in *Instance) Add(fd int, events uint32, data uint64) syscall.Errno {
 	return sys.EpollCtl(in.FD(), ctlAdd, fd, events, data)
 }
 
-// Modify replaces mask and data of fd, and reports anew what is ready. Errors:
-// ENOENT, EBADF.
+// Modify replaces the mask and the data of fd. Events that are ready are reported
+// again. Errors: ENOENT, EBADF.
 func (in *Instance) Modify(fd int, events uint32, data uint64) syscall.Errno {
 	return sys.EpollCtl(in.FD(), ctlMod, fd, events, data)
 }
@@ -72,15 +72,15 @@ func (in *Instance) Remove(fd int) syscall.Errno {
 	return sys.EpollCtl(in.FD(), ctlDel, fd, 0, 0)
 }
 
-// Wait fills events and returns how many there are, waiting for the first one:
-// forever with a negative timeout, not at all with 0. No events after the
-// timeout is no error. EINTR is the caller's, who knows what time is left.
+// Wait waits for an event, fills events and returns their number. A negative timeout
+// waits without limit, 0 does not wait. A timeout is not an error. After EINTR the
+// caller decides whether to wait again.
 func (in *Instance) Wait(events []Event, timeout time.Duration) (int, syscall.Errno) {
 	n, errno := in.wait(events, timeout)
 	return max(n, 0), errno
 }
 
-// PollSockets is Wait with no timeout that is hidden from the scheduler. All
+// PollSockets is Wait with a timeout of 0 and without entering the scheduler. All
 // descriptors of the instance must be sockets; see [sys.EpollPollSockets].
 func (in *Instance) PollSockets(events []Event) (int, syscall.Errno) {
 	n, errno := sys.EpollPollSockets(in.FD(), events)

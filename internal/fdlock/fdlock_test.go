@@ -35,7 +35,7 @@ func TestCloseWaitsForTheLastUser(t *testing.T) {
 	}
 	l.Release()
 	if !<-done {
-		t.Fatal("the only closer is told that somebody else closed")
+		t.Fatal("the only call of Close returns false")
 	}
 	if l.Close() {
 		t.Fatal("the second close succeeds")
@@ -43,7 +43,7 @@ func TestCloseWaitsForTheLastUser(t *testing.T) {
 }
 
 // TestUseAndCloseRace has users check that the descriptor is open as long as
-// they hold it, while somebody closes.
+// they hold it, while two others close.
 func TestUseAndCloseRace(t *testing.T) {
 	for range 300 {
 		var l Lock
