@@ -52,14 +52,14 @@ type BatchOptions struct {
 // goroutine. Where io_uring cannot be used it reads and writes with plain calls
 // on several goroutines.
 //
-// Should the kernel refuse the ring in the middle of a call, as a policy that
-// changes may, the call waits up to ten seconds for what is in flight. A range that
+// If the kernel refuses the ring in the middle of a call, because a policy has
+// changed, the call waits up to ten seconds for the ranges in flight. A range that
 // has not ended by then has an error, and its memory must not be used again.
 //
-// With O_DIRECT a range to be read may have any offset, length and memory: what
-// is not aligned goes through aligned memory of the batch. A range to be written
-// needs the alignment that the device demands, as for [File.WriteAt]: see
-// [DirectAlign].
+// With O_DIRECT a range to be read may have any offset, length and memory: a range
+// that is not aligned is read into aligned memory of the batch and copied. A range
+// to be written needs the alignment that the device demands, as for
+// [File.WriteAt]; see [DirectAlign].
 type Batch struct {
 	mu     sync.Mutex
 	sys    *System
@@ -73,21 +73,27 @@ type Batch struct {
 	parts  []part
 	free   []int32 // indices of parts that are not in flight
 	reaped []uring.CQE
-	crew   crew  // beside the ring, or in its place
-	calls  crew  // for ranges whose files a ring must not read
-	called []int // these ranges, in order
-	looked bool  // what the page cache has has been read
-	broken error // why the ring cannot be entered any more
+	crew   workers // read cached ranges, and all ranges where there is no ring
+	calls  workers // for ranges of files that must not be read by a ring
+	called []int   // the indices of these ranges, in order
+	looked bool    // the cached parts of the ranges have been read
+	broken error   // why the ring cannot be entered any more
 }
 
-// part is a range in flight, or what is left of one.
+// part is a range in flight, or the rest of one.
 type part struct {
 	r       *Range
-	bounced bool   // bounce is in the place of Buf
+	bounced bool   // the kernel reads into bounce instead of Buf
 	bounce  []byte // aligned memory, for O_DIRECT
 	skip    int    // bytes of bounce before the range
 	async   bool
+	retries int // after ECANCELED
 }
+
+// mostRetries bounds how often a transfer is repeated after ECANCELED. The kernel
+// cancels the operations of a thread that exits, but a file may also return the
+// error itself.
+const mostRetries = 8
 
 // bounceKept is how much aligned memory a part keeps for the next range.
 const bounceKept = 16 << 10
@@ -248,9 +254,9 @@ func (r *Range) byCalls(write bool) bool {
 	return !write || f.direct || f.polled.Load() || f.sys.opts.Mode == ModeRing // others go to the page cache
 }
 
-// viaRing says whether a range goes through the ring at once: what is not
-// O_DIRECT is asked of the page cache first, and buffered writes are plain
-// calls, because file systems hand them to worker threads otherwise.
+// viaRing reports whether a range is to go through the ring. It reads cached data
+// of buffered files itself, and makes buffered writes by plain calls, because file
+// systems pass them to worker threads otherwise.
 func (b *Batch) viaRing(r *Range, write bool) bool {
 	f := r.File
 	switch {
@@ -261,7 +267,7 @@ func (b *Batch) viaRing(r *Range, write bool) bool {
 		r.plain(write)
 		return false
 	case !f.lock.Acquire():
-		r.plain(write) // which says that it is closed
+		r.plain(write) // returns that it is closed
 		return false
 	case !f.direct && !write && !b.looked && f.askCache():
 		r.fromCache()
@@ -355,7 +361,7 @@ func (b *Batch) enter(i int32, write bool) {
 	r.File.ringed.Add(1)
 }
 
-// aligned says whether O_DIRECT accepts a transfer on every device.
+// aligned reports whether O_DIRECT accepts a transfer on every device.
 func aligned(buf []byte, off int64) bool {
 	return off%DirectAlign == 0 && len(buf)%DirectAlign == 0 && sys.Aligned(buf, DirectAlign)
 }
@@ -372,7 +378,7 @@ func (p *part) useBounce(buf []byte, off int64) ([]byte, int64) {
 	return p.bounce[:n], off - int64(p.skip)
 }
 
-// registered says in which registered buffer buf lies.
+// registered returns the index of the registered buffer that holds buf, if any.
 func (b *Batch) registered(buf []byte) (uint16, bool) {
 	if b.fixed == 0 || len(buf) == 0 {
 		return 0, false
@@ -384,8 +390,8 @@ func (b *Batch) registered(buf []byte) (uint16, bool) {
 	return uint16(off / b.size), true
 }
 
-// wait submits what was entered and waits: for all that is in flight, or, when
-// more is to be started, for a quarter of it.
+// wait submits the filled entries and waits for all ranges in flight, or for a
+// quarter of them when more are to be started.
 func (b *Batch) wait(more bool, inFlight int, write bool) {
 	count := inFlight
 	if more {
@@ -400,15 +406,14 @@ func (b *Batch) wait(more bool, inFlight int, write bool) {
 	}
 }
 
-// outlastFor bounds how long a batch waits for what a ring that has failed has in
-// flight.
-const outlastFor = 10 * time.Second
+// failedWait bounds how long a batch waits for the operations of a failed ring.
+const failedWait = 10 * time.Second
 
-// outlast takes up what a ring that cannot be entered any more has in flight: that
-// completes all the same, and until then its memory is the kernel's and not the
-// caller's. What the kernel has not taken yet it never does.
-func (b *Batch) outlast(write bool) {
-	end, pause := time.Now().Add(outlastFor), 20*time.Microsecond
+// reapFailed waits for the operations in flight of a ring that cannot be entered
+// any more. They complete all the same, and until then the kernel may access their
+// memory. Entries that the kernel has not taken are never executed.
+func (b *Batch) reapFailed(write bool) {
+	end, pause := time.Now().Add(failedWait), 20*time.Microsecond
 	for len(b.parts)-len(b.free) > b.ring.Pending() && time.Now().Before(end) {
 		n := b.ring.Reap(b.reaped)
 		for _, c := range b.reaped[:n] {
@@ -421,11 +426,11 @@ func (b *Batch) outlast(write bool) {
 	}
 }
 
-// fail gives up a ring that does not answer any more. What was in flight and has
-// not completed ends with the error, and the next call uses plain calls.
+// fail gives up a ring that cannot be entered any more. Ranges that have not
+// completed end with the error. Later calls of the batch use plain system calls.
 func (b *Batch) fail(err error, write bool) {
 	b.broken = err
-	b.outlast(write)
+	b.reapFailed(write)
 	op := "read"
 	if write {
 		op = "write"
@@ -450,7 +455,7 @@ func (b *Batch) fail(err error, write bool) {
 	b.free = nil
 }
 
-// finish takes the completion of a part, which may go on.
+// finish processes the completion of a part. A short transfer is continued.
 func (b *Batch) finish(i int32, c uring.CQE, write bool) {
 	p := &b.parts[i]
 	r := p.r
@@ -460,7 +465,10 @@ func (b *Batch) finish(i int32, c uring.CQE, write bool) {
 	}
 	again := false
 	switch errno := c.Errno(); {
-	case errno == syscall.EINTR, errno == syscall.ECANCELED: // nobody here cancels
+	case errno == syscall.EINTR:
+		again = true
+	case errno == syscall.ECANCELED && p.retries < mostRetries:
+		p.retries++
 		again = true
 	case errno == syscall.EAGAIN && !p.async:
 		p.async, again = true, true
@@ -488,8 +496,8 @@ func (b *Batch) finish(i int32, c uring.CQE, write bool) {
 	b.free = append(b.free, i)
 }
 
-// take adds n bytes that the kernel moved to the range and returns how many of
-// them were asked for.
+// take adds n transferred bytes to the range and returns how many of them belong
+// to it.
 func (p *part) take(n int) int {
 	if p.bounced {
 		n = copy(p.r.Buf[p.r.N:], p.bounce[min(p.skip, n):n])

@@ -9,52 +9,52 @@ import (
 	"sync/atomic"
 )
 
-// crew does ranges by plain calls on several goroutines.
-type crew struct {
+// workers read and write ranges by plain calls on several goroutines.
+type workers struct {
 	ranges []Range
-	only   []int // unless empty, the ranges that are meant
+	only   []int // if not empty, the indices of the ranges to work on
 	task   task
 	next   atomic.Int64
 	wg     sync.WaitGroup
-	hand   func() // c.helper, made once
+	helper func() // w.help, allocated once
 }
 
-// task is what a crew does.
+// task is the work of [workers].
 type task int
 
 const (
-	readAll   task = iota // read all
-	writeAll              // write all
-	readCache             // read what the page cache has
+	readAll   task = iota // read the ranges
+	writeAll              // write the ranges
+	readCache             // read the parts that the page cache holds
 )
 
-// run does a task on so many goroutines, the caller's included, and waits for
-// them.
-func (c *crew) run(ranges []Range, task task, goroutines int) {
-	c.start(ranges, task, min(len(ranges), goroutines)-1)
-	c.work()
-	c.finish()
+// run carries out a task on a number of goroutines, one of which is the caller's,
+// and waits for them.
+func (w *workers) run(ranges []Range, task task, goroutines int) {
+	w.start(ranges, task, min(len(ranges), goroutines)-1)
+	w.work()
+	w.finish()
 }
 
-// start begins a task on so many goroutines, for which finish waits.
-func (c *crew) start(ranges []Range, task task, goroutines int) {
-	if c.hand == nil {
-		c.hand = c.helper
+// start starts a task on a number of goroutines. finish waits for them.
+func (w *workers) start(ranges []Range, task task, goroutines int) {
+	if w.helper == nil {
+		w.helper = w.help
 	}
-	c.ranges, c.task = ranges, task
-	c.next.Store(0)
+	w.ranges, w.task = ranges, task
+	w.next.Store(0)
 	for range goroutines {
-		c.wg.Add(1)
-		go c.hand()
+		w.wg.Add(1)
+		go w.helper()
 	}
 }
 
-func (c *crew) finish() {
-	c.wg.Wait()
-	c.ranges, c.only = nil, nil
+func (w *workers) finish() {
+	w.wg.Wait()
+	w.ranges, w.only = nil, nil
 }
 
-// all returns the task of doing all.
+// all returns the task of reading or writing whole ranges.
 func all(write bool) task {
 	if write {
 		return writeAll
@@ -62,32 +62,32 @@ func all(write bool) task {
 	return readAll
 }
 
-func (c *crew) helper() {
-	defer c.wg.Done()
-	c.work()
+func (w *workers) help() {
+	defer w.wg.Done()
+	w.work()
 }
 
-func (c *crew) work() {
+func (w *workers) work() {
 	for {
-		i := int(c.next.Add(1) - 1)
-		if len(c.only) > 0 {
-			if i >= len(c.only) {
+		i := int(w.next.Add(1) - 1)
+		if len(w.only) > 0 {
+			if i >= len(w.only) {
 				return
 			}
-			i = c.only[i]
-		} else if i >= len(c.ranges) {
+			i = w.only[i]
+		} else if i >= len(w.ranges) {
 			return
 		}
-		switch r := &c.ranges[i]; c.task {
+		switch r := &w.ranges[i]; w.task {
 		case readAll, writeAll:
-			r.plain(c.task == writeAll)
+			r.plain(w.task == writeAll)
 		case readCache:
 			r.tryCache()
 		}
 	}
 }
 
-// tryCache reads what the page cache has.
+// tryCache reads the cached beginning of a range of a buffered file.
 func (r *Range) tryCache() {
 	f := r.File
 	if f == nil || !f.accelerated() || f.direct || r.Off < 0 || !f.askCache() || !f.lock.Acquire() {
@@ -97,8 +97,8 @@ func (r *Range) tryCache() {
 	f.lock.Release()
 }
 
-// fromCache reads what the page cache has. The caller has a reference on the
-// file.
+// fromCache reads the cached beginning of a range. The caller has a reference on
+// the file.
 func (r *Range) fromCache() {
 	for r.N < len(r.Buf) {
 		n, ok := r.File.readCached(r.Buf[r.N:], r.Off+int64(r.N))
@@ -109,14 +109,14 @@ func (r *Range) fromCache() {
 	}
 }
 
-// Copies of this size are shared between the processors.
+// Cached ranges of this total and average size are copied by all processors.
 const (
 	sharedTotal = 512 << 10
 	sharedRange = 16 << 10
 )
 
-// worthSharing says whether ranges, if they are cached, are copied faster by all
-// processors.
+// worthSharing reports whether ranges, if they are cached, are copied faster by all
+// processors than by one.
 func worthSharing(ranges []Range) bool {
 	total := 0
 	for i := range ranges {
@@ -125,7 +125,7 @@ func worthSharing(ranges []Range) bool {
 	return total >= sharedTotal && total/len(ranges) >= sharedRange
 }
 
-// plain does what is left of a range by plain calls.
+// plain reads or writes the rest of a range by plain calls.
 func (r *Range) plain(write bool) {
 	if write {
 		r.writePlain()
@@ -150,8 +150,8 @@ func (r *Range) readBounced(buf []byte, off int64) {
 	}
 }
 
-// writePlain writes what is left of a range and counts what it wrote before an
-// error, which WriteAt does not.
+// writePlain writes the rest of a range. Unlike WriteAt it counts the bytes that
+// were written before an error.
 func (r *Range) writePlain() {
 	f := r.File
 	if f.std() == nil || !f.seekable() || f.appends || r.Off < 0 {

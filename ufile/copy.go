@@ -28,25 +28,24 @@ type Endpoint interface {
 
 // CopyOptions configure a copy; the zero value is fine.
 type CopyOptions struct {
-	// Progress is told how many bytes have been copied, now and then and at the
-	// end. It is not called concurrently, but perhaps on other goroutines, and
-	// holds up the copy.
+	// Progress is called with the number of bytes copied so far, now and then and
+	// at the end. It is not called concurrently, but perhaps on other goroutines.
+	// The copy waits for it.
 	Progress func(copied int64)
-	// BlockSize and Blocks say how data is read and written where the kernel
-	// does not copy by itself: so many blocks of so many bytes are under way at
-	// a time. 0 means 256 KiB and 4.
+	// BlockSize, in bytes, and Blocks are the size and the number of the blocks in
+	// flight where the kernel does not copy by itself. 0 means 256 KiB and 4.
 	BlockSize, Blocks int
 }
 
-// errOverlap is what copy_file_range(2) says of it.
+// errOverlap is the error of copy_file_range(2) for ranges that overlap.
 var errOverlap = syscall.EINVAL
 
-// Copy copies what src holds from its position on to the position of dst, and
-// moves both, as io.Copy. It returns how many bytes were copied and why it
-// stopped: nil at the end of src. See [CopyRange] for how, and for ctx; what is
-// not a regular file or a block device is copied by splice(2) if it is a pipe,
-// else through memory. Waiting for a pipe is ended by its deadline, or by closing
-// it, not by ctx.
+// Copy copies from the position of src to the position of dst until the end of
+// src, and moves both positions, as io.Copy. It returns the number of bytes copied
+// and nil at the end of src. [CopyRange] describes how, and what ctx does. If one
+// side is a pipe, splice(2) copies; other files that are neither regular nor block
+// devices are copied through memory. Waiting for a pipe ends by its deadline or by
+// closing it, not by ctx.
 func Copy(ctx context.Context, dst, src Endpoint, o CopyOptions) (int64, error) {
 	c, err := newCopying(ctx, dst, src, o)
 	if err != nil {
@@ -59,8 +58,8 @@ func Copy(ctx context.Context, dst, src Endpoint, o CopyOptions) (int64, error) 
 	return c.copyFromPositions(math.MaxInt64)
 }
 
-// copyFromPositions copies at most so many bytes from position to position and
-// moves both.
+// copyFromPositions copies at most a number of bytes from position to position and
+// moves both positions.
 func (c *copying) copyFromPositions(most int64) (int64, error) {
 	from, err := c.src.f.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -81,21 +80,20 @@ func (c *copying) copyFromPositions(most int64) (int64, error) {
 	return c.copied, err
 }
 
-// CopyRange copies n bytes of src, from srcOff on, to dstOff of dst, without a
-// use of the files' positions. It returns how many bytes were copied, from the
-// start and without a gap, and an error when these are fewer than n: io.EOF at
-// the end of src. Both must be regular files or block devices; dst is never
-// truncated, and grows where need be.
+// CopyRange copies n bytes from srcOff of src to dstOff of dst. It does not use
+// the files' positions. It returns how many bytes were copied, from the start and
+// without a gap, and an error if these are fewer than n: io.EOF at the end of src.
+// Both must be regular files or block devices. dst is never truncated, and grows
+// where needed.
 //
-// The kernel copies by itself (copy_file_range, Linux 4.5), or has the files
-// share blocks, where it can. With O_DIRECT on a side, and where the kernel
-// refuses, several blocks are read and written at a time, through the ring
-// where that is faster; offsets then need no alignment. Holes of a sparse src
-// become holes of dst.
+// The kernel copies (copy_file_range, Linux 4.5), or lets the files share blocks,
+// where it can. With O_DIRECT on a side, and where the kernel refuses, several
+// blocks are read and written at a time, through the ring where that is faster.
+// Offsets need no alignment. Holes of a sparse src become holes of dst.
 //
-// The end of ctx stops the copy between two pieces of it: the count is that of
-// the bytes copied by then and the error context.Cause(ctx). After an error, a
-// few blocks behind the count may have been copied too.
+// When ctx ends the copy stops between two pieces. The count is that of the bytes
+// copied by then, and the error is context.Cause(ctx). After an error, a few blocks
+// behind the count may have been copied, too.
 //
 // Ranges of one file that overlap are refused with EINVAL. The files must stay
 // open; closing a File stops the copy, with os.ErrClosed.
@@ -177,13 +175,13 @@ type copying struct {
 	freeDst, freeSrc func()
 	o                CopyOptions
 
-	from, delta int64 // where in the source it begins, and the way to dst
+	from, delta int64 // the offset in the source, and the distance to that in dst
 	copied      int64
 
 	mu       sync.Mutex // of the workers
-	moved    *sync.Cond // one of them has
-	next, to int64      // what they have not begun
-	current  []int64    // where each is
+	moved    *sync.Cond // a worker has finished a piece
+	next, to int64      // the range that no worker has begun
+	current  []int64    // the offset of each worker's piece
 	failedAt int64
 	err      error
 
@@ -198,7 +196,7 @@ func (c *copying) close() {
 	c.freeDst()
 }
 
-// reached says that all before off has been copied.
+// reached records that all before off has been copied, and reports progress.
 func (c *copying) reached(off int64) {
 	if n := off - c.from; n > c.copied {
 		c.copied = n
@@ -255,16 +253,16 @@ func (c *copying) data(from, to int64, workers int) error {
 	return c.pump(from, to, workers)
 }
 
-// byKernel has the kernel copy, and returns where that ended: early when it
-// does not want to, for whatever reason, which a plain read or write then gives
-// in os.File's words.
+// byKernel lets the kernel copy and returns the offset it reached. It stops early
+// on any error: the plain read or write that follows returns the error in the form
+// of os.File.
 func (c *copying) byKernel(from, to int64) (int64, error) {
 	if c.dst.fd < 0 || c.src.fd < 0 {
 		return from, nil
 	}
 	if c.dst.direct || c.src.direct {
-		// It would read and write small pieces, one after the other, but may
-		// share the blocks.
+		// The kernel would copy small pieces one after the other, but it may let
+		// the files share blocks.
 		return c.share(from, to)
 	}
 	for from < to {
@@ -283,7 +281,7 @@ func (c *copying) byKernel(from, to int64) (int64, error) {
 	return from, nil
 }
 
-// share has the files share the whole blocks of a range, where that is possible.
+// share lets the files share the whole blocks of a range, where that is possible.
 func (c *copying) share(from, to int64) (int64, error) {
 	end := to - to%DirectAlign
 	if end <= from || (from|c.delta)%DirectAlign != 0 || to == math.MaxInt64 {
@@ -316,8 +314,8 @@ func (c *copying) hold(do func(dst, src int) (int, error)) (int, error) {
 }
 
 // ReadFrom copies from r, as os.File.ReadFrom: the kernel copies by itself from
-// a File, an os.File, or a socket, also within an io.LimitedReader. Where one of
-// two files has O_DIRECT, several blocks are under way at a time: see [Copy].
+// a File, an os.File, or a socket, also within an io.LimitedReader. If one of two
+// files has O_DIRECT, several blocks are in flight at a time; see [Copy].
 func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	limited, _ := r.(*io.LimitedReader)
 	inner := r
@@ -345,14 +343,14 @@ func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-// overlaps says whether a copy is faster through the ring than by the kernel:
-// where one of two regular files has O_DIRECT.
+// overlaps reports whether a copy with several blocks in flight is faster than one
+// by the kernel: one of two regular files has O_DIRECT.
 func (f *File) overlaps(src *File) bool {
 	return f.std() != nil && src.std() != nil && (f.direct || src.direct) &&
 		f.accelerated() && src.accelerated() && !f.appends
 }
 
-// readFromFile copies from a file with many blocks under way.
+// readFromFile copies from a file with several blocks in flight.
 func (f *File) readFromFile(src *File, limited *io.LimitedReader) (int64, error) {
 	c, err := newCopying(context.Background(), f, src, CopyOptions{})
 	if err != nil {

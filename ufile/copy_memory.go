@@ -52,9 +52,9 @@ func (c *copying) work(i int) {
 	}
 }
 
-// claim ends a worker's piece and gives it the next, 0 bytes when it is to end.
-// The pieces end where blocks of dst do. Nobody goes far ahead of the slowest,
-// so that not much is copied behind the count when that one fails.
+// claim ends a worker's piece and returns the next one, of 0 bytes when the worker
+// is to end. Pieces end at block boundaries of dst. No worker gets far ahead of the
+// slowest, so that little is copied behind the count if the slowest fails.
 func (c *copying) claim(i int) (off int64, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,8 +75,8 @@ func (c *copying) claim(i int) (off int64, n int) {
 	return off, n
 }
 
-// done returns where the first piece begins that is not done. The caller holds
-// mu.
+// done returns the offset of the first piece that has not been copied. The caller
+// holds mu.
 func (c *copying) done() int64 {
 	first := min(c.next, c.failedAt)
 	for _, off := range c.current {
@@ -85,7 +85,7 @@ func (c *copying) done() int64 {
 	return first
 }
 
-// fail notes where the copy cannot go on.
+// fail records the first offset at which the copy cannot go on.
 func (c *copying) fail(off int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *copying) fail(off int64, err error) {
 // copyBuffer is the memory of a worker.
 type copyBuffer struct {
 	mem    []byte // a block, aligned
-	bounce []byte // a block and what is around it, where the offsets do not allow to read to mem
+	bounce []byte // a block and its surroundings, for offsets that O_DIRECT cannot read into mem
 }
 
 // piece copies n bytes from off and returns how many have been written.
@@ -138,8 +138,8 @@ func (c *copying) read(b *copyBuffer, off int64, n int) (int, error) {
 	return enough(copy(b.mem[:n], b.bounce[min(skip, got):got]), n, err)
 }
 
-// enough is the result of a read of n bytes of which got were read, and perhaps
-// more that nobody asked for.
+// enough returns the result of a read of n bytes when got bytes were read, which
+// may be more than n.
 func enough(got, n int, err error) (int, error) {
 	switch {
 	case got >= n:
@@ -193,8 +193,7 @@ func (f *File) preadAny(p []byte, off int64) (int, error) {
 	return f.readPlain(p, off)
 }
 
-// write writes once, and returns how many bytes were written even with an
-// error.
+// write writes once. It returns the number of bytes written also with an error.
 func (c *copying) write(p []byte, off int64) (int, error) {
 	f := c.dst
 	if f.fd < 0 {
@@ -213,8 +212,8 @@ func (c *copying) write(p []byte, off int64) (int, error) {
 	return f.writePlain(p, off)
 }
 
-// writeAround writes what O_DIRECT does not allow: whole blocks and then the
-// rest, which goes through the page cache.
+// writeAround writes data that is not aligned for O_DIRECT: the whole blocks first,
+// then the rest through the page cache.
 func (c *copying) writeAround(p []byte, off int64) (int, error) {
 	f := c.dst
 	if n := len(p) / DirectAlign * DirectAlign; n > 0 && aligned(p[:n], off) {
@@ -270,8 +269,8 @@ func (c *copying) stream() (int64, error) {
 	}
 }
 
-// splice moves pages between a pipe and a file; false means that it cannot, and
-// that nothing has been copied.
+// splice moves pages between a pipe and a file. It returns false if it cannot and
+// has copied nothing.
 func (c *copying) splice() (handled bool, err error) {
 	pipe, file := c.src, c.dst
 	if c.src.seekable() {
@@ -308,7 +307,7 @@ func (c *copying) splice() (handled bool, err error) {
 	}
 }
 
-// move sets the position of the file to where the copy has come.
+// move sets the position of the file to the end of the copied range.
 func (c *copying) move(file *File, off int64, err error) error {
 	_, seekErr := file.f.Seek(off+c.copied, io.SeekStart)
 	if err == nil {

@@ -41,7 +41,7 @@ type state struct {
 	reads, writes         atomic.Bool   // positional calls are known to be allowed
 }
 
-// fileKind is what fstat(2) tells of a file, when it is first needed.
+// fileKind is the kind of a file, found by fstat(2) when it is first needed.
 type fileKind uint32
 
 const (
@@ -50,11 +50,11 @@ const (
 	kindSeekable          // a regular file or block device
 )
 
-// NewFile makes a File of an open os.File, of which it takes ownership.
+// NewFile returns a File for an open os.File, and takes ownership of it.
 func NewFile(f *os.File) (*File, error) { return defaultSystem().NewFile(f) }
 
-// NewFile makes a File of an open os.File, of which it takes ownership: it is
-// closed when this fails.
+// NewFile returns a File for an open os.File, and takes ownership of it: NewFile
+// closes it if it fails.
 func (s *System) NewFile(f *os.File) (*File, error) {
 	if _, err := f.Stat(); err != nil {
 		f.Close()
@@ -73,7 +73,7 @@ func (s *System) NewFile(f *os.File) (*File, error) {
 	return u, nil
 }
 
-// newFile makes a File of an open os.File and asks the kernel nothing.
+// newFile returns a File for an open os.File without a system call.
 func (s *System) newFile(f *os.File) (*File, error) {
 	u := &File{f: f, fd: -1, state: &state{sys: s}}
 	conn, err := f.SyscallConn()
@@ -87,14 +87,14 @@ func (s *System) newFile(f *os.File) (*File, error) {
 	return u, nil
 }
 
-// setFlags takes the flags that the file was opened with.
+// setFlags records the flags that the file was opened with.
 func (f *File) setFlags(flags int) {
 	f.direct = flags&sys.ODirect != 0
 	f.appends = flags&sys.OAppend != 0
 }
 
-// seekable reports whether the file is a regular file or a block device. A file
-// that is never read or written at an offset is never asked.
+// seekable reports whether the file is a regular file or a block device. The first
+// call makes a system call.
 func (f *File) seekable() bool {
 	switch fileKind(f.kind.Load()) {
 	case kindSeekable:
@@ -102,7 +102,7 @@ func (f *File) seekable() bool {
 	case kindOther:
 		return false
 	}
-	if !f.lock.Acquire() { // os.File knows what to answer
+	if !f.lock.Acquire() { // closed: os.File returns the error
 		return false
 	}
 	defer f.lock.Release()
@@ -182,12 +182,12 @@ func (f *File) SetWriteDeadline(t time.Time) error { return f.std().SetWriteDead
 // SyscallConn gives access to the descriptor, as os.File.SyscallConn.
 func (f *File) SyscallConn() (syscall.RawConn, error) { return f.std().SyscallConn() }
 
-// Fd returns the descriptor, which the File goes on to own.
+// Fd returns the descriptor. The File still owns it.
 func (f *File) Fd() uintptr { return f.std().Fd() }
 
-// Close waits for positional reads and writes in flight, of regular files and
-// block devices, and closes the file.
-// A second call answers os.ErrClosed in a PathError, as os.File.Close.
+// Close waits for the positional reads and writes in flight of a regular file or
+// block device, and closes the file. A second call returns os.ErrClosed in a
+// PathError, as os.File.Close.
 func (f *File) Close() error {
 	if f.std() == nil {
 		return os.ErrInvalid

@@ -47,7 +47,7 @@ type subless interface {
 	fs.ReadLinkFS
 }
 
-// subFS returns what is below a directory of a file system.
+// subFS returns the file system below a directory of a file system.
 func subFS(fsys interface {
 	subless
 	fs.SubFS
@@ -61,7 +61,7 @@ func subFS(fsys interface {
 // rootFS is a Root.
 type rootFS struct{ r *Root }
 
-// valid says whether a name is one of a file system. On Windows such names are
+// valid reports whether a name is one of a file system. On Windows such names are
 // separated by slashes too, and a backslash separates nothing.
 func valid(op, name string) error {
 	if !fs.ValidPath(name) || runtime.GOOS == "windows" && strings.Contains(name, `\`) {
@@ -131,7 +131,7 @@ type dirFS struct {
 	dir string
 }
 
-// errNoRoot is what os says of the file system of no directory.
+// errNoRoot is the error of os for an empty directory name.
 var errNoRoot = errors.New("os: DirFS with empty root")
 
 func (f dirFS) in(op, name string) (string, error) {

@@ -20,30 +20,29 @@ type ReaderOptions struct {
 	// BlockSize is how many bytes are read at a time, rounded up to a multiple
 	// of DirectAlign; 0 means 256 KiB.
 	BlockSize int
-	// Blocks bounds the memory: so many blocks are held, the one that is being
-	// consumed included. 0 means 4; with 1 nothing is read ahead.
+	// Blocks is the number of blocks held in memory, including the one that is
+	// being consumed. 0 means 4; with 1 nothing is read ahead.
 	Blocks int
 }
 
-// Reader reads a file from front to back and keeps the next blocks in flight
-// meanwhile, which [File.Read] cannot: others may write to the file between
-// two calls, and expect to read what they wrote. It begins with one block and
-// reads ahead once it has been asked twice.
+// Reader reads a file from front to back and keeps the next blocks in flight.
+// [File.Read] cannot read ahead, because the file may be written to between two
+// calls, and the second call must return the new data. A Reader begins with one
+// block and reads ahead from the second call on.
 //
-// With O_DIRECT, and with ModeRing, the blocks go through the ring, aligned
-// whatever the caller asks for; without io_uring, goroutines read O_DIRECT files
-// ahead. Other files are read a block at a time when they are asked for: the
-// kernel's own read-ahead serves them as well. A pipe cannot be read so.
+// With O_DIRECT, and with ModeRing, blocks are read through the ring, aligned
+// whatever the caller asks for. Without io_uring, goroutines read O_DIRECT files
+// ahead. Other files are read a block at a time, on request: the kernel's own
+// read-ahead serves them as well. A pipe cannot be read by a Reader.
 //
-// What a Reader returns was in the file at some time since the Reader came
-// near; Seek forgets what was read ahead. The end of the file and errors are
-// reported at their position, as they are at the time of the call: a file that
-// has grown is read on after io.EOF, and after an error the next call tries
-// again.
+// The data may be as old as the block that holds it. Seek drops the blocks that
+// were read ahead. The end of the file and errors are reported at their position
+// and are current: after io.EOF, data that was appended is returned, and after an
+// error the next call tries again.
 //
-// The position is the Reader's own: that of the file stays. Any number of
-// Readers may read one file. The methods may be called concurrently and then
-// take turns.
+// A Reader has a position of its own and does not move that of the file. Any
+// number of Readers may read one file. The methods may be called concurrently and
+// exclude each other.
 type Reader struct {
 	mu     sync.Mutex
 	f      *File
@@ -55,8 +54,8 @@ type Reader struct {
 	queue  []*block // in the order of the file, from the one that holds pos
 	spare  []*block // not in flight
 	window int      // blocks to hold at present
-	again  bool     // something was asked for before
-	small  int64    // up to here read in small pieces: an error lies before it
+	again  bool     // a call has asked for data before
+	small  int64    // read in small pieces up to this offset: an error lies before it
 }
 
 const (
@@ -104,7 +103,7 @@ func (r *Reader) WriteTo(w io.Writer) (written int64, err error) {
 	if err := r.usable("read"); err != nil {
 		return 0, err
 	}
-	r.again = true // it is known that all will be read
+	r.again = true // the whole file will be read
 	for {
 		data, err := r.peek()
 		if err == io.EOF {
@@ -128,12 +127,12 @@ func (r *Reader) WriteTo(w io.Writer) (written int64, err error) {
 	}
 }
 
-// errInvalidWrite is what io.Copy says too.
+// errInvalidWrite is the error of io.Copy for the same case.
 var errInvalidWrite = errors.New("invalid write result")
 
-// Seek sets the position of the next byte, as os.File.Seek. It waits for what
-// is being read ahead, and forgets it, unless the new position lies within the
-// block that is being consumed.
+// Seek sets the position of the next byte, as os.File.Seek. Unless the new position
+// lies within the block that is being consumed, Seek waits for the blocks in flight
+// and drops them.
 func (r *Reader) Seek(offset int64, whence int) (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,8 +162,8 @@ func (r *Reader) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Close waits until the kernel has let go of the memory and frees it. The file
-// stays open. Later calls answer os.ErrClosed.
+// Close waits for the blocks in flight and frees the memory. The file stays open.
+// Later calls return os.ErrClosed.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,7 +179,7 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// usable says whether the reader and its file are open.
+// usable returns an error unless the reader and its file are open.
 func (r *Reader) usable(op string) error {
 	if r.f.std() == nil {
 		return os.ErrInvalid
@@ -216,8 +215,8 @@ func (r *Reader) peek() ([]byte, error) {
 				return data, nil
 			}
 		}
-		// Nothing: this is the truth if it was asked for just now. What was
-		// read ahead may be so no longer.
+		// No data. This is current if the block was started by this call. A block
+		// that was read ahead may be outdated.
 		end, err := b.end(), b.err
 		r.forget()
 		switch {
@@ -225,7 +224,7 @@ func (r *Reader) peek() ([]byte, error) {
 			return nil, io.EOF
 		case err != nil && fresh && end-r.pos <= DirectAlign:
 			return nil, err
-		case err != nil: // it may lie anywhere in the block
+		case err != nil: // the error may lie anywhere in the block
 			r.small = max(r.small, end)
 		}
 	}
@@ -242,7 +241,7 @@ func (r *Reader) advance(n int) {
 	r.window = min(2*r.window, r.max)
 }
 
-// forget drops what was read ahead and begins anew with one block.
+// forget drops the blocks that were read ahead and starts again with one block.
 func (r *Reader) forget() {
 	for _, b := range r.queue {
 		b.wait()
@@ -254,7 +253,7 @@ func (r *Reader) forget() {
 
 // readAhead starts blocks behind those of the queue.
 func (r *Reader) readAhead() {
-	if r.how() == inline {
+	if r.mode() == inline {
 		return
 	}
 	for len(r.queue) < r.window {
@@ -262,8 +261,8 @@ func (r *Reader) readAhead() {
 	}
 }
 
-// start starts to read the block at off, which ends where blocks of the file
-// end.
+// start starts to read the block that holds off, up to a block boundary of the
+// file.
 func (r *Reader) start(off int64) {
 	var b *block
 	if n := len(r.spare); n > 0 {
@@ -306,16 +305,16 @@ func newBlock(r *Reader) *block {
 	return b
 }
 
-// end is where in the file the block ends.
+// end returns the offset in the file at which the block ends.
 func (b *block) end() int64 { return b.off + int64(b.want) }
 
-// holds says whether a position lies in the block.
+// holds reports whether a position lies in the block.
 func (b *block) holds(pos int64) bool { return b.off <= pos && pos < b.end() }
 
-// from returns what was read from a position on.
+// from returns the data of the block from a position on.
 func (b *block) from(pos int64) []byte { return b.mem[min(int(pos-b.off), b.n):b.n] }
 
-// wait waits until the kernel has let go of the memory.
+// wait waits until the block has been read.
 func (b *block) wait() {
 	if !b.busy {
 		return
@@ -330,18 +329,18 @@ func (b *block) wait() {
 	b.op, b.rings, b.lost = reactor.Op{}, nil, nil
 }
 
-// way is how blocks are read.
-type way int
+// readMode is how blocks are read.
+type readMode int
 
 const (
-	inline   way = iota // when they are asked for
-	threaded            // ahead, each on a goroutine
-	queued              // ahead, through the ring
+	inline   readMode = iota // on request
+	threaded                 // ahead, each on a goroutine
+	queued                   // ahead, through the ring
 )
 
-// how says how the blocks of a file are read. Read-ahead of the kernel's is as
-// good as ours, unless there is none.
-func (r *Reader) how() way {
+// mode returns how the blocks of the file are read. The kernel's read-ahead is as
+// good as that of a Reader, but with O_DIRECT there is none.
+func (r *Reader) mode() readMode {
 	f := r.f
 	switch {
 	case !f.seekable(), !f.direct && f.sys.opts.Mode != ModeRing:
@@ -369,11 +368,11 @@ func (b *block) start() {
 	if b.mem == nil {
 		b.mem = AlignedBuffer(b.r.size)
 	}
-	how := b.r.how()
-	if how == queued && !f.mayRead() {
-		how = inline
+	mode := b.r.mode()
+	if mode == queued && !f.mayRead() {
+		mode = inline
 	}
-	switch how {
+	switch mode {
 	case inline:
 		b.plain()
 	case threaded:
@@ -403,15 +402,15 @@ func (b *block) ring() {
 	b.queue()
 }
 
-// queue hands the operation to the ring. When that has no room, or has failed, a
-// plain call answers.
+// queue passes the operation to the ring. If the ring is full or has failed, a
+// goroutine reads by a plain call.
 func (b *block) queue() {
 	if _, err := b.rings.Queue(&b.op, b.over); err != nil {
 		go b.read()
 	}
 }
 
-// completed takes the result of the ring.
+// completed processes the result of the ring.
 func (b *block) completed(res reactor.Result) {
 	switch errno := res.Errno(); {
 	case res.Cause != nil: // the kernel may still write to the memory

@@ -15,12 +15,12 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// errNegative is what os says of a negative offset.
+// errNegative is the error of os for a negative offset.
 var errNegative = errors.New("negative offset")
 
-// ReadAt reads len(p) bytes at an offset, as os.File.ReadAt: fewer bytes come
-// with an error, io.EOF at the end of the file. p is the operation's until it
-// returns.
+// ReadAt reads len(p) bytes at an offset, as os.File.ReadAt. If it returns fewer
+// bytes it returns an error, io.EOF at the end of the file. p belongs to the call
+// until it returns.
 func (f *File) ReadAt(p []byte, off int64) (n int, err error) {
 	if f == nil {
 		return 0, os.ErrInvalid
@@ -34,7 +34,7 @@ func (f *File) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, f.pathError("readat", errNegative)
 	}
-	if len(p) == 0 { // os.File does not even look whether it is closed
+	if len(p) == 0 { // as os.File, also after Close
 		return 0, nil
 	}
 	if !f.lock.Acquire() {
@@ -72,8 +72,8 @@ func (f *File) readFirst(p []byte, off int64) bool {
 	return n == len(p)
 }
 
-// readAtOS is ReadAt of the os.File. The lock makes Close wait for it, which
-// that of an os.File does not, except where the call may take forever.
+// readAtOS is ReadAt of the os.File. For regular files and block devices the lock
+// makes Close wait for the call, which Close of an os.File does not.
 func (f *File) readAtOS(p []byte, off int64) (int, error) {
 	f.plain.Add(1)
 	if f.seekable() && off >= 0 && len(p) > 0 {
@@ -85,11 +85,12 @@ func (f *File) readAtOS(p []byte, off int64) (int, error) {
 	return f.f.ReadAt(p, off)
 }
 
-// accelerated says whether positional calls may take a path of ours.
+// accelerated reports whether positional calls may take another path than those of
+// os.File.
 func (f *File) accelerated() bool { return f.seekable() && f.sys.opts.Mode != ModeSyscall }
 
-// cachedMax bounds what is copied from the page cache at a time without the
-// scheduler knowing: about 50 µs.
+// cachedMax is how many bytes a raw call copies at most from the page cache. The
+// copy takes about 50 µs, in which the P cannot be taken away.
 const cachedMax = 256 << 10
 
 // pread reads once, 0 at the end of the file.
@@ -107,10 +108,10 @@ func (f *File) pread(p []byte, off int64) (int, error) {
 	return f.readRing(r, p, off)
 }
 
-// Large blocks that the page cache does not have are read by plain calls until
-// so many are in flight that the disk is busy: through a ring, few threads copy
-// what many would copy side by side. After some that were not cached, the cache
-// is asked about one in a few only.
+// Large blocks that are not cached are read by plain calls, until bulkPlain of them
+// are in flight and keep the disk busy: through a ring, few threads would do the
+// copying. After bulkMisses blocks that were not cached, only one block in bulkAsk
+// is looked up in the page cache.
 const (
 	bulkMin    = 32 << 10
 	bulkPlain  = 16
@@ -118,8 +119,9 @@ const (
 	bulkAsk    = 8
 )
 
-// readAuto takes what the page cache has, reads through the ring when others
-// are in flight there, else by a plain call, which is then as fast.
+// readAuto reads from the page cache what it holds. The rest is read through a ring
+// if other operations are in flight there, otherwise by a plain call, which is then
+// as fast.
 func (f *File) readAuto(p []byte, off int64) (int, error) {
 	bulk := len(p) >= bulkMin && !f.direct
 	ask := f.askCache()
@@ -165,8 +167,8 @@ func (f *File) readAuto(p []byte, off int64) (int, error) {
 	return f.readPlain(p, off)
 }
 
-// readCached reads what the page cache holds; false means that something else
-// must be tried.
+// readCached reads from the page cache. It returns false if another path must be
+// tried.
 func (f *File) readCached(p []byte, off int64) (int, bool) {
 	n, errno := sys.PreadNoWait(f.fd, p[:min(len(p), cachedMax)], off)
 	switch errno {
@@ -215,9 +217,8 @@ func (f *File) readRing(r *reactor.Reactor, p []byte, off int64) (int, error) {
 	return 0, f.pathError("read", err)
 }
 
-// mayRead says whether pread(2) is allowed. The kernel clears that right of
-// files such as those of tracefs, which say that they are regular, and rings
-// do not ask for it.
+// mayRead reports whether pread(2) is allowed. It is not for some files of tracefs,
+// although they claim to be regular, and a ring does not check it.
 func (f *File) mayRead() bool {
 	if f.reads.Load() {
 		return true
@@ -227,8 +228,8 @@ func (f *File) mayRead() bool {
 	return err == nil
 }
 
-// do runs a transfer of p. Answers that ask for another try get it. The error
-// is an errno, or what is wrong with the ring.
+// do runs a transfer of p. It retries on EINTR, and once on EAGAIN with
+// IOSQE_ASYNC. The error is an errno, or describes the failure of the ring.
 func (f *File) do(r *reactor.Reactor, e *uring.SQE, p []byte) (int, error) {
 	op := reactor.Op{SQE: *e, Buf: p, Keep: f, Bytes: len(p)}
 	for async := false; ; {
@@ -248,10 +249,10 @@ func (f *File) do(r *reactor.Reactor, e *uring.SQE, p []byte) (int, error) {
 	}
 }
 
-// fallsBack says whether a plain call must answer in the place of a ring that
-// has failed. The operation then has not begun: what the kernel has taken ends
-// with the error, because its buffer must not be used again, and a write could
-// come once more after others.
+// fallsBack reports whether a plain call is to replace an operation because its ring
+// has failed before the kernel took the entry. An operation that the kernel has
+// taken ends with the error: its buffer must not be used again, and a repeated write
+// could overtake later ones.
 func (f *File) fallsBack(r *reactor.Reactor, err error) bool {
 	if _, ok := err.(syscall.Errno); ok || f.sys.opts.Mode != ModeAuto {
 		return false
@@ -260,14 +261,14 @@ func (f *File) fallsBack(r *reactor.Reactor, err error) bool {
 	return !errors.Is(err, reactor.ErrTaken)
 }
 
-// WriteAt writes p at an offset, as os.File.WriteAt: with an error the count is
-// 0, even where a part of p was written before it, as when the disk is full. p
-// is the operation's until it returns.
+// WriteAt writes p at an offset, as os.File.WriteAt. With an error the count is 0,
+// also if a part of p was written before, as when the disk is full. p belongs to
+// the call until it returns.
 func (f *File) WriteAt(p []byte, off int64) (n int, err error) {
 	if f == nil {
 		return 0, os.ErrInvalid
 	}
-	// Through a ring, ext4 and others hand buffered writes to worker threads.
+	// Through a ring, ext4 and others pass buffered writes to worker threads.
 	if !f.accelerated() || f.appends || !f.direct && f.sys.opts.Mode == ModeAuto {
 		return f.writeAtOS(p, off)
 	}
@@ -284,7 +285,7 @@ func (f *File) WriteAt(p []byte, off int64) (n int, err error) {
 	for n < len(p) {
 		m, err := f.pwrite(p[n:], off+int64(n))
 		if err != nil {
-			return 0, err // os.File.WriteAt keeps to itself what it wrote before an error
+			return 0, err // as os.File.WriteAt, which does not count a part
 		}
 		if m == 0 {
 			return 0, f.pathError("write", io.ErrUnexpectedEOF)
@@ -358,8 +359,8 @@ func (f *File) writeRing(r *reactor.Reactor, p []byte, off int64) (int, error) {
 	return 0, f.pathError("write", err)
 }
 
-// mayWrite says whether pwrite(2) is allowed, which the kernel denies to
-// sequential files such as those of /proc: see mayRead.
+// mayWrite reports whether pwrite(2) is allowed. It is not for sequential files such
+// as those of /proc; see mayRead.
 func (f *File) mayWrite() bool {
 	if f.writes.Load() {
 		return true
@@ -369,16 +370,16 @@ func (f *File) mayWrite() bool {
 	return err == nil
 }
 
-// ReadAtContext is [File.ReadAt] that ctx can end. What the page cache holds is
-// read at once; the rest goes through a ring, to which the end of ctx is passed
-// on, and then the operation is waited for: p is the caller's when the call
-// returns, always. A read that a disk has begun cannot be stopped and ends with
-// its own result. Where there is no ring, ctx is looked at before each system
-// call, and a call that has started is waited for; so it is for files that
-// are neither regular nor a block device.
+// ReadAtContext is [File.ReadAt] that ctx can end. Cached data is read at once. The
+// rest goes through a ring. When ctx ends, the operation is cancelled and waited
+// for, so that p always is the caller's when the call returns. A read that a disk
+// has begun cannot be stopped and ends with its own result. Without a ring, for
+// files that the kernel cannot read without blocking, and for files that are
+// neither regular nor block devices, ctx is checked before each system call, and a
+// call that has started is waited for.
 //
-// An end by ctx is an *fs.PathError that wraps context.Cause(ctx); the bytes
-// that were read before it are counted.
+// If ctx ended the call, the error is an *fs.PathError that wraps
+// context.Cause(ctx). Bytes that were read before are counted.
 func (f *File) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
 	if err := f.ended(ctx, "read"); err != nil {
 		return 0, err
@@ -403,10 +404,10 @@ func (f *File) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, e
 	return n, nil
 }
 
-// WriteAtContext is [File.WriteAt] that ctx can end, under the rules of
-// [File.ReadAtContext]; buffered writes, unless with ModeRing, are plain system
-// calls, before which ctx is looked at. As in WriteAt the count is 0 with an
-// error, although a part may have been written.
+// WriteAtContext is [File.WriteAt] that ctx can end, as in [File.ReadAtContext].
+// Except with ModeRing, buffered writes are plain system calls, and ctx is checked
+// before each. As in WriteAt the count is 0 with an error, although a part may have
+// been written.
 func (f *File) WriteAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
 	if err := f.ended(ctx, "write"); err != nil {
 		return 0, err
@@ -432,7 +433,7 @@ func (f *File) WriteAtContext(ctx context.Context, p []byte, off int64) (n int, 
 	return n, nil
 }
 
-// ended says whether there is a file, and ctx has not ended.
+// ended returns an error if there is no file or ctx has ended.
 func (f *File) ended(ctx context.Context, op string) error {
 	if f.std() == nil {
 		return os.ErrInvalid
@@ -506,8 +507,7 @@ func (f *File) pwriteContext(ctx context.Context, p []byte, off int64) (int, err
 	return 0, f.pathError("write", err)
 }
 
-// doContext is do that ctx can end; failed says that the ring is to blame for
-// the error.
+// doContext is do that ctx can end. failed reports that the ring has failed.
 func (f *File) doContext(ctx context.Context, r *reactor.Reactor, e *uring.SQE, p []byte) (n int, failed bool, err error) {
 	op := reactor.Op{SQE: *e, Buf: p, Keep: f, Bytes: len(p)}
 	for async := false; ; {

@@ -10,37 +10,36 @@ import (
 	"time"
 )
 
-// Root gives access to the files below one directory, and to no others, with
-// the methods of os.Root, their results and their errors: a name that leads out
-// of the directory is refused, be it by "..", because it is absolute, or through
-// a symbolic link. The files it opens are a [File].
+// Root gives access to the files below one directory and to no others, with the
+// methods of os.Root, their results and their errors. A name that leads out of the
+// directory is refused, whether by "..", as an absolute name, or through a symbolic
+// link. Open, Create and OpenFile return a [File].
 //
 // # How
 //
-// On Linux the kernel follows the name to a file that is opened, in one call
-// (openat2 with RESOLVE_BENEATH), where os.Root opens every directory on the
-// way; it tries again when a directory that ".." leaves was moved meanwhile.
-// What the kernel refuses is put to os.Root, whose answer counts. Where openat2
-// is missing (before Linux 5.6) or forbidden, os.Root does all, and
-// [Root.Backend] says why. What differs is how much is too much: the kernel
-// follows 40 symbolic links and os.Root 8, and os.Root takes only so many "..".
-// All of these are plain system calls, whatever the [Mode]: a ring hands them to
-// a worker thread, which costs more.
+// On Linux the kernel resolves the name of a file that is opened in one call
+// (openat2 with RESOLVE_BENEATH), where os.Root opens every directory on the way.
+// The call is repeated if a directory that ".." leaves was moved meanwhile. A name
+// that the kernel refuses is passed to os.Root, whose result counts. Where openat2
+// is missing (before Linux 5.6) or forbidden, os.Root opens all files, and
+// [Root.Backend] returns the reason. The limits differ: the kernel follows 40
+// symbolic links and os.Root 8, and os.Root limits the number of "..". All calls
+// are plain system calls in every [Mode]: a ring passes them to a worker thread,
+// which costs more.
 //
 // Magic links, such as those of /proc/self/fd, are never followed.
 //
 // # Concurrency and closing
 //
-// All methods may be called concurrently. After Close they fail with
-// os.ErrClosed. Files that are open stay open. Close does not wait for calls in
-// flight. A Root that is dropped without Close is closed by the garbage
-// collector.
+// All methods may be called concurrently. After Close they fail with os.ErrClosed.
+// Open files stay open. Close does not wait for calls in progress. A Root that is
+// dropped without Close is closed by the garbage collector.
 type Root struct {
 	sys *System
 	in  tree
 }
 
-// tree is what a Root stands on: os.Root's methods, and what it lacks.
+// tree has the methods of os.Root that a Root uses, and how it opens files.
 type tree interface {
 	Name() string
 	Close() error
@@ -80,8 +79,8 @@ func (s *System) OpenRoot(name string) (*Root, error) {
 	return &Root{s, t}, nil
 }
 
-// Backend says how names are followed when a file is opened: by "openat2", or
-// by "os" (os.Root) with the reason why not openat2.
+// Backend returns how names are resolved when a file is opened: "openat2", or "os"
+// for os.Root with the reason why not openat2.
 func (r *Root) Backend() (name, reason string) { return r.in.backend() }
 
 // Name returns the name that the directory was opened by.
@@ -160,7 +159,7 @@ func (r *Root) Chown(name string, uid, gid int) error { return r.in.Chown(name, 
 func (r *Root) Lchown(name string, uid, gid int) error { return r.in.Lchown(name, uid, gid) }
 
 // Chtimes changes the times of the last access and the last change of the data,
-// as os.Root.Chtimes. A zero time leaves what is there.
+// as os.Root.Chtimes. A zero time leaves the time unchanged.
 func (r *Root) Chtimes(name string, atime, mtime time.Time) error {
 	return r.in.Chtimes(name, atime, mtime)
 }
@@ -199,8 +198,8 @@ func (r *Root) Stat(name string) (fs.FileInfo, error) { return r.in.Stat(name) }
 // Lstat describes a file, of a symbolic link the link itself, as os.Root.Lstat.
 func (r *Root) Lstat(name string) (fs.FileInfo, error) { return r.in.Lstat(name) }
 
-// readToEnd reads a file to its end. Files of /proc say that they are empty and
-// want to be read in large pieces.
+// readToEnd reads a file to its end. Files of /proc have the size 0 and must be
+// read in large pieces.
 func readToEnd(f *os.File) ([]byte, error) {
 	const least = 512
 	var size int64

@@ -21,7 +21,7 @@ type beneathRoot struct {
 	reason string // why not by openat2; "" if by openat2
 }
 
-// beneath is how names are resolved. The kernel says that magic links are
+// beneath is how names are resolved. The kernel documents that magic links are
 // refused beneath a directory "currently".
 const beneath = sys.ResolveBeneath | sys.ResolveNoMagiclinks
 
@@ -67,8 +67,9 @@ func (r *beneathRoot) openRoot(name string) (tree, error) {
 	return &beneathRoot{std, dir, r.reason}, nil
 }
 
-// OpenFile opens by openat2 what that opens, and a directory or an error by
-// os.Root: only its directories do not look up by path what is in them.
+// OpenFile opens by openat2. Directories are opened by os.Root, because only its
+// directories do not look up their entries by path. If openat2 fails, os.Root
+// returns the error.
 func (r *beneathRoot) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	// os.Root follows links in spite of O_NOFOLLOW, and with O_PATH it does not.
 	suits := name != "" && perm&0o777 == perm && flag&(syscall.O_NOFOLLOW|sys.OPath) == 0
@@ -78,7 +79,7 @@ func (r *beneathRoot) OpenFile(name string, flag int, perm fs.FileMode) (*os.Fil
 			return nil, &fs.PathError{Op: "openat", Path: name, Err: err}
 		}
 		if err == nil {
-			if f := adoptFD(fd, joinName(r.Name(), name), flag); f != nil {
+			if f := osFile(fd, joinName(r.Name(), name), flag); f != nil {
 				return f, nil
 			}
 		}
@@ -94,9 +95,9 @@ func joinName(dir, name string) string {
 	return dir + "/" + name
 }
 
-// adoptFD makes a file of a descriptor that was opened with flag, as os.OpenFile
-// does. It closes a directory and returns nil.
-func adoptFD(fd int, name string, flag int) *os.File {
+// osFile returns an os.File for a descriptor that was opened with flag, as
+// os.OpenFile does. It closes a directory and returns nil.
+func osFile(fd int, name string, flag int) *os.File {
 	var st syscall.Stat_t
 	kind := uint32(syscall.S_IFREG)
 	if sys.Fstat(fd, &st) == nil {
@@ -146,7 +147,7 @@ func handle(f *os.File) (dirHandle, error) {
 	return dirHandle{f, conn}, nil
 }
 
-// close closes the directory once the last user is gone, without waiting.
+// close closes the directory when its last user ends, without waiting.
 func (d dirHandle) close() { _ = d.f.Close() } // was closed before, at worst
 
 // open opens a name in the directory by openat2. The error is a bare errno, or
@@ -159,8 +160,8 @@ func (d dirHandle) open(name string, flags int, mode uint32, resolve uint64) (fd
 	return fd, err
 }
 
-// openBeneath tries again what a rename or mount anywhere on the system has made
-// the kernel unsure of: EAGAIN, possible where a name has "..".
+// openBeneath retries on EAGAIN: a rename or mount anywhere on the system makes the
+// kernel give up a name that has "..".
 func openBeneath(dir int, name string, flags int, mode uint32, resolve uint64) (fd int, err error) {
 	const tries = 256
 	for range tries {
@@ -172,8 +173,8 @@ func openBeneath(dir int, name string, flags int, mode uint32, resolve uint64) (
 	return fd, err
 }
 
-// probe says whether openat2 works here. That the directory itself can be
-// opened is certain, as it is open.
+// probe returns why openat2 cannot be used, nil if it can. It opens the directory
+// itself, which exists.
 func (d dirHandle) probe() error {
 	fd, err := d.open(".", sys.OPath|syscall.O_DIRECTORY, 0, beneath)
 	switch err {
@@ -186,5 +187,5 @@ func (d dirHandle) probe() error {
 	case syscall.EINVAL, syscall.E2BIG:
 		return fmt.Errorf("openat2 does not know what it is to refuse: %w", err)
 	}
-	return nil // no descriptors left, say: nothing is known against it
+	return nil // another failure, such as a lack of descriptors, is no reason
 }

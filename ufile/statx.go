@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// StatxInfo is what the kernel knows of a file, as statx(2) tells it. Mask says
-// which fields hold an answer; those of the others are zero.
+// StatxInfo is the result of statx(2). Mask has the fields that the kernel filled
+// in; the others are zero.
 type StatxInfo struct {
-	// Mask has the bits of the fields that hold an answer, which may be fewer or
+	// Mask has the bits of the fields that were filled in, which may be fewer or
 	// more than were asked for.
 	Mask StatxMask
 
@@ -60,8 +60,8 @@ type StatxInfo struct {
 // StatxMask is a set of fields of [StatxInfo].
 type StatxMask uint32
 
-// Fields to ask for and to have been answered. What a kernel or a file system
-// does not know it leaves out of the answer.
+// Fields of [StatxInfo]. The kernel leaves out fields that it or the file system
+// does not know.
 const (
 	StatxType   StatxMask = 1 << iota // type of the file, in Mode
 	StatxMode                         // permissions, in Mode
@@ -83,18 +83,18 @@ const (
 	StatxWriteAtomic   // AtomicWrite fields (Linux 6.11)
 	StatxDIOReadAlign  // DIOReadOffsetAlign (Linux 6.14)
 
-	// StatxBasic is what stat(2) tells.
+	// StatxBasic has the fields of stat(2).
 	StatxBasic = StatxBtime - 1
 	// StatxAll asks for everything.
 	StatxAll = StatxDIOReadAlign<<1 - 1
 )
 
-// Statx describes the file. It asks for the fields in mask; see [StatxInfo] for
-// what is answered. It is a plain system call, because a ring hands it to a
-// worker thread. Errors are *fs.PathError with the Op "statx".
+// Statx returns the fields of mask that are known of the file. It is a plain system
+// call, because a ring passes it to a worker thread. Errors are *fs.PathError with
+// the Op "statx".
 //
-// Linux 4.11. Elsewhere, and where the call is forbidden, it tells what
-// [File.Stat] does.
+// Linux 4.11. Elsewhere, and where the call is forbidden, it returns the fields that
+// [File.Stat] has.
 func (f *File) Statx(mask StatxMask) (StatxInfo, error) {
 	var st StatxInfo
 	err := f.hold("statx", func(fd int) (err error) {
@@ -119,7 +119,7 @@ func (f *File) hold(op string, call func(fd int) error) error {
 	return nil
 }
 
-// statxOfInfo says what os knows of a file.
+// statxOfInfo converts the result of [os.File.Stat].
 func statxOfInfo(info fs.FileInfo) StatxInfo {
 	st := StatxInfo{
 		Mask: StatxType | StatxMode | StatxSize | StatxMtime,
@@ -129,7 +129,7 @@ func statxOfInfo(info fs.FileInfo) StatxInfo {
 	return st
 }
 
-// cause takes an error of os out of what says to whom it happened.
+// cause returns the error that an error of os wraps.
 func cause(err error) error {
 	switch e := err.(type) {
 	case *fs.PathError:

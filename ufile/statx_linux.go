@@ -24,7 +24,7 @@ func statxFile(fd int, f *os.File, mask StatxMask) (StatxInfo, error) {
 	return st, err
 }
 
-// statxRefused says whether an error means that there is no such call here.
+// statxRefused reports whether an error means that the call is missing or forbidden.
 // Filters of older container runtimes answer EPERM, which the call itself has
 // no reason to.
 func statxRefused(err error) bool { return err == syscall.ENOSYS || err == syscall.EPERM }
@@ -48,7 +48,7 @@ func statxCall(fd int, mask StatxMask) (StatxInfo, error) {
 	}, nil
 }
 
-// statxTime converts a time, which is zero where the kernel did not tell it.
+// statxTime converts a time; it is zero if the kernel did not fill it in.
 func statxTime(sec int64, nsec uint32, mask uint32, field StatxMask) time.Time {
 	if StatxMask(mask)&field == 0 {
 		return time.Time{}
@@ -81,7 +81,7 @@ func fileMode(mode uint32) fs.FileMode {
 	return m
 }
 
-// addSysInfo adds what stat(2) told.
+// addSysInfo adds the fields of stat(2).
 func addSysInfo(st *StatxInfo, info fs.FileInfo) {
 	b, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

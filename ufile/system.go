@@ -23,14 +23,13 @@ type Options struct {
 	Mode Mode
 	// Reactor configures the rings.
 	Reactor reactor.Options
-	// Restrict limits the rings to what this package does with them: READ,
-	// WRITE, and what package reactor needs (see [reactor.Options.Restrict]).
-	// Anything else that gets hold of them is refused with EACCES. Reactor.Restrict
-	// counts instead where it is set.
+	// Restrict limits the rings to READ, WRITE, and what package reactor needs
+	// (see [reactor.Options.Restrict]). The kernel refuses every other operation on
+	// them with EACCES. If Reactor.Restrict is set, it counts instead.
 	Restrict bool
 }
 
-// ringOps are what this package does with rings.
+// ringOps are the operations that this package uses.
 var ringOps = []uring.Op{uring.OpRead, uring.OpWrite}
 
 // System opens files that share rings. The rings are opened when two operations
@@ -56,12 +55,12 @@ type System struct {
 	done   Stats               // of files that were closed
 }
 
-// errNoRings is why a system works without rings.
+// errNoRings is the reason of a system with ModeSyscall.
 var errNoRings = errors.New("plain system calls were asked for")
 
-// NewSystem returns a system. With ModeRing it fails where io_uring cannot be
-// used, with an error that says what to change; the other modes do not fail,
-// and what is no mode is an error.
+// NewSystem returns a system. With ModeRing it fails where io_uring cannot be used,
+// with an error that names what to change. With the other modes it does not fail. A
+// number that is no mode is an error.
 func NewSystem(o Options) (*System, error) {
 	if o.Mode < ModeAuto || o.Mode > ModeSyscall {
 		return nil, fmt.Errorf("ufile: there is no %v", o.Mode)
@@ -83,7 +82,7 @@ func NewSystem(o Options) (*System, error) {
 	return s, nil
 }
 
-// usable says whether the kernel has what this package needs.
+// usable returns an error if the kernel lacks what this package needs.
 func usable() error {
 	if err := features.HaveIOURing(); err != nil {
 		return err
@@ -96,19 +95,19 @@ func usable() error {
 	return features.HaveFeature(uring.FeatExtArg)
 }
 
-// defaultSystem serves the package's own functions. It opens nothing until a
-// file needs it.
+// defaultSystem is the system of the package's own functions. It opens no ring until
+// a file needs one.
 var defaultSystem = sync.OnceValue(func() *System {
 	s, _ := NewSystem(Options{}) // ModeAuto does not fail
 	s.linger = time.Second
 	return s
 })
 
-// Backend says what the package's own functions use: "io_uring", or "syscall"
+// Backend returns what the package's own functions use: "io_uring", or "syscall"
 // with the reason why not io_uring.
 func Backend() (name, reason string) { return defaultSystem().Backend() }
 
-// Backend says what the system uses: "io_uring", or "syscall" with the reason
+// Backend returns what the system uses: "io_uring", or "syscall" with the reason
 // why not io_uring.
 func (s *System) Backend() (name, reason string) {
 	s.mu.Lock()
@@ -199,15 +198,15 @@ func (s *System) openRings() (*reactor.Reactor, error) {
 	return nil, nil
 }
 
-// usePlain goes over to system calls. The caller holds mu.
+// usePlain switches to plain system calls. The caller holds mu.
 func (s *System) usePlain(why error) {
 	s.reason = why.Error()
 	s.short = errors.Is(why, syscall.EMFILE) || errors.Is(why, syscall.ENFILE)
 	s.plain.Store(true)
 }
 
-// giveUp goes over to system calls because rings that worked have failed.
-// Operations may be in flight on those that still work.
+// giveUp switches to plain system calls because a ring has failed. Operations may be
+// in flight on other rings of the reactor.
 func (s *System) giveUp(r *reactor.Reactor, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,8 +216,8 @@ func (s *System) giveUp(r *reactor.Reactor, why error) {
 	}
 }
 
-// retryRings has the rings tried again, after they could not be opened for want of
-// descriptors: a file that was opened got one.
+// retryRings lets the system try rings again if they could not be opened for want of
+// descriptors: the file that was opened got one.
 func (s *System) retryRings() {
 	if !s.plain.Load() {
 		return
@@ -231,8 +230,8 @@ func (s *System) retryRings() {
 	}
 }
 
-// join enters a file that may use the rings. The system does not keep it alive: one
-// that is dropped is closed by os as any other, and forgotten here.
+// join adds a file that may use the rings. The system does not keep the File alive:
+// a File that is dropped is closed by os, as any os.File, and removed here.
 func (s *System) join(f *File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +249,7 @@ func (s *System) join(f *File) {
 func (s *System) forget(f *state) error {
 	rings, broken := s.remove(f)
 	if broken != nil {
-		_ = broken.Close() // says again what reason says
+		_ = broken.Close() // its error is the reason, which Backend returns
 	}
 	if rings == nil {
 		return nil
@@ -316,11 +315,11 @@ func (s *System) closeIdle() {
 	}
 }
 
-// Mode says how a [System] reads and writes.
+// Mode is how a [System] reads and writes.
 type Mode int
 
 const (
-	// ModeAuto chooses for each operation, and plain system calls where
+	// ModeAuto chooses for each operation, and uses plain system calls where
 	// io_uring cannot be used.
 	ModeAuto Mode = iota
 	// ModeRing sends every positional read and write of regular files and
@@ -347,7 +346,7 @@ func (m Mode) String() string {
 }
 
 // Stats count which path the positional reads and writes took. A call that took
-// several, because a part of what it asked for was cached, counts in each.
+// several paths, because a part of its data was cached, counts in each.
 type Stats struct {
 	Cached uint64 `json:"cached"` // reads served by the page cache without blocking
 	Plain  uint64 `json:"plain"`  // plain system calls
@@ -362,8 +361,8 @@ func (s *Stats) add(t Stats) {
 	s.Ring += t.Ring
 }
 
-// Stats returns the counters of all files that the system has opened. One of which
-// only a single read was made is counted when it is closed.
+// Stats returns the counters of all files that the system has opened. A file from
+// which only a single read was made counts when it is closed.
 func (s *System) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
