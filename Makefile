@@ -55,13 +55,13 @@ bench-once: ## run each Go benchmark once, to prove that it works
 	$(GO) test $(QUICK) -run '^$$' -bench . -benchtime 1x work
 
 forbidden: ## all tests where a seccomp filter refuses io_uring, those of what opens rings also where it is missing
-	$(GO) run ./internal/forbid -errno EPERM -- $(GO) test $(QUICK) -short -count=1 work
-	$(GO) run ./internal/forbid -errno ENOSYS -- $(GO) test $(QUICK) -short -count=1 $(RINGS)
+	$(GO) run ./internal/testing/seccomp -errno EPERM -- $(GO) test $(QUICK) -short -count=1 work
+	$(GO) run ./internal/testing/seccomp -errno ENOSYS -- $(GO) test $(QUICK) -short -count=1 $(RINGS)
 
 kernels: ## the core's tests on older kernels, in a virtual machine
-	$(GO) run ./internal/vmtest/lane $(addprefix -kernel ,$(KERNELS))
+	$(GO) run ./internal/testing/vm/lane $(addprefix -kernel ,$(KERNELS))
 
-DISABLED = $(GO) run ./internal/vmtest/lane -kernel 6.12 -env RINGSIDE_MUST= -sysctl kernel.io_uring_disabled
+DISABLED = $(GO) run ./internal/testing/vm/lane -kernel 6.12 -env RINGSIDE_MUST= -sysctl kernel.io_uring_disabled
 disabled: ## the core's tests where the sysctl forbids io_uring to all, and to users, in virtual machines
 	$(DISABLED)=2
 	$(DISABLED)=1 -uid 1000
@@ -78,7 +78,7 @@ referees: ## the tests that other projects wrote, on ufile and unet; REFEREES=br
 	RINGSIDE_REFEREES=$(REFEREES) $(GO) test $(QUICK) -count=1 -v -timeout 180m $(SUITES)
 
 scenarios: ## a million operations of seeded scenarios, without the race detector; test has as many with it
-	$(GO) test -count=1 ./internal/scenario -run 'TestScenarios$$'
+	$(GO) test -count=1 ./internal/testing/stress -run 'TestScenarios$$'
 
 .PHONY: unprivileged
 unprivileged: export GORACE ?= atexit_sleep_ms=0

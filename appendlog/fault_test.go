@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/testing/powercut"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // faultKind is one way in which a store fails.

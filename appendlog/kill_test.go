@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // killDirEnv tells the test binary to be the process that is killed.

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // These tests damage logs as people do, with the programs of a shell, and take none

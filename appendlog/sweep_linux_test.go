@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/ringside-io/ringside/appendlog"
-	"github.com/ringside-io/ringside/internal/sweep"
+	"github.com/ringside-io/ringside/internal/testing/faultsweep"
 )
 
 // swept is what the operations of the fault sweep work on.
@@ -20,7 +20,7 @@ type swept struct {
 }
 
 // fresh returns the path of a log that does not exist.
-func (w *swept) fresh(t *sweep.Trial) string {
+func (w *swept) fresh(t *faultsweep.Trial) string {
 	dir := filepath.Join(w.dir, "log")
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatalf("%v", err)
@@ -29,7 +29,7 @@ func (w *swept) fresh(t *sweep.Trial) string {
 }
 
 // appends appends under faults, and reads afterwards what was acknowledged.
-func (w *swept) appends(t *sweep.Trial) {
+func (w *swept) appends(t *faultsweep.Trial) {
 	dir := w.fresh(t)
 	l, err := appendlog.Open(dir, appendlog.Options{SegmentSize: 8192, Ahead: 4096})
 	if err != nil {
@@ -70,7 +70,7 @@ func (w *swept) appends(t *sweep.Trial) {
 
 // life opens a log and appends under faults in each other way, and reads what was
 // acknowledged.
-func (w *swept) life(t *sweep.Trial) {
+func (w *swept) life(t *faultsweep.Trial) {
 	dir := w.fresh(t)
 	t.Arm()
 	defer t.Disarm()
@@ -112,8 +112,8 @@ func (w *swept) life(t *sweep.Trial) {
 	}
 }
 
-func (w *swept) operations() []sweep.Operation {
-	return []sweep.Operation{
+func (w *swept) operations() []faultsweep.Operation {
+	return []faultsweep.Operation{
 		{Name: "appending", Run: w.appends, Covers: "Log.Append Log.Records"},
 		{Name: "a life", Run: w.life, Most: 3,
 			Covers: "Open Log.AppendBatch Log.AppendContext Log.AppendBatchContext Log.Rotate Log.Sync Log.Trim Log.Close Read"},
@@ -130,13 +130,13 @@ func newSwept(t *testing.T) *swept {
 
 // TestFaultSweep makes each answer of the kernel fail in turn.
 func TestFaultSweep(t *testing.T) {
-	sweep.Need(t)
-	sweep.Check(t, newSwept(t).operations())
+	faultsweep.Need(t)
+	faultsweep.Check(t, newSwept(t).operations())
 }
 
 // TestFaultSweepCoversAll compares the sweep with what the package exports.
 func TestFaultSweepCoversAll(t *testing.T) {
-	sweep.API(t, newSwept(t).operations(), sweep.Exempt{
+	faultsweep.API(t, newSwept(t).operations(), faultsweep.Exempt{
 		"reports what is known and asks nothing of the kernel": "Log.End Log.Err Log.Recovery Log.Segments Log.Stats " +
 			"Position.Compare Record.Compare CorruptError.Error SyncMode.String",
 	})

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }

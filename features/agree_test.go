@@ -15,7 +15,7 @@ import (
 
 	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/internal/probe"
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // claims are the functions without arguments and the kernel that brought what

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/ringside-io/ringside/internal/probe"
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/uring"
 )
 

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ringside-io/ringside/features"
-	"github.com/ringside-io/ringside/internal/forbid/filter"
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/seccomp/filter"
 	"github.com/ringside-io/ringside/uring"
 )
 

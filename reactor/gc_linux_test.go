@@ -12,7 +12,7 @@ import (
 	"testing"
 	"weak"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // deepRead reads at the bottom of a stack that has to grow, and to move, into an

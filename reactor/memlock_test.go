@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // TestFewerRingsWhereMemoryIsShort has the memlock limit leave room for one ring

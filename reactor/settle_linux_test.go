@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // TestClosedRingsAreWaitedFor has a kernel that gives the memory of a ring back

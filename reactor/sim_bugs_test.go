@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/simring"
+	"github.com/ringside-io/ringside/internal/testing/simring"
 )
 
 // These tests plant bugs that no kernel has, to see that the simulation notices.

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/simring"
+	"github.com/ringside-io/ringside/internal/testing/simring"
 	"github.com/ringside-io/ringside/uring"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"weak"
 
-	"github.com/ringside-io/ringside/internal/simring"
+	"github.com/ringside-io/ringside/internal/testing/simring"
 )
 
 // TestSlotKeepsTheBuffer has nobody but the reactor know what an operation

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/simring"
+	"github.com/ringside-io/ringside/internal/testing/simring"
 	"github.com/ringside-io/ringside/uring"
 )
 

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 
-	"github.com/ringside-io/ringside/internal/simring"
+	"github.com/ringside-io/ringside/internal/testing/simring"
 )
 
 // plan is what a seed decides before anything runs.

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/ringside-io/ringside/internal/ringloop"
-	"github.com/ringside-io/ringside/internal/simring"
+	"github.com/ringside-io/ringside/internal/testing/simring"
 	"github.com/ringside-io/ringside/uring"
 )
 

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
-	"github.com/ringside-io/ringside/internal/simring"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/simring"
 )
 
 var (

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/simring"
+	"github.com/ringside-io/ringside/internal/testing/simring"
 )
 
 const (

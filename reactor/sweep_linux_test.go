@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
-	"github.com/ringside-io/ringside/internal/simring"
-	"github.com/ringside-io/ringside/internal/sweep"
+	"github.com/ringside-io/ringside/internal/testing/faultsweep"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/simring"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -23,7 +23,7 @@ import (
 // real or, as its rings, simulated.
 type rig struct {
 	*Reactor
-	t          *sweep.Trial
+	t          *faultsweep.Trial
 	content    []byte
 	file, pipe uring.FD
 	feed       func(n int)
@@ -31,8 +31,8 @@ type rig struct {
 }
 
 // rigged runs do with a rig under faults, and looks at what is left of it.
-func rigged(path string, content []byte, pinned, sim bool, do func(g *rig)) func(*sweep.Trial) {
-	return func(t *sweep.Trial) {
+func rigged(path string, content []byte, pinned, sim bool, do func(g *rig)) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		g := &rig{t: t, content: content}
 		if sim {
 			g.simulate()
@@ -269,7 +269,7 @@ func sweptDrain(g *rig) {
 	if !g.t.Judge("Queue", err) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), sweep.Patience/2)
+	ctx, cancel := context.WithTimeout(context.Background(), faultsweep.Patience/2)
 	defer cancel()
 	g.t.Judge("Drain", g.Drain(ctx))
 	g.t.Await("the read ends", func() bool { return len(end) > 0 || g.hopeless() })
@@ -280,14 +280,14 @@ func sweptDrain(g *rig) {
 }
 
 // sweptOperations are all that the sweep runs.
-func sweptOperations(path string, content []byte) (ops []sweep.Operation) {
+func sweptOperations(path string, content []byte) (ops []faultsweep.Operation) {
 	// What the kernel says of an operation is the caller's to meet, but for
 	// interruptions and, which simulated rings make, the exit of a thread.
-	choices := func(fails, passes []syscall.Errno, more ...sweep.Choice) []sweep.Choice {
-		cs := append(sweep.Fails(fails...), sweep.Passes(passes...)...)
-		return append(append(cs, sweep.Choice{Late: true, Passing: true}), more...)
+	choices := func(fails, passes []syscall.Errno, more ...faultsweep.Choice) []faultsweep.Choice {
+		cs := append(faultsweep.Fails(fails...), faultsweep.Passes(passes...)...)
+		return append(append(cs, faultsweep.Choice{Late: true, Passing: true}), more...)
 	}
-	short, stale := sweep.Choice{Short: true, Passing: true}, sweep.Choice{Stale: true, Passing: true}
+	short, stale := faultsweep.Choice{Short: true, Passing: true}, faultsweep.Choice{Stale: true, Passing: true}
 	for _, sim := range []bool{false, true} {
 		for _, pinned := range []bool{false, true} {
 			name := map[bool]string{false: "", true: "pinned "}[pinned] + map[bool]string{false: "", true: "simulated "}[sim]
@@ -296,7 +296,7 @@ func sweptOperations(path string, content []byte) (ops []sweep.Operation) {
 				do   func(*rig)
 			}{{"Do", sweptDo}, {"DoBatch", sweptBatch}, {"DoChain", sweptChain}, {"DoContext that ends", sweptContext},
 				{"Queue and Cancel", sweptCancel}, {"QueueWithDeadline", sweptDeadline}, {"Stream", sweptPoll}, {"Drain", sweptDrain}} {
-				fails, passes, more := []syscall.Errno{syscall.EIO, syscall.ENOMEM}, []syscall.Errno(nil), []sweep.Choice{short}
+				fails, passes, more := []syscall.Errno{syscall.EIO, syscall.ENOMEM}, []syscall.Errno(nil), []faultsweep.Choice{short}
 				if sim && op.name != "DoChain" {
 					passes = append(passes, syscall.ECANCELED)
 				} else {
@@ -312,15 +312,15 @@ func sweptOperations(path string, content []byte) (ops []sweep.Operation) {
 				} else {
 					passes = append(passes, syscall.EINTR)
 				}
-				instead := map[string][]sweep.Choice{"READ": choices(fails, passes, more...), "POLL_ADD": polls}
-				ops = append(ops, sweep.Operation{Name: name + op.name, Run: rigged(path, content, pinned, sim, op.do), Sim: sim, Opened: true, Most: 2, Instead: instead})
+				instead := map[string][]faultsweep.Choice{"READ": choices(fails, passes, more...), "POLL_ADD": polls}
+				ops = append(ops, faultsweep.Operation{Name: name + op.name, Run: rigged(path, content, pinned, sim, op.do), Sim: sim, Opened: true, Most: 2, Instead: instead})
 			}
 		}
 	}
 	return ops
 }
 
-func sweptFile(t *testing.T) []sweep.Operation {
+func sweptFile(t *testing.T) []faultsweep.Operation {
 	content := make([]byte, 4096)
 	simring.PipeBytes(content, 1)
 	path := filepath.Join(t.TempDir(), "file")
@@ -332,11 +332,11 @@ func sweptFile(t *testing.T) []sweep.Operation {
 
 // TestFaultSweep has each answer of the kernel's fail in turn.
 func TestFaultSweep(t *testing.T) {
-	sweep.Need(t)
+	faultsweep.Need(t)
 	ringtest.NeedRing(t)
 	ringtest.NeedKernel(t, "deferred task work", "6.1")
-	sweep.Check(t, sweptFile(t))
+	faultsweep.Check(t, sweptFile(t))
 }
 
 // TestFaultSweepSimulated does that with rings that are simulated.
-func TestFaultSweepSimulated(t *testing.T) { sweep.CheckSimulated(t, sweptFile(t)) }
+func TestFaultSweepSimulated(t *testing.T) { faultsweep.CheckSimulated(t, sweptFile(t)) }

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // long runs what takes minutes: the torture tests of SQLite, many seeds.

@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/ufile"
 )
 

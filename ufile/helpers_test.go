@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/ringside-io/ringside/features"
-	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/ufile"
 )
 

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/forbid/filter"
-	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/seccomp/filter"
 	"github.com/ringside-io/ringside/ufile"
 	"github.com/ringside-io/ringside/ufile/ufiletest"
 )

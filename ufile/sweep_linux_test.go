@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/sweep"
 	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/internal/testing/faultsweep"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
 )
@@ -33,7 +33,7 @@ type swept struct {
 // with opens a system and a file of the content for one run, and looks at both
 // when the run is over: nothing is in flight, what did not fail still works, and
 // the end comes.
-func (w *swept) with(t *sweep.Trial, mode ufile.Mode, flag int, do func(s *ufile.System, f *ufile.File)) {
+func (w *swept) with(t *faultsweep.Trial, mode ufile.Mode, flag int, do func(s *ufile.System, f *ufile.File)) {
 	path := filepath.Join(w.dir, "file")
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, w.content) {
 		_ = os.Remove(path) // ext4 flushes a file that is written anew
@@ -83,7 +83,7 @@ func (w *swept) changed(f *ufile.File, p []byte, off int) bool {
 }
 
 // read looks at the result of a read of all of p.
-func (w *swept) read(t *sweep.Trial, what string, p []byte, off, n int, err error) {
+func (w *swept) read(t *faultsweep.Trial, what string, p []byte, off, n int, err error) {
 	if ok := t.Judge(what, err); ok && n != len(p) || n < 0 || n > len(p) {
 		t.Errorf("%s: %d of %d bytes, %v", what, n, len(p), err)
 	} else if !bytes.Equal(p[:n], w.content[off:off+n]) {
@@ -93,7 +93,7 @@ func (w *swept) read(t *sweep.Trial, what string, p []byte, off, n int, err erro
 
 // wrote looks at the result of a write of p: all of it is in the file, or, with an
 // error, each byte is old or new.
-func (w *swept) wrote(t *sweep.Trial, what, path string, p []byte, off, n int, err error) {
+func (w *swept) wrote(t *faultsweep.Trial, what, path string, p []byte, off, n int, err error) {
 	now, readErr := os.ReadFile(path)
 	if readErr != nil || len(now) != len(w.content) {
 		t.Fatalf("%d bytes, %v", len(now), readErr)
@@ -118,8 +118,8 @@ func (w *swept) fresh(n int) []byte {
 	return p
 }
 
-func (w *swept) readAt(mode ufile.Mode, flag int, uncached bool) func(*sweep.Trial) {
-	return func(t *sweep.Trial) {
+func (w *swept) readAt(mode ufile.Mode, flag int, uncached bool) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		w.with(t, mode, flag, func(_ *ufile.System, f *ufile.File) {
 			if uncached {
 				_ = f.Sync()
@@ -135,8 +135,8 @@ func (w *swept) readAt(mode ufile.Mode, flag int, uncached bool) func(*sweep.Tri
 }
 
 // crowd reads from several goroutines at once, so that rings have company.
-func (w *swept) crowd(mode ufile.Mode, flag int) func(t *sweep.Trial) {
-	return func(t *sweep.Trial) {
+func (w *swept) crowd(mode ufile.Mode, flag int) func(t *faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		w.with(t, mode, flag, func(_ *ufile.System, f *ufile.File) {
 			var wg sync.WaitGroup
 			t.Arm()
@@ -153,8 +153,8 @@ func (w *swept) crowd(mode ufile.Mode, flag int) func(t *sweep.Trial) {
 	}
 }
 
-func (w *swept) writeAt(mode ufile.Mode, flag int) func(*sweep.Trial) {
-	return func(t *sweep.Trial) {
+func (w *swept) writeAt(mode ufile.Mode, flag int) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		w.with(t, mode, flag, func(_ *ufile.System, f *ufile.File) {
 			p := w.fresh(8192)
 			t.Arm()
@@ -166,8 +166,8 @@ func (w *swept) writeAt(mode ufile.Mode, flag int) func(*sweep.Trial) {
 }
 
 // contexts runs the calls with a context, which ends meanwhile if it is cut.
-func (w *swept) contexts(cut bool) func(*sweep.Trial) {
-	return func(t *sweep.Trial) {
+func (w *swept) contexts(cut bool) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		w.with(t, ufile.ModeRing, 0, func(_ *ufile.System, f *ufile.File) {
 			cause := errors.New("cut")
 			call := func(what string, do func(ctx context.Context) error) {
@@ -200,8 +200,8 @@ func (w *swept) contexts(cut bool) func(*sweep.Trial) {
 	}
 }
 
-func (w *swept) batch(mode ufile.Mode, flag int, write bool) func(*sweep.Trial) {
-	return func(t *sweep.Trial) {
+func (w *swept) batch(mode ufile.Mode, flag int, write bool) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		w.with(t, mode, flag, func(s *ufile.System, f *ufile.File) {
 			// The file's own ring is opened by the first read: it is not what fails here.
 			_, _ = f.ReadAt(ufile.AlignedBuffer(4096), 0)
@@ -255,7 +255,7 @@ func (w *swept) batch(mode ufile.Mode, flag int, write bool) func(*sweep.Trial) 
 }
 
 // ranges looks at what each range of a batch says.
-func (w *swept) ranges(t *sweep.Trial, f *ufile.File, ranges []ufile.Range, write bool) {
+func (w *swept) ranges(t *faultsweep.Trial, f *ufile.File, ranges []ufile.Range, write bool) {
 	for i := range ranges {
 		r := &ranges[i]
 		off := int(r.Off)
@@ -273,7 +273,7 @@ func (w *swept) ranges(t *sweep.Trial, f *ufile.File, ranges []ufile.Range, writ
 }
 
 // reader reads all with blocks in flight, again after each error.
-func (w *swept) reader(t *sweep.Trial) {
+func (w *swept) reader(t *faultsweep.Trial) {
 	w.with(t, ufile.ModeRing, 0, func(_ *ufile.System, f *ufile.File) {
 		r := ufile.NewReader(f, ufile.ReaderOptions{BlockSize: 8192, Blocks: 3})
 		var got bytes.Buffer
@@ -298,8 +298,8 @@ func (w *swept) reader(t *sweep.Trial) {
 }
 
 // copying copies between files, through memory or by the kernel.
-func (w *swept) copying(mode ufile.Mode, flag int) func(*sweep.Trial) {
-	return func(t *sweep.Trial) {
+func (w *swept) copying(mode ufile.Mode, flag int) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		w.with(t, mode, flag, func(s *ufile.System, f *ufile.File) {
 			_ = os.Remove(filepath.Join(w.dir, "copy"))
 			dst, err := s.OpenFile(filepath.Join(w.dir, "copy"), os.O_RDWR|os.O_CREATE|os.O_TRUNC|flag, 0o600)
@@ -323,7 +323,7 @@ func (w *swept) copying(mode ufile.Mode, flag int) func(*sweep.Trial) {
 }
 
 // piped copies from a pipe to a file.
-func (w *swept) piped(t *sweep.Trial) {
+func (w *swept) piped(t *faultsweep.Trial) {
 	w.with(t, ufile.ModeAuto, 0, func(_ *ufile.System, f *ufile.File) {
 		r, p, err := os.Pipe()
 		if err != nil {
@@ -345,7 +345,7 @@ func (w *swept) piped(t *sweep.Trial) {
 }
 
 // statx asks about an open file.
-func (w *swept) statx(t *sweep.Trial) {
+func (w *swept) statx(t *faultsweep.Trial) {
 	w.with(t, ufile.ModeAuto, 0, func(_ *ufile.System, f *ufile.File) {
 		t.Arm()
 		defer t.Disarm()
@@ -357,7 +357,7 @@ func (w *swept) statx(t *sweep.Trial) {
 }
 
 // names works on names below a root.
-func (w *swept) names(t *sweep.Trial) {
+func (w *swept) names(t *faultsweep.Trial) {
 	dir := filepath.Join(w.dir, "root")
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		t.Fatalf("%v", err)
@@ -417,15 +417,15 @@ func newSwept(t *testing.T) *swept {
 }
 
 // operations are all that the sweep runs.
-func (w *swept) operations() []sweep.Operation {
+func (w *swept) operations() []faultsweep.Operation {
 	// What a plain call can be put in the place of need not fail.
-	noKernelCopy := map[string][]sweep.Choice{"copy_file_range": sweep.Passes(
+	noKernelCopy := map[string][]faultsweep.Choice{"copy_file_range": faultsweep.Passes(
 		syscall.EIO, syscall.ENOSPC, syscall.EINTR, syscall.EXDEV, syscall.ENOSYS, syscall.EOPNOTSUPP)}
 	// os.Root does, in other words, what openat2 does not.
-	quietly := map[string][]sweep.Choice{"path call": sweep.Passes(syscall.EIO, syscall.ENOMEM, syscall.EPERM, syscall.EINTR)}
+	quietly := map[string][]faultsweep.Choice{"path call": faultsweep.Passes(syscall.EIO, syscall.ENOMEM, syscall.EPERM, syscall.EINTR)}
 	// Calls by a name are many, and alike.
-	oneErrno := map[string][]sweep.Choice{"path call": append(sweep.Fails(syscall.EIO), sweep.Passes(syscall.EINTR)...)}
-	ops := []sweep.Operation{
+	oneErrno := map[string][]faultsweep.Choice{"path call": append(faultsweep.Fails(syscall.EIO), faultsweep.Passes(syscall.EINTR)...)}
+	ops := []faultsweep.Operation{
 		{Name: "ReadAt ring", Run: w.readAt(ufile.ModeRing, 0, false), Covers: "File.ReadAt File.Close"},
 		{Name: "ReadAt cached", Run: w.readAt(ufile.ModeAuto, 0, false)},
 		{Name: "ReadAt not cached", Run: w.readAt(ufile.ModeAuto, 0, true)},
@@ -456,7 +456,7 @@ func (w *swept) operations() []sweep.Operation {
 }
 
 // simulated are the operations on rings that are simulated, both kinds of them.
-func (w *swept) simulated() (ops []sweep.Operation) {
+func (w *swept) simulated() (ops []faultsweep.Operation) {
 	for _, pinned := range []bool{false, true} {
 		w := *w
 		w.sim, w.pinned = true, pinned
@@ -464,7 +464,7 @@ func (w *swept) simulated() (ops []sweep.Operation) {
 		if pinned {
 			kind += "pinned "
 		}
-		ops = append(ops, []sweep.Operation{
+		ops = append(ops, []faultsweep.Operation{
 			{Name: kind + "ReadAt", Run: w.readAt(ufile.ModeRing, 0, false)},
 			{Name: kind + "ReadAt, four", Run: w.crowd(ufile.ModeRing, 0), Most: 3},
 			{Name: kind + "WriteAt", Run: w.writeAt(ufile.ModeRing, 0)},
@@ -482,18 +482,18 @@ func (w *swept) simulated() (ops []sweep.Operation) {
 
 // TestFaultSweep has each answer of the kernel fail in turn.
 func TestFaultSweep(t *testing.T) {
-	sweep.Need(t)
-	sweep.Check(t, newSwept(t).operations())
+	faultsweep.Need(t)
+	faultsweep.Check(t, newSwept(t).operations())
 }
 
 // TestFaultSweepSimulated does that with rings that are simulated.
 func TestFaultSweepSimulated(t *testing.T) {
-	sweep.CheckSimulated(t, newSwept(t).operations())
+	faultsweep.CheckSimulated(t, newSwept(t).operations())
 }
 
 // TestFaultSweepCoversAll compares the sweep with what the package exports.
 func TestFaultSweepCoversAll(t *testing.T) {
-	sweep.API(t, (&swept{content: random(44 << 10)}).operations(), sweep.Exempt{
+	faultsweep.API(t, (&swept{content: random(44 << 10)}).operations(), faultsweep.Exempt{
 		"is the method of the default System": "Open Create OpenFile NewFile NewBatch OpenRoot DirFS Backend",
 		"tells what is known and asks nothing of the kernel": "System.Backend System.Stats File.Stats File.Name Root.Name Root.Backend Batch.Registered " +
 			"Mode.String AlignedBuffer",
@@ -503,7 +503,7 @@ func TestFaultSweepCoversAll(t *testing.T) {
 }
 
 // other opens a second file, with some content.
-func (w *swept) other(t *sweep.Trial, s *ufile.System, content []byte) *ufile.File {
+func (w *swept) other(t *faultsweep.Trial, s *ufile.System, content []byte) *ufile.File {
 	path := filepath.Join(w.dir, "other")
 	_ = os.Remove(path)
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -517,7 +517,7 @@ func (w *swept) other(t *sweep.Trial, s *ufile.System, content []byte) *ufile.Fi
 }
 
 // readerReads reads with the buffers of a caller, seeks, and reads again.
-func (w *swept) readerReads(t *sweep.Trial) {
+func (w *swept) readerReads(t *faultsweep.Trial) {
 	w.with(t, ufile.ModeRing, 0, func(_ *ufile.System, f *ufile.File) {
 		r := ufile.NewReader(f, ufile.ReaderOptions{BlockSize: 8192, Blocks: 3})
 		t.Arm()
@@ -545,7 +545,7 @@ func (w *swept) readerReads(t *sweep.Trial) {
 }
 
 // sparse copies a range that has a hole to a file that has none.
-func (w *swept) sparse(t *sweep.Trial) {
+func (w *swept) sparse(t *faultsweep.Trial) {
 	w.with(t, ufile.ModeAuto, 0, func(s *ufile.System, f *ufile.File) {
 		holed := bytes.Clone(w.content)
 		if err := punchHole(f, 8192, 16384); err == nil {
@@ -569,7 +569,7 @@ func (w *swept) sparse(t *sweep.Trial) {
 
 // positions copies by ReadFrom and by WriteTo, from the positions of files with
 // O_DIRECT, which is where these are not package os's own.
-func (w *swept) positions(t *sweep.Trial) {
+func (w *swept) positions(t *faultsweep.Trial) {
 	w.with(t, ufile.ModeAuto, w.direct, func(s *ufile.System, f *ufile.File) {
 		dst := w.other(t, s, nil)
 		defer dst.Close()
@@ -598,7 +598,7 @@ func punchHole(f *ufile.File, off, n int64) error {
 }
 
 // opening opens files in each way, and reads what they hold.
-func (w *swept) opening(t *sweep.Trial) {
+func (w *swept) opening(t *faultsweep.Trial) {
 	w.with(t, ufile.ModeAuto, 0, func(_ *ufile.System, f *ufile.File) {
 		made := filepath.Join(w.dir, "made")
 		_ = os.Remove(made)
@@ -639,7 +639,7 @@ func (w *swept) opening(t *sweep.Trial) {
 }
 
 // moreNames calls the methods of a root that names leaves out.
-func (w *swept) moreNames(t *sweep.Trial) {
+func (w *swept) moreNames(t *faultsweep.Trial) {
 	dir := filepath.Join(w.dir, "root2")
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		t.Fatalf("%v", err)
@@ -674,7 +674,7 @@ func (w *swept) moreNames(t *sweep.Trial) {
 }
 
 // rootLinks makes links and reads them.
-func (w *swept) rootLinks(t *sweep.Trial, r *ufile.Root) {
+func (w *swept) rootLinks(t *faultsweep.Trial, r *ufile.Root) {
 	if t.Judge("Link", r.Link("a", "hard")) {
 		info, err := r.Lstat("hard")
 		if t.Judge("Lstat", err) && !info.Mode().IsRegular() {
@@ -692,7 +692,7 @@ func (w *swept) rootLinks(t *sweep.Trial, r *ufile.Root) {
 }
 
 // rootModes changes what a name has, and looks.
-func (w *swept) rootModes(t *sweep.Trial, r *ufile.Root, dir string) {
+func (w *swept) rootModes(t *faultsweep.Trial, r *ufile.Root, dir string) {
 	stamp := time.Unix(1_000_000_000, 0)
 	mode := t.Judge("Chmod", r.Chmod("a", 0o640))
 	uid, gid := owner()
@@ -705,7 +705,7 @@ func (w *swept) rootModes(t *sweep.Trial, r *ufile.Root, dir string) {
 }
 
 // rootMoves makes directories, renames, exchanges, lists and removes.
-func (w *swept) rootMoves(t *sweep.Trial, r *ufile.Root, dir string) {
+func (w *swept) rootMoves(t *faultsweep.Trial, r *ufile.Root, dir string) {
 	there := func(name string) bool { _, err := os.Lstat(filepath.Join(dir, name)); return err == nil }
 	if !t.Judge("MkdirAll", r.MkdirAll("d/e", 0o700)) {
 		return

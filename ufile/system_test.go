@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/features"
-	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
 )

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // TestConnectsLeaveNothing connects and closes, in good order and by resets, and

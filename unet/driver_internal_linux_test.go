@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/internal/abi"
-	"github.com/ringside-io/ringside/internal/ringtest"
 	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/uring"
 )
 

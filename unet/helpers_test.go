@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/features"
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/unet"
 )
 

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/sweep"
+	"github.com/ringside-io/ringside/internal/testing/faultsweep"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -34,7 +34,7 @@ var sweptBytes = func() []byte {
 
 // streams runs do with both ends of n connections. Everything is opened under
 // faults too; what waits ends in time.
-func streams(t *sweep.Trial, mode unet.Mode, network, address string, n int, do func(a, b net.Conn)) {
+func streams(t *faultsweep.Trial, mode unet.Mode, network, address string, n int, do func(a, b net.Conn)) {
 	s, err := unet.NewSystem(unet.Options{Mode: mode, Spin: -1})
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -68,7 +68,7 @@ func streams(t *sweep.Trial, mode unet.Mode, network, address string, n int, do 
 			continue
 		}
 		for _, c := range []net.Conn{c, d} {
-			_ = c.SetDeadline(time.Now().Add(sweep.Patience / 2))
+			_ = c.SetDeadline(time.Now().Add(faultsweep.Patience / 2))
 		}
 		all.Go(func() {
 			do(d, c)
@@ -84,7 +84,7 @@ func streams(t *sweep.Trial, mode unet.Mode, network, address string, n int, do 
 }
 
 // again accepts a connection after Accept has failed.
-func again(t *sweep.Trial, s *unet.System, l net.Listener) {
+func again(t *faultsweep.Trial, s *unet.System, l net.Listener) {
 	d, err := s.Dial(l.Addr().Network(), l.Addr().String())
 	if err != nil {
 		t.Fatalf("Dial afterwards: %v", err)
@@ -99,7 +99,7 @@ func again(t *sweep.Trial, s *unet.System, l net.Listener) {
 
 // ends notes what an end of a connection says: where the other has failed, it may
 // see that.
-func ends(t *sweep.Trial, what string, err error) {
+func ends(t *faultsweep.Trial, what string, err error) {
 	switch c, fired := t.Choice(); {
 	case err == nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -110,8 +110,8 @@ func ends(t *sweep.Trial, what string, err error) {
 }
 
 // sweptStream writes at one end what the other reads, through write and read.
-func sweptStream(mode unet.Mode, network, address string, n int, write func(net.Conn, []byte) error, read func(net.Conn) ([]byte, error)) func(*sweep.Trial) {
-	return func(t *sweep.Trial) {
+func sweptStream(mode unet.Mode, network, address string, n int, write func(net.Conn, []byte) error, read func(net.Conn) ([]byte, error)) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		if address != "127.0.0.1:0" {
 			_ = os.Remove(address)
 		}
@@ -162,8 +162,8 @@ func fromFile(name string) func(net.Conn, []byte) error {
 }
 
 // sweptPackets sends datagrams in batches.
-func sweptPackets(mode unet.Mode) func(*sweep.Trial) {
-	return func(t *sweep.Trial) {
+func sweptPackets(mode unet.Mode) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		s, err := unet.NewSystem(unet.Options{Mode: mode, Spin: -1})
 		if err != nil {
 			t.Fatalf("%v", err)
@@ -181,7 +181,7 @@ func sweptPackets(mode unet.Mode) func(*sweep.Trial) {
 		}
 		defer out.Close()
 		const n = 6
-		_ = in.SetDeadline(time.Now().Add(sweep.Patience / 2))
+		_ = in.SetDeadline(time.Now().Add(faultsweep.Patience / 2))
 		send := make([]unet.Packet, n)
 		for i := range send {
 			send[i].Data = bytes.Repeat([]byte{byte(i + 1)}, 100*(i+1))
@@ -219,16 +219,16 @@ func sweptPackets(mode unet.Mode) func(*sweep.Trial) {
 }
 
 // sweptOperations are all that the sweep runs, with files in dir.
-func sweptOperations(dir string) []sweep.Operation {
+func sweptOperations(dir string) []faultsweep.Operation {
 	// These receives do not wait, and take no provided buffers.
-	recv := map[string][]sweep.Choice{"RECV": append(
-		sweep.Fails(syscall.ECONNRESET, syscall.ENOMEM, syscall.ENOBUFS, syscall.EIO),
-		append(sweep.Passes(syscall.EINTR, syscall.ECANCELED), sweep.Choice{Late: true, Passing: true})...)}
+	recv := map[string][]faultsweep.Choice{"RECV": append(
+		faultsweep.Fails(syscall.ECONNRESET, syscall.ENOMEM, syscall.ENOBUFS, syscall.EIO),
+		append(faultsweep.Passes(syscall.EINTR, syscall.ECANCELED), faultsweep.Choice{Late: true, Passing: true})...)}
 	const tcp = "127.0.0.1:0"
 	unix, file := filepath.Join(dir, "s"), filepath.Join(dir, "file")
 	messages := []string{"sendmmsg", "recvmmsg", "send", "recv", "sendmsg", "epoll_wait"}
 	ring := []string{"RECV", "io_uring_enter", "io_uring_setup", "mmap"}
-	ops := []sweep.Operation{
+	ops := []faultsweep.Operation{
 		{Name: "tcp, ring, four", Door: true, Run: sweptStream(unet.ModeRing, "tcp", tcp, 4, writeAll, readAll), Most: 4,
 			Covers: "NewSystem System.Listen System.Dial TCPListener.Accept TCPListener.Close TCPConn.Read TCPConn.Write TCPConn.Close TCPConn.SetDeadline"},
 		{Name: "tcp, plain", Run: sweptStream(unet.ModePlain, "tcp", tcp, 1, writeAll, readAll), Most: 4},
@@ -259,7 +259,7 @@ func sweptOperations(dir string) []sweep.Operation {
 			"UnixListener.AcceptUnix UnixListener.SetDeadline UnixListener.File UDPConn.File UDPConn.SetReadBuffer UDPConn.SetWriteBuffer"},
 	}
 	whole := maps.Clone(recv) // a datagram is sent whole or not at all
-	whole["send"] = append(sweep.Fails(syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNREFUSED), sweep.Passes(syscall.EINTR)...)
+	whole["send"] = append(faultsweep.Fails(syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNREFUSED), faultsweep.Passes(syscall.EINTR)...)
 	for i := range ops {
 		ops[i].Instead = recv
 		if strings.HasPrefix(ops[i].Name, "datagrams") {
@@ -271,24 +271,24 @@ func sweptOperations(dir string) []sweep.Operation {
 
 // TestFaultSweep has each answer of the kernel's fail in turn.
 func TestFaultSweep(t *testing.T) {
-	sweep.Need(t)
+	faultsweep.Need(t)
 	newSystem(t, unet.ModeRing)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), sweptBytes, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sweep.Check(t, sweptOperations(dir))
+	faultsweep.Check(t, sweptOperations(dir))
 }
 
 // TestFaultSweepSimulated does that with rings that are simulated.
 func TestFaultSweepSimulated(t *testing.T) {
 	newSystem(t, unet.ModeRing)
-	sweep.CheckSimulated(t, sweptOperations(t.TempDir()))
+	faultsweep.CheckSimulated(t, sweptOperations(t.TempDir()))
 }
 
 // TestFaultSweepCoversAll compares the sweep with what the package exports.
 func TestFaultSweepCoversAll(t *testing.T) {
-	sweep.API(t, sweptOperations(""), sweep.Exempt{
+	faultsweep.API(t, sweptOperations(""), faultsweep.Exempt{
 		"is the method of the default System":                          "Listen ListenPacket Dial Backend",
 		"is Dial with a deadline of package net's":                     "DialTimeout",
 		"is DialContext without a context":                             "Dialer.Dial",
@@ -306,7 +306,7 @@ func TestFaultSweepCoversAll(t *testing.T) {
 
 // opened returns n connections, both ends of each, that were made without
 // faults and are closed by end.
-func opened(t *sweep.Trial, s *unet.System, network, address string, n int) (pairs [][2]net.Conn, end func()) {
+func opened(t *faultsweep.Trial, s *unet.System, network, address string, n int) (pairs [][2]net.Conn, end func()) {
 	end = func() {
 		for _, p := range pairs {
 			_, _ = p[0].Close(), p[1].Close()
@@ -334,14 +334,14 @@ func opened(t *sweep.Trial, s *unet.System, network, address string, n int) (pai
 		}
 		pairs = append(pairs, [2]net.Conn{a, b})
 		for _, c := range []net.Conn{a, b} {
-			_ = c.SetDeadline(time.Now().Add(sweep.Patience / 2))
+			_ = c.SetDeadline(time.Now().Add(faultsweep.Patience / 2))
 		}
 	}
 	return pairs, end
 }
 
 // sweptSystem is a system for one run.
-func sweptSystem(t *sweep.Trial, mode unet.Mode) *unet.System {
+func sweptSystem(t *faultsweep.Trial, mode unet.Mode) *unet.System {
 	s, err := unet.NewSystem(unet.Options{Mode: mode, Spin: -1})
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -382,7 +382,7 @@ func (r *reading) run() {
 }
 
 // send writes the message of a round; a connection that fails is left.
-func (r *reading) send(t *sweep.Trial, round int) {
+func (r *reading) send(t *faultsweep.Trial, round int) {
 	if r.gone {
 		return
 	}
@@ -393,7 +393,7 @@ func (r *reading) send(t *sweep.Trial, round int) {
 	}
 }
 
-func (r *reading) receive(t *sweep.Trial) {
+func (r *reading) receive(t *faultsweep.Trial) {
 	if !r.gone {
 		r.gone = !t.Judge("Read", <-r.got)
 	}
@@ -401,7 +401,7 @@ func (r *reading) receive(t *sweep.Trial) {
 
 // sweptRing has many wait at once, so that the driver receives for them through
 // its ring: rounds of messages until that has been seen, or has failed.
-func sweptRing(t *sweep.Trial) {
+func sweptRing(t *faultsweep.Trial) {
 	const conns, enough, rounds = 8, 4, 2000
 	pairs, end := opened(t, sweptSystem(t, unet.ModeRing), "tcp", "127.0.0.1:0", conns)
 	var all sync.WaitGroup
@@ -434,8 +434,8 @@ func sweptRing(t *sweep.Trial) {
 }
 
 // spliced sends what one connection brings on another, as copying does.
-func spliced(unix string, between func(to, from net.Conn) error) func(*sweep.Trial) {
-	return func(t *sweep.Trial) {
+func spliced(unix string, between func(to, from net.Conn) error) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		s := sweptSystem(t, unet.ModeRing)
 		in, end := opened(t, s, "tcp", "127.0.0.1:0", 1)
 		defer end()
@@ -467,7 +467,7 @@ func spliced(unix string, between func(to, from net.Conn) error) func(*sweep.Tri
 }
 
 // exchange sends one message and receives it, after a fault without one.
-func exchange(t *sweep.Trial, what string, send func(p []byte) error, receive func(p []byte) (int, error)) {
+func exchange(t *faultsweep.Trial, what string, send func(p []byte) error, receive func(p []byte) (int, error)) {
 	want := []byte("this goes by " + what)
 	if !t.Judge(what+": send", send(want)) {
 		return
@@ -484,7 +484,7 @@ func exchange(t *sweep.Trial, what string, send func(p []byte) error, receive fu
 }
 
 // sweptUDP sends and receives by each method of a UDP socket.
-func sweptUDP(t *sweep.Trial) {
+func sweptUDP(t *faultsweep.Trial) {
 	s := sweptSystem(t, unet.ModeRing)
 	c1, err := s.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
@@ -504,7 +504,7 @@ func sweptUDP(t *sweep.Trial) {
 	}
 	connected := c3.(*unet.UDPConn)
 	defer connected.Close()
-	_ = in.SetDeadline(time.Now().Add(sweep.Patience / 2))
+	_ = in.SetDeadline(time.Now().Add(faultsweep.Patience / 2))
 	to := in.LocalAddr().(*net.UDPAddr)
 	port := to.AddrPort()
 	port = netip.AddrPortFrom(port.Addr().Unmap(), port.Port())
@@ -527,8 +527,8 @@ func sweptUDP(t *sweep.Trial) {
 }
 
 // sweptUnixgram does that for sockets of the Unix family.
-func sweptUnixgram(dir string) func(t *sweep.Trial) {
-	return func(t *sweep.Trial) {
+func sweptUnixgram(dir string) func(t *faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		s := sweptSystem(t, unet.ModeRing)
 		bind := func(name string) *unet.UnixgramConn {
 			_ = os.Remove(filepath.Join(dir, name))
@@ -548,7 +548,7 @@ func sweptUnixgram(dir string) func(t *sweep.Trial) {
 		}
 		connected := d.(*unet.UnixgramConn)
 		defer connected.Close()
-		_ = in.SetDeadline(time.Now().Add(sweep.Patience / 2))
+		_ = in.SetDeadline(time.Now().Add(faultsweep.Patience / 2))
 		to := in.LocalAddr().(*net.UnixAddr)
 		one := func(_ int, err error) error { return err }
 		t.Arm()
@@ -571,8 +571,8 @@ func sweptUnixgram(dir string) func(t *sweep.Trial) {
 }
 
 // sweptUnixMessages sends messages on a stream of the Unix family.
-func sweptUnixMessages(path string) func(t *sweep.Trial) {
-	return func(t *sweep.Trial) {
+func sweptUnixMessages(path string) func(t *faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		pairs, end := opened(t, sweptSystem(t, unet.ModeRing), "unix", path, 1)
 		defer end()
 		a, b := pairs[0][0].(*unet.UnixConn), pairs[0][1].(*unet.UnixConn)
@@ -588,7 +588,7 @@ func sweptUnixMessages(path string) func(t *sweep.Trial) {
 
 // sweptOptions calls everything that sets something, copies descriptors and ends
 // directions; the connection goes on, or says why not.
-func sweptOptions(t *sweep.Trial) {
+func sweptOptions(t *faultsweep.Trial) {
 	pairs, end := opened(t, sweptSystem(t, unet.ModeRing), "tcp", "127.0.0.1:0", 1)
 	defer end()
 	a, b := pairs[0][0].(*unet.TCPConn), pairs[0][1].(*unet.TCPConn)
@@ -638,8 +638,8 @@ func sweptOptions(t *sweep.Trial) {
 
 // sweptListening listens with everything that can be asked for, and accepts by
 // the concrete types.
-func sweptListening(dir string) func(t *sweep.Trial) {
-	return func(t *sweep.Trial) {
+func sweptListening(dir string) func(t *faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		s := sweptSystem(t, unet.ModeRing)
 		ctx := context.Background()
 		path := filepath.Join(dir, "listening")
@@ -677,14 +677,14 @@ func sweptListening(dir string) func(t *sweep.Trial) {
 }
 
 // sweptAccept accepts one connection, again after a failure: it is not lost.
-func sweptAccept(t *sweep.Trial, l net.Listener, dial func() (net.Conn, error)) {
+func sweptAccept(t *faultsweep.Trial, l net.Listener, dial func() (net.Conn, error)) {
 	accept := func() (c net.Conn, err error) {
 		switch l := l.(type) {
 		case *unet.TCPListener:
-			_ = l.SetDeadline(time.Now().Add(sweep.Patience / 2))
+			_ = l.SetDeadline(time.Now().Add(faultsweep.Patience / 2))
 			return l.AcceptTCP()
 		case *unet.UnixListener:
-			_ = l.SetDeadline(time.Now().Add(sweep.Patience / 2))
+			_ = l.SetDeadline(time.Now().Add(faultsweep.Patience / 2))
 			return l.AcceptUnix()
 		}
 		return nil, errors.New("another listener")

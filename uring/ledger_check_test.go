@@ -13,7 +13,7 @@ import (
 
 	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/probe"
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/uring"
 )
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 var updateCoverage = flag.Bool("update", false, "write the coverage of the ledger into docs/coverage.md")

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/ringside-io/ringside/internal/abi"
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/uring"
 )
 

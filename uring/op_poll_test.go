@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/ringside-io/ringside/internal/abi"
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/uring"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/ringside-io/ringside/features"
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/watch"
 	"github.com/ringside-io/ringside/watch/watchtest"
 )

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/sweep"
+	"github.com/ringside-io/ringside/internal/testing/faultsweep"
 	"github.com/ringside-io/ringside/watch"
 )
 
@@ -27,7 +27,7 @@ func (p sweptPipes) close() {
 	}
 }
 
-func newSweptPipes(t *sweep.Trial, n int) (p sweptPipes) {
+func newSweptPipes(t *faultsweep.Trial, n int) (p sweptPipes) {
 	for range n {
 		var fds [2]int
 		if err := syscall.Pipe2(fds[:], syscall.O_NONBLOCK|syscall.O_CLOEXEC); err != nil {
@@ -40,7 +40,7 @@ func newSweptPipes(t *sweep.Trial, n int) (p sweptPipes) {
 }
 
 // feed makes each readable; drain says how many bytes there are in one.
-func (p sweptPipes) feed(t *sweep.Trial) {
+func (p sweptPipes) feed(t *faultsweep.Trial) {
 	for _, fds := range p {
 		if _, err := syscall.Write(fds[1], []byte("x")); err != nil {
 			t.Errorf("%v", err)
@@ -55,9 +55,9 @@ func drain(fd int) int {
 
 // turns polls until cond holds, each turn of which may fail as the kernel did; it
 // says false when the watcher has failed for good.
-func turns(t *sweep.Trial, w *watch.Watcher, f func(watch.Event), what string, cond func() bool) bool {
+func turns(t *faultsweep.Trial, w *watch.Watcher, f func(watch.Event), what string, cond func() bool) bool {
 	failures := 0
-	for end := time.Now().Add(sweep.Patience / 2); !cond(); {
+	for end := time.Now().Add(faultsweep.Patience / 2); !cond(); {
 		if time.Now().After(end) {
 			t.Errorf("still not: %s", what)
 			return false
@@ -75,8 +75,8 @@ func turns(t *sweep.Trial, w *watch.Watcher, f func(watch.Event), what string, c
 }
 
 // onPipes opens a watcher, with n pipes beside it, for what do does on its thread.
-func onPipes(o watch.Options, n int, do func(*sweep.Trial, *watch.Watcher, sweptPipes)) func(*sweep.Trial) {
-	return func(t *sweep.Trial) {
+func onPipes(o watch.Options, n int, do func(*faultsweep.Trial, *watch.Watcher, sweptPipes)) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		p := newSweptPipes(t, n)
@@ -91,8 +91,8 @@ func onPipes(o watch.Options, n int, do func(*sweep.Trial, *watch.Watcher, swept
 }
 
 // sweptModes watches descriptors in all modes, changes some and removes others.
-func sweptModes(o watch.Options) func(*sweep.Trial) {
-	return onPipes(o, 4, func(t *sweep.Trial, w *watch.Watcher, p sweptPipes) {
+func sweptModes(o watch.Options) func(*faultsweep.Trial) {
+	return onPipes(o, 4, func(t *faultsweep.Trial, w *watch.Watcher, p sweptPipes) {
 		modes := []watch.Trigger{watch.Level, watch.Edge, watch.OneShot, watch.Level}
 		added := 0
 		for i, fds := range p {
@@ -150,8 +150,8 @@ func sweptModes(o watch.Options) func(*sweep.Trial) {
 }
 
 // sweptLoop runs a loop with posts, timers and a descriptor.
-func sweptLoop(o watch.Options) func(*sweep.Trial) {
-	return func(t *sweep.Trial) {
+func sweptLoop(o watch.Options) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		p := newSweptPipes(t, 1)
 		defer p.close()
 		t.Arm()
@@ -175,7 +175,7 @@ func sweptLoop(o watch.Options) func(*sweep.Trial) {
 					_ = l.Post(func() { posted++; finish() }) // It fails where Run has failed.
 				}
 			}()
-			ctx, cancel := context.WithTimeout(context.Background(), sweep.Patience/2)
+			ctx, cancel := context.WithTimeout(context.Background(), faultsweep.Patience/2)
 			defer cancel()
 			if t.Judge("Run", l.Run(ctx)) && (!fired || read != 1 || posted != 3) {
 				t.Errorf("the loop ended with %v, %d, %d", fired, read, posted)
@@ -192,8 +192,8 @@ func sweptLoop(o watch.Options) func(*sweep.Trial) {
 }
 
 // sweptWake ends a wait of another goroutine's, by Wake and by Close.
-func sweptWake(o watch.Options) func(*sweep.Trial) {
-	return func(t *sweep.Trial) {
+func sweptWake(o watch.Options) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		t.Arm()
 		defer t.Disarm()
 		w, err := watch.New(o)
@@ -224,7 +224,7 @@ func sweptWake(o watch.Options) func(*sweep.Trial) {
 			}
 		}()
 		var waited error
-		for end := time.Now().Add(sweep.Patience / 2); ; {
+		for end := time.Now().Add(faultsweep.Patience / 2); ; {
 			w.Wake()
 			select {
 			case waited = <-ended:
@@ -254,22 +254,22 @@ func sweptWake(o watch.Options) func(*sweep.Trial) {
 }
 
 // sweptOperations are all that the sweep runs.
-func sweptOperations() []sweep.Operation {
+func sweptOperations() []faultsweep.Operation {
 	ring, epoll := watch.Options{Mode: watch.ModeRing}, watch.Options{Mode: watch.ModeEpoll}
 	auto := watch.Options{}
 	// Where io_uring was not asked for, epoll is in its place.
-	falls := map[string][]sweep.Choice{}
+	falls := map[string][]faultsweep.Choice{}
 	for _, kind := range []string{"io_uring_setup", "mmap", "eventfd"} {
-		for _, c := range sweep.Choices[kind] {
-			falls[kind] = append(falls[kind], sweep.Choice{Errno: c.Errno, Passing: true, Once: true})
+		for _, c := range faultsweep.Choices[kind] {
+			falls[kind] = append(falls[kind], faultsweep.Choice{Errno: c.Errno, Passing: true, Once: true})
 		}
 	}
 	// Who has a bridge hears of everything.
-	bridge := map[string][]sweep.Choice{
-		"POLL_ADD":   sweep.Choices["EPOLL_WAIT"],
-		"epoll_wait": sweep.Passes(syscall.EINTR),
+	bridge := map[string][]faultsweep.Choice{
+		"POLL_ADD":   faultsweep.Choices["EPOLL_WAIT"],
+		"epoll_wait": faultsweep.Passes(syscall.EINTR),
 	}
-	return []sweep.Operation{
+	return []faultsweep.Operation{
 		{Name: "modes, io_uring", Door: true, Run: sweptModes(ring), Covers: "New Watcher.Add Watcher.Modify Watcher.Remove Watcher.Poll Watcher.Close"},
 		{Name: "modes, epoll", Run: sweptModes(epoll)},
 		{Name: "modes, auto", Run: sweptModes(auto), Instead: falls, Only: []string{"io_uring_setup", "mmap", "eventfd"}},
@@ -298,20 +298,20 @@ func ready(t *testing.T) {
 
 // TestFaultSweep has each answer of the kernel's fail in turn.
 func TestFaultSweep(t *testing.T) {
-	sweep.Need(t)
+	faultsweep.Need(t)
 	ready(t)
-	sweep.Check(t, sweptOperations())
+	faultsweep.Check(t, sweptOperations())
 }
 
 // TestFaultSweepSimulated does that with rings that are simulated.
 func TestFaultSweepSimulated(t *testing.T) {
 	ready(t)
-	sweep.CheckSimulated(t, sweptOperations())
+	faultsweep.CheckSimulated(t, sweptOperations())
 }
 
 // TestFaultSweepCoversAll compares the sweep with what the package exports.
 func TestFaultSweepCoversAll(t *testing.T) {
-	sweep.API(t, sweptOperations(), sweep.Exempt{
+	faultsweep.API(t, sweptOperations(), faultsweep.Exempt{
 		"tells what is known and asks nothing of the kernel": "FD Watcher.Backend Watcher.Len Loop.Backend Loop.Len Loop.Check Timer.Active " +
 			"Events.String Mode.String ParseMode Trigger.String",
 	})

@@ -9,16 +9,16 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/sweep"
+	"github.com/ringside-io/ringside/internal/testing/faultsweep"
 	"github.com/ringside-io/ringside/uring"
 	"github.com/ringside-io/ringside/watch"
 )
 
 // sweptChanges changes what is waited for of descriptors that wait: the ends of
 // pipes that are written to have room, which nobody had asked about.
-func sweptChanges(o watch.Options) func(*sweep.Trial) {
+func sweptChanges(o watch.Options) func(*faultsweep.Trial) {
 	modes := []watch.Trigger{watch.Level, watch.Edge, watch.OneShot}
-	return onPipes(o, len(modes), func(t *sweep.Trial, w *watch.Watcher, p sweptPipes) {
+	return onPipes(o, len(modes), func(t *faultsweep.Trial, w *watch.Watcher, p sweptPipes) {
 		defer func() {
 			if err := w.Close(); err != nil {
 				t.Errorf("close: %v", err)
@@ -54,8 +54,8 @@ func sweptChanges(o watch.Options) func(*sweep.Trial) {
 // sweptSteps runs a loop in which one thing leads to the next: a timer that was
 // set again, a descriptor that is changed and removed, an idle hook, a signal, and
 // the end for want of anything to do.
-func sweptSteps(o watch.Options) func(*sweep.Trial) {
-	return func(t *sweep.Trial) {
+func sweptSteps(o watch.Options) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		p := newSweptPipes(t, 1)
 		defer p.close()
 		t.Arm()
@@ -104,7 +104,7 @@ func sweptSteps(o watch.Options) func(*sweep.Trial) {
 			return
 		}
 		p.feed(t)
-		ctx, cancel := context.WithTimeout(context.Background(), sweep.Patience/2)
+		ctx, cancel := context.WithTimeout(context.Background(), faultsweep.Patience/2)
 		defer cancel()
 		for failures := 0; !over && failures < 4; failures++ {
 			err := l.Run(ctx)
@@ -125,7 +125,7 @@ func sweptSteps(o watch.Options) func(*sweep.Trial) {
 
 // sweptBridge adds a descriptor to an epoll instance through a ring, and waits for
 // it there. What fails is told, and can be done again.
-func sweptBridge(t *sweep.Trial) {
+func sweptBridge(t *faultsweep.Trial) {
 	p := newSweptPipes(t, 1)
 	defer p.close()
 	ep, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)

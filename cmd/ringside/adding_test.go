@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // codeBlock is a fenced block of Go or of a change in a page.

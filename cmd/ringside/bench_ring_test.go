@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/features"
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 func TestRingArguments(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // asProgram makes the test binary the program itself: a load starts it.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // SIGINT and SIGTERM end the service in order, also with open connections and

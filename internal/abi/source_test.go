@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // sourceScope type-checks this package's own files; they import nothing.

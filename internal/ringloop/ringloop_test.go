@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/internal/ringloop"
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }

@@ -21,7 +21,7 @@
 // the program's own memory. In particular, O_NONBLOCK is no reason: it belongs to
 // all who share the open file, and each of them can clear it. This is the list of
 // all raw calls of the tree, with the function that makes each;
-// internal/house.TestRawCallsHaveReasons compares.
+// internal/testing/lint.TestRawCallsHaveReasons compares.
 //
 //	internal/sys.SockRecv  recvfrom  MSG_DONTWAIT is added there; longer copies tell the scheduler
 //	internal/sys.SockRecvFrom  recvfrom  MSG_DONTWAIT is added there; longer copies tell the scheduler

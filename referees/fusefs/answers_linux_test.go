@@ -16,7 +16,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/ufile"
 	"github.com/ringside-io/ringside/ufile/ufiletest"
 )

@@ -49,7 +49,7 @@ var (
 	// loopback interface of a new network namespace up.
 	forbid = sync.OnceValues(func() (string, error) {
 		bin := filepath.Join(scratch, "forbid")
-		cmd := exec.Command("go", "build", "-o", bin, "./internal/forbid")
+		cmd := exec.Command("go", "build", "-o", bin, "./internal/testing/seccomp")
 		cmd.Dir, cmd.Env = repo, append(os.Environ(), "CGO_ENABLED=0")
 		out, err := cmd.CombinedOutput()
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // testPatience is how long a test waits for what must happen.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // openFDs counts the descriptors of the process, -1 where nobody can.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // TestPeerThatDoesNotRead writes to an echo server without reading: the server

@@ -5,7 +5,7 @@ package event
 import (
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/uring"
 )
 

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // TestShutdownLosesNothing shuts down while requests are on their way: each

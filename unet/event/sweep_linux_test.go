@@ -16,14 +16,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
-	"github.com/ringside-io/ringside/internal/sweep"
+	"github.com/ringside-io/ringside/internal/testing/faultsweep"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // sweptServer is a server of one run of the sweep, and what it has told.
 type sweptServer struct {
 	*Server
-	t       *sweep.Trial
+	t       *faultsweep.Trial
 	buffers int
 	path    string // of a Unix socket
 
@@ -35,12 +35,12 @@ type sweptServer struct {
 
 // server runs do with a server under faults, and looks at what is left of it: the
 // buffers are all with the kernel, it serves once more or is dead, and it ends.
-func server(t *sweep.Trial, o Options, h Handler, do func(s *sweptServer)) {
+func server(t *faultsweep.Trial, o Options, h Handler, do func(s *sweptServer)) {
 	serverAt(t, "", o, h, do)
 }
 
 // serverAt is server on a Unix socket, if there is a path.
-func serverAt(t *sweep.Trial, path string, o Options, h Handler, do func(s *sweptServer)) {
+func serverAt(t *faultsweep.Trial, path string, o Options, h Handler, do func(s *sweptServer)) {
 	s := &sweptServer{t: t, buffers: 4}
 	o.Buffers, o.BufferSize, o.Loops = s.buffers, 512, 1
 	open, end := h.OnOpen, h.OnClose
@@ -161,7 +161,7 @@ func (s *sweptServer) dial() net.Conn {
 		s.lost("dial", err)
 		return nil
 	}
-	_ = c.SetDeadline(time.Now().Add(sweep.Patience / 2))
+	_ = c.SetDeadline(time.Now().Add(faultsweep.Patience / 2))
 	return c
 }
 
@@ -208,9 +208,9 @@ func (s *sweptServer) talk(p, want []byte) {
 }
 
 // sweptEcho echoes, again after the faults.
-func sweptEcho(path string, o Options) func(*sweep.Trial) {
+func sweptEcho(path string, o Options) func(*faultsweep.Trial) {
 	p := random(3000, 1)
-	return func(t *sweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		serverAt(t, path, o, echoes(), func(s *sweptServer) {
 			s.talk(p, p)
 			if t.Disarm(); !s.dead() {
@@ -221,10 +221,10 @@ func sweptEcho(path string, o Options) func(*sweep.Trial) {
 }
 
 // sweptWrite writes from a goroutine more than may be pending, and closes.
-func sweptWrite(o Options) func(*sweep.Trial) {
+func sweptWrite(o Options) func(*faultsweep.Trial) {
 	p := random(200_000, 2)
 	o.WriteLimit = 8 << 10
-	return func(t *sweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		var all sync.WaitGroup
 		room := make(chan struct{}, 1)
 		gone := make(chan struct{})
@@ -265,9 +265,9 @@ func sweptWrite(o Options) func(*sweep.Trial) {
 }
 
 // sweptPause stops reading for a while and answers when all has come.
-func sweptPause(o Options) func(*sweep.Trial) {
+func sweptPause(o Options) func(*faultsweep.Trial) {
 	p := random(5000, 3)
-	return func(t *sweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		h := Handler{
 			OnOpen:  func(c *Conn) { c.PauseRead(); c.SetTimer(time.Millisecond) },
 			OnTimer: func(c *Conn) { c.Post(c.ResumeRead) },
@@ -292,9 +292,9 @@ func sweptPause(o Options) func(*sweep.Trial) {
 
 // sweptShutdown shuts down under a connection, after or instead of which the rest
 // is aborted.
-func sweptShutdown(o Options) func(*sweep.Trial) {
+func sweptShutdown(o Options) func(*faultsweep.Trial) {
 	p := random(2000, 4)
-	return func(t *sweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		server(t, o, echoes(), func(s *sweptServer) {
 			c := s.dial()
 			if c == nil {
@@ -313,7 +313,7 @@ func sweptShutdown(o Options) func(*sweep.Trial) {
 			if !bytes.Equal(got[:n], p[:n]) {
 				t.Errorf("the client: %d bytes that are not those of the server", n)
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), sweep.Patience/2)
+			ctx, cancel := context.WithTimeout(context.Background(), faultsweep.Patience/2)
 			defer cancel()
 			done := make(chan error, 1)
 			go func() { done <- s.Shutdown(ctx) }()
@@ -328,8 +328,8 @@ func sweptShutdown(o Options) func(*sweep.Trial) {
 }
 
 // sweptAbort aborts connections at once.
-func sweptAbort(o Options) func(*sweep.Trial) {
-	return func(t *sweep.Trial) {
+func sweptAbort(o Options) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
 		h := Handler{OnData: func(c *Conn, _ []byte) { c.Abort() }}
 		server(t, o, h, func(s *sweptServer) {
 			c := s.dial()
@@ -348,29 +348,29 @@ func sweptAbort(o Options) func(*sweep.Trial) {
 }
 
 // sweptOperations are all that the sweep runs, with sockets in dir.
-func sweptOperations(dir string) []sweep.Operation {
+func sweptOperations(dir string) []faultsweep.Operation {
 	thread := Options{Mode: ModeRing, Wait: WaitThread}
 	netpoller := Options{Mode: ModeRing, Wait: WaitNetpoller}
 	epoll := Options{Mode: ModeEpoll}
 	// Those who connect wait as long as there are no descriptors.
-	waits := map[string][]sweep.Choice{"accept": sweep.Passes(syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS,
+	waits := map[string][]faultsweep.Choice{"accept": faultsweep.Passes(syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS,
 		syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR)}
 	// Where io_uring was not asked for, epoll is in its place.
-	falls := map[string][]sweep.Choice{}
+	falls := map[string][]faultsweep.Choice{}
 	for _, kind := range []string{"io_uring_setup", "io_uring_register"} {
-		for _, c := range sweep.Choices[kind] {
-			falls[kind] = append(falls[kind], sweep.Choice{Errno: c.Errno, Passing: true})
+		for _, c := range faultsweep.Choices[kind] {
+			falls[kind] = append(falls[kind], faultsweep.Choice{Errno: c.Errno, Passing: true})
 		}
 	}
-	falls["mmap"] = []sweep.Choice{{Errno: syscall.ENOMEM, Passing: true, Once: true}}
+	falls["mmap"] = []faultsweep.Choice{{Errno: syscall.ENOMEM, Passing: true, Once: true}}
 	path := filepath.Join(dir, "s")
-	return []sweep.Operation{
+	return []faultsweep.Operation{
 		{Name: "echo, thread", Door: true, Run: sweptEcho("", thread), Most: 3, Covers: "Listen Conn.Write Server.Close"},
 		{Name: "echo, netpoller", Door: true, Run: sweptEcho("", netpoller), Most: 3},
 		{Name: "echo, epoll", Run: sweptEcho("", epoll), Instead: waits, Most: 3},
-		{Name: "echo, unix, thread", Door: true, Run: sweptEcho(path, thread), Only: sweep.Opening},
-		{Name: "echo, unix, netpoller", Door: true, Run: sweptEcho(path, netpoller), Only: sweep.Opening},
-		{Name: "echo, unix, epoll", Run: sweptEcho(path, epoll), Only: sweep.Opening},
+		{Name: "echo, unix, thread", Door: true, Run: sweptEcho(path, thread), Only: faultsweep.Opening},
+		{Name: "echo, unix, netpoller", Door: true, Run: sweptEcho(path, netpoller), Only: faultsweep.Opening},
+		{Name: "echo, unix, epoll", Run: sweptEcho(path, epoll), Only: faultsweep.Opening},
 		{Name: "echo, unix, auto", Run: sweptEcho(path, Options{Wait: WaitNetpoller}), Instead: falls, Only: []string{"io_uring_setup", "io_uring_register", "mmap"}},
 		{Name: "write, thread", Door: true, Run: sweptWrite(thread), Opened: true, Most: 1, Covers: "Conn.Writev Conn.Close"},
 		{Name: "write, netpoller", Door: true, Run: sweptWrite(netpoller), Opened: true, Most: 1},
@@ -386,22 +386,22 @@ func sweptOperations(dir string) []sweep.Operation {
 
 // TestFaultSweep has each answer of the kernel's fail in turn.
 func TestFaultSweep(t *testing.T) {
-	sweep.Need(t)
+	faultsweep.Need(t)
 	needRing(t)
 	ringtest.NeedKernel(t, "deferred task work", "6.1")
-	sweep.Check(t, sweptOperations(t.TempDir()))
+	faultsweep.Check(t, sweptOperations(t.TempDir()))
 }
 
 // TestFaultSweepSimulated does that with rings that are simulated.
 func TestFaultSweepSimulated(t *testing.T) {
 	needRing(t)
 	ringtest.NeedKernel(t, "deferred task work", "6.1")
-	sweep.CheckSimulated(t, sweptOperations(t.TempDir()))
+	faultsweep.CheckSimulated(t, sweptOperations(t.TempDir()))
 }
 
 // TestFaultSweepCoversAll compares the sweep with what the package exports.
 func TestFaultSweepCoversAll(t *testing.T) {
-	sweep.API(t, sweptOperations(""), sweep.Exempt{
+	faultsweep.API(t, sweptOperations(""), faultsweep.Exempt{
 		"tells or keeps what is known and asks nothing of the kernel": "Conn.LocalAddr Conn.RemoteAddr Conn.Pending Conn.SetValue Conn.Value " +
 			"Conn.SetFullDuplex HandlerError.Error Server.Addr Server.Backend Server.Done Server.Err Server.Stats Mode.String Wait.String",
 	})

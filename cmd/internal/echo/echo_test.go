@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // roleEnv makes the test binary act as one of the processes of a round.

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/scenario"
+	"github.com/ringside-io/ringside/internal/testing/stress"
 	"github.com/ringside-io/ringside/unet"
 	"github.com/ringside-io/ringside/unet/event"
 )
@@ -133,7 +133,7 @@ func (r *round) echoClient(random *rand.Rand, addr net.Addr) (err error) {
 func (r *round) roundTrip(random *rand.Rand, c net.Conn, sent, got []byte, first uint64) error {
 	r.inFlight.Add(1)
 	defer r.inFlight.Add(-1)
-	scenario.Bytes(sent, first)
+	stress.Bytes(sent, first)
 	for rest := sent; len(rest) > 0; {
 		n := max(min(len(rest), random.IntN(len(sent))), (len(sent)+3)/4)
 		n = min(n, len(rest))

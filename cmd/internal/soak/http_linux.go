@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/scenario"
+	"github.com/ringside-io/ringside/internal/testing/stress"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -29,7 +29,7 @@ const (
 func (r *round) http() {
 	file := r.path("file")
 	content := make([]byte, httpFile)
-	scenario.Bytes(content, 0)
+	stress.Bytes(content, 0)
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		r.problem(Sockets, "%v", err)
 		return
@@ -65,7 +65,7 @@ func (r *round) httpHandler(file string) http.Handler {
 		p := make([]byte, 4<<10)
 		for rest := min(n, mostBody); rest > 0; {
 			p = p[:min(rest, cap(p))]
-			scenario.Bytes(p, first)
+			stress.Bytes(p, first)
 			if _, err := w.Write(p); err != nil {
 				r.problem(Sockets, "HTTP response: %v", err)
 				return
@@ -119,7 +119,7 @@ func (r *round) request(random *rand.Rand, client *http.Client, url string) erro
 		}
 	case 1, 2, 3:
 		p := make([]byte, n)
-		scenario.Bytes(p, first)
+		stress.Bytes(p, first)
 		q, err = http.NewRequest(http.MethodPost, url+"/echo", bytes.NewReader(p))
 	default:
 		q, err = http.NewRequest(http.MethodGet, fmt.Sprintf("%s/bytes?first=%d&n=%d", url, first, n), http.NoBody)
@@ -146,7 +146,7 @@ func (r *round) answer(client *http.Client, q *http.Request, status int, first u
 		return err
 	}
 	want := make([]byte, n)
-	scenario.Bytes(want, first)
+	stress.Bytes(want, first)
 	if err := same(got, want, first); err != nil {
 		return fmt.Errorf("%s %s: %w", q.Method, q.URL, err)
 	}

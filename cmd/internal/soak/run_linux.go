@@ -48,7 +48,7 @@ type soaker struct {
 	errors   atomic.Int64
 	inFlight atomic.Int64
 	seeds    atomic.Uint64
-	worlds   sync.Map // of *scenario.KernelWorld that are being played in
+	worlds   sync.Map // of *stress.KernelWorld that are being played in
 
 	mu       sync.Mutex
 	problems []string

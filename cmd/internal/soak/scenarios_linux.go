@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ringside-io/ringside/internal/scenario"
+	"github.com/ringside-io/ringside/internal/testing/stress"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/unet"
 	"github.com/ringside-io/ringside/watch"
@@ -19,7 +19,7 @@ import (
 
 // size is that of scenarios: short ones, several at a time, so that one that fails is soon played
 // again. Each actor may have twelve descriptors or so.
-var size = scenario.Size{Actors: 40, Steps: 20}
+var size = stress.Size{Actors: 40, Steps: 20}
 
 // worldsOfRow is how many scenarios of a row are played side by side: four for each processor, if there
 // are enough descriptors, and not so many that they need much of the disk.
@@ -76,8 +76,8 @@ func (r *round) scenario(row string, seed uint64) {
 	}
 	defer os.RemoveAll(dir)
 	again := fmt.Sprintf("play it again: ringside soak --rows %s --replay %d", row, seed)
-	s := scenario.Generate("kernel", seed, size, func(rng *rand.Rand) scenario.Settings { return r.settings(row, dir, rng) })
-	w, err := scenario.NewKernelWorld(s, dir)
+	s := stress.Generate("kernel", seed, size, func(rng *rand.Rand) stress.Settings { return r.settings(row, dir, rng) })
+	w, err := stress.NewKernelWorld(s, dir)
 	if err != nil {
 		r.problem(row, "scenario %d: %v\n%s", seed, err, again)
 		return
@@ -85,7 +85,7 @@ func (r *round) scenario(row string, seed uint64) {
 	r.worlds.Store(w, nil)
 	defer r.worlds.Delete(w)
 	// A scenario that has begun is played to its end, unless the run ends early.
-	report := scenario.PlayContext(r.cut, w, s)
+	report := stress.PlayContext(r.cut, w, s)
 	r.done(row, int(report.Operations))
 	if report.Failed() {
 		r.problem(row, "scenario %d: %s\n%s\n%s", seed, strings.Join(report.Problems, "\n"), report.Hung, again)
@@ -96,14 +96,14 @@ func (r *round) scenario(row string, seed uint64) {
 const longestName = 107
 
 // settings draws those of a scenario.
-func (r *round) settings(row, dir string, rng *rand.Rand) scenario.Settings {
-	set := scenario.KernelSettings(rng)
+func (r *round) settings(row, dir string, rng *rand.Rand) stress.Settings {
+	set := stress.KernelSettings(rng)
 	if len(dir)+len("/socket") > longestName {
 		set["tcp"] = 1
 	}
-	set[scenario.Beside] = 1
+	set[stress.Beside] = 1
 	if r.noRings != nil {
-		set[scenario.NoRings] = 1
+		set[stress.NoRings] = 1
 	}
 	set.Only(row)
 	return set
@@ -112,7 +112,7 @@ func (r *round) settings(row, dir string, rng *rand.Rand) scenario.Settings {
 // worldsInFlight returns how many operations the scenarios have in flight.
 func (s *soaker) worldsInFlight() (n int64) {
 	s.worlds.Range(func(w, _ any) bool {
-		n += int64(w.(*scenario.KernelWorld).InFlight())
+		n += int64(w.(*stress.KernelWorld).InFlight())
 		return true
 	})
 	return n

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ncruces/go-sqlite3"
-	"github.com/ringside-io/ringside/internal/scenario"
+	"github.com/ringside-io/ringside/internal/testing/stress"
 	_ "github.com/ringside-io/ringside/sqlitevfs"
 )
 
@@ -146,7 +146,7 @@ func (p prepared) close() {
 // body returns the bytes of an item, whose length its number says.
 func (d *database) body(p []byte, writer int, n int64) []byte {
 	p = p[:1+uint64(n)*2654435761>>7%mostLen]
-	scenario.Bytes(p, uint64(d.number)<<48|uint64(writer)<<40|uint64(n)<<13)
+	stress.Bytes(p, uint64(d.number)<<48|uint64(writer)<<40|uint64(n)<<13)
 	return p
 }
 

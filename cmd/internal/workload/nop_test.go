@@ -11,7 +11,7 @@ import (
 
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 	"github.com/ringside-io/ringside/features"
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // needRing skips where the ring cannot be had.

@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+
+package faultsweep
+
+import (
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
+)
+
+var all = flag.Bool("sweep-all", false, "have the fault sweep fail each answer, and not only the first few of each kind")
+
+// Need skips a test where the kernel cannot be made to fail: in builds without
+// the race detector, and before Linux 6.10.
+func Need(t testing.TB) {
+	t.Helper()
+	if !sys.Faulty {
+		t.Skip("needs the race detector's build, whose door to the kernel asks a test")
+	}
+	ringtest.NeedKernel(t, "results of no-ops", "6.10")
+}
+
+// Check sweeps those operations whose kernel is the real one, and has the test
+// fail for what is wrong.
+func Check(t *testing.T, ops []Operation) {
+	t.Helper()
+	Need(t)
+	check(t, slices.DeleteFunc(slices.Clone(ops), func(op Operation) bool { return op.Sim }), testing.Short())
+}
+
+// CheckSimulated sweeps those whose rings are simulated. It says nothing of the
+// kernel that runs, and takes its time for that everywhere but with -short.
+func CheckSimulated(t *testing.T, ops []Operation) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("is the same on each kernel: without -short")
+	}
+	var simulated []Operation
+	for _, op := range ops {
+		if op.Sim {
+			simulated = append(simulated, op)
+		}
+		if op.Door && sys.Faulty {
+			op.Name, op.atDoor = "at the door: "+op.Name, true
+			simulated = append(simulated, op)
+		}
+	}
+	if len(simulated) == 0 {
+		t.Skip("needs the race detector's build, whose door to the kernel a test can answer at")
+	}
+	check(t, simulated, false)
+}
+
+func check(t *testing.T, ops []Operation, brief bool) {
+	t.Helper()
+	r := Sweep(ops, Options{Brief: brief, All: *all && !brief})
+	t.Logf("%v\n%s", r, strings.Join(r.Lines, "\n"))
+	for _, p := range r.Problems {
+		t.Error(p)
+	}
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+
+package faultsweep
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ringside-io/ringside/uring"
+)
+
+// echoer sends back what a connection sends, through a ring of package uring, with
+// bugs that the kernel does not punish as long as it is quick.
+type echoer struct {
+	givesBackEarly bool // reads a provided buffer that it has given back
+	reusesEarly    bool // writes into memory that is being sent
+	leaves         bool // ends with a receive in flight
+}
+
+const echoed = "0123456789abcdefghijklmn"
+
+func (b *echoer) run(t *Trial) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer syscall.Close(fds[0])
+	defer syscall.Close(fds[1])
+	if _, err := syscall.Write(fds[1], []byte(echoed)); err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Arm()
+	defer t.Disarm()
+	e := &echo{t: t, bug: b, fd: fds[0]}
+	if !t.Judge("open", e.open()) {
+		return
+	}
+	defer e.r.Close()
+	if !t.Judge("echo", e.serve()) {
+		return
+	}
+	got := make([]byte, 2*len(echoed))
+	n, _ := syscall.Read(fds[1], got)
+	if string(got[:max(n, 0)]) != echoed {
+		t.Errorf("%q came back", got[:max(n, 0)])
+	}
+}
+
+// echo is one ring of an echoer.
+type echo struct {
+	t    *Trial
+	bug  *echoer
+	fd   int
+	r    *uring.Ring
+	bufs *uring.BufRing
+
+	receiving  bool
+	sending    bool
+	sent       int
+	out, spare []byte
+}
+
+const (
+	udReceive = iota + 1
+	udSend
+	udCancel
+	udNothing
+)
+
+func (e *echo) open() (err error) {
+	if e.r, err = uring.Open(uring.Options{Entries: 8, SubmitAll: true}); err != nil {
+		return err
+	}
+	if e.bufs, err = e.r.NewBufRing(uring.BufRingOptions{Entries: 4, BufferSize: 8}); err != nil {
+		return errors.Join(err, e.r.Close())
+	}
+	return nil
+}
+
+// serve goes on until all is sent, and ends what it has begun.
+func (e *echo) serve() error {
+	defer func() {
+		for (e.receiving || e.sending) && !e.bug.leaves {
+			if entry := e.r.SQE(); entry != nil {
+				entry.Cancel(udReceive, 0).SetUserData(udCancel)
+			}
+			_ = e.turn()
+		}
+	}()
+	for e.sent < len(echoed) {
+		if !e.receiving {
+			e.receiving = true
+			e.r.SQE().RecvMultishot(uring.Fd(e.fd), 0, 0).SetUserData(udReceive)
+		}
+		if err := e.turn(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turn enters once and looks at what has come.
+func (e *echo) turn() (failed error) {
+	_, err := e.r.SubmitAndWait(1)
+	if err != nil && !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EBUSY) && !errors.Is(err, syscall.ENOMEM) {
+		return err
+	}
+	var cqes [8]uring.CQE
+	for _, c := range cqes[:e.r.Reap(cqes[:])] {
+		errno := c.Errno()
+		switch c.UserData {
+		case udReceive:
+			e.receiving = c.Has(uring.CQEMore)
+		case udSend:
+			e.sending = false
+		}
+		switch {
+		case c.UserData == udCancel:
+		case errno != 0 && errno != syscall.ECANCELED && errno != syscall.EINTR && errno != syscall.EAGAIN && errno != syscall.ENOBUFS:
+			failed = errno
+		case c.UserData == udReceive:
+			e.received(c)
+		case errno == 0:
+			e.out = e.out[c.Res:]
+			e.sent += int(c.Res)
+			e.send()
+		default:
+			e.send()
+		}
+	}
+	return failed
+}
+
+// received takes over what was received.
+func (e *echo) received(c uring.CQE) {
+	data, ok := e.bufs.Take(c)
+	if !ok {
+		return
+	}
+	if e.bug.givesBackEarly {
+		e.bufs.Recycle(c.BufferID())
+		e.bufs.Publish()
+		e.r.SQE().Cancel(udNothing, 0).SetUserData(udCancel)
+		_, _ = e.r.Submit() // does something else first
+	}
+	idle := len(e.out) == 0 && len(e.spare) == 0
+	e.spare = append(e.spare, unseen(data)...)
+	if !e.bug.givesBackEarly {
+		e.bufs.Recycle(c.BufferID())
+		e.bufs.Publish()
+	}
+	if idle {
+		e.send()
+	}
+}
+
+// unseen returns a copy of p, and wipe clears p, where the race detector does not see
+// it, which would end the test before anything else has been noticed.
+//
+//go:norace
+func unseen(p []byte) []byte {
+	q := make([]byte, len(p))
+	for i := len(p) - 1; i >= 0; i-- {
+		q[i] = p[i]
+	}
+	return q
+}
+
+//go:norace
+func wipe(p []byte) {
+	for i := range p {
+		p[i] = 0
+	}
+}
+
+// send sends what is left, else what has been received meanwhile.
+func (e *echo) send() {
+	if len(e.out) == 0 {
+		e.out, e.spare = e.spare, nil
+	}
+	if len(e.out) == 0 {
+		return
+	}
+	e.sending = true
+	e.r.SQE().Send(uring.Fd(e.fd), e.out, syscall.MSG_NOSIGNAL).SetUserData(udSend)
+	if e.bug.reusesEarly {
+		_, _ = e.r.Submit() // which sends it, as a rule
+		old := e.out
+		e.out = unseen(old)
+		wipe(old)
+	}
+}
+
+// TestPlantedBugsAtTheDoor plants one bug after the other above simulated rings. The
+// kernel's own tell nothing of them, or only if it is slow.
+func TestPlantedBugsAtTheDoor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("shows that another test can fail: without -short")
+	}
+	Need(t)
+	// What a ring that has failed has in flight its user cannot end.
+	passing := map[string][]Choice{"io_uring_enter": append(Passes(syscall.EINTR, syscall.EAGAIN), short)}
+	for _, c := range []struct {
+		name  string
+		bug   echoer
+		want  string
+		quiet bool // the kernel's rings show nothing, for certain
+	}{
+		{"none", echoer{}, "", true},
+		{"a provided buffer that is read after it was given back", echoer{givesBackEarly: true}, "came back", true},
+		{"memory that is used again before its completion", echoer{reusesEarly: true}, "has changed before its completion", false},
+		{"buffers that are gone under a receive", echoer{leaves: true}, "is unregistered while RECV", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, atDoor := range []bool{false, true} {
+				if !atDoor && !c.quiet {
+					continue
+				}
+				want := ""
+				if atDoor {
+					want = c.want
+				}
+				op := Operation{Name: "echo", Run: c.bug.run, Opened: true, Most: 1, Instead: passing, atDoor: atDoor}
+				r := Sweep([]Operation{op}, Options{Patience: Patience})
+				found := strings.Join(r.Problems, "\n")
+				if want == "" && found != "" || !strings.Contains(found, want) {
+					t.Errorf("at the door %v: found %q, want %q, in %v\n%s", atDoor, found, want, r, strings.Join(r.Lines, "\n"))
+				}
+				if want == "" && r.Faults == 0 {
+					t.Error("nothing has failed")
+				}
+			}
+		})
+	}
+}

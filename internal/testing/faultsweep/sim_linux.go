@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+
+package faultsweep
+
+import (
+	"syscall"
+
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/internal/ringseam"
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/internal/testing/simkern"
+	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// firstFD is far above the descriptors of the process.
+const firstFD = 1 << 20
+
+// Rings has a reactor with the given options, a *reactor.Options, use simulated
+// rings, if this is what the operation says.
+func (t *Trial) Rings(options any) {
+	if !t.in.simulated {
+		return
+	}
+	k := t.Kernel()
+	ringseam.Put(options, func(o ringseam.Options) (ringseam.Ring, ringseam.Parker, error) {
+		r := k.Open(simring.RingOptions{Entries: o.Entries, CQEntries: 2 * o.Entries, Pinned: o.Pinned})
+		if o.Pinned {
+			return r, nil, nil
+		}
+		return r, r.Parker(), nil
+	})
+}
+
+// Kernel returns the simulated kernel of the run.
+func (t *Trial) Kernel() *simring.Kernel {
+	if t.kernel == nil {
+		in := t.in
+		t.kernel = simring.New(simring.Options{Seed: 1, Host: simring.Files{}, FirstFD: firstFD,
+			Plan: simring.Plan{Op: in.fate, Submit: in.submit, Wait: in.happens("wait"), Wake: in.happens("wake"), Park: in.happens("parker")}})
+	}
+	return t.kernel
+}
+
+// endRings ends the simulated kernel, and says what its users did wrong.
+func (t *Trial) endRings() {
+	if t.door != nil {
+		for _, v := range t.door.Violations() {
+			t.Errorf("violation: %s", v)
+		}
+		t.door.Close()
+	}
+	if t.kernel == nil {
+		return
+	}
+	for _, v := range t.kernel.Violations() {
+		t.Errorf("violation: %s", v)
+	}
+	t.kernel.Close()
+}
+
+// simulate puts a simulated kernel at the door.
+func (t *Trial) simulate() {
+	if t.door == nil {
+		in := t.in
+		k, err := simkern.New(simkern.Options{Seed: 1 + in.plan.seed, Plan: simkern.Plan{Op: in.shot, Enter: in.enters,
+			Wait: in.happens("wait"), Wake: in.happens("wake"), Overflow: in.happens("completion")}})
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		t.door = k
+	}
+	sys.SetSimulator(t.door)
+}
+
+// Settle waits until nothing is in flight any more of rings that are simulated at the
+// door and were closed. What their users have given them must be alone by then, and
+// what they have given back must have been left alone.
+func (t *Trial) Settle() {
+	if t.door != nil {
+		t.door.Settle()
+	}
+}
+
+// shot decides about an operation, or the next shot of one, of a ring that is
+// simulated at the door.
+func (in *injector) shot(e *uring.RawSQE) simring.Fate {
+	size := int(int32(e.Len))
+	if e.Flags&abi.IOSQE_BUFFER_SELECT != 0 {
+		size = 2 // whatever the buffer has
+	}
+	return in.begins(e.Opcode, size)
+}
+
+// enters decides about an enter with n entries.
+func (in *injector) enters(n int) (int, syscall.Errno) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch c, wrong := in.decide("io_uring_enter", n); {
+	case !wrong:
+		return n, 0
+	case c.Short:
+		return half(n), 0
+	default:
+		return 0, c.Errno
+	}
+}
+
+// fate decides about an operation of a simulated ring.
+func (in *injector) fate(e *uring.SQE) simring.Fate {
+	return in.begins(e.Raw().Opcode, int(int32(e.Raw().Len)))
+}
+
+// begins decides about an operation of a size.
+func (in *injector) begins(opcode uint8, size int) simring.Fate {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	c, wrong := in.decide(uring.Op(opcode).String(), size)
+	if !wrong {
+		return simring.Fate{}
+	}
+	if c.Errno == syscall.ECANCELED && !c.Lost {
+		return simring.Fate{Unasked: true}
+	}
+	return simring.Fate{Errno: c.Errno, Short: c.Short, Late: c.Late, Stale: c.Stale, Lost: c.Lost}
+}
+
+// submit decides about a submission of n entries.
+func (in *injector) submit(n int) (take int, split bool, err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch c := in.plan.choice; {
+	case !in.answer("submit", n):
+		return n, false, nil
+	case c.Short, c.Split:
+		return max(half(n), 1), c.Split, nil
+	default:
+		return 0, false, c.Errno
+	}
+}
+
+// happens decides about what either goes wrong or does not.
+func (in *injector) happens(kind string) func() bool {
+	return func() bool {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		_, wrong := in.decide(kind, 0)
+		return wrong
+	}
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+
+//go:build linux
+
+package faultsweep
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Operation is what is run.
+type Operation struct {
+	Name string
+	// Run sets up, arms the trial, operates, disarms it, looks at what has come
+	// of it, and takes down what it has set up, whatever has gone wrong.
+	Run func(t *Trial)
+	// Only are the kinds of answers that fail; all that [Choices] has when there
+	// are none. Opened leaves those of [Opening] alone.
+	Only   []string
+	Opened bool
+	// Instead are choices of this operation's own, in the place of those for a
+	// kind.
+	Instead map[string][]Choice
+	// Most is how many answers of a kind fail in turn, 0 for all.
+	Most int
+	// Sim says that the rings that Run puts below its reactors with
+	// [Trial.Rings] are simulated, and that it is they that fail.
+	Sim bool
+	// Door says that [CheckSimulated] runs the operation, too: with all rings that
+	// are opened while the trial is armed simulated below package uring, and with
+	// all their answers failing, whatever Only says. Package simkern says what such
+	// rings can do.
+	Door bool
+	// Covers are the exported functions and methods that Run calls under faults,
+	// separated by spaces: see [API].
+	Covers string
+
+	atDoor bool // this is the run that Door asks for
+}
+
+// Options say how much is swept.
+type Options struct {
+	Brief    bool          // the first answer of each kind, once
+	All      bool          // whatever Most and Opened say
+	Patience time.Duration // for a run, 0 for [Patience]
+}
+
+// Report is what came of a sweep.
+type Report struct {
+	Operations, Runs, Faults int
+	Problems                 []string
+	Lines                    []string // a table, a line for each operation
+}
+
+// String is one line.
+func (r *Report) String() string {
+	return fmt.Sprintf("sweep: %d operations, %d runs, %d faults", r.Operations, r.Runs, r.Faults)
+}
+
+// most is how many problems are worth reading.
+const most = 10
+
+// Sweep runs each operation with each fault. It stops where a run hangs, something
+// is leaked, or too much is wrong.
+func Sweep(ops []Operation, o Options) *Report {
+	if o.Patience == 0 {
+		o.Patience = Patience
+	}
+	r := &Report{}
+	for i := range ops {
+		r.Operations++
+		if !r.sweep(&ops[i], o) {
+			break
+		}
+	}
+	return r
+}
+
+// sweep sweeps one operation and says whether it makes sense to go on.
+func (r *Report) sweep(op *Operation, o Options) bool {
+	runs, faults, begin := r.Runs, r.Faults, time.Now()
+	// The first run has the runtime open what it keeps, such as its poller.
+	before := now()
+	if ok := r.warm(op, o); !ok {
+		return false
+	}
+	before.descriptors = descriptors()
+	seen, ok := r.run(op, o, plan{}, before)
+	if !ok {
+		return false
+	}
+	var kinds []string
+	for kind := range seen {
+		if _, ok := op.choices(kind); !ok {
+			r.Problems = append(r.Problems, fmt.Sprintf("%s: nobody has said what can go wrong with %q", op.Name, kind))
+		}
+	}
+	for _, p := range append(op.plans(seen, o), op.storms(o)...) {
+		if _, ok := r.run(op, o, p, before); !ok || len(r.Problems) >= most {
+			return false
+		}
+	}
+	for kind, n := range seen {
+		kinds = append(kinds, fmt.Sprintf("%s %d", kind, n))
+	}
+	slices.Sort(kinds)
+	r.Lines = append(r.Lines, fmt.Sprintf("%-28s %5d runs %6d faults %6.0f ms   %s", op.Name, r.Runs-runs, r.Faults-faults,
+		time.Since(begin).Seconds()*1000, strings.Join(kinds, ", ")))
+	return true
+}
+
+// mostAtDoor is how many answers of a kind fail in turn where rings are simulated at
+// the door, and the kernel's own have failed already. Of enters there are more: what
+// is in flight when a ring fails is different each time.
+const mostAtDoor, entersAtDoor = 2, 6
+
+// warm runs an operation of which only the goroutines have to end, with the
+// kernel's rings first: of them it is asked what the kernel can do.
+func (r *Report) warm(op *Operation, o Options) bool {
+	if op.atDoor {
+		plain := *op
+		plain.atDoor = false
+		if !r.warm(&plain, o) {
+			return false
+		}
+	}
+	_, ok := r.run(op, o, plan{}, state{1 << 30, runtime.NumGoroutine()})
+	return ok
+}
+
+// plans returns what shall go wrong, given how many answers of each kind there
+// were.
+func (op *Operation) plans(seen map[string]int, o Options) (ps []plan) {
+	kinds := make([]string, 0, len(seen))
+	for kind := range seen {
+		if (op.Only == nil || op.atDoor || slices.Contains(op.Only, kind)) && (!op.Opened || o.All || !slices.Contains(Opening, kind)) {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.Sort(kinds)
+	for _, kind := range kinds {
+		choices, _ := op.choices(kind)
+		n, ways := seen[kind], []bool{false, true}
+		switch {
+		case o.All:
+		case op.atDoor && kind == "io_uring_enter":
+			n = min(n, entersAtDoor)
+		case op.atDoor:
+			n = min(n, mostAtDoor, cmp.Or(op.Most, n))
+		case op.Most > 0:
+			n = min(n, op.Most)
+		}
+		if o.Brief {
+			n, ways = 1, ways[:1]
+		}
+		for nth := 1; nth <= n; nth++ {
+			for _, c := range choices {
+				for _, again := range ways {
+					if again && op.atDoor && nth > 1 && !o.All {
+						continue
+					}
+					ps = append(ps, plan{kind: kind, nth: nth, choice: c, times: times(kind, c, again)})
+				}
+			}
+		}
+	}
+	return ps
+}
+
+// stormsAtDoor is how often an operation runs while answers of all kinds go wrong at
+// random, in ways that pass.
+const stormsAtDoor = 4
+
+// storms returns the plans of those runs.
+func (op *Operation) storms(o Options) (ps []plan) {
+	n := stormsAtDoor
+	switch {
+	case !op.atDoor:
+		return nil
+	case o.All:
+		n *= 50
+	}
+	for seed := range n {
+		ps = append(ps, plan{seed: uint64(seed + 1), choice: Choice{Passing: true}})
+	}
+	return ps
+}
+
+// passing returns what can go wrong with a kind and passes, however often.
+func (op *Operation) passing(kind string) []Choice {
+	cs, _ := op.choices(kind)
+	return slices.DeleteFunc(slices.Clone(cs), func(c Choice) bool { return !c.Passing || c.Once })
+}
+
+// choices returns the ways in which a kind can go wrong here, and whether anybody
+// has thought about it.
+func (op *Operation) choices(kind string) ([]Choice, bool) {
+	if cs, ok := op.Instead[kind]; ok {
+		return cs, true
+	}
+	if op.Sim {
+		cs, ok := Simulated[kind]
+		return cs, ok
+	}
+	if op.atDoor {
+		cs, ok := AtDoor[kind]
+		return cs, ok
+	}
+	cs, ok := Choices[kind]
+	return cs, ok
+}
+
+// times returns how many answers fail: one, some in a row where each is to be
+// tried again, else all. Who accepts, registers or
+// cancels waits longer each time: that is a few.
+func times(kind string, c Choice, again bool) int {
+	switch {
+	case !again:
+		return 1
+	case c.Passing && strings.EqualFold(kind, "accept"), kind == "epoll_ctl add", c.Lost:
+		return 2
+	case c.Passing && kind == "ASYNC_CANCEL":
+		return 6
+	case c.Passing && !c.Short && !c.Late && !c.Stale && !c.Split:
+		return often
+	}
+	return 1 << 30
+}
+
+// run runs an operation and looks at what it leaves.
+func (r *Report) run(op *Operation, o Options, p plan, before state) (seen map[string]int, ok bool) {
+	t := &Trial{in: newInjector(), patience: o.Patience}
+	t.in.simulated, t.in.atDoor, t.in.storms = op.Sim, op.atDoor, op.passing
+	if err := t.in.begin(p); err != nil {
+		r.Problems = append(r.Problems, err.Error())
+		return nil, false
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		op.Run(t)
+	}()
+	ok = true
+	select {
+	case <-done:
+	case <-time.After(o.Patience):
+		buf := make([]byte, 1<<20)
+		t.Errorf("hangs:\n%s", buf[:runtime.Stack(buf, true)])
+		t.Disarm()
+		t.in.release()
+		select {
+		case <-done:
+		case <-time.After(o.Patience):
+			ok = false
+		}
+	}
+	t.in.end()
+	if ok {
+		t.endRings()
+	}
+	r.Runs++
+	r.Faults += t.in.fired()
+	if ok {
+		ok = before.compare(t)
+	}
+	for _, problem := range t.problems {
+		r.Problems = append(r.Problems, fmt.Sprintf("%s, %s: %s", op.Name, p, problem))
+	}
+	return t.in.seen, ok
+}
+
+// String says what goes wrong.
+func (p plan) String() string {
+	switch {
+	case p.seed != 0:
+		return fmt.Sprintf("storm %d", p.seed)
+	case p.times == 0:
+		return "no fault"
+	case p.times == 1:
+		return fmt.Sprintf("%s number %d %v", p.kind, p.nth, p.choice)
+	}
+	return fmt.Sprintf("%s from number %d on %v", p.kind, p.nth, p.choice)
+}
+
+// state is what a process has.
+type state struct{ descriptors, goroutines int }
+
+func now() state { return state{descriptors(), runtime.NumGoroutine()} }
+
+func descriptors() int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return -1
+	}
+	return len(entries)
+}
+
+// compare waits until there is no more than before, and says whether that came.
+func (s state) compare(t *Trial) (ok bool) {
+	ok = true
+	if !await(t.patience, func() bool { return runtime.NumGoroutine() <= s.goroutines }) {
+		buf := make([]byte, 1<<20)
+		t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), s.goroutines, buf[:runtime.Stack(buf, true)])
+		ok = false
+	}
+	if !await(t.patience, func() bool { return descriptors() <= s.descriptors }) {
+		t.Errorf("%d descriptors, %d before", descriptors(), s.descriptors)
+		ok = false
+	}
+	return ok
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+
+package limits
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/stress"
+	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/ufile"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// TestLittleLockedMemory has a user who may lock 64 KiB of memory. In kernels
+// where rings count, that is few and small ones.
+func TestLittleLockedMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one limit is enough with -short")
+	}
+	ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
+	ringtest.NeedRing(t)
+	if !inChild(t, nil) {
+		return
+	}
+	dir := directory(t)
+	ringtest.WithoutPrivileges(t, 1<<20+os.Getpid(), dir) // who has locked nothing yet
+	const limit = 64 << 10
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+		t.Fatal(err)
+	}
+	played(t, dir, 10, 40, func(w *world) {
+		name, reason := w.server.Backend()
+		t.Logf("events: %s %s", name, reason)
+		w.ending = func(w *world) { w.registered(dir, limit) }
+	})
+}
+
+// registered moves data through a batch's buffers and a pool's, of which no more
+// than the limit can be registered, and all of which must work.
+func (w *world) registered(dir string, limit int) {
+	if err := w.throughBuffers(filepath.Join(dir, "registered"), limit); err != nil {
+		w.problem("registered buffers: %v", err)
+	}
+	if err := w.pool(limit); err != nil {
+		w.problem("a pool of buffers: %v", err)
+	}
+}
+
+// throughBuffers uses a batch that wants to register 2 MiB.
+func (w *world) throughBuffers(name string, limit int) error {
+	const size, count = 64 << 10, 32
+	return withBatch(name, ufile.BatchOptions{Buffers: count, BufferSize: size}, func(f *ufile.File, b *ufile.Batch) error {
+		if n := b.Registered(); n*size > limit {
+			return fmt.Errorf("%d buffers of %d bytes are registered, the limit is %d", n, size, limit)
+		}
+		if err := moveThrough(f, b, count, size, 0, true); err != nil {
+			return err
+		}
+		return moveThrough(f, b, count, size, 0, false)
+	})
+}
+
+// withBatch makes a file and a batch, and closes them.
+func withBatch(name string, o ufile.BatchOptions, use func(*ufile.File, *ufile.Batch) error) error {
+	s, err := ufile.NewSystem(ufile.Options{})
+	if err != nil {
+		return err
+	}
+	f, err := s.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	b, err := s.NewBatch(o)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return errors.Join(use(f, b), b.Close(), f.Close())
+}
+
+// moveThrough writes or reads the part of a stream that begins at off.
+func moveThrough(f *ufile.File, b *ufile.Batch, count, size int, off int64, write bool) error {
+	ranges := make([]ufile.Range, count)
+	for i := range ranges {
+		ranges[i] = ufile.Range{File: f, Buf: b.Buffer(i), Off: off + int64(i*size)}
+		clear(ranges[i].Buf)
+		if write {
+			stress.Bytes(ranges[i].Buf, uint64(ranges[i].Off))
+		}
+	}
+	if write {
+		return b.Write(ranges)
+	}
+	if err := b.Read(ranges); err != nil {
+		return err
+	}
+	want := make([]byte, size)
+	for _, r := range ranges {
+		if stress.Bytes(want, uint64(r.Off)); !bytes.Equal(want, r.Buf) {
+			return fmt.Errorf("other bytes from %d on", r.Off)
+		}
+	}
+	return nil
+}
+
+// pool reads a pipe through the buffers of a pool.
+func (w *world) pool(limit int) error {
+	const size, count = 16 << 10, 32
+	p, err := w.Engine().(*reactor.Reactor).NewBufferPool(reactor.BufferPoolOptions{Buffers: count, BufferSize: size})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if n := p.Registered(); n*size > limit {
+		return fmt.Errorf("%d buffers of %d bytes are registered, the limit is %d", n, size, limit)
+	}
+	pipe, err := w.Pipe(0)
+	if err != nil {
+		return err
+	}
+	defer pipe.Close()
+	var all []*reactor.Buffer
+	for i := range count {
+		b, ok := p.TryGet()
+		if !ok {
+			return fmt.Errorf("buffer %d is not there", i)
+		}
+		all = append(all, b)
+	}
+	want := make([]byte, 4000) // what a pipe takes at once
+	for i, b := range all {
+		if err := pipe.Feed(len(want)); err != nil {
+			return err
+		}
+		op := &reactor.Op{Buffer: b, Bytes: len(want)}
+		op.SQE.Read(uring.Fd(pipe.FD()), b.Bytes()[:len(want)], 0)
+		res := w.Engine().Do(op)
+		stress.Bytes(want, uint64(i*len(want)))
+		if res.Cause != nil || int(res.Res) != len(want) || !bytes.Equal(want, b.Bytes()[:len(want)]) {
+			return fmt.Errorf("buffer %d: %+v, or other bytes", i, res)
+		}
+		b.Put()
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+
+package lint
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
+)
+
+const module = "github.com/ringside-io/ringside/"
+
+// layers says which packages of this module a package may import, by path
+// below the module. internal/sys is the door to the kernel, which every
+// package above it may use. A package that is not listed fails the test: place
+// it here before it grows roots.
+var layers = map[string][]string{
+	"internal/abi":         {},
+	"internal/sys":         {"internal/abi"},
+	"internal/probe":       {"internal/sys"},
+	"internal/inflight":    {},
+	"internal/fdlock":      {},
+	"internal/groupcommit": {},
+	"uring":                {"internal/abi", "internal/sys"},
+	"features":             {"internal/abi", "internal/probe", "internal/sys", "uring"},
+	"internal/ringseam":    {"uring"},
+	"internal/ringloop":    {"internal/sys", "uring"},
+	"reactor":              {"features", "internal/inflight", "internal/ringloop", "internal/ringseam", "internal/sys", "uring"},
+	"ufile":                {"features", "internal/fdlock", "internal/ringloop", "internal/sys", "reactor", "uring"},
+	"ufile/ufiletest":      {},
+	"appendlog":            {"internal/groupcommit", "internal/sys"},
+	"internal/epoll":       {"internal/sys"},
+	"unet":                 {"features", "internal/epoll", "internal/fdlock", "internal/ringloop", "internal/sys", "uring"},
+	"unet/event":           {"features", "internal/ringloop", "internal/sys", "uring", "watch"},
+	"watch":                {"features", "internal/epoll", "internal/ringloop", "internal/sys", "uring"},
+	"watch/watchtest":      {"internal/sys", "watch"},
+
+	// Programs that show how; they import what a user may.
+	"examples":                   {},
+	"examples/cat":               {"ufile"},
+	"examples/checksum":          {"ufile"},
+	"examples/durable-log":       {"appendlog"},
+	"examples/echo":              {"unet"},
+	"examples/echo-watch":        {"watch"},
+	"examples/http2":             {"unet"},
+	"examples/http-watch":        {"examples/http-watch/server"},
+	"examples/http-watch/server": {"watch"},
+	"examples/redis":             {"unet/event"},
+	"examples/upload":            {"features", "reactor", "ufile", "unet", "uring"},
+
+	// For tests and lanes; nothing above imports them outside of tests.
+	"internal/testing/powercut":       {},
+	"internal/testing/ringtest":       {"internal/probe", "internal/sys", "uring"},
+	"internal/testing/lint":           {},
+	"internal/testing/simring":        {"internal/abi", "internal/sys", "uring"},
+	"internal/testing/simkern":        {"internal/abi", "internal/testing/simring", "internal/sys", "uring"},
+	"internal/testing/stress":         {"appendlog", "internal/testing/simring", "reactor", "ufile", "unet", "uring", "watch"},
+	"internal/testing/limits":         {},
+	"internal/testing/faultsweep":     {"internal/abi", "internal/ringseam", "internal/testing/ringtest", "internal/testing/simkern", "internal/testing/simring", "internal/sys", "uring"},
+	"internal/testing/seccomp":        {"internal/testing/seccomp/filter"},
+	"internal/testing/seccomp/filter": {},
+	"internal/testing/vm":             {"internal/testing/vm/wire"},
+	"internal/testing/vm/wire":        {},
+	"internal/testing/vm/init":        {"internal/testing/vm/wire"},
+	"internal/testing/vm/lane":        {"internal/testing/vm", "internal/testing/vm/wire"},
+}
+
+// doors may use unsafe and golang.org/x/sys.
+var doors = []string{"internal/sys", "internal/testing/seccomp", "internal/testing/seccomp/filter"}
+
+type listed struct {
+	ImportPath, Dir                    string
+	Imports, TestImports, XTestImports []string
+	GoFiles, IgnoredGoFiles            []string
+	Module                             *struct{ Path string }
+}
+
+// list asks the go command for packages of the core module on one system.
+func list(t *testing.T, goos string, args ...string) []listed {
+	t.Helper()
+	ringtest.NeedTree(t)
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,Imports,TestImports,XTestImports,GoFiles,IgnoredGoFiles,Module"}, args...)...)
+	cmd.Dir = "../../.."
+	cmd.Env = append(cmd.Environ(), "GOOS="+goos, "GOARCH=amd64", "GOWORK=off", "CGO_ENABLED=0")
+	out, err := cmd.Output()
+	if err != nil {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			t.Fatalf("go list: %v\n%s", err, exit.Stderr)
+		}
+		t.Fatalf("go list: %v", err)
+	}
+	var pkgs []listed
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p listed
+		if err := dec.Decode(&p); err == io.EOF {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+func TestDependenciesGoOneWay(t *testing.T) {
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		for _, p := range list(t, goos, "./...") {
+			name := strings.TrimPrefix(p.ImportPath, module)
+			allowed, known := layers[name]
+			if !known {
+				t.Errorf("%s is not in the table of layers", name)
+				continue
+			}
+			for _, imp := range p.Imports {
+				below, ours := strings.CutPrefix(imp, module)
+				if ours && !slices.Contains(allowed, below) {
+					t.Errorf("%s: %s must not import %s", goos, name, below)
+				}
+				kernel := imp == "unsafe" || strings.HasPrefix(imp, "golang.org/x/sys")
+				if kernel && !slices.Contains(doors, name) {
+					t.Errorf("%s: %s must not import %s: that is for %v", goos, name, imp, doors)
+				}
+			}
+		}
+	}
+}
+
+// TestOutsideDependencies looks at everything that the packages a user imports
+// pull in.
+func TestOutsideDependencies(t *testing.T) {
+	public := []string{"./uring", "./features", "./reactor", "./ufile/...", "./appendlog", "./unet/...", "./watch/..."}
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		for _, p := range list(t, goos, append([]string{"-deps"}, public...)...) {
+			if p.Module == nil { // the standard library
+				continue
+			}
+			if m := p.Module.Path; m != path.Clean(module) && m != "golang.org/x/sys" {
+				t.Errorf("%s: %s comes from %s: the core module needs the standard library and golang.org/x/sys only", goos, p.ImportPath, m)
+			}
+			if strings.HasPrefix(p.ImportPath, module+"internal/testing/ringtest") {
+				t.Errorf("%s is reachable outside of tests", p.ImportPath)
+			}
+		}
+	}
+}

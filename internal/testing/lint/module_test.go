@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+
+package lint
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
+)
+
+// TestModuleOfYourOwn follows the README: after its lines, in a module beside a clone, the program has all
+// that it imports. That it builds and runs is another test's.
+func TestModuleOfYourOwn(t *testing.T) {
+	ringtest.NeedTree(t)
+	if testing.Short() || runtime.GOOS == "windows" {
+		return // it takes seconds, and the lines are for a shell
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := fs.ReadFile(os.DirFS(root), "README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs, _ := snippets(string(text))
+	_, section, ok := strings.Cut(string(text), "### In a module of your own\n")
+	block := fence.FindStringSubmatch(section)
+	if !ok || len(programs) == 0 || block == nil || block[1] != "sh" {
+		t.Fatalf("README.md has %d programs, and no lines to take them into a module", len(programs))
+	}
+	var lines []string
+	for line := range strings.Lines(block[2]) {
+		if !strings.HasPrefix(line, "git clone ") { // There is the link below.
+			lines = append(lines, line)
+		}
+	}
+	clone := t.TempDir()
+	if err := os.Symlink(root, filepath.Join(clone, "ringside")); err != nil {
+		t.Fatal(err)
+	}
+	yours := filepath.Join(clone, "yours")
+	if err := os.Mkdir(yours, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(yours, "main.go"), []byte(programs[0].text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	script := "set -e\ngo mod init example.com/yours\n" + strings.Join(lines, "") + "go list -deps . >/dev/null\n"
+	cmd := exec.CommandContext(ctx, "sh", "-c", script)
+	cmd.Dir = yours
+	// What it needs is here already: the core has one dependency.
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOPROXY=off", "GOSUMDB=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s%v\n%s", script, err, out)
+	}
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+
+package simkern
+
+import (
+	"os"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }

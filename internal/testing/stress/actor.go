@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT
+
+package stress
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// slots is how many files, connections and watches an actor may have at a time;
+// mostBlocks how many blocks one transfer moves.
+const (
+	slots      = 3
+	mostBlocks = 8
+)
+
+// actor is a goroutine that plays steps.
+type actor struct {
+	p      *player
+	number int
+	step   Step
+
+	files   [slots]*opened
+	conns   [slots]*link
+	watches [slots]Watch
+	pipe    *stream
+	records int
+	spare   [][]byte
+	out     []byte // what was sent last
+	err     error  // of the last transfer of a file
+}
+
+func (a *actor) run(steps []Step) {
+	for _, a.step = range steps {
+		if a.p.stop.Load() {
+			break
+		}
+		a.step.verb.play(a, a.step.args)
+	}
+	a.leave()
+}
+
+// judgeSpare looks for buffers that were written to after all was over.
+func (a *actor) judgeSpare() {
+	for _, p := range a.spare {
+		if p = p[:cap(p)]; !untouched(p) {
+			a.p.problem("actor %d: a buffer was written to after the end of its operation: %x", a.number, p)
+		}
+	}
+}
+
+// leave closes what is open.
+func (a *actor) leave() {
+	for i := range slots {
+		a.closeFile(i)
+		a.hangUp(i)
+		a.unwatch(i)
+	}
+	if a.pipe != nil {
+		a.check("close the pipe", a.pipe.Close())
+	}
+}
+
+// problem notes that the step went wrong.
+func (a *actor) problem(format string, args ...any) {
+	a.p.problem("actor %d: %v: %s", a.number, a.step, fmt.Sprintf(format, args...))
+}
+
+// check notes an error that may not be.
+func (a *actor) check(what string, err error) {
+	if err != nil && !a.p.w.Broken(err) {
+		a.problem("%s: %v", what, err)
+	}
+}
+
+// refused notes that something cannot be had, unless the world may be short of it.
+func (a *actor) refused(what string, err error) {
+	if !a.p.w.Tolerates(err) && !a.p.w.Broken(err) {
+		a.problem("%s: %v", what, err)
+	}
+}
+
+// done counts operations.
+func (a *actor) done(n int) { a.p.ops.Add(int64(n)) }
+
+const poison = 0xa5
+
+// poisoned is memory that is not in use.
+var poisoned = bytes.Repeat([]byte{poison}, mostBlocks*Block)
+
+// buffer returns memory that nobody else may write to: what a transfer before had
+// is used again at once.
+func (a *actor) buffer(n int) []byte {
+	last := len(a.spare) - 1
+	if last < 0 || cap(a.spare[last]) < n {
+		return make([]byte, n, max(n, mostBlocks*Block))
+	}
+	p := a.spare[last][:cap(a.spare[last])]
+	a.spare = a.spare[:last]
+	if !untouched(p) {
+		a.problem("a buffer was written to after the end of its operation: %x", p)
+	}
+	return p[:n]
+}
+
+// let ends the use of a buffer by what has ended with an error, if the kernel has
+// let go of it.
+func (a *actor) let(p []byte, err error) {
+	if !doomed(err) {
+		a.giveBack(p)
+	}
+}
+
+// doomed reports whether the kernel may still do what ended so.
+func doomed(err error) bool { return errors.Is(err, reactor.ErrTaken) }
+
+// giveBack ends the use of a buffer.
+func (a *actor) giveBack(p []byte) {
+	p = p[:cap(p)]
+	for rest := p; len(rest) > 0; {
+		rest = rest[copy(rest, poisoned):]
+	}
+	a.spare = append(a.spare, p)
+}
+
+// untouched reports whether nobody has written to what was given back.
+func untouched(p []byte) bool {
+	for len(p) > 0 {
+		n := min(len(p), len(poisoned))
+		if !bytes.Equal(p[:n], poisoned[:n]) {
+			return false
+		}
+		p = p[n:]
+	}
+	return true
+}
+
+// Ways to start an operation, and to end it early.
+const (
+	wayPlain    = iota
+	wayQueue    // with a callback
+	wayContext  // a context ends
+	wayCancel   // it is queued and cancelled
+	wayDeadline // it has a deadline
+	ways
+)
+
+// errChanged is why contexts of actors end.
+var errChanged = errors.New("changed my mind")
+
+// cancelled returns a context that ends after a while.
+func cancelled(after int) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	stop := later(after, func() { cancel(errChanged) })
+	return ctx, func() {
+		if after == 0 {
+			<-ctx.Done()
+		}
+		stop()
+		cancel(nil)
+	}
+}
+
+// later calls f after a while, unless stop is called before. A timer that is due
+// at once would run on the thread that makes it, beside others of the same bubble
+// of package synctest: they share what the race detector knows a thread by, and
+// Go 1.26 crashes.
+func later(after int, f func()) (stop func()) {
+	if after == 0 {
+		go f()
+		return func() {}
+	}
+	timer := time.AfterFunc(micros(after), f)
+	return func() { timer.Stop() }
+}
+
+func micros(n int) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// perform carries out an operation and judges how it ended; false says that it
+// ended without a result.
+func (a *actor) perform(op *reactor.Op, way, after int) (reactor.Result, bool) {
+	var res reactor.Result
+	switch way {
+	case wayContext:
+		ctx, stop := cancelled(after)
+		res = a.p.w.Engine().DoContext(ctx, op)
+		stop()
+	case wayQueue, wayCancel, wayDeadline:
+		res = a.queue(op, way, after)
+	default:
+		res = a.p.w.Engine().Do(op)
+	}
+	a.done(1)
+	if op.SQE.Raw().Opcode == uint8(uring.OpWrite) && res.Cause == nil && res.Errno() == syscall.EINTR {
+		return res, false // a write is not submitted twice after that
+	}
+	return res, a.ended(res, way)
+}
+
+// queue starts an operation with a callback and waits for it.
+func (a *actor) queue(op *reactor.Op, way, after int) reactor.Result {
+	e := a.p.w.Engine()
+	results := make(chan reactor.Result, 1)
+	var calls atomic.Int32
+	step := a.step
+	fn := func(res reactor.Result) {
+		if calls.Add(1) > 1 {
+			a.p.problem("actor %d: %v: the callback was called again, with %+v", a.number, step, res)
+			return
+		}
+		results <- res
+	}
+	var id reactor.ID
+	var err error
+	for pause := time.Microsecond; ; pause = min(2*pause, time.Second) {
+		if way == wayDeadline {
+			id, err = e.QueueWithDeadline(op, time.Now().Add(micros(after)), fn)
+		} else {
+			id, err = e.Queue(op, fn)
+		}
+		if !errors.Is(err, reactor.ErrFull) {
+			break
+		}
+		time.Sleep(pause) // callbacks must not wait for room, so nobody is told
+	}
+	if err != nil {
+		return reactor.Result{Cause: err}
+	}
+	if way == wayCancel {
+		defer later(after, func() {
+			if err := e.Cancel(id); err != nil && !errors.Is(err, reactor.ErrNotFound) && !a.p.w.Broken(err) {
+				a.p.problem("actor %d: cancel: %v", a.number, err)
+			}
+		})()
+	}
+	return <-results
+}
+
+// ended judges the end of an operation and reports whether it has a result.
+func (a *actor) ended(res reactor.Result, way int) bool {
+	errno := res.Errno()
+	switch {
+	case res.Cause == nil && errno == 0:
+		return true
+	case way == wayContext && errors.Is(res.Cause, errChanged):
+	case way == wayDeadline && errors.Is(res.Cause, os.ErrDeadlineExceeded):
+	case way == wayCancel && errno == syscall.ECANCELED:
+	case res.Cause == nil && a.p.w.Tolerates(errno):
+	case a.p.w.Broken(res.Cause):
+	default:
+		a.problem("ended with %+v (%v)", res, errno)
+	}
+	return false
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+
+package stress
+
+import (
+	"maps"
+	"slices"
+)
+
+// Settings of a [KernelWorld] that plays beside others.
+const (
+	// Beside says that the process does other things than this world, so that it
+	// does not count what is left of descriptors and goroutines.
+	Beside = "beside"
+	// NoRings is for where io_uring cannot be used: there is no engine.
+	NoRings = "no-rings"
+)
+
+// rowVerbs are the kinds of steps of each row.
+var rowVerbs = map[string][]*verb{
+	"files": slices.Concat(fileVerbs, rawVerbs, pipeVerbs), "sockets": connVerbs, "watch": watchVerbs,
+}
+
+// Rows returns what Only takes.
+func Rows() []string { return slices.Sorted(maps.Keys(rowVerbs)) }
+
+// Only leaves out, by the setting "without-NAME" of each, the kinds of steps that
+// do not belong to a row: files, with what an engine does; sockets; or watch. With
+// [NoRings] it leaves out what needs io_uring, too.
+func (s Settings) Only(row string) {
+	leave := []*verb{}
+	for _, name := range Rows() {
+		if name != row {
+			leave = append(leave, rowVerbs[name]...)
+		}
+	}
+	if s.Has(NoRings) {
+		leave = slices.Concat(leave, rawVerbs, pipeVerbs)
+		s["file-mode"], s["plain-sockets"], s["epoll"] = float64(s.Int("file-mode")&^1), 1, 1
+	}
+	for _, v := range leave {
+		s["without-"+v.name] = 1
+	}
+}
+
+// InFlight returns how many operations the engine and the files have in flight.
+func (w *KernelWorld) InFlight() int {
+	n := w.files.Stats().Reactor.InFlight
+	if w.r != nil {
+		n += w.r.Stats().InFlight
+	}
+	return n
+}

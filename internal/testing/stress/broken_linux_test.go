@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+
+package stress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringside-io/ringside/reactor"
+)
+
+// brokenSettings draws the settings of a simulated world whose rings fail for
+// good: what enters them answers EBADF from some submission on, or nobody is told
+// of completions any more.
+func brokenSettings(rng *rand.Rand) Settings {
+	s := simSettings(rng)
+	if how := rng.IntN(3); how < 2 || s.Has("pinned") {
+		s["fatal"] = pick(rng, 0.0005, 0.005, 0.05)
+	} else {
+		s["unparked"] = pick(rng, 0.0005, 0.005, 0.05)
+	}
+	s["files-auto"] = float64(rng.IntN(2))
+	return s
+}
+
+// mayBreak reports whether rings may fail for good.
+func (w *simWorld) mayBreak() bool { return w.faults.Fatal > 0 || w.faults.Unparked > 0 }
+
+// Broken allows what follows from a ring that has failed.
+func (w *simWorld) Broken(err error) bool {
+	if err == nil || !w.mayBreak() {
+		return false
+	}
+	if errors.Is(err, reactor.ErrFailed) {
+		return w.k.Failed()
+	}
+	return w.broken.given.Load() && errors.Is(err, reactor.ErrClosed)
+}
+
+// breakage is what a program does about a ring that has failed: after a while it
+// closes what has that ring.
+type breakage struct {
+	given atomic.Bool // up
+	over  chan struct{}
+	done  sync.WaitGroup
+
+	routed bool // what is for one descriptor has one ring
+
+	mu     sync.Mutex
+	failed map[int32]string // with what operations on a descriptor end
+	wrong  []string
+}
+
+// watch waits for a ring to fail, until stop is called.
+func (b *breakage) watch(w *simWorld) {
+	b.over, b.failed = make(chan struct{}), make(map[int32]string)
+	b.routed = w.s.Settings.Int("rings") < 2 || w.s.Settings.Has("granule")
+	b.done.Go(func() {
+		for pause := time.Millisecond; !w.k.Failed(); pause = min(2*pause, time.Second) {
+			select {
+			case <-b.over:
+				return
+			case <-time.After(pause):
+			}
+		}
+		time.Sleep(50 * time.Millisecond) // meanwhile others meet it
+		b.given.Store(true)
+		for _, r := range []*reactor.Reactor{w.r, w.polls} {
+			if err := r.Close(); err != nil && !errors.Is(err, reactor.ErrFailed) {
+				b.problem("close what has failed: %v", err)
+			}
+		}
+		runtime.GC() // of what the kernel still has nothing may go
+	})
+}
+
+func (b *breakage) stop() {
+	if b.over != nil {
+		close(b.over)
+		b.done.Wait()
+	}
+}
+
+func (b *breakage) problem(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.wrong) < mostProblems {
+		b.wrong = append(b.wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+// before returns with what operations on a descriptor end, "" while they work,
+// or when their ring is not always the same.
+func (b *breakage) before(op *reactor.Op) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failed[op.SQE.Raw().Fd]
+}
+
+// after looks at how an operation has ended that began when operations on its
+// descriptor ended with was.
+func (b *breakage) after(op *reactor.Op, was string, err error) {
+	var why string
+	if err != nil {
+		why = strings.TrimSuffix(err.Error(), ": "+reactor.ErrTaken.Error())
+	}
+	switch is := errors.Is(err, reactor.ErrFailed); {
+	case is && was != "" && why != was:
+		b.problem("operations on %d ended with %q, and now with %q", op.SQE.Raw().Fd, was, why)
+	case is && b.routed:
+		b.mu.Lock()
+		b.failed[op.SQE.Raw().Fd] = why
+		b.mu.Unlock()
+	case was != "" && !errors.Is(err, reactor.ErrClosed):
+		b.problem("operations on %d ended with %q, and now with %v", op.SQE.Raw().Fd, was, err)
+	}
+}
+
+// witness is an engine that looks whether all that follows on a failure ends as
+// that did.
+type witness struct {
+	Engine
+	w *simWorld
+}
+
+func (e *witness) Do(op *reactor.Op) reactor.Result {
+	was := e.w.broken.before(op)
+	res := e.Engine.Do(op)
+	e.w.broken.after(op, was, res.Cause)
+	return res
+}
+
+func (e *witness) DoContext(ctx context.Context, op *reactor.Op) reactor.Result {
+	if ctx.Err() != nil {
+		return e.Engine.DoContext(ctx, op)
+	}
+	was := e.w.broken.before(op)
+	res := e.Engine.DoContext(ctx, op)
+	if ctx.Err() == nil {
+		e.w.broken.after(op, was, res.Cause)
+	}
+	return res
+}

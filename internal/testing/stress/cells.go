@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+
+package stress
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Block is how many bytes of a file are written together, and are judged
+// together.
+const Block = 64
+
+// Cells is the model of a file that any number of goroutines read and write: for
+// each block, which of the writes to it a read may still see. A write that has
+// failed, or was cancelled, may have been done or not until it has ended; one
+// that ended without error was done.
+type Cells struct {
+	name   uint64 // makes the same write to two files two different ones
+	mu     sync.Mutex
+	clock  uint64
+	stamp  uint64
+	blocks [][]wrote // in the order of their stamps, and so of their beginnings
+	due    []int     // at which length each of them is pruned again
+	reads  reading
+}
+
+// wrote is a write to one block.
+type wrote struct {
+	stamp      uint64 // 0: the zeros that were there at first
+	begin, end uint64 // end 0: on its way
+	sure       bool
+}
+
+// leastDue is from which length on it pays to prune.
+const leastDue = 4
+
+// NewCells returns the model of a file of zeros.
+func NewCells(name uint64, blocks int) *Cells {
+	c := &Cells{name: name, blocks: make([][]wrote, blocks), due: make([]int, blocks), clock: 1}
+	for i := range c.blocks {
+		c.blocks[i], c.due[i] = []wrote{{end: 1, sure: true}}, leastDue
+	}
+	return c
+}
+
+// Len returns how many blocks the file has.
+func (c *Cells) Len() int { return len(c.blocks) }
+
+// Range returns the blocks of a step, which lie within the file.
+func (c *Cells) Range(at, n int) (first, count int) {
+	n = min(n, len(c.blocks))
+	return at % (len(c.blocks) - n + 1), n
+}
+
+// Fill fills p with what the write with the given stamp writes to the blocks
+// from first on.
+func (c *Cells) Fill(p []byte, stamp uint64, first int) {
+	for i := 0; i < len(p); i += Block {
+		c.block(p[i:i+Block], stamp, first+i/Block)
+	}
+}
+
+// block fills one block. Its first word tells the stamp to who knows the place,
+// the others follow from the first.
+func (c *Cells) block(p []byte, stamp uint64, at int) {
+	if stamp == 0 {
+		clear(p)
+		return
+	}
+	x := stamp ^ c.place(at)
+	binary.LittleEndian.PutUint64(p, x)
+	x = mix(x)
+	for i := 8; i < Block; i += 8 {
+		binary.LittleEndian.PutUint64(p[i:], x)
+		x = x*0x9e3779b97f4a7c15 + 1
+	}
+}
+
+// place spreads the number of a block.
+func (c *Cells) place(at int) uint64 { return mix(c.name<<32 + uint64(at)) }
+
+// stampOf returns by which write a block may be, from its first word.
+func (c *Cells) stampOf(p []byte, at int) uint64 {
+	first := binary.LittleEndian.Uint64(p)
+	if first == 0 {
+		return 0
+	}
+	return first ^ c.place(at)
+}
+
+// mix spreads a number over 64 bits.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// BeginWrite says that a write begins and returns its stamp, from which [Fill]
+// makes its bytes.
+func (c *Cells) BeginWrite(first, n int) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clock++
+	c.stamp++
+	for i := first; i < first+n; i++ {
+		c.prune(i)
+		c.blocks[i] = append(c.blocks[i], wrote{stamp: c.stamp, begin: c.clock})
+	}
+	return c.stamp
+}
+
+// EndWrite says that a write has ended: of its n blocks the first were written,
+// then come some of which nobody knows, and the rest was not.
+func (c *Cells) EndWrite(stamp uint64, first, n, sure, unsure int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clock++
+	for i := range n {
+		all := c.blocks[first+i]
+		j, found := find(all, stamp)
+		switch {
+		case !found:
+		case i >= sure+unsure:
+			c.blocks[first+i] = slices.Delete(all, j, j+1)
+		default:
+			all[j].end, all[j].sure = c.clock, i < sure
+		}
+	}
+}
+
+// find looks for a write among those to a block.
+func find(all []wrote, stamp uint64) (int, bool) {
+	return slices.BinarySearchFunc(all, stamp, func(w wrote, stamp uint64) int { return cmp.Compare(w.stamp, stamp) })
+}
+
+// prune forgets the writes to a block that no read can see any more, when there
+// may be half as many of them as there are writes.
+func (c *Cells) prune(i int) {
+	if len(c.blocks[i]) < c.due[i] {
+		return
+	}
+	keep := c.blocks[i][:0]
+	last := lastSure(c.blocks[i], c.reads.oldest(c.clock))
+	for _, w := range c.blocks[i] {
+		if w.visible(last) {
+			keep = append(keep, w)
+		}
+	}
+	c.blocks[i], c.due[i] = keep, max(2*len(keep), leastDue)
+}
+
+// visible reports whether a read may see the write that lastSure does not rule out.
+func (w *wrote) visible(last uint64) bool { return w.end == 0 || w.end >= last }
+
+// lastSure returns when the latest of the writes began that are done and ended
+// before a moment: what ended before that cannot be seen after the moment.
+func lastSure(all []wrote, moment uint64) uint64 {
+	for i := len(all) - 1; i >= 0; i-- {
+		if w := &all[i]; w.sure && w.end < moment {
+			return w.begin
+		}
+	}
+	return 0
+}
+
+// BeginRead says that a read begins and returns when.
+func (c *Cells) BeginRead() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clock++
+	c.reads.add(c.clock)
+	return c.clock
+}
+
+// EndRead judges what a read has brought that began at a moment, from a block
+// on. The last block may be there in part.
+func (c *Cells) EndRead(begin uint64, first int, p []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.reads.remove(begin)
+	return c.judgeAll(begin, first, p)
+}
+
+// forget ends a read.
+func (c *Cells) forget(begin uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads.remove(begin)
+}
+
+// judgeRead judges a part of what a read has brought.
+func (c *Cells) judgeRead(begin uint64, first int, p []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.judgeAll(begin, first, p)
+}
+
+func (c *Cells) judgeAll(begin uint64, first int, p []byte) error {
+	for i := 0; i < len(p); i += Block {
+		if err := c.judge(begin, first+i/Block, p[i:min(i+Block, len(p))]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge looks at what a read brought of one block: each byte must be one that a
+// write put there which the read may see.
+func (c *Cells) judge(begin uint64, at int, p []byte) error {
+	if at >= len(c.blocks) {
+		return fmt.Errorf("block %d lies behind the end", at)
+	}
+	all := c.blocks[at]
+	last := lastSure(all, begin)
+	if len(p) >= 8 {
+		i, found := find(all, c.stampOf(p, at))
+		if found && all[i].visible(last) && c.wrote(p, all[i].stamp, at) {
+			return nil
+		}
+	}
+	if c.parts(last, at, p) {
+		return nil
+	}
+	return fmt.Errorf("block %d holds %x, which no write put there that this read may see: %+v, read begun at %d", at, p, all, begin)
+}
+
+// wrote reports whether p is what a write wrote.
+func (c *Cells) wrote(p []byte, stamp uint64, at int) bool {
+	var want [Block]byte
+	c.block(want[:], stamp, at)
+	return bytes.Equal(p, want[:len(p)])
+}
+
+// parts reports whether p consists of parts of what several writes wrote that none
+// has replaced which began at last.
+func (c *Cells) parts(last uint64, at int, p []byte) bool {
+	var want [Block]byte
+	var known [Block]bool
+	left := len(p)
+	for _, w := range c.blocks[at] {
+		if !w.visible(last) {
+			continue
+		}
+		c.block(want[:], w.stamp, at)
+		for i := range p {
+			if !known[i] && p[i] == want[i] {
+				known[i] = true
+				left--
+			}
+		}
+	}
+	return left == 0
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+
+package stress
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
+)
+
+var shrinkFlag = flag.Bool("shrink", false, "TestShrinking shrinks the seed that was given: for what ends the whole program")
+
+// shrinkInChildren plays smaller and smaller scenarios in processes of their own,
+// so that panics, races and hangs count as failures, and prints the smallest.
+func shrinkInChildren(t *testing.T, s *Scenario) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Log(err)
+		return
+	}
+	end := time.Now().Add(2 * time.Minute)
+	small := Shrink(s, 500, func(s *Scenario) bool {
+		name := write(t, s)
+		defer os.Remove(name)
+		for range 3 { // which goroutine is first may decide
+			if time.Now().After(end) {
+				return false
+			}
+			c := exec.Command(self, "-test.run=^TestReplay$", "-test.timeout=40s", "-scenario="+name)
+			if c.Run() != nil {
+				return true
+			}
+		}
+		return false
+	})
+	fmt.Fprintf(os.Stderr, "the smallest scenario that was found: %d steps of %d actors, of %d and %d. Save it as FILE and play it with\n"+
+		"go test -race ./internal/testing/stress -run 'TestReplay$' -scenario FILE\n\n%v\n",
+		small.Steps(), len(small.Actors), s.Steps(), len(s.Actors), small)
+}
+
+// TestShrinking shrinks what ends the process in which it is played.
+func TestShrinking(t *testing.T) {
+	if !*shrinkFlag {
+		t.Skip("needs -shrink")
+	}
+	ringtest.NeedRing(t)
+	for _, w := range worlds() {
+		if w.name == *worldFlag {
+			shrinkInChildren(t, Generate(w.name, *seedFlag, w.size, w.settings))
+		}
+	}
+}

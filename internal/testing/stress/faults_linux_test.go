@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+
+package stress
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/internal/testing/faultsweep"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// faultsWorld is a world on the kernel that runs, whose answers go wrong at
+// random: at the door of package sys, as package sweep does it one by one, with
+// what nothing is lost by. So nobody may notice but who uses the engine itself.
+type faultsWorld struct {
+	*KernelWorld
+	faults *faults
+}
+
+// faults are what goes wrong, and how likely it is.
+type faults struct {
+	entry, enter float64
+
+	mu    sync.Mutex
+	rng   *rand.Rand
+	armed bool
+	count map[string]int
+	wrong int // how many answers
+}
+
+// faultsSettings draws the settings of a world with faults.
+func faultsSettings(rng *rand.Rand) Settings {
+	s := KernelSettings(rng)
+	s["faults"], s["enter-faults"] = pick(rng, 0.01, 0.05, 0.3), pick(rng, 0, 0.01, 0.1)
+	return s
+}
+
+// newFaultsWorld opens a world. Its rings are opened behind the door, and
+// nothing goes wrong before they are open: what is found out about a kernel then
+// holds for the process.
+func newFaultsWorld(s *Scenario, dir string) (*faultsWorld, error) {
+	f := &faults{
+		entry: s.Settings["faults"], enter: s.Settings["enter-faults"],
+		rng: rand.New(rand.NewPCG(s.Seed, 0xfa)), count: make(map[string]int),
+	}
+	sys.SetFaults(&sys.Faults{Enter: f.entered, Call: f.called})
+	inner, err := NewKernelWorld(s, dir)
+	if err == nil {
+		err = inner.Batch(false, nil)
+	}
+	if err != nil {
+		sys.SetFaults(nil)
+		return nil, err
+	}
+	f.arm(true)
+	return &faultsWorld{inner, f}, nil
+}
+
+// Tolerates allows what the engine hands on as it is, which is not wrapped.
+func (w *faultsWorld) Tolerates(err error) bool {
+	return err == syscall.EAGAIN || err == syscall.ENOMEM
+}
+
+// Finish closes the world, which goes wrong as well.
+func (w *faultsWorld) Finish() []string {
+	wrong := w.KernelWorld.Finish()
+	w.faults.arm(false)
+	sys.SetFaults(nil)
+	return wrong
+}
+
+// Trace tells what went wrong.
+func (w *faultsWorld) Trace() string {
+	w.faults.mu.Lock()
+	defer w.faults.mu.Unlock()
+	return fmt.Sprintf("%s\n%v", w.KernelWorld.Trace(), w.faults.count)
+}
+
+func (f *faults) arm(on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.armed = on
+}
+
+// made returns how many answers went wrong.
+func (f *faults) made() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.wrong
+}
+
+// lies are errnos that deny what is there for all that follow: bytes in a socket,
+// of which no event tells again, room for them, and a poll that waits.
+var lies = map[string][]syscall.Errno{
+	"RECV": {syscall.EAGAIN, syscall.ENOBUFS}, "POLL_REMOVE": {syscall.ENOENT, syscall.ECANCELED},
+}
+
+// choice decides about an answer. The caller holds mu.
+func (f *faults) choice(kind string, p float64) (c faultsweep.Choice, ok bool) {
+	all := faultsweep.Choices[kind]
+	if !f.armed || len(all) == 0 || f.rng.Float64() >= p {
+		return c, false
+	}
+	c = all[f.rng.IntN(len(all))]
+	return c, c.Passing && !slices.Contains(lies[kind], c.Errno)
+}
+
+// note counts what goes wrong. The caller holds mu.
+func (f *faults) note(kind string, c faultsweep.Choice) {
+	f.count[kind+" "+c.String()]++
+	f.wrong++
+}
+
+// entered decides about an enter and the entries that it takes.
+func (f *faults) entered(entries []*abi.SQE) (int, syscall.Errno) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	const kind = "io_uring_enter"
+	if c, ok := f.choice(kind, f.enter); ok {
+		switch n := len(entries) / 2; {
+		case !c.Short:
+			f.note(kind, c)
+			return 0, c.Errno
+		case n > 0 && entries[n-1].Flags&uint8(uring.SQELink|uring.SQEHardLink) == 0:
+			f.note(kind, c)
+			entries = entries[:n]
+		}
+	}
+	for _, e := range entries {
+		kind := uring.Op(e.Opcode).String()
+		if c, ok := f.choice(kind, f.entry); ok && injure(e, c) {
+			f.note(kind, c)
+		}
+	}
+	return len(entries), 0
+}
+
+// injure makes an entry go wrong, if that entry can.
+func injure(e *abi.SQE, c faultsweep.Choice) bool {
+	const kept = uint8(uring.SQELink | uring.SQEHardLink | uring.SQESkipSuccess | uring.SQEDrain)
+	data, flags := e.UserData, e.Flags
+	worker, linked := flags&uint8(uring.SQEAsync) != 0, flags&uint8(uring.SQELink) != 0
+	switch {
+	case c.Short:
+		if e.Len < 2 || linked { // a chain ends after what is short, and this would not be
+			return false
+		}
+		e.Len /= 2
+	case c.Late:
+		e.Flags |= uint8(uring.SQEAsync)
+	case c.Once && worker: // whose answer would be the last word
+		return false
+	case c.Errno != 0:
+		nop := uring.NopOptions{Inject: true, Result: -int32(c.Errno)}
+		*e = abi.SQE(*new(uring.SQE).NopWith(nop).SetUserData(data).Raw())
+		e.Flags = flags & kept
+	default:
+		return false
+	}
+	return true
+}
+
+// called decides about any other call.
+func (f *faults) called(name string, n int) (int, syscall.Errno) {
+	if name == "io_uring_register" && uring.RegisterOp(n) == uring.OpRegisterRingFDs {
+		return 0, syscall.ENOMEM // everybody does without, and the door would not know the ring
+	}
+	if !oftenCalled[name] {
+		return n, 0
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c, ok := f.choice(name, f.entry)
+	switch {
+	case !ok:
+	case !c.Short:
+		f.note(name, c)
+		return n, c.Errno
+	case n > 1:
+		f.note(name, c)
+		return n / 2, 0
+	}
+	return n, 0
+}
+
+// oftenCalled are the calls that go wrong. Others are made once for what is
+// opened, or tell what the kernel can do.
+var oftenCalled = map[string]bool{
+	"recv": true, "send": true, "accept": true, "pread": true, "pwrite": true, "preadv2": true, "fdatasync": true,
+	"epoll_wait": true, "poll": true,
+}
+
+// playFaults plays a scenario in a world with faults.
+func playFaults(t *testing.T, s *Scenario) *Report {
+	t.Helper()
+	faultsweep.Need(t)
+	w, err := newFaultsWorld(s, memoryDir(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Play(w, s)
+	t.Logf("seed %d: %d answers went wrong in %d operations", s.Seed, w.faults.made(), r.Operations)
+	if r.Failed() {
+		fmt.Fprintln(os.Stderr, w.Trace())
+	}
+	return r
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT
+
+package stress
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/ringside-io/ringside/ufile"
+)
+
+// fileVerbs are steps with files by their names.
+var fileVerbs = []*verb{
+	{"open", []string{"file", "path"}, 2, func(g *generator) []int { return []int{g.slot(), g.path()} }, (*actor).openStep},
+	{"close", []string{"file"}, 1, func(g *generator) []int { return []int{g.slot()} }, (*actor).closeStep},
+	{"read", []string{"file", "at", "n", "way", "after"}, 8, makeTransfer, (*actor).readStep},
+	{"write", []string{"file", "at", "n", "way", "after"}, 6, makeTransfer, (*actor).writeStep},
+	{"batch", []string{"file", "at", "n", "count", "write"}, 2, func(g *generator) []int {
+		return []int{g.slot(), g.at(), 1 + g.IntN(2), 1 + g.IntN(24), g.IntN(2)}
+	}, (*actor).batchStep},
+	{"append", []string{"n"}, 1, func(g *generator) []int { return []int{g.bytes()} }, (*actor).appendStep},
+	{"closeunder", []string{"file", "at", "n"}, 1, func(g *generator) []int {
+		return []int{g.slot(), g.at(), g.blocks()}
+	}, (*actor).closeUnderStep},
+}
+
+func makeTransfer(g *generator) []int {
+	return []int{g.slot(), g.at(), g.blocks(), pick(g.Rand, wayPlain, wayPlain, wayContext), g.after()}
+}
+
+// opened is an open file with its model.
+type opened struct {
+	f     File
+	path  int
+	cells *Cells
+}
+
+// file returns the file in a slot; an empty one gets one.
+func (a *actor) file(slot int) *opened {
+	if a.files[slot] == nil {
+		a.open(slot, (a.number+slot)%len(a.p.files))
+	}
+	return a.files[slot]
+}
+
+func (a *actor) open(slot, path int) {
+	path %= len(a.p.files)
+	f, err := a.p.w.OpenFile(path)
+	a.done(1)
+	if err != nil {
+		a.refused("open", err)
+		return
+	}
+	a.files[slot] = &opened{f, path, a.p.files[path]}
+}
+
+func (a *actor) closeFile(slot int) {
+	if o := a.files[slot]; o != nil {
+		a.files[slot] = nil
+		a.check("close", o.f.Close())
+		a.done(1)
+	}
+}
+
+func (a *actor) openStep(x []int) {
+	a.closeFile(x[0])
+	a.open(x[0], x[1])
+}
+
+func (a *actor) closeStep(x []int) { a.closeFile(x[0]) }
+
+func (a *actor) readStep(x []int) {
+	if o := a.file(x[0]); o != nil {
+		p := a.buffer(min(x[2], mostBlocks) * Block)
+		a.read(o, p, x[1], x[3], x[4], false)
+		a.let(p, a.err)
+	}
+}
+
+func (a *actor) writeStep(x []int) {
+	if o := a.file(x[0]); o != nil {
+		p := a.buffer(min(x[2], mostBlocks) * Block)
+		a.write(o, p, x[1], x[3], x[4], false)
+		a.let(p, a.err)
+	}
+}
+
+// context returns the context of a step.
+func stepContext(way, after int) (context.Context, func()) {
+	if way == wayContext {
+		return cancelled(after)
+	}
+	return nil, func() {}
+}
+
+// read reads into p and judges the bytes; closing says that the file may be
+// closed meanwhile. It reports whether the file was closed.
+func (a *actor) read(o *opened, p []byte, at, way, after int, closing bool) bool {
+	first, n := o.cells.Range(at, len(p)/Block)
+	p = p[:n*Block]
+	ctx, stop := stepContext(way, after)
+	begin := o.cells.BeginRead()
+	var err error
+	if ctx == nil {
+		n, err = o.f.ReadAt(p, int64(first)*Block)
+	} else {
+		n, err = o.f.ReadAtContext(ctx, p, int64(first)*Block)
+	}
+	if wrong := o.cells.EndRead(begin, first, p[:n]); wrong != nil {
+		a.problem("file %d: %v", o.path, wrong)
+	}
+	stop()
+	a.transferred(closing)
+	return a.fileEnd(err, n == len(p), way, closing)
+}
+
+// write writes what is new.
+func (a *actor) write(o *opened, p []byte, at, way, after int, closing bool) bool {
+	first, n := o.cells.Range(at, len(p)/Block)
+	p = p[:n*Block]
+	ctx, stop := stepContext(way, after)
+	stamp := o.cells.BeginWrite(first, n)
+	o.cells.Fill(p, stamp, first)
+	var err error
+	var wrote int
+	if ctx == nil {
+		wrote, err = o.f.WriteAt(p, int64(first)*Block)
+	} else {
+		wrote, err = o.f.WriteAtContext(ctx, p, int64(first)*Block)
+	}
+	switch {
+	case err == nil:
+		o.cells.EndWrite(stamp, first, n, n, 0)
+	case !doomed(err):
+		o.cells.EndWrite(stamp, first, n, 0, n)
+	}
+	stop()
+	a.transferred(closing)
+	return a.fileEnd(err, wrote == len(p), way, closing)
+}
+
+// transferred counts an operation, unless many are made until a file is closed.
+// The clock of a simulation stands still while somebody is busy: those pause.
+func (a *actor) transferred(closing bool) {
+	if closing {
+		time.Sleep(time.Microsecond)
+		return
+	}
+	a.done(1)
+}
+
+// fileEnd judges the error of a transfer, and reports whether the file was closed.
+func (a *actor) fileEnd(err error, whole bool, way int, closing bool) bool {
+	a.err = err
+	switch {
+	case err == nil && !whole:
+		a.problem("a part, and no error")
+	case err == nil:
+	case closing && errors.Is(err, os.ErrClosed):
+		return true
+	case way == wayContext && errors.Is(err, errChanged):
+	case a.p.w.Broken(err):
+	case err == io.EOF, !a.p.w.Tolerates(err):
+		a.problem("%v", err)
+	}
+	return false
+}
+
+// batchStep moves many ranges of a file at once.
+func (a *actor) batchStep(x []int) {
+	o := a.file(x[0])
+	if o == nil {
+		return
+	}
+	f, ok := o.f.(*ufile.File)
+	if !ok {
+		return
+	}
+	count := min(max(x[3], 1), 64)
+	ranges := make([]ufile.Range, count)
+	firsts, stamps := make([]int, count), make([]uint64, count)
+	begin, n := o.cells.BeginRead(), 0
+	for i := range ranges {
+		firsts[i], n = o.cells.Range(x[1]+i*5, min(x[2], mostBlocks))
+		p := make([]byte, n*Block)
+		ranges[i] = ufile.Range{File: f, Buf: p, Off: int64(firsts[i]) * Block}
+		if x[4] != 0 {
+			stamps[i] = o.cells.BeginWrite(firsts[i], n)
+			o.cells.Fill(p, stamps[i], firsts[i])
+		}
+	}
+	_ = a.p.w.Batch(x[4] != 0, ranges) // each range has its own error
+	for i, r := range ranges {
+		if stamps[i] != 0 {
+			sure := 0
+			if r.Err == nil {
+				sure = n
+			}
+			o.cells.EndWrite(stamps[i], firsts[i], n, sure, n-sure)
+		} else if wrong := o.cells.judgeRead(begin, firsts[i], r.Buf[:r.N]); wrong != nil {
+			a.problem("file %d: %v", o.path, wrong)
+		}
+		a.fileEnd(r.Err, r.N == len(r.Buf), wayPlain, false)
+	}
+	o.cells.forget(begin)
+	a.done(count)
+}
+
+// appendStep appends a record that tells whose it is.
+func (a *actor) appendStep(x []int) {
+	p := make([]byte, 8+x[0])
+	binary.LittleEndian.PutUint32(p, uint32(a.number))
+	binary.LittleEndian.PutUint32(p[4:], uint32(a.records))
+	Bytes(p[8:], recordBytes(a.number, a.records))
+	if err := a.p.w.Append(p); err != nil {
+		a.problem("%v", err)
+		return
+	}
+	a.done(1)
+	a.records++
+	a.p.mu.Lock()
+	defer a.p.mu.Unlock()
+	a.p.appended[a.number] = a.records
+}
+
+// closeUnderStep closes a file while others read and write it, and opens more,
+// which may get its number: nobody reads those, or writes to them.
+func (a *actor) closeUnderStep(x []int) {
+	o := a.file(x[0])
+	if o == nil {
+		return
+	}
+	a.files[x[0]] = nil
+	var users, begun sync.WaitGroup
+	const many, busy = 3, 6
+	gone := make(chan struct{})
+	begun.Add(many)
+	for i := range many {
+		user := &actor{p: a.p, number: a.number, step: a.step}
+		users.Go(func() {
+			p := make([]byte, min(x[2], mostBlocks)*Block)
+			use := user.read
+			if i == 0 {
+				use = user.write
+			}
+			signal := sync.OnceFunc(begun.Done)
+			for range busy {
+				closed := use(o, p, x[1]+i, wayPlain, 0, true)
+				if signal(); closed {
+					return
+				}
+				if doomed(user.err) {
+					p = make([]byte, len(p))
+				}
+			}
+			if <-gone; !use(o, p, x[1]+i, wayPlain, 0, true) {
+				user.problem("it began after Close, which nobody noticed")
+			}
+		})
+	}
+	begun.Wait()
+	a.check("close", o.f.Close())
+	close(gone)
+	for i := range slots {
+		if a.files[i] == nil {
+			a.open(i, o.path+1+i)
+		}
+	}
+	users.Wait()
+	a.done(many)
+}

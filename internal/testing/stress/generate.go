@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+
+package stress
+
+import "math/rand/v2"
+
+// Size bounds a scenario that is generated.
+type Size struct {
+	Actors int
+	Steps  int // of each actor, on average
+}
+
+// generator makes steps.
+type generator struct {
+	*rand.Rand
+	files int
+}
+
+// Generate makes the scenario of a seed: settings are those of the world, which
+// choose draws. Each seed has a taste of its own, so that each kind of step is
+// seen alone as well as in company.
+func Generate(world string, seed uint64, size Size, choose func(*rand.Rand) Settings) *Scenario {
+	rng := rand.New(rand.NewPCG(seed, 0x5ce0))
+	s := &Scenario{Seed: seed, World: world, Settings: choose(rng)}
+	actors := 1 + size.Actors/2 + rng.IntN(size.Actors)
+	s.Settings["files"] = float64(1 + rng.IntN(1+actors/8))
+	s.Settings["blocks"] = float64(pick(rng, 4, 64, 512))
+	g := &generator{Rand: rng, files: s.Settings.Int("files")}
+	kinds := taste(rng, s.Settings)
+	for i := range actors {
+		a := Actor{Number: i}
+		for range 1 + rng.IntN(2*size.Steps) {
+			v := kinds[rng.IntN(len(kinds))]
+			a.Steps = append(a.Steps, Step{v, v.make(g)})
+		}
+		s.Actors = append(s.Actors, a)
+	}
+	return s
+}
+
+// taste returns each kind of step as often as it is to occur. The setting
+// "without-NAME" leaves a kind out.
+func taste(rng *rand.Rand, s Settings) []*verb {
+	var kinds []*verb
+	for len(kinds) == 0 {
+		for _, v := range verbs() {
+			n := v.weight * pick(rng, 0, 1, 1, 1, 4)
+			if s.Has("without-" + v.name) {
+				n = 0
+			}
+			for range n {
+				kinds = append(kinds, v)
+			}
+		}
+	}
+	return kinds
+}
+
+func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
+
+// slot is one of an actor's places for files and the like.
+func (g *generator) slot() int { return g.IntN(slots) }
+
+func (g *generator) path() int { return g.IntN(g.files) }
+
+// at is where in a file; the player takes it modulo what there is.
+func (g *generator) at() int { return g.IntN(1 << 16) }
+
+// blocks is how much of a file; mostly little.
+func (g *generator) blocks() int {
+	if g.IntN(8) == 0 {
+		return 1 + g.IntN(mostBlocks)
+	}
+	return 1 + g.IntN(3)
+}
+
+// bytes is how much of a stream.
+func (g *generator) bytes() int {
+	if g.IntN(8) == 0 {
+		return 1 + g.IntN(4000) // a pipe may hold no more than a page
+	}
+	return 1 + g.IntN(200)
+}
+
+// after is when something is cancelled, in microseconds.
+func (g *generator) after() int {
+	if g.IntN(3) == 0 {
+		return 0
+	}
+	return g.IntN(3000)
+}

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: MIT
+
+package stress
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/ringside-io/ringside/internal/ringseam"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
+	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/ufile"
+	"github.com/ringside-io/ringside/uring"
+	"github.com/ringside-io/ringside/watch"
+)
+
+// planted is a mistake that a library like this one could make, and how it must
+// show.
+type planted struct {
+	name  string
+	kind  string       // of mistakes that somebody would notice; see TestPlantedKinds
+	bugs  simring.Bugs // of the kernel
+	plant func() plant
+	watch func(*watch.Loop) registry // in a world on the kernel
+	shows string                     // in a problem, unless somebody waits for ever
+}
+
+var allPlanted = []planted{
+	{name: "dropped completion", kind: dropped, bugs: simring.Bugs{Drop: 3, Untagged: true}},
+	{name: "lost wake-up", kind: lostWake, bugs: simring.Bugs{LoseWakes: 3}},
+	{name: "completion delivered to whoever has the slot now", plant: func() plant {
+		return plant{ring: func(r *simring.Ring) ringseam.Ring { return &secondhand{Ring: r} }}
+	}, shows: "poll answers"},
+	{name: "callback called twice", plant: func() plant {
+		return plant{engine: func(_ *simWorld, e Engine) Engine { return &twice{Engine: e} }}
+	}, shows: "called again"},
+	{name: "buffer used again too early", kind: freed, plant: func() plant {
+		return plant{engine: func(w *simWorld, e Engine) Engine { return &hasty{Engine: e} }}
+	}, shows: "block"},
+	{name: "stale descriptor", kind: staleFD, plant: func() plant {
+		return plant{file: func(f *ufile.File) File { return &stale{File: f, fd: int(f.Fd())} }}
+	}, shows: "which no write put there"},
+	{name: "leaked slot", kind: leaked, plant: func() plant {
+		return plant{engine: func(w *simWorld, e Engine) Engine { return &leaky{Engine: e, w: w} }}
+	}, shows: "in flight"},
+	{name: "event delivered to whoever has the number now", kind: staleFD, watch: func(l *watch.Loop) registry {
+		return &byNumber{Loop: l, calls: make(map[int]func(watch.Events))}
+	}, shows: "nobody has touched"},
+}
+
+// Kinds of mistakes. What is not synced the power-cut tests of packages ufile
+// and sqlitevfs find.
+const (
+	freed    = "freed buffer"
+	dropped  = "dropped completion"
+	lostWake = "lost wake-up"
+	staleFD  = "stale descriptor"
+	leaked   = "leaked slot"
+)
+
+// TestPlantedKinds finds each kind planted.
+func TestPlantedKinds(t *testing.T) {
+	for _, kind := range []string{freed, dropped, lostWake, staleFD, leaked} {
+		if !slices.ContainsFunc(allPlanted, func(p planted) bool { return p.kind == kind }) {
+			t.Errorf("nothing of the kind is planted: %s", kind)
+		}
+	}
+}
+
+// secondhand delivers a completion once more, to the next poll that has the same
+// slot: what generations are there to prevent.
+type secondhand struct {
+	*simring.Ring
+	mu      sync.Mutex
+	entries []*uring.SQE
+	over    map[uint32]int32 // results of transfers by their slot
+	owed    []uring.CQE
+}
+
+func (r *secondhand) SQE() *uring.SQE {
+	e := r.Ring.SQE()
+	if e != nil {
+		r.entries = append(r.entries, e)
+	}
+	return e
+}
+
+// look looks at the entries that are handed over.
+func (r *secondhand) look() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.entries {
+		slot := uint32(e.Raw().UserData)
+		if res, ok := r.over[slot]; ok && uring.Op(e.Raw().Opcode) == uring.OpPollAdd {
+			r.owed = append(r.owed, uring.CQE{UserData: e.Raw().UserData, Res: res})
+			delete(r.over, slot)
+		}
+	}
+	r.entries = r.entries[:0]
+}
+
+func (r *secondhand) Submit() (int, error) {
+	r.look()
+	return r.Ring.Submit()
+}
+
+func (r *secondhand) SubmitNoWait() (int, error) {
+	r.look()
+	return r.Ring.SubmitNoWait()
+}
+
+func (r *secondhand) Publish() (int, error) {
+	r.look()
+	return r.Ring.Publish()
+}
+
+func (r *secondhand) Reap(dst []uring.CQE) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := copy(dst, r.owed)
+	r.owed = r.owed[n:]
+	got := r.Ring.Reap(dst[n:])
+	for _, c := range dst[n : n+got] {
+		if c.Res >= Block {
+			if r.over == nil {
+				r.over = make(map[uint32]int32)
+			}
+			r.over[uint32(c.UserData)] = c.Res
+		}
+	}
+	return n + got
+}
+
+// twice calls the second callback twice.
+type twice struct {
+	Engine
+	n atomic.Int32
+}
+
+func (e *twice) Queue(op *reactor.Op, fn func(reactor.Result)) (reactor.ID, error) {
+	again := e.n.Add(1) == 2
+	return e.Engine.Queue(op, func(res reactor.Result) {
+		fn(res)
+		if again {
+			fn(res)
+		}
+	})
+}
+
+// hasty says of all reads but the first that they are done when they have begun:
+// the bytes come later.
+type hasty struct {
+	Engine
+	n atomic.Int32
+}
+
+func (e *hasty) Do(op *reactor.Op) reactor.Result {
+	if len(op.Buf) == 0 || uring.Op(op.SQE.Raw().Opcode) != uring.OpRead || e.n.Add(1) < 2 {
+		return e.Engine.Do(op)
+	}
+	late := reactor.Op{Buf: make([]byte, len(op.Buf)), Bytes: len(op.Buf)}
+	late.SQE.Read(uring.Fd(int(op.SQE.Raw().Fd)), late.Buf, int64(op.SQE.Raw().Off))
+	to := op.Buf
+	if _, err := e.Queue(&late, func(reactor.Result) { copyUnseen(to, late.Buf) }); err != nil {
+		return e.Engine.Do(op)
+	}
+	return reactor.Result{Res: int32(len(op.Buf))}
+}
+
+// copyUnseen lets the kernel copy, whom the race detector does not see: otherwise
+// it would be the first to notice.
+func copyUnseen(to, from []byte) {
+	var pipe [2]int
+	if syscall.Pipe2(pipe[:], syscall.O_CLOEXEC) != nil {
+		return
+	}
+	_, _ = syscall.Write(pipe[1], from)
+	_, _, _ = syscall.Syscall(syscall.SYS_READ, uintptr(pipe[0]), uintptr(unsafe.Pointer(&to[0])), uintptr(len(to)))
+	_, _ = syscall.Close(pipe[0]), syscall.Close(pipe[1])
+}
+
+// stale does not know that its file was closed, and that the number of its
+// descriptor may be another's.
+type stale struct {
+	*ufile.File
+	fd int
+}
+
+func (f *stale) ReadAt(p []byte, off int64) (int, error) {
+	n := simring.Files{}.Read(f.fd, p, off)
+	if n < 0 {
+		return f.File.ReadAt(p, off)
+	}
+	return int(n), nil
+}
+
+// leaky loses track of an operation beside the second one.
+type leaky struct {
+	Engine
+	w *simWorld
+	n atomic.Int32
+}
+
+func (e *leaky) Do(op *reactor.Op) reactor.Result {
+	if e.n.Add(1) == 2 {
+		lost := new(reactor.Op)
+		lost.SQE.PollAdd(uring.Fd(e.w.k.Pipe()), 1)
+		_, _ = e.Queue(lost, nil)
+	}
+	return e.Engine.Do(op)
+}
+
+// byNumber looks for whom to call when it gets round to it, by the number: what
+// generations are there to prevent.
+type byNumber struct {
+	*watch.Loop
+	calls map[int]func(watch.Events)
+}
+
+func (b *byNumber) Add(fd int, interest watch.Events, mode watch.Trigger, f func(watch.Events)) error {
+	b.calls[fd] = f
+	return b.Loop.Add(fd, interest, mode, func(found watch.Events) {
+		_ = b.Post(func() {
+			if f := b.calls[fd]; f != nil {
+				f(found)
+			}
+		})
+	})
+}
+
+func (b *byNumber) Remove(fd int) error {
+	delete(b.calls, fd)
+	return b.Loop.Remove(fd)
+}
+
+// TestPlanted plants each mistake: it must be noticed, and the scenario be shrunk
+// to a few steps, whose text shows it too, and in which nothing is wrong without the
+// mistake.
+func TestPlanted(t *testing.T) {
+	ringtest.NeedRing(t)
+	if testing.Short() {
+		t.Skip("faults planted to prove the simulator, not the kernel: without -short")
+	}
+	for _, p := range allPlanted {
+		t.Run(p.name, func(t *testing.T) {
+			fails := func(s *Scenario) bool { return p.noticed(t, s) }
+			s := p.scenario(t, fails)
+			small := Shrink(s, 400, func(s *Scenario) bool {
+				for range 3 { // which goroutine is first may decide
+					if fails(s) {
+						return true
+					}
+				}
+				return false
+			})
+			t.Logf("%d steps of %d actors became %d:\n%v", s.Steps(), len(s.Actors), small.Steps(), small)
+			if small.Steps() > 12 {
+				t.Errorf("%d steps are many", small.Steps())
+			}
+			again, err := Parse(strings.NewReader(small.String()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for tries := 0; !fails(again); tries++ {
+				if tries == 100 {
+					t.Fatal("the text does not show it")
+				}
+			}
+			sound := planted{name: p.name}
+			if p.watch != nil {
+				sound.watch = func(l *watch.Loop) registry { return l }
+			}
+			for _, s := range []*Scenario{s, small} {
+				if r := sound.play(t, s); r.Failed() {
+					t.Errorf("without the mistake: %s\n%s", strings.Join(r.Problems, "\n"), r.Hung)
+				}
+			}
+		})
+	}
+}
+
+// scenario returns one that shows the mistake.
+func (p *planted) scenario(t *testing.T, fails func(*Scenario) bool) *Scenario {
+	for seed := range uint64(20) {
+		s := Generate("sim", seed, Size{30, 10}, func(*rand.Rand) Settings {
+			return Settings{"delay": 0.7, "rings": 1, "without-append": 1}
+		})
+		if p.watch != nil {
+			s = Generate("kernel", seed, Size{10, 10}, watchSettings)
+		}
+		if fails(s) {
+			return s
+		}
+	}
+	t.Fatal("nobody noticed")
+	return nil
+}
+
+// watchSettings are those of a world on the kernel where little but the loop is
+// open.
+func watchSettings(rng *rand.Rand) Settings {
+	s := KernelSettings(rng)
+	s[NoRings] = 1
+	epoll := s["epoll"]
+	s.Only("watch")
+	s["epoll"] = epoll
+	return s
+}
+
+// play plays a scenario with the mistake.
+func (p *planted) play(t *testing.T, s *Scenario) *Report {
+	if p.watch != nil {
+		return playKernelWith(t, s, func(w *KernelWorld) World {
+			w.registry = p.watch(w.loop)
+			return w
+		})
+	}
+	what := plant{bugs: p.bugs}
+	if p.plant != nil {
+		what = p.plant()
+	}
+	return playSim(t, s, what)
+}
+
+// noticed reports whether a scenario with the mistake shows it.
+func (p *planted) noticed(t *testing.T, s *Scenario) bool {
+	r := p.play(t, s)
+	if !r.Failed() {
+		return false
+	}
+	if p.bugs != (simring.Bugs{}) {
+		return r.Hung != ""
+	}
+	return strings.Contains(strings.Join(r.Problems, "\n"), p.shows)
+}

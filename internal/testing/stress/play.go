@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+
+package stress
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Report is what came of a scenario.
+type Report struct {
+	Operations int64
+	Problems   []string // the first ones
+	Hung       string   // the stacks of all goroutines, when somebody waited for ever
+}
+
+// Failed reports whether something was wrong.
+func (r *Report) Failed() bool { return len(r.Problems) > 0 || r.Hung != "" }
+
+// player plays a scenario.
+type player struct {
+	w     World
+	s     *Scenario
+	files []*Cells
+	raw   *Cells
+	all   []*actor
+
+	ops     atomic.Int64
+	streams atomic.Uint64
+	stop    atomic.Bool // something is wrong: end early
+
+	mu       sync.Mutex
+	problems []string
+	appended map[int]int // records of each actor that are durable
+}
+
+// mostProblems is how many are worth reading.
+const mostProblems = 10
+
+// Play plays a scenario to its end, closes the world, and judges all that it
+// left behind. When it hangs, even after [World.Mend], Play panics with the stacks
+// of all goroutines.
+func Play(w World, s *Scenario) *Report { return PlayContext(context.Background(), w, s) }
+
+// PlayContext is [Play] that begins no more steps when the context is done. It
+// returns when those that were begun have ended and the world is closed.
+func PlayContext(ctx context.Context, w World, s *Scenario) *Report {
+	p := &player{w: w, s: s, appended: make(map[int]int)}
+	p.stop.Store(ctx.Err() != nil)
+	defer context.AfterFunc(ctx, func() { p.stop.Store(true) })()
+	for i := range FileCount(s) {
+		p.files = append(p.files, NewCells(uint64(i+1), BlockCount(s)))
+	}
+	p.raw = NewCells(0, BlockCount(s))
+	r := &Report{}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		p.actors()
+		p.problemsOf("at the end", w.Finish())
+	}()
+	if r.Hung = watchdog(w, over); r.Hung != "" {
+		w.Mend()
+		if again := watchdog(w, over); again != "" {
+			panic(fmt.Sprintf("scenario: seed %d hangs\n%s\n%s", s.Seed, w.Trace(), again))
+		}
+	}
+	p.judge()
+	r.Operations, r.Problems = p.ops.Load(), p.problems
+	return r
+}
+
+// FileCount returns how many files a world must have for a scenario.
+func FileCount(s *Scenario) int { return max(s.Settings.Int("files"), 1) }
+
+// BlockCount returns how many blocks each file must have.
+func BlockCount(s *Scenario) int { return max(s.Settings.Int("blocks"), mostBlocks) }
+
+// watchdog waits, and returns the stacks of all goroutines when that takes too
+// long.
+func watchdog(w World, over chan struct{}) string {
+	dog := time.NewTimer(w.Patience())
+	defer dog.Stop()
+	select {
+	case <-over:
+		return ""
+	case <-dog.C:
+	}
+	stacks := make([]byte, 4<<20)
+	return string(stacks[:runtime.Stack(stacks, true)])
+}
+
+// actors lets all actors play.
+func (p *player) actors() {
+	var all sync.WaitGroup
+	for i := range p.s.Actors {
+		a := &actor{p: p, number: p.s.Actors[i].Number}
+		p.all = append(p.all, a)
+		all.Go(func() { a.run(p.s.Actors[i].Steps) })
+	}
+	all.Wait()
+}
+
+// problem notes something wrong.
+func (p *player) problem(format string, args ...any) {
+	p.stop.Store(true)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.problems) < mostProblems {
+		p.problems = append(p.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+func (p *player) problemsOf(when string, all []string) {
+	for _, what := range all {
+		p.problem("%s: %s", when, what)
+	}
+}
+
+// judge looks at what is left in the files, and in memory.
+func (p *player) judge() {
+	for _, a := range p.all {
+		a.judgeSpare()
+	}
+	for i, c := range p.files {
+		content, err := p.w.Contents(i)
+		p.judgeFile(fmt.Sprintf("file %d", i), c, content, err)
+	}
+	content, err := p.w.RawContents()
+	p.judgeFile("the engine's file", p.raw, content, err)
+	p.judgeLog()
+}
+
+func (p *player) judgeFile(name string, c *Cells, content []byte, err error) {
+	if err == nil && len(content) != c.Len()*Block {
+		err = fmt.Errorf("%d bytes instead of %d", len(content), c.Len()*Block)
+	}
+	if err == nil {
+		err = c.EndRead(c.BeginRead(), 0, content)
+	}
+	if err != nil {
+		p.problem("%s, at the end: %v", name, err)
+	}
+}
+
+// recordBytes returns which bytes are in a record.
+func recordBytes(who, number int) uint64 { return uint64(who)<<40 | uint64(number)<<16 }
+
+// judgeLog looks for all records, in the order of each actor.
+func (p *player) judgeLog() {
+	seen := make(map[int]int)
+	err := p.w.Records(func(rec []byte) {
+		if len(rec) < 8 {
+			p.problem("a record of %d bytes in the log", len(rec))
+			return
+		}
+		who, number := int(binary.LittleEndian.Uint32(rec)), int(binary.LittleEndian.Uint32(rec[4:]))
+		if number != seen[who] {
+			p.problem("the log has record %d of actor %d in the place of record %d", number, who, seen[who])
+		}
+		seen[who] = number + 1
+		if _, wrong := differs(rec[8:], recordBytes(who, number)); wrong {
+			p.problem("record %d of actor %d has other bytes", number, who)
+		}
+	})
+	if err != nil {
+		p.problem("the log cannot be read: %v", err)
+	}
+	for who, n := range p.appended {
+		if seen[who] < n {
+			p.problem("the log has %d records of actor %d, of %d that are durable", seen[who], who, n)
+		}
+	}
+}

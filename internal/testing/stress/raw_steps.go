@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+
+package stress
+
+import (
+	"syscall"
+
+	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// rawVerbs are steps with a file through the engine itself.
+var rawVerbs = []*verb{
+	{"pread", []string{"at", "n", "way", "after"}, 8, makeRaw, (*actor).preadStep},
+	{"pwrite", []string{"at", "n", "way", "after"}, 6, makeRaw, (*actor).pwriteStep},
+	{"preads", []string{"at", "n", "count"}, 3, func(g *generator) []int {
+		return []int{g.at(), 1 + g.IntN(2), 1 + g.IntN(24)}
+	}, (*actor).preadsStep},
+	{"chain", []string{"at", "n", "count"}, 2, func(g *generator) []int {
+		return []int{g.at(), 1 + g.IntN(2), 1 + g.IntN(longestChain)}
+	}, (*actor).chainStep},
+}
+
+// longestChain fits into every submission queue that is used.
+const longestChain = 4
+
+func makeRaw(g *generator) []int {
+	return []int{g.at(), g.blocks(), g.IntN(ways), g.after()}
+}
+
+// transfer is a read or write of the engine's file.
+type transfer struct {
+	op       reactor.Op
+	p        []byte
+	first, n int
+	stamp    uint64 // of a write
+	begin    uint64 // of a read
+}
+
+// preadOf begins a read.
+func (a *actor) preadOf(at, n int) *transfer {
+	t := a.transferOf(at, n)
+	t.begin = a.p.raw.BeginRead()
+	t.op.SQE.Read(uring.Fd(a.p.w.Raw()), t.p, int64(t.first)*Block)
+	return t
+}
+
+// pwriteOf begins a write.
+func (a *actor) pwriteOf(at, n int) *transfer {
+	t := a.transferOf(at, n)
+	t.stamp = a.p.raw.BeginWrite(t.first, t.n)
+	a.p.raw.Fill(t.p, t.stamp, t.first)
+	t.op.SQE.Write(uring.Fd(a.p.w.Raw()), t.p, int64(t.first)*Block)
+	return t
+}
+
+func (a *actor) transferOf(at, n int) *transfer {
+	t := &transfer{}
+	t.first, t.n = a.p.raw.Range(at, min(n, mostBlocks))
+	t.p = a.buffer(t.n * Block)
+	t.op.Buf, t.op.Bytes = t.p, len(t.p)
+	return t
+}
+
+// end tells the model how a transfer ended, and gives the buffer back.
+func (a *actor) end(t *transfer, res reactor.Result, ok bool) {
+	got := 0
+	if ok {
+		got = int(res.Res)
+		if got == 0 || got > len(t.p) {
+			a.problem("%d bytes instead of %d", got, len(t.p))
+			got = 0
+		}
+	}
+	switch {
+	case t.stamp == 0:
+		if err := a.p.raw.EndRead(t.begin, t.first, t.p[:got]); err != nil {
+			a.problem("the engine's file: %v", err)
+		}
+	case ok:
+		sure := got / Block
+		a.p.raw.EndWrite(t.stamp, t.first, t.n, sure, min(t.n-sure, 1))
+	case !doomed(res.Cause):
+		a.p.raw.EndWrite(t.stamp, t.first, t.n, 0, t.n)
+	}
+	a.let(t.p, res.Cause)
+}
+
+func (a *actor) preadStep(x []int) {
+	t := a.preadOf(x[0], x[1])
+	res, ok := a.perform(&t.op, x[2], x[3])
+	a.end(t, res, ok)
+}
+
+func (a *actor) pwriteStep(x []int) {
+	t := a.pwriteOf(x[0], x[1])
+	res, ok := a.perform(&t.op, x[2], x[3])
+	a.end(t, res, ok)
+}
+
+// preadsStep reads several ranges together.
+func (a *actor) preadsStep(x []int) {
+	all, ops, results := make([]*transfer, x[2]), make([]reactor.Op, x[2]), make([]reactor.Result, x[2])
+	for i := range all {
+		all[i] = a.preadOf(x[0]+7*i, x[1])
+		ops[i] = all[i].op
+	}
+	a.check("a batch", a.p.w.Engine().DoBatch(ops, results))
+	for i, t := range all {
+		a.end(t, results[i], a.ended(results[i], wayPlain))
+	}
+	a.done(x[2])
+}
+
+// chainStep writes ranges one after the other: each only when the one before was
+// written whole.
+func (a *actor) chainStep(x []int) {
+	n := min(x[2], longestChain)
+	all, ops, results := make([]*transfer, n), make([]reactor.Op, n), make([]reactor.Result, n)
+	for i := range all {
+		all[i] = a.pwriteOf(x[0]+mostBlocks*i, x[1])
+		ops[i] = all[i].op
+	}
+	a.check("a chain", a.p.w.Engine().DoChain(ops, results))
+	broken, unknown := false, false
+	for i, t := range all {
+		way := wayPlain
+		if broken || unknown {
+			way = wayCancel // what follows a failure is
+		}
+		// A part of a chain is not started again when its thread exits, or after
+		// an interruption.
+		stopped := results[i].Cause == nil && (results[i].Errno() == syscall.EINTR || results[i].Errno() == syscall.ECANCELED)
+		ok := !stopped && a.ended(results[i], way)
+		if broken && ok {
+			a.problem("number %d ran although one before it has failed: %+v", i, results)
+		}
+		if unknown = unknown || doomed(results[i].Cause); !doomed(results[i].Cause) {
+			broken = broken || !ok || int(results[i].Res) < len(t.p)
+		}
+		a.end(t, results[i], ok)
+	}
+	a.done(n)
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+
+package stress
+
+import (
+	"maps"
+	"slices"
+)
+
+// Shrink returns the smallest scenario that it finds for which fails says true:
+// it leaves out actors, then steps, then settings, in portions that become
+// smaller, until nothing can be left out or tries are used up. fails is called
+// with scenarios that share nothing that it could change. What fails only now
+// and then should be tried several times by fails.
+func Shrink(s *Scenario, tries int, fails func(*Scenario) bool) *Scenario {
+	sh := &shrinker{best: s, tries: tries, fails: fails}
+	for before := -1; before != sh.size() && sh.tries > 0; {
+		before = sh.size()
+		sh.actors()
+		sh.steps()
+		sh.settings()
+	}
+	return sh.best
+}
+
+type shrinker struct {
+	best  *Scenario
+	tries int
+	fails func(*Scenario) bool
+}
+
+func (sh *shrinker) size() int {
+	return len(sh.best.Actors) + sh.best.Steps() + len(sh.best.Settings)
+}
+
+// try makes a smaller scenario the best one, if it fails.
+func (sh *shrinker) try(s *Scenario) bool {
+	if sh.tries <= 0 {
+		return false
+	}
+	sh.tries--
+	if !sh.fails(s) {
+		return false
+	}
+	sh.best = s
+	return true
+}
+
+// portions calls without for parts of n things, from halves to single ones; it
+// answers whether the part could be left out.
+func (sh *shrinker) portions(count func() int, without func(from, to int) bool) {
+	for size := max(count()/2, 1); ; size /= 2 {
+		for from := 0; from < count() && sh.tries > 0; {
+			if !without(from, min(from+size, count())) {
+				from += size
+			}
+		}
+		if size <= 1 {
+			return
+		}
+	}
+}
+
+func (sh *shrinker) actors() {
+	sh.portions(func() int { return len(sh.best.Actors) }, func(from, to int) bool {
+		s := *sh.best
+		s.Actors = slices.Delete(slices.Clone(s.Actors), from, to)
+		return len(s.Actors) > 0 && sh.try(&s)
+	})
+}
+
+func (sh *shrinker) steps() {
+	for i := 0; i < len(sh.best.Actors); i++ {
+		sh.portions(func() int { return len(sh.best.Actors[i].Steps) }, func(from, to int) bool {
+			s := *sh.best
+			s.Actors = slices.Clone(s.Actors)
+			s.Actors[i].Steps = slices.Delete(slices.Clone(s.Actors[i].Steps), from, to)
+			return sh.try(&s)
+		})
+	}
+}
+
+// settings leaves out what is not needed. Worlds take 0 for what is missing.
+func (sh *shrinker) settings() {
+	for _, name := range slices.Sorted(maps.Keys(sh.best.Settings)) {
+		s := *sh.best
+		s.Settings = maps.Clone(s.Settings)
+		delete(s.Settings, name)
+		sh.try(&s)
+	}
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+
+package stress
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/ufile"
+)
+
+// World is what a scenario is played in. Its methods may be called concurrently.
+type World interface {
+	Engine() Engine
+	// OpenFile opens the file with the given number for reading and writing.
+	// Files have been made before, full of zeros.
+	OpenFile(number int) (File, error)
+	// Batch reads or writes ranges of files.
+	Batch(write bool, ranges []ufile.Range) error
+	// Append appends a record to a log.
+	Append(p []byte) error
+	// Raw returns the descriptor of a file for the engine, full of zeros.
+	Raw() int
+	// Pipe makes a pipe whose stream begins with the byte of the given number.
+	Pipe(first uint64) (Pipe, error)
+	// Dial connects to somebody who sends back what arrives.
+	Dial(first uint64) (Conn, error)
+	// Watch has a descriptor watched, with the given mode.
+	Watch(mode int) (Watch, error)
+	// Tolerates reports whether an operation may end with an error, as faults that
+	// the settings allow.
+	Tolerates(err error) bool
+	// Broken reports whether an error means that what was to do it has failed for
+	// good, as the settings allow, or was closed because of that. What ends with
+	// [reactor.ErrTaken] may still be done then, at any time, and its memory is the
+	// kernel's for ever.
+	Broken(err error) bool
+	// Patience is how long a scenario may last.
+	Patience() time.Duration
+	// Mend ends what was planted, so that everybody can go on.
+	Mend()
+	// Finish closes everything and returns what is wrong: what was lost, and what
+	// is left. What Contents returns is what files hold after that.
+	Finish() []string
+	Contents(number int) ([]byte, error)
+	RawContents() ([]byte, error)
+	Records(yield func(p []byte)) error
+	// Trace tells what happened last.
+	Trace() string
+}
+
+// Engine is what of a [reactor.Reactor] is played with.
+type Engine interface {
+	Do(op *reactor.Op) reactor.Result
+	DoContext(ctx context.Context, op *reactor.Op) reactor.Result
+	DoBatch(ops []reactor.Op, results []reactor.Result) error
+	DoChain(ops []reactor.Op, results []reactor.Result) error
+	Queue(op *reactor.Op, fn func(reactor.Result)) (reactor.ID, error)
+	QueueWithDeadline(op *reactor.Op, deadline time.Time, fn func(reactor.Result)) (reactor.ID, error)
+	Cancel(id reactor.ID) error
+}
+
+// File is what of a [ufile.File] is played with.
+type File interface {
+	ReadAt(p []byte, off int64) (int, error)
+	ReadAtContext(ctx context.Context, p []byte, off int64) (int, error)
+	WriteAt(p []byte, off int64) (int, error)
+	WriteAtContext(ctx context.Context, p []byte, off int64) (int, error)
+	Close() error
+}
+
+// Pipe is a stream whose bytes are numbered: see [Bytes].
+type Pipe interface {
+	FD() int
+	Feed(n int) error // puts the next n bytes into it
+	Close() error
+}
+
+// Conn is a connection whose other end sends back what arrives.
+type Conn interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// Watch is a descriptor that is watched.
+type Watch interface {
+	// Poke makes it ready with n bytes more.
+	Poke(n int) error
+	// Seen waits until all bytes so far have been reported.
+	Seen()
+	// Change changes how it is watched.
+	Change(mode int) error
+	// Replace ends the watching while n bytes are on their way, and has another
+	// descriptor watched at once, under the same number where there are such. When
+	// kept is true, what had the number stays open, and is still watched when the
+	// other gets it. In each case, this watch is over.
+	Replace(mode, n int, kept bool) (Watch, error)
+	// Close ends the watching; nothing is reported any more when it returns.
+	Close() error
+}
+
+// Bytes fills p with the bytes of all streams from the given number on.
+func Bytes(p []byte, n uint64) { simring.PipeBytes(p, n) }
+
+// differs returns the number of the first byte of a stream that is not what it
+// must be, and true, if there is one.
+func differs(p []byte, n uint64) (uint64, bool) {
+	var want [256]byte
+	for len(p) > 0 {
+		part := p[:min(len(p), len(want))]
+		Bytes(want[:len(part)], n)
+		if !bytes.Equal(part, want[:len(part)]) {
+			for i := range part {
+				if part[i] != want[i] {
+					return n + uint64(i), true
+				}
+			}
+		}
+		p, n = p[len(part):], n+uint64(len(part))
+	}
+	return 0, false
+}

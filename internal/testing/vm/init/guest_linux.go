@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/testing/vm/wire"
+)
+
+// maxFiles is the descriptor limit of the jobs, what systemd gives as well.
+const maxFiles = 524288
+
+// guest is the machine being prepared.
+type guest struct {
+	scratch bool
+	notes   []string
+}
+
+// note records a preparation that failed. The run goes on: a test that needs
+// it will say so better.
+func (g *guest) note(what string, err error) {
+	if err != nil {
+		g.notes = append(g.notes, what+": "+err.Error())
+	}
+}
+
+func (g *guest) mountAll() {
+	g.mount("proc", "/proc", "proc", "")
+	g.mount("sysfs", "/sys", "sysfs", "")
+	g.mount("devtmpfs", "/dev", "devtmpfs", "")
+	g.mount("tmpfs", "/dev/shm", "tmpfs", "mode=1777")
+	g.mount("tmpfs", "/tmp", "tmpfs", "mode=1777")
+	g.note("/dev/fd", os.Symlink("/proc/self/fd", "/dev/fd"))
+}
+
+func (g *guest) mount(source, target, fstype, data string) {
+	g.note("mkdir", os.MkdirAll(target, 0o755))
+	g.note("mount "+target, syscall.Mount(source, target, fstype, 0, data))
+}
+
+// prepare returns an error if something the plan asks for is impossible.
+func (g *guest) prepare(plan wire.Plan) error {
+	g.note("loopback", loopbackUp())
+	limit := syscall.Rlimit{Cur: maxFiles, Max: maxFiles}
+	g.note("descriptor limit", syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
+	g.note("host name", syscall.Sethostname([]byte("ringside")))
+	for key, value := range plan.Sysctls {
+		path := filepath.Join("/proc/sys", strings.ReplaceAll(key, ".", "/"))
+		if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
+			return fmt.Errorf("sysctl: %w", err)
+		}
+	}
+	if plan.ScratchDevice != "" {
+		return g.mountScratch(plan.ScratchDevice)
+	}
+	return nil
+}
+
+// mountScratch waits for the device, which the kernel finds in the background
+// of booting, and mounts it.
+func (g *guest) mountScratch(device string) error {
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		_, err := os.Stat(device)
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := syscall.Mount(device, "/scratch", "ext4", 0, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", device, err)
+	}
+	g.scratch = true
+	return os.Chmod("/scratch", 0o1777)
+}
+
+// tempDir is the jobs' TMPDIR.
+func (g *guest) tempDir() string {
+	if g.scratch {
+		return "/scratch"
+	}
+	return "/tmp"
+}
+
+func (g *guest) describe() wire.Guest {
+	var name syscall.Utsname
+	g.note("uname", syscall.Uname(&name))
+	info := wire.Guest{
+		Release: utsString(name.Release[:]),
+		Machine: utsString(name.Machine[:]),
+		CPUs:    runtime.NumCPU(),
+		Mounts:  []wire.Mount{{Path: "/tmp", Type: "tmpfs", Direct: directWorks("/tmp")}},
+	}
+	if g.scratch {
+		info.Mounts = append(info.Mounts, wire.Mount{Path: "/scratch", Type: "ext4", Direct: directWorks("/scratch")})
+	}
+	info.Notes = g.notes
+	return info
+}
+
+// utsString ends at the zero; the element type differs between architectures.
+func utsString[T int8 | uint8](field []T) string {
+	var s strings.Builder
+	for _, c := range field {
+		if c == 0 {
+			break
+		}
+		s.WriteByte(byte(c))
+	}
+	return s.String()
+}
+
+// directWorks tries an O_DIRECT write in dir.
+func directWorks(dir string) bool {
+	path := filepath.Join(dir, ".direct")
+	fd, err := syscall.Open(path, syscall.O_CREAT|syscall.O_WRONLY|syscall.O_DIRECT|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return false
+	}
+	defer os.Remove(path)
+	defer syscall.Close(fd)
+	// A mapping is aligned as O_DIRECT wants it.
+	page, err := syscall.Mmap(-1, 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		return false
+	}
+	defer syscall.Munmap(page)
+	n, err := syscall.Pwrite(fd, page, 0)
+	return err == nil && n == len(page)
+}

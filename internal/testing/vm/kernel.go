@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+
+package vm
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Kernel is a bootable image in the cache.
+type Kernel struct {
+	// Version is what was asked for, such as "6.1".
+	Version string
+	// Package is the Debian package the image comes from.
+	Package string
+	// Image is the path of the vmlinuz.
+	Image string
+}
+
+// CacheDir returns the directory kernels are kept in: $RINGSIDE_KERNEL_CACHE
+// or ringside-kernels in the user's cache directory.
+func CacheDir() (string, error) {
+	if dir := os.Getenv("RINGSIDE_KERNEL_CACHE"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no place for kernels, set RINGSIDE_KERNEL_CACHE: %w", err)
+	}
+	return filepath.Join(dir, "ringside-kernels"), nil
+}
+
+// apt is what fetching a kernel asks of the package manager; tests replace it.
+type apt interface {
+	search(ctx context.Context) (string, error)
+	update(ctx context.Context) error
+	// vmlinuz downloads a package and stores the kernel image in it at path.
+	vmlinuz(ctx context.Context, pkg, path string) error
+}
+
+// FetchKernel returns the newest packaged kernel of a version such as "6.12".
+// An image in the cache is used without a download; if downloading a newer one
+// fails, an older one in the cache serves. Otherwise the error is an
+// UnavailableError.
+func FetchKernel(ctx context.Context, version string) (Kernel, error) {
+	if !regexp.MustCompile(`^[0-9]+\.[0-9]+$`).MatchString(version) {
+		return Kernel{}, fmt.Errorf("kernel version %q is not of the form 6.1", version)
+	}
+	dir, err := CacheDir()
+	if err != nil {
+		return Kernel{}, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return Kernel{}, err
+	}
+	return fetchKernel(ctx, debianApt{}, dir, version)
+}
+
+func fetchKernel(ctx context.Context, source apt, dir, version string) (Kernel, error) {
+	k, err := newestKernel(ctx, source, dir, version)
+	if err != nil && os.Geteuid() == 0 && ctx.Err() == nil {
+		// The lists may be empty, or older than the archive.
+		if err2 := source.update(ctx); err2 != nil {
+			err = errors.Join(err, err2)
+		} else {
+			k, err = newestKernel(ctx, source, dir, version)
+		}
+	}
+	if err == nil {
+		return k, nil
+	}
+	if names := cachedKernels(dir, version); len(names) > 0 {
+		return cachedKernel(dir, version, names[0]), nil
+	}
+	return Kernel{}, &UnavailableError{
+		Reason: "no Linux " + version + " kernel package",
+		Remedy: "run apt-get update on a Debian release that has linux-image-" + version + ".*-cloud-amd64 (12 has 6.1 and 6.12)",
+		Cause:  err,
+	}
+}
+
+func newestKernel(ctx context.Context, source apt, dir, version string) (Kernel, error) {
+	list, err := source.search(ctx)
+	if err != nil {
+		return Kernel{}, err
+	}
+	names := kernelPackages(list, version)
+	if len(names) == 0 {
+		return Kernel{}, fmt.Errorf("the package lists do not have it")
+	}
+	k := cachedKernel(dir, version, names[0])
+	if _, err := os.Stat(k.Image); err == nil {
+		return k, nil
+	}
+	return k, source.vmlinuz(ctx, k.Package, k.Image)
+}
+
+func cachedKernel(dir, version, pkg string) Kernel {
+	return Kernel{Version: version, Package: pkg, Image: filepath.Join(dir, pkg+".vmlinuz")}
+}
+
+// CachedKernel returns the newest image of a version in the cache, without
+// asking for a newer one; false if there is none.
+func CachedKernel(version string) (Kernel, bool) {
+	dir, err := CacheDir()
+	if err != nil {
+		return Kernel{}, false
+	}
+	names := cachedKernels(dir, version)
+	if len(names) == 0 {
+		return Kernel{}, false
+	}
+	return cachedKernel(dir, version, names[0]), true
+}
+
+func cachedKernels(dir, version string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var list strings.Builder
+	for _, e := range entries {
+		if pkg, ok := strings.CutSuffix(e.Name(), ".vmlinuz"); ok {
+			list.WriteString(pkg + "\n")
+		}
+	}
+	return kernelPackages(list.String(), version)
+}
+
+// debianApt is the real package manager.
+type debianApt struct{}
+
+func (debianApt) search(ctx context.Context) (string, error) {
+	out, err := output(ctx, "", "apt-cache", "search", "--names-only", "^linux-image-.*-cloud-amd64$")
+	return string(out), err
+}
+
+func (debianApt) update(ctx context.Context) error {
+	_, err := output(ctx, "", "apt-get", "update")
+	return err
+}
+
+func (debianApt) vmlinuz(ctx context.Context, pkg, image string) error {
+	tmp, err := os.MkdirTemp(filepath.Dir(image), "download-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	if _, err := output(ctx, tmp, "apt-get", "-o", "APT::Sandbox::User=root", "download", pkg); err != nil {
+		return err
+	}
+	debs, _ := filepath.Glob(filepath.Join(tmp, "*.deb"))
+	if len(debs) != 1 {
+		return fmt.Errorf("apt-get download %s left %d packages, not one", pkg, len(debs))
+	}
+	unpacked := filepath.Join(tmp, "vmlinuz")
+	if err := unpackImage(ctx, debs[0], unpacked); err != nil {
+		return err
+	}
+	return os.Rename(unpacked, image)
+}
+
+// unpackImage writes the kernel image in a package to dst. It reads the
+// package as a stream: unpacking would put all modules on the disk.
+func unpackImage(ctx context.Context, deb, dst string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "dpkg", "--fsys-tarfile", deb)
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	defer func() {
+		cancel()
+		cmd.Wait() // ends by the cancellation, once the image was found
+	}()
+	return imageFromTar(pipe, dst)
+}
+
+func imageFromTar(r io.Reader, dst string) error {
+	for archive := tar.NewReader(r); ; {
+		head, err := archive.Next()
+		if err != nil {
+			return fmt.Errorf("no kernel image in the package: %w", err)
+		}
+		dir, name := path.Split(path.Clean(head.Name))
+		if dir != "boot/" || !strings.HasPrefix(name, "vmlinuz-") || head.Typeflag != tar.TypeReg {
+			continue
+		}
+		data, err := io.ReadAll(archive)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(dst, data, 0o644)
+	}
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/testing/vm"
+	"github.com/ringside-io/ringside/internal/testing/vm/wire"
+)
+
+// boot runs the cargo on one kernel and prints what came of it. An error is
+// about the machine; failing tests are counted.
+func (l *lane) boot(ctx context.Context, tools vm.Tools, k vm.Kernel, c *cargo) error {
+	cfg := vm.Config{
+		Kernel:  k.Image,
+		Init:    c.init,
+		Tools:   tools,
+		Accel:   l.opt.accel,
+		Sysctls: l.opt.sysctls,
+		Files:   c.files,
+		Jobs:    l.jobs(c, k.Version),
+	}
+	live := l.opt.verbose || l.opt.main != ""
+	if live {
+		cfg.Output = func(_ int, p []byte) { l.out.Write(p) }
+	}
+	ended := make([]bool, len(c.jobs))
+	cfg.Booted = func(r *vm.Report) { l.printGuest(k, r) }
+	cfg.Ended = func(i int, r vm.Result) {
+		ended[i] = true
+		l.printResult(c.names[i], r, live)
+	}
+	report, err := vm.Run(ctx, cfg)
+	if report == nil {
+		return err
+	}
+	failed := 0
+	for i, r := range report.Results {
+		if !ended[i] {
+			l.printResult(c.names[i], r, live)
+		}
+		if !r.OK() {
+			failed++
+		}
+	}
+	l.printKernelLog(report, err != nil)
+	passed := len(report.Results) - failed
+	l.passed, l.failed = l.passed+passed, l.failed+failed
+	if l.opt.main == "" {
+		fmt.Fprintf(l.out, "kernel lane %s: %d passed, %d failed\n", k.Version, passed, failed)
+	}
+	if err != nil {
+		return fmt.Errorf("kernel lane %s: %w", k.Version, err)
+	}
+	return nil
+}
+
+// jobs completes the jobs with what depends on the kernel and the options.
+func (l *lane) jobs(c *cargo, version string) []wire.Job {
+	env := []string{"RINGSIDE_LANE=" + version, "RINGSIDE_MUST=io_uring"}
+	if l.opt.uid != 0 {
+		env = append(env, "HOME=/tmp", "USER=user")
+	}
+	env = append(env, l.opt.env...)
+	jobs := slices.Clone(c.jobs)
+	for i := range jobs {
+		jobs[i].Env = env
+		jobs[i].UID, jobs[i].GID = uint32(l.opt.uid), uint32(l.opt.uid)
+	}
+	return jobs
+}
+
+func (l *lane) printGuest(k vm.Kernel, r *vm.Report) {
+	fmt.Fprintf(l.out, "kernel lane %s: Linux %s, %s, %d CPUs, booted in %.1fs", k.Version,
+		r.Guest.Release, l.opt.accel, r.Guest.CPUs, r.Boot.Seconds())
+	for _, m := range r.Guest.Mounts {
+		direct := "no O_DIRECT"
+		if m.Direct {
+			direct = "O_DIRECT"
+		}
+		fmt.Fprintf(l.out, ", %s %s with %s", m.Path, m.Type, direct)
+	}
+	fmt.Fprintln(l.out)
+	if r.Boots > 1 {
+		fmt.Fprintf(l.out, "note: boot number %d; the emulator crashed the kernel before\n", r.Boots)
+	}
+	for _, note := range r.Guest.Notes {
+		fmt.Fprintf(l.out, "note: %s\n", note)
+	}
+}
+
+func (l *lane) printResult(name string, r vm.Result, live bool) {
+	if l.opt.main != "" && r.OK() {
+		return
+	}
+	took := r.Took.Round(time.Millisecond).Seconds()
+	if r.OK() {
+		fmt.Fprintf(l.out, "ok  \t%s\t%.3fs%s\n", name, took, skipped(r.Output))
+		return
+	}
+	if !live {
+		l.out.Write(failures(r.Output))
+	}
+	why := r.Note
+	if why == "" {
+		why = fmt.Sprintf("exit status %d", r.Exit)
+	}
+	fmt.Fprintf(l.out, "FAIL\t%s\t%.3fs\t%s\n", name, took, why)
+}
+
+// skipped counts the skips in verbose test output.
+func skipped(out []byte) string {
+	n := 0
+	for line := range bytes.Lines(out) {
+		if bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("--- SKIP")) {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\t(%d skipped)", n)
+}
+
+// failures leaves out of verbose test output the lines that only say that a
+// test runs or passed.
+func failures(out []byte) []byte {
+	var keep []byte
+	for line := range bytes.Lines(out) {
+		s := strings.TrimLeft(string(line), " ")
+		if strings.HasPrefix(s, "=== ") || strings.HasPrefix(s, "--- PASS") {
+			continue
+		}
+		keep = append(keep, line...)
+	}
+	if n := len(keep); n > 0 && keep[n-1] != '\n' {
+		keep = append(keep, '\n')
+	}
+	return keep
+}
+
+// printKernelLog prints the kernel's last words when the machine died, and
+// otherwise only if it complained about itself.
+func (l *lane) printKernelLog(r *vm.Report, died bool) {
+	if !died && !complains(r.Console) {
+		return
+	}
+	lines := bytes.SplitAfter(r.Console, []byte("\n"))
+	lines = lines[max(0, len(lines)-100):]
+	fmt.Fprintf(l.out, "kernel log:\n%s\n", bytes.TrimRight(bytes.Join(lines, nil), "\n"))
+}
+
+// complains looks for the marks of a kernel bug.
+func complains(console []byte) bool {
+	for _, mark := range []string{"BUG:", "Oops", "WARNING: CPU", "INFO: task ", "Kernel panic", "refcount_t:"} {
+		if bytes.Contains(console, []byte(mark)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+
+// Command lane runs the repository's tests on other Linux kernels.
+//
+//	go run ./internal/testing/vm/lane -kernel 6.1 -kernel 6.12
+//
+// It builds the test binary of each package that asks the kernel something for
+// linux/amd64 without cgo, boots the newest packaged kernel of each version
+// under qemu, runs the binaries there one after the other as root, and prints a
+// line for each. As many kernels run at the same time as there are processors,
+// see -at-once; their lines come one kernel after the other. The exit status is 1 when something failed. Where qemu or a
+// kernel cannot be had, the lane fails if CI is set to true, and is skipped by
+// name otherwise.
+//
+// The tests find in their environment
+//
+//   - RINGSIDE_LANE, the kernel version asked for: the source tree is not
+//     there, only the package's testdata, in the working directory;
+//   - RINGSIDE_MUST=io_uring: a test that would skip because io_uring is
+//     forbidden must fail;
+//   - TMPDIR, an ext4 file system with O_DIRECT if mkfs.ext4 is installed,
+//     a tmpfs otherwise; /tmp is always a tmpfs.
+//
+// With -main the lane runs a command of the repository instead of tests, and
+// prints its output:
+//
+//	go run ./internal/testing/vm/lane -kernel 6.12 -sysctl kernel.io_uring_disabled=2 -main ./cmd/ringside -- probe --json
+package main
