@@ -33,15 +33,19 @@ type fileSystem struct {
 	magic  int64  // of statfs
 	how    sharing
 	reason string
-	not    []string // mount options that were not tried
+	not    []string // mount options with which sharing is not known to be durable
 }
 
+var notExt4 = []string{"data=writeback", "nobarrier", "barrier=0", "journal_async_commit"}
+
 var fileSystems = []fileSystem{
-	// ext4_sync_fs commits the running transaction, in each data mode, or flushes the
-	// device itself when there is none. Without a journal see ext4Sharing.
-	{"ext4", unix.EXT4_SUPER_MAGIC, bySyncFS, "syncfs commits the journal and flushes", []string{"nobarrier", "barrier=0", "journal_async_commit"}},
-	{"ext3", unix.EXT4_SUPER_MAGIC, bySyncFS, "is mounted by the ext4 driver", []string{"nobarrier", "barrier=0", "journal_async_commit"}},
-	{"ext2", unix.EXT4_SUPER_MAGIC, bySyncFS, "is mounted by the ext4 driver, without a journal", []string{"nobarrier", "barrier=0"}},
+	// ext4_sync_fs commits the running transaction, or flushes the device itself when
+	// there is none. Without a journal see ext4Sharing. With data=writeback, blocks of a
+	// truncated file are used again before the truncation is durable: a rollback journal
+	// that a power cut brings back may hold the pages of another one.
+	{"ext4", unix.EXT4_SUPER_MAGIC, bySyncFS, "syncfs commits the journal and flushes", notExt4},
+	{"ext3", unix.EXT4_SUPER_MAGIC, bySyncFS, "is mounted by the ext4 driver", notExt4},
+	{"ext2", unix.EXT4_SUPER_MAGIC, bySyncFS, "is mounted by the ext4 driver, without a journal", notExt4},
 	// xfs_fs_sync_fs forces the log only, which flushes nothing when nothing was
 	// logged, as after overwriting pages. fdatasync flushes the data device when
 	// forcing the log has not; the device of the leader's file, hence the options.
@@ -89,7 +93,7 @@ func sharingOf(fd int) (sharing, string) {
 	if !ok {
 		return noSharing, "the mount is not in /proc/self/mountinfo"
 	}
-	return m.sharing("/sys")
+	return m.sharing("/")
 }
 
 // mount is a line of /proc/self/mountinfo.
@@ -112,33 +116,49 @@ func findMount(table string, id uint64) (mount, bool) {
 	return mount{}, false
 }
 
-// sharing looks a mount up in the table. sys is where sysfs is mounted.
-func (m mount) sharing(sys string) (sharing, string) {
+// sharing looks a mount up in the table. root is the directory that has sys and proc.
+func (m mount) sharing(root string) (sharing, string) {
 	row := slices.IndexFunc(fileSystems, func(f fileSystem) bool { return m.kind == f.name })
 	if row < 0 {
 		return noSharing, "what syncfs does on " + m.kind + " was not tried"
 	}
 	f := fileSystems[row]
-	for _, option := range m.options {
-		name, _, _ := strings.Cut(option, "=")
-		if slices.Contains(f.not, option) || slices.Contains(f.not, name) {
-			return noSharing, m.kind + " mounted with " + option + " was not tried"
-		}
+	if option, ok := f.refuses(m.options); ok {
+		return noSharing, m.kind + " mounted with " + option + " is not known to be durable"
 	}
 	if f.magic == unix.EXT4_SUPER_MAGIC {
-		return m.ext4Sharing(sys)
+		return m.ext4Sharing(root, f)
 	}
 	return f.how, f.reason
 }
 
+// refuses returns the first mount option with which sharing is not known to be durable.
+func (f *fileSystem) refuses(options []string) (option string, ok bool) {
+	i := slices.IndexFunc(options, func(option string) bool {
+		name, _, _ := strings.Cut(option, "=")
+		return slices.Contains(f.not, option) || slices.Contains(f.not, name)
+	})
+	if i < 0 {
+		return "", false
+	}
+	return options[i], true
+}
+
 // ext4Sharing tells file systems with a journal from those without one. Without it,
 // syncfs writes metadata after the flush, and so does that which the ext4 driver makes
-// of ext2. The flush is harmless where a journal is not known to be there.
-func (m mount) ext4Sharing(sys string) (sharing, string) {
-	device, err := os.Readlink(filepath.Join(sys, "dev/block", m.device))
+// of ext2. The flush is harmless where a journal is not known to be there. The table of
+// mounts lacks options that are the default of the file system; ext4's own list has them.
+func (m mount) ext4Sharing(root string, f fileSystem) (sharing, string) {
+	device, err := os.Readlink(filepath.Join(root, "sys/dev/block", m.device))
 	if err == nil {
+		name := filepath.Base(device)
+		if options, err := os.ReadFile(filepath.Join(root, "proc/fs/ext4", name, "options")); err == nil {
+			if option, ok := f.refuses(strings.Fields(string(options))); ok {
+				return noSharing, m.kind + " with the default " + option + " is not known to be durable"
+			}
+		}
 		var task []byte
-		task, err = os.ReadFile(filepath.Join(sys, "fs/ext4", filepath.Base(device), "journal_task"))
+		task, err = os.ReadFile(filepath.Join(root, "sys/fs/ext4", name, "journal_task"))
 		if _, number := strconv.Atoi(strings.TrimSpace(string(task))); err == nil && number == nil {
 			return bySyncFS, "syncfs commits the journal and flushes"
 		}

@@ -32,12 +32,15 @@ const mounts = `1 1 0:1 / / rw,relatime shared:1 - ext4 /dev/a rw,discard
 16 1 0:7 / /16 rw,relatime - overlay overlay rw,upperdir=/u
 17 1 0:8 / /17 rw,relatime - bcachefs /dev/i rw
 18 1 0:8 / /18 rw,relatime - tmpfs tmpfs rw
+20 1 0:10 / /20 rw - ext4 /dev/j rw,discard
+21 1 0:2 / /21 rw - ext4 /dev/b rw,data=writeback
 19 1 0:8 /a\040b /19 rw,relatime - nfs4 h:/x rw
 `
 
 func TestSharingTable(t *testing.T) {
-	sys := t.TempDir()
-	for number, journal := range map[string]string{"0:1": "1234\n", "0:2": "0\n", "0:3": "<none>\n"} {
+	root := t.TempDir()
+	sys := filepath.Join(root, "sys")
+	for number, journal := range map[string]string{"0:1": "1234\n", "0:2": "0\n", "0:3": "<none>\n", "0:10": "12\n"} {
 		name := "disk" + strings.TrimPrefix(number, "0:")
 		dir := filepath.Join(sys, "fs/ext4", name)
 		if err := errors.Join(os.MkdirAll(dir, 0o700), os.MkdirAll(filepath.Join(sys, "dev/block"), 0o700),
@@ -46,8 +49,14 @@ func TestSharingTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	options := filepath.Join(root, "proc/fs/ext4/disk10")
+	if err := errors.Join(os.MkdirAll(options, 0o700), os.WriteFile(filepath.Join(options, "options"), []byte("rw\nbarrier\ndata=writeback\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	for id, want := range map[uint64]sharing{
-		1: bySyncFS, 2: bySyncFS, 3: noSharing, 4: noSharing,
+		20: noSharing, // by the default of the file system
+		21: noSharing,
+		1:  bySyncFS, 2: bySyncFS, 3: noSharing, 4: noSharing,
 		5: bySyncFSAndFlush, // no journal
 		6: bySyncFSAndFlush, // not known
 		7: bySyncFSAndFlush, 8: noSharing, 9: bySyncFS,
@@ -59,11 +68,11 @@ func TestSharingTable(t *testing.T) {
 			t.Errorf("mount %d is not found", id)
 			continue
 		}
-		if how, reason := m.sharing(sys); how != want || reason == "" {
+		if how, reason := m.sharing(root); how != want || reason == "" {
 			t.Errorf("%v: %v (%s), want %v", m, how, reason, want)
 		}
 	}
-	if _, ok := findMount(mounts, 20); ok {
+	if _, ok := findMount(mounts, 22); ok {
 		t.Error("a mount that is not there is found")
 	}
 }

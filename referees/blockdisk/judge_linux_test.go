@@ -195,7 +195,7 @@ func names(n int) []string {
 // that are named.
 func selected(few ...string) []FileSystem {
 	return slices.DeleteFunc(slices.Clone(FileSystems), func(f FileSystem) bool {
-		return *states == 0 && !slices.Contains(few, f.Name)
+		return *states == 0 && *only == "" && !slices.Contains(few, f.Name)
 	})
 }
 
@@ -236,7 +236,12 @@ func TestDatabases(t *testing.T) {
 		}
 		t.Run(fs.Name, func(t *testing.T) {
 			for _, k := range databases {
-				if *states == 0 && !slices.Contains(brief, k.name) {
+				if *states == 0 && *only == "" && !slices.Contains(brief, k.name) {
+					continue
+				}
+				// It uses the blocks of truncated and deleted journals again before that
+				// is durable. A journal that comes back may hold another one's pages.
+				if mode := k.works[0].Mode; fs.Name == "ext4-writeback" && (mode == "TRUNCATE" || mode == "DELETE") {
 					continue
 				}
 				t.Run(k.name, func(t *testing.T) {
