@@ -147,6 +147,6 @@ func contextRacer(t *testing.T, f *ufile.File, content []byte, g int) {
 			t.Errorf("%d, %v, or other data", n, err)
 			return
 		}
-		clear(p) // the race detector sees whoever else does
+		clear(p) // the race detector reports any other access
 	}
 }

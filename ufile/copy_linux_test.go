@@ -196,7 +196,7 @@ func TestCopyFromPipeToAppend(t *testing.T) {
 	}
 }
 
-// TestCopyWaitsNoLongerThanThePipe has a pipe into which nobody writes, and
+// TestCopyWaitsNoLongerThanThePipe has a pipe that has no writer, and
 // which has a deadline or is closed.
 func TestCopyWaitsNoLongerThanThePipe(t *testing.T) {
 	for _, end := range []error{os.ErrDeadlineExceeded, os.ErrClosed} {

@@ -204,7 +204,7 @@ func TestWriteToOfADirectFile(t *testing.T) {
 	})
 }
 
-// shares says whether a file can share its blocks with a copy, as on XFS and
+// shares reports whether a file can share its blocks with a copy, as on XFS and
 // Btrfs.
 func shares(t *testing.T, path string) bool {
 	t.Helper()

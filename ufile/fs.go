@@ -213,7 +213,7 @@ func (f dirFS) Lstat(name string) (fs.FileInfo, error) {
 
 func (f dirFS) Sub(dir string) (fs.FS, error) { return subFS(f, dir) }
 
-// renamed gives a PathError, which nobody else has seen, the name that the
+// renamed gives a PathError, which no other code holds, the name that the
 // caller knows.
 func renamed(err error, name string) error {
 	if e, ok := err.(*fs.PathError); ok {

@@ -27,7 +27,7 @@ func TestLittleLockedMemory(t *testing.T) {
 	if !inChild(t, nil) {
 		return
 	}
-	dir, err := os.MkdirTemp("", "ufile") // before it is somebody else's
+	dir, err := os.MkdirTemp("", "ufile") // before the user changes
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,5 +4,5 @@
 
 package ufile_test
 
-// raceEnabled says that the race detector is on.
+// raceEnabled reports that the race detector is on.
 const raceEnabled = false

@@ -4,6 +4,6 @@
 
 package ufile_test
 
-// raceEnabled says that everything is several times slower: what has one
+// raceEnabled reports that everything is several times slower: what has one
 // goroutine, and runs without the detector too, is cut down.
 const raceEnabled = true

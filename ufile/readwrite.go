@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"os"
 	"syscall"
 
@@ -89,10 +88,6 @@ func (f *File) readAtOS(p []byte, off int64) (int, error) {
 // os.File.
 func (f *File) accelerated() bool { return f.seekable() && f.sys.opts.Mode != ModeSyscall }
 
-// cachedMax is how many bytes a raw call copies at most from the page cache. The
-// copy takes about 50 µs, in which the P cannot be taken away.
-const cachedMax = 256 << 10
-
 // pread reads once, 0 at the end of the file.
 func (f *File) pread(p []byte, off int64) (int, error) {
 	switch {
@@ -106,88 +101,6 @@ func (f *File) pread(p []byte, off int64) (int, error) {
 		return 0, f.pathError("read", err)
 	}
 	return f.readRing(r, p, off)
-}
-
-// Large blocks that are not cached are read by plain calls, until bulkPlain of them
-// are in flight and keep the disk busy: through a ring, few threads would do the
-// copying. After bulkMisses blocks that were not cached, only one block in bulkAsk
-// is looked up in the page cache.
-const (
-	bulkMin    = 32 << 10
-	bulkPlain  = 16
-	bulkMisses = 4
-	bulkAsk    = 8
-)
-
-// readAuto reads from the page cache what it holds. The rest is read through a ring
-// if other operations are in flight there, otherwise by a plain call, which is then
-// as fast.
-func (f *File) readAuto(p []byte, off int64) (int, error) {
-	bulk := len(p) >= bulkMin && !f.direct
-	ask := f.askCache()
-	if bulk && ask {
-		misses := f.misses.Load()
-		ask = misses < bulkMisses || misses%bulkAsk == 0 || f.sys.bulk.Load() >= bulkPlain
-	}
-	if ask {
-		n, ok := f.readCached(p, off)
-		if n > 0 {
-			if bulk {
-				f.misses.Store(0)
-			}
-			return n, nil
-		}
-		if ok { // the end, unless this is Linux 5.9 or 5.10: see preadv2(2)
-			return f.readPlain(p, off)
-		}
-	}
-	if f.route() != routeInline {
-		return f.readPlain(p, off)
-	}
-	if bulk {
-		f.misses.Add(1)
-		defer f.sys.bulk.Add(-1)
-		if f.sys.bulk.Add(1) <= bulkPlain {
-			return f.readPlain(p, off)
-		}
-	}
-	if f.sys.tryAlone() {
-		defer f.sys.alone.Store(false)
-		return f.readPlain(p, off)
-	}
-	r, _ := f.sys.reactor() // no error without ModeRing
-	if r == nil {
-		return f.readPlain(p, off)
-	}
-	turn, plain := r.TryPlain()
-	if !plain {
-		return f.readRing(r, p, off)
-	}
-	defer turn.Done()
-	return f.readPlain(p, off)
-}
-
-// readCached reads from the page cache. It returns false if another path must be
-// tried.
-func (f *File) readCached(p []byte, off int64) (int, bool) {
-	n, errno := sys.PreadNoWait(f.fd, p[:min(len(p), cachedMax)], off)
-	switch errno {
-	case 0:
-		if n > 0 {
-			f.cached.Add(1)
-		}
-		return n, true
-	case syscall.EAGAIN:
-		f.known.CompareAndSwap(uint32(routeUnknown), uint32(routeInline))
-	case syscall.EINVAL: // from kernels that do not know the flag, and at offsets out of range
-		if off > math.MaxInt64-int64(len(p)) {
-			break
-		}
-		fallthrough
-	case syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EPERM:
-		f.known.Store(uint32(routeWorker))
-	}
-	return 0, false
 }
 
 func (f *File) readPlain(p []byte, off int64) (int, error) {

@@ -73,7 +73,7 @@ func TestRingsThatCannotBeOpened(t *testing.T) {
 		if got := f.Stats(); got != (ufile.Stats{Plain: 2}) {
 			t.Errorf("%+v", got)
 		}
-		// Who opens another file has descriptors again.
+		// Another file can be opened: there are descriptors again.
 		opened, trace := 0, sys.FDTrace
 		sys.FDTrace = func(fd int, open bool) {
 			trace(fd, open)

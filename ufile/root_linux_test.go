@@ -113,8 +113,8 @@ func TestMagicLinks(t *testing.T) {
 	}
 }
 
-// TestRootUnderRenames opens files while somebody exchanges a directory on the
-// way with a link that leads outside: what is outside must not be reached.
+// TestRootUnderRenames opens files while another goroutine exchanges a directory on
+// the way with a link that leads outside. No file outside may be reached.
 func TestRootUnderRenames(t *testing.T) {
 	needOpenat2(t)
 	dir := tree(t, "root/a/b/file", "root/a/trap>../../outside", "outside/file", "outside/b/file")
@@ -296,7 +296,7 @@ var escapes = map[string]string{
 	"inner":  "a/b",
 }
 
-// TestRootEscapes opens, creates and removes names that somebody made up to get out of a
+// TestRootEscapes opens, creates and removes hostile names that lead out of a
 // root, while directories and links change places: whatever is opened lies in the root,
 // and what is outside stays as it was.
 func TestRootEscapes(t *testing.T) {
@@ -369,7 +369,7 @@ func exchange(t *testing.T, a, b string) (stop func()) {
 	}
 }
 
-// tryEscape does one thing with a name that leads anywhere, and says whether the root
+// tryEscape does one thing with a name that leads anywhere, and reports whether the root
 // allowed it.
 func tryEscape(t *testing.T, r *ufile.Root, rng *rand.Rand, root string) bool {
 	plain := []string{"..", "a", "a/b", "b", "c", "file", ".", "inner", "a/b/../b/c/file"}

@@ -3,44 +3,44 @@
 package ufile
 
 import (
+	"math"
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
 )
 
-// route is how positional reads and writes of a file may reach the kernel. A raw
-// system call and the submission of a ring keep their P, so that a read that
-// blocks in one of them stops the goroutines of the whole process. Only files
-// that the kernel can read without blocking (FMODE_NOWAIT) may be read there:
-// those of ext4, XFS, Btrfs, F2FS and block devices, but not of FUSE, virtiofs,
-// NFS, CIFS, 9p, Ceph, overlayfs, squashfs, procfs or sysfs. TestSilentFiles and
-// TestFileSystems in referees/fusefs see to it.
+// route is how positional reads and writes of a file reach the kernel.
+//
+// A raw system call, and the submission of a ring, keep their P: if one of them
+// blocks, all goroutines of the process may stop. So only files that the kernel can
+// read without blocking (FMODE_NOWAIT) are read there: those of ext4, XFS, Btrfs,
+// F2FS and block devices, but not those of FUSE, virtiofs, NFS, CIFS, 9p, Ceph,
+// overlayfs, squashfs, procfs and sysfs. TestSilentFiles in referees/fusefs fails
+// otherwise.
 type route uint32
 
 const (
 	routeUnknown route = iota
-	// routeInline: the page cache is asked by raw calls, and a ring executes
-	// entries while they are submitted.
+	// routeInline: raw calls read cached data, and a ring executes entries while
+	// they are submitted.
 	routeInline
-	// routeWorker: plain calls. With ModeRing a worker thread of the ring
-	// executes entries (IOSQE_ASYNC), and nothing is tried while they are
-	// submitted.
+	// routeWorker: plain calls. With ModeRing a worker thread of the ring executes
+	// the entries (IOSQE_ASYNC); submitting them does not block.
 	routeWorker
-	// routePlain: plain calls in every mode. Where a regular file has a poll
-	// method, as those of FUSE have, a ring continues a short read even in a
-	// worker thread, and with direct I/O at the same offset: a read across the
-	// end of the file counts bytes that are not there (seen on Linux 6.18).
+	// routePlain: plain calls in every mode. If a regular file can be polled, as
+	// files of FUSE can, a ring continues a short read, also in a worker thread, and
+	// with direct I/O at the same offset: a read across the end of the file counts
+	// bytes that do not exist (seen on Linux 6.18; TestAnswers in referees/fusefs).
 	routePlain
 )
 
-// route returns how to reach the kernel. It finds out when it is first asked, by
-// one system call; a file that is never read or written at an offset costs none.
+// route returns the route of the file. The first call makes a system call.
 func (f *File) route() route {
 	if r := route(f.known.Load()); r != routeUnknown {
 		return r
 	}
-	if !f.lock.Acquire() { // Close waits for the caller: the descriptor is open, but not for long
+	if !f.lock.Acquire() { // closing: the caller's own reference keeps the descriptor open
 		return routePlain
 	}
 	defer f.lock.Release()
@@ -99,4 +99,90 @@ func (f *File) submitAs(e *uring.SQE) {
 	if f.route() == routeWorker {
 		e.SetFlags(uring.SQEAsync)
 	}
+}
+
+// cachedMax is how many bytes a raw call copies at most from the page cache. The
+// copy takes about 50 µs, in which the P cannot be taken away.
+const cachedMax = 256 << 10
+
+// Large blocks that are not cached are read by plain calls, until bulkPlain of them
+// are in flight and keep the disk busy: through a ring, few threads would do the
+// copying. After bulkMisses blocks that were not cached, only one block in bulkAsk
+// is looked up in the page cache.
+const (
+	bulkMin    = 32 << 10
+	bulkPlain  = 16
+	bulkMisses = 4
+	bulkAsk    = 8
+)
+
+// readAuto reads from the page cache what it holds. The rest is read through a ring
+// if other operations are in flight there, otherwise by a plain call, which is then
+// as fast.
+func (f *File) readAuto(p []byte, off int64) (int, error) {
+	bulk := len(p) >= bulkMin && !f.direct
+	ask := f.askCache()
+	if bulk && ask {
+		misses := f.misses.Load()
+		ask = misses < bulkMisses || misses%bulkAsk == 0 || f.sys.bulk.Load() >= bulkPlain
+	}
+	if ask {
+		n, ok := f.readCached(p, off)
+		if n > 0 {
+			if bulk {
+				f.misses.Store(0)
+			}
+			return n, nil
+		}
+		if ok { // the end, unless this is Linux 5.9 or 5.10: see preadv2(2)
+			return f.readPlain(p, off)
+		}
+	}
+	if f.route() != routeInline {
+		return f.readPlain(p, off)
+	}
+	if bulk {
+		f.misses.Add(1)
+		defer f.sys.bulk.Add(-1)
+		if f.sys.bulk.Add(1) <= bulkPlain {
+			return f.readPlain(p, off)
+		}
+	}
+	if f.sys.tryAlone() {
+		defer f.sys.alone.Store(false)
+		return f.readPlain(p, off)
+	}
+	r, _ := f.sys.reactor() // no error without ModeRing
+	if r == nil {
+		return f.readPlain(p, off)
+	}
+	turn, plain := r.TryPlain()
+	if !plain {
+		return f.readRing(r, p, off)
+	}
+	defer turn.Done()
+	return f.readPlain(p, off)
+}
+
+// readCached reads from the page cache. It returns false if another path must be
+// tried.
+func (f *File) readCached(p []byte, off int64) (int, bool) {
+	n, errno := sys.PreadNoWait(f.fd, p[:min(len(p), cachedMax)], off)
+	switch errno {
+	case 0:
+		if n > 0 {
+			f.cached.Add(1)
+		}
+		return n, true
+	case syscall.EAGAIN:
+		f.known.CompareAndSwap(uint32(routeUnknown), uint32(routeInline))
+	case syscall.EINVAL: // from kernels that do not know the flag, and at offsets out of range
+		if off > math.MaxInt64-int64(len(p)) {
+			break
+		}
+		fallthrough
+	case syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EPERM:
+		f.known.Store(uint32(routeWorker))
+	}
+	return 0, false
 }

@@ -59,7 +59,7 @@ func (w *swept) with(t *faultsweep.Trial, mode ufile.Mode, flag int, do func(s *
 			t.Errorf("a read afterwards: %d bytes, or not the file's", n)
 		}
 		dead := errors.Is(err, reactor.ErrFailed)
-		if !dead || !w.sim { // nobody hears of what a ring does whose parker has failed
+		if !dead || !w.sim { // a ring whose parker has failed reports nothing
 			t.Await("no operation is in flight", func() bool { return s.Stats().Reactor.InFlight == 0 })
 		}
 		if err != nil && !dead {
@@ -76,7 +76,7 @@ func (w *swept) with(t *faultsweep.Trial, mode ufile.Mode, flag int, do func(s *
 	do(s, f)
 }
 
-// changed says whether p is not what the file holds at an offset.
+// changed reports whether p is not what the file holds at an offset.
 func (w *swept) changed(f *ufile.File, p []byte, off int) bool {
 	content, err := os.ReadFile(f.Name())
 	return err != nil || !bytes.Equal(p, content[off:off+len(p)])
@@ -230,7 +230,7 @@ func (w *swept) batch(mode ufile.Mode, flag int, write bool) func(*faultsweep.Tr
 			t.Disarm()
 			t.Judge("Batch", err)
 			w.ranges(t, f, ranges, write)
-			for i := range ranges { // nobody else has it any more
+			for i := range ranges { // the kernel has it no more
 				clear(ranges[i].Buf)
 				defer func() {
 					t.Settle()

@@ -22,7 +22,7 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// waiters says whether goroutines wait for rings.
+// waiters reports whether goroutines wait for rings.
 func waiters() bool {
 	buf := make([]byte, 1<<20)
 	return strings.Contains(string(buf[:runtime.Stack(buf, true)]), "ringside/reactor.(*netpolled).start.func")

@@ -60,7 +60,7 @@ func TestTruncatedUnderReads(t *testing.T) {
 	}
 }
 
-// cutOff says whether p is what the file holds from off on. Behind the cut it
+// cutOff reports whether p is what the file holds from off on. Behind the cut it
 // may be zero: the kernel clears what it cuts off of a page while it copies the
 // same page to a reader.
 func cutOff(p, content []byte, off int64) bool {

@@ -81,7 +81,7 @@ func writeAtOffsets(c *script) {
 }
 
 // notFar makes a file small again that the file system has made as large as was
-// asked for: XFS, Btrfs and tmpfs have files of 8 EiB, which nobody reads.
+// asked for: XFS, Btrfs and tmpfs have files of 8 EiB, which no test reads.
 func notFar(c *script, path string) {
 	st, err := os.Stat(path)
 	if err == nil && st.Size() > 1<<40 {
