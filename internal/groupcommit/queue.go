@@ -86,7 +86,8 @@ func (g *Group[T]) Add(r *Request[T]) {
 
 // Queue holds the requests that wait. The zero value is empty.
 type Queue[T any] struct {
-	// Patience is how many times in a row Gather yields without effect. 0 is 4.
+	// Patience is how many times in a row Gather yields without effect. 0 is 2
+	// (docs/appendlog.md has the measurement).
 	Patience int
 	// Limit bounds the time that Gather takes: after it the processors belong to
 	// goroutines that compute. 0 is a millisecond.
@@ -246,7 +247,7 @@ func (q *Queue[T]) Gather() {
 	}
 	patience, limit := q.Patience, q.Limit
 	if patience == 0 {
-		patience = 4
+		patience = 2
 	}
 	if limit == 0 {
 		limit = time.Millisecond
