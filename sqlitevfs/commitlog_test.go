@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ncruces/go-sqlite3"
 )
@@ -100,9 +101,12 @@ func TestLogReplay(t *testing.T) {
 	}
 }
 
-// TestLogOfAnotherProcess commits beside a process that has the log.
+// TestLogOfAnotherProcess commits beside a process that has the log, and has the
+// log when that process has ended.
 func TestLogOfAnotherProcess(t *testing.T) {
 	needLog(t)
+	defer func(d time.Duration) { logRetry = d }(logRetry)
+	logRetry = 0
 	path := dbFile(t)
 	stop := committer(t, path, 5)
 	defer stop()
@@ -115,7 +119,11 @@ func TestLogOfAnotherProcess(t *testing.T) {
 		t.Error(s)
 	}
 	acked := stop()
-	wantQuery(t, c, "SELECT count(*) FROM o", "20")
+	execSQL(t, c, "INSERT INTO o VALUES(1)")
+	if s := query(t, c, "PRAGMA ringside"); !strings.Contains(s, `"groupLog":"on"`) {
+		t.Error("afterwards:", s)
+	}
+	wantQuery(t, c, "SELECT count(*) FROM o", "21")
 	if n, _ := strconv.Atoi(query(t, c, "SELECT count(*) FROM t")); n < acked {
 		t.Errorf("%d rows, %d were committed", n, acked)
 	}

@@ -354,6 +354,44 @@ func TestRecover(t *testing.T) {
 	}
 }
 
+// TestVersion1 replays a log as the first version of this package left it.
+func TestVersion1(t *testing.T) {
+	needLocks(t)
+	dir := t.TempDir()
+	w := newTestWAL(t, dir, "db")
+	p := make([]byte, firstBatch+3*minSegment)
+	h := fileHeader{id: 7, revision: 2, generation: 5, live: 1, segment: minSegment}
+	h.encode(p[h.slot():])
+	head := p[h.slot():]
+	le.PutUint32(head[8:], 1)
+	le.PutUint32(head[60:], crc(head[:60]))
+	at := int64(firstBatch)
+	for seq := uint64(1); seq <= 3; seq++ {
+		frames, off := w.append(2)
+		at += int64(copy(p[at:], encodeBatch(batchHeader{id: 7, generation: 5, seq: seq, live: 1, off: at},
+			record{path: "db-wal", header: w.parsed, off: off, frames: frames})))
+	}
+	w.lose(1)
+	if err := os.WriteFile(filepath.Join(dir, defaultName), p, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := reopen(t, dir); r.Applied != 2 || r.Present != 1 || w.holds() != 3 {
+		t.Errorf("%+v", r)
+	}
+	// Damage before the newest batch: the batches do not tell whose it is.
+	for range 2 {
+		w.lose(1)
+		damaged := append([]byte(nil), p...)
+		damaged[firstBatch+block+500] ^= 1
+		if err := os.WriteFile(filepath.Join(dir, defaultName), damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := Recover(dir, Options{}); err != nil || r.Lacks(w.path) == nil || r.Lacks(filepath.Join(dir, "other-wal")) == nil {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+}
+
 // TestForeignBlocks: batches of another log, and of this log in another place,
 // lie where batches could be.
 func TestForeignBlocks(t *testing.T) {
