@@ -73,19 +73,29 @@ func (h Header) same(o Header) bool {
 // checksum is the running sum that chains the frames of a WAL.
 type checksum [2]uint32
 
-// add continues a sum over a multiple of 8 bytes.
+// add continues a sum over a multiple of 8 bytes. Each sum is added last, as it is
+// known last: the other way round takes half as long again.
 func (c checksum) add(p []byte, big bool) checksum {
 	s0, s1 := c[0], c[1]
 	if big {
 		for ; len(p) >= 8; p = p[8:] {
-			s0 += be.Uint32(p) + s1
-			s1 += be.Uint32(p[4:]) + s0
+			x := be.Uint64(p)
+			s0 = (s0 + uint32(x>>32)) + s1
+			s1 = (s1 + uint32(x)) + s0
 		}
 		return checksum{s0, s1}
 	}
-	for ; len(p) >= 8; p = p[8:] {
-		s0 += le.Uint32(p) + s1
-		s1 += le.Uint32(p[4:]) + s0
+	for ; len(p) >= 16; p = p[16:] {
+		x, y := le.Uint64(p), le.Uint64(p[8:])
+		s0 = (s0 + uint32(x)) + s1
+		s1 = (s1 + uint32(x>>32)) + s0
+		s0 = (s0 + uint32(y)) + s1
+		s1 = (s1 + uint32(y>>32)) + s0
+	}
+	if len(p) >= 8 {
+		x := le.Uint64(p)
+		s0 = (s0 + uint32(x)) + s1
+		s1 = (s1 + uint32(x>>32)) + s0
 	}
 	return checksum{s0, s1}
 }
