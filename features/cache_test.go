@@ -98,13 +98,13 @@ func TestShortageDuringTrial(t *testing.T) {
 	}
 }
 
-// RINGSIDE_IOURING=off forbids at once and is not remembered.
+// RINGSIDE_BACKEND=plain forbids at once and is not remembered.
 func TestOverride(t *testing.T) {
 	ringtest.NeedRing(t)
 	h := newHost()
-	value := "off"
+	value := "plain"
 	h.getenv = func(key string) string {
-		if key == EnvIOURing {
+		if key == EnvBackend {
 			return value
 		}
 		return ""
@@ -128,10 +128,10 @@ func TestOverride(t *testing.T) {
 	if err := h.haveIOURing(); err != nil {
 		t.Errorf("with %q: %v", value, err)
 	}
-	if r := h.collect(); len(r.Notes) == 0 || r.Notes[0].About != EnvIOURing {
+	if r := h.collect(); len(r.Notes) == 0 || r.Notes[0].About != EnvBackend {
 		t.Errorf("a value without meaning is not noted: %+v", r.Notes)
 	}
-	value = "off"
+	value = "plain"
 	if err := h.haveIOURing(); !errors.Is(err, ErrForbidden) {
 		t.Errorf("with %q: %v", value, err)
 	}

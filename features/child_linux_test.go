@@ -173,12 +173,12 @@ func underFilter(t *testing.T, s situation, reason string) childReport {
 	return r
 }
 
-// RINGSIDE_IOURING=off wins over everything, and what the kernel says of
+// RINGSIDE_BACKEND=plain wins over everything, and what the kernel says of
 // itself stays visible where it answers queries.
 func TestSwitchedOff(t *testing.T) {
 	ringtest.NeedRing(t)
-	r := report(t, situation{}, features.EnvIOURing+"=off")
-	forbidden(t, r, features.PolicyEnvironment, "RINGSIDE_IOURING is off")
+	r := report(t, situation{}, features.EnvBackend+"=plain")
+	forbidden(t, r, features.PolicyEnvironment, "RINGSIDE_BACKEND is plain")
 	query := features.HaveRegister(uring.OpRegisterQuery) == nil
 	for kind, table := range tables(r.Report) {
 		for _, e := range table {

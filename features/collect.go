@@ -4,7 +4,6 @@ package features
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 
 	"github.com/ringside-io/ringside/internal/probe"
@@ -22,7 +21,7 @@ func (h *host) collect() Report {
 	if h.os == "linux" {
 		r.environment(h.environment())
 	}
-	r.Override = h.getenv(EnvIOURing)
+	r.Override = h.getenv(EnvBackend)
 	var err error
 	if err = h.haveIOURing(); err == nil {
 		r.Usable = true
@@ -130,8 +129,8 @@ func (r *Report) unrepeat() {
 
 // notes adds what a user may want to change although rings work.
 func (h *host) notes(r *Report) {
-	if r.Override != "" && r.Override != "off" {
-		r.Notes = append(r.Notes, Note{EnvIOURing, fmt.Sprintf("the value %q means nothing", r.Override), "set it to off, or unset it"})
+	if _, err := ParseMode(r.Override); err != nil {
+		r.Notes = append(r.Notes, Note{EnvBackend, err.Error(), "set it to one of these, or unset it"})
 	}
 	if r.Usable {
 		h.memlockNote(r)

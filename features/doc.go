@@ -35,7 +35,7 @@
 //
 // # Switching io_uring off
 //
-// With RINGSIDE_IOURING=off in the environment all probes answer
+// With RINGSIDE_BACKEND=plain in the environment all probes answer
 // [ErrForbidden], and the packages of this module use their fallbacks. It is
 // meant for support: to see whether a problem goes away.
 //

@@ -10,7 +10,7 @@ import (
 
 // ErrForbidden is matched by the error of a probe when the kernel could, but a
 // policy says no: a sysctl, a seccomp filter, a security module, a limit, or
-// the variable RINGSIDE_IOURING. The error is a [*ForbiddenError].
+// the variable RINGSIDE_BACKEND. The error is a [*ForbiddenError].
 var ErrForbidden = errors.New("io_uring is forbidden by policy")
 
 // Policy is what forbids.
@@ -23,7 +23,7 @@ const (
 	PolicyLSM         Policy = "lsm"         // SELinux, AppArmor or another security module
 	PolicyMemlock     Policy = "memlock"     // RLIMIT_MEMLOCK
 	PolicyCapability  Policy = "capability"  // the kernel wants a privilege for this
-	PolicyEnvironment Policy = "environment" // RINGSIDE_IOURING=off
+	PolicyEnvironment Policy = "environment" // RINGSIDE_BACKEND=plain
 )
 
 // ForbiddenError says what forbids a feature and how to allow it. It matches

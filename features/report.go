@@ -26,7 +26,7 @@ type Report struct {
 	LSMs           []string `json:"lsm"`       // active security modules
 	Context        string   `json:"context"`   // their label of the process
 	Container      string   `json:"container"` // a guess, "" for none
-	Override       string   `json:"override"`  // value of RINGSIDE_IOURING
+	Override       string   `json:"override"`  // value of RINGSIDE_BACKEND
 
 	Features []Entry `json:"features"`
 	Ops      []Entry `json:"ops"`

@@ -18,7 +18,7 @@ import (
 )
 
 // batchModes are the systems that batches must work on.
-var batchModes = []ufile.Mode{ufile.ModeAuto, ufile.ModeRing, ufile.ModeSyscall}
+var batchModes = []ufile.Mode{ufile.ModeAuto, ufile.ModeRing, ufile.ModePlain}
 
 func overBatches(t *testing.T, test func(t *testing.T, s *ufile.System)) {
 	for _, mode := range batchModes {

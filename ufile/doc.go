@@ -42,8 +42,8 @@
 //
 // Open, Create and OpenFile choose automatically. Where io_uring is absent or
 // forbidden they use plain system calls, and [Backend] returns the reason. A
-// [System] with ModeRing or ModeSyscall forces a choice. Forcing rings where they
-// cannot be opened is an error that names what to change. RINGSIDE_IOURING=off in
+// [System] with ModeRing or ModePlain forces a choice. Forcing rings where they
+// cannot be opened is an error that names what to change. RINGSIDE_BACKEND=plain in
 // the environment turns io_uring off.
 //
 // # Ownership and concurrency

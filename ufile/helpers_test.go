@@ -18,7 +18,7 @@ import (
 )
 
 // modes are the systems that tests run over.
-var modes = []ufile.Mode{ufile.ModeAuto, ufile.ModeRing, ufile.ModeSyscall}
+var modes = []ufile.Mode{ufile.ModeAuto, ufile.ModeRing, ufile.ModePlain}
 
 // newSystem returns a system, or skips where it needs a ring and there is none.
 func newSystem(t testing.TB, o ufile.Options) *ufile.System {
@@ -36,8 +36,8 @@ func newSystem(t testing.TB, o ufile.Options) *ufile.System {
 // needRing skips where io_uring cannot be used, be it by order of the user.
 func needRing(t testing.TB) {
 	t.Helper()
-	if os.Getenv(features.EnvIOURing) == "off" {
-		t.Skipf("needs io_uring: %s is off", features.EnvIOURing)
+	if os.Getenv(features.EnvBackend) == "plain" {
+		t.Skipf("needs io_uring: %s is off", features.EnvBackend)
 	}
 	ringtest.NeedRing(t)
 }

@@ -37,7 +37,7 @@ func TestLittleLockedMemory(t *testing.T) {
 		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 			t.Fatal(err)
 		}
-		for _, mode := range []ufile.Mode{ufile.ModeAuto, ufile.ModeSyscall} {
+		for _, mode := range []ufile.Mode{ufile.ModeAuto, ufile.ModePlain} {
 			t.Run(fmt.Sprintf("%d,%v", limit, mode), func(t *testing.T) {
 				withLittleLockedMemory(t, dir, mode, int(limit))
 			})

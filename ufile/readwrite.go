@@ -86,7 +86,7 @@ func (f *File) readAtOS(p []byte, off int64) (int, error) {
 
 // accelerated reports whether positional calls may take another path than those of
 // os.File.
-func (f *File) accelerated() bool { return f.seekable() && f.sys.opts.Mode != ModeSyscall }
+func (f *File) accelerated() bool { return f.seekable() && f.sys.opts.Mode != ModePlain }
 
 // pread reads once, 0 at the end of the file.
 func (f *File) pread(p []byte, off int64) (int, error) {

@@ -66,7 +66,7 @@ func TestRingsThatCannotBeOpened(t *testing.T) {
 		f := open(t, s, path, os.O_RDONLY|sys.ODirect)
 		p := ufile.AlignedBuffer(4096)
 		withoutDescriptors(t, func() { readInRing(t, f, p) })
-		if name, reason := s.Backend(); name != "syscall" || !strings.Contains(reason, syscall.EMFILE.Error()) {
+		if name, reason := s.Backend(); name != "plain" || !strings.Contains(reason, syscall.EMFILE.Error()) {
 			t.Errorf("backend %q, reason %q", name, reason)
 		}
 		readAt(t, f, p, 4096)
@@ -143,7 +143,7 @@ func TestRingsThatFail(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if name, reason := s.Backend(); name != "syscall" || !strings.Contains(reason, "ring failed") {
+		if name, reason := s.Backend(); name != "plain" || !strings.Contains(reason, "ring failed") {
 			t.Errorf("backend %q, reason %q", name, reason)
 		}
 		if err := f.Close(); err != nil {

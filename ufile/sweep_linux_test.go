@@ -362,7 +362,7 @@ func (w *swept) names(t *faultsweep.Trial) {
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		t.Fatalf("%v", err)
 	}
-	s, err := ufile.NewSystem(ufile.Options{Mode: ufile.ModeSyscall})
+	s, err := ufile.NewSystem(ufile.Options{Mode: ufile.ModePlain})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -496,7 +496,7 @@ func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, (&swept{content: random(44 << 10)}).operations(), faultsweep.Exempt{
 		"is the method of the default System": "Open Create OpenFile NewFile NewBatch OpenRoot DirFS Backend",
 		"tells what is known and asks nothing of the kernel": "System.Backend System.Stats File.Stats File.Name Root.Name Root.Backend Batch.Registered " +
-			"Mode.String AlignedBuffer",
+			"AlignedBuffer Stats.Plus",
 		"is os.File's own, which knows no door of ours": "File.Read File.Write File.WriteString File.Seek File.Sync File.Truncate File.Stat File.Chmod File.Chown " +
 			"File.Chdir File.ReadDir File.Readdir File.Readdirnames File.SetDeadline File.SetReadDeadline File.SetWriteDeadline File.SyscallConn File.Fd",
 	})
@@ -644,7 +644,7 @@ func (w *swept) moreNames(t *faultsweep.Trial) {
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		t.Fatalf("%v", err)
 	}
-	s, err := ufile.NewSystem(ufile.Options{Mode: ufile.ModeSyscall})
+	s, err := ufile.NewSystem(ufile.Options{Mode: ufile.ModePlain})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -55,22 +55,24 @@ type System struct {
 	done   Stats               // of files that were closed
 }
 
-// errNoRings is the reason of a system with ModeSyscall.
+// errNoRings is the reason of a system with ModePlain.
 var errNoRings = errors.New("plain system calls were asked for")
 
 // NewSystem returns a system. With ModeRing it fails where io_uring cannot be used,
 // with an error that names what to change. With the other modes it does not fail. A
 // number that is no mode is an error.
 func NewSystem(o Options) (*System, error) {
-	if o.Mode < ModeAuto || o.Mode > ModeSyscall {
-		return nil, fmt.Errorf("ufile: there is no %v", o.Mode)
+	switch o.Mode {
+	case ModeAuto, ModeRing, ModePlain:
+	default:
+		return nil, fmt.Errorf("ufile: no mode %v: want auto, io_uring or plain", o.Mode)
 	}
 	if o.Restrict && o.Reactor.Restrict == nil {
 		o.Reactor.Restrict = ringOps
 	}
 	s := &System{opts: o, files: make(map[*state]struct{})}
 	err := errNoRings
-	if o.Mode != ModeSyscall {
+	if o.Mode != ModePlain {
 		err = usable()
 	}
 	if err != nil {
@@ -103,19 +105,19 @@ var defaultSystem = sync.OnceValue(func() *System {
 	return s
 })
 
-// Backend returns what the package's own functions use: "io_uring", or "syscall"
+// Backend returns what the package's own functions use: "io_uring", or "plain"
 // with the reason why not io_uring.
 func Backend() (name, reason string) { return defaultSystem().Backend() }
 
-// Backend returns what the system uses: "io_uring", or "syscall" with the reason
+// Backend returns what the system uses: "io_uring", or "plain" with the reason
 // why not io_uring.
 func (s *System) Backend() (name, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reason != "" {
-		return "syscall", s.reason
+		return ModePlain.String(), s.reason
 	}
-	return "io_uring", ""
+	return ModeRing.String(), ""
 }
 
 // Open opens a file for reading, as os.Open.
@@ -263,7 +265,7 @@ func (s *System) remove(f *state) (rings, broken *reactor.Reactor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.files, f)
-	s.done.add(f.stats())
+	s.done = s.done.Plus(f.stats())
 	if len(s.files) > 0 {
 		return nil, nil
 	}
@@ -315,35 +317,22 @@ func (s *System) closeIdle() {
 	}
 }
 
-// Mode is how a [System] reads and writes.
-type Mode int
+// Mode is how a [System] reads and writes: ModeAuto, ModeRing or ModePlain.
+type Mode = features.Mode
 
 const (
 	// ModeAuto chooses for each operation, and uses plain system calls where
 	// io_uring cannot be used.
-	ModeAuto Mode = iota
+	ModeAuto = features.ModeAuto
 	// ModeRing sends every positional read and write of regular files and
 	// block devices through a ring: to its worker threads where the kernel cannot
 	// read the file without blocking. Regular files that can be polled, such as
 	// those of FUSE, are left to plain system calls: a ring returns wrong counts
 	// for them at the end of the file (Linux 6.18).
-	ModeRing
-	// ModeSyscall uses plain system calls only.
-	ModeSyscall
+	ModeRing = features.ModeRing
+	// ModePlain uses plain system calls only.
+	ModePlain = features.ModePlain
 )
-
-// String returns auto, ring or syscall.
-func (m Mode) String() string {
-	switch m {
-	case ModeAuto:
-		return "auto"
-	case ModeRing:
-		return "ring"
-	case ModeSyscall:
-		return "syscall"
-	}
-	return fmt.Sprintf("Mode(%d)", int(m))
-}
 
 // Stats count which path the positional reads and writes took. A call that took
 // several paths, because a part of its data was cached, counts in each.
@@ -355,10 +344,9 @@ type Stats struct {
 	Reactor reactor.Stats `json:"reactor"`
 }
 
-func (s *Stats) add(t Stats) {
-	s.Cached += t.Cached
-	s.Plain += t.Plain
-	s.Ring += t.Ring
+// Plus returns the sum of two sets of counters.
+func (s Stats) Plus(t Stats) Stats {
+	return Stats{Cached: s.Cached + t.Cached, Plain: s.Plain + t.Plain, Ring: s.Ring + t.Ring, Reactor: s.Reactor.Plus(t.Reactor)}
 }
 
 // Stats returns the counters of all files that the system has opened. A file from
@@ -368,7 +356,7 @@ func (s *System) Stats() Stats {
 	defer s.mu.Unlock()
 	sum := s.done
 	for f := range s.files {
-		sum.add(f.stats())
+		sum = sum.Plus(f.stats())
 	}
 	for _, r := range []*reactor.Reactor{s.rings.Load(), s.broken} {
 		if r != nil {

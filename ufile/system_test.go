@@ -136,9 +136,9 @@ func TestAutoOpensNoRingForTheCache(t *testing.T) {
 func TestStatsTellThePath(t *testing.T) {
 	content := random(8192)
 	for mode, want := range map[ufile.Mode]ufile.Stats{
-		ufile.ModeAuto:    {Cached: 1, Plain: 1}, // buffered writes are plain
-		ufile.ModeRing:    {Ring: 2},
-		ufile.ModeSyscall: {Plain: 2},
+		ufile.ModeAuto:  {Cached: 1, Plain: 1}, // buffered writes are plain
+		ufile.ModeRing:  {Ring: 2},
+		ufile.ModePlain: {Plain: 2},
 	} {
 		t.Run(mode.String(), func(t *testing.T) {
 			s := newSystem(t, ufile.Options{Mode: mode})
@@ -222,12 +222,12 @@ func TestHopelessOffsetsDoNotSpoilTheCache(t *testing.T) {
 func TestBackendGivesTheReason(t *testing.T) {
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		name, reason := s.Backend()
-		if (name == "io_uring") != (reason == "") || name != "io_uring" && name != "syscall" {
+		if (name == "io_uring") != (reason == "") || name != "io_uring" && name != "plain" {
 			t.Errorf("backend %q, reason %q", name, reason)
 		}
 	})
-	if name, reason := newSystem(t, ufile.Options{Mode: ufile.ModeSyscall}).Backend(); name != "syscall" || reason == "" {
-		t.Errorf("ModeSyscall: backend %q, reason %q", name, reason)
+	if name, reason := newSystem(t, ufile.Options{Mode: ufile.ModePlain}).Backend(); name != "plain" || reason == "" {
+		t.Errorf("ModePlain: backend %q, reason %q", name, reason)
 	}
 	needRing(t)
 	if name, reason := ufile.Backend(); name != "io_uring" {
@@ -236,7 +236,7 @@ func TestBackendGivesTheReason(t *testing.T) {
 }
 
 func TestModeHasAName(t *testing.T) {
-	for m, want := range map[ufile.Mode]string{ufile.ModeAuto: "auto", ufile.ModeRing: "ring", ufile.ModeSyscall: "syscall", 7: "Mode(7)"} {
+	for m, want := range map[ufile.Mode]string{ufile.ModeAuto: "auto", ufile.ModeRing: "io_uring", ufile.ModePlain: "plain", 7: "Mode(7)"} {
 		if got := m.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -253,15 +253,15 @@ func TestInAProcessWithoutRings(t *testing.T) {
 		fallsBack(t)
 		return
 	}
-	// The whole suite runs without rings in ModeSyscall, and with io_uring refused by make forbidden.
+	// The whole suite runs without rings in ModePlain, and with io_uring refused by make forbidden.
 	run := "-test.run=^(TestInAProcessWithoutRings|TestSuite)$/./^(ReadAt|Close)$/^(Offsets|ReadAt)$"
 	cmd := exec.Command(os.Args[0], run, "-test.v")
-	cmd.Env = append(os.Environ(), envChild+"=1", features.EnvIOURing+"=off")
+	cmd.Env = append(os.Environ(), envChild+"=1", features.EnvBackend+"=plain")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, line := range []string{"--- PASS: TestInAProcessWithoutRings", "--- PASS: TestSuite/auto", "--- SKIP: TestSuite/ring", "--- PASS: TestSuite/syscall"} {
+	for _, line := range []string{"--- PASS: TestInAProcessWithoutRings", "--- PASS: TestSuite/auto", "--- SKIP: TestSuite/io_uring", "--- PASS: TestSuite/plain"} {
 		if !strings.Contains(string(out), line) {
 			t.Errorf("the child does not say %q:\n%s", line, out)
 		}
@@ -275,7 +275,7 @@ func fallsBack(t *testing.T) {
 		t.Errorf("the error of ModeRing does not say what to change: %v", err)
 	}
 	name, reason := ufile.Backend()
-	if name != "syscall" || !strings.Contains(reason, features.EnvIOURing) {
+	if name != "plain" || !strings.Contains(reason, features.EnvBackend) {
 		t.Errorf("backend %q, reason %q", name, reason)
 	}
 	content := random(10000)
@@ -298,7 +298,7 @@ func fallsBack(t *testing.T) {
 }
 
 func TestNoSystemHasAnUnknownMode(t *testing.T) {
-	for _, m := range []ufile.Mode{-1, ufile.ModeSyscall + 1} {
+	for _, m := range []ufile.Mode{features.ModeEpoll, features.ModeNet, 9} {
 		if _, err := ufile.NewSystem(ufile.Options{Mode: m}); err == nil {
 			t.Errorf("%v was accepted", m)
 		}

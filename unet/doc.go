@@ -40,7 +40,7 @@
 // The package's functions choose automatically: where io_uring is absent or forbidden,
 // receives are plain system calls, and [Backend] returns the reason. A [System] with
 // a [Mode] forces a choice; forcing rings where they are not available is an error
-// that names what to change. RINGSIDE_IOURING=off in the environment forbids io_uring
+// that names what to change. RINGSIDE_BACKEND=plain in the environment forbids io_uring
 // for support cases. Rings need Linux 5.11, ModePlain needs Linux. On other systems
 // everything is package net's. With the automatic choice, a socket that cannot be
 // driven for lack of descriptors or memory also stays package net's.

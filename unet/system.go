@@ -130,34 +130,19 @@ func (s *System) or() *System {
 	return s
 }
 
-// Mode selects how a [System] receives.
-type Mode int
+// Mode is how a [System] receives: ModeAuto, ModeRing, ModePlain or ModeNet.
+type Mode = features.Mode
 
 const (
 	// ModeAuto uses rings where io_uring is available, otherwise plain system
 	// calls. On systems other than Linux it uses package net.
-	ModeAuto Mode = iota
+	ModeAuto = features.ModeAuto
 	// ModeRing uses rings.
-	ModeRing
+	ModeRing = features.ModeRing
 	// ModePlain has the design of ModeRing with a plain system call instead of
 	// each ring operation. It does not need io_uring and has nearly all of the
 	// gain.
-	ModePlain
+	ModePlain = features.ModePlain
 	// ModeNet returns connections of package net.
-	ModeNet
+	ModeNet = features.ModeNet
 )
-
-// String returns auto, ring, plain or net.
-func (m Mode) String() string {
-	switch m {
-	case ModeAuto:
-		return "auto"
-	case ModeRing:
-		return "ring"
-	case ModePlain:
-		return "plain"
-	case ModeNet:
-		return "net"
-	}
-	return fmt.Sprintf("Mode(%d)", int(m))
-}

@@ -15,7 +15,7 @@ func TestModes(t *testing.T) {
 	for _, c := range []struct {
 		mode unet.Mode
 		name string
-	}{{unet.ModeAuto, "auto"}, {unet.ModeRing, "ring"}, {unet.ModePlain, "plain"}, {unet.ModeNet, "net"}, {9, "Mode(9)"}} {
+	}{{unet.ModeAuto, "auto"}, {unet.ModeRing, "io_uring"}, {unet.ModePlain, "plain"}, {unet.ModeNet, "net"}, {9, "Mode(9)"}} {
 		if got := c.mode.String(); got != c.name {
 			t.Errorf("%s prints as %s", c.name, got)
 		}
@@ -29,7 +29,7 @@ func TestModes(t *testing.T) {
 // or package net's connections on other systems than Linux, and names the reason;
 // an explicit one fails.
 func TestWithoutRings(t *testing.T) {
-	t.Setenv(features.EnvIOURing, "off")
+	t.Setenv(features.EnvBackend, "plain")
 	if _, err := unet.NewSystem(unet.Options{Mode: unet.ModeRing}); err == nil {
 		t.Error("rings were forced where they are switched off")
 	}

@@ -90,7 +90,7 @@
 //
 // # Choosing
 //
-// [Options] or RINGSIDE_WATCHER in the environment name the backend: auto,
+// [Options] or RINGSIDE_BACKEND in the environment name the backend: auto,
 // epoll or io_uring. Auto takes io_uring where the kernel has deferred task work
 // and policy allows it, otherwise epoll; [Watcher.Backend] says which and why. A
 // backend asked for by name that cannot be had is an error with the reason.

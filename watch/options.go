@@ -2,44 +2,20 @@
 
 package watch
 
-import "fmt"
+import "github.com/ringside-io/ringside/features"
 
-// EnvWatcher is the variable of the environment that names the backend of
-// watchers whose options leave the choice open: auto, epoll or io_uring.
-const EnvWatcher = "RINGSIDE_WATCHER"
-
-// Mode says by what a [Watcher] learns of readiness.
-type Mode uint8
+// Mode is by what a [Watcher] learns of readiness: ModeAuto, ModeEpoll or ModeRing.
+type Mode = features.Mode
 
 const (
-	// ModeAuto takes what RINGSIDE_WATCHER names, otherwise io_uring where it works
+	// ModeAuto takes what RINGSIDE_BACKEND names, otherwise io_uring where it works
 	// with deferred task work, otherwise epoll.
-	ModeAuto Mode = iota
+	ModeAuto = features.ModeAuto
 	// ModeEpoll insists on epoll.
-	ModeEpoll
+	ModeEpoll = features.ModeEpoll
 	// ModeRing insists on io_uring.
-	ModeRing
+	ModeRing = features.ModeRing
 )
-
-var modeNames = [...]string{"auto", "epoll", "io_uring"}
-
-// String returns auto, epoll or io_uring.
-func (m Mode) String() string {
-	if int(m) < len(modeNames) {
-		return modeNames[m]
-	}
-	return fmt.Sprintf("Mode(%d)", uint8(m))
-}
-
-// ParseMode returns the mode with the given name; the empty one is auto.
-func ParseMode(name string) (Mode, error) {
-	for i, n := range modeNames {
-		if n == name || name == "" {
-			return Mode(i), nil
-		}
-	}
-	return ModeAuto, fmt.Errorf("watch: unknown mode %q: want auto, epoll or io_uring", name)
-}
 
 // defaultBatch is how many descriptors one Dispatch reports at most when the
 // options do not say.

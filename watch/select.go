@@ -5,6 +5,8 @@ package watch
 import (
 	"fmt"
 	"os"
+
+	"github.com/ringside-io/ringside/features"
 )
 
 // choose opens the backend that the options or the environment name, or the one
@@ -13,10 +15,12 @@ func (w *Watcher) choose() error {
 	b, by := w.opts.Mode, "the options"
 	if b == ModeAuto {
 		var err error
-		if b, err = ParseMode(os.Getenv(EnvWatcher)); err != nil {
-			return fmt.Errorf("%w (%s)", err, EnvWatcher)
+		if b, err = features.ParseMode(os.Getenv(features.EnvBackend)); err != nil {
+			return fmt.Errorf("watch: %w (%s)", err, features.EnvBackend)
 		}
-		by = EnvWatcher
+		if by = features.EnvBackend; b != ModeRing && b != ModeEpoll {
+			b = ModeAuto
+		}
 	}
 	reason := "asked for by " + by
 	switch b {
@@ -32,7 +36,7 @@ func (w *Watcher) choose() error {
 		}
 		return w.useEpoll("io_uring cannot be used: " + err.Error())
 	}
-	return fmt.Errorf("watch: unknown backend %v", b)
+	return fmt.Errorf("watch: no mode %v: want auto, io_uring or epoll", b)
 }
 
 func (w *Watcher) useEpoll(reason string) error {

@@ -29,20 +29,20 @@ func backendOf(t *testing.T, o watch.Options) (name, reason string, err error) {
 func TestBackendByOptionAndEnvironment(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
 		for _, env := range []string{"", "auto", "epoll", "io_uring"} {
-			t.Setenv(watch.EnvWatcher, env)
+			t.Setenv(features.EnvBackend, env)
 			name, reason, err := backendOf(t, watch.Options{Mode: b})
 			if err != nil || name != b.String() || !strings.Contains(reason, "options") {
 				t.Errorf("%v with %q in the environment: %s (%s), %v", b, env, name, reason, err)
 			}
 		}
-		t.Setenv(watch.EnvWatcher, b.String())
+		t.Setenv(features.EnvBackend, b.String())
 		name, reason, err := backendOf(t, watch.Options{})
-		if err != nil || name != b.String() || !strings.Contains(reason, watch.EnvWatcher) {
+		if err != nil || name != b.String() || !strings.Contains(reason, features.EnvBackend) {
 			t.Errorf("%v in the environment: %s (%s), %v", b, name, reason, err)
 		}
 	})
-	t.Setenv(watch.EnvWatcher, "kqueue")
-	if _, _, err := backendOf(t, watch.Options{}); err == nil || !strings.Contains(err.Error(), "kqueue") || !strings.Contains(err.Error(), watch.EnvWatcher) {
+	t.Setenv(features.EnvBackend, "kqueue")
+	if _, _, err := backendOf(t, watch.Options{}); err == nil || !strings.Contains(err.Error(), "kqueue") || !strings.Contains(err.Error(), features.EnvBackend) {
 		t.Errorf("an unknown name: %v", err)
 	}
 	if _, _, err := backendOf(t, watch.Options{Mode: 7}); err == nil {
@@ -52,10 +52,10 @@ func TestBackendByOptionAndEnvironment(t *testing.T) {
 
 func TestAutoTakesTheRing(t *testing.T) {
 	ringtest.NeedKernel(t, "deferred task work", "6.1")
-	if os.Getenv(features.EnvIOURing) == "off" {
+	if os.Getenv(features.EnvBackend) == "plain" {
 		t.Skip("needs io_uring, which the environment switches off")
 	}
-	t.Setenv(watch.EnvWatcher, "")
+	t.Setenv(features.EnvBackend, "")
 	if name, reason, err := backendOf(t, watch.Options{}); err != nil || name != "io_uring" || reason == "" {
 		t.Errorf("%s (%s), %v", name, reason, err)
 	}
@@ -72,7 +72,7 @@ func TestInAProcessWithoutRings(t *testing.T) {
 		return
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^(TestInAProcessWithoutRings|TestSuite)$/^(epoll|io_uring)?$/^(Mode|Wait)?$", "-test.v")
-	cmd.Env = append(os.Environ(), envChild+"=1", features.EnvIOURing+"=off", watch.EnvWatcher+"=")
+	cmd.Env = append(os.Environ(), envChild+"=1", features.EnvBackend+"=plain", features.EnvBackend+"=")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -86,7 +86,7 @@ func TestInAProcessWithoutRings(t *testing.T) {
 
 func withoutRings(t *testing.T) {
 	name, reason, err := backendOf(t, watch.Options{})
-	if err != nil || name != "epoll" || !strings.Contains(reason, features.EnvIOURing) {
+	if err != nil || name != "epoll" || !strings.Contains(reason, features.EnvBackend) {
 		t.Errorf("auto: %s (%s), %v", name, reason, err)
 	}
 	_, _, err = backendOf(t, watch.Options{Mode: watch.ModeRing})
@@ -98,7 +98,7 @@ func withoutRings(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for _, b := range []watch.Mode{watch.ModeAuto, watch.ModeEpoll, watch.ModeRing} {
-		if got, err := watch.ParseMode(b.String()); got != b || err != nil {
+		if got, err := features.ParseMode(b.String()); got != b || err != nil {
 			t.Errorf("%v: %v, %v", b, got, err)
 		}
 	}

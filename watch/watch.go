@@ -73,7 +73,7 @@ type backend interface {
 	close() error
 }
 
-// New opens a watcher. Where the options name a backend, or RINGSIDE_WATCHER
+// New opens a watcher. Where the options name a backend, or RINGSIDE_BACKEND
 // does, that cannot be had, the error says why and, for a policy, what to change.
 // Outside of Linux it matches errors.ErrUnsupported.
 func New(o Options) (*Watcher, error) {

@@ -137,7 +137,7 @@ func TestBenchRingWithoutCompiler(t *testing.T) {
 }
 
 func TestBenchRingWithoutRing(t *testing.T) {
-	t.Setenv(features.EnvIOURing, "off")
+	t.Setenv(features.EnvBackend, "plain")
 	r := runProgram(t, tinyRing()...)
 	if r.code != exitFailure || !strings.Contains(r.stderr, "skipped: ring nop, ring default: io_uring is forbidden") {
 		t.Errorf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)

@@ -97,7 +97,7 @@ func TestBenchSQLiteWithoutRing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("processes of some seconds: left out with -short")
 	}
-	t.Setenv(features.EnvIOURing, "off")
+	t.Setenv(features.EnvBackend, "plain")
 	t.Chdir(t.TempDir()) // A relative --dir does as well.
 	r := runProgram(t, tinySQLite(".", "--workload", "tenants", "--databases", "1")...)
 	if r.code != exitOK || !strings.Contains(r.stdout, "ringside_1") {

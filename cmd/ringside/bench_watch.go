@@ -38,7 +38,7 @@ measures the same a little more finely; --ab demands the program. The tables are
 of the rounds. Server and generator are processes of their own.
 
 Engines that cannot be used here, and points for which a process may not open enough descriptors
-(ulimit -n), are named and left out. RINGSIDE_WATCHER changes nothing, as both engines ask for theirs.
+(ulimit -n), are named and left out. RINGSIDE_BACKEND changes nothing, as both engines ask for theirs.
 
 Allocations are those of the whole process. The last column is the rate divided by that of epoll,
 pair by pair: 2.00x means half the time.`

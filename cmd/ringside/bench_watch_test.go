@@ -92,7 +92,7 @@ func TestBenchWatch(t *testing.T) {
 
 func TestBenchWatchWithoutRing(t *testing.T) {
 	args := tinyWatch(t, "--source", "wake")
-	t.Setenv(features.EnvIOURing, "off")
+	t.Setenv(features.EnvBackend, "plain")
 	r := runProgram(t, args...)
 	if r.code != exitOK || !strings.Contains(r.stdout, "skipped: watch events, engine io_uring: ") || strings.Contains(r.stdout, " vs ") {
 		t.Errorf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)

@@ -19,7 +19,7 @@ choose and why, and where something is missing, the line to change: a sysctl, an
 container runtime or service manager, a limit.
 
 It asks the kernel itself, by queries, tables and trials on throw-away rings. Versions are printed
-but decide nothing. With RINGSIDE_IOURING=off in the environment everything is forbidden, as it is
+but decide nothing. With RINGSIDE_BACKEND=plain in the environment everything is forbidden, as it is
 to programs that use ringside.
 
 --sync DIR measures what it costs there to make a small write durable: by write and fdatasync, by

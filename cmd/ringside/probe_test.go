@@ -87,7 +87,7 @@ func wantBackends(t *testing.T, r features.Report) {
 }
 
 func TestProbeSwitchedOff(t *testing.T) {
-	t.Setenv(features.EnvIOURing, "off")
+	t.Setenv(features.EnvBackend, "plain")
 	code, stdout, _ := probe(t, "--json")
 	var r features.Report
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {

@@ -203,8 +203,8 @@ func TestServeCutsOff(t *testing.T) {
 
 // TestServeWithout has no io_uring, and says so.
 func TestServeWithout(t *testing.T) {
-	s := startServe(t, "RINGSIDE_IOURING=off", bigFile(t, 100))
-	if s.Sockets != "plain" || s.SocketsReason == "" || s.Files != "syscall" || s.FilesReason == "" {
+	s := startServe(t, "RINGSIDE_BACKEND=plain", bigFile(t, 100))
+	if s.Sockets != "plain" || s.SocketsReason == "" || s.Files != "plain" || s.FilesReason == "" {
 		t.Errorf("%+v", s.serving)
 	}
 	res, err := http.Get(s.URL + "big.jpg")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // Command echo-watch is an echo server on one event loop: it sends back what it
-// is sent. RINGSIDE_WATCHER, which may be epoll, io_uring or auto, decides how
+// is sent. RINGSIDE_BACKEND, which may be epoll, io_uring or auto, decides how
 // the loop waits; the server is the same.
 //
 //	go run ./examples/echo-watch -addr 127.0.0.1:7007

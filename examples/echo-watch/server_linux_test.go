@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 func overBackends(t *testing.T, idle time.Duration, test func(t *testing.T, s *server, done <-chan error)) {
 	for _, b := range []watch.Mode{watch.ModeEpoll, watch.ModeRing} {
 		t.Run(b.String(), func(t *testing.T) {
-			t.Setenv(watch.EnvWatcher, b.String())
+			t.Setenv(features.EnvBackend, b.String())
 			s, err := newServer("127.0.0.1:0", idle)
 			if b == watch.ModeRing && err != nil {
 				ringtest.NeedKernel(t, "deferred task work", "6.1")
@@ -153,7 +153,7 @@ func TestIdle(t *testing.T) {
 
 // TestSignal ends a server that has a connection.
 func TestSignal(t *testing.T) {
-	t.Setenv(watch.EnvWatcher, "auto")
+	t.Setenv(features.EnvBackend, "auto")
 	s, err := newServer("127.0.0.1:0", time.Minute)
 	if err != nil {
 		t.Fatal(err)

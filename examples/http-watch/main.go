@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Command http-watch is a small web server on one event loop. RINGSIDE_WATCHER,
+// Command http-watch is a small web server on one event loop. RINGSIDE_BACKEND,
 // which may be epoll, io_uring or auto, decides how the loop waits; the server
 // is the same.
 //

@@ -38,7 +38,7 @@ const grace = 800 * time.Millisecond
 func main() {
 	log.SetFlags(0)
 	addr := flag.String("addr", "127.0.0.1:6379", "where to listen")
-	mode := flag.String("mode", "auto", "auto, ring, epoll or net: see event.Mode")
+	mode := flag.String("mode", "auto", "auto, io_uring, epoll or net: see event.Mode")
 	most := flag.Int64("max-memory", 256<<20, "how many bytes of keys and values to hold")
 	idle := flag.Duration("idle", 5*time.Minute, "how long a connection may go without a whole request")
 	flag.Parse()
@@ -76,5 +76,5 @@ func modeOf(name string) (event.Mode, error) {
 			return m, nil
 		}
 	}
-	return 0, fmt.Errorf("no mode %q: auto, ring, epoll or net", name)
+	return 0, fmt.Errorf("no mode %q: auto, io_uring, epoll or net", name)
 }

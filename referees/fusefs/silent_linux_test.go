@@ -66,7 +66,7 @@ func system(mode string) (*ufile.System, error) {
 	case "ring":
 		return ufile.NewSystem(ufile.Options{Mode: ufile.ModeRing})
 	case "syscall":
-		return ufile.NewSystem(ufile.Options{Mode: ufile.ModeSyscall})
+		return ufile.NewSystem(ufile.Options{Mode: ufile.ModePlain})
 	}
 	return nil, fmt.Errorf("no mode %q", mode)
 }

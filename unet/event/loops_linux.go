@@ -87,7 +87,7 @@ func (r *loops) abort() { r.shutdown() }
 func (r *loops) stats() Stats {
 	var s Stats
 	for _, d := range r.all {
-		s.add(d.base().count.stats())
+		s = s.Plus(d.base().count.stats())
 	}
 	return s
 }

@@ -8,32 +8,27 @@ import (
 	"net"
 	"runtime"
 	"time"
+
+	"github.com/ringside-io/ringside/features"
 )
 
-// Mode says how a server reaches the kernel.
-type Mode int
+// Mode is how a server reaches the kernel: ModeAuto, ModeRing, ModeEpoll or
+// ModeNet.
+type Mode = features.Mode
 
 const (
-	// ModeAuto takes io_uring where it can be used, epoll elsewhere on Linux,
-	// and goroutines on package net on other systems; [Server.Backend] says
-	// which, and why.
-	ModeAuto Mode = iota
+	// ModeAuto takes what RINGSIDE_BACKEND names, otherwise io_uring where it can
+	// be used, epoll elsewhere on Linux, and goroutines on package net on other
+	// systems; [Server.Backend] tells which, and why.
+	ModeAuto = features.ModeAuto
 	// ModeRing insists on io_uring: [Listen] fails where it cannot be used.
-	ModeRing
+	ModeRing = features.ModeRing
 	// ModeEpoll insists on loops of package watch, on epoll: [Listen] fails with
 	// errors.ErrUnsupported on other systems than Linux.
-	ModeEpoll
+	ModeEpoll = features.ModeEpoll
 	// ModeNet takes goroutines on package net.
-	ModeNet
+	ModeNet = features.ModeNet
 )
-
-// String returns auto, ring, epoll or net.
-func (m Mode) String() string {
-	if m < ModeAuto || m > ModeNet {
-		return fmt.Sprintf("Mode(%d)", int(m))
-	}
-	return [...]string{"auto", "ring", "epoll", "net"}[m]
-}
 
 // Wait says how a loop with a ring waits for the kernel.
 type Wait int
@@ -130,9 +125,12 @@ func (o Options) filled() (Options, error) {
 }
 
 func (o *Options) check() error {
+	switch o.Mode {
+	case ModeAuto, ModeRing, ModeEpoll, ModeNet:
+	default:
+		return fmt.Errorf("event: no mode %v: want auto, io_uring, epoll or net", o.Mode)
+	}
 	switch {
-	case o.Mode < ModeAuto || o.Mode > ModeNet:
-		return fmt.Errorf("event: there is no %v", o.Mode)
 	case o.Loops < 0 || o.Loops > maxLoops:
 		return fmt.Errorf("event: Loops %d: must be up to %d", o.Loops, maxLoops)
 	case o.WriteLimit < 0:

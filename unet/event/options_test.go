@@ -16,7 +16,7 @@ import (
 
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []Options{
-		{Mode: 4}, {Loops: -1}, {Loops: 2000}, {WriteLimit: -1}, {BufferSize: -1},
+		{Mode: features.ModePlain}, {Mode: 9}, {Loops: -1}, {Loops: 2000}, {WriteLimit: -1}, {BufferSize: -1},
 		{BufferSize: 2 << 20}, {Buffers: 3}, {Buffers: 1 << 16}, {Spin: -1},
 		{Wait: WaitThread, SQPoll: true},
 	} {
@@ -31,7 +31,7 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 func TestModeHasAName(t *testing.T) {
-	for m, want := range map[Mode]string{ModeAuto: "auto", ModeRing: "ring", ModeEpoll: "epoll", ModeNet: "net", 7: "Mode(7)"} {
+	for m, want := range map[Mode]string{ModeAuto: "auto", ModeRing: "io_uring", ModeEpoll: "epoll", ModeNet: "net", 7: "Mode(7)"} {
 		if got := m.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -72,14 +72,14 @@ func TestWhereRingsAreForbidden(t *testing.T) {
 			t.Errorf("ModeRing: %v", err)
 		}
 		s := start(t, echoes(), Options{})
-		if name, reason := s.Backend(); name != fallback() || !strings.Contains(reason, features.EnvIOURing) {
+		if name, reason := s.Backend(); name != fallback() || !strings.Contains(reason, features.EnvBackend) {
 			t.Errorf("backend %q, reason %q", name, reason)
 		}
 		exchange(t, dial(t, s), random(100_000, 1))
 		return
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestWhereRingsAreForbidden$", "-test.v")
-	cmd.Env = append(os.Environ(), envChild+"=1", features.EnvIOURing+"=off")
+	cmd.Env = append(os.Environ(), envChild+"=1", features.EnvBackend+"=plain")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestWhereRingsAreForbidden") {
 		t.Errorf("%v\n%s", err, out)
@@ -94,7 +94,7 @@ func TestBackend(t *testing.T) {
 	}
 	for mode, want := range map[Mode]string{ModeRing: "io_uring", ModeEpoll: "epoll", ModeNet: "net"} {
 		s = start(t, echoes(), Options{Mode: mode})
-		if name, reason := s.Backend(); name != want || reason != "asked for" {
+		if name, reason := s.Backend(); name != want || reason != "asked for by the options" {
 			t.Errorf("backend %q, reason %q", name, reason)
 		}
 	}

@@ -5,6 +5,7 @@ package event
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"runtime"
@@ -88,16 +89,25 @@ func Listen(network, address string, h Handler, o Options) (*Server, error) {
 // start starts the backend that the mode asks for or, if that is open, the first
 // one of those that can be used.
 func (s *Server) start(address string) error {
-	kinds := []Mode{s.opts.Mode}
-	if s.opts.Mode == ModeAuto {
+	mode, by := s.opts.Mode, "the options"
+	if mode == ModeAuto {
+		var err error
+		if mode, err = features.ParseMode(os.Getenv(features.EnvBackend)); err != nil {
+			return fmt.Errorf("event: %w (%s)", err, features.EnvBackend)
+		}
+		by = features.EnvBackend
+	}
+	kinds := []Mode{mode}
+	switch mode {
+	case ModeRing, ModeEpoll, ModeNet:
+		s.reason = "asked for by " + by
+	default:
 		kinds = []Mode{ModeRing, ModeEpoll, ModeNet}
-	} else {
-		s.reason = "asked for"
 	}
 	for i, kind := range kinds {
 		err := s.startKind(address, kind)
 		if err == nil {
-			s.name = backendNames[kind]
+			s.name = kind.String()
 			return nil
 		}
 		if i == len(kinds)-1 || isListenError(err) {
@@ -109,9 +119,6 @@ func (s *Server) start(address string) error {
 	}
 	return nil
 }
-
-// backendNames are those of [Server.Backend].
-var backendNames = map[Mode]string{ModeRing: "io_uring", ModeEpoll: "epoll", ModeNet: "net"}
 
 func (s *Server) startKind(address string, kind Mode) error {
 	switch kind {
@@ -283,14 +290,16 @@ func (c *counters) stats() Stats {
 	}
 }
 
-// add adds the counters of another loop.
-func (s *Stats) add(o Stats) {
-	s.Accepted += o.Accepted
-	s.Open += o.Open
-	s.AcceptRetries += o.AcceptRetries
-	s.Enters += o.Enters
-	s.Completed += o.Completed
-	s.Sleeps += o.Sleeps
-	s.Rearms += o.Rearms
-	s.Starved += o.Starved
+// Plus returns the sum of two sets of counters.
+func (s Stats) Plus(t Stats) Stats {
+	return Stats{
+		Accepted:      s.Accepted + t.Accepted,
+		Open:          s.Open + t.Open,
+		AcceptRetries: s.AcceptRetries + t.AcceptRetries,
+		Enters:        s.Enters + t.Enters,
+		Completed:     s.Completed + t.Completed,
+		Sleeps:        s.Sleeps + t.Sleeps,
+		Rearms:        s.Rearms + t.Rearms,
+		Starved:       s.Starved + t.Starved,
+	}
 }

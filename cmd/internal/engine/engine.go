@@ -55,7 +55,7 @@ type OS struct{}
 func (OS) Name() string { return NameOS }
 
 // Backend tells that each read is one blocking system call.
-func (OS) Backend() (name, reason string) { return "syscall", "os.File" }
+func (OS) Backend() (name, reason string) { return "plain", "os.File" }
 
 // OpenRead opens the file with [os.OpenFile].
 func (OS) OpenRead(name string, direct bool) (File, error) {

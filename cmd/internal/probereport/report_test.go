@@ -87,7 +87,7 @@ func forbidden() features.Report {
 		Ops:        append(all(features.Forbidden, new(true), yes("NOP", 0, "5.1")), all(features.Forbidden, new(false), yes("PIPE", 62, "6.16"))...),
 		Setup:      all(features.Forbidden, nil, yes("IOPOLL", 1, "5.1")),
 		Behaviours: all(features.Forbidden, nil, yes("multishot accept", 0, "5.19")),
-		Packages:   []features.Package{{Name: "ufile", Backend: "syscall", Reason: "forbidden: " + reason, Remedy: remedy}},
+		Packages:   []features.Package{{Name: "ufile", Backend: "plain", Reason: "forbidden: " + reason, Remedy: remedy}},
 		Notes:      []features.Note{},
 	}
 }
@@ -100,13 +100,13 @@ func old() features.Report {
 		Seccomp: new(0), Memlock: features.Memlock{Soft: new(int64(65536)), Hard: new(int64(65536))},
 		Features: all(features.Unsupported, nil, yes("SINGLE_MMAP", 1, "5.4")),
 		Ops:      all(features.Unsupported, nil, yes("NOP", 0, "5.1")),
-		Packages: []features.Package{{Name: "ufile", Backend: "syscall", Reason: "io_uring needs Linux 5.6: this is 4.19.0"}},
+		Packages: []features.Package{{Name: "ufile", Backend: "plain", Reason: "io_uring needs Linux 5.6: this is 4.19.0"}},
 	}
 }
 
 func foreign() features.Report {
 	return features.Report{
-		OS: "darwin", Arch: "arm64", Answer: features.Unsupported, Reason: "this is darwin", Remedy: "run Linux 5.6 or later", Override: "off",
+		OS: "darwin", Arch: "arm64", Answer: features.Unsupported, Reason: "this is darwin", Remedy: "run Linux 5.6 or later", Override: "plain",
 		Ops: all(features.Unsupported, nil, yes("NOP", 0, "5.1")),
 	}
 }
@@ -181,9 +181,9 @@ func TestChoice(t *testing.T) {
 		want            features.Package
 	}{
 		{"io_uring", "", nil, features.Package{Name: "p", Backend: "io_uring", Reason: "the kernel has what it needs and lets this process use it"}},
-		{"syscall", no.Error(), no, features.Package{Name: "p", Backend: "syscall", Reason: "forbidden: a filter", Remedy: "remove it"}},
-		{"syscall", "another reason", no, features.Package{Name: "p", Backend: "syscall", Reason: "another reason"}},
-		{"syscall", "too old", errors.ErrUnsupported, features.Package{Name: "p", Backend: "syscall", Reason: "too old"}},
+		{"plain", no.Error(), no, features.Package{Name: "p", Backend: "plain", Reason: "forbidden: a filter", Remedy: "remove it"}},
+		{"plain", "another reason", no, features.Package{Name: "p", Backend: "plain", Reason: "another reason"}},
+		{"plain", "too old", errors.ErrUnsupported, features.Package{Name: "p", Backend: "plain", Reason: "too old"}},
 	}
 	for _, test := range tests {
 		if got := choice("p", test.backend, test.reason, test.answer); got != test.want {

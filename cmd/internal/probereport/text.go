@@ -93,7 +93,7 @@ func (p *printer) environment(r features.Report) {
 			[2]string{"container (a guess)", orWord(r.Container, "none")},
 		)
 	}
-	rows = append(rows, [2]string{features.EnvIOURing, orWord(r.Override, "not set")})
+	rows = append(rows, [2]string{features.EnvBackend, orWord(r.Override, "not set")})
 	p.title("environment", "")
 	p.pairs(rows)
 }

@@ -41,7 +41,7 @@ func soakBriefly(t *testing.T, o Options) *Summary {
 
 // TestWithoutRings soaks what takes the place of io_uring.
 func TestWithoutRings(t *testing.T) {
-	t.Setenv("RINGSIDE_IOURING", "off")
+	t.Setenv("RINGSIDE_BACKEND", "plain")
 	sum := soakBriefly(t, Options{})
 	if sum.Failed() || sum.Rounds == 0 || sum.Interrupted || len(sum.Uses) != 1 || !strings.Contains(sum.Uses[0], "fallbacks") {
 		t.Errorf("%s", sum.Text())

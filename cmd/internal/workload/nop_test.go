@@ -138,11 +138,11 @@ func TestProbeRing(t *testing.T) {
 		if err := ProbeRing(ring); err != nil {
 			t.Errorf("%s: %v", ring, err)
 		}
-		t.Setenv(features.EnvIOURing, "off")
+		t.Setenv(features.EnvBackend, "plain")
 		if err := ProbeRing(ring); !errors.Is(err, features.ErrForbidden) {
 			t.Errorf("%s, switched off: %v", ring, err)
 		}
-		t.Setenv(features.EnvIOURing, "")
+		t.Setenv(features.EnvBackend, "")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/watch"
 )
 
@@ -76,8 +77,8 @@ func (w Watch) check() error {
 
 // backend is the mechanism that a job names as its engine.
 func (j Job) backend() (watch.Mode, error) {
-	b, err := watch.ParseMode(j.Engine)
-	if err == nil && b == watch.ModeAuto {
+	b, err := features.ParseMode(j.Engine)
+	if err == nil && b != watch.ModeEpoll && b != watch.ModeRing {
 		err = fmt.Errorf("engine %q: must be %v or %v", j.Engine, watch.ModeEpoll, watch.ModeRing)
 	}
 	return b, err

@@ -140,7 +140,7 @@ func TestProbeWatch(t *testing.T) {
 	if ProbeWatch("auto") == nil || ProbeWatch("abacus") == nil {
 		t.Error("an engine that is none can be used")
 	}
-	t.Setenv(features.EnvIOURing, "off")
+	t.Setenv(features.EnvBackend, "plain")
 	if ProbeWatch(watch.ModeRing.String()) == nil {
 		t.Error("io_uring can be used although it is switched off")
 	}

@@ -20,5 +20,5 @@ import (
 type Config struct {
 	Addr  string        // where to listen on TCP
 	Idle  time.Duration // how long a connection may go without an answer
-	Watch watch.Options // how the loop waits; empty leaves that to RINGSIDE_WATCHER
+	Watch watch.Options // how the loop waits; empty leaves that to RINGSIDE_BACKEND
 }

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 func overBackends(t *testing.T, idle time.Duration, test func(t *testing.T, s *Server)) {
 	for _, b := range []watch.Mode{watch.ModeEpoll, watch.ModeRing} {
 		t.Run(b.String(), func(t *testing.T) {
-			t.Setenv(watch.EnvWatcher, b.String())
+			t.Setenv(features.EnvBackend, b.String())
 			s, err := New(Config{Addr: "127.0.0.1:0", Idle: idle})
 			if b == watch.ModeRing && err != nil {
 				ringtest.NeedKernel(t, "deferred task work", "6.1")

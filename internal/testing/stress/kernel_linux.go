@@ -85,7 +85,7 @@ func (w *KernelWorld) openFiles() (err error) {
 			return err
 		}
 	}
-	mode := []ufile.Mode{ufile.ModeAuto, ufile.ModeRing, ufile.ModeSyscall}[w.s.Settings.Int("file-mode")%3]
+	mode := []ufile.Mode{ufile.ModeAuto, ufile.ModeRing, ufile.ModePlain}[w.s.Settings.Int("file-mode")%3]
 	if w.short() {
 		mode = ufile.ModeAuto
 	}
