@@ -42,6 +42,7 @@ type loop struct {
 
 	passing sync.Mutex  // held during a pass, by the driver or by a call that helps it
 	driving bool        // the pass is the driver's; guarded by passing
+	muted   bool        // a pass has muted a socket; guarded by passing
 	wanted  atomic.Bool // a call wants a pass; see help
 	starved atomic.Bool // see stoodBack
 	wasLong bool        // the last inARow yields of the driver were long
@@ -121,8 +122,7 @@ func (l *loop) free() error {
 // drive is the driver's goroutine.
 func (l *loop) drive() {
 	for !l.stopping.Load() {
-		if n := l.pass(); n > 0 {
-			l.spin.found(n)
+		if l.pass() > 0 {
 			l.waitForReaders()
 			continue
 		}
@@ -209,6 +209,12 @@ func (l *loop) pass() int {
 	l.passing.Lock()
 	l.driving = true
 	n := l.passLocked()
+	if n > 0 {
+		l.spin.found(n)
+	}
+	if l.muted { // its reader is busy: no event is near
+		l.muted, l.spin.small = false, false
+	}
 	l.passing.Unlock()
 	if l.wanted.Load() {
 		l.help()
@@ -256,6 +262,7 @@ func (l *loop) notice(s *sock, events uint32) {
 		} else {
 			if s.datagram && !s.muted && h.state == idle && h.ready.Load() {
 				s.mute() // the reader will try without being told
+				l.muted = true
 			}
 			h.becomeReady()
 		}
@@ -288,8 +295,8 @@ func (l *loop) spinForWork() bool {
 	}
 	for start := time.Now(); ; {
 		l.yield()
-		if n := l.pass(); n > 0 {
-			l.spin.hit(n)
+		if l.pass() > 0 {
+			l.spin.hit()
 			return true
 		}
 		if time.Since(start) > l.spin.limit {
@@ -331,11 +338,8 @@ func (s *spinner) worthwhile() bool {
 // slow, regular events come too late for spinning.
 func (s *spinner) found(n int) { s.small = n <= fewEvents }
 
-// hit records the size of a pass that ended a spin.
-func (s *spinner) hit(n int) {
-	s.found(n)
-	s.pause = 0
-}
+// hit records that a spin ended with events.
+func (s *spinner) hit() { s.pause = 0 }
 
 // missed records a spin without events.
 func (s *spinner) missed() {
