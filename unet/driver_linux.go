@@ -127,7 +127,7 @@ func (l *loop) drive() {
 			continue
 		}
 		if l.starved.Load() {
-			l.yield()
+			l.yield(time.Now())
 		} else if !l.spinForWork() {
 			l.sleep()
 		}
@@ -150,11 +150,12 @@ func (l *loop) waitForReaders() {
 	l.yielded(time.Since(begin))
 }
 
-// yield lets other goroutines run.
-func (l *loop) yield() {
-	begin := time.Now()
+// yield lets other goroutines run, from now on, and returns the time afterwards.
+func (l *loop) yield(now time.Time) time.Time {
 	runtime.Gosched()
-	l.yielded(time.Since(begin))
+	after := time.Now()
+	l.yielded(after.Sub(now))
+	return after
 }
 
 // yielded records how long a yield of the driver took. A yield that takes much
@@ -293,13 +294,14 @@ func (l *loop) spinForWork() bool {
 	if !l.spin.worthwhile() {
 		return false
 	}
-	for start := time.Now(); ; {
-		l.yield()
+	start := time.Now()
+	for now := start; ; {
+		now = l.yield(now)
 		if l.pass() > 0 {
 			l.spin.hit()
 			return true
 		}
-		if time.Since(start) > l.spin.limit {
+		if now.Sub(start) > l.spin.limit {
 			l.spin.missed()
 			return false
 		}
