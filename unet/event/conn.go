@@ -8,7 +8,11 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/watch"
 )
 
 var (
@@ -464,4 +468,154 @@ func (c *Conn) onClose(err error) {
 		f(c, err)
 		returned = true
 	}
+}
+
+// chunk is memory that waits to be sent. It belongs to one connection, and from
+// the submission of a send to its completion to the kernel.
+type chunk struct {
+	b     []byte // what has to be sent
+	next  *chunk
+	class int
+}
+
+// chunkSizes are the lengths of chunks. A short answer takes a small one; a
+// peer that reads slowly gets large ones, so that they stay few.
+var chunkSizes = [...]int{2 << 10, 16 << 10, 64 << 10}
+
+// chunkPools hold chunks that nobody uses, by class.
+var chunkPools [len(chunkSizes)]sync.Pool
+
+func newChunk(class int) *chunk {
+	if ch, ok := chunkPools[class].Get().(*chunk); ok {
+		return ch
+	}
+	return &chunk{b: make([]byte, 0, chunkSizes[class]), class: class}
+}
+
+func (ch *chunk) free() {
+	sys.Poison(ch.b)
+	ch.b = ch.b[:0:chunkSizes[ch.class]]
+	ch.next = nil
+	chunkPools[ch.class].Put(ch)
+}
+
+// classFor returns the smallest class that holds n bytes, the largest if none.
+func classFor(n int) int {
+	for i, size := range chunkSizes {
+		if n <= size {
+			return i
+		}
+	}
+	return len(chunkSizes) - 1
+}
+
+// outQueue is what a connection has accepted and the kernel has not yet taken.
+// The connection's mutex guards it.
+type outQueue struct {
+	head, tail *chunk
+	n          int  // bytes
+	off        int  // of the head, sent already
+	busy       bool // the kernel has the head
+}
+
+// add copies p to the end.
+func (q *outQueue) add(p []byte) {
+	q.n += len(p)
+	for len(p) > 0 {
+		t := q.tail
+		if t == nil || t == q.head && q.busy || len(t.b) == cap(t.b) {
+			t = q.grow(len(p))
+		}
+		k := min(len(p), cap(t.b)-len(t.b))
+		t.b = append(t.b, p[:k]...)
+		p = p[k:]
+	}
+}
+
+// grow appends a chunk for n more bytes, larger than the one before it.
+func (q *outQueue) grow(n int) *chunk {
+	class := classFor(n)
+	if q.tail == nil {
+		ch := newChunk(class)
+		q.head, q.tail = ch, ch
+		return ch
+	}
+	ch := newChunk(max(class, min(q.tail.class+1, len(chunkSizes)-1)))
+	q.tail.next = ch
+	q.tail = ch
+	return ch
+}
+
+// front returns what is to be sent next, nil if nothing is.
+func (q *outQueue) front() []byte {
+	if q.head == nil {
+		return nil
+	}
+	return q.head.b[q.off:]
+}
+
+// advance drops n bytes that the kernel has taken from the front.
+func (q *outQueue) advance(n int) {
+	q.n -= n
+	q.off += n
+	if ch := q.head; q.off == len(ch.b) {
+		q.head, q.off = ch.next, 0
+		if q.head == nil {
+			q.tail = nil
+		}
+		ch.free()
+	}
+}
+
+// drop forgets everything. The kernel must not have the head.
+func (q *outQueue) drop() {
+	for ch := q.head; ch != nil; {
+		next := ch.next
+		ch.free()
+		ch = next
+	}
+	*q = outQueue{}
+}
+
+// link is what a backend knows of a connection.
+type link struct {
+	// Of the backends with loops. fd and wakeAt are guarded by the connection's mutex,
+	// the rest belongs to the loop.
+	fd        int
+	wakeAt    time.Time // the loop looks at the timer then, zero for never
+	slot      uint32
+	gen       uint32
+	tid       int  // the thread that armed the receive
+	armed     bool // a receive is in flight
+	canceling bool // and is about to end
+	ending    bool // a cancellation of everything was submitted
+	touched   bool // the loop will look at the connection
+	drained   bool // Shutdown: all that had arrived was delivered
+	drainLeft int  // and how much more of it is read at most, 0 before the first piece
+	timerAt   int  // place in the heap of timers, from 1 on
+	discard   bool // Shutdown: what still arrives comes too late
+	held      held
+	watched   watch.Events // epoll: what the descriptor is registered for, 0 for not at all
+
+	// Of the net backend.
+	nc                       net.Conn
+	cb                       sync.Mutex    // held during callbacks
+	wake                     chan struct{} // the reader is to look at the state
+	timer                    *time.Timer
+	opened                   bool        // OnOpen was called
+	exited                   atomic.Bool // a callback has called runtime.Goexit
+	gone                     bool        // closed; guarded by the connection's mutex
+	drainBy                  time.Time   // Shutdown: nothing more has arrived by then
+	drainedBytes, emptyReads int
+}
+
+// covers says that the loop looks at the timer no later than at. The caller
+// holds the connection's mutex.
+func (k *link) covers(at time.Time) bool { return !k.wakeAt.IsZero() && !at.Before(k.wakeAt) }
+
+// held is what had arrived when reading was stopped.
+type held struct {
+	queue outQueue
+	ended bool // after the queue comes the end
+	res   int32
 }

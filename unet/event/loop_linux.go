@@ -3,9 +3,17 @@
 package event
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // loop is a listening socket and the connections that it brought. What it does
@@ -113,3 +121,868 @@ func (l *loop) finished() bool {
 	}
 	return l.over
 }
+
+// loops is the engine of a server with event loops.
+type loops struct {
+	tally
+	all  []driver
+	path string // of a Unix socket
+}
+
+// startLoops starts a server with loops of one kind.
+func (s *Server) startLoops(address string, kind Mode) error {
+	r := &loops{}
+	listeners, addr, err := s.listen(address)
+	if err != nil {
+		return err
+	}
+	r.path = fileOf(addr)
+	for _, fd := range listeners {
+		d := newDriver(kind)
+		l := d.base()
+		l.d, l.server, l.listen.fd = d, s, fd
+		if err = d.start(); err != nil {
+			break
+		}
+		r.all = append(r.all, d)
+	}
+	if err != nil {
+		return errors.Join(err, r.undo(listeners))
+	}
+	s.addr, s.engine = addr, r
+	for range r.all {
+		r.wg.Add(1)
+	}
+	r.closeWhenDone(func() { unlink(r.path) })
+	for i, d := range r.all {
+		go func() {
+			defer func() { // runtime.Goexit runs nothing else
+				if err := d.base().broken; err != nil {
+					r.state.end(fmt.Errorf("event: loop %d of %d has failed: %w", i+1, len(r.all), err))
+				}
+				r.wg.Done()
+			}()
+			d.base().serve()
+		}()
+	}
+	return nil
+}
+
+// newDriver returns a loop of a kind.
+func newDriver(kind Mode) driver {
+	if kind == ModeEpoll {
+		return &pollLoop{}
+	}
+	return &ringLoop{}
+}
+
+// undo closes what was opened in vain.
+func (r *loops) undo(listeners []int) error {
+	var err error
+	for _, d := range r.all {
+		err = errors.Join(err, d.undo())
+	}
+	for _, fd := range listeners {
+		err = errors.Join(err, syscall.Close(fd))
+	}
+	unlink(r.path) // or nobody else could bind it
+	return err
+}
+
+func (r *loops) shutdown() {
+	for _, d := range r.all {
+		l := d.base()
+		l.post(l.leaveAll)
+	}
+}
+
+func (r *loops) abort() { r.shutdown() }
+
+func (r *loops) stats() Stats {
+	var s Stats
+	for _, d := range r.all {
+		s = s.Plus(d.base().count.stats())
+	}
+	return s
+}
+
+// idle implements backend.
+func (l *loop) idle() bool { return l.d.idle() }
+
+// kick implements backend.
+func (l *loop) kick(c *Conn) {
+	l.mu.Lock()
+	l.inbox = append(l.inbox, c)
+	first := !l.mail.Swap(true)
+	l.mu.Unlock()
+	if first {
+		l.d.wake()
+	}
+}
+
+// do implements backend.
+func (l *loop) do(c *Conn, f func()) {
+	if c.isClosed() {
+		return
+	}
+	l.post(func() {
+		if !c.isClosed() {
+			c.run(f)
+		}
+	})
+}
+
+// post leaves a function for the loop. A loop that is over does not run it.
+func (l *loop) post(f func()) {
+	l.mu.Lock()
+	l.tasks = append(l.tasks, f)
+	first := !l.mail.Swap(true)
+	l.mu.Unlock()
+	if first {
+		l.d.wake()
+	}
+}
+
+// readMail does what others have left and says whether there was anything.
+func (l *loop) readMail() bool {
+	if l.nextMail == len(l.mailed) && l.nextDoing == len(l.doing) { // else a callback has exited
+		if !l.mail.Load() {
+			return false
+		}
+		l.mu.Lock()
+		l.inbox, l.mailed, l.nextMail = l.mailed[:0], l.inbox, 0
+		l.tasks, l.doing, l.nextDoing = l.doing[:0], l.tasks, 0
+		l.mail.Store(false)
+		l.mu.Unlock()
+	}
+	for l.nextMail < len(l.mailed) {
+		c := l.mailed[l.nextMail]
+		l.mailed[l.nextMail] = nil // a closed connection must not be kept alive
+		l.nextMail++
+		l.look(c)
+	}
+	for l.nextDoing < len(l.doing) {
+		f := l.doing[l.nextDoing]
+		l.doing[l.nextDoing] = nil
+		l.nextDoing++
+		f()
+	}
+	return true
+}
+
+// touch makes the loop look at a connection in this turn or the next.
+func (l *loop) touch(c *Conn) {
+	if !c.link.touched {
+		c.link.touched = true
+		l.again = append(l.again, c)
+	}
+}
+
+// lookAgain looks at the connections that were touched.
+func (l *loop) lookAgain() bool {
+	if l.nextLook == len(l.looking) { // else a callback has exited
+		if len(l.again) == 0 {
+			return false
+		}
+		// Looking may touch again, for the next turn.
+		l.again, l.looking, l.nextLook = l.looking[:0], l.again, 0
+	}
+	for l.nextLook < len(l.looking) {
+		c := l.looking[l.nextLook]
+		l.looking[l.nextLook] = nil
+		l.nextLook++
+		c.link.touched = false
+		l.look(c)
+	}
+	return true
+}
+
+// sendNow implements backend.
+func (l *loop) sendNow(c *Conn, p []byte) int {
+	if c.link.fd < 0 {
+		return 0
+	}
+	if len(p) > rawBytes {
+		p = p[:rawBytes]
+	}
+	n, err := syscall.SendmsgN(c.link.fd, p, nil, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
+	if err != nil {
+		return 0 // The loop will meet the error, if it is one.
+	}
+	return n
+}
+
+// addrs implements backend.
+func (l *loop) addrs(c *Conn) (local, remote net.Addr) {
+	if c.link.fd < 0 {
+		return nil, nil
+	}
+	if sa, err := syscall.Getsockname(c.link.fd); err == nil {
+		local = netAddr(sa)
+	}
+	if sa, err := syscall.Getpeername(c.link.fd); err == nil {
+		remote = netAddr(sa)
+	}
+	return local, remote
+}
+
+// netAddr converts an address.
+func netAddr(sa syscall.Sockaddr) net.Addr {
+	switch sa := sa.(type) {
+	case *syscall.SockaddrInet4:
+		return &net.TCPAddr{IP: append(net.IP(nil), sa.Addr[:]...), Port: sa.Port}
+	case *syscall.SockaddrInet6:
+		a := &net.TCPAddr{IP: append(net.IP(nil), sa.Addr[:]...), Port: sa.Port}
+		if sa.ZoneId != 0 {
+			if ifi, err := net.InterfaceByIndex(int(sa.ZoneId)); err == nil {
+				a.Zone = ifi.Name
+			}
+		}
+		return a
+	case *syscall.SockaddrUnix:
+		return &net.UnixAddr{Name: sa.Name, Net: "unix"}
+	}
+	return nil
+}
+
+const (
+	genMask   = 1<<24 - 1
+	genShift  = 32
+	kindShift = 56
+)
+
+// tag is the user data of an entry: its kind, and the connection's slot and
+// generation.
+func tag(kind int, slot, gen uint32) uint64 {
+	return uint64(kind)<<kindShift | uint64(gen)<<genShift | uint64(slot)
+}
+
+func (k *link) tag(kind int) uint64 { return tag(kind, k.slot, k.gen) }
+
+// find returns the connection of a completion, nil if it is gone.
+func (l *loop) find(userData uint64) *Conn {
+	slot := uint32(userData)
+	if int(slot) >= len(l.conns) {
+		return nil
+	}
+	c := l.conns[slot]
+	if c == nil || c.link.gen != uint32(userData>>genShift)&genMask {
+		return nil
+	}
+	return c
+}
+
+// deliver gives data to the handler, or keeps it while reading is stopped.
+func (l *loop) deliver(c *Conn, data []byte) {
+	k := &c.link
+	c.mu.Lock()
+	want := c.wantsInput()
+	gone := c.state.closing || c.state.aborted || k.discard
+	now := want && !gone && k.held.queue.n == 0
+	if now {
+		c.state.kicked = true // the loop looks anyhow: what is written needs no mail
+	}
+	c.mu.Unlock()
+	switch {
+	case gone:
+	case now:
+		c.onData(data)
+		l.touch(c)
+	default:
+		k.held.queue.add(data)
+		l.touch(c)
+	}
+}
+
+// release gives to the handler what was kept.
+func (l *loop) release(c *Conn) {
+	h := &c.link.held
+	for h.queue.n > 0 {
+		c.mu.Lock()
+		want := c.wantsInput()
+		c.mu.Unlock()
+		if !want {
+			break
+		}
+		p := h.queue.front()
+		p = p[:min(len(p), l.server.opts.BufferSize)]
+		c.onData(p)
+		h.queue.advance(len(p))
+	}
+	if h.queue.n == 0 && h.ended {
+		h.ended = false
+		l.broke(c, h.res)
+	}
+	l.touch(c)
+}
+
+// broke handles the end of what is received: end of stream, or an error.
+func (l *loop) broke(c *Conn, res int32) {
+	if res == 0 {
+		c.ended(c.link.discard)
+	} else {
+		c.mu.Lock()
+		c.fail(c.opError("read", os.NewSyscallError("recv", syscall.Errno(-res))))
+		c.mu.Unlock()
+	}
+	l.touch(c)
+}
+
+// look does what the state of a connection asks for.
+func (l *loop) look(c *Conn) {
+	c.mu.Lock()
+	s := &c.state
+	if s.closed {
+		c.mu.Unlock()
+		return
+	}
+	if !l.d.room() {
+		c.mu.Unlock()
+		l.touch(c)
+		return
+	}
+	s.kicked = false
+	if s.timer {
+		l.schedule(c)
+	}
+	if l.lookEnd(c) {
+		c.mu.Unlock()
+		l.finish(c)
+		return
+	}
+	l.d.output(c)
+	if c.takeWritable() {
+		c.mu.Unlock()
+		c.onWritable() // before input, which reads if what it writes leaves room
+		c.mu.Lock()
+	}
+	release := l.d.input(c)
+	c.mu.Unlock()
+	if release {
+		l.release(c)
+	}
+	if l.leaving && !c.link.drained && !c.link.armed {
+		l.drain(c)
+	}
+}
+
+// lookEnd says whether the connection can be closed now, and does what brings
+// that about. The caller holds the connection's mutex.
+func (l *loop) lookEnd(c *Conn) bool {
+	s := &c.state
+	switch {
+	case s.aborted:
+	case s.closing && c.out.n == 0 && !c.out.busy:
+	default:
+		return false
+	}
+	return l.d.end(c)
+}
+
+// finish closes a connection that the kernel has no operation of.
+func (l *loop) finish(c *Conn) {
+	c.mu.Lock()
+	c.state.closed = true
+	err := c.reason()
+	c.mu.Unlock()
+	defer l.reclaim(c, resets(err))
+	c.onClose(err)
+}
+
+// reclaim frees what belongs to a connection of which OnClose was called.
+func (l *loop) reclaim(c *Conn, reset bool) {
+	k := &c.link
+	c.mu.Lock()
+	l.d.forget(c)
+	fd := k.fd
+	k.fd = -1
+	c.out.drop()
+	k.held.queue.drop()
+	l.timers.remove(c)
+	c.mu.Unlock()
+	if reset {
+		_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
+	}
+	_ = syscall.Close(fd)
+	l.conns[k.slot] = nil
+	l.free = append(l.free, k.slot)
+	l.open--
+	l.count.open.Add(-1)
+	if !l.listen.retryAt.IsZero() {
+		l.d.armAccept() // There is a descriptor again.
+	}
+}
+
+// listener is the loop's listening socket.
+type listener struct {
+	fd      int // -1 when closed
+	armed   bool
+	stopped bool
+	left    int       // in a shutdown: how many connections are accepted, and 1
+	retryAt time.Time // accepting is paused until then
+	pause   time.Duration
+}
+
+func (a *listener) closed() bool { return a.fd < 0 && !a.armed }
+
+// pauseAccept puts off accepting. The connections wait in the backlog.
+func (l *loop) pauseAccept() {
+	a := &l.listen
+	a.pause = min(max(2*a.pause, firstPause), maxPause)
+	a.retryAt = time.Now().Add(a.pause)
+	l.count.acceptRetries.Add(1)
+}
+
+// stopAccept ends accepting.
+func (l *loop) stopAccept() {
+	a := &l.listen
+	if !a.stopped {
+		a.stopped, a.retryAt = true, time.Time{}
+		l.d.disarm()
+	}
+}
+
+// closeListener takes the connections that the kernel has accepted, unless they
+// are to be aborted anyway, and closes the listening socket. It takes a batch in
+// each turn, and in all no more than may have been there when it began: clients
+// may go on connecting.
+func (l *loop) closeListener() {
+	a := &l.listen
+	if a.fd < 0 {
+		return
+	}
+	if a.left == 0 {
+		a.left = maxBacklog()
+		if syscall.SetNonblock(a.fd, true) != nil {
+			a.left = 1
+		}
+	}
+	l.post(l.closeListener) // before OnOpen, which may end the goroutine
+	for range acceptBatch {
+		if l.server.aborting.Load() || a.left == 1 {
+			break
+		}
+		fd, _, err := syscall.Accept4(a.fd, syscall.SOCK_CLOEXEC)
+		if err == syscall.EINTR || err == syscall.ECONNABORTED {
+			continue
+		}
+		if err != nil {
+			a.left = 1
+			break
+		}
+		a.left--
+		l.adopt(fd)
+	}
+	if l.server.aborting.Load() || a.left == 1 {
+		_ = syscall.Close(a.fd)
+		a.fd = -1
+	}
+}
+
+// adopt takes over an accepted connection.
+func (l *loop) adopt(fd int) {
+	if l.server.aborting.Load() {
+		_ = syscall.Close(fd)
+		return
+	}
+	c := &Conn{server: l.server, back: l}
+	l.gen++
+	k := &c.link
+	k.fd, k.gen = fd, l.gen&genMask
+	if n := len(l.free); n > 0 {
+		k.slot = l.free[n-1]
+		l.free = l.free[:n-1]
+		l.conns[k.slot] = c
+	} else {
+		k.slot = uint32(len(l.conns))
+		l.conns = append(l.conns, c)
+	}
+	l.open++
+	l.count.open.Add(1)
+	l.count.accepted.Add(1)
+	c.state.kicked = true // the loop looks anyhow
+	c.onOpen()
+	if l.leaving {
+		l.leave(c)
+	}
+	l.touch(c)
+}
+
+// leaveAll begins a shutdown.
+func (l *loop) leaveAll() {
+	l.leaving = true
+	for _, c := range l.conns {
+		if c != nil {
+			l.leave(c)
+		}
+	}
+	l.stopAccept()
+}
+
+// leave lets a connection end: by and by, or at once when all are aborted.
+func (l *loop) leave(c *Conn) {
+	if l.server.aborting.Load() {
+		c.mu.Lock()
+		c.fail(net.ErrClosed)
+		c.mu.Unlock()
+	}
+	l.touch(c)
+}
+
+// drain gives to the handler what has arrived on a connection that is to end,
+// and then asks for the end. It stops where reading is stopped, and is called
+// again when that may have changed.
+func (l *loop) drain(c *Conn) {
+	k := &c.link
+	p := l.memory()
+	if k.drainLeft == 0 {
+		k.drainLeft = maxDrain
+	}
+	for n := 0; k.held.queue.n == 0 && !k.held.ended; n++ {
+		if n == pieces {
+			l.touch(c) // the others have their turn
+			return
+		}
+		c.mu.Lock()
+		want, s, fd := c.wantsInput(), c.state, k.fd
+		c.mu.Unlock()
+		if s.eof || s.closing || s.aborted {
+			k.drained = true
+			return
+		}
+		if !want {
+			return
+		}
+		n, errno := 0, syscall.EAGAIN
+		if k.drainLeft > 0 {
+			n, errno = sys.SockRecv(fd, p, sys.MsgDontWait)
+		}
+		switch {
+		case errno == syscall.EINTR:
+		case errno == syscall.EAGAIN:
+			k.drained = true
+			l.sayGoodbye(c)
+			return
+		case errno != 0:
+			l.broke(c, -int32(errno))
+		case n == 0:
+			l.broke(c, 0)
+		default:
+			if k.drainLeft -= n; k.drainLeft == 0 {
+				k.drainLeft = -1
+			}
+			c.onData(p[:n])
+		}
+	}
+}
+
+// sayGoodbye asks the handler to end a connection, or does it.
+func (l *loop) sayGoodbye(c *Conn) {
+	if !c.onShutdown() {
+		c.mu.Lock()
+		c.state.finWrite = true
+		c.link.discard = true
+		c.mu.Unlock()
+	}
+	l.touch(c)
+}
+
+// doom notes that the driver cannot be used any more.
+func (l *loop) doom(err error) {
+	l.over, l.broken = true, err
+}
+
+// bury ends the connections of a loop whose driver is broken.
+func (l *loop) bury() {
+	for i, c := range l.conns {
+		if c == nil {
+			continue
+		}
+		l.conns[i] = nil // OnClose may end the goroutine
+		c.mu.Lock()
+		c.state.closed = true
+		fd := c.link.fd
+		c.link.fd = -1
+		c.mu.Unlock()
+		_ = syscall.Shutdown(fd, syscall.SHUT_RDWR)
+		_ = syscall.Close(fd)
+		l.count.open.Add(-1)
+		c.onClose(c.opError("read", l.broken))
+	}
+	if l.listen.fd >= 0 {
+		// What the driver has under way may keep the socket: nobody shall connect
+		// to a loop that serves no more.
+		_ = syscall.Shutdown(l.listen.fd, syscall.SHUT_RDWR)
+		_ = syscall.Close(l.listen.fd)
+		l.listen.fd = -1
+	}
+}
+
+// timerHeap holds the connections whose timer is set, in the order in which the
+// loop looks at them, which is not later than they are due: a timer that moves to
+// a later time stays where it is, and moves when the loop looks. Each connection
+// knows its place, and leaves when it is closed.
+type timerHeap []timerEntry
+
+type timerEntry struct {
+	at time.Time
+	c  *Conn
+}
+
+// set adds a connection, or moves it.
+func (h *timerHeap) set(c *Conn, at time.Time) {
+	if c.link.timerAt == 0 {
+		*h = append(*h, timerEntry{at, c})
+		c.link.timerAt = len(*h)
+	}
+	i := c.link.timerAt - 1
+	(*h)[i].at = at
+	h.fix(i)
+}
+
+// remove removes a connection, if it is there.
+func (h *timerHeap) remove(c *Conn) {
+	i := c.link.timerAt - 1
+	if i < 0 {
+		return
+	}
+	s := *h
+	n := len(s) - 1
+	s[i] = s[n]
+	s[i].c.link.timerAt = i + 1
+	s[n], c.link.timerAt = timerEntry{}, 0
+	*h = s[:n]
+	if i < n {
+		h.fix(i)
+	}
+}
+
+// fix moves the entry at i to its place.
+func (h timerHeap) fix(i int) {
+	e := h[i]
+	for i > 0 {
+		up := (i - 1) / 2
+		if !e.at.Before(h[up].at) {
+			break
+		}
+		h.put(i, h[up])
+		i = up
+	}
+	for {
+		down := 2*i + 1
+		if down >= len(h) {
+			break
+		}
+		if down+1 < len(h) && h[down+1].at.Before(h[down].at) {
+			down++
+		}
+		if !h[down].at.Before(e.at) {
+			break
+		}
+		h.put(i, h[down])
+		i = down
+	}
+	h.put(i, e)
+}
+
+func (h timerHeap) put(i int, e timerEntry) {
+	h[i] = e
+	e.c.link.timerAt = i + 1
+}
+
+// schedule sets an alarm for the timer of a connection, which has changed. The
+// caller holds the connection's mutex.
+func (l *loop) schedule(c *Conn) {
+	c.state.timer = false
+	if c.expiry.IsZero() || c.link.covers(c.expiry) {
+		return
+	}
+	c.link.wakeAt = c.expiry
+	l.timers.set(c, c.expiry)
+}
+
+// nextTimer returns when the loop has to wake up, zero for never.
+func (l *loop) nextTimer() time.Time {
+	at := l.retryAt
+	if a := l.listen.retryAt; !a.IsZero() && (at.IsZero() || a.Before(at)) {
+		at = a
+	}
+	if len(l.timers) > 0 && (at.IsZero() || l.timers[0].at.Before(at)) {
+		at = l.timers[0].at
+	}
+	return at
+}
+
+// fireTimers does what is due and says whether anything was.
+func (l *loop) fireTimers() bool {
+	at := l.nextTimer()
+	if at.IsZero() {
+		return false
+	}
+	now := time.Now()
+	if now.Before(at) {
+		return false
+	}
+	if !l.retryAt.IsZero() && !now.Before(l.retryAt) {
+		l.retryAt = time.Time{}
+	}
+	if at := l.listen.retryAt; !at.IsZero() && !now.Before(at) {
+		l.d.armAccept()
+	}
+	for len(l.timers) > 0 && !now.Before(l.timers[0].at) {
+		l.fire(l.timers[0], now)
+	}
+	return true
+}
+
+// fire handles a connection at which the loop was to look: the timer may have been
+// stopped, or moved.
+func (l *loop) fire(e timerEntry, now time.Time) {
+	c := e.c
+	c.mu.Lock()
+	l.timers.remove(c)
+	due := c.takeAlarm(e.at, now)
+	switch {
+	case due:
+		c.state.kicked = true // the loop looks anyhow
+	case !c.state.closed:
+		l.schedule(c)
+	}
+	c.mu.Unlock()
+	if due {
+		c.onTimer()
+		l.touch(c)
+	}
+}
+
+// listen opens a listening socket for each loop and returns their descriptors,
+// in blocking mode as rings want them.
+func (s *Server) listen(address string) (fds []int, addr net.Addr, err error) {
+	lc := net.ListenConfig{}
+	if s.opts.ListenConfig != nil {
+		lc = *s.opts.ListenConfig
+	}
+	tcp := s.network != "unix"
+	if tcp && s.opts.Loops > 1 {
+		lc.Control = reusePort(lc.Control)
+	}
+	defer func() {
+		if err != nil {
+			for _, fd := range fds {
+				_ = syscall.Close(fd)
+			}
+			unlink(fileOf(addr))
+		}
+	}()
+	for len(fds) < s.opts.Loops {
+		if !tcp && len(fds) > 0 {
+			fd, err := sys.Dup(fds[0]) // a path can be bound once
+			if err != nil {
+				return fds, addr, err
+			}
+			fds = append(fds, fd)
+			continue
+		}
+		ln, err := lc.Listen(context.Background(), s.network, address)
+		if err != nil {
+			return fds, addr, err
+		}
+		addr = ln.Addr()
+		address = addr.String() // the port that was chosen
+		fd, err := takeFD(ln)
+		if err != nil {
+			return fds, addr, err
+		}
+		fds = append(fds, fd)
+		if tcp {
+			inherit(fd, &lc)
+		}
+	}
+	return fds, addr, nil
+}
+
+// fileOf returns the path of a Unix socket that has a file, "" for others.
+func fileOf(addr net.Addr) string {
+	if u, ok := addr.(*net.UnixAddr); ok && u.Name != "" && u.Name[0] != '@' {
+		return u.Name
+	}
+	return ""
+}
+
+// unlink removes the file of a Unix socket, if there is one.
+func unlink(path string) {
+	if path != "" {
+		_ = os.Remove(path) // as package net: closing is about the socket
+	}
+}
+
+// takeFD turns a listener into a descriptor.
+func takeFD(ln net.Listener) (int, error) {
+	defer ln.Close()
+	if u, ok := ln.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(false)
+	}
+	raw, err := ln.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fd := -1
+	dupErr := raw.Control(func(p uintptr) {
+		if fd, err = sys.Dup(int(p)); err == nil {
+			err = os.NewSyscallError("fcntl", syscall.SetNonblock(fd, false))
+		}
+	})
+	return fd, errors.Join(err, dupErr)
+}
+
+// reusePort adds SO_REUSEPORT to what a ListenConfig does to its sockets.
+func reusePort(control func(string, string, syscall.RawConn) error) func(string, string, syscall.RawConn) error {
+	return func(network, address string, raw syscall.RawConn) error {
+		var err error
+		ctlErr := raw.Control(func(fd uintptr) {
+			err = os.NewSyscallError("setsockopt", sys.SetReusePort(int(fd)))
+		})
+		if err = errors.Join(err, ctlErr); err != nil || control == nil {
+			return err
+		}
+		return control(network, address, raw)
+	}
+}
+
+// inherit sets on a listening socket what package net sets on each connection
+// that it accepts: connections inherit it.
+func inherit(fd int, lc *net.ListenConfig) {
+	set := func(level, name, value int) { _ = syscall.SetsockoptInt(fd, level, name, value) }
+	set(syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
+	ka := lc.KeepAliveConfig
+	if !ka.Enable {
+		if lc.KeepAlive < 0 {
+			return
+		}
+		ka.Idle, ka.Interval = lc.KeepAlive, lc.KeepAlive
+	}
+	set(syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1)
+	for _, o := range []struct {
+		name int
+		d    time.Duration
+	}{{syscall.TCP_KEEPIDLE, ka.Idle}, {syscall.TCP_KEEPINTVL, ka.Interval}} {
+		switch {
+		case o.d == 0:
+			set(syscall.IPPROTO_TCP, o.name, defaultKeepAlive)
+		case o.d > 0:
+			set(syscall.IPPROTO_TCP, o.name, int((o.d+time.Second-1)/time.Second))
+		}
+	}
+	switch {
+	case ka.Count == 0:
+		set(syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, defaultKeepAliveCount)
+	case ka.Count > 0:
+		set(syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, ka.Count)
+	}
+}
+
+// Package net's defaults: seconds, and a number of probes.
+const (
+	defaultKeepAlive      = 15
+	defaultKeepAliveCount = 9
+)

@@ -1,0 +1,692 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/ringloop"
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// States of a loop.
+const (
+	running int32 = iota
+	parked
+)
+
+const (
+	sqEntries = 512
+	cqEntries = 4096
+	fewestCQ  = 128 // where memory is short
+	reapBatch = 256
+	// reserve is how many entries looking at one connection may take.
+	reserve = 4
+	// rawBytes is how much the kernel may copy during a call of which the
+	// scheduler does not know.
+	rawBytes = 512 << 10
+	// peekFrom is how many completions make a load.
+	peekFrom = 4
+	// retryPause is when what the kernel refused for want of memory is tried
+	// again.
+	retryPause = time.Millisecond
+)
+
+// ringLoop drives a loop by one ring. Its goroutine sleeps in Go's netpoller on
+// the ring's descriptor and is not bound to a thread, or, with WaitThread,
+// in the kernel on a thread of its own.
+type ringLoop struct {
+	loop
+	ring   *uring.Ring
+	bufs   *uring.BufRing
+	slab   *sys.Region      // the buffers
+	poller *ringloop.Poller // of the ring's descriptor
+	bell   *sys.FD          // with WaitThread, in the place of poller: an eventfd, never read
+
+	state atomic.Int32 // running or parked
+
+	alarm  time.Time // what the poller's deadline is set to
+	tid    int
+	recent int  // completions in the last batch
+	bytes  int  // that the pending entries let the kernel copy
+	dirty  bool // buffers were recycled and not published
+	cqes   [reapBatch]uring.CQE
+	// Of cqes, how many there are, and how many have been handled.
+	reaped, nextCQE int
+}
+
+// run implements driver.
+func (l *ringLoop) run() {
+	if l.bell != nil {
+		l.runOnThread()
+		return
+	}
+	for {
+		err := l.poller.Wait(l.ready)
+		if l.over {
+			break
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			l.doom(err)
+			break
+		}
+		// A timer, or a knock. A late knock costs a turn.
+		l.alarm = time.Time{}
+		_ = l.poller.SetDeadline(l.alarm)
+	}
+	l.close()
+}
+
+// ready runs turns until there is nothing to do. It is called when the ring's
+// descriptor is readable, and says whether the loop is over.
+func (l *ringLoop) ready(uintptr) bool {
+	l.state.Store(running)
+	for {
+		busy := l.turn()
+		switch {
+		case l.over:
+			return true
+		case busy || l.peek() || l.spin():
+		case l.park():
+			return false
+		}
+	}
+}
+
+// turn does everything that can be done now and says whether there was
+// anything.
+func (l *ringLoop) turn() bool {
+	l.tid = syscall.Gettid()
+	busy := l.reap()
+	busy = l.readMail() || busy
+	busy = l.fireTimers() || busy
+	busy = l.lookAgain() || busy
+	if l.finished() {
+		return true
+	}
+	return l.submit() || busy
+}
+
+// reap handles one batch of completions.
+func (l *ringLoop) reap() bool {
+	if l.nextCQE == l.reaped { // else a callback has exited
+		l.reaped, l.nextCQE = l.ring.Reap(l.cqes[:l.reapable()]), 0
+		if l.reaped == 0 {
+			return false
+		}
+		l.recent = l.reaped
+		l.count.completions.Add(uint64(l.reaped))
+	}
+	for l.nextCQE < l.reaped {
+		l.nextCQE++
+		l.complete(l.cqes[l.nextCQE-1])
+	}
+	return true
+}
+
+// reapable is how many completions to reap. A loop with a thread takes what is there:
+// more comes when it enters the kernel next.
+func (l *ringLoop) reapable() int {
+	if l.bell == nil {
+		return reapBatch
+	}
+	return min(l.ring.Ready(), reapBatch)
+}
+
+// submit gives the kernel what is pending. Sending may copy a lot: then the
+// scheduler is told.
+func (l *ringLoop) submit() bool {
+	if l.dirty {
+		l.bufs.Publish()
+		l.dirty = false
+	}
+	if l.ring.Pending() == 0 {
+		return false
+	}
+	var n int
+	var err error
+	if l.bytes > rawBytes {
+		n, err = l.ring.Submit()
+	} else {
+		n, err = l.ring.SubmitNoWait()
+	}
+	l.count.enters.Add(1)
+	switch {
+	case err == nil:
+		l.bytes = 0
+		return n > 0
+	case ringloop.Temporary(err):
+		l.retryAt = time.Now().Add(retryPause)
+		return l.ring.Ready() > 0
+	}
+	l.doom(err)
+	return true
+}
+
+// peek looks once more before the loop sleeps, and says whether there is work.
+// Under load something has usually arrived since the last entry into the kernel,
+// and entering again costs less than to sleep and be woken.
+func (l *ringLoop) peek() bool {
+	if l.recent < peekFrom || l.server.opts.SQPoll {
+		return false
+	}
+	l.recent = 0
+	_, _ = l.ring.Wait(uring.WaitOptions{Brief: true}) // submit meets the error, if it lasts
+	l.count.enters.Add(1)
+	return l.ring.Ready() > 0
+}
+
+// spin looks for completions for a while, if that was asked for, and says
+// whether there is work.
+func (l *ringLoop) spin() bool {
+	d := l.server.opts.Spin
+	if d == 0 {
+		return false
+	}
+	for begin := time.Now(); time.Since(begin) < d; {
+		if l.ring.Ready() > 0 || l.ring.SQFlags()&uring.SQTaskrun != 0 || l.mail.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// park prepares to sleep, until the earliest timer or a knock. It says false
+// when there is work after all.
+func (l *ringLoop) park() bool {
+	l.setAlarm(l.nextTimer())
+	l.state.Store(parked)
+	// Whoever leaves mail from here on knocks.
+	if l.mail.Load() || l.ring.Ready() > 0 {
+		l.state.Store(running)
+		return false
+	}
+	l.count.sleeps.Add(1)
+	return true
+}
+
+// setAlarm sets the deadline that ends a sleep.
+func (l *ringLoop) setAlarm(at time.Time) {
+	if !at.Equal(l.alarm) {
+		l.alarm = at
+		_ = l.poller.SetDeadline(at) // It fails on a closed file only.
+	}
+}
+
+// idle implements driver: a Write goes out at once while the loop sleeps.
+func (l *ringLoop) idle() bool { return l.state.Load() == parked }
+
+// wake implements driver: a deadline in the past ends a sleep, without a system
+// call, or else the bell.
+func (l *ringLoop) wake() {
+	if l.state.Load() != parked || !l.state.CompareAndSwap(parked, running) {
+		return
+	}
+	if l.bell != nil {
+		sys.Signal(l.bell)
+	} else {
+		_ = l.poller.SetDeadline(past) // It fails when the loop is over.
+	}
+}
+
+// end implements driver: it cancels what the connection has in flight.
+func (l *ringLoop) end(c *Conn) bool {
+	k := &c.link
+	if !k.armed && !c.out.busy {
+		return true
+	}
+	if !k.ending {
+		k.ending = true
+		l.sqe().CancelFD(uring.Fd(k.fd), uring.CancelAll).SetUserData(k.tag(kindCancelAll))
+	}
+	return false
+}
+
+// forget implements driver. The kernel knows nothing of the connection any more.
+func (l *ringLoop) forget(*Conn) {}
+
+// close ends the loop. The kernel may have operations of a broken ring in flight,
+// which it cancels some time after the ring is closed, so their memory stays for
+// ever. Otherwise nothing is in flight but cancellations and the poll of the bell,
+// which use no memory.
+func (l *ringLoop) close() {
+	if l.broken != nil {
+		ringloop.Leak(l)
+		l.bury()
+		l.refuse()
+		_ = l.closeRing()
+		return
+	}
+	_ = l.undo()
+}
+
+// refuse closes connections that a broken ring has accepted and nobody was told
+// of.
+func (l *ringLoop) refuse() {
+	for l.ring.Ready() > 0 {
+		n := l.ring.Reap(l.cqes[:min(l.ring.Ready(), reapBatch)])
+		for _, e := range l.cqes[:n] {
+			if e.UserData>>kindShift == kindAccept && e.Res >= 0 {
+				_ = syscall.Close(int(e.Res))
+			}
+		}
+	}
+}
+
+// start implements driver: it opens the ring and what belongs to it.
+func (l *ringLoop) start() (err error) {
+	o := &l.server.opts
+	u := uring.Options{Entries: sqEntries, CQEntries: cqEntries, Clamp: true, SubmitAll: true, NoIOWait: true}
+	switch {
+	case l.server.threads:
+		u.DeferTaskrun, u.Disabled = true, true // its thread enables it
+	case o.SQPoll:
+		u.SQPoll = true
+	default:
+		u.CoopTaskrun, u.TaskrunFlag = true, o.Spin > 0
+	}
+	if o.Restrict {
+		u.Restrict = &ringRestrictions
+	}
+	l.ring, err = ringloop.Open(u, fewestCQ)
+	if err != nil {
+		return err
+	}
+	if l.slab, err = sys.MapAnon(o.Buffers*o.BufferSize, false); err == nil {
+		l.bufs, err = l.ring.NewBufRing(uring.BufRingOptions{Entries: o.Buffers, BufferSize: o.BufferSize,
+			Memory: l.slab.Bytes()[:o.Buffers*o.BufferSize]})
+	}
+	switch {
+	case err != nil:
+	case l.server.threads:
+		l.bell, err = sys.EventFD()
+	default:
+		l.poller, err = ringloop.NewPoller(l.ring.FD(), "io_uring")
+	}
+	if err != nil {
+		return errors.Join(err, l.ring.Close(), l.slab.Unmap())
+	}
+	l.post(l.armAccept)
+	return nil
+}
+
+// undo implements driver.
+func (l *ringLoop) undo() error { return errors.Join(l.closeRing(), l.slab.Unmap()) }
+
+// closeRing closes the ring and what wakes the loop, and leaves the buffers.
+func (l *ringLoop) closeRing() error {
+	if l.bell != nil {
+		return errors.Join(l.ring.Close(), l.bell.Close())
+	}
+	return errors.Join(l.poller.Close(), l.ring.Close())
+}
+
+// bellRings is POLLIN and EPOLLET: each signal is reported although nobody reads
+// the eventfd.
+const bellRings uring.PollEvents = 1 | 1<<31
+
+// runOnThread serves on a thread of its own, for which the kernel puts off all
+// work until the thread enters it.
+func (l *ringLoop) runOnThread() {
+	runtime.LockOSThread() // until the goroutine ends; runtime.Goexit does not end it
+	if l.tid == 0 {        // else a callback has exited
+		l.enable()
+	}
+	for !l.over {
+		l.reap()
+		l.readMail()
+		l.fireTimers()
+		l.lookAgain()
+		if !l.finished() {
+			l.enter()
+		}
+	}
+	l.close()
+	runtime.UnlockOSThread()
+}
+
+// enable makes the ring the thread's.
+func (l *ringLoop) enable() {
+	if err := l.ring.Enable(); err != nil {
+		l.doom(err)
+		return
+	}
+	_ = l.ring.RegisterRingFD() // It makes calls cheaper, and works without.
+	l.tid = syscall.Gettid()
+	l.armBell()
+}
+
+// armBell lets the bell end a sleep.
+func (l *ringLoop) armBell() {
+	e := l.sqe()
+	if e == nil {
+		l.post(l.armBell)
+		return
+	}
+	e.PollMultishot(uring.Fd(l.bell.Int()), bellRings).SetUserData(tag(kindBell, noSlot, 0))
+}
+
+// enter gives the kernel what is pending and lets it do what it has put off; when
+// there is nothing else to do it sleeps. Under load it looks once more before
+// that: for a call that blocks the scheduler has to be told, which costs more.
+func (l *ringLoop) enter() {
+	if l.dirty {
+		l.bufs.Publish()
+		l.dirty = false
+	}
+	waiting := l.ring.SQFlags()&uring.SQTaskrun != 0
+	if waiting || l.mail.Load() || len(l.again) > 0 || l.ring.Ready() > 0 {
+		if waiting || l.ring.Pending() > 0 {
+			l.call(uring.WaitOptions{Brief: l.bytes <= rawBytes})
+		}
+		return
+	}
+	if l.recent >= peekFrom || l.server.opts.Spin > 0 && l.ring.Pending() > 0 {
+		l.recent = 0
+		l.call(uring.WaitOptions{Brief: l.bytes <= rawBytes})
+		if l.over || l.ring.Ready() > 0 {
+			return
+		}
+	}
+	if !l.spin() {
+		l.sleep()
+	}
+}
+
+// sleep waits for a completion, until the earliest timer or the bell.
+func (l *ringLoop) sleep() {
+	l.state.Store(parked)
+	defer l.state.Store(running)
+	if l.mail.Load() { // Whoever leaves mail from here on rings.
+		return
+	}
+	o := uring.WaitOptions{Count: 1}
+	if at := l.nextTimer(); !at.IsZero() {
+		o.Timeout = max(time.Until(at), 1)
+		o.NoSubmit = !l.retryAt.IsZero()
+	}
+	l.count.sleeps.Add(1)
+	l.call(o)
+}
+
+// call enters the kernel.
+func (l *ringLoop) call(o uring.WaitOptions) {
+	_, err := l.ring.Wait(o)
+	l.count.enters.Add(1)
+	switch {
+	case err == nil:
+		l.bytes = 0
+	case ringloop.Temporary(err):
+		l.retryAt = time.Now().Add(retryPause)
+	default:
+		l.doom(err)
+	}
+}
+
+// Kinds of entries, in the user data.
+const (
+	kindAccept = iota + 1
+	kindRecv
+	kindSend
+	kindCancel    // of a receive, or of the accept
+	kindCancelAll // of what a connection has in flight
+	kindBell
+)
+
+// complete handles one completion.
+func (l *ringLoop) complete(e uring.CQE) {
+	switch e.UserData >> kindShift {
+	case kindRecv:
+		l.received(e)
+	case kindSend:
+		l.sent(e)
+	case kindAccept:
+		l.accepted(e)
+	case kindBell:
+		if !e.Has(uring.CQEMore) {
+			l.armBell()
+		}
+	case kindCancel, kindCancelAll:
+		l.canceled(e)
+	}
+}
+
+// canceled handles the completion of a cancellation. One that found nothing, or
+// came at a bad moment, is repeated as long as there is something to end.
+func (l *ringLoop) canceled(e uring.CQE) {
+	found := e.Res >= 0
+	if e.UserData>>kindShift == kindCancelAll {
+		found = e.Res > 0
+	}
+	if uint32(e.UserData) == noSlot {
+		if a := &l.listen; !found && a.armed && a.stopped {
+			l.disarm()
+		}
+		return
+	}
+	if c := l.find(e.UserData); c != nil && !found {
+		c.link.canceling, c.link.ending = false, false
+		l.touch(c)
+	}
+}
+
+// received handles a completion of a receive.
+func (l *ringLoop) received(e uring.CQE) {
+	c := l.find(e.UserData)
+	data, _ := l.bufs.Take(e)
+	if e.Has(uring.CQEBuffer) {
+		defer l.recycle(e.BufferID(), data) // OnData may end the goroutine
+	}
+	if c != nil {
+		l.arrived(c, e, data)
+	}
+}
+
+// recycle gives a buffer back that the handler is done with.
+func (l *ringLoop) recycle(id uint16, data []byte) {
+	sys.Poison(data)
+	l.bufs.Recycle(id)
+	l.dirty = true
+}
+
+// arrived gives a completion to its connection.
+func (l *ringLoop) arrived(c *Conn, e uring.CQE, data []byte) {
+	k := &c.link
+	if !e.Has(uring.CQEMore) {
+		k.armed, k.canceling = false, false
+		l.touch(c)
+	}
+	if e.Res > 0 {
+		l.deliver(c, data)
+		if k.armed && k.tid != l.tid && !k.canceling {
+			l.touch(c)
+		}
+		return
+	}
+	switch errno := e.Errno(); errno {
+	case syscall.ENOBUFS:
+		l.count.noBuffers.Add(1)
+	case syscall.ECANCELED, syscall.EINTR, syscall.EAGAIN:
+		// We asked for it, or the thread that armed it is gone.
+	default:
+		if k.held.queue.n > 0 {
+			k.held.ended, k.held.res = true, e.Res
+			return
+		}
+		l.broke(c, e.Res)
+	}
+}
+
+// sent handles the completion of a send.
+func (l *ringLoop) sent(e uring.CQE) {
+	c := l.find(e.UserData)
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	c.out.busy = false
+	switch errno := e.Errno(); errno {
+	case 0:
+		c.out.advance(int(e.Res))
+	case syscall.ECANCELED, syscall.EINTR, syscall.EAGAIN:
+		// The thread that submitted it is gone, or the connection ends.
+	default:
+		c.fail(c.opError("write", os.NewSyscallError("send", errno)))
+	}
+	s := &c.state
+	rest := c.out.n > 0 || s.closing || s.finWrite || s.aborted || s.full || s.starved
+	c.mu.Unlock()
+	if rest {
+		l.touch(c)
+	}
+}
+
+// output implements driver: it sends what is pending. The caller holds the connection's mutex.
+func (l *ringLoop) output(c *Conn) {
+	s, k := &c.state, &c.link
+	if c.out.busy || s.aborted {
+		return
+	}
+	if p := c.out.front(); p != nil {
+		c.out.busy = true
+		l.bytes += len(p)
+		l.sqe().Send(uring.Fd(k.fd), p, syscall.MSG_NOSIGNAL|syscall.MSG_WAITALL).SetUserData(k.tag(kindSend))
+		return
+	}
+	if s.finWrite && !s.finSent {
+		s.finSent = true
+		_ = syscall.Shutdown(k.fd, syscall.SHUT_WR) // ENOTCONN: the receive says more
+	}
+}
+
+// input implements driver: it starts or stops the receive; it says whether what was kept can be
+// given to the handler. The caller holds the connection's mutex.
+func (l *ringLoop) input(c *Conn) (release bool) {
+	s, k := &c.state, &c.link
+	want := c.wantsInput()
+	draining := l.leaving && !k.drained
+	switch {
+	case k.armed && !k.canceling && (!want || draining || k.tid != l.tid):
+		k.canceling = true
+		l.sqe().Cancel(k.tag(kindRecv), 0).SetUserData(k.tag(kindCancel))
+	case k.held.queue.n > 0 || k.held.ended:
+		return want
+	case !k.armed && want && !draining && !s.eof:
+		l.receive(k)
+	}
+	return false
+}
+
+// receive starts to receive: again and again, but of a Unix socket once. Linux
+// 6.18 counts what is left of those, and if data and the end arrive at the same
+// time it shows a multishot receive the data, finds nothing left, and never
+// looks again: the end was lost, and with it OnClose.
+func (l *ringLoop) receive(k *link) {
+	once := l.server.network == "unix"
+	if k.tid != 0 && !once {
+		l.count.rearms.Add(1)
+	}
+	k.armed, k.tid = true, l.tid
+	if e := l.sqe(); once {
+		e.RecvSelect(uring.Fd(k.fd), 0, 0, l.bufs.Group()).SetUserData(k.tag(kindRecv))
+	} else {
+		e.RecvMultishot(uring.Fd(k.fd), 0, l.bufs.Group()).SetUserData(k.tag(kindRecv))
+	}
+}
+
+// room implements driver: it makes sure that looking at one connection finds enough entries.
+func (l *ringLoop) room() bool {
+	if l.ring.SQSpace() < reserve {
+		l.submit()
+		return l.ring.SQSpace() >= reserve
+	}
+	return true
+}
+
+// sqe returns an entry. After room it is not nil.
+func (l *ringLoop) sqe() *uring.SQE {
+	e := l.ring.SQE()
+	if e == nil && l.submit() {
+		e = l.ring.SQE()
+	}
+	return e
+}
+
+// noSlot is in the place of a connection's slot.
+const noSlot = 1<<32 - 1
+
+// armAccept implements driver.
+func (l *ringLoop) armAccept() {
+	a := &l.listen
+	if a.armed || a.stopped {
+		return
+	}
+	e := l.ring.SQE()
+	if e == nil {
+		a.retryAt = time.Now()
+		return
+	}
+	e.AcceptMultishot(uring.Fd(a.fd), syscall.SOCK_CLOEXEC).SetUserData(tag(kindAccept, noSlot, 0))
+	a.armed, a.retryAt = true, time.Time{}
+}
+
+// accepted handles a completion of the accept.
+func (l *ringLoop) accepted(c uring.CQE) {
+	a := &l.listen
+	if !c.Has(uring.CQEMore) {
+		a.armed = false
+	}
+	errno := c.Errno()
+	switch {
+	case a.armed:
+	case a.stopped:
+		l.closeListener()
+	case errno == 0 || retries(errno):
+		l.armAccept()
+	default:
+		// The kernel answers at once, so asking again at once would spin. The
+		// connections wait in the backlog.
+		l.pauseAccept()
+	}
+	if errno == 0 {
+		a.pause = 0
+		l.adopt(int(c.Res))
+	}
+}
+
+// retries reports whether accepting may be tried again at once: one connection
+// was lost, or the thread that had armed it is gone.
+func retries(errno syscall.Errno) bool {
+	switch errno {
+	case syscall.ECONNABORTED, syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED:
+		return true
+	}
+	return false
+}
+
+// disarm implements driver.
+func (l *ringLoop) disarm() {
+	if !l.listen.armed {
+		l.closeListener()
+		return
+	}
+	if e := l.sqe(); e != nil {
+		e.Cancel(tag(kindAccept, noSlot, 0), 0).SetUserData(tag(kindCancel, noSlot, 0))
+		return
+	}
+	l.post(l.disarm)
+}
+
+// ringRestrictions are what a loop does with its ring.
+var ringRestrictions = uring.Restrictions{
+	Ops: []uring.Op{uring.OpAccept, uring.OpRecv, uring.OpSend, uring.OpAsyncCancel, uring.OpPollAdd},
+	RegisterOps: []uring.RegisterOp{uring.OpRegisterRingFDs, uring.OpUnregisterRingFDs,
+		uring.OpRegisterPBufRing, uring.OpUnregisterPBufRing, uring.OpRegisterPBufStatus},
+	FlagsAllowed: uring.SQEBufferSelect,
+}
