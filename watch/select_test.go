@@ -72,7 +72,7 @@ func TestInAProcessWithoutRings(t *testing.T) {
 		return
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^(TestInAProcessWithoutRings|TestSuite)$/^(epoll|io_uring)?$/^(Mode|Wait)?$", "-test.v")
-	cmd.Env = append(os.Environ(), envChild+"=1", features.EnvBackend+"=plain", features.EnvBackend+"=")
+	cmd.Env = append(os.Environ(), envChild+"=1", features.EnvBackend+"=plain")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
