@@ -18,7 +18,7 @@ const wakeData = ^uint64(0)
 type epollBackend struct {
 	t      *table
 	in     *epoll.Instance
-	bell   *sys.FD // an eventfd, never read: each signal is an edge
+	wakeup *sys.FD // an eventfd, never read: each signal is an edge
 	events []epoll.Event
 	n      int // events waiting for collect
 
@@ -34,8 +34,8 @@ func newEpoll(t *table, batch int) (*epollBackend, error) {
 		return nil, err
 	}
 	b := &epollBackend{t: t, in: in, events: make([]epoll.Event, batch)}
-	if b.bell, err = sys.EventFD(); err == nil {
-		if errno := in.Add(b.bell.Int(), uint32(Read)|epoll.EdgeTriggered, wakeData); errno != 0 {
+	if b.wakeup, err = sys.EventFD(); err == nil {
+		if errno := in.Add(b.wakeup.Int(), uint32(Read)|epoll.EdgeTriggered, wakeData); errno != 0 {
 			err = sys.Error("epoll_ctl", errno)
 		}
 	}
@@ -82,7 +82,7 @@ func (b *epollBackend) renewInstance() {
 	if err != nil {
 		return
 	}
-	if in.Add(b.bell.Int(), uint32(Read)|epoll.EdgeTriggered, wakeData) != 0 {
+	if in.Add(b.wakeup.Int(), uint32(Read)|epoll.EdgeTriggered, wakeData) != 0 {
 		_ = in.Close()
 		return
 	}
@@ -154,12 +154,12 @@ func (b *epollBackend) moved(fd int, e *entry) bool {
 	return errno == syscall.EBADF || errno == syscall.ENOENT
 }
 
-func (b *epollBackend) wake() { sys.Signal(b.bell) }
+func (b *epollBackend) wake() { sys.Signal(b.wakeup) }
 
 func (b *epollBackend) close() error {
 	err := b.in.Close()
-	if b.bell != nil {
-		if again := b.bell.Close(); err == nil {
+	if b.wakeup != nil {
+		if again := b.wakeup.Close(); err == nil {
 			err = again
 		}
 	}

@@ -17,24 +17,24 @@ import (
 // thread that waits: a multishot poll for Edge, otherwise one-shot polls, armed
 // again after each report. Changes are entries of the next enter.
 type ringBackend struct {
-	w    *Watcher
-	t    *table
-	ring *uring.Ring
-	bell *sys.FD         // an eventfd, never read: each signal is an edge
-	ask  *epoll.Instance // tells which files can be polled
+	w      *Watcher
+	t      *table
+	ring   *uring.Ring
+	wakeup *sys.FD         // an eventfd, never read: each signal is an edge
+	ask    *epoll.Instance // tells which files can be polled
 
-	enabled   bool     // a thread owns the ring
-	stray     bool     // another one has come, or completions were lost: open a new ring
-	moves     int      // rings opened since the first
-	bellArmed bool     // a poll of bell is with the kernel
-	cancels   []uint64 // user data of polls to cancel
-	shown     int      // entries that the next wait submits
-	behind    bool     // changes had no room in the queue
-	busy      bool     // the last turn brought several completions: look before sleeping
-	lucky     bool     // the last look found something
-	cqes      [128]uring.CQE
-	hot       hotList
-	turner    *turner // where the kernel needs it
+	enabled     bool     // a thread owns the ring
+	stray       bool     // another one has come, or completions were lost: open a new ring
+	moves       int      // rings opened since the first
+	wakeupArmed bool     // a poll of wakeup is with the kernel
+	cancels     []uint64 // user data of polls to cancel
+	shown       int      // entries that the next wait submits
+	behind      bool     // changes had no room in the queue
+	busy        bool     // the last turn brought several completions: look before sleeping
+	lucky       bool     // the last look found something
+	cqes        [128]uring.CQE
+	hot         recheckList
+	reorder     *reorderer // where the kernel needs it
 }
 
 // maxMoves is how often a watcher that chose io_uring itself follows its caller
@@ -54,13 +54,13 @@ const (
 // upper 32. The bit between marks completions that are not events.
 const (
 	udControl = uint64(1) << 31
-	udBell    = udControl | 0x7fffffff
+	udWakeup  = udControl | 0x7fffffff
 	udNobody  = udControl | 0x7ffffffe // its completion means nothing
 )
 
 func userData(fd int32, gen uint32) uint64 { return uint64(uint32(fd)) | uint64(gen)<<32 }
 
-// haveRing says whether the kernel has what the backend needs.
+// haveRing reports whether the kernel has what the backend needs.
 func haveRing() error {
 	if err := features.HaveIOURing(); err != nil {
 		return err
@@ -89,13 +89,13 @@ func (w *Watcher) useRing(reason string) error {
 func newRing(w *Watcher) (*ringBackend, error) {
 	b := &ringBackend{w: w, t: &w.table, lucky: true}
 	if newestFirst() {
-		b.turner = new(turner)
+		b.reorder = new(reorderer)
 	}
 	var err error
 	if b.ring, err = openRing(true, w.opts.Restrict); err != nil {
 		return nil, err
 	}
-	if b.bell, err = sys.EventFD(); err == nil {
+	if b.wakeup, err = sys.EventFD(); err == nil {
 		b.ask, err = epoll.Open()
 	}
 	if err != nil {
@@ -129,12 +129,12 @@ func openRing(disabled, restrict bool) (*uring.Ring, error) {
 	return r, err
 }
 
-func (b *ringBackend) wake() { sys.Signal(b.bell) }
+func (b *ringBackend) wake() { sys.Signal(b.wakeup) }
 
 func (b *ringBackend) close() error {
 	errs := []error{b.ring.CloseNow()} // polls hold no memory of ours
-	if b.bell != nil {
-		errs = append(errs, b.bell.Close())
+	if b.wakeup != nil {
+		errs = append(errs, b.wakeup.Close())
 	}
 	if b.ask != nil {
 		errs = append(errs, b.ask.Close())
@@ -158,10 +158,10 @@ func (b *ringBackend) follow() error {
 	}
 	err = b.ring.CloseNow()
 	b.ring, b.enabled, b.stray = ring, true, false
-	b.bellArmed, b.shown, b.cancels = false, 0, b.cancels[:0]
+	b.wakeupArmed, b.shown, b.cancels = false, 0, b.cancels[:0]
 	b.hot.clear()
-	if b.turner != nil {
-		*b.turner = turner{}
+	if b.reorder != nil {
+		*b.reorder = reorderer{}
 	}
 	for fd := range b.t.entries {
 		if e := &b.t.entries[fd]; e.on && !e.gone {
@@ -208,7 +208,7 @@ func (b *ringBackend) add(fd int, e *entry) syscall.Errno {
 	return errno
 }
 
-// alwaysPollable says whether every file of that type can be polled: sockets
+// alwaysPollable reports whether every file of that type can be polled: sockets
 // and pipes. It spares the commonest descriptors a question.
 func alwaysPollable(mode uint32) bool {
 	const typeMask, socket, fifo = 0xf000, 0xc000, 0x1000
@@ -249,15 +249,15 @@ func (b *ringBackend) prepare() error {
 	return err
 }
 
-// fill fills entries and says whether there was room for all.
+// fill fills entries and reports whether there was room for all.
 func (b *ringBackend) fill() bool {
-	if !b.bellArmed {
+	if !b.wakeupArmed {
 		e := b.sqe()
 		if e == nil {
 			return false
 		}
-		e.PollMultishot(uring.Fd(b.bell.Int()), uring.PollEvents(Read)).SetUserData(udBell)
-		b.bellArmed = true
+		e.PollMultishot(uring.Fd(b.wakeup.Int()), uring.PollEvents(Read)).SetUserData(udWakeup)
+		b.wakeupArmed = true
 	}
 	for i, ud := range b.cancels {
 		if !b.cancel(ud) {
@@ -280,7 +280,7 @@ func (b *ringBackend) fill() bool {
 	return true
 }
 
-// arm makes what the kernel has fit what is asked for, and says whether there
+// arm makes what the kernel has fit what is asked for, and reports whether there
 // was room for the entries.
 func (b *ringBackend) arm(fd int32, e *entry) bool {
 	want := e.on && !e.spent && !e.gone
@@ -351,7 +351,7 @@ func (b *ringBackend) sqe() *uring.SQE {
 	return b.ring.SQE()
 }
 
-// strays says whether an error means that the ring is of no use to the caller's
+// strays reports whether an error means that the ring is of no use to the caller's
 // thread: it belongs to another one, or completions were lost.
 func strays(err error) bool {
 	return errors.Is(err, syscall.EEXIST) || errors.Is(err, errLost)

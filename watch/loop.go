@@ -107,7 +107,7 @@ func (l *Loop) call(e Event) {
 	}
 }
 
-// over says whether Close was called.
+// over reports whether Close was called.
 func (l *Loop) over() bool { return l.state.Load()&loopCloses != 0 }
 
 // Close ends the loop and frees what it holds; descriptors that it watched stay
@@ -215,7 +215,7 @@ func (l *Loop) begin() error {
 	return nil
 }
 
-// end says whether the loop was closed, after freeing it.
+// end reports whether the loop was closed, after freeing it.
 func (l *Loop) end() bool {
 	l.calling = false // a hook may have panicked
 	l.mu.Lock()
@@ -228,7 +228,7 @@ func (l *Loop) end() bool {
 	return true
 }
 
-// done says whether Run ends, and takes the request for it away.
+// done reports whether Run ends, and takes the request for it away.
 func (l *Loop) done() bool {
 	s := l.state.Load()
 	if s&(loopStops|loopDrains|loopCloses) == 0 {
@@ -246,7 +246,7 @@ func (l *Loop) done() bool {
 	return true
 }
 
-// busy says whether something is left to do.
+// busy reports whether something is left to do.
 func (l *Loop) busy(s uint32) bool {
 	return l.w.Len() > 0 || len(l.timers) > 0 || s&loopMail != 0 || l.next < len(l.box) ||
 		len(l.idle) > 0 && !l.rested
@@ -408,7 +408,7 @@ func (h *Hook) quit() {
 	<-h.stopped
 }
 
-// beIdle calls the idle hooks and says whether one wants to be called again. A
+// beIdle calls the idle hooks and reports whether one wants to be called again. A
 // hook that another adds is called in the next turn.
 func (l *Loop) beIdle() bool {
 	l.calling = true

@@ -23,7 +23,7 @@ func TestTurner(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := &turner{}
+	o := &reorderer{}
 	wait := func(n int) {
 		before := r.Ready()
 		bring(n)

@@ -90,7 +90,7 @@ func (b *ringBackend) sleep(timeout time.Duration) error {
 	}
 }
 
-// over says whether waiting on makes no sense.
+// over reports whether waiting on makes no sense.
 func (b *ringBackend) over() bool { return b.stray || b.waiting() > 0 }
 
 // enter submits what was shown and waits as o says.
@@ -99,8 +99,8 @@ func (b *ringBackend) enter(o uring.WaitOptions) error {
 	before := b.ring.Ready()
 	n, err := b.ring.Wait(o)
 	b.shown -= n
-	if b.turner != nil {
-		b.turner.brought(before, b.ring.Ready())
+	if b.reorder != nil {
+		b.reorder.brought(before, b.ring.Ready())
 	}
 	switch {
 	case err == nil:
@@ -118,19 +118,19 @@ func (b *ringBackend) enter(o uring.WaitOptions) error {
 // waiting returns how many completions wait to be taken up.
 func (b *ringBackend) waiting() int {
 	n := b.ring.Ready()
-	if b.turner != nil {
-		n += len(b.turner.ready)
+	if b.reorder != nil {
+		n += len(b.reorder.ready)
 	}
 	return n
 }
 
 // take takes completions that wait, no more than there are.
 func (b *ringBackend) take(dst []uring.CQE) int {
-	if b.turner == nil {
+	if b.reorder == nil {
 		return b.ring.Reap(dst)
 	}
-	b.turner.fetch(b.ring)
-	return b.turner.take(dst)
+	b.reorder.fetch(b.ring)
+	return b.reorder.take(dst)
 }
 
 // collect reaps a batch. What waits beyond the CQ comes with the next wait.
@@ -221,11 +221,11 @@ func (b *ringBackend) unasked(fd int32, e *entry) {
 	b.t.change(fd, e)
 }
 
-// control takes up what is not an event: the bell, and changes that failed.
+// control handles completions that are not events: wakeups, and changes that failed.
 func (b *ringBackend) control(c *uring.CQE) {
 	switch c.UserData {
-	case udBell:
-		b.bellArmed = c.Has(uring.CQEMore)
+	case udWakeup:
+		b.wakeupArmed = c.Has(uring.CQEMore)
 		return
 	case udNobody:
 		return
@@ -250,7 +250,7 @@ func (b *ringBackend) control(c *uring.CQE) {
 	b.t.change(fd, e)
 }
 
-// hotList is the descriptors of Level whose state was reported in the last turn
+// recheckList is the descriptors of Level whose state was reported in the last turn
 // and may last. Their polls, which are multishot, tell about what is new only,
 // so poll(2) is asked about the rest: one call for all of them costs less than
 // arming each again. Its answer is newer than the completions before it, and
@@ -261,7 +261,7 @@ func (b *ringBackend) control(c *uring.CQE) {
 // events of others, and every turn would enter the ring as well.
 //
 // The turn's goroutine owns the list.
-type hotList struct {
+type recheckList struct {
 	fds      []sys.PollFD
 	gens     []uint32
 	asked    int     // how many of them poll(2) has answered for
@@ -275,7 +275,7 @@ type hotList struct {
 const lastingTurns = 8
 
 // take takes over what was served.
-func (h *hotList) take(t *table) {
+func (h *recheckList) take(t *table) {
 	for _, fd := range t.served {
 		if e := t.at(int(fd)); e != nil && e.mode == Level && !e.hot {
 			e.hot = true
@@ -290,7 +290,7 @@ func (h *hotList) take(t *table) {
 }
 
 // ask asks about all that are listed and returns how many are ready.
-func (h *hotList) ask() int {
+func (h *recheckList) ask() int {
 	if len(h.fds) == 0 {
 		return 0
 	}
@@ -305,7 +305,7 @@ func (h *hotList) ask() int {
 
 // report reports up to most of those that are ready, and returns how many it has
 // gone through for that, which settle then forgets.
-func (h *hotList) report(t *table, most int) int {
+func (h *recheckList) report(t *table, most int) int {
 	seen := 0
 	for n := 0; seen < h.asked && n < most; seen++ {
 		found := Events(uint16(h.fds[seen].Revents))
@@ -335,7 +335,7 @@ const notOpen Events = 0x020
 
 // settle forgets the first n. Their completions count again: those that are not
 // ready any more are armed where they are not.
-func (h *hotList) settle(t *table, n int) {
+func (h *recheckList) settle(t *table, n int) {
 	if n == 0 {
 		return
 	}
@@ -381,7 +381,7 @@ func (b *ringBackend) disarmLasting() {
 }
 
 // clear empties the list of a ring that is gone, whose entries have all turned.
-func (h *hotList) clear() { *h = hotList{fds: h.fds[:0], gens: h.gens[:0]} }
+func (h *recheckList) clear() { *h = recheckList{fds: h.fds[:0], gens: h.gens[:0]} }
 
 // moved reports whether the number of a registration means another file by now,
 // or none: poll(2) answers for that one. Files without an inode of their own are
@@ -391,7 +391,7 @@ func moved(fd int32, e *entry) bool {
 	return errno != 0 || id != e.file
 }
 
-// newestFirst says whether one enter completes deferred task work in the reverse
+// newestFirst reports whether one enter completes deferred task work in the reverse
 // of the order in which it arose, as Linux 6.1 does and 6.12 does not. The
 // suite's Order/Arrival fails there without this.
 var newestFirst = sync.OnceValue(func() bool {
@@ -404,28 +404,28 @@ var newestFirst = sync.OnceValue(func() bool {
 	defer r.Close()
 	var bells []*sys.FD
 	for i := range uint64(2) {
-		bell, err := sys.EventFD()
+		wakeup, err := sys.EventFD()
 		if err != nil {
 			return false
 		}
-		defer bell.Close()
-		bells = append(bells, bell)
-		r.SQE().PollAdd(uring.Fd(bell.Int()), uring.PollEvents(Read)).SetUserData(i)
+		defer wakeup.Close()
+		bells = append(bells, wakeup)
+		r.SQE().PollAdd(uring.Fd(wakeup.Int()), uring.PollEvents(Read)).SetUserData(i)
 	}
 	if n, err := r.Submit(); n != len(bells) || err != nil {
 		return false
 	}
-	for _, bell := range bells {
-		sys.Signal(bell)
+	for _, wakeup := range bells {
+		sys.Signal(wakeup)
 	}
 	var c [2]uring.CQE
 	_, err = r.SubmitAndWaitTimeout(len(c), time.Second)
 	return err == nil && r.Reap(c[:]) == len(c) && c[0].UserData == 1
 })
 
-// turner puts completions in the order in which they arose, on kernels where
+// reorder puts completions in the order in which they arose, on kernels where
 // they come in reverse. The turn's goroutine owns it.
-type turner struct {
+type reorderer struct {
 	// runs are numbers of completions in the CQ: what a wait has brought, or,
 	// negative, what a mere submission has, which comes in order.
 	runs    []int
@@ -434,7 +434,7 @@ type turner struct {
 }
 
 // brought notes that a wait has raised the number of completions in the CQ.
-func (o *turner) brought(before, after int) {
+func (o *reorderer) brought(before, after int) {
 	if before > o.counted {
 		o.runs = append(o.runs, o.counted-before)
 	}
@@ -445,7 +445,7 @@ func (o *turner) brought(before, after int) {
 }
 
 // fetch reaps all that is in the CQ and turns it.
-func (o *turner) fetch(r *uring.Ring) {
+func (o *reorderer) fetch(r *uring.Ring) {
 	o.brought(r.Ready(), r.Ready())
 	for _, n := range o.runs {
 		from := len(o.ready)
@@ -459,7 +459,7 @@ func (o *turner) fetch(r *uring.Ring) {
 }
 
 // take moves completions to dst.
-func (o *turner) take(dst []uring.CQE) int {
+func (o *reorderer) take(dst []uring.CQE) int {
 	n := copy(dst, o.ready)
 	o.ready = slices.Delete(o.ready, 0, n)
 	return n

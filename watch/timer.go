@@ -48,7 +48,7 @@ func (t *Timer) Reset(d time.Duration) bool {
 	return was
 }
 
-// Stop unsets the timer and says whether it was set: the function is not called
+// Stop unsets the timer and reports whether it was set: the function is not called
 // after Stop has returned. It costs O(log n) for n timers that are set.
 func (t *Timer) Stop() bool {
 	if t.index < 0 {
@@ -58,7 +58,7 @@ func (t *Timer) Stop() bool {
 	return true
 }
 
-// Active says whether the timer is set. It is not while its function runs,
+// Active reports whether the timer is set. It is not while its function runs,
 // unless that sets it again.
 func (t *Timer) Active() bool { return t.index >= 0 }
 

@@ -74,7 +74,7 @@ type backend interface {
 }
 
 // New opens a watcher. Where the options name a backend, or RINGSIDE_BACKEND
-// does, that cannot be had, the error says why and, for a policy, what to change.
+// does, that cannot be had, the error names the reason and, for a policy, what to change.
 // Outside of Linux it matches errors.ErrUnsupported.
 func New(o Options) (*Watcher, error) {
 	w := &Watcher{opts: o, waited: make(chan struct{})}

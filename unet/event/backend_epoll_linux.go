@@ -50,17 +50,17 @@ func (l *pollLoop) run() {
 	l.wake() // for what is left after a callback that has exited
 	if l.broken == nil {
 		if err := l.w.Run(context.Background()); err != nil {
-			l.doom(err)
+			l.fail(err)
 		}
 	}
 	if l.broken != nil {
-		l.bury()
+		l.closeAll()
 	}
 	_ = l.w.Close()
 }
 
 // idle implements driver. A Write from a callback finds that the loop is about to
-// look; any other goes out at once.
+// process; any other goes out at once.
 func (l *pollLoop) idle() bool { return true }
 
 // wake implements driver. From the loop itself it costs no system call.
@@ -68,8 +68,8 @@ func (l *pollLoop) wake() { _ = l.w.Post(l.settle) } // It fails when the loop i
 
 // settleNow ends each event: it does what callbacks and others have asked for.
 func (l *pollLoop) settleNow() {
-	l.readMail()
-	l.lookAgain()
+	l.processInbox()
+	l.processDirty()
 	switch {
 	case l.finished():
 		l.w.Stop()
@@ -102,7 +102,7 @@ func (l *pollLoop) room() bool { return true }
 func (l *pollLoop) ready(c *Conn, found watch.Events) {
 	k := &c.link
 	if found&^watch.Read != 0 && k.watched&watch.Write != 0 {
-		l.touch(c)
+		l.markDirty(c)
 	}
 	if found&^watch.Write != 0 && k.watched&watch.Read != 0 {
 		l.receive(c)
@@ -149,7 +149,7 @@ func (l *pollLoop) output(c *Conn) {
 			return
 		default:
 			c.fail(c.opError("write", os.NewSyscallError("send", errno)))
-			l.touch(c)
+			l.markDirty(c)
 			return
 		}
 	}
@@ -159,7 +159,7 @@ func (l *pollLoop) output(c *Conn) {
 	}
 	l.watch(c, k.watched&^watch.Write)
 	if s.closing {
-		l.touch(c) // Now it can end.
+		l.markDirty(c) // Now it can end.
 	}
 }
 
@@ -196,7 +196,7 @@ func (l *pollLoop) watch(c *Conn, events watch.Events) {
 	}
 	if err != nil {
 		c.fail(c.opError("read", err))
-		l.touch(c)
+		l.markDirty(c)
 		return
 	}
 	k.watched = events

@@ -173,12 +173,12 @@ func (g *goroutines) addrs(c *Conn) (local, remote net.Addr) {
 	return c.link.nc.LocalAddr(), c.link.nc.RemoteAddr()
 }
 
-// kick implements backend. It does not block: callbacks call it.
-func (g *goroutines) kick(c *Conn) {
+// notify implements backend. It does not block: callbacks call it.
+func (g *goroutines) notify(c *Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, nc := &c.state, c.link.nc
-	s.kicked = false
+	s.notified = false
 	if s.closed {
 		return
 	}
@@ -349,7 +349,7 @@ func (g *goroutines) readFailed(c *Conn, err error) {
 	k := &c.link
 	switch {
 	case errors.Is(err, errTimeout):
-		// It may be a knock from before the reader knew of the shutdown.
+		// It may be a wakeup from before the reader knew of the shutdown.
 		if !k.drainBy.IsZero() && !k.drained && !time.Now().Before(k.drainBy) {
 			if k.emptyReads++; k.emptyReads == patience {
 				g.drained(c)
@@ -357,12 +357,12 @@ func (g *goroutines) readFailed(c *Conn, err error) {
 		}
 	case errors.Is(err, errEOF):
 		c.call(func() { c.ended(k.discard) })
-		g.kick(c)
+		g.notify(c)
 	default:
 		c.mu.Lock()
 		c.fail(err)
 		c.mu.Unlock()
-		g.kick(c)
+		g.notify(c)
 	}
 }
 
@@ -379,11 +379,11 @@ func (g *goroutines) leave(c *Conn) {
 func (g *goroutines) drained(c *Conn) {
 	c.link.drained = true
 	_ = c.link.nc.SetReadDeadline(time.Time{})
-	g.sayGoodbye(c)
+	g.requestClose(c)
 }
 
-// sayGoodbye asks the handler to end a connection, or does it.
-func (g *goroutines) sayGoodbye(c *Conn) {
+// requestClose asks the handler to end a connection, or does it.
+func (g *goroutines) requestClose(c *Conn) {
 	asked := false
 	c.call(func() { asked = c.onShutdown() })
 	if asked {
@@ -393,7 +393,7 @@ func (g *goroutines) sayGoodbye(c *Conn) {
 	c.state.finWrite = true
 	c.link.discard = true
 	c.mu.Unlock()
-	g.kick(c)
+	g.notify(c)
 }
 
 // finish closes a connection.

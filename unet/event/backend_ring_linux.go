@@ -47,7 +47,7 @@ type ringLoop struct {
 	bufs   *uring.BufRing
 	slab   *sys.Region      // the buffers
 	poller *ringloop.Poller // of the ring's descriptor
-	bell   *sys.FD          // with WaitThread, in the place of poller: an eventfd, never read
+	wakeup *sys.FD          // with WaitThread, in the place of poller: an eventfd, never read
 
 	state atomic.Int32 // running or parked
 
@@ -63,7 +63,7 @@ type ringLoop struct {
 
 // run implements driver.
 func (l *ringLoop) run() {
-	if l.bell != nil {
+	if l.wakeup != nil {
 		l.runOnThread()
 		return
 	}
@@ -73,10 +73,10 @@ func (l *ringLoop) run() {
 			break
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			l.doom(err)
+			l.fail(err)
 			break
 		}
-		// A timer, or a knock. A late knock costs a turn.
+		// A timer, or a wakeup. A spurious wakeup costs one iteration.
 		l.alarm = time.Time{}
 		_ = l.poller.SetDeadline(l.alarm)
 	}
@@ -84,7 +84,7 @@ func (l *ringLoop) run() {
 }
 
 // ready runs turns until there is nothing to do. It is called when the ring's
-// descriptor is readable, and says whether the loop is over.
+// descriptor is readable, and reports whether the loop is over.
 func (l *ringLoop) ready(uintptr) bool {
 	l.state.Store(running)
 	for {
@@ -99,14 +99,14 @@ func (l *ringLoop) ready(uintptr) bool {
 	}
 }
 
-// turn does everything that can be done now and says whether there was
+// turn does everything that can be done now and reports whether there was
 // anything.
 func (l *ringLoop) turn() bool {
 	l.tid = syscall.Gettid()
 	busy := l.reap()
-	busy = l.readMail() || busy
+	busy = l.processInbox() || busy
 	busy = l.fireTimers() || busy
-	busy = l.lookAgain() || busy
+	busy = l.processDirty() || busy
 	if l.finished() {
 		return true
 	}
@@ -133,7 +133,7 @@ func (l *ringLoop) reap() bool {
 // reapable is how many completions to reap. A loop with a thread takes what is there:
 // more comes when it enters the kernel next.
 func (l *ringLoop) reapable() int {
-	if l.bell == nil {
+	if l.wakeup == nil {
 		return reapBatch
 	}
 	return min(l.ring.Ready(), reapBatch)
@@ -165,11 +165,11 @@ func (l *ringLoop) submit() bool {
 		l.retryAt = time.Now().Add(retryPause)
 		return l.ring.Ready() > 0
 	}
-	l.doom(err)
+	l.fail(err)
 	return true
 }
 
-// peek looks once more before the loop sleeps, and says whether there is work.
+// peek looks once more before the loop sleeps, and reports whether there is work.
 // Under load something has usually arrived since the last entry into the kernel,
 // and entering again costs less than to sleep and be woken.
 func (l *ringLoop) peek() bool {
@@ -197,7 +197,7 @@ func (l *ringLoop) spin() bool {
 	return false
 }
 
-// park prepares to sleep, until the earliest timer or a knock. It says false
+// park prepares to sleep, until the earliest timer or a wakeup. It says false
 // when there is work after all.
 func (l *ringLoop) park() bool {
 	l.setAlarm(l.nextTimer())
@@ -223,13 +223,13 @@ func (l *ringLoop) setAlarm(at time.Time) {
 func (l *ringLoop) idle() bool { return l.state.Load() == parked }
 
 // wake implements driver: a deadline in the past ends a sleep, without a system
-// call, or else the bell.
+// call, or else the wakeup eventfd.
 func (l *ringLoop) wake() {
 	if l.state.Load() != parked || !l.state.CompareAndSwap(parked, running) {
 		return
 	}
-	if l.bell != nil {
-		sys.Signal(l.bell)
+	if l.wakeup != nil {
+		sys.Signal(l.wakeup)
 	} else {
 		_ = l.poller.SetDeadline(past) // It fails when the loop is over.
 	}
@@ -253,12 +253,12 @@ func (l *ringLoop) forget(*Conn) {}
 
 // close ends the loop. The kernel may have operations of a broken ring in flight,
 // which it cancels some time after the ring is closed, so their memory stays for
-// ever. Otherwise nothing is in flight but cancellations and the poll of the bell,
+// ever. Otherwise nothing is in flight but cancellations and the poll of the eventfd,
 // which use no memory.
 func (l *ringLoop) close() {
 	if l.broken != nil {
 		ringloop.Leak(l)
-		l.bury()
+		l.closeAll()
 		l.refuse()
 		_ = l.closeRing()
 		return
@@ -305,7 +305,7 @@ func (l *ringLoop) start() (err error) {
 	switch {
 	case err != nil:
 	case l.server.threads:
-		l.bell, err = sys.EventFD()
+		l.wakeup, err = sys.EventFD()
 	default:
 		l.poller, err = ringloop.NewPoller(l.ring.FD(), "io_uring")
 	}
@@ -321,15 +321,15 @@ func (l *ringLoop) undo() error { return errors.Join(l.closeRing(), l.slab.Unmap
 
 // closeRing closes the ring and what wakes the loop, and leaves the buffers.
 func (l *ringLoop) closeRing() error {
-	if l.bell != nil {
-		return errors.Join(l.ring.Close(), l.bell.Close())
+	if l.wakeup != nil {
+		return errors.Join(l.ring.Close(), l.wakeup.Close())
 	}
 	return errors.Join(l.poller.Close(), l.ring.Close())
 }
 
-// bellRings is POLLIN and EPOLLET: each signal is reported although nobody reads
+// wakeupEvents is POLLIN and EPOLLET: each signal is reported although nobody reads
 // the eventfd.
-const bellRings uring.PollEvents = 1 | 1<<31
+const wakeupEvents uring.PollEvents = 1 | 1<<31
 
 // runOnThread serves on a thread of its own, for which the kernel puts off all
 // work until the thread enters it.
@@ -340,9 +340,9 @@ func (l *ringLoop) runOnThread() {
 	}
 	for !l.over {
 		l.reap()
-		l.readMail()
+		l.processInbox()
 		l.fireTimers()
-		l.lookAgain()
+		l.processDirty()
 		if !l.finished() {
 			l.enter()
 		}
@@ -354,22 +354,22 @@ func (l *ringLoop) runOnThread() {
 // enable makes the ring the thread's.
 func (l *ringLoop) enable() {
 	if err := l.ring.Enable(); err != nil {
-		l.doom(err)
+		l.fail(err)
 		return
 	}
 	_ = l.ring.RegisterRingFD() // It makes calls cheaper, and works without.
 	l.tid = syscall.Gettid()
-	l.armBell()
+	l.armWakeup()
 }
 
-// armBell lets the bell end a sleep.
-func (l *ringLoop) armBell() {
+// armWakeup lets a signal of the eventfd end a sleep.
+func (l *ringLoop) armWakeup() {
 	e := l.sqe()
 	if e == nil {
-		l.post(l.armBell)
+		l.post(l.armWakeup)
 		return
 	}
-	e.PollMultishot(uring.Fd(l.bell.Int()), bellRings).SetUserData(tag(kindBell, noSlot, 0))
+	e.PollMultishot(uring.Fd(l.wakeup.Int()), wakeupEvents).SetUserData(tag(kindWakeup, noSlot, 0))
 }
 
 // enter gives the kernel what is pending and lets it do what it has put off; when
@@ -399,7 +399,7 @@ func (l *ringLoop) enter() {
 	}
 }
 
-// sleep waits for a completion, until the earliest timer or the bell.
+// sleep waits for a completion, until the earliest timer or a wakeup.
 func (l *ringLoop) sleep() {
 	l.state.Store(parked)
 	defer l.state.Store(running)
@@ -425,7 +425,7 @@ func (l *ringLoop) call(o uring.WaitOptions) {
 	case ringloop.Temporary(err):
 		l.retryAt = time.Now().Add(retryPause)
 	default:
-		l.doom(err)
+		l.fail(err)
 	}
 }
 
@@ -436,7 +436,7 @@ const (
 	kindSend
 	kindCancel    // of a receive, or of the accept
 	kindCancelAll // of what a connection has in flight
-	kindBell
+	kindWakeup
 )
 
 // complete handles one completion.
@@ -448,9 +448,9 @@ func (l *ringLoop) complete(e uring.CQE) {
 		l.sent(e)
 	case kindAccept:
 		l.accepted(e)
-	case kindBell:
+	case kindWakeup:
 		if !e.Has(uring.CQEMore) {
-			l.armBell()
+			l.armWakeup()
 		}
 	case kindCancel, kindCancelAll:
 		l.canceled(e)
@@ -472,7 +472,7 @@ func (l *ringLoop) canceled(e uring.CQE) {
 	}
 	if c := l.find(e.UserData); c != nil && !found {
 		c.link.canceling, c.link.ending = false, false
-		l.touch(c)
+		l.markDirty(c)
 	}
 }
 
@@ -500,12 +500,12 @@ func (l *ringLoop) arrived(c *Conn, e uring.CQE, data []byte) {
 	k := &c.link
 	if !e.Has(uring.CQEMore) {
 		k.armed, k.canceling = false, false
-		l.touch(c)
+		l.markDirty(c)
 	}
 	if e.Res > 0 {
 		l.deliver(c, data)
 		if k.armed && k.tid != l.tid && !k.canceling {
-			l.touch(c)
+			l.markDirty(c)
 		}
 		return
 	}
@@ -543,7 +543,7 @@ func (l *ringLoop) sent(e uring.CQE) {
 	rest := c.out.n > 0 || s.closing || s.finWrite || s.aborted || s.full || s.starved
 	c.mu.Unlock()
 	if rest {
-		l.touch(c)
+		l.markDirty(c)
 	}
 }
 
@@ -565,7 +565,7 @@ func (l *ringLoop) output(c *Conn) {
 	}
 }
 
-// input implements driver: it starts or stops the receive; it says whether what was kept can be
+// input implements driver: it starts or stops the receive; it reports whether what was kept can be
 // given to the handler. The caller holds the connection's mutex.
 func (l *ringLoop) input(c *Conn) (release bool) {
 	s, k := &c.state, &c.link

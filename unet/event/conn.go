@@ -44,8 +44,8 @@ type backend interface {
 	// sendNow sends what fits without blocking; the caller holds the
 	// connection's mutex and has nothing pending.
 	sendNow(c *Conn, p []byte) int
-	// kick makes the backend look at the state of the connection.
-	kick(c *Conn)
+	// notify makes the backend look at the state of the connection.
+	notify(c *Conn)
 	// exited is called by a callback's goroutine, which runtime.Goexit is ending.
 	exited(c *Conn)
 	// do runs f as a callback of the connection.
@@ -57,7 +57,7 @@ type backend interface {
 // state is what the connection's mutex guards beside the queue: what was asked
 // for, and how far it is.
 type state struct {
-	kicked   bool // the backend will look at the connection
+	notified bool // the backend will look at the connection
 	paused   bool // by PauseRead
 	starved  bool // a Write was refused, OnWritable is due
 	closing  bool // by Close: send what is pending, then close
@@ -83,13 +83,13 @@ func (c *Conn) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	n := len(p)
-	if c.out.n == 0 && !c.state.kicked && c.back.idle() {
+	if c.out.n == 0 && !c.state.notified && c.back.idle() {
 		p = p[c.back.sendNow(c, p):]
 	}
 	if len(p) > 0 {
 		c.out.add(p)
 		c.noteFull()
-		c.kickAndUnlock()
+		c.notifyAndUnlock()
 		return n, nil
 	}
 	c.mu.Unlock()
@@ -114,7 +114,7 @@ func (c *Conn) Writev(bufs net.Buffers) (int64, error) {
 		return 0, nil
 	}
 	c.noteFull()
-	c.kickAndUnlock()
+	c.notifyAndUnlock()
 	return int64(n), nil
 }
 
@@ -135,13 +135,13 @@ func (c *Conn) opError(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.server.network, Source: nil, Addr: nil, Err: err}
 }
 
-// kickAndUnlock makes the backend look at the connection.
-func (c *Conn) kickAndUnlock() {
-	kick := !c.state.kicked && !c.state.closed
-	c.state.kicked = true
+// notifyAndUnlock makes the backend look at the connection.
+func (c *Conn) notifyAndUnlock() {
+	notify := !c.state.notified && !c.state.closed
+	c.state.notified = true
 	c.mu.Unlock()
-	if kick {
-		c.back.kick(c)
+	if notify {
+		c.back.notify(c)
 	}
 }
 
@@ -163,7 +163,7 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	c.state.closing = true
-	c.kickAndUnlock()
+	c.notifyAndUnlock()
 	return nil
 }
 
@@ -176,7 +176,7 @@ func (c *Conn) CloseWrite() error {
 		return c.opError("close", net.ErrClosed)
 	}
 	c.state.finWrite = true
-	c.kickAndUnlock()
+	c.notifyAndUnlock()
 	return nil
 }
 
@@ -185,7 +185,7 @@ func (c *Conn) CloseWrite() error {
 func (c *Conn) Abort() {
 	c.mu.Lock()
 	c.fail(net.ErrClosed)
-	c.kickAndUnlock()
+	c.notifyAndUnlock()
 }
 
 // fail ends the connection because of err. The caller holds mu.
@@ -207,7 +207,7 @@ func (c *Conn) ResumeRead() { c.setPaused(false) }
 func (c *Conn) setPaused(paused bool) {
 	c.mu.Lock()
 	c.state.paused = paused
-	c.kickAndUnlock()
+	c.notifyAndUnlock()
 }
 
 // SetFullDuplex lets reading go on, or not, while as many bytes as
@@ -218,7 +218,7 @@ func (c *Conn) setPaused(paused bool) {
 func (c *Conn) SetFullDuplex(on bool) {
 	c.mu.Lock()
 	c.state.duplex = on
-	c.kickAndUnlock()
+	c.notifyAndUnlock()
 }
 
 // SetTimer calls OnTimer once after d, in the place of an earlier SetTimer that
@@ -236,7 +236,7 @@ func (c *Conn) SetTimer(d time.Duration) {
 		return
 	}
 	c.state.timer = true
-	c.kickAndUnlock()
+	c.notifyAndUnlock()
 }
 
 // Post calls f as a callback of the connection: not at the same time as any
@@ -275,7 +275,7 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return remote
 }
 
-// isClosed says whether OnClose was called.
+// isClosed reports whether OnClose was called.
 func (c *Conn) isClosed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -306,7 +306,7 @@ func resets(err error) bool {
 	return failed || err == net.ErrClosed
 }
 
-// takeWritable says whether OnWritable is due, and notes that it is called. The
+// takeWritable reports whether OnWritable is due, and notes that it is called. The
 // caller holds mu.
 func (c *Conn) takeWritable() bool {
 	if !c.state.starved || c.out.n > c.server.opts.WriteLimit/2 || c.state.closing || c.state.aborted {
@@ -316,7 +316,7 @@ func (c *Conn) takeWritable() bool {
 	return true
 }
 
-// takeAlarm says whether the timer is due after the alarm that was set for at,
+// takeAlarm reports whether the timer is due after the alarm that was set for at,
 // and notes that it is over. The caller holds mu.
 func (c *Conn) takeAlarm(at, now time.Time) bool {
 	if c.state.closed || !c.link.wakeAt.Equal(at) {
@@ -380,9 +380,9 @@ func (c *Conn) guard(returned *bool) {
 	}
 	c.mu.Lock()
 	c.fail(&HandlerError{value})
-	c.state.kicked = true
+	c.state.notified = true
 	c.mu.Unlock()
-	c.back.kick(c)
+	c.back.notify(c)
 	if value == nil {
 		c.back.exited(c)
 	} else {
@@ -589,7 +589,7 @@ type link struct {
 	armed     bool // a receive is in flight
 	canceling bool // and is about to end
 	ending    bool // a cancellation of everything was submitted
-	touched   bool // the loop will look at the connection
+	marked    bool // the loop will look at the connection
 	drained   bool // Shutdown: all that had arrived was delivered
 	drainLeft int  // and how much more of it is read at most, 0 before the first piece
 	timerAt   int  // place in the heap of timers, from 1 on

@@ -252,7 +252,7 @@ func testBrokenRing(t *testing.T, w Wait) {
 	if err := s.Err(); err != nil {
 		t.Errorf("a server that works: %v", err)
 	}
-	l.post(func() { l.doom(broken) })
+	l.post(func() { l.fail(broken) })
 	if err := receive(t, "OnClose", closed); !errors.Is(err, broken) {
 		t.Errorf("OnClose got %v", err)
 	}
@@ -284,9 +284,9 @@ func TestOneLoopFails(t *testing.T) {
 			broken := errors.New("broken")
 			switch d := s.engine.(*loops).all[1].(type) {
 			case *ringLoop:
-				d.post(func() { d.doom(broken) })
+				d.post(func() { d.fail(broken) })
 			case *pollLoop:
-				d.post(func() { d.doom(broken); d.w.Stop() })
+				d.post(func() { d.fail(broken); d.w.Stop() })
 			}
 			receive(t, "notice of the failure", s.Done())
 			for i := range 20 {

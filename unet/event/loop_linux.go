@@ -72,7 +72,7 @@ type driver interface {
 	room() bool
 	// output sends what is pending.
 	output(c *Conn)
-	// input starts or stops receiving; it says whether what was kept can be
+	// input starts or stops receiving; it reports whether what was kept can be
 	// given to the handler.
 	input(c *Conn) (release bool)
 	// end says that nothing of the connection is in flight, and otherwise
@@ -209,8 +209,8 @@ func (r *loops) stats() Stats {
 // idle implements backend.
 func (l *loop) idle() bool { return l.d.idle() }
 
-// kick implements backend.
-func (l *loop) kick(c *Conn) {
+// notify implements backend.
+func (l *loop) notify(c *Conn) {
 	l.mu.Lock()
 	l.inbox = append(l.inbox, c)
 	first := !l.mail.Swap(true)
@@ -243,8 +243,8 @@ func (l *loop) post(f func()) {
 	}
 }
 
-// readMail does what others have left and says whether there was anything.
-func (l *loop) readMail() bool {
+// processInbox does what others have left and reports whether there was anything.
+func (l *loop) processInbox() bool {
 	if l.nextMail == len(l.mailed) && l.nextDoing == len(l.doing) { // else a callback has exited
 		if !l.mail.Load() {
 			return false
@@ -259,7 +259,7 @@ func (l *loop) readMail() bool {
 		c := l.mailed[l.nextMail]
 		l.mailed[l.nextMail] = nil // a closed connection must not be kept alive
 		l.nextMail++
-		l.look(c)
+		l.process(c)
 	}
 	for l.nextDoing < len(l.doing) {
 		f := l.doing[l.nextDoing]
@@ -270,16 +270,16 @@ func (l *loop) readMail() bool {
 	return true
 }
 
-// touch makes the loop look at a connection in this turn or the next.
-func (l *loop) touch(c *Conn) {
-	if !c.link.touched {
-		c.link.touched = true
+// markDirty makes the loop look at a connection in this turn or the next.
+func (l *loop) markDirty(c *Conn) {
+	if !c.link.marked {
+		c.link.marked = true
 		l.again = append(l.again, c)
 	}
 }
 
-// lookAgain looks at the connections that were touched.
-func (l *loop) lookAgain() bool {
+// processDirty looks at the connections that were touched.
+func (l *loop) processDirty() bool {
 	if l.nextLook == len(l.looking) { // else a callback has exited
 		if len(l.again) == 0 {
 			return false
@@ -291,8 +291,8 @@ func (l *loop) lookAgain() bool {
 		c := l.looking[l.nextLook]
 		l.looking[l.nextLook] = nil
 		l.nextLook++
-		c.link.touched = false
-		l.look(c)
+		c.link.marked = false
+		l.process(c)
 	}
 	return true
 }
@@ -380,17 +380,17 @@ func (l *loop) deliver(c *Conn, data []byte) {
 	gone := c.state.closing || c.state.aborted || k.discard
 	now := want && !gone && k.held.queue.n == 0
 	if now {
-		c.state.kicked = true // the loop looks anyhow: what is written needs no mail
+		c.state.notified = true // the loop processes it in any case: what is written needs no mail
 	}
 	c.mu.Unlock()
 	switch {
 	case gone:
 	case now:
 		c.onData(data)
-		l.touch(c)
+		l.markDirty(c)
 	default:
 		k.held.queue.add(data)
-		l.touch(c)
+		l.markDirty(c)
 	}
 }
 
@@ -413,7 +413,7 @@ func (l *loop) release(c *Conn) {
 		h.ended = false
 		l.broke(c, h.res)
 	}
-	l.touch(c)
+	l.markDirty(c)
 }
 
 // broke handles the end of what is received: end of stream, or an error.
@@ -425,11 +425,11 @@ func (l *loop) broke(c *Conn, res int32) {
 		c.fail(c.opError("read", os.NewSyscallError("recv", syscall.Errno(-res))))
 		c.mu.Unlock()
 	}
-	l.touch(c)
+	l.markDirty(c)
 }
 
-// look does what the state of a connection asks for.
-func (l *loop) look(c *Conn) {
+// process does what the state of a connection asks for.
+func (l *loop) process(c *Conn) {
 	c.mu.Lock()
 	s := &c.state
 	if s.closed {
@@ -438,14 +438,14 @@ func (l *loop) look(c *Conn) {
 	}
 	if !l.d.room() {
 		c.mu.Unlock()
-		l.touch(c)
+		l.markDirty(c)
 		return
 	}
-	s.kicked = false
+	s.notified = false
 	if s.timer {
 		l.schedule(c)
 	}
-	if l.lookEnd(c) {
+	if l.processEnd(c) {
 		c.mu.Unlock()
 		l.finish(c)
 		return
@@ -466,9 +466,9 @@ func (l *loop) look(c *Conn) {
 	}
 }
 
-// lookEnd says whether the connection can be closed now, and does what brings
+// processEnd reports whether the connection can be closed now, and does what brings
 // that about. The caller holds the connection's mutex.
-func (l *loop) lookEnd(c *Conn) bool {
+func (l *loop) processEnd(c *Conn) bool {
 	s := &c.state
 	switch {
 	case s.aborted:
@@ -600,12 +600,12 @@ func (l *loop) adopt(fd int) {
 	l.open++
 	l.count.open.Add(1)
 	l.count.accepted.Add(1)
-	c.state.kicked = true // the loop looks anyhow
+	c.state.notified = true // the loop processes it in any case
 	c.onOpen()
 	if l.leaving {
 		l.leave(c)
 	}
-	l.touch(c)
+	l.markDirty(c)
 }
 
 // leaveAll begins a shutdown.
@@ -626,7 +626,7 @@ func (l *loop) leave(c *Conn) {
 		c.fail(net.ErrClosed)
 		c.mu.Unlock()
 	}
-	l.touch(c)
+	l.markDirty(c)
 }
 
 // drain gives to the handler what has arrived on a connection that is to end,
@@ -640,7 +640,7 @@ func (l *loop) drain(c *Conn) {
 	}
 	for n := 0; k.held.queue.n == 0 && !k.held.ended; n++ {
 		if n == pieces {
-			l.touch(c) // the others have their turn
+			l.markDirty(c) // the others have their turn
 			return
 		}
 		c.mu.Lock()
@@ -661,7 +661,7 @@ func (l *loop) drain(c *Conn) {
 		case errno == syscall.EINTR:
 		case errno == syscall.EAGAIN:
 			k.drained = true
-			l.sayGoodbye(c)
+			l.requestClose(c)
 			return
 		case errno != 0:
 			l.broke(c, -int32(errno))
@@ -676,24 +676,24 @@ func (l *loop) drain(c *Conn) {
 	}
 }
 
-// sayGoodbye asks the handler to end a connection, or does it.
-func (l *loop) sayGoodbye(c *Conn) {
+// requestClose asks the handler to end a connection, or does it.
+func (l *loop) requestClose(c *Conn) {
 	if !c.onShutdown() {
 		c.mu.Lock()
 		c.state.finWrite = true
 		c.link.discard = true
 		c.mu.Unlock()
 	}
-	l.touch(c)
+	l.markDirty(c)
 }
 
-// doom notes that the driver cannot be used any more.
-func (l *loop) doom(err error) {
+// fail notes that the driver cannot be used any more.
+func (l *loop) fail(err error) {
 	l.over, l.broken = true, err
 }
 
-// bury ends the connections of a loop whose driver is broken.
-func (l *loop) bury() {
+// closeAll ends the connections of a loop whose driver is broken.
+func (l *loop) closeAll() {
 	for i, c := range l.conns {
 		if c == nil {
 			continue
@@ -813,7 +813,7 @@ func (l *loop) nextTimer() time.Time {
 	return at
 }
 
-// fireTimers does what is due and says whether anything was.
+// fireTimers does what is due and reports whether anything was.
 func (l *loop) fireTimers() bool {
 	at := l.nextTimer()
 	if at.IsZero() {
@@ -844,14 +844,14 @@ func (l *loop) fire(e timerEntry, now time.Time) {
 	due := c.takeAlarm(e.at, now)
 	switch {
 	case due:
-		c.state.kicked = true // the loop looks anyhow
+		c.state.notified = true // the loop processes it in any case
 	case !c.state.closed:
 		l.schedule(c)
 	}
 	c.mu.Unlock()
 	if due {
 		c.onTimer()
-		l.touch(c)
+		l.markDirty(c)
 	}
 }
 

@@ -133,7 +133,7 @@ func (s *Server) startKind(address string, kind Mode) error {
 	return s.startLoops(address, kind)
 }
 
-// isListenError says whether package net failed, which it would again.
+// isListenError reports whether package net failed, which it would again.
 func isListenError(err error) bool {
 	_, ok := err.(*net.OpError)
 	return ok

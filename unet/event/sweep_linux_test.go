@@ -116,7 +116,7 @@ func (s *sweptServer) removed() {
 	}
 }
 
-// dead says whether the loop has given up, as it may after what lasts.
+// dead reports whether the loop has given up, as it may after what lasts.
 func (s *sweptServer) dead() bool {
 	select {
 	case <-s.engine.done():
