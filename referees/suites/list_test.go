@@ -15,7 +15,7 @@ var (
 	}
 	goNet = suite{
 		name: "net", pkgs: []string{"net"}, args: []string{"-test.short"},
-		judges: "unet", limit: 2 * time.Minute, brief: allModes,
+		judges: "unet", limit: 2 * time.Minute, brief: netModes,
 	}
 	goHTTP = suite{
 		name: "net/http", pkgs: []string{"net/http", "net/http/httptest", "net/http/httputil"}, args: []string{"-test.short"},
@@ -92,7 +92,7 @@ var (
 	}
 	badger = suite{
 		name: "badger", module: "github.com/dgraph-io/badger/v4@v4.8.0",
-		pkgs: []string{"./table", "./y", "."}, args: []string{"-test.short"}, judges: "ufile", limit: 5 * time.Minute,
+		pkgs: []string{"./table", "./y"}, args: []string{"-test.short"}, judges: "ufile", limit: 5 * time.Minute,
 	}
 	logs = []suite{
 		{name: "raft snapshots", module: "github.com/hashicorp/raft@v1.7.3", pkgs: []string{"."}, args: []string{"-test.run=^Test(FileS|Discard)"}, judges: "ufile", limit: 2 * time.Minute},

@@ -25,13 +25,17 @@ type suite struct {
 }
 
 var (
-	allModes = []string{"ring", "plain", "fallback"}
+	allModes = []string{"ring", "plain", "fallback", "auto"}
+	netModes = allModes[:3] // the automatic choice of unet is ring where it can be had
 	justRing = []string{"ring"}
 )
 
 // judge runs a suite in each mode, and as it is, and compares.
 func judge(t *testing.T, s suite) {
 	modes := allModes
+	if s.judges == "unet" {
+		modes = netModes
+	}
 	switch os.Getenv("RINGSIDE_REFEREES") {
 	case "":
 		t.Skip("needs RINGSIDE_REFEREES=brief or =all: make referees sets it")

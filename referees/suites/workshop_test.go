@@ -221,7 +221,7 @@ func (b *binary) checkUsed(mode, used string) {
 		if name != b.w.suite.judges {
 			continue
 		}
-		if ringed := strings.HasPrefix(backend, "io_uring"); ringed != (mode == "ring") {
+		if ringed := strings.HasPrefix(backend, "io_uring"); ringed != (mode == "ring" || mode == "auto") {
 			b.w.t.Errorf("%s %s: %s used %q", b.pkg, mode, name, backend)
 		}
 		b.w.used[mode] = true
