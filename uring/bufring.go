@@ -30,6 +30,11 @@ type BufRingOptions struct {
 	// that memory of Go's heap makes slices of buffers that outlive the ring
 	// harmless.
 	Memory []byte
+	// Buffers are the buffers, of any address and length, in the place of Entries,
+	// BufferSize and Memory: their number is a power of two up to 32768, and their
+	// places are their ids. They are kept reachable until Close and are the
+	// caller's afterwards.
+	Buffers [][]byte
 	// KernelMemory places the ring itself, not the buffers, in memory of the
 	// kernel. Needs a ring with a descriptor. (6.4)
 	KernelMemory bool
@@ -66,6 +71,12 @@ const tailWord = 12
 
 // NewBufRing registers a provided-buffer ring with all its buffers available.
 func (r *Ring) NewBufRing(o BufRingOptions) (*BufRing, error) {
+	if o.Buffers != nil {
+		if err := o.checkBuffers(); err != nil {
+			return nil, err
+		}
+		o.Entries, o.BufferSize = len(o.Buffers), 1
+	}
 	if o.Entries <= 0 || o.Entries > 1<<15 || o.Entries&(o.Entries-1) != 0 {
 		return nil, fmt.Errorf("uring: buffer ring of %d buffers: the number must be a power of two up to 32768", o.Entries)
 	}
@@ -84,10 +95,24 @@ func (r *Ring) NewBufRing(o BufRingOptions) (*BufRing, error) {
 	return b, nil
 }
 
+// checkBuffers reports what is wrong with buffers of any length.
+func (o *BufRingOptions) checkBuffers() error {
+	if o.Entries != 0 || o.BufferSize != 0 || o.Memory != nil {
+		return errors.New("uring: buffer ring of given buffers: Entries, BufferSize and Memory must not be set")
+	}
+	for i, p := range o.Buffers {
+		if len(p) == 0 || len(p) > maxTransfer {
+			return fmt.Errorf("uring: buffer ring: buffer %d has %d bytes", i, len(p))
+		}
+	}
+	o.Buffers = slices.Clone(o.Buffers)
+	return nil
+}
+
 // fill puts all buffers into a ring that is registered.
 func (b *BufRing) fill() {
 	n := b.opts.Entries
-	if b.data = b.opts.Memory; b.data == nil {
+	if b.data = b.opts.Memory; b.data == nil && b.slab != nil {
 		b.data = b.slab.Bytes()
 	}
 	b.after, b.used = make([]uint16, n), make([]int, n)
@@ -101,7 +126,7 @@ func (b *BufRing) fill() {
 
 func (b *BufRing) register() (err error) {
 	size := b.opts.Entries * int(sys.Size[abi.Buf]())
-	if b.opts.Memory == nil {
+	if b.opts.Memory == nil && b.opts.Buffers == nil {
 		if b.slab, err = sys.MapAnon(b.opts.Entries*b.opts.BufferSize, false); err != nil {
 			return err
 		}
@@ -149,6 +174,9 @@ func (b *BufRing) Len() int { return b.opts.Entries }
 
 // Buffer returns the whole buffer with the given id.
 func (b *BufRing) Buffer(id uint16) []byte {
+	if b.opts.Buffers != nil {
+		return b.opts.Buffers[id]
+	}
 	off := int(id) * b.opts.BufferSize
 	return b.data[off : off+b.opts.BufferSize : off+b.opts.BufferSize]
 }
@@ -205,13 +233,13 @@ func (b *BufRing) Take(c CQE) (data []byte, done bool) {
 
 // take takes up to n bytes from the front of what is left of a buffer.
 func (b *BufRing) take(id uint16, n int) (data []byte, done bool) {
-	from := b.used[id]
-	to := min(from+n, b.opts.BufferSize)
-	data = b.Buffer(id)[from:to:to]
+	from, buf := b.used[id], b.Buffer(id)
+	to := min(from+n, len(buf))
+	data = buf[from:to:to]
 	// An incremental ring gives a buffer up when it is used up. The flag
 	// CQEBufMore should say so, but is missing on completions without data
 	// (end of stream) although the kernel goes on with the buffer.
-	if b.opts.Incremental && to < b.opts.BufferSize {
+	if b.opts.Incremental && to < len(buf) {
 		b.used[id] = to
 		return data, false
 	}
@@ -270,6 +298,6 @@ func (b *BufRing) Close() error {
 // free gives the memory back, once the kernel does not know it any more.
 func (b *BufRing) free() error {
 	err := errors.Join(b.mem.Unmap(), b.slab.Unmap())
-	b.mem, b.slab, b.data, b.opts.Memory, b.bufs, b.word = nil, nil, nil, nil, nil, new(atomic.Uint32)
+	b.mem, b.slab, b.data, b.opts.Memory, b.opts.Buffers, b.bufs, b.word = nil, nil, nil, nil, nil, nil, new(atomic.Uint32)
 	return err
 }

@@ -16,6 +16,8 @@ func bufRingRefused(t *testing.T) {
 	for _, o := range []uring.BufRingOptions{
 		{}, {Entries: 3, BufferSize: 8}, {Entries: -2, BufferSize: 8}, {Entries: 1 << 16, BufferSize: 8},
 		{Entries: 4}, {Entries: 4, BufferSize: 8, Memory: make([]byte, 31)}, {Entries: 4, BufferSize: -1}, {Entries: 1 << 15, BufferSize: 1<<31 - 1},
+		{Buffers: [][]byte{}}, {Buffers: make([][]byte, 2)}, {Buffers: [][]byte{{1}, {2}, {3}}},
+		{Buffers: [][]byte{{1}}, Entries: 1}, {Buffers: [][]byte{{1}}, BufferSize: 1}, {Buffers: [][]byte{{1}}, Memory: []byte{1}},
 	} {
 		if _, err := r.NewBufRing(o); err == nil {
 			t.Errorf("%+v is accepted", o)

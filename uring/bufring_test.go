@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"runtime"
 	"syscall"
 	"testing"
 
@@ -41,11 +42,12 @@ func ctlRecv(t testing.TB, r *uring.Ring, fd int, b *uring.BufRing) uring.CQE {
 
 // bufRingKinds are the kinds of memory that a ring of buffers can have.
 var bufRingKinds = []bufRingKind{
-	{"user memory", "5.19", false, false}, {"memory of the caller", "5.19", false, true}, {"kernel memory", "6.4", true, false}}
+	{"user memory", "5.19", false, false, false}, {"memory of the caller", "5.19", false, true, false},
+	{"kernel memory", "6.4", true, false, false}, {"buffers anywhere", "5.19", false, false, true}}
 
 type bufRingKind struct {
-	name, since string
-	kernel, own bool
+	name, since      string
+	kernel, own, any bool
 }
 
 // of makes options those of the kind.
@@ -54,7 +56,94 @@ func (k bufRingKind) of(o uring.BufRingOptions) uring.BufRingOptions {
 	if k.own {
 		o.Memory = make([]byte, o.Entries*o.BufferSize)
 	}
+	if k.any {
+		for i := range o.Entries {
+			from := i % 7
+			o.Buffers = append(o.Buffers, make([]byte, from+o.BufferSize)[from:])
+		}
+		o.Entries, o.BufferSize = 0, 0
+	}
 	return o
+}
+
+// bufRingAnyLength receives a stream into buffers of different lengths: one at a time,
+// in pieces, and several at a time.
+func bufRingAnyLength(t *testing.T) {
+	lengths := []int{1, 40, 3, 4096, 2, 17, 5, 64}
+	for _, kind := range []struct {
+		name, since         string
+		incremental, bundle bool
+	}{{"whole", "6.0", false, false}, {"incremental", "6.12", true, false}, {"bundle", "6.10", false, true}} {
+		t.Run(kind.name, func(t *testing.T) {
+			ringtest.NeedKernel(t, kind.name+" buffers", kind.since)
+			ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+				var bufs [][]byte
+				for i, n := range lengths {
+					bufs = append(bufs, make([]byte, i+n)[i:])
+				}
+				b := ctlBufRing(t, r, uring.BufRingOptions{Group: 77, Buffers: bufs, Incremental: kind.incremental})
+				if b.Len() != len(lengths) || len(b.Buffer(3)) != 4096 {
+					t.Fatalf("%d buffers, number 3 with %d bytes", b.Len(), len(b.Buffer(3)))
+				}
+				rd, wr := ctlTCP(t)
+				rnd := rand.New(rand.NewPCG(9, 10))
+				var sent, got []byte
+				flags := uring.NetFlags(0)
+				if kind.bundle {
+					flags = uring.NetBundle
+				}
+				for len(sent) < 20_000 {
+					p := make([]byte, 1+rnd.IntN(300))
+					for i := range p {
+						p[i] = byte(rnd.Uint32())
+					}
+					ctlWrite(t, wr, p)
+					for sent = append(sent, p...); len(got) < len(sent); {
+						c := ringtest.Do(t, r, func(e *uring.SQE) {
+							e.RecvSelect(uring.Fd(rd), 0, 0, 77).SetNetFlags(flags)
+						})
+						if c.Res <= 0 {
+							t.Fatalf("after %d of %d bytes: %+v (%v)", len(got), len(sent), c, c.Err())
+						}
+						take := func(id uint16, data []byte, done bool) {
+							if len(data) > lengths[id] {
+								t.Fatalf("%d bytes of buffer %d, which has %d", len(data), id, lengths[id])
+							}
+							if got = append(got, data...); done {
+								b.Recycle(id)
+							}
+						}
+						if kind.bundle {
+							b.TakeBundle(c, take)
+						} else {
+							data, done := b.Take(c)
+							take(c.BufferID(), data, done)
+						}
+						b.Publish()
+					}
+				}
+				if !bytes.Equal(got, sent) {
+					t.Error("the bytes differ")
+				}
+			})
+		})
+	}
+}
+
+// bufRingOnOwnMemory has buffer rings in the kernel's memory on a ring whose queues are in
+// the process's.
+func bufRingOnOwnMemory(t *testing.T) {
+	ringtest.NeedKernel(t, "buffer rings of the kernel beside NO_MMAP", "6.18")
+	for _, o := range []uring.Options{{Entries: 8, NoMmap: true}, {Entries: 8, NoMmap: true, DeferTaskrun: true}} {
+		func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			r := ctlRing(t, o)
+			b := ctlBufRing(t, r, uring.BufRingOptions{Group: 3, Entries: 4, BufferSize: 32, KernelMemory: true})
+			bufRingMessages(t, r, b, 100)
+			ctlOK(t, "close", b.Close())
+		}()
+	}
 }
 
 // kernelRegisterPBufRing finds each message in the buffer that its completion
@@ -75,6 +164,8 @@ func kernelRegisterPBufRing(t *testing.T) {
 	}
 	t.Run("incremental", bufRingIncremental)
 	t.Run("bundle", bufRingBundle)
+	t.Run("any length", bufRingAnyLength)
+	t.Run("kernel memory beside NO_MMAP", bufRingOnOwnMemory)
 	t.Run("refused", bufRingRefused)
 }
 
@@ -174,7 +265,7 @@ func bufRingRefill(t *testing.T, r *uring.Ring, o uring.BufRingOptions) {
 		return c.BufferID(), string(data)
 	}
 	arm()
-	for i := range 2 * o.Entries {
+	for i := range 2 * b.Len() {
 		ctlWrite(t, wr, fmt.Append(nil, i))
 	}
 	seen := 0
@@ -191,7 +282,7 @@ func bufRingRefill(t *testing.T, r *uring.Ring, o uring.BufRingOptions) {
 			seen++
 			held = append(held, id)
 		}
-		if want := []int{o.Entries, 1, o.Entries - 1}[round]; len(held) != want {
+		if want := []int{b.Len(), 1, b.Len() - 1}[round]; len(held) != want {
 			t.Fatalf("round %d: %d messages, want %d", round, len(held), want)
 		}
 		if round == 0 { // one is recycled, published, and the rest only recycled
@@ -205,8 +296,8 @@ func bufRingRefill(t *testing.T, r *uring.Ring, o uring.BufRingOptions) {
 		}
 		arm()
 	}
-	if seen != 2*o.Entries {
-		t.Fatalf("%d messages of %d", seen, 2*o.Entries)
+	if seen != 2*b.Len() {
+		t.Fatalf("%d messages of %d", seen, 2*b.Len())
 	}
 	ringtest.Await(t, r, 1) // ENOBUFS again
 }

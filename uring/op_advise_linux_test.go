@@ -3,6 +3,7 @@
 package uring_test
 
 import (
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -63,5 +64,24 @@ func kernelMadvise(t *testing.T) {
 		}
 		wantErrno(t, advise(mem[1:], unix.MADV_DONTNEED), syscall.EINVAL)
 		wantErrno(t, advise(mem, 9999), syscall.EINVAL)
+	})
+	t.Run("beyond 4 GiB", func(t *testing.T) {
+		if strconv.IntSize == 32 {
+			t.Skip("no buffer is that long here")
+		}
+		ringtest.NeedKernel(t, "64-bit lengths of MADVISE", "6.10")
+		page, size := unix.Getpagesize(), uint64(5)<<30
+		mem, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+		if err != nil {
+			t.Skipf("needs 5 GiB of addresses: %v", err)
+		}
+		defer unix.Munmap(mem)
+		last := mem[len(mem)-page:]
+		last[0], mem[0] = 1, 2
+		r := ctlRing(t, uring.Options{})
+		wantRes(t, complete(t, r, func(e *uring.SQE) { e.Madvise(mem, unix.MADV_DONTNEED) }), 0)
+		if last[0] != 0 || mem[0] != 0 {
+			t.Errorf("the first page begins with %d, the last one with %d: both should be gone", mem[0], last[0])
+		}
 	})
 }

@@ -23,7 +23,17 @@ func init() {
 	ledgerOp(uring.OpMadvise, row{since: "5.6", uses: []string{"SQE.Madvise"}, goldens: []golden{
 		{"madvise", func(e *uring.SQE) { e.Madvise(goldenBuf, 4) },
 			abi.SQE{Opcode: 25, Fd: -1, Addr: goldenBufAddr, Len: 300, OpFlags: 4}},
-		{"cut-off", func(e *uring.SQE) { e.Madvise(goldenLong, 3) },
-			abi.SQE{Opcode: 25, Fd: -1, Addr: goldenBufAddr, Len: uint32(min(uint64(len(goldenLong)), math.MaxUint32)), OpFlags: 3}},
+		{"64 bits", func(e *uring.SQE) { e.Madvise(goldenLong, 3) }, madviseLong},
 	}})
 }
+
+// madviseLong has a length beyond 32 bits in the place of the offset.
+var madviseLong = func() abi.SQE {
+	want := abi.SQE{Opcode: 25, Fd: -1, Addr: goldenBufAddr, OpFlags: 3}
+	if n := uint64(len(goldenLong)); n > math.MaxUint32 {
+		want.Off = n
+	} else {
+		want.Len = uint32(n) // where an int has 32 bits
+	}
+	return want
+}()

@@ -14,6 +14,7 @@ import (
 func (e *SQE) ProvideBuffers(p []byte, size, n int, group, first uint16) *SQE {
 	size = max(size, 0)
 	n = min(n, len(p)/max(size, 1))
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_PROVIDE_BUFFERS, Fd: int32(n), Off: uint64(first),
 		Addr: sys.SliceAddr(p), Len: byteCount(size), BufIndex: group}}
 	return e
@@ -22,6 +23,7 @@ func (e *SQE) ProvideBuffers(p []byte, size, n int, group, first uint16) *SQE {
 // RemoveBuffers takes up to n buffers back from a group filled by
 // ProvideBuffers; the result is how many. (5.7)
 func (e *SQE) RemoveBuffers(n int, group uint16) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_REMOVE_BUFFERS, Fd: int32(n), BufIndex: group}}
 	return e
 }

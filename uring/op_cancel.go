@@ -24,6 +24,7 @@ const (
 // things, too: what nobody cancelled and failed so is to be submitted again.
 // (5.5)
 func (e *SQE) Cancel(userData uint64, flags CancelFlags) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1, Addr: userData, OpFlags: uint32(flags)}}
 	return e
 }
@@ -31,6 +32,7 @@ func (e *SQE) Cancel(userData uint64, flags CancelFlags) *SQE {
 // CancelFD asks to end an operation, with CancelAll all operations, on fd.
 // (5.19; a slot of the fixed file table 6.0)
 func (e *SQE) CancelFD(fd FD, flags CancelFlags) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: fd.n,
 		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_FD}}
 	if fd.fixed {
@@ -42,6 +44,7 @@ func (e *SQE) CancelFD(fd FD, flags CancelFlags) *SQE {
 // CancelAny asks to end every operation of the ring; the result is their number,
 // with and without CancelAll. (5.19)
 func (e *SQE) CancelAny(flags CancelFlags) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1,
 		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_ANY}}
 	return e
@@ -51,7 +54,26 @@ func (e *SQE) CancelAny(flags CancelFlags) *SQE {
 // given opcode. Older kernels (6.12) do not compare the opcode of futex and
 // waitid operations: they find those with user data 0, under any opcode. (6.6)
 func (e *SQE) CancelOp(op Op, flags CancelFlags) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1, Len: uint32(op),
 		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_OP}}
+	return e
+}
+
+// CancelFDUserData asks to end an operation, with CancelAll all operations, on fd with the
+// given user data. (6.6)
+func (e *SQE) CancelFDUserData(fd FD, userData uint64, flags CancelFlags) *SQE {
+	e.CancelFD(fd, flags)
+	e.raw.Addr = userData
+	e.raw.OpFlags |= abi.IORING_ASYNC_CANCEL_USERDATA
+	return e
+}
+
+// CancelFDOp asks to end an operation, with CancelAll all operations, on fd with the given
+// opcode. See [SQE.CancelOp]. (6.6)
+func (e *SQE) CancelFDOp(fd FD, op Op, flags CancelFlags) *SQE {
+	e.CancelFD(fd, flags)
+	e.raw.Len = uint32(op)
+	e.raw.OpFlags |= abi.IORING_ASYNC_CANCEL_OP
 	return e
 }

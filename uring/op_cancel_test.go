@@ -15,7 +15,7 @@ import (
 func init() {
 	ledgerOp(uring.OpAsyncCancel, row{
 		since:   "5.5",
-		uses:    []string{"SQE.Cancel", "SQE.CancelFD", "SQE.CancelAny", "SQE.CancelOp"},
+		uses:    []string{"SQE.Cancel", "SQE.CancelFD", "SQE.CancelAny", "SQE.CancelOp", "SQE.CancelFDUserData", "SQE.CancelFDOp"},
 		goldens: cancelGoldens,
 		kernel:  kernelCancel,
 	})
@@ -41,6 +41,14 @@ var cancelGoldens = []golden{
 		abi.SQE{Opcode: 14, Fd: -1, Len: 27, OpFlags: 1 << 5}},
 	{"op all", func(e *uring.SQE) { e.CancelOp(uring.OpPollAdd, uring.CancelAll) },
 		abi.SQE{Opcode: 14, Fd: -1, Len: 6, OpFlags: 1<<5 | 1<<0}},
+	{"fd and user data", func(e *uring.SQE) { e.CancelFDUserData(uring.Fd(7), 0x1122334455667788, 0) },
+		abi.SQE{Opcode: 14, Fd: 7, Addr: 0x1122334455667788, OpFlags: 1<<1 | 1<<4}},
+	{"fd fixed and user data all", func(e *uring.SQE) { e.CancelFDUserData(uring.FixedFd(7), 5, uring.CancelAll) },
+		abi.SQE{Opcode: 14, Fd: 7, Addr: 5, OpFlags: 1<<0 | 1<<1 | 1<<3 | 1<<4}},
+	{"fd and op", func(e *uring.SQE) { e.CancelFDOp(uring.Fd(7), uring.OpRecv, 0) },
+		abi.SQE{Opcode: 14, Fd: 7, Len: 27, OpFlags: 1<<1 | 1<<5}},
+	{"fd fixed and op all", func(e *uring.SQE) { e.CancelFDOp(uring.FixedFd(7), uring.OpPollAdd, uring.CancelAll) },
+		abi.SQE{Opcode: 14, Fd: 7, Len: 6, OpFlags: 1<<0 | 1<<1 | 1<<3 | 1<<5}},
 }
 
 func kernelCancel(t *testing.T) {
@@ -50,6 +58,7 @@ func kernelCancel(t *testing.T) {
 	t.Run("op", func(t *testing.T) {
 		ringtest.NeedKernel(t, "IORING_ASYNC_CANCEL_OP", "6.6")
 		ringtest.OverFlavours(t, cancelOp)
+		ringtest.OverFlavours(t, cancelBoth)
 	})
 	t.Run("op futex", func(t *testing.T) {
 		ringtest.NeedKernel(t, "futexes found by IORING_ASYNC_CANCEL_OP", "6.18")
@@ -153,6 +162,35 @@ func cancelOp(t *testing.T, r *uring.Ring) {
 	wantCancelled(t, r, -int(syscall.ENOENT))
 	push(t, r).CancelOp(uring.OpRead, 0).SetUserData(100)
 	wantCancelled(t, r, 0, 1)
+}
+
+// cancelBoth cancels by descriptor and something else.
+func cancelBoth(t *testing.T, r *uring.Ring) {
+	a, _ := osPipe(t)
+	b, _ := osPipe(t)
+	registerFiles(t, r, int(a.Fd()))
+	pollForever(t, r, fdOf(a), 1, 2, 2)
+	pollForever(t, r, fdOf(b), 2, 3)
+	buf := make([]byte, 1)
+	keep(t, buf)
+	push(t, r).Read(fdOf(a), buf, 0).SetUserData(4)
+	wantQuiet(t, r)
+	push(t, r).CancelFDUserData(fdOf(a), 3, 0).SetUserData(100)
+	wantCancelled(t, r, -int(syscall.ENOENT))
+	push(t, r).CancelFDUserData(uring.FixedFd(0), 2, uring.CancelAll).SetUserData(100)
+	wantCancelled(t, r, 2, 2, 2)
+	push(t, r).CancelFDOp(fdOf(b), uring.OpRead, 0).SetUserData(100)
+	wantCancelled(t, r, -int(syscall.ENOENT))
+	push(t, r).CancelFDOp(fdOf(a), uring.OpRead, 0).SetUserData(100)
+	wantCancelled(t, r, 0, 4)
+	push(t, r).CancelFDOp(uring.FixedFd(0), uring.OpPollAdd, uring.CancelAll).SetUserData(100)
+	wantCancelled(t, r, 1, 1)
+	push(t, r).CancelFDUserData(fdOf(b), 3, 0).SetUserData(100)
+	wantCancelled(t, r, 0, 3)
+	push(t, r).CancelFDUserData(uring.Fd(unusedFD), 2, 0).SetUserData(100)
+	wantCancelled(t, r, -int(syscall.EBADF))
+	push(t, r).CancelAny(0).SetUserData(100)
+	wantCancelled(t, r, 1, 2)
 }
 
 func cancelOpFutex(t *testing.T, r *uring.Ring) {

@@ -11,6 +11,7 @@ import (
 // ublk and so on. The command data of 16 bytes, or of 80 with SQE128 (see
 // [BigSQE.Cmd]), is set afterwards with [SQE.SetCmd]. (5.19)
 func (e *SQE) UringCmd(fd FD, cmd uint32) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_URING_CMD, Flags: fd.flags(), Fd: fd.n, Off: cmdOp(cmd)}}
 	return e
 }

@@ -27,6 +27,7 @@ func (e *SQE) EpollCtl(epfd FD, op int, fd int, ev *EpollEvent) *SQE {
 	if epfd.fixed {
 		epfd = Fd(-1) // the kernel would take the slot for a descriptor
 	}
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_EPOLL_CTL, Fd: epfd.n,
 		Addr: sys.Addr(ev), Len: uint32(op), Off: uint64(uint32(fd))}}
 	return e
@@ -35,6 +36,7 @@ func (e *SQE) EpollCtl(epfd FD, op int, fd int, ev *EpollEvent) *SQE {
 // EpollWait waits for events of the epoll instance; the result is their number.
 // The slice belongs to the operation until its completion. (6.15)
 func (e *SQE) EpollWait(epfd FD, events []EpollEvent) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_EPOLL_WAIT, Flags: epfd.flags(), Fd: epfd.n,
 		Addr: sys.SliceAddr(events), Len: count(len(events))}}
 	return e

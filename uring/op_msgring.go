@@ -10,6 +10,7 @@ import "github.com/ringside-io/ringside/internal/abi"
 // one, EOVERFLOW that its CQ is full and the kernel had no memory to keep the
 // completion. (5.18)
 func (e *SQE) MsgRing(target FD, userData uint64, res int32) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_MSG_RING, Flags: target.flags(), Fd: target.n,
 		Off: userData, Addr: abi.IORING_MSG_DATA, Len: uint32(res)}}
 	return e
@@ -28,6 +29,7 @@ func (e *SQE) MsgRingFlags(target FD, userData uint64, res int32, flags CQEFlags
 // the slot's number with SlotAuto, else 0. EBADF means that the source slot is
 // empty, EINVAL that both rings are one. (6.0)
 func (e *SQE) MsgRingFD(target FD, source int, slot Slot, userData uint64, silent bool) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_MSG_RING, Flags: target.flags(), Fd: target.n,
 		Off: userData, Addr: abi.IORING_MSG_SEND_FD, Addr3: uint64(source), FileIndex: slot.index()}}
 	if silent {

@@ -26,6 +26,7 @@ type NopOptions struct {
 
 // Nop does nothing; the result is 0. (5.1)
 func (e *SQE) Nop() *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_NOP, Fd: -1}}
 	return e
 }
@@ -33,6 +34,7 @@ func (e *SQE) Nop() *SQE {
 // NopWith is [SQE.Nop] with options, for tests. Kernels before 6.10 ignore or
 // reject them.
 func (e *SQE) NopWith(o NopOptions) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_NOP, Fd: -1}}
 	if o.Inject {
 		e.raw.OpFlags |= abi.IORING_NOP_INJECT_RESULT

@@ -11,6 +11,7 @@ import (
 // the descriptor; nothing closes it when nobody takes it. Add O_CLOEXEC to the
 // flags. (5.6)
 func (e *SQE) OpenAt(dir int, path Path, flags int, mode uint32) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_OPENAT, Fd: int32(dir),
 		Addr: sys.SliceAddr(path.b), Len: mode, OpFlags: uint32(flags)}}
 	return e
@@ -26,6 +27,7 @@ func (e *SQE) OpenAtDirect(dir int, path Path, flags int, mode uint32, slot Slot
 
 // OpenAt2 is openat2(2). (5.6)
 func (e *SQE) OpenAt2(dir int, path Path, how *OpenHow) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_OPENAT2, Fd: int32(dir),
 		Off: sys.Addr(how), Addr: sys.SliceAddr(path.b), Len: uint32(sys.Size[OpenHow]())}}
 	return e
@@ -41,12 +43,14 @@ func (e *SQE) OpenAt2Direct(dir int, path Path, how *OpenHow, slot Slot) *SQE {
 // Close closes a descriptor of the process. Operations on it that are in flight
 // go on: cancel them first. (5.6)
 func (e *SQE) Close(fd int) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_CLOSE, Fd: int32(fd)}}
 	return e
 }
 
 // CloseDirect empties a slot of the fixed file table. (5.15)
 func (e *SQE) CloseDirect(slot int) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_CLOSE, FileIndex: Slot(slot).index()}}
 	return e
 }
@@ -55,6 +59,7 @@ func (e *SQE) CloseDirect(slot int) *SQE {
 // table; the result is its number. It is closed on exec unless keepOnExec.
 // (6.8)
 func (e *SQE) FixedFDInstall(slot int, keepOnExec bool) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_FIXED_FD_INSTALL, Flags: abi.IOSQE_FIXED_FILE, Fd: int32(slot)}}
 	if keepOnExec {
 		e.raw.OpFlags = abi.IORING_FIXED_FD_NO_CLOEXEC
@@ -67,6 +72,7 @@ func (e *SQE) FixedFDInstall(slot int, keepOnExec bool) *SQE {
 // [FilesAlloc] the kernel picks the slots and writes their numbers into fds.
 // The slice belongs to the operation until its completion. (5.6)
 func (e *SQE) FilesUpdate(fds []int32, first int) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_FILES_UPDATE, Fd: -1,
 		Off: uint64(uint32(first)), Addr: sys.SliceAddr(fds), Len: count(len(fds))}}
 	return e
@@ -78,6 +84,7 @@ const FilesAlloc = -1
 // Pipe is pipe2(2); the descriptors are in fds after the completion, to which
 // the array belongs until then. (6.16)
 func (e *SQE) Pipe(fds *[2]int32, flags uint32) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_PIPE, Addr: sys.Addr(fds), OpFlags: flags}}
 	return e
 }

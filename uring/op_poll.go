@@ -12,6 +12,7 @@ type PollEvents uint32
 // PollAdd waits until fd has one of the events; the result is the mask of
 // those it has. (5.1)
 func (e *SQE) PollAdd(fd FD, events PollEvents) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_POLL_ADD, Flags: fd.flags(), Fd: fd.n, OpFlags: pollMask(events)}}
 	return e
 }
@@ -33,6 +34,7 @@ func (e *SQE) PollMultishot(fd FD, events PollEvents) *SQE {
 // then reporting an event: a one-shot poll has ended, a multishot one goes on, so
 // ask again or use [SQE.Cancel], which does not mind. (5.1)
 func (e *SQE) PollRemove(userData uint64) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_POLL_REMOVE, Fd: -1, Addr: userData}}
 	return e
 }
@@ -51,6 +53,15 @@ func (e *SQE) PollUpdateEvents(userData uint64, events PollEvents) *SQE {
 func (e *SQE) PollUpdateUserData(userData, newUserData uint64) *SQE {
 	e.PollRemove(userData)
 	e.raw.Len, e.raw.Off = abi.IORING_POLL_UPDATE_USER_DATA, newUserData
+	return e
+}
+
+// PollUpdate is [SQE.PollUpdateEvents] and [SQE.PollUpdateUserData] in one: the poll
+// changes both or neither. (5.13)
+func (e *SQE) PollUpdate(userData uint64, events PollEvents, newUserData uint64) *SQE {
+	e.PollUpdateEvents(userData, events)
+	e.raw.Len |= abi.IORING_POLL_UPDATE_USER_DATA
+	e.raw.Off = newUserData
 	return e
 }
 

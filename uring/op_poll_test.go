@@ -28,7 +28,7 @@ func init() {
 	})
 	ledgerOp(uring.OpPollRemove, row{
 		since:   "5.1",
-		uses:    []string{"SQE.PollRemove", "SQE.PollUpdateEvents", "SQE.PollUpdateUserData"},
+		uses:    []string{"SQE.PollRemove", "SQE.PollUpdateEvents", "SQE.PollUpdateUserData", "SQE.PollUpdate"},
 		goldens: pollRemoveGoldens,
 		kernel:  kernelPollRemove,
 	})
@@ -54,6 +54,8 @@ var pollRemoveGoldens = []golden{
 		abi.SQE{Opcode: 7, Fd: -1, Addr: 1 << 63, Len: 1 << 1, OpFlags: 4}},
 	{"several events", func(e *uring.SQE) { e.PollUpdateEvents(5, pollIn|pollPri) },
 		abi.SQE{Opcode: 7, Fd: -1, Addr: 5, Len: 1 << 1, OpFlags: 3}},
+	{"both", func(e *uring.SQE) { e.PollUpdate(5, 0x12344001, 0x1122334455667788).SetUserData(6) },
+		abi.SQE{Opcode: 7, Fd: -1, Addr: 5, Off: 0x1122334455667788, Len: 1<<1 | 1<<2, OpFlags: 0x12344001, UserData: 6}},
 	{"user data", func(e *uring.SQE) { e.PollUpdateUserData(5, 0x1122334455667788).SetUserData(6) },
 		abi.SQE{Opcode: 7, Fd: -1, Addr: 5, Off: 0x1122334455667788, Len: 1 << 2, UserData: 6}},
 }
@@ -172,6 +174,7 @@ func kernelPollRemove(t *testing.T) {
 			"remove":    func(e *uring.SQE) { e.PollRemove(7) },
 			"events":    func(e *uring.SQE) { e.PollUpdateEvents(7, pollIn) },
 			"user data": func(e *uring.SQE) { e.PollUpdateUserData(7, 8) },
+			"both":      func(e *uring.SQE) { e.PollUpdate(7, pollIn, 8) },
 		} {
 			if c := ringtest.Do(t, r, build); c.Errno() != syscall.ENOENT {
 				t.Errorf("%s of a poll that is gone: %+v", name, c)
@@ -196,6 +199,20 @@ func pollUpdate(t *testing.T, r *uring.Ring, fd uring.FD) {
 		wantRes(t, m[4], 0)
 		wantRes(t, m[2], pollOut)
 		wantMore(t, m[2], multishot) // as it was armed
+		if multishot {
+			push(t, r).PollRemove(2).SetUserData(5)
+			wantRes(t, byUserData(t, r, 2)[5], 0)
+		}
+		if push(t, r).PollAdd(fd, pollPri).SetUserData(1); multishot {
+			push(t, r).PollRemove(1).SetUserData(5)
+			wantRes(t, byUserData(t, r, 2)[5], 0)
+			push(t, r).PollMultishot(fd, pollPri).SetUserData(1)
+		}
+		push(t, r).PollUpdate(1, pollOut, 2).SetUserData(4)
+		m = byUserData(t, r, 2)
+		wantRes(t, m[4], 0)
+		wantRes(t, m[2], pollOut)
+		wantMore(t, m[2], multishot)
 	}
 	push(t, r).PollRemove(2).SetUserData(5)
 	wantRes(t, byUserData(t, r, 2)[5], 0)

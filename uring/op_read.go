@@ -14,6 +14,7 @@ const CurrentPosition = -1
 // Read reads into p at an offset, as pread(2): the result is the count, 0 at
 // the end of the file. p belongs to the operation until its completion. (5.6)
 func (e *SQE) Read(fd FD, p []byte, off int64) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_READ, Flags: fd.flags(), Fd: fd.n,
 		Off: uint64(off), Addr: sys.SliceAddr(p), Len: byteCount(len(p))}}
 	return e
@@ -22,6 +23,7 @@ func (e *SQE) Read(fd FD, p []byte, off int64) *SQE {
 // ReadSelect reads at most n bytes into a provided buffer of the group; n = 0
 // means the buffer's length. (5.7)
 func (e *SQE) ReadSelect(fd FD, n int, off int64, group uint16) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_READ, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT, Fd: fd.n,
 		Off: uint64(off), Len: byteCount(n), BufIndex: group}}
 	return e
@@ -36,6 +38,7 @@ func (e *SQE) ReadFixed(fd FD, p []byte, off int64, index uint16) *SQE {
 
 // Readv reads into several buffers, as preadv2(2) with its RWF_ flags. (5.1)
 func (e *SQE) Readv(fd FD, iov []Iovec, off int64, flags RWFlags) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_READV, Flags: fd.flags(), Fd: fd.n,
 		Off: uint64(off), Addr: sys.SliceAddr(iov), Len: count(len(iov)), OpFlags: uint32(flags)}}
 	return e
@@ -52,6 +55,7 @@ func (e *SQE) ReadvFixed(fd FD, iov []Iovec, off int64, flags RWFlags, index uin
 // time it has data, into provided buffers of the group, until a completion
 // without CQEMore. A file that cannot be polled is EBADFD. (6.7)
 func (e *SQE) ReadMultishot(fd FD, group uint16) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_READ_MULTISHOT, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT,
 		Fd: fd.n, Off: ^uint64(0), BufIndex: group}}
 	return e

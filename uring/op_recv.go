@@ -10,6 +10,7 @@ import (
 // Recv is recv(2) with its MSG_ flags: the result is the count, 0 at the end.
 // p belongs to the operation until its completion. (5.6)
 func (e *SQE) Recv(fd FD, p []byte, flags int) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_RECV, Flags: fd.flags(), Fd: fd.n,
 		Addr: sys.SliceAddr(p), Len: byteCount(len(p)), OpFlags: uint32(flags)}}
 	return e
@@ -18,6 +19,7 @@ func (e *SQE) Recv(fd FD, p []byte, flags int) *SQE {
 // RecvSelect receives at most n bytes into a provided buffer of the group;
 // n = 0 means the buffer's length. (5.7)
 func (e *SQE) RecvSelect(fd FD, n int, flags int, group uint16) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_RECV, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT, Fd: fd.n,
 		Len: byteCount(n), OpFlags: uint32(flags), BufIndex: group}}
 	return e
@@ -58,6 +60,7 @@ func (e *SQE) RecvMultishotLimit(fd FD, each, total int, flags int, group uint16
 // RecvMsg is recvmsg(2). The message, its vector and buffers belong to the
 // operation until its completion. (5.3)
 func (e *SQE) RecvMsg(fd FD, m *Msg, flags int) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_RECVMSG, Flags: fd.flags(), Fd: fd.n,
 		Addr: sys.Addr(m), Len: 1, OpFlags: uint32(flags)}}
 	return e
@@ -79,6 +82,7 @@ func (e *SQE) RecvMsgMultishot(fd FD, m *Msg, flags int, group uint16) *SQE {
 // queue ifq (see [Ring.RegisterZCRX]); multishot always. n bounds the total,
 // 0 means none. (6.15)
 func (e *SQE) RecvZC(fd FD, n int, ifq uint32) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_RECV_ZC, Flags: fd.flags(), Fd: fd.n,
 		Ioprio: abi.IORING_RECV_MULTISHOT, Len: byteCount(n), FileIndex: ifq}}
 	return e

@@ -23,6 +23,7 @@ func (e *SQE) SetNetFlags(f NetFlags) *SQE { e.raw.Ioprio |= uint16(f); return e
 // Send is send(2) with its MSG_ flags; with MSG_WAITALL the kernel retries
 // after a short one. p belongs to the operation until its completion. (5.6)
 func (e *SQE) Send(fd FD, p []byte, flags int) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_SEND, Flags: fd.flags(), Fd: fd.n,
 		Addr: sys.SliceAddr(p), Len: byteCount(len(p)), OpFlags: uint32(flags)}}
 	return e
@@ -45,6 +46,7 @@ func (e *SQE) sendAddr(addr *Sockaddr) *SQE {
 // bounds it: a length would bound the first piece only, on kernels up to 6.18, and
 // lose what it cuts off a buffer. (6.10, FeatRecvSendBundle)
 func (e *SQE) SendBundle(fd FD, flags int, group uint16) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_SEND, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT, Fd: fd.n,
 		Ioprio: abi.IORING_RECVSEND_BUNDLE, OpFlags: uint32(flags), BufIndex: group}}
 	return e
@@ -52,6 +54,7 @@ func (e *SQE) SendBundle(fd FD, flags int, group uint16) *SQE {
 
 // SendVec is [SQE.Send] of several buffers. (6.17)
 func (e *SQE) SendVec(fd FD, iov []Iovec, flags int) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_SEND, Flags: fd.flags(), Fd: fd.n, Ioprio: abi.IORING_SEND_VECTORIZED,
 		Addr: sys.SliceAddr(iov), Len: count(len(iov)), OpFlags: uint32(flags)}}
 	return e
@@ -60,6 +63,7 @@ func (e *SQE) SendVec(fd FD, iov []Iovec, flags int) *SQE {
 // SendMsg is sendmsg(2). The message and its vector are read at submission;
 // the buffers belong to the operation until its completion. (5.3)
 func (e *SQE) SendMsg(fd FD, m *Msg, flags int) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_SENDMSG, Flags: fd.flags(), Fd: fd.n,
 		Addr: sys.Addr(m), Len: 1, OpFlags: uint32(flags)}}
 	return e
@@ -87,6 +91,11 @@ func (e *SQE) SendZCFixed(fd FD, p []byte, flags int, zc NetFlags, index uint16)
 	e.SendZC(fd, p, flags, zc|abi.IORING_RECVSEND_FIXED_BUF)
 	e.raw.BufIndex = index
 	return e
+}
+
+// SendZCFixedTo is [SQE.SendZCFixed] with a destination. (6.0)
+func (e *SQE) SendZCFixedTo(fd FD, p []byte, flags int, zc NetFlags, index uint16, addr *Sockaddr) *SQE {
+	return e.SendZCFixed(fd, p, flags, zc, index).sendAddr(addr)
 }
 
 // SendMsgZC is [SQE.SendMsg] without a copy; see [SQE.SendZC]. (6.1)

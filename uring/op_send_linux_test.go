@@ -346,6 +346,16 @@ func sendZCTo(t *testing.T, r *uring.Ring) {
 	wantRes(t, sent, len(data))
 	wantFrom(t, b, a, string(data))
 	wantNotified(t, notified(), 0)
+	ctlOK(t, "register", r.RegisterBuffers([][]byte{data}))
+	part := data[8:24]
+	sent, notified = zeroCopy(t, r, func(e *uring.SQE) { e.SendZCFixedTo(on(a), part, 0, 0, 0, to) })
+	wantRes(t, sent, len(part))
+	wantFrom(t, b, a, string(part))
+	wantNotified(t, notified(), 0)
+	sent, _ = zeroCopy(t, r, func(e *uring.SQE) { e.SendZCFixedTo(on(a), make([]byte, 8), 0, 0, 0, to) })
+	if sent.Res >= 0 {
+		t.Errorf("memory that is not registered was sent: %+v", sent)
+	}
 }
 
 // sendZCReport asks whether data was copied. On the loopback interface it

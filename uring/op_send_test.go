@@ -26,7 +26,7 @@ func init() {
 	})
 	ledgerOp(uring.OpSendZC, row{
 		since:   "6.0",
-		uses:    []string{"SQE.SendZC", "SQE.SendZCTo", "SQE.SendZCFixed"},
+		uses:    []string{"SQE.SendZC", "SQE.SendZCTo", "SQE.SendZCFixed", "SQE.SendZCFixedTo"},
 		goldens: sendZCGoldens,
 	})
 	ledgerOp(uring.OpSendMsgZC, row{
@@ -76,6 +76,10 @@ var sendZCGoldens = []golden{
 		abi.SQE{Opcode: 47, Fd: 7, Off: goldenSockaddrAt, Addr: goldenBufAddr, Len: 300, FileIndex: 16}},
 	{"registered buffer", func(e *uring.SQE) { e.SendZCFixed(uring.Fd(7), goldenBuf[:9], 0, uring.NetReportZC, 0x203) },
 		abi.SQE{Opcode: 47, Fd: 7, Ioprio: 1<<2 | 1<<3, Addr: goldenBufAddr, Len: 9, BufIndex: 0x203}},
+	{"registered buffer to", func(e *uring.SQE) {
+		e.SendZCFixedTo(uring.FixedFd(7), goldenBuf[:9], 0x4000, uring.NetReportZC, 0x203, goldenSockaddr)
+	}, abi.SQE{Opcode: 47, Flags: 0x01, Fd: 7, Ioprio: 1<<2 | 1<<3, Off: goldenSockaddrAt, Addr: goldenBufAddr, Len: 9, OpFlags: 0x4000,
+		BufIndex: 0x203, FileIndex: 16}},
 }
 
 var sendMsgZCGoldens = []golden{

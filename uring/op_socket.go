@@ -19,6 +19,7 @@ const (
 // SOCK_CLOEXEC and SOCK_NONBLOCK. addr may be nil; otherwise it receives the
 // peer and belongs to the operation until its completion. (5.5)
 func (e *SQE) Accept(fd FD, addr *Sockaddr, flags int) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ACCEPT, Flags: fd.flags(), Fd: fd.n, OpFlags: uint32(flags)}}
 	if addr != nil {
 		addr.Reset()
@@ -56,6 +57,7 @@ func (e *SQE) SetAcceptFlags(f AcceptFlags) *SQE { e.raw.Ioprio |= uint16(f); re
 
 // Connect is connect(2). The address is read at submission. (5.5)
 func (e *SQE) Connect(fd FD, addr *Sockaddr) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_CONNECT, Flags: fd.flags(), Fd: fd.n,
 		Off: uint64(addr.n), Addr: sys.Addr(&addr.b)}}
 	return e
@@ -63,6 +65,7 @@ func (e *SQE) Connect(fd FD, addr *Sockaddr) *SQE {
 
 // Socket is socket(2); the result is the descriptor. (5.19)
 func (e *SQE) Socket(domain, typ, protocol int) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_SOCKET, Fd: int32(domain), Off: uint64(uint32(typ)), Len: uint32(protocol)}}
 	return e
 }
@@ -82,6 +85,7 @@ func (e *SQE) Bind(fd FD, addr *Sockaddr) *SQE {
 
 // Listen is listen(2). (6.11)
 func (e *SQE) Listen(fd FD, backlog int) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_LISTEN, Flags: fd.flags(), Fd: fd.n, Len: uint32(backlog)}}
 	return e
 }
@@ -89,6 +93,7 @@ func (e *SQE) Listen(fd FD, backlog int) *SQE {
 // Shutdown is shutdown(2): how is SHUT_RD (0), SHUT_WR (1) or SHUT_RDWR (2).
 // (5.11)
 func (e *SQE) Shutdown(fd FD, how int) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_SHUTDOWN, Flags: fd.flags(), Fd: fd.n, Len: uint32(how)}}
 	return e
 }

@@ -25,6 +25,7 @@ func (e *SQE) Splice(in FD, inOff int64, out FD, outOff int64, n int, flags Spli
 // Tee is tee(2): it copies n bytes from one pipe to another without consuming
 // them. (5.8)
 func (e *SQE) Tee(in, out FD, n int, flags SpliceFlags) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_TEE, Flags: out.flags(), Fd: out.n,
 		Len: byteCount(n), OpFlags: uint32(flags), FileIndex: uint32(in.n)}}
 	if in.fixed {

@@ -24,6 +24,7 @@ const (
 // with ETIME each time ts has passed, count times or with count = 0 for ever; a
 // completion without CQEMore is the last, which a full CQ may bring early. (5.4)
 func (e *SQE) Timeout(ts *Timespec, count uint32, flags TimeoutFlags) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_TIMEOUT, Fd: -1,
 		Off: uint64(count), Addr: sys.Addr(ts), Len: 1, OpFlags: uint32(flags)}}
 	return e
@@ -33,6 +34,7 @@ func (e *SQE) Timeout(ts *Timespec, count uint32, flags TimeoutFlags) *SQE {
 // with ECANCELED. The result is ENOENT when there is none, EALREADY when it is
 // expiring. (5.5)
 func (e *SQE) TimeoutRemove(userData uint64) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_TIMEOUT_REMOVE, Fd: -1, Addr: userData}}
 	return e
 }
@@ -41,6 +43,7 @@ func (e *SQE) TimeoutRemove(userData uint64) *SQE {
 // its clock and loses its count; flags may be TimeoutAbs, anything else is
 // EINVAL. A linked timeout is ENOENT: see [SQE.LinkTimeoutUpdate]. (5.11)
 func (e *SQE) TimeoutUpdate(userData uint64, ts *Timespec, flags TimeoutFlags) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_TIMEOUT_REMOVE, Fd: -1, Off: sys.Addr(ts), Addr: userData,
 		OpFlags: uint32(flags) | abi.IORING_TIMEOUT_UPDATE}}
 	return e
@@ -60,6 +63,7 @@ func (e *SQE) LinkTimeoutUpdate(userData uint64, ts *Timespec, flags TimeoutFlag
 // of it: one that was told to stop can succeed all the same. Both entries must
 // go into the same submission; alone it is EINVAL. (5.5)
 func (e *SQE) LinkTimeout(ts *Timespec, flags TimeoutFlags) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_LINK_TIMEOUT, Fd: -1,
 		Addr: sys.Addr(ts), Len: 1, OpFlags: uint32(flags)}}
 	return e

@@ -10,6 +10,7 @@ import (
 // Write writes p at an offset, as pwrite(2): the result is the count, which may
 // be short. p belongs to the operation until its completion. (5.6)
 func (e *SQE) Write(fd FD, p []byte, off int64) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_WRITE, Flags: fd.flags(), Fd: fd.n,
 		Off: uint64(off), Addr: sys.SliceAddr(p), Len: byteCount(len(p))}}
 	return e
@@ -25,6 +26,7 @@ func (e *SQE) WriteFixed(fd FD, p []byte, off int64, index uint16) *SQE {
 
 // Writev writes several buffers, as pwritev2(2) with its RWF_ flags. (5.1)
 func (e *SQE) Writev(fd FD, iov []Iovec, off int64, flags RWFlags) *SQE {
+	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_WRITEV, Flags: fd.flags(), Fd: fd.n,
 		Off: uint64(off), Addr: sys.SliceAddr(iov), Len: count(len(iov)), OpFlags: uint32(flags)}}
 	return e

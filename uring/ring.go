@@ -12,7 +12,7 @@ import (
 )
 
 // ErrSQFull is returned where an entry is needed and the SQ has none left;
-// submit first.
+// submit first. Builders that are called on a nil entry panic with it.
 var ErrSQFull = errors.New("uring: submission queue full")
 
 // Ring is one io_uring. See the package comment for who may call what when.

@@ -10,7 +10,7 @@ import (
 )
 
 // SQE returns the next free entry of the submission queue, nil when it is
-// full. The entry keeps what an earlier use left in it: fill it with exactly
+// full: a builder called on that panics with an error that wraps [ErrSQFull]. The entry keeps what an earlier use left in it: fill it with exactly
 // one builder, which sets every byte, before the next call of SQE or Submit.
 // On a ring with SQE128 use [Ring.BigSQE].
 func (r *Ring) SQE() *SQE {

@@ -4,6 +4,7 @@ package uring_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -376,4 +377,21 @@ func TestIdleRingShowsNoEntries(t *testing.T) {
 		}
 		ringtest.Await(t, r, 1)
 	})
+}
+
+// TestBuildersOnNilSayWhy calls every builder on the entry that a full queue has not.
+func TestBuildersOnNilSayWhy(t *testing.T) {
+	for op := range uring.Op(uring.OpCount) {
+		for _, g := range opLedger[op].goldens {
+			func() {
+				defer func() {
+					if err, _ := recover().(error); !errors.Is(err, uring.ErrSQFull) {
+						t.Errorf("%v, %s: panics with %v", op, g.name, err)
+					}
+				}()
+				g.build(nil)
+				t.Errorf("%v, %s: nothing happened", op, g.name)
+			}()
+		}
+	}
 }

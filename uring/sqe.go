@@ -3,6 +3,7 @@
 package uring
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/ringside-io/ringside/internal/abi"
@@ -14,6 +15,16 @@ import (
 // they chain. Entries come from [Ring.SQE]; a variable of this type is fine for
 // building one elsewhere.
 type SQE struct{ raw RawSQE }
+
+// there panics for the nil that [Ring.SQE] returns, with a message that helps.
+func (e *SQE) there() {
+	if e == nil {
+		panic(errNoEntry)
+	}
+}
+
+// errNoEntry is what a builder panics with when it is called on nil.
+var errNoEntry = fmt.Errorf("%w: SQE returned nil, and a builder was called on it: submit, then ask again", ErrSQFull)
 
 // BigSQE is a 128-byte entry of a ring with SQE128.
 type BigSQE [2]SQE
