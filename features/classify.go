@@ -167,7 +167,7 @@ func (c *cause) noMemory() error {
 		memlockRemedy(c.env.Container))
 }
 
-// binding says whether RLIMIT_MEMLOCK limits the process.
+// binding reports whether RLIMIT_MEMLOCK limits the process.
 func binding(e *probe.Environment) bool {
 	return e.MemlockSoft != nil && *e.MemlockSoft != probe.Unlimited && !e.LocksFreely()
 }

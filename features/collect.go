@@ -150,7 +150,7 @@ func (h *host) memlockNote(r *Report) {
 	r.Notes = append(r.Notes, Note{"memlock", text, memlockRemedy(r.Container)})
 }
 
-// ringsAreFree says whether a ring larger than the limit can be had. A limit
+// ringsAreFree reports whether a ring larger than the limit can be had. A limit
 // beyond the largest ring is not put to the test, and counts as one on rings.
 func (h *host) ringsAreFree(soft int64) bool {
 	const (

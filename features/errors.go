@@ -47,7 +47,7 @@ func (e *ForbiddenError) Error() string {
 	return s
 }
 
-// Is says whether target is ErrForbidden.
+// Is reports whether target is ErrForbidden.
 func (e *ForbiddenError) Is(target error) bool { return target == ErrForbidden }
 
 // UnsupportedError says that the kernel, or the operating system, lacks a
@@ -75,7 +75,7 @@ func (e *UnsupportedError) Error() string {
 	return s
 }
 
-// Is says whether target is errors.ErrUnsupported.
+// Is reports whether target is errors.ErrUnsupported.
 func (e *UnsupportedError) Is(target error) bool { return target == errors.ErrUnsupported }
 
 // Unwrap returns the cause.
@@ -100,7 +100,7 @@ func (e *inconclusiveError) Unwrap() error {
 	return e.cause
 }
 
-// conclusive says whether a probe's answer stays true for the life of the
+// conclusive reports whether a probe's answer stays true for the life of the
 // process. A limit does not count: others may give memory back.
 func conclusive(err error) bool {
 	if f, ok := errors.AsType[*ForbiddenError](err); ok {

@@ -9,7 +9,7 @@ type Report struct {
 	Arch   string `json:"arch"`
 	Kernel string `json:"kernel"` // release, "" outside of Linux
 
-	// Usable says whether rings work; Answer, Reason, Policy and Remedy are
+	// Usable reports whether rings work; Answer, Reason, Policy and Remedy are
 	// about that.
 	Usable bool   `json:"usable"`
 	Answer Answer `json:"answer"`

@@ -74,7 +74,7 @@ func (c *calls) kick() {
 	}
 }
 
-// waiting says whether there is anything to run.
+// waiting reports whether there is anything to run.
 func (c *calls) waiting() bool { return c.any.Load() }
 
 // start begins to run the callbacks of a shared loop, once; a pinned loop's
@@ -100,7 +100,7 @@ func (c *calls) start(l *loop) {
 	<-named
 }
 
-// run calls what is queued, and what that queues, and says whether there was
+// run calls what is queued, and what that queues, and reports whether there was
 // anything.
 func (c *calls) run() bool {
 	any := false

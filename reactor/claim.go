@@ -33,10 +33,10 @@ func (c *claim) enter() bool {
 	}
 }
 
-// leave ends the claim of an operation and says whether it was the last.
+// leave ends the claim of an operation and reports whether it was the last.
 func (c *claim) leave() (last bool) { return c.state.Add(-byOperation) == 0 }
 
-// drop ends the holder's claim, if there is one, and says whether it was the
+// drop ends the holder's claim, if there is one, and reports whether it was the
 // last.
 func (c *claim) drop() (last, held bool) {
 	for {

@@ -56,10 +56,10 @@ func (d *delays) learn(took time.Duration, joined int) {
 	}
 }
 
-// avoiding says whether the last yield took too long.
+// avoiding reports whether the last yield took too long.
 func (d *delays) avoiding() bool { return d.nextTry.Load() != 0 }
 
-// starving says whether the caller should keep off the ring: a yield took long,
+// starving reports whether the caller should keep off the ring: a yield took long,
 // and it is not the caller's turn to try another.
 func (d *delays) starving() bool {
 	next := d.nextTry.Load()
@@ -79,7 +79,7 @@ func (d *delays) starving() bool {
 	return false
 }
 
-// yields says whether a submission that may gather company yields: not while
+// yields reports whether a submission that may gather company yields: not while
 // that takes long, but for the one that tries.
 func (d *delays) yields(mayGather bool) bool {
 	if !d.avoiding() {

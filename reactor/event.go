@@ -129,7 +129,7 @@ func (l *loop) addEvents(v *entry, c uring.CQE, chunks []Chunk, goesOn bool) {
 	}
 }
 
-// bundle says whether a completion of the stream may cover several buffers.
+// bundle reports whether a completion of the stream may cover several buffers.
 func (v *entry) bundle() bool {
 	e := v.op.SQE.Raw()
 	return e.Opcode == uint8(uring.OpRecv) && e.Ioprio&uint16(uring.NetBundle) != 0
@@ -147,7 +147,7 @@ func (v *entry) count(c uring.CQE) {
 	}
 }
 
-// goesOn says whether a stream that the kernel has ended with data is to start
+// goesOn reports whether a stream that the kernel has ended with data is to start
 // again.
 func (v *entry) goesOn(c uring.CQE, chunks []Chunk) bool {
 	if c.Res <= 0 {

@@ -221,7 +221,7 @@ var errNoStream = errors.New("reactor: a stream into provided buffers starts wit
 // recvMultishot is how an entry says that it receives again and again.
 var recvMultishot = new(uring.SQE).RecvMultishot(uring.Fd(0), 0, 0).Raw().Ioprio
 
-// streams says whether an entry goes on after its first completion.
+// streams reports whether an entry goes on after its first completion.
 func streams(e *uring.SQE) bool {
 	switch uring.Op(e.Raw().Opcode) {
 	case uring.OpReadMultishot:

@@ -94,7 +94,7 @@ func (r Result) Errno() syscall.Errno {
 // uring.CQEBuffer.
 func (r Result) BufferID() uint16 { return uring.CQE{Flags: r.Flags}.BufferID() }
 
-// More says whether a stream goes on after this event.
+// More reports whether a stream goes on after this event.
 func (r Result) More() bool { return r.Cause == nil && r.Flags&uring.CQEMore != 0 }
 
 // ID names an operation that was queued, until its end. The zero ID names

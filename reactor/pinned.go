@@ -104,7 +104,7 @@ func (l *loop) enterKernel(o uring.WaitOptions) {
 	}
 }
 
-// turn reaps and calls back; it says whether there was anything.
+// turn reaps and calls back; it reports whether there was anything.
 func (l *loop) turn() bool {
 	l.runErrands()
 	worked := l.reapAll()

@@ -8,7 +8,7 @@ import "github.com/ringside-io/ringside/internal/sys"
 // see [Reactor.TryPlain].
 type Turn struct{ l *loop }
 
-// TryPlain says whether a plain blocking system call is the better choice for
+// TryPlain reports whether a plain blocking system call is the better choice for
 // the caller right now: it is alone on its loop, so that there is nobody to
 // share a system call with, or every P of the program is taken by goroutines
 // that compute. When it says true, the call counts as an operation in flight
@@ -32,7 +32,7 @@ func (r *Reactor) TryPlain() (Turn, bool) {
 // Done ends the turn.
 func (t Turn) Done() { t.l.busy.Add(-1) }
 
-// sameVisitor says whether the goroutine that was here last is here again, or
+// sameVisitor reports whether the goroutine that was here last is here again, or
 // nobody was. Frames of one goroutine lie close together; stacks take 2 KiB at
 // least, so those of two lie further apart.
 func (l *loop) sameVisitor() bool {

@@ -33,7 +33,7 @@ func (l *loop) reap() {
 	}
 }
 
-// reapAll takes the completions that are there and says whether there were any.
+// reapAll takes the completions that are there and reports whether there were any.
 // When somebody else is at it, it returns at once.
 func (l *loop) reapAll() bool {
 	any := false

@@ -61,7 +61,7 @@ func (l *loop) makeRoom(n int) error {
 	return l.failed
 }
 
-// lacks says whether there is no room for n entries now, but may be later. The
+// lacks reports whether there is no room for n entries now, but may be later. The
 // caller holds mu.
 func (l *loop) lacks(n int) bool {
 	return l.failed == nil && !l.gone && l.ring.SQSpace() < n

@@ -81,7 +81,7 @@ func (o *simOp) poll(fd int, multi bool) *simOp {
 	return o.finish()
 }
 
-// ends checks the end of an operation and says whether its buffer is the
+// ends checks the end of an operation and reports whether its buffer is the
 // test's again.
 func (o *simOp) ends(res Result) bool {
 	w := o.w

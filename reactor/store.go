@@ -149,7 +149,7 @@ func (s *store) lend(id uint16, data []byte, done bool) Chunk {
 	return Chunk{Data: data, store: s, id: id, use: b.use}
 }
 
-// giveBack takes a piece back and says whether streams wait for buffers.
+// giveBack takes a piece back and reports whether streams wait for buffers.
 func (s *store) giveBack(id uint16, use uint32) (wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +221,7 @@ func (l *loop) rest(s *slot) bool {
 	return true
 }
 
-// unpark says whether a stream, which may be over, waits for buffers: then the
+// unpark reports whether a stream, which may be over, waits for buffers: then the
 // kernel does not have it, and it is the caller's. The caller holds mu.
 func (l *loop) unpark(s *slot, id inflight.ID) bool {
 	return s.Value.parked.CompareAndSwap(uint64(id), 0)

@@ -102,7 +102,7 @@ func (l *loop) enterChain(g *group) error {
 	return nil
 }
 
-// crowded says whether n entries of a pinned loop have to wait for the thread,
+// crowded reports whether n entries of a pinned loop have to wait for the thread,
 // because they do not fit or others wait already. The caller holds mu.
 func (l *loop) crowded(n int) bool {
 	return l.choring || len(l.backlog) > 0 || l.ring.SQSpace() < n
@@ -206,7 +206,7 @@ func (l *loop) submit() {
 	l.reap()
 }
 
-// mayGather says whether to wait for company before the pending entries are
+// mayGather reports whether to wait for company before the pending entries are
 // submitted. The caller holds mu.
 func (l *loop) mayGather() bool {
 	inKernel := l.inKernel()

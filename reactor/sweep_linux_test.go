@@ -125,7 +125,7 @@ func (g *rig) holds(what string, p []byte, off int, res Result) {
 	}
 }
 
-// hopeless says whether what waits may go on to until the pipe has data, or the
+// hopeless reports whether what waits may go on to until the pipe has data, or the
 // reactor is closed.
 func (g *rig) hopeless() bool {
 	c, fired := g.t.Choice()

@@ -43,7 +43,7 @@ func errnoOf(res int32) syscall.Errno {
 	return syscall.Errno(-res)
 }
 
-// Has says whether all of the given flags are set.
+// Has reports whether all of the given flags are set.
 func (c CQE) Has(f CQEFlags) bool { return c.Flags&f == f }
 
 // BufferID returns the provided buffer that holds the data, when CQEBuffer is
@@ -204,7 +204,7 @@ func (c *cq) release(head uint32) {
 // one.
 func (r *Ring) Ready() int { return int(r.cq.tail.Load() - r.cq.next) }
 
-// flushNeeded says whether completions wait in the kernel.
+// flushNeeded reports whether completions wait in the kernel.
 func (r *Ring) flushNeeded() bool {
 	if r.setup&SetupIOPoll != 0 {
 		return r.cq.tail.Load() == r.cq.next // only an enter polls the device
@@ -212,7 +212,7 @@ func (r *Ring) flushNeeded() bool {
 	return r.sq.flags.Load()&(abi.IORING_SQ_CQ_OVERFLOW|abi.IORING_SQ_TASKRUN) != 0
 }
 
-// flushCQ makes the kernel fill the CQ and says whether anything came. Its
+// flushCQ makes the kernel fill the CQ and reports whether anything came. Its
 // errors need no report here: lost completions are counted (CQDropped), and on
 // a wrong thread every other call fails too.
 func (r *Ring) flushCQ() bool {

@@ -10,7 +10,7 @@ import (
 // OpSet is a set of opcodes.
 type OpSet [4]uint64
 
-// Has says whether the set holds op.
+// Has reports whether the set holds op.
 func (s OpSet) Has(op Op) bool { return s[op/64]&(1<<(op%64)) != 0 }
 
 // Len returns the number of opcodes in the set.

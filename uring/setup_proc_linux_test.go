@@ -109,7 +109,7 @@ func ctlDescriptors(t testing.TB) int {
 	return len(dir)
 }
 
-// ctlHugePages says whether the system has huge pages to give.
+// ctlHugePages reports whether the system has huge pages to give.
 func ctlHugePages(t testing.TB, n int) bool {
 	t.Helper()
 	info, err := os.ReadFile("/proc/meminfo")

@@ -135,7 +135,7 @@ func TestWaitMin(t *testing.T) {
 	})
 }
 
-// ctlHasKernel says whether the running kernel is not older than since.
+// ctlHasKernel reports whether the running kernel is not older than since.
 func ctlHasKernel(t *testing.T, since string) bool {
 	t.Helper()
 	ringtest.NeedRing(t)

@@ -134,7 +134,7 @@ func (t *Table[T]) Lookup(id ID) *Slot[T] {
 	return s
 }
 
-// alive says whether the kernel may have the slot.
+// alive reports whether the kernel may have the slot.
 func (s *Slot[T]) alive() bool {
 	state := s.state.Load()
 	return state == stateHeld || state == stateAbandoned
@@ -204,7 +204,7 @@ func (t *Table[T]) push(s *Slot[T]) {
 	}
 }
 
-// grow makes one more chunk and says whether there may be free slots now.
+// grow makes one more chunk and reports whether there may be free slots now.
 func (t *Table[T]) grow() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

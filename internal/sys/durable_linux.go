@@ -4,7 +4,7 @@ package sys
 
 import "syscall"
 
-// HaveFdatasync says whether [Fdatasync] works.
+// HaveFdatasync reports whether [Fdatasync] works.
 const HaveFdatasync = true
 
 // Fdatasync makes the data of a file durable and what of its metadata is needed

@@ -4,7 +4,7 @@
 
 package sys
 
-// HaveFdatasync says whether [Fdatasync] works.
+// HaveFdatasync reports whether [Fdatasync] works.
 const HaveFdatasync = false
 
 // Fdatasync answers ENOSYS.

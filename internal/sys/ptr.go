@@ -76,7 +76,7 @@ func AlignedBytes(n, align int) []byte {
 	return b[off : off+n : off+n]
 }
 
-// Aligned says whether the address of b is a multiple of align, a power of two.
+// Aligned reports whether the address of b is a multiple of align, a power of two.
 func Aligned(b []byte, align int) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))&uintptr(align-1) == 0
 }
@@ -84,7 +84,7 @@ func Aligned(b []byte, align int) bool {
 // UnsafePointer is unsafe.Pointer, for packages that only hand it on.
 type UnsafePointer = unsafe.Pointer
 
-// Within says whether inner lies in outer, and how many bytes from its start.
+// Within reports whether inner lies in outer, and how many bytes from its start.
 func Within(inner, outer []byte) (int, bool) {
 	a, b := uintptr(unsafe.Pointer(unsafe.SliceData(inner))), uintptr(unsafe.Pointer(unsafe.SliceData(outer)))
 	if a < b || a-b > uintptr(len(outer)) || int(a-b)+len(inner) > len(outer) {

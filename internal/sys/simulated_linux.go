@@ -162,7 +162,7 @@ func noteRegion(r *Region) *Region {
 	return r
 }
 
-// simulatedUnmap is [Region.Unmap] of such a region, and says whether it was one.
+// simulatedUnmap is [Region.Unmap] of such a region, and reports whether it was one.
 // Who goes on using it sees other bytes.
 func simulatedUnmap(p unsafe.Pointer, n uintptr) bool {
 	simulated.Lock()

@@ -262,7 +262,7 @@ func SetSockInt(fd, level, option, value int) error {
 	return unix.SetsockoptInt(fd, level, option, value)
 }
 
-// SockMPTCP says whether a connection uses multipath TCP and has not fallen
+// SockMPTCP reports whether a connection uses multipath TCP and has not fallen
 // back to TCP.
 func SockMPTCP(fd int) bool {
 	protocol, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL)

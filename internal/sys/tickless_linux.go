@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Tickless says whether some processors do without the clock's ticks while they
+// Tickless reports whether some processors do without the clock's ticks while they
 // run a single thread (the boot option nohz_full), so that a thread may compute
 // for ever without passing through the kernel.
 var Tickless = sync.OnceValue(func() bool {

@@ -79,7 +79,7 @@ func (in *injector) fired() int {
 	return in.injured
 }
 
-// answer says whether the next answer of a kind fails. Of a size that cannot be
+// answer reports whether the next answer of a kind fails. Of a size that cannot be
 // halved it cannot be short. The caller holds mu.
 func (in *injector) answer(kind string, size int) bool {
 	if !in.armed {

@@ -82,7 +82,7 @@ func Sweep(ops []Operation, o Options) *Report {
 	return r
 }
 
-// sweep sweeps one operation and says whether it makes sense to go on.
+// sweep sweeps one operation and reports whether it makes sense to go on.
 func (r *Report) sweep(op *Operation, o Options) bool {
 	runs, faults, begin := r.Runs, r.Faults, time.Now()
 	// The first run has the runtime open what it keeps, such as its poller.
@@ -301,7 +301,7 @@ func descriptors() int {
 	return len(entries)
 }
 
-// compare waits until there is no more than before, and says whether that came.
+// compare waits until there is no more than before, and reports whether that came.
 func (s state) compare(t *Trial) (ok bool) {
 	ok = true
 	if !await(t.patience, func() bool { return runtime.NumGoroutine() <= s.goroutines }) {

@@ -77,7 +77,7 @@ func (t *Trial) Fatalf(format string, args ...any) {
 }
 
 // Judge looks at the error of an operation that was under way while the kernel
-// failed: it must be nil, or what has gone wrong. It says whether the operation
+// failed: it must be nil, or what has gone wrong. It reports whether the operation
 // has succeeded.
 func (t *Trial) Judge(what string, err error) bool {
 	if err == nil {
@@ -102,7 +102,7 @@ func (t *Trial) Await(what string, cond func() bool) {
 	}
 }
 
-// await waits for a condition and says whether it came to hold.
+// await waits for a condition and reports whether it came to hold.
 func await(patience time.Duration, cond func() bool) bool {
 	for end := time.Now().Add(patience); !cond(); {
 		if time.Now().After(end) {

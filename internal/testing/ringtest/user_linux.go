@@ -38,7 +38,7 @@ func NeedFiles(t testing.TB, n uint64) {
 
 // WithoutPrivileges makes the process one of the user id, and directories that
 // user's, unless the limit on locked memory binds the process as it is: that of
-// a user, or of root in another user namespace. It says whether it did. If not,
+// a user, or of root in another user namespace. It reports whether it did. If not,
 // other processes of the user may lock the memory that the limit leaves.
 func WithoutPrivileges(t testing.TB, id int, dirs ...string) bool {
 	t.Helper()
@@ -98,7 +98,7 @@ func toBecome(read func(string) ([]byte, error), id int) string {
 	return ""
 }
 
-// holds says whether a line "first, first outside, count" holds id.
+// holds reports whether a line "first, first outside, count" holds id.
 func holds(table []byte, id int) bool {
 	for s := bufio.NewScanner(bytes.NewReader(table)); s.Scan(); {
 		var first, outside, count int64

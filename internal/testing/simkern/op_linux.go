@@ -41,7 +41,7 @@ func (o *op) String() string {
 	return fmt.Sprintf("%v of descriptor %d, user data %x", uring.Op(o.e.Opcode), o.e.Fd, o.e.UserData)
 }
 
-// stream says whether the operation may complete several times.
+// stream reports whether the operation may complete several times.
 func (o *op) stream() bool {
 	switch o.e.Opcode {
 	case abi.IORING_OP_POLL_ADD:
@@ -54,7 +54,7 @@ func (o *op) stream() bool {
 	return false
 }
 
-// file says whether it works on a file, in a worker thread or a device.
+// file reports whether it works on a file, in a worker thread or a device.
 func (o *op) file() bool {
 	switch o.e.Opcode {
 	case abi.IORING_OP_READ, abi.IORING_OP_READ_FIXED, abi.IORING_OP_WRITE, abi.IORING_OP_WRITE_FIXED:
@@ -63,7 +63,7 @@ func (o *op) file() bool {
 	return false
 }
 
-// fills says whether the kernel writes into memory of the entry, empties that it
+// fills reports whether the kernel writes into memory of the entry, empties that it
 // reads such.
 func (o *op) fills() bool {
 	switch o.e.Opcode {
@@ -86,13 +86,13 @@ func (o *op) empties() bool {
 // memory is that of the entry.
 func (o *op) memory() []byte { return sys.At[byte](o.e.Addr, int(o.e.Len)) }
 
-// owns says whether the operation has something that its user must wait for:
+// owns reports whether the operation has something that its user must wait for:
 // memory, or connections.
 func (o *op) owns() bool {
 	return o.state != over && (o.fills() || o.empties() || o.from != nil || o.e.Opcode == abi.IORING_OP_ACCEPT)
 }
 
-// uses says whether memory is the operation's. If so it forgets that, because the
+// uses reports whether memory is the operation's. If so it forgets that, because the
 // memory is gone.
 func (o *op) uses(addr uint64, size int) bool {
 	overlaps := func(from uint64, n uint32) bool { return from < addr+uint64(size) && addr < from+uint64(n) }
@@ -177,7 +177,7 @@ func (k *Kernel) claim(o *op) syscall.Errno {
 	return 0
 }
 
-// registered says whether the memory of a FIXED operation is registered.
+// registered reports whether the memory of a FIXED operation is registered.
 func (o *op) registered() bool {
 	if o.e.Opcode != abi.IORING_OP_READ_FIXED && o.e.Opcode != abi.IORING_OP_WRITE_FIXED {
 		return true

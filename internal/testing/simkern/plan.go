@@ -18,7 +18,7 @@ type Plan struct {
 	// Enter is asked how many of n entries shall be taken, or with which error
 	// none; EBADF is for good.
 	Enter func(n int) (take int, errno syscall.Errno)
-	// Wait says whether a wait ends without a completion, Wake whether those who
+	// Wait reports whether a wait ends without a completion, Wake whether those who
 	// wait learn later of one, and Overflow whether a completion finds no room.
 	Wait, Wake, Overflow func() bool
 }

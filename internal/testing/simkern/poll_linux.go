@@ -196,7 +196,7 @@ func (k *Kernel) cancel(by *op) int32 {
 	return result
 }
 
-// matches says whether a cancellation is for an operation.
+// matches reports whether a cancellation is for an operation.
 func matches(o *op, by *uring.RawSQE) bool {
 	flags := by.OpFlags
 	byData := flags&(abi.IORING_ASYNC_CANCEL_FD|abi.IORING_ASYNC_CANCEL_ANY|abi.IORING_ASYNC_CANCEL_OP) == 0

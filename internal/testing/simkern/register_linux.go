@@ -87,7 +87,7 @@ func (r *ring) restrict(table []abi.Restriction) {
 	}
 }
 
-// allows says whether an entry keeps within what a ring may do.
+// allows reports whether an entry keeps within what a ring may do.
 func (l *restrictions) allows(e *uring.RawSQE) bool {
 	return l == nil || slices.Contains(l.ops, e.Opcode) && e.Flags&^(l.flags|l.required) == 0 && e.Flags&l.required == l.required
 }

@@ -149,7 +149,7 @@ func (r *ring) Map(off int64, size int) (*sys.Region, syscall.Errno) {
 	return region, 0
 }
 
-// defers says whether only an enter of the owner completes what did not complete
+// defers reports whether only an enter of the owner completes what did not complete
 // at once.
 func (r *ring) defers() bool { return r.setup&abi.IORING_SETUP_DEFER_TASKRUN != 0 }
 

@@ -30,7 +30,7 @@ func due(left *int) bool {
 	return *left == 0
 }
 
-// misplace lets bugs happen to a completion, and says whether it is not to
+// misplace lets bugs happen to a completion, and reports whether it is not to
 // appear now.
 func (k *Kernel) misplace(o *op, p posted) bool {
 	if o.tag() == 0 && !k.o.Bugs.Untagged || o.stream() || o.internal() {
@@ -54,7 +54,7 @@ func (k *Kernel) misplace(o *op, p posted) bool {
 	return true
 }
 
-// loseWake says whether a wake-up is lost.
+// loseWake reports whether a wake-up is lost.
 func (k *Kernel) loseWake(call func()) bool {
 	b := &k.bugs.left.LoseWakes
 	if *b == 0 {

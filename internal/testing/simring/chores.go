@@ -75,7 +75,7 @@ func (c *Chores) Stop() {
 	c.work.Broadcast()
 }
 
-// Stopped says whether Stop was called. The caller holds the lock.
+// Stopped reports whether Stop was called. The caller holds the lock.
 func (c *Chores) Stopped() bool { return c.stopped }
 
 // Spread calls run after a number of steps, and tick, if not nil, in each of them.

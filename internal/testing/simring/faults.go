@@ -70,7 +70,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// hit says whether something of the given probability happens. It uses one
+// hit reports whether something of the given probability happens. It uses one
 // number whatever the answer, so that one fault does not shift the others.
 func (d dice) hit(p float64) bool { return d.Float64() < p }
 

@@ -46,7 +46,7 @@ func (r *Ring) holdAll() {
 	}
 }
 
-// takes says whether an object knows the operation.
+// takes reports whether an object knows the operation.
 func (on *object) takes(op uint8) bool {
 	if on.kind == isHost {
 		return op == abi.IORING_OP_READ || op == abi.IORING_OP_WRITE || op == abi.IORING_OP_FSYNC

@@ -104,7 +104,7 @@ func (k *Kernel) Violations() []string {
 	return append([]string(nil), k.wrong...)
 }
 
-// Failed says whether a ring, or its parker, has failed for good.
+// Failed reports whether a ring, or its parker, has failed for good.
 func (k *Kernel) Failed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

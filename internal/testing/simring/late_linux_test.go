@@ -31,7 +31,7 @@ func TestLateOperationsKeepTheirFiles(t *testing.T) {
 	}
 }
 
-// lateWrite says whether the write was carried out after the file was closed.
+// lateWrite reports whether the write was carried out after the file was closed.
 func lateWrite(t *testing.T, seed uint64) bool {
 	dir := t.TempDir()
 	names := [2]string{filepath.Join(dir, "first"), filepath.Join(dir, "second")}

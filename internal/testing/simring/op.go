@@ -57,7 +57,7 @@ func (o *op) stream() bool {
 		o.sqe.Raw().Opcode == abi.IORING_OP_READ_MULTISHOT
 }
 
-// moves says whether the operation uses a buffer.
+// moves reports whether the operation uses a buffer.
 func (o *op) moves() bool {
 	return o.sqe.Raw().Opcode == abi.IORING_OP_READ || o.sqe.Raw().Opcode == abi.IORING_OP_WRITE
 }
@@ -109,7 +109,7 @@ func (o *op) pages(yield func(page uint64) bool) {
 	}
 }
 
-// overlaps says whether two operations share memory.
+// overlaps reports whether two operations share memory.
 func (o *op) overlaps(x *op) bool {
 	return o.sqe.Raw().Addr < x.sqe.Raw().Addr+uint64(x.sqe.Raw().Len) && x.sqe.Raw().Addr < o.sqe.Raw().Addr+uint64(o.sqe.Raw().Len)
 }

@@ -17,10 +17,10 @@ type Plan struct {
 	// Submit is asked how many of n entries shall be taken, or with which error
 	// none; split says that the border may be inside a chain. EBADF is for good.
 	Submit func(n int) (take int, split bool, err error)
-	// Wait says whether a wait ends without a completion, and Wake whether a
+	// Wait reports whether a wait ends without a completion, and Wake whether a
 	// wake-up, or a parker's call, comes later.
 	Wait, Wake func() bool
-	// Park says whether the parker fails.
+	// Park reports whether the parker fails.
 	Park func() bool
 }
 

@@ -198,7 +198,7 @@ func (r *Ring) push(p posted) {
 	r.signal()
 }
 
-// full says whether the next completion overflows. The caller holds mu.
+// full reports whether the next completion overflows. The caller holds mu.
 func (r *Ring) full() bool { return len(r.cq) >= r.o.CQEntries || len(r.backlog) > 0 }
 
 // signal wakes who waits for completions. The caller holds mu.
@@ -217,7 +217,7 @@ func (r *Ring) fail() {
 	r.signal()
 }
 
-// broken says whether the ring, or its parker, has failed for good. The caller
+// broken reports whether the ring, or its parker, has failed for good. The caller
 // holds mu.
 func (r *Ring) broken() bool { return r.fatal != nil || r.unparked }
 
