@@ -147,7 +147,7 @@ func (s *sock) close() error {
 	s.wr.interrupt()
 	s.clock.stop()
 	s.mu.Unlock()
-	s.lock.Close()
+	s.lock.CloseAcrossBubbles()
 	s.drop.Stop()
 	return resources{s.fd, s.loop, s.key}.free()
 }

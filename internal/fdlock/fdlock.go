@@ -13,9 +13,9 @@ import (
 // Lock guards one descriptor. The zero value is open.
 type Lock struct {
 	state atomic.Uint64 // the flags below and the number of users
-	// idle is locked by Close and unlocked by the last user. A channel that Close
-	// made would belong to the synctest bubble of its caller, and a user outside
-	// of the bubble could not signal it.
+	// left is closed by the last user, where Close waits on it.
+	left atomic.Pointer[chan struct{}]
+	// idle is locked by CloseAcrossBubbles and unlocked by the last user.
 	idle sync.Mutex
 }
 
@@ -35,9 +35,14 @@ func (l *Lock) Acquire() bool {
 
 // Release removes a user.
 func (l *Lock) Release() {
-	if l.state.Add(^uint64(0)) == closed && l.last() {
-		l.idle.Unlock()
+	if l.state.Add(^uint64(0)) != closed || !l.last() {
+		return
 	}
+	if left := l.left.Load(); left != nil {
+		close(*left)
+		return
+	}
+	l.idle.Unlock()
 }
 
 // last reports whether the caller is the one user that ends the wait of Close.
@@ -46,18 +51,32 @@ func (l *Lock) Release() {
 func (l *Lock) last() bool { return l.state.CompareAndSwap(closed, closed|gone) }
 
 // Close refuses new users and waits until the last one has gone. It returns
-// false, at once, when another call has closed before.
+// false, at once, when another call has closed before. In a synctest bubble the
+// wait is durable, and all users must be of that bubble.
 func (l *Lock) Close() bool {
-	l.state.Add(1) // the caller counts as a user until idle is locked
+	left := make(chan struct{})
+	l.left.CompareAndSwap(nil, &left)
+	return l.close(func() {}, func() { <-*l.left.Load() })
+}
+
+// CloseAcrossBubbles is [Lock.Close] whose users may be outside of the caller's
+// synctest bubble, where a channel of the bubble cannot be used. The wait is not
+// durable. A Lock is closed in one of the two ways only.
+func (l *Lock) CloseAcrossBubbles() bool {
+	return l.close(l.idle.Lock, l.idle.Lock) // the last user unlocks it in between
+}
+
+func (l *Lock) close(prepare, wait func()) bool {
+	l.state.Add(1) // the caller counts as a user until it is ready to wait
 	if l.state.Or(closed)&closed != 0 {
 		l.Release()
 		return false
 	}
-	l.idle.Lock()
+	prepare()
 	if l.state.Add(^uint64(0)) == closed && l.last() {
 		return true
 	}
-	l.idle.Lock() // until the last user unlocks it
+	wait()
 	return true
 }
 

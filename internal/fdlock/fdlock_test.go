@@ -6,9 +6,20 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
+// ways are the two ways to close.
+var ways = map[string]func(*Lock) bool{"Close": (*Lock).Close, "CloseAcrossBubbles": (*Lock).CloseAcrossBubbles}
+
 func TestCloseWaitsForTheLastUser(t *testing.T) {
+	for name, closeLock := range ways {
+		t.Run(name, func(t *testing.T) { closeWaits(t, closeLock) })
+	}
+}
+
+func closeWaits(t *testing.T, closeLock func(*Lock) bool) {
 	var l Lock
 	for range 2 {
 		if !l.Acquire() {
@@ -16,7 +27,7 @@ func TestCloseWaitsForTheLastUser(t *testing.T) {
 		}
 	}
 	done := make(chan bool)
-	go func() { done <- l.Close() }()
+	go func() { done <- closeLock(&l) }()
 	for !l.Closed() {
 		select {
 		case <-done:
@@ -37,7 +48,7 @@ func TestCloseWaitsForTheLastUser(t *testing.T) {
 	if !<-done {
 		t.Fatal("the only call of Close returns false")
 	}
-	if l.Close() {
+	if closeLock(&l) {
 		t.Fatal("the second close succeeds")
 	}
 }
@@ -45,6 +56,12 @@ func TestCloseWaitsForTheLastUser(t *testing.T) {
 // TestUseAndCloseRace has users check that the descriptor is open as long as
 // they hold it, while two others close.
 func TestUseAndCloseRace(t *testing.T) {
+	for name, closeLock := range ways {
+		t.Run(name, func(t *testing.T) { useAndClose(t, closeLock) })
+	}
+}
+
+func useAndClose(t *testing.T, closeLock func(*Lock) bool) {
 	for range 300 {
 		var l Lock
 		var open atomic.Bool
@@ -63,7 +80,7 @@ func TestUseAndCloseRace(t *testing.T) {
 		}
 		for range 2 {
 			closers.Go(func() {
-				if l.Close() {
+				if closeLock(&l) {
 					open.Store(false)
 					wins.Add(1)
 				}
@@ -75,4 +92,19 @@ func TestUseAndCloseRace(t *testing.T) {
 			t.Fatalf("%d closers won", wins.Load())
 		}
 	}
+}
+
+// In a synctest bubble Close waits durably, so that the clock of the bubble goes on.
+func TestCloseIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l Lock
+		l.Acquire()
+		go func() {
+			time.Sleep(time.Hour)
+			l.Release()
+		}()
+		if !l.Close() {
+			t.Error("the only call of Close returns false")
+		}
+	})
 }
