@@ -273,12 +273,44 @@ func dupFile(fd int, fileOf func(*os.File) (*os.File, error)) (*os.File, error) 
 }
 
 func connFile(own *os.File) (*os.File, error) {
+	restore := tcpOptions(own)
 	c, err := net.FileConn(own)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
+	restore()
 	return c.(interface{ File() (*os.File, error) }).File()
+}
+
+// tcpOptions returns what restores the options that [net.FileConn] sets on a TCP
+// socket, which the duplicate shares with the connection.
+func tcpOptions(own *os.File) (restore func()) {
+	type option struct{ level, name, value int }
+	var options []option
+	raw, err := own.SyscallConn()
+	if err != nil {
+		return func() {}
+	}
+	control := func(f func(fd int)) { _ = raw.Control(func(fd uintptr) { f(int(fd)) }) }
+	control(func(fd int) {
+		for _, o := range []option{
+			{syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 0}, {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 0},
+			{syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 0}, {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 0},
+			{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 0},
+		} {
+			if v, err := syscall.GetsockoptInt(fd, o.level, o.name); err == nil { // not of a Unix socket
+				options = append(options, option{o.level, o.name, v})
+			}
+		}
+	})
+	return func() {
+		control(func(fd int) {
+			for _, o := range options {
+				_ = syscall.SetsockoptInt(fd, o.level, o.name, o.value)
+			}
+		})
+	}
 }
 
 func listenerFile(own *os.File) (*os.File, error) {

@@ -3,6 +3,7 @@
 package unet_test
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -117,6 +118,41 @@ func TestFileIsACopy(t *testing.T) {
 		_ = f.Close()
 		if data, err := io.ReadAll(b); err != nil || string(data) != "through the copy" {
 			t.Fatalf("%q, %v", data, err)
+		}
+	})
+}
+
+// File leaves the options of the socket as they are.
+func TestFileKeepsOptions(t *testing.T) {
+	eachPair(t, func(t *testing.T, a, _ net.Conn) {
+		c, ok := a.(interface {
+			SetNoDelay(bool) error
+			SetKeepAlive(bool) error
+			syscall.Conn
+		})
+		if !ok {
+			return // a Unix socket
+		}
+		if err := errors.Join(c.SetNoDelay(false), c.SetKeepAlive(false)); err != nil {
+			t.Fatal(err)
+		}
+		f, err := a.(common).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		raw, err := c.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := raw.Control(func(fd uintptr) {
+			noDelay, err1 := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_NODELAY)
+			keepAlive, err2 := syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_KEEPALIVE)
+			if noDelay != 0 || keepAlive != 0 || errors.Join(err1, err2) != nil {
+				t.Errorf("TCP_NODELAY %d, SO_KEEPALIVE %d after File; %v, %v", noDelay, keepAlive, err1, err2)
+			}
+		}); err != nil {
+			t.Error(err)
 		}
 	})
 }
