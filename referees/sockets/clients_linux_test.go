@@ -69,7 +69,7 @@ func client(t *testing.T, name string, env ...string) {
 	t.Run(name, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, filepath.Join("..", "scripts", "clients", name))
+		cmd := exec.CommandContext(ctx, filepath.Join("..", "..", "scripts", "clients", name))
 		cmd.Env = append(os.Environ(), env...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
