@@ -160,7 +160,7 @@ func (l *loop) judge(s *slot, looks int) (goesOn bool) {
 	switch {
 	case exited:
 		return l.submitAgain(v, id)
-	case v.timeout.armed() && looks == 0: // see timeoutDone, which comes at the same time
+	case v.timeout.armed() && looks < mostLooks: // timeoutDone comes about the same time, and tells
 	case sure || looks == mostLooks:
 		return false
 	}

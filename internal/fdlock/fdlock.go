@@ -12,11 +12,14 @@ import (
 
 // Lock guards one descriptor. The zero value is open.
 type Lock struct {
-	state atomic.Uint64 // the flags below and the number of users
-	// left is closed by the last user, where Close waits on it.
-	left atomic.Pointer[chan struct{}]
-	// idle is locked by CloseAcrossBubbles and unlocked by the last user.
-	idle sync.Mutex
+	state  atomic.Uint64 // the flags below and the number of users
+	waiter atomic.Pointer[waiter]
+}
+
+// waiter is what a call that closes waits on, until the last user has gone.
+type waiter struct {
+	left chan struct{} // closed by the last user; nil if idle is used
+	idle sync.Mutex    // locked until the last user unlocks it
 }
 
 const (
@@ -38,14 +41,14 @@ func (l *Lock) Release() {
 	if l.state.Add(^uint64(0)) != closed || !l.last() {
 		return
 	}
-	if left := l.left.Load(); left != nil {
-		close(*left)
-		return
+	if w := l.waiter.Load(); w.left != nil {
+		close(w.left)
+	} else {
+		w.idle.Unlock()
 	}
-	l.idle.Unlock()
 }
 
-// last reports whether the caller is the one user that ends the wait of Close.
+// last reports whether the caller is the one that finds no user left.
 // Calls of Acquire that fail come and go meanwhile, and the last of them may be
 // it.
 func (l *Lock) last() bool { return l.state.CompareAndSwap(closed, closed|gone) }
@@ -54,30 +57,37 @@ func (l *Lock) last() bool { return l.state.CompareAndSwap(closed, closed|gone) 
 // false, at once, when another call has closed before. In a synctest bubble the
 // wait is durable, and all users must be of that bubble.
 func (l *Lock) Close() bool {
-	left := make(chan struct{})
-	l.left.CompareAndSwap(nil, &left)
-	return l.close(func() {}, func() { <-*l.left.Load() })
+	w, ok := l.close(&waiter{left: make(chan struct{})})
+	if w != nil {
+		<-w.left
+	}
+	return ok
 }
 
 // CloseAcrossBubbles is [Lock.Close] whose users may be outside of the caller's
 // synctest bubble, where a channel of the bubble cannot be used. The wait is not
 // durable. A Lock is closed in one of the two ways only.
 func (l *Lock) CloseAcrossBubbles() bool {
-	return l.close(l.idle.Lock, l.idle.Lock) // the last user unlocks it in between
+	mine := &waiter{}
+	mine.idle.Lock()
+	w, ok := l.close(mine)
+	if w != nil {
+		w.idle.Lock()
+	}
+	return ok
 }
 
-func (l *Lock) close(prepare, wait func()) bool {
-	l.state.Add(1) // the caller counts as a user until it is ready to wait
-	if l.state.Or(closed)&closed != 0 {
-		l.Release()
-		return false
+// close refuses new users. It returns what to wait on, nil if no user is left, and
+// whether the call is the first.
+func (l *Lock) close(w *waiter) (*waiter, bool) {
+	l.waiter.CompareAndSwap(nil, w) // before the flag, which the last user sees
+	switch before := l.state.Or(closed); {
+	case before&closed != 0:
+		return nil, false
+	case l.state.Load() == closed && l.last():
+		return nil, true
 	}
-	prepare()
-	if l.state.Add(^uint64(0)) == closed && l.last() {
-		return true
-	}
-	wait()
-	return true
+	return l.waiter.Load(), true
 }
 
 // Closed reports whether Close has been called.

@@ -101,6 +101,7 @@ func (f *faults) made() int {
 // of which no event tells again, room for them, and a poll that waits.
 var lies = map[string][]syscall.Errno{
 	"RECV": {syscall.EAGAIN, syscall.ENOBUFS}, "POLL_REMOVE": {syscall.ENOENT, syscall.ECANCELED},
+	"POLL_ADD": {syscall.ECANCELED}, // a result, unless its thread has exited
 }
 
 // choice decides about an answer. The caller holds mu.
