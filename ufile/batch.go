@@ -93,7 +93,7 @@ type part struct {
 // mostRetries bounds how often a transfer is repeated after ECANCELED. The kernel
 // cancels the operations of a thread that exits, but a file may also return the
 // error itself.
-const mostRetries = 8
+const mostRetries = 64
 
 // bounceKept is how much aligned memory a part keeps for the next range.
 const bounceKept = 16 << 10

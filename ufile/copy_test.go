@@ -142,7 +142,7 @@ func TestCopyAndIOCopy(t *testing.T) {
 	}
 	overEndpoints(t, content, old, func(t *testing.T, dst, src ufile.Endpoint) {
 		want := old
-		plain := strings.Contains(t.Name(), "syscall") && strings.Contains(t.Name(), "direct")
+		plain := strings.Contains(t.Name(), "plain") && strings.Contains(t.Name(), "direct")
 		for name, do := range copies {
 			positions := [][2]int{{8192, 4096}, {5, 5}, {0, 0}, {5, 4096}}
 			for _, at := range positions[:ringtest.Rounds(4, 2)] {
