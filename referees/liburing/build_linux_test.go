@@ -175,8 +175,9 @@ func TestBuilders(t *testing.T) {
 	}
 	// The functions are in the header but for those that need a ring.
 	if out, err := exec.Command(cc, "-O1", "-w", "-fno-strict-aliasing", "-o", exe, file, "-luring").CombinedOutput(); err != nil {
-		if out, err = exec.Command(cc, "-O1", "-w", "-fno-strict-aliasing", "-o", exe, file).CombinedOutput(); err != nil {
-			t.Fatalf("the compiler: %v\n%s", err, out)
+		again, err := exec.Command(cc, "-O1", "-w", "-fno-strict-aliasing", "-o", exe, file).CombinedOutput()
+		if err != nil {
+			t.Fatalf("the compiler: %v\n%s%s", err, out, again)
 		}
 	}
 	c := exec.Command(exe)
