@@ -57,7 +57,7 @@ func (l *Lock) last() bool { return l.state.CompareAndSwap(closed, closed|gone) 
 // false, at once, when another call has closed before. In a synctest bubble the
 // wait is durable, and all users must be of that bubble.
 func (l *Lock) Close() bool {
-	w, ok := l.close(&waiter{left: make(chan struct{})})
+	w, ok := l.close(func() *waiter { return &waiter{left: make(chan struct{})} })
 	if w != nil {
 		<-w.left
 	}
@@ -68,9 +68,11 @@ func (l *Lock) Close() bool {
 // synctest bubble, where a channel of the bubble cannot be used. The wait is not
 // durable. A Lock is closed in one of the two ways only.
 func (l *Lock) CloseAcrossBubbles() bool {
-	mine := &waiter{}
-	mine.idle.Lock()
-	w, ok := l.close(mine)
+	w, ok := l.close(func() *waiter {
+		w := &waiter{}
+		w.idle.Lock()
+		return w
+	})
 	if w != nil {
 		w.idle.Lock()
 	}
@@ -79,15 +81,21 @@ func (l *Lock) CloseAcrossBubbles() bool {
 
 // close refuses new users. It returns what to wait on, nil if no user is left, and
 // whether the call is the first.
-func (l *Lock) close(w *waiter) (*waiter, bool) {
-	l.waiter.CompareAndSwap(nil, w) // before the flag, which the last user sees
-	switch before := l.state.Or(closed); {
-	case before&closed != 0:
+func (l *Lock) close(newWaiter func() *waiter) (*waiter, bool) {
+	l.state.Add(1) // the caller counts as a user until the waiter is there
+	if l.state.Or(closed)&closed != 0 {
+		l.Release()
 		return nil, false
-	case l.state.Load() == closed && l.last():
+	}
+	if l.state.CompareAndSwap(closed|1, closed|gone) {
 		return nil, true
 	}
-	return l.waiter.Load(), true
+	w := newWaiter()
+	l.waiter.Store(w)
+	if l.state.Add(^uint64(0)) == closed && l.last() {
+		return nil, true
+	}
+	return w, true
 }
 
 // Closed reports whether Close has been called.

@@ -74,7 +74,7 @@ func TestPoller(t *testing.T) {
 	if err := p.Wait(func(uintptr) bool { return false }); err == nil {
 		t.Error("Wait succeeds after Close")
 	}
-	f, err := os.Open("ringloop_test.go")
+	f, err := os.CreateTemp(t.TempDir(), "regular")
 	if err != nil {
 		t.Fatal(err)
 	}
