@@ -228,7 +228,7 @@ func TestClockThatIsSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer unix.Close(fd)
-		at := unix.ItimerSpec{Value: unix.Timespec{Sec: time.Now().Unix() + 3600*24}}
+		at := unix.ItimerSpec{Value: unix.NsecToTimespec(time.Now().Add(24 * time.Hour).UnixNano())}
 		if err := unix.TimerfdSettime(fd, unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET, &at, nil); err != nil {
 			t.Fatal(err)
 		}
