@@ -73,6 +73,7 @@ func testOverflowOfFailed(t *testing.T, before bool) {
 	if !before {
 		fail()
 	}
+	synctest.Wait() // a Reap that has begun would still take completions
 	shut.Store(true)
 	k.Feed(pipe, many-1)
 	synctest.Wait() // all but one have ended
