@@ -46,7 +46,7 @@ func TestGuaranteesNameRealTests(t *testing.T) {
 				}
 			}
 		}
-		if rows == 0 || !strings.Contains(body, "Not promised: ") {
+		if rows == 0 || !strings.Contains(body, "\nNot promised:") {
 			t.Errorf("%s: %d promises, or nothing that is not promised", title, rows)
 		}
 	}
