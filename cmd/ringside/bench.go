@@ -25,9 +25,10 @@ now. Without the name of a suite it runs four of them briefly, in under three mi
   sqlite  the speed tests, many databases, cold scans: the default VFS beside sqlitevfs
 
 and says in the end what to use for what. Each engine runs in processes of its own, in interleaved
-rounds; medians and ratios of the pairs are printed, and a difference is called one only where all pairs
-agree and it stands out from their spread. What disturbs the numbers, such as a busy machine, a
-frequency governor or a limit of the container, is said before.
+rounds; medians and ratios of the pairs are printed. A difference is reported if it is larger than 3 %
+and if fewer than one whole run in a hundred would show it by chance. Cells that are undecided after
+all rounds are measured again, for up to a fifth of the time (--repeat). What disturbs the numbers, such
+as a busy machine, a frequency governor or a limit of the container, is printed before.
 
 --full measures the published grids of all suites, which takes most of an hour. The suites by their names
 have options of their own.
@@ -103,8 +104,6 @@ func (a *allBench) fullParts() []allPart {
 	}
 }
 
-func (a *allBench) directory() string { return a.dir }
-
 func (a *allBench) configure(flags *benchFlags) error {
 	a.parts = a.briefParts()
 	if a.full {
@@ -118,7 +117,7 @@ func (a *allBench) configure(flags *benchFlags) error {
 		if err := p.b.configure(flags); err != nil {
 			return err
 		}
-		p.takes = time.Duration(float64(p.takes) * float64(flags.pairs) / 5)
+		p.takes = time.Duration(float64(p.takes) * float64(flags.Pairs) / 5)
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func TestAllSuitesFail(t *testing.T) {
 func TestAllConfigured(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		a := &allBench{full: full, dir: t.TempDir()}
-		if err := a.configure(&benchFlags{pairs: 10, duration: 1, seed: 1}); err != nil || len(a.parts) != 4 {
+		if err := a.configure(&benchFlags{Timing: suite.Timing{Pairs: 10, Duration: 1}, seed: 1}); err != nil || len(a.parts) != 4 {
 			t.Errorf("full %v: %v, %d parts", full, err, len(a.parts))
 		}
 	}

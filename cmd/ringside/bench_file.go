@@ -100,10 +100,11 @@ func newBenchFileCmd() *cobra.Command {
 // fileBench is the suite "file".
 type fileBench struct{ opts suite.FileOptions }
 
-func (b *fileBench) directory() string { return b.opts.Dir }
+// Space implements the check before a run.
+func (b *fileBench) Space() (dir string, bytes int64) { return b.opts.Space() }
 
 func (b *fileBench) configure(flags *benchFlags) error {
-	b.opts.Pairs, b.opts.Duration, b.opts.Seed = flags.pairs, flags.duration, flags.seed
+	b.opts.Timing, b.opts.Seed = flags.Timing, flags.seed
 	return b.opts.Validate()
 }
 

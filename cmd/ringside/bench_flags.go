@@ -23,8 +23,7 @@ import (
 
 // benchFlags are common to all suites.
 type benchFlags struct {
-	pairs    int
-	duration time.Duration
+	suite.Timing
 	seed     uint64
 	json     string
 	benchfmt string
@@ -32,8 +31,9 @@ type benchFlags struct {
 }
 
 func (b *benchFlags) register(f *pflag.FlagSet) {
-	f.IntVar(&b.pairs, "pairs", 5, "interleaved rounds of each engine")
-	f.DurationVar(&b.duration, "duration", 200*time.Millisecond, "measured time of each round")
+	f.IntVar(&b.Pairs, "pairs", 5, "interleaved rounds of each engine")
+	f.DurationVar(&b.Duration, "duration", 200*time.Millisecond, "measured time of each round")
+	f.IntVar(&b.Repeat, "repeat", 20, "measure undecided cells again for up to this `percentage` of the time of all rounds; 0 for never")
 	f.Uint64Var(&b.seed, "seed", 0, "seed of what is arbitrary, such as offsets (0: a new one, which is printed)")
 	f.StringVar(&b.json, "json", "", "write the result as JSON to this `file`, - for standard output")
 	f.StringVar(&b.html, "html", "", "write a page with pictures to this `file`, - for standard output")
@@ -44,10 +44,10 @@ func (b *benchFlags) register(f *pflag.FlagSet) {
 // none is given.
 func (b *benchFlags) check() error {
 	switch {
-	case b.pairs < 1:
-		return usagef("--pairs %d: at least one pair is needed", b.pairs)
-	case b.duration <= 0:
-		return usagef("--duration %v: must be positive", b.duration)
+	case b.Pairs < 1:
+		return usagef("--pairs %d: at least one pair is needed", b.Pairs)
+	case b.Duration <= 0:
+		return usagef("--duration %v: must be positive", b.Duration)
 	}
 	if err := differentFiles(map[string]string{"--json": b.json, "--benchfmt": b.benchfmt, "--html": b.html}); err != nil {
 		return err

@@ -94,8 +94,11 @@ func newBenchNetCmd() *cobra.Command {
 // netBench is the suite "net".
 type netBench struct{ opts suite.NetOptions }
 
+// Space implements the check before a run.
+func (b *netBench) Space() (dir string, bytes int64) { return b.opts.Space() }
+
 func (b *netBench) configure(flags *benchFlags) error {
-	b.opts.Pairs, b.opts.Duration = flags.pairs, flags.duration
+	b.opts.Timing = flags.Timing
 	return b.opts.Validate()
 }
 

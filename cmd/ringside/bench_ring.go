@@ -56,7 +56,7 @@ func newBenchRingCmd() *cobra.Command {
 type ringBench struct{ opts suite.RingOptions }
 
 func (b *ringBench) configure(flags *benchFlags) error {
-	b.opts.Pairs, b.opts.Duration, b.opts.Seed = flags.pairs, flags.duration, flags.seed
+	b.opts.Timing, b.opts.Seed = flags.Timing, flags.seed
 	return b.opts.Validate()
 }
 

@@ -9,9 +9,11 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/htmlreport"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/progress"
@@ -52,10 +54,8 @@ func runBench(cmd *cobra.Command, b benchmark, flags *benchFlags) (err error) {
 	if err := b.configure(flags); err != nil {
 		return usageError{err}
 	}
-	if in, ok := b.(interface{ directory() string }); ok {
-		if err := wantDirectory("--dir", in.directory()); err != nil {
-			return err
-		}
+	if err := roomFor(b); err != nil {
+		return err
 	}
 	outputs, err := openOutputs(cmd.OutOrStdout(), flags)
 	if err != nil {
@@ -63,12 +63,59 @@ func runBench(cmd *cobra.Command, b benchmark, flags *benchFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, outputs.close()) }()
 	run, err := runMeasured(cmd, b)
+	err = outOfSpace(err)
 	if err := printRun(cmd, run, flags.quiet(), err); err != nil {
 		return err
 	}
 	// A run in which all was skipped still has a result: which parts, and why.
 	if err == nil || errors.Is(err, suite.ErrNothing) {
 		return errors.Join(err, outputs.write(run))
+	}
+	return err
+}
+
+// roomFor returns an error if a directory in which the benchmark makes files is none, or has no room
+// for them. It is called before anything is measured.
+func roomFor(b benchmark) error {
+	parts := []benchmark{b}
+	if all, ok := b.(*allBench); ok {
+		if err := wantDirectory("--dir", all.dir); err != nil {
+			return err
+		}
+		parts = nil
+		for _, p := range all.parts {
+			parts = append(parts, p.b)
+		}
+	}
+	for _, p := range parts {
+		in, ok := p.(interface{ Space() (string, int64) })
+		if !ok {
+			continue
+		}
+		dir, bytes := in.Space()
+		if err := wantDirectory("--dir", dir); err != nil {
+			return err
+		}
+		if dir == "" {
+			continue
+		}
+		if err := datafile.Need(dir, bytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outOfSpace tells what to do where a device, a quota or a database filled up in the middle of a run.
+// The errors of worker processes are only text.
+func outOfSpace(err error) error {
+	if err == nil || strings.Contains(err.Error(), "--dir") {
+		return err
+	}
+	for _, said := range []string{syscall.ENOSPC.Error(), "disk quota exceeded", "database or disk is full"} {
+		if strings.Contains(err.Error(), said) {
+			return fmt.Errorf("the device filled up during the run: free some space, or choose another directory with --dir: %w", err)
+		}
 	}
 	return err
 }

@@ -5,11 +5,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/suite"
 )
 
 // TestPartialRunIsLabelled prints a run that was interrupted after one cell.
@@ -41,5 +44,40 @@ func TestPartialRunIsLabelled(t *testing.T) {
 		if !strings.Contains(out, "ringside_4096") {
 			t.Errorf("the finished cell is missing in\n%s", out)
 		}
+	}
+}
+
+// greedy is a suite that needs more than there is.
+type greedy struct {
+	fakeSuite
+	dir   string
+	bytes int64
+}
+
+func (g *greedy) Space() (dir string, bytes int64) { return g.dir, g.bytes }
+
+// TestRoomIsCheckedFirst looks for room for all suites before any of them runs.
+func TestRoomIsCheckedFirst(t *testing.T) {
+	dir := t.TempDir()
+	a := &allBench{parts: []allPart{{b: &fakeSuite{}}, {b: &greedy{dir: dir, bytes: 4096}}, {b: &greedy{dir: dir, bytes: 1 << 60}}}}
+	if err := roomFor(a); err == nil || !strings.Contains(err.Error(), "not enough space in "+dir) || !strings.Contains(err.Error(), "--dir") {
+		t.Errorf("%v", err)
+	}
+	a.parts = a.parts[:2]
+	if err := roomFor(a); err != nil {
+		t.Errorf("enough room: %v", err)
+	}
+	a.dir = dir + "/missing"
+	if err := roomFor(a); err == nil || !strings.Contains(err.Error(), "no such directory") {
+		t.Errorf("%v", err)
+	}
+	for _, b := range []benchmark{&fileBench{}, &sqliteBench{}, &netBench{suite.NetOptions{Workloads: []string{"files"}}}} {
+		if dir, bytes := b.(interface{ Space() (string, int64) }).Space(); dir == "" || bytes < 60<<20 {
+			t.Errorf("%T needs %d bytes in %q", b, bytes, dir)
+		}
+	}
+	full := fmt.Errorf("append: %w", &measure.WorkerError{Said: "write /x: no space left on device"})
+	if err := outOfSpace(full); !errors.Is(err, full) || !strings.Contains(err.Error(), "choose another directory with --dir") {
+		t.Errorf("%v", err)
 	}
 }

@@ -84,10 +84,11 @@ func newBenchSQLiteCmd() *cobra.Command {
 // sqliteBench is the suite "sqlite".
 type sqliteBench struct{ opts suite.SQLiteOptions }
 
-func (b *sqliteBench) directory() string { return b.opts.Dir }
+// Space implements the check before a run.
+func (b *sqliteBench) Space() (dir string, bytes int64) { return b.opts.Space() }
 
 func (b *sqliteBench) configure(flags *benchFlags) error {
-	b.opts.Pairs, b.opts.Duration, b.opts.Seed = flags.pairs, flags.duration, flags.seed
+	b.opts.Timing, b.opts.Seed = flags.Timing, flags.seed
 	return b.opts.Validate()
 }
 

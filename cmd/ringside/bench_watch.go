@@ -81,7 +81,7 @@ func newBenchWatchCmd() *cobra.Command {
 type watchBench struct{ opts suite.WatchOptions }
 
 func (b *watchBench) configure(flags *benchFlags) error {
-	b.opts.Pairs, b.opts.Duration = flags.pairs, flags.duration
+	b.opts.Timing = flags.Timing
 	return b.opts.Validate()
 }
 

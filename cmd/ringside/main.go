@@ -62,7 +62,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.As(err, &status):
 		return int(status)
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		fmt.Fprintf(stderr, "ringside: interrupted: %v\n", err)
+		said := strings.TrimSuffix(": "+err.Error(), ": "+context.Canceled.Error())
+		fmt.Fprintf(stderr, "ringside: interrupted%s\n", strings.ReplaceAll(said, ": "+context.Canceled.Error(), ""))
 		return exitInterrupted
 	case errors.As(err, &usage):
 		fmt.Fprintf(stderr, "ringside: %v\nRun '%s --help' for usage.\n", err, cmd.CommandPath())

@@ -89,4 +89,13 @@ func (m Maker) fit(dir string, size, smallest int64) (int64, error) {
 	return want, nil
 }
 
+// Need returns a [SpaceError] if the file system of dir has less than need bytes free besides a
+// reserve. Where the system does not tell, there is enough.
+func Need(dir string, need int64) error {
+	if have, err := freeSpace(dir); err == nil && have < need+reserve {
+		return &SpaceError{Dir: dir, Need: need + reserve, Free: have}
+	}
+	return nil
+}
+
 func roundDown(n int64) int64 { return n - n%UnitSize }

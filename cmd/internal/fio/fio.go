@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,9 +102,25 @@ func (r RandRead) Run(ctx context.Context, program string) (measure.Sample, erro
 		return measure.Sample{}, ctx.Err()
 	}
 	if err != nil {
-		return measure.Sample{}, fmt.Errorf("fio: %w: %s", err, strings.TrimSpace(said.String()+out.String()))
+		return measure.Sample{}, fmt.Errorf("fio: %w: %s", err, complaint(said.String(), out.String()))
 	}
 	return parse(out.Bytes(), r.Block)
+}
+
+// complaint is what fio said that is no JSON, on one line: its answer to a failed job is a document
+// of hundreds of lines, with the messages before it or on standard error.
+func complaint(stderr, stdout string) string {
+	before, _, _ := strings.Cut("\n"+stdout, "\n{")
+	var lines []string
+	for line := range strings.Lines(stderr + "\n" + before) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return "it gave no reason"
+	}
+	return strings.Join(lines, "; ")
 }
 
 // output is the part of fio's JSON that is used.

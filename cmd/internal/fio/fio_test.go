@@ -40,6 +40,19 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestComplaint(t *testing.T) {
+	for _, tc := range []struct{ stderr, stdout, want string }{
+		{"fio: looks like your file system does not support direct=1\n", "{\n  \"jobs\" : []\n}\n", "fio: looks like your file system does not support direct=1"},
+		{"", "fio: pid=1, err=22\nfio: pid=1, err=22\n{\n}\n", "fio: pid=1, err=22"},
+		{"one\ntwo\n", "", "one; two"},
+		{"", "{\n  \"fio version\" : \"fio-3.39\"\n}\n", "it gave no reason"},
+	} {
+		if got := complaint(tc.stderr, tc.stdout); got != tc.want {
+			t.Errorf("%q, %q: %q, want %q", tc.stderr, tc.stdout, got, tc.want)
+		}
+	}
+}
+
 func TestArgsNeverWrite(t *testing.T) {
 	args := RandRead{Path: "/a:b", Span: 1 << 20, Block: 4096, Depth: 8, Measure: time.Second}.args()
 	for _, want := range []string{"--readonly", "--rw=randread", `--filename=/a\:b`, "--iodepth=8", "--bs=4096", "--runtime=1000ms"} {
@@ -91,8 +104,8 @@ func TestRunReal(t *testing.T) {
 		}
 	}
 	r.Path += "-missing"
-	if _, err := r.Run(t.Context(), program); err == nil {
-		t.Error("a missing file was read")
+	if _, err := r.Run(t.Context(), program); err == nil || strings.ContainsAny(err.Error(), "{\n") {
+		t.Errorf("a missing file: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -264,6 +264,7 @@ func (r *Run) Add(other *Run) {
 			h.Peers = append(h.Peers, p)
 		}
 	}
+	h.Looks = max(h.Looks, o.Looks)
 	h.Seed, h.DurationMs = cmp.Or(h.Seed, o.Seed), cmp.Or(h.DurationMs, o.DurationMs)
 }
 

@@ -139,6 +139,7 @@ func changes(before, after Result) []Change {
 // judge fills in the verdicts.
 func (c *Comparison) judge() {
 	f := &family{comparisons: len(c.Changes)}
+	before, after := &family{looks: c.Old.Looks, pairs: c.Old.Pairs}, &family{looks: c.New.Looks, pairs: c.New.Pairs}
 	var variances []float64
 	shifts := map[string][]float64{} // by metric
 	for _, ch := range c.Changes {
@@ -152,7 +153,9 @@ func (c *Comparison) judge() {
 	}
 	for i := range c.Changes {
 		ch := &c.Changes[i]
-		ch.Verdict = ch.judge(f, drift(shifts[ch.Metric]))
+		// When a cell was measured again depends on its samples, on either side.
+		level := before.share(len(ch.before)) * after.share(len(ch.after))
+		ch.Verdict = ch.judge(f, level, drift(shifts[ch.Metric]))
 	}
 }
 
@@ -193,7 +196,7 @@ func logs(values []float64) []float64 {
 }
 
 // judge returns the verdict, and notes P.
-func (c *Change) judge(f *family, drift float64) string {
+func (c *Change) judge(f *family, level, drift float64) string {
 	n := min(len(c.before), len(c.after))
 	shift, own, ok := c.shift()
 	switch {
@@ -207,7 +210,7 @@ func (c *Change) judge(f *family, drift float64) string {
 	deviation := math.Sqrt(pooled*(1/float64(len(c.before))+1/float64(len(c.after))) + drift*drift)
 	p := chance(math.Abs(shift)-math.Log1p(minEffect), deviation, df+priorDF)
 	c.P = &p
-	if p >= falseRuns/float64(f.comparisons) {
+	if p >= level*falseRuns/float64(f.comparisons) {
 		return Same
 	}
 	return c.direction(shift)

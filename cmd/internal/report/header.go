@@ -30,6 +30,9 @@ func (h Host) Facts() []Fact {
 	add("backend", h.Backend, h.Reason)
 	add("peers", h.Peers...)
 	method := fmt.Sprintf("%d interleaved pairs", h.Pairs)
+	if h.Looks > 1 {
+		method = fmt.Sprintf("%d interleaved pairs, %d at most where undecided,", h.Pairs, h.Looks*h.Pairs)
+	}
 	if h.DurationMs > 0 { // otherwise a round ends when its work is done
 		method += fmt.Sprintf(" of %.0f ms", h.DurationMs)
 	}

@@ -44,6 +44,8 @@ const (
 type family struct {
 	// comparisons is their number; each is judged at falseRuns/comparisons (Bonferroni).
 	comparisons int
+	// looks is how often a cell may have been judged, pairs how many pairs its first judgement had.
+	looks, pairs int
 	// variance is the median variance of the logarithms of a cell's ratios. Five pairs estimate
 	// their own variance badly; the other cells correct an estimate that is too small by chance.
 	variance float64
@@ -51,7 +53,7 @@ type family struct {
 
 // assess makes all cells of the run one family.
 func (r *Run) assess() {
-	f := &family{}
+	f := &family{looks: r.Host.Looks, pairs: r.Host.Pairs}
 	var variances []float64
 	for i := range r.Cells {
 		c := &r.Cells[i]
@@ -105,16 +107,45 @@ func (f *family) judge(logs []float64) verdict {
 		df += priorDF
 	}
 	deviation := math.Sqrt(pooled / float64(n))
-	certain := chance(math.Abs(mean)-math.Log1p(minEffect), deviation, df) < falseRuns/float64(max(f.comparisons, 1))
+	level := f.share(n)
+	certain := chance(math.Abs(mean)-math.Log1p(minEffect), deviation, df) < level*falseRuns/float64(max(f.comparisons, 1))
 	switch {
 	case certain && mean > 0:
 		return faster
 	case certain:
 		return slower
-	case chance(math.Log1p(alikeWithin)-math.Abs(mean), deviation, df) < 2*wrongAlike:
+	case chance(math.Log1p(alikeWithin)-math.Abs(mean), deviation, df) < 2*level*wrongAlike:
 		return alike
 	}
 	return undecided
+}
+
+// share returns the part of its level at which a cell with so many pairs is judged. A cell that may
+// be measured again until it has a verdict has several chances of a false one. The parts of all its
+// looks add up to 1 (alpha spending): half for the first look, where most cells end.
+func (f *family) share(pairs int) float64 {
+	switch {
+	case f.looks < 2:
+		return 1
+	case pairs <= f.pairs:
+		return 0.5
+	}
+	return 0.5 / float64(f.looks-1)
+}
+
+// Undecided reports for each cell whether its rounds leave open how a rate compares to that of the
+// cell's first engine.
+func (r *Run) Undecided() []bool {
+	r.assessed()
+	out := make([]bool, len(r.Cells))
+	for i, c := range r.Cells {
+		for _, s := range c.Series[min(1, len(c.Series)):] {
+			if _, ok := logRatios(s, c.Series[0], measure.OpsPerS); ok && c.judge(s, c.Series[0], measure.OpsPerS) == undecided {
+				out[i] = true
+			}
+		}
+	}
+	return out
 }
 
 // chance returns the probability of a mean that exceeds the hypothesis by beyond if the hypothesis

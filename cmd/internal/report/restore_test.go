@@ -4,6 +4,7 @@ package report
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	"strings"
@@ -41,5 +42,23 @@ func TestRestore(t *testing.T) {
 	d.Results[0].Samples["p99_us"] = []float64{1}
 	if _, err := d.Run(); err == nil || !strings.Contains(err.Error(), "samples of") {
 		t.Errorf("with samples missing: %v", err)
+	}
+}
+
+// TestParamsStayWhole reads a parameter as it was written: a block of 1 MiB is not 1.048576e+06.
+func TestParamsStayWhole(t *testing.T) {
+	var p Params
+	if err := json.Unmarshal([]byte(`{"block": 1048576, "share": 0.5, "cache": "hot", "kept": true}`), &p); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Params{"block": 1 << 20, "share": 0.5, "cache": "hot", "kept": true}, p); diff != "" {
+		t.Error(diff)
+	}
+	c := Cell{Workload: "randread", Params: p}
+	if got := c.benchName("os", 1); !strings.Contains(got, "/block=1048576/") {
+		t.Error(got)
+	}
+	if err := json.Unmarshal([]byte(`[1]`), &p); err == nil {
+		t.Error("a list is no parameters")
 	}
 }

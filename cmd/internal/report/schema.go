@@ -3,6 +3,9 @@
 package report
 
 import (
+	"encoding/json"
+	"math"
+
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
@@ -53,6 +56,9 @@ type Host struct {
 	Peers []string `json:"peers,omitempty"`
 	Seed  uint64   `json:"seed"`
 	Pairs int      `json:"pairs"`
+	// Looks is how often a cell may have been judged: a cell that is undecided after Pairs pairs is
+	// measured again. 0 and 1 mean that none was. Cells with more samples than Pairs were repeated.
+	Looks int `json:"looks,omitempty"`
 	// DurationMs is the length of each measured window.
 	DurationMs float64 `json:"duration_ms"`
 }
@@ -66,8 +72,23 @@ type Storage struct {
 }
 
 // Params are a workload's parameters by name, such as block, goroutines, cache and device. After
-// decoding numbers are float64.
+// decoding, whole numbers are int as they were before.
 type Params map[string]any
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *Params) UnmarshalJSON(b []byte) error {
+	var m map[string]any
+	if err := json.Unmarshal(b, &m); err != nil {
+		return err
+	}
+	for name, v := range m {
+		if f, ok := v.(float64); ok && f == math.Trunc(f) && math.Abs(f) <= 1<<53 {
+			m[name] = int(f)
+		}
+	}
+	*p = m
+	return nil
+}
 
 // Result is what one engine reached in one cell.
 type Result struct {

@@ -3,6 +3,7 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 	"github.com/ringside-io/ringside/cmd/internal/fio"
-	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
@@ -54,20 +54,22 @@ func workloadOf(c cell) fileWorkload {
 // File runs the suite "file". It always returns a report, which is complete only if the error is
 // nil; whatever happens, the files it created are gone when it returns.
 func File(ctx context.Context, opts FileOptions, env Env) (run *report.Run, err error) {
-	f := &fileRun{opts: opts.withDefaults(), env: env, run: &report.Run{}, stores: map[string]*store{}}
-	f.describe()
+	opts = opts.withDefaults()
+	f := &fileRun{opts: opts, env: env, stores: map[string]*store{}}
+	f.runner = newRunner(fileSuite, opts.Timing, env.Progress, f.target())
+	f.run.Host.Seed = opts.Seed
 	defer func() { err = errors.Join(err, f.closeStores()) }()
 	if err := f.prepare(ctx); err != nil {
 		return f.run, err
 	}
-	return f.run, f.measure(ctx)
+	return f.run, f.measure(ctx, f.points())
 }
 
 // fileRun is the state of one run of the suite.
 type fileRun struct {
+	runner
 	opts FileOptions
 	env  Env
-	run  *report.Run
 	// stores are the places that can be measured, by name.
 	stores map[string]*store
 	// cells are those that can be measured.
@@ -76,19 +78,12 @@ type fileRun struct {
 	fio string
 }
 
-// describe notes machine and storage before anything is created.
-func (f *fileRun) describe() {
-	target := f.opts.Path
-	if target == "" {
-		target = f.opts.Dir
-	}
+// target is the file or directory that is measured, "" for the storage in memory alone.
+func (f *fileRun) target() string {
 	if f.opts.Fast == FastOnly {
-		target = ""
+		return ""
 	}
-	h := hostinfo.Collect(target)
-	h.Seed, h.Pairs = f.opts.Seed, f.opts.Pairs
-	h.DurationMs = float64(f.opts.Duration) / float64(time.Millisecond)
-	f.run.Host = h
+	return cmp.Or(f.opts.Path, f.opts.Dir)
 }
 
 // prepare opens the storages, finds the engines and what of the grid is possible.
@@ -114,98 +109,29 @@ func (f *fileRun) prepare(ctx context.Context) error {
 	return f.findFio(ctx, f.stores[f.cells[direct].storage])
 }
 
-func (f *fileRun) note(format string, args ...any) {
-	f.run.Notes = append(f.run.Notes, fmt.Sprintf(format, args...))
-}
-
-// noteOnce leaves out what has been said.
-func (f *fileRun) noteOnce(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(f.run.Notes, text) {
-		f.run.Notes = append(f.run.Notes, text)
-	}
-}
-
-func (f *fileRun) skip(s report.Skip) {
-	s.Suite = fileSuite
-	f.run.Skipped = append(f.run.Skipped, s)
-}
-
-// measure runs all cells that are possible.
-func (f *fileRun) measure(ctx context.Context) error {
-	rounds := 0
+// points are the cells with what runs them.
+func (f *fileRun) points() []point {
+	var out []point
 	for _, c := range f.cells {
-		rounds += f.opts.Pairs * len(workloadOf(c).engines(f, c))
-	}
-	f.env.Progress.Start(int64(rounds), "measuring")
-	for _, c := range f.cells {
-		if err := f.measureCell(ctx, c); err != nil {
-			if ctx.Err() != nil {
-				return fmt.Errorf("stopped after %d of %d cells: %w", len(f.run.Cells), len(f.cells), ctx.Err())
-			}
-			return fmt.Errorf("%s: %w", c, err)
-		}
-	}
-	return nil
-}
-
-// measureCell runs the engines in turn and adds the cell to the report.
-func (f *fileRun) measureCell(ctx context.Context, c cell) error {
-	w := workloadOf(c)
-	if err := w.prepare(ctx, f, c); err != nil {
-		return err
-	}
-	engines := w.engines(f, c)
-	samples, err := measure.Interleave(ctx, f.opts.Pairs, engines,
-		func(ctx context.Context, name string, pair int) (measure.Sample, error) {
-			f.env.Progress.Note("%s", c)
-			s, err := w.round(ctx, f, c, name, pair)
-			if err != nil {
-				return s, fmt.Errorf("engine %s: %w", name, err)
-			}
-			f.env.Progress.Add(1)
-			return s, nil
+		w := workloadOf(c)
+		out = append(out, point{
+			name: c.String(), workload: c.workload, params: f.params(c), engines: w.engines(f, c),
+			prepare: func(ctx context.Context) error { return w.prepare(ctx, f, c) },
+			round: func(ctx context.Context, name string, pair int) (report.Sample, error) {
+				s, err := w.round(ctx, f, c, name, pair)
+				if err != nil {
+					return report.Sample{}, err
+				}
+				w.check(f, c, name, s)
+				out := sampleOf(s)
+				if c.cache == CacheCold {
+					addDeviceShare(out, s)
+				}
+				return out, nil
+			},
 		})
-	if err != nil {
-		return err
 	}
-	f.add(c, engines, samples)
-	return nil
-}
-
-// add puts the samples of a finished cell into the report.
-func (f *fileRun) add(c cell, engines []string, samples [][]measure.Sample) {
-	w := workloadOf(c)
-	out := report.Cell{Suite: fileSuite, Workload: c.workload, Params: f.params(c)}
-	for i, name := range engines {
-		for _, sample := range samples[i] {
-			w.check(f, c, name, sample)
-		}
-		s := newSeries(name, samples[i])
-		if c.cache == CacheCold {
-			addDeviceShare(&s, samples[i])
-		}
-		out.Series = append(out.Series, s)
-	}
-	f.run.Cells = append(f.run.Cells, out)
-}
-
-// newSeries turns an engine's samples into those of a report.
-func newSeries(engine string, samples []measure.Sample) report.Series {
-	s := report.Series{Engine: engine}
-	for _, sample := range samples {
-		s.Samples = append(s.Samples, report.Sample{Iterations: sample.Ops, Metrics: sample.Metrics()})
-	}
-	return s
-}
-
-// addDeviceShare adds how much of what was read came from the device: 1 where nothing was cached
-// and nothing read ahead.
-func addDeviceShare(s *report.Series, samples []measure.Sample) {
-	for i, sample := range samples {
-		if sample.Bytes > 0 {
-			s.Samples[i].Metrics[report.DeviceShare] = float64(sample.DeviceReads) / float64(sample.Bytes)
-		}
-	}
+	return out
 }
 
 // params describe the cell in the report. A storage is named where it is not the ordinary one.

@@ -108,7 +108,7 @@ func (randRead) engines(f *fileRun, c cell) []string {
 // prepare brings the page cache into the state that the cell asks for.
 func (randRead) prepare(ctx context.Context, f *fileRun, c cell) error {
 	if c.cache == CacheCold {
-		f.noteOnce("cold reads: the file is evicted from the page cache before each window, no block is read twice in it, " +
+		f.note("cold reads: the file is evicted from the page cache before each window, no block is read twice in it, " +
 			"and all engines tell the kernel not to read ahead (POSIX_FADV_RANDOM)")
 	}
 	return f.setCache(ctx, c, f.stores[c.storage].path)
@@ -155,14 +155,14 @@ func (f *fileRun) reads(c cell, pair int) workload.RandRead {
 func (randRead) check(f *fileRun, c cell, name string, s measure.Sample) {
 	switch {
 	case c.cache == CacheHot && s.DeviceReads > s.Bytes/100:
-		f.noteOnce("%v: the page cache was not hot: %s got more than 1 %% from the device in a round or more", c, name)
+		f.note("%v: the page cache was not hot: %s got more than 1 %% from the device in a round or more", c, name)
 	case c.cache == CacheCold && s.DeviceReads < s.Bytes-s.Bytes/20:
-		f.noteOnce("%v: the page cache was not cold: %s got less than 95 %% from the device in a round or more", c, name)
+		f.note("%v: the page cache was not cold: %s got less than 95 %% from the device in a round or more", c, name)
 	case c.cache == CacheCold && s.DeviceReads > s.Bytes+s.Bytes/20:
-		f.noteOnce("%v: the kernel read ahead: the device gave more than %s asked for in a round or more", c, name)
+		f.note("%v: the kernel read ahead: the device gave more than %s asked for in a round or more", c, name)
 	}
 	if c.cache == CacheCold && s.Elapsed < f.opts.Duration/2 {
-		f.noteOnce("%s: the whole file was read after %v, before the window of %v ended; a larger file (--size) makes it longer",
+		f.note("%s: the whole file was read after %v, before the window of %v ended; a larger file (--size) makes it longer",
 			c, s.Elapsed.Round(time.Millisecond), f.opts.Duration)
 	}
 }

@@ -198,7 +198,7 @@ func TestUsersFileIsNotWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorld()
-	run, err := File(t.Context(), FileOptions{Path: path, Seed: 1, Pairs: 1}, w.Env)
+	run, err := File(t.Context(), FileOptions{Path: path, Seed: 1, Timing: Timing{Pairs: 1}}, w.Env)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/echo"
-	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
@@ -76,16 +75,15 @@ func netWorkloadOf(name string) netWorkload {
 // Net runs the suite "net". It always returns a report, which is complete only if the error is nil;
 // whatever happens, the program it compiled is gone when it returns.
 func Net(ctx context.Context, opts NetOptions, env NetEnv) (run *report.Run, err error) {
-	n := &netRun{opts: opts.withDefaults(), env: env, run: &report.Run{}, clients: map[string]string{}}
-	n.run.Host = hostinfo.Collect("")
-	n.run.Host.Pairs, n.run.Host.Verified = n.opts.Pairs, true
-	n.run.Host.DurationMs = float64(n.opts.Duration) / float64(time.Millisecond)
+	opts = opts.withDefaults()
+	n := &netRun{runner: newRunner(netSuite, opts.Timing, env.Progress, ""), opts: opts, env: env, clients: map[string]string{}}
+	n.run.Host.Verified = true
 	wanted := n.opts.wanted()
 	if slices.Contains(wanted, liburing.Name) {
 		n.build(ctx)
 	}
-	if n.peer != nil {
-		defer func() { err = errors.Join(err, n.peer.Remove()) }()
+	if n.program != nil {
+		defer func() { err = errors.Join(err, n.program.Remove()) }()
 	}
 	if n.opts.chosen(nameFiles) {
 		if n.files, err = makeFiles(n.opts); err != nil {
@@ -101,15 +99,16 @@ func Net(ctx context.Context, opts NetOptions, env NetEnv) (run *report.Run, err
 	if len(cells) == 0 {
 		return n.run, ErrNothing
 	}
-	return n.run, n.measure(ctx, cells)
+	return n.run, n.measure(ctx, n.points(cells))
 }
 
 // netRun is the state of one run of the suite.
 type netRun struct {
+	runner
 	opts NetOptions
 	env  NetEnv
-	run  *report.Run
-	peer NetPeer
+	// program is the server in C, nil if there is none.
+	program NetPeer
 	// working are the engines that work here, clients the paths of the programs that were found.
 	working []string
 	clients map[string]string
@@ -119,25 +118,13 @@ type netRun struct {
 	files string
 }
 
-func (n *netRun) skip(s report.Skip) {
-	s.Suite = netSuite
-	n.run.Skipped = append(n.run.Skipped, s)
-}
-
-// noteOnce leaves out what has been said.
-func (n *netRun) noteOnce(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(n.run.Notes, text) {
-		n.run.Notes = append(n.run.Notes, text)
-	}
-}
-
 // build makes the peer, or notes why there is none.
 func (n *netRun) build(ctx context.Context) {
 	n.env.Progress.Start(1, "compiling the peer")
 	peer, err := n.env.BuildPeer(ctx)
 	switch {
 	case err == nil:
-		n.peer = peer
+		n.program = peer
 	case ctx.Err() == nil:
 		n.skip(report.Skip{Workload: nameEcho, Engine: liburing.Name, Reason: err.Error()})
 	}
@@ -156,14 +143,14 @@ func (n *netRun) absent() {
 func (n *netRun) try(ctx context.Context, engines []string) error {
 	n.env.Progress.Start(int64(len(engines)), "trying the engines")
 	for _, name := range engines {
-		if name == liburing.Name && n.peer == nil {
+		if name == liburing.Name && n.program == nil {
 			continue
 		}
 		setup, job := echo.Setup{Engine: name}, loadgen.Job{Connections: 1, Size: 1, Measure: 5 * time.Millisecond}
 		if !slices.Contains(netEngines, name) {
 			setup.Files, job.HTTP, job.Path = n.files, true, trialFile
 		}
-		s, err := n.env.Round(ctx, setup, n.peer, job)
+		s, err := n.env.Round(ctx, setup, n.program, job)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -182,17 +169,17 @@ func (n *netRun) try(ctx context.Context, engines []string) error {
 func (n *netRun) introduce(name string, s echo.Sample) {
 	h := &n.run.Host
 	if s.By == "epoll" {
-		n.noteOnce("the load generator uses epoll and costs more than with io_uring: rates are bounded by it")
+		n.note("the load generator uses epoll and costs more than with io_uring: rates are bounded by it")
 	}
 	switch {
 	case name == liburing.Name:
-		h.Peers = append(h.Peers, n.peer.Version())
+		n.peer(n.program.Version())
 	case name == echo.NameNginx:
-		h.Peers = append(h.Peers, s.Reason)
+		n.peer(s.Reason)
 	case name == echo.NameEvent, name == echo.NameServe && h.Backend == "":
 		h.Backend, h.Reason = s.Backend, s.Reason
 	case s.Reason != "" && s.Backend == "net":
-		n.noteOnce("engine %s uses %s: %s", name, s.Backend, s.Reason)
+		n.note("engine %s uses %s: %s", name, s.Backend, s.Reason)
 	}
 }
 
@@ -203,47 +190,17 @@ func (n *netRun) enginesOf(c netCell) []string {
 	})
 }
 
-// measure runs all cells.
-func (n *netRun) measure(ctx context.Context, cells []netCell) error {
-	rounds := 0
+// points are the cells with what runs them.
+func (n *netRun) points(cells []netCell) []point {
+	var out []point
 	for _, c := range cells {
-		rounds += n.opts.Pairs * len(n.enginesOf(c))
-	}
-	n.env.Progress.Start(int64(rounds), "measuring")
-	for _, c := range cells {
-		if err := n.measureCell(ctx, c); err != nil {
-			if ctx.Err() != nil {
-				return fmt.Errorf("stopped after %d of %d cells: %w", len(n.run.Cells), len(cells), ctx.Err())
-			}
-			return fmt.Errorf("%s: %w", c, err)
-		}
-	}
-	return nil
-}
-
-// measureCell runs the engines in turn and adds the cell to the report.
-func (n *netRun) measureCell(ctx context.Context, c netCell) error {
-	engines := n.enginesOf(c)
-	w := netWorkloadOf(c.workload)
-	samples, err := measure.Interleave(ctx, n.opts.Pairs, engines,
-		func(ctx context.Context, name string, _ int) (report.Sample, error) {
-			n.env.Progress.Note("%s", c)
-			s, err := w.round(ctx, n, c, name)
-			if err != nil {
-				return s, fmt.Errorf("engine %s: %w", name, err)
-			}
-			n.env.Progress.Add(1)
-			return s, nil
+		w := netWorkloadOf(c.workload)
+		out = append(out, point{
+			name: c.String(), workload: c.workload, params: c.params(), engines: n.enginesOf(c),
+			round: func(ctx context.Context, name string, _ int) (report.Sample, error) { return w.round(ctx, n, c, name) },
 		})
-	if err != nil {
-		return err
 	}
-	out := report.Cell{Suite: netSuite, Workload: c.workload, Params: c.params()}
-	for i, name := range engines {
-		out.Series = append(out.Series, report.Series{Engine: name, Samples: samples[i]})
-	}
-	n.run.Cells = append(n.run.Cells, out)
-	return nil
+	return out
 }
 
 // echoSample turns a round into a sample of the report. CPU time, allocations and system calls are
@@ -265,7 +222,7 @@ func (n *netRun) echoSample(s echo.Sample) report.Sample {
 		m[report.SyscallsPerOp] = float64(s.Syscalls) / float64(s.Counted)
 	}
 	if s.Uncounted != "" {
-		n.noteOnce("no system calls per operation: %s", s.Uncounted)
+		n.note("no system calls per operation: %s", s.Uncounted)
 	}
 	return report.Sample{Iterations: s.Ops, Metrics: m}
 }
@@ -369,8 +326,6 @@ func (n *netRun) missingClient(ctx context.Context, c netCell) string {
 		return err.Error()
 	}
 	n.clients[c.client] = path
-	if !slices.Contains(n.run.Host.Peers, version) {
-		n.run.Host.Peers = append(n.run.Host.Peers, version)
-	}
+	n.peer(version)
 	return ""
 }

@@ -32,7 +32,7 @@ func TestNetFiles(t *testing.T) {
 		out.Answer, out.Received = 1000, 1000*out.Ops+500_000
 		return out, err
 	}
-	o := NetOptions{Workloads: []string{nameFiles}, Sizes: []int{1, 1 << 20}, Pairs: 1}
+	o := NetOptions{Workloads: []string{nameFiles}, Sizes: []int{1, 1 << 20}, Timing: Timing{Pairs: 1}}
 	run, err := Net(t.Context(), o, w.NetEnv)
 	if err != nil || len(run.Cells) != 6 || len(run.Skipped) != 1 || run.Skipped[0].Engine != echo.NameNginx || len(w.jobs) != 12 {
 		t.Fatalf("%d cells, skipped %v, %d jobs, %v", len(run.Cells), run.Skipped, len(w.jobs), err)

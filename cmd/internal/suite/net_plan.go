@@ -24,11 +24,9 @@ type NetOptions struct {
 	Engines     []string
 	// Full measures the whole grid: more numbers of connections, up to 10,000, and servers with one P.
 	Full bool
-	// Pairs is the number of interleaved rounds of each engine (0: 5), Duration the length of
-	// a measured window (0: 200 ms), IdleFor that of one without load (0: 10 s).
-	Pairs    int
-	Duration time.Duration
-	IdleFor  time.Duration
+	Timing
+	// IdleFor is the length of a window without load (0: 10 s).
+	IdleFor time.Duration
 }
 
 // netEngines are all engines but those that serve only files, the one that others are compared to
@@ -70,8 +68,11 @@ func (o NetOptions) Validate() error {
 	if err := cmp.Or(words.check("workload", o.Workloads), words.check("engine", o.Engines), words.check("client", o.Clients)); err != nil {
 		return err
 	}
-	if o.Pairs < 0 || o.Duration < 0 || o.IdleFor < 0 {
-		return fmt.Errorf("--pairs, --duration and --idle-for must be positive")
+	if o.IdleFor < 0 {
+		return fmt.Errorf("--idle-for must be positive")
+	}
+	if err := o.validate(); err != nil {
+		return err
 	}
 	if len(o.wanted()) == 0 {
 		return fmt.Errorf("--engine %v: no workload that was chosen is measured with it", o.Engines)
@@ -89,16 +90,23 @@ func netWorkloadNames() []string {
 
 // withDefaults fills in what was left open.
 func (o NetOptions) withDefaults() NetOptions {
-	if o.Pairs == 0 {
-		o.Pairs = 5
-	}
-	if o.Duration == 0 {
-		o.Duration = 200 * time.Millisecond
-	}
+	o.setDefaults()
 	if o.IdleFor == 0 {
 		o.IdleFor = 10 * time.Second
 	}
 	return o
+}
+
+// Space returns where the files lie that are served, and how many bytes they take; "" where there are
+// none.
+func (o NetOptions) Space() (dir string, bytes int64) {
+	if !o.chosen(nameFiles) {
+		return "", 0
+	}
+	for _, size := range filesSizes(o) {
+		bytes += int64(size)
+	}
+	return DefaultDir(), bytes
 }
 
 // chosen reports whether the options ask for the workload.

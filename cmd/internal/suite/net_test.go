@@ -136,7 +136,7 @@ func TestNetMeasuresTheDefaultGrid(t *testing.T) {
 
 func TestNetMeasuresAllWorkloads(t *testing.T) {
 	w := newNetWorld()
-	run, err := Net(t.Context(), NetOptions{Full: true, Pairs: 1}, w.NetEnv)
+	run, err := Net(t.Context(), NetOptions{Full: true, Timing: Timing{Pairs: 1}}, w.NetEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestNetLeavesOutWhatIsNotThere(t *testing.T) {
 		return "", "", errors.New(client + " is not installed")
 	}
 	w.Ports = func() int { return 900 }
-	o := NetOptions{Workloads: []string{nameHTTP}, Clients: []string{"own", "ab", "wrk"}, Engines: []string{echo.NamePlain}, Pairs: 1}
+	o := NetOptions{Workloads: []string{nameHTTP}, Clients: []string{"own", "ab", "wrk"}, Engines: []string{echo.NamePlain}, Timing: Timing{Pairs: 1}}
 	run, err := Net(t.Context(), o, w.NetEnv)
 	if err != nil || len(run.Cells) != 1 || len(run.Cells[0].Series) != 1 || w.trials != 1 {
 		t.Fatalf("%d cells, %d trials, %v", len(run.Cells), w.trials, err)
@@ -210,7 +210,7 @@ func TestNetSkipsWhatDoesNotWork(t *testing.T) {
 	w.refuses = echo.NameSQPoll
 	w.BuildPeer = func(context.Context) (NetPeer, error) { return nil, liburing.ErrNoCompiler }
 	w.Descriptors = func() int { return 500 }
-	run, err := Net(t.Context(), NetOptions{Sizes: []int{128}, Pairs: 1}, w.NetEnv)
+	run, err := Net(t.Context(), NetOptions{Sizes: []int{128}, Timing: Timing{Pairs: 1}}, w.NetEnv)
 	if err != nil || len(run.Cells) != 4 || len(run.Cells[0].Series) != 5 || w.removed != 0 {
 		t.Fatalf("%d cells, %v", len(run.Cells), err)
 	}
@@ -253,7 +253,7 @@ func TestNetRunsFitTheirTime(t *testing.T) {
 		most time.Duration
 	}{
 		{NetOptions{}, 2 * time.Minute},
-		{NetOptions{Workloads: []string{nameEcho}, Full: true, Duration: 300 * time.Millisecond}, 6*time.Minute + 30*time.Second},
+		{NetOptions{Workloads: []string{nameEcho}, Full: true, Timing: Timing{Duration: 300 * time.Millisecond}}, 6*time.Minute + 30*time.Second},
 	} {
 		o := tc.o.withDefaults()
 		var total time.Duration
@@ -271,7 +271,7 @@ func TestNetRunsFitTheirTime(t *testing.T) {
 func TestNetValidate(t *testing.T) {
 	for _, o := range []NetOptions{
 		{Connections: []int{0}}, {Connections: []int{30_000}}, {Sizes: []int{0}}, {Sizes: []int{2 << 20}},
-		{Engines: []string{"abacus"}}, {Engines: []string{"std", "std"}}, {Pairs: -1}, {Duration: -1},
+		{Engines: []string{"abacus"}}, {Engines: []string{"std", "std"}}, {Timing: Timing{Pairs: -1}}, {Timing: Timing{Duration: -1}},
 		{Workloads: []string{"sums"}}, {Workloads: []string{"echo", "echo"}}, {Clients: []string{"curl"}}, {Procs: []int{-1}}, {IdleFor: -1},
 		{Workloads: []string{"http"}, Engines: []string{"netpoll"}},
 	} {

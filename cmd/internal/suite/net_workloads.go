@@ -77,7 +77,7 @@ func echoConnections(o NetOptions, size, procs int) []int {
 }
 
 func (echoWork) round(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
-	s, err := n.env.Round(ctx, echo.Setup{Engine: engine, Procs: c.procs}, n.peer, n.job(c, n.opts.Duration))
+	s, err := n.env.Round(ctx, echo.Setup{Engine: engine, Procs: c.procs}, n.program, n.job(c, n.opts.Duration))
 	return n.echoSample(s), err
 }
 
@@ -134,7 +134,7 @@ const handlerWindows = 2
 
 func (handlersWork) round(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
 	setup := echo.Setup{Engine: engine, Procs: c.procs, Work: n.work(c.handler)}
-	s, err := n.env.Round(ctx, setup, n.peer, n.job(c, handlerWindows*n.opts.Duration))
+	s, err := n.env.Round(ctx, setup, n.program, n.job(c, handlerWindows*n.opts.Duration))
 	return n.echoSample(s), err
 }
 
@@ -197,7 +197,7 @@ func (httpWork) round(ctx context.Context, n *netRun, c netCell, engine string) 
 	if c.client == ownClient {
 		job := n.job(c, n.opts.Duration)
 		job.HTTP = true
-		s, err := n.env.Round(ctx, setup, n.peer, job)
+		s, err := n.env.Round(ctx, setup, n.program, job)
 		return n.echoSample(s), err
 	}
 	s, err := n.env.Client(ctx, setup, webclient.Job{
@@ -280,7 +280,7 @@ func (filesWork) round(ctx context.Context, n *netRun, c netCell, engine string)
 	}
 	job := n.job(c, window)
 	job.HTTP, job.Path, job.Discard = true, fileName(c.size), c.size >= largeFile
-	s, err := n.env.Round(ctx, echo.Setup{Engine: engine, Procs: c.procs, Files: n.files}, n.peer, job)
+	s, err := n.env.Round(ctx, echo.Setup{Engine: engine, Procs: c.procs, Files: n.files}, n.program, job)
 	if err != nil {
 		return report.Sample{}, err
 	}
@@ -341,7 +341,7 @@ func (idleWork) round(ctx context.Context, n *netRun, c netCell, engine string) 
 	if c.connections >= manyIdle {
 		job.Window /= 10
 	}
-	s, err := n.env.Idle(ctx, echo.Setup{Engine: engine, Procs: c.procs, Buffer: idleBuffer}, n.peer, job)
+	s, err := n.env.Idle(ctx, echo.Setup{Engine: engine, Procs: c.procs, Buffer: idleBuffer}, n.program, job)
 	if err != nil {
 		return report.Sample{}, err
 	}

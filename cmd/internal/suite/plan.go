@@ -48,10 +48,7 @@ type FileOptions struct {
 	Caches     []string
 	// Full measures every block at every number of goroutines, Brief only a few cells.
 	Full, Brief bool
-	// Pairs is the number of interleaved rounds of each engine (0: 5), Duration the length of
-	// a measured window (0: 200 ms).
-	Pairs    int
-	Duration time.Duration
+	Timing
 	// Seed selects content and offsets.
 	Seed uint64
 	// Fast reports whether the storage in memory is measured, Fio whether the fio program is an
@@ -117,10 +114,7 @@ func (o FileOptions) Validate() error {
 	if err := o.validateNames(); err != nil {
 		return err
 	}
-	if o.Pairs < 0 || o.Duration < 0 {
-		return fmt.Errorf("--pairs and --duration must be positive")
-	}
-	return nil
+	return o.validate()
 }
 
 // validateNames returns an error that names the first word that is not known.
@@ -148,12 +142,7 @@ const minSize = 16 * datafile.UnitSize
 
 // withDefaults fills in what was left open.
 func (o FileOptions) withDefaults() FileOptions {
-	if o.Pairs == 0 {
-		o.Pairs = 5
-	}
-	if o.Duration == 0 {
-		o.Duration = 200 * time.Millisecond
-	}
+	o.setDefaults()
 	if o.cachesGiven = o.cachesGiven || len(o.Caches) > 0; !o.cachesGiven {
 		o.Caches = []string{CacheHot, CacheDirect, CacheCold}
 	}
@@ -173,6 +162,22 @@ func (o FileOptions) withDefaults() FileOptions {
 		}
 	}
 	return o
+}
+
+// Space returns where the run makes files, and how many bytes it needs there at least; "" where it
+// makes none.
+func (o FileOptions) Space() (dir string, bytes int64) {
+	o = o.withDefaults()
+	if o.Path != "" || o.Fast == FastOnly {
+		return "", 0
+	}
+	bytes = min(o.Size, datafile.MinSize)
+	for _, w := range []string{nameRandWrite, nameAppend} {
+		if o.chosen(w) {
+			bytes += min(o.Size, datafile.MinSize)
+		}
+	}
+	return o.Dir, bytes
 }
 
 // warm is how long operations run before each measured window.

@@ -6,11 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/engine"
-	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -45,10 +43,9 @@ type Peer interface {
 // Ring runs the suite "ring". It always returns a report, which is complete only if the error is
 // nil; whatever happens, the program it compiled is gone when it returns.
 func Ring(ctx context.Context, opts RingOptions, env RingEnv) (run *report.Run, err error) {
-	r := &ringRun{opts: opts.withDefaults(), env: env, run: &report.Run{}, engines: map[string][]string{}}
-	r.run.Host = hostinfo.Collect("")
-	r.run.Host.Seed, r.run.Host.Pairs = r.opts.Seed, r.opts.Pairs
-	r.run.Host.DurationMs = float64(r.opts.Duration) / float64(time.Millisecond)
+	opts = opts.withDefaults()
+	r := &ringRun{runner: newRunner(ringSuite, opts.Timing, env.Progress, ""), opts: opts, env: env, engines: map[string][]string{}}
+	r.run.Host.Seed = opts.Seed
 	r.probe()
 	if len(r.engines) == 0 {
 		return r.run, ErrNothing
@@ -58,28 +55,22 @@ func Ring(ctx context.Context, opts RingOptions, env RingEnv) (run *report.Run, 
 		defer func() { err = errors.Join(err, r.peer.Remove()) }()
 		r.tryPeer(ctx)
 	}
-	return r.run, r.measure(ctx)
+	return r.run, r.measure(ctx, r.points())
 }
 
 // ringRun is the state of one run of the suite.
 type ringRun struct {
+	runner
 	opts RingOptions
 	env  RingEnv
-	run  *report.Run
 	peer Peer
 	// engines are those of each ring that can be used.
 	engines map[string][]string
 }
 
 func (r *ringRun) skip(s report.Skip) {
-	s.Suite, s.Workload = ringSuite, nop
-	r.run.Skipped = append(r.run.Skipped, s)
-}
-
-func (r *ringRun) note(text string) {
-	if !slices.Contains(r.run.Notes, text) {
-		r.run.Notes = append(r.run.Notes, text)
-	}
+	s.Workload = nop
+	r.runner.skip(s)
 }
 
 // probe finds the rings that can be used.
@@ -122,55 +113,29 @@ func (r *ringRun) tryPeer(ctx context.Context) {
 		}
 		r.run.Host.Peers = []string{s.Backend}
 		if s.Reason != "" {
-			r.note(s.Reason)
+			r.note("%s", s.Reason)
 		}
 		r.engines[ring] = []string{liburing.Name, engine.NameRingside}
 	}
 }
 
-// measure runs all cells that are possible.
-func (r *ringRun) measure(ctx context.Context) error {
-	cells := slices.DeleteFunc(r.opts.cells(), func(c ringCell) bool { return r.engines[c.ring] == nil })
-	rounds := 0
-	for _, c := range cells {
-		rounds += r.opts.Pairs * len(r.engines[c.ring])
-	}
-	r.env.Progress.Start(int64(rounds), "measuring")
-	for _, c := range cells {
-		if err := r.measureCell(ctx, c); err != nil {
-			if ctx.Err() != nil {
-				return fmt.Errorf("stopped after %d of %d cells: %w", len(r.run.Cells), len(cells), ctx.Err())
-			}
-			return fmt.Errorf("%s, ring %s, batch %d: %w", nop, c.ring, c.batch, err)
+// points are the cells that are possible.
+func (r *ringRun) points() []point {
+	var out []point
+	for _, c := range r.opts.cells() {
+		if r.engines[c.ring] == nil {
+			continue
 		}
-	}
-	return nil
-}
-
-// measureCell runs the engines in turn and adds the cell to the report.
-func (r *ringRun) measureCell(ctx context.Context, c ringCell) error {
-	engines := r.engines[c.ring]
-	samples, err := measure.Interleave(ctx, r.opts.Pairs, engines,
-		func(ctx context.Context, name string, _ int) (measure.Sample, error) {
-			r.env.Progress.Note("%s ring %s, batch %d", nop, c.ring, c.batch)
-			s, err := r.round(ctx, r.job(c, name, r.opts.Duration))
-			if err != nil {
-				return s, fmt.Errorf("engine %s: %w", name, err)
-			}
-			r.env.Progress.Add(1)
-			return s, nil
+		out = append(out, point{
+			name: fmt.Sprintf("%s, ring %s, batch %d", nop, c.ring, c.batch), workload: nop,
+			params: report.Params{"ring": c.ring, "batch": c.batch}, engines: r.engines[c.ring],
+			round: func(ctx context.Context, name string, _ int) (report.Sample, error) {
+				s, err := r.round(ctx, r.job(c, name, r.opts.Duration))
+				return sampleOf(s), err
+			},
 		})
-	if err != nil {
-		return err
 	}
-	out := report.Cell{
-		Suite: ringSuite, Workload: nop, Params: report.Params{"ring": c.ring, "batch": c.batch},
-	}
-	for i, name := range engines {
-		out.Series = append(out.Series, newSeries(name, samples[i]))
-	}
-	r.run.Cells = append(r.run.Cells, out)
-	return nil
+	return out
 }
 
 func (r *ringRun) round(ctx context.Context, job workload.Job) (measure.Sample, error) {
@@ -197,10 +162,7 @@ type RingOptions struct {
 	// Rings and Batches replace an axis of the grid.
 	Rings   []string
 	Batches []int
-	// Pairs is the number of interleaved rounds of each engine (0: 5), Duration the length of
-	// a measured window (0: 200 ms).
-	Pairs    int
-	Duration time.Duration
+	Timing
 	// Seed is the user data of the first no-op.
 	Seed uint64
 }
@@ -221,20 +183,12 @@ func (o RingOptions) Validate() error {
 			return fmt.Errorf("--batch %d: must be between 1 and %d", b, workload.NopEntries)
 		}
 	}
-	if o.Pairs < 0 || o.Duration < 0 {
-		return fmt.Errorf("--pairs and --duration must be positive")
-	}
-	return nil
+	return o.validate()
 }
 
 // withDefaults fills in what was left open.
 func (o RingOptions) withDefaults() RingOptions {
-	if o.Pairs == 0 {
-		o.Pairs = 5
-	}
-	if o.Duration == 0 {
-		o.Duration = 200 * time.Millisecond
-	}
+	o.setDefaults()
 	if len(o.Rings) == 0 {
 		o.Rings = []string{workload.RingDefault, workload.RingDefer}
 	}

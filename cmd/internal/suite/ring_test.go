@@ -93,7 +93,7 @@ func TestRingMeasuresTheDefaultGrid(t *testing.T) {
 
 func TestRingAxesAreReplaced(t *testing.T) {
 	w := newRingWorld()
-	opts := RingOptions{Rings: []string{workload.RingDefer}, Batches: []int{32, 256}, Pairs: 1, Duration: time.Millisecond}
+	opts := RingOptions{Rings: []string{workload.RingDefer}, Batches: []int{32, 256}, Timing: Timing{Pairs: 1, Duration: time.Millisecond}}
 	run, err := Ring(t.Context(), opts, w.RingEnv)
 	if err != nil || len(run.Cells) != 2 || len(w.jobs) != 4 || w.jobs[3].Nop.Batch != 256 {
 		t.Errorf("%d cells, %d rounds, %v", len(run.Cells), len(w.jobs), err)
@@ -111,7 +111,7 @@ func TestDefaultRingRunFitsItsTime(t *testing.T) {
 
 func TestRingValidate(t *testing.T) {
 	for _, o := range []RingOptions{
-		{Rings: []string{"wedding"}}, {Batches: []int{0}}, {Batches: []int{257}}, {Pairs: -1}, {Duration: -1},
+		{Rings: []string{"wedding"}}, {Batches: []int{0}}, {Batches: []int{257}}, {Timing: Timing{Pairs: -1}}, {Timing: Timing{Duration: -1}},
 	} {
 		if o.Validate() == nil {
 			t.Errorf("%+v accepted", o)
@@ -152,7 +152,7 @@ func TestPeerThatCannotUseARingIsSkippedThere(t *testing.T) {
 func TestDifferentPeerIsNotedOnce(t *testing.T) {
 	w := newRingWorld()
 	w.reason = "liburing opened its ring with other flags"
-	run, err := Ring(t.Context(), RingOptions{Pairs: 1}, w.RingEnv)
+	run, err := Ring(t.Context(), RingOptions{Timing: Timing{Pairs: 1}}, w.RingEnv)
 	if err != nil || !slices.Equal(run.Notes, []string{w.reason}) {
 		t.Errorf("notes %v, %v", run.Notes, err)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
-	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
@@ -38,8 +37,12 @@ type SQLiteEnv struct {
 // SQLite runs the suite "sqlite". It always returns a report, which is complete only if the error is
 // nil; whatever happens, the databases it created are gone when it returns.
 func SQLite(ctx context.Context, opts SQLiteOptions, env SQLiteEnv) (run *report.Run, err error) {
-	s := &sqliteRun{opts: opts.withDefaults(), env: env, run: &report.Run{}}
-	s.describe()
+	opts = opts.withDefaults()
+	s := &sqliteRun{runner: newRunner(sqliteSuite, opts.Timing, env.Progress, opts.Dir), opts: opts, env: env}
+	s.run.Host.Seed, s.run.Host.Verified = opts.Seed, true
+	if !slices.Contains(opts.Workloads, TenantsWork) {
+		s.run.Host.DurationMs = 0 // A round ends when its work is done.
+	}
 	points := s.usable(s.opts.points())
 	if len(points) == 0 {
 		return s.run, ErrNothing
@@ -56,32 +59,22 @@ func SQLite(ctx context.Context, opts SQLiteOptions, env SQLiteEnv) (run *report
 	if len(points) == 0 {
 		return s.run, ErrNothing
 	}
-	return s.run, s.measure(ctx, points)
+	return s.run, s.measure(ctx, s.rows(points))
 }
 
 // sqliteRun is the state of one run of the suite.
 type sqliteRun struct {
+	runner
 	opts SQLiteOptions
 	env  SQLiteEnv
-	run  *report.Run
 	dir  string // takes the databases
-}
-
-// describe notes machine and storage before anything is created.
-func (s *sqliteRun) describe() {
-	h := hostinfo.Collect(s.opts.Dir)
-	h.Seed, h.Pairs, h.Verified = s.opts.Seed, s.opts.Pairs, true
-	if slices.Contains(s.opts.Workloads, TenantsWork) {
-		h.DurationMs = float64(s.opts.Duration) / float64(time.Millisecond)
-	}
-	s.run.Host = h
 }
 
 // scratch makes the directory of the run, which the next run removes if this one is killed.
 func (s *sqliteRun) scratch(ctx context.Context) (*datafile.File, string, error) {
 	if stale, err := datafile.Sweep(s.opts.Dir); err == nil {
 		for _, path := range stale {
-			s.run.Notes = append(s.run.Notes, fmt.Sprintf("removed %s, which a killed run had left", path))
+			s.note("removed %s, which a killed run had left", path)
 		}
 	}
 	file, err := datafile.Create(ctx, s.opts.Dir, datafile.UnitSize, s.opts.Seed, nil)
@@ -110,18 +103,13 @@ func (s *sqliteRun) usable(points []sqlitePoint) []sqlitePoint {
 				named[key] = true
 				s.skip(report.Skip{Workload: p.work, Engine: row.engine, Reason: err.Error()})
 			}
-			if v := s.env.Version(row.engine); err == nil && !slices.Contains(s.run.Host.Peers, v) {
-				s.run.Host.Peers = append(s.run.Host.Peers, v)
+			if err == nil {
+				s.peer(s.env.Version(row.engine))
 			}
 			return err != nil
 		})
 	}
 	return slices.DeleteFunc(points, func(p sqlitePoint) bool { return len(p.series) == 0 })
-}
-
-func (s *sqliteRun) skip(skip report.Skip) {
-	skip.Suite = sqliteSuite
-	s.run.Skipped = append(s.run.Skipped, skip)
 }
 
 // prepare asks for the mechanism behind the ring, and makes the databases that are read cold.
@@ -154,56 +142,33 @@ func (s *sqliteRun) prepare(ctx context.Context, points []sqlitePoint) ([]sqlite
 	return points, err
 }
 
-// measure runs all points.
-func (s *sqliteRun) measure(ctx context.Context, points []sqlitePoint) error {
-	rounds := 0
+// rows are the points with what runs them.
+func (s *sqliteRun) rows(points []sqlitePoint) []point {
+	var out []point
 	for _, p := range points {
-		rounds += s.opts.Pairs * len(p.series)
-	}
-	s.env.Progress.Start(int64(rounds), "measuring")
-	for done, p := range points {
-		if err := s.measurePoint(ctx, p); err != nil {
-			if ctx.Err() != nil {
-				return fmt.Errorf("stopped after %d of %d points: %w", done, len(points), ctx.Err())
-			}
-			return fmt.Errorf("%s, %s: %w", p.work, p.name, err)
+		rows := map[string]sqliteSeries{}
+		q := point{name: p.work + ", " + p.name, workload: p.work, params: p.params}
+		for _, row := range p.series {
+			q.engines = append(q.engines, row.name)
+			rows[row.name] = row
 		}
-	}
-	return nil
-}
-
-// measurePoint runs the engines in turn and adds the cells to the report.
-func (s *sqliteRun) measurePoint(ctx context.Context, p sqlitePoint) error {
-	var names []string
-	for _, row := range p.series {
-		names = append(names, row.name)
-	}
-	samples, err := measure.Interleave(ctx, s.opts.Pairs, names,
-		func(ctx context.Context, name string, pair int) (measure.Sample, error) {
-			row := p.series[slices.Index(names, name)]
-			s.env.Progress.Note("%s, %s, %s", p.work, p.name, name)
-			sample, err := s.env.Round(ctx, s.job(p, row, pair))
+		q.round = func(ctx context.Context, name string, pair int) (report.Sample, error) {
+			sample, err := s.env.Round(ctx, s.job(p, rows[name], pair))
 			if err != nil {
-				return sample, fmt.Errorf("engine %s: %w", name, err)
+				return report.Sample{}, err
 			}
-			s.env.Progress.Add(1)
-			return sample, nil
-		})
-	if err != nil {
-		return err
+			out := sampleOf(sample)
+			if p.work != SpeedWork {
+				addDeviceShare(out, sample)
+			}
+			return out, nil
+		}
+		if p.work == SpeedWork {
+			q.split = speedCells
+		}
+		out = append(out, q)
 	}
-	if p.work == SpeedWork {
-		s.run.Cells = append(s.run.Cells, speedCells(names, samples)...)
-		return nil
-	}
-	cell := report.Cell{Suite: sqliteSuite, Workload: p.work, Params: p.params}
-	for i, name := range names {
-		series := newSeries(name, samples[i])
-		addDeviceShare(&series, samples[i])
-		cell.Series = append(cell.Series, series)
-	}
-	s.run.Cells = append(s.run.Cells, cell)
-	return nil
+	return out
 }
 
 // crowdFactor is how many times as long connections to one database are measured: one that finds it
@@ -239,18 +204,18 @@ func (s *sqliteRun) job(p sqlitePoint, row sqliteSeries, pair int) workload.Job 
 }
 
 // speedCells makes a cell of each test.
-func speedCells(names []string, samples [][]measure.Sample) (out []report.Cell) {
+func speedCells(all []report.Series) (out []report.Cell) {
 	for test := 1; test <= sqlitebench.Tests; test++ {
 		cell := report.Cell{Suite: sqliteSuite, Workload: SpeedWork, Params: report.Params{"test": test}}
-		for i, name := range names {
-			series := report.Series{Engine: name}
-			for _, sample := range samples[i] {
-				one := measure.Sample{Ops: 1, Elapsed: time.Duration(sample.Further[sqlitebench.TestNs(test)])}
-				if cpu, ok := sample.Further[sqlitebench.TestCPU(test)]; ok {
+		for _, whole := range all {
+			series := report.Series{Engine: whole.Engine}
+			for _, sample := range whole.Samples {
+				one := measure.Sample{Ops: 1, Elapsed: time.Duration(sample.Metrics[sqlitebench.TestNs(test)])}
+				if cpu, ok := sample.Metrics[sqlitebench.TestCPU(test)]; ok {
 					d := time.Duration(cpu)
 					one.CPU = &d
 				}
-				series.Samples = append(series.Samples, report.Sample{Iterations: 1, Metrics: one.Metrics()})
+				series.Samples = append(series.Samples, sampleOf(one))
 			}
 			cell.Series = append(cell.Series, series)
 		}

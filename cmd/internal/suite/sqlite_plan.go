@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
@@ -38,10 +37,8 @@ type SQLiteOptions struct {
 	Cold        []string
 	// Scale is the percentage of statements and rows (0: 100).
 	Scale int
-	// Pairs is the number of interleaved rounds of each engine (0: 5), Duration the length of
-	// a measured window of commits (0: 200 ms).
-	Pairs    int
-	Duration time.Duration
+	// Timing.Duration is the length of a window of commits.
+	Timing
 	// Seed selects rows and keys.
 	Seed uint64
 
@@ -69,10 +66,8 @@ func (o SQLiteOptions) Validate() error {
 	switch {
 	case o.Scale < 0 || o.Scale > 1000:
 		return fmt.Errorf("--scale %d: must be between 1 and 1000 percent", o.Scale)
-	case o.Pairs < 0 || o.Duration < 0:
-		return fmt.Errorf("--pairs and --duration must be positive")
 	}
-	return nil
+	return o.validate()
 }
 
 // withDefaults fills in what was left open.
@@ -86,13 +81,32 @@ func (o SQLiteOptions) withDefaults() SQLiteOptions {
 	if o.Scale == 0 {
 		o.Scale = 100
 	}
-	if o.Pairs == 0 {
-		o.Pairs = 5
-	}
-	if o.Duration == 0 {
-		o.Duration = 200 * time.Millisecond
-	}
+	o.setDefaults()
 	return o
+}
+
+// What a row of a cold database, a tenant with its WAL, and the speed tests take, in bytes.
+const (
+	rowSpace    = 700
+	tenantSpace = 6 << 20
+	speedSpace  = 64 << 20
+)
+
+// Space returns where the databases lie, and how many bytes they take about.
+func (o SQLiteOptions) Space() (dir string, bytes int64) {
+	o = o.withDefaults()
+	for _, p := range o.points() {
+		switch p.work {
+		case SpeedWork:
+			bytes = max(bytes, speedSpace)
+		case TenantsWork:
+			bytes = max(bytes, int64(p.job.Tenants.Databases)*tenantSpace)
+		}
+	}
+	if slices.Contains(o.Workloads, ColdWork) { // Two databases, and a copy of one. They stay until the end.
+		bytes += 3 * rowSpace * int64(o.rows())
+	}
+	return o.Dir, bytes
 }
 
 // among leaves out the engines that were not asked for.

@@ -65,7 +65,7 @@ func (w *sqliteWorld) round(ctx context.Context, j workload.Job) (measure.Sample
 
 func TestSQLiteSpeed(t *testing.T) {
 	w, dir := newSQLiteWorld(), t.TempDir()
-	run, err := SQLite(t.Context(), SQLiteOptions{Dir: dir, Workloads: []string{SpeedWork}, Seed: 5, Pairs: 2}, w.SQLiteEnv)
+	run, err := SQLite(t.Context(), SQLiteOptions{Dir: dir, Workloads: []string{SpeedWork}, Seed: 5, Timing: Timing{Pairs: 2}}, w.SQLiteEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestSQLitePoints(t *testing.T) {
 
 func TestSQLiteColdMakesItsDatabases(t *testing.T) {
 	w := newSQLiteWorld()
-	opts := SQLiteOptions{Dir: t.TempDir(), Workloads: []string{ColdWork}, Cold: []string{"scan"}, Scale: 2, Pairs: 2, Seed: 9}
+	opts := SQLiteOptions{Dir: t.TempDir(), Workloads: []string{ColdWork}, Cold: []string{"scan"}, Scale: 2, Timing: Timing{Pairs: 2}, Seed: 9}
 	run, err := SQLite(t.Context(), opts, w.SQLiteEnv)
 	if err != nil || len(run.Cells) != 1 || len(w.jobs) != 1+2*3 {
 		t.Fatalf("%d cells, %d rounds, %v", len(run.Cells), len(w.jobs), err)
@@ -155,7 +155,7 @@ func TestSQLiteMeasuresCrowdsForLonger(t *testing.T) {
 	w := newSQLiteWorld()
 	opts := SQLiteOptions{
 		Dir: t.TempDir(), Workloads: []string{TenantsWork}, Databases: []int{2}, Connections: []int{3}, Journals: []string{"wal"},
-		Engines: []string{"ringside-log"}, Pairs: 1, Duration: time.Second,
+		Engines: []string{"ringside-log"}, Timing: Timing{Pairs: 1, Duration: time.Second},
 	}
 	if run, err := SQLite(t.Context(), opts, w.SQLiteEnv); err != nil || len(w.jobs) != 2 || run.Host.DurationMs != 1000 {
 		t.Fatalf("%d rounds, %v", len(w.jobs), err)
@@ -179,7 +179,7 @@ func TestSQLiteEndsWithItsContext(t *testing.T) {
 		}
 		return inner(ctx, j)
 	}
-	run, err := SQLite(ctx, SQLiteOptions{Dir: dir, Pairs: 1}, w.SQLiteEnv)
+	run, err := SQLite(ctx, SQLiteOptions{Dir: dir, Timing: Timing{Pairs: 1}}, w.SQLiteEnv)
 	if !errors.Is(err, context.Canceled) || len(run.Cells) < sqlitebench.Tests {
 		t.Errorf("%d cells, %v", len(run.Cells), err)
 	}
@@ -192,7 +192,7 @@ func TestSQLiteOptionsAreChecked(t *testing.T) {
 	}
 	for i, o := range []SQLiteOptions{
 		{Workloads: []string{"sun"}}, {Engines: []string{"os"}}, {Journals: []string{"paper"}}, {Cold: []string{"make"}}, {Databases: []int{0}},
-		{Connections: []int{5000}}, {Scale: -1}, {Pairs: -1}, {Duration: -1},
+		{Connections: []int{5000}}, {Scale: -1}, {Timing: Timing{Pairs: -1}}, {Timing: Timing{Duration: -1}},
 	} {
 		if o.Validate() == nil {
 			t.Errorf("options %d: %+v", i, o)

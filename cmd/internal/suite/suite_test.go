@@ -64,7 +64,7 @@ func newWorld() *world {
 // smallFile are options for a run of random reads that writes next to nothing.
 func smallFile(t *testing.T) FileOptions {
 	return FileOptions{
-		Dir: t.TempDir(), Size: 4 << 20, Seed: 1, Duration: time.Millisecond, Fio: Never, Workloads: []string{nameRandRead},
+		Dir: t.TempDir(), Size: 4 << 20, Seed: 1, Timing: Timing{Duration: time.Millisecond}, Fio: Never, Workloads: []string{nameRandRead},
 	}
 }
 
@@ -185,7 +185,7 @@ func TestValidate(t *testing.T) {
 	for _, o := range []FileOptions{
 		{Path: "x", Dir: "y"}, {Path: "x", Size: 1 << 20}, {Full: true, Brief: true}, {Size: 4096}, {Size: 1<<20 + 1},
 		{Blocks: []int{0}}, {Blocks: []int{4097}}, {Blocks: []int{1 << 30}}, {Goroutines: []int{0}},
-		{Goroutines: []int{1 << 20}}, {Caches: []string{"warm"}}, {Pairs: -1}, {Duration: -1},
+		{Goroutines: []int{1 << 20}}, {Caches: []string{"warm"}}, {Timing: Timing{Pairs: -1}}, {Timing: Timing{Duration: -1}},
 		{Workloads: []string{"juggling"}}, {Fast: "slow"}, {Fast: FastOnly, Path: "x"}, {FioAlso: []string{"fio-slow"}},
 	} {
 		if o.Validate() == nil {

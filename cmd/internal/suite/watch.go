@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/ab"
-	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
@@ -40,11 +38,10 @@ type WatchEnv struct {
 // Watch runs the suite "watch". It always returns a report, which is complete only if the error is
 // nil.
 func Watch(ctx context.Context, opts WatchOptions, env WatchEnv) (*report.Run, error) {
-	w := &watchRun{opts: opts.withDefaults(), env: env, run: &report.Run{}}
-	w.run.Host = hostinfo.Collect("")
-	w.run.Host.Pairs = w.opts.Pairs
-	if slices.Contains(w.opts.Workloads, EventsWork) {
-		w.run.Host.DurationMs = float64(w.opts.Duration) / float64(time.Millisecond)
+	opts = opts.withDefaults()
+	w := &watchRun{runner: newRunner(watchSuite, opts.Timing, env.Progress, ""), opts: opts, env: env}
+	if !slices.Contains(opts.Workloads, EventsWork) {
+		w.run.Host.DurationMs = 0 // A round of requests has no window.
 	}
 	w.probe()
 	cells, err := w.cells(ctx)
@@ -54,14 +51,14 @@ func Watch(ctx context.Context, opts WatchOptions, env WatchEnv) (*report.Run, e
 	if len(w.engines) == 0 || len(cells) == 0 {
 		return w.run, ErrNothing
 	}
-	return w.run, w.measure(ctx, cells)
+	return w.run, w.measure(ctx, w.points(cells))
 }
 
 // watchRun is the state of one run of the suite.
 type watchRun struct {
+	runner
 	opts    WatchOptions
 	env     WatchEnv
-	run     *report.Run
 	engines []string
 }
 
@@ -73,8 +70,8 @@ type watchCell struct {
 }
 
 func (w *watchRun) skip(work string, s report.Skip) {
-	s.Suite, s.Workload = watchSuite, work
-	w.run.Skipped = append(w.run.Skipped, s)
+	s.Workload = work
+	w.runner.skip(s)
 }
 
 // probe finds the engines that can be used.
@@ -126,22 +123,22 @@ func (w *watchRun) eventCells() (out []watchCell) {
 	return out
 }
 
-// measure runs all cells.
-func (w *watchRun) measure(ctx context.Context, cells []watchCell) error {
-	w.env.Progress.Start(int64(w.opts.Pairs*len(w.engines)*len(cells)), "measuring")
+// points are the cells with what runs them.
+func (w *watchRun) points(cells []watchCell) []point {
+	var out []point
 	for _, c := range cells {
-		if err := w.measureCell(ctx, c); err != nil {
-			if ctx.Err() != nil {
-				return fmt.Errorf("stopped after %d of %d cells: %w", len(w.run.Cells), len(cells), ctx.Err())
-			}
-			if drownedByFloor(err) {
-				w.skip(c.job.Workload, report.Skip{Params: c.params, Reason: err.Error()})
-				continue
-			}
-			return fmt.Errorf("%s, %s: %w", c.job.Workload, c.point, err)
-		}
+		out = append(out, point{
+			name: c.job.Workload + ", " + c.point, workload: c.job.Workload, params: c.params, engines: w.engines,
+			skips: drownedByFloor,
+			round: func(ctx context.Context, name string, _ int) (report.Sample, error) {
+				job := c.job
+				job.Suite, job.Engine = watchSuite, name
+				s, err := w.env.Round(ctx, job)
+				return sampleOf(s), err
+			},
+		})
 	}
-	return nil
+	return out
 }
 
 // drownedByFloor tells that a round of this process or of a worker met [workload.ErrFloor], which says
@@ -149,31 +146,6 @@ func (w *watchRun) measure(ctx context.Context, cells []watchCell) error {
 func drownedByFloor(err error) bool {
 	said, ok := errors.AsType[*measure.WorkerError](err)
 	return errors.Is(err, workload.ErrFloor) || ok && said.Said == workload.ErrFloor.Error()
-}
-
-// measureCell runs the engines in turn and adds the cell to the report.
-func (w *watchRun) measureCell(ctx context.Context, c watchCell) error {
-	samples, err := measure.Interleave(ctx, w.opts.Pairs, w.engines,
-		func(ctx context.Context, name string, _ int) (measure.Sample, error) {
-			w.env.Progress.Note("%s, %s", c.job.Workload, c.point)
-			job := c.job
-			job.Suite, job.Engine = watchSuite, name
-			s, err := w.env.Round(ctx, job)
-			if err != nil {
-				return s, fmt.Errorf("engine %s: %w", name, err)
-			}
-			w.env.Progress.Add(1)
-			return s, nil
-		})
-	if err != nil {
-		return err
-	}
-	out := report.Cell{Suite: watchSuite, Workload: c.job.Workload, Params: c.params}
-	for i, name := range w.engines {
-		out.Series = append(out.Series, newSeries(name, samples[i]))
-	}
-	w.run.Cells = append(w.run.Cells, out)
-	return nil
 }
 
 // watchPoint names a cell.
@@ -200,9 +172,9 @@ func (w *watchRun) httpCells(ctx context.Context) ([]watchCell, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.run.Host.Peers = append(w.run.Host.Peers, asker.Name)
+	w.peer(asker.Name)
 	if asker.Note != "" {
-		w.run.Notes = append(w.run.Notes, asker.Note)
+		w.note("%s", asker.Note)
 	}
 	var out []watchCell
 	for _, keep := range []bool{false, true} {

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
@@ -29,10 +28,7 @@ type WatchOptions struct {
 	Modes  []string
 	Active []int
 	Idle   []int
-	// Pairs is the number of interleaved rounds of each engine (0: 5), Duration the length of
-	// a measured window (0: 200 ms).
-	Pairs    int
-	Duration time.Duration
+	Timing
 }
 
 var (
@@ -74,10 +70,7 @@ func (o WatchOptions) Validate() error {
 	if o.Connections < 0 || o.Connections > maxAsking {
 		return fmt.Errorf("--connections %d: must be between 1 and %d", o.Connections, maxAsking)
 	}
-	if o.Pairs < 0 || o.Duration < 0 {
-		return fmt.Errorf("--pairs and --duration must be positive")
-	}
-	return nil
+	return o.validate()
 }
 
 func modeNames() []string {
@@ -90,12 +83,7 @@ func modeNames() []string {
 
 // withDefaults fills in what was left open.
 func (o WatchOptions) withDefaults() WatchOptions {
-	if o.Pairs == 0 {
-		o.Pairs = 5
-	}
-	if o.Duration == 0 {
-		o.Duration = 200 * time.Millisecond
-	}
+	o.setDefaults()
 	if o.Requests == 0 {
 		o.Requests = 100_000
 	}

@@ -102,7 +102,7 @@ func TestWatchMeasuresTheDefaultPoints(t *testing.T) {
 
 func TestWatchAsksTheWebServer(t *testing.T) {
 	w := newWatchWorld()
-	run, err := Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, Requests: 500, Pairs: 2}, w.WatchEnv)
+	run, err := Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, Requests: 500, Timing: Timing{Pairs: 2}}, w.WatchEnv)
 	if err != nil || len(run.Cells) != 2 || len(w.jobs) != 2*2*2 {
 		t.Fatalf("%d cells, %d rounds, %v", len(run.Cells), len(w.jobs), err)
 	}
@@ -117,7 +117,7 @@ func TestWatchAsksTheWebServer(t *testing.T) {
 		}
 	}
 	w.jobs = nil
-	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http", "events"}, Pairs: 1, Sources: []string{"wake"}}, w.WatchEnv)
+	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http", "events"}, Timing: Timing{Pairs: 1}, Sources: []string{"wake"}}, w.WatchEnv)
 	if err != nil || len(run.Cells) != 3 || run.Cells[2].Workload != "events" || w.jobs[0].HTTP.Ask.Requests != 100_000 || run.Host.DurationMs != 200 {
 		t.Errorf("both: %+v, %v", run.Cells, err)
 	}
@@ -125,7 +125,7 @@ func TestWatchAsksTheWebServer(t *testing.T) {
 		t.Errorf("without ab: %v", err)
 	}
 	w.refuses = "io_uring"
-	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, Pairs: 1}, w.WatchEnv)
+	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, Timing: Timing{Pairs: 1}}, w.WatchEnv)
 	if err != nil || len(run.Skipped) != 1 || run.Skipped[0].Workload != "http" || run.Skipped[0].Engine != "io_uring" {
 		t.Errorf("without a ring: skipped %+v, %v", run.Skipped, err)
 	}
@@ -135,7 +135,7 @@ func TestWatchPointsAreReplaced(t *testing.T) {
 	w := newWatchWorld()
 	opts := WatchOptions{
 		Modes: []string{"level", "one-shot"}, Active: []int{7}, Idle: []int{0, 9}, Sources: []string{"socketpair", "wake"},
-		Engines: []string{"io_uring"}, Pairs: 1, Duration: time.Millisecond,
+		Engines: []string{"io_uring"}, Timing: Timing{Pairs: 1, Duration: time.Millisecond},
 	}
 	if _, err := Watch(t.Context(), opts, w.WatchEnv); err != nil || len(w.jobs) != 5 {
 		t.Fatalf("%d rounds, %v", len(w.jobs), err)
@@ -151,7 +151,7 @@ func TestWatchPointsAreReplaced(t *testing.T) {
 func TestWatchSkipsByName(t *testing.T) {
 	w := newWatchWorld()
 	w.refuses, w.limit = "io_uring", 1024
-	run, err := Watch(t.Context(), WatchOptions{Pairs: 1}, w.WatchEnv)
+	run, err := Watch(t.Context(), WatchOptions{Timing: Timing{Pairs: 1}}, w.WatchEnv)
 	if err != nil || len(run.Cells) != 7 || len(run.Cells[0].Series) != 1 {
 		t.Fatalf("%d cells, %v", len(run.Cells), err)
 	}
@@ -240,7 +240,7 @@ func TestWatchValidate(t *testing.T) {
 	for _, o := range []WatchOptions{
 		{Engines: []string{"auto"}}, {Engines: []string{"epoll", "epoll"}}, {Sources: []string{"sun"}}, {Modes: []string{"bevel"}},
 		{Workloads: []string{"sun"}}, {Workloads: []string{"http", "http"}}, {Requests: 99}, {Requests: maxRequests + 1}, {Requests: -1},
-		{Connections: -1}, {Connections: maxAsking + 1}, {Active: []int{0}}, {Active: []int{maxWatched + 1}}, {Idle: []int{-1}}, {Pairs: -1}, {Duration: -1},
+		{Connections: -1}, {Connections: maxAsking + 1}, {Active: []int{0}}, {Active: []int{maxWatched + 1}}, {Idle: []int{-1}}, {Timing: Timing{Pairs: -1}}, {Timing: Timing{Duration: -1}},
 	} {
 		if o.Validate() == nil {
 			t.Errorf("%+v accepted", o)

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+
+package suite
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/report"
+)
+
+// Timing says how long a suite measures. The options of all suites embed it.
+type Timing struct {
+	// Pairs is the number of interleaved rounds of each engine (0: 5), Duration the length of
+	// a measured window (0: 200 ms).
+	Pairs    int
+	Duration time.Duration
+	// Repeat is the percentage of the time of all rounds that repeating undecided cells may take
+	// in the end; 0 repeats none.
+	Repeat int
+}
+
+func (t Timing) validate() error {
+	switch {
+	case t.Pairs < 0 || t.Duration < 0:
+		return fmt.Errorf("--pairs and --duration must be positive")
+	case t.Repeat < 0:
+		return fmt.Errorf("--repeat %d: must not be negative", t.Repeat)
+	}
+	return nil
+}
+
+// setDefaults fills in what was left open.
+func (t *Timing) setDefaults() {
+	if t.Pairs == 0 {
+		t.Pairs = 5
+	}
+	if t.Duration == 0 {
+		t.Duration = 200 * time.Millisecond
+	}
+}
+
+// runner is what the runs of all suites share: the report, and the course of the rounds.
+type runner struct {
+	suite    string
+	timing   Timing
+	progress Progress
+	run      *report.Run
+}
+
+// newRunner begins a report about the machine and the storage of path.
+func newRunner(suite string, t Timing, p Progress, path string) runner {
+	r := runner{suite: suite, timing: t, progress: p, run: &report.Run{Host: hostinfo.Collect(path)}}
+	r.run.Host.Pairs = t.Pairs
+	r.run.Host.DurationMs = float64(t.Duration) / float64(time.Millisecond)
+	if t.Repeat > 0 {
+		r.run.Host.Looks = looks
+	}
+	return r
+}
+
+func (r *runner) skip(s report.Skip) {
+	s.Suite = r.suite
+	r.run.Skipped = append(r.run.Skipped, s)
+}
+
+// note adds a sentence to the report unless it is there.
+func (r *runner) note(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(r.run.Notes, text) {
+		r.run.Notes = append(r.run.Notes, text)
+	}
+}
+
+// peer names a foreign program in the report.
+func (r *runner) peer(version string) {
+	if !slices.Contains(r.run.Host.Peers, version) {
+		r.run.Host.Peers = append(r.run.Host.Peers, version)
+	}
+}
+
+// point is what one series of interleaved rounds measures, usually one cell.
+type point struct {
+	// name stands in errors and beside the progress bar.
+	name     string
+	workload string
+	params   report.Params
+	engines  []string
+	// prepare, if not nil, runs before the rounds.
+	prepare func(context.Context) error
+	// round runs one engine once. Rounds of one pair do the same.
+	round func(ctx context.Context, engine string, pair int) (report.Sample, error)
+	// split, if not nil, makes several cells of the samples.
+	split func([]report.Series) []report.Cell
+	// skips, if not nil, reports whether an error ends the point and not the run.
+	skips func(error) bool
+
+	series    []report.Series
+	at, cells int // where the point's cells are in the report
+}
+
+// looks is how often a cell is judged at most: after its first rounds, and after each repetition.
+const looks = 4
+
+// measure runs all points, then repeats those that are not decided.
+func (r *runner) measure(ctx context.Context, points []point) error {
+	rounds, began := 0, time.Now()
+	for _, p := range points {
+		rounds += r.timing.Pairs * len(p.engines)
+	}
+	r.progress.Start(int64(rounds), "measuring")
+	for i := range points {
+		p := &points[i]
+		err := r.rounds(ctx, p)
+		switch {
+		case err == nil:
+			cells := p.report(r.suite)
+			p.at, p.cells = len(r.run.Cells), len(cells)
+			r.run.Cells = append(r.run.Cells, cells...)
+		case ctx.Err() != nil:
+			return fmt.Errorf("stopped after %d of %d cells: %w", i, len(points), context.Cause(ctx))
+		case p.skips != nil && p.skips(err):
+			r.skip(report.Skip{Workload: p.workload, Params: p.params, Reason: err.Error()})
+		default:
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return r.repeat(ctx, points, time.Since(began)*time.Duration(r.timing.Repeat)/100)
+}
+
+// rounds measures the point with as many pairs as the options say, in addition to those it has.
+func (r *runner) rounds(ctx context.Context, p *point) error {
+	if p.prepare != nil {
+		if err := p.prepare(ctx); err != nil {
+			return err
+		}
+	}
+	if p.series == nil {
+		for _, name := range p.engines {
+			p.series = append(p.series, report.Series{Engine: name})
+		}
+	}
+	first := len(p.series[0].Samples)
+	samples, err := measure.Interleave(ctx, r.timing.Pairs, p.engines,
+		func(ctx context.Context, name string, pair int) (report.Sample, error) {
+			r.progress.Note("%s", p.name)
+			s, err := p.round(ctx, name, first+pair)
+			if err != nil {
+				return s, fmt.Errorf("engine %s: %w", name, err)
+			}
+			r.progress.Add(1)
+			return s, nil
+		})
+	for i := range samples {
+		p.series[i].Samples = append(p.series[i].Samples, samples[i]...)
+	}
+	return err
+}
+
+// report returns the point's cells.
+func (p *point) report(suite string) []report.Cell {
+	if p.split != nil {
+		return p.split(p.series)
+	}
+	return []report.Cell{{Suite: suite, Workload: p.workload, Params: p.params, Series: p.series}}
+}
+
+// repeat measures points again that have an undecided cell, in turn and while there is time. The
+// report judges every cell at a level that allows for the number of looks, so that looking again
+// and stopping where there is a verdict finds no more differences by chance.
+func (r *runner) repeat(ctx context.Context, points []point, budget time.Duration) error {
+	again := map[int]bool{}
+	for look, end := 1, time.Now().Add(budget); look < looks && time.Now().Before(end); look++ {
+		undecided := r.run.Undecided()
+		var open []int
+		for i, p := range points {
+			if slices.Contains(undecided[p.at:p.at+p.cells], true) {
+				open = append(open, i)
+			}
+		}
+		if len(open) == 0 {
+			break
+		}
+		rounds := 0
+		for _, i := range open {
+			rounds += r.timing.Pairs * len(points[i].engines)
+		}
+		r.progress.Start(int64(rounds), "repeating what is undecided")
+		for _, i := range open {
+			if !time.Now().Before(end) {
+				break
+			}
+			p := &points[i]
+			if err := r.rounds(ctx, p); err != nil {
+				if ctx.Err() != nil {
+					return fmt.Errorf("stopped while undecided cells were measured again: %w", context.Cause(ctx))
+				}
+				if p.skips != nil && p.skips(err) {
+					continue // The samples that it has stay.
+				}
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			again[i] = true
+			copy(r.run.Cells[p.at:], p.report(r.suite))
+		}
+	}
+	if len(again) > 0 {
+		r.note("%s: %d points that were undecided after %d pairs were measured again, with up to %d pairs",
+			r.suite, len(again), r.timing.Pairs, looks*r.timing.Pairs)
+	}
+	return nil
+}
+
+// sampleOf turns what a worker measured into a sample of the report.
+func sampleOf(s measure.Sample) report.Sample {
+	return report.Sample{Iterations: s.Ops, Metrics: s.Metrics()}
+}
+
+// addDeviceShare adds how much of what was read came from the device: 1 where nothing was cached
+// and nothing read ahead.
+func addDeviceShare(out report.Sample, s measure.Sample) {
+	if s.Bytes > 0 {
+		out.Metrics[report.DeviceShare] = float64(s.DeviceReads) / float64(s.Bytes)
+	}
+}
