@@ -132,7 +132,7 @@ func TestSince(t *testing.T) {
 		table        []features.Entry
 	}{
 		{"op.go", "IORING_OP_", r.Ops},
-		{"register_op.go", "IORING_", r.Register},
+		{"register.go", "IORING_", r.Register},
 		{"flags.go", "IORING_SETUP_", r.Setup},
 		{"flags.go", "IORING_FEAT_", r.Features},
 		{"flags.go", "IORING_ENTER_", r.Enter},

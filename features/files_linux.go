@@ -109,6 +109,4 @@ const (
 	solSocket     = syscall.SOL_SOCKET
 	soType        = syscall.SO_TYPE
 	sockStream    = syscall.SOCK_STREAM
-
-	timeIsUp = syscall.ETIME
 )

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -82,7 +83,7 @@ func tryMultishotTimeout(h *host) error {
 		switch {
 		case err != nil:
 			return err
-		case cqe.Errno() != timeIsUp:
+		case cqe.Errno() != sys.ETIME:
 			return firstError(answer("TIMEOUT with MULTISHOT", cqe.Err()), lacking("TIMEOUT with MULTISHOT completes with %d", cqe.Res))
 		case !cqe.Has(uring.CQEMore):
 			return lacking("TIMEOUT with MULTISHOT completes once")

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // ErrInFlight is returned by [Ring.Close] when the kernel may still use memory of
@@ -93,7 +95,7 @@ func (r *Ring) endAll(span time.Duration) bool {
 		if r.inFlight() == 0 && (err != nil || n == 0) {
 			return true
 		}
-		if err != nil && !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ETIME) && !errors.Is(err, syscall.EALREADY) {
+		if err != nil && !errors.Is(err, syscall.ENOENT) && !errors.Is(err, sys.ETIME) && !errors.Is(err, syscall.EALREADY) {
 			return false
 		}
 		if _, err := r.Wait(WaitOptions{Count: 1, NoSubmit: true, Timeout: pause}); err != nil || time.Now().After(until) {

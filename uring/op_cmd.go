@@ -68,11 +68,3 @@ func (e *SQE) BlockDiscard(fd FD, off, n uint64) *SQE {
 
 // cmdOp encodes cmd_op, the first half of its word.
 func cmdOp(cmd uint32) uint64 { return words(cmd, 0) }
-
-// words encodes two 32-bit fields that share a word.
-func words(lo, hi uint32) uint64 {
-	if bigEndian {
-		return uint64(lo)<<32 | uint64(hi)
-	}
-	return uint64(hi)<<32 | uint64(lo)
-}

@@ -2,7 +2,10 @@
 
 package uring
 
-import "github.com/ringside-io/ringside/internal/abi"
+import (
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/internal/sys"
+)
 
 // NopOptions make a no-op do what tests need.
 type NopOptions struct {
@@ -58,5 +61,60 @@ func (e *SQE) NopWith(o NopOptions) *SQE {
 		e.raw.OpFlags |= abi.IORING_NOP_CQE32
 		e.raw.Off, e.raw.Addr = o.BigValues[0], o.BigValues[1]
 	}
+	return e
+}
+
+// MsgRing posts a completion with the given user data and result in another
+// ring, or in this one. The fixed file table takes no rings, so that target is
+// an ordinary descriptor. EBADFD means that target is not a ring, or a disabled
+// one, EOVERFLOW that its CQ is full and the kernel had no memory to keep the
+// completion. (5.18)
+func (e *SQE) MsgRing(target FD, userData uint64, res int32) *SQE {
+	e.there()
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_MSG_RING, Flags: target.flags(), Fd: target.n,
+		Off: userData, Addr: abi.IORING_MSG_DATA, Len: uint32(res)}}
+	return e
+}
+
+// MsgRingFlags is [SQE.MsgRing] that sets the completion's flags too. CQESkip and
+// CQE32 must not be among them: a target with CQEMixed acts on them. (6.3)
+func (e *SQE) MsgRingFlags(target FD, userData uint64, res int32, flags CQEFlags) *SQE {
+	e.MsgRing(target, userData, res)
+	e.raw.OpFlags, e.raw.FileIndex = abi.IORING_MSG_RING_FLAGS_PASS, uint32(flags)
+	return e
+}
+
+// MsgRingFD sends a slot of this ring's fixed file table to a slot of another
+// ring, which gets a completion unless silent. The result, here and there, is
+// the slot's number with SlotAuto, else 0. EBADF means that the source slot is
+// empty, EINVAL that both rings are one. (6.0)
+func (e *SQE) MsgRingFD(target FD, source int, slot Slot, userData uint64, silent bool) *SQE {
+	e.there()
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_MSG_RING, Flags: target.flags(), Fd: target.n,
+		Off: userData, Addr: abi.IORING_MSG_SEND_FD, Addr3: uint64(source), FileIndex: slot.index()}}
+	if silent {
+		e.raw.OpFlags = abi.IORING_MSG_RING_CQE_SKIP
+	}
+	return e
+}
+
+// ProvideBuffers gives n buffers of size bytes each, which lie one after the
+// other in p, to a group, with ids from first on. This is the older form;
+// prefer [Ring.NewBufRing]. p belongs to the kernel until each buffer has come
+// back or was removed. What does not fit into p is left out. (5.7)
+func (e *SQE) ProvideBuffers(p []byte, size, n int, group, first uint16) *SQE {
+	size = max(size, 0)
+	n = min(n, len(p)/max(size, 1))
+	e.there()
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_PROVIDE_BUFFERS, Fd: int32(n), Off: uint64(first),
+		Addr: sys.SliceAddr(p), Len: byteCount(size), BufIndex: group}}
+	return e
+}
+
+// RemoveBuffers takes up to n buffers back from a group filled by
+// ProvideBuffers; the result is how many. (5.7)
+func (e *SQE) RemoveBuffers(n int, group uint16) *SQE {
+	e.there()
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_REMOVE_BUFFERS, Fd: int32(n), BufIndex: group}}
 	return e
 }

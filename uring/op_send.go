@@ -111,11 +111,3 @@ func (e *SQE) SendMsgZCFixed(fd FD, m *Msg, flags int, zc NetFlags, index uint16
 	e.raw.BufIndex = index
 	return e
 }
-
-// halves encodes two 16-bit fields that share a word.
-func halves(lo, hi uint16) uint32 {
-	if bigEndian {
-		return uint32(lo)<<16 | uint32(hi)
-	}
-	return uint32(hi)<<16 | uint32(lo)
-}

@@ -3,7 +3,9 @@
 package uring
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/sys"
@@ -108,4 +110,126 @@ func checkTags(tags []uint64, n int) error {
 		return fmt.Errorf("uring: %d tags for %d slots", len(tags), n)
 	}
 	return nil
+}
+
+func keepAlive(v any) { runtime.KeepAlive(v) }
+
+func iovecs(bufs [][]byte) []Iovec {
+	out := make([]Iovec, len(bufs))
+	for i, b := range bufs {
+		out[i] = NewIovec(b)
+	}
+	return out
+}
+
+// RegisterBuffers pins buffers for [SQE.ReadFixed] and its relatives; their
+// index is their place in the slice. They belong to the ring until
+// [Ring.UnregisterBuffers] or Close and the completion of what uses them, and
+// count against RLIMIT_MEMLOCK (ENOMEM), each up to 1 GiB. A nil buffer leaves
+// a slot empty (5.13). Memory outside of Go's heap avoids pinning heap pages
+// for good. (5.1)
+func (r *Ring) RegisterBuffers(bufs [][]byte) error {
+	iov := iovecs(bufs)
+	_, err := r.register(OpRegisterBuffers, sys.SlicePointer(iov), count(len(iov)))
+	return err
+}
+
+// RegisterBuffersTagged is [Ring.RegisterBuffers] with a tag for each buffer:
+// when a buffer whose tag is not 0 has left the table, and the kernel is done
+// with it, a completion with that user data arrives. Before 6.13 only an update
+// causes one, not [Ring.UnregisterBuffers], which waits instead. There are as
+// many tags as buffers. (5.13)
+func (r *Ring) RegisterBuffersTagged(bufs [][]byte, tags []uint64) error {
+	iov := iovecs(bufs)
+	if err := checkTags(tags, len(iov)); err != nil {
+		return err
+	}
+	return r.registerRsrc(OpRegisterBuffers2, &abi.RsrcRegister{
+		Nr: count(len(iov)), Data: sys.SliceAddr(iov), Tags: sys.SliceAddr(tags)}, iov, tags)
+}
+
+// RegisterBuffersSparse makes a table of n empty slots. (5.19)
+func (r *Ring) RegisterBuffersSparse(n int) error {
+	return r.registerRsrc(OpRegisterBuffers2, &abi.RsrcRegister{
+		Nr: count(n), Flags: abi.IORING_RSRC_REGISTER_SPARSE})
+}
+
+// UpdateBuffers replaces buffers from slot first on; nil empties a slot. It
+// returns how many slots it wrote. tags may be nil. (5.13)
+func (r *Ring) UpdateBuffers(first int, bufs [][]byte, tags []uint64) (int, error) {
+	iov := iovecs(bufs)
+	return r.updateRsrc(OpRegisterBuffersUpdate, first, sys.SliceAddr(iov), len(iov), tags, iov)
+}
+
+// UnregisterBuffers drops the table; buffers in use by operations in flight
+// stay pinned until those end. Kernels before 6.13 wait for that here. (5.1)
+func (r *Ring) UnregisterBuffers() error {
+	_, err := r.register(OpUnregisterBuffers, nil, 0)
+	return err
+}
+
+// CloneOptions choose the slots of [Ring.CloneBuffers]; the zero value clones
+// the whole table into a ring without one. (6.12; parts and Replace 6.13)
+type CloneOptions struct {
+	SrcFirst, DstFirst, Count int
+	Replace                   bool // overwrite slots that are in use
+}
+
+// CloneBuffers shares the registered buffers of src with r, which costs far
+// less than registering them again. (6.12)
+func (r *Ring) CloneBuffers(src *Ring, o CloneOptions) error {
+	arg := &abi.CloneBuffers{SrcFd: uint32(src.FD()),
+		SrcOff: uint32(o.SrcFirst), DstOff: uint32(o.DstFirst), Nr: uint32(o.Count)}
+	if src.fd == nil {
+		arg.SrcFd, arg.Flags = uint32(src.registered), abi.IORING_REGISTER_SRC_REGISTERED
+	}
+	if o.Replace {
+		arg.Flags |= abi.IORING_REGISTER_DST_REPLACE
+	}
+	_, err := r.register(OpRegisterCloneBuffers, sys.Pointer(arg), 1)
+	return err
+}
+
+// ZCRX is a hardware receive queue whose packets the network card writes
+// straight into memory of the process.
+type ZCRX struct {
+	// ID is what [SQE.RecvZC] takes.
+	ID uint32
+	// Area is where the data arrives; RefillRing is shared with the kernel to
+	// give parts of it back, at the offsets in the fields below.
+	Area, RefillRing []byte
+	Head, Tail, RQEs uint32
+	Token            uint64 // the area's part of a refill entry
+	area, refill     *sys.Region
+}
+
+// RegisterZCRX claims receive queue rxq of network interface ifIndex, with an
+// area of the given size in bytes and a refill ring of entries. It needs
+// CAP_NET_ADMIN, a card with header split and flow steering, and a ring with
+// DeferTaskrun and CQE32. (6.15)
+func (r *Ring) RegisterZCRX(ifIndex, rxq, entries, areaSize int) (*ZCRX, error) {
+	z := &ZCRX{}
+	var err error
+	if z.area, err = sys.MapAnon(areaSize, false); err != nil {
+		return nil, err
+	}
+	const header = 4096
+	if z.refill, err = sys.MapAnon(header+entries*16, false); err != nil {
+		return nil, errors.Join(err, z.area.Unmap())
+	}
+	area := &abi.ZcrxAreaReg{Addr: z.area.Addr(), Len: uint64(z.area.Size())}
+	region := &abi.RegionDesc{UserAddr: z.refill.Addr(), Size: uint64(z.refill.Size()), Flags: abi.IORING_MEM_REGION_TYPE_USER}
+	arg := &abi.ZcrxIfqReg{IfIdx: uint32(ifIndex), IfRxq: uint32(rxq), RqEntries: uint32(entries),
+		AreaPtr: sys.Addr(area), RegionPtr: sys.Addr(region)}
+	_, err = r.register(OpRegisterZCRXIFQ, sys.Pointer(arg), 1)
+	keepAlive(area)
+	keepAlive(region)
+	if err != nil {
+		return nil, errors.Join(err, z.area.Unmap(), z.refill.Unmap())
+	}
+	r.extra = append(r.extra, z.area, z.refill)
+	z.ID, z.Token = arg.ZcrxID, area.RqAreaToken
+	z.Head, z.Tail, z.RQEs = arg.Offsets.Head, arg.Offsets.Tail, arg.Offsets.Rqes
+	z.Area, z.RefillRing = z.area.Bytes(), z.refill.Bytes()
+	return z, nil
 }

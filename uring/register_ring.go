@@ -24,7 +24,7 @@ func (r *Ring) RegisterRingFD() error {
 	if _, err := r.register(OpRegisterRingFDs, sys.Pointer(arg), 1); err != nil {
 		return err
 	}
-	r.registered, r.thread = int(arg.Offset), threadID()
+	r.registered, r.thread = int(arg.Offset), sys.ThreadID()
 	r.enterFD = r.registered
 	r.enterFlags |= abi.IORING_ENTER_REGISTERED_RING
 	return nil
@@ -37,7 +37,7 @@ func (r *Ring) UnregisterRingFD() error {
 	if r.registered < 0 {
 		return nil
 	}
-	if threadID() != r.thread {
+	if sys.ThreadID() != r.thread {
 		// There the index may be that of another ring.
 		return errOtherThread
 	}

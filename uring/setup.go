@@ -54,7 +54,7 @@ func (r *Ring) open(o *Options, p *abi.Params) error {
 	}
 	r.enterFD, r.features = fd, Features(p.Features)
 	if r.setup&SetupRegisteredFDOnly != 0 {
-		r.enterFlags, r.registered, r.thread = abi.IORING_ENTER_REGISTERED_RING, fd, threadID()
+		r.enterFlags, r.registered, r.thread = abi.IORING_ENTER_REGISTERED_RING, fd, sys.ThreadID()
 	} else {
 		r.fd = sys.NewFD(fd)
 	}

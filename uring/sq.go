@@ -166,7 +166,7 @@ func (r *Ring) publishSQPoll() (n, flags uint32, err error) {
 	s := &r.sq
 	if r.setup&SetupDisabled != 0 {
 		// The thread would not sleep before these, nor take them.
-		return 0, 0, sys.Error("io_uring_enter", errBadState)
+		return 0, 0, sys.Error("io_uring_enter", sys.EBADFD)
 	}
 	n = s.next - s.tail.Load()
 	s.tail.Store(s.next)

@@ -3,6 +3,7 @@
 package uring
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -127,4 +128,32 @@ type RawSQE struct {
 	FileIndex   uint32 // splice_fd_in, zcrx_ifq_idx, optlen; addr_len in the first 16 bits
 	Addr3       uint64 // attr_ptr, optval
 	Pad2        uint64 // attr_type_mask
+}
+
+// bigEndian is the byte order of this machine.
+var bigEndian = binary.NativeEndian.Uint16([]byte{1, 0}) != 1
+
+// words encodes two 32-bit fields that share a word.
+func words(lo, hi uint32) uint64 {
+	if bigEndian {
+		return uint64(lo)<<32 | uint64(hi)
+	}
+	return uint64(hi)<<32 | uint64(lo)
+}
+
+// halves encodes two 16-bit fields that share a word.
+func halves(lo, hi uint16) uint32 {
+	if bigEndian {
+		return uint32(lo)<<16 | uint32(hi)
+	}
+	return uint32(hi)<<16 | uint32(lo)
+}
+
+// pollMask encodes a mask for poll32_events, whose halves are swapped on
+// big-endian machines.
+func pollMask(ev PollEvents) uint32 {
+	if bigEndian {
+		return uint32(ev)<<16 | uint32(ev)>>16
+	}
+	return uint32(ev)
 }

@@ -354,5 +354,5 @@ func (b *ringBackend) sqe() *uring.SQE {
 // strays reports whether an error means that the ring is of no use to the caller's
 // thread: it belongs to another one, or completions were lost.
 func strays(err error) bool {
-	return errors.Is(err, syscall.EEXIST) || errors.Is(err, errLost)
+	return errors.Is(err, syscall.EEXIST) || errors.Is(err, sys.EBADR)
 }

@@ -2,7 +2,12 @@
 
 package watch
 
-import "github.com/ringside-io/ringside/features"
+import (
+	"fmt"
+	"os"
+
+	"github.com/ringside-io/ringside/features"
+)
 
 // Mode is by what a [Watcher] learns of readiness: ModeAuto, ModeEpoll or ModeRing.
 type Mode = features.Mode
@@ -38,4 +43,50 @@ func (o *Options) batch() int {
 		return defaultBatch
 	}
 	return o.Batch
+}
+
+// choose opens the backend that the options or the environment name, or the one
+// that works.
+func (w *Watcher) choose() error {
+	b, by := w.opts.Mode, "the options"
+	if b == ModeAuto {
+		var err error
+		if b, err = features.ParseMode(os.Getenv(features.EnvBackend)); err != nil {
+			return fmt.Errorf("watch: %w (%s)", err, features.EnvBackend)
+		}
+		if by = features.EnvBackend; b != ModeRing && b != ModeEpoll {
+			b = ModeAuto
+		}
+	}
+	reason := "asked for by " + by
+	switch b {
+	case ModeRing:
+		return w.useRing(reason)
+	case ModeEpoll:
+		return w.useEpoll(reason)
+	case ModeAuto:
+		w.chosen = true
+		err := w.useRing("the kernel defers task work to the thread that waits")
+		if err == nil {
+			return nil
+		}
+		return w.useEpoll("io_uring cannot be used: " + err.Error())
+	}
+	return fmt.Errorf("watch: no mode %v: want auto, io_uring or epoll", b)
+}
+
+func (w *Watcher) useEpoll(reason string) error {
+	b, err := newEpoll(&w.table, w.opts.batch())
+	if err != nil {
+		return fmt.Errorf("watch: epoll: %w", err)
+	}
+	w.use(b, ModeEpoll, reason)
+	return nil
+}
+
+func (w *Watcher) use(b backend, name Mode, reason string) {
+	w.choiceMu.Lock()
+	defer w.choiceMu.Unlock()
+	w.backend, w.name, w.reason = b, name, reason
+	w.looksAgain = name == ModeRing
 }

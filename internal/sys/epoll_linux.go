@@ -15,6 +15,9 @@ import (
 // EpollEvent is struct epoll_event.
 type EpollEvent = unix.EpollEvent
 
+// EpollPad is how many bytes lie between the mask and the user data of an EpollEvent.
+const EpollPad = unsafe.Offsetof(EpollEvent{}.Fd) - unsafe.Sizeof(EpollEvent{}.Events)
+
 // NewEpollEvent returns an event mask with user data.
 func NewEpollEvent(events uint32, data uint64) EpollEvent {
 	return EpollEvent{Events: events, Fd: int32(uint32(data)), Pad: int32(uint32(data >> 32))}
@@ -97,5 +100,23 @@ func EpollWait2(ep int, events []EpollEvent, timeout time.Duration) (int, syscal
 	ts := abi.Timespec{Sec: int64(timeout / time.Second), Nsec: int64(timeout % time.Second)}
 	n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(ep),
 		uintptr(SlicePointer(events)), uintptr(len(events)), uintptr(unsafe.Pointer(&ts)), 0, 0)
+	return int(n), errno
+}
+
+// PollFD is struct pollfd.
+type PollFD = unix.PollFd
+
+// PollNow asks for the state of descriptors, as poll(2) without waiting, and
+// returns how many have something set in Revents. The scheduler is told: a FUSE
+// server may take its time to answer for a file of its own.
+func PollNow(fds []PollFD) (int, syscall.Errno) {
+	if Faulty {
+		if _, errno := faulty("poll", len(fds)); errno != 0 {
+			return -1, errno
+		}
+	}
+	var now abi.Timespec // as large as the kernel's on every architecture
+	n, _, errno := syscall.Syscall6(unix.SYS_PPOLL, uintptr(SlicePointer(fds)),
+		uintptr(len(fds)), uintptr(unsafe.Pointer(&now)), 0, 0, 0)
 	return int(n), errno
 }

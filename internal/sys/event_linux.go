@@ -57,7 +57,7 @@ func MaskSignal(sig syscall.Signal, block bool) error {
 	return nil
 }
 
-// ThreadID returns the number of the calling thread.
+// ThreadID returns the id of the calling thread.
 func ThreadID() int { return unix.Gettid() }
 
 // ThreadExited reports whether a thread of this process, which was there before, has
@@ -138,4 +138,26 @@ func opened(call string) func(int, error) (*FD, error) {
 		}
 		return NewFD(fd), nil
 	}
+}
+
+// EventFD opens an eventfd(2) that starts at 0 and blocks readers until
+// [Signal].
+func EventFD() (*FD, error) {
+	if Faulty {
+		if _, errno := faulty("eventfd", 1); errno != 0 {
+			return nil, Error("eventfd", errno)
+		}
+	}
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return nil, Error("eventfd", err.(syscall.Errno))
+	}
+	return NewFD(fd), nil
+}
+
+// Signal adds one to an eventfd, which ends a read of it. It does not block
+// before 2^64-2 signals that nobody read.
+func Signal(fd *FD) {
+	one := [8]byte{1, 1} // not zero in either byte order
+	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, uintptr(fd.Int()), uintptr(SlicePointer(one[:])), 8)
 }

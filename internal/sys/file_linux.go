@@ -5,8 +5,80 @@ package sys
 import (
 	"strconv"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
+)
+
+// PreadNoWait reads what the page cache holds, as preadv2(2) with RWF_NOWAIT:
+// EAGAIN when the next byte would have to be waited for, EOPNOTSUPP when the
+// file system cannot tell. It does not tell the scheduler, because it never
+// blocks: bound the length so that the copy stays short. On a file opened with
+// O_DIRECT the flag does not help; do not call it there.
+func PreadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
+	if Faulty {
+		n, errno := faulty("preadv2", len(p))
+		if errno != 0 {
+			return -1, errno
+		}
+		p = p[:n]
+	}
+	iov := syscall.Iovec{Base: unsafe.SliceData(p)}
+	iov.SetLen(len(p))
+	n, _, errno := syscall.RawSyscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&iov)), 1,
+		uintptr(off), uintptr(uint64(off)>>32), unix.RWF_NOWAIT)
+	return int(n), errno
+}
+
+// ReadsNoWait reports whether the kernel can read a file without blocking
+// (FMODE_NOWAIT), which preadv2(2) tells by refusing RWF_NOWAIT before it calls
+// the file system. Nothing is read: the offset is beyond every file. EBADF means
+// that the descriptor is not open for reading.
+func ReadsNoWait(fd int) (bool, syscall.Errno) {
+	const beyond = 1 << 62
+	var b [1]byte
+	_, errno := PreadNoWait(fd, b[:], beyond)
+	return errno == 0 || errno == syscall.EAGAIN, errno
+}
+
+// FileSystem returns the type of the file system of a descriptor, one of
+// statfs(2)'s magic numbers, 0 where it is not known.
+func FileSystem(fd int) int64 {
+	var st unix.Statfs_t
+	if retry(func() error { return unix.Fstatfs(fd, &st) }) != nil {
+		return 0
+	}
+	return int64(st.Type)
+}
+
+// Types of file systems. Ext4 is that of ext2 and ext3, too.
+const (
+	FSExt4  = unix.EXT4_SUPER_MAGIC
+	FSXFS   = unix.XFS_SUPER_MAGIC
+	FSBtrfs = unix.BTRFS_SUPER_MAGIC
+	FSF2FS  = unix.F2FS_SUPER_MAGIC
+	FSFuse  = unix.FUSE_SUPER_MAGIC
+)
+
+// OpenFlags returns the flags that a descriptor was opened with (F_GETFL).
+func OpenFlags(fd int) (int, error) {
+	if Faulty {
+		if _, errno := faulty("fcntl", 1); errno != 0 {
+			return 0, Error("fcntl", errno)
+		}
+	}
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return 0, Error("fcntl", err.(syscall.Errno))
+	}
+	return n, nil
+}
+
+// Flags of open(2) that differ between architectures.
+const (
+	ODirect   = unix.O_DIRECT
+	OAppend   = unix.O_APPEND
+	ONonblock = unix.O_NONBLOCK
 )
 
 // CopyFileRange copies up to n bytes between two files without a way through
@@ -119,3 +191,142 @@ func NextData(fd int, off int64) (start, end int64, err error) {
 	end, err = unix.Seek(fd, start, unix.SEEK_HOLE)
 	return start, end, err
 }
+
+// HaveFdatasync reports whether [Fdatasync] works.
+const HaveFdatasync = true
+
+// Fdatasync makes the data of a file durable and what of its metadata is needed
+// to read them back, as fdatasync(2). A signal does not end it. After any other
+// error the data must be taken for lost: the kernel forgets which pages failed,
+// and a second call would answer success. The error is a bare errno, as os wants
+// it in its errors.
+func Fdatasync(fd int) error {
+	for {
+		if Faulty {
+			if _, errno := faulty("fdatasync", 1); errno == syscall.EINTR {
+				continue
+			} else if errno != 0 {
+				return errno
+			}
+		}
+		if err := syscall.Fdatasync(fd); err != syscall.EINTR {
+			return err
+		}
+	}
+}
+
+// Fallocate is fallocate(2). The error is a bare errno, as os wants it in its
+// errors.
+func Fallocate(fd int, mode uint32, off, n int64) error {
+	return retry(func() error { return unix.Fallocate(fd, mode, off, n) })
+}
+
+// Fadvise is posix_fadvise(2), with a bare errno as its error.
+func Fadvise(fd int, off, n int64, advice int) error {
+	return retry(func() error { return unix.Fadvise(fd, off, n, advice) })
+}
+
+// The calls of this file take a directory and a name below it. Their errors
+// are bare errnos, as os wants them in its errors; a signal does not end them.
+
+// Flags of [OpenAt2], beside those of package syscall.
+const (
+	OPath      = unix.O_PATH
+	OTmpfile   = unix.O_TMPFILE
+	OLargefile = unix.O_LARGEFILE
+
+	ResolveBeneath      = unix.RESOLVE_BENEATH
+	ResolveNoMagiclinks = unix.RESOLVE_NO_MAGICLINKS
+)
+
+// Flags of [RenameAt2].
+const (
+	RenameExchange = unix.RENAME_EXCHANGE
+)
+
+// AtCwd stands for the working directory in the place of a directory.
+const AtCwd = unix.AT_FDCWD
+
+// Flags of the calls that take a name.
+const (
+	AtEmptyPath = unix.AT_EMPTY_PATH
+	AtNoFollow  = unix.AT_SYMLINK_NOFOLLOW
+)
+
+// retry repeats a call that a signal interrupted.
+func retry(call func() error) error {
+	for {
+		if Faulty {
+			if _, errno := faulty("path call", 1); errno == syscall.EINTR {
+				continue
+			} else if errno != 0 {
+				return errno
+			}
+		}
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// OpenAt2 is openat2(2); the descriptor has close-on-exec set. mode counts only
+// where a file is created. (Linux 5.6)
+func OpenAt2(dir int, name string, flags int, mode uint32, resolve uint64) (fd int, err error) {
+	how := unix.OpenHow{Flags: uint64(uint32(flags | unix.O_CLOEXEC)), Resolve: resolve}
+	if flags&unix.O_CREAT != 0 || flags&unix.O_TMPFILE == unix.O_TMPFILE {
+		how.Mode = uint64(mode)
+	}
+	err = retry(func() error {
+		fd, err = unix.Openat2(dir, name, &how)
+		return err
+	})
+	return fd, err
+}
+
+// Fstat is fstat(2).
+func Fstat(fd int, st *syscall.Stat_t) error {
+	return retry(func() error { return syscall.Fstat(fd, st) })
+}
+
+// RenameAt2 is renameat2(2). (Linux 3.15)
+func RenameAt2(oldDir int, oldName string, newDir int, newName string, flags uint) error {
+	return retry(func() error { return unix.Renameat2(oldDir, oldName, newDir, newName, flags) })
+}
+
+// StatxBuf is struct statx.
+type StatxBuf = unix.Statx_t
+
+// Statx is statx(2). The error is a bare errno, as os wants it in its errors.
+// (Linux 4.11)
+func Statx(dir int, name string, flags int, mask uint32, st *StatxBuf) error {
+	return retry(func() error { return unix.Statx(dir, name, flags, int(mask), st) })
+}
+
+// StatxIno asks [StatxAt] for the number of the inode.
+const StatxIno = unix.STATX_INO
+
+// StatxAt is [Statx] of a name that ends with a zero byte. It allocates nothing.
+func StatxAt(dir int, name *byte, flags int, mask uint32, st *StatxBuf) error {
+	for {
+		if Faulty {
+			if _, errno := faulty("path call", 1); errno == syscall.EINTR {
+				continue
+			} else if errno != 0 {
+				return errno
+			}
+		}
+		_, _, errno := syscall.Syscall6(unix.SYS_STATX, uintptr(dir), uintptr(unsafe.Pointer(name)), uintptr(flags), uintptr(mask), uintptr(unsafe.Pointer(st)), 0)
+		if errno == 0 {
+			return nil
+		}
+		if errno != syscall.EINTR {
+			return errno
+		}
+	}
+}
+
+// Major returns one part of a device number.
+func Major(dev uint64) uint32 { return unix.Major(dev) }
+
+// Minor returns the other part of a device number.
+func Minor(dev uint64) uint32 { return unix.Minor(dev) }

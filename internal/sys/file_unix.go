@@ -1,19 +1,93 @@
 // SPDX-License-Identifier: MIT
 
-//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+//go:build unix
 
 package sys
 
 import (
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
+
+// closeFD does not retry on EINTR: Linux has released the number by then.
+func closeFD(fd int) error {
+	if err := syscall.Close(fd); err != nil && err != syscall.EINTR {
+		return Error("close", err.(syscall.Errno))
+	}
+	return nil
+}
+
+// Dup duplicates a descriptor, with close-on-exec set.
+func Dup(fd int) (int, error) {
+	if Faulty {
+		if _, errno := faulty("dup", 1); errno != 0 {
+			return -1, Error("dup", errno)
+		}
+	}
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1, Error("dup", err.(syscall.Errno))
+	}
+	return n, nil
+}
+
+// FileMode returns the st_mode of an open descriptor (fstat(2)), which holds its
+// type and permissions, and a number made of its device and inode. Anonymous
+// inodes have no type, and all of them have the same number.
+func FileMode(fd int) (mode uint32, id uint64, errno syscall.Errno) {
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil {
+		return 0, 0, err.(syscall.Errno)
+	}
+	return uint32(st.Mode), uint64(st.Ino) ^ uint64(st.Dev)<<40, 0
+}
+
+// Pread is pread(2), retried when a signal interrupts it. The error is a bare
+// errno, as os wants it in its errors.
+func Pread(fd int, p []byte, off int64) (int, error) {
+	for {
+		if Faulty {
+			n, errno := faulty("pread", len(p))
+			if errno == syscall.EINTR {
+				continue
+			} else if errno != 0 {
+				return 0, errno
+			}
+			p = p[:n]
+		}
+		n, err := syscall.Pread(fd, p, off)
+		if err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+// Pwrite is pwrite(2), retried when a signal interrupts it.
+func Pwrite(fd int, p []byte, off int64) (int, error) {
+	for {
+		if Faulty {
+			n, errno := faulty("pwrite", len(p))
+			if errno == syscall.EINTR {
+				continue
+			} else if errno != 0 {
+				return 0, errno
+			}
+			p = p[:n]
+		}
+		n, err := syscall.Pwrite(fd, p, off)
+		if err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
 
 // TryLock locks a file against other openings of it, in this process and in
 // others, until it is closed or [Unlock] (flock(2)). It reports false when another
 // opening holds the lock.
 func TryLock(f *os.File) (bool, error) {
-	err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
+	err := flock(f, unix.LOCK_EX|unix.LOCK_NB)
 	if err == syscall.EWOULDBLOCK {
 		return false, nil
 	}
@@ -22,7 +96,7 @@ func TryLock(f *os.File) (bool, error) {
 
 // Unlock gives back what [TryLock] took, although a child process may hold a copy
 // of the descriptor.
-func Unlock(f *os.File) error { return flock(f, syscall.LOCK_UN) }
+func Unlock(f *os.File) error { return flock(f, unix.LOCK_UN) }
 
 func flock(f *os.File, how int) error {
 	conn, err := f.SyscallConn()
@@ -32,7 +106,7 @@ func flock(f *os.File, how int) error {
 	var lockErr error
 	err = conn.Control(func(fd uintptr) {
 		for {
-			lockErr = syscall.Flock(int(fd), how)
+			lockErr = unix.Flock(int(fd), how)
 			if lockErr != syscall.EINTR {
 				return
 			}

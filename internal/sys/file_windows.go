@@ -4,6 +4,7 @@ package sys
 
 import (
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/windows"
 )
@@ -29,3 +30,14 @@ func Unlock(f *os.File) error {
 func behindAll() *windows.Overlapped {
 	return &windows.Overlapped{Offset: 1<<32 - 2, OffsetHigh: 1<<31 - 1}
 }
+
+func closeFD(int) error { return Error("close", noSys) }
+
+// FileMode answers ENOSYS.
+func FileMode(int) (mode uint32, id uint64, errno syscall.Errno) { return 0, 0, noSys }
+
+// Pread answers ENOSYS.
+func Pread(int, []byte, int64) (int, error) { return 0, noSys }
+
+// Pwrite answers ENOSYS.
+func Pwrite(int, []byte, int64) (int, error) { return 0, noSys }

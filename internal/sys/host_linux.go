@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Tickless reports whether some processors do without the clock's ticks while they
@@ -18,3 +20,13 @@ var Tickless = sync.OnceValue(func() bool {
 
 // isCPUList tells a list of processors from what kernels print for none.
 func isCPUList(s string) bool { return strings.ContainsAny(s, "0123456789") }
+
+// KernelRelease returns the release of the running kernel as uname -r prints
+// it, "" when unknown.
+func KernelRelease() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}

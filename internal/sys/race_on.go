@@ -13,6 +13,10 @@ import (
 // also learns what the kernel does, and in which released buffers are poisoned.
 const RaceEnabled = true
 
+// Faulty reports whether this build asks [Faults] before each call, as tests do that
+// make the kernel fail.
+const Faulty = runtime.GOOS == "linux"
+
 // RaceRead tells the race detector that p is read on the calling goroutine. So
 // are system calls that it does not see.
 func RaceRead(p []byte) {
@@ -48,4 +52,44 @@ func Poison(p []byte) {
 	for i := range p {
 		p[i] = 0xdb
 	}
+}
+
+// RaceVector returns the buffers of a vector of n parts at an address that an
+// entry names, for [RaceRead] and [RaceWrite]. The vector must be in use by an
+// operation: then its memory is kept, and stays where it is.
+func RaceVector(addr uint64, n uint32) [][]byte {
+	if addr == 0 {
+		return nil
+	}
+	// Not by arithmetic, which checkptr would take for a pointer out of nothing.
+	parts := unsafe.Slice(*(**iovec)(unsafe.Pointer(&addr)), n)
+	bufs := make([][]byte, 0, n)
+	for _, p := range parts {
+		bufs = append(bufs, unsafe.Slice(p.base, p.len))
+	}
+	return bufs
+}
+
+// RaceMessage is [RaceVector] of the message at an address.
+func RaceMessage(addr uint64) [][]byte {
+	if addr == 0 {
+		return nil
+	}
+	m := *(**msghdr)(unsafe.Pointer(&addr))
+	v := uint64(uintptr(unsafe.Pointer(m.iov)))
+	return RaceVector(v, uint32(m.iovlen))
+}
+
+// iovec is struct iovec, as every system with a race detector has it.
+type iovec struct {
+	base *byte
+	len  uint64
+}
+
+// msghdr is the beginning of struct msghdr on Linux.
+type msghdr struct {
+	name    *byte
+	namelen uint32
+	iov     *iovec
+	iovlen  uint64
 }

@@ -287,7 +287,8 @@ func SockLinger(fd, seconds int) error {
 	return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &l)
 }
 
-// SockReusePort sets SO_REUSEPORT.
+// SockReusePort sets SO_REUSEPORT: several sockets of the same user may listen on one
+// address, and connections are spread over them. The error is a bare errno.
 func SockReusePort(fd int) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
 }

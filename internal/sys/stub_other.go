@@ -7,13 +7,82 @@ package sys
 import (
 	"syscall"
 	"time"
+	"unsafe"
+
+	"github.com/ringside-io/ringside/internal/abi"
 )
+
+// noSys is what a system without io_uring answers.
+const noSys = syscall.ENOSYS
+
+// Errors of Linux that no call answers here.
+const (
+	EBADFD = syscall.EINVAL
+	EBADR  = syscall.ENOSYS
+	ETIME  = syscall.ETIMEDOUT
+)
+
+// Setup answers ENOSYS.
+func Setup(uint32, *abi.Params) (int, syscall.Errno) { return -1, noSys }
+
+// Enter answers ENOSYS.
+func Enter(int, uint32, uint32, uint32, unsafe.Pointer, uintptr) (int, syscall.Errno) {
+	return -1, noSys
+}
+
+// EnterRaw answers ENOSYS.
+func EnterRaw(int, uintptr, uintptr) (int, syscall.Errno) { return -1, noSys }
+
+// EnterRawFor is [EnterRaw] with a number of completions.
+func EnterRawFor(int, uintptr, uintptr, uintptr) (int, syscall.Errno) { return -1, noSys }
+
+// Register answers ENOSYS.
+func Register(int, uint32, unsafe.Pointer, uint32) (int, syscall.Errno) { return -1, noSys }
+
+// EnterAt answers ENOSYS.
+func EnterAt(int, uint32, uint32, uint32, uintptr, uintptr) (int, syscall.Errno) { return -1, noSys }
+
+// MapRing answers ENOSYS.
+func MapRing(int, int64, int) (*Region, error) { return nil, Error("mmap", noSys) }
+
+// MapAnon answers ENOSYS.
+func MapAnon(int, bool) (*Region, error) { return nil, Error("mmap", noSys) }
+
+// Unmap does nothing.
+func (r *Region) Unmap() error { return nil }
+
+// CopyFileRange answers ENOSYS.
+func CopyFileRange(int, int64, int, int64, int) (int, error) { return 0, noSys }
+
+// CloneRange answers ENOSYS.
+func CloneRange(int, int64, int, int64, int64) error { return noSys }
+
+// Splice answers ENOSYS.
+func Splice(int, int64, int, int64, int, bool) (int, error) { return 0, noSys }
+
+// Reopen answers ENOSYS.
+func Reopen(int) (*FD, error) { return nil, noSys }
+
+// PunchHole answers ENOSYS.
+func PunchHole(int, int64, int64) error { return noSys }
+
+// NextData answers ENOSYS.
+func NextData(int, int64) (start, end int64, err error) { return 0, 0, noSys }
+
+// HaveFdatasync reports whether [Fdatasync] works.
+const HaveFdatasync = false
+
+// Fdatasync answers ENOSYS.
+func Fdatasync(int) error { return noSys }
 
 // EpollEvent stands for struct epoll_event.
 type EpollEvent struct {
 	Events uint32
 	data   uint64
 }
+
+// EpollPad is how many bytes lie between the two here.
+const EpollPad = 0
 
 // NewEpollEvent returns an event mask with user data.
 func NewEpollEvent(events uint32, data uint64) EpollEvent { return EpollEvent{events, data} }
@@ -37,3 +106,76 @@ func EpollWait(ep int, events []EpollEvent, millis int) (int, syscall.Errno) { r
 func EpollWait2(ep int, events []EpollEvent, timeout time.Duration) (int, syscall.Errno) {
 	return 0, noSys
 }
+
+// EventFD answers ENOSYS.
+func EventFD() (*FD, error) { return nil, Error("eventfd", noSys) }
+
+// Signal does nothing.
+func Signal(*FD) {}
+
+// ThreadID answers 0.
+func ThreadID() int { return 0 }
+
+// ThreadExited knows nothing.
+func ThreadExited(int) (exited, sure bool) { return false, true }
+
+// StatxBuf stands for struct statx.
+type StatxBuf struct {
+	Ino                  uint64
+	Dev_major, Dev_minor uint32
+}
+
+// What [StatxAt] is asked, which means nothing here.
+const StatxIno, AtEmptyPath, AtNoFollow = 0, 0, 0
+
+// StatxAt answers ENOSYS.
+func StatxAt(int, *byte, int, uint32, *StatxBuf) error { return noSys }
+
+// PreadNoWait answers ENOSYS.
+func PreadNoWait(int, []byte, int64) (int, syscall.Errno) { return 0, noSys }
+
+// ReadsNoWait answers ENOSYS.
+func ReadsNoWait(int) (bool, syscall.Errno) { return false, noSys }
+
+// FileSystem answers 0.
+func FileSystem(int) int64 { return 0 }
+
+// Types of file systems, which no descriptor has here.
+const (
+	FSExt4 = iota + 1
+	FSXFS
+	FSBtrfs
+	FSF2FS
+	FSFuse
+)
+
+// OpenFlags answers ENOSYS.
+func OpenFlags(int) (int, error) { return 0, Error("fcntl", noSys) }
+
+// Flags of open(2) that no descriptor has here.
+const (
+	ODirect   = 0
+	OAppend   = 0
+	ONonblock = 0
+)
+
+// PollFD stands for struct pollfd.
+type PollFD struct {
+	Fd              int32
+	Events, Revents int16
+}
+
+// PollNow answers ENOSYS.
+func PollNow([]PollFD) (int, syscall.Errno) { return 0, noSys }
+
+// KernelRelease returns "": there is no Linux kernel.
+func KernelRelease() string { return "" }
+
+// Tickless says no.
+func Tickless() bool { return false }
+
+// faulty is not called: no build of another system is [Faulty].
+func faulty(_ string, n int) (int, syscall.Errno) { return n, 0 }
+
+// closing is not called either.
+func closing(int) {}

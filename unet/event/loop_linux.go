@@ -940,7 +940,7 @@ func reusePort(control func(string, string, syscall.RawConn) error) func(string,
 	return func(network, address string, raw syscall.RawConn) error {
 		var err error
 		ctlErr := raw.Control(func(fd uintptr) {
-			err = os.NewSyscallError("setsockopt", sys.SetReusePort(int(fd)))
+			err = os.NewSyscallError("setsockopt", sys.SockReusePort(int(fd)))
 		})
 		if err = errors.Join(err, ctlErr); err != nil || control == nil {
 			return err

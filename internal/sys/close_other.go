@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: MIT
-
-//go:build !unix
-
-package sys
-
-import "errors"
-
-func closeFD(int) error { return errors.ErrUnsupported }
