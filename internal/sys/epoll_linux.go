@@ -30,10 +30,8 @@ func EpollData(ev *EpollEvent) uint64 {
 
 // EpollCreate opens an epoll instance, with close-on-exec set.
 func EpollCreate() (*FD, error) {
-	if Faulty {
-		if _, errno := faulty("epoll_create1", 1); errno != 0 {
-			return nil, Error("epoll_create1", errno)
-		}
+	if _, errno := fault("epoll_create1", 1); errno != 0 {
+		return nil, Error("epoll_create1", errno)
 	}
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -45,10 +43,8 @@ func EpollCreate() (*FD, error) {
 // EpollCtl is epoll_ctl(2). It asks the file for its state, for which a FUSE
 // server may take its time, so the scheduler is told.
 func EpollCtl(ep, op, fd int, events uint32, data uint64) syscall.Errno {
-	if Faulty {
-		if _, errno := faulty("epoll_ctl", op); errno != 0 {
-			return errno
-		}
+	if _, errno := fault("epoll_ctl", op); errno != 0 {
+		return errno
 	}
 	ev := NewEpollEvent(events, data)
 	_, _, errno := syscall.Syscall6(unix.SYS_EPOLL_CTL, uintptr(ep), uintptr(op), uintptr(fd),
@@ -62,12 +58,9 @@ func EpollCtl(ep, op, fd int, events uint32, data uint64) syscall.Errno {
 // sockets. The kernel asks others, such as a file of a FUSE server, and waits for
 // the answer: use [EpollWait] with a timeout of 0 for those.
 func EpollPollSockets(ep int, events []EpollEvent) (int, syscall.Errno) {
-	if Faulty {
-		n, errno := faulty("epoll_wait", len(events))
-		if errno != 0 {
-			return -1, errno
-		}
-		events = events[:n]
+	events, errno := faultSlice("epoll_wait", events)
+	if errno != 0 {
+		return -1, errno
 	}
 	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(ep),
 		uintptr(SlicePointer(events)), uintptr(len(events)), 0, 0, 0)
@@ -76,12 +69,9 @@ func EpollPollSockets(ep int, events []EpollEvent) (int, syscall.Errno) {
 
 // EpollWait is epoll_pwait(2) with a timeout in milliseconds, -1 for none.
 func EpollWait(ep int, events []EpollEvent, millis int) (int, syscall.Errno) {
-	if Faulty {
-		n, errno := faulty("epoll_wait", len(events))
-		if errno != 0 {
-			return -1, errno
-		}
-		events = events[:n]
+	events, errno := faultSlice("epoll_wait", events)
+	if errno != 0 {
+		return -1, errno
 	}
 	n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(ep),
 		uintptr(SlicePointer(events)), uintptr(len(events)), uintptr(millis), 0, 0)
@@ -90,12 +80,9 @@ func EpollWait(ep int, events []EpollEvent, millis int) (int, syscall.Errno) {
 
 // EpollWait2 is epoll_pwait2(2), whose timeout is in nanoseconds. (Linux 5.11)
 func EpollWait2(ep int, events []EpollEvent, timeout time.Duration) (int, syscall.Errno) {
-	if Faulty {
-		n, errno := faulty("epoll_wait", len(events))
-		if errno != 0 {
-			return -1, errno
-		}
-		events = events[:n]
+	events, errno := faultSlice("epoll_wait", events)
+	if errno != 0 {
+		return -1, errno
 	}
 	ts := abi.Timespec{Sec: int64(timeout / time.Second), Nsec: int64(timeout % time.Second)}
 	n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(ep),
@@ -110,10 +97,8 @@ type PollFD = unix.PollFd
 // returns how many have something set in Revents. The scheduler is told: a FUSE
 // server may take its time to answer for a file of its own.
 func PollNow(fds []PollFD) (int, syscall.Errno) {
-	if Faulty {
-		if _, errno := faulty("poll", len(fds)); errno != 0 {
-			return -1, errno
-		}
+	if _, errno := fault("poll", len(fds)); errno != 0 {
+		return -1, errno
 	}
 	var now abi.Timespec // as large as the kernel's on every architecture
 	n, _, errno := syscall.Syscall6(unix.SYS_PPOLL, uintptr(SlicePointer(fds)),

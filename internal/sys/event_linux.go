@@ -143,10 +143,8 @@ func opened(call string) func(int, error) (*FD, error) {
 // EventFD opens an eventfd(2) that starts at 0 and blocks readers until
 // [Signal].
 func EventFD() (*FD, error) {
-	if Faulty {
-		if _, errno := faulty("eventfd", 1); errno != 0 {
-			return nil, Error("eventfd", errno)
-		}
+	if _, errno := fault("eventfd", 1); errno != 0 {
+		return nil, Error("eventfd", errno)
 	}
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {

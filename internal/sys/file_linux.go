@@ -16,12 +16,9 @@ import (
 // blocks: bound the length so that the copy stays short. On a file opened with
 // O_DIRECT the flag does not help; do not call it there.
 func PreadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
-	if Faulty {
-		n, errno := faulty("preadv2", len(p))
-		if errno != 0 {
-			return -1, errno
-		}
-		p = p[:n]
+	p, errno := faultSlice("preadv2", p)
+	if errno != 0 {
+		return -1, errno
 	}
 	iov := syscall.Iovec{Base: unsafe.SliceData(p)}
 	iov.SetLen(len(p))
@@ -62,10 +59,8 @@ const (
 
 // OpenFlags returns the flags that a descriptor was opened with (F_GETFL).
 func OpenFlags(fd int) (int, error) {
-	if Faulty {
-		if _, errno := faulty("fcntl", 1); errno != 0 {
-			return 0, Error("fcntl", errno)
-		}
+	if _, errno := fault("fcntl", 1); errno != 0 {
+		return 0, Error("fcntl", errno)
 	}
 	n, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil {
@@ -87,16 +82,11 @@ const (
 // size, such as those of /proc. Errors are bare errnos; a signal does not end
 // it.
 func CopyFileRange(dst int, dstOff int64, src int, srcOff int64, n int) (int, error) {
+	n, errno := faultRetry("copy_file_range", n)
+	if errno != 0 {
+		return 0, errno
+	}
 	for {
-		if Faulty {
-			fewer, errno := faulty("copy_file_range", n)
-			if errno == syscall.EINTR {
-				continue
-			} else if errno != 0 {
-				return 0, errno
-			}
-			n = fewer
-		}
 		m, err := unix.CopyFileRange(src, &srcOff, dst, &dstOff, n, 0)
 		if err != syscall.EINTR {
 			return max(m, 0), err
@@ -107,10 +97,8 @@ func CopyFileRange(dst int, dstOff int64, src int, srcOff int64, n int) (int, er
 // CloneRange has the destination share the blocks of the source (FICLONERANGE),
 // on file systems that can: EOPNOTSUPP, EXDEV or EINVAL elsewhere.
 func CloneRange(dst int, dstOff int64, src int, srcOff, n int64) error {
-	if Faulty {
-		if _, errno := faulty("clone", 1); errno != 0 {
-			return errno
-		}
+	if _, errno := fault("clone", 1); errno != 0 {
+		return errno
 	}
 	return unix.IoctlFileCloneRange(dst, &unix.FileCloneRange{
 		Src_fd: int64(src), Src_offset: uint64(srcOff), Src_length: uint64(n), Dest_offset: uint64(dstOff),
@@ -126,16 +114,11 @@ func Splice(dst int, dstOff int64, src int, srcOff int64, n int, nonblock bool) 
 	if nonblock {
 		flags |= unix.SPLICE_F_NONBLOCK
 	}
+	n, errno := faultRetry("splice", n)
+	if errno != 0 {
+		return 0, errno
+	}
 	for {
-		if Faulty {
-			fewer, errno := faulty("splice", n)
-			if errno == syscall.EINTR {
-				continue
-			} else if errno != 0 {
-				return 0, errno
-			}
-			n = fewer
-		}
 		m, err := unix.Splice(src, notPipe(&srcOff), dst, notPipe(&dstOff), n, flags)
 		if err != syscall.EINTR {
 			return int(max(m, 0)), err
@@ -153,10 +136,8 @@ func notPipe(off *int64) *int64 {
 // Reopen opens the file of a descriptor again with the same access, so that it
 // has a position of its own and goes through the page cache.
 func Reopen(fd int) (*FD, error) {
-	if Faulty {
-		if _, errno := faulty("open", 1); errno != 0 {
-			return nil, errno
-		}
+	if _, errno := fault("open", 1); errno != 0 {
+		return nil, errno
 	}
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil {
@@ -180,10 +161,8 @@ func PunchHole(fd int, off, n int64) error {
 // what is between is a hole. It moves the position of the descriptor. ENXIO
 // says that nothing but a hole follows, or nothing at all.
 func NextData(fd int, off int64) (start, end int64, err error) {
-	if Faulty {
-		if _, errno := faulty("lseek", 1); errno != 0 {
-			return 0, 0, errno
-		}
+	if _, errno := fault("lseek", 1); errno != 0 {
+		return 0, 0, errno
 	}
 	if start, err = unix.Seek(fd, off, unix.SEEK_DATA); err != nil {
 		return 0, 0, err
@@ -201,14 +180,10 @@ const HaveFdatasync = true
 // and a second call would answer success. The error is a bare errno, as os wants
 // it in its errors.
 func Fdatasync(fd int) error {
+	if _, errno := faultRetry("fdatasync", 1); errno != 0 {
+		return errno
+	}
 	for {
-		if Faulty {
-			if _, errno := faulty("fdatasync", 1); errno == syscall.EINTR {
-				continue
-			} else if errno != 0 {
-				return errno
-			}
-		}
 		if err := syscall.Fdatasync(fd); err != syscall.EINTR {
 			return err
 		}
@@ -255,14 +230,10 @@ const (
 
 // retry repeats a call that a signal interrupted.
 func retry(call func() error) error {
+	if _, errno := faultRetry("path call", 1); errno != 0 {
+		return errno
+	}
 	for {
-		if Faulty {
-			if _, errno := faulty("path call", 1); errno == syscall.EINTR {
-				continue
-			} else if errno != 0 {
-				return errno
-			}
-		}
 		if err := call(); err != unix.EINTR {
 			return err
 		}
@@ -307,14 +278,10 @@ const StatxIno = unix.STATX_INO
 
 // StatxAt is [Statx] of a name that ends with a zero byte. It allocates nothing.
 func StatxAt(dir int, name *byte, flags int, mask uint32, st *StatxBuf) error {
+	if _, errno := faultRetry("path call", 1); errno != 0 {
+		return errno
+	}
 	for {
-		if Faulty {
-			if _, errno := faulty("path call", 1); errno == syscall.EINTR {
-				continue
-			} else if errno != 0 {
-				return errno
-			}
-		}
 		_, _, errno := syscall.Syscall6(unix.SYS_STATX, uintptr(dir), uintptr(unsafe.Pointer(name)), uintptr(flags), uintptr(mask), uintptr(unsafe.Pointer(st)), 0)
 		if errno == 0 {
 			return nil

@@ -21,10 +21,8 @@ func closeFD(fd int) error {
 
 // Dup duplicates a descriptor, with close-on-exec set.
 func Dup(fd int) (int, error) {
-	if Faulty {
-		if _, errno := faulty("dup", 1); errno != 0 {
-			return -1, Error("dup", errno)
-		}
+	if _, errno := fault("dup", 1); errno != 0 {
+		return -1, Error("dup", errno)
 	}
 	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -47,16 +45,12 @@ func FileMode(fd int) (mode uint32, id uint64, errno syscall.Errno) {
 // Pread is pread(2), retried when a signal interrupts it. The error is a bare
 // errno, as os wants it in its errors.
 func Pread(fd int, p []byte, off int64) (int, error) {
+	n, errno := faultRetry("pread", len(p))
+	if errno != 0 {
+		return 0, errno
+	}
+	p = p[:n]
 	for {
-		if Faulty {
-			n, errno := faulty("pread", len(p))
-			if errno == syscall.EINTR {
-				continue
-			} else if errno != 0 {
-				return 0, errno
-			}
-			p = p[:n]
-		}
 		n, err := syscall.Pread(fd, p, off)
 		if err != syscall.EINTR {
 			return max(n, 0), err
@@ -66,16 +60,12 @@ func Pread(fd int, p []byte, off int64) (int, error) {
 
 // Pwrite is pwrite(2), retried when a signal interrupts it.
 func Pwrite(fd int, p []byte, off int64) (int, error) {
+	n, errno := faultRetry("pwrite", len(p))
+	if errno != 0 {
+		return 0, errno
+	}
+	p = p[:n]
 	for {
-		if Faulty {
-			n, errno := faulty("pwrite", len(p))
-			if errno == syscall.EINTR {
-				continue
-			} else if errno != 0 {
-				return 0, errno
-			}
-			p = p[:n]
-		}
 		n, err := syscall.Pwrite(fd, p, off)
 		if err != syscall.EINTR {
 			return max(n, 0), err

@@ -13,27 +13,28 @@ import (
 	"github.com/ringside-io/ringside/internal/abi"
 )
 
-// Faults are what a test puts before the kernel in builds that are [Faulty]: it
-// is asked at the door, so that whatever it decides is an answer that the kernel
-// could have given, with nothing done that the answer denies.
+// This file is for tests. In builds that are [Faulty], [Faults] change or refuse system
+// calls, and a [Simulator] answers those of rings. Other builds do not call it.
+
+// Faults are a test's hook before each system call. A call that Faults refuse is not
+// made, so that every result is one that the kernel could have given.
 type Faults struct {
-	// Enter is shown the entries that io_uring_enter(2) is about to take. It may
-	// change them, and it returns how many of them shall be taken, or an errno
-	// in the place of the whole call.
+	// Enter gets the entries that io_uring_enter(2) is about to submit, which it may
+	// change. It returns how many of them are submitted, or the errno of the call.
 	Enter func(entries []*abi.SQE) (int, syscall.Errno)
-	// Call is told the name of another call, and of how many bytes, messages or
-	// events it is. It returns how many it shall be, or an errno in the place of
-	// the call. Of io_uring_register(2) n is the operation.
+	// Call gets the name of any other call and its number of bytes, messages or
+	// events, for io_uring_register(2) the operation. It returns the number to use
+	// instead, or the errno of the call.
 	Call func(name string, n int) (int, syscall.Errno)
 }
 
 var faults atomic.Pointer[Faults]
 
-// SetFaults puts f before the kernel, or takes away what is there when it is nil.
-// Rings that were opened before have their entries left alone.
+// SetFaults installs f, or removes the hook when f is nil. Entries of rings that were
+// opened before are not shown to it.
 func SetFaults(f *Faults) { faults.Store(f) }
 
-// submissions are the submission queues of rings, by descriptor.
+// submissions are the submission queues of the kernel's rings, by descriptor.
 var submissions struct {
 	sync.Mutex
 	rings map[int]*submission
@@ -44,12 +45,13 @@ type submission struct {
 	queue, sqes *Region
 }
 
-// faultySetup notes a ring that was opened.
+// faultySetup registers the submission queue of a new ring, if [Faults] can change its
+// entries.
 func faultySetup(fd int, p *abi.Params) {
 	const other = abi.IORING_SETUP_SQE128 | abi.IORING_SETUP_SQPOLL | abi.IORING_SETUP_NO_MMAP | abi.IORING_SETUP_REGISTERED_FD_ONLY
 	submissions.Lock()
 	defer submissions.Unlock()
-	delete(submissions.rings, fd) // of a ring that is closed
+	delete(submissions.rings, fd) // a closed ring had the same number
 	if faults.Load() == nil || p.Flags&other != 0 {
 		return
 	}
@@ -59,7 +61,7 @@ func faultySetup(fd int, p *abi.Params) {
 	submissions.rings[fd] = &submission{params: *p}
 }
 
-// faultyMap notes where a ring's queue is mapped.
+// faultyMap registers where a ring's queue is mapped.
 func faultyMap(fd int, off int64, r *Region) {
 	submissions.Lock()
 	defer submissions.Unlock()
@@ -73,8 +75,20 @@ func faultyMap(fd int, off int64, r *Region) {
 	}
 }
 
-// faultyEnter asks about an enter. A call that shall take less than it was told
-// must not wait, as the kernel's would not.
+// hookedEnter passes a call of io_uring_enter(2) to the simulator or to [Faults]. The
+// caller returns n and errno if n is not negative or errno is not 0; otherwise it makes
+// the call with the numbers returned.
+func hookedEnter(fd int, submit, wait, flags uint32, arg unsafe.Pointer) (n int, toSubmit, toWait uint32, errno syscall.Errno) {
+	if r := simulatedRing(fd, flags); r != nil {
+		n, errno = simulatedEnter(r, submit, wait, flags, arg)
+		return n, 0, 0, errno
+	}
+	toSubmit, toWait, errno = faultyEnter(fd, submit, wait)
+	return -1, toSubmit, toWait, errno
+}
+
+// faultyEnter asks [Faults] about an enter. Like the kernel, a call that submits less
+// than it was asked to does not wait.
 func faultyEnter(fd int, submit, wait uint32) (uint32, uint32, syscall.Errno) {
 	f := faults.Load()
 	if f == nil {
@@ -105,7 +119,7 @@ func entriesOf(fd int, n uint32) []*abi.SQE {
 	return entries
 }
 
-// faulty asks about another call.
+// faulty asks [Faults] about any other call.
 func faulty(name string, n int) (int, syscall.Errno) {
 	if f := faults.Load(); f != nil {
 		return f.Call(name, n)
@@ -113,14 +127,13 @@ func faulty(name string, n int) (int, syscall.Errno) {
 	return n, 0
 }
 
-// Simulator is what a test puts in the place of the kernel's rings in builds that
-// are [Faulty]: where [Faults] are asked before a call, it answers. What it opens
-// has memory of Go's heap in the place of mappings, so that the race detector sees
-// what the kernel's half of a ring does.
+// Simulator replaces the kernel's io_uring in tests, in builds that are [Faulty]. The
+// memory of its rings is on Go's heap instead of mapped, so that the race detector sees
+// the accesses of the kernel's half.
 type Simulator interface {
-	// Setup is io_uring_setup(2). The descriptor is the process's, who closes it.
+	// Setup is io_uring_setup(2). The caller owns the descriptor.
 	Setup(entries uint32, p *abi.Params) (fd int, r SimulatedRing, errno syscall.Errno)
-	// Unmapped is told that memory is given back, which nothing in flight may use.
+	// Unmapped reports that memory was released; no operation in flight may use it.
 	Unmapped(addr uint64, size int)
 }
 
@@ -130,7 +143,7 @@ type SimulatedRing interface {
 	Register(op uint32, arg unsafe.Pointer, n uint32) (int, syscall.Errno)
 	// Map is mmap(2) of the descriptor: see [HeapRegion].
 	Map(off int64, size int) (*Region, syscall.Errno)
-	// Close is told before the descriptor is closed.
+	// Close is called before the descriptor is closed.
 	Close()
 }
 
@@ -143,8 +156,8 @@ type EnterCall struct {
 
 var simulator atomic.Pointer[Simulator]
 
-// SetSimulator lets s answer for rings that are opened from here on, or the
-// kernel when it is nil. Rings that are open stay whose they are.
+// SetSimulator has rings that are opened from now on served by s, or by the kernel
+// when s is nil. Open rings are not affected.
 func SetSimulator(s Simulator) {
 	if s == nil {
 		simulator.Store(nil)
@@ -153,10 +166,9 @@ func SetSimulator(s Simulator) {
 	simulator.Store(&s)
 }
 
-// simulated are the rings that are not the kernel's, and memory that is not
-// mapped.
+// simulated has the rings of simulators, and the memory that stands for mappings.
 var simulated struct {
-	n atomic.Int32 // of rings
+	n atomic.Int32 // number of rings
 	sync.Mutex
 	rings   map[int]SimulatedRing
 	regions []simulatedRegion
@@ -167,7 +179,7 @@ type simulatedRegion struct {
 	by   Simulator
 }
 
-// simulatedSetup opens a ring of the simulator's, if there is one.
+// simulatedSetup opens a ring of the simulator; ok is false where there is none.
 func simulatedSetup(entries uint32, p *abi.Params) (fd int, errno syscall.Errno, ok bool) {
 	s := simulator.Load()
 	if s == nil {
@@ -187,7 +199,7 @@ func simulatedSetup(entries uint32, p *abi.Params) (fd int, errno syscall.Errno,
 	return fd, 0, true
 }
 
-// simulatedRing returns the ring of a descriptor, nil when it is the kernel's.
+// simulatedRing returns the simulated ring of a descriptor, nil for the kernel's.
 func simulatedRing(fd int, flags uint32) SimulatedRing {
 	if simulated.n.Load() == 0 || flags&abi.IORING_ENTER_REGISTERED_RING != 0 {
 		return nil
@@ -197,7 +209,7 @@ func simulatedRing(fd int, flags uint32) SimulatedRing {
 	return simulated.rings[fd]
 }
 
-// simulatedEnter is [SimulatedRing.Enter] with the argument of the call.
+// simulatedEnter decodes the argument of the call for [SimulatedRing.Enter].
 func simulatedEnter(r SimulatedRing, submit, wait, flags uint32, arg unsafe.Pointer) (int, syscall.Errno) {
 	c := EnterCall{Submit: submit, Wait: wait, Flags: flags}
 	if flags&abi.IORING_ENTER_EXT_ARG != 0 {
@@ -216,7 +228,7 @@ func simulatedEnter(r SimulatedRing, submit, wait, flags uint32, arg unsafe.Poin
 	return n, 0
 }
 
-// closing is told that a descriptor is about to be closed.
+// closing is called before a descriptor is closed.
 func closing(fd int) {
 	if simulated.n.Load() == 0 {
 		return
@@ -242,7 +254,7 @@ func simulatedMap(r SimulatedRing, off int64, size int) (*Region, error) {
 	return noteRegion(&Region{base: region.base, size: region.size}), nil
 }
 
-// simulatedAnon is [MapAnon] for what belongs to rings that are simulated.
+// simulatedAnon is [MapAnon] while there is a simulator.
 func simulatedAnon(size int) (*Region, bool) {
 	if simulator.Load() == nil {
 		return nil, false
@@ -250,7 +262,7 @@ func simulatedAnon(size int) (*Region, bool) {
 	return noteRegion(HeapRegion(size)), true
 }
 
-// noteRegion notes a region that must not be unmapped.
+// noteRegion registers a region on Go's heap, which must not be unmapped.
 func noteRegion(r *Region) *Region {
 	s := simulator.Load()
 	if s == nil {
@@ -262,8 +274,8 @@ func noteRegion(r *Region) *Region {
 	return r
 }
 
-// simulatedUnmap is [Region.Unmap] of such a region, and reports whether it was one.
-// Who goes on using it sees other bytes.
+// simulatedUnmap is [Region.Unmap] for a region on Go's heap, and reports whether it was
+// one. It overwrites the memory, so that a use after the release shows.
 func simulatedUnmap(p unsafe.Pointer, n uintptr) bool {
 	simulated.Lock()
 	i := slices.IndexFunc(simulated.regions, func(r simulatedRegion) bool { return r.base == p })
@@ -281,7 +293,7 @@ func simulatedUnmap(p unsafe.Pointer, n uintptr) bool {
 	return true
 }
 
-// HeapRegion returns memory of Go's heap in the place of a mapping.
+// HeapRegion returns a region on Go's heap.
 func HeapRegion(size int) *Region {
 	words := make([]uint64, (PageCeil(size)+7)/8)
 	return &Region{base: unsafe.Pointer(unsafe.SliceData(words)), size: uintptr(len(words) * 8)}

@@ -4,6 +4,8 @@
 
 package sys
 
+import "syscall"
+
 // RaceEnabled says that this is a build with the race detector; see race_on.go.
 const RaceEnabled = false
 
@@ -11,7 +13,12 @@ const RaceEnabled = false
 // detector it does not, and what would ask is not compiled.
 const Faulty = false
 
-// What follows does nothing here, and costs nothing.
+// What follows the constants does nothing in these builds and is compiled away: see
+// race_on.go.
+
+func fault(_ string, n int) (int, syscall.Errno)             { return n, 0 }
+func faultRetry(_ string, n int) (int, syscall.Errno)        { return n, 0 }
+func faultSlice[T any](_ string, s []T) ([]T, syscall.Errno) { return s, 0 }
 
 func RaceRead([]byte)       {}
 func RaceWrite([]byte)      {}

@@ -6,6 +6,7 @@ package sys
 
 import (
 	"runtime"
+	"syscall"
 	"unsafe"
 )
 
@@ -16,6 +17,33 @@ const RaceEnabled = true
 // Faulty reports whether this build asks [Faults] before each call, as tests do that
 // make the kernel fail.
 const Faulty = runtime.GOOS == "linux"
+
+// fault asks [Faults] about a call of n bytes, messages or events. It returns how many
+// it shall be, or the errno that the caller returns in the place of the call.
+func fault(name string, n int) (int, syscall.Errno) {
+	if !Faulty {
+		return n, 0
+	}
+	return faulty(name, n)
+}
+
+// faultRetry is [fault] for calls that are repeated when a signal interrupts them.
+func faultRetry(name string, n int) (int, syscall.Errno) {
+	for {
+		if m, errno := fault(name, n); errno != syscall.EINTR {
+			return m, errno
+		}
+	}
+}
+
+// faultSlice is [fault] for the length of s, which it shortens.
+func faultSlice[T any](name string, s []T) ([]T, syscall.Errno) {
+	n, errno := fault(name, len(s))
+	if errno != 0 {
+		return nil, errno
+	}
+	return s[:n], 0
+}
 
 // RaceRead tells the race detector that p is read on the calling goroutine. So
 // are system calls that it does not see.

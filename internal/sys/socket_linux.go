@@ -24,12 +24,9 @@ const (
 // SockRecv is recv(2) that does not block, whether or not the descriptor is
 // non-blocking. The scheduler learns of it only when much may have to be copied.
 func SockRecv(fd int, p []byte, flags int) (int, syscall.Errno) {
-	if Faulty {
-		n, errno := faulty("recv", len(p))
-		if errno != 0 {
-			return 0, errno
-		}
-		p = p[:n]
+	p, errno := faultSlice("recv", p)
+	if errno != 0 {
+		return 0, errno
 	}
 	flags |= unix.MSG_DONTWAIT
 	if len(p) > sockCallBlocked {
@@ -43,12 +40,9 @@ func SockRecv(fd int, p []byte, flags int) (int, syscall.Errno) {
 // SockRecvFrom is [SockRecv] that stores the address of the sender in addr and
 // returns how many bytes of it are valid.
 func SockRecvFrom(fd int, p, addr []byte, flags int) (n, addrLen int, errno syscall.Errno) {
-	if Faulty {
-		n, errno := faulty("recv", len(p))
-		if errno != 0 {
-			return 0, 0, errno
-		}
-		p = p[:n]
+	p, errno = faultSlice("recv", p)
+	if errno != 0 {
+		return 0, 0, errno
 	}
 	flags |= unix.MSG_DONTWAIT
 	length := uint32(len(addr))
@@ -66,12 +60,9 @@ func SockRecvFrom(fd int, p, addr []byte, flags int) (n, addrLen int, errno sysc
 // SockSend is send(2) that does not block, whether or not the descriptor is
 // non-blocking; no signal is raised when the peer has closed.
 func SockSend(fd int, p []byte, flags int) (int, syscall.Errno) {
-	if Faulty {
-		n, errno := faulty("send", len(p))
-		if errno != 0 {
-			return 0, errno
-		}
-		p = p[:n]
+	p, errno := faultSlice("send", p)
+	if errno != 0 {
+		return 0, errno
 	}
 	flags |= unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
 	if len(p) > sockCallBlocked {
@@ -86,10 +77,8 @@ func SockSend(fd int, p []byte, flags int) (int, syscall.Errno) {
 // connected socket when addr is empty. A simulated fault does not cut the
 // datagram: the kernel sends one whole or not at all.
 func SockSendTo(fd int, p, addr []byte, flags int) (int, syscall.Errno) {
-	if Faulty {
-		if _, errno := faulty("sendmsg", 1); errno != 0 {
-			return 0, errno
-		}
+	if _, errno := fault("sendmsg", 1); errno != 0 {
+		return 0, errno
 	}
 	flags |= unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
 	if len(p) > sockCallBlocked {
@@ -112,10 +101,8 @@ func result(n uintptr, errno syscall.Errno) int {
 // SockSendMsg is sendmsg(2), without a signal; msg points at a struct msghdr
 // that keeps what it names reachable.
 func SockSendMsg(fd int, msg unsafe.Pointer, flags int) (int, syscall.Errno) {
-	if Faulty {
-		if _, errno := faulty("sendmsg", 1); errno != 0 {
-			return 0, errno
-		}
+	if _, errno := fault("sendmsg", 1); errno != 0 {
+		return 0, errno
 	}
 	n, _, errno := syscall.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(msg), uintptr(flags|unix.MSG_NOSIGNAL))
 	return result(n, errno), errno
@@ -162,12 +149,9 @@ func (m *SockMsg) Flags() int { return int(m.hdr.Flags) }
 // SockRecvMany is recvmmsg(2), or recvmsg(2) for one message, that does not
 // block: it returns how many messages were there.
 func SockRecvMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
-	if Faulty {
-		n, errno := faulty("recvmmsg", len(msgs))
-		if errno != 0 {
-			return 0, errno
-		}
-		msgs = msgs[:n]
+	msgs, errno := faultSlice("recvmmsg", msgs)
+	if errno != 0 {
+		return 0, errno
 	}
 	flags |= unix.MSG_DONTWAIT
 	if len(msgs) == 1 && msgs[0].hdr.Iov.Len <= sockCallBlocked {
@@ -187,12 +171,9 @@ func SockRecvMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
 // and raises no signal: it returns how many messages were sent, at least one when
 // there is no error.
 func SockSendMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
-	if Faulty {
-		n, errno := faulty("sendmmsg", len(msgs))
-		if errno != 0 {
-			return 0, errno
-		}
-		msgs = msgs[:n]
+	msgs, errno := faultSlice("sendmmsg", msgs)
+	if errno != 0 {
+		return 0, errno
 	}
 	flags |= unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
 	if len(msgs) == 1 && msgs[0].hdr.Iov.Len <= sockCallBlocked {
@@ -215,10 +196,8 @@ func SockSendMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
 // answers EAGAIN where there is none. It waits only if the other process takes
 // the connection in between, and the scheduler is told of that.
 func SockAccept(fd int, addr []byte) (nfd, n int, errno syscall.Errno) {
-	if Faulty {
-		if _, errno := faulty("accept", 1); errno != 0 {
-			return -1, 0, errno
-		}
+	if _, errno := fault("accept", 1); errno != 0 {
+		return -1, 0, errno
 	}
 	if flags, _, errno := syscall.RawSyscall(unix.SYS_FCNTL, uintptr(fd), unix.F_GETFL, 0); errno == 0 && flags&unix.O_NONBLOCK == 0 {
 		if n, errno := PollNow([]PollFD{{Fd: int32(fd), Events: unix.POLLIN}}); n == 0 && errno == 0 {
@@ -254,10 +233,8 @@ func SockInt(fd, level, option int) (int, error) { return unix.GetsockoptInt(fd,
 
 // SetSockInt sets one.
 func SetSockInt(fd, level, option, value int) error {
-	if Faulty {
-		if _, errno := faulty("setsockopt", 1); errno != 0 {
-			return errno
-		}
+	if _, errno := fault("setsockopt", 1); errno != 0 {
+		return errno
 	}
 	return unix.SetsockoptInt(fd, level, option, value)
 }
@@ -275,10 +252,8 @@ func SockMPTCP(fd int) bool {
 
 // SockLinger sets SO_LINGER: seconds below 0 turn it off.
 func SockLinger(fd, seconds int) error {
-	if Faulty {
-		if _, errno := faulty("setsockopt", 1); errno != 0 {
-			return errno
-		}
+	if _, errno := fault("setsockopt", 1); errno != 0 {
+		return errno
 	}
 	l := unix.Linger{Onoff: 1, Linger: int32(seconds)}
 	if seconds < 0 {
@@ -295,31 +270,25 @@ func SockReusePort(fd int) error {
 
 // SockShutdown is shutdown(2).
 func SockShutdown(fd, how int) error {
-	if Faulty {
-		if _, errno := faulty("shutdown", 1); errno != 0 {
-			return errno
-		}
+	if _, errno := fault("shutdown", 1); errno != 0 {
+		return errno
 	}
 	return syscall.Shutdown(fd, how)
 }
 
 // SockListen is listen(2); on a socket that listens it changes the backlog.
 func SockListen(fd, backlog int) error {
-	if Faulty {
-		if _, errno := faulty("listen", 1); errno != 0 {
-			return errno
-		}
+	if _, errno := fault("listen", 1); errno != 0 {
+		return errno
 	}
 	return syscall.Listen(fd, backlog)
 }
 
 // SockSendFile is sendfile(2) from the position of in.
 func SockSendFile(out, in, n int) (int, syscall.Errno) {
-	if Faulty {
-		var errno syscall.Errno
-		if n, errno = faulty("sendfile", n); errno != 0 {
-			return 0, errno
-		}
+	n, errno := fault("sendfile", n)
+	if errno != 0 {
+		return 0, errno
 	}
 	r, _, errno := syscall.Syscall6(unix.SYS_SENDFILE, uintptr(out), uintptr(in), 0, uintptr(n), 0, 0)
 	return result(r, errno), errno
@@ -327,11 +296,9 @@ func SockSendFile(out, in, n int) (int, syscall.Errno) {
 
 // SockSplice is splice(2) without offsets.
 func SockSplice(in, out, n, flags int) (int, syscall.Errno) {
-	if Faulty {
-		var errno syscall.Errno
-		if n, errno = faulty("splice", n); errno != 0 {
-			return 0, errno
-		}
+	n, errno := fault("splice", n)
+	if errno != 0 {
+		return 0, errno
 	}
 	r, _, errno := syscall.Syscall6(unix.SYS_SPLICE, uintptr(in), 0, uintptr(out), 0, uintptr(n), uintptr(flags))
 	return result(r, errno), errno
@@ -340,10 +307,8 @@ func SockSplice(in, out, n, flags int) (int, syscall.Errno) {
 // SplicePipe opens a pipe that neither blocks nor survives an exec, as large as
 // [SpliceChunk] where the limits allow it.
 func SplicePipe() (r, w *FD, err error) {
-	if Faulty {
-		if _, errno := faulty("pipe2", 1); errno != 0 {
-			return nil, nil, Error("pipe2", errno)
-		}
+	if _, errno := fault("pipe2", 1); errno != 0 {
+		return nil, nil, Error("pipe2", errno)
 	}
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {

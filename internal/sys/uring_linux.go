@@ -39,13 +39,11 @@ func Setup(entries uint32, p *abi.Params) (int, syscall.Errno) {
 // Enter calls io_uring_enter(2) and tells Go's scheduler that it may block.
 func Enter(fd int, toSubmit, minComplete, flags uint32, arg unsafe.Pointer, size uintptr) (int, syscall.Errno) {
 	if Faulty {
-		if r := simulatedRing(fd, flags); r != nil {
-			return simulatedEnter(r, toSubmit, minComplete, flags, arg)
+		n, submit, wait, errno := hookedEnter(fd, toSubmit, minComplete, flags, arg)
+		if n >= 0 || errno != 0 {
+			return n, errno
 		}
-		var errno syscall.Errno
-		if toSubmit, minComplete, errno = faultyEnter(fd, toSubmit, minComplete); errno != 0 {
-			return -1, errno
-		}
+		toSubmit, minComplete = submit, wait
 	}
 	n, _, errno := syscall.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), uintptr(toSubmit),
 		uintptr(minComplete), uintptr(flags), uintptr(arg), size)
@@ -57,14 +55,11 @@ func Enter(fd int, toSubmit, minComplete, flags uint32, arg unsafe.Pointer, size
 // just miss being inlined.
 func EnterRaw(fd int, toSubmit, flags uintptr) (int, syscall.Errno) {
 	if Faulty {
-		if r := simulatedRing(fd, uint32(flags)); r != nil {
-			return simulatedEnter(r, uint32(toSubmit), 0, uint32(flags), nil)
+		n, submit, _, errno := hookedEnter(fd, uint32(toSubmit), 0, uint32(flags), nil)
+		if n >= 0 || errno != 0 {
+			return n, errno
 		}
-		n, _, errno := faultyEnter(fd, uint32(toSubmit), 0)
-		if errno != 0 {
-			return -1, errno
-		}
-		toSubmit = uintptr(n)
+		toSubmit = uintptr(submit)
 	}
 	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), toSubmit, 0, flags, 0, 0)
 	return int(n), errno
@@ -74,14 +69,11 @@ func EnterRaw(fd int, toSubmit, flags uintptr) (int, syscall.Errno) {
 // already: it tells how much task work the call may do.
 func EnterRawFor(fd int, toSubmit, minComplete, flags uintptr) (int, syscall.Errno) {
 	if Faulty {
-		if r := simulatedRing(fd, uint32(flags)); r != nil {
-			return simulatedEnter(r, uint32(toSubmit), uint32(minComplete), uint32(flags), nil)
+		n, submit, wait, errno := hookedEnter(fd, uint32(toSubmit), uint32(minComplete), uint32(flags), nil)
+		if n >= 0 || errno != 0 {
+			return n, errno
 		}
-		n, wait, errno := faultyEnter(fd, uint32(toSubmit), uint32(minComplete))
-		if errno != 0 {
-			return -1, errno
-		}
-		toSubmit, minComplete = uintptr(n), uintptr(wait)
+		toSubmit, minComplete = uintptr(submit), uintptr(wait)
 	}
 	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), toSubmit, minComplete, flags, 0, 0)
 	return int(n), errno
@@ -106,13 +98,11 @@ func Register(fd int, op uint32, arg unsafe.Pointer, n uint32) (int, syscall.Err
 // region.
 func EnterAt(fd int, toSubmit, minComplete, flags uint32, off, size uintptr) (int, syscall.Errno) {
 	if Faulty {
-		if r := simulatedRing(fd, flags); r != nil {
-			return simulatedEnter(r, toSubmit, minComplete, flags, nil)
+		n, submit, wait, errno := hookedEnter(fd, toSubmit, minComplete, flags, nil)
+		if n >= 0 || errno != 0 {
+			return n, errno
 		}
-		var errno syscall.Errno
-		if toSubmit, minComplete, errno = faultyEnter(fd, toSubmit, minComplete); errno != 0 {
-			return -1, errno
-		}
+		toSubmit, minComplete = submit, wait
 	}
 	n, _, errno := syscall.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), uintptr(toSubmit),
 		uintptr(minComplete), uintptr(flags), off, size)
