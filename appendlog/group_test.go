@@ -187,7 +187,7 @@ func TestAppendContext(t *testing.T) {
 	mustClose(t, a)
 }
 
-// TestWithdrawTheLead has everybody give up at random moments, among them those
+// TestWithdrawTheLead cancels all appends at random moments, among them those
 // that were just chosen to lead. The lead must never be lost, and a record is in
 // the log exactly when its append said so.
 func TestWithdrawTheLead(t *testing.T) {

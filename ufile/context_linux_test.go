@@ -18,7 +18,7 @@ import (
 )
 
 // errWhy is the cause of an end.
-var errWhy = errors.New("somebody gave up")
+var errWhy = errors.New("the caller gave up")
 
 // ended returns a context that has ended.
 func ended() context.Context {

@@ -20,10 +20,10 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// TestLittleLockedMemory has a user who may lock 64 KiB of memory, or none:
+// TestLittleLockedMemory runs as a user that may lock 64 KiB of memory, or none:
 // fewer buffers are registered, and nothing else changes.
 func TestLittleLockedMemory(t *testing.T) {
-	const nobodys = 61_234 // a user who has locked nothing yet
+	const nobodys = 61_234 // a user that has locked nothing yet
 	if !inChild(t, nil) {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // TestReaderComesToAnErrorAtItsPosition has blocks that were read ahead fail. A
-// block is large, and its error lies anywhere in it: what is before is read, in
+// block is large, and its error lies anywhere in it: the bytes before it are read, in
 // small pieces, and what has become readable meanwhile is no error.
 func TestReaderComesToAnErrorAtItsPosition(t *testing.T) {
 	const block = 4 * DirectAlign

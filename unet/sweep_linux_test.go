@@ -614,7 +614,7 @@ func sweptOptions(t *faultsweep.Trial) {
 		}))
 		p := make([]byte, 3)
 		if _, err := io.ReadFull(b, p); !t.Judge("Read", err) {
-			return // what was written is still there
+			return // the written bytes are still there
 		}
 		if string(p) != "raw" {
 			t.Errorf("read %q", p)

@@ -184,7 +184,7 @@ func (b *ringBackend) giveUp(why error) error {
 	for fd := range b.t.entries {
 		if e := &b.t.entries[fd]; e.on && !e.gone {
 			e.armed, e.queued = false, false
-			w.backend.add(fd, e) // fails for closed files, whose end nobody is told
+			w.backend.add(fd, e) // fails for closed files, whose end is not reported
 		}
 	}
 	b.t.changes = nil

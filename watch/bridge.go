@@ -17,7 +17,7 @@ import (
 // stays there, and its events arrive as a completion among the others. Where the
 // kernel lacks EPOLL_WAIT (6.15) the ring polls the instance, and Events asks it.
 //
-// A bridge is for one ring, and may be used by those who may use the ring's
+// A bridge is for one ring, and may be used where the ring may be used: by the ring's
 // submission side (Wait, Ctl) and completion side (Events). It must stay
 // reachable until the completion of the last Wait has been reaped: the kernel
 // writes into its memory. The caller owns the ring and the instance and closes

@@ -38,7 +38,7 @@
 //   - In one Dispatch each descriptor is reported at most once. Those with
 //     [Write] come first, as finishing output frees what input needs. Among those
 //     with Write, and among those without, the kernel's order is kept: for Edge
-//     and OneShot, the order in which they became ready while nobody looked.
+//     and OneShot, the order in which they became ready since the last turn.
 //   - After Remove has returned, no event of that registration is reported, also
 //     when it had been found before; after Modify, none that is not asked for
 //     any more. A callback may add, modify and remove any descriptor.
@@ -62,7 +62,7 @@
 //
 // # Concurrency
 //
-// Wake may be called by anybody at any time. Wait is run by one goroutine,
+// Wake may be called by any goroutine at any time. Wait is run by one goroutine,
 // while others may use the rest; all methods but these two, and [Watcher.Backend],
 // exclude each other by a lock of the caller's. Prepare, Wait and Dispatch of one
 // turn belong to one goroutine.
@@ -78,7 +78,7 @@
 //
 // # Threads
 //
-// The ring belongs to the thread that waits, which is what makes it cheap. The
+// The ring belongs to the waiting thread, which makes it cheap. The
 // goroutine that runs the turns should therefore call runtime.LockOSThread.
 // Otherwise all stays correct, but each time that it has come to another thread
 // the watcher opens a ring there and registers everything anew, which can repeat

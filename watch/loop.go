@@ -22,7 +22,7 @@ var errRunning = errors.New("watch: the loop runs already")
 // All are called by the goroutine that is in [Loop.Run], one after the other, so
 // that they need no locks among themselves; one that blocks holds up the others.
 //
-// Post, Stop, Drain, Close and Backend may be called by anybody at any time. The
+// Post, Stop, Drain, Close and Backend may be called by any goroutine at any time. The
 // rest, and the methods of [Timer] and [Hook], are for the callbacks, and for
 // times when the loop does not run. An event costs no allocation.
 type Loop struct {

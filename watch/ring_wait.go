@@ -45,7 +45,7 @@ func (b *ringBackend) wait(timeout time.Duration) error {
 			return nil
 		}
 		if timeout == 0 || b.over() || b.hot.disarmed > 0 {
-			return nil // what is disarmed is armed again first
+			return nil // disarmed descriptors are armed again first
 		}
 		b.hot.quiet = hot > 0
 	}
@@ -187,7 +187,7 @@ func (b *ringBackend) complete(c *uring.CQE) {
 	case e.spent:
 		return
 	case found == 0:
-		b.unasked(fd, e)
+		b.unrequested(fd, e)
 		return
 	case e.mode != OneShot && !more:
 		t.change(fd, e) // a full CQ ends a multishot poll
@@ -210,10 +210,10 @@ func (b *ringBackend) refused(fd int32, e *entry, errno syscall.Errno) {
 	}
 }
 
-// unasked goes on after a report of what nobody asked for: the kernel always
-// adds POLLRDHUP. As that lasts, a one-shot poll would report it again at once:
-// a multishot one waits until something else comes.
-func (b *ringBackend) unasked(fd int32, e *entry) {
+// unrequested handles a report without a requested event: the kernel always adds
+// POLLRDHUP. As that state lasts, a new one-shot poll would report it again at once,
+// so a multishot one is armed, which reports only the next change.
+func (b *ringBackend) unrequested(fd int32, e *entry) {
 	if e.armed {
 		return
 	}

@@ -264,7 +264,7 @@ func sweptOperations() []faultsweep.Operation {
 			falls[kind] = append(falls[kind], faultsweep.Choice{Errno: c.Errno, Passing: true, Once: true})
 		}
 	}
-	// Who has a bridge hears of everything.
+	// A bridge reports everything.
 	bridge := map[string][]faultsweep.Choice{
 		"POLL_ADD":   faultsweep.Choices["EPOLL_WAIT"],
 		"epoll_wait": faultsweep.Passes(syscall.EINTR),

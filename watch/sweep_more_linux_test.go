@@ -15,7 +15,7 @@ import (
 )
 
 // sweptChanges changes what is waited for of descriptors that wait: the ends of
-// pipes that are written to have room, which nobody had asked about.
+// pipes that are written to have room, which was not asked for.
 func sweptChanges(o watch.Options) func(*faultsweep.Trial) {
 	modes := []watch.Trigger{watch.Level, watch.Edge, watch.OneShot}
 	return onPipes(o, len(modes), func(t *faultsweep.Trial, w *watch.Watcher, p sweptPipes) {
@@ -40,7 +40,7 @@ func sweptChanges(o watch.Options) func(*faultsweep.Trial) {
 			return
 		}
 		if seen != 0 {
-			t.Errorf("events %b that nobody has asked about", seen)
+			t.Errorf("events %b that were not asked for", seen)
 		}
 		for i, mode := range modes {
 			if want&(1<<i) != 0 {
@@ -113,7 +113,7 @@ func sweptSteps(o watch.Options) func(*faultsweep.Trial) {
 				return
 			}
 			if !t.Judge("Run", err) {
-				continue // it says whether it can go on
+				continue // the error tells how to continue
 			}
 			if !over || reads != 2 || idle < 3 || l.Len() != 0 {
 				t.Errorf("the loop ended with %v, %d, %d, %d", over, reads, idle, l.Len())

@@ -23,11 +23,11 @@ func (closedError) Error() string { return "watch: closed" }
 
 func (closedError) Is(target error) bool { return target == os.ErrClosed }
 
-// errWaiting is a broken rule of the caller's.
+// errWaiting reports a misuse: Wait is called twice at a time.
 var errWaiting = fmt.Errorf("watch: another goroutine is in Wait")
 
 // Watcher watches descriptors. See the package comment for its contract and for
-// who may call what when.
+// the methods that may be called concurrently.
 type Watcher struct {
 	table
 	backend     backend
@@ -300,7 +300,7 @@ func (w *Watcher) Poll(timeout time.Duration, f func(Event)) (int, error) {
 // time; on a closed watcher it does nothing.
 func (w *Watcher) Wake() {
 	if s := w.state.Or(stWoken); s&(stWoken|stWaiting) != stWaiting {
-		return // nobody waits, or somebody has woken them
+		return // no goroutine waits, or it has been woken
 	}
 	w.wakeMu.Lock()
 	defer w.wakeMu.Unlock()

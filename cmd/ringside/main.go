@@ -34,7 +34,7 @@ func main() {
 }
 
 // untilSignal returns a context that the first signal ends, which asks for an orderly end. The second one
-// has its usual effect, from before anybody can see the first.
+// has its usual effect, from before the first can be seen.
 func untilSignal() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)

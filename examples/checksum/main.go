@@ -107,7 +107,7 @@ func sums(ctx context.Context, tree fs.FS, readers int, out io.Writer) error {
 	return walked // order is closed after walked was set
 }
 
-// walk hands out the files, first to those who print and then to those who read.
+// walk hands out the files, first to the printer and then to the readers.
 func walk(ctx context.Context, tree fs.FS, work, order chan<- *job) error {
 	return fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {

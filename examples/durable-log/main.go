@@ -7,7 +7,7 @@
 //	go run ./examples/durable-log -print /var/tmp/lines
 //
 // It shows appendlog.Log: -j goroutines append, and each sync makes the records of all
-// that wait durable. Kill it at any time: what was printed is there. A signal ends
+// that wait durable. Kill it at any time: every printed record is found again. A signal ends
 // it with code 130.
 package main
 

@@ -29,7 +29,7 @@ type server struct {
 	fd    int      // of ln
 	addr  net.Addr
 	idle  time.Duration
-	buf   []byte // what is read is echoed at once, so connections share it
+	buf   []byte // input is echoed at once, so connections share it
 	conns map[*conn]struct{}
 	over  bool
 }

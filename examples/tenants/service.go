@@ -93,7 +93,7 @@ func (s *service) run(ctx context.Context) error {
 	begin, ending := time.Now(), cmp.Or(s.ending, ending)
 	err = errors.Join(err, s.finish(ending*2/3))
 	if left := s.store.close(ending - time.Since(begin)); left > 0 {
-		// What was acknowledged is durable, as after a crash.
+		// Acknowledged commits are durable, as after a crash.
 		log.Printf("%d databases could not be closed in time: the next start recovers them", left)
 	}
 	return err

@@ -214,7 +214,7 @@ func TestWaitingForAPlaceEnds(t *testing.T) {
 	}
 }
 
-// A database that cannot be opened is an error for those who ask, and is tried
+// A database that cannot be opened is an error for its requests, and is tried
 // again.
 func TestADatabaseThatCannotBeOpened(t *testing.T) {
 	dir := t.TempDir()

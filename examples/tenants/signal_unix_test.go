@@ -13,7 +13,7 @@ import (
 )
 
 // SIGINT and SIGTERM end the service in order, also with open connections and
-// databases; what was acknowledged is there afterwards.
+// databases; acknowledged commits are found afterwards.
 func TestSignals(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {

@@ -185,7 +185,7 @@ func (s *store) shut(t *tenant) {
 	s.changed()
 }
 
-// changed wakes all who wait for a place.
+// changed wakes all goroutines that wait for a place.
 func (s *store) changed() {
 	close(s.change)
 	s.change = make(chan struct{})

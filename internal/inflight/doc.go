@@ -16,7 +16,7 @@
 //	                                     abandoned ── Complete ──> (the completer releases)
 //
 // Acquired: the slot is being filled. Held: the kernel may use the slot's
-// resources, somebody waits. Done: the kernel is finished, the waiter has not
-// yet taken the result. Abandoned: nobody waits any more, but the kernel still
-// may use the resources, so they stay until the completion.
+// resources, and a goroutine waits. Done: the kernel is finished, the waiter has
+// not yet taken the result. Abandoned: no goroutine waits, but the kernel still may
+// use the resources, so they stay until the completion.
 package inflight

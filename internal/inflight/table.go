@@ -48,7 +48,7 @@ const (
 	stateAbandoned
 )
 
-// Slot is one place of a table. Value may be used by whoever holds the slot.
+// Slot is one place of a table. Only the holder of the slot may use Value.
 type Slot[T any] struct {
 	Value T
 
@@ -81,9 +81,8 @@ func (t *Table[T]) Acquire() (*Slot[T], bool) {
 }
 
 // Arm hands the slot to its operation: Value is filled, Lookup finds it from now
-// on. It orders what the caller did with Value before whatever somebody does who
-// looks the slot up: the way through the kernel orders nothing that the race
-// detector can see. An operation that starts again is armed again.
+// on. It orders the caller's use of Value before that of a goroutine that looks
+// the slot up: the race detector does not see the order that the kernel ensures. An operation that starts again is armed again.
 func (s *Slot[T]) Arm() {
 	if old := s.state.Swap(stateHeld); old != stateAcquired && old != stateHeld {
 		panic(fmt.Sprintf("inflight: slot %d armed in state %d", s.index, old))
@@ -112,9 +111,9 @@ func (s *Slot[T]) ID() ID {
 }
 
 // Lookup returns the slot that id, which was armed, names; nil when that use is over: it has
-// completed, though its waiter may not have released it yet. Whoever is not the
-// one that completes the slot may find that it has been released, and taken for
-// another use, by the time that Lookup returns.
+// completed, though its waiter may not have released it yet. For
+// all callers but the one that completes the slot, it may have been released, and
+// taken for another use, by the time that Lookup returns.
 func (t *Table[T]) Lookup(id ID) *Slot[T] {
 	i := id.index()
 	if i >= MaxSlots {
@@ -140,9 +139,9 @@ func (s *Slot[T]) alive() bool {
 	return state == stateHeld || state == stateAbandoned
 }
 
-// Complete says that the kernel is done with the slot. It returns true when
-// somebody waits, who then takes the result and releases the slot; false when
-// it was abandoned: the caller must release it. Completing a slot twice
+// Complete marks the slot as done: the kernel no longer uses it. It returns true
+// when a goroutine waits, which then takes the result and releases the slot. It
+// returns false when the slot was abandoned: the caller must release it. Completing a slot twice
 // panics: the kernel, or our reading of it, would be wrong.
 func (s *Slot[T]) Complete() (waited bool) {
 	switch {
@@ -154,13 +153,13 @@ func (s *Slot[T]) Complete() (waited bool) {
 	panic(fmt.Sprintf("inflight: slot %d completed in state %d", s.index, s.state.Load()))
 }
 
-// Abandon says that nobody waits any more. It returns false when the operation
-// is already done: the result is there to be taken.
+// Abandon marks the slot as having no waiter. It returns false when the operation
+// is already done: the result can be taken.
 func (s *Slot[T]) Abandon() bool { return s.state.CompareAndSwap(stateHeld, stateAbandoned) }
 
 // Each calls f for every slot that is armed and has not completed. It is meant
-// for shutting down, when nobody arms any more; what completes meanwhile may or
-// may not be seen.
+// for shutting down, when no slot is armed any more; slots that complete meanwhile
+// may or may not be visited.
 func (t *Table[T]) Each(f func(*Slot[T])) {
 	for c := range t.chunks {
 		chunk := t.chunks[c].Load()
@@ -209,7 +208,7 @@ func (t *Table[T]) grow() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if uint32(t.free.Load()) != 0 {
-		return true // somebody else grew or released
+		return true // another goroutine grew the table or released a slot
 	}
 	n := min(chunkSize, t.max-t.grown)
 	if n <= 0 {

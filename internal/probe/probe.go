@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package probe holds what feature detection needs and nobody else should: a
+// Package probe holds what only feature detection needs: a
 // cache that keeps only conclusive answers, the environment that decides about
 // io_uring (sysctls, seccomp, limits, security modules, containers), harmless
 // system calls that tell whether the kernel is reached at all, and the parsing
@@ -18,9 +18,8 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// Cache keeps the answers to questions that are expensive to ask. All methods
-// may be called concurrently; a question is asked once at a time, and those who
-// want the same answer wait for it.
+// Cache keeps the results of expensive probes. All methods may be called
+// concurrently. A probe runs once at a time, and other callers wait for its result.
 type Cache[K comparable, V any] struct {
 	// Conclusive reports whether an answer with this error stays true. Others are
 	// asked again. It must be set before the first use.

@@ -254,7 +254,7 @@ func (s *server) Fsync(<-chan struct{}, *fuse.FsyncIn) fuse.Status {
 
 // Fallocate is how the loop driver discards blocks and writes zeros. Both are writes
 // of zeros here: a discarded block may hold anything, and zeros are the worst for
-// whoever relied on the old content.
+// a file system that relied on the old content.
 func (s *server) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	const piece = 1 << 20
 	zeros := make([]byte, min(piece, in.Length))

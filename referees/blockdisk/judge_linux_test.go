@@ -311,7 +311,7 @@ func TestSyncFS(t *testing.T) {
 	}
 }
 
-// TestFailedWrites shows how a write that failed below is reported to those who share a
+// TestFailedWrites shows how a write that failed below is reported to those that share a
 // syncfs, as group sync in package sqlitevfs asks: by sync_file_range of the file, or by
 // syncfs and the fdatasync that follows then. On overlayfs it is not reported, which is
 // why group sync is off there.

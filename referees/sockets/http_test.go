@@ -46,7 +46,7 @@ func listen(t *testing.T, s *unet.System) net.Listener {
 	return l
 }
 
-// certificate returns one for 127.0.0.1 and who trusts it.
+// certificate returns a certificate for 127.0.0.1 and the pool that trusts it.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

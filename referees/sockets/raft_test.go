@@ -48,7 +48,7 @@ func (j *journal) entries() []string {
 	return slices.Clone(j.applied)
 }
 
-// has says whether there are n entries, those that came twice counted once.
+// has reports whether there are n entries, those that came twice counted once.
 func (j *journal) has(n int) bool {
 	all := j.entries()
 	slices.Sort(all)
@@ -139,7 +139,7 @@ func apply(t *testing.T, rafts []*raft.Raft, what string, n int) {
 	}
 }
 
-// until polls: raft tells nobody when it has got there.
+// until polls: raft does not report when it has got there.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {

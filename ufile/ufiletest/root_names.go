@@ -118,7 +118,7 @@ func rootLook(c *rootScript) {
 	c.note("leaves%s", c.everything())
 }
 
-// same checks that what is opened is what Stat describes.
+// same checks that Open opens the file that Stat describes.
 func (c *rootScript) same(r Root, name string, st fs.FileInfo) {
 	if !st.Mode().IsRegular() && !st.IsDir() {
 		return

@@ -14,7 +14,7 @@ var everyMode = []watch.Trigger{watch.Level, watch.Edge, watch.OneShot}
 func asked(r *rig) {
 	for _, mode := range everyMode {
 		a, b := r.pair()
-		r.add(a, watch.Read, mode) // writable, which nobody asked for
+		r.add(a, watch.Read, mode) // writable, which is not asked for
 		r.quiet()
 		write(r, b, "x")
 		if e := r.awaitOne(a, watch.Read); e.Events != watch.Read {
@@ -73,8 +73,8 @@ func brokenPipe(r *rig) {
 	}
 }
 
-// unasked has the kernel know of something lasting that nobody wants to hear of:
-// it must neither be reported nor keep the watcher busy, nor hide what comes.
+// unasked has a lasting state that is not asked for: it must neither be reported nor
+// keep the watcher busy, nor hide later events.
 func unasked(r *rig) {
 	for _, mode := range everyMode {
 		a, b := r.pair()

@@ -98,7 +98,7 @@ func many(r *rig) {
 	}
 }
 
-// overflow has more happen than any queue holds before anybody dispatches.
+// overflow has more happen than any queue holds before the first Dispatch.
 func overflow(r *rig) {
 	fds, originals := r.dups(12000)
 	for _, fd := range fds {

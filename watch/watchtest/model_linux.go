@@ -288,5 +288,5 @@ func (m *model) reported(ev watch.Event) {
 		}
 		return
 	}
-	m.Errorf("%d was reported, which nobody knows", ev.FD)
+	m.Errorf("%d was reported, which is not registered", ev.FD)
 }

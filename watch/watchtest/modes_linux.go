@@ -28,7 +28,7 @@ func edge(r *rig) {
 	fd := r.counter()
 	r.add(fd, watch.Read, watch.Edge)
 	r.quiet()
-	for range 5 { // nobody reads: each signal is new all the same
+	for range 5 { // nothing is read: each signal is new all the same
 		r.signal(fd)
 		r.awaitOne(fd, watch.Read)
 		r.quiet()

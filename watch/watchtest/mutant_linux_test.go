@@ -31,7 +31,7 @@ var mutants = map[string]struct {
 	"one-shot as edge":         {"Mode/OneShot", func(w *watch.Watcher) Watcher { return &otherMode{w, watch.OneShot, watch.Edge} }},
 	"nothing at first":         {"Mode/Initial", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: notAtFirst()} }},
 	"late for level":           {"Mode/Drained", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: echoing()} }},
-	"what nobody asked for":    {"Events/Asked", func(w *watch.Watcher) Watcher { return &curious{w, watch.Write} }},
+	"unrequested events":       {"Events/Asked", func(w *watch.Watcher) Watcher { return &curious{w, watch.Write} }},
 	"no hang-up":               {"Events/HangUp", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: without(watch.HangUp)} }},
 	"no error":                 {"Events/Error", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: without(watch.Error)} }},
 	"old value":                {"Events/Value", func(w *watch.Watcher) Watcher { return &oldValue{Watcher: w, first: map[int]any{}} }},

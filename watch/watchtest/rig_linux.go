@@ -175,7 +175,7 @@ func (r *rig) pipe() (rd, wr int) {
 	return r.own(fds[0]), r.own(fds[1])
 }
 
-// own closes fd when the test ends, if nobody has before.
+// own closes fd when the test ends, unless the test has.
 func (r *rig) own(fd int) int {
 	r.fds[fd] = sys.NewFD(fd)
 	return fd

@@ -168,7 +168,7 @@ func (s *shared) turn(f func(watch.Event)) bool {
 	return !s.stop
 }
 
-// changeMeanwhile adds and modifies while somebody waits.
+// changeMeanwhile adds and modifies while another goroutine waits.
 func changeMeanwhile(r *rig) {
 	seen := make(chan watch.Event, 16)
 	s, end := share(r, func(e watch.Event) { seen <- e })
@@ -201,7 +201,7 @@ func changeMeanwhile(r *rig) {
 	}
 }
 
-// removeMeanwhile removes while somebody waits, and closes: the peer sees the
+// removeMeanwhile removes while another goroutine waits, and closes: the peer sees the
 // end although nothing else happens.
 func removeMeanwhile(r *rig) {
 	s, end := share(r, func(watch.Event) {})

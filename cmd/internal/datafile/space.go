@@ -12,7 +12,7 @@ import (
 const (
 	// MinSize is the smallest file that Fit falls back to when the wish does not fit, in bytes.
 	MinSize = 64 << 20
-	// reserve is left free for everybody else on the file system, in bytes.
+	// reserve is left free for other users of the file system, in bytes.
 	reserve = 64 << 20
 )
 

@@ -17,5 +17,5 @@ func readFlags(name string, direct bool) (int, error) {
 	return os.O_RDONLY, nil
 }
 
-// datasync makes the file durable; here that is what [os.File.Sync] does.
+// datasync makes the file durable by [os.File.Sync].
 func datasync(f *os.File, _ uintptr) error { return f.Sync() }

@@ -88,7 +88,7 @@ func (c *fileCache) put(name string, o *opened) {
 	}
 }
 
-// sweep closes all files: who wants one again opens it again.
+// sweep closes all files: a request that needs one opens it again.
 func (c *fileCache) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *fileCache) sweep() {
 	}
 }
 
-// drop forgets a file. It is closed when nobody uses it.
+// drop forgets a file. It is closed when no request uses it.
 func (c *fileCache) drop(name string, o *opened) {
 	if o.dropped {
 		return
@@ -120,7 +120,7 @@ func (c *fileCache) giveBack(o *opened) {
 	}
 }
 
-// close closes all files that nobody uses, the others later.
+// close closes all unused files at once, the others later.
 func (c *fileCache) close() {
 	c.sweep()
 	c.mu.Lock()

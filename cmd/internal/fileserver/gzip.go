@@ -28,7 +28,7 @@ type zipped struct {
 }
 
 // announce sets the header fields that the compressed form has for itself. http.ServeContent sets the
-// length only where it is sure that nobody compresses behind its back.
+// length only where it is sure that no other handler compresses.
 func (z *zipped) announce(header http.Header) {
 	header.Set("Content-Encoding", "gzip")
 	header.Set("Content-Length", strconv.FormatInt(z.body.size, 10))

@@ -59,7 +59,7 @@ func (p *phases) begin(c *conn) {
 	}
 	p.mu.Unlock()
 	if ended {
-		_ = c.Close() // nobody waits for an answer
+		_ = c.Close() // no client waits for a response
 	}
 }
 
@@ -71,6 +71,6 @@ func (p *phases) endSilent() {
 	p.silent = nil
 	p.mu.Unlock()
 	for c := range silent {
-		_ = c.Close() // nobody waits for an answer
+		_ = c.Close() // no client waits for a response
 	}
 }

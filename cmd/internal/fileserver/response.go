@@ -11,7 +11,7 @@ import (
 
 const (
 	// smallMax is up to which length a body is read into a buffer and sent with its header in one
-	// call. What is larger is left to sendfile.
+	// call. Larger files are left to sendfile.
 	smallMax = 64 << 10
 	// chunk is how much of a body is sent at a time where sendfile is not used: a client may take a minute
 	// for it.

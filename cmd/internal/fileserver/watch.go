@@ -16,7 +16,7 @@ import (
 // system call and a turn of what waits for sockets.
 type watch struct {
 	mu    sync.Mutex
-	ended chan struct{} // nil if nobody watches
+	ended chan struct{} // nil if no goroutine watches
 	timed bool          // there is a deadline
 	past  bool          // it is over
 	done  bool          // the connection is closed

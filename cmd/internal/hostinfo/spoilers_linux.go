@@ -35,7 +35,7 @@ func busyWords(busy float64) string {
 	return text + "stop them, or take differences below 10 % for noise"
 }
 
-// busyShare tells how much of all processors is in use, by anybody, while this process waits.
+// busyShare returns the share of all processors that is in use, by any process, while this process waits.
 func busyShare(window time.Duration) (float64, bool) {
 	before, ok1 := jiffies("/proc/stat")
 	time.Sleep(window)

@@ -57,7 +57,7 @@ var (
 	headEnd = []byte("\r\n\r\n")
 )
 
-// badStart reports whether b cannot become a request any more, so that those who
+// badStart reports whether b cannot become a request any more, so that peers that
 // speak something else, such as TLS, are told at once.
 func badStart(b []byte) bool {
 	for _, c := range b {

@@ -117,7 +117,7 @@ var Choices = map[string][]Choice{
 	"ACCEPT": append(Passes(syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
 		syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED, syscall.EPERM), late),
 	"POLL_ADD":     append(Passes(syscall.ENOMEM, syscall.ECANCELED, syscall.EINTR), late),
-	"EPOLL_CTL":    append(Fails(syscall.ENOMEM, syscall.ENOSPC, syscall.EINTR, syscall.ECANCELED), late), // for a caller who does it himself
+	"EPOLL_CTL":    append(Fails(syscall.ENOMEM, syscall.ENOSPC, syscall.EINTR, syscall.ECANCELED), late), // for a caller that does it itself
 	"EPOLL_WAIT":   append(Fails(syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED), late),
 	"LINK_TIMEOUT": nil, // a part of what it is linked to
 	"POLL_REMOVE":  append(Passes(syscall.EALREADY, syscall.ENOENT, syscall.ECANCELED), late),
@@ -194,8 +194,8 @@ var AtDoor = map[string][]Choice{
 	"SEND":        append(Fails(syscall.ECONNRESET, syscall.ENOMEM), append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED), short, late)...),
 	"ACCEPT":      append(Passes(syscall.ECONNABORTED, syscall.EMFILE, syscall.ECANCELED), late),
 	"POLL_ADD":    append(Passes(syscall.ENOMEM, syscall.ECANCELED), late),
-	// What is to be changed or cancelled has just ended, or is just being looked at
-	// by somebody else; or so it seems.
+	// The operation to be changed or cancelled has just ended, or another thread
+	// works on it; or the kernel reports so.
 	"POLL_REMOVE":    lost(syscall.EALREADY, syscall.ENOENT, syscall.ECANCELED),
 	"ASYNC_CANCEL":   append(lost(syscall.EALREADY, syscall.ENOENT, syscall.ECANCELED), late),
 	"io_uring_enter": append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.EBUSY), append(Fails(syscall.EBADF), short)...),

@@ -31,7 +31,7 @@
 // nothing of this is compiled.
 //
 // Rings that stand below a reactor can be simulated instead ([Operation].Sim,
-// package simring), with faults that a kernel has and nobody can ask for
+// package simring), with faults that a kernel has and cannot be asked for
 // ([Simulated]): operations that fail after they have used the buffer for a while,
 // completions that come twice, cancellations that say they have cancelled and have
 // not, submissions that end inside a chain, wake-ups that come late.
@@ -46,7 +46,7 @@
 // # What is swept
 //
 // [API] compares what a package exports with what its operations say they cover, so
-// that a new function without one fails the test. A kind of answer for which nobody
-// has said what can go wrong fails it too. With -sweep-all each answer fails, not
-// only the first few of a kind.
+// that a new function without one fails the test. A kind of call
+// without a list of faults fails it too. With -sweep-all each call fails, not only
+// the first few of a kind.
 package faultsweep

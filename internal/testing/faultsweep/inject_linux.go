@@ -165,7 +165,7 @@ func (in *injector) injure(e *abi.SQE) {
 func (in *injector) call(name string, n int) (int, syscall.Errno) {
 	switch {
 	case name == "io_uring_register" && uring.RegisterOp(n) == uring.OpRegisterRingFDs:
-		return 0, syscall.ENOMEM // everybody does without, and the door would not know the ring
+		return 0, syscall.ENOMEM // every user does without, and the hook would not know the ring
 	case name == "epoll_ctl":
 		name += [...]string{1: " add", 2: " del", 3: " mod"}[n]
 	}

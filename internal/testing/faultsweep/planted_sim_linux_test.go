@@ -52,7 +52,7 @@ func (b *careless) run(t *Trial) {
 			return
 		} else if err == nil && b.forgets {
 			r.SQE().Nop().SetUserData(7)
-			_, _ = r.Submit() // and nobody waits for it
+			_, _ = r.Submit() // and no goroutine waits for it
 		}
 		n += max(int(c.Res), 0)
 	}
@@ -92,7 +92,7 @@ func TestPlantedBugsSimulated(t *testing.T) {
 	}{
 		{"none", careless{}, ""},
 		{"a buffer that two operations share", careless{sharesBuffer: true}, "is still that of"},
-		{"a cancellation that nobody asked for taken for the end", careless{resubmitsNothing: true}, "although the fault passes"},
+		{"an unrequested cancellation taken for the end", careless{resubmitsNothing: true}, "although the fault passes"},
 		{"a slot that is forgotten", careless{forgets: true}, "closed with an operation in flight"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

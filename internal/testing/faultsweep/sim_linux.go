@@ -17,7 +17,7 @@ import (
 const firstFD = 1 << 20
 
 // Rings has a reactor with the given options, a *reactor.Options, use simulated
-// rings, if this is what the operation says.
+// rings, if the operation asks for that.
 func (t *Trial) Rings(options any) {
 	if !t.in.simulated {
 		return

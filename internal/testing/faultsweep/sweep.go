@@ -98,7 +98,7 @@ func (r *Report) sweep(op *Operation, o Options) bool {
 	var kinds []string
 	for kind := range seen {
 		if _, ok := op.choices(kind); !ok {
-			r.Problems = append(r.Problems, fmt.Sprintf("%s: nobody has said what can go wrong with %q", op.Name, kind))
+			r.Problems = append(r.Problems, fmt.Sprintf("%s: no faults are listed for %q", op.Name, kind))
 		}
 	}
 	for _, p := range append(op.plans(seen, o), op.storms(o)...) {
@@ -198,8 +198,8 @@ func (op *Operation) passing(kind string) []Choice {
 	return slices.DeleteFunc(slices.Clone(cs), func(c Choice) bool { return !c.Passing || c.Once })
 }
 
-// choices returns the ways in which a kind can go wrong here, and whether anybody
-// has thought about it.
+// choices returns the ways in which a kind can go wrong here, and whether they
+// are listed.
 func (op *Operation) choices(kind string) ([]Choice, bool) {
 	if cs, ok := op.Instead[kind]; ok {
 		return cs, true
@@ -216,9 +216,9 @@ func (op *Operation) choices(kind string) ([]Choice, bool) {
 	return cs, ok
 }
 
-// times returns how many answers fail: one, some in a row where each is to be
-// tried again, else all. Who accepts, registers or
-// cancels waits longer each time: that is a few.
+// times returns how many calls fail: one, some in a row where each is to be
+// tried again, else all. Accepting, registering and cancelling wait longer each
+// time, so only a few of them fail.
 func times(kind string, c Choice, again bool) int {
 	switch {
 	case !again:

@@ -29,7 +29,7 @@ type group struct {
 
 // newGroup makes a group below the test's own, or below the root. It enables
 // the memory controller for children only on the machine of a kernel lane, which
-// concerns nobody else.
+// concerns no other process.
 func newGroup(t *testing.T, limit int) *group {
 	t.Helper()
 	for _, parent := range parents(t) {

@@ -19,7 +19,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestLittleLockedMemory has a user who may lock 64 KiB of memory. In kernels
+// TestLittleLockedMemory runs as a user that may lock 64 KiB of memory. In kernels
 // where rings count, that is few and small ones.
 func TestLittleLockedMemory(t *testing.T) {
 	if testing.Short() {
@@ -31,7 +31,7 @@ func TestLittleLockedMemory(t *testing.T) {
 		return
 	}
 	dir := directory(t)
-	ringtest.WithoutPrivileges(t, 1<<20+os.Getpid(), dir) // who has locked nothing yet
+	ringtest.WithoutPrivileges(t, 1<<20+os.Getpid(), dir) // a user that has locked nothing yet
 	const limit = 64 << 10
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 		t.Fatal(err)

@@ -130,9 +130,9 @@ func (w *world) Watch(mode int) (stress.Watch, error) {
 	return k, w.note(err)
 }
 
-// Dial connects to one of the servers, which has accepted when Dial returns: who
-// waits in a backlog until others free descriptors, and holds some, could wait for
-// ever.
+// Dial connects to one of the servers, which has accepted when Dial returns: a
+// client that holds descriptors and waits in a backlog until others free some could
+// wait for ever.
 func (w *world) Dial(first uint64) (stress.Conn, error) {
 	c, err := w.dial(first)
 	if err != nil {

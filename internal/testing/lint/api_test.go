@@ -291,7 +291,7 @@ func embedded(x ast.Expr) *ast.Ident {
 }
 
 // methodsOf lists the methods of a type, and those that it has of types of this
-// package which it embeds and nobody else can see.
+// package which it embeds and other packages cannot see.
 func (l *lister) methodsOf(name, of string, has map[string]bool) {
 	for _, d := range l.methods[of] {
 		if m := d.Name.Name; d.Name.IsExported() && !has[m] {

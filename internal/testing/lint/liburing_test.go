@@ -17,8 +17,8 @@ import (
 )
 
 // TestLiburingTableNamesRealTests reads docs/liburing-tests.md and fails when a
-// function that it names as a test does not exist, and when a row says neither
-// who tests the subject nor why nobody does.
+// function that it names as a test does not exist, and when a row names
+// neither a test nor a reason why there is none.
 func TestLiburingTableNamesRealTests(t *testing.T) {
 	ringtest.NeedTree(t)
 	text, err := os.ReadFile("../../../docs/liburing-tests.md")

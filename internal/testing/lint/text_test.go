@@ -3,6 +3,7 @@
 package lint
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -100,5 +101,52 @@ func eachFile(t *testing.T, visit func(name, text string)) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// phrases are wordings that are hard to read, each with the plain one and with how
+// often comments and pages still have it. The counts may only fall: lower them when
+// a phrase is gone from a file.
+var phrases = []struct {
+	pattern *regexp.Regexp
+	instead string
+	left    int
+}{
+	{regexp.MustCompile(`(?i)\b(no|some|any|every)body\b|\bwhoever\b`), "name the caller, the reader, the kernel", 127},
+	{regexp.MustCompile(`(?i)\b(to|of|for|from|by|than|with|those|all|them|one) who\b`), "name the noun", 19},
+	{regexp.MustCompile(`(?:^|[.;:] )Who [a-z]+s\b[^?]*$`), "name the noun", 2},
+	{regexp.MustCompile(`(?i)\bsay(s|ing)? whether\b`), "reports whether", 1},
+	{regexp.MustCompile(`(?i)\b(that|this|which) is what\b`), "name the noun", 2},
+	{regexp.MustCompile(`(?i)\bwhat (is|was|are) \w+ (is|was|are)\b`), "name the noun", 9},
+}
+
+// TestPlainEnglish counts the phrases in comments and pages.
+func TestPlainEnglish(t *testing.T) {
+	ringtest.NeedTree(t)
+	found := make([][]string, len(phrases))
+	eachFile(t, func(name, text string) {
+		if ext := filepath.Ext(name); ext != ".go" && ext != ".md" {
+			return
+		}
+		n := 0
+		for line := range strings.Lines(text) {
+			n++
+			if filepath.Ext(name) == ".go" {
+				var ok bool
+				if _, line, ok = strings.Cut(line, "// "); !ok {
+					continue
+				}
+			}
+			for i, p := range phrases {
+				if p.pattern.MatchString(strings.TrimSpace(line)) {
+					found[i] = append(found[i], fmt.Sprintf("%s:%d: %s", name, n, strings.TrimSpace(line)))
+				}
+			}
+		}
+	})
+	for i, p := range phrases {
+		if n := len(found[i]); n > p.left {
+			t.Errorf("%d lines, %d recorded, match %v: %s\n%s", n, p.left, p.pattern, p.instead, strings.Join(found[i], "\n"))
+		}
 	}
 }

@@ -97,7 +97,7 @@ const poison = 0xa5
 // poisoned is memory that is not in use.
 var poisoned = bytes.Repeat([]byte{poison}, mostBlocks*Block)
 
-// buffer returns memory that nobody else may write to: what a transfer before had
+// buffer returns memory that nothing else may write to: what a transfer before had
 // is used again at once.
 func (a *actor) buffer(n int) []byte {
 	last := len(a.spare) - 1
@@ -132,7 +132,7 @@ func (a *actor) giveBack(p []byte) {
 	a.spare = append(a.spare, p)
 }
 
-// untouched reports whether nobody has written to what was given back.
+// untouched reports whether the returned memory was not written to.
 func untouched(p []byte) bool {
 	for len(p) > 0 {
 		n := min(len(p), len(poisoned))
@@ -230,7 +230,7 @@ func (a *actor) queue(op *reactor.Op, way, after int) reactor.Result {
 		if !errors.Is(err, reactor.ErrFull) {
 			break
 		}
-		time.Sleep(pause) // callbacks must not wait for room, so nobody is told
+		time.Sleep(pause) // callbacks must not wait for room, so this is not reported
 	}
 	if err != nil {
 		return reactor.Result{Cause: err}

@@ -17,8 +17,8 @@ import (
 )
 
 // brokenSettings draws the settings of a simulated world whose rings fail for
-// good: what enters them answers EBADF from some submission on, or nobody is told
-// of completions any more.
+// good: io_uring_enter returns EBADF from some submission on, or completions
+// are not reported any more.
 func brokenSettings(rng *rand.Rand) Settings {
 	s := simSettings(rng)
 	if how := rng.IntN(3); how < 2 || s.Has("pinned") {

@@ -65,8 +65,8 @@ func (c *Cells) Fill(p []byte, stamp uint64, first int) {
 	}
 }
 
-// block fills one block. Its first word tells the stamp to who knows the place,
-// the others follow from the first.
+// block fills one block. With the place of the block, its first word tells the
+// stamp. The others follow from the first.
 func (c *Cells) block(p []byte, stamp uint64, at int) {
 	if stamp == 0 {
 		clear(p)
@@ -115,8 +115,8 @@ func (c *Cells) BeginWrite(first, n int) uint64 {
 	return c.stamp
 }
 
-// EndWrite says that a write has ended: of its n blocks the first were written,
-// then come some of which nobody knows, and the rest was not.
+// EndWrite notes that a write has ended: of its n blocks the first sure were
+// written, the next unsure may have been, and the rest was not.
 func (c *Cells) EndWrite(stamp uint64, first, n, sure, unsure int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,9 +17,9 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// faultsWorld is a world on the kernel that runs, whose answers go wrong at
-// random: at the door of package sys, as package sweep does it one by one, with
-// what nothing is lost by. So nobody may notice but who uses the engine itself.
+// faultsWorld is a world on the running kernel whose results are falsified at
+// random, at the hook of package sys, by faults that lose nothing. (Package
+// faultsweep tries them one by one.) So only direct users of the engine may see them.
 type faultsWorld struct {
 	*KernelWorld
 	faults *faults
@@ -172,7 +172,7 @@ func injure(e *abi.SQE, c faultsweep.Choice) bool {
 // called decides about any other call.
 func (f *faults) called(name string, n int) (int, syscall.Errno) {
 	if name == "io_uring_register" && uring.RegisterOp(n) == uring.OpRegisterRingFDs {
-		return 0, syscall.ENOMEM // everybody does without, and the door would not know the ring
+		return 0, syscall.ENOMEM // every user does without, and the hook would not know the ring
 	}
 	if !oftenCalled[name] {
 		return n, 0

@@ -145,7 +145,7 @@ func (a *actor) write(o *opened, p []byte, at, way, after int, closing bool) boo
 }
 
 // transferred counts an operation, unless many are made until a file is closed.
-// The clock of a simulation stands still while somebody is busy: those pause.
+// The clock of a simulation stands still while a goroutine is busy: those pause.
 func (a *actor) transferred(closing bool) {
 	if closing {
 		time.Sleep(time.Microsecond)
@@ -229,7 +229,7 @@ func (a *actor) appendStep(x []int) {
 }
 
 // closeUnderStep closes a file while others read and write it, and opens more,
-// which may get its number: nobody reads those, or writes to them.
+// which may get its number: those are not read or written.
 func (a *actor) closeUnderStep(x []int) {
 	o := a.file(x[0])
 	if o == nil {
@@ -259,7 +259,7 @@ func (a *actor) closeUnderStep(x []int) {
 				}
 			}
 			if <-gone; !use(o, p, x[1]+i, wayPlain, 0, true) {
-				user.problem("it began after Close, which nobody noticed")
+				user.problem("it began after Close, without an error")
 			}
 		})
 	}

@@ -114,7 +114,7 @@ func (k *kernelWatch) event(found watch.Events) {
 		return
 	}
 	if k.untouched() {
-		k.w.problem("an event of a pipe that nobody has touched: %v", found)
+		k.w.problem("an event of a pipe that was not touched: %v", found)
 	}
 	var p [200]byte
 	for {

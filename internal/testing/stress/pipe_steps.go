@@ -77,8 +77,8 @@ func (a *actor) takeStep(x []int) {
 	}
 }
 
-// gone gives the pipe up when nobody knows any more what was read from it, and
-// says so.
+// gone gives the pipe up when it is unknown what was read from it, and reports
+// whether it did.
 func (a *actor) gone(err error) bool {
 	if !a.p.w.Broken(err) {
 		return false

@@ -25,17 +25,17 @@ import (
 // show.
 type planted struct {
 	name  string
-	kind  string       // of mistakes that somebody would notice; see TestPlantedKinds
+	kind  string       // of bugs that a test would find; see TestPlantedKinds
 	bugs  simring.Bugs // of the kernel
 	plant func() plant
 	watch func(*watch.Loop) registry // in a world on the kernel
-	shows string                     // in a problem, unless somebody waits for ever
+	shows string                     // in a problem, unless a goroutine waits for ever
 }
 
 var allPlanted = []planted{
 	{name: "dropped completion", kind: dropped, bugs: simring.Bugs{Drop: 3, Untagged: true}},
 	{name: "lost wake-up", kind: lostWake, bugs: simring.Bugs{LoseWakes: 3}},
-	{name: "completion delivered to whoever has the slot now", plant: func() plant {
+	{name: "completion delivered to the slot's next operation", plant: func() plant {
 		return plant{ring: func(r *simring.Ring) ringseam.Ring { return &secondhand{Ring: r} }}
 	}, shows: "poll answers"},
 	{name: "callback called twice", plant: func() plant {
@@ -50,9 +50,9 @@ var allPlanted = []planted{
 	{name: "leaked slot", kind: leaked, plant: func() plant {
 		return plant{engine: func(w *simWorld, e Engine) Engine { return &leaky{Engine: e, w: w} }}
 	}, shows: "in flight"},
-	{name: "event delivered to whoever has the number now", kind: staleFD, watch: func(l *watch.Loop) registry {
+	{name: "event delivered to the number's next file", kind: staleFD, watch: func(l *watch.Loop) registry {
 		return &byNumber{Loop: l, calls: make(map[int]func(watch.Events))}
-	}, shows: "nobody has touched"},
+	}, shows: "not touched"},
 }
 
 // Kinds of mistakes. What is not synced the power-cut tests of packages ufile
@@ -299,7 +299,7 @@ func (p *planted) scenario(t *testing.T, fails func(*Scenario) bool) *Scenario {
 			return s
 		}
 	}
-	t.Fatal("nobody noticed")
+	t.Fatal("not found")
 	return nil
 }
 

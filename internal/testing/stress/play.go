@@ -16,7 +16,7 @@ import (
 type Report struct {
 	Operations int64
 	Problems   []string // the first ones
-	Hung       string   // the stacks of all goroutines, when somebody waited for ever
+	Hung       string   // the stacks of all goroutines, when one waited for ever
 }
 
 // Failed reports whether something was wrong.

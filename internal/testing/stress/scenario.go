@@ -17,7 +17,7 @@ type Scenario struct {
 }
 
 // Settings are numbers by name: how rings are made, how likely each fault is.
-// Worlds say which they know; what is missing is 0.
+// Each world knows some of them; a missing one is 0.
 type Settings map[string]float64
 
 // Has reports whether a setting is not zero.

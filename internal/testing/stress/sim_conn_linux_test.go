@@ -22,7 +22,7 @@ func isErrno(err error, errno syscall.Errno) bool { return errors.Is(err, errno)
 // simConn is what a server would make of the engine: a connection whose peer
 // sends back what arrives.
 type simConn struct {
-	net.Conn // nobody calls the rest of its methods
+	net.Conn // the rest of its methods is not called
 	w        *simWorld
 	pipe     simPipe
 	open     context.Context
@@ -156,7 +156,7 @@ func (s *simWatch) run() {
 	}
 }
 
-// die lets nobody wait any more: nothing will be reported.
+// die ends all waits: nothing will be reported.
 func (s *simWatch) die() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +181,7 @@ func (s *simWatch) event(res reactor.Result) {
 	}
 }
 
-// report lets those go on who wait. The caller holds mu.
+// report wakes the waiting goroutines. The caller holds mu.
 func (s *simWatch) report() {
 	select {
 	case <-s.seen:

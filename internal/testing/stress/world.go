@@ -27,7 +27,7 @@ type World interface {
 	Raw() int
 	// Pipe makes a pipe whose stream begins with the byte of the given number.
 	Pipe(first uint64) (Pipe, error)
-	// Dial connects to somebody who sends back what arrives.
+	// Dial connects to a server that sends back what arrives.
 	Dial(first uint64) (Conn, error)
 	// Watch has a descriptor watched, with the given mode.
 	Watch(mode int) (Watch, error)
@@ -41,7 +41,7 @@ type World interface {
 	Broken(err error) bool
 	// Patience is how long a scenario may last.
 	Patience() time.Duration
-	// Mend ends what was planted, so that everybody can go on.
+	// Mend ends the seeded bug, so that all users can go on.
 	Mend()
 	// Finish closes everything and returns what is wrong: what was lost, and what
 	// is left. What Contents returns is what files hold after that.

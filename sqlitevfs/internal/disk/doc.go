@@ -25,7 +25,7 @@ const (
 	// Durable makes each write durable before it returns, past the page cache
 	// where the file system can do that: offset, length and address of what is
 	// written must be multiples of [Block] then, and the file must be as long
-	// already. Only what was written is durable, not what others wrote.
+	// already. Only these bytes are durable, not those of other writes.
 	Durable
 )
 

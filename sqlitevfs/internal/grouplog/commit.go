@@ -165,7 +165,7 @@ func (l *Log) write(g *group, size int64) error {
 }
 
 // retire wakes the group and hands on the lead. After a failure, or where there
-// is no room, all who wait get the error, and sync their WALs.
+// is no room, all waiting commits get the error, and sync their WALs.
 func (l *Log) retire(own *request, g *group, err error) {
 	l.mu.Lock()
 	if err != nil {

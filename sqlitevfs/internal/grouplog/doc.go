@@ -2,7 +2,7 @@
 
 // Package grouplog makes commits of many SQLite databases durable together: the
 // frames that a commit appends to a write-ahead log (WAL) are also written to
-// one log that all databases share, by one write for all who wait, and the WAL
+// one log that all databases share, by one write for all waiting commits, and the WAL
 // itself is synced later, when its database is checkpointed or the log comes
 // round.
 //
@@ -21,7 +21,7 @@
 //
 // After a failed write the log is not written any more: [WAL.Commit] syncs the
 // WAL instead, and so it does where the log has no room. A failed sync of a WAL is
-// final for that WAL. What was acknowledged is in the log or in the WAL, and the
+// final for that WAL. Acknowledged commits are in the log or in the WAL, and the
 // next Open replays it.
 //
 // The format, and what SQLite sees without the replay, are described in

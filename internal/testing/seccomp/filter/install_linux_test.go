@@ -88,8 +88,8 @@ func runChild(t *testing.T, env ...string) {
 	}
 }
 
-// EXDEV is among them because nobody else answers it: it proves that the
-// answer is the filter's.
+// EXDEV is among them because the kernel itself never returns it here: it shows
+// that the error is the filter's.
 func TestInstall(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS, syscall.EACCES, syscall.EXDEV} {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {

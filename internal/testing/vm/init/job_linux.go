@@ -110,7 +110,7 @@ func status(err error, late string) (int, string) {
 
 // reapAll ends what a job left running, so that it cannot disturb the next
 // one. All orphans are children of the first process; to any other, signalling
-// everybody would be a disaster.
+// all processes would be a disaster.
 func reapAll() {
 	if os.Getpid() != 1 {
 		return
