@@ -53,6 +53,7 @@ var busy = []struct {
 	{name: "http-watch", args: []string{"-addr", "127.0.0.1:0"}, work: half("GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHo")},
 	{name: "http2", args: []string{"-addr", "127.0.0.1:0"}, work: halfOverTLS},
 	{name: "redis", args: []string{"-addr", "127.0.0.1:0"}, work: half("PING\r\n", "*2\r\n$3\r\nGET\r\n$9\r\nnot")},
+	{name: "restart", args: []string{"-addr", "127.0.0.1:0"}, work: half("GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHo")},
 	{name: "upload", args: []string{"-addr", "127.0.0.1:0", "-dir", "DIR"}, work: halfUpload, left: nothingLeft},
 }
 
@@ -61,7 +62,7 @@ var busy = []struct {
 func TestSignals(t *testing.T) {
 	ringtest.NeedTree(t)
 	if testing.Short() {
-		t.Skip("builds nine programs")
+		t.Skip("builds all programs")
 	}
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-o", bin+"/")
@@ -102,7 +103,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-var listening = regexp.MustCompile(`listening on (?:https://)?([0-9.]+:[0-9]+)`)
+var listening = regexp.MustCompile(`listening on (?:https?://)?([0-9.]+:[0-9]+)`)
 
 // start starts a program, and waits for the address if it is a server.
 func start(t *testing.T, path, dir string, args []string) *program {

@@ -14,7 +14,7 @@ import (
 // datagrams is the part that sockets for datagrams of both families have in common.
 type datagrams struct {
 	conn
-	family int
+	family int // of a UDP socket
 }
 
 // Read receives one datagram and drops the part that does not fit into p.
@@ -79,61 +79,10 @@ var (
 	errConnected      = net.ErrWriteToConnected
 )
 
-// datagramConn is either kind of socket for datagrams.
-type datagramConn interface {
-	net.Conn
-	BatchConn
-}
-
-// attachPacketConn returns a socket for datagrams of the system for one of package
-// net. A type that the system does not drive is returned unchanged.
-func (s *System) attachPacketConn(old net.PacketConn, network string) (net.PacketConn, error) {
-	if s.mode == ModeNet {
-		return old, nil
-	}
-	var c net.PacketConn
-	var err error
-	switch o := old.(type) {
-	case *net.UDPConn:
-		c, err = s.attachDatagrams(o, network)
-	case *net.UnixConn:
-		c, err = s.attachDatagrams(o, network)
-	default:
-		return old, nil
-	}
-	if err == nil {
-		return c, nil
-	}
-	if err := s.refused(old, err); err != nil {
-		return nil, &net.OpError{Op: "listen", Net: network, Addr: old.LocalAddr(), Err: err}
-	}
-	return old, nil
-}
-
-// attachDatagrams is attachPacketConn for a type that the system drives. On failure
-// old is unchanged.
-func (s *System) attachDatagrams(old interface {
-	net.Conn
-	syscall.Conn
-}, network string) (datagramConn, error) {
-	var c datagramConn
-	var d *datagrams
-	var err error
-	if _, ok := old.(*net.UDPConn); ok {
-		u := &UDPConn{datagrams{conn: conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}}
-		u.datagram = true
-		c, d, err = u, &u.datagrams, attach(s, old, u, &u.sock)
-	} else {
-		u := &UnixgramConn{datagrams{conn: conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}}
-		u.datagram = true
-		c, d, err = u, &u.datagrams, attach(s, old, u, &u.sock)
-	}
-	if err != nil {
-		return nil, err
-	}
-	d.moreLikely.Store(true) // more datagrams may follow a short one
-	d.family = familyOf(d.fd.Int())
-	return c, nil
+// keepsBoundaries prepares a socket for datagrams before it is opened.
+func (c *datagrams) keepsBoundaries() {
+	c.datagram = true
+	c.moreLikely.Store(true) // more datagrams may follow a short one
 }
 
 // familyOf returns the address family of a socket.

@@ -5,18 +5,98 @@ package unet
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"net/netip"
+	"os"
 	"syscall"
 	"time"
 )
 
-// Dialer is a net.Dialer, which resolves names, tries addresses and keeps timeouts,
-// and the system that then drives the connection.
+// Dialer has the fields and methods of net.Dialer, which resolves names, tries
+// addresses and keeps timeouts. Its zero value dials as net.Dialer's does, on the
+// default system. A Dialer may be used concurrently.
 type Dialer struct {
-	net.Dialer
+	// These fields are net.Dialer's.
+
+	Timeout         time.Duration
+	Deadline        time.Time
+	LocalAddr       net.Addr
+	DualStack       bool // Deprecated: it has no effect, as in package net.
+	FallbackDelay   time.Duration
+	KeepAlive       time.Duration
+	KeepAliveConfig net.KeepAliveConfig
+	Resolver        *net.Resolver
+	Cancel          <-chan struct{} // Deprecated: use DialContext.
+	Control         func(network, address string, c syscall.RawConn) error
+	ControlContext  func(ctx context.Context, network, address string, c syscall.RawConn) error
+
 	// System drives the connections; nil means the default system.
 	System *System
+	// UserTimeout limits how long data that was sent over TCP may stay
+	// unacknowledged before the kernel ends the connection (TCP_USER_TIMEOUT, in
+	// milliseconds, rounded up). 0 means the limit of the kernel. Linux only. gRPC
+	// sets the option itself, but only on connections of package net.
+	UserTimeout time.Duration
+
+	multipath multipath
 }
+
+// multipath is the choice that SetMultipathTCP makes; package net's default
+// otherwise.
+type multipath struct{ chosen, use bool }
+
+// std returns the net.Dialer with the same settings.
+func (d *Dialer) std() *net.Dialer {
+	//lint:ignore SA1019 a program may still set the deprecated fields
+	n := &net.Dialer{Timeout: d.Timeout, Deadline: d.Deadline, LocalAddr: d.LocalAddr, DualStack: d.DualStack,
+		FallbackDelay: d.FallbackDelay, KeepAlive: d.KeepAlive, KeepAliveConfig: d.KeepAliveConfig,
+		Resolver: d.Resolver, Cancel: d.Cancel, Control: d.Control, ControlContext: d.ControlContext}
+	if d.multipath.chosen {
+		n.SetMultipathTCP(d.multipath.use)
+	}
+	if d.UserTimeout > 0 {
+		n.ControlContext = d.controlUserTimeout
+	}
+	return n
+}
+
+// controlUserTimeout sets TCP_USER_TIMEOUT and then calls ControlContext or Control,
+// as package net chooses between them.
+func (d *Dialer) controlUserTimeout(ctx context.Context, network, address string, c syscall.RawConn) error {
+	if err := setUserTimeout(network, c, d.UserTimeout); err != nil {
+		return err
+	}
+	switch {
+	case d.ControlContext != nil:
+		return d.ControlContext(ctx, network, address, c)
+	case d.Control != nil:
+		return d.Control(network, address, c)
+	}
+	return nil
+}
+
+// setUserTimeout sets TCP_USER_TIMEOUT on a TCP socket.
+func setUserTimeout(network string, c syscall.RawConn, d time.Duration) error {
+	switch network {
+	case "tcp", "tcp4", "tcp6":
+		return control(c, func(fd int) error { return userTimeout(fd, d) })
+	}
+	return nil
+}
+
+// control calls f with the descriptor of c.
+func control(c syscall.RawConn, f func(fd int) error) error {
+	var errF error
+	err := c.Control(func(fd uintptr) { errF = f(int(fd)) })
+	return errors.Join(err, errF)
+}
+
+// MultipathTCP reports whether MPTCP will be used; see net.Dialer.MultipathTCP.
+func (d *Dialer) MultipathTCP() bool { return d.std().MultipathTCP() }
+
+// SetMultipathTCP sets whether to use MPTCP; see net.Dialer.SetMultipathTCP.
+func (d *Dialer) SetMultipathTCP(use bool) { d.multipath = multipath{true, use} }
 
 // Dial connects to an address; see DialContext.
 func (d *Dialer) Dial(network, address string) (net.Conn, error) {
@@ -28,11 +108,38 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 // for udp, udp4 and udp6, and a [UnixgramConn] for unixgram. For other networks, and
 // if the system uses package net, it returns a connection of package net.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := d.Dialer.DialContext(ctx, network, address)
+	c, err := d.std().DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	return d.System.or().attachConn(c, network)
+	return attach[net.Conn](d.System, "dial", c, network, listenOptions{})
+}
+
+// DialTCP is DialContext for tcp, tcp4 and tcp6, as net.Dialer.DialTCP. It fails if
+// the system uses package net.
+func (d *Dialer) DialTCP(ctx context.Context, network string, laddr, raddr netip.AddrPort) (*TCPConn, error) {
+	c, err := d.std().DialTCP(ctx, network, laddr, raddr)
+	return attachAs[*TCPConn](d.System, "dial", c, err, network)
+}
+
+// DialUDP is DialContext for udp, udp4 and udp6, as net.Dialer.DialUDP. It fails if
+// the system uses package net.
+func (d *Dialer) DialUDP(ctx context.Context, network string, laddr, raddr netip.AddrPort) (*UDPConn, error) {
+	c, err := d.std().DialUDP(ctx, network, laddr, raddr)
+	return attachAs[*UDPConn](d.System, "dial", c, err, network)
+}
+
+// DialIP is net.Dialer.DialIP and returns its connection, which no system drives.
+func (d *Dialer) DialIP(ctx context.Context, network string, laddr, raddr netip.Addr) (*net.IPConn, error) {
+	return d.std().DialIP(ctx, network, laddr, raddr)
+}
+
+// DialUnix is DialContext for unix and unixpacket, as net.Dialer.DialUnix. It fails
+// for unixgram, for which Dial returns a [UnixgramConn], and if the system uses
+// package net.
+func (d *Dialer) DialUnix(ctx context.Context, network string, laddr, raddr *net.UnixAddr) (*UnixConn, error) {
+	c, err := d.std().DialUnix(ctx, network, laddr, raddr)
+	return attachAs[*UnixConn](d.System, "dial", c, err, network)
 }
 
 // Dial connects to an address, as net.Dial.
@@ -43,7 +150,7 @@ func Dial(network, address string) (net.Conn, error) {
 
 // DialTimeout is Dial with a timeout, as net.DialTimeout.
 func DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
-	d := Dialer{Dialer: net.Dialer{Timeout: timeout}}
+	d := Dialer{Timeout: timeout}
 	return d.Dial(network, address)
 }
 
@@ -53,9 +160,34 @@ func (s *System) Dial(network, address string) (net.Conn, error) {
 	return d.Dial(network, address)
 }
 
-// ListenConfig is a net.ListenConfig with more settings. Listen uses the zero value.
+// DialTCP connects to an address of tcp, tcp4 or tcp6, as net.DialTCP.
+func DialTCP(network string, laddr, raddr *net.TCPAddr) (*TCPConn, error) {
+	c, err := net.DialTCP(network, laddr, raddr)
+	return attachAs[*TCPConn](nil, "dial", c, err, network)
+}
+
+// DialUDP connects to an address of udp, udp4 or udp6, as net.DialUDP.
+func DialUDP(network string, laddr, raddr *net.UDPAddr) (*UDPConn, error) {
+	c, err := net.DialUDP(network, laddr, raddr)
+	return attachAs[*UDPConn](nil, "dial", c, err, network)
+}
+
+// DialUnix connects to an address of unix or unixpacket, as net.DialUnix. It fails
+// for unixgram, for which [Dial] returns a [UnixgramConn].
+func DialUnix(network string, laddr, raddr *net.UnixAddr) (*UnixConn, error) {
+	c, err := net.DialUnix(network, laddr, raddr)
+	return attachAs[*UnixConn](nil, "dial", c, err, network)
+}
+
+// ListenConfig has the fields and methods of net.ListenConfig, and more settings.
+// Listen uses the zero value. A ListenConfig may be used concurrently.
 type ListenConfig struct {
-	net.ListenConfig
+	// These fields are net.ListenConfig's.
+
+	Control         func(network, address string, c syscall.RawConn) error
+	KeepAlive       time.Duration
+	KeepAliveConfig net.KeepAliveConfig
+
 	// System drives the sockets; nil means the default system.
 	System *System
 	// ReusePort allows several sockets to listen on one address (SO_REUSEPORT);
@@ -64,25 +196,44 @@ type ListenConfig struct {
 	// Backlog limits the connections that wait to be accepted; 0 means the
 	// limit of the kernel (net.core.somaxconn). Linux only.
 	Backlog int
+	// UserTimeout is that of [Dialer], for accepted connections.
+	UserTimeout time.Duration
+
+	multipath multipath
 }
 
+// std returns the net.ListenConfig with the same settings.
 func (lc *ListenConfig) std() *net.ListenConfig {
-	n := lc.ListenConfig
-	if lc.ReusePort {
-		n.Control = lc.reusePort
+	n := &net.ListenConfig{Control: lc.Control, KeepAlive: lc.KeepAlive, KeepAliveConfig: lc.KeepAliveConfig}
+	if lc.multipath.chosen {
+		n.SetMultipathTCP(lc.multipath.use)
 	}
-	return &n
+	if lc.ReusePort || lc.UserTimeout > 0 {
+		n.Control = lc.setOptions
+	}
+	return n
 }
 
-// reusePort sets SO_REUSEPORT and then calls Control.
-func (lc *ListenConfig) reusePort(network, address string, c syscall.RawConn) error {
-	var optErr error
-	err := c.Control(func(fd uintptr) { optErr = reusePort(int(fd)) })
-	if err := errors.Join(err, optErr); err != nil || lc.Control == nil {
+// setOptions sets the options of a new socket and then calls Control.
+func (lc *ListenConfig) setOptions(network, address string, c syscall.RawConn) error {
+	var err error
+	if lc.ReusePort {
+		err = control(c, reusePort)
+	}
+	if err == nil && lc.UserTimeout > 0 {
+		err = setUserTimeout(network, c, lc.UserTimeout) // accepted connections inherit it
+	}
+	if err != nil || lc.Control == nil {
 		return err
 	}
 	return lc.Control(network, address, c)
 }
+
+// MultipathTCP reports whether MPTCP will be used; see net.ListenConfig.MultipathTCP.
+func (lc *ListenConfig) MultipathTCP() bool { return lc.std().MultipathTCP() }
+
+// SetMultipathTCP sets whether to use MPTCP; see net.ListenConfig.SetMultipathTCP.
+func (lc *ListenConfig) SetMultipathTCP(use bool) { lc.multipath = multipath{true, use} }
 
 // Listen listens on an address of tcp, tcp4, tcp6, unix or unixpacket, as
 // net.ListenConfig.Listen. It returns a [TCPListener] or a [UnixListener], or a
@@ -92,7 +243,24 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (ne
 	if err != nil {
 		return nil, err
 	}
-	return lc.System.or().attachListener(l, network, listenOptions{lc.Backlog, lc.KeepAlive, lc.KeepAliveConfig})
+	if err := setBacklog(l, lc.Backlog); err != nil {
+		_ = l.Close()
+		return nil, &net.OpError{Op: "listen", Net: network, Addr: l.Addr(), Err: err}
+	}
+	return attach[net.Listener](lc.System, "listen", l, network, listenOptions{lc.KeepAlive, lc.KeepAliveConfig, true})
+}
+
+// setBacklog sets the backlog of a listener of package net.
+func setBacklog(l net.Listener, backlog int) error {
+	c, ok := l.(syscall.Conn)
+	if backlog <= 0 || !ok {
+		return nil
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return control(raw, func(fd int) error { return listenAgain(fd, backlog) })
 }
 
 // Listen listens on an address of tcp, tcp4, tcp6, unix or unixpacket, as
@@ -117,7 +285,7 @@ func (lc *ListenConfig) ListenPacket(ctx context.Context, network, address strin
 	if err != nil {
 		return nil, err
 	}
-	return lc.System.or().attachPacketConn(c, network)
+	return attach[net.PacketConn](lc.System, "listen", c, network, listenOptions{})
 }
 
 // ListenPacket opens a socket for datagrams, as net.ListenPacket.
@@ -132,9 +300,142 @@ func (s *System) ListenPacket(network, address string) (net.PacketConn, error) {
 	return lc.ListenPacket(context.Background(), network, address)
 }
 
+// ListenTCP listens on an address of tcp, tcp4 or tcp6, as net.ListenTCP.
+func ListenTCP(network string, laddr *net.TCPAddr) (*TCPListener, error) {
+	l, err := net.ListenTCP(network, laddr)
+	return attachAs[*TCPListener](nil, "listen", l, err, network)
+}
+
+// ListenUnix listens on an address of unix or unixpacket, as net.ListenUnix.
+func ListenUnix(network string, laddr *net.UnixAddr) (*UnixListener, error) {
+	l, err := net.ListenUnix(network, laddr)
+	return attachAs[*UnixListener](nil, "listen", l, err, network)
+}
+
+// ListenUDP opens a socket for udp, udp4 or udp6, as net.ListenUDP.
+func ListenUDP(network string, laddr *net.UDPAddr) (*UDPConn, error) {
+	c, err := net.ListenUDP(network, laddr)
+	return attachAs[*UDPConn](nil, "listen", c, err, network)
+}
+
+// ListenMulticastUDP opens a socket that receives what is sent to a group, as
+// net.ListenMulticastUDP. ifi is the interface; nil leaves the choice to the kernel.
+func ListenMulticastUDP(network string, ifi *net.Interface, gaddr *net.UDPAddr) (*UDPConn, error) {
+	c, err := net.ListenMulticastUDP(network, ifi, gaddr)
+	return attachAs[*UDPConn](nil, "listen", c, err, network)
+}
+
+// ListenUnixgram opens a socket for unixgram, as net.ListenUnixgram.
+func ListenUnixgram(network string, laddr *net.UnixAddr) (*UnixgramConn, error) {
+	c, err := net.ListenUnixgram(network, laddr)
+	return attachAs[*UnixgramConn](nil, "listen", c, err, network)
+}
+
+// FileConn returns a connection with a duplicate of the descriptor of f, as
+// net.FileConn. The types are those of [Dial]. f stays open. Like package net, it makes the
+// socket non-blocking and sets the options of a new connection.
+func FileConn(f *os.File) (net.Conn, error) { return defaultSystem().FileConn(f) }
+
+// FileConn is the function FileConn; the system drives the connection.
+func (s *System) FileConn(f *os.File) (net.Conn, error) {
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return attach[net.Conn](s, "file", c, networkOf(c), listenOptions{})
+}
+
+// FileListener returns a listener with a duplicate of the descriptor of f, as
+// net.FileListener. The types are those of [Listen]. f stays open. Close leaves the
+// file of a Unix socket, unless SetUnlinkOnClose asks for its removal.
+func FileListener(f *os.File) (net.Listener, error) { return defaultSystem().FileListener(f) }
+
+// FileListener is the function FileListener; the system drives the listener.
+func (s *System) FileListener(f *os.File) (net.Listener, error) {
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, err
+	}
+	return attach[net.Listener](s, "file", l, l.Addr().Network(), listenOptions{})
+}
+
+// FilePacketConn returns a socket for datagrams with a duplicate of the descriptor of
+// f, as net.FilePacketConn. The types are those of [ListenPacket]. f stays open.
+func FilePacketConn(f *os.File) (net.PacketConn, error) { return defaultSystem().FilePacketConn(f) }
+
+// FilePacketConn is the function FilePacketConn; the system drives the socket.
+func (s *System) FilePacketConn(f *os.File) (net.PacketConn, error) {
+	c, err := net.FilePacketConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return attach[net.PacketConn](s, "file", c, networkOf(c.(net.Conn)), listenOptions{})
+}
+
+// networkOf returns the network of a connection that a file has become, "" if it
+// has no address.
+func networkOf(c net.Conn) string {
+	for _, a := range []net.Addr{c.LocalAddr(), c.RemoteAddr()} {
+		if a != nil {
+			return a.Network()
+		}
+	}
+	return ""
+}
+
 // listenOptions are the settings of a listener that its descriptor does not have.
 type listenOptions struct {
-	backlog int
-	period  time.Duration
-	probes  net.KeepAliveConfig
+	period time.Duration
+	probes net.KeepAliveConfig
+	unlink bool // Close removes the file of a Unix socket
+}
+
+// attachAs is attach for the result of a function of package net that returns a
+// concrete type.
+func attachAs[T any](s *System, op string, old io.Closer, err error, network string) (c T, _ error) {
+	if err != nil {
+		return c, err
+	}
+	return attach[T](s, op, old, network, listenOptions{unlink: true})
+}
+
+// attach moves a socket of package net to a system (nil means the default system)
+// and returns it as T. A socket that the system does not drive remains package net's
+// if that is a T: one of another kind, one that could not be moved in ModeAuto, for
+// example for lack of descriptors, and each one in ModeNet. Otherwise attach closes
+// it and returns an error.
+func attach[T any](s *System, op string, old io.Closer, network string, o listenOptions) (T, error) {
+	s = s.or()
+	c, err := old, error(errAskedForNet)
+	if s.mode != ModeNet {
+		c, err = s.drive(old, network, o)
+	}
+	if err == nil || s.opts.Mode == ModeAuto || s.mode == ModeNet {
+		if t, ok := c.(T); ok {
+			return t, nil
+		}
+	}
+	if err == nil {
+		err = errOtherType
+	}
+	failed := attachError(op, network, c, err)
+	_ = c.Close() // the first error counts
+	var none T
+	return none, failed
+}
+
+var errOtherType = errors.New("this network has another type of connection: use Dial or ListenPacket")
+
+// attachError describes the failure of attach as package net would.
+func attachError(op, network string, c io.Closer, err error) error {
+	e := &net.OpError{Op: op, Net: network, Err: err}
+	switch c := c.(type) {
+	case net.Listener:
+		e.Addr = c.Addr()
+	case net.Conn:
+		if e.Source, e.Addr = c.LocalAddr(), c.RemoteAddr(); op != "dial" {
+			e.Source, e.Addr = nil, c.LocalAddr()
+		}
+	}
+	return e
 }

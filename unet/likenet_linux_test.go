@@ -259,7 +259,7 @@ func TestMethodsAreThoseOfNet(t *testing.T) {
 		ours, nets any
 		more       []string
 	}{
-		{(*unet.TCPConn)(nil), (*net.TCPConn)(nil), []string{"Writev"}},
+		{(*unet.TCPConn)(nil), (*net.TCPConn)(nil), []string{"SetUserTimeout", "Writev"}},
 		{(*unet.UnixConn)(nil), (*net.UnixConn)(nil), []string{"Writev"}},
 		{(*unet.UDPConn)(nil), (*net.UDPConn)(nil), []string{"ReadBatch", "WriteBatch", "Writev"}},
 		{(*unet.UnixgramConn)(nil), (*net.UnixConn)(nil), []string{"ReadBatch", "WriteBatch", "Writev"}},

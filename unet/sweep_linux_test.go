@@ -257,6 +257,8 @@ func sweptOperations(dir string) []faultsweep.Operation {
 			"TCPConn.SetReadBuffer TCPConn.SetWriteBuffer TCPConn.File TCPConn.SyscallConn TCPConn.CloseRead TCPConn.CloseWrite"},
 		{Name: "listening", Run: sweptListening(dir), Most: 3, Covers: "ListenConfig.Listen ListenConfig.ListenPacket Dialer.DialContext TCPListener.AcceptTCP TCPListener.SetDeadline " +
 			"UnixListener.AcceptUnix UnixListener.SetDeadline UnixListener.File UDPConn.File UDPConn.SetReadBuffer UDPConn.SetWriteBuffer"},
+		{Name: "concrete types", Run: sweptTypes(dir), Most: 3, Covers: "Dialer.DialTCP Dialer.DialUDP Dialer.DialUnix ListenTCP ListenUDP ListenUnix ListenUnixgram"},
+		{Name: "files", Run: sweptFiles, Most: 4, Covers: "System.FileConn System.FileListener System.FilePacketConn TCPConn.SetUserTimeout"},
 	}
 	whole := maps.Clone(recv) // a datagram is sent whole or not at all
 	whole["send"] = append(faultsweep.Fails(syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNREFUSED), faultsweep.Passes(syscall.EINTR)...)
@@ -289,10 +291,14 @@ func TestFaultSweepSimulated(t *testing.T) {
 // TestFaultSweepCoversAll compares the sweep with what the package exports.
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, sweptOperations(""), faultsweep.Exempt{
-		"is the method of the default System":                          "Listen ListenPacket Dial Backend",
+		"is the method of the default System":                  "Listen ListenPacket Dial Backend FileConn FileListener FilePacketConn",
+		"is the Dialer's method, with package net's addresses": "DialTCP DialUDP DialUnix",
+		"is ListenUDP, with a group that package net joins":    "ListenMulticastUDP",
+		"is package net's": "Dialer.DialIP",
+		"reads or writes the environment and a command":                "Inherited PassOn",
 		"is Dial with a deadline of package net's":                     "DialTimeout",
 		"is DialContext without a context":                             "Dialer.Dial",
-		"sets a field":                                                 "UnixListener.SetUnlinkOnClose",
+		"sets or reads a field":                                        "UnixListener.SetUnlinkOnClose Dialer.SetMultipathTCP Dialer.MultipathTCP ListenConfig.SetMultipathTCP ListenConfig.MultipathTCP",
 		"returns known data without a system call":                     "System.Backend TCPConn.LocalAddr TCPConn.RemoteAddr UDPConn.LocalAddr UDPConn.RemoteAddr UnixConn.LocalAddr UnixConn.RemoteAddr UnixgramConn.LocalAddr UnixgramConn.RemoteAddr TCPListener.Addr UnixListener.Addr",
 		"is one half of SetDeadline, which is a timer":                 "TCPConn.SetReadDeadline TCPConn.SetWriteDeadline UDPConn.SetReadDeadline UDPConn.SetWriteDeadline UnixConn.SetReadDeadline UnixConn.SetWriteDeadline UnixgramConn.SetReadDeadline UnixgramConn.SetWriteDeadline",
 		"is one call of getsockopt whose failure means no":             "TCPConn.MultipathTCP",
@@ -673,6 +679,105 @@ func sweptListening(dir string) func(t *faultsweep.Trial) {
 			t.Judge("SetWriteBuffer", p.(*unet.UDPConn).SetWriteBuffer(64<<10))
 			_ = p.Close()
 		}
+	}
+}
+
+// sweptTypes opens sockets by the functions that return concrete types. Where one
+// fails, a second call succeeds.
+func sweptTypes(dir string) func(t *faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
+		ctx := context.Background()
+		stream := &net.UnixAddr{Name: filepath.Join(dir, "typed"), Net: "unix"}
+		grams := &net.UnixAddr{Name: filepath.Join(dir, "grams"), Net: "unixgram"}
+		d := unet.Dialer{System: sweptSystem(t, unet.ModeRing), UserTimeout: time.Second}
+		to := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
+		_, _ = os.Remove(stream.Name), os.Remove(grams.Name)
+		t.Arm()
+		defer t.Disarm()
+		tcp, ok := opens(t, "ListenTCP", func() (*unet.TCPListener, error) { return unet.ListenTCP("tcp", to) })
+		if ok {
+			defer tcp.Close()
+			if c, ok := opens(t, "DialTCP", func() (*unet.TCPConn, error) {
+				return d.DialTCP(ctx, "tcp", netip.AddrPort{}, tcp.Addr().(*net.TCPAddr).AddrPort())
+			}); ok {
+				_ = c.Close()
+			}
+		}
+		udp, ok := opens(t, "ListenUDP", func() (*unet.UDPConn, error) { return unet.ListenUDP("udp", &net.UDPAddr{IP: to.IP}) })
+		if ok {
+			defer udp.Close()
+			if c, ok := opens(t, "DialUDP", func() (*unet.UDPConn, error) {
+				return d.DialUDP(ctx, "udp", netip.AddrPort{}, udp.LocalAddr().(*net.UDPAddr).AddrPort())
+			}); ok {
+				_ = c.Close()
+			}
+		}
+		unix, ok := opens(t, "ListenUnix", func() (*unet.UnixListener, error) { return unet.ListenUnix("unix", stream) })
+		if ok {
+			defer unix.Close()
+			if c, ok := opens(t, "DialUnix", func() (*unet.UnixConn, error) { return d.DialUnix(ctx, "unix", nil, stream) }); ok {
+				_ = c.Close()
+			}
+		}
+		if c, ok := opens(t, "ListenUnixgram", func() (*unet.UnixgramConn, error) {
+			_ = os.Remove(grams.Name) // Close leaves it, as package net does
+			return unet.ListenUnixgram("unixgram", grams)
+		}); ok {
+			_ = c.Close()
+		}
+	}
+}
+
+// opens calls open, again without faults if it fails, and reports whether it
+// succeeded.
+func opens[T any](t *faultsweep.Trial, what string, open func() (T, error)) (T, bool) {
+	c, err := open()
+	if !t.Judge(what, err) {
+		t.Disarm()
+		if c, err = open(); err != nil {
+			t.Errorf("%s afterwards: %v", what, err)
+		}
+	}
+	return c, err == nil
+}
+
+// sweptFiles makes sockets of files, which stay usable when that fails.
+func sweptFiles(t *faultsweep.Trial) {
+	s := sweptSystem(t, unet.ModeRing)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer l.Close()
+	d, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer d.Close()
+	p, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer p.Close()
+	var files [3]*os.File
+	for i, c := range []any{l, d, p} {
+		if files[i], err = c.(interface{ File() (*os.File, error) }).File(); err != nil {
+			t.Fatalf("%v", err)
+		}
+		defer files[i].Close()
+	}
+	t.Arm()
+	defer t.Disarm()
+	listener, ok := opens(t, "FileListener", func() (net.Listener, error) { return s.FileListener(files[0]) })
+	if ok {
+		defer listener.Close()
+	}
+	if c, ok := opens(t, "FileConn", func() (net.Conn, error) { return s.FileConn(files[1]) }); ok {
+		t.Judge("SetUserTimeout", c.(*unet.TCPConn).SetUserTimeout(time.Second))
+		_ = c.Close()
+	}
+	if c, ok := opens(t, "FilePacketConn", func() (net.PacketConn, error) { return s.FilePacketConn(files[2]) }); ok {
+		_ = c.Close()
 	}
 }
 

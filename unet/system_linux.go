@@ -4,8 +4,11 @@ package unet
 
 import (
 	"errors"
+	"math"
 	"os"
 	"runtime"
+	"syscall"
+	"time"
 
 	"github.com/ringside-io/ringside/internal/sys"
 )
@@ -67,3 +70,13 @@ func (s *System) stop() error {
 }
 
 func reusePort(fd int) error { return os.NewSyscallError("setsockopt", sys.SockReusePort(fd)) }
+
+func listenAgain(fd, backlog int) error {
+	return os.NewSyscallError("listen", sys.SockListen(fd, backlog))
+}
+
+// userTimeout sets TCP_USER_TIMEOUT.
+func userTimeout(fd int, d time.Duration) error {
+	ms := min((max(d, 0)+time.Millisecond-1)/time.Millisecond, math.MaxInt32)
+	return os.NewSyscallError("setsockopt", sys.SetSockInt(fd, syscall.IPPROTO_TCP, sys.TCPUserTimeout, int(ms)))
+}

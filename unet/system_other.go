@@ -7,7 +7,9 @@ package unet
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"time"
 )
 
 // errNoDriver is the reason why there are no drivers here.
@@ -19,14 +21,21 @@ type (
 	pipe struct{}
 )
 
-func (s *System) attachConn(c net.Conn, _ string) (net.Conn, error) { return c, nil }
+// The types of this package are those of package net here.
+type (
+	TCPConn      = net.TCPConn
+	TCPListener  = net.TCPListener
+	UDPConn      = net.UDPConn
+	UnixConn     = net.UnixConn
+	UnixgramConn = net.UnixConn
+	UnixListener = net.UnixListener
+)
 
-func (s *System) attachListener(l net.Listener, _ string, _ listenOptions) (net.Listener, error) {
-	return l, nil
-}
-
-func (s *System) attachPacketConn(c net.PacketConn, _ string) (net.PacketConn, error) {
-	return c, nil
-}
+// drive is not called: every system uses package net.
+func (s *System) drive(old io.Closer, _ string, _ listenOptions) (io.Closer, error) { return old, nil }
 
 func reusePort(int) error { return errNoDriver }
+
+func userTimeout(int, time.Duration) error { return errNoDriver }
+
+func listenAgain(int, int) error { return nil }

@@ -75,6 +75,13 @@ func (c *TCPConn) SetKeepAliveConfig(k net.KeepAliveConfig) error {
 	return c.set(func(fd int) error { return setKeepAliveConfig(fd, k) })
 }
 
+// SetUserTimeout limits how long data that was sent may stay unacknowledged before the
+// kernel ends the connection (TCP_USER_TIMEOUT), rounded up to milliseconds. 0 means the
+// limit of the kernel. [Dialer] and [ListenConfig] have it as a field.
+func (c *TCPConn) SetUserTimeout(d time.Duration) error {
+	return c.set(func(fd int) error { return userTimeout(fd, d) })
+}
+
 // MultipathTCP reports whether the connection uses MPTCP.
 func (c *TCPConn) MultipathTCP() (multipath bool, err error) {
 	err = c.use(func(fd int) error {

@@ -31,6 +31,9 @@ func Dup(fd int) (int, error) {
 	return n, nil
 }
 
+// CloseOnExec makes exec close a descriptor.
+func CloseOnExec(fd int) { syscall.CloseOnExec(fd) }
+
 // FileMode returns the st_mode of an open descriptor (fstat(2)), which holds its
 // type and permissions, and a number made of its device and inode. Anonymous
 // inodes have no type, and all of them have the same number.

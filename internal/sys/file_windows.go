@@ -33,6 +33,9 @@ func behindAll() *windows.Overlapped {
 
 func closeFD(int) error { return Error("close", noSys) }
 
+// CloseOnExec does nothing: processes do not inherit descriptors by number.
+func CloseOnExec(int) {}
+
 // FileMode answers ENOSYS.
 func FileMode(int) (mode uint32, id uint64, errno syscall.Errno) { return 0, 0, noSys }
 

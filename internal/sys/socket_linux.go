@@ -15,6 +15,7 @@ const (
 	MsgNoSignal     = unix.MSG_NOSIGNAL
 	MsgCmsgCloexec  = unix.MSG_CMSG_CLOEXEC
 	MsgTrunc        = unix.MSG_TRUNC
+	TCPUserTimeout  = unix.TCP_USER_TIMEOUT
 	SpliceMove      = unix.SPLICE_F_MOVE
 	SpliceNonblock  = unix.SPLICE_F_NONBLOCK
 	SpliceChunk     = 1 << 20

@@ -41,7 +41,7 @@ func engines(t *testing.T) (all []engine) {
 			continue
 		}
 		all = append(all, engine{mode.String(), unetEcho(s), func(d net.Dialer, address string) (net.Conn, error) {
-			ours := unet.Dialer{System: s, Dialer: d}
+			ours := unet.Dialer{System: s, Timeout: d.Timeout, KeepAlive: d.KeepAlive, KeepAliveConfig: d.KeepAliveConfig, Control: d.Control}
 			return ours.Dial("tcp", address)
 		}})
 	}
@@ -79,7 +79,7 @@ func eachEngine(t *testing.T, f func(t *testing.T, e engine)) {
 func unetEcho(s *unet.System) func(*testing.T, string, net.ListenConfig, chan<- error) string {
 	return func(t *testing.T, address string, lc net.ListenConfig, ended chan<- error) string {
 		t.Helper()
-		ours := unet.ListenConfig{ListenConfig: lc, System: s}
+		ours := unet.ListenConfig{System: s, KeepAlive: lc.KeepAlive, KeepAliveConfig: lc.KeepAliveConfig, Control: lc.Control}
 		l, err := ours.Listen(context.Background(), "tcp", address)
 		if err != nil {
 			t.Fatal(err)

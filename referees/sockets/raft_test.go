@@ -25,7 +25,7 @@ type layer struct {
 }
 
 func (l layer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	d := unet.Dialer{System: l.s, Dialer: net.Dialer{Timeout: timeout}}
+	d := unet.Dialer{System: l.s, Timeout: timeout}
 	return d.Dial("tcp", string(address))
 }
 

@@ -52,7 +52,9 @@ var layers = map[string][]string{
 	"examples/http2":             {"unet"},
 	"examples/http-watch":        {"examples/http-watch/server"},
 	"examples/http-watch/server": {"watch"},
+	"examples/internal/handover": {"unet"},
 	"examples/redis":             {"unet/event"},
+	"examples/restart":           {"examples/internal/handover", "unet"},
 	"examples/upload":            {"features", "reactor", "ufile", "unet", "uring"},
 
 	// For tests and lanes; nothing above imports them outside of tests.

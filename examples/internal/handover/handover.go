@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+
+// Package handover replaces the process of a server without closing its listeners.
+//
+// The new process inherits the listeners, says when it is ready, and accepts from then
+// on; the one before stops accepting and ends its connections at leisure. Connections
+// that wait to be accepted belong to the listeners and are lost by neither.
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+
+	"github.com/ringside-io/ringside/unet"
+)
+
+// ready is the name of the pipe on which the new process reports that it accepts.
+const ready = "ready"
+
+// Process is this process, as the heir of one before it and the parent of the next.
+// Its methods may be called concurrently.
+type Process struct {
+	mu        sync.Mutex
+	inherited []unet.NamedFile
+	listeners []named
+	replaced  bool
+}
+
+type named struct {
+	name string
+	net.Listener
+}
+
+// New takes what the process has inherited: from the process before it, or from
+// systemd.
+func New() (*Process, error) {
+	files, err := unet.Inherited()
+	return &Process{inherited: files}, err
+}
+
+// take returns the inherited file of a name, once, or nil.
+func (p *Process) take(name string) *os.File {
+	for i, f := range p.inherited {
+		if f.Name == name {
+			p.inherited = append(p.inherited[:i:i], p.inherited[i+1:]...)
+			return f.File
+		}
+	}
+	return nil
+}
+
+// Listen returns the inherited listener of a name, on whatever address it listens, or
+// listens on address. The next process inherits it.
+func (p *Process) Listen(s *unet.System, name, address string) (net.Listener, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l, err := p.listen(s, name, address)
+	if err == nil {
+		p.listeners = append(p.listeners, named{name, l})
+	}
+	return l, err
+}
+
+func (p *Process) listen(s *unet.System, name, address string) (net.Listener, error) {
+	f := p.take(name)
+	if f == nil {
+		return s.Listen("tcp", address)
+	}
+	defer f.Close()
+	return s.FileListener(f)
+}
+
+// Ready tells the process before this one, and systemd, that this one serves. It
+// closes what was inherited and not used.
+func (p *Process) Ready() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var err error
+	if f := p.take(ready); f != nil {
+		_, err = f.Write([]byte{1})
+		err = errors.Join(err, f.Close())
+	}
+	for _, f := range p.inherited {
+		_ = f.File.Close()
+	}
+	p.inherited = nil
+	return errors.Join(err, notify(fmt.Sprintf("READY=1\nMAINPID=%d", os.Getpid())))
+}
+
+// notify sends a state to systemd, if that has started the process (Type=notify; the
+// unit needs NotifyAccess=all, because the main process changes).
+func notify(state string) error {
+	address := os.Getenv("NOTIFY_SOCKET")
+	if address == "" {
+		return nil
+	}
+	c, err := net.Dial("unixgram", address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Write([]byte(state))
+	return err
+}
+
+// Replace starts the program anew, with the same arguments, and returns when the new
+// process is ready. The caller then closes its listeners and ends its connections. If
+// the new process ends, or is not ready before the context ends, Replace kills it and
+// returns an error; this process goes on as before.
+func (p *Process) Replace(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.replaced {
+		return errors.New("another process has taken over already")
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	cmd, err := p.start(w)
+	_ = w.Close() // only the new process has it: its end is the end of the pipe
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	defer stop()
+	if _, err := io.ReadFull(r, make([]byte, 1)); err != nil {
+		_ = cmd.Process.Kill()
+		return fmt.Errorf("the new process is not ready: %w", errors.Join(cmd.Wait(), ctx.Err()))
+	}
+	p.replaced = true
+	return cmd.Process.Release()
+}
+
+// start starts the program with the listeners and the pipe.
+func (p *Process) start(pipe *os.File) (*exec.Cmd, error) {
+	files := []unet.NamedFile{{Name: ready, File: pipe}}
+	defer func() {
+		for _, f := range files[1:] {
+			_ = f.File.Close()
+		}
+	}()
+	for _, l := range p.listeners {
+		f, err := l.Listener.(interface{ File() (*os.File, error) }).File()
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, unet.NamedFile{Name: l.name, File: f})
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, os.Args[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := unet.PassOn(cmd, files...); err != nil {
+		return nil, err
+	}
+	return cmd, cmd.Start()
+}

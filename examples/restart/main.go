@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+
+// Command restart is an HTTP server that replaces itself by a new process without
+// losing a request.
+//
+//	go run ./examples/restart -addr 127.0.0.1:8080
+//	curl -i http://127.0.0.1:8080/
+//	kill -HUP PID    # PID is in the header of each response
+//
+// On SIGHUP it starts its program anew, which may be another version by then. The new
+// process inherits the listener. When that accepts, the old process stops accepting and
+// asks its clients to connect anew: each further response says Connection: close. It
+// ends when the last connection has, or after -drain, when it closes what is idle.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/examples/internal/handover"
+	"github.com/ringside-io/ringside/unet"
+)
+
+// startTime is for a new process to become ready, grace for requests to finish at the
+// end.
+const (
+	startTime = 30 * time.Second
+	grace     = 800 * time.Millisecond
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "where to listen, unless the listener is inherited")
+	drain := flag.Duration("drain", 30*time.Second, "how long idle connections are kept after a restart")
+	flag.Parse()
+	if err := run(*addr, *drain); err != nil {
+		fmt.Fprintln(os.Stderr, "restart:", err)
+		os.Exit(1)
+	}
+}
+
+func run(addr string, drain time.Duration) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	process, err := handover.New()
+	if err != nil {
+		return err
+	}
+	system, err := unet.NewSystem(unet.Options{})
+	if err != nil {
+		return err
+	}
+	l, err := process.Listen(system, "http", addr)
+	if err != nil {
+		return err
+	}
+	s := newServer()
+	failed := make(chan error, 1)
+	go func() { failed <- s.http.Serve(l) }()
+	fmt.Fprintf(os.Stderr, "listening on http://%v, process %d\n", l.Addr(), os.Getpid())
+	if err := process.Ready(); err != nil {
+		return err
+	}
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case sig := <-signals:
+			if sig != syscall.SIGHUP {
+				return s.end(grace)
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), startTime)
+		err := process.Replace(ctx)
+		cancel()
+		if err == nil {
+			return s.leave(l, failed, drain, signals)
+		}
+		fmt.Fprintln(os.Stderr, "restart:", err) // go on serving
+	}
+}
+
+// server counts its connections, so that it knows when the last one has ended.
+type server struct {
+	http    *http.Server
+	open    atomic.Int64
+	leaving atomic.Bool
+	last    chan struct{} // receives a value when no connection is open while leaving
+}
+
+func newServer() *server {
+	s := &server{last: make(chan struct{}, 1)}
+	s.http = &http.Server{Handler: s, ConnState: s.count, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	return s
+}
+
+func (s *server) count(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.open.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.open.Add(-1)
+		s.check()
+	}
+}
+
+// check reports to leave when no connection is open.
+func (s *server) check() {
+	if s.leaving.Load() && s.open.Load() == 0 {
+		select {
+		case s.last <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.leaving.Load() {
+		w.Header().Set("Connection", "close")
+	}
+	w.Header().Set("Process", strconv.Itoa(os.Getpid()))
+	fmt.Fprintln(w, "served", r.URL.Path)
+}
+
+// leave serves the open connections until the last one has ended, the time is over or
+// a signal asks for the end.
+func (s *server) leave(l net.Listener, served <-chan error, drain time.Duration, signals <-chan os.Signal) error {
+	s.leaving.Store(true)
+	if err := l.Close(); err != nil {
+		return err
+	}
+	<-served // from now on each accepted connection is counted
+	s.check()
+	timer := time.NewTimer(drain)
+	defer timer.Stop()
+	select {
+	case <-s.last:
+	case <-timer.C:
+	case <-signals:
+	}
+	return s.end(grace)
+}
+
+// end lets requests finish, for some time, and closes idle connections.
+func (s *server) end(patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if errors.Is(err, net.ErrClosed) { // leave has closed the listener
+		err = nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = s.http.Close()
+	}
+	return err
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
+)
+
+// runEnv makes the test's program the server. Its value is a file: while that exists, a
+// process that is to take over fails.
+const runEnv = "RINGSIDE_RESTART_SERVER"
+
+func TestMain(m *testing.M) {
+	if broken := os.Getenv(runEnv); broken != "" {
+		if _, err := os.Stat(broken); err == nil && os.Getenv("LISTEN_FDS") != "" {
+			os.Exit(3)
+		}
+		main()
+		return
+	}
+	os.Exit(ringtest.Main(m))
+}
+
+const (
+	restarts = 3
+	patience = time.Minute
+)
+
+// client is one connection that repeats a request. It retries nothing: each request
+// that is not answered counts.
+type client struct {
+	addr string
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+// get makes one request and returns the number of the process that answered it.
+func (c *client) get() (int, error) {
+	if c.conn == nil {
+		conn, err := net.DialTimeout("tcp", c.addr, patience)
+		if err != nil {
+			return 0, err
+		}
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		c.conn, c.in = conn, bufio.NewReader(conn)
+	}
+	if _, err := io.WriteString(c.conn, "GET /page HTTP/1.1\r\nHost: test\r\n\r\n"); err != nil {
+		return 0, err
+	}
+	r, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return 0, err
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != 200 || string(body) != "served /page\n" {
+		return 0, fmt.Errorf("status %d, %q, %v", r.StatusCode, body, err)
+	}
+	if r.Close {
+		c.close()
+	}
+	return strconv.Atoi(r.Header.Get("Process"))
+}
+
+func (c *client) close() {
+	if c.conn != nil {
+		_ = c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// testServer is the server of a test, whichever process that is.
+type testServer struct {
+	addr   string
+	broken string      // see runEnv
+	failed chan string // what a process says that could not be replaced
+}
+
+// startServer starts the server in a process of its own. All processes of the test end
+// with it.
+func startServer(t *testing.T) *testServer {
+	t.Helper()
+	s := &testServer{broken: filepath.Join(t.TempDir(), "broken"), failed: make(chan string, 1)}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-addr", "127.0.0.1:0", "-drain", "2s")
+	cmd.Env = append(os.Environ(), runEnv+"="+s.broken)
+	cmd.Stderr = w
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	logged := make(chan string, 1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended) // when the last process that has the pipe has ended
+		lines := bufio.NewScanner(r)
+		for lines.Scan() {
+			t.Log(lines.Text())
+			if strings.HasPrefix(lines.Text(), "restart: ") {
+				s.failed <- lines.Text()
+				continue
+			}
+			select {
+			case logged <- lines.Text():
+			default:
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		_ = cmd.Wait()
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			t.Error("processes are left")
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			<-ended
+		}
+		_ = r.Close()
+	})
+	select {
+	case line := <-logged:
+		_, s.addr, _ = strings.Cut(line, "http://")
+		s.addr, _, _ = strings.Cut(s.addr, ",")
+	case <-time.After(patience):
+	}
+	if s.addr == "" {
+		t.Fatal("the server does not say where it listens")
+	}
+	return s
+}
+
+// restart has the server replaced and returns when new connections reach another
+// process.
+func restart(t *testing.T, addr string) {
+	t.Helper()
+	was, err := process(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(was, syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); ; {
+		is, err := process(addr)
+		if err != nil {
+			t.Fatalf("a connection during the restart: %v", err)
+		}
+		if is != was {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("the server has not restarted")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func process(addr string) (int, error) {
+	c := client{addr: addr}
+	defer c.close()
+	return c.get()
+}
+
+// TestNoRequestIsLost restarts the server under load, several times.
+func TestNoRequestIsLost(t *testing.T) {
+	addr := startServer(t).addr
+	var requests, failed atomic.Int64
+	var stop atomic.Bool
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			c := client{addr: addr}
+			defer c.close()
+			for !stop.Load() {
+				if _, err := c.get(); err != nil {
+					failed.Add(1)
+					t.Errorf("a request failed: %v", err)
+					c.close()
+				}
+				requests.Add(1)
+				if i%2 == 0 { // half of them connect for each request
+					c.close()
+				}
+			}
+		})
+	}
+	for range restarts {
+		restart(t, addr)
+		for begin := requests.Load(); requests.Load() < begin+300 && failed.Load() == 0; {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	stop.Store(true)
+	all.Wait()
+	t.Logf("%d requests, %d failed, %d restarts", requests.Load(), failed.Load(), restarts)
+}
+
+// generators are load generators of others, with what each prints of failures.
+var generators = []struct {
+	name   string
+	args   []string
+	total  *regexp.Regexp
+	failed *regexp.Regexp
+}{
+	{"wrk", []string{"-t", "2", "-c", "20", "-d", "5s"}, regexp.MustCompile(`(\d+) requests in`),
+		regexp.MustCompile(`(?m)^ *(Socket errors: .*|Non-2xx or 3xx responses: .*)$`)},
+	{"ab", []string{"-q", "-k", "-c", "20", "-t", "5", "-n", "100000000"}, regexp.MustCompile(`Complete requests: +(\d+)`),
+		regexp.MustCompile(`(?m)^(Failed requests: +[1-9].*|Non-2xx responses: .*|apr_.*)$`)},
+}
+
+// TestNoRequestOfOthersIsLost does that under load of wrk and ab.
+func TestNoRequestOfOthersIsLost(t *testing.T) {
+	for _, g := range generators {
+		t.Run(g.name, func(t *testing.T) {
+			if _, err := exec.LookPath(g.name); err != nil {
+				t.Skipf("needs the program %s (Debian: wrk, apache2-utils)", g.name)
+			}
+			addr := startServer(t).addr
+			cmd := exec.Command(g.name, append(g.args, "http://"+addr+"/page")...)
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() { done <- cmd.Wait() }()
+			for range restarts {
+				time.Sleep(time.Second) // spread over the generator's time
+				restart(t, addr)
+			}
+			if err := <-done; err != nil {
+				t.Errorf("%v", err)
+			}
+			total := g.total.FindSubmatch(out.Bytes())
+			if failed := g.failed.Find(out.Bytes()); failed != nil || total == nil {
+				t.Errorf("%s\n%s", failed, out.Bytes())
+				return
+			}
+			t.Logf("%s requests, none failed, %d restarts", total[1], restarts)
+		})
+	}
+}
+
+// TestRestartThatFails has the new process end before it is ready: the old one goes on,
+// and can be replaced later.
+func TestRestartThatFails(t *testing.T) {
+	s := startServer(t)
+	was, err := process(s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.broken, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(was, syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case line := <-s.failed:
+		if !strings.Contains(line, "not ready: exit status 3") {
+			t.Error(line)
+		}
+	case <-time.After(patience):
+		t.Fatal("the process does not say that it could not be replaced")
+	}
+	if is, err := process(s.addr); err != nil || is != was {
+		t.Errorf("process %d answers, before it %d, %v", is, was, err)
+	}
+	if err := os.Remove(s.broken); err != nil {
+		t.Fatal(err)
+	}
+	restart(t, s.addr)
+}
