@@ -5,15 +5,10 @@
 package reactor
 
 import (
-	"bytes"
-	"fmt"
 	"os"
-	"runtime"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -67,7 +62,7 @@ func TestDescriptorClosedInFlight(t *testing.T) {
 			}
 			nop := new(Op)
 			nop.SQE.Nop()
-			if _, err := id.loop.queue(nop, func(res Result) { after <- res }, false, time.Time{}); err != nil {
+			if _, err := id.loop.queue(nop, func(res Result) { after <- res }, false); err != nil {
 				t.Fatal(err)
 			}
 			<-after // so that the kernel has looked the file up
@@ -118,109 +113,4 @@ func TestDescriptorClosedInFlight(t *testing.T) {
 			t.Errorf("cancelled: %+v", res)
 		}
 	})
-}
-
-// TestRegisteredFileSurvivesReuse closes the descriptor right after an operation
-// was queued, which the kernel may not have seen: a registered file is still the
-// right one.
-func TestRegisteredFileSurvivesReuse(t *testing.T) {
-	overKinds(t, func(t *testing.T, r *Reactor) {
-		for range 20 {
-			rd, wr := pipe(t)
-			f := register(t, r, wr)
-			done := make(chan Result, 1)
-			op := &Op{Buf: []byte("for the pipe"), File: f}
-			op.SQE.Write(uring.Fd(wr), op.Buf, 0)
-			if _, err := r.Queue(op, func(res Result) { done <- res }); err != nil {
-				t.Fatal(err)
-			}
-			f.Release()
-			other := reuse(t, wr)
-			if res := <-done; res.Res != 12 {
-				t.Fatalf("%+v", res)
-			}
-			p := make([]byte, 12)
-			if n, err := syscall.Read(rd, p); n != 12 || string(p) != "for the pipe" {
-				t.Errorf("%q, %v", p[:max(n, 0)], err)
-			}
-			if s, err := other.Stat(); err != nil || s.Size() != 0 {
-				t.Errorf("the file that has the number now was written to: %v", err)
-			}
-		}
-	})
-}
-
-// TestStreamSurvivesTheExitOfItsThread starts streams on threads that exit.
-func TestStreamSurvivesTheExitOfItsThread(t *testing.T) {
-	r := open(t, Options{Loops: 1})
-	g := stock(t, r, BufferGroupOptions{Buffers: 8, BufferSize: 64})
-	for range 20 {
-		rd, wr := pair(t)
-		got := make(chan byte, 16)
-		end := make(chan Result, 1)
-		ids, thread := make(chan ID), 0
-		go func() {
-			runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-			thread = syscall.Gettid()
-			id, err := g.Stream(recvOp(rd), func(e *Event) {
-				for _, b := range e.Data {
-					got <- b
-				}
-				if !e.More() {
-					end <- e.Result
-				}
-			})
-			if err != nil {
-				t.Error(err)
-			}
-			ids <- id
-		}()
-		id := <-ids
-		syscall.Write(wr, []byte{1})
-		if b := <-got; b != 1 {
-			t.Errorf("got %d", b)
-		}
-		waitFor(t, func() bool { // the main thread stays, asleep
-			_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", thread))
-			return err != nil || thread == os.Getpid()
-		})
-		syscall.Write(wr, []byte{2})
-		if b := <-got; b != 2 {
-			t.Errorf("got %d", b)
-		}
-		if err := r.Cancel(id); err != nil {
-			t.Error(err)
-		}
-		if res := <-end; res.Errno() != syscall.ECANCELED {
-			t.Errorf("%+v", res)
-		}
-	}
-	if r.Stats().Retried == 0 {
-		t.Error("no exit cancelled anything")
-	}
-}
-
-// pollers counts the threads of the kernel that poll for this process.
-func pollers(t *testing.T) int {
-	t.Helper()
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, task := range tasks {
-		name, _ := os.ReadFile("/proc/self/task/" + task.Name() + "/comm")
-		if bytes.HasPrefix(name, []byte("iou-sqp-")) {
-			n++
-		}
-	}
-	return n
-}
-
-// TestSQPoll runs everything with the kernel's thread as the only submitter.
-func TestSQPoll(t *testing.T) {
-	ringtest.NeedKernel(t, "SQPOLL without privileges", "5.13")
-	r := open(t, Options{Loops: 3, SQPoll: true})
-	newSoak(t, r).run(50, time.Second/2)
-	waitFor(t, func() bool { return pollers(t) == 1 }) // those of earlier tests go away
 }

@@ -6,34 +6,36 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// delays learns whether goroutines of this program wait long for a P. When
-// every P is taken by goroutines that compute, a leader that yields comes back
-// after the scheduler's time slice of 10 ms, and so does everybody who waits
-// for a completion: a plain system call, which keeps its P for a while, is
-// then far ahead of any ring. After such a delay the ring is avoided; from time
-// to time one operation tries it, and ends that if it need not wait.
+// starvation detects that goroutines wait long for a P. When goroutines that compute
+// occupy every P, a leader that yields continues only after the scheduler's time slice
+// of 10 ms, and so does every goroutine that waits for a completion. A plain system
+// call keeps its P for a while and is much faster then. After such a delay callers
+// avoid the ring. From time to time one operation uses the ring again, and ends that
+// state if its yield was short.
 //
-// Plain calls that keep their Ps can make that one wait, too, where nobody else
-// would. So now and then all try.
-type delays struct {
-	nextTry atomic.Int64 // since epoch, in nanoseconds; 0: nothing is avoided
-	trying  atomic.Bool  // who submits next is to yield
-	tries   atomic.Int32 // since all tried
+// Plain calls that keep their Ps can delay that operation although nothing else would.
+// So every fifth trial is made by all callers.
+type starvation struct {
+	nextTrial atomic.Int64 // nanoseconds since epoch; 0: the ring is not avoided
+	trial     atomic.Bool  // the next submission yields
+	trials    atomic.Int32 // since the last trial by all callers
 }
 
 const (
-	// starvation is the delay of a yield from which on it counts. An ordinary
-	// one takes microseconds.
-	starvation = 4 * time.Millisecond
-	// joining is how long one goroutine may take to join, a slow machine and
-	// what it did before included.
+	// longYield is the duration from which a yield counts as a delay. An ordinary
+	// yield takes microseconds.
+	longYield = 4 * time.Millisecond
+	// joining is how long one goroutine may take to add its operation, on a slow
+	// machine and including what it did before.
 	joining = 30 * time.Microsecond
-	// starvationPause is the time between two tries.
-	starvationPause = 100 * time.Millisecond
-	// allTry is which try is that of all.
-	allTry = 5
+	// trialPause is the time between two trials.
+	trialPause = 100 * time.Millisecond
+	// trialsOfOne is the number of the trial that all callers make.
+	trialsOfOne = 5
 )
 
 var epoch = time.Now()
@@ -45,45 +47,55 @@ func yield() time.Duration {
 	return time.Since(begin)
 }
 
-// learn learns from a yield, during which others joined: that takes time, too,
-// and is what a yield is for.
-func (d *delays) learn(took time.Duration, joined int) {
+// learn takes the duration of a yield during which other goroutines added joined
+// operations. Their time does not count as a delay.
+func (d *starvation) learn(took time.Duration, joined int) {
 	switch {
-	case took-time.Duration(joined)*joining > starvation:
-		d.nextTry.Store(int64(time.Since(epoch) + starvationPause))
-	case d.avoiding():
-		d.nextTry.Store(0)
+	case took-time.Duration(joined)*joining > longYield:
+		d.nextTrial.Store(int64(time.Since(epoch) + trialPause))
+	case d.active():
+		d.nextTrial.Store(0)
 	}
 }
 
-// avoiding reports whether the last yield took too long.
-func (d *delays) avoiding() bool { return d.nextTry.Load() != 0 }
+// active reports whether the last yield took too long.
+func (d *starvation) active() bool { return d.nextTrial.Load() != 0 }
 
-// starving reports whether the caller should keep off the ring: a yield took long,
-// and it is not the caller's turn to try another.
-func (d *delays) starving() bool {
-	next := d.nextTry.Load()
+// avoids reports whether the caller should avoid the ring: a yield took long, and the
+// caller is not chosen for a trial.
+func (d *starvation) avoids() bool {
+	next := d.nextTrial.Load()
 	if next == 0 {
 		return false
 	}
 	now := time.Since(epoch)
-	if int64(now) < next || !d.nextTry.CompareAndSwap(next, int64(now+starvationPause)) {
+	if int64(now) < next || !d.nextTrial.CompareAndSwap(next, int64(now+trialPause)) {
 		return true
 	}
-	if d.tries.Add(1) == allTry {
-		d.tries.Store(0)
-		d.nextTry.Store(0)
+	if d.trials.Add(1) == trialsOfOne {
+		d.trials.Store(0)
+		d.nextTrial.Store(0)
 		return false
 	}
-	d.trying.Store(true)
+	d.trial.Store(true)
 	return false
 }
 
-// yields reports whether a submission that may gather company yields: not while
-// that takes long, but for the one that tries.
-func (d *delays) yields(mayGather bool) bool {
-	if !d.avoiding() {
+// yields reports whether a submission that may gather others yields. While the ring is
+// avoided, only the trial yields.
+func (d *starvation) yields(mayGather bool) bool {
+	if !d.active() {
 		return mayGather
 	}
-	return d.trying.CompareAndSwap(true, false)
+	return d.trial.CompareAndSwap(true, false)
+}
+
+// sameCaller reports whether the previous caller was the same goroutine, or there was
+// none. Frames of one goroutine lie close together; a stack has at least 2 KiB, so
+// frames of two goroutines lie further apart.
+func (l *loop) sameCaller() bool {
+	const apart = 2 << 10
+	me := sys.StackID()
+	last := l.lastCaller.Swap(me)
+	return last == 0 || me-last+apart-1 < 2*apart-1
 }

@@ -39,10 +39,10 @@ func Example() {
 	// Output: hello
 }
 
-// A callback gets the result. The deadline travels with the operation.
-func ExampleReactor_QueueWithDeadline() {
+// A callback gets the result. Here a timer cancels the operation.
+func ExampleReactor_Queue() {
 	if features.HaveIOURing() != nil {
-		fmt.Println("i/o timeout")
+		fmt.Println("operation canceled")
 		return
 	}
 	r, err := reactor.New(reactor.Options{})
@@ -58,37 +58,26 @@ func ExampleReactor_QueueWithDeadline() {
 	defer wr.Close()
 	buf := make([]byte, 1)
 	op := reactor.Op{Buf: buf, Keep: rd}
-	op.SQE.Read(uring.Fd(int(rd.Fd())), buf, 0) // nobody writes
+	op.SQE.Read(uring.Fd(int(rd.Fd())), buf, 0) // the pipe stays empty
 	done := make(chan reactor.Result)
-	_, err = r.QueueWithDeadline(&op, time.Now().Add(time.Millisecond), func(res reactor.Result) { done <- res })
+	id, err := r.Queue(&op, func(res reactor.Result) { done <- res })
 	if err != nil {
 		log.Fatal(err)
 	}
+	time.AfterFunc(time.Millisecond, func() { _ = r.Cancel(id) })
 	fmt.Println((<-done).Err())
-	// Output: i/o timeout
+	// Output: operation canceled
 }
 
-// The second operation of a chain starts when the first has succeeded.
-func ExampleReactor_DoChain() {
-	if features.HaveIOURing() != nil {
-		fmt.Println("3 0")
-		return
-	}
-	r, err := reactor.New(reactor.Options{})
+// scratch makes a file that says hello.
+func scratch() *os.File {
+	f, err := os.CreateTemp("", "example")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer r.Close()
-	f := scratch()
-	defer f.Close()
-	data := []byte("new")
-	ops := []reactor.Op{{Buf: data, Keep: f}, {Keep: f}}
-	ops[0].SQE.Write(uring.Fd(int(f.Fd())), data, 0)
-	ops[1].SQE.Fsync(uring.Fd(int(f.Fd())), true)
-	results := make([]reactor.Result, len(ops))
-	if err := r.DoChain(ops, results); err != nil {
+	_ = os.Remove(f.Name())
+	if _, err := f.WriteString("hello"); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(results[0].Res, results[1].Res)
-	// Output: 3 0
+	return f
 }

@@ -4,98 +4,87 @@ package reactor
 
 import (
 	"errors"
-	"runtime"
+	"slices"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/ringside-io/ringside/internal/ringloop"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
 )
 
-// kernelRing is a ring of the kernel, with an eventfd to wake a pinned loop.
-type kernelRing struct {
-	*uring.Ring
-	wake *sys.FD
-	buf  []byte // eight bytes that a read of the eventfd fills
-}
+// kernelRing is a ring of the kernel.
+type kernelRing struct{ *uring.Ring }
 
-func (k *kernelRing) Enter(o uring.WaitOptions) (int, error) { return k.Wait(o) }
+// Submitter returns the calling thread: its exit cancels what it submits.
+func (kernelRing) Submitter() int { return sys.ThreadID() }
 
-// openKernelRing opens the ring of loop number i. All share the worker threads
-// of the first.
-func openKernelRing(o *Options, i int, first ring) (ring, parker, error) {
-	opts := &uring.Options{
-		Entries:   uint32(o.Entries),
-		CQEntries: uint32(max(o.InFlight, o.Entries)), // the kernel wants no fewer
-		Clamp:     true,
-		NoIOWait:  true,
-		SQPoll:    o.SQPoll,
-		Restrict:  o.restrictions(),
+// Exited reports whether a thread of the process has exited, and whether that is sure.
+// A thread that is about to exit still exists.
+func (kernelRing) Exited(thread int) (exited, sure bool) { return sys.ThreadExited(thread) }
+
+// openKernelRing opens a ring. All rings share the worker threads of the first. The
+// ring is cooperative where the kernel supports that (5.19): the kernel does not
+// interrupt a thread for each completion of what the thread has submitted, which takes
+// a fifth of the time on a device as fast as the processors. The completion is handled
+// when the thread next enters the kernel: if the thread computes, at the next clock
+// tick, after 1 to 10 ms. On processors without ticks that could take for ever.
+func openKernelRing(o *Options, first ring) (ring, parker, error) {
+	opts := uring.Options{
+		Entries:     uint32(o.Entries),
+		CQEntries:   uint32(max(o.InFlight, o.Entries)), // the kernel refuses fewer than Entries
+		Clamp:       true,
+		NoIOWait:    true,
+		CoopTaskrun: !sys.Tickless(),
+		Restrict:    o.restrictions(),
 	}
 	if first != nil {
-		opts.AttachWQ = first.(*kernelRing).Ring
+		opts.AttachWQ = first.(kernelRing).Ring
 	}
-	if !o.Pinned {
-		return openShared(opts)
-	}
-	opts.DeferTaskrun = true
-	r, err := ringloop.Open(*opts, smallestCQ)
-	if err != nil {
-		return nil, nil, err
-	}
-	k := &kernelRing{Ring: r}
-	// Both make calls cheaper; neither is needed.
-	_ = r.RegisterRingFD()
-	if k.wake, err = sys.EventFD(); err != nil {
-		return nil, nil, errors.Join(err, r.Close())
-	}
-	k.buf = make([]byte, 8)
-	return k, nil, nil
-}
-
-// openShared opens the ring of a shared loop: a cooperative one where the kernel
-// has that (5.19). Such a ring does not interrupt a thread for each completion of
-// what that thread has submitted, which takes a fifth of the time on a device as
-// fast as the processors. The completion comes when the thread next passes
-// through the kernel: if it computes, at the next tick of the clock, after 1 to
-// 10 ms. Processors without ticks would make it wait for ever.
-func openShared(o *uring.Options) (ring, parker, error) {
-	o.CoopTaskrun = !o.SQPoll && !sys.Tickless()
-	r, err := ringloop.Open(*o, smallestCQ)
-	if o.CoopTaskrun && errors.Is(err, syscall.EINVAL) {
-		o.CoopTaskrun = false
-		r, err = ringloop.Open(*o, smallestCQ)
+	r, err := ringloop.Open(opts, smallestCQ)
+	if opts.CoopTaskrun && errors.Is(err, syscall.EINVAL) {
+		opts.CoopTaskrun = false
+		r, err = ringloop.Open(opts, smallestCQ)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	return &kernelRing{Ring: r}, &netpolled{fd: r.FD()}, nil
+	return kernelRing{r}, &netpolled{fd: r.FD()}, nil
 }
 
-// smallestCQ is the least completion queue worth having: one too small for the table costs speed, no data.
+// smallestCQ is the smallest completion queue worth having. One that is smaller than
+// the table costs speed and loses nothing.
 const smallestCQ = 32
 
-// Rearm reads the eventfd, which completes after the next Wake.
-func (k *kernelRing) Rearm(e *uring.SQE) { e.Read(uring.Fd(k.wake.Int()), k.buf, 0) }
-
-// Wake ends a wait of the thread.
-func (k *kernelRing) Wake() { sys.Signal(k.wake) }
-
-// provide opens a ring of provided buffers.
-func (k *kernelRing) provide(o uring.BufRingOptions) (bufRing, error) {
-	b, err := k.NewBufRing(o)
-	if err != nil {
-		return nil, err // not a nil pointer in an interface
+// restrictions returns what the options permit the ring, nil for everything.
+func (o *Options) restrictions() *uring.Restrictions {
+	if o.Restrict == nil {
+		return nil
 	}
-	return b, nil
+	ops := append(slices.Clone(o.Restrict), uring.OpAsyncCancel) // cancel
+	slices.Sort(ops)
+	return &uring.Restrictions{Ops: slices.Compact(ops), FlagsAllowed: uring.SQEFixedFile | uring.SQEDrain |
+		uring.SQEAsync | uring.SQEBufferSelect}
 }
 
-func (k *kernelRing) Close() error {
-	err := k.Ring.Close()
-	if k.wake != nil {
-		// The read that was armed dies with the ring.
-		err = errors.Join(err, k.wake.Close())
+// unlockTime is how long the kernel may take to unlock the memory of a closed ring. A
+// kernel worker does that, and does not report when.
+const unlockTime = 2 * time.Second
+
+// lastClose is the time at which the last ring was closed, in nanoseconds.
+var lastClose atomic.Int64
+
+// retryOpen retries open while it returns ENOMEM and rings were closed less than
+// unlockTime ago. Otherwise a program that opens and closes rings in turn would fail in
+// the end.
+func retryOpen(open func() (*loop, error)) (*loop, error) {
+	until := time.Unix(0, lastClose.Load()).Add(unlockTime)
+	for pause := time.Millisecond; ; pause *= 2 {
+		l, err := open()
+		if !errors.Is(err, syscall.ENOMEM) || time.Now().Add(pause).After(until) {
+			return l, err
+		}
+		time.Sleep(pause)
 	}
-	runtime.KeepAlive(k.buf)
-	return err
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/ringside-io/ringside/internal/ringloop"
 )
 
-// netpolled sleeps in Go's netpoller until a ring's descriptor is readable. No
-// thread blocks for it.
+// netpolled waits in Go's netpoller until a ring's descriptor is readable. No thread
+// blocks meanwhile.
 type netpolled struct {
 	fd       int
 	poller   *ringloop.Poller
@@ -24,8 +24,8 @@ func (p *netpolled) start(ready func(), failed func(error)) (err error) {
 		return err
 	}
 	p.done.Go(func() {
-		// The function runs each time the ring becomes readable and always
-		// returns false, so the call lasts until the poller is closed.
+		// Wait calls the function each time the ring becomes readable. The function
+		// always returns false, so Wait returns when the poller is closed.
 		err := p.poller.Wait(func(uintptr) bool {
 			ready()
 			return false

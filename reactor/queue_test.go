@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -45,37 +44,6 @@ func TestCallbacksMayQueue(t *testing.T) {
 		step(0)(Result{})
 		<-done
 		waitFor(t, func() bool { return r.Stats().InFlight == 0 })
-	})
-}
-
-func TestDeadlineEndsAnOperation(t *testing.T) {
-	overKinds(t, func(t *testing.T, r *Reactor) {
-		rfd, _ := pipe(t)
-		got := make(chan Result, 1)
-		begin := time.Now()
-		if _, err := r.QueueWithDeadline(readOp(rfd, make([]byte, 1), 0), begin.Add(20*time.Millisecond), func(res Result) { got <- res }); err != nil {
-			t.Fatal(err)
-		}
-		if res := <-got; !errors.Is(res.Cause, os.ErrDeadlineExceeded) {
-			t.Fatalf("%+v", res)
-		}
-		if d := time.Since(begin); d < 20*time.Millisecond {
-			t.Errorf("the deadline came after %v", d)
-		}
-		if _, err := r.QueueWithDeadline(readOp(rfd, make([]byte, 1), 0), begin, func(res Result) { got <- res }); err != nil {
-			t.Fatal(err)
-		}
-		if res := <-got; !errors.Is(res.Cause, os.ErrDeadlineExceeded) {
-			t.Fatalf("a deadline that has passed: %+v", res)
-		}
-		op := &Op{}
-		op.SQE.Nop()
-		if _, err := r.QueueWithDeadline(op, begin.Add(time.Hour), func(res Result) { got <- res }); err != nil {
-			t.Fatal(err)
-		}
-		if res := <-got; res.Cause != nil || res.Res != 0 {
-			t.Fatalf("an operation in time: %+v", res)
-		}
 	})
 }
 
@@ -140,7 +108,7 @@ func TestDoContext(t *testing.T) {
 	})
 }
 
-// TestEachOperationEndsOnce lets deadlines, cancellations and data race.
+// TestEachOperationEndsOnce lets cancellations, some of them by timers, and data race.
 func TestEachOperationEndsOnce(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		rfd, wfd := pipe(t)
@@ -158,7 +126,7 @@ func TestEachOperationEndsOnce(t *testing.T) {
 				switch {
 				case res.Res == 1:
 					data.Add(1)
-				case errors.Is(res.Cause, os.ErrDeadlineExceeded), res.Errno() == syscall.ECANCELED && res.Cause == nil:
+				case res.Errno() == syscall.ECANCELED && res.Cause == nil:
 				default:
 					t.Errorf("%+v", res)
 				}
@@ -168,7 +136,7 @@ func TestEachOperationEndsOnce(t *testing.T) {
 			var id ID
 			var err error
 			for {
-				id, err = r.QueueWithDeadline(readOp(rfd, make([]byte, 1), 0), time.Now().Add(time.Duration(rng.IntN(2_000_000))), fn)
+				id, err = r.Queue(readOp(rfd, make([]byte, 1), 0), fn)
 				if !errors.Is(err, ErrFull) {
 					break
 				}
@@ -176,6 +144,7 @@ func TestEachOperationEndsOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			time.AfterFunc(time.Duration(rng.IntN(2_000_000)), func() { _ = r.Cancel(id) })
 			switch rng.IntN(3) {
 			case 0:
 				_ = r.Cancel(id)
@@ -224,61 +193,6 @@ func TestStream(t *testing.T) {
 	})
 }
 
-func TestBatchAndChain(t *testing.T) {
-	overKinds(t, func(t *testing.T, r *Reactor) {
-		f, want := pattern(t, 1<<16)
-		const n = 100
-		ops, results := make([]Op, n), make([]Result, n)
-		for i := range ops {
-			ops[i] = *readOp(int(f.Fd()), make([]byte, 512), int64(i*512))
-		}
-		for range 3 {
-			clear(results)
-			if err := r.DoBatch(ops, results); err != nil {
-				t.Fatal(err)
-			}
-			for i, res := range results {
-				if res.Res != 512 || string(ops[i].Buf) != string(want[i*512:(i+1)*512]) {
-					t.Fatalf("operation %d: %+v", i, res)
-				}
-			}
-		}
-		// The second link reads beyond the end: short, so the third is cancelled.
-		chain := []Op{*readOp(int(f.Fd()), make([]byte, 8), 0), *readOp(int(f.Fd()), make([]byte, 8), 1<<16), *readOp(int(f.Fd()), make([]byte, 8), 0)}
-		if err := r.DoChain(chain, results[:3]); err != nil {
-			t.Fatal(err)
-		}
-		if results[0].Res != 8 || results[1].Res != 0 || results[2].Errno() != syscall.ECANCELED {
-			t.Fatalf("chain: %+v", results[:3])
-		}
-		if err := r.DoChain(make([]Op, 1<<16), make([]Result, 1<<16)); !errors.Is(err, errChainTooLong) {
-			t.Fatalf("endless chain: %v", err)
-		}
-		if err := r.DoBatch(ops, results[:1]); !errors.Is(err, errResults) {
-			t.Fatalf("too few results: %v", err)
-		}
-		over(t, r)
-	})
-}
-
-func TestBatchDoesNotAllocate(t *testing.T) {
-	for _, o := range []Options{{Loops: 1}, {Loops: 1, Pinned: true}} {
-		r := open(t, o)
-		f, _ := pattern(t, 1<<16)
-		ops, results := make([]Op, 32), make([]Result, 32)
-		for i := range ops {
-			ops[i] = *readOp(int(f.Fd()), make([]byte, 512), int64(i*512))
-		}
-		if n := ringtest.Allocations(200, func() {
-			if err := r.DoBatch(ops, results); err != nil {
-				t.Fatal(err)
-			}
-		}); n >= 1 && !raceEnabled {
-			t.Errorf("%+v: %v allocations per batch", o, n)
-		}
-	}
-}
-
 func TestStatsAreJSON(t *testing.T) {
 	r := open(t, Options{})
 	op := &Op{}
@@ -287,48 +201,5 @@ func TestStatsAreJSON(t *testing.T) {
 	var s Stats
 	if err := json.Unmarshal([]byte(r.String()), &s); err != nil || s.Submitted != 1 || s.BatchSize() != 1 {
 		t.Errorf("%s: %v", r, err)
-	}
-}
-
-// TestChainsStayWholeWithSQPoll has several rings share the kernel's thread,
-// which takes only some entries of each at a time.
-func TestChainsStayWholeWithSQPoll(t *testing.T) {
-	r := open(t, Options{Loops: 2, SQPoll: true})
-	f, _ := pattern(t, 0)
-	var others sync.WaitGroup
-	defer others.Wait()
-	stop := make(chan struct{})
-	defer close(stop)
-	for range 2 {
-		others.Go(func() {
-			op := &Op{}
-			op.SQE.Nop()
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					r.Do(op)
-				}
-			}
-		})
-	}
-	for range ringtest.Rounds(200, 50) {
-		ops, results := make([]Op, sqpollShare), make([]Result, sqpollShare)
-		for i := range ops {
-			ops[i].SQE.Nop()
-		}
-		ops[0] = *readOp(int(f.Fd()), make([]byte, 8), 0) // short: the file is empty
-		if err := r.DoChain(ops, results); err != nil {
-			t.Fatal(err)
-		}
-		for _, res := range results[1:] {
-			if res.Errno() != syscall.ECANCELED {
-				t.Fatalf("a chain was split: %+v", results)
-			}
-		}
-	}
-	if err := r.DoChain(make([]Op, sqpollShare+1), make([]Result, sqpollShare+1)); !errors.Is(err, errChainSQPoll) {
-		t.Errorf("a longer chain: %v", err)
 	}
 }

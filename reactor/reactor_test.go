@@ -6,7 +6,6 @@ package reactor
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -67,6 +66,33 @@ func pipe(t testing.TB) (r, w int) {
 	return fds[0], fds[1]
 }
 
+// pair returns two ends of a connection on the loopback.
+func pair(t testing.TB) (a, b int) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	socket := func() int {
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+		must(err)
+		return fd
+	}
+	ln, a := socket(), socket()
+	defer syscall.Close(ln)
+	must(syscall.Bind(ln, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	must(syscall.Listen(ln, 1))
+	addr, err := syscall.Getsockname(ln)
+	must(err)
+	must(syscall.Connect(a, addr))
+	b, _, err = syscall.Accept4(ln, syscall.SOCK_CLOEXEC)
+	must(err)
+	t.Cleanup(func() { syscall.Close(a); syscall.Close(b) })
+	return a, b
+}
+
 func readOp(fd int, p []byte, off int64) *Op {
 	op := &Op{Buf: p, Bytes: len(p)}
 	op.SQE.Read(uring.Fd(fd), p, off)
@@ -83,17 +109,13 @@ func read(r *Reactor, fd int, p []byte, off int64) Result {
 var kinds = []Options{
 	{},
 	{Loops: 1, Entries: 4, InFlight: 8},
-	{Loops: 3, InFlight: 5, Granule: 2},
-	{Pinned: true, Loops: 1},
-	{Pinned: true, Loops: 2, Entries: 4, InFlight: 8},
+	{Loops: 3, Entries: 1, InFlight: 5},
 }
 
+// overKinds runs a test with several options.
 func overKinds(t *testing.T, test func(t *testing.T, r *Reactor)) {
 	for _, o := range kinds {
-		t.Run(fmt.Sprintf("pinned=%v,rings=%d,entries=%d,inflight=%d", o.Pinned, o.Loops, o.Entries, o.InFlight), func(t *testing.T) {
-			if o.Pinned {
-				ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
-			}
+		t.Run(fmt.Sprintf("rings=%d,entries=%d,inflight=%d", o.Loops, o.Entries, o.InFlight), func(t *testing.T) {
 			test(t, open(t, o))
 		})
 	}
@@ -172,52 +194,6 @@ func TestCloseEndsOperationsInFlight(t *testing.T) {
 	})
 }
 
-// started returns how many operations have been accepted and are not over.
-func started(r *Reactor) int {
-	n := 0
-	for _, l := range r.loops {
-		l.table.Each(func(*slot) { n++ })
-	}
-	return n
-}
-
-func TestDrainWaits(t *testing.T) {
-	overKinds(t, func(t *testing.T, r *Reactor) {
-		rfd, wfd := pipe(t)
-		done := make(chan Result)
-		go func() { done <- read(r, rfd, make([]byte, 4), 0) }()
-		waitFor(t, func() bool { return started(r) == 1 })
-		ctx, cancel := context.WithCancelCause(context.Background())
-		cause := errors.New("enough")
-		cancel(cause)
-		if err := r.Drain(ctx); !errors.Is(err, cause) {
-			t.Fatalf("drain under an operation: %v", err)
-		}
-		drained := make(chan error)
-		go func() { drained <- r.Drain(context.Background()) }()
-		if _, err := syscall.Write(wfd, []byte("data")); err != nil {
-			t.Fatal(err)
-		}
-		if res := <-done; res.Res != 4 {
-			t.Fatalf("read during drain: %+v", res)
-		}
-		if err := <-drained; err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
-func TestRunEndsWithItsContext(t *testing.T) {
-	r := open(t, Options{})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- r.Run(ctx) }()
-	cancel()
-	if err := <-done; err != nil || !r.closed.Load() {
-		t.Fatal(err)
-	}
-}
-
 // waitFor polls a condition that other goroutines bring about.
 func waitFor(t testing.TB, cond func() bool) {
 	t.Helper()
@@ -232,32 +208,30 @@ func waitFor(t testing.TB, cond func() bool) {
 // can end, and then lets them end one by one.
 func TestBackpressure(t *testing.T) {
 	const room, readers = 4, 20
-	for _, pinned := range []bool{false, true} {
-		r := open(t, Options{Loops: 1, InFlight: room, Pinned: pinned})
-		rfd, wfd := pipe(t)
-		var wg sync.WaitGroup
-		for range readers {
-			wg.Go(func() {
-				if res := read(r, rfd, make([]byte, 1), 0); res.Res != 1 {
-					t.Errorf("%+v", res)
-				}
-			})
-		}
-		waitFor(t, func() bool { return r.loops[0].starved.Load() == readers-room })
-		if held := r.loops[0].table.Held(); held != room {
-			t.Errorf("%d operations held, want %d", held, room)
-		}
-		if _, err := r.Queue(readOp(rfd, make([]byte, 1), 0), nil); !errors.Is(err, ErrFull) {
-			t.Errorf("queue on a full loop: %v", err)
-		}
-		for range readers {
-			if _, err := syscall.Write(wfd, []byte{1}); err != nil {
-				t.Fatal(err)
+	r := open(t, Options{Loops: 1, InFlight: room})
+	rfd, wfd := pipe(t)
+	var wg sync.WaitGroup
+	for range readers {
+		wg.Go(func() {
+			if res := read(r, rfd, make([]byte, 1), 0); res.Res != 1 {
+				t.Errorf("%+v", res)
 			}
-		}
-		wg.Wait()
-		over(t, r)
+		})
 	}
+	waitFor(t, func() bool { return r.loops[0].waiters.Load() == readers-room })
+	if held := r.loops[0].table.Held(); held != room {
+		t.Errorf("%d operations held, want %d", held, room)
+	}
+	if _, err := r.Queue(readOp(rfd, make([]byte, 1), 0), nil); !errors.Is(err, ErrFull) {
+		t.Errorf("queue on a full loop: %v", err)
+	}
+	for range readers {
+		if _, err := syscall.Write(wfd, []byte{1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wg.Wait()
+	over(t, r)
 }
 
 // TestExitingThreadHarmsNobody has a goroutine that is locked to its thread
@@ -327,7 +301,7 @@ func TestFailedRing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closeAt(t, r.loops[0].ring.(*kernelRing).FD())
+	closeAt(t, r.loops[0].ring.(kernelRing).FD())
 	for range 2 {
 		if res := read(r, 0, make([]byte, 1), 0); res.Cause == nil {
 			t.Fatal("an operation on a broken ring succeeds")
@@ -354,7 +328,7 @@ func TestFailedRingTellsWhatItHas(t *testing.T) {
 	for r.Stats().Submitted == 0 {
 		runtime.Gosched()
 	}
-	closeAt(t, r.loops[0].ring.(*kernelRing).FD())
+	closeAt(t, r.loops[0].ring.(kernelRing).FD())
 	if res := read(r, rfd, make([]byte, 8), 0); !errors.Is(res.Cause, ErrFailed) || errors.Is(res.Cause, ErrTaken) {
 		t.Errorf("a read that no ring has taken: %+v", res)
 	}
@@ -396,8 +370,8 @@ func TestTryPlain(t *testing.T) {
 		t.Fatal("who comes back alone is not given a turn")
 	}
 	l := r.loops[0]
-	starve := func(nextTry time.Duration) { l.delays.nextTry.Store(int64(nextTry)) }
-	for range allTry - 1 {
+	starve := func(nextTry time.Duration) { l.starvation.nextTrial.Store(int64(nextTry)) }
+	for range trialsOfOne - 1 {
 		starve(time.Since(epoch) + time.Hour)
 		other, ok := try()
 		if !ok {
@@ -412,42 +386,40 @@ func TestTryPlain(t *testing.T) {
 			t.Fatal("two try the ring")
 		}
 		other.Done()
-		if !l.delays.yields(false) || l.delays.yields(true) {
+		if !l.starvation.yields(false) || l.starvation.yields(true) {
 			t.Fatal("not exactly the one that tries is to yield")
 		}
 	}
 	starve(1)
-	if _, ok := try(); ok || l.delays.avoiding() {
+	if _, ok := try(); ok || l.starvation.active() {
 		t.Fatal("plain calls for ever")
 	}
-	l.delays.learn(starvation+100*joining, 100)
-	if l.delays.avoiding() {
+	l.starvation.learn(longYield+100*joining, 100)
+	if l.starvation.active() {
 		t.Fatal("a yield that took long because many joined counts")
 	}
-	l.delays.learn(starvation+2*joining, 1)
-	if !l.delays.avoiding() {
+	l.starvation.learn(longYield+2*joining, 1)
+	if !l.starvation.active() {
 		t.Fatal("a yield that took long does not count")
 	}
-	l.delays.learn(0, 0)
-	if l.delays.avoiding() {
+	l.starvation.learn(0, 0)
+	if l.starvation.active() {
 		t.Fatal("a yield that took no time did not end it")
 	}
 	turn.Done()
 }
 
 func TestDoDoesNotAllocate(t *testing.T) {
-	for _, o := range []Options{{Loops: 1}, {Loops: 1, Pinned: true}} {
-		r := open(t, o)
-		f, _ := pattern(t, 4096)
-		p := make([]byte, 4096)
-		fd := int(f.Fd())
-		if n := ringtest.Allocations(500, func() {
-			if res := read(r, fd, p, 0); res.Res != 4096 {
-				t.Fatal(res)
-			}
-		}); n != 0 {
-			t.Errorf("%+v: %v allocations per operation", o, n)
+	r := open(t, Options{Loops: 1})
+	f, _ := pattern(t, 4096)
+	p := make([]byte, 4096)
+	fd := int(f.Fd())
+	if n := ringtest.Allocations(500, func() {
+		if res := read(r, fd, p, 0); res.Res != 4096 {
+			t.Fatal(res)
 		}
+	}); n != 0 {
+		t.Errorf("%v allocations per operation", n)
 	}
 }
 
@@ -456,7 +428,24 @@ func TestOptionsHaveBounds(t *testing.T) {
 	if o.Loops != runtime.GOMAXPROCS(0) || o.Entries != 1<<15 || o.InFlight != 1<<15 {
 		t.Errorf("%+v", o)
 	}
-	if _, err := New(Options{Pinned: true, SQPoll: true}); err == nil {
-		t.Error("Pinned with SQPoll is accepted")
+}
+
+// TestFlagsThatNeedARing starts operations whose SQEs would affect those of other
+// goroutines, or complete without a CQE.
+func TestFlagsThatNeedARing(t *testing.T) {
+	r := open(t, Options{Loops: 1})
+	for _, flag := range []uring.SQEFlags{uring.SQELink, uring.SQEHardLink, uring.SQESkipSuccess} {
+		op := new(Op)
+		op.SQE.Nop().SetFlags(flag)
+		if res := r.Do(op); res.Cause != errFlags {
+			t.Errorf("Do with flag %#x: %+v", flag, res)
+		}
+		if _, err := r.Queue(op, nil); err != errFlags {
+			t.Errorf("Queue with flag %#x: %v", flag, err)
+		}
+		if _, err := r.Stream(op, nil); err != errFlags {
+			t.Errorf("Stream with flag %#x: %v", flag, err)
+		}
 	}
+	over(t, r)
 }

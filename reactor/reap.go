@@ -3,69 +3,53 @@
 package reactor
 
 import (
-	"syscall"
-
 	"github.com/ringside-io/ringside/internal/inflight"
 	"github.com/ringside-io/ringside/uring"
 )
 
-// reapBatch is how many completions are taken at a time.
+// reapBatch is how many completions are reaped at a time.
 const reapBatch = 64
 
-// User data of entries that belong to no operation. No ID of an operation has
-// generation 0, or one of the two highest bits set.
-const (
-	tagWake    inflight.ID = 1
-	tagTimeout inflight.ID = 1 << 63 // with the operation's ID
-	tagCancel  inflight.ID = 1 << 62 // with the operation's ID
-)
+// tagCancel marks the user data of the SQE that cancels an operation, with that
+// operation's ID. The highest bits of an ID are zero.
+const tagCancel inflight.ID = 1 << 62
 
-// reap takes the completions that are there, wakes who waits for them and
-// enters what follows from them, until nothing does. The loop is a shared one.
+// reap delivers the completions in the CQ and submits what follows from them, until
+// nothing follows.
 func (l *loop) reap() {
 	for {
 		if l.reapAll() && l.refused.Load() {
-			l.resume()
+			l.flushRefused()
 		}
-		if !l.runBacklog() {
+		if !l.runWork() {
 			return
 		}
 	}
 }
 
-// reapAll takes the completions that are there and reports whether there were any.
-// When somebody else is at it, it returns at once.
+// reapAll delivers the completions in the CQ and reports whether there were any. While
+// another goroutine reaps it returns at once.
 func (l *loop) reapAll() bool {
 	any := false
 	for l.reaping.TryLock() {
 		n := l.reapBatch()
-		spilled := l.spilled
+		overflowed := l.overflowed
 		l.reaping.Unlock()
-		l.calls.kick()
+		l.callbacks.notify()
 		any = any || n > 0
-		if n == 0 && spilled {
-			l.strand()
+		if n == 0 && overflowed {
+			l.failOverflowed()
 		}
-		if n < reapBatch && (n == 0 || !spilled) {
+		if n < reapBatch && (n == 0 || !overflowed) {
 			break
 		}
 	}
 	return any
 }
 
-// strand is for completions that had overflowed and did not come when the kernel
-// was asked for them. A ring that has failed cannot ask again, and what completes
-// from now on queues up behind them: nobody would ever be told.
-func (l *loop) strand() {
-	if !l.opts.Pinned && l.failure() != nil {
-		l.giveUp()
-		l.calls.kick()
-	}
-}
-
-// reapBatch takes one batch. The caller holds reaping.
+// reapBatch delivers one batch and returns its size. The caller holds reaping.
 func (l *loop) reapBatch() int {
-	l.spilled = false
+	l.overflowed = false
 	if l.gone {
 		return 0
 	}
@@ -74,7 +58,7 @@ func (l *loop) reapBatch() int {
 		l.stats.completed.Add(uint64(n))
 	}
 	if over := l.ring.CQOverflow(); over != l.stats.overflows.Load() {
-		l.spilled = true
+		l.overflowed = true
 		l.stats.overflows.Store(over)
 	}
 	for _, c := range l.batch[:n] {
@@ -83,18 +67,11 @@ func (l *loop) reapBatch() int {
 	return n
 }
 
-// deliver takes one completion to its operation. One that finds no slot
-// belongs to an operation that is over.
+// deliver passes one completion to its operation. A completion whose ID finds no slot
+// belongs to an operation that has ended, and is dropped. The caller holds reaping.
 func (l *loop) deliver(c uring.CQE) {
 	id := inflight.ID(c.UserData)
-	switch {
-	case id == tagWake:
-		l.wakeSpent = true
-		return
-	case id&tagTimeout != 0:
-		l.timeoutDone(id&^tagTimeout, c)
-		return
-	case id&tagCancel != 0:
+	if id&tagCancel != 0 {
 		l.cancelDone(id&^tagCancel, c)
 		return
 	}
@@ -103,81 +80,35 @@ func (l *loop) deliver(c uring.CQE) {
 		return
 	}
 	v := &s.Value
-	if v.store != nil {
-		l.deliverEvent(s, c)
-		return
-	}
 	more := c.Has(uring.CQEMore)
 	switch {
 	case v.stream && more:
 		l.stats.events.Add(1)
-		l.calls.add(v.fn, Result{Res: c.Res, Flags: c.Flags})
+		l.callbacks.add(v.fn, Result{Res: c.Res, Flags: c.Flags})
 		return
 	case !v.answered: // a notification does not replace the answer
-		v.res = Result{Res: plainErrno(c.Res), Flags: c.Flags}
+		v.res = Result{Res: userErrno(c.Res), Flags: c.Flags}
 		v.answered = true
 	}
-	switch {
-	case more:
-		return
-	case v.orphan: // what it did as a no-op does not count
-		v.res = Result{Res: -int32(syscall.ECANCELED), Cause: errSplit}
-	case interrupted(v.res.Res) && l.stopped(s):
+	if more || interrupted(v.res.Res) && l.retry(s) {
 		return
 	}
 	l.end(s, v.res)
 }
 
-const linkFlags = uint8(uring.SQELink | uring.SQEHardLink)
-
-// end gives the result of an operation to whoever waits for it. The caller holds
-// reaping, or mu if the kernel does not have the operation: closeRing takes both
-// to be sure that nobody is in here.
-func (l *loop) end(s *slot, res Result) {
-	v := &s.Value
-	v.res = res
-	if !s.Complete() {
-		l.release(s)
-		return
-	}
-	if !v.detached {
-		v.done <- struct{}{} // the waiter releases
-		return
-	}
-	fn, event, g, i := v.fn, v.event, v.group, v.index
-	l.release(s)
-	switch {
-	case g != nil:
-		g.add(i, res)
-	case event != nil:
-		l.calls.addEvent(event, res, Chunk{})
-	default:
-		l.calls.add(fn, res)
-	}
-}
-
-// reapParked is what a shared loop's goroutine does when the ring is readable.
+// reapParked is called when the netpoller reports that the ring is readable.
 func (l *loop) reapParked() {
-	l.reaping.Lock() // wait for an inline reaper: it may have looked too early
+	l.reaping.Lock() // another goroutine that reaps may have looked too early
 	any := l.reapBatch() > 0
 	l.reaping.Unlock()
-	l.calls.kick()
+	l.callbacks.notify()
 	if any && l.refused.Load() {
-		l.resume()
+		l.flushRefused()
 	}
 	l.reap()
 	l.mu.Lock()
-	if len(l.pending) > 0 && (!l.leading || l.delays.avoiding()) {
-		l.flush() // entries that the kernel refused, or whose leader sleeps
+	if len(l.pending) > 0 && (!l.leading || l.starvation.active()) {
+		l.flush() // SQEs that the kernel refused, or whose leader waits for a P
 	}
 	l.mu.Unlock()
-}
-
-// failParked is told that the netpoller gave up: nobody will reap.
-func (l *loop) failParked(err error) {
-	l.mu.Lock()
-	l.fail(err)
-	l.mu.Unlock()
-	l.bury()
-	l.calls.kick()
 }

@@ -3,49 +3,47 @@
 package reactor
 
 import (
-	"os"
 	"syscall"
 	"time"
 
 	"github.com/ringside-io/ringside/internal/inflight"
-	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
 )
 
-// Operations end before their time although nobody has asked for two reasons. The kernel
-// cancels what a thread has submitted when that exits, and here one thread submits for
-// many goroutines. And a cancellation that comes just when a worker thread has done with
-// its operation interrupts the next one (seen with SQPoll). Such operations are submitted
-// again, if the rules below allow it and the reason is known:
+// An operation can end early although its cancellation was not requested. The kernel
+// cancels the operations of a thread that exits, and here one thread submits for many
+// goroutines. A cancellation that arrives when a worker thread has just completed its
+// target interrupts that thread's next operation. Such operations are submitted again
+// if the table below allows it for the opcode and the reason is known:
 //
-//   - after ECANCELED only when the thread that had submitted has exited, or when the
-//     loop itself had cancelled the operation because its deadline could not be set;
-//   - after EINTR, which says that nothing was done, for that reason or any other;
-//   - never when a user has entered something that cancels, such as
-//     [uring.SQE.CancelFD], since the operation was started;
-//   - never more often than mostRetries.
+//   - after ECANCELED only when the thread that submitted the operation has exited;
+//   - after EINTR, which means that nothing was done, in any case;
+//   - never when a user's SQE that may cancel others, such as [uring.SQE.CancelFD], was
+//     submitted since the operation started;
+//   - at most maxRetries times.
 //
-// Everything else is the result. A file may answer so itself: a timerfd when the clock
-// is set, a file system in user space.
+// In all other cases the answer is the result. Some files return ECANCELED or EINTR
+// themselves: a timerfd when the clock is set, a file system in user space.
 
-// retryRule says after which answers an operation may be submitted again.
+// retryRule is the set of answers after which an operation may be submitted again.
 type retryRule uint8
 
 const (
-	// retryNever is for what may have done something that must not be done twice.
+	// retryNever is for operations that may have had an effect that must not happen
+	// twice.
 	retryNever retryRule = iota
-	// retryCancelled is for transfers to others: ECANCELED says that none has
-	// begun; one that was interrupted at work may have had an effect.
+	// retryCancelled is for writes and sends. ECANCELED means that the transfer has
+	// not begun; after EINTR it may have had an effect.
 	retryCancelled
-	// retryStopped is for what has no effect, or none without its success, so that
-	// an interrupted one may begin again, too.
+	// retryStopped is for operations without an effect, or without one unless they
+	// succeed. They may be submitted again after EINTR too.
 	retryStopped
 )
 
-// retryRules has a row for each opcode that may be retried; TestRetryRules has one for
-// every opcode.
+// retryRules has a row for each opcode that may be submitted again. TestRetryRules has
+// one for every opcode.
 var retryRules = [uring.OpCount]retryRule{
-	// They only look, wait, or make durable what is there.
+	// They read state, wait, or sync.
 	uring.OpNop:           retryStopped,
 	uring.OpFsync:         retryStopped,
 	uring.OpSyncFileRange: retryStopped,
@@ -60,7 +58,7 @@ var retryRules = [uring.OpCount]retryRule{
 	uring.OpWaitID:        retryStopped,
 	uring.OpTimeout:       retryStopped, // a relative one fires later than it would have
 
-	// They take data, or a connection, only when they succeed.
+	// They take data or a connection only when they succeed.
 	uring.OpRead:          retryStopped,
 	uring.OpReadv:         retryStopped,
 	uring.OpReadFixed:     retryStopped,
@@ -70,7 +68,7 @@ var retryRules = [uring.OpCount]retryRule{
 	uring.OpRecvMsg:       retryStopped,
 	uring.OpAccept:        retryStopped,
 
-	// A part that was transferred is a short count, never ECANCELED.
+	// A partial transfer is a short count, never ECANCELED.
 	uring.OpWrite:       retryCancelled,
 	uring.OpWritev:      retryCancelled,
 	uring.OpWriteFixed:  retryCancelled,
@@ -78,21 +76,21 @@ var retryRules = [uring.OpCount]retryRule{
 	uring.OpSend:        retryCancelled,
 	uring.OpSendMsg:     retryCancelled,
 
-	// Never: CLOSE, after which the number may be another's already; CONNECT, which
-	// goes on after it was interrupted; what makes, removes or changes names, files,
-	// descriptors, sockets or the ring; SPLICE and TEE, which move data between two
-	// files; sends without a copy, whose memory the kernel may still read; messages,
-	// commands, wake-ups and cancellations.
+	// Never: CLOSE, because the descriptor may name another file by then; CONNECT,
+	// which continues after an interruption; operations that create, remove or change
+	// names, files, descriptors, sockets or the ring; SPLICE and TEE, which move data
+	// between two files; zero-copy sends, whose memory the kernel may still read;
+	// messages, commands, wakeups and cancellations.
 }
 
-// mostRetries bounds how often one operation is submitted again.
-const mostRetries = 64
+// maxRetries limits how often one operation is submitted again.
+const maxRetries = 64
 
-// mayRetry reports whether the rules let an operation be submitted again after an
-// answer.
+// mayRetry reports whether the table allows that an operation is submitted again after
+// an answer.
 func (v *entry) mayRetry(res int32) bool {
 	e := v.op.SQE.Raw()
-	if int(e.Opcode) >= len(retryRules) || v.retries >= mostRetries || e.Flags&linkFlags != 0 {
+	if int(e.Opcode) >= len(retryRules) || v.retries >= maxRetries {
 		return false
 	}
 	const countsCompletions = uint8(uring.OpTimeout)
@@ -108,15 +106,14 @@ func (v *entry) mayRetry(res int32) bool {
 	return false
 }
 
-// interrupted reports whether an operation was ended before its time. Worker
-// threads that are interrupted answer as a system call would.
+// interrupted reports whether an answer means that the operation was ended early. A
+// worker thread that is interrupted answers EINTR, as a system call would.
 func interrupted(res int32) bool {
 	return res == -int32(syscall.ECANCELED) || res == -int32(syscall.EINTR)
 }
 
-// plainErrno returns a result with what the kernel never shows otherwise replaced:
-// Linux 6.1 answers ERESTARTSYS where it means EINTR.
-func plainErrno(res int32) int32 {
+// userErrno replaces ERESTARTSYS, which Linux 6.1 returns where it means EINTR.
+func userErrno(res int32) int32 {
 	const restart = 512 // ERESTARTSYS
 	if res == -restart {
 		return -int32(syscall.EINTR)
@@ -124,53 +121,49 @@ func plainErrno(res int32) int32 {
 	return res
 }
 
-// stopped reports that an operation that was ended before its time goes on: it is, or
-// may be, submitted again. Otherwise the result of the slot says why it has ended.
-// The caller holds reaping.
-func (l *loop) stopped(s *slot) (goesOn bool) {
+// retry reports whether an operation that was ended early is, or may yet be, submitted
+// again. Otherwise the slot's result is final. The caller holds reaping.
+func (l *loop) retry(s *slot) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.judge(s, 0)
+	return l.decide(s, 0)
 }
 
-// judge decides what becomes of an operation that was ended before its time, after the
-// given number of looks at its thread. Such an operation is in no other hands: the
-// kernel is done with it. The caller holds mu.
-func (l *loop) judge(s *slot, looks int) (goesOn bool) {
+// decide decides whether an operation that was ended early is submitted again, after
+// the given number of rechecks of the thread that had submitted it. The kernel does not
+// have the operation. The caller holds mu.
+func (l *loop) decide(s *slot, rechecks int) (goesOn bool) {
 	v, id := &s.Value, s.ID()
-	v.judged.Store(0)
-	if l.endedOnPurpose(v, id) {
+	v.rechecking.Store(0)
+	if v.cancelRequested(id) {
+		v.res = Result{Res: -int32(syscall.ECANCELED)}
+		if l.closing.Load() {
+			v.res.Cause = ErrClosed
+		}
 		return false
 	}
 	switch {
 	case v.cancels != l.cancels || !v.mayRetry(v.res.Res):
 		return false
-	case v.group != nil && v.group.chain:
-		return false // it may depend on one that has failed
-	case v.stream && v.store == nil:
+	case v.stream:
 		return false // the consumer may have to set up its state again
-	}
-	if v.res.Res == -int32(syscall.EINTR) || v.restart.CompareAndSwap(uint64(id), 0) {
+	case v.res.Res == -int32(syscall.EINTR):
 		return l.submitAgain(v, id)
 	}
-	exited, sure := false, true
-	if thread := v.thread.Load(); thread != 0 {
-		exited, sure = l.ring.Exited(int(thread))
-	}
+	exited, sure := l.ring.Exited(int(v.thread.Load()))
 	switch {
 	case exited:
 		return l.submitAgain(v, id)
-	case v.timeout.armed() && looks < mostLooks: // timeoutDone comes about the same time, and tells
-	case sure || looks == mostLooks:
+	case sure || rechecks == maxRechecks:
 		return false
 	}
-	v.judged.Store(uint64(id))
-	time.AfterFunc(lookPause<<looks, func() { l.lookAgain(id, looks+1) })
+	v.rechecking.Store(uint64(id))
+	time.AfterFunc(recheckPause<<rechecks, func() { l.recheck(id, rechecks+1) })
 	return true
 }
 
-// submitAgain submits an operation again, unless the ring has failed: then it has not
-// begun, as the result says. The caller holds mu.
+// submitAgain submits an operation again. If the ring has failed, the operation ends
+// with that error: it has not begun. The caller holds mu.
 func (l *loop) submitAgain(v *entry, id inflight.ID) bool {
 	if l.failed != nil {
 		v.res = Result{Cause: l.failed}
@@ -178,68 +171,35 @@ func (l *loop) submitAgain(v *entry, id inflight.ID) bool {
 	}
 	v.answered = false
 	v.retries++
-	l.leaveChore(chore{id: id})
+	l.addWork(work{id: id})
 	l.stats.retried.Add(1)
 	return true
 }
 
-// A thread that exits cancels its operations before it is gone. So one that is there
-// is looked at again, 100 µs to 51.2 ms later, a tenth of a second in all, unless it
-// is seen to do something else.
+// A thread that exits cancels its operations before it is gone. So a thread that still
+// exists is checked again, 100 µs to 51.2 ms later, 0.1 s in all, unless it is seen to
+// do something else.
 const (
-	lookPause = 100 * time.Microsecond
-	mostLooks = 10
+	recheckPause = 100 * time.Microsecond
+	maxRechecks  = 10
 )
 
-// lookAgain is what the timer does.
-func (l *loop) lookAgain(id inflight.ID, looks int) {
+// recheck is the timer's function.
+func (l *loop) recheck(id inflight.ID, rechecks int) {
 	l.mu.Lock()
-	s := l.table.Lookup(id)
-	if s != nil && !l.judge(s, looks) {
+	if s := l.table.Lookup(id); s != nil && !l.decide(s, rechecks) {
 		l.end(s, s.Value.res)
-		l.wakeLocked() // a pinned loop's thread calls back
 	}
 	l.mu.Unlock()
-	l.calls.kick()
-	l.catchUp()
+	l.callbacks.notify()
+	l.advance()
 }
 
-// endedOnPurpose reports whether an operation was ended by its deadline or because
-// somebody asked, and if so puts that into the result. The caller holds mu.
-func (l *loop) endedOnPurpose(v *entry, id inflight.ID) bool {
-	switch {
-	case v.timeout.passed(time.Now()):
-		v.res = Result{Res: -int32(syscall.ECANCELED), Cause: os.ErrDeadlineExceeded}
-	case v.asked(id):
-		v.res = Result{Res: -int32(syscall.ECANCELED)}
-		if l.closing {
-			v.res.Cause = ErrClosed
-		}
-	default:
-		return false
-	}
-	return true
-}
-
-// cancels reports whether an entry of the given opcode may cancel others.
-func cancels(opcode uint8) bool {
+// cancelsOthers reports whether an SQE of the given opcode may cancel other operations.
+func cancelsOthers(opcode uint8) bool {
 	switch uring.Op(opcode) {
 	case uring.OpAsyncCancel, uring.OpPollRemove, uring.OpTimeoutRemove:
 		return true
 	}
 	return false
 }
-
-// Submitter returns the thread that submits now, 0 where no exit of a thread cancels
-// anything: a pinned loop's own lives as long as the ring, and what a kernel thread
-// has taken is that thread's.
-func (k *kernelRing) Submitter() int {
-	if k.wake != nil || k.SetupFlags()&uring.SetupSQPoll != 0 {
-		return 0
-	}
-	return threadID()
-}
-
-// Exited reports whether a thread of the process has exited, and whether that is
-// sure: one that exits looks alive at first.
-func (k *kernelRing) Exited(thread int) (exited, sure bool) { return sys.ThreadExited(thread) }

@@ -3,7 +3,6 @@
 package reactor
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -64,13 +63,11 @@ func (a *answering) Reap(dst []uring.CQE) int {
 	return n
 }
 
-func (a *answering) SubmitNoWait() (int, error)           { return a.Submit() }
-func (a *answering) Publish() (int, error)                { return len(a.sqes), nil }
-func (a *answering) Enter(uring.WaitOptions) (int, error) { return 0, errors.New("nobody waits here") }
-func (a *answering) CQOverflow() uint32                   { return 0 }
-func (a *answering) Close() error                         { return nil }
-func (a *answering) Submitter() int                       { return 1 }
-func (a *answering) Exited(int) (exited, sure bool)       { return a.exited() }
+func (a *answering) SubmitNoWait() (int, error)     { return a.Submit() }
+func (a *answering) CQOverflow() uint32             { return 0 }
+func (a *answering) Close() error                   { return nil }
+func (a *answering) Submitter() int                 { return 1 }
+func (a *answering) Exited(int) (exited, sure bool) { return a.exited() }
 
 func (a *answering) start(func(), func(error)) error { return nil }
 func (a *answering) stop() error                     { return nil }
@@ -80,7 +77,7 @@ func onAnswering(t *testing.T, a *answering) *Reactor {
 	t.Helper()
 	a.sqes = make([]uring.SQE, 0, 64)
 	r, err := New(Options{Loops: 1, Entries: 64, Logger: slog.New(slog.DiscardHandler),
-		open: func(*Options, int, ring) (ring, parker, error) { return a, a, nil }})
+		open: func(*Options, ring) (ring, parker, error) { return a, a, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,14 +215,14 @@ func TestRetriesAreBounded(t *testing.T) {
 		return -int32(syscall.EINTR), true
 	}
 	r := onAnswering(t, a)
-	if res := r.Do(readOp(0, make([]byte, 1), 0)); res.Errno() != syscall.EINTR || a.submits != 1+mostRetries {
-		t.Errorf("%+v after %d submissions, want EINTR after %d", res, a.submits, 1+mostRetries)
+	if res := r.Do(readOp(0, make([]byte, 1), 0)); res.Errno() != syscall.EINTR || a.submits != 1+maxRetries {
+		t.Errorf("%+v after %d submissions, want EINTR after %d", res, a.submits, 1+maxRetries)
 	}
 	if a.depth > depth {
 		t.Errorf("a stack of %d frames became one of %d", depth, a.depth)
 	}
-	if n := r.Stats().Retried; n != mostRetries {
-		t.Errorf("%d retries are counted, want %d", n, mostRetries)
+	if n := r.Stats().Retried; n != maxRetries {
+		t.Errorf("%d retries are counted, want %d", n, maxRetries)
 	}
 }
 
@@ -268,7 +265,7 @@ func TestEntriesThatCancelAreObeyed(t *testing.T) {
 // operation waits for the decision, and may be cancelled meanwhile.
 func TestThreadThatIsAboutToExit(t *testing.T) {
 	const never = 1 << 20
-	for _, looks := range []int{0, 1, mostLooks, never} {
+	for _, looks := range []int{0, 1, maxRechecks, never} {
 		n, started := 0, 0
 		a := &answering{
 			exited: func() (bool, bool) { n++; return n > looks, n > looks },

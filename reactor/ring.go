@@ -2,27 +2,27 @@
 
 package reactor
 
-import "github.com/ringside-io/ringside/uring"
+import (
+	"github.com/ringside-io/ringside/internal/ringseam"
+	"github.com/ringside-io/ringside/uring"
+)
 
-// ring is what a loop needs of a ring: that of the kernel, or a simulated one
-// in tests.
+// ring is what a loop needs of a ring. Tests use simulated rings.
 type ring interface {
-	// The submission side, under the loop's mu.
+	// The loop calls these with mu held.
 	SQE() *uring.SQE
 	SQSpace() int
 	Submit() (int, error)
 	SubmitNoWait() (int, error)
-	Publish() (int, error) // shows the filled entries, which Enter submits
 
-	// Submitter returns the thread that submits, whose exit cancels what it has
-	// submitted; 0 where no exit does.
+	// Submitter returns the thread that submits. Its exit cancels what it has
+	// submitted.
 	Submitter() int
 	// Exited reports whether a thread that was a Submitter has exited, and whether
 	// that is sure.
 	Exited(thread int) (exited, sure bool)
 
-	// The completion side.
-	Enter(uring.WaitOptions) (int, error)
+	// The loop calls these with reaping held.
 	Reap([]uring.CQE) int
 	CQOverflow() uint32
 
@@ -31,12 +31,28 @@ type ring interface {
 
 // parker waits until a ring may have completions.
 type parker interface {
-	// start begins to call ready, never twice at a time, after completions
-	// have arrived; failed once when it cannot go on.
+	// start begins to call ready after completions have arrived, never twice at the
+	// same time. It calls failed once when it cannot continue.
 	start(ready func(), failed func(error)) error
 	// stop ends the calls and waits for the last one.
 	stop() error
 }
 
-// opener opens the ring of loop number i; first is that of loop 0.
-type opener func(o *Options, i int, first ring) (ring, parker, error)
+// opener opens a ring; first is the ring of the first loop, or nil.
+type opener func(o *Options, first ring) (ring, parker, error)
+
+// Tests of packages that use reactors put simulated rings below them.
+var _ = ringseam.Provide(func(options any, open ringseam.Opener) {
+	options.(*Options).open = func(o *Options, _ ring) (ring, parker, error) {
+		r, p, err := open(ringseam.Options{Entries: o.Entries})
+		if err != nil {
+			return nil, nil, err
+		}
+		return r, testParker{p}, nil
+	}
+})
+
+type testParker struct{ p ringseam.Parker }
+
+func (t testParker) start(ready func(), failed func(error)) error { return t.p.Start(ready, failed) }
+func (t testParker) stop() error                                  { return t.p.Stop() }

@@ -3,56 +3,21 @@
 package reactor
 
 import (
-	"runtime"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/inflight"
+	"github.com/ringside-io/ringside/internal/ringloop"
+	"github.com/ringside-io/ringside/uring"
 )
 
-// token tells one goroutine of those that wait. Leaving one is possible under
-// any lock.
-type token chan struct{}
-
-func newToken() token { return make(token, 1) }
-
-// put leaves the token, if it is not there already.
-func (t token) put() {
-	select {
-	case t <- struct{}{}:
-	default:
-	}
-}
-
-// makeRoomFor is makeRoom for operations that start. They must not when the loop
-// has been shut meanwhile: nobody would cancel them.
-func (l *loop) makeRoomFor(n int) error {
-	if err := l.makeRoom(n); err != nil {
-		return err
-	}
-	return l.refuse()
-}
-
-// makeRoomAgain is makeRoom for operations that have been accepted before, which
-// a loop that is only drained still carries out.
-func (l *loop) makeRoomAgain(n int) error {
-	err := l.makeRoom(n)
-	if err == nil && l.closing {
-		err = ErrClosed
-	}
-	return err
-}
-
-// makeRoom sees to it that n entries fit, at most as many as the queue has. The
-// caller holds mu, which is let go while the kernel refuses entries, and does
-// not hold reaping: room may come from there. On a pinned loop only the thread
-// may call it.
-func (l *loop) makeRoom(n int) error {
-	for l.lacks(n) {
-		if l.opts.Pinned {
-			l.enterNow()
-		} else {
-			l.flush()
-		}
-		if l.lacks(n) {
-			l.awaitRoom(n)
+// makeSpace ensures that the submission queue has space for one SQE, or returns why the
+// ring cannot be used. The caller holds mu, which is released while the kernel refuses
+// SQEs, and does not hold reaping: space may depend on reaping.
+func (l *loop) makeSpace() error {
+	for l.full() {
+		l.flush()
+		if l.full() {
+			l.awaitSpace()
 		}
 	}
 	if l.gone {
@@ -61,65 +26,128 @@ func (l *loop) makeRoom(n int) error {
 	return l.failed
 }
 
-// lacks reports whether there is no room for n entries now, but may be later. The
-// caller holds mu.
-func (l *loop) lacks(n int) bool {
-	return l.failed == nil && !l.gone && l.ring.SQSpace() < n
+// full reports whether there is no space for an SQE, but may be later. The caller holds
+// mu.
+func (l *loop) full() bool {
+	return l.failed == nil && !l.gone && l.ring.SQSpace() == 0
 }
 
-// awaitRoom waits while the kernel does not take entries. The caller holds mu,
-// which is let go.
-func (l *loop) awaitRoom(n int) {
+// awaitSpace waits while the kernel refuses SQEs. The caller holds mu, which is
+// released meanwhile.
+func (l *loop) awaitSpace() {
 	l.mu.Unlock()
 	reaped := l.reapAll() // too many completions may be the reason
-	if !reaped && !l.opts.Pinned && !l.refused.Load() {
-		runtime.Gosched() // the kernel's thread takes them
-	}
 	l.mu.Lock()
-	if reaped || !l.lacks(n) {
-		return
-	}
-	if l.opts.Pinned {
-		l.pause()
-	} else if l.refused.Load() {
+	if !reaped && l.full() && l.refused.Load() {
 		l.space.Wait()
 	}
 }
 
-// retryPause is how long the kernel, which has refused entries, is left alone.
-const retryPause = time.Millisecond
+// fillSQE fills the SQE of an operation. There is space for it. After that the slot may
+// be written to by the goroutine that reaps. The caller holds mu.
+func (l *loop) fillSQE(s *slot) {
+	v := &s.Value
+	sqe := l.nextSQE()
+	*sqe = v.op.SQE
+	sqe.SetUserData(uint64(s.ID()))
+	l.bytes += v.op.Bytes
+	if cancelsOthers(sqe.Raw().Opcode) {
+		l.cancels++
+	}
+	v.cancels = l.cancels
+	s.Arm()
+}
 
-// refusal remembers that the kernel does not take entries for now: it is out
-// of memory for requests, or too many completions wait. Whoever reaps flushes
-// again, and so does a timer, because nothing may be left to be reaped. The
-// caller holds mu.
-func (l *loop) refusal() {
-	l.setRefused(true)
-	if !l.retrying {
-		l.retrying = true
-		time.AfterFunc(retryPause, l.retry)
+// nextSQE returns an SQE to fill. There is space for it. The caller holds mu.
+func (l *loop) nextSQE() *uring.SQE {
+	e := l.ring.SQE()
+	l.pending = append(l.pending, e)
+	return e
+}
+
+// rawBytes is how much the kernel may copy or pin in a submission by a raw system call,
+// which does not enter the scheduler: about 50 µs of work.
+const rawBytes = 256 << 10
+
+// flush submits the pending SQEs. The caller holds mu.
+func (l *loop) flush() {
+	for len(l.pending) > 0 && l.failed == nil && !l.gone {
+		submit := l.ring.SubmitNoWait
+		if l.bytes > rawBytes {
+			submit = l.ring.Submit
+		}
+		l.noteThread(int32(l.ring.Submitter()))
+		n, err := submit()
+		l.stats.enters.Add(1)
+		l.taken(n)
+		if err != nil && !ringloop.Temporary(err) {
+			l.fail(err)
+			return
+		}
+		if err != nil || n == 0 {
+			l.submitLater()
+			return
+		}
+	}
+	l.setRefused(false)
+}
+
+// noteThread notes which thread submits the pending SQEs. The caller holds mu.
+func (l *loop) noteThread(thread int32) {
+	for _, e := range l.pending {
+		s := l.table.Lookup(inflight.ID(e.Raw().UserData))
+		if s != nil && s.Value.thread.Load() != thread {
+			s.Value.thread.Store(thread)
+		}
 	}
 }
 
-// setRefused is refused.Store, cheaper where nothing changes. The caller holds
+// taken removes the first n pending SQEs, which the kernel has taken. The caller holds
 // mu.
+func (l *loop) taken(n int) {
+	if n <= 0 {
+		return
+	}
+	l.stats.submitted.Add(uint64(n))
+	l.pending = l.pending[:copy(l.pending, l.pending[n:])]
+	if len(l.pending) == 0 {
+		l.bytes = 0
+	}
+	l.space.Broadcast()
+}
+
+// retryPause is the time after which SQEs that the kernel refused are submitted again.
+const retryPause = time.Millisecond
+
+// submitLater notes that the kernel refuses SQEs for now: it lacks memory for requests,
+// or too many completions are in the CQ. Every reap submits again, and so does a timer,
+// because there may be nothing to reap. The caller holds mu.
+func (l *loop) submitLater() {
+	l.setRefused(true)
+	if !l.retryTimer {
+		l.retryTimer = true
+		time.AfterFunc(retryPause, l.retryRefused)
+	}
+}
+
+// setRefused is refused.Store, cheaper when the value is the same. The caller holds mu.
 func (l *loop) setRefused(now bool) {
 	if l.refused.Load() != now {
 		l.refused.Store(now)
 	}
 }
 
-// retry is what the timer does.
-func (l *loop) retry() {
+// retryRefused is the timer's function.
+func (l *loop) retryRefused() {
 	l.mu.Lock()
-	l.retrying = false
+	l.retryTimer = false
 	l.mu.Unlock()
-	l.resume()
+	l.flushRefused()
 	l.reap()
 }
 
-// resume flushes what the kernel refused before.
-func (l *loop) resume() {
+// flushRefused submits what the kernel refused before.
+func (l *loop) flushRefused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refused.Load() {

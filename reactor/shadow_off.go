@@ -4,14 +4,12 @@
 
 package reactor
 
-// shadow does nothing without the race detector; see shadow_race.go.
-type shadow struct{}
+// raceModel does nothing without the race detector.
+type raceModel struct{}
 
-type shadowKey struct{}
+type raceKey struct{}
 
-func (*shadow) start()         {}
-func (*shadow) stop()          {}
-func (*loop) took(*entry)      {}
-func (v *entry) gave()         { _ = v.key }
-func (*store) tookBack(uint16) {}
-func (s *store) gave()         { _ = s.key }
+func (*raceModel) start()      {}
+func (*raceModel) stop()       {}
+func (*loop) raceTake(*entry)  {}
+func (v *entry) raceGiveBack() { _ = v.key }

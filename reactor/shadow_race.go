@@ -11,163 +11,147 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// shadow stands for the kernel in the eyes of the race detector. When an
-// operation takes its buffer, a goroutine of the shadow's own reads the buffer
-// or writes to it, as the kernel will at some time until the completion. What
-// it does is ordered after the start of the operation and before its end, and
-// with nothing else: who touches the buffer in between, on whatever goroutine,
-// is in a race with it, and is reported.
+// raceModel shows the race detector what the kernel does. When an operation takes its
+// buffer, a goroutine of the model reads the buffer or writes to it, as the kernel will
+// at some time before the completion. That access is ordered after the start of the
+// operation and before its end, and with nothing else. A goroutine that uses the buffer
+// in between races with it, and the detector reports that.
 //
-// The goroutine is reached through channels that the detector is blind to, as
-// they would order what the kernel does not.
-type shadow struct {
+// The goroutine is reached through channels that the detector does not see. They would
+// add an order that the kernel does not provide.
+type raceModel struct {
 	mu   sync.Mutex
-	todo chan touch
+	todo chan access
 	done chan struct{}
 
-	// The lock orders touches, which the detector must not see, but it must see
-	// that stop comes after some of them and before the others.
-	touched, stopped shadowKey
+	// The detector must not see that mu orders the accesses. It must see that stop
+	// comes after some of them and before the others.
+	accessed, stopped raceKey
 }
 
-// touch is what the goroutine does to some memory; key is what orders it.
-type touch struct {
+// access is one access to memory; key orders it.
+type access struct {
 	p     []byte
 	write bool
-	key   *shadowKey
+	key   *raceKey
 }
 
-// shadowKey is a place by which the detector knows an order.
-type shadowKey struct{ _ [8]byte }
+// raceKey is an address by which the detector knows an order.
+type raceKey struct{ _ [8]byte }
 
-func (s *shadow) start() {
-	s.todo, s.done = make(chan touch), make(chan struct{})
-	go s.run(s.todo)
+func (m *raceModel) start() {
+	m.todo, m.done = make(chan access), make(chan struct{})
+	go m.run(m.todo)
 }
 
-func (s *shadow) stop() {
-	s.mu.Lock()
-	sys.RaceAcquire(&s.touched)
-	close(s.todo)
-	s.todo = nil
-	sys.RaceRelease(&s.stopped)
-	s.mu.Unlock()
-	<-s.done
+func (m *raceModel) stop() {
+	m.mu.Lock()
+	sys.RaceAcquire(&m.accessed)
+	close(m.todo)
+	m.todo = nil
+	sys.RaceRelease(&m.stopped)
+	m.mu.Unlock()
+	<-m.done
 }
 
-func (s *shadow) run(todo <-chan touch) {
+func (m *raceModel) run(todo <-chan access) {
 	sys.RaceBlind()
-	for t := range todo {
+	for a := range todo {
 		sys.RaceSee()
-		sys.RaceAcquire(t.key)
-		if t.write {
-			sys.RaceWrite(t.p)
+		sys.RaceAcquire(a.key)
+		if a.write {
+			sys.RaceWrite(a.p)
 		} else {
-			sys.RaceRead(t.p)
+			sys.RaceRead(a.p)
 		}
-		sys.RaceRelease(t.key)
+		sys.RaceRelease(a.key)
 		sys.RaceBlind()
-		s.done <- struct{}{}
+		m.done <- struct{}{}
 	}
 	sys.RaceSee()
-	close(s.done)
+	close(m.done)
 }
 
-// touch has the goroutine touch memory, after what the caller did to it.
-func (s *shadow) touch(p []byte, write bool, key *shadowKey) {
+// access has the goroutine access memory, after what the caller did to it.
+func (m *raceModel) access(p []byte, write bool, key *raceKey) {
 	sys.RaceRelease(key)
 	sys.RaceBlind()
-	s.mu.Lock()
+	m.mu.Lock()
 	sys.RaceSee()
-	sys.RaceAcquire(&s.stopped)
+	sys.RaceAcquire(&m.stopped)
 	sys.RaceBlind()
-	if s.todo != nil { // nothing starts on a closed loop
-		s.todo <- touch{p, write, key}
-		<-s.done
+	if m.todo != nil { // nothing starts on a closed loop
+		m.todo <- access{p, write, key}
+		<-m.done
 	}
 	sys.RaceSee()
-	sys.RaceRelease(&s.touched)
+	sys.RaceRelease(&m.accessed)
 	sys.RaceBlind()
-	s.mu.Unlock()
+	m.mu.Unlock()
 	sys.RaceSee()
 }
 
-// took is told that an operation has its buffers. A simulated kernel touches the
-// memory itself.
-func (l *loop) took(v *entry) {
-	if _, real := l.ring.(*kernelRing); !real {
+// raceTake is called when an operation takes its memory. A simulated kernel accesses
+// the memory itself.
+func (l *loop) raceTake(v *entry) {
+	if _, real := l.ring.(kernelRing); !real {
 		return
 	}
-	if p, write := within(&v.op); p != nil {
-		l.shadow.touch(p, write, &v.key)
+	if p, write := singleBuffer(&v.op); p != nil {
+		l.race.access(p, write, &v.key)
 		return
 	}
-	bufs, write := scattered(&v.op)
+	bufs, write := vectorBuffers(&v.op)
 	for _, p := range bufs {
-		l.shadow.touch(p, write, &v.key)
+		l.race.access(p, write, &v.key)
 	}
 }
 
-// vectorized marks a send whose address is that of a vector.
-var vectorized = new(uring.SQE).SendVec(uring.Fd(0), nil, 0).Raw().Ioprio
+// raceGiveBack is called when an operation gives its memory back.
+func (v *entry) raceGiveBack() { sys.RaceAcquire(&v.key) }
 
-// scattered returns the data of a vector or message that an operation reads, or
-// writes to: not the structures, which are read at submission.
-func scattered(o *Op) (bufs [][]byte, write bool) {
+// sendVec is the flag of a send whose address is that of a vector.
+var sendVec = new(uring.SQE).SendVec(uring.Fd(0), nil, 0).Raw().Ioprio
+
+// vectorBuffers returns the data of a vector or message that an operation reads or
+// writes. The structures themselves are read at submission.
+func vectorBuffers(o *Op) (bufs [][]byte, write bool) {
 	e := o.SQE.Raw()
 	switch op := uring.Op(e.Opcode); op {
-	case uring.OpReadv, uring.OpReadvFixed, uring.OpWritev, uring.OpWritevFixed:
-		return sys.RaceVector(e.Addr, e.Len), op == uring.OpReadv || op == uring.OpReadvFixed
+	case uring.OpReadv, uring.OpWritev:
+		return sys.RaceVector(e.Addr, e.Len), op == uring.OpReadv
 	case uring.OpSend:
-		if e.Ioprio&vectorized != 0 {
+		if e.Ioprio&sendVec != 0 {
 			return sys.RaceVector(e.Addr, e.Len), false
 		}
 	case uring.OpSendMsg, uring.OpSendMsgZC:
 		return sys.RaceMessage(e.Addr), false
 	case uring.OpRecvMsg:
-		if e.Flags&uint8(uring.SQEBufferSelect) == 0 { // else what arrives is in a buffer of the group
+		if e.Flags&uint8(uring.SQEBufferSelect) == 0 {
 			return sys.RaceMessage(e.Addr), true
 		}
 	}
 	return nil, false
 }
 
-// within returns the part of Buf that an operation on one buffer names, nothing
-// when it names other memory: Buf may be kept for another reason.
-func within(o *Op) (p []byte, write bool) {
+// singleBuffer returns the part of Buf that an operation with one buffer uses. It
+// returns nil for other memory: Buf may be kept for another reason.
+func singleBuffer(o *Op) (p []byte, write bool) {
 	e := o.SQE.Raw()
 	from := e.Addr - sys.SliceAddr(o.Buf)
 	if e.Addr == 0 || from > uint64(len(o.Buf)) || uint64(e.Len) > uint64(len(o.Buf))-from {
 		return nil, false
 	}
 	switch uring.Op(e.Opcode) {
-	case uring.OpRead, uring.OpReadFixed, uring.OpRecv:
+	case uring.OpRead, uring.OpRecv:
 		write = true
 	case uring.OpSend, uring.OpSendZC:
-		if e.Ioprio&vectorized != 0 {
+		if e.Ioprio&sendVec != 0 {
 			return nil, false
 		}
-	case uring.OpWrite, uring.OpWriteFixed:
+	case uring.OpWrite:
 	default:
 		return nil, false
 	}
 	return o.Buf[from : from+uint64(e.Len)], write
 }
-
-// gave is told that an operation gives its buffer back.
-func (v *entry) gave() { sys.RaceAcquire(&v.key) }
-
-// tookBack is told that the kernel gets a buffer of a group. Who still looks at
-// what was in it is reported, or sees what never arrived. The caller holds mu.
-func (s *store) tookBack(id uint16) {
-	if _, real := s.loop.ring.(*kernelRing); !real {
-		return
-	}
-	size := len(s.mem) / len(s.lent)
-	p := s.mem[int(id)*size:][:size]
-	sys.Poison(p)
-	s.loop.shadow.touch(p, true, &s.key)
-}
-
-// gave is told that a buffer of the group arrives.
-func (s *store) gave() { sys.RaceAcquire(&s.key) }

@@ -10,25 +10,25 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// TestShadowStopsBesideTouches stops a shadow after and before others use it that
-// nothing orders but its lock: the race detector must not report the shadow itself.
-func TestShadowStopsBesideTouches(t *testing.T) {
-	var s shadow
+// TestRaceModelStopsBesideAccesses stops a race model after one access and before
+// another that only its lock orders: the race detector must not report the model itself.
+func TestRaceModelStopsBesideAccesses(t *testing.T) {
+	var s raceModel
 	s.start()
 	turns := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
-	touchOnce := func(turn chan struct{}) {
-		s.touch(make([]byte, 8), true, new(shadowKey))
+	accessOnce := func(turn chan struct{}) {
+		s.access(make([]byte, 8), true, new(raceKey))
 		sys.RaceBlind()
 		close(turn)
 		sys.RaceSee()
 	}
-	go touchOnce(turns[0])
+	go accessOnce(turns[0])
 	late := make(chan struct{})
 	go func() {
 		sys.RaceBlind()
 		<-late
 		sys.RaceSee()
-		touchOnce(turns[1])
+		accessOnce(turns[1])
 	}()
 	sys.RaceBlind()
 	<-turns[0]

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -19,12 +18,8 @@ type actor struct {
 	rng    *rand.Rand
 	region int    // where it may write
 	model  []byte // what must be there
-	pipe   int    // that nobody else reads
-	fed    uint64 // bytes into it
 	spare  [][]byte
 	mine   []*queuedOp
-
-	reading *pipeReader
 
 	cancellers sync.WaitGroup
 }
@@ -60,26 +55,18 @@ func (a *actor) cancelSome(q *queuedOp) {
 }
 
 func (a *actor) act() {
-	switch a.rng.IntN(18) {
+	switch a.rng.IntN(13) {
 	case 0, 1, 2, 3:
 		a.do()
 	case 4, 5:
 		a.doContext()
 	case 6, 7, 8:
-		a.queue(a.someOp(), true, time.Time{})
+		a.queue(a.someOp(), true)
 	case 9, 10:
 		a.queueDry()
 	case 11:
-		a.queueDeadline()
-	case 12:
 		a.stream()
-	case 13:
-		a.batch()
-	case 14:
-		a.chain()
-	case 15, 16:
-		a.groupStream()
-	case 17:
+	case 12:
 		if len(a.mine) > 0 {
 			a.cancel(a.mine[a.rng.IntN(len(a.mine))])
 		}
@@ -187,7 +174,7 @@ func (a *actor) doContext() {
 }
 
 // queue queues an operation whose callback may queue others, or cancel some.
-func (a *actor) queue(o *simOp, wet bool, deadline time.Time) {
+func (a *actor) queue(o *simOp, wet bool) {
 	q := &queuedOp{simOp: o, wet: wet, done: make(chan struct{})}
 	rng := rand.New(rand.NewPCG(a.rng.Uint64(), 0))
 	var victim *queuedOp
@@ -214,12 +201,7 @@ func (a *actor) queue(o *simOp, wet bool, deadline time.Time) {
 		})
 	}
 	var err error
-	if o.deadline = deadline; deadline.IsZero() {
-		q.id, err = a.r.Queue(&o.op, fn)
-	} else {
-		q.id, err = a.r.QueueWithDeadline(&o.op, deadline, fn)
-	}
-	if !a.started(o, err) {
+	if q.id, err = a.r.Queue(&o.op, fn); !a.started(o, err) {
 		a.giveBack(o.buf)
 		return
 	}
@@ -276,12 +258,7 @@ func (w *world) again(rng *rand.Rand, n int) {
 
 // queueDry queues what ends only when somebody ends it.
 func (a *actor) queueDry() {
-	a.queue(a.aDryRead(), false, time.Time{})
-}
-
-func (a *actor) queueDeadline() {
-	o := a.someOpOr(a.rng.IntN(2) == 0, a.aDryRead)
-	a.queue(o, true, time.Now().Add(time.Duration(a.rng.IntN(3_000_000))))
+	a.queue(a.aDryRead(), false)
 }
 
 func (a *actor) stream() {
@@ -307,68 +284,5 @@ func (w *world) cancel(q *queuedOp) {
 	err := w.r.Cancel(q.id)
 	if err != nil && !errors.Is(err, ErrNotFound) && !w.k.Failed() {
 		w.errorf("cancel: %v", err)
-	}
-}
-
-func (a *actor) batch() {
-	n := 1 + a.rng.IntN(12)
-	made, ops, results := make([]*simOp, n), make([]Op, n), make([]Result, n)
-	for i := range made {
-		made[i] = a.someOp()
-		ops[i] = made[i].op
-	}
-	err := a.r.DoBatch(ops, results)
-	for i, o := range made {
-		a.member(o, results[i], err)
-	}
-}
-
-// member takes the result of one operation of a batch that answered err.
-func (a *actor) member(o *simOp, res Result, err error) {
-	if err != nil && !a.closing.Load() && !a.k.Failed() {
-		a.errorf("batch: %v", err)
-	}
-	a.finished(o, res)
-}
-
-func (a *actor) chain() {
-	n := 1 + a.rng.IntN(5)
-	made, ops, results := make([]*simOp, n), make([]Op, n), make([]Result, n)
-	for i := range made {
-		if made[i] = a.aWrite(); a.rng.IntN(3) == 0 {
-			a.giveBack(made[i].buf)
-			made[i] = a.newOp().nop()
-		}
-		made[i].chained, made[i].linked = true, i > 0
-		ops[i] = made[i].op
-	}
-	err := a.r.DoChain(ops, results)
-	if errors.Is(err, errChainTooLong) {
-		if n <= min(a.opts.Entries, a.opts.InFlight) {
-			a.errorf("%d are too many for %+v", n, a.opts)
-		}
-		for _, o := range made {
-			a.giveBack(o.buf)
-		}
-		return
-	}
-	for i, o := range made {
-		if i > 0 && err == nil && results[i].Cause == nil && !a.k.Failed() {
-			a.follows(made[i-1], o, results[i-1], results[i])
-		}
-		a.member(o, results[i], err)
-	}
-}
-
-// follows checks two neighbours of a chain.
-func (a *actor) follows(first, second *simOp, res, next Result) {
-	full := res.Cause == nil && res.Res == int32(len(first.buf))
-	out := a.k.Outcome(second.tag)
-	ran := out.Ended > 0 && out.Res >= 0
-	if ran && !full {
-		a.errorf("tag %d of a chain ran although %d before it ended with %+v", second.tag, first.tag, res)
-	}
-	if next.Res == -int32(syscall.ECANCELED) && full && !a.closing.Load() && out.Unasked == 0 {
-		a.errorf("tag %d of a chain was cancelled although %d before it ended with %+v", second.tag, first.tag, res)
 	}
 }

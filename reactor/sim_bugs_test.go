@@ -16,10 +16,10 @@ import (
 // These tests plant bugs that no kernel has, to see that the simulation notices.
 
 // sound is a plan without faults of the kernel's.
-func sound(seed uint64, pinned bool, bugs simring.Bugs) plan {
+func sound(seed uint64, bugs simring.Bugs) plan {
 	return plan{
 		seed:   seed,
-		opts:   Options{Pinned: pinned, Loops: 1, Entries: 8, InFlight: 16, Logger: slog.New(slog.DiscardHandler)},
+		opts:   Options{Loops: 1, Entries: 8, InFlight: 16, Logger: slog.New(slog.DiscardHandler)},
 		cq:     64,
 		faults: simring.Faults{Delay: 0.7},
 		bugs:   bugs,
@@ -28,16 +28,14 @@ func sound(seed uint64, pinned bool, bugs simring.Bugs) plan {
 	}
 }
 
-// overBoth runs a test over both kinds of loop and several seeds.
-func overBoth(t *testing.T, test func(t *testing.T, seed uint64, pinned bool)) {
+// overSeeds runs a test with several seeds.
+func overSeeds(t *testing.T, test func(t *testing.T, seed uint64)) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("faults planted to prove the simulation, not the kernel: without -short")
 	}
-	for _, pinned := range []bool{false, true} {
-		for seed := range uint64(5) {
-			t.Run(fmt.Sprintf("pinned=%v,seed=%d", pinned, seed), func(t *testing.T) { test(t, seed, pinned) })
-		}
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { test(t, seed) })
 	}
 }
 
@@ -65,8 +63,8 @@ func hangs(t *testing.T, w *world) string {
 }
 
 func TestPlantedDroppedCompletion(t *testing.T) {
-	overBoth(t, func(t *testing.T, seed uint64, pinned bool) {
-		report := hangs(t, &world{plan: sound(seed, pinned, simring.Bugs{Drop: 1 + int(seed)*7})})
+	overSeeds(t, func(t *testing.T, seed uint64) {
+		report := hangs(t, &world{plan: sound(seed, simring.Bugs{Drop: 1 + int(seed)*7})})
 		if !strings.Contains(report, "bug: drop") {
 			t.Errorf("the trace does not show it:\n%s", report)
 		}
@@ -74,9 +72,9 @@ func TestPlantedDroppedCompletion(t *testing.T) {
 }
 
 func TestPlantedLostWakeUp(t *testing.T) {
-	overBoth(t, func(t *testing.T, seed uint64, pinned bool) {
+	overSeeds(t, func(t *testing.T, seed uint64) {
 		// One goroutine waits for data, so that nobody else happens to reap.
-		w := &world{plan: sound(seed, pinned, simring.Bugs{LoseWakes: 1})}
+		w := &world{plan: sound(seed, simring.Bugs{LoseWakes: 1})}
 		w.scene = func() {
 			time.AfterFunc(time.Millisecond, func() { w.k.Feed(w.wet[0], 100) })
 			for range 3 {
@@ -94,9 +92,9 @@ func TestPlantedLostWakeUp(t *testing.T) {
 // TestPlantedTwice lets completions come twice: what is over is over, and the
 // second is ignored.
 func TestPlantedTwice(t *testing.T) {
-	overBoth(t, func(t *testing.T, seed uint64, pinned bool) {
+	overSeeds(t, func(t *testing.T, seed uint64) {
 		for n := range 20 {
-			counts := simulate(t, sound(seed, pinned, simring.Bugs{Twice: n + 1}))
+			counts := simulate(t, sound(seed, simring.Bugs{Twice: n + 1}))
 			if counts["bug: twice"] != 1 {
 				t.Errorf("the completion number %d did not come twice", n)
 			}
@@ -106,8 +104,8 @@ func TestPlantedTwice(t *testing.T) {
 
 // TestPlantedTouch writes to a buffer after the completion.
 func TestPlantedTouch(t *testing.T) {
-	overBoth(t, func(t *testing.T, seed uint64, pinned bool) {
-		w := &world{plan: sound(seed, pinned, simring.Bugs{Touch: 1 + int(seed)})}
+	overSeeds(t, func(t *testing.T, seed uint64) {
+		w := &world{plan: sound(seed, simring.Bugs{Touch: 1 + int(seed)})}
 		var mu sync.Mutex
 		var wrong []string
 		w.wronged = func(what string) {

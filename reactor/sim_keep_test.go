@@ -14,31 +14,29 @@ import (
 // TestSlotKeepsTheBuffer has nobody but the reactor know what an operation
 // needs: it must stay reachable until the completion, and not longer.
 func TestSlotKeepsTheBuffer(t *testing.T) {
-	for _, pinned := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			k := simring.New(simring.Options{Seed: 1})
-			defer k.Close()
-			r, err := New(Options{Pinned: pinned, Loops: 1, open: simOpener(k, 8)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Close()
-			pipe := k.Pipe()
-			done := make(chan struct{})
-			buf, other := queueUnknown(t, r, pipe, done, true)
-			collect()
-			if buf.Value() == nil || other.Value() == nil {
-				t.Fatal("the collector took what the kernel still has")
-			}
-			k.Feed(pipe, 8)
-			<-done
-			synctest.Wait()
-			collect()
-			if buf.Value() != nil || other.Value() != nil {
-				t.Error("the slot keeps what is over")
-			}
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		k := simring.New(simring.Options{Seed: 1})
+		defer k.Close()
+		r, err := New(Options{Loops: 1, open: simOpener(k, 8)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		pipe := k.Pipe()
+		done := make(chan struct{})
+		buf, other := queueUnknown(t, r, pipe, done, true)
+		collect()
+		if buf.Value() == nil || other.Value() == nil {
+			t.Fatal("the collector took what the kernel still has")
+		}
+		k.Feed(pipe, 8)
+		<-done
+		synctest.Wait()
+		collect()
+		if buf.Value() != nil || other.Value() != nil {
+			t.Error("the slot keeps what is over")
+		}
+	})
 }
 
 // TestPlantedFreedBuffer does not tell the reactor of the buffer: the collector

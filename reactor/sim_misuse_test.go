@@ -3,7 +3,6 @@
 package reactor
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 
@@ -17,50 +16,32 @@ func simRead(fd int, p []byte) *Op {
 	return op
 }
 
-// TestMisuseIsLoud has callbacks call what would wait for themselves.
+// TestMisuseIsLoud has a callback call Close, which would wait for that callback.
 func TestMisuseIsLoud(t *testing.T) {
-	nop := func() *Op {
-		op := new(Op)
-		op.SQE.Nop()
-		return op
-	}
-	waits := map[string]func(r *Reactor){
-		"Do":        func(r *Reactor) { r.Do(nop()) },
-		"DoContext": func(r *Reactor) { r.DoContext(context.Background(), nop()) },
-		"DoBatch":   func(r *Reactor) { _ = r.DoBatch([]Op{*nop()}, make([]Result, 1)) },
-		"DoChain":   func(r *Reactor) { _ = r.DoChain([]Op{*nop()}, make([]Result, 1)) },
-		"Drain":     func(r *Reactor) { _ = r.Drain(context.Background()) },
-		"Close":     func(r *Reactor) { _ = r.Close() },
-	}
-	for name, call := range waits {
-		for _, pinned := range []bool{false, true} {
-			if name != "Close" && (!pinned || threadID() == 0) {
-				continue // a shared loop only holds up other callbacks
-			}
-			synctest.Test(t, func(t *testing.T) {
-				k := simring.New(simring.Options{Seed: 1})
-				defer k.Close()
-				r, err := New(Options{Pinned: pinned, Loops: 1, open: simOpener(k, 8)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				panicked := make(chan any)
-				if _, err := r.Queue(nop(), func(Result) {
-					defer func() { panicked <- recover() }()
-					call(r)
-				}); err != nil {
-					t.Fatal(err)
-				}
-				if why := <-panicked; why == nil {
-					t.Errorf("%s by a callback, pinned %v: no panic", name, pinned)
-				}
-				if res := r.Do(nop()); res.Cause != nil && name != "Drain" {
-					t.Errorf("after that: %+v", res)
-				}
-				if err := r.Close(); err != nil {
-					t.Error(err)
-				}
-			})
+	nop := new(Op)
+	nop.SQE.Nop()
+	synctest.Test(t, func(t *testing.T) {
+		k := simring.New(simring.Options{Seed: 1})
+		defer k.Close()
+		r, err := New(Options{Loops: 1, open: simOpener(k, 8)})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		panicked := make(chan any)
+		if _, err := r.Queue(nop, func(Result) {
+			defer func() { panicked <- recover() }()
+			_ = r.Close()
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if why := <-panicked; why == nil {
+			t.Error("Close by a callback: no panic")
+		}
+		if res := r.Do(nop); res.Cause != nil {
+			t.Errorf("after that: %+v", res)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -5,7 +5,6 @@ package reactor
 import (
 	"bytes"
 	"errors"
-	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -24,14 +23,11 @@ type simOp struct {
 	buf  []byte
 	want []byte // what a write takes from the buffer
 
-	asked    atomic.Bool // somebody may have cancelled it
-	deadline time.Time
-	cause    error // of its context
-	chained  bool
-	linked   bool // in a chain, not the first
-	stream   bool
-	events   int32 // of a stream
-	over     atomic.Bool
+	asked  atomic.Bool // it may have been cancelled
+	cause  error       // of its context
+	stream bool
+	events int32 // of a stream
+	over   atomic.Bool
 }
 
 func (w *world) newOp() *simOp { return &simOp{w: w, tag: w.tags.Add(1)} }
@@ -100,7 +96,7 @@ func (o *simOp) ends(res Result) bool {
 		return false
 	}
 	if why := o.implausible(res, out); why != "" {
-		w.errorf("tag %d: %s: result %+v of fd %d, in the kernel %+v; deadline %v, asked %v, now %v", o.tag, why, res, o.fd, out, o.deadline, o.asked.Load(), time.Now())
+		w.errorf("tag %d: %s: result %+v of fd %d, in the kernel %+v; asked %v, now %v", o.tag, why, res, o.fd, out, o.asked.Load(), time.Now())
 	}
 	return true
 }
@@ -114,15 +110,8 @@ func (o *simOp) implausible(res Result, out simring.Outcome) string {
 	case !stopped:
 		return "the kernel had another answer"
 	case errors.Is(res.Cause, ErrClosed):
-		switch {
-		case !o.w.closing.Load():
-			return "nobody has closed"
-		case !o.w.closeNow.Load() && out.Submitted > 0 && !o.chained:
-			return "draining must let it end"
-		}
-	case errors.Is(res.Cause, os.ErrDeadlineExceeded):
-		if o.deadline.IsZero() || time.Now().Before(o.deadline) {
-			return "too early"
+		if !o.w.closing.Load() {
+			return "the reactor is not closed"
 		}
 	case o.cause != nil && errors.Is(res.Cause, o.cause):
 		if !o.asked.Load() {
@@ -137,16 +126,15 @@ func (o *simOp) implausible(res Result, out simring.Outcome) string {
 // unlikely says what is wrong with an answer of the kernel.
 func (o *simOp) unlikely(res Result, out simring.Outcome) string {
 	cancelled := res.Res == -int32(syscall.ECANCELED)
-	if cancelled && !o.asked.Load() && !o.chained && !o.stream {
+	if cancelled && !o.asked.Load() && !o.stream {
 		return "cancelled unasked"
 	}
-	if res.Res == -int32(syscall.EINTR) && !o.stream && !o.chained && o.want == nil {
+	if res.Res == -int32(syscall.EINTR) && !o.stream && o.want == nil {
 		return "interrupted, and not started again"
 	}
 	switch {
 	case res.Res == out.Res:
 	case cancelled && out.Res == -int32(syscall.EINTR):
-	case cancelled && o.linked && out.Submitted == 0: // its chain was split
 	default:
 		return "not what the kernel has answered"
 	}

@@ -21,25 +21,20 @@ type plan struct {
 	actors int
 	steps  int // of each actor
 	ending ending
-
-	provided BufferGroupOptions
 }
 
 func (p plan) String() string {
 	o := p.opts
-	return fmt.Sprintf("seed %d: pinned %v, %d rings, %d entries, %d in flight, granule %d, CQ %d, faults %+v, busy %v, bugs %+v, %d actors, %d steps, ending %d, group %+v",
-		p.seed, o.Pinned, o.Loops, o.Entries, o.InFlight, o.Granule, p.cq, p.faults, p.busy, p.bugs, p.actors, p.steps, p.ending, p.provided)
+	return fmt.Sprintf("seed %d: %d rings, %d entries, %d in flight, CQ %d, faults %+v, busy %v, bugs %+v, %d actors, %d steps, ending %d",
+		p.seed, o.Loops, o.Entries, o.InFlight, p.cq, p.faults, p.busy, p.bugs, p.actors, p.steps, p.ending)
 }
 
 // ending is how the reactor ends.
 type ending int
 
 const (
-	whenDone    ending = iota // Drain and Close after the last operation
+	whenDone    ending = iota // Close after the last operation
 	closeMidway               // Close under the actors
-	drainMidway               // Drain under the actors, given up, then Close
-	runMidway                 // the context of Run ends
-	drainTwice                // two goroutines call Drain, then somebody Close
 	closeTwice                // two goroutines call Close
 	endings
 )
@@ -49,11 +44,9 @@ func newPlan(seed uint64) plan {
 	p := plan{
 		seed: seed,
 		opts: Options{
-			Pinned:   rng.IntN(2) == 0,
 			Loops:    pick(rng, 1, 1, 2, 3),
-			Entries:  pick(rng, 2, 3, 4, 8, 64),
+			Entries:  pick(rng, 1, 2, 3, 4, 8, 64),
 			InFlight: pick(rng, 1, 2, 3, 8, 64, 4096),
-			Granule:  pick(rng, 0, 0, 1, 2),
 			Logger:   slog.New(slog.DiscardHandler),
 		},
 		cq:     pick(rng, 1, 2, 8, 4096),
@@ -66,7 +59,6 @@ func newPlan(seed uint64) plan {
 		p.ending = whenDone // the commonest
 	}
 	p.faults = newFaults(rng)
-	p.provided = BufferGroupOptions{Buffers: pick(rng, 1, 2, 8), BufferSize: pick(rng, 1, 7, 64)}
 	return p
 }
 
@@ -82,10 +74,10 @@ func newFaults(rng *rand.Rand) simring.Faults {
 	}
 	f := simring.Faults{
 		Delay: some(1), Late: some(1), Short: some(0.5),
-		Interrupted: some(0.2), Again: some(0.2), Broken: some(0.2), NoSpace: some(0.2), NoBuffers: some(0.5),
+		Interrupted: some(0.2), Again: some(0.2), Broken: some(0.2), NoSpace: some(0.2),
 		Exit:       some(0.6),
-		LostCancel: some(0.7), Disturbed: some(0.5), LostLink: some(1), BadLink: some(0.5),
-		Refuse: some(0.5), Partial: some(1), Split: some(0.3),
+		LostCancel: some(0.7), Disturbed: some(0.5),
+		Refuse: some(0.5), Partial: some(1),
 		Return: some(0.5), LateWake: some(1), Spurious: some(0.3),
 		Stale: some(0.5),
 	}

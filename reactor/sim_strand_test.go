@@ -50,8 +50,8 @@ func testOverflowOfFailed(t *testing.T, before bool) {
 	}}})
 	defer k.Close()
 	inner := simOpener(k, size)
-	r, err := New(Options{Loops: 1, Entries: size, Logger: slog.New(slog.DiscardHandler), open: func(o *Options, i int, first ring) (ring, parker, error) {
-		r, p, err := inner(o, i, first)
+	r, err := New(Options{Loops: 1, Entries: size, Logger: slog.New(slog.DiscardHandler), open: func(o *Options, first ring) (ring, parker, error) {
+		r, p, err := inner(o, first)
 		return shyRing{r, &shut}, p, err
 	}})
 	if err != nil {

@@ -4,8 +4,6 @@ package reactor
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -30,16 +28,13 @@ type world struct {
 	k *simring.Kernel
 	r *Reactor
 
-	group *BufferGroup
-
 	content  []byte
 	file     int // holds content
 	scratch  int // is written to
 	wet, dry []int
 	tags     atomic.Uint64
 	inside   int         // of a callback; unguarded, see (*world).callback
-	closing  atomic.Bool // Drain or Close has been called
-	closeNow atomic.Bool // Close has been called
+	closing  atomic.Bool // Close has been called
 	closed   atomic.Bool // Close has returned
 	over     atomic.Bool // everything has ended
 	queued   sync.WaitGroup
@@ -115,7 +110,6 @@ func (w *world) run() {
 	if w.r, err = New(w.opts); err != nil {
 		w.t.Fatal(err)
 	}
-	w.openGroup()
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -156,7 +150,7 @@ func (w *world) play(rng *rand.Rand) {
 	var all []*actor
 	for i := range models {
 		models[i] = make([]byte, simRegion)
-		a := &actor{world: w, rng: rand.New(rand.NewPCG(w.seed, uint64(100+i))), region: i * simRegion, model: models[i], pipe: w.k.Pipe()}
+		a := &actor{world: w, rng: rand.New(rand.NewPCG(w.seed, uint64(100+i))), region: i * simRegion, model: models[i]}
 		all = append(all, a)
 		actors.Go(a.run)
 	}
@@ -165,17 +159,13 @@ func (w *world) play(rng *rand.Rand) {
 	if w.ending == whenDone {
 		actors.Wait()
 		w.queued.Wait()
-		w.closeGroup()
-		if !w.k.Failed() {
-			err := w.r.Drain(context.Background())
-			if n := w.r.Stats().InFlight; (err != nil || n != 0) && !w.k.Failed() {
-				w.errorf("drain: %v, %d operations are in flight", err, n)
-			}
+		if n := w.r.Stats().InFlight; n != 0 && !w.k.Failed() {
+			w.errorf("%d operations are in flight after the last has ended", n)
 		}
 		w.close()
 	} else {
 		w.dawdle(rng)
-		w.end(rng)
+		w.end()
 		actors.Wait()
 		w.queued.Wait()
 	}
@@ -201,33 +191,10 @@ func (w *world) dawdle(rng *rand.Rand) {
 }
 
 // end ends the reactor under its users.
-func (w *world) end(rng *rand.Rand) {
+func (w *world) end() {
 	w.closing.Store(true)
-	switch w.ending {
-	case drainMidway:
-		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(5_000_000)))
-		if err := w.r.Drain(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) && !w.k.Failed() {
-			w.errorf("drain: %v", err)
-		}
-		cancel()
-	case runMidway:
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		w.closeNow.Store(true)
-		w.closeIs(w.r.Run(ctx))
-		return
-	case drainTwice:
+	if w.ending == closeTwice {
 		var other sync.WaitGroup
-		for range 2 {
-			other.Go(func() { _ = w.r.Drain(context.Background()) })
-		}
-		w.dawdle(rng)
-		w.close()
-		other.Wait()
-		return
-	case closeTwice:
-		var other sync.WaitGroup
-		w.closeNow.Store(true)
 		other.Go(func() { _ = w.r.Close() })
 		defer other.Wait()
 		return
@@ -237,7 +204,6 @@ func (w *world) end(rng *rand.Rand) {
 
 func (w *world) close() {
 	w.closing.Store(true)
-	w.closeNow.Store(true)
 	w.closeIs(w.r.Close())
 }
 
@@ -292,7 +258,7 @@ func (w *world) aftermath() {
 	}
 	for i, l := range w.r.loops {
 		// What the kernel still has is kept for ever.
-		if have, held := l.ring.(simRing).Left(), l.table.Held(); have > held {
+		if have, held := l.ring.(*simring.Ring).Left(), l.table.Held(); have > held {
 			w.errorf("loop %d: the kernel has %d operations and the table keeps %d", i, have, held)
 		}
 	}
@@ -303,7 +269,7 @@ func (w *world) aftermath() {
 		if n := l.table.Held(); n != 0 {
 			w.errorf("loop %d: %d slots are held after Close", i, n)
 		}
-		if n := l.starved.Load(); n != 0 {
+		if n := l.waiters.Load(); n != 0 {
 			w.errorf("loop %d: %d wait for room after Close", i, n)
 		}
 		if n := l.busy.Load(); n != 0 {

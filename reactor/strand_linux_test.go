@@ -19,13 +19,15 @@ func TestFailedRingOfTheKernelThatOverflows(t *testing.T) {
 	ringtest.NeedKernel(t, "CQ overflow beside submissions", "5.19")
 	const size, many = 8, 20
 	var shut atomic.Bool
-	var inner *kernelRing
-	r, err := New(Options{Loops: 1, Logger: slog.New(slog.DiscardHandler), open: func(*Options, int, ring) (ring, parker, error) {
-		r, p, err := openShared(&uring.Options{Entries: size, CQEntries: size})
+	var inner kernelRing
+	r, err := New(Options{Loops: 1, Entries: size, InFlight: many + 1, Logger: slog.New(slog.DiscardHandler), open: func(o *Options, _ ring) (ring, parker, error) {
+		small := *o
+		small.InFlight = size // the size of the completion queue
+		r, p, err := openKernelRing(&small, nil)
 		if err != nil {
 			return nil, nil, err
 		}
-		inner = r.(*kernelRing)
+		inner = r.(kernelRing)
 		return shyRing{inner, &shut}, p, nil
 	}})
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/ringside-io/ringside/internal/testing/faultsweep"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
@@ -27,11 +26,11 @@ type rig struct {
 	content    []byte
 	file, pipe uring.FD
 	feed       func(n int)
-	refuses    bool // after Drain
+	closed     bool // by the operation
 }
 
 // rigged runs do with a rig under faults, and looks at what is left of it.
-func rigged(path string, content []byte, pinned, sim bool, do func(g *rig)) func(*faultsweep.Trial) {
+func rigged(path string, content []byte, sim bool, do func(g *rig)) func(*faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
 		g := &rig{t: t, content: content}
 		if sim {
@@ -39,7 +38,7 @@ func rigged(path string, content []byte, pinned, sim bool, do func(g *rig)) func
 		} else {
 			defer g.open(path)()
 		}
-		o := Options{Loops: 1, Entries: 8, InFlight: 16, Pinned: pinned}
+		o := Options{Loops: 1, Entries: 8, InFlight: 16}
 		t.Rings(&o)
 		var err error
 		if g.Reactor, err = New(o); err != nil {
@@ -51,7 +50,7 @@ func rigged(path string, content []byte, pinned, sim bool, do func(g *rig)) func
 		failed := g.loops[0].failure() != nil
 		if !failed {
 			t.Await("nothing is in flight", func() bool { return g.Stats().InFlight == 0 })
-			if res := g.Do(g.read(make([]byte, 64), 64)); !g.refuses || !errors.Is(res.Cause, ErrClosed) {
+			if res := g.Do(g.read(make([]byte, 64), 64)); !g.closed || !errors.Is(res.Cause, ErrClosed) {
 				g.judge("a read afterwards", res, nil)
 			}
 		}
@@ -137,7 +136,7 @@ func (g *rig) result(what string, end <-chan Result, want error) {
 	g.t.Await(what+" ends", func() bool { return len(end) > 0 || g.hopeless() })
 	if len(end) == 0 {
 		g.feed(64)
-		g.refuses = true
+		g.closed = true
 		if err := g.Close(); err != nil {
 			g.t.Judge("Close", err)
 		}
@@ -154,48 +153,6 @@ func sweptDo(g *rig) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	g.holds("DoContext", q, 64, g.DoContext(ctx, g.read(q, 64)))
-}
-
-func sweptBatch(g *rig) {
-	const n = 4
-	bufs, ops, results := make([][]byte, n), make([]Op, n), make([]Result, n)
-	for i := range ops {
-		bufs[i] = make([]byte, 64)
-		ops[i] = *g.read(bufs[i], int64(i)*64)
-	}
-	if err := g.DoBatch(ops, results); err != nil {
-		g.t.Judge("DoBatch", err)
-	}
-	for i, res := range results {
-		g.holds("DoBatch", bufs[i], i*64, res)
-	}
-}
-
-// sweptChain reads in a chain: after the first that fails or is short, the rest is
-// cancelled.
-func sweptChain(g *rig) {
-	const n = 3
-	bufs, ops, results := make([][]byte, n), make([]Op, n), make([]Result, n)
-	for i := range ops {
-		bufs[i] = make([]byte, 64)
-		ops[i] = *g.read(bufs[i], int64(i)*64)
-	}
-	if err := g.DoChain(ops, results); err != nil {
-		g.t.Judge("DoChain", err)
-	}
-	broken, short := false, false
-	for i, res := range results {
-		switch {
-		case broken:
-			g.judge("the rest of a chain", res, syscall.ECANCELED)
-		case short && res.Errno() == syscall.ECANCELED: // unless the kernel was asked for less
-			broken = true
-		default:
-			g.holds("DoChain", bufs[i], i*64, res)
-			broken = res.Cause != nil || res.Res < 0
-			short = short || int(res.Res) < len(bufs[i])
-		}
-	}
 }
 
 // sweptContext ends a context under a read that waits.
@@ -225,16 +182,6 @@ func sweptCancel(g *rig) {
 	}
 }
 
-// sweptDeadline has a deadline pass.
-func sweptDeadline(g *rig) {
-	end := make(chan Result, 4)
-	_, err := g.QueueWithDeadline(g.wait(), time.Now().Add(time.Millisecond), func(res Result) { end <- res })
-	if !g.t.Judge("QueueWithDeadline", err) {
-		return
-	}
-	g.result("QueueWithDeadline", end, os.ErrDeadlineExceeded)
-}
-
 // sweptPoll polls again and again until it is cancelled.
 func sweptPoll(g *rig) {
 	events, end := make(chan struct{}, 1), make(chan Result, 4)
@@ -261,24 +208,6 @@ func sweptPoll(g *rig) {
 	g.result("Stream", end, syscall.ECANCELED)
 }
 
-// sweptDrain refuses new operations and waits for those in flight.
-func sweptDrain(g *rig) {
-	end := make(chan Result, 4)
-	p := make([]byte, 64)
-	_, err := g.Queue(g.read(p, 0), func(res Result) { end <- res })
-	if !g.t.Judge("Queue", err) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), faultsweep.Patience/2)
-	defer cancel()
-	g.t.Judge("Drain", g.Drain(ctx))
-	g.t.Await("the read ends", func() bool { return len(end) > 0 || g.hopeless() })
-	if len(end) > 0 {
-		g.holds("Queue", p, 0, <-end)
-	}
-	g.refuses = true
-}
-
 // sweptOperations are all that the sweep runs.
 func sweptOperations(path string, content []byte) (ops []faultsweep.Operation) {
 	// What the kernel says of an operation is the caller's to meet, but for
@@ -289,32 +218,22 @@ func sweptOperations(path string, content []byte) (ops []faultsweep.Operation) {
 	}
 	short, stale := faultsweep.Choice{Short: true, Passing: true}, faultsweep.Choice{Stale: true, Passing: true}
 	for _, sim := range []bool{false, true} {
-		for _, pinned := range []bool{false, true} {
-			name := map[bool]string{false: "", true: "pinned "}[pinned] + map[bool]string{false: "", true: "simulated "}[sim]
-			for _, op := range []struct {
-				name string
-				do   func(*rig)
-			}{{"Do", sweptDo}, {"DoBatch", sweptBatch}, {"DoChain", sweptChain}, {"DoContext that ends", sweptContext},
-				{"Queue and Cancel", sweptCancel}, {"QueueWithDeadline", sweptDeadline}, {"Stream", sweptPoll}, {"Drain", sweptDrain}} {
-				fails, passes, more := []syscall.Errno{syscall.EIO, syscall.ENOMEM}, []syscall.Errno(nil), []faultsweep.Choice{short}
-				if sim && op.name != "DoChain" {
-					passes = append(passes, syscall.ECANCELED)
-				} else {
-					fails = append(fails, syscall.ECANCELED)
-				}
-				polls := choices(append(slices.Clone(fails), syscall.EINTR), passes)
-				if sim {
-					more = append(more, stale)
-				}
-				fails = append(fails, syscall.EAGAIN)
-				if op.name == "DoChain" {
-					fails = append(fails, syscall.EINTR)
-				} else {
-					passes = append(passes, syscall.EINTR)
-				}
-				instead := map[string][]faultsweep.Choice{"READ": choices(fails, passes, more...), "POLL_ADD": polls}
-				ops = append(ops, faultsweep.Operation{Name: name + op.name, Run: rigged(path, content, pinned, sim, op.do), Sim: sim, Opened: true, Most: 2, Instead: instead})
+		name := map[bool]string{false: "", true: "simulated "}[sim]
+		for _, op := range []struct {
+			name string
+			do   func(*rig)
+		}{{"Do", sweptDo}, {"DoContext that ends", sweptContext}, {"Queue and Cancel", sweptCancel}, {"Stream", sweptPoll}} {
+			fails, passes, more := []syscall.Errno{syscall.EIO, syscall.ENOMEM}, []syscall.Errno{syscall.EINTR}, []faultsweep.Choice{short}
+			polls := append(slices.Clone(fails), syscall.EINTR)
+			if sim {
+				passes = append(passes, syscall.ECANCELED)
+				more = append(more, stale)
+			} else {
+				fails, polls = append(fails, syscall.ECANCELED), append(polls, syscall.ECANCELED)
 			}
+			fails = append(fails, syscall.EAGAIN)
+			instead := map[string][]faultsweep.Choice{"READ": choices(fails, passes, more...), "POLL_ADD": choices(polls, passes[1:])}
+			ops = append(ops, faultsweep.Operation{Name: name + op.name, Run: rigged(path, content, sim, op.do), Sim: sim, Opened: true, Most: 2, Instead: instead})
 		}
 	}
 	return ops
@@ -334,7 +253,6 @@ func sweptFile(t *testing.T) []faultsweep.Operation {
 func TestFaultSweep(t *testing.T) {
 	faultsweep.Need(t)
 	ringtest.NeedRing(t)
-	ringtest.NeedKernel(t, "deferred task work", "6.1")
 	faultsweep.Check(t, sweptFile(t))
 }
 

@@ -27,7 +27,7 @@ type swept struct {
 	content []byte
 	direct  int // O_DIRECT, where the file system has it
 
-	sim, pinned bool // the rings are simulated, and pinned
+	sim bool // the rings are simulated
 }
 
 // with opens a system and a file of the content for one run, and looks at both
@@ -41,7 +41,7 @@ func (w *swept) with(t *faultsweep.Trial, mode ufile.Mode, flag int, do func(s *
 			t.Fatalf("%v", err)
 		}
 	}
-	o := reactor.Options{Loops: 1, Entries: 16, InFlight: 32, Pinned: w.pinned}
+	o := reactor.Options{Loops: 1, Entries: 16, InFlight: 32}
 	t.Rings(&o)
 	s, err := ufile.NewSystem(ufile.Options{Mode: mode, Reactor: o})
 	if err != nil {
@@ -455,24 +455,18 @@ func (w *swept) operations() []faultsweep.Operation {
 	return append(ops, w.simulated()...)
 }
 
-// simulated are the operations on rings that are simulated, both kinds of them.
-func (w *swept) simulated() (ops []faultsweep.Operation) {
-	for _, pinned := range []bool{false, true} {
-		w := *w
-		w.sim, w.pinned = true, pinned
-		kind := "simulated "
-		if pinned {
-			kind += "pinned "
-		}
-		ops = append(ops, []faultsweep.Operation{
-			{Name: kind + "ReadAt", Run: w.readAt(ufile.ModeRing, 0, false)},
-			{Name: kind + "ReadAt, four", Run: w.crowd(ufile.ModeRing, 0), Most: 3},
-			{Name: kind + "WriteAt", Run: w.writeAt(ufile.ModeRing, 0)},
-			{Name: kind + "with a context", Run: w.contexts(false), Most: 1},
-			{Name: kind + "with one that ends", Run: w.contexts(true), Most: 1},
-			{Name: kind + "Reader", Run: w.readerReads, Most: 1},
-			{Name: kind + "Copy O_DIRECT", Run: w.copying(ufile.ModeAuto, w.direct), Most: 1},
-		}...)
+// simulated returns the operations on simulated rings.
+func (s *swept) simulated() []faultsweep.Operation {
+	w := *s
+	w.sim = true
+	ops := []faultsweep.Operation{
+		{Name: "simulated ReadAt", Run: w.readAt(ufile.ModeRing, 0, false)},
+		{Name: "simulated ReadAt, four", Run: w.crowd(ufile.ModeRing, 0), Most: 3},
+		{Name: "simulated WriteAt", Run: w.writeAt(ufile.ModeRing, 0)},
+		{Name: "simulated with a context", Run: w.contexts(false), Most: 1},
+		{Name: "simulated with one that ends", Run: w.contexts(true), Most: 1},
+		{Name: "simulated Reader", Run: w.readerReads, Most: 1},
+		{Name: "simulated Copy O_DIRECT", Run: w.copying(ufile.ModeAuto, w.direct), Most: 1},
 	}
 	for i := range ops {
 		ops[i].Sim = true

@@ -19,8 +19,8 @@ import (
 
 const soakLong = `soak keeps all of ringside at work at the same time, at full load, and judges every byte:
 
-  files    seeded scenarios of files in all three modes, batches, appends, and of reactors, shared and
-           pinned, with operations that are cancelled, time out, or whose file is closed under them
+  files    seeded scenarios of files in all three modes, batches, appends, and of reactors, with
+           operations that are cancelled, or whose file is closed under them
   sockets  such scenarios of unet; echo servers of unet/event on io_uring and on epoll; net/http on unet,
            client and server
   watch    such scenarios of watched descriptors, on epoll and on io_uring

@@ -37,7 +37,7 @@ func worldsOfRow() int {
 func (s *soaker) findRings() {
 	for _, try := range []func() error{
 		func() error {
-			r, err := reactor.New(reactor.Options{Loops: 1, Pinned: true})
+			r, err := reactor.New(reactor.Options{Loops: 1})
 			if err == nil {
 				err = r.Close()
 			}

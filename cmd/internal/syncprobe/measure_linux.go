@@ -14,7 +14,6 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/features"
-	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -64,7 +63,7 @@ func Measure(ctx context.Context, dir string) (r Report, err error) {
 type prober struct {
 	files  []*os.File
 	page   []byte
-	ring   *reactor.Reactor
+	ring   *uring.Ring
 	noRing error
 }
 
@@ -87,7 +86,7 @@ func newProber(dir string) (*prober, error) {
 		}
 	}
 	if p.noRing = features.HaveIOURing(); p.noRing == nil {
-		p.ring, p.noRing = reactor.New(reactor.Options{Loops: 1})
+		p.ring, p.noRing = uring.Open(uring.Options{Entries: 2})
 	}
 	return p, nil
 }
@@ -136,9 +135,8 @@ func (p *prober) ringDSync(off int64) error {
 	if p.ring == nil {
 		return p.noRing
 	}
-	op := reactor.Op{Buf: p.page, Keep: p.files[0]}
-	op.SQE.Write(uring.Fd(int(p.files[0].Fd())), p.page, off).SetRWFlags(uring.RWDSync)
-	return answer(p.ring.Do(&op))
+	p.ring.SQE().Write(uring.Fd(int(p.files[0].Fd())), p.page, off).SetRWFlags(uring.RWDSync)
+	return p.complete(1)
 }
 
 func (p *prober) ringLinked(off int64) error {
@@ -146,17 +144,26 @@ func (p *prober) ringLinked(off int64) error {
 		return p.noRing
 	}
 	fd := uring.Fd(int(p.files[0].Fd()))
-	ops := []reactor.Op{{Buf: p.page, Keep: p.files[0]}, {Keep: p.files[0]}}
-	ops[0].SQE.Write(fd, p.page, off)
-	ops[1].SQE.Fsync(fd, true)
-	results := make([]reactor.Result, len(ops))
-	if err := p.ring.DoChain(ops, results); err != nil {
-		return err
-	}
-	return errors.Join(answer(results[0]), answer(results[1]))
+	p.ring.SQE().Write(fd, p.page, off).SetFlags(uring.SQELink)
+	p.ring.SQE().Fsync(fd, true)
+	return p.complete(2)
 }
 
-func answer(r reactor.Result) error { return os.NewSyscallError("io_uring", r.Err()) }
+// complete submits n SQEs and waits for their completions. One goroutine uses the ring.
+func (p *prober) complete(n int) error {
+	var err error
+	for n > 0 {
+		if _, e := p.ring.SubmitAndWait(n); e != nil {
+			return e
+		}
+		var done [2]uring.CQE
+		for _, c := range done[:p.ring.Reap(done[:])] {
+			err = errors.Join(err, os.NewSyscallError("io_uring", c.Err()))
+			n--
+		}
+	}
+	return err
+}
 
 func (p *prober) syncEach(off int64) error {
 	for _, f := range p.files {

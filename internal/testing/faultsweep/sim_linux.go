@@ -24,10 +24,7 @@ func (t *Trial) Rings(options any) {
 	}
 	k := t.Kernel()
 	ringseam.Put(options, func(o ringseam.Options) (ringseam.Ring, ringseam.Parker, error) {
-		r := k.Open(simring.RingOptions{Entries: o.Entries, CQEntries: 2 * o.Entries, Pinned: o.Pinned})
-		if o.Pinned {
-			return r, nil, nil
-		}
+		r := k.Open(simring.RingOptions{Entries: o.Entries, CQEntries: 2 * o.Entries})
 		return r, r.Parker(), nil
 	})
 }

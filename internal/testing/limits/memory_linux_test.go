@@ -14,9 +14,7 @@ import (
 
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/internal/testing/stress"
-	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
-	"github.com/ringside-io/ringside/uring"
 )
 
 // TestLittleLockedMemory runs as a user that may lock 64 KiB of memory. In kernels
@@ -43,14 +41,11 @@ func TestLittleLockedMemory(t *testing.T) {
 	})
 }
 
-// registered moves data through a batch's buffers and a pool's, of which no more
-// than the limit can be registered, and all of which must work.
+// registered moves data through a batch's buffers. No more than the limit can be
+// registered, and all must work.
 func (w *world) registered(dir string, limit int) {
 	if err := w.throughBuffers(filepath.Join(dir, "registered"), limit); err != nil {
 		w.problem("registered buffers: %v", err)
-	}
-	if err := w.pool(limit); err != nil {
-		w.problem("a pool of buffers: %v", err)
 	}
 }
 
@@ -106,47 +101,6 @@ func moveThrough(f *ufile.File, b *ufile.Batch, count, size int, off int64, writ
 		if stress.Bytes(want, uint64(r.Off)); !bytes.Equal(want, r.Buf) {
 			return fmt.Errorf("other bytes from %d on", r.Off)
 		}
-	}
-	return nil
-}
-
-// pool reads a pipe through the buffers of a pool.
-func (w *world) pool(limit int) error {
-	const size, count = 16 << 10, 32
-	p, err := w.Engine().(*reactor.Reactor).NewBufferPool(reactor.BufferPoolOptions{Buffers: count, BufferSize: size})
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	if n := p.Registered(); n*size > limit {
-		return fmt.Errorf("%d buffers of %d bytes are registered, the limit is %d", n, size, limit)
-	}
-	pipe, err := w.Pipe(0)
-	if err != nil {
-		return err
-	}
-	defer pipe.Close()
-	var all []*reactor.Buffer
-	for i := range count {
-		b, ok := p.TryGet()
-		if !ok {
-			return fmt.Errorf("buffer %d is not there", i)
-		}
-		all = append(all, b)
-	}
-	want := make([]byte, 4000) // what a pipe takes at once
-	for i, b := range all {
-		if err := pipe.Feed(len(want)); err != nil {
-			return err
-		}
-		op := &reactor.Op{Buffer: b, Bytes: len(want)}
-		op.SQE.Read(uring.Fd(pipe.FD()), b.Bytes()[:len(want)], 0)
-		res := w.Engine().Do(op)
-		stress.Bytes(want, uint64(i*len(want)))
-		if res.Cause != nil || int(res.Res) != len(want) || !bytes.Equal(want, b.Bytes()[:len(want)]) {
-			return fmt.Errorf("buffer %d: %+v, or other bytes", i, res)
-		}
-		b.Put()
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -146,11 +145,10 @@ func untouched(p []byte) bool {
 
 // Ways to start an operation, and to end it early.
 const (
-	wayPlain    = iota
-	wayQueue    // with a callback
-	wayContext  // a context ends
-	wayCancel   // it is queued and cancelled
-	wayDeadline // it has a deadline
+	wayPlain   = iota
+	wayQueue   // with a callback
+	wayContext // a context ends
+	wayCancel  // it is queued and cancelled
 	ways
 )
 
@@ -194,7 +192,7 @@ func (a *actor) perform(op *reactor.Op, way, after int) (reactor.Result, bool) {
 		ctx, stop := cancelled(after)
 		res = a.p.w.Engine().DoContext(ctx, op)
 		stop()
-	case wayQueue, wayCancel, wayDeadline:
+	case wayQueue, wayCancel:
 		res = a.queue(op, way, after)
 	default:
 		res = a.p.w.Engine().Do(op)
@@ -222,12 +220,7 @@ func (a *actor) queue(op *reactor.Op, way, after int) reactor.Result {
 	var id reactor.ID
 	var err error
 	for pause := time.Microsecond; ; pause = min(2*pause, time.Second) {
-		if way == wayDeadline {
-			id, err = e.QueueWithDeadline(op, time.Now().Add(micros(after)), fn)
-		} else {
-			id, err = e.Queue(op, fn)
-		}
-		if !errors.Is(err, reactor.ErrFull) {
+		if id, err = e.Queue(op, fn); !errors.Is(err, reactor.ErrFull) {
 			break
 		}
 		time.Sleep(pause) // callbacks must not wait for room, so this is not reported
@@ -252,7 +245,6 @@ func (a *actor) ended(res reactor.Result, way int) bool {
 	case res.Cause == nil && errno == 0:
 		return true
 	case way == wayContext && errors.Is(res.Cause, errChanged):
-	case way == wayDeadline && errors.Is(res.Cause, os.ErrDeadlineExceeded):
 	case way == wayCancel && errno == syscall.ECANCELED:
 	case res.Cause == nil && a.p.w.Tolerates(errno):
 	case a.p.w.Broken(res.Cause):

@@ -21,7 +21,7 @@ import (
 // are not reported any more.
 func brokenSettings(rng *rand.Rand) Settings {
 	s := simSettings(rng)
-	if how := rng.IntN(3); how < 2 || s.Has("pinned") {
+	if how := rng.IntN(3); how < 2 {
 		s["fatal"] = pick(rng, 0.0005, 0.005, 0.05)
 	} else {
 		s["unparked"] = pick(rng, 0.0005, 0.005, 0.05)
@@ -61,7 +61,7 @@ type breakage struct {
 // watch waits for a ring to fail, until stop is called.
 func (b *breakage) watch(w *simWorld) {
 	b.over, b.failed = make(chan struct{}), make(map[int32]string)
-	b.routed = w.s.Settings.Int("rings") < 2 || w.s.Settings.Has("granule")
+	b.routed = w.s.Settings.Int("rings") < 2
 	b.done.Go(func() {
 		for pause := time.Millisecond; !w.k.Failed(); pause = min(2*pause, time.Second) {
 			select {

@@ -55,8 +55,8 @@ type KernelWorld struct {
 // KernelSettings draws the settings of a world on the kernel.
 func KernelSettings(rng *rand.Rand) Settings {
 	return Settings{
-		"pinned": float64(rng.IntN(2)), "rings": pick(rng, 1.0, 1, 2, 3), "entries": pick(rng, 8.0, 16, 64),
-		"inflight": pick(rng, 8.0, 64, 4096), "granule": pick(rng, 0.0, 0, 1, 2),
+		"rings": pick(rng, 1.0, 1, 2, 3), "entries": pick(rng, 1.0, 8, 16, 64),
+		"inflight":  pick(rng, 8.0, 64, 4096),
 		"file-mode": float64(rng.IntN(3)), "plain-sockets": float64(rng.IntN(3) / 2), "tcp": float64(rng.IntN(2)),
 		"epoll": float64(rng.IntN(2)), "batch": pick(rng, 0.0, 1, 2, 8),
 	}
@@ -117,8 +117,8 @@ func (w *KernelWorld) openEngine() (err error) {
 // reactorOptions returns the options of reactors.
 func reactorOptions(s Settings) reactor.Options {
 	return reactor.Options{
-		Pinned: s.Has("pinned"), Loops: max(s.Int("rings"), 1), Entries: max(s.Int("entries"), 2*longestChain),
-		InFlight: max(s.Int("inflight"), 2*longestChain), Granule: s.Int("granule"), Logger: slog.New(slog.DiscardHandler),
+		Loops: max(s.Int("rings"), 1), Entries: s.Int("entries"),
+		InFlight: s.Int("inflight"), Logger: slog.New(slog.DiscardHandler),
 	}
 }
 

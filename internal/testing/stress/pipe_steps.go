@@ -13,7 +13,7 @@ var pipeVerbs = []*verb{
 		return []int{g.bytes(), g.IntN(ways), g.after()}
 	}, (*actor).takeStep},
 	{"dry", []string{"way", "after"}, 3, func(g *generator) []int {
-		return []int{pick(g.Rand, wayContext, wayCancel, wayDeadline), g.after()}
+		return []int{pick(g.Rand, wayContext, wayCancel), g.after()}
 	}, (*actor).dryStep},
 	{"poll", []string{"way"}, 1, func(g *generator) []int {
 		return []int{pick(g.Rand, wayPlain, wayQueue)}

@@ -3,7 +3,7 @@
 package stress
 
 import (
-	"syscall"
+	"sync"
 
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/uring"
@@ -16,13 +16,7 @@ var rawVerbs = []*verb{
 	{"preads", []string{"at", "n", "count"}, 3, func(g *generator) []int {
 		return []int{g.at(), 1 + g.IntN(2), 1 + g.IntN(24)}
 	}, (*actor).preadsStep},
-	{"chain", []string{"at", "n", "count"}, 2, func(g *generator) []int {
-		return []int{g.at(), 1 + g.IntN(2), 1 + g.IntN(longestChain)}
-	}, (*actor).chainStep},
 }
-
-// longestChain fits into every submission queue that is used.
-const longestChain = 4
 
 func makeRaw(g *generator) []int {
 	return []int{g.at(), g.blocks(), g.IntN(ways), g.after()}
@@ -98,47 +92,19 @@ func (a *actor) pwriteStep(x []int) {
 	a.end(t, res, ok)
 }
 
-// preadsStep reads several ranges together.
+// preadsStep reads several ranges at the same time.
 func (a *actor) preadsStep(x []int) {
-	all, ops, results := make([]*transfer, x[2]), make([]reactor.Op, x[2]), make([]reactor.Result, x[2])
+	all, results := make([]*transfer, x[2]), make([]reactor.Result, x[2])
 	for i := range all {
 		all[i] = a.preadOf(x[0]+7*i, x[1])
-		ops[i] = all[i].op
 	}
-	a.check("a batch", a.p.w.Engine().DoBatch(ops, results))
+	var ended sync.WaitGroup
+	for i, t := range all {
+		ended.Go(func() { results[i] = a.p.w.Engine().Do(&t.op) })
+	}
+	ended.Wait()
 	for i, t := range all {
 		a.end(t, results[i], a.ended(results[i], wayPlain))
 	}
 	a.done(x[2])
-}
-
-// chainStep writes ranges one after the other: each only when the one before was
-// written whole.
-func (a *actor) chainStep(x []int) {
-	n := min(x[2], longestChain)
-	all, ops, results := make([]*transfer, n), make([]reactor.Op, n), make([]reactor.Result, n)
-	for i := range all {
-		all[i] = a.pwriteOf(x[0]+mostBlocks*i, x[1])
-		ops[i] = all[i].op
-	}
-	a.check("a chain", a.p.w.Engine().DoChain(ops, results))
-	broken, unknown := false, false
-	for i, t := range all {
-		way := wayPlain
-		if broken || unknown {
-			way = wayCancel // what follows a failure is
-		}
-		// A part of a chain is not started again when its thread exits, or after
-		// an interruption.
-		stopped := results[i].Cause == nil && (results[i].Errno() == syscall.EINTR || results[i].Errno() == syscall.ECANCELED)
-		ok := !stopped && a.ended(results[i], way)
-		if broken && ok {
-			a.problem("number %d ran although one before it has failed: %+v", i, results)
-		}
-		if unknown = unknown || doomed(results[i].Cause); !doomed(results[i].Cause) {
-			broken = broken || !ok || int(results[i].Res) < len(t.p)
-		}
-		a.end(t, results[i], ok)
-	}
-	a.done(n)
 }

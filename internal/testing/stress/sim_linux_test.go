@@ -85,7 +85,6 @@ func newSim(s *Scenario, dir string, p plant) (*simWorld, error) {
 	if p.engine != nil {
 		w.engine = p.engine(w, w.r)
 	}
-	opts.Pinned = s.Settings.Has("files-pinned")
 	mode := ufile.ModeRing
 	if s.Settings.Has("files-auto") {
 		mode = ufile.ModeAuto
@@ -108,15 +107,12 @@ func makeFiles(s *Scenario, dir string) error {
 
 // open opens a simulated ring, with what is planted.
 func (w *simWorld) open(o ringseam.Options) (ringseam.Ring, ringseam.Parker, error) {
-	r := w.k.Open(simring.RingOptions{Entries: o.Entries, CQEntries: max(w.s.Settings.Int("cq"), o.Entries), Pinned: o.Pinned})
+	r := w.k.Open(simring.RingOptions{Entries: o.Entries, CQEntries: max(w.s.Settings.Int("cq"), o.Entries)})
 	var ring ringseam.Ring = r
 	if w.plant.ring != nil {
 		ring = w.plant.ring(r)
 	}
-	switch {
-	case o.Pinned:
-		return ring, nil, nil
-	case w.plant.parker != nil:
+	if w.plant.parker != nil {
 		return ring, w.plant.parker(r.Parker()), nil
 	}
 	return ring, r.Parker(), nil
@@ -127,8 +123,8 @@ func simFaults(s Settings) simring.Faults {
 	return simring.Faults{
 		Delay: s["delay"], Late: s["late"], Short: s["short"],
 		Interrupted: s["eintr"], Again: s["eagain"], Broken: s["eio"], NoSpace: s["enospc"], NoBuffers: s["enobufs"],
-		Exit: s["ecanceled"], LostCancel: s["lostcancel"], Disturbed: s["disturbed"], LostLink: s["lostlink"], BadLink: s["badlink"],
-		Refuse: s["refuse"], Partial: s["partial"], Split: s["split"], Fatal: s["fatal"], Unparked: s["unparked"],
+		Exit: s["ecanceled"], LostCancel: s["lostcancel"], Disturbed: s["disturbed"],
+		Refuse: s["refuse"], Partial: s["partial"], Fatal: s["fatal"], Unparked: s["unparked"],
 		Return: s["return"], LateWake: s["latewake"], Spurious: s["spurious"], Stale: s["stale"],
 	}
 }
@@ -139,17 +135,17 @@ var simFaultsMost = []struct {
 	most float64
 }{
 	// Few enough end unasked that none does so 64 times, when the reactor gives it up.
-	{"delay", 1}, {"late", 1}, {"short", 0.5}, {"eintr", 0.2}, {"eagain", 0.2}, {"eio", 0.2}, {"enospc", 0.2}, {"enobufs", 0.5},
-	{"ecanceled", 0.3}, {"lostcancel", 0.7}, {"disturbed", 0.5}, {"lostlink", 1}, {"badlink", 0.3},
-	{"refuse", 0.5}, {"partial", 1}, {"split", 0.3}, {"return", 0.5}, {"latewake", 1}, {"spurious", 0.3}, {"stale", 0.5},
+	{"delay", 1}, {"late", 1}, {"short", 0.5}, {"eintr", 0.2}, {"eagain", 0.2}, {"eio", 0.2}, {"enospc", 0.2},
+	{"ecanceled", 0.3}, {"lostcancel", 0.7}, {"disturbed", 0.5},
+	{"refuse", 0.5}, {"partial", 1}, {"return", 0.5}, {"latewake", 1}, {"spurious", 0.3}, {"stale", 0.5},
 }
 
 // simSettings draws the settings of a simulated world; most seeds have few
 // faults.
 func simSettings(rng *rand.Rand) Settings {
 	s := Settings{
-		"pinned": float64(rng.IntN(2)), "files-pinned": float64(rng.IntN(2)), "rings": pick(rng, 1.0, 1, 2, 3),
-		"entries": pick(rng, 8.0, 16, 64), "inflight": pick(rng, 8.0, 64, 4096), "granule": pick(rng, 0.0, 0, 1, 2),
+		"rings":   pick(rng, 1.0, 1, 2, 3),
+		"entries": pick(rng, 1.0, 8, 16, 64), "inflight": pick(rng, 8.0, 64, 4096),
 		"cq": pick(rng, 1.0, 8, 64, 4096), "busy": float64(rng.IntN(4) / 3),
 		"without-append": 1, // no ring has to do with it
 	}

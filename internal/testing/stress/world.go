@@ -57,10 +57,7 @@ type World interface {
 type Engine interface {
 	Do(op *reactor.Op) reactor.Result
 	DoContext(ctx context.Context, op *reactor.Op) reactor.Result
-	DoBatch(ops []reactor.Op, results []reactor.Result) error
-	DoChain(ops []reactor.Op, results []reactor.Result) error
 	Queue(op *reactor.Op, fn func(reactor.Result)) (reactor.ID, error)
-	QueueWithDeadline(op *reactor.Op, deadline time.Time, fn func(reactor.Result)) (reactor.ID, error)
 	Cancel(id reactor.ID) error
 }
 
