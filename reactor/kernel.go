@@ -4,12 +4,15 @@ package reactor
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/ringside-io/ringside/internal/ringloop"
+	"github.com/ringside-io/ringside/internal/ringseam"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
 )
@@ -87,4 +90,88 @@ func retryOpen(open func() (*loop, error)) (*loop, error) {
 		}
 		time.Sleep(pause)
 	}
+}
+
+// ring is what a loop needs of a ring. Tests use simulated rings.
+type ring interface {
+	// The loop calls these with mu held.
+	SQE() *uring.SQE
+	SQSpace() int
+	Submit() (int, error)
+	SubmitNoWait() (int, error)
+
+	// Submitter returns the thread that submits. Its exit cancels what it has
+	// submitted.
+	Submitter() int
+	// Exited reports whether a thread that was a Submitter has exited, and whether
+	// that is sure.
+	Exited(thread int) (exited, sure bool)
+
+	// The loop calls these with reaping held.
+	Reap([]uring.CQE) int
+	CQOverflow() uint32
+
+	Close() error
+}
+
+// parker waits until a ring may have completions.
+type parker interface {
+	// start begins to call ready after completions have arrived, never twice at the
+	// same time. It calls failed once when it cannot continue.
+	start(ready func(), failed func(error)) error
+	// stop ends the calls and waits for the last one.
+	stop() error
+}
+
+// opener opens a ring; first is the ring of the first loop, or nil.
+type opener func(o *Options, first ring) (ring, parker, error)
+
+// Tests of packages that use reactors put simulated rings below them.
+var _ = ringseam.Provide(func(options any, open ringseam.Opener) {
+	options.(*Options).open = func(o *Options, _ ring) (ring, parker, error) {
+		r, p, err := open(ringseam.Options{Entries: o.Entries})
+		if err != nil {
+			return nil, nil, err
+		}
+		return r, testParker{p}, nil
+	}
+})
+
+type testParker struct{ p ringseam.Parker }
+
+func (t testParker) start(ready func(), failed func(error)) error { return t.p.Start(ready, failed) }
+func (t testParker) stop() error                                  { return t.p.Stop() }
+
+// netpolled waits in Go's netpoller until a ring's descriptor is readable. No thread
+// blocks meanwhile.
+type netpolled struct {
+	fd       int
+	poller   *ringloop.Poller
+	stopping atomic.Bool
+	done     sync.WaitGroup
+}
+
+func (p *netpolled) start(ready func(), failed func(error)) (err error) {
+	if p.poller, err = ringloop.NewPoller(p.fd, "io_uring"); err != nil {
+		return err
+	}
+	p.done.Go(func() {
+		// Wait calls the function each time the ring becomes readable. The function
+		// always returns false, so Wait returns when the poller is closed.
+		err := p.poller.Wait(func(uintptr) bool {
+			ready()
+			return false
+		})
+		if !p.stopping.Load() {
+			failed(fmt.Errorf("poll the ring's descriptor: %w", err))
+		}
+	})
+	return nil
+}
+
+func (p *netpolled) stop() error {
+	p.stopping.Store(true)
+	err := p.poller.Close()
+	p.done.Wait()
+	return err
 }

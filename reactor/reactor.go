@@ -3,10 +3,12 @@
 package reactor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -123,4 +125,115 @@ func (r *Reactor) Close() error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// Do starts an operation and waits until it has ended. While the loop has
+// [Options.InFlight] operations, Do waits for one of them to end. A callback that calls
+// Do delays the other callbacks of its loop, and may wait for one of them: use Queue.
+func (r *Reactor) Do(op *Op) Result {
+	l := r.nearest()
+	l.busy.Add(1)
+	s, err := l.begin(context.Background(), op)
+	if err != nil {
+		l.busy.Add(-1)
+		return Result{Cause: err}
+	}
+	<-s.Value.done
+	res := s.Value.res
+	l.release(s)
+	l.busy.Add(-1)
+	return res
+}
+
+// DoContext is [Reactor.Do] with a context. When ctx ends, DoContext cancels the
+// operation and waits until the kernel has ended it, so that the buffer belongs to the
+// caller again when DoContext returns. The Err of an operation that was cancelled is
+// context.Cause(ctx); an operation that completed first has its result. An operation
+// whose ring has failed cannot be cancelled: DoContext waits until it ends, or until
+// Close.
+func (r *Reactor) DoContext(ctx context.Context, op *Op) Result {
+	if ctx.Done() == nil {
+		return r.Do(op)
+	}
+	if ctx.Err() != nil {
+		return Result{Cause: context.Cause(ctx)}
+	}
+	l := r.nearest()
+	l.busy.Add(1)
+	defer l.busy.Add(-1)
+	s, err := l.begin(ctx, op)
+	if err != nil {
+		return Result{Cause: err}
+	}
+	select {
+	case <-s.Value.done:
+	case <-ctx.Done():
+		_ = l.cancel(s.ID()) // the operation may have ended meanwhile
+		<-s.Value.done
+		if v := &s.Value; v.res.Cause == nil && v.res.Res == -int32(syscall.ECANCELED) {
+			v.res.Cause = context.Cause(ctx)
+		}
+	}
+	res := s.Value.res
+	l.release(s)
+	return res
+}
+
+// Queue starts an operation and returns without waiting for it. It calls fn once, with
+// the result; fn may be nil. Queue never waits: when the loop has [Options.InFlight]
+// operations it returns ErrFull and does not call fn.
+func (r *Reactor) Queue(op *Op, fn func(Result)) (ID, error) {
+	return r.nearest().queue(op, fn, false)
+}
+
+// Stream starts a multishot operation and calls fn with each of its events, in order.
+// The last event is the first for which [Result.More] is false, whatever ended the
+// stream. An overflow of the completion queue ends a stream too: start it again.
+func (r *Reactor) Stream(op *Op, fn func(Result)) (ID, error) {
+	return r.nearest().queue(op, fn, true)
+}
+
+// Cancel asks the kernel to end an operation early. The callback is still called, with
+// ECANCELED, or with the result when the operation completed first. Cancel returns
+// ErrNotFound when the operation has ended.
+func (r *Reactor) Cancel(id ID) error {
+	if id.loop == nil {
+		return ErrNotFound
+	}
+	return id.loop.cancel(id.id)
+}
+
+// Turn is the right to make a plain system call in the place of an operation; see
+// [Reactor.TryPlain].
+type Turn struct{ l *loop }
+
+// TryPlain reports whether a plain blocking system call is better than an operation
+// now. It is when the caller is alone on its loop, so that no other operation could
+// share a system call with the caller's, or when goroutines that compute occupy every
+// P. When TryPlain returns true, the caller makes its call and then calls [Turn.Done].
+//
+// The caller is alone when the loop has no operation in flight and the previous caller
+// was the same goroutine. A blocked system call can keep its P for so long that other
+// goroutines that want to read do not run.
+func (r *Reactor) TryPlain() (Turn, bool) {
+	l := r.nearest()
+	if l.sameCaller() && l.busy.CompareAndSwap(0, 1) {
+		return Turn{l}, true
+	}
+	if l.starvation.avoids() {
+		l.busy.Add(1)
+		return Turn{l}, true
+	}
+	return Turn{}, false
+}
+
+// Done ends the turn.
+func (t Turn) Done() { t.l.busy.Add(-1) }
+
+// goroutineID returns the runtime's name of the calling goroutine. It is slow and serves
+// to detect misuse only.
+func goroutineID() string {
+	var buf [64]byte
+	head, _, _ := strings.Cut(string(buf[:runtime.Stack(buf[:], false)]), "[")
+	return head
 }
