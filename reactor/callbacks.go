@@ -3,6 +3,8 @@
 package reactor
 
 import (
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -114,4 +116,12 @@ func (c *callbacks) mayClose(goroutine string) {
 	if runner == goroutine {
 		panic("reactor: a callback calls Close, which waits for the callbacks")
 	}
+}
+
+// goroutineID returns the runtime's name of the calling goroutine. It is slow and serves
+// to detect misuse only.
+func goroutineID() string {
+	var buf [64]byte
+	head, _, _ := strings.Cut(string(buf[:runtime.Stack(buf[:], false)]), "[")
+	return head
 }

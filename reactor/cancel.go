@@ -49,12 +49,6 @@ func (l *loop) cancelAll() {
 	l.advance()
 }
 
-// fillCancel fills the SQE of a cancellation. Its target is this use of the slot, so
-// that no other operation can be cancelled. There is space for it. The caller holds mu.
-func (l *loop) fillCancel(id inflight.ID) {
-	l.nextSQE().Cancel(uint64(id), 0).SetUserData(uint64(id | tagCancel))
-}
-
 // cancelledLimit is how long an operation may take to end after the kernel has answered
 // that it is cancelled. Not every operation does end: a read of a pipe whose poll fired
 // at the same time looks again, finds that the data is gone, and waits for more. Seen

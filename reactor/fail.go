@@ -17,6 +17,13 @@ import (
 //     needs no submission, unless completions have overflowed the CQ;
 //   - failTaken ends those of which no completion will be seen any more.
 
+// failure returns why the ring cannot be used any more, nil if it can.
+func (l *loop) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed
+}
+
 // fail marks the ring as failed. The caller holds mu.
 func (l *loop) fail(err error) {
 	if l.failed != nil {

@@ -95,13 +95,6 @@ func (l *loop) awaitIdle() {
 	}
 }
 
-// failure returns why the ring cannot be used any more, nil if it can.
-func (l *loop) failure() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.failed
-}
-
 // closeRing closes the ring. A goroutine that submitted may still want to reap after
 // its operation has ended, so closeRing takes both locks and sets gone.
 func (l *loop) closeRing() error {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -229,11 +228,3 @@ func (r *Reactor) TryPlain() (Turn, bool) {
 
 // Done ends the turn.
 func (t Turn) Done() { t.l.busy.Add(-1) }
-
-// goroutineID returns the runtime's name of the calling goroutine. It is slow and serves
-// to detect misuse only.
-func goroutineID() string {
-	var buf [64]byte
-	head, _, _ := strings.Cut(string(buf[:runtime.Stack(buf[:], false)]), "[")
-	return head
-}

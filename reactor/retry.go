@@ -194,12 +194,3 @@ func (l *loop) recheck(id inflight.ID, rechecks int) {
 	l.callbacks.notify()
 	l.advance()
 }
-
-// cancelsOthers reports whether an SQE of the given opcode may cancel other operations.
-func cancelsOthers(opcode uint8) bool {
-	switch uring.Op(opcode) {
-	case uring.OpAsyncCancel, uring.OpPollRemove, uring.OpTimeoutRemove:
-		return true
-	}
-	return false
-}

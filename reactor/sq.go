@@ -58,6 +58,21 @@ func (l *loop) fillSQE(s *slot) {
 	s.Arm()
 }
 
+// cancelsOthers reports whether an SQE of the given opcode may cancel other operations.
+func cancelsOthers(opcode uint8) bool {
+	switch uring.Op(opcode) {
+	case uring.OpAsyncCancel, uring.OpPollRemove, uring.OpTimeoutRemove:
+		return true
+	}
+	return false
+}
+
+// fillCancel fills the SQE of a cancellation. Its target is this use of the slot, so
+// that no other operation can be cancelled. There is space for it. The caller holds mu.
+func (l *loop) fillCancel(id inflight.ID) {
+	l.nextSQE().Cancel(uint64(id), 0).SetUserData(uint64(id | tagCancel))
+}
+
 // nextSQE returns an SQE to fill. There is space for it. The caller holds mu.
 func (l *loop) nextSQE() *uring.SQE {
 	e := l.ring.SQE()
