@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+
+package lint
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/build"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// upwardCalls is how many calls between the files of a package may go up in the order
+// that ARCHITECTURE.md gives. It may shrink.
+var upwardCalls = map[string]int{"reactor": 5}
+
+// TestFileOrder reads the order of a package's files in ARCHITECTURE.md and counts the
+// pairs of functions in different files of which the lower calls the upper.
+func TestFileOrder(t *testing.T) {
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg, most := range upwardCalls {
+		order := fileOrder(string(doc), pkg)
+		if len(order) == 0 {
+			t.Errorf("ARCHITECTURE.md has no list of the files of %s", pkg)
+			continue
+		}
+		total, up := callsBetween(t, filepath.Join(root, pkg), order)
+		t.Logf("%s: %d calls between files, %d of them up", pkg, total, len(up))
+		if len(up) != most {
+			t.Errorf("%s: %d calls go up in the order of ARCHITECTURE.md, recorded are %d:\n%s", pkg, len(up), most, strings.Join(up, "\n"))
+		}
+	}
+}
+
+// fileOrder returns the files that follow the line "Files of `pkg`..." in a block, one a
+// line.
+func fileOrder(doc, pkg string) (files []string) {
+	_, rest, found := strings.Cut(doc, "Files of `"+pkg+"`")
+	if !found {
+		return nil
+	}
+	_, rest, _ = strings.Cut(rest, "```\n")
+	block, _, _ := strings.Cut(rest, "```")
+	for line := range strings.Lines(block) {
+		if name, _, _ := strings.Cut(line, " "); name != "" && name != "\n" {
+			files = append(files, strings.TrimSpace(name)+".go")
+		}
+	}
+	return files
+}
+
+// callsBetween returns how many pairs of functions in different files call each other,
+// and those that go up.
+func callsBetween(t *testing.T, dir string, order []string) (total int, up []string) {
+	t.Helper()
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range productFiles(t, dir) {
+		if match, err := build.Default.MatchFile(dir, name); !match || err != nil {
+			continue // of another system, or of race builds
+		}
+		if !slices.Contains(order, name) {
+			t.Errorf("%s/%s is not in the list of ARCHITECTURE.md", dir, name)
+		}
+		f, err := parser.ParseFile(fset, filepath.Join(dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	t.Chdir(dir) // where the importer resolves imports
+	info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
+	conf := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
+	self, err := conf.Check(dir, fset, files, info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := func(pos token.Pos) int {
+		return slices.Index(order, filepath.Base(fset.Position(pos).Filename))
+	}
+	seen := make(map[string]bool)
+	for _, f := range files {
+		for _, d := range f.Decls {
+			caller, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			ast.Inspect(caller, func(n ast.Node) bool {
+				id, _ := n.(*ast.Ident)
+				callee, ok := info.Uses[id].(*types.Func)
+				if !ok || callee.Pkg() != self {
+					return true
+				}
+				from, to := place(caller.Pos()), place(callee.Pos())
+				call := fmt.Sprintf("%s %s calls %s %s", order[from], caller.Name.Name, order[to], callee.FullName())
+				if from == to || seen[call] {
+					return true
+				}
+				seen[call] = true
+				if total++; from > to {
+					up = append(up, call)
+				}
+				return true
+			})
+		}
+	}
+	slices.Sort(up)
+	return total, up
+}
+
+// smallFiles is how many product files of fewer than 60 lines a package may have: files
+// for another system or build, packages of one short file, and what was never merged. The
+// numbers may shrink.
+var smallFiles = map[string]int{
+	"features":          1,
+	"internal/ringloop": 2,
+	"internal/ringseam": 1,
+	"internal/sys":      3,
+	"reactor":           1,
+	"ufile":             1,
+	"ufile/ufiletest":   7,
+	"unet":              1,
+	"unet/event":        1,
+	"watch/watchtest":   3,
+}
+
+// TestSmallFiles counts small files: a reader looks for code in files of a subject, not of
+// a constant.
+func TestSmallFiles(t *testing.T) {
+	for pkg := range layers {
+		if strings.HasPrefix(pkg, "examples") || strings.HasPrefix(pkg, "internal/testing") {
+			continue
+		}
+		var small []string
+		dir := filepath.Join("../../..", pkg)
+		for _, name := range productFiles(t, dir) {
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := bytes.Count(text, []byte("\n")); n < 60 {
+				small = append(small, fmt.Sprintf("%s (%d)", name, n))
+			}
+		}
+		if len(small) > smallFiles[pkg] {
+			t.Errorf("%s: %d files have fewer than 60 lines, at most %d are allowed: %s", pkg, len(small), smallFiles[pkg], strings.Join(small, ", "))
+		}
+	}
+}
+
+// productFiles returns the names of a package's files without its tests and doc.go.
+func productFiles(t *testing.T, dir string) (names []string) {
+	all, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		if name := filepath.Base(path); name != "doc.go" && !strings.HasSuffix(name, "_test.go") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
