@@ -14,6 +14,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/echo"
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/peers/clone"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
 	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
 	"github.com/ringside-io/ringside/cmd/internal/procstat"
@@ -28,6 +29,12 @@ const benchNetLong = `net measures servers on TCP over the loopback. --workload 
             next one is sent (default)
   handlers  the same with 20 connections, where the server computes for 5, 50 or 500 µs or sleeps for
             500 µs before it sends back
+  pipeline  echo with 16 messages at a time on each connection: all are sent, then all answers are awaited
+  stream    1 MiB to the server, which answers with a byte (in), and the reverse (out)
+  churn     echo with a new connection for each message; it ends by a reset
+  unix      echo on Unix sockets
+  udp       echo of datagrams; one that is lost is sent again after 100 ms
+  tls       echo on TLS of crypto/tls, over net and over unet
   http      net/http on unet's listener beside net/http on net's. --client chooses the load generator: own, our
             load generator; ab and ab-k, ab without and with keep-alive; wrk
   files     files of 1 KiB to 64 MiB from the page cache, with 1, 32 and 256 kept connections: net/http's
@@ -42,10 +49,13 @@ The engines are package net (std), cloudwego/netpoll, unet's net.Conn (ringside-
 plain calls in the place of the ring (ringside-plain), the callback server unet/event (ringside-event),
 the same with SQPOLL, and a server in C on liburing. It is compiled when the suite runs, which takes
 a C compiler and liburing (Debian: apt-get install gcc libc6-dev liburing-dev); without them the others
-are measured. gnet is not among the engines: its module could not be obtained.
+are measured. So are gnet (with a loop for each processor, and with one: gnet-loop), rio and monoio, each
+from a clone of its repository: --gnet DIR, --rio DIR, --monoio DIR. Those in Go are compiled with the go
+command, monoio with cargo, and what they need is downloaded by these; without a clone they are left out.
 
 Server and load generator are processes of their own; the generator has one thread and costs about as
-much as a server. By default echoes of 128 bytes are measured with 1 to 1000 connections and of 1024
+much as a server; --pin keeps the server on one processor and the generator on the others, so that the
+server bounds the rate, and tells where the generator does. By default echoes of 128 bytes are measured with 1 to 1000 connections and of 1024
 bytes with 1, 100 and 1000: about two minutes. --full measures all workloads; of echoes more numbers
 of connections, up to 10,000, and std, Conn and event with GOMAXPROCS=1 for the server. Echoes of 1024
 bytes and those with one P are measured with fewer engines unless --engine names them.
@@ -79,17 +89,37 @@ func newBenchNetCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	flags.register(f)
-	f.StringSliceVar(&opts.Workloads, "workload", nil, "what is measured: echo, handlers, http, files, idle (default: echo, with --full all)")
+	f.StringSliceVar(&opts.Workloads, "workload", nil, "what is measured: echo, handlers, pipeline, stream, churn, unix, udp, tls, http, files, idle (default: echo, with --full all)")
 	f.IntSliceVar(&opts.Connections, "connections", nil, "numbers of connections, such as 1,100,1000")
 	f.IntSliceVar(&opts.Sizes, "size", nil, "lengths of messages in bytes, such as 128,1024")
 	f.IntSliceVar(&opts.Procs, "procs", nil, "GOMAXPROCS of the server, 0 for the system's choice, such as 0,1")
 	f.StringSliceVar(&opts.Engines, "engine", nil, "engines to measure: "+strings.Join(suite.NetWords()["engine"], ", ")+"; others are compared to the first")
 	f.StringSliceVar(&opts.Clients, "client", nil, "the HTTP load generators: own, ab, ab-k, wrk (default: own, with --full all)")
 	f.DurationVar(&opts.IdleFor, "idle-for", 10*time.Second, "measured time of each round of the workload idle")
+	opts.Clones = map[string]string{}
+	for _, name := range []string{clone.Gnet, clone.Rio, clone.Monoio} {
+		f.Var(dirFlag{name, opts.Clones}, name, "a clone of the repository of "+name+" in this `directory`: adds the engine")
+	}
+	f.BoolVar(&opts.Pin, "pin", false, "keep the server on one processor and the load generator on the others")
 	f.BoolVar(&opts.Full, "full", false, "measure the whole grid, and all workloads unless they are named")
 	takesWords(cmd, suite.NetWords())
 	return cmd
 }
+
+// dirFlag is a flag with the directory of a clone.
+type dirFlag struct {
+	name string
+	dirs map[string]string
+}
+
+func (d dirFlag) String() string { return d.dirs[d.name] }
+
+func (d dirFlag) Set(dir string) error {
+	d.dirs[d.name] = dir
+	return wantDirectory("--"+d.name, dir)
+}
+
+func (dirFlag) Type() string { return "directory" }
 
 // netBench is the suite "net".
 type netBench struct{ opts suite.NetOptions }
@@ -121,7 +151,14 @@ func (b *netBench) measure(ctx context.Context, tools benchTools) (*report.Run, 
 	})
 }
 
-func buildEcho(ctx context.Context) (suite.NetPeer, error) {
+func buildEcho(ctx context.Context, engine, dir string) (suite.NetPeer, error) {
+	if clone.Is(engine) {
+		p, err := clone.Build(ctx, engine, dir)
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
+	}
 	p, err := liburing.BuildEcho(ctx)
 	if err != nil {
 		return nil, err
@@ -183,12 +220,12 @@ func said(cmd *cobra.Command, err error) error {
 // netProcesses runs servers and load as processes of this program, by its path.
 type netProcesses string
 
-// runner starts the peer for the engine in C, and this program for all others.
+// runner starts the program of a foreign engine, and this program for all others.
 func (program netProcesses) runner(peer suite.NetPeer) echo.Runner {
 	return echo.Runner{
 		Load: []string{string(program), echoLoadName},
 		Server: func(s echo.Setup) []string {
-			if s.Engine == liburing.Name {
+			if peer != nil {
 				return peer.Command()
 			}
 			// Strings and numbers, of which there can be no error.

@@ -4,10 +4,17 @@ package echo
 
 import (
 	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
+	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -86,6 +93,15 @@ type Setup struct {
 	// Procs is the GOMAXPROCS of the process, 0 for the system's choice. It is set from outside, when
 	// the process starts.
 	Procs int `json:"procs,omitempty"`
+	// Network is "tcp" if empty, else "unix" or "udp".
+	Network string `json:"network,omitempty"`
+	// TLS makes it speak TLS, with a certificate made for the run.
+	TLS bool `json:"tls,omitempty"`
+	// Give, if not 0, makes it answer each message of Take bytes with so many, in the place of an echo.
+	Take int `json:"take,omitempty"`
+	Give int `json:"give,omitempty"`
+	// Pin keeps the server on one processor and the load generator off it.
+	Pin bool `json:"pin,omitempty"`
 	// Work is done for each message before it is sent back.
 	Work Work `json:"work,omitzero"`
 	// HTTP, if not 0, makes it a server of net/http whose answers have a body of so many bytes.
@@ -126,10 +142,57 @@ func (s Setup) buffer() []byte {
 
 // plain says that an engine which only echoes cannot do what the setup asks for.
 func (s Setup) plain() error {
-	if s.HTTP > 0 || s.Files != "" || s.Work != (Work{}) {
-		return fmt.Errorf("engine %s only echoes", s.Engine)
+	if s.HTTP > 0 || s.Files != "" || s.Work != (Work{}) || s.TLS || s.Network == "udp" {
+		return fmt.Errorf("engine %s only echoes streams", s.Engine)
 	}
 	return nil
+}
+
+// listen listens as the setup says.
+func (s Setup) listen(listen func(network, address string) (net.Listener, error)) (net.Listener, error) {
+	ln, err := listen(s.at())
+	if err != nil || !s.TLS {
+		return ln, err
+	}
+	cert, err := selfSigned()
+	if err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	return tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{cert}}), nil
+}
+
+// at is where the server listens. The name of a Unix socket in the abstract namespace ends with it.
+func (s Setup) at() (network, address string) {
+	switch s.Network {
+	case "unix":
+		return s.Network, "@ringside-bench-" + rand.Text()
+	case "":
+		return "tcp", loopback
+	}
+	return s.Network, loopback
+}
+
+// selfSigned makes a certificate.
+func selfSigned() (cert tls.Certificate, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return cert, err
+	}
+	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, about, about, key.Public(), key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+}
+
+// answer fills what is given for each message, nil for echoes.
+func (s Setup) answer() []byte {
+	if s.Give == 0 {
+		return nil
+	}
+	p := make([]byte, s.Give)
+	for i := range p {
+		p[i] = byte(i*7 + i>>8)
+	}
+	return p
 }
 
 // spin computes for a number of steps, each of which needs the one before. Preemption may stop it.

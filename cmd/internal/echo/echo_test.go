@@ -194,7 +194,7 @@ func TestRoundsOfGoServers(t *testing.T) {
 
 func TestProcsOfTheServer(t *testing.T) {
 	needProgram(t, "sh")
-	c, err := startChild(t.Context(), []string{"sh", "-c", "echo $GOMAXPROCS"}, 3)
+	c, err := startChild(t.Context(), []string{"sh", "-c", "echo $GOMAXPROCS"}, 3, false, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,5 +257,42 @@ func TestWork(t *testing.T) {
 	Work{Spins: 10, Sleep: time.Millisecond}.do()
 	if time.Since(begin) < time.Millisecond {
 		t.Error("it did not sleep")
+	}
+}
+
+// TestRoundsOfFurtherLoads measures each engine with every kind of load that it serves.
+func TestRoundsOfFurtherLoads(t *testing.T) {
+	r := runner(t)
+	base := loadgen.Job{Connections: 3, Size: 100, Warm: 5 * time.Millisecond, Measure: 40 * time.Millisecond}
+	some := func(s Sample) bool { return s.Ops > 0 && s.CPU > 0 }
+	for _, name := range engines(t) {
+		longEnough(t, r, Setup{Engine: name, Network: "unix"}, base, some)
+		for _, set := range []func(*loadgen.Job){
+			func(j *loadgen.Job) { j.Pipeline = 16 },
+			func(j *loadgen.Job) { j.Churn = true },
+		} {
+			job := base
+			set(&job)
+			longEnough(t, r, Setup{Engine: name}, job, some)
+		}
+	}
+	for _, name := range []string{NameStd, NameConn, NamePlain} {
+		longEnough(t, r, Setup{Engine: name, Network: "udp"}, base, some)
+		job := base
+		job.TLS = true
+		longEnough(t, r, Setup{Engine: name, TLS: true}, job, some)
+	}
+	for _, name := range []string{NameStd, NameConn, NameEvent} {
+		in, out := base, base
+		in.Size, in.Reply = 200_000, 1
+		longEnough(t, r, Setup{Engine: name, Take: in.Size, Give: 1}, in, some)
+		out.Size, out.Reply, out.Discard = 1, 200_000, true
+		longEnough(t, r, Setup{Engine: name, Take: 1, Give: out.Reply}, out, some)
+	}
+	if runtime.NumCPU() > 1 {
+		longEnough(t, r, Setup{Engine: NameStd, Pin: true}, base, func(s Sample) bool { return some(s) && s.Busy > 0 })
+	}
+	if _, err := r.Round(t.Context(), Setup{Engine: NameEvent, TLS: true}, base); err == nil {
+		t.Error("an engine without a net.Listener speaks TLS")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"net"
 	"net/http"
+	"net/netip"
 
 	"github.com/ringside-io/ringside/unet"
 	"github.com/ringside-io/ringside/unet/event"
@@ -32,21 +33,87 @@ func startGo(s Setup, ln net.Listener, backend, reason string) *goServer {
 
 // startStd starts package net.
 func startStd(s Setup) (Server, error) {
-	ln, err := net.Listen("tcp", loopback)
+	return startOn(s, net.Listen, net.ListenPacket, "net", "")
+}
+
+// startOn starts a server on listeners or datagram sockets of a package.
+func startOn(s Setup, listen func(network, address string) (net.Listener, error),
+	listenPacket func(network, address string) (net.PacketConn, error), backend, reason string,
+) (Server, error) {
+	if s.Network == "udp" {
+		pc, err := listenPacket(s.at())
+		if err != nil {
+			return nil, err
+		}
+		go serveDatagrams(pc)
+		return &packetServer{pc, backend, reason}, nil
+	}
+	ln, err := s.listen(listen)
 	if err != nil {
 		return nil, err
 	}
-	return startGo(s, ln, "net", ""), nil
+	return startGo(s, ln, backend, reason), nil
 }
 
-// serve echoes on every connection of a listener until that is closed.
+// packetServer echoes datagrams.
+type packetServer struct {
+	net.PacketConn
+	backend, reason string
+}
+
+func (s *packetServer) Addr() string                   { return s.LocalAddr().String() }
+func (s *packetServer) Backend() (name, reason string) { return s.backend, s.reason }
+func (s *packetServer) Enters() int64                  { return -1 }
+
+// udpConn are the calls that take and return no addresses on the heap.
+type udpConn interface {
+	ReadFromUDPAddrPort(p []byte) (int, netip.AddrPort, error)
+	WriteToUDPAddrPort(p []byte, to netip.AddrPort) (int, error)
+}
+
+func serveDatagrams(pc net.PacketConn) {
+	c := pc.(udpConn) // of both packages
+	for buf := make([]byte, 64<<10); ; {
+		n, from, err := c.ReadFromUDPAddrPort(buf)
+		if err != nil {
+			return
+		}
+		// What does not fit into the client's buffer is lost, as on a wire.
+		_, _ = c.WriteToUDPAddrPort(buf[:n], from)
+	}
+}
+
+// serve serves every connection of a listener until that is closed.
 func serve(ln net.Listener, s Setup) {
+	answer := s.answer()
 	for {
 		c, err := ln.Accept()
 		if err != nil {
 			return
 		}
+		if answer != nil {
+			go serveBulk(c, s.Take, answer)
+			continue
+		}
 		go serveConn(c, s)
+	}
+}
+
+// serveBulk answers messages of take bytes.
+func serveBulk(c net.Conn, take int, answer []byte) {
+	defer c.Close()
+	buf := make([]byte, min(take, 64<<10))
+	for {
+		for left := take; left > 0; {
+			n, err := c.Read(buf[:min(left, len(buf))])
+			if err != nil {
+				return
+			}
+			left -= n
+		}
+		if _, err := c.Write(answer); err != nil {
+			return
+		}
 	}
 }
 
@@ -72,12 +139,8 @@ func (s *goServer) Close() error                   { return s.ln.Close() }
 
 // startConn starts our net.Listener, used as package net's.
 func startConn(s Setup) (Server, error) {
-	ln, err := unet.Listen("tcp", loopback)
-	if err != nil {
-		return nil, err
-	}
 	name, reason := unet.Backend()
-	return startGo(s, ln, name, reason), nil
+	return startOn(s, unet.Listen, unet.ListenPacket, name, reason)
 }
 
 // startPlain starts the control: the same design with plain calls in the place of the ring.
@@ -86,12 +149,8 @@ func startPlain(s Setup) (Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	ln, err := system.Listen("tcp", loopback)
-	if err != nil {
-		return nil, err
-	}
 	name, reason := system.Backend()
-	return startGo(s, ln, name, reason), nil
+	return startOn(s, system.Listen, system.ListenPacket, name, reason)
 }
 
 // eventServer is our callback server.
@@ -106,7 +165,18 @@ func startsEvent(o event.Options) func(Setup) (Server, error) {
 		if err := setup.plain(); err != nil {
 			return nil, err
 		}
-		s, err := event.Listen("tcp", loopback, event.Handler{OnData: func(c *event.Conn, p []byte) { _, _ = c.Write(p) }}, o)
+		h := event.Handler{OnData: func(c *event.Conn, p []byte) { _, _ = c.Write(p) }}
+		if answer := setup.answer(); answer != nil {
+			h.OnOpen = func(c *event.Conn) { c.SetValue(new(int)) }
+			h.OnData = func(c *event.Conn, p []byte) {
+				got := c.Value().(*int)
+				for *got += len(p); *got >= setup.Take; *got -= setup.Take {
+					_, _ = c.Write(answer)
+				}
+			}
+		}
+		network, address := setup.at()
+		s, err := event.Listen(network, address, h, o)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ package echo
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/cloudwego/netpoll"
@@ -23,7 +24,10 @@ func startNetpoll(setup Setup) (Server, error) {
 	if err := setup.plain(); err != nil {
 		return nil, err
 	}
-	ln, err := netpoll.CreateListener("tcp", loopback)
+	if setup.Give > 0 {
+		return nil, fmt.Errorf("engine %s only echoes", setup.Engine)
+	}
+	ln, err := netpoll.CreateListener(setup.at())
 	if err != nil {
 		return nil, err
 	}

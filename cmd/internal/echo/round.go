@@ -5,6 +5,7 @@ package echo
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,8 +52,8 @@ func ServeLoad(ctx context.Context, in io.Reader, out io.Writer) error {
 // ctx ends both processes are killed, and the error matches the context's.
 func (r Runner) Round(ctx context.Context, setup Setup, job loadgen.Job) (s Sample, err error) {
 	hello, err := r.serve(ctx, setup, func(server *child, hello Hello) error {
-		job.Network, job.Addr, job.Pid, job.Others = "tcp", hello.Addr, hello.Pid, hello.Others
-		s, err = r.load(ctx, job, server)
+		job.Network, job.Addr, job.Pid, job.Others = cmp.Or(setup.Network, "tcp"), hello.Addr, hello.Pid, hello.Others
+		s, err = r.load(ctx, setup.Pin, job, server)
 		return err
 	})
 	s.Backend, s.Reason = hello.Backend, hello.Reason
@@ -81,7 +82,7 @@ func (r Runner) RoundWith(ctx context.Context, setup Setup, use func(addr string
 
 // serve starts a server and ends it when use has returned.
 func (r Runner) serve(ctx context.Context, setup Setup, use func(*child, Hello) error) (hello Hello, err error) {
-	server, err := startChild(ctx, r.Server(setup), setup.Procs)
+	server, err := startChild(ctx, r.Server(setup), setup.Procs, setup.Pin, true)
 	if err != nil {
 		return hello, err
 	}
@@ -101,8 +102,8 @@ func (Runner) explain(ctx context.Context, err error) error {
 }
 
 // load runs the load generator and asks the server for its counters at both ends of the window.
-func (r Runner) load(ctx context.Context, job loadgen.Job, server *child) (s Sample, err error) {
-	load, err := startChild(ctx, r.Load, 0)
+func (r Runner) load(ctx context.Context, pin bool, job loadgen.Job, server *child) (s Sample, err error) {
+	load, err := startChild(ctx, r.Load, 0, pin, false)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -137,8 +138,9 @@ type child struct {
 	said *bytes.Buffer
 }
 
-// startChild starts a program, with its GOMAXPROCS where procs is not 0.
-func startChild(ctx context.Context, args []string, procs int) (*child, error) {
+// startChild starts a program, with its GOMAXPROCS where procs is not 0. With pin a server has one
+// processor for itself, and another program the others.
+func startChild(ctx context.Context, args []string, procs int, pin, isServer bool) (*child, error) {
 	c := &child{cmd: exec.CommandContext(ctx, args[0], args[1:]...), said: &bytes.Buffer{}}
 	if procs > 0 {
 		c.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", procs))
@@ -154,7 +156,11 @@ func startChild(ctx context.Context, args []string, procs int) (*child, error) {
 		return nil, err
 	}
 	c.out = json.NewDecoder(bufio.NewReader(out))
-	if err := c.cmd.Start(); err != nil {
+	start := c.cmd.Start
+	if pin {
+		start = func() error { return pinned(isServer, c.cmd.Start) }
+	}
+	if err := start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", args[0], err)
 	}
 	return c, nil

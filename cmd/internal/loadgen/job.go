@@ -19,7 +19,17 @@ type Job struct {
 	// throw the rest away, for answers that are long: else the generator would be measured. It uses
 	// epoll.
 	Discard bool `json:"discard,omitempty"`
-	// Network and Addr are those of the server.
+	// Reply is the length of the answer to each message, if it is not an echo: bytes i*7 + i/256.
+	Reply int `json:"reply,omitempty"`
+	// Pipeline is how many messages a connection sends at once; it waits for all answers. 0 is 1.
+	Pipeline int `json:"pipeline,omitempty"`
+	// Churn opens a new connection for each message. Each ends by a reset, which leaves no port
+	// waiting.
+	Churn bool `json:"churn,omitempty"`
+	// TLS makes the connections speak TLS, whose certificates are not checked. It uses goroutines.
+	TLS bool `json:"tls,omitempty"`
+	// Network and Addr are those of the server. In a datagram network a message that has not come back
+	// after 100 ms is sent again.
 	Network string `json:"network"`
 	Addr    string `json:"addr"`
 	// Connections is how many there are, Size the length of a message in bytes.
@@ -48,10 +58,25 @@ func (j Job) Check() error {
 		return fmt.Errorf("%d connections: must be 1 to %d", j.Connections, 1<<16)
 	case !j.HTTP && (j.Size < 1 || j.Size > 1<<20):
 		return fmt.Errorf("messages of %d bytes: must be 1 to %d", j.Size, 1<<20)
+	case j.Reply < 0 || j.Reply > 1<<20:
+		return fmt.Errorf("answers of %d bytes: must be up to %d", j.Reply, 1<<20)
+	case j.Pipeline < 0 || j.Pipeline > 1<<10 || j.Pipeline*j.Size > 1<<20:
+		return fmt.Errorf("%d messages at once: must be up to %d, and up to %d bytes", j.Pipeline, 1<<10, 1<<20)
 	case j.Measure <= 0:
 		return fmt.Errorf("a window of %v: must be positive", j.Measure)
 	}
 	return nil
+}
+
+// datagrams reports whether messages are datagrams.
+func (j Job) datagrams() bool { return j.Network == "udp" }
+
+// pattern fills a message.
+func pattern(p []byte) []byte {
+	for i := range p {
+		p[i] = byte(i*7 + i>>8)
+	}
+	return p
 }
 
 // Result is what a window brought.
@@ -69,6 +94,8 @@ type Result struct {
 	P50 time.Duration `json:"p50_ns"`
 	P99 time.Duration `json:"p99_ns"`
 	Max time.Duration `json:"max_ns"`
+	// Busy is the share of the window in which the generator's thread ran: near 1 it bounds the rate.
+	Busy float64 `json:"busy,omitempty"`
 	// By is the mechanism that the generator used.
 	By string `json:"by"`
 	// Counted is the number of messages that came back while system calls were counted, Syscalls

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"os"
 	"runtime"
 	"syscall"
 	"time"
@@ -29,6 +31,8 @@ type conn struct {
 	sent  time.Duration // when the message in flight was sent
 	got   int           // how much of it has come back
 	n     uint64        // its number
+
+	connecting bool
 }
 
 // generator is the state of a run.
@@ -44,6 +48,7 @@ type generator struct {
 	bytes  int64  // received in the window
 	waste  []byte // where the kernel is told to put what it throws away
 	max    time.Duration
+	looked time.Duration // when datagrams were last sent again
 	times  *hdrhistogram.Histogram
 	events [256]unix.EpollEvent
 	ring   *ringDriver // nil with epoll
@@ -64,11 +69,15 @@ func Run(ctx context.Context, job Job, mark func(begin bool)) (res Result, err e
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	g := &generator{
-		job: job, epfd: -1, buf: make([]byte, 64<<10), msg: make([]byte, job.Size), base: time.Now(),
+		job: job, epfd: -1, buf: make([]byte, 64<<10), base: time.Now(),
 		times: hdrhistogram.New(1, int64(latencyCap), 2),
 	}
-	for i := range g.msg {
-		g.msg[i] = byte(i*7 + i>>8)
+	if job.TLS {
+		return runTLS(ctx, job, mark)
+	}
+	g.msg = pattern(make([]byte, job.Size*max(1, job.Pipeline)))
+	if job.Reply > 0 {
+		g.web = newAnswer(pattern(make([]byte, job.Reply*max(1, job.Pipeline))))
 	}
 	if job.HTTP {
 		g.msg = []byte(job.request())
@@ -83,7 +92,7 @@ func Run(ctx context.Context, job Job, mark func(begin bool)) (res Result, err e
 	if job.Discard {
 		g.waste = make([]byte, wasteSize)
 	}
-	if !job.Epoll && !job.Discard {
+	if !job.Epoll && !job.Discard && !job.Churn && !job.datagrams() {
 		g.openRing()
 	}
 	if err := g.start(); err != nil {
@@ -162,6 +171,12 @@ func (g *generator) connect(ctx context.Context) (err error) {
 	for i := range g.conns {
 		c := &g.conns[i]
 		c.fd, c.i = -1, i
+		if g.job.Churn {
+			if err := g.dial(c); err != nil {
+				return err
+			}
+			continue
+		}
 		nc, err := d.DialContext(ctx, g.job.Network, g.job.Addr)
 		if err != nil {
 			return err
@@ -210,9 +225,74 @@ func (g *generator) close() error {
 // start sends the first message of each connection.
 func (g *generator) start() error {
 	for i := range g.conns {
+		if g.job.Churn {
+			continue // Each sends when it is connected.
+		}
 		if err := g.send(&g.conns[i], time.Since(g.base)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// dial begins a new connection; its message is sent when it is connected.
+func (g *generator) dial(c *conn) (err error) {
+	if c.fd >= 0 {
+		// A reset, so that no port waits for a minute.
+		_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		if err := unix.Close(c.fd); err != nil {
+			return fmt.Errorf("close: %w", err)
+		}
+	}
+	addr, err := netip.ParseAddrPort(g.job.Addr)
+	if err != nil {
+		return err
+	}
+	if c.fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	_ = unix.SetsockoptInt(c.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	c.sent, c.connecting = time.Since(g.base), true
+	err = unix.Connect(c.fd, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())})
+	if err != nil && err != unix.EINPROGRESS {
+		return fmt.Errorf("connect: %w", err)
+	}
+	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLET, Fd: int32(c.i)}
+	if err := unix.EpollCtl(g.epfd, unix.EPOLL_CTL_ADD, c.fd, &ev); err != nil {
+		return fmt.Errorf("epoll_ctl: %w", err)
+	}
+	return nil
+}
+
+// dialed sends the message of a connection that has just been made.
+func (g *generator) dialed(c *conn) error {
+	if errno, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR); err != nil || errno != 0 {
+		return fmt.Errorf("connect: %w", errors.Join(err, unix.Errno(errno)))
+	}
+	c.connecting = false
+	return g.send(c, c.sent) // The time begins with the connection.
+}
+
+// resendAfter is how long a datagram may be on its way.
+const resendAfter = 100 * time.Millisecond
+
+// resend sends the datagrams again that were lost.
+func (g *generator) resend() error {
+	now := time.Since(g.base)
+	if now < g.looked+resendAfter {
+		return nil
+	}
+	g.looked = now
+	for i := range g.conns {
+		c := &g.conns[i]
+		if now-c.sent < resendAfter {
+			continue
+		}
+		sent := c.sent // The time that was lost counts.
+		if err := g.send(c, now); err != nil {
+			return err
+		}
+		c.sent = sent
 	}
 	return nil
 }
@@ -228,6 +308,7 @@ func (g *generator) measure(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	own, _ := procstat.CPU(os.Getpid()) // 0 where it is unknown
 	begin := time.Now()
 	// On a busy machine nothing may come back in a short window.
 	for g.ops == 0 && time.Since(begin) < max(g.job.Measure, silence) {
@@ -236,6 +317,9 @@ func (g *generator) measure(ctx context.Context) (Result, error) {
 		}
 	}
 	res := Result{Ops: g.ops, Elapsed: time.Since(begin), Max: g.max, By: g.by(), Received: g.bytes}
+	if used, err := procstat.CPU(os.Getpid()); err == nil {
+		res.Busy = float64(used-own) / float64(res.Elapsed)
+	}
 	if g.web != nil {
 		res.Answer = int64(len(g.web.text))
 	}
@@ -279,7 +363,17 @@ func (g *generator) pump(ctx context.Context, d time.Duration) error {
 			return context.Cause(ctx)
 		}
 		for i := range n {
-			if err := g.receive(&g.conns[g.events[i].Fd]); err != nil {
+			c := &g.conns[g.events[i].Fd]
+			handle := g.receive
+			if c.connecting {
+				handle = g.dialed
+			}
+			if err := handle(c); err != nil {
+				return err
+			}
+		}
+		if g.job.datagrams() {
+			if err := g.resend(); err != nil {
 				return err
 			}
 		}
@@ -337,6 +431,9 @@ func (g *generator) discard(c *conn) error {
 // take compares a piece of an answer and, when it is the last, sends the next
 // message.
 func (g *generator) take(c *conn, p []byte) (all bool, err error) {
+	if g.job.datagrams() && (len(p) != len(g.msg) || !bytes.Equal(p, g.message(c))) {
+		return false, nil // the answer to one that was sent twice
+	}
 	if len(p) > g.expected()-c.got {
 		return false, errTooMuch
 	}
@@ -360,10 +457,13 @@ func (g *generator) advance(c *conn, n int) (all bool, err error) {
 	}
 	now := time.Since(g.base)
 	took := now - c.sent
-	g.ops++
+	g.ops += int64(max(1, g.job.Pipeline))
 	g.max = max(g.max, took)
 	_ = g.times.RecordValue(int64(min(took, latencyCap))) // within its range
 	c.n++
+	if g.job.Churn {
+		return true, g.dial(c)
+	}
 	return true, g.send(c, now)
 }
 

@@ -139,3 +139,75 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// TestRunFurther runs the kinds of load besides echoes on kept connections.
+func TestRunFurther(t *testing.T) {
+	answers := func(take, give int) func(net.Conn) {
+		return func(c net.Conn) {
+			in, out := make([]byte, take), pattern(make([]byte, give))
+			for {
+				if _, err := io.ReadFull(c, in); err != nil {
+					return
+				}
+				if _, err := c.Write(out); err != nil {
+					return
+				}
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		serve func(net.Conn)
+		set   func(*Job)
+		ops   int64 // all numbers are multiples of it
+	}{
+		"pipeline":          {echo, func(j *Job) { j.Size, j.Pipeline = 100, 16 }, 16},
+		"pipeline by epoll": {echo, func(j *Job) { j.Size, j.Pipeline, j.Epoll = 100, 16, true }, 16},
+		"churn":             {echo, func(j *Job) { j.Size, j.Churn = 100, true }, 1},
+		"in":                {answers(100_000, 1), func(j *Job) { j.Reply = 1 }, 1},
+		"out":               {answers(1, 100_000), func(j *Job) { j.Size, j.Reply = 1, 100_000 }, 1},
+		"out, discarded":    {answers(1, 100_000), func(j *Job) { j.Size, j.Reply, j.Discard = 1, 100_000, true }, 1},
+	} {
+		j := job(server(t, tc.serve))
+		tc.set(&j)
+		r, err := Run(t.Context(), j, func(bool) {})
+		if err != nil || r.Ops == 0 || r.Ops%tc.ops != 0 || r.P50 <= 0 {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+	j := job(server(t, func(c net.Conn) { _, _ = io.WriteString(c, "no echo") }))
+	j.Size, j.Churn = 7, true
+	if _, err := Run(t.Context(), j, func(bool) {}); err == nil {
+		t.Error("a wrong answer of a new connection was taken")
+	}
+}
+
+// TestRunDatagrams loses the first datagram of each socket and answers one twice.
+func TestRunDatagrams(t *testing.T) {
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pc.Close()
+	go func() {
+		seen := map[string]int{}
+		for buf := make([]byte, 2048); ; {
+			n, from, err := pc.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			switch seen[from.String()]++; seen[from.String()] {
+			case 1:
+				continue
+			case 3:
+				_, _ = pc.WriteTo(buf[:n], from)
+			}
+			_, _ = pc.WriteTo(buf[:n], from)
+		}
+	}()
+	j := job(pc.LocalAddr().String())
+	j.Network, j.Size, j.Warm, j.Measure = "udp", 100, 250*time.Millisecond, 20*time.Millisecond
+	r, err := Run(t.Context(), j, func(bool) {})
+	if err != nil || r.Ops == 0 || r.By != "epoll" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

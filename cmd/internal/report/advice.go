@@ -217,6 +217,18 @@ func netWork(workload string) string {
 	switch workload {
 	case "echo":
 		return "echoed messages"
+	case "pipeline":
+		return "echoed messages, several at a time,"
+	case "stream":
+		return "megabytes in one direction"
+	case "churn":
+		return "connections with one echoed message each, several at a time,"
+	case "unix":
+		return "messages echoed on Unix sockets"
+	case "udp":
+		return "echoed datagrams"
+	case "tls":
+		return "messages echoed over TLS"
 	case "http":
 		return "HTTP requests"
 	case "files":

@@ -104,7 +104,7 @@ func (s Skip) String() string {
 	if s.Engine != "" {
 		name += ", engine " + s.Engine
 	}
-	for _, key := range []string{"storage", "cache", "goroutines", "block", "ring", "batch", "source", "mode", "active", "idle", "connections", "size", "gomaxprocs", "handler", "client", "journal", "databases", "writer", "what"} {
+	for _, key := range []string{"storage", "cache", "goroutines", "block", "ring", "batch", "source", "mode", "active", "idle", "connections", "size", "gomaxprocs", "handler", "direction", "messages", "client", "journal", "databases", "writer", "what"} {
 		if v, ok := s.Params[key]; ok {
 			name += fmt.Sprintf(", %s %v", key, v)
 		}

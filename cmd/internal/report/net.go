@@ -250,6 +250,12 @@ func netSection(c Cell) string {
 	if _, ok := c.Params["handler"]; ok {
 		words = append(words, plural(c.Params["connections"], "connection"))
 	}
+	if d, ok := c.Params["direction"]; ok {
+		words = append(words, fmt.Sprint(d))
+	}
+	if n, ok := c.Params["messages"]; ok {
+		words = append(words, fmt.Sprintf("%v at a time", n))
+	}
 	switch client, ok := c.Params["client"]; {
 	case client == "own":
 		words = append(words, "own load generator")

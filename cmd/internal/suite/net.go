@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/echo"
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/peers/clone"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
 	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -21,7 +23,7 @@ import (
 
 const netSuite = "net"
 
-// NetPeer is the server in C.
+// NetPeer is a server in a program that is compiled for the run.
 type NetPeer interface {
 	// Command returns how it is started.
 	Command() []string
@@ -32,7 +34,7 @@ type NetPeer interface {
 }
 
 // NetEnv is how the suite "net" reaches the world. All functions must be set. Those that run a server
-// get the peer for the engine in C.
+// get the peer of a foreign engine, nil for the others.
 type NetEnv struct {
 	// Round runs one round with our load generator, Client one with the program of another, Idle one
 	// in which nothing happens.
@@ -46,8 +48,9 @@ type NetEnv struct {
 	// Descriptors is how many a process may have, Ports how many connections there may be to one
 	// server; 0 where unknown.
 	Descriptors, Ports func() int
-	// BuildPeer makes the program in C.
-	BuildPeer func(context.Context) (NetPeer, error)
+	// BuildPeer makes the program of a foreign engine; clone is the directory of its sources, which the
+	// engine in C does not need.
+	BuildPeer func(ctx context.Context, engine, clone string) (NetPeer, error)
 	// Progress is told how far the run is.
 	Progress Progress
 }
@@ -65,7 +68,9 @@ type netWorkload interface {
 }
 
 // netWorkloads are all there are, in the order in which they are measured.
-var netWorkloads = []netWorkload{echoWork{}, handlersWork{}, httpWork{}, filesWork{}, idleWork{}}
+var netWorkloads = []netWorkload{
+	echoWork{}, handlersWork{}, pipelineWork, streamWork, churnWork, unixWork, udpWork, tlsWork, httpWork{}, filesWork{}, idleWork{},
+}
 
 func netWorkloadOf(name string) netWorkload {
 	i := slices.IndexFunc(netWorkloads, func(w netWorkload) bool { return w.name() == name })
@@ -76,14 +81,18 @@ func netWorkloadOf(name string) netWorkload {
 // whatever happens, the program it compiled is gone when it returns.
 func Net(ctx context.Context, opts NetOptions, env NetEnv) (run *report.Run, err error) {
 	opts = opts.withDefaults()
-	n := &netRun{runner: newRunner(netSuite, opts.Timing, env.Progress, ""), opts: opts, env: env, clients: map[string]string{}}
+	n := &netRun{runner: newRunner(netSuite, opts.Timing, env.Progress, ""), opts: opts, env: env, clients: map[string]string{}, programs: map[string]NetPeer{}}
 	n.run.Host.Verified = true
 	wanted := n.opts.wanted()
-	if slices.Contains(wanted, liburing.Name) {
-		n.build(ctx)
-	}
-	if n.program != nil {
-		defer func() { err = errors.Join(err, n.program.Remove()) }()
+	defer func() {
+		for _, p := range n.programs {
+			err = errors.Join(err, p.Remove())
+		}
+	}()
+	for _, name := range wanted {
+		if isForeign(name) {
+			n.build(ctx, name)
+		}
 	}
 	if n.opts.chosen(nameFiles) {
 		if n.files, err = makeFiles(n.opts); err != nil {
@@ -107,8 +116,8 @@ type netRun struct {
 	runner
 	opts NetOptions
 	env  NetEnv
-	// program is the server in C, nil if there is none.
-	program NetPeer
+	// programs are those of the foreign engines that were built.
+	programs map[string]NetPeer
 	// working are the engines that work here, clients the paths of the programs that were found.
 	working []string
 	clients map[string]string
@@ -118,24 +127,33 @@ type netRun struct {
 	files string
 }
 
-// build makes the peer, or notes why there is none.
-func (n *netRun) build(ctx context.Context) {
-	n.env.Progress.Start(1, "compiling the peer")
-	peer, err := n.env.BuildPeer(ctx)
+// isForeign reports whether an engine is a program that is compiled for the run.
+func isForeign(engine string) bool { return engine == liburing.Name || clone.Is(engine) }
+
+// build makes the program of an engine, or notes why there is none.
+func (n *netRun) build(ctx context.Context, name string) {
+	n.env.Progress.Start(1, "compiling "+name)
+	p, err := n.env.BuildPeer(ctx, name, n.opts.Clones[clone.Flag(name)])
 	switch {
 	case err == nil:
-		n.program = peer
+		n.programs[name] = p
 	case ctx.Err() == nil:
-		n.skip(report.Skip{Workload: nameEcho, Engine: liburing.Name, Reason: err.Error()})
+		n.skip(report.Skip{Workload: nameEcho, Engine: name, Reason: err.Error()})
 	}
 }
 
-// absent names an engine that readers expect and will not find.
+// absent names the engines that readers expect and will not find.
 func (n *netRun) absent() {
-	if n.opts.chosen(nameEcho) && n.opts.Full && len(n.opts.Engines) == 0 {
-		n.skip(report.Skip{
-			Workload: nameEcho, Engine: "gnet", Reason: "its module could not be obtained where this program was made",
-		})
+	if !n.opts.chosen(nameEcho) || !n.opts.Full || len(n.opts.Engines) > 0 {
+		return
+	}
+	for _, name := range clone.Names {
+		if n.opts.Clones[clone.Flag(name)] == "" {
+			n.skip(report.Skip{
+				Workload: nameEcho, Engine: name,
+				Reason: fmt.Sprintf("it is built from a clone of its repository: name one with --%s DIR", clone.Flag(name)),
+			})
+		}
 	}
 }
 
@@ -143,14 +161,14 @@ func (n *netRun) absent() {
 func (n *netRun) try(ctx context.Context, engines []string) error {
 	n.env.Progress.Start(int64(len(engines)), "trying the engines")
 	for _, name := range engines {
-		if name == liburing.Name && n.program == nil {
+		if isForeign(name) && n.programs[name] == nil {
 			continue
 		}
-		setup, job := echo.Setup{Engine: name}, loadgen.Job{Connections: 1, Size: 1, Measure: 5 * time.Millisecond}
+		setup, job := echo.Setup{Engine: name, Pin: n.opts.Pin}, loadgen.Job{Connections: 1, Size: 1, Measure: 5 * time.Millisecond}
 		if !slices.Contains(netEngines, name) {
 			setup.Files, job.HTTP, job.Path = n.files, true, trialFile
 		}
-		s, err := n.env.Round(ctx, setup, n.program, job)
+		s, err := n.env.Round(ctx, setup, n.programs[name], job)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -172,8 +190,8 @@ func (n *netRun) introduce(name string, s echo.Sample) {
 		n.note("the load generator uses epoll and costs more than with io_uring: rates are bounded by it")
 	}
 	switch {
-	case name == liburing.Name:
-		n.peer(n.program.Version())
+	case isForeign(name):
+		n.peer(n.programs[name].Version())
 	case name == echo.NameNginx:
 		n.peer(s.Reason)
 	case name == echo.NameEvent, name == echo.NameServe && h.Backend == "":
@@ -203,6 +221,10 @@ func (n *netRun) points(cells []netCell) []point {
 	return out
 }
 
+// busyGenerator is the share of a window in which the load generator's thread may run before it, and not
+// the server, bounds the rate.
+const busyGenerator = 0.95
+
 // echoSample turns a round into a sample of the report. CPU time, allocations and system calls are
 // those of the server.
 func (n *netRun) echoSample(s echo.Sample) report.Sample {
@@ -220,6 +242,9 @@ func (n *netRun) echoSample(s echo.Sample) report.Sample {
 	}
 	if s.Counted > 0 {
 		m[report.SyscallsPerOp] = float64(s.Syscalls) / float64(s.Counted)
+	}
+	if n.opts.Pin && s.Busy > busyGenerator {
+		n.note("the load generator was busy for more than %.0f %% of a window: what is faster than it shows no more", 100*busyGenerator)
 	}
 	if s.Uncounted != "" {
 		n.note("no system calls per operation: %s", s.Uncounted)
@@ -239,6 +264,8 @@ type netCell struct {
 	handler handlerWork
 	// client asks for web pages.
 	client string
+	// more are further parameters by their names in result files.
+	more report.Params
 }
 
 // handlerWork is what a handler does: it computes or sleeps.
@@ -266,6 +293,7 @@ func (c netCell) params() report.Params {
 	if c.client != "" {
 		p["client"] = c.client
 	}
+	maps.Copy(p, c.more)
 	return p
 }
 
@@ -283,6 +311,9 @@ func (c netCell) String() string {
 	}
 	if c.client != "" {
 		words = append(words, c.client)
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.more)) {
+		words = append(words, fmt.Sprintf("%s %v", key, c.more[key]))
 	}
 	return strings.Join(words, ", ")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/echo"
+	"github.com/ringside-io/ringside/cmd/internal/peers/clone"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
 )
 
@@ -24,6 +25,10 @@ type NetOptions struct {
 	Engines     []string
 	// Full measures the whole grid: more numbers of connections, up to 10,000, and servers with one P.
 	Full bool
+	// Clones are directories with sources of foreign engines by their flags, see package clone. Pin
+	// keeps the server on one processor and the load generator off it.
+	Clones map[string]string
+	Pin    bool
 	Timing
 	// IdleFor is the length of a window without load (0: 10 s).
 	IdleFor time.Duration
@@ -33,7 +38,7 @@ type NetOptions struct {
 // first.
 var netEngines = []string{
 	echo.NameStd, echo.NameNetpoll, echo.NameConn, echo.NamePlain, echo.NameEvent, echo.NameParked, echo.NameSQPoll,
-	echo.NameEpoll, liburing.Name,
+	echo.NameEpoll, liburing.Name, clone.Gnet, clone.GnetOne, clone.Rio, clone.Monoio,
 }
 
 // netKnown are all engines.
@@ -136,9 +141,13 @@ func (o NetOptions) inOrder(all []string) []string {
 // enginesOf are those that a cell is measured with. Most are measured with echoes of small messages
 // only, unless the user names them: they would show nothing new for their time.
 func (o NetOptions) enginesOf(c netCell) []string {
-	of := netWorkloadOf(c.workload).engines()
+	w := netWorkloadOf(c.workload)
+	of := w.engines()
 	own := of
+	load, further := w.(loadWork)
 	switch {
+	case further:
+		own = load.own
 	case c.workload == nameHandlers, c.workload == nameHTTP:
 		own = []string{echo.NameStd, echo.NameConn}
 	case c.workload == nameFiles:
@@ -155,7 +164,10 @@ func (o NetOptions) enginesOf(c netCell) []string {
 	case !o.Full:
 		own = slices.DeleteFunc(slices.Clone(of), func(e string) bool { return e == echo.NameParked || e == echo.NameEpoll })
 	}
-	return slices.DeleteFunc(o.inOrder(own), func(e string) bool { return !slices.Contains(of, e) })
+	return slices.DeleteFunc(o.inOrder(own), func(e string) bool {
+		// A foreign engine is left out without its sources, unless it is named.
+		return !slices.Contains(of, e) || clone.Is(e) && len(o.Engines) == 0 && o.Clones[clone.Flag(e)] == ""
+	})
 }
 
 // cells returns the grid.

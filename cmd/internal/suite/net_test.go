@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringside-io/ringside/cmd/internal/echo"
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
+	"github.com/ringside-io/ringside/cmd/internal/peers/clone"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
 	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -43,7 +44,7 @@ func newNetWorld() *netWorld {
 		Spins:       func() float64 { w.asked++; return 100 },
 		Descriptors: func() int { return 0 },
 		Ports:       func() int { return 0 },
-		BuildPeer:   func(context.Context) (NetPeer, error) { return w, nil },
+		BuildPeer:   func(context.Context, string, string) (NetPeer, error) { return w, nil },
 		Progress:    quiet{},
 	}
 	return w
@@ -105,7 +106,7 @@ func TestNetMeasuresTheDefaultGrid(t *testing.T) {
 	if len(w.jobs) != 6*7*5+3*4*5 || w.trials != 7 || w.removed != 1 {
 		t.Fatalf("%d rounds, %d trials, removed %d times", len(w.jobs), w.trials, w.removed)
 	}
-	brief := slices.DeleteFunc(slices.Clone(netEngines), func(e string) bool { return e == echo.NameParked || e == echo.NameEpoll })
+	brief := slices.DeleteFunc(slices.Clone(netEngines), func(e string) bool { return e == echo.NameParked || e == echo.NameEpoll || clone.Is(e) })
 	for i, j := range w.jobs[:6*7*5] {
 		if w.setups[i] != (echo.Setup{Engine: brief[i%7]}) || j.Measure != 200*time.Millisecond || j.Size != 128 || j.Count != 25*time.Millisecond {
 			t.Fatalf("round %d: %+v %+v", i, w.setups[i], j)
@@ -150,7 +151,7 @@ func TestNetMeasuresAllWorkloads(t *testing.T) {
 	if cells[nameEcho] != 8+8+3 || cells[nameHandlers] != 4 || cells[nameHTTP] != 6 || cells[nameIdle] != 2 {
 		t.Errorf("cells %v", cells)
 	}
-	if len(run.Skipped) != 1 || run.Skipped[0].Engine != "gnet" {
+	if len(run.Skipped) != len(clone.Names) || run.Skipped[0].Engine != "gnet" || !strings.Contains(run.Skipped[0].Reason, "--gnet DIR") {
 		t.Errorf("skipped %v", run.Skipped)
 	}
 	if peers := run.Host.Peers; !slices.Contains(peers, "1 of ab-k") || !slices.Contains(peers, "1 of wrk") {
@@ -208,7 +209,7 @@ func TestNetLeavesOutWhatIsNotThere(t *testing.T) {
 func TestNetSkipsWhatDoesNotWork(t *testing.T) {
 	w := newNetWorld()
 	w.refuses = echo.NameSQPoll
-	w.BuildPeer = func(context.Context) (NetPeer, error) { return nil, liburing.ErrNoCompiler }
+	w.BuildPeer = func(context.Context, string, string) (NetPeer, error) { return nil, liburing.ErrNoCompiler }
 	w.Descriptors = func() int { return 500 }
 	run, err := Net(t.Context(), NetOptions{Sizes: []int{128}, Timing: Timing{Pairs: 1}}, w.NetEnv)
 	if err != nil || len(run.Cells) != 4 || len(run.Cells[0].Series) != 5 || w.removed != 0 {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/echo"
@@ -77,7 +78,7 @@ func echoConnections(o NetOptions, size, procs int) []int {
 }
 
 func (echoWork) round(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
-	s, err := n.env.Round(ctx, echo.Setup{Engine: engine, Procs: c.procs}, n.program, n.job(c, n.opts.Duration))
+	s, err := n.env.Round(ctx, echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin}, n.programs[engine], n.job(c, n.opts.Duration))
 	return n.echoSample(s), err
 }
 
@@ -96,6 +97,101 @@ func netWarm(c netCell, window time.Duration) time.Duration {
 // countFor is how long system calls are counted after a window.
 func countFor(window time.Duration) time.Duration {
 	return min(max(window/8, 2*time.Millisecond), 40*time.Millisecond)
+}
+
+// loadWork is a workload that differs from echo in how connections are used.
+type loadWork struct {
+	title string
+	// all are the engines that it can be measured with, own those that are by default.
+	all, own []string
+	// sizes and connections are the grid; variants are values of the parameter that tells cells apart
+	// besides, with their names.
+	sizes, connections []int
+	param              string
+	variants           []any
+	// set changes server and load for a cell.
+	set func(c netCell, s *echo.Setup, j *loadgen.Job)
+	// bytes reports whether the rate in bytes is the result.
+	bytes bool
+}
+
+var (
+	// socketEngines have net.Conn and net.PacketConn, echoEngines all that echo on TCP.
+	socketEngines = []string{echo.NameStd, echo.NameConn, echo.NamePlain}
+	streamEngines = append(slices.Clone(socketEngines), echo.NameEvent, echo.NameEpoll)
+	usualEngines  = []string{echo.NameStd, echo.NameConn, echo.NameEvent}
+
+	pipelineWork = loadWork{
+		title: "pipeline", all: netEngines, own: usualEngines, sizes: []int{smallMessage}, connections: []int{1, 50},
+		param: "messages", variants: []any{16},
+		set: func(c netCell, _ *echo.Setup, j *loadgen.Job) { j.Pipeline = c.more["messages"].(int) },
+	}
+	streamWork = loadWork{
+		title: "stream", all: streamEngines, own: usualEngines, sizes: []int{1 << 20}, connections: []int{1, 4, 32},
+		param: "direction", variants: []any{"in", "out"}, bytes: true,
+		set: func(c netCell, s *echo.Setup, j *loadgen.Job) {
+			s.Take, s.Give, j.Size, j.Reply = c.size, 1, c.size, 1
+			if c.more["direction"] == "out" {
+				s.Take, s.Give, j.Size, j.Reply, j.Discard = 1, c.size, 1, c.size, c.size >= largeFile
+			}
+		},
+	}
+	churnWork = loadWork{
+		title: "churn", all: netEngines, own: usualEngines, sizes: []int{smallMessage}, connections: []int{1, 50},
+		set: func(_ netCell, _ *echo.Setup, j *loadgen.Job) { j.Churn = true },
+	}
+	unixWork = loadWork{
+		title: "unix", all: append(slices.Clone(streamEngines), echo.NameNetpoll), own: usualEngines, sizes: []int{smallMessage}, connections: []int{1, 100},
+		set: func(_ netCell, s *echo.Setup, _ *loadgen.Job) { s.Network = "unix" },
+	}
+	udpWork = loadWork{
+		title: "udp", all: socketEngines, own: socketEngines[:2], sizes: []int{smallMessage}, connections: []int{1, 16, 100},
+		set: func(_ netCell, s *echo.Setup, _ *loadgen.Job) { s.Network = "udp" },
+	}
+	tlsWork = loadWork{
+		title: "tls", all: socketEngines, own: socketEngines[:2], sizes: []int{smallMessage}, connections: []int{1, 100},
+		set: func(_ netCell, s *echo.Setup, j *loadgen.Job) { s.TLS, j.TLS = true, true },
+	}
+)
+
+func (w loadWork) name() string { return w.title }
+
+func (w loadWork) engines() []string { return w.all }
+
+func (w loadWork) cells(o NetOptions) []netCell {
+	variants := w.variants
+	if variants == nil {
+		variants = []any{nil}
+	}
+	var out []netCell
+	for _, procs := range orOwn(o.Procs, []int{0}) {
+		for _, size := range orOwn(o.Sizes, w.sizes) {
+			for _, v := range variants {
+				for _, n := range o.connectionsOr(w.connections...) {
+					c := netCell{workload: w.title, connections: n, size: size, procs: procs}
+					if v != nil {
+						c.more = report.Params{w.param: v}
+					}
+					out = append(out, c)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (w loadWork) round(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
+	setup, job := echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin}, n.job(c, n.opts.Duration)
+	w.set(c, &setup, &job)
+	s, err := n.env.Round(ctx, setup, n.programs[engine], job)
+	if err != nil {
+		return report.Sample{}, err
+	}
+	out := n.echoSample(s)
+	if w.bytes {
+		out.Metrics[measure.MBPerS] = float64(c.size) * out.Metrics[measure.OpsPerS] / 1e6
+	}
+	return out, nil
 }
 
 const nameHandlers = "handlers"
@@ -133,8 +229,8 @@ func (handlersWork) cells(o NetOptions) []netCell {
 const handlerWindows = 2
 
 func (handlersWork) round(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
-	setup := echo.Setup{Engine: engine, Procs: c.procs, Work: n.work(c.handler)}
-	s, err := n.env.Round(ctx, setup, n.program, n.job(c, handlerWindows*n.opts.Duration))
+	setup := echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin, Work: n.work(c.handler)}
+	s, err := n.env.Round(ctx, setup, n.programs[engine], n.job(c, handlerWindows*n.opts.Duration))
 	return n.echoSample(s), err
 }
 
@@ -193,11 +289,11 @@ func (httpWork) cells(o NetOptions) []netCell {
 }
 
 func (httpWork) round(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
-	setup := echo.Setup{Engine: engine, Procs: c.procs, HTTP: c.size}
+	setup := echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin, HTTP: c.size}
 	if c.client == ownClient {
 		job := n.job(c, n.opts.Duration)
 		job.HTTP = true
-		s, err := n.env.Round(ctx, setup, n.program, job)
+		s, err := n.env.Round(ctx, setup, n.programs[engine], job)
 		return n.echoSample(s), err
 	}
 	s, err := n.env.Client(ctx, setup, webclient.Job{
@@ -280,7 +376,7 @@ func (filesWork) round(ctx context.Context, n *netRun, c netCell, engine string)
 	}
 	job := n.job(c, window)
 	job.HTTP, job.Path, job.Discard = true, fileName(c.size), c.size >= largeFile
-	s, err := n.env.Round(ctx, echo.Setup{Engine: engine, Procs: c.procs, Files: n.files}, n.program, job)
+	s, err := n.env.Round(ctx, echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin, Files: n.files}, n.programs[engine], job)
 	if err != nil {
 		return report.Sample{}, err
 	}
@@ -341,7 +437,7 @@ func (idleWork) round(ctx context.Context, n *netRun, c netCell, engine string) 
 	if c.connections >= manyIdle {
 		job.Window /= 10
 	}
-	s, err := n.env.Idle(ctx, echo.Setup{Engine: engine, Procs: c.procs, Buffer: idleBuffer}, n.program, job)
+	s, err := n.env.Idle(ctx, echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin, Buffer: idleBuffer}, n.programs[engine], job)
 	if err != nil {
 		return report.Sample{}, err
 	}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+
+// Package clone builds echo servers on libraries whose sources the user has: a clone of the library's
+// repository, which the program here is compiled with when it is needed.
+package clone
+
+import (
+	"context"
+	_ "embed" // The programs are built where they are run.
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+)
+
+// Names of the engines in tables and result files.
+const (
+	Gnet    = "gnet"      // with a loop for each processor
+	GnetOne = "gnet-loop" // with one loop
+	Rio     = "rio"
+	Monoio  = "monoio"
+)
+
+// Names are all of them.
+var Names = []string{Gnet, GnetOne, Rio, Monoio}
+
+var (
+	//go:embed talk.go
+	talkSource []byte
+	//go:embed gnet.go
+	gnetSource []byte
+	//go:embed rio.go
+	rioSource []byte
+	//go:embed monoio.rs
+	monoioSource []byte
+)
+
+// library is where an engine's library comes from.
+type library struct {
+	flag   string // that names the clone
+	source []byte
+	module string // of Go; empty for Rust
+	file   string // that a clone of it has
+	args   []string
+}
+
+var libraries = map[string]library{
+	Gnet:    {flag: Gnet, source: gnetSource, module: "github.com/panjf2000/gnet/v2", file: "gnet.go"},
+	GnetOne: {flag: Gnet, source: gnetSource, module: "github.com/panjf2000/gnet/v2", file: "gnet.go", args: []string{"one"}},
+	Rio:     {flag: Rio, source: rioSource, module: "github.com/brickingsoft/rio", file: "listen.go"},
+	Monoio:  {flag: Monoio, source: monoioSource, file: "monoio/Cargo.toml"},
+}
+
+// Is reports whether an engine is one of this package.
+func Is(engine string) bool { return libraries[engine].flag != "" }
+
+// Flag returns the flag without dashes that names the clone for an engine.
+func Flag(engine string) string { return libraries[engine].flag }
+
+// Program is a compiled server.
+type Program struct {
+	dir, version string
+	command      []string
+}
+
+// Command returns how the server is started.
+func (p *Program) Command() []string { return p.command }
+
+// Version names the library and its commit.
+func (p *Program) Version() string { return p.version }
+
+// Remove removes the program.
+func (p *Program) Remove() error { return os.RemoveAll(p.dir) }
+
+// Build compiles an engine with the library of a clone, which is only read, into a temporary
+// directory. What the library itself needs is fetched by the ordinary tools of its language. The
+// error matches the context's when that ends.
+func Build(ctx context.Context, engine, clone string) (p *Program, err error) {
+	lib := libraries[engine]
+	if clone == "" {
+		return nil, fmt.Errorf("it is built from a clone of its repository: name one with --%s DIR", lib.flag)
+	}
+	if clone, err = filepath.Abs(clone); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(clone, lib.file)); err != nil {
+		return nil, fmt.Errorf("--%s %s is no clone of %s: %w", lib.flag, clone, lib.flag, err)
+	}
+	dir, err := os.MkdirTemp("", "ringside-"+lib.flag+"-*")
+	if err != nil {
+		return nil, err
+	}
+	p = &Program{dir: dir, version: strings.TrimSpace(engine + " " + commit(ctx, clone))}
+	build := lib.buildRust
+	if lib.module != "" {
+		build = lib.buildGo
+	}
+	path, err := build(ctx, dir, clone)
+	if err != nil {
+		return nil, errors.Join(err, p.Remove())
+	}
+	p.command = append([]string{path}, lib.args...)
+	return p, nil
+}
+
+// buildGo compiles in a module whose only requirement is replaced by the clone.
+func (l library) buildGo(ctx context.Context, dir, clone string) (string, error) {
+	module := fmt.Sprintf("module peer\n\ngo 1.24\n\nrequire %s %s\n\nreplace %[1]s => %[3]q\n", l.module, zeroVersion(l.module), clone)
+	for name, data := range map[string][]byte{"go.mod": []byte(module), "main.go": l.source, "talk.go": talkSource} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return "", err
+		}
+	}
+	path := filepath.Join(dir, "server")
+	// Files that are named are built in spite of their constraint, which keeps them out of this module.
+	return path, run(ctx, dir, []string{"GOWORK=off", "GOFLAGS=-mod=mod"}, "go", "build", "-o", path, "main.go", "talk.go")
+}
+
+// zeroVersion is a version that fits the module's path.
+func zeroVersion(module string) string {
+	if _, major, ok := strings.Cut(module, "/v"); ok {
+		return "v" + major + ".0.0"
+	}
+	return "v0.0.0"
+}
+
+// buildRust compiles a crate whose dependency is the clone.
+func (l library) buildRust(ctx context.Context, dir, clone string) (string, error) {
+	crate := fmt.Sprintf("[package]\nname = \"server\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n[dependencies]\nmonoio = { path = %q }\n\n[workspace]\n",
+		filepath.Join(clone, "monoio"))
+	if err := os.Mkdir(filepath.Join(dir, "src"), 0o700); err != nil {
+		return "", err
+	}
+	for name, data := range map[string][]byte{"Cargo.toml": []byte(crate), "src/main.rs": l.source} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(dir, "target/release/server"), run(ctx, dir, nil, "cargo", "build", "--release", "--quiet")
+}
+
+// commit returns the clone's commit, "" if git does not know.
+func commit(ctx context.Context, clone string) string {
+	out, err := exec.CommandContext(ctx, "git", "-C", clone, "describe", "--always", "--tags", "--abbrev=12").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// run runs a command in dir. The error of one that fails tells the end of what it said; when ctx
+// ends the command is killed, and the error is the context's.
+func run(ctx context.Context, dir string, env []string, program string, args ...string) error {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	measure.Isolate(cmd)
+	said, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("it is compiled with %s, which is not installed", program)
+	}
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+		return fmt.Errorf("%s %s: %w: %s", program, args[0], err, strings.Join(lines[max(0, len(lines)-3):], "; "))
+	}
+	return nil
+}
