@@ -165,7 +165,7 @@ func (r *Range) writePlain() {
 	}
 	defer f.lock.Release()
 	for r.N < len(r.Buf) && r.Err == nil {
-		n, err := f.writePlain(r.Buf[r.N:], r.Off+int64(r.N))
+		n, err := f.plainCall(writing, r.Buf[r.N:], r.Off+int64(r.N))
 		r.N, r.Err = r.N+n, err
 		if n == 0 && err == nil {
 			r.Err = f.pathError("write", io.ErrUnexpectedEOF)

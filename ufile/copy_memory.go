@@ -173,7 +173,7 @@ func (c *copying) readDirect(p []byte, off int64) (n int, err error) {
 // and does not demand an alignment. The caller has a reference on the file.
 func (f *File) readOn(p []byte, off int64, n int) (int, error) {
 	for n > 0 && n < len(p) {
-		m, err := f.readPlain(p[n:], off+int64(n))
+		m, err := f.plainCall(reading, p[n:], off+int64(n))
 		if f.direct && errors.Is(err, syscall.EINVAL) { // not aligned: the end
 			return n, nil
 		}
@@ -190,7 +190,7 @@ func (f *File) preadAny(p []byte, off int64) (int, error) {
 	if f.accelerated() {
 		return f.pread(p, off)
 	}
-	return f.readPlain(p, off)
+	return f.plainCall(reading, p, off)
 }
 
 // write writes once. It returns the number of bytes written also with an error.
@@ -209,7 +209,7 @@ func (c *copying) write(p []byte, off int64) (int, error) {
 	case f.direct && f.accelerated():
 		return f.pwrite(p, off)
 	}
-	return f.writePlain(p, off)
+	return f.plainCall(writing, p, off)
 }
 
 // writeAround writes data that is not aligned for O_DIRECT: the whole blocks first,
@@ -218,7 +218,7 @@ func (c *copying) writeAround(p []byte, off int64) (int, error) {
 	f := c.dst
 	if n := len(p) / DirectAlign * DirectAlign; n > 0 && aligned(p[:n], off) {
 		if !f.accelerated() {
-			return f.writePlain(p[:n], off)
+			return f.plainCall(writing, p[:n], off)
 		}
 		return f.pwrite(p[:n], off)
 	}
@@ -227,7 +227,7 @@ func (c *copying) writeAround(p []byte, off int64) (int, error) {
 		fd, err := sys.Reopen(f.fd)
 		if err != nil {
 			c.mu.Unlock()
-			return f.writePlain(p, off) // some file systems allow it
+			return f.plainCall(writing, p, off) // some file systems allow it
 		}
 		c.around = fd
 	}

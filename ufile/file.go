@@ -33,12 +33,12 @@ type state struct {
 	// touches anyway.
 	lock                  fdlock.Lock
 	cached, plain, ringed atomic.Uint64
-	kind                  atomic.Uint32 // a fileKind
-	known                 atomic.Uint32 // a route
-	misses                atomic.Uint32 // large reads since one was cached
-	first                 atomic.Bool   // readFirst was called
-	polled                atomic.Bool   // os has found that it can be polled; known with the route
-	reads, writes         atomic.Bool   // positional calls are known to be allowed
+	kind                  atomic.Uint32  // a fileKind
+	known                 atomic.Uint32  // a route
+	misses                atomic.Uint32  // large reads since one was cached
+	first                 atomic.Bool    // readFirst was called
+	polled                atomic.Bool    // os has found that it can be polled; known with the route
+	allowed               [2]atomic.Bool // by direction: positional calls are known to be allowed
 }
 
 // fileKind is the kind of a file, found by fstat(2) when it is first needed.

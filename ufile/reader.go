@@ -369,7 +369,7 @@ func (b *block) start() {
 		b.mem = AlignedBuffer(b.r.size)
 	}
 	mode := b.r.mode()
-	if mode == queued && !f.mayRead() {
+	if mode == queued && !f.mayCall(reading) {
 		mode = inline
 	}
 	switch mode {
@@ -442,7 +442,7 @@ func (b *block) readOn() {
 func (b *block) plain() {
 	f := b.r.f
 	if f.seekable() {
-		b.finish(f.readPlain(b.mem[:b.want], b.off))
+		b.finish(f.plainCall(reading, b.mem[:b.want], b.off))
 		return
 	}
 	n, err := f.f.ReadAt(b.mem[:b.want], b.off)

@@ -94,84 +94,13 @@ func (f *File) pread(p []byte, off int64) (int, error) {
 	case f.sys.opts.Mode == ModeAuto:
 		return f.readAuto(p, off)
 	case !f.ringable():
-		return f.readPlain(p, off)
+		return f.plainCall(reading, p, off)
 	}
 	r, err := f.sys.reactor()
 	if err != nil {
 		return 0, f.pathError("read", err)
 	}
-	return f.readRing(r, p, off)
-}
-
-func (f *File) readPlain(p []byte, off int64) (int, error) {
-	f.plain.Add(1)
-	n, err := sys.Pread(f.fd, p, off)
-	if err != nil {
-		return n, f.pathError("read", err)
-	}
-	return n, nil
-}
-
-func (f *File) readRing(r *reactor.Reactor, p []byte, off int64) (int, error) {
-	if !f.mayRead() {
-		return f.readPlain(p, off)
-	}
-	f.ringed.Add(1)
-	var e uring.SQE
-	e.Read(uring.Fd(f.fd), p, off)
-	f.submitAs(&e)
-	n, err := f.do(r, &e, p)
-	switch {
-	case err == nil:
-		return n, nil
-	case f.fallsBack(r, err):
-		return f.readPlain(p, off)
-	}
-	return 0, f.pathError("read", err)
-}
-
-// mayRead reports whether pread(2) is allowed. It is not for some files of tracefs,
-// although they claim to be regular, and a ring does not check it.
-func (f *File) mayRead() bool {
-	if f.reads.Load() {
-		return true
-	}
-	_, err := sys.Pread(f.fd, nil, 0)
-	f.reads.Store(err == nil)
-	return err == nil
-}
-
-// do runs a transfer of p. It retries on EINTR, and once on EAGAIN with
-// IOSQE_ASYNC. The error is an errno, or describes the failure of the ring.
-func (f *File) do(r *reactor.Reactor, e *uring.SQE, p []byte) (int, error) {
-	op := reactor.Op{SQE: *e, Buf: p, Keep: f, Bytes: len(p)}
-	for async := false; ; {
-		res := r.Do(&op)
-		if res.Cause != nil {
-			return 0, res.Cause
-		}
-		switch errno := res.Errno(); {
-		case errno == 0:
-			return int(res.Res), nil
-		case errno == syscall.EAGAIN && !async: // the kernel could not even wait for it
-			async = true
-			op.SQE.SetFlags(uring.SQEAsync)
-		case errno != syscall.EINTR:
-			return 0, errno
-		}
-	}
-}
-
-// fallsBack reports whether a plain call is to replace an operation because its ring
-// has failed before the kernel took the entry. An operation that the kernel has
-// taken ends with the error: its buffer must not be used again, and a repeated write
-// could overtake later ones.
-func (f *File) fallsBack(r *reactor.Reactor, err error) bool {
-	if _, ok := err.(syscall.Errno); ok || f.sys.opts.Mode != ModeAuto {
-		return false
-	}
-	f.sys.giveUp(r, err)
-	return !errors.Is(err, reactor.ErrTaken)
+	return f.throughRing(context.Background(), r, reading, p, off)
 }
 
 // WriteAt writes p at an offset, as os.File.WriteAt. With an error the count is 0,
@@ -223,64 +152,26 @@ func (f *File) writeAtOS(p []byte, off int64) (int, error) {
 // pwrite writes once, by a plain call when nothing else is in flight.
 func (f *File) pwrite(p []byte, off int64) (int, error) {
 	if !f.ringable() {
-		return f.writePlain(p, off)
+		return f.plainCall(writing, p, off)
 	}
 	if f.sys.opts.Mode == ModeAuto && f.sys.tryAlone() {
 		defer f.sys.alone.Store(false)
-		return f.writePlain(p, off)
+		return f.plainCall(writing, p, off)
 	}
 	r, err := f.sys.reactor()
 	if err != nil {
 		return 0, f.pathError("write", err)
 	}
 	if r == nil {
-		return f.writePlain(p, off)
+		return f.plainCall(writing, p, off)
 	}
 	if f.sys.opts.Mode == ModeAuto {
 		if turn, plain := r.TryPlain(); plain {
 			defer turn.Done()
-			return f.writePlain(p, off)
+			return f.plainCall(writing, p, off)
 		}
 	}
-	return f.writeRing(r, p, off)
-}
-
-func (f *File) writePlain(p []byte, off int64) (int, error) {
-	f.plain.Add(1)
-	n, err := sys.Pwrite(f.fd, p, off)
-	if err != nil {
-		return n, f.pathError("write", err)
-	}
-	return n, nil
-}
-
-func (f *File) writeRing(r *reactor.Reactor, p []byte, off int64) (int, error) {
-	if !f.mayWrite() {
-		return f.writePlain(p, off)
-	}
-	f.ringed.Add(1)
-	var e uring.SQE
-	e.Write(uring.Fd(f.fd), p, off)
-	f.submitAs(&e)
-	n, err := f.do(r, &e, p)
-	switch {
-	case err == nil:
-		return n, nil
-	case f.fallsBack(r, err):
-		return f.writePlain(p, off)
-	}
-	return 0, f.pathError("write", err)
-}
-
-// mayWrite reports whether pwrite(2) is allowed. It is not for sequential files such
-// as those of /proc; see mayRead.
-func (f *File) mayWrite() bool {
-	if f.writes.Load() {
-		return true
-	}
-	_, err := sys.Pwrite(f.fd, nil, 0)
-	f.writes.Store(err == nil)
-	return err == nil
+	return f.throughRing(context.Background(), r, writing, p, off)
 }
 
 // ReadAtContext is [File.ReadAt] that ctx can end. Cached data is read at once. The
@@ -334,7 +225,7 @@ func (f *File) WriteAtContext(ctx context.Context, p []byte, off int64) (n int, 
 	}
 	defer f.lock.Release()
 	for n < len(p) {
-		m, err := f.pwriteContext(ctx, p[n:], off+int64(n))
+		m, err := f.transferContext(ctx, writing, p[n:], off+int64(n))
 		if err != nil {
 			return 0, err
 		}
@@ -364,67 +255,102 @@ func (f *File) preadContext(ctx context.Context, p []byte, off int64) (int, erro
 			return n, nil
 		}
 	}
-	if err := f.ended(ctx, "read"); err != nil {
+	return f.transferContext(ctx, reading, p, off)
+}
+
+// transferContext reads or writes once.
+func (f *File) transferContext(ctx context.Context, d direction, p []byte, off int64) (int, error) {
+	if err := f.ended(ctx, d.String()); err != nil {
 		return 0, err
 	}
 	if !f.ringable() {
-		return f.readPlain(p, off)
+		return f.plainCall(d, p, off)
 	}
 	r, err := f.sys.reactor()
 	if err != nil {
-		return 0, f.pathError("read", err)
+		return 0, f.pathError(d.String(), err)
 	}
-	if r == nil || !f.mayRead() {
-		return f.readPlain(p, off)
+	if r == nil {
+		return f.plainCall(d, p, off)
+	}
+	return f.throughRing(ctx, r, d, p, off)
+}
+
+// direction is reading or writing.
+type direction int
+
+const (
+	reading direction = iota
+	writing
+)
+
+func (d direction) String() string {
+	if d == writing {
+		return "write"
+	}
+	return "read"
+}
+
+// call makes the plain system call.
+func (d direction) call(fd int, p []byte, off int64) (int, error) {
+	if d == writing {
+		return sys.Pwrite(fd, p, off)
+	}
+	return sys.Pread(fd, p, off)
+}
+
+// plainCall transfers p by a plain system call.
+func (f *File) plainCall(d direction, p []byte, off int64) (int, error) {
+	f.plain.Add(1)
+	n, err := d.call(f.fd, p, off)
+	if err != nil {
+		return n, f.pathError(d.String(), err)
+	}
+	return n, nil
+}
+
+// throughRing transfers p by an operation of a ring. Where the mode permits it, a plain
+// call replaces an operation whose ring has failed before the kernel took the SQE.
+func (f *File) throughRing(ctx context.Context, r *reactor.Reactor, d direction, p []byte, off int64) (int, error) {
+	if !f.mayCall(d) {
+		return f.plainCall(d, p, off)
 	}
 	f.ringed.Add(1)
-	var e uring.SQE
-	e.Read(uring.Fd(f.fd), p, off)
-	f.submitAs(&e)
-	n, failed, err := f.doContext(ctx, r, &e, p)
+	op := reactor.Op{Buf: p, Keep: f, Bytes: len(p)}
+	if d == writing {
+		op.SQE.Write(uring.Fd(f.fd), p, off)
+	} else {
+		op.SQE.Read(uring.Fd(f.fd), p, off)
+	}
+	f.submitAs(&op.SQE)
+	n, failed, err := do(ctx, r, &op)
 	switch {
 	case err == nil:
 		return n, nil
 	case failed && f.fallsBack(r, err):
-		return f.readPlain(p, off)
+		return f.plainCall(d, p, off)
 	}
-	return 0, f.pathError("read", err)
+	return 0, f.pathError(d.String(), err)
 }
 
-// pwriteContext writes once.
-func (f *File) pwriteContext(ctx context.Context, p []byte, off int64) (int, error) {
-	if err := f.ended(ctx, "write"); err != nil {
-		return 0, err
+// mayCall reports whether pread(2) or pwrite(2) is allowed, which a ring does not check.
+// Reads are not for some files of tracefs, although these claim to be regular; writes
+// are not for sequential files such as those of /proc.
+func (f *File) mayCall(d direction) bool {
+	if f.allowed[d].Load() {
+		return true
 	}
-	if !f.ringable() {
-		return f.writePlain(p, off)
-	}
-	r, err := f.sys.reactor()
-	if err != nil {
-		return 0, f.pathError("write", err)
-	}
-	if r == nil || !f.mayWrite() {
-		return f.writePlain(p, off)
-	}
-	f.ringed.Add(1)
-	var e uring.SQE
-	e.Write(uring.Fd(f.fd), p, off)
-	f.submitAs(&e)
-	n, failed, err := f.doContext(ctx, r, &e, p)
-	switch {
-	case err == nil:
-		return n, nil
-	case failed && f.fallsBack(r, err):
-		return f.writePlain(p, off)
-	}
-	return 0, f.pathError("write", err)
+	_, err := d.call(f.fd, nil, 0)
+	f.allowed[d].Store(err == nil)
+	return err == nil
 }
 
-// doContext is do that ctx can end. failed reports that the ring has failed.
-func (f *File) doContext(ctx context.Context, r *reactor.Reactor, e *uring.SQE, p []byte) (n int, failed bool, err error) {
-	op := reactor.Op{SQE: *e, Buf: p, Keep: f, Bytes: len(p)}
+// do carries out a transfer. It retries on EINTR, and once on EAGAIN with IOSQE_ASYNC.
+// The error is an errno, the cause of ctx, or, with failed, describes the failure of the
+// ring.
+func do(ctx context.Context, r *reactor.Reactor, op *reactor.Op) (n int, failed bool, err error) {
 	for async := false; ; {
-		res := r.DoContext(ctx, &op)
+		res := r.DoContext(ctx, op)
 		if res.Cause != nil {
 			failed = errors.Is(res.Cause, reactor.ErrFailed) || errors.Is(res.Cause, reactor.ErrClosed) || ctx.Err() == nil
 			return 0, failed, res.Cause
@@ -441,4 +367,16 @@ func (f *File) doContext(ctx context.Context, r *reactor.Reactor, e *uring.SQE, 
 			return 0, false, errno
 		}
 	}
+}
+
+// fallsBack reports whether a plain call is to replace an operation because its ring
+// has failed before the kernel took the SQE. An operation that the kernel has taken ends
+// with the error: its buffer must not be used again, and a repeated write could overtake
+// later ones.
+func (f *File) fallsBack(r *reactor.Reactor, err error) bool {
+	if f.sys.opts.Mode != ModeAuto {
+		return false
+	}
+	f.sys.giveUp(r, err)
+	return !errors.Is(err, reactor.ErrTaken)
 }

@@ -3,6 +3,7 @@
 package ufile
 
 import (
+	"context"
 	"math"
 	"syscall"
 
@@ -135,33 +136,33 @@ func (f *File) readAuto(p []byte, off int64) (int, error) {
 			return n, nil
 		}
 		if ok { // the end, unless this is Linux 5.9 or 5.10: see preadv2(2)
-			return f.readPlain(p, off)
+			return f.plainCall(reading, p, off)
 		}
 	}
 	if f.route() != routeInline {
-		return f.readPlain(p, off)
+		return f.plainCall(reading, p, off)
 	}
 	if bulk {
 		f.misses.Add(1)
 		defer f.sys.bulk.Add(-1)
 		if f.sys.bulk.Add(1) <= bulkPlain {
-			return f.readPlain(p, off)
+			return f.plainCall(reading, p, off)
 		}
 	}
 	if f.sys.tryAlone() {
 		defer f.sys.alone.Store(false)
-		return f.readPlain(p, off)
+		return f.plainCall(reading, p, off)
 	}
 	r, _ := f.sys.reactor() // no error without ModeRing
 	if r == nil {
-		return f.readPlain(p, off)
+		return f.plainCall(reading, p, off)
 	}
 	turn, plain := r.TryPlain()
 	if !plain {
-		return f.readRing(r, p, off)
+		return f.throughRing(context.Background(), r, reading, p, off)
 	}
 	defer turn.Done()
-	return f.readPlain(p, off)
+	return f.plainCall(reading, p, off)
 }
 
 // readCached reads from the page cache. It returns false if another path must be
