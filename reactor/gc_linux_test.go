@@ -62,7 +62,7 @@ func TestCollectorAndStacks(t *testing.T) {
 	})
 }
 
-// TestBuffersInFlightSurvive has nobody but the operation know a buffer, and the
+// TestBuffersInFlightSurvive has only the operation refer to a buffer, and the
 // collector look for it before and after the data arrives.
 func TestBuffersInFlightSurvive(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {

@@ -107,7 +107,7 @@ func lowMemlock(t *testing.T, limit string) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	alone := ringtest.WithoutPrivileges(t, 1<<20+os.Getpid()) // a user who has locked nothing yet
+	alone := ringtest.WithoutPrivileges(t, 1<<20+os.Getpid()) // a user without locked memory
 	r := newWithLowMemlock(t, alone)
 	readWithLowMemlock(t, r, file)
 	if err := r.Close(); err != nil {

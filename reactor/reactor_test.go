@@ -234,9 +234,9 @@ func TestBackpressure(t *testing.T) {
 	over(t, r)
 }
 
-// TestExitingThreadHarmsNobody has a goroutine that is locked to its thread
-// submit somebody else's operation and take the thread with it.
-func TestExitingThreadHarmsNobody(t *testing.T) {
+// TestSubmitterThatExits has a goroutine that is locked to its thread submit another
+// goroutine's operation. The thread ends with the goroutine.
+func TestSubmitterThatExits(t *testing.T) {
 	r := open(t, Options{Loops: 1})
 	l := r.loops[0]
 	rfd, wfd := pipe(t)
@@ -364,10 +364,10 @@ func TestTryPlain(t *testing.T) {
 		t.Fatal("another goroutine is given a turn: more may be waiting to be seen")
 	}
 	if _, ok := try(); ok {
-		t.Fatal("who takes turns with another is given one")
+		t.Fatal("a goroutine that alternates with another is given a turn")
 	}
 	if turn, ok = try(); !ok {
-		t.Fatal("who comes back alone is not given a turn")
+		t.Fatal("a goroutine that is alone again is not given a turn")
 	}
 	l := r.loops[0]
 	starve := func(nextTry time.Duration) { l.starvation.nextTrial.Store(int64(nextTry)) }
@@ -380,7 +380,7 @@ func TestTryPlain(t *testing.T) {
 		other.Done()
 		starve(1) // long ago
 		if _, ok := try(); ok {
-			t.Fatal("nobody tries the ring again")
+			t.Fatal("no caller tries the ring again")
 		}
 		if other, ok = try(); !ok {
 			t.Fatal("two try the ring")

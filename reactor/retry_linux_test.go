@@ -62,9 +62,9 @@ func listener(t *testing.T) (fd int, addr string) {
 	return int(f.Fd()), l.Addr().String()
 }
 
-// TestExitEndsNobodysOperation starts one operation of each kind that waits on a thread
-// that exits: it goes on, and has its effect once.
-func TestExitEndsNobodysOperation(t *testing.T) {
+// TestOperationOutlivesItsThread starts one operation of each kind that waits, on a
+// thread that exits: the operation continues, and has its effect once.
+func TestOperationOutlivesItsThread(t *testing.T) {
 	r := open(t, Options{Loops: 1})
 	type trial struct {
 		op   *Op

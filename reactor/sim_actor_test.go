@@ -80,7 +80,7 @@ func (a *actor) buffer() []byte {
 		p := a.spare[last]
 		a.spare = a.spare[:last]
 		if bytes.Count(p, []byte{pattern0}) != len(p) {
-			a.errorf("a buffer was written to while nobody had it: %x", p)
+			a.errorf("a buffer was written to while it was free: %x", p)
 		}
 		return p[:n]
 	}
@@ -122,7 +122,7 @@ func (a *actor) someOpOr(other bool, make func() *simOp) *simOp {
 	return a.someOp()
 }
 
-// aDryRead returns an operation that ends only when somebody ends it.
+// aDryRead returns an operation that ends only when it is cancelled.
 func (a *actor) aDryRead() *simOp {
 	return a.newOp().read(pick(a.rng, a.dry...), a.buffer(), 0)
 }
@@ -186,7 +186,7 @@ func (a *actor) queue(o *simOp, wet bool) {
 			if o.ends(res) {
 				a.bury(o.buf)
 			}
-			defer close(q.done) // whoever waits for it then knows of all others
+			defer close(q.done) // the receiver then knows of all others
 			switch rng.IntN(4) {
 			case 0:
 				a.again(rng, 1+rng.IntN(5))
@@ -256,7 +256,7 @@ func (w *world) again(rng *rand.Rand, n int) {
 	}
 }
 
-// queueDry queues what ends only when somebody ends it.
+// queueDry queues an operation that ends only when it is cancelled.
 func (a *actor) queueDry() {
 	a.queue(a.aDryRead(), false)
 }

@@ -39,7 +39,7 @@ func overSeeds(t *testing.T, test func(t *testing.T, seed uint64)) {
 	}
 }
 
-// hangs runs a plan that must make somebody wait for ever, then mends the
+// hangs runs a plan with a goroutine that must wait for ever, then mends the
 // kernel, which must let everybody go on, and returns the report.
 func hangs(t *testing.T, w *world) string {
 	t.Helper()
@@ -51,7 +51,7 @@ func hangs(t *testing.T, w *world) string {
 	}
 	w.simulate(t)
 	if report == "" {
-		t.Fatal("nobody noticed")
+		t.Fatal("the bug was not noticed")
 	}
 	if d := time.Since(begin); d > time.Minute {
 		t.Errorf("it took %v to notice", d)
@@ -73,7 +73,7 @@ func TestPlantedDroppedCompletion(t *testing.T) {
 
 func TestPlantedLostWakeUp(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
-		// One goroutine waits for data, so that nobody else happens to reap.
+		// One goroutine waits for data, so that no other goroutine reaps.
 		w := &world{plan: sound(seed, simring.Bugs{LoseWakes: 1})}
 		w.scene = func() {
 			time.AfterFunc(time.Millisecond, func() { w.k.Feed(w.wet[0], 100) })

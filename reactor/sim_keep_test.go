@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/simring"
 )
 
-// TestSlotKeepsTheBuffer has nobody but the reactor know what an operation
+// TestSlotKeepsTheBuffer has only the reactor refer to what an operation
 // needs: it must stay reachable until the completion, and not longer.
 func TestSlotKeepsTheBuffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestPlantedFreedBuffer(t *testing.T) {
 		t.Skip("shows that another test can fail: without -short")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		elsewhere := make([]byte, 64) // so that nobody writes to what is free
+		elsewhere := make([]byte, 64) // so that freed memory is not written to
 		k := simring.New(simring.Options{Seed: 1, Memory: func(uint64, int) []byte { return elsewhere }})
 		defer k.Close()
 		r, err := New(Options{Loops: 1, open: simOpener(k, 8)})
@@ -57,7 +57,7 @@ func TestPlantedFreedBuffer(t *testing.T) {
 		buf, other := queueUnknown(t, r, k.Pipe(), make(chan struct{}, 1), false)
 		collect()
 		if buf.Value() != nil || other.Value() != nil {
-			t.Error("somebody keeps what nobody knows")
+			t.Error("the memory is still reachable")
 		}
 	})
 }

@@ -30,7 +30,7 @@ func (r shyRing) Reap(dst []uring.CQE) int {
 }
 
 // TestFailedRingThatOverflows has completions overflow before or after their ring
-// fails: nobody can ask for them any more, and yet all operations must end.
+// fails: no io_uring_enter can move them into the CQ, and yet all operations must end.
 func TestFailedRingThatOverflows(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		t.Run(fmt.Sprintf("before=%v", before), func(t *testing.T) {
@@ -96,7 +96,7 @@ func testOverflowOfFailed(t *testing.T, before bool) {
 		t.Errorf("%d reads have a result, of which the queue had %d", read, size)
 	}
 	if !ringloop.Leaked(r.loops[0]) {
-		t.Error("who does not close the reactor has the memory freed that the kernel has")
+		t.Error("without Close the memory that the kernel has is freed")
 	}
 	if err := r.Close(); !errors.Is(err, ErrFailed) {
 		t.Errorf("close: %v", err)

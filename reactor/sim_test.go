@@ -73,8 +73,8 @@ var mustHappen = []string{
 }
 
 // simulate runs one plan. The clock within makes a hang visible at once: when
-// nobody can go on, it jumps to the watchdog. A second watchdog outside is for
-// those who go round in circles.
+// no goroutine can continue, it jumps to the watchdog. A second watchdog outside is
+// for endless loops.
 func simulate(t *testing.T, p plan) map[string]int {
 	t.Helper()
 	w := &world{plan: p}

@@ -58,7 +58,7 @@ func (w *world) errorf(format string, args ...any) {
 }
 
 // bury keeps the buffer of an operation that is over, with a pattern that
-// nobody may change any more.
+// no goroutine and no kernel may change any more.
 func (w *world) bury(p []byte) {
 	if p == nil {
 		return
@@ -134,7 +134,7 @@ func (w *world) watch(over chan struct{}) {
 		return
 	case <-dog.C:
 	}
-	report := w.report("somebody waits for ever")
+	report := w.report("a goroutine waits for ever")
 	if w.hung == nil {
 		fmt.Fprintln(os.Stderr, report)
 		panic(fmt.Sprintf("hang: seed %d", w.seed))
@@ -228,8 +228,8 @@ func (w *world) closeWhenFailed() {
 	}
 }
 
-// feed gives data to those who read from the wet pipes, until the reactor is
-// closed: who still reads then must be cancelled.
+// feed writes to the wet pipes until the reactor is closed. Reads that still wait then
+// must be cancelled.
 func (w *world) feed() {
 	rng := rand.New(rand.NewPCG(w.seed, 3))
 	for d := 100 * time.Microsecond; !w.closing.Load(); d = min(d*5/4, 10*time.Second) {

@@ -121,7 +121,7 @@ func (s *soak) run(goroutines int, d time.Duration) {
 		s.ops.Load(), goroutines, d, s.cancelled.Load(), s.late.Load(), s.full.Load(), s.r.Stats())
 }
 
-// closeAt closes a descriptor now, in such a way that its cleanup harms nobody.
+// closeAt closes a descriptor now, so that its cleanup later does not close another file.
 func closeAt(t *testing.T, fd int) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {

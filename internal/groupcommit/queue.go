@@ -86,12 +86,12 @@ func (g *Group[T]) Add(r *Request[T]) {
 
 // Queue holds the requests that wait. The zero value is empty.
 type Queue[T any] struct {
-	// Patience is how many times in a row Gather yields without effect. 0 is 2
+	// MaxIdle is how many times in a row Gather yields without effect. 0 is 2
 	// (docs/appendlog.md has the measurement).
-	Patience int
-	// Limit bounds the time that Gather takes: after it the processors belong to
-	// goroutines that compute. 0 is a millisecond.
-	Limit time.Duration
+	MaxIdle int
+	// MaxWait limits the time that Gather takes. A yield that takes longer means that
+	// goroutines that compute occupy the processors. 0 is a millisecond.
+	MaxWait time.Duration
 
 	list     list[T]
 	leading  bool
@@ -192,7 +192,7 @@ func (q *Queue[T]) WaitContext(ctx context.Context, mu *sync.Mutex, r *Request[T
 		if q.withdraw(mu, r) {
 			return false, true
 		}
-		<-r.wake // taken: it is served whatever the context says
+		<-r.wake // taken: it is served even if the context has ended
 		return false, false
 	}
 }
@@ -245,22 +245,22 @@ func (q *Queue[T]) Gather() {
 	if n >= q.expected {
 		return
 	}
-	patience, limit := q.Patience, q.Limit
-	if patience == 0 {
-		patience = 2
+	maxIdle, maxWait := q.MaxIdle, q.MaxWait
+	if maxIdle == 0 {
+		maxIdle = 2
 	}
-	if limit == 0 {
-		limit = time.Millisecond
+	if maxWait == 0 {
+		maxWait = time.Millisecond
 	}
 	start := time.Now()
-	for vain := 0; n < q.expected && vain < patience; vain++ {
+	for idle := 0; n < q.expected && idle < maxIdle; idle++ {
 		runtime.Gosched()
 		m := q.queued.Load()
 		if m > n {
-			vain = -1
+			idle = -1
 		}
 		n = m
-		if time.Since(start) > limit {
+		if time.Since(start) > maxWait {
 			return
 		}
 	}

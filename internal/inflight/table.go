@@ -80,9 +80,10 @@ func (t *Table[T]) Acquire() (*Slot[T], bool) {
 	}
 }
 
-// Arm hands the slot to its operation: Value is filled, Lookup finds it from now
-// on. It orders the caller's use of Value before that of a goroutine that looks
-// the slot up: the race detector does not see the order that the kernel ensures. An operation that starts again is armed again.
+// Arm hands the slot to its operation: Value is filled, and Lookup finds the slot from now
+// on. Arm orders the caller's use of Value before the use by a goroutine that looks the
+// slot up, because the race detector does not see the order that the kernel ensures. An
+// operation that is submitted again is armed again.
 func (s *Slot[T]) Arm() {
 	if old := s.state.Swap(stateHeld); old != stateAcquired && old != stateHeld {
 		panic(fmt.Sprintf("inflight: slot %d armed in state %d", s.index, old))
@@ -110,10 +111,9 @@ func (s *Slot[T]) ID() ID {
 	return ID(s.gen.Load())<<32 | ID(s.index)
 }
 
-// Lookup returns the slot that id, which was armed, names; nil when that use is over: it has
-// completed, though its waiter may not have released it yet. For
-// all callers but the one that completes the slot, it may have been released, and
-// taken for another use, by the time that Lookup returns.
+// Lookup returns the slot of an armed ID. It returns nil when that use has completed, even
+// if the slot was not released yet. Only the caller that completes the slot may rely on it:
+// for others it may have been released, and used again, when Lookup returns.
 func (t *Table[T]) Lookup(id ID) *Slot[T] {
 	i := id.index()
 	if i >= MaxSlots {
@@ -124,9 +124,9 @@ func (t *Table[T]) Lookup(id ID) *Slot[T] {
 		return nil
 	}
 	s := &chunk[i%chunkSize]
-	// In this order: id was armed before, so a state that is seen now belongs
-	// to that use or a later one, and the generation tells which. The other
-	// way round the slot could change hands in between.
+	// The order matters. id was armed before, so the state belongs to that use or to
+	// a later one, and the generation tells which. The other way round the slot could
+	// be used again in between.
 	if !s.alive() || s.gen.Load() != id.generation() {
 		return nil
 	}

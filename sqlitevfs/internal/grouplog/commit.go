@@ -67,10 +67,10 @@ func (l *Log) lead(own *request) {
 }
 
 const (
-	// gatherPatience and gatherLimit are less than the queue's own: a commit of SQLite
-	// has more to do before the next one than an append has.
-	gatherPatience = 3
-	gatherLimit    = 500 * time.Microsecond
+	// These differ from the queue's own: SQLite has more to do between two commits than a
+	// program between two appends.
+	gatherMaxIdle = 3
+	gatherMaxWait = 500 * time.Microsecond
 )
 
 // take moves what fits into one batch from the queue to a group, and makes room for

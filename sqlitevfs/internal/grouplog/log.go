@@ -130,7 +130,7 @@ func Open(dir string, o Options) (*Log, Report, error) {
 	}
 	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name), wals: map[*WAL]struct{}{},
 		wakeup: make(chan struct{}, 1), quit: make(chan struct{})}
-	l.queue.Patience, l.queue.Limit = gatherPatience, gatherLimit
+	l.queue.MaxIdle, l.queue.MaxWait = gatherMaxIdle, gatherMaxWait
 	l.changed, l.idle = sync.NewCond(&l.mu), sync.NewCond(&l.mu)
 	report, err := l.open()
 	if err != nil {
