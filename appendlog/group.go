@@ -247,6 +247,7 @@ func (l *Log) retire(own *request, g group, err error) {
 	l.account(g, err)
 	if err != nil && l.failed == nil {
 		l.failed = fmt.Errorf("appendlog: the log failed before: %w", err)
+		go l.opts.Logger.Error("appendlog: the log failed; close it and open it again", "error", err) // without mu
 	}
 	next := l.queue.Pass(g.Len())
 	l.mu.Unlock()

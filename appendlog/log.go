@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -74,6 +75,9 @@ type Options struct {
 	// whose call sealed the segment calls it before that call returns. No lock is held,
 	// so it may use the Log. Calls may overlap.
 	OnRotate func(sealed SegmentInfo)
+	// Logger is told at WARN when opening cut off an interrupted write or accepted a
+	// loss, and when the log fails. nil means slog.Default().
+	Logger *slog.Logger
 }
 
 const (
@@ -102,6 +106,9 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("appendlog: unknown SyncMode(%d)", int(o.Sync))
 	}
 	o.Perm = cmp.Or(o.Perm, defaultAppendPerm)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
 	o.Ahead = max(cmp.Or(o.Ahead, defaultAhead), 0)
 	if o.Sync == SyncNone {
 		o.Ahead = 0
@@ -221,7 +228,20 @@ func openLog(st segmentStore, o Options) (*Log, error) {
 		st.Close()
 		return nil, err
 	}
+	l.reportRecovery()
 	return l, nil
+}
+
+// reportRecovery logs the result of opening where an operator has to know it.
+func (l *Log) reportRecovery() {
+	r := &l.recovery
+	if r.Dropped > 0 {
+		l.opts.Logger.Warn("appendlog: an interrupted write was cut off", "log", l.store.Path(l.opts.Prefix),
+			"segment", r.End.Segment, "offset", r.End.Offset, "bytes", r.Dropped, "reason", r.Reason)
+	}
+	for i := range r.Lost {
+		l.opts.Logger.Warn("appendlog: durable records are lost, which Options.AcceptLoss accepted", "error", &r.Lost[i])
+	}
 }
 
 // Append appends a record and returns its position when it is durable (see [SyncMode]).
@@ -388,11 +408,20 @@ type Stats struct {
 	Bytes        uint64        `json:"bytes"`        // of the records, without their headers
 	Groups       uint64        `json:"groups"`       // writes that served one or more appends
 	LargestGroup int           `json:"largestGroup"` // appends served by one write
-	Syncs        uint64        `json:"syncs"`
-	SyncTime     time.Duration `json:"syncTime"` // spent in syncs
+	Syncs        uint64        `json:"syncs"`        // of the segment's file
+	SyncTime     time.Duration `json:"syncTime"`     // spent in syncs
 	LongestSync  time.Duration `json:"longestSync"`
-	Rotations    uint64        `json:"rotations"`
-	Waiting      int           `json:"waiting"` // appends that wait for a group now
+	Rotations    uint64        `json:"rotations"` // segments that were sealed
+	Waiting      int           `json:"waiting"`   // appends that wait for a group now
+}
+
+// Plus returns the sum of two sets of counters, and the larger of the maxima.
+func (s Stats) Plus(t Stats) Stats {
+	return Stats{
+		Records: s.Records + t.Records, Bytes: s.Bytes + t.Bytes, Groups: s.Groups + t.Groups,
+		LargestGroup: max(s.LargestGroup, t.LargestGroup), Syncs: s.Syncs + t.Syncs, SyncTime: s.SyncTime + t.SyncTime,
+		LongestSync: max(s.LongestSync, t.LongestSync), Rotations: s.Rotations + t.Rotations, Waiting: s.Waiting + t.Waiting,
+	}
 }
 
 // Stats returns the counters of the log.

@@ -5,6 +5,7 @@ package appendlog
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -112,8 +113,12 @@ func TestRecoverEveryLength(t *testing.T) {
 // was and for nothing else.
 func checkCut(t *testing.T, s *memStore, marks []mark, data, torn []byte) {
 	t.Helper()
-	o := Options{Ahead: -1}
+	logger, await := ringtest.Logger(t)
+	o := Options{Ahead: -1, Logger: logger}
 	a := openMem(t, s, o)
+	if n := a.Recovery().Dropped; n > 0 {
+		await(fmt.Sprintf("bytes=%d ", n))
+	}
 	var want []string
 	end := int64(segmentHeaderSize)
 	for _, m := range marks {

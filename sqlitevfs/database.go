@@ -101,7 +101,7 @@ func (d *databases) release(db *database) error {
 		return nil
 	}
 	delete(d.open, db.path)
-	d.done = d.done.plus(db.stats())
+	d.done = d.done.Plus(db.stats())
 	return db.commits.close()
 }
 

@@ -49,7 +49,8 @@ func (s Stats) String() string {
 	return string(p)
 }
 
-func (s Stats) plus(t Stats) Stats {
+// Plus returns the sum of two sets of counters, with the names of s.
+func (s Stats) Plus(t Stats) Stats {
 	s.Syncs += t.Syncs
 	s.SharedSyncs += t.SharedSyncs
 	s.Logged += t.Logged
@@ -127,9 +128,9 @@ func Total() Stats {
 	known.each(func(v *ringVFS) {
 		v.dbs.mu.Lock()
 		defer v.dbs.mu.Unlock()
-		sum = sum.plus(v.dbs.done)
+		sum = sum.Plus(v.dbs.done)
 		for _, db := range v.dbs.open {
-			sum = sum.plus(db.stats())
+			sum = sum.Plus(db.stats())
 		}
 	})
 	return sum

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
 )
@@ -124,7 +125,8 @@ func TestRingsThatFail(t *testing.T) {
 	one := reactor.Options{Loops: 1}
 	t.Run("auto", func(t *testing.T) {
 		needDirect(t, path)
-		s := newSystem(t, ufile.Options{Reactor: one})
+		logger, await := ringtest.Logger(t)
+		s := newSystem(t, ufile.Options{Reactor: one, Logger: logger})
 		f := open(t, s, path, os.O_RDWR|sys.ODirect)
 		breakRings(t, func() { readInRing(t, f, ufile.AlignedBuffer(4096)) })
 		var wg sync.WaitGroup
@@ -146,6 +148,8 @@ func TestRingsThatFail(t *testing.T) {
 		if name, reason := s.Backend(); name != "plain" || !strings.Contains(reason, "ring failed") {
 			t.Errorf("backend %q, reason %q", name, reason)
 		}
+		await("backend=io_uring")
+		await("plain calls are used instead")
 		if err := f.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"runtime"
 	"sync"
@@ -27,6 +28,10 @@ type Options struct {
 	// (see [reactor.Options.Restrict]). The kernel refuses every other operation on
 	// them with EACCES. If Reactor.Restrict is set, it counts instead.
 	Restrict bool
+	// Logger receives the chosen backend at INFO, if it is set. A change to plain
+	// calls while the system runs is reported at WARN, to slog.Default() if Logger is
+	// nil. Reactor.Logger is set to it unless it is set.
+	Logger *slog.Logger
 }
 
 // ringOps are the operations that this package uses.
@@ -70,6 +75,9 @@ func NewSystem(o Options) (*System, error) {
 	if o.Restrict && o.Reactor.Restrict == nil {
 		o.Reactor.Restrict = ringOps
 	}
+	if o.Reactor.Logger == nil {
+		o.Reactor.Logger = o.Logger
+	}
 	s := &System{opts: o, files: make(map[*state]struct{})}
 	err := errNoRings
 	if o.Mode != ModePlain {
@@ -80,6 +88,10 @@ func NewSystem(o Options) (*System, error) {
 			return nil, fmt.Errorf("ufile: rings were asked for: %w", err)
 		}
 		s.usePlain(err)
+	}
+	if o.Logger != nil {
+		name, reason := s.Backend()
+		o.Logger.Info("ufile: backend chosen", "backend", name, "reason", reason)
 	}
 	return s, nil
 }
@@ -197,7 +209,21 @@ func (s *System) openRings() (*reactor.Reactor, error) {
 		return nil, err
 	}
 	s.usePlain(err)
+	s.fellBack(err)
 	return nil, nil
+}
+
+// fellBack reports that the system goes on with plain calls. A lack of descriptors is
+// not reported: the next file tries again. The caller holds mu.
+func (s *System) fellBack(why error) {
+	if s.short {
+		return
+	}
+	logger := s.opts.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	go logger.Warn("ufile: rings cannot be used any more; plain calls are used instead", "error", why) // without mu
 }
 
 // usePlain switches to plain system calls. The caller holds mu.
@@ -215,6 +241,7 @@ func (s *System) giveUp(r *reactor.Reactor, why error) {
 	if s.rings.CompareAndSwap(r, nil) {
 		s.broken = r
 		s.usePlain(why)
+		s.fellBack(why)
 	}
 }
 
@@ -365,6 +392,10 @@ func (s *System) Stats() Stats {
 	}
 	return sum
 }
+
+// Total returns the counters of the default system, which the package's own
+// functions use.
+func Total() Stats { return defaultSystem().Stats() }
 
 // Stats returns the counters of one file; its Reactor part is zero, because rings
 // are shared.

@@ -43,11 +43,13 @@ func TestRingThatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewSystem(Options{Mode: ModePlain})
+	logger, await := ringtest.Logger(t)
+	s, err := NewSystem(Options{Mode: ModePlain, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &loop{useRing: true, ring: ring, cqes: make([]uring.CQE, maxBatch)}
+	await("backend=plain")
+	l := &loop{system: s, useRing: true, ring: ring, cqes: make([]uring.CQE, maxBatch)}
 	var waiting []chan string
 	for range 2 {
 		c, peer := connect(t, s)
@@ -78,6 +80,7 @@ func TestRingThatFails(t *testing.T) {
 	if l.ring != nil || l.useRing {
 		t.Error("the broken ring is still in use")
 	}
+	await("plain calls receive instead")
 }
 
 func connect(t *testing.T, s *System) (*TCPConn, net.Conn) {

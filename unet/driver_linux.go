@@ -56,6 +56,21 @@ type loop struct {
 
 	stopping atomic.Bool
 	done     sync.WaitGroup
+
+	count counters
+}
+
+// counters are those of one loop.
+type counters struct {
+	passes, helped, events, receives, ring, enters, sleeps atomic.Uint64
+}
+
+func (l *loop) stats() Stats {
+	c := &l.count
+	return Stats{
+		Passes: c.passes.Load(), Helped: c.helped.Load(), Events: c.events.Load(), Receives: c.receives.Load(),
+		Ring: c.ring.Load(), Enters: c.enters.Load(), Sleeps: c.sleeps.Load(),
+	}
 }
 
 // maxBatch is how many events one pass takes, and the size of the ring. With
@@ -232,6 +247,11 @@ func (l *loop) passLocked() int {
 	if n == 0 {
 		return 0
 	}
+	l.count.passes.Add(1)
+	if !l.driving {
+		l.count.helped.Add(1)
+	}
+	l.count.events.Add(uint64(n))
 	l.collect(l.events[:n])
 	l.receive()
 	return n
@@ -285,6 +305,7 @@ func (l *loop) sleep() {
 	if errno := l.sleepPoll.Modify(l.poll.FD(), syscall.EPOLLIN|epoll.OneShot, 0); errno != 0 {
 		panic("unet: epoll_ctl: " + errno.Error()) // our own descriptors
 	}
+	l.count.sleeps.Add(1)
 	_ = l.sleeper.Wait(l.sleepTry) // an error means that the loop stops
 }
 
@@ -365,6 +386,9 @@ func (l *loop) receive() {
 	switch {
 	case len(l.batch) == 0:
 		return
+	}
+	l.count.receives.Add(uint64(len(l.batch)))
+	switch {
 	case len(l.batch) > 1 && l.useRing && l.openRing():
 		l.receiveRing()
 	default:
@@ -401,6 +425,7 @@ func (l *loop) openRing() bool {
 	}
 	if err != nil {
 		l.useRing = false
+		l.system.lostRing(err)
 		return false
 	}
 	l.ring, l.cqes = r, make([]uring.CQE, maxBatch)
@@ -417,12 +442,14 @@ func (l *loop) receiveRing() {
 	}
 	for left := len(l.batch); left > 0; {
 		_, err := l.ring.Wait(uring.WaitOptions{Count: left, Brief: bytes <= maxBrief})
+		l.count.enters.Add(1)
 		n := l.ring.Reap(l.cqes)
+		l.count.ring.Add(uint64(n))
 		for _, c := range l.cqes[:n] {
 			l.finishReceive(c)
 		}
 		left -= n
-		if err != nil && left > 0 && !l.ringGoesOn(&left) {
+		if err != nil && left > 0 && !l.ringGoesOn(&left, err) {
 			return
 		}
 	}
@@ -438,12 +465,13 @@ func (l *loop) finishReceive(c uring.CQE) {
 // ringGoesOn decides what follows a failed call. Entries that the kernel has taken
 // will complete. Once only untaken entries are left, it closes the ring and makes
 // their receives with plain calls.
-func (l *loop) ringGoesOn(left *int) bool {
+func (l *loop) ringGoesOn(left *int, err error) bool {
 	if *left > l.ring.Pending() {
 		return true // the kernel has taken some: wait for them
 	}
 	_ = l.ring.Close() // nothing is in flight
 	l.ring, l.useRing = nil, false
+	l.system.lostRing(err)
 	l.receivePlain()
 	return false
 }

@@ -5,6 +5,7 @@ package unet
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -25,6 +26,9 @@ type Options struct {
 	// Restrict limits the rings to RECV, the only operation that this package
 	// uses. The kernel refuses all others with EACCES.
 	Restrict bool
+	// Logger receives the chosen backend at INFO, if it is set. Rings that fail while
+	// the system runs are reported at WARN, to slog.Default() if Logger is nil.
+	Logger *slog.Logger
 }
 
 // spin returns the limit in effect.
@@ -51,6 +55,7 @@ type System struct {
 	loops []*loop
 	next  int
 	pipes []*pipe // empty, for copies between sockets
+	ended Stats   // of drivers that have stopped
 }
 
 var errAskedForNet = errors.New("package net's connections were asked for")
@@ -80,8 +85,59 @@ func NewSystem(o Options) (*System, error) {
 	default:
 		return nil, fmt.Errorf("unet: mode %v was asked for: %w", o.Mode, err)
 	}
+	if o.Logger != nil {
+		name, reason := s.Backend()
+		o.Logger.Info("unet: backend chosen", "backend", name, "reason", reason)
+	}
 	return s, nil
 }
+
+// lostRing reports that a driver goes on with plain calls.
+func (s *System) lostRing(err error) {
+	logger := s.opts.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	go logger.Warn("unet: a ring failed; plain calls receive instead", "error", err) // the driver does not wait for a handler
+}
+
+// Stats are counters of a [System] since it was made. ModeNet has no drivers and
+// counts nothing.
+type Stats struct {
+	Passes   uint64 `json:"passes"`   // passes of drivers that found events
+	Helped   uint64 `json:"helped"`   // of them, made by calls, because goroutines that compute kept the driver from running
+	Events   uint64 `json:"events"`   // events of sockets
+	Receives uint64 `json:"receives"` // receives made by drivers for waiting readers
+	Ring     uint64 `json:"ring"`     // of them, through a ring
+	Enters   uint64 `json:"enters"`   // calls of io_uring_enter
+	Sleeps   uint64 `json:"sleeps"`   // times that a driver slept
+	Open     int    `json:"open"`     // sockets open now
+}
+
+// Plus returns the sum of two sets of counters.
+func (s Stats) Plus(t Stats) Stats {
+	return Stats{
+		Passes: s.Passes + t.Passes, Helped: s.Helped + t.Helped, Events: s.Events + t.Events,
+		Receives: s.Receives + t.Receives, Ring: s.Ring + t.Ring, Enters: s.Enters + t.Enters,
+		Sleeps: s.Sleeps + t.Sleeps, Open: s.Open + t.Open,
+	}
+}
+
+// Stats returns the counters of the system. It may be called concurrently.
+func (s *System) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := s.ended
+	for _, l := range s.loops {
+		sum = sum.Plus(l.stats())
+	}
+	sum.Open = s.users
+	return sum
+}
+
+// Total returns the counters of the default system, which the package's own
+// functions use.
+func Total() Stats { return defaultSystem().Stats() }
 
 // ringsUsable returns nil if rings can be used here, otherwise the reason.
 func ringsUsable() error {

@@ -63,6 +63,7 @@ func (s *System) stop() error {
 	var errs []error
 	for _, l := range s.loops {
 		errs = append(errs, l.close())
+		s.ended = s.ended.Plus(l.stats())
 	}
 	s.loops = nil
 	s.closePipes()

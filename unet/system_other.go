@@ -21,6 +21,8 @@ type (
 	pipe struct{}
 )
 
+func (*loop) stats() Stats { return Stats{} }
+
 // The types of this package are those of package net here.
 type (
 	TCPConn      = net.TCPConn

@@ -3,6 +3,7 @@
 package watch
 
 import (
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,6 +22,7 @@ type epollBackend struct {
 	wakeup *sys.FD // an eventfd, never read: each signal is an edge
 	events []epoll.Event
 	n      int // events waiting for collect
+	enters *atomic.Uint64
 
 	// Files that were closed while duplicates of their descriptors live stay in
 	// the instance, and no call removes them: a new instance takes its place.
@@ -28,12 +30,12 @@ type epollBackend struct {
 	renew   bool // one was reported
 }
 
-func newEpoll(t *table, batch int) (*epollBackend, error) {
+func newEpoll(t *table, batch int, enters *atomic.Uint64) (*epollBackend, error) {
 	in, err := epoll.Open()
 	if err != nil {
 		return nil, err
 	}
-	b := &epollBackend{t: t, in: in, events: make([]epoll.Event, batch)}
+	b := &epollBackend{t: t, in: in, events: make([]epoll.Event, batch), enters: enters}
 	if b.wakeup, err = sys.EventFD(); err == nil {
 		if errno := in.Add(b.wakeup.Int(), uint32(Read)|epoll.EdgeTriggered, wakeData); errno != 0 {
 			err = sys.Error("epoll_ctl", errno)
@@ -114,6 +116,7 @@ func (b *epollBackend) wait(timeout time.Duration) error {
 	}
 	for {
 		n, errno := b.in.Wait(b.events, timeout)
+		b.enters.Add(1)
 		switch errno {
 		case 0:
 			b.n = n

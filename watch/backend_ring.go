@@ -146,6 +146,7 @@ func (b *ringBackend) close() error {
 // watcher that has followed too often goes over to epoll if it may.
 func (b *ringBackend) follow() error {
 	b.moves++
+	b.w.count.moves.Add(1)
 	if b.w.chosen && b.moves > maxMoves {
 		return b.giveUp(fmt.Errorf("the goroutine that waits changes threads, have it call runtime.LockOSThread"))
 	}
@@ -181,6 +182,7 @@ func (b *ringBackend) giveUp(why error) error {
 	if err := w.useEpoll("io_uring was given up: " + why.Error()); err != nil {
 		return err
 	}
+	go w.opts.logger().Warn("watch: io_uring was given up; epoll is used instead", "error", why) // without the caller's lock
 	for fd := range b.t.entries {
 		if e := &b.t.entries[fd]; e.on && !e.gone {
 			e.armed, e.queued = false, false

@@ -22,7 +22,7 @@ var errRunning = errors.New("watch: the loop runs already")
 // All are called by the goroutine that is in [Loop.Run], one after the other, so
 // that they need no locks among themselves; one that blocks holds up the others.
 //
-// Post, Stop, Drain, Close and Backend may be called by any goroutine at any time. The
+// Post, Stop, Drain, Close, Backend and Stats may be called by any goroutine at any time. The
 // rest, and the methods of [Timer] and [Hook], are for the callbacks, and for
 // times when the loop does not run. An event costs no allocation.
 type Loop struct {
@@ -100,7 +100,11 @@ func (l *Loop) Len() int { return l.w.Len() }
 // Backend says what the loop waits with, "epoll" or "io_uring", and why.
 func (l *Loop) Backend() (name, reason string) { return l.w.Backend() }
 
-// call is what Dispatch calls.
+// Stats returns the counters of the loop's watcher. It may be called by any goroutine
+// at any time.
+func (l *Loop) Stats() Stats { return l.w.Stats() }
+
+// call is the function that Dispatch calls.
 func (l *Loop) call(e Event) {
 	if !l.over() {
 		e.Value.(func(Events))(e.Events)

@@ -4,6 +4,7 @@ package watch
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 
 	"github.com/ringside-io/ringside/features"
@@ -36,6 +37,16 @@ type Options struct {
 	// POLL_REMOVE and ASYNC_CANCEL. Anything else that gets hold of it is
 	// refused with EACCES. Epoll has nothing to limit.
 	Restrict bool
+	// Logger receives the chosen backend at INFO, if it is set. A change to epoll while
+	// the watcher runs is reported at WARN, to slog.Default() if Logger is nil.
+	Logger *slog.Logger
+}
+
+func (o *Options) logger() *slog.Logger {
+	if o.Logger != nil {
+		return o.Logger
+	}
+	return slog.Default()
 }
 
 func (o *Options) batch() int {
@@ -76,7 +87,7 @@ func (w *Watcher) choose() error {
 }
 
 func (w *Watcher) useEpoll(reason string) error {
-	b, err := newEpoll(&w.table, w.opts.batch())
+	b, err := newEpoll(&w.table, w.opts.batch(), &w.count.enters)
 	if err != nil {
 		return fmt.Errorf("watch: epoll: %w", err)
 	}

@@ -43,6 +43,8 @@ func counter(t *testing.T) int {
 func TestFollowsItsCaller(t *testing.T) {
 	for _, chosen := range []bool{true, false} {
 		w := ringWatcher(t, chosen)
+		logger, await := ringtest.Logger(t)
+		w.opts.Logger = logger
 		first := w.backend
 		fds := []int{counter(t), counter(t), counter(t)}
 		for i, fd := range fds {
@@ -83,8 +85,11 @@ func TestFollowsItsCaller(t *testing.T) {
 		if chosen != (name == "epoll") || chosen != strings.Contains(reason, "LockOSThread") {
 			t.Errorf("chosen %v: %s (%s)", chosen, name, reason)
 		}
-		if b, ok := first.(*ringBackend); !ok || b.moves <= maxMoves {
-			t.Errorf("the ring did not follow")
+		if b, ok := first.(*ringBackend); !ok || b.moves <= maxMoves || w.Stats().Moves != uint64(b.moves) {
+			t.Errorf("the ring did not follow, or Stats does not count it: %+v", w.Stats())
+		}
+		if chosen {
+			await("epoll is used instead")
 		}
 	}
 }

@@ -98,6 +98,7 @@ func (b *ringBackend) enter(o uring.WaitOptions) error {
 	o.NoSubmit, o.Published = true, b.shown
 	before := b.ring.Ready()
 	n, err := b.ring.Wait(o)
+	b.w.count.enters.Add(1)
 	b.shown -= n
 	if b.reorder != nil {
 		b.reorder.brought(before, b.ring.Ready())

@@ -44,6 +44,37 @@ type Watcher struct {
 	freed  bool
 
 	choiceMu sync.Mutex // guards name and reason, which Backend reads at any time
+
+	count struct {
+		turns, events, enters, moves atomic.Uint64
+		watched                      atomic.Int64
+	}
+}
+
+// Stats are counters of a [Watcher] since it was opened.
+type Stats struct {
+	Turns   uint64 `json:"turns"`   // calls of Dispatch
+	Events  uint64 `json:"events"`  // descriptors that they reported
+	Enters  uint64 `json:"enters"`  // calls of io_uring_enter or epoll_wait
+	Moves   uint64 `json:"moves"`   // times that the goroutine came to another thread, where a ring had to be opened
+	Watched int    `json:"watched"` // descriptors registered at the last Dispatch
+}
+
+// Plus returns the sum of two sets of counters.
+func (s Stats) Plus(t Stats) Stats {
+	return Stats{
+		Turns: s.Turns + t.Turns, Events: s.Events + t.Events, Enters: s.Enters + t.Enters,
+		Moves: s.Moves + t.Moves, Watched: s.Watched + t.Watched,
+	}
+}
+
+// Stats returns the counters. It may be called by any goroutine at any time.
+func (w *Watcher) Stats() Stats {
+	c := &w.count
+	return Stats{
+		Turns: c.turns.Load(), Events: c.events.Load(), Enters: c.enters.Load(),
+		Moves: c.moves.Load(), Watched: int(c.watched.Load()),
+	}
 }
 
 // Bits of Watcher.state.
@@ -80,6 +111,9 @@ func New(o Options) (*Watcher, error) {
 	w := &Watcher{opts: o, waited: make(chan struct{})}
 	if err := w.choose(); err != nil {
 		return nil, err
+	}
+	if o.Logger != nil {
+		o.Logger.Info("watch: backend chosen", "backend", w.name.String(), "reason", w.reason)
 	}
 	return w, nil
 }
@@ -234,6 +268,10 @@ func (w *Watcher) Dispatch(f func(Event)) int {
 	}
 	w.prepared = false
 	w.backend.collect()
+	w.count.turns.Add(1)
+	if n := int64(w.n); n != w.count.watched.Load() {
+		w.count.watched.Store(n)
+	}
 	if len(w.found) == 0 {
 		return 0
 	}
@@ -245,6 +283,7 @@ func (w *Watcher) Dispatch(f func(Event)) int {
 	}
 	n += w.dispatch(f, ^Events(0))
 	w.found, w.writers = w.found[:0], 0
+	w.count.events.Add(uint64(n))
 	return n
 }
 

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -277,7 +278,8 @@ func TestOneLoopFails(t *testing.T) {
 			if mode == ModeRing {
 				needRing(t)
 			}
-			s, err := Listen("tcp", "127.0.0.1:0", echoes(), Options{Mode: mode, Loops: 3})
+			logger, await := ringtest.Logger(t)
+			s, err := Listen("tcp", "127.0.0.1:0", echoes(), Options{Mode: mode, Loops: 3, Logger: logger})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -289,6 +291,8 @@ func TestOneLoopFails(t *testing.T) {
 				d.post(func() { d.fail(broken); d.w.Stop() })
 			}
 			receive(t, "notice of the failure", s.Done())
+			await("backend=" + mode.String())
+			await("error=broken")
 			for i := range 20 {
 				exchange(t, dial(t, s), random(1000, uint64(i)))
 			}

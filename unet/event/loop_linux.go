@@ -690,6 +690,9 @@ func (l *loop) requestClose(c *Conn) {
 // fail notes that the driver cannot be used any more.
 func (l *loop) fail(err error) {
 	l.over, l.broken = true, err
+	if err != nil {
+		l.server.opts.logger().Error("event: a loop failed; its connections end", "error", err)
+	}
 }
 
 // closeAll ends the connections of a loop whose driver is broken.

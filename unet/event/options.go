@@ -5,6 +5,7 @@ package event
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"runtime"
 	"time"
@@ -94,9 +95,19 @@ type Options struct {
 	// SEND, ASYNC_CANCEL and POLL_ADD. Anything else that gets hold of them is
 	// refused with EACCES. Other backends have nothing to limit.
 	Restrict bool
+	// Logger receives the chosen backend at INFO, if it is set. A loop that fails is
+	// reported at ERROR, to slog.Default() if Logger is nil.
+	Logger *slog.Logger
 	// ListenConfig sets up the listening sockets (keep-alive, Control); nil
 	// means package net's defaults.
 	ListenConfig *net.ListenConfig
+}
+
+func (o *Options) logger() *slog.Logger {
+	if o.Logger != nil {
+		return o.Logger
+	}
+	return slog.Default()
 }
 
 const (

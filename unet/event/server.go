@@ -83,6 +83,9 @@ func Listen(network, address string, h Handler, o Options) (*Server, error) {
 	if err := s.start(address); err != nil {
 		return nil, err
 	}
+	if opts.Logger != nil {
+		opts.Logger.Info("event: backend chosen", "backend", s.name, "reason", s.reason)
+	}
 	return s, nil
 }
 

@@ -24,7 +24,7 @@ import (
 // public are the packages that a user may import, and surfaces the systems that
 // their exported surface is read for.
 var (
-	public = []string{"appendlog", "features", "reactor", "sqlitevfs", "ufile", "ufile/ufiletest",
+	public = []string{"appendlog", "features", "metrics", "metrics/otelmetric", "metrics/prom", "reactor", "sqlitevfs", "ufile", "ufile/ufiletest",
 		"unet", "unet/event", "uring", "watch", "watch/watchtest"}
 	surfaces = []string{"linux", "darwin", "windows"}
 )

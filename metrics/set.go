@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+
+// Package metrics exports the counters of ringside's packages: for expvar
+// ([Set.Publish]), for Prometheus (package prom) and for OpenTelemetry (package
+// otelmetric).
+//
+// A [Set] has sources: Systems, Servers, Watchers, Loops, Logs and Reactors, each with
+// a name that becomes the label "source". docs/metrics.md lists all metrics, their
+// meaning and the alerts to set.
+//
+//	set := metrics.NewSet()
+//	metrics.Add(set, "http", server) // an event.Server
+//	metrics.AddFunc(set, "default", ufile.Total)
+//	prometheus.MustRegister(prom.Collector(set))
+//
+// Reading counters costs the sources a few atomic loads, and a mutex that no operation
+// of theirs holds for long. All functions may be called concurrently.
+package metrics
+
+import (
+	"cmp"
+	"expvar"
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Kind is how the value of a metric develops.
+type Kind int
+
+const (
+	// Counter only grows as long as its source is open.
+	Counter Kind = iota
+	// Gauge is a state, or the largest value so far.
+	Gauge
+)
+
+// Metric describes one field of a Stats type.
+type Metric struct {
+	Package string // "ufile"
+	Field   string // "Cached"
+	Name    string // "ringside_ufile_cached_total", as Prometheus names it
+	Kind    Kind
+	Seconds bool // the unit is seconds, otherwise a number
+	Help    string
+}
+
+// Sample is the value of one metric of one source.
+type Sample struct {
+	*Metric
+	Source string
+	Value  float64
+}
+
+// Backend tells which backend a source uses, and why it is not io_uring or who chose it.
+type Backend struct {
+	Package, Source, Name, Reason string
+}
+
+// Set is a set of sources. The zero value is not usable, see [NewSet].
+type Set struct {
+	mu      sync.Mutex
+	sources map[key]source
+}
+
+type key struct{ pkg, name string }
+
+type source struct {
+	stats   func() reflect.Value
+	backend func() (name, reason string) // may be nil
+}
+
+// NewSet returns an empty set.
+func NewSet() *Set { return &Set{sources: map[key]source{}} }
+
+// Add adds a source under a name, which replaces a source of the same type and name.
+// The set keeps the source reachable until [Set.Remove].
+func Add[T any](s *Set, name string, from interface{ Stats() T }) {
+	add(s, name, from.Stats, from)
+}
+
+// AddFunc adds a function that returns counters, such as ufile.Total or
+// sqlitevfs.Total.
+func AddFunc[T any](s *Set, name string, stats func() T) { add(s, name, stats, nil) }
+
+func add[T any](s *Set, name string, stats func() T, from any) {
+	t := reflect.TypeFor[T]()
+	if t.Kind() != reflect.Struct || !known[path.Base(t.PkgPath())] {
+		panic(fmt.Sprintf("metrics: %v is not a Stats type of ringside", t))
+	}
+	src := source{stats: func() reflect.Value { return reflect.ValueOf(stats()) }}
+	if b, ok := from.(interface{ Backend() (name, reason string) }); ok {
+		src.backend = b.Backend
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sources[key{path.Base(t.PkgPath()), name}] = src
+}
+
+// Remove removes the sources of that name.
+func (s *Set) Remove(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.sources, func(k key, _ source) bool { return k.name == name })
+}
+
+// list returns the sources in the order of their packages and names.
+func (s *Set) list() ([]key, map[key]source) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := maps.Clone(s.sources)
+	return slices.SortedFunc(maps.Keys(all), func(a, b key) int {
+		return cmp.Or(strings.Compare(a.pkg, b.pkg), strings.Compare(a.name, b.name))
+	}), all
+}
+
+// Samples reads all sources. The counters of a reactor inside of another source's are
+// samples of package reactor.
+func (s *Set) Samples() []Sample {
+	keys, all := s.list()
+	var out []Sample
+	for _, k := range keys {
+		out = appendSamples(out, k.name, all[k].stats())
+	}
+	return out
+}
+
+func appendSamples(out []Sample, name string, v reflect.Value) []Sample {
+	pkg := path.Base(v.Type().PkgPath())
+	for i := range v.NumField() {
+		f := v.Field(i)
+		if f.Kind() == reflect.Struct {
+			out = appendSamples(out, name, f)
+			continue
+		}
+		m := byField[pkg+"."+v.Type().Field(i).Name]
+		if m == nil {
+			continue // text, such as the path of a database
+		}
+		out = append(out, Sample{m, name, value(f)})
+	}
+	return out
+}
+
+func value(f reflect.Value) float64 {
+	switch {
+	case f.Type() == reflect.TypeFor[time.Duration]():
+		return time.Duration(f.Int()).Seconds()
+	case f.CanUint():
+		return float64(f.Uint())
+	}
+	return float64(f.Int())
+}
+
+// Backends asks all sources that have one for their backend.
+func (s *Set) Backends() []Backend {
+	keys, all := s.list()
+	var out []Backend
+	for _, k := range keys {
+		if f := all[k].backend; f != nil {
+			name, reason := f()
+			out = append(out, Backend{k.pkg, k.name, name, reason})
+		}
+	}
+	return out
+}
+
+// Publish makes the set an expvar of that name: a map from packages to sources, each
+// with the counters and the backend. Like expvar.Publish it panics if the name is in
+// use.
+func (s *Set) Publish(name string) { expvar.Publish(name, expvar.Func(s.tree)) }
+
+func (s *Set) tree() any {
+	type node struct {
+		Stats   any    `json:"stats"`
+		Backend string `json:"backend,omitempty"`
+		Reason  string `json:"reason,omitempty"`
+	}
+	keys, all := s.list()
+	tree := map[string]map[string]node{}
+	for _, k := range keys {
+		n := node{Stats: all[k].stats().Interface()}
+		if f := all[k].backend; f != nil {
+			n.Backend, n.Reason = f()
+		}
+		if tree[k.pkg] == nil {
+			tree[k.pkg] = map[string]node{}
+		}
+		tree[k.pkg][k.name] = n
+	}
+	return tree
+}
