@@ -145,6 +145,58 @@ func (f *File) Seek(offset int64, whence int) (int64, error) { return f.std().Se
 // ring, which hands it to a worker thread.
 func (f *File) Sync() error { return f.std().Sync() }
 
+// Datasync makes the content of the file durable and as much of its metadata as
+// reading it back needs, as fdatasync(2). The times of the file may be lost. Where a
+// system has no such call it is Sync. After any error the content must be taken for
+// lost, as with Sync: a second call may return nil although nothing was written.
+func (f *File) Datasync() error {
+	if !sys.HaveFdatasync {
+		return f.Sync()
+	}
+	return f.control("fdatasync", sys.Fdatasync)
+}
+
+// SyncFileRange starts to write a part of the file's dirty pages to the device, or
+// waits for that, as sync_file_range(2) with its flags; n = 0 means up to the end. It
+// smooths the work of a later Sync and makes nothing durable: neither metadata nor
+// the cache of the device is written. On systems other than Linux the error is
+// errors.ErrUnsupported.
+func (f *File) SyncFileRange(off, n int64, flags SyncFlags) error {
+	return f.control("sync_file_range", func(fd int) error { return sys.SyncFileRange(fd, off, n, int(flags)) })
+}
+
+// SyncFlags choose what [File.SyncFileRange] does.
+type SyncFlags int
+
+const (
+	SyncWaitBefore SyncFlags = 1 << iota // first wait for pages that are being written
+	SyncWrite                            // start to write dirty pages
+	SyncWaitAfter                        // wait for them
+)
+
+// OSFile returns the os.File below, for packages that demand one. The File still owns
+// it: do not close it, and do not use it after Close. Both share the position.
+func (f *File) OSFile() *os.File { return f.std() }
+
+// control calls a function with the descriptor, which stays open until it returns.
+func (f *File) control(op string, call func(fd int) error) error {
+	if f.std() == nil {
+		return os.ErrInvalid
+	}
+	conn, err := f.f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var callErr error
+	if err := conn.Control(func(fd uintptr) { callErr = call(int(fd)) }); err != nil {
+		return f.pathError(op, os.ErrClosed)
+	}
+	if callErr != nil {
+		return f.pathError(op, callErr)
+	}
+	return nil
+}
+
 // Truncate changes the size, as os.File.Truncate.
 func (f *File) Truncate(size int64) error { return f.std().Truncate(size) }
 

@@ -153,6 +153,42 @@ func (w *swept) crowd(mode ufile.Mode, flag int) func(t *faultsweep.Trial) {
 	}
 }
 
+// vectored reads into and writes from several buffers.
+func (w *swept) vectored(mode ufile.Mode, flag int) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
+		w.with(t, mode, flag, func(_ *ufile.System, f *ufile.File) {
+			p := ufile.AlignedBuffer(12288)
+			t.Arm()
+			n, err := f.ReadvAt([][]byte{p[:4096], p[4096:]}, 4096)
+			w.read(t, "ReadvAt", p, 4096, n, err)
+			p = w.fresh(12288)
+			n, err = f.WritevAt([][]byte{p[:8192], p[8192:]}, 4096)
+			t.Disarm()
+			w.wrote(t, "WritevAt", f.Name(), p, 4096, n, err)
+		})
+	}
+}
+
+// engine makes the calls of storage engines.
+func (w *swept) engine(t *faultsweep.Trial) {
+	w.with(t, ufile.ModeAuto, 0, func(s *ufile.System, f *ufile.File) {
+		t.Arm()
+		defer t.Disarm()
+		t.Judge("Datasync", f.Datasync())
+		t.Judge("SyncFileRange", f.SyncFileRange(0, 0, ufile.SyncWrite))
+		t.Judge("Flock", f.Flock(ufile.LockShared))
+		_, err := f.TryFlock(ufile.LockExclusive)
+		t.Judge("TryFlock", err)
+		t.Judge("LockRange", f.LockRange(ufile.LockShared, 0, 10))
+		_, err = f.TryLockRange(ufile.LockExclusive, 0, 0)
+		t.Judge("TryLockRange", err)
+		if temp, err := s.CreateTemp(w.dir, "temp"); t.Judge("CreateTemp", err) {
+			_ = os.Remove(temp.Name())
+			_ = temp.Close()
+		}
+	})
+}
+
 func (w *swept) writeAt(mode ufile.Mode, flag int) func(*faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
 		w.with(t, mode, flag, func(_ *ufile.System, f *ufile.File) {
@@ -433,6 +469,11 @@ func (w *swept) operations() []faultsweep.Operation {
 		{Name: "ReadAt O_DIRECT, four", Run: w.crowd(ufile.ModeAuto, w.direct), Opened: true, Most: 2},
 		{Name: "WriteAt ring", Run: w.writeAt(ufile.ModeRing, 0), Opened: true, Covers: "File.WriteAt"},
 		{Name: "WriteAt O_DIRECT", Run: w.writeAt(ufile.ModeAuto, w.direct)},
+		{Name: "vectored ring", Run: w.vectored(ufile.ModeRing, 0), Opened: true, Covers: "File.ReadvAt File.WritevAt"},
+		{Name: "vectored auto", Run: w.vectored(ufile.ModeAuto, 0)},
+		{Name: "vectored O_DIRECT", Run: w.vectored(ufile.ModeAuto, w.direct)},
+		{Name: "for engines", Run: w.engine,
+			Covers: "File.Datasync File.SyncFileRange File.Flock File.TryFlock File.LockRange File.TryLockRange System.CreateTemp"},
 		{Name: "with a context", Run: w.contexts(false), Opened: true, Covers: "File.ReadAtContext File.WriteAtContext"},
 		{Name: "with one that ends", Run: w.contexts(true), Opened: true, Most: 2},
 		{Name: "Batch.Read cached", Run: w.batch(ufile.ModeRing, 0, false), Most: 1, Covers: "System.NewBatch Batch.Read Batch.Buffer Batch.Close"},
@@ -488,11 +529,11 @@ func TestFaultSweepSimulated(t *testing.T) {
 // TestFaultSweepCoversAll compares the sweep with what the package exports.
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, (&swept{content: random(44 << 10)}).operations(), faultsweep.Exempt{
-		"is the method of the default System": "Open Create OpenFile NewFile NewBatch OpenRoot DirFS Backend",
+		"is the method of the default System": "Open Create OpenFile NewFile NewBatch OpenRoot DirFS Backend CreateTemp",
 		"tells what is known and asks nothing of the kernel": "System.Backend System.Stats File.Stats File.Name Root.Name Root.Backend Batch.Registered " +
 			"AlignedBuffer Stats.Plus",
 		"is os.File's own, which knows no door of ours": "File.Read File.Write File.WriteString File.Seek File.Sync File.Truncate File.Stat File.Chmod File.Chown " +
-			"File.Chdir File.ReadDir File.Readdir File.Readdirnames File.SetDeadline File.SetReadDeadline File.SetWriteDeadline File.SyscallConn File.Fd",
+			"File.Chdir File.ReadDir File.Readdir File.Readdirnames File.SetDeadline File.SetReadDeadline File.SetWriteDeadline File.SyscallConn File.Fd File.OSFile",
 	})
 }
 

@@ -35,7 +35,7 @@ type Options struct {
 }
 
 // ringOps are the operations that this package uses.
-var ringOps = []uring.Op{uring.OpRead, uring.OpWrite}
+var ringOps = []uring.Op{uring.OpRead, uring.OpWrite, uring.OpReadv, uring.OpWritev}
 
 // System opens files that share rings. The rings are opened when two operations
 // first need one at a time, with ModeRing when one does. They are freed when the
@@ -101,7 +101,7 @@ func usable() error {
 	if err := features.HaveIOURing(); err != nil {
 		return err
 	}
-	for _, op := range []uring.Op{uring.OpRead, uring.OpWrite} {
+	for _, op := range ringOps {
 		if err := features.HaveOp(op); err != nil {
 			return err
 		}
@@ -140,6 +140,15 @@ func (s *System) Create(name string) (*File, error) {
 	return s.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
 }
 
+// CreateTemp creates a new file with a name of its own, as os.CreateTemp.
+func (s *System) CreateTemp(dir, pattern string) (*File, error) {
+	f, err := os.CreateTemp(dir, pattern)
+	if err != nil {
+		return nil, err
+	}
+	return s.NewFile(f)
+}
+
 // OpenFile opens a file, as os.OpenFile; flag may hold syscall.O_DIRECT.
 func (s *System) OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
 	f, err := os.OpenFile(name, flag, perm)
@@ -154,6 +163,9 @@ func (s *System) OpenFile(name string, flag int, perm fs.FileMode) (*File, error
 	u.setFlags(flag)
 	return u, nil
 }
+
+// CreateTemp creates a new file with a name of its own, as os.CreateTemp.
+func CreateTemp(dir, pattern string) (*File, error) { return defaultSystem().CreateTemp(dir, pattern) }
 
 // Open opens a file for reading, as os.Open.
 func Open(name string) (*File, error) { return defaultSystem().Open(name) }

@@ -27,6 +27,68 @@ func PreadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
 	return int(n), errno
 }
 
+// PreadvNoWait is [PreadNoWait] into several buffers, of at most limit bytes in all.
+func PreadvNoWait(fd int, bufs [][]byte, limit int, off int64) (int, syscall.Errno) {
+	limit, errno := fault("preadv2", limit)
+	if errno != 0 {
+		return -1, errno
+	}
+	iov := make([]syscall.Iovec, 0, 16)
+	for _, p := range bufs {
+		p = p[:min(len(p), limit)]
+		limit -= len(p)
+		part := syscall.Iovec{Base: unsafe.SliceData(p)}
+		part.SetLen(len(p))
+		iov = append(iov, part)
+	}
+	n, _, errno := syscall.RawSyscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(iov))), uintptr(len(iov)),
+		uintptr(off), uintptr(uint64(off)>>32), unix.RWF_NOWAIT)
+	return int(n), errno
+}
+
+// Preadv is preadv(2), retried when a signal interrupts it. The error is a bare errno.
+func Preadv(fd int, bufs [][]byte, off int64) (int, error) {
+	return vectored("preadv", bufs, func(bufs [][]byte) (int, error) { return unix.Preadv(fd, bufs, off) })
+}
+
+// Pwritev is pwritev(2), as [Preadv].
+func Pwritev(fd int, bufs [][]byte, off int64) (int, error) {
+	return vectored("pwritev", bufs, func(bufs [][]byte) (int, error) { return unix.Pwritev(fd, bufs, off) })
+}
+
+func vectored(name string, bufs [][]byte, call func([][]byte) (int, error)) (int, error) {
+	few, errno := faultRetry(name, len(bufs))
+	if errno != 0 {
+		return 0, errno
+	}
+	for {
+		if n, err := call(bufs[:max(few, 1)]); err != unix.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+// SyncFileRange is sync_file_range(2).
+func SyncFileRange(fd int, off, n int64, flags int) error {
+	return retry(func() error { return unix.SyncFileRange(fd, off, n, flags) })
+}
+
+// LockRange locks a part of a file for its opening (F_OFD_SETLK, F_OFD_SETLKW). mode
+// is as in [Flock]. Without wait the error is EAGAIN when another opening holds a lock
+// on it.
+func LockRange(fd, mode int, off, n int64, wait bool) error {
+	kinds := [...]int16{unix.F_RDLCK, unix.F_WRLCK, unix.F_UNLCK}
+	if mode < 0 || mode >= len(kinds) {
+		return syscall.EINVAL
+	}
+	cmd := unix.F_OFD_SETLK
+	if wait {
+		cmd = unix.F_OFD_SETLKW
+	}
+	lock := unix.Flock_t{Type: kinds[mode], Whence: 0, Start: off, Len: n}
+	return retry(func() error { return unix.FcntlFlock(uintptr(fd), cmd, &lock) })
+}
+
 // ReadsNoWait reports whether the kernel can read a file without blocking
 // (FMODE_NOWAIT), which preadv2(2) tells by refusing RWF_NOWAIT before it calls
 // the file system. Nothing is read: the offset is beyond every file. EBADF means

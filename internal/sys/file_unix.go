@@ -97,16 +97,32 @@ func flock(f *os.File, how int) error {
 		return err
 	}
 	var lockErr error
-	err = conn.Control(func(fd uintptr) {
-		for {
-			lockErr = unix.Flock(int(fd), how)
-			if lockErr != syscall.EINTR {
-				return
-			}
-		}
-	})
-	if err != nil {
+	if err := conn.Control(func(fd uintptr) { lockErr = flockFD(int(fd), how) }); err != nil {
 		return err
 	}
 	return lockErr
+}
+
+func flockFD(fd, how int) error {
+	for {
+		if err := unix.Flock(fd, how); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// Flock is flock(2). mode is 0 to share the lock, 1 to have it alone, 2 to give it
+// back. Without wait the error is EWOULDBLOCK when another opening holds the lock.
+func Flock(fd, mode int, wait bool) error {
+	if _, errno := faultRetry("flock", 1); errno != 0 {
+		return errno
+	}
+	how := [...]int{unix.LOCK_SH, unix.LOCK_EX, unix.LOCK_UN}
+	if mode < 0 || mode >= len(how) {
+		return syscall.EINVAL
+	}
+	if !wait {
+		return flockFD(fd, how[mode]|unix.LOCK_NB)
+	}
+	return flockFD(fd, how[mode])
 }

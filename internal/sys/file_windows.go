@@ -44,3 +44,6 @@ func Pread(int, []byte, int64) (int, error) { return 0, noSys }
 
 // Pwrite answers ENOSYS.
 func Pwrite(int, []byte, int64) (int, error) { return 0, noSys }
+
+// Flock answers ENOSYS.
+func Flock(int, int, bool) error { return noSys }

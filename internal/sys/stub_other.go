@@ -75,6 +75,21 @@ const HaveFdatasync = false
 // Fdatasync answers ENOSYS.
 func Fdatasync(int) error { return noSys }
 
+// SyncFileRange answers ENOSYS.
+func SyncFileRange(int, int64, int64, int) error { return noSys }
+
+// LockRange answers ENOSYS.
+func LockRange(int, int, int64, int64, bool) error { return noSys }
+
+// Preadv answers ENOSYS.
+func Preadv(int, [][]byte, int64) (int, error) { return 0, noSys }
+
+// Pwritev answers ENOSYS.
+func Pwritev(int, [][]byte, int64) (int, error) { return 0, noSys }
+
+// PreadvNoWait answers ENOSYS.
+func PreadvNoWait(int, [][]byte, int, int64) (int, syscall.Errno) { return 0, noSys }
+
 // EpollEvent stands for struct epoll_event.
 type EpollEvent struct {
 	Events uint32
