@@ -107,7 +107,9 @@ func lost(errnos ...syscall.Errno) (cs []Choice) {
 var Choices = map[string][]Choice{
 	"READ":           answered(syscall.EIO, syscall.ENOMEM, syscall.EBADF),
 	"READ_FIXED":     answered(syscall.EIO, syscall.ENOMEM, syscall.EBADF),
+	"READV":          answered(syscall.EIO, syscall.ENOMEM, syscall.EBADF),
 	"WRITE":          answered(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM, syscall.EBADF),
+	"WRITEV":         answered(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM, syscall.EBADF),
 	"WRITE_FIXED":    answered(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM, syscall.EBADF),
 	"READ_MULTISHOT": append(Fails(syscall.EIO), append(Passes(syscall.ENOBUFS), late)...),
 	"FSYNC":          append(Fails(syscall.EIO, syscall.ENOSPC, syscall.EBADF, syscall.ECANCELED), append(Passes(syscall.EINTR), late)...),
@@ -151,6 +153,9 @@ var Choices = map[string][]Choice{
 
 	"pread":           append(Fails(syscall.EIO), append(Passes(syscall.EINTR), short)...),
 	"pwrite":          append(Fails(syscall.EIO, syscall.ENOSPC), append(Passes(syscall.EINTR), short)...),
+	"preadv":          append(Fails(syscall.EIO), append(Passes(syscall.EINTR), short)...), // short: fewer buffers
+	"pwritev":         append(Fails(syscall.EIO, syscall.ENOSPC), append(Passes(syscall.EINTR), short)...),
+	"flock":           append(Fails(syscall.ENOLCK), Passes(syscall.EINTR)...),
 	"preadv2":         append(Passes(syscall.EAGAIN, syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EINTR), short),
 	"path call":       append(Fails(syscall.EIO, syscall.ENOMEM, syscall.EPERM), Passes(syscall.EINTR)...),
 	"fdatasync":       append(Fails(syscall.EIO, syscall.ENOSPC), Passes(syscall.EINTR)...),
