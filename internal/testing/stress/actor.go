@@ -208,23 +208,7 @@ func (a *actor) perform(op *reactor.Op, way, after int) (reactor.Result, bool) {
 func (a *actor) queue(op *reactor.Op, way, after int) reactor.Result {
 	e := a.p.w.Engine()
 	results := make(chan reactor.Result, 1)
-	var calls atomic.Int32
-	step := a.step
-	fn := func(res reactor.Result) {
-		if calls.Add(1) > 1 {
-			a.p.problem("actor %d: %v: the callback was called again, with %+v", a.number, step, res)
-			return
-		}
-		results <- res
-	}
-	var id reactor.ID
-	var err error
-	for pause := time.Microsecond; ; pause = min(2*pause, time.Second) {
-		if id, err = e.Queue(op, fn); !errors.Is(err, reactor.ErrFull) {
-			break
-		}
-		time.Sleep(pause) // callbacks must not wait for room, so this is not reported
-	}
+	id, err := a.enqueue(op, func(res reactor.Result) { results <- res })
 	if err != nil {
 		return reactor.Result{Cause: err}
 	}
@@ -236,6 +220,26 @@ func (a *actor) queue(op *reactor.Op, way, after int) reactor.Result {
 		})()
 	}
 	return <-results
+}
+
+// enqueue queues an operation. While there is no room it tries again: the engine does not
+// report when there is.
+func (a *actor) enqueue(op *reactor.Op, fn func(reactor.Result)) (reactor.ID, error) {
+	var calls atomic.Int32
+	step := a.step
+	once := func(res reactor.Result) {
+		if calls.Add(1) > 1 {
+			a.p.problem("actor %d: %v: the callback was called again, with %+v", a.number, step, res)
+			return
+		}
+		fn(res)
+	}
+	for pause := time.Microsecond; ; pause = min(2*pause, time.Second) {
+		if id, err := a.p.w.Engine().Queue(op, once); !errors.Is(err, reactor.ErrFull) {
+			return id, err
+		}
+		time.Sleep(pause)
+	}
 }
 
 // ended judges the end of an operation and reports whether it has a result.

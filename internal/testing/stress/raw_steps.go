@@ -100,7 +100,11 @@ func (a *actor) preadsStep(x []int) {
 	}
 	var ended sync.WaitGroup
 	for i, t := range all {
-		ended.Go(func() { results[i] = a.p.w.Engine().Do(&t.op) })
+		ended.Add(1)
+		if _, err := a.enqueue(&t.op, func(res reactor.Result) { results[i] = res; ended.Done() }); err != nil {
+			results[i] = reactor.Result{Cause: err}
+			ended.Done()
+		}
 	}
 	ended.Wait()
 	for i, t := range all {
