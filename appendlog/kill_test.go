@@ -3,7 +3,6 @@
 package appendlog
 
 import (
-	"bufio"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -34,24 +33,10 @@ func TestKilled(t *testing.T) {
 	for life := range ringtest.Rounds(5, 2) {
 		cmd := exec.Command(exe, "-test.run=^TestKilled$")
 		cmd.Env = append(os.Environ(), killDirEnv+"="+dir, fmt.Sprintf("%s_LIFE=%d", killDirEnv, life))
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		after := 20 + rand.IntN(400)
-		lines := bufio.NewScanner(out)
-		for n := 0; lines.Scan(); n++ {
-			if n == after {
-				cmd.Process.Kill()
-			}
-			acked[lines.Text()] = true // also what was in the pipe when it died
-		}
-		if err := cmd.Wait(); err == nil {
-			t.Fatal("the process ended of itself")
-		}
+		ringtest.KillAfter(t, cmd, 20+rand.IntN(400), func(line string) bool {
+			acked[line] = true
+			return true
+		})
 		checkSurvivors(t, dir, acked)
 	}
 }

@@ -24,7 +24,7 @@ type Options struct {
 	// Entries is the size of each submission queue; 0 means 256.
 	Entries int
 	// InFlight limits the operations in flight on each loop; 0 means 4096, and
-	// the maximum is 32768. A slot takes about 400 bytes once it was used.
+	// the maximum is 32768. A slot takes about 350 bytes once it was used.
 	InFlight int
 	// Restrict, when not nil, lists the only operations that the rings accept; the
 	// kernel ends every other operation with EACCES. An attacker who controls the

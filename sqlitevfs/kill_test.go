@@ -3,7 +3,6 @@
 package sqlitevfs
 
 import (
-	"bufio"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // killEnv tells the test binary to be the process that is killed: the URI of its
@@ -71,29 +72,15 @@ func killOnce(t *testing.T, name string, life int, acked map[string]bool) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledUnderLoad$")
 	cmd.Env = append(os.Environ(), killEnv+"="+name, fmt.Sprint(firstEnv, "=", life*1_000_000))
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	after := 1 + rand.IntN(150)
-	lines := bufio.NewScanner(out)
-	for n := 0; lines.Scan(); {
-		// What was in the pipe when it died counts too.
-		if id, ok := strings.CutPrefix(lines.Text(), "row "); ok {
+	ringtest.KillAfter(t, cmd, 1+rand.IntN(150), func(line string) bool {
+		id, ok := strings.CutPrefix(line, "row ")
+		if ok {
 			acked[id] = true
-			if n++; n == after {
-				cmd.Process.Kill()
-			}
 		} else {
-			t.Error(lines.Text())
+			t.Error(line)
 		}
-	}
-	if err := cmd.Wait(); err == nil {
-		t.Error("the process ended of itself")
-	}
+		return ok
+	})
 }
 
 // judgeKilled looks at the database, half of the time by stock SQLite alone: a

@@ -13,13 +13,14 @@ import (
 	"testing"
 
 	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/ufile"
 )
 
 // TestDiskFullInTheMiddleOfABatch has a disk with room for a half of what is
 // written.
 func TestDiskFullInTheMiddleOfABatch(t *testing.T) {
-	if inChild(t, ownMounts()) {
+	if ringtest.InChild(t, ownMounts()) {
 		src := fileOf(t, random(80*(24<<10)))
 		fillUp(t, smallDisk(t, "1m"), src, 24<<10, syscall.ENOSPC)
 	}
@@ -28,7 +29,7 @@ func TestDiskFullInTheMiddleOfABatch(t *testing.T) {
 // TestFileTooLargeInTheMiddleOfABatch has the limit of a file's size in the
 // place of a full disk.
 func TestFileTooLargeInTheMiddleOfABatch(t *testing.T) {
-	if !inChild(t, nil) {
+	if !ringtest.InChild(t, nil) {
 		return
 	}
 	src := fileOf(t, random(80*(24<<10)))

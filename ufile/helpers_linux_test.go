@@ -4,39 +4,12 @@ package ufile_test
 
 import (
 	"os"
-	"os/exec"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
-
-// inChild runs the test again in a process of its own, to which attr is done,
-// and fails when that fails; in the child it returns true. What the child skips
-// is skipped.
-func inChild(t *testing.T, attr *syscall.SysProcAttr) bool {
-	t.Helper()
-	if os.Getenv(envChild) == t.Name() {
-		return true
-	}
-	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), envChild+"="+t.Name())
-	cmd.SysProcAttr = attr
-	out, err := cmd.CombinedOutput()
-	switch text := string(out); {
-	case cmd.Process == nil:
-		t.Skipf("needs a process with %+v: %v", attr, err)
-	case err != nil:
-		t.Fatalf("%v\n%s", err, text)
-	case strings.Contains(text, "--- SKIP: "+t.Name()+" "):
-		t.Skipf("the child says:\n%s", text)
-	case !strings.Contains(text, "--- PASS: "+t.Name()+" "):
-		t.Fatalf("the child does not say that it passed:\n%s", text)
-	}
-	return false
-}
 
 // ownMounts gives a process mounts of its own, and a user of its own where that
 // takes privileges.

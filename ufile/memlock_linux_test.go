@@ -24,7 +24,7 @@ import (
 // fewer buffers are registered, and nothing else changes.
 func TestLittleLockedMemory(t *testing.T) {
 	const nobodys = 61_234 // a user that has locked nothing yet
-	if !inChild(t, nil) {
+	if !ringtest.InChild(t, nil) {
 		return
 	}
 	dir, err := os.MkdirTemp("", "ufile") // before the user changes

@@ -58,7 +58,7 @@ func TestMemoryGroup(t *testing.T) {
 	ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
 	ringtest.NeedRing(t)
 	const limit = 64 << 20 * raceCost
-	if os.Getenv(childEnv) == "" {
+	if !ringtest.IsChild(t) {
 		g := newGroup(t, limit)
 		inChild(t, g.attr(), "GOMEMLIMIT=16MiB")
 		if g.reached(t) == 0 {
