@@ -69,12 +69,25 @@ func sweptSteps(o watch.Options) func(*faultsweep.Trial) {
 				t.Errorf("close: %v", err)
 			}
 		}()
-		fd, reads, idle, over := p[0][0], 0, 0, false
+		fd, reads, idle, signalled, over := p[0][0], 0, 0, false, false
 		var second *watch.Timer
+		// The timer that ends the loop is set by what comes last of the signal and the
+		// third call of the idle hook.
+		proceed := func() {
+			if signalled && idle == 3 {
+				second.Reset(time.Millisecond)
+			}
+		}
 		never := l.NewTimer(func() { t.Errorf("a timer that was stopped has fired") })
 		never.Reset(time.Hour)
-		hook := l.OnIdle(func() bool { idle++; return idle < 3 })
-		signals := l.OnSignal(syscall.SIGUSR2, func() { second.Reset(time.Millisecond) })
+		hook := l.OnIdle(func() bool {
+			if idle < 3 {
+				idle++
+				proceed()
+			}
+			return idle < 3
+		})
+		signals := l.OnSignal(syscall.SIGUSR2, func() { signalled = true; proceed() })
 		second = l.NewTimer(func() {
 			over = true
 			if !never.Active() || !never.Stop() {
