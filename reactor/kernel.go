@@ -27,6 +27,9 @@ func (kernelRing) Submitter() int { return sys.ThreadID() }
 // A thread that is about to exit still exists.
 func (kernelRing) Exited(thread int) (exited, sure bool) { return sys.ThreadExited(thread) }
 
+// AnswersCancelled reports whether a file may answer ECANCELED itself.
+func (kernelRing) AnswersCancelled(fd int) bool { return sys.AnswersCancelled(fd) }
+
 // openKernelRing opens a ring. All rings share the worker threads of the first. The
 // ring is cooperative where the kernel supports that (5.19): the kernel does not
 // interrupt a thread for each completion of what the thread has submitted, which takes
@@ -106,6 +109,9 @@ type ring interface {
 	// Exited reports whether a thread that was a Submitter has exited, and whether
 	// that is sure.
 	Exited(thread int) (exited, sure bool)
+	// AnswersCancelled reports whether the file of a descriptor may answer ECANCELED
+	// itself. It may block.
+	AnswersCancelled(fd int) bool
 
 	// The loop calls these with reaping held.
 	Reap([]uring.CQE) int

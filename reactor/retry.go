@@ -13,10 +13,14 @@ import (
 // An operation can end early although its cancellation was not requested. The kernel
 // cancels the operations of a thread that exits, and here one thread submits for many
 // goroutines. A cancellation that arrives when a worker thread has just completed its
-// target interrupts that thread's next operation. Such operations are submitted again
-// if the table below allows it for the opcode and the reason is known:
+// target interrupts that thread's next operation. And the kernel cancels what waits for
+// the first worker thread of the submitting thread if signals, such as those of Go's
+// scheduler, interrupt the creation of that worker four times (seen on Linux 6.1;
+// TestInterruptedWorkers). Such operations are submitted again if the table below allows
+// it for the opcode and the reason is known:
 //
-//   - after ECANCELED only when the thread that submitted the operation has exited;
+//   - after ECANCELED only when the thread that submitted the operation has exited, or
+//     when the operation's file is of a kind that never answers ECANCELED itself;
 //   - after EINTR, which means that nothing was done, in any case;
 //   - never when a user's SQE that may cancel others, such as [uring.SQE.CancelFD], was
 //     submitted since the operation started;
@@ -135,14 +139,9 @@ func (l *loop) retry(s *slot) bool {
 func (l *loop) decide(s *slot, rechecks int) (goesOn bool) {
 	v, id := &s.Value, s.ID()
 	v.rechecking.Store(0)
-	if v.cancelRequested(id) {
-		v.res = Result{Res: -int32(syscall.ECANCELED)}
-		if l.closing.Load() {
-			v.res.Cause = ErrClosed
-		}
-		return false
-	}
 	switch {
+	case l.cancelled(v, id):
+		return false
 	case v.cancels != l.cancels || !v.mayRetry(v.res.Res):
 		return false
 	case v.stream:
@@ -155,10 +154,52 @@ func (l *loop) decide(s *slot, rechecks int) (goesOn bool) {
 	case exited:
 		return l.submitAgain(v, id)
 	case sure || rechecks == maxRechecks:
-		return false
+		fd, ok := v.file()
+		if ok {
+			v.rechecking.Store(uint64(id))
+			go l.checkFile(id, fd)
+		}
+		return ok
 	}
 	v.rechecking.Store(uint64(id))
-	time.AfterFunc(recheckPause<<rechecks, func() { l.recheck(id, rechecks+1) })
+	time.AfterFunc(recheckPause<<rechecks, func() {
+		l.recheck(id, func(s *slot) bool { return l.decide(s, rechecks+1) })
+	})
+	return true
+}
+
+// file returns the descriptor of the operation's file, unless it is registered or the
+// opcode has none.
+func (v *entry) file() (fd int, ok bool) {
+	e := v.op.SQE.Raw()
+	switch uring.Op(e.Opcode) {
+	case uring.OpNop, uring.OpStatx, uring.OpGetxattr, uring.OpTimeout,
+		uring.OpFutexWait, uring.OpFutexWaitv, uring.OpWaitID:
+		return -1, false
+	}
+	return int(e.Fd), e.Flags&uint8(uring.SQEFixedFile) == 0
+}
+
+// checkFile submits an operation again whose file never answers ECANCELED itself.
+func (l *loop) checkFile(id inflight.ID, fd int) {
+	own := l.ring.AnswersCancelled(fd)
+	l.recheck(id, func(s *slot) bool {
+		v := &s.Value
+		v.rechecking.Store(0)
+		return !l.cancelled(v, id) && !own && v.cancels == l.cancels && l.submitAgain(v, id)
+	})
+}
+
+// cancelled reports whether the cancellation of an operation was requested, and if so
+// puts that into the result. The caller holds mu.
+func (l *loop) cancelled(v *entry, id inflight.ID) bool {
+	if !v.cancelRequested(id) {
+		return false
+	}
+	v.res = Result{Res: -int32(syscall.ECANCELED)}
+	if l.closing.Load() {
+		v.res.Cause = ErrClosed
+	}
 	return true
 }
 
@@ -184,10 +225,11 @@ const (
 	maxRechecks  = 10
 )
 
-// recheck is the timer's function.
-func (l *loop) recheck(id inflight.ID, rechecks int) {
+// recheck ends an operation whose end was held back, unless goesOn reports that it goes
+// on.
+func (l *loop) recheck(id inflight.ID, goesOn func(*slot) bool) {
 	l.mu.Lock()
-	if s := l.table.Lookup(id); s != nil && !l.decide(s, rechecks) {
+	if s := l.table.Lookup(id); s != nil && !goesOn(s) {
 		l.end(s, s.Value.res)
 	}
 	l.mu.Unlock()

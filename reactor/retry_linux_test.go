@@ -216,6 +216,81 @@ func TestAlwaysInterrupted(t *testing.T) {
 	})
 }
 
+// TestInterruptedWorkers has signals interrupt the kernel while it makes the first worker
+// thread of the thread that submits. It gives up after some times and cancels what waits
+// for the worker, which Linux 6.1 in an emulated machine shows in some of a hundred rounds.
+func TestInterruptedWorkers(t *testing.T) {
+	r := open(t, Options{Loops: 1})
+	rd, wr := pipe(t)
+	round := func() {
+		runtime.LockOSThread() // never unlocked: the next thread has no worker, either
+		tid := syscall.Gettid()
+		var stop atomic.Bool
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for !stop.Load() {
+				for range 100 {
+					_ = sys.SignalThread(tid, syscall.SIGURG) // which Go's scheduler sends, too
+				}
+			}
+		}()
+		for range 4 {
+			if _, err := syscall.Write(wr, []byte("x")); err != nil {
+				t.Error(err)
+			}
+			op := readOp(rd, make([]byte, 8), 0)
+			op.SQE.SetFlags(uring.SQEAsync)
+			if res := r.Do(op); res.Res != 1 || res.Cause != nil {
+				t.Errorf("%+v", res)
+			}
+		}
+		stop.Store(true)
+		<-stopped
+	}
+	for range 100 {
+		over := make(chan struct{})
+		go func() { defer close(over); round() }()
+		<-over
+		if t.Failed() {
+			break
+		}
+	}
+	t.Logf("submitted again %d times", r.Stats().Retried)
+}
+
+// TestAnswersCancelled looks at files of each kind.
+func TestAnswersCancelled(t *testing.T) {
+	rd, _ := pipe(t)
+	a, _ := pair(t)
+	timer, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(timer)
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	proc, err := os.Open("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proc.Close()
+	for what, c := range map[string]struct {
+		fd   int
+		want bool
+	}{
+		"a pipe": {rd, false}, "a socket": {a, false}, "a timerfd": {timer, true}, "a device": {int(null.Fd()), true},
+		"a file of procfs": {int(proc.Fd()), true}, "no file": {-1, true},
+	} {
+		if got := sys.AnswersCancelled(c.fd); got != c.want {
+			t.Errorf("%s: %v, want %v", what, got, c.want)
+		}
+	}
+}
+
 // TestClockThatIsSet sets the clock under a timerfd: its reader has to learn of that
 // (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
 func TestClockThatIsSet(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ type answering struct {
 	answer  func(e *uring.RawSQE) (res int32, now bool) // now: otherwise later, by end
 	held    []uint64                                    // user data of what has no answer yet
 	exited  func() (exited, sure bool)
+	loop    *loop
+	never   bool // its files never answer ECANCELED themselves
 	submits int
 	depth   int // the deepest stack of a submission
 }
@@ -69,6 +72,14 @@ func (a *answering) Close() error                   { return nil }
 func (a *answering) Submitter() int                 { return 1 }
 func (a *answering) Exited(int) (exited, sure bool) { return a.exited() }
 
+// AnswersCancelled waits until the operation's end has been reaped: no parker tells that
+// there is more to reap.
+func (a *answering) AnswersCancelled(int) bool {
+	a.loop.reaping.Lock()
+	defer a.loop.reaping.Unlock()
+	return !a.never
+}
+
 func (a *answering) start(func(), func(error)) error { return nil }
 func (a *answering) stop() error                     { return nil }
 
@@ -81,6 +92,7 @@ func onAnswering(t *testing.T, a *answering) *Reactor {
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.loop = r.loops[0]
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -163,10 +175,12 @@ var wantRules = map[uring.Op]struct {
 // not be submitted again has that answer as its result, everything else succeeds.
 func TestRetryRules(t *testing.T) {
 	const restart = 512 // ERESTARTSYS, which Linux 6.1 shows
-	thread := map[string]func() (exited, sure bool){
-		"lives":  func() (bool, bool) { return false, true },
-		"exited": func() (bool, bool) { return true, true },
+	states := map[string]struct{ exited, never bool }{
+		"the thread lives":  {},
+		"the thread exited": {exited: true},
+		"the thread lives, and no file answers ECANCELED itself": {never: true},
 	}
+	noFile := []uring.Op{uring.OpNop, uring.OpStatx, uring.OpGetxattr, uring.OpTimeout, uring.OpFutexWait, uring.OpFutexWaitv, uring.OpWaitID}
 	for op := range uring.Op(uring.OpCount) {
 		want, ok := wantRules[op]
 		if !ok {
@@ -174,10 +188,11 @@ func TestRetryRules(t *testing.T) {
 			continue
 		}
 		for _, answer := range []int32{int32(syscall.ECANCELED), int32(syscall.EINTR), restart} {
-			for state, exited := range thread {
-				name := fmt.Sprintf("%v (%s), answer %d, the thread %s", op, want.why, answer, state)
+			for state, is := range states {
+				name := fmt.Sprintf("%v (%s), answer %d, %s", op, want.why, answer, state)
 				started := 0
-				a := &answering{exited: exited, answer: func(e *uring.RawSQE) (int32, bool) {
+				exited := func() (bool, bool) { return is.exited, true }
+				a := &answering{exited: exited, never: is.never, answer: func(e *uring.RawSQE) (int32, bool) {
 					if started++; started == 1 {
 						return -answer, true
 					}
@@ -187,7 +202,8 @@ func TestRetryRules(t *testing.T) {
 				entry.SQE.Nop().Raw().Opcode = uint8(op)
 				res := onAnswering(t, a).Do(entry)
 				again := want.rule == retryStopped && answer != int32(syscall.ECANCELED) ||
-					want.rule != retryNever && answer == int32(syscall.ECANCELED) && state == "exited"
+					want.rule != retryNever && answer == int32(syscall.ECANCELED) &&
+						(is.exited || is.never && !slices.Contains(noFile, op))
 				wantRes, wantStarted := min(answer, int32(syscall.ECANCELED)), 1
 				if answer == restart {
 					wantRes = int32(syscall.EINTR)

@@ -19,6 +19,7 @@ type Ring interface {
 	SubmitNoWait() (int, error)
 	Submitter() int
 	Exited(thread int) (exited, sure bool)
+	AnswersCancelled(fd int) bool
 	Reap([]uring.CQE) int
 	CQOverflow() uint32
 	Close() error

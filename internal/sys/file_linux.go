@@ -119,6 +119,26 @@ const (
 	FSFuse  = unix.FUSE_SUPER_MAGIC
 )
 
+// AnswersCancelled reports whether the file of a descriptor may answer ECANCELED itself,
+// as a timerfd does, a device or a file system in user space. Pipes, sockets, block
+// devices and the files of the file systems that it knows never do.
+func AnswersCancelled(fd int) bool {
+	var st StatxBuf
+	if Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st) != nil {
+		return true
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFIFO, unix.S_IFSOCK, unix.S_IFBLK:
+		return false
+	case unix.S_IFREG:
+		switch FileSystem(fd) {
+		case FSExt4, FSXFS, FSBtrfs, FSF2FS, unix.TMPFS_MAGIC:
+			return false
+		}
+	}
+	return true
+}
+
 // OpenFlags returns the flags that a descriptor was opened with (F_GETFL).
 func OpenFlags(fd int) (int, error) {
 	if _, errno := fault("fcntl", 1); errno != 0 {

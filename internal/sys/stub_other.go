@@ -134,6 +134,9 @@ func ThreadID() int { return 0 }
 // ThreadExited knows nothing.
 func ThreadExited(int) (exited, sure bool) { return false, true }
 
+// AnswersCancelled knows nothing.
+func AnswersCancelled(int) bool { return true }
+
 // StatxBuf stands for struct statx.
 type StatxBuf struct {
 	Ino                  uint64

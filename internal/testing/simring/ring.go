@@ -117,6 +117,9 @@ func (r *Ring) Submitter() int { return 1 }
 // Exited says so.
 func (r *Ring) Exited(int) (exited, sure bool) { return true, true }
 
+// AnswersCancelled reports that each file may.
+func (r *Ring) AnswersCancelled(int) bool { return true }
+
 // Reap takes completions, also those that overflowed.
 func (r *Ring) Reap(dst []uring.CQE) int {
 	r.k.mu.Lock()
