@@ -108,7 +108,7 @@ func newRootCmd() *cobra.Command {
 		RunE:          showHelp,
 	}
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newBenchCmd(), newCompareCmd(), newLogCmd(), newManCmd(), newProbeCmd(), newReportCmd(), newServeCmd(), newSoakCmd(), newVersionCmd(), newBenchWorkerCmd(), newEchoServerCmd(), newEchoLoadCmd())
+	root.AddCommand(newBenchCmd(), newCompareCmd(), newLogCmd(), newManCmd(), newProbeCmd(), newReportCmd(), newServeCmd(), newSoakCmd(), newTopCmd(), newVersionCmd(), newBenchWorkerCmd(), newEchoServerCmd(), newEchoLoadCmd())
 	root.SetHelpCommand(newHelpCmd())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"expvar"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTop watches a server that counts its requests.
+func TestTop(t *testing.T) {
+	requests := expvar.NewInt("test_requests")
+	expvar.NewString("test_backend").Set("io_uring")
+	mux := http.NewServeMux()
+	mux.HandleFunc(varsPath, func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(10)
+		expvar.Handler().ServeHTTP(w, r)
+	})
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	address := s.Listener.Addr().String()
+	names := []string{address, s.URL + varsPath}
+	if runtime.GOOS == "linux" {
+		names = append(names, strconv.Itoa(os.Getpid()))
+		ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inner := &http.Server{Handler: mux}
+		defer inner.Close()
+		go func() { _ = inner.Serve(ln) }()
+		names = append(names, ln.Addr().String())
+	}
+	line := regexp.MustCompile(`(?m)^ *(\d+) +(\d+\.\d) +test_requests$`)
+	for _, name := range names {
+		var out, errs bytes.Buffer
+		code := run(t.Context(), []string{"top", name, "--count", "2", "--every", "20ms"}, &out, &errs)
+		if found := line.FindAllString(out.String(), -1); code != exitOK || len(found) != 2 ||
+			!strings.Contains(out.String(), "test_backend: io_uring\n") || strings.Contains(out.String(), "memstats") {
+			t.Errorf("top %s: exit %d, %q\n%s", name, code, &errs, &out)
+		}
+	}
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"top", address, "--all"}, &out, &out); code != exitOK || !strings.Contains(out.String(), "memstats.Mallocs") {
+		t.Errorf("all: exit %d\n%s", code, &out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if code := run(ctx, []string{"top", address, "--count", "1000000", "--every", "5ms"}, &out, &out); code != exitOK {
+		t.Errorf("interrupted: exit %d", code)
+	}
+}
+
+func TestTopRefuses(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	for _, tc := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"top"}, exitUsage, "a process ID or an address"},
+		{[]string{"top", "localhost:1", "--every", "0s"}, exitUsage, "--every"},
+		{[]string{"top", s.URL + varsPath}, exitFailure, "has no variables of package expvar"},
+		{[]string{"top", "999999999"}, exitFailure, "there is no process 999999999"},
+	} {
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), tc.args, &out, &errs); code != tc.code || !strings.Contains(errs.String(), tc.says) {
+			t.Errorf("%v: exit %d, %q", tc.args, code, &errs)
+		}
+	}
+}
+
+// TestListener reads lines of /proc/PID/net.
+func TestListener(t *testing.T) {
+	inodes := map[string]bool{"77": true}
+	for _, tc := range []struct{ network, line, want string }{
+		{"tcp", "0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 77 1", "127.0.0.1:8080"},
+		{"tcp", "0: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 77 1", "127.0.0.1:80"},
+		{"tcp", "0: 0100007F:1F90 00000000:0000 01 00000000:00000000 00:00000000 00000000 0 0 77 1", ""},
+		{"tcp", "0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 78 1", ""},
+		{"tcp6", "0: 00000000000000000000000001000000:1F90 0:0 0A 0:0 00:0 0 0 0 77 1", "[::1]:8080"},
+		{"unix", "0000000000000000: 00000002 00000000 00010000 0001 01 77 /run/s", "/run/s"},
+		{"unix", "0000000000000000: 00000002 00000000 00000000 0001 03 77 /run/s", ""},
+		{"tcp", "sl local_address rem_address st", ""},
+	} {
+		if got := listener(tc.network, strings.Fields(tc.line), inodes); got != tc.want {
+			t.Errorf("%s %q: %q, want %q", tc.network, tc.line, got, tc.want)
+		}
+	}
+}
