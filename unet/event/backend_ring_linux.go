@@ -26,15 +26,16 @@ const (
 	cqEntries = 4096
 	fewestCQ  = 128 // where memory is short
 	reapBatch = 256
-	// reserve is how many entries looking at one connection may take.
+	// reserve is the largest number of SQEs that processing one connection takes.
 	reserve = 4
-	// rawBytes is how much the kernel may copy during a call of which the
-	// scheduler does not know.
+	// rawBytes is how many bytes the kernel may copy during a raw call, which keeps
+	// its P.
 	rawBytes = 512 << 10
-	// peekFrom is how many completions make a load.
+	// peekFrom is the size of a batch after which the loop enters the kernel once
+	// more before it sleeps.
 	peekFrom = 4
-	// retryPause is when what the kernel refused for want of memory is tried
-	// again.
+	// retryPause is the time before a call is repeated that failed for lack of
+	// memory.
 	retryPause = time.Millisecond
 )
 
@@ -51,13 +52,13 @@ type ringLoop struct {
 
 	state atomic.Int32 // running or parked
 
-	alarm  time.Time // what the poller's deadline is set to
+	alarm  time.Time // the poller's deadline
 	tid    int
 	recent int  // completions in the last batch
-	bytes  int  // that the pending entries let the kernel copy
+	bytes  int  // to be copied by the kernel for the pending SQEs
 	dirty  bool // buffers were recycled and not published
 	cqes   [reapBatch]uring.CQE
-	// Of cqes, how many there are, and how many have been handled.
+	// The number of completions in cqes, and of those that were handled.
 	reaped, nextCQE int
 }
 
@@ -99,8 +100,7 @@ func (l *ringLoop) ready(uintptr) bool {
 	}
 }
 
-// turn does everything that can be done now and reports whether there was
-// anything.
+// turn does all pending work and reports whether there was any.
 func (l *ringLoop) turn() bool {
 	l.tid = syscall.Gettid()
 	busy := l.reap()
@@ -130,8 +130,8 @@ func (l *ringLoop) reap() bool {
 	return true
 }
 
-// reapable is how many completions to reap. A loop with a thread takes what is there:
-// more comes when it enters the kernel next.
+// reapable returns how many completions to reap. A loop with a thread reaps those that
+// are there: more come when it enters the kernel next.
 func (l *ringLoop) reapable() int {
 	if l.wakeup == nil {
 		return reapBatch
@@ -139,8 +139,8 @@ func (l *ringLoop) reapable() int {
 	return min(l.ring.Ready(), reapBatch)
 }
 
-// submit gives the kernel what is pending. Sending may copy a lot: then the
-// scheduler is told.
+// submit submits the pending SQEs. Sends may copy much: the call then goes through the
+// scheduler.
 func (l *ringLoop) submit() bool {
 	if l.dirty {
 		l.bufs.Publish()
@@ -169,21 +169,20 @@ func (l *ringLoop) submit() bool {
 	return true
 }
 
-// peek looks once more before the loop sleeps, and reports whether there is work.
-// Under load something has usually arrived since the last entry into the kernel,
-// and entering again costs less than to sleep and be woken.
+// peek enters the kernel once more before the loop sleeps, and reports whether there
+// are completions. Under load some have usually arrived since the last entry, and
+// another entry costs less than a sleep and a wakeup.
 func (l *ringLoop) peek() bool {
 	if l.recent < peekFrom || l.server.opts.SQPoll {
 		return false
 	}
 	l.recent = 0
-	_, _ = l.ring.Wait(uring.WaitOptions{Brief: true}) // submit meets the error, if it lasts
+	_, _ = l.ring.Wait(uring.WaitOptions{Brief: true}) // if the error lasts, submit returns it
 	l.count.enters.Add(1)
 	return l.ring.Ready() > 0
 }
 
-// spin looks for completions for a while, if that was asked for, and says
-// whether there is work.
+// spin polls for completions for Options.Spin, and reports whether there is work.
 func (l *ringLoop) spin() bool {
 	d := l.server.opts.Spin
 	if d == 0 {
@@ -197,12 +196,12 @@ func (l *ringLoop) spin() bool {
 	return false
 }
 
-// park prepares to sleep, until the earliest timer or a wakeup. It says false
-// when there is work after all.
+// park prepares to sleep, until the earliest timer or a wakeup. It returns false if
+// there is work.
 func (l *ringLoop) park() bool {
 	l.setAlarm(l.nextTimer())
 	l.state.Store(parked)
-	// Whoever leaves mail from here on knocks.
+	// From here on, a goroutine that adds to the inbox wakes the loop.
 	if l.mail.Load() || l.ring.Ready() > 0 {
 		l.state.Store(running)
 		return false
@@ -266,8 +265,8 @@ func (l *ringLoop) close() {
 	_ = l.undo()
 }
 
-// refuse closes connections that a broken ring has accepted and nobody was told
-// of.
+// refuse closes connections that a broken ring has accepted and that the handler
+// does not know.
 func (l *ringLoop) refuse() {
 	for l.ring.Ready() > 0 {
 		n := l.ring.Reap(l.cqes[:min(l.ring.Ready(), reapBatch)])
@@ -327,12 +326,12 @@ func (l *ringLoop) closeRing() error {
 	return errors.Join(l.poller.Close(), l.ring.Close())
 }
 
-// wakeupEvents is POLLIN and EPOLLET: each signal is reported although nobody reads
-// the eventfd.
+// wakeupEvents is POLLIN and EPOLLET: each signal is reported although the eventfd is
+// never read.
 const wakeupEvents uring.PollEvents = 1 | 1<<31
 
-// runOnThread serves on a thread of its own, for which the kernel puts off all
-// work until the thread enters it.
+// runOnThread serves on a thread of its own. The kernel defers task work until that
+// thread enters it.
 func (l *ringLoop) runOnThread() {
 	runtime.LockOSThread() // until the goroutine ends; runtime.Goexit does not end it
 	if l.tid == 0 {        // else a callback has exited
@@ -357,7 +356,7 @@ func (l *ringLoop) enable() {
 		l.fail(err)
 		return
 	}
-	_ = l.ring.RegisterRingFD() // It makes calls cheaper, and works without.
+	_ = l.ring.RegisterRingFD() // optional: it makes calls cheaper
 	l.tid = syscall.Gettid()
 	l.armWakeup()
 }
@@ -372,9 +371,9 @@ func (l *ringLoop) armWakeup() {
 	e.PollMultishot(uring.Fd(l.wakeup.Int()), wakeupEvents).SetUserData(tag(kindWakeup, noSlot, 0))
 }
 
-// enter gives the kernel what is pending and lets it do what it has put off; when
-// there is nothing else to do it sleeps. Under load it looks once more before
-// that: for a call that blocks the scheduler has to be told, which costs more.
+// enter submits the pending SQEs and lets the kernel run deferred task work. If there is
+// no other work it sleeps. Under load it enters once more by a raw call before that: a
+// call that blocks has to go through the scheduler, which costs more.
 func (l *ringLoop) enter() {
 	if l.dirty {
 		l.bufs.Publish()
@@ -403,7 +402,7 @@ func (l *ringLoop) enter() {
 func (l *ringLoop) sleep() {
 	l.state.Store(parked)
 	defer l.state.Store(running)
-	if l.mail.Load() { // Whoever leaves mail from here on rings.
+	if l.mail.Load() { // from here on, a goroutine that adds to the inbox signals the eventfd
 		return
 	}
 	o := uring.WaitOptions{Count: 1}
@@ -435,7 +434,7 @@ const (
 	kindRecv
 	kindSend
 	kindCancel    // of a receive, or of the accept
-	kindCancelAll // of what a connection has in flight
+	kindCancelAll // of all operations of a connection
 	kindWakeup
 )
 
@@ -457,8 +456,9 @@ func (l *ringLoop) complete(e uring.CQE) {
 	}
 }
 
-// canceled handles the completion of a cancellation. One that found nothing, or
-// came at a bad moment, is repeated as long as there is something to end.
+// canceled handles the completion of a cancellation. A cancellation that found nothing,
+// or came while the operation was being executed, is repeated until the operation has
+// ended.
 func (l *ringLoop) canceled(e uring.CQE) {
 	found := e.Res >= 0
 	if e.UserData>>kindShift == kindCancelAll {
@@ -488,7 +488,7 @@ func (l *ringLoop) received(e uring.CQE) {
 	}
 }
 
-// recycle gives a buffer back that the handler is done with.
+// recycle returns a buffer to the kernel after the handler has used it.
 func (l *ringLoop) recycle(id uint16, data []byte) {
 	sys.Poison(data)
 	l.bufs.Recycle(id)
@@ -513,7 +513,7 @@ func (l *ringLoop) arrived(c *Conn, e uring.CQE, data []byte) {
 	case syscall.ENOBUFS:
 		l.count.noBuffers.Add(1)
 	case syscall.ECANCELED, syscall.EINTR, syscall.EAGAIN:
-		// We asked for it, or the thread that armed it is gone.
+		// The loop cancelled it, or the thread that armed it has exited.
 	default:
 		if k.held.queue.n > 0 {
 			k.held.ended, k.held.res = true, e.Res
@@ -535,7 +535,7 @@ func (l *ringLoop) sent(e uring.CQE) {
 	case 0:
 		c.out.advance(int(e.Res))
 	case syscall.ECANCELED, syscall.EINTR, syscall.EAGAIN:
-		// The thread that submitted it is gone, or the connection ends.
+		// The thread that submitted it has exited, or the connection ends.
 	default:
 		c.fail(c.opError("write", os.NewSyscallError("send", errno)))
 	}
@@ -565,8 +565,8 @@ func (l *ringLoop) output(c *Conn) {
 	}
 }
 
-// input implements driver: it starts or stops the receive; it reports whether what was kept can be
-// given to the handler. The caller holds the connection's mutex.
+// input implements driver: it starts or stops the receive, and reports whether kept
+// data can be given to the handler. The caller holds the connection's mutex.
 func (l *ringLoop) input(c *Conn) (release bool) {
 	s, k := &c.state, &c.link
 	want := c.wantsInput()
@@ -583,10 +583,10 @@ func (l *ringLoop) input(c *Conn) (release bool) {
 	return false
 }
 
-// receive starts to receive: again and again, but of a Unix socket once. Linux
-// 6.18 counts what is left of those, and if data and the end arrive at the same
-// time it shows a multishot receive the data, finds nothing left, and never
-// looks again: the end was lost, and with it OnClose.
+// receive arms the receive: multishot, except for Unix sockets. For those Linux 6.18
+// counts the remaining bytes. If data and the end of the stream arrive at the same time,
+// a multishot receive returns the data, finds nothing left, and never checks again: the
+// end, and with it OnClose, would be lost.
 func (l *ringLoop) receive(k *link) {
 	once := l.server.network == "unix"
 	if k.tid != 0 && !once {
@@ -600,7 +600,8 @@ func (l *ringLoop) receive(k *link) {
 	}
 }
 
-// room implements driver: it makes sure that looking at one connection finds enough entries.
+// room implements driver: it ensures that there are enough free SQEs to process one
+// connection.
 func (l *ringLoop) room() bool {
 	if l.ring.SQSpace() < reserve {
 		l.submit()
@@ -618,7 +619,7 @@ func (l *ringLoop) sqe() *uring.SQE {
 	return e
 }
 
-// noSlot is in the place of a connection's slot.
+// noSlot replaces the slot of a connection in the user data of other entries.
 const noSlot = 1<<32 - 1
 
 // armAccept implements driver.
@@ -650,7 +651,7 @@ func (l *ringLoop) accepted(c uring.CQE) {
 	case errno == 0 || retries(errno):
 		l.armAccept()
 	default:
-		// The kernel answers at once, so asking again at once would spin. The
+		// The kernel fails at once, so accepting again at once would spin. The
 		// connections wait in the backlog.
 		l.pauseAccept()
 	}
@@ -660,8 +661,8 @@ func (l *ringLoop) accepted(c uring.CQE) {
 	}
 }
 
-// retries reports whether accepting may be tried again at once: one connection
-// was lost, or the thread that had armed it is gone.
+// retries reports whether accepting may be tried again at once: one connection was
+// lost, or the thread that had armed the accept has exited.
 func retries(errno syscall.Errno) bool {
 	switch errno {
 	case syscall.ECONNABORTED, syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED:
@@ -683,7 +684,7 @@ func (l *ringLoop) disarm() {
 	l.post(l.disarm)
 }
 
-// ringRestrictions are what a loop does with its ring.
+// ringRestrictions are the operations of a loop.
 var ringRestrictions = uring.Restrictions{
 	Ops: []uring.Op{uring.OpAccept, uring.OpRecv, uring.OpSend, uring.OpAsyncCancel, uring.OpPollAdd},
 	RegisterOps: []uring.RegisterOp{uring.OpRegisterRingFDs, uring.OpUnregisterRingFDs,
