@@ -39,12 +39,12 @@ type Conn struct {
 
 // backend carries connections.
 type backend interface {
-	// idle says that a Write may send at once because nobody else is about to.
+	// idle reports whether a Write may send at once, because the loop sleeps.
 	idle() bool
-	// sendNow sends what fits without blocking; the caller holds the
+	// sendNow sends as much as fits without blocking. The caller holds the
 	// connection's mutex and has nothing pending.
 	sendNow(c *Conn, p []byte) int
-	// notify makes the backend look at the state of the connection.
+	// notify makes the backend process the connection.
 	notify(c *Conn)
 	// exited is called by a callback's goroutine, which runtime.Goexit is ending.
 	exited(c *Conn)
@@ -54,10 +54,10 @@ type backend interface {
 	addrs(c *Conn) (local, remote net.Addr)
 }
 
-// state is what the connection's mutex guards beside the queue: what was asked
-// for, and how far it is.
+// state is guarded by the connection's mutex: the caller's requests, and their
+// progress.
 type state struct {
-	notified bool // the backend will look at the connection
+	notified bool // the backend will process the connection
 	paused   bool // by PauseRead
 	starved  bool // a Write was refused, OnWritable is due
 	closing  bool // by Close: send what is pending, then close
@@ -67,15 +67,15 @@ type state struct {
 	eof      bool // the peer has ended its direction
 	closed   bool // gone
 	timer    bool // the timer has changed
-	full     bool // as much is pending as may be: nothing is read
-	duplex   bool // by SetFullDuplex: it is read all the same
+	full     bool // WriteLimit is reached: nothing is read
+	duplex   bool // by SetFullDuplex: full does not stop reading
 }
 
 // Write accepts p for sending, all of it or, with [ErrFull], nothing. It copies
-// p and does not block. What several goroutines write is sent in the order in
-// which they were called, each Write in one piece. After [Conn.Close],
+// p and does not block. Concurrent Writes are sent in the order of the calls, each in
+// one piece. After [Conn.Close],
 // [Conn.CloseWrite] and the end of the connection the error is net.ErrClosed,
-// in a *net.OpError. That the peer has received the bytes is never known.
+// in a *net.OpError. Success does not mean that the peer has received the bytes.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	if err := c.refuse(); err != nil {
@@ -118,7 +118,7 @@ func (c *Conn) Writev(bufs net.Buffers) (int64, error) {
 	return int64(n), nil
 }
 
-// refuse says why nothing can be written. The caller holds mu.
+// refuse returns the error of a Write that cannot be accepted. The caller holds mu.
 func (c *Conn) refuse() error {
 	s := &c.state
 	switch {
@@ -135,7 +135,7 @@ func (c *Conn) opError(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.server.network, Source: nil, Addr: nil, Err: err}
 }
 
-// notifyAndUnlock makes the backend look at the connection.
+// notifyAndUnlock makes the backend process the connection.
 func (c *Conn) notifyAndUnlock() {
 	notify := !c.state.notified && !c.state.closed
 	c.state.notified = true
@@ -168,7 +168,7 @@ func (c *Conn) Close() error {
 }
 
 // CloseWrite sends what is pending and then ends this direction (TCP FIN).
-// OnData goes on until the peer ends the other one.
+// OnData continues until the peer ends the other one.
 func (c *Conn) CloseWrite() error {
 	c.mu.Lock()
 	if c.state.closing || c.state.closed || c.state.aborted {
@@ -196,9 +196,9 @@ func (c *Conn) fail(err error) {
 	}
 }
 
-// PauseRead stops OnData until [Conn.ResumeRead]. What has arrived is kept; the
-// peer is held up by TCP's flow control. The end of the stream and a broken
-// connection are noticed only after ResumeRead, or by writing.
+// PauseRead stops OnData until [Conn.ResumeRead]. Data that have arrived are kept, and
+// TCP's flow control stops the peer. The end of the stream and a broken connection are
+// noticed only after ResumeRead, or by writing.
 func (c *Conn) PauseRead() { c.setPaused(true) }
 
 // ResumeRead undoes [Conn.PauseRead].
@@ -210,20 +210,20 @@ func (c *Conn) setPaused(paused bool) {
 	c.notifyAndUnlock()
 }
 
-// SetFullDuplex lets reading go on, or not, while as many bytes as
-// [Options].WriteLimit are pending. It does not by default, so that a peer that
-// does not read is not read from. Protocols whose peers may send without end
-// before they read, and proxies, where each side waits for the other, need it:
-// they get [ErrFull] from Write then, and use [Conn.PauseRead] themselves.
+// SetFullDuplex sets whether reading continues while [Options].WriteLimit bytes are
+// pending. By default it stops, so that a peer that does not read is not read from.
+// Protocols whose peers may send without end before they read, and proxies, where each
+// side waits for the other, need to continue: Write then returns [ErrFull], and they
+// call [Conn.PauseRead] themselves.
 func (c *Conn) SetFullDuplex(on bool) {
 	c.mu.Lock()
 	c.state.duplex = on
 	c.notifyAndUnlock()
 }
 
-// SetTimer calls OnTimer once after d, in the place of an earlier SetTimer that
-// has not fired; 0 or less stops the timer. Moving it to a later time is cheap:
-// once per message does no harm.
+// SetTimer calls OnTimer once after d. It replaces an earlier timer that has not fired;
+// 0 or less stops the timer. Setting it to a later time is cheap enough for every
+// message.
 func (c *Conn) SetTimer(d time.Duration) {
 	var at time.Time
 	if d > 0 {
@@ -251,7 +251,7 @@ func (c *Conn) SetValue(v any) {
 	c.mu.Unlock()
 }
 
-// Value returns what [Conn.SetValue] attached, nil before.
+// Value returns the value that [Conn.SetValue] attached, nil before.
 func (c *Conn) Value() any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,8 +266,8 @@ func (c *Conn) LocalAddr() net.Addr {
 	return local
 }
 
-// RemoteAddr returns the peer's address, nil when the connection is broken or
-// after OnClose: ask in OnOpen for what is needed later.
+// RemoteAddr returns the peer's address, nil when the connection is broken or after
+// OnClose: call it in OnOpen if the address is needed later.
 func (c *Conn) RemoteAddr() net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -282,8 +282,8 @@ func (c *Conn) isClosed() bool {
 	return c.state.closed
 }
 
-// noteFull notes whether as much is pending as may be: from then on until half of
-// it is sent. The caller holds mu.
+// noteFull notes whether WriteLimit is reached. It stays noted until half of it is
+// sent. The caller holds mu.
 func (c *Conn) noteFull() {
 	if limit := c.server.opts.WriteLimit; c.out.n >= limit {
 		c.state.full = true
@@ -292,7 +292,7 @@ func (c *Conn) noteFull() {
 	}
 }
 
-// wantsInput reports whether more may be given to OnData. The caller holds mu.
+// wantsInput reports whether OnData may be called. The caller holds mu.
 func (c *Conn) wantsInput() bool {
 	s := &c.state
 	c.noteFull()
@@ -470,8 +470,8 @@ func (c *Conn) onClose(err error) {
 	}
 }
 
-// chunk is memory that waits to be sent. It belongs to one connection, and from
-// the submission of a send to its completion to the kernel.
+// chunk is memory with bytes to send. It belongs to one connection; from the submission
+// of a send to its completion it belongs to the kernel.
 type chunk struct {
 	b     []byte // what has to be sent
 	next  *chunk
@@ -482,7 +482,7 @@ type chunk struct {
 // peer that reads slowly gets large ones, so that they stay few.
 var chunkSizes = [...]int{2 << 10, 16 << 10, 64 << 10}
 
-// chunkPools hold chunks that nobody uses, by class.
+// chunkPools hold unused chunks, by class.
 var chunkPools [len(chunkSizes)]sync.Pool
 
 func newChunk(class int) *chunk {
@@ -509,13 +509,13 @@ func classFor(n int) int {
 	return len(chunkSizes) - 1
 }
 
-// outQueue is what a connection has accepted and the kernel has not yet taken.
-// The connection's mutex guards it.
+// outQueue holds the bytes that Write has accepted and the kernel has not yet taken. The
+// connection's mutex guards it.
 type outQueue struct {
 	head, tail *chunk
 	n          int  // bytes
 	off        int  // of the head, sent already
-	busy       bool // the kernel has the head
+	busy       bool // the head belongs to the kernel
 }
 
 // add copies p to the end.
@@ -546,7 +546,7 @@ func (q *outQueue) grow(n int) *chunk {
 	return ch
 }
 
-// front returns what is to be sent next, nil if nothing is.
+// front returns the next bytes to send, nil if there are none.
 func (q *outQueue) front() []byte {
 	if q.head == nil {
 		return nil
@@ -567,7 +567,7 @@ func (q *outQueue) advance(n int) {
 	}
 }
 
-// drop forgets everything. The kernel must not have the head.
+// drop empties the queue. The head must not belong to the kernel.
 func (q *outQueue) drop() {
 	for ch := q.head; ch != nil; {
 		next := ch.next
@@ -577,30 +577,30 @@ func (q *outQueue) drop() {
 	*q = outQueue{}
 }
 
-// link is what a backend knows of a connection.
+// link is the backend's state of a connection.
 type link struct {
 	// Of the backends with loops. fd and wakeAt are guarded by the connection's mutex,
 	// the rest belongs to the loop.
 	fd        int
-	wakeAt    time.Time // the loop looks at the timer then, zero for never
+	wakeAt    time.Time // the alarm of the timer, zero for none
 	slot      uint32
 	gen       uint32
 	tid       int  // the thread that armed the receive
 	armed     bool // a receive is in flight
 	canceling bool // and is about to end
 	ending    bool // a cancellation of everything was submitted
-	marked    bool // the loop will look at the connection
+	marked    bool // the loop will process the connection
 	drained   bool // Shutdown: all that had arrived was delivered
 	drainLeft int  // and how much more of it is read at most, 0 before the first piece
 	timerAt   int  // place in the heap of timers, from 1 on
-	discard   bool // Shutdown: what still arrives comes too late
+	discard   bool // Shutdown: later data are dropped
 	held      held
 	watched   watch.Events // epoll: what the descriptor is registered for, 0 for not at all
 
 	// Of the net backend.
 	nc                       net.Conn
 	cb                       sync.Mutex    // held during callbacks
-	wake                     chan struct{} // the reader is to look at the state
+	wake                     chan struct{} // the reader is to check the state
 	timer                    *time.Timer
 	opened                   bool        // OnOpen was called
 	exited                   atomic.Bool // a callback has called runtime.Goexit
@@ -609,11 +609,11 @@ type link struct {
 	drainedBytes, emptyReads int
 }
 
-// covers says that the loop looks at the timer no later than at. The caller
-// holds the connection's mutex.
+// covers reports whether the alarm is not later than at. The caller holds the
+// connection's mutex.
 func (k *link) covers(at time.Time) bool { return !k.wakeAt.IsZero() && !at.Before(k.wakeAt) }
 
-// held is what had arrived when reading was stopped.
+// held has the data that had arrived when reading was stopped.
 type held struct {
 	queue outQueue
 	ended bool // after the queue comes the end

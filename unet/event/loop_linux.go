@@ -16,27 +16,26 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// loop is a listening socket and the connections that it brought. What it does
-// with them is the same for every driver. Fields belong to the goroutine in
-// driver.run unless they say otherwise.
+// loop is a listening socket and its connections. It treats them alike with every
+// driver. Fields belong to the goroutine in driver.run unless their comment differs.
 type loop struct {
 	d      driver
 	server *Server
 	listen listener
 
 	mu    sync.Mutex // guards inbox and tasks
-	inbox []*Conn    // somebody changed their state
+	inbox []*Conn    // whose state another goroutine has changed
 	tasks []func()
-	mail  atomic.Bool // inbox or tasks hold something
+	mail  atomic.Bool // inbox or tasks is not empty
 
 	conns   []*Conn // by slot
 	free    []uint32
 	open    int
 	gen     uint32
-	mailed  []*Conn // taken out of inbox; those before nextMail are done
+	mailed  []*Conn // taken from inbox; those before nextMail are done
 	doing   []func()
-	again   []*Conn // to be looked at in the next turn
-	looking []*Conn // taken out of again; those before nextLook are done
+	again   []*Conn // to be processed in the next turn
+	looking []*Conn // taken from again; those before nextLook are done
 	timers  timerHeap
 
 	nextMail, nextDoing, nextLook int
@@ -51,45 +50,45 @@ type loop struct {
 	count counters
 }
 
-// driver is what a loop waits with and moves data by: a ring, or readiness. But
-// for idle and wake, the loop's goroutine calls, and for output, input and end it
-// holds the connection's mutex.
+// driver waits and moves data for a loop, by a ring or by readiness. Any goroutine may
+// call idle and wake; only the loop's goroutine calls the other methods. For output,
+// input and end it holds the connection's mutex.
 type driver interface {
 	// base returns the loop.
 	base() *loop
-	// start opens what is needed; undo closes that of a loop that never ran.
+	// start opens the driver's resources; undo closes those of a loop that never ran.
 	start() error
 	undo() error
 	// run serves until the loop is told to stop and its last connection is
-	// gone, and frees what start opened. When a callback has ended it by
-	// runtime.Goexit it is called again, and goes on.
+	// closed, and frees the driver's resources. When a callback has ended it by
+	// runtime.Goexit it is called again, and continues.
 	run()
-	// idle says that a Write from elsewhere may send at once; wake makes the
-	// loop read its mail. Anybody may call them.
+	// idle reports whether a Write from another goroutine may send at once; wake
+	// makes the loop process its inbox.
 	idle() bool
 	wake()
-	// room makes sure that what one connection needs can be asked for.
+	// room ensures that there are entries for the needs of one connection.
 	room() bool
 	// output sends what is pending.
 	output(c *Conn)
-	// input starts or stops receiving; it reports whether what was kept can be
-	// given to the handler.
+	// input starts or stops receiving, and reports whether kept data can be given
+	// to the handler.
 	input(c *Conn) (release bool)
-	// end says that nothing of the connection is in flight, and otherwise
-	// brings that about.
+	// end reports whether the connection has no operation in flight, and cancels
+	// those that it has.
 	end(c *Conn) bool
 	// forget is called before the connection's descriptor is closed.
 	forget(c *Conn)
-	// armAccept starts to accept, unless that was stopped; disarm stops it, by
-	// and by: then it calls closeListener.
+	// armAccept starts accepting, unless that was stopped. disarm stops it and calls
+	// closeListener when it has stopped.
 	armAccept()
 	disarm()
 }
 
 // serve runs the loop until it has nothing left to do. A callback that calls
 // runtime.Goexit ends all functions of the goroutine but those that are deferred:
-// here the loop goes on in one of these, on the same thread. What it was about it
-// has noted in its fields.
+// the loop continues in one of these, on the same thread. Its fields hold the state of
+// the interrupted turn.
 func (l *loop) serve() {
 	defer func() {
 		if l.exits {
@@ -106,7 +105,7 @@ func (l *loop) exited(*Conn) { l.exits = true }
 // base implements driver.
 func (l *loop) base() *loop { return l }
 
-// memory is for what is received outside of a ring.
+// memory returns a buffer for receiving outside of a ring.
 func (l *loop) memory() []byte {
 	if l.scratch == nil {
 		l.scratch = make([]byte, l.server.opts.BufferSize)
@@ -114,7 +113,7 @@ func (l *loop) memory() []byte {
 	return l.scratch
 }
 
-// finished says that the loop has nothing left to do, and notes it.
+// finished reports whether the loop has nothing left to do, and notes it.
 func (l *loop) finished() bool {
 	if l.leaving && l.open == 0 && l.listen.closed() {
 		l.over = true
@@ -176,7 +175,7 @@ func newDriver(kind Mode) driver {
 	return &ringLoop{}
 }
 
-// undo closes what was opened in vain.
+// undo closes the resources of loops that never ran.
 func (r *loops) undo(listeners []int) error {
 	var err error
 	for _, d := range r.all {
@@ -185,7 +184,7 @@ func (r *loops) undo(listeners []int) error {
 	for _, fd := range listeners {
 		err = errors.Join(err, syscall.Close(fd))
 	}
-	unlink(r.path) // or nobody else could bind it
+	unlink(r.path) // otherwise the path could not be bound again
 	return err
 }
 
@@ -232,7 +231,7 @@ func (l *loop) do(c *Conn, f func()) {
 	})
 }
 
-// post leaves a function for the loop. A loop that is over does not run it.
+// post has the loop call a function. A loop that has ended does not call it.
 func (l *loop) post(f func()) {
 	l.mu.Lock()
 	l.tasks = append(l.tasks, f)
@@ -243,7 +242,7 @@ func (l *loop) post(f func()) {
 	}
 }
 
-// processInbox does what others have left and reports whether there was anything.
+// processInbox processes the inbox and the tasks, and reports whether there were any.
 func (l *loop) processInbox() bool {
 	if l.nextMail == len(l.mailed) && l.nextDoing == len(l.doing) { // else a callback has exited
 		if !l.mail.Load() {
@@ -270,7 +269,7 @@ func (l *loop) processInbox() bool {
 	return true
 }
 
-// markDirty makes the loop look at a connection in this turn or the next.
+// markDirty makes the loop process a connection in this turn or the next.
 func (l *loop) markDirty(c *Conn) {
 	if !c.link.marked {
 		c.link.marked = true
@@ -278,13 +277,13 @@ func (l *loop) markDirty(c *Conn) {
 	}
 }
 
-// processDirty looks at the connections that were touched.
+// processDirty processes the connections that were marked.
 func (l *loop) processDirty() bool {
 	if l.nextLook == len(l.looking) { // else a callback has exited
 		if len(l.again) == 0 {
 			return false
 		}
-		// Looking may touch again, for the next turn.
+		// Processing may mark it again, for the next turn.
 		l.again, l.looking, l.nextLook = l.looking[:0], l.again, 0
 	}
 	for l.nextLook < len(l.looking) {
@@ -359,7 +358,7 @@ func tag(kind int, slot, gen uint32) uint64 {
 
 func (k *link) tag(kind int) uint64 { return tag(kind, k.slot, k.gen) }
 
-// find returns the connection of a completion, nil if it is gone.
+// find returns the connection of a completion, nil if it was closed.
 func (l *loop) find(userData uint64) *Conn {
 	slot := uint32(userData)
 	if int(slot) >= len(l.conns) {
@@ -380,7 +379,7 @@ func (l *loop) deliver(c *Conn, data []byte) {
 	gone := c.state.closing || c.state.aborted || k.discard
 	now := want && !gone && k.held.queue.n == 0
 	if now {
-		c.state.notified = true // the loop processes it in any case: what is written needs no mail
+		c.state.notified = true // the loop processes it in any case: a Write need not notify it
 	}
 	c.mu.Unlock()
 	switch {
@@ -394,7 +393,7 @@ func (l *loop) deliver(c *Conn, data []byte) {
 	}
 }
 
-// release gives to the handler what was kept.
+// release gives kept data to the handler.
 func (l *loop) release(c *Conn) {
 	h := &c.link.held
 	for h.queue.n > 0 {
@@ -416,7 +415,7 @@ func (l *loop) release(c *Conn) {
 	l.markDirty(c)
 }
 
-// broke handles the end of what is received: end of stream, or an error.
+// broke handles the end of receiving: end of stream, or an error.
 func (l *loop) broke(c *Conn, res int32) {
 	if res == 0 {
 		c.ended(c.link.discard)
@@ -428,7 +427,7 @@ func (l *loop) broke(c *Conn, res int32) {
 	l.markDirty(c)
 }
 
-// process does what the state of a connection asks for.
+// process acts on the state of a connection.
 func (l *loop) process(c *Conn) {
 	c.mu.Lock()
 	s := &c.state
@@ -466,8 +465,8 @@ func (l *loop) process(c *Conn) {
 	}
 }
 
-// processEnd reports whether the connection can be closed now, and does what brings
-// that about. The caller holds the connection's mutex.
+// processEnd reports whether the connection can be closed now, and otherwise works
+// towards that. The caller holds the connection's mutex.
 func (l *loop) processEnd(c *Conn) bool {
 	s := &c.state
 	switch {
@@ -479,7 +478,7 @@ func (l *loop) processEnd(c *Conn) bool {
 	return l.d.end(c)
 }
 
-// finish closes a connection that the kernel has no operation of.
+// finish closes a connection that has no operation in flight.
 func (l *loop) finish(c *Conn) {
 	c.mu.Lock()
 	c.state.closed = true
@@ -489,7 +488,7 @@ func (l *loop) finish(c *Conn) {
 	c.onClose(err)
 }
 
-// reclaim frees what belongs to a connection of which OnClose was called.
+// reclaim frees the resources of a connection after OnClose.
 func (l *loop) reclaim(c *Conn, reset bool) {
 	k := &c.link
 	c.mu.Lock()
@@ -542,10 +541,9 @@ func (l *loop) stopAccept() {
 	}
 }
 
-// closeListener takes the connections that the kernel has accepted, unless they
-// are to be aborted anyway, and closes the listening socket. It takes a batch in
-// each turn, and in all no more than may have been there when it began: clients
-// may go on connecting.
+// closeListener accepts the connections in the backlog, unless they are to be aborted
+// anyway, and closes the listening socket. It accepts a batch in each turn, and in total
+// no more than can have been there when it began: clients may keep connecting.
 func (l *loop) closeListener() {
 	a := &l.listen
 	if a.fd < 0 {
@@ -619,7 +617,7 @@ func (l *loop) leaveAll() {
 	l.stopAccept()
 }
 
-// leave lets a connection end: by and by, or at once when all are aborted.
+// leave begins the end of a connection, or aborts it when all are aborted.
 func (l *loop) leave(c *Conn) {
 	if l.server.aborting.Load() {
 		c.mu.Lock()
@@ -629,9 +627,9 @@ func (l *loop) leave(c *Conn) {
 	l.markDirty(c)
 }
 
-// drain gives to the handler what has arrived on a connection that is to end,
-// and then asks for the end. It stops where reading is stopped, and is called
-// again when that may have changed.
+// drain gives the data that have arrived on an ending connection to the handler, and
+// then requests its end. It stops while reading is paused, and is called again when that
+// may have changed.
 func (l *loop) drain(c *Conn) {
 	k := &c.link
 	p := l.memory()
@@ -676,7 +674,7 @@ func (l *loop) drain(c *Conn) {
 	}
 }
 
-// requestClose asks the handler to end a connection, or does it.
+// requestClose asks the handler to end a connection, or closes it.
 func (l *loop) requestClose(c *Conn) {
 	if !c.onShutdown() {
 		c.mu.Lock()
@@ -687,7 +685,7 @@ func (l *loop) requestClose(c *Conn) {
 	l.markDirty(c)
 }
 
-// fail notes that the driver cannot be used any more.
+// fail records that the driver has failed.
 func (l *loop) fail(err error) {
 	l.over, l.broken = true, err
 	if err != nil {
@@ -713,18 +711,18 @@ func (l *loop) closeAll() {
 		c.onClose(c.opError("read", l.broken))
 	}
 	if l.listen.fd >= 0 {
-		// What the driver has under way may keep the socket: nobody shall connect
-		// to a loop that serves no more.
+		// Operations in flight may keep the socket open. No client shall connect to a
+		// loop that does not serve.
 		_ = syscall.Shutdown(l.listen.fd, syscall.SHUT_RDWR)
 		_ = syscall.Close(l.listen.fd)
 		l.listen.fd = -1
 	}
 }
 
-// timerHeap holds the connections whose timer is set, in the order in which the
-// loop looks at them, which is not later than they are due: a timer that moves to
-// a later time stays where it is, and moves when the loop looks. Each connection
-// knows its place, and leaves when it is closed.
+// timerHeap holds the connections whose timer is set, in the order of their alarms. An
+// alarm is never later than its timer: a timer that is set to a later time keeps its
+// alarm, which is set again when it fires. Each connection knows its index, and is
+// removed when it is closed.
 type timerHeap []timerEntry
 
 type timerEntry struct {
@@ -816,7 +814,7 @@ func (l *loop) nextTimer() time.Time {
 	return at
 }
 
-// fireTimers does what is due and reports whether anything was.
+// fireTimers handles the due alarms and reports whether there were any.
 func (l *loop) fireTimers() bool {
 	at := l.nextTimer()
 	if at.IsZero() {
@@ -838,8 +836,7 @@ func (l *loop) fireTimers() bool {
 	return true
 }
 
-// fire handles a connection at which the loop was to look: the timer may have been
-// stopped, or moved.
+// fire handles a due alarm. The timer may have been stopped, or set to a later time.
 func (l *loop) fire(e timerEntry, now time.Time) {
 	c := e.c
 	c.mu.Lock()
@@ -938,7 +935,7 @@ func takeFD(ln net.Listener) (int, error) {
 	return fd, errors.Join(err, dupErr)
 }
 
-// reusePort adds SO_REUSEPORT to what a ListenConfig does to its sockets.
+// reusePort adds SO_REUSEPORT to the Control of a ListenConfig.
 func reusePort(control func(string, string, syscall.RawConn) error) func(string, string, syscall.RawConn) error {
 	return func(network, address string, raw syscall.RawConn) error {
 		var err error
@@ -952,8 +949,8 @@ func reusePort(control func(string, string, syscall.RawConn) error) func(string,
 	}
 }
 
-// inherit sets on a listening socket what package net sets on each connection
-// that it accepts: connections inherit it.
+// inherit sets the options that package net sets on each accepted connection on the
+// listening socket: connections inherit them.
 func inherit(fd int, lc *net.ListenConfig) {
 	set := func(level, name, value int) { _ = syscall.SetsockoptInt(fd, level, name, value) }
 	set(syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)

@@ -18,37 +18,36 @@ import (
 type Mode = features.Mode
 
 const (
-	// ModeAuto takes what RINGSIDE_BACKEND names, otherwise io_uring where it can
-	// be used, epoll elsewhere on Linux, and goroutines on package net on other
-	// systems; [Server.Backend] tells which, and why.
+	// ModeAuto uses the backend that RINGSIDE_BACKEND names, otherwise io_uring where it
+	// can be used, epoll elsewhere on Linux, and goroutines on package net on other
+	// systems. [Server.Backend] returns the choice and its reason.
 	ModeAuto = features.ModeAuto
 	// ModeRing insists on io_uring: [Listen] fails where it cannot be used.
 	ModeRing = features.ModeRing
 	// ModeEpoll insists on loops of package watch, on epoll: [Listen] fails with
 	// errors.ErrUnsupported on other systems than Linux.
 	ModeEpoll = features.ModeEpoll
-	// ModeNet takes goroutines on package net.
+	// ModeNet uses goroutines on package net.
 	ModeNet = features.ModeNet
 )
 
-// Wait says how a loop with a ring waits for the kernel.
+// Wait selects how a loop with a ring waits for the kernel.
 type Wait int
 
 const (
-	// WaitAuto takes WaitThread where it can be had (Linux 6.1), GOMAXPROCS is
-	// larger than the number of loops, and SQPoll is not asked for, else
-	// WaitNetpoller.
+	// WaitAuto is WaitThread where the kernel supports it (Linux 6.1), GOMAXPROCS is
+	// larger than the number of loops and SQPoll is not set, otherwise WaitNetpoller.
 	WaitAuto Wait = iota
-	// WaitThread gives each loop a thread of its own, on which it waits in the
-	// kernel, which puts off its work until then. It takes the least CPU time
-	// and treats connections most evenly. What callbacks hand to other
-	// goroutines can start up to 10 ms late when GOMAXPROCS is not larger than
-	// the number of loops, and an exchange with a peer in the same process goes
-	// from thread to thread. It needs Linux 6.1 and excludes SQPoll; with
-	// ModeAuto it is part of what has to be there for io_uring to be chosen.
+	// WaitThread gives each loop a thread of its own, on which it waits in the kernel.
+	// The kernel defers its work for the ring until then. This takes the least CPU time
+	// and treats connections most evenly. Goroutines that callbacks start or wake can be
+	// up to 10 ms late when GOMAXPROCS is not larger than the number of loops, and an
+	// exchange with a peer in the same process switches threads. It needs Linux 6.1 and
+	// excludes SQPoll. With ModeAuto, io_uring is not chosen where WaitThread cannot be
+	// used.
 	WaitThread
-	// WaitNetpoller lets each loop wait in Go's netpoller, as a goroutine that
-	// takes no thread meanwhile.
+	// WaitNetpoller has each loop wait in Go's netpoller, as a goroutine that occupies
+	// no thread meanwhile.
 	WaitNetpoller
 )
 
@@ -69,31 +68,28 @@ type Options struct {
 	// means half of GOMAXPROCS, at least 1. With more than one, processes of the
 	// same user may bind the same address.
 	Loops int
-	// WriteLimit is how many bytes may be pending on a connection before
-	// [Conn.Write] answers [ErrFull]; 0 means 64 KiB. A single Write may exceed
-	// it. From there on nothing more is read from the connection either, until
-	// half of it is sent, so that a handler that answers each OnData with one
-	// Write never sees ErrFull, and a peer that does not read is not read from,
-	// unless [Conn.SetFullDuplex] asks for that.
+	// WriteLimit is the number of pending bytes on a connection from which on
+	// [Conn.Write] returns [ErrFull]; 0 means 64 KiB. A single Write may exceed it. From
+	// there on nothing is read from the connection until half of the limit is sent,
+	// unless [Conn.SetFullDuplex] is set. So a handler that makes one Write for each
+	// OnData never gets ErrFull, and a peer that does not read is not read from.
 	WriteLimit int
-	// BufferSize is the length in bytes of the largest piece that OnData gets,
-	// 0 means 4 KiB. Buffers is how many there are in each loop, a power of two
-	// up to 32768; 0 means 1024. They are shared by the connections of the
-	// loop: an idle connection holds none, and running out of them costs speed,
-	// not data.
+	// BufferSize is the largest length of OnData's slice in bytes; 0 means 4 KiB. Buffers
+	// is the number of buffers in each loop, a power of two up to 32768; 0 means 1024.
+	// The connections of the loop share them. An idle connection holds none. A lack of
+	// buffers costs speed, not data.
 	BufferSize, Buffers int
-	// Spin is how long a loop looks for completions before it sleeps. It buys
-	// latency for CPU time; 0 sleeps at once.
+	// Spin is how long a loop polls for completions before it sleeps: less latency for
+	// more CPU time. 0 means no polling.
 	Spin time.Duration
-	// Wait is how loops with a ring wait.
+	// Wait selects how loops with a ring wait.
 	Wait Wait
-	// SQPoll lets a thread of the kernel submit for each loop. It needs a
-	// processor to spare for each. With ModeAuto it is part of what has to be
-	// there for io_uring to be chosen.
+	// SQPoll has a kernel thread submit for each loop, which needs a spare processor for
+	// each. With ModeAuto, io_uring is not chosen where SQPoll cannot be used.
 	SQPoll bool
-	// Restrict limits the rings to what a server does with them: ACCEPT, RECV,
-	// SEND, ASYNC_CANCEL and POLL_ADD. Anything else that gets hold of them is
-	// refused with EACCES. Other backends have nothing to limit.
+	// Restrict limits the rings to the operations of a server: ACCEPT, RECV, SEND,
+	// ASYNC_CANCEL and POLL_ADD. The kernel refuses all others with EACCES. It has no
+	// effect on other backends.
 	Restrict bool
 	// Logger receives the chosen backend at INFO, if it is set. A loop that fails is
 	// reported at ERROR, to slog.Default() if Logger is nil.
