@@ -5,6 +5,7 @@ package fileserver
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -171,6 +172,49 @@ func TestChanges(t *testing.T) {
 		t.Error("files are still kept")
 	}
 	want(200, "back")
+}
+
+// TestTagsOfReplacedFiles asks with the entity tag of a file for one of the same size and
+// modification time that has replaced it.
+func TestTagsOfReplacedFiles(t *testing.T) {
+	dir := tree(t, nil)
+	h, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	addr, path, at := serve(t, h), filepath.Join(dir, "f.txt"), time.Unix(1_700_000_000, 0)
+	tags := make(map[string]string)
+	last := ""
+	for _, body := range []string{strings.Repeat("a", 5000), strings.Repeat("b", 5000), strings.Repeat("c", 5000)} {
+		next := filepath.Join(dir, "next")
+		err := errors.Join(os.WriteFile(next, []byte(body), 0o644), os.Chtimes(next, at, at), os.Rename(next, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last != "" {
+			if a := ask(t, addr, http.MethodGet, "/f.txt", fields("If-None-Match: "+last)); a.status != 200 || a.body != body {
+				t.Errorf("If-None-Match with the old tag: %d, %.1q", a.status, a.body)
+			}
+			if a := ask(t, addr, http.MethodGet, "/f.txt", fields("Range: bytes=10-19", "If-Range: "+last)); a.status != 200 || a.body != body {
+				t.Errorf("If-Range with the old tag: %d, %.1q", a.status, a.body)
+			}
+		}
+		for _, accept := range []string{"identity", "gzip"} {
+			a := ask(t, addr, http.MethodGet, "/f.txt", fields("Accept-Encoding: "+accept))
+			tag := a.header.Get("Etag")
+			if other, ok := tags[tag]; ok {
+				t.Errorf("the tag %s is that of %.1q and of %.1q (%s)", tag, other, body, accept)
+			}
+			tags[tag] = body
+			if accept == "identity" {
+				last = tag
+			}
+		}
+		if a := ask(t, addr, http.MethodGet, "/f.txt", fields("If-None-Match: "+last)); a.status != 304 {
+			t.Errorf("If-None-Match with its own tag: %d", a.status)
+		}
+	}
 }
 
 // TestGzipOfReplacedFiles compares with http.FileServer what is served, compressed,

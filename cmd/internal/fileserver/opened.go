@@ -48,10 +48,10 @@ func (h *Handler) open(name string) (*opened, error) {
 	}
 	o := &opened{file: f, dir: info.IsDir(), size: info.Size(), mtime: info.ModTime()}
 	if !o.dir {
-		o.describe(name)
 		if state, ok := stateOf(f); ok && state.size == o.size && state.mtime == o.mtime.UnixNano() {
 			o.state = state
 		}
+		o.describe(name)
 		h.files.put(name, o)
 	}
 	return o, nil
@@ -65,13 +65,20 @@ func (o *opened) describe(name string) {
 	}
 }
 
-// tag is the entity tag of a file's state: what changes without changing it was changed twice within
-// the resolution of its file system's clock, to the same size.
+// tag is the entity tag of a file's state. Its inode and the time of its last change belong to it
+// where the system tells them: a file may be replaced by another of the same size and modification
+// time.
 func (o *opened) tag(suffix string) string {
-	b := append(make([]byte, 0, 48), '"')
+	b := append(make([]byte, 0, 96), '"')
 	b = strconv.AppendUint(b, uint64(o.mtime.UnixNano()), 16)
 	b = append(b, '-')
 	b = strconv.AppendInt(b, o.size, 16)
+	if o.state != (fileState{}) {
+		b = append(b, '-')
+		b = strconv.AppendUint(b, o.state.ino, 16)
+		b = append(b, '-')
+		b = strconv.AppendUint(b, uint64(o.state.ctime), 16)
+	}
 	b = append(b, suffix...)
 	return string(append(b, '"'))
 }
