@@ -12,10 +12,10 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// EpollBridge has a ring wait for an epoll instance that a program has already,
-// so that a loop can move to the ring step by step: what is registered with epoll
-// stays there, and its events arrive as a completion among the others. Where the
-// kernel lacks EPOLL_WAIT (6.15) the ring polls the instance, and Events asks it.
+// EpollBridge has a ring wait for an existing epoll instance, so that a loop can move to
+// the ring step by step: descriptors stay registered with epoll, and their events arrive
+// as a completion among the others. Where the kernel lacks EPOLL_WAIT (6.15) the ring polls
+// the instance, and Events calls epoll_wait.
 //
 // A bridge is for one ring, and may be used where the ring may be used: by the ring's
 // submission side (Wait, Ctl) and completion side (Events). It must stay
@@ -53,7 +53,7 @@ func NewEpollBridge(r *uring.Ring, epfd, most int) (*EpollBridge, error) {
 }
 
 // Wait fills an entry that completes when the instance has events. One may be in
-// flight at a time: call it again after Events. It answers uring.ErrSQFull when
+// flight at a time: call it again after Events. It returns uring.ErrSQFull when
 // the ring has no free entry.
 func (b *EpollBridge) Wait(userData uint64) error {
 	e := b.ring.SQE()
@@ -69,7 +69,7 @@ func (b *EpollBridge) Wait(userData uint64) error {
 	return nil
 }
 
-// Events returns what the completion of Wait has brought, which may be nothing.
+// Events returns the events of the completion of Wait, which may be none.
 // The slice is valid until the next Wait. The error is that of the completion,
 // such as ECANCELED.
 func (b *EpollBridge) Events(c uring.CQE) ([]uring.EpollEvent, error) {
@@ -95,7 +95,7 @@ func (b *EpollBridge) Events(c uring.CQE) ([]uring.EpollEvent, error) {
 
 // Ctl fills an entry that adds, modifies or removes fd as epoll_ctl(2) does; op
 // is EPOLL_CTL_ADD, MOD or DEL. Its completion has the result. Many changes make
-// one system call this way. It answers uring.ErrSQFull when the ring has no free
+// one system call this way. It returns uring.ErrSQFull when the ring has no free
 // entry.
 func (b *EpollBridge) Ctl(op, fd int, ev uring.EpollEvent, userData uint64) error {
 	e := b.ring.SQE()

@@ -1,102 +1,96 @@
 // SPDX-License-Identifier: MIT
 
-// Package watch tells when descriptors become ready, through epoll or io_uring,
-// which one contract hides.
+// Package watch reports when descriptors become ready, through epoll or io_uring, with
+// one contract for both.
 //
 // # Model
 //
-// A [Watcher] has descriptors registered with what they are watched for
-// ([Events]), how often it is reported ([Trigger]) and a value of the caller's,
-// which comes back in each [Event]. One turn of an event loop is cut in three:
+// A descriptor is registered with a [Watcher], with its [Events], a [Trigger] and a value
+// of the caller's, which each [Event] returns. A turn of an event loop has three steps:
 //
-//   - [Watcher.Prepare] gets changes ready for the kernel;
-//   - [Watcher.Wait] enters the kernel and sleeps until something is ready;
-//   - [Watcher.Dispatch] calls back for what is.
+//   - [Watcher.Prepare] prepares changes for the kernel;
+//   - [Watcher.Wait] enters the kernel and sleeps until a descriptor is ready;
+//   - [Watcher.Dispatch] calls a function for each descriptor that is ready.
 //
-// A scheduler holds its lock around the first and the last, and not around
-// Wait. [Watcher.Poll] does all three.
+// A scheduler holds its lock during the first and the last step, but not during Wait.
+// [Watcher.Poll] makes all three.
 //
-// Every pollable kind of descriptor can be watched: sockets, pipes, eventfds,
-// timers, signals, inotify, pidfds, terminals, netlink. A file that cannot be
-// polled, such as a regular one, is refused with EPERM. The watcher never reads,
-// writes or closes a descriptor.
+// Every pollable kind of descriptor can be watched: sockets, pipes, eventfds, timers,
+// signals, inotify, pidfds, terminals, netlink. A file that cannot be polled, such as a
+// regular file, is refused with EPERM. The watcher never reads, writes or closes a
+// descriptor.
 //
 // # Contract
 //
-// It holds for both backends; package watchtest is its suite.
+// The contract holds for both backends. Package watchtest is its test suite.
 //
-//   - Add reports what is ready already, and so does Modify, whatever the trigger.
-//   - Level reports again with one of the next turns for as long as the state
-//     lasts; Edge each time something new arrives; OneShot once, and then nothing
-//     until Modify. Level is the one to begin with.
-//   - [Error] and [HangUp] are reported without being asked for.
-//   - An Edge event holds at least what has come; it may leave out what had
-//     been there before and lasts. Any event may be late, so that by now there
-//     is nothing to read, if only because it was read without being reported:
-//     use descriptors that do not block, and go on reading or writing until
-//     EAGAIN where the trigger is Edge.
-//   - In one Dispatch each descriptor is reported at most once. Those with
-//     [Write] come first, as finishing output frees what input needs. Among those
-//     with Write, and among those without, the kernel's order is kept: for Edge
-//     and OneShot, the order in which they became ready since the last turn.
-//   - After Remove has returned, no event of that registration is reported, also
-//     when it had been found before; after Modify, none that is not asked for
-//     any more. A callback may add, modify and remove any descriptor.
-//   - A number is registered until Remove, whatever becomes of the file: Remove
-//     before closing. In between, events of the closed file may be reported
-//     where it has other descriptors, though no state that lasts keeps a watcher
-//     from sleeping: Level reports it some 100 times at most. Modify may fail,
-//     and Add answers EEXIST although the number has been reused. Remove
-//     answers nil then as well, and what is added afterwards is not confused
-//     with what was there. epoll cannot remove such a file: when it is reported
-//     after that, everything is registered with a new instance, which can repeat
-//     events of Edge.
-//   - What is ready, or becomes so, is reported in the next turn or the one after
-//     it, whatever else is ready: each Dispatch has room for [Options].Batch.
-//   - With io_uring changes reach the kernel with the next Wait, all in one
-//     call. Until then the kernel keeps a removed file open, also after close:
-//     a peer sees the end of the connection only then. Prepare and Wait(0)
-//     carry changes out at once.
-//   - No event is lost, however slow Dispatch is. With io_uring, when thousands
-//     come before Dispatch looks, Edge may repeat some of them.
+//   - Add and Modify report present readiness, with every trigger.
+//   - Level reports again in one of the next turns as long as the state lasts. Edge
+//     reports each time something new arrives. OneShot reports once, and then not until
+//     Modify. Begin with Level.
+//   - [Error] and [HangUp] are always reported.
+//   - An Edge event contains at least the new state. It may lack older states that last.
+//     Any event may be late, so that there is nothing to read any more, for example
+//     because the data were read without having been reported. Use non-blocking
+//     descriptors, and with Edge read or write until EAGAIN.
+//   - One Dispatch reports each descriptor at most once. Descriptors with [Write] come
+//     first, because finishing output frees resources for input. Among those with Write,
+//     and among the others, the kernel's order is kept: for Edge and OneShot, the order in
+//     which they became ready since the last turn.
+//   - After Remove has returned, no event of that registration is reported, even if it had
+//     been found before. After Modify, only events of the new interest are reported. A
+//     callback may add, modify and remove any descriptor.
+//   - A number stays registered until Remove, even if the file is closed: Remove before
+//     closing. Between the two, events of the closed file may be reported if it has other
+//     descriptors, but a lasting state does not keep a watcher from sleeping: Level reports
+//     it some 100 times at most. Modify may fail, and Add returns EEXIST although the
+//     number has been reused. Remove then returns nil as well, and later registrations of
+//     the number are not confused with the old one. epoll cannot remove such a file: when
+//     it is reported later, the watcher registers everything with a new instance, which can
+//     repeat events of Edge.
+//   - A descriptor that is or becomes ready is reported in the next turn or the one after
+//     it, whatever else is ready. Each Dispatch reports up to [Options].Batch descriptors.
+//   - With io_uring, changes reach the kernel with the next Wait, all in one call. Until
+//     then the kernel keeps a removed file open, even after close: a peer sees the end of
+//     the connection only then. Prepare and Wait(0) execute changes at once.
+//   - No event is lost, however slow Dispatch is. With io_uring, Edge may repeat some
+//     events when thousands arrive before Dispatch.
 //
 // # Concurrency
 //
-// Wake may be called by any goroutine at any time. Wait is run by one goroutine,
-// while others may use the rest; all methods but these two, and [Watcher.Backend],
-// exclude each other by a lock of the caller's. Prepare, Wait and Dispatch of one
-// turn belong to one goroutine.
+// Any goroutine may call Wake, [Watcher.Backend] and [Watcher.Stats] at any time. One
+// goroutine may be in Wait while others use the other methods. Those exclude each other by
+// a lock of the caller's. Prepare, Wait and Dispatch of one turn belong to one goroutine.
 //
 // # Loop
 //
-// A [Loop] makes the turns of a watcher of its own and calls a function for each
-// descriptor that is ready. It has timers, takes functions from other goroutines,
-// and has hooks for signals and for when there is nothing to do. All calls come
-// from the goroutine in [Loop.Run], so callbacks need no lock; only Post, Stop,
-// Drain, Close and Backend are for others. The contract above holds for it: a
-// callback may remove any descriptor, and none that is removed is called for.
+// A [Loop] makes the turns of its own watcher and calls a function for each descriptor
+// that is ready. It has timers, accepts functions from other goroutines, and has hooks for
+// signals and for idle times. All calls are made by the goroutine in [Loop.Run], so
+// callbacks need no lock. Other goroutines may only call Post, Stop, Drain, Close, Backend
+// and Stats. The contract above holds for a Loop: a callback may remove any descriptor, and
+// the function of a removed descriptor is not called.
 //
 // # Threads
 //
-// The ring belongs to the waiting thread, which makes it cheap. The
-// goroutine that runs the turns should therefore call runtime.LockOSThread.
-// Otherwise all stays correct, but each time that it has come to another thread
-// the watcher opens a ring there and registers everything anew, which can repeat
-// events of Edge and costs as much as adding all descriptors again. Having
-// followed a few times, a watcher that chose io_uring by itself goes over to
-// epoll, and Backend says so. A ring that threads share is not offered: it was
-// measured slower than epoll. A thread also takes its ring's work with it when
-// it exits; the next Prepare on another one follows as well.
+// The ring belongs to the waiting thread, which makes it cheap. The goroutine that makes
+// the turns should therefore call runtime.LockOSThread. Without that everything works, but
+// when the goroutine has moved to another thread, the watcher opens a ring there and
+// registers everything again. This can repeat events of Edge, and costs as much as adding
+// all descriptors. After several moves, a watcher that chose io_uring automatically changes
+// to epoll, and Backend returns that reason. There is no option for a ring that threads
+// share, which was measured slower than epoll. When a thread exits, its ring ends; the next
+// Prepare on another thread opens a new one.
 //
 // # Choosing
 //
-// [Options] or RINGSIDE_BACKEND in the environment name the backend: auto,
-// epoll or io_uring. Auto takes io_uring where the kernel has deferred task work
-// and policy allows it, otherwise epoll; [Watcher.Backend] says which and why. A
-// backend asked for by name that cannot be had is an error with the reason.
+// [Options] or RINGSIDE_BACKEND in the environment name the backend: auto, epoll or
+// io_uring. Auto is io_uring where the kernel has deferred task work and policy allows it,
+// otherwise epoll. [Watcher.Backend] returns the choice and its reason. If a backend that
+// was named cannot be used, New returns an error with the reason.
 //
 // # Kernels
 //
-// epoll needs Linux 2.6.27, and 5.11 for timeouts finer than a millisecond;
-// io_uring needs 6.1. On other systems New answers errors.ErrUnsupported.
+// epoll needs Linux 2.6.27, and 5.11 for timeouts finer than a millisecond. io_uring needs
+// 6.1. On other systems New returns errors.ErrUnsupported.
 package watch

@@ -13,16 +13,16 @@ type Events uint32
 const (
 	Read       Events = 0x001  // there is something to read or accept, or the end of file (POLLIN)
 	Priority   Events = 0x002  // out-of-band data, or a change of a file such as those of sysfs (POLLPRI)
-	Write      Events = 0x004  // a write would take something, or a connect has ended (POLLOUT)
+	Write      Events = 0x004  // a write would accept bytes, or a connect has ended (POLLOUT)
 	Error      Events = 0x008  // an error is pending, or the reader of a pipe is gone (POLLERR); always reported
 	HangUp     Events = 0x010  // both directions have ended, or the writer of a pipe is gone (POLLHUP); always reported
 	PeerHangUp Events = 0x2000 // the peer has shut down its writing (POLLRDHUP)
 )
 
-// always is reported without being asked for.
+// always are the conditions that are reported without being watched.
 const always = Error | HangUp
 
-// known are the conditions that can be asked for.
+// known are the conditions that can be watched.
 const known = Read | Priority | Write | Error | HangUp | PeerHangUp
 
 var eventNames = []struct {
@@ -49,7 +49,7 @@ func (e Events) String() string {
 	return strings.Join(names, "|")
 }
 
-// Trigger says how often a condition is reported.
+// Trigger selects how often a condition is reported.
 type Trigger uint8
 
 const (
@@ -74,6 +74,6 @@ func (t Trigger) String() string {
 // Event is a report about a registered descriptor.
 type Event struct {
 	FD     int
-	Events Events // what was found, of what is watched for, with Error and HangUp
-	Value  any    // what Add or Modify was given
+	Events Events // those that are watched for and hold, with Error and HangUp
+	Value  any    // the value given to Add or Modify
 }

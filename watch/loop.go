@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// errRunning is a broken rule of the caller's.
+// errRunning reports a misuse: Run is called twice at a time.
 var errRunning = errors.New("watch: the loop runs already")
 
-// Loop calls functions when descriptors become ready, when timers expire, when
-// other goroutines post them, on signals and when there is nothing else to do.
-// All are called by the goroutine that is in [Loop.Run], one after the other, so
-// that they need no locks among themselves; one that blocks holds up the others.
+// Loop calls functions when descriptors become ready, when timers expire, when other
+// goroutines post them, on signals, and when it is idle. The goroutine in [Loop.Run] calls
+// all of them, one after the other, so they need no locks among themselves. A function that
+// blocks delays all others.
 //
 // Post, Stop, Drain, Close, Backend and Stats may be called by any goroutine at any time. The
 // rest, and the methods of [Timer] and [Hook], are for the callbacks, and for
@@ -68,9 +68,9 @@ func NewLoop(o Options) (*Loop, error) {
 	return l, nil
 }
 
-// Add has f called with what was found when fd is ready, as [Watcher.Add] says,
-// which also tells the errors. The loop holds f until Remove, and never reads,
-// writes or closes the descriptor.
+// Add registers fd: f is called with its events, as described for [Watcher.Add], which also
+// lists the errors. The loop refers to f until Remove. It never reads, writes or closes the
+// descriptor.
 func (l *Loop) Add(fd int, interest Events, trigger Trigger, f func(Events)) error {
 	if l.over() {
 		return ErrClosed
@@ -78,8 +78,8 @@ func (l *Loop) Add(fd int, interest Events, trigger Trigger, f func(Events)) err
 	return l.w.Add(fd, interest, trigger, f) // a func in an interface is not allocated
 }
 
-// Modify replaces what fd is watched for and how, and keeps its function. What is
-// ready is reported anew. The errors are those of [Watcher.Modify].
+// Modify replaces the events and the trigger of fd and keeps its function. Present
+// readiness is reported again. The errors are those of [Watcher.Modify].
 func (l *Loop) Modify(fd int, interest Events, trigger Trigger) error {
 	var f any
 	if e := l.w.at(fd); e != nil {
@@ -88,16 +88,15 @@ func (l *Loop) Modify(fd int, interest Events, trigger Trigger) error {
 	return l.w.Modify(fd, interest, trigger, f)
 }
 
-// Remove ends the calls for fd: there is none after it has returned, also when
-// something had been found before. A callback may remove any descriptor, its own
-// too. Remove before closing the descriptor. The errors are those of
-// [Watcher.Remove].
+// Remove ends the registration of fd: its function is not called after Remove has returned.
+// A callback may remove any descriptor, also its own. Remove a descriptor before closing
+// it. The errors are those of [Watcher.Remove].
 func (l *Loop) Remove(fd int) error { return l.w.Remove(fd) }
 
-// Len returns how many descriptors are registered.
+// Len returns the number of registered descriptors.
 func (l *Loop) Len() int { return l.w.Len() }
 
-// Backend says what the loop waits with, "epoll" or "io_uring", and why.
+// Backend returns the backend in use, "epoll" or "io_uring", and the reason.
 func (l *Loop) Backend() (name, reason string) { return l.w.Backend() }
 
 // Stats returns the counters of the loop's watcher. It may be called by any goroutine
@@ -114,10 +113,10 @@ func (l *Loop) call(e Event) {
 // over reports whether Close was called.
 func (l *Loop) over() bool { return l.state.Load()&loopCloses != 0 }
 
-// Close ends the loop and frees what it holds; descriptors that it watched stay
-// open, and what was posted and not called is dropped. Callbacks end: the one in
-// progress is the last. When the loop runs, Close does not wait for it: Run
-// frees, and returns [ErrClosed]. Further calls do nothing.
+// Close ends the loop and frees its resources. The watched descriptors stay open. Posted
+// functions that were not called are dropped, and the callback in progress is the last one.
+// If the loop runs, Close does not wait for it: Run frees the resources and returns
+// [ErrClosed]. Further calls do nothing.
 func (l *Loop) Close() error {
 	l.mu.Lock()
 	s := l.state.Or(loopCloses)
@@ -152,16 +151,16 @@ func (l *Loop) free() error {
 // longest bounds a sleep, so that times stay far from overflowing.
 const longest = time.Hour
 
-// Run makes turns until the loop is stopped, has drained, is closed, or the
-// context ends. In a turn it waits for events, calls back for them in the order
-// that [Watcher.Dispatch] gives, then calls the timers that are due, then what
-// was posted, and when all that was nothing, the idle hooks.
+// Run makes turns until the loop is stopped, has drained, is closed, or the context ends.
+// In a turn it waits for events and calls their functions in the order of
+// [Watcher.Dispatch], then the functions of due timers, then posted functions. If there
+// were none of these, it calls the idle hooks.
 //
-// It returns nil after [Loop.Stop] and [Loop.Drain], after which it may be called
-// again, the context's cause when that ends, [ErrClosed] after [Loop.Close]; other
-// errors are of the kernel and not to be expected. In each case it finishes the
-// turn it is in, but for Close. It keeps its goroutine on one thread meanwhile. A
-// panic of a callback goes up to the caller; the loop stays as it was.
+// It returns nil after [Loop.Stop] and [Loop.Drain], and may then be called again. It
+// returns the context's cause when the context ends, and [ErrClosed] after [Loop.Close].
+// Other errors are of the kernel and not to be expected. Except after Close it finishes the
+// current turn. Its goroutine stays on one thread meanwhile. A panic of a callback
+// propagates to the caller and leaves the loop usable.
 func (l *Loop) Run(ctx context.Context) (err error) {
 	if err := l.begin(); err != nil {
 		return err
@@ -190,17 +189,17 @@ func (l *Loop) Run(ctx context.Context) (err error) {
 	}
 }
 
-// Stop ends the Run in progress, or else the next one. What is left to do then
-// waits for another Run.
+// Stop ends the Run in progress, or else the next one. Remaining work waits for another
+// Run.
 func (l *Loop) Stop() {
 	l.state.Or(loopStops)
 	l.w.Wake()
 }
 
-// Drain ends the Run in progress, or else the next one, once nothing is left to
-// do: no descriptor is registered, no timer is set, nothing is posted and no
-// idle hook wants to be called again. Signal hooks do not count. Nothing is
-// refused meanwhile, so a server closes its listeners first.
+// Drain ends the Run in progress, or else the next one, when no work is left: no
+// descriptor is registered, no timer is set, no function is posted, and all idle hooks have
+// returned false. Signal hooks do not count. New work is accepted meanwhile, so a server
+// closes its listeners first.
 func (l *Loop) Drain() {
 	l.state.Or(loopDrains)
 	l.w.Wake()
@@ -295,10 +294,10 @@ func (l *Loop) timeout() time.Duration {
 	return min(max(l.timers[0].at-l.now(), 0), longest)
 }
 
-// Post has f called by the goroutine that runs the loop, in the order of the
-// calls. From a callback it is called in the turn after, at the earliest, so
-// functions that post themselves do not hold up events. Post does not wait for f,
-// and does not limit how many wait. It returns [ErrClosed] for a closed loop.
+// Post has the loop's goroutine call f, in the order of the calls of Post. A function that
+// a callback posts is called in the next turn at the earliest, so functions that post
+// themselves do not delay events. Post does not wait for f, and the number of posted
+// functions is not limited. It returns [ErrClosed] for a closed loop.
 func (l *Loop) Post(f func()) error {
 	l.mu.Lock()
 	if l.over() {
@@ -317,7 +316,7 @@ func (l *Loop) Post(f func()) error {
 	return nil
 }
 
-// deliver calls what was posted before and returns how many those were.
+// deliver calls the functions that were posted before and returns their number.
 func (l *Loop) deliver() int {
 	if l.next == len(l.box) {
 		if l.state.Load()&loopMail == 0 {
@@ -339,7 +338,7 @@ func (l *Loop) deliver() int {
 	return n
 }
 
-// Hook is a function that a [Loop] calls when it is idle or has got a signal.
+// Hook is a function that a [Loop] calls when it is idle or after a signal.
 type Hook struct {
 	l       *Loop
 	idle    func() bool
@@ -349,12 +348,11 @@ type Hook struct {
 	stopped chan struct{}
 }
 
-// OnIdle has f called when there is nothing to do, before the loop sleeps. When f
-// returns true it has more to do: the loop looks for other work, does that, and
-// calls f again when there is none. When all hooks have returned false the loop
-// sleeps, and calls them again after the next work. Hooks are called in the
-// order in which they were added. A loop without any saves a system call for
-// each sleep.
+// OnIdle has the loop call f before it sleeps, when there is no other work. f returns
+// whether it has more to do: the loop then checks for other work, does it, and calls f
+// again. When all hooks have returned false the loop sleeps, and calls them again after the
+// next work. Hooks are called in the order in which they were added. A loop without idle
+// hooks saves a system call for each sleep.
 func (l *Loop) OnIdle(f func() bool) *Hook {
 	h := &Hook{l: l, idle: f}
 	l.idle = append(l.idle, h)
@@ -362,9 +360,9 @@ func (l *Loop) OnIdle(f func() bool) *Hook {
 	return h
 }
 
-// OnSignal has f called after the process has got sig, which loses its default
-// effect until the hook is removed or the loop closed. Signals that come before
-// f could be called may be one call, as the system does it. It takes a goroutine.
+// OnSignal has the loop call f after the process has received sig. The signal loses its
+// default effect until the hook is removed or the loop is closed. Signals that arrive
+// before f is called may be merged into one call. The hook uses a goroutine.
 func (l *Loop) OnSignal(sig os.Signal, f func()) *Hook {
 	h := &Hook{l: l, caught: make(chan os.Signal, 1), stop: make(chan struct{}), stopped: make(chan struct{})}
 	signal.Notify(h.caught, sig)
@@ -377,8 +375,8 @@ func (l *Loop) OnSignal(sig os.Signal, f func()) *Hook {
 	return h
 }
 
-// Remove ends the calls of the hook: there is none after it has returned.
-// Further calls do nothing.
+// Remove ends the hook: its function is not called after Remove has returned. Further
+// calls do nothing.
 func (h *Hook) Remove() {
 	if h.gone {
 		return

@@ -10,12 +10,12 @@ import (
 	"github.com/ringside-io/ringside/features"
 )
 
-// Mode is by what a [Watcher] learns of readiness: ModeAuto, ModeEpoll or ModeRing.
+// Mode selects the backend of a [Watcher]: ModeAuto, ModeEpoll or ModeRing.
 type Mode = features.Mode
 
 const (
-	// ModeAuto takes what RINGSIDE_BACKEND names, otherwise io_uring where it works
-	// with deferred task work, otherwise epoll.
+	// ModeAuto is the backend that RINGSIDE_BACKEND names, otherwise io_uring where
+	// deferred task work is available, otherwise epoll.
 	ModeAuto = features.ModeAuto
 	// ModeEpoll insists on epoll.
 	ModeEpoll = features.ModeEpoll
@@ -30,12 +30,12 @@ const defaultBatch = 1024
 // Options configure a [Watcher]; the zero value chooses automatically.
 type Options struct {
 	Mode Mode
-	// Batch is how many descriptors one Dispatch reports at most; 0 means
-	// 1024. What is left over comes with the next turn.
+	// Batch is the largest number of descriptors that one Dispatch reports; 0 means
+	// 1024. The others are reported in the next turn.
 	Batch int
-	// Restrict limits the ring to what a watcher does with it: POLL_ADD,
-	// POLL_REMOVE and ASYNC_CANCEL. Anything else that gets hold of it is
-	// refused with EACCES. Epoll has nothing to limit.
+	// Restrict limits the ring to the operations of a watcher: POLL_ADD, POLL_REMOVE
+	// and ASYNC_CANCEL. The kernel refuses all others with EACCES. It has no effect on
+	// epoll.
 	Restrict bool
 	// Logger receives the chosen backend at INFO, if it is set. A change to epoll while
 	// the watcher runs is reported at WARN, to slog.Default() if Logger is nil.

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Timer calls a function once its time has come, on the goroutine that runs its
-// [Loop]. It belongs to the loop: Reset, Stop and Active are for the loop's
+// Timer calls a function at a time, on the goroutine that runs its [Loop]. It belongs to the loop: Reset, Stop and Active are for the loop's
 // callbacks, or for times when the loop does not run.
 type Timer struct {
 	l     *Loop
@@ -16,8 +15,8 @@ type Timer struct {
 	index int // in the heap, -1 when it is not set
 }
 
-// NewTimer returns a timer that is not set. It can be set and stopped any number
-// of times, which does not allocate: a connection's timeout needs one.
+// NewTimer returns a timer that is not set. It can be set and stopped any number of times
+// without allocating, so a connection's timeout needs one timer.
 func (l *Loop) NewTimer(f func()) *Timer { return &Timer{l: l, f: f, index: -1} }
 
 // AfterFunc returns a timer that is set to call f in d.
@@ -27,7 +26,7 @@ func (l *Loop) AfterFunc(d time.Duration, f func()) *Timer {
 	return t
 }
 
-// Reset sets the timer to d from now, whether it was set before or not, and says
+// Reset sets the timer to d from now, whether it was set before or not, and reports
 // whether it was. Timers are called in the order of their times, those of the
 // same time in the order in which they were set, never early, and at most once
 // for each Reset; one that is set to the past or to now by a callback is called

@@ -14,7 +14,7 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// ErrClosed is what a closed watcher answers. It matches os.ErrClosed.
+// ErrClosed is returned by a closed watcher. It matches os.ErrClosed.
 var ErrClosed error = closedError{}
 
 type closedError struct{}
@@ -104,9 +104,9 @@ type backend interface {
 	close() error
 }
 
-// New opens a watcher. Where the options name a backend, or RINGSIDE_BACKEND
-// does, that cannot be had, the error names the reason and, for a policy, what to change.
-// Outside of Linux it matches errors.ErrUnsupported.
+// New opens a watcher. If the options, or RINGSIDE_BACKEND, name a backend that cannot be
+// used, the error has the reason and, for a policy, the setting to change. On other systems
+// than Linux it matches errors.ErrUnsupported.
 func New(o Options) (*Watcher, error) {
 	w := &Watcher{opts: o, waited: make(chan struct{})}
 	if err := w.choose(); err != nil {
@@ -118,8 +118,8 @@ func New(o Options) (*Watcher, error) {
 	return w, nil
 }
 
-// Add registers fd: its events, and always [Error] and [HangUp], are reported as
-// the trigger says, each with value. What is ready already is reported as well.
+// Add registers fd. Its events, and always [Error] and [HangUp], are reported according to
+// the trigger, each with value. Present readiness is reported as well.
 //
 // Errors: EEXIST when the number is registered (see the package comment), EBADF
 // when it is not open, EPERM when the file cannot be polled, EINVAL for unknown
@@ -153,8 +153,8 @@ func (w *Watcher) Add(fd int, interest Events, trigger Trigger, value any) error
 	return nil
 }
 
-// Modify replaces what a registered descriptor is watched for, how and with which
-// value, and reports anew what is ready: so it makes OneShot report again.
+// Modify replaces the events, the trigger and the value of a registered descriptor.
+// Present readiness is reported again, so it makes OneShot report again.
 //
 // Errors: ENOENT when fd is not registered, EINVAL as for Add, others when its
 // file has been closed; ErrClosed.
@@ -180,8 +180,8 @@ func (w *Watcher) Modify(fd int, interest Events, trigger Trigger, value any) er
 	return nil
 }
 
-// Remove ends a registration; none of its events is reported from here on. The
-// file may have been closed. Errors: ENOENT when fd is not registered; ErrClosed.
+// Remove ends a registration. No event of it is reported afterwards. The file may have
+// been closed. Errors: ENOENT when fd is not registered; ErrClosed.
 func (w *Watcher) Remove(fd int) error {
 	if err := w.usable(); err != nil {
 		return err
@@ -196,11 +196,11 @@ func (w *Watcher) Remove(fd int) error {
 	return nil
 }
 
-// FD returns the descriptor of a file, connection or listener of package os, net
-// or unet, for Add, and leaves it as it is: the method Fd of these types makes it
-// block. The descriptor is c's, which has to be reachable while it is watched.
-// Remove it before closing c, and read and write it by calls that answer EAGAIN,
-// such as syscall.Read: c's own would wait. It fails when c is closed.
+// FD returns the descriptor of a file, connection or listener of package os, net or unet,
+// for Add. It does not change the descriptor; the method Fd of these types makes it
+// blocking. The descriptor belongs to c, which must be reachable while it is watched.
+// Remove it before closing c. Read and write it by calls that return EAGAIN, such as
+// syscall.Read: c's own methods would wait. FD fails when c is closed.
 func FD(c syscall.Conn) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -211,12 +211,11 @@ func FD(c syscall.Conn) (int, error) {
 	return fd, err
 }
 
-// Len returns how many descriptors are registered.
+// Len returns the number of registered descriptors.
 func (w *Watcher) Len() int { return w.n }
 
-// Prepare begins a turn: it readies changes for the kernel, which Wait hands
-// over. Errors: ErrClosed, or those of the kernel, after which the changes wait
-// for the next turn.
+// Prepare begins a turn: it prepares changes for the kernel, which Wait submits. Errors:
+// ErrClosed, or errors of the kernel; the changes are then submitted in the next turn.
 func (w *Watcher) Prepare() error {
 	if err := w.usable(); err != nil {
 		return err
@@ -225,14 +224,14 @@ func (w *Watcher) Prepare() error {
 	return w.backend.prepare()
 }
 
-// Wait waits until something is ready, for at most timeout: forever when it is
-// negative, not at all when it is 0. Running out of time is no error, nor is a
-// signal, which does not end the wait. It can return early, after Wake, after
-// changes from elsewhere, or for no reason, so that Dispatch then finds nothing.
-// What was found before and not dispatched ends it at once.
+// Wait waits until a descriptor is ready, for at most timeout: without limit when it is
+// negative, not at all when it is 0. The end of the timeout is no error. A signal does not
+// end the wait. Wait can return early: after Wake, after changes by other goroutines, or
+// without a reason; Dispatch then reports nothing. It returns at once if events of the last
+// turn have not been dispatched.
 //
-// Errors: ErrClosed, also when Close comes meanwhile; others are of the kernel
-// and not to be expected.
+// Errors: ErrClosed, also when Close is called meanwhile; others are of the kernel and not
+// to be expected.
 func (w *Watcher) Wait(timeout time.Duration) error {
 	for {
 		s := w.state.Load()
@@ -257,11 +256,10 @@ func (w *Watcher) Wait(timeout time.Duration) error {
 	return err
 }
 
-// Dispatch ends a turn: it calls f for each descriptor with something found, in
-// the order that the package comment gives, and returns how many there were. f
-// may call everything but Prepare, Wait, Dispatch and Poll. After f has closed
-// the watcher nothing more is reported. When f panics, what it has not been
-// called for is left to the next Dispatch.
+// Dispatch ends a turn: it calls f for each ready descriptor, in the order that the
+// package comment describes, and returns their number. f may call all methods but Prepare,
+// Wait, Dispatch and Poll. After f has closed the watcher nothing more is reported. If f
+// panics, the remaining descriptors are left to the next Dispatch.
 func (w *Watcher) Dispatch(f func(Event)) int {
 	if w.usable() != nil {
 		return 0
@@ -321,9 +319,8 @@ func (w *Watcher) endDispatch() {
 	}
 }
 
-// Poll makes one turn: Prepare, Wait and Dispatch. It returns how many
-// descriptors were reported; with none the time is over or the wait ended
-// early.
+// Poll makes one turn: Prepare, Wait and Dispatch. It returns the number of reported
+// descriptors; 0 means that the timeout is over or that the wait ended early.
 func (w *Watcher) Poll(timeout time.Duration, f func(Event)) (int, error) {
 	if err := w.Prepare(); err != nil {
 		return 0, err
@@ -356,9 +353,9 @@ func (w *Watcher) nudge() {
 	}
 }
 
-// Close frees the watcher; descriptors that it watched stay open. A Wait in
-// progress returns ErrClosed, for which Close waits; in a callback it returns
-// before that of Dispatch does. Further calls do nothing.
+// Close frees the watcher. The watched descriptors stay open. A Wait in progress returns
+// ErrClosed, and Close waits for that. In a callback Close returns at once, and Dispatch
+// frees the watcher. Further calls do nothing.
 func (w *Watcher) Close() error {
 	s := w.state.Or(stClosed)
 	if s&stClosed != 0 {
@@ -384,7 +381,7 @@ func (w *Watcher) free() error {
 	return w.backend.close()
 }
 
-// Backend says what the watcher uses, "epoll" or "io_uring", and why. It may be
+// Backend returns the backend in use, "epoll" or "io_uring", and the reason. It may be
 // called by any goroutine at any time.
 func (w *Watcher) Backend() (name, reason string) {
 	w.choiceMu.Lock()
@@ -399,7 +396,7 @@ func (w *Watcher) usable() error {
 	return nil
 }
 
-// failed returns an error for errno that says what failed for which descriptor.
+// failed returns an error for errno that names the failed call and the descriptor.
 func failed(what string, fd int, errno syscall.Errno) error {
 	return sys.Error(fmt.Sprintf("watch: %s descriptor %d", what, fd), errno)
 }
