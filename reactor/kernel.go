@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/internal/ringloop"
-	"github.com/ringside-io/ringside/internal/ringseam"
+	"github.com/ringside-io/ringside/internal/ringhook"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
 )
@@ -133,9 +133,9 @@ type parker interface {
 type opener func(o *Options, first ring) (ring, parker, error)
 
 // Tests of packages that use reactors put simulated rings below them.
-var _ = ringseam.Provide(func(options any, open ringseam.Opener) {
+var _ = ringhook.Provide(func(options any, open ringhook.Opener) {
 	options.(*Options).open = func(o *Options, _ ring) (ring, parker, error) {
-		r, p, err := open(ringseam.Options{Entries: o.Entries})
+		r, p, err := open(ringhook.Options{Entries: o.Entries})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -143,7 +143,7 @@ var _ = ringseam.Provide(func(options any, open ringseam.Opener) {
 	}
 })
 
-type testParker struct{ p ringseam.Parker }
+type testParker struct{ p ringhook.Parker }
 
 func (t testParker) start(ready func(), failed func(error)) error { return t.p.Start(ready, failed) }
 func (t testParker) stop() error                                  { return t.p.Stop() }

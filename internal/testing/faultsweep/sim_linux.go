@@ -6,7 +6,7 @@ import (
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/abi"
-	"github.com/ringside-io/ringside/internal/ringseam"
+	"github.com/ringside-io/ringside/internal/ringhook"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/internal/testing/simkern"
 	"github.com/ringside-io/ringside/internal/testing/simring"
@@ -23,7 +23,7 @@ func (t *Trial) Rings(options any) {
 		return
 	}
 	k := t.Kernel()
-	ringseam.Put(options, func(o ringseam.Options) (ringseam.Ring, ringseam.Parker, error) {
+	ringhook.Put(options, func(o ringhook.Options) (ringhook.Ring, ringhook.Parker, error) {
 		r := k.Open(simring.RingOptions{Entries: o.Entries, CQEntries: 2 * o.Entries})
 		return r, r.Parker(), nil
 	})

@@ -129,7 +129,7 @@ func callsBetween(t *testing.T, dir string, order []string) (total int, up []str
 var smallFiles = map[string]int{
 	"features":          1,
 	"internal/ringloop": 2,
-	"internal/ringseam": 1,
+	"internal/ringhook": 1,
 	"internal/sys":      3,
 	"reactor":           1,
 	"ufile":             1,

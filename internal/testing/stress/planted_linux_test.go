@@ -12,7 +12,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/ringside-io/ringside/internal/ringseam"
+	"github.com/ringside-io/ringside/internal/ringhook"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/internal/testing/simring"
 	"github.com/ringside-io/ringside/reactor"
@@ -36,7 +36,7 @@ var allPlanted = []planted{
 	{name: "dropped completion", kind: dropped, bugs: simring.Bugs{Drop: 3, Untagged: true}},
 	{name: "lost wake-up", kind: lostWake, bugs: simring.Bugs{LoseWakes: 3}},
 	{name: "completion delivered to the slot's next operation", plant: func() plant {
-		return plant{ring: func(r *simring.Ring) ringseam.Ring { return &secondhand{Ring: r} }}
+		return plant{ring: func(r *simring.Ring) ringhook.Ring { return &secondhand{Ring: r} }}
 	}, shows: "poll answers"},
 	{name: "callback called twice", plant: func() plant {
 		return plant{engine: func(_ *simWorld, e Engine) Engine { return &twice{Engine: e} }}

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/ringseam"
+	"github.com/ringside-io/ringside/internal/ringhook"
 	"github.com/ringside-io/ringside/internal/testing/simring"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
@@ -46,8 +46,8 @@ type simWorld struct {
 
 // plant is what a test breaks in a world, to see that it is noticed.
 type plant struct {
-	ring   func(*simring.Ring) ringseam.Ring
-	parker func(*simring.Parker) ringseam.Parker
+	ring   func(*simring.Ring) ringhook.Ring
+	parker func(*simring.Parker) ringhook.Parker
 	engine func(*simWorld, Engine) Engine
 	file   func(*ufile.File) File
 	bugs   simring.Bugs
@@ -67,7 +67,7 @@ func newSim(s *Scenario, dir string, p plant) (*simWorld, error) {
 	})
 	w.raw = w.k.File(make([]byte, BlockCount(s)*Block))
 	opts := reactorOptions(s.Settings)
-	ringseam.Put(&opts, w.open)
+	ringhook.Put(&opts, w.open)
 	var err error
 	if w.r, err = reactor.New(opts); err != nil {
 		return nil, err
@@ -106,9 +106,9 @@ func makeFiles(s *Scenario, dir string) error {
 }
 
 // open opens a simulated ring, with what is planted.
-func (w *simWorld) open(o ringseam.Options) (ringseam.Ring, ringseam.Parker, error) {
+func (w *simWorld) open(o ringhook.Options) (ringhook.Ring, ringhook.Parker, error) {
 	r := w.k.Open(simring.RingOptions{Entries: o.Entries, CQEntries: max(w.s.Settings.Int("cq"), o.Entries)})
-	var ring ringseam.Ring = r
+	var ring ringhook.Ring = r
 	if w.plant.ring != nil {
 		ring = w.plant.ring(r)
 	}
@@ -122,7 +122,7 @@ func (w *simWorld) open(o ringseam.Options) (ringseam.Ring, ringseam.Parker, err
 func simFaults(s Settings) simring.Faults {
 	return simring.Faults{
 		Delay: s["delay"], Late: s["late"], Short: s["short"],
-		Interrupted: s["eintr"], Again: s["eagain"], Broken: s["eio"], NoSpace: s["enospc"], NoBuffers: s["enobufs"],
+		Interrupted: s["eintr"], Again: s["eagain"], Broken: s["eio"], NoSpace: s["enospc"],
 		Exit: s["ecanceled"], LostCancel: s["lostcancel"], Disturbed: s["disturbed"],
 		Refuse: s["refuse"], Partial: s["partial"], Fatal: s["fatal"], Unparked: s["unparked"],
 		Return: s["return"], LateWake: s["latewake"], Spurious: s["spurious"], Stale: s["stale"],

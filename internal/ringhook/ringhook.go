@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package ringseam is a test hook: it lets tests replace the kernel's rings below every
+// Package ringhook is a test hook: it lets tests replace the kernel's rings below every
 // package that opens a reactor.
-package ringseam
+package ringhook
 
 import "github.com/ringside-io/ringside/uring"
 
