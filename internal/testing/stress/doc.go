@@ -18,7 +18,7 @@
 // A step that needs an open file, a connection or a watch makes one, so that any
 // step may be left out: [Shrink] does so while a failure remains. The
 // arguments way and after say how an operation is started and, in microseconds,
-// when it is cancelled: by a context, a deadline, or Cancel.
+// when it is cancelled: by a context or by Cancel.
 //
 // # Worlds
 //
