@@ -53,6 +53,11 @@ cross: ## build for every platform that must compile
 bench: ## the main job: measure this machine
 	$(GO) run ./cmd/ringside bench
 
+.PHONY: peers
+peers: ## vet and test the command's engines of other projects, which its default build leaves out
+	$(GO) vet -tags peers ./cmd/...
+	$(GO) test -tags peers $(QUICK) ./cmd/internal/echo ./cmd/internal/sqlitebench
+
 bench-once: ## run each Go benchmark once, to prove that it works
 	$(GO) test $(QUICK) -run '^$$' -bench . -benchtime 1x work
 

@@ -45,13 +45,14 @@ const benchNetLong = `net measures servers on TCP over the loopback. --workload 
             1000, and the memory of 10,000 of them, with one goroutine parked in Read for each and a
             buffer of 128 bytes; the callback server needs neither
 
-The engines are package net (std), cloudwego/netpoll, unet's net.Conn (ringside-conn), its control with
-plain calls in the place of the ring (ringside-plain), the callback server unet/event (ringside-event),
-the same with SQPOLL, and a server in C on liburing. It is compiled when the suite runs, which takes
-a C compiler and liburing (Debian: apt-get install gcc libc6-dev liburing-dev); without them the others
-are measured. So are gnet (with a loop for each processor, and with one: gnet-loop), rio and monoio, each
-from a clone of its repository: --gnet DIR, --rio DIR, --monoio DIR. Those in Go are compiled with the go
-command, monoio with cargo, and what they need is downloaded by these; without a clone they are left out.
+The engines are package net (std), cloudwego/netpoll (in a build with -tags peers), unet's net.Conn
+(ringside-conn), its control with plain calls in the place of the ring (ringside-plain), the callback
+server unet/event (ringside-event), the same with SQPOLL, and a server in C on liburing. That is compiled
+when the suite runs, which takes a C compiler and liburing (Debian: apt-get install gcc libc6-dev
+liburing-dev); without them the others are measured. So are gnet (with a loop for each processor, and
+with one: gnet-loop), rio and monoio, each from a clone of its repository: --gnet DIR, --rio DIR,
+--monoio DIR. Those in Go are compiled with the go command, monoio with cargo, and what they need is
+downloaded by these; without a clone they are left out.
 
 Server and load generator are processes of their own; the generator has one thread and costs about as
 much as a server; --pin keeps the server on one processor and the generator on the others, so that the

@@ -37,7 +37,7 @@ Engines:
   ringside-nodirsync  the other way round: without them, as the default VFS
   ringside-group      group sync in any case
   ringside-log        the log that databases share
-  modernc             modernc.org/sqlite (elsewhere than on linux/amd64: with -tags peers)
+  modernc             modernc.org/sqlite (with -tags peers)
   mattn               github.com/mattn/go-sqlite3 (with cgo, a C compiler and -tags peers)
 
 Every statement goes through one connection, without a pool between. Rounds of the engines are

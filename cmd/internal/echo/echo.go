@@ -61,6 +61,9 @@ var ErrUnknown = errors.New("unknown engine")
 // Start starts an engine on a port of the loopback that the system chooses.
 func Start(s Setup) (Server, error) {
 	start := starters[s.Engine]
+	if start == nil && s.Engine == NameNetpoll {
+		return nil, fmt.Errorf("%w %q: built without it: needs -tags peers, on Linux or macOS", ErrUnknown, s.Engine)
+	}
 	if start == nil {
 		return nil, fmt.Errorf("%w %q", ErrUnknown, s.Engine)
 	}

@@ -69,7 +69,10 @@ func asRole(t *testing.T, role string) []string {
 func engines(t *testing.T) []string {
 	names := []string{NameStd, NameEvent, NameConn}
 	if runtime.GOOS == "linux" {
-		names = append(names, NameNetpoll, NamePlain, NameEpoll)
+		names = append(names, NamePlain, NameEpoll)
+	}
+	if starters[NameNetpoll] != nil { // with -tags peers
+		names = append(names, NameNetpoll)
 	}
 	if ringWorks() {
 		names = append(names, NameSQPoll, NameParked)

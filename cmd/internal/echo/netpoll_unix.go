@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-//go:build (linux || darwin) && !386
+//go:build peers && (linux || darwin) && !386
 
 package echo
 

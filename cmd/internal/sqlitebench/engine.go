@@ -79,7 +79,7 @@ func Probe(engine string) error {
 	if engine == Mattn {
 		return errors.New("built without it: needs cgo, a C compiler and -tags peers")
 	}
-	return errors.New("built without it: needs -tags peers here")
+	return errors.New("built without it: needs -tags peers")
 }
 
 // Version names the library behind an engine, with its version where the program knows it.
