@@ -16,24 +16,24 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const benchLong = `bench measures what io_uring does for Go programs on this machine: ringside beside what they use
-now. Without the name of a suite it runs four of them briefly, in under three minutes:
+const benchLong = `bench measures what io_uring gains for Go programs on this machine: it compares ringside with the
+standard library and others. Without the name of a suite it runs four suites briefly, in under three minutes:
 
   file    random reads and durable writes: os.File beside ufile
   net     echo servers: package net beside unet and its callbacks
   watch   readiness events: epoll beside io_uring, both by package watch
   sqlite  the speed tests, many databases, cold scans: the default VFS beside sqlitevfs
 
-and says in the end what to use for what. Each engine runs in processes of its own, in interleaved
+At the end it recommends what to use for which work. Each engine runs in processes of its own, in interleaved
 rounds; medians and ratios of the pairs are printed. A difference is reported if it is larger than 3 %
 and if fewer than one whole run in a hundred would show it by chance. Cells that are undecided after
-all rounds are measured again, for up to a fifth of the time (--repeat). What disturbs the numbers, such
-as a busy machine, a frequency governor or a limit of the container, is printed before.
+all rounds are measured again, for up to a fifth of the time (--repeat). Conditions that disturb the figures, such as a busy
+machine, a frequency governor or a limit of the container, are printed first.
 
 --full measures the published grids of all suites, which takes most of an hour. The suites by their names
 have options of their own.
 
-Test files lie in --dir (default: $TMPDIR, else /var/tmp) and are removed in the end, also after an
+Test files are created in --dir (default: $TMPDIR, else /var/tmp) and removed at the end, also after an
 interrupt.`
 
 // newBenchCmd returns "ringside bench", which briefly runs all suites.

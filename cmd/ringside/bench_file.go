@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const benchFileLong = `file measures what is done to files: os.File beside ringside. --workload chooses from
+const benchFileLong = `file measures operations on files: os.File beside ringside. --workload selects from
 
   randread   many goroutines read blocks at random offsets
   batch      one goroutine reads 16 or 128 blocks by one call: an errgroup beside ufile.Batch
@@ -28,8 +28,7 @@ const benchFileLong = `file measures what is done to files: os.File beside rings
              appendlog.Log
   randwrite  blocks of a file made for it are overwritten
 
-There are three states of the page cache. hot: all that is touched lies there. direct: O_DIRECT, past
-it. cold (randread): the file is evicted before each window, no block is read twice, and the kernel
+There are three states of the page cache. hot: all blocks are cached. direct: O_DIRECT, which bypasses it. cold (randread): the file is evicted before each window, no block is read twice, and the kernel
 is told not to read ahead; the column "device" says how much came from the device (100 %: nothing
 was cached, nothing read ahead).
 
@@ -44,18 +43,18 @@ and 64 KiB with 1, 32, 64 and 128 goroutines, and the fast device: some ten minu
 --goroutines and --cache replace an axis of the grid; without --workload they mean randread alone.
 
 fio: where the program is installed it reads the same file with O_DIRECT through io_uring from one
-job, with as many reads in flight as there are goroutines. It is a yardstick, written in C, that
-does nothing with what it reads. --fio demands it, --no-fio leaves it out, and --fio-also fio-fixed
+job, with as many reads in flight as there are goroutines. It is a
+reference written in C that does not look at the data. --fio requires it, --no-fio leaves it out, and --fio-also fio-fixed
 adds it with registered file and buffers, fio-batched with submitting and waiting in batches.
 
 The fast device (--fast) is XFS on a loop device in memory, made for the run: its reads cost little
-but processor time, so it shows what the software costs. It needs root and mkfs.xfs (Debian:
-apt-get install xfsprogs), takes up to a quarter of the available memory, and is gone when the
-program ends, however it ends. --fast=only measures nothing else, --fast=none leaves it out.
+more than processor time, so it shows the cost of the software. It needs root and mkfs.xfs (Debian:
+apt-get install xfsprogs), takes up to a quarter of the available memory, and is removed when the
+program ends, also after a kill. --fast=only measures nothing else, --fast=none leaves it out.
 
-A file of 1 GiB is created in --dir (default: $TMPDIR, else /var/tmp) and removed at the end, as is
-what the workloads that write make beside it. What is read is verified, what was written is read
-back: every record that was acknowledged, and each goroutine's last blocks. With --path an existing
+A file of 1 GiB is created in --dir (default: $TMPDIR, else /var/tmp) and removed at the end, as are the
+files of workloads that write. All data are verified when they are read. Writes are read back: every
+acknowledged record, and each goroutine's last blocks. With --path an existing
 file or block device is only read, and append and randwrite are skipped.`
 
 const benchFileExample = `  ringside bench file

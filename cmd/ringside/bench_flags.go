@@ -34,9 +34,9 @@ func (b *benchFlags) register(f *pflag.FlagSet) {
 	f.IntVar(&b.Pairs, "pairs", 5, "interleaved rounds of each engine")
 	f.DurationVar(&b.Duration, "duration", 200*time.Millisecond, "measured time of each round")
 	f.IntVar(&b.Repeat, "repeat", 20, "measure undecided cells again for up to this `percentage` of the time of all rounds; 0 for never")
-	f.Uint64Var(&b.seed, "seed", 0, "seed of what is arbitrary, such as offsets (0: a new one, which is printed)")
+	f.Uint64Var(&b.seed, "seed", 0, "seed of random choices, such as offsets (0: a new one, which is printed)")
 	f.StringVar(&b.json, "json", "", "write the result as JSON to this `file`, - for standard output")
-	f.StringVar(&b.html, "html", "", "write a page with pictures to this `file`, - for standard output")
+	f.StringVar(&b.html, "html", "", "write a page with figures to this `file`, - for standard output")
 	f.StringVar(&b.benchfmt, "benchfmt", "", "write lines that benchstat reads to this `file`, - for standard output")
 }
 

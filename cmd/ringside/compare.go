@@ -24,9 +24,9 @@ all cells). All verdicts are judged together (Bonferroni): two files of one bina
 100 comparisons, so --fail can be used in CI. Four pairs or more are needed on both sides. Files of versions
 that kept no samples are judged by whether their ranges overlap. Notes of both runs are printed first.
 
-Two files come from different hours. Where a difference matters, measure again in the other order.
+Two files come from different hours. If a difference matters, measure again in the other order.
 
-Exit codes: 0 compared (with --fail: and nothing is worse), 1 failure (with --fail: or something is
+Exit codes: 0 compared (with --fail: nothing is worse), 1 failure (with --fail: or something is
 worse), 2 bad arguments.`
 
 // newCompareCmd returns "ringside compare".
@@ -34,7 +34,7 @@ func newCompareCmd() *cobra.Command {
 	var asJSON, all, fail bool
 	cmd := &cobra.Command{
 		Use:     "compare OLD.json NEW.json",
-		Short:   "Tell what changed between two result files",
+		Short:   "Compare two result files",
 		Long:    compareLong,
 		Example: "  ringside bench --json before.json\n  ringside bench --json after.json     # after the upgrade\n  ringside compare before.json after.json",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -67,7 +67,7 @@ func newCompareCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON")
-	f.BoolVar(&all, "all", false, "print also what did not change")
+	f.BoolVar(&all, "all", false, "print unchanged cells as well")
 	f.BoolVar(&fail, "fail", false, "exit with 1 if anything is worse")
 	return cmd
 }

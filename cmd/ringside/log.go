@@ -14,15 +14,15 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs"
 )
 
-const logLong = `log looks after the log that databases of a directory share with vfs=ringside-log.
+const logLong = `log inspects and repairs the log that the databases of a directory share with vfs=ringside-log.
 
-  inspect  show what the log holds for each database, and what a replay would do; changes nothing
-  verify   the same in a line: is it whole, and can all of it be replayed?
-  replay   write what the log holds into the databases, as opening one of them does
-  salvage  replay what can be read of a damaged log, and put the log aside
+  inspect  show the commits that the log has for each database, and the effect of a replay; changes nothing
+  verify   report in one line whether the log is whole and can be replayed completely
+  replay   write the commits of the log into the databases, as opening one of them does
+  salvage  replay the readable commits of a damaged log, and rename the log
 
-Nothing of this is needed in daily use. A database that was refused because it may lack commits says
-so, and inspect tells why.`
+Normal operation does not need this command. The error of a refused database names the reason, and inspect
+shows the details.`
 
 // newLogCmd returns "ringside log".
 func newLogCmd() *cobra.Command {

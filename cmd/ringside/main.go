@@ -96,12 +96,12 @@ func newRootCmd() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ringside",
 		Short: "What io_uring does for Go programs on this machine",
-		Long: "ringside tells what io_uring does for Go programs on this machine.\n\n" +
-			"Exit codes: 0 all well, 1 failure, 2 bad arguments, 130 interrupted.",
-		Example: "  ringside probe                        # what can be used here, and what to change\n" +
-			"  ringside bench                        # what it brings: ringside beside what you use now\n" +
-			"  ringside bench --html report.html     # the same as a page with pictures\n" +
-			"  ringside compare old.json new.json    # what an upgrade changed",
+		Long: "ringside measures what io_uring gains for Go programs on this machine.\n\n" +
+			"Exit codes: 0 success, 1 failure, 2 bad arguments, 130 interrupted.",
+		Example: "  ringside probe                        # which features can be used, and what to change\n" +
+			"  ringside bench                        # compare ringside with package os, package net and others\n" +
+			"  ringside bench --html report.html     # the same as a page with figures\n" +
+			"  ringside compare old.json new.json    # changes after an upgrade",
 		Args:          noArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -14,17 +14,17 @@ import (
 	"github.com/ringside-io/ringside/features"
 )
 
-const probeLong = `probe tells what of io_uring this process can use, which backend each package of ringside would
-choose and why, and where something is missing, the line to change: a sysctl, an option of the
+const probeLong = `probe reports which parts of io_uring this process can use, and which backend each package of ringside
+would choose and why. For a missing feature it prints the line to change: a sysctl, an option of the
 container runtime or service manager, a limit.
 
-It asks the kernel itself, by queries, tables and trials on throw-away rings. Versions are printed
-but decide nothing. With RINGSIDE_BACKEND=plain in the environment everything is forbidden, as it is
-to programs that use ringside.
+It asks the kernel, by queries, probe tables and trials on temporary rings. It prints versions but does
+not use them for decisions. With RINGSIDE_BACKEND=plain in the environment io_uring is forbidden, as it is
+for programs that use ringside.
 
---sync DIR measures what it costs there to make a small write durable: by write and fdatasync, by
-RWF_DSYNC, by either through a ring, and for several files by one syncfs. It writes a few MiB to files
-that have no name and are gone in the end, and takes about a tenth of a second.
+--sync DIR measures the cost of a small durable write in that directory: by write and fdatasync, by
+RWF_DSYNC, by both through a ring, and by one syncfs for several files. It writes a few MiB to files
+without a name, which disappear at the end, and takes about a tenth of a second.
 
 Exit codes: 0 io_uring is usable, 1 it is not, 2 bad arguments.`
 
@@ -36,7 +36,7 @@ func probeCmd(collect func() features.Report) *cobra.Command {
 	var syncDir string
 	cmd := &cobra.Command{
 		Use:     "probe",
-		Short:   "Tell what of io_uring can be used here, and what to change",
+		Short:   "Report which parts of io_uring can be used, and what to change",
 		Long:    probeLong,
 		Example: "  ringside probe\n  ringside probe --json | jq .reason\n  ringside probe --sync /var/lib/app",
 		Args:    noArgs,

@@ -13,8 +13,8 @@ import (
 )
 
 const reportLong = `report shows a result file of "ringside bench --json" again: the tables and words that the run
-printed, or with --html the page with pictures. --json prints what the words are made from, for scripts:
-for each choice and each point a verdict, and the ratios that led to it.
+printed, or with --html the page with figures. --json prints the data of these words for
+scripts: for each choice and each point a verdict, and its ratios.
 
 Exit codes: 0 shown, 1 failure, 2 bad arguments.`
 
@@ -59,7 +59,7 @@ func newReportCmd() *cobra.Command {
 			return out.write(func(w io.Writer) error { return htmlreport.Write(w, run) })
 		},
 	}
-	cmd.Flags().StringVar(&page, "html", "", "write a page with pictures to this `file`, - for standard output")
+	cmd.Flags().StringVar(&page, "html", "", "write a page with figures to this `file`, - for standard output")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print verdicts and ratios as JSON")
 	return cmd
 }

@@ -30,16 +30,16 @@ NAME.gz beside NAME that is not older is sent as it is, other files are compress
 
 Nothing outside of the directory is served: not through "..", not through symbolic links that lead out of
 it, not through a race. Symbolic links that stay inside are followed. Names that begin with a dot are not
-served, but for .well-known. A directory is answered with its index.html, else not at all: --list shows what is
-in it. For up to a second after a directory was renamed or a symbolic link moved, files may still come from
-where they were; a file that is changed, replaced or removed is noticed at once.
+served, but for .well-known. A directory is served as its index.html, otherwise not at all: --list shows
+its files. After a directory was renamed or a symbolic link changed, files may still come from the old place for
+up to a second. A changed, replaced or removed file is noticed at once.
 
-The address is on this machine alone unless --addr says otherwise. With --cert and --key the server speaks
-TLS, and HTTP/2 with clients that can. Headers may have 16 KiB and take 10 seconds; a client that takes no
-data for a minute is given up. On the first interrupt, or SIGTERM, no more requests are taken, and what is being
-answered has --grace to end.
+Without --addr only this machine can connect. With --cert and --key the server speaks
+TLS, and HTTP/2 with clients that can. Headers may have 16 KiB and take 10 seconds; a client that takes
+no data for a minute is disconnected. After the first interrupt or SIGTERM the server accepts no more requests,
+and requests in progress have --grace to finish.
 
-Where io_uring cannot be used the server works on plain system calls, and says so.`
+Where io_uring cannot be used the server uses plain system calls, and prints that.`
 
 // serveFlags are the flags of "ringside serve".
 type serveFlags struct {
@@ -71,12 +71,12 @@ func newServeCmd() *cobra.Command {
 	f.StringVar(&flags.addr, "addr", "127.0.0.1:8080", "listen on this `address`; port 0 lets the system choose")
 	f.StringVar(&flags.cert, "cert", "", "speak TLS with the certificate in this PEM `file`")
 	f.StringVar(&flags.key, "key", "", "the certificate's key, a PEM `file`")
-	f.BoolVar(&flags.opts.List, "list", false, "show what is in a directory without index.html")
+	f.BoolVar(&flags.opts.List, "list", false, "list directories without index.html")
 	f.BoolVar(&flags.opts.Dotfiles, "dotfiles", false, "serve names that begin with a dot too")
 	f.BoolVar(&flags.opts.NoGzip, "no-gzip", false, "send files as they are")
 	f.StringVar(&flags.accessLog, "access-log", "", "append a line for each request to this `file`, - for standard output")
-	f.DurationVar(&flags.grace, "grace", 900*time.Millisecond, "how long answers may go on after an interrupt")
-	f.BoolVar(&flags.json, "json", false, "say in JSON what is served where")
+	f.DurationVar(&flags.grace, "grace", 900*time.Millisecond, "how long requests in progress may take after an interrupt")
+	f.BoolVar(&flags.json, "json", false, "print the directory and the address as JSON")
 	return cmd
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/suite"
 )
 
-const soakLong = `soak keeps all of ringside at work at the same time, at full load, and judges every byte:
+const soakLong = `soak runs all packages of ringside at the same time, at full load, and checks every byte:
 
   files    seeded scenarios of files in all three modes, batches, appends, and of reactors, with
            operations that are cancelled, or whose file is closed under them
@@ -25,19 +25,19 @@ const soakLong = `soak keeps all of ringside at work at the same time, at full l
            client and server
   watch    such scenarios of watched descriptors, on epoll and on io_uring
   sqlite   databases of "ringside-log" and "ringside", in WAL and rollback mode, with writers and readers
-           that look for what was acknowledged, and integrity_check in the end
+           that check for acknowledged rows, and integrity_check at the end
 
-It works in rounds of at most half a minute. At the end of each everything is closed, and no descriptor
-and no goroutine may be left; over the rounds (but the first sixth, and from seven on) resident memory
-and heap may grow by a quarter and some MiB. The first wrong byte, unexpected error, leak or growth, and
-what hangs for a minute, ends it. The command that plays a failing scenario again is printed.
+It works in rounds of at most half a minute. At the end of each everything is closed, and no descriptor or
+goroutine may be left; over the rounds (but the first sixth, and from seven on) resident memory
+and heap may grow by a quarter and some MiB. The first wrong byte, unexpected error, leak or growth ends it, as does an operation that hangs for a
+minute. It then prints the command that replays the scenario.
 
-Where io_uring cannot be used it says so and soaks what takes its place.
+Where io_uring cannot be used it prints that and tests the fallbacks.
 
-Its files lie in a directory of its own, which is removed in the end: less than %d MiB at any time. It
+Its files are in a directory of its own, which is removed at the end: less than %d MiB at any time. It
 asks for durability as programs do, so that the disk is busy.
 
-Exit codes: 0 all is well, 1 something is wrong, 2 bad arguments, 130 interrupted (within a second, with
+Exit codes: 0 success, 1 a check failed, 2 bad arguments, 130 interrupted (within a second, with
 the summary).`
 
 // soakCommand is "ringside soak".
@@ -53,7 +53,7 @@ func newSoakCmd() *cobra.Command {
 	s := &soakCommand{run: soak.Run}
 	cmd := &cobra.Command{
 		Use:     "soak",
-		Short:   "Put everything under load at once, and judge every byte",
+		Short:   "Run all packages at full load, and check every byte",
 		Long:    fmt.Sprintf(soakLong, soak.DiskMiB),
 		Example: "  ringside soak                                  # ten minutes\n  ringside soak --for 1h --json > soak.json      # a line of JSON every ten seconds\n  ringside soak --rows files,sqlite --dir /mnt   # a part of it, on another disk",
 		Args:    noArgs,
@@ -61,11 +61,11 @@ func newSoakCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.DurationVar(&s.o.For, "for", 10*time.Minute, "how long")
-	f.Uint64Var(&s.o.Seed, "seed", 0, "seed of all that is arbitrary (0: a new one, which is printed)")
+	f.Uint64Var(&s.o.Seed, "seed", 0, "seed of all random choices (0: a new one, which is printed)")
 	f.StringVar(&s.o.Dir, "dir", suite.DefaultDir(), "make files in this `directory`")
-	f.StringSliceVar(&s.o.Rows, "rows", soak.Rows, "what is soaked: "+strings.Join(soak.Rows, ", "))
+	f.StringSliceVar(&s.o.Rows, "rows", soak.Rows, "rows to run: "+strings.Join(soak.Rows, ", "))
 	f.BoolVar(&s.json, "json", false, "print JSON: a line for each moment, the last one is the summary")
-	f.Uint64Var(&s.o.Replay, "replay", 0, "play the scenario of this `seed`, of the row that --rows names, again and again")
+	f.Uint64Var(&s.o.Replay, "replay", 0, "repeat the scenario of this `seed`, in the row that --rows names")
 	takesWords(cmd, suite.Words{"rows": soak.Rows})
 	return cmd
 }
