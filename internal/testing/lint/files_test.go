@@ -47,6 +47,38 @@ func TestFileOrder(t *testing.T) {
 	}
 }
 
+// TestDrawing compares the drawing of packages in ARCHITECTURE.md with layers: it has each
+// package of the product, and a package's imports are on its line or below.
+func TestDrawing(t *testing.T) {
+	doc, err := os.ReadFile("../../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, drawing, _ := strings.Cut(string(doc), "```\n")
+	drawing, _, _ = strings.Cut(drawing, "```")
+	line := make(map[string]int)
+	for n, text := range strings.Split(drawing, "\n") {
+		for i, word := range strings.Fields(text) {
+			if _, known := layers[word]; known && (i == 0 || i == 1) {
+				line[word] = n + 1
+			}
+		}
+	}
+	for pkg, imports := range layers {
+		if strings.HasPrefix(pkg, "examples") || strings.HasPrefix(pkg, "internal/testing") {
+			continue
+		}
+		if line[pkg] == 0 {
+			t.Errorf("the drawing of ARCHITECTURE.md lacks %s", pkg)
+		}
+		for _, other := range imports {
+			if line[other] < line[pkg] {
+				t.Errorf("%s may import %s, which is above it in the drawing of ARCHITECTURE.md", pkg, other)
+			}
+		}
+	}
+}
+
 // fileOrder returns the files that follow the line "Files of `pkg`..." in a block, one a
 // line.
 func fileOrder(doc, pkg string) (files []string) {
