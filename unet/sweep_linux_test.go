@@ -299,7 +299,7 @@ func TestFaultSweepCoversAll(t *testing.T) {
 		"is Dial with a deadline of package net's":                     "DialTimeout",
 		"is DialContext without a context":                             "Dialer.Dial",
 		"sets or reads a field":                                        "UnixListener.SetUnlinkOnClose Dialer.SetMultipathTCP Dialer.MultipathTCP ListenConfig.SetMultipathTCP ListenConfig.MultipathTCP",
-		"returns known data without a system call":                     "System.Backend TCPConn.LocalAddr TCPConn.RemoteAddr UDPConn.LocalAddr UDPConn.RemoteAddr UnixConn.LocalAddr UnixConn.RemoteAddr UnixgramConn.LocalAddr UnixgramConn.RemoteAddr TCPListener.Addr UnixListener.Addr",
+		"returns known data without a system call":                     "System.Backend System.Stats Stats.Plus Total TCPConn.LocalAddr TCPConn.RemoteAddr UDPConn.LocalAddr UDPConn.RemoteAddr UnixConn.LocalAddr UnixConn.RemoteAddr UnixgramConn.LocalAddr UnixgramConn.RemoteAddr TCPListener.Addr UnixListener.Addr",
 		"is one half of SetDeadline, which is a timer":                 "TCPConn.SetReadDeadline TCPConn.SetWriteDeadline UDPConn.SetReadDeadline UDPConn.SetWriteDeadline UnixConn.SetReadDeadline UnixConn.SetWriteDeadline UnixgramConn.SetReadDeadline UnixgramConn.SetWriteDeadline",
 		"is one call of getsockopt whose failure means no":             "TCPConn.MultipathTCP",
 		"reads one datagram after the other through what it was given": "NewBatchConn",
