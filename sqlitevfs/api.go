@@ -36,9 +36,9 @@ func init() {
 
 var errName = errors.New("sqlitevfs: the default VFS's name cannot be taken")
 
-// Register registers a VFS under a name, for use as vfs=name in a URI. A name
-// that exists is replaced, for databases that are opened from then on. The
-// error says what is wrong with the options.
+// Register registers a VFS under a name, for use as vfs=name in a URI. It replaces an
+// existing VFS of that name, for databases that are opened later. The error names the
+// invalid option.
 func Register(name string, o Options) error {
 	if name == "" || name == "os" {
 		return errName

@@ -54,8 +54,8 @@ func (f *file) chunks(size int64) int64 {
 // SizeHint makes room for a file that will grow.
 func (f *file) SizeHint(size int64) error { return vfsutil.WrapSizeHint(f.File, f.chunks(size)) }
 
-// Overwrite says that the whole file will be written anew (VACUUM): what is
-// known of its B-trees is void.
+// Overwrite is called before the whole file is written anew (VACUUM). The prefetcher
+// forgets its B-trees.
 func (f *file) Overwrite() error {
 	if f.prefetch != nil {
 		f.prefetch.forget()
@@ -63,7 +63,7 @@ func (f *file) Overwrite() error {
 	return vfsutil.WrapOverwrite(f.File)
 }
 
-// Pragma answers PRAGMA ringside with the counters of the database.
+// Pragma returns the counters of the database for PRAGMA ringside.
 func (f *file) Pragma(name, value string) (string, error) {
 	if name != pragma {
 		return vfsutil.WrapPragma(f.File, name, value)

@@ -6,21 +6,21 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
-// LogReport describes the log of commits in a directory: what it holds, and what
+// LogReport describes the log of commits in a directory: its contents, and what
 // a replay would do or did.
 type LogReport struct {
 	Path     string `json:"path"`
 	Size     int64  `json:"size,omitempty"`     // bytes
 	Segments int    `json:"segments,omitempty"` // of the file
 	Closed   bool   `json:"closed"`             // it holds nothing
-	InUse    bool   `json:"inUse"`              // by a process: what is read may be changing
+	InUse    bool   `json:"inUse"`              // by a process, which may change it
 	Commits  int    `json:"commits"`
 	Batches  int    `json:"batches"`
 	Torn     bool   `json:"torn,omitempty"` // the newest batch is not whole: it was never acknowledged
 	// Missing is how many commits the WALs lack, which a replay writes into them;
 	// after a replay how many it wrote.
 	Missing int `json:"missing"`
-	// Damage says what of the log cannot be read, a line for each place.
+	// Damage describes the unreadable parts of the log, a line for each place.
 	Damage []string `json:"damage,omitempty"`
 	// WALs are those with commits in the log, by path.
 	WALs []LogWAL `json:"wals,omitempty"`
@@ -31,7 +31,7 @@ type LogReport struct {
 	Refused []LogProblem `json:"refused,omitempty"`
 }
 
-// LogWAL is what a log holds for one WAL.
+// LogWAL describes the commits of a log for one WAL.
 type LogWAL struct {
 	Path    string `json:"path"`
 	Commits int    `json:"commits"`
@@ -55,8 +55,8 @@ func (r *LogReport) Sound() bool {
 }
 
 // InspectLog reads the log of a directory and compares it with the databases. It
-// changes nothing, and needs no more than to read the files; what another process
-// does meanwhile may show. The error matches fs.ErrNotExist where there is no log.
+// changes nothing, and only needs to read the files. Another process may change them
+// meanwhile, which the report may show. The error matches fs.ErrNotExist where there is no log.
 func InspectLog(dir string) (LogReport, error) {
 	s, err := grouplog.Inspect(dir, grouplog.Options{})
 	r := LogReport{Path: s.Path, Size: s.Size, Segments: s.Segments, Closed: s.Clean, InUse: s.InUse}
@@ -69,9 +69,9 @@ func InspectLog(dir string) (LogReport, error) {
 	return r, err
 }
 
-// ReplayLog writes what the log of a directory holds into the databases, as
-// opening one of them does, and empties it, unless something stands in the way:
-// see Refused. No process may use the log.
+// ReplayLog writes the commits in the log of a directory into the databases, as opening one
+// of them does, and empties the log, unless a database is refused: see Refused. No process
+// may use the log.
 func ReplayLog(dir string) (LogReport, error) {
 	report, err := grouplog.Recover(dir, grouplog.Options{})
 	r := LogReport{Path: grouplog.Path(dir, grouplog.Options{})}
@@ -79,10 +79,9 @@ func ReplayLog(dir string) (LogReport, error) {
 	return r, err
 }
 
-// SalvageLog replays what can be read of a damaged log, and gives the log another
-// name, which it returns. The databases can be opened then; what they have lost
-// is in the report. While a WAL cannot be completed for another reason, the log
-// keeps its name and aside is "".
+// SalvageLog replays the readable commits of a damaged log, renames the log, and returns
+// its new name. The databases can be opened then. The report has their lost commits. While a
+// WAL cannot be completed for another reason, the log keeps its name and aside is "".
 func SalvageLog(dir string) (r LogReport, aside string, err error) {
 	report, aside, err := grouplog.Salvage(dir, grouplog.Options{})
 	r = LogReport{Path: grouplog.Path(dir, grouplog.Options{})}

@@ -36,7 +36,7 @@ func (s Switch) String() string {
 	return fmt.Sprintf("Switch(%d)", int(s))
 }
 
-// parseSwitch reads what String returns, and what SQLite takes for a boolean.
+// parseSwitch parses the names of String, and SQLite's words for a boolean.
 func parseSwitch(s string) (Switch, error) {
 	switch strings.ToLower(s) {
 	case "auto":
@@ -53,7 +53,7 @@ func parseSwitch(s string) (Switch, error) {
 type Atomic int
 
 const (
-	// AtomicOff: nothing does, and SQLite uses a journal.
+	// AtomicOff: no guarantee, and SQLite uses a journal.
 	AtomicOff Atomic = iota
 	// AtomicOn: the device does, with sectors of 4 KiB or more. A database on another
 	// device is refused.
@@ -76,7 +76,7 @@ func (a Atomic) String() string {
 	return fmt.Sprintf("Atomic(%d)", int(a))
 }
 
-// parseAtomic reads what String returns.
+// parseAtomic parses the names of String.
 func parseAtomic(s string) (Atomic, error) {
 	for _, a := range []Atomic{AtomicOff, AtomicOn, AtomicTrust} {
 		if strings.EqualFold(s, a.String()) {
@@ -86,7 +86,7 @@ func parseAtomic(s string) (Atomic, error) {
 	return AtomicOff, fmt.Errorf("%q is not off, on or trust", s)
 }
 
-// Options configure a VFS; the zero value is what the VFS "ringside" has.
+// Options configure a VFS; the zero value has the options of the VFS "ringside".
 type Options struct {
 	// Prefetch reads the next leaves of a scan of a fragmented B-tree into the page
 	// cache. (Linux)
@@ -107,33 +107,31 @@ type Options struct {
 	// GroupLog makes commits in WAL mode with synchronous=FULL durable by a log
 	// that databases share: one write for all that commit at the same time. The
 	// log is replayed when a database of its directory is opened after a crash,
-	// also by a VFS that does not use it; stock SQLite that opens the files
-	// before misses the newest commits, as with synchronous=NORMAL, and never
-	// sees a damaged database. Auto is Off, because then every reader of the
-	// files finds each commit by itself. (Linux)
+	// also by a VFS that does not use it. If stock SQLite opens the files first, it
+	// does not see the newest commits, as with synchronous=NORMAL, but never a damaged
+	// database. Auto is Off, because every reader of the files then finds each commit.
+	// (Linux)
 	GroupLog Switch
-	// GroupLogDir is where the log is. "" is the directory of each database;
-	// another one is shared by all databases of the VFS, which must then always
-	// be opened with it.
+	// GroupLogDir is the directory of the log. "" is the directory of each database. All
+	// databases of the VFS share another one, and must then always be opened with it.
 	GroupLogDir string
 	// DirSync makes the entry of a new database, journal or WAL durable before
 	// SQLite relies on it, and the removal of a journal before a commit with
-	// synchronous=FULL returns. Off does what the default VFS does, which is
-	// neither: a power cut may then undo commits, or take a new database.
+	// synchronous=FULL returns. With Off, as with the default VFS, neither happens: a
+	// power cut may then undo commits, or remove a new database.
 	DirSync Switch
 	// Atomic4K lets SQLite commit without a journal when a transaction changes one
-	// page of a database with pages of 4096 bytes, in rollback modes: the page is
-	// written and synced, and that is all. On a device that may tear it, a power cut
-	// then damages the database: hence never chosen automatically, and AtomicOn
-	// asks the device (statx, Linux 6.1).
+	// page of a database with pages of 4096 bytes, in rollback modes: it only writes and
+	// syncs the page. On a device that may tear the page, a power cut then damages the
+	// database. It is never chosen automatically, and AtomicOn asks the device (statx,
+	// Linux 6.1).
 	Atomic4K Atomic
-	// Base names the VFS that is wrapped; "" is the default one. It must keep
-	// its files where the names say: another one's files are read and synced by
-	// its own methods only, and if it has a method SyncDir(string) error, that
-	// syncs directories.
+	// Base names the wrapped VFS; "" is the default one. It must keep its files at the
+	// paths of their names. The files of another VFS than the default one are read and
+	// synced by its own methods only. If it has a method SyncDir(string) error, that
+	// method syncs directories.
 	Base string
-	// Logger is told about failures to sync and about commits that a log
-	// brought back; nil means slog.Default().
+	// Logger receives failed syncs and replayed commits; nil means slog.Default().
 	Logger *slog.Logger
 }
 

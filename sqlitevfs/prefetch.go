@@ -99,7 +99,7 @@ func (pf *prefetcher) close() {
 	}
 }
 
-// forget drops what is known of the B-trees.
+// forget drops the known pages of the B-trees.
 func (pf *prefetcher) forget() {
 	for i := range pf.nodes {
 		pf.drop(&pf.nodes[i])

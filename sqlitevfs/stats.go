@@ -21,8 +21,8 @@ type counters struct {
 type Stats struct {
 	VFS  string `json:"vfs,omitempty"`
 	Path string `json:"path,omitempty"`
-	// Prefetch and GroupSync tell what the parts are doing, or the reason why they
-	// are off.
+	// Prefetch, GroupSync and GroupLog describe the state of the parts, or the reason
+	// why they are off.
 	Prefetch  string `json:"prefetch,omitempty"`
 	GroupSync string `json:"groupSync,omitempty"`
 	GroupLog  string `json:"groupLog,omitempty"`

@@ -25,7 +25,7 @@ const (
 	bySyncFSAndFlush
 )
 
-// fileSystem is a row of the table of what syncfs does. The rows come from the source of
+// fileSystem is a row of the table of the effects of syncfs. The rows come from the source of
 // Linux 6.18. referees/blockdisk shows that those which share hold, and that XFS and ext4
 // without a journal need the flush.
 type fileSystem struct {
@@ -144,7 +144,7 @@ func (f *fileSystem) refuses(options []string) (option string, ok bool) {
 	return options[i], true
 }
 
-// ext4Sharing tells file systems with a journal from those without one. Without it,
+// ext4Sharing distinguishes file systems with a journal from those without. Without it,
 // syncfs writes metadata after the flush, and so does that which the ext4 driver makes
 // of ext2. The flush is harmless where a journal is not known to be there. The table of
 // mounts lacks options that are the default of the file system; ext4's own list has them.
