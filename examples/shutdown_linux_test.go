@@ -52,6 +52,7 @@ var busy = []struct {
 	{name: "echo-watch", args: []string{"-addr", "127.0.0.1:0"}, work: flood},
 	{name: "http-watch", args: []string{"-addr", "127.0.0.1:0"}, work: half("GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHo")},
 	{name: "http2", args: []string{"-addr", "127.0.0.1:0"}, work: halfOverTLS},
+	{name: "proxy", args: []string{"-addr", "127.0.0.1:0", "-backends", "127.0.0.1:1"}, work: func(*program) {}},
 	{name: "redis", args: []string{"-addr", "127.0.0.1:0"}, work: half("PING\r\n", "*2\r\n$3\r\nGET\r\n$9\r\nnot")},
 	{name: "restart", args: []string{"-addr", "127.0.0.1:0"}, work: half("GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHo")},
 	{name: "upload", args: []string{"-addr", "127.0.0.1:0", "-dir", "DIR"}, work: halfUpload, left: nothingLeft},

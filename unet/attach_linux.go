@@ -42,6 +42,7 @@ func (s *System) drive(old io.Closer, network string, o listenOptions) (io.Close
 	case *net.UDPConn:
 		c := &UDPConn{datagrams{conn: conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}}
 		c.keepsBoundaries()
+		c.gso = true
 		if _, err := take(s, old, c, &c.sock); err != nil {
 			return old, err
 		}

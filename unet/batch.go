@@ -13,6 +13,11 @@ type Packet struct {
 	Data []byte
 	// N is the number of bytes received into Data.
 	N int
+	// Segment is the size of the datagrams that Data holds one after the other, of
+	// which the last may be shorter; 0 means that it holds one. WriteBatch of a
+	// [UDPConn] passes them to the kernel as one (UDP_SEGMENT), up to 64 of them and
+	// 65 507 bytes. ReadBatch sets it after UDPConn.SetGRO.
+	Segment int
 	// Truncated is set if the datagram was longer than Data.
 	Truncated bool
 	// Addr is the peer of a UDP socket, Name that of a unixgram socket: the
@@ -55,7 +60,7 @@ func (c oneByOne) ReadBatch(packets []Packet) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	p.N, p.Truncated, p.Addr, p.Name = n, false, netip.AddrPort{}, ""
+	p.N, p.Segment, p.Truncated, p.Addr, p.Name = n, 0, false, netip.AddrPort{}, ""
 	switch from := from.(type) {
 	case *net.UDPAddr:
 		p.Addr = from.AddrPort()
@@ -69,11 +74,28 @@ func (c oneByOne) ReadBatch(packets []Packet) (int, error) {
 
 func (c oneByOne) WriteBatch(packets []Packet) (int, error) {
 	for i := range packets {
-		if err := c.writeOne(&packets[i]); err != nil {
-			return i, err
+		for q := range packets[i].segments {
+			if err := c.writeOne(&q); err != nil {
+				return i, err
+			}
 		}
 	}
 	return len(packets), nil
+}
+
+// segments yields a packet for each datagram that p holds.
+func (p *Packet) segments(yield func(Packet) bool) {
+	data, size := p.Data, p.Segment
+	if size <= 0 || size > len(data) {
+		size = len(data)
+	}
+	for more := true; more; more = len(data) > 0 {
+		n := min(size, len(data))
+		if !yield(Packet{Data: data[:n], Addr: p.Addr, Name: p.Name}) {
+			return
+		}
+		data = data[n:]
+	}
 }
 
 func (c oneByOne) writeOne(p *Packet) (err error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/sys"
@@ -14,7 +15,10 @@ import (
 // datagrams is the part that sockets for datagrams of both families have in common.
 type datagrams struct {
 	conn
-	family int // of a UDP socket
+	family int         // of a UDP socket
+	gso    bool        // UDP: the kernel cuts messages into datagrams
+	gro    atomic.Bool // the kernel may join datagrams
+	noJoin atomic.Bool // the device or the path does not take segments
 }
 
 // Read receives one datagram and drops the part that does not fit into p.
@@ -34,8 +38,13 @@ func (c *datagrams) readBatch(packets []Packet, name func(p *Packet, from *socka
 	}
 	b := batches.Get().(*batch)
 	defer b.release(n)
+	gro := c.gro.Load()
 	for i := range n {
-		b.room(i, packets[i].Data, nil)
+		var control []byte
+		if gro {
+			control = b.controls[i][:]
+		}
+		b.room(i, packets[i].Data, control)
 	}
 	got, err := c.receiveBatch(b, n, 0, "recvmmsg")
 	if err != nil {
@@ -43,7 +52,10 @@ func (c *datagrams) readBatch(packets []Packet, name func(p *Packet, from *socka
 	}
 	for i := range got {
 		p := &packets[i]
-		p.N, p.Truncated = b.msgs[i].Len(), b.msgs[i].Flags()&sys.MsgTrunc != 0
+		p.N, p.Segment, p.Truncated = b.msgs[i].Len(), 0, b.msgs[i].Flags()&sys.MsgTrunc != 0
+		if gro {
+			p.Segment = joined(b.controls[i][:b.msgs[i].ControlLen()], p.N)
+		}
 		name(p, &b.names[i])
 	}
 	return got, nil
@@ -54,24 +66,111 @@ func (c *datagrams) writeBatch(packets []Packet, name func(p *Packet, to *sockad
 	b := batches.Get().(*batch)
 	defer b.release(batchSize)
 	for done < len(packets) && err == nil {
-		n := 0
-		for n < min(len(packets)-done, batchSize) && err == nil {
-			p := &packets[done+n]
-			if err = name(p, &b.names[n]); err == nil {
-				b.load(n, p.Data, nil)
-				n++
-			}
-		}
+		n, packed, nameErr := b.pack(packets[done:], name, c.gso && !c.noJoin.Load())
 		sent, sendErr := c.sendBatch(b, n, "sendmmsg")
-		done += sent
-		if sendErr != nil {
+		before := done
+		for i := range sent {
+			done += b.msgs[i].Parts()
+		}
+		if sendErr != nil && sent < n && b.segmented(sent) && noSegments(sendErr) {
+			k := b.msgs[sent].Parts()
+			sendErr = c.sendEach(packets[done:done+k], b.names[sent], &done)
+		}
+		switch {
+		case sendErr != nil:
 			err = sendErr
+		case done == before+packed:
+			err = nameErr
 		}
 	}
 	if err != nil {
 		err = c.opError("write", err)
 	}
 	return done, err
+}
+
+// pack makes messages of the first packets and returns how many it made, of how many
+// packets, and why it could not make another. With join it makes one message of
+// successive packets of one size that have one destination, which the kernel cuts again:
+// that costs less than a message for each.
+func (b *batch) pack(packets []Packet, name func(p *Packet, to *sockaddr) error, join bool) (n, packed int, err error) {
+	size, bytes := 0, 0 // of the datagrams of the last message, and all of them; size 0 ends it
+	for packed < min(len(packets), batchSize) {
+		p, to := &packets[packed], &b.names[n]
+		if err := name(p, to); err != nil {
+			return n, packed, err
+		}
+		fits := size > 0 && len(p.Data) > 0 && len(p.Data) <= size && bytes+len(p.Data) <= maxJoined && p.Segment <= 0
+		if fits && to.same(&b.names[n-1]) {
+			b.msgs[n-1].Extend(&b.parts[packed], p.Data)
+			b.msgs[n-1].SetControl(sys.SegmentControl(b.controls[n-1][:], size))
+			if bytes += len(p.Data); len(p.Data) < size {
+				size = 0 // only the last may be shorter
+			}
+		} else {
+			b.msgs[n].Set(to.b[:to.n], &b.parts[packed], p.Data, b.segmentControl(n, p))
+			if size, bytes = 0, len(p.Data); join && p.Segment <= 0 && len(p.Data) <= maxJoinedSize {
+				size = len(p.Data)
+			}
+			n++
+		}
+		packed++
+	}
+	return n, packed, nil
+}
+
+// maxJoined limits the bytes of a message that the kernel cuts, maxJoinedSize the
+// datagrams: larger ones may not fit into a packet, for which the kernel cuts none.
+const (
+	maxJoined     = 65_000
+	maxJoinedSize = 1400
+)
+
+// same reports whether two addresses are equal.
+func (s *sockaddr) same(t *sockaddr) bool {
+	return s.n == t.n && string(s.b[:s.n]) == string(t.b[:t.n])
+}
+
+// segmented reports whether the kernel shall cut message i.
+func (b *batch) segmented(i int) bool { return b.msgs[i].ControlLen() > 0 }
+
+// noSegments reports whether an error may mean that the device or the path does not
+// take segments: before Linux 6.11 a device that does not compute checksums answers
+// EIO, and a datagram that does not fit into a packet is EINVAL or EMSGSIZE.
+func noSegments(err error) bool {
+	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EMSGSIZE)
+}
+
+// sendEach sends the datagrams of packets to one address one by one and counts the
+// packets in done. From then on the socket joins none.
+func (c *datagrams) sendEach(packets []Packet, to sockaddr, done *int) error {
+	c.noJoin.Store(true)
+	for i := range packets {
+		for q := range packets[i].segments {
+			if _, err := c.sendTo(q.Data, &to, "sendmmsg"); err != nil {
+				return err
+			}
+		}
+		*done++
+	}
+	return nil
+}
+
+// segmentControl returns the control data for the segments of message i, nil if it is
+// one datagram.
+func (b *batch) segmentControl(i int, p *Packet) []byte {
+	if p.Segment <= 0 || p.Segment >= len(p.Data) {
+		return nil
+	}
+	return sys.SegmentControl(b.controls[i][:], p.Segment)
+}
+
+// joined returns the size of the datagrams in a message of n bytes, 0 if it is one.
+func joined(control []byte, n int) int {
+	if size := sys.SegmentSize(control); size < n {
+		return size
+	}
+	return 0
 }
 
 var (
@@ -104,6 +203,8 @@ type batch struct {
 	msgs  [batchSize]sys.SockMsg
 	parts [batchSize]sys.SockPart
 	names [batchSize]sockaddr
+	// controls is room for the control data of segments.
+	controls [batchSize][sys.SegmentControlSize]byte
 }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}

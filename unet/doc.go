@@ -51,5 +51,5 @@
 // the kernel may still use its buffer. All methods may be called concurrently. Reads
 // on one connection are made one after the other, and so are writes; reads and writes
 // do not wait for each other. The drivers start with the first socket of a System and
-// stop when the last one is closed.
+// stop when the last one is closed, those of the package's functions a second later.
 package unet

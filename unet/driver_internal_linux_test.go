@@ -361,3 +361,43 @@ func TestOneCallForADatagram(t *testing.T) {
 		t.Errorf("%d exchanges made these calls: %v", n, calls)
 	}
 }
+
+// TestDriversOutliveTheLastSocket closes the last socket and opens another: the same
+// drivers serve it. Without another they stop.
+func TestDriversOutliveTheLastSocket(t *testing.T) {
+	s, err := NewSystem(Options{Mode: ModePlain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.linger = time.Hour // the test ends it
+	loops := func() []*loop {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.loops
+	}
+	once := func() *loop {
+		l, err := s.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		return loops()[0]
+	}
+	if first, second := once(), once(); first != second {
+		t.Error("a driver was started for the second socket")
+	}
+	if len(loops()) == 0 {
+		t.Error("the drivers ended with the last socket")
+	}
+	s.stopIdle() // too early
+	if len(loops()) == 0 {
+		t.Error("the drivers ended before their time")
+	}
+	s.linger = time.Millisecond
+	for end := time.Now().Add(time.Minute); len(loops()) > 0; s.stopIdle() {
+		if time.Now().After(end) {
+			t.Fatal("the drivers do not end")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -218,6 +218,41 @@ func sweptPackets(mode unet.Mode) func(*faultsweep.Trial) {
 	}
 }
 
+// sweptSegments sends segments, also where the device cannot: that is EIO.
+func sweptSegments(t *faultsweep.Trial) {
+	s := sweptSystem(t, unet.ModeRing)
+	c, err := s.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer c.Close()
+	in := c.(*unet.UDPConn)
+	_ = in.SetDeadline(time.Now().Add(faultsweep.Patience / 2))
+	if err := in.SetGRO(true); err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Arm()
+	defer t.Disarm()
+	data := sweptBytes[:5500]
+	out := []unet.Packet{{Data: data, Segment: 1000, Addr: in.LocalAddr().(*net.UDPAddr).AddrPort()}}
+	if n, err := in.WriteBatch(out); n != 1 || err != nil {
+		t.Errorf("WriteBatch: %d, %v", n, err)
+		return
+	}
+	var got []byte
+	for len(got) < len(data) {
+		p := []unet.Packet{{Data: make([]byte, 1<<16)}}
+		if _, err := in.ReadBatch(p); err != nil {
+			t.Errorf("ReadBatch: %v", err)
+			return
+		}
+		got = append(got, p[0].Data[:p[0].N]...)
+	}
+	if !bytes.Equal(got, data) {
+		t.Errorf("other bytes have come")
+	}
+}
+
 // sweptOperations are all that the sweep runs, with files in dir.
 func sweptOperations(dir string) []faultsweep.Operation {
 	// These receives do not wait, and take no provided buffers.
@@ -248,6 +283,7 @@ func sweptOperations(dir string) []faultsweep.Operation {
 		}), Opened: true, Most: 3, Covers: "TCPConn.WriteTo"},
 		{Name: "batches of datagrams", Run: sweptPackets(unet.ModeRing), Most: 4,
 			Covers: "System.ListenPacket UDPConn.ReadBatch UDPConn.WriteBatch UDPConn.Close UDPConn.SetDeadline"},
+		{Name: "segments", Run: sweptSegments, Only: []string{"sendmmsg"}, Covers: "UDPConn.SetGRO"},
 		{Name: "datagrams", Run: sweptUDP, Only: messages, Covers: "UDPConn.WriteTo UDPConn.WriteToUDP UDPConn.WriteToUDPAddrPort UDPConn.WriteMsgUDP UDPConn.WriteMsgUDPAddrPort " +
 			"UDPConn.ReadFrom UDPConn.ReadFromUDP UDPConn.ReadFromUDPAddrPort UDPConn.ReadMsgUDP UDPConn.ReadMsgUDPAddrPort UDPConn.Read UDPConn.Write UDPConn.Writev"},
 		{Name: "datagrams, unix", Run: sweptUnixgram(dir), Only: messages, Covers: "UnixgramConn.WriteTo UnixgramConn.WriteToUnix UnixgramConn.WriteMsgUnix UnixgramConn.WriteBatch " +
@@ -266,6 +302,9 @@ func sweptOperations(dir string) []faultsweep.Operation {
 		ops[i].Instead = recv
 		if strings.HasPrefix(ops[i].Name, "datagrams") {
 			ops[i].Instead = whole
+		}
+		if ops[i].Name == "segments" {
+			ops[i].Instead = map[string][]faultsweep.Choice{"sendmmsg": faultsweep.Fails(syscall.EIO)}
 		}
 	}
 	return ops
@@ -295,7 +334,7 @@ func TestFaultSweepCoversAll(t *testing.T) {
 		"is the Dialer's method, with package net's addresses": "DialTCP DialUDP DialUnix",
 		"is ListenUDP, with a group that package net joins":    "ListenMulticastUDP",
 		"is package net's": "Dialer.DialIP",
-		"reads or writes the environment and a command":                "Inherited PassOn",
+		"reads or writes memory, the environment or a command":         "SegmentControl SegmentSize Inherited PassOn",
 		"is Dial with a deadline of package net's":                     "DialTimeout",
 		"is DialContext without a context":                             "Dialer.Dial",
 		"sets or reads a field":                                        "UnixListener.SetUnlinkOnClose Dialer.SetMultipathTCP Dialer.MultipathTCP ListenConfig.SetMultipathTCP ListenConfig.MultipathTCP",

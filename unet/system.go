@@ -43,15 +43,21 @@ func (o *Options) spin() time.Duration {
 }
 
 // System is a set of drivers that sockets share. The drivers start with the first
-// socket. When the last socket is closed, they stop and their resources are freed.
+// socket. When the last socket is closed, they stop and their resources are freed;
+// those of the default system stop a second later, so that a program that dials again
+// and again does not start them each time.
 // All methods may be called concurrently.
 type System struct {
 	opts   Options
 	mode   Mode // after the choice; never ModeAuto
 	reason string
 
+	linger time.Duration // how long the drivers outlive the last socket
+
 	mu    sync.Mutex
 	users int
+	left  time.Time // when the last socket was closed
+	timed bool      // a timer runs that calls stopIdle
 	loops []*loop
 	next  int
 	pipes []*pipe // empty, for copies between sockets
@@ -157,6 +163,7 @@ func ringsUsable() error {
 // the first socket.
 var defaultSystem = sync.OnceValue(func() *System {
 	s, _ := NewSystem(Options{}) // ModeAuto does not fail
+	s.linger = time.Second
 	return s
 })
 

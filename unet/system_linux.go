@@ -21,7 +21,7 @@ var errNoDriver error
 func (s *System) acquire() (*loop, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.users == 0 {
+	if len(s.loops) == 0 {
 		var err error
 		outside(func() { err = s.start() })
 		if err != nil {
@@ -50,13 +50,44 @@ func (s *System) start() error {
 }
 
 // release undoes acquire. After the last socket it waits until the drivers have
-// ended.
+// ended, unless they linger.
 func (s *System) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.users--; s.users == 0 {
-		_ = s.stop() // errors of closing our own descriptors concern no caller
+	if s.users--; s.users > 0 {
+		return
 	}
+	if s.linger == 0 {
+		_ = s.stop() // errors of closing our own descriptors concern no caller
+		return
+	}
+	outside(func() {
+		s.left = time.Now()
+		s.stopLater(s.linger)
+	})
+}
+
+// stopLater has a timer stop the drivers. The caller holds mu.
+func (s *System) stopLater(after time.Duration) {
+	if !s.timed {
+		s.timed = true
+		time.AfterFunc(after, s.stopIdle)
+	}
+}
+
+// stopIdle stops the drivers if there has been no socket for a while.
+func (s *System) stopIdle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timed = false
+	if s.users > 0 {
+		return // the release of the last one sets the timer
+	}
+	if rest := s.linger - time.Since(s.left); rest > 0 {
+		s.stopLater(rest)
+		return
+	}
+	_ = s.stop()
 }
 
 func (s *System) stop() error {

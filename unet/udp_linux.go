@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
+
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // UDPConn is a UDP socket with the methods of net.UDPConn, and those of
@@ -221,3 +223,30 @@ func (c *UDPConn) ReadBatch(packets []Packet) (int, error) {
 func (c *UDPConn) WriteBatch(packets []Packet) (int, error) {
 	return c.writeBatch(packets, func(p *Packet, to *sockaddr) error { return c.setName(to, p.Addr) })
 }
+
+// SetGRO sets whether the kernel may join datagrams of one sender that have the same
+// size and pass them as one (UDP_GRO, Linux 5.0), which costs much less for each of
+// them. It joins up to 64 of them and 65 535 bytes; a buffer must have room for that, or
+// what does not fit is lost. The last may be shorter. ReadBatch stores the size in
+// [Packet].Segment, and ReadMsgUDP in its control data, from which [SegmentSize] takes it.
+// The other methods do not tell the size. It is off at first.
+func (c *UDPConn) SetGRO(on bool) error {
+	err := c.setInt(syscall.IPPROTO_UDP, sys.UDPGRO, number(on))
+	if err == nil {
+		c.gro.Store(on)
+	}
+	return err
+}
+
+// SegmentControl returns control data for [UDPConn.WriteMsgUDP]: the kernel cuts the
+// data into datagrams of size bytes, of which the last may be shorter (UDP_SEGMENT).
+// Other control data may follow it. Where the device cannot do that, WriteMsgUDP fails
+// with EIO; WriteBatch sends them one by one.
+func SegmentControl(size int) []byte {
+	return sys.SegmentControl(make([]byte, sys.SegmentControlSize), size)
+}
+
+// SegmentSize returns the size of the datagrams that the kernel has joined (see
+// [UDPConn.SetGRO]), from the control data of [UDPConn.ReadMsgUDP]; 0 means that it is
+// one datagram.
+func SegmentSize(oob []byte) int { return sys.SegmentSize(oob) }

@@ -4,6 +4,7 @@ package unet
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -221,6 +222,8 @@ func (c *UnixgramConn) WriteToUnix(p []byte, addr *net.UnixAddr) (int, error) {
 	return n, nil
 }
 
+var errNoSegments = errors.New("the kernel cuts datagrams of UDP only: leave Segment 0")
+
 // setName stores the destination of a datagram; "" is the peer of a connected
 // socket.
 func (c *UnixgramConn) setName(to *sockaddr, name string) error {
@@ -263,5 +266,10 @@ func (c *UnixgramConn) ReadBatch(packets []Packet) (int, error) {
 
 // WriteBatch sends datagrams; see [BatchConn].
 func (c *UnixgramConn) WriteBatch(packets []Packet) (int, error) {
-	return c.writeBatch(packets, func(p *Packet, to *sockaddr) error { return c.setName(to, p.Name) })
+	return c.writeBatch(packets, func(p *Packet, to *sockaddr) error {
+		if p.Segment > 0 {
+			return errNoSegments
+		}
+		return c.setName(to, p.Name)
+	})
 }

@@ -3,6 +3,7 @@
 package sys
 
 import (
+	"encoding/binary"
 	"syscall"
 	"unsafe"
 
@@ -16,6 +17,7 @@ const (
 	MsgCmsgCloexec  = unix.MSG_CMSG_CLOEXEC
 	MsgTrunc        = unix.MSG_TRUNC
 	TCPUserTimeout  = unix.TCP_USER_TIMEOUT
+	UDPGRO          = unix.UDP_GRO
 	SpliceMove      = unix.SPLICE_F_MOVE
 	SpliceNonblock  = unix.SPLICE_F_NONBLOCK
 	SpliceChunk     = 1 << 20
@@ -128,11 +130,26 @@ func (m *SockMsg) Set(name []byte, part *SockPart, p, control []byte) {
 	if len(name) > 0 {
 		m.hdr.Name, m.hdr.Namelen = &name[0], uint32(len(name))
 	}
+	m.SetControl(control)
+}
+
+// SetControl sets the control data.
+func (m *SockMsg) SetControl(control []byte) {
 	if len(control) > 0 {
 		m.hdr.Control = &control[0]
 		m.hdr.SetControllen(len(control))
 	}
 }
+
+// Extend appends the part behind the last one of m, which lies next to it in memory.
+func (m *SockMsg) Extend(part *SockPart, p []byte) {
+	*part = unix.Iovec{Base: unsafe.SliceData(p)}
+	part.SetLen(len(p))
+	m.hdr.SetIovlen(int(m.hdr.Iovlen) + 1)
+}
+
+// Parts returns the number of buffers.
+func (m *SockMsg) Parts() int { return int(m.hdr.Iovlen) }
 
 // Len returns how many bytes were sent or received; NameLen, ControlLen and
 // Flags belong to a received message.
@@ -146,6 +163,38 @@ func (m *SockMsg) ControlLen() int { return int(m.hdr.Controllen) }
 
 // Flags returns the MSG_ flags of the message.
 func (m *SockMsg) Flags() int { return int(m.hdr.Flags) }
+
+// SegmentControlSize is room for the control data of segments.
+const SegmentControlSize = 24
+
+// SegmentControl returns the control data by which sendmsg cuts the data of one call
+// into datagrams of size bytes (UDP_SEGMENT). It is stored in b, which has room for
+// SegmentControlSize bytes.
+func SegmentControl(b []byte, size int) []byte {
+	b = b[:unix.CmsgSpace(2)]
+	clear(b)
+	h := unix.Cmsghdr{Level: unix.IPPROTO_UDP, Type: unix.UDP_SEGMENT}
+	h.SetLen(unix.CmsgLen(2))
+	copy(b, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unix.SizeofCmsghdr))
+	binary.NativeEndian.PutUint16(b[unix.CmsgLen(0):], uint16(size))
+	return b
+}
+
+// SegmentSize returns the size of the datagrams that the kernel has joined to one
+// (UDP_GRO), from the control data of a received message; 0 if it has not.
+func SegmentSize(control []byte) int {
+	for len(control) > 0 {
+		h, data, rest, err := unix.ParseOneSocketControlMessage(control)
+		if err != nil {
+			return 0
+		}
+		if h.Level == unix.IPPROTO_UDP && h.Type == unix.UDP_GRO && len(data) >= 4 {
+			return int(binary.NativeEndian.Uint32(data))
+		}
+		control = rest
+	}
+	return 0
+}
 
 // SockRecvMany is recvmmsg(2), or recvmsg(2) for one message, that does not
 // block: it returns how many messages were there.

@@ -53,6 +53,7 @@ var layers = map[string][]string{
 	"examples/http-watch":        {"examples/http-watch/server"},
 	"examples/http-watch/server": {"watch"},
 	"examples/internal/handover": {"unet"},
+	"examples/proxy":             {"examples/internal/handover", "features", "unet"},
 	"examples/redis":             {"unet/event"},
 	"examples/restart":           {"examples/internal/handover", "unet"},
 	"examples/upload":            {"features", "reactor", "ufile", "unet", "uring"},

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+
+// Command proxy passes TCP connections on to backends.
+//
+//	go run ./examples/proxy -addr 127.0.0.1:8443 -backends 127.0.0.1:8080,127.0.0.1:8081
+//	curl http://127.0.0.1:9090/debug/vars    # with -metrics 127.0.0.1:9090
+//	kill -HUP PID                            # replaces the process
+//
+// A connection goes to the backend that has the fewest among those that are up. Backends
+// are checked by connecting to them, and one that refuses a connection is down at once; the
+// connection then goes to another. Between two TCP sockets the data stays in the kernel
+// (splice). With -cert and -key the clients speak TLS and the backends do not.
+//
+// On SIGHUP the program starts anew and inherits the listeners; the old process serves
+// its connections until they end, for -drain at most. On SIGINT and SIGTERM the
+// connections are cut after a short time.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"expvar"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/examples/internal/handover"
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/unet"
+)
+
+// startTime is for a new process to become ready, grace for connections at the end.
+const (
+	startTime = 30 * time.Second
+	grace     = 500 * time.Millisecond
+)
+
+type config struct {
+	addr, backends, metrics  string
+	cert, key                string
+	mode                     features.Mode
+	interval, timeout, drain time.Duration
+}
+
+func main() {
+	var c config
+	flag.StringVar(&c.addr, "addr", "127.0.0.1:8443", "where clients connect, unless the listener is inherited")
+	flag.StringVar(&c.backends, "backends", "", "addresses of the backends, with commas between them")
+	flag.StringVar(&c.metrics, "metrics", "", "where /debug/vars and /healthy are served; none if empty")
+	flag.StringVar(&c.cert, "cert", "", "certificate `file` in PEM: the clients speak TLS")
+	flag.StringVar(&c.key, "key", "", "its key `file` in PEM")
+	flag.DurationVar(&c.interval, "interval", 2*time.Second, "time between two checks of a backend")
+	flag.DurationVar(&c.timeout, "timeout", time.Second, "for connecting to a backend")
+	flag.DurationVar(&c.drain, "drain", time.Minute, "how long connections go on after a restart")
+	flag.Func("mode", "auto, io_uring, plain or net (default auto)", func(name string) (err error) {
+		c.mode, err = features.ParseMode(name)
+		return err
+	})
+	flag.Parse()
+	if err := run(&c); err != nil {
+		fmt.Fprintln(os.Stderr, "proxy:", err)
+		os.Exit(1)
+	}
+}
+
+func run(c *config) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	process, err := handover.New()
+	if err != nil {
+		return err
+	}
+	p, err := c.proxy()
+	if err != nil {
+		return err
+	}
+	l, err := process.Listen(p.dialer.System, "clients", c.addr)
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, 1)
+	stopMetrics := func() error { return nil }
+	if c.metrics != "" {
+		m, err := process.Listen(p.dialer.System, "metrics", c.metrics)
+		if err != nil {
+			return err
+		}
+		stopMetrics = m.Close // the new process answers from then on
+		expvar.Publish("proxy", expvar.Func(func() any { return p.stats() }))
+		fmt.Fprintf(os.Stderr, "metrics on http://%v/debug/vars\n", m.Addr())
+		go func() { failed <- http.Serve(m, p.metrics()) }()
+	}
+	p.checkAll() // before the first client
+	go p.keepChecking(c.interval)
+	served := make(chan error, 1)
+	go func() { served <- p.serve(l) }()
+	fmt.Fprintf(os.Stderr, "listening on %v, process %d\n", l.Addr(), os.Getpid())
+	if err := process.Ready(); err != nil {
+		return err
+	}
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case err := <-served:
+			return err
+		case sig := <-signals:
+			if sig != syscall.SIGHUP {
+				return p.end(l, served, grace, nil)
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), startTime)
+		err := process.Replace(ctx)
+		cancel()
+		if err == nil {
+			return errors.Join(stopMetrics(), p.end(l, served, c.drain, signals))
+		}
+		fmt.Fprintln(os.Stderr, "proxy:", err) // go on serving
+	}
+}
+
+func (c *config) proxy() (*proxy, error) {
+	s, err := unet.NewSystem(unet.Options{Mode: c.mode})
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{dialer: unet.Dialer{System: s, Timeout: c.timeout}, open: make(map[net.Conn]struct{})}
+	for _, address := range strings.Split(c.backends, ",") {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return nil, fmt.Errorf("-backends: %w", err)
+		}
+		p.backends = append(p.backends, &backend{address: address})
+	}
+	if c.cert != "" || c.key != "" {
+		pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+		if err != nil {
+			return nil, err
+		}
+		p.tls = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	return p, nil
+}
+
+// metrics serves what expvar publishes, and whether any backend is up.
+func (p *proxy) metrics() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/debug/vars", expvar.Handler())
+	mux.HandleFunc("/healthy", func(w http.ResponseWriter, _ *http.Request) {
+		for _, b := range p.backends {
+			if b.up.Load() {
+				fmt.Fprintln(w, "ok")
+				return
+			}
+		}
+		http.Error(w, "no backend is up", http.StatusServiceUnavailable)
+	})
+	return mux
+}
+
+// end stops accepting and waits until the connections have ended. After some time, or
+// a signal, it cuts them.
+func (p *proxy) end(l net.Listener, served <-chan error, patience time.Duration, signals <-chan os.Signal) error {
+	err := l.Close()
+	if serveErr := <-served; !errors.Is(serveErr, net.ErrClosed) {
+		err = errors.Join(err, serveErr)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); p.all.Wait() }()
+	select {
+	case <-done:
+		return err
+	case <-time.After(patience):
+	case <-signals:
+	}
+	p.cut()
+	<-done
+	return err
+}

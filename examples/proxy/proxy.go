@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringside-io/ringside/unet"
+)
+
+// backend is one server to which connections are passed on.
+type backend struct {
+	address               string
+	up                    atomic.Bool
+	open, total, failures atomic.Int64
+}
+
+// proxy passes connections on to backends. Its methods may be called concurrently.
+type proxy struct {
+	dialer   unet.Dialer
+	tls      *tls.Config // nil if the clients do not speak TLS
+	backends []*backend
+
+	accepted, refused, toBackends, toClients atomic.Int64
+
+	all  sync.WaitGroup // the connections
+	mu   sync.Mutex
+	open map[net.Conn]struct{} // of clients and of backends
+	over bool                  // cut was called
+}
+
+// handshakeTime is for a client to finish the handshake of TLS.
+const handshakeTime = 10 * time.Second
+
+// serve accepts connections until the listener is closed.
+func (p *proxy) serve(l net.Listener) error {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			if ne, ok := errors.AsType[net.Error](err); ok && ne.Temporary() { // no descriptor is left
+				time.Sleep(10 * time.Millisecond)
+				continue
+			}
+			return err
+		}
+		p.accepted.Add(1)
+		p.all.Go(func() { p.pass(c) })
+	}
+}
+
+// pass connects a client to a backend and returns when both directions have ended.
+func (p *proxy) pass(client net.Conn) {
+	if !p.keep(client) {
+		return
+	}
+	defer p.drop(client)
+	client, ok := p.secure(client)
+	if !ok {
+		return
+	}
+	b, server := p.connect()
+	if b == nil {
+		p.refused.Add(1)
+		return
+	}
+	defer b.open.Add(-1)
+	if !p.keep(server) {
+		return
+	}
+	defer p.drop(server)
+	var back sync.WaitGroup
+	back.Go(func() { copyTo(client, server, &p.toClients) })
+	copyTo(server, client, &p.toBackends)
+	back.Wait()
+}
+
+// copyTo copies until the end of a stream and passes the end on. After an error
+// nothing more can be passed on in either direction, so it closes both.
+func copyTo(to, from net.Conn, bytes *atomic.Int64) {
+	n, err := io.Copy(to, from)
+	bytes.Add(n)
+	if err == nil {
+		err = to.(interface{ CloseWrite() error }).CloseWrite()
+	}
+	if err != nil {
+		_, _ = to.Close(), from.Close()
+	}
+}
+
+// secure does the handshake of TLS where the clients speak it, and reports whether it
+// succeeded.
+func (p *proxy) secure(client net.Conn) (net.Conn, bool) {
+	if p.tls == nil {
+		return client, true
+	}
+	c := tls.Server(client, p.tls)
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
+	defer cancel()
+	return c, c.HandshakeContext(ctx) == nil
+}
+
+// connect connects to the backend with the fewest connections, or to the next if that
+// fails. It counts the connection as open. It returns nil if none can be reached.
+func (p *proxy) connect() (*backend, net.Conn) {
+	tried := make(map[*backend]bool)
+	for {
+		b := p.choose(tried)
+		if b == nil {
+			return nil, nil
+		}
+		tried[b] = true
+		c, err := p.dialer.Dial("tcp", b.address)
+		if err == nil {
+			b.total.Add(1)
+			return b, c
+		}
+		b.open.Add(-1)
+		b.failures.Add(1)
+		b.up.Store(false) // the next check may find it up again
+	}
+}
+
+// choose returns the backend with the fewest connections of those that are up and were
+// not tried, and counts one more. If none is up it tries the others all the same.
+func (p *proxy) choose(tried map[*backend]bool) *backend {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var best *backend
+	for _, b := range p.backends {
+		if !tried[b] && (best == nil || b.better(best)) {
+			best = b
+		}
+	}
+	if best != nil {
+		best.open.Add(1)
+	}
+	return best
+}
+
+func (b *backend) better(than *backend) bool {
+	if up := b.up.Load(); up != than.up.Load() {
+		return up
+	}
+	return b.open.Load() < than.open.Load()
+}
+
+// keepChecking checks the backends again and again.
+func (p *proxy) keepChecking(interval time.Duration) {
+	for range time.Tick(interval) {
+		p.checkAll()
+	}
+}
+
+func (p *proxy) checkAll() {
+	var all sync.WaitGroup
+	for _, b := range p.backends {
+		all.Go(func() { p.check(b) })
+	}
+	all.Wait()
+}
+
+func (p *proxy) check(b *backend) {
+	c, err := p.dialer.Dial("tcp", b.address)
+	if err == nil {
+		_ = c.Close()
+	}
+	b.up.Store(err == nil)
+}
+
+// keep remembers a connection, so that cut finds it. If that was called already it
+// closes the connection and reports false.
+func (p *proxy) keep(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		_ = c.Close()
+		return false
+	}
+	p.open[c] = struct{}{}
+	return true
+}
+
+func (p *proxy) drop(c net.Conn) {
+	p.mu.Lock()
+	delete(p.open, c)
+	p.mu.Unlock()
+	_ = c.Close()
+}
+
+// cut closes all connections, now and from now on.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	for c := range p.open {
+		_ = c.Close()
+	}
+}
+
+// Stats is what the proxy tells of itself.
+type Stats struct {
+	Accepted   int64 // connections of clients
+	Refused    int64 // those for which no backend was found
+	ToBackends int64 // bytes of connections that have ended
+	ToClients  int64
+	Backends   map[string]BackendStats // by address
+}
+
+// BackendStats is what the proxy tells of a backend.
+type BackendStats struct {
+	Up       bool
+	Open     int64 // connections
+	Total    int64 // connections since the start
+	Failures int64 // of connecting for a client
+}
+
+func (p *proxy) stats() Stats {
+	s := Stats{Accepted: p.accepted.Load(), Refused: p.refused.Load(), ToBackends: p.toBackends.Load(),
+		ToClients: p.toClients.Load(), Backends: make(map[string]BackendStats)}
+	for _, b := range p.backends {
+		s.Backends[b.address] = BackendStats{b.up.Load(), b.open.Load(), b.total.Load(), b.failures.Load()}
+	}
+	return s
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+
+package unet_test
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/unet"
+)
+
+// numberedBytes returns n bytes whose place can be told from their value.
+func numberedBytes(n int) []byte {
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = byte(i ^ i>>8*13)
+	}
+	return p
+}
+
+// datagrams receives until n bytes have come and returns the datagrams: receive stores
+// one or several joined ones in p and returns their number of bytes and their size.
+func datagrams(t *testing.T, n int, receive func(p []byte) (int, int, error)) (all [][]byte) {
+	t.Helper()
+	for n > 0 {
+		p := make([]byte, 1<<16)
+		m, size, err := receive(p)
+		if err != nil {
+			t.Fatalf("%v, %d bytes are missing", err, n)
+		}
+		if size == 0 {
+			size = m
+		}
+		n -= m
+		for p = p[:m]; len(p) > 0; p = p[min(size, len(p)):] {
+			all = append(all, p[:min(size, len(p))])
+		}
+	}
+	return all
+}
+
+// TestSegments sends datagrams as segments and receives them, joined and not, by each
+// call that there is for it.
+func TestSegments(t *testing.T) {
+	data := numberedBytes(20_500)
+	const size = 1000
+	send := map[string]func(c *unet.UDPConn, to netip.AddrPort) error{
+		"WriteBatch": func(c *unet.UDPConn, to netip.AddrPort) error {
+			_, err := c.WriteBatch([]unet.Packet{{Data: data[:10_000], Segment: size, Addr: to},
+				{Data: data[10_000:11_000], Addr: to}, {Data: data[11_000:12_000], Segment: size, Addr: to},
+				{Data: data[12_000:], Segment: size, Addr: to}})
+			return err
+		},
+		"NewBatchConn": func(c *unet.UDPConn, to netip.AddrPort) error {
+			_, err := unet.NewBatchConn(onlyPacketConn{c}).WriteBatch([]unet.Packet{{Data: data, Segment: size, Addr: to}})
+			return err
+		},
+		"WriteMsgUDP": func(c *unet.UDPConn, to netip.AddrPort) error {
+			n, _, err := c.WriteMsgUDPAddrPort(data, unet.SegmentControl(size), to)
+			if err == nil && n != len(data) {
+				t.Errorf("WriteMsgUDP: %d", n)
+			}
+			return err
+		},
+	}
+	receive := map[string]func(c *unet.UDPConn) func(p []byte) (int, int, error){
+		"ReadBatch": func(c *unet.UDPConn) func(p []byte) (int, int, error) {
+			return func(p []byte) (int, int, error) {
+				ps := []unet.Packet{{Data: p, Segment: 77}}
+				_, err := c.ReadBatch(ps)
+				return ps[0].N, ps[0].Segment, err
+			}
+		},
+		"ReadMsgUDP": func(c *unet.UDPConn) func(p []byte) (int, int, error) {
+			return func(p []byte) (int, int, error) {
+				oob := make([]byte, 128)
+				n, oobn, _, _, err := c.ReadMsgUDPAddrPort(p, oob)
+				return n, unet.SegmentSize(oob[:oobn]), err
+			}
+		},
+	}
+	for _, mode := range []unet.Mode{unet.ModePlain, unet.ModeRing} {
+		s := newSystem(t, mode)
+		for _, network := range []string{"udp4", "udp6"} {
+			for sending, send := range send {
+				for receiving, receive := range receive {
+					for _, gro := range []bool{true, false} {
+						in, out := listenPacket(t, s, network).(*unet.UDPConn), listenPacket(t, s, network).(*unet.UDPConn)
+						_ = in.SetReadBuffer(1 << 20)
+						if err := in.SetGRO(gro); err != nil {
+							t.Fatal(err)
+						}
+						_ = in.SetReadDeadline(time.Now().Add(patience))
+						if err := send(out, in.LocalAddr().(*net.UDPAddr).AddrPort()); err != nil {
+							t.Fatalf("%s: %v", sending, err)
+						}
+						got := datagrams(t, len(data), receive(in))
+						for i, d := range got {
+							if want := data[i*size : min(len(data), (i+1)*size)]; !bytes.Equal(d, want) {
+								t.Fatalf("%v %s, %s, %s, joined %v: datagram %d of %d has %d bytes, or others", mode, network, sending, receiving, gro, i, len(got), len(d))
+							}
+						}
+						_, _ = in.Close(), out.Close()
+					}
+				}
+			}
+		}
+	}
+}
+
+// onlyPacketConn hides the methods of a connection that net.PacketConn has not.
+type onlyPacketConn struct{ net.PacketConn }
+
+// TestSegmentsAreJoined shows that the datagrams of one packet are received as one.
+func TestSegmentsAreJoined(t *testing.T) {
+	s := newSystem(t, unet.ModePlain)
+	in, out := listenPacket(t, s, "udp4").(*unet.UDPConn), listenPacket(t, s, "udp4").(*unet.UDPConn)
+	if err := in.SetGRO(true); err != nil {
+		t.Fatal(err)
+	}
+	data := numberedBytes(9_500)
+	if n, err := out.WriteBatch([]unet.Packet{{Data: data, Segment: 1000, Addr: in.LocalAddr().(*net.UDPAddr).AddrPort()}}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	got := []unet.Packet{{Data: make([]byte, 1<<16)}}
+	if n, err := in.ReadBatch(got); n != 1 || err != nil || got[0].N != len(data) || got[0].Segment != 1000 {
+		t.Errorf("%d packets, %d bytes, segments of %d, %v", n, got[0].N, got[0].Segment, err)
+	}
+}
+
+// TestSegmentsOfUnix refuses them: the kernel would send one datagram.
+func TestSegmentsOfUnix(t *testing.T) {
+	s := newSystem(t, unet.ModePlain)
+	c := listenPacket(t, s, "unixgram").(*unet.UnixgramConn)
+	n, err := c.WriteBatch([]unet.Packet{{Data: make([]byte, 100), Name: c.LocalAddr().String()}, {Data: make([]byte, 100), Segment: 10, Name: c.LocalAddr().String()}})
+	if n != 1 || err == nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// TestBatchesThatCannotBeJoined sends batches of what the kernel cannot take as
+// segments, or not together: each packet arrives as it was written.
+func TestBatchesThatCannotBeJoined(t *testing.T) {
+	sizes := map[string][]int{
+		"one size":              {100, 100, 100, 100},
+		"the last is shorter":   {100, 100, 30, 100, 100},
+		"growing":               {1, 2, 3, 4},
+		"empty ones":            {0, 0, 5, 0, 5, 5, 0},
+		"larger than a packet":  {3000, 3000, 3000},
+		"more than one message": make([]int, 100),
+		"more than fits":        make([]int, 60),
+	}
+	for i := range sizes["more than one message"] {
+		sizes["more than one message"][i] = 10
+	}
+	for i := range sizes["more than fits"] {
+		sizes["more than fits"][i] = 1400
+	}
+	eachMode(t, func(t *testing.T, s *unet.System) {
+		for _, connected := range []bool{true, false} {
+			for what, sizes := range sizes {
+				c := listenPacket(t, s, "udp4")
+				_ = c.(interface{ SetReadBuffer(int) error }).SetReadBuffer(1 << 20)
+				_ = c.SetReadDeadline(time.Now().Add(patience))
+				to := c.LocalAddr().(*net.UDPAddr).AddrPort()
+				out := listenPacket(t, s, "udp4")
+				if connected {
+					d, err := s.Dial("udp4", to.String())
+					if err != nil {
+						t.Fatal(err)
+					}
+					out, to = d.(net.PacketConn), netip.AddrPort{}
+				}
+				packets := make([]unet.Packet, len(sizes))
+				for i, n := range sizes {
+					packets[i] = unet.Packet{Data: bytes.Repeat([]byte{byte(i)}, n), Addr: to}
+				}
+				if n, err := unet.NewBatchConn(out).WriteBatch(packets); n != len(packets) || err != nil {
+					t.Fatalf("%s: %d, %v", what, n, err)
+				}
+				p := make([]byte, 1<<16)
+				for i := range packets {
+					n, _, err := c.ReadFrom(p)
+					if err != nil || !bytes.Equal(p[:n], packets[i].Data) {
+						t.Fatalf("%s, connected %v: datagram %d has %d bytes, or others, %v", what, connected, i, n, err)
+					}
+				}
+				_, _ = c.Close(), out.Close()
+			}
+		}
+	})
+}
+
+// TestBatchStopsAtAnError sends a batch of which one packet has no address.
+func TestBatchStopsAtAnError(t *testing.T) {
+	eachMode(t, func(t *testing.T, s *unet.System) {
+		c := listenPacket(t, s, "udp4")
+		to := c.LocalAddr().(*net.UDPAddr).AddrPort()
+		data := make([]byte, 10)
+		n, err := unet.NewBatchConn(c).WriteBatch([]unet.Packet{{Data: data, Addr: to}, {Data: data, Addr: to}, {Data: data}, {Data: data, Addr: to}})
+		if n != 2 || err == nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		n, err = unet.NewBatchConn(c).WriteBatch([]unet.Packet{{Data: data, Addr: to}, {Data: make([]byte, 70_000), Addr: to}, {Data: data, Addr: to}})
+		if n != 1 || err == nil {
+			t.Errorf("%d, %v", n, err)
+		}
+	})
+}
