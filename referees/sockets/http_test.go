@@ -47,7 +47,7 @@ func listen(t *testing.T, s *unet.System) net.Listener {
 }
 
 // certificate returns a certificate for 127.0.0.1 and the pool that trusts it.
-func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
+func certificate(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

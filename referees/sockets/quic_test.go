@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+
+package sockets
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"github.com/ringside-io/ringside/unet"
+)
+
+// quicPair returns a connection of quic-go whose ends have a UDP socket of the system
+// each. The other end echoes each stream.
+func quicPair(t testing.TB, s *unet.System) *quic.Conn {
+	t.Helper()
+	cert, roots := certificate(t)
+	transport := func() *quic.Transport {
+		c, err := s.ListenPacket("udp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := &quic.Transport{Conn: c}
+		t.Cleanup(func() { _, _ = tr.Close(), c.Close() })
+		return tr
+	}
+	server, client := transport(), transport()
+	l, err := server.Listen(&tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"echo"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	t.Cleanup(func() { l.Close() })
+	all.Go(func() {
+		c, err := l.Accept(context.Background())
+		if err != nil {
+			return
+		}
+		for {
+			stream, err := c.AcceptStream(context.Background())
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				_, _ = io.Copy(stream, stream)
+				_ = stream.Close()
+			})
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c, err := client.Dial(ctx, l.Addr().(*net.UDPAddr), &tls.Config{RootCAs: roots, NextProtos: []string{"echo"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.CloseWithError(0, "") })
+	return c
+}
+
+// quicEcho sends data on a stream of its own and compares what comes back.
+func quicEcho(t testing.TB, c *quic.Conn, data []byte) {
+	stream, err := c.OpenStreamSync(context.Background())
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	_ = stream.SetDeadline(time.Now().Add(time.Minute))
+	sent := make(chan error, 1)
+	go func() {
+		_, err := stream.Write(data)
+		_ = stream.Close()
+		sent <- err
+	}()
+	got, err := io.ReadAll(stream)
+	if err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes of %d, or others, %v", len(got), len(data), err)
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestQUIC runs streams of quic-go, which sends segments, sets options of the socket
+// and reads batches with x/net, over sockets of this package.
+func TestQUIC(t *testing.T) {
+	eachMode(t, func(t *testing.T, s *unet.System) {
+		c := quicPair(t, s)
+		data := make([]byte, 1<<20)
+		_, _ = rand.Read(data)
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() { quicEcho(t, c, data[:len(data)>>i]) })
+		}
+		all.Wait()
+	})
+}
+
+// BenchmarkQUIC echoes a megabyte on a stream.
+func BenchmarkQUIC(b *testing.B) {
+	for _, mode := range modes {
+		s, err := unet.NewSystem(unet.Options{Mode: mode})
+		if err != nil {
+			b.Logf("skip: needs io_uring: %v", err)
+			continue
+		}
+		b.Run(mode.String(), func(b *testing.B) {
+			c := quicPair(b, s)
+			data := make([]byte, 1<<20)
+			b.SetBytes(2 * int64(len(data)))
+			for b.Loop() {
+				quicEcho(b, c, data)
+			}
+		})
+	}
+}
