@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"net"
+	"os"
+	"sync"
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/sys"
@@ -98,6 +100,20 @@ func streamSource(r io.Reader) source {
 	return nil
 }
 
+// ownSource returns the connection of this package that a source is, nil if it is
+// package net's.
+func ownSource(r io.Reader) *conn {
+	switch r := r.(type) {
+	case onlyReader:
+		return &r.c.conn
+	case *TCPConn:
+		return &r.conn
+	case *UnixConn:
+		return &r.conn
+	}
+	return nil
+}
+
 // readable is the source of a socket of this package.
 func (c *conn) readable(f func(fd int) bool) error {
 	c.moreLikely.Store(true) // f may leave data
@@ -119,18 +135,95 @@ func readableNet(c syscall.Conn) source {
 	}
 }
 
-// spliceFrom moves up to limit bytes from a stream socket without copying them to
-// the process. If handled is false, it did nothing. While it waits for the source it
-// holds no lock of c, and while it waits for c none of the source, so that closing
-// one never waits for the peer of the other.
+// spliceFrom moves up to limit bytes from a stream socket. If handled is false, it did
+// nothing. Small pieces go through a buffer, which costs less than a pipe: the driver
+// receives them for the reader. From a full buffer on the bytes stay in the kernel, until
+// a piece is small again. While it waits for the source it holds no lock of c, and while
+// it waits for c none of the source, so that closing one never waits for the peer of the
+// other.
 func (c *conn) spliceFrom(r io.Reader, limit int64) (moved int64, handled bool, err error) {
 	src := streamSource(r)
 	if src == nil || c.lock.Closed() {
 		return 0, false, nil
 	}
+	own := ownSource(r)
+	for moved < limit {
+		if own != nil {
+			n, more, err := c.copySmall(own, limit-moved)
+			if moved += n; err != nil || !more {
+				return moved, true, err
+			}
+		}
+		n, ended, ok, err := c.spliceLarge(src, limit-moved, own != nil)
+		moved += n
+		if !ok && own == nil && moved == 0 {
+			return 0, false, nil
+		}
+		if err != nil || ended {
+			return moved, true, err
+		}
+		if !ok { // no pipe, or the sockets do not take it
+			return c.copyRest(own, limit, moved)
+		}
+	}
+	return moved, true, nil
+}
+
+// smallPiece is the size of the buffer for small pieces; each copy between two sockets
+// holds one while it waits.
+const smallPiece = 4 << 10
+
+var smallPieces = sync.Pool{New: func() any { return new([smallPiece]byte) }}
+
+// copySmall moves pieces that are smaller than the buffer; more reports that one filled
+// it, and is false at the end of the stream and of the limit.
+func (c *conn) copySmall(from *conn, limit int64) (moved int64, more bool, err error) {
+	buf := smallPieces.Get().(*[smallPiece]byte)
+	defer smallPieces.Put(buf)
+	for moved < limit {
+		n, err := from.read(buf[:min(limit-moved, smallPiece)])
+		if n == 0 || err != nil {
+			return moved, false, asSplice(err)
+		}
+		m, err := c.write(buf[:n])
+		if moved += int64(m); err != nil {
+			return moved, false, asSplice(err)
+		}
+		if n == smallPiece {
+			return moved, moved < limit, nil
+		}
+	}
+	return moved, false, nil
+}
+
+// copyRest is copySmall to the end.
+func (c *conn) copyRest(from *conn, limit, moved int64) (int64, bool, error) {
+	for more := true; more; {
+		var n int64
+		var err error
+		n, more, err = c.copySmall(from, limit-moved)
+		if moved += n; err != nil {
+			return moved, true, err
+		}
+	}
+	return moved, true, nil
+}
+
+// asSplice names splice in the error of another system call: package net does so for a
+// copy between two sockets.
+func asSplice(err error) error {
+	if call, ok := err.(*os.SyscallError); ok {
+		return os.NewSyscallError("splice", call.Err)
+	}
+	return err
+}
+
+// spliceLarge moves bytes without copying them to the process, with whileLarge as long
+// as the pieces are not small. ok is false if that is not possible here.
+func (c *conn) spliceLarge(src source, limit int64, whileLarge bool) (moved int64, ended, ok bool, err error) {
 	p, err := c.loop.system.getPipe()
 	if err != nil {
-		return 0, false, nil
+		return 0, false, false, nil
 	}
 	empty := true
 	defer func() {
@@ -144,22 +237,25 @@ func (c *conn) spliceFrom(r io.Reader, limit int64) (moved int64, handled bool, 
 		n, errno, err := fillPipe(src, p, int(min(limit-moved, sys.SpliceChunk)))
 		switch {
 		case err != nil:
-			return moved, true, err
+			return moved, false, true, err
 		case errno == syscall.EINVAL && moved == 0:
-			return 0, false, nil
+			return 0, false, false, nil
 		case errno != 0:
-			return moved, true, callError("splice", errno)
+			return moved, false, true, callError("splice", errno)
 		case n == 0:
-			return moved, true, nil
+			return moved, true, true, nil
 		}
 		m, err := c.drainPipe(p, n)
 		moved += int64(m)
 		if err != nil {
 			empty = m == n
-			return moved, true, err
+			return moved, false, true, err
+		}
+		if whileLarge && n < smallPiece {
+			return moved, false, true, nil
 		}
 	}
-	return moved, true, nil
+	return moved, false, true, nil
 }
 
 // fillPipe waits for data of src and moves some of it to an empty pipe. It returns 0

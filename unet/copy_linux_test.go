@@ -322,3 +322,87 @@ func TestCloseBesideAPipe(t *testing.T) {
 		_ = r.Close()
 	})
 }
+
+// TestCopyOfSmallAndLargePieces copies pieces whose sizes have the copy change between
+// its buffer and a pipe, each when the one before has arrived, and ends at a limit.
+func TestCopyOfSmallAndLargePieces(t *testing.T) {
+	sizes := []int{1, 4095, 4096, 4097, 1, 300_000, 10, 8192, 5, 4096}
+	total := 0
+	for _, n := range sizes {
+		total += n
+	}
+	data := randomBytes(total)
+	for _, network := range []string{"tcp", "unix"} {
+		eachMode(t, func(t *testing.T, s *unet.System) {
+			for _, limit := range []int{0, total - 4096, total} { // 0 is none
+				from, source := pair(t, s, "tcp")
+				to, sink := pair(t, s, network)
+				var r io.Reader = source
+				if limit > 0 {
+					r = &io.LimitedReader{R: source, N: int64(limit)}
+				}
+				var n int64
+				done := start(func() (err error) { n, err = io.Copy(to, r); return err })
+				rest, left := data, limit
+				if limit == 0 {
+					left = total
+				}
+				for _, size := range sizes {
+					if _, err := from.Write(rest[:size]); err != nil {
+						t.Fatal(err)
+					}
+					_ = sink.SetReadDeadline(time.Now().Add(patience))
+					got := make([]byte, min(size, left))
+					if _, err := io.ReadFull(sink, got); err != nil || !bytes.Equal(got, rest[:len(got)]) {
+						t.Fatalf("%s, limit %d: a piece of %d bytes: %v, or other bytes", network, limit, size, err)
+					}
+					rest, left = rest[size:], left-len(got)
+				}
+				if limit == 0 {
+					_ = from.(interface{ CloseWrite() error }).CloseWrite()
+					limit = total
+				}
+				if err := soon(t, "the copy", done); err != nil || n != int64(limit) {
+					t.Errorf("%s: copied %d of %d bytes, %v", network, n, limit, err)
+				}
+			}
+		})
+	}
+}
+
+// TestWaitingCopyHoldsNoPipe counts the pipes while a copy waits.
+func TestWaitingCopyHoldsNoPipe(t *testing.T) {
+	s := newSystem(t, unet.ModePlain)
+	before := pipes(t)
+	from, source := pair(t, s, "tcp")
+	to, sink := pair(t, s, "tcp")
+	done := start(func() error { _, err := io.Copy(to, source); return err })
+	if _, err := from.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(sink, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if n := pipes(t); n != before {
+		t.Errorf("%d pipes, %d before", n, before)
+	}
+	_ = from.Close()
+	if err := soon(t, "the copy", done); err != nil {
+		t.Error(err)
+	}
+}
+
+// pipes counts the descriptors of pipes.
+func pipes(t *testing.T) (n int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skipf("needs /proc: %v", err)
+	}
+	for _, e := range entries {
+		if name, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.HasPrefix(name, "pipe:") {
+			n++
+		}
+	}
+	return n
+}

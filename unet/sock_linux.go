@@ -124,7 +124,7 @@ func (s *sock) watchCopyOf(system *System, old syscall.Conn) error {
 func (s *sock) watch(l *loop, fd int) error {
 	s.fd = sys.NewFD(fd)
 	s.loop = l
-	s.key = l.table.add(s)
+	l.table.add(s)
 	if errno := l.poll.Add(fd, watched, s.key); errno != 0 {
 		l.table.remove(s.key)
 		l.system.release()
@@ -412,7 +412,7 @@ type tableSlot struct {
 	sock       weak.Pointer[sock]
 }
 
-// add enters a socket and returns its key.
+// add enters a socket, and stores and returns its key.
 func (t *table) add(s *sock) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -423,7 +423,8 @@ func (t *table) add(s *sock) uint64 {
 	i := t.free[len(t.free)-1]
 	t.free = t.free[:len(t.free)-1]
 	t.slots[i].sock = weak.Make(s)
-	return uint64(t.slots[i].generation)<<32 | uint64(i)
+	s.key = uint64(t.slots[i].generation)<<32 | uint64(i) // under mu, for the driver that finds s
+	return s.key
 }
 
 // remove forgets a socket.

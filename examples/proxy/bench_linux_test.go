@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// besides are the proxies of BenchmarkProxy: how each is started to listen on one
+// address and to pass on to another. haproxy has two threads, nginx one process.
+var besides = []struct {
+	name  string
+	start func(dir, listen, backend string) (*exec.Cmd, error)
+}{
+	{"ringside", ownProxy("auto")},
+	{"net", ownProxy("net")},
+	{"haproxy", func(dir, listen, backend string) (*exec.Cmd, error) {
+		file := filepath.Join(dir, "haproxy.cfg")
+		return exec.Command("haproxy", "-q", "-db", "-f", file), os.WriteFile(file, fmt.Appendf(nil, `
+global
+	nbthread 2
+	maxconn 1000
+defaults
+	mode tcp
+	timeout connect 10s
+	timeout client 60s
+	timeout server 60s
+	option splice-auto
+listen all
+	bind %s
+	server one %s
+`, listen, backend), 0o600)
+	}},
+	{"nginx", func(dir, listen, backend string) (*exec.Cmd, error) {
+		file := filepath.Join(dir, "nginx.conf")
+		return exec.Command("nginx", "-c", file, "-p", dir, "-e", filepath.Join(dir, "error.log")), os.WriteFile(file, fmt.Appendf(nil, `
+load_module /usr/lib/nginx/modules/ngx_stream_module.so;
+daemon off;
+master_process off;
+pid nginx.pid;
+events { worker_connections 4096; }
+stream { server { listen %s; proxy_pass %s; } }
+`, listen, backend), 0o600)
+	}},
+}
+
+func ownProxy(mode string) func(dir, listen, backend string) (*exec.Cmd, error) {
+	return func(_, listen, backend string) (*exec.Cmd, error) {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		cmd := exec.Command(self, "-addr", listen, "-backends", backend, "-mode", mode)
+		cmd.Env = append(os.Environ(), runEnv+"=1")
+		return cmd, nil
+	}
+}
+
+// beside starts a proxy and returns its address and the processor time that it has used.
+func beside(b *testing.B, start func(dir, listen, backend string) (*exec.Cmd, error), backend string) (address string, cpu func() time.Duration) {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a free address
+	if err != nil {
+		b.Fatal(err)
+	}
+	address = l.Addr().String()
+	_ = l.Close()
+	cmd, err := start(b.TempDir(), address, backend)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd.Stderr = &out
+	if err := cmd.Start(); err != nil {
+		b.Skipf("needs the program %s (Debian: haproxy, nginx, libnginx-mod-stream): %v", cmd.Path, err)
+	}
+	b.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		if once(address) == nil {
+			break
+		}
+		if time.Now().After(end) {
+			_, _ = cmd.Process.Kill(), cmd.Wait()
+			b.Fatalf("does not serve: %s", out.Bytes())
+		}
+	}
+	return address, func() time.Duration { return processorTime(b, cmd.Process.Pid) }
+}
+
+// processorTime returns the processor time of a process, to 10 ms.
+func processorTime(b *testing.B, pid int) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var user, system int
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	_, _ = fmt.Sscan(string(fields[11]), &user)
+	_, _ = fmt.Sscan(string(fields[12]), &system)
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+const (
+	benchClients = 50
+	bulkBytes    = 16 << 20
+)
+
+// echo answers what comes, or with bulkBytes if that is "b".
+func echo(b *testing.B) (address string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { l.Close() })
+	bulk := make([]byte, 1<<20)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				p := make([]byte, 1024)
+				for {
+					n, err := c.Read(p)
+					if err != nil {
+						return
+					}
+					if n == 1 && p[0] == 'b' {
+						for range bulkBytes / len(bulk) {
+							_, _ = c.Write(bulk)
+						}
+						continue
+					}
+					if _, err := c.Write(p[:n]); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// BenchmarkProxy passes connections through this proxy, on the sockets of unet and on
+// those of package net, and through haproxy and nginx: small messages on kept
+// connections, a connection for each message, and much data on four connections. It
+// reports the processor time of the proxy for each.
+func BenchmarkProxy(b *testing.B) {
+	for _, work := range []struct {
+		name    string
+		clients int
+		do      func(address string, c *net.Conn) error
+	}{
+		{"messages", benchClients, message},
+		{"connections", benchClients, func(address string, _ *net.Conn) error { return once(address) }},
+		{"16MiB", 4, download},
+	} {
+		for _, proxy := range besides {
+			b.Run(work.name+"/"+proxy.name, func(b *testing.B) {
+				address, cpu := beside(b, proxy.start, echo(b))
+				share := make(chan struct{}, benchClients)
+				var all sync.WaitGroup
+				for range work.clients {
+					all.Go(func() {
+						var c net.Conn
+						for range share {
+							if err := work.do(address, &c); err != nil {
+								b.Error(err)
+							}
+						}
+						if c != nil {
+							_ = c.Close()
+						}
+					})
+				}
+				before := cpu()
+				b.ResetTimer()
+				for range b.N {
+					share <- struct{}{}
+				}
+				close(share)
+				all.Wait()
+				b.StopTimer()
+				b.ReportMetric(float64((cpu()-before).Microseconds())/float64(b.N), "cpu-µs/op")
+			})
+		}
+	}
+}
+
+func connect(address string, c *net.Conn) (err error) {
+	if *c == nil {
+		*c, err = net.Dial("tcp", address)
+	}
+	return err
+}
+
+func message(address string, c *net.Conn) error {
+	if err := connect(address, c); err != nil {
+		return err
+	}
+	p := make([]byte, 128)
+	if _, err := (*c).Write(p); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(*c, p)
+	return err
+}
+
+func download(address string, c *net.Conn) error {
+	if err := connect(address, c); err != nil {
+		return err
+	}
+	if _, err := (*c).Write([]byte("b")); err != nil {
+		return err
+	}
+	_, err := io.CopyN(io.Discard, *c, bulkBytes)
+	return err
+}
