@@ -9,13 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 )
 
 // overSim runs a test with a simulated kernel without faults.
-func overSim(t *testing.T, o Options, test func(t *testing.T, k *simring.Kernel, r *Reactor)) {
+func overSim(t *testing.T, o Options, test func(t *testing.T, k *kernelsim.Kernel, r *Reactor)) {
 	synctest.Test(t, func(t *testing.T) {
-		k := simring.New(simring.Options{Seed: 1})
+		k := kernelsim.New(kernelsim.Options{Seed: 1})
 		defer k.Close()
 		o.Loops, o.open = 1, simOpener(k, 8)
 		r, err := New(o)
@@ -29,7 +29,7 @@ func overSim(t *testing.T, o Options, test func(t *testing.T, k *simring.Kernel,
 
 // TestDoContextGivesUpWaitingForRoom fills the table with what does not end.
 func TestDoContextGivesUpWaitingForRoom(t *testing.T) {
-	overSim(t, Options{InFlight: 2}, func(t *testing.T, k *simring.Kernel, r *Reactor) {
+	overSim(t, Options{InFlight: 2}, func(t *testing.T, k *kernelsim.Kernel, r *Reactor) {
 		pipe := k.Pipe()
 		for range 2 {
 			if _, err := r.Queue(simRead(pipe, make([]byte, 1)), nil); err != nil {

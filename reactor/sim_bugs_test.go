@@ -10,18 +10,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 )
 
 // These tests plant bugs that no kernel has, to see that the simulation notices.
 
 // sound is a plan without faults of the kernel's.
-func sound(seed uint64, bugs simring.Bugs) plan {
+func sound(seed uint64, bugs kernelsim.Bugs) plan {
 	return plan{
 		seed:   seed,
 		opts:   Options{Loops: 1, Entries: 8, InFlight: 16, Logger: slog.New(slog.DiscardHandler)},
 		cq:     64,
-		faults: simring.Faults{Delay: 0.7},
+		faults: kernelsim.Faults{Delay: 0.7},
 		bugs:   bugs,
 		actors: 4,
 		steps:  20,
@@ -64,7 +64,7 @@ func hangs(t *testing.T, w *world) string {
 
 func TestPlantedDroppedCompletion(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
-		report := hangs(t, &world{plan: sound(seed, simring.Bugs{Drop: 1 + int(seed)*7})})
+		report := hangs(t, &world{plan: sound(seed, kernelsim.Bugs{Drop: 1 + int(seed)*7})})
 		if !strings.Contains(report, "bug: drop") {
 			t.Errorf("the trace does not show it:\n%s", report)
 		}
@@ -74,7 +74,7 @@ func TestPlantedDroppedCompletion(t *testing.T) {
 func TestPlantedLostWakeUp(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
 		// One goroutine waits for data, so that no other goroutine reaps.
-		w := &world{plan: sound(seed, simring.Bugs{LoseWakes: 1})}
+		w := &world{plan: sound(seed, kernelsim.Bugs{LoseWakes: 1})}
 		w.scene = func() {
 			time.AfterFunc(time.Millisecond, func() { w.k.Feed(w.wet[0], 100) })
 			for range 3 {
@@ -94,7 +94,7 @@ func TestPlantedLostWakeUp(t *testing.T) {
 func TestPlantedTwice(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
 		for n := range 20 {
-			counts := simulate(t, sound(seed, simring.Bugs{Twice: n + 1}))
+			counts := simulate(t, sound(seed, kernelsim.Bugs{Twice: n + 1}))
 			if counts["bug: twice"] != 1 {
 				t.Errorf("the completion number %d did not come twice", n)
 			}
@@ -105,7 +105,7 @@ func TestPlantedTwice(t *testing.T) {
 // TestPlantedTouch writes to a buffer after the completion.
 func TestPlantedTouch(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
-		w := &world{plan: sound(seed, simring.Bugs{Touch: 1 + int(seed)})}
+		w := &world{plan: sound(seed, kernelsim.Bugs{Touch: 1 + int(seed)})}
 		var mu sync.Mutex
 		var wrong []string
 		w.wronged = func(what string) {

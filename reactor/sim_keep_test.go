@@ -8,14 +8,14 @@ import (
 	"testing/synctest"
 	"weak"
 
-	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 )
 
 // TestSlotKeepsTheBuffer has only the reactor refer to what an operation
 // needs: it must stay reachable until the completion, and not longer.
 func TestSlotKeepsTheBuffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := simring.New(simring.Options{Seed: 1})
+		k := kernelsim.New(kernelsim.Options{Seed: 1})
 		defer k.Close()
 		r, err := New(Options{Loops: 1, open: simOpener(k, 8)})
 		if err != nil {
@@ -47,7 +47,7 @@ func TestPlantedFreedBuffer(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		elsewhere := make([]byte, 64) // so that freed memory is not written to
-		k := simring.New(simring.Options{Seed: 1, Memory: func(uint64, int) []byte { return elsewhere }})
+		k := kernelsim.New(kernelsim.Options{Seed: 1, Memory: func(uint64, int) []byte { return elsewhere }})
 		defer k.Close()
 		r, err := New(Options{Loops: 1, open: simOpener(k, 8)})
 		if err != nil {

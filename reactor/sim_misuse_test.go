@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -21,7 +21,7 @@ func TestMisuseIsLoud(t *testing.T) {
 	nop := new(Op)
 	nop.SQE.Nop()
 	synctest.Test(t, func(t *testing.T) {
-		k := simring.New(simring.Options{Seed: 1})
+		k := kernelsim.New(kernelsim.Options{Seed: 1})
 		defer k.Close()
 		r, err := New(Options{Loops: 1, open: simOpener(k, 8)})
 		if err != nil {

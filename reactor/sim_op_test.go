@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -34,7 +34,7 @@ func (w *world) newOp() *simOp { return &simOp{w: w, tag: w.tags.Add(1)} }
 
 // finish completes an operation after its builder.
 func (o *simOp) finish() *simOp {
-	simring.Tag(&o.op.SQE, o.tag)
+	kernelsim.Tag(&o.op.SQE, o.tag)
 	return o
 }
 
@@ -102,7 +102,7 @@ func (o *simOp) ends(res Result) bool {
 }
 
 // implausible says what is wrong with a result.
-func (o *simOp) implausible(res Result, out simring.Outcome) string {
+func (o *simOp) implausible(res Result, out kernelsim.Outcome) string {
 	stopped := out.Submitted == 0 || out.Res == -int32(syscall.ECANCELED) || out.Res == -int32(syscall.EINTR)
 	switch {
 	case res.Cause == nil:
@@ -124,7 +124,7 @@ func (o *simOp) implausible(res Result, out simring.Outcome) string {
 }
 
 // unlikely says what is wrong with an answer of the kernel.
-func (o *simOp) unlikely(res Result, out simring.Outcome) string {
+func (o *simOp) unlikely(res Result, out kernelsim.Outcome) string {
 	cancelled := res.Res == -int32(syscall.ECANCELED)
 	if cancelled && !o.asked.Load() && !o.stream {
 		return "cancelled unasked"
@@ -167,8 +167,8 @@ func (o *simOp) event(res Result) {
 	if o.over.Load() {
 		o.w.errorf("tag %d: an event after the end: %+v", o.tag, res)
 	}
-	if res.Cause == nil && res.Res > 0 && res.Res>>simring.EventShift != o.events {
-		o.w.errorf("tag %d: event %d came as number %d", o.tag, res.Res>>simring.EventShift, o.events)
+	if res.Cause == nil && res.Res > 0 && res.Res>>kernelsim.EventShift != o.events {
+		o.w.errorf("tag %d: event %d came as number %d", o.tag, res.Res>>kernelsim.EventShift, o.events)
 	}
 	if res.More() {
 		o.events++

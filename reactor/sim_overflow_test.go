@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/ringside-io/ringside/internal/ringloop"
-	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -42,7 +42,7 @@ func TestFailedRingThatOverflows(t *testing.T) {
 func testOverflowOfFailed(t *testing.T, before bool) {
 	const size, many = 4, 10
 	var broken, shut atomic.Bool
-	k := simring.New(simring.Options{Seed: 1, Plan: simring.Plan{Submit: func(n int) (int, bool, error) {
+	k := kernelsim.New(kernelsim.Options{Seed: 1, Plan: kernelsim.Plan{Submit: func(n int) (int, bool, error) {
 		if broken.Load() {
 			return 0, false, syscall.EBADF
 		}

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 
-	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 )
 
 // plan is what a seed decides before anything runs.
@@ -15,9 +15,9 @@ type plan struct {
 	seed   uint64
 	opts   Options
 	cq     int
-	faults simring.Faults
+	faults kernelsim.Faults
 	busy   bool // EBUSY while completions have overflowed
-	bugs   simring.Bugs
+	bugs   kernelsim.Bugs
 	actors int
 	steps  int // of each actor
 	ending ending
@@ -64,7 +64,7 @@ func newPlan(seed uint64) plan {
 
 // newFaults picks some faults; most seeds have few, so that each is seen alone
 // as well as in company.
-func newFaults(rng *rand.Rand) simring.Faults {
+func newFaults(rng *rand.Rand) kernelsim.Faults {
 	company := rng.Float64()
 	some := func(most float64) float64 {
 		if rng.Float64() > company {
@@ -72,7 +72,7 @@ func newFaults(rng *rand.Rand) simring.Faults {
 		}
 		return most * pick(rng, 0.05, 0.2, 1)
 	}
-	f := simring.Faults{
+	f := kernelsim.Faults{
 		Delay: some(1), Late: some(1), Short: some(0.5),
 		Interrupted: some(0.2), Again: some(0.2), Broken: some(0.2), NoSpace: some(0.2),
 		Exit:       some(0.6),

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
-	"github.com/ringside-io/ringside/internal/testing/simring"
 )
 
 var (
@@ -23,7 +23,7 @@ var (
 
 // TestSimulation lets many goroutines use a reactor over simulated rings, on a
 // clock of its own, with everything that a kernel may do to them: each seed is
-// one plan of options, faults, actors and an ending. See package simring for
+// one plan of options, faults, actors and an ending. See package kernelsim for
 // what a seed replays. A seed that failed because of an interleaving may need
 // several runs: -seed=N -count=200.
 func TestSimulation(t *testing.T) {
@@ -110,15 +110,15 @@ func (w *world) report(what string) string {
 }
 
 // simParker makes the parker of a simulated ring that of a loop.
-type simParker struct{ p *simring.Parker }
+type simParker struct{ p *kernelsim.Parker }
 
 func (s simParker) start(ready func(), failed func(error)) error { return s.p.Start(ready, failed) }
 func (s simParker) stop() error                                  { return s.p.Stop() }
 
 // simOpener opens simulated rings.
-func simOpener(k *simring.Kernel, cq int) opener {
+func simOpener(k *kernelsim.Kernel, cq int) opener {
 	return func(o *Options, _ ring) (ring, parker, error) {
-		r := k.Open(simring.RingOptions{Entries: o.Entries, CQEntries: max(cq, o.Entries)})
+		r := k.Open(kernelsim.RingOptions{Entries: o.Entries, CQEntries: max(cq, o.Entries)})
 		return r, simParker{r.Parker()}, nil
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 type world struct {
 	plan
 	t *testing.T
-	k *simring.Kernel
+	k *kernelsim.Kernel
 	r *Reactor
 
 	content  []byte
@@ -92,7 +92,7 @@ func (w *world) checkGraves() {
 
 // run carries out the plan within its bubble.
 func (w *world) run() {
-	w.k = simring.New(simring.Options{Seed: w.seed, Faults: w.faults, Bugs: w.bugs, BusyOnOverflow: w.busy})
+	w.k = kernelsim.New(kernelsim.Options{Seed: w.seed, Faults: w.faults, Bugs: w.bugs, BusyOnOverflow: w.busy})
 	defer w.k.Close()
 	rng := rand.New(rand.NewPCG(w.seed, 2))
 	w.content = make([]byte, simFile)
@@ -258,7 +258,7 @@ func (w *world) aftermath() {
 	}
 	for i, l := range w.r.loops {
 		// What the kernel still has is kept for ever.
-		if have, held := l.ring.(*simring.Ring).Left(), l.table.Held(); have > held {
+		if have, held := l.ring.(*kernelsim.Ring).Left(), l.table.Held(); have > held {
 			w.errorf("loop %d: the kernel has %d operations and the table keeps %d", i, have, held)
 		}
 	}

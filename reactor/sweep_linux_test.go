@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/ringside-io/ringside/internal/testing/faultsweep"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
-	"github.com/ringside-io/ringside/internal/testing/simring"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -241,7 +241,7 @@ func sweptOperations(path string, content []byte) (ops []faultsweep.Operation) {
 
 func sweptFile(t *testing.T) []faultsweep.Operation {
 	content := make([]byte, 4096)
-	simring.PipeBytes(content, 1)
+	kernelsim.PipeBytes(content, 1)
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@
 // nothing of this is compiled.
 //
 // Rings that stand below a reactor can be simulated instead ([Operation].Sim,
-// package simring), with faults that a kernel has and cannot be asked for
+// package kernelsim), with faults that a kernel has and cannot be asked for
 // ([Simulated]): operations that fail after they have used the buffer for a while,
 // completions that come twice, cancellations that say they have cancelled and have
 // not, submissions that end inside a chain, wake-ups that come late.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -30,7 +30,7 @@ func (b *careless) run(t *Trial) {
 		t.Fatalf("%v", err)
 	}
 	defer f.Close()
-	r := t.Kernel().Open(simring.RingOptions{Entries: 4, CQEntries: 8, Pinned: true})
+	r := t.Kernel().Open(kernelsim.RingOptions{Entries: 4, CQEntries: 8, Pinned: true})
 	defer r.Close()
 	p := make([]byte, 8)
 	b.bufs = append(b.bufs, p)
@@ -62,7 +62,7 @@ func (b *careless) run(t *Trial) {
 }
 
 // completion submits and returns the completion that belongs to a number.
-func completion(r *simring.Ring, number uint64) (uring.CQE, error) {
+func completion(r *kernelsim.Ring, number uint64) (uring.CQE, error) {
 	for {
 		n, _ := r.Publish()
 		_, err := r.Enter(uring.WaitOptions{Count: 1, Published: n})

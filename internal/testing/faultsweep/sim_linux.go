@@ -8,8 +8,8 @@ import (
 	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/ringhook"
 	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 	"github.com/ringside-io/ringside/internal/testing/simkern"
-	"github.com/ringside-io/ringside/internal/testing/simring"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -24,17 +24,17 @@ func (t *Trial) Rings(options any) {
 	}
 	k := t.Kernel()
 	ringhook.Put(options, func(o ringhook.Options) (ringhook.Ring, ringhook.Parker, error) {
-		r := k.Open(simring.RingOptions{Entries: o.Entries, CQEntries: 2 * o.Entries})
+		r := k.Open(kernelsim.RingOptions{Entries: o.Entries, CQEntries: 2 * o.Entries})
 		return r, r.Parker(), nil
 	})
 }
 
 // Kernel returns the simulated kernel of the run.
-func (t *Trial) Kernel() *simring.Kernel {
+func (t *Trial) Kernel() *kernelsim.Kernel {
 	if t.kernel == nil {
 		in := t.in
-		t.kernel = simring.New(simring.Options{Seed: 1, Host: simring.Files{}, FirstFD: firstFD,
-			Plan: simring.Plan{Op: in.fate, Submit: in.submit, Wait: in.happens("wait"), Wake: in.happens("wake"), Park: in.happens("parker")}})
+		t.kernel = kernelsim.New(kernelsim.Options{Seed: 1, Host: kernelsim.Files{}, FirstFD: firstFD,
+			Plan: kernelsim.Plan{Op: in.fate, Submit: in.submit, Wait: in.happens("wait"), Wake: in.happens("wake"), Park: in.happens("parker")}})
 	}
 	return t.kernel
 }
@@ -81,7 +81,7 @@ func (t *Trial) Settle() {
 
 // shot decides about an operation, or the next shot of one, of a ring that is
 // simulated at the door.
-func (in *injector) shot(e *uring.RawSQE) simring.Fate {
+func (in *injector) shot(e *uring.RawSQE) kernelsim.Fate {
 	size := int(int32(e.Len))
 	if e.Flags&abi.IOSQE_BUFFER_SELECT != 0 {
 		size = 2 // whatever the buffer has
@@ -104,22 +104,22 @@ func (in *injector) enters(n int) (int, syscall.Errno) {
 }
 
 // fate decides about an operation of a simulated ring.
-func (in *injector) fate(e *uring.SQE) simring.Fate {
+func (in *injector) fate(e *uring.SQE) kernelsim.Fate {
 	return in.begins(e.Raw().Opcode, int(int32(e.Raw().Len)))
 }
 
 // begins decides about an operation of a size.
-func (in *injector) begins(opcode uint8, size int) simring.Fate {
+func (in *injector) begins(opcode uint8, size int) kernelsim.Fate {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	c, wrong := in.decide(uring.Op(opcode).String(), size)
 	if !wrong {
-		return simring.Fate{}
+		return kernelsim.Fate{}
 	}
 	if c.Errno == syscall.ECANCELED && !c.Lost {
-		return simring.Fate{Unasked: true}
+		return kernelsim.Fate{Unasked: true}
 	}
-	return simring.Fate{Errno: c.Errno, Short: c.Short, Late: c.Late, Stale: c.Stale, Lost: c.Lost}
+	return kernelsim.Fate{Errno: c.Errno, Short: c.Short, Late: c.Late, Stale: c.Stale, Lost: c.Lost}
 }
 
 // submit decides about a submission of n entries.

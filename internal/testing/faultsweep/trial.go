@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 	"github.com/ringside-io/ringside/internal/testing/simkern"
-	"github.com/ringside-io/ringside/internal/testing/simring"
 )
 
 // Patience is how long a run may take.
@@ -26,8 +26,8 @@ type Trial struct {
 
 	mu       sync.Mutex
 	problems []string
-	kernel   *simring.Kernel // of simulated rings
-	door     *simkern.Kernel // of those that are simulated at the door
+	kernel   *kernelsim.Kernel // of simulated rings
+	door     *simkern.Kernel   // of those that are simulated at the door
 }
 
 // Arm has the kernel's answers count, and fail, from here to Disarm. Rings that are

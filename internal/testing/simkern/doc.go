@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // Package simkern is the kernel's half of rings, for tests of what stands on
-// package uring: where package simring is in the place of a ring, this stands below
+// package uring: where package kernelsim is in the place of a ring, this stands below
 // it, at the door to the kernel (package sys, in builds with the race detector).
 // The queues, their flags and offsets, buffer rings and the calls that enter are
 // those of Linux; entries work on real descriptors of the process.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/internal/sys"
-	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 )
 
 // Options configure a kernel.
@@ -28,7 +28,7 @@ type Kernel struct {
 	mu     sync.Mutex
 	ended  *sync.Cond // an operation has
 	dice   *rand.Rand
-	chores *simring.Chores
+	chores *kernelsim.Chores
 	rings  []*ring
 	ops    []*op // alive
 	poll   poller
@@ -41,7 +41,7 @@ type Kernel struct {
 func New(o Options) (*Kernel, error) {
 	k := &Kernel{o: o, dice: rand.New(rand.NewPCG(o.Seed, 1)), counts: make(map[string]int)}
 	k.ended = sync.NewCond(&k.mu)
-	k.chores = simring.NewChores(&k.mu, k.dice)
+	k.chores = kernelsim.NewChores(&k.mu, k.dice)
 	if err := k.poll.open(); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/sys"
-	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -19,7 +19,7 @@ type op struct {
 	ring  *ring
 	e     uring.RawSQE
 	state state
-	fate  simring.Fate
+	fate  kernelsim.Fate
 	fd    int    // its reference to the file, -1 for none
 	from  *group // of the provided buffers that it takes, nil for none
 	sum   uint64 // of the memory to be sent

@@ -5,7 +5,7 @@ package simkern
 import (
 	"syscall"
 
-	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -14,7 +14,7 @@ import (
 type Plan struct {
 	// Op is asked about each operation that begins, and about each further shot of
 	// one that has several. A fate's Stale means nothing here.
-	Op func(e *uring.RawSQE) simring.Fate
+	Op func(e *uring.RawSQE) kernelsim.Fate
 	// Enter is asked how many of n entries shall be taken, or with which error
 	// none; EBADF is for good.
 	Enter func(n int) (take int, errno syscall.Errno)

@@ -7,16 +7,16 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 	"github.com/ringside-io/ringside/uring"
 )
 
 // once has the first operation of a kind have a fate.
-func once(code uring.Op, f simring.Fate) Plan {
+func once(code uring.Op, f kernelsim.Fate) Plan {
 	done := false
-	return Plan{Op: func(e *uring.RawSQE) simring.Fate {
+	return Plan{Op: func(e *uring.RawSQE) kernelsim.Fate {
 		if done || uring.Op(e.Opcode) != code {
-			return simring.Fate{}
+			return kernelsim.Fate{}
 		}
 		done = true
 		return f
@@ -27,13 +27,13 @@ func once(code uring.Op, f simring.Fate) Plan {
 func TestFates(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		fate simring.Fate
+		fate kernelsim.Fate
 		want int32
 	}{
-		{"error", simring.Fate{Errno: syscall.EIO}, no(syscall.EIO)},
-		{"short", simring.Fate{Short: true}, 4},
-		{"late", simring.Fate{Late: true}, 8},
-		{"unasked", simring.Fate{Unasked: true}, no(syscall.ECANCELED)},
+		{"error", kernelsim.Fate{Errno: syscall.EIO}, no(syscall.EIO)},
+		{"short", kernelsim.Fate{Short: true}, 4},
+		{"late", kernelsim.Fate{Late: true}, 8},
+		{"unasked", kernelsim.Fate{Unasked: true}, no(syscall.ECANCELED)},
 	} {
 		for _, code := range []uring.Op{uring.OpRecv, uring.OpSend} {
 			t.Run(c.name+" "+code.String(), func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestFates(t *testing.T) {
 
 // TestLost has a cancellation and a change say that they came too late.
 func TestLost(t *testing.T) {
-	lost := simring.Fate{Errno: syscall.EALREADY, Lost: true}
+	lost := kernelsim.Fate{Errno: syscall.EALREADY, Lost: true}
 	for _, code := range []uring.Op{uring.OpAsyncCancel, uring.OpPollRemove} {
 		onBench(t, flavours["plain"], once(code, lost), func(b *bench) {
 			x, _ := b.pair()

@@ -25,7 +25,7 @@
 // A [World] is what a scenario is played in. [KernelWorld] has real files, pipes
 // and sockets on the kernel that runs: ufile and its batches, a log, a
 // reactor, unet and a watch.Loop. The world of this package's tests has
-// simulated rings (package simring) below ufile and reactor, with everything
+// simulated rings (package kernelsim) below ufile and reactor, with everything
 // that a kernel may do to them, on a clock of its own; and one of these has rings
 // that fail for good, after which all that is asked of them must end, once, with the
 // error that tells, and what the kernel still holds must be left alone. The world

@@ -13,8 +13,8 @@ import (
 	"unsafe"
 
 	"github.com/ringside-io/ringside/internal/ringhook"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
-	"github.com/ringside-io/ringside/internal/testing/simring"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
 	"github.com/ringside-io/ringside/uring"
@@ -25,18 +25,18 @@ import (
 // show.
 type planted struct {
 	name  string
-	kind  string       // of bugs that a test would find; see TestPlantedKinds
-	bugs  simring.Bugs // of the kernel
+	kind  string         // of bugs that a test would find; see TestPlantedKinds
+	bugs  kernelsim.Bugs // of the kernel
 	plant func() plant
 	watch func(*watch.Loop) registry // in a world on the kernel
 	shows string                     // in a problem, unless a goroutine waits for ever
 }
 
 var allPlanted = []planted{
-	{name: "dropped completion", kind: dropped, bugs: simring.Bugs{Drop: 3, Untagged: true}},
-	{name: "lost wake-up", kind: lostWake, bugs: simring.Bugs{LoseWakes: 3}},
+	{name: "dropped completion", kind: dropped, bugs: kernelsim.Bugs{Drop: 3, Untagged: true}},
+	{name: "lost wake-up", kind: lostWake, bugs: kernelsim.Bugs{LoseWakes: 3}},
 	{name: "completion delivered to the slot's next operation", plant: func() plant {
-		return plant{ring: func(r *simring.Ring) ringhook.Ring { return &secondhand{Ring: r} }}
+		return plant{ring: func(r *kernelsim.Ring) ringhook.Ring { return &secondhand{Ring: r} }}
 	}, shows: "poll answers"},
 	{name: "callback called twice", plant: func() plant {
 		return plant{engine: func(_ *simWorld, e Engine) Engine { return &twice{Engine: e} }}
@@ -77,7 +77,7 @@ func TestPlantedKinds(t *testing.T) {
 // secondhand delivers a completion once more, to the next poll that has the same
 // slot: what generations are there to prevent.
 type secondhand struct {
-	*simring.Ring
+	*kernelsim.Ring
 	mu      sync.Mutex
 	entries []*uring.SQE
 	over    map[uint32]int32 // results of transfers by their slot
@@ -194,7 +194,7 @@ type stale struct {
 }
 
 func (f *stale) ReadAt(p []byte, off int64) (int, error) {
-	n := simring.Files{}.Read(f.fd, p, off)
+	n := kernelsim.Files{}.Read(f.fd, p, off)
 	if n < 0 {
 		return f.File.ReadAt(p, off)
 	}
@@ -335,7 +335,7 @@ func (p *planted) noticed(t *testing.T, s *Scenario) bool {
 	if !r.Failed() {
 		return false
 	}
-	if p.bugs != (simring.Bugs{}) {
+	if p.bugs != (kernelsim.Bugs{}) {
 		return r.Hung != ""
 	}
 	return strings.Contains(strings.Join(r.Problems, "\n"), p.shows)

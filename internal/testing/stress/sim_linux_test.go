@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/internal/ringhook"
-	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
 )
@@ -29,8 +29,8 @@ type simWorld struct {
 	s      *Scenario
 	dir    string
 	plant  plant
-	faults simring.Faults
-	k      *simring.Kernel
+	faults kernelsim.Faults
+	k      *kernelsim.Kernel
 	r      *reactor.Reactor
 	polls  *reactor.Reactor // of the watches, which hold their places
 	engine Engine
@@ -46,11 +46,11 @@ type simWorld struct {
 
 // plant is what a test breaks in a world, to see that it is noticed.
 type plant struct {
-	ring   func(*simring.Ring) ringhook.Ring
-	parker func(*simring.Parker) ringhook.Parker
+	ring   func(*kernelsim.Ring) ringhook.Ring
+	parker func(*kernelsim.Parker) ringhook.Parker
 	engine func(*simWorld, Engine) Engine
 	file   func(*ufile.File) File
-	bugs   simring.Bugs
+	bugs   kernelsim.Bugs
 }
 
 // simFirstFD is far above the descriptors of the process.
@@ -61,9 +61,9 @@ func newSim(s *Scenario, dir string, p plant) (*simWorld, error) {
 	if err := makeFiles(s, dir); err != nil {
 		return nil, err
 	}
-	w.k = simring.New(simring.Options{
+	w.k = kernelsim.New(kernelsim.Options{
 		Seed: s.Seed, Faults: w.faults, Bugs: p.bugs, BusyOnOverflow: s.Settings.Has("busy"),
-		Host: simring.Files{}, FirstFD: simFirstFD,
+		Host: kernelsim.Files{}, FirstFD: simFirstFD,
 	})
 	w.raw = w.k.File(make([]byte, BlockCount(s)*Block))
 	opts := reactorOptions(s.Settings)
@@ -107,7 +107,7 @@ func makeFiles(s *Scenario, dir string) error {
 
 // open opens a simulated ring, with what is planted.
 func (w *simWorld) open(o ringhook.Options) (ringhook.Ring, ringhook.Parker, error) {
-	r := w.k.Open(simring.RingOptions{Entries: o.Entries, CQEntries: max(w.s.Settings.Int("cq"), o.Entries)})
+	r := w.k.Open(kernelsim.RingOptions{Entries: o.Entries, CQEntries: max(w.s.Settings.Int("cq"), o.Entries)})
 	var ring ringhook.Ring = r
 	if w.plant.ring != nil {
 		ring = w.plant.ring(r)
@@ -119,8 +119,8 @@ func (w *simWorld) open(o ringhook.Options) (ringhook.Ring, ringhook.Parker, err
 }
 
 // simFaults returns the faults of the settings that have a fault's name.
-func simFaults(s Settings) simring.Faults {
-	return simring.Faults{
+func simFaults(s Settings) kernelsim.Faults {
+	return kernelsim.Faults{
 		Delay: s["delay"], Late: s["late"], Short: s["short"],
 		Interrupted: s["eintr"], Again: s["eagain"], Broken: s["eio"], NoSpace: s["enospc"],
 		Exit: s["ecanceled"], LostCancel: s["lostcancel"], Disturbed: s["disturbed"],
@@ -193,7 +193,7 @@ func (w *simWorld) Pipe(first uint64) (Pipe, error) {
 
 // simPipe is a pipe of the simulated kernel.
 type simPipe struct {
-	k  *simring.Kernel
+	k  *kernelsim.Kernel
 	fd int
 }
 

@@ -8,7 +8,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/testing/simring"
+	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
 )
@@ -101,7 +101,7 @@ type Watch interface {
 }
 
 // Bytes fills p with the bytes of all streams from the given number on.
-func Bytes(p []byte, n uint64) { simring.PipeBytes(p, n) }
+func Bytes(p []byte, n uint64) { kernelsim.PipeBytes(p, n) }
 
 // differs returns the number of the first byte of a stream that is not what it
 // must be, and true, if there is one.

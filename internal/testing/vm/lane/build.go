@@ -142,12 +142,12 @@ type pkg struct {
 // noKernel are packages whose tests ask the kernel nothing: texts, tables and
 // simulations. Other kernels have no other answer to them.
 var noKernel = map[string]bool{
-	module + "/internal/abi":             true,
-	module + "/internal/fdlock":          true,
-	module + "/internal/testing/lint":    true,
-	module + "/internal/inflight":        true,
-	module + "/internal/testing/simring": true,
-	module + "/internal/sys":             true,
+	module + "/internal/abi":               true,
+	module + "/internal/fdlock":            true,
+	module + "/internal/testing/lint":      true,
+	module + "/internal/inflight":          true,
+	module + "/internal/testing/kernelsim": true,
+	module + "/internal/sys":               true,
 }
 
 // testPackages lists the packages with tests. Without patterns these are the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package simring
+package kernelsim
 
 import (
 	"fmt"
@@ -93,7 +93,7 @@ func (b *BufRing) Take(c uring.CQE) ([]byte, bool) {
 
 // TakeBundle panics: bundles are not simulated.
 func (b *BufRing) TakeBundle(c uring.CQE, _ func(uint16, []byte, bool)) {
-	panic(fmt.Sprintf("simring: a bundle: %+v", c))
+	panic(fmt.Sprintf("kernelsim: a bundle: %+v", c))
 }
 
 // Close unregisters the group. An operation in flight that names it is a

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package simring is a kernel in memory, for tests of what stands on a ring. Its
+// Package kernelsim is a kernel in memory, for tests of what stands on a ring. Its
 // rings take the entries that the builders of package uring make, and complete
 // them in a random order and with faults that a seed decides, on any system
 // and under the race detector.
@@ -46,4 +46,4 @@
 //
 // Delays are counted in steps of the kernel's goroutine or use short times;
 // under testing/synctest those cost nothing.
-package simring
+package kernelsim

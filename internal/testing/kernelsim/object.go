@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package simring
+package kernelsim
 
 // object is what a descriptor names.
 type object struct {

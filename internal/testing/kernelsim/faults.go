@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package simring
+package kernelsim
 
 import (
 	"math/rand/v2"
