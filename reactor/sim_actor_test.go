@@ -138,7 +138,7 @@ func (a *actor) aWrite() *simOp {
 func (a *actor) finished(o *simOp, res Result) {
 	free := o.ends(res)
 	if o.want != nil {
-		if out := a.k.Outcome(o.tag); out.Res > 0 && out.Ended > 0 {
+		if out := a.k.Result(o.tag); out.Res > 0 && out.Ended > 0 {
 			copy(a.model[o.off-int64(a.region):], o.want[:out.Res])
 		}
 	}
@@ -222,7 +222,7 @@ func (w *world) started(o *simOp, err error) bool {
 	default:
 		w.errorf("queue: %v", err)
 	}
-	if out := w.k.Outcome(o.tag); out.Submitted != 0 {
+	if out := w.k.Result(o.tag); out.Submitted != 0 {
 		w.errorf("queue answers %v, but the kernel has seen the operation", err)
 	}
 	return false

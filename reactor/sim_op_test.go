@@ -84,7 +84,7 @@ func (o *simOp) ends(res Result) bool {
 	if o.over.Swap(true) {
 		w.errorf("tag %d ends twice", o.tag)
 	}
-	out := w.k.Outcome(o.tag)
+	out := w.k.Result(o.tag)
 	if errors.Is(res.Cause, ErrFailed) {
 		if !w.k.Failed() {
 			w.errorf("tag %d: %v, but no ring has failed", o.tag, res.Cause)
@@ -102,7 +102,7 @@ func (o *simOp) ends(res Result) bool {
 }
 
 // implausible says what is wrong with a result.
-func (o *simOp) implausible(res Result, out kernelsim.Outcome) string {
+func (o *simOp) implausible(res Result, out kernelsim.Result) string {
 	stopped := out.Submitted == 0 || out.Res == -int32(syscall.ECANCELED) || out.Res == -int32(syscall.EINTR)
 	switch {
 	case res.Cause == nil:
@@ -124,7 +124,7 @@ func (o *simOp) implausible(res Result, out kernelsim.Outcome) string {
 }
 
 // unlikely says what is wrong with an answer of the kernel.
-func (o *simOp) unlikely(res Result, out kernelsim.Outcome) string {
+func (o *simOp) unlikely(res Result, out kernelsim.Result) string {
 	cancelled := res.Res == -int32(syscall.ECANCELED)
 	if cancelled && !o.asked.Load() && !o.stream {
 		return "cancelled unasked"

@@ -42,11 +42,11 @@ func TestFailedRingThatOverflows(t *testing.T) {
 func testOverflowOfFailed(t *testing.T, before bool) {
 	const size, many = 4, 10
 	var broken, shut atomic.Bool
-	k := kernelsim.New(kernelsim.Options{Seed: 1, Plan: kernelsim.Plan{Submit: func(n int) (int, bool, error) {
+	k := kernelsim.New(kernelsim.Options{Seed: 1, Plan: kernelsim.Plan{Submit: func(n int) (int, bool, syscall.Errno) {
 		if broken.Load() {
 			return 0, false, syscall.EBADF
 		}
-		return n, false, nil
+		return n, false, 0
 	}}})
 	defer k.Close()
 	inner := simOpener(k, size)

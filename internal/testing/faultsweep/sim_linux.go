@@ -9,7 +9,6 @@ import (
 	"github.com/ringside-io/ringside/internal/ringhook"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/internal/testing/kernelsim"
-	"github.com/ringside-io/ringside/internal/testing/simkern"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -34,7 +33,7 @@ func (t *Trial) Kernel() *kernelsim.Kernel {
 	if t.kernel == nil {
 		in := t.in
 		t.kernel = kernelsim.New(kernelsim.Options{Seed: 1, Host: kernelsim.Files{}, FirstFD: firstFD,
-			Plan: kernelsim.Plan{Op: in.fate, Submit: in.submit, Wait: in.happens("wait"), Wake: in.happens("wake"), Park: in.happens("parker")}})
+			Plan: kernelsim.Plan{Op: in.fault, Submit: in.submit, Wait: in.happens("wait"), Wake: in.happens("wake"), Park: in.happens("parker")}})
 	}
 	return t.kernel
 }
@@ -60,12 +59,8 @@ func (t *Trial) endRings() {
 func (t *Trial) simulate() {
 	if t.door == nil {
 		in := t.in
-		k, err := simkern.New(simkern.Options{Seed: 1 + in.plan.seed, Plan: simkern.Plan{Op: in.shot, Enter: in.enters,
+		t.door = kernelsim.New(kernelsim.Options{Seed: 1 + in.plan.seed, Plan: kernelsim.Plan{Op: in.shot, Submit: in.enters,
 			Wait: in.happens("wait"), Wake: in.happens("wake"), Overflow: in.happens("completion")}})
-		if err != nil {
-			t.Fatalf("%v", err)
-		}
-		t.door = k
 	}
 	sys.SetSimulator(t.door)
 }
@@ -81,7 +76,7 @@ func (t *Trial) Settle() {
 
 // shot decides about an operation, or the next shot of one, of a ring that is
 // simulated at the door.
-func (in *injector) shot(e *uring.RawSQE) kernelsim.Fate {
+func (in *injector) shot(e *uring.RawSQE) kernelsim.Fault {
 	size := int(int32(e.Len))
 	if e.Flags&abi.IOSQE_BUFFER_SELECT != 0 {
 		size = 2 // whatever the buffer has
@@ -90,47 +85,47 @@ func (in *injector) shot(e *uring.RawSQE) kernelsim.Fate {
 }
 
 // enters decides about an enter with n entries.
-func (in *injector) enters(n int) (int, syscall.Errno) {
+func (in *injector) enters(n int) (take int, split bool, errno syscall.Errno) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch c, wrong := in.decide("io_uring_enter", n); {
 	case !wrong:
-		return n, 0
+		return n, false, 0
 	case c.Short:
-		return half(n), 0
+		return half(n), false, 0
 	default:
-		return 0, c.Errno
+		return 0, false, c.Errno
 	}
 }
 
-// fate decides about an operation of a simulated ring.
-func (in *injector) fate(e *uring.SQE) kernelsim.Fate {
-	return in.begins(e.Raw().Opcode, int(int32(e.Raw().Len)))
+// fault decides about an operation of a simulated ring.
+func (in *injector) fault(e *uring.RawSQE) kernelsim.Fault {
+	return in.begins(e.Opcode, int(int32(e.Len)))
 }
 
 // begins decides about an operation of a size.
-func (in *injector) begins(opcode uint8, size int) kernelsim.Fate {
+func (in *injector) begins(opcode uint8, size int) kernelsim.Fault {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	c, wrong := in.decide(uring.Op(opcode).String(), size)
 	if !wrong {
-		return kernelsim.Fate{}
+		return kernelsim.Fault{}
 	}
 	if c.Errno == syscall.ECANCELED && !c.Lost {
-		return kernelsim.Fate{Unasked: true}
+		return kernelsim.Fault{Unasked: true}
 	}
-	return kernelsim.Fate{Errno: c.Errno, Short: c.Short, Late: c.Late, Stale: c.Stale, Lost: c.Lost}
+	return kernelsim.Fault{Errno: c.Errno, Short: c.Short, Late: c.Late, Stale: c.Stale, Lost: c.Lost}
 }
 
 // submit decides about a submission of n entries.
-func (in *injector) submit(n int) (take int, split bool, err error) {
+func (in *injector) submit(n int) (take int, split bool, errno syscall.Errno) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch c := in.plan.choice; {
 	case !in.answer("submit", n):
-		return n, false, nil
+		return n, false, 0
 	case c.Short, c.Split:
-		return max(half(n), 1), c.Split, nil
+		return max(half(n), 1), c.Split, 0
 	default:
 		return 0, false, c.Errno
 	}

@@ -34,7 +34,7 @@ type Operation struct {
 	Sim bool
 	// Door says that [CheckSimulated] runs the operation, too: with all rings that
 	// are opened while the trial is armed simulated below package uring, and with
-	// all their answers failing, whatever Only says. Package simkern says what such
+	// all their answers failing, whatever Only says. Package kernelsim says what such
 	// rings can do.
 	Door bool
 	// Covers are the exported functions and methods that Run calls under faults,

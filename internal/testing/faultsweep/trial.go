@@ -13,7 +13,6 @@ import (
 
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/internal/testing/kernelsim"
-	"github.com/ringside-io/ringside/internal/testing/simkern"
 )
 
 // Patience is how long a run may take.
@@ -27,7 +26,7 @@ type Trial struct {
 	mu       sync.Mutex
 	problems []string
 	kernel   *kernelsim.Kernel // of simulated rings
-	door     *simkern.Kernel   // of those that are simulated at the door
+	door     *kernelsim.Kernel // of those that are simulated at the door
 }
 
 // Arm has the kernel's answers count, and fail, from here to Disarm. Rings that are

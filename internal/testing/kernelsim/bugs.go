@@ -33,7 +33,7 @@ func due(left *int) bool {
 // misplace lets bugs happen to a completion, and reports whether it is not to
 // appear now.
 func (k *Kernel) misplace(o *op, p posted) bool {
-	if o.tag() == 0 && !k.o.Bugs.Untagged || o.stream() || o.internal() {
+	if o.tag() == 0 && !k.o.Bugs.Untagged || o.multishot() || o.internal() {
 		return false
 	}
 	b := &k.bugs.left
@@ -41,7 +41,7 @@ func (k *Kernel) misplace(o *op, p posted) bool {
 		k.note("bug: twice", o, p.cqe.Res)
 		o.ring.push(p)
 	}
-	if o.sqe.Raw().Opcode == abi.IORING_OP_READ && p.cqe.Res > 0 && due(&b.Touch) {
+	if o.e.Opcode == abi.IORING_OP_READ && p.cqe.Res > 0 && due(&b.Touch) {
 		k.note("bug: touch", o, p.cqe.Res)
 		buf := o.memory()
 		k.bugs.owed = append(k.bugs.owed, func() { buf[0] ^= 0xff })

@@ -2,46 +2,124 @@
 
 package kernelsim
 
-import "syscall"
+import (
+	"slices"
+	"syscall"
 
-// cancel carries out an ASYNC_CANCEL by user data and returns its result.
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/uring"
+)
+
+// cancel carries out an ASYNC_CANCEL and returns its result.
 func (k *Kernel) cancel(by *op) int32 {
+	const other = abi.IORING_ASYNC_CANCEL_FD | abi.IORING_ASYNC_CANCEL_ANY | abi.IORING_ASYNC_CANCEL_OP
 	d := k.dice(ofCancel, k.cancels)
 	k.cancels++
-	for _, o := range k.live.byData[by.sqe.Raw().Addr] {
-		if o.ring != by.ring || o == by || o.state == linked {
+	all := by.e.OpFlags&(abi.IORING_ASYNC_CANCEL_ALL|abi.IORING_ASYNC_CANCEL_ANY) != 0
+	among := k.live.byData[by.e.Addr]
+	if by.e.OpFlags&other != 0 {
+		among = k.live.all
+	}
+	found, result := int32(0), -int32(syscall.ENOENT)
+	for _, o := range slices.Clone(among) {
+		if o.ring != by.ring || o == by || o.state == linked || o.state == over || !o.matches(&by.e) {
 			continue
 		}
-		out := k.outcome(o)
-		switch {
-		case by.fate.lost:
-			k.note("lost cancel", o, 0)
-			return -int32(by.fate.errno)
-		case o.state == waiting && d.hit(k.o.Faults.LostCancel):
-			k.note("lost cancel", o, 0)
-			return -int32(oneOf(d, syscall.EALREADY, syscall.ENOENT, 0))
-		case o.state == waiting:
-			out.Asked++
-			k.stop(o)
-			return 0
-		case o.state == running && o.fate.disturbed:
-			out.Asked++
-			o.fate.errno = syscall.EINTR
+		res := k.cancelOne(o, by, d)
+		if !all {
+			return res
 		}
-		return -int32(syscall.EALREADY)
+		if res == 0 {
+			found++
+		}
 	}
-	return -int32(syscall.ENOENT)
+	if all {
+		return found
+	}
+	return result
 }
 
-// stop ends an operation that waits.
+// cancelOne is cancel for one operation.
+func (k *Kernel) cancelOne(o, by *op, d dice) int32 {
+	result := k.result(o)
+	switch {
+	case by.effect.lost:
+		k.note("lost cancel", o, 0)
+		return -int32(by.effect.errno)
+	case o.state == waiting && d.hit(k.o.Faults.LostCancel):
+		k.note("lost cancel", o, 0)
+		return -int32(oneOf(d, syscall.EALREADY, syscall.ENOENT, 0))
+	case o.state == waiting:
+		result.Asked++
+		k.stop(o)
+		return 0
+	case o.state == running && o.effect.disturbed:
+		result.Asked++
+		o.effect.errno = syscall.EINTR
+	}
+	return -int32(syscall.EALREADY)
+}
+
+// matches reports whether a cancellation is for an operation.
+func (o *op) matches(by *uring.RawSQE) bool {
+	flags := by.OpFlags
+	byData := flags&(abi.IORING_ASYNC_CANCEL_FD|abi.IORING_ASYNC_CANCEL_ANY|abi.IORING_ASYNC_CANCEL_OP) == 0
+	switch {
+	case flags&abi.IORING_ASYNC_CANCEL_ANY != 0:
+		return true
+	case flags&abi.IORING_ASYNC_CANCEL_FD != 0 && o.e.Fd != by.Fd,
+		flags&abi.IORING_ASYNC_CANCEL_OP != 0 && uint32(o.e.Opcode) != by.Len,
+		(byData || flags&abi.IORING_ASYNC_CANCEL_USERDATA != 0) && o.e.UserData != by.Addr:
+		return false
+	}
+	return true
+}
+
+// stop ends an operation that waits. On a direct ring it may take some steps, as that of
+// an operation in a worker thread; an operation that waits for its file ends at once.
 func (k *Kernel) stop(o *op) {
 	o.leave()
 	o.state = ending
 	errno := syscall.ECANCELED
-	if o.fate.disturbed {
+	if o.effect.disturbed {
 		errno = syscall.EINTR
 	}
+	if o.ring.base().hooked {
+		k.finish(o, -int32(errno))
+		return
+	}
 	k.spread(k.order.IntN(10), o.scribble, func() { k.finish(o, -int32(errno)) })
+}
+
+// change carries out a POLL_REMOVE, which may also change a poll, and returns its
+// result.
+func (k *Kernel) change(by *op) int32 {
+	if by.effect.lost {
+		k.trace.count("lost change")
+		return -int32(by.effect.errno)
+	}
+	const update = abi.IORING_POLL_UPDATE_EVENTS | abi.IORING_POLL_UPDATE_USER_DATA
+	for _, o := range k.live.byData[by.e.Addr] {
+		if o.ring != by.ring || o.e.Opcode != abi.IORING_OP_POLL_ADD || o.state == linked {
+			continue
+		}
+		switch {
+		case o.state != waiting:
+			return -int32(syscall.EALREADY)
+		case by.e.Len&update == 0:
+			k.stop(o)
+			return 0
+		}
+		if by.e.Len&abi.IORING_POLL_UPDATE_USER_DATA != 0 {
+			k.live.rename(o, by.e.Off)
+		}
+		if by.e.Len&abi.IORING_POLL_UPDATE_EVENTS != 0 {
+			o.e.OpFlags = o.e.OpFlags&^0xffff | by.e.OpFlags&0xffff
+		}
+		o.rewatch()
+		return 0
+	}
+	return -int32(syscall.ENOENT)
 }
 
 // armTimeout starts the clock of a linked timeout.
@@ -61,19 +139,19 @@ func (k *Kernel) expire(o *op) {
 	o.timeout = nil
 	errno := syscall.EALREADY
 	switch {
-	case t.fate.lost:
+	case t.effect.lost:
 		k.note("lost timeout", o, 0)
-		errno = t.fate.errno
-	case o.state == waiting && o.fate.hit(k.o.Faults.LostLink):
+		errno = t.effect.errno
+	case o.state == waiting && o.effect.hit(k.o.Faults.LostLink):
 		k.note("lost timeout", o, 0)
-		errno = oneOf(o.fate.dice, syscall.EALREADY, syscall.ETIME)
+		errno = oneOf(o.effect.dice, syscall.EALREADY, syscall.ETIME)
 	case o.state == waiting:
 		errno = syscall.ETIME
-		k.outcome(o).Asked++
+		k.result(o).Asked++
 		k.stop(o)
-	case o.state == running && o.fate.disturbed:
-		k.outcome(o).Asked++
-		o.fate.errno = syscall.EINTR
+	case o.state == running && o.effect.disturbed:
+		k.result(o).Asked++
+		o.effect.errno = syscall.EINTR
 	}
 	k.finish(t, -int32(errno))
 }

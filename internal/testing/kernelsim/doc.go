@@ -1,49 +1,67 @@
 // SPDX-License-Identifier: MIT
 
-// Package kernelsim is a kernel in memory, for tests of what stands on a ring. Its
-// rings take the entries that the builders of package uring make, and complete
-// them in a random order and with faults that a seed decides, on any system
-// and under the race detector.
+// Package kernelsim simulates io_uring in memory, for tests of what stands on a ring. A
+// seed decides the order of completions and the faults.
 //
-// # What it can do
+// # One kernel, two front ends
 //
-// NOP, READ and WRITE on files in memory, and with FSYNC on descriptors of the
-// process (see [Host]), READ on pipes and POLL_ADD (also
-// multishot) on them, READ_MULTISHOT of pipes into provided buffers ([BufRing]),
-// TIMEOUT, ASYNC_CANCEL by user data, LINK, HARDLINK and
-// LINK_TIMEOUT. Anything else completes with EINVAL. What can go wrong, and how
-// often, is in [Faults]; the values there name the behaviour of Linux that
-// each stands for. A [Plan] has one thing go wrong instead of many by chance.
+// Operations, objects, provided buffers, cancellation, chains, timeouts and faults are
+// simulated in one place. A test reaches them in two ways:
 //
-// It is in the place of a ring. What stands below one, of package uring, is what
-// package simkern simulates.
+//   - [sys.SetSimulator] makes a [Kernel] answer the system calls of package uring: real
+//     code down to the memory of the queues runs on it. This needs a build with the race
+//     detector on Linux. Entries work on real descriptors of the process.
+//   - [Kernel.Open] returns a [Ring], which stands for [uring.Ring] itself. A reactor uses
+//     it through internal/ringhook. Entries work on files and pipes in memory, or through
+//     a [Host] on descriptors of the process.
 //
-// # What it checks
+// The second exists for tests in a bubble of testing/synctest. A goroutine that waits in
+// the netpoller or in a system call for a ring's descriptor is not durably blocked, so
+// that the clock of the bubble would stand still. A Ring wakes its [Parker] through a
+// sync.Cond instead. It also runs without the race detector, and on any system.
 //
-// A buffer belongs to the kernel until the completion. The simulated one uses
-// that right: it writes garbage into the buffer of a read at moments of its
-// choice and the data at the very end, and it looks at the buffer of a write at
-// the very end. A buffer that is used too early shows that, and the race
-// detector sees it too. After the completion nothing is touched. A provided buffer
-// is filled with garbage when it is given back. Two operations
-// that share a buffer, a submission that ends inside a chain, a ring that is
-// closed under its operations and other things that no careful user does are
-// kept for [Kernel.Violations].
+// # What is simulated
 //
-// [Outcome] tells what became of an operation that carries a number of the
-// test's in a field that no simulated operation reads (see [Tag]).
+//	both          NOP, POLL_ADD (also multishot), POLL_REMOVE, ASYNC_CANCEL, TIMEOUT, LINK, HARDLINK, LINK_TIMEOUT, CQE_SKIP_SUCCESS
+//	Ring          READ and WRITE of files in memory, READ and READ_MULTISHOT of pipes, provided buffers ([BufRing]); READ, WRITE and FSYNC of a Host
+//	system calls  READ, WRITE and their FIXED kinds; RECV (also multishot, and into provided buffers), SEND, ACCEPT (also multishot)
+//
+// Below package uring there are rings with and without an index array, with deferred task
+// work (at most twenty completions in an enter, or as many as are asked for), with
+// restrictions, registered buffers and rings of provided buffers. A ring's descriptor is
+// an eventfd that is readable while completions wait. Drains, fixed files, bundles and
+// polling threads are not simulated. An entry that is not simulated ends with EINVAL and,
+// below package uring, is a violation.
+//
+// # What can go wrong
+//
+// [Faults] are probabilities. A [Plan] makes one thing go wrong at a time: what, is a
+// [Fault]. [Bugs] are what no kernel does; they show that a test would notice.
+// docs/adding-a-fault.md adds one.
+//
+// # What is checked
+//
+// A buffer belongs to the kernel until the completion. The simulated one uses that right:
+// it writes garbage into a buffer that it will fill, and the data at the very end; it
+// reads a buffer that it empties at the very end, and below package uring compares it with
+// what it was. Provided buffers are filled with garbage when they are published. All
+// memory is Go's, so the race detector sees a use that is too early. [Kernel.Violations]
+// returns: operations that share a buffer; a buffer that changed before its completion;
+// one that is provided twice; memory that is unmapped, a group that is unregistered and a
+// ring that is closed while an operation in flight uses it; a submission that ends inside
+// a chain. Below package uring nothing keeps the memory of operations reachable: if the
+// collector has taken it, the process ends with "found bad pointer".
+//
+// [Kernel.Result] returns what became of an operation that carries a number of the test's
+// in a field that no simulated operation reads (see [Tag]).
 //
 // # What a seed replays
 //
-// Every decision about an operation (its faults, its delay) follows from the
-// seed, the object it works on and how many operations that object has seen;
-// every decision about a submission from the seed, the ring and how many
-// submissions it has seen. Neither follows from time. So a program that is
-// itself deterministic replays exactly. The order in which goroutines reach the
-// kernel, and with it the order in which it chooses among what is ready, belong
-// to the scheduler of Go: a test with several goroutines replays its plan and
-// its faults, not every interleaving.
-//
-// Delays are counted in steps of the kernel's goroutine or use short times;
-// under testing/synctest those cost nothing.
+// Every decision about an operation follows from the seed, its object and how many
+// operations the object has had; every decision about a submission from the seed, the ring
+// and how many submissions it has had. Neither follows from time. So a deterministic
+// program replays exactly. The order in which goroutines reach the kernel belongs to Go's
+// scheduler: a test with several goroutines replays its plan and its faults, not every
+// interleaving. Delays are counted in steps of the kernel's goroutine or use short times,
+// which cost nothing under testing/synctest.
 package kernelsim

@@ -6,10 +6,14 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/abi"
+	"github.com/ringside-io/ringside/uring"
 )
 
-// Faults are probabilities from 0 to 1 with which the kernel does what it may
-// do. The zero value is a kernel that completes everything at once and in full.
+// Faults are probabilities from 0 to 1 with which the kernel does what it may do. In the
+// zero value it completes everything at once and in full. Each field has a twin in
+// [Fault] or [Plan], which name one occasion instead of a probability.
 type Faults struct {
 	// Of an operation.
 	Delay       float64 // it takes some steps, or some milliseconds
@@ -19,8 +23,8 @@ type Faults struct {
 	Again       float64 // it ends with EAGAIN
 	Broken      float64 // it ends with EIO
 	NoSpace     float64 // a write ends with ENOSPC
-	NoBuffers   float64 // a stream ends with ENOBUFS
-	Exit        float64 // it ends with ECANCELED unasked: its submitter's thread has exited
+	NoBuffers   float64 // a multishot operation ends with ENOBUFS
+	Exit        float64 // it ends with ECANCELED without a cancellation: its submitter's thread has exited
 
 	// Of a cancellation.
 	LostCancel float64 // EALREADY, ENOENT or success, and the operation waits on
@@ -36,12 +40,145 @@ type Faults struct {
 
 	// Of a wait.
 	Return   float64 // a wait ends without a completion (EINTR)
-	LateWake float64 // a wake-up, or a parker's call, comes later
-	Spurious float64 // one comes that nobody asked for
+	LateWake float64 // a wakeup, or a parker's call, comes later
+	Spurious float64 // a wakeup comes without a reason
 	Unparked float64 // the parker fails
 
 	// Of completions.
 	Stale float64 // one comes again, after its operation is over
+}
+
+// Plan decides what goes wrong, one thing at a time, where [Faults] leave that to
+// chance. Its functions are called with the kernel's lock held and may be nil.
+type Plan struct {
+	// Op is called for each operation that begins, and for each further completion of
+	// a multishot operation on a descriptor. The kernel's own operations are left out.
+	Op func(e *uring.RawSQE) Fault
+	// Submit returns how many of n entries are taken, or the errno with which none is;
+	// split reports that the boundary may be inside a chain. After EBADF the ring is
+	// broken for good.
+	Submit func(n int) (take int, split bool, errno syscall.Errno)
+	// Wait reports whether a wait ends without a completion, Wake whether a wakeup, or
+	// a parker's call, comes later, Overflow whether a completion finds no room.
+	Wait, Wake, Overflow func() bool
+	// Park reports whether the parker fails.
+	Park func() bool
+}
+
+// Fault is what goes wrong with one operation.
+type Fault struct {
+	Errno   syscall.Errno // it ends with that after a while, and has done nothing
+	Unasked bool          // it ends with ECANCELED without a cancellation
+	Short   bool          // it transfers half
+	Late    bool          // its completion appears later than its end
+	Stale   bool          // its completion comes again
+	// Lost is for a cancellation or an update that reports Errno or success and has no
+	// effect, and for a linked timeout that fires without one.
+	Lost bool
+}
+
+// plannedSteps is how many steps something takes that a plan delays, and moment how
+// late it is otherwise.
+const (
+	plannedSteps = 6
+	moment       = 300 * time.Microsecond
+)
+
+func happens(f func() bool) bool { return f != nil && f() }
+
+// effect is what happens to one operation: what was drawn from the Faults, changed by
+// the plan.
+type effect struct {
+	dice
+	steps     int           // before it ends
+	wait      time.Duration // and before these
+	late      bool
+	lateBy    time.Duration // 0: by steps
+	short     bool          // a random length
+	half      bool
+	errno     syscall.Errno // with which it ends
+	exit      bool          // ECANCELED, exitAfter steps from its start
+	exitAfter int
+	noBuffers bool
+	disturbed bool
+	stale     bool
+	lost      bool
+}
+
+// draw decides about the next operation on an object. The caller holds mu.
+func (k *Kernel) draw(on *object) effect {
+	d := k.dice(uint64(on.fd), on.count)
+	on.count++
+	f := &k.o.Faults
+	t := effect{dice: d}
+	if d.hit(f.Delay) {
+		t.steps = 1 + d.IntN(20)
+		if d.IntN(4) == 0 {
+			t.wait = d.briefly()
+		}
+	}
+	if t.late = d.hit(f.Late); t.late && d.IntN(2) == 0 {
+		t.lateBy = d.briefly()
+	}
+	t.short = d.hit(f.Short)
+	for _, e := range []struct {
+		p     float64
+		errno syscall.Errno
+	}{{f.Interrupted, syscall.EINTR}, {f.Again, syscall.EAGAIN}, {f.Broken, syscall.EIO}, {f.NoSpace, syscall.ENOSPC}} {
+		if d.hit(e.p) {
+			t.errno = e.errno
+		}
+	}
+	t.exit, t.exitAfter = d.hit(f.Exit), d.IntN(10)
+	t.noBuffers = d.hit(f.NoBuffers)
+	t.disturbed = d.hit(f.Disturbed)
+	t.stale = d.hit(f.Stale)
+	return t
+}
+
+// plan applies the plan to an operation. The caller holds mu.
+func (k *Kernel) plan(o *op) {
+	if k.o.Plan.Op == nil {
+		return
+	}
+	p, t := k.o.Plan.Op(&o.e), &o.effect
+	if p == (Fault{}) {
+		return
+	}
+	t.lost = p.Lost || p.Errno != 0 && (o.e.Opcode == abi.IORING_OP_ASYNC_CANCEL || o.e.Opcode == abi.IORING_OP_POLL_REMOVE)
+	t.half = p.Short
+	if p.Errno != 0 {
+		t.errno = p.Errno
+	}
+	if p.Errno != 0 || p.Unasked || p.Short || p.Stale {
+		t.steps += plannedSteps // its buffer is the kernel's, and another's completion may come first
+	}
+	if p.Unasked {
+		t.exit, t.exitAfter = true, plannedSteps/2
+	}
+	if p.Late {
+		t.late, t.lateBy = true, moment
+	}
+	t.stale = t.stale || p.Stale
+}
+
+// length returns how many of n bytes an operation transfers.
+func (o *op) length(n int) int {
+	const block = 4096
+	switch {
+	case n <= 1:
+		return n
+	case o.effect.half && n > block && n%block == 0 && !o.socket(): // whole blocks, as direct transfers do
+		n = n / block / 2 * block
+	case o.effect.half:
+		n /= 2
+	case o.effect.short:
+		n = 1 + o.effect.IntN(n-1)
+	default:
+		return n
+	}
+	o.ring.base().k.trace.count("short")
+	return n
 }
 
 // dice are the random decisions about one thing.
@@ -79,52 +216,3 @@ func oneOf[T any](d dice, of ...T) T { return of[d.IntN(len(of))] }
 
 // briefly returns a time of up to three milliseconds.
 func (d dice) briefly() time.Duration { return time.Duration(d.IntN(3_000_000)) }
-
-// fate is what will happen to one operation.
-type fate struct {
-	dice
-	steps     int           // before it ends
-	wait      time.Duration // and before these
-	late      bool
-	lateBy    time.Duration // 0: by steps
-	short     bool
-	errno     syscall.Errno // with which it ends
-	exit      bool          // it is cancelled unasked, exitAfter steps from its start
-	exitAfter int
-	noBuffers bool
-	disturbed bool
-	stale     bool
-	half      bool // as a plan says
-	lost      bool
-}
-
-// fate decides about the next operation on an object.
-func (k *Kernel) fate(on *object) fate {
-	d := k.dice(uint64(on.fd), on.count)
-	on.count++
-	f := &k.o.Faults
-	t := fate{dice: d}
-	if d.hit(f.Delay) {
-		t.steps = 1 + d.IntN(20)
-		if d.IntN(4) == 0 {
-			t.wait = d.briefly()
-		}
-	}
-	if t.late = d.hit(f.Late); t.late && d.IntN(2) == 0 {
-		t.lateBy = d.briefly()
-	}
-	t.short = d.hit(f.Short)
-	for _, e := range []struct {
-		p     float64
-		errno syscall.Errno
-	}{{f.Interrupted, syscall.EINTR}, {f.Again, syscall.EAGAIN}, {f.Broken, syscall.EIO}, {f.NoSpace, syscall.ENOSPC}} {
-		if d.hit(e.p) {
-			t.errno = e.errno
-		}
-	}
-	t.exit, t.exitAfter = d.hit(f.Exit), d.IntN(10)
-	t.noBuffers = d.hit(f.NoBuffers)
-	t.disturbed = d.hit(f.Disturbed)
-	t.stale = d.hit(f.Stale)
-	return t
-}

@@ -25,51 +25,43 @@ type Host interface {
 // mu.
 func (o *op) hold() {
 	if o.on != nil && o.on.kind == isHost && o.state != over && o.held == 0 {
-		o.held = o.ring.k.o.Host.Hold(int(o.sqe.Raw().Fd))
+		o.held = o.ring.base().k.o.Host.Hold(int(o.e.Fd))
 	}
 }
 
 // drop ends what hold began. The caller holds mu.
 func (o *op) drop() {
 	if o.held > 0 {
-		o.ring.k.o.Host.Drop(int(o.held))
+		o.ring.base().k.o.Host.Drop(int(o.held))
 	}
 	o.held = 0
 }
 
 // holdAll is hold for all that a ring has. The caller holds mu.
-func (r *Ring) holdAll() {
-	for _, o := range r.k.live.all {
+func (k *Kernel) holdAll(r front) {
+	for _, o := range k.live.all {
 		if o.ring == r {
 			o.hold()
 		}
 	}
 }
 
-// takes reports whether an object knows the operation.
-func (on *object) takes(op uint8) bool {
-	if on.kind == isHost {
-		return op == abi.IORING_OP_READ || op == abi.IORING_OP_WRITE || op == abi.IORING_OP_FSYNC
-	}
-	return op != abi.IORING_OP_FSYNC
-}
-
 // askHost does the transfer of an operation on a descriptor of the process.
 func (k *Kernel) askHost(o *op) int32 {
-	fd := int(o.sqe.Raw().Fd)
+	fd := int(o.e.Fd)
 	switch {
 	case o.held < 0:
 		return o.held
 	case o.held > 0:
 		fd = int(o.held)
 	}
-	if o.sqe.Raw().Opcode == abi.IORING_OP_FSYNC {
+	if o.e.Opcode == abi.IORING_OP_FSYNC {
 		return k.o.Host.Sync(fd)
 	}
-	n := o.length(int(o.sqe.Raw().Len))
+	n := o.length(int(o.e.Len))
 	p := o.memory()[:n]
-	if o.sqe.Raw().Opcode == abi.IORING_OP_READ {
-		return k.o.Host.Read(fd, p, int64(o.sqe.Raw().Off))
+	if o.e.Opcode == abi.IORING_OP_READ {
+		return k.o.Host.Read(fd, p, int64(o.e.Off))
 	}
-	return k.o.Host.Write(fd, p, int64(o.sqe.Raw().Off))
+	return k.o.Host.Write(fd, p, int64(o.e.Off))
 }

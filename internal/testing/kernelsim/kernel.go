@@ -4,10 +4,13 @@ package kernelsim
 
 import (
 	"fmt"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/uring"
 )
 
 // Options configure a kernel.
@@ -22,71 +25,90 @@ type Options struct {
 	// BusyOnOverflow makes submissions answer EBUSY while completions that
 	// overflowed wait, as kernels up to 5.18 do.
 	BusyOnOverflow bool
-	// Host, when not nil, does the operations on descriptors of the process, so
-	// that what stands on files can be tested: those below FirstFD, where the
-	// kernel's own descriptors begin.
+	// Host, when not nil, does the operations of direct rings on descriptors of the
+	// process: those below FirstFD, where the kernel's own descriptors begin.
 	Host    Host
 	FirstFD int
 }
 
 // Kernel is what the rings of one test share. Its methods may be called
-// concurrently.
+// concurrently. As a [sys.Simulator] it serves the rings that package uring opens.
 type Kernel struct {
 	o Options
 
-	mu       sync.Mutex
-	order    dice
-	chores   *Chores
-	objects  []*object
-	hosts    map[int32]*object
-	rings    []*Ring
-	live     live
-	pages    map[uint64][]*op // those alive, by the pages of their buffers
-	outcomes map[uint64]*Outcome
-	wrong    []string
-	trace    trace
-	bugs     bugState
-	cancels  uint64
-	done     chan struct{}
+	mu      sync.Mutex
+	ended   *sync.Cond // an operation has
+	order   dice
+	tasks   *tasks
+	objects []*object
+	outside map[int32]*object // descriptors of the process
+	rings   []front
+	live    live
+	pages   map[uint64][]*op // those alive, by the pages of their buffers
+	results map[uint64]*Result
+	wrong   []string
+	trace   trace
+	bugs    bugState
+	cancels uint64
+	poll    poller
+	done    sync.WaitGroup
 }
 
-// New starts a kernel. It has one goroutine, until [Kernel.Close].
+// New starts a kernel. It has goroutines until [Kernel.Close].
 func New(o Options) *Kernel {
-	k := &Kernel{o: o, outcomes: make(map[uint64]*Outcome), hosts: make(map[int32]*object), pages: make(map[uint64][]*op), done: make(chan struct{})}
+	k := &Kernel{o: o, results: make(map[uint64]*Result), outside: make(map[int32]*object), pages: make(map[uint64][]*op)}
 	if o.Memory == nil {
 		k.o.Memory = sys.At[byte]
 	}
+	k.ended = sync.NewCond(&k.mu)
 	k.order = k.dice(ofKernel, 0)
-	k.chores = NewChores(&k.mu, k.order.Rand)
+	k.tasks = newTasks(&k.mu, k.order.Rand)
 	k.bugs.left = o.Bugs
 	k.nothing() // descriptor 0 is no object
-	go func() {
-		defer close(k.done)
-		k.chores.Run()
-	}()
+	k.done.Go(k.tasks.run)
 	return k
 }
 
-// Close ends the kernel's goroutine and waits for it.
-func (k *Kernel) Close() {
+// Settle waits until nothing is in flight that belongs to rings that are closed:
+// its memory is the kernel's until then.
+func (k *Kernel) Settle() {
 	k.mu.Lock()
-	k.chores.Stop()
+	defer k.mu.Unlock()
+	for slices.ContainsFunc(k.live.all, func(o *op) bool { return o.ring.base().closed }) {
+		k.ended.Wait()
+	}
+}
+
+// Close ends the kernel's goroutines and waits for them. If package uring has opened
+// rings, they should be closed, and Close settles first.
+func (k *Kernel) Close() {
+	if k.polls() {
+		k.Settle()
+	}
+	k.mu.Lock()
+	k.tasks.stop()
+	k.poll.wake()
 	k.mu.Unlock()
-	<-k.done
+	k.done.Wait()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, o := range k.live.all {
 		o.drop()
+		o.release()
 	}
+	for _, r := range k.rings {
+		r.silence()
+	}
+	k.poll.close()
 }
 
 // soon does something after a number of steps. The caller holds mu.
-func (k *Kernel) soon(steps int, run func()) { k.chores.Spread(steps, nil, run) }
+func (k *Kernel) soon(steps int, run func()) { k.tasks.spread(steps, nil, run) }
 
-func (k *Kernel) spread(steps int, tick, run func()) { k.chores.Spread(steps, tick, run) }
+func (k *Kernel) spread(steps int, tick, run func()) { k.tasks.spread(steps, tick, run) }
 
 // later does something after a time. The caller holds mu.
-func (k *Kernel) later(d time.Duration, run func()) *time.Timer { return k.chores.Later(d, run) }
+func (k *Kernel) later(d time.Duration, run func()) *time.Timer { return k.tasks.later(d, run) }
 
 // violation keeps what a user of the kernel did wrong. The caller holds mu.
 func (k *Kernel) violation(format string, args ...any) {
@@ -101,17 +123,107 @@ func (k *Kernel) violation(format string, args ...any) {
 func (k *Kernel) Violations() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return append([]string(nil), k.wrong...)
+	return slices.Clone(k.wrong)
 }
 
 // Failed reports whether a ring, or its parker, has failed for good.
 func (k *Kernel) Failed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, r := range k.rings {
-		if r.broken() {
-			return true
+	return slices.ContainsFunc(k.rings, func(r front) bool { return r.base().broken() })
+}
+
+// Unmapped implements [sys.Simulator].
+func (k *Kernel) Unmapped(addr uint64, size int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, o := range k.live.all {
+		if o.uses(addr, size) {
+			k.violation("memory is unmapped while %v has it", o)
 		}
 	}
-	return false
+}
+
+// front is one of the two front ends of the kernel: a [Ring] in the place of
+// [uring.Ring], or a ring whose memory and system calls are the kernel's, below it. Its
+// methods are called with mu held.
+type front interface {
+	base() *ringBase
+	take() *op     // the next entry that was published
+	push(p posted) // a completion appears
+	full() bool    // the next completion overflows
+	signal()       // wake the waiters
+	silence()      // the kernel ends
+}
+
+// ringBase is what both front ends have. The kernel's mu guards it.
+type ringBase struct {
+	k        *Kernel
+	id       int
+	pinned   bool // the thread that submits does not exit
+	hooked   bool // at the system calls
+	submits  uint64
+	refusing int
+	refusal  error
+	arrived  *sync.Cond
+	backlog  []posted // completions that overflowed
+	failed   bool
+	unparked bool // the parker has failed
+	closed   bool
+	left     int // operations with a tag in flight at Close
+	groups   map[uint16]*group
+	limits   *restrictions // nil for none
+}
+
+func (b *ringBase) base() *ringBase { return b }
+
+// broken reports whether the ring, or its parker, has failed for good.
+func (b *ringBase) broken() bool { return b.failed || b.unparked }
+
+// posted is a completion.
+type posted struct {
+	cqe      uring.CQE
+	stale    bool // it comes again
+	overflow bool // it finds no room
+}
+
+// fail makes everything that enters the kernel through a ring fail. The caller holds mu.
+func (k *Kernel) fail(r front) {
+	b := r.base()
+	b.failed = true
+	k.trace.add(event{what: "fatal", ring: b.id})
+	k.holdAll(r)
+	r.signal()
+}
+
+// closing ends what a ring has in flight, some time later: its memory is in use until
+// then. That is a violation unless the ring has failed. The caller holds mu.
+func (k *Kernel) closing(r front) {
+	b := r.base()
+	for _, o := range slices.Clone(k.live.all) {
+		if o.ring != r {
+			continue
+		}
+		if o.tag() != 0 {
+			b.left++
+		}
+		if !o.internal() && !b.broken() && (!b.hooked || o.owns()) {
+			k.violation("ring %d closed with an operation in flight: %v", b.id, o)
+		}
+		o.leave()
+		if o.state == running || o.state == waiting {
+			o.state = ending
+			end := func() {
+				k.spread(1+k.order.IntN(20), o.scribble, func() { k.finish(o, -int32(syscall.ECANCELED)) })
+			}
+			if b.hooked {
+				o.scribble()
+				k.later(moment, end)
+			} else {
+				end()
+			}
+		}
+	}
+	b.closed = true
+	k.trace.add(event{what: "close", ring: b.id})
 }

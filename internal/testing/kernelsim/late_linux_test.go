@@ -54,11 +54,11 @@ func lateWrite(t *testing.T, seed uint64) bool {
 
 	submissions := 0
 	k := New(Options{Seed: seed, Host: Files{}, FirstFD: 1 << 20, Faults: Faults{Delay: 1},
-		Plan: Plan{Submit: func(n int) (int, bool, error) {
+		Plan: Plan{Submit: func(n int) (int, bool, syscall.Errno) {
 			if submissions++; submissions > 1 {
 				return 0, false, syscall.EBADF
 			}
-			return n, false, nil
+			return n, false, 0
 		}}})
 	defer k.Close()
 	r := k.Open(RingOptions{Entries: 8, CQEntries: 8})

@@ -2,6 +2,12 @@
 
 package kernelsim
 
+import (
+	"syscall"
+
+	"github.com/ringside-io/ringside/internal/abi"
+)
+
 // object is what a descriptor names.
 type object struct {
 	fd    int
@@ -21,8 +27,9 @@ const (
 	isNothing kind = iota // operations that need no descriptor
 	isFile
 	isPipe
-	isWake // an eventfd
-	isHost // a descriptor of the process: see [Host]
+	isWake       // an eventfd
+	isHost       // a descriptor of the process: see [Host]
+	isDescriptor // one, of rings below package uring
 )
 
 // add makes an object. The caller holds mu.
@@ -39,21 +46,50 @@ func (k *Kernel) nothing() *object {
 	return k.objects[0]
 }
 
-// object returns that of a descriptor, nil if there is none.
-func (k *Kernel) object(fd int32) *object {
-	i := int(fd) - k.o.FirstFD
-	switch {
-	case i > 0 && i < len(k.objects):
-		return k.objects[i]
-	case k.o.Host == nil || fd < 0 || i >= 0:
-		return nil
+// object returns that of an operation's descriptor, nil if there is none.
+func (k *Kernel) object(o *op) *object {
+	fd, kind := o.e.Fd, isDescriptor
+	if !o.ring.base().hooked {
+		i := int(fd) - k.o.FirstFD
+		switch {
+		case i > 0 && i < len(k.objects):
+			return k.objects[i]
+		case k.o.Host == nil || fd < 0 || i >= 0:
+			return nil
+		}
+		kind = isHost
 	}
-	on := k.hosts[fd]
-	if on == nil {
-		on = &object{fd: int(fd), kind: isHost}
-		k.hosts[fd] = on
+	on := k.outside[fd]
+	if on == nil || on.kind != kind {
+		on = &object{fd: int(fd), kind: kind}
+		k.outside[fd] = on
 	}
 	return on
+}
+
+// takes returns with which error an object refuses an operation.
+func (on *object) takes(o *op) syscall.Errno {
+	is := func(ops ...uint8) syscall.Errno {
+		for _, op := range ops {
+			if o.e.Opcode == op {
+				return 0
+			}
+		}
+		return syscall.EINVAL
+	}
+	switch on.kind {
+	case isNothing:
+		return is(abi.IORING_OP_NOP, abi.IORING_OP_TIMEOUT, abi.IORING_OP_ASYNC_CANCEL, abi.IORING_OP_POLL_REMOVE)
+	case isHost:
+		return is(abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_FSYNC)
+	case isDescriptor:
+		return o.open()
+	case isPipe:
+		if o.e.Opcode == abi.IORING_OP_READ_MULTISHOT && o.group() != nil {
+			return 0
+		}
+	}
+	return is(abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_POLL_ADD)
 }
 
 // own returns the object that the test names, which must be one of the kernel's.
@@ -153,19 +189,33 @@ func (k *Kernel) serve(on *object) {
 		k.finish(o, 8)
 		return
 	}
-	if o.stream() {
+	if o.multishot() {
 		k.provide(o)
 		return
 	}
-	n := min(uint64(o.sqe.Raw().Len), on.sent-on.taken)
-	if o.fate.half {
-		n = (n + 1) / 2
-	} else if o.fate.short && n > 1 {
-		n = 1 + o.fate.Uint64N(n-1)
-	}
+	n := o.length(int(min(uint64(o.e.Len), on.sent-on.taken)))
 	p := o.memory()[:n]
 	PipeBytes(p, on.taken)
-	on.taken += n
-	k.outcome(o).Data = append([]byte(nil), p...)
+	on.taken += uint64(n)
+	k.result(o).Data = append([]byte(nil), p...)
 	k.finish(o, int32(n))
+}
+
+// EventShift: the result of each event of a multishot poll of a pipe is POLLIN and, from
+// this bit on, how many events of that operation came before.
+const EventShift = 4
+
+// pollEvent reports that there is data.
+func (k *Kernel) pollEvent(o *op) {
+	if o.state != waiting {
+		return
+	}
+	switch {
+	case !o.multishot():
+		k.finish(o, 1)
+	case o.effect.noBuffers && o.shots > 0:
+		k.finish(o, -int32(syscall.ENOBUFS))
+	default:
+		k.shot(o, 1|o.shots<<EventShift, 0)
+	}
 }

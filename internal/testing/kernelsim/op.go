@@ -4,6 +4,7 @@ package kernelsim
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"syscall"
 	"time"
@@ -12,23 +13,26 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// op is an operation that the kernel holds.
+// op is an operation that the kernel has.
 type op struct {
-	ring  *Ring
-	sqe   uring.SQE
-	state state
-	fate  fate
-	on    *object
-	place int   // among those that are alive
-	held  int32 // the descriptor in the place of the entry's, a negative errno, or 0: see hold
+	ring   front
+	e      uring.RawSQE
+	state  state
+	effect effect
+	on     *object
+	place  int // among those that are alive
 
 	next    *op           // the rest of its chain
 	timeout *op           // a linked timeout
 	span    time.Duration // of a timeout
 	timer   *time.Timer
-	events  int32 // of a stream
+	shots   int32 // completions so far of a multishot operation
 
-	finalFlags uring.CQEFlags // of the last completion of a stream
+	flags    uring.CQEFlags // of the last completion
+	overflow bool           // the last completion finds no room
+
+	held int32       // on a [Host]: the descriptor in the place of the entry's, a negative errno, or 0
+	desc *descriptor // on a descriptor of the process, below package uring
 }
 
 // state is where an operation stands.
@@ -46,39 +50,146 @@ func (s state) String() string {
 	return [...]string{"linked", "running", "waiting", "ending", "over"}[s]
 }
 
-func (o *op) code() uring.Op { return uring.Op(o.sqe.Raw().Opcode) }
+func (o *op) code() uring.Op { return uring.Op(o.e.Opcode) }
 
-func (o *op) tag() uint64 { return o.sqe.Raw().Addr3 }
+func (o *op) tag() uint64 { return o.e.Addr3 }
 
-func (o *op) internal() bool { return o.on != nil && o.on.kind == isWake }
-
-func (o *op) stream() bool {
-	return o.sqe.Raw().Opcode == abi.IORING_OP_POLL_ADD && o.sqe.Raw().Len&abi.IORING_POLL_ADD_MULTI != 0 ||
-		o.sqe.Raw().Opcode == abi.IORING_OP_READ_MULTISHOT
+func (o *op) String() string {
+	return fmt.Sprintf("%v of descriptor %d, user data %x, tag %d", o.code(), o.e.Fd, o.e.UserData, o.tag())
 }
 
-// moves reports whether the operation uses a buffer.
-func (o *op) moves() bool {
-	return o.sqe.Raw().Opcode == abi.IORING_OP_READ || o.sqe.Raw().Opcode == abi.IORING_OP_WRITE
+// internal reports whether the operation is the kernel's own.
+func (o *op) internal() bool { return o.on != nil && o.on.kind == isWake }
+
+// multishot reports whether the operation may complete several times.
+func (o *op) multishot() bool {
+	switch o.e.Opcode {
+	case abi.IORING_OP_POLL_ADD:
+		return o.e.Len&abi.IORING_POLL_ADD_MULTI != 0
+	case abi.IORING_OP_RECV:
+		return o.e.Ioprio&abi.IORING_RECV_MULTISHOT != 0
+	case abi.IORING_OP_ACCEPT:
+		return o.e.Ioprio&abi.IORING_ACCEPT_MULTISHOT != 0
+	}
+	return o.e.Opcode == abi.IORING_OP_READ_MULTISHOT
+}
+
+// transfers reports whether the operation reads or writes a file, in a worker thread or
+// a device.
+func (o *op) transfers() bool {
+	switch o.e.Opcode {
+	case abi.IORING_OP_READ, abi.IORING_OP_READ_FIXED, abi.IORING_OP_WRITE, abi.IORING_OP_WRITE_FIXED:
+		return true
+	}
+	return false
+}
+
+func (o *op) socket() bool {
+	return o.e.Opcode == abi.IORING_OP_RECV || o.e.Opcode == abi.IORING_OP_SEND
+}
+
+// fills reports whether the kernel writes into memory that the entry names.
+func (o *op) fills() bool {
+	switch o.e.Opcode {
+	case abi.IORING_OP_READ, abi.IORING_OP_READ_FIXED:
+		return true
+	case abi.IORING_OP_RECV:
+		return o.e.Flags&abi.IOSQE_BUFFER_SELECT == 0
+	}
+	return false
+}
+
+// empties reports whether the kernel reads memory that the entry names.
+func (o *op) empties() bool {
+	switch o.e.Opcode {
+	case abi.IORING_OP_WRITE, abi.IORING_OP_WRITE_FIXED, abi.IORING_OP_SEND:
+		return true
+	}
+	return false
+}
+
+// moves reports whether the operation uses a buffer of the entry.
+func (o *op) moves() bool { return o.fills() || o.empties() }
+
+// owns reports whether the operation has something that its user must wait for: memory,
+// or connections.
+func (o *op) owns() bool {
+	return o.state != over && (o.moves() || o.group() != nil || o.e.Opcode == abi.IORING_OP_ACCEPT)
 }
 
 // memory returns the operation's buffer.
 func (o *op) memory() []byte {
-	if o.on != nil && o.on.kind == isWake {
-		return o.ring.wakeBuf
+	if o.internal() {
+		return o.ring.(*Ring).wakeBuf
 	}
-	return o.ring.k.o.Memory(o.sqe.Raw().Addr, int(o.sqe.Raw().Len))
+	return o.ring.base().k.o.Memory(o.e.Addr, int(o.e.Len))
 }
 
-// claim makes an operation alive and checks that its buffer belongs to nobody
-// else.
+// uses reports whether memory is the operation's. If so it forgets that, because the
+// memory is gone.
+func (o *op) uses(addr uint64, size int) bool {
+	overlaps := func(from uint64, n uint32) bool { return from < addr+uint64(size) && addr < from+uint64(n) }
+	if o.moves() && o.e.Len > 0 && overlaps(o.e.Addr, o.e.Len) {
+		o.ring.base().k.unclaimPages(o)
+		o.e.Len = 0
+		return true
+	}
+	if g := o.group(); g != nil && slices.ContainsFunc(g.has, func(p provided) bool { return overlaps(p.addr, p.n) }) {
+		g.has = nil
+		return true
+	}
+	return false
+}
+
+// live is the operations that are alive, in no order, and by their user data.
+type live struct {
+	all    []*op
+	byData map[uint64][]*op
+}
+
+func (l *live) add(o *op) {
+	if l.byData == nil {
+		l.byData = make(map[uint64][]*op)
+	}
+	o.place = len(l.all)
+	l.all = append(l.all, o)
+	l.byData[o.e.UserData] = append(l.byData[o.e.UserData], o)
+}
+
+func (l *live) remove(o *op) {
+	last := len(l.all) - 1
+	l.all[o.place] = l.all[last]
+	l.all[o.place].place = o.place
+	l.all[last] = nil
+	l.all = l.all[:last]
+	l.forget(o)
+}
+
+// forget takes an operation from the list of its user data.
+func (l *live) forget(o *op) {
+	left := slices.DeleteFunc(l.byData[o.e.UserData], func(x *op) bool { return x == o })
+	if l.byData[o.e.UserData] = left; len(left) == 0 {
+		delete(l.byData, o.e.UserData)
+	}
+}
+
+// rename changes an operation's user data.
+func (l *live) rename(o *op, data uint64) {
+	l.forget(o)
+	o.e.UserData = data
+	l.byData[data] = append(l.byData[data], o)
+}
+
+// claim makes an operation alive and checks that no other has its buffer.
 func (k *Kernel) claim(o *op) {
-	k.outcome(o).Submitted++
+	k.result(o).Submitted++
 	k.live.add(o)
+	var said *op
 	for page := range o.pages {
 		for _, x := range k.pages[page] {
-			if x.overlaps(o) && (o.sqe.Raw().Opcode == abi.IORING_OP_READ || x.sqe.Raw().Opcode == abi.IORING_OP_READ) {
-				k.violation("the buffer of user data %x, tag %d, is still that of user data %x, tag %d", o.sqe.Raw().UserData, o.tag(), x.sqe.Raw().UserData, x.tag())
+			if x != said && x.overlaps(o) && (o.fills() || x.fills()) {
+				k.violation("the buffer of %v is still that of %v", o, x)
+				said = x
 			}
 		}
 		k.pages[page] = append(k.pages[page], o)
@@ -88,6 +199,10 @@ func (k *Kernel) claim(o *op) {
 // unclaim ends what claim began.
 func (k *Kernel) unclaim(o *op) {
 	k.live.remove(o)
+	k.unclaimPages(o)
+}
+
+func (k *Kernel) unclaimPages(o *op) {
 	for page := range o.pages {
 		left := slices.DeleteFunc(k.pages[page], func(x *op) bool { return x == o })
 		if k.pages[page] = left; len(left) == 0 {
@@ -99,10 +214,10 @@ func (k *Kernel) unclaim(o *op) {
 // pages yields the pages of memory that the buffer touches.
 func (o *op) pages(yield func(page uint64) bool) {
 	const bits = 12
-	if !o.moves() || o.sqe.Raw().Len == 0 {
+	if !o.moves() || o.e.Len == 0 {
 		return
 	}
-	for page := o.sqe.Raw().Addr >> bits; page <= (o.sqe.Raw().Addr+uint64(o.sqe.Raw().Len)-1)>>bits; page++ {
+	for page := o.e.Addr >> bits; page <= (o.e.Addr+uint64(o.e.Len)-1)>>bits; page++ {
 		if !yield(page) {
 			return
 		}
@@ -111,61 +226,56 @@ func (o *op) pages(yield func(page uint64) bool) {
 
 // overlaps reports whether two operations share memory.
 func (o *op) overlaps(x *op) bool {
-	return o.sqe.Raw().Addr < x.sqe.Raw().Addr+uint64(x.sqe.Raw().Len) && x.sqe.Raw().Addr < o.sqe.Raw().Addr+uint64(o.sqe.Raw().Len)
+	return o.e.Addr < x.e.Addr+uint64(x.e.Len) && x.e.Addr < o.e.Addr+uint64(o.e.Len)
 }
 
 // timespec reads the time of a timeout, as the kernel does when it takes the
 // entry.
 func (k *Kernel) timespec(o *op) time.Duration {
-	p := k.o.Memory(o.sqe.Raw().Addr, 16)
+	p := k.o.Memory(o.e.Addr, 16)
 	return time.Duration(binary.NativeEndian.Uint64(p))*time.Second + time.Duration(binary.NativeEndian.Uint64(p[8:]))
 }
 
 // start begins an operation. The caller holds mu.
 func (k *Kernel) start(o *op) {
-	if o.ring.closed {
+	if o.ring.base().closed {
 		k.finish(o, -int32(syscall.ECANCELED))
 		return
 	}
+	if !o.ring.base().limits.allows(&o.e) {
+		k.finish(o, -int32(syscall.EACCES))
+		return
+	}
 	on := k.nothing()
-	switch o.sqe.Raw().Opcode {
-	case abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_POLL_ADD, abi.IORING_OP_READ_MULTISHOT, abi.IORING_OP_FSYNC:
-		on = k.object(o.sqe.Raw().Fd)
+	switch o.e.Opcode {
+	case abi.IORING_OP_NOP, abi.IORING_OP_TIMEOUT, abi.IORING_OP_LINK_TIMEOUT, abi.IORING_OP_ASYNC_CANCEL, abi.IORING_OP_POLL_REMOVE:
+	case abi.IORING_OP_READ, abi.IORING_OP_READ_FIXED, abi.IORING_OP_WRITE, abi.IORING_OP_WRITE_FIXED, abi.IORING_OP_FSYNC,
+		abi.IORING_OP_POLL_ADD, abi.IORING_OP_READ_MULTISHOT, abi.IORING_OP_RECV, abi.IORING_OP_SEND, abi.IORING_OP_ACCEPT:
+		on = k.object(o)
 	}
 	if on == nil {
 		k.finish(o, -int32(syscall.EBADF))
 		return
 	}
 	o.on = on
-	if o.ring.broken() {
+	if o.ring.base().broken() {
 		o.hold()
 	}
 	if !o.internal() {
-		o.fate = k.fate(on)
+		o.effect = k.draw(on)
 		k.plan(o)
 	}
-	if !on.takes(o.sqe.Raw().Opcode) {
-		k.finish(o, -int32(syscall.EINVAL))
+	if errno := on.takes(o); errno != 0 {
+		k.finish(o, -int32(errno))
 		return
 	}
-	switch o.sqe.Raw().Opcode {
-	case abi.IORING_OP_NOP, abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_FSYNC:
-		if on.kind == isPipe || on.kind == isWake {
-			on.waiting = append(on.waiting, o)
-			k.await(o)
-			return
-		}
+	switch o.e.Opcode {
+	case abi.IORING_OP_NOP:
 		k.proceed(o)
-	case abi.IORING_OP_READ_MULTISHOT:
-		if b := o.group(); b == nil || on.kind != isPipe {
-			k.finish(o, -int32(syscall.EINVAL))
-			return
-		}
-		on.waiting = append(on.waiting, o)
-		k.await(o)
-	case abi.IORING_OP_POLL_ADD:
-		on.polls = append(on.polls, o)
-		k.await(o)
+	case abi.IORING_OP_ASYNC_CANCEL:
+		k.finish(o, k.cancel(o))
+	case abi.IORING_OP_POLL_REMOVE:
+		k.finish(o, k.change(o))
 	case abi.IORING_OP_TIMEOUT:
 		o.timer = k.later(k.timespec(o), func() {
 			if o.state == waiting {
@@ -173,10 +283,24 @@ func (k *Kernel) start(o *op) {
 			}
 		})
 		k.await(o)
-	case abi.IORING_OP_ASYNC_CANCEL:
-		k.finish(o, k.cancel(o))
 	default:
-		k.finish(o, -int32(syscall.EINVAL))
+		k.startOn(o)
+	}
+}
+
+// startOn begins an operation on an object.
+func (k *Kernel) startOn(o *op) {
+	switch on := o.on; {
+	case on.kind == isDescriptor:
+		k.startDescriptor(o)
+	case o.e.Opcode == abi.IORING_OP_POLL_ADD:
+		on.polls = append(on.polls, o)
+		k.await(o)
+	case on.kind == isPipe || on.kind == isWake:
+		on.waiting = append(on.waiting, o)
+		k.await(o)
+	default:
+		k.proceed(o)
 	}
 }
 
@@ -190,18 +314,18 @@ func (k *Kernel) await(o *op) {
 		return
 	}
 	k.mayExit(o)
-	steps, errno := o.fate.steps, o.fate.errno
+	steps, errno := o.effect.steps, o.effect.errno
 	k.spread(steps, o.scribble, func() {
 		switch {
 		case o.state != waiting:
 		case errno != 0 && errno != syscall.ENOSPC:
 			o.leave()
 			k.finish(o, -int32(errno))
-		case o.sqe.Raw().Opcode == abi.IORING_OP_POLL_ADD:
+		case o.e.Opcode == abi.IORING_OP_POLL_ADD:
 			if o.on.sent > o.on.taken {
 				k.pollEvent(o)
 			}
-		case o.sqe.Raw().Opcode == abi.IORING_OP_READ, o.sqe.Raw().Opcode == abi.IORING_OP_READ_MULTISHOT:
+		case o.e.Opcode == abi.IORING_OP_READ, o.e.Opcode == abi.IORING_OP_READ_MULTISHOT:
 			k.serve(o.on)
 		}
 	})
@@ -212,7 +336,7 @@ func (k *Kernel) proceed(o *op) {
 	o.state = running
 	k.armTimeout(o)
 	k.mayExit(o)
-	t := &o.fate
+	t := &o.effect
 	switch {
 	case t.wait > 0:
 		k.later(t.wait, func() { k.spread(t.steps, o.scribble, func() { k.conclude(o) }) })
@@ -226,13 +350,13 @@ func (k *Kernel) proceed(o *op) {
 // mayExit cancels an operation some time later, because the thread of its
 // submitter exits.
 func (k *Kernel) mayExit(o *op) {
-	if !o.fate.exit || o.ring.o.Pinned { // whose thread stays
+	if !o.effect.exit || o.ring.base().pinned { // whose thread stays
 		return
 	}
-	k.soon(o.fate.exitAfter, func() {
+	k.soon(o.effect.exitAfter, func() {
 		if o.state == running || o.state == waiting {
 			o.leave()
-			k.outcome(o).Unasked++
+			k.result(o).Unasked++
 			k.note("exit", o, 0)
 			k.finish(o, -int32(syscall.ECANCELED))
 		}
@@ -244,48 +368,58 @@ func (k *Kernel) conclude(o *op) {
 	if o.state != running {
 		return
 	}
-	errno := o.fate.errno
-	if errno == syscall.ENOSPC && o.sqe.Raw().Opcode != abi.IORING_OP_WRITE {
+	errno := o.effect.errno
+	if errno == syscall.ENOSPC && o.e.Opcode != abi.IORING_OP_WRITE && o.e.Opcode != abi.IORING_OP_WRITE_FIXED {
 		errno = 0
 	}
 	switch {
 	case errno != 0:
 		k.finish(o, -int32(errno))
-	case o.sqe.Raw().Opcode == abi.IORING_OP_NOP:
+	case o.e.Opcode == abi.IORING_OP_NOP:
 		k.finish(o, 0)
 	case o.on.kind == isHost:
 		k.finish(o, k.askHost(o))
+	case o.on.kind == isDescriptor:
+		k.finish(o, k.transferDescriptor(o))
 	default:
 		k.finish(o, k.transfer(o))
 	}
 }
 
-// transfer moves the bytes of a read or write.
+// transfer moves the bytes of a read or write of a file in memory.
 func (k *Kernel) transfer(o *op) int32 {
 	data := o.on.data
-	data = data[min(o.sqe.Raw().Off, uint64(len(data))):]
-	n := o.length(min(int(o.sqe.Raw().Len), len(data)))
+	data = data[min(o.e.Off, uint64(len(data))):]
+	n := o.length(min(int(o.e.Len), len(data)))
 	if n == 0 {
 		return 0
 	}
 	p := o.memory()[:n]
-	if o.sqe.Raw().Opcode == abi.IORING_OP_READ {
+	if o.fills() {
 		copy(p, data)
 	} else {
 		copy(data, p)
 	}
-	k.outcome(o).Data = append([]byte(nil), p...)
+	k.result(o).Data = append([]byte(nil), p...)
 	return int32(n)
 }
 
-// scribble writes garbage into a part of the buffer of a read, which is the
-// kernel's until the operation ends.
+// scribble writes garbage into a part of memory that the operation is to fill: it is
+// the kernel's until the operation ends.
 func (o *op) scribble() {
-	if o.state == over || o.sqe.Raw().Opcode != abi.IORING_OP_READ || o.sqe.Raw().Len == 0 || o.internal() {
+	if o.state == over || o.internal() {
 		return
 	}
-	k := o.ring.k
-	p := o.memory()
+	k := o.ring.base().k
+	var p []byte
+	switch g := o.group(); {
+	case o.fills() && o.e.Len > 0:
+		p = o.memory()
+	case g != nil && o.desc != nil && len(g.has) > 0:
+		p = g.has[k.order.IntN(len(g.has))].memory()
+	default:
+		return
+	}
 	from := k.order.IntN(len(p))
 	p = p[from : from+k.order.IntN(min(len(p)-from, 16))+1]
 	for i := range p {
@@ -293,7 +427,7 @@ func (o *op) scribble() {
 	}
 }
 
-// leave takes an operation out of the lists of those who wait.
+// leave takes an operation out of the lists of those that wait.
 func (o *op) leave() {
 	if o.on == nil {
 		return
@@ -301,6 +435,21 @@ func (o *op) leave() {
 	is := func(x *op) bool { return x == o }
 	o.on.waiting = slices.DeleteFunc(o.on.waiting, is)
 	o.on.polls = slices.DeleteFunc(o.on.polls, is)
+}
+
+// shot completes a multishot operation, which goes on. Like the kernel's it ends with
+// what it has when the completion queue is full. It reports whether it goes on.
+func (k *Kernel) shot(o *op, res int32, flags uring.CQEFlags) bool {
+	o.shots++
+	if o.overflow = happens(k.o.Plan.Overflow); o.overflow || o.ring.full() {
+		k.note("full stream", o, res)
+		o.flags, o.overflow = flags, true
+		k.finish(o, res)
+		return false
+	}
+	k.note("event", o, res)
+	k.post(o, res, flags|uring.CQEMore)
+	return true
 }
 
 // finish ends an operation: its memory is not touched any more, and its
@@ -312,21 +461,26 @@ func (k *Kernel) finish(o *op, res int32) {
 	o.state = over
 	o.leave()
 	o.drop()
+	o.release()
 	k.unclaim(o)
 	if o.timer != nil {
 		o.timer.Stop()
 	}
-	out := k.outcome(o)
+	out := k.result(o)
 	out.Ended++
 	out.Res = res
 	if res < 0 {
 		k.trace.count(syscall.Errno(-res).Error())
 	}
 	k.note("end", o, res)
-	k.post(o, res, o.finalFlags)
+	if res < 0 || o.e.Flags&abi.IOSQE_CQE_SKIP_SUCCESS == 0 {
+		o.overflow = o.overflow || happens(k.o.Plan.Overflow)
+		k.post(o, res, o.flags)
+	}
 	if t := o.timeout; t != nil {
 		k.finish(t, -int32(syscall.ECANCELED))
 	}
+	k.ended.Broadcast()
 	k.goOn(o, res)
 }
 
@@ -336,8 +490,8 @@ func (k *Kernel) goOn(o *op, res int32) {
 	if next == nil {
 		return
 	}
-	full := res >= 0 && (!o.moves() || res == int32(o.sqe.Raw().Len))
-	if full || o.sqe.Raw().Flags&abi.IOSQE_IO_HARDLINK != 0 {
+	full := res >= 0 && (!o.moves() || res == int32(o.e.Len))
+	if full || o.e.Flags&abi.IOSQE_IO_HARDLINK != 0 {
 		k.soon(k.order.IntN(3), func() { k.start(next) })
 		return
 	}
@@ -351,18 +505,21 @@ func (k *Kernel) goOn(o *op, res int32) {
 
 // post lets a completion appear, soon.
 func (k *Kernel) post(o *op, res int32, flags uring.CQEFlags) {
-	p := posted{uring.CQE{UserData: o.sqe.Raw().UserData, Res: res, Flags: flags}, o.fate.stale && !o.stream()}
+	p := posted{uring.CQE{UserData: o.e.UserData, Res: res, Flags: flags}, o.effect.stale && !o.multishot(), o.overflow}
 	if interrupted := res == -int32(syscall.ECANCELED) || res == -int32(syscall.EINTR); interrupted || o.internal() {
 		p.stale = false // its user data may be used again
 	}
-	push := func() { o.ring.push(p) }
+	push := func() {
+		o.unchanged()
+		o.ring.push(p)
+	}
 	switch {
 	case k.misplace(o, p):
-	case !o.fate.late || o.stream():
+	case !o.effect.late || o.multishot():
 		push()
-	case o.fate.lateBy > 0:
+	case o.effect.lateBy > 0:
 		k.trace.count("late")
-		k.later(o.fate.lateBy, push)
+		k.later(o.effect.lateBy, push)
 	default:
 		k.soon(1+k.order.IntN(20), push)
 	}

@@ -47,7 +47,7 @@ func (p *Parker) run(ready func(), failed func(error)) {
 		if failing && !stop {
 			p.r.unparked = true
 			k.trace.add(event{what: "unparked", ring: p.r.id})
-			p.r.holdAll()
+			k.holdAll(p.r)
 		}
 		k.mu.Unlock()
 		switch {

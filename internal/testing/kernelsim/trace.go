@@ -10,6 +10,44 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
+// Result is what became of an operation, over all the times that it was
+// submitted.
+type Result struct {
+	Submitted int
+	Ended     int
+	Res       int32  // of the last end
+	Unasked   int    // ends with ECANCELED that nobody had asked for
+	Asked     int    // cancellations and deadlines that reached it
+	Data      []byte // a copy of what was transferred
+}
+
+// Tag numbers an entry of the test, in a field that no simulated operation
+// looks at. Numbers begin at 1.
+func Tag(e *uring.SQE, number uint64) { e.Raw().Addr3 = number }
+
+// Result returns what became of the operation with the given number.
+func (k *Kernel) Result(number uint64) Result {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if o := k.results[number]; o != nil {
+		return *o
+	}
+	return Result{}
+}
+
+// result returns the record of an operation. The caller holds mu.
+func (k *Kernel) result(o *op) *Result {
+	if o.tag() == 0 {
+		return new(Result)
+	}
+	out := k.results[o.tag()]
+	if out == nil {
+		out = new(Result)
+		k.results[o.tag()] = out
+	}
+	return out
+}
+
 // event is one line of the trace.
 type event struct {
 	what string
@@ -82,16 +120,16 @@ func (k *Kernel) Trace() string {
 	fmt.Fprintf(&b, "alive: %d\n", len(k.live.all))
 	for _, o := range k.live.all {
 		fmt.Fprintf(&b, "       ring %d %-12v %-14v fd %-3d user data %016x tag %d\n",
-			o.ring.id, o.state, o.code(), o.sqe.Raw().Fd, o.sqe.Raw().UserData, o.tag())
+			o.ring.base().id, o.state, o.code(), o.e.Fd, o.e.UserData, o.tag())
 	}
 	for _, r := range k.rings {
-		fmt.Fprintf(&b, "ring %d: %d entries taken, %d completions, %d overflowed, waiting %v, closed %v, fatal %v\n",
-			r.id, r.head.Load(), len(r.cq), len(r.backlog), r.waiting, r.closed, r.fatal)
+		q := r.base()
+		fmt.Fprintf(&b, "ring %d: %v, %d overflowed, closed %v, failed %v\n", q.id, r, len(q.backlog), q.closed, q.failed)
 	}
 	return b.String()
 }
 
 // note records something about an operation. The caller holds mu.
 func (k *Kernel) note(what string, o *op, res int32) {
-	k.trace.add(event{what, o.ring.id, o.code(), o.sqe.Raw().Fd, o.sqe.Raw().UserData, res, o.tag()})
+	k.trace.add(event{what, o.ring.base().id, o.code(), o.e.Fd, o.e.UserData, res, o.tag()})
 }

@@ -3,12 +3,12 @@
 package kernelsim
 
 import (
-	"slices"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
-	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -26,9 +26,8 @@ type RingOptions struct {
 // belong to a side are not guarded, so that the race detector sees who breaks
 // the rules.
 type Ring struct {
-	k  *Kernel
-	id int
-	o  RingOptions
+	ringBase
+	o RingOptions
 
 	sqes  []uring.SQE
 	tail  uint32        // of the submission side: entries handed out
@@ -40,38 +39,22 @@ type Ring struct {
 
 	// Guarded by the kernel's mu.
 	cq        []uring.CQE
-	backlog   []posted // what overflowed
 	owner     []posted // of the completions in cq
 	overflows uint32
-	submits   uint64 // calls, which decide their fate
 	waits     uint64
 	wakes     uint64
-	refusing  int
-	refusal   error
-	arrived   *sync.Cond
 	waiting   bool
 	interrupt bool
-	fatal     error
-	closed    bool
-	unparked  bool
-	left      int // operations in flight at Close
 	wake      *object
 	wakeBuf   []byte
 	park      *Parker
-	bufs      map[uint16]*BufRing
-}
-
-// posted is a completion with what it takes to let it appear again.
-type posted struct {
-	cqe   uring.CQE
-	stale bool
 }
 
 // Open makes a ring.
 func (k *Kernel) Open(o RingOptions) *Ring {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r := &Ring{k: k, id: len(k.rings), o: o, sqes: make([]uring.SQE, o.Entries)}
+	r := &Ring{ringBase: ringBase{k: k, id: len(k.rings), pinned: o.Pinned, groups: make(map[uint16]*group)}, o: o, sqes: make([]uring.SQE, o.Entries)}
 	r.arrived = sync.NewCond(&k.mu)
 	r.wake = k.add(isWake)
 	r.wakeBuf = make([]byte, 8)
@@ -104,7 +87,7 @@ func (r *Ring) Submit() (int, error) {
 	n, _ := r.Publish()
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()
-	return r.submit(n)
+	return r.k.submit(r, min(n, int(r.shown.Load()-r.head.Load())))
 }
 
 // SubmitNoWait is Submit.
@@ -130,7 +113,7 @@ func (r *Ring) Reap(dst []uring.CQE) int {
 			break
 		}
 		r.overflows++
-		if r.fatal != nil { // nobody can ask for them
+		if r.failed { // nobody can ask for them
 			break
 		}
 		r.refill()
@@ -188,10 +171,10 @@ func (r *Ring) CQOverflow() uint32 { return r.overflown }
 
 // push lets a completion appear. The caller holds mu.
 func (r *Ring) push(p posted) {
-	if r.closed || r.fatal != nil && r.o.Pinned { // nobody runs its task work any more
+	if r.closed || r.failed && r.o.Pinned { // nobody runs its task work any more
 		return
 	}
-	if len(r.cq) < r.o.CQEntries && len(r.backlog) == 0 {
+	if !p.overflow && !r.full() {
 		r.cq = append(r.cq, p.cqe)
 		r.owner = append(r.owner, p)
 	} else {
@@ -212,18 +195,6 @@ func (r *Ring) signal() {
 	}
 }
 
-// fail makes everything that enters the kernel fail. The caller holds mu.
-func (r *Ring) fail() {
-	r.fatal = syscall.EBADF
-	r.k.trace.add(event{what: "fatal", ring: r.id})
-	r.holdAll()
-	r.signal()
-}
-
-// broken reports whether the ring, or its parker, has failed for good. The caller
-// holds mu.
-func (r *Ring) broken() bool { return r.fatal != nil || r.unparked }
-
 // Close frees the ring. What is in flight then is a violation, unless the ring
 // has failed: the kernel ends it some time later, and its memory is in use
 // until then.
@@ -236,24 +207,7 @@ func (r *Ring) Close() error {
 	if r.waiting {
 		r.k.violation("ring %d closed during a wait", r.id)
 	}
-	for _, o := range slices.Clone(r.k.live.all) {
-		if o.ring != r {
-			continue
-		}
-		if o.tag() != 0 {
-			r.left++
-		}
-		if !o.internal() && !r.broken() {
-			r.k.violation("ring %d closed with an operation in flight: %v, user data %x, tag %d", r.id, o.code(), o.sqe.Raw().UserData, o.tag())
-		}
-		o.leave()
-		if o.state == running || o.state == waiting {
-			o.state = ending
-			r.k.spread(1+r.k.order.IntN(20), o.scribble, func() { r.k.finish(o, -int32(syscall.ECANCELED)) })
-		}
-	}
-	r.closed = true
-	r.k.trace.add(event{what: "close", ring: r.id})
+	r.k.closing(r)
 	return nil
 }
 
@@ -290,4 +244,71 @@ func (r *Ring) Wake() {
 // Rearm builds the entry that completes after Wake.
 func (r *Ring) Rearm(e *uring.SQE) { e.Read(uring.Fd(r.wake.fd), r.wakeBuf, 0) }
 
-const linkFlags = abi.IOSQE_IO_LINK | abi.IOSQE_IO_HARDLINK
+// String returns what the queues hold.
+func (r *Ring) String() string {
+	return fmt.Sprintf("%d entries taken, %d completions, waiting %v", r.head.Load(), len(r.cq), r.waiting)
+}
+
+// silence has nothing to do.
+func (r *Ring) silence() {}
+
+// take takes one entry.
+func (r *Ring) take() *op {
+	head := r.head.Load()
+	o := &op{ring: r, e: *r.sqes[int(head)%len(r.sqes)].Raw()}
+	r.head.Store(head + 1)
+	return o
+}
+
+// Enter takes the entries that were published and waits as the options say, as
+// [uring.Ring.Wait] does. It knows Count, Published and Timeout.
+func (r *Ring) Enter(o uring.WaitOptions) (int, error) {
+	k := r.k
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r.waiting {
+		k.violation("ring %d: two waits at a time", r.id)
+	}
+	published := min(o.Published, int(r.shown.Load()-r.head.Load())) // the count may be stale
+	n, err := k.submit(r, published)
+	if err != nil || n < published || o.Count == 0 {
+		return n, err
+	}
+	r.wait(o)
+	if n == 0 && r.failed {
+		return 0, syscall.EBADF
+	}
+	return n, nil
+}
+
+// wait blocks until there are completions, or something else ends it. The
+// caller holds mu.
+func (r *Ring) wait(o uring.WaitOptions) {
+	k := r.k
+	d := k.dice(ofWait+uint64(r.id)<<33, r.waits)
+	r.waits++
+	r.interrupt = false
+	number := r.waits
+	stop := func() {
+		if r.waiting && r.waits == number {
+			k.trace.count("interrupted wait")
+			r.interrupt = true
+			r.arrived.Broadcast()
+		}
+	}
+	if d.hit(k.o.Faults.Return) || happens(k.o.Plan.Wait) {
+		k.soon(d.IntN(20), stop)
+	}
+	var timer *time.Timer
+	if o.Timeout > 0 {
+		timer = k.later(o.Timeout, stop)
+	}
+	r.waiting = true
+	for len(r.cq)+len(r.backlog) < o.Count && !r.failed && !r.interrupt && !r.closed {
+		r.arrived.Wait()
+	}
+	r.waiting = false
+	if timer != nil {
+		timer.Stop()
+	}
+}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-package simkern
+package kernelsim
 
 import (
+	"fmt"
 	"math/bits"
 	"slices"
 	"sync"
@@ -16,10 +17,9 @@ import (
 
 // ring is the kernel's half of one. The kernel's mu guards it.
 type ring struct {
-	k     *Kernel
-	id    int
+	ringBase
 	setup uint32
-	bell  *sys.FD // its descriptor, which its user closes
+	fd    *sys.FD // an eventfd, which its user closes
 
 	rings, entries *sys.Region
 	p              abi.Params
@@ -30,25 +30,14 @@ type ring struct {
 	sqHead, sqTail, sqFlags, sqDropped *atomic.Uint32
 	cqHead, cqTail                     *atomic.Uint32
 
-	arrived  *sync.Cond
 	deferred []posted // task work that waits for an enter
-	backlog  []posted // what overflowed
 	entering bool
 	issuer   int // thread, 0 for any
 	disabled bool
-	failed   bool
-	closed   bool
 	waiting  int
+	waits    uint64
 
-	limits *restrictions
-	fixed  [][2]uint64 // registered buffers: address and length
-	groups map[uint16]*group
-}
-
-// posted is a completion.
-type posted struct {
-	cqe      uring.CQE
-	overflow bool
+	fixed [][2]uint64 // registered buffers: address and length
 }
 
 // Features of the simulated kernel, and flags that its rings may have.
@@ -85,20 +74,26 @@ func (k *Kernel) Setup(entries uint32, p *abi.Params) (int, sys.SimulatedRing, s
 	if p.Flags&abi.IORING_SETUP_CQSIZE != 0 {
 		cq = ceil(min(p.CqEntries, 2*most))
 	}
-	bell, err := sys.Counter()
+	if k.poll.ops == nil {
+		if k.poll.open() != nil {
+			return -1, nil, syscall.EMFILE
+		}
+		k.done.Go(k.listen)
+	}
+	fd, err := sys.Counter()
 	if err != nil {
 		return -1, nil, syscall.EMFILE
 	}
-	r := &ring{k: k, id: len(k.rings), setup: p.Flags, bell: bell, disabled: p.Flags&abi.IORING_SETUP_R_DISABLED != 0,
-		groups: make(map[uint16]*group)}
+	r := &ring{ringBase: ringBase{k: k, id: len(k.rings), hooked: true, groups: make(map[uint16]*group)},
+		setup: p.Flags, fd: fd, disabled: p.Flags&abi.IORING_SETUP_R_DISABLED != 0}
 	r.arrived = sync.NewCond(&k.mu)
 	r.lay(sq, cq, p)
 	if !r.disabled {
 		r.own()
 	}
 	k.rings = append(k.rings, r)
-	k.counts["setup"]++
-	return bell.Int(), r, 0
+	k.trace.count("setup")
+	return fd.Int(), r, 0
 }
 
 func ceil(n uint32) uint32 { return 1 << bits.Len32(max(n, 1)-1) }
@@ -170,7 +165,7 @@ func (r *ring) push(p posted) {
 		r.complete(p)
 	}
 	if happens(r.k.o.Plan.Wake) {
-		r.k.counts["late wake-up"]++
+		r.k.trace.count("late wake-up")
 		r.k.later(moment, r.signal)
 		return
 	}
@@ -180,7 +175,7 @@ func (r *ring) push(p posted) {
 // complete puts a completion into the queue, or where it has to be fetched from.
 func (r *ring) complete(p posted) {
 	if p.overflow || r.full() {
-		r.k.counts["overflow"]++
+		r.k.trace.count("overflow")
 		r.backlog = append(r.backlog, posted{cqe: p.cqe})
 		r.flag(abi.IORING_SQ_CQ_OVERFLOW, true)
 		return
@@ -223,7 +218,7 @@ func (r *ring) signal() {
 		return
 	}
 	r.arrived.Broadcast()
-	sys.Signal(r.bell)
+	sys.Signal(r.fd)
 }
 
 // settle makes the descriptor readable only if something waits.
@@ -236,15 +231,8 @@ func (r *ring) settle() {
 // silence makes the descriptor unreadable.
 func (r *ring) silence() {
 	if !r.closed {
-		_, _ = syscall.Read(r.bell.Int(), make([]byte, 8))
+		_, _ = syscall.Read(r.fd.Int(), make([]byte, 8))
 	}
-}
-
-// fail makes everything that enters fail.
-func (r *ring) fail() {
-	r.failed = true
-	r.k.counts["failed ring"]++
-	r.signal()
 }
 
 // Close implements [sys.SimulatedRing]. What is in flight ends some time later and
@@ -256,16 +244,12 @@ func (r *ring) Close() {
 	if r.waiting > 0 {
 		k.violation("ring %d is closed during a wait", r.id)
 	}
-	for _, o := range slices.Clone(k.ops) {
-		if o.ring != r {
-			continue
-		}
-		if !r.failed && o.owns() {
-			k.violation("ring %d is closed with %v in flight", r.id, o)
-		}
-		k.stop(o)
-	}
-	r.closed = true
-	r.bell.Disown()
+	k.closing(r)
+	r.fd.Disown()
 	r.arrived.Broadcast()
+}
+
+// String returns what the queues hold.
+func (r *ring) String() string {
+	return fmt.Sprintf("%d completions, %d deferred, waiting %d", r.ready(), len(r.deferred), r.waiting)
 }

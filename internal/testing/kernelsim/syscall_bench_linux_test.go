@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package simkern
+package kernelsim
 
 import (
 	"runtime"
@@ -14,8 +14,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// bench is a simulated kernel with one ring of package uring on it.
-type bench struct {
+// hookBench is a simulated kernel with one ring of package uring on it.
+type hookBench struct {
 	*testing.T
 	k    *Kernel
 	r    *uring.Ring
@@ -25,7 +25,7 @@ type bench struct {
 }
 
 // memory returns memory that stays.
-func (b *bench) memory(n int) []byte {
+func (b *hookBench) memory(n int) []byte {
 	p := make([]byte, n)
 	b.kept = append(b.kept, p)
 	return p
@@ -39,19 +39,16 @@ var flavours = map[string]uring.Options{
 	"disabled": {Entries: 8, DeferTaskrun: true, Disabled: true},
 }
 
-// onBench runs do with a ring of the given kind.
-func onBench(t *testing.T, o uring.Options, p Plan, do func(b *bench)) {
+// onHookBench runs do with a ring of the given kind.
+func onHookBench(t *testing.T, o uring.Options, p Plan, do func(b *hookBench)) {
 	t.Helper()
 	if !sys.Faulty {
 		t.Skip("needs the race detector's build, whose door to the kernel a test can answer at")
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	k, err := New(Options{Seed: 1, Plan: p})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bench{T: t, k: k, got: make(map[uint64][]uring.CQE)}
+	k := New(Options{Seed: 1, Plan: p})
+	b := &hookBench{T: t, k: k, got: make(map[uint64][]uring.CQE)}
 	defer runtime.KeepAlive(b)
 	defer k.Close()
 	sys.SetSimulator(k)
@@ -79,7 +76,7 @@ func onBench(t *testing.T, o uring.Options, p Plan, do func(b *bench)) {
 }
 
 // add fills an entry.
-func (b *bench) add(ud uint64, build func(e *uring.SQE)) *uring.SQE {
+func (b *hookBench) add(ud uint64, build func(e *uring.SQE)) *uring.SQE {
 	e := b.r.SQE()
 	if e == nil {
 		b.Fatal("no entry")
@@ -89,7 +86,7 @@ func (b *bench) add(ud uint64, build func(e *uring.SQE)) *uring.SQE {
 }
 
 // submit submits all and takes up what is complete.
-func (b *bench) submit() {
+func (b *hookBench) submit() {
 	b.Helper()
 	if _, err := b.r.Submit(); err != nil {
 		b.Fatal(err)
@@ -97,7 +94,7 @@ func (b *bench) submit() {
 	b.reap()
 }
 
-func (b *bench) reap() {
+func (b *hookBench) reap() {
 	var buf [3]uring.CQE
 	for n := len(buf); n == len(buf); {
 		n = b.r.Reap(buf[:])
@@ -108,7 +105,7 @@ func (b *bench) reap() {
 }
 
 // last waits until an operation has n completions, and returns the last.
-func (b *bench) last(ud uint64, n int) uring.CQE {
+func (b *hookBench) last(ud uint64, n int) uring.CQE {
 	b.Helper()
 	for end := time.Now().Add(ringtest.Patience); len(b.got[ud]) < n; b.reap() {
 		if time.Now().After(end) {
@@ -122,7 +119,7 @@ func (b *bench) last(ud uint64, n int) uring.CQE {
 }
 
 // res is last with what it must say.
-func (b *bench) res(ud uint64, n int, want int32) uring.CQE {
+func (b *hookBench) res(ud uint64, n int, want int32) uring.CQE {
 	b.Helper()
 	c := b.last(ud, n)
 	if c.Res != want {
@@ -131,10 +128,8 @@ func (b *bench) res(ud uint64, n int, want int32) uring.CQE {
 	return c
 }
 
-func no(errno syscall.Errno) int32 { return -int32(errno) }
-
 // pair returns two ends of a connection.
-func (b *bench) pair() (a, c int) {
+func (b *hookBench) pair() (a, c int) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		b.Fatal(err)
@@ -143,7 +138,7 @@ func (b *bench) pair() (a, c int) {
 	return fds[0], fds[1]
 }
 
-func (b *bench) write(fd int, s string) {
+func (b *hookBench) write(fd int, s string) {
 	if _, err := syscall.Write(fd, []byte(s)); err != nil {
 		b.Fatal(err)
 	}

@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: MIT
 
-package simkern
+package kernelsim
 
 import (
+	"encoding/binary"
 	"slices"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/sys"
-	"github.com/ringside-io/ringside/uring"
 )
-
-// restrictions are what a ring may do.
-type restrictions struct {
-	ops, registers []uint8
-	flags          uint8
-	required       uint8
-}
 
 // Register implements [sys.SimulatedRing].
 func (r *ring) Register(code uint32, arg sys.UnsafePointer, n uint32) (int, syscall.Errno) {
@@ -87,11 +81,6 @@ func (r *ring) restrict(table []abi.Restriction) {
 	}
 }
 
-// allows reports whether an entry keeps within what a ring may do.
-func (l *restrictions) allows(e *uring.RawSQE) bool {
-	return l == nil || slices.Contains(l.ops, e.Opcode) && e.Flags&^(l.flags|l.required) == 0 && e.Flags&l.required == l.required
-}
-
 // register registers buffers, which are struct iovecs.
 func (r *ring) register(arg sys.UnsafePointer, n uint32) (int, syscall.Errno) {
 	if r.fixed != nil {
@@ -101,4 +90,70 @@ func (r *ring) register(arg sys.UnsafePointer, n uint32) (int, syscall.Errno) {
 		r.fixed = append(r.fixed, [2]uint64{addressOf(sys.Pointer(v.Base)), uint64(v.Len)})
 	}
 	return 0, 0
+}
+
+// hasRegistered reports whether the memory of an operation is registered, if it must be.
+func (r *ring) hasRegistered(o *op) bool {
+	if o.e.Opcode != abi.IORING_OP_READ_FIXED && o.e.Opcode != abi.IORING_OP_WRITE_FIXED {
+		return true
+	}
+	if int(o.e.BufIndex) >= len(r.fixed) {
+		return false
+	}
+	b := r.fixed[o.e.BufIndex]
+	return o.e.Addr >= b[0] && o.e.Addr+uint64(o.e.Len) <= b[0]+b[1]
+}
+
+// sharedBuffers are the entries of a ring of provided buffers, which the user writes.
+type sharedBuffers struct {
+	entries []abi.Buf
+	first   *atomic.Uint32 // the id of entry 0 and the tail
+	seen    uint16         // of what is known to be published
+}
+
+// provide registers a group.
+func (r *ring) provide(reg *abi.BufReg) (int, syscall.Errno) {
+	switch n := reg.RingEntries; {
+	case reg.Flags != 0 || n == 0 || n&(n-1) != 0 || n > 1<<15 || reg.RingAddr == 0:
+		return -1, syscall.EINVAL
+	case r.groups[reg.Bgid] != nil:
+		return -1, syscall.EEXIST
+	}
+	s := &sharedBuffers{entries: sys.At[abi.Buf](reg.RingAddr, int(reg.RingEntries))}
+	const tailWord = 12
+	s.first = &sys.At[atomic.Uint32](reg.RingAddr+tailWord, 1)[0]
+	r.groups[reg.Bgid] = &group{id: reg.Bgid, shared: s}
+	return 0, 0
+}
+
+// withdraw ends a group.
+func (r *ring) withdraw(id uint16) (int, syscall.Errno) {
+	g := r.groups[id]
+	if g == nil {
+		return -1, syscall.ENOENT
+	}
+	if o := r.k.usesGroup(r, g); o != nil {
+		r.k.violation("group %d is unregistered while %v is in flight", id, o)
+	}
+	delete(r.groups, id)
+	return 0, 0
+}
+
+// fetch takes what was published.
+func (g *group) fetch(k *Kernel) {
+	s := g.shared
+	if s == nil {
+		return
+	}
+	var halves [4]byte
+	binary.NativeEndian.PutUint32(halves[:], s.first.Load())
+	tail := binary.NativeEndian.Uint16(halves[2:])
+	for ; s.seen != tail; s.seen++ {
+		i := s.seen & uint16(len(s.entries)-1)
+		id := binary.NativeEndian.Uint16(halves[:])
+		if i != 0 {
+			id = s.entries[i].Bid
+		}
+		g.give(k, provided{s.entries[i].Addr, s.entries[i].Len, id})
+	}
 }

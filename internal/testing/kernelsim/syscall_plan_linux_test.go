@@ -1,43 +1,42 @@
 // SPDX-License-Identifier: MIT
 
-package simkern
+package kernelsim
 
 import (
 	"errors"
 	"syscall"
 	"testing"
 
-	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 	"github.com/ringside-io/ringside/uring"
 )
 
-// once has the first operation of a kind have a fate.
-func once(code uring.Op, f kernelsim.Fate) Plan {
+// once has the first operation of a kind have a fault.
+func once(code uring.Op, f Fault) Plan {
 	done := false
-	return Plan{Op: func(e *uring.RawSQE) kernelsim.Fate {
+	return Plan{Op: func(e *uring.RawSQE) Fault {
 		if done || uring.Op(e.Opcode) != code {
-			return kernelsim.Fate{}
+			return Fault{}
 		}
 		done = true
 		return f
 	}}
 }
 
-// TestFates has operations meet each fate once.
-func TestFates(t *testing.T) {
+// TestHookFates has operations meet each fault once.
+func TestHookFates(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		fate kernelsim.Fate
-		want int32
+		name  string
+		fault Fault
+		want  int32
 	}{
-		{"error", kernelsim.Fate{Errno: syscall.EIO}, no(syscall.EIO)},
-		{"short", kernelsim.Fate{Short: true}, 4},
-		{"late", kernelsim.Fate{Late: true}, 8},
-		{"unasked", kernelsim.Fate{Unasked: true}, no(syscall.ECANCELED)},
+		{"error", Fault{Errno: syscall.EIO}, no(syscall.EIO)},
+		{"short", Fault{Short: true}, 4},
+		{"late", Fault{Late: true}, 8},
+		{"unasked", Fault{Unasked: true}, no(syscall.ECANCELED)},
 	} {
 		for _, code := range []uring.Op{uring.OpRecv, uring.OpSend} {
 			t.Run(c.name+" "+code.String(), func(t *testing.T) {
-				onBench(t, flavours["deferred"], once(code, c.fate), func(b *bench) {
+				onHookBench(t, flavours["deferred"], once(code, c.fault), func(b *hookBench) {
 					x, y := b.pair()
 					p := b.memory(8)
 					b.write(y, "01234567")
@@ -69,11 +68,11 @@ func TestFates(t *testing.T) {
 	}
 }
 
-// TestLost has a cancellation and a change say that they came too late.
-func TestLost(t *testing.T) {
-	lost := kernelsim.Fate{Errno: syscall.EALREADY, Lost: true}
+// TestHookLost has a cancellation and a change say that they came too late.
+func TestHookLost(t *testing.T) {
+	lost := Fault{Errno: syscall.EALREADY, Lost: true}
 	for _, code := range []uring.Op{uring.OpAsyncCancel, uring.OpPollRemove} {
-		onBench(t, flavours["plain"], once(code, lost), func(b *bench) {
+		onHookBench(t, flavours["plain"], once(code, lost), func(b *hookBench) {
 			x, _ := b.pair()
 			b.add(1, func(e *uring.SQE) { e.PollAdd(uring.Fd(x), 1) })
 			for n := range uint64(2) {
@@ -93,19 +92,19 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestEnters has calls take less, or fail, once each.
-func TestEnters(t *testing.T) {
+// TestHookEnters has calls take less, or fail, once each.
+func TestHookEnters(t *testing.T) {
 	calls := 0
-	p := Plan{Enter: func(n int) (int, syscall.Errno) {
+	p := Plan{Submit: func(n int) (int, bool, syscall.Errno) {
 		switch calls++; calls {
 		case 1:
-			return 1, 0
+			return 1, false, 0
 		case 2:
-			return 0, syscall.EBUSY
+			return 0, false, syscall.EBUSY
 		}
-		return n, 0
+		return n, false, 0
 	}, Overflow: func() bool { return calls == 1 }, Wake: func() bool { return calls > 2 }}
-	onBench(t, flavours["plain"], p, func(b *bench) {
+	onHookBench(t, flavours["plain"], p, func(b *hookBench) {
 		for ud := range uint64(3) {
 			b.add(ud, func(e *uring.SQE) { e.Nop() })
 		}
@@ -124,16 +123,16 @@ func TestEnters(t *testing.T) {
 	})
 }
 
-// TestFailed has a ring fail for good, and closes it with what is in flight.
-func TestFailed(t *testing.T) {
+// TestHookFailed has a ring fail for good, and closes it with what is in flight.
+func TestHookFailed(t *testing.T) {
 	calls := 0
-	p := Plan{Enter: func(n int) (int, syscall.Errno) {
+	p := Plan{Submit: func(n int) (int, bool, syscall.Errno) {
 		if calls++; calls > 1 {
-			return 0, syscall.EBADF
+			return 0, false, syscall.EBADF
 		}
-		return n, 0
+		return n, false, 0
 	}}
-	onBench(t, flavours["plain"], p, func(b *bench) {
+	onHookBench(t, flavours["plain"], p, func(b *hookBench) {
 		x, _ := b.pair()
 		mem := b.memory(64)
 		b.add(1, func(e *uring.SQE) { e.Recv(uring.Fd(x), mem, 0) })
@@ -153,33 +152,33 @@ func TestFailed(t *testing.T) {
 	})
 }
 
-// TestViolations does what nobody may do.
-func TestViolations(t *testing.T) {
-	for want, do := range map[string]func(b *bench, x int, bufs *uring.BufRing){
-		"in flight": func(b *bench, x int, _ *uring.BufRing) {
+// TestHookViolations does what nobody may do.
+func TestHookViolations(t *testing.T) {
+	for want, do := range map[string]func(b *hookBench, x int, bufs *uring.BufRing){
+		"in flight": func(b *hookBench, x int, _ *uring.BufRing) {
 			b.add(1, func(e *uring.SQE) { e.Recv(uring.Fd(x), b.memory(8), 0) })
 		},
-		"is still that of": func(b *bench, x int, _ *uring.BufRing) {
+		"is still that of": func(b *hookBench, x int, _ *uring.BufRing) {
 			p := b.memory(8)
 			b.add(1, func(e *uring.SQE) { e.Recv(uring.Fd(x), p, 0) })
 			b.add(2, func(e *uring.SQE) { e.Recv(uring.Fd(x), p[4:], 0) })
 		},
-		"given back twice": func(b *bench, _ int, bufs *uring.BufRing) {
+		"given back twice": func(b *hookBench, _ int, bufs *uring.BufRing) {
 			bufs.Recycle(1)
 			bufs.Publish()
 			b.add(1, func(e *uring.SQE) { e.Nop() })
 		},
-		"unregistered while": func(b *bench, x int, bufs *uring.BufRing) {
+		"unregistered while": func(b *hookBench, x int, bufs *uring.BufRing) {
 			b.add(1, func(e *uring.SQE) { e.RecvMultishot(uring.Fd(x), 0, 7) })
 			b.submit()
 			_ = bufs.Close()
 		},
-		"not simulated": func(b *bench, _ int, _ *uring.BufRing) {
+		"not simulated": func(b *hookBench, _ int, _ *uring.BufRing) {
 			b.add(1, func(e *uring.SQE) { e.Fsync(uring.Fd(0), false) })
 		},
 	} {
 		t.Run(want, func(t *testing.T) {
-			onBench(t, flavours["plain"], Plan{}, func(b *bench) {
+			onHookBench(t, flavours["plain"], Plan{}, func(b *hookBench) {
 				b.want = want
 				x, _ := b.pair()
 				bufs, err := b.r.NewBufRing(uring.BufRingOptions{Group: 7, Entries: 2, BufferSize: 4})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package simkern
+package kernelsim
 
 import (
 	"errors"
@@ -18,15 +18,15 @@ import (
 )
 
 // overFlavours runs a test on each flavour of ring.
-func overFlavours(t *testing.T, test func(b *bench)) {
+func overFlavours(t *testing.T, test func(b *hookBench)) {
 	for name, o := range flavours {
-		t.Run(name, func(t *testing.T) { onBench(t, o, Plan{}, test) })
+		t.Run(name, func(t *testing.T) { onHookBench(t, o, Plan{}, test) })
 	}
 }
 
-// TestSubmitWays uses counts of Publish late.
-func TestSubmitWays(t *testing.T) {
-	overFlavours(t, func(b *bench) {
+// TestHookSubmitWays uses counts of Publish late.
+func TestHookSubmitWays(t *testing.T) {
+	overFlavours(t, func(b *hookBench) {
 		dice, steps := rand.New(rand.NewPCG(1, 2)), make([]byte, 60)
 		for range 50 {
 			for i := range steps {
@@ -37,9 +37,9 @@ func TestSubmitWays(t *testing.T) {
 	})
 }
 
-// TestFiles reads and writes, also with registered memory.
-func TestFiles(t *testing.T) {
-	overFlavours(t, func(b *bench) {
+// TestHookFiles reads and writes, also with registered memory.
+func TestHookFiles(t *testing.T) {
+	overFlavours(t, func(b *hookBench) {
 		f, err := os.Create(filepath.Join(b.TempDir(), "file"))
 		if err != nil {
 			b.Fatal(err)
@@ -69,9 +69,9 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// TestSockets accepts, receives in all ways, and sends more than there is room for.
-func TestSockets(t *testing.T) {
-	overFlavours(t, func(b *bench) {
+// TestHookSockets accepts, receives in all ways, and sends more than there is room for.
+func TestHookSockets(t *testing.T) {
+	overFlavours(t, func(b *hookBench) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			b.Fatal(err)
@@ -144,9 +144,9 @@ func TestSockets(t *testing.T) {
 	})
 }
 
-// TestPolls polls once and again, changes polls and cancels.
-func TestPolls(t *testing.T) {
-	overFlavours(t, func(b *bench) {
+// TestHookPolls polls once and again, changes polls and cancels.
+func TestHookPolls(t *testing.T) {
+	overFlavours(t, func(b *hookBench) {
 		x, y := b.pair()
 		const in, out = 1, 4
 		b.add(1, func(e *uring.SQE) { e.PollAdd(uring.Fd(x), out) })
@@ -184,10 +184,10 @@ func TestPolls(t *testing.T) {
 	})
 }
 
-// TestOverflow has more completions than places: those that do not fit are fetched,
+// TestHookOverflow has more completions than places: those that do not fit are fetched,
 // in order, and a stream ends.
-func TestOverflow(t *testing.T) {
-	overFlavours(t, func(b *bench) {
+func TestHookOverflow(t *testing.T) {
+	overFlavours(t, func(b *hookBench) {
 		x, y := b.pair()
 		b.add(100, func(e *uring.SQE) { e.PollMultishot(uring.Fd(x), 1) })
 		b.submit()
@@ -225,9 +225,9 @@ func TestOverflow(t *testing.T) {
 	})
 }
 
-// TestThreads enters from a thread that must not.
-func TestThreads(t *testing.T) {
-	onBench(t, flavours["deferred"], Plan{}, func(b *bench) {
+// TestHookThreads enters from a thread that must not.
+func TestHookThreads(t *testing.T) {
+	onHookBench(t, flavours["deferred"], Plan{}, func(b *hookBench) {
 		b.add(1, func(e *uring.SQE) { e.Nop() })
 		failed := make(chan error)
 		go func() {
@@ -241,9 +241,9 @@ func TestThreads(t *testing.T) {
 	})
 }
 
-// TestDescriptor polls that of a ring, and waits with a bound.
-func TestDescriptor(t *testing.T) {
-	overFlavours(t, func(b *bench) {
+// TestHookDescriptor polls that of a ring, and waits with a bound.
+func TestHookDescriptor(t *testing.T) {
+	overFlavours(t, func(b *hookBench) {
 		readable := func() bool {
 			for {
 				n, errno := sys.PollNow([]sys.PollFD{{Fd: int32(b.r.FD()), Events: 1}})
@@ -267,10 +267,10 @@ func TestDescriptor(t *testing.T) {
 	})
 }
 
-// TestRestricted keeps a ring within its limits.
-func TestRestricted(t *testing.T) {
+// TestHookRestricted keeps a ring within its limits.
+func TestHookRestricted(t *testing.T) {
 	o := uring.Options{Entries: 4, Restrict: &uring.Restrictions{Ops: []uring.Op{uring.OpNop}}}
-	onBench(t, o, Plan{}, func(b *bench) {
+	onHookBench(t, o, Plan{}, func(b *hookBench) {
 		x, _ := b.pair()
 		b.add(1, func(e *uring.SQE) { e.Nop() })
 		b.add(2, func(e *uring.SQE) { e.PollAdd(uring.Fd(x), 1) })

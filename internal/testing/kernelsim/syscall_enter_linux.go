@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package simkern
+package kernelsim
 
 import (
 	"syscall"
@@ -25,12 +25,15 @@ func (r *ring) Enter(c sys.EnterCall) (int, syscall.Errno) {
 	}
 	r.settle()
 	for _, g := range r.groups {
-		g.look(r)
+		g.fetch(k)
 	}
 	n := 0
 	if c.Submit > 0 {
-		var errno syscall.Errno
-		if n, errno = r.submit(int(min(c.Submit, r.sqTail.Load()-r.sqHead.Load()))); errno != 0 || n < int(c.Submit) {
+		var err error
+		r.entering = true
+		n, err = k.submit(r, int(min(c.Submit, r.sqTail.Load()-r.sqHead.Load())))
+		r.entering = false
+		if errno, refused := err.(syscall.Errno); refused || n < int(c.Submit) {
 			return n, errno
 		}
 	}
@@ -44,37 +47,23 @@ func (r *ring) Enter(c sys.EnterCall) (int, syscall.Errno) {
 	return n, errno
 }
 
-// submit takes up to n entries.
-func (r *ring) submit(n int) (int, syscall.Errno) {
-	take := n
-	if plan := r.k.o.Plan.Enter; plan != nil && n > 0 {
-		var errno syscall.Errno
-		if take, errno = plan(n); errno == syscall.EBADF {
-			r.fail()
-		}
-		if errno != 0 {
-			return 0, errno
-		}
+// take takes one entry.
+func (r *ring) take() *op {
+	head := r.sqHead.Load()
+	at := head & (r.p.SqEntries - 1)
+	if r.array != nil {
+		at = r.array[at]
 	}
-	r.entering = true
-	defer func() { r.entering = false }()
-	for range take {
-		head := r.sqHead.Load()
-		at := head & (r.p.SqEntries - 1)
-		if r.array != nil {
-			at = r.array[at]
-		}
-		if at >= r.p.SqEntries {
-			r.k.violation("ring %d: entry %d of %d", r.id, at, r.p.SqEntries)
-			r.sqDropped.Add(1)
-			r.sqHead.Store(head + 1)
-			continue
-		}
-		e := *r.sqes[at].Raw()
+	if at >= r.p.SqEntries {
+		r.k.violation("ring %d: entry %d of %d", r.id, at, r.p.SqEntries)
+		r.sqDropped.Add(1)
 		r.sqHead.Store(head + 1)
-		r.k.begin(&op{ring: r, e: e, fd: -1})
+		return nil
 	}
-	return take, 0
+	o := &op{ring: r, e: *r.sqes[at].Raw()}
+	r.sqHead.Store(head + 1)
+	r.k.trace.count(o.code().String())
+	return o
 }
 
 // tasksAtOnce is how much of what was put off one enter does at least.
@@ -98,14 +87,15 @@ func (r *ring) wait(c sys.EnterCall) syscall.Errno {
 			r.arrived.Broadcast()
 		}
 	}
-	if happens(k.o.Plan.Wait) {
-		k.counts["interrupted wait"]++
-		k.spread(k.dice.IntN(20), nil, end(syscall.EINTR))
+	if k.dice(ofWait+uint64(r.id)<<33, r.waits).hit(k.o.Faults.Return) || happens(k.o.Plan.Wait) {
+		k.trace.count("interrupted wait")
+		k.spread(k.order.IntN(20), nil, end(syscall.EINTR))
 	}
 	if c.Timed {
 		t := k.later(c.Timeout, end(syscall.ETIME))
 		defer t.Stop()
 	}
+	r.waits++
 	r.waiting++
 	defer func() { r.waiting-- }()
 	for {
