@@ -193,9 +193,9 @@ func secondHalf(x CQE) [2]uint64 {
 // are held back.
 func (c *cq) release(head uint32) {
 	if head != c.next {
-		c.held = min(c.held+head-c.next, c.hold)
+		c.deferred = min(c.deferred+head-c.next, c.deferMost)
 		c.next = head
-		sys.StoreRelease(c.head, head-c.held)
+		sys.StoreRelease(c.head, head-c.deferred)
 	}
 }
 
@@ -229,31 +229,31 @@ func (r *Ring) noteOverflow() {
 	}
 }
 
-// Hold has the places of the last n completions that were reaped not given back
-// to the kernel. Completions do not change by that, and there are n places less
-// for them in the CQ; n is at most half of it.
+// DeferCQHead delays returning the n most recently reaped CQ slots to the kernel; n is at
+// most half of the CQ. The completions do not change, and the CQ has room for n fewer.
 //
-// It makes one enter run more task work: kernels since 6.13 run 20 pieces of what
-// a ring with DeferTaskrun has put off, or as many as the enter asks completions
-// for, if those are more. To ask for more than there are would be to wait for
-// them; but places that are held back count, so that a wait for none but these
-// ends at once, with all the work done up to that number. On a ring with IOPoll,
-// where they would hide that nothing has come, Hold does nothing.
-func (r *Ring) Hold(n int) {
+// It makes one enter run more task work. Since 6.13 an enter runs at most 20 pieces of the
+// task work of a ring with DeferTaskrun, or as many as the number of completions that it
+// waits for, if that is larger. A wait for more completions than there are would block. The
+// deferred slots count as completions, so a wait for their number returns at once, after
+// that much task work. On a ring with IOPoll DeferCQHead does nothing: there the deferred
+// slots would hide that nothing has completed.
+func (r *Ring) DeferCQHead(n int) {
 	if r.setup&SetupIOPoll != 0 {
 		return
 	}
-	r.cq.hold = uint32(min(max(n, 0), int(r.cq.entries/2)))
-	if r.cq.held > r.cq.hold {
-		r.cq.letGo()
+	r.cq.deferMost = uint32(min(max(n, 0), int(r.cq.entries/2)))
+	if r.cq.deferred > r.cq.deferMost {
+		r.cq.releaseHead()
 	}
 }
 
-// Held returns how many places are held back by now.
-func (r *Ring) Held() int { return int(r.cq.held) }
+// DeferredCQHead returns how many CQ slots are deferred now: at most as many as
+// [Ring.DeferCQHead] was told.
+func (r *Ring) DeferredCQHead() int { return int(r.cq.deferred) }
 
-// letGo gives all places back.
-func (c *cq) letGo() {
-	c.held = 0
+// releaseHead returns all deferred slots to the kernel.
+func (c *cq) releaseHead() {
+	c.deferred = 0
 	c.head.Store(c.next)
 }

@@ -86,7 +86,7 @@ func kernelOpenAt(t *testing.T) {
 		overTables(t, func(t *testing.T, r *uring.Ring) {
 			dir, p := openDir(t, "content"), mustPath("file")
 			checkDirectOpen(t, r, func(e *uring.SQE, flags int, slot uring.Slot) {
-				e.OpenAtDirect(int(dir.Fd()), p, flags, 0, slot)
+				e.OpenAt(int(dir.Fd()), p, flags, 0).SetSlot(slot)
 			})
 		})
 	})
@@ -158,7 +158,7 @@ func kernelOpenAt2(t *testing.T) {
 		overTables(t, func(t *testing.T, r *uring.Ring) {
 			dir, p := openDir(t, "content"), mustPath("file")
 			checkDirectOpen(t, r, func(e *uring.SQE, flags int, slot uring.Slot) {
-				e.OpenAt2Direct(int(dir.Fd()), p, &uring.OpenHow{Flags: uint64(flags)}, slot)
+				e.OpenAt2(int(dir.Fd()), p, &uring.OpenHow{Flags: uint64(flags)}).SetSlot(slot)
 			})
 		})
 	})
@@ -264,7 +264,7 @@ func kernelPipe(t *testing.T) {
 		overTables(t, func(t *testing.T, r *uring.Ring) {
 			fds := &[2]int32{-1, -1}
 			pipe := func(flags uint32, slot uring.Slot) uring.CQE {
-				return complete(t, r, func(e *uring.SQE) { e.PipeDirect(fds, flags, slot) })
+				return complete(t, r, func(e *uring.SQE) { e.Pipe(fds, flags).SetSlot(slot) })
 			}
 			wantRes(t, pipe(0, 1), 0)
 			checkPipe(t, r, uring.FixedFd(1), uring.FixedFd(2))

@@ -19,26 +19,11 @@ func (e *SQE) OpenAt(dir int, path Path, flags int, mode uint32) *SQE {
 	return e
 }
 
-// OpenAtDirect is [SQE.OpenAt] into the fixed file table. O_CLOEXEC is not
-// allowed. (5.15)
-func (e *SQE) OpenAtDirect(dir int, path Path, flags int, mode uint32, slot Slot) *SQE {
-	e.OpenAt(dir, path, flags, mode)
-	e.raw.FileIndex = slot.index()
-	return e
-}
-
 // OpenAt2 is openat2(2). (5.6)
 func (e *SQE) OpenAt2(dir int, path Path, how *OpenHow) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_OPENAT2, Fd: int32(dir),
 		Off: sys.Addr(how), Addr: sys.SliceAddr(path.b), Len: uint32(sys.Size[OpenHow]())}}
-	return e
-}
-
-// OpenAt2Direct is [SQE.OpenAt2] into the fixed file table. (5.15)
-func (e *SQE) OpenAt2Direct(dir int, path Path, how *OpenHow, slot Slot) *SQE {
-	e.OpenAt2(dir, path, how)
-	e.raw.FileIndex = slot.index()
 	return e
 }
 
@@ -88,14 +73,6 @@ const FilesAlloc = -1
 func (e *SQE) Pipe(fds *[2]int32, flags uint32) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_PIPE, Addr: sys.Addr(fds), OpFlags: flags}}
-	return e
-}
-
-// PipeDirect is [SQE.Pipe] into the fixed file table: into slot and slot+1, or
-// with SlotAuto into slots whose numbers are in fds afterwards. (6.16)
-func (e *SQE) PipeDirect(fds *[2]int32, flags uint32, slot Slot) *SQE {
-	e.Pipe(fds, flags)
-	e.raw.FileIndex = slot.index()
 	return e
 }
 

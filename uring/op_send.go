@@ -17,6 +17,14 @@ const (
 	NetBundle     NetFlags = abi.IORING_RECVSEND_BUNDLE      // set by the bundle builders (6.10)
 )
 
+// SetFixedBuffer has [SQE.SendZC] (6.0) send a part of the registered buffer with the given
+// index, or [SQE.SendMsgZC] (6.15) parts of it.
+func (e *SQE) SetFixedBuffer(index uint16) *SQE {
+	e.raw.Ioprio |= abi.IORING_RECVSEND_FIXED_BUF
+	e.raw.BufIndex = index
+	return e
+}
+
 // SetNetFlags adds flags to a send or receive.
 func (e *SQE) SetNetFlags(f NetFlags) *SQE { e.raw.Ioprio |= uint16(f); return e }
 
@@ -29,12 +37,9 @@ func (e *SQE) Send(fd FD, p []byte, flags int) *SQE {
 	return e
 }
 
-// SendTo is sendto(2). The address is read at submission. (6.1)
-func (e *SQE) SendTo(fd FD, p []byte, flags int, addr *Sockaddr) *SQE {
-	return e.Send(fd, p, flags).sendAddr(addr)
-}
-
-func (e *SQE) sendAddr(addr *Sockaddr) *SQE {
+// SetAddr gives [SQE.Send] (6.1) or [SQE.SendZC] (6.0) a destination, as sendto(2) has.
+// The address is read at submission.
+func (e *SQE) SetAddr(addr *Sockaddr) *SQE {
 	e.raw.Off = sys.Addr(&addr.b)
 	e.raw.FileIndex = halves(uint16(addr.n), 0)
 	return e
@@ -80,34 +85,9 @@ func (e *SQE) SendZC(fd FD, p []byte, flags int, zc NetFlags) *SQE {
 	return e
 }
 
-// SendZCTo is [SQE.SendZC] with a destination. (6.0)
-func (e *SQE) SendZCTo(fd FD, p []byte, flags int, zc NetFlags, addr *Sockaddr) *SQE {
-	return e.SendZC(fd, p, flags, zc).sendAddr(addr)
-}
-
-// SendZCFixed is [SQE.SendZC] from a part of registered buffer number index.
-// (6.0)
-func (e *SQE) SendZCFixed(fd FD, p []byte, flags int, zc NetFlags, index uint16) *SQE {
-	e.SendZC(fd, p, flags, zc|abi.IORING_RECVSEND_FIXED_BUF)
-	e.raw.BufIndex = index
-	return e
-}
-
-// SendZCFixedTo is [SQE.SendZCFixed] with a destination. (6.0)
-func (e *SQE) SendZCFixedTo(fd FD, p []byte, flags int, zc NetFlags, index uint16, addr *Sockaddr) *SQE {
-	return e.SendZCFixed(fd, p, flags, zc, index).sendAddr(addr)
-}
-
 // SendMsgZC is [SQE.SendMsg] without a copy; see [SQE.SendZC]. (6.1)
 func (e *SQE) SendMsgZC(fd FD, m *Msg, flags int, zc NetFlags) *SQE {
 	e.SendMsg(fd, m, flags)
 	e.raw.Opcode, e.raw.Ioprio = abi.IORING_OP_SENDMSG_ZC, uint16(zc)
-	return e
-}
-
-// SendMsgZCFixed is [SQE.SendMsgZC] from parts of one registered buffer. (6.15)
-func (e *SQE) SendMsgZCFixed(fd FD, m *Msg, flags int, zc NetFlags, index uint16) *SQE {
-	e.SendMsgZC(fd, m, flags, zc|abi.IORING_RECVSEND_FIXED_BUF)
-	e.raw.BufIndex = index
 	return e
 }

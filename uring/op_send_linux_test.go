@@ -103,11 +103,11 @@ func drain(t testing.TB, fd *sys.FD) <-chan []byte {
 func sendTo(t *testing.T, r *uring.Ring) {
 	a, b := boundSocket(t, unix.SOCK_DGRAM), boundSocket(t, unix.SOCK_DGRAM)
 	to := sockaddrOf(t, b)
-	wantRes(t, ringtest.Do(t, r, func(e *uring.SQE) { e.SendTo(on(a), goldenText, 0, to) }), len(goldenText))
+	wantRes(t, ringtest.Do(t, r, func(e *uring.SQE) { e.Send(on(a), goldenText, 0).SetAddr(to) }), len(goldenText))
 	wantFrom(t, b, a, string(goldenText))
 	nowhere := mustSockaddr("[::1]:9")
 	keep(t, nowhere)
-	c := ringtest.Do(t, r, func(e *uring.SQE) { e.SendTo(on(a), goldenText, 0, nowhere) })
+	c := ringtest.Do(t, r, func(e *uring.SQE) { e.Send(on(a), goldenText, 0).SetAddr(nowhere) })
 	wantErrno(t, c, unix.EAFNOSUPPORT)
 }
 
@@ -299,7 +299,7 @@ func sendZCStream(t *testing.T, r *uring.Ring) {
 	for name, build := range map[string]func(e *uring.SQE){
 		"plain":      func(e *uring.SQE) { e.SendZC(on(a), data, unix.MSG_WAITALL, 0) },
 		"poll first": func(e *uring.SQE) { e.SendZC(uring.FixedFd(0), data, unix.MSG_WAITALL, uring.NetPollFirst) },
-		"registered": func(e *uring.SQE) { e.SendZCFixed(on(a), fixed, unix.MSG_WAITALL, 0, 0) },
+		"registered": func(e *uring.SQE) { e.SendZC(on(a), fixed, unix.MSG_WAITALL, 0).SetFixedBuffer(0) },
 	} {
 		sent, notified := zeroCopy(t, r, build)
 		if int(sent.Res) != len(data) || !sent.Has(uring.CQEMore) {
@@ -308,7 +308,7 @@ func sendZCStream(t *testing.T, r *uring.Ring) {
 		wantData(t, b, data)
 		wantNotified(t, notified(), 0)
 	}
-	sent, notified := zeroCopy(t, r, func(e *uring.SQE) { e.SendZCFixed(on(a), data, 0, 0, 0) })
+	sent, notified := zeroCopy(t, r, func(e *uring.SQE) { e.SendZC(on(a), data, 0, 0).SetFixedBuffer(0) })
 	wantErrno(t, sent, unix.EFAULT) // not in the registered buffer
 	notified()
 
@@ -342,17 +342,17 @@ func sendZCTo(t *testing.T, r *uring.Ring) {
 	to := sockaddrOf(t, b)
 	data := bytes.Repeat([]byte("datagram"), 100)
 	keep(t, data)
-	sent, notified := zeroCopy(t, r, func(e *uring.SQE) { e.SendZCTo(on(a), data, 0, 0, to) })
+	sent, notified := zeroCopy(t, r, func(e *uring.SQE) { e.SendZC(on(a), data, 0, 0).SetAddr(to) })
 	wantRes(t, sent, len(data))
 	wantFrom(t, b, a, string(data))
 	wantNotified(t, notified(), 0)
 	ctlOK(t, "register", r.RegisterBuffers([][]byte{data}))
 	part := data[8:24]
-	sent, notified = zeroCopy(t, r, func(e *uring.SQE) { e.SendZCFixedTo(on(a), part, 0, 0, 0, to) })
+	sent, notified = zeroCopy(t, r, func(e *uring.SQE) { e.SendZC(on(a), part, 0, 0).SetFixedBuffer(0).SetAddr(to) })
 	wantRes(t, sent, len(part))
 	wantFrom(t, b, a, string(part))
 	wantNotified(t, notified(), 0)
-	sent, _ = zeroCopy(t, r, func(e *uring.SQE) { e.SendZCFixedTo(on(a), make([]byte, 8), 0, 0, 0, to) })
+	sent, _ = zeroCopy(t, r, func(e *uring.SQE) { e.SendZC(on(a), make([]byte, 8), 0, 0).SetFixedBuffer(0).SetAddr(to) })
 	if sent.Res >= 0 {
 		t.Errorf("memory that is not registered was sent: %+v", sent)
 	}
@@ -404,11 +404,11 @@ func sendMsgZCFixed(t *testing.T, r *uring.Ring) {
 	m := new(uring.Msg)
 	m.Set(nil, []uring.Iovec{uring.NewIovec(fixed[5000:]), uring.NewIovec(fixed[:3000])}, nil)
 	keep(t, m)
-	sent, notified := zeroCopy(t, r, func(e *uring.SQE) { e.SendMsgZCFixed(on(a), m, unix.MSG_WAITALL, 0, 0) })
+	sent, notified := zeroCopy(t, r, func(e *uring.SQE) { e.SendMsgZC(on(a), m, unix.MSG_WAITALL, 0).SetFixedBuffer(0) })
 	wantRes(t, sent, 8192-5000+3000)
 	wantData(t, b, append(bytes.Clone(fixed[5000:]), fixed[:3000]...))
 	wantNotified(t, notified(), 0)
-	sent, notified = zeroCopy(t, r, func(e *uring.SQE) { e.SendMsgZCFixed(on(a), m, 0, 0, 1) })
+	sent, notified = zeroCopy(t, r, func(e *uring.SQE) { e.SendMsgZC(on(a), m, 0, 0).SetFixedBuffer(1) })
 	wantErrno(t, sent, unix.EFAULT) // no such buffer
 	notified()
 }

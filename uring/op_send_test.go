@@ -10,7 +10,7 @@ import (
 func init() {
 	ledgerOp(uring.OpSend, row{
 		since:   "5.6",
-		uses:    []string{"SQE.Send", "SQE.SendTo", "SQE.SendBundle", "SQE.SendVec", "SQE.SetBufferGroup", "SQE.SetNetFlags"},
+		uses:    []string{"SQE.Send", "SQE.SetAddr", "SQE.SendBundle", "SQE.SendVec", "SQE.SetBufferGroup", "SQE.SetNetFlags"},
 		goldens: sendGoldens,
 	})
 	ledgerOp(uring.OpSendMsg, row{
@@ -26,12 +26,12 @@ func init() {
 	})
 	ledgerOp(uring.OpSendZC, row{
 		since:   "6.0",
-		uses:    []string{"SQE.SendZC", "SQE.SendZCTo", "SQE.SendZCFixed", "SQE.SendZCFixedTo"},
+		uses:    []string{"SQE.SendZC", "SQE.SetAddr", "SQE.SetFixedBuffer"},
 		goldens: sendZCGoldens,
 	})
 	ledgerOp(uring.OpSendMsgZC, row{
 		since:   "6.1",
-		uses:    []string{"SQE.SendMsgZC", "SQE.SendMsgZCFixed"},
+		uses:    []string{"SQE.SendMsgZC", "SQE.SetFixedBuffer"},
 		goldens: sendMsgZCGoldens,
 	})
 }
@@ -53,7 +53,7 @@ var sendGoldens = []golden{
 	{"long", func(e *uring.SQE) { e.Send(uring.Fd(7), goldenLong, 0) },
 		abi.SQE{Opcode: 26, Fd: 7, Addr: goldenBufAddr, Len: 0x7ffff000}},
 	// The address is in addr2, its length in 16 bits of file_index.
-	{"to", func(e *uring.SQE) { e.SendTo(uring.Fd(7), goldenBuf, 0x40, goldenSockaddr) },
+	{"to", func(e *uring.SQE) { e.Send(uring.Fd(7), goldenBuf, 0x40).SetAddr(goldenSockaddr) },
 		abi.SQE{Opcode: 26, Fd: 7, Off: goldenSockaddrAt, Addr: goldenBufAddr, Len: 300, OpFlags: 0x40, FileIndex: 16}},
 	{"group", func(e *uring.SQE) { e.Send(uring.Fd(7), nil, 0).SetBufferGroup(0x203) },
 		abi.SQE{Opcode: 26, Flags: 0x20, Fd: 7, BufIndex: 0x203}},
@@ -72,12 +72,12 @@ var sendZCGoldens = []golden{
 		abi.SQE{Opcode: 47, Fd: 7, Addr: goldenBufAddr, Len: 300, OpFlags: 0x4000}},
 	{"report fixed fd", func(e *uring.SQE) { e.SendZC(uring.FixedFd(7), goldenBuf, 0, uring.NetReportZC|uring.NetPollFirst) },
 		abi.SQE{Opcode: 47, Flags: 0x01, Fd: 7, Ioprio: 1<<3 | 1<<0, Addr: goldenBufAddr, Len: 300}},
-	{"to", func(e *uring.SQE) { e.SendZCTo(uring.Fd(7), goldenBuf, 0, 0, goldenSockaddr) },
+	{"to", func(e *uring.SQE) { e.SendZC(uring.Fd(7), goldenBuf, 0, 0).SetAddr(goldenSockaddr) },
 		abi.SQE{Opcode: 47, Fd: 7, Off: goldenSockaddrAt, Addr: goldenBufAddr, Len: 300, FileIndex: 16}},
-	{"registered buffer", func(e *uring.SQE) { e.SendZCFixed(uring.Fd(7), goldenBuf[:9], 0, uring.NetReportZC, 0x203) },
+	{"registered buffer", func(e *uring.SQE) { e.SendZC(uring.Fd(7), goldenBuf[:9], 0, uring.NetReportZC).SetFixedBuffer(0x203) },
 		abi.SQE{Opcode: 47, Fd: 7, Ioprio: 1<<2 | 1<<3, Addr: goldenBufAddr, Len: 9, BufIndex: 0x203}},
 	{"registered buffer to", func(e *uring.SQE) {
-		e.SendZCFixedTo(uring.FixedFd(7), goldenBuf[:9], 0x4000, uring.NetReportZC, 0x203, goldenSockaddr)
+		e.SendZC(uring.FixedFd(7), goldenBuf[:9], 0x4000, uring.NetReportZC).SetFixedBuffer(0x203).SetAddr(goldenSockaddr)
 	}, abi.SQE{Opcode: 47, Flags: 0x01, Fd: 7, Ioprio: 1<<2 | 1<<3, Off: goldenSockaddrAt, Addr: goldenBufAddr, Len: 9, OpFlags: 0x4000,
 		BufIndex: 0x203, FileIndex: 16}},
 }
@@ -87,6 +87,6 @@ var sendMsgZCGoldens = []golden{
 		abi.SQE{Opcode: 48, Fd: 7, Addr: goldenMsgAt, Len: 1, OpFlags: 0x4000}},
 	{"report fixed fd", func(e *uring.SQE) { e.SendMsgZC(uring.FixedFd(7), goldenMsg, 0, uring.NetReportZC) },
 		abi.SQE{Opcode: 48, Flags: 0x01, Fd: 7, Ioprio: 1 << 3, Addr: goldenMsgAt, Len: 1}},
-	{"registered buffer", func(e *uring.SQE) { e.SendMsgZCFixed(uring.Fd(7), goldenMsg, 0, 0, 0x203) },
+	{"registered buffer", func(e *uring.SQE) { e.SendMsgZC(uring.Fd(7), goldenMsg, 0, 0).SetFixedBuffer(0x203) },
 		abi.SQE{Opcode: 48, Fd: 7, Ioprio: 1 << 2, Addr: goldenMsgAt, Len: 1, BufIndex: 0x203}},
 }

@@ -28,27 +28,11 @@ func (e *SQE) Accept(fd FD, addr *Sockaddr, flags int) *SQE {
 	return e
 }
 
-// AcceptDirect is [SQE.Accept] into the fixed file table. SOCK_CLOEXEC is not
-// allowed. (5.15)
-func (e *SQE) AcceptDirect(fd FD, addr *Sockaddr, flags int, slot Slot) *SQE {
-	e.Accept(fd, addr, flags)
-	e.raw.FileIndex = slot.index()
-	return e
-}
-
 // AcceptMultishot accepts again and again, until a completion without CQEMore.
 // (5.19)
 func (e *SQE) AcceptMultishot(fd FD, flags int) *SQE {
 	e.Accept(fd, nil, flags)
 	e.raw.Ioprio = abi.IORING_ACCEPT_MULTISHOT
-	return e
-}
-
-// AcceptMultishotDirect is [SQE.AcceptMultishot] into free slots of the fixed
-// file table; ENFILE ends it when there are none. (5.19)
-func (e *SQE) AcceptMultishotDirect(fd FD, flags int) *SQE {
-	e.AcceptMultishot(fd, flags)
-	e.raw.FileIndex = abi.IORING_FILE_INDEX_ALLOC
 	return e
 }
 
@@ -67,13 +51,6 @@ func (e *SQE) Connect(fd FD, addr *Sockaddr) *SQE {
 func (e *SQE) Socket(domain, typ, protocol int) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_SOCKET, Fd: int32(domain), Off: uint64(uint32(typ)), Len: uint32(protocol)}}
-	return e
-}
-
-// SocketDirect is [SQE.Socket] into the fixed file table. (5.19)
-func (e *SQE) SocketDirect(domain, typ, protocol int, slot Slot) *SQE {
-	e.Socket(domain, typ, protocol)
-	e.raw.FileIndex = slot.index()
 	return e
 }
 

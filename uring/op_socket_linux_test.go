@@ -190,7 +190,7 @@ func wantFlags(t testing.TB, fd *sys.FD, cloexec, nonblock bool) {
 
 func socketDirect(t *testing.T, r *uring.Ring) {
 	do := func(typ int, slot uring.Slot) uring.CQE {
-		return ringtest.Do(t, r, func(e *uring.SQE) { e.SocketDirect(unix.AF_INET, typ, 0, slot) })
+		return ringtest.Do(t, r, func(e *uring.SQE) { e.Socket(unix.AF_INET, typ, 0).SetSlot(slot) })
 	}
 	wantErrno(t, do(unix.SOCK_STREAM, 0), unix.ENXIO) // no table
 	sparseFiles(t, r, 2)
@@ -311,7 +311,7 @@ func acceptDirect(t *testing.T, r *uring.Ring) {
 	l := listener(t)
 	sparseFiles(t, r, 3)
 	accept := func(slot uring.Slot, flags int) uring.CQE {
-		return ringtest.Do(t, r, func(e *uring.SQE) { e.AcceptDirect(on(l), nil, flags, slot) })
+		return ringtest.Do(t, r, func(e *uring.SQE) { e.Accept(on(l), nil, flags).SetSlot(slot) })
 	}
 	wantErrno(t, accept(0, unix.SOCK_CLOEXEC), unix.EINVAL)
 	clients := []*sys.FD{dial(t, l), dial(t, l)}
@@ -379,7 +379,7 @@ func acceptMultishot(t *testing.T, r *uring.Ring) {
 func acceptMultishotDirect(t *testing.T, r *uring.Ring) {
 	l := listener(t)
 	sparseFiles(t, r, 2)
-	push(t, r).AcceptMultishotDirect(on(l), 0).SetUserData(1)
+	push(t, r).AcceptMultishot(on(l), 0).SetSlot(uring.SlotAuto).SetUserData(1)
 	clients := map[int32]*sys.FD{}
 	for range 2 {
 		client := dial(t, l)

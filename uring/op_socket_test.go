@@ -81,8 +81,8 @@ func TestEverySlot(t *testing.T) {
 func init() {
 	ledgerOp(uring.OpAccept, row{
 		since: "5.5",
-		uses: []string{"SQE.Accept", "SQE.AcceptDirect", "SQE.AcceptMultishot",
-			"SQE.AcceptMultishotDirect", "SQE.SetAcceptFlags"},
+		uses: []string{"SQE.Accept", "SQE.AcceptMultishot",
+			"SQE.SetAcceptFlags", "SQE.SetSlot"},
 		goldens: acceptGoldens,
 	})
 	ledgerOp(uring.OpConnect, row{
@@ -97,13 +97,13 @@ func init() {
 	})
 	ledgerOp(uring.OpSocket, row{
 		since: "5.19",
-		uses:  []string{"SQE.Socket", "SQE.SocketDirect"},
+		uses:  []string{"SQE.Socket", "SQE.SetSlot"},
 		goldens: []golden{
 			{"stream", func(e *uring.SQE) { e.Socket(2, 1|0x80000, 6) }, // SOCK_CLOEXEC
 				abi.SQE{Opcode: 45, Fd: 2, Off: 0x80001, Len: 6}},
-			{"direct", func(e *uring.SQE) { e.SocketDirect(10, 2, 17, 3) },
+			{"direct", func(e *uring.SQE) { e.Socket(10, 2, 17).SetSlot(3) },
 				abi.SQE{Opcode: 45, Fd: 10, Off: 2, Len: 17, FileIndex: 4}},
-			{"direct auto", func(e *uring.SQE) { e.SocketDirect(1, 1, 0, uring.SlotAuto) },
+			{"direct auto", func(e *uring.SQE) { e.Socket(1, 1, 0).SetSlot(uring.SlotAuto) },
 				abi.SQE{Opcode: 45, Fd: 1, Off: 1, FileIndex: 0xffffffff}},
 		},
 	})
@@ -173,15 +173,15 @@ var acceptGoldens = []golden{
 	{"flags", func(e *uring.SQE) {
 		e.Accept(uring.Fd(7), nil, 0).SetAcceptFlags(uring.AcceptDontWait).SetAcceptFlags(uring.AcceptPollFirst)
 	}, abi.SQE{Opcode: 13, Fd: 7, Ioprio: 1<<1 | 1<<2}},
-	{"direct", func(e *uring.SQE) { e.AcceptDirect(uring.Fd(7), goldenPeer, 0x800, 0) },
+	{"direct", func(e *uring.SQE) { e.Accept(uring.Fd(7), goldenPeer, 0x800).SetSlot(0) },
 		abi.SQE{Opcode: 13, Fd: 7, Off: goldenPeerAt + 128, Addr: goldenPeerAt, OpFlags: 0x800, FileIndex: 1}},
-	{"direct auto", func(e *uring.SQE) { e.AcceptDirect(uring.FixedFd(7), nil, 0, uring.SlotAuto) },
+	{"direct auto", func(e *uring.SQE) { e.Accept(uring.FixedFd(7), nil, 0).SetSlot(uring.SlotAuto) },
 		abi.SQE{Opcode: 13, Flags: 0x01, Fd: 7, FileIndex: 0xffffffff}},
 	{"multishot", func(e *uring.SQE) { e.AcceptMultishot(uring.Fd(7), 0x80000) },
 		abi.SQE{Opcode: 13, Fd: 7, Ioprio: 1 << 0, OpFlags: 0x80000}},
 	{"multishot poll first", func(e *uring.SQE) {
 		e.AcceptMultishot(uring.FixedFd(7), 0).SetAcceptFlags(uring.AcceptPollFirst)
 	}, abi.SQE{Opcode: 13, Flags: 0x01, Fd: 7, Ioprio: 1<<0 | 1<<2}},
-	{"multishot direct", func(e *uring.SQE) { e.AcceptMultishotDirect(uring.Fd(7), 0x800) },
+	{"multishot direct", func(e *uring.SQE) { e.AcceptMultishot(uring.Fd(7), 0x800).SetSlot(uring.SlotAuto) },
 		abi.SQE{Opcode: 13, Fd: 7, Ioprio: 1 << 0, OpFlags: 0x800, FileIndex: 0xffffffff}},
 }

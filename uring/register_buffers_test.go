@@ -15,7 +15,7 @@ import (
 func init() {
 	ledgerRegister(uring.OpRegisterBuffers, row{since: "5.1", uses: []string{"Ring.RegisterBuffers"}, kernel: kernelRegisterBuffers})
 	ledgerRegister(uring.OpUnregisterBuffers, row{since: "5.1", uses: []string{"Ring.UnregisterBuffers"}, kernel: kernelUnregisterBuffers})
-	ledgerRegister(uring.OpRegisterBuffers2, row{since: "5.13", uses: []string{"Ring.RegisterBuffersTagged", "Ring.RegisterBuffersSparse"}, kernel: kernelRegisterBuffers2})
+	ledgerRegister(uring.OpRegisterBuffers2, row{since: "5.13", uses: []string{"Ring.RegisterBuffers", "Ring.RegisterBuffersSparse"}, kernel: kernelRegisterBuffers2})
 	ledgerRegister(uring.OpRegisterBuffersUpdate, row{since: "5.13", uses: []string{"Ring.UpdateBuffers"}, kernel: kernelRegisterBuffersUpdate})
 	ledgerRegister(uring.OpRegisterCloneBuffers, row{since: "6.12", uses: []string{"Ring.CloneBuffers", "CloneOptions"}, kernel: kernelRegisterCloneBuffers})
 }
@@ -92,16 +92,14 @@ func kernelRegisterBuffers2(t *testing.T) {
 	ringtest.NeedKernel(t, "tagged buffers", "5.13")
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		bufs := ctlBuffers(3)
-		ctlOK(t, "register", r.RegisterBuffersTagged(bufs, []uint64{71, 0, 73}))
+		ctlOK(t, "register", r.RegisterBuffers(bufs, 71, 0, 73))
 		ctlFixed(t, r, bufs[2], 2)
 		ctlOK(t, "unregister", r.UnregisterBuffers())
 		ctlTagsDropped(t, r, 71, 73)
-		if r.RegisterBuffersTagged(bufs, []uint64{1}) == nil {
+		if r.RegisterBuffers(bufs, 1) == nil {
 			t.Error("one tag for three buffers is accepted")
 		}
-		ctlErrno(t, "a tag for an empty slot", r.RegisterBuffersTagged([][]byte{nil}, []uint64{5}), syscall.EINVAL)
-		ctlOK(t, "register without tags", r.RegisterBuffersTagged(bufs, nil))
-		ctlOK(t, "unregister", r.UnregisterBuffers())
+		ctlErrno(t, "a tag for an empty slot", r.RegisterBuffers([][]byte{nil}, 5), syscall.EINVAL)
 		if !ctlHasKernel(t, "5.19") {
 			return
 		}
@@ -145,25 +143,25 @@ func kernelRegisterBuffersUpdate(t *testing.T) {
 	ringtest.NeedKernel(t, "sparse buffers", "5.19")
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		bufs := ctlBuffers(3)
-		_, err := r.UpdateBuffers(0, bufs, nil)
+		_, err := r.UpdateBuffers(0, bufs)
 		ctlErrno(t, "update nothing", err, syscall.ENXIO)
 		ctlOK(t, "register", r.RegisterBuffersSparse(4))
-		if n, err := r.UpdateBuffers(1, bufs, []uint64{81, 0, 83}); n != 3 || err != nil {
+		if n, err := r.UpdateBuffers(1, bufs, 81, 0, 83); n != 3 || err != nil {
 			t.Fatalf("update: %d, %v", n, err)
 		}
 		ctlNotFixed(t, r, bufs[0], 0)
 		for i, b := range bufs {
 			ctlFixed(t, r, b, uint16(1+i))
 		}
-		if n, err := r.UpdateBuffers(2, [][]byte{bufs[0], nil}, nil); n != 2 || err != nil {
+		if n, err := r.UpdateBuffers(2, [][]byte{bufs[0], nil}); n != 2 || err != nil {
 			t.Fatalf("update: %d, %v", n, err)
 		}
 		ctlTags(t, r, 83)
 		ctlFixed(t, r, bufs[0], 2)
 		ctlNotFixed(t, r, bufs[2], 3)
-		_, err = r.UpdateBuffers(2, bufs, nil)
+		_, err = r.UpdateBuffers(2, bufs)
 		ctlErrno(t, "update beyond the table", err, syscall.EINVAL)
-		if _, err = r.UpdateBuffers(0, bufs[:1], []uint64{1, 2}); err == nil {
+		if _, err = r.UpdateBuffers(0, bufs[:1], 1, 2); err == nil {
 			t.Error("two tags for one buffer are accepted")
 		}
 		ctlTagInFlight(t, r, bufs[0])
@@ -179,7 +177,7 @@ func ctlTagInFlight(t *testing.T, r *uring.Ring, buf []byte) {
 	_, err := r.SubmitAndWait(0)
 	ctlOK(t, "submit", err)
 	ctlUntil(t, "the kernel takes the entry", func() bool { return r.Pending() == 0 })
-	_, err = r.UpdateBuffers(1, [][]byte{nil}, nil)
+	_, err = r.UpdateBuffers(1, [][]byte{nil})
 	ctlOK(t, "update", err)
 	if n := r.Reap(make([]uring.CQE, 1)); n != 0 {
 		t.Fatal("a buffer in use was given up")

@@ -17,8 +17,8 @@ func init() {
 	ledgerRegister(uring.OpRegisterFiles, row{since: "5.1", uses: []string{"Ring.RegisterFiles"}, kernel: kernelRegisterFiles})
 	ledgerRegister(uring.OpUnregisterFiles, row{since: "5.1", uses: []string{"Ring.UnregisterFiles"}, kernel: kernelUnregisterFiles})
 	ledgerRegister(uring.OpRegisterFilesUpdate, row{since: "5.5", uses: []string{"Ring.UpdateFiles", "SkipFile"}, kernel: kernelRegisterFilesUpdate})
-	ledgerRegister(uring.OpRegisterFiles2, row{since: "5.13", uses: []string{"Ring.RegisterFilesTagged", "Ring.RegisterFilesSparse"}, kernel: kernelRegisterFiles2})
-	ledgerRegister(uring.OpRegisterFilesUpdate2, row{since: "5.13", uses: []string{"Ring.UpdateFilesTagged"}, kernel: kernelRegisterFilesUpdate2})
+	ledgerRegister(uring.OpRegisterFiles2, row{since: "5.13", uses: []string{"Ring.RegisterFiles", "Ring.RegisterFilesSparse"}, kernel: kernelRegisterFiles2})
+	ledgerRegister(uring.OpRegisterFilesUpdate2, row{since: "5.13", uses: []string{"Ring.UpdateFiles"}, kernel: kernelRegisterFilesUpdate2})
 	ledgerRegister(uring.OpRegisterFileAllocRange, row{since: "6.0", uses: []string{"Ring.SetFileAllocRange", "SlotAuto"}, kernel: kernelRegisterFileAllocRange})
 }
 
@@ -110,16 +110,14 @@ func kernelRegisterFiles2(t *testing.T) {
 	ringtest.NeedKernel(t, "tagged files", "5.13")
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		fds := ctlNamed(t, "a", "b", "c")
-		ctlOK(t, "register", r.RegisterFilesTagged(fds, []uint64{91, 0, 93}))
+		ctlOK(t, "register", r.RegisterFiles(fds, 91, 0, 93))
 		ctlSlot(t, r, 1, "b")
 		ctlOK(t, "unregister", r.UnregisterFiles())
 		ctlTagsDropped(t, r, 91, 93)
-		if r.RegisterFilesTagged(fds, []uint64{}) == nil {
-			t.Error("no tag for three files is accepted")
+		if r.RegisterFiles(fds, 1) == nil {
+			t.Error("one tag for three files is accepted")
 		}
-		ctlErrno(t, "a tag for an empty slot", r.RegisterFilesTagged([]int{-1}, []uint64{5}), syscall.EINVAL)
-		ctlOK(t, "register without tags", r.RegisterFilesTagged(fds, nil))
-		ctlOK(t, "unregister", r.UnregisterFiles())
+		ctlErrno(t, "a tag for an empty slot", r.RegisterFiles([]int{-1}, 5), syscall.EINVAL)
 		if !ctlHasKernel(t, "5.19") {
 			return
 		}
@@ -136,22 +134,22 @@ func kernelRegisterFilesUpdate2(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		fds := ctlNamed(t, "a", "b", "c")
 		ctlOK(t, "register", r.RegisterFilesSparse(4))
-		if n, err := r.UpdateFilesTagged(1, fds, []uint64{61, 62, 0}); n != 3 || err != nil {
+		if n, err := r.UpdateFiles(1, fds, 61, 62, 0); n != 3 || err != nil {
 			t.Fatalf("update: %d, %v", n, err)
 		}
 		for slot, want := range []string{"", "a", "b", "c"} {
 			ctlSlot(t, r, slot, want)
 		}
-		if n, err := r.UpdateFilesTagged(2, []int{-1, fds[0]}, nil); n != 2 || err != nil {
+		if n, err := r.UpdateFiles(2, []int{-1, fds[0]}); n != 2 || err != nil {
 			t.Fatalf("update: %d, %v", n, err)
 		}
 		ctlTags(t, r, 62)
 		for slot, want := range []string{"", "a", "", "a"} {
 			ctlSlot(t, r, slot, want)
 		}
-		_, err := r.UpdateFilesTagged(2, fds, nil)
+		_, err := r.UpdateFiles(2, fds)
 		ctlErrno(t, "update beyond the table", err, syscall.EINVAL)
-		if _, err = r.UpdateFilesTagged(0, fds, []uint64{1}); err == nil {
+		if _, err = r.UpdateFiles(0, fds, 1); err == nil {
 			t.Error("one tag for three files is accepted")
 		}
 	})
@@ -168,7 +166,7 @@ func kernelRegisterFileAllocRange(t *testing.T) {
 		ctlOK(t, "path", err)
 		open := func() uring.CQE {
 			return ringtest.Do(t, r, func(e *uring.SQE) {
-				e.OpenAtDirect(uring.AtCWD, path, os.O_RDONLY, 0, uring.SlotAuto)
+				e.OpenAt(uring.AtCWD, path, os.O_RDONLY, 0).SetSlot(uring.SlotAuto)
 			})
 		}
 		if a, b, c := open(), open(), open(); a.Res != 5 || b.Res != 6 || c.Errno() != syscall.ENFILE {

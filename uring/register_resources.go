@@ -26,25 +26,18 @@ func int32s(fds []int) []int32 {
 }
 
 // RegisterFiles fills the ring's fixed file table; -1 leaves a slot empty. The
-// table holds references of its own, so the descriptors may be closed. (5.1)
-func (r *Ring) RegisterFiles(fds []int) error {
+// table has references of its own, so the descriptors may be closed. (5.1)
+//
+// With tags, one for each slot, a completion with the user data of a tag that is not 0
+// arrives when its file has left the table and the kernel is done with it. Before 6.13 only an
+// update causes one, not [Ring.UnregisterFiles], which waits instead. (tags: 5.13)
+func (r *Ring) RegisterFiles(fds []int, tags ...uint64) error {
 	table := int32s(fds)
+	if len(tags) > 0 {
+		return r.registerTagged(OpRegisterFiles2, sys.SliceAddr(table), len(table), tags, table)
+	}
 	_, err := r.register(OpRegisterFiles, sys.SlicePointer(table), count(len(table)))
 	return err
-}
-
-// RegisterFilesTagged is [Ring.RegisterFiles] with a tag for each slot: when
-// the file of a slot whose tag is not 0 has left the table, and the kernel is
-// done with it, a completion with that user data arrives. Before 6.13 only an
-// update causes one, not [Ring.UnregisterFiles], which waits instead. There are
-// as many tags as slots. (5.13)
-func (r *Ring) RegisterFilesTagged(fds []int, tags []uint64) error {
-	table := int32s(fds)
-	if err := checkTags(tags, len(table)); err != nil {
-		return err
-	}
-	return r.registerRsrc(OpRegisterFiles2, &abi.RsrcRegister{
-		Nr: count(len(table)), Data: sys.SliceAddr(table), Tags: sys.SliceAddr(tags)}, table, tags)
 }
 
 // RegisterFilesSparse makes a table of n empty slots. (5.19)
@@ -55,19 +48,16 @@ func (r *Ring) RegisterFilesSparse(n int) error {
 
 // UpdateFiles writes descriptors into the table from slot first on: -1 empties
 // a slot, SkipFile leaves it. It returns how many slots it wrote. Operations in
-// flight keep the file they started with. (5.5)
-func (r *Ring) UpdateFiles(first int, fds []int) (int, error) {
+// flight keep the file they started with. tags are as in [Ring.RegisterFiles]. (5.5)
+func (r *Ring) UpdateFiles(first int, fds []int, tags ...uint64) (int, error) {
 	table := int32s(fds)
+	if len(tags) > 0 {
+		return r.updateRsrc(OpRegisterFilesUpdate2, first, sys.SliceAddr(table), len(table), tags, table)
+	}
 	u := &abi.FilesUpdate{Offset: uint32(first), Data: sys.SliceAddr(table)}
 	n, err := r.register(OpRegisterFilesUpdate, sys.Pointer(u), count(len(table)))
 	keepAlive(table)
 	return n, err
-}
-
-// UpdateFilesTagged is [Ring.UpdateFiles] with tags, which may be nil. (5.13)
-func (r *Ring) UpdateFilesTagged(first int, fds []int, tags []uint64) (int, error) {
-	table := int32s(fds)
-	return r.updateRsrc(OpRegisterFilesUpdate2, first, sys.SliceAddr(table), len(table), tags, table)
 }
 
 // UnregisterFiles drops the table; slots in use by operations in flight live
@@ -83,6 +73,14 @@ func (r *Ring) SetFileAllocRange(first, n int) error {
 	_, err := r.register(OpRegisterFileAllocRange,
 		sys.Pointer(&abi.FileIndexRange{Off: uint32(first), Len: uint32(n)}), 0)
 	return err
+}
+
+// registerTagged registers n files or buffers with tags. What keep names stays reachable.
+func (r *Ring) registerTagged(op RegisterOp, data uint64, n int, tags []uint64, keep any) error {
+	if err := checkTags(tags, n); err != nil {
+		return err
+	}
+	return r.registerRsrc(op, &abi.RsrcRegister{Nr: count(n), Data: data, Tags: sys.SliceAddr(tags)}, keep, tags)
 }
 
 // registerRsrc issues FILES2 and BUFFERS2. What keep names stays reachable.
@@ -106,7 +104,7 @@ func (r *Ring) updateRsrc(op RegisterOp, first int, data uint64, n int, tags []u
 
 // checkTags wants one tag for each slot, or none at all.
 func checkTags(tags []uint64, n int) error {
-	if tags != nil && len(tags) != n {
+	if len(tags) > 0 && len(tags) != n {
 		return fmt.Errorf("uring: %d tags for %d slots", len(tags), n)
 	}
 	return nil
@@ -128,24 +126,17 @@ func iovecs(bufs [][]byte) []Iovec {
 // count against RLIMIT_MEMLOCK (ENOMEM), each up to 1 GiB. A nil buffer leaves
 // a slot empty (5.13). Memory outside of Go's heap avoids pinning heap pages
 // for good. (5.1)
-func (r *Ring) RegisterBuffers(bufs [][]byte) error {
+//
+// With tags, one for each buffer, a completion with the user data of a tag that is not 0
+// arrives when its buffer has left the table and the kernel is done with it. Before 6.13 only an
+// update causes one, not [Ring.UnregisterBuffers], which waits instead. (tags: 5.13)
+func (r *Ring) RegisterBuffers(bufs [][]byte, tags ...uint64) error {
 	iov := iovecs(bufs)
+	if len(tags) > 0 {
+		return r.registerTagged(OpRegisterBuffers2, sys.SliceAddr(iov), len(iov), tags, iov)
+	}
 	_, err := r.register(OpRegisterBuffers, sys.SlicePointer(iov), count(len(iov)))
 	return err
-}
-
-// RegisterBuffersTagged is [Ring.RegisterBuffers] with a tag for each buffer:
-// when a buffer whose tag is not 0 has left the table, and the kernel is done
-// with it, a completion with that user data arrives. Before 6.13 only an update
-// causes one, not [Ring.UnregisterBuffers], which waits instead. There are as
-// many tags as buffers. (5.13)
-func (r *Ring) RegisterBuffersTagged(bufs [][]byte, tags []uint64) error {
-	iov := iovecs(bufs)
-	if err := checkTags(tags, len(iov)); err != nil {
-		return err
-	}
-	return r.registerRsrc(OpRegisterBuffers2, &abi.RsrcRegister{
-		Nr: count(len(iov)), Data: sys.SliceAddr(iov), Tags: sys.SliceAddr(tags)}, iov, tags)
 }
 
 // RegisterBuffersSparse makes a table of n empty slots. (5.19)
@@ -155,8 +146,8 @@ func (r *Ring) RegisterBuffersSparse(n int) error {
 }
 
 // UpdateBuffers replaces buffers from slot first on; nil empties a slot. It
-// returns how many slots it wrote. tags may be nil. (5.13)
-func (r *Ring) UpdateBuffers(first int, bufs [][]byte, tags []uint64) (int, error) {
+// returns how many slots it wrote. tags are as in [Ring.RegisterBuffers]. (5.13)
+func (r *Ring) UpdateBuffers(first int, bufs [][]byte, tags ...uint64) (int, error) {
 	iov := iovecs(bufs)
 	return r.updateRsrc(OpRegisterBuffersUpdate, first, sys.SliceAddr(iov), len(iov), tags, iov)
 }

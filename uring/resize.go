@@ -41,7 +41,7 @@ func (r *Ring) Resize(sqEntries, cqEntries uint32) error {
 	// Entries handed out but not yet flushed live past the tail that the
 	// kernel copies up to.
 	r.sq.tail.Store(r.sq.next)
-	r.cq.letGo()
+	r.cq.releaseHead()
 	if _, err = r.register(OpRegisterResizeRings, sys.Pointer(p), 1); err != nil {
 		return err
 	}

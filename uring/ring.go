@@ -65,10 +65,10 @@ type cq struct {
 	mask    uint32
 	entries uint32
 
-	next      uint32 // head, but for what is held back
+	next      uint32 // head, with the deferred slots
 	ended     uint32 // completions after which none of the same entry follows
-	hold      uint32 // how many places may be held back, see Ring.Hold
-	held      uint32 // how many are
+	deferMost uint32 // how many slots may be deferred, see Ring.DeferCQHead
+	deferred  uint32 // how many are
 	flushes   uint64
 	overflows uint32
 }

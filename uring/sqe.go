@@ -74,6 +74,13 @@ func (s Slot) index() uint32 {
 	return min(uint32(s), abi.IORING_FILE_INDEX_ALLOC-2) + 1
 }
 
+// SetSlot has an operation that creates descriptors put them into the fixed file table
+// instead: Accept, OpenAt, OpenAt2 (5.15), Socket, AcceptMultishot (5.19) and Pipe (6.16).
+// The flag for close-on-exec is not allowed then. AcceptMultishot needs SlotAuto, and ENFILE
+// ends it when no slot is free. Pipe takes slot and slot+1, or with SlotAuto two slots whose
+// numbers are in its array afterwards.
+func (e *SQE) SetSlot(slot Slot) *SQE { e.raw.FileIndex = slot.index(); return e }
+
 // AtCWD, in the place of a directory's descriptor, is the working directory
 // (AT_FDCWD).
 const AtCWD = -100

@@ -83,7 +83,7 @@ func (r *Ring) Wait(o WaitOptions) (int, error) {
 	}
 	r.noteOverflow()
 	flags = flags&^enterNeeded | abi.IORING_ENTER_GETEVENTS | r.enterFlags
-	count := uint32(o.Count) + r.cq.held
+	count := uint32(o.Count) + r.cq.deferred
 	var done int
 	var errno syscall.Errno
 	if o.Registered != nil {
@@ -95,7 +95,7 @@ func (r *Ring) Wait(o WaitOptions) (int, error) {
 			return 0, err
 		}
 		if o.Brief && arg == nil {
-			done, errno = sys.EnterRawFor(r.enterFD, uintptr(n), uintptr(r.cq.held), uintptr(flags))
+			done, errno = sys.EnterRawFor(r.enterFD, uintptr(n), uintptr(r.cq.deferred), uintptr(flags))
 			if errno == 0 && done == int(n) && r.Ready() < o.Count {
 				_, errno = sys.Enter(r.enterFD, 0, count, flags, nil, 0)
 				if done > 0 {

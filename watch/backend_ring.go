@@ -124,7 +124,7 @@ func openRing(disabled, restrict bool) (*uring.Ring, error) {
 	}
 	r, err := uring.Open(o)
 	if err == nil {
-		r.Hold(ringHold)
+		r.DeferCQHead(ringHold)
 	}
 	return r, err
 }

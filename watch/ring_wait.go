@@ -16,7 +16,7 @@ import (
 
 // taskBatch is how much task work kernels since 6.13 do in one enter at least.
 // They do as much as completions are asked for, if that is more: the ring holds
-// places of the CQ for that, see [uring.Ring.Hold].
+// places of the CQ for that, see [uring.Ring.DeferCQHead].
 const taskBatch = 20
 
 // few is how many completions are no crowd: after them the next wait looks, before
@@ -62,7 +62,7 @@ func (b *ringBackend) pending() bool {
 func (b *ringBackend) look() error {
 	for {
 		before := b.waiting()
-		most := max(taskBatch, b.ring.Held())
+		most := max(taskBatch, b.ring.DeferredCQHead())
 		err := b.enter(uring.WaitOptions{Brief: true})
 		now := b.waiting()
 		if err != nil || b.stray || now-before < most || now >= b.w.opts.batch() {

@@ -76,43 +76,43 @@ var rows = []row{
 		e.RecvMsgMultishot(x.fd(), ptr[uring.Msg](x), int(x.u32()), x.u16())
 	}},
 	{"Send", "io_uring_prep_send(s, a[0], P(1), a[2], a[3])", func(e *uring.SQE, x *args) { e.Send(x.fd(), x.buf(), int(x.u32())) }},
-	{"SendTo", "io_uring_prep_send(s, a[0], P(1), a[2], a[3]); io_uring_prep_send_set_addr(s, P(4), a[5])", func(e *uring.SQE, x *args) {
-		e.SendTo(x.fd(), x.buf(), int(x.u32()), x.sockaddr())
+	{"Send, SetAddr", "io_uring_prep_send(s, a[0], P(1), a[2], a[3]); io_uring_prep_send_set_addr(s, P(4), a[5])", func(e *uring.SQE, x *args) {
+		e.Send(x.fd(), x.buf(), int(x.u32())).SetAddr(x.sockaddr())
 	}},
 	{"SendBundle", "io_uring_prep_send_bundle(s, a[0], 0, a[1]); io_uring_sqe_set_flags(s, IOSQE_BUFFER_SELECT); s->buf_group = a[2]", func(e *uring.SQE, x *args) {
 		e.SendBundle(x.fd(), int(x.u32()), x.u16())
 	}},
 	{"SendMsg", "io_uring_prep_sendmsg(s, a[0], P(1), a[2])", func(e *uring.SQE, x *args) { e.SendMsg(x.fd(), ptr[uring.Msg](x), int(x.u32())) }},
 	{"SendZC", "io_uring_prep_send_zc(s, a[0], P(1), a[2], a[3], a[4])", func(e *uring.SQE, x *args) { e.SendZC(x.fd(), x.buf(), int(x.u32()), uring.NetFlags(x.u16())) }},
-	{"SendZCTo", "io_uring_prep_send_zc(s, a[0], P(1), a[2], a[3], a[4]); io_uring_prep_send_set_addr(s, P(5), a[6])", func(e *uring.SQE, x *args) {
-		e.SendZCTo(x.fd(), x.buf(), int(x.u32()), uring.NetFlags(x.u16()), x.sockaddr())
+	{"SendZC, SetAddr", "io_uring_prep_send_zc(s, a[0], P(1), a[2], a[3], a[4]); io_uring_prep_send_set_addr(s, P(5), a[6])", func(e *uring.SQE, x *args) {
+		e.SendZC(x.fd(), x.buf(), int(x.u32()), uring.NetFlags(x.u16())).SetAddr(x.sockaddr())
 	}},
-	{"SendZCFixed", "io_uring_prep_send_zc_fixed(s, a[0], P(1), a[2], a[3], a[4], a[5])", func(e *uring.SQE, x *args) {
-		e.SendZCFixed(x.fd(), x.buf(), int(x.u32()), uring.NetFlags(x.u16()), x.u16())
+	{"SendZC, SetFixedBuffer", "io_uring_prep_send_zc_fixed(s, a[0], P(1), a[2], a[3], a[4], a[5])", func(e *uring.SQE, x *args) {
+		e.SendZC(x.fd(), x.buf(), int(x.u32()), uring.NetFlags(x.u16())).SetFixedBuffer(x.u16())
 	}},
-	{"SendZCFixedTo", "io_uring_prep_send_zc_fixed(s, a[0], P(1), a[2], a[3], a[4], a[5]); io_uring_prep_send_set_addr(s, P(6), a[7])", func(e *uring.SQE, x *args) {
-		e.SendZCFixedTo(x.fd(), x.buf(), int(x.u32()), uring.NetFlags(x.u16()), x.u16(), x.sockaddr())
+	{"SendZC, SetFixedBuffer, SetAddr", "io_uring_prep_send_zc_fixed(s, a[0], P(1), a[2], a[3], a[4], a[5]); io_uring_prep_send_set_addr(s, P(6), a[7])", func(e *uring.SQE, x *args) {
+		e.SendZC(x.fd(), x.buf(), int(x.u32()), uring.NetFlags(x.u16())).SetFixedBuffer(x.u16()).SetAddr(x.sockaddr())
 	}},
 	{"SendMsgZC", "io_uring_prep_sendmsg_zc(s, a[0], P(1), a[2]); s->ioprio = a[3]", func(e *uring.SQE, x *args) {
 		e.SendMsgZC(x.fd(), ptr[uring.Msg](x), int(x.u32()), uring.NetFlags(x.u16()))
 	}},
-	{"SendMsgZCFixed", "io_uring_prep_sendmsg_zc_fixed(s, a[0], P(1), a[2], a[3])", func(e *uring.SQE, x *args) {
-		e.SendMsgZCFixed(x.fd(), ptr[uring.Msg](x), int(x.u32()), 0, x.u16())
+	{"SendMsgZC, SetFixedBuffer", "io_uring_prep_sendmsg_zc_fixed(s, a[0], P(1), a[2], a[3])", func(e *uring.SQE, x *args) {
+		e.SendMsgZC(x.fd(), ptr[uring.Msg](x), int(x.u32()), 0).SetFixedBuffer(x.u16())
 	}},
 	{"Accept", "io_uring_prep_accept(s, a[0], 0, 0, a[1])", func(e *uring.SQE, x *args) { e.Accept(x.fd(), nil, int(x.u32())) }},
-	{"AcceptDirect", "io_uring_prep_accept_direct(s, a[0], 0, 0, a[1], a[2])", func(e *uring.SQE, x *args) { e.AcceptDirect(x.fd(), nil, int(x.u32()), uring.Slot(x.u16())) }},
+	{"Accept, SetSlot", "io_uring_prep_accept_direct(s, a[0], 0, 0, a[1], a[2])", func(e *uring.SQE, x *args) { e.Accept(x.fd(), nil, int(x.u32())).SetSlot(uring.Slot(x.u16())) }},
 	{"AcceptMultishot", "io_uring_prep_multishot_accept(s, a[0], 0, 0, a[1])", func(e *uring.SQE, x *args) { e.AcceptMultishot(x.fd(), int(x.u32())) }},
-	{"AcceptMultishotDirect", "io_uring_prep_multishot_accept_direct(s, a[0], 0, 0, a[1])", func(e *uring.SQE, x *args) { e.AcceptMultishotDirect(x.fd(), int(x.u32())) }},
+	{"AcceptMultishot, SetSlot", "io_uring_prep_multishot_accept_direct(s, a[0], 0, 0, a[1])", func(e *uring.SQE, x *args) { e.AcceptMultishot(x.fd(), int(x.u32())).SetSlot(uring.SlotAuto) }},
 	{"Connect", "io_uring_prep_connect(s, a[0], P(1), a[2])", func(e *uring.SQE, x *args) { e.Connect(x.fd(), x.sockaddr()) }},
 	{"Bind", "io_uring_prep_bind(s, a[0], P(1), a[2])", func(e *uring.SQE, x *args) { e.Bind(x.fd(), x.sockaddr()) }},
 	{"Listen", "io_uring_prep_listen(s, a[0], a[1])", func(e *uring.SQE, x *args) { e.Listen(x.fd(), x.num()) }},
 	{"Shutdown", "io_uring_prep_shutdown(s, a[0], a[1])", func(e *uring.SQE, x *args) { e.Shutdown(x.fd(), x.num()) }},
 	{"Socket", "io_uring_prep_socket(s, a[0], a[1], a[2], 0)", func(e *uring.SQE, x *args) { e.Socket(x.num(), x.num(), x.num()) }},
-	{"SocketDirect", "io_uring_prep_socket_direct(s, a[0], a[1], a[2], a[3], 0)", func(e *uring.SQE, x *args) {
-		e.SocketDirect(x.num(), x.num(), x.num(), uring.Slot(x.u16()))
+	{"Socket, SetSlot", "io_uring_prep_socket_direct(s, a[0], a[1], a[2], a[3], 0)", func(e *uring.SQE, x *args) {
+		e.Socket(x.num(), x.num(), x.num()).SetSlot(uring.Slot(x.u16()))
 	}},
-	{"SocketDirect, any slot", "io_uring_prep_socket_direct_alloc(s, a[0], a[1], a[2], 0)", func(e *uring.SQE, x *args) {
-		e.SocketDirect(x.num(), x.num(), x.num(), uring.SlotAuto)
+	{"Socket, SetSlot, any slot", "io_uring_prep_socket_direct_alloc(s, a[0], a[1], a[2], 0)", func(e *uring.SQE, x *args) {
+		e.Socket(x.num(), x.num(), x.num()).SetSlot(uring.SlotAuto)
 	}},
 
 	{"PollAdd", "io_uring_prep_poll_add(s, a[0], a[1])", func(e *uring.SQE, x *args) { e.PollAdd(x.fd(), uring.PollEvents(x.u32())) }},
@@ -158,12 +158,12 @@ var rows = []row{
 	{"RemoveBuffers", "io_uring_prep_remove_buffers(s, a[0], a[1])", func(e *uring.SQE, x *args) { e.RemoveBuffers(x.n(), x.u16()) }},
 
 	{"OpenAt", "io_uring_prep_openat(s, a[0], P(1), a[2], a[3])", func(e *uring.SQE, x *args) { e.OpenAt(x.num(), x.path(), int(x.u32()), x.u32()) }},
-	{"OpenAtDirect", "io_uring_prep_openat_direct(s, a[0], P(1), a[2], a[3], a[4])", func(e *uring.SQE, x *args) {
-		e.OpenAtDirect(x.num(), x.path(), int(x.u32()), x.u32(), uring.Slot(x.u16()))
+	{"OpenAt, SetSlot", "io_uring_prep_openat_direct(s, a[0], P(1), a[2], a[3], a[4])", func(e *uring.SQE, x *args) {
+		e.OpenAt(x.num(), x.path(), int(x.u32()), x.u32()).SetSlot(uring.Slot(x.u16()))
 	}},
 	{"OpenAt2", "io_uring_prep_openat2(s, a[0], P(1), P(2))", func(e *uring.SQE, x *args) { e.OpenAt2(x.num(), x.path(), ptr[uring.OpenHow](x)) }},
-	{"OpenAt2Direct", "io_uring_prep_openat2_direct(s, a[0], P(1), P(2), a[3])", func(e *uring.SQE, x *args) {
-		e.OpenAt2Direct(x.num(), x.path(), ptr[uring.OpenHow](x), uring.Slot(x.u16()))
+	{"OpenAt2, SetSlot", "io_uring_prep_openat2_direct(s, a[0], P(1), P(2), a[3])", func(e *uring.SQE, x *args) {
+		e.OpenAt2(x.num(), x.path(), ptr[uring.OpenHow](x)).SetSlot(uring.Slot(x.u16()))
 	}},
 	{"Close", "io_uring_prep_close(s, a[0])", func(e *uring.SQE, x *args) { e.Close(x.num()) }},
 	{"CloseDirect", "io_uring_prep_close_direct(s, a[0])", func(e *uring.SQE, x *args) { e.CloseDirect(x.num()) }},

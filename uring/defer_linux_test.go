@@ -12,9 +12,9 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestHold sends completions through rings whose CQ has little room beside what
+// TestDeferCQHead sends completions through rings whose CQ has little room beside what
 // is held back: all must come, once, in order, and none is there early.
-func TestHold(t *testing.T) {
+func TestDeferCQHead(t *testing.T) {
 	for name, o := range map[string]uring.Options{
 		"default": {}, "defer": {DeferTaskrun: true}, "cqe32": {CQE32: true}, "mixed": {CQEMixed: true},
 	} {
@@ -37,7 +37,7 @@ func TestHold(t *testing.T) {
 
 func holdAtWork(t *testing.T, r *uring.Ring, hold int) {
 	t.Helper()
-	r.Hold(hold)
+	r.DeferCQHead(hold)
 	most := max(min(hold, 4), 0) // half of the CQ
 	sent, got := uint64(0), uint64(0)
 	for round := range 30 {
@@ -59,8 +59,8 @@ func holdAtWork(t *testing.T, r *uring.Ring, hold int) {
 			}
 			got++
 		}
-		if want := min(int(got), most); r.Held() != want {
-			t.Fatalf("round %d: %d places are held, want %d", round, r.Held(), want)
+		if want := min(int(got), most); r.DeferredCQHead() != want {
+			t.Fatalf("round %d: %d slots are deferred, want %d", round, r.DeferredCQHead(), want)
 		}
 	}
 	if _, err := r.Wait(uring.WaitOptions{Brief: true}); err != nil || r.Ready() != 0 {
@@ -68,17 +68,17 @@ func holdAtWork(t *testing.T, r *uring.Ring, hold int) {
 	}
 	const d = 20 * time.Millisecond
 	atLeast(t, d, func() time.Duration { return ctlTook(t, r, uring.WaitOptions{Count: 1, Timeout: d}) })
-	r.Hold(0)
-	if r.Held() != 0 {
-		t.Errorf("%d places are held in the end", r.Held())
+	r.DeferCQHead(0)
+	if r.DeferredCQHead() != 0 {
+		t.Errorf("%d slots are deferred in the end", r.DeferredCQHead())
 	}
 	ctlNops(t, r, 1, 12)
 }
 
-// TestHoldOverflow posts more than there is room for.
-func TestHoldOverflow(t *testing.T) {
+// TestDeferCQHeadOverflow posts more than there is room for.
+func TestDeferCQHeadOverflow(t *testing.T) {
 	r := ctlRing(t, uring.Options{Entries: 4, CQEntries: 8})
-	r.Hold(4)
+	r.DeferCQHead(4)
 	ctlNops(t, r, 1, 8)
 	for i := range uint64(20) {
 		ctlNext(t, r).Nop().SetUserData(i)
@@ -91,19 +91,19 @@ func TestHoldOverflow(t *testing.T) {
 	}
 }
 
-// TestHoldResize keeps the completions that wait.
-func TestHoldResize(t *testing.T) {
+// TestDeferCQHeadResize keeps the completions that wait.
+func TestDeferCQHeadResize(t *testing.T) {
 	ringtest.NeedKernel(t, "RESIZE_RINGS", "6.13")
 	r := ctlRing(t, uring.Options{Entries: 4, CQEntries: 8, DeferTaskrun: true})
-	r.Hold(4)
+	r.DeferCQHead(4)
 	ctlNops(t, r, 1, 8)
 	for i := range uint64(3) {
 		ctlNext(t, r).Nop().SetUserData(i)
 	}
 	ctlSubmit(t, r, 3)
 	ctlOK(t, "resize", r.Resize(4, 16))
-	if r.Held() != 0 {
-		t.Errorf("%d places are held", r.Held())
+	if r.DeferredCQHead() != 0 {
+		t.Errorf("%d slots are deferred", r.DeferredCQHead())
 	}
 	for i, c := range ringtest.Await(t, r, 3) {
 		if c.UserData != uint64(i) {
@@ -111,18 +111,18 @@ func TestHoldResize(t *testing.T) {
 		}
 	}
 	ctlNops(t, r, 1, 20)
-	if r.Held() != 4 {
-		t.Errorf("%d places are held after", r.Held())
+	if r.DeferredCQHead() != 4 {
+		t.Errorf("%d slots are deferred after", r.DeferredCQHead())
 	}
 }
 
-// TestHoldTaskWork wants one enter to do all the work that has been put off.
-// Without Hold kernels since 6.13 stop at 20 pieces.
-func TestHoldTaskWork(t *testing.T) {
+// TestDeferCQHeadTaskWork wants one enter to do all the work that has been put off.
+// Without it kernels since 6.13 stop at 20 pieces.
+func TestDeferCQHeadTaskWork(t *testing.T) {
 	ringtest.NeedKernel(t, "deferred task work", "6.1")
 	const polls = 100
 	r := ctlRing(t, uring.Options{Entries: polls, CQEntries: 4 * polls, DeferTaskrun: true})
-	r.Hold(polls)
+	r.DeferCQHead(polls)
 	ctlNops(t, r, 1, polls)
 	var events []*sys.FD
 	for i := range uint64(polls) {
