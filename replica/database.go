@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// Position is a state of a database: the entry of raft's log that made it, the number of
+// transactions, and the checksum of all pages.
+type Position struct {
+	Term  uint64 `json:"term"`
+	Index uint64 `json:"index"`
+	Seq   uint64 `json:"seq"`
+	Sum   uint64 `json:"sum"`
+}
+
+func (p Position) String() string {
+	return fmt.Sprintf("%d.%d (transaction %d, pages %016x)", p.Term, p.Index, p.Seq, p.Sum)
+}
+
+// database is a database on this node.
+type database struct {
+	node       *Node
+	id         uint64
+	name, path string
+	uri        string
+
+	dirty atomic.Bool // changed since the files were synced for a snapshot
+	used  atomic.Int64
+	epoch atomic.Uint64 // raised when the file was replaced: connections to the old one end
+
+	mu       sync.Mutex
+	pos      Position // by raft's log
+	pageSize uint32
+	gone     bool // it was deleted
+	// The file. It is at pos once it is loaded and neither ahead nor broken.
+	loaded  bool
+	ahead   bool   // the file has transactions that raft's log still has to bring again
+	target  uint64 // sum of the file that is ahead
+	broken  error  // why the file cannot be used; it is being fetched
+	sums    []uint64
+	writers int       // transactions of this node that are being committed
+	pages   *pageFile // nil until a transaction of another node is applied
+	// While the file is fetched, the transactions that are applied meanwhile.
+	backlog   []*txn
+	backBytes int
+	fetching  bool
+}
+
+func (n *Node) newDatabase(id uint64, name string, pageSize uint32, pos Position) *database {
+	db := &database{node: n, id: id, name: name, path: filepath.Join(n.data, filepath.FromSlash(name)), pos: pos, pageSize: pageSize}
+	db.uri = (&url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(db.path)}).String()
+	return db
+}
+
+func (db *database) keeperURI() string {
+	return db.uri + "?vfs=" + db.node.vfsName + "&" + paramRole + "=" + roleKeeper
+}
+
+// load reads the whole file once, for the checksums of its pages. db.mu is locked.
+func (db *database) load() error {
+	switch {
+	case db.gone:
+		return errDeleted
+	case db.broken != nil:
+		return db.broken
+	case db.loaded:
+		return nil
+	}
+	total, err := db.scan()
+	if err != nil {
+		db.fail(err)
+		return db.broken
+	}
+	db.loaded = true
+	if total != db.pos.Sum {
+		if db.node.recovered.Load() {
+			db.fail(fmt.Errorf("the pages of %s differ: their checksum is %016x instead of %016x", db.path, total, db.pos.Sum))
+			return db.broken
+		}
+		db.ahead, db.target = true, total
+	}
+	return nil
+}
+
+// scan reads the checksums of the file's pages.
+func (db *database) scan() (total uint64, err error) {
+	if db.pages == nil {
+		if db.pages, err = openPages(db.keeperURI(), db.path); err != nil {
+			return 0, err
+		}
+		db.node.opened(db)
+	}
+	m, err := db.pages.image()
+	if err != nil {
+		return 0, err
+	}
+	db.sums, total, err = m.sums()
+	if err == nil && m.pageSize != db.pageSize {
+		err = fmt.Errorf("%s has pages of %d bytes instead of %d", db.path, m.pageSize, db.pageSize)
+	}
+	return total, errors.Join(err, m.done())
+}
+
+// close releases what is open and not needed while the database is idle. db.mu is locked.
+func (db *database) close() error {
+	if db.pages == nil || db.writers > 0 {
+		return nil
+	}
+	err := db.pages.close()
+	db.pages, db.loaded, db.sums = nil, false, nil
+	if db.ahead {
+		db.ahead = false // load finds out again
+	}
+	return err
+}
+
+// fail stops the use of the file and fetches it from another node. db.mu is locked.
+func (db *database) fail(err error) {
+	if db.broken != nil || db.gone {
+		return
+	}
+	if e, ok := errors.AsType[*sqlite3.Error](err); ok {
+		err = fmt.Errorf("%w (SQLite's code %d)", err, e.ExtendedCode())
+	}
+	db.broken = &BrokenError{Database: db.name, Err: err}
+	db.node.log.Error("replica: a database is not served until it is fetched again", "database", db.name, "error", err)
+	db.epoch.Add(1)
+	db.node.metrics.Broken.Add(1)
+	db.node.repair(db)
+}
+
+// usable reports whether connections may use the database, and its epoch.
+func (db *database) usable() (uint64, error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if err := db.load(); err != nil {
+		return 0, err
+	}
+	if db.ahead {
+		return 0, fmt.Errorf("replica: %s: %w", db.name, errRecovering)
+	}
+	return db.epoch.Load(), nil
+}
+
+// settle decides about a file that does not fit the log, once the log has brought all that
+// the file may have.
+func (db *database) settle() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.ahead {
+		db.fail(fmt.Errorf("the pages of %s differ: their checksum is %016x instead of %016x", db.path, db.target, db.pos.Sum))
+	}
+}
+
+// commit commits the transaction whose frames are in buf, for a connection of this node that
+// holds the writer's lock. It returns nil when a majority has it and write has put the
+// frames into the WAL.
+func (db *database) commit(base int64, buf []byte, last int64, write func([]byte) error) error {
+	n := db.node
+	if err := n.writable(); err != nil {
+		return err
+	}
+	db.mu.Lock()
+	err := db.load()
+	if err == nil && db.ahead {
+		err = errRecovering
+	}
+	if err != nil {
+		db.mu.Unlock()
+		return err
+	}
+	size := int64(db.pageSize)
+	frame := size + frameHeaderSize
+	end := last - base + frame
+	if end > int64(len(buf)) || end%frame != 0 {
+		db.mu.Unlock()
+		return fmt.Errorf("replica: the frames of %s are not whole", db.path)
+	}
+	frames := buf[:end]
+	t := &txn{db: db.id, seq: db.pos.Seq, before: db.pos.Sum, pageSize: db.pageSize, pages: binary.BigEndian.Uint32(buf[last-base+4:])}
+	t.collect(frames, frame)
+	t.after = db.after(t)
+	db.writers++
+	db.mu.Unlock()
+	defer func() {
+		db.mu.Lock()
+		db.writers--
+		db.mu.Unlock()
+	}()
+
+	p := n.propose(opTxn, t.encode())
+	p.txn = t
+	n.enqueue(p)
+	if n.planted == plantEarly {
+		if err := write(frames); err != nil {
+			return err
+		}
+		db.dirty.Store(true)
+		return nil
+	}
+	err = p.wait()
+	if err != nil {
+		if n.planted == plantRollback {
+			_ = write(frames)
+		}
+		return err
+	}
+	// A majority has it, and the state machine has counted it.
+	if err := write(frames); err != nil {
+		err = fmt.Errorf("a committed transaction could not be written to %s: %w", db.path, err)
+		db.mu.Lock()
+		db.fail(err)
+		db.mu.Unlock()
+		n.giveUp()
+		return &UncertainError{Err: err}
+	}
+	db.dirty.Store(true)
+	n.metrics.Commits.Add(1)
+	return nil
+}
+
+// collect takes the pages of a transaction from its frames. The last frame of a page counts.
+func (t *txn) collect(frames []byte, frame int64) {
+	n := len(frames) / int(frame)
+	index := make(map[uint32]int, n)
+	latest := make([]int, 0, n)
+	for i := range n {
+		pgno := binary.BigEndian.Uint32(frames[int64(i)*frame:])
+		if j, ok := index[pgno]; ok {
+			latest[j] = i
+			continue
+		}
+		index[pgno] = len(latest)
+		latest = append(latest, i)
+		t.pgnos = append(t.pgnos, pgno)
+	}
+	// Pages beyond the new size were written before a truncation.
+	keep := 0
+	for j, pgno := range t.pgnos {
+		if pgno <= t.pages {
+			t.pgnos[keep], latest[keep] = pgno, latest[j]
+			keep++
+		}
+	}
+	t.pgnos, latest = t.pgnos[:keep], latest[:keep]
+	t.images = make([]byte, 0, keep*int(t.pageSize))
+	t.sums = make([]uint64, keep)
+	for j, i := range latest {
+		page := frames[int64(i)*frame+frameHeaderSize : int64(i+1)*frame]
+		t.images = append(t.images, page...)
+		t.sums[j] = pageSum(t.pgnos[j], page)
+	}
+}
+
+// after returns the sum of the database after a transaction, by the pages that this node
+// has. db.mu is locked.
+func (db *database) after(t *txn) uint64 {
+	sum := db.pos.Sum
+	for i, pgno := range t.pgnos {
+		if int(pgno) <= len(db.sums) {
+			sum ^= db.sums[pgno-1]
+		}
+		sum ^= t.sums[i]
+	}
+	for pgno := int(t.pages); pgno < len(db.sums); pgno++ {
+		sum ^= db.sums[pgno] // cut off
+	}
+	for _, pgno := range t.skipped(len(db.sums)) {
+		sum ^= pageSum(pgno, make([]byte, db.pageSize))
+	}
+	return sum
+}
+
+// skipped returns the pages that the database gains and the transaction does not write: that
+// of SQLite's locks. They are zeros.
+func (t *txn) skipped(pages int) (skipped []uint32) {
+	if int(t.pages) <= pages {
+		return nil
+	}
+	written := make([]bool, int(t.pages)-pages)
+	for _, pgno := range t.pgnos {
+		if int(pgno) > pages && pgno <= t.pages {
+			written[int(pgno)-pages-1] = true
+		}
+	}
+	for i, w := range written {
+		if !w {
+			skipped = append(skipped, uint32(pages+i)+1)
+		}
+	}
+	return skipped
+}
+
+// count enters the checksums of a transaction's pages. db.mu is locked.
+func (db *database) count(t *txn) {
+	skipped := t.skipped(len(db.sums))
+	for len(db.sums) < int(t.pages) {
+		db.sums = append(db.sums, 0)
+	}
+	db.sums = db.sums[:t.pages]
+	for _, pgno := range skipped {
+		db.sums[pgno-1] = pageSum(pgno, make([]byte, db.pageSize))
+	}
+	for i, pgno := range t.pgnos {
+		db.sums[pgno-1] = t.sums[i]
+	}
+}
+
+// backlogBytes is how much is kept of transactions that arrive while a database is fetched.
+const backlogBytes = 64 << 20
+
+// apply applies transactions in the order of raft's log. Which ones count is decided by the
+// positions alone, so all nodes decide alike.
+func (db *database) apply(list []job) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for _, j := range list {
+		t := j.t
+		switch {
+		case db.gone:
+			j.mine.finish(errDeleted)
+			continue
+		case t.seq != db.pos.Seq || t.before != db.pos.Sum || t.pageSize != db.pageSize:
+			j.mine.finish(ErrConflict)
+			continue
+		}
+		switch {
+		case j.mine == nil:
+			db.receive(t)
+		case db.broken != nil:
+			db.keep(t)
+		default:
+			db.count(j.mine.txn)
+		}
+		db.pos = Position{Term: j.at.Term, Index: j.at.Index, Seq: t.seq + 1, Sum: t.after}
+		if db.ahead && db.target == t.after {
+			db.ahead = false
+		}
+		if j.mine != nil {
+			j.mine.at = db.pos
+			j.mine.finish(nil)
+		}
+	}
+}
+
+// receive writes a transaction of another node, or of a writer that has given up, into the
+// file. db.mu is locked.
+func (db *database) receive(t *txn) {
+	if err := db.load(); err != nil {
+		db.keep(t)
+		return
+	}
+	if db.ahead {
+		return // the file has it already
+	}
+	t.sums = make([]uint64, len(t.pgnos))
+	for i, pgno := range t.pgnos {
+		t.sums[i] = pageSum(pgno, t.page(i))
+	}
+	if after := db.after(t); after != t.after {
+		db.fail(fmt.Errorf("the pages of %s differ from the leader's after transaction %d: their checksum is %016x instead of %016x", db.path, t.seq+1, after, t.after))
+		db.keep(t)
+		return
+	}
+	if err := db.write(t); err != nil {
+		db.fail(err)
+		db.keep(t)
+		return
+	}
+	db.count(t)
+	db.node.metrics.Applied.Add(1)
+}
+
+// keep keeps a transaction for a file that is being fetched. db.mu is locked.
+func (db *database) keep(t *txn) {
+	if !db.fetching {
+		return
+	}
+	if db.backBytes += len(t.images); db.backBytes > backlogBytes {
+		db.backlog, db.backBytes, db.fetching = nil, 0, false // it begins anew
+		return
+	}
+	c := *t
+	c.pgnos, c.images = slices.Clone(t.pgnos), slices.Clone(t.images)
+	db.backlog = append(db.backlog, &c)
+}
+
+// checkpointAfter is the number of frames after which the WAL is checkpointed.
+const checkpointAfter = 1000
+
+// write writes a transaction into the WAL under SQLite's locks. db.mu is locked.
+func (db *database) write(t *txn) error {
+	if db.pages == nil {
+		var err error
+		if db.pages, err = openPages(db.keeperURI(), db.path); err != nil {
+			return err
+		}
+		db.node.opened(db)
+	}
+	f := db.pages
+	for try := 0; ; try++ {
+		ok, err := tryLock(f.shm, lockWrite)
+		if err != nil {
+			return err
+		}
+		if ok {
+			break
+		}
+		if try > 20 {
+			// A connection of this node that writes is left from when it led.
+			db.node.evict(db)
+		}
+		if try == 5000 {
+			return fmt.Errorf("another program holds the lock of %s", db.path)
+		}
+		time.Sleep(min(time.Duration(try)*100*time.Microsecond, 5*time.Millisecond))
+	}
+	err := f.write(t)
+	if uerr := unlock(f.shm, lockWrite); err == nil {
+		err = uerr
+	}
+	if err != nil {
+		return err
+	}
+	db.dirty.Store(true)
+	if h, _, err := f.header(); err == nil && h.frames >= checkpointAfter {
+		// Readers may keep it from being complete; then the WAL grows on.
+		err := f.keeper.Exec("PRAGMA wal_checkpoint(TRUNCATE)")
+		if err != nil && !errors.Is(err, sqlite3.BUSY) {
+			return err
+		}
+	}
+	return nil
+}
+
+// The errors of writes and of databases.
+var (
+	// ErrUncertain is what errors.Is finds in the error of a transaction whose outcome is
+	// not known: it is later either whole on all nodes or on none.
+	ErrUncertain = errors.New("replica: it is not known whether the transaction was committed")
+	// ErrConflict is returned for a transaction that was rolled back because another one,
+	// whose outcome was not known, has been committed before it. It can be repeated.
+	ErrConflict = errors.New("replica: another transaction was committed before this one; repeat it")
+
+	errDeleted    = fmt.Errorf("replica: the database was deleted: %w", os.ErrNotExist)
+	errRecovering = errors.New("the node has not caught up with the log since its start")
+)
+
+// UncertainError wraps ErrUncertain and the reason.
+type UncertainError struct{ Err error }
+
+func (e *UncertainError) Error() string   { return ErrUncertain.Error() + ": " + e.Err.Error() }
+func (e *UncertainError) Unwrap() []error { return []error{ErrUncertain, e.Err} }
+
+// BrokenError reports a database whose file on this node is missing or differs from the
+// other nodes'. It is not served until it has been fetched from another node.
+type BrokenError struct {
+	Database string
+	Err      error
+}
+
+func (e *BrokenError) Error() string {
+	return fmt.Sprintf("replica: %s is not served by this node until it is fetched again: %v", e.Database, e.Err)
+}
+func (e *BrokenError) Unwrap() error { return e.Err }
+
+// proposal is an operation on its way through raft.
+type proposal struct {
+	id   proposalID
+	op   []byte
+	txn  *txn
+	at   Position
+	done chan error
+}
+
+// finish tells the proposer. A nil proposal has none on this node.
+func (p *proposal) finish(err error) {
+	if p != nil {
+		p.done <- err
+	}
+}
+
+func (p *proposal) wait() error { return <-p.done }
+
+func (p *proposal) waitContext(ctx context.Context) error {
+	select {
+	case err := <-p.done:
+		return err
+	case <-ctx.Done():
+		return &UncertainError{Err: ctx.Err()}
+	}
+}

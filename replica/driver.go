@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"reflect"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+	sqlite "github.com/ncruces/go-sqlite3/driver"
+)
+
+// OpenOption changes what connections of Node.Open may do.
+type OpenOption func(*connector)
+
+// Stale lets reads run on any node whose state is no older than a bound: it has all that was
+// acknowledged longer ago than that. Within the bound a read asks no other node. A negative
+// bound allows any age, also where the leader cannot be reached. Connections cannot write.
+func Stale(bound time.Duration) OpenOption {
+	return func(c *connector) { c.stale, c.bound = true, bound }
+}
+
+// Open opens a database. On the leader it is created if it does not exist.
+//
+// A commit returns when a majority of the members has it durably. An error that is
+// ErrUncertain means that the outcome is not known; any other means that nothing was
+// committed. On a node that does not lead, writes and reads fail with *NotLeaderError. Reads
+// on the leader are linearizable: each makes sure, once for a transaction, that this node
+// still leads. With Stale they run on every node.
+//
+// A transaction that is not read-only takes the database's write lock when it begins.
+func (n *Node) Open(name string, options ...OpenOption) (*sql.DB, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	c := &connector{n: n, name: name}
+	for _, o := range options {
+		o(c)
+	}
+	return sql.OpenDB(c), nil
+}
+
+type connector struct {
+	n     *Node
+	name  string
+	stale bool
+	bound time.Duration
+	id    atomic.Uint64 // of the database, when there was a connection; 0: none yet
+}
+
+func (c *connector) Driver() driver.Driver { return &sqlite.SQLite{} }
+
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	n := c.n
+	db, err := n.named(c.name)
+	if errors.Is(err, os.ErrNotExist) && !c.stale && c.id.Load() == 0 {
+		err = n.Create(ctx, c.name, CreateOptions{})
+		if err == nil || errors.Is(err, os.ErrExist) {
+			db, err = n.named(c.name)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !c.id.CompareAndSwap(0, db.id) && c.id.Load() != db.id {
+		return nil, errDeleted
+	}
+	if err := n.WaitReady(ctx); err != nil {
+		return nil, err
+	}
+	writer := !c.stale && n.leader() != nil
+	epoch, err := db.usable()
+	if err != nil {
+		return nil, err
+	}
+	// SQLite forgets why a commit failed. The file of the WAL tells the connection.
+	k := &conn{c: c, db: db, epoch: epoch, writer: writer}
+	token := strconv.FormatUint(n.next.Add(1), 36)
+	n.connecting.Store(token, k)
+	defer n.connecting.Delete(token)
+	uri := db.uri + "?vfs=" + n.vfsName + "&" + paramConn + "=" + token + "&_pragma=busy_timeout(60000)"
+	if writer {
+		uri += "&" + paramRole + "=" + roleWriter + "&_pragma=synchronous(full)&_txlock=immediate"
+	}
+	inner, err := (&sqlite.SQLite{}).OpenConnector(uri)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := inner.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	k.Conn = raw.(sqlite.Conn)
+	n.connMu.Lock()
+	n.conns[k] = struct{}{}
+	n.connMu.Unlock()
+	if !k.valid() { // it was deposed meanwhile
+		return nil, errors.Join(n.notLeader(), k.Close())
+	}
+	return k, nil
+}
+
+// evict ends the transactions of connections of this node: of one database, or of all.
+func (n *Node) evict(db *database) {
+	n.connMu.Lock()
+	var all []*conn
+	for k := range n.conns {
+		if (db == nil || k.db == db) && (k.writer || db != nil && k.epoch != db.epoch.Load() || n.closing.Err() != nil) {
+			all = append(all, k)
+		}
+	}
+	n.connMu.Unlock()
+	for _, k := range all {
+		if !k.deposed.Swap(true) {
+			go k.end()
+		}
+	}
+}
+
+// conn is a connection of the driver. Its calls are made one at a time, so that the node can
+// roll back a transaction that nothing is running in.
+type conn struct {
+	sqlite.Conn
+	c       *connector
+	db      *database
+	epoch   uint64
+	writer  bool
+	deposed atomic.Bool
+	failure atomic.Pointer[error] // of the commit
+
+	mu      sync.Mutex
+	checked bool // the transaction has made sure that it may read
+	inTx    bool
+	closed  bool
+
+	cancelMu sync.Mutex
+	cancel   context.CancelFunc
+}
+
+var (
+	_ driver.ExecerContext     = (*conn)(nil)
+	_ driver.SessionResetter   = (*conn)(nil)
+	_ driver.Validator         = (*conn)(nil)
+	_ driver.NamedValueChecker = (*conn)(nil)
+)
+
+// end interrupts what runs, and rolls back.
+func (k *conn) end() {
+	k.cancelMu.Lock()
+	if k.cancel != nil {
+		k.cancel()
+	}
+	k.cancelMu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if raw := k.Conn.Raw(); !k.closed && !raw.GetAutocommit() {
+		old := raw.SetInterrupt(context.Background())
+		_ = raw.Exec("ROLLBACK")
+		raw.SetInterrupt(old)
+	}
+}
+
+// begin begins a call. It returns the call's context.
+func (k *conn) begin(ctx context.Context) (context.Context, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	k.cancelMu.Lock()
+	k.cancel = cancel
+	k.cancelMu.Unlock()
+	k.mu.Lock()
+	if k.deposed.Load() {
+		cancel()
+		k.mu.Unlock()
+		return nil, k.gone()
+	}
+	return ctx, nil
+}
+
+// done ends a call. The context of rows goes on.
+func (k *conn) done(rows bool) {
+	k.mu.Unlock()
+	if rows {
+		return
+	}
+	k.cancelMu.Lock()
+	cancel := k.cancel
+	k.cancelMu.Unlock()
+	cancel()
+}
+
+// gone is why the connection was ended.
+func (k *conn) gone() error {
+	if _, err := k.db.usable(); err != nil {
+		return err
+	}
+	if err := k.c.n.writable(); err != nil {
+		return err
+	}
+	return &NotLeaderError{Leader: k.c.n.opts.ID, Address: k.c.n.Address()} // it led again at once; repeat
+}
+
+func (k *conn) valid() bool {
+	n := k.c.n
+	return !k.deposed.Load() && k.epoch == k.db.epoch.Load() && (k.c.stale || k.writer == (n.leader() != nil))
+}
+
+// IsValid reports whether the pool may keep the connection.
+func (k *conn) IsValid() bool { return k.valid() }
+
+// ResetSession is called before the connection is used again.
+func (k *conn) ResetSession(context.Context) error {
+	if !k.valid() {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+func (k *conn) Close() error {
+	n := k.c.n
+	n.connMu.Lock()
+	delete(n.conns, k)
+	n.connMu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.deposed.Store(true)
+	k.closed = true
+	return k.Conn.Close()
+}
+
+// translate makes the node's errors of what SQLite says.
+func (k *conn) translate(err error) error {
+	if err != nil {
+		if why := k.failure.Swap(nil); why != nil {
+			err = *why
+		}
+	}
+	switch {
+	case err == nil, err == io.EOF, err == driver.ErrSkip, err == driver.ErrBadConn:
+		return err
+	case errors.Is(err, ErrUncertain):
+		return err
+	}
+	if e, ok := errors.AsType[*NotLeaderError](err); ok {
+		return e
+	}
+	if errors.Is(err, sqlite3.READONLY) && !k.writer && !k.c.stale {
+		return k.c.n.notLeader()
+	}
+	if errors.Is(err, sqlite3.READONLY) && k.c.stale {
+		return fmt.Errorf("replica: connections with Stale cannot write: %w", err)
+	}
+	if k.deposed.Load() && (errors.Is(err, sqlite3.INTERRUPT) || errors.Is(err, context.Canceled) || errors.Is(err, sqlite3.ABORT)) {
+		return k.gone()
+	}
+	return err
+}
+
+// check makes sure, before a read, that what this node has is new enough. k.mu is locked.
+func (k *conn) check() error {
+	if k.checked {
+		return nil
+	}
+	var err error
+	if k.c.stale {
+		err = k.c.n.fresh(k.c.bound)
+	} else {
+		err = k.c.n.verify()
+	}
+	k.checked = err == nil && k.inTx
+	return err
+}
+
+func (k *conn) Begin() (driver.Tx, error) {
+	return k.BeginTx(context.Background(), driver.TxOptions{})
+}
+
+func (k *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	ctx, err := k.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer k.done(false)
+	if o.ReadOnly || k.c.stale {
+		// The state that the transaction sees is fixed by its first read, after this.
+		if err := k.check(); err != nil {
+			return nil, err
+		}
+	} else if err := k.c.n.writable(); err != nil {
+		return nil, err
+	}
+	tx, err := k.Conn.BeginTx(ctx, o)
+	if err != nil {
+		return nil, k.translate(err)
+	}
+	k.inTx, k.checked = true, o.ReadOnly || k.c.stale
+	return &tx_{tx, k}, nil
+}
+
+type tx_ struct {
+	driver.Tx
+	k *conn
+}
+
+func (t *tx_) Commit() error   { return t.end(t.Tx.Commit) }
+func (t *tx_) Rollback() error { return t.end(t.Tx.Rollback) }
+
+func (t *tx_) end(f func() error) error {
+	if _, err := t.k.begin(context.Background()); err != nil {
+		return err
+	}
+	defer t.k.done(false)
+	t.k.inTx, t.k.checked = false, false
+	return t.k.translate(f())
+}
+
+func (k *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	ctx, err := k.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer k.done(false)
+	r, err := k.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+	return r, k.translate(err)
+}
+
+func (k *conn) Prepare(query string) (driver.Stmt, error) {
+	return k.PrepareContext(context.Background(), query)
+}
+
+func (k *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	ctx, err := k.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer k.done(false)
+	s, err := k.Conn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, k.translate(err)
+	}
+	return &stmt{s.(innerStmt), k}, nil
+}
+
+func (k *conn) CheckNamedValue(v *driver.NamedValue) error {
+	return k.Conn.(driver.NamedValueChecker).CheckNamedValue(v)
+}
+
+type innerStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+	driver.NamedValueChecker
+}
+
+type stmt struct {
+	innerStmt
+	k *conn
+}
+
+func (s *stmt) Close() error {
+	s.k.mu.Lock()
+	defer s.k.mu.Unlock()
+	return s.innerStmt.Close()
+}
+
+func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	ctx, err := s.k.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.k.done(false)
+	r, err := s.innerStmt.ExecContext(ctx, args)
+	return r, s.k.translate(err)
+}
+
+func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	ctx, err := s.k.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.k.check(); err != nil {
+		s.k.done(false)
+		return nil, err
+	}
+	r, err := s.innerStmt.QueryContext(ctx, args)
+	if err != nil {
+		s.k.done(false)
+		return nil, s.k.translate(err)
+	}
+	s.k.done(true)
+	return &rows{r.(innerRows), s.k}, nil
+}
+
+type innerRows interface {
+	driver.Rows
+	driver.RowsColumnTypeDatabaseTypeName
+	driver.RowsColumnTypeNullable
+	driver.RowsColumnTypeScanType
+}
+
+type rows struct {
+	innerRows
+	k *conn
+}
+
+func (r *rows) Next(dest []driver.Value) error {
+	r.k.mu.Lock()
+	defer r.k.mu.Unlock()
+	if r.k.deposed.Load() {
+		return r.k.gone()
+	}
+	return r.k.translate(r.innerRows.Next(dest))
+}
+
+func (r *rows) Close() error {
+	r.k.mu.Lock()
+	defer r.k.done(false)
+	return r.k.translate(r.innerRows.Close())
+}
+
+func (r *rows) ColumnTypeScanType(i int) reflect.Type {
+	r.k.mu.Lock()
+	defer r.k.mu.Unlock()
+	return r.innerRows.ColumnTypeScanType(i)
+}
+
+// Do runs a transaction on the leader, which must be this node, and commits it if fn returns
+// nil. It runs fn again after an election that this node has won, and after a conflict with a
+// transaction that was committed meanwhile; never after ErrUncertain. If another node leads,
+// it returns *NotLeaderError.
+func (n *Node) Do(ctx context.Context, name string, fn func(*sql.Tx) error) error {
+	db, err := n.Open(name)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	for {
+		err := do(ctx, db, fn)
+		e, elects := errors.AsType[*NotLeaderError](err)
+		elects = elects && (e.Leader == "" || e.Leader == n.opts.ID) && !errors.Is(err, ErrUncertain)
+		switch {
+		case err == nil, !elects && !errors.Is(err, ErrConflict):
+			return err
+		case n.closing.Err() != nil:
+			return net.ErrClosed
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func do(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := fn(tx); err != nil {
+		return errors.Join(err, rollback(tx))
+	}
+	return tx.Commit()
+}
+
+func rollback(tx *sql.Tx) error {
+	err := tx.Rollback()
+	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, driver.ErrBadConn) {
+		return nil
+	}
+	if _, ok := errors.AsType[*NotLeaderError](err); ok {
+		return nil // it was rolled back when this node was deposed
+	}
+	return err
+}

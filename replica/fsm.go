@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// A raft entry holds operations, one after the other:
+//
+//	kind, 1 byte; proposal, 16 bytes; length of the rest, 4 bytes; the rest
+//
+// Numbers are little endian.
+const opHeader = 1 + 16 + 4
+
+const (
+	opCluster = 'I' // identity of the cluster, 8 bytes
+	opCreate  = 'C' // page size, length of the name, name, pages
+	opDelete  = 'D' // database
+	opTxn     = 'T' // see txn.encode
+)
+
+// proposalID identifies an operation: 8 random bytes of the node's run, and a number.
+type proposalID [2]uint64
+
+func appendOp(p []byte, kind byte, id proposalID, rest []byte) []byte {
+	p = append(p, kind)
+	p = binary.LittleEndian.AppendUint64(p, id[0])
+	p = binary.LittleEndian.AppendUint64(p, id[1])
+	p = binary.LittleEndian.AppendUint32(p, uint32(len(rest)))
+	return append(p, rest...)
+}
+
+type op struct {
+	kind byte
+	id   proposalID
+	rest []byte
+}
+
+var errEntry = errors.New("replica: an entry of raft's log is not one of this version")
+
+// nextOp cuts the first operation off an entry.
+func nextOp(p []byte) (o op, tail []byte, err error) {
+	if len(p) < opHeader {
+		return o, nil, errEntry
+	}
+	o = op{kind: p[0], id: proposalID{binary.LittleEndian.Uint64(p[1:]), binary.LittleEndian.Uint64(p[9:])}}
+	n := uint64(binary.LittleEndian.Uint32(p[17:]))
+	if p = p[opHeader:]; n > uint64(len(p)) {
+		return o, nil, errEntry
+	}
+	o.rest = p[:n]
+	return o, p[n:], nil
+}
+
+// txn is a transaction: the pages that it changed, as they are after it.
+type txn struct {
+	db            uint64
+	seq           uint64 // the database's number of transactions before
+	before, after uint64 // sums of the database
+	pageSize      uint32
+	pages         uint32 // size of the database after
+	pgnos         []uint32
+	images        []byte   // in the order of pgnos
+	sums          []uint64 // of the images; nil if they are not known yet
+}
+
+const txnHeader = 4*8 + 3*4
+
+func (t *txn) page(i int) []byte {
+	return t.images[i*int(t.pageSize) : (i+1)*int(t.pageSize)]
+}
+
+func (t *txn) encode() []byte {
+	p := make([]byte, 0, txnHeader+4*len(t.pgnos)+len(t.images))
+	for _, v := range []uint64{t.db, t.seq, t.before, t.after} {
+		p = binary.LittleEndian.AppendUint64(p, v)
+	}
+	for _, v := range []uint32{t.pageSize, t.pages, uint32(len(t.pgnos))} {
+		p = binary.LittleEndian.AppendUint32(p, v)
+	}
+	for _, v := range t.pgnos {
+		p = binary.LittleEndian.AppendUint32(p, v)
+	}
+	return append(p, t.images...)
+}
+
+// decodeTxn reads what encode wrote. The transaction refers to p.
+func decodeTxn(p []byte) (*txn, error) {
+	if len(p) < txnHeader {
+		return nil, errEntry
+	}
+	t := &txn{db: binary.LittleEndian.Uint64(p), seq: binary.LittleEndian.Uint64(p[8:]),
+		before: binary.LittleEndian.Uint64(p[16:]), after: binary.LittleEndian.Uint64(p[24:]),
+		pageSize: binary.LittleEndian.Uint32(p[32:]), pages: binary.LittleEndian.Uint32(p[36:])}
+	n := uint64(binary.LittleEndian.Uint32(p[40:]))
+	p = p[txnHeader:]
+	size := uint64(t.pageSize)
+	if size < 512 || size > 65536 || size&(size-1) != 0 || n == 0 || n > uint64(len(p)) || uint64(len(p)) != n*(4+size) || t.pages == 0 {
+		return nil, errEntry
+	}
+	t.pgnos = make([]uint32, n)
+	for i := range t.pgnos {
+		if t.pgnos[i] = binary.LittleEndian.Uint32(p[4*i:]); t.pgnos[i] == 0 {
+			return nil, errEntry
+		}
+	}
+	t.images = p[4*n:]
+	return t, nil
+}
+
+// fsm is the node as raft's state machine.
+type fsm struct{ *Node }
+
+var _ raft.BatchingFSM = fsm{}
+
+func (f fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
+
+// job is a transaction to be applied.
+type job struct {
+	at   Position
+	t    *txn
+	mine *proposal // nil if it is not from this node, or its writer has given up
+}
+
+// ApplyBatch applies entries. The transactions of a database are applied in their order,
+// databases side by side.
+func (f fsm) ApplyBatch(logs []*raft.Log) []any {
+	jobs := make(map[*database][]job)
+	flush := func() {
+		f.run(jobs)
+		clear(jobs)
+	}
+	for _, l := range logs {
+		if l.Type != raft.LogCommand || f.planted == plantSkip && l.Index%7 == 0 {
+			continue
+		}
+		data := l.Data
+		for n := uint64(0); len(data) > 0; n++ {
+			o, tail, err := nextOp(data)
+			if err != nil {
+				// All nodes have the same entry: none can go on.
+				panic(fmt.Sprintf("%v: index %d", err, l.Index))
+			}
+			data = tail
+			at := Position{Term: l.Term, Index: l.Index}
+			mine := f.claim(o.id)
+			switch o.kind {
+			case opTxn:
+				t, err := decodeTxn(o.rest)
+				if err != nil {
+					panic(fmt.Sprintf("%v: index %d", err, l.Index))
+				}
+				db := f.byID(t.db)
+				if db == nil {
+					mine.finish(errDeleted)
+					continue
+				}
+				jobs[db] = append(jobs[db], job{at, t, mine})
+			default:
+				flush()
+				mine.finish(f.define(o, at, n))
+			}
+		}
+	}
+	flush()
+	f.advance(logs[len(logs)-1].Index)
+	return make([]any, len(logs))
+}
+
+func (f fsm) run(jobs map[*database][]job) {
+	if len(jobs) == 1 {
+		for db, list := range jobs {
+			db.apply(list)
+		}
+		return
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for db, list := range jobs {
+		if !slices.ContainsFunc(list, func(j job) bool { return j.mine == nil }) {
+			db.apply(list) // the writers do the work
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			db.apply(list)
+			<-slots
+		})
+	}
+	wg.Wait()
+}
+
+// define carries out an operation on the list of databases.
+func (f fsm) define(o op, at Position, n uint64) error {
+	switch o.kind {
+	case opCluster:
+		if len(o.rest) != 8 {
+			return errEntry
+		}
+		return f.join(binary.LittleEndian.Uint64(o.rest))
+	case opCreate:
+		if len(o.rest) < 8 {
+			return errEntry
+		}
+		size, length := binary.LittleEndian.Uint32(o.rest), uint64(binary.LittleEndian.Uint32(o.rest[4:]))
+		rest := o.rest[8:]
+		if length > uint64(len(rest)) || size == 0 || (uint64(len(rest))-length)%uint64(size) != 0 {
+			return errEntry
+		}
+		return f.created(at, at.Index<<12|n, string(rest[:length]), size, rest[length:])
+	case opDelete:
+		if len(o.rest) != 8 {
+			return errEntry
+		}
+		return f.deleted(binary.LittleEndian.Uint64(o.rest))
+	}
+	return errEntry
+}
+
+// manifest is what a snapshot consists of: the files hold the pages.
+type manifest struct {
+	Version   int             `json:"version"`
+	Cluster   uint64          `json:"cluster"`
+	Index     uint64          `json:"index"` // of the last entry that was applied
+	Databases []databaseState `json:"databases"`
+}
+
+type databaseState struct {
+	ID       uint64   `json:"id"`
+	Name     string   `json:"name"`
+	PageSize uint32   `json:"pageSize"`
+	Position Position `json:"position"`
+}
+
+// Snapshot refuses while a database is not whole on this node: what raft's log has of it
+// would be gone.
+func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	m := manifest{Version: 1, Cluster: f.cluster, Index: f.applied.Load()}
+	for _, db := range f.dbs {
+		db.mu.Lock()
+		state, broken := databaseState{db.id, db.name, db.pageSize, db.pos}, db.broken
+		db.mu.Unlock()
+		if broken != nil {
+			return nil, fmt.Errorf("replica: no snapshot while %s is not whole: %w", db.name, broken)
+		}
+		m.Databases = append(m.Databases, state)
+	}
+	slices.SortFunc(m.Databases, func(a, b databaseState) int { return strings.Compare(a.Name, b.Name) })
+	return &snapshot{f.Node, m}, nil
+}
+
+type snapshot struct {
+	n *Node
+	m manifest
+}
+
+// Persist makes durable what changed since the last snapshot, and writes the manifest.
+func (s *snapshot) Persist(sink raft.SnapshotSink) error {
+	err := s.n.syncFiles()
+	if err == nil {
+		err = json.NewEncoder(sink).Encode(s.m)
+	}
+	if err == nil {
+		return sink.Close()
+	}
+	return errors.Join(err, sink.Cancel())
+}
+
+func (s *snapshot) Release() {}
+
+// Restore reads a manifest: at the start one of this node, later one of the leader, whose
+// databases are fetched before Restore returns.
+func (f fsm) Restore(r io.ReadCloser) error {
+	defer r.Close()
+	var m manifest
+	if err := json.NewDecoder(r).Decode(&m); err != nil {
+		return fmt.Errorf("replica: the snapshot's manifest: %w", err)
+	}
+	if m.Version != 1 {
+		return fmt.Errorf("replica: the snapshot's manifest has version %d", m.Version)
+	}
+	return f.restore(m)
+}
+
+// syncFiles makes the files of the databases durable that changed since the last call.
+func (n *Node) syncFiles() error {
+	for _, db := range n.databases() {
+		if !db.dirty.Swap(false) {
+			continue
+		}
+		for _, name := range []string{db.path + "-wal", db.path} {
+			if err := syncFile(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+				db.dirty.Store(true)
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func syncFile(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+const patience = 30 * time.Second
+
+// cluster is some nodes in this process.
+type cluster struct {
+	t     testing.TB
+	dir   string
+	addrs map[string]string
+	base  Options
+	plant plant
+
+	mu    sync.Mutex
+	nodes map[string]*Node
+}
+
+// newCluster starts nodes a, b, c, ...
+func newCluster(t testing.TB, count int, o Options) *cluster {
+	t.Helper()
+	return plantedCluster(t, count, o, plantNone)
+}
+
+func plantedCluster(t testing.TB, count int, o Options, p plant) *cluster {
+	t.Helper()
+	c := &cluster{t: t, dir: t.TempDir(), addrs: make(map[string]string), nodes: make(map[string]*Node), base: o, plant: p}
+	if c.base.Election == 0 {
+		c.base.Election = time.Second
+	}
+	if c.base.Logger == nil {
+		c.base.Logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelError}))
+	}
+	for i := range count {
+		c.addrs[string(rune('a'+i))] = freeAddress(t)
+	}
+	for id := range c.addrs {
+		c.start(id)
+	}
+	t.Cleanup(func() {
+		for id := range c.addrs {
+			c.stop(id)
+		}
+	})
+	return c
+}
+
+// freeAddress returns an address that was free a moment ago: members know each other's
+// before they listen.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	if w.t.Context().Err() == nil {
+		w.t.Logf("%s", p)
+	}
+	return len(p), nil
+}
+
+func (c *cluster) options(id string) Options {
+	o := c.base
+	o.ID, o.Dir, o.Listen, o.Peers = id, filepath.Join(c.dir, id), c.addrs[id], c.addrs
+	return o
+}
+
+func (c *cluster) start(id string) *Node {
+	c.t.Helper()
+	n, err := openNode(c.options(id), c.plant)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes[id] = n
+	return n
+}
+
+func (c *cluster) stop(id string) {
+	c.t.Helper()
+	c.mu.Lock()
+	n := c.nodes[id]
+	delete(c.nodes, id)
+	c.mu.Unlock()
+	if n != nil {
+		if err := n.Close(); err != nil {
+			c.t.Errorf("closing %s: %v", id, err)
+		}
+	}
+}
+
+func (c *cluster) node(id string) *Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nodes[id]
+}
+
+func (c *cluster) all() []*Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []*Node
+	for _, n := range c.nodes {
+		all = append(all, n)
+	}
+	return all
+}
+
+// leader returns the node that leads, when there is one.
+func (c *cluster) leader() *Node {
+	c.t.Helper()
+	var leader *Node
+	until(c.t, "a leader", func() bool {
+		for _, n := range c.all() {
+			if n.leader() != nil && n.verify() == nil {
+				leader = n
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// followers returns the other nodes.
+func (c *cluster) followers() []*Node {
+	c.t.Helper()
+	leader := c.leader()
+	var others []*Node
+	for _, n := range c.all() {
+		if n != leader {
+			others = append(others, n)
+		}
+	}
+	return others
+}
+
+// judge compares the pages on all nodes.
+func (c *cluster) judge() {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	leader := c.leader()
+	until(c.t, "all databases are whole", func() bool {
+		for _, n := range c.all() {
+			if s := n.Status(); len(s.Broken) > 0 || !n.recovered.Load() {
+				return false
+			}
+		}
+		return true
+	})
+	for {
+		err := leader.Verify(ctx)
+		if err == nil {
+			return
+		}
+		if errors.Is(err, ErrDiffer) || ctx.Err() != nil {
+			c.t.Fatalf("%v", err)
+		}
+		leader = c.leader()
+	}
+}
+
+func until(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not after %v", what, patience)
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: MIT
+
+// Package raftlog keeps raft's log and its few settings in an appendlog.
+//
+// Everything is a record at the end of one log: entries, the removal of entries, settings.
+// A call of StoreLogs is one durable write. Open reads the log from its beginning and has
+// the state of the last durable call. Removing entries from the front trims the segments
+// that nothing needs any more.
+package raftlog
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/ringside-io/ringside/appendlog"
+)
+
+// ErrKeyNotFound is returned by Get and GetUint64. Raft compares its text.
+var ErrKeyNotFound = errors.New("not found")
+
+// ErrGap is returned by StoreLogs for entries that do not follow the last one.
+var ErrGap = errors.New("raftlog: the entries do not follow the last one of the log")
+
+// Options configure a Store. The zero value works.
+type Options struct {
+	// SegmentSize is the size of a segment file in bytes. 0 is 128 MiB. A raft entry
+	// must fit into a segment.
+	SegmentSize int64
+	// CacheBytes bounds the newest entries that are kept in memory. 0 is 32 MiB.
+	CacheBytes int
+	// Sync is how durable a call is when it returns. The zero value survives a power cut.
+	Sync appendlog.SyncMode
+}
+
+// batchBytes is how much StoreLogs writes at once.
+const batchBytes = 16 << 20
+
+// Store is a raft.LogStore and a raft.StableStore. Its methods may be called concurrently.
+//
+// After a failed write the next call that writes opens the log again, and cuts off what the
+// failed call may have left: a full disk needs no restart once there is room again.
+type Store struct {
+	dir  string
+	opts Options
+
+	writing sync.Mutex // held by calls that write, before mu
+	broken  error      // the log must be opened again
+	closed  bool
+
+	mu     sync.RWMutex // guards what follows; not held while the log is written
+	log    *appendlog.Log
+	first  uint64 // of the entries; 0: there are none
+	last   uint64
+	seqs   []uint64             // record numbers of the entries first to last
+	places []appendlog.Position // of some records, in order
+	keys   map[string][]byte
+	recent []raft.Log // the newest entries, ending with last
+	bytes  int        // of their data
+
+	readMu sync.Mutex
+	ahead  [4][]raft.Log // what was read from the disk, a window for each reader
+	turn   int
+}
+
+var (
+	_ raft.LogStore          = (*Store)(nil)
+	_ raft.StableStore       = (*Store)(nil)
+	_ raft.MonotonicLogStore = (*Store)(nil)
+)
+
+// Open opens the store in a directory and creates it if it does not exist.
+func Open(dir string, o Options) (*Store, error) {
+	if o.SegmentSize == 0 {
+		o.SegmentSize = 128 << 20
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = 32 << 20
+	}
+	s := &Store{dir: dir, opts: o}
+	if err := s.load(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// load opens the log and reads it.
+func (s *Store) load() error {
+	log, err := appendlog.Open(s.dir, appendlog.Options{
+		SegmentSize: s.opts.SegmentSize,
+		MaxRecord:   int(s.opts.SegmentSize - 4096),
+		Sync:        s.opts.Sync,
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log, s.first, s.last, s.seqs, s.places, s.recent, s.bytes = log, 0, 0, nil, nil, nil, 0
+	s.keys = make(map[string][]byte)
+	for r, err := range log.Records(appendlog.Position{}) {
+		if err == nil {
+			err = s.replay(r)
+		}
+		if err != nil {
+			return errors.Join(err, log.Close())
+		}
+	}
+	return nil
+}
+
+// The kinds of records.
+const (
+	kindEntry  = 'E'
+	kindRemove = 'R'
+	kindSet    = 'S'
+)
+
+// every is how many records lie between two whose places are kept.
+const every = 64
+
+func (s *Store) replay(r appendlog.Record) error {
+	if n := len(s.places); n == 0 || r.Seq >= s.places[n-1].Seq+every || r.Segment != s.places[n-1].Segment {
+		s.places = append(s.places, r.Position)
+	}
+	bad := func() error {
+		return fmt.Errorf("raftlog: record %d of %s is not one of this store", r.Seq, s.dir)
+	}
+	if len(r.Data) == 0 {
+		return bad()
+	}
+	p := r.Data[1:]
+	switch r.Data[0] {
+	case kindEntry:
+		if len(p) < entryHeader {
+			return bad()
+		}
+		index := binary.LittleEndian.Uint64(p)
+		if s.first != 0 && index != s.last+1 {
+			return fmt.Errorf("raftlog: record %d of %s: entry %d follows entry %d", r.Seq, s.dir, index, s.last)
+		}
+		s.add(index, r.Seq)
+	case kindRemove:
+		if len(p) != 16 {
+			return bad()
+		}
+		s.remove(binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:]))
+	case kindSet:
+		n, size := binary.Uvarint(p)
+		if size <= 0 || n > uint64(len(p)-size) {
+			return bad()
+		}
+		p = p[size:]
+		s.keys[string(p[:n])] = append([]byte{}, p[n:]...)
+	default:
+		return bad()
+	}
+	return nil
+}
+
+func (s *Store) add(index, seq uint64) {
+	if s.first == 0 {
+		s.first = index
+	}
+	s.last = index
+	s.seqs = append(s.seqs, seq)
+}
+
+// remove takes entries out of the index. A range that ends within the log is one at its front.
+func (s *Store) remove(from, to uint64) {
+	if s.first == 0 || to < s.first || from > s.last {
+		return
+	}
+	if to >= s.last {
+		s.seqs = s.seqs[:max(from, s.first)-s.first]
+		s.last = max(from, s.first) - 1
+	} else {
+		s.seqs = append([]uint64(nil), s.seqs[to+1-s.first:]...)
+		s.first = to + 1
+	}
+	if len(s.seqs) == 0 {
+		s.first, s.last, s.seqs = 0, 0, nil
+	}
+	for len(s.recent) > 0 && (s.first == 0 || s.recent[len(s.recent)-1].Index > s.last) {
+		s.bytes -= len(s.recent[len(s.recent)-1].Data)
+		s.recent = s.recent[:len(s.recent)-1]
+	}
+	s.shrink()
+}
+
+// shrink drops entries from the cache that were removed or are too many.
+func (s *Store) shrink() {
+	n := 0
+	for n < len(s.recent) && (s.recent[n].Index < s.first || s.bytes > s.opts.CacheBytes) {
+		s.bytes -= len(s.recent[n].Data)
+		s.recent[n] = raft.Log{}
+		n++
+	}
+	s.recent = s.recent[n:]
+}
+
+// Close closes the log.
+func (s *Store) Close() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	return s.log.Close()
+}
+
+// IsMonotonic tells raft that there are no gaps: it removes all entries before a snapshot
+// that another node sent.
+func (s *Store) IsMonotonic() bool { return true }
+
+// FirstIndex returns the index of the first entry, 0 if there is none.
+func (s *Store) FirstIndex() (uint64, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.first, nil
+}
+
+// LastIndex returns the index of the last entry, 0 if there is none.
+func (s *Store) LastIndex() (uint64, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.last, nil
+}
+
+// Bytes returns the size of the log's files.
+func (s *Store) Bytes() int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var n int64
+	for _, g := range s.log.Segments() {
+		n += g.Size
+	}
+	return n
+}
+
+// StoreLog stores an entry.
+func (s *Store) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs stores entries. They are durable when it returns. The store keeps the entries'
+// data in memory, so the caller must not change them.
+func (s *Store) StoreLogs(logs []*raft.Log) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := s.writable(); err != nil {
+		return err
+	}
+	next := s.last + 1
+	if s.first == 0 && len(logs) > 0 {
+		next = logs[0].Index
+	}
+	for i, l := range logs {
+		if l.Index != next+uint64(i) {
+			return fmt.Errorf("%w: %d after %d", ErrGap, l.Index, next+uint64(i)-1)
+		}
+	}
+	for len(logs) > 0 {
+		var records [][]byte
+		size := 0
+		for len(records) < len(logs) && (size == 0 || size+len(logs[len(records)].Data) < batchBytes) {
+			records = append(records, encode(logs[len(records)]))
+			size += len(records[len(records)-1])
+		}
+		at, err := s.log.AppendBatch(records)
+		if err != nil {
+			if !errors.Is(err, appendlog.ErrRecordTooLarge) {
+				s.broken = err
+			}
+			return err
+		}
+		s.mu.Lock()
+		s.places = append(s.places, at)
+		for i, l := range logs[:len(records)] {
+			s.add(l.Index, at.Seq+uint64(i))
+			s.recent = append(s.recent, *l)
+			s.bytes += len(l.Data)
+		}
+		s.shrink()
+		s.mu.Unlock()
+		logs = logs[len(records):]
+	}
+	return nil
+}
+
+// writable opens the log again after a failure. s.writing is locked.
+func (s *Store) writable() error {
+	if s.closed {
+		return fmt.Errorf("raftlog: %w", errClosed)
+	}
+	if s.broken == nil {
+		return nil
+	}
+	_ = s.log.Close() // it has failed
+	last := s.last
+	if err := s.load(); err != nil {
+		return errors.Join(s.broken, err)
+	}
+	if s.last < last {
+		return fmt.Errorf("raftlog: %s ends at entry %d, and %d was durable", s.dir, s.last, last)
+	}
+	s.broken = nil
+	if s.last > last {
+		return s.cut(last+1, s.last)
+	}
+	return nil
+}
+
+var errClosed = errors.New("the store is closed")
+
+const entryHeader = 8 + 8 + 1 + 8 + 4
+
+func encode(l *raft.Log) []byte {
+	p := make([]byte, 0, 1+entryHeader+len(l.Extensions)+len(l.Data))
+	p = append(p, kindEntry)
+	p = binary.LittleEndian.AppendUint64(p, l.Index)
+	p = binary.LittleEndian.AppendUint64(p, l.Term)
+	p = append(p, byte(l.Type))
+	at := int64(math.MinInt64)
+	if !l.AppendedAt.IsZero() {
+		at = l.AppendedAt.UnixNano()
+	}
+	p = binary.LittleEndian.AppendUint64(p, uint64(at))
+	p = binary.LittleEndian.AppendUint32(p, uint32(len(l.Extensions)))
+	p = append(p, l.Extensions...)
+	return append(p, l.Data...)
+}
+
+// decode reads what encode wrote. The entry does not refer to p.
+func decode(p []byte, l *raft.Log) error {
+	if len(p) < 1+entryHeader || p[0] != kindEntry {
+		return errors.New("raftlog: not an entry")
+	}
+	p = p[1:]
+	*l = raft.Log{Index: binary.LittleEndian.Uint64(p), Term: binary.LittleEndian.Uint64(p[8:]), Type: raft.LogType(p[16])}
+	if at := int64(binary.LittleEndian.Uint64(p[17:])); at != math.MinInt64 {
+		l.AppendedAt = time.Unix(0, at)
+	}
+	n := binary.LittleEndian.Uint32(p[25:])
+	p = p[entryHeader:]
+	if uint64(n) > uint64(len(p)) {
+		return errors.New("raftlog: not an entry")
+	}
+	if n > 0 {
+		l.Extensions = append([]byte(nil), p[:n]...)
+	}
+	l.Data = append([]byte{}, p[n:]...)
+	return nil
+}
+
+// GetLog returns an entry, and raft.ErrLogNotFound if there is none.
+func (s *Store) GetLog(index uint64, l *raft.Log) error {
+	s.mu.RLock()
+	if s.first == 0 || index < s.first || index > s.last {
+		s.mu.RUnlock()
+		return raft.ErrLogNotFound
+	}
+	if n := len(s.recent); n > 0 && index >= s.recent[0].Index {
+		*l = s.recent[index-s.recent[0].Index]
+		s.mu.RUnlock()
+		return nil
+	}
+	want, log := s.seqs[index-s.first], s.log
+	i, found := slices.BinarySearchFunc(s.places, want, func(p appendlog.Position, seq uint64) int { return cmp.Compare(p.Seq, seq) })
+	if !found {
+		i-- // the last place before the entry
+	}
+	from := s.places[max(i, 0)]
+	end := uint64(len(s.seqs))
+	if len(s.recent) > 0 {
+		end = s.recent[0].Index - s.first
+	}
+	seqs := slices.Clone(s.seqs[index-s.first : min(end, index-s.first+512)])
+	s.mu.RUnlock()
+	return s.read(log, from, index, seqs, l)
+}
+
+// aheadBytes is how much is read from the disk at once.
+const aheadBytes = 2 << 20
+
+// read reads an entry from the disk, and those that follow it: raft reads in order. seqs are
+// the record numbers of the entries from index on.
+func (s *Store) read(log *appendlog.Log, from appendlog.Position, index uint64, seqs []uint64, l *raft.Log) error {
+	s.readMu.Lock()
+	defer s.readMu.Unlock()
+	for _, w := range s.ahead {
+		if len(w) > 0 && index >= w[0].Index && index-w[0].Index < uint64(len(w)) {
+			*l = w[index-w[0].Index]
+			return nil
+		}
+	}
+	var window []raft.Log
+	size := 0
+	for r, err := range log.Records(from) {
+		if err != nil {
+			return err
+		}
+		if r.Seq < seqs[len(window)] {
+			continue // of another kind, or removed later
+		}
+		var e raft.Log
+		if r.Seq != seqs[len(window)] {
+			break
+		}
+		if err := decode(r.Data, &e); err != nil {
+			return err
+		}
+		if e.Index != index+uint64(len(window)) {
+			return fmt.Errorf("raftlog: record %d is entry %d instead of %d", r.Seq, e.Index, index+uint64(len(window)))
+		}
+		window = append(window, e)
+		if size += len(e.Data); size >= aheadBytes || len(window) == len(seqs) {
+			break
+		}
+	}
+	if len(window) == 0 {
+		return fmt.Errorf("raftlog: record %d of entry %d is gone: %w", seqs[0], index, raft.ErrLogNotFound)
+	}
+	s.ahead[s.turn%len(s.ahead)] = window
+	s.turn++
+	*l = window[0]
+	return nil
+}
+
+// DeleteRange removes the entries from low to high, both included, at the front or at the
+// end of the log. The removal is durable when it returns.
+func (s *Store) DeleteRange(low, high uint64) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := s.writable(); err != nil {
+		return err
+	}
+	if s.first == 0 || low > high || high < s.first || low > s.last {
+		return nil
+	}
+	if low > s.first && high < s.last {
+		return fmt.Errorf("raftlog: DeleteRange(%d, %d) is inside of the entries %d to %d", low, high, s.first, s.last)
+	}
+	return s.cut(low, high)
+}
+
+// cut removes entries and trims the log. s.writing is locked.
+func (s *Store) cut(low, high uint64) error {
+	front := low <= s.first
+	var rest [][]byte
+	if front {
+		// The settings go on in what is left after a trim.
+		for k, v := range s.keys {
+			rest = append(rest, encodeSet(k, v))
+		}
+	}
+	p := binary.LittleEndian.AppendUint64([]byte{kindRemove}, low)
+	rest = append(rest, binary.LittleEndian.AppendUint64(p, high))
+	at, err := s.log.AppendBatch(rest)
+	if err != nil {
+		s.broken = err
+		return err
+	}
+	s.mu.Lock()
+	s.remove(low, high)
+	if s.first != 0 {
+		at = appendlog.Position{Seq: min(at.Seq, s.seqs[0])}
+	}
+	s.mu.Unlock()
+	s.readMu.Lock()
+	s.ahead = [4][]raft.Log{}
+	s.readMu.Unlock()
+	if !front {
+		return nil
+	}
+	if err := s.log.Trim(at); err != nil {
+		return err
+	}
+	oldest := s.log.Segments()[0].Index
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.places = slices.DeleteFunc(s.places, func(p appendlog.Position) bool { return p.Segment < oldest })
+	return nil
+}
+
+// Set stores a setting durably.
+func (s *Store) Set(key, value []byte) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := s.writable(); err != nil {
+		return err
+	}
+	if _, err := s.log.Append(encodeSet(string(key), value)); err != nil {
+		s.broken = err
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys[string(key)] = append([]byte{}, value...)
+	return nil
+}
+
+func encodeSet(key string, value []byte) []byte {
+	p := binary.AppendUvarint([]byte{kindSet}, uint64(len(key)))
+	return append(append(p, key...), value...)
+}
+
+// Get returns a setting, and ErrKeyNotFound if it was never set.
+func (s *Store) Get(key []byte) ([]byte, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	v, ok := s.keys[string(key)]
+	if !ok {
+		return nil, ErrKeyNotFound
+	}
+	return append([]byte{}, v...), nil
+}
+
+// SetUint64 stores a number durably.
+func (s *Store) SetUint64(key []byte, v uint64) error {
+	return s.Set(key, binary.BigEndian.AppendUint64(nil, v))
+}
+
+// GetUint64 returns a number, and ErrKeyNotFound if it was never set.
+func (s *Store) GetUint64(key []byte) (uint64, error) {
+	v, err := s.Get(key)
+	if err != nil {
+		return 0, err
+	}
+	if len(v) != 8 {
+		return 0, fmt.Errorf("raftlog: the setting %q is not a number", key)
+	}
+	return binary.BigEndian.Uint64(v), nil
+}

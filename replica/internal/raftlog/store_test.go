@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT
+
+package raftlog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	raftwal "github.com/hashicorp/raft-wal"
+	raftbench "github.com/hashicorp/raft/bench"
+
+	"github.com/ringside-io/ringside/appendlog"
+)
+
+func open(t testing.TB, dir string, o Options) *Store {
+	t.Helper()
+	s, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func entry(index uint64, size int) *raft.Log {
+	return &raft.Log{Index: index, Term: index / 3, Type: raft.LogCommand, Data: bytes.Repeat([]byte{byte(index)}, size),
+		Extensions: []byte("x"), AppendedAt: time.Unix(int64(index), 0)}
+}
+
+// TestLikeInmem plays random calls on the store and on raft's own store in memory, opens the
+// store again now and then, and compares all that can be read.
+func TestLikeInmem(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			dir := t.TempDir()
+			o := Options{SegmentSize: 16 << 10, CacheBytes: 1 << 10, Sync: appendlog.SyncNone}
+			s, model := open(t, dir, o), raft.NewInmemStore()
+			last := uint64(r.IntN(3) * 100)
+			first := last + 1
+			for range 300 {
+				switch n := r.IntN(20); {
+				case n < 10:
+					var logs []*raft.Log
+					for range 1 + r.IntN(20) {
+						last++
+						logs = append(logs, entry(last, r.IntN(300)))
+					}
+					check(t, s.StoreLogs(logs), model.StoreLogs(logs))
+				case n < 12 && last >= first: // from the front
+					to := first + uint64(r.IntN(int(last-first+1)))
+					check(t, s.DeleteRange(first, to), model.DeleteRange(first, to))
+					first = to + 1
+				case n < 14 && last >= first: // from the end
+					from := first + uint64(r.IntN(int(last-first+1)))
+					check(t, s.DeleteRange(from, last), model.DeleteRange(from, last))
+					last = from - 1
+				case n == 14 && last >= first:
+					check(t, s.DeleteRange(first, last), model.DeleteRange(first, last))
+					last += 50
+					first = last + 1
+				case n < 17:
+					k, v := []byte{byte(r.IntN(4))}, []byte(fmt.Sprint(r.Uint64()))
+					check(t, s.Set(k, v), model.Set(k, v))
+				case n == 17:
+					if err := s.Close(); err != nil {
+						t.Fatal(err)
+					}
+					s = open(t, dir, o)
+				}
+				if last >= first {
+					i := first + uint64(r.IntN(int(last-first+1)))
+					var a, b raft.Log
+					check(t, s.GetLog(i, &a), model.GetLog(i, &b))
+					same(t, &a, &b)
+				}
+			}
+			f, _ := s.FirstIndex()
+			l, _ := s.LastIndex()
+			if last >= first && (f != first || l != last) || last < first && (f != 0 || l != 0) {
+				t.Fatalf("entries %d to %d instead of %d to %d", f, l, first, last)
+			}
+			for i := first; i <= last; i++ {
+				var a, b raft.Log
+				check(t, s.GetLog(i, &a), model.GetLog(i, &b))
+				same(t, &a, &b)
+			}
+			for i := range byte(4) {
+				a, aerr := s.Get([]byte{i})
+				b, berr := model.Get([]byte{i})
+				if (aerr == nil) != (berr == nil) || !bytes.Equal(a, b) {
+					t.Fatalf("setting %d: %q %v, want %q %v", i, a, aerr, b, berr)
+				}
+			}
+			segments, _ := filepath.Glob(filepath.Join(dir, "*.seg"))
+			if last < first && len(segments) > 2 {
+				t.Errorf("%d segments of an empty log", len(segments))
+			}
+		})
+	}
+}
+
+func check(t *testing.T, got, want error) {
+	t.Helper()
+	if (got == nil) != (want == nil) {
+		t.Fatalf("%v, want %v", got, want)
+	}
+}
+
+func same(t *testing.T, a, b *raft.Log) {
+	t.Helper()
+	if !a.AppendedAt.Equal(b.AppendedAt) {
+		t.Fatalf("entry %d was appended at %v, want %v", b.Index, a.AppendedAt, b.AppendedAt)
+	}
+	a.AppendedAt = b.AppendedAt
+	if !reflect.DeepEqual(a, b) {
+		t.Fatalf("%+v, want %+v", a, b)
+	}
+}
+
+// The cases of the tests that raft-boltdb and raft-wal have for their stores.
+
+func TestEmpty(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	if i, err := s.FirstIndex(); i != 0 || err != nil {
+		t.Error(i, err)
+	}
+	if i, err := s.LastIndex(); i != 0 || err != nil {
+		t.Error(i, err)
+	}
+	if err := s.GetLog(1, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
+		t.Error(err)
+	}
+	if _, err := s.Get([]byte("k")); err == nil || err.Error() != raftboltdb.ErrKeyNotFound.Error() {
+		t.Error(err)
+	}
+	if _, err := s.GetUint64([]byte("k")); err == nil || err.Error() != raftboltdb.ErrKeyNotFound.Error() {
+		t.Error(err)
+	}
+	if err := s.SetUint64([]byte("k"), 1<<60); err != nil {
+		t.Error(err)
+	}
+	if v, err := s.GetUint64([]byte("k")); v != 1<<60 || err != nil {
+		t.Error(v, err)
+	}
+	if err := s.DeleteRange(1, 10); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGapsAreRefused(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	if err := s.StoreLogs([]*raft.Log{entry(5, 1), entry(7, 1)}); !errors.Is(err, ErrGap) {
+		t.Error(err)
+	}
+	if err := s.StoreLog(entry(5, 1)); err != nil {
+		t.Error(err)
+	}
+	if err := s.StoreLog(entry(7, 1)); !errors.Is(err, ErrGap) {
+		t.Error(err)
+	}
+	if err := s.StoreLogs([]*raft.Log{entry(6, 1), entry(7, 1), entry(8, 1)}); err != nil {
+		t.Error(err)
+	}
+	if err := s.DeleteRange(6, 7); err == nil {
+		t.Error("entries were removed from the middle")
+	}
+}
+
+// TestTornTail cuts the newest segment at each byte of its last entry, which was being
+// written: the entries before it are there, and the log goes on.
+func TestTornTail(t *testing.T) {
+	dir := t.TempDir()
+	o := Options{SegmentSize: 1 << 20, Sync: appendlog.SyncNone}
+	s := open(t, dir, o)
+	image := make(map[string][]byte)
+	for i := range uint64(6) {
+		if i == 5 { // what was known to be durable before the last call
+			image["end"], _ = os.ReadFile(filepath.Join(dir, "end"))
+		}
+		if err := s.StoreLog(entry(i+1, 40)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	segments, _ := filepath.Glob(filepath.Join(dir, "*.seg"))
+	if len(segments) != 1 || len(image["end"]) == 0 {
+		t.Fatalf("%d segments, a mark of %d bytes", len(segments), len(image["end"]))
+	}
+	segment, _ := os.ReadFile(segments[0])
+	end := len(bytes.TrimRight(segment, "\x00"))
+	for cut := end - 60; cut < end; cut++ {
+		torn := t.TempDir()
+		p := slices.Clone(segment)
+		clear(p[cut:])
+		image[filepath.Base(segments[0])] = p
+		for name, p := range image {
+			if err := os.WriteFile(filepath.Join(torn, name), p, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := open(t, torn, o)
+		last, _ := s.LastIndex()
+		if last != 5 {
+			t.Fatalf("cut %d bytes before the end: the last entry is %d", end-cut, last)
+		}
+		for i := uint64(1); i <= last; i++ {
+			var l raft.Log
+			if err := s.GetLog(i, &l); err != nil || !bytes.Equal(l.Data, entry(i, 40).Data) {
+				t.Errorf("entry %d: %v", i, err)
+			}
+		}
+		if err := s.StoreLog(entry(last+1, 9)); err != nil {
+			t.Error(err)
+		}
+		s.Close()
+	}
+}
+
+// TestGoesOnAfterFailure closes the log below the store, as a failed write does, and writes
+// on: the next call opens it again.
+func TestGoesOnAfterFailure(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	if err := s.StoreLogs([]*raft.Log{entry(1, 10), entry(2, 10)}); err != nil {
+		t.Fatal(err)
+	}
+	// An append that the store does not know of, as one that failed after its write.
+	if _, err := s.log.Append(encode(entry(3, 11))); err != nil {
+		t.Fatal(err)
+	}
+	s.broken = io.ErrShortWrite
+	if err := s.StoreLog(entry(3, 12)); err != nil {
+		t.Fatal(err)
+	}
+	var l raft.Log
+	if err := s.GetLog(3, &l); err != nil || len(l.Data) != 12 {
+		t.Errorf("%d bytes, %v", len(l.Data), err)
+	}
+}
+
+// store is what raft's benchmarks need.
+type store interface {
+	raft.LogStore
+	raft.StableStore
+}
+
+// BenchmarkStores runs raft's own benchmarks on this store, raft-wal and raft-boltdb.
+func BenchmarkStores(b *testing.B) {
+	stores := []struct {
+		name string
+		open func(b *testing.B) store
+	}{
+		{"raftlog", func(b *testing.B) store { return open(b, b.TempDir(), Options{}) }},
+		{"raft-wal", func(b *testing.B) store {
+			s, err := raftwal.Open(b.TempDir(), raftwal.WithLogger(hclog.NewNullLogger()))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { s.Close() })
+			return s
+		}},
+		{"raft-boltdb", func(b *testing.B) store {
+			s, err := raftboltdb.NewBoltStore(filepath.Join(b.TempDir(), "db"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { s.Close() })
+			return s
+		}},
+	}
+	logs := func(f func(*testing.B, raft.LogStore)) func(*testing.B, store) {
+		return func(b *testing.B, s store) { f(b, s) }
+	}
+	settings := func(f func(*testing.B, raft.StableStore)) func(*testing.B, store) {
+		return func(b *testing.B, s store) { f(b, s) }
+	}
+	for _, bench := range []struct {
+		name string
+		run  func(*testing.B, store)
+	}{
+		{"FirstIndex", logs(raftbench.FirstIndex)}, {"LastIndex", logs(raftbench.LastIndex)},
+		{"GetLog", logs(raftbench.GetLog)}, {"StoreLog", logs(raftbench.StoreLog)},
+		{"Set", settings(raftbench.Set)}, {"Get", settings(raftbench.Get)},
+		{"SetUint64", settings(raftbench.SetUint64)}, {"GetUint64", settings(raftbench.GetUint64)},
+		{"Store64", func(b *testing.B, s store) { storeMany(b, s, 64, 256) }},
+		{"Store1x64KiB", func(b *testing.B, s store) { storeMany(b, s, 1, 64<<10) }},
+	} {
+		for _, st := range stores {
+			b.Run(bench.name+"/"+st.name, func(b *testing.B) { bench.run(b, st.open(b)) })
+		}
+	}
+}
+
+// storeMany stores as a leader does: calls of several entries, one after the other.
+func storeMany(b *testing.B, s store, n, size int) {
+	next := uint64(1)
+	data := bytes.Repeat([]byte("ringside"), size/8)
+	b.SetBytes(int64(n * size))
+	for b.Loop() {
+		logs := make([]*raft.Log, n)
+		for i := range logs {
+			logs[i] = &raft.Log{Index: next, Term: 1, Type: raft.LogCommand, Data: data}
+			next++
+		}
+		if err := s.StoreLogs(logs); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

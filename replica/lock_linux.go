@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+)
+
+// supported reports whether the module works on this system: it needs the locks of open
+// files that Linux has and SQLite's VFS uses.
+const supported = true
+
+const ofdSetLock = 37 // F_OFD_SETLK
+
+// tryLock locks a byte of a file exclusively, for the open file and not for the process. It
+// reports false if another open file has a lock on it.
+func tryLock(f *os.File, at int64) (bool, error) {
+	err := lock(f, at, syscall.F_WRLCK)
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func unlock(f *os.File, at int64) error { return lock(f, at, syscall.F_UNLCK) }
+
+func lock(f *os.File, at int64, kind int16) error {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var lerr error
+	if err := c.Control(func(fd uintptr) {
+		lerr = syscall.FcntlFlock(fd, ofdSetLock, &syscall.Flock_t{Type: kind, Whence: io.SeekStart, Start: at, Len: 1})
+	}); err != nil {
+		return err
+	}
+	return lerr
+}

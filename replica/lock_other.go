@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !linux
+
+package replica
+
+import (
+	"errors"
+	"os"
+)
+
+const supported = false
+
+func tryLock(*os.File, int64) (bool, error) { return false, errors.ErrUnsupported }
+
+func unlock(*os.File, int64) error { return errors.ErrUnsupported }

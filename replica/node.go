@@ -1,0 +1,1035 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/ringside-io/ringside/replica/internal/raftlog"
+)
+
+// Options configure a node.
+type Options struct {
+	// ID names the node within the cluster. It stays with the directory.
+	ID string
+	// Dir is the node's directory: data/ has the databases, raft/ the log and snapshots.
+	Dir string
+	// Listen is the address for the other nodes. Advertise is how they reach it; "" is the
+	// address that Listen led to.
+	Listen, Advertise string
+	// Peers are all members of a new cluster, this node included: addresses by ID. They
+	// count once, when the directory is empty, and must be the same on all of them. A node
+	// that joins a cluster that exists has none, and a member calls AddMember.
+	Peers map[string]string
+
+	// TLS encrypts the connections between nodes; it must ask for and verify the
+	// certificates of both sides. Without it the nodes must be on loopback addresses,
+	// unless PlainText allows others.
+	TLS       *tls.Config
+	PlainText bool
+
+	// Election is the time without a leader's heartbeat after which a follower becomes
+	// a candidate. 0 is one second.
+	Election time.Duration
+	// MaxTransaction is the largest size of the changed pages of one transaction, in
+	// bytes. It must be the same on all nodes. 0 is 64 MiB, the maximum is 100 MiB.
+	MaxTransaction int
+	// SnapshotEntries is the number of raft entries after which the log is cut, LogBytes
+	// the size of the log. 0 is 8192 entries, and 512 MiB.
+	SnapshotEntries int
+	LogBytes        int64
+	// OpenDatabases is the number of databases whose files a follower keeps open for
+	// writing. 0 is 256.
+	OpenDatabases int
+
+	// Logger is told about elections, repairs and failures. nil is slog.Default().
+	Logger *slog.Logger
+}
+
+func (o *Options) check() error {
+	switch {
+	case !supported:
+		return fmt.Errorf("replica: %w: the module needs Linux, for locks of open files", errors.ErrUnsupported)
+	case o.ID == "":
+		return errors.New("replica: Options.ID is empty: each node needs a name")
+	case o.Dir == "":
+		return errors.New("replica: Options.Dir is empty")
+	case o.Listen == "":
+		return errors.New("replica: Options.Listen is empty: use host:port, port 0 for any")
+	case o.MaxTransaction < 0 || o.MaxTransaction > 100<<20:
+		return fmt.Errorf("replica: Options.MaxTransaction: %d is not between 0 and %d", o.MaxTransaction, 100<<20)
+	case len(o.Peers) > 0 && o.Peers[o.ID] == "":
+		return fmt.Errorf("replica: Options.Peers does not have this node, %q", o.ID)
+	}
+	if o.Election == 0 {
+		o.Election = time.Second
+	}
+	if o.Election < 50*time.Millisecond {
+		return fmt.Errorf("replica: Options.Election: %v is less than 50 ms", o.Election)
+	}
+	set := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	set(&o.MaxTransaction, 64<<20)
+	set(&o.SnapshotEntries, 8192)
+	set(&o.OpenDatabases, 256)
+	if o.LogBytes == 0 {
+		o.LogBytes = 512 << 20
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	var err error
+	o.Dir, err = filepath.Abs(o.Dir)
+	return err
+}
+
+// Node is a member of a cluster. Its methods may be called concurrently.
+type Node struct {
+	opts    Options
+	log     *slog.Logger
+	data    string
+	vfsName string
+	raft    *raft.Raft
+	store   *raftlog.Store
+	wire    *wire
+	metrics Metrics
+	planted plant // a bug that a test plants
+	closing context.Context
+	stop    context.CancelFunc
+	over    sync.WaitGroup
+
+	mu      sync.RWMutex
+	dbs     map[uint64]*database
+	names   map[string]*database
+	cluster uint64
+
+	run     uint64 // random, of this run
+	next    atomic.Uint64
+	queue   chan *proposal
+	pendMu  sync.Mutex
+	pending map[proposalID]*proposal
+
+	leading   atomic.Pointer[leadership]
+	recovered atomic.Bool
+	running   atomic.Bool // raft has started
+	applied   atomic.Uint64
+	waitMu    sync.Mutex
+	waiting   chan struct{} // closed when applied grows; nil if none waits
+
+	verifying sharedCheck
+	reading   sharedCheck
+	lastSync  atomic.Pointer[readSync]
+
+	openMu     sync.Mutex
+	open       []*database // with files open, the most recently opened last
+	connMu     sync.Mutex
+	conns      map[*conn]struct{}
+	connecting sync.Map // *conn by token
+	repair_    chan *database
+}
+
+// leadership is a term in which this node leads and has all that was committed before.
+type leadership struct{ term uint64 }
+
+// plant is a bug, for tests which show that the judges find it.
+type plant int
+
+const (
+	plantNone plant = iota
+	plantEarly
+	plantSkip
+	plantTwice
+	plantStale
+	plantRollback
+)
+
+// NotLeaderError is returned for writes, and for reads without a bound, on a node that does
+// not lead.
+type NotLeaderError struct {
+	// Leader and Address are empty if the node knows of none: there is an election.
+	Leader, Address string
+}
+
+func (e *NotLeaderError) Error() string {
+	if e.Leader == "" {
+		return "replica: this node is not the leader, and there is none at the moment"
+	}
+	return fmt.Sprintf("replica: this node is not the leader: that is %s at %s", e.Leader, e.Address)
+}
+
+var vfsNumber atomic.Uint64
+
+// Open starts a node. It returns when the node takes part in the cluster, which may have no
+// leader yet: WaitLeader waits for one.
+func Open(o Options) (*Node, error) { return openNode(o, plantNone) }
+
+func openNode(o Options, planted plant) (_ *Node, err error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	n := &Node{
+		opts: o, log: o.Logger.With("node", o.ID), data: filepath.Join(o.Dir, "data"), planted: planted,
+		vfsName: fmt.Sprintf("ringside-replica-%d", vfsNumber.Add(1)),
+		dbs:     make(map[uint64]*database), names: make(map[string]*database), run: rand.Uint64(),
+		queue: make(chan *proposal, 1024), pending: make(map[proposalID]*proposal),
+		conns: make(map[*conn]struct{}), repair_: make(chan *database, 1<<16),
+	}
+	n.closing, n.stop = context.WithCancel(context.Background())
+	for _, dir := range []string{n.data, filepath.Join(o.Dir, "raft")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if err := n.identify(); err != nil {
+		return nil, err
+	}
+	vfs.Register(n.vfsName, &nodeVFS{vfs.Find("os"), n})
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}()
+	if n.store, err = raftlog.Open(filepath.Join(o.Dir, "raft"), raftlog.Options{}); err != nil {
+		return nil, err
+	}
+	if n.wire, err = listen(n); err != nil {
+		return nil, err
+	}
+	if err := n.start(); err != nil {
+		return nil, err
+	}
+	n.running.Store(true)
+	n.over.Go(n.lead)
+	n.over.Go(n.proposer)
+	n.over.Go(n.catchUp)
+	n.over.Go(n.watchLog)
+	for range 4 {
+		n.over.Go(n.repairer)
+	}
+	return n, nil
+}
+
+// identity is kept in the directory, so that it is not mistaken for another node's.
+type identity struct {
+	ID      string `json:"id"`
+	Cluster uint64 `json:"cluster"`
+}
+
+func (n *Node) identityPath() string { return filepath.Join(n.opts.Dir, "node.json") }
+
+func (n *Node) identify() error {
+	p, err := os.ReadFile(n.identityPath())
+	if errors.Is(err, os.ErrNotExist) {
+		return n.saveIdentity(0)
+	}
+	var id identity
+	if err == nil {
+		err = json.Unmarshal(p, &id)
+	}
+	if err != nil {
+		return fmt.Errorf("replica: %s: %w", n.identityPath(), err)
+	}
+	if id.ID != n.opts.ID {
+		return fmt.Errorf("replica: %s belongs to node %q, and Options.ID is %q", n.opts.Dir, id.ID, n.opts.ID)
+	}
+	n.cluster = id.Cluster
+	return nil
+}
+
+func (n *Node) saveIdentity(cluster uint64) error {
+	p, err := json.Marshal(identity{n.opts.ID, cluster})
+	if err != nil {
+		return err
+	}
+	return writeFile(n.identityPath(), p)
+}
+
+// writeFile replaces a file durably.
+func writeFile(name string, p []byte) error {
+	tmp := name + ".new"
+	f, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(p)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(tmp, name)
+	}
+	if err == nil {
+		err = syncFile(filepath.Dir(name))
+	}
+	return err
+}
+
+// join notes the identity of the cluster. The first one that raft's log brings counts.
+func (n *Node) join(cluster uint64) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cluster != 0 {
+		return nil
+	}
+	n.cluster = cluster
+	return n.saveIdentity(cluster)
+}
+
+func (n *Node) start() error {
+	dir := filepath.Join(n.opts.Dir, "raft")
+	logger := hclog.New(&hclog.LoggerOptions{Name: "raft", Output: logWriter{n.log}, Level: hclog.Warn, DisableTime: true})
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, logger)
+	if err != nil {
+		return err
+	}
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(n.opts.ID)
+	c.HeartbeatTimeout, c.ElectionTimeout = n.opts.Election, n.opts.Election
+	c.LeaderLeaseTimeout = n.opts.Election / 2
+	c.CommitTimeout = min(c.CommitTimeout, n.opts.Election/4)
+	c.SnapshotThreshold, c.TrailingLogs = uint64(n.opts.SnapshotEntries), uint64(n.opts.SnapshotEntries)
+	c.SnapshotInterval = 20 * time.Second
+	c.Logger = logger
+	c.NoLegacyTelemetry = true
+	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: layer{n.wire}, MaxPool: 4, Timeout: max(10*time.Second, 2*n.opts.Election), Logger: logger,
+	})
+	n.wire.transport = transport
+	if len(n.opts.Peers) > 0 {
+		has, err := raft.HasExistingState(n.store, n.store, snapshots)
+		if err != nil {
+			return err
+		}
+		if !has {
+			var members raft.Configuration
+			for id, address := range n.opts.Peers {
+				members.Servers = append(members.Servers, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(address)})
+			}
+			slices.SortFunc(members.Servers, func(a, b raft.Server) int { return strings.Compare(string(a.ID), string(b.ID)) })
+			if err := raft.BootstrapCluster(c, n.store, n.store, snapshots, transport, members); err != nil {
+				return err
+			}
+		}
+	}
+	n.raft, err = raft.NewRaft(c, fsm{n}, n.store, n.store, snapshots, transport)
+	return err
+}
+
+// logWriter gives raft's lines to slog.
+type logWriter struct{ l *slog.Logger }
+
+func (w logWriter) Write(p []byte) (int, error) {
+	w.l.Warn(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// Close stops the node. Databases that Node.Open returned must not be used any more. What
+// this node has acknowledged stays. The files are ordinary SQLite databases.
+func (n *Node) Close() error {
+	if n.closing.Err() != nil {
+		return nil
+	}
+	n.stop()
+	var errs []error
+	if n.raft != nil {
+		errs = append(errs, n.raft.Shutdown().Error())
+	}
+	n.leading.Store(nil)
+	n.evict(nil)
+	if n.wire != nil {
+		errs = append(errs, n.wire.Close())
+	}
+	n.over.Wait()
+	n.abandon(raft.ErrRaftShutdown)
+	for _, db := range n.databases() {
+		db.mu.Lock()
+		errs = append(errs, db.close())
+		db.mu.Unlock()
+	}
+	if n.store != nil {
+		errs = append(errs, n.store.Close())
+	}
+	vfs.Unregister(n.vfsName)
+	return errors.Join(errs...)
+}
+
+// lead makes the node ready when it has become the leader.
+func (n *Node) lead() {
+	for {
+		select {
+		case <-n.closing.Done():
+			return
+		case leads := <-n.raft.LeaderCh():
+			n.leading.Store(nil)
+			if !leads {
+				n.evict(nil)
+				continue
+			}
+			n.evict(nil) // left from an earlier term
+			term := n.raft.CurrentTerm()
+			if err := n.raft.Barrier(0).Error(); err != nil {
+				continue
+			}
+			n.leading.Store(&leadership{term})
+			n.recover()
+			n.mu.RLock()
+			cluster := n.cluster
+			n.mu.RUnlock()
+			if cluster == 0 {
+				n.over.Go(func() {
+					p := n.propose(opCluster, binary.LittleEndian.AppendUint64(nil, rand.Uint64()|1))
+					n.enqueue(p)
+					_ = p.wait() // the next leader tries again
+				})
+			}
+			n.log.Info("replica: leads", "term", term)
+		}
+	}
+}
+
+// leader returns the leadership of the current term, nil if this node does not lead or does
+// not yet have all that was committed before.
+func (n *Node) leader() *leadership {
+	l := n.leading.Load()
+	if l == nil || n.planted != plantStale && (n.raft.State() != raft.Leader || n.raft.CurrentTerm() != l.term) {
+		return nil
+	}
+	return l
+}
+
+func (n *Node) notLeader() error {
+	if n.closing.Err() != nil {
+		return net.ErrClosed
+	}
+	address, id := n.raft.LeaderWithID()
+	if string(id) == n.opts.ID {
+		return &NotLeaderError{} // it has just been elected and is not ready
+	}
+	return &NotLeaderError{string(id), string(address)}
+}
+
+func (n *Node) writable() error {
+	if n.leader() == nil {
+		return n.notLeader()
+	}
+	return nil
+}
+
+// recover is called when all that was committed before the node started has been applied.
+func (n *Node) recover() {
+	if n.recovered.Swap(true) {
+		return
+	}
+	for _, db := range n.databases() {
+		db.settle()
+	}
+}
+
+// giveUp hands the leadership over after a failure of the disk.
+func (n *Node) giveUp() {
+	n.over.Go(func() { _ = n.raft.LeadershipTransfer().Error() })
+}
+
+func (n *Node) propose(kind byte, rest []byte) *proposal {
+	p := &proposal{id: proposalID{n.run, n.next.Add(1)}, done: make(chan error, 1)}
+	p.op = appendOp(make([]byte, 0, opHeader+len(rest)), kind, p.id, rest)
+	n.pendMu.Lock()
+	n.pending[p.id] = p
+	n.pendMu.Unlock()
+	return p
+}
+
+// claim takes a proposal out of those that wait: whoever claims it finishes it.
+func (n *Node) claim(id proposalID) *proposal {
+	n.pendMu.Lock()
+	defer n.pendMu.Unlock()
+	p := n.pending[id]
+	delete(n.pending, id)
+	return p
+}
+
+func (n *Node) enqueue(p *proposal) {
+	select {
+	case n.queue <- p:
+	case <-n.closing.Done():
+		n.claim(p.id).finish(net.ErrClosed)
+	}
+}
+
+func (n *Node) abandon(err error) {
+	n.pendMu.Lock()
+	defer n.pendMu.Unlock()
+	for id, p := range n.pending {
+		delete(n.pending, id)
+		p.finish(&UncertainError{Err: err})
+	}
+}
+
+// entryBytes is the size of a raft entry from which on no further operation is added.
+const entryBytes = 4 << 20
+
+// proposer makes raft entries of what waits. While raft writes an entry, Apply waits, and
+// the next group gathers.
+func (n *Node) proposer() {
+	for {
+		var group []*proposal
+		select {
+		case <-n.closing.Done():
+			return
+		case p := <-n.queue:
+			group = append(group, p)
+		}
+		size := len(group[0].op)
+	gather:
+		for size < entryBytes {
+			select {
+			case p := <-n.queue:
+				if size+len(p.op) > 110<<20 {
+					n.claim(p.id).finish(&TooLargeError{n.opts.MaxTransaction})
+					continue
+				}
+				group, size = append(group, p), size+len(p.op)
+			default:
+				break gather
+			}
+		}
+		entry := make([]byte, 0, size)
+		for _, p := range group {
+			entry = append(entry, p.op...)
+			p.op = nil
+		}
+		n.metrics.Entries.Add(1)
+		future := n.raft.Apply(entry, 0)
+		go func() {
+			if err := future.Error(); err != nil {
+				for _, p := range group {
+					n.claim(p.id).finish(n.outcome(err))
+				}
+			}
+		}()
+	}
+}
+
+// outcome translates raft's errors.
+func (n *Node) outcome(err error) error {
+	switch {
+	case errors.Is(err, raft.ErrNotLeader):
+		return n.notLeader() // it was not proposed
+	case errors.Is(err, raft.ErrLeadershipTransferInProgress), errors.Is(err, raft.ErrEnqueueTimeout):
+		return &NotLeaderError{}
+	}
+	return &UncertainError{Err: err}
+}
+
+// advance notes that an entry was applied.
+func (n *Node) advance(index uint64) {
+	n.applied.Store(index)
+	n.waitMu.Lock()
+	defer n.waitMu.Unlock()
+	if n.waiting != nil {
+		close(n.waiting)
+		n.waiting = nil
+	}
+}
+
+// Wait waits until this node has applied a position, for example one that
+// Node.Position returned on the leader after a commit: what is read afterwards with Stale
+// contains it.
+func (n *Node) Wait(ctx context.Context, pos Position) error {
+	for {
+		n.waitMu.Lock()
+		if n.applied.Load() >= pos.Index {
+			n.waitMu.Unlock()
+			return nil
+		}
+		if n.waiting == nil {
+			n.waiting = make(chan struct{})
+		}
+		ch := n.waiting
+		n.waitMu.Unlock()
+		select {
+		case <-ch:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-n.closing.Done():
+			return net.ErrClosed
+		}
+	}
+}
+
+// Position returns the state of a database on this node. After a commit on the leader it is
+// that of the commit, or a later one.
+func (n *Node) Position(name string) (Position, error) {
+	db, err := n.named(name)
+	if err != nil {
+		return Position{}, err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.pos, nil
+}
+
+// WaitLeader waits until a leader is known, and returns its ID and address. If it is this
+// node, the node is ready to write.
+func (n *Node) WaitLeader(ctx context.Context) (id, address string, err error) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		a, i := n.raft.LeaderWithID()
+		if i != "" && (string(i) != n.opts.ID || n.leader() != nil) {
+			return string(i), string(a), nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return "", "", fmt.Errorf("replica: no leader: %w", ctx.Err())
+		case <-n.closing.Done():
+			return "", "", net.ErrClosed
+		}
+	}
+}
+
+// The list of databases.
+
+func (n *Node) databases() []*database {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	all := make([]*database, 0, len(n.dbs))
+	for _, db := range n.dbs {
+		all = append(all, db)
+	}
+	return all
+}
+
+func (n *Node) byID(id uint64) *database {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.dbs[id]
+}
+
+func (n *Node) named(name string) (*database, error) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if db := n.names[name]; db != nil {
+		return db, nil
+	}
+	return nil, fmt.Errorf("replica: there is no database %q: %w", name, os.ErrNotExist)
+}
+
+// atPath returns the database of a file.
+func (n *Node) atPath(path string) *database {
+	rel, err := filepath.Rel(n.data, path)
+	if err != nil {
+		return nil
+	}
+	db, _ := n.named(filepath.ToSlash(rel))
+	return db
+}
+
+// List returns the names of the databases, sorted, as this node knows them.
+func (n *Node) List() []string {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	names := make([]string, 0, len(n.names))
+	for name := range n.names {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// CreateOptions configure a new database.
+type CreateOptions struct {
+	PageSize   int  // 0 is 4096
+	AutoVacuum bool // incremental
+}
+
+// Create creates an empty database on all nodes. The leader must be this node. A name is a
+// relative path with slashes. Creating one that exists returns an error that is
+// os.ErrExist.
+func (n *Node) Create(ctx context.Context, name string, o CreateOptions) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if err := n.writable(); err != nil {
+		return err
+	}
+	if _, err := n.named(name); err == nil {
+		return fmt.Errorf("replica: there is a database %q already: %w", name, os.ErrExist)
+	}
+	size, pages, err := emptyDatabase(o)
+	if err != nil {
+		return err
+	}
+	return n.create(ctx, name, size, pages)
+}
+
+func (n *Node) create(ctx context.Context, name string, pageSize uint32, pages []byte) error {
+	rest := binary.LittleEndian.AppendUint32(nil, pageSize)
+	rest = binary.LittleEndian.AppendUint32(rest, uint32(len(name)))
+	rest = append(append(rest, name...), pages...)
+	p := n.propose(opCreate, rest)
+	n.enqueue(p)
+	return p.waitContext(ctx)
+}
+
+func checkName(name string) error {
+	switch {
+	case !filepath.IsLocal(filepath.FromSlash(name)), name == ".", name != filepath.ToSlash(filepath.Clean(name)), len(name) > 500:
+		return fmt.Errorf("replica: %q is no name of a database: use a relative path without dots", name)
+	case strings.HasSuffix(name, "-wal"), strings.HasSuffix(name, "-shm"), strings.HasSuffix(name, "-journal"), strings.HasSuffix(name, ".new"), strings.ContainsAny(name, "?#%\x00"):
+		return fmt.Errorf("replica: %q is no name of a database: its ending or a character has another meaning", name)
+	}
+	return nil
+}
+
+// emptyDatabase makes a database without tables that is in WAL mode.
+func emptyDatabase(o CreateOptions) (pageSize uint32, pages []byte, err error) {
+	dir, err := os.MkdirTemp("", "ringside-replica-")
+	if err != nil {
+		return 0, nil, err
+	}
+	defer os.RemoveAll(dir)
+	if o.PageSize == 0 {
+		o.PageSize = 4096
+	}
+	vacuum := "NONE"
+	if o.AutoVacuum {
+		vacuum = "INCREMENTAL"
+	}
+	path := filepath.Join(dir, "db")
+	c, err := sqlite3.Open("file:" + path + "?vfs=os")
+	if err != nil {
+		return 0, nil, err
+	}
+	err = c.Exec(fmt.Sprintf("PRAGMA page_size=%d; PRAGMA auto_vacuum=%s; PRAGMA journal_mode=WAL; CREATE TABLE t(x); DROP TABLE t; VACUUM", o.PageSize, vacuum))
+	if err = errors.Join(err, c.Close()); err != nil {
+		return 0, nil, err
+	}
+	if pages, err = os.ReadFile(path); err != nil {
+		return 0, nil, err
+	}
+	if len(pages) < o.PageSize || len(pages)%o.PageSize != 0 || binary.BigEndian.Uint16(pages[16:]) != uint16(o.PageSize&0xffff|o.PageSize>>16) {
+		return 0, nil, fmt.Errorf("replica: there are no pages of %d bytes", o.PageSize)
+	}
+	return uint32(o.PageSize), pages, nil
+}
+
+// created is a create operation that raft's log brings.
+func (n *Node) created(at Position, id uint64, name string, pageSize uint32, pages []byte) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	n.mu.RLock()
+	old := n.names[name]
+	n.mu.RUnlock()
+	if old != nil {
+		return fmt.Errorf("replica: there is a database %q already: %w", name, os.ErrExist)
+	}
+	for i := 0; i < len(pages); i += int(pageSize) {
+		at.Sum ^= pageSum(uint32(i/int(pageSize))+1, pages[i:i+int(pageSize)])
+	}
+	db := n.newDatabase(id, name, pageSize, at)
+	// A file that exists is from before a crash: load finds out how new it is.
+	_, err := os.Stat(db.path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && n.recovered.Load() {
+		if err = os.MkdirAll(filepath.Dir(db.path), 0o700); err == nil {
+			err = removeBeside(db.path)
+		}
+		if err == nil {
+			err = writeFile(db.path, pages)
+		}
+	}
+	n.mu.Lock()
+	n.dbs[id], n.names[name] = db, db
+	n.mu.Unlock()
+	db.dirty.Store(true)
+	if err != nil {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		db.fail(err)
+	}
+	return nil
+}
+
+// removeBeside removes WAL and index of a database.
+func removeBeside(path string) error {
+	for _, suffix := range []string{"-wal", "-shm"} {
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Delete deletes a database on all nodes. The leader must be this node. Connections that
+// are open get errors.
+func (n *Node) Delete(ctx context.Context, name string) error {
+	db, err := n.named(name)
+	if err == nil {
+		err = n.writable()
+	}
+	if err != nil {
+		return err
+	}
+	p := n.propose(opDelete, binary.LittleEndian.AppendUint64(nil, db.id))
+	n.enqueue(p)
+	return p.waitContext(ctx)
+}
+
+func (n *Node) deleted(id uint64) error {
+	n.mu.Lock()
+	db := n.dbs[id]
+	if db != nil {
+		delete(n.dbs, id)
+		delete(n.names, db.name)
+	}
+	n.mu.Unlock()
+	if db == nil {
+		return errDeleted
+	}
+	return db.remove()
+}
+
+func (db *database) remove() error {
+	db.mu.Lock()
+	db.gone = true
+	db.epoch.Add(1)
+	err := db.close()
+	db.mu.Unlock()
+	db.node.closed(db)
+	db.node.evict(db)
+	if rerr := os.Remove(db.path); rerr != nil && !errors.Is(rerr, os.ErrNotExist) {
+		err = errors.Join(err, rerr)
+	}
+	return errors.Join(err, removeBeside(db.path))
+}
+
+// restore takes over the list of databases from a snapshot.
+func (n *Node) restore(m manifest) error {
+	if n.cluster != 0 && m.Cluster != 0 && n.cluster != m.Cluster {
+		return fmt.Errorf("replica: the snapshot is from cluster %x, and this node belongs to %x", m.Cluster, n.cluster)
+	}
+	if m.Cluster != 0 {
+		if err := n.join(m.Cluster); err != nil {
+			return err
+		}
+	}
+	dbs, names := make(map[uint64]*database), make(map[string]*database)
+	for _, s := range m.Databases {
+		if err := checkName(s.Name); err != nil {
+			return err
+		}
+		db := n.newDatabase(s.ID, s.Name, s.PageSize, s.Position)
+		dbs[s.ID], names[s.Name] = db, db
+	}
+	n.mu.Lock()
+	old := n.names
+	n.dbs, n.names = dbs, names
+	n.mu.Unlock()
+	for name, db := range old {
+		if names[name] != nil && names[name].id == db.id {
+			db.mu.Lock()
+			db.gone = true
+			db.epoch.Add(1)
+			_ = db.close()
+			db.mu.Unlock()
+			n.closed(db)
+			n.evict(db)
+		} else if err := db.remove(); err != nil {
+			return err
+		}
+	}
+	n.applied.Store(m.Index)
+	if n.running.Load() {
+		if err := n.fetchAll(names); err != nil {
+			return err
+		}
+	}
+	n.advance(m.Index)
+	return nil
+}
+
+// opened notes that files of a database are open, and closes those of another one if there
+// are too many.
+func (n *Node) opened(db *database) {
+	n.openMu.Lock()
+	defer n.openMu.Unlock()
+	n.open = append(slices.DeleteFunc(n.open, func(d *database) bool { return d == db }), db)
+	for i := 0; len(n.open) > n.opts.OpenDatabases && i < len(n.open); {
+		old := n.open[i]
+		if old == db || !old.mu.TryLock() {
+			i++
+			continue
+		}
+		if old.writers > 0 || old.broken != nil {
+			old.mu.Unlock()
+			i++
+			continue
+		}
+		if err := old.close(); err != nil {
+			n.log.Warn("replica: closing an idle database", "database", old.name, "error", err)
+		}
+		old.mu.Unlock()
+		n.open = slices.Delete(n.open, i, i+1)
+	}
+}
+
+func (n *Node) closed(db *database) {
+	n.openMu.Lock()
+	defer n.openMu.Unlock()
+	n.open = slices.DeleteFunc(n.open, func(d *database) bool { return d == db })
+}
+
+// watchLog cuts the log when it is large.
+func (n *Node) watchLog() {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-n.closing.Done():
+			return
+		case <-tick.C:
+			if n.store.Bytes() > n.opts.LogBytes {
+				if err := n.raft.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+					n.log.Warn("replica: the log cannot be cut", "error", err)
+				}
+			}
+		}
+	}
+}
+
+// Member is a node of the cluster.
+type Member struct {
+	ID, Address string
+	Voter       bool
+}
+
+// Status is the state of a node.
+type Status struct {
+	ID, Address   string
+	Leader        string // "" if there is none
+	Leads         bool   // and is ready
+	Term          uint64
+	Applied       uint64 // the last entry that changed a database
+	LastEntry     uint64
+	LogBytes      int64
+	Databases     int
+	Broken        []string // databases that are being fetched
+	Members       []Member
+	Cluster       string
+	SharedCommits uint64
+}
+
+// Status returns the state of this node.
+func (n *Node) Status() Status {
+	_, leader := n.raft.LeaderWithID()
+	s := Status{ID: n.opts.ID, Address: n.Address(), Leader: string(leader), Leads: n.leader() != nil, Term: n.raft.CurrentTerm(),
+		Applied: n.applied.Load(), LastEntry: n.raft.LastIndex(), LogBytes: n.store.Bytes()}
+	for _, db := range n.databases() {
+		s.Databases++
+		db.mu.Lock()
+		if db.broken != nil {
+			s.Broken = append(s.Broken, db.name)
+		}
+		db.mu.Unlock()
+	}
+	slices.Sort(s.Broken)
+	n.mu.RLock()
+	s.Cluster = fmt.Sprintf("%016x", n.cluster)
+	n.mu.RUnlock()
+	if f := n.raft.GetConfiguration(); f.Error() == nil {
+		for _, m := range f.Configuration().Servers {
+			s.Members = append(s.Members, Member{string(m.ID), string(m.Address), m.Suffrage == raft.Voter})
+		}
+	}
+	return s
+}
+
+// Address returns how other nodes reach this one.
+func (n *Node) Address() string { return n.wire.address }
+
+// ID returns the node's name.
+func (n *Node) ID() string { return n.opts.ID }
+
+// AddMember makes a node a member. It returns when the cluster has agreed; the node then
+// catches up. An ID that is a member already gets the new address. The leader must be this
+// node.
+func (n *Node) AddMember(ctx context.Context, id, address string) error {
+	return n.change(ctx, func(d time.Duration) raft.Future {
+		return n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(address), 0, d)
+	})
+}
+
+// RemoveMember removes a node. The leader must be this node; it may remove itself.
+func (n *Node) RemoveMember(ctx context.Context, id string) error {
+	return n.change(ctx, func(d time.Duration) raft.Future {
+		return n.raft.RemoveServer(raft.ServerID(id), 0, d)
+	})
+}
+
+// Transfer hands the leadership over to a member, "" for any that is up to date.
+func (n *Node) Transfer(ctx context.Context, id string) error {
+	return n.change(ctx, func(time.Duration) raft.Future {
+		if id == "" {
+			return n.raft.LeadershipTransfer()
+		}
+		for _, m := range n.Status().Members {
+			if m.ID == id {
+				return n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(m.Address))
+			}
+		}
+		return failed{fmt.Errorf("replica: %q is no member", id)}
+	})
+}
+
+type failed struct{ err error }
+
+func (f failed) Error() error { return f.err }
+
+func (n *Node) change(ctx context.Context, f func(time.Duration) raft.Future) error {
+	if err := n.writable(); err != nil {
+		return err
+	}
+	timeout := 10 * time.Second
+	if d, ok := ctx.Deadline(); ok {
+		timeout = time.Until(d)
+	}
+	done := make(chan error, 1)
+	go func() { done <- f(timeout).Error() }()
+	select {
+	case err := <-done:
+		if errors.Is(err, raft.ErrNotLeader) {
+			return n.notLeader()
+		}
+		return err
+	case <-ctx.Done():
+		return &UncertainError{Err: ctx.Err()}
+	}
+}
+
+var _ io.Writer = logWriter{}

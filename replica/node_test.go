@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func open(t testing.TB, n *Node, name string, o ...OpenOption) *sql.DB {
+	t.Helper()
+	db, err := n.Open(name, o...)
+	must(t, err)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func execAll(t testing.TB, db *sql.DB, queries ...string) {
+	t.Helper()
+	for _, q := range queries {
+		if _, err := db.ExecContext(t.Context(), q); err != nil {
+			t.Fatalf("%s: %v", q, err)
+		}
+	}
+}
+
+func value(t testing.TB, db *sql.DB, query string) (v string) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), query).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// TestThreeNodes writes on the leader and reads on all nodes, while what SQLite can do
+// happens: large transactions, schema changes, VACUUM, triggers, rollbacks.
+func TestThreeNodes(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	leader := c.leader()
+	db := open(t, leader, "tenants/42.db")
+	execAll(t, db, "CREATE TABLE t(id INTEGER PRIMARY KEY, v)", "INSERT INTO t VALUES(1, 'one')",
+		"CREATE TABLE log(n)", "CREATE TRIGGER tr AFTER INSERT ON t BEGIN INSERT INTO log VALUES(random()); END",
+		"WITH RECURSIVE s(i) AS (SELECT 2 UNION ALL SELECT i+1 FROM s WHERE i<20000) INSERT INTO t SELECT i, hex(randomblob(20)) FROM s",
+		"CREATE INDEX i ON t(v)", "DELETE FROM t WHERE id%3=0", "VACUUM",
+		"PRAGMA wal_checkpoint(TRUNCATE)", "UPDATE t SET v='two' WHERE id=2")
+	tx, err := db.BeginTx(t.Context(), nil)
+	must(t, err)
+	_, err = tx.ExecContext(t.Context(), "DELETE FROM t")
+	must(t, err)
+	must(t, tx.Rollback())
+	if got := value(t, db, "INSERT INTO t(v) VALUES('three') RETURNING v"); got != "three" {
+		t.Error(got)
+	}
+	pos, err := leader.Position("tenants/42.db")
+	must(t, err)
+	want := value(t, db, "SELECT count(*)||','||(SELECT v FROM t WHERE id=2)||','||(SELECT count(*) FROM log) FROM t")
+	for _, n := range c.followers() {
+		must(t, n.Wait(t.Context(), pos))
+		read := open(t, n, "tenants/42.db", Stale(-1))
+		if got := value(t, read, "SELECT count(*)||','||(SELECT v FROM t WHERE id=2)||','||(SELECT count(*) FROM log) FROM t"); got != want {
+			t.Errorf("%s has %s, want %s", n.ID(), got, want)
+		}
+		if got := value(t, read, "PRAGMA integrity_check"); got != "ok" {
+			t.Errorf("%s: %s", n.ID(), got)
+		}
+		if _, err := read.ExecContext(t.Context(), "DELETE FROM t"); err == nil {
+			t.Error("a follower took a write")
+		}
+		_, err := open(t, n, "tenants/42.db").ExecContext(t.Context(), "DELETE FROM t")
+		if e, ok := errors.AsType[*NotLeaderError](err); !ok || e.Leader != leader.ID() || e.Address != leader.Address() {
+			t.Errorf("a write on a follower: %v", err)
+		}
+		err = open(t, n, "tenants/42.db").QueryRowContext(t.Context(), "SELECT 1").Scan(new(int))
+		if _, ok := errors.AsType[*NotLeaderError](err); !ok {
+			t.Errorf("a read without a bound on a follower: %v", err)
+		}
+		fresh := open(t, n, "tenants/42.db", Stale(0))
+		if got := value(t, fresh, "SELECT v FROM t WHERE id=2"); got != "two" {
+			t.Error(got)
+		}
+	}
+	c.judge()
+	for id := range c.addrs {
+		c.stop(id)
+		stock(t, filepath.Join(c.dir, id, "data", "tenants", "42.db"))
+	}
+}
+
+// stock lets SQLite's own program look at a file.
+func stock(t testing.TB, path string) {
+	t.Helper()
+	program, err := exec.LookPath("sqlite3")
+	if err != nil {
+		t.Log("sqlite3 is not installed; stock SQLite does not look at the files")
+		return
+	}
+	out, err := exec.Command(program, path, "PRAGMA integrity_check").CombinedOutput()
+	if err != nil || strings.TrimSpace(string(out)) != "ok" {
+		t.Errorf("sqlite3 on %s: %v\n%s", path, err, out)
+	}
+}
+
+func TestCreateListDelete(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	leader := c.leader()
+	ctx := t.Context()
+	for _, name := range []string{"a.db", "dir/b.db"} {
+		must(t, leader.Create(ctx, name, CreateOptions{PageSize: 1024, AutoVacuum: true}))
+	}
+	if err := leader.Create(ctx, "a.db", CreateOptions{}); !errors.Is(err, fs.ErrExist) {
+		t.Error(err)
+	}
+	for _, name := range []string{"", ".", "../x", "/x", "x-wal", "a//b", "x?y"} {
+		if err := leader.Create(ctx, name, CreateOptions{}); err == nil {
+			t.Errorf("%q was created", name)
+		}
+	}
+	db := open(t, leader, "a.db")
+	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(randomblob(100000))", "DELETE FROM t", "PRAGMA incremental_vacuum")
+	if got := value(t, db, "PRAGMA page_size"); got != "1024" {
+		t.Error(got)
+	}
+	c.judge()
+	must(t, leader.Delete(ctx, "a.db"))
+	if _, err := db.ExecContext(ctx, "INSERT INTO t VALUES(1)"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a deleted database was written: %v", err)
+	}
+	if err := leader.Delete(ctx, "a.db"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	for _, n := range c.all() {
+		until(t, "the list is that of the leader", func() bool { return fmt.Sprint(n.List()) == "[dir/b.db]" })
+		until(t, "the file is gone", func() bool {
+			_, err := os.Stat(filepath.Join(c.dir, n.ID(), "data", "a.db"))
+			return errors.Is(err, fs.ErrNotExist)
+		})
+	}
+	must(t, leader.Create(ctx, "a.db", CreateOptions{}))
+	execAll(t, open(t, leader, "a.db"), "CREATE TABLE u(x)")
+	c.judge()
+}
+
+// TestFailover kills the leader again and again. What was acknowledged is there.
+func TestFailover(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	total := 0
+	for round := range 3 {
+		leader := c.leader()
+		db := open(t, leader, "db")
+		execAll(t, db, "CREATE TABLE IF NOT EXISTS t(x)")
+		for range 20 {
+			execAll(t, db, "INSERT INTO t VALUES(randomblob(500))")
+			total++
+		}
+		id := leader.ID()
+		c.stop(id)
+		must(t, c.leader().Do(t.Context(), "db", func(tx *sql.Tx) error {
+			_, err := tx.Exec("INSERT INTO t VALUES(?)", round)
+			return err
+		}))
+		total++
+		c.start(id)
+		until(t, "the node is back", func() bool { return c.node(id).recovered.Load() })
+	}
+	if got := value(t, open(t, c.leader(), "db"), "SELECT count(*) FROM t"); got != fmt.Sprint(total) {
+		t.Errorf("%s rows, want %d", got, total)
+	}
+	c.judge()
+}
+
+// TestMajorityGone: without a majority writes fail in bounded time, and reads with a bound
+// that allows it go on. What was not acknowledged is whole or not there later.
+func TestMajorityGone(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	leader := c.leader()
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
+	for _, n := range c.followers() {
+		c.stop(n.ID())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES(2)")
+	if !errors.Is(err, ErrUncertain) {
+		t.Errorf("a write without a majority: %v", err)
+	}
+	_, err = db.ExecContext(ctx, "INSERT INTO t VALUES(3)")
+	if _, ok := errors.AsType[*NotLeaderError](err); !ok {
+		t.Errorf("a write without a leader: %v", err)
+	}
+	err = db.QueryRowContext(ctx, "SELECT 1 FROM t").Scan(new(int))
+	if _, ok := errors.AsType[*NotLeaderError](err); !ok {
+		t.Errorf("a read without a leader: %v", err)
+	}
+	if got := value(t, open(t, leader, "db", Stale(-1)), "SELECT count(*) FROM t"); got != "1" {
+		t.Errorf("%s rows, want 1: what is not committed was seen", got)
+	}
+	if err := open(t, leader, "db", Stale(time.Second)).QueryRow("SELECT 1 FROM t").Scan(new(int)); !errors.Is(err, ErrStale) {
+		t.Error(err)
+	}
+	for id := range c.addrs {
+		if c.node(id) == nil {
+			c.start(id)
+		}
+	}
+	got := value(t, open(t, c.leader(), "db"), "SELECT group_concat(x) FROM t")
+	if got != "1" && got != "1,2" {
+		t.Errorf("rows %s", got)
+	}
+	c.judge()
+}

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// The parts of a WAL, https://www.sqlite.org/fileformat2.html#walformat
+const (
+	walHeaderSize   = 32
+	frameHeaderSize = 24
+	walMagic        = 0x377f0682 // checksums of little-endian words
+	walVersion      = 3007000
+)
+
+// The parts of a WAL's index, https://www.sqlite.org/walformat.html. Words have the byte
+// order of the machine; those of SQLite as this driver builds it are little endian.
+const (
+	indexHeaderSize = 48  // there are two copies of it
+	indexInfo       = 96  // how much was checkpointed, and the marks of readers
+	indexPages      = 136 // the first block's page numbers
+	indexBlock      = 32 << 10
+	indexHash       = 16 << 10 // where the hash table of a block begins
+	indexSlots      = 8192
+	framesInBlock   = 4096
+	framesInFirst   = framesInBlock - indexPages/4
+	lockWrite       = 120 // the byte of the writer's lock
+)
+
+var errIndex = errors.New("the WAL's index is not valid")
+
+// indexHeader is the state of a WAL as its index has it.
+type indexHeader struct {
+	change   uint32
+	pageSize uint32 // 0: the WAL has no header
+	frames   uint32
+	pages    uint32 // of the database
+	sum      [2]uint32
+	salt     [2]uint32 // as they are in the WAL, read as big-endian words
+}
+
+func (h *indexHeader) parse(p []byte) error {
+	if [indexHeaderSize]byte(p) != [indexHeaderSize]byte(p[indexHeaderSize:]) {
+		return errIndex
+	}
+	sum := walSum([2]uint32{}, p[:40])
+	if binary.LittleEndian.Uint32(p) != walVersion || p[12] != 1 ||
+		sum != [2]uint32{binary.LittleEndian.Uint32(p[40:]), binary.LittleEndian.Uint32(p[44:])} {
+		return errIndex
+	}
+	if p[13] != 0 {
+		return errors.New("the WAL was written on a machine with another byte order; checkpoint it there")
+	}
+	h.change = binary.LittleEndian.Uint32(p[8:])
+	size := uint32(binary.LittleEndian.Uint16(p[14:]))
+	h.pageSize = size&0xfe00 | size&1<<16
+	h.frames, h.pages = binary.LittleEndian.Uint32(p[16:]), binary.LittleEndian.Uint32(p[20:])
+	h.sum = [2]uint32{binary.LittleEndian.Uint32(p[24:]), binary.LittleEndian.Uint32(p[28:])}
+	h.salt = [2]uint32{binary.BigEndian.Uint32(p[32:]), binary.BigEndian.Uint32(p[36:])}
+	return nil
+}
+
+func (h *indexHeader) append(p []byte) []byte {
+	begin := len(p)
+	p = binary.LittleEndian.AppendUint32(p, walVersion)
+	p = append(p, 0, 0, 0, 0)
+	p = binary.LittleEndian.AppendUint32(p, h.change)
+	p = append(p, 1, 0)
+	p = binary.LittleEndian.AppendUint16(p, uint16(h.pageSize&0xff00|h.pageSize>>16))
+	p = binary.LittleEndian.AppendUint32(p, h.frames)
+	p = binary.LittleEndian.AppendUint32(p, h.pages)
+	p = binary.LittleEndian.AppendUint32(p, h.sum[0])
+	p = binary.LittleEndian.AppendUint32(p, h.sum[1])
+	p = binary.BigEndian.AppendUint32(p, h.salt[0])
+	p = binary.BigEndian.AppendUint32(p, h.salt[1])
+	sum := walSum([2]uint32{}, p[begin:])
+	p = binary.LittleEndian.AppendUint32(p, sum[0])
+	return binary.LittleEndian.AppendUint32(p, sum[1])
+}
+
+// walSum is the checksum of WAL and index, of a multiple of 8 bytes.
+func walSum(s [2]uint32, p []byte) [2]uint32 {
+	a, b := s[0], s[1]
+	for ; len(p) >= 8; p = p[8:] {
+		a += binary.LittleEndian.Uint32(p) + b
+		b += binary.LittleEndian.Uint32(p[4:]) + a
+	}
+	return [2]uint32{a, b}
+}
+
+// pageSum is the checksum of a page in its place. The sum of a database is the XOR of those
+// of its pages. The last steps are not linear, so that exchanged pages change the XOR.
+func pageSum(pgno uint32, page []byte) uint64 {
+	x := uint64(crc32.Checksum(page, castagnoli))<<32 | uint64(crc32.ChecksumIEEE(page))
+	x += uint64(pgno) * 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// pageFile reads and writes the pages of a database beside SQLite, under its locks. One
+// goroutine at a time uses it.
+type pageFile struct {
+	keeper       *sqlite3.Conn // keeps the WAL's index alive, recovers and checkpoints
+	db, wal, shm *os.File
+}
+
+// openPages opens a database by name, through the VFS of the node.
+func openPages(uri, path string) (*pageFile, error) {
+	c, err := sqlite3.OpenFlags(uri, sqlite3.OPEN_READWRITE|sqlite3.OPEN_URI)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	f := &pageFile{keeper: c}
+	if err := f.open(path); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.close())
+	}
+	return f, nil
+}
+
+func (f *pageFile) open(path string) (err error) {
+	if err := f.keeper.Exec("PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0"); err != nil {
+		return err
+	}
+	if err := f.recover(); err != nil {
+		return err
+	}
+	for _, file := range []struct {
+		to     **os.File
+		suffix string
+	}{{&f.db, ""}, {&f.wal, "-wal"}, {&f.shm, "-shm"}} {
+		if *file.to, err = os.OpenFile(path+file.suffix, os.O_RDWR, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recover makes SQLite look at the WAL and make its index if there is none.
+func (f *pageFile) recover() error {
+	return f.keeper.Exec("BEGIN; SELECT count(*) FROM sqlite_schema; COMMIT")
+}
+
+func (f *pageFile) close() error {
+	var errs []error
+	for _, file := range []*os.File{f.db, f.wal, f.shm} {
+		if file != nil {
+			errs = append(errs, file.Close())
+		}
+	}
+	return errors.Join(append(errs, f.keeper.Close())...)
+}
+
+// header reads the header of the index, and how many frames are in the database.
+func (f *pageFile) header() (h indexHeader, backfilled uint32, err error) {
+	var p [indexPages]byte
+	for try := 0; ; try++ {
+		if _, err = f.shm.ReadAt(p[:], 0); err == nil {
+			if err = h.parse(p[:]); err == nil {
+				return h, binary.LittleEndian.Uint32(p[indexInfo:]), nil
+			}
+		}
+		if err != nil && !errors.Is(err, errIndex) && err != io.EOF || try == 100 {
+			return h, 0, err
+		}
+		// It is being written, or has to be made anew.
+		if err := f.recover(); err != nil {
+			return h, 0, err
+		}
+		time.Sleep(time.Duration(try) * time.Millisecond)
+	}
+}
+
+// committed returns where the committed frames of a WAL end, and its salts.
+func committed(shm *os.File) (end int64, salt [2]uint32, err error) {
+	var p [2 * indexHeaderSize]byte
+	if _, err := shm.ReadAt(p[:], 0); err != nil {
+		return 0, salt, err
+	}
+	var h indexHeader
+	if err := h.parse(p[:]); err != nil {
+		return 0, salt, err
+	}
+	return walHeaderSize + int64(h.frames)*(frameHeaderSize+int64(h.pageSize)), h.salt, nil
+}
+
+// block returns where the index has a frame: the offset of its block, of the block's page
+// numbers, and the frame's number within the block, from 0.
+func block(frame uint32) (at, pages int64, n uint32) {
+	if frame <= framesInFirst {
+		return 0, indexPages, frame - 1
+	}
+	frame -= framesInFirst + 1
+	at = int64(frame/framesInBlock+1) * indexBlock
+	return at, at, frame % framesInBlock
+}
+
+// write appends a transaction to the WAL and makes it visible. The caller holds the
+// writer's lock.
+func (f *pageFile) write(t *txn) error {
+	h, _, err := f.header()
+	if err != nil {
+		return err
+	}
+	if h.frames == 0 {
+		if err := f.writeHeader(&h, t.pageSize); err != nil {
+			return err
+		}
+	}
+	if h.pageSize != t.pageSize {
+		return fmt.Errorf("pages of %d bytes in a WAL with pages of %d", t.pageSize, h.pageSize)
+	}
+	frame := frameHeaderSize + int(h.pageSize)
+	buf := make([]byte, 0, len(t.pgnos)*frame)
+	for i, pgno := range t.pgnos {
+		size := uint32(0)
+		if i == len(t.pgnos)-1 {
+			size = t.pages
+		}
+		begin := len(buf)
+		buf = binary.BigEndian.AppendUint32(buf, pgno)
+		buf = binary.BigEndian.AppendUint32(buf, size)
+		page := t.page(i)
+		h.sum = walSum(walSum(h.sum, buf[begin:]), page)
+		buf = binary.BigEndian.AppendUint32(buf, h.salt[0])
+		buf = binary.BigEndian.AppendUint32(buf, h.salt[1])
+		buf = binary.BigEndian.AppendUint32(buf, h.sum[0])
+		buf = binary.BigEndian.AppendUint32(buf, h.sum[1])
+		buf = append(buf, page...)
+	}
+	if _, err := f.wal.WriteAt(buf, walHeaderSize+int64(h.frames)*int64(frame)); err != nil {
+		return err
+	}
+	for _, pgno := range t.pgnos {
+		h.frames++
+		if err := f.index(h.frames, pgno); err != nil {
+			return err
+		}
+	}
+	h.change++
+	h.pages = t.pages
+	return f.publish(&h)
+}
+
+// writeHeader begins the WAL anew. The database has all frames that were in it.
+func (f *pageFile) writeHeader(h *indexHeader, pageSize uint32) error {
+	h.pageSize = pageSize
+	h.salt = [2]uint32{h.salt[0] + 1, rand.Uint32()}
+	p := binary.BigEndian.AppendUint32(nil, walMagic)
+	p = binary.BigEndian.AppendUint32(p, walVersion)
+	p = binary.BigEndian.AppendUint32(p, pageSize)
+	p = binary.BigEndian.AppendUint32(p, 0)
+	p = binary.BigEndian.AppendUint32(p, h.salt[0])
+	p = binary.BigEndian.AppendUint32(p, h.salt[1])
+	h.sum = walSum([2]uint32{}, p)
+	p = binary.BigEndian.AppendUint32(p, h.sum[0])
+	p = binary.BigEndian.AppendUint32(p, h.sum[1])
+	_, err := f.wal.WriteAt(p, 0)
+	return err
+}
+
+// index enters a frame into the hash table of its block.
+func (f *pageFile) index(frame, pgno uint32) error {
+	at, pages, n := block(frame)
+	hash := at + indexHash
+	if n == 0 { // the block is new; what it holds is left from earlier
+		if _, err := f.shm.WriteAt(make([]byte, at+indexBlock-pages), pages); err != nil {
+			return err
+		}
+	}
+	var p [4]byte
+	if _, err := f.shm.ReadAt(p[:], pages+4*int64(n)); err != nil {
+		return err
+	}
+	if binary.LittleEndian.Uint32(p[:]) != 0 {
+		if err := f.clean(at, pages, n); err != nil {
+			return err
+		}
+	}
+	slot := int64(pgno * 383 % indexSlots)
+	for range indexSlots {
+		if _, err := f.shm.ReadAt(p[:2], hash+2*slot); err != nil {
+			return err
+		}
+		if binary.LittleEndian.Uint16(p[:]) == 0 {
+			binary.LittleEndian.PutUint32(p[:], pgno)
+			if _, err := f.shm.WriteAt(p[:], pages+4*int64(n)); err != nil {
+				return err
+			}
+			binary.LittleEndian.PutUint16(p[:], uint16(n+1))
+			_, err := f.shm.WriteAt(p[:2], hash+2*slot)
+			return err
+		}
+		slot = (slot + 1) % indexSlots
+	}
+	return errIndex
+}
+
+// clean removes the frames from n on from a block: they are left from a transaction that was
+// not committed.
+func (f *pageFile) clean(at, pages int64, n uint32) error {
+	p := make([]byte, indexBlock)
+	if _, err := f.shm.ReadAt(p, at); err != nil {
+		return err
+	}
+	clear(p[pages-at+4*int64(n) : indexHash])
+	for i := indexHash; i < indexBlock; i += 2 {
+		if uint32(binary.LittleEndian.Uint16(p[i:])) > n {
+			p[i], p[i+1] = 0, 0
+		}
+	}
+	// First the slots: readers look into the table beside this.
+	if _, err := f.shm.WriteAt(p[indexHash:], at+indexHash); err != nil {
+		return err
+	}
+	_, err := f.shm.WriteAt(p[pages-at:indexHash], pages)
+	return err
+}
+
+// publish writes the header's copies, the second one first: readers compare them.
+func (f *pageFile) publish(h *indexHeader) error {
+	p := h.append(nil)
+	if _, err := f.shm.WriteAt(p, indexHeaderSize); err != nil {
+		return err
+	}
+	_, err := f.shm.WriteAt(p, 0)
+	return err
+}
+
+// image is the database as a transaction of the keeper sees it.
+type image struct {
+	f        *pageFile
+	pageSize uint32
+	pages    uint32
+	frames   map[uint32]uint32 // by page number
+}
+
+// image begins to read. Until done is called SQLite keeps the pages as they are. No
+// transaction may be written while image runs.
+func (f *pageFile) image() (*image, error) {
+	if err := f.keeper.Exec("BEGIN; SELECT count(*) FROM sqlite_schema"); err != nil {
+		return nil, err
+	}
+	m, err := f.mapPages()
+	if err != nil {
+		return nil, errors.Join(err, f.keeper.Exec("ROLLBACK"))
+	}
+	return m, nil
+}
+
+func (m *image) done() error { return m.f.keeper.Exec("ROLLBACK") }
+
+func (f *pageFile) mapPages() (*image, error) {
+	h, backfilled, err := f.header()
+	if err != nil {
+		return nil, err
+	}
+	var first [100]byte
+	if _, err := f.db.ReadAt(first[:], 0); err != nil {
+		return nil, fmt.Errorf("no database: %w", err)
+	}
+	size := uint32(binary.BigEndian.Uint16(first[16:]))
+	size = size&0xfe00 | size&1<<16
+	if size < 512 {
+		return nil, errors.New("no database: its header has no page size")
+	}
+	info, err := f.db.Stat()
+	if err != nil {
+		return nil, err
+	}
+	m := &image{f: f, pageSize: size, pages: uint32(info.Size() / int64(size)), frames: make(map[uint32]uint32)}
+	if h.frames == 0 {
+		return m, nil
+	}
+	if h.pageSize != size {
+		return nil, fmt.Errorf("the WAL has pages of %d bytes, the database of %d", h.pageSize, size)
+	}
+	m.pages = h.pages
+	p := make([]byte, indexHash)
+	for frame := uint32(1); frame <= h.frames; {
+		at, pages, n := block(frame)
+		count := min(h.frames-frame+1, framesInBlock-n)
+		if at == 0 {
+			count = min(h.frames-frame+1, framesInFirst-n)
+		}
+		if _, err := f.shm.ReadAt(p[:4*count], pages+4*int64(n)); err != nil {
+			return nil, err
+		}
+		for i := range count {
+			if frame+i > backfilled {
+				m.frames[binary.LittleEndian.Uint32(p[4*i:])] = frame + i
+			}
+		}
+		frame += count
+	}
+	return m, nil
+}
+
+// read reads a page, numbered from 1.
+func (m *image) read(pgno uint32, p []byte) error {
+	file, at := m.f.db, int64(pgno-1)*int64(m.pageSize)
+	if frame, ok := m.frames[pgno]; ok {
+		file, at = m.f.wal, walHeaderSize+int64(frame-1)*(frameHeaderSize+int64(m.pageSize))+frameHeaderSize
+	}
+	if int64(pgno-1)*int64(m.pageSize) == lockBytePage/int64(m.pageSize)*int64(m.pageSize) {
+		clear(p) // SQLite never uses this page
+		return nil
+	}
+	if n, err := file.ReadAt(p[:m.pageSize], at); err != nil {
+		if err == io.EOF && file == m.f.db {
+			clear(p[n:]) // a page that was added and never written
+			return nil
+		}
+		return fmt.Errorf("page %d: %w", pgno, err)
+	}
+	return nil
+}
+
+// lockBytePage is where SQLite locks the file.
+const lockBytePage = 1 << 30
+
+// sums returns the checksums of all pages, and their XOR.
+func (m *image) sums() (sums []uint64, total uint64, err error) {
+	sums = make([]uint64, m.pages)
+	p := make([]byte, m.pageSize)
+	for i := range sums {
+		if err := m.read(uint32(i)+1, p); err != nil {
+			return nil, 0, err
+		}
+		sums[i] = pageSum(uint32(i)+1, p)
+		total ^= sums[i]
+	}
+	return sums, total, nil
+}

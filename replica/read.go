@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// sharedCheck runs a check for all callers that wait for one. A caller gets the result of a
+// run that began after its call.
+type sharedCheck struct {
+	mu      sync.Mutex
+	running bool
+	next    *checkRun
+}
+
+type checkRun struct {
+	done chan struct{}
+	err  error
+}
+
+func (s *sharedCheck) do(check func() error) error {
+	s.mu.Lock()
+	if s.next == nil {
+		s.next = &checkRun{done: make(chan struct{})}
+	}
+	r := s.next
+	if !s.running {
+		s.running = true
+		go s.run(check)
+	}
+	s.mu.Unlock()
+	<-r.done
+	return r.err
+}
+
+func (s *sharedCheck) run(check func() error) {
+	for {
+		s.mu.Lock()
+		r := s.next
+		s.next = nil
+		if r == nil {
+			s.running = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		r.err = check()
+		close(r.done)
+	}
+}
+
+// verify makes sure that this node leads: what it has contains all that was acknowledged
+// before the call.
+func (n *Node) verify() error {
+	if err := n.writable(); err != nil {
+		return err
+	}
+	if n.planted == plantStale {
+		return nil
+	}
+	return n.verifying.do(func() error {
+		l := n.leader()
+		if l == nil {
+			return n.notLeader()
+		}
+		n.metrics.Verified.Add(1)
+		if err := n.raft.VerifyLeader().Error(); err != nil {
+			return n.notLeader()
+		}
+		if n.leader() != l {
+			return n.notLeader()
+		}
+		return nil
+	})
+}
+
+// ErrStale is returned for a read with a bound that cannot be kept: the leader cannot be
+// reached, or this node is behind.
+var ErrStale = errors.New("replica: this node may be further behind than Stale allows")
+
+// readSync is a moment at which this node had all that was committed before it.
+type readSync struct {
+	at    time.Time
+	index uint64
+}
+
+// fresh makes sure that this node is no further behind than a bound.
+func (n *Node) fresh(bound time.Duration) error {
+	if bound < 0 || n.leader() != nil && n.verify() == nil {
+		return nil
+	}
+	if s := n.lastSync.Load(); s != nil && time.Since(s.at) <= bound {
+		return nil
+	}
+	err := n.reading.do(n.syncRead)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	return nil
+}
+
+// syncRead asks the leader what was committed, and waits until this node has it.
+func (n *Node) syncRead() error {
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(n.closing, max(2*n.opts.Election, time.Second))
+	defer cancel()
+	address, id := n.raft.LeaderWithID()
+	if id == "" {
+		return n.notLeader()
+	}
+	if string(id) == n.opts.ID {
+		return n.verify()
+	}
+	a, err := n.wire.ask(ctx, string(address), request{Kind: askIndex})
+	if err != nil {
+		return err
+	}
+	if err := n.Wait(ctx, Position{Index: a.Index}); err != nil {
+		return err
+	}
+	n.lastSync.Store(&readSync{begin, a.Index})
+	n.recover()
+	return nil
+}
+
+// catchUp finds out when this node has caught up after its start.
+func (n *Node) catchUp() {
+	for wait := 10 * time.Millisecond; !n.recovered.Load(); wait = min(2*wait, time.Second) {
+		if n.reading.do(n.syncRead) == nil {
+			continue
+		}
+		select {
+		case <-n.closing.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// WaitReady waits until this node has caught up with what was committed before it started.
+func (n *Node) WaitReady(ctx context.Context) error {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !n.recovered.Load() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("replica: %w: %w", errRecovering, ctx.Err())
+		case <-n.closing.Done():
+			return net.ErrClosed
+		}
+	}
+	return nil
+}
+
+// Metrics counts what a node did since it was opened. The fields may be read at any time, and
+// published by expvar.
+type Metrics struct {
+	Commits  atomic.Uint64 // transactions of connections of this node
+	Applied  atomic.Uint64 // transactions of other nodes, written into files
+	Entries  atomic.Uint64 // raft entries that this node proposed; each holds the commits that waited
+	Verified atomic.Uint64 // rounds to the members by which reads were made linearizable
+	Broken   atomic.Uint64 // databases whose files differed or failed
+	Fetched  atomic.Uint64 // databases that were fetched from another node
+}
+
+// Metrics returns the counters of the node.
+func (n *Node) Metrics() *Metrics { return &n.metrics }

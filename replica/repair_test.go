@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestForeignChange lets another program change, cut or delete a file of a stopped node. The
+// node notices when it uses the database, and fetches it.
+func TestForeignChange(t *testing.T) {
+	for name, harm := range map[string]func(path string) error{
+		"deleted": os.Remove,
+		"cut":     func(path string) error { return os.Truncate(path, 4096) },
+		"changed": func(path string) error {
+			f, err := os.OpenFile(path, os.O_RDWR, 0)
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteAt([]byte("x"), 2*4096+1000)
+			return errors.Join(err, f.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 3, Options{})
+			leader := c.leader()
+			db := open(t, leader, "db")
+			execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(randomblob(20000))")
+			c.judge()
+			victim := c.followers()[0].ID()
+			must(t, c.node(victim).raft.Snapshot().Error())
+			c.stop(victim)
+			path := filepath.Join(c.dir, victim, "data", "db")
+			if err := os.Remove(path + "-wal"); err != nil { // checkpointed or not, it is harm as well
+				t.Log(err)
+			}
+			must(t, harm(path))
+			n := c.start(victim)
+			until(t, "the node is ready", func() bool { return n.recovered.Load() })
+			execAll(t, db, "INSERT INTO t VALUES(1)")
+			until(t, "the file is whole again", func() bool {
+				return n.Metrics().Fetched.Load() > 0 && len(n.Status().Broken) == 0
+			})
+			c.judge()
+		})
+	}
+}
+
+// TestJoin adds a node to a cluster whose log was cut, and replaces a lost disk, while the
+// others write.
+func TestJoin(t *testing.T) {
+	c := newCluster(t, 3, Options{SnapshotEntries: 20})
+	leader := c.leader()
+	ctx := t.Context()
+	for i := range 5 {
+		db := open(t, leader, fmt.Sprintf("db%d", i))
+		execAll(t, db, "CREATE TABLE t(x)")
+		for range 10 {
+			execAll(t, db, "INSERT INTO t VALUES(randomblob(3000))")
+		}
+	}
+	for _, n := range c.all() {
+		must(t, n.raft.Snapshot().Error())
+	}
+	stop := make(chan struct{})
+	done := make(chan error, 1)
+	written := 0
+	busy := open(t, leader, "db0")
+	go func() {
+		for {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			if _, err := busy.ExecContext(ctx, "INSERT INTO t VALUES(randomblob(2000))"); err != nil {
+				done <- err
+				return
+			}
+			written++
+		}
+	}()
+	// A new node.
+	c.addrs["d"] = freeAddress(t)
+	o := c.options("d")
+	o.Peers = nil
+	d, err := Open(o)
+	must(t, err)
+	defer d.Close()
+	must(t, leader.AddMember(ctx, "d", d.Address()))
+	until(t, "the new node has the databases", func() bool { return len(d.List()) == 5 && d.recovered.Load() && len(d.Status().Broken) == 0 })
+	// A lost disk.
+	lost := c.followers()[0].ID()
+	c.stop(lost)
+	must(t, os.RemoveAll(filepath.Join(c.dir, lost)))
+	o = c.options(lost)
+	o.Peers = nil
+	n, err := Open(o)
+	must(t, err)
+	c.mu.Lock()
+	c.nodes[lost] = n
+	c.mu.Unlock()
+	until(t, "the node with a new disk has the databases", func() bool { return len(n.List()) == 5 && n.recovered.Load() && len(n.Status().Broken) == 0 })
+	close(stop)
+	must(t, <-done)
+	if written == 0 {
+		t.Error("nothing was written meanwhile")
+	}
+	c.judge()
+	must(t, leader.RemoveMember(ctx, "d"))
+	must(t, d.Close())
+	execAll(t, busy, "INSERT INTO t VALUES(1)")
+	c.judge()
+}
+
+// TestRefused: nodes that are not who they say, or say they are another, are not let in.
+func TestRefused(t *testing.T) {
+	c := newCluster(t, 1, Options{})
+	a := c.leader()
+	until(t, "the cluster has an identity", func() bool { return a.Status().Cluster != strings.Repeat("0", 16) })
+	dial := func(h hello) error {
+		w := &wire{node: &Node{opts: Options{ID: h.From}, cluster: h.Cluster}, address: h.Address}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		conn, err := w.dial(ctx, a.Address(), h.Kind)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	for what, h := range map[string]hello{
+		"is no member":         {From: "x", Address: "127.0.0.1:1"},
+		"has the same ID":      {From: "a", Address: "127.0.0.1:1"},
+		"from another cluster": {From: "a", Address: a.Address(), Cluster: 99},
+	} {
+		h.Kind = kindRaft
+		if err := dial(h); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	o := c.options("a")
+	o.ID, o.Peers = "z", nil
+	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), `belongs to node "a"`) {
+		t.Errorf("a directory of another node: %v", err)
+	}
+	o = Options{ID: "q", Dir: t.TempDir(), Listen: "0.0.0.0:0"}
+	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "Options.PlainText") {
+		t.Errorf("plain text beyond loopback: %v", err)
+	}
+}
+
+// TestTooLarge: a transaction beyond the limit is refused with an error that names the option,
+// and the database goes on.
+func TestTooLarge(t *testing.T) {
+	c := newCluster(t, 3, Options{MaxTransaction: 1 << 20})
+	db := open(t, c.leader(), "db")
+	execAll(t, db, "CREATE TABLE t(x)")
+	_, err := db.ExecContext(t.Context(), "INSERT INTO t VALUES(randomblob(3000000))")
+	if e, ok := errors.AsType[*TooLargeError](err); !ok || e.Limit != 1<<20 || !strings.Contains(err.Error(), "Options.MaxTransaction") {
+		t.Errorf("%v", err)
+	}
+	// More than SQLite's cache, less than the limit: frames are read back before the commit.
+	execAll(t, db, "PRAGMA cache_size=10", "INSERT INTO t SELECT randomblob(3000) FROM (WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<200) SELECT i FROM s)",
+		"UPDATE t SET x=zeroblob(length(x))")
+	if got := value(t, db, "SELECT sum(length(x)) FROM t"); got != "600000" {
+		t.Error(got)
+	}
+	c.judge()
+}
+
+// TestPragmas: what would take commits past the log is refused.
+func TestPragmas(t *testing.T) {
+	c := newCluster(t, 1, Options{})
+	db := open(t, c.leader(), "db")
+	execAll(t, db, "CREATE TABLE t(x)")
+	for _, q := range []string{"PRAGMA journal_mode=DELETE", "PRAGMA synchronous=OFF", "PRAGMA synchronous=NORMAL", "PRAGMA locking_mode=EXCLUSIVE"} {
+		if _, err := db.Exec(q); err == nil {
+			t.Errorf("%s was taken", q)
+		}
+	}
+	if got := value(t, db, "PRAGMA synchronous") + value(t, db, "PRAGMA journal_mode"); got != "2wal" {
+		t.Error(got)
+	}
+	execAll(t, db, "INSERT INTO t VALUES(1)")
+	c.judge()
+}
+
+// TestPageFile writes transactions beside SQLite, across the blocks of the WAL's index, and
+// SQLite reads each of them.
+func TestPageFile(t *testing.T) {
+	c := newCluster(t, 2, Options{})
+	leader := c.leader()
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(id INTEGER PRIMARY KEY, x)")
+	follower := c.followers()[0]
+	pos, err := leader.Position("db")
+	must(t, err)
+	must(t, follower.Wait(t.Context(), pos))
+	hold := open(t, follower, "db", Stale(-1))
+	tx, err := hold.BeginTx(t.Context(), nil)
+	must(t, err)
+	var n int
+	must(t, tx.QueryRow("SELECT count(*) FROM t").Scan(&n))
+	// A reader that stays keeps the WAL from beginning anew: it grows beyond two blocks.
+	for i := range 4 {
+		execAll(t, db, fmt.Sprintf("WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<2500) INSERT INTO t SELECT i+%d, randomblob(3500) FROM s", i*2500))
+		pos, err := leader.Position("db")
+		must(t, err)
+		must(t, follower.Wait(t.Context(), pos))
+		read := open(t, follower, "db", Stale(-1))
+		if got := value(t, read, "SELECT count(*) FROM t"); got != fmt.Sprint((i+1)*2500) {
+			t.Errorf("%s rows", got)
+		}
+		if got := value(t, read, "PRAGMA integrity_check"); got != "ok" {
+			t.Error(got)
+		}
+	}
+	if err := tx.QueryRow("SELECT count(*) FROM t").Scan(&n); err != nil || n != 0 {
+		t.Errorf("a reader that stayed sees %d rows, %v", n, err)
+	}
+	must(t, tx.Rollback())
+	execAll(t, db, "DELETE FROM t", "VACUUM")
+	c.judge()
+}
+
+func TestPageSum(t *testing.T) {
+	a, b := make([]byte, 4096), make([]byte, 4096)
+	rand.Read(a)
+	rand.Read(b)
+	if pageSum(1, a)^pageSum(2, b) == pageSum(1, b)^pageSum(2, a) {
+		t.Error("exchanged pages have the same sum")
+	}
+	if bytes.Equal(a, b) || pageSum(1, a) != pageSum(1, bytes.Clone(a)) {
+		t.Error("the sum is not one of the content")
+	}
+}

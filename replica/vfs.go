@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/util/vfsutil"
+	"github.com/ncruces/go-sqlite3/vfs"
+)
+
+// nodeVFS opens the databases of a node. It wraps the driver's own VFS.
+type nodeVFS struct {
+	vfs.VFS
+	node *Node
+}
+
+// The parameters of a database's URI: what a connection may do, and which one it is.
+const (
+	paramConn  = "conn"
+	paramRole  = "role"
+	roleWriter = "writer" // of Node.Open, on the leader
+	roleKeeper = "keeper" // of a pageFile: recovers and checkpoints
+)
+
+func (v *nodeVFS) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	if name == "" {
+		return v.OpenFilename(nil, flags)
+	}
+	return vfsutil.WrapOpen(v.VFS, name, flags)
+}
+
+func (v *nodeVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	if flags&(vfs.OPEN_MAIN_JOURNAL|vfs.OPEN_SUPER_JOURNAL) != 0 {
+		return nil, flags, vfs.SystemError(errOnlyWAL, sqlite3.CANTOPEN)
+	}
+	if name == nil || flags&(vfs.OPEN_MAIN_DB|vfs.OPEN_WAL) == 0 {
+		return vfsutil.WrapOpenFilename(v.VFS, name, flags)
+	}
+	if flags&vfs.OPEN_WAL != 0 {
+		base, out, err := vfsutil.WrapOpenFilename(v.VFS, name, flags)
+		if err != nil {
+			return nil, out, err
+		}
+		main, ok := vfsutil.UnwrapFile[*mainFile](name.DatabaseFile())
+		if !ok || main.role != roleWriter {
+			return base, out, nil
+		}
+		shm, err := os.Open(strings.TrimSuffix(name.String(), "-wal") + "-shm")
+		if err != nil {
+			return nil, out, vfs.SystemError(errors.Join(err, base.Close()), sqlite3.CANTOPEN)
+		}
+		return &walFile{File: base, db: main.db, conn: main.conn, shm: shm}, out, nil
+	}
+	db := v.node.atPath(name.String())
+	if db == nil {
+		return nil, flags, vfs.SystemError(fmt.Errorf("replica: %s is no database of this node: %w", name, os.ErrNotExist), sqlite3.CANTOPEN)
+	}
+	base, out, err := vfsutil.WrapOpenFilename(v.VFS, name, flags&^vfs.OPEN_CREATE)
+	if err != nil {
+		return nil, out, err
+	}
+	f := &mainFile{File: base, db: db, role: name.URIParameter(paramRole)}
+	if k, ok := v.node.connecting.Load(name.URIParameter(paramConn)); ok {
+		f.conn = k.(*conn)
+	} else if f.role == roleWriter {
+		f.role = "" // not of Node.Open
+	}
+	if f.role != roleWriter && f.role != roleKeeper {
+		out = out&^vfs.OPEN_READWRITE | vfs.OPEN_READONLY
+	}
+	return f, out, nil
+}
+
+// Delete refuses to remove a WAL: a connection may be open to a file that was replaced, and
+// would remove that of its successor.
+func (v *nodeVFS) Delete(name string, syncDir bool) error {
+	if strings.HasSuffix(name, "-wal") {
+		return vfs.SystemError(errOnlyWAL, sqlite3.IOERR_DELETE)
+	}
+	return v.VFS.Delete(name, syncDir)
+}
+
+var errOnlyWAL = errors.New("replica: the database is replicated in WAL mode, which stays on")
+
+// mainFile is a database file.
+type mainFile struct {
+	vfs.File
+	db         *database
+	role       string
+	conn       *conn // nil if it is not of Node.Open
+	checkpoint bool
+}
+
+var (
+	_ vfs.FileUnwrap             = (*mainFile)(nil)
+	_ vfs.FileLockState          = (*mainFile)(nil)
+	_ vfs.FilePersistWAL         = (*mainFile)(nil)
+	_ vfs.FilePowersafeOverwrite = (*mainFile)(nil)
+	_ vfs.FileCheckpoint         = (*mainFile)(nil)
+	_ vfs.FilePragma             = (*mainFile)(nil)
+	_ vfs.FileSharedMemory       = (*mainFile)(nil)
+	_ vfs.FileSizeHint           = (*mainFile)(nil)
+	_ vfs.FileBusyHandler        = (*mainFile)(nil)
+)
+
+func (f *mainFile) Unwrap() vfs.File           { return f.File }
+func (f *mainFile) LockState() vfs.LockLevel   { return vfsutil.WrapLockState(f.File) }
+func (f *mainFile) PersistWAL() bool           { return true }
+func (f *mainFile) SetPersistWAL(bool)         {}
+func (f *mainFile) PowersafeOverwrite() bool   { return true } // a commit is then one sync
+func (f *mainFile) SetPowersafeOverwrite(bool) {}
+func (f *mainFile) SizeHint(n int64) error     { return vfsutil.WrapSizeHint(f.File, n) }
+func (f *mainFile) BusyHandler(fn func() bool) { vfsutil.WrapBusyHandler(f.File, fn) }
+
+func (f *mainFile) DeviceCharacteristics() vfs.DeviceCharacteristic {
+	return f.File.DeviceCharacteristics()&^vfs.IOCAP_BATCH_ATOMIC | vfs.IOCAP_POWERSAFE_OVERWRITE
+}
+
+func (f *mainFile) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
+
+// CheckpointStart and CheckpointDone enclose the only writes to the database. The end of a
+// checkpoint cuts it after that.
+func (f *mainFile) CheckpointStart() { f.checkpoint = true }
+func (f *mainFile) CheckpointDone()  { f.checkpoint = false }
+
+func (f *mainFile) WriteAt(p []byte, off int64) (int, error) {
+	if !f.checkpoint {
+		return 0, vfs.SystemError(errOnlyWAL, sqlite3.IOERR_WRITE)
+	}
+	return f.File.WriteAt(p, off)
+}
+
+// Pragma refuses what would take commits past the sync of the WAL.
+func (f *mainFile) Pragma(name, value string) (string, error) {
+	v := strings.ToLower(strings.Trim(value, `"' `))
+	var allowed []string
+	switch name {
+	case "journal_mode":
+		allowed = []string{"", "wal"}
+	case "synchronous":
+		allowed = []string{"", "2", "full", "3", "extra"}
+		if f.role != roleWriter {
+			allowed = append(allowed, "1", "normal")
+		}
+	case "locking_mode":
+		allowed = []string{"", "normal"}
+	default:
+		return vfsutil.WrapPragma(f.File, name, value)
+	}
+	if !slices.Contains(allowed, v) {
+		return "", fmt.Errorf("replica: PRAGMA %s=%s is not possible in a replicated database", name, value)
+	}
+	return "", sqlite3.NOTFOUND // SQLite's own answer
+}
+
+// walFile keeps the frames of a transaction in memory until a majority has them.
+type walFile struct {
+	vfs.File
+	db   *database
+	conn *conn
+	shm  *os.File  // to see where the committed frames end
+	base int64     // where frames begins in the file
+	salt [2]uint32 // of the WAL when it was begun
+	buf  []byte    // the frames of a transaction
+	last int64     // where the frame that commits begins; 0: not written yet
+}
+
+func (f *walFile) Unwrap() vfs.File { return f.File }
+
+func (f *walFile) Close() error { return errors.Join(f.shm.Close(), f.File.Close()) }
+
+func (f *walFile) forget() { f.base, f.buf, f.last = 0, nil, 0 }
+
+// refresh forgets the frames of a transaction that was rolled back: another one has been
+// committed since, or the WAL began anew.
+func (f *walFile) refresh() error {
+	if f.base == 0 {
+		return nil
+	}
+	end, salt, err := committed(f.shm)
+	if err != nil {
+		return vfs.SystemError(err, sqlite3.IOERR_READ)
+	}
+	if end != f.base || salt != f.salt {
+		f.forget()
+	}
+	return nil
+}
+
+func (f *walFile) ReadAt(p []byte, off int64) (int, error) {
+	if f.base != 0 && off >= f.base {
+		if err := f.refresh(); err != nil {
+			return 0, err
+		}
+		if f.base != 0 && off >= f.base && off+int64(len(p)) <= f.base+int64(len(f.buf)) {
+			return copy(p, f.buf[off-f.base:]), nil
+		}
+	}
+	return f.File.ReadAt(p, off)
+}
+
+func (f *walFile) WriteAt(p []byte, off int64) (int, error) {
+	if off < walHeaderSize {
+		f.forget()
+		return f.File.WriteAt(p, off)
+	}
+	if err := f.refresh(); err != nil {
+		return 0, err
+	}
+	if f.base == 0 {
+		end, salt, err := committed(f.shm)
+		if err != nil {
+			return 0, vfs.SystemError(err, sqlite3.IOERR_READ)
+		}
+		f.base, f.salt = max(end, walHeaderSize), salt
+	}
+	at := off - f.base
+	if at < 0 || at > int64(len(f.buf)) {
+		base := f.base
+		f.forget()
+		return 0, vfs.SystemError(fmt.Errorf("replica: a frame at %d of %s, whose commits end at %d", off, f.db.path, base), sqlite3.IOERR_WRITE)
+	}
+	if limit := f.db.node.opts.MaxTransaction; at+int64(len(p)) > int64(limit) {
+		f.forget()
+		return 0, f.failed(&TooLargeError{Limit: limit}, sqlite3.IOERR_WRITE)
+	}
+	if n := at + int64(len(p)); n > int64(len(f.buf)) {
+		f.buf = slices.Grow(f.buf, int(n)-len(f.buf))[:n]
+	}
+	copy(f.buf[at:], p)
+	if len(p) == frameHeaderSize && binary.BigEndian.Uint32(p[4:]) != 0 {
+		f.last = off
+	}
+	return len(p), nil
+}
+
+func (f *walFile) Truncate(size int64) error {
+	f.forget()
+	return f.File.Truncate(size)
+}
+
+func (f *walFile) Size() (int64, error) {
+	n, err := f.File.Size()
+	if f.base != 0 {
+		n = max(n, f.base+int64(len(f.buf)))
+	}
+	return n, err
+}
+
+// Sync commits the transaction that is in memory: when a majority has it, its frames go
+// into the file. The file itself is synced by checkpoints and snapshots.
+func (f *walFile) Sync(flags vfs.SyncFlag) error {
+	if f.last == 0 {
+		return f.File.Sync(flags)
+	}
+	base, buf, last := f.base, f.buf, f.last
+	f.forget()
+	if cap(buf) <= 1<<20 {
+		defer func() { f.buf = buf[:0] }()
+	}
+	err := f.db.commit(base, buf, last, func(frames []byte) error {
+		_, err := f.File.WriteAt(frames, base)
+		return err
+	})
+	if err != nil {
+		return f.failed(err, sqlite3.IOERR_FSYNC)
+	}
+	return nil
+}
+
+// failed tells the connection why its commit failed.
+func (f *walFile) failed(err error, code sqlite3.ExtendedErrorCode) error {
+	f.conn.failure.CompareAndSwap(nil, &err)
+	return vfs.SystemError(err, code)
+}
+
+// TooLargeError reports a transaction that exceeds Options.MaxTransaction.
+type TooLargeError struct {
+	Limit int // in bytes of WAL frames
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("replica: the transaction changes more than %d bytes of pages: make it smaller, or raise Options.MaxTransaction on all nodes", e.Limit)
+}

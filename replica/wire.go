@@ -1,0 +1,853 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/ringside-io/ringside/unet"
+)
+
+// wire is how the nodes reach each other: raft's messages, requests, and files, each on
+// connections of its own to one listener.
+type wire struct {
+	node      *Node
+	listener  net.Listener
+	address   string
+	accepted  chan net.Conn // for raft
+	transport *raft.NetworkTransport
+	over      sync.WaitGroup
+	once      sync.Once
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // that this node serves
+	peers map[string]*peer      // to which it sends requests, by address
+	cut   func(address string) bool
+}
+
+// layer is the wire as raft sees it. Raft closes it before the node does.
+type layer struct{ *wire }
+
+var _ raft.StreamLayer = layer{}
+
+func (layer) Close() error { return nil }
+
+// wireAddr is an address as the configuration has it.
+type wireAddr string
+
+func (wireAddr) Network() string  { return "tcp" }
+func (a wireAddr) String() string { return string(a) }
+
+func listen(n *Node) (*wire, error) {
+	l, err := unet.Listen("tcp", n.opts.Listen)
+	if err != nil {
+		return nil, err
+	}
+	w := &wire{node: n, listener: l, address: n.opts.Advertise, accepted: make(chan net.Conn),
+		conns: make(map[net.Conn]struct{}), peers: make(map[string]*peer)}
+	if w.address == "" {
+		w.address = n.opts.Peers[n.opts.ID]
+	}
+	if w.address == "" {
+		w.address = l.Addr().String()
+	}
+	if n.opts.TLS == nil && !n.opts.PlainText {
+		if host, _, err := net.SplitHostPort(l.Addr().String()); err != nil || !net.ParseIP(host).IsLoopback() {
+			return nil, errors.Join(fmt.Errorf("replica: %s is no loopback address, and nodes would talk in plain text: set Options.TLS, or Options.PlainText to allow that", l.Addr()), l.Close())
+		}
+	}
+	if c := n.opts.TLS; c != nil && c.ClientAuth != tls.RequireAndVerifyClientCert {
+		return nil, errors.Join(errors.New("replica: Options.TLS does not verify the other nodes: set ClientAuth to tls.RequireAndVerifyClientCert"), l.Close())
+	}
+	w.over.Go(w.serve)
+	return w, nil
+}
+
+// The kinds of connections.
+const (
+	kindRaft    = "raft"
+	kindRequest = "request"
+	kindFetch   = "fetch"
+)
+
+const wireVersion = 1
+
+// hello begins each connection; welcome answers it.
+type hello struct {
+	Version int    `json:"version"`
+	Kind    string `json:"kind"`
+	Cluster uint64 `json:"cluster"` // 0: not known yet
+	From    string `json:"from"`
+	Address string `json:"address"`
+	To      string `json:"to"`
+}
+
+type welcome struct {
+	Error string `json:"error,omitempty"`
+}
+
+func send(w io.Writer, v any) error {
+	p, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(p))), p...))
+	return err
+}
+
+func receive(r io.Reader, v any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n > 16<<20 {
+		return errors.New("replica: a message of another protocol")
+	}
+	p := make([]byte, n)
+	if _, err := io.ReadFull(r, p); err != nil {
+		return err
+	}
+	return json.Unmarshal(p, v)
+}
+
+// helloTimeout is how long a new connection may take to say what it is.
+const helloTimeout = 5 * time.Second
+
+func (w *wire) serve() {
+	for {
+		c, err := w.listener.Accept()
+		if err != nil {
+			return
+		}
+		w.over.Go(func() { w.welcome(c) })
+	}
+}
+
+func (w *wire) welcome(c net.Conn) {
+	if w.node.opts.TLS != nil {
+		c = tls.Server(c, w.node.opts.TLS)
+	}
+	if !w.track(c) {
+		c.Close()
+		return
+	}
+	_ = c.SetDeadline(time.Now().Add(helloTimeout))
+	var h hello
+	if receive(c, &h) != nil {
+		w.drop(c)
+		return
+	}
+	if err := w.judge(&h); err != nil {
+		w.node.log.Warn("replica: a connection was refused", "from", h.From, "address", h.Address, "error", err)
+		_ = send(c, welcome{err.Error()})
+		w.drop(c)
+		return
+	}
+	if send(c, welcome{}) != nil || c.SetDeadline(time.Time{}) != nil {
+		w.drop(c)
+		return
+	}
+	switch h.Kind {
+	case kindRaft:
+		select {
+		case w.accepted <- c:
+		case <-w.node.closing.Done():
+			w.drop(c)
+		}
+		return // raft closes it; Close does so as well
+	case kindRequest:
+		w.requests(c)
+	case kindFetch:
+		w.serveFetch(c)
+	}
+	w.drop(c)
+}
+
+// judge decides whether a connection is taken.
+func (w *wire) judge(h *hello) error {
+	n := w.node
+	n.mu.RLock()
+	cluster := n.cluster
+	n.mu.RUnlock()
+	switch {
+	case h.Version != wireVersion:
+		return fmt.Errorf("protocol version %d, this node has %d", h.Version, wireVersion)
+	case cluster != 0 && h.Cluster != 0 && cluster != h.Cluster:
+		return fmt.Errorf("cluster %016x, this node belongs to %016x: its directory is from another cluster", h.Cluster, cluster)
+	case h.From == n.opts.ID:
+		return fmt.Errorf("node %q at %s has the same ID as the node at %s", h.From, h.Address, w.address)
+	case !n.running.Load():
+		return errors.New("the node is starting")
+	}
+	f := n.raft.GetConfiguration()
+	if err := f.Error(); err != nil {
+		return err
+	}
+	members := f.Configuration().Servers
+	for _, m := range members {
+		if string(m.ID) == h.From {
+			if string(m.Address) != h.Address {
+				return fmt.Errorf("node %q at %s: the member of that ID is at %s", h.From, h.Address, m.Address)
+			}
+			return nil
+		}
+	}
+	if len(members) > 0 {
+		return fmt.Errorf("node %q is no member of the cluster", h.From)
+	}
+	return nil
+}
+
+func (w *wire) track(c net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.conns == nil {
+		return false
+	}
+	w.conns[c] = struct{}{}
+	return true
+}
+
+func (w *wire) drop(c net.Conn) {
+	w.mu.Lock()
+	delete(w.conns, c)
+	w.mu.Unlock()
+	_ = c.Close()
+}
+
+// Accept gives raft a connection.
+func (w *wire) Accept() (net.Conn, error) {
+	select {
+	case c := <-w.accepted:
+		return &tracked{c, w}, nil
+	case <-w.node.closing.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+type tracked struct {
+	net.Conn
+	w *wire
+}
+
+func (c *tracked) Close() error {
+	c.w.drop(c.Conn)
+	return nil
+}
+
+// Addr returns how other nodes reach this one.
+func (w *wire) Addr() net.Addr { return wireAddr(w.address) }
+
+// Dial gives raft a connection to a member.
+func (w *wire) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(w.node.closing, timeout)
+	defer cancel()
+	c, err := w.dial(ctx, string(address), kindRaft)
+	if err != nil {
+		return nil, err
+	}
+	if !w.track(c) {
+		return nil, errors.Join(net.ErrClosed, c.Close())
+	}
+	return &tracked{c, w}, nil
+}
+
+func (w *wire) dial(ctx context.Context, address, kind string) (net.Conn, error) {
+	var d unet.Dialer
+	c, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if o := w.node.opts.TLS; o != nil {
+		o = o.Clone()
+		if o.ServerName == "" {
+			o.ServerName, _, _ = net.SplitHostPort(address)
+		}
+		c = tls.Client(c, o)
+	}
+	if d, ok := ctx.Deadline(); ok {
+		err = c.SetDeadline(d)
+	}
+	w.node.mu.RLock()
+	cluster := w.node.cluster
+	w.node.mu.RUnlock()
+	var answer welcome
+	if err == nil {
+		err = send(c, hello{wireVersion, kind, cluster, w.node.opts.ID, w.address, address})
+	}
+	if err == nil {
+		err = receive(c, &answer)
+	}
+	if err == nil && answer.Error != "" {
+		err = fmt.Errorf("replica: %s refused the connection: %s", address, answer.Error)
+	}
+	if err == nil {
+		err = c.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// Close ends all connections.
+func (w *wire) Close() error {
+	var err error
+	w.once.Do(func() {
+		err = w.listener.Close()
+		if w.transport != nil {
+			_ = w.transport.Close()
+		}
+		w.mu.Lock()
+		conns, peers := w.conns, w.peers
+		w.conns, w.peers = nil, nil
+		w.mu.Unlock()
+		for c := range conns {
+			_ = c.Close()
+		}
+		for _, p := range peers {
+			p.close()
+		}
+		w.over.Wait()
+	})
+	return err
+}
+
+// request asks a member for something; answer is what it says.
+type request struct {
+	Kind     string `json:"kind"`
+	Database uint64 `json:"database,omitempty"`
+}
+
+type answer struct {
+	Error    string   `json:"error,omitempty"`
+	Index    uint64   `json:"index,omitempty"`
+	Position Position `json:"position"`
+	Sum      uint64   `json:"sum,omitempty"`
+}
+
+const (
+	askIndex = "index" // what a read must see; the leader answers
+	askSum   = "sum"   // the checksum of a database's pages, as they are in its files
+)
+
+// requests answers requests until the connection ends.
+func (w *wire) requests(c net.Conn) {
+	for {
+		var r request
+		if receive(c, &r) != nil {
+			return
+		}
+		var a answer
+		var err error
+		switch r.Kind {
+		case askIndex:
+			if err = w.node.verify(); err == nil {
+				a.Index = w.node.applied.Load()
+			}
+		case askSum:
+			a.Position, a.Sum, err = w.node.sumOf(r.Database)
+		default:
+			err = fmt.Errorf("there is no request %q", r.Kind)
+		}
+		if err != nil {
+			a.Error = err.Error()
+		}
+		if send(c, a) != nil {
+			return
+		}
+	}
+}
+
+// peer is a connection for requests, one at a time.
+type peer struct {
+	mu   sync.Mutex
+	conn net.Conn
+}
+
+func (p *peer) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn != nil {
+		_ = p.conn.Close()
+		p.conn = nil
+	}
+}
+
+func (w *wire) ask(ctx context.Context, address string, r request) (a answer, err error) {
+	w.mu.Lock()
+	if w.peers == nil {
+		w.mu.Unlock()
+		return a, net.ErrClosed
+	}
+	p := w.peers[address]
+	if p == nil {
+		p = new(peer)
+		w.peers[address] = p
+	}
+	w.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for fresh := false; ; fresh = true {
+		if p.conn == nil {
+			if p.conn, err = w.dial(ctx, address, kindRequest); err != nil {
+				return a, err
+			}
+			fresh = true
+		}
+		d, ok := ctx.Deadline()
+		if !ok {
+			d = time.Now().Add(10 * time.Second)
+		}
+		if err = p.conn.SetDeadline(d); err == nil {
+			if err = send(p.conn, r); err == nil {
+				err = receive(p.conn, &a)
+			}
+		}
+		if err == nil {
+			break
+		}
+		_ = p.conn.Close()
+		p.conn = nil
+		if fresh {
+			return a, err
+		}
+	}
+	if a.Error != "" {
+		return a, fmt.Errorf("replica: %s answered: %s", address, a.Error)
+	}
+	return a, nil
+}
+
+// fetchRequest asks for a database that has at least some transactions.
+type fetchRequest struct {
+	Database uint64 `json:"database"`
+	Seq      uint64 `json:"seq"`
+}
+
+type fetchAnswer struct {
+	Error    string   `json:"error,omitempty"`
+	Position Position `json:"position"`
+	PageSize uint32   `json:"pageSize"`
+	Pages    uint32   `json:"pages"`
+}
+
+func (w *wire) serveFetch(c net.Conn) {
+	var r fetchRequest
+	if receive(c, &r) != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(w.node.closing, 30*time.Second)
+	defer cancel()
+	f, m, pos, err := w.node.imageOf(ctx, r.Database, r.Seq)
+	if err != nil {
+		_ = send(c, fetchAnswer{Error: err.Error()})
+		return
+	}
+	defer func() { _ = errors.Join(m.done(), f.close()) }()
+	if send(c, fetchAnswer{Position: pos, PageSize: m.pageSize, Pages: m.pages}) != nil {
+		return
+	}
+	out := bufio.NewWriterSize(c, 256<<10)
+	p := make([]byte, m.pageSize)
+	for pgno := uint32(1); pgno <= m.pages; pgno++ {
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		if m.read(pgno, p) != nil {
+			return
+		}
+		if _, err := out.Write(p); err != nil {
+			return
+		}
+	}
+	_ = out.Flush()
+}
+
+// imageOf opens an image of a database with at least seq transactions, and says at which
+// position it is.
+func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, Position, error) {
+	db := n.byID(id)
+	for ; ; db = n.byID(id) {
+		if db != nil {
+			db.mu.Lock()
+			at, gone, broken := db.pos.Seq, db.gone, db.broken
+			db.mu.Unlock()
+			if broken != nil {
+				return nil, nil, Position{}, broken
+			}
+			if gone {
+				return nil, nil, Position{}, errDeleted
+			}
+			if at >= seq {
+				break
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, Position{}, fmt.Errorf("replica: database %d is not there yet: %w", id, ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	f, err := openPages(db.keeperURI(), db.path)
+	if err != nil {
+		return nil, nil, Position{}, err
+	}
+	for {
+		if _, _, err := f.header(); err != nil {
+			return nil, nil, Position{}, errors.Join(err, f.close())
+		}
+		// With the writer's lock no transaction is between raft's log and the file.
+		ok, err := tryLock(f.shm, lockWrite)
+		if err == nil && ok {
+			db.mu.Lock()
+			m, pos, ahead, broken := (*image)(nil), db.pos, db.ahead, db.broken
+			if err = broken; err == nil && ahead {
+				err = errRecovering
+			}
+			if err == nil {
+				m, err = f.image()
+			}
+			db.mu.Unlock()
+			err = errors.Join(err, unlock(f.shm, lockWrite))
+			if err == nil {
+				return f, m, pos, nil
+			}
+			return nil, nil, pos, errors.Join(err, f.close())
+		}
+		if err == nil {
+			select {
+			case <-ctx.Done():
+				err = ctx.Err()
+			case <-time.After(200 * time.Microsecond):
+			}
+		}
+		if err != nil {
+			return nil, nil, Position{}, errors.Join(err, f.close())
+		}
+	}
+}
+
+// sumOf reads all pages of a database as they are in its files.
+func (n *Node) sumOf(id uint64) (Position, uint64, error) {
+	ctx, cancel := context.WithTimeout(n.closing, 10*time.Second)
+	defer cancel()
+	f, m, pos, err := n.imageOf(ctx, id, 0)
+	if err != nil {
+		return pos, 0, err
+	}
+	_, sum, err := m.sums()
+	return pos, sum, errors.Join(err, m.done(), f.close())
+}
+
+// repair lets a goroutine fetch a database. It may be called with db.mu locked.
+func (n *Node) repair(db *database) {
+	select {
+	case n.repair_ <- db:
+	default:
+		time.AfterFunc(time.Second, func() {
+			if n.closing.Err() == nil {
+				n.repair(db)
+			}
+		})
+	}
+}
+
+func (n *Node) repairer() {
+	for {
+		select {
+		case <-n.closing.Done():
+			return
+		case db := <-n.repair_:
+			for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+				err := n.fetch(db)
+				if err == nil || n.closing.Err() != nil {
+					break
+				}
+				n.log.Warn("replica: a database cannot be fetched yet", "database", db.name, "error", err)
+				select {
+				case <-time.After(wait):
+				case <-n.closing.Done():
+				}
+			}
+		}
+	}
+}
+
+// sources returns the members from which a database may be fetched, the leader first.
+func (n *Node) sources() []string {
+	leader, _ := n.raft.LeaderWithID()
+	var all []string
+	if leader != "" && string(leader) != n.Address() {
+		all = append(all, string(leader))
+	}
+	if f := n.raft.GetConfiguration(); f.Error() == nil {
+		for _, m := range f.Configuration().Servers {
+			if m.Address != leader && string(m.ID) != n.opts.ID {
+				all = append(all, string(m.Address))
+			}
+		}
+	}
+	return all
+}
+
+// fetch replaces the file of a database by that of another node.
+func (n *Node) fetch(db *database) error {
+	db.mu.Lock()
+	if db.broken == nil || db.gone {
+		db.mu.Unlock()
+		return nil
+	}
+	db.fetching, db.backlog, db.backBytes = true, nil, 0
+	seq := db.pos.Seq
+	db.mu.Unlock()
+	err := errors.New("there is no other node")
+	for _, address := range n.sources() {
+		if err = n.fetchFrom(db, address, seq); err == nil {
+			return nil
+		}
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.fetching, db.backlog, db.backBytes = false, nil, 0
+	return err
+}
+
+func (n *Node) fetchFrom(db *database, address string, seq uint64) error {
+	ctx, cancel := context.WithTimeout(n.closing, 10*time.Second)
+	defer cancel()
+	c, err := n.wire.dial(ctx, address, kindFetch)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	stop := context.AfterFunc(n.closing, func() { _ = c.Close() })
+	defer stop()
+	if err := send(c, fetchRequest{db.id, seq}); err != nil {
+		return err
+	}
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	in := bufio.NewReaderSize(c, 256<<10)
+	var a fetchAnswer
+	if err := receive(in, &a); err != nil {
+		return err
+	}
+	if a.Error != "" {
+		return fmt.Errorf("%s answered: %s", address, a.Error)
+	}
+	if a.PageSize != db.pageSize {
+		return fmt.Errorf("%s has pages of %d bytes", address, a.PageSize)
+	}
+	if err := os.MkdirAll(filepath.Dir(db.path), 0o700); err != nil {
+		return err
+	}
+	tmp := db.path + ".new"
+	f, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp)
+	var sum uint64
+	out := bufio.NewWriterSize(f, 256<<10)
+	p := make([]byte, a.PageSize)
+	for pgno := uint32(1); pgno <= a.Pages && err == nil; pgno++ {
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		if _, err = io.ReadFull(in, p); err == nil {
+			sum ^= pageSum(pgno, p)
+			_, err = out.Write(p)
+		}
+	}
+	if err == nil {
+		err = out.Flush()
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if sum != a.Position.Sum {
+		return fmt.Errorf("%s sent pages with the checksum %016x instead of %016x", address, sum, a.Position.Sum)
+	}
+	return db.install(tmp, a.Position)
+}
+
+// install puts a fetched file in the place of the old one.
+func (db *database) install(tmp string, pos Position) error {
+	n := db.node
+	n.closed(db)
+	db.epoch.Add(1)
+	n.evict(db)
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.gone {
+		return errDeleted
+	}
+	if !db.fetching || db.writers > 0 {
+		return errors.New("too much was committed meanwhile")
+	}
+	if pos.Seq < db.pos.Seq && (len(db.backlog) == 0 || db.backlog[0].seq > pos.Seq) {
+		return fmt.Errorf("the other node is at transaction %d, this one at %d", pos.Seq, db.pos.Seq)
+	}
+	if err := db.close(); err != nil {
+		return err
+	}
+	if err := removeBeside(db.path); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, db.path); err != nil {
+		return err
+	}
+	if err := syncFile(filepath.Dir(db.path)); err != nil {
+		return err
+	}
+	backlog := db.backlog
+	db.fetching, db.backlog, db.backBytes = false, nil, 0
+	total, err := db.scan()
+	if err != nil {
+		return err
+	}
+	db.loaded, db.broken = true, nil
+	now := db.pos
+	if total != pos.Sum {
+		db.broken = &BrokenError{db.name, errors.New("the fetched file has another checksum")}
+		return db.broken
+	}
+	db.epoch.Add(1)
+	switch {
+	case pos.Seq > now.Seq: // raft's log will bring what the file has already
+		db.ahead, db.target = true, pos.Sum
+	default:
+		db.pos.Seq, db.pos.Sum = pos.Seq, pos.Sum
+		for _, t := range backlog {
+			if t.seq >= pos.Seq && db.broken == nil {
+				db.receive(t)
+				db.pos.Seq, db.pos.Sum = t.seq+1, t.after
+			}
+		}
+		wrong := db.pos.Seq != now.Seq || db.pos.Sum != now.Sum
+		db.pos = now
+		if wrong && db.broken == nil {
+			db.broken = &BrokenError{db.name, errors.New("the fetched file does not lead to the state of the log")}
+		}
+		if db.broken != nil {
+			return db.broken
+		}
+	}
+	db.dirty.Store(true)
+	n.metrics.Fetched.Add(1)
+	n.log.Info("replica: a database was fetched", "database", db.name, "transactions", pos.Seq)
+	return nil
+}
+
+// fetchAll fetches the databases that are not here as a snapshot has them. It returns when
+// all are: raft then counts this node as one that has them.
+func (n *Node) fetchAll(dbs map[string]*database) error {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 4)
+	for _, db := range dbs {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			n.ensure(db)
+		})
+	}
+	wg.Wait()
+	return n.closing.Err()
+}
+
+// ensure waits until a database is whole here.
+func (n *Node) ensure(db *database) {
+	db.mu.Lock()
+	wasRecovered := n.recovered.Load()
+	err := db.load()
+	if err == nil && db.ahead && !wasRecovered {
+		// The file does not have the snapshot's state; older ones do not count.
+		db.ahead = false
+		db.fail(errors.New("the file has another state than the snapshot"))
+	}
+	db.mu.Unlock()
+	for wait := time.Millisecond; n.closing.Err() == nil; wait = min(2*wait, 50*time.Millisecond) {
+		db.mu.Lock()
+		done := db.broken == nil || db.gone
+		db.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-time.After(wait):
+		case <-n.closing.Done():
+		}
+	}
+}
+
+// ErrDiffer is what errors.Is finds in an error of Verify if members have different pages.
+var ErrDiffer = errors.New("replica: the pages differ")
+
+// Verify compares the pages of all databases on all members. It reads every page, and waits
+// until the members have a database at the same position. The error names each database that
+// differs, with ErrDiffer, and each member that could not be asked.
+func (n *Node) Verify(ctx context.Context) error {
+	var errs []error
+	f := n.raft.GetConfiguration()
+	if err := f.Error(); err != nil {
+		return err
+	}
+	for _, db := range n.databases() {
+		for {
+			own, sum, err := n.sumOf(db.id)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s on %s: %w", db.name, n.opts.ID, err))
+				break
+			}
+			if sum != own.Sum {
+				errs = append(errs, fmt.Errorf("%w: %s on %s has the checksum %016x instead of %016x", ErrDiffer, db.name, n.opts.ID, sum, own.Sum))
+			}
+			moved := false
+			for _, m := range f.Configuration().Servers {
+				if string(m.ID) == n.opts.ID {
+					continue
+				}
+				a, err := n.wire.ask(ctx, string(m.Address), request{askSum, db.id})
+				if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), errRecovering.Error()) {
+					moved = true
+					break
+				}
+				if err != nil {
+					errs = append(errs, fmt.Errorf("%s on %s: %w", db.name, m.ID, err))
+					continue
+				}
+				if a.Position.Seq != own.Seq {
+					moved = true
+					break
+				}
+				if a.Position.Sum != own.Sum || a.Sum != sum {
+					errs = append(errs, fmt.Errorf("%w: %s on %s has the checksum %016x instead of %016x", ErrDiffer, db.name, m.ID, a.Sum, own.Sum))
+				}
+			}
+			if !moved {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return errors.Join(append(errs, fmt.Errorf("%s: the members did not reach one position: %w", db.name, ctx.Err()))...)
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
