@@ -463,7 +463,7 @@ func (n *Node) propose(kind byte, rest []byte) *proposal {
 	return p
 }
 
-// claim takes a proposal out of those that wait: whoever claims it finishes it.
+// claim takes a proposal out of those that wait: the claimant finishes it.
 func (n *Node) claim(id proposalID) *proposal {
 	n.pendMu.Lock()
 	defer n.pendMu.Unlock()

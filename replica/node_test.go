@@ -149,7 +149,7 @@ func TestCreateListDelete(t *testing.T) {
 	c.judge()
 }
 
-// TestFailover kills the leader again and again. What was acknowledged is there.
+// TestFailover closes the leader again and again. Acknowledged commits stay.
 func TestFailover(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	total := 0
@@ -178,7 +178,7 @@ func TestFailover(t *testing.T) {
 }
 
 // TestMajorityGone: without a majority writes fail in bounded time, and reads with a bound
-// that allows it go on. What was not acknowledged is whole or not there later.
+// that allows it go on. The commit without an answer is whole or not there later.
 func TestMajorityGone(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
