@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: MIT
 
+// Package fastdev makes a storage whose speed only the processor bounds: XFS, or ext4 where there
+// is no mkfs.xfs, on a loop device over a file in memory (tmpfs).
+//
+// Nothing of it can be left behind. The file in memory has no name, the loop device is told to let
+// go of it with its last user, and the file system is mounted without a place in the directory
+// tree: all three live as long as the descriptors of the process that made them, and of its
+// children. When that process ends, however it ends, the kernel takes everything apart.
 package fastdev
 
 import "errors"

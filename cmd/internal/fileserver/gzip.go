@@ -5,9 +5,13 @@ package fileserver
 import (
 	"bytes"
 	"compress/gzip"
+	"container/list"
 	"io"
 	"net/http"
+	"runtime"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/ringside-io/ringside/ufile"
@@ -90,4 +94,127 @@ func compress(f *ufile.File, size int64) ([]byte, bool) {
 		return nil, true
 	}
 	return bytes.Clone(out.Bytes()), true
+}
+
+// gzipKeep bounds the memory of compressed files; each counts at least gzipLeast.
+const (
+	gzipKeep  = 64 << 20
+	gzipLeast = 512
+)
+
+// gzipKey is a file that was compressed, in the state that it had.
+type gzipKey struct {
+	name  string
+	state fileState
+}
+
+// gzipCache keeps compressed files, those that were asked for last.
+type gzipCache struct {
+	mu      sync.Mutex
+	entries map[gzipKey]*list.Element
+	recent  list.List // of *gzipEntry, the last used one first
+	bytes   int
+	busy    map[gzipKey]bool
+}
+
+type gzipEntry struct {
+	key  gzipKey
+	data []byte // nil if compressing does not pay
+}
+
+func newGzipCache() *gzipCache {
+	return &gzipCache{entries: map[gzipKey]*list.Element{}, busy: map[gzipKey]bool{}}
+}
+
+// get returns the compressed form of a file, nil if there is none: because it does not pay, or because
+// it is being made, or as many others are as there are processors. Whoever meets that gets the
+// file as it is rather than waits.
+func (c *gzipCache) get(key gzipKey, compress func() ([]byte, bool)) []byte {
+	c.mu.Lock()
+	if e := c.entries[key]; e != nil {
+		c.recent.MoveToFront(e)
+		c.mu.Unlock()
+		return e.Value.(*gzipEntry).data
+	}
+	if c.busy[key] || len(c.busy) >= runtime.GOMAXPROCS(0) {
+		c.mu.Unlock()
+		return nil
+	}
+	c.busy[key] = true
+	c.mu.Unlock()
+	data, ok := compress()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, key)
+	if ok {
+		c.keep(&gzipEntry{key, data})
+	}
+	return data
+}
+
+func (c *gzipCache) keep(e *gzipEntry) {
+	c.entries[e.key] = c.recent.PushFront(e)
+	c.bytes += len(e.data) + gzipLeast
+	for c.bytes > gzipKeep {
+		last := c.recent.Back()
+		old := c.recent.Remove(last).(*gzipEntry)
+		delete(c.entries, old.key)
+		c.bytes -= len(old.data) + gzipLeast
+	}
+}
+
+// acceptsGzip reports whether a client wants gzip at least as much as no encoding at all.
+func acceptsGzip(fields []string) bool {
+	zip, identity, others := -1.0, -1.0, -1.0
+	for _, field := range fields {
+		for one := range strings.SplitSeq(field, ",") {
+			coding, q := quality(one)
+			switch coding {
+			case "gzip", "x-gzip":
+				zip = q
+			case "identity":
+				identity = q
+			case "*":
+				others = q
+			}
+		}
+	}
+	if zip < 0 {
+		zip = others
+	}
+	return zip > 0 && zip >= identity
+}
+
+// quality splits an element of Accept-Encoding; what makes no sense is not wanted.
+func quality(one string) (coding string, q float64) {
+	coding, params, found := strings.Cut(one, ";")
+	coding = strings.ToLower(strings.TrimSpace(coding))
+	if !found {
+		return coding, 1
+	}
+	name, value, _ := strings.Cut(params, "=")
+	if !strings.EqualFold(strings.TrimSpace(name), "q") {
+		return coding, 1
+	}
+	q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	if err != nil || !(q >= 0 && q <= 1) {
+		return coding, 0
+	}
+	return coding, q
+}
+
+// compressible reports whether content of a type usually shrinks.
+func compressible(ctype string) bool {
+	ctype, _, _ = strings.Cut(ctype, ";")
+	ctype = strings.ToLower(strings.TrimSpace(ctype))
+	if strings.HasPrefix(ctype, "text/") || strings.HasSuffix(ctype, "+json") || strings.HasSuffix(ctype, "+xml") {
+		return true
+	}
+	switch ctype {
+	case "application/javascript", "application/json", "application/xml", "application/wasm", "application/rtf",
+		"application/x-javascript", "application/vnd.ms-fontobject", "font/ttf", "font/otf", "image/bmp", "image/x-icon",
+		"image/vnd.microsoft.icon":
+		return true
+	}
+	return false
 }

@@ -3,9 +3,17 @@
 package hostinfo
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func kernelRelease() string {
@@ -56,4 +64,232 @@ func kib(text, key string) int64 {
 		return 0
 	}
 	return n << 10
+}
+
+func spoilers() []string {
+	var out []string
+	if busy, ok := busyShare(busyWindow); ok && busy > maxBusy {
+		out = append(out, busyWords(busy))
+	}
+	for _, check := range []func(root string) string{governor, cpuLimit, memoryLimit} {
+		if text := check("/"); text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// busyWords says what to think of numbers beside programs that use this share of the processors.
+func busyWords(busy float64) string {
+	text := fmt.Sprintf("the machine is busy: other programs use %.0f %% of its processors; ", 100*busy)
+	if busy > tooBusy {
+		return text + "stop them and measure again, because a verdict of this run may be about them"
+	}
+	return text + "stop them, or take differences below 10 % for noise"
+}
+
+// busyShare returns the share of all processors that is in use, by any process, while this process waits.
+func busyShare(window time.Duration) (float64, bool) {
+	before, ok1 := jiffies("/proc/stat")
+	time.Sleep(window)
+	after, ok2 := jiffies("/proc/stat")
+	total := after.total - before.total
+	if !ok1 || !ok2 || total <= 0 {
+		return 0, false
+	}
+	return 1 - float64(after.idle-before.idle)/float64(total), true
+}
+
+type cpuTime struct{ idle, total int64 }
+
+// jiffies reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal,
+// see proc_stat(5). Waiting for a device is idle time.
+func jiffies(path string) (t cpuTime, ok bool) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return t, false
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return t, false
+	}
+	for i, f := range fields[1:9] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return t, false
+		}
+		t.total += n
+		if i == 3 || i == 4 {
+			t.idle += n
+		}
+	}
+	return t, true
+}
+
+// governor names a frequency governor that changes the clock while something is measured.
+func governor(root string) string {
+	files, _ := filepath.Glob(filepath.Join(root, "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"))
+	var names []string
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if name := strings.TrimSpace(string(b)); err == nil && name != "performance" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the processor's frequency governor is %s: the clock follows the load; for steady results use 'cpupower frequency-set -g performance'", strings.Join(names, ", "))
+}
+
+// cgroupDirs are the directories of this process's control group and those above it, see cgroups(7).
+func cgroupDirs(root string) []string {
+	b, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(b)) {
+		group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		if !ok {
+			continue
+		}
+		var dirs []string
+		for {
+			dirs = append(dirs, filepath.Join(root, "sys/fs/cgroup", group))
+			if group == "/" || group == "." {
+				return dirs
+			}
+			group = filepath.Dir(group)
+		}
+	}
+	return nil
+}
+
+// cpuLimit tells of a quota that stops the process when it has used its share of a period.
+func cpuLimit(root string) string {
+	for _, dir := range cgroupDirs(root) {
+		b, err := os.ReadFile(filepath.Join(dir, "cpu.max"))
+		if err != nil {
+			continue
+		}
+		var quota, period float64
+		if n, _ := fmt.Sscan(string(b), &quota, &period); n != 2 || period == 0 {
+			continue // "max": no limit
+		}
+		if cpus := quota / period; cpus < float64(runtime.NumCPU()) {
+			return fmt.Sprintf("a limit of the container or service gives this process %.2g of %d processors (cpu.max): it is stopped in each period, which shows in p99; raise --cpus or CPUQuota for the measurement", cpus, runtime.NumCPU())
+		}
+	}
+	return ""
+}
+
+// enoughMemory is what the default run needs for its file, its databases and the page cache.
+const enoughMemory = 2 << 30
+
+// memoryLimit tells of a limit that keeps the page cache small.
+func memoryLimit(root string) string {
+	for _, dir := range cgroupDirs(root) {
+		b, err := os.ReadFile(filepath.Join(dir, "memory.max"))
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n < enoughMemory {
+			return fmt.Sprintf("a limit of the container or service leaves this process %d MiB of memory (memory.max): reads said to be hot may come from the device", n>>20)
+		}
+	}
+	return ""
+}
+
+// storage finds the mount that holds target in the kernel's list.
+func storage(target string) storageInfo {
+	path, err := filepath.Abs(target)
+	if err != nil {
+		return storageInfo{}
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return storageInfo{}
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode()&os.ModeDevice != 0 {
+		return storageInfo{device: blockDevice(deviceNumber(uint64(st.Rdev)), path), filesystem: "none (block device)"}
+	}
+	list, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return storageInfo{}
+	}
+	m, ok := findMount(string(list), path)
+	if !ok {
+		return storageInfo{}
+	}
+	return storageInfo{device: blockDevice(m.number, m.source), filesystem: m.fstype, options: m.options}
+}
+
+// mount is one line of mountinfo.
+type mount struct{ number, point, options, fstype, source string }
+
+// findMount returns the mount with the longest mount point above path; of several on one point
+// the last covers the others.
+func findMount(mountinfo, path string) (mount, bool) {
+	var best mount
+	found := false
+	for line := range strings.Lines(mountinfo) {
+		m, ok := parseMount(line)
+		if ok && within(path, m.point) && (!found || len(m.point) >= len(best.point)) {
+			best, found = m, true
+		}
+	}
+	return best, found
+}
+
+func within(path, point string) bool {
+	return point == "/" || path == point || strings.HasPrefix(path, point+"/")
+}
+
+// parseMount splits "id parent maj:min root point options tags... - fstype source superoptions".
+func parseMount(line string) (mount, bool) {
+	left, right, ok := strings.Cut(line, " - ")
+	before, after := strings.Fields(left), strings.Fields(right)
+	if !ok || len(before) < 6 || len(after) < 2 {
+		return mount{}, false
+	}
+	m := mount{number: before[2], point: unescape(before[4]), options: before[5], fstype: after[0], source: unescape(after[1])}
+	if len(after) > 2 {
+		m.options = mergeOptions(m.options, after[2])
+	}
+	return m, true
+}
+
+// mergeOptions appends those options of the file system that the mount does not repeat.
+func mergeOptions(mount, super string) string {
+	out := strings.Split(mount, ",")
+	seen := map[string]bool{"rw": true, "ro": true}
+	for _, o := range out {
+		seen[o] = true
+	}
+	for o := range strings.SplitSeq(super, ",") {
+		if !seen[o] {
+			out = append(out, o)
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// unescape undoes the octal escapes of mountinfo.
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+func deviceNumber(dev uint64) string { return fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev)) }
+
+// blockDevice prefers the kernel's name of the device over what was given to mount, which may be
+// a label or "/dev/root".
+func blockDevice(number, source string) string {
+	if link, err := os.Readlink("/sys/dev/block/" + number); err == nil {
+		return filepath.Base(link)
+	}
+	return strings.TrimPrefix(source, "/dev/")
 }

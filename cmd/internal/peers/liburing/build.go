@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 
+// Package liburing measures the workloads "nop" and "echo" in C on liburing, the library of io_uring's author:
+// what our ring is compared to. The programs are ours; they are compiled on the machine that is
+// measured, with the compiler and the liburing found there.
 package liburing
 
 import (
@@ -123,3 +126,18 @@ func run(ctx context.Context, dir, program string, args ...string) ([]byte, erro
 	}
 	return out.Bytes(), nil
 }
+
+//go:embed echo.c
+var echoSource []byte
+
+// BuildEcho compiles the echo server as [Build] does the no-ops, with the same errors.
+func BuildEcho(ctx context.Context) (*Program, error) {
+	return buildProgram(ctx, "echo", echoSource, "-lpthread")
+}
+
+// Command returns how the echo server is started: with deferred task work on a ring of one thread,
+// the fastest way for C.
+func (p *Program) Command() []string { return []string{p.path, "defer"} }
+
+// Version names the library and how the program was compiled.
+func (p *Program) Version() string { return p.about(answer{}) + ", " + optimize }
