@@ -13,35 +13,8 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
-	"github.com/ringside-io/ringside/cmd/internal/ab"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
-
-// benchUnits are the columns of a benchmark line: testing's own units first.
-var benchUnits = []struct{ metric, unit string }{
-	{measure.NsPerOp, "ns/op"},
-	{measure.MBPerS, "MB/s"},
-	{measure.BytesPerOp, "B/op"},
-	{measure.AllocsPerOp, "allocs/op"},
-	{measure.OpsPerS, "op/s"},
-	{measure.CPUUsPerOp, "cpu-us/op"},
-	{measure.P50Us, "p50-us"},
-	{ab.MetricPercentile(90), "p90-us"},
-	{measure.P99Us, "p99-us"},
-	{measure.MaxUs, "max-us"},
-	{measure.Threads, "threads"},
-	{measure.UnitsPerS, "units/s"},
-	{DeviceShare, "device-B/B"},
-	{EntersPerOp, "enters/op"},
-	{measure.FloorNsPerOp, "floor-ns/op"},
-	{SyscallsPerOp, "syscalls/op"},
-	{IdleCPU, "cpu-us/s"},
-	{WakesPerS, "wakes/s"},
-	{HeapPerConn, "heap-B/conn"},
-	{RSSPerConn, "rss-B/conn"},
-	{ab.MetricMean, "mean-us"},
-	{SyncsShared, "syncs-shared"},
-}
 
 // WriteBench writes one line per sample in the Go benchmark format. The engine is a part of the
 // name, so that `benchstat -col /engine` puts engines side by side.
@@ -68,7 +41,7 @@ func (r *Run) WriteBench(w io.Writer) error {
 					Name:   benchfmt.Name(c.benchName(s.Engine, r.Host.GOMAXPROCS)),
 					Iters:  int(sample.Iterations),
 				}
-				for _, u := range benchUnits {
+				for _, u := range columns {
 					if v, ok := sample.Metrics[u.metric]; ok {
 						res.Values = append(res.Values, benchfmt.Value{Value: v, Unit: u.unit})
 					}

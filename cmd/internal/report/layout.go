@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringside-io/ringside/cmd/internal/ab"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
@@ -126,35 +127,38 @@ func pointBytes(block any) string {
 	return fmt.Sprint(block)
 }
 
-// column is one metric of the table.
+// column is one metric: in tables under title, which is empty for a metric that has no column, and in
+// benchmark lines with unit.
 type column struct {
-	title  string
-	metric string
-	format func(float64) string
+	title, unit string
+	metric      string
+	format      func(float64) string
 }
 
-// columns begin with those of the Go benchmark tables this report continues.
+// columns begin with testing's own units, which benchmark tables of Go have.
 var columns = []column{
-	{"ns/op", measure.NsPerOp, formatNumber},
-	{"MB/s", measure.MBPerS, formatNumber},
-	{"B/op", measure.BytesPerOp, formatCount},
-	{"allocs/op", measure.AllocsPerOp, formatCount},
-	{"ops/s", measure.OpsPerS, formatNumber},
-	{"CPU µs/op", measure.CPUUsPerOp, formatNumber},
-	{"p50 µs", measure.P50Us, formatNumber},
-	{"p99 µs", measure.P99Us, formatNumber},
-	{"max µs", measure.MaxUs, formatNumber},
-	{"threads", measure.Threads, formatWhole},
-	{"computed/s", measure.UnitsPerS, formatNumber},
-	{"device", DeviceShare, formatPercent},
-	{"enters/op", EntersPerOp, formatCount},
-	{"floor ns/op", measure.FloorNsPerOp, formatNumber},
-	{"syscalls/op", SyscallsPerOp, formatCount},
-	{"CPU µs/s", IdleCPU, formatNumber},
-	{"wakes/s", WakesPerS, formatNumber},
-	{"heap B/conn", HeapPerConn, formatWhole},
-	{"RSS B/conn", RSSPerConn, formatWhole},
-	{"syncs shared", SyncsShared, formatPercent},
+	{"ns/op", "ns/op", measure.NsPerOp, formatNumber},
+	{"MB/s", "MB/s", measure.MBPerS, formatNumber},
+	{"B/op", "B/op", measure.BytesPerOp, formatCount},
+	{"allocs/op", "allocs/op", measure.AllocsPerOp, formatCount},
+	{"ops/s", "op/s", measure.OpsPerS, formatNumber},
+	{"CPU µs/op", "cpu-us/op", measure.CPUUsPerOp, formatNumber},
+	{"p50 µs", "p50-us", measure.P50Us, formatNumber},
+	{"", "p90-us", ab.MetricPercentile(90), nil},
+	{"p99 µs", "p99-us", measure.P99Us, formatNumber},
+	{"max µs", "max-us", measure.MaxUs, formatNumber},
+	{"threads", "threads", measure.Threads, formatWhole},
+	{"computed/s", "units/s", measure.UnitsPerS, formatNumber},
+	{"device", "device-B/B", DeviceShare, formatPercent},
+	{"enters/op", "enters/op", EntersPerOp, formatCount},
+	{"floor ns/op", "floor-ns/op", measure.FloorNsPerOp, formatNumber},
+	{"syscalls/op", "syscalls/op", SyscallsPerOp, formatCount},
+	{"CPU µs/s", "cpu-us/s", IdleCPU, formatNumber},
+	{"wakes/s", "wakes/s", WakesPerS, formatNumber},
+	{"heap B/conn", "heap-B/conn", HeapPerConn, formatWhole},
+	{"RSS B/conn", "rss-B/conn", RSSPerConn, formatWhole},
+	{"", "mean-us", ab.MetricMean, nil},
+	{"syncs shared", "syncs-shared", SyncsShared, formatPercent},
 }
 
 // joinAnd joins words as a sentence does.

@@ -46,21 +46,10 @@ func netSummary(r *Run) []string {
 
 // against says how an engine compares to another in all cells of the section.
 func (sec section) against(engine, base string) string {
-	points := map[verdict][]string{}
-	pairs := 0
-	for _, c := range sec.cells {
-		s, other, ok := c.both(engine, base)
-		if !ok {
-			continue
-		}
-		pairs = len(s.Samples)
-		if ratio, ok := s.Ratio(other, measure.OpsPerS); ok {
-			v := c.judge(s, other, measure.OpsPerS)
-			points[v] = append(points[v], describe(netPoint(c), ratio, v))
-		}
-	}
+	t := tallyOf(sec.cells, engine, base, netPoint)
+	points := t.points
 	if len(points[tooFew]) > 0 {
-		return fmt.Sprintf("too few pairs (%d) to tell %s from %s; use --pairs %d or more", pairs, engine, base, minPairs)
+		return fmt.Sprintf("too few pairs (%d) to tell %s from %s; use --pairs %d or more", t.pairs, engine, base, minPairs)
 	}
 	var parts []string
 	for _, p := range []struct {

@@ -244,27 +244,9 @@ func sqliteSummary(r *Run) []string {
 
 // sqliteCompare judges one engine against another in all cells of a workload.
 func (r *Run) sqliteCompare(work, engine, against string) (line string, pairs int) {
-	points := map[verdict][]string{}
-	var same []measure.Summary
-	for _, c := range r.Cells {
-		if c.Workload != work {
-			continue
-		}
-		s, other, ok := c.both(engine, against)
-		if !ok {
-			continue
-		}
-		ratio, ok := s.Ratio(other, measure.OpsPerS)
-		if !ok {
-			continue
-		}
-		pairs = len(s.Samples)
-		v := c.judge(s, other, measure.OpsPerS)
-		points[v] = append(points[v], describe(sqlitePoint(c), ratio, v))
-		if v == undecided || v == alike {
-			same = append(same, ratio)
-		}
-	}
+	cells := slices.DeleteFunc(slices.Clone(r.Cells), func(c Cell) bool { return c.Workload != work })
+	t := tallyOf(cells, engine, against, sqlitePoint)
+	points := t.points
 	var parts []string
 	for _, p := range []struct {
 		v     verdict
@@ -280,10 +262,10 @@ func (r *Run) sqliteCompare(work, engine, against string) (line string, pairs in
 			words = fmt.Sprintf("%d points", n)
 		}
 		parts = append(parts, "no difference beyond the spread at "+words)
-		parts = append(parts, rangeWords("there the rate is", same)...)
+		parts = append(parts, rangeWords("there the rate is", t.same)...)
 	}
 	if len(points[tooFew]) > 0 {
 		parts = append(parts, "too few pairs")
 	}
-	return strings.Join(parts, "; "), pairs
+	return strings.Join(parts, "; "), t.pairs
 }

@@ -145,7 +145,7 @@ func newTable(cells []Cell, layout Layout) *resultTable {
 	t := &resultTable{against: comparedTo(cells), beside: layout.Ratios}
 	titles := []string{""}
 	for _, col := range columns {
-		if !anyHas(cells, col.metric) || slices.Contains(layout.Without, col.metric) {
+		if col.title == "" || !anyHas(cells, col.metric) || slices.Contains(layout.Without, col.metric) {
 			continue
 		}
 		t.columns = append(t.columns, col)

@@ -105,6 +105,35 @@ func (c Cell) find(engine string) (Series, bool) {
 	return Series{}, false
 }
 
+// tally is how two engines compare in the cells that have both.
+type tally struct {
+	points map[verdict][]string
+	// same are the ratios of rates that are alike or undecided.
+	same  []measure.Summary
+	pairs int
+}
+
+func tallyOf(cells []Cell, engine, base string, point func(Cell) string) tally {
+	t := tally{points: map[verdict][]string{}}
+	for _, c := range cells {
+		s, other, ok := c.both(engine, base)
+		if !ok {
+			continue
+		}
+		ratio, ok := s.Ratio(other, measure.OpsPerS)
+		if !ok {
+			continue
+		}
+		t.pairs = len(s.Samples)
+		v := c.judge(s, other, measure.OpsPerS)
+		t.points[v] = append(t.points[v], describe(point(c), ratio, v))
+		if v == undecided || v == alike {
+			t.same = append(t.same, ratio)
+		}
+	}
+	return t
+}
+
 func describe(point string, ratio measure.Summary, v verdict) string {
 	if v == faster || v == slower {
 		return fmt.Sprintf("%s (%.2fx)", point, ratio.Median)
