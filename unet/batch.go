@@ -15,8 +15,8 @@ type Packet struct {
 	N int
 	// Segment is the size of the datagrams that Data holds one after the other, of
 	// which the last may be shorter; 0 means that it holds one. WriteBatch of a
-	// [UDPConn] passes them to the kernel as one (UDP_SEGMENT), up to 64 of them and
-	// 65 507 bytes. ReadBatch sets it after UDPConn.SetGRO.
+	// [UDPConn] passes them to the kernel as one (UDP_SEGMENT); more than 64 of them or
+	// 65 507 bytes are sent one by one. ReadBatch sets it after UDPConn.SetGRO.
 	Segment int
 	// Truncated is set if the datagram was longer than Data.
 	Truncated bool

@@ -134,17 +134,19 @@ func (s *sockaddr) same(t *sockaddr) bool {
 // segmented reports whether the kernel shall cut message i.
 func (b *batch) segmented(i int) bool { return b.msgs[i].ControlLen() > 0 }
 
-// noSegments reports whether an error may mean that the device or the path does not
-// take segments: before Linux 6.11 a device that does not compute checksums answers
-// EIO, and a datagram that does not fit into a packet is EINVAL or EMSGSIZE.
+// noSegments reports whether an error may mean that the kernel does not take these
+// segments: EIO is that of a device that does not compute checksums (before Linux 6.11),
+// EINVAL that of too many or too large ones, EMSGSIZE that of too many bytes.
 func noSegments(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EMSGSIZE)
 }
 
 // sendEach sends the datagrams of packets to one address one by one and counts the
-// packets in done. From then on the socket joins none.
+// packets in done. If they were joined, the socket joins none from then on.
 func (c *datagrams) sendEach(packets []Packet, to sockaddr, done *int) error {
-	c.noJoin.Store(true)
+	if len(packets) > 1 {
+		c.noJoin.Store(true)
+	}
 	for i := range packets {
 		for q := range packets[i].segments {
 			if _, err := c.sendTo(q.Data, &to, "sendmmsg"); err != nil {

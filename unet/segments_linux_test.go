@@ -194,6 +194,31 @@ func TestBatchesThatCannotBeJoined(t *testing.T) {
 	})
 }
 
+// TestSegmentsThatTheKernelRefuses sends more segments, and more bytes, than it takes in
+// one message: they are sent one by one.
+func TestSegmentsThatTheKernelRefuses(t *testing.T) {
+	s := newSystem(t, unet.ModePlain)
+	for _, total := range []int{20_000, 70_000} {
+		size := total / 200 // the kernel takes 64 or 128
+		if total > 65_507 {
+			size = 1400
+		}
+		in, out := listenPacket(t, s, "udp4").(*unet.UDPConn), listenPacket(t, s, "udp4").(*unet.UDPConn)
+		_ = in.SetReadBuffer(4 << 20)
+		_ = in.SetReadDeadline(time.Now().Add(patience))
+		data := numberedBytes(total)
+		if n, err := out.WriteBatch([]unet.Packet{{Data: data, Segment: size, Addr: in.LocalAddr().(*net.UDPAddr).AddrPort()}}); n != 1 || err != nil {
+			t.Fatalf("%d bytes: %d, %v", total, n, err)
+		}
+		p := make([]byte, 1<<16)
+		for rest := data; len(rest) > 0; rest = rest[min(size, len(rest)):] {
+			if n, err := in.Read(p); err != nil || !bytes.Equal(p[:n], rest[:min(size, len(rest))]) {
+				t.Fatalf("%d bytes: %d, or others, %v", total, n, err)
+			}
+		}
+	}
+}
+
 // TestBatchStopsAtAnError sends a batch of which one packet has no address.
 func TestBatchStopsAtAnError(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
