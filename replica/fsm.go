@@ -143,7 +143,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		clear(jobs)
 	}
 	for _, l := range logs {
-		if l.Type != raft.LogCommand || f.planted == plantSkip && l.Index%7 == 0 {
+		if l.Type != raft.LogCommand || f.planted == plantSkip && f.leading.Load() == nil && l.Index%7 == 0 {
 			continue
 		}
 		data := l.Data

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestPlantedBugs plants bugs in all nodes. The judges of TestChaos, or the checksums of the
+// nodes themselves, must find each of them.
+func TestPlantedBugs(t *testing.T) {
+	for name, p := range map[string]plant{"acknowledge before a majority": plantEarly, "skip an entry": plantSkip, "apply twice": plantTwice} {
+		t.Run(name, func(t *testing.T) {
+			c := plantedCluster(t, 3, Options{}, p)
+			acked := 0
+			leader := c.leader()
+			db := open(t, leader, "db")
+			execAll(t, db, "CREATE TABLE t(x)")
+			if p == plantEarly {
+				for _, n := range c.followers() {
+					c.stop(n.ID())
+				}
+			}
+			for i := range 30 {
+				if _, err := db.ExecContext(t.Context(), "INSERT INTO t VALUES(?)", i); err != nil {
+					break
+				}
+				acked++
+			}
+			switch p {
+			case plantEarly:
+				// Acknowledged without a majority: the others never get it.
+				c.stop(leader.ID())
+				for id := range c.addrs {
+					if id != leader.ID() {
+						c.start(id)
+					}
+				}
+				if got := value(t, open(t, c.leader(), "db"), "SELECT count(*) FROM t"); acked > 0 && got != fmt.Sprint(acked) {
+					return // commits are missing, as the judge of histories sees
+				}
+			default:
+				for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+					for _, n := range c.all() {
+						if n.metrics.Broken.Load() > 0 {
+							return // a node saw that its pages differ
+						}
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					err := c.leader().Verify(ctx)
+					cancel()
+					if err != nil {
+						return
+					}
+					if _, err := db.ExecContext(t.Context(), "INSERT INTO t VALUES(1)"); err != nil {
+						return
+					}
+				}
+			}
+			t.Errorf("nothing was found after %d commits", acked)
+		})
+	}
+}
+
+// TestPlantedStaleRead: a deposed leader that does not ask the others answers with what is
+// no longer true. The same read without the bug is refused.
+func TestPlantedStaleRead(t *testing.T) {
+	for _, p := range []plant{plantStale, plantNone} {
+		t.Run(fmt.Sprint(p), func(t *testing.T) {
+			c := plantedCluster(t, 3, Options{}, p)
+			leader := c.leader()
+			db := open(t, leader, "db")
+			execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES('old')")
+			stale := leader.leading.Load()
+			must(t, leader.Transfer(t.Context(), ""))
+			until(t, "another leader", func() bool {
+				for _, n := range c.all() {
+					if n != leader && n.leading.Load() != nil && n.writable() == nil {
+						_, err := open(t, n, "db").ExecContext(t.Context(), "UPDATE t SET x='new'")
+						return err == nil
+					}
+				}
+				return false
+			})
+			leader.leading.Store(stale) // it has not heard of its successor yet
+			err := leader.verify()
+			if (err == nil) != (p == plantStale) {
+				t.Errorf("a read on the deposed leader: %v", err)
+			}
+			leader.leading.Store(nil)
+		})
+	}
+}
+
+// TestPlantedRollback: frames of a refused commit that reach the file are noticed.
+func TestPlantedRollback(t *testing.T) {
+	c := plantedCluster(t, 3, Options{}, plantRollback)
+	leader := c.leader()
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
+	ids := c.followers()
+	for _, n := range ids {
+		c.stop(n.ID())
+	}
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO t VALUES(2)"); err == nil {
+		t.Fatal("a commit without a majority")
+	}
+	name := leader.ID()
+	c.stop(name)
+	for _, n := range ids {
+		c.start(n.ID())
+	}
+	next := c.leader()
+	execAll(t, open(t, next, "db"), "INSERT INTO t VALUES(3)")
+	n := c.start(name)
+	until(t, "the node has noticed the frames", func() bool {
+		d, err := n.named("db")
+		if err != nil {
+			return false
+		}
+		_, _ = d.usable()
+		return n.metrics.Broken.Load() > 0 || n.recovered.Load() && n.metrics.Fetched.Load() > 0
+	})
+}
