@@ -81,8 +81,16 @@ var (
 var (
 	pebble = suite{
 		name: "pebble", module: "github.com/cockroachdb/pebble/v2@v2.1.7",
-		pkgs: []string{"./vfs", "./wal", "./record", "./objstorage/objstorageprovider", "./sstable", "."}, args: []string{"-test.short"},
+		pkgs: []string{"./vfs", "./wal", "./record", "./objstorage/objstorageprovider", "./sstable"}, args: []string{"-test.short"},
 		judges: "ufile", limit: 5 * time.Minute, brief: justRing, few: 2,
+	}
+	// The others keep their database in memory, and take hours where processors are few.
+	pebbleDB = suite{
+		name: "pebble database", module: pebble.module, pkgs: []string{"."},
+		args: []string{"-test.short", "-test.run=^Test(BasicReads|IteratorErrors|FileCacheClockPro|IngestIdempotence|" +
+			"IngestFileNumReuseCrash|CheckLevelsBasics|OpenAlreadyLocked|OpenCloseOpenClose|TwoWALReplayCorrupt|Peek|" +
+			"MkdirAllAndSyncParents|OptionsParse)$"},
+		judges: "ufile", limit: 5 * time.Minute,
 	}
 	bbolt = suite{
 		name: "bbolt", module: "go.etcd.io/bbolt@v1.4.3",
@@ -96,6 +104,13 @@ var (
 		name: "badger", module: "github.com/dgraph-io/badger/v4@v4.8.0",
 		pkgs: []string{"./table", "./y"}, args: []string{"-test.short"}, judges: "ufile", limit: 5 * time.Minute,
 	}
+	// All of them take five minutes in each mode. These are about its files: the log of
+	// values, the manifest, opening again.
+	badgerDB = suite{
+		name: "badger database", module: badger.module, pkgs: []string{"."},
+		args:   []string{"-test.short", "-test.run=^Test(Value|DynamicValueThreshold|Manifest|Overlapping|Truncat|Read|Sync|Penultimate|Persist|Reopen)"},
+		judges: "ufile", limit: 5 * time.Minute,
+	}
 	logs = []suite{
 		{name: "raft snapshots", module: "github.com/hashicorp/raft@v1.7.3", pkgs: []string{"."}, args: []string{"-test.run=^Test(FileS|Discard)"}, judges: "ufile", limit: 2 * time.Minute},
 		{name: "raft-wal", module: "github.com/hashicorp/raft-wal@v0.4.2", pkgs: []string{".", "./fs", "./segment"}, judges: "ufile", limit: 2 * time.Minute},
@@ -105,7 +120,7 @@ var (
 
 // all are the suites that the table of differences may speak of.
 var all = append(append(append([]suite{
-	goOS, goNet, goHTTP, goTLS, goRPC, grpc, xnet, raft, quic, cmux, ssh, fasthttp, pebble, bbolt, goleveldb, badger,
+	goOS, goNet, goHTTP, goTLS, goRPC, grpc, xnet, raft, quic, cmux, ssh, fasthttp, pebble, pebbleDB, bbolt, goleveldb, badger, badgerDB,
 }, websockets...), muxes...), logs...)
 
 func TestGoOS(t *testing.T)       { judge(t, goOS) }
@@ -122,10 +137,10 @@ func TestWebSockets(t *testing.T) { judgeEach(t, websockets) }
 func TestSSH(t *testing.T)        { judge(t, ssh) }
 func TestMuxes(t *testing.T)      { judgeEach(t, muxes) }
 func TestFastHTTP(t *testing.T)   { judge(t, fasthttp) }
-func TestPebble(t *testing.T)     { judge(t, pebble) }
+func TestPebble(t *testing.T)     { judgeEach(t, []suite{pebble, pebbleDB}) }
 func TestBbolt(t *testing.T)      { judge(t, bbolt) }
 func TestGoLevelDB(t *testing.T)  { judge(t, goleveldb) }
-func TestBadger(t *testing.T)     { judge(t, badger) }
+func TestBadger(t *testing.T)     { judgeEach(t, []suite{badger, badgerDB}) }
 func TestLogs(t *testing.T)       { judgeEach(t, logs) }
 
 func judgeEach(t *testing.T, suites []suite) {
