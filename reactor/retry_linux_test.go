@@ -294,9 +294,7 @@ func TestAnswersCancelled(t *testing.T) {
 // TestClockThatIsSet sets the clock under a timerfd: its reader has to learn of that
 // (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
 func TestClockThatIsSet(t *testing.T) {
-	if os.Getenv(ringtest.LaneEnv) == "" || os.Getuid() != 0 {
-		t.Skip("sets the clock: in a virtual machine of its own only, as root")
-	}
+	ringtest.NeedMachine(t, "sets the clock")
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		fd, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_CLOEXEC)
 		if err != nil {

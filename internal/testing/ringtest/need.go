@@ -46,6 +46,16 @@ func NeedTree(t testing.TB) {
 	}
 }
 
+// NeedMachine skips a test that changes the whole machine, except in a kernel lane as
+// root. The lane names the tests that it let run, by what they log.
+func NeedMachine(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv(LaneEnv) == "" || os.Getuid() != 0 {
+		t.Skipf("%s: only in a virtual machine, as root (make kernels)", what)
+	}
+	t.Logf("%s: only in a virtual machine", what)
+}
+
 // AsksNoKernel skips, in a kernel lane, a long test of what is simulated or only
 // computed: other kernels have no other answer to it, and emulation makes it
 // several times as long.

@@ -101,7 +101,7 @@ func (l *lane) printResult(name string, r vm.Result, live bool) {
 	}
 	took := r.Took.Round(time.Millisecond).Seconds()
 	if r.OK() {
-		fmt.Fprintf(l.out, "ok  \t%s\t%.3fs%s\n", name, took, skipped(r.Output))
+		fmt.Fprintf(l.out, "ok  \t%s\t%.3fs%s\n", name, took, remarks(r.Output))
 		return
 	}
 	if !live {
@@ -114,18 +114,32 @@ func (l *lane) printResult(name string, r vm.Result, live bool) {
 	fmt.Fprintf(l.out, "FAIL\t%s\t%.3fs\t%s\n", name, took, why)
 }
 
-// skipped counts the skips in verbose test output.
-func skipped(out []byte) string {
-	n := 0
-	for line := range bytes.Lines(out) {
-		if bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("--- SKIP")) {
-			n++
+// remarks counts the skips in verbose test output, and names the tests that run in a
+// virtual machine only (ringtest.NeedMachine).
+func remarks(out []byte) string {
+	skips, test := 0, ""
+	var all, here []string
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimSpace(line)
+		switch name, ok := strings.CutPrefix(line, "=== RUN "); {
+		case ok:
+			test = strings.TrimSpace(name)
+		case strings.HasPrefix(line, "--- SKIP"):
+			skips++
+		case strings.HasSuffix(line, ": only in a virtual machine"):
+			here = append(here, test)
 		}
 	}
-	if n == 0 {
+	if skips > 0 {
+		all = append(all, fmt.Sprintf("%d skipped", skips))
+	}
+	if len(here) > 0 {
+		all = append(all, "only here: "+strings.Join(here, ", "))
+	}
+	if len(all) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\t(%d skipped)", n)
+	return "\t(" + strings.Join(all, "; ") + ")"
 }
 
 // failures leaves out of verbose test output the lines that only say that a

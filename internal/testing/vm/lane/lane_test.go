@@ -103,10 +103,14 @@ FAIL
 	if got := string(failures([]byte(verboseOutput))); got != want {
 		t.Errorf("got:\n%s", got)
 	}
-	if got := skipped([]byte(verboseOutput)); got != "\t(2 skipped)" {
+	if got := remarks([]byte(verboseOutput)); got != "\t(2 skipped)" {
 		t.Errorf("got %q", got)
 	}
-	if got := skipped([]byte("PASS\n")); got != "" {
+	const clock = "=== RUN   TestClock\n    a_test.go:4: sets the clock: only in a virtual machine\n--- PASS: TestClock (0.00s)\n"
+	if got := remarks([]byte(clock)); got != "\t(only here: TestClock)" {
+		t.Errorf("got %q", got)
+	}
+	if got := remarks([]byte("PASS\n")); got != "" {
 		t.Errorf("got %q", got)
 	}
 }
