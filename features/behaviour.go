@@ -40,62 +40,62 @@ func (h *host) have(b *behaviour) error {
 	return h.ask(b.name, b.since, func(facts) error { return b.try(h) })
 }
 
-// HaveMultishotPoll tells whether one entry polls a file again and again.
+// HaveMultishotPoll reports whether one entry polls a file again and again.
 // (Linux 5.13)
 func HaveMultishotPoll() error { return kernel.have(multishotPoll) }
 
-// HaveMultishotAccept tells whether one entry accepts many connections.
+// HaveMultishotAccept reports whether one entry accepts many connections.
 // (Linux 5.19)
 func HaveMultishotAccept() error { return kernel.have(multishotAccept) }
 
-// HaveMultishotRecv tells whether one entry receives again and again into
+// HaveMultishotRecv reports whether one entry receives again and again into
 // provided buffers. (Linux 6.0)
 func HaveMultishotRecv() error { return kernel.have(multishotRecv) }
 
-// HaveMultishotTimeout tells whether one timeout fires several times. (Linux
+// HaveMultishotTimeout reports whether one timeout fires several times. (Linux
 // 6.4)
 func HaveMultishotTimeout() error { return kernel.have(multishotTimeout) }
 
-// HaveBufRing tells whether provided buffers can be shared through a ring.
+// HaveBufRing reports whether provided buffers can be shared through a ring.
 // (Linux 5.19)
 func HaveBufRing() error { return kernel.have(bufferRing) }
 
-// HaveBufRingKernelMemory tells whether the kernel allocates the memory of
+// HaveBufRingKernelMemory reports whether the kernel allocates the memory of
 // a buffer ring. (Linux 6.4)
 func HaveBufRingKernelMemory() error { return kernel.have(bufferRingKernel) }
 
-// HaveBufRingIncremental tells whether a provided buffer can be used piece
+// HaveBufRingIncremental reports whether a provided buffer can be used piece
 // by piece. (Linux 6.12)
 func HaveBufRingIncremental() error { return kernel.have(bufferRingInc) }
 
-// HaveBundle tells whether one send takes, or one receive fills, several
+// HaveBundle reports whether one send takes, or one receive fills, several
 // provided buffers. (Linux 6.10)
 func HaveBundle() error { return kernel.have(bundle) }
 
-// HaveSendZC tells whether a socket of the Internet family can be sent to
+// HaveSendZC reports whether a socket of the Internet family can be sent to
 // without a copy. (Linux 6.0) The kernel may still copy, for example on the
 // loopback.
 func HaveSendZC() error { return kernel.have(sendZC) }
 
-// HaveSendVectorized tells whether SEND takes several buffers. (Linux 6.17)
+// HaveSendVectorized reports whether SEND takes several buffers. (Linux 6.17)
 func HaveSendVectorized() error { return kernel.have(sendVectorized) }
 
-// HaveDeferTaskrun tells whether a ring of one thread can process completions
+// HaveDeferTaskrun reports whether a ring of one thread can process completions
 // when that thread waits for them only. (Linux 6.1)
 func HaveDeferTaskrun() error { return kernel.have(deferTaskrun) }
 
-// HaveSQPoll tells whether this process may have a kernel thread that submits.
+// HaveSQPoll reports whether this process may have a kernel thread that submits.
 // (Linux 5.11; before, and without a capability before 5.13, it is forbidden)
 func HaveSQPoll() error { return kernel.have(sqPoll) }
 
-// HaveMsgRing tells whether a ring can post a completion in another. (Linux
+// HaveMsgRing reports whether a ring can post a completion in another. (Linux
 // 5.18)
 func HaveMsgRing() error { return kernel.have(msgRing) }
 
-// HaveSockOpt tells whether socket options can be read and set through
+// HaveSockOpt reports whether socket options can be read and set through
 // URING_CMD. (Linux 6.7)
 func HaveSockOpt() error { return kernel.have(sockOpt) }
 
-// HaveNopInject tells whether a no-op completes with a result that the caller
+// HaveNopInject reports whether a no-op completes with a result that the caller
 // chose, which tests use. (Linux 6.10)
 func HaveNopInject() error { return kernel.have(nopInject) }

@@ -61,23 +61,23 @@ func (c *cause) forbidden(by Policy, reason, remedy string) error {
 	return &ForbiddenError{Feature: nameIOURing, Policy: by, Reason: reason, Remedy: remedy, Cause: c.err}
 }
 
-// reached says that io_uring_enter got to the kernel's own check of the
-// descriptor, so that the kernel has io_uring and nothing stops that call.
+// reached reports whether io_uring_enter got to the kernel's own check of the
+// descriptor, which means that the kernel has io_uring and no filter refuses that call.
 func (c *cause) reached() bool { return c.entered == syscall.EBADF }
 
-// filtered says that io_uring_enter was answered by something else than the
-// kernel, which never refuses it for lack of permission. ENOSYS proves nothing.
+// filtered reports whether io_uring_enter was refused by a filter: the kernel itself
+// never refuses it for lack of permission. ENOSYS proves nothing.
 func (c *cause) filtered() bool {
 	return c.entered == syscall.EPERM || c.entered == syscall.EACCES
 }
 
-// seccomp says that a filter is on.
+// seccomp reports whether a filter is on.
 func (c *cause) seccomp() bool { return c.env.Seccomp != nil && *c.env.Seccomp != 0 }
 
-// builtIn says that the running kernel has io_uring: it shows the sysctl, or
+// builtIn reports whether the running kernel has io_uring: it shows the sysctl, or
 // one of its calls was reached, or it is of an age at which only a rare
-// configuration leaves it out. A filter hides everything else, so here, where
-// it is about a cause and not about a feature, the version has a say.
+// configuration leaves it out. A filter hides everything else, so the version
+// is used here, for a cause and not for a feature.
 func (c *cause) builtIn() bool {
 	if c.env.Disabled != nil || c.reached() {
 		return true
@@ -144,11 +144,11 @@ func (c *cause) bySeccomp() error {
 }
 
 func (c *cause) byModule() error {
-	who := "a security module"
+	module := "a security module"
 	if names := refusers(c.env.LSMs); names != "" {
-		who = "a security module (" + names + ")"
+		module = "a security module (" + names + ")"
 	}
-	reason := fmt.Sprintf("io_uring_setup answers %s and neither kernel.io_uring_disabled nor seccomp explains it: probably %s", errnoName(c.errno), who)
+	reason := fmt.Sprintf("io_uring_setup answers %s and neither kernel.io_uring_disabled nor seccomp explains it: probably %s", errnoName(c.errno), module)
 	if c.env.Context != "" {
 		reason += fmt.Sprintf(", which runs this process as %q", c.env.Context)
 	}
@@ -157,7 +157,7 @@ func (c *cause) byModule() error {
 
 // noMemory explains ENOMEM. Rings are charged to the limit on locked memory
 // before Linux 5.12 and, as seen on 6.18 but not on 6.12, again on newer
-// kernels, whatever IORING_FEAT_NATIVE_WORKERS says.
+// kernels, with or without IORING_FEAT_NATIVE_WORKERS.
 func (c *cause) noMemory() error {
 	if !binding(&c.env) {
 		return &inconclusiveError{nameIOURing, c.err}

@@ -10,14 +10,14 @@
 //   - nil: yes.
 //   - It matches [errors.ErrUnsupported]: the kernel, or the operating system,
 //     lacks it. The message names the first Linux that has it.
-//   - It matches [ErrForbidden]: a policy says no. The [ForbiddenError] says
-//     which, and what to change: a sysctl, the option of a container runtime
+//   - It matches [ErrForbidden]: a policy forbids it. The [ForbiddenError] names
+//     the policy and what to change: a sysctl, the option of a container runtime
 //     or service manager, a limit.
-//   - Anything else: inconclusive. The process ran out of descriptors or
-//     memory, say; ask again later.
+//   - Anything else: inconclusive, for example because the process ran out of
+//     descriptors or memory. Ask again later.
 //
-// The first three are kept for the life of the process, except that an answer
-// about the limit on locked memory is asked again, as others may free some. A
+// The first three are cached for the life of the process, except answers about the limit on
+// locked memory, which other processes may change. A
 // probe opens at most a few rings, for less than a millisecond as a rule, and
 // nothing is left behind. All functions may be called concurrently, on every
 // operating system; outside of Linux they answer errors.ErrUnsupported.
@@ -42,7 +42,7 @@
 // # IOPOLL
 //
 // There is no probe for polled I/O: it depends on the device and its driver's
-// parameters, and only a read from that device tells. [HaveSetup] tells whether
+// parameters, and only a read from that device shows it. [HaveSetup] reports whether
 // the kernel knows the flag.
 package features
 

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrForbidden is matched by the error of a probe when the kernel could, but a
-// policy says no: a sysctl, a seccomp filter, a security module, a limit, or
+// policy forbids it: a sysctl, a seccomp filter, a security module, a limit, or
 // the variable RINGSIDE_BACKEND. The error is a [*ForbiddenError].
 var ErrForbidden = errors.New("io_uring is forbidden by policy")
 
@@ -30,7 +30,7 @@ const (
 	PolicyEnvironment Policy = "environment" // RINGSIDE_BACKEND=plain
 )
 
-// ForbiddenError says what forbids a feature and how to allow it. It matches
+// ForbiddenError reports what forbids a feature and how to allow it. It matches
 // [ErrForbidden], and never [errors.ErrUnsupported].
 type ForbiddenError struct {
 	Feature string // "io_uring", or a part of it
@@ -54,7 +54,7 @@ func (e *ForbiddenError) Error() string {
 // Is reports whether target is ErrForbidden.
 func (e *ForbiddenError) Is(target error) bool { return target == ErrForbidden }
 
-// UnsupportedError says that the kernel, or the operating system, lacks a
+// UnsupportedError reports that the kernel, or the operating system, lacks a
 // feature. It matches [errors.ErrUnsupported].
 type UnsupportedError struct {
 	Feature string
@@ -85,7 +85,7 @@ func (e *UnsupportedError) Is(target error) bool { return target == errors.ErrUn
 // Unwrap returns the cause.
 func (e *UnsupportedError) Unwrap() error { return e.Cause }
 
-// inconclusiveError is an answer that says nothing about the feature.
+// inconclusiveError is an error that does not tell whether the feature exists.
 type inconclusiveError struct {
 	feature string
 	cause   error

@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// HaveIOURing tells whether a ring can be opened and used: setup, a no-op
+// HaveIOURing reports whether a ring can be opened and used: setup, a no-op
 // through the queues, and the opcode probe. (Linux 5.6)
 func HaveIOURing() error { return kernel.haveIOURing() }
 
@@ -24,7 +24,7 @@ func (h *host) haveIOURing() error {
 	return err
 }
 
-// switchedOff answers for the user who wants no io_uring.
+// switchedOff returns the error for a user that has switched io_uring off.
 func (h *host) switchedOff() error {
 	if h.getenv(EnvBackend) != ModePlain.String() {
 		return nil
@@ -82,7 +82,7 @@ func newHost() *host {
 	return h
 }
 
-// queried returns what the kernel says of itself without a ring, nil before
+// queried returns the answer of [uring.Query], nil before
 // Linux 6.18.
 func (h *host) queried() *uring.KernelInfo {
 	h.asked.Do(func() {
@@ -136,7 +136,7 @@ func firstError(errs ...error) error {
 }
 
 // ask answers for one feature, once. The question is asked on a usable host
-// only; elsewhere the answer says why it is not.
+// only; elsewhere the answer is the reason why it is not.
 func (h *host) ask(feature, since string, question func(facts) error) error {
 	f, err := h.usable()
 	if err != nil {

@@ -25,7 +25,7 @@ type Report struct {
 	Policy Policy `json:"policy,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
 
-	// Pointers are nil where nobody knows.
+	// Pointers are nil for what is not known.
 	Disabled       *int     `json:"io_uring_disabled"` // sysctl, since Linux 6.6
 	Group          *int     `json:"io_uring_group"`    // sysctl, -1 for none
 	Seccomp        *int     `json:"seccomp"`           // 0 off, 1 strict, 2 filter
@@ -72,7 +72,7 @@ const (
 type Memlock struct {
 	Soft *int64 `json:"soft"`
 	Hard *int64 `json:"hard"`
-	// Exempt says that the process has CAP_IPC_LOCK on the host, so that the
+	// Exempt reports that the process has CAP_IPC_LOCK on the host, so that the
 	// limit does not bind it. Root of another user namespace is bound.
 	Exempt bool `json:"exempt"`
 }
@@ -197,7 +197,7 @@ func (h *host) tables(r *Report) {
 	}
 }
 
-// known adds what the kernel says of itself where a policy stands before it.
+// known adds what [uring.Query] answers where a policy forbids the feature.
 func (e Entry) known(info *uring.KernelInfo, has func() bool) Entry {
 	if e.Answer == Forbidden && info != nil {
 		e.Known = new(has())

@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// HaveOp tells whether the kernel's opcode probe lists the opcode.
+// HaveOp reports whether the kernel's opcode probe lists the opcode.
 func HaveOp(op uring.Op) error { return kernel.haveOp(op) }
 
 func (h *host) haveOp(op uring.Op) error {
@@ -26,7 +26,7 @@ func (h *host) haveOp(op uring.Op) error {
 	})
 }
 
-// HaveFeature tells whether setup answers with all of the feature bits. Without
+// HaveFeature reports whether setup answers with all of the feature bits. Without
 // any it is [HaveIOURing].
 func HaveFeature(f uring.Features) error { return kernel.haveFeature(f) }
 
@@ -54,7 +54,7 @@ func (h *host) each(mask uint64, known []bit, kind string, question func(bit) fu
 	return nil
 }
 
-// HaveSetup tells whether the kernel knows all of the setup flags. It does not
+// HaveSetup reports whether the kernel knows all of the setup flags. It does not
 // tell whether it accepts them together: see [uring.Options.SetupFlags]. That
 // SETUP_IOPOLL is known does not mean that a device has queues to poll, which
 // only I/O on that device tells.
@@ -139,7 +139,7 @@ func (h *host) tryAttach(o uring.Options) error {
 	})
 }
 
-// HaveEnter tells whether io_uring_enter(2) knows all of the flags.
+// HaveEnter reports whether io_uring_enter(2) knows all of the flags.
 func HaveEnter(f uring.EnterFlags) error { return kernel.haveEnter(f) }
 
 func (h *host) haveEnter(want uring.EnterFlags) error {
@@ -180,7 +180,7 @@ func (h *host) tryRegisteredRing() error {
 	})
 }
 
-// HaveRegister tells whether the kernel knows the register operation. An
+// HaveRegister reports whether the kernel knows the register operation. An
 // operation may still lack what it needs, such as a device or a part of the
 // kernel that was left out.
 func HaveRegister(op uring.RegisterOp) error { return kernel.haveRegister(op) }

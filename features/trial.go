@@ -22,7 +22,7 @@ type trial struct {
 	ring    *uring.Ring
 	until   time.Time
 	live    map[uint64]bool // operations whose last completion has not come
-	waiting []uring.CQE     // completions that nobody has asked for yet
+	waiting []uring.CQE     // completions that no caller has asked for yet
 	held    []any           // what the kernel may still touch
 	files   files           // descriptors to close at the end
 	results map[uint64]bool // operations whose results are descriptors

@@ -48,9 +48,9 @@ type BufRingOptions struct {
 // BufRing is a group of buffers from which the kernel takes one when data
 // arrives. Unless the options name memory, the buffers live until Close. A buffer
 // is the kernel's from Recycle and Publish until a completion names it, then
-// the caller's until it is recycled. Not safe for concurrent use, but its user
-// need not be the one who submits; Available and Close enter the kernel, which
-// with SingleIssuer is for the issuing thread. (5.19)
+// the caller's until it is recycled. It is not safe for concurrent use, but the
+// goroutine that uses it need not be the one that submits. Available and Close enter the
+// kernel, which with SingleIssuer only the issuing thread may do. (5.19)
 type BufRing struct {
 	ring  *Ring
 	opts  BufRingOptions

@@ -18,7 +18,7 @@ import (
 var ErrInFlight = errors.New("uring: the ring is closed, and the kernel may still use the memory of operations that were in flight: keep it reachable")
 
 // How long Close waits: cancelSpan for completions of what was cancelled, then up to
-// closeSpan for the kernel to let go of everything.
+// closeSpan until the kernel has released everything.
 const (
 	cancelSpan = 100 * time.Millisecond
 	closeSpan  = 5 * time.Second

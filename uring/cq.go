@@ -189,8 +189,7 @@ func secondHalf(x CQE) [2]uint64 {
 	return [2]uint64{x.UserData, words(uint32(x.Res), uint32(x.Flags))}
 }
 
-// release gives the places before head back to the kernel, but for those that
-// are held back.
+// release returns the slots before head to the kernel, except the deferred ones.
 func (c *cq) release(head uint32) {
 	if head != c.next {
 		c.deferred = min(c.deferred+head-c.next, c.deferMost)

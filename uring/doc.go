@@ -24,9 +24,8 @@
 // force what they receive onto the heap, so that a moving goroutine stack
 // cannot leave the kernel with a stale address, but they hold no reference:
 // a ring does not know which of its entries are still in flight. The packages
-// above (reactor, ufile, unet) enforce the rule; here it is yours. [Ring.Close] ends
-// what is in flight and says when it could not. Small
-// structures that the kernel copies when it takes the entry (iovecs, message
+// above (reactor, ufile, unet) enforce the rule; here it is yours. [Ring.Close] cancels
+// the operations in flight and returns [ErrInFlight] when it could not. Small structures that the kernel copies when it takes the entry (iovecs, message
 // headers, timespecs, socket addresses that are sent) are free after the call
 // that submitted the entry, on kernels with [FeatSubmitStable] (5.5); with
 // SQPOLL, after the completion.

@@ -58,7 +58,7 @@ type Timespec struct {
 // NewTimespec converts a duration.
 func NewTimespec(d time.Duration) Timespec { return Timespec(timespec(d)) }
 
-// OpenHow says how [SQE.OpenAt2] opens (struct open_how); see openat2(2).
+// OpenHow are the arguments of [SQE.OpenAt2] (struct open_how); see openat2(2).
 type OpenHow struct {
 	Flags   uint64 // O_ flags, as in open(2)
 	Mode    uint64 // of a file that is created, otherwise 0
@@ -69,8 +69,8 @@ type OpenHow struct {
 // the address of the word only: keep the word reachable until the completion.
 type FutexWaitv struct{ w abi.FutexWaitv }
 
-// NewFutexWaitv waits while *word is val. Flags are FUTEX2_ flags; the word has
-// 32 bits and the flag that says so is added.
+// NewFutexWaitv waits while *word is val. Flags are FUTEX2_ flags; the flag for a
+// word of 32 bits is added.
 func NewFutexWaitv(word *atomic.Uint32, val uint32, flags uint32) FutexWaitv {
 	return FutexWaitv{abi.FutexWaitv{Val: uint64(val), Uaddr: sys.Addr(word), Flags: flags | futex2Size32}}
 }

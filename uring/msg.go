@@ -72,8 +72,8 @@ type MultishotMsg struct {
 }
 
 // ParseMultishotMsg takes apart a buffer of which a multishot RECVMSG, armed
-// with m, filled len(p) bytes. It says false when p is too short for the room
-// that m reserves, which no kernel writes.
+// with m, filled len(p) bytes. It reports false when p is shorter than the
+// space that m reserves, which no kernel writes.
 func ParseMultishotMsg(p []byte, m *Msg) (MultishotMsg, bool) {
 	header := int(sys.Size[abi.RecvmsgOut]())
 	nameRoom, controlRoom := int(m.namelen), int(m.controllen)

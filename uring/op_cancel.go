@@ -20,15 +20,14 @@ const (
 // Cancel asks to end the operation with the given user data. The result is not
 // negative when it was found and cancelled (0; for a futex or waitid some
 // kernels count 1), ENOENT when not found, EALREADY when it had started and may
-// or may not end early. Whatever the result: the operation itself ends with its
-// own completion, and its memory is in use until then. Not even ENOENT says that
-// it has ended: kernels such as 6.1 overlook what a worker thread is just taking
-// up, so ask again while its completion is missing. What is cancelled
-// completes with ECANCELED; what was already running in a worker thread is
-// interrupted and completes with EINTR or, where the kernel forgets to translate
-// it (open), with 512 (ERESTARTSYS). Worker threads are interrupted by other
-// things, too: what nobody cancelled and failed so is to be submitted again.
-// (5.5)
+// or may not end early. Whatever the result, the operation itself ends with its
+// own completion, and its memory is in use until then. ENOENT does not mean that it has
+// ended: kernels such as 6.1 miss an operation that a worker thread is just starting, so
+// cancel again while its completion is missing. A cancelled operation completes with
+// ECANCELED. One that a worker thread was already running is interrupted and completes with
+// EINTR or, where the kernel does not translate it (open), with 512 (ERESTARTSYS). Worker
+// threads are interrupted for other reasons, too: submit an operation again that fails so
+// without a cancellation. (5.5)
 func (e *SQE) Cancel(userData uint64, flags CancelFlags) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1, Addr: userData, OpFlags: uint32(flags)}}

@@ -10,7 +10,7 @@ import (
 )
 
 // OpenAt is openat(2) relative to the directory dir or [AtCWD]. The result is
-// the descriptor; nothing closes it when nobody takes it. Add O_CLOEXEC to the
+// the descriptor, which the caller closes. Add O_CLOEXEC to the
 // flags. (5.6)
 func (e *SQE) OpenAt(dir int, path Path, flags int, mode uint32) *SQE {
 	e.there()

@@ -23,12 +23,11 @@ func (e *SQE) PollAdd(fd FD, events PollEvents) *SQE {
 }
 
 // PollMultishot is [SQE.PollAdd] that completes each time an event arrives,
-// until a completion without CQEMore. The first report is of the state that it
-// finds, later ones are edges: an event that nobody serves is not repeated, and
-// several that come together may share a completion. A full CQ may end it; arm
-// it again then. For reports that repeat, repeat [SQE.PollAdd], which always
-// reports the state that it finds: no kernel up to 6.18 accepts
-// IORING_POLL_ADD_LEVEL. (5.13)
+// until a completion without CQEMore. The first completion reports the state that
+// the poll finds. Later ones are edges: an event is not reported twice, and several that
+// arrive together may share a completion. A full CQ may end the poll; submit it again then.
+// For level-triggered reports submit [SQE.PollAdd] again each time: no kernel up to 6.18
+// accepts IORING_POLL_ADD_LEVEL. (5.13)
 func (e *SQE) PollMultishot(fd FD, events PollEvents) *SQE {
 	e.PollAdd(fd, events).raw.Len = abi.IORING_POLL_ADD_MULTI
 	return e

@@ -128,7 +128,7 @@ func (s *Siginfo) int(off int) int { return int(int32(binary.NativeEndian.Uint32
 // Signo returns SIGCHLD when a child was found, otherwise 0.
 func (s *Siginfo) Signo() int { return s.int(0) }
 
-// Code says how the child changed: CLD_EXITED (1), CLD_KILLED (2) and so on.
+// Code returns how the child changed: CLD_EXITED (1), CLD_KILLED (2) and so on.
 func (s *Siginfo) Code() int { return s.int(8) }
 
 // PID returns the child's process id.

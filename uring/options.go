@@ -13,7 +13,7 @@ import (
 const defaultEntries = 128
 
 // Options describe a ring. The zero value opens a plain ring of
-// 128 entries; each field adds what its comment says.
+// 128 entries; each field adds what its comment describes.
 type Options struct {
 	// Entries is the size of the SQ, rounded up to a power of two, at most
 	// 32768; 0 means 128.

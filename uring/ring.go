@@ -15,7 +15,7 @@ import (
 // submit first. Builders that are called on a nil entry panic with it.
 var ErrSQFull = errors.New("uring: submission queue full")
 
-// Ring is one io_uring. See the package comment for who may call what when.
+// Ring is one io_uring. The package comment describes which methods may be called concurrently.
 type Ring struct {
 	sq sq
 	cq cq
@@ -99,8 +99,8 @@ func (r *Ring) CQEntries() int { return int(r.cq.entries) }
 func (r *Ring) SQFlags() SQFlags { return SQFlags(r.sq.flags.Load()) }
 
 // CQOverflow returns how often Reap or a wait found that completions had
-// overflowed the CQ. The kernel keeps them ([FeatNoDrop]) and hands them over
-// then; a value that grows says that the CQ is too small. It belongs to the
+// overflowed the CQ. The kernel keeps them ([FeatNoDrop]) until then. A growing
+// value means that the CQ is too small. It belongs to the
 // completion side.
 func (r *Ring) CQOverflow() uint32 { return r.cq.overflows }
 

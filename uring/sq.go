@@ -118,8 +118,8 @@ func (r *Ring) submit(raw bool) (int, error) {
 	}
 }
 
-// enterNeeded, beside the flags for io_uring_enter(2), says that submitting
-// takes a call of it. It is no flag of the kernel's.
+// enterNeeded is set beside the flags for io_uring_enter(2) when submitting needs that
+// call. It is not a flag of the kernel.
 const enterNeeded = 1 << 31
 
 // publish shows the filled entries to the kernel. It returns how many the next

@@ -30,9 +30,9 @@ type WaitOptions struct {
 	// since.
 	NoSubmit  bool
 	Published int
-	// Brief says that submitting will not block, so that the scheduler need not
-	// know of it. A wait for Count completions is a second call then, which is
-	// left out when they are there. It counts only without times and
+	// Brief promises that submitting does not block, so that it is a raw system call,
+	// without entering the scheduler. The wait for Count completions is then a second
+	// call, which is skipped when they are there. Brief has no effect with a time or
 	// Registered.
 	Brief bool
 	// Timeout bounds the wait; 0 means none, a negative one is over at once.

@@ -34,7 +34,7 @@ func (h dueHeap) check(last uint64) error {
 		case d.t == nil:
 			return fmt.Errorf("watch: no timer at %d", i)
 		case d.t.index != i:
-			return fmt.Errorf("watch: the timer at %d says it is at %d", i, d.t.index)
+			return fmt.Errorf("watch: the timer at %d has the index %d", i, d.t.index)
 		case d.seq > last:
 			return fmt.Errorf("watch: a timer of number %d, of %d", d.seq, last)
 		case i > 0 && d.before(&h[(i-1)/2]):

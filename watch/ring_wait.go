@@ -93,7 +93,7 @@ func (b *ringBackend) sleep(timeout time.Duration) error {
 // over reports whether waiting on makes no sense.
 func (b *ringBackend) over() bool { return b.stray || b.waiting() > 0 }
 
-// enter submits what was shown and waits as o says.
+// enter submits what was shown and waits according to o.
 func (b *ringBackend) enter(o uring.WaitOptions) error {
 	o.NoSubmit, o.Published = true, b.shown
 	before := b.ring.Ready()
@@ -296,7 +296,7 @@ func (h *recheckList) ask() int {
 		return 0
 	}
 	n, errno := sys.PollNow(h.fds)
-	if errno != 0 { // no memory, or a signal: look again next turn
+	if errno != 0 { // no memory, or a signal: the next turn asks again
 		h.asked = 0
 		return 1
 	}
@@ -403,20 +403,20 @@ var newestFirst = sync.OnceValue(func() bool {
 		return false
 	}
 	defer r.Close()
-	var bells []*sys.FD
+	var wakeups []*sys.FD
 	for i := range uint64(2) {
 		wakeup, err := sys.EventFD()
 		if err != nil {
 			return false
 		}
 		defer wakeup.Close()
-		bells = append(bells, wakeup)
+		wakeups = append(wakeups, wakeup)
 		r.SQE().PollAdd(uring.Fd(wakeup.Int()), uring.PollEvents(Read)).SetUserData(i)
 	}
-	if n, err := r.Submit(); n != len(bells) || err != nil {
+	if n, err := r.Submit(); n != len(wakeups) || err != nil {
 		return false
 	}
-	for _, wakeup := range bells {
+	for _, wakeup := range wakeups {
 		sys.Signal(wakeup)
 	}
 	var c [2]uring.CQE

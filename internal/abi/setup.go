@@ -160,5 +160,5 @@ type RegWait struct {
 	Pad2        [2]uint64
 }
 
-// IORING_REG_WAIT_TS says that RegWait.Ts is set.
+// IORING_REG_WAIT_TS is set when RegWait.Ts is.
 const IORING_REG_WAIT_TS = 1 << 0

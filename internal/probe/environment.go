@@ -55,7 +55,7 @@ func (e *Environment) Has(capability uint) bool {
 
 // Exempt reports whether kernel.io_uring_disabled = 1 lets the process through:
 // with CAP_SYS_ADMIN on the host, or as a member of kernel.io_uring_group.
-// Inside of another user namespace neither can be told, and it says false.
+// Inside of another user namespace neither is known, and it reports false.
 func (e *Environment) Exempt() bool {
 	if !e.InitialUser {
 		return false

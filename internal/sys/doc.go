@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package sys is the one door to the kernel: io_uring_setup, io_uring_enter,
+// Package sys makes all system calls of the module: io_uring_setup, io_uring_enter,
 // io_uring_register, the memory they share with the process, and the few plain
 // calls that the fallbacks need. The use of unsafe and of golang.org/x/sys ends
 // here.
@@ -19,7 +19,7 @@
 // are therefore those that cannot block, whatever other processes do to the
 // descriptor, beyond locks that the kernel holds for a short time and faults of
 // the program's own memory. In particular, O_NONBLOCK is no reason: it belongs to
-// all who share the open file, and each of them can clear it. This is the list of
+// the open file, and every process that shares the file can clear it. This is the list of
 // all raw calls of the tree, with the function that makes each;
 // internal/testing/lint.TestRawCallsHaveReasons compares.
 //

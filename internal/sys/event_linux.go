@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Descriptors that become readable when something happens, for those who watch
-// them. All have close-on-exec set and do not block.
+// Descriptors that become readable when something happens. All have close-on-exec set
+// and do not block.
 
 // Counter opens an eventfd(2) that does not block its readers.
 func Counter() (*FD, error) {
@@ -154,7 +154,7 @@ func EventFD() (*FD, error) {
 }
 
 // Signal adds one to an eventfd, which ends a read of it. It does not block
-// before 2^64-2 signals that nobody read.
+// before 2^64-2 signals without a read.
 func Signal(fd *FD) {
 	one := [8]byte{1, 1} // not zero in either byte order
 	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, uintptr(fd.Int()), uintptr(SlicePointer(one[:])), 8)

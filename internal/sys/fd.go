@@ -13,8 +13,8 @@ import (
 var FDTrace func(fd int, open bool)
 
 // FD owns a descriptor of the process. It may be used from several goroutines;
-// Close takes effect once, and waits for nobody: the owner of an FD must know
-// that nobody uses it when it closes it.
+// Close takes effect once and does not wait: the owner must know that no
+// goroutine uses the FD any more.
 type FD struct {
 	raw    int
 	closed atomic.Bool

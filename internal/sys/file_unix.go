@@ -87,7 +87,7 @@ func TryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// Unlock gives back what [TryLock] took, although a child process may hold a copy
+// Unlock releases the lock of [TryLock], although a child process may hold a copy
 // of the descriptor.
 func Unlock(f *os.File) error { return flock(f, unix.LOCK_UN) }
 

@@ -22,7 +22,7 @@ func TryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// Unlock gives back what [TryLock] took.
+// Unlock releases the lock of [TryLock].
 func Unlock(f *os.File) error {
 	return windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, behindAll())
 }

@@ -6,7 +6,7 @@ package sys
 
 import "syscall"
 
-// RaceEnabled says that this is a build with the race detector; see race_on.go.
+// RaceEnabled reports whether this is a build with the race detector; see race_on.go.
 const RaceEnabled = false
 
 // Faulty reports whether this build asks [Faults] before each call. Without the race

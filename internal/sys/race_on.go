@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// RaceEnabled says that this is a build with the race detector, which then
+// RaceEnabled reports whether this is a build with the race detector, which then
 // also learns what the kernel does, and in which released buffers are poisoned.
 const RaceEnabled = true
 
@@ -75,7 +75,7 @@ func RaceBlind() { runtime.RaceDisable() }
 // RaceSee ends RaceBlind.
 func RaceSee() { runtime.RaceEnable() }
 
-// Poison overwrites memory that nobody may use any more.
+// Poison overwrites memory that was released.
 func Poison(p []byte) {
 	for i := range p {
 		p[i] = 0xdb

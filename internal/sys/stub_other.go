@@ -189,7 +189,7 @@ func PollNow([]PollFD) (int, syscall.Errno) { return 0, noSys }
 // KernelRelease returns "": there is no Linux kernel.
 func KernelRelease() string { return "" }
 
-// Tickless says no.
+// Tickless reports false.
 func Tickless() bool { return false }
 
 // faulty is not called: no build of another system is [Faulty].
