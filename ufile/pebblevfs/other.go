@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !linux
+
+// Package pebblevfs is vfs.Default on this system.
+package pebblevfs
+
+import (
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/ringside-io/ringside/ufile"
+)
+
+// New returns vfs.Default: package ufile has nothing faster here.
+func New(*ufile.System) vfs.FS { return vfs.Default }
