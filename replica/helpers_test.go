@@ -194,3 +194,7 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+func contextFor(t testing.TB) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), patience)
+}

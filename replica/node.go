@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -343,7 +342,8 @@ func (n *Node) start() error {
 type logWriter struct{ l *slog.Logger }
 
 func (w logWriter) Write(p []byte) (int, error) {
-	w.l.Warn(strings.TrimSpace(string(p)))
+	_, line, _ := strings.Cut(string(p), "raft: ")
+	w.l.Warn("raft: " + strings.TrimSpace(line))
 	return len(p), nil
 }
 
@@ -1031,5 +1031,3 @@ func (n *Node) change(ctx context.Context, f func(time.Duration) raft.Future) er
 		return &UncertainError{Err: ctx.Err()}
 	}
 }
-
-var _ io.Writer = logWriter{}

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -41,10 +42,11 @@ var (
 
 // sample is a measurement.
 type sample struct {
-	What     string  `json:"what"`
-	Round    int     `json:"round"`
-	Rate     float64 `json:"rate"`       // per second
-	P50, P99 float64 `json:",omitempty"` // microseconds
+	What  string  `json:"what"`
+	Round int     `json:"round"`
+	Rate  float64 `json:"rate"` // per second
+	P50   float64 `json:"p50"`  // microseconds
+	P99   float64 `json:"p99"`
 }
 
 func main() {
@@ -171,7 +173,8 @@ func openReplica(dir string) (system, error) {
 	}
 	s := new(ours)
 	for id, a := range peers {
-		n, err := replica.Open(replica.Options{ID: id, Dir: filepath.Join(dir, id), Listen: a, Peers: peers})
+		n, err := replica.Open(replica.Options{ID: id, Dir: filepath.Join(dir, id), Listen: a, Peers: peers,
+			Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
 		if err != nil {
 			return nil, err
 		}
