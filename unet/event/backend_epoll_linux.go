@@ -12,13 +12,6 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-const (
-	// pieces is how often one event receives, and acceptBatch accepts, before
-	// other connections have their turn.
-	pieces      = 16
-	acceptBatch = 64
-)
-
 // pollLoop drives a loop by readiness: a watch.Loop on epoll. Data is received
 // and sent by plain calls that do not block. Events are those of level-triggered
 // registrations, and a connection that nothing is wanted from has none, so that
@@ -105,34 +98,9 @@ func (l *pollLoop) ready(c *Conn, found watch.Events) {
 		l.markDirty(c)
 	}
 	if found&^watch.Write != 0 && k.watched&watch.Read != 0 {
-		l.receive(c)
+		l.receiveNow(c)
 	}
 	l.settleNow()
-}
-
-// receive gives to the handler what has arrived.
-func (l *pollLoop) receive(c *Conn) {
-	p := l.memory()
-	for range pieces {
-		n, errno := sys.SockRecv(c.link.fd, p, sys.MsgDontWait)
-		switch {
-		case errno == syscall.EINTR:
-			continue
-		case errno == syscall.EAGAIN:
-			return
-		case errno != 0:
-			l.broke(c, -int32(errno))
-			return
-		case n == 0:
-			l.broke(c, 0)
-			return
-		}
-		l.deliver(c, p[:n])
-		sys.Poison(p[:n])
-		if n < len(p) || c.link.held.queue.n > 0 {
-			return
-		}
-	}
 }
 
 // output implements driver.

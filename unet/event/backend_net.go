@@ -4,6 +4,7 @@ package event
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
@@ -25,6 +26,7 @@ type goroutines struct {
 	stop    chan struct{} // closed by the first shutdown
 	once    sync.Once
 	bufs    sync.Pool // of *[]byte
+	bulk    sync.Pool // of longer ones, for a connection that has filled one
 
 	mu    sync.Mutex
 	conns map[*Conn]struct{}
@@ -37,14 +39,26 @@ func (s *Server) startNet(address string) error {
 	if lc == nil {
 		lc = &net.ListenConfig{}
 	}
-	ln, err := lc.Listen(context.Background(), s.network, address)
-	if err != nil {
-		return err
+	ln := s.given
+	if ln == nil && s.network != "" {
+		var err error
+		if ln, err = lc.Listen(context.Background(), s.network, address); err != nil {
+			return err
+		}
 	}
 	g := &goroutines{server: s, ln: ln, stop: make(chan struct{}), conns: map[*Conn]struct{}{}}
 	g.bufs.New = func() any { b := make([]byte, s.opts.BufferSize); return &b }
-	s.addr, s.engine = ln.Addr(), g
-	g.wg.Go(g.accept)
+	g.bulk.New = func() any {
+		b := make([]byte, min(s.opts.largest, max(s.opts.WriteLimit, s.opts.BufferSize)))
+		return &b
+	}
+	s.engine = g
+	if ln != nil {
+		s.addr = ln.Addr()
+		g.wg.Go(g.accept)
+	} else {
+		g.wg.Go(func() { <-g.stop })
+	}
 	g.closeWhenDone(func() {})
 	return nil
 }
@@ -113,9 +127,62 @@ func exhausted(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
+func (g *goroutines) newConn(nc net.Conn, o ConnOptions) *Conn {
+	c := g.server.newConn(g, nc.LocalAddr().Network(), o)
+	c.link.nc, c.link.wake, c.link.cb = nc, make(chan struct{}, 1), new(sync.Mutex)
+	if o.Beside != nil {
+		c.link.cb = o.Beside.link.cb
+	}
+	if c.link.raw = nc; o.TLS != nil {
+		c.link.nc = tls.Client(nc, o.TLS)
+	}
+	return c
+}
+
+// handshake does TLS's handshake, if there is one, and reports whether the connection
+// is closed because of it.
+func (g *goroutines) handshake(c *Conn) (failed bool) {
+	t, ok := c.link.nc.(*tls.Conn)
+	if !ok {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
+	defer cancel()
+	err := t.HandshakeContext(ctx)
+	if err == nil {
+		c.shaken <- nil
+		return false
+	}
+	c.call(func() {
+		defer g.free(c)
+		c.mu.Lock()
+		c.state.closed = true
+		c.mu.Unlock()
+		c.handshakeFailed(err)
+	})
+	return true
+}
+
+// enroll implements engine.
+func (g *goroutines) enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
+	c := g.newConn(nc, o)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.leaving.Load() {
+		return nil, net.ErrClosed
+	}
+	g.conns[c] = struct{}{}
+	g.count.enrolled.Add(1)
+	g.count.open.Add(1)
+	g.wg.Go(func() { g.serve(c) })
+	return c, nil
+}
+
 func (g *goroutines) adopt(nc net.Conn) {
-	c := &Conn{server: g.server, back: g}
-	c.link.nc, c.link.wake = nc, make(chan struct{}, 1)
+	c := g.newConn(nc, ConnOptions{})
+	if config := g.server.opts.TLS; config != nil {
+		c.link.nc = tls.Server(nc, config)
+	}
 	g.mu.Lock()
 	g.conns[c] = struct{}{}
 	g.mu.Unlock()
@@ -189,7 +256,7 @@ func (g *goroutines) notify(c *Conn) {
 	case s.aborted:
 		_ = nc.SetDeadline(past) // Whoever is at it stops.
 	case c.out.busy:
-	case c.out.n > 0:
+	case c.out.n > 0 || len(c.out.finished) > 0:
 		c.out.busy = true
 		g.wg.Go(func() { g.write(c) })
 	default:
@@ -225,7 +292,7 @@ func flushed(c *Conn) {
 func (g *goroutines) write(c *Conn) {
 	locked := true
 	defer func() {
-		if !locked { // runtime.Goexit has ended OnWritable
+		if !locked { // runtime.Goexit has ended a callback
 			c.mu.Lock()
 		}
 		c.out.busy = false
@@ -234,22 +301,28 @@ func (g *goroutines) write(c *Conn) {
 		c.mu.Unlock()
 	}()
 	c.mu.Lock()
-	for c.out.n > 0 && !c.state.aborted {
-		p := c.out.front()
-		c.mu.Unlock()
-		n, err := c.link.nc.Write(p)
-		c.mu.Lock()
-		c.out.advance(n)
-		if err != nil {
-			c.fail(err)
-		}
-		if c.takeWritable() {
+	for (c.out.n > 0 || len(c.out.finished) > 0) && !c.state.aborted {
+		if p := c.out.front(); p != nil {
 			c.mu.Unlock()
-			locked = false
-			c.call(c.onWritable)
+			n, err := c.link.nc.Write(p)
 			c.mu.Lock()
-			locked = true
+			c.out.advance(n)
+			if err != nil {
+				c.fail(err)
+			}
 		}
+		writable := c.takeWritable()
+		if !writable && len(c.out.finished) == 0 {
+			continue
+		}
+		c.mu.Unlock()
+		locked = false
+		c.call(c.callFinished)
+		if writable {
+			c.call(c.onWritable)
+		}
+		c.mu.Lock()
+		locked = true
 	}
 }
 
@@ -286,6 +359,9 @@ func (g *goroutines) serve(c *Conn) {
 	}()
 	if !c.link.opened {
 		c.link.opened = true
+		if g.handshake(c) {
+			return
+		}
 		c.call(c.onOpen)
 	}
 	for {
@@ -306,9 +382,14 @@ func (g *goroutines) serve(c *Conn) {
 
 // read reads once and gives the handler what came.
 func (g *goroutines) read(c *Conn) {
-	p := g.bufs.Get().(*[]byte)
-	defer g.bufs.Put(p)
+	bufs := &g.bufs
+	if c.link.bulk {
+		bufs = &g.bulk
+	}
+	p := bufs.Get().(*[]byte)
+	defer bufs.Put(p)
 	n, err := c.link.nc.Read(*p)
+	c.link.bulk = n >= g.server.opts.BufferSize
 	if n > 0 {
 		g.deliver(c, (*p)[:n])
 		sys.Poison((*p)[:n])
@@ -398,12 +479,14 @@ func (g *goroutines) requestClose(c *Conn) {
 
 // finish closes a connection.
 func (g *goroutines) finish(c *Conn) {
+	c.call(c.failLent)
 	c.mu.Lock()
 	c.expiry = time.Time{}
 	err := c.reason()
 	c.mu.Unlock()
-	if t, ok := c.link.nc.(*net.TCPConn); ok && resets(err) {
+	if t, ok := c.link.raw.(*net.TCPConn); ok && resets(err) {
 		_ = t.SetLinger(0)
+		_ = t.Close()
 	}
 	defer g.free(c)
 	c.call(func() {
@@ -461,11 +544,11 @@ func (g *goroutines) fire(c *Conn, at time.Time) {
 
 func (g *goroutines) shutdown() {
 	g.once.Do(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
 		g.leaving.Store(true)
 		close(g.stop)
 		g.hurry() // It has taken no notice yet.
-		g.mu.Lock()
-		defer g.mu.Unlock()
 		for c := range g.conns {
 			_ = c.link.nc.SetReadDeadline(past)
 			c.link.signal()

@@ -34,6 +34,9 @@ const (
 	// peekFrom is the size of a batch after which the loop enters the kernel once
 	// more before it sleeps.
 	peekFrom = 4
+	// bulkFrom is how many full buffers in a row make a connection one that sends
+	// much.
+	bulkFrom = 4
 	// retryPause is the time before a call is repeated that failed for lack of
 	// memory.
 	retryPause = time.Millisecond
@@ -504,6 +507,7 @@ func (l *ringLoop) arrived(c *Conn, e uring.CQE, data []byte) {
 	}
 	if e.Res > 0 {
 		l.deliver(c, data)
+		l.noteFlow(k, len(data) == l.server.opts.BufferSize)
 		if k.armed && k.tid != l.tid && !k.canceling {
 			l.markDirty(c)
 		}
@@ -523,6 +527,28 @@ func (l *ringLoop) arrived(c *Conn, e uring.CQE, data []byte) {
 	}
 }
 
+// noteFlow notes whether a receive filled its buffer. A connection of which a few do
+// so in a row sends much: a receive then brings one buffer, and plain calls the rest,
+// in larger pieces, for as long as receives fill their buffers.
+func (l *ringLoop) noteFlow(k *link, full bool) {
+	if l.server.opts.largest == l.server.opts.BufferSize {
+		return
+	}
+	switch {
+	case full && k.flow < bulkFrom:
+		k.flow++
+	case !full && k.flow > 0:
+		k.flow--
+	}
+	switch k.flow {
+	case bulkFrom:
+		k.bulk = true
+	case 0:
+		k.bulk = false
+	}
+	k.more = full && k.bulk && !k.armed
+}
+
 // sent handles the completion of a send.
 func (l *ringLoop) sent(e uring.CQE) {
 	c := l.find(e.UserData)
@@ -540,7 +566,7 @@ func (l *ringLoop) sent(e uring.CQE) {
 		c.fail(c.opError("write", os.NewSyscallError("send", errno)))
 	}
 	s := &c.state
-	rest := c.out.n > 0 || s.closing || s.finWrite || s.aborted || s.full || s.starved
+	rest := c.out.n > 0 || s.closing || s.finWrite || s.aborted || s.full || s.starved || len(c.out.finished) > 0
 	c.mu.Unlock()
 	if rest {
 		l.markDirty(c)
@@ -572,28 +598,31 @@ func (l *ringLoop) input(c *Conn) (release bool) {
 	want := c.wantsInput()
 	draining := l.leaving && !k.drained
 	switch {
-	case k.armed && !k.canceling && (!want || draining || k.tid != l.tid):
+	case k.armed && !k.canceling && (!want || draining || k.tid != l.tid || k.bulk && !k.once):
 		k.canceling = true
 		l.sqe().Cancel(k.tag(kindRecv), 0).SetUserData(k.tag(kindCancel))
 	case k.held.queue.n > 0 || k.held.ended:
 		return want
+	case k.more && !k.armed && !draining:
+		return want && !s.eof
 	case !k.armed && want && !draining && !s.eof:
-		l.receive(k)
+		l.receive(c)
 	}
 	return false
 }
 
-// receive arms the receive: multishot, except for Unix sockets. For those Linux 6.18
-// counts the remaining bytes. If data and the end of the stream arrive at the same time,
-// a multishot receive returns the data, finds nothing left, and never checks again: the
-// end, and with it OnClose, would be lost.
-func (l *ringLoop) receive(k *link) {
-	once := l.server.network == "unix"
-	if k.tid != 0 && !once {
+// receive arms the receive: multishot, except where plain calls follow (noteFlow) and
+// for Unix sockets. For those Linux 6.18 counts the remaining bytes. If data and the
+// end of the stream arrive at the same time, a multishot receive returns the data, finds
+// nothing left, and never checks again: the end, and with it OnClose, would be lost.
+func (l *ringLoop) receive(c *Conn) {
+	k := &c.link
+	k.once = c.network == "unix" || k.bulk
+	if k.tid != 0 && !k.once {
 		l.count.rearms.Add(1)
 	}
-	k.armed, k.tid = true, l.tid
-	if e := l.sqe(); once {
+	k.armed, k.more, k.tid = true, false, l.tid
+	if e := l.sqe(); k.once {
 		e.RecvSelect(uring.Fd(k.fd), 0, 0, l.bufs.Group()).SetUserData(k.tag(kindRecv))
 	} else {
 		e.RecvMultishot(uring.Fd(k.fd), 0, l.bufs.Group()).SetUserData(k.tag(kindRecv))

@@ -3,6 +3,7 @@
 package event
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -25,9 +26,13 @@ var (
 // goroutine, and before, during and after callbacks; after OnClose they answer
 // net.ErrClosed or do nothing.
 type Conn struct {
-	server *Server
-	back   backend
-	link   link // of the backend
+	server  *Server
+	handler *Handler
+	back    backend
+	link    link // of the backend
+	network string
+	secure  *secure    // TLS, of the backends with loops
+	shaken  chan error // gets the result of TLS's handshake; nil without TLS
 
 	mu     sync.Mutex
 	out    outQueue
@@ -77,15 +82,16 @@ type state struct {
 // [Conn.CloseWrite] and the end of the connection the error is net.ErrClosed,
 // in a *net.OpError. Success does not mean that the peer has received the bytes.
 func (c *Conn) Write(p []byte) (int, error) {
+	if c.secure != nil {
+		return c.secure.write(p)
+	}
 	c.mu.Lock()
 	if err := c.refuse(); err != nil {
 		c.mu.Unlock()
 		return 0, err
 	}
 	n := len(p)
-	if c.out.n == 0 && !c.state.notified && c.back.idle() {
-		p = p[c.back.sendNow(c, p):]
-	}
+	p = p[c.sendNow(p):]
 	if len(p) > 0 {
 		c.out.add(p)
 		c.noteFull()
@@ -96,9 +102,86 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// directFrom is how many bytes are worth a system call of their own, which spares
+// copying them.
+const directFrom = 16 << 10
+
+// sendNow sends what the kernel takes of p at once, if nothing is pending, and
+// returns how much that is. Short answers of callbacks wait for those of other
+// connections. The caller holds mu.
+func (c *Conn) sendNow(p []byte) int {
+	if c.out.n > 0 || len(p) < directFrom && (c.state.notified || !c.back.idle()) {
+		return 0
+	}
+	sent := 0
+	for sent < len(p) {
+		n := c.back.sendNow(c, p[sent:])
+		if n == 0 {
+			break
+		}
+		sent += n
+	}
+	return sent
+}
+
+// WriteFunc is [Conn.Write] without the copy: p is lent until done is called, and
+// must not be changed before. It is called once, as a callback of the connection:
+// with nil when the kernel has taken all of p, otherwise with the reason why the
+// connection ends, before OnClose. When WriteFunc returns an error it has accepted
+// nothing and does not call done. Of short pieces Write costs less. With TLS done is
+// called when p is encrypted.
+func (c *Conn) WriteFunc(p []byte, done func(err error)) error {
+	if c.secure != nil {
+		if _, err := c.secure.write(p); err != nil {
+			return err
+		}
+		p = nil // encrypted
+	}
+	c.mu.Lock()
+	if err := c.refuse(); err != nil && c.secure == nil {
+		c.mu.Unlock()
+		return err
+	}
+	c.out.lend(p, done)
+	c.noteFull()
+	c.notifyAndUnlock()
+	return nil
+}
+
+// callFinished calls what [Conn.WriteFunc] was given for memory that is done with.
+func (c *Conn) callFinished() {
+	for {
+		c.mu.Lock()
+		if len(c.out.finished) == 0 {
+			c.mu.Unlock()
+			return
+		}
+		f := c.out.finished[0]
+		c.out.finished = c.out.finished[1:]
+		c.mu.Unlock()
+		c.run(func() { f.done(f.err) })
+	}
+}
+
+// failLent gives back the memory that a connection which ends has not sent.
+func (c *Conn) failLent() {
+	c.mu.Lock()
+	if err := c.reason(); err != nil {
+		c.out.fail(err)
+	} else {
+		c.out.fail(net.ErrClosed)
+	}
+	c.mu.Unlock()
+	c.callFinished()
+}
+
 // Writev is [Conn.Write] of several buffers as one piece. It does not change
 // bufs.
 func (c *Conn) Writev(bufs net.Buffers) (int64, error) {
+	if c.secure != nil {
+		n, err := c.secure.write(bytes.Join(bufs, nil))
+		return int64(n), err
+	}
 	c.mu.Lock()
 	if err := c.refuse(); err != nil {
 		c.mu.Unlock()
@@ -107,11 +190,14 @@ func (c *Conn) Writev(bufs net.Buffers) (int64, error) {
 	n := 0
 	for _, p := range bufs {
 		n += len(p)
+		if n >= directFrom {
+			p = p[c.sendNow(p):]
+		}
 		c.out.add(p)
 	}
-	if n == 0 {
+	if c.out.n == 0 {
 		c.mu.Unlock()
-		return 0, nil
+		return int64(n), nil
 	}
 	c.noteFull()
 	c.notifyAndUnlock()
@@ -132,7 +218,7 @@ func (c *Conn) refuse() error {
 }
 
 func (c *Conn) opError(op string, err error) error {
-	return &net.OpError{Op: op, Net: c.server.network, Source: nil, Addr: nil, Err: err}
+	return &net.OpError{Op: op, Net: c.network, Source: nil, Addr: nil, Err: err}
 }
 
 // notifyAndUnlock makes the backend process the connection.
@@ -150,6 +236,17 @@ func (c *Conn) Pending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.out.n
+}
+
+// Full reports whether as many bytes as [Options].WriteLimit, or more, are pending, so
+// that a Write would answer [ErrFull]; OnWritable is called then when there is room. A
+// handler that passes on what it gets from another connection pauses that one.
+func (c *Conn) Full() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	full := c.out.n >= c.server.opts.WriteLimit
+	c.state.starved = c.state.starved || full
+	return full
 }
 
 // Close sends what is pending and then closes the connection; OnClose is called
@@ -296,6 +393,9 @@ func (c *Conn) noteFull() {
 func (c *Conn) wantsInput() bool {
 	s := &c.state
 	c.noteFull()
+	if c.secure != nil && c.secure.choked {
+		return false
+	}
 	return !s.paused && !s.closing && !s.aborted && !s.eof && (!s.full || s.duplex)
 }
 
@@ -374,7 +474,7 @@ func (c *Conn) guard(returned *bool) {
 	if *returned {
 		return
 	}
-	value, handle := recover(), c.server.handler.OnPanic
+	value, handle := recover(), c.handler.OnPanic
 	if value != nil && handle == nil {
 		panic(value) // on the same stack, which the report shows
 	}
@@ -399,7 +499,16 @@ func (c *Conn) run(f func()) {
 }
 
 func (c *Conn) onOpen() {
-	if f := c.server.handler.OnOpen; f != nil {
+	if c.secure != nil {
+		c.secure.start()
+		return
+	}
+	c.callOnOpen()
+}
+
+// callOnOpen, callOnData and callOnEOF are what the others are without TLS.
+func (c *Conn) callOnOpen() {
+	if f := c.handler.OnOpen; f != nil {
 		returned := false
 		defer c.guard(&returned)
 		f(c)
@@ -407,9 +516,17 @@ func (c *Conn) onOpen() {
 	}
 }
 
-// onData drops the data when everything is being aborted.
 func (c *Conn) onData(p []byte) {
-	if f := c.server.handler.OnData; f != nil && !c.server.aborting.Load() {
+	if c.secure != nil {
+		c.secure.data(p)
+		return
+	}
+	c.callOnData(p)
+}
+
+// callOnData drops the data when everything is being aborted.
+func (c *Conn) callOnData(p []byte) {
+	if f := c.handler.OnData; f != nil && !c.server.aborting.Load() {
 		returned := false
 		defer c.guard(&returned)
 		f(c, p)
@@ -418,7 +535,7 @@ func (c *Conn) onData(p []byte) {
 }
 
 func (c *Conn) onWritable() {
-	if f := c.server.handler.OnWritable; f != nil {
+	if f := c.handler.OnWritable; f != nil {
 		returned := false
 		defer c.guard(&returned)
 		f(c)
@@ -427,7 +544,7 @@ func (c *Conn) onWritable() {
 }
 
 func (c *Conn) onTimer() {
-	if f := c.server.handler.OnTimer; f != nil {
+	if f := c.handler.OnTimer; f != nil {
 		returned := false
 		defer c.guard(&returned)
 		f(c)
@@ -437,7 +554,14 @@ func (c *Conn) onTimer() {
 
 // onEOF returns whether the handler goes on.
 func (c *Conn) onEOF() bool {
-	f := c.server.handler.OnEOF
+	if c.secure != nil {
+		return c.secure.end()
+	}
+	return c.callOnEOF()
+}
+
+func (c *Conn) callOnEOF() bool {
+	f := c.handler.OnEOF
 	if f == nil {
 		return false
 	}
@@ -450,7 +574,11 @@ func (c *Conn) onEOF() bool {
 
 // onShutdown returns whether the handler ends the connection.
 func (c *Conn) onShutdown() bool {
-	f := c.server.handler.OnShutdown
+	if c.secure != nil && !c.secure.opened {
+		c.secure.fail(net.ErrClosed)
+		return true
+	}
+	f := c.handler.OnShutdown
 	if f == nil {
 		return false
 	}
@@ -462,7 +590,14 @@ func (c *Conn) onShutdown() bool {
 }
 
 func (c *Conn) onClose(err error) {
-	if f := c.server.handler.OnClose; f != nil {
+	if c.secure != nil {
+		c.secure.fail(net.ErrClosed)
+		if !c.secure.opened {
+			c.handshakeFailed(err)
+			return
+		}
+	}
+	if f := c.handler.OnClose; f != nil {
 		returned := false
 		defer c.guard(&returned)
 		f(c, err)
@@ -476,11 +611,15 @@ type chunk struct {
 	b     []byte // what has to be sent
 	next  *chunk
 	class int
+	done  func(error) // of memory that is lent, nil for the server's own
 }
 
 // chunkSizes are the lengths of chunks. A short answer takes a small one; a
 // peer that reads slowly gets large ones, so that they stay few.
-var chunkSizes = [...]int{2 << 10, 16 << 10, 64 << 10}
+var chunkSizes = [...]int{2 << 10, 16 << 10, 64 << 10, 256 << 10}
+
+// grownClass is the largest class that short pieces get.
+const grownClass = 2
 
 // chunkPools hold unused chunks, by class.
 var chunkPools [len(chunkSizes)]sync.Pool
@@ -493,6 +632,9 @@ func newChunk(class int) *chunk {
 }
 
 func (ch *chunk) free() {
+	if ch.done != nil {
+		return
+	}
 	sys.Poison(ch.b)
 	ch.b = ch.b[:0:chunkSizes[ch.class]]
 	ch.next = nil
@@ -516,11 +658,41 @@ type outQueue struct {
 	n          int  // bytes
 	off        int  // of the head, sent already
 	busy       bool // the head belongs to the kernel
+	used       bool // something was copied into it
+	finished   []finishedLoan
+}
+
+// finishedLoan is memory that was lent and is to be given back.
+type finishedLoan struct {
+	done func(error)
+	err  error
+}
+
+// lend appends memory that stays the caller's.
+func (q *outQueue) lend(p []byte, done func(error)) {
+	if len(p) == 0 {
+		q.finished = append(q.finished, finishedLoan{done, nil})
+		return
+	}
+	q.n += len(p)
+	q.append(&chunk{b: p[:len(p):len(p)], done: done})
+}
+
+// fail gives back all memory that is lent, because of err. The kernel must not have
+// the head.
+func (q *outQueue) fail(err error) {
+	for ch := q.head; ch != nil; ch = ch.next {
+		if ch.done != nil {
+			q.finished = append(q.finished, finishedLoan{ch.done, err})
+			ch.done = func(error) {}
+		}
+	}
 }
 
 // add copies p to the end.
 func (q *outQueue) add(p []byte) {
 	q.n += len(p)
+	q.used = q.used || len(p) > 0
 	for len(p) > 0 {
 		t := q.tail
 		if t == nil || t == q.head && q.busy || len(t.b) == cap(t.b) {
@@ -535,15 +707,21 @@ func (q *outQueue) add(p []byte) {
 // grow appends a chunk for n more bytes, larger than the one before it.
 func (q *outQueue) grow(n int) *chunk {
 	class := classFor(n)
-	if q.tail == nil {
-		ch := newChunk(class)
-		q.head, q.tail = ch, ch
-		return ch
+	if q.tail != nil {
+		class = max(class, min(q.tail.class+1, grownClass))
 	}
-	ch := newChunk(max(class, min(q.tail.class+1, len(chunkSizes)-1)))
+	ch := newChunk(class)
+	q.append(ch)
+	return ch
+}
+
+func (q *outQueue) append(ch *chunk) {
+	if q.tail == nil {
+		q.head, q.tail = ch, ch
+		return
+	}
 	q.tail.next = ch
 	q.tail = ch
-	return ch
 }
 
 // front returns the next bytes to send, nil if there are none.
@@ -562,6 +740,9 @@ func (q *outQueue) advance(n int) {
 		q.head, q.off = ch.next, 0
 		if q.head == nil {
 			q.tail = nil
+		}
+		if ch.done != nil {
+			q.finished = append(q.finished, finishedLoan{ch.done, nil})
 		}
 		ch.free()
 	}
@@ -585,21 +766,26 @@ type link struct {
 	wakeAt    time.Time // the alarm of the timer, zero for none
 	slot      uint32
 	gen       uint32
-	tid       int  // the thread that armed the receive
-	armed     bool // a receive is in flight
-	canceling bool // and is about to end
-	ending    bool // a cancellation of everything was submitted
-	marked    bool // the loop will process the connection
-	drained   bool // Shutdown: all that had arrived was delivered
-	drainLeft int  // and how much more of it is read at most, 0 before the first piece
-	timerAt   int  // place in the heap of timers, from 1 on
-	discard   bool // Shutdown: later data are dropped
+	tid       int   // the thread that armed the receive
+	armed     bool  // a receive is in flight
+	canceling bool  // and is about to end
+	ending    bool  // a cancellation of everything was submitted
+	marked    bool  // the loop will process the connection
+	drained   bool  // Shutdown: all that had arrived was delivered
+	drainLeft int   // and how much more of it is read at most, 0 before the first piece
+	once      bool  // and ends after one completion
+	bulk      bool  // the peer sends much
+	more      bool  // more may have arrived, for plain calls
+	flow      uint8 // receives in a row that filled their buffers, up to bulkFrom
+	timerAt   int   // place in the heap of timers, from 1 on
+	discard   bool  // Shutdown: later data are dropped
 	held      held
 	watched   watch.Events // epoll: what the descriptor is registered for, 0 for not at all
 
 	// Of the net backend.
 	nc                       net.Conn
-	cb                       sync.Mutex    // held during callbacks
+	raw                      net.Conn      // below nc, with TLS
+	cb                       *sync.Mutex   // held during callbacks
 	wake                     chan struct{} // the reader is to check the state
 	timer                    *time.Timer
 	opened                   bool        // OnOpen was called

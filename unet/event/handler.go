@@ -15,6 +15,9 @@ import (
 type Handler struct {
 	// OnOpen is the first call for a new connection.
 	OnOpen func(c *Conn)
+	// OnHandshakeError is called in the place of OnOpen when the handshake of TLS
+	// has failed. No other function is called for the connection.
+	OnHandshakeError func(c *Conn, err error)
 	// OnData gets the data of the peer, in order. The sizes of the pieces depend on
 	// the network, not on the peer's writes. The slice belongs to the server again when
 	// the function returns: copy data that are needed longer.
@@ -23,8 +26,8 @@ type Handler struct {
 	// write, and must call [Conn.Close] finally. Without OnEOF the server sends the
 	// pending bytes and closes the connection.
 	OnEOF func(c *Conn)
-	// OnWritable is called after [Conn.Write] returned [ErrFull], when at most half of
-	// [Options].WriteLimit is pending.
+	// OnWritable is called after [Conn.Write] returned [ErrFull], or [Conn.Full] true,
+	// when at most half of [Options].WriteLimit is pending.
 	OnWritable func(c *Conn)
 	// OnTimer is called when the timer of [Conn.SetTimer] fires.
 	OnTimer func(c *Conn)

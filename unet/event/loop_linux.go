@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -23,10 +24,12 @@ type loop struct {
 	server *Server
 	listen listener
 
-	mu    sync.Mutex // guards inbox and tasks
-	inbox []*Conn    // whose state another goroutine has changed
-	tasks []func()
-	mail  atomic.Bool // inbox or tasks is not empty
+	mu       sync.Mutex // guards inbox, tasks, arrivals and closed
+	inbox    []*Conn    // whose state another goroutine has changed
+	tasks    []func()
+	arrivals []*Conn     // they were enrolled
+	closed   bool        // none can be enrolled any more
+	mail     atomic.Bool // one of the lists is not empty
 
 	conns   []*Conn // by slot
 	free    []uint32
@@ -108,24 +111,115 @@ func (l *loop) base() *loop { return l }
 // memory returns a buffer for receiving outside of a ring.
 func (l *loop) memory() []byte {
 	if l.scratch == nil {
-		l.scratch = make([]byte, l.server.opts.BufferSize)
+		l.scratch = make([]byte, l.server.opts.largest)
 	}
 	return l.scratch
 }
 
+// memoryFor is memory for a connection. When its peer has left answers unread it is
+// no longer than the limit for what is pending: the handler may answer each piece
+// with as much.
+func (l *loop) memoryFor(c *Conn) []byte {
+	p, o := l.memory(), &l.server.opts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.out.used {
+		p = p[:min(len(p), max(o.WriteLimit, o.BufferSize))]
+	}
+	return p
+}
+
+const (
+	// pieces is how often a connection is received from by plain calls, and
+	// acceptBatch how many are accepted, before other connections have their turn.
+	pieces      = 2
+	acceptBatch = 64
+)
+
+// receiveNow gives to the handler what has arrived, by plain calls, and reports
+// whether there may be more.
+func (l *loop) receiveNow(c *Conn) (more bool) {
+	p := l.memoryFor(c)
+	for range pieces {
+		n, errno := sys.SockRecv(c.link.fd, p, sys.MsgDontWait)
+		switch {
+		case errno == syscall.EINTR:
+			continue
+		case errno == syscall.EAGAIN:
+			return false
+		case errno != 0:
+			l.broke(c, -int32(errno))
+			return false
+		case n == 0:
+			l.broke(c, 0)
+			return false
+		}
+		l.deliver(c, p[:n])
+		sys.Poison(p[:n])
+		if n < len(p) || c.link.held.queue.n > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // finished reports whether the loop has nothing left to do, and notes it.
 func (l *loop) finished() bool {
-	if l.leaving && l.open == 0 && l.listen.closed() {
+	if l.leaving && l.open == 0 && l.listen.closed() && l.closeArrivals() {
 		l.over = true
 	}
 	return l.over
+}
+
+// closeArrivals reports whether no connection waits to be taken, and lets none be
+// enrolled from then on.
+func (l *loop) closeArrivals() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = len(l.arrivals) == 0
+	return l.closed
+}
+
+// takeArrivals takes the connections that were enrolled.
+func (l *loop) takeArrivals() {
+	for {
+		l.mu.Lock()
+		if len(l.arrivals) == 0 {
+			l.mu.Unlock()
+			return
+		}
+		c := l.arrivals[0]
+		l.arrivals = l.arrivals[1:]
+		if len(l.arrivals) > 0 {
+			l.mail.Store(true) // OnOpen may end the goroutine
+		}
+		l.mu.Unlock()
+		l.take(c)
+	}
+}
+
+// enroll leaves a connection for the loop.
+func (l *loop) enroll(c *Conn) error {
+	l.mu.Lock()
+	if l.closed || l.server.leaving.Load() {
+		l.mu.Unlock()
+		return net.ErrClosed
+	}
+	l.arrivals = append(l.arrivals, c)
+	first := !l.mail.Swap(true)
+	l.mu.Unlock()
+	if first {
+		l.d.wake()
+	}
+	return nil
 }
 
 // loops is the engine of a server with event loops.
 type loops struct {
 	tally
 	all  []driver
-	path string // of a Unix socket
+	path string        // of a Unix socket
+	next atomic.Uint32 // loop that gets a connection
 }
 
 // startLoops starts a server with loops of one kind.
@@ -135,11 +229,13 @@ func (s *Server) startLoops(address string, kind Mode) error {
 	if err != nil {
 		return err
 	}
-	r.path = fileOf(addr)
+	if s.given == nil {
+		r.path = fileOf(addr)
+	}
 	for _, fd := range listeners {
 		d := newDriver(kind)
 		l := d.base()
-		l.d, l.server, l.listen.fd = d, s, fd
+		l.d, l.server, l.listen.fd, l.listen.stopped = d, s, fd, fd < 0
 		if err = d.start(); err != nil {
 			break
 		}
@@ -152,7 +248,10 @@ func (s *Server) startLoops(address string, kind Mode) error {
 	for range r.all {
 		r.wg.Add(1)
 	}
-	r.closeWhenDone(func() { unlink(r.path) })
+	r.closeWhenDone(func() {
+		s.helpers.Wait()
+		unlink(r.path)
+	})
 	for i, d := range r.all {
 		go func() {
 			defer func() { // runtime.Goexit runs nothing else
@@ -181,9 +280,7 @@ func (r *loops) undo(listeners []int) error {
 	for _, d := range r.all {
 		err = errors.Join(err, d.undo())
 	}
-	for _, fd := range listeners {
-		err = errors.Join(err, syscall.Close(fd))
-	}
+	closeFDs(listeners)
 	unlink(r.path) // otherwise the path could not be bound again
 	return err
 }
@@ -196,6 +293,26 @@ func (r *loops) shutdown() {
 }
 
 func (r *loops) abort() { r.shutdown() }
+
+// enroll implements engine.
+func (r *loops) enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
+	fd, err := dupFD(nc)
+	if err != nil {
+		return nil, err
+	}
+	l := r.all[int(r.next.Add(1))%len(r.all)].base()
+	if o.Beside != nil {
+		l = o.Beside.back.(*loop)
+	}
+	c := l.newConn(fd, nc.LocalAddr().Network(), o)
+	l.count.enrolled.Add(1)
+	if err = l.enroll(c); err != nil {
+		l.count.enrolled.Add(^uint64(0))
+		closeFDs([]int{fd})
+		return nil, err
+	}
+	return c, nil
+}
 
 func (r *loops) stats() Stats {
 	var s Stats
@@ -266,6 +383,7 @@ func (l *loop) processInbox() bool {
 		l.nextDoing++
 		f()
 	}
+	l.takeArrivals()
 	return true
 }
 
@@ -393,7 +511,7 @@ func (l *loop) deliver(c *Conn, data []byte) {
 	}
 }
 
-// release gives kept data to the handler.
+// release gives kept data to the handler, and data that plain calls may still receive.
 func (l *loop) release(c *Conn) {
 	h := &c.link.held
 	for h.queue.n > 0 {
@@ -404,13 +522,18 @@ func (l *loop) release(c *Conn) {
 			break
 		}
 		p := h.queue.front()
-		p = p[:min(len(p), l.server.opts.BufferSize)]
+		p = p[:min(len(p), l.server.opts.largest)]
 		c.onData(p)
 		h.queue.advance(len(p))
 	}
-	if h.queue.n == 0 && h.ended {
+	switch {
+	case h.queue.n > 0:
+	case h.ended:
 		h.ended = false
 		l.broke(c, h.res)
+	case c.link.more:
+		c.link.more = false // OnData may end the goroutine: then input starts a receive
+		c.link.more = l.receiveNow(c)
 	}
 	l.markDirty(c)
 }
@@ -441,6 +564,9 @@ func (l *loop) process(c *Conn) {
 		return
 	}
 	s.notified = false
+	if c.secure != nil {
+		c.secure.closeNotify()
+	}
 	if s.timer {
 		l.schedule(c)
 	}
@@ -450,15 +576,24 @@ func (l *loop) process(c *Conn) {
 		return
 	}
 	l.d.output(c)
-	if c.takeWritable() {
+	if writable := c.takeWritable(); writable || len(c.out.finished) > 0 {
+		s.notified = true // the loop processes it in any case
 		c.mu.Unlock()
-		c.onWritable() // before input, which reads if what it writes leaves room
+		c.callFinished()
+		if writable {
+			c.onWritable() // before input, which reads if what it writes leaves room
+		}
 		c.mu.Lock()
+		s.notified = false
+		l.markDirty(c)
 	}
 	release := l.d.input(c)
 	c.mu.Unlock()
 	if release {
 		l.release(c)
+	}
+	if c.secure != nil && c.secure.waiting {
+		c.secure.pump()
 	}
 	if l.leaving && !c.link.drained && !c.link.armed {
 		l.drain(c)
@@ -480,6 +615,7 @@ func (l *loop) processEnd(c *Conn) bool {
 
 // finish closes a connection that has no operation in flight.
 func (l *loop) finish(c *Conn) {
+	c.failLent()
 	c.mu.Lock()
 	c.state.closed = true
 	err := c.reason()
@@ -583,10 +719,29 @@ func (l *loop) adopt(fd int) {
 		_ = syscall.Close(fd)
 		return
 	}
-	c := &Conn{server: l.server, back: l}
+	l.count.accepted.Add(1)
+	c := l.newConn(fd, l.server.network, ConnOptions{})
+	if config := l.server.opts.TLS; config != nil {
+		c.secure = newSecure(c, config, false)
+	}
+	l.take(c)
+}
+
+func (l *loop) newConn(fd int, network string, o ConnOptions) *Conn {
+	c := l.server.newConn(l, network, o)
+	c.link.fd = fd
+	if o.TLS != nil {
+		c.secure = newSecure(c, o.TLS, true)
+	}
+	c.state.notified = true // the loop processes it in any case
+	return c
+}
+
+// take makes a connection the loop's.
+func (l *loop) take(c *Conn) {
 	l.gen++
 	k := &c.link
-	k.fd, k.gen = fd, l.gen&genMask
+	k.gen = l.gen & genMask
 	if n := len(l.free); n > 0 {
 		k.slot = l.free[n-1]
 		l.free = l.free[:n-1]
@@ -597,8 +752,6 @@ func (l *loop) adopt(fd int) {
 	}
 	l.open++
 	l.count.open.Add(1)
-	l.count.accepted.Add(1)
-	c.state.notified = true // the loop processes it in any case
 	c.onOpen()
 	if l.leaving {
 		l.leave(c)
@@ -695,10 +848,17 @@ func (l *loop) fail(err error) {
 
 // closeAll ends the connections of a loop whose driver is broken.
 func (l *loop) closeAll() {
+	for !l.closeArrivals() {
+		l.takeArrivals()
+	}
 	for i, c := range l.conns {
 		if c == nil {
 			continue
 		}
+		c.mu.Lock()
+		c.fail(c.opError("read", l.broken))
+		c.mu.Unlock()
+		c.failLent()
 		l.conns[i] = nil // OnClose may end the goroutine
 		c.mu.Lock()
 		c.state.closed = true
@@ -855,9 +1015,13 @@ func (l *loop) fire(e timerEntry, now time.Time) {
 	}
 }
 
-// listen opens a listening socket for each loop and returns their descriptors,
-// in blocking mode as rings want them.
+// listen opens a listening socket for each loop, or takes the one that exists, and
+// returns their descriptors, in blocking mode as rings want them. Without any they
+// are -1.
 func (s *Server) listen(address string) (fds []int, addr net.Addr, err error) {
+	if s.network == "" {
+		return slices.Repeat([]int{-1}, s.opts.Loops), nil, nil
+	}
 	lc := net.ListenConfig{}
 	if s.opts.ListenConfig != nil {
 		lc = *s.opts.ListenConfig
@@ -868,15 +1032,25 @@ func (s *Server) listen(address string) (fds []int, addr net.Addr, err error) {
 	}
 	defer func() {
 		if err != nil {
-			for _, fd := range fds {
-				_ = syscall.Close(fd)
+			closeFDs(fds)
+			if s.given == nil {
+				unlink(fileOf(addr))
 			}
-			unlink(fileOf(addr))
 		}
 	}()
+	if s.given != nil {
+		fd, err := dupFD(s.given)
+		if err != nil {
+			return fds, addr, err
+		}
+		fds, addr = append(fds, fd), s.given.Addr()
+		if tcp {
+			inherit(fd, &lc)
+		}
+	}
 	for len(fds) < s.opts.Loops {
-		if !tcp && len(fds) > 0 {
-			fd, err := sys.Dup(fds[0]) // a path can be bound once
+		if (!tcp || s.given != nil) && len(fds) > 0 {
+			fd, err := sys.Dup(fds[0]) // an address can be bound once
 			if err != nil {
 				return fds, addr, err
 			}
@@ -922,7 +1096,16 @@ func takeFD(ln net.Listener) (int, error) {
 	if u, ok := ln.(*net.UnixListener); ok {
 		u.SetUnlinkOnClose(false)
 	}
-	raw, err := ln.(syscall.Conn).SyscallConn()
+	return dupFD(ln)
+}
+
+// dupFD returns a further descriptor, in blocking mode, of a socket.
+func dupFD(socket any) (int, error) {
+	sc, ok := socket.(syscall.Conn)
+	if !ok {
+		return -1, fmt.Errorf("event: %T has no descriptor (SyscallConn): give the one below it", socket)
+	}
+	raw, err := sc.SyscallConn()
 	if err != nil {
 		return -1, err
 	}
@@ -932,7 +1115,21 @@ func takeFD(ln net.Listener) (int, error) {
 			err = os.NewSyscallError("fcntl", syscall.SetNonblock(fd, false))
 		}
 	})
-	return fd, errors.Join(err, dupErr)
+	if err = errors.Join(err, dupErr); err != nil && fd >= 0 {
+		_ = syscall.Close(fd)
+		fd = -1
+	}
+	return fd, err
+}
+
+// closeFDs closes descriptors that were opened in vain.
+func closeFDs(fds []int) {
+	for _, fd := range fds {
+		if fd >= 0 {
+			_ = syscall.SetNonblock(fd, true) // as it was, if it was given
+			_ = syscall.Close(fd)
+		}
+	}
 }
 
 // reusePort adds SO_REUSEPORT to the Control of a ListenConfig.

@@ -3,6 +3,7 @@
 package event
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -74,10 +75,11 @@ type Options struct {
 	// unless [Conn.SetFullDuplex] is set. So a handler that makes one Write for each
 	// OnData never gets ErrFull, and a peer that does not read is not read from.
 	WriteLimit int
-	// BufferSize is the largest length of OnData's slice in bytes; 0 means 4 KiB. Buffers
-	// is the number of buffers in each loop, a power of two up to 32768; 0 means 1024.
-	// The connections of the loop share them. An idle connection holds none. A lack of
-	// buffers costs speed, not data.
+	// BufferSize is the largest length of OnData's slice in bytes. 0 means 4 KiB, and up
+	// to 1 MiB from a connection that sends much at once, or WriteLimit if it has left
+	// answers unread. Buffers is the number of buffers in each loop, a power of two up to
+	// 32768; 0 means 1024. The connections of the loop share them. An idle connection
+	// holds none. A lack of buffers costs speed, not data.
 	BufferSize, Buffers int
 	// Spin is how long a loop polls for completions before it sleeps: less latency for
 	// more CPU time. 0 means no polling.
@@ -97,6 +99,14 @@ type Options struct {
 	// ListenConfig sets up the listening sockets (keep-alive, Control); nil
 	// means package net's defaults.
 	ListenConfig *net.ListenConfig
+	// TLS, if it is set, puts crypto/tls on the connections that the server
+	// accepts. Handshakes run in goroutines, for 10 seconds at most, and OnOpen is
+	// called after them; the loops decrypt and encrypt. OnEOF follows the peer's
+	// close_notify, or the end of a stream without one between two records, as
+	// with crypto/tls; Close and CloseWrite send it.
+	TLS *tls.Config
+
+	largest int // piece that OnData gets
 }
 
 func (o *Options) logger() *slog.Logger {
@@ -110,6 +120,9 @@ const (
 	maxLoops   = 1024
 	maxBufSize = 1 << 20
 	maxBuffers = 1 << 15
+	// bulkPiece is how much a busy connection receives at once where the options
+	// leave that open.
+	bulkPiece = 1 << 20
 )
 
 // filled returns the options with all defaults, or an error that names the
@@ -122,8 +135,9 @@ func (o Options) filled() (Options, error) {
 	if f.WriteLimit == 0 {
 		f.WriteLimit = 64 << 10
 	}
+	f.largest = f.BufferSize
 	if f.BufferSize == 0 {
-		f.BufferSize = 4 << 10
+		f.BufferSize, f.largest = 4<<10, bulkPiece
 	}
 	if f.Buffers == 0 {
 		f.Buffers = 1024

@@ -20,9 +20,10 @@ import (
 func TestPeerThatDoesNotRead(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers() // or the system takes MiB
-		var most atomic.Int64
+		var most, longest atomic.Int64
 		var refused atomic.Int64
 		s := start(t, Handler{OnData: func(c *Conn, p []byte) {
+			longest.Store(max(longest.Load(), int64(len(p))))
 			if _, err := c.Write(p); err != nil {
 				refused.Add(1)
 			}
@@ -56,8 +57,11 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 		if n := refused.Load(); n != 0 {
 			t.Errorf("%d writes were refused", n)
 		}
-		if n := most.Load(); n > int64(o.WriteLimit)+4096 {
-			t.Errorf("%d bytes were pending, the limit is %d", n, o.WriteLimit)
+		if n := most.Load(); n > int64(o.WriteLimit)+longest.Load() {
+			t.Errorf("%d bytes were pending, the limit is %d, and one write of up to %d", n, o.WriteLimit, longest.Load())
+		}
+		if n := longest.Load(); n > bulkPiece {
+			t.Errorf("a piece has %d bytes", n)
 		}
 	})
 }

@@ -4,6 +4,7 @@ package event
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -22,14 +23,17 @@ import (
 type Server struct {
 	handler Handler
 	opts    Options
-	network string
+	network string       // "" without a listening socket
+	given   net.Listener // that New got
 	addr    net.Addr
 	name    string
 	reason  string
 	engine  engine
 	threads bool // each loop has a thread of its own
 
-	aborting atomic.Bool // everything is to end at once
+	helpers  sync.WaitGroup // goroutines of handshakes
+	leaving  atomic.Bool    // Shutdown or Close was called
+	aborting atomic.Bool    // everything is to end at once
 }
 
 // engine is what runs a server.
@@ -39,6 +43,9 @@ type engine interface {
 	shutdown()
 	// abort ends everything. It may be called again, and after shutdown.
 	abort()
+	// enroll takes over a connection: nc belongs to the caller still, which
+	// closes it if enroll says so.
+	enroll(nc net.Conn, o ConnOptions) (*Conn, error)
 	// done is closed when nothing is left.
 	done() <-chan struct{}
 	// health returns what Done and Err answer.
@@ -53,6 +60,7 @@ type Stats struct {
 	// AcceptRetries is how often accepting paused because the process or the
 	// system had no descriptor or memory left.
 	AcceptRetries uint64 `json:"acceptRetries"`
+	Enrolled      uint64 `json:"enrolled"`  // connections of Enroll and Dial
 	Enters        uint64 `json:"enters"`    // calls of io_uring_enter
 	Completed     uint64 `json:"completed"` // completions that they brought
 	Sleeps        uint64 `json:"sleeps"`    // times that a loop slept
@@ -87,6 +95,112 @@ func Listen(network, address string, h Handler, o Options) (*Server, error) {
 		opts.Logger.Info("event: backend chosen", "backend", s.name, "reason", s.reason)
 	}
 	return s, nil
+}
+
+// New starts a server on a listener that exists, of TCP or Unix stream sockets: one of
+// package net or unet, inherited from another process or not. With a nil listener it
+// accepts nothing, and serves the connections of [Server.Dial] and [Server.Enroll].
+// When New has succeeded the socket is the server's, and the listener closed or in
+// use by it; the file of a Unix socket stays when the server ends. All loops accept
+// from the one socket. After an error the listener is the caller's, as it was.
+func New(ln net.Listener, h Handler, o Options) (*Server, error) {
+	opts, err := o.filled()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{handler: h, opts: opts, given: ln}
+	if ln != nil {
+		switch s.network = ln.Addr().Network(); s.network {
+		case "tcp", "unix":
+		default:
+			return nil, &net.OpError{Op: "listen", Net: s.network, Addr: ln.Addr(), Err: net.UnknownNetworkError(s.network)}
+		}
+	}
+	if err := s.start(""); err != nil {
+		return nil, err
+	}
+	if u, ok := ln.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(false)
+	}
+	if ln != nil && s.name != ModeNet.String() {
+		_ = ln.Close() // The server has a descriptor of its own.
+	}
+	return s, nil
+}
+
+// ConnOptions say how a connection of [Server.Enroll] or [Server.Dial] is served. The
+// zero value serves it as those that the server accepts.
+type ConnOptions struct {
+	// Handler is called in the place of the server's.
+	Handler *Handler
+	// Beside is a connection of the same server, whose loop serves this one too:
+	// the callbacks of both never overlap, so that they need no locks of their own.
+	Beside *Conn
+	// Value is what [Conn.Value] returns until [Conn.SetValue] is called.
+	Value any
+	// TLS, if it is set, puts crypto/tls on the connection, as its client. Enroll
+	// and Dial then wait for the handshake, and must not be called from a callback.
+	// Dial checks the name of the host if the configuration names none.
+	TLS *tls.Config
+}
+
+// newConn returns a connection that nothing serves yet.
+func (s *Server) newConn(back backend, network string, o ConnOptions) *Conn {
+	c := &Conn{server: s, back: back, network: network, handler: o.Handler, value: o.Value, shaken: make(chan error, 1)}
+	if c.handler == nil {
+		c.handler = &s.handler
+	}
+	return c
+}
+
+// Enroll takes over a connection of TCP or of a Unix stream socket, of package net or
+// unet: from then on the server receives and sends, and nc is closed, which leaves
+// the connection as it is. No other goroutine may use nc meanwhile. OnOpen is called,
+// soon. What nc's users have read already is not read again. After an error nc is the
+// caller's, as it was, but for one of the handshake; net.ErrClosed is that of a server which ends. A connection of
+// crypto/tls has no socket to take over. Enroll may be called from callbacks.
+func (s *Server) Enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
+	addr := nc.LocalAddr()
+	if n := addr.Network(); n != "tcp" && n != "unix" {
+		return nil, &net.OpError{Op: "enroll", Net: n, Source: addr, Err: net.UnknownNetworkError(n)}
+	}
+	if o.Beside != nil && o.Beside.server != s {
+		return nil, errors.New("event: ConnOptions.Beside is a connection of another server")
+	}
+	if s.leaving.Load() {
+		return nil, &net.OpError{Op: "enroll", Net: addr.Network(), Source: addr, Err: net.ErrClosed}
+	}
+	c, err := s.engine.enroll(nc, o)
+	if err != nil {
+		return nil, &net.OpError{Op: "enroll", Net: addr.Network(), Source: addr, Err: err}
+	}
+	if s.name != ModeNet.String() {
+		_ = nc.Close() // The server has a descriptor of its own.
+	}
+	if o.TLS != nil {
+		if err := <-c.shaken; err != nil {
+			return nil, &net.OpError{Op: "enroll", Net: addr.Network(), Source: addr, Err: err}
+		}
+	}
+	return c, nil
+}
+
+// Dial connects to an address, as a net.Dialer with defaults does, and enrolls the
+// connection. It waits until it stands, and so must not be called from a callback.
+func (s *Server) Dial(ctx context.Context, network, address string, o ConnOptions) (*Conn, error) {
+	nc, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if o.TLS != nil {
+		o.TLS = withServerName(o.TLS, address)
+	}
+	c, err := s.Enroll(nc, o)
+	if err != nil {
+		_ = nc.Close() // The server may have closed it.
+		return nil, err
+	}
+	return c, nil
 }
 
 // start starts the backend that the mode asks for or, if that is open, the first
@@ -196,6 +310,7 @@ func (s *Server) Err() error { return s.engine.health().failure() }
 // and the error is the context's: OnData is not called any more then, and
 // callbacks in progress are waited for. It must not be called from a callback.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.leaving.Store(true)
 	s.engine.shutdown()
 	select {
 	case <-s.engine.done():
@@ -213,6 +328,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // is left. It returns [Server.Err], and may be called again. It must not be called
 // from a callback.
 func (s *Server) Close() error {
+	s.leaving.Store(true)
 	s.aborting.Store(true)
 	s.engine.abort()
 	<-s.engine.done()
@@ -281,13 +397,13 @@ func (t *tally) closeWhenDone(last func()) {
 
 // counters are those of Stats.
 type counters struct {
-	accepted, acceptRetries, enters, completions, sleeps, rearms, noBuffers atomic.Uint64
-	open                                                                    atomic.Int64
+	accepted, acceptRetries, enrolled, enters, completions, sleeps, rearms, noBuffers atomic.Uint64
+	open                                                                              atomic.Int64
 }
 
 func (c *counters) stats() Stats {
 	return Stats{
-		Accepted: c.accepted.Load(), Open: int(c.open.Load()), AcceptRetries: c.acceptRetries.Load(),
+		Accepted: c.accepted.Load(), Open: int(c.open.Load()), AcceptRetries: c.acceptRetries.Load(), Enrolled: c.enrolled.Load(),
 		Enters: c.enters.Load(), Completed: c.completions.Load(), Sleeps: c.sleeps.Load(),
 		Rearms: c.rearms.Load(), Starved: c.noBuffers.Load(),
 	}
@@ -299,6 +415,7 @@ func (s Stats) Plus(t Stats) Stats {
 		Accepted:      s.Accepted + t.Accepted,
 		Open:          s.Open + t.Open,
 		AcceptRetries: s.AcceptRetries + t.AcceptRetries,
+		Enrolled:      s.Enrolled + t.Enrolled,
 		Enters:        s.Enters + t.Enters,
 		Completed:     s.Completed + t.Completed,
 		Sleeps:        s.Sleeps + t.Sleeps,

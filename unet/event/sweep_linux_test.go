@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -264,6 +265,91 @@ func sweptWrite(o Options) func(*faultsweep.Trial) {
 	}
 }
 
+// sweptLend lends its memory and closes when it has it back.
+func sweptLend(o Options) func(*faultsweep.Trial) {
+	p := random(100_000, 5)
+	return func(t *faultsweep.Trial) {
+		var lent, returned atomic.Int64
+		h := Handler{
+			OnOpen: func(c *Conn) {
+				lent.Add(1)
+				if err := c.WriteFunc(p, func(error) { returned.Add(1); _ = c.Close() }); err != nil {
+					t.Errorf("WriteFunc: %v", err)
+				}
+			},
+			OnEOF: func(*Conn) {}, // the client does, at once
+		}
+		server(t, o, h, func(s *sweptServer) { s.talk(nil, p) })
+		if l, r := lent.Load(), returned.Load(); l != r {
+			t.Errorf("memory was lent %d times and returned %d times", l, r)
+		}
+	}
+}
+
+// sweptEnroll serves a listener and a connection that exist, and one that it dials.
+func sweptEnroll(o Options) func(*faultsweep.Trial) {
+	o.Loops, o.Buffers, o.BufferSize = 1, 4, 512
+	return func(t *faultsweep.Trial) {
+		ln, err := net.Listen("tcp", ownLoopback())
+		if err != nil {
+			t.Errorf("%v", err)
+			return
+		}
+		defer ln.Close()
+		t.Arm()
+		defer t.Disarm()
+		var opened, closed atomic.Int64
+		var failed atomic.Value
+		s, err := New(ln, Handler{
+			OnOpen: func(*Conn) { opened.Add(1) },
+			OnData: func(c *Conn, p []byte) { _, _ = c.Write(p) },
+			OnClose: func(_ *Conn, err error) {
+				closed.Add(1)
+				if err != nil && err != io.EOF && err != net.ErrClosed {
+					failed.Store(err)
+				}
+			},
+		}, o)
+		if !t.Judge("New", err) {
+			return
+		}
+		ended := make(chan struct{}, 2)
+		client := ConnOptions{Handler: &Handler{
+			OnOpen:  func(c *Conn) { opened.Add(1); _, _ = c.Write([]byte("x")) },
+			OnData:  func(c *Conn, _ []byte) { _ = c.Close() },
+			OnClose: func(*Conn, error) { closed.Add(1); ended <- struct{}{} },
+		}}
+		wait := func(what string, err error) {
+			if !t.Judge(what, err) {
+				return
+			}
+			select {
+			case <-ended:
+			case <-time.After(faultsweep.Patience / 2):
+				if _, fired := t.Choice(); !fired {
+					t.Errorf("the exchange after %s does not end", what)
+				}
+			}
+		}
+		_, err = s.Dial(context.Background(), "tcp", s.Addr().String(), client)
+		wait("Dial", err)
+		if nc, err := net.Dial("tcp", s.Addr().String()); err == nil {
+			_, err = s.Enroll(nc, client)
+			wait("Enroll", err)
+			_ = nc.Close()
+		}
+		t.Disarm()
+		err = s.Close()
+		t.Judge("the server", err)
+		if err, ok := failed.Load().(error); ok {
+			t.Judge("a connection", err)
+		}
+		if o, c := opened.Load(), closed.Load(); o != c {
+			t.Errorf("%d connections were opened, %d closed", o, c)
+		}
+	}
+}
+
 // sweptPause stops reading for a while and answers when all has come.
 func sweptPause(o Options) func(*faultsweep.Trial) {
 	p := random(5000, 3)
@@ -374,6 +460,12 @@ func sweptOperations(dir string) []faultsweep.Operation {
 		{Name: "echo, unix, auto", Run: sweptEcho(path, Options{Wait: WaitNetpoller}), Instead: falls, Only: []string{"io_uring_setup", "io_uring_register", "mmap"}},
 		{Name: "write, thread", Door: true, Run: sweptWrite(thread), Opened: true, Most: 1, Covers: "Conn.Writev Conn.Close"},
 		{Name: "write, netpoller", Door: true, Run: sweptWrite(netpoller), Opened: true, Most: 1},
+		{Name: "lend, thread", Door: true, Run: sweptLend(thread), Opened: true, Most: 1, Covers: "Conn.WriteFunc"},
+		{Name: "lend, netpoller", Door: true, Run: sweptLend(netpoller), Opened: true, Most: 1},
+		{Name: "lend, epoll", Run: sweptLend(epoll), Instead: waits, Opened: true, Most: 1},
+		{Name: "enroll, thread", Door: true, Run: sweptEnroll(thread), Most: 1, Covers: "New Server.Enroll Server.Dial"},
+		{Name: "enroll, netpoller", Door: true, Run: sweptEnroll(netpoller), Most: 1},
+		{Name: "enroll, epoll", Run: sweptEnroll(epoll), Instead: waits, Most: 1},
 		{Name: "pause, thread", Door: true, Run: sweptPause(thread), Opened: true, Most: 1, Covers: "Conn.PauseRead Conn.ResumeRead Conn.SetTimer Conn.Post Conn.CloseWrite"},
 		{Name: "pause, netpoller", Door: true, Run: sweptPause(netpoller), Opened: true, Most: 1},
 		{Name: "pause, epoll", Run: sweptPause(epoll), Instead: waits, Opened: true, Most: 1},
@@ -403,6 +495,6 @@ func TestFaultSweepSimulated(t *testing.T) {
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, sweptOperations(""), faultsweep.Exempt{
 		"tells or keeps what is known and asks nothing of the kernel": "Conn.LocalAddr Conn.RemoteAddr Conn.Pending Conn.SetValue Conn.Value " +
-			"Conn.SetFullDuplex HandlerError.Error Server.Addr Server.Backend Server.Done Server.Err Server.Stats Stats.Plus Wait.String",
+			"Conn.SetFullDuplex Conn.Full Conn.TLSState HandlerError.Error Server.Addr Server.Backend Server.Done Server.Err Server.Stats Stats.Plus Wait.String",
 	})
 }

@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/unet"
+)
+
+// bulkTotal is how much a test moves, less where the race detector looks at each byte.
+func bulkTotal(n int) int {
+	if raceEnabled {
+		return n / 8
+	}
+	return n
+}
+
+// TestBulk moves megabytes in both directions, by copies and by memory that is lent,
+// which must come back once, unchanged and in order.
+func TestBulk(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		want := random(bulkTotal(8<<20), 1)
+		for _, size := range []int{100, 5000, 70_000, 1 << 20} {
+			var lent, returned int64
+			closed := make(chan int64, 1)
+			s := start(t, Handler{
+				OnOpen: func(c *Conn) {
+					at, copied := 0, false
+					var push func(error)
+					push = func(err error) {
+						for err == nil && at < len(want) && !c.Full() {
+							p := want[at:min(at+size, len(want))]
+							at += len(p)
+							if copied = !copied && size >= 5000; copied {
+								_, err = c.Write(p)
+								continue
+							}
+							lent += int64(len(p))
+							err = c.WriteFunc(p, func(err error) { returned += int64(len(p)); push(err) })
+						}
+						if err != nil {
+							t.Errorf("%v", err)
+						}
+						if at == len(want) {
+							at++
+							_ = c.CloseWrite()
+						}
+					}
+					c.SetValue(func() { push(nil) })
+					push(nil)
+				},
+				OnWritable: func(c *Conn) { c.Value().(func())() },
+				OnClose:    func(*Conn, error) { closed <- lent - returned },
+			}, o)
+			peer := dial(t, s)
+			got, err := io.ReadAll(peer)
+			if err != nil || !bytes.Equal(got, want) {
+				t.Fatalf("pieces of %d: %d bytes of %d, equal %v: %v", size, len(got), len(want), bytes.Equal(got, want), err)
+			}
+			_ = peer.Close()
+			if n := receive(t, "OnClose", closed); n != 0 {
+				t.Errorf("%d bytes that were lent did not come back", n)
+			}
+			exchange(t, dial(t, start(t, echoes(), o)), want)
+		}
+	})
+}
+
+// TestBulkPieces looks at what a busy connection gets: pieces of up to 1 MiB, and no
+// more than BufferSize where that is given.
+func TestBulkPieces(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		for _, size := range []int{0, 3000} {
+			o.BufferSize = size
+			var longest, total atomic.Int64
+			sum := make(chan []byte, 1)
+			var all []byte
+			s := start(t, Handler{
+				OnData: func(c *Conn, p []byte) {
+					longest.Store(max(longest.Load(), int64(len(p))))
+					total.Add(int64(len(p)))
+					all = append(all, p...)
+				},
+				OnEOF: func(c *Conn) { sum <- all; _ = c.Close() },
+			}, o)
+			want := random(max(bulkTotal(16<<20), 4<<20), 2)
+			c := dial(t, s)
+			if _, err := c.Write(want); err != nil {
+				t.Fatal(err)
+			}
+			_ = c.(*net.TCPConn).CloseWrite()
+			if got := receive(t, "all", sum); !bytes.Equal(got, want) {
+				t.Fatalf("%d bytes, equal false", len(got))
+			}
+			if n := longest.Load(); size > 0 && n > int64(size) || size == 0 && (n > bulkPiece || n <= 4<<10) {
+				t.Errorf("BufferSize %d: the longest piece has %d bytes", size, n)
+			}
+		}
+	})
+}
+
+// TestLentMemoryComesBack ends connections that cannot send what was lent: each piece
+// comes back once, before OnClose, with a reason.
+func TestLentMemoryComesBack(t *testing.T) {
+	for name, end := range map[string]func(s *Server, c *Conn, peer net.Conn){
+		"abort":  func(_ *Server, c *Conn, _ net.Conn) { c.Abort() },
+		"server": func(s *Server, _ *Conn, _ net.Conn) { _ = s.Close() },
+		"reset": func(_ *Server, _ *Conn, peer net.Conn) {
+			_ = peer.(*net.TCPConn).SetLinger(0)
+			_ = peer.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			overModes(t, func(t *testing.T, o Options) {
+				o.WriteLimit = 1 << 30
+				const pieces = 5
+				var back atomic.Int64
+				var nils atomic.Int64
+				conns, closed := make(chan *Conn, 1), make(chan int64, 1)
+				s := start(t, Handler{
+					OnOpen: func(c *Conn) {
+						for range pieces {
+							_ = c.WriteFunc(make([]byte, 16<<20), func(err error) {
+								back.Add(1)
+								if err == nil {
+									nils.Add(1)
+								}
+							})
+						}
+						conns <- c
+					},
+					OnClose: func(*Conn, error) { closed <- back.Load() },
+				}, o)
+				peer := dial(t, s)
+				c := receive(t, "OnOpen", conns)
+				if _, err := io.ReadFull(peer, make([]byte, 1<<20)); err != nil {
+					t.Fatal(err)
+				}
+				end(s, c, peer)
+				if n := receive(t, "OnClose", closed); n != pieces {
+					t.Errorf("%d of %d pieces came back before OnClose", n, pieces)
+				}
+				if nils.Load() == pieces {
+					t.Error("all was sent")
+				}
+				if err := c.WriteFunc([]byte("x"), func(error) { t.Error("called") }); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("WriteFunc after the end: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// pair is a connection of a proxy, and the one that it dialled.
+type pair struct {
+	sides [2]*Conn // the callbacks of both never overlap
+	ended int      // how many have ended their direction
+	over  bool
+}
+
+func (p *pair) other(c *Conn) *Conn {
+	if c == p.sides[0] {
+		return p.sides[1]
+	}
+	return p.sides[0]
+}
+
+// proxy joins each connection of a server with one to the address.
+func proxy(t testing.TB, s **Server, address string) Handler {
+	of := func(c *Conn) *pair { return c.Value().(*pair) }
+	h := Handler{
+		OnData: func(c *Conn, p []byte) {
+			to := of(c).other(c)
+			if _, err := to.Write(p); err != nil && !errors.Is(err, net.ErrClosed) {
+				t.Errorf("write: %v", err)
+			}
+			if to.Full() {
+				c.PauseRead()
+			}
+		},
+		OnWritable: func(c *Conn) { of(c).other(c).ResumeRead() },
+		OnEOF: func(c *Conn) {
+			p := of(c)
+			_ = p.other(c).CloseWrite()
+			if p.ended++; p.ended == 2 {
+				_ = c.Close()
+				_ = p.other(c).Close()
+			}
+		},
+		OnClose: func(c *Conn, err error) {
+			p := of(c)
+			p.over = true
+			if to := p.other(c); to != nil && err != nil {
+				to.Abort()
+			}
+		},
+	}
+	dials := h
+	dials.OnOpen = func(c *Conn) {
+		p := &pair{sides: [2]*Conn{c, nil}}
+		c.SetValue(p)
+		c.SetFullDuplex(true)
+		c.PauseRead()
+		go func() {
+			opened := h
+			opened.OnOpen = func(to *Conn) {
+				to.SetFullDuplex(true)
+				if p.sides[1] = to; p.over {
+					to.Abort()
+				}
+				c.ResumeRead()
+			}
+			if _, err := (*s).Dial(context.Background(), "tcp", address, ConnOptions{Handler: &opened, Beside: c, Value: p}); err != nil {
+				c.Abort()
+			}
+		}()
+	}
+	return dials
+}
+
+// TestProxy sends megabytes both ways through a proxy, with readers that are slow on
+// either side.
+func TestProxy(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers()
+		backend, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer backend.Close()
+		down := random(bulkTotal(3<<20), 1)
+		ups := make(chan []byte, 4)
+		go func() {
+			for {
+				c, err := backend.Accept()
+				if err != nil {
+					return
+				}
+				go func() { _, _ = c.Write(down); _ = c.(*net.TCPConn).CloseWrite() }()
+				go func() {
+					time.Sleep(20 * time.Millisecond) // let the other side run full
+					p, _ := io.ReadAll(c)
+					ups <- p
+					_ = c.Close()
+				}()
+			}
+		}()
+		var s *Server
+		s = start(t, proxy(t, &s, backend.Addr().String()), o)
+		var wg sync.WaitGroup
+		up := random(bulkTotal(3<<20), 2)
+		for range cap(ups) {
+			wg.Go(func() {
+				c := dial(t, s)
+				defer c.Close()
+				wg.Go(func() {
+					if _, err := c.Write(up); err != nil {
+						t.Errorf("write: %v", err)
+					}
+					_ = c.(*net.TCPConn).CloseWrite()
+				})
+				time.Sleep(20 * time.Millisecond)
+				if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, down) {
+					t.Errorf("%d of %d bytes came from the backend, equal %v: %v", len(got), len(down), bytes.Equal(got, down), err)
+				}
+			})
+		}
+		for range cap(ups) {
+			if got := receive(t, "a stream", ups); !bytes.Equal(got, up) {
+				t.Errorf("%d of %d bytes came to the backend", len(got), len(up))
+			}
+		}
+		wg.Wait()
+		await(t, "all have ended", func() bool { return s.Stats().Open == 0 })
+		if st := s.Stats(); st.Enrolled != uint64(cap(ups)) || st.Accepted != st.Enrolled {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// TestNew serves a listener that exists, of each kind, and none.
+func TestNew(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		path := socketPath(t)
+		for _, listen := range []func() (net.Listener, error){
+			func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
+			func() (net.Listener, error) { return net.Listen("unix", path) },
+			func() (net.Listener, error) { return unet.Listen("tcp", "127.0.0.1:0") },
+		} {
+			ln, err := listen()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := New(ln, echoes(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				exchange(t, dial(t, s), random(10_000, 1))
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if c, err := net.Dial(s.Addr().Network(), s.Addr().String()); err == nil {
+				_ = c.Close()
+				t.Error("the socket still listens")
+			}
+		}
+		if _, err := os.Lstat(path); err != nil && runtime.GOOS != "windows" {
+			t.Errorf("the file of the socket: %v", err)
+		}
+		s, err := New(nil, Handler{}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Addr() != nil {
+			t.Errorf("address %v", s.Addr())
+		}
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Dial(t.Context(), "tcp", "127.0.0.1:1", ConnOptions{}); err == nil {
+			t.Error("connected to a port that is closed")
+		}
+	})
+}
+
+// TestNewLeavesTheListener gives New what it refuses.
+func TestNewLeavesTheListener(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	hidden := struct{ net.Listener }{ln}
+	for _, m := range []Mode{ModeRing, ModeEpoll} {
+		if _, err := New(hidden, Handler{}, Options{Mode: m}); err == nil {
+			t.Errorf("%v: a server on a listener without a descriptor", m)
+		}
+	}
+	go func() {
+		if c, err := net.Dial("tcp", ln.Addr().String()); err == nil {
+			_ = c.Close()
+		}
+	}()
+	c, err := ln.Accept()
+	if err != nil {
+		t.Fatalf("after New: %v", err)
+	}
+	_ = c.Close()
+}
+
+// TestEnroll hands over connections of net and unet in both roles, by TCP and Unix
+// sockets, and to a server that ends.
+func TestEnroll(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		s, err := New(nil, Handler{OnData: func(c *Conn, p []byte) { _, _ = c.Write(p) }}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		for _, network := range []string{"tcp", "unix"} {
+			address := "127.0.0.1:0"
+			if network == "unix" {
+				address = socketPath(t)
+			}
+			for name, dialer := range map[string]func(string, string) (net.Conn, error){"net": net.Dial, "unet": unet.Dial} {
+				ln, err := net.Listen(network, address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				nc, err := dialer(network, ln.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				peer, err := ln.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				opened := make(chan any, 1)
+				h := Handler{OnOpen: func(c *Conn) { opened <- c.Value() }, OnData: func(c *Conn, p []byte) { _, _ = c.Write(p) }}
+				c, err := s.Enroll(nc, ConnOptions{Handler: &h, Value: name})
+				if err != nil {
+					t.Fatalf("%s, %s: %v", name, network, err)
+				}
+				if v := receive(t, "OnOpen", opened); v != name {
+					t.Errorf("value %v", v)
+				}
+				_ = peer.SetDeadline(time.Now().Add(testPatience))
+				exchange(t, peer, random(300_000, 1))
+				if c.RemoteAddr() == nil {
+					t.Error("no address")
+				}
+				_ = peer.Close()
+				_ = ln.Close()
+			}
+		}
+		await(t, "all are closed", func() bool { return s.Stats().Open == 0 })
+		a, b := net.Pipe()
+		defer b.Close()
+		if _, err := s.Enroll(a, ConnOptions{}); err == nil {
+			t.Error("a pipe was enrolled")
+		}
+		other := start(t, echoes(), o)
+		nc := dial(t, other)
+		if name, _ := s.Backend(); name != "net" {
+			if _, err := s.Enroll(tls.Client(nc, &tls.Config{InsecureSkipVerify: true}), ConnOptions{}); err == nil {
+				t.Error("a connection of crypto/tls was enrolled")
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Enroll(nc, ConnOptions{}); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a server that has ended: %v", err)
+		}
+		exchange(t, nc, []byte("as it was"))
+	})
+}
+
+// TestEnrollWhileEnding enrolls connections while the server ends: each is refused and
+// stays the caller's, or is opened and closed.
+func TestEnrollWhileEnding(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		for range 20 {
+			var opened, closed, taken atomic.Int64
+			target := start(t, Handler{}, Options{Mode: o.Mode})
+			s, err := New(nil, Handler{
+				OnOpen:  func(*Conn) { opened.Add(1) },
+				OnClose: func(*Conn, error) { closed.Add(1) },
+			}, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			for range 4 {
+				nc := dial(t, target)
+				wg.Go(func() {
+					if _, err := s.Enroll(nc, ConnOptions{}); err == nil {
+						taken.Add(1)
+					}
+				})
+			}
+			runtime.Gosched()
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			wg.Wait()
+			if taken.Load() != opened.Load() || opened.Load() != closed.Load() {
+				t.Fatalf("%d were taken, %d opened, %d closed", taken.Load(), opened.Load(), closed.Load())
+			}
+		}
+	})
+}

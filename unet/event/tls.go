@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+const (
+	// handshakeTime is how long a handshake may take.
+	handshakeTime = 10 * time.Second
+	// handshakeBytes is how much is received before a handshake has read it.
+	handshakeBytes = 256 << 10
+	// recordBytes is the most that a record of TLS brings.
+	recordBytes = 16 << 10
+)
+
+// secure is TLS on a connection of a loop: crypto/tls on a wire that the loop feeds.
+// The handshake runs in a goroutine, which waits for the wire. What comes after it the
+// loop decrypts, and a wire that has nothing says so with a temporary error.
+type secure struct {
+	c    *Conn
+	conn *tls.Conn
+
+	mu      sync.Mutex // guards what the handshake shares with the loop
+	arrived *sync.Cond
+	in      []byte // received, and not yet read by crypto/tls
+	eof     bool   // the end comes after that
+	open    bool   // the handshake is over: reading does not wait
+	broken  error  // the connection ends
+
+	// Of the loop.
+	opened  bool // OnOpen was called
+	ended   bool // the peer has ended its direction
+	waiting bool // for reading to be resumed
+	alerted bool // close_notify is sent; guarded by the connection's mutex
+	choked  bool // handshakeBytes are here; guarded by the connection's mutex
+}
+
+// newSecure puts TLS on a connection.
+func newSecure(c *Conn, config *tls.Config, client bool) *secure {
+	s := &secure{c: c}
+	s.arrived = sync.NewCond(&s.mu)
+	if client {
+		s.conn = tls.Client((*wire)(s), config)
+	} else {
+		s.conn = tls.Server((*wire)(s), config)
+	}
+	return s
+}
+
+// start begins the handshake.
+func (s *secure) start() {
+	s.c.server.helpers.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
+		defer cancel()
+		err := s.conn.HandshakeContext(ctx)
+		s.c.back.do(s.c, func() { s.shook(err) })
+	})
+}
+
+// shook is called by the loop after the handshake.
+func (s *secure) shook(err error) {
+	c := s.c
+	if err != nil {
+		c.mu.Lock()
+		if c.err == nil {
+			c.err = err
+		}
+		c.state.closing = true // after the alert
+		c.notifyAndUnlock()
+		return
+	}
+	s.mu.Lock()
+	s.open = true
+	s.mu.Unlock()
+	s.opened = true
+	c.shaken <- nil
+	c.unchoke()
+	c.callOnOpen()
+	s.pump()
+}
+
+// unchoke lets more be received.
+func (c *Conn) unchoke() {
+	c.mu.Lock()
+	if !c.secure.choked {
+		c.mu.Unlock()
+		return
+	}
+	c.secure.choked = false
+	c.notifyAndUnlock()
+}
+
+// data gets what was received.
+func (s *secure) data(p []byte) {
+	s.mu.Lock()
+	if !s.open {
+		s.in = append(s.in, p...)
+		choked := len(s.in) >= handshakeBytes
+		s.mu.Unlock()
+		s.arrived.Signal()
+		if choked {
+			s.c.mu.Lock()
+			s.choked = true
+			s.c.mu.Unlock()
+		}
+		return
+	}
+	lent := len(s.in) == 0
+	if lent {
+		s.in = p
+	} else {
+		s.in = append(s.in, p...)
+	}
+	s.mu.Unlock()
+	if !lent {
+		s.pump()
+		return
+	}
+	defer func() { // OnData may end the goroutine
+		s.in = append([]byte(nil), s.in...)
+	}()
+	s.pump()
+}
+
+// end gets the end of what is received, and reports whether the connection goes on.
+func (s *secure) end() bool {
+	s.mu.Lock()
+	s.eof = true
+	open := s.open
+	s.mu.Unlock()
+	s.arrived.Signal()
+	if open {
+		s.pump()
+	}
+	return true
+}
+
+// fail ends the handshake, if it is not over.
+func (s *secure) fail(err error) {
+	s.mu.Lock()
+	s.broken = err
+	s.mu.Unlock()
+	s.arrived.Broadcast()
+}
+
+// pump gives to the handler what can be decrypted, while it wants it.
+func (s *secure) pump() {
+	c := s.c
+	buf := plaintexts.Get().(*[]byte)
+	defer plaintexts.Put(buf)
+	p := *buf
+	for s.opened && !s.ended {
+		c.mu.Lock()
+		gone := c.state.closing || c.state.aborted
+		s.waiting = !gone && (c.state.paused || c.state.full && !c.state.duplex)
+		c.mu.Unlock()
+		if gone || s.waiting {
+			return
+		}
+		n, err := s.conn.Read(p)
+		if n > 0 {
+			c.callOnData(p[:n])
+			sys.Poison(p[:n])
+		}
+		switch {
+		case err == nil || n > 0 && !errors.Is(err, io.EOF):
+		case errors.Is(err, errWouldBlock):
+			return
+		case errors.Is(err, io.EOF):
+			s.ended = true
+			if !c.callOnEOF() {
+				c.mu.Lock()
+				if !c.state.closing && c.err == nil {
+					c.err = errEOF
+				}
+				c.state.closing = true
+				c.notifyAndUnlock()
+			}
+			return
+		default:
+			c.mu.Lock()
+			c.fail(c.opError("read", err))
+			c.notifyAndUnlock()
+			return
+		}
+	}
+}
+
+// closeNotify tells the peer that this direction ends. The caller holds the
+// connection's mutex, which is released meanwhile.
+func (s *secure) closeNotify() {
+	st := &s.c.state
+	if s.alerted || !s.opened || st.aborted || !st.closing && !st.finWrite {
+		return
+	}
+	s.alerted, st.notified = true, true
+	s.c.mu.Unlock()
+	_ = s.conn.CloseWrite() // It fails when the connection is broken.
+	s.c.mu.Lock()
+	st.notified = false
+}
+
+// write encrypts p.
+func (s *secure) write(p []byte) (int, error) {
+	c := s.c
+	c.mu.Lock()
+	err := c.refuse()
+	c.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	n, err := s.conn.Write(p)
+	if err != nil {
+		return n, c.opError("write", err)
+	}
+	return n, nil
+}
+
+// plaintexts hold buffers for what is decrypted.
+var plaintexts = sync.Pool{New: func() any { p := make([]byte, recordBytes); return &p }}
+
+// handshakeFailed tells what waits for the handshake that it has failed.
+func (c *Conn) handshakeFailed(err error) {
+	if err == nil {
+		err = net.ErrClosed
+	}
+	select {
+	case c.shaken <- err:
+	default:
+	}
+	if f := c.handler.OnHandshakeError; f != nil {
+		returned := false
+		defer c.guard(&returned)
+		f(c, err)
+		returned = true
+	}
+}
+
+// withServerName returns the configuration for a client, which checks the name of the
+// host that it dials, as tls.Dial's does.
+func withServerName(config *tls.Config, address string) *tls.Config {
+	if config.ServerName != "" || config.InsecureSkipVerify {
+		return config
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	config = config.Clone()
+	config.ServerName = host
+	return config
+}
+
+// wire is the connection below crypto/tls.
+type wire secure
+
+// Read implements net.Conn.
+func (w *wire) Read(p []byte) (int, error) {
+	w.mu.Lock()
+	for len(w.in) == 0 && !w.eof && !w.open && w.broken == nil {
+		w.arrived.Wait()
+	}
+	n := copy(p, w.in)
+	w.in = w.in[n:]
+	left, eof, open, broken := len(w.in), w.eof, w.open, w.broken
+	w.mu.Unlock()
+	switch {
+	case n > 0:
+		if left == 0 && !open {
+			w.c.unchoke()
+		}
+		return n, nil
+	case broken != nil:
+		return 0, broken
+	case eof:
+		return 0, io.EOF
+	}
+	return 0, errWouldBlock
+}
+
+// Write implements net.Conn: it accepts all, whatever is pending.
+func (w *wire) Write(p []byte) (int, error) {
+	c := w.c
+	c.mu.Lock()
+	if c.state.aborted || c.state.closed || c.state.finSent {
+		c.mu.Unlock()
+		return 0, net.ErrClosed
+	}
+	c.out.add(p)
+	c.noteFull()
+	c.notifyAndUnlock()
+	return len(p), nil
+}
+
+// Close implements net.Conn. A handshake calls it that has taken too long.
+func (w *wire) Close() error {
+	(*secure)(w).fail(net.ErrClosed)
+	return nil
+}
+
+func (w *wire) LocalAddr() net.Addr              { return w.c.LocalAddr() }
+func (w *wire) RemoteAddr() net.Addr             { return w.c.RemoteAddr() }
+func (w *wire) SetDeadline(time.Time) error      { return nil }
+func (w *wire) SetReadDeadline(time.Time) error  { return nil }
+func (w *wire) SetWriteDeadline(time.Time) error { return nil }
+
+// errWouldBlock is what crypto/tls gets when nothing has arrived. It takes the error
+// as a deadline that has passed, and goes on when it is called again.
+var errWouldBlock net.Error = wouldBlock{}
+
+type wouldBlock struct{}
+
+func (wouldBlock) Error() string   { return "event: nothing has arrived" }
+func (wouldBlock) Timeout() bool   { return true }
+func (wouldBlock) Temporary() bool { return true }
+
+// TLSState returns what the handshake has agreed on, nil without TLS.
+func (c *Conn) TLSState() *tls.ConnectionState {
+	var conn *tls.Conn
+	if c.secure != nil {
+		conn = c.secure.conn
+	} else if t, ok := c.link.nc.(*tls.Conn); ok {
+		conn = t
+	} else {
+		return nil
+	}
+	s := conn.ConnectionState()
+	return &s
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// certificate makes a certificate for the loopback, and the configurations of both
+// sides.
+func certificate(t testing.TB) (server, client *tls.Config, file string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "loopback"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(leaf)
+	file = filepath.Join(t.TempDir(), "cert.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	return server, &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}, file
+}
+
+// overTLS runs test with each backend and the versions of TLS.
+func overTLS(t *testing.T, test func(t *testing.T, o Options, client *tls.Config)) {
+	server, client, _ := certificate(t)
+	for _, version := range []uint16{tls.VersionTLS13, tls.VersionTLS12} {
+		t.Run(strings.ReplaceAll(tls.VersionName(version), " ", ""), func(t *testing.T) {
+			overModes(t, func(t *testing.T, o Options) {
+				o.TLS = server
+				client := client.Clone()
+				client.MaxVersion = version
+				test(t, o, client)
+			})
+		})
+	}
+}
+
+func TestTLSEcho(t *testing.T) {
+	overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
+		states := make(chan *tls.ConnectionState, 100)
+		s := start(t, Handler{
+			OnOpen: func(c *Conn) { states <- c.TLSState() },
+			OnData: func(c *Conn, p []byte) { _, _ = c.Write(p) },
+		}, o)
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				c := tls.Client(dial(t, s), client)
+				for _, n := range []int{1, 100, 16 << 10, bulkTotal(1 << 20)} {
+					exchange(t, c, random(n, uint64(i)))
+				}
+				_ = c.CloseWrite()
+				if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+					t.Errorf("after close_notify: %d, %v", n, err)
+				}
+				_ = c.Close()
+			})
+		}
+		wg.Wait()
+		if st := receive(t, "OnOpen", states); st == nil || !st.HandshakeComplete || st.Version != client.MaxVersion {
+			t.Errorf("state %+v", st)
+		}
+		await(t, "all are closed", func() bool { return s.Stats().Open == 0 })
+	})
+}
+
+// TestTLSEnds ends connections from either side: close_notify is sent, and what it
+// does not precede is seen.
+func TestTLSEnds(t *testing.T) {
+	overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
+		closed := make(chan error, 1)
+		s := start(t, Handler{
+			OnOpen: func(c *Conn) {
+				_, _ = c.Writev(net.Buffers{[]byte("hel"), []byte("lo")})
+			},
+			OnData: func(c *Conn, p []byte) {
+				switch p[0] {
+				case 'c':
+					_, _ = c.Write([]byte("bye"))
+					_ = c.Close()
+				case 'a':
+					c.Abort()
+				case 'w':
+					if err := c.WriteFunc([]byte("bye"), func(err error) {
+						if err != nil {
+							t.Errorf("WriteFunc: %v", err)
+						}
+						_ = c.CloseWrite()
+					}); err != nil {
+						t.Errorf("WriteFunc: %v", err)
+					}
+				}
+			},
+			OnClose: func(_ *Conn, err error) { closed <- err },
+		}, o)
+		for what, want := range map[string]struct {
+			rest     string
+			err, end error
+		}{
+			"c": {"bye", nil, nil},
+			"w": {"bye", nil, io.EOF},
+			"a": {"", nil, net.ErrClosed},
+		} {
+			c := tls.Client(dial(t, s), client)
+			if p := make([]byte, 5); true {
+				if _, err := io.ReadFull(c, p); err != nil || string(p) != "hello" {
+					t.Fatalf("%q, %v", p, err)
+				}
+			}
+			if _, err := c.Write([]byte(what)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(c)
+			if string(got) != want.rest || (err != nil) != (what == "a") {
+				t.Errorf("%s: %q, %v", what, got, err)
+			}
+			_ = c.Close()
+			if err := receive(t, "OnClose", closed); err != want.end {
+				t.Errorf("%s: OnClose got %v, want %v", what, err, want.end)
+			}
+		}
+		// A record that is cut off.
+		raw := dial(t, s)
+		c := tls.Client(raw, client)
+		if _, err := io.ReadFull(c, make([]byte, 5)); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = raw.Write([]byte{23, 3, 3, 0, 100, 1, 2, 3})
+		_ = raw.(*net.TCPConn).CloseWrite()
+		if err := receive(t, "OnClose", closed); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("a record that is cut off: %v", err)
+		}
+		// A record that is forged.
+		raw = dial(t, s)
+		c = tls.Client(raw, client)
+		if _, err := io.ReadFull(c, make([]byte, 5)); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = raw.Write(append([]byte{23, 3, 3, 0, 100}, make([]byte, 100)...))
+		if err := receive(t, "OnClose", closed); err == nil || err == io.EOF {
+			t.Errorf("a forged record: %v", err)
+		}
+	})
+}
+
+// TestTLSHandshakeFails has clients that do not finish one: OnHandshakeError is called
+// for each, and nothing else.
+func TestTLSHandshakeFails(t *testing.T) {
+	overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
+		failed := make(chan error, 1)
+		s := start(t, Handler{
+			OnOpen:           func(*Conn) { t.Error("OnOpen") },
+			OnClose:          func(*Conn, error) { t.Error("OnClose") },
+			OnHandshakeError: func(_ *Conn, err error) { failed <- err },
+		}, o)
+		client.RootCAs = x509.NewCertPool()
+		for name, try := range map[string]func(c net.Conn){
+			"no TLS": func(c net.Conn) { _, _ = c.Write([]byte("GET / HTTP/1.1\r\n\r\n")) },
+			"gone":   func(c net.Conn) { _ = c.Close() },
+			"reset":  func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0); _ = c.Close() },
+			"unknown authority": func(c net.Conn) {
+				if err := tls.Client(c, client).Handshake(); err == nil {
+					t.Error("a certificate of an unknown authority was accepted")
+				}
+				_ = c.Close()
+			},
+			"half a hello": func(c net.Conn) { _, _ = c.Write([]byte{22, 3, 1, 0, 200, 1}); _ = c.(*net.TCPConn).CloseWrite() },
+		} {
+			try(dial(t, s))
+			if err := receive(t, name, failed); err == nil {
+				t.Errorf("%s: no error", name)
+			}
+		}
+		dial(t, s) // and one that sends nothing, which the server's end meets
+		await(t, "it is there", func() bool { return s.Stats().Open == 1 })
+		_ = s.Close()
+		if err := receive(t, "OnHandshakeError at the end", failed); err == nil {
+			t.Error("no error")
+		}
+	})
+}
+
+// TestTLSDial connects a server's own connections, and checks the certificate.
+func TestTLSDial(t *testing.T) {
+	overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
+		s := start(t, echoes(), o)
+		client.ServerName = ""
+		want := random(300_000, 1)
+		var got []byte
+		done := make(chan []byte, 1)
+		c, err := s.Dial(t.Context(), "tcp", s.Addr().String(), ConnOptions{TLS: client, Handler: &Handler{
+			OnData: func(c *Conn, p []byte) {
+				if got = append(got, p...); len(got) == len(want) {
+					done <- got
+				}
+			},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st := c.TLSState(); st == nil || len(st.VerifiedChains) == 0 {
+			t.Errorf("state %+v", st)
+		}
+		if _, err := c.Write(want); err != nil {
+			t.Fatal(err)
+		}
+		if got := receive(t, "the echo", done); !bytes.Equal(got, want) {
+			t.Error("changed")
+		}
+		_ = c.Close()
+		client.ServerName = "example.com"
+		if _, err := s.Dial(t.Context(), "tcp", s.Addr().String(), ConnOptions{TLS: client}); err == nil {
+			t.Error("a certificate for another name was accepted")
+		}
+		await(t, "all are closed", func() bool { return s.Stats().Open == 0 })
+	})
+}
+
+// TestTLSPeerThatDoesNotRead holds a bounded amount for it, and loses nothing.
+func TestTLSPeerThatDoesNotRead(t *testing.T) {
+	overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
+		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers()
+		s := start(t, Handler{OnData: func(c *Conn, p []byte) {
+			if _, err := c.Write(p); err != nil {
+				t.Errorf("write: %v", err)
+			}
+			if n := c.Pending(); n > o.WriteLimit+2*recordBytes {
+				t.Errorf("%d bytes are pending", n)
+			}
+		}}, o)
+		c := tls.Client(dial(t, s), client)
+		want := random(bulkTotal(4<<20), 1)
+		go func() { _, _ = c.Write(want) }()
+		time.Sleep(50 * time.Millisecond) // the server runs full
+		got := make([]byte, len(want))
+		if n, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%d of %d bytes, equal %v: %v", n, len(want), bytes.Equal(got, want), err)
+		}
+	})
+}
+
+// TestTLSForeignClients has openssl and Python talk to the server.
+func TestTLSForeignClients(t *testing.T) {
+	server, _, file := certificate(t)
+	for name, args := range map[string][]string{
+		"openssl": {"sh", "-c", `openssl s_client -quiet -verify_return_error -CAfile "$1" -connect "$3" <"$2" 2>/dev/null`},
+		"python3": {"sh", "-c", `python3 -c '
+import socket, ssl, sys
+c = ssl.create_default_context(cafile=sys.argv[1])
+host, port = sys.argv[3].split(":")
+want = open(sys.argv[2], "rb").read()
+with c.wrap_socket(socket.create_connection((host, int(port))), server_hostname=host) as s:
+    s.sendall(want)
+    got = b""
+    while len(got) < len(want):
+        p = s.recv(65536)
+        assert p, "the end came early"
+        got += p
+    s.unwrap()
+sys.stdout.buffer.write(got)
+' "$@"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath(name); err != nil {
+				t.Skipf("needs %s", name)
+			}
+			overModes(t, func(t *testing.T, o Options) {
+				o.TLS = server
+				s := start(t, Handler{OnData: func(c *Conn, p []byte) {
+					_, _ = c.Write(p)
+					if n, _ := c.Value().(int); n+len(p) < 45_000 {
+						c.SetValue(n + len(p))
+						return
+					}
+					_ = c.Close()
+				}}, o)
+				text := filepath.Join(t.TempDir(), "text")
+				want := []byte(strings.Repeat("a line of text\n", 3000))
+				if err := os.WriteFile(text, want, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), testPatience)
+				defer cancel()
+				got, err := exec.CommandContext(ctx, args[0], append(args[1:], name, file, text, s.Addr().String())...).Output()
+				if err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%d of %d bytes: %v", len(got), len(want), err)
+				}
+			})
+		})
+	}
+}
