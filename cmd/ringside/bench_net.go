@@ -34,7 +34,7 @@ const benchNetLong = `net measures servers on TCP over the loopback. --workload 
   churn     echo with a new connection for each message; it ends by a reset
   unix      echo on Unix sockets
   udp       echo of datagrams; one that is lost is sent again after 100 ms
-  tls       echo on TLS of crypto/tls, over net and over unet
+  tls       echo on TLS of crypto/tls, over net, unet and unet/event
   http      net/http on unet's listener beside net/http on net's. --client chooses the load generator: own, our
             load generator; ab and ab-k, ab without and with keep-alive; wrk
   files     files of 1 KiB to 64 MiB from the page cache, with 1, 32 and 256 kept connections: net/http's

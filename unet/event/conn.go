@@ -341,6 +341,9 @@ func (c *Conn) SetTimer(d time.Duration) {
 // itself. After OnClose it does nothing.
 func (c *Conn) Post(f func()) { c.back.do(c, f) }
 
+// Server returns the server of the connection.
+func (c *Conn) Server() *Server { return c.server }
+
 // SetValue attaches a value of the user's to the connection.
 func (c *Conn) SetValue(v any) {
 	c.mu.Lock()

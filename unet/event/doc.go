@@ -30,7 +30,21 @@
 // # Ownership
 //
 // OnData's slice belongs to the server: it must not be used after the function has
-// returned. Write copies its argument.
+// returned. Write copies the bytes that the kernel does not take at once;
+// [Conn.WriteFunc] lends memory until it calls a function.
+//
+// # Connections that were not accepted
+//
+// [Server.Dial] and [Server.Enroll] serve connections that the server has not
+// accepted, and [New] takes a listener that exists. With [ConnOptions].Beside two
+// connections have one loop, and their callbacks never overlap: a proxy needs no
+// locks. It calls [Conn.Full] after each Write and pauses the other side.
+//
+// # TLS
+//
+// [Options].TLS and [ConnOptions].TLS put crypto/tls on connections. Handshakes run in
+// goroutines, and OnOpen is called after them. Loops decrypt before OnData; Write
+// encrypts on its caller's goroutine and queues a little more than it was given.
 //
 // # Backpressure
 //

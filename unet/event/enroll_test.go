@@ -83,11 +83,13 @@ func TestBulk(t *testing.T) {
 func TestBulkPieces(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for _, size := range []int{0, 3000} {
-			o.BufferSize = size
+			o.BufferSize, o.Buffers = size, 16 // which cannot hold it all
 			var longest, total atomic.Int64
 			sum := make(chan []byte, 1)
 			var all []byte
+			opened := make(chan *Conn, 1)
 			s := start(t, Handler{
+				OnOpen: func(c *Conn) { c.PauseRead(); opened <- c },
 				OnData: func(c *Conn, p []byte) {
 					longest.Store(max(longest.Load(), int64(len(p))))
 					total.Add(int64(len(p)))
@@ -97,7 +99,12 @@ func TestBulkPieces(t *testing.T) {
 			}, o)
 			want := random(max(bulkTotal(16<<20), 4<<20), 2)
 			c := dial(t, s)
-			if _, err := c.Write(want); err != nil {
+			const waiting = 200 << 10
+			if _, err := c.Write(want[:waiting]); err != nil {
+				t.Fatal(err)
+			}
+			receive(t, "OnOpen", opened).ResumeRead()
+			if _, err := c.Write(want[waiting:]); err != nil {
 				t.Fatal(err)
 			}
 			_ = c.(*net.TCPConn).CloseWrite()
@@ -178,7 +185,7 @@ func (p *pair) other(c *Conn) *Conn {
 }
 
 // proxy joins each connection of a server with one to the address.
-func proxy(t testing.TB, s **Server, address string) Handler {
+func proxy(t testing.TB, address string) Handler {
 	of := func(c *Conn) *pair { return c.Value().(*pair) }
 	h := Handler{
 		OnData: func(c *Conn, p []byte) {
@@ -222,7 +229,7 @@ func proxy(t testing.TB, s **Server, address string) Handler {
 				}
 				c.ResumeRead()
 			}
-			if _, err := (*s).Dial(context.Background(), "tcp", address, ConnOptions{Handler: &opened, Beside: c, Value: p}); err != nil {
+			if _, err := c.Server().Dial(context.Background(), "tcp", address, ConnOptions{Handler: &opened, Beside: c, Value: p}); err != nil {
 				c.Abort()
 			}
 		}()
@@ -257,8 +264,7 @@ func TestProxy(t *testing.T) {
 				}()
 			}
 		}()
-		var s *Server
-		s = start(t, proxy(t, &s, backend.Addr().String()), o)
+		s := start(t, proxy(t, backend.Addr().String()), o)
 		var wg sync.WaitGroup
 		up := random(bulkTotal(3<<20), 2)
 		for range cap(ups) {

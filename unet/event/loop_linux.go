@@ -41,7 +41,9 @@ type loop struct {
 	looking []*Conn // taken from again; those before nextLook are done
 	timers  timerHeap
 
-	nextMail, nextDoing, nextLook int
+	coming []*Conn // taken out of arrivals; those before nextComing are done
+
+	nextMail, nextDoing, nextComing, nextLook int
 
 	retryAt time.Time // when a refused submission is tried again
 	leaving bool
@@ -180,20 +182,18 @@ func (l *loop) closeArrivals() bool {
 	return l.closed
 }
 
-// takeArrivals takes the connections that were enrolled.
+// fetchArrivals moves the connections that were enrolled to where the loop has them.
+// The caller holds mu.
+func (l *loop) fetchArrivals() {
+	l.arrivals, l.coming, l.nextComing = l.coming[:0], l.arrivals, 0
+}
+
+// takeArrivals takes those connections.
 func (l *loop) takeArrivals() {
-	for {
-		l.mu.Lock()
-		if len(l.arrivals) == 0 {
-			l.mu.Unlock()
-			return
-		}
-		c := l.arrivals[0]
-		l.arrivals = l.arrivals[1:]
-		if len(l.arrivals) > 0 {
-			l.mail.Store(true) // OnOpen may end the goroutine
-		}
-		l.mu.Unlock()
+	for l.nextComing < len(l.coming) {
+		c := l.coming[l.nextComing]
+		l.coming[l.nextComing] = nil
+		l.nextComing++
 		l.take(c)
 	}
 }
@@ -361,13 +361,14 @@ func (l *loop) post(f func()) {
 
 // processInbox processes the inbox and the tasks, and reports whether there were any.
 func (l *loop) processInbox() bool {
-	if l.nextMail == len(l.mailed) && l.nextDoing == len(l.doing) { // else a callback has exited
+	if l.nextMail == len(l.mailed) && l.nextDoing == len(l.doing) && l.nextComing == len(l.coming) { // else a callback has exited
 		if !l.mail.Load() {
 			return false
 		}
 		l.mu.Lock()
 		l.inbox, l.mailed, l.nextMail = l.mailed[:0], l.inbox, 0
 		l.tasks, l.doing, l.nextDoing = l.doing[:0], l.tasks, 0
+		l.fetchArrivals()
 		l.mail.Store(false)
 		l.mu.Unlock()
 	}
@@ -848,8 +849,10 @@ func (l *loop) fail(err error) {
 
 // closeAll ends the connections of a loop whose driver is broken.
 func (l *loop) closeAll() {
-	for !l.closeArrivals() {
-		l.takeArrivals()
+	for l.takeArrivals(); !l.closeArrivals(); l.takeArrivals() {
+		l.mu.Lock()
+		l.fetchArrivals()
+		l.mu.Unlock()
 	}
 	for i, c := range l.conns {
 		if c == nil {

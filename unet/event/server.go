@@ -222,9 +222,9 @@ func (s *Server) start(address string) error {
 		kinds = []Mode{ModeRing, ModeEpoll, ModeNet}
 	}
 	for i, kind := range kinds {
+		s.name = kind.String() // before callbacks may ask
 		err := s.startKind(address, kind)
 		if err == nil {
-			s.name = kind.String()
 			return nil
 		}
 		if i == len(kinds)-1 || isListenError(err) {

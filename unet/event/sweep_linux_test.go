@@ -320,6 +320,10 @@ func sweptEnroll(o Options) func(*faultsweep.Trial) {
 			OnClose: func(*Conn, error) { closed.Add(1); ended <- struct{}{} },
 		}}
 		wait := func(what string, err error) {
+			var oe *net.OpError
+			if c, fired := t.Choice(); errors.As(err, &oe) && oe.Op == "dial" && fired && !c.Passing {
+				return // the loop has ended
+			}
 			if !t.Judge(what, err) {
 				return
 			}
@@ -495,6 +499,6 @@ func TestFaultSweepSimulated(t *testing.T) {
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, sweptOperations(""), faultsweep.Exempt{
 		"tells or keeps what is known and asks nothing of the kernel": "Conn.LocalAddr Conn.RemoteAddr Conn.Pending Conn.SetValue Conn.Value " +
-			"Conn.SetFullDuplex Conn.Full Conn.TLSState HandlerError.Error Server.Addr Server.Backend Server.Done Server.Err Server.Stats Stats.Plus Wait.String",
+			"Conn.SetFullDuplex Conn.Full Conn.Server Conn.TLSState HandlerError.Error Server.Addr Server.Backend Server.Done Server.Err Server.Stats Stats.Plus Wait.String",
 	})
 }

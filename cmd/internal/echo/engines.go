@@ -4,6 +4,7 @@ package echo
 
 import (
 	"bytes"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/netip"
@@ -162,6 +163,14 @@ type eventServer struct {
 // startsEvent returns what starts it with the options.
 func startsEvent(o event.Options) func(Setup) (Server, error) {
 	return func(setup Setup) (Server, error) {
+		o := o
+		if setup.TLS {
+			cert, err := selfSigned()
+			if err != nil {
+				return nil, err
+			}
+			o.TLS, setup.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}, false
+		}
 		if err := setup.plain(); err != nil {
 			return nil, err
 		}
@@ -171,7 +180,7 @@ func startsEvent(o event.Options) func(Setup) (Server, error) {
 			h.OnData = func(c *event.Conn, p []byte) {
 				got := c.Value().(*int)
 				for *got += len(p); *got >= setup.Take; *got -= setup.Take {
-					_, _ = c.Write(answer)
+					_ = c.WriteFunc(answer, func(error) {})
 				}
 			}
 		}

@@ -149,7 +149,7 @@ var (
 		set: func(_ netCell, s *echo.Setup, _ *loadgen.Job) { s.Network = "udp" },
 	}
 	tlsWork = loadWork{
-		title: "tls", all: socketEngines, own: socketEngines[:2], sizes: []int{smallMessage}, connections: []int{1, 100},
+		title: "tls", all: streamEngines, own: usualEngines, sizes: []int{smallMessage}, connections: []int{1, 100},
 		set: func(_ netCell, s *echo.Setup, j *loadgen.Job) { s.TLS, j.TLS = true, true },
 	}
 )
