@@ -209,6 +209,7 @@ func TestTLSHandshakeFails(t *testing.T) {
 				t.Errorf("%s: no error", name)
 			}
 		}
+		await(t, "all are closed", func() bool { return s.Stats().Open == 0 })
 		dial(t, s) // and one that sends nothing, which the server's end meets
 		await(t, "it is there", func() bool { return s.Stats().Open == 1 })
 		_ = s.Close()
