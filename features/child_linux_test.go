@@ -247,7 +247,7 @@ func TestMemlockInNamespace(t *testing.T) {
 	}
 }
 
-// needNamespaces skips the test where the system lets nobody make a user
+// needNamespaces skips the test where the system does not permit making a user
 // namespace.
 func needNamespaces(t *testing.T) {
 	t.Helper()

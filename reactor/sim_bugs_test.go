@@ -40,7 +40,7 @@ func overSeeds(t *testing.T, test func(t *testing.T, seed uint64)) {
 }
 
 // hangs runs a plan with a goroutine that must wait for ever, then mends the
-// kernel, which must let everybody go on, and returns the report.
+// kernel, which must let all goroutines continue, and returns the report.
 func hangs(t *testing.T, w *world) string {
 	t.Helper()
 	var report string

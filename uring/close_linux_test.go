@@ -16,7 +16,7 @@ import (
 )
 
 // closeWith opens a ring with an operation in flight that start enters, closes it, and
-// checks that it is gone: what wakes it then finds nobody.
+// checks that it has ended: wake then finds no waiter.
 func closeWith(t *testing.T, o uring.Options, start func(r *uring.Ring) (wake func())) {
 	t.Helper()
 	runtime.LockOSThread() // to which the ring may belong

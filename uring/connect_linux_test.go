@@ -16,7 +16,7 @@ import (
 )
 
 // TestConnectFailsAsTheCallDoes connects, again and again with the same socket,
-// to where nobody listens, where there is no route, and to no socket at all. The
+// to a port without a listener, to an address without a route, and to no socket at all. The
 // answer is each time that of connect(2).
 func TestConnectFailsAsTheCallDoes(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {

@@ -63,7 +63,7 @@ func cancelOpen(t *testing.T, r *uring.Ring, name string, after time.Duration) (
 	return done[3], done[1]
 }
 
-// awaitReader waits until the one who opens the FIFO has completed. A
+// awaitReader waits until the open of the FIFO has completed. A
 // cancellation may have left it blocked: then only a writer can release it, and
 // the result closes that one again.
 func awaitReader(t *testing.T, r *uring.Ring, name string, answer uring.CQE) (closeWriter func()) {

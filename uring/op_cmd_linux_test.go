@@ -265,7 +265,7 @@ func loopDevice(t *testing.T, data []byte) *os.File {
 			return dev
 		}
 		dev.Close()
-		if err != unix.EBUSY { // else somebody else was faster
+		if err != unix.EBUSY { // else another process was faster
 			t.Skipf("needs a loop device: %v", err)
 		}
 	}

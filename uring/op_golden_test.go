@@ -28,7 +28,7 @@ var (
 const minusOne = 0xffffffff_ffffffff
 
 // goldenLong claims to be longer than what the kernel moves at once, and than
-// 32 bits can say where an int has more. Nobody may touch what it claims.
+// 32 bits can say where an int has more. Memory beyond its end must not be touched.
 var goldenLong = func() []byte {
 	n := uint64(1) << 32
 	if unsafe.Sizeof(uintptr(0)) == 4 {

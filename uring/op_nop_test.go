@@ -58,7 +58,7 @@ func kernelNop(t *testing.T) {
 			t.Errorf("completion %+v", c)
 		}
 		c = complete(t, r, func(e *uring.SQE) { e.Nop().SetPersonality(77) })
-		wantErrno(t, c, syscall.EINVAL) // nobody registered it
+		wantErrno(t, c, syscall.EINVAL) // it is not registered
 	})
 	t.Run("link", kernelNopLink)
 	t.Run("inject", func(t *testing.T) {

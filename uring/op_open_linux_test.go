@@ -174,7 +174,7 @@ func kernelClose(t *testing.T) {
 		}
 		wr.Close()
 		wantRes(t, complete(t, r, func(e *uring.SQE) { e.Close(dup) }), 0)
-		// Nobody can write any more: that descriptor was the last one.
+		// The pipe has no writer any more: that descriptor was the last one.
 		if n, err := rd.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 			t.Errorf("read %d, %v", n, err)
 		}

@@ -108,7 +108,7 @@ func pollMultishot(t *testing.T, r *uring.Ring) {
 		c := await(t, r, 7)
 		wantRes(t, c, pollIn)
 		wantMore(t, c, true)
-		wantQuiet(t, r) // nobody has read: the event lasts and is not repeated
+		wantQuiet(t, r) // nothing was read: the event lasts and is not repeated
 	}
 	push(t, r).PollRemove(7).SetUserData(8)
 	m := byUserData(t, r, 2)

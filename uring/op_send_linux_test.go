@@ -259,8 +259,8 @@ func kernelSendZC(t *testing.T) {
 }
 
 // zeroCopy runs a zero-copy send: its result, and the result of its
-// notification when there is one. The caller says what the buffer holds by
-// then: whoever receives must have been served before.
+// notification when there is one. The caller knows the buffer's content by
+// then: receivers must have been served before.
 func zeroCopy(t testing.TB, r *uring.Ring, build func(e *uring.SQE)) (sent uring.CQE, notified func() *uring.CQE) {
 	t.Helper()
 	build(push(t, r).SetUserData(0))

@@ -327,7 +327,7 @@ func acceptDirect(t *testing.T, r *uring.Ring) {
 	}
 }
 
-// goldenText is text to send; nobody writes it.
+// goldenText is text to send; it is never written.
 var goldenText = []byte("some text to send")
 
 func acceptMultishot(t *testing.T, r *uring.Ring) {

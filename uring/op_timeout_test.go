@@ -33,7 +33,7 @@ func init() {
 	})
 }
 
-// Times that entries point at; nobody writes them.
+// Times that entries point at; they are never written.
 var (
 	anHour   = newTimespec(time.Hour)
 	fiveMsec = newTimespec(5 * time.Millisecond)

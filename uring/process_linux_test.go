@@ -186,7 +186,7 @@ func wantNotForked(t *testing.T) {
 }
 
 // TestCloseThroughTheRingIsDone closes a file that was open for writing. Soon
-// after the completion nobody has it open any more: a lease is granted, which
+// after the completion it is not open any more: a lease is granted, which
 // takes that, as starting the program in it would. Not at once: what the ring
 // left to a thread of the kernel (every buffered write of ext4, and the close on
 // file systems that flush then) that thread lets go of after its completion, or,

@@ -12,8 +12,8 @@ import (
 
 // Resize gives the ring new queues with room for the given numbers of entries,
 // keeping what they hold; 0 leaves a size as it is. Entries that [Ring.SQE]
-// handed out must be filled; their memory is gone afterwards. Nobody else may
-// use the ring meanwhile.
+// handed out must be filled; their memory is gone afterwards. No other goroutine
+// may use the ring meanwhile.
 //
 // The queues must have room for the entries and completions that wait in them,
 // and the CQ must not become the smaller one (EOVERFLOW, EINVAL; the ring stays

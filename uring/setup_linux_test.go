@@ -202,7 +202,7 @@ func ctlHarass(t testing.TB, tid int) (stop func() int) {
 }
 
 // ctlAsUser runs f on this thread, which must be locked, with the effective
-// user id of nobody.
+// user id of an unprivileged user.
 func ctlAsUser(t testing.TB, f func()) {
 	t.Helper()
 	set := func(uid int) {

@@ -55,7 +55,7 @@ func kernelSetupSQPoll(t *testing.T) {
 		t.Errorf("%d submission threads, want 1", n)
 	}
 	asleep := func() bool { return r.SQFlags()&uring.SQNeedWakeup != 0 }
-	// While the thread is awake nobody enters the kernel. It may fall asleep
+	// While the thread is awake no call enters the kernel. It may fall asleep
 	// between two looks at it, so this can take more than one attempt.
 	ctlUntil(t, "a submission without entering", func() bool {
 		ctlNops(t, r, 1, 2) // wakes the thread

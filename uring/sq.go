@@ -124,7 +124,7 @@ const enterNeeded = 1 << 31
 
 // publish shows the filled entries to the kernel. It returns how many the next
 // io_uring_enter(2) is to take, and the flags for it. With SQPoll that is how
-// many entries were shown that had not been before, and the flags say whether
+// many entries were shown that had not been before, and the flags tell if
 // the kernel thread must be woken.
 func (r *Ring) publish() (n, flags uint32, err error) {
 	s := &r.sq

@@ -254,7 +254,7 @@ func (g *goroutines) notify(c *Conn) {
 	}
 	switch {
 	case s.aborted:
-		_ = nc.SetDeadline(past) // Whoever is at it stops.
+		_ = nc.SetDeadline(past) // A read or write in progress ends.
 	case c.out.busy:
 	case c.out.n > 0 || len(c.out.finished) > 0:
 		c.out.busy = true

@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// openFDs counts the descriptors of the process, -1 where nobody can.
+// openFDs counts the descriptors of the process, -1 where that is not possible.
 func openFDs() int {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

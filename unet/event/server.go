@@ -304,7 +304,7 @@ func (s *Server) Err() error { return s.engine.health().failure() }
 
 // Shutdown stops accepting, after taking what the kernel has already accepted,
 // and lets every connection end in good order: what the peers have sent by now
-// is given to OnData, what was written is sent, and then OnShutdown or its
+// is given to OnData, written bytes are sent, and then OnShutdown or its
 // default decides. It returns when the last connection is gone, with
 // [Server.Err]. When ctx is done first, the rest is aborted as by [Server.Close],
 // and the error is the context's: OnData is not called any more then, and

@@ -21,9 +21,9 @@ import (
 
 // TestStress has many connections exchange random bytes while handlers stall,
 // timers move, deadlines pass, reading pauses and sides close half or whole. No
-// byte may be lost or changed as long as nobody broke the connection, nobody may
-// be left waiting, and each connection ends once. RINGSIDE_STRESS gives it as
-// long as that says, for example 5m.
+// byte may be lost or changed as long as the connection is not broken, no reader may
+// be left waiting, and each connection ends once. RINGSIDE_STRESS sets the duration,
+// for example 5m.
 func TestStress(t *testing.T) {
 	long, err := time.ParseDuration(os.Getenv("RINGSIDE_STRESS"))
 	if err != nil {
@@ -187,7 +187,7 @@ func echoPieces(c *Conn, room chan struct{}, pieces chan []byte) {
 				break
 			}
 			if err != ErrFull {
-				return // A piece that is left over is nobody's: the connection broke.
+				return // A remaining piece has no reader: the connection broke.
 			}
 			<-room
 		}

@@ -103,7 +103,7 @@ func serverAt(t *faultsweep.Trial, path string, o Options, h Handler, do func(s 
 	s.removed()
 }
 
-// ownLoopback is an address of this process alone, so that nobody else's test gets
+// ownLoopback is an address of this process alone, so that no other process's test gets
 // the port of a server that has ended.
 func ownLoopback() string {
 	pid := os.Getpid()
@@ -442,7 +442,7 @@ func sweptOperations(dir string) []faultsweep.Operation {
 	thread := Options{Mode: ModeRing, Wait: WaitThread}
 	netpoller := Options{Mode: ModeRing, Wait: WaitNetpoller}
 	epoll := Options{Mode: ModeEpoll}
-	// Those who connect wait as long as there are no descriptors.
+	// Clients wait as long as there are no descriptors.
 	waits := map[string][]faultsweep.Choice{"accept": faultsweep.Passes(syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS,
 		syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR)}
 	// Where io_uring was not asked for, epoll is in its place.

@@ -29,7 +29,7 @@ type Options struct {
 // Handler answers GET and HEAD with the files below a directory. It may be used concurrently.
 //
 // A name is resolved below the directory in one step (see ufile.Root), so that neither "..", a symbolic
-// link that leads outside, nor a race with whoever renames directories gets out of it. An encoded
+// link that leads outside, nor a race with a process that renames directories leads out of it. An encoded
 // slash is a slash. What must not be served is not found, like what does not exist; what the system
 // forbids is 403.
 type Handler struct {

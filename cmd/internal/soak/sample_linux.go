@@ -54,7 +54,7 @@ func (s *soaker) status() Status {
 	return st
 }
 
-// looking keeps those who look from counting what another needs to look.
+// looking keeps samplers from counting descriptors that another sampler has open.
 var looking sync.Mutex
 
 // look counts what the process has.
