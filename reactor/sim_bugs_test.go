@@ -89,8 +89,8 @@ func TestPlantedLostWakeUp(t *testing.T) {
 	})
 }
 
-// TestPlantedTwice lets completions come twice: what is over is over, and the
-// second is ignored.
+// TestPlantedTwice lets completions come twice: the operation has ended, and the second
+// is ignored.
 func TestPlantedTwice(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
 		for n := range 20 {

@@ -97,7 +97,7 @@ func (s *soak) run(goroutines int, d time.Duration) {
 		stacks := make([]byte, 1<<20)
 		t.Fatalf("operations do not end: %+v\n%s", s.r.Stats(), stacks[:runtime.Stack(stacks, true)])
 	}
-	// The feeder may wait for room in the pipe; what is left is counted.
+	// The feeder may wait for room in the pipe; the rest is counted.
 	left := make(chan int64)
 	go func() {
 		var n int64

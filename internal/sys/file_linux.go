@@ -240,7 +240,7 @@ func PunchHole(fd int, off, n int64) error {
 }
 
 // NextData returns where the next data of a file begin and end, from off on;
-// what is between is a hole. It moves the position of the descriptor. ENXIO
+// the bytes between are a hole. It moves the position of the descriptor. ENXIO
 // means that only a hole follows, or nothing.
 func NextData(fd int, off int64) (start, end int64, err error) {
 	if _, errno := fault("lseek", 1); errno != 0 {

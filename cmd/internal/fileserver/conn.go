@@ -262,8 +262,8 @@ func (w *watch) end() {
 }
 
 // reads are the deadline of reads as net/http sets it, several times for a request, and as the
-// connection knows it: that of the moment when something is read. Whoever reads sets it for itself,
-// or somebody else while it reads.
+// connection knows it: that of the last read. The reading goroutine
+// sets it, or another one while it reads.
 type reads struct {
 	mu           sync.Mutex
 	wanted, real time.Time

@@ -127,8 +127,8 @@ func newGzipCache() *gzipCache {
 }
 
 // get returns the compressed form of a file, nil if there is none: because it does not pay, or because
-// it is being made, or as many others are as there are processors. Whoever meets that gets the
-// file as it is rather than waits.
+// it is being made, or as many others are as there are processors. The request then gets the
+// uncompressed file and does not wait.
 func (c *gzipCache) get(key gzipKey, compress func() ([]byte, bool)) []byte {
 	c.mu.Lock()
 	if e := c.entries[key]; e != nil {

@@ -133,8 +133,8 @@ func hidden(clean string) bool {
 	return clean != ".well-known" && (strings.HasPrefix(clean, ".") || strings.Contains(clean, "/."))
 }
 
-// fail answers with an error: what the server itself lacks is its fault, and what is forbidden is
-// said to be; all else is not found.
+// fail responds with an error: 403 for forbidden files, 500 or 503 for errors of the server, 404
+// for all others.
 func fail(w http.ResponseWriter, err error) {
 	var errno syscall.Errno
 	switch {

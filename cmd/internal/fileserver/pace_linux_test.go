@@ -65,8 +65,8 @@ func slowTransfer(t *testing.T, size int) (c *conn, slow *slowConn, peer int, r 
 	return &conn{Conn: slow}, slow, fds[1], &fileRange{f, 0, int64(size)}
 }
 
-// TestSlowButSteadyClient takes a little whenever its minute is nearly over: it is not given up. One who
-// takes nothing gets no more time.
+// TestSlowButSteadyClient takes a little whenever its minute is nearly over: it is not given up. A client
+// that takes nothing gets no more time.
 func TestSlowButSteadyClient(t *testing.T) {
 	const size = 4 << 20
 	c, slow, peer, r := slowTransfer(t, size)

@@ -60,7 +60,7 @@ const latencyCap = 100 * time.Second
 const wasteSize = 1 << 20
 
 // Run does the job. It calls mark at the beginning and at the end of the
-// measured window. An answer that is not what was sent is an error. Run ends
+// measured window. An answer that differs from the message is an error. Run ends
 // early, with the context's cause, when ctx ends.
 func Run(ctx context.Context, job Job, mark func(begin bool)) (res Result, err error) {
 	if err := job.Check(); err != nil {

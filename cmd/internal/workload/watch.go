@@ -183,7 +183,7 @@ const (
 	keptTurns = 1 << 14
 )
 
-// watchTurns runs the rounds of one watcher or more and their floor, which is what all rounds have
+// watchTurns runs the rounds of one watcher or more and their floor, the work that all rounds have
 // in common, in small alternating batches: a change of the machine's pace hits all of them. What
 // counts is the median of the batches, as a disturbance within one, of a floor that is most of the
 // time, would be taken for the time of watching.

@@ -14,7 +14,7 @@ import (
 type watchLoop struct {
 	watcher *watch.Watcher
 	signal  []int // written in each round
-	reply   bool  // what is read is sent back
+	reply   bool  // input is sent back
 	oneShot bool
 	events  int // of a round
 
@@ -68,7 +68,7 @@ func (s *watchSet) floor(w Watch) func() error {
 	if w.Source == SourceEventFD {
 		return func() error { return errors.Join(io.writeTo(s.bare), io.readFrom(s.bare)) }
 	}
-	// Both ends of each pair in turn, so that what was sent is there to be read.
+	// Both ends of each pair in turn, so that the bytes have arrived when they are read.
 	side, other := firstEnds(s.bare), firstEnds(s.bare[1:])
 	started := false
 	return func() error {

@@ -94,7 +94,7 @@ func (r *Ring) Submit() (int, error) {
 func (r *Ring) SubmitNoWait() (int, error) { return r.Submit() }
 
 // Submitter returns a thread, which is always the same: a simulated operation that is
-// cancelled although nobody has asked is one whose thread has exited.
+// cancelled without a request is one whose thread has exited.
 func (r *Ring) Submitter() int { return 1 }
 
 // Exited says so.
@@ -113,7 +113,7 @@ func (r *Ring) Reap(dst []uring.CQE) int {
 			break
 		}
 		r.overflows++
-		if r.failed { // nobody can ask for them
+		if r.failed { // they cannot be asked for
 			break
 		}
 		r.refill()
@@ -156,7 +156,7 @@ func (r *Ring) again(c uring.CQE) {
 	}
 	switch r.k.order.IntN(4) {
 	case 0:
-		c.UserData = r.k.order.Uint64() // of nobody
+		c.UserData = r.k.order.Uint64() // of no operation
 	case 1:
 		c.Res = -int32(syscall.ECANCELED)
 	case 2:
@@ -171,7 +171,7 @@ func (r *Ring) CQOverflow() uint32 { return r.overflown }
 
 // push lets a completion appear. The caller holds mu.
 func (r *Ring) push(p posted) {
-	if r.closed || r.failed && r.o.Pinned { // nobody runs its task work any more
+	if r.closed || r.failed && r.o.Pinned { // its task work is not run any more
 		return
 	}
 	if !p.overflow && !r.full() {

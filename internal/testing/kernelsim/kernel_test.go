@@ -252,7 +252,7 @@ func TestSubmitWays(t *testing.T) {
 	})
 }
 
-// TestViolations does what nobody may do.
+// TestViolations breaks the rules of a ring.
 func TestViolations(t *testing.T) {
 	for _, c := range []struct {
 		want string
@@ -292,7 +292,7 @@ var everything = Faults{
 
 // script submits the same things under a seed and returns what happened.
 func script(t *testing.T, seed uint64) (trace string, completions []uint64) {
-	// Stale completions are drawn when somebody reaps, and who reaps first at
+	// Stale completions are drawn when a goroutine reaps, and which one reaps first at
 	// one instant is the scheduler's choice.
 	faults := everything
 	faults.Stale = 0
@@ -328,8 +328,8 @@ func TestSeedReplays(t *testing.T) {
 	}
 }
 
-// TestGarbageBeforeTheEnd looks into the buffer of a read in flight, as nobody
-// may who is not the kernel.
+// TestGarbageBeforeTheEnd looks into the buffer of a read in flight, which only
+// the kernel may do.
 func TestGarbageBeforeTheEnd(t *testing.T) {
 	onBench(t, Options{Faults: Faults{Delay: 1}}, RingOptions{}, func(b *bench) {
 		pipe := b.k.Pipe()

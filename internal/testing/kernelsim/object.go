@@ -167,7 +167,7 @@ func (k *Kernel) Taken(fd int) uint64 {
 	return k.own(fd).taken
 }
 
-// arrived serves those who wait for the data of an object. The caller holds mu.
+// arrived serves the waiters for the data of an object. The caller holds mu.
 func (k *Kernel) arrived(on *object) {
 	for _, o := range on.polls {
 		k.soon(0, func() { k.pollEvent(o) })
@@ -177,7 +177,7 @@ func (k *Kernel) arrived(on *object) {
 	}
 }
 
-// serve gives data to one of those who wait. The caller holds mu.
+// serve gives data to one of the waiters. The caller holds mu.
 func (k *Kernel) serve(on *object) {
 	if len(on.waiting) == 0 || on.sent == on.taken {
 		return

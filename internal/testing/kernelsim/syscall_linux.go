@@ -155,7 +155,7 @@ func (r *ring) full() bool { return r.ready() >= r.p.CqEntries || len(r.backlog)
 
 // push lets a completion appear.
 func (r *ring) push(p posted) {
-	if r.closed || r.failed && r.defers() { // nobody runs its task work any more
+	if r.closed || r.failed && r.defers() { // its task work is not run any more
 		return
 	}
 	if r.defers() && !r.entering {

@@ -164,7 +164,7 @@ func TestHookPolls(t *testing.T) {
 		if c := b.res(3, 1, in); !c.Has(uring.CQEMore) {
 			b.Errorf("the stream has ended: %+v", c)
 		}
-		b.write(y, "b") // an edge, although nobody has read
+		b.write(y, "b") // an edge, although nothing was read
 		b.res(3, 2, in)
 		b.add(5, func(e *uring.SQE) { e.PollUpdateEvents(4, out) })
 		b.res(5, 1, 0)

@@ -152,7 +152,7 @@ func TestHookFailed(t *testing.T) {
 	})
 }
 
-// TestHookViolations does what nobody may do.
+// TestHookViolations breaks the rules of a ring.
 func TestHookViolations(t *testing.T) {
 	for want, do := range map[string]func(b *hookBench, x int, bufs *uring.BufRing){
 		"in flight": func(b *hookBench, x int, _ *uring.BufRing) {

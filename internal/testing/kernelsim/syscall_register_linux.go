@@ -57,7 +57,7 @@ func (r *ring) Register(code uint32, arg sys.UnsafePointer, n uint32) (int, sysc
 		status.Head = uint32(g.head)
 		return 0, 0
 	case abi.IORING_REGISTER_RING_FDS:
-		return -1, syscall.ENOMEM // everybody does without, and the door would not know the ring
+		return -1, syscall.ENOMEM // every user does without, and the hook would not know the ring
 	}
 	return -1, syscall.EINVAL
 }

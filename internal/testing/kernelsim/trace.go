@@ -16,7 +16,7 @@ type Result struct {
 	Submitted int
 	Ended     int
 	Res       int32  // of the last end
-	Unasked   int    // ends with ECANCELED that nobody had asked for
+	Unasked   int    // unrequested ends with ECANCELED
 	Asked     int    // cancellations and deadlines that reached it
 	Data      []byte // a copy of what was transferred
 }
