@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/internal/sys"
@@ -120,6 +121,17 @@ func needDirect(t testing.TB, path string) {
 		t.Skipf("needs O_DIRECT on the file system of %s: %v", path, err)
 	}
 	f.Close()
+}
+
+// awaitNoRings waits until the rings of the default System are closed, which outlive its
+// last file for a while: an earlier test may have opened them.
+func awaitNoRings(t testing.TB) {
+	t.Helper()
+	for deadline := time.Now().Add(ringtest.Patience); rings(t) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d rings of earlier tests are left", rings(t))
+		}
+	}
 }
 
 // rings counts the descriptors of rings that this process has.

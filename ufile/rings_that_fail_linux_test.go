@@ -120,6 +120,7 @@ func breakRings(t *testing.T, open func()) {
 // plain calls, unless rings were asked for.
 func TestRingsThatFail(t *testing.T) {
 	needRing(t)
+	awaitNoRings(t)
 	content := random(1 << 20)
 	path := fileOf(t, content)
 	one := reactor.Options{Loops: 1}

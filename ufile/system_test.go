@@ -45,6 +45,7 @@ func TestRingsOpenWhenNeededAndCloseWithTheLastFile(t *testing.T) {
 			}
 		}
 	}
+	awaitNoRings(t)
 	expect("at first", false)
 	for range 3 {
 		a, b := open(t, s, path, 0), open(t, s, path, 0)
