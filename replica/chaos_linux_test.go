@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/ncruces/go-sqlite3"
 )
 
 var (
@@ -188,7 +189,7 @@ func (n *Node) obey(db *sql.DB, c command) reply {
 	case err == nil:
 	case errors.Is(err, ErrUncertain):
 		r.Err, r.Detail = "uncertain", err.Error()
-	case errors.As(err, &e), errors.Is(err, ErrConflict), errors.Is(err, os.ErrNotExist), errors.Is(err, errRecovering):
+	case errors.As(err, &e), errors.Is(err, ErrConflict), errors.Is(err, sqlite3.BUSY), errors.Is(err, os.ErrNotExist), errors.Is(err, errRecovering):
 		r.Err, r.Detail = "no", err.Error()
 	default:
 		if b := (*BrokenError)(nil); errors.As(err, &b) {

@@ -330,6 +330,11 @@ func (k *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	}
 	defer k.done(false)
 	r, err := k.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+	if err != nil && err != driver.ErrSkip && k.failure.Load() == nil {
+		if err := k.check(); err != nil {
+			return nil, err // the error may be that of a state that is too old
+		}
+	}
 	return r, k.translate(err)
 }
 
@@ -345,7 +350,13 @@ func (k *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	defer k.done(false)
 	s, err := k.Conn.PrepareContext(ctx, query)
 	if err != nil {
-		return nil, k.translate(err)
+		// It may be the answer of a state that is too old.
+		if err := k.check(); err != nil {
+			return nil, err
+		}
+		if s, err = k.Conn.PrepareContext(ctx, query); err != nil {
+			return nil, k.translate(err)
+		}
 	}
 	return &stmt{s.(innerStmt), k}, nil
 }
@@ -379,6 +390,11 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 	}
 	defer s.k.done(false)
 	r, err := s.innerStmt.ExecContext(ctx, args)
+	if err != nil && s.k.failure.Load() == nil {
+		if err := s.k.check(); err != nil {
+			return nil, err
+		}
+	}
 	return r, s.k.translate(err)
 }
 

@@ -35,9 +35,12 @@ func newCluster(t testing.TB, count int, o Options) *cluster {
 
 func plantedCluster(t testing.TB, count int, o Options, p plant) *cluster {
 	t.Helper()
+	if p, ok := t.(*testing.T); ok {
+		p.Parallel() // most of the time nodes wait for elections
+	}
 	c := &cluster{t: t, dir: t.TempDir(), addrs: make(map[string]string), nodes: make(map[string]*Node), base: o, plant: p}
 	if c.base.Election == 0 {
-		c.base.Election = time.Second
+		c.base.Election = 1500 * time.Millisecond
 	}
 	if c.base.Logger == nil {
 		c.base.Logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelError}))

@@ -308,7 +308,7 @@ func (n *Node) start() error {
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(n.opts.ID)
 	c.HeartbeatTimeout, c.ElectionTimeout = n.opts.Election, n.opts.Election
-	c.LeaderLeaseTimeout = n.opts.Election / 2
+	c.LeaderLeaseTimeout = n.opts.Election // reads do not rely on it
 	c.CommitTimeout = min(c.CommitTimeout, n.opts.Election/4)
 	c.SnapshotThreshold, c.TrailingLogs = uint64(n.opts.SnapshotEntries), uint64(n.opts.SnapshotEntries)
 	c.SnapshotInterval = 20 * time.Second

@@ -79,6 +79,13 @@ func TestThreeNodes(t *testing.T) {
 		if e, ok := errors.AsType[*NotLeaderError](err); !ok || e.Leader != leader.ID() || e.Address != leader.Address() {
 			t.Errorf("a write on a follower: %v", err)
 		}
+		for _, q := range []string{"DELETE FROM missing", "SELECT x FROM missing"} {
+			// The state of this node may be old: it does not judge.
+			rows, err := open(t, n, "tenants/42.db").QueryContext(t.Context(), q)
+			if e, ok := errors.AsType[*NotLeaderError](err); !ok || e.Leader != leader.ID() {
+				t.Errorf("%s on a follower: %v, %v", q, rows, err)
+			}
+		}
 		err = open(t, n, "tenants/42.db").QueryRowContext(t.Context(), "SELECT 1").Scan(new(int))
 		if _, ok := errors.AsType[*NotLeaderError](err); !ok {
 			t.Errorf("a read without a bound on a follower: %v", err)
