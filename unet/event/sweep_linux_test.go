@@ -321,7 +321,7 @@ func sweptEnroll(o Options) func(*faultsweep.Trial) {
 		}}
 		wait := func(what string, err error) {
 			var oe *net.OpError
-			if c, fired := t.Choice(); errors.As(err, &oe) && oe.Op == "dial" && fired && !c.Passing {
+			if c, fired := t.Choice(); errors.As(err, &oe) && fired && !c.Passing {
 				return // the loop has ended
 			}
 			if !t.Judge(what, err) {
