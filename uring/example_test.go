@@ -78,7 +78,7 @@ func ExampleRing_NewBufRing() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Fprint(conn, "is anybody there?")
+	fmt.Fprint(conn, "is the server there?")
 	conn.(*net.TCPConn).CloseWrite()
 	answer, err := io.ReadAll(conn)
 	if err != nil {
@@ -89,7 +89,7 @@ func ExampleRing_NewBufRing() {
 		log.Fatal(err)
 	}
 	fmt.Printf("%s\n", answer)
-	// Output: is anybody there?
+	// Output: is the server there?
 }
 
 func echo(conn *net.TCPConn) error {

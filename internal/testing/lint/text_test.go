@@ -112,7 +112,7 @@ var phrases = []struct {
 	instead string
 	left    int
 }{
-	{regexp.MustCompile(`(?i)\b(no|some|any|every)body\b|\bwhoever\b`), "name the caller, the reader, the kernel", 1},
+	{regexp.MustCompile(`(?i)\b(no|some|any|every)body\b|\bwhoever\b`), "name the caller, the reader, the kernel", 0},
 	{regexp.MustCompile(`(?i)\b(to|of|for|from|by|than|with|those|all|them|one) who\b`), "name the noun", 0},
 	{regexp.MustCompile(`(?:^|[.;:] )Who [a-z]+s\b[^?]*$`), "name the noun", 0},
 	{regexp.MustCompile(`(?i)\bsay(s|ing)? whether\b`), "reports whether", 0},
