@@ -38,8 +38,7 @@ type database struct {
 	name, path string
 	uri        string
 
-	dirty atomic.Bool // changed since the files were synced for a snapshot
-	used  atomic.Int64
+	dirty atomic.Bool   // changed since the files were synced for a snapshot
 	epoch atomic.Uint64 // raised when the file was replaced: connections to the old one end
 
 	mu       sync.Mutex

@@ -37,7 +37,6 @@ type wire struct {
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // that this node serves
 	peers map[string]*peer      // to which it sends requests, by address
-	cut   func(address string) bool
 }
 
 // layer is the wire as raft sees it. Raft closes it before the node does.

@@ -48,10 +48,11 @@ type multipath struct{ chosen, use bool }
 
 // std returns the net.Dialer with the same settings.
 func (d *Dialer) std() *net.Dialer {
-	//lint:ignore SA1019 a program may still set the deprecated fields
-	n := &net.Dialer{Timeout: d.Timeout, Deadline: d.Deadline, LocalAddr: d.LocalAddr, DualStack: d.DualStack,
+	n := &net.Dialer{Timeout: d.Timeout, Deadline: d.Deadline, LocalAddr: d.LocalAddr,
 		FallbackDelay: d.FallbackDelay, KeepAlive: d.KeepAlive, KeepAliveConfig: d.KeepAliveConfig,
-		Resolver: d.Resolver, Cancel: d.Cancel, Control: d.Control, ControlContext: d.ControlContext}
+		Resolver: d.Resolver, Control: d.Control, ControlContext: d.ControlContext}
+	//lint:ignore SA1019 a program may still set the deprecated fields
+	n.DualStack, n.Cancel = d.DualStack, d.Cancel
 	if d.multipath.chosen {
 		n.SetMultipathTCP(d.multipath.use)
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/ringside-io/ringside/unet"
@@ -44,7 +45,7 @@ func (p *proxy) serve(l net.Listener) error {
 	for {
 		c, err := l.Accept()
 		if err != nil {
-			if ne, ok := errors.AsType[net.Error](err); ok && ne.Temporary() { // no descriptor is left
+			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) { // no descriptor is left
 				time.Sleep(10 * time.Millisecond)
 				continue
 			}
