@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-//go:build peers || (linux && amd64 && !race)
+//go:build peers
 
 package sqlitebench
 
