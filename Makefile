@@ -42,7 +42,7 @@ vet:
 	GOOS=windows GOARCH=amd64 $(GO) vet work
 
 staticcheck:
-	cd cmd && $(GO) tool staticcheck ../... ../referees/... ../sqlitevfs/... ../replica/... ../metrics/... ../ufile/pebblevfs/... ./ufile/pebblevfs/... ../examples/tenants/... ./...
+	cd cmd && $(GO) tool staticcheck ../... ../referees/... ../sqlitevfs/... ../replica/... ../metrics/... ../ufile/pebblevfs/... ../examples/tenants/... ./...
 
 cross: ## build for every platform that must compile
 	@set -e; for p in $(PLATFORMS); do echo "build $$p"; \
