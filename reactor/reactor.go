@@ -226,5 +226,9 @@ func (r *Reactor) TryPlain() (Turn, bool) {
 	return Turn{}, false
 }
 
-// Done ends the turn.
-func (t Turn) Done() { t.l.busy.Add(-1) }
+// Done ends the turn. That of a zero Turn does nothing.
+func (t Turn) Done() {
+	if t.l != nil {
+		t.l.busy.Add(-1)
+	}
+}

@@ -207,7 +207,7 @@ func (c *copying) write(p []byte, off int64) (int, error) {
 	case f.direct && !aligned(p, off):
 		return c.writeAround(p, off)
 	case f.direct && f.accelerated():
-		return f.pwrite(p, off)
+		return f.transfer(writing, p, off)
 	}
 	return f.plainCall(writing, p, off)
 }
@@ -220,7 +220,7 @@ func (c *copying) writeAround(p []byte, off int64) (int, error) {
 		if !f.accelerated() {
 			return f.plainCall(writing, p[:n], off)
 		}
-		return f.pwrite(p[:n], off)
+		return f.transfer(writing, p[:n], off)
 	}
 	c.mu.Lock()
 	if c.around == nil {

@@ -90,17 +90,23 @@ func (f *File) accelerated() bool { return f.seekable() && f.sys.opts.Mode != Mo
 
 // pread reads once, 0 at the end of the file.
 func (f *File) pread(p []byte, off int64) (int, error) {
-	switch {
-	case f.sys.opts.Mode == ModeAuto:
+	if f.sys.opts.Mode == ModeAuto {
 		return f.readAuto(p, off)
-	case !f.ringable():
-		return f.plainCall(reading, p, off)
 	}
-	r, err := f.sys.reactor()
-	if err != nil {
-		return 0, f.pathError("read", err)
+	return f.transfer(reading, p, off)
+}
+
+// transfer reads or writes once, by a plain call when nothing else is in flight.
+func (f *File) transfer(d direction, p []byte, off int64) (int, error) {
+	r, turn, err := f.choose()
+	switch {
+	case err != nil:
+		return 0, f.pathError(d.String(), err)
+	case r == nil:
+		defer turn.done()
+		return f.plainCall(d, p, off)
 	}
-	return f.throughRing(context.Background(), r, reading, p, off)
+	return f.throughRing(context.Background(), r, d, p, off)
 }
 
 // WriteAt writes p at an offset, as os.File.WriteAt. With an error the count is 0,
@@ -125,7 +131,7 @@ func (f *File) WriteAt(p []byte, off int64) (n int, err error) {
 	}
 	defer f.lock.Release()
 	for n < len(p) {
-		m, err := f.pwrite(p[n:], off+int64(n))
+		m, err := f.transfer(writing, p[n:], off+int64(n))
 		if err != nil {
 			return 0, err // as os.File.WriteAt, which does not count a part
 		}
@@ -147,31 +153,6 @@ func (f *File) writeAtOS(p []byte, off int64) (int, error) {
 		defer f.lock.Release()
 	}
 	return f.f.WriteAt(p, off)
-}
-
-// pwrite writes once, by a plain call when nothing else is in flight.
-func (f *File) pwrite(p []byte, off int64) (int, error) {
-	if !f.ringable() {
-		return f.plainCall(writing, p, off)
-	}
-	if f.sys.opts.Mode == ModeAuto && f.sys.tryAlone() {
-		defer f.sys.alone.Store(false)
-		return f.plainCall(writing, p, off)
-	}
-	r, err := f.sys.reactor()
-	if err != nil {
-		return 0, f.pathError("write", err)
-	}
-	if r == nil {
-		return f.plainCall(writing, p, off)
-	}
-	if f.sys.opts.Mode == ModeAuto {
-		if turn, plain := r.TryPlain(); plain {
-			defer turn.Done()
-			return f.plainCall(writing, p, off)
-		}
-	}
-	return f.throughRing(context.Background(), r, writing, p, off)
 }
 
 // ReadAtContext is [File.ReadAt] that ctx can end. Cached data is read at once. The

@@ -3,11 +3,11 @@
 package ufile
 
 import (
-	"context"
 	"math"
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -149,20 +149,43 @@ func (f *File) readAuto(p []byte, off int64) (int, error) {
 			return f.plainCall(reading, p, off)
 		}
 	}
-	if f.sys.tryAlone() {
-		defer f.sys.alone.Store(false)
-		return f.plainCall(reading, p, off)
+	return f.transfer(reading, p, off)
+}
+
+// choose returns the rings that a transfer goes through. Where they are nil it is to be a
+// plain call, because the file or the system has no use of rings or because nothing else
+// is in flight; the caller calls done on the turn afterwards. The error is that of
+// opening rings with ModeRing.
+func (f *File) choose() (*reactor.Reactor, plainTurn, error) {
+	if !f.ringable() {
+		return nil, plainTurn{}, nil
 	}
-	r, _ := f.sys.reactor() // no error without ModeRing
-	if r == nil {
-		return f.plainCall(reading, p, off)
+	auto := f.sys.opts.Mode == ModeAuto
+	if auto && f.sys.tryAlone() {
+		return nil, plainTurn{alone: f.sys}, nil
 	}
-	turn, plain := r.TryPlain()
-	if !plain {
-		return f.throughRing(context.Background(), r, reading, p, off)
+	r, err := f.sys.reactor()
+	if r == nil || !auto {
+		return r, plainTurn{}, err
 	}
-	defer turn.Done()
-	return f.plainCall(reading, p, off)
+	if turn, plain := r.TryPlain(); plain {
+		return nil, plainTurn{beside: turn}, nil
+	}
+	return r, plainTurn{}, nil
+}
+
+// plainTurn is the right to a plain call in the place of an operation. The zero value is
+// for files and systems whose calls are always plain.
+type plainTurn struct {
+	alone  *System      // whose rings are not open
+	beside reactor.Turn // of open rings
+}
+
+func (t plainTurn) done() {
+	if t.alone != nil {
+		t.alone.alone.Store(false)
+	}
+	t.beside.Done()
 }
 
 // readCached reads from the page cache. It returns false if another path must be

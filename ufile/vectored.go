@@ -105,25 +105,18 @@ func (f *File) vector(d direction, bufs [][]byte, off int64) (int, error) {
 		}
 	}
 	buffered := auto && d == writing && !f.direct
-	if buffered || f.sys.opts.Mode == ModePlain || !f.ringable() {
+	if buffered || f.sys.opts.Mode == ModePlain {
 		return f.vectorPlain(d, bufs, off)
 	}
-	if auto && f.sys.tryAlone() {
-		defer f.sys.alone.Store(false)
-		return f.vectorPlain(d, bufs, off)
-	}
-	r, err := f.sys.reactor()
+	r, turn, err := f.choose()
 	switch {
 	case err != nil:
 		return 0, err
-	case r == nil || !f.mayCall(d):
+	case r == nil:
+		defer turn.done()
 		return f.vectorPlain(d, bufs, off)
-	}
-	if auto {
-		if turn, plain := r.TryPlain(); plain {
-			defer turn.Done()
-			return f.vectorPlain(d, bufs, off)
-		}
+	case !f.mayCall(d):
+		return f.vectorPlain(d, bufs, off)
 	}
 	n, failed, err := f.vectorRing(r, d, bufs, off)
 	if failed && f.fallsBack(r, err) {
