@@ -17,39 +17,11 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// ring is what a loop needs of a ring. Tests use simulated rings.
-type ring interface {
-	// The loop calls these with mu held.
-	SQE() *uring.SQE
-	SQSpace() int
-	Submit() (int, error)
-	SubmitNoWait() (int, error)
-
-	// Submitter returns the thread that submits. Its exit cancels what it has
-	// submitted.
-	Submitter() int
-	// Exited reports whether a thread that was a Submitter has exited, and whether
-	// that is sure.
-	Exited(thread int) (exited, sure bool)
-	// AnswersCancelled reports whether the file of a descriptor may answer ECANCELED
-	// itself. It may block.
-	AnswersCancelled(fd int) bool
-
-	// The loop calls these with reaping held.
-	Reap([]uring.CQE) int
-	CQOverflow() uint32
-
-	Close() error
-}
-
-// parker waits until a ring may have completions.
-type parker interface {
-	// start begins to call ready after completions have arrived, never twice at the
-	// same time. It calls failed once when it cannot continue.
-	start(ready func(), failed func(error)) error
-	// stop ends the calls and waits for the last one.
-	stop() error
-}
+// Tests use simulated rings.
+type (
+	ring   = ringhook.Ring
+	parker = ringhook.Parker
+)
 
 // opener opens a ring; first is the ring of the first loop, or nil.
 type opener func(o *Options, first ring) (ring, parker, error)
@@ -57,18 +29,9 @@ type opener func(o *Options, first ring) (ring, parker, error)
 // Tests of packages that use reactors put simulated rings below them.
 var _ = ringhook.Provide(func(options any, open ringhook.Opener) {
 	options.(*Options).open = func(o *Options, _ ring) (ring, parker, error) {
-		r, p, err := open(ringhook.Options{Entries: o.Entries})
-		if err != nil {
-			return nil, nil, err
-		}
-		return r, testParker{p}, nil
+		return open(ringhook.Options{Entries: o.Entries})
 	}
 })
-
-type testParker struct{ p ringhook.Parker }
-
-func (t testParker) start(ready func(), failed func(error)) error { return t.p.Start(ready, failed) }
-func (t testParker) stop() error                                  { return t.p.Stop() }
 
 // kernelRing is a ring of the kernel.
 type kernelRing struct{ *uring.Ring }
@@ -156,7 +119,7 @@ type netpolled struct {
 	done     sync.WaitGroup
 }
 
-func (p *netpolled) start(ready func(), failed func(error)) (err error) {
+func (p *netpolled) Start(ready func(), failed func(error)) (err error) {
 	if p.poller, err = ringloop.NewPoller(p.fd, "io_uring"); err != nil {
 		return err
 	}
@@ -174,7 +137,7 @@ func (p *netpolled) start(ready func(), failed func(error)) (err error) {
 	return nil
 }
 
-func (p *netpolled) stop() error {
+func (p *netpolled) Stop() error {
 	p.stopping.Store(true)
 	err := p.poller.Close()
 	p.done.Wait()

@@ -63,7 +63,7 @@ func newLoop(o *Options, first ring) (*loop, error) {
 	if l.ring, l.park, err = o.open(o, first); err != nil {
 		return nil, err
 	}
-	if err := l.park.start(l.reapParked, l.failParked); err != nil {
+	if err := l.park.Start(l.reapParked, l.failParked); err != nil {
 		_ = l.ring.Close()
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (l *loop) close() error {
 	l.released.send() // a goroutine that waits for a slot sees closing, and wakes the next
 	l.cancelAll()
 	l.awaitIdle()
-	err := errors.Join(l.park.stop(), l.closeRing())
+	err := errors.Join(l.park.Stop(), l.closeRing())
 	if l.failure() != nil {
 		l.failTaken()
 	}

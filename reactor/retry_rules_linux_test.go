@@ -80,8 +80,8 @@ func (a *answering) AnswersCancelled(int) bool {
 	return !a.never
 }
 
-func (a *answering) start(func(), func(error)) error { return nil }
-func (a *answering) stop() error                     { return nil }
+func (a *answering) Start(func(), func(error)) error { return nil }
+func (a *answering) Stop() error                     { return nil }
 
 // onAnswering returns a reactor on such a ring.
 func onAnswering(t *testing.T, a *answering) *Reactor {

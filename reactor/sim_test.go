@@ -109,16 +109,10 @@ func (w *world) report(what string) string {
 	return fmt.Sprintf("%s\n%v\n%s\n%s\nreplay: go test -race ./reactor -run 'TestSimulation$' -seed=%d\n", what, w.plan, trace, stacks, w.seed)
 }
 
-// simParker makes the parker of a simulated ring that of a loop.
-type simParker struct{ p *kernelsim.Parker }
-
-func (s simParker) start(ready func(), failed func(error)) error { return s.p.Start(ready, failed) }
-func (s simParker) stop() error                                  { return s.p.Stop() }
-
 // simOpener opens simulated rings.
 func simOpener(k *kernelsim.Kernel, cq int) opener {
 	return func(o *Options, _ ring) (ring, parker, error) {
 		r := k.Open(kernelsim.RingOptions{Entries: o.Entries, CQEntries: max(cq, o.Entries)})
-		return r, simParker{r.Parker()}, nil
+		return r, r.Parker(), nil
 	}
 }

@@ -25,7 +25,7 @@ import (
 // waiters reports whether goroutines wait for rings.
 func waiters() bool {
 	buf := make([]byte, 1<<20)
-	return strings.Contains(string(buf[:runtime.Stack(buf, true)]), "ringside/reactor.(*netpolled).start.func")
+	return strings.Contains(string(buf[:runtime.Stack(buf, true)]), "ringside/reactor.(*netpolled).Start.func")
 }
 
 // TestRingsOpenWhenNeededAndCloseWithTheLastFile counts rings and the

@@ -11,24 +11,37 @@ type Options struct {
 	Entries int // the size of the submission queue
 }
 
-// Ring is what a reactor needs of a ring. Package reactor documents the methods.
+// Ring is what a loop of a reactor needs of a ring.
 type Ring interface {
+	// The loop calls these with its mu held.
 	SQE() *uring.SQE
 	SQSpace() int
 	Submit() (int, error)
 	SubmitNoWait() (int, error)
+
+	// Submitter returns the thread that submits. Its exit cancels what it has
+	// submitted.
 	Submitter() int
+	// Exited reports whether a thread that was a Submitter has exited, and whether
+	// that is sure.
 	Exited(thread int) (exited, sure bool)
+	// AnswersCancelled reports whether the file of a descriptor may answer ECANCELED
+	// itself. It may block.
 	AnswersCancelled(fd int) bool
+
+	// The loop calls these with reaping held.
 	Reap([]uring.CQE) int
 	CQOverflow() uint32
+
 	Close() error
 }
 
-// Parker calls ready after completions have arrived, never twice at the same time. It
-// calls failed once when it cannot continue. Stop waits for the last call.
+// Parker waits until a ring may have completions.
 type Parker interface {
+	// Start begins to call ready after completions have arrived, never twice at the
+	// same time. It calls failed once when it cannot continue.
 	Start(ready func(), failed func(error)) error
+	// Stop ends the calls and waits for the last one.
 	Stop() error
 }
 
