@@ -23,7 +23,7 @@ import (
 // TestLittleLockedMemory runs as a user that may lock 64 KiB of memory, or none:
 // fewer buffers are registered, and nothing else changes.
 func TestLittleLockedMemory(t *testing.T) {
-	const nobodys = 61_234 // a user that has locked nothing yet
+	const unusedUID = 61_234 // a user that has locked nothing yet
 	if !ringtest.InChild(t, nil) {
 		return
 	}
@@ -32,7 +32,7 @@ func TestLittleLockedMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	ringtest.WithoutPrivileges(t, nobodys, dir)
+	ringtest.WithoutPrivileges(t, unusedUID, dir)
 	for _, limit := range []uint64{64 << 10, 16 << 10, 0} {
 		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 			t.Fatal(err)

@@ -55,7 +55,7 @@ const (
 const (
 	udControl = uint64(1) << 31
 	udWakeup  = udControl | 0x7fffffff
-	udNobody  = udControl | 0x7ffffffe // its completion means nothing
+	udIgnored = udControl | 0x7ffffffe // its completion means nothing
 )
 
 func userData(fd int32, gen uint32) uint64 { return uint64(uint32(fd)) | uint64(gen)<<32 }
@@ -336,7 +336,7 @@ func (b *ringBackend) cancel(ud uint64) bool {
 	if s == nil {
 		return false
 	}
-	s.Cancel(ud, 0).SetFlags(uring.SQESkipSuccess).SetUserData(udNobody)
+	s.Cancel(ud, 0).SetFlags(uring.SQESkipSuccess).SetUserData(udIgnored)
 	return true
 }
 

@@ -228,7 +228,7 @@ func (b *ringBackend) control(c *uring.CQE) {
 	case udWakeup:
 		b.wakeupArmed = c.Has(uring.CQEMore)
 		return
-	case udNobody:
+	case udIgnored:
 		return
 	}
 	ud := c.UserData &^ udControl

@@ -131,7 +131,7 @@ func (c *fileCache) close() {
 	c.mu.Unlock()
 }
 
-// opened is an open regular file or directory, and what is said of it.
+// opened is an open regular file or directory with its header fields.
 type opened struct {
 	file  *ufile.File
 	dir   bool

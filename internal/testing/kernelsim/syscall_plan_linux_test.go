@@ -22,8 +22,8 @@ func once(code uring.Op, f Fault) Plan {
 	}}
 }
 
-// TestHookFates has operations meet each fault once.
-func TestHookFates(t *testing.T) {
+// TestHookFaults has operations meet each fault once.
+func TestHookFaults(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault Fault

@@ -455,7 +455,7 @@ func (s *Store) cut(low, high uint64) error {
 	front := low <= s.first
 	var rest [][]byte
 	if front {
-		// The settings go on in what is left after a trim.
+		// A trim keeps the settings: they are appended again.
 		for k, v := range s.keys {
 			rest = append(rest, encodeSet(k, v))
 		}
