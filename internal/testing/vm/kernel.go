@@ -145,7 +145,7 @@ func (debianApt) search(ctx context.Context) (string, error) {
 }
 
 func (debianApt) update(ctx context.Context) error {
-	_, err := output(ctx, "", "apt-get", "update")
+	_, err := aptGet(ctx, "", "update")
 	return err
 }
 
@@ -155,7 +155,7 @@ func (debianApt) vmlinuz(ctx context.Context, pkg, image string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	if _, err := output(ctx, tmp, "apt-get", "-o", "APT::Sandbox::User=root", "download", pkg); err != nil {
+	if _, err := aptGet(ctx, tmp, "-o", "APT::Sandbox::User=root", "download", pkg); err != nil {
 		return err
 	}
 	debs, _ := filepath.Glob(filepath.Join(tmp, "*.deb"))

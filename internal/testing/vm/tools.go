@@ -5,6 +5,8 @@ package vm
 import (
 	"context"
 	"os"
+	"strings"
+	"time"
 )
 
 // Tools are the programs of the host a lane runs.
@@ -54,12 +56,30 @@ func findTool(ctx context.Context, name, pkg string, install bool) (string, erro
 // more with fresh ones.
 func aptInstall(ctx context.Context, pkg string) error {
 	args := []string{"install", "-y", "--no-install-recommends", pkg}
-	if _, err := output(ctx, "", "apt-get", args...); err == nil {
+	if _, err := aptGet(ctx, "", args...); err == nil {
 		return nil
 	}
-	if _, err := output(ctx, "", "apt-get", "update"); err != nil {
+	if _, err := aptGet(ctx, "", "update"); err != nil {
 		return err
 	}
-	_, err := output(ctx, "", "apt-get", args...)
+	_, err := aptGet(ctx, "", args...)
 	return err
+}
+
+// aptGet runs apt-get in dir. It waits up to five minutes for a lock that another
+// apt-get holds: lanes start side by side, and apt-get has a limit for one of its
+// locks only.
+func aptGet(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
+		out, err := output(ctx, dir, "apt-get", args...)
+		if err == nil || !strings.Contains(err.Error(), "Unable to acquire the dpkg frontend lock") &&
+			!strings.Contains(err.Error(), "Unable to lock directory") || time.Now().After(deadline) {
+			return out, err
+		}
+		select {
+		case <-ctx.Done():
+			return out, err
+		case <-time.After(time.Second):
+		}
+	}
 }
