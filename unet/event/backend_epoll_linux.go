@@ -14,14 +14,14 @@ import (
 
 // pollLoop drives a loop by readiness: a watch.Loop on epoll. Data is received
 // and sent by plain calls that do not block. Events are those of level-triggered
-// registrations, and a connection that nothing is wanted from has none, so that
-// its end is not reported again and again.
+// registrations. A connection on which the loop waits for nothing has no registration,
+// so that its end is not reported repeatedly.
 type pollLoop struct {
 	loop
-	w      *watch.Loop
-	settle func() // the method, bound once
-	timer  *watch.Timer
-	alarm  time.Time // what the timer is set to
+	w           *watch.Loop
+	endTurnFunc func() // the method, bound once
+	timer       *watch.Timer
+	alarm       time.Time // what the timer is set to
 }
 
 // start implements driver.
@@ -29,7 +29,7 @@ func (l *pollLoop) start() (err error) {
 	if l.w, err = watch.NewLoop(watch.Options{Mode: watch.ModeEpoll}); err != nil {
 		return err
 	}
-	l.settle = l.settleNow
+	l.endTurnFunc = l.endTurn
 	l.timer = l.w.NewTimer(l.alarmed)
 	l.post(l.armAccept)
 	return nil
@@ -40,7 +40,7 @@ func (l *pollLoop) undo() error { return l.w.Close() }
 
 // run implements driver.
 func (l *pollLoop) run() {
-	l.wake() // for what is left after a callback that has exited
+	l.wake() // a callback that exited may have left work
 	if l.broken == nil {
 		if err := l.w.Run(context.Background()); err != nil {
 			l.fail(err)
@@ -57,17 +57,18 @@ func (l *pollLoop) run() {
 func (l *pollLoop) idle() bool { return true }
 
 // wake implements driver. From the loop itself it costs no system call.
-func (l *pollLoop) wake() { _ = l.w.Post(l.settle) } // It fails when the loop is over.
+func (l *pollLoop) wake() { _ = l.w.Post(l.endTurnFunc) } // It fails when the loop is over.
 
-// settleNow ends each event: it does what callbacks and others have asked for.
-func (l *pollLoop) settleNow() {
+// endTurn ends each event: it processes the inbox and the marked connections, and sets
+// the timer.
+func (l *pollLoop) endTurn() {
 	l.processInbox()
 	l.processDirty()
 	switch {
 	case l.finished():
 		l.w.Stop()
 		return
-	case len(l.again) > 0:
+	case len(l.dirty) > 0:
 		l.wake()
 	}
 	at := l.nextTimer()
@@ -85,27 +86,27 @@ func (l *pollLoop) settleNow() {
 func (l *pollLoop) alarmed() {
 	l.alarm = time.Time{}
 	l.fireTimers()
-	l.settleNow()
+	l.endTurn()
 }
 
-// room implements driver.
-func (l *pollLoop) room() bool { return true }
+// ensureSpace implements driver.
+func (l *pollLoop) ensureSpace() bool { return true }
 
 // ready handles the events of a connection.
 func (l *pollLoop) ready(c *Conn, found watch.Events) {
-	k := &c.link
+	k := &c.bstate
 	if found&^watch.Read != 0 && k.watched&watch.Write != 0 {
 		l.markDirty(c)
 	}
 	if found&^watch.Write != 0 && k.watched&watch.Read != 0 {
 		l.receiveNow(c)
 	}
-	l.settleNow()
+	l.endTurn()
 }
 
 // output implements driver.
 func (l *pollLoop) output(c *Conn) {
-	s, k := &c.state, &c.link
+	s, k := &c.state, &c.bstate
 	for p := c.out.front(); p != nil; p = c.out.front() {
 		n, errno := sys.SockSend(k.fd, p, sys.MsgDontWait)
 		switch errno {
@@ -123,7 +124,7 @@ func (l *pollLoop) output(c *Conn) {
 	}
 	if s.finWrite && !s.finSent {
 		s.finSent = true
-		_ = syscall.Shutdown(k.fd, syscall.SHUT_WR) // ENOTCONN: receiving says more
+		_ = syscall.Shutdown(k.fd, syscall.SHUT_WR) // ENOTCONN: the receive returns the error
 	}
 	l.watch(c, k.watched&^watch.Write)
 	if s.closing {
@@ -133,9 +134,9 @@ func (l *pollLoop) output(c *Conn) {
 
 // input implements driver.
 func (l *pollLoop) input(c *Conn) (release bool) {
-	k := &c.link
+	k := &c.bstate
 	want := c.wantsInput()
-	if k.held.queue.n > 0 || k.held.ended {
+	if k.kept.queue.n > 0 || k.kept.ended {
 		l.watch(c, k.watched&^watch.Read)
 		return want
 	}
@@ -149,7 +150,7 @@ func (l *pollLoop) input(c *Conn) (release bool) {
 
 // watch changes what a connection is watched for.
 func (l *pollLoop) watch(c *Conn, events watch.Events) {
-	k := &c.link
+	k := &c.bstate
 	if events == k.watched {
 		return
 	}
@@ -175,9 +176,9 @@ func (l *pollLoop) end(*Conn) bool { return true }
 
 // forget implements driver.
 func (l *pollLoop) forget(c *Conn) {
-	if c.link.watched != 0 {
-		c.link.watched = 0
-		_ = l.w.Remove(c.link.fd) // It is registered.
+	if c.bstate.watched != 0 {
+		c.bstate.watched = 0
+		_ = l.w.Remove(c.bstate.fd) // It is registered.
 	}
 }
 
@@ -189,7 +190,7 @@ func (l *pollLoop) armAccept() {
 	}
 	err := syscall.SetNonblock(a.fd, true)
 	if err == nil {
-		err = l.w.Add(a.fd, watch.Read, watch.Level, func(watch.Events) { l.accept(); l.settleNow() })
+		err = l.w.Add(a.fd, watch.Read, watch.Level, func(watch.Events) { l.accept(); l.endTurn() })
 	}
 	if err != nil {
 		l.pauseAccept()
@@ -206,7 +207,7 @@ func (l *pollLoop) accept() {
 		switch errno {
 		case 0:
 			a.pause = 0
-			l.adopt(fd)
+			l.attach(fd)
 		case syscall.EINTR, syscall.ECONNABORTED:
 		case syscall.EAGAIN:
 			return

@@ -69,7 +69,7 @@ func (g *goroutines) accept() {
 	defer g.ln.Close()
 	pause := time.Duration(0)
 	most := 0 // in a shutdown, as clients may go on connecting
-	for last := patience; ; {
+	for last := mostEmptyReads; ; {
 		if g.leaving.Load() {
 			if most == 0 {
 				most = maxBacklog() + 1
@@ -77,12 +77,12 @@ func (g *goroutines) accept() {
 			if most--; most == 0 || g.server.aborting.Load() {
 				return
 			}
-			g.hurry()
+			g.setAcceptDeadline()
 		}
 		nc, err := g.ln.Accept()
 		if err == nil {
 			pause = 0
-			g.adopt(nc)
+			g.attach(nc)
 			continue
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -108,18 +108,18 @@ func (g *goroutines) accept() {
 const (
 	firstPause = 5 * time.Millisecond
 	maxPause   = time.Second
-	// grace is how long a shutdown waits for what has arrived to show, patience
+	// drainTime is how long a shutdown waits for what has arrived to show, mostEmptyReads
 	// how often: a deadline may pass before a call has looked.
-	grace    = 3 * time.Millisecond
-	patience = 3
+	drainTime      = 3 * time.Millisecond
+	mostEmptyReads = 3
 	// maxDrain bounds what is read in a shutdown from a peer that does not stop.
 	maxDrain = 8 << 20
 )
 
-// hurry bounds the wait for the next connection, in a shutdown.
-func (g *goroutines) hurry() {
+// setAcceptDeadline bounds the wait for the next connection, in a shutdown.
+func (g *goroutines) setAcceptDeadline() {
 	if d, ok := g.ln.(interface{ SetDeadline(time.Time) error }); ok {
-		_ = d.SetDeadline(time.Now().Add(grace))
+		_ = d.SetDeadline(time.Now().Add(drainTime))
 	}
 }
 
@@ -129,12 +129,12 @@ func exhausted(err error) bool {
 
 func (g *goroutines) newConn(nc net.Conn, o ConnOptions) *Conn {
 	c := g.server.newConn(g, nc.LocalAddr().Network(), o)
-	c.link.nc, c.link.wake, c.link.cb = nc, make(chan struct{}, 1), new(sync.Mutex)
+	c.bstate.nc, c.bstate.wake, c.bstate.cb = nc, make(chan struct{}, 1), new(sync.Mutex)
 	if o.Beside != nil {
-		c.link.cb = o.Beside.link.cb
+		c.bstate.cb = o.Beside.bstate.cb
 	}
-	if c.link.raw = nc; o.TLS != nil {
-		c.link.nc = tls.Client(nc, o.TLS)
+	if c.bstate.raw = nc; o.TLS != nil {
+		c.bstate.nc = tls.Client(nc, o.TLS)
 	}
 	return c
 }
@@ -142,7 +142,7 @@ func (g *goroutines) newConn(nc net.Conn, o ConnOptions) *Conn {
 // handshake does TLS's handshake, if there is one, and reports whether the connection
 // is closed because of it.
 func (g *goroutines) handshake(c *Conn) (failed bool) {
-	t, ok := c.link.nc.(*tls.Conn)
+	t, ok := c.bstate.nc.(*tls.Conn)
 	if !ok {
 		return false
 	}
@@ -150,7 +150,7 @@ func (g *goroutines) handshake(c *Conn) (failed bool) {
 	defer cancel()
 	err := t.HandshakeContext(ctx)
 	if err == nil {
-		c.shaken <- nil
+		c.handshakeErr <- nil
 		return false
 	}
 	c.call(func() {
@@ -178,10 +178,10 @@ func (g *goroutines) enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 	return c, nil
 }
 
-func (g *goroutines) adopt(nc net.Conn) {
+func (g *goroutines) attach(nc net.Conn) {
 	c := g.newConn(nc, ConnOptions{})
 	if config := g.server.opts.TLS; config != nil {
-		c.link.nc = tls.Server(nc, config)
+		c.bstate.nc = tls.Server(nc, config)
 	}
 	g.mu.Lock()
 	g.conns[c] = struct{}{}
@@ -199,7 +199,7 @@ func (g *goroutines) adopt(nc net.Conn) {
 }
 
 // exited implements backend.
-func (g *goroutines) exited(c *Conn) { c.link.exited.Store(true) }
+func (g *goroutines) exited(c *Conn) { c.bstate.exited.Store(true) }
 
 // idle implements backend: writing belongs to the writer.
 func (g *goroutines) idle() bool { return false }
@@ -218,8 +218,8 @@ func (g *goroutines) do(c *Conn, f func()) {
 
 // call runs a callback.
 func (c *Conn) call(f func()) {
-	c.link.cb.Lock()
-	defer c.link.cb.Unlock()
+	c.bstate.cb.Lock()
+	defer c.bstate.cb.Unlock()
 	f()
 }
 
@@ -234,17 +234,17 @@ func (c *Conn) callOpen(f func()) {
 
 // addrs implements backend.
 func (g *goroutines) addrs(c *Conn) (local, remote net.Addr) {
-	if c.link.gone {
+	if c.bstate.gone {
 		return nil, nil
 	}
-	return c.link.nc.LocalAddr(), c.link.nc.RemoteAddr()
+	return c.bstate.nc.LocalAddr(), c.bstate.nc.RemoteAddr()
 }
 
 // notify implements backend. It does not block: callbacks call it.
 func (g *goroutines) notify(c *Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, nc := &c.state, c.link.nc
+	s, nc := &c.state, c.bstate.nc
 	s.notified = false
 	if s.closed {
 		return
@@ -262,25 +262,25 @@ func (g *goroutines) notify(c *Conn) {
 	default:
 		flushed(c)
 	}
-	c.link.signal()
+	c.bstate.signal()
 }
 
 // signal lets the reader look at the state.
-func (k *link) signal() {
+func (k *backendState) signal() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
 	}
 }
 
-// flushed does what was to be done when nothing is pending any more. The caller
-// holds the connection's mutex.
+// flushed does what waits for pending bytes to be sent. The caller holds the
+// connection's mutex.
 func flushed(c *Conn) {
-	s, nc := &c.state, c.link.nc
+	s, nc := &c.state, c.bstate.nc
 	if s.finWrite && !s.finSent {
 		s.finSent = true
 		if w, ok := nc.(interface{ CloseWrite() error }); ok {
-			_ = w.CloseWrite() // The read says what is wrong.
+			_ = w.CloseWrite() // The reader gets the error.
 		}
 	}
 	if s.closing {
@@ -297,14 +297,14 @@ func (g *goroutines) write(c *Conn) {
 		}
 		c.out.busy = false
 		flushed(c)
-		c.link.signal()
+		c.bstate.signal()
 		c.mu.Unlock()
 	}()
 	c.mu.Lock()
 	for (c.out.n > 0 || len(c.out.finished) > 0) && !c.state.aborted {
 		if p := c.out.front(); p != nil {
 			c.mu.Unlock()
-			n, err := c.link.nc.Write(p)
+			n, err := c.bstate.nc.Write(p)
 			c.mu.Lock()
 			c.out.advance(n)
 			if err != nil {
@@ -333,7 +333,7 @@ const (
 	ends
 )
 
-// next says what the reader does next.
+// next returns what the reader does next.
 func (c *Conn) next() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -353,12 +353,12 @@ func (c *Conn) next() int {
 // takes its place.
 func (g *goroutines) serve(c *Conn) {
 	defer func() {
-		if c.link.exited.Load() && !c.isClosed() {
+		if c.bstate.exited.Load() && !c.isClosed() {
 			g.wg.Go(func() { g.serve(c) })
 		}
 	}()
-	if !c.link.opened {
-		c.link.opened = true
+	if !c.bstate.opened {
+		c.bstate.opened = true
 		if g.handshake(c) {
 			return
 		}
@@ -366,7 +366,7 @@ func (g *goroutines) serve(c *Conn) {
 	}
 	for {
 		if g.leaving.Load() {
-			g.leave(c)
+			g.shutdownConn(c)
 		}
 		switch c.next() {
 		case reads:
@@ -376,24 +376,24 @@ func (g *goroutines) serve(c *Conn) {
 			g.finish(c)
 			return
 		}
-		<-c.link.wake
+		<-c.bstate.wake
 	}
 }
 
-// read reads once and gives the handler what came.
+// read reads once and gives the data to the handler.
 func (g *goroutines) read(c *Conn) {
 	bufs := &g.bufs
-	if c.link.bulk {
+	if c.bstate.bulk {
 		bufs = &g.bulk
 	}
 	p := bufs.Get().(*[]byte)
 	defer bufs.Put(p)
-	n, err := c.link.nc.Read(*p)
-	c.link.bulk = n >= g.server.opts.BufferSize
+	n, err := c.bstate.nc.Read(*p)
+	c.bstate.bulk = n >= g.server.opts.BufferSize
 	if n > 0 {
 		g.deliver(c, (*p)[:n])
 		sys.Poison((*p)[:n])
-		if k := &c.link; !k.drainBy.IsZero() && !k.drained {
+		if k := &c.bstate; !k.drainBy.IsZero() && !k.drained {
 			if k.drainedBytes += n; k.drainedBytes > maxDrain {
 				g.drained(c)
 			}
@@ -411,7 +411,7 @@ func (g *goroutines) deliver(c *Conn, data []byte) {
 		c.call(func() { // The state changes in callbacks, so look inside of one.
 			c.mu.Lock()
 			s := &c.state
-			gone := s.closing || s.aborted || c.link.discard
+			gone := s.closing || s.aborted || c.bstate.discard
 			want := c.wantsInput()
 			c.mu.Unlock()
 			if done = gone || want; want && !gone {
@@ -421,18 +421,18 @@ func (g *goroutines) deliver(c *Conn, data []byte) {
 		if done {
 			return
 		}
-		<-c.link.wake
+		<-c.bstate.wake
 	}
 }
 
 // readFailed handles the end of what is received.
 func (g *goroutines) readFailed(c *Conn, err error) {
-	k := &c.link
+	k := &c.bstate
 	switch {
 	case errors.Is(err, errTimeout):
 		// It may be a wakeup from before the reader knew of the shutdown.
 		if !k.drainBy.IsZero() && !k.drained && !time.Now().Before(k.drainBy) {
-			if k.emptyReads++; k.emptyReads == patience {
+			if k.emptyReads++; k.emptyReads == mostEmptyReads {
 				g.drained(c)
 			}
 		}
@@ -447,23 +447,23 @@ func (g *goroutines) readFailed(c *Conn, err error) {
 	}
 }
 
-// leave is called by the reader in each round of a shutdown: it reads until
+// shutdownConn is called by the reader in each round of a shutdown: it reads until
 // nothing comes any more.
-func (g *goroutines) leave(c *Conn) {
-	if k := &c.link; !k.drained {
-		k.drainBy = time.Now().Add(grace)
+func (g *goroutines) shutdownConn(c *Conn) {
+	if k := &c.bstate; !k.drained {
+		k.drainBy = time.Now().Add(drainTime)
 		_ = k.nc.SetReadDeadline(k.drainBy)
 	}
 }
 
-// drained notes that the handler has got what had arrived before a shutdown.
+// drained notes that the handler has got the data that arrived before a shutdown.
 func (g *goroutines) drained(c *Conn) {
-	c.link.drained = true
-	_ = c.link.nc.SetReadDeadline(time.Time{})
+	c.bstate.drained = true
+	_ = c.bstate.nc.SetReadDeadline(time.Time{})
 	g.requestClose(c)
 }
 
-// requestClose asks the handler to end a connection, or does it.
+// requestClose has the handler end a connection, or begins its end.
 func (g *goroutines) requestClose(c *Conn) {
 	asked := false
 	c.call(func() { asked = c.onShutdown() })
@@ -472,7 +472,7 @@ func (g *goroutines) requestClose(c *Conn) {
 	}
 	c.mu.Lock()
 	c.state.finWrite = true
-	c.link.discard = true
+	c.bstate.discard = true
 	c.mu.Unlock()
 	g.notify(c)
 }
@@ -484,7 +484,7 @@ func (g *goroutines) finish(c *Conn) {
 	c.expiry = time.Time{}
 	err := c.reason()
 	c.mu.Unlock()
-	if t, ok := c.link.raw.(*net.TCPConn); ok && resets(err) {
+	if t, ok := c.bstate.raw.(*net.TCPConn); ok && resets(err) {
 		_ = t.SetLinger(0)
 		_ = t.Close()
 	}
@@ -497,9 +497,9 @@ func (g *goroutines) finish(c *Conn) {
 	})
 }
 
-// free frees what belongs to a connection of which OnClose was called.
+// free frees the resources of a connection after OnClose.
 func (g *goroutines) free(c *Conn) {
-	k := &c.link
+	k := &c.bstate
 	c.mu.Lock()
 	k.gone = true
 	c.out.drop()
@@ -516,7 +516,7 @@ func (g *goroutines) free(c *Conn) {
 
 // schedule sets the timer. The caller holds the connection's mutex.
 func (g *goroutines) schedule(c *Conn) {
-	k := &c.link
+	k := &c.bstate
 	c.state.timer = false
 	if c.expiry.IsZero() || k.covers(c.expiry) {
 		return
@@ -548,10 +548,10 @@ func (g *goroutines) shutdown() {
 		defer g.mu.Unlock()
 		g.leaving.Store(true)
 		close(g.stop)
-		g.hurry() // It has taken no notice yet.
+		g.setAcceptDeadline() // It has taken no notice yet.
 		for c := range g.conns {
-			_ = c.link.nc.SetReadDeadline(past)
-			c.link.signal()
+			_ = c.bstate.nc.SetReadDeadline(past)
+			c.bstate.signal()
 		}
 	})
 }

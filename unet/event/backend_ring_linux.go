@@ -18,7 +18,7 @@ import (
 // States of a loop.
 const (
 	running int32 = iota
-	parked
+	sleeping
 )
 
 const (
@@ -53,14 +53,14 @@ type ringLoop struct {
 	poller *ringloop.Poller // of the ring's descriptor
 	wakeup *sys.FD          // with WaitThread, in the place of poller: an eventfd, never read
 
-	state atomic.Int32 // running or parked
+	state atomic.Int32 // running or sleeping
 
-	alarm  time.Time // the poller's deadline
-	tid    int
-	recent int  // completions in the last batch
-	bytes  int  // to be copied by the kernel for the pending SQEs
-	dirty  bool // buffers were recycled and not published
-	cqes   [reapBatch]uring.CQE
+	alarm       time.Time // the poller's deadline
+	tid         int
+	recent      int  // completions in the last batch
+	bytes       int  // to be copied by the kernel for the pending SQEs
+	unpublished bool // buffers were recycled and not published
+	cqes        [reapBatch]uring.CQE
 	// The number of completions in cqes, and of those that were handled.
 	reaped, nextCQE int
 }
@@ -145,9 +145,9 @@ func (l *ringLoop) reapable() int {
 // submit submits the pending SQEs. Sends may copy much: the call then goes through the
 // scheduler.
 func (l *ringLoop) submit() bool {
-	if l.dirty {
+	if l.unpublished {
 		l.bufs.Publish()
-		l.dirty = false
+		l.unpublished = false
 	}
 	if l.ring.Pending() == 0 {
 		return false
@@ -192,7 +192,7 @@ func (l *ringLoop) spin() bool {
 		return false
 	}
 	for begin := time.Now(); time.Since(begin) < d; {
-		if l.ring.Ready() > 0 || l.ring.SQFlags()&uring.SQTaskrun != 0 || l.mail.Load() {
+		if l.ring.Ready() > 0 || l.ring.SQFlags()&uring.SQTaskrun != 0 || l.hasInput.Load() {
 			return true
 		}
 	}
@@ -203,9 +203,9 @@ func (l *ringLoop) spin() bool {
 // there is work.
 func (l *ringLoop) park() bool {
 	l.setAlarm(l.nextTimer())
-	l.state.Store(parked)
+	l.state.Store(sleeping)
 	// From here on, a goroutine that adds to the inbox wakes the loop.
-	if l.mail.Load() || l.ring.Ready() > 0 {
+	if l.hasInput.Load() || l.ring.Ready() > 0 {
 		l.state.Store(running)
 		return false
 	}
@@ -222,12 +222,12 @@ func (l *ringLoop) setAlarm(at time.Time) {
 }
 
 // idle implements driver: a Write goes out at once while the loop sleeps.
-func (l *ringLoop) idle() bool { return l.state.Load() == parked }
+func (l *ringLoop) idle() bool { return l.state.Load() == sleeping }
 
 // wake implements driver: a deadline in the past ends a sleep, without a system
 // call, or else the wakeup eventfd.
 func (l *ringLoop) wake() {
-	if l.state.Load() != parked || !l.state.CompareAndSwap(parked, running) {
+	if l.state.Load() != sleeping || !l.state.CompareAndSwap(sleeping, running) {
 		return
 	}
 	if l.wakeup != nil {
@@ -239,7 +239,7 @@ func (l *ringLoop) wake() {
 
 // end implements driver: it cancels what the connection has in flight.
 func (l *ringLoop) end(c *Conn) bool {
-	k := &c.link
+	k := &c.bstate
 	if !k.armed && !c.out.busy {
 		return true
 	}
@@ -250,7 +250,7 @@ func (l *ringLoop) end(c *Conn) bool {
 	return false
 }
 
-// forget implements driver. The kernel knows nothing of the connection any more.
+// forget implements driver. The kernel has no operation of the connection any more.
 func (l *ringLoop) forget(*Conn) {}
 
 // close ends the loop. The kernel may have operations of a broken ring in flight,
@@ -261,16 +261,16 @@ func (l *ringLoop) close() {
 	if l.broken != nil {
 		ringloop.Leak(l)
 		l.closeAll()
-		l.refuse()
+		l.closeAccepted()
 		_ = l.closeRing()
 		return
 	}
 	_ = l.undo()
 }
 
-// refuse closes connections that a broken ring has accepted and that the handler
-// does not know.
-func (l *ringLoop) refuse() {
+// closeAccepted closes connections that a broken ring has accepted and that were not
+// given to the handler.
+func (l *ringLoop) closeAccepted() {
 	for l.ring.Ready() > 0 {
 		n := l.ring.Reap(l.cqes[:min(l.ring.Ready(), reapBatch)])
 		for _, e := range l.cqes[:n] {
@@ -378,12 +378,12 @@ func (l *ringLoop) armWakeup() {
 // no other work it sleeps. Under load it enters once more by a raw call before that: a
 // call that blocks has to go through the scheduler, which costs more.
 func (l *ringLoop) enter() {
-	if l.dirty {
+	if l.unpublished {
 		l.bufs.Publish()
-		l.dirty = false
+		l.unpublished = false
 	}
 	waiting := l.ring.SQFlags()&uring.SQTaskrun != 0
-	if waiting || l.mail.Load() || len(l.again) > 0 || l.ring.Ready() > 0 {
+	if waiting || l.hasInput.Load() || len(l.dirty) > 0 || l.ring.Ready() > 0 {
 		if waiting || l.ring.Pending() > 0 {
 			l.call(uring.WaitOptions{Brief: l.bytes <= rawBytes})
 		}
@@ -403,9 +403,9 @@ func (l *ringLoop) enter() {
 
 // sleep waits for a completion, until the earliest timer or a wakeup.
 func (l *ringLoop) sleep() {
-	l.state.Store(parked)
+	l.state.Store(sleeping)
 	defer l.state.Store(running)
-	if l.mail.Load() { // from here on, a goroutine that adds to the inbox signals the eventfd
+	if l.hasInput.Load() { // from here on, a goroutine that adds to the inbox signals the eventfd
 		return
 	}
 	o := uring.WaitOptions{Count: 1}
@@ -474,7 +474,7 @@ func (l *ringLoop) canceled(e uring.CQE) {
 		return
 	}
 	if c := l.find(e.UserData); c != nil && !found {
-		c.link.canceling, c.link.ending = false, false
+		c.bstate.canceling, c.bstate.ending = false, false
 		l.markDirty(c)
 	}
 }
@@ -495,12 +495,12 @@ func (l *ringLoop) received(e uring.CQE) {
 func (l *ringLoop) recycle(id uint16, data []byte) {
 	sys.Poison(data)
 	l.bufs.Recycle(id)
-	l.dirty = true
+	l.unpublished = true
 }
 
 // arrived gives a completion to its connection.
 func (l *ringLoop) arrived(c *Conn, e uring.CQE, data []byte) {
-	k := &c.link
+	k := &c.bstate
 	if !e.Has(uring.CQEMore) {
 		k.armed, k.canceling = false, false
 		l.markDirty(c)
@@ -519,34 +519,34 @@ func (l *ringLoop) arrived(c *Conn, e uring.CQE, data []byte) {
 	case syscall.ECANCELED, syscall.EINTR, syscall.EAGAIN:
 		// The loop cancelled it, or the thread that armed it has exited.
 	default:
-		if k.held.queue.n > 0 {
-			k.held.ended, k.held.res = true, e.Res
+		if k.kept.queue.n > 0 {
+			k.kept.ended, k.kept.res = true, e.Res
 			return
 		}
-		l.broke(c, e.Res)
+		l.receiveEnded(c, e.Res)
 	}
 }
 
 // noteFlow notes whether a receive filled its buffer. A connection of which a few do
 // so in a row sends much: a receive then brings one buffer, and plain calls the rest,
 // in larger pieces, for as long as receives fill their buffers.
-func (l *ringLoop) noteFlow(k *link, full bool) {
+func (l *ringLoop) noteFlow(k *backendState, full bool) {
 	if l.server.opts.largest == l.server.opts.BufferSize {
 		return
 	}
 	switch {
-	case full && k.flow < bulkFrom:
-		k.flow++
-	case !full && k.flow > 0:
-		k.flow--
+	case full && k.fullInRow < bulkFrom:
+		k.fullInRow++
+	case !full && k.fullInRow > 0:
+		k.fullInRow--
 	}
-	switch k.flow {
+	switch k.fullInRow {
 	case bulkFrom:
 		k.bulk = true
 	case 0:
 		k.bulk = false
 	}
-	k.more = full && k.bulk && !k.armed
+	k.mayHaveMore = full && k.bulk && !k.armed
 }
 
 // sent handles the completion of a send.
@@ -566,7 +566,7 @@ func (l *ringLoop) sent(e uring.CQE) {
 		c.fail(c.opError("write", os.NewSyscallError("send", errno)))
 	}
 	s := &c.state
-	rest := c.out.n > 0 || s.closing || s.finWrite || s.aborted || s.full || s.starved || len(c.out.finished) > 0
+	rest := c.out.n > 0 || s.closing || s.finWrite || s.aborted || s.full || s.writableDue || len(c.out.finished) > 0
 	c.mu.Unlock()
 	if rest {
 		l.markDirty(c)
@@ -575,7 +575,7 @@ func (l *ringLoop) sent(e uring.CQE) {
 
 // output implements driver: it sends what is pending. The caller holds the connection's mutex.
 func (l *ringLoop) output(c *Conn) {
-	s, k := &c.state, &c.link
+	s, k := &c.state, &c.bstate
 	if c.out.busy || s.aborted {
 		return
 	}
@@ -587,23 +587,23 @@ func (l *ringLoop) output(c *Conn) {
 	}
 	if s.finWrite && !s.finSent {
 		s.finSent = true
-		_ = syscall.Shutdown(k.fd, syscall.SHUT_WR) // ENOTCONN: the receive says more
+		_ = syscall.Shutdown(k.fd, syscall.SHUT_WR) // ENOTCONN: the receive returns the error
 	}
 }
 
 // input implements driver: it starts or stops the receive, and reports whether kept
 // data can be given to the handler. The caller holds the connection's mutex.
 func (l *ringLoop) input(c *Conn) (release bool) {
-	s, k := &c.state, &c.link
+	s, k := &c.state, &c.bstate
 	want := c.wantsInput()
 	draining := l.leaving && !k.drained
 	switch {
-	case k.armed && !k.canceling && (!want || draining || k.tid != l.tid || k.bulk && !k.once):
+	case k.armed && !k.canceling && (!want || draining || k.tid != l.tid || k.bulk && !k.oneShot):
 		k.canceling = true
 		l.sqe().Cancel(k.tag(kindRecv), 0).SetUserData(k.tag(kindCancel))
-	case k.held.queue.n > 0 || k.held.ended:
+	case k.kept.queue.n > 0 || k.kept.ended:
 		return want
-	case k.more && !k.armed && !draining:
+	case k.mayHaveMore && !k.armed && !draining:
 		return want && !s.eof
 	case !k.armed && want && !draining && !s.eof:
 		l.receive(c)
@@ -616,22 +616,22 @@ func (l *ringLoop) input(c *Conn) (release bool) {
 // end of the stream arrive at the same time, a multishot receive returns the data, finds
 // nothing left, and never checks again: the end, and with it OnClose, would be lost.
 func (l *ringLoop) receive(c *Conn) {
-	k := &c.link
-	k.once = c.network == "unix" || k.bulk
-	if k.tid != 0 && !k.once {
+	k := &c.bstate
+	k.oneShot = c.network == "unix" || k.bulk
+	if k.tid != 0 && !k.oneShot {
 		l.count.rearms.Add(1)
 	}
-	k.armed, k.more, k.tid = true, false, l.tid
-	if e := l.sqe(); k.once {
+	k.armed, k.mayHaveMore, k.tid = true, false, l.tid
+	if e := l.sqe(); k.oneShot {
 		e.RecvSelect(uring.Fd(k.fd), 0, 0, l.bufs.Group()).SetUserData(k.tag(kindRecv))
 	} else {
 		e.RecvMultishot(uring.Fd(k.fd), 0, l.bufs.Group()).SetUserData(k.tag(kindRecv))
 	}
 }
 
-// room implements driver: it ensures that there are enough free SQEs to process one
+// ensureSpace implements driver: it ensures that there are enough free SQEs to process one
 // connection.
-func (l *ringLoop) room() bool {
+func (l *ringLoop) ensureSpace() bool {
 	if l.ring.SQSpace() < reserve {
 		l.submit()
 		return l.ring.SQSpace() >= reserve
@@ -639,7 +639,7 @@ func (l *ringLoop) room() bool {
 	return true
 }
 
-// sqe returns an entry. After room it is not nil.
+// sqe returns an entry. After ensureSpace it is not nil.
 func (l *ringLoop) sqe() *uring.SQE {
 	e := l.ring.SQE()
 	if e == nil && l.submit() {
@@ -686,7 +686,7 @@ func (l *ringLoop) accepted(c uring.CQE) {
 	}
 	if errno == 0 {
 		a.pause = 0
-		l.adopt(int(c.Res))
+		l.attach(int(c.Res))
 	}
 }
 

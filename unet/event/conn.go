@@ -26,13 +26,13 @@ var (
 // goroutine, and before, during and after callbacks; after OnClose they answer
 // net.ErrClosed or do nothing.
 type Conn struct {
-	server  *Server
-	handler *Handler
-	back    backend
-	link    link // of the backend
-	network string
-	secure  *secure    // TLS, of the backends with loops
-	shaken  chan error // gets the result of TLS's handshake; nil without TLS
+	server       *Server
+	handler      *Handler
+	back         backend
+	bstate       backendState // of the backend
+	network      string
+	secure       *secure    // TLS, of the backends with loops
+	handshakeErr chan error // gets the result of TLS's handshake; nil without TLS
 
 	mu     sync.Mutex
 	out    outQueue
@@ -62,18 +62,18 @@ type backend interface {
 // state is guarded by the connection's mutex: the caller's requests, and their
 // progress.
 type state struct {
-	notified bool // the backend will process the connection
-	paused   bool // by PauseRead
-	starved  bool // a Write was refused, OnWritable is due
-	closing  bool // by Close: send what is pending, then close
-	finWrite bool // by CloseWrite: send what is pending, then end the direction
-	finSent  bool // the direction has ended
-	aborted  bool // by Abort: close now
-	eof      bool // the peer has ended its direction
-	closed   bool // gone
-	timer    bool // the timer has changed
-	full     bool // WriteLimit is reached: nothing is read
-	duplex   bool // by SetFullDuplex: full does not stop reading
+	notified    bool // the backend will process the connection
+	paused      bool // by PauseRead
+	writableDue bool // a Write was refused, OnWritable is due
+	closing     bool // by Close: send what is pending, then close
+	finWrite    bool // by CloseWrite: send what is pending, then end the direction
+	finSent     bool // the direction has ended
+	aborted     bool // by Abort: close now
+	eof         bool // the peer has ended its direction
+	closed      bool // gone
+	timer       bool // the timer has changed
+	full        bool // WriteLimit is reached: nothing is read
+	duplex      bool // by SetFullDuplex: full does not stop reading
 }
 
 // Write accepts p for sending, all of it or, with [ErrFull], nothing. It copies
@@ -86,7 +86,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 		return c.secure.write(p)
 	}
 	c.mu.Lock()
-	if err := c.refuse(); err != nil {
+	if err := c.writeError(); err != nil {
 		c.mu.Unlock()
 		return 0, err
 	}
@@ -138,7 +138,7 @@ func (c *Conn) WriteFunc(p []byte, done func(err error)) error {
 		p = nil // encrypted
 	}
 	c.mu.Lock()
-	if err := c.refuse(); err != nil && c.secure == nil {
+	if err := c.writeError(); err != nil && c.secure == nil {
 		c.mu.Unlock()
 		return err
 	}
@@ -148,7 +148,7 @@ func (c *Conn) WriteFunc(p []byte, done func(err error)) error {
 	return nil
 }
 
-// callFinished calls what [Conn.WriteFunc] was given for memory that is done with.
+// callFinished calls the functions of [Conn.WriteFunc] whose memory is no longer in use.
 func (c *Conn) callFinished() {
 	for {
 		c.mu.Lock()
@@ -163,7 +163,7 @@ func (c *Conn) callFinished() {
 	}
 }
 
-// failLent gives back the memory that a connection which ends has not sent.
+// failLent returns lent memory that was not sent when the connection ends.
 func (c *Conn) failLent() {
 	c.mu.Lock()
 	if err := c.reason(); err != nil {
@@ -183,7 +183,7 @@ func (c *Conn) Writev(bufs net.Buffers) (int64, error) {
 		return int64(n), err
 	}
 	c.mu.Lock()
-	if err := c.refuse(); err != nil {
+	if err := c.writeError(); err != nil {
 		c.mu.Unlock()
 		return 0, err
 	}
@@ -204,14 +204,14 @@ func (c *Conn) Writev(bufs net.Buffers) (int64, error) {
 	return int64(n), nil
 }
 
-// refuse returns the error of a Write that cannot be accepted. The caller holds mu.
-func (c *Conn) refuse() error {
+// writeError returns the error of a Write that cannot be accepted. The caller holds mu.
+func (c *Conn) writeError() error {
 	s := &c.state
 	switch {
 	case s.closing || s.finWrite || s.aborted || s.closed:
 		return c.opError("write", net.ErrClosed)
 	case c.out.n >= c.server.opts.WriteLimit:
-		s.starved = true
+		s.writableDue = true
 		return ErrFull
 	}
 	return nil
@@ -245,13 +245,13 @@ func (c *Conn) Full() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	full := c.out.n >= c.server.opts.WriteLimit
-	c.state.starved = c.state.starved || full
+	c.state.writableDue = c.state.writableDue || full
 	return full
 }
 
 // Close sends what is pending and then closes the connection; OnClose is called
-// with nil, some time after Close has returned. No OnData follows the next
-// return to the loop. A peer that does not read keeps the connection alive: see
+// with nil, some time after Close has returned. OnData is not called after the current
+// callback has returned. A peer that does not read keeps the connection alive: see
 // [Conn.SetTimer] and [Conn.Abort]. The second call does nothing.
 func (c *Conn) Close() error {
 	c.mu.Lock()
@@ -328,7 +328,7 @@ func (c *Conn) SetTimer(d time.Duration) {
 	}
 	c.mu.Lock()
 	c.expiry = at
-	if at.IsZero() || c.link.covers(at) {
+	if at.IsZero() || c.bstate.covers(at) {
 		c.mu.Unlock()
 		return
 	}
@@ -396,7 +396,7 @@ func (c *Conn) noteFull() {
 func (c *Conn) wantsInput() bool {
 	s := &c.state
 	c.noteFull()
-	if c.secure != nil && c.secure.choked {
+	if c.secure != nil && c.secure.inputFull {
 		return false
 	}
 	return !s.paused && !s.closing && !s.aborted && !s.eof && (!s.full || s.duplex)
@@ -412,20 +412,20 @@ func resets(err error) bool {
 // takeWritable reports whether OnWritable is due, and notes that it is called. The
 // caller holds mu.
 func (c *Conn) takeWritable() bool {
-	if !c.state.starved || c.out.n > c.server.opts.WriteLimit/2 || c.state.closing || c.state.aborted {
+	if !c.state.writableDue || c.out.n > c.server.opts.WriteLimit/2 || c.state.closing || c.state.aborted {
 		return false
 	}
-	c.state.starved = false
+	c.state.writableDue = false
 	return true
 }
 
 // takeAlarm reports whether the timer is due after the alarm that was set for at,
 // and notes that it is over. The caller holds mu.
 func (c *Conn) takeAlarm(at, now time.Time) bool {
-	if c.state.closed || !c.link.wakeAt.Equal(at) {
+	if c.state.closed || !c.bstate.wakeAt.Equal(at) {
 		return false
 	}
-	c.link.wakeAt = time.Time{}
+	c.bstate.wakeAt = time.Time{}
 	if c.expiry.IsZero() || now.Before(c.expiry) {
 		return false
 	}
@@ -433,15 +433,15 @@ func (c *Conn) takeAlarm(at, now time.Time) bool {
 	return true
 }
 
-// ended handles the end of the stream from the peer; with quiet the handler is
+// ended handles the end of the stream from the peer; with discard the handler is
 // not asked. The loop or goroutine of the connection calls it.
-func (c *Conn) ended(quiet bool) {
+func (c *Conn) ended(discard bool) {
 	c.mu.Lock()
 	seen := c.state.eof
 	c.state.eof = true
-	quiet = quiet || c.state.closing || c.state.aborted
+	discard = discard || c.state.closing || c.state.aborted
 	c.mu.Unlock()
-	if seen || !quiet && c.onEOF() {
+	if seen || !discard && c.onEOF() {
 		return
 	}
 	c.mu.Lock()
@@ -450,7 +450,7 @@ func (c *Conn) ended(quiet bool) {
 		return
 	}
 	c.state.closing = true
-	if !quiet && c.err == nil {
+	if !discard && c.err == nil {
 		c.err = errEOF
 	}
 }
@@ -509,7 +509,7 @@ func (c *Conn) onOpen() {
 	c.callOnOpen()
 }
 
-// callOnOpen, callOnData and callOnEOF are what the others are without TLS.
+// callOnOpen, callOnData and callOnEOF call the handler with decrypted data.
 func (c *Conn) callOnOpen() {
 	if f := c.handler.OnOpen; f != nil {
 		returned := false
@@ -555,7 +555,7 @@ func (c *Conn) onTimer() {
 	}
 }
 
-// onEOF returns whether the handler goes on.
+// onEOF reports whether the handler continues to use the connection.
 func (c *Conn) onEOF() bool {
 	if c.secure != nil {
 		return c.secure.end()
@@ -575,7 +575,7 @@ func (c *Conn) callOnEOF() bool {
 	return true
 }
 
-// onShutdown returns whether the handler ends the connection.
+// onShutdown reports whether the handler ends the connection itself.
 func (c *Conn) onShutdown() bool {
 	if c.secure != nil && !c.secure.opened {
 		c.secure.fail(net.ErrClosed)
@@ -681,8 +681,7 @@ func (q *outQueue) lend(p []byte, done func(error)) {
 	q.append(&chunk{b: p[:len(p):len(p)], done: done})
 }
 
-// fail gives back all memory that is lent, because of err. The kernel must not have
-// the head.
+// fail returns all lent memory with an error. The head must not be in use by the kernel.
 func (q *outQueue) fail(err error) {
 	for ch := q.head; ch != nil; ch = ch.next {
 		if ch.done != nil {
@@ -751,7 +750,7 @@ func (q *outQueue) advance(n int) {
 	}
 }
 
-// drop empties the queue. The head must not belong to the kernel.
+// drop empties the queue. The head must not be in use by the kernel.
 func (q *outQueue) drop() {
 	for ch := q.head; ch != nil; {
 		next := ch.next
@@ -761,31 +760,31 @@ func (q *outQueue) drop() {
 	*q = outQueue{}
 }
 
-// link is the backend's state of a connection.
-type link struct {
-	// Of the backends with loops. fd and wakeAt are guarded by the connection's mutex,
+// backendState is the backend's state of a connection.
+type backendState struct {
+	// Used by the backends with loops. fd and wakeAt are guarded by the connection's mutex,
 	// the rest belongs to the loop.
-	fd        int
-	wakeAt    time.Time // the alarm of the timer, zero for none
-	slot      uint32
-	gen       uint32
-	tid       int   // the thread that armed the receive
-	armed     bool  // a receive is in flight
-	canceling bool  // and is about to end
-	ending    bool  // a cancellation of everything was submitted
-	marked    bool  // the loop will process the connection
-	drained   bool  // Shutdown: all that had arrived was delivered
-	drainLeft int   // and how much more of it is read at most, 0 before the first piece
-	once      bool  // and ends after one completion
-	bulk      bool  // the peer sends much
-	more      bool  // more may have arrived, for plain calls
-	flow      uint8 // receives in a row that filled their buffers, up to bulkFrom
-	timerAt   int   // place in the heap of timers, from 1 on
-	discard   bool  // Shutdown: later data are dropped
-	held      held
-	watched   watch.Events // epoll: what the descriptor is registered for, 0 for not at all
+	fd          int
+	wakeAt      time.Time // the alarm of the timer, zero for none
+	slot        uint32
+	gen         uint32
+	tid         int   // the thread that armed the receive
+	armed       bool  // a receive is in flight
+	canceling   bool  // and is about to end
+	ending      bool  // a cancellation of everything was submitted
+	marked      bool  // the loop will process the connection
+	drained     bool  // Shutdown: all that had arrived was delivered
+	drainLeft   int   // and how much more of it is read at most, 0 before the first piece
+	oneShot     bool  // and ends after one completion
+	bulk        bool  // the peer sends much
+	mayHaveMore bool  // more may have arrived, for plain calls
+	fullInRow   uint8 // receives in a row that filled their buffers, up to bulkFrom
+	timerAt     int   // place in the heap of timers, from 1 on
+	discard     bool  // Shutdown: later data are dropped
+	kept        keptInput
+	watched     watch.Events // epoll: what the descriptor is registered for, 0 for not at all
 
-	// Of the net backend.
+	// Used by the net backend.
 	nc                       net.Conn
 	raw                      net.Conn      // below nc, with TLS
 	cb                       *sync.Mutex   // held during callbacks
@@ -800,10 +799,10 @@ type link struct {
 
 // covers reports whether the alarm is not later than at. The caller holds the
 // connection's mutex.
-func (k *link) covers(at time.Time) bool { return !k.wakeAt.IsZero() && !at.Before(k.wakeAt) }
+func (k *backendState) covers(at time.Time) bool { return !k.wakeAt.IsZero() && !at.Before(k.wakeAt) }
 
-// held has the data that had arrived when reading was stopped.
-type held struct {
+// keptInput has the data that had arrived when reading was stopped.
+type keptInput struct {
 	queue outQueue
 	ended bool // after the queue comes the end
 	res   int32

@@ -34,7 +34,7 @@ type Handler struct {
 	// OnShutdown is called once after [Server.Shutdown], when OnData has got all data
 	// that had arrived by then. The handler finishes its work and calls [Conn.Close].
 	// Without OnShutdown the server sends the pending bytes, ends its direction, and
-	// closes when the peer has ended its own.
+	// closes the connection when the peer has ended its own.
 	OnShutdown func(c *Conn)
 	// OnClose is the last call for a connection. The error is nil after
 	// [Conn.Close], io.EOF when the peer ended the connection, net.ErrClosed

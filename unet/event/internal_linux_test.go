@@ -59,9 +59,9 @@ func (s *Server) noneLeft(t *testing.T) {
 		if !ok || features.HaveRegister(uring.OpRegisterPBufStatus) != nil {
 			return
 		}
-		if r.dirty {
+		if r.unpublished {
 			r.bufs.Publish()
-			r.dirty = false
+			r.unpublished = false
 		}
 		if n, err := r.bufs.Available(); n != r.bufs.Len() || err != nil {
 			t.Errorf("%d of %d buffers are available: %v", n, r.bufs.Len(), err)
@@ -98,7 +98,7 @@ func TestLoopMovesToAnotherThread(t *testing.T) {
 		s.onLoops(t, func(l *loop) {
 			for _, c := range l.conns {
 				if c != nil {
-					c.link.tid = -1
+					c.bstate.tid = -1
 				}
 			}
 		})
@@ -367,14 +367,14 @@ func TestTimerHeap(t *testing.T) {
 		}
 	}
 	for i, e := range h {
-		if e.c.link.timerAt != i+1 || !e.at.Equal(want[e.c]) {
-			t.Fatalf("entry %d: %v at %d, want %v", i, e.at, e.c.link.timerAt, want[e.c])
+		if e.c.bstate.timerAt != i+1 || !e.at.Equal(want[e.c]) {
+			t.Fatalf("entry %d: %v at %d, want %v", i, e.at, e.c.bstate.timerAt, want[e.c])
 		}
 	}
 }
 
 // TestOperationsEndUnasked cancels what the loop has in flight behind its back,
-// as the kernel does with the operations of a thread that exits.
+// as the kernel does with the operations of a thread that exited.
 func TestOperationsEndUnasked(t *testing.T) {
 	needRing(t)
 	const total = 8 << 20
@@ -391,7 +391,7 @@ func TestOperationsEndUnasked(t *testing.T) {
 	rearms := s.Stats().Rearms
 	for range 20 {
 		s.onLoops(t, func(l *loop) {
-			for _, target := range []uint64{c.link.tag(kindRecv), c.link.tag(kindSend), tag(kindAccept, noSlot, 0)} {
+			for _, target := range []uint64{c.bstate.tag(kindRecv), c.bstate.tag(kindSend), tag(kindAccept, noSlot, 0)} {
 				l.d.(*ringLoop).sqe().Cancel(target, 0).SetUserData(tag(kindCancel, noSlot, 0))
 			}
 		})

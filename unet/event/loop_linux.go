@@ -17,7 +17,7 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// loop is a listening socket and its connections. It treats them alike with every
+// loop is a listening socket and its connections. It works the same way with every
 // driver. Fields belong to the goroutine in driver.run unless their comment differs.
 type loop struct {
 	d      driver
@@ -29,28 +29,27 @@ type loop struct {
 	tasks    []func()
 	arrivals []*Conn     // they were enrolled
 	closed   bool        // none can be enrolled any more
-	mail     atomic.Bool // one of the lists is not empty
+	hasInput atomic.Bool // one of the lists is not empty
 
-	conns   []*Conn // by slot
-	free    []uint32
-	open    int
-	gen     uint32
-	mailed  []*Conn // taken from inbox; those before nextMail are done
-	doing   []func()
-	again   []*Conn // to be processed in the next turn
-	looking []*Conn // taken from again; those before nextLook are done
-	timers  timerHeap
+	conns []*Conn // by slot
+	free  []uint32
+	open  int
+	gen   uint32
+	dirty []*Conn // to be processed in the next turn
 
-	coming []*Conn // taken out of arrivals; those before nextComing are done
+	// What the lists above held, while it is worked through.
+	notified batch[*Conn]
+	running  batch[func()]
+	enrolled batch[*Conn]
+	marked   batch[*Conn]
+	timers   timerHeap
 
-	nextMail, nextDoing, nextComing, nextLook int
-
-	retryAt time.Time // when a refused submission is tried again
-	leaving bool
-	over    bool
-	exits   bool   // a callback has called runtime.Goexit
-	broken  error  // why the driver cannot be used any more
-	scratch []byte // for receiving outside of a ring
+	retryAt  time.Time // when a refused submission is tried again
+	leaving  bool
+	over     bool
+	goexited bool   // a callback has called runtime.Goexit
+	broken   error  // why the driver cannot be used any more
+	scratch  []byte // for receiving outside of a ring
 
 	count counters
 }
@@ -72,8 +71,8 @@ type driver interface {
 	// makes the loop process its inbox.
 	idle() bool
 	wake()
-	// room ensures that there are entries for the needs of one connection.
-	room() bool
+	// ensureSpace ensures that there are entries for the needs of one connection.
+	ensureSpace() bool
 	// output sends what is pending.
 	output(c *Conn)
 	// input starts or stops receiving, and reports whether kept data can be given
@@ -96,8 +95,8 @@ type driver interface {
 // the interrupted turn.
 func (l *loop) serve() {
 	defer func() {
-		if l.exits {
-			l.exits = false
+		if l.goexited {
+			l.goexited = false
 			l.serve()
 		}
 	}()
@@ -105,7 +104,7 @@ func (l *loop) serve() {
 }
 
 // exited implements backend.
-func (l *loop) exited(*Conn) { l.exits = true }
+func (l *loop) exited(*Conn) { l.goexited = true }
 
 // base implements driver.
 func (l *loop) base() *loop { return l }
@@ -118,9 +117,9 @@ func (l *loop) memory() []byte {
 	return l.scratch
 }
 
-// memoryFor is memory for a connection. When its peer has left answers unread it is
-// no longer than the limit for what is pending: the handler may answer each piece
-// with as much.
+// memoryFor returns a buffer for receiving from a connection. If the peer has left
+// answers unread, the buffer is no longer than WriteLimit: the handler may answer each
+// piece with as many bytes.
 func (l *loop) memoryFor(c *Conn) []byte {
 	p, o := l.memory(), &l.server.opts
 	c.mu.Lock()
@@ -143,22 +142,22 @@ const (
 func (l *loop) receiveNow(c *Conn) (more bool) {
 	p := l.memoryFor(c)
 	for range pieces {
-		n, errno := sys.SockRecv(c.link.fd, p, sys.MsgDontWait)
+		n, errno := sys.SockRecv(c.bstate.fd, p, sys.MsgDontWait)
 		switch {
 		case errno == syscall.EINTR:
 			continue
 		case errno == syscall.EAGAIN:
 			return false
 		case errno != 0:
-			l.broke(c, -int32(errno))
+			l.receiveEnded(c, -int32(errno))
 			return false
 		case n == 0:
-			l.broke(c, 0)
+			l.receiveEnded(c, 0)
 			return false
 		}
 		l.deliver(c, p[:n])
 		sys.Poison(p[:n])
-		if n < len(p) || c.link.held.queue.n > 0 {
+		if n < len(p) || c.bstate.kept.queue.n > 0 {
 			return false
 		}
 	}
@@ -173,8 +172,8 @@ func (l *loop) finished() bool {
 	return l.over
 }
 
-// closeArrivals reports whether no connection waits to be taken, and lets none be
-// enrolled from then on.
+// closeArrivals reports whether no enrolled connection waits for the loop. If so, none
+// can be enrolled from then on.
 func (l *loop) closeArrivals() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,20 +181,37 @@ func (l *loop) closeArrivals() bool {
 	return l.closed
 }
 
-// fetchArrivals moves the connections that were enrolled to where the loop has them.
-// The caller holds mu.
-func (l *loop) fetchArrivals() {
-	l.arrivals, l.coming, l.nextComing = l.coming[:0], l.arrivals, 0
+// registerArrivals takes the connections that were enrolled.
+func (l *loop) registerArrivals() {
+	for !l.enrolled.empty() {
+		l.register(l.enrolled.pop())
+	}
 }
 
-// takeArrivals takes those connections.
-func (l *loop) takeArrivals() {
-	for l.nextComing < len(l.coming) {
-		c := l.coming[l.nextComing]
-		l.coming[l.nextComing] = nil
-		l.nextComing++
-		l.take(c)
-	}
+// batch is a list that is worked through. A callback that calls runtime.Goexit
+// interrupts that: the rest is still there when the loop continues.
+type batch[T any] struct {
+	items []T
+	next  int // those before are done
+}
+
+func (b *batch[T]) empty() bool { return b.next == len(b.items) }
+
+// swap takes over a list, and returns an empty one in its place. The batch is empty.
+func (b *batch[T]) swap(list []T) []T {
+	unused := b.items[:0]
+	b.items, b.next = list, 0
+	return unused
+}
+
+// pop returns the next item. A closed connection must not be kept alive, so the batch
+// forgets it.
+func (b *batch[T]) pop() T {
+	var none T
+	item := b.items[b.next]
+	b.items[b.next] = none
+	b.next++
+	return item
 }
 
 // enroll leaves a connection for the loop.
@@ -206,7 +222,7 @@ func (l *loop) enroll(c *Conn) error {
 		return net.ErrClosed
 	}
 	l.arrivals = append(l.arrivals, c)
-	first := !l.mail.Swap(true)
+	first := !l.hasInput.Swap(true)
 	l.mu.Unlock()
 	if first {
 		l.d.wake()
@@ -249,7 +265,7 @@ func (s *Server) startLoops(address string, kind Mode) error {
 		r.wg.Add(1)
 	}
 	r.closeWhenDone(func() {
-		s.helpers.Wait()
+		s.handshakes.Wait()
 		unlink(r.path)
 	})
 	for i, d := range r.all {
@@ -288,7 +304,7 @@ func (r *loops) undo(listeners []int) error {
 func (r *loops) shutdown() {
 	for _, d := range r.all {
 		l := d.base()
-		l.post(l.leaveAll)
+		l.post(l.shutdownAll)
 	}
 }
 
@@ -329,7 +345,7 @@ func (l *loop) idle() bool { return l.d.idle() }
 func (l *loop) notify(c *Conn) {
 	l.mu.Lock()
 	l.inbox = append(l.inbox, c)
-	first := !l.mail.Swap(true)
+	first := !l.hasInput.Swap(true)
 	l.mu.Unlock()
 	if first {
 		l.d.wake()
@@ -352,64 +368,57 @@ func (l *loop) do(c *Conn, f func()) {
 func (l *loop) post(f func()) {
 	l.mu.Lock()
 	l.tasks = append(l.tasks, f)
-	first := !l.mail.Swap(true)
+	first := !l.hasInput.Swap(true)
 	l.mu.Unlock()
 	if first {
 		l.d.wake()
 	}
 }
 
-// processInbox processes the inbox and the tasks, and reports whether there were any.
+// processInbox processes the inbox, the tasks and the arrivals, and reports whether
+// there were any.
 func (l *loop) processInbox() bool {
-	if l.nextMail == len(l.mailed) && l.nextDoing == len(l.doing) && l.nextComing == len(l.coming) { // else a callback has exited
-		if !l.mail.Load() {
+	if l.notified.empty() && l.running.empty() && l.enrolled.empty() { // else a callback has exited
+		if !l.hasInput.Load() {
 			return false
 		}
 		l.mu.Lock()
-		l.inbox, l.mailed, l.nextMail = l.mailed[:0], l.inbox, 0
-		l.tasks, l.doing, l.nextDoing = l.doing[:0], l.tasks, 0
-		l.fetchArrivals()
-		l.mail.Store(false)
+		l.inbox = l.notified.swap(l.inbox)
+		l.tasks = l.running.swap(l.tasks)
+		l.arrivals = l.enrolled.swap(l.arrivals)
+		l.hasInput.Store(false)
 		l.mu.Unlock()
 	}
-	for l.nextMail < len(l.mailed) {
-		c := l.mailed[l.nextMail]
-		l.mailed[l.nextMail] = nil // a closed connection must not be kept alive
-		l.nextMail++
-		l.process(c)
+	for !l.notified.empty() {
+		l.process(l.notified.pop())
 	}
-	for l.nextDoing < len(l.doing) {
-		f := l.doing[l.nextDoing]
-		l.doing[l.nextDoing] = nil
-		l.nextDoing++
-		f()
+	for !l.running.empty() {
+		l.running.pop()()
 	}
-	l.takeArrivals()
+	l.registerArrivals()
 	return true
 }
 
 // markDirty makes the loop process a connection in this turn or the next.
 func (l *loop) markDirty(c *Conn) {
-	if !c.link.marked {
-		c.link.marked = true
-		l.again = append(l.again, c)
+	if !c.bstate.marked {
+		c.bstate.marked = true
+		l.dirty = append(l.dirty, c)
 	}
 }
 
-// processDirty processes the connections that were marked.
+// processDirty processes the connections that were marked, and reports whether there
+// were any.
 func (l *loop) processDirty() bool {
-	if l.nextLook == len(l.looking) { // else a callback has exited
-		if len(l.again) == 0 {
+	if l.marked.empty() { // else a callback has exited
+		if len(l.dirty) == 0 {
 			return false
 		}
-		// Processing may mark it again, for the next turn.
-		l.again, l.looking, l.nextLook = l.looking[:0], l.again, 0
+		l.dirty = l.marked.swap(l.dirty) // Processing may mark a connection again, for the next turn.
 	}
-	for l.nextLook < len(l.looking) {
-		c := l.looking[l.nextLook]
-		l.looking[l.nextLook] = nil
-		l.nextLook++
-		c.link.marked = false
+	for !l.marked.empty() {
+		c := l.marked.pop()
+		c.bstate.marked = false
 		l.process(c)
 	}
 	return true
@@ -417,13 +426,13 @@ func (l *loop) processDirty() bool {
 
 // sendNow implements backend.
 func (l *loop) sendNow(c *Conn, p []byte) int {
-	if c.link.fd < 0 {
+	if c.bstate.fd < 0 {
 		return 0
 	}
 	if len(p) > rawBytes {
 		p = p[:rawBytes]
 	}
-	n, err := syscall.SendmsgN(c.link.fd, p, nil, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
+	n, err := syscall.SendmsgN(c.bstate.fd, p, nil, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
 	if err != nil {
 		return 0 // The loop will meet the error, if it is one.
 	}
@@ -432,13 +441,13 @@ func (l *loop) sendNow(c *Conn, p []byte) int {
 
 // addrs implements backend.
 func (l *loop) addrs(c *Conn) (local, remote net.Addr) {
-	if c.link.fd < 0 {
+	if c.bstate.fd < 0 {
 		return nil, nil
 	}
-	if sa, err := syscall.Getsockname(c.link.fd); err == nil {
+	if sa, err := syscall.Getsockname(c.bstate.fd); err == nil {
 		local = netAddr(sa)
 	}
-	if sa, err := syscall.Getpeername(c.link.fd); err == nil {
+	if sa, err := syscall.Getpeername(c.bstate.fd); err == nil {
 		remote = netAddr(sa)
 	}
 	return local, remote
@@ -475,7 +484,7 @@ func tag(kind int, slot, gen uint32) uint64 {
 	return uint64(kind)<<kindShift | uint64(gen)<<genShift | uint64(slot)
 }
 
-func (k *link) tag(kind int) uint64 { return tag(kind, k.slot, k.gen) }
+func (k *backendState) tag(kind int) uint64 { return tag(kind, k.slot, k.gen) }
 
 // find returns the connection of a completion, nil if it was closed.
 func (l *loop) find(userData uint64) *Conn {
@@ -484,7 +493,7 @@ func (l *loop) find(userData uint64) *Conn {
 		return nil
 	}
 	c := l.conns[slot]
-	if c == nil || c.link.gen != uint32(userData>>genShift)&genMask {
+	if c == nil || c.bstate.gen != uint32(userData>>genShift)&genMask {
 		return nil
 	}
 	return c
@@ -492,11 +501,11 @@ func (l *loop) find(userData uint64) *Conn {
 
 // deliver gives data to the handler, or keeps it while reading is stopped.
 func (l *loop) deliver(c *Conn, data []byte) {
-	k := &c.link
+	k := &c.bstate
 	c.mu.Lock()
 	want := c.wantsInput()
 	gone := c.state.closing || c.state.aborted || k.discard
-	now := want && !gone && k.held.queue.n == 0
+	now := want && !gone && k.kept.queue.n == 0
 	if now {
 		c.state.notified = true // the loop processes it in any case: a Write need not notify it
 	}
@@ -507,14 +516,14 @@ func (l *loop) deliver(c *Conn, data []byte) {
 		c.onData(data)
 		l.markDirty(c)
 	default:
-		k.held.queue.add(data)
+		k.kept.queue.add(data)
 		l.markDirty(c)
 	}
 }
 
 // release gives kept data to the handler, and data that plain calls may still receive.
 func (l *loop) release(c *Conn) {
-	h := &c.link.held
+	h := &c.bstate.kept
 	for h.queue.n > 0 {
 		c.mu.Lock()
 		want := c.wantsInput()
@@ -531,18 +540,18 @@ func (l *loop) release(c *Conn) {
 	case h.queue.n > 0:
 	case h.ended:
 		h.ended = false
-		l.broke(c, h.res)
-	case c.link.more:
-		c.link.more = false // OnData may end the goroutine: then input starts a receive
-		c.link.more = l.receiveNow(c)
+		l.receiveEnded(c, h.res)
+	case c.bstate.mayHaveMore:
+		c.bstate.mayHaveMore = false // OnData may end the goroutine: then input starts a receive
+		c.bstate.mayHaveMore = l.receiveNow(c)
 	}
 	l.markDirty(c)
 }
 
-// broke handles the end of receiving: end of stream, or an error.
-func (l *loop) broke(c *Conn, res int32) {
+// receiveEnded handles the end of receiving: end of stream, or an error.
+func (l *loop) receiveEnded(c *Conn, res int32) {
 	if res == 0 {
-		c.ended(c.link.discard)
+		c.ended(c.bstate.discard)
 	} else {
 		c.mu.Lock()
 		c.fail(c.opError("read", os.NewSyscallError("recv", syscall.Errno(-res))))
@@ -559,7 +568,7 @@ func (l *loop) process(c *Conn) {
 		c.mu.Unlock()
 		return
 	}
-	if !l.d.room() {
+	if !l.d.ensureSpace() {
 		c.mu.Unlock()
 		l.markDirty(c)
 		return
@@ -596,7 +605,7 @@ func (l *loop) process(c *Conn) {
 	if c.secure != nil && c.secure.waiting {
 		c.secure.pump()
 	}
-	if l.leaving && !c.link.drained && !c.link.armed {
+	if l.leaving && !c.bstate.drained && !c.bstate.armed {
 		l.drain(c)
 	}
 }
@@ -627,13 +636,13 @@ func (l *loop) finish(c *Conn) {
 
 // reclaim frees the resources of a connection after OnClose.
 func (l *loop) reclaim(c *Conn, reset bool) {
-	k := &c.link
+	k := &c.bstate
 	c.mu.Lock()
 	l.d.forget(c)
 	fd := k.fd
 	k.fd = -1
 	c.out.drop()
-	k.held.queue.drop()
+	k.kept.queue.drop()
 	l.timers.remove(c)
 	c.mu.Unlock()
 	if reset {
@@ -706,7 +715,7 @@ func (l *loop) closeListener() {
 			break
 		}
 		a.left--
-		l.adopt(fd)
+		l.attach(fd)
 	}
 	if l.server.aborting.Load() || a.left == 1 {
 		_ = syscall.Close(a.fd)
@@ -714,8 +723,8 @@ func (l *loop) closeListener() {
 	}
 }
 
-// adopt takes over an accepted connection.
-func (l *loop) adopt(fd int) {
+// attach takes over an accepted connection.
+func (l *loop) attach(fd int) {
 	if l.server.aborting.Load() {
 		_ = syscall.Close(fd)
 		return
@@ -725,12 +734,12 @@ func (l *loop) adopt(fd int) {
 	if config := l.server.opts.TLS; config != nil {
 		c.secure = newSecure(c, config, false)
 	}
-	l.take(c)
+	l.register(c)
 }
 
 func (l *loop) newConn(fd int, network string, o ConnOptions) *Conn {
 	c := l.server.newConn(l, network, o)
-	c.link.fd = fd
+	c.bstate.fd = fd
 	if o.TLS != nil {
 		c.secure = newSecure(c, o.TLS, true)
 	}
@@ -738,10 +747,10 @@ func (l *loop) newConn(fd int, network string, o ConnOptions) *Conn {
 	return c
 }
 
-// take makes a connection the loop's.
-func (l *loop) take(c *Conn) {
+// register makes a connection the loop's.
+func (l *loop) register(c *Conn) {
 	l.gen++
-	k := &c.link
+	k := &c.bstate
 	k.gen = l.gen & genMask
 	if n := len(l.free); n > 0 {
 		k.slot = l.free[n-1]
@@ -755,24 +764,24 @@ func (l *loop) take(c *Conn) {
 	l.count.open.Add(1)
 	c.onOpen()
 	if l.leaving {
-		l.leave(c)
+		l.shutdownConn(c)
 	}
 	l.markDirty(c)
 }
 
-// leaveAll begins a shutdown.
-func (l *loop) leaveAll() {
+// shutdownAll begins a shutdown.
+func (l *loop) shutdownAll() {
 	l.leaving = true
 	for _, c := range l.conns {
 		if c != nil {
-			l.leave(c)
+			l.shutdownConn(c)
 		}
 	}
 	l.stopAccept()
 }
 
-// leave begins the end of a connection, or aborts it when all are aborted.
-func (l *loop) leave(c *Conn) {
+// shutdownConn begins the end of a connection, or aborts it when all are aborted.
+func (l *loop) shutdownConn(c *Conn) {
 	if l.server.aborting.Load() {
 		c.mu.Lock()
 		c.fail(net.ErrClosed)
@@ -785,12 +794,12 @@ func (l *loop) leave(c *Conn) {
 // then requests its end. It stops while reading is paused, and is called again when that
 // may have changed.
 func (l *loop) drain(c *Conn) {
-	k := &c.link
+	k := &c.bstate
 	p := l.memory()
 	if k.drainLeft == 0 {
 		k.drainLeft = maxDrain
 	}
-	for n := 0; k.held.queue.n == 0 && !k.held.ended; n++ {
+	for n := 0; k.kept.queue.n == 0 && !k.kept.ended; n++ {
 		if n == pieces {
 			l.markDirty(c) // the others have their turn
 			return
@@ -816,9 +825,9 @@ func (l *loop) drain(c *Conn) {
 			l.requestClose(c)
 			return
 		case errno != 0:
-			l.broke(c, -int32(errno))
+			l.receiveEnded(c, -int32(errno))
 		case n == 0:
-			l.broke(c, 0)
+			l.receiveEnded(c, 0)
 		default:
 			if k.drainLeft -= n; k.drainLeft == 0 {
 				k.drainLeft = -1
@@ -833,7 +842,7 @@ func (l *loop) requestClose(c *Conn) {
 	if !c.onShutdown() {
 		c.mu.Lock()
 		c.state.finWrite = true
-		c.link.discard = true
+		c.bstate.discard = true
 		c.mu.Unlock()
 	}
 	l.markDirty(c)
@@ -849,9 +858,9 @@ func (l *loop) fail(err error) {
 
 // closeAll ends the connections of a loop whose driver is broken.
 func (l *loop) closeAll() {
-	for l.takeArrivals(); !l.closeArrivals(); l.takeArrivals() {
+	for l.registerArrivals(); !l.closeArrivals(); l.registerArrivals() {
 		l.mu.Lock()
-		l.fetchArrivals()
+		l.arrivals = l.enrolled.swap(l.arrivals)
 		l.mu.Unlock()
 	}
 	for i, c := range l.conns {
@@ -865,8 +874,8 @@ func (l *loop) closeAll() {
 		l.conns[i] = nil // OnClose may end the goroutine
 		c.mu.Lock()
 		c.state.closed = true
-		fd := c.link.fd
-		c.link.fd = -1
+		fd := c.bstate.fd
+		c.bstate.fd = -1
 		c.mu.Unlock()
 		_ = syscall.Shutdown(fd, syscall.SHUT_RDWR)
 		_ = syscall.Close(fd)
@@ -895,26 +904,26 @@ type timerEntry struct {
 
 // set adds a connection, or moves it.
 func (h *timerHeap) set(c *Conn, at time.Time) {
-	if c.link.timerAt == 0 {
+	if c.bstate.timerAt == 0 {
 		*h = append(*h, timerEntry{at, c})
-		c.link.timerAt = len(*h)
+		c.bstate.timerAt = len(*h)
 	}
-	i := c.link.timerAt - 1
+	i := c.bstate.timerAt - 1
 	(*h)[i].at = at
 	h.fix(i)
 }
 
 // remove removes a connection, if it is there.
 func (h *timerHeap) remove(c *Conn) {
-	i := c.link.timerAt - 1
+	i := c.bstate.timerAt - 1
 	if i < 0 {
 		return
 	}
 	s := *h
 	n := len(s) - 1
 	s[i] = s[n]
-	s[i].c.link.timerAt = i + 1
-	s[n], c.link.timerAt = timerEntry{}, 0
+	s[i].c.bstate.timerAt = i + 1
+	s[n], c.bstate.timerAt = timerEntry{}, 0
 	*h = s[:n]
 	if i < n {
 		h.fix(i)
@@ -951,17 +960,17 @@ func (h timerHeap) fix(i int) {
 
 func (h timerHeap) put(i int, e timerEntry) {
 	h[i] = e
-	e.c.link.timerAt = i + 1
+	e.c.bstate.timerAt = i + 1
 }
 
 // schedule sets an alarm for the timer of a connection, which has changed. The
 // caller holds the connection's mutex.
 func (l *loop) schedule(c *Conn) {
 	c.state.timer = false
-	if c.expiry.IsZero() || c.link.covers(c.expiry) {
+	if c.expiry.IsZero() || c.bstate.covers(c.expiry) {
 		return
 	}
-	c.link.wakeAt = c.expiry
+	c.bstate.wakeAt = c.expiry
 	l.timers.set(c, c.expiry)
 }
 

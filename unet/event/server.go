@@ -31,9 +31,9 @@ type Server struct {
 	engine  engine
 	threads bool // each loop has a thread of its own
 
-	helpers  sync.WaitGroup // goroutines of handshakes
-	leaving  atomic.Bool    // Shutdown or Close was called
-	aborting atomic.Bool    // everything is to end at once
+	handshakes sync.WaitGroup // goroutines of handshakes
+	leaving    atomic.Bool    // Shutdown or Close was called
+	aborting   atomic.Bool    // everything is to end at once
 }
 
 // engine is what runs a server.
@@ -43,12 +43,12 @@ type engine interface {
 	shutdown()
 	// abort ends everything. It may be called again, and after shutdown.
 	abort()
-	// enroll takes over a connection: nc belongs to the caller still, which
-	// closes it if enroll says so.
+	// enroll takes over a connection. nc stays the caller's: the caller closes it after
+	// a success.
 	enroll(nc net.Conn, o ConnOptions) (*Conn, error)
 	// done is closed when nothing is left.
 	done() <-chan struct{}
-	// health returns what Done and Err answer.
+	// health returns the state that Done and Err report.
 	health() *health
 	stats() Stats
 }
@@ -65,7 +65,7 @@ type Stats struct {
 	Completed     uint64 `json:"completed"` // completions that they brought
 	Sleeps        uint64 `json:"sleeps"`    // times that a loop slept
 	// Rearms is how often a receive was started again: because buffers had run
-	// out (Starved of them), because a reader was held up, or because the loop
+	// out (Starved of them), because reading was stopped for a while, or because the loop
 	// had moved to another thread.
 	Rearms  uint64 `json:"rearms"`
 	Starved uint64 `json:"starved"`
@@ -74,9 +74,8 @@ type Stats struct {
 // Listen starts a server on an address of the network "tcp", "tcp4", "tcp6" or
 // "unix", as net.Listen would. The server runs until
 // [Server.Shutdown] or [Server.Close]. The errors are those of net.Listen, and
-// with ModeRing those that package features gives when io_uring is absent or
-// forbidden. On Linux ModeAuto never ends at package net but where epoll cannot
-// be had.
+// with ModeRing those of package features when io_uring is absent or
+// forbidden. On Linux ModeAuto uses package net only where epoll fails as well.
 func Listen(network, address string, h Handler, o Options) (*Server, error) {
 	opts, err := o.filled()
 	if err != nil {
@@ -100,9 +99,9 @@ func Listen(network, address string, h Handler, o Options) (*Server, error) {
 // New starts a server on a listener that exists, of TCP or Unix stream sockets: one of
 // package net or unet, inherited from another process or not. With a nil listener it
 // accepts nothing, and serves the connections of [Server.Dial] and [Server.Enroll].
-// When New has succeeded the socket is the server's, and the listener closed or in
-// use by it; the file of a Unix socket stays when the server ends. All loops accept
-// from the one socket. After an error the listener is the caller's, as it was.
+// After a success the socket is the server's, and the program must not use the listener
+// any more. The file of a Unix socket stays when the server ends. All loops accept
+// from the one socket. After an error the listener is the caller's, unchanged.
 func New(ln net.Listener, h Handler, o Options) (*Server, error) {
 	opts, err := o.filled()
 	if err != nil {
@@ -146,7 +145,7 @@ type ConnOptions struct {
 
 // newConn returns a connection that nothing serves yet.
 func (s *Server) newConn(back backend, network string, o ConnOptions) *Conn {
-	c := &Conn{server: s, back: back, network: network, handler: o.Handler, value: o.Value, shaken: make(chan error, 1)}
+	c := &Conn{server: s, back: back, network: network, handler: o.Handler, value: o.Value, handshakeErr: make(chan error, 1)}
 	if c.handler == nil {
 		c.handler = &s.handler
 	}
@@ -156,9 +155,10 @@ func (s *Server) newConn(back backend, network string, o ConnOptions) *Conn {
 // Enroll takes over a connection of TCP or of a Unix stream socket, of package net or
 // unet: from then on the server receives and sends, and nc is closed, which leaves
 // the connection as it is. No other goroutine may use nc meanwhile. OnOpen is called,
-// soon. What nc's users have read already is not read again. After an error nc is the
-// caller's, as it was, but for one of the handshake; net.ErrClosed is that of a server which ends. A connection of
-// crypto/tls has no socket to take over. Enroll may be called from callbacks.
+// soon. Data that were read from nc before are not given to OnData. After an error nc is
+// the caller's, unchanged, except after an error of the handshake. The error is
+// net.ErrClosed when the server ends. A connection of crypto/tls has no socket to take
+// over. Without TLS Enroll may be called from callbacks.
 func (s *Server) Enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 	addr := nc.LocalAddr()
 	if n := addr.Network(); n != "tcp" && n != "unix" {
@@ -178,7 +178,7 @@ func (s *Server) Enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 		_ = nc.Close() // The server has a descriptor of its own.
 	}
 	if o.TLS != nil {
-		if err := <-c.shaken; err != nil {
+		if err := <-c.handshakeErr; err != nil {
 			return nil, &net.OpError{Op: "enroll", Net: addr.Network(), Source: addr, Err: err}
 		}
 	}
@@ -186,7 +186,8 @@ func (s *Server) Enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 }
 
 // Dial connects to an address, as a net.Dialer with defaults does, and enrolls the
-// connection. It waits until it stands, and so must not be called from a callback.
+// connection. It blocks until the connection is established, so it must not be called
+// from a callback.
 func (s *Server) Dial(ctx context.Context, network, address string, o ConnOptions) (*Conn, error) {
 	nc, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
@@ -203,8 +204,8 @@ func (s *Server) Dial(ctx context.Context, network, address string, o ConnOption
 	return c, nil
 }
 
-// start starts the backend that the mode asks for or, if that is open, the first
-// one of those that can be used.
+// start starts the backend that the mode asks for. With ModeAuto it starts the first one
+// that can be used.
 func (s *Server) start(address string) error {
 	mode, by := s.opts.Mode, "the options"
 	if mode == ModeAuto {
@@ -250,13 +251,13 @@ func (s *Server) startKind(address string, kind Mode) error {
 	return s.startLoops(address, kind)
 }
 
-// isListenError reports whether package net failed, which it would again.
+// isListenError reports whether listening failed, as it would with any backend.
 func isListenError(err error) bool {
 	_, ok := err.(*net.OpError)
 	return ok
 }
 
-// usable says why io_uring cannot carry a server.
+// usable returns why io_uring cannot be used for a server, nil if it can.
 func usable(o *Options) error {
 	probes := []func() error{features.HaveMultishotAccept, features.HaveMultishotRecv, features.HaveBufRing}
 	if o.Wait == WaitThread {
@@ -273,7 +274,7 @@ func usable(o *Options) error {
 	return nil
 }
 
-// takesThreads decides what WaitAuto leaves open: whether each loop gets a thread.
+// takesThreads reports whether each loop gets a thread of its own.
 func (o *Options) takesThreads() bool {
 	if o.Wait != WaitAuto {
 		return o.Wait == WaitThread
@@ -285,7 +286,7 @@ func (o *Options) takesThreads() bool {
 // that it was asked for.
 func (s *Server) Backend() (name, reason string) { return s.name, s.reason }
 
-// Addr returns the address on which the server listens.
+// Addr returns the address on which the server listens, nil without a listening socket.
 func (s *Server) Addr() net.Addr { return s.addr }
 
 // Stats returns the counters.
@@ -293,9 +294,8 @@ func (s *Server) Stats() Stats { return s.engine.stats() }
 
 // Done is closed when a loop has failed, or when nothing of the server is left
 // after [Server.Shutdown] or [Server.Close]. [Server.Err] tells which. When a loop
-// fails its connections end, with OnClose, and its listening socket is closed; the
-// other loops go on. What runs the server should then shut it down and start
-// another.
+// fails, its connections end, with OnClose, and its listening socket is closed; the
+// other loops continue. The program should then shut the server down and start another.
 func (s *Server) Done() <-chan struct{} { return s.engine.health().ended }
 
 // Err returns nil as long as no loop has failed, then the error of the first one
@@ -303,9 +303,9 @@ func (s *Server) Done() <-chan struct{} { return s.engine.health().ended }
 func (s *Server) Err() error { return s.engine.health().failure() }
 
 // Shutdown stops accepting, after taking what the kernel has already accepted,
-// and lets every connection end in good order: what the peers have sent by now
-// is given to OnData, written bytes are sent, and then OnShutdown or its
-// default decides. It returns when the last connection is gone, with
+// and ends every connection in order: the data that the peers have sent by now are
+// given to OnData, written bytes are sent, and then OnShutdown is called or its
+// default applies. It returns when the last connection is closed, with
 // [Server.Err]. When ctx is done first, the rest is aborted as by [Server.Close],
 // and the error is the context's: OnData is not called any more then, and
 // callbacks in progress are waited for. It must not be called from a callback.
@@ -349,7 +349,7 @@ func maxBacklog() int {
 	return n + 1
 }
 
-// health is what is known of a server's loops.
+// health is the state that Done and Err report.
 type health struct {
 	ended chan struct{} // closed at the first failure, or when nothing is left
 	once  sync.Once

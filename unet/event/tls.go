@@ -19,13 +19,13 @@ const (
 	handshakeTime = 10 * time.Second
 	// handshakeBytes is how much is received before a handshake has read it.
 	handshakeBytes = 256 << 10
-	// recordBytes is the most that a record of TLS brings.
+	// recordBytes is the largest plaintext of a TLS record.
 	recordBytes = 16 << 10
 )
 
-// secure is TLS on a connection of a loop: crypto/tls on a wire that the loop feeds.
-// The handshake runs in a goroutine, which waits for the wire. What comes after it the
-// loop decrypts, and a wire that has nothing says so with a temporary error.
+// secure is TLS on a connection of a loop: crypto/tls over a wire, to which the loop
+// gives the received data. The handshake runs in a goroutine, which waits for data. The
+// loop decrypts everything after it. A wire without data then returns a timeout error.
 type secure struct {
 	c    *Conn
 	conn *tls.Conn
@@ -38,11 +38,11 @@ type secure struct {
 	broken  error  // the connection ends
 
 	// Of the loop.
-	opened  bool // OnOpen was called
-	ended   bool // the peer has ended its direction
-	waiting bool // for reading to be resumed
-	alerted bool // close_notify is sent; guarded by the connection's mutex
-	choked  bool // handshakeBytes are here; guarded by the connection's mutex
+	opened    bool // OnOpen was called
+	ended     bool // the peer has ended its direction
+	waiting   bool // for reading to be resumed
+	alerted   bool // close_notify is sent; guarded by the connection's mutex
+	inputFull bool // handshakeBytes are here; guarded by the connection's mutex
 }
 
 // newSecure puts TLS on a connection.
@@ -59,16 +59,16 @@ func newSecure(c *Conn, config *tls.Config, client bool) *secure {
 
 // start begins the handshake.
 func (s *secure) start() {
-	s.c.server.helpers.Go(func() {
+	s.c.server.handshakes.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
 		defer cancel()
 		err := s.conn.HandshakeContext(ctx)
-		s.c.back.do(s.c, func() { s.shook(err) })
+		s.c.back.do(s.c, func() { s.handshakeDone(err) })
 	})
 }
 
-// shook is called by the loop after the handshake.
-func (s *secure) shook(err error) {
+// handshakeDone is called by the loop after the handshake.
+func (s *secure) handshakeDone(err error) {
 	c := s.c
 	if err != nil {
 		c.mu.Lock()
@@ -83,34 +83,34 @@ func (s *secure) shook(err error) {
 	s.open = true
 	s.mu.Unlock()
 	s.opened = true
-	c.shaken <- nil
-	c.unchoke()
+	c.handshakeErr <- nil
+	c.resumeInput()
 	c.callOnOpen()
 	s.pump()
 }
 
-// unchoke lets more be received.
-func (c *Conn) unchoke() {
+// resumeInput lets more be received.
+func (c *Conn) resumeInput() {
 	c.mu.Lock()
-	if !c.secure.choked {
+	if !c.secure.inputFull {
 		c.mu.Unlock()
 		return
 	}
-	c.secure.choked = false
+	c.secure.inputFull = false
 	c.notifyAndUnlock()
 }
 
-// data gets what was received.
+// data takes received data.
 func (s *secure) data(p []byte) {
 	s.mu.Lock()
 	if !s.open {
 		s.in = append(s.in, p...)
-		choked := len(s.in) >= handshakeBytes
+		inputFull := len(s.in) >= handshakeBytes
 		s.mu.Unlock()
 		s.arrived.Signal()
-		if choked {
+		if inputFull {
 			s.c.mu.Lock()
-			s.choked = true
+			s.inputFull = true
 			s.c.mu.Unlock()
 		}
 		return
@@ -132,7 +132,8 @@ func (s *secure) data(p []byte) {
 	s.pump()
 }
 
-// end gets the end of what is received, and reports whether the connection goes on.
+// end takes the end of the received stream. It reports true: the connection continues
+// until crypto/tls has read the end.
 func (s *secure) end() bool {
 	s.mu.Lock()
 	s.eof = true
@@ -153,7 +154,8 @@ func (s *secure) fail(err error) {
 	s.arrived.Broadcast()
 }
 
-// pump gives to the handler what can be decrypted, while it wants it.
+// pump decrypts data and gives them to the handler until no data are left or reading is
+// stopped.
 func (s *secure) pump() {
 	c := s.c
 	buf := plaintexts.Get().(*[]byte)
@@ -214,7 +216,7 @@ func (s *secure) closeNotify() {
 func (s *secure) write(p []byte) (int, error) {
 	c := s.c
 	c.mu.Lock()
-	err := c.refuse()
+	err := c.writeError()
 	c.mu.Unlock()
 	if err != nil {
 		return 0, err
@@ -226,16 +228,16 @@ func (s *secure) write(p []byte) (int, error) {
 	return n, nil
 }
 
-// plaintexts hold buffers for what is decrypted.
+// plaintexts holds buffers for decrypted data.
 var plaintexts = sync.Pool{New: func() any { p := make([]byte, recordBytes); return &p }}
 
-// handshakeFailed tells what waits for the handshake that it has failed.
+// handshakeFailed reports a failed handshake to Enroll and to the handler.
 func (c *Conn) handshakeFailed(err error) {
 	if err == nil {
 		err = net.ErrClosed
 	}
 	select {
-	case c.shaken <- err:
+	case c.handshakeErr <- err:
 	default:
 	}
 	if f := c.handler.OnHandshakeError; f != nil {
@@ -261,7 +263,7 @@ func withServerName(config *tls.Config, address string) *tls.Config {
 	return config
 }
 
-// wire is the connection below crypto/tls.
+// wire is the net.Conn below crypto/tls.
 type wire secure
 
 // Read implements net.Conn.
@@ -277,7 +279,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	switch {
 	case n > 0:
 		if left == 0 && !open {
-			w.c.unchoke()
+			w.c.resumeInput()
 		}
 		return n, nil
 	case broken != nil:
@@ -302,7 +304,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close implements net.Conn. A handshake calls it that has taken too long.
+// Close implements net.Conn. crypto/tls calls it when a handshake has taken too long.
 func (w *wire) Close() error {
 	(*secure)(w).fail(net.ErrClosed)
 	return nil
@@ -314,8 +316,8 @@ func (w *wire) SetDeadline(time.Time) error      { return nil }
 func (w *wire) SetReadDeadline(time.Time) error  { return nil }
 func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 
-// errWouldBlock is what crypto/tls gets when nothing has arrived. It takes the error
-// as a deadline that has passed, and goes on when it is called again.
+// errWouldBlock is the error of a Read when no data have arrived. crypto/tls treats it as
+// an exceeded deadline, and continues with the next call.
 var errWouldBlock net.Error = wouldBlock{}
 
 type wouldBlock struct{}
@@ -324,12 +326,13 @@ func (wouldBlock) Error() string   { return "event: nothing has arrived" }
 func (wouldBlock) Timeout() bool   { return true }
 func (wouldBlock) Temporary() bool { return true }
 
-// TLSState returns what the handshake has agreed on, nil without TLS.
+// TLSState returns the state of TLS after the handshake (version, cipher suite,
+// certificates), nil without TLS. During a handshake it blocks.
 func (c *Conn) TLSState() *tls.ConnectionState {
 	var conn *tls.Conn
 	if c.secure != nil {
 		conn = c.secure.conn
-	} else if t, ok := c.link.nc.(*tls.Conn); ok {
+	} else if t, ok := c.bstate.nc.(*tls.Conn); ok {
 		conn = t
 	} else {
 		return nil
