@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"reflect"
 	"strconv"
@@ -35,16 +34,16 @@ func Stale(bound time.Duration) OpenOption {
 //
 // A commit returns when a majority of the members has it durably. An error that is
 // ErrUncertain means that the outcome is not known; any other means that nothing was
-// committed. On a node that does not lead, writes and reads fail with *NotLeaderError. Reads
-// on the leader are linearizable: each makes sure, once for a transaction, that this node
-// still leads. With Stale they run on every node.
+// committed. On a node that does not lead, writes and reads fail with *NotLeaderError, or run
+// on the leader if Options.Forward is set. Reads on the leader are linearizable: each makes
+// sure, once for a transaction, that this node still leads. With Stale they run on every node.
 //
 // A transaction that is not read-only takes the database's write lock when it begins.
 func (n *Node) Open(name string, options ...OpenOption) (*sql.DB, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	c := &connector{n: n, name: name}
+	c := &connector{n: n, name: name, forward: n.opts.Forward}
 	for _, o := range options {
 		o(c)
 	}
@@ -52,17 +51,21 @@ func (n *Node) Open(name string, options ...OpenOption) (*sql.DB, error) {
 }
 
 type connector struct {
-	n     *Node
-	name  string
-	stale bool
-	bound time.Duration
-	id    atomic.Uint64 // of the database, when there was a connection; 0: none yet
+	n       *Node
+	name    string
+	stale   bool
+	bound   time.Duration
+	forward bool          // statements run on the leader if this node does not lead
+	id      atomic.Uint64 // of the database, when there was a connection; 0: none yet
 }
 
 func (c *connector) Driver() driver.Driver { return &sqlite.SQLite{} }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	n := c.n
+	if c.forward && !c.stale && n.leader() == nil {
+		return c.connectLeader(ctx)
+	}
 	db, err := n.named(c.name)
 	if errors.Is(err, os.ErrNotExist) && !c.stale && c.id.Load() == 0 {
 		err = n.Create(ctx, c.name, CreateOptions{})
@@ -447,55 +450,4 @@ func (r *rows) ColumnTypeScanType(i int) reflect.Type {
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()
 	return r.innerRows.ColumnTypeScanType(i)
-}
-
-// Do runs a transaction on the leader, which must be this node, and commits it if fn returns
-// nil. It runs fn again after an election that this node has won, and after a conflict with a
-// transaction that was committed meanwhile; never after ErrUncertain. If another node leads,
-// it returns *NotLeaderError.
-func (n *Node) Do(ctx context.Context, name string, fn func(*sql.Tx) error) error {
-	db, err := n.Open(name)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	db.SetMaxOpenConns(1)
-	for {
-		err := do(ctx, db, fn)
-		e, elects := errors.AsType[*NotLeaderError](err)
-		elects = elects && (e.Leader == "" || e.Leader == n.opts.ID) && !errors.Is(err, ErrUncertain)
-		switch {
-		case err == nil, !elects && !errors.Is(err, ErrConflict):
-			return err
-		case n.closing.Err() != nil:
-			return net.ErrClosed
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-}
-
-func do(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if err := fn(tx); err != nil {
-		return errors.Join(err, rollback(tx))
-	}
-	return tx.Commit()
-}
-
-func rollback(tx *sql.Tx) error {
-	err := tx.Rollback()
-	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, driver.ErrBadConn) {
-		return nil
-	}
-	if _, ok := errors.AsType[*NotLeaderError](err); ok {
-		return nil // it was rolled back when this node was deposed
-	}
-	return err
 }

@@ -48,6 +48,14 @@ type Options struct {
 	TLS       *tls.Config
 	PlainText bool
 
+	// Forward makes connections of Open run their statements on the leader when this node
+	// does not lead; connections with Stale do not. A transaction holds the database's
+	// write lock on the leader while it is open; one that sends no statement for 10 seconds
+	// is rolled back. Arguments have the types of database/sql, a statement has at most
+	// 12 MB with its arguments, a row of a result as well, a result 64 MiB. A connection of
+	// the pool is one to the leader.
+	Forward bool
+
 	// Election is the time without a leader's heartbeat after which a follower becomes
 	// a candidate. 0 is one second.
 	Election time.Duration
@@ -118,8 +126,11 @@ type Node struct {
 	metrics Metrics
 	planted plant // a bug that a test plants
 	closing context.Context
-	stop    context.CancelFunc
-	over    sync.WaitGroup
+
+	forwardIdle atomic.Int64 // see defaultForwardIdle
+
+	stop context.CancelFunc
+	over sync.WaitGroup
 
 	mu      sync.RWMutex
 	dbs     map[uint64]*database
@@ -197,6 +208,7 @@ func openNode(o Options, planted plant) (_ *Node, err error) {
 		queue: make(chan *proposal, 1024), pending: make(map[proposalID]*proposal),
 		conns: make(map[*conn]struct{}), repair_: make(chan *database, 1<<16),
 	}
+	n.forwardIdle.Store(int64(defaultForwardIdle))
 	n.closing, n.stop = context.WithCancel(context.Background())
 	for _, dir := range []string{n.data, filepath.Join(o.Dir, "raft")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

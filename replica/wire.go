@@ -82,6 +82,7 @@ const (
 	kindRaft    = "raft"
 	kindRequest = "request"
 	kindFetch   = "fetch"
+	kindForward = "forward"
 )
 
 const wireVersion = 1
@@ -174,6 +175,8 @@ func (w *wire) welcome(c net.Conn) {
 		w.requests(c)
 	case kindFetch:
 		w.serveFetch(c)
+	case kindForward:
+		w.serveForward(c)
 	}
 	w.drop(c)
 }

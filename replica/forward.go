@@ -1,0 +1,711 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// A forwarded connection runs its statements on a connection of the leader, one message for
+// each, and gets results and errors back. A transaction is one of the leader: it holds the
+// database's write lock there from its beginning to its end.
+
+// The limits of forwarding.
+const (
+	// defaultForwardIdle is how long the leader keeps a forwarded transaction that sends no
+	// statement. It is then rolled back.
+	defaultForwardIdle = 10 * time.Second
+	// forwardRows bounds the size of a statement's result, which the forwarding node
+	// keeps in memory.
+	forwardRows = 64 << 20
+	// forwardPart is the size from which on a result is sent in another message.
+	forwardPart = 1 << 20
+	// forwardStatement bounds a statement with its arguments, and a row of a result.
+	forwardStatement = 12 << 20
+)
+
+// ErrForward is returned for statements that cannot be forwarded: the result is too large, or
+// an argument is none of the types of database/sql.
+var ErrForward = errors.New("replica: the statement cannot be forwarded")
+
+const (
+	forwardExec     = "exec"
+	forwardQuery    = "query"
+	forwardBegin    = "begin"
+	forwardCommit   = "commit"
+	forwardRollback = "rollback"
+)
+
+// forwardRequest is a statement, or the begin or end of a transaction. The first one of a
+// connection names the database and nothing else.
+type forwardRequest struct {
+	Op        string         `json:"op,omitempty"`
+	Database  string         `json:"database,omitempty"`
+	Query     string         `json:"query,omitempty"`
+	Args      []forwardValue `json:"args,omitempty"`
+	ReadOnly  bool           `json:"readOnly,omitempty"`
+	Isolation int            `json:"isolation,omitempty"`
+}
+
+// forwardAnswer answers a request. A result may take several: all but the last have More.
+type forwardAnswer struct {
+	Fault   *forwardFault    `json:"fault,omitempty"`
+	LastID  int64            `json:"lastID,omitempty"`
+	Changes int64            `json:"changes,omitempty"`
+	Columns []string         `json:"columns,omitempty"`
+	Types   []string         `json:"types,omitempty"`
+	Rows    [][]forwardValue `json:"rows,omitempty"`
+	More    bool             `json:"more,omitempty"`
+}
+
+// forwardValue is a value of database/sql. Text and blobs are in Bytes, which JSON keeps as
+// they are; numbers, truth values and the bits of a float64 are in Int.
+type forwardValue struct {
+	Kind  string `json:"k"` // "" is NULL
+	Name  string `json:"n,omitempty"`
+	Int   int64  `json:"i,omitempty"`
+	Bytes []byte `json:"b,omitempty"`
+}
+
+func packValue(v any) (p forwardValue, err error) {
+	switch v := v.(type) {
+	case nil:
+	case int64:
+		p.Kind, p.Int = "int", v
+	case float64:
+		p.Kind, p.Int = "float", int64(math.Float64bits(v))
+	case bool:
+		p.Kind = "bool"
+		if v {
+			p.Int = 1
+		}
+	case []byte:
+		p.Kind, p.Bytes = "blob", v
+	case string:
+		p.Kind, p.Bytes = "text", []byte(v)
+	case time.Time:
+		p.Kind = "time"
+		p.Bytes, err = v.MarshalText()
+	default:
+		err = fmt.Errorf("%w: a value of type %T", ErrForward, v)
+	}
+	return p, err
+}
+
+func (p forwardValue) unpack() (v any, err error) {
+	switch p.Kind {
+	case "":
+		return nil, nil
+	case "int":
+		return p.Int, nil
+	case "float":
+		return math.Float64frombits(uint64(p.Int)), nil
+	case "bool":
+		return p.Int != 0, nil
+	case "blob":
+		if p.Bytes == nil {
+			return []byte{}, nil
+		}
+		return p.Bytes, nil
+	case "text":
+		return string(p.Bytes), nil
+	case "time":
+		var t time.Time
+		err = t.UnmarshalText(p.Bytes)
+		return t, err
+	}
+	return nil, fmt.Errorf("%w: a value of kind %q", ErrForward, p.Kind)
+}
+
+// forwardFault is an error of the leader. Errors that callers look for arrive as what they are.
+type forwardFault struct {
+	Text   string          `json:"text"`
+	Is     []string        `json:"is,omitempty"`   // of forwardErrors
+	Code   uint16          `json:"code,omitempty"` // of SQLite
+	Leader *NotLeaderError `json:"leader,omitempty"`
+	Large  *TooLargeError  `json:"large,omitempty"`
+}
+
+var forwardErrors = map[string]error{
+	"uncertain": ErrUncertain, "conflict": ErrConflict, "forward": ErrForward, "exist": fs.ErrExist, "not exist": fs.ErrNotExist,
+	"canceled": context.Canceled, "deadline": context.DeadlineExceeded, "recovering": errRecovering, "done": sql.ErrTxDone,
+}
+
+func packError(err error) *forwardFault {
+	if err == nil {
+		return nil
+	}
+	f := &forwardFault{Text: err.Error()}
+	for name, e := range forwardErrors {
+		if errors.Is(err, e) {
+			f.Is = append(f.Is, name)
+		}
+	}
+	var code sqlite3.ExtendedErrorCode
+	var short sqlite3.ErrorCode
+	switch {
+	case errors.As(err, &code):
+		f.Code = uint16(code)
+	case errors.As(err, &short):
+		f.Code = uint16(short)
+	}
+	f.Leader, _ = errors.AsType[*NotLeaderError](err)
+	f.Large, _ = errors.AsType[*TooLargeError](err)
+	return f
+}
+
+func (f *forwardFault) unpack() error {
+	if f == nil {
+		return nil
+	}
+	e := &forwardedError{text: f.Text}
+	for _, name := range f.Is {
+		if err := forwardErrors[name]; err != nil {
+			e.is = append(e.is, err)
+		}
+	}
+	if f.Code != 0 {
+		e.is = append(e.is, sqlite3.ExtendedErrorCode(f.Code))
+	}
+	if f.Leader != nil {
+		e.is = append(e.is, f.Leader)
+	}
+	if f.Large != nil {
+		e.is = append(e.is, f.Large)
+	}
+	return e
+}
+
+// forwardedError is an error of the leader.
+type forwardedError struct {
+	text string
+	is   []error
+}
+
+func (e *forwardedError) Error() string   { return e.text }
+func (e *forwardedError) Unwrap() []error { return e.is }
+
+// connectLeader opens a connection of the driver to the leader.
+func (c *connector) connectLeader(ctx context.Context) (driver.Conn, error) {
+	n := c.n
+	address, id := n.raft.LeaderWithID()
+	if id == "" || string(id) == n.opts.ID {
+		return nil, n.notLeader()
+	}
+	raw, err := n.wire.dial(ctx, string(address), kindForward)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("replica: the leader %s cannot be reached: %w: %w", id, err, &NotLeaderError{})
+	}
+	k := &forwarded{n: n, leader: string(address), conn: raw, in: bufio.NewReaderSize(raw, 64<<10)}
+	k.stop = context.AfterFunc(n.closing, func() { _ = raw.Close() })
+	if _, err := k.call(ctx, forwardRequest{Database: c.name}, false); err != nil {
+		return nil, errors.Join(err, k.Close())
+	}
+	return k, nil
+}
+
+// forwarded is a connection of the driver whose statements run on the leader.
+type forwarded struct {
+	n      *Node
+	leader string // its address
+	conn   net.Conn
+	in     *bufio.Reader
+	stop   func() bool
+	lost   atomic.Bool
+	mu     sync.Mutex
+	inTx   bool
+}
+
+var (
+	_ driver.ExecerContext     = (*forwarded)(nil)
+	_ driver.QueryerContext    = (*forwarded)(nil)
+	_ driver.ConnBeginTx       = (*forwarded)(nil)
+	_ driver.SessionResetter   = (*forwarded)(nil)
+	_ driver.Validator         = (*forwarded)(nil)
+	_ driver.NamedValueChecker = (*forwarded)(nil)
+)
+
+// call sends a request and reads the whole answer. commits tells that the request may commit:
+// without an answer the outcome is not known.
+func (k *forwarded) call(ctx context.Context, r forwardRequest, commits bool) (all forwardAnswer, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lost.Load() {
+		return all, k.gone(net.ErrClosed)
+	}
+	if err := ctx.Err(); err != nil {
+		return all, err
+	}
+	interrupt := context.AfterFunc(ctx, func() { _ = k.conn.SetDeadline(time.Unix(1, 0)) })
+	size := 0
+	err = send(k.conn, r)
+	for err == nil {
+		var a forwardAnswer
+		if err = receive(k.in, &a); err != nil {
+			break
+		}
+		all.Fault, all.LastID, all.Changes, all.More = a.Fault, a.LastID, a.Changes, a.More
+		if a.Columns != nil {
+			all.Columns, all.Types = a.Columns, a.Types
+		}
+		for _, row := range a.Rows {
+			for _, v := range row {
+				size += len(v.Bytes) + 16
+			}
+		}
+		all.Rows = append(all.Rows, a.Rows...)
+		if !a.More {
+			break
+		}
+	}
+	interrupted := !interrupt()
+	fault := all.Fault.unpack()
+	_, deposed := errors.AsType[*NotLeaderError](fault)
+	if err != nil || interrupted || deposed {
+		k.lost.Store(true)
+		_ = k.conn.Close()
+	}
+	if err == nil {
+		return all, fault
+	}
+	if interrupted {
+		err = errors.Join(err, context.Cause(ctx))
+	}
+	if commits {
+		return all, &UncertainError{Err: err}
+	}
+	if ctx.Err() != nil {
+		return all, ctx.Err()
+	}
+	return all, k.gone(err)
+}
+
+// gone is the error of a connection that was lost before a commit: the leader rolls back.
+func (k *forwarded) gone(err error) error {
+	if k.n.closing.Err() != nil {
+		return net.ErrClosed
+	}
+	return fmt.Errorf("replica: the connection to the leader at %s was lost, nothing was committed: %w: %w", k.leader, err, &NotLeaderError{})
+}
+
+func (k *forwarded) IsValid() bool {
+	leader, _ := k.n.raft.LeaderWithID()
+	return !k.lost.Load() && string(leader) == k.leader
+}
+
+func (k *forwarded) ResetSession(context.Context) error {
+	if !k.IsValid() {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+func (k *forwarded) Close() error {
+	k.stop()
+	k.lost.Store(true)
+	return k.conn.Close()
+}
+
+// CheckNamedValue leaves the conversion to database/sql.
+func (k *forwarded) CheckNamedValue(*driver.NamedValue) error { return driver.ErrSkip }
+
+func (k *forwarded) statement(ctx context.Context, op, query string, args []driver.NamedValue) (forwardAnswer, error) {
+	r := forwardRequest{Op: op, Query: query}
+	size := len(query)
+	for _, a := range args {
+		v, err := packValue(a.Value)
+		if err != nil {
+			return forwardAnswer{}, err
+		}
+		v.Name = a.Name
+		r.Args = append(r.Args, v)
+		size += len(v.Bytes)
+	}
+	if size > forwardStatement {
+		return forwardAnswer{}, fmt.Errorf("%w: it has %d bytes with its arguments, the limit is %d: run it on the leader", ErrForward, size, forwardStatement)
+	}
+	return k.call(ctx, r, !k.inTx && !onlyReads(query))
+}
+
+// onlyReads reports whether a statement certainly commits nothing. It decides about the error
+// for a connection that was lost.
+func onlyReads(query string) bool {
+	word, _, _ := strings.Cut(strings.TrimSpace(query), " ")
+	return strings.EqualFold(word, "SELECT") && !strings.Contains(query, ";")
+}
+
+func (k *forwarded) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	a, err := k.statement(ctx, forwardExec, query, args)
+	if err != nil {
+		return nil, err
+	}
+	return forwardResult{a.LastID, a.Changes}, nil
+}
+
+type forwardResult struct{ lastID, changes int64 }
+
+func (r forwardResult) LastInsertId() (int64, error) { return r.lastID, nil }
+func (r forwardResult) RowsAffected() (int64, error) { return r.changes, nil }
+
+func (k *forwarded) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	a, err := k.statement(ctx, forwardQuery, query, args)
+	if err != nil {
+		return nil, err
+	}
+	return &forwardedRows{a}, nil
+}
+
+// forwardedRows is a result that is in memory.
+type forwardedRows struct{ a forwardAnswer }
+
+var _ driver.RowsColumnTypeDatabaseTypeName = (*forwardedRows)(nil)
+
+func (r *forwardedRows) Columns() []string                       { return r.a.Columns }
+func (r *forwardedRows) ColumnTypeDatabaseTypeName(i int) string { return r.a.Types[i] }
+func (r *forwardedRows) Close() error                            { r.a.Rows = nil; return nil }
+
+func (r *forwardedRows) Next(dest []driver.Value) (err error) {
+	if len(r.a.Rows) == 0 {
+		return io.EOF
+	}
+	for i, v := range r.a.Rows[0] {
+		if dest[i], err = v.unpack(); err != nil {
+			return err
+		}
+	}
+	r.a.Rows[0] = nil
+	r.a.Rows = r.a.Rows[1:]
+	return nil
+}
+
+func (k *forwarded) Prepare(query string) (driver.Stmt, error) { return &forwardedStmt{k, query}, nil }
+
+// forwardedStmt is a statement that the leader prepares anew each time.
+type forwardedStmt struct {
+	k     *forwarded
+	query string
+}
+
+var (
+	_ driver.StmtExecContext  = (*forwardedStmt)(nil)
+	_ driver.StmtQueryContext = (*forwardedStmt)(nil)
+)
+
+func (s *forwardedStmt) Close() error  { return nil }
+func (s *forwardedStmt) NumInput() int { return -1 }
+
+func (s *forwardedStmt) Exec([]driver.Value) (driver.Result, error) { return nil, driver.ErrSkip }
+func (s *forwardedStmt) Query([]driver.Value) (driver.Rows, error)  { return nil, driver.ErrSkip }
+
+func (s *forwardedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return s.k.ExecContext(ctx, s.query, args)
+}
+
+func (s *forwardedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.k.QueryContext(ctx, s.query, args)
+}
+
+func (k *forwarded) Begin() (driver.Tx, error) {
+	return k.BeginTx(context.Background(), driver.TxOptions{})
+}
+
+func (k *forwarded) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	if _, err := k.call(ctx, forwardRequest{Op: forwardBegin, ReadOnly: o.ReadOnly, Isolation: int(o.Isolation)}, false); err != nil {
+		return nil, err
+	}
+	k.inTx = true
+	return forwardedTx{k}, nil
+}
+
+type forwardedTx struct{ k *forwarded }
+
+func (t forwardedTx) Commit() error {
+	t.k.inTx = false
+	_, err := t.k.call(context.Background(), forwardRequest{Op: forwardCommit}, true)
+	return err
+}
+
+func (t forwardedTx) Rollback() error {
+	t.k.inTx = false
+	if t.k.lost.Load() {
+		return nil // the leader has rolled back, or does when it notices
+	}
+	_, err := t.k.call(context.Background(), forwardRequest{Op: forwardRollback}, false)
+	return err
+}
+
+// serveForward runs the statements of a forwarded connection. When the connection ends, its
+// transaction is rolled back.
+func (w *wire) serveForward(c net.Conn) {
+	ctx, cancel := context.WithCancel(w.node.closing)
+	defer cancel()
+	requests := make(chan forwardRequest)
+	w.over.Go(func() {
+		defer cancel() // what runs is interrupted
+		defer close(requests)
+		for in := bufio.NewReaderSize(c, 64<<10); ; {
+			var r forwardRequest
+			if receive(in, &r) != nil {
+				return
+			}
+			select {
+			case requests <- r:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	first, ok := <-requests
+	if !ok {
+		return
+	}
+	s, err := w.node.forwardSession(ctx, first.Database)
+	if send(c, forwardAnswer{Fault: packError(err)}) != nil || err != nil {
+		s.close()
+		return
+	}
+	defer s.close()
+	idle := time.AfterFunc(time.Hour, func() { _ = c.Close() })
+	defer idle.Stop()
+	for r := range requests {
+		idle.Stop()
+		if err := s.serve(ctx, r, func(a forwardAnswer) error { return send(c, a) }); err != nil {
+			return
+		}
+		if s.tx != nil {
+			idle.Reset(time.Duration(w.node.forwardIdle.Load()))
+		}
+	}
+}
+
+// forwardSession is a connection of the leader that another node uses.
+type forwardSession struct {
+	db   *sql.DB
+	conn *sql.Conn
+	tx   *sql.Tx
+}
+
+func (n *Node) forwardSession(ctx context.Context, name string) (*forwardSession, error) {
+	s := new(forwardSession)
+	if err := n.writable(); err != nil {
+		return s, err
+	}
+	if err := checkName(name); err != nil {
+		return s, err
+	}
+	s.db = sql.OpenDB(&connector{n: n, name: name})
+	var err error
+	s.conn, err = s.db.Conn(ctx)
+	return s, err
+}
+
+func (s *forwardSession) close() {
+	if s.tx != nil {
+		_ = s.tx.Rollback()
+	}
+	if s.conn != nil {
+		_ = s.conn.Close()
+	}
+	if s.db != nil {
+		_ = s.db.Close()
+	}
+}
+
+// serve answers a request. It returns an error if the connection is of no more use.
+func (s *forwardSession) serve(ctx context.Context, r forwardRequest, answer func(forwardAnswer) error) error {
+	var a forwardAnswer
+	var err error
+	switch r.Op {
+	case forwardBegin:
+		s.tx, err = s.conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: r.ReadOnly, Isolation: sql.IsolationLevel(r.Isolation)})
+		if err != nil {
+			s.tx = nil
+		}
+	case forwardCommit, forwardRollback:
+		tx := s.tx
+		s.tx = nil
+		switch {
+		case tx == nil:
+			err = sql.ErrTxDone
+		case r.Op == forwardCommit:
+			err = tx.Commit()
+		default:
+			err = rollback(tx)
+		}
+	case forwardExec, forwardQuery:
+		args := make([]any, len(r.Args))
+		for i, v := range r.Args {
+			if args[i], err = v.unpack(); err != nil {
+				break
+			}
+			if v.Name != "" {
+				args[i] = sql.Named(v.Name, args[i])
+			}
+		}
+		switch {
+		case err != nil:
+		case r.Op == forwardExec:
+			a, err = s.exec(ctx, r.Query, args)
+		default:
+			a, err = s.query(ctx, r.Query, args, answer)
+		}
+	default:
+		err = fmt.Errorf("%w: there is no request %q", ErrForward, r.Op)
+	}
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+		return err
+	}
+	a.Fault = packError(err)
+	return answer(a)
+}
+
+func (s *forwardSession) exec(ctx context.Context, query string, args []any) (a forwardAnswer, err error) {
+	f := s.conn.ExecContext
+	if s.tx != nil {
+		f = s.tx.ExecContext
+	}
+	r, err := f(ctx, query, args...)
+	if err != nil {
+		return a, err
+	}
+	if a.LastID, err = r.LastInsertId(); err == nil {
+		a.Changes, err = r.RowsAffected()
+	}
+	return a, err
+}
+
+func (s *forwardSession) query(ctx context.Context, query string, args []any, answer func(forwardAnswer) error) (a forwardAnswer, err error) {
+	f := s.conn.QueryContext
+	if s.tx != nil {
+		f = s.tx.QueryContext
+	}
+	rows, err := f(ctx, query, args...)
+	if err != nil {
+		return a, err
+	}
+	defer rows.Close()
+	types, err := rows.ColumnTypes()
+	if err != nil {
+		return a, err
+	}
+	a.Columns = []string{}
+	for _, t := range types {
+		a.Columns, a.Types = append(a.Columns, t.Name()), append(a.Types, t.DatabaseTypeName())
+	}
+	values, into := make([]any, len(types)), make([]any, len(types))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	total, part := 0, 0
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return a, err
+		}
+		row := make([]forwardValue, len(values))
+		before := part
+		for i, v := range values {
+			if row[i], err = packValue(v); err != nil {
+				return a, err
+			}
+			part += len(row[i].Bytes) + 16
+			values[i] = nil
+		}
+		if part-before > forwardStatement {
+			a.Rows = nil
+			return a, fmt.Errorf("%w: a row of its result is larger than %d bytes: run it on the leader", ErrForward, forwardStatement)
+		}
+		a.Rows = append(a.Rows, row)
+		if part < forwardPart {
+			continue
+		}
+		if total, part = total+part, 0; total > forwardRows {
+			a.Rows = nil
+			return a, fmt.Errorf("%w: its result is larger than %d bytes: run it on the leader", ErrForward, forwardRows)
+		}
+		a.More = true
+		if err := answer(a); err != nil {
+			return a, err
+		}
+		a = forwardAnswer{}
+	}
+	return a, errors.Join(rows.Err(), rows.Close())
+}
+
+// retryable reports whether an operation had no effect and may succeed with the next leader.
+func retryable(err error) bool {
+	if errors.Is(err, ErrUncertain) {
+		return false
+	}
+	_, elects := errors.AsType[*NotLeaderError](err)
+	return elects || errors.Is(err, ErrConflict) || errors.Is(err, errRecovering)
+}
+
+// Do runs a transaction on the leader, from any node, and commits it if fn returns nil. On
+// another node the statements are forwarded to the leader, whatever Options.Forward is, with
+// its limits. Do runs fn again after an election, when the connection to the leader was lost
+// before the commit, and after a conflict with a transaction that was committed meanwhile;
+// never after ErrUncertain. It goes on until the context is done.
+func (n *Node) Do(ctx context.Context, name string, fn func(*sql.Tx) error) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	db := sql.OpenDB(&connector{n: n, name: name, forward: true})
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	for {
+		err := do(ctx, db, fn)
+		switch {
+		case err == nil, !retryable(err):
+			return err
+		case n.closing.Err() != nil:
+			return net.ErrClosed
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-n.closing.Done():
+			return net.ErrClosed
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func do(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := fn(tx); err != nil {
+		return errors.Join(err, rollback(tx))
+	}
+	return tx.Commit()
+}
+
+func rollback(tx *sql.Tx) error {
+	err := tx.Rollback()
+	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, driver.ErrBadConn) {
+		return nil
+	}
+	if _, ok := errors.AsType[*NotLeaderError](err); ok {
+		return nil // it was rolled back when the leader was deposed
+	}
+	return err
+}

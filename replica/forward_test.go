@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// TestForward runs statements of followers on the leader: values, results and errors arrive
+// as they do on the leader.
+func TestForward(t *testing.T) {
+	c := newCluster(t, 3, Options{Forward: true, MaxTransaction: 8 << 20})
+	leader := c.leader()
+	ctx := t.Context()
+	db := open(t, c.followers()[0], "db")
+	execAll(t, db, "CREATE TABLE t(id INTEGER PRIMARY KEY, v, at DATETIME)")
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6000000, time.UTC)
+	for i, v := range []any{nil, int64(math.MinInt64), math.Inf(-1), "text \x00 \xff", []byte{0, 1, 255}, []byte{}, true} {
+		r, err := db.ExecContext(ctx, "INSERT INTO t VALUES(:id, :v, :at)", sql.Named("at", at), sql.Named("v", v), sql.Named("id", i))
+		must(t, err)
+		id, _ := r.LastInsertId()
+		n, _ := r.RowsAffected()
+		if id != int64(i) || n != 1 {
+			t.Errorf("row %d, %d changes", id, n)
+		}
+		read := func(db *sql.DB) string {
+			var v any
+			var at time.Time
+			must(t, db.QueryRowContext(ctx, "SELECT v, at FROM t WHERE id=?", i).Scan(&v, &at))
+			return fmt.Sprintf("%T %#v %v", v, v, at)
+		}
+		if got, want := read(db), read(open(t, leader, "db")); got != want {
+			t.Errorf("%#v: %s, on the leader %s", v, got, want)
+		}
+	}
+	if got := value(t, db, "INSERT INTO t(v) VALUES('returned') RETURNING v"); got != "returned" {
+		t.Error(got)
+	}
+	stmt, err := db.PrepareContext(ctx, "SELECT v FROM t WHERE v=?")
+	must(t, err)
+	defer stmt.Close()
+	var v string
+	must(t, stmt.QueryRowContext(ctx, "returned").Scan(&v))
+
+	// Transactions.
+	tx, err := db.BeginTx(ctx, nil)
+	must(t, err)
+	_, err = tx.ExecContext(ctx, "DELETE FROM t")
+	must(t, err)
+	var n int
+	must(t, tx.QueryRowContext(ctx, "SELECT count(*) FROM t").Scan(&n))
+	if n != 0 {
+		t.Errorf("%d rows within the transaction", n)
+	}
+	must(t, tx.Rollback())
+	if got := value(t, db, "SELECT count(*) FROM t"); got != "8" {
+		t.Errorf("%s rows after the rollback", got)
+	}
+	tx, err = db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	must(t, err)
+	if _, err := tx.ExecContext(ctx, "DELETE FROM t"); !errors.Is(err, sqlite3.READONLY) {
+		t.Errorf("a write in a read-only transaction: %v", err)
+	}
+	must(t, tx.Rollback())
+
+	// Errors, and the limits.
+	if _, err := db.ExecContext(ctx, "INSERT INTO t(id) VALUES(1)"); !errors.Is(err, sqlite3.CONSTRAINT_PRIMARYKEY) || !errors.Is(err, sqlite3.CONSTRAINT) {
+		t.Error(err)
+	}
+	if _, err := db.QueryContext(ctx, "SELECT * FROM missing"); err == nil || !strings.Contains(err.Error(), "no such table") {
+		t.Error(err)
+	}
+	if _, err := db.ExecContext(ctx, "INSERT INTO t(v) VALUES(zeroblob(9000000))"); err == nil {
+		t.Error("a transaction beyond the limit")
+	} else if e, ok := errors.AsType[*TooLargeError](err); !ok || e.Limit != 8<<20 {
+		t.Error(err)
+	}
+	if _, err := db.ExecContext(ctx, "INSERT INTO t(v) VALUES(?)", make([]byte, forwardStatement+1)); !errors.Is(err, ErrForward) {
+		t.Error(err)
+	}
+	const many = "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<%d) SELECT zeroblob(1000000) FROM s"
+	rows := 0
+	r, err := db.QueryContext(ctx, fmt.Sprintf(many, 5))
+	must(t, err)
+	for r.Next() {
+		rows++
+	}
+	if must(t, r.Err()); rows != 5 {
+		t.Errorf("%d rows", rows)
+	}
+	session, err := leader.forwardSession(ctx, "db")
+	must(t, err)
+	defer session.close()
+	for _, q := range []string{fmt.Sprintf(many, 70), "SELECT zeroblob(20000000)"} {
+		if _, err := session.query(ctx, q, nil, func(forwardAnswer) error { return nil }); !errors.Is(err, ErrForward) {
+			t.Errorf("%s: %v", q, err)
+		}
+	}
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if err := db.QueryRowContext(short, "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s) SELECT count(*) FROM s").Scan(&n); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	execAll(t, db, "INSERT INTO t(v) VALUES('after')")
+	c.judge()
+}
+
+// TestForwardIdle: a forwarded transaction that sends nothing does not keep the write lock.
+func TestForwardIdle(t *testing.T) {
+	c := newCluster(t, 3, Options{Forward: true})
+	leader := c.leader()
+	db := open(t, c.followers()[0], "db")
+	execAll(t, db, "CREATE TABLE t(x)")
+	leader.forwardIdle.Store(int64(50 * time.Millisecond))
+	tx, err := db.BeginTx(t.Context(), nil)
+	must(t, err)
+	_, err = tx.Exec("INSERT INTO t VALUES('idle')")
+	must(t, err)
+	execAll(t, open(t, leader, "db"), "INSERT INTO t VALUES('other')") // waits for the lock
+	if err := tx.Commit(); err == nil {
+		t.Error("the transaction was committed")
+	}
+	if got := value(t, db, "SELECT group_concat(x) FROM t"); got != "other" {
+		t.Error(got)
+	}
+}
+
+// TestDoAnywhere runs transactions by Do on all nodes while leaders are closed. Each that
+// returned nil is there once.
+func TestDoAnywhere(t *testing.T) {
+	c := newCluster(t, 3, Options{Election: 300 * time.Millisecond})
+	c.leader()
+	ctx, cancel := contextFor(t)
+	defer cancel()
+	must(t, c.node("a").Do(ctx, "db", func(tx *sql.Tx) error {
+		_, err := tx.Exec("CREATE TABLE t(x UNIQUE)")
+		return err
+	}))
+	total, uncertain := 0, 0
+	for round := range 3 {
+		id := c.leader().ID()
+		for _, n := range c.all() {
+			for i := range 5 {
+				ran := false
+				err := n.Do(ctx, "db", func(tx *sql.Tx) error {
+					_, err := tx.Exec("INSERT INTO t VALUES(?)", fmt.Sprint(round, n.ID(), i))
+					if i == 3 && n.ID() != id && !ran && err == nil {
+						ran = true
+						c.stop(id) // the transaction is open on it
+					}
+					return err
+				})
+				switch {
+				case err == nil:
+					total++
+				case n.ID() == id: // it was closed
+				case errors.Is(err, ErrUncertain):
+					uncertain++
+				default:
+					t.Fatal(err)
+				}
+			}
+		}
+		if c.node(id) == nil {
+			c.start(id)
+		}
+	}
+	var got int
+	must(t, open(t, c.leader(), "db").QueryRow("SELECT count(*) FROM t").Scan(&got))
+	if got < total || got > total+uncertain+15 {
+		t.Errorf("%d rows, want %d", got, total)
+	}
+	c.judge()
+}
