@@ -43,7 +43,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&opt.run, "run", "", "run only the tests that match this `regexp`")
 	fs.BoolVar(&opt.verbose, "v", false, "print the output of passing tests, too, as it comes")
 	fs.BoolVar(&opt.long, "long", false, "do not shorten the tests (emulation makes them several times slower)")
-	fs.DurationVar(&opt.timeout, "timeout", 5*time.Minute, "time limit for each test binary")
+	fs.DurationVar(&opt.timeout, "timeout", 10*time.Minute, "time limit for each test binary")
 	fs.StringVar(&opt.accel, "accel", "tcg", "qemu accelerator: tcg works everywhere, kvm where it works")
 	fs.BoolVar(&opt.scratch, "scratch", true, "put TMPDIR on an ext4 scratch disk; false leaves it on tmpfs")
 	fs.Func("env", "`KEY=value` for the environment of the tests; may be repeated", list(&opt.env))
