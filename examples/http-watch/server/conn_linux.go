@@ -3,9 +3,12 @@
 package server
 
 import (
+	"io"
+	"net/http"
 	"syscall"
 	"time"
 
+	"github.com/ringside-io/ringside/unet/event/framing"
 	"github.com/ringside-io/ringside/watch"
 )
 
@@ -154,26 +157,28 @@ func (c *conn) answer(b []byte) (rest []byte, full bool) {
 		if len(s.out) >= maxOut {
 			return b, true
 		}
-		r, used, bad := parse(b)
-		if used == 0 && bad == 0 {
-			if !c.ended {
-				break
-			}
-			bad = 400 // its rest will not come
+		r, used, err := framing.ParseHead(b, maxHead)
+		switch {
+		case err == nil && used == 0 && c.ended:
+			err = io.ErrUnexpectedEOF // its rest will not come
+		case err == nil && used == 0:
+			return b, false
+		case r.Length > maxBody:
+			err = &framing.StatusError{Code: http.StatusRequestEntityTooLarge, Reason: "the body is too long"}
 		}
-		if bad != 0 {
-			s.out = s.clock.refuse(s.out, bad)
+		if err != nil {
+			s.out = framing.AppendRefusal(s.out, err)
 			c.last, c.refused = true, true
 			break
 		}
 		b = b[used:]
-		c.skip = r.length
-		if r.expect && r.minor > 0 && r.length > 0 {
-			s.out = append(s.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
+		c.skip = r.Length
+		if r.Continue {
+			s.out = append(s.out, framing.Continue...)
 		}
-		r.keep = r.keep && !s.over
-		s.out = s.clock.respond(s.out, &r)
-		c.last = !r.keep
+		r.Close = r.Close || s.over
+		s.out = respond(s.out, &r)
+		c.last = r.Close
 	}
 	return b, false
 }

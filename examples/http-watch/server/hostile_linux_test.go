@@ -22,7 +22,7 @@ func TestSmuggling(t *testing.T) {
 			"Content-Length: 0\r\nContent-Length: 35\r\n":             400,
 			"Content-Length: 0\r\nTransfer-Encoding: chunked\r\n":     400,
 			"Transfer-Encoding: chunked\r\nContent-Length: 35\r\n":    400,
-			"Transfer-Encoding: chunked\r\n":                          501,
+			"Transfer-Encoding: chunked\r\n":                          411,
 			"Transfer-Encoding: \x0bchunked\r\n":                      400,
 			"Transfer-Encoding : chunked\r\n":                         400,
 			"Content-Length : 35\r\n":                                 400,

@@ -16,6 +16,11 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
+const (
+	maxHead = 8 << 10 // bytes of a request before its body
+	maxBody = 1 << 20
+)
+
 // Config says how to serve.
 type Config struct {
 	Addr  string        // where to listen on TCP

@@ -31,7 +31,6 @@ type Server struct {
 	grace time.Duration // for connections to finish at the end
 	buf   []byte        // input and output of the callback in progress: a connection
 	out   []byte        // with nothing unfinished holds no memory for them
-	clock clock
 	conns map[*conn]struct{}
 	over  bool
 }

@@ -201,7 +201,7 @@ func TestRefused(t *testing.T) {
 			"nonsense\r\n\r\n" + more:   400,
 			"GET / HTTP/1.1\r\nHost: a": 400, // the end comes instead of the rest
 			"POST / HTTP/1.0\r\nContent-Length: 10000000\r\n\r\n":               413,
-			"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0": 501,
+			"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0": 411,
 		} {
 			c := dial(t, s)
 			var wg sync.WaitGroup

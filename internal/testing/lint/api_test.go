@@ -25,7 +25,7 @@ import (
 // their exported surface is read for.
 var (
 	public = []string{"appendlog", "features", "metrics", "metrics/otelmetric", "metrics/prom", "reactor", "sqlitevfs", "ufile", "ufile/ufiletest",
-		"unet", "unet/event", "uring", "watch", "watch/watchtest"}
+		"unet", "unet/event", "unet/event/framing", "uring", "watch", "watch/watchtest"}
 	surfaces = []string{"linux", "darwin", "windows"}
 )
 

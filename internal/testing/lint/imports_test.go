@@ -39,6 +39,7 @@ var layers = map[string][]string{
 	"internal/epoll":       {"internal/sys"},
 	"unet":                 {"features", "internal/epoll", "internal/fdlock", "internal/ringloop", "internal/sys", "uring"},
 	"unet/event":           {"features", "internal/ringloop", "internal/sys", "uring", "watch"},
+	"unet/event/framing":   {"unet/event"},
 	"watch":                {"features", "internal/epoll", "internal/ringloop", "internal/sys", "uring"},
 	"watch/watchtest":      {"internal/sys", "watch"},
 
@@ -51,7 +52,7 @@ var layers = map[string][]string{
 	"examples/echo-watch":        {"watch"},
 	"examples/http2":             {"unet"},
 	"examples/http-watch":        {"examples/http-watch/server"},
-	"examples/http-watch/server": {"watch"},
+	"examples/http-watch/server": {"unet/event/framing", "watch"},
 	"examples/internal/handover": {"unet"},
 	"examples/proxy":             {"examples/internal/handover", "features", "unet"},
 	"examples/redis":             {"unet/event"},

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+
+package framing
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+)
+
+// Frames cuts one direction of a connection into frames. Its methods may not be called
+// concurrently, nor from the function that they call.
+type Frames struct {
+	split splitter
+	buf   []byte // what is kept: buf[off:]
+	off   int
+	seen  int // length of the part of buf[off:] in which no frame ends
+	err   error
+}
+
+// splitter looks for the first frame of p, of which seen bytes were looked at before. It
+// returns the length of the frame with what surrounds it, and the frame, nil for bytes to
+// be skipped. The length is 0 where more data are needed.
+type splitter interface {
+	next(p []byte, seen int) (n int, frame []byte, err error)
+	// rest returns what is left when the stream has ended after p, nil for nothing.
+	rest(p []byte) (frame []byte, err error)
+}
+
+// TooLongError is the error of a frame that is longer than its constructor allows.
+type TooLongError struct {
+	Max int // bytes
+}
+
+// Error implements error.
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("framing: a frame is longer than %d bytes: end the connection, or raise the limit of its constructor", e.Max)
+}
+
+// ErrPause is what a function of [Frames.Feed] returns to get no further frame for now.
+var ErrPause = errors.New("framing: paused by the function that gets the frames")
+
+// Lines returns Frames that end with "\n" or "\r\n", of up to most bytes without that. The
+// frames have no end of line. The last line of a stream may lack it, as with
+// bufio.ScanLines.
+func Lines(most int) *Frames { return &Frames{split: lines(most)} }
+
+// LengthPrefix returns Frames that follow their length, an unsigned number of width
+// bytes, which must be 1, 2, 4 or 8, in the given order. The length does not count itself,
+// and frames are without it. They have up to most bytes.
+func LengthPrefix(width int, order binary.ByteOrder, most int) *Frames {
+	return &Frames{split: prefixed{checkedWidth(width), order, most}}
+}
+
+// Split returns Frames that a function of package bufio finds, in up to most bytes each,
+// with what it skips. The function is called again with the same beginning and more data.
+// ErrFinalToken is an error as any other.
+func Split(f bufio.SplitFunc, most int) *Frames { return &Frames{split: custom{f, most}} }
+
+// Feed takes the next data of the stream and calls each for every frame that is complete,
+// in order. The frame belongs to the caller of Feed again when each returns; neither
+// keeps data. Feed returns the first error, of the stream or of each, and from then on
+// returns it again, but for [ErrPause].
+func (f *Frames) Feed(data []byte, each func(frame []byte) error) error {
+	taken := 0 // of data, into buf
+	for step := firstStep; f.err == nil; step *= 2 {
+		rest := f.buf[f.off:]
+		if f.seen == len(rest) {
+			if taken == len(data) {
+				return nil
+			}
+			if len(rest) == 0 {
+				return f.feedDirect(data[taken:], each)
+			}
+			k := min(step, len(data)-taken)
+			f.keep(data[taken : taken+k])
+			taken += k
+			rest = f.buf[f.off:]
+		}
+		n, frame, err := f.split.next(rest, f.seen)
+		if err != nil {
+			return f.fail(err)
+		}
+		if n == 0 {
+			f.seen = len(rest)
+			continue
+		}
+		f.off, f.seen = f.off+n, 0
+		if frame != nil {
+			err = each(frame)
+		}
+		if left := len(f.buf) - f.off; left <= taken { // what is left in buf is there in data too
+			taken -= left
+			f.empty()
+		}
+		if err != nil {
+			return f.stop(err, data[taken:])
+		}
+	}
+	return f.err
+}
+
+// firstStep is how many bytes are copied at first to complete a frame that is kept, and
+// keptMemory how much memory Frames with nothing in them have.
+const firstStep, keptMemory = 512, 4 << 10
+
+// feedDirect takes data when nothing is kept.
+func (f *Frames) feedDirect(data []byte, each func(frame []byte) error) error {
+	for len(data) > 0 {
+		n, frame, err := f.split.next(data, 0)
+		switch {
+		case err != nil:
+			return f.fail(err)
+		case n == 0:
+			f.keep(data)
+			f.seen = len(data)
+			return nil
+		}
+		data = data[n:]
+		if frame == nil {
+			continue
+		}
+		if err := each(frame); err != nil {
+			return f.stop(err, data)
+		}
+	}
+	return nil
+}
+
+// keep appends data to what is kept.
+func (f *Frames) keep(data []byte) {
+	if f.off > 0 {
+		f.buf = f.buf[:copy(f.buf, f.buf[f.off:])]
+		f.off = 0
+	}
+	f.buf = append(f.buf, data...)
+}
+
+func (f *Frames) empty() {
+	if f.buf, f.off, f.seen = f.buf[:0], 0, 0; cap(f.buf) > keptMemory {
+		f.buf = nil
+	}
+}
+
+// stop ends Feed because of an error of the function that it calls.
+func (f *Frames) stop(err error, rest []byte) error {
+	if !errors.Is(err, ErrPause) {
+		return f.fail(err)
+	}
+	f.keep(rest)
+	return err
+}
+
+func (f *Frames) fail(err error) error {
+	f.err = err
+	f.buf, f.off, f.seen = nil, 0, 0
+	return err
+}
+
+// End is called at the end of the stream. It calls each for a last line that has no end.
+// Where the stream has ended within a frame the error is io.ErrUnexpectedEOF. It continues
+// after [ErrPause] as Feed does.
+func (f *Frames) End(each func(frame []byte) error) error {
+	if err := f.Feed(nil, each); err != nil {
+		return err
+	}
+	rest := f.buf[f.off:]
+	if len(rest) == 0 {
+		return nil
+	}
+	frame, err := f.split.rest(rest)
+	f.empty()
+	if err != nil {
+		return f.fail(err)
+	}
+	if frame == nil {
+		return nil
+	}
+	return each(frame)
+}
+
+// Buffered returns how many bytes are kept.
+func (f *Frames) Buffered() int { return len(f.buf) - f.off }
+
+type lines int
+
+func (most lines) next(p []byte, seen int) (int, []byte, error) {
+	i := bytes.IndexByte(p[seen:], '\n')
+	if i < 0 {
+		if len(p) > int(most)+1 || len(p) > int(most) && p[len(p)-1] != '\r' {
+			return 0, nil, &TooLongError{int(most)}
+		}
+		return 0, nil, nil
+	}
+	line := withoutCR(p[:seen+i])
+	if len(line) > int(most) {
+		return 0, nil, &TooLongError{int(most)}
+	}
+	return seen + i + 1, line, nil
+}
+
+func (most lines) rest(p []byte) ([]byte, error) { return withoutCR(p), nil }
+
+func withoutCR(p []byte) []byte {
+	if n := len(p); n > 0 && p[n-1] == '\r' {
+		return p[:n-1]
+	}
+	return p
+}
+
+type prefixed struct {
+	width int
+	order binary.ByteOrder
+	most  int
+}
+
+func (s prefixed) next(p []byte, _ int) (int, []byte, error) {
+	if len(p) < s.width {
+		return 0, nil, nil
+	}
+	var n uint64
+	switch s.width {
+	case 1:
+		n = uint64(p[0])
+	case 2:
+		n = uint64(s.order.Uint16(p))
+	case 4:
+		n = uint64(s.order.Uint32(p))
+	default:
+		n = s.order.Uint64(p)
+	}
+	if n > uint64(s.most) {
+		return 0, nil, &TooLongError{s.most}
+	}
+	if uint64(len(p)-s.width) < n {
+		return 0, nil, nil
+	}
+	end := s.width + int(n)
+	return end, p[s.width:end], nil
+}
+
+func (prefixed) rest([]byte) ([]byte, error) { return nil, io.ErrUnexpectedEOF }
+
+// AppendPrefixed appends the length of frame and the frame, as [LengthPrefix] takes them.
+// The error is that of a frame whose length does not fit into width bytes.
+func AppendPrefixed(dst []byte, width int, order binary.ByteOrder, frame []byte) ([]byte, error) {
+	width = checkedWidth(width)
+	if width < 8 && uint64(len(frame)) > math.MaxUint64>>(64-8*width) {
+		return dst, &TooLongError{1<<(8*width) - 1}
+	}
+	var b [8]byte
+	switch width {
+	case 1:
+		b[0] = byte(len(frame))
+	case 2:
+		order.PutUint16(b[:], uint16(len(frame)))
+	case 4:
+		order.PutUint32(b[:], uint32(len(frame)))
+	default:
+		order.PutUint64(b[:], uint64(len(frame)))
+	}
+	return append(append(dst, b[:width]...), frame...), nil
+}
+
+func checkedWidth(n int) int {
+	switch n {
+	case 1, 2, 4, 8:
+		return n
+	}
+	panic(fmt.Sprintf("framing: a length of %d bytes: want 1, 2, 4 or 8", n))
+}
+
+type custom struct {
+	split bufio.SplitFunc
+	most  int
+}
+
+func (s custom) next(p []byte, _ int) (int, []byte, error) {
+	n, frame, err := s.split(p, false)
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case n < 0 || n > len(p) || n == 0 && frame != nil:
+		return 0, nil, fmt.Errorf("framing: the bufio.SplitFunc advances by %d of %d bytes", n, len(p))
+	case n > s.most || n == 0 && len(p) > s.most:
+		return 0, nil, &TooLongError{s.most}
+	}
+	return n, frame, nil
+}
+
+func (s custom) rest(p []byte) ([]byte, error) {
+	_, frame, err := s.split(p, true)
+	if err == nil && frame == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return frame, err
+}

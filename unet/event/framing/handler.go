@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+
+package framing
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/ringside-io/ringside/unet/event"
+)
+
+// HTTPOptions limit what clients may do. 0 means the default.
+type HTTPOptions struct {
+	MaxHead int           // bytes of a head: 8 KiB
+	MaxBody int           // bytes of a body: 1 MiB; larger ones are refused with 413
+	Idle    time.Duration // how long a connection may go without a whole request: a minute
+}
+
+// HTTP returns a handler of package event that serves HTTP/1.1. It calls answer for each
+// request, in order, one at a time for each connection; answer appends the response to
+// dst, usually by [Request.AppendResponse], and returns it. The request is valid until
+// then. The responses of one piece of input are sent together, and no more is read while
+// [event.Options].WriteLimit bytes are pending. The handler uses the connection's value and
+// timer.
+//
+// A connection ends after an answer to a request with Close set, after HTTPOptions.Idle,
+// and in [event.Server.Shutdown] after the requests that have arrived. After a refusal the
+// server waits for the peer to end, a few seconds at most, so that it gets the answer.
+func HTTP(answer func(dst []byte, r *Request) []byte, o HTTPOptions) event.Handler {
+	if o.MaxHead <= 0 {
+		o.MaxHead = 8 << 10
+	}
+	if o.MaxBody <= 0 {
+		o.MaxBody = 1 << 20
+	}
+	if o.Idle <= 0 {
+		o.Idle = time.Minute
+	}
+	of := func(c *event.Conn) *exchange { return c.Value().(*exchange) }
+	return event.Handler{
+		OnOpen: func(c *event.Conn) {
+			e := &exchange{c: c, answer: answer, o: o}
+			e.frames.split = e
+			c.SetValue(e)
+			c.SetTimer(o.Idle)
+		},
+		OnData:     func(c *event.Conn, data []byte) { of(c).feed(data) },
+		OnWritable: func(c *event.Conn) { of(c).feed(nil) },
+		OnEOF:      func(c *event.Conn) { of(c).finish() },
+		OnShutdown: func(c *event.Conn) { of(c).finish() },
+		OnTimer:    func(c *event.Conn) { of(c).late() },
+	}
+}
+
+const (
+	// lingering is how long a connection stays open after a refusal.
+	lingering = 5 * time.Second
+	// outPiece is from how many bytes on answers are sent before others are computed.
+	outPiece = 64 << 10
+)
+
+// exchange is the state of a connection of HTTP. It finds the requests in its data.
+type exchange struct {
+	c       *event.Conn
+	answer  func(dst []byte, r *Request) []byte
+	o       HTTPOptions
+	frames  Frames
+	req     Request
+	need    int    // length of the request whose body is to come, 0 while its head is
+	out     []byte // during feed
+	served  bool   // a request was answered during feed
+	paused  bool   // answers are pending: requests wait
+	last    bool   // no request follows those that have arrived
+	ending  bool   // no request is taken any more
+	pending int    // bytes when the timer fired
+}
+
+// next implements splitter. It stores the request in req.
+func (e *exchange) next(p []byte, seen int) (int, []byte, error) {
+	switch {
+	case e.need > len(p):
+		return 0, nil, nil
+	case e.need > 0:
+		seen = 0 // the head ends before
+	}
+	r, n, err := parseHead(p, seen, e.o.MaxHead)
+	switch {
+	case err != nil || n == 0:
+		return 0, nil, err
+	case r.Length > int64(e.o.MaxBody):
+		return 0, nil, refused(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", e.o.MaxBody))
+	}
+	whole := n + int(r.Length)
+	if whole > len(p) {
+		if e.need = whole; r.Continue && n == len(p) {
+			e.out = append(e.out, Continue...)
+		}
+		return 0, nil, nil
+	}
+	e.req, e.need = r, 0
+	e.req.Body = p[n:whole]
+	return whole, p[:whole], nil
+}
+
+// rest implements splitter. The handler does not ask for it.
+func (*exchange) rest([]byte) ([]byte, error) { return nil, io.ErrUnexpectedEOF }
+
+// outs are buffers for answers, so that idle connections have none.
+var outs = sync.Pool{New: func() any { return new([]byte) }}
+
+// feed answers the requests that are complete.
+func (e *exchange) feed(data []byte) {
+	if e.ending {
+		return
+	}
+	if e.paused {
+		e.paused = false
+		e.c.ResumeRead()
+	}
+	buf := outs.Get().(*[]byte)
+	e.out, e.served = (*buf)[:0], false
+	err := e.frames.Feed(data, e.request)
+	var bad *StatusError
+	if errors.As(err, &bad) {
+		e.out = AppendRefusal(e.out, bad)
+	}
+	e.flush()
+	if cap(e.out) <= 4*outPiece {
+		*buf = e.out
+		outs.Put(buf)
+	}
+	e.out = nil
+	switch {
+	case bad != nil, e.ending && e.frames.Buffered() > 0:
+		// Closing with unread input resets the connection, and the peer might lose
+		// the answer.
+		e.ending = true
+		_ = e.c.CloseWrite()
+		e.c.SetTimer(lingering)
+	case e.ending, e.last && !e.paused:
+		e.ending = true
+		_ = e.c.Close()
+	default:
+		if e.paused {
+			e.c.PauseRead()
+		}
+		if e.served {
+			e.pending = 0
+			e.c.SetTimer(e.o.Idle)
+		}
+	}
+}
+
+// request answers one.
+func (e *exchange) request([]byte) error {
+	e.served = true
+	e.out = e.answer(e.out, &e.req)
+	if e.req.Close {
+		e.ending = true
+		return ErrPause
+	}
+	if len(e.out) < outPiece {
+		return nil
+	}
+	if e.flush(); e.c.Full() {
+		e.paused = true
+		return ErrPause
+	}
+	return nil
+}
+
+func (e *exchange) flush() {
+	if len(e.out) > 0 {
+		_, _ = e.c.Write(e.out) // It fails when the connection has ended.
+		e.out = e.out[:0]
+	}
+}
+
+// finish ends the connection when all requests that have arrived are answered.
+func (e *exchange) finish() {
+	if e.last = true; !e.paused {
+		e.ending = true
+		_ = e.c.Close()
+	}
+}
+
+// late is called when no whole request has come for too long, or a connection that ends
+// still stands. A peer that takes what is pending for it has more time.
+func (e *exchange) late() {
+	n := e.c.Pending()
+	if n > 0 && (e.pending == 0 || n < e.pending) {
+		e.pending = n
+		e.c.SetTimer(e.o.Idle)
+		return
+	}
+	if n > 0 || e.ending {
+		e.c.Abort()
+		return
+	}
+	e.ending = true
+	_ = e.c.Close()
+}

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: MIT
+
+package framing
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
+	"github.com/ringside-io/ringside/unet/event"
+)
+
+// testPatience is how long a test waits for what must happen.
+const testPatience = time.Minute
+
+// overModes runs test with a server on each backend. It answers with the method, the
+// target, the fields whose name begins with X-, and the body; /large has 256 KiB.
+func overModes(t *testing.T, o HTTPOptions, test func(t *testing.T, s *event.Server)) {
+	t.Helper()
+	for _, mode := range []event.Mode{event.ModeRing, event.ModeEpoll, event.ModeNet} {
+		t.Run(mode.String(), func(t *testing.T) {
+			switch {
+			case mode == event.ModeRing:
+				ringtest.NeedKernel(t, "multishot receive", "6.0")
+			case mode == event.ModeEpoll && runtime.GOOS != "linux":
+				t.Skip("needs epoll")
+			}
+			s, err := event.Listen("tcp", "127.0.0.1:0", HTTP(report, o), event.Options{Mode: mode})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			test(t, s)
+		})
+	}
+}
+
+var large = bytes.Repeat([]byte("0123456789abcde\n"), 16<<10)
+
+func report(dst []byte, r *Request) []byte {
+	if string(r.Target) == "/large" {
+		return r.AppendResponse(dst, 200, large)
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s %s\n", r.Method, r.Target, r.Host)
+	for k, v := range r.Headers() {
+		if strings.HasPrefix(http.CanonicalHeaderKey(string(k)), "X-") {
+			fmt.Fprintf(&b, "%s=%s\n", http.CanonicalHeaderKey(string(k)), v)
+		}
+	}
+	b.Write(r.Body)
+	code := 200
+	if v := r.Header("x-code"); v != nil {
+		code, _ = strconv.Atoi(string(v))
+	}
+	return r.AppendResponse(dst, code, b.Bytes(), "Content-Type", "text/plain", "X-Echo", string(r.Header("x-test")))
+}
+
+// dial connects; the connection is closed when the test ends.
+func dial(t testing.TB, s *event.Server) *net.TCPConn {
+	t.Helper()
+	c, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(testPatience))
+	return c.(*net.TCPConn)
+}
+
+// TestClientOfNetHTTP has package net/http's client judge the answers.
+func TestClientOfNetHTTP(t *testing.T) {
+	overModes(t, HTTPOptions{}, func(t *testing.T, s *event.Server) {
+		tr := &http.Transport{MaxIdleConnsPerHost: 4, DisableCompression: true}
+		defer tr.CloseIdleConnections()
+		client := &http.Client{Transport: tr, Timeout: testPatience}
+		base := "http://" + s.Addr().String()
+		do := func(method, path string, body []byte, field ...string) (*http.Response, string) {
+			req, err := http.NewRequest(method, base+path, bytes.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := 0; i < len(field); i += 2 {
+				req.Header.Set(field[i], field[i+1])
+			}
+			res, err := client.Do(req)
+			if err != nil {
+				t.Fatalf("%s %s: %v", method, path, err)
+			}
+			got, err := io.ReadAll(res.Body)
+			if err != nil {
+				t.Fatalf("%s %s: %v", method, path, err)
+			}
+			_ = res.Body.Close()
+			return res, string(got)
+		}
+		for range 3 {
+			res, got := do("GET", "/a?b=c", nil, "X-Test", "1")
+			if want := "GET /a?b=c " + s.Addr().String() + "\nX-Test=1\n"; got != want || res.Header.Get("X-Echo") != "1" || res.Header.Get("Content-Type") != "text/plain" {
+				t.Errorf("got %q and %v", got, res.Header)
+			}
+			if d, err := http.ParseTime(res.Header.Get("Date")); err != nil || time.Since(d).Abs() > testPatience {
+				t.Errorf("Date: %v, %v", d, err)
+			}
+			body := bytes.Repeat([]byte("y"), 100_000)
+			if _, got = do("POST", "/p", body); !strings.HasSuffix(got, string(body)) {
+				t.Errorf("a body of %d bytes came back as %d", len(body), len(got))
+			}
+			if _, got = do("PUT", "/p", body, "Expect", "100-continue"); !strings.HasSuffix(got, string(body)) {
+				t.Errorf("a body that was to be asked for came back as %d bytes", len(got))
+			}
+			if res, got = do("HEAD", "/large", nil); got != "" || res.ContentLength != int64(len(large)) {
+				t.Errorf("HEAD: %d bytes, length %d", len(got), res.ContentLength)
+			}
+			if _, got = do("GET", "/large", nil); got != string(large) {
+				t.Errorf("the large answer has %d bytes", len(got))
+			}
+			if res, got = do("GET", "/", nil, "X-Code", "204"); res.StatusCode != 204 || got != "" {
+				t.Errorf("%v with %q", res.Status, got)
+			}
+		}
+		if n := s.Stats().Accepted; n != 1 {
+			t.Errorf("%d connections for requests one after the other", n)
+		}
+		if res, _ := do("GET", "/", nil, "Connection", "close"); !res.Close {
+			t.Error("the answer does not say that the connection ends")
+		}
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for i := range 30 {
+					res, err := client.Get(base + "/" + strconv.Itoa(i))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got, err := io.ReadAll(res.Body)
+					_ = res.Body.Close()
+					if want := fmt.Sprintf("GET /%d %s\n", i, s.Addr()); err != nil || string(got) != want {
+						t.Errorf("%q, %v; want %q", got, err, want)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// TestPipelining sends many requests before it reads the first answer, more answers than
+// may be pending, in pieces of several lengths; the last one ends the connection.
+func TestPipelining(t *testing.T) {
+	overModes(t, HTTPOptions{}, func(t *testing.T, s *event.Server) {
+		for _, piece := range []int{7, 1000, 1 << 20} {
+			var in []byte
+			const n = 60
+			for i := range n {
+				in = fmt.Appendf(in, "POST /%d HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc", i)
+				in = append(in, "GET /large HTTP/1.1\r\nHost: h\r\n\r\n"...)
+			}
+			in = append(in, "GET /last HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"...)
+			c := dial(t, s)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for p := range slices.Chunk(in, piece) {
+					if _, err := c.Write(p); err != nil {
+						t.Errorf("write: %v", err)
+						return
+					}
+				}
+			})
+			r := bufio.NewReader(c)
+			next := func(want string) {
+				res, err := http.ReadResponse(r, nil)
+				if err != nil {
+					t.Fatalf("pieces of %d: %v", piece, err)
+				}
+				got, err := io.ReadAll(res.Body)
+				if err != nil || string(got) != want {
+					t.Fatalf("pieces of %d: %d bytes, %v; want %d", piece, len(got), err, len(want))
+				}
+			}
+			for i := range n {
+				next(fmt.Sprintf("POST /%d h\nabc", i))
+				next(string(large))
+			}
+			next("GET /last h\n")
+			if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
+				t.Errorf("behind the last answer: %q, %v", rest, err)
+			}
+			wg.Wait()
+		}
+	})
+}
+
+// TestMemoryIsBounded wants answers that the peer does not take to stop the server from
+// computing further ones.
+func TestMemoryIsBounded(t *testing.T) {
+	overModes(t, HTTPOptions{}, func(t *testing.T, s *event.Server) {
+		c := dial(t, s)
+		one := []byte("GET /large HTTP/1.1\r\nHost: h\r\n\r\n")
+		in := bytes.Repeat(one, 1000) // answers of 256 MB
+		go func() { _, _ = c.Write(in) }()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r := bufio.NewReader(c)
+		for i := range 20 {
+			res, err := http.ReadResponse(r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := io.Copy(io.Discard, res.Body); err != nil || n != int64(len(large)) {
+				t.Fatalf("answer %d: %d bytes, %v", i, n, err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if grown := int64(after.TotalAlloc - before.TotalAlloc); grown > 64<<20 {
+			t.Errorf("%d MiB were allocated for 20 answers that were read", grown>>20)
+		}
+	})
+}
+
+// TestRefusals wants the answer to what is refused to arrive, though more input follows.
+func TestRefusals(t *testing.T) {
+	more := strings.Repeat("more input ", 10_000)
+	overModes(t, HTTPOptions{MaxHead: 1000, MaxBody: 1000}, func(t *testing.T, s *event.Server) {
+		for in, want := range map[string]int{
+			"nonsense\r\n\r\n": 400,
+			"\x16\x03\x01":     400,
+			"GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n":  411,
+			"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n":                413,
+			"GET / HTTP/1.1\r\nHost: h\r\nA: " + strings.Repeat("x", 1000) + "\r\n\r\n": 431,
+			"GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n":              501,
+			"GET / HTTP/2.0\r\nHost: h\r\n\r\n":                                         505,
+		} {
+			c := dial(t, s)
+			go func() { _, _ = io.WriteString(c, in+more); _ = c.CloseWrite() }()
+			res, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Errorf("%.40q: %v", in, err)
+				continue
+			}
+			if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != want || !res.Close {
+				t.Errorf("%.40q: %s, close %v, %v; want %d", in, res.Status, res.Close, err, want)
+			}
+		}
+	})
+}
+
+// TestIdle wants a connection without a whole request to end, and one whose peer does not
+// read.
+func TestIdle(t *testing.T) {
+	overModes(t, HTTPOptions{Idle: 50 * time.Millisecond}, func(t *testing.T, s *event.Server) {
+		slow, deaf := dial(t, s), dial(t, s)
+		if _, err := io.WriteString(slow, "GET / HTTP/1.1\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = deaf.Write(bytes.Repeat([]byte("GET /large HTTP/1.1\r\nHost: h\r\n\r\n"), 200))
+		if n, err := slow.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("the connection without a request: %d, %v", n, err)
+		}
+		for end := time.Now().Add(testPatience); s.Stats().Open > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("the connection whose peer does not read is still open")
+			}
+		}
+	})
+}
+
+// TestShutdown wants the requests that have arrived to be answered.
+func TestShutdown(t *testing.T) {
+	overModes(t, HTTPOptions{}, func(t *testing.T, s *event.Server) {
+		idle, busy := dial(t, s), dial(t, s)
+		if _, err := io.WriteString(idle, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		r := bufio.NewReader(idle)
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		const n = 20
+		if _, err := io.WriteString(busy, strings.Repeat("GET /large HTTP/1.1\r\nHost: h\r\n\r\n", n)); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(testPatience); s.Stats().Accepted < 2; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("the connections are not accepted")
+			}
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), testPatience)
+			defer cancel()
+			if err := s.Shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		rb := bufio.NewReader(busy)
+		for range n {
+			res, err := http.ReadResponse(rb, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if k, err := io.Copy(io.Discard, res.Body); err != nil || k != int64(len(large)) {
+				t.Fatal(k, err)
+			}
+		}
+		if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
+			t.Errorf("the idle connection: %q, %v", rest, err)
+		}
+		wg.Wait()
+	})
+}
+
+// FuzzRequests wants the requests of a stream to be the same however it is cut.
+func FuzzRequests(f *testing.F) {
+	for _, raw := range slices.Sorted(maps.Keys(corpus(f))) {
+		f.Add([]byte(raw+raw), []byte{0}, true)
+	}
+	f.Fuzz(func(t *testing.T, p, cuts []byte, pauses bool) {
+		requests := func(cuts []byte, pauses bool) ([][]byte, error) {
+			e := &exchange{o: HTTPOptions{MaxHead: 200, MaxBody: 100}}
+			e.frames.split = e
+			return pieces(&e.frames, p, cuts, pauses)
+		}
+		want, wantErr := requests(nil, false)
+		got, err := requests(cuts, pauses)
+		compare(t, got, want, err, wantErr)
+	})
+}
+
+// corpus has the requests of the tests of package net/http in this toolchain, with where
+// they stand.
+func corpus(t testing.TB) map[string]string {
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Skip("needs the go command, for the tests of net/http")
+	}
+	texts := make(map[string]string)
+	for _, name := range []string{"readrequest_test.go", "request_test.go", "serve_test.go", "requestwrite_test.go"} {
+		path := filepath.Join(strings.TrimSpace(string(out)), "src/net/http", name)
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Skipf("needs the tests of net/http in the toolchain: %v", err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if e, ok := n.(ast.Expr); ok {
+				if s, ok := constant(e); ok {
+					if strings.Contains(s, "HTTP/1.") && strings.Contains(s, "\n") {
+						texts[s] = fset.Position(e.Pos()).String()
+					}
+					return false
+				}
+			}
+			return true
+		})
+	}
+	if len(texts) < 50 {
+		t.Fatalf("the tests of net/http have %d requests", len(texts))
+	}
+	return texts
+}
+
+// constant returns the value of a string, or of a sum of strings.
+func constant(e ast.Expr) (string, bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		s, err := strconv.Unquote(e.Value)
+		return s, e.Kind == token.STRING && err == nil
+	case *ast.BinaryExpr:
+		x, ok1 := constant(e.X)
+		y, ok2 := constant(e.Y)
+		return x + y, ok1 && ok2 && e.Op == token.ADD
+	}
+	return "", false
+}
+
+// TestCorpusOfNetHTTP parses the requests of net/http's tests. What ParseHead takes is the
+// same to net/http; what it refuses and net/http takes is one of a few kinds.
+func TestCorpusOfNetHTTP(t *testing.T) {
+	taken, stricter := 0, map[string]int{}
+	for raw, at := range corpus(t) {
+		r, n, err := ParseHead([]byte(raw), 1<<20)
+		theirs, theirErr := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
+		var bad *StatusError
+		switch {
+		case errors.As(err, &bad) && theirErr == nil:
+			if stricter[bad.Reason]++; stricter[bad.Reason] == 1 {
+				t.Logf("%s: refused, unlike by net/http: %v", at, err)
+			}
+			switch bad.Reason {
+			case "chunked bodies are not taken", "the length of the body is given more than once", "a line ends without a carriage return",
+				"there must be one field Host", "Host is not a host", "this is not HTTP", "the target has characters that it must not have":
+			default:
+				t.Errorf("%s: refused with %v; net/http takes it", at, err)
+			}
+		case n > 0 && theirErr != nil:
+			t.Errorf("%s: taken; net/http says %v", at, theirErr)
+		case n > 0:
+			taken++
+			if string(r.Method) != theirs.Method || string(r.Target) != theirs.RequestURI || r.Length != theirs.ContentLength || r.Close != theirs.Close {
+				t.Errorf("%s: %s %s, length %d, close %v; net/http: %s %s, %d, %v", at, r.Method, r.Target, r.Length, r.Close,
+					theirs.Method, theirs.RequestURI, theirs.ContentLength, theirs.Close)
+			}
+			for k, v := range theirs.Header {
+				if got := r.Header(k); string(got) != v[0] {
+					t.Errorf("%s: field %s is %q; net/http: %q", at, k, got, v[0])
+				}
+			}
+		}
+	}
+	t.Logf("%d requests are taken, refused unlike by net/http: %v", taken, stricter)
+	if taken < 30 {
+		t.Errorf("%d requests are taken", taken)
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	in := []byte("GET /plaintext HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bench\r\nAccept: text/plain\r\nConnection: keep-alive\r\n\r\n")
+	body, out := []byte("Hello, World!"), []byte(nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		r, n, err := ParseHead(in, 8<<10)
+		if n != len(in) || err != nil {
+			b.Fatal(n, err)
+		}
+		out = r.AppendResponse(out[:0], 200, body, "Content-Type", "text/plain")
+	}
+}

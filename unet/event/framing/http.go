@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: MIT
+
+package framing
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// Request is a request of HTTP/1.0 or 1.1. Its slices are parts of the input and valid as
+// long as that.
+type Request struct {
+	Method, Target, Host []byte
+	Minor                int   // of the version 1.Minor: 0 or 1
+	Length               int64 // of the body, as Content-Length says
+	Body                 []byte
+	// Close reports that the connection ends after the answer: the client wants that, or
+	// speaks HTTP/1.0 and has not asked to keep it. A handler may set it.
+	Close bool
+	// Continue reports that the client waits for [Continue] before it sends the body.
+	Continue bool
+
+	fields []byte
+}
+
+// StatusError is a request that is refused.
+type StatusError struct {
+	Code   int // of the answer
+	Reason string
+}
+
+// Error implements error.
+func (e *StatusError) Error() string { return fmt.Sprintf("framing: HTTP %d: %s", e.Code, e.Reason) }
+
+func refused(code int, reason string) *StatusError { return &StatusError{code, reason} }
+
+// Header returns the value of the first field with that name, nil without one. The case
+// of letters in names does not matter.
+func (r *Request) Header(name string) []byte {
+	for k, v := range r.Headers() {
+		if is(k, name) {
+			return v
+		}
+	}
+	return nil
+}
+
+// Headers returns all fields in their order.
+func (r *Request) Headers() iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) {
+		for rest := r.fields; len(rest) > 0; {
+			var line []byte
+			line, rest, _ = bytes.Cut(rest, crlf)
+			name, value, _ := bytes.Cut(line, []byte(":"))
+			if !yield(name, bytes.Trim(value, " \t")) {
+				return
+			}
+		}
+	}
+}
+
+// ParseHead parses the head of a request at the start of b, of up to most bytes, and
+// returns its length, 0 when more data are needed. The body of Length bytes follows: it is
+// the caller's to read and to limit. ParseHead is strict, because what two parsers
+// understand differently can be used to smuggle a request past one of them. The error is a
+// [*StatusError]: 400; 411 for a chunked body; 431 for a head that is too long; 501 for
+// another coding; 505 for another version.
+func ParseHead(b []byte, most int) (Request, int, error) { return parseHead(b, 0, most) }
+
+// parseHead is ParseHead for the start of a request of which seen bytes had no end.
+func parseHead(b []byte, seen, most int) (r Request, n int, err error) {
+	start := 0
+	for bytes.HasPrefix(b[start:], crlf) && start < 2*len(crlf) {
+		start += len(crlf) // some clients send them after a body
+	}
+	from := max(start, seen-len(headEnd)+1)
+	end := bytes.Index(b[min(from, len(b)):], headEnd)
+	size := from + end + len(headEnd) - start
+	switch {
+	case end >= 0 && size <= most:
+	case seen == 0 && badStart(b[start:]):
+		return r, 0, refused(http.StatusBadRequest, "this is not HTTP")
+	case len(b)-start >= most:
+		return r, 0, refused(http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the head is longer than %d bytes", most))
+	case bareLineFeed(b[max(seen-1, 0):], seen == 0):
+		return r, 0, refused(http.StatusBadRequest, "a line ends without a carriage return")
+	default:
+		return r, 0, nil
+	}
+	head := b[start : start+size-len(crlf)]
+	line, fields, _ := bytes.Cut(head, crlf)
+	if err := r.line(line); err != nil {
+		return r, 0, err
+	}
+	if err := r.parseFields(fields); err != nil {
+		return r, 0, err
+	}
+	return r, start + size, nil
+}
+
+var (
+	crlf    = []byte("\r\n")
+	headEnd = []byte("\r\n\r\n")
+)
+
+// badStart reports whether b cannot become a request any more, so that peers that speak
+// something else, such as TLS, are told at once.
+func badStart(b []byte) bool {
+	for i, c := range b {
+		if c == ' ' {
+			return i == 0
+		}
+		if !isToken(c) && (c != '\r' || i > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// bareLineFeed reports whether a line ends without a carriage return, which some parsers
+// take for an end and others do not. Unless b is all there is, its first byte was looked at.
+func bareLineFeed(b []byte, all bool) bool {
+	for i := 0; ; i++ {
+		k := bytes.IndexByte(b[i:], '\n')
+		if k < 0 {
+			return false
+		}
+		if i += k; i == 0 && all || i > 0 && b[i-1] != '\r' {
+			return true
+		}
+	}
+}
+
+// line parses the first line.
+func (r *Request) line(b []byte) error {
+	method, rest, ok1 := bytes.Cut(b, []byte(" "))
+	target, version, ok2 := bytes.Cut(rest, []byte(" "))
+	if !ok1 || !ok2 || !isName(method) || len(target) == 0 {
+		return refused(http.StatusBadRequest, "the first line is not that of a request")
+	}
+	for _, c := range target {
+		if c <= ' ' || c >= 0x7f {
+			return refused(http.StatusBadRequest, "the target has characters that it must not have")
+		}
+	}
+	if target[0] != '/' && string(target) != "*" && string(method) != http.MethodConnect && !bytes.Contains(target, []byte("://")) {
+		return refused(http.StatusBadRequest, "the target is not a path, nor a URL")
+	}
+	if len(version) != len("HTTP/1.1") || !bytes.HasPrefix(version, []byte("HTTP/")) || version[6] != '.' ||
+		!isDigit(version[5]) || !isDigit(version[7]) {
+		return refused(http.StatusBadRequest, "the first line has no version")
+	}
+	if version[5] != '1' {
+		return refused(http.StatusHTTPVersionNotSupported, "the version is not HTTP/1")
+	}
+	r.Method, r.Target, r.Minor = method, target, min(int(version[7]-'0'), 1)
+	return nil
+}
+
+// parseFields parses the lines after the first.
+func (r *Request) parseFields(b []byte) error {
+	r.fields = b
+	hosts, lengths := 0, 0
+	var coding []byte
+	keep, closes := false, false
+	for len(b) > 0 {
+		var line []byte
+		line, b, _ = bytes.Cut(b, crlf)
+		name, value, ok := bytes.Cut(line, []byte(":"))
+		value = bytes.Trim(value, " \t")
+		if !ok || !isName(name) || !text(value) {
+			return refused(http.StatusBadRequest, "a line of the head is not a field")
+		}
+		switch {
+		case is(name, "Host"):
+			hosts++
+			r.Host = value
+		case is(name, "Content-Length"):
+			lengths++
+			if r.Length, ok = size(value); !ok {
+				return refused(http.StatusBadRequest, "Content-Length is not a length")
+			}
+		case is(name, "Transfer-Encoding"):
+			coding = append(append(coding, value...), ',')
+		case is(name, "Connection"):
+			keep = keep || listed(value, "keep-alive")
+			closes = closes || listed(value, "close")
+		case is(name, "Expect"):
+			r.Continue = is(value, "100-continue")
+		}
+	}
+	switch {
+	case hosts > 1 || hosts == 0 && r.Minor == 1:
+		return refused(http.StatusBadRequest, "there must be one field Host")
+	case !hostname(r.Host):
+		return refused(http.StatusBadRequest, "Host is not a host")
+	case lengths > 1 || coding != nil && lengths > 0:
+		return refused(http.StatusBadRequest, "the length of the body is given more than once")
+	case listed(coding, "chunked"):
+		return refused(http.StatusLengthRequired, "chunked bodies are not taken")
+	case coding != nil:
+		return refused(http.StatusNotImplemented, "the coding of the body is not known")
+	}
+	r.Close = closes || r.Minor == 0 && !keep
+	r.Continue = r.Continue && r.Minor == 1 && r.Length > 0
+	return nil
+}
+
+// size parses the length of a body.
+func size(b []byte) (n int64, ok bool) {
+	for _, c := range b {
+		if !isDigit(c) {
+			return 0, false
+		}
+		if d := int64(c - '0'); n > (math.MaxInt64-d)/10 {
+			n = math.MaxInt64 // longer than any limit
+		} else {
+			n = n*10 + d
+		}
+	}
+	return n, len(b) > 0
+}
+
+// listed reports whether a list has an option.
+func listed(list []byte, option string) bool {
+	for len(list) > 0 {
+		var v []byte
+		v, list, _ = bytes.Cut(list, []byte(","))
+		if is(bytes.Trim(v, " \t"), option) {
+			return true
+		}
+	}
+	return false
+}
+
+// is compares without regard to the case of letters.
+func is(b []byte, s string) bool { return len(b) == len(s) && bytes.EqualFold(b, []byte(s)) }
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// isToken reports whether a character may be part of a name.
+func isToken(c byte) bool {
+	return isDigit(c) || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' ||
+		bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) >= 0
+}
+
+func isName(b []byte) bool {
+	for _, c := range b {
+		if !isToken(c) {
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+// text reports whether a value has no control characters but tabs.
+func text(b []byte) bool {
+	for _, c := range b {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// hostname reports whether a value has the characters of a host and a port only.
+func hostname(b []byte) bool {
+	for _, c := range b {
+		if !isDigit(c) && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && bytes.IndexByte([]byte("!$%&'()*+,-.:;=[]_~"), c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Continue is the interim answer that [Request].Continue asks for.
+const Continue = "HTTP/1.1 100 Continue\r\n\r\n"
+
+// AppendResponse appends an answer to dst. header has names and values of fields in
+// pairs. Content-Length, Date and Connection are set here; line ends in values become
+// spaces. The answer to HEAD has no body, nor have those of the codes 204 and 304.
+func (r *Request) AppendResponse(dst []byte, code int, body []byte, header ...string) []byte {
+	dst = append(dst, "HTTP/1.1 "...)
+	dst = strconv.AppendInt(dst, int64(code), 10)
+	dst = append(dst, ' ')
+	dst = append(dst, http.StatusText(code)...)
+	dst = append(dst, "\r\nDate: "...)
+	dst = appendDate(dst)
+	for i := 0; i+1 < len(header); i += 2 {
+		dst = append(dst, crlf...)
+		dst = append(dst, header[i]...)
+		dst = append(dst, ": "...)
+		at := len(dst)
+		dst = append(dst, header[i+1]...)
+		for ; at < len(dst); at++ {
+			if dst[at] == '\r' || dst[at] == '\n' {
+				dst[at] = ' '
+			}
+		}
+	}
+	none := code == http.StatusNoContent || code == http.StatusNotModified
+	if !none {
+		dst = append(dst, "\r\nContent-Length: "...)
+		dst = strconv.AppendInt(dst, int64(len(body)), 10)
+	}
+	if r.Close {
+		dst = append(dst, "\r\nConnection: close"...)
+	} else if r.Minor == 0 {
+		dst = append(dst, "\r\nConnection: keep-alive"...)
+	}
+	dst = append(dst, headEnd...)
+	if none || string(r.Method) == http.MethodHead {
+		return dst
+	}
+	return append(dst, body...)
+}
+
+// AppendRefusal appends the answer to a request that is refused because of err: its code
+// if it is a [*StatusError], otherwise 400. The connection is to end after it.
+func AppendRefusal(dst []byte, err error) []byte {
+	e := refused(http.StatusBadRequest, "")
+	errors.As(err, &e)
+	r := Request{Close: true, Minor: 1}
+	return r.AppendResponse(dst, e.Code, []byte(http.StatusText(e.Code)+"\n"), "Content-Type", "text/plain; charset=utf-8")
+}
+
+// date is the field Date of one second.
+var date atomic.Pointer[struct {
+	second int64
+	text   string
+}]
+
+func appendDate(dst []byte) []byte {
+	now := time.Now()
+	d := date.Load()
+	if d == nil || d.second != now.Unix() {
+		d = &struct {
+			second int64
+			text   string
+		}{now.Unix(), now.UTC().Format(http.TimeFormat)}
+		date.Store(d)
+	}
+	return append(dst, d.text...)
+}
