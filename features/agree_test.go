@@ -29,18 +29,9 @@ var claims = []struct {
 	{"HaveMultishotPoll", "5.13", features.HaveMultishotPoll},
 	{"HaveMultishotAccept", "5.19", features.HaveMultishotAccept},
 	{"HaveMultishotRecv", "6.0", features.HaveMultishotRecv},
-	{"HaveMultishotTimeout", "6.4", features.HaveMultishotTimeout},
 	{"HaveBufRing", "5.19", features.HaveBufRing},
-	{"HaveBufRingKernelMemory", "6.4", features.HaveBufRingKernelMemory},
-	{"HaveBufRingIncremental", "6.12", features.HaveBufRingIncremental},
-	{"HaveBundle", "6.10", features.HaveBundle},
-	{"HaveSendZC", "6.0", features.HaveSendZC},
-	{"HaveSendVectorized", "6.17", features.HaveSendVectorized},
 	{"HaveDeferTaskrun", "6.1", features.HaveDeferTaskrun},
 	{"HaveSQPoll", "5.13", features.HaveSQPoll}, // without a capability
-	{"HaveMsgRing", "5.18", features.HaveMsgRing},
-	{"HaveSockOpt", "6.7", features.HaveSockOpt},
-	{"HaveNopInject", "6.10", features.HaveNopInject},
 }
 
 // agree fails when the kernel and the claim differ. Where a feature is missing
@@ -74,21 +65,21 @@ func TestClaims(t *testing.T) {
 }
 
 // tables are those of a report by name.
-func tables(r features.Report) map[string][]features.Entry {
-	return map[string][]features.Entry{"feature": r.Features, "op": r.Ops, "setup": r.Setup,
+func tables(r probe.Report) map[string][]probe.Entry {
+	return map[string][]probe.Entry{"feature": r.Features, "op": r.Ops, "setup": r.Setup,
 		"register": r.Register, "enter": r.Enter, "behaviour": r.Behaviours}
 }
 
 func TestTableClaims(t *testing.T) {
 	ringtest.NeedRing(t)
-	for kind, table := range tables(features.Collect()) {
+	for kind, table := range tables(probe.Collect()) {
 		for _, e := range table {
 			t.Run(kind+"/"+e.Name, func(t *testing.T) {
 				var err error
 				switch e.Answer {
-				case features.Unsupported:
+				case probe.Unsupported:
 					err = &features.UnsupportedError{Feature: e.Name, Since: e.Since, Reason: e.Reason}
-				case features.Forbidden, features.Inconclusive:
+				case probe.Forbidden, probe.Inconclusive:
 					err = errors.New(e.Reason)
 				}
 				agree(t, e.Since, err)
@@ -100,7 +91,7 @@ func TestTableClaims(t *testing.T) {
 // Every function is claimed, so that none goes untested.
 func TestClaimsComplete(t *testing.T) {
 	ringtest.NeedTree(t)
-	claimed := map[string]bool{"HaveOp": true, "HaveSetup": true, "HaveRegister": true, "HaveFeature": true, "HaveEnter": true}
+	claimed := map[string]bool{"HaveOp": true, "HaveSetup": true, "HaveRegister": true, "HaveFeature": true}
 	for _, c := range claims {
 		claimed[c.name] = true
 	}
@@ -126,16 +117,16 @@ var versionAtEnd = regexp.MustCompile(`(\d\.\d+)\)?\s*$`)
 // TestSince compares the versions with those that package uring documents.
 func TestSince(t *testing.T) {
 	ringtest.NeedTree(t)
-	r := features.Collect()
+	r := probe.Collect()
 	prefixes := []struct {
 		file, prefix string
-		table        []features.Entry
+		table        []probe.Entry
 	}{
 		{"op.go", "IORING_OP_", r.Ops},
 		{"register.go", "IORING_", r.Register},
 		{"flags.go", "IORING_SETUP_", r.Setup},
 		{"flags.go", "IORING_FEAT_", r.Features},
-		{"flags.go", "IORING_ENTER_", r.Enter},
+		{"../internal/abi/setup.go", "IORING_ENTER_", r.Enter},
 	}
 	for _, p := range prefixes {
 		since := documented(t, filepath.Join("..", "uring", p.file), p.prefix)
@@ -151,7 +142,7 @@ func TestSince(t *testing.T) {
 }
 
 // documented returns the version at the end of the comment of each constant
-// whose value is named with the prefix.
+// whose name, or whose value, is named with the prefix.
 func documented(t *testing.T, file, prefix string) map[string]string {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {
@@ -163,11 +154,11 @@ func documented(t *testing.T, file, prefix string) map[string]string {
 		if !ok || len(spec.Values) != 1 || spec.Comment == nil {
 			return true
 		}
-		sel, ok := spec.Values[0].(*ast.SelectorExpr)
-		if !ok {
-			return true
+		name := spec.Names[0].Name // the kernel's, in internal/abi
+		if sel, ok := spec.Values[0].(*ast.SelectorExpr); ok {
+			name = sel.Sel.Name
 		}
-		name, ok := strings.CutPrefix(sel.Sel.Name, prefix)
+		name, ok = strings.CutPrefix(name, prefix)
 		if m := versionAtEnd.FindStringSubmatch(spec.Comment.Text()); ok && m != nil {
 			since[name] = m[1]
 		}

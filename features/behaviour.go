@@ -52,33 +52,9 @@ func HaveMultishotAccept() error { return kernel.have(multishotAccept) }
 // provided buffers. (Linux 6.0)
 func HaveMultishotRecv() error { return kernel.have(multishotRecv) }
 
-// HaveMultishotTimeout reports whether one timeout fires several times. (Linux
-// 6.4)
-func HaveMultishotTimeout() error { return kernel.have(multishotTimeout) }
-
 // HaveBufRing reports whether provided buffers can be shared through a ring.
 // (Linux 5.19)
 func HaveBufRing() error { return kernel.have(bufferRing) }
-
-// HaveBufRingKernelMemory reports whether the kernel allocates the memory of
-// a buffer ring. (Linux 6.4)
-func HaveBufRingKernelMemory() error { return kernel.have(bufferRingKernel) }
-
-// HaveBufRingIncremental reports whether a provided buffer can be used piece
-// by piece. (Linux 6.12)
-func HaveBufRingIncremental() error { return kernel.have(bufferRingInc) }
-
-// HaveBundle reports whether one send takes, or one receive fills, several
-// provided buffers. (Linux 6.10)
-func HaveBundle() error { return kernel.have(bundle) }
-
-// HaveSendZC reports whether a socket of the Internet family can be sent to
-// without a copy. (Linux 6.0) The kernel may still copy, for example on the
-// loopback.
-func HaveSendZC() error { return kernel.have(sendZC) }
-
-// HaveSendVectorized reports whether SEND takes several buffers. (Linux 6.17)
-func HaveSendVectorized() error { return kernel.have(sendVectorized) }
 
 // HaveDeferTaskrun reports whether a ring of one thread can process completions
 // when that thread waits for them only. (Linux 6.1)
@@ -87,15 +63,3 @@ func HaveDeferTaskrun() error { return kernel.have(deferTaskrun) }
 // HaveSQPoll reports whether this process may have a kernel thread that submits.
 // (Linux 5.11; before, and without a capability before 5.13, it is forbidden)
 func HaveSQPoll() error { return kernel.have(sqPoll) }
-
-// HaveMsgRing reports whether a ring can post a completion in another. (Linux
-// 5.18)
-func HaveMsgRing() error { return kernel.have(msgRing) }
-
-// HaveSockOpt reports whether socket options can be read and set through
-// URING_CMD. (Linux 6.7)
-func HaveSockOpt() error { return kernel.have(sockOpt) }
-
-// HaveNopInject reports whether a no-op completes with a result that the caller
-// chose, which tests use. (Linux 6.10)
-func HaveNopInject() error { return kernel.have(nopInject) }

@@ -71,7 +71,7 @@ func TestRecovery(t *testing.T) {
 		}
 	}
 	first := h.have(multishotPoll)
-	if a, _, _ := describe(first); a == Inconclusive {
+	if a, _, _ := describe(first); a == probe.Inconclusive {
 		t.Fatal(first)
 	}
 	before := *opens
@@ -93,7 +93,7 @@ func TestShortageDuringTrial(t *testing.T) {
 		t.Fatalf("got %v, want ENFILE", err)
 	}
 	h.open = real
-	if a, _, _ := describe(h.have(bufferRing)); a == Inconclusive {
+	if a, _, _ := describe(h.have(bufferRing)); a == probe.Inconclusive {
 		t.Errorf("got %v", h.have(bufferRing))
 	}
 }

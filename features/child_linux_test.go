@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/probe"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/internal/testing/seccomp/filter"
 	"github.com/ringside-io/ringside/uring"
@@ -45,7 +46,7 @@ func child(spec string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	out := childReport{Report: features.Collect()}
+	out := childReport{Report: probe.Collect()}
 	if s.Files != 0 { // the shortage ends
 		if err := setLimit(unix.RLIMIT_NOFILE, 256); err != nil {
 			out.Error = err.Error()
@@ -91,7 +92,7 @@ func (s *situation) enter() error {
 
 // childReport is what a child prints.
 type childReport struct {
-	features.Report
+	probe.Report
 	Again string // a second answer about rings
 	Error string
 }
@@ -124,7 +125,7 @@ func report(t *testing.T, s situation, env ...string) childReport {
 // forbidden checks a report about a host where io_uring is forbidden.
 func forbidden(t *testing.T, r childReport, by features.Policy, reason string) {
 	t.Helper()
-	if r.Usable || r.Answer != features.Forbidden || r.Policy != by {
+	if r.Usable || r.Answer != probe.Forbidden || r.Policy != string(by) {
 		t.Fatalf("usable %v, %s, policy %q, reason %q; want forbidden by %q", r.Usable, r.Answer, r.Policy, r.Reason, by)
 	}
 	if !strings.Contains(r.Reason, reason) || r.Remedy == "" {
@@ -132,7 +133,7 @@ func forbidden(t *testing.T, r childReport, by features.Policy, reason string) {
 	}
 	for kind, table := range tables(r.Report) {
 		for _, e := range table {
-			if e.Supported || e.Answer != features.Forbidden {
+			if e.Supported || e.Answer != probe.Forbidden {
 				t.Errorf("%s %s: %s", kind, e.Name, e.Answer)
 			}
 			if e.Reason != "" || e.Remedy != "" {
@@ -165,7 +166,7 @@ func TestUnderFilterUnprivileged(t *testing.T) {
 func underFilter(t *testing.T, s situation, reason string) childReport {
 	t.Helper()
 	policy := features.PolicySeccomp
-	if without := report(t, situation{UID: s.UID}); s.Errno == syscall.EPERM && without.Policy == features.PolicySysctl {
+	if without := report(t, situation{UID: s.UID}); s.Errno == syscall.EPERM && without.Policy == string(features.PolicySysctl) {
 		policy, reason = features.PolicySysctl, "a seccomp filter forbids it, too"
 	}
 	r := report(t, s)
@@ -196,7 +197,7 @@ func TestSwitchedOff(t *testing.T) {
 func TestMemlock64K(t *testing.T) {
 	ringtest.NeedRing(t)
 	ringtest.NeedUser(t, lonely())
-	want := features.Collect()
+	want := probe.Collect()
 	r := report(t, situation{UID: lonely(), Memlock: 64 << 10})
 	if !r.Usable {
 		t.Fatalf("not usable: %s", r.Reason)
@@ -238,7 +239,7 @@ func TestMemlockInNamespace(t *testing.T) {
 		t.Error("exempt")
 	}
 	switch r.Answer {
-	case features.Yes:
+	case probe.Yes:
 		if len(r.Notes) != 1 || r.Notes[0].About != "memlock" {
 			t.Errorf("notes %+v", r.Notes)
 		}
@@ -273,7 +274,7 @@ func TestMemlockTooSmall(t *testing.T) {
 	ringtest.NeedUser(t, lonely())
 	r := report(t, situation{UID: lonely(), Memlock: 4 << 10})
 	switch r.Answer {
-	case features.Yes:
+	case probe.Yes:
 		if len(r.Notes) != 1 || !strings.Contains(r.Notes[0].Text, "rings do not count here") {
 			t.Errorf("notes %+v", r.Notes)
 		}
@@ -286,7 +287,7 @@ func TestMemlockTooSmall(t *testing.T) {
 func TestShortOfDescriptors(t *testing.T) {
 	ringtest.NeedRing(t)
 	r := report(t, situation{Files: 3})
-	if r.Answer != features.Inconclusive || r.Usable {
+	if r.Answer != probe.Inconclusive || r.Usable {
 		t.Errorf("got %s: %s", r.Answer, r.Reason)
 	}
 	if r.Again != "<nil>" || r.Error != "" {

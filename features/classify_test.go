@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/probe"
 	"github.com/ringside-io/ringside/uring"
 )
@@ -45,90 +46,90 @@ func TestClassify(t *testing.T) {
 		errno   syscall.Errno
 		entered syscall.Errno
 		env     probe.Environment
-		want    Answer
+		want    probe.Answer
 		policy  Policy
 		remedy  string // part of it
 		reason  string // part of it
 	}{
 		{"sysctl 2", syscall.EPERM, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(2), Seccomp: off, InitialUser: true, Capabilities: admin},
-			Forbidden, PolicySysctl, "sysctl -w kernel.io_uring_disabled=0", "kernel.io_uring_disabled is 2"},
+			probe.Forbidden, PolicySysctl, "sysctl -w kernel.io_uring_disabled=0", "kernel.io_uring_disabled is 2"},
 		{"sysctl 1", syscall.EPERM, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(1), Group: new(-1), Seccomp: off, InitialUser: true},
-			Forbidden, PolicySysctl, "kernel.io_uring_group=GID", "io_uring_group, which is not set"},
+			probe.Forbidden, PolicySysctl, "kernel.io_uring_group=GID", "io_uring_group, which is not set"},
 		{"sysctl 1 and another group", syscall.EPERM, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(1), Group: new(77), Groups: []int{1}, Seccomp: off, InitialUser: true},
-			Forbidden, PolicySysctl, "", "which is 77"},
+			probe.Forbidden, PolicySysctl, "", "which is 77"},
 		{"sysctl 1, member, filter", syscall.EPERM, syscall.EPERM, probe.Environment{Release: modern, Disabled: new(1), Group: new(77), Groups: []int{77}, Seccomp: filtered, InitialUser: true},
-			Forbidden, PolicySeccomp, "seccomp", "seccomp filter answers EPERM"},
+			probe.Forbidden, PolicySeccomp, "seccomp", "seccomp filter answers EPERM"},
 		{"sysctl 1, administrator, module", syscall.EPERM, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(1), Seccomp: off, InitialUser: true, Capabilities: admin},
-			Forbidden, PolicyLSM, "security module", "probably a security module"},
+			probe.Forbidden, PolicyLSM, "security module", "probably a security module"},
 		{"sysctl 2 and filter", syscall.EPERM, syscall.EPERM, probe.Environment{Release: modern, Disabled: new(2), Seccomp: filtered, Container: "docker"},
-			Forbidden, PolicySysctl, "then docker run --security-opt seccomp=", "a seccomp filter forbids it, too"},
+			probe.Forbidden, PolicySysctl, "then docker run --security-opt seccomp=", "a seccomp filter forbids it, too"},
 		{"filter in Docker", syscall.EPERM, syscall.EPERM, probe.Environment{Release: modern, Disabled: new(0), Seccomp: filtered, Container: "docker"},
-			Forbidden, PolicySeccomp, "docker run --security-opt seccomp=", "seccomp filter answers EPERM"},
+			probe.Forbidden, PolicySeccomp, "docker run --security-opt seccomp=", "seccomp filter answers EPERM"},
 		{"filter in Podman", syscall.EPERM, syscall.EPERM, probe.Environment{Release: modern, Seccomp: filtered, Container: "podman"},
-			Forbidden, PolicySeccomp, "podman run --security-opt seccomp=", ""},
+			probe.Forbidden, PolicySeccomp, "podman run --security-opt seccomp=", ""},
 		{"filter in Kubernetes", syscall.EPERM, syscall.EPERM, probe.Environment{Release: modern, Seccomp: filtered, Container: "kubernetes"},
-			Forbidden, PolicySeccomp, "localhostProfile", ""},
+			probe.Forbidden, PolicySeccomp, "localhostProfile", ""},
 		{"filter in a service", syscall.EPERM, syscall.EPERM, probe.Environment{Release: modern, Seccomp: filtered, Container: "systemd"},
-			Forbidden, PolicySeccomp, "SystemCallFilter=io_uring_setup", ""},
+			probe.Forbidden, PolicySeccomp, "SystemCallFilter=io_uring_setup", ""},
 		{"filter somewhere", syscall.EPERM, syscall.EPERM, probe.Environment{Release: modern, Seccomp: filtered},
-			Forbidden, PolicySeccomp, "Kubernetes: seccompProfile", ""},
+			probe.Forbidden, PolicySeccomp, "Kubernetes: seccompProfile", ""},
 		{"filter, nothing readable", syscall.EPERM, syscall.EPERM, probe.Environment{},
-			Forbidden, PolicySeccomp, "seccomp", ""},
+			probe.Forbidden, PolicySeccomp, "seccomp", ""},
 		{"filter on setup only", syscall.EPERM, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(0), Seccomp: filtered},
-			Forbidden, PolicySeccomp, "", "a seccomp filter is active"},
+			probe.Forbidden, PolicySeccomp, "", "a seccomp filter is active"},
 		{"filter that answers EACCES", syscall.EACCES, syscall.EACCES, probe.Environment{Release: modern, Seccomp: filtered},
-			Forbidden, PolicySeccomp, "", "seccomp filter answers EACCES"},
+			probe.Forbidden, PolicySeccomp, "", "seccomp filter answers EACCES"},
 		{"SELinux", syscall.EACCES, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(0), Seccomp: off, LSMs: []string{"capability", "selinux"}, Context: "container_t"},
-			Forbidden, PolicyLSM, "ausearch", `(selinux), which runs this process as "container_t"`},
+			probe.Forbidden, PolicyLSM, "ausearch", `(selinux), which runs this process as "container_t"`},
 		{"AppArmor", syscall.EPERM, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(0), Seccomp: off, LSMs: []string{"apparmor"}},
-			Forbidden, PolicyLSM, "AppArmor profile", ""},
+			probe.Forbidden, PolicyLSM, "AppArmor profile", ""},
 		{"no sign of a policy", syscall.EPERM, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(0), Seccomp: off},
-			Forbidden, PolicyLSM, "security module", ""},
+			probe.Forbidden, PolicyLSM, "security module", ""},
 
 		{"filter that answers ENOSYS", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: modern, Disabled: new(0), Seccomp: filtered, Container: "docker"},
-			Forbidden, PolicySeccomp, "docker run", "seccomp filter answers ENOSYS"},
+			probe.Forbidden, PolicySeccomp, "docker run", "seccomp filter answers ENOSYS"},
 		{"the same before the sysctl", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: "5.15.0", Seccomp: filtered},
-			Forbidden, PolicySeccomp, "", "seccomp filter answers ENOSYS"},
+			probe.Forbidden, PolicySeccomp, "", "seccomp filter answers ENOSYS"},
 		{"ENOSYS on setup only", syscall.ENOSYS, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off},
-			Forbidden, PolicySeccomp, "", ""},
+			probe.Forbidden, PolicySeccomp, "", ""},
 		{"intercepted", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: modern, Disabled: new(0), Seccomp: off},
-			Forbidden, PolicySeccomp, "supervises", "intercepted"},
+			probe.Forbidden, PolicySeccomp, "supervises", "intercepted"},
 		{"old kernel", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: old, Seccomp: off},
-			Unsupported, "", "", "this is 4.19.0"},
+			probe.Unsupported, "", "", "this is 4.19.0"},
 		{"old kernel and a filter", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: old, Seccomp: filtered},
-			Unsupported, "", "", "this is 4.19.0"},
+			probe.Unsupported, "", "", "this is 4.19.0"},
 		{"left out of the kernel", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: modern, Seccomp: off},
-			Unsupported, "", "CONFIG_IO_URING=y", "built without it"},
+			probe.Unsupported, "", "CONFIG_IO_URING=y", "built without it"},
 		{"ENOSYS, nothing readable", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{},
-			Unsupported, "", "", "an unknown kernel"},
+			probe.Unsupported, "", "", "an unknown kernel"},
 		{"ENOSYS, status not readable", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: modern},
-			Unsupported, "", "", "/proc/self/status cannot be read"},
+			probe.Unsupported, "", "", "/proc/self/status cannot be read"},
 		{"gVisor", syscall.ENOSYS, syscall.ENOSYS, probe.Environment{Release: "4.4.0", Seccomp: off, Container: "gvisor"},
-			Unsupported, "", "another sandbox", "gVisor"},
+			probe.Unsupported, "", "another sandbox", "gVisor"},
 		{"sandbox", syscall.EOPNOTSUPP, syscall.EOPNOTSUPP, probe.Environment{Release: modern, Seccomp: off},
-			Unsupported, "", "another sandbox", "sandbox"},
+			probe.Unsupported, "", "another sandbox", "sandbox"},
 		{"sandbox by a filter", syscall.EOPNOTSUPP, syscall.EOPNOTSUPP, probe.Environment{Release: modern, Seccomp: filtered},
-			Forbidden, PolicySeccomp, "", "EOPNOTSUPP"},
+			probe.Forbidden, PolicySeccomp, "", "EOPNOTSUPP"},
 		{"strange kernel", syscall.EINVAL, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off},
-			Unsupported, "", "", "refuses a plain ring"},
+			probe.Unsupported, "", "", "refuses a plain ring"},
 
 		{"memlock 64 KiB", syscall.ENOMEM, syscall.EBADF, probe.Environment{Release: "5.10.0", Seccomp: off, MemlockSoft: new(int64(65536)), Container: "docker"},
-			Forbidden, PolicyMemlock, "docker run --ulimit memlock=-1", "64 KiB"},
+			probe.Forbidden, PolicyMemlock, "docker run --ulimit memlock=-1", "64 KiB"},
 		{"the same in a service", syscall.ENOMEM, syscall.EBADF, probe.Environment{Release: modern, MemlockSoft: new(int64(65536)), Container: "systemd"},
-			Forbidden, PolicyMemlock, "LimitMEMLOCK", ""},
+			probe.Forbidden, PolicyMemlock, "LimitMEMLOCK", ""},
 		{"the same somewhere", syscall.ENOMEM, syscall.EBADF, probe.Environment{MemlockSoft: new(int64(1000))},
-			Forbidden, PolicyMemlock, "ulimit -l", "1000 bytes"},
+			probe.Forbidden, PolicyMemlock, "ulimit -l", "1000 bytes"},
 		{"the same with CAP_IPC_LOCK", syscall.ENOMEM, syscall.EBADF, probe.Environment{Release: "5.10.0", MemlockSoft: new(int64(65536)), InitialUser: true, Capabilities: admin},
-			Inconclusive, "", "", ""},
+			probe.Inconclusive, "", "", ""},
 		{"the same as root of another user namespace", syscall.ENOMEM, syscall.EBADF, probe.Environment{Release: modern, MemlockSoft: new(int64(65536)), Capabilities: admin},
-			Forbidden, PolicyMemlock, "ulimit -l", "64 KiB"},
+			probe.Forbidden, PolicyMemlock, "ulimit -l", "64 KiB"},
 		{"memlock unlimited", syscall.ENOMEM, syscall.EBADF, probe.Environment{Release: "5.10.0", MemlockSoft: new(int64(probe.Unlimited))},
-			Inconclusive, "", "", ""},
-		{"memlock unknown", syscall.ENOMEM, syscall.EBADF, probe.Environment{}, Inconclusive, "", "", ""},
-		{"descriptors", syscall.EMFILE, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off}, Inconclusive, "", "", ""},
-		{"descriptors of all", syscall.ENFILE, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off}, Inconclusive, "", "", ""},
-		{"again", syscall.EAGAIN, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off}, Inconclusive, "", "", ""},
-		{"interrupted", syscall.EINTR, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off}, Inconclusive, "", "", ""},
+			probe.Inconclusive, "", "", ""},
+		{"memlock unknown", syscall.ENOMEM, syscall.EBADF, probe.Environment{}, probe.Inconclusive, "", "", ""},
+		{"descriptors", syscall.EMFILE, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off}, probe.Inconclusive, "", "", ""},
+		{"descriptors of all", syscall.ENFILE, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off}, probe.Inconclusive, "", "", ""},
+		{"again", syscall.EAGAIN, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off}, probe.Inconclusive, "", "", ""},
+		{"interrupted", syscall.EINTR, syscall.EBADF, probe.Environment{Release: modern, Seccomp: off}, probe.Inconclusive, "", "", ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -155,18 +156,18 @@ func TestClassify(t *testing.T) {
 }
 
 // checkAnswer fails when an error matches more, or less, than its answer says.
-func checkAnswer(t *testing.T, err error, a Answer) {
+func checkAnswer(t *testing.T, err error, a probe.Answer) {
 	t.Helper()
-	if got := errors.Is(err, ErrForbidden); got != (a == Forbidden) {
+	if got := errors.Is(err, ErrForbidden); got != (a == probe.Forbidden) {
 		t.Errorf("%s: matches ErrForbidden: %v (%v)", a, got, err)
 	}
-	if got := errors.Is(err, errors.ErrUnsupported); got != (a == Unsupported) {
+	if got := errors.Is(err, errors.ErrUnsupported); got != (a == probe.Unsupported) {
 		t.Errorf("%s: matches ErrUnsupported: %v (%v)", a, got, err)
 	}
-	if a == Unsupported && !strings.Contains(err.Error(), "needs Linux ") {
+	if a == probe.Unsupported && !strings.Contains(err.Error(), "needs Linux ") {
 		t.Errorf("%q does not name a version", err)
 	}
-	if a == Yes != (err == nil) {
+	if a == probe.Yes != (err == nil) {
 		t.Errorf("%s: %v", a, err)
 	}
 }
@@ -179,7 +180,7 @@ func TestInconclusive(t *testing.T) {
 		t.Errorf("%v does not match EMFILE", err)
 	}
 	err = &inconclusiveError{"x", fmt.Errorf("socket: %w", syscall.EOPNOTSUPP)}
-	checkAnswer(t, err, Inconclusive)
+	checkAnswer(t, err, probe.Inconclusive)
 }
 
 // A part of io_uring is named in the answer about the whole.
@@ -194,7 +195,7 @@ func TestPartOfNothing(t *testing.T) {
 		{h.haveSetup(uring.SetupNoSQArray), "setup flag NO_SQARRAY needs Linux 6.6: this is 4.19.0"},
 		{h.haveSetup(1 << 30), "setup flag 0x40000000 needs a newer kernel: this is 4.19.0"},
 		{h.haveFeature(uring.FeatRWAttr), "feature RW_ATTR needs Linux 6.14: this is 4.19.0"},
-		{h.haveEnter(uring.EnterAbsTimer), "enter flag ABS_TIMER needs Linux 6.12: this is 4.19.0"},
+		{h.haveEnter(abi.IORING_ENTER_ABS_TIMER), "enter flag ABS_TIMER needs Linux 6.12: this is 4.19.0"},
 		{h.haveRegister(uring.OpRegisterClock), "register operation REGISTER_CLOCK needs Linux 6.12: this is 4.19.0"},
 		{h.have(multishotRecv), "multishot receive needs Linux 6.0: this is 4.19.0"},
 		{h.haveSetup(0), "io_uring needs Linux 5.6: this is 4.19.0"},
@@ -218,7 +219,7 @@ func TestOtherSystem(t *testing.T) {
 		}
 	}
 	r := h.collect()
-	if r.Usable || r.Answer != Unsupported || r.Kernel != "" || r.Memlock.Soft != nil {
+	if r.Usable || r.Answer != probe.Unsupported || r.Kernel != "" || r.Memlock.Soft != nil {
 		t.Errorf("report %+v", r)
 	}
 }
@@ -230,21 +231,21 @@ func TestExplainFeature(t *testing.T) {
 		name   string
 		err    error
 		env    probe.Environment
-		want   Answer
+		want   probe.Answer
 		policy Policy
 	}{
-		{"yes", nil, probe.Environment{}, Yes, ""},
-		{"EINVAL", answer("X", syscall.EINVAL), probe.Environment{}, Unsupported, ""},
-		{"EOPNOTSUPP", answer("X", syscall.EOPNOTSUPP), probe.Environment{}, Unsupported, ""},
-		{"ENOSYS", answer("X", syscall.ENOSYS), probe.Environment{}, Unsupported, ""},
-		{"EPERM", answer("X", syscall.EPERM), probe.Environment{}, Forbidden, PolicyCapability},
-		{"EACCES under SELinux", answer("X", syscall.EACCES), probe.Environment{LSMs: []string{"selinux"}}, Forbidden, PolicyLSM},
-		{"ENOMEM", answer("X", syscall.ENOMEM), probe.Environment{}, Inconclusive, ""},
-		{"ENOMEM, memlock", answer("X", syscall.ENOMEM), limited, Forbidden, PolicyMemlock},
-		{"EMFILE", answer("X", syscall.EMFILE), probe.Environment{}, Inconclusive, ""},
-		{"a socket's EOPNOTSUPP", os.NewSyscallError("socket", syscall.EOPNOTSUPP), probe.Environment{}, Inconclusive, ""},
-		{"a socket's EPERM", os.NewSyscallError("socket", syscall.EPERM), probe.Environment{}, Inconclusive, ""},
-		{"no completion", errors.New("no completion"), probe.Environment{}, Inconclusive, ""},
+		{"yes", nil, probe.Environment{}, probe.Yes, ""},
+		{"EINVAL", answer("X", syscall.EINVAL), probe.Environment{}, probe.Unsupported, ""},
+		{"EOPNOTSUPP", answer("X", syscall.EOPNOTSUPP), probe.Environment{}, probe.Unsupported, ""},
+		{"ENOSYS", answer("X", syscall.ENOSYS), probe.Environment{}, probe.Unsupported, ""},
+		{"EPERM", answer("X", syscall.EPERM), probe.Environment{}, probe.Forbidden, PolicyCapability},
+		{"EACCES under SELinux", answer("X", syscall.EACCES), probe.Environment{LSMs: []string{"selinux"}}, probe.Forbidden, PolicyLSM},
+		{"ENOMEM", answer("X", syscall.ENOMEM), probe.Environment{}, probe.Inconclusive, ""},
+		{"ENOMEM, memlock", answer("X", syscall.ENOMEM), limited, probe.Forbidden, PolicyMemlock},
+		{"EMFILE", answer("X", syscall.EMFILE), probe.Environment{}, probe.Inconclusive, ""},
+		{"a socket's EOPNOTSUPP", os.NewSyscallError("socket", syscall.EOPNOTSUPP), probe.Environment{}, probe.Inconclusive, ""},
+		{"a socket's EPERM", os.NewSyscallError("socket", syscall.EPERM), probe.Environment{}, probe.Inconclusive, ""},
+		{"no completion", errors.New("no completion"), probe.Environment{}, probe.Inconclusive, ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

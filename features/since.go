@@ -5,6 +5,7 @@ package features
 import (
 	"strconv"
 
+	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -103,14 +104,14 @@ var featureBits = []bit{
 }
 
 var enterBits = []bit{
-	{uint64(uring.EnterGetEvents), "GETEVENTS", "5.1"},
-	{uint64(uring.EnterSQWakeup), "SQ_WAKEUP", "5.1"},
-	{uint64(uring.EnterSQWait), "SQ_WAIT", "5.10"},
-	{uint64(uring.EnterExtArg), "EXT_ARG", "5.11"},
-	{uint64(uring.EnterRegisteredRing), "REGISTERED_RING", "5.18"},
-	{uint64(uring.EnterAbsTimer), "ABS_TIMER", "6.12"},
-	{uint64(uring.EnterExtArgReg), "EXT_ARG_REG", "6.13"},
-	{uint64(uring.EnterNoIOWait), "NO_IOWAIT", "6.15"},
+	{abi.IORING_ENTER_GETEVENTS, "GETEVENTS", "5.1"},
+	{abi.IORING_ENTER_SQ_WAKEUP, "SQ_WAKEUP", "5.1"},
+	{abi.IORING_ENTER_SQ_WAIT, "SQ_WAIT", "5.10"},
+	{abi.IORING_ENTER_EXT_ARG, "EXT_ARG", "5.11"},
+	{abi.IORING_ENTER_REGISTERED_RING, "REGISTERED_RING", "5.18"},
+	{abi.IORING_ENTER_ABS_TIMER, "ABS_TIMER", "6.12"},
+	{abi.IORING_ENTER_EXT_ARG_REG, "EXT_ARG_REG", "6.13"},
+	{abi.IORING_ENTER_NO_IOWAIT, "NO_IOWAIT", "6.15"},
 }
 
 // split returns the bits of mask, those that no table knows with a name of

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/probe"
 	"github.com/ringside-io/ringside/uring"
 )
@@ -139,16 +140,14 @@ func (h *host) tryAttach(o uring.Options) error {
 	})
 }
 
-// HaveEnter reports whether io_uring_enter(2) knows all of the flags.
-func HaveEnter(f uring.EnterFlags) error { return kernel.haveEnter(f) }
-
-func (h *host) haveEnter(want uring.EnterFlags) error {
+// haveEnter reports whether io_uring_enter(2) knows all of the flags.
+func (h *host) haveEnter(want uint32) error {
 	return h.each(uint64(want), enterBits, "enter flag", func(b bit) func(facts) error {
 		return func(facts) error {
 			if info := h.queried(); info != nil {
 				return inMask(uint64(info.Enter), b.mask)
 			}
-			if b.mask == uint64(uring.EnterRegisteredRing) {
+			if b.mask == abi.IORING_ENTER_REGISTERED_RING {
 				return h.tryRegisteredRing()
 			}
 			return h.tryEnter(uint32(b.mask))

@@ -165,7 +165,7 @@ func (t *trial) end() error {
 	t.until = time.Now().Add(patience)
 	for id := range t.live {
 		if stuck == nil {
-			stuck = t.start(idCancel|id, func(e *uring.SQE) { e.Cancel(id, 0) })
+			stuck = t.start(idCancel|id, func(e *uring.SQE) { e.Cancel(id) })
 		}
 	}
 	for len(t.live) > 0 && stuck == nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/probe"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/uring"
 )
@@ -26,7 +27,7 @@ func TestQueryAndTrialsAgree(t *testing.T) {
 	a, b := asked.collect(), tried.collect()
 	for _, table := range []struct {
 		name string
-		a, b []Entry
+		a, b []probe.Entry
 	}{
 		{"features", a.Features, b.Features}, {"ops", a.Ops, b.Ops}, {"setup", a.Setup, b.Setup},
 		{"register", a.Register, b.Register}, {"enter", a.Enter, b.Enter},
@@ -43,7 +44,7 @@ func TestQueryAndTrialsAgree(t *testing.T) {
 			"op": h.haveOp(250), "setup": h.haveSetup(1 << 31), "register": h.haveRegister(1000),
 			"enter": h.haveEnter(1 << 31), "feature": h.haveFeature(1 << 31),
 		} {
-			if got, _, _ := describe(err); got != Unsupported {
+			if got, _, _ := describe(err); got != probe.Unsupported {
 				t.Errorf("%s beyond all: %v", name, err)
 			}
 		}

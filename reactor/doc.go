@@ -62,7 +62,7 @@
 // that they have not begun. Operations that end with EINTR are submitted again if they
 // have no effect unless they succeed. CLOSE, CONNECT, and operations that change files,
 // names or descriptors are never submitted twice. An operation is submitted again at
-// most 64 times. What a user cancels by an SQE, such as [uring.SQE.CancelFD], stays
+// most 64 times. What a user cancels by an SQE, such as [uring.SQE.CancelWith], stays
 // cancelled. A stream is not started again: its callback gets ECANCELED.
 //
 // # Kernels

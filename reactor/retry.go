@@ -22,7 +22,7 @@ import (
 //   - after ECANCELED only when the thread that submitted the operation has exited, or
 //     when the operation's file is of a kind that never answers ECANCELED itself;
 //   - after EINTR, which means that nothing was done, in any case;
-//   - never when a user's SQE that may cancel others, such as [uring.SQE.CancelFD], was
+//   - never when a user's SQE that may cancel others, such as [uring.SQE.CancelWith], was
 //     submitted since the operation started;
 //   - at most maxRetries times.
 //

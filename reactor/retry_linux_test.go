@@ -182,7 +182,7 @@ func TestCancelFDHasEffect(t *testing.T) {
 			}
 		}
 		op := new(Op)
-		op.SQE.CancelFD(uring.Fd(a), uring.CancelAll)
+		op.SQE.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(a), All: true})
 		if res := r.Do(op); res.Res != many {
 			t.Errorf("%+v, want %d", res, many)
 		}

@@ -246,8 +246,8 @@ func TestRetriesAreBounded(t *testing.T) {
 // thread has exited: its end counts as asked for.
 func TestEntriesThatCancelAreObeyed(t *testing.T) {
 	for name, build := range map[string]func(e *uring.SQE){
-		"CancelFD":      func(e *uring.SQE) { e.CancelFD(uring.Fd(5), uring.CancelAll) },
-		"CancelAny":     func(e *uring.SQE) { e.CancelAny(uring.CancelAll) },
+		"by FD":         func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(5), All: true}) },
+		"any":           func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{Any: true, All: true}) },
 		"PollRemove":    func(e *uring.SQE) { e.PollRemove(1) },
 		"TimeoutRemove": func(e *uring.SQE) { e.TimeoutRemove(1) },
 	} {

@@ -70,7 +70,7 @@ func cancelsOthers(opcode uint8) bool {
 // fillCancel fills the SQE of a cancellation. Its target is this use of the slot, so
 // that no other operation can be cancelled. There is space for it. The caller holds mu.
 func (l *loop) fillCancel(id inflight.ID) {
-	l.nextSQE().Cancel(uint64(id), 0).SetUserData(uint64(id | tagCancel))
+	l.nextSQE().Cancel(uint64(id)).SetUserData(uint64(id | tagCancel))
 }
 
 // nextSQE returns an SQE to fill. There is space for it. The caller holds mu.

@@ -25,15 +25,6 @@ type Stats struct {
 	InFlight  int    `json:"inFlight"`  // operations in flight now
 }
 
-// BatchSize returns how many SQEs a system call submitted on average, 0 before the
-// first.
-func (s Stats) BatchSize() float64 {
-	if s.Enters == 0 {
-		return 0
-	}
-	return float64(s.Submitted) / float64(s.Enters)
-}
-
 // Plus returns the sum of two sets of counters.
 func (s Stats) Plus(t Stats) Stats {
 	return Stats{

@@ -48,8 +48,8 @@ type BatchOptions struct {
 // Batch reads or writes many ranges, of one file or of many, from one
 // goroutine: with O_DIRECT or a cold cache all of them are in flight together,
 // started and waited for in one system call. A Batch has a ring of its own.
-// Its methods may be called concurrently and then take turns: use one for each
-// goroutine. Where io_uring cannot be used it reads and writes with plain calls
+// Its methods may be called concurrently and exclude each other: use one Batch for
+// each goroutine. Where io_uring cannot be used it reads and writes with plain calls
 // on several goroutines.
 //
 // If the kernel refuses the ring in the middle of a call, because a policy has
@@ -70,14 +70,14 @@ type Batch struct {
 	fixed  int    // how many of them are registered
 	closed bool
 
-	parts  []part
-	free   []int32 // indices of parts that are not in flight
-	reaped []uring.CQE
-	crew   workers // read cached ranges, and all ranges where there is no ring
-	calls  workers // for ranges of files that must not be read by a ring
-	called []int   // the indices of these ranges, in order
-	looked bool    // the cached parts of the ranges have been read
-	broken error   // why the ring cannot be entered any more
+	parts   []part
+	free    []int32 // indices of parts that are not in flight
+	reaped  []uring.CQE
+	copiers workers // read cached ranges, and all ranges where there is no ring
+	calls   workers // for ranges of files that must not be read by a ring
+	called  []int   // the indices of these ranges, in order
+	looked  bool    // the cached parts of the ranges have been read
+	broken  error   // why the ring cannot be entered any more
 }
 
 // part is a range in flight, or the rest of one.
@@ -102,7 +102,7 @@ const bounceKept = 16 << 10
 func NewBatch(o BatchOptions) (*Batch, error) { return defaultSystem().NewBatch(o) }
 
 // NewBatch returns a batch. It fails only with ModeRing, where a ring cannot be
-// had.
+// opened.
 func (s *System) NewBatch(o BatchOptions) (*Batch, error) {
 	if o.Depth <= 0 {
 		o.Depth = 128
@@ -212,9 +212,9 @@ func (b *Batch) run(ranges []Range, write bool) error {
 	case b.closed:
 		return os.ErrClosed
 	case b.ring == nil:
-		b.crew.run(ranges, all(write), 8*runtime.GOMAXPROCS(0))
+		b.copiers.run(ranges, all(write), 8*runtime.GOMAXPROCS(0))
 	default:
-		b.beside(ranges, write)
+		b.startCalls(ranges, write)
 		b.ringRanges(ranges, write)
 		b.calls.finish()
 	}
@@ -226,9 +226,9 @@ func (b *Batch) run(ranges []Range, write bool) error {
 	return nil
 }
 
-// beside starts plain calls for the ranges of files that must not go through
+// startCalls starts plain calls for the ranges of files that must not go through
 // the ring, as many at a time as the ring would have in flight.
-func (b *Batch) beside(ranges []Range, write bool) {
+func (b *Batch) startCalls(ranges []Range, write bool) {
 	b.called = b.called[:0]
 	for i := range ranges {
 		if ranges[i].byCalls(write) {
@@ -283,7 +283,7 @@ func (b *Batch) viaRing(r *Range, write bool) bool {
 func (b *Batch) ringRanges(ranges []Range, write bool) {
 	b.looked = false
 	if n := runtime.GOMAXPROCS(0); !write && n > 1 && b.sys.opts.Mode == ModeAuto && worthSharing(ranges) {
-		b.crew.run(ranges, readCache, n)
+		b.copiers.run(ranges, readCache, n)
 		b.looked = true
 	}
 	b.free = b.free[:0]

@@ -34,7 +34,6 @@
 //   - [Copy] and [CopyRange] copy between files, pipes and sockets, in the kernel
 //     where it can, with progress and a context.
 //   - [File.ReadAtContext] and [File.WriteAtContext] end with a context.
-//   - [File.Statx] returns what statx(2) knows of a file.
 //
 // Durable logs are in package appendlog.
 //

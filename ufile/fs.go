@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// tested at compile time: what os.DirFS has, and SubFS.
+// The file systems implement what that of os.DirFS implements, and fs.SubFS.
 var _, _ interface {
 	fs.StatFS
 	fs.ReadFileFS

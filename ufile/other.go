@@ -33,17 +33,6 @@ func (r osRoot) backend() (name, reason string) {
 	return "os", "only Linux has openat2, this is " + runtime.GOOS
 }
 
-func statxFile(_ int, f *os.File, _ StatxMask) (StatxInfo, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return StatxInfo{}, cause(err)
-	}
-	return statxOfInfo(info), nil
-}
-
-// addSysInfo adds nothing: the fields of stat(2) differ between systems.
-func addSysInfo(*StatxInfo, fs.FileInfo) {}
-
 // sparse copies holes as zeros.
 func (c *copying) sparse(_ fs.FileInfo, _, to int64) error {
 	return c.data(c.from, to, c.o.Blocks)

@@ -177,7 +177,7 @@ func (f *File) choose() (*reactor.Reactor, plainTurn, error) {
 // plainTurn is the right to a plain call in the place of an operation. The zero value is
 // for files and systems whose calls are always plain.
 type plainTurn struct {
-	alone  *System      // whose rings are not open
+	alone  *System      // set where its rings are not open
 	beside reactor.Turn // of open rings
 }
 

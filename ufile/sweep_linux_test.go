@@ -380,18 +380,6 @@ func (w *swept) piped(t *faultsweep.Trial) {
 	})
 }
 
-// statx asks about an open file.
-func (w *swept) statx(t *faultsweep.Trial) {
-	w.with(t, ufile.ModeAuto, 0, func(_ *ufile.System, f *ufile.File) {
-		t.Arm()
-		defer t.Disarm()
-		info, err := f.Statx(ufile.StatxBasic)
-		if t.Judge("Statx", err) && info.Size != int64(len(w.content)) {
-			t.Errorf("%d bytes, want %d", info.Size, len(w.content))
-		}
-	})
-}
-
 // names works on names below a root.
 func (w *swept) names(t *faultsweep.Trial) {
 	dir := filepath.Join(w.dir, "root")
@@ -487,7 +475,6 @@ func (w *swept) operations() []faultsweep.Operation {
 		{Name: "Copy from a pipe", Run: w.piped},
 		{Name: "ReadFrom and WriteTo", Run: w.positions, Opened: true, Most: 1, Covers: "File.ReadFrom File.WriteTo"},
 		{Name: "opening", Run: w.opening, Covers: "System.Open System.Create System.OpenFile System.NewFile System.DirFS NewSystem"},
-		{Name: "statx", Run: w.statx, Covers: "File.Statx"},
 		{Name: "Root", Run: w.names, Instead: quietly,
 			Covers: "System.OpenRoot Root.Mkdir Root.WriteFile Root.ReadFile Root.Open Root.OpenRoot Root.Rename Root.RemoveAll Root.Stat Root.Close"},
 		{Name: "Root, the rest", Run: w.moreNames, Instead: oneErrno,

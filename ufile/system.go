@@ -187,9 +187,9 @@ func (s *System) tryAlone() bool {
 	return s.rings.Load() == nil && !s.plain.Load() && s.alone.CompareAndSwap(false, true)
 }
 
-// reactor returns the rings, opening them when they are not open, or nil where
-// they cannot be opened: the system then stays with system calls, or where only
-// descriptors are missing until another file is opened. With ModeRing that is an
+// reactor returns the rings, and opens them if they are not open. It returns nil where
+// they cannot be opened. The system then stays with system calls; if only descriptors
+// were missing, it tries again when another file is opened. With ModeRing that is an
 // error instead, and the next call tries again. The caller must keep a file of the
 // system open.
 func (s *System) reactor() (*reactor.Reactor, error) {
@@ -257,8 +257,8 @@ func (s *System) giveUp(r *reactor.Reactor, why error) {
 	}
 }
 
-// retryRings lets the system try rings again if they could not be opened for want of
-// descriptors: the file that was opened got one.
+// retryRings lets the system try rings again if they could not be opened for lack of
+// descriptors: the file that has just been opened got one.
 func (s *System) retryRings() {
 	if !s.plain.Load() {
 		return

@@ -66,7 +66,7 @@ func TestHardLinkOutlivesFailure(t *testing.T) {
 			push(t, r).Read(fdOf(rd), buf, 0).SetFlags(link).SetUserData(1)
 			push(t, r).Nop().SetUserData(2)
 			wantQuiet(t, r)
-			push(t, r).Cancel(1, 0).SetUserData(3)
+			push(t, r).Cancel(1).SetUserData(3)
 			m = byUserData(t, r, 3)
 			wantRes(t, m[3], 0)
 			if e := m[1].Errno(); e != syscall.ECANCELED && e != syscall.EINTR {

@@ -91,7 +91,7 @@ func (r *Ring) endAll(span time.Duration) bool {
 		if r.sq.head.Load() == r.sq.base && r.inFlight() == 0 {
 			return true // nothing was ever submitted
 		}
-		n, err := r.SyncCancel(SyncCancelOptions{Any: true, All: true, Timeout: pause})
+		n, err := r.SyncCancel(CancelOptions{Any: true, All: true}, pause)
 		if r.inFlight() == 0 && (err != nil || n == 0) {
 			return true
 		}

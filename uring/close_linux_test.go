@@ -191,7 +191,7 @@ func TestBufRingCloseInFlight(t *testing.T) {
 	buf := bufs.Buffer(0)
 	ctlOK(t, "close", bufs.Close())
 	buf[0]++
-	ctlNext(t, r).CancelAny(uring.CancelAll)
+	ctlNext(t, r).CancelWith(uring.CancelOptions{Any: true, All: true})
 	for range 2 {
 		if c := ringtest.Await(t, r, 1)[0]; c.UserData == 0 && c.Res < 0 && c.Errno() != syscall.ECANCELED && c.Errno() != syscall.ENOBUFS {
 			t.Errorf("%+v", c)

@@ -105,21 +105,6 @@ const (
 	FeatNoIOWait       Features = abi.IORING_FEAT_NO_IOWAIT       // EnterNoIOWait (6.15)
 )
 
-// EnterFlags are the flags of io_uring_enter(2). The methods of [Ring] choose
-// them.
-type EnterFlags uint32
-
-const (
-	EnterGetEvents      EnterFlags = abi.IORING_ENTER_GETEVENTS       // wait, or run task work (5.1)
-	EnterSQWakeup       EnterFlags = abi.IORING_ENTER_SQ_WAKEUP       // wake the SQPOLL thread (5.1)
-	EnterSQWait         EnterFlags = abi.IORING_ENTER_SQ_WAIT         // wait for room in the SQ (5.10)
-	EnterExtArg         EnterFlags = abi.IORING_ENTER_EXT_ARG         // the argument is a struct (5.11)
-	EnterRegisteredRing EnterFlags = abi.IORING_ENTER_REGISTERED_RING // the fd is a registered index (5.18)
-	EnterAbsTimer       EnterFlags = abi.IORING_ENTER_ABS_TIMER       // the timeout is absolute (6.12)
-	EnterExtArgReg      EnterFlags = abi.IORING_ENTER_EXT_ARG_REG     // the argument is registered (6.13)
-	EnterNoIOWait       EnterFlags = abi.IORING_ENTER_NO_IOWAIT       // do not count as iowait (6.15)
-)
-
 // SQFlags are the flags that the kernel shows in the mapped SQ.
 type SQFlags uint32
 

@@ -27,14 +27,6 @@ func NewPath(s string) (Path, error) {
 	return Path{b}, nil
 }
 
-// String returns the path without the NUL.
-func (p Path) String() string {
-	if len(p.b) == 0 {
-		return ""
-	}
-	return string(p.b[:len(p.b)-1])
-}
-
 // Iovec is one part of a vectored transfer (struct iovec). It keeps the buffer
 // reachable as long as the slice that holds it is.
 type Iovec struct {

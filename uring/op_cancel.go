@@ -10,12 +10,48 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// CancelFlags modify a cancellation.
-type CancelFlags uint32
+// CancelOptions name the operations that [SQE.CancelWith] and [Ring.SyncCancel] cancel: those
+// for which everything that is set is true.
+type CancelOptions struct {
+	// UserData is that of the operation. It counts where neither ByFD nor ByOp nor Any is
+	// set, and with ByUserData beside ByFD or ByOp (6.6).
+	UserData   uint64
+	ByUserData bool
+	ByFD       bool // operations on FD (5.19; a slot of the fixed file table 6.0)
+	FD         FD
+	// ByOp names the operations with the opcode Op. Older kernels (6.12) do not compare the
+	// opcode of futex and waitid operations: they find those with user data 0, under any
+	// opcode. (6.6)
+	ByOp bool
+	Op   Op
+	Any  bool // every operation of the ring (5.19)
+	All  bool // every match instead of the first; Any implies it (5.19)
+}
 
-const (
-	CancelAll CancelFlags = abi.IORING_ASYNC_CANCEL_ALL // every match; the result is their number, maybe 0 (5.19)
-)
+// encode returns the flags and the descriptor that an SQE and a registration have in common.
+func (o *CancelOptions) encode() (flags uint32, fd int32) {
+	fd = -1
+	if o.ByFD {
+		fd = o.FD.n
+		flags |= abi.IORING_ASYNC_CANCEL_FD
+		if o.FD.fixed {
+			flags |= abi.IORING_ASYNC_CANCEL_FD_FIXED
+		}
+	}
+	if o.ByUserData {
+		flags |= abi.IORING_ASYNC_CANCEL_USERDATA
+	}
+	if o.ByOp {
+		flags |= abi.IORING_ASYNC_CANCEL_OP
+	}
+	if o.Any {
+		flags |= abi.IORING_ASYNC_CANCEL_ANY
+	}
+	if o.All {
+		flags |= abi.IORING_ASYNC_CANCEL_ALL
+	}
+	return flags, fd
+}
 
 // Cancel asks to end the operation with the given user data. The result is not
 // negative when it was found and cancelled (0; for a futex or waitid some
@@ -28,76 +64,25 @@ const (
 // EINTR or, where the kernel does not translate it (open), with 512 (ERESTARTSYS). Worker
 // threads are interrupted for other reasons, too: submit an operation again that fails so
 // without a cancellation. (5.5)
-func (e *SQE) Cancel(userData uint64, flags CancelFlags) *SQE {
-	e.there()
-	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1, Addr: userData, OpFlags: uint32(flags)}}
-	return e
+func (e *SQE) Cancel(userData uint64) *SQE {
+	return e.CancelWith(CancelOptions{UserData: userData})
 }
 
-// CancelFD asks to end an operation, with CancelAll all operations, on fd.
-// (5.19; a slot of the fixed file table 6.0)
-func (e *SQE) CancelFD(fd FD, flags CancelFlags) *SQE {
+// CancelWith is [SQE.Cancel] of the operations that o names. With All and Any the result
+// is their number, which may be 0.
+func (e *SQE) CancelWith(o CancelOptions) *SQE {
 	e.there()
-	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: fd.n,
-		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_FD}}
-	if fd.fixed {
-		e.raw.OpFlags |= abi.IORING_ASYNC_CANCEL_FD_FIXED
+	flags, fd := o.encode()
+	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: fd, Addr: o.UserData, OpFlags: flags}}
+	if o.ByOp {
+		e.raw.Len = uint32(o.Op)
 	}
 	return e
 }
 
-// CancelAny asks to end every operation of the ring; the result is their number,
-// with and without CancelAll. (5.19)
-func (e *SQE) CancelAny(flags CancelFlags) *SQE {
-	e.there()
-	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1,
-		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_ANY}}
-	return e
-}
-
-// CancelOp asks to end an operation, with CancelAll all operations, with the
-// given opcode. Older kernels (6.12) do not compare the opcode of futex and
-// waitid operations: they find those with user data 0, under any opcode. (6.6)
-func (e *SQE) CancelOp(op Op, flags CancelFlags) *SQE {
-	e.there()
-	*e = SQE{RawSQE{Opcode: abi.IORING_OP_ASYNC_CANCEL, Fd: -1, Len: uint32(op),
-		OpFlags: uint32(flags) | abi.IORING_ASYNC_CANCEL_OP}}
-	return e
-}
-
-// CancelFDUserData asks to end an operation, with CancelAll all operations, on fd with the
-// given user data. (6.6)
-func (e *SQE) CancelFDUserData(fd FD, userData uint64, flags CancelFlags) *SQE {
-	e.CancelFD(fd, flags)
-	e.raw.Addr = userData
-	e.raw.OpFlags |= abi.IORING_ASYNC_CANCEL_USERDATA
-	return e
-}
-
-// CancelFDOp asks to end an operation, with CancelAll all operations, on fd with the given
-// opcode. See [SQE.CancelOp]. (6.6)
-func (e *SQE) CancelFDOp(fd FD, op Op, flags CancelFlags) *SQE {
-	e.CancelFD(fd, flags)
-	e.raw.Len = uint32(op)
-	e.raw.OpFlags |= abi.IORING_ASYNC_CANCEL_OP
-	return e
-}
-
-// SyncCancelOptions name what [Ring.SyncCancel] cancels.
-type SyncCancelOptions struct {
-	UserData uint64 // of the operation, unless a field below is set
-	ByFD     bool   // operations on FD
-	FD       FD
-	ByOp     bool // operations with the opcode Op (6.6)
-	Op       Op
-	Any      bool // every operation of the ring
-	All      bool // every match instead of the first
-	// Timeout bounds the wait until what was found has ended; 0 means none.
-	Timeout time.Duration
-}
-
 // SyncCancel cancels an operation and waits until it has ended: its completion
-// is then in the CQ, or with DeferTaskrun comes with the next wait. With All or
+// is then in the CQ, or with DeferTaskrun comes with the next wait. Timeout bounds
+// that wait; 0 means no bound. With All or
 // Any it cancels what it can and returns how many there were; it does not wait
 // for those that worker threads are busy with, which may take their time.
 //
@@ -106,9 +91,9 @@ type SyncCancelOptions struct {
 // lives on: call again until its completion has come. ETIME
 // when the timeout ended the wait. An interrupted wait goes on. On rings with
 // SingleIssuer only the issuing thread may call it (EEXIST). (6.0)
-func (r *Ring) SyncCancel(o SyncCancelOptions) (int, error) {
-	arg := o.arg()
-	deadline := time.Now().Add(o.Timeout)
+func (r *Ring) SyncCancel(o CancelOptions, timeout time.Duration) (int, error) {
+	arg := o.arg(timeout)
+	deadline := time.Now().Add(timeout)
 	interrupted := false
 	for {
 		n, errno := r.registerOnce(OpRegisterSyncCancel, sys.Pointer(arg), 1)
@@ -121,33 +106,21 @@ func (r *Ring) SyncCancel(o SyncCancelOptions) (int, error) {
 			return 0, sys.Error("io_uring_register "+OpRegisterSyncCancel.String(), errno)
 		}
 		interrupted = true
-		if o.Timeout != 0 {
+		if timeout != 0 {
 			arg.Timeout = timespec(max(time.Until(deadline), 1))
 		}
 	}
 }
 
-// arg encodes the options.
-func (o *SyncCancelOptions) arg() *abi.SyncCancelReg {
-	arg := &abi.SyncCancelReg{Addr: o.UserData, Fd: o.FD.n, Timeout: abi.Timespec{Sec: -1, Nsec: -1}}
-	if o.Timeout != 0 {
-		arg.Timeout = timespec(max(o.Timeout, 1))
-	}
-	if o.ByFD {
-		arg.Flags |= abi.IORING_ASYNC_CANCEL_FD
-		if o.FD.fixed {
-			arg.Flags |= abi.IORING_ASYNC_CANCEL_FD_FIXED
-		}
+// arg encodes the options of a registration.
+func (o *CancelOptions) arg(timeout time.Duration) *abi.SyncCancelReg {
+	flags, fd := o.encode()
+	arg := &abi.SyncCancelReg{Addr: o.UserData, Fd: fd, Flags: flags, Timeout: abi.Timespec{Sec: -1, Nsec: -1}}
+	if timeout != 0 {
+		arg.Timeout = timespec(max(timeout, 1))
 	}
 	if o.ByOp {
-		arg.Flags |= abi.IORING_ASYNC_CANCEL_OP
 		arg.Opcode = uint8(o.Op)
-	}
-	if o.Any {
-		arg.Flags |= abi.IORING_ASYNC_CANCEL_ANY
-	}
-	if o.All {
-		arg.Flags |= abi.IORING_ASYNC_CANCEL_ALL
 	}
 	return arg
 }

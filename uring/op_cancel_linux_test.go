@@ -54,7 +54,7 @@ func cancelOpen(t *testing.T, r *uring.Ring, name string, after time.Duration) (
 		}
 	}
 	await(2)
-	push(t, r).Cancel(1, 0).SetUserData(3)
+	push(t, r).Cancel(1).SetUserData(3)
 	await(3)
 	if done[1].UserData != 1 {
 		defer awaitReader(t, r, name, done[3])()

@@ -15,39 +15,47 @@ import (
 func init() {
 	ledgerOp(uring.OpAsyncCancel, row{
 		since:   "5.5",
-		uses:    []string{"SQE.Cancel", "SQE.CancelFD", "SQE.CancelAny", "SQE.CancelOp", "SQE.CancelFDUserData", "SQE.CancelFDOp"},
+		uses:    []string{"SQE.Cancel", "SQE.CancelWith", "CancelOptions"},
 		goldens: cancelGoldens,
 		kernel:  kernelCancel,
 	})
 }
 
 var cancelGoldens = []golden{
-	{"user data", func(e *uring.SQE) { e.Cancel(0x1122334455667788, 0) },
+	{"user data", func(e *uring.SQE) { e.Cancel(0x1122334455667788) },
 		abi.SQE{Opcode: 14, Fd: -1, Addr: 0x1122334455667788}},
-	{"user data all", func(e *uring.SQE) { e.Cancel(5, uring.CancelAll) },
+	{"user data all", func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{UserData: 5, All: true}) },
 		abi.SQE{Opcode: 14, Fd: -1, Addr: 5, OpFlags: 1 << 0}},
-	{"fd", func(e *uring.SQE) { e.CancelFD(uring.Fd(7), 0) },
+	{"fd", func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(7)}) },
 		abi.SQE{Opcode: 14, Fd: 7, OpFlags: 1 << 1}},
-	{"fd all", func(e *uring.SQE) { e.CancelFD(uring.Fd(7), uring.CancelAll) },
+	{"fd all", func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(7), All: true}) },
 		abi.SQE{Opcode: 14, Fd: 7, OpFlags: 1<<1 | 1<<0}},
 	// Not with IOSQE_FIXED_FILE: the entry itself has no file.
-	{"fd fixed", func(e *uring.SQE) { e.CancelFD(uring.FixedFd(7), 0) },
+	{"fd fixed", func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.FixedFd(7)}) },
 		abi.SQE{Opcode: 14, Fd: 7, OpFlags: 1<<1 | 1<<3}},
-	{"any", func(e *uring.SQE) { e.CancelAny(0) },
+	{"any", func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{Any: true}) },
 		abi.SQE{Opcode: 14, Fd: -1, OpFlags: 1 << 2}},
-	{"any all", func(e *uring.SQE) { e.CancelAny(uring.CancelAll) },
+	{"any all", func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{Any: true, All: true}) },
 		abi.SQE{Opcode: 14, Fd: -1, OpFlags: 1<<2 | 1<<0}},
-	{"op", func(e *uring.SQE) { e.CancelOp(uring.OpRecv, 0) },
+	{"op", func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{ByOp: true, Op: uring.OpRecv}) },
 		abi.SQE{Opcode: 14, Fd: -1, Len: 27, OpFlags: 1 << 5}},
-	{"op all", func(e *uring.SQE) { e.CancelOp(uring.OpPollAdd, uring.CancelAll) },
+	{"op all", func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{ByOp: true, Op: uring.OpPollAdd, All: true}) },
 		abi.SQE{Opcode: 14, Fd: -1, Len: 6, OpFlags: 1<<5 | 1<<0}},
-	{"fd and user data", func(e *uring.SQE) { e.CancelFDUserData(uring.Fd(7), 0x1122334455667788, 0) },
+	{"fd and user data", func(e *uring.SQE) {
+		e.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(7), ByUserData: true, UserData: 0x1122334455667788})
+	},
 		abi.SQE{Opcode: 14, Fd: 7, Addr: 0x1122334455667788, OpFlags: 1<<1 | 1<<4}},
-	{"fd fixed and user data all", func(e *uring.SQE) { e.CancelFDUserData(uring.FixedFd(7), 5, uring.CancelAll) },
+	{"fd fixed and user data all", func(e *uring.SQE) {
+		e.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.FixedFd(7), ByUserData: true, UserData: 5, All: true})
+	},
 		abi.SQE{Opcode: 14, Fd: 7, Addr: 5, OpFlags: 1<<0 | 1<<1 | 1<<3 | 1<<4}},
-	{"fd and op", func(e *uring.SQE) { e.CancelFDOp(uring.Fd(7), uring.OpRecv, 0) },
+	{"fd and op", func(e *uring.SQE) {
+		e.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(7), ByOp: true, Op: uring.OpRecv})
+	},
 		abi.SQE{Opcode: 14, Fd: 7, Len: 27, OpFlags: 1<<1 | 1<<5}},
-	{"fd fixed and op all", func(e *uring.SQE) { e.CancelFDOp(uring.FixedFd(7), uring.OpPollAdd, uring.CancelAll) },
+	{"fd fixed and op all", func(e *uring.SQE) {
+		e.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.FixedFd(7), ByOp: true, Op: uring.OpPollAdd, All: true})
+	},
 		abi.SQE{Opcode: 14, Fd: 7, Len: 6, OpFlags: 1<<0 | 1<<1 | 1<<3 | 1<<5}},
 }
 
@@ -102,18 +110,18 @@ func cancelUserData(t *testing.T, r *uring.Ring) {
 	keep(t, buf)
 	push(t, r).Read(fdOf(rd), buf, 0).SetUserData(1)
 	pollForever(t, r, fdOf(rd), 2, 3, 3)
-	push(t, r).Cancel(1, 0).SetUserData(100)
+	push(t, r).Cancel(1).SetUserData(100)
 	wantCancelled(t, r, 0, 1)
-	push(t, r).Cancel(1, 0).SetUserData(100)
+	push(t, r).Cancel(1).SetUserData(100)
 	wantCancelled(t, r, -int(syscall.ENOENT))
-	push(t, r).Cancel(1, uring.CancelAll).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{UserData: 1, All: true}).SetUserData(100)
 	wantCancelled(t, r, 0) // a count, not an error
-	push(t, r).Cancel(3, uring.CancelAll).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{UserData: 3, All: true}).SetUserData(100)
 	wantCancelled(t, r, 2, 3, 3)
 	push(t, r).Timeout(anHour, 0, 0).SetUserData(4)
-	push(t, r).Cancel(4, 0).SetUserData(100)
+	push(t, r).Cancel(4).SetUserData(100)
 	wantCancelled(t, r, 0, 4)
-	push(t, r).Cancel(2, 0).SetUserData(100)
+	push(t, r).Cancel(2).SetUserData(100)
 	wantCancelled(t, r, 0, 2)
 }
 
@@ -124,28 +132,28 @@ func cancelFD(t *testing.T, r *uring.Ring) {
 	pollForever(t, r, fdOf(a), 1, 2)
 	pollForever(t, r, fdOf(b), 3)
 	pollForever(t, r, uring.FixedFd(1), 4)
-	push(t, r).CancelFD(fdOf(a), uring.CancelAll).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{ByFD: true, FD: fdOf(a), All: true}).SetUserData(100)
 	wantCancelled(t, r, 2, 1, 2)
-	push(t, r).CancelFD(fdOf(a), 0).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{ByFD: true, FD: fdOf(a)}).SetUserData(100)
 	wantCancelled(t, r, -int(syscall.ENOENT))
 	// Both ways to name a file find what was submitted under the other.
-	push(t, r).CancelFD(uring.FixedFd(1), uring.CancelAll).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{ByFD: true, FD: uring.FixedFd(1), All: true}).SetUserData(100)
 	wantCancelled(t, r, 2, 3, 4)
 	pollForever(t, r, uring.FixedFd(0), 5)
-	push(t, r).CancelFD(fdOf(a), 0).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{ByFD: true, FD: fdOf(a)}).SetUserData(100)
 	wantCancelled(t, r, 0, 5)
-	push(t, r).CancelFD(uring.FixedFd(7), 0).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{ByFD: true, FD: uring.FixedFd(7)}).SetUserData(100)
 	wantCancelled(t, r, -int(syscall.EBADF))
 }
 
 func cancelAny(t *testing.T, r *uring.Ring) {
 	rd, _ := osPipe(t)
-	for _, flags := range []uring.CancelFlags{0, uring.CancelAll} {
+	for _, all := range []bool{false, true} {
 		push(t, r).Timeout(anHour, 0, 0).SetUserData(1)
 		pollForever(t, r, fdOf(rd), 2, 3)
-		push(t, r).CancelAny(flags).SetUserData(100)
-		wantCancelled(t, r, 3, 1, 2, 3) // as documented, with either flag
-		push(t, r).CancelAny(flags).SetUserData(100)
+		push(t, r).CancelWith(uring.CancelOptions{Any: true, All: all}).SetUserData(100)
+		wantCancelled(t, r, 3, 1, 2, 3) // as documented, with and without All
+		push(t, r).CancelWith(uring.CancelOptions{Any: true, All: all}).SetUserData(100)
 		wantCancelled(t, r, 0)
 	}
 }
@@ -156,11 +164,11 @@ func cancelOp(t *testing.T, r *uring.Ring) {
 	keep(t, buf)
 	push(t, r).Read(fdOf(rd), buf, 0).SetUserData(1)
 	pollForever(t, r, fdOf(rd), 2, 3)
-	push(t, r).CancelOp(uring.OpPollAdd, uring.CancelAll).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{ByOp: true, Op: uring.OpPollAdd, All: true}).SetUserData(100)
 	wantCancelled(t, r, 2, 2, 3)
-	push(t, r).CancelOp(uring.OpPollAdd, 0).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{ByOp: true, Op: uring.OpPollAdd}).SetUserData(100)
 	wantCancelled(t, r, -int(syscall.ENOENT))
-	push(t, r).CancelOp(uring.OpRead, 0).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{ByOp: true, Op: uring.OpRead}).SetUserData(100)
 	wantCancelled(t, r, 0, 1)
 }
 
@@ -175,21 +183,21 @@ func cancelBoth(t *testing.T, r *uring.Ring) {
 	keep(t, buf)
 	push(t, r).Read(fdOf(a), buf, 0).SetUserData(4)
 	wantQuiet(t, r)
-	push(t, r).CancelFDUserData(fdOf(a), 3, 0).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{ByFD: true, FD: fdOf(a), ByUserData: true, UserData: 3}).SetUserData(100)
 	wantCancelled(t, r, -int(syscall.ENOENT))
-	push(t, r).CancelFDUserData(uring.FixedFd(0), 2, uring.CancelAll).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{ByFD: true, FD: uring.FixedFd(0), ByUserData: true, UserData: 2, All: true}).SetUserData(100)
 	wantCancelled(t, r, 2, 2, 2)
-	push(t, r).CancelFDOp(fdOf(b), uring.OpRead, 0).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{ByFD: true, FD: fdOf(b), ByOp: true, Op: uring.OpRead}).SetUserData(100)
 	wantCancelled(t, r, -int(syscall.ENOENT))
-	push(t, r).CancelFDOp(fdOf(a), uring.OpRead, 0).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{ByFD: true, FD: fdOf(a), ByOp: true, Op: uring.OpRead}).SetUserData(100)
 	wantCancelled(t, r, 0, 4)
-	push(t, r).CancelFDOp(uring.FixedFd(0), uring.OpPollAdd, uring.CancelAll).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{ByFD: true, FD: uring.FixedFd(0), ByOp: true, Op: uring.OpPollAdd, All: true}).SetUserData(100)
 	wantCancelled(t, r, 1, 1)
-	push(t, r).CancelFDUserData(fdOf(b), 3, 0).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{ByFD: true, FD: fdOf(b), ByUserData: true, UserData: 3}).SetUserData(100)
 	wantCancelled(t, r, 0, 3)
-	push(t, r).CancelFDUserData(uring.Fd(unusedFD), 2, 0).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(unusedFD), ByUserData: true, UserData: 2}).SetUserData(100)
 	wantCancelled(t, r, -int(syscall.EBADF))
-	push(t, r).CancelAny(0).SetUserData(100)
+	push(t, r).CancelWith(uring.CancelOptions{Any: true}).SetUserData(100)
 	wantCancelled(t, r, 1, 2)
 }
 
@@ -199,9 +207,9 @@ func cancelOpFutex(t *testing.T, r *uring.Ring) {
 	for _, id := range []uint64{0, 1} {
 		push(t, r).FutexWait(word, 0, futexAny, futexPrivate).SetUserData(id)
 		wantQuiet(t, r)
-		push(t, r).CancelOp(uring.OpPollAdd, uring.CancelAll).SetUserData(100)
+		push(t, r).CancelWith(uring.CancelOptions{ByOp: true, Op: uring.OpPollAdd, All: true}).SetUserData(100)
 		wantCancelled(t, r, 0)
-		push(t, r).CancelOp(uring.OpFutexWait, uring.CancelAll).SetUserData(100)
+		push(t, r).CancelWith(uring.CancelOptions{ByOp: true, Op: uring.OpFutexWait, All: true}).SetUserData(100)
 		wantCancelled(t, r, 1, id)
 	}
 }
@@ -219,6 +227,6 @@ func cancelAfterClose(t *testing.T, r *uring.Ring) {
 	rd, _ = osPipe(t)
 	pollForever(t, r, fdOf(rd), 2)
 	rd.Close()
-	push(t, r).Cancel(2, 0).SetUserData(100)
+	push(t, r).Cancel(2).SetUserData(100)
 	wantCancelled(t, r, 0, 2)
 }

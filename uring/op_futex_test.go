@@ -131,7 +131,7 @@ func kernelFutexWait(t *testing.T, r *uring.Ring) {
 
 	wait(6, futexAny)
 	wantQuiet(t, r)
-	push(t, r).Cancel(1, 0).SetUserData(2)
+	push(t, r).Cancel(1).SetUserData(2)
 	m := byUserData(t, r, 2)
 	wantErrno(t, m[1], syscall.ECANCELED)
 	if c := m[2]; c.Res != 0 && c.Res != 1 {
@@ -244,7 +244,7 @@ func kernelWaitID(t *testing.T, r *uring.Ring) {
 
 	push(t, r).WaitID(byPID, pid, info, exited|noReap).SetUserData(1)
 	wantQuiet(t, r)
-	push(t, r).Cancel(1, 0).SetUserData(2)
+	push(t, r).Cancel(1).SetUserData(2)
 	m := byUserData(t, r, 2)
 	wantErrno(t, m[1], syscall.ECANCELED)
 

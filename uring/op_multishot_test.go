@@ -166,7 +166,7 @@ func collect(t testing.TB, r *uring.Ring, b *uring.BufRing, want []byte, arm fun
 func cancelAll(t testing.TB, r *uring.Ring, userData uint64) {
 	t.Helper()
 	const mark = 1<<64 - 2
-	push(t, r).Cancel(userData, uring.CancelAll).SetUserData(mark)
+	push(t, r).CancelWith(uring.CancelOptions{UserData: userData, All: true}).SetUserData(mark)
 	running, answered := 1, false
 	for running > 0 || !answered {
 		c := ringtest.Await(t, r, 1)[0]

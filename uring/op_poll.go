@@ -43,29 +43,14 @@ func (e *SQE) PollRemove(userData uint64) *SQE {
 	return e
 }
 
-// PollUpdateEvents changes the events of the poll with the given user data. Only
-// the lower 16 bits count, and the poll stays one-shot or multishot as it was
-// armed. Results as for [SQE.PollRemove]. (5.13)
-func (e *SQE) PollUpdateEvents(userData uint64, events PollEvents) *SQE {
-	e.PollRemove(userData)
-	e.raw.Len, e.raw.OpFlags = abi.IORING_POLL_UPDATE_EVENTS, pollMask(events)
-	return e
-}
-
-// PollUpdateUserData gives the poll with the given user data another. Results as
+// PollUpdate gives the poll with the given user data other events and another user data,
+// both or neither; the old value leaves the user data as it is. Only the lower 16 bits of
+// the events count, and the poll stays one-shot or multishot as it was armed. Results as
 // for [SQE.PollRemove]. (5.13)
-func (e *SQE) PollUpdateUserData(userData, newUserData uint64) *SQE {
-	e.PollRemove(userData)
-	e.raw.Len, e.raw.Off = abi.IORING_POLL_UPDATE_USER_DATA, newUserData
-	return e
-}
-
-// PollUpdate is [SQE.PollUpdateEvents] and [SQE.PollUpdateUserData] in one: the poll
-// changes both or neither. (5.13)
 func (e *SQE) PollUpdate(userData uint64, events PollEvents, newUserData uint64) *SQE {
-	e.PollUpdateEvents(userData, events)
-	e.raw.Len |= abi.IORING_POLL_UPDATE_USER_DATA
-	e.raw.Off = newUserData
+	e.PollRemove(userData)
+	e.raw.Len = abi.IORING_POLL_UPDATE_EVENTS | abi.IORING_POLL_UPDATE_USER_DATA
+	e.raw.OpFlags, e.raw.Off = pollMask(events), newUserData
 	return e
 }
 

@@ -28,7 +28,7 @@ func init() {
 	})
 	ledgerOp(uring.OpPollRemove, row{
 		since:   "5.1",
-		uses:    []string{"SQE.PollRemove", "SQE.PollUpdateEvents", "SQE.PollUpdateUserData", "SQE.PollUpdate"},
+		uses:    []string{"SQE.PollRemove", "SQE.PollUpdate"},
 		goldens: pollRemoveGoldens,
 		kernel:  kernelPollRemove,
 	})
@@ -50,14 +50,12 @@ var pollAddGoldens = []golden{
 var pollRemoveGoldens = []golden{
 	{"remove", func(e *uring.SQE) { e.PollRemove(0x1122334455667788) },
 		abi.SQE{Opcode: 7, Fd: -1, Addr: 0x1122334455667788}},
-	{"events", func(e *uring.SQE) { e.PollUpdateEvents(1<<63, pollOut) },
-		abi.SQE{Opcode: 7, Fd: -1, Addr: 1 << 63, Len: 1 << 1, OpFlags: 4}},
-	{"several events", func(e *uring.SQE) { e.PollUpdateEvents(5, pollIn|pollPri) },
-		abi.SQE{Opcode: 7, Fd: -1, Addr: 5, Len: 1 << 1, OpFlags: 3}},
+	{"events", func(e *uring.SQE) { e.PollUpdate(1<<63, pollOut, 1<<63) },
+		abi.SQE{Opcode: 7, Fd: -1, Addr: 1 << 63, Off: 1 << 63, Len: 1<<1 | 1<<2, OpFlags: 4}},
+	{"several events", func(e *uring.SQE) { e.PollUpdate(5, pollIn|pollPri, 5) },
+		abi.SQE{Opcode: 7, Fd: -1, Addr: 5, Off: 5, Len: 1<<1 | 1<<2, OpFlags: 3}},
 	{"both", func(e *uring.SQE) { e.PollUpdate(5, 0x12344001, 0x1122334455667788).SetUserData(6) },
 		abi.SQE{Opcode: 7, Fd: -1, Addr: 5, Off: 0x1122334455667788, Len: 1<<1 | 1<<2, OpFlags: 0x12344001, UserData: 6}},
-	{"user data", func(e *uring.SQE) { e.PollUpdateUserData(5, 0x1122334455667788).SetUserData(6) },
-		abi.SQE{Opcode: 7, Fd: -1, Addr: 5, Off: 0x1122334455667788, Len: 1 << 2, UserData: 6}},
 }
 
 func kernelPollAdd(t *testing.T) {
@@ -172,8 +170,8 @@ func kernelPollRemove(t *testing.T) {
 		wantErrno(t, m[7], syscall.ECANCELED)
 		for name, build := range map[string]func(e *uring.SQE){
 			"remove":    func(e *uring.SQE) { e.PollRemove(7) },
-			"events":    func(e *uring.SQE) { e.PollUpdateEvents(7, pollIn) },
-			"user data": func(e *uring.SQE) { e.PollUpdateUserData(7, 8) },
+			"events":    func(e *uring.SQE) { e.PollUpdate(7, pollIn, 7) },
+			"user data": func(e *uring.SQE) { e.PollUpdate(7, pollPri, 8) },
 			"both":      func(e *uring.SQE) { e.PollUpdate(7, pollIn, 8) },
 		} {
 			if c := ringtest.Do(t, r, build); c.Errno() != syscall.ENOENT {
@@ -192,9 +190,9 @@ func pollUpdate(t *testing.T, r *uring.Ring, fd uring.FD) {
 		} else {
 			push(t, r).PollAdd(fd, pollPri).SetUserData(1)
 		}
-		push(t, r).PollUpdateUserData(1, 2).SetUserData(3)
+		push(t, r).PollUpdate(1, pollPri, 2).SetUserData(3)
 		wantRes(t, await(t, r, 3), 0)
-		push(t, r).PollUpdateEvents(2, pollOut).SetUserData(4)
+		push(t, r).PollUpdate(2, pollOut, 2).SetUserData(4)
 		m := byUserData(t, r, 2)
 		wantRes(t, m[4], 0)
 		wantRes(t, m[2], pollOut)

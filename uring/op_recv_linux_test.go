@@ -164,8 +164,8 @@ func recvMultishotCancel(t *testing.T, r *uring.Ring) {
 	a, b := tcpPair(t)
 	group := bufRing(t, r, 3, 4, 16)
 	for _, cancel := range []func(e *uring.SQE){
-		func(e *uring.SQE) { e.Cancel(1, 0) },
-		func(e *uring.SQE) { e.CancelFD(on(b), 0) },
+		func(e *uring.SQE) { e.Cancel(1) },
+		func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{ByFD: true, FD: on(b)}) },
 	} {
 		push(t, r).RecvMultishot(on(b), 0, 3).SetUserData(1)
 		sockWrite(t, a, "data")

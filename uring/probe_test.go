@@ -75,7 +75,7 @@ func kernelRegisterQuery(t *testing.T) {
 	if want := uring.SetupFlags(1<<19 - 1); info.Setup&want != want {
 		t.Errorf("setup flags %#x", info.Setup)
 	}
-	if want := uring.EnterFlags(0xff); info.Enter&want != want {
+	if want := uint32(0xff); info.Enter&want != want {
 		t.Errorf("enter flags %#x", info.Enter)
 	}
 	if want := uring.SQEFlags(0x7f); info.SQEFlags&want != want {

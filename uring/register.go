@@ -146,7 +146,7 @@ type KernelInfo struct {
 	RegisterOps int // number of register operations known
 	Features    Features
 	Setup       SetupFlags
-	Enter       EnterFlags
+	Enter       uint32 // flags of io_uring_enter(2)
 	SQEFlags    SQEFlags
 	// Queries is how many kinds of queries the kernel answers.
 	Queries int
@@ -168,7 +168,7 @@ func Query() (KernelInfo, error) {
 	return KernelInfo{
 		Ops: int(info.NrRequestOpcodes), RegisterOps: int(info.NrRegisterOpcodes),
 		Features: Features(info.FeatureFlags), Setup: SetupFlags(info.RingSetupFlags),
-		Enter: EnterFlags(info.EnterFlags), SQEFlags: SQEFlags(info.SqeFlags),
+		Enter: uint32(info.EnterFlags), SQEFlags: SQEFlags(info.SqeFlags),
 		Queries: int(info.NrQueryOpcodes),
 	}, nil
 }

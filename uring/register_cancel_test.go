@@ -15,7 +15,7 @@ import (
 )
 
 func init() {
-	ledgerRegister(uring.OpRegisterSyncCancel, row{since: "6.0", uses: []string{"Ring.SyncCancel", "SyncCancelOptions"}, kernel: kernelRegisterSyncCancel})
+	ledgerRegister(uring.OpRegisterSyncCancel, row{since: "6.0", uses: []string{"Ring.SyncCancel", "CancelOptions"}, kernel: kernelRegisterSyncCancel})
 }
 
 func kernelRegisterSyncCancel(t *testing.T) {
@@ -54,9 +54,9 @@ func syncCancel(t *testing.T, r *uring.Ring) {
 	a, _ := ctlPipe(t)
 	b, _ := ctlPipe(t)
 	ctlOK(t, "register", r.RegisterFiles([]int{a, b}))
-	cancel := func(what string, o uring.SyncCancelOptions, want int, ended ...uint64) {
+	cancel := func(what string, o uring.CancelOptions, timeout time.Duration, want int, ended ...uint64) {
 		t.Helper()
-		n, err := r.SyncCancel(o)
+		n, err := r.SyncCancel(o, timeout)
 		ctlOK(t, what, err)
 		if n != want {
 			t.Errorf("%s: %d, want %d", what, n, want)
@@ -65,30 +65,30 @@ func syncCancel(t *testing.T, r *uring.Ring) {
 	}
 	pending(t, r, uring.Fd(a), 1, 2, 3)
 	pending(t, r, uring.Fd(b), 1, 4, 5)
-	cancel("user data", uring.SyncCancelOptions{UserData: 2}, 0, 2)
-	_, err := r.SyncCancel(uring.SyncCancelOptions{UserData: 2})
+	cancel("user data", uring.CancelOptions{UserData: 2}, 0, 0, 2)
+	_, err := r.SyncCancel(uring.CancelOptions{UserData: 2}, 0)
 	ctlErrno(t, "nothing to cancel", err, syscall.ENOENT)
-	cancel("user data, within a time", uring.SyncCancelOptions{UserData: 3, Timeout: time.Minute}, 0, 3)
-	cancel("all of a user data", uring.SyncCancelOptions{UserData: 1, All: true}, 2, 1, 1)
-	cancel("all of a descriptor", uring.SyncCancelOptions{ByFD: true, FD: uring.Fd(b), All: true}, 2, 4, 5)
+	cancel("user data, within a time", uring.CancelOptions{UserData: 3}, time.Minute, 0, 3)
+	cancel("all of a user data", uring.CancelOptions{UserData: 1, All: true}, 0, 2, 1, 1)
+	cancel("all of a descriptor", uring.CancelOptions{ByFD: true, FD: uring.Fd(b), All: true}, 0, 2, 4, 5)
 
 	pending(t, r, uring.FixedFd(0), 6)
 	pending(t, r, uring.FixedFd(1), 7)
-	cancel("a slot", uring.SyncCancelOptions{ByFD: true, FD: uring.FixedFd(1)}, 0, 7)
+	cancel("a slot", uring.CancelOptions{ByFD: true, FD: uring.FixedFd(1)}, 0, 0, 7)
 	pending(t, r, uring.Fd(a), 8, 9)
-	cancel("everything", uring.SyncCancelOptions{Any: true}, 3, 6, 8, 9)
-	if n, err := r.SyncCancel(uring.SyncCancelOptions{Any: true}); n != 0 || err != nil {
+	cancel("everything", uring.CancelOptions{Any: true}, 0, 3, 6, 8, 9)
+	if n, err := r.SyncCancel(uring.CancelOptions{Any: true}, 0); n != 0 || err != nil {
 		t.Errorf("everything of nothing: %d, %v", n, err)
 	}
 	if ctlHasKernel(t, "6.6") {
 		pending(t, r, uring.Fd(a), 10)
-		_, err := r.SyncCancel(uring.SyncCancelOptions{ByOp: true, Op: uring.OpRead})
+		_, err := r.SyncCancel(uring.CancelOptions{ByOp: true, Op: uring.OpRead}, 0)
 		ctlErrno(t, "an opcode that nothing has", err, syscall.ENOENT)
-		cancel("an opcode", uring.SyncCancelOptions{ByOp: true, Op: uring.OpPollAdd}, 0, 10)
+		cancel("an opcode", uring.CancelOptions{ByOp: true, Op: uring.OpPollAdd}, 0, 0, 10)
 	}
 	if r.SetupFlags()&uring.SetupSingleIssuer != 0 {
 		ctlElsewhere(func() {
-			_, err := r.SyncCancel(uring.SyncCancelOptions{Any: true})
+			_, err := r.SyncCancel(uring.CancelOptions{Any: true}, 0)
 			ctlErrno(t, "on another thread", err, syscall.EEXIST)
 		})
 	}
@@ -103,10 +103,10 @@ func syncCancelBusy(t *testing.T) {
 		ctlUnpopulated(t, 64<<20, func(mem []byte) {
 			ctlNext(t, r).Madvise(mem, ctlPopulateWrite).SetUserData(3).SetFlags(uring.SQEAsync)
 			ctlSubmit(t, r, 1)
-			_, err := r.SyncCancel(uring.SyncCancelOptions{UserData: 3, Timeout: time.Microsecond})
+			_, err := r.SyncCancel(uring.CancelOptions{UserData: 3}, time.Microsecond)
 			if late = late || errors.Is(err, syscall.ETIME); errors.Is(err, syscall.ETIME) {
 				stop := ctlHarass(t, ctlThreadID())
-				_, err = r.SyncCancel(uring.SyncCancelOptions{UserData: 3, Timeout: time.Minute})
+				_, err = r.SyncCancel(uring.CancelOptions{UserData: 3}, time.Minute)
 				interrupted = stop() > 1 || interrupted
 			}
 			for errors.Is(err, syscall.ENOENT) && r.Ready() == 0 {
@@ -138,7 +138,7 @@ func syncCancelInterrupted(t *testing.T) {
 		ctlNext(t, r).OpenAt(uring.AtCWD, path, os.O_RDONLY, 0).SetUserData(i).SetFlags(uring.SQEAsync)
 		ctlSubmit(t, r, 1)
 		stop := ctlHarass(t, ctlThreadID())
-		n, err := r.SyncCancel(uring.SyncCancelOptions{UserData: i, Timeout: time.Minute})
+		n, err := r.SyncCancel(uring.CancelOptions{UserData: i}, time.Minute)
 		for errors.Is(err, syscall.ENOENT) && r.Ready() == 0 {
 			err = ctlInWindow(r, i)
 		}
@@ -161,6 +161,6 @@ func syncCancelInterrupted(t *testing.T) {
 // operation has ended meanwhile, nil when this call has ended it.
 func ctlInWindow(r *uring.Ring, userData uint64) error {
 	runtime.Gosched()
-	_, err := r.SyncCancel(uring.SyncCancelOptions{UserData: userData, Timeout: time.Minute})
+	_, err := r.SyncCancel(uring.CancelOptions{UserData: userData}, time.Minute)
 	return err
 }

@@ -32,7 +32,7 @@ func kernelRegisterRestrictions(t *testing.T) {
 	nop := func(f uring.SQEFlags) func(e *uring.SQE) {
 		return func(e *uring.SQE) { e.Nop().SetFlags(f) }
 	}
-	cancel := func(e *uring.SQE) { e.CancelAny(uring.CancelAll) }
+	cancel := func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{Any: true, All: true}) }
 
 	t.Run("opcodes", func(t *testing.T) {
 		r := restricted(t, uring.Restrictions{Ops: []uring.Op{uring.OpNop}})

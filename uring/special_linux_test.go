@@ -208,7 +208,7 @@ func TestManyPolls(t *testing.T) {
 			}
 			wantQuiet(t, r)
 		}
-		push(t, r).CancelAny(uring.CancelAll).SetUserData(1 << 40)
+		push(t, r).CancelWith(uring.CancelOptions{Any: true, All: true}).SetUserData(1 << 40)
 		left := map[uint64]bool{}
 		for _, c := range ringtest.Await(t, r, n+1) {
 			left[c.UserData] = true

@@ -325,7 +325,7 @@ func (b *ringBackend) update(fd int32, e *entry) bool {
 		return false
 	}
 	ud := userData(fd, e.gen)
-	s.PollUpdateEvents(ud, uring.PollEvents(e.interest))
+	s.PollUpdate(ud, uring.PollEvents(e.interest), ud)
 	s.SetFlags(uring.SQESkipSuccess).SetUserData(ud | udControl)
 	return true
 }
@@ -336,7 +336,7 @@ func (b *ringBackend) cancel(ud uint64) bool {
 	if s == nil {
 		return false
 	}
-	s.Cancel(ud, 0).SetFlags(uring.SQESkipSuccess).SetUserData(udIgnored)
+	s.Cancel(ud).SetFlags(uring.SQESkipSuccess).SetUserData(udIgnored)
 	return true
 }
 

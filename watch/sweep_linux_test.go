@@ -264,11 +264,6 @@ func sweptOperations() []faultsweep.Operation {
 			falls[kind] = append(falls[kind], faultsweep.Choice{Errno: c.Errno, Passing: true, Once: true})
 		}
 	}
-	// A bridge reports everything.
-	bridge := map[string][]faultsweep.Choice{
-		"POLL_ADD":   faultsweep.Choices["EPOLL_WAIT"],
-		"epoll_wait": faultsweep.Passes(syscall.EINTR),
-	}
 	return []faultsweep.Operation{
 		{Name: "modes, io_uring", Door: true, Run: sweptModes(ring), Covers: "New Watcher.Add Watcher.Modify Watcher.Remove Watcher.Poll Watcher.Close"},
 		{Name: "modes, epoll", Run: sweptModes(epoll)},
@@ -281,8 +276,6 @@ func sweptOperations() []faultsweep.Operation {
 		{Name: "steps, epoll", Run: sweptSteps(epoll), Opened: true},
 		{Name: "wake, io_uring", Door: true, Run: sweptWake(ring), Opened: true, Most: 4, Covers: "Watcher.Prepare Watcher.Wait Watcher.Dispatch Watcher.Wake"},
 		{Name: "wake, epoll", Run: sweptWake(epoll), Most: 4},
-		{Name: "bridge", Run: sweptBridge, Instead: bridge, Only: []string{"EPOLL_CTL", "EPOLL_WAIT", "POLL_ADD", "epoll_wait"},
-			Covers: "NewEpollBridge EpollBridge.Ctl EpollBridge.Wait EpollBridge.Events"},
 	}
 }
 
@@ -312,7 +305,7 @@ func TestFaultSweepSimulated(t *testing.T) {
 // TestFaultSweepCoversAll compares the sweep with what the package exports.
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, sweptOperations(), faultsweep.Exempt{
-		"tells what is known and asks nothing of the kernel": "FD Watcher.Backend Watcher.Len Loop.Backend Loop.Len Loop.Check Timer.Active " +
+		"tells what is known and asks nothing of the kernel": "FD Watcher.Backend Watcher.Len Loop.Backend Loop.Len Timer.Active " +
 			"Events.String Trigger.String Watcher.Stats Loop.Stats Stats.Plus",
 	})
 }

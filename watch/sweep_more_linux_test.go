@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/internal/testing/faultsweep"
-	"github.com/ringside-io/ringside/uring"
 	"github.com/ringside-io/ringside/watch"
 )
 
@@ -134,63 +133,4 @@ func sweptSteps(o watch.Options) func(*faultsweep.Trial) {
 			break
 		}
 	}
-}
-
-// sweptBridge adds a descriptor to an epoll instance through a ring, and waits for
-// it there. What fails is told, and can be done again.
-func sweptBridge(t *faultsweep.Trial) {
-	p := newSweptPipes(t, 1)
-	defer p.close()
-	ep, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	defer syscall.Close(ep)
-	r, err := uring.Open(uring.Options{Entries: 4})
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	defer r.Close()
-	b, err := watch.NewEpollBridge(r, ep, 4)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	// done submits what was filled and returns its completion.
-	done := func(filled error) (c [1]uring.CQE) {
-		if filled != nil {
-			t.Fatalf("%v", filled)
-		}
-		for r.Reap(c[:]) == 0 {
-			if _, err := r.SubmitAndWait(1); err != nil {
-				t.Fatalf("%v", err)
-			}
-		}
-		return c
-	}
-	// again does something until it succeeds, which is at once without faults.
-	again := func(what string, do func() error) {
-		for t.Judge(what, do()) == false {
-			t.Disarm()
-		}
-	}
-	const data = 1<<40 | 7
-	ctl := func(op int) func() error {
-		return func() error {
-			c := done(b.Ctl(op, p[0][0], uring.NewEpollEvent(syscall.EPOLLIN, data), 1))
-			return c[0].Err()
-		}
-	}
-	t.Arm()
-	defer t.Disarm()
-	again("Ctl", ctl(syscall.EPOLL_CTL_ADD))
-	p.feed(t)
-	again("Wait", func() error {
-		c := done(b.Wait(2))
-		events, err := b.Events(c[0])
-		if err == nil && (len(events) != 1 || events[0].Data() != data) {
-			t.Errorf("events %v", events)
-		}
-		return err
-	})
-	again("Ctl", ctl(syscall.EPOLL_CTL_DEL))
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ringside-io/ringside/cmd/internal/probereport"
 	"github.com/ringside-io/ringside/cmd/internal/syncprobe"
-	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/probe"
 )
 
 const probeLong = `probe reports which parts of io_uring this process can use, and which backend each package of ringside
@@ -31,7 +31,7 @@ Exit codes: 0 io_uring is usable, 1 it is not, 2 bad arguments.`
 // newProbeCmd returns "ringside probe".
 func newProbeCmd() *cobra.Command { return probeCmd(probereport.Collect) }
 
-func probeCmd(collect func() features.Report) *cobra.Command {
+func probeCmd(collect func() probe.Report) *cobra.Command {
 	var asJSON bool
 	var syncDir string
 	cmd := &cobra.Command{
@@ -75,10 +75,10 @@ func measureSyncs(ctx context.Context, dir string) (*syncprobe.Report, error) {
 	return &r, nil
 }
 
-func writeProbe(out io.Writer, r features.Report, syncs *syncprobe.Report, asJSON bool) error {
+func writeProbe(out io.Writer, r probe.Report, syncs *syncprobe.Report, asJSON bool) error {
 	if asJSON && syncs != nil {
 		return writeJSON(out, struct {
-			features.Report
+			probe.Report
 			Sync *syncprobe.Report `json:"sync"`
 		}{r, syncs})
 	}

@@ -12,10 +12,11 @@ import (
 	"testing"
 
 	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/probe"
 )
 
-// probe runs the command line and returns the exit code and what was printed.
-func probe(t *testing.T, args ...string) (code int, stdout, stderr string) {
+// runProbe runs the command line and returns the exit code and what was printed.
+func runProbe(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = run(context.Background(), append([]string{"probe"}, args...), &out, &errs)
@@ -23,12 +24,12 @@ func probe(t *testing.T, args ...string) (code int, stdout, stderr string) {
 }
 
 func TestProbeExitCodes(t *testing.T) {
-	for answer, want := range map[features.Answer]int{
-		features.Yes: exitOK, features.Unsupported: exitFailure, features.Forbidden: exitFailure, features.Inconclusive: exitFailure,
+	for answer, want := range map[probe.Answer]int{
+		probe.Yes: exitOK, probe.Unsupported: exitFailure, probe.Forbidden: exitFailure, probe.Inconclusive: exitFailure,
 	} {
 		for _, args := range [][]string{{}, {"--json"}} {
-			cmd := probeCmd(func() features.Report {
-				return features.Report{OS: "linux", Answer: answer, Usable: answer == features.Yes}
+			cmd := probeCmd(func() probe.Report {
+				return probe.Report{OS: "linux", Answer: answer, Usable: answer == probe.Yes}
 			})
 			cmd.SetArgs(args)
 			cmd.SetOut(io.Discard)
@@ -53,15 +54,15 @@ func TestProbeHere(t *testing.T) {
 	if features.HaveIOURing() != nil {
 		want = exitFailure
 	}
-	code, stdout, stderr := probe(t)
+	code, stdout, stderr := runProbe(t)
 	if code != want || stderr != "" || !strings.HasPrefix(stdout, "io_uring is ") {
 		t.Errorf("exit code %d, want %d; stderr %q, stdout\n%s", code, want, stderr, stdout)
 	}
 	if strings.Contains(stdout, "\x1b") {
 		t.Error("colours in a pipe")
 	}
-	code, stdout, stderr = probe(t, "--json")
-	var r features.Report
+	code, stdout, stderr = runProbe(t, "--json")
+	var r probe.Report
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestProbeHere(t *testing.T) {
 }
 
 // wantBackends checks that each package that chooses says what, and why.
-func wantBackends(t *testing.T, r features.Report) {
+func wantBackends(t *testing.T, r probe.Report) {
 	t.Helper()
 	var names []string
 	for _, p := range r.Packages {
@@ -88,20 +89,20 @@ func wantBackends(t *testing.T, r features.Report) {
 
 func TestProbeSwitchedOff(t *testing.T) {
 	t.Setenv(features.EnvBackend, "plain")
-	code, stdout, _ := probe(t, "--json")
-	var r features.Report
+	code, stdout, _ := runProbe(t, "--json")
+	var r probe.Report
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 		t.Fatal(err)
 	}
 	wantBackends(t, r)
-	if code != exitFailure || r.Usable || r.Policy != features.PolicyEnvironment || r.Remedy == "" {
+	if code != exitFailure || r.Usable || r.Policy != string(features.PolicyEnvironment) || r.Remedy == "" {
 		t.Errorf("exit code %d, report %+v", code, r)
 	}
 }
 
 func TestProbeBadArguments(t *testing.T) {
 	for _, args := range [][]string{{"--nope"}, {"here"}, {"--json=perhaps"}} {
-		code, stdout, stderr := probe(t, args...)
+		code, stdout, stderr := runProbe(t, args...)
 		if code != exitUsage || stdout != "" || stderr == "" {
 			t.Errorf("%v: exit code %d, want %d; stdout %q, stderr %q", args, code, exitUsage, stdout, stderr)
 		}

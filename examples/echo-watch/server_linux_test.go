@@ -44,9 +44,6 @@ func overBackends(t *testing.T, idle time.Duration, test func(t *testing.T, s *s
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
-			if err := s.l.Check(); err != nil {
-				t.Error(err)
-			}
 			s.close()
 		})
 	}

@@ -47,16 +47,16 @@ const (
 	IORING_FEAT_NO_IOWAIT       = 1 << 17
 )
 
-// io_uring_enter(2) flags.
+// Flags of io_uring_enter(2), each with the kernel that brought it.
 const (
-	IORING_ENTER_GETEVENTS       = 1 << 0
-	IORING_ENTER_SQ_WAKEUP       = 1 << 1
-	IORING_ENTER_SQ_WAIT         = 1 << 2
-	IORING_ENTER_EXT_ARG         = 1 << 3
-	IORING_ENTER_REGISTERED_RING = 1 << 4
-	IORING_ENTER_ABS_TIMER       = 1 << 5
-	IORING_ENTER_EXT_ARG_REG     = 1 << 6
-	IORING_ENTER_NO_IOWAIT       = 1 << 7
+	IORING_ENTER_GETEVENTS       = 1 << 0 // 5.1
+	IORING_ENTER_SQ_WAKEUP       = 1 << 1 // 5.1
+	IORING_ENTER_SQ_WAIT         = 1 << 2 // 5.10
+	IORING_ENTER_EXT_ARG         = 1 << 3 // 5.11
+	IORING_ENTER_REGISTERED_RING = 1 << 4 // 5.18
+	IORING_ENTER_ABS_TIMER       = 1 << 5 // 6.12
+	IORING_ENTER_EXT_ARG_REG     = 1 << 6 // 6.13
+	IORING_ENTER_NO_IOWAIT       = 1 << 7 // 6.15
 )
 
 // Flags in the mapped rings: sq_ring.flags and cq_ring.flags.

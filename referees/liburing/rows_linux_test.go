@@ -118,10 +118,6 @@ var rows = []row{
 	{"PollAdd", "io_uring_prep_poll_add(s, a[0], a[1])", func(e *uring.SQE, x *args) { e.PollAdd(x.fd(), uring.PollEvents(x.u32())) }},
 	{"PollMultishot", "io_uring_prep_poll_multishot(s, a[0], a[1])", func(e *uring.SQE, x *args) { e.PollMultishot(x.fd(), uring.PollEvents(x.u32())) }},
 	{"PollRemove", "io_uring_prep_poll_remove(s, a[0])", func(e *uring.SQE, x *args) { e.PollRemove(x.u64()) }},
-	{"PollUpdateEvents", "io_uring_prep_poll_update(s, a[0], 0, a[1], IORING_POLL_UPDATE_EVENTS)", func(e *uring.SQE, x *args) {
-		e.PollUpdateEvents(x.u64(), uring.PollEvents(x.u32()))
-	}},
-	{"PollUpdateUserData", "io_uring_prep_poll_update(s, a[0], a[1], 0, IORING_POLL_UPDATE_USER_DATA)", func(e *uring.SQE, x *args) { e.PollUpdateUserData(x.u64(), x.u64()) }},
 	{"PollUpdate", "io_uring_prep_poll_update(s, a[0], a[2], a[1], IORING_POLL_UPDATE_EVENTS | IORING_POLL_UPDATE_USER_DATA)", func(e *uring.SQE, x *args) {
 		e.PollUpdate(x.u64(), uring.PollEvents(x.u32()), x.u64())
 	}},
@@ -134,17 +130,19 @@ var rows = []row{
 		e.TimeoutUpdate(x.u64(), ptr[uring.Timespec](x), uring.TimeoutFlags(x.u32()))
 	}},
 	{"LinkTimeout", "io_uring_prep_link_timeout(s, P(0), a[1])", func(e *uring.SQE, x *args) { e.LinkTimeout(ptr[uring.Timespec](x), uring.TimeoutFlags(x.u32())) }},
-	{"Cancel", "io_uring_prep_cancel64(s, a[0], a[1])", func(e *uring.SQE, x *args) { e.Cancel(x.u64(), uring.CancelFlags(x.u32())) }},
-	{"CancelFD", "io_uring_prep_cancel_fd(s, a[0], a[1])", func(e *uring.SQE, x *args) { e.CancelFD(uring.Fd(x.num()), uring.CancelFlags(x.u32())) }},
-	{"CancelFD, fixed", "io_uring_prep_cancel_fd(s, a[0], a[1] | IORING_ASYNC_CANCEL_FD_FIXED)", func(e *uring.SQE, x *args) {
-		e.CancelFD(uring.FixedFd(x.num()), uring.CancelFlags(x.u32()))
+	{"Cancel", "io_uring_prep_cancel64(s, a[0], a[1] & 1)", func(e *uring.SQE, x *args) { e.CancelWith(uring.CancelOptions{UserData: x.u64(), All: x.u32()&1 != 0}) }},
+	{"Cancel by FD", "io_uring_prep_cancel_fd(s, a[0], a[1] & 1)", func(e *uring.SQE, x *args) {
+		e.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(x.num()), All: x.u32()&1 != 0})
 	}},
-	{"CancelAny", "io_uring_prep_cancel64(s, 0, a[0] | IORING_ASYNC_CANCEL_ANY)", func(e *uring.SQE, x *args) { e.CancelAny(uring.CancelFlags(x.u32())) }},
-	{"CancelFDUserData", "io_uring_prep_cancel_fd(s, a[0], a[2] | 1 << 4); s->addr = a[1]", func(e *uring.SQE, x *args) {
-		e.CancelFDUserData(uring.Fd(x.num()), x.u64(), uring.CancelFlags(x.u32()))
+	{"Cancel by FD, fixed", "io_uring_prep_cancel_fd(s, a[0], (a[1] & 1) | IORING_ASYNC_CANCEL_FD_FIXED)", func(e *uring.SQE, x *args) {
+		e.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.FixedFd(x.num()), All: x.u32()&1 != 0})
 	}},
-	{"CancelFDOp", "io_uring_prep_cancel_fd(s, a[0], a[2] | 1 << 5); s->len = (unsigned char)a[1]", func(e *uring.SQE, x *args) {
-		e.CancelFDOp(uring.Fd(x.num()), uring.Op(x.u16()), uring.CancelFlags(x.u32()))
+	{"Cancel any", "io_uring_prep_cancel64(s, 0, (a[0] & 1) | IORING_ASYNC_CANCEL_ANY)", func(e *uring.SQE, x *args) { e.CancelWith(uring.CancelOptions{Any: true, All: x.u32()&1 != 0}) }},
+	{"Cancel by FD and user data", "io_uring_prep_cancel_fd(s, a[0], (a[2] & 1) | 1 << 4); s->addr = a[1]", func(e *uring.SQE, x *args) {
+		e.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(x.num()), ByUserData: true, UserData: x.u64(), All: x.u32()&1 != 0})
+	}},
+	{"Cancel by FD and opcode", "io_uring_prep_cancel_fd(s, a[0], (a[2] & 1) | 1 << 5); s->len = (unsigned char)a[1]", func(e *uring.SQE, x *args) {
+		e.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(x.num()), ByOp: true, Op: uring.Op(x.u16()), All: x.u32()&1 != 0})
 	}},
 	{"FilesUpdate", "io_uring_prep_files_update(s, P(0), a[1], a[2])", func(e *uring.SQE, x *args) {
 		fds := make([]int32, 1+x.IntN(9))

@@ -245,7 +245,7 @@ func (l *ringLoop) end(c *Conn) bool {
 	}
 	if !k.ending {
 		k.ending = true
-		l.sqe().CancelFD(uring.Fd(k.fd), uring.CancelAll).SetUserData(k.tag(kindCancelAll))
+		l.sqe().CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(k.fd), All: true}).SetUserData(k.tag(kindCancelAll))
 	}
 	return false
 }
@@ -600,7 +600,7 @@ func (l *ringLoop) input(c *Conn) (release bool) {
 	switch {
 	case k.armed && !k.canceling && (!want || draining || k.tid != l.tid || k.bulk && !k.oneShot):
 		k.canceling = true
-		l.sqe().Cancel(k.tag(kindRecv), 0).SetUserData(k.tag(kindCancel))
+		l.sqe().Cancel(k.tag(kindRecv)).SetUserData(k.tag(kindCancel))
 	case k.kept.queue.n > 0 || k.kept.ended:
 		return want
 	case k.mayHaveMore && !k.armed && !draining:
@@ -707,7 +707,7 @@ func (l *ringLoop) disarm() {
 		return
 	}
 	if e := l.sqe(); e != nil {
-		e.Cancel(tag(kindAccept, noSlot, 0), 0).SetUserData(tag(kindCancel, noSlot, 0))
+		e.Cancel(tag(kindAccept, noSlot, 0)).SetUserData(tag(kindCancel, noSlot, 0))
 		return
 	}
 	l.post(l.disarm)

@@ -392,7 +392,7 @@ func TestOperationsEndUnasked(t *testing.T) {
 	for range 20 {
 		s.onLoops(t, func(l *loop) {
 			for _, target := range []uint64{c.bstate.tag(kindRecv), c.bstate.tag(kindSend), tag(kindAccept, noSlot, 0)} {
-				l.d.(*ringLoop).sqe().Cancel(target, 0).SetUserData(tag(kindCancel, noSlot, 0))
+				l.d.(*ringLoop).sqe().Cancel(target).SetUserData(tag(kindCancel, noSlot, 0))
 			}
 		})
 	}

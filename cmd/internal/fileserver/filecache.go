@@ -37,19 +37,6 @@ type fileState struct {
 	nlink              uint32
 }
 
-const stateMask = ufile.StatxMtime | ufile.StatxCtime | ufile.StatxSize | ufile.StatxNlink | ufile.StatxIno
-
-// stateOf asks for the state of an open file; false where the system does not tell all of it, and for
-// one that was removed or replaced.
-func stateOf(f *ufile.File) (fileState, bool) {
-	st, err := f.Statx(stateMask)
-	if err != nil || st.Mask&stateMask != stateMask || st.Nlink == 0 {
-		return fileState{}, false
-	}
-	dev := uint64(st.DevMajor)<<32 | uint64(st.DevMinor)
-	return fileState{st.Mtime.UnixNano(), st.Ctime.UnixNano(), st.Size, st.Ino, dev, st.Nlink}, true
-}
-
 // get returns a file that is open and unchanged, nil if there is none.
 func (c *fileCache) get(name string) *opened {
 	c.mu.Lock()

@@ -11,11 +11,21 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringside-io/ringside/ufile"
 	"golang.org/x/sys/unix"
 )
 
 // keepsOpen says that an open file can be shared by requests: sendfile takes a position.
 const keepsOpen = true
+
+// stateOf asks for the state of an open file; false for one that was removed or replaced.
+func stateOf(f *ufile.File) (fileState, bool) {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil || st.Nlink == 0 {
+		return fileState{}, false
+	}
+	return fileState{st.Mtim.Nano(), st.Ctim.Nano(), st.Size, st.Ino, uint64(st.Dev), uint32(st.Nlink)}, true
+}
 
 // sendRange sends a part of a file, and moves its begin on. It did nothing if it says that it did not handle it.
 func (c *conn) sendRange(r *fileRange) (sent int64, handled bool, err error) {

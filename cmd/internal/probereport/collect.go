@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/probe"
 	"github.com/ringside-io/ringside/ufile"
 	"github.com/ringside-io/ringside/unet"
 	"github.com/ringside-io/ringside/unet/event"
@@ -17,7 +18,7 @@ import (
 
 // Collect asks the kernel, and each package what it would do. The callback server and the watcher
 // decide when they start, so one of each is started and closed.
-func Collect() features.Report {
+func Collect() probe.Report {
 	packages := []struct {
 		name   string
 		choose func() (backend, reason string)
@@ -27,7 +28,7 @@ func Collect() features.Report {
 		{"unet/event", eventBackend},
 		{"watch", watchBackend},
 	}
-	r := features.Collect()
+	r := probe.Collect()
 	for _, p := range packages {
 		backend, reason := p.choose()
 		r.Packages = append(r.Packages, choice(p.name, backend, reason, features.HaveIOURing()))
@@ -56,8 +57,8 @@ func watchBackend() (backend, reason string) {
 
 // choice describes what a package chose. A reason that is the answer of the probe for io_uring is
 // taken apart, so that the line to change stands on its own.
-func choice(pkg, backend, reason string, answer error) features.Package {
-	p := features.Package{Name: pkg, Backend: backend, Reason: reason}
+func choice(pkg, backend, reason string, answer error) probe.Package {
+	p := probe.Package{Name: pkg, Backend: backend, Reason: reason}
 	if backend == "io_uring" && reason == "" {
 		p.Reason = "the kernel has what it needs and lets this process use it"
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/probe"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -37,93 +38,93 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-func yes(name string, number uint64, since string) features.Entry {
-	return features.Entry{Name: name, Number: number, Since: since, Supported: true, Answer: features.Yes}
+func yes(name string, number uint64, since string) probe.Entry {
+	return probe.Entry{Name: name, Number: number, Since: since, Supported: true, Answer: probe.Yes}
 }
 
-func no(name string, number uint64, since string) features.Entry {
-	return features.Entry{Name: name, Number: number, Since: since, Answer: features.Unsupported,
+func no(name string, number uint64, since string) probe.Entry {
+	return probe.Entry{Name: name, Number: number, Since: since, Answer: probe.Unsupported,
 		Reason: "the kernel says so itself", Remedy: "run Linux " + since + " or later"}
 }
 
 // all returns the entries with one answer.
-func all(a features.Answer, known *bool, entries ...features.Entry) []features.Entry {
+func all(a probe.Answer, known *bool, entries ...probe.Entry) []probe.Entry {
 	for i := range entries {
 		e := &entries[i]
-		e.Supported, e.Answer, e.Known, e.Reason, e.Remedy = a == features.Yes, a, known, "", ""
+		e.Supported, e.Answer, e.Known, e.Reason, e.Remedy = a == probe.Yes, a, known, "", ""
 	}
 	return entries
 }
 
 // usable is a host on which a part is missing.
-func usable() features.Report {
-	return features.Report{
-		OS: "linux", Arch: "amd64", Kernel: "6.1.0-56-amd64", Usable: true, Answer: features.Yes,
-		Seccomp: new(0), SeccompFilters: new(0), Memlock: features.Memlock{Soft: new(int64(65536)), Hard: new(int64(-1))},
+func usable() probe.Report {
+	return probe.Report{
+		OS: "linux", Arch: "amd64", Kernel: "6.1.0-56-amd64", Usable: true, Answer: probe.Yes,
+		Seccomp: new(0), SeccompFilters: new(0), Memlock: probe.Memlock{Soft: new(int64(65536)), Hard: new(int64(-1))},
 		LSMs: []string{"apparmor"}, Context: "unconfined",
-		Features: []features.Entry{yes("SINGLE_MMAP", 1, "5.4"), yes("NODROP", 2, "5.5"), no("RW_ATTR", 1<<16, "6.14")},
-		Ops: []features.Entry{yes("NOP", 0, "5.1"), yes("READV", 1, "5.1"), yes("SYNC_FILE_RANGE", 8, "5.2"), yes("SEND_ZC", 47, "6.0"),
+		Features: []probe.Entry{yes("SINGLE_MMAP", 1, "5.4"), yes("NODROP", 2, "5.5"), no("RW_ATTR", 1<<16, "6.14")},
+		Ops: []probe.Entry{yes("NOP", 0, "5.1"), yes("READV", 1, "5.1"), yes("SYNC_FILE_RANGE", 8, "5.2"), yes("SEND_ZC", 47, "6.0"),
 			no("READ_MULTISHOT", 49, "6.7"), no("WAITID", 50, "6.7"), no("FUTEX_WAIT", 51, "6.7"), no("RECV_ZC", 58, "6.15")},
-		Setup:    []features.Entry{yes("IOPOLL", 1, "5.1")},
-		Register: []features.Entry{yes("REGISTER_BUFFERS", 0, "5.1"), no("REGISTER_QUERY", 35, "6.18")},
-		Enter:    []features.Entry{no("NO_IOWAIT", 128, "6.15")},
-		Behaviours: []features.Entry{yes("multishot accept", 0, "5.19"),
-			{Name: "SQPOLL", Since: "5.11", Answer: features.Forbidden, Reason: "the kernel refuses it", Remedy: "give the process the capability"},
-			{Name: "zero-copy send", Since: "6.0", Answer: features.Inconclusive, Reason: "bind: out of addresses"}},
-		Packages: []features.Package{{Name: "ufile", Backend: "io_uring", Reason: "the kernel has what it needs"}},
-		Notes:    []features.Note{{About: "memlock", Text: "rings may lock 64 KiB per user", Remedy: "ulimit -l unlimited"}},
+		Setup:    []probe.Entry{yes("IOPOLL", 1, "5.1")},
+		Register: []probe.Entry{yes("REGISTER_BUFFERS", 0, "5.1"), no("REGISTER_QUERY", 35, "6.18")},
+		Enter:    []probe.Entry{no("NO_IOWAIT", 128, "6.15")},
+		Behaviours: []probe.Entry{yes("multishot accept", 0, "5.19"),
+			{Name: "SQPOLL", Since: "5.11", Answer: probe.Forbidden, Reason: "the kernel refuses it", Remedy: "give the process the capability"},
+			{Name: "zero-copy send", Since: "6.0", Answer: probe.Inconclusive, Reason: "bind: out of addresses"}},
+		Packages: []probe.Package{{Name: "ufile", Backend: "io_uring", Reason: "the kernel has what it needs"}},
+		Notes:    []probe.Note{{About: "memlock", Text: "rings may lock 64 KiB per user", Remedy: "ulimit -l unlimited"}},
 	}
 }
 
 // forbidden is a host where a policy forbids what the kernel knows.
-func forbidden() features.Report {
+func forbidden() probe.Report {
 	const reason, remedy = "the sysctl kernel.io_uring_disabled is 2, which forbids it to every process", "sysctl -w kernel.io_uring_disabled=0"
-	return features.Report{
-		OS: "linux", Arch: "arm64", Kernel: "6.18.1", Answer: features.Forbidden, Policy: features.PolicySysctl, Reason: reason, Remedy: remedy,
+	return probe.Report{
+		OS: "linux", Arch: "arm64", Kernel: "6.18.1", Answer: probe.Forbidden, Policy: string(features.PolicySysctl), Reason: reason, Remedy: remedy,
 		Disabled: new(2), Group: new(-1), Seccomp: new(2), SeccompFilters: new(3), Container: "docker",
-		Memlock:    features.Memlock{Soft: new(int64(8 << 20)), Hard: new(int64(8 << 20)), Exempt: true},
+		Memlock:    probe.Memlock{Soft: new(int64(8 << 20)), Hard: new(int64(8 << 20)), Exempt: true},
 		LSMs:       []string{},
-		Features:   all(features.Forbidden, new(true), yes("SINGLE_MMAP", 1, "5.4"), yes("NODROP", 2, "5.5")),
-		Ops:        append(all(features.Forbidden, new(true), yes("NOP", 0, "5.1")), all(features.Forbidden, new(false), yes("PIPE", 62, "6.16"))...),
-		Setup:      all(features.Forbidden, nil, yes("IOPOLL", 1, "5.1")),
-		Behaviours: all(features.Forbidden, nil, yes("multishot accept", 0, "5.19")),
-		Packages:   []features.Package{{Name: "ufile", Backend: "plain", Reason: "forbidden: " + reason, Remedy: remedy}},
-		Notes:      []features.Note{},
+		Features:   all(probe.Forbidden, new(true), yes("SINGLE_MMAP", 1, "5.4"), yes("NODROP", 2, "5.5")),
+		Ops:        append(all(probe.Forbidden, new(true), yes("NOP", 0, "5.1")), all(probe.Forbidden, new(false), yes("PIPE", 62, "6.16"))...),
+		Setup:      all(probe.Forbidden, nil, yes("IOPOLL", 1, "5.1")),
+		Behaviours: all(probe.Forbidden, nil, yes("multishot accept", 0, "5.19")),
+		Packages:   []probe.Package{{Name: "ufile", Backend: "plain", Reason: "forbidden: " + reason, Remedy: remedy}},
+		Notes:      []probe.Note{},
 	}
 }
 
 // old is a kernel without io_uring, foreign another system, short a moment
 // without descriptors.
-func old() features.Report {
-	return features.Report{
-		OS: "linux", Arch: "amd64", Kernel: "4.19.0", Answer: features.Unsupported, Reason: "this is 4.19.0", Remedy: "run Linux 5.6 or later",
-		Seccomp: new(0), Memlock: features.Memlock{Soft: new(int64(65536)), Hard: new(int64(65536))},
-		Features: all(features.Unsupported, nil, yes("SINGLE_MMAP", 1, "5.4")),
-		Ops:      all(features.Unsupported, nil, yes("NOP", 0, "5.1")),
-		Packages: []features.Package{{Name: "ufile", Backend: "plain", Reason: "io_uring needs Linux 5.6: this is 4.19.0"}},
+func old() probe.Report {
+	return probe.Report{
+		OS: "linux", Arch: "amd64", Kernel: "4.19.0", Answer: probe.Unsupported, Reason: "this is 4.19.0", Remedy: "run Linux 5.6 or later",
+		Seccomp: new(0), Memlock: probe.Memlock{Soft: new(int64(65536)), Hard: new(int64(65536))},
+		Features: all(probe.Unsupported, nil, yes("SINGLE_MMAP", 1, "5.4")),
+		Ops:      all(probe.Unsupported, nil, yes("NOP", 0, "5.1")),
+		Packages: []probe.Package{{Name: "ufile", Backend: "plain", Reason: "io_uring needs Linux 5.6: this is 4.19.0"}},
 	}
 }
 
-func foreign() features.Report {
-	return features.Report{
-		OS: "darwin", Arch: "arm64", Answer: features.Unsupported, Reason: "this is darwin", Remedy: "run Linux 5.6 or later", Override: "plain",
-		Ops: all(features.Unsupported, nil, yes("NOP", 0, "5.1")),
+func foreign() probe.Report {
+	return probe.Report{
+		OS: "darwin", Arch: "arm64", Answer: probe.Unsupported, Reason: "this is darwin", Remedy: "run Linux 5.6 or later", Override: "plain",
+		Ops: all(probe.Unsupported, nil, yes("NOP", 0, "5.1")),
 	}
 }
 
-func short() features.Report {
-	return features.Report{
-		OS: "linux", Arch: "amd64", Kernel: "6.12.1", Answer: features.Inconclusive,
+func short() probe.Report {
+	return probe.Report{
+		OS: "linux", Arch: "amd64", Kernel: "6.12.1", Answer: probe.Inconclusive,
 		Reason: "cannot tell whether io_uring works: io_uring_setup: too many open files",
-		Ops:    all(features.Inconclusive, nil, yes("NOP", 0, "5.1")),
+		Ops:    all(probe.Inconclusive, nil, yes("NOP", 0, "5.1")),
 	}
 }
 
-var fakes = map[string]func() features.Report{
+var fakes = map[string]func() probe.Report{
 	"usable": usable, "forbidden": forbidden, "old": old, "foreign": foreign, "short": short,
 }
 
-func text(t *testing.T, r features.Report, s Style) string {
+func text(t *testing.T, r probe.Report, s Style) string {
 	t.Helper()
 	var b strings.Builder
 	if err := WriteText(&b, r, s); err != nil {
@@ -163,7 +164,7 @@ func TestJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, name+".json", b.Bytes())
-		var back features.Report
+		var back probe.Report
 		if err := json.Unmarshal(b.Bytes(), &back); err != nil {
 			t.Fatal(err)
 		}
@@ -178,12 +179,12 @@ func TestChoice(t *testing.T) {
 	tests := []struct {
 		backend, reason string
 		answer          error
-		want            features.Package
+		want            probe.Package
 	}{
-		{"io_uring", "", nil, features.Package{Name: "p", Backend: "io_uring", Reason: "the kernel has what it needs and lets this process use it"}},
-		{"plain", no.Error(), no, features.Package{Name: "p", Backend: "plain", Reason: "forbidden: a filter", Remedy: "remove it"}},
-		{"plain", "another reason", no, features.Package{Name: "p", Backend: "plain", Reason: "another reason"}},
-		{"plain", "too old", errors.ErrUnsupported, features.Package{Name: "p", Backend: "plain", Reason: "too old"}},
+		{"io_uring", "", nil, probe.Package{Name: "p", Backend: "io_uring", Reason: "the kernel has what it needs and lets this process use it"}},
+		{"plain", no.Error(), no, probe.Package{Name: "p", Backend: "plain", Reason: "forbidden: a filter", Remedy: "remove it"}},
+		{"plain", "another reason", no, probe.Package{Name: "p", Backend: "plain", Reason: "another reason"}},
+		{"plain", "too old", errors.ErrUnsupported, probe.Package{Name: "p", Backend: "plain", Reason: "too old"}},
 	}
 	for _, test := range tests {
 		if got := choice("p", test.backend, test.reason, test.answer); got != test.want {

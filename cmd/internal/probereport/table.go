@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/probe"
 )
 
 // lineWidth is what the columns of a table share.
@@ -19,13 +19,13 @@ const lineWidth = 100
 const gap = "    "
 
 // mark is how an entry's answer is shown.
-func mark(e features.Entry) (word, color string) {
+func mark(e probe.Entry) (word, color string) {
 	switch e.Answer {
-	case features.Yes:
+	case probe.Yes:
 		return "yes", green
-	case features.Unsupported:
+	case probe.Unsupported:
 		return "no", yellow
-	case features.Forbidden:
+	case probe.Forbidden:
 		switch {
 		case e.Known == nil:
 			return "forbidden", red
@@ -39,7 +39,7 @@ func mark(e features.Entry) (word, color string) {
 
 // table prints entries in columns that are read from top to bottom, or in one line where there is
 // only one thing to say.
-func (p *printer) table(title string, entries []features.Entry) {
+func (p *printer) table(title string, entries []probe.Entry) {
 	if len(entries) == 0 {
 		return
 	}
@@ -66,13 +66,13 @@ func (p *printer) table(title string, entries []features.Entry) {
 	p.title(title, count)
 	p.grid(entries)
 	for _, e := range entries {
-		if e.Reason != "" && e.Answer != features.Unsupported {
+		if e.Reason != "" && e.Answer != probe.Unsupported {
 			p.printf("  %s: %s\n", e.Name, e.Reason)
 		}
 	}
 }
 
-func (p *printer) grid(entries []features.Entry) {
+func (p *printer) grid(entries []probe.Entry) {
 	name, since, word := 0, 0, 0
 	for _, e := range entries {
 		m, _ := mark(e)
@@ -103,7 +103,7 @@ type change struct {
 
 // changes prints, for each line that could be changed, what it would bring: kernels first, in
 // order.
-func (p *printer) changes(r features.Report) {
+func (p *printer) changes(r probe.Report) {
 	var list []*change
 	byRemedy := map[string]*change{}
 	for _, s := range sections(r) {

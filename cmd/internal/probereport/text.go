@@ -10,10 +10,11 @@ import (
 
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/probe"
 )
 
-// WriteJSON writes the report as indented JSON; [features.Report] documents the fields.
-func WriteJSON(w io.Writer, r features.Report) error {
+// WriteJSON writes the report as indented JSON; [probe.Report] documents the fields.
+func WriteJSON(w io.Writer, r probe.Report) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
@@ -21,7 +22,7 @@ func WriteJSON(w io.Writer, r features.Report) error {
 }
 
 // WriteText writes the report for people.
-func WriteText(w io.Writer, r features.Report, style Style) error {
+func WriteText(w io.Writer, r probe.Report, style Style) error {
 	p := &printer{Style: style}
 	p.verdict(r)
 	p.environment(r)
@@ -39,10 +40,10 @@ func WriteText(w io.Writer, r features.Report, style Style) error {
 // section is one table of the report.
 type section struct {
 	title   string
-	entries []features.Entry
+	entries []probe.Entry
 }
 
-func sections(r features.Report) []section {
+func sections(r probe.Report) []section {
 	return []section{
 		{"feature bits", r.Features}, {"opcodes", r.Ops}, {"setup flags", r.Setup},
 		{"register operations", r.Register}, {"enter flags", r.Enter}, {"behaviour, tried", r.Behaviours},
@@ -57,12 +58,12 @@ type printer struct {
 
 func (p *printer) printf(format string, args ...any) { fmt.Fprintf(&p.text, format, args...) }
 
-func (p *printer) verdict(r features.Report) {
-	words, color := map[features.Answer]string{
-		features.Yes:          "usable",
-		features.Unsupported:  "not supported",
-		features.Forbidden:    "forbidden",
-		features.Inconclusive: "not usable now",
+func (p *printer) verdict(r probe.Report) {
+	words, color := map[probe.Answer]string{
+		probe.Yes:          "usable",
+		probe.Unsupported:  "not supported",
+		probe.Forbidden:    "forbidden",
+		probe.Inconclusive: "not usable now",
 	}[r.Answer], red
 	if r.Usable {
 		color = green
@@ -77,7 +78,7 @@ func (p *printer) verdict(r features.Report) {
 }
 
 // environment prints what surrounds the process.
-func (p *printer) environment(r features.Report) {
+func (p *printer) environment(r probe.Report) {
 	kernel := r.OS + "/" + r.Arch
 	if r.Kernel != "" {
 		kernel = "Linux " + r.Kernel + " (" + kernel + ")"
@@ -98,7 +99,7 @@ func (p *printer) environment(r features.Report) {
 	p.pairs(rows)
 }
 
-func (p *printer) packages(r features.Report) {
+func (p *printer) packages(r probe.Report) {
 	if len(r.Packages) == 0 {
 		return
 	}
@@ -115,7 +116,7 @@ func (p *printer) packages(r features.Report) {
 	}
 }
 
-func (p *printer) notes(r features.Report) {
+func (p *printer) notes(r probe.Report) {
 	if len(r.Notes) == 0 {
 		return
 	}
@@ -195,7 +196,7 @@ func seccomp(mode, filters *int) string {
 	return fmt.Sprint(*mode)
 }
 
-func memlock(m features.Memlock) string {
+func memlock(m probe.Memlock) string {
 	s := fmt.Sprintf("%s soft, %s hard", limit(m.Soft), limit(m.Hard))
 	if m.Exempt {
 		s += ", not binding with CAP_IPC_LOCK"

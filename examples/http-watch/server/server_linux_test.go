@@ -46,9 +46,6 @@ func overBackends(t *testing.T, idle time.Duration, test func(t *testing.T, s *S
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
-			if err := s.l.Check(); err != nil {
-				t.Error(err)
-			}
 			s.Close()
 		})
 	}

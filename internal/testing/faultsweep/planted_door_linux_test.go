@@ -84,7 +84,7 @@ func (e *echo) serve() error {
 	defer func() {
 		for (e.receiving || e.sending) && !e.bug.leaves {
 			if entry := e.r.SQE(); entry != nil {
-				entry.Cancel(udReceive, 0).SetUserData(udCancel)
+				entry.Cancel(udReceive).SetUserData(udCancel)
 			}
 			_ = e.turn()
 		}
@@ -142,7 +142,7 @@ func (e *echo) received(c uring.CQE) {
 	if e.bug.givesBackEarly {
 		e.bufs.Recycle(c.BufferID())
 		e.bufs.Publish()
-		e.r.SQE().Cancel(udNothing, 0).SetUserData(udCancel)
+		e.r.SQE().Cancel(udNothing).SetUserData(udCancel)
 		_, _ = e.r.Submit() // does something else first
 	}
 	idle := len(e.out) == 0 && len(e.spare) == 0

@@ -151,8 +151,8 @@ func TestPipe(t *testing.T) {
 		if !b.got[3].Has(uring.CQEMore) || b.more != 1 {
 			t.Errorf("the stream: %+v, %d more", b.got[3], b.more)
 		}
-		b.sqe(4, func(e *uring.SQE) { e.Cancel(3, 0) })
-		b.sqe(5, func(e *uring.SQE) { e.Cancel(1, 0) })
+		b.sqe(4, func(e *uring.SQE) { e.Cancel(3) })
+		b.sqe(5, func(e *uring.SQE) { e.Cancel(1) })
 		b.submit()
 		b.settle()
 		b.want(3, 1, no(syscall.ECANCELED), 0, no(syscall.ENOENT))
@@ -304,7 +304,7 @@ func script(t *testing.T, seed uint64) (trace string, completions []uint64) {
 			b.sqe(i+1, func(e *uring.SQE) { e.Read(uring.Fd(file), p, int64(i)) })
 			q := buf[400+i*16 : 400+i*16+16]
 			b.sqe(i+101, func(e *uring.SQE) { e.Read(uring.Fd(pipe), q, 0) })
-			b.sqe(i+201, func(e *uring.SQE) { e.Cancel(i/2+101, 0) })
+			b.sqe(i+201, func(e *uring.SQE) { e.Cancel(i/2 + 101) })
 		}
 		b.submit()
 		synctest.Wait()

@@ -135,7 +135,7 @@ func TestHookSockets(t *testing.T) {
 			n += m
 		}
 		b.res(6, 1, int32(len(long)))
-		b.add(7, func(e *uring.SQE) { e.CancelAny(0) }) // the accept
+		b.add(7, func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{Any: true}) }) // the accept
 		b.res(7, 1, 1)
 		b.res(1, 3, no(syscall.ECANCELED))
 		if err := bufs.Close(); err != nil {
@@ -166,15 +166,15 @@ func TestHookPolls(t *testing.T) {
 		}
 		b.write(y, "b") // an edge, although nothing was read
 		b.res(3, 2, in)
-		b.add(5, func(e *uring.SQE) { e.PollUpdateEvents(4, out) })
+		b.add(5, func(e *uring.SQE) { e.PollUpdate(4, out, 4) })
 		b.res(5, 1, 0)
 		b.res(4, 1, out)
-		b.add(6, func(e *uring.SQE) { e.PollUpdateEvents(4, out) })
+		b.add(6, func(e *uring.SQE) { e.PollUpdate(4, out, 4) })
 		b.res(6, 1, no(syscall.ENOENT))
-		b.add(7, func(e *uring.SQE) { e.Cancel(3, 0).SetFlags(uring.SQESkipSuccess) })
+		b.add(7, func(e *uring.SQE) { e.Cancel(3).SetFlags(uring.SQESkipSuccess) })
 		b.submit()
 		b.res(3, 3, no(syscall.ECANCELED))
-		b.add(8, func(e *uring.SQE) { e.CancelFD(uring.Fd(x), uring.CancelAll) })
+		b.add(8, func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(x), All: true}) })
 		b.res(8, 1, 0)
 		b.add(9, func(e *uring.SQE) { e.PollRemove(3) })
 		b.res(9, 1, no(syscall.ENOENT))

@@ -80,7 +80,7 @@ func TestHookLost(t *testing.T) {
 					if code == uring.OpPollRemove {
 						e.PollRemove(1)
 					} else {
-						e.Cancel(1, 0)
+						e.Cancel(1)
 					}
 				})
 			}

@@ -41,9 +41,6 @@ func (w *KernelWorld) closeLoop() {
 		if n := w.loop.Len(); n != 0 {
 			w.problem("%d descriptors are watched", n)
 		}
-		if err := w.loop.Check(); err != nil {
-			w.problem("the loop: %v", err)
-		}
 		return nil
 	})
 	w.loop.Stop()

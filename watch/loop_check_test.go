@@ -4,9 +4,9 @@ package watch
 
 import "fmt"
 
-// Check returns an error that says which invariant of the loop does not hold, if
-// one does not: that would be a mistake in this package. It is for tests, takes
-// time in proportion to what is registered, and may be called where Add may.
+// Check returns an error that names the invariant of the loop that does not hold, nil
+// if all hold. Its time is in proportion to what is registered, and it may be called
+// where Add may.
 func (l *Loop) Check() error {
 	if err := l.timers.check(l.seq); err != nil {
 		return err
