@@ -13,10 +13,12 @@ import (
 
 // Config says what to boot and what to run there.
 type Config struct {
+	// Arch is the machine's architecture, one of Archs; empty means "amd64".
+	Arch string
 	// Kernel is the path of the kernel image.
 	Kernel string
 	// Init is the path of the guest's first process, internal/testing/vm/init
-	// built for linux/amd64 without cgo.
+	// built for linux and Arch without cgo.
 	Init string
 	// Tools are the host's programs. Without Mkfs the temporary directory
 	// of the guest is a tmpfs.
@@ -29,7 +31,7 @@ type Config struct {
 	MemoryMiB int
 	// CPUs is the number of virtual processors; zero means 2.
 	CPUs int
-	// BootTimeout bounds the time until the guest reports; zero means two
+	// BootTimeout bounds the time until the guest reports; zero means five
 	// minutes.
 	BootTimeout time.Duration
 	// Sysctls are set before the first job, such as
@@ -48,6 +50,12 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
+	if c.Arch == "" {
+		c.Arch = "amd64"
+	}
+	if _, err := archOf(c.Arch); err != nil {
+		return c, err
+	}
 	if c.Accel == "" {
 		c.Accel = "tcg"
 	}
@@ -58,7 +66,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.CPUs = 2
 	}
 	if c.BootTimeout == 0 {
-		c.BootTimeout = 2 * time.Minute
+		c.BootTimeout = 5 * time.Minute
 	}
 	if c.Booted == nil {
 		c.Booted = func(*Report) {}

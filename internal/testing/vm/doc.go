@@ -3,16 +3,17 @@
 // Package vm boots programs, usually Go test binaries, on another Linux
 // kernel and returns what each of them printed and how it ended.
 //
-// The machine is qemu-system-x86_64 in full emulation, so neither KVM nor root
-// is needed. It starts from an initramfs made here: the guest program of
+// The machine is an amd64 or arm64 of qemu in full emulation, so neither KVM nor
+// root is needed. It starts from an initramfs made here: the guest program of
 // internal/testing/vm/init as its first process, the programs to run and a plan.
-// Two serial ports connect it: the first carries the kernel's log, the second
+// Two ports connect it: a serial port carries the kernel's log, the other one
 // the programs' output between the markers of internal/testing/vm/wire. A scratch
 // disk with ext4 on an emulated NVMe device gives the programs a file system
 // with O_DIRECT, which tmpfs learned only in Linux 6.6.
 //
 // Kernels are Debian packages, downloaded by apt-get and unpacked into a
-// cache without being installed.
+// cache without being installed. For another architecture than the host's
+// apt-get gets package lists of its own in that cache.
 //
 // Where a tool or a kernel cannot be had, errors are of type
 // UnavailableError. The functions may be called concurrently; they share

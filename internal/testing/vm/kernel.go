@@ -13,6 +13,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 )
 
@@ -42,16 +43,19 @@ func CacheDir() (string, error) {
 // apt is what fetching a kernel asks of the package manager; tests replace it.
 type apt interface {
 	search(ctx context.Context) (string, error)
+	// mayUpdate reports whether update is allowed: the host's lists are root's.
+	mayUpdate() bool
 	update(ctx context.Context) error
 	// vmlinuz downloads a package and stores the kernel image in it at path.
 	vmlinuz(ctx context.Context, pkg, path string) error
 }
 
-// FetchKernel returns the newest packaged kernel of a version such as "6.12".
+// FetchKernel returns the newest packaged kernel of a version such as "6.12" for
+// an architecture.
 // An image in the cache is used without a download; if downloading a newer one
 // fails, an older one in the cache serves. Otherwise the error is an
 // UnavailableError.
-func FetchKernel(ctx context.Context, version string) (Kernel, error) {
+func FetchKernel(ctx context.Context, arch, version string) (Kernel, error) {
 	if !regexp.MustCompile(`^[0-9]+\.[0-9]+$`).MatchString(version) {
 		return Kernel{}, fmt.Errorf("kernel version %q is not of the form 6.1", version)
 	}
@@ -62,38 +66,45 @@ func FetchKernel(ctx context.Context, version string) (Kernel, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Kernel{}, err
 	}
-	return fetchKernel(ctx, debianApt{}, dir, version)
+	if _, err := archOf(arch); err != nil {
+		return Kernel{}, err
+	}
+	source := debianApt{arch: arch}
+	if arch != runtime.GOARCH {
+		source.state = filepath.Join(dir, "apt-"+arch)
+	}
+	return fetchKernel(ctx, source, dir, arch, version)
 }
 
-func fetchKernel(ctx context.Context, source apt, dir, version string) (Kernel, error) {
-	k, err := newestKernel(ctx, source, dir, version)
-	if err != nil && os.Geteuid() == 0 && ctx.Err() == nil {
+func fetchKernel(ctx context.Context, source apt, dir, arch, version string) (Kernel, error) {
+	k, err := newestKernel(ctx, source, dir, arch, version)
+	if err != nil && source.mayUpdate() && ctx.Err() == nil {
 		// The lists may be empty, or older than the archive.
 		if err2 := source.update(ctx); err2 != nil {
 			err = errors.Join(err, err2)
 		} else {
-			k, err = newestKernel(ctx, source, dir, version)
+			k, err = newestKernel(ctx, source, dir, arch, version)
 		}
 	}
 	if err == nil {
 		return k, nil
 	}
-	if names := cachedKernels(dir, version); len(names) > 0 {
+	if names := cachedKernels(dir, arch, version); len(names) > 0 {
 		return cachedKernel(dir, version, names[0]), nil
 	}
 	return Kernel{}, &UnavailableError{
 		Reason: "no Linux " + version + " kernel package",
-		Remedy: "run apt-get update on a Debian release that has linux-image-" + version + ".*-cloud-amd64 (12 has 6.1 and 6.12)",
+		Remedy: "run apt-get update on a Debian release that has linux-image-" + version + ".*-cloud-" + arch + " (12 has 6.1 and 6.12)",
 		Cause:  err,
 	}
 }
 
-func newestKernel(ctx context.Context, source apt, dir, version string) (Kernel, error) {
+func newestKernel(ctx context.Context, source apt, dir, arch, version string) (Kernel, error) {
 	list, err := source.search(ctx)
 	if err != nil {
 		return Kernel{}, err
 	}
-	names := kernelPackages(list, version)
+	names := kernelPackages(list, version, arch)
 	if len(names) == 0 {
 		return Kernel{}, fmt.Errorf("the package lists do not have it")
 	}
@@ -110,19 +121,19 @@ func cachedKernel(dir, version, pkg string) Kernel {
 
 // CachedKernel returns the newest image of a version in the cache, without
 // asking for a newer one; false if there is none.
-func CachedKernel(version string) (Kernel, bool) {
+func CachedKernel(arch, version string) (Kernel, bool) {
 	dir, err := CacheDir()
 	if err != nil {
 		return Kernel{}, false
 	}
-	names := cachedKernels(dir, version)
+	names := cachedKernels(dir, arch, version)
 	if len(names) == 0 {
 		return Kernel{}, false
 	}
 	return cachedKernel(dir, version, names[0]), true
 }
 
-func cachedKernels(dir, version string) []string {
+func cachedKernels(dir, arch, version string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil
@@ -133,29 +144,68 @@ func cachedKernels(dir, version string) []string {
 			list.WriteString(pkg + "\n")
 		}
 	}
-	return kernelPackages(list.String(), version)
+	return kernelPackages(list.String(), version, arch)
 }
 
-// debianApt is the real package manager.
-type debianApt struct{}
+// debianApt is the real package manager. With state, a directory, the lists of
+// another architecture are kept there, and the host's remain as they are.
+type debianApt struct {
+	arch, state string
+}
 
-func (debianApt) search(ctx context.Context) (string, error) {
-	out, err := output(ctx, "", "apt-cache", "search", "--names-only", "^linux-image-.*-cloud-amd64$")
+// get runs apt-get in dir.
+func (a debianApt) get(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	options, err := a.options()
+	if err != nil {
+		return nil, err
+	}
+	return aptGet(ctx, dir, append(options, args...)...)
+}
+
+// options tells apt's programs the architecture.
+func (a debianApt) options() ([]string, error) {
+	options := []string{"-o", "APT::Sandbox::User=root"}
+	if a.state != "" {
+		for _, o := range []string{
+			"APT::Architecture=" + a.arch, "APT::Architectures::=" + a.arch, "Acquire::Languages=none",
+			"Dir::State=" + a.state, "Dir::State::Lists=" + a.state + "/lists", "Dir::State::status=/dev/null",
+			"Dir::Cache=" + a.state + "/cache",
+		} {
+			options = append(options, "-o", o)
+		}
+		for _, d := range []string{"lists/partial", "cache/archives/partial"} {
+			if err := os.MkdirAll(filepath.Join(a.state, d), 0o755); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return options, nil
+}
+
+func (a debianApt) search(ctx context.Context) (string, error) {
+	args, err := a.options()
+	if err != nil {
+		return "", err
+	}
+	args = append(args, "search", "--names-only", "^linux-image-.*-cloud-"+a.arch+"$")
+	out, err := output(ctx, "", "apt-cache", args...)
 	return string(out), err
 }
 
-func (debianApt) update(ctx context.Context) error {
-	_, err := aptGet(ctx, "", "update")
+func (a debianApt) mayUpdate() bool { return a.state != "" || os.Geteuid() == 0 }
+
+func (a debianApt) update(ctx context.Context) error {
+	_, err := a.get(ctx, "", "update")
 	return err
 }
 
-func (debianApt) vmlinuz(ctx context.Context, pkg, image string) error {
+func (a debianApt) vmlinuz(ctx context.Context, pkg, image string) error {
 	tmp, err := os.MkdirTemp(filepath.Dir(image), "download-*")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	if _, err := aptGet(ctx, tmp, "-o", "APT::Sandbox::User=root", "download", pkg); err != nil {
+	if _, err := a.get(ctx, tmp, "download", pkg); err != nil {
 		return err
 	}
 	debs, _ := filepath.Glob(filepath.Join(tmp, "*.deb"))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -27,13 +28,18 @@ linux-image-6.12.117+deb12-cloud-arm64 - Linux 6.12
 `
 
 func TestKernelPackages(t *testing.T) {
-	for version, want := range map[string][]string{
-		"6.1":  {"linux-image-6.1.0-10-cloud-amd64", "linux-image-6.1.0-9-cloud-amd64"},
-		"6.12": {"linux-image-6.12.117+deb12-cloud-amd64", "linux-image-6.12.9+deb12-cloud-amd64"},
-		"6.18": nil,
+	for _, tt := range []struct {
+		arch, version string
+		want          []string
+	}{
+		{"amd64", "6.1", []string{"linux-image-6.1.0-10-cloud-amd64", "linux-image-6.1.0-9-cloud-amd64"}},
+		{"amd64", "6.12", []string{"linux-image-6.12.117+deb12-cloud-amd64", "linux-image-6.12.9+deb12-cloud-amd64"}},
+		{"amd64", "6.18", nil},
+		{"arm64", "6.1", nil},
+		{"arm64", "6.12", []string{"linux-image-6.12.117+deb12-cloud-arm64"}},
 	} {
-		if got := kernelPackages(searchOutput, version); !slices.Equal(got, want) {
-			t.Errorf("%s: got %q, want %q", version, got, want)
+		if got := kernelPackages(searchOutput, tt.version, tt.arch); !slices.Equal(got, tt.want) {
+			t.Errorf("%s %s: got %q, want %q", tt.arch, tt.version, got, tt.want)
 		}
 	}
 }
@@ -42,11 +48,14 @@ func TestKernelPackages(t *testing.T) {
 type fakeApt struct {
 	list, updated string // the lists before and after an update
 	fail          error  // of every download
+	root          bool   // the lists may be updated
 	downloads     []string
 	updates       int
 }
 
 func (a *fakeApt) search(context.Context) (string, error) { return a.list, nil }
+
+func (a *fakeApt) mayUpdate() bool { return a.root }
 
 func (a *fakeApt) update(context.Context) error {
 	a.updates++
@@ -66,7 +75,7 @@ func TestFetchKernel(t *testing.T) {
 	dir, ctx := t.TempDir(), context.Background()
 	source := &fakeApt{list: searchOutput, updated: searchOutput}
 	for range 2 {
-		k, err := fetchKernel(ctx, source, dir, "6.1")
+		k, err := fetchKernel(ctx, source, dir, "amd64", "6.1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +90,7 @@ func TestFetchKernel(t *testing.T) {
 	// A newer one that cannot be had must not stop the older one.
 	source = &fakeApt{list: "linux-image-6.1.0-11-cloud-amd64", fail: errors.New("not found")}
 	source.updated = source.list
-	k, err := fetchKernel(ctx, source, dir, "6.1")
+	k, err := fetchKernel(ctx, source, dir, "amd64", "6.1")
 	if err != nil || k.Package != "linux-image-6.1.0-10-cloud-amd64" {
 		t.Errorf("got %+v, %v", k, err)
 	}
@@ -93,7 +102,7 @@ func TestFetchKernelUnavailable(t *testing.T) {
 		"not listed":     {list: "linux-image-6.12-cloud-amd64"},
 		"not downloaded": {list: searchOutput, updated: searchOutput, fail: cause},
 	} {
-		_, err := fetchKernel(context.Background(), source, t.TempDir(), "6.12")
+		_, err := fetchKernel(context.Background(), source, t.TempDir(), "amd64", "6.12")
 		var unavailable *UnavailableError
 		if !errors.As(err, &unavailable) {
 			t.Errorf("%s: got %v", name, err)
@@ -107,13 +116,12 @@ func TestFetchKernelUnavailable(t *testing.T) {
 // An update is for root: others cannot, and must use the lists as they are.
 func TestFetchKernelUpdates(t *testing.T) {
 	source := &fakeApt{updated: searchOutput}
-	k, err := fetchKernel(context.Background(), source, t.TempDir(), "6.12")
-	if os.Geteuid() != 0 {
-		if err == nil || source.updates != 0 {
-			t.Errorf("got %v after %d updates", err, source.updates)
-		}
-		return
+	_, err := fetchKernel(context.Background(), source, t.TempDir(), "amd64", "6.12")
+	if err == nil || source.updates != 0 {
+		t.Errorf("not allowed: got %v after %d updates", err, source.updates)
 	}
+	source.root = true
+	k, err := fetchKernel(context.Background(), source, t.TempDir(), "amd64", "6.12")
 	if err != nil || source.updates != 1 || k.Version != "6.12" {
 		t.Errorf("got %+v, %v after %d updates", k, err, source.updates)
 	}
@@ -121,7 +129,7 @@ func TestFetchKernelUpdates(t *testing.T) {
 
 func TestFetchKernelVersion(t *testing.T) {
 	for _, version := range []string{"", "6", "6.1.2", "6.1; true", "../6.1"} {
-		if _, err := FetchKernel(context.Background(), version); err == nil {
+		if _, err := FetchKernel(context.Background(), "amd64", version); err == nil {
 			t.Errorf("%q was accepted", version)
 		}
 	}
@@ -133,14 +141,17 @@ func TestCacheDir(t *testing.T) {
 	if got, err := CacheDir(); err != nil || got != dir {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if _, ok := CachedKernel("6.1"); ok {
+	if _, err := FetchKernel(context.Background(), "vax", "6.1"); err == nil || !strings.Contains(err.Error(), "amd64, arm64") {
+		t.Errorf("an architecture without machines: %v", err)
+	}
+	if _, ok := CachedKernel("amd64", "6.1"); ok {
 		t.Error("a kernel in an empty cache")
 	}
 	image := filepath.Join(dir, "linux-image-6.1.0-3-cloud-amd64.vmlinuz")
 	if err := os.WriteFile(image, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if k, ok := CachedKernel("6.1"); !ok || k.Image != image {
+	if k, ok := CachedKernel("amd64", "6.1"); !ok || k.Image != image {
 		t.Errorf("got %+v, %t", k, ok)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -85,7 +86,7 @@ func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
 
 func (m *machine) prepare(ctx context.Context, first int) error {
 	m.nonce = rand.Text()
-	plan := wire.Plan{Nonce: m.nonce, Sysctls: m.cfg.Sysctls, Jobs: m.cfg.Jobs, First: first}
+	plan := wire.Plan{Nonce: m.nonce, Port: archs[m.cfg.Arch].port, Sysctls: m.cfg.Sysctls, Jobs: m.cfg.Jobs, First: first}
 	if m.cfg.Tools.Mkfs != "" {
 		if err := makeScratch(ctx, m.cfg.Tools.Mkfs, m.path("scratch.img")); err != nil {
 			return err
@@ -99,21 +100,18 @@ func (m *machine) prepare(ctx context.Context, first int) error {
 // args is qemu's command line, run in m.dir: its options give commas in paths
 // a meaning, so there are no paths in them.
 func (m *machine) args() []string {
-	args := []string{
+	a := archs[m.cfg.Arch]
+	args := append(slices.Clone(a.machine),
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
-		// Where the processor claims that "rep movsb" is fast, the kernel and Go
-		// copy by it, which the emulator does byte by byte.
-		"-accel", m.cfg.Accel, "-cpu", "max,-erms",
+		"-accel", m.cfg.Accel,
 		"-smp", strconv.Itoa(m.cfg.CPUs), "-m", strconv.Itoa(m.cfg.MemoryMiB),
 		"-kernel", m.cfg.Kernel, "-initrd", "initramfs.gz",
 		// panic=-1 reboots at once, which -no-reboot turns into an exit; an
 		// oops must not leave a damaged kernel running. Poll queues let
-		// IOPOLL rings work on the scratch disk. On a busy host the kernel
-		// takes late ticks for a timer that does not work, and panics.
-		"-append", "console=ttyS0 loglevel=5 panic=-1 oops=panic nvme.poll_queues=1 no_timer_check",
-		"-serial", "file:console",
-		"-serial", "stdio",
-	}
+		// IOPOLL rings work on the scratch disk.
+		"-append", a.append+" loglevel=5 panic=-1 oops=panic nvme.poll_queues=1",
+		"-serial", "file:console")
+	args = append(args, a.portArgs...)
 	if m.scratch {
 		args = append(args,
 			"-drive", "if=none,id=scratch,format=raw,cache=unsafe,file=scratch.img",

@@ -17,17 +17,17 @@ import (
 )
 
 // bootable finds what a boot needs, without the network, or skips.
-func bootable(t *testing.T) (Tools, Kernel) {
+func bootable(t *testing.T, arch string) (Tools, Kernel) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("boots a machine: not in short mode")
 	}
-	tools, err := FindTools(t.Context(), false)
+	tools, err := FindTools(t.Context(), arch, false)
 	if err != nil {
 		t.Skip("needs qemu:", err)
 	}
 	for _, version := range []string{"6.1", "6.12"} {
-		if k, ok := CachedKernel(version); ok {
+		if k, ok := CachedKernel(arch, version); ok {
 			return tools, k
 		}
 	}
@@ -36,11 +36,11 @@ func bootable(t *testing.T) (Tools, Kernel) {
 }
 
 // buildGuest compiles a package for the guest.
-func buildGuest(t *testing.T, pkg string) string {
+func buildGuest(t *testing.T, arch, pkg string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "program")
 	cmd := exec.Command("go", "build", "-o", out, pkg)
-	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0", "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=")
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building %s: %v\n%s", pkg, err, msg)
 	}
@@ -48,8 +48,16 @@ func buildGuest(t *testing.T, pkg string) string {
 }
 
 func TestRun(t *testing.T) {
-	t.Parallel()
-	tools, kernel := bootable(t)
+	for _, arch := range Archs() {
+		t.Run(arch, func(t *testing.T) {
+			t.Parallel()
+			testRun(t, arch)
+		})
+	}
+}
+
+func testRun(t *testing.T, arch string) {
+	tools, kernel := bootable(t, arch)
 	job := func(what string) wire.Job {
 		return wire.Job{Path: "/bin/guest", Args: []string{what}, Dir: "/src/x", Timeout: 2 * time.Minute,
 			Env: []string{"RINGSIDE_LANE=here"}}
@@ -67,10 +75,10 @@ func TestRun(t *testing.T) {
 	}
 	ended := 0
 	report, err := Run(t.Context(), Config{
-		Kernel: kernel.Image, Init: buildGuest(t, "./init"), Tools: tools,
+		Arch: arch, Kernel: kernel.Image, Init: buildGuest(t, arch, "./init"), Tools: tools,
 		Sysctls: map[string]string{"kernel.threads-max": "7777"},
 		Files: []File{
-			{Host: buildGuest(t, "./testdata/guest"), Guest: "/bin/guest"},
+			{Host: buildGuest(t, arch, "./testdata/guest"), Guest: "/bin/guest"},
 			{Host: data, Guest: "/src/x/testdata"},
 		},
 		Jobs:  []wire.Job{job("look"), job("exit"), hang, job("leave"), job("crash"), missing, nobody},
@@ -138,7 +146,7 @@ func consoleOf(r *Report) string {
 // A machine whose first process is no good must be reported, not waited for.
 func TestRunBrokenGuest(t *testing.T) {
 	t.Parallel()
-	tools, kernel := bootable(t)
+	tools, kernel := bootable(t, "amd64")
 	init := filepath.Join(t.TempDir(), "init")
 	if err := os.WriteFile(init, []byte("no program"), 0o755); err != nil {
 		t.Fatal(err)
@@ -158,9 +166,9 @@ func TestRunBrokenGuest(t *testing.T) {
 // A setting that the kernel does not know must not be ignored.
 func TestRunUnknownSysctl(t *testing.T) {
 	t.Parallel()
-	tools, kernel := bootable(t)
+	tools, kernel := bootable(t, "amd64")
 	_, err := Run(t.Context(), Config{
-		Kernel: kernel.Image, Init: buildGuest(t, "./init"), Tools: tools,
+		Kernel: kernel.Image, Init: buildGuest(t, "amd64", "./init"), Tools: tools,
 		Sysctls: map[string]string{"kernel.nothing": "1"},
 		Jobs:    []wire.Job{{Path: "/bin/x", Timeout: time.Second}},
 	})
@@ -171,12 +179,12 @@ func TestRunUnknownSysctl(t *testing.T) {
 
 func TestRunCancelled(t *testing.T) {
 	t.Parallel()
-	tools, kernel := bootable(t)
+	tools, kernel := bootable(t, "amd64")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("no longer wanted")
 	_, err := Run(ctx, Config{
-		Kernel: kernel.Image, Init: buildGuest(t, "./init"), Tools: tools,
-		Files:  []File{{Host: buildGuest(t, "./testdata/guest"), Guest: "/bin/guest"}},
+		Kernel: kernel.Image, Init: buildGuest(t, "amd64", "./init"), Tools: tools,
+		Files:  []File{{Host: buildGuest(t, "amd64", "./testdata/guest"), Guest: "/bin/guest"}},
 		Jobs:   []wire.Job{{Path: "/bin/guest", Args: []string{"hang"}, Dir: "/", Timeout: time.Minute}},
 		Booted: func(*Report) { cancel(cause) },
 	})

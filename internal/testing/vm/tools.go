@@ -4,10 +4,58 @@ package vm
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
+
+// arch is what an architecture needs of qemu and of the kernel's command line.
+type arch struct {
+	qemu, pkg string   // the emulator, and the Debian package that has it
+	machine   []string // qemu's options for the processor and the board
+	append    string   // the kernel's options
+	port      string   // the guest's device for the programs' output
+	portArgs  []string // qemu's options for that device; it writes to qemu's standard output
+}
+
+// The names are Go's and Debian's, which agree.
+var archs = map[string]arch{
+	"amd64": {
+		qemu: "qemu-system-x86_64", pkg: "qemu-system-x86",
+		// Where the processor claims that "rep movsb" is fast, the kernel and Go
+		// copy by it, which the emulator does byte by byte.
+		machine: []string{"-cpu", "max,-erms"},
+		// On a busy host the kernel takes late ticks for a timer that does not
+		// work, and panics.
+		append: "console=ttyS0 no_timer_check",
+		port:   "/dev/ttyS1", portArgs: []string{"-serial", "stdio"},
+	},
+	"arm64": {
+		qemu: "qemu-system-aarch64", pkg: "qemu-system-arm",
+		// The processor of many machines for rent. It has LSE atomics, and no
+		// pointer authentication, which is slow to emulate.
+		machine: []string{"-machine", "virt,gic-version=3", "-cpu", "neoverse-n1"},
+		append:  "console=ttyAMA0",
+		// The board has one serial port. The device accepts no output where
+		// qemu's stdio reaches the end of its input.
+		port: "/dev/vport0p1", portArgs: []string{"-chardev", "file,id=port,path=/dev/stdout",
+			"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=port"},
+	},
+}
+
+// Archs lists the architectures that machines can have.
+func Archs() []string { return slices.Sorted(maps.Keys(archs)) }
+
+func archOf(name string) (arch, error) {
+	a, ok := archs[name]
+	if !ok {
+		return a, fmt.Errorf("vmtest: no machine of architecture %q, only %s", name, strings.Join(Archs(), ", "))
+	}
+	return a, nil
+}
 
 // Tools are the programs of the host a lane runs.
 type Tools struct {
@@ -17,10 +65,14 @@ type Tools struct {
 	Mkfs string
 }
 
-// FindTools looks the programs up. With install, as root, it has apt-get
+// FindTools looks up the programs for machines of an architecture. With install, as root, it has apt-get
 // install what is missing. A missing qemu is an UnavailableError.
-func FindTools(ctx context.Context, install bool) (Tools, error) {
-	qemu, err := findTool(ctx, "qemu-system-x86_64", "qemu-system-x86", install)
+func FindTools(ctx context.Context, arch string, install bool) (Tools, error) {
+	a, err := archOf(arch)
+	if err != nil {
+		return Tools{}, err
+	}
+	qemu, err := findTool(ctx, a.qemu, a.pkg, install)
 	if err != nil {
 		return Tools{}, err
 	}

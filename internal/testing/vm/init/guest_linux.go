@@ -63,19 +63,21 @@ func (g *guest) prepare(plan wire.Plan) error {
 	return nil
 }
 
-// mountScratch waits for the device, which the kernel finds in the background
-// of booting, and mounts it.
-func (g *guest) mountScratch(device string) error {
+// await waits for a device that the kernel finds in the background of booting.
+func await(device string) error {
 	deadline := time.Now().Add(20 * time.Second)
 	for {
 		_, err := os.Stat(device)
-		if err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
+		if err == nil || time.Now().After(deadline) {
 			return err
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (g *guest) mountScratch(device string) error {
+	if err := await(device); err != nil {
+		return err
 	}
 	if err := syscall.Mount(device, "/scratch", "ext4", 0, ""); err != nil {
 		return fmt.Errorf("mount %s: %w", device, err)

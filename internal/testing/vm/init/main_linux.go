@@ -11,9 +11,6 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/vm/wire"
 )
 
-// port is the serial line to the host; the other one belongs to the kernel.
-const port = "/dev/ttyS1"
-
 func main() {
 	if os.Getpid() != 1 {
 		fmt.Fprintln(os.Stderr, "init: only as the first process of a machine")
@@ -37,7 +34,7 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	out, err := os.OpenFile(port, os.O_WRONLY|syscall.O_NOCTTY, 0)
+	out, err := openPort(plan.Port)
 	if err != nil {
 		return err
 	}
@@ -56,6 +53,15 @@ func serve() error {
 		}
 	}
 	return w.Event(wire.Event{Kind: wire.Done})
+}
+
+// openPort opens the line to the host. The kernel may find the device in the
+// background of booting.
+func openPort(path string) (*os.File, error) {
+	if err := await(path); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_WRONLY|syscall.O_NOCTTY, 0)
 }
 
 func readPlan() (wire.Plan, error) {

@@ -18,6 +18,7 @@ import (
 // about the machine; failing tests are counted.
 func (l *lane) boot(ctx context.Context, tools vm.Tools, k vm.Kernel, c *cargo) error {
 	cfg := vm.Config{
+		Arch:    l.opt.arch,
 		Kernel:  k.Image,
 		Init:    c.init,
 		Tools:   tools,
@@ -53,10 +54,10 @@ func (l *lane) boot(ctx context.Context, tools vm.Tools, k vm.Kernel, c *cargo) 
 	passed := len(report.Results) - failed
 	l.passed, l.failed = l.passed+passed, l.failed+failed
 	if l.opt.main == "" {
-		fmt.Fprintf(l.out, "kernel lane %s: %d passed, %d failed\n", k.Version, passed, failed)
+		fmt.Fprintf(l.out, "kernel lane %s: %d passed, %d failed\n", l.opt.machine(k.Version), passed, failed)
 	}
 	if err != nil {
-		return fmt.Errorf("kernel lane %s: %w", k.Version, err)
+		return fmt.Errorf("kernel lane %s: %w", l.opt.machine(k.Version), err)
 	}
 	return nil
 }
@@ -77,8 +78,8 @@ func (l *lane) jobs(c *cargo, version string) []wire.Job {
 }
 
 func (l *lane) printGuest(k vm.Kernel, r *vm.Report) {
-	fmt.Fprintf(l.out, "kernel lane %s: Linux %s, %s, %d CPUs, booted in %.1fs", k.Version,
-		r.Guest.Release, l.opt.accel, r.Guest.CPUs, r.Boot.Seconds())
+	fmt.Fprintf(l.out, "kernel lane %s: Linux %s %s, %s, %d CPUs, booted in %.1fs", l.opt.machine(k.Version),
+		r.Guest.Release, r.Guest.Machine, l.opt.accel, r.Guest.CPUs, r.Boot.Seconds())
 	for _, m := range r.Guest.Mounts {
 		direct := "no O_DIRECT"
 		if m.Direct {

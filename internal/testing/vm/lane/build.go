@@ -51,7 +51,7 @@ func build(ctx context.Context, opt options) (c *cargo, err error) {
 			c.remove()
 		}
 	}()
-	if _, err := goTool(ctx, "build", "-o", c.init, machine+"/init"); err != nil {
+	if _, err := opt.goTool(ctx, "build", "-o", c.init, machine+"/init"); err != nil {
 		return nil, err
 	}
 	if opt.main != "" {
@@ -62,7 +62,7 @@ func build(ctx context.Context, opt options) (c *cargo, err error) {
 
 func (c *cargo) addMain(ctx context.Context, opt options) error {
 	host := filepath.Join(c.dir, "main")
-	if _, err := goTool(ctx, "build", "-o", host, opt.main); err != nil {
+	if _, err := opt.goTool(ctx, "build", "-o", host, opt.main); err != nil {
 		return err
 	}
 	guest := "/bin/" + path.Base(filepath.ToSlash(opt.main))
@@ -77,11 +77,11 @@ func (c *cargo) add(name, host string, job wire.Job) {
 }
 
 func (c *cargo) addTests(ctx context.Context, opt options) error {
-	pkgs, err := testPackages(ctx, opt.pkgs)
+	pkgs, err := testPackages(ctx, opt)
 	if err != nil {
 		return err
 	}
-	hosts, err := c.compile(ctx, pkgs)
+	hosts, err := c.compile(ctx, opt, pkgs)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (c *cargo) addTests(ctx context.Context, opt options) error {
 
 // compile builds the test binary of each package, without what debuggers need.
 // Linking takes most of the time and uses little more than one processor.
-func (c *cargo) compile(ctx context.Context, pkgs []pkg) ([]string, error) {
+func (c *cargo) compile(ctx context.Context, opt options, pkgs []pkg) ([]string, error) {
 	hosts, errs := make([]string, len(pkgs)), make([]error, len(pkgs))
 	turn := make(chan struct{}, max(2, runtime.NumCPU()/2))
 	var all sync.WaitGroup
@@ -114,7 +114,7 @@ func (c *cargo) compile(ctx context.Context, pkgs []pkg) ([]string, error) {
 		all.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
-			_, errs[i] = goTool(ctx, "test", "-c", "-ldflags=-w", "-o", hosts[i], p.ImportPath)
+			_, errs[i] = opt.goTool(ctx, "test", "-c", "-ldflags=-w", "-o", hosts[i], p.ImportPath)
 		})
 	}
 	all.Wait()
@@ -153,13 +153,14 @@ var noKernel = map[string]bool{
 // testPackages lists the packages with tests. Without patterns these are the
 // core module's that the kernel concerns, but for this machinery, which cannot
 // boot itself in itself.
-func testPackages(ctx context.Context, patterns []string) ([]pkg, error) {
+func testPackages(ctx context.Context, opt options) ([]pkg, error) {
+	patterns := opt.pkgs
 	all := len(patterns) == 0
 	if all {
 		patterns = []string{module + "/..."}
 	}
 	args := append([]string{"list", "-json=Dir,ImportPath,Module,TestGoFiles,XTestGoFiles"}, patterns...)
-	out, err := goTool(ctx, args...)
+	out, err := opt.goTool(ctx, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -191,9 +192,9 @@ func selectPackages(list []byte, onlyCore bool) ([]pkg, error) {
 }
 
 // goTool runs the go command for the guest's system.
-func goTool(ctx context.Context, args ...string) ([]byte, error) {
+func (o *options) goTool(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0", "GOFLAGS="+withoutRace(os.Getenv("GOFLAGS")))
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+o.arch, "CGO_ENABLED=0", "GOFLAGS="+withoutRace(os.Getenv("GOFLAGS")))
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

@@ -7,7 +7,8 @@
 // It builds the test binary of each package that asks the kernel something for
 // linux/amd64 without cgo, boots the newest packaged kernel of each version
 // under qemu, runs the binaries there one after the other as root, and prints a
-// line for each. As many kernels run at the same time as there are processors,
+// line for each. With -arch arm64 binaries, kernels and machine are arm64; the
+// host needs qemu-system-aarch64 (Debian: qemu-system-arm) and no other tool. As many kernels run at the same time as there are processors,
 // see -at-once; their lines come one kernel after the other. The exit status is 1 when something failed. Where qemu or a
 // kernel cannot be had, the lane fails if CI is set to true, and is skipped by
 // name otherwise.

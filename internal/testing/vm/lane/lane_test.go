@@ -25,14 +25,14 @@ func TestParseOptions(t *testing.T) {
 	if !slices.Equal(opt.kernels, []string{"6.1", "6.12"}) || !slices.Equal(opt.pkgs, []string{"./a", "./b"}) {
 		t.Errorf("lists %q, %q", opt.kernels, opt.pkgs)
 	}
-	if opt.run != "X" || !opt.verbose || opt.timeout != 7*time.Second || opt.accel != "tcg" || !opt.scratch {
+	if opt.run != "X" || !opt.verbose || opt.timeout != 7*time.Second || opt.accel != "tcg" || !opt.scratch || opt.arch != "amd64" {
 		t.Errorf("got %+v", opt)
 	}
 	if opt.sysctls["kernel.x"] != "1=2" || !slices.Equal(opt.env, []string{"A=b"}) {
 		t.Errorf("sysctls %q, environment %q", opt.sysctls, opt.env)
 	}
 	for _, args := range []string{"", "-kernel 6.1 extra", "-kernel 6.1 -timeout 0s", "-kernel 6.1 -sysctl x",
-		"-kernel 6.1 -main ./x -run y", "-kernel 6.1 -unknown"} {
+		"-kernel 6.1 -main ./x -run y", "-kernel 6.1 -unknown", "-kernel 6.1 -arch vax"} {
 		if _, err := parseOptions(strings.Fields(args), io.Discard); err == nil {
 			t.Errorf("%q was accepted", args)
 		}
@@ -135,12 +135,12 @@ func TestPrintResult(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	var out bytes.Buffer
-	l := &lane{out: &out}
+	l := &lane{opt: options{arch: "arm64"}, out: &out}
 	err := &vm.UnavailableError{Reason: "no qemu", Remedy: "install it"}
 	if l.missing(err, false, "6.1", "6.12") != nil {
 		t.Error("a missing tool fails outside CI")
 	}
-	if got, want := out.String(), "SKIP kernel lane 6.1: no qemu: install it\nSKIP kernel lane 6.12: no qemu: install it\n"; got != want {
+	if got, want := out.String(), "SKIP kernel lane 6.1 arm64: no qemu: install it\nSKIP kernel lane 6.12 arm64: no qemu: install it\n"; got != want {
 		t.Errorf("got %q", got)
 	}
 	if l.missing(err, true, "6.1") == nil {

@@ -47,13 +47,13 @@ type lane struct {
 
 func (l *lane) run(ctx context.Context) error {
 	ci, _ := strconv.ParseBool(os.Getenv("CI"))
-	tools, err := vm.FindTools(ctx, ci)
+	tools, err := vm.FindTools(ctx, l.opt.arch, ci)
 	if err != nil {
 		return l.missing(err, ci, l.opt.kernels...)
 	}
 	var kernels []vm.Kernel
 	for _, version := range l.opt.kernels {
-		k, err := vm.FetchKernel(ctx, version)
+		k, err := vm.FetchKernel(ctx, l.opt.arch, version)
 		if err == nil {
 			kernels = append(kernels, k)
 		} else if err := l.missing(err, ci, version); err != nil {
@@ -91,7 +91,7 @@ func (l *lane) missing(err error, ci bool, versions ...string) error {
 		return fmt.Errorf("kernel lane: %w", err)
 	}
 	for _, v := range versions {
-		fmt.Fprintf(l.out, "SKIP kernel lane %s: %v\n", v, err)
+		fmt.Fprintf(l.out, "SKIP kernel lane %s: %v\n", l.opt.machine(v), err)
 	}
 	return nil
 }

@@ -8,13 +8,17 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/testing/vm"
 )
 
 // options are the command line.
 type options struct {
 	kernels []string
+	arch    string
 	atOnce  int
 	pkgs    []string
 	run     string
@@ -38,6 +42,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return func(s string) error { *dst = append(*dst, s); return nil }
 	}
 	fs.Func("kernel", "kernel `version`, such as 6.1; may be repeated", list(&opt.kernels))
+	fs.StringVar(&opt.arch, "arch", "amd64", "`architecture` of the machine: "+strings.Join(vm.Archs(), " or "))
 	fs.IntVar(&opt.atOnce, "at-once", runtime.NumCPU(), "how many kernels run at the same time")
 	fs.Func("pkg", "package `pattern` to test; may be repeated (default: all of the core module that the kernel concerns)", list(&opt.pkgs))
 	fs.StringVar(&opt.run, "run", "", "run only the tests that match this `regexp`")
@@ -72,6 +77,8 @@ func (o *options) check() error {
 	switch {
 	case len(o.kernels) == 0:
 		return errors.New("no -kernel given")
+	case !slices.Contains(vm.Archs(), o.arch):
+		return fmt.Errorf("-arch must be one of %s", strings.Join(vm.Archs(), ", "))
 	case o.timeout <= 0:
 		return errors.New("-timeout must be positive")
 	case o.uid > 1<<31:
@@ -82,4 +89,12 @@ func (o *options) check() error {
 		return errors.New("-main excludes -pkg and -run")
 	}
 	return nil
+}
+
+// machine is how a kernel of this architecture is called in what is printed.
+func (o *options) machine(version string) string {
+	if o.arch == "amd64" {
+		return version
+	}
+	return version + " " + o.arch
 }

@@ -12,6 +12,8 @@ type Plan struct {
 	// Nonce is part of every marker, so that a program's output cannot be
 	// taken for one.
 	Nonce string
+	// Port is the device that carries the markers and the programs' output.
+	Port string
 	// ScratchDevice is a block device with an ext4 file system to mount as
 	// the temporary directory; empty leaves it on tmpfs.
 	ScratchDevice string
