@@ -78,8 +78,8 @@ func TestAllSuites(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"note:     the machine is busy\nwords: ", "What this run says\n(with what spoils its numbers: see the notes at the top)\n", "ufile instead of os.File\n  yes: random reads by 8 goroutines from the disk (O_DIRECT), 4 KiB: 2.0 times as many",
-		"unet (net.Conn) instead of package net\n  no:  echoed messages over 10 connections: 50 % as many", "skipped: watch: none here",
+		"note:     the machine is busy\nwords: ", "What this run says\n(conditions that disturb its figures: see the notes at the top)\n", "ufile instead of os.File\n  yes: random reads, O_DIRECT, 8 goroutines, 4 KiB: 2.0 times as many",
+		"unet (net.Conn) instead of package net\n  no:  echoed messages, 10 connections: 50 % as many", "skipped: watch: none here",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)

@@ -33,8 +33,9 @@ is told not to read ahead; the column "device" says how much came from the devic
 was cached, nothing read ahead).
 
 Rounds of the engines are interleaved (os, ringside, fio, os, ...), each in a process of its own.
-The table shows medians; the last columns are an engine's rate divided by that of os, or of fio,
-pair by pair, with the smallest and the largest pair in brackets. Latencies count from the end of a
+The table shows medians. The column beside the rate is the rate divided by that of os, pair by pair, with
+the smallest and the largest pair in brackets; beside CPU time and p99 is the median of their ratios, where
+less than 1 is better. Latencies count from the end of a
 goroutine's previous read, so waiting for a processor is part of them.
 
 By default each regime is measured once or twice, in about two minutes. --full measures 1, 8, 32, 128

@@ -173,36 +173,26 @@ func printRun(cmd *cobra.Command, run *report.Run, quiet bool, runErr error) err
 	return run.WriteSkipped(out)
 }
 
-// printSuites prints the tables of each suite, with sentences below them unless the run is partial.
-// Where there are several suites, the end says what to use.
+// printSuites prints the tables of each suite, and what they say unless the run is partial.
 func printSuites(out io.Writer, run *report.Run, partial bool) error {
 	style := report.Style{Color: wantColor(out)}
-	suites := run.Suites()
-	for _, name := range suites {
-		part, layout := run.Suite(name), report.LayoutOf(name)
-		if err := part.WriteTable(out, layout, style); err != nil {
+	for _, name := range run.Suites() {
+		if err := run.Suite(name).WriteTable(out, style); err != nil {
 			return err
 		}
-		if partial {
-			continue
-		}
-		for _, line := range part.Words(layout) {
-			fmt.Fprintln(out, line+".")
-		}
-		if len(suites) > 1 {
-			fmt.Fprintln(out)
-		}
 	}
-	if len(suites) > 1 && !partial {
-		fmt.Fprintln(out, style.Title("What this run says"))
-		if len(run.Notes) > 0 {
-			fmt.Fprintln(out, "(with what spoils its numbers: see the notes at the top)")
-		}
-		for _, a := range run.Advise() {
-			fmt.Fprintln(out, strings.Join(a.Lines(), "\n  "))
-		}
-		fmt.Fprintln(out)
+	advice := run.Advise()
+	if partial || len(advice) == 0 {
+		return nil
 	}
+	fmt.Fprintln(out, style.Paint(report.Bold, "What this run says"))
+	if len(run.Notes) > 0 {
+		fmt.Fprintln(out, "(conditions that disturb its figures: see the notes at the top)")
+	}
+	for _, a := range advice {
+		fmt.Fprintln(out, strings.Join(a.Lines(), "\n  "))
+	}
+	fmt.Fprintln(out)
 	return nil
 }
 

@@ -41,9 +41,8 @@ Engines:
   mattn               github.com/mattn/go-sqlite3 (with cgo, a C compiler and -tags peers)
 
 Every statement goes through one connection, without a pool between. Rounds of the engines are
-interleaved, each in a process of its own. Tables of speed and cold have mean, standard deviation,
-smallest and largest time of the rounds, relative to the fastest, and processor time; those of tenants
-medians. Closing a database is not part of a time.
+interleaved, each in a process of its own. The tables show medians,
+and ratios to the default VFS with the same journal. Closing a database is not part of a time.
 
 What was written is checked: rows that were acknowledged are counted, sums are compared. Databases lie
 in --dir (default: $TMPDIR, else /var/tmp) and are removed in the end. --scale is the percentage of

@@ -40,8 +40,8 @@ of the rounds. Server and generator are processes of their own.
 Engines that cannot be used here, and points for which a process may not open enough descriptors
 (ulimit -n), are named and left out. RINGSIDE_BACKEND changes nothing, as both engines ask for theirs.
 
-Allocations are those of the whole process. The last column is the rate divided by that of epoll,
-pair by pair: 2.00x means half the time.`
+Allocations are those of the whole process. The column beside the rate is the rate divided by that of
+epoll, pair by pair: 2.00x means half the time.`
 
 const benchWatchExample = `  ringside bench watch
   ringside bench watch --json watch.json

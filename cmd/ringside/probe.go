@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringside-io/ringside/cmd/internal/probereport"
+	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/syncprobe"
 	"github.com/ringside-io/ringside/internal/probe"
 )
@@ -83,9 +84,9 @@ func writeProbe(out io.Writer, r probe.Report, syncs *syncprobe.Report, asJSON b
 		}{r, syncs})
 	}
 	if asJSON {
-		return probereport.WriteJSON(out, r)
+		return writeJSON(out, r)
 	}
-	if err := probereport.WriteText(out, r, probereport.Style{Color: wantColor(out)}); err != nil || syncs == nil {
+	if err := probereport.WriteText(out, r, report.Style{Color: wantColor(out)}); err != nil || syncs == nil {
 		return err
 	}
 	return syncs.WriteText(out)

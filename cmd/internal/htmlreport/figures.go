@@ -4,6 +4,7 @@ package htmlreport
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -37,7 +38,7 @@ func choicesOf(run *report.Run) [][]report.Duel {
 		if d.Cell.Params["test"] != nil {
 			continue
 		}
-		if n := len(out); n == 0 || out[n-1][0].Use != d.Use {
+		if n := len(out); n == 0 || out[n-1][0].Use != d.Use || out[n-1][0].Instead != d.Instead {
 			out = append(out, nil)
 		}
 		out[len(out)-1] = append(out[len(out)-1], d)
@@ -75,7 +76,7 @@ func groupsOf(run *report.Run) []group {
 			index[key] = i
 			groups = append(groups, group{title: title, unit: unit})
 		}
-		x, _ := number(c.Params[axis])
+		x, _ := c.Params.Number(axis)
 		groups[i].add(x, c)
 	}
 	var out []group
@@ -103,31 +104,19 @@ func (g *group) add(x float64, c report.Cell) {
 // axisOf returns the parameter that has several values in cells like this one.
 func axisOf(run *report.Run, c report.Cell) (param, unit string, ok bool) {
 	for _, a := range axes {
-		if _, numeric := number(c.Params[a.param]); !numeric {
-			continue
-		}
+		own, numeric := c.Params.Number(a.param)
 		for _, other := range run.Cells {
-			if x, ok := number(other.Params[a.param]); ok && without(other, a.param) == without(c, a.param) {
-				if own, _ := number(c.Params[a.param]); own != x {
-					return a.param, a.unit, true
-				}
+			if x, ok := other.Params.Number(a.param); ok && numeric && x != own && without(other, a.param) == without(c, a.param) {
+				return a.param, a.unit, true
 			}
 		}
 	}
 	return "", "", false
 }
 
-// number returns a parameter's value, which is an int or, from a file, a float64.
-func number(v any) (float64, bool) {
-	switch n := v.(type) {
-	case int:
-		return float64(n), true
-	case int64:
-		return float64(n), true
-	case float64:
-		return n, true
-	}
-	return 0, false
+// without names a cell by all of its parameters but one.
+func without(c report.Cell, param string) string {
+	return strings.Join(append([]string{c.Workload}, c.Params.Words(param)...), ", ")
 }
 
 // engines are those of the cells, in their order.
@@ -147,12 +136,8 @@ func (g group) engines() []string {
 
 // summary returns an engine's metric in a cell.
 func summary(c report.Cell, engine, metric string) (measure.Summary, bool) {
-	for _, s := range c.Series {
-		if s.Engine == engine {
-			return s.Summary(metric)
-		}
-	}
-	return measure.Summary{}, false
+	s, _ := c.Find(engine)
+	return s.Summary(metric)
 }
 
 // name is the title of a figure's group, never empty.

@@ -6,14 +6,11 @@
 package htmlreport
 
 import (
+	"cmp"
 	_ "embed"
-	"fmt"
 	"html/template"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
@@ -58,7 +55,6 @@ type adviceLine struct{ Kind, Mark, Text string }
 // suite is one part of the page.
 type suite struct {
 	Name, Title string
-	Words       []string
 	Figures     []figure
 	Sections    []section
 }
@@ -77,15 +73,11 @@ type legend struct {
 	Name  string
 }
 
-// section holds tables, of which the first row is the head.
+// section is a table.
 type section struct {
-	Title  string
-	Tables []table
-}
-
-type table struct {
-	Head []string
-	Rows [][]string
+	Title string
+	Head  []string
+	Rows  [][]string
 }
 
 func content(run *report.Run) pageData {
@@ -121,45 +113,12 @@ func adviceOf(a report.Advice) advice {
 }
 
 func suiteOf(name string, run *report.Run) suite {
-	layout := report.LayoutOf(name)
-	s := suite{Name: name, Title: suiteTitles[name], Words: run.Words(layout)}
-	if s.Title == "" {
-		s.Title = name
-	}
-	s.Figures = figuresOf(run)
-	for _, sec := range run.Sections(layout) {
-		out := section{Title: sec.Title}
-		for _, rows := range sec.Tables {
-			if len(rows) > 0 {
-				out.Tables = append(out.Tables, table{Head: rows[0], Rows: rows[1:]})
-			}
-		}
-		s.Sections = append(s.Sections, out)
+	s := suite{Name: name, Title: cmp.Or(suiteTitles[name], name), Figures: figuresOf(run)}
+	for _, sec := range run.Sections() {
+		rows := sec.Rows()
+		s.Sections = append(s.Sections, section{Title: sec.Title, Head: rows[0], Rows: rows[1:]})
 	}
 	return s
-}
-
-// without names a cell by all of its parameters but one.
-func without(c report.Cell, param string) string {
-	words := []string{c.Workload}
-	for _, key := range slices.Sorted(maps.Keys(c.Params)) {
-		switch key {
-		case param, "device":
-		case "block", "size", "record":
-			if n, ok := number(c.Params[key]); ok {
-				words = append(words, report.FormatBytes(int64(n)))
-				continue
-			}
-			words = append(words, fmt.Sprint(c.Params[key]))
-		case "cache":
-			words = append(words, map[any]string{"hot": "page cache hot", "direct": "O_DIRECT", "cold": "page cache cold"}[c.Params[key]])
-		case "mode", "journal", "source", "client", "storage", "what":
-			words = append(words, fmt.Sprint(c.Params[key]))
-		default:
-			words = append(words, fmt.Sprintf("%s %v", key, c.Params[key]))
-		}
-	}
-	return strings.Join(words, ", ")
 }
 
 // short writes a number as an axis does: 1.5k, 20k, 3M.

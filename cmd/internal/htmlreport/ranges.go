@@ -120,7 +120,7 @@ func speedFigure(run *report.Run, journal string) []figure {
 	var tests []test
 	var engines []string
 	for _, c := range run.Cells {
-		base, ok := seriesOf(c, "default-"+journal)
+		base, ok := c.Find("default-" + journal)
 		if !ok || c.Params["test"] == nil {
 			continue
 		}
@@ -191,14 +191,6 @@ func latencyFigure(g group) []figure {
 		}
 	}
 	return []figure{{Caption: fmt.Sprintf("%s: latency at %s %s", g.name(), short(g.x[last]), g.unit), Ranges: r}}
-}
-
-func seriesOf(c report.Cell, engine string) (report.Series, bool) {
-	i := slices.IndexFunc(c.Series, func(s report.Series) bool { return s.Engine == engine })
-	if i < 0 {
-		return report.Series{}, false
-	}
-	return c.Series[i], true
 }
 
 // legends gives each engine its colour; the first colour is the incumbent's.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/internal/probe"
 )
@@ -124,7 +125,7 @@ var fakes = map[string]func() probe.Report{
 	"usable": usable, "forbidden": forbidden, "old": old, "foreign": foreign, "short": short,
 }
 
-func text(t *testing.T, r probe.Report, s Style) string {
+func text(t *testing.T, r probe.Report, s report.Style) string {
 	t.Helper()
 	var b strings.Builder
 	if err := WriteText(&b, r, s); err != nil {
@@ -135,7 +136,7 @@ func text(t *testing.T, r probe.Report, s Style) string {
 
 func TestText(t *testing.T) {
 	for name, fake := range fakes {
-		t.Run(name, func(t *testing.T) { golden(t, name+".txt", []byte(text(t, fake(), Style{}))) })
+		t.Run(name, func(t *testing.T) { golden(t, name+".txt", []byte(text(t, fake(), report.Style{}))) })
 	}
 }
 
@@ -144,7 +145,7 @@ var escape = regexp.MustCompile("\x1b\\[[0-9]*m")
 // Colours add nothing but themselves, and do not disturb the columns.
 func TestColor(t *testing.T) {
 	for name, fake := range fakes {
-		plain, colored := text(t, fake(), Style{}), text(t, fake(), Style{Color: true})
+		plain, colored := text(t, fake(), report.Style{}), text(t, fake(), report.Style{Color: true})
 		if strings.Contains(plain, "\x1b") {
 			t.Errorf("%s: colours that were not asked for", name)
 		}
@@ -160,7 +161,10 @@ func TestColor(t *testing.T) {
 func TestJSON(t *testing.T) {
 	for _, name := range []string{"usable", "forbidden"} {
 		var b bytes.Buffer
-		if err := WriteJSON(&b, fakes[name]()); err != nil {
+		enc := json.NewEncoder(&b)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(fakes[name]()); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name+".json", b.Bytes())

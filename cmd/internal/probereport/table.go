@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/internal/probe"
 )
 
@@ -22,19 +23,19 @@ const gap = "    "
 func mark(e probe.Entry) (word, color string) {
 	switch e.Answer {
 	case probe.Yes:
-		return "yes", green
+		return "yes", report.Green
 	case probe.Unsupported:
-		return "no", yellow
+		return "no", report.Yellow
 	case probe.Forbidden:
 		switch {
 		case e.Known == nil:
-			return "forbidden", red
+			return "forbidden", report.Red
 		case *e.Known:
-			return "known", red
+			return "known", report.Red
 		}
-		return "no", yellow
+		return "no", report.Yellow
 	}
-	return "unclear", red
+	return "unclear", report.Red
 }
 
 // table prints entries in columns that are read from top to bottom, or in one line where there is
@@ -58,7 +59,7 @@ func (p *printer) table(title string, entries []probe.Entry) {
 	switch {
 	case len(marks) == 1 && yes+known == 0:
 		word, color := mark(entries[0])
-		p.title(title, p.paint(color, map[string]string{"no": "none", "forbidden": "forbidden", "unclear": "unclear"}[word]))
+		p.title(title, p.Paint(color, map[string]string{"no": "none", "forbidden": "forbidden", "unclear": "unclear"}[word]))
 		return
 	case known > 0:
 		count = fmt.Sprintf("forbidden, though the kernel knows %d of %d", known, len(entries))
@@ -87,7 +88,7 @@ func (p *printer) grid(entries []probe.Entry) {
 			e := entries[i]
 			m, color := mark(e)
 			pad := strings.Repeat(" ", word-len(m))
-			fmt.Fprintf(&line, "%s%-*s  %-*s  %s%s", gap, name, e.Name, since, e.Since, p.paint(color, m), pad)
+			fmt.Fprintf(&line, "%s%-*s  %-*s  %s%s", gap, name, e.Name, since, e.Since, p.Paint(color, m), pad)
 		}
 		p.printf("  %s\n", strings.TrimSpace(line.String()))
 	}
@@ -130,7 +131,7 @@ func (p *printer) changes(r probe.Report) {
 	})
 	p.title("to get more", "")
 	for _, c := range list {
-		p.printf("  %s\n%s", p.paint(bold, c.remedy), wrap(c.gains, "    ", lineWidth))
+		p.printf("  %s\n%s", p.Paint(report.Bold, c.remedy), wrap(c.gains, "    ", lineWidth))
 	}
 }
 

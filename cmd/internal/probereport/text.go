@@ -3,7 +3,7 @@
 package probereport
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -13,16 +13,8 @@ import (
 	"github.com/ringside-io/ringside/internal/probe"
 )
 
-// WriteJSON writes the report as indented JSON; [probe.Report] documents the fields.
-func WriteJSON(w io.Writer, r probe.Report) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(r)
-}
-
 // WriteText writes the report for people.
-func WriteText(w io.Writer, r probe.Report, style Style) error {
+func WriteText(w io.Writer, r probe.Report, style report.Style) error {
 	p := &printer{Style: style}
 	p.verdict(r)
 	p.environment(r)
@@ -52,7 +44,7 @@ func sections(r probe.Report) []section {
 
 // printer collects the text.
 type printer struct {
-	Style
+	report.Style
 	text strings.Builder
 }
 
@@ -64,16 +56,16 @@ func (p *printer) verdict(r probe.Report) {
 		probe.Unsupported:  "not supported",
 		probe.Forbidden:    "forbidden",
 		probe.Inconclusive: "not usable now",
-	}[r.Answer], red
+	}[r.Answer], report.Red
 	if r.Usable {
-		color = green
+		color = report.Green
 	}
-	p.printf("io_uring is %s\n", p.paint(color, words))
+	p.printf("io_uring is %s\n", p.Paint(color, words))
 	if r.Reason != "" {
 		p.printf("  why        %s\n", r.Reason)
 	}
 	if r.Remedy != "" {
-		p.printf("  to change  %s\n", p.paint(bold, r.Remedy))
+		p.printf("  to change  %s\n", p.Paint(report.Bold, r.Remedy))
 	}
 }
 
@@ -91,10 +83,10 @@ func (p *printer) environment(r probe.Report) {
 			[2]string{"seccomp", seccomp(r.Seccomp, r.SeccompFilters)},
 			[2]string{"memlock", memlock(r.Memlock)},
 			[2]string{"security modules", modules(r.LSMs, r.Context)},
-			[2]string{"container (a guess)", orWord(r.Container, "none")},
+			[2]string{"container (a guess)", cmp.Or(r.Container, "none")},
 		)
 	}
-	rows = append(rows, [2]string{features.EnvBackend, orWord(r.Override, "not set")})
+	rows = append(rows, [2]string{features.EnvBackend, cmp.Or(r.Override, "not set")})
 	p.title("environment", "")
 	p.pairs(rows)
 }
@@ -105,13 +97,13 @@ func (p *printer) packages(r probe.Report) {
 	}
 	p.title("backends", "")
 	for _, pkg := range r.Packages {
-		color := green
+		color := report.Green
 		if pkg.Backend != "io_uring" {
-			color = yellow
+			color = report.Yellow
 		}
-		p.printf("  %-10s  %s: %s\n", pkg.Name, p.paint(color, pkg.Backend), pkg.Reason)
+		p.printf("  %-10s  %s: %s\n", pkg.Name, p.Paint(color, pkg.Backend), pkg.Reason)
 		if pkg.Remedy != "" && pkg.Remedy != r.Remedy {
-			p.printf("              to change: %s\n", p.paint(bold, pkg.Remedy))
+			p.printf("              to change: %s\n", p.Paint(report.Bold, pkg.Remedy))
 		}
 	}
 }
@@ -124,13 +116,13 @@ func (p *printer) notes(r probe.Report) {
 	for _, n := range r.Notes {
 		p.printf("  %s: %s\n", n.About, n.Text)
 		if n.Remedy != "" {
-			p.printf("    to change: %s\n", p.paint(bold, n.Remedy))
+			p.printf("    to change: %s\n", p.Paint(report.Bold, n.Remedy))
 		}
 	}
 }
 
 func (p *printer) title(name, count string) {
-	p.printf("\n%s\n", strings.TrimRight(p.paint(bold, name)+"  "+count, " "))
+	p.printf("\n%s\n", strings.TrimRight(p.Paint(report.Bold, name)+"  "+count, " "))
 }
 
 // pairs prints names and values in two columns.
@@ -145,13 +137,6 @@ func (p *printer) pairs(rows [][2]string) {
 }
 
 const unknown = "unknown"
-
-func orWord(s, word string) string {
-	if s == "" {
-		return word
-	}
-	return s
-}
 
 func disabled(v *int) string {
 	if v == nil {
@@ -215,29 +200,9 @@ func limit(n *int64) string {
 }
 
 func modules(names []string, context string) string {
-	s := orWord(strings.Join(names, ", "), "none seen")
+	s := cmp.Or(strings.Join(names, ", "), "none seen")
 	if context != "" {
 		s += " (this process: " + context + ")"
 	}
 	return s
-}
-
-// Style says how a report is dressed.
-type Style struct {
-	// Color allows ANSI escape sequences.
-	Color bool
-}
-
-const (
-	bold   = "1"
-	red    = "31"
-	green  = "32"
-	yellow = "33"
-)
-
-func (s Style) paint(code, text string) string {
-	if !s.Color || text == "" {
-		return text
-	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }

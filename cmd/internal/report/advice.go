@@ -13,19 +13,32 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// choices are what a user of this run decides: one thing in the place of another.
-var choices = []struct {
-	suite, engine, against string
-	// use and instead are in the user's words.
-	use, instead string
-}{
+// choice is an engine in the place of another, both also in the user's words.
+type choice struct{ suite, engine, against, use, instead string }
+
+// choices are the engines that are compared: first what a user of ringside decides, one thing in the
+// place of another, and what shows where a difference comes from.
+var choices = []choice{
 	{"file", "ringside", "os", "ufile", "os.File"},
-	{"net", netConn, netStd, "unet (net.Conn)", "package net"},
-	{"net", netEvent, netStd, "unet/event (callbacks)", "package net"},
+	{"file", "ringside", "fio", "ufile", "fio"},
+	{"net", "ringside-conn", "std", "unet (net.Conn)", "package net"},
+	{"net", "ringside-conn", "ringside-plain", "unet on io_uring", "unet with plain calls"},
+	{"net", "ringside-event", "std", "unet/event (callbacks)", "package net"},
+	{"net", "ringside-event", "ringside-event-epoll", "unet/event on io_uring", "unet/event on epoll"},
+	{"net", "ringside-event", "ringside-event-parked", "unet/event with threads of its own", "loops in Go's netpoller"},
+	{"net", "ringside-event-sqpoll", "ringside-event", "unet/event with SQPOLL", "unet/event without"},
+	{"net", "ringside-event", "netpoll", "unet/event (callbacks)", "cloudwego/netpoll"},
+	{"net", "ringside-event", "liburing", "unet/event (callbacks)", "a server in C on liburing"},
+	{"net", "ringside-serve", "std", "ringside serve", "http.FileServer"},
+	{"net", "ringside-serve", "nginx", "ringside serve", "nginx"},
+	{"ring", "ringside", "liburing", "uring", "liburing"},
 	{"watch", "io_uring", "epoll", "watch on io_uring", "watch on epoll"},
 	{"sqlite", "ringside", "default", "sqlitevfs (vfs=ringside)", "the default VFS"},
 	{"sqlite", "ringside-log", "default", "sqlitevfs with the shared log (vfs=ringside-log)", "the default VFS"},
 	{"sqlite", "ringside-group", "default", "sqlitevfs with group sync (vfs=ringside-group)", "the default VFS"},
+	{"sqlite", "ringside", "ringside-plain", "sqlitevfs (vfs=ringside)", "the default VFS with syncs of directories"},
+	{"sqlite", "ringside", "modernc", "sqlitevfs (vfs=ringside)", "modernc.org/sqlite"},
+	{"sqlite", "ringside", "mattn", "sqlitevfs (vfs=ringside)", "mattn/go-sqlite3"},
 }
 
 // Advice is what the run says about one choice. Each point has its ratio in brackets where there is
@@ -64,11 +77,8 @@ func (r *Run) Duels() []Duel {
 	var out []Duel
 	for _, ch := range choices {
 		for _, c := range r.Cells {
-			if c.Suite != ch.suite {
-				continue
-			}
-			for _, pair := range c.pairsOf(ch.engine, ch.against) {
-				d := Duel{Cell: c, Use: ch.use, Instead: ch.instead, Point: advicePoint(c)}
+			for _, pair := range c.pairsOf(ch) {
+				d := Duel{Cell: c, Use: ch.use, Instead: ch.instead, Point: c.point()}
 				if _, journal, ok := strings.Cut(strings.TrimPrefix(pair[0].Engine, ch.engine), "-"); ok {
 					d.Point += " (" + journal + ")"
 				}
@@ -105,10 +115,16 @@ func (d *Duel) judge(s, against Series) bool {
 	return true
 }
 
-// pairsOf finds two engines, also where the journal mode of SQLite is a part of their names.
-func (c Cell) pairsOf(engine, against string) (out [][2]Series) {
-	for _, suffix := range []string{"", "-rollback", "-persist", "-wal"} {
-		if s, other, ok := c.both(engine+suffix, against+suffix); ok {
+// pairsOf returns the series of both engines, also where the journal mode of SQLite is a part of their
+// names.
+func (c Cell) pairsOf(ch choice) (out [][2]Series) {
+	if c.Suite != ch.suite {
+		return nil
+	}
+	for _, suffix := range append([]string{""}, journals...) {
+		s, ok := c.Find(ch.engine + suffix)
+		other, both := c.Find(ch.against + suffix)
+		if ok && both {
 			out = append(out, [2]Series{s, other})
 		}
 	}
@@ -163,108 +179,6 @@ func share(cpu float64) string {
 		return fmt.Sprintf("%.1f times the CPU time each", cpu)
 	}
 	return fmt.Sprintf("%.0f %% of the CPU time each", 100*cpu)
-}
-
-// advicePoint describes the work of a cell so that it can be read alone.
-func advicePoint(c Cell) string {
-	switch c.Suite {
-	case "net":
-		if h, ok := c.Params["handler"]; ok {
-			return fmt.Sprintf("requests whose handler takes %v", h)
-		}
-		return fmt.Sprintf("%s over %s", netWork(c.Workload), plural(c.Params["connections"], "connection"))
-	case "sqlite":
-		return sqliteWork(c)
-	case "watch":
-		return watchWork(c)
-	case "file":
-		return fileWork(c)
-	}
-	layout := LayoutOf(c.Suite)
-	return layout.Section(c) + ", " + layout.Point(c)
-}
-
-// fileWork describes a cell of the suite "file".
-func fileWork(c Cell) string {
-	many := plural(c.Params["goroutines"], "goroutine")
-	from := map[string]string{"hot": "cached data", "direct": "the disk (O_DIRECT)", "cold": "the disk through an empty cache"}[fmt.Sprint(c.Params["cache"])]
-	if c.Params["storage"] == "fast" {
-		from = strings.Replace(from, "the disk", "a device in memory", 1)
-	}
-	block := ""
-	if b, ok := c.Params["block"]; ok {
-		block = ", " + pointBytes(b)
-	}
-	switch c.Workload {
-	case "randread":
-		return fmt.Sprintf("random reads by %s from %s%s", many, from, block)
-	case "batch":
-		return fmt.Sprintf("%v reads in one call from %s%s", c.Params["count"], from, block)
-	case "burner":
-		return fmt.Sprintf("random reads by %s beside %s of computation%s", many, plural(c.Params["computing"], "goroutine"), block)
-	case "append":
-		return fmt.Sprintf("durable appends of %v bytes by %s", c.Params["record"], many)
-	case "randwrite":
-		to := map[string]string{"hot": "the page cache", "direct": "the disk (O_DIRECT)"}[fmt.Sprint(c.Params["cache"])]
-		return fmt.Sprintf("overwrites by %s to %s%s", many, to, block)
-	}
-	layout := LayoutOf(c.Suite)
-	return strings.TrimSuffix(layout.Section(c)+", "+layout.Point(c), ", ")
-}
-
-// netWork describes a workload of the suite "net".
-func netWork(workload string) string {
-	switch workload {
-	case "echo":
-		return "echoed messages"
-	case "pipeline":
-		return "echoed messages, several at a time,"
-	case "stream":
-		return "megabytes in one direction"
-	case "churn":
-		return "connections with one echoed message each, several at a time,"
-	case "unix":
-		return "messages echoed on Unix sockets"
-	case "udp":
-		return "echoed datagrams"
-	case "tls":
-		return "messages echoed over TLS"
-	case "http":
-		return "HTTP requests"
-	case "files":
-		return "files served"
-	}
-	return workload
-}
-
-// watchWork describes a cell of the suite "watch".
-func watchWork(c Cell) string {
-	if isHTTP(c) {
-		return "HTTP requests to a server on the loop"
-	}
-	if c.Params["source"] == "wake" {
-		return "wakes from another goroutine"
-	}
-	trigger := map[string]string{"edge": "edge-triggered", "level": "level-triggered", "oneshot": "one-shot"}[fmt.Sprint(c.Params["mode"])]
-	text := fmt.Sprintf("events of %v %s %s", c.Params["active"], trigger, sourceWords(c.Params["source"]))
-	if idle, ok := c.Params["idle"]; ok {
-		text += fmt.Sprintf(" beside %v idle ones", idle)
-	}
-	return text
-}
-
-// sqliteWork describes a cell of the suite "sqlite".
-func sqliteWork(c Cell) string {
-	switch point := sqlitePoint(c); {
-	case c.Params["test"] != nil:
-		return point
-	case c.Params["what"] != nil:
-		return "not cached: " + point
-	case fmt.Sprint(c.Params["connections"]) != "1":
-		return fmt.Sprintf("commits by %v connections to one database (%v)", c.Params["connections"], c.Params["journal"])
-	default:
-		return "commits in " + point
-	}
 }
 
 // Verdict is a line of an advice: Better, Same, Worse or Unclear, and where.
@@ -363,9 +277,7 @@ type Findings struct {
 	// Notes say what spoils the numbers.
 	Notes   []string  `json:"notes,omitempty"`
 	Choices []Finding `json:"choices"`
-	// Sentences are the words below the tables of each suite.
-	Sentences map[string][]string `json:"sentences"`
-	Skipped   []Skip              `json:"skipped,omitempty"`
+	Skipped []Skip    `json:"skipped,omitempty"`
 }
 
 // Finding is the verdict about one thing in the place of another, at one point.
@@ -387,7 +299,7 @@ type Finding struct {
 
 // Findings returns what the run says.
 func (r *Run) Findings() Findings {
-	f := Findings{Host: r.Host, Notes: r.Notes, Choices: []Finding{}, Sentences: map[string][]string{}, Skipped: r.Skipped}
+	f := Findings{Host: r.Host, Notes: r.Notes, Choices: []Finding{}, Skipped: r.Skipped}
 	for _, d := range r.Duels() {
 		one := Finding{
 			Suite: d.Cell.Suite, Use: d.Use, Instead: d.Instead, Workload: d.Cell.Workload, Point: d.Point, Params: d.Cell.Params,
@@ -397,9 +309,6 @@ func (r *Run) Findings() Findings {
 			one.CPU = &d.CPU
 		}
 		f.Choices = append(f.Choices, one)
-	}
-	for _, name := range r.Suites() {
-		f.Sentences[name] = append([]string{}, r.Suite(name).Words(LayoutOf(name))...)
 	}
 	return f
 }

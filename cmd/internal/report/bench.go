@@ -42,7 +42,7 @@ func (r *Run) WriteBench(w io.Writer) error {
 					Iters:  int(sample.Iterations),
 				}
 				for _, u := range columns {
-					if v, ok := sample.Metrics[u.metric]; ok {
+					if v, ok := sample.Metrics[u.metric]; ok && u.unit != "" {
 						res.Values = append(res.Values, benchfmt.Value{Value: v, Unit: u.unit})
 					}
 				}
@@ -169,13 +169,14 @@ func (s Series) Ratio(against Series, metric string) (measure.Summary, bool) {
 	return measure.Ratio(v, a)
 }
 
-// layouts are those of the suites.
-var layouts = map[string]Layout{
-	"file": FileLayout, "net": NetLayout, "ring": RingLayout, "sqlite": SQLiteLayout, "watch": WatchLayout,
+// Find returns the series of an engine.
+func (c Cell) Find(engine string) (Series, bool) {
+	i := slices.IndexFunc(c.Series, func(s Series) bool { return s.Engine == engine })
+	if i < 0 {
+		return Series{}, false
+	}
+	return c.Series[i], true
 }
-
-// LayoutOf returns how the cells of a suite are arranged.
-func LayoutOf(suite string) Layout { return layouts[suite] }
 
 // Suites names the suites of the run, in the order of its cells.
 func (r *Run) Suites() []string {

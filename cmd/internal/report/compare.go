@@ -14,21 +14,6 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// compared are the metrics of which a comparison tells, and whether more of it is better. The time of
-// an operation is left to the rate.
-var compared = []struct {
-	metric, title string
-	moreIsBetter  bool
-}{
-	{measure.OpsPerS, "ops/s", true},
-	{measure.CPUUsPerOp, "CPU µs/op", false},
-	{measure.P99Us, "p99 µs", false},
-	{measure.AllocsPerOp, "allocs/op", false},
-	{measure.Threads, "threads", false},
-	{HeapPerConn, "heap B/conn", false},
-	{IdleCPU, "CPU µs/s", false},
-}
-
 // Verdicts of a change.
 const (
 	Better = "better"
@@ -116,7 +101,10 @@ func (r Result) key() string {
 
 func changes(before, after Result) []Change {
 	var out []Change
-	for _, m := range compared {
+	for _, m := range columns {
+		if m.use&(moreIsBetter|lessIsBetter) == 0 {
+			continue
+		}
 		old, ok := before.Metrics[m.metric]
 		current, both := after.Metrics[m.metric]
 		if !ok || !both {
@@ -130,7 +118,7 @@ func changes(before, after Result) []Change {
 			ch.Ratio = current.Median / old.Median
 		}
 		ch.before, ch.after = before.Samples[m.metric], after.Samples[m.metric]
-		ch.N, ch.moreIsBetter = [2]int{len(ch.before), len(ch.after)}, m.moreIsBetter
+		ch.N, ch.moreIsBetter = [2]int{len(ch.before), len(ch.after)}, m.use&moreIsBetter != 0
 		out = append(out, ch)
 	}
 	return out
@@ -279,7 +267,7 @@ func (c *Comparison) Count(verdict string) int {
 func (c *Comparison) WriteText(w io.Writer, all bool, style Style) error {
 	var b strings.Builder
 	for _, d := range c.Differs {
-		fmt.Fprintf(&b, "%-14s %s -> %s\n", d.Name+":", orNone(d.Old), orNone(d.New))
+		fmt.Fprintf(&b, "%-14s %s -> %s\n", d.Name+":", cmp.Or(d.Old, "(none)"), cmp.Or(d.New, "(none)"))
 	}
 	for _, side := range []struct {
 		name  string
@@ -292,19 +280,14 @@ func (c *Comparison) WriteText(w io.Writer, all bool, style Style) error {
 	if b.Len() > 0 {
 		b.WriteString("\n")
 	}
-	for _, m := range compared {
-		c.writeMetric(&b, m.metric, m.title, all, style)
+	for _, m := range columns {
+		if m.use&(moreIsBetter|lessIsBetter) != 0 {
+			c.writeMetric(&b, m.metric, m.title, all, style)
+		}
 	}
 	c.writeSummary(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "(none)"
-	}
-	return s
 }
 
 func (c *Comparison) writeMetric(b *strings.Builder, metric, title string, all bool, style Style) {
@@ -319,7 +302,7 @@ func (c *Comparison) writeMetric(b *strings.Builder, metric, title string, all b
 			same++
 			continue
 		}
-		color := map[string]string{Better: green, Worse: red}[ch.Verdict]
+		color := map[string]string{Better: Green, Worse: Red}[ch.Verdict]
 		t.add(map[int]string{3: color, 6: color},
 			ch.name(), spread(ch.Old), spread(ch.New), ch.percent(), ch.chance(), ch.samples(), ch.Verdict)
 	}
@@ -327,7 +310,7 @@ func (c *Comparison) writeMetric(b *strings.Builder, metric, title string, all b
 		t.write(b, style)
 	}
 	if same > 0 {
-		fmt.Fprintf(b, "%s: no difference that the samples show in %s\n", title, plural(same, "cell"))
+		fmt.Fprintf(b, "%s: no difference that the samples show in %s\n", title, counted("cell")(same))
 	}
 	if len(t.rows) > 1 || same > 0 {
 		b.WriteString("\n")
@@ -373,11 +356,11 @@ func (c *Comparison) writeSummary(b *strings.Builder) {
 	b.WriteString(".\n")
 	for _, engine := range c.engines() {
 		if ratio, n := c.mean(engine); n > 0 {
-			fmt.Fprintf(b, "%s: rate %.2fx in the geometric mean of %s.\n", engine, ratio, plural(n, "cell"))
+			fmt.Fprintf(b, "%s: rate %.2fx in the geometric mean of %s.\n", engine, ratio, counted("cell")(n))
 		}
 	}
 	if ranges := c.byRange(); ranges > 0 {
-		fmt.Fprintf(b, "%s judged by smallest and largest value alone: a file of a version without samples.\n", plural(ranges, "line"))
+		fmt.Fprintf(b, "%s judged by smallest and largest value alone: a file of a version without samples.\n", counted("line")(ranges))
 	}
 	for _, side := range []struct {
 		name  string

@@ -13,19 +13,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/ringside-io/ringside/cmd/internal/ab"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
-
-// DeviceShare is the metric of cold reads that tells how many bytes came from the device for each
-// byte that was read.
-const DeviceShare = "device_share"
-
-// ratioMetrics are the metrics whose ratios a result file carries.
-var ratioMetrics = []string{
-	measure.OpsPerS, measure.NsPerOp, measure.CPUUsPerOp, measure.P50Us, measure.P99Us, measure.MaxUs, measure.Threads,
-	measure.UnitsPerS, ab.MetricMean, ab.MetricPercentile(90),
-}
 
 // Document summarizes the run in the form of a result file. Every engine is compared to the
 // cell's first one, and those of ringside to all others.
@@ -64,14 +53,14 @@ func (c Cell) result(s Series) Result {
 
 func (c Cell) ratios(s, against Series) []Ratio {
 	var out []Ratio
-	for _, metric := range ratioMetrics {
-		sum, ok := s.Ratio(against, metric)
-		if !ok {
+	for _, col := range columns {
+		sum, ok := s.Ratio(against, col.metric)
+		if !ok || col.use&inFiles == 0 {
 			continue
 		}
 		out = append(out, Ratio{
 			Suite: c.Suite, Workload: c.Workload, Params: c.Params,
-			Engine: s.Engine, Against: against.Engine, Metric: metric,
+			Engine: s.Engine, Against: against.Engine, Metric: col.metric,
 			Median: sum.Median, Min: sum.Min, Max: sum.Max,
 		})
 	}
@@ -136,7 +125,7 @@ func readError(err error) error {
 
 // check returns what is wrong with a result of a file.
 func (r Result) check() error {
-	if _, known := layouts[r.Suite]; !known || r.Workload == "" || r.Engine == "" {
+	if rowParams[r.Suite] == nil || r.Workload == "" || r.Engine == "" {
 		return fmt.Errorf("a result of suite %q, workload %q, engine %q", r.Suite, r.Workload, r.Engine)
 	}
 	return nil

@@ -67,6 +67,13 @@ func (r *Run) assess() {
 				f.comparisons++
 			}
 		}
+		for _, ch := range choices {
+			for _, pair := range c.pairsOf(ch) {
+				if pair[1].Engine != c.Series[0].Engine {
+					f.comparisons += 2 // rate and processor time
+				}
+			}
+		}
 	}
 	if len(variances) > 0 {
 		f.variance = measure.Summarize(variances).Median

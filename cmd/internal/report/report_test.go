@@ -9,8 +9,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -224,12 +222,10 @@ func TestTableGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.WriteString("\n")
-	if err := run.WriteTable(&b, FileLayout, Style{}); err != nil {
+	if err := run.WriteTable(&b, Style{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range run.Verdicts(FileLayout, "ringside") {
-		b.WriteString(line + ".\n")
-	}
+	b.WriteString(advice(run) + "\n")
 	if err := run.WriteSkipped(&b); err != nil {
 		t.Fatal(err)
 	}
@@ -239,36 +235,17 @@ func TestTableGolden(t *testing.T) {
 	}
 }
 
-func TestTableComparesToYardsticks(t *testing.T) {
-	run := exampleRun()
-	run.Cells = run.Cells[len(run.Cells)-1:]
-	var b bytes.Buffer
-	if err := run.WriteTable(&b, FileLayout, Style{}); err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(b.String(), "\n")
-	for row, ends := range map[int][]string{
-		1: {"ops/s vs os", "vs fio", "vs fio-fixed"},
-		3: {"4.00x (4.00–4.01)", "0.97x (0.97–0.97)", "0.80x (0.80–0.80)"},
-		4: {"4.14x (4.14–4.14)"},
-	} {
-		if got := regexp.MustCompile(`  +`).Split(lines[row], -1); !slices.Equal(got[len(got)-len(ends):], ends) {
-			t.Errorf("row %d: %q", row, lines[row])
-		}
-	}
-}
-
-func TestLayoutNamesFurtherParameters(t *testing.T) {
-	c := Cell{Workload: "batch", Params: Params{"block": 4096, "cache": "direct", "goroutines": 1, "count": 128}}
+func TestSectionNamesAllParameters(t *testing.T) {
+	c := Cell{Suite: "file", Workload: "batch", Params: Params{"block": 4096, "cache": "direct", "goroutines": 1, "count": 128}}
 	for got, want := range map[string]string{
-		FileLayout.Section(c): "batch, O_DIRECT, 1 goroutine", FileLayout.Row(c, "os"): "os_4096_128", FileLayout.Point(c): "4 KiB count 128",
+		c.section(): "batch, O_DIRECT, 1 goroutine", c.row("os"): "os_4096_128", c.point(): "reads in one call, O_DIRECT, 1 goroutine, 128 at a time, 4 KiB",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	c = Cell{Workload: "append", Params: Params{"goroutines": 64, "storage": "fast"}}
-	if got := FileLayout.Section(c); got != "append, fast device, 64 goroutines" {
+	c = Cell{Suite: "file", Workload: "append", Params: Params{"goroutines": 64, "storage": "fast", "record": 128, "unknown": 1}}
+	if got := c.section(); got != "append, fast device, 64 goroutines, records of 128 B, unknown 1" {
 		t.Errorf("section %q", got)
 	}
 }
@@ -285,7 +262,7 @@ func TestTableFitsTheScreen(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	if err := run.WriteTable(&b, FileLayout, Style{}); err != nil {
+	if err := run.WriteTable(&b, Style{}); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {
@@ -297,41 +274,12 @@ func TestTableFitsTheScreen(t *testing.T) {
 
 func TestTableColour(t *testing.T) {
 	var b bytes.Buffer
-	if err := exampleRun().WriteTable(&b, FileLayout, Style{Color: true}); err != nil {
+	if err := exampleRun().WriteTable(&b, Style{Color: true}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"\x1b[32m1.98x", "\x1b[31m0.90x"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing", want)
-		}
-	}
-}
-
-func TestVerdictsFollowTheNumbers(t *testing.T) {
-	run := exampleRun()
-	text := strings.Join(run.Verdicts(FileLayout, "ringside"), "\n")
-	for _, want := range []string{
-		"no difference at 4 KiB", "ringside is faster than os at 4 KiB (1.98x)",
-		"ringside is slower than os at 1 MiB (0.90x)", "threads 0.06x", "ops/s vs fio 0.90x to 0.99x",
-		"page cache cold, 32 goroutines: ringside is faster", "read from the device 98 % to 100 %",
-		"randread, fast device, O_DIRECT, 128 goroutines: ringside is faster than os at 4 KiB (4.00x)", "ops/s vs fio-fixed 0.80x",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing in\n%s", want, text)
-		}
-	}
-	if strings.Contains(text, "threads 1.00x") {
-		t.Errorf("an equal number of threads is worth no word:\n%s", text)
-	}
-	for i := range run.Cells {
-		for j := range run.Cells[i].Series {
-			s := &run.Cells[i].Series[j]
-			s.Samples = s.Samples[:2]
-		}
-	}
-	for _, line := range run.Verdicts(FileLayout, "ringside") {
-		if !strings.Contains(line, "too few pairs (2)") {
-			t.Errorf("two pairs led to %q", line)
 		}
 	}
 }

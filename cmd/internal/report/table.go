@@ -13,27 +13,101 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
+// Metrics of single suites.
+const (
+	// DeviceShare is how many bytes came from the device for each byte of a cold read.
+	DeviceShare = "device_share"
+	// EntersPerOp is how many calls of io_uring_enter(2) an engine needed for one operation,
+	// SyscallsPerOp how many system calls of any kind.
+	EntersPerOp   = "enters_per_op"
+	SyscallsPerOp = "syscalls_per_op"
+	// IdleCPU is the processor time in microseconds that a server used in a second without load,
+	// WakesPerS how often one of its threads was woken.
+	IdleCPU   = "idle_cpu_us_per_s"
+	WakesPerS = "wakes_per_s"
+	// HeapPerConn is what an idle connection takes of heap and stacks, RSSPerConn of the memory of
+	// the process, in bytes.
+	HeapPerConn = "heap_bytes_per_conn"
+	RSSPerConn  = "rss_bytes_per_conn"
+	// SyncsShared is the share of the syncs of SQLite that were done together with those of other
+	// databases.
+	SyncsShared = "syncs_shared"
+)
+
+// use says where a metric appears beside its column.
+type use int
+
+const (
+	inFiles      use = 1 << iota // result files have its ratios
+	beside                       // its ratio to another engine's is beside the column
+	moreIsBetter                 // comparisons judge it
+	lessIsBetter
+)
+
+// column is one metric: in tables under title, which is empty for a metric without a column, and in
+// benchmark lines with unit, which is empty for one without a value there.
+type column struct {
+	title, unit string
+	metric      string
+	format      func(float64) string
+	use         use
+}
+
+// columns are all metrics of tables, files and comparisons. They begin with testing's own units,
+// which benchmark tables of Go have.
+var columns = []column{
+	{"ns/op", "ns/op", measure.NsPerOp, formatNumber, inFiles},
+	{"ms/op", "", measure.NsPerOp, func(ns float64) string { return formatNumber(ns / 1e6) }, 0},
+	{"MB/s", "MB/s", measure.MBPerS, formatNumber, 0},
+	{"B/op", "B/op", measure.BytesPerOp, formatCount, 0},
+	{"allocs/op", "allocs/op", measure.AllocsPerOp, formatCount, lessIsBetter},
+	{"ops/s", "op/s", measure.OpsPerS, formatNumber, inFiles | beside | moreIsBetter},
+	{"CPU µs/op", "cpu-us/op", measure.CPUUsPerOp, formatNumber, inFiles | beside | lessIsBetter},
+	{"p50 µs", "p50-us", measure.P50Us, formatNumber, inFiles},
+	{"", "p90-us", "p90_us", nil, inFiles}, // of files that older versions wrote
+	{"p99 µs", "p99-us", measure.P99Us, formatNumber, inFiles | beside | lessIsBetter},
+	{"max µs", "max-us", measure.MaxUs, formatNumber, inFiles},
+	{"threads", "threads", measure.Threads, formatWhole, inFiles | lessIsBetter},
+	{"computed/s", "units/s", measure.UnitsPerS, formatNumber, inFiles},
+	{"device", "device-B/B", DeviceShare, formatPercent, 0},
+	{"enters/op", "enters/op", EntersPerOp, formatCount, 0},
+	{"floor ns/op", "floor-ns/op", measure.FloorNsPerOp, formatNumber, 0},
+	{"syscalls/op", "syscalls/op", SyscallsPerOp, formatCount, 0},
+	{"CPU µs/s", "cpu-us/s", IdleCPU, formatNumber, lessIsBetter},
+	{"wakes/s", "wakes/s", WakesPerS, formatNumber, 0},
+	{"heap B/conn", "heap-B/conn", HeapPerConn, formatWhole, beside | lessIsBetter},
+	{"RSS B/conn", "rss-B/conn", RSSPerConn, formatWhole, beside},
+	{"", "mean-us", "mean_us", nil, inFiles}, // of files that older versions wrote
+	{"syncs shared", "syncs-shared", SyncsShared, formatPercent, 0},
+}
+
+// without are the columns that the tables of a suite leave out, because others say the same.
+var without = map[string][]string{
+	"file": {"ns/op", "ms/op", "B/op"}, "net": {"ns/op", "ms/op", "B/op"}, "ring": {"ms/op"},
+	"sqlite": {"ns/op", "B/op", "allocs/op"}, "watch": {"ms/op", "threads"},
+}
+
 // Style says how a report is dressed.
 type Style struct {
 	// Color allows ANSI escape sequences.
 	Color bool
 }
 
+// Colours of [Style.Paint].
 const (
-	bold  = "1"
-	green = "32"
-	red   = "31"
+	Bold   = "1"
+	Red    = "31"
+	Green  = "32"
+	Yellow = "33"
 )
 
-func (s Style) paint(code, text string) string {
-	if !s.Color || text == "" {
+// Paint returns the text in a colour, if the style has any.
+func (s Style) Paint(color, text string) string {
+	if !s.Color || text == "" || color == "" {
 		return text
 	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
 }
-
-// Title dresses a heading.
-func (s Style) Title(text string) string { return s.paint(bold, text) }
 
 // table is text in columns; the first is aligned to the left, others to the right.
 type table struct {
@@ -62,169 +136,105 @@ func (t *table) write(w *strings.Builder, style Style) {
 				line.WriteString(cell + pad)
 				continue
 			}
-			line.WriteString("  " + pad + style.paint(t.colors[n][i], cell))
+			line.WriteString("  " + pad + style.Paint(t.colors[n][i], cell))
 		}
 		w.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 }
 
-// WriteTable writes the results of a suite in columns, medians of all rounds, tables for each
-// section of the layout.
-func (r *Run) WriteTable(w io.Writer, layout Layout, style Style) error {
+// Section is a part of a suite's results: neighbouring cells whose rows form one table.
+type Section struct {
+	Title string
+	Cells []Cell
+	table table
+}
+
+// Rows are those of the table; the first one is its head. A row without cells separates.
+func (s Section) Rows() [][]string { return s.table.rows }
+
+// Sections returns the results of the run, a table each.
+func (r *Run) Sections() []Section {
 	r.assessed()
-	var b strings.Builder
-	for _, section := range r.sections(layout) {
-		fmt.Fprintf(&b, "%s\n", style.Title(section.title))
-		for _, t := range section.tables(layout) {
-			t.write(&b, style)
-			b.WriteString("\n")
+	var out []Section
+	for _, c := range r.Cells {
+		title := c.section()
+		if n := len(out); n == 0 || out[n-1].Title != title || out[n-1].Cells[0].Suite != c.Suite {
+			out = append(out, Section{Title: title})
 		}
+		last := &out[len(out)-1]
+		last.Cells = append(last.Cells, c)
+	}
+	for i := range out {
+		out[i].fill()
+	}
+	return out
+}
+
+// WriteTable writes the results in columns: medians of all rounds.
+func (r *Run) WriteTable(w io.Writer, style Style) error {
+	var b strings.Builder
+	for _, section := range r.Sections() {
+		fmt.Fprintf(&b, "%s\n", style.Paint(Bold, section.Title))
+		section.table.write(&b, style)
+		b.WriteString("\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// tables are those of a section.
-func (sec section) tables(layout Layout) []*table {
-	if draw := layout.draw(sec.cells[0]); draw != nil {
-		return draw(sec.cells)
-	}
-	t := newTable(sec.cells, layout)
-	for i, c := range sec.cells {
-		if len(layout.Ratios) > 0 && i > 0 && len(c.Series) > 2 {
-			t.add(nil)
-		}
-		for _, s := range c.Series {
-			t.addSeries(layout.Row(c, s.Engine), c, s)
-		}
-	}
-	return []*table{&t.table}
-}
-
-// Section is a part of a suite's results.
-type Section struct {
-	Title string
-	Cells []Cell
-	// Tables are the rows of its tables; the first row of each is the head. A row without cells
-	// separates.
-	Tables [][][]string
-}
-
-// Sections returns the parts in which the layout arranges the results.
-func (r *Run) Sections(layout Layout) []Section {
-	var out []Section
-	for _, sec := range r.sections(layout) {
-		s := Section{Title: sec.title, Cells: sec.cells}
-		for _, t := range sec.tables(layout) {
-			s.Tables = append(s.Tables, t.rows)
-		}
-		out = append(out, s)
-	}
-	return out
-}
-
-// draw returns what writes the cell's section in its own way, or nil.
-func (l Layout) draw(c Cell) DrawFunc {
-	if l.Draw == nil {
-		return nil
-	}
-	return l.Draw(c)
-}
-
-// resultTable is a table with the columns that at least one of its series can fill.
-type resultTable struct {
-	table
-	columns []column
-	// beside are the metrics that a column with their ratio follows.
-	beside []string
-	// against are the engines that others are compared to, a column each.
-	against []string
-}
-
-func newTable(cells []Cell, layout Layout) *resultTable {
-	t := &resultTable{against: comparedTo(cells), beside: layout.Ratios}
-	titles := []string{""}
-	for _, col := range columns {
-		if col.title == "" || !anyHas(cells, col.metric) || slices.Contains(layout.Without, col.metric) {
-			continue
-		}
-		t.columns = append(t.columns, col)
-		titles = append(titles, col.title)
-		if slices.Contains(t.beside, col.metric) && len(t.against) > 0 {
-			titles = append(titles, "vs "+t.against[0])
-		}
-	}
-	if len(t.beside) > 0 {
-		t.add(nil, titles...)
-		return t
-	}
-	for i, engine := range t.against {
-		title := "vs " + engine
-		if i == 0 {
-			title = "ops/s " + title
-		}
-		titles = append(titles, title)
-	}
-	t.add(nil, titles...)
-	return t
-}
-
-// comparedTo names the first engine of the cells, and the yardsticks that ringside is compared to
-// besides.
-func comparedTo(cells []Cell) []string {
-	var out []string
-	for _, c := range cells {
-		if len(c.Series) < 2 {
-			continue
-		}
-		if len(out) == 0 {
-			out = append(out, c.Series[0].Engine)
-		}
-		for _, s := range c.Series[1:] {
-			if isYardstick(s.Engine) && !slices.Contains(out, s.Engine) {
-				out = append(out, s.Engine)
+// fill makes the table, with the columns that at least one series can fill.
+func (s *Section) fill() {
+	first, against := s.Cells[0], ""
+	for _, c := range s.Cells {
+		if len(c.Series) > 1 && against == "" {
+			against = c.base(c.Series[1].Engine).Engine
+			for _, journal := range journals {
+				against = strings.TrimSuffix(against, journal)
 			}
 		}
 	}
-	return out
+	head := []string{strings.Join(append([]string{"engine"}, first.rowParams()...), "_")}
+	var shown []column
+	for _, col := range columns {
+		if col.title == "" || !anyHas(s.Cells, col.metric) || slices.Contains(without[first.Suite], col.title) {
+			continue
+		}
+		if against == "" {
+			col.use &^= beside
+		}
+		shown, head = append(shown, col), append(head, col.title)
+		if col.use&beside != 0 {
+			head = append(head, "vs "+against)
+		}
+	}
+	s.table.add(nil, head...)
+	for i, c := range s.Cells {
+		if i > 0 && len(c.Series) > 2 {
+			s.table.add(nil)
+		}
+		for _, series := range c.Series {
+			s.addSeries(c, series, shown)
+		}
+	}
 }
 
-// isYardstick reports whether the engine is a program that shows what the device can do.
-func isYardstick(engine string) bool { return engine == "fio" || strings.HasPrefix(engine, "fio-") }
-
 // addSeries adds the row of one engine in a cell.
-func (t *resultTable) addSeries(name string, c Cell, s Series) {
-	row := []string{name}
+func (s *Section) addSeries(c Cell, series Series, shown []column) {
+	row := []string{c.row(series.Engine)}
 	colors := map[int]string{}
-	for _, col := range t.columns {
+	for _, col := range shown {
 		text := "-"
-		if sum, ok := s.Summary(col.metric); ok {
+		if sum, ok := series.Summary(col.metric); ok {
 			text = col.format(sum.Median)
 		}
 		row = append(row, text)
-		if slices.Contains(t.beside, col.metric) && len(t.against) > 0 {
-			text, color := c.besideColumn(s, t.against[0], col.metric)
+		if col.use&beside != 0 {
+			text, color := c.ratioColumn(series, col.metric)
 			colors[len(row)] = color
 			row = append(row, text)
 		}
 	}
-	if len(t.beside) > 0 {
-		t.add(colors, row...)
-		return
-	}
-	for i, engine := range t.against {
-		if i > 0 && isYardstick(s.Engine) {
-			row = append(row, "") // Yardsticks are not compared to each other.
-			continue
-		}
-		text, color := c.ratioColumn(s, engine)
-		if i > 0 && s.Engine == t.against[0] {
-			text, color = "", ""
-		}
-		colors[len(row)] = color
-		row = append(row, text)
-	}
-	t.add(colors, row...)
+	s.table.add(colors, row...)
 }
 
 func anyHas(cells []Cell, metric string) bool {
@@ -238,63 +248,36 @@ func anyHas(cells []Cell, metric string) bool {
 	return false
 }
 
-// ratioColumn prints how the rate compares to that of another engine in the cell, with the spread.
-func (c Cell) ratioColumn(s Series, against string) (text, color string) {
-	other, ok := c.find(against)
-	if !ok || s.Engine == against {
-		return "", ""
-	}
-	sum, ok := s.Ratio(other, measure.OpsPerS)
-	if !ok {
-		return "-", ""
-	}
-	switch c.judge(s, other, measure.OpsPerS) {
-	case faster:
-		color = green
-	case slower:
-		color = red
-	}
-	return formatRatio(sum), color
-}
+// journals are the ends of the names of engines in the speed tests of SQLite.
+var journals = []string{"-rollback", "-persist", "-wal"}
 
-// besideColumn prints the ratio of a metric to that of another engine: of the rate with its spread, of
-// others the median.
-func (c Cell) besideColumn(s Series, against, metric string) (text, color string) {
-	if metric == measure.OpsPerS {
-		return c.ratioColumn(s, against)
-	}
-	other, ok := c.find(against)
-	if !ok || s.Engine == against {
-		return "", ""
-	}
-	sum, ok := s.Ratio(other, metric)
-	if !ok {
-		return "-", ""
-	}
-	return fmt.Sprintf("%.2fx", sum.Median), ""
-}
-
-func formatRatio(s measure.Summary) string {
-	return fmt.Sprintf("%.2fx (%.2f–%.2f)", s.Median, s.Min, s.Max)
-}
-
-// section is a run of neighbouring cells with one title.
-type section struct {
-	title string
-	cells []Cell
-}
-
-func (r *Run) sections(layout Layout) []section {
-	var out []section
-	for _, c := range r.Cells {
-		title := layout.Section(c)
-		if n := len(out); n == 0 || out[n-1].title != title {
-			out = append(out, section{title: title})
+// base returns the series that an engine is compared to: the cell's first one, but in the speed tests of
+// SQLite the default VFS with the same journal.
+func (c Cell) base(engine string) Series {
+	for _, journal := range journals {
+		if s, ok := c.Find("default" + journal); ok && strings.HasSuffix(engine, journal) {
+			return s
 		}
-		last := &out[len(out)-1]
-		last.cells = append(last.cells, c)
 	}
-	return out
+	return c.Series[0]
+}
+
+// ratioColumn prints the ratio of a metric to that of the base: of the rate with its
+// spread and the colour of the verdict, of others the median.
+func (c Cell) ratioColumn(s Series, metric string) (text, color string) {
+	base := c.base(s.Engine)
+	if s.Engine == base.Engine {
+		return "", ""
+	}
+	sum, ok := s.Ratio(base, metric)
+	switch {
+	case !ok:
+		return "-", ""
+	case metric != measure.OpsPerS:
+		return fmt.Sprintf("%.2fx", sum.Median), ""
+	}
+	color = map[verdict]string{faster: Green, slower: Red}[c.judge(s, base, metric)]
+	return fmt.Sprintf("%.2fx (%.2f–%.2f)", sum.Median, sum.Min, sum.Max), color
 }
 
 // formatNumber prints about four significant digits, as readers of benchmark tables expect.
@@ -311,7 +294,7 @@ func formatNumber(v float64) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// formatCount prints what is usually a whole number or nearly zero.
+// formatCount prints a number that is usually whole or nearly zero.
 func formatCount(v float64) string {
 	switch {
 	case v < 0.005:
@@ -330,12 +313,9 @@ func formatPercent(v float64) string { return strconv.FormatFloat(100*v, 'f', 0,
 
 // FormatBytes prints a size in the largest binary unit that divides it, such as "64 KiB".
 func FormatBytes(n int64) string {
-	for _, u := range []struct {
-		size int64
-		name string
-	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if n >= u.size && n%u.size == 0 {
-			return fmt.Sprintf("%d %s", n/u.size, u.name)
+	for i, name := range []string{"TiB", "GiB", "MiB", "KiB"} {
+		if size := int64(1) << (40 - 10*i); n >= size && n%size == 0 {
+			return fmt.Sprintf("%d %s", n/size, name)
 		}
 	}
 	return fmt.Sprintf("%d B", n)
