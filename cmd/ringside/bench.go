@@ -81,7 +81,7 @@ type allPart struct {
 // briefParts answer for most programs in under three minutes.
 func (a *allBench) briefParts() []allPart {
 	return []allPart{
-		{"files", &fileBench{suite.FileOptions{Dir: a.dir, Brief: true, Fio: suite.Never}}, 45 * time.Second},
+		{"files", &fileBench{suite.FileOptions{Dir: a.dir, Brief: true, NoFio: true}}, 45 * time.Second},
 		{"sockets", &netBench{suite.NetOptions{
 			Connections: []int{1, 100, 1000}, Sizes: []int{128}, Engines: []string{echo.NameStd, echo.NameConn, echo.NameEvent},
 		}}, 25 * time.Second},

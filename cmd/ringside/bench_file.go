@@ -45,7 +45,7 @@ and 64 KiB with 1, 32, 64 and 128 goroutines, and the fast device: some ten minu
 
 fio: where the program is installed it reads the same file with O_DIRECT through io_uring from one
 job, with as many reads in flight as there are goroutines. It is a
-reference written in C that does not look at the data. --fio requires it, --no-fio leaves it out, and --fio-also fio-fixed
+reference written in C that does not look at the data. --no-fio leaves it out, and --fio-also fio-fixed
 adds it with registered file and buffers, fio-batched with submitting and waiting in batches.
 
 The fast device (--fast) is XFS on a loop device in memory, made for the run: its reads cost little
@@ -63,7 +63,7 @@ const benchFileExample = `  ringside bench file
   ringside bench file --workload append --goroutines 1,64,512
   ringside bench file --path /dev/nvme0n1 --cache direct --goroutines 32,128
   ringside bench file --cache cold --goroutines 32,128
-  sudo ringside bench file --fast=only --fio --fio-also fio-fixed
+  sudo ringside bench file --fast=only --fio-also fio-fixed
   ringside bench file --block 4K --pairs 10 --benchfmt new.txt && benchstat -col /engine new.txt`
 
 // newBenchFileCmd returns "ringside bench file".
@@ -90,8 +90,7 @@ func newBenchFileCmd() *cobra.Command {
 	f.BoolVar(&opts.Full, "full", false, "measure the whole grid")
 	fastFlag := f.VarPF(fastValue{&opts.Fast}, "fast", "", "measure a storage in memory too: add (if no word is given), only, none (default: with --full)")
 	fastFlag.NoOptDefVal = string(suite.FastAdd)
-	boolFlag(f, programValue{"fio", &opts.Fio, suite.Always}, "fio", "demand the program fio as an engine where O_DIRECT is used (default: if installed)")
-	boolFlag(f, programValue{"fio", &opts.Fio, suite.Never}, "no-fio", "leave fio out, as --fio=false")
+	f.BoolVar(&opts.NoFio, "no-fio", false, "leave out the program fio")
 	f.StringSliceVar(&opts.FioAlso, "fio-also", nil, "further engines of fio: fio-fixed, fio-batched")
 	takesWords(cmd, suite.FileWords())
 	return cmd

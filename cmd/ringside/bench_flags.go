@@ -79,39 +79,6 @@ func differentFiles(flags map[string]string) error {
 // quiet tells that standard output belongs to a machine.
 func (b *benchFlags) quiet() bool { return b.json == "-" || b.benchfmt == "-" || b.html == "-" }
 
-// boolFlag registers a flag that may stand without a value.
-func boolFlag(f *pflag.FlagSet, v pflag.Value, name, usage string) {
-	f.VarPF(v, name, "", usage).NoOptDefVal = "true"
-}
-
-// programValue is a flag that chooses whether another program is used: yes when set, and the
-// opposite when set to false. Its two flags are --NAME and --no-NAME.
-type programValue struct {
-	name   string
-	choice *suite.Choice
-	yes    suite.Choice
-}
-
-func (v programValue) String() string { return "" }
-
-func (programValue) Type() string { return "bool" }
-
-func (v programValue) Set(text string) error {
-	on, err := strconv.ParseBool(text)
-	if err != nil {
-		return fmt.Errorf("%q is neither true nor false", text)
-	}
-	choice := v.yes
-	if !on {
-		choice = suite.Always + suite.Never - v.yes
-	}
-	if *v.choice != suite.Auto && *v.choice != choice {
-		return fmt.Errorf("--%s and --no-%[1]s contradict each other", v.name)
-	}
-	*v.choice = choice
-	return nil
-}
-
 const workerName = "bench-worker"
 
 // newBenchWorkerCmd returns the hidden command that runs one round in a process of its own.

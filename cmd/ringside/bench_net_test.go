@@ -51,7 +51,7 @@ func TestBenchNet(t *testing.T) {
 	if r.code != exitOK {
 		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}
-	for _, want := range []string{"echo, 100 B", "ringside-event_20", "vs std", "CPU", "too few pairs (2) to tell ringside-event from std"} {
+	for _, want := range []string{"echo, 100 B", "ringside-event_20", "vs std", "CPU", "unet/event (callbacks) instead of package net\n  too few pairs"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("%q is missing in\n%s", want, r.stdout)
 		}
@@ -78,7 +78,7 @@ func TestBenchNetWorkloads(t *testing.T) {
 		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}
 	for _, want := range []string{
-		"echo, 100 B, GOMAXPROCS 1", "handlers, 100 B, 3 connections", "ringside-conn_sleep_500µs", "http, 100 B, own load generator", "idle, GOMAXPROCS 1",
+		"echo, 100 B, GOMAXPROCS 1", "handlers, 3 connections, 100 B", "ringside-conn_sleep_500µs", "http, 100 B, own load generator", "idle, GOMAXPROCS 1",
 		"RSS B/conn",
 	} {
 		if !strings.Contains(r.stdout, want) {

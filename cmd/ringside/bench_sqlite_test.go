@@ -58,8 +58,8 @@ func TestBenchSQLite(t *testing.T) {
 		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}
 	for _, want := range []string{
-		"test 1: INSERTs", "Mean [", "Relative", "default-wal", "ringside-wal", "test 16: DROP TABLE",
-		"commits, wal, databases with a connection each", "ringside_2", "p99 µs", "threads",
+		"test 1: INSERTs", "ms/op", "vs default", "default-wal", "ringside-wal", "test 16: DROP TABLE",
+		"tenants, wal", "ringside_2_1", "p99 µs", "threads",
 	} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("%q is missing in\n%s", want, r.stdout)

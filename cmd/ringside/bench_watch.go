@@ -4,10 +4,7 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
 
-	"github.com/ringside-io/ringside/cmd/internal/ab"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/suite"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
@@ -32,10 +29,8 @@ level-triggered and one-shot, then 100 pairs of sockets, then wakes: about 30 se
 --active and --idle replace these points by the grid of what they name.
 
 http: 100,000 requests of a short page, 10 at a time, each with a connection of its own, then with
-connections that are kept: about two minutes. They come from ab where it is installed (Debian:
-apt-get install apache2-utils), else, or with --no-ab, from a load generator of our own, which
-measures the same a little more finely; --ab demands the program. The tables are those of ab, medians
-of the rounds. Server and generator are processes of their own.
+connections that are kept: about two minutes. They come from ab (Debian: apt-get install
+apache2-utils), in a process of its own.
 
 Engines that cannot be used here, and points for which a process may not open enough descriptors
 (ulimit -n), are named and left out. RINGSIDE_BACKEND changes nothing, as both engines ask for theirs.
@@ -66,8 +61,6 @@ func newBenchWatchCmd() *cobra.Command {
 	f.StringSliceVar(&opts.Workloads, "workload", nil, "what is measured: events, http (default: events)")
 	f.IntVar(&opts.Requests, "requests", 0, "requests of a round (default 100000)")
 	f.IntVar(&opts.Connections, "connections", 0, "requests at a time (default 10)")
-	boolFlag(f, programValue{"ab", &opts.AB, suite.Always}, "ab", "demand the program ab for requests (default: if installed)")
-	boolFlag(f, programValue{"ab", &opts.AB, suite.Never}, "no-ab", "leave ab out, as --ab=false")
 	f.StringSliceVar(&opts.Sources, "source", nil, "sources of events: eventfd, socketpair, wake")
 	f.StringSliceVar(&opts.Modes, "mode", nil, "how descriptors are watched: edge, level, one-shot")
 	f.IntSliceVar(&opts.Active, "active", nil, "numbers of descriptors, or pairs, that have events, such as 10,100")
@@ -89,37 +82,8 @@ func (b *watchBench) measure(ctx context.Context, tools benchTools) (*report.Run
 	return suite.Watch(ctx, b.opts, suite.WatchEnv{
 		Round:       tools.round,
 		Probe:       workload.ProbeWatch,
-		Asker:       findAsker,
+		FindClient:  findClient,
 		Descriptors: descriptors,
 		Progress:    tools.bar,
 	})
-}
-
-// findAsker finds ab, or has this program ask.
-func findAsker(ctx context.Context, choice suite.Choice) (suite.Asker, error) {
-	if choice != suite.Never {
-		a, err := abAsker(ctx)
-		if err == nil {
-			return a, nil
-		}
-		if choice == suite.Always {
-			return a, fmt.Errorf("--ab: %w", err)
-		}
-		return ownAsker("requests come from a load generator of our own: " + err.Error())
-	}
-	return ownAsker("")
-}
-
-func abAsker(ctx context.Context) (suite.Asker, error) {
-	program, err := ab.Find()
-	if err != nil {
-		return suite.Asker{}, err
-	}
-	version, err := ab.Version(ctx, program)
-	return suite.Asker{Name: version, Program: []string{program}}, err
-}
-
-func ownAsker(note string) (suite.Asker, error) {
-	self, err := os.Executable()
-	return suite.Asker{Name: ab.NameOwn, Note: note, Program: []string{self, workerName}, Own: true}, err
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/cmd/internal/ab"
+	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
@@ -31,8 +31,6 @@ func TestWatchArguments(t *testing.T) {
 		{"bench watch --workload sun", exitUsage, "must be events or http"},
 		{"bench watch --requests 7", exitUsage, "--requests 7"},
 		{"bench watch --connections 1000", exitUsage, "--connections 1000"},
-		{"bench watch --ab --no-ab", exitUsage, "contradict"},
-		{"bench watch --ab=perhaps", exitUsage, "perhaps"},
 		{"bench watch --engine auto", exitUsage, "must be epoll or io_uring"},
 		{"bench watch --source sun", exitUsage, "--source"},
 		{"bench watch --mode bevel", exitUsage, "must be edge, level or one-shot"},
@@ -70,7 +68,7 @@ func TestBenchWatch(t *testing.T) {
 	if r.code != exitOK || r.stderr != "" {
 		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}
-	for _, want := range []string{"events, eventfds", "io_uring_edge_10 ", "epoll_edge_10+50 ", "floor ns/op", "vs epoll", "events, wakes", "p99"} {
+	for _, want := range []string{"events, eventfds", "io_uring_edge_10 ", "epoll_edge_10_50 ", "floor ns/op", "vs epoll", "events, wakes", "p99"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("%q is missing in\n%s", want, r.stdout)
 		}
@@ -99,39 +97,31 @@ func TestBenchWatchWithoutRing(t *testing.T) {
 	}
 }
 
-// TestBenchWatchHTTP has this program ask, and ab where it is installed.
 func TestBenchWatchHTTP(t *testing.T) {
 	ringtest.NeedRing(t)
-	for _, asker := range []string{"--no-ab", "--ab"} {
-		if _, err := ab.Find(); err != nil && asker == "--ab" {
-			continue
-		}
-		file := filepath.Join(t.TempDir(), "r.json")
-		args := tinyWatch(t, "--workload", "http", "--requests", "100", "--connections", "3", asker, "--json", file)
-		r := runProgram(t, args...)
-		if r.code != exitOK || r.stderr != "" {
-			t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
-		}
-		for _, want := range []string{
-			"http, 100 requests, 3 at a time, connections kept", "Connect:", "Total:", "median", "\n50% ", "\n100% ", "server's CPU",
-		} {
-			if !strings.Contains(r.stdout, want) {
-				t.Errorf("%q is missing in\n%s", want, r.stdout)
-			}
-		}
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var doc report.Document
-		if err := json.Unmarshal(b, &doc); err != nil || len(doc.Results) != 4 || len(doc.Host.Peers) != 1 {
-			t.Fatalf("%+v, %v", doc, err)
-		}
-		for _, res := range doc.Results {
-			m := res.Metrics
-			if res.Workload != "http" || m["p50_us"].Min <= 0 || m["max_us"].Min < m["p99_us"].Min || m["cpu_us_per_op"].Min <= 0 || m["mean_us"].Min <= 0 {
-				t.Errorf("result %+v", res)
-			}
+	if _, err := webclient.Find(webclient.NameAB); err != nil {
+		t.Skip(err)
+	}
+	file := filepath.Join(t.TempDir(), "r.json")
+	r := runProgram(t, tinyWatch(t, "--workload", "http", "--requests", "100", "--connections", "3", "--json", file)...)
+	if r.code != exitOK || r.stderr != "" {
+		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
+	}
+	if !strings.Contains(r.stdout, "http, 100 requests, 3 connections, connections kept\n") {
+		t.Errorf("no table of kept connections in\n%s", r.stdout)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc report.Document
+	if err := json.Unmarshal(b, &doc); err != nil || len(doc.Results) != 4 || len(doc.Host.Peers) != 1 {
+		t.Fatalf("%+v, %v", doc, err)
+	}
+	for _, res := range doc.Results {
+		m := res.Metrics
+		if res.Workload != "http" || m["p50_us"].Min <= 0 || m["max_us"].Min < m["p99_us"].Min || m["cpu_us_per_op"].Min <= 0 {
+			t.Errorf("result %+v", res)
 		}
 	}
 }

@@ -117,8 +117,7 @@ func TestArguments(t *testing.T) {
 		{"bench file --workload juggling", exitUsage, "randread"},
 		{"bench file --fast=slow", exitUsage, "add, only or none"},
 		{"bench file --fast=only --path x", exitUsage, "--path"},
-		{"bench file --fio --no-fio", exitUsage, "contradict"},
-		{"bench file --fio=perhaps", exitUsage, "--fio"},
+		{"bench file --no-fio=perhaps", exitUsage, "--no-fio"},
 		{"bench file --fio-also nothing", exitUsage, "fio-fixed or fio-batched"},
 		{"bench file --goroutines 0", exitUsage, "--goroutines"},
 		{"bench file --pairs 0", exitUsage, "--pairs"},
@@ -175,7 +174,7 @@ func TestBenchFile(t *testing.T) {
 	if r.code != exitOK || strings.Contains(r.stdout+r.stderr, "\x1b") {
 		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}
-	for _, want := range []string{"kernel:", "backend:", "seed 7", "MB/s", "allocs/op", "ops/s vs os", "os_4096", "ringside_16384", "page cache hot, 4 goroutines"} {
+	for _, want := range []string{"kernel:", "backend:", "seed 7", "MB/s", "allocs/op", "vs os", "os_4096", "ringside_16384", "page cache hot, 4 goroutines"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("%q is missing in\n%s", want, r.stdout)
 		}

@@ -41,7 +41,7 @@ func (w *world) withFast(t *testing.T) *fakeDevice {
 func TestFastDeviceIsMeasuredBesideTheDisk(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
 	d := w.withFast(t)
-	opts.Fast, opts.Fio = FastAdd, Auto
+	opts.Fast, opts.NoFio = FastAdd, false
 	rounds := w.withFio(nil)
 	run, err := File(t.Context(), opts, w.Env)
 	if err != nil || len(run.Skipped) != 0 || len(run.Cells) != defaultCells+4 {

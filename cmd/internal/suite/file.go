@@ -103,7 +103,7 @@ func (f *fileRun) prepare(ctx context.Context) error {
 		return ErrNothing
 	}
 	direct := slices.IndexFunc(f.cells, func(c cell) bool { return c.cache == CacheDirect })
-	if direct < 0 || f.opts.Fio == Never {
+	if direct < 0 || f.opts.NoFio {
 		return nil
 	}
 	return f.findFio(ctx, f.stores[f.cells[direct].storage])
@@ -161,8 +161,8 @@ func isFio(engine string) bool {
 	return engine == fio.Name || engine == fio.NameFixed || engine == fio.NameBatched
 }
 
-// findFio finds the program and lets it show that it can read the storage's file. Without it the
-// run goes on, unless it was asked for.
+// findFio finds the program and lets it show that it can read the storage's file. Without it the run
+// goes on.
 func (f *fileRun) findFio(ctx context.Context, st *store) error {
 	program, err := f.env.FindFio()
 	if err == nil {
@@ -171,8 +171,6 @@ func (f *fileRun) findFio(ctx context.Context, st *store) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("stopped before anything was measured: %w", ctx.Err())
-	case err != nil && f.opts.Fio == Always:
-		return fmt.Errorf("--fio: %w", err)
 	case err != nil:
 		f.skip(report.Skip{Engine: fio.Name, Reason: err.Error()})
 	}

@@ -72,7 +72,7 @@ func TestDefaultWorkloadsFitTheirTime(t *testing.T) {
 
 func TestBatchCells(t *testing.T) {
 	w, opts := newWorld(), only(t, nameBatch)
-	opts.Fio = Auto
+	opts.NoFio = false
 	w.FindFio = func() (string, error) { return "/bin/fio", nil }
 	var rounds []fio.RandRead
 	w.Fio = func(_ context.Context, _ string, r fio.RandRead) (measure.Sample, error) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/ringside-io/ringside/cmd/internal/engine"
@@ -27,7 +26,7 @@ func (w *world) withFio(err error) *[]fio.RandRead {
 
 func TestFioRunsOnlyWithODirect(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
-	opts.Fio, opts.Blocks, opts.Goroutines, opts.Caches = Auto, []int{4096}, []int{8}, []string{CacheHot, CacheDirect}
+	opts.NoFio, opts.Blocks, opts.Goroutines, opts.Caches = false, []int{4096}, []int{8}, []string{CacheHot, CacheDirect}
 	rounds := w.withFio(nil)
 	run, err := File(t.Context(), opts, w.Env)
 	if err != nil || len(*rounds) != 1+5 || len(run.Cells[0].Series) != 2 || len(run.Cells[1].Series) != 3 {
@@ -48,7 +47,7 @@ func TestFioRunsOnlyWithODirect(t *testing.T) {
 
 func TestFurtherEnginesOfFio(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
-	opts.Fio, opts.FioAlso = Auto, []string{fio.NameFixed, fio.NameBatched}
+	opts.NoFio, opts.FioAlso = false, []string{fio.NameFixed, fio.NameBatched}
 	opts.Blocks, opts.Goroutines, opts.Caches, opts.Pairs = []int{4096}, []int{8}, []string{CacheDirect}, 1
 	rounds := w.withFio(nil)
 	run, err := File(t.Context(), opts, w.Env)
@@ -68,37 +67,26 @@ func TestFurtherEnginesOfFio(t *testing.T) {
 func TestFioThatIsMissingOrBroken(t *testing.T) {
 	broken := errors.New("fio: engine io_uring not loadable")
 	for name, tc := range map[string]struct {
-		choice Choice
+		leave  bool
 		cause  error
 		broken bool
 	}{
-		"missing":            {Auto, fio.ErrMissing, false},
-		"broken":             {Auto, broken, true},
-		"missing, demanded":  {Always, fio.ErrMissing, false},
-		"broken, demanded":   {Always, broken, true},
-		"missing, left out":  {Never, fio.ErrMissing, false},
-		"broken and not run": {Never, broken, true},
+		"missing":            {false, fio.ErrMissing, false},
+		"broken":             {false, broken, true},
+		"missing, left out":  {true, fio.ErrMissing, false},
+		"broken and not run": {true, broken, true},
 	} {
 		w, opts := newWorld(), smallFile(t)
-		opts.Fio, opts.Blocks, opts.Goroutines, opts.Caches = tc.choice, []int{4096}, []int{8}, []string{CacheDirect}
+		opts.NoFio, opts.Blocks, opts.Goroutines, opts.Caches = tc.leave, []int{4096}, []int{8}, []string{CacheDirect}
 		if tc.broken {
 			w.withFio(broken)
 		}
 		run, err := File(t.Context(), opts, w.Env)
-		switch tc.choice {
-		case Auto:
-			if err != nil || len(run.Skipped) != 1 || run.Skipped[0].Engine != fio.Name ||
-				run.Skipped[0].Reason != tc.cause.Error() || len(run.Cells[0].Series) != 2 {
-				t.Errorf("%s: %v, skipped %v", name, err, run.Skipped)
-			}
-		case Always:
-			if !errors.Is(err, tc.cause) || !strings.Contains(err.Error(), "--fio") || len(run.Cells) != 0 {
-				t.Errorf("%s: %v", name, err)
-			}
-		case Never:
-			if err != nil || len(run.Skipped) != 0 || len(run.Cells[0].Series) != 2 {
-				t.Errorf("%s: %v, skipped %v", name, err, run.Skipped)
-			}
+		switch {
+		case err != nil || len(run.Cells[0].Series) != 2 || tc.leave != (len(run.Skipped) == 0):
+			t.Errorf("%s: %v, skipped %v", name, err, run.Skipped)
+		case !tc.leave && (run.Skipped[0].Engine != fio.Name || run.Skipped[0].Reason != tc.cause.Error()):
+			t.Errorf("%s: skipped %v", name, run.Skipped)
 		}
 		wantEmpty(t, opts.Dir)
 	}

@@ -199,7 +199,7 @@ func TestNetLeavesOutWhatIsNotThere(t *testing.T) {
 	for _, s := range run.Skipped {
 		said += s.String() + "\n"
 	}
-	for _, want := range []string{"client ab: ab is not installed", "client wrk: wrk is not installed", "connections 500, size 128, client own: the system has only 900 ports"} {
+	for _, want := range []string{"ab: ab is not installed", "wrk: wrk is not installed", "500 connections, 128 B, own load generator: the system has only 900 ports"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing in\n%s", want, said)
 		}

@@ -51,28 +51,16 @@ type FileOptions struct {
 	Timing
 	// Seed selects content and offsets.
 	Seed uint64
-	// Fast reports whether the storage in memory is measured, Fio whether the fio program is an
-	// engine where O_DIRECT is used.
-	Fast Fast
-	Fio  Choice
+	// Fast reports whether the storage in memory is measured. NoFio leaves out the program fio, which
+	// otherwise is an engine where O_DIRECT is used.
+	Fast  Fast
+	NoFio bool
 	// FioAlso are further ways of fio to read, such as [fio.NameFixed].
 	FioAlso []string
 
 	// cachesGiven tells that Caches is not the default.
 	cachesGiven bool
 }
-
-// Choice reports whether a part that needs something to be installed is wanted.
-type Choice int
-
-const (
-	// Auto is yes where it can be had; else it is skipped.
-	Auto Choice = iota
-	// Always is yes; that it cannot be had is an error.
-	Always
-	// Never is no.
-	Never
-)
 
 // Fast reports whether the storage in memory is measured. Where it cannot be had it is skipped.
 type Fast string

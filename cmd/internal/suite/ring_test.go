@@ -141,7 +141,7 @@ func TestPeerThatCannotUseARingIsSkippedThere(t *testing.T) {
 	if err != nil || len(run.Cells) != 6 || len(run.Cells[0].Series) != 2 || len(run.Cells[5].Series) != 1 {
 		t.Fatalf("cells %v, %v", run.Cells, err)
 	}
-	if len(run.Skipped) != 1 || run.Skipped[0].String() != "ring nop, engine liburing, ring defer: exec format error" {
+	if len(run.Skipped) != 1 || run.Skipped[0].String() != "ring nop, engine liburing, single issuer with deferred task work: exec format error" {
 		t.Errorf("skipped %v", run.Skipped)
 	}
 	if w.removed != 1 {
@@ -170,7 +170,7 @@ func TestRingThatCannotBeUsedIsSkippedByName(t *testing.T) {
 	if err != nil || len(run.Cells) != 3 || len(w.trials) != 1 {
 		t.Fatalf("%d cells, %d trials, %v", len(run.Cells), len(w.trials), err)
 	}
-	if len(run.Skipped) != 1 || !strings.HasPrefix(run.Skipped[0].String(), "ring nop, ring defer: deferred task work needs Linux 6.1") {
+	if len(run.Skipped) != 1 || !strings.HasPrefix(run.Skipped[0].String(), "ring nop, single issuer with deferred task work: deferred task work needs Linux 6.1") {
 		t.Errorf("skipped %v", run.Skipped)
 	}
 	w.ProbeRing = func(string) error { return errors.New("forbidden") }

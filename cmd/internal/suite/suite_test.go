@@ -64,7 +64,7 @@ func newWorld() *world {
 // smallFile are options for a run of random reads that writes next to nothing.
 func smallFile(t *testing.T) FileOptions {
 	return FileOptions{
-		Dir: t.TempDir(), Size: 4 << 20, Seed: 1, Timing: Timing{Duration: time.Millisecond}, Fio: Never, Workloads: []string{nameRandRead},
+		Dir: t.TempDir(), Size: 4 << 20, Seed: 1, Timing: Timing{Duration: time.Millisecond}, NoFio: true, Workloads: []string{nameRandRead},
 	}
 }
 
@@ -299,7 +299,7 @@ func TestUsersFileIsOnlyRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorld()
-	run, err := File(t.Context(), FileOptions{Path: path, Seed: 1, Blocks: []int{4096}, Fio: Never, Workloads: []string{nameRandRead}}, w.Env)
+	run, err := File(t.Context(), FileOptions{Path: path, Seed: 1, Blocks: []int{4096}, NoFio: true, Workloads: []string{nameRandRead}}, w.Env)
 	if err != nil || run.Host.Verified || run.Host.FileBytes != int64(len(content)) {
 		t.Errorf("%v, host %+v", err, run.Host)
 	}

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ringside-io/ringside/cmd/internal/ab"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
@@ -27,8 +27,8 @@ type WatchEnv struct {
 	Round func(context.Context, workload.Job) (measure.Sample, error)
 	// Probe reports whether an engine can be used here.
 	Probe func(engine string) error
-	// Asker finds what asks the web server: the program ab, or a load generator of our own.
-	Asker func(context.Context, Choice) (Asker, error)
+	// FindClient returns the path of a client's program and its version.
+	FindClient func(ctx context.Context, client string) (path, version string, err error)
 	// Descriptors is how many a process may have; 0 means unknown.
 	Descriptors func() int
 	// Progress is told how far the run is.
@@ -156,32 +156,21 @@ func watchPoint(c workload.Watch) string {
 	return fmt.Sprintf("%s, %v, %d active, %d idle", c.Source, c.Mode, c.Active, c.Idle)
 }
 
-// Asker is a program that asks a web server.
-type Asker struct {
-	// Name tells what it is, with its version; Note, if there is one, what a reader of the results
-	// should know.
-	Name, Note string
-	// Program and Own are those of [workload.HTTP].
-	Program []string
-	Own     bool
-}
-
-// httpCells are two: each request has a connection of its own, and connections are kept.
+// httpCells are two: each request has a connection of its own, and connections are kept. Without ab
+// there is none.
 func (w *watchRun) httpCells(ctx context.Context) ([]watchCell, error) {
-	asker, err := w.env.Asker(ctx, w.opts.AB)
+	path, version, err := w.env.FindClient(ctx, webclient.NameAB)
 	if err != nil {
-		return nil, err
+		w.skip(HTTPWork, report.Skip{Reason: err.Error()})
+		return nil, ctx.Err()
 	}
-	w.peer(asker.Name)
-	if asker.Note != "" {
-		w.note("%s", asker.Note)
-	}
+	w.peer(version)
 	var out []watchCell
-	for _, keep := range []bool{false, true} {
-		h := workload.HTTP{
-			Ask:     ab.Job{Requests: w.opts.Requests, Connections: w.opts.Connections, KeepAlive: keep},
-			Program: asker.Program, Own: asker.Own,
-		}
+	for _, client := range []string{webclient.NameAB, webclient.NameABKeep} {
+		keep := client == webclient.NameABKeep
+		h := workload.HTTP{Ask: webclient.Job{
+			Client: client, Path: path, Requests: w.opts.Requests, Connections: w.opts.Connections,
+		}}
 		out = append(out, watchCell{
 			report.Params{"requests": w.opts.Requests, "connections": w.opts.Connections, "keepalive": keep},
 			fmt.Sprintf("%d requests, %d at a time, kept %v", w.opts.Requests, w.opts.Connections, keep),

@@ -17,9 +17,8 @@ type WatchOptions struct {
 	// Workloads are those that are measured: [EventsWork] by default, and [HTTPWork].
 	Workloads []string
 	// Requests is how many are made of the web server in a round (0: 100,000), Connections how many
-	// at a time (0: 10). AB reports whether the program ab makes them.
+	// at a time (0: 10).
 	Requests, Connections int
-	AB                    Choice
 	// Engines and Sources replace the lists of engines and of sources of events.
 	Engines []string
 	Sources []string

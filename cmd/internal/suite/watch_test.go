@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/cmd/internal/ab"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 	"github.com/ringside-io/ringside/watch"
 )
@@ -34,11 +34,8 @@ func newWatchWorld() *watchWorld {
 			}
 			return nil
 		},
-		Asker: func(_ context.Context, c Choice) (Asker, error) {
-			if c == Always {
-				return Asker{}, errors.New("no ab")
-			}
-			return Asker{Name: "asker 1", Note: "it asks", Program: []string{"/bin/asker"}}, nil
+		FindClient: func(_ context.Context, client string) (path, version string, err error) {
+			return "/bin/" + client, client + " 1", nil
 		},
 		Descriptors: func() int { return w.limit },
 		Progress:    quiet{},
@@ -106,12 +103,15 @@ func TestWatchAsksTheWebServer(t *testing.T) {
 	if err != nil || len(run.Cells) != 2 || len(w.jobs) != 2*2*2 {
 		t.Fatalf("%d cells, %d rounds, %v", len(run.Cells), len(w.jobs), err)
 	}
-	if h := run.Host; h.DurationMs != 0 || !slices.Equal(h.Peers, []string{"asker 1"}) || !slices.Equal(run.Notes, []string{"it asks"}) {
+	if h := run.Host; h.DurationMs != 0 || !slices.Equal(h.Peers, []string{"ab 1"}) {
 		t.Errorf("host %+v, notes %v", h, run.Notes)
 	}
 	for i, j := range w.jobs {
-		want := ab.Job{Requests: 500, Connections: 10, KeepAlive: i >= 4}
-		if j.HTTP == nil || j.HTTP.Ask != want || j.HTTP.Program[0] != "/bin/asker" || j.Suite != "watch" || j.Workload != "http" ||
+		want := webclient.Job{Client: webclient.NameAB, Path: "/bin/ab", Requests: 500, Connections: 10}
+		if i >= 4 {
+			want.Client = webclient.NameABKeep
+		}
+		if j.HTTP == nil || j.HTTP.Ask != want || j.Suite != "watch" || j.Workload != "http" ||
 			j.Engine != watchEngines[i%2] || j.Watch != nil {
 			t.Fatalf("round %d: %+v", i, j)
 		}
@@ -121,13 +121,15 @@ func TestWatchAsksTheWebServer(t *testing.T) {
 	if err != nil || len(run.Cells) != 3 || run.Cells[2].Workload != "events" || w.jobs[0].HTTP.Ask.Requests != 100_000 || run.Host.DurationMs != 200 {
 		t.Errorf("both: %+v, %v", run.Cells, err)
 	}
-	if _, err := Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, AB: Always}, w.WatchEnv); err == nil || err.Error() != "no ab" {
-		t.Errorf("without ab: %v", err)
-	}
 	w.refuses = "io_uring"
 	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, Timing: Timing{Pairs: 1}}, w.WatchEnv)
 	if err != nil || len(run.Skipped) != 1 || run.Skipped[0].Workload != "http" || run.Skipped[0].Engine != "io_uring" {
 		t.Errorf("without a ring: skipped %+v, %v", run.Skipped, err)
+	}
+	w.FindClient = func(context.Context, string) (path, version string, err error) { return "", "", webclient.ErrMissing }
+	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http"}}, w.WatchEnv)
+	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 2 || run.Skipped[1].Reason != webclient.ErrMissing.Error() {
+		t.Errorf("without ab: skipped %+v, %v", run.Skipped, err)
 	}
 }
 
@@ -161,8 +163,8 @@ func TestWatchSkipsByName(t *testing.T) {
 	}
 	for _, want := range []string{
 		"skipped: watch events, engine io_uring: forbidden\n",
-		"skipped: watch events, source eventfd, mode edge, active 100, idle 10000: needs 10264 descriptors, and a process may have only 1024 (ulimit -n)\n",
-		"skipped: watch events, source eventfd, mode edge, active 1000: needs 2064 ",
+		"skipped: watch events, eventfds, edge, 100 active, beside 10000 idle: needs 10264 descriptors, and a process may have only 1024 (ulimit -n)\n",
+		"skipped: watch events, eventfds, edge, 1000 active: needs 2064 ",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, b.String())

@@ -10,7 +10,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/ringside-io/ringside/cmd/internal/ab"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
@@ -33,7 +32,6 @@ type Job struct {
 	Nop        *Nop          `json:"nop,omitempty"`
 	Watch      *Watch        `json:"watch,omitempty"`
 	HTTP       *HTTP         `json:"http,omitempty"`
-	Ask        *ab.Job       `json:"ask,omitempty"`
 
 	SQLite *sqlitebench.Job `json:"sqlite,omitempty"`
 }
@@ -45,8 +43,6 @@ func (j Job) Run(ctx context.Context) (measure.Sample, error) {
 		return j.watch(ctx)
 	case j.HTTP != nil:
 		return j.http(ctx)
-	case j.Ask != nil:
-		return j.ask(ctx)
 	case j.SQLite != nil:
 		return j.sqlite(ctx)
 	}

@@ -9,16 +9,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringside-io/ringside/cmd/internal/ab"
+	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
 )
 
 func TestHTTPNeedsAnAnswer(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the server needs epoll")
 	}
-	j := Job{Suite: "watch", Workload: "http", Engine: "epoll", HTTP: &HTTP{Ask: ab.Job{Requests: 100, Connections: 1}}}
-	for _, bad := range []HTTP{{}, {Program: []string{"/bin/false"}}, {Program: []string{"/bin/false"}, Own: true}} {
-		j.HTTP = &bad
+	j := Job{Suite: "watch", Workload: "http", Engine: "epoll", HTTP: &HTTP{}}
+	for _, bad := range []webclient.Job{{}, {Client: webclient.NameAB, Path: "/bin/false"}, {Client: webclient.NameAB, Path: "/bin/true", Requests: 100}} {
+		j.HTTP.Ask = bad
 		if s, err := j.Run(t.Context()); err == nil {
 			t.Errorf("%+v: %+v", bad, s)
 		}
@@ -29,11 +29,8 @@ func TestHTTPNeedsAnAnswer(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	j.Engine, j.HTTP = "epoll", &HTTP{Program: []string{"/bin/sleep"}, Own: true}
+	j.Engine, j.HTTP = "epoll", &HTTP{Ask: webclient.Job{Client: webclient.NameAB, Path: "/bin/sleep"}}
 	if _, err := j.Run(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a context that has ended: %v", err)
-	}
-	if _, err := AskJob(ab.Job{Addr: "127.0.0.1:1", Requests: 100, Connections: 1}).Run(t.Context()); err == nil {
-		t.Error("no server answers")
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package webclient lets ab and wrk, which others have written, ask a server of HTTP: a check that
-// what our own load generator says of net/http on our listener is not of its making.
+// Package webclient runs ab and wrk, load generators for HTTP that others have written, and reads what
+// they print.
 package webclient
 
 import (
@@ -83,8 +83,10 @@ type Job struct {
 	// Addr is the server's address, of which "/" is asked for over so many connections at once.
 	Addr        string
 	Connections int
-	// Measure is how long; both programs count whole seconds, so it is rounded up to one.
-	Measure time.Duration
+	// Measure is how long; both programs count whole seconds, so it is rounded up to one. Requests, if
+	// not 0, is how many requests ab makes instead.
+	Measure  time.Duration
+	Requests int
 }
 
 // Window is how long the client really asks.
@@ -137,17 +139,23 @@ func (j Job) ab(ctx context.Context) (res loadgen.Result, err error) {
 	if err != nil {
 		return res, fmt.Errorf("%s: %w", j.Client, err)
 	}
-	return parseAB(out, string(b))
+	res, err = parseAB(out, string(b))
+	if err == nil && j.Requests > 0 && res.Ops != int64(j.Requests) {
+		err = fmt.Errorf("ab: %d of %d requests were answered", res.Ops, j.Requests)
+	}
+	return res, err
 }
 
 // abMost is more requests than a server answers in a second.
 const abMost = 1_000_000
 
 func (j Job) abArgs(table string) []string {
-	seconds := int(j.Window() / time.Second)
-	args := []string{
-		"-q", "-r", "-t", strconv.Itoa(seconds), "-n", strconv.Itoa(abMost * seconds),
-		"-c", strconv.Itoa(j.Connections), "-e", table,
+	args := []string{"-q", "-c", strconv.Itoa(j.Connections), "-e", table}
+	if j.Requests > 0 {
+		args = append(args, "-n", strconv.Itoa(j.Requests))
+	} else {
+		seconds := int(j.Window() / time.Second)
+		args = append(args, "-r", "-t", strconv.Itoa(seconds), "-n", strconv.Itoa(abMost*seconds))
 	}
 	if j.Client == NameABKeep {
 		args = append(args, "-k")

@@ -77,12 +77,12 @@ func TestParseWrk(t *testing.T) {
 func TestArguments(t *testing.T) {
 	j := Job{Client: NameAB, Connections: 7, Measure: 1100 * time.Millisecond, Addr: "127.0.0.1:1"}
 	args := j.abArgs("f")
-	if j.Window() != 2*time.Second || slices.Contains(args, "-k") || !strings.HasSuffix(strings.Join(args, " "), "-t 2 -n 2000000 -c 7 -e f http://127.0.0.1:1/") {
+	if j.Window() != 2*time.Second || slices.Contains(args, "-k") || !strings.HasSuffix(strings.Join(args, " "), "-c 7 -e f -r -t 2 -n 2000000 http://127.0.0.1:1/") {
 		t.Errorf("%v: %v", j.Window(), args)
 	}
-	j.Client = NameABKeep
-	if !slices.Contains(j.abArgs("f"), "-k") {
-		t.Error("no -k")
+	j.Client, j.Requests = NameABKeep, 500
+	if got := strings.Join(j.abArgs("f"), " "); got != "-q -c 7 -e f -n 500 -k http://127.0.0.1:1/" {
+		t.Error(got)
 	}
 }
 
