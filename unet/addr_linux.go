@@ -79,7 +79,7 @@ func untilNUL(p []byte) string {
 // none.
 func (s *sockaddr) addr(network string) net.Addr {
 	switch network {
-	case "unix", "unixgram", "unixpacket":
+	case "unix", "unixpacket":
 		if s.family() != syscall.AF_UNIX {
 			return nil
 		}
@@ -88,15 +88,6 @@ func (s *sockaddr) addr(network string) net.Addr {
 	ap := s.addrPort()
 	if !ap.IsValid() {
 		return nil
-	}
-	// One allocation holds an address and its bytes.
-	if network[0] == 'u' {
-		a := &struct {
-			net.UDPAddr
-			ip [16]byte
-		}{UDPAddr: net.UDPAddr{Port: int(ap.Port()), Zone: ap.Addr().Zone()}}
-		a.IP = ipBytes(ap.Addr(), &a.ip)
-		return &a.UDPAddr
 	}
 	return new(tcpAddr).set(ap)
 }
@@ -127,6 +118,29 @@ func tcpAddrs(fd int, peer *sockaddr) (local, remote net.Addr) {
 		remote = both[1].set(ap)
 	}
 	return local, remote
+}
+
+// set stores an address in the form of a family.
+func (s *sockaddr) set(family int, addr netip.AddrPort) error {
+	ip := addr.Addr()
+	binary.NativeEndian.PutUint16(s.b[:], uint16(family))
+	binary.BigEndian.PutUint16(s.b[2:], addr.Port())
+	if family == syscall.AF_INET {
+		if ip = ip.Unmap(); !ip.Is4() {
+			return &net.AddrError{Err: "non-IPv4 address", Addr: ip.String()}
+		}
+		a := ip.As4()
+		copy(s.b[4:], a[:])
+		clear(s.b[8:lenInet4])
+		s.n = lenInet4
+		return nil
+	}
+	a := ip.As16()
+	clear(s.b[4:8])
+	copy(s.b[8:], a[:])
+	binary.NativeEndian.PutUint32(s.b[24:], uint32(zones.index(ip.Zone())))
+	s.n = lenInet6
+	return nil
 }
 
 // ipBytes stores the bytes of an address in room and returns them.

@@ -32,22 +32,13 @@ func (s *System) drive(old io.Closer, network string, o listenOptions) (io.Close
 		return take(s, old, c, &c.sock)
 	case *net.UnixConn:
 		if network == "unixgram" {
-			c := &UnixgramConn{datagrams{conn: conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}}
-			c.keepsBoundaries()
-			return take(s, old, c, &c.sock)
+			return newUnixgramConn(old)
 		}
 		c := &UnixConn{conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}
 		c.moreLikely.Store(true) // see newUnixConn
 		return take(s, old, c, &c.sock)
 	case *net.UDPConn:
-		c := &UDPConn{datagrams{conn: conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}}
-		c.keepsBoundaries()
-		c.gso = true
-		if _, err := take(s, old, c, &c.sock); err != nil {
-			return old, err
-		}
-		c.family = familyOf(c.fd.Int())
-		return c, nil
+		return newUDPConn(old, network)
 	case *net.TCPListener:
 		l := &TCPListener{listener: listener{network: network, local: old.Addr()}, period: o.period, probes: o.probes}
 		return take(s, old, l, &l.sock)

@@ -12,8 +12,7 @@ import (
 // A goroutine that is started in a bubble of testing/synctest belongs to it, as
 // do channels and timers that are made there: the bubble's clock is not the real
 // one, the bubble waits for its goroutines to end, and nothing outside may use its
-// channels. Sockets are of the world outside of bubbles, where data and real time
-// come from. So drivers, timers of deadlines and the channels on which calls wait
+// channels. Data and real time come from outside of bubbles. So drivers, timers of deadlines and the channels on which calls wait
 // are made outside, whatever the caller is. As with package net, a call that waits
 // in a bubble is then not durably blocked, and deadlines take real time.
 
@@ -29,20 +28,20 @@ func outside(f func()) {
 	}
 	var done sync.Mutex // a wait for a mutex is not durable
 	done.Lock()
-	world.send(func() {
+	unbubbled.send(func() {
 		defer done.Unlock()
 		f()
 	})
 	done.Lock()
 }
 
-// world is a goroutine outside of bubbles. It runs while calls come from bubbles,
-// and ends when none has come for a while.
-var world = outsider{calls: make(chan func())}
+// unbubbled runs calls on a goroutine outside of bubbles. The goroutine ends when no
+// call has come for a while.
+var unbubbled = outsideRunner{calls: make(chan func())}
 
-const worldIdle = time.Second
+const outsideIdle = time.Second
 
-type outsider struct {
+type outsideRunner struct {
 	calls   chan func() // made when the package is initialized, which is outside
 	mu      sync.Mutex
 	running bool
@@ -50,7 +49,7 @@ type outsider struct {
 
 // send has the goroutine call f. It starts the goroutine from the garbage
 // collector's cleanups, which run outside of bubbles.
-func (o *outsider) send(f func()) {
+func (o *outsideRunner) send(f func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.running {
@@ -67,8 +66,8 @@ func (o *outsider) send(f func()) {
 	o.calls <- f
 }
 
-func (o *outsider) serve() {
-	idle := time.NewTimer(worldIdle)
+func (o *outsideRunner) serve() {
+	idle := time.NewTimer(outsideIdle)
 	defer idle.Stop()
 	for {
 		select {
@@ -81,7 +80,7 @@ func (o *outsider) serve() {
 				return
 			}
 		}
-		idle.Reset(worldIdle)
+		idle.Reset(outsideIdle)
 	}
 }
 

@@ -77,7 +77,7 @@ func (r onlyReader) Read(p []byte) (int, error) { return r.c.Read(p) }
 
 // source calls f with a descriptor, and again each time the descriptor becomes
 // readable, until f returns true.
-type source func(f func(fd int) bool) error
+type source func(f func(fd uintptr) bool) error
 
 // streamSource returns the source of a stream socket, nil if r is something else.
 func streamSource(r io.Reader) source {
@@ -115,7 +115,7 @@ func ownSource(r io.Reader) *conn {
 }
 
 // readable is the source of a socket of this package.
-func (c *conn) readable(f func(fd int) bool) error {
+func (c *conn) readable(f func(fd uintptr) bool) error {
 	c.moreLikely.Store(true) // f may leave data
 	return c.whenReady(&c.rd, f)
 }
@@ -126,8 +126,8 @@ func readableNet(c syscall.Conn) source {
 	if err != nil {
 		return nil
 	}
-	return func(f func(fd int) bool) error {
-		err := raw.Read(func(fd uintptr) bool { return f(int(fd)) })
+	return func(f func(fd uintptr) bool) error {
+		err := raw.Read(f)
 		if op, ok := err.(*net.OpError); ok {
 			return op.Err // the caller wraps it
 		}
@@ -261,9 +261,9 @@ func (c *conn) spliceLarge(src source, limit int64, whileLarge bool) (moved int6
 // fillPipe waits for data of src and moves some of it to an empty pipe. It returns 0
 // at the end of the stream.
 func fillPipe(src source, p *pipe, most int) (n int, errno syscall.Errno, err error) {
-	err = src(func(fd int) bool {
+	err = src(func(fd uintptr) bool {
 		for {
-			n, errno = sys.SockSplice(fd, p.w.Int(), most, sys.SpliceNonblock)
+			n, errno = sys.SockSplice(int(fd), p.w.Int(), most, sys.SpliceNonblock)
 			if errno != syscall.EINTR { // no event would follow for data that is there already
 				return errno != syscall.EAGAIN
 			}
@@ -275,10 +275,10 @@ func fillPipe(src source, p *pipe, most int) (n int, errno syscall.Errno, err er
 // drainPipe sends the n bytes that a pipe holds.
 func (c *conn) drainPipe(p *pipe, n int) (done int, err error) {
 	var errno syscall.Errno
-	err = c.whenReady(&c.wr, func(fd int) bool {
+	err = c.whenReady(&c.wr, func(fd uintptr) bool {
 		for done < n {
 			var m int
-			m, errno = sys.SockSplice(p.r.Int(), fd, n-done, sys.SpliceNonblock)
+			m, errno = sys.SockSplice(p.r.Int(), int(fd), n-done, sys.SpliceNonblock)
 			done += m
 			if errno == syscall.EAGAIN {
 				return false

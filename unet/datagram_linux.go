@@ -5,6 +5,7 @@ package unet
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -12,23 +13,158 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// datagrams is the part that sockets for datagrams of both families have in common.
-type datagrams struct {
-	conn
-	family int         // of a UDP socket
-	gso    bool        // UDP: the kernel cuts messages into datagrams
-	gro    atomic.Bool // the kernel may join datagrams
-	noJoin atomic.Bool // the device or the path does not take segments
+// A socket for datagrams stays package net's and waits in the runtime's netpoller. One
+// reader empties one socket, so that a driver, which learns about many sockets in one
+// call, gains nothing for it and adds a wake-up (docs/conn.md has the figures). What this
+// package adds are batches and segments.
+
+// UDPConn is a UDP socket of package net, and a [BatchConn]. All methods may be called
+// concurrently.
+type UDPConn struct {
+	*net.UDPConn
+	datagrams
 }
 
-// Read receives one datagram and drops the part that does not fit into p.
-func (c *datagrams) Read(p []byte) (int, error) {
-	n, err := c.read(p)
-	if err != nil {
-		return 0, c.opError("read", err)
-	}
-	return n, nil
+// UnixgramConn is a Unix socket for datagrams of package net, and a [BatchConn]. All
+// methods may be called concurrently.
+type UnixgramConn struct {
+	*net.UnixConn
+	datagrams
 }
+
+// datagrams is what this package adds to a socket for datagrams of package net.
+type datagrams struct {
+	network   string
+	conn      net.Conn // package net's
+	raw       syscall.RawConn
+	connected bool
+	family    int         // of a UDP socket
+	gso       bool        // UDP: the kernel cuts messages into datagrams
+	gro       atomic.Bool // the kernel may join datagrams
+	noJoin    atomic.Bool // the device or the path does not take segments
+}
+
+func newUDPConn(c *net.UDPConn, network string) (*UDPConn, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	u := &UDPConn{UDPConn: c, datagrams: datagrams{network: network, conn: c, raw: raw, connected: c.RemoteAddr() != nil, gso: true}}
+	return u, raw.Control(func(fd uintptr) { u.family = familyOf(int(fd)) })
+}
+
+func newUnixgramConn(c *net.UnixConn) (*UnixgramConn, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	return &UnixgramConn{UnixConn: c, datagrams: datagrams{network: "unixgram", conn: c, raw: raw, connected: c.RemoteAddr() != nil}}, nil
+}
+
+// familyOf returns the address family of a socket.
+func familyOf(fd int) int {
+	var s sockaddr
+	n, errno := sys.SockName(fd, s.b[:], false)
+	if errno != 0 {
+		return syscall.AF_UNSPEC
+	}
+	s.n = n
+	return s.family()
+}
+
+// opError wraps an error as package net does.
+func (c *datagrams) opError(op string, err error) error {
+	return &net.OpError{Op: op, Net: c.network, Source: c.conn.LocalAddr(), Addr: c.conn.RemoteAddr(), Err: err}
+}
+
+// setName stores the destination of a datagram in the form of the socket's family.
+func (c *UDPConn) setName(to *sockaddr, addr netip.AddrPort) error {
+	switch {
+	case c.connected && addr.IsValid():
+		return errConnected
+	case c.connected:
+		to.n = 0
+		return nil
+	case !addr.IsValid():
+		return errMissingAddress
+	}
+	return to.set(c.family, addr)
+}
+
+// ReadBatch receives datagrams; see [BatchConn].
+func (c *UDPConn) ReadBatch(packets []Packet) (int, error) {
+	return c.readBatch(packets, func(p *Packet, from *sockaddr) {
+		p.Addr, p.Name = from.addrPort(), ""
+	})
+}
+
+// WriteBatch sends datagrams; see [BatchConn].
+func (c *UDPConn) WriteBatch(packets []Packet) (int, error) {
+	return c.writeBatch(packets, func(p *Packet, to *sockaddr) error { return c.setName(to, p.Addr) })
+}
+
+// SetGRO sets whether the kernel may join datagrams of one sender that have the same
+// size and pass them as one (UDP_GRO, Linux 5.0), which costs much less for each of
+// them. It joins up to 64 of them and 65 535 bytes; a buffer must have room for that, or
+// what does not fit is lost. The last may be shorter. ReadBatch stores the size in
+// [Packet].Segment, and ReadMsgUDP in its control data, from which [SegmentSize] takes it.
+// The other methods do not tell the size. It is off at first.
+func (c *UDPConn) SetGRO(on bool) error {
+	err := control(c.raw, func(fd int) error { return setOption(fd, syscall.IPPROTO_UDP, sys.UDPGRO, number(on)) })
+	if err != nil {
+		if op, ok := err.(*net.OpError); ok {
+			err = op.Err
+		}
+		return &net.OpError{Op: "set", Net: c.network, Addr: c.LocalAddr(), Err: err}
+	}
+	c.gro.Store(on)
+	return nil
+}
+
+// SegmentControl returns control data for [UDPConn.WriteMsgUDP]: the kernel cuts the
+// data into datagrams of size bytes, of which the last may be shorter (UDP_SEGMENT).
+// Other control data may follow it. Where the device cannot do that, WriteMsgUDP fails
+// with EIO; WriteBatch sends them one by one.
+func SegmentControl(size int) []byte {
+	return sys.SegmentControl(make([]byte, sys.SegmentControlSize), size)
+}
+
+// SegmentSize returns the size of the datagrams that the kernel has joined (see
+// [UDPConn.SetGRO]), from the control data of [UDPConn.ReadMsgUDP]; 0 means that it is
+// one datagram.
+func SegmentSize(oob []byte) int { return sys.SegmentSize(oob) }
+
+// setName stores the destination of a datagram; "" is the peer of a connected
+// socket.
+func (c *UnixgramConn) setName(to *sockaddr, name string) error {
+	switch {
+	case c.connected && name != "":
+		return errConnected
+	case c.connected:
+		to.n = 0
+		return nil
+	case name == "":
+		return errMissingAddress
+	}
+	return to.setUnix(name)
+}
+
+// ReadBatch receives datagrams; see [BatchConn].
+func (c *UnixgramConn) ReadBatch(packets []Packet) (int, error) {
+	return c.readBatch(packets, func(p *Packet, from *sockaddr) { p.Name = from.sender() })
+}
+
+// WriteBatch sends datagrams; see [BatchConn].
+func (c *UnixgramConn) WriteBatch(packets []Packet) (int, error) {
+	return c.writeBatch(packets, func(p *Packet, to *sockaddr) error {
+		if p.Segment > 0 {
+			return errNoSegments
+		}
+		return c.setName(to, p.Name)
+	})
+}
+
+var errNoSegments = errors.New("the kernel cuts datagrams of UDP only: leave Segment 0")
 
 // readBatch receives into packets; name stores the sender of one.
 func (c *datagrams) readBatch(packets []Packet, name func(p *Packet, from *sockaddr)) (int, error) {
@@ -46,7 +182,8 @@ func (c *datagrams) readBatch(packets []Packet, name func(p *Packet, from *socka
 		}
 		b.room(i, packets[i].Data, control)
 	}
-	got, err := c.receiveBatch(b, n, 0, "recvmmsg")
+	b.count, b.flags = n, 0
+	got, err := b.result("recvmmsg", c.raw.Read(b.receive))
 	if err != nil {
 		return 0, c.opError("read", err)
 	}
@@ -64,17 +201,19 @@ func (c *datagrams) readBatch(packets []Packet, name func(p *Packet, from *socka
 // writeBatch sends packets; name stores the destination of one.
 func (c *datagrams) writeBatch(packets []Packet, name func(p *Packet, to *sockaddr) error) (done int, err error) {
 	b := batches.Get().(*batch)
-	defer b.release(batchSize)
+	used := 0
+	defer func() { b.release(used) }()
 	for done < len(packets) && err == nil {
 		n, packed, nameErr := b.pack(packets[done:], name, c.gso && !c.noJoin.Load())
-		sent, sendErr := c.sendBatch(b, n, "sendmmsg")
+		used = max(used, packed)
+		sent, sendErr := c.sendBatch(b, n)
 		before := done
 		for i := range sent {
 			done += b.msgs[i].Parts()
 		}
 		if sendErr != nil && sent < n && b.segmented(sent) && noSegments(sendErr) {
 			k := b.msgs[sent].Parts()
-			sendErr = c.sendEach(packets[done:done+k], b.names[sent], &done)
+			sendErr = c.sendEach(b, packets[done:done+k], sent, &done)
 		}
 		switch {
 		case sendErr != nil:
@@ -141,15 +280,26 @@ func noSegments(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EMSGSIZE)
 }
 
-// sendEach sends the datagrams of packets to one address one by one and counts the
-// packets in done. If they were joined, the socket joins none from then on.
-func (c *datagrams) sendEach(packets []Packet, to sockaddr, done *int) error {
+// sendBatch sends the first n messages and returns how many were sent.
+func (c *datagrams) sendBatch(b *batch, n int) (int, error) {
+	if n == 0 {
+		return 0, nil
+	}
+	b.count, b.done = n, 0
+	return b.result("sendmmsg", c.raw.Write(b.send))
+}
+
+// sendEach sends the datagrams of packets to the address of message i one by one and
+// counts the packets in done. If they were joined, the socket joins none from then on.
+func (c *datagrams) sendEach(b *batch, packets []Packet, i int, done *int) error {
 	if len(packets) > 1 {
 		c.noJoin.Store(true)
 	}
+	b.names[0] = b.names[i]
 	for i := range packets {
 		for q := range packets[i].segments {
-			if _, err := c.sendTo(q.Data, &to, "sendmmsg"); err != nil {
+			b.load(0, q.Data, nil)
+			if _, err := c.sendBatch(b, 1); err != nil {
 				return err
 			}
 		}
@@ -180,36 +330,28 @@ var (
 	errConnected      = net.ErrWriteToConnected
 )
 
-// keepsBoundaries prepares a socket for datagrams before it is opened.
-func (c *datagrams) keepsBoundaries() {
-	c.datagram = true
-	c.moreLikely.Store(true) // more datagrams may follow a short one
-}
-
-// familyOf returns the address family of a socket.
-func familyOf(fd int) int {
-	var s sockaddr
-	n, errno := sys.SockName(fd, s.b[:], false)
-	if errno != 0 {
-		return syscall.AF_UNSPEC
-	}
-	s.n = n
-	return s.family()
-}
-
 // batchSize limits the datagrams of one system call.
 const batchSize = 32
 
-// batch is the argument of system calls with several datagrams.
+// batch is the argument of system calls with several datagrams, and their result.
 type batch struct {
 	msgs  [batchSize]sys.SockMsg
 	parts [batchSize]sys.SockPart
 	names [batchSize]sockaddr
 	// controls is room for the control data of segments.
 	controls [batchSize][sys.SegmentControlSize]byte
+
+	count, flags  int // how many messages, and the flags of the call
+	done          int // how many were received or sent
+	errno         syscall.Errno
+	receive, send func(fd uintptr) bool // tryReceive and trySend, made once
 }
 
-var batches = sync.Pool{New: func() any { return new(batch) }}
+var batches = sync.Pool{New: func() any {
+	b := new(batch)
+	b.receive, b.send = b.tryReceive, b.trySend
+	return b
+}}
 
 // release returns a batch, of which n messages were used, to the pool. A pooled
 // batch must not keep buffers alive.
@@ -232,49 +374,48 @@ func (b *batch) load(i int, p, control []byte) {
 	b.msgs[i].Set(name.b[:name.n], &b.parts[i], p, control)
 }
 
-// receiveBatch waits for messages and returns how many of the first n it received.
-func (c *conn) receiveBatch(b *batch, n, flags int, call string) (got int, err error) {
-	var errno syscall.Errno
-	err = c.whenReady(&c.rd, func(fd int) bool {
-		for {
-			got, errno = sys.SockRecvMany(fd, b.msgs[:n], sys.MsgDontWait|flags)
-			if errno != syscall.EINTR {
-				break
-			}
+// tryReceive receives messages. It returns false if none is there.
+func (b *batch) tryReceive(fd uintptr) bool {
+	for {
+		b.done, b.errno = sys.SockRecvMany(int(fd), b.msgs[:b.count], sys.MsgDontWait|b.flags)
+		if b.errno != syscall.EINTR {
+			break
 		}
-		for i := range got {
-			b.names[i].n = b.msgs[i].NameLen()
-		}
-		return errno != syscall.EAGAIN
-	})
-	if err == nil {
-		err = callError(call, errno)
 	}
-	return got, err
+	for i := range b.done {
+		b.names[i].n = b.msgs[i].NameLen()
+	}
+	return b.errno != syscall.EAGAIN
 }
 
-// sendBatch sends the first n messages and returns how many were sent.
-func (c *conn) sendBatch(b *batch, n int, call string) (sent int, err error) {
-	var errno syscall.Errno
-	err = c.whenReady(&c.wr, func(fd int) bool {
-		for sent < n {
-			var k int
-			k, errno = sys.SockSendMany(fd, b.msgs[sent:n], sys.MsgDontWait)
-			sent += k
-			switch errno {
-			case syscall.EAGAIN:
-				return false
-			case 0, syscall.EINTR:
-			default:
-				return true
-			}
+// trySend sends messages. It returns false if there is no room for the next.
+func (b *batch) trySend(fd uintptr) bool {
+	for b.done < b.count {
+		var n int
+		n, b.errno = sys.SockSendMany(int(fd), b.msgs[b.done:b.count], sys.MsgDontWait)
+		b.done += n
+		switch b.errno {
+		case syscall.EAGAIN:
+			return false
+		case 0, syscall.EINTR:
+		default:
+			return true
 		}
-		return true
-	})
-	if err == nil && sent < n {
-		err = callError(call, errno)
 	}
-	return sent, err
+	b.errno = 0
+	return true
+}
+
+// result returns how many messages were received or sent, and the error of the wait or
+// of the system call.
+func (b *batch) result(call string, err error) (int, error) {
+	if op, ok := err.(*net.OpError); ok {
+		err = op.Err // the caller wraps it
+	}
+	if err == nil {
+		err = callError(call, b.errno)
+	}
+	return b.done, err
 }
 
 // receiveOne receives one message with its control data.
@@ -282,70 +423,12 @@ func (c *conn) receiveOne(p, control []byte, flags int, call string) (n, control
 	b := batches.Get().(*batch)
 	defer b.release(1)
 	b.room(0, p, control)
-	if _, err := c.receiveBatch(b, 1, flags, call); err != nil {
+	b.count, b.flags = 1, flags
+	if _, err := b.result(call, c.whenReady(&c.rd, b.receive)); err != nil {
 		return 0, 0, 0, from, err
 	}
 	m := &b.msgs[0]
 	return m.Len(), m.ControlLen(), m.Flags(), b.names[0], nil
-}
-
-// recvFrom receives one datagram and the address of its sender.
-func (c *conn) recvFrom(p []byte, from *sockaddr, call string) (int, error) {
-	h := &c.rd
-	if err := c.begin(h); err != nil {
-		return 0, err
-	}
-	defer c.end(h)
-	for {
-		if err := c.check(h); err != nil {
-			return 0, err
-		}
-		h.ready.Store(false)
-		n, addrLen, errno := sys.SockRecvFrom(c.fd.Int(), p, from.b[:], 0)
-		switch errno {
-		case syscall.EAGAIN:
-			if _, err := c.wait(h, nil); err != nil {
-				return 0, err
-			}
-		case syscall.EINTR:
-		default:
-			h.ready.Store(true) // more datagrams may be there
-			if errno == 0 {
-				from.n = addrLen
-				sys.RaceWrite(p[:n])
-			}
-			return n, callError(call, errno)
-		}
-	}
-}
-
-// sendTo sends one datagram to an address, or to the peer of a connected socket
-// when to is empty.
-func (c *conn) sendTo(p []byte, to *sockaddr, call string) (int, error) {
-	h := &c.wr
-	if err := c.begin(h); err != nil {
-		return 0, err
-	}
-	defer c.end(h)
-	for {
-		if err := c.check(h); err != nil {
-			return 0, err
-		}
-		if h.ready.Load() {
-			h.ready.Store(false)
-		}
-		sys.RaceRead(p)
-		n, errno := sys.SockSendTo(c.fd.Int(), p, to.b[:to.n], 0)
-		switch errno {
-		case syscall.EAGAIN:
-			if err := c.waitWritable(); err != nil {
-				return 0, err
-			}
-		case syscall.EINTR:
-		default:
-			return n, callError(call, errno)
-		}
-	}
 }
 
 // sendOne sends one message with control data.
@@ -354,7 +437,8 @@ func (c *conn) sendOne(p, control []byte, to *sockaddr, call string) (int, error
 	defer b.release(1)
 	b.names[0] = *to
 	b.load(0, p, control)
-	if _, err := c.sendBatch(b, 1, call); err != nil {
+	b.count, b.done = 1, 0
+	if _, err := b.result(call, c.whenReady(&c.wr, b.send)); err != nil {
 		return 0, err
 	}
 	return b.msgs[0].Len(), nil

@@ -165,7 +165,7 @@ func TestPacketBatches(t *testing.T) {
 		})
 		in := make([]unet.Packet, 10)
 		for i := range in {
-			in[i].Data = make([]byte, 9) // what begins with "packet 10" fits not
+			in[i].Data = make([]byte, 9) // "packet 10" and later ones do not fit
 		}
 		for got := 0; got < total; {
 			n, err := b.ReadBatch(in)
@@ -213,5 +213,55 @@ func TestZonesAreLookedUpOnce(t *testing.T) {
 				t.Errorf("%v allocations for a datagram", n)
 			}
 		})
+	}
+}
+
+// TestDatagramsNeedNoDriver exchanges datagrams, one by one and in batches: no driver is
+// started, and the socket is package net's.
+func TestDatagramsNeedNoDriver(t *testing.T) {
+	for _, mode := range modes()[1:] {
+		for _, network := range packetNetworks {
+			t.Run(fmt.Sprintf("%s/%v", network, mode), func(t *testing.T) {
+				s := newSystem(t, mode)
+				c := listenPacket(t, s, network)
+				p := make([]byte, 8)
+				for range 20 {
+					if _, err := c.WriteTo(p, target(c)); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := c.(unet.BatchConn).ReadBatch([]unet.Packet{{Data: p}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if stats := s.Stats(); stats != (unet.Stats{}) {
+					t.Errorf("a driver is at work: %+v", stats)
+				}
+				switch c := c.(type) {
+				case *unet.UDPConn:
+					_ = c.UDPConn.SetReadBuffer(1 << 16)
+				case *unet.UnixgramConn:
+					_ = c.UnixConn.SetReadBuffer(1 << 16)
+				default:
+					t.Errorf("%T", c)
+				}
+			})
+		}
+	}
+}
+
+// TestBatchesAllocateNothing counts what a batch of one datagram allocates.
+func TestBatchesAllocateNothing(t *testing.T) {
+	c := listenPacket(t, newSystem(t, unet.ModePlain), "udp4").(*unet.UDPConn)
+	p := []unet.Packet{{Data: make([]byte, 8), Addr: c.LocalAddr().(*net.UDPAddr).AddrPort()}}
+	n := ringtest.Allocations(200, func() {
+		if _, err := c.WriteBatch(p); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.ReadBatch(p); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n >= 1 {
+		t.Errorf("%v allocations for a datagram there and back", n)
 	}
 }

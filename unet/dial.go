@@ -191,12 +191,6 @@ type ListenConfig struct {
 
 	// System drives the sockets; nil means the default system.
 	System *System
-	// ReusePort allows several sockets to listen on one address (SO_REUSEPORT);
-	// the kernel distributes connections over them. Linux only.
-	ReusePort bool
-	// Backlog limits the connections that wait to be accepted; 0 means the
-	// limit of the kernel (net.core.somaxconn). Linux only.
-	Backlog int
 	// UserTimeout is that of [Dialer], for accepted connections.
 	UserTimeout time.Duration
 
@@ -209,21 +203,16 @@ func (lc *ListenConfig) std() *net.ListenConfig {
 	if lc.multipath.chosen {
 		n.SetMultipathTCP(lc.multipath.use)
 	}
-	if lc.ReusePort || lc.UserTimeout > 0 {
-		n.Control = lc.setOptions
+	if lc.UserTimeout > 0 {
+		n.Control = lc.controlUserTimeout
 	}
 	return n
 }
 
-// setOptions sets the options of a new socket and then calls Control.
-func (lc *ListenConfig) setOptions(network, address string, c syscall.RawConn) error {
-	var err error
-	if lc.ReusePort {
-		err = control(c, reusePort)
-	}
-	if err == nil && lc.UserTimeout > 0 {
-		err = setUserTimeout(network, c, lc.UserTimeout) // accepted connections inherit it
-	}
+// controlUserTimeout sets TCP_USER_TIMEOUT, which accepted connections inherit, and then
+// calls Control.
+func (lc *ListenConfig) controlUserTimeout(network, address string, c syscall.RawConn) error {
+	err := setUserTimeout(network, c, lc.UserTimeout)
 	if err != nil || lc.Control == nil {
 		return err
 	}
@@ -244,24 +233,7 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (ne
 	if err != nil {
 		return nil, err
 	}
-	if err := setBacklog(l, lc.Backlog); err != nil {
-		_ = l.Close()
-		return nil, &net.OpError{Op: "listen", Net: network, Addr: l.Addr(), Err: err}
-	}
 	return attach[net.Listener](lc.System, "listen", l, network, listenOptions{lc.KeepAlive, lc.KeepAliveConfig, true})
-}
-
-// setBacklog sets the backlog of a listener of package net.
-func setBacklog(l net.Listener, backlog int) error {
-	c, ok := l.(syscall.Conn)
-	if backlog <= 0 || !ok {
-		return nil
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return control(raw, func(fd int) error { return listenAgain(fd, backlog) })
 }
 
 // Listen listens on an address of tcp, tcp4, tcp6, unix or unixpacket, as

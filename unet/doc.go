@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Package unet provides package net's connections, listeners and datagram sockets
-// at a lower price in processor time. [Listen], [Dial] and [ListenPacket] replace the
-// functions of the same names, [ListenConfig] and [Dialer] the types.
+// Package unet provides package net's connections and listeners at a lower price in
+// processor time, and batches and segments for its datagram sockets. [Listen], [Dial]
+// and [ListenPacket] replace the functions of the same names, [ListenConfig] and [Dialer]
+// the types.
 //
 // # Model
 //
@@ -16,6 +17,10 @@
 // it sleeps, and less often when that was in vain. A driver that sleeps uses neither
 // a processor nor a thread. Where goroutines compute on every P, calls that are about
 // to wait do the driver's work.
+//
+// A datagram socket stays package net's and has no driver: one reader empties one
+// socket, so that there is nothing to collect. [BatchConn] receives and sends several
+// datagrams in one system call.
 //
 // Nothing is received before a Read asks for it, so that a slow reader costs no memory
 // beyond the kernel's buffers (SetReadBuffer). Nothing is kept after a Write returns.

@@ -5,13 +5,9 @@ package unet
 import (
 	"io"
 	"net"
-	"runtime"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/uring"
@@ -254,112 +250,6 @@ func TestRestrictedRing(t *testing.T) {
 	}
 	defer l.ring.Close()
 	ringtest.WantRestricted(t, l.ring, uring.OpRecv)
-}
-
-// TestArrivalsAreNotWatchedWhileTheReaderWorks sends datagrams to a reader that is
-// not waiting until the loop stops watching the socket, and then to one that waits.
-func TestArrivalsAreNotWatchedWhileTheReaderWorks(t *testing.T) {
-	s, err := NewSystem(Options{Mode: ModePlain})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := s.ListenPacket("udp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	u := c.(*UDPConn)
-	muted := func() bool {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		return u.muted
-	}
-	p := make([]byte, 8)
-	for range 3 {
-		sent := 0
-		for end := time.Now().Add(time.Minute); !muted(); {
-			if time.Now().After(end) {
-				t.Fatal("every arrival is reported")
-			}
-			if sent < 100 {
-				if _, err := c.WriteTo(p, c.LocalAddr()); err != nil {
-					t.Fatal(err)
-				}
-				sent++
-			}
-			if sent == 1 {
-				if _, _, err := c.ReadFrom(p); err != nil { // which marks the socket ready
-					t.Fatal(err)
-				}
-			}
-			runtime.Gosched()
-		}
-		for range sent - 1 {
-			if _, _, err := c.ReadFrom(p); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got := make(chan error, 1)
-		go func() {
-			_, _, err := c.ReadFrom(make([]byte, 8))
-			got <- err
-		}()
-		for end := time.Now().Add(time.Minute); muted(); runtime.Gosched() {
-			if time.Now().After(end) {
-				t.Fatal("a reader that waits does not watch the socket")
-			}
-		}
-		if _, err := c.WriteTo(p, c.LocalAddr()); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-got; err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// TestOneCallForADatagram counts system calls, which only builds that can inject
-// faults do.
-func TestOneCallForADatagram(t *testing.T) {
-	if !sys.Faulty {
-		t.Skip("needs the race detector, in whose builds system calls can be counted")
-	}
-	s, err := NewSystem(Options{Mode: ModePlain})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := s.ListenPacket("udp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	var mu sync.Mutex
-	calls := make(map[string]int)
-	sys.SetFaults(&sys.Faults{
-		Enter: func(entries []*abi.SQE) (int, syscall.Errno) { return len(entries), 0 },
-		Call: func(name string, n int) (int, syscall.Errno) {
-			mu.Lock()
-			defer mu.Unlock()
-			calls[name]++
-			return n, 0
-		},
-	})
-	defer sys.SetFaults(nil)
-	p := make([]byte, 8)
-	const n = 50
-	for range n {
-		if _, err := c.WriteTo(p, c.LocalAddr()); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := c.ReadFrom(p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if calls["recvmmsg"]+calls["sendmmsg"] > 0 || calls["recv"] != n || calls["sendmsg"] != n {
-		t.Errorf("%d exchanges made these calls: %v", n, calls)
-	}
 }
 
 // TestDriversOutliveTheLastSocket closes the last socket and opens another: the same

@@ -42,7 +42,6 @@ type loop struct {
 
 	passing sync.Mutex  // held during a pass, by the driver or by a call that helps it
 	driving bool        // the pass is the driver's; guarded by passing
-	muted   bool        // a pass has muted a socket; guarded by passing
 	wanted  atomic.Bool // a call wants a pass; see help
 	starved atomic.Bool // see stoodBack
 	wasLong bool        // the last inARow yields of the driver were long
@@ -228,9 +227,6 @@ func (l *loop) pass() int {
 	if n > 0 {
 		l.spin.found(n)
 	}
-	if l.muted { // its reader is busy: no event is near
-		l.muted, l.spin.small = false, false
-	}
 	l.passing.Unlock()
 	if l.wanted.Load() {
 		l.help()
@@ -281,10 +277,6 @@ func (l *loop) notice(s *sock, events uint32) {
 			h.state = taken
 			l.batch = append(l.batch, receive{s, s.in.buf})
 		} else {
-			if s.datagram && !s.muted && h.state == idle && h.ready.Load() {
-				s.mute() // the reader will try without being told
-				l.muted = true
-			}
 			h.becomeReady()
 		}
 	}
@@ -383,15 +375,13 @@ const maxBrief = 256 << 10
 
 // receive makes the receives of the batch.
 func (l *loop) receive() {
-	switch {
-	case len(l.batch) == 0:
+	if len(l.batch) == 0 {
 		return
 	}
 	l.count.receives.Add(uint64(len(l.batch)))
-	switch {
-	case len(l.batch) > 1 && l.useRing && l.openRing():
+	if len(l.batch) > 1 && l.useRing && l.openRing() {
 		l.receiveRing()
-	default:
+	} else {
 		l.receivePlain()
 	}
 	clear(l.batch)

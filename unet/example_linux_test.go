@@ -3,6 +3,7 @@
 package unet_test
 
 import (
+	"bytes"
 	"fmt"
 	"log"
 	"net"
@@ -32,4 +33,34 @@ func ExampleTCPConn_Writev() {
 	defer c.Close()
 	fmt.Println(writeAll(c, net.Buffers{[]byte("head "), []byte("body")}))
 	// Output: 9 <nil>
+}
+
+// A long message is sent as datagrams of one size, and received joined, each in one call.
+func ExampleUDPConn_SetGRO() {
+	in, err := unet.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer in.Close()
+	if err := in.SetGRO(true); err != nil {
+		log.Fatal(err)
+	}
+	out, err := unet.DialUDP("udp4", nil, in.LocalAddr().(*net.UDPAddr))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer out.Close()
+	data := bytes.Repeat([]byte("x"), 10_000)
+	if _, err := out.WriteBatch([]unet.Packet{{Data: data, Segment: 1200}}); err != nil {
+		log.Fatal(err)
+	}
+	total := 0
+	for packets := []unet.Packet{{Data: make([]byte, 1<<16)}}; total < len(data); {
+		if _, err := in.ReadBatch(packets); err != nil {
+			log.Fatal(err)
+		}
+		total += packets[0].N // datagrams of packets[0].Segment bytes, or one if that is 0
+	}
+	fmt.Println(total)
+	// Output: 10000
 }

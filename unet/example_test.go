@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 
 	"github.com/ringside-io/ringside/unet"
@@ -63,4 +64,37 @@ func Example_http() {
 	body, err := io.ReadAll(resp.Body)
 	fmt.Println(string(body), err)
 	// Output: served <nil>
+}
+
+// A batch of datagrams takes one system call. NewBatchConn makes the same program run
+// where there are none, with a call for each datagram.
+func ExampleBatchConn() {
+	pc, err := unet.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pc.Close()
+	c := unet.NewBatchConn(pc)
+	to := c.LocalAddr().(*net.UDPAddr).AddrPort()
+	n, err := c.WriteBatch([]unet.Packet{{Data: []byte("one"), Addr: to}, {Data: []byte("two"), Addr: to}})
+	fmt.Println(n, err)
+
+	packets := make([]unet.Packet, 8)
+	for i := range packets {
+		packets[i].Data = make([]byte, 1500)
+	}
+	for got := 0; got < 2; {
+		n, err := c.ReadBatch(packets)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, p := range packets[:n] {
+			fmt.Printf("%s, from %v: %v\n", p.Data[:p.N], p.Addr.Addr().Unmap(), p.Addr.Port() == to.Port())
+		}
+		got += n
+	}
+	// Output:
+	// 2 <nil>
+	// one, from 127.0.0.1: true
+	// two, from 127.0.0.1: true
 }

@@ -211,24 +211,3 @@ func TestUrgentDataDoesNotHideWhatFollows(t *testing.T) {
 		}
 	})
 }
-
-func TestReusePortAndBacklog(t *testing.T) {
-	eachMode(t, func(t *testing.T, s *unet.System) {
-		called := false
-		lc := unet.ListenConfig{System: s, ReusePort: true, Backlog: 7}
-		lc.Control = func(string, string, syscall.RawConn) error { called = true; return nil }
-		a, err := lc.Listen(t.Context(), "tcp4", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer a.Close()
-		b, err := lc.Listen(t.Context(), "tcp4", a.Addr().String())
-		if err != nil {
-			t.Fatalf("the same address again: %v", err)
-		}
-		defer b.Close()
-		if !called {
-			t.Error("Control was not called")
-		}
-	})
-}

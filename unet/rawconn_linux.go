@@ -52,18 +52,18 @@ func (r *rawConn) Control(f func(fd uintptr)) error {
 func (r *rawConn) Read(f func(fd uintptr) bool) error {
 	s := r.s
 	s.moreLikely.Store(true) // f may leave data
-	return r.done("raw-read", s.whenReady(&s.rd, func(fd int) bool { return f(uintptr(fd)) }))
+	return r.done("raw-read", s.whenReady(&s.rd, f))
 }
 
 func (r *rawConn) Write(f func(fd uintptr) bool) error {
 	s := r.s
 	s.moreLikely.Store(true)
-	return r.done("raw-write", s.whenReady(&s.wr, func(fd int) bool { return f(uintptr(fd)) }))
+	return r.done("raw-write", s.whenReady(&s.wr, f))
 }
 
 // whenReady calls f, and again each time the direction becomes ready, until f returns
 // true.
-func (s *sock) whenReady(h *direction, f func(fd int) bool) error {
+func (s *sock) whenReady(h *direction, f func(fd uintptr) bool) error {
 	if err := s.begin(h); err != nil {
 		return err
 	}
@@ -73,14 +73,14 @@ func (s *sock) whenReady(h *direction, f func(fd int) bool) error {
 
 // retry is whenReady for a caller that holds the turn. However it ends, it marks the
 // direction ready: f may have left data for which no further event comes.
-func (s *sock) retry(h *direction, f func(fd int) bool) error {
+func (s *sock) retry(h *direction, f func(fd uintptr) bool) error {
 	defer h.ready.Store(true)
 	for {
 		if err := s.check(h); err != nil {
 			return err
 		}
 		h.ready.Store(false)
-		if f(s.fd.Int()) {
+		if f(uintptr(s.fd.Int())) {
 			return nil
 		}
 		if err := s.waitFor(h); err != nil {

@@ -28,8 +28,6 @@ type sock struct {
 	mu       sync.Mutex
 	closing  bool // guarded by mu
 	watchOut bool // guarded by mu: events of writing are watched
-	datagram bool // set when the socket is opened
-	muted    bool // guarded by mu: events of reading are not watched; see mute
 	// moreLikely is set when more data may follow a short receive: the peer has
 	// closed or failed, the socket keeps message boundaries, or other code has used
 	// the descriptor.
@@ -72,27 +70,6 @@ type delivery struct {
 
 // watched are the events that are watched of every socket.
 const watched = syscall.EPOLLIN | syscall.EPOLLRDHUP | syscall.EPOLLPRI | epoll.EdgeTriggered
-
-// events returns the events to watch. The caller holds mu.
-func (s *sock) events() uint32 {
-	events := uint32(watched)
-	if s.muted {
-		events = epoll.EdgeTriggered
-	}
-	if s.watchOut {
-		events |= syscall.EPOLLOUT
-	}
-	return events
-}
-
-// mute stops watching for datagrams while the reader works: each arrival would be
-// an event. The next call that waits watches again. The caller holds mu.
-func (s *sock) mute() {
-	s.muted = true
-	if errno := s.loop.poll.Modify(s.fd.Int(), s.events(), s.key); errno != 0 {
-		s.muted = false
-	}
-}
 
 // open begins to watch a descriptor. It takes ownership of it, even on failure.
 func (s *sock) open(system *System, fd int) error {
@@ -242,10 +219,6 @@ func (s *sock) wait(h *direction, buf []byte) (received bool, err error) {
 	if h.wake == nil {
 		h.wake = newWake()
 	}
-	if h == &s.rd && s.muted {
-		s.muted = false
-		s.loop.poll.Modify(s.fd.Int(), s.events(), s.key) // reports datagrams that are there already
-	}
 	s.mu.Unlock()
 	if s.loop.starved.Load() {
 		s.loop.help()
@@ -268,7 +241,7 @@ func (s *sock) waitWritable() error {
 	s.mu.Lock()
 	if !s.watchOut && !s.closing {
 		s.watchOut = true
-		if errno := s.loop.poll.Modify(s.fd.Int(), s.events(), s.key); errno != 0 {
+		if errno := s.loop.poll.Modify(s.fd.Int(), watched|syscall.EPOLLOUT, s.key); errno != 0 {
 			s.watchOut = false
 			s.mu.Unlock()
 			return os.NewSyscallError("epoll_ctl", errno)

@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -282,27 +281,19 @@ func sweptOperations(dir string) []faultsweep.Operation {
 			return err
 		}), Opened: true, Most: 3, Covers: "TCPConn.WriteTo"},
 		{Name: "batches of datagrams", Run: sweptPackets(unet.ModeRing), Most: 4,
-			Covers: "System.ListenPacket UDPConn.ReadBatch UDPConn.WriteBatch UDPConn.Close UDPConn.SetDeadline"},
+			Covers: "System.ListenPacket UDPConn.ReadBatch UDPConn.WriteBatch"},
 		{Name: "segments", Run: sweptSegments, Only: []string{"sendmmsg"}, Covers: "UDPConn.SetGRO"},
-		{Name: "datagrams", Run: sweptUDP, Only: messages, Covers: "UDPConn.WriteTo UDPConn.WriteToUDP UDPConn.WriteToUDPAddrPort UDPConn.WriteMsgUDP UDPConn.WriteMsgUDPAddrPort " +
-			"UDPConn.ReadFrom UDPConn.ReadFromUDP UDPConn.ReadFromUDPAddrPort UDPConn.ReadMsgUDP UDPConn.ReadMsgUDPAddrPort UDPConn.Read UDPConn.Write UDPConn.Writev"},
-		{Name: "datagrams, unix", Run: sweptUnixgram(dir), Only: messages, Covers: "UnixgramConn.WriteTo UnixgramConn.WriteToUnix UnixgramConn.WriteMsgUnix UnixgramConn.WriteBatch " +
-			"UnixgramConn.ReadFrom UnixgramConn.ReadFromUnix UnixgramConn.ReadMsgUnix UnixgramConn.ReadBatch UnixgramConn.Read UnixgramConn.Write UnixgramConn.Writev UnixgramConn.Close UnixgramConn.SetDeadline"},
+		{Name: "datagrams, unix", Run: sweptUnixgram(dir), Covers: "UnixgramConn.WriteBatch UnixgramConn.ReadBatch"},
 		{Name: "messages, unix", Run: sweptUnixMessages(unix), Only: messages, Covers: "UnixConn.WriteMsgUnix UnixConn.ReadMsgUnix UnixConn.ReadFrom UnixConn.ReadFromUnix UnixConn.Writev"},
 		{Name: "options", Run: sweptOptions, Most: 12, Covers: "TCPConn.SetNoDelay TCPConn.SetKeepAlive TCPConn.SetKeepAlivePeriod TCPConn.SetKeepAliveConfig TCPConn.SetLinger " +
 			"TCPConn.SetReadBuffer TCPConn.SetWriteBuffer TCPConn.File TCPConn.SyscallConn TCPConn.CloseRead TCPConn.CloseWrite"},
 		{Name: "listening", Run: sweptListening(dir), Most: 3, Covers: "ListenConfig.Listen ListenConfig.ListenPacket Dialer.DialContext TCPListener.AcceptTCP TCPListener.SetDeadline " +
-			"UnixListener.AcceptUnix UnixListener.SetDeadline UnixListener.File UDPConn.File UDPConn.SetReadBuffer UDPConn.SetWriteBuffer"},
+			"UnixListener.AcceptUnix UnixListener.SetDeadline UnixListener.File"},
 		{Name: "concrete types", Run: sweptTypes(dir), Most: 3, Covers: "Dialer.DialTCP Dialer.DialUDP Dialer.DialUnix ListenTCP ListenUDP ListenUnix ListenUnixgram"},
 		{Name: "files", Run: sweptFiles, Most: 4, Covers: "System.FileConn System.FileListener System.FilePacketConn TCPConn.SetUserTimeout"},
 	}
-	whole := maps.Clone(recv) // a datagram is sent whole or not at all
-	whole["send"] = append(faultsweep.Fails(syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNREFUSED), faultsweep.Passes(syscall.EINTR)...)
 	for i := range ops {
 		ops[i].Instead = recv
-		if strings.HasPrefix(ops[i].Name, "datagrams") {
-			ops[i].Instead = whole
-		}
 		if ops[i].Name == "segments" {
 			ops[i].Instead = map[string][]faultsweep.Choice{"sendmmsg": faultsweep.Fails(syscall.EIO)}
 		}
@@ -338,14 +329,13 @@ func TestFaultSweepCoversAll(t *testing.T) {
 		"is Dial with a deadline of package net's":                     "DialTimeout",
 		"is DialContext without a context":                             "Dialer.Dial",
 		"sets or reads a field":                                        "UnixListener.SetUnlinkOnClose Dialer.SetMultipathTCP Dialer.MultipathTCP ListenConfig.SetMultipathTCP ListenConfig.MultipathTCP",
-		"returns known data without a system call":                     "System.Backend System.Stats Stats.Plus Total TCPConn.LocalAddr TCPConn.RemoteAddr UDPConn.LocalAddr UDPConn.RemoteAddr UnixConn.LocalAddr UnixConn.RemoteAddr UnixgramConn.LocalAddr UnixgramConn.RemoteAddr TCPListener.Addr UnixListener.Addr",
-		"is one half of SetDeadline, which is a timer":                 "TCPConn.SetReadDeadline TCPConn.SetWriteDeadline UDPConn.SetReadDeadline UDPConn.SetWriteDeadline UnixConn.SetReadDeadline UnixConn.SetWriteDeadline UnixgramConn.SetReadDeadline UnixgramConn.SetWriteDeadline",
+		"returns known data without a system call":                     "System.Backend System.Stats Stats.Plus Total TCPConn.LocalAddr TCPConn.RemoteAddr UnixConn.LocalAddr UnixConn.RemoteAddr TCPListener.Addr UnixListener.Addr",
+		"is one half of SetDeadline, which is a timer":                 "TCPConn.SetReadDeadline TCPConn.SetWriteDeadline UnixConn.SetReadDeadline UnixConn.SetWriteDeadline",
 		"is one call of getsockopt whose failure means no":             "TCPConn.MultipathTCP",
 		"reads one datagram after the other through what it was given": "NewBatchConn",
-		"is TCPConn's, the same function of what they embed": "UDPConn.SyscallConn UnixConn.CloseRead UnixConn.CloseWrite UnixConn.File UnixConn.SetReadBuffer UnixConn.SetWriteBuffer UnixConn.SyscallConn " +
-			"UnixgramConn.CloseRead UnixgramConn.CloseWrite UnixgramConn.File UnixgramConn.SetReadBuffer UnixgramConn.SetWriteBuffer UnixgramConn.SyscallConn",
-		"is UnixListener's and TCPConn's, the same functions": "TCPListener.File TCPListener.SyscallConn UnixListener.SyscallConn",
-		"fails, as a connection has its peer":                 "UnixConn.WriteTo UnixConn.WriteToUnix",
+		"is TCPConn's, the same function of what they embed":           "UnixConn.CloseRead UnixConn.CloseWrite UnixConn.File UnixConn.SetReadBuffer UnixConn.SetWriteBuffer UnixConn.SyscallConn",
+		"is UnixListener's and TCPConn's, the same functions":          "TCPListener.File TCPListener.SyscallConn UnixListener.SyscallConn",
+		"fails, as a connection has its peer":                          "UnixConn.WriteTo UnixConn.WriteToUnix",
 	})
 }
 
@@ -528,90 +518,28 @@ func exchange(t *faultsweep.Trial, what string, send func(p []byte) error, recei
 	}
 }
 
-// sweptUDP sends and receives by each method of a UDP socket.
-func sweptUDP(t *faultsweep.Trial) {
-	s := sweptSystem(t, unet.ModeRing)
-	c1, err := s.ListenPacket("udp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	in := c1.(*unet.UDPConn)
-	defer in.Close()
-	c2, err := s.ListenPacket("udp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	out := c2.(*unet.UDPConn)
-	defer out.Close()
-	c3, err := s.Dial("udp4", in.LocalAddr().String())
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	connected := c3.(*unet.UDPConn)
-	defer connected.Close()
-	_ = in.SetDeadline(time.Now().Add(faultsweep.Patience / 2))
-	to := in.LocalAddr().(*net.UDPAddr)
-	port := to.AddrPort()
-	port = netip.AddrPortFrom(port.Addr().Unmap(), port.Port())
-	one := func(_ int, err error) error { return err }
-	three := func(_, _ int, err error) error { return err }
-	t.Arm()
-	defer t.Disarm()
-	exchange(t, "WriteTo", func(p []byte) error { return one(out.WriteTo(p, to)) },
-		func(p []byte) (int, error) { n, _, err := in.ReadFrom(p); return n, err })
-	exchange(t, "WriteToUDP", func(p []byte) error { return one(out.WriteToUDP(p, to)) },
-		func(p []byte) (int, error) { n, _, err := in.ReadFromUDP(p); return n, err })
-	exchange(t, "WriteToUDPAddrPort", func(p []byte) error { return one(out.WriteToUDPAddrPort(p, port)) },
-		func(p []byte) (int, error) { n, _, err := in.ReadFromUDPAddrPort(p); return n, err })
-	exchange(t, "WriteMsgUDP", func(p []byte) error { return three(out.WriteMsgUDP(p, nil, to)) },
-		func(p []byte) (int, error) { n, _, _, _, err := in.ReadMsgUDP(p, nil); return n, err })
-	exchange(t, "WriteMsgUDPAddrPort", func(p []byte) error { return three(out.WriteMsgUDPAddrPort(p, nil, port)) },
-		func(p []byte) (int, error) { n, _, _, _, err := in.ReadMsgUDPAddrPort(p, nil); return n, err })
-	exchange(t, "Write", func(p []byte) error { return one(connected.Write(p)) }, in.Read)
-	exchange(t, "Writev", func(p []byte) error { _, err := connected.Writev(&net.Buffers{p[:3], p[3:]}); return err }, in.Read)
-}
-
-// sweptUnixgram does that for sockets of the Unix family.
+// sweptUnixgram sends a datagram of the Unix family in a batch.
 func sweptUnixgram(dir string) func(t *faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
-		s := sweptSystem(t, unet.ModeRing)
-		bind := func(name string) *unet.UnixgramConn {
-			_ = os.Remove(filepath.Join(dir, name))
-			c, err := s.ListenPacket("unixgram", filepath.Join(dir, name))
-			if err != nil {
-				t.Fatalf("%v", err)
-			}
-			return c.(*unet.UnixgramConn)
-		}
-		in := bind("in")
-		defer in.Close()
-		out := bind("out")
-		defer out.Close()
-		d, err := s.Dial("unixgram", filepath.Join(dir, "in"))
+		path := filepath.Join(dir, "in")
+		_ = os.Remove(path)
+		c, err := sweptSystem(t, unet.ModeRing).ListenPacket("unixgram", path)
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
-		connected := d.(*unet.UnixgramConn)
-		defer connected.Close()
+		defer c.Close()
+		in := c.(*unet.UnixgramConn)
 		_ = in.SetDeadline(time.Now().Add(faultsweep.Patience / 2))
-		to := in.LocalAddr().(*net.UnixAddr)
-		one := func(_ int, err error) error { return err }
 		t.Arm()
 		defer t.Disarm()
-		exchange(t, "WriteTo", func(p []byte) error { return one(out.WriteTo(p, to)) },
-			func(p []byte) (int, error) { n, _, err := in.ReadFrom(p); return n, err })
-		exchange(t, "WriteToUnix", func(p []byte) error { return one(out.WriteToUnix(p, to)) },
-			func(p []byte) (int, error) { n, _, err := in.ReadFromUnix(p); return n, err })
-		exchange(t, "WriteMsgUnix", func(p []byte) error { _, _, err := out.WriteMsgUnix(p, nil, to); return err },
-			func(p []byte) (int, error) { n, _, _, _, err := in.ReadMsgUnix(p, nil); return n, err })
-		exchange(t, "WriteBatch", func(p []byte) error { return one(out.WriteBatch([]unet.Packet{{Data: p, Name: to.Name}})) },
-			func(p []byte) (int, error) {
-				got := []unet.Packet{{Data: p}}
-				_, err := in.ReadBatch(got)
-				return got[0].N, err
-			})
-		exchange(t, "Write", func(p []byte) error { return one(connected.Write(p)) }, in.Read)
-		exchange(t, "Writev", func(p []byte) error { _, err := connected.Writev(&net.Buffers{p[:3], p[3:]}); return err }, in.Read)
+		exchange(t, "WriteBatch", func(p []byte) error {
+			_, err := in.WriteBatch([]unet.Packet{{Data: p, Name: path}})
+			return err
+		}, func(p []byte) (int, error) {
+			got := []unet.Packet{{Data: p}}
+			_, err := in.ReadBatch(got)
+			return got[0].N, err
+		})
 	}
 }
 
@@ -691,11 +619,10 @@ func sweptListening(dir string) func(t *faultsweep.Trial) {
 		_ = os.Remove(path)
 		t.Arm()
 		defer t.Disarm()
-		lc := unet.ListenConfig{System: s, ReusePort: true, Backlog: 16}
+		lc := unet.ListenConfig{System: s, UserTimeout: time.Second}
 		lc.KeepAlive = time.Minute
 		d := unet.Dialer{System: s}
 		for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": path} {
-			lc.ReusePort = network == "tcp"
 			l, err := lc.Listen(ctx, network, address)
 			if !t.Judge("Listen", err) {
 				if _, err := os.Stat(path); network == "unix" && err == nil {

@@ -42,7 +42,7 @@ func (o *Options) spin() time.Duration {
 	return o.Spin
 }
 
-// System is a set of drivers that sockets share. The drivers start with the first
+// System is a set of drivers that streams and listeners share. The drivers start with the first
 // socket. When the last socket is closed, they stop and their resources are freed;
 // those of the default system stop a second later, so that a program that dials again
 // and again does not start them each time.
@@ -64,7 +64,7 @@ type System struct {
 	ended Stats   // of drivers that have stopped
 }
 
-var errAskedForNet = errors.New("package net's connections were asked for")
+var errAskedForNet = errors.New("ModeNet was chosen")
 
 // NewSystem returns a system. ModeRing and ModePlain fail where they are not
 // available, with an error that names what to change. The other modes do not fail.

@@ -101,12 +101,6 @@ func (s *System) stop() error {
 	return errors.Join(errs...)
 }
 
-func reusePort(fd int) error { return os.NewSyscallError("setsockopt", sys.SockReusePort(fd)) }
-
-func listenAgain(fd, backlog int) error {
-	return os.NewSyscallError("listen", sys.SockListen(fd, backlog))
-}
-
 // userTimeout sets TCP_USER_TIMEOUT.
 func userTimeout(fd int, d time.Duration) error {
 	ms := min((max(d, 0)+time.Millisecond-1)/time.Millisecond, math.MaxInt32)

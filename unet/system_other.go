@@ -36,8 +36,4 @@ type (
 // drive is not called: every system uses package net.
 func (s *System) drive(old io.Closer, _ string, _ listenOptions) (io.Closer, error) { return old, nil }
 
-func reusePort(int) error { return errNoDriver }
-
 func userTimeout(int, time.Duration) error { return errNoDriver }
-
-func listenAgain(int, int) error { return nil }

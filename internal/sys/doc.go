@@ -24,10 +24,8 @@
 // internal/testing/lint.TestRawCallsHaveReasons compares.
 //
 //	internal/sys.SockRecv  recvfrom  MSG_DONTWAIT is added there; longer copies tell the scheduler
-//	internal/sys.SockRecvFrom  recvfrom  MSG_DONTWAIT is added there; longer copies tell the scheduler
 //	internal/sys.SockRecvMany  recvmsg  MSG_DONTWAIT is added there; longer copies tell the scheduler
 //	internal/sys.SockSend  sendto  MSG_DONTWAIT is added there; longer copies tell the scheduler
-//	internal/sys.SockSendTo  sendto  MSG_DONTWAIT is added there; longer copies tell the scheduler
 //	internal/sys.SockSendMany  sendmsg  MSG_DONTWAIT is added there; longer copies tell the scheduler
 //	internal/sys.SockAccept  fcntl  F_GETFL reads a field
 //	internal/sys.SockName  call  getsockname and getpeername copy an address

@@ -40,26 +40,6 @@ func SockRecv(fd int, p []byte, flags int) (int, syscall.Errno) {
 	return result(n, errno), errno
 }
 
-// SockRecvFrom is [SockRecv] that stores the address of the sender in addr and
-// returns how many bytes of it are valid.
-func SockRecvFrom(fd int, p, addr []byte, flags int) (n, addrLen int, errno syscall.Errno) {
-	p, errno = faultSlice("recv", p)
-	if errno != 0 {
-		return 0, 0, errno
-	}
-	flags |= unix.MSG_DONTWAIT
-	length := uint32(len(addr))
-	var r uintptr
-	if len(p) > sockCallBlocked {
-		r, _, errno = syscall.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags),
-			uintptr(SlicePointer(addr)), uintptr(unsafe.Pointer(&length)))
-	} else {
-		r, _, errno = syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags),
-			uintptr(SlicePointer(addr)), uintptr(unsafe.Pointer(&length)))
-	}
-	return result(r, errno), int(length), errno
-}
-
 // SockSend is send(2) that does not block, whether or not the descriptor is
 // non-blocking; no signal is raised when the peer has closed.
 func SockSend(fd int, p []byte, flags int) (int, syscall.Errno) {
@@ -73,24 +53,6 @@ func SockSend(fd int, p []byte, flags int) (int, syscall.Errno) {
 		return result(n, errno), errno
 	}
 	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags), 0, 0)
-	return result(n, errno), errno
-}
-
-// SockSendTo is [SockSend] of one datagram to an address, or to the peer of a
-// connected socket when addr is empty. A simulated fault does not cut the
-// datagram: the kernel sends one whole or not at all.
-func SockSendTo(fd int, p, addr []byte, flags int) (int, syscall.Errno) {
-	if _, errno := fault("sendmsg", 1); errno != 0 {
-		return 0, errno
-	}
-	flags |= unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
-	if len(p) > sockCallBlocked {
-		n, _, errno := syscall.Syscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags),
-			uintptr(SlicePointer(addr)), uintptr(len(addr)))
-		return result(n, errno), errno
-	}
-	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags),
-		uintptr(SlicePointer(addr)), uintptr(len(addr)))
 	return result(n, errno), errno
 }
 
@@ -324,14 +286,6 @@ func SockShutdown(fd, how int) error {
 		return errno
 	}
 	return syscall.Shutdown(fd, how)
-}
-
-// SockListen is listen(2); on a socket that listens it changes the backlog.
-func SockListen(fd, backlog int) error {
-	if _, errno := fault("listen", 1); errno != 0 {
-		return errno
-	}
-	return syscall.Listen(fd, backlog)
 }
 
 // SockSendFile is sendfile(2) from the position of in.

@@ -57,7 +57,7 @@ func (t *Tree) patchNet() error {
 		return err
 	}
 	p.keyLiterals("conn", "fd")
-	p.forward([]string{"conn", "TCPConn", "UDPConn", "UnixConn"}, "R.ok()")
+	p.forward([]string{"conn", "TCPConn", "UnixConn"}, "R.ok()")
 	p.forward([]string{"TCPListener", "UnixListener"}, "R.ok()",
 		"TCPListener.Accept", "TCPListener.AcceptTCP", "UnixListener.Accept", "UnixListener.AcceptUnix")
 	var errs []error
@@ -71,9 +71,7 @@ func (t *Tree) patchNet() error {
 	}
 	errs = append(errs,
 		p.wrapReturns("newTCPConn", "ringsideTCPConn"),
-		p.wrapReturns("newUDPConn", "ringsideUDPConn"),
 		p.wrapReturns("newUnixConn", "ringsideUnixConn"),
-		p.lateMulticast(),
 		p.wrapLiterals("TCPListener", "ringsideTCPListener"),
 		p.wrapLiterals("UnixListener", "ringsideUnixListener"),
 		p.begin("conn", "writeBuffers", "if w, ok := c.alt.(interface{ Writev(*Buffers) (int64, error) }); ok { return w.Writev(v) }"),
@@ -128,24 +126,5 @@ func (p *pkg) acceptFrom(recv, name, accept string) error {
 	return p.function(recv, name, func(f *file, fn *ast.FuncDecl) {
 		l := fn.Recv.List[0].Names[0].Name
 		p.insert(f, fn.Body.Lbrace+1, strings.NewReplacer("L.", l+".", "ACCEPT", accept).Replace(text))
-	})
-}
-
-// lateMulticast lets package net join the group before the socket is taken over.
-func (p *pkg) lateMulticast() error {
-	return p.function("sysListener", "listenMulticastUDP", func(f *file, fn *ast.FuncDecl) {
-		ast.Inspect(fn.Body, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.CallExpr:
-				if isIdent(n.Fun, "newUDPConn") {
-					p.replace(f, n, "&UDPConn{conn{fd: "+p.text(f, n.Args[0])+"}}")
-				}
-			case *ast.ReturnStmt:
-				if isIdent(n.Results[0], "c") {
-					p.replace(f, n.Results[0], "ringsideUDPConn(c)")
-				}
-			}
-			return true
-		})
 	})
 }

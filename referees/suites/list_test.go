@@ -42,18 +42,13 @@ var (
 	}
 	xnet = suite{
 		name: "x/net", module: "golang.org/x/net@v0.62.0",
-		pkgs:   []string{"./http2", "./nettest", "./websocket", "./ipv4", "./ipv6", "./netutil", "./proxy"},
+		pkgs:   []string{"./http2", "./nettest", "./websocket", "./netutil", "./proxy"},
 		judges: "unet", limit: 3 * time.Minute, brief: justRing, few: 2,
 	}
 	raft = suite{
 		name: "raft", module: "github.com/hashicorp/raft@v1.7.3",
 		pkgs: []string{"."}, args: []string{"-test.run=^Test(Network|TCP)Transport"}, // the others use no sockets
 		judges: "unet", limit: 2 * time.Minute, brief: justRing,
-	}
-	quic = suite{
-		name: "quic-go", module: "github.com/quic-go/quic-go@v0.55.0",
-		pkgs: []string{".", "./http3", "./integrationtests/self"}, args: []string{"-test.short"},
-		judges: "unet", limit: 5 * time.Minute,
 	}
 	cmux = suite{
 		name: "cmux", module: "github.com/soheilhy/cmux@v0.1.5",
@@ -120,7 +115,7 @@ var (
 
 // all are the suites that the table of differences may speak of.
 var all = append(append(append([]suite{
-	goOS, goNet, goHTTP, goTLS, goRPC, grpc, xnet, raft, quic, cmux, ssh, fasthttp, pebble, pebbleDB, bbolt, goleveldb, badger, badgerDB,
+	goOS, goNet, goHTTP, goTLS, goRPC, grpc, xnet, raft, cmux, ssh, fasthttp, pebble, pebbleDB, bbolt, goleveldb, badger, badgerDB,
 }, websockets...), muxes...), logs...)
 
 func TestGoOS(t *testing.T)       { judge(t, goOS) }
@@ -131,7 +126,6 @@ func TestGoRPC(t *testing.T)      { judge(t, goRPC) }
 func TestGRPC(t *testing.T)       { judge(t, grpc) }
 func TestXNet(t *testing.T)       { judge(t, xnet) }
 func TestRaft(t *testing.T)       { judge(t, raft) }
-func TestQUIC(t *testing.T)       { judge(t, quic) }
 func TestCmux(t *testing.T)       { judge(t, cmux) }
 func TestWebSockets(t *testing.T) { judgeEach(t, websockets) }
 func TestSSH(t *testing.T)        { judge(t, ssh) }
