@@ -266,10 +266,7 @@ func dupFile(fd int, fileOf func(*os.File) (*os.File, error)) (*os.File, error) 
 	own := os.NewFile(uintptr(n), "")
 	defer own.Close()
 	f, err := fileOf(own)
-	if op, ok := err.(*net.OpError); ok {
-		err = op.Err
-	}
-	return f, err
+	return f, withoutOp(err)
 }
 
 func connFile(own *os.File) (*os.File, error) {

@@ -127,11 +127,7 @@ func readableNet(c syscall.Conn) source {
 		return nil
 	}
 	return func(f func(fd uintptr) bool) error {
-		err := raw.Read(f)
-		if op, ok := err.(*net.OpError); ok {
-			return op.Err // the caller wraps it
-		}
-		return err
+		return withoutOp(raw.Read(f))
 	}
 }
 

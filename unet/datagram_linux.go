@@ -110,12 +110,13 @@ func (c *UDPConn) WriteBatch(packets []Packet) (int, error) {
 // [Packet].Segment, and ReadMsgUDP in its control data, from which [SegmentSize] takes it.
 // The other methods do not tell the size. It is off at first.
 func (c *UDPConn) SetGRO(on bool) error {
-	err := control(c.raw, func(fd int) error { return setOption(fd, syscall.IPPROTO_UDP, sys.UDPGRO, number(on)) })
+	var setErr error
+	err := c.raw.Control(func(fd uintptr) { setErr = setOption(int(fd), syscall.IPPROTO_UDP, sys.UDPGRO, number(on)) })
+	if err == nil {
+		err = setErr
+	}
 	if err != nil {
-		if op, ok := err.(*net.OpError); ok {
-			err = op.Err
-		}
-		return &net.OpError{Op: "set", Net: c.network, Addr: c.LocalAddr(), Err: err}
+		return &net.OpError{Op: "set", Net: c.network, Addr: c.LocalAddr(), Err: withoutOp(err)}
 	}
 	c.gro.Store(on)
 	return nil
@@ -212,8 +213,9 @@ func (c *datagrams) writeBatch(packets []Packet, name func(p *Packet, to *sockad
 			done += b.msgs[i].Parts()
 		}
 		if sendErr != nil && sent < n && b.segmented(sent) && noSegments(sendErr) {
-			k := b.msgs[sent].Parts()
-			sendErr = c.sendEach(b, packets[done:done+k], sent, &done)
+			var k int
+			k, sendErr = c.sendEach(packets[done : done+b.msgs[sent].Parts()])
+			done += k
 		}
 		switch {
 		case sendErr != nil:
@@ -289,23 +291,22 @@ func (c *datagrams) sendBatch(b *batch, n int) (int, error) {
 	return b.result("sendmmsg", c.raw.Write(b.send))
 }
 
-// sendEach sends the datagrams of packets to the address of message i one by one and
-// counts the packets in done. If they were joined, the socket joins none from then on.
-func (c *datagrams) sendEach(b *batch, packets []Packet, i int, done *int) error {
+// sendEach sends the datagrams of packets one by one and returns how many packets were
+// sent. If they were joined, the socket joins none from then on.
+func (c *datagrams) sendEach(packets []Packet) (int, error) {
 	if len(packets) > 1 {
 		c.noJoin.Store(true)
 	}
-	b.names[0] = b.names[i]
-	for i := range packets {
-		for q := range packets[i].segments {
-			b.load(0, q.Data, nil)
-			if _, err := c.sendBatch(b, 1); err != nil {
-				return err
-			}
-		}
-		*done++
+	n, err := oneByOne{c.conn.(net.PacketConn)}.WriteBatch(packets)
+	return n, withoutOp(err)
+}
+
+// withoutOp returns the error that package net has wrapped: the caller wraps it.
+func withoutOp(err error) error {
+	if op, ok := err.(*net.OpError); ok {
+		return op.Err
 	}
-	return nil
+	return err
 }
 
 // segmentControl returns the control data for the segments of message i, nil if it is
@@ -409,13 +410,10 @@ func (b *batch) trySend(fd uintptr) bool {
 // result returns how many messages were received or sent, and the error of the wait or
 // of the system call.
 func (b *batch) result(call string, err error) (int, error) {
-	if op, ok := err.(*net.OpError); ok {
-		err = op.Err // the caller wraps it
-	}
 	if err == nil {
 		err = callError(call, b.errno)
 	}
-	return b.done, err
+	return b.done, withoutOp(err)
 }
 
 // receiveOne receives one message with its control data.
