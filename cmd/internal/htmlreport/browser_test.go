@@ -34,6 +34,7 @@ type look struct {
 	Pictures int    `json:"pictures"`
 	Flat     int    `json:"flat"`    // pictures without height
 	Outside  int    `json:"outside"` // words of an axis beyond their picture
+	Overlap  int    `json:"overlap"` // values of an axis that begin in the one before
 	Small    int    `json:"small"`   // words below 12 pixels
 	Ground   string `json:"ground"`
 	Ink      string `json:"ink"`
@@ -50,7 +51,9 @@ document.getElementById("look").textContent = JSON.stringify({
 	wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
 	pictures: pictures.length,
 	flat: pictures.filter(p => p.getBoundingClientRect().height < 50).length,
-	outside: pictures.reduce((n, p) => n + [...p.querySelectorAll("text, .ticks span")].filter(e => !inside(e, p)).length, 0),
+	outside: pictures.reduce((n, p) => n + [...p.querySelectorAll("text, .ticks span")].filter(e => e.getBoundingClientRect().width > 0 && !inside(e, p)).length, 0),
+	overlap: pictures.reduce((n, p) => n + [...p.querySelectorAll(".ticks span")].map(e => e.getBoundingClientRect()).filter(r => r.width > 0)
+		.filter((r, i, all) => i > 0 && r.left < all[i - 1].right).length, 0),
 	small: words.filter(e => size(e) < 11.95).length,
 	ground: style.backgroundColor, ink: style.color,
 });
@@ -72,7 +75,7 @@ func TestBrowser(t *testing.T) {
 	light := open(t, path, file, "--window-size=1200,800")
 	dark := open(t, path, file, "--window-size=500,800", "--force-dark-mode")
 	for _, l := range []look{light, dark} {
-		if l.Wide > 0 || l.Pictures < 7 || l.Flat+l.Outside+l.Small > 0 || l.Ground == l.Ink {
+		if l.Wide > 0 || l.Pictures < 7 || l.Flat+l.Outside+l.Overlap+l.Small > 0 || l.Ground == l.Ink {
 			t.Errorf("%+v", l)
 		}
 	}

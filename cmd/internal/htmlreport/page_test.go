@@ -83,6 +83,16 @@ func TestPage(t *testing.T) {
 	if m := regexp.MustCompile(`(?:src|href|url\()\s*=?\s*["']?(?:https?:)?//[^"'\s]*`).FindString(page); m != "" {
 		t.Errorf("the page needs the network: %s", m)
 	}
+	if strings.Contains(page, `<th scope="col"></th>`) {
+		t.Error("a column without a name")
+	}
+	regions := map[string]bool{}
+	for _, m := range regexp.MustCompile(`role="region" aria-label="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		if regions[m[1]] {
+			t.Errorf("two tables are called %q", m[1])
+		}
+		regions[m[1]] = true
+	}
 	ranges, tables := strings.Count(page, `<table class="ranges">`), strings.Count(page, "<table>")
 	curves, labels := strings.Count(page, `<svg class="curves"`), strings.Count(page, `role="img" aria-label="`)
 	if ranges < 5 || curves != 2 || labels != curves || tables < 5 {

@@ -31,6 +31,7 @@ type tick struct {
 type rangeRow struct {
 	Name  string
 	Text  string
+	Range string // may be empty
 	Marks []mark
 }
 
@@ -65,14 +66,14 @@ func (a logAxis) mark(s measure.Summary, color int, class string) mark {
 }
 
 // ticks marks at most five of 1, 2 and 5 times the powers of ten.
-func (a logAxis) ticks(suffix string) []tick {
+func (a logAxis) ticks(text func(v float64) string) []tick {
 	var out []tick
 	for _, steps := range [][]float64{{1, 1.2, 1.5, 2, 3, 5, 7}, {1, 2, 5}, {1}} {
 		out = nil
 		for p := math.Floor(math.Log10(a.low)); p <= math.Log10(a.high); p++ {
 			for _, m := range steps {
 				if v := m * math.Pow(10, p); v >= a.low && v <= a.high*1.0001 {
-					out = append(out, tick{a.place(v), short(v) + suffix})
+					out = append(out, tick{a.place(v), text(v)})
 				}
 			}
 		}
@@ -98,12 +99,12 @@ func ratioFigure(duels []report.Duel) []figure {
 	for _, d := range duels {
 		axis.include(d.Rate)
 	}
-	r := &ranges{What: "work", Axis: "rate, times that of " + duels[0].Instead, Value: "ratio (range)", Ticks: axis.ticks("x"), Zero: axis.place(1)}
+	r := &ranges{What: "work", Axis: "rate, times that of " + duels[0].Instead, Value: "ratio (range)", Ticks: axis.ticks(times), Zero: axis.place(1)}
 	for _, d := range duels {
 		class := map[string]string{report.Better: "yes", report.Worse: "no"}[d.Verdict]
 		r.Rows = append(r.Rows, rangeRow{
 			Name: d.Point, Marks: []mark{axis.mark(d.Rate, 0, class)},
-			Text: fmt.Sprintf("%.2fx (%.2f–%.2f)", d.Rate.Median, d.Rate.Min, d.Rate.Max),
+			Text: fmt.Sprintf("%.2fx", d.Rate.Median), Range: fmt.Sprintf("%.2f–%.2f", d.Rate.Min, d.Rate.Max),
 		})
 	}
 	return []figure{{Caption: fmt.Sprintf("%s instead of %s: rates. Right of the line is faster.", duels[0].Use, duels[0].Instead), Ranges: r}}
@@ -145,7 +146,7 @@ func speedFigure(run *report.Run, journal string) []figure {
 	if len(tests) == 0 {
 		return nil
 	}
-	r := &ranges{What: "test", Axis: "time, times that of the default VFS", Value: "median", Ticks: axis.ticks("x"), Zero: axis.place(1)}
+	r := &ranges{What: "test", Axis: "time, times that of the default VFS", Value: "median", Ticks: axis.ticks(times), Zero: axis.place(1)}
 	for _, one := range tests {
 		row := rangeRow{Name: fmt.Sprint(one.cell.Params["test"])}
 		var medians []string
@@ -160,6 +161,20 @@ func speedFigure(run *report.Run, journal string) []figure {
 		Caption: fmt.Sprintf("SQLite's speed tests, %s, synchronous=FULL. Left of the line is faster.", journal),
 		Legend:  legends(engines), Ranges: r,
 	}}
+}
+
+// times writes a ratio.
+func times(v float64) string { return short(v) + "x" }
+
+// duration writes microseconds with three digits, in the unit that suits them.
+func duration(us float64) string {
+	switch {
+	case us >= 999.5e3:
+		return trim(us/1e6) + " s"
+	case us >= 999.5:
+		return trim(us/1e3) + " ms"
+	}
+	return trim(us) + " µs"
 }
 
 // latencyFigure shows p50, p99 and the largest latency of the group's cell with the most at once.
@@ -183,11 +198,11 @@ func latencyFigure(g group) []figure {
 	if len(engines) == 0 {
 		return nil
 	}
-	r := &ranges{What: "", Axis: "µs", Value: "µs", Ticks: axis.ticks(""), Zero: -1}
+	r := &ranges{What: "latency", Axis: "time", Value: "median", Ticks: axis.ticks(duration), Zero: -1}
 	for _, m := range metrics {
 		for i, engine := range engines {
 			sum, _ := summary(g.cells[last], engine, m.metric)
-			r.Rows = append(r.Rows, rangeRow{Name: m.name + " " + engine, Text: short(sum.Median), Marks: []mark{axis.mark(sum, i, "")}})
+			r.Rows = append(r.Rows, rangeRow{Name: m.name + " " + engine, Text: duration(sum.Median), Marks: []mark{axis.mark(sum, i, "")}})
 		}
 	}
 	return []figure{{Caption: fmt.Sprintf("%s: latency at %s %s", g.name(), short(g.x[last]), g.unit), Ranges: r}}
