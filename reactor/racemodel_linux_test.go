@@ -16,8 +16,8 @@ import (
 
 const plantEnv = "RINGSIDE_TEST_REACTOR_PLANT"
 
-// plants are mistakes with memory that the kernel has, and what looks like one.
-var plants = map[string]struct {
+// seeded are mistakes with memory that the kernel has, and what looks like one.
+var seeded = map[string]struct {
 	reported bool
 	make     func(t *testing.T, r *Reactor)
 }{
@@ -158,11 +158,11 @@ func full(t *testing.T, r *Reactor, f func(p []byte)) {
 	op.Buf[0]++
 }
 
-// TestRaceDetectorSeesTheKernel plants early uses of memory that the kernel has:
+// TestRaceDetectorSeesTheKernel seeded early uses of memory that the kernel has:
 // each is reported, and nothing else is.
 func TestRaceDetectorSeesTheKernel(t *testing.T) {
 	if name := os.Getenv(plantEnv); name != "" {
-		plants[name].make(t, open(t, Options{Loops: 1}))
+		seeded[name].make(t, open(t, Options{Loops: 1}))
 		return
 	}
 	switch {
@@ -172,7 +172,7 @@ func TestRaceDetectorSeesTheKernel(t *testing.T) {
 		t.Skip("needs a run that is not short: it only proves what a test can see")
 	}
 	ringtest.NeedRing(t)
-	for name, plant := range plants {
+	for name, bug := range seeded {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command("/proc/self/exe", "-test.run=^TestRaceDetectorSeesTheKernel$")
 			cmd.Env = append(os.Environ(), plantEnv+"="+name, "GORACE=atexit_sleep_ms=0")
@@ -180,9 +180,9 @@ func TestRaceDetectorSeesTheKernel(t *testing.T) {
 			text := string(out)
 			reports := strings.Count(text, "WARNING: DATA RACE")
 			switch {
-			case !plant.reported && (err != nil || reports > 0):
+			case !bug.reported && (err != nil || reports > 0):
 				t.Errorf("%v\n%s", err, text)
-			case plant.reported && (err == nil || reports == 0 || !strings.Contains(text, "(*raceModel)")):
+			case bug.reported && (err == nil || reports == 0 || !strings.Contains(text, "(*raceModel)")):
 				t.Errorf("%d reports, %v\n%s", reports, err, text)
 			}
 		})

@@ -13,18 +13,18 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 )
 
-// These tests plant bugs that no kernel has, to see that the simulation notices.
+// These tests seed bugs that no kernel has, to see that the simulation notices.
 
 // sound is a plan without faults of the kernel's.
 func sound(seed uint64, bugs kernelsim.Bugs) plan {
 	return plan{
-		seed:   seed,
-		opts:   Options{Loops: 1, Entries: 8, InFlight: 16, Logger: slog.New(slog.DiscardHandler)},
-		cq:     64,
-		faults: kernelsim.Faults{Delay: 0.7},
-		bugs:   bugs,
-		actors: 4,
-		steps:  20,
+		seed:    seed,
+		opts:    Options{Loops: 1, Entries: 8, InFlight: 16, Logger: slog.New(slog.DiscardHandler)},
+		cq:      64,
+		faults:  kernelsim.Faults{Delay: 0.7},
+		bugs:    bugs,
+		workers: 4,
+		steps:   20,
 	}
 }
 
@@ -32,7 +32,7 @@ func sound(seed uint64, bugs kernelsim.Bugs) plan {
 func overSeeds(t *testing.T, test func(t *testing.T, seed uint64)) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("faults planted to prove the simulation, not the kernel: without -short")
+		t.Skip("faults seeded to prove the simulation, not the kernel: without -short")
 	}
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { test(t, seed) })
@@ -41,7 +41,7 @@ func overSeeds(t *testing.T, test func(t *testing.T, seed uint64)) {
 
 // hangs runs a plan with a goroutine that must wait for ever, then mends the
 // kernel, which must let all goroutines continue, and returns the report.
-func hangs(t *testing.T, w *world) string {
+func hangs(t *testing.T, w *environment) string {
 	t.Helper()
 	var report string
 	begin := time.Now()
@@ -62,19 +62,19 @@ func hangs(t *testing.T, w *world) string {
 	return report
 }
 
-func TestPlantedDroppedCompletion(t *testing.T) {
+func TestSeededDroppedCompletion(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
-		report := hangs(t, &world{plan: sound(seed, kernelsim.Bugs{Drop: 1 + int(seed)*7})})
+		report := hangs(t, &environment{plan: sound(seed, kernelsim.Bugs{Drop: 1 + int(seed)*7})})
 		if !strings.Contains(report, "bug: drop") {
 			t.Errorf("the trace does not show it:\n%s", report)
 		}
 	})
 }
 
-func TestPlantedLostWakeUp(t *testing.T) {
+func TestSeededLostWakeUp(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
 		// One goroutine waits for data, so that no other goroutine reaps.
-		w := &world{plan: sound(seed, kernelsim.Bugs{LoseWakes: 1})}
+		w := &environment{plan: sound(seed, kernelsim.Bugs{LoseWakes: 1})}
 		w.scene = func() {
 			time.AfterFunc(time.Millisecond, func() { w.k.Feed(w.wet[0], 100) })
 			for range 3 {
@@ -89,9 +89,9 @@ func TestPlantedLostWakeUp(t *testing.T) {
 	})
 }
 
-// TestPlantedTwice lets completions come twice: the operation has ended, and the second
+// TestSeededTwice lets completions come twice: the operation has ended, and the second
 // is ignored.
-func TestPlantedTwice(t *testing.T) {
+func TestSeededTwice(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
 		for n := range 20 {
 			counts := simulate(t, sound(seed, kernelsim.Bugs{Twice: n + 1}))
@@ -102,10 +102,10 @@ func TestPlantedTwice(t *testing.T) {
 	})
 }
 
-// TestPlantedTouch writes to a buffer after the completion.
-func TestPlantedTouch(t *testing.T) {
+// TestSeededTouch writes to a buffer after the completion.
+func TestSeededTouch(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
-		w := &world{plan: sound(seed, kernelsim.Bugs{Touch: 1 + int(seed)})}
+		w := &environment{plan: sound(seed, kernelsim.Bugs{Touch: 1 + int(seed)})}
 		var mu sync.Mutex
 		var wrong []string
 		w.wronged = func(what string) {

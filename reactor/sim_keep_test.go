@@ -39,9 +39,9 @@ func TestSlotKeepsTheBuffer(t *testing.T) {
 	})
 }
 
-// TestPlantedFreedBuffer does not tell the reactor of the buffer: the collector
+// TestSeededFreedBuffer does not tell the reactor of the buffer: the collector
 // takes what the kernel still has, and the test above would see that.
-func TestPlantedFreedBuffer(t *testing.T) {
+func TestSeededFreedBuffer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("shows that another test can fail: without -short")
 	}

@@ -15,7 +15,7 @@ import (
 
 // simOp is an operation with what the test expects of it.
 type simOp struct {
-	w    *world
+	w    *environment
 	tag  uint64
 	op   Op
 	fd   int
@@ -30,7 +30,7 @@ type simOp struct {
 	over   atomic.Bool
 }
 
-func (w *world) newOp() *simOp { return &simOp{w: w, tag: w.tags.Add(1)} }
+func (w *environment) newOp() *simOp { return &simOp{w: w, tag: w.tags.Add(1)} }
 
 // finish completes an operation after its builder.
 func (o *simOp) finish() *simOp {

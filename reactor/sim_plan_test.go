@@ -12,21 +12,21 @@ import (
 
 // plan is what a seed decides before anything runs.
 type plan struct {
-	seed   uint64
-	opts   Options
-	cq     int
-	faults kernelsim.Faults
-	busy   bool // EBUSY while completions have overflowed
-	bugs   kernelsim.Bugs
-	actors int
-	steps  int // of each actor
-	ending ending
+	seed    uint64
+	opts    Options
+	cq      int
+	faults  kernelsim.Faults
+	busy    bool // EBUSY while completions have overflowed
+	bugs    kernelsim.Bugs
+	workers int
+	steps   int // of each worker
+	ending  ending
 }
 
 func (p plan) String() string {
 	o := p.opts
-	return fmt.Sprintf("seed %d: %d rings, %d entries, %d in flight, CQ %d, faults %+v, busy %v, bugs %+v, %d actors, %d steps, ending %d",
-		p.seed, o.Loops, o.Entries, o.InFlight, p.cq, p.faults, p.busy, p.bugs, p.actors, p.steps, p.ending)
+	return fmt.Sprintf("seed %d: %d rings, %d entries, %d in flight, CQ %d, faults %+v, busy %v, bugs %+v, %d workers, %d steps, ending %d",
+		p.seed, o.Loops, o.Entries, o.InFlight, p.cq, p.faults, p.busy, p.bugs, p.workers, p.steps, p.ending)
 }
 
 // ending is how the reactor ends.
@@ -34,7 +34,7 @@ type ending int
 
 const (
 	whenDone    ending = iota // Close after the last operation
-	closeMidway               // Close under the actors
+	closeMidway               // Close under the workers
 	closeTwice                // two goroutines call Close
 	endings
 )
@@ -49,11 +49,11 @@ func newPlan(seed uint64) plan {
 			InFlight: pick(rng, 1, 2, 3, 8, 64, 4096),
 			Logger:   slog.New(slog.DiscardHandler),
 		},
-		cq:     pick(rng, 1, 2, 8, 4096),
-		busy:   rng.IntN(4) == 0,
-		actors: 1 + rng.IntN(10),
-		steps:  1 + rng.IntN(25),
-		ending: ending(rng.IntN(int(endings))),
+		cq:      pick(rng, 1, 2, 8, 4096),
+		busy:    rng.IntN(4) == 0,
+		workers: 1 + rng.IntN(10),
+		steps:   1 + rng.IntN(25),
+		ending:  ending(rng.IntN(int(endings))),
 	}
 	if p.ending == closeMidway && rng.IntN(2) == 0 {
 		p.ending = whenDone // the commonest

@@ -23,7 +23,7 @@ var (
 
 // TestSimulation lets many goroutines use a reactor over simulated rings, on a
 // clock of its own, with everything that a kernel may do to them: each seed is
-// one plan of options, faults, actors and an ending. See package kernelsim for
+// one plan of options, faults, workers and an ending. See package kernelsim for
 // what a seed replays. A seed that failed because of an interleaving may need
 // several runs: -seed=N -count=200.
 func TestSimulation(t *testing.T) {
@@ -77,12 +77,12 @@ var mustHappen = []string{
 // for endless loops.
 func simulate(t *testing.T, p plan) map[string]int {
 	t.Helper()
-	w := &world{plan: p}
+	w := &environment{plan: p}
 	w.simulate(t)
 	return w.k.Counts()
 }
 
-func (w *world) simulate(t *testing.T) {
+func (w *environment) simulate(t *testing.T) {
 	t.Helper()
 	dog := time.AfterFunc(2*time.Minute, func() {
 		fmt.Fprintln(os.Stderr, w.report("the simulation does not end, though it is busy"))
@@ -99,7 +99,7 @@ func (w *world) simulate(t *testing.T) {
 }
 
 // report is what is printed when something is wrong.
-func (w *world) report(what string) string {
+func (w *environment) report(what string) string {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	trace := ""

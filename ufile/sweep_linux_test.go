@@ -465,8 +465,8 @@ func (w *swept) operations() []faultsweep.Operation {
 		{Name: "with a context", Run: w.contexts(false), Opened: true, Covers: "File.ReadAtContext File.WriteAtContext"},
 		{Name: "with one that ends", Run: w.contexts(true), Opened: true, Most: 2},
 		{Name: "Batch.Read cached", Run: w.batch(ufile.ModeRing, 0, false), Most: 1, Covers: "System.NewBatch Batch.Read Batch.Buffer Batch.Close"},
-		{Name: "Batch.Read O_DIRECT", Door: true, Run: w.batch(ufile.ModeAuto, w.direct, false), Most: 2},
-		{Name: "Batch.Write ring", Door: true, Run: w.batch(ufile.ModeRing, 0, true), Opened: true, Most: 2, Covers: "Batch.Write"},
+		{Name: "Batch.Read O_DIRECT", Syscalls: true, Run: w.batch(ufile.ModeAuto, w.direct, false), Most: 2},
+		{Name: "Batch.Write ring", Syscalls: true, Run: w.batch(ufile.ModeRing, 0, true), Opened: true, Most: 2, Covers: "Batch.Write"},
 		{Name: "Reader.WriteTo", Run: w.reader, Opened: true, Most: 2, Covers: "NewReader Reader.WriteTo Reader.Close"},
 		{Name: "Reader.Read", Run: w.readerReads, Opened: true, Most: 1, Covers: "Reader.Read Reader.Seek"},
 		{Name: "Copy by the kernel", Run: w.copying(ufile.ModeAuto, 0), Instead: noKernelCopy, Covers: "Copy"},
@@ -519,7 +519,7 @@ func TestFaultSweepCoversAll(t *testing.T) {
 		"is the method of the default System": "Open Create OpenFile NewFile NewBatch OpenRoot DirFS Backend CreateTemp",
 		"tells what is known and asks nothing of the kernel": "System.Backend System.Stats File.Stats File.Name Root.Name Root.Backend Batch.Registered " +
 			"AlignedBuffer Stats.Plus Total",
-		"is os.File's own, which knows no door of ours": "File.Read File.Write File.WriteString File.Seek File.Sync File.Truncate File.Stat File.Chmod File.Chown " +
+		"is os.File's own, which has no test hook": "File.Read File.Write File.WriteString File.Seek File.Sync File.Truncate File.Stat File.Chmod File.Chown " +
 			"File.Chdir File.ReadDir File.Readdir File.Readdirnames File.SetDeadline File.SetReadDeadline File.SetWriteDeadline File.SyscallConn File.Fd File.OSFile",
 	})
 }

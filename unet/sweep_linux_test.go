@@ -263,11 +263,11 @@ func sweptOperations(dir string) []faultsweep.Operation {
 	messages := []string{"sendmmsg", "recvmmsg", "send", "recv", "sendmsg", "epoll_wait"}
 	ring := []string{"RECV", "io_uring_enter", "io_uring_setup", "mmap"}
 	ops := []faultsweep.Operation{
-		{Name: "tcp, ring, four", Door: true, Run: sweptStream(unet.ModeRing, "tcp", tcp, 4, writeAll, readAll), Most: 4,
+		{Name: "tcp, ring, four", Syscalls: true, Run: sweptStream(unet.ModeRing, "tcp", tcp, 4, writeAll, readAll), Most: 4,
 			Covers: "NewSystem System.Listen System.Dial TCPListener.Accept TCPListener.Close TCPConn.Read TCPConn.Write TCPConn.Close TCPConn.SetDeadline"},
 		{Name: "tcp, plain", Run: sweptStream(unet.ModePlain, "tcp", tcp, 1, writeAll, readAll), Most: 4},
-		{Name: "tcp, the driver's ring", Door: true, Run: sweptRing, Only: ring, Most: 3},
-		{Name: "unix, ring", Door: true, Run: sweptStream(unet.ModeRing, "unix", unix, 1, writeAll, readAll), Most: 4,
+		{Name: "tcp, the driver's ring", Syscalls: true, Run: sweptRing, Only: ring, Most: 3},
+		{Name: "unix, ring", Syscalls: true, Run: sweptStream(unet.ModeRing, "unix", unix, 1, writeAll, readAll), Most: 4,
 			Covers: "UnixListener.Accept UnixListener.Close UnixConn.Read UnixConn.Write UnixConn.Close UnixConn.SetDeadline"},
 		{Name: "Writev", Run: sweptStream(unet.ModeRing, "tcp", tcp, 1, vectored, readAll), Opened: true, Most: 3, Covers: "TCPConn.Writev"},
 		{Name: "ReadFrom a file", Run: sweptStream(unet.ModeRing, "tcp", tcp, 1, fromFile(file), readAll), Opened: true, Most: 3, Covers: "TCPConn.ReadFrom"},

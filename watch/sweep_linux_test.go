@@ -265,16 +265,16 @@ func sweptOperations() []faultsweep.Operation {
 		}
 	}
 	return []faultsweep.Operation{
-		{Name: "modes, io_uring", Door: true, Run: sweptModes(ring), Covers: "New Watcher.Add Watcher.Modify Watcher.Remove Watcher.Poll Watcher.Close"},
+		{Name: "modes, io_uring", Syscalls: true, Run: sweptModes(ring), Covers: "New Watcher.Add Watcher.Modify Watcher.Remove Watcher.Poll Watcher.Close"},
 		{Name: "modes, epoll", Run: sweptModes(epoll)},
 		{Name: "modes, auto", Run: sweptModes(auto), Instead: falls, Only: []string{"io_uring_setup", "mmap", "eventfd"}},
-		{Name: "changes, io_uring", Door: true, Run: sweptChanges(ring), Opened: true, Most: 3},
-		{Name: "loop, io_uring", Door: true, Run: sweptLoop(ring), Opened: true, Most: 6, Covers: "NewLoop Loop.Add Loop.AfterFunc Loop.Post Loop.Run Loop.Stop Loop.Close"},
+		{Name: "changes, io_uring", Syscalls: true, Run: sweptChanges(ring), Opened: true, Most: 3},
+		{Name: "loop, io_uring", Syscalls: true, Run: sweptLoop(ring), Opened: true, Most: 6, Covers: "NewLoop Loop.Add Loop.AfterFunc Loop.Post Loop.Run Loop.Stop Loop.Close"},
 		{Name: "loop, epoll", Run: sweptLoop(epoll)},
-		{Name: "steps, io_uring", Door: true, Run: sweptSteps(ring), Opened: true, Most: 6,
+		{Name: "steps, io_uring", Syscalls: true, Run: sweptSteps(ring), Opened: true, Most: 6,
 			Covers: "Loop.Modify Loop.Remove Loop.NewTimer Loop.OnIdle Loop.OnSignal Loop.Drain Timer.Reset Timer.Stop Hook.Remove"},
 		{Name: "steps, epoll", Run: sweptSteps(epoll), Opened: true},
-		{Name: "wake, io_uring", Door: true, Run: sweptWake(ring), Opened: true, Most: 4, Covers: "Watcher.Prepare Watcher.Wait Watcher.Dispatch Watcher.Wake"},
+		{Name: "wake, io_uring", Syscalls: true, Run: sweptWake(ring), Opened: true, Most: 4, Covers: "Watcher.Prepare Watcher.Wait Watcher.Dispatch Watcher.Wake"},
 		{Name: "wake, epoll", Run: sweptWake(epoll), Most: 4},
 	}
 }

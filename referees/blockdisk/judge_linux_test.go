@@ -371,8 +371,8 @@ func TestFailedWrites(t *testing.T) {
 	}
 }
 
-// TestPlanted makes mistakes on purpose, each of which the judge must find.
-func TestPlanted(t *testing.T) {
+// TestSeededBugs makes mistakes on purpose, each of which the judge must find.
+func TestSeededBugs(t *testing.T) {
 	all := func(int) bool { return true }
 	for _, k := range []struct {
 		name string

@@ -89,11 +89,11 @@ func (w work) open(name, vfs string) (*sqlite3.Conn, error) {
 func (w work) runSQLite(acked func(name string, n int)) error {
 	vfsName := w.VFS
 	if w.Omit != "" {
-		vfs.Register("planted", &planted{vfs.Find("os"), w.Omit})
-		if err := sqlitevfs.Register("planted-ours", sqlitevfs.Options{Base: "planted"}); err != nil {
+		vfs.Register("seeded", &seededVFS{vfs.Find("os"), w.Omit})
+		if err := sqlitevfs.Register("seeded-ours", sqlitevfs.Options{Base: "seeded"}); err != nil {
 			return err
 		}
-		vfsName = "planted-ours"
+		vfsName = "seeded-ours"
 	}
 	if !w.Exists {
 		for _, name := range w.Names {
@@ -352,43 +352,43 @@ func shell(path string, queries ...string) ([]string, error) {
 	return answers, nil
 }
 
-// planted is the default VFS with a mistake: files of a kind, "journal", "wal" or "db",
+// seededVFS is the default VFS with a mistake: files of a kind, "journal", "wal" or "db",
 // are not synced.
-type planted struct {
+type seededVFS struct {
 	vfs.VFS
 	omit string
 }
 
-func (v *planted) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+func (v *seededVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
 	f, out, err := vfsutil.WrapOpenFilename(v.VFS, name, flags)
 	if err != nil {
 		return nil, flags, err
 	}
 	kind := map[vfs.OpenFlag]string{vfs.OPEN_MAIN_JOURNAL: "journal", vfs.OPEN_WAL: "wal", vfs.OPEN_MAIN_DB: "db"}[flags&
 		(vfs.OPEN_MAIN_JOURNAL|vfs.OPEN_WAL|vfs.OPEN_MAIN_DB)]
-	return &plantedFile{f, v.omit, kind}, out, nil
+	return &unsyncedFile{f, v.omit, kind}, out, nil
 }
 
-type plantedFile struct {
+type unsyncedFile struct {
 	vfs.File
 	omit, kind string
 }
 
-func (f *plantedFile) Sync(flags vfs.SyncFlag) error {
+func (f *unsyncedFile) Sync(flags vfs.SyncFlag) error {
 	if f.kind == f.omit {
 		return nil
 	}
 	return f.File.Sync(flags)
 }
 
-func (f *plantedFile) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
-func (f *plantedFile) HasMoved() (bool, error)        { return vfsutil.WrapHasMoved(f.File) }
-func (f *plantedFile) PersistWAL() bool               { return vfsutil.WrapPersistWAL(f.File) }
-func (f *plantedFile) SetPersistWAL(keep bool)        { vfsutil.WrapSetPersistWAL(f.File, keep) }
-func (f *plantedFile) LockState() vfs.LockLevel       { return vfsutil.WrapLockState(f.File) }
-func (f *plantedFile) PowersafeOverwrite() bool       { return vfsutil.WrapPowersafeOverwrite(f.File) }
-func (f *plantedFile) SetPowersafeOverwrite(on bool)  { vfsutil.WrapSetPowersafeOverwrite(f.File, on) }
-func (f *plantedFile) DeviceCharacteristics() vfs.DeviceCharacteristic {
+func (f *unsyncedFile) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
+func (f *unsyncedFile) HasMoved() (bool, error)        { return vfsutil.WrapHasMoved(f.File) }
+func (f *unsyncedFile) PersistWAL() bool               { return vfsutil.WrapPersistWAL(f.File) }
+func (f *unsyncedFile) SetPersistWAL(keep bool)        { vfsutil.WrapSetPersistWAL(f.File, keep) }
+func (f *unsyncedFile) LockState() vfs.LockLevel       { return vfsutil.WrapLockState(f.File) }
+func (f *unsyncedFile) PowersafeOverwrite() bool       { return vfsutil.WrapPowersafeOverwrite(f.File) }
+func (f *unsyncedFile) SetPowersafeOverwrite(on bool)  { vfsutil.WrapSetPowersafeOverwrite(f.File, on) }
+func (f *unsyncedFile) DeviceCharacteristics() vfs.DeviceCharacteristic {
 	return f.File.DeviceCharacteristics() &^ vfs.IOCAP_BATCH_ATOMIC
 }
 

@@ -50,7 +50,7 @@ func TestEveryRootFaultIsSeen(t *testing.T) {
 		return
 	}
 	if testing.Short() {
-		t.Skip("faults planted to prove the suite, not the kernel: without -short")
+		t.Skip("faults seeded to prove the suite, not the kernel: without -short")
 	}
 	for name, m := range rootMutants {
 		t.Run(name, func(t *testing.T) {

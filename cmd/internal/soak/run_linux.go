@@ -27,7 +27,7 @@ const (
 	mostWritten = 10 // problems
 )
 
-// settled is settleTime, but in tests that plant a leak.
+// settled is settleTime, but in tests that seed a leak.
 var settled = settleTime
 
 // errProblem is why a run ends early by itself.
@@ -43,12 +43,12 @@ type soaker struct {
 	files   []string // that were open before the first round
 	fail    context.CancelCauseFunc
 
-	round    atomic.Int64
-	ops      map[string]*atomic.Int64
-	errors   atomic.Int64
-	inFlight atomic.Int64
-	seeds    atomic.Uint64
-	worlds   sync.Map // of *stress.KernelWorld that are being played in
+	round        atomic.Int64
+	ops          map[string]*atomic.Int64
+	errors       atomic.Int64
+	inFlight     atomic.Int64
+	seeds        atomic.Uint64
+	environments sync.Map // of *stress.KernelEnv that are being run in
 
 	mu       sync.Mutex
 	problems []string
@@ -109,7 +109,7 @@ func (s *soaker) run(ctx context.Context) *Summary {
 	lines.Go(func() { s.lines(over) })
 	for work.Err() == nil && time.Since(s.begin) < s.o.For {
 		s.round.Add(1)
-		if !s.playRound(work) || work.Err() != nil {
+		if !s.runRound(work) || work.Err() != nil {
 			break
 		}
 		left := s.settle(work, sum.Before)
@@ -203,8 +203,8 @@ func (r *round) path(format string, args ...any) string {
 	return filepath.Join(r.dir, fmt.Sprintf("%d-", r.number)+fmt.Sprintf(format, args...))
 }
 
-// playRound runs all workers for one round and reports whether all of them ended.
-func (s *soaker) playRound(work context.Context) bool {
+// runRound runs all workers for one round and reports whether all of them ended.
+func (s *soaker) runRound(work context.Context) bool {
 	left := s.o.For - time.Since(s.begin)
 	more, stop := context.WithTimeout(work, min(s.o.roundLength(), left))
 	defer stop()
@@ -260,7 +260,7 @@ func (r *round) parts() []func() {
 		if !r.o.has(row) {
 			continue
 		}
-		for range worldsOfRow() {
+		for range environmentsOfRow() {
 			parts = append(parts, func() { r.scenarios(row, r.nextSeed) })
 		}
 	}
@@ -277,7 +277,7 @@ func (r *round) parts() []func() {
 	return parts
 }
 
-// nextSeed returns the seed of a scenario that has not been played.
+// nextSeed returns the seed of a scenario that has not been run.
 func (s *soaker) nextSeed() uint64 { return s.o.Seed<<24 + s.seeds.Add(1) }
 
 // judgeLeft compares what is left of a round with what was there before the first.

@@ -46,7 +46,7 @@ func (s *soaker) status() Status {
 	st := Status{
 		Seconds: time.Since(s.begin).Seconds(), Round: int(s.round.Load()), Errors: s.errors.Load(),
 		Operations: make(map[string]int64), Descriptors: l.Descriptors, Goroutines: l.Goroutines,
-		Resident: l.Resident, Heap: l.Heap, InFlight: s.inFlight.Load() + s.worldsInFlight(),
+		Resident: l.Resident, Heap: l.Heap, InFlight: s.inFlight.Load() + s.environmentsInFlight(),
 	}
 	for row, n := range s.ops {
 		st.Operations[row] = n.Load()

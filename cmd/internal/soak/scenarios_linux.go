@@ -17,13 +17,13 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// size is that of scenarios: short ones, several at a time, so that one that fails is soon played
-// again. Each actor may have twelve descriptors or so.
-var size = stress.Size{Actors: 40, Steps: 20}
+// size is that of scenarios: short ones, several at a time, so that one that fails is soon run
+// again. Each worker may have twelve descriptors or so.
+var size = stress.Size{Workers: 40, Steps: 20}
 
-// worldsOfRow is how many scenarios of a row are played side by side: four for each processor, if there
+// environmentsOfRow is how many scenarios of a row are run side by side: four for each processor, if there
 // are enough descriptors, and not so many that they need much of the disk.
-func worldsOfRow() int {
+func environmentsOfRow() int {
 	const most, descriptors = 32, 1000
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
@@ -60,14 +60,14 @@ func (s *soaker) findRings() {
 	s.uses = append(s.uses, "io_uring, and beside it what takes its place elsewhere: plain calls, epoll")
 }
 
-// scenarios plays one after the other.
+// scenarios runs one after the other.
 func (r *round) scenarios(row string, seed func() uint64) {
 	for r.more.Err() == nil {
 		r.scenario(row, seed())
 	}
 }
 
-// scenario plays one.
+// scenario runs one.
 func (r *round) scenario(row string, seed uint64) {
 	dir := r.path("%s-%d", row, seed)
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -75,17 +75,17 @@ func (r *round) scenario(row string, seed uint64) {
 		return
 	}
 	defer os.RemoveAll(dir)
-	again := fmt.Sprintf("play it again: ringside soak --rows %s --replay %d", row, seed)
+	again := fmt.Sprintf("run it again: ringside soak --rows %s --replay %d", row, seed)
 	s := stress.Generate("kernel", seed, size, func(rng *rand.Rand) stress.Settings { return r.settings(row, dir, rng) })
-	w, err := stress.NewKernelWorld(s, dir)
+	w, err := stress.NewKernelEnv(s, dir)
 	if err != nil {
 		r.problem(row, "scenario %d: %v\n%s", seed, err, again)
 		return
 	}
-	r.worlds.Store(w, nil)
-	defer r.worlds.Delete(w)
-	// A scenario that has begun is played to its end, unless the run ends early.
-	report := stress.PlayContext(r.cut, w, s)
+	r.environments.Store(w, nil)
+	defer r.environments.Delete(w)
+	// A scenario that has begun is run to its end, unless the run ends early.
+	report := stress.RunContext(r.cut, w, s)
 	r.done(row, int(report.Operations))
 	if report.Failed() {
 		r.problem(row, "scenario %d: %s\n%s\n%s", seed, strings.Join(report.Problems, "\n"), report.Hung, again)
@@ -109,10 +109,10 @@ func (r *round) settings(row, dir string, rng *rand.Rand) stress.Settings {
 	return set
 }
 
-// worldsInFlight returns how many operations the scenarios have in flight.
-func (s *soaker) worldsInFlight() (n int64) {
-	s.worlds.Range(func(w, _ any) bool {
-		n += int64(w.(*stress.KernelWorld).InFlight())
+// environmentsInFlight returns how many operations the scenarios have in flight.
+func (s *soaker) environmentsInFlight() (n int64) {
+	s.environments.Range(func(w, _ any) bool {
+		n += int64(w.(*stress.KernelEnv).InFlight())
 		return true
 	})
 	return n

@@ -48,11 +48,11 @@ func TestWithoutRings(t *testing.T) {
 	}
 }
 
-// grown is what a planted fault keeps.
+// grown is what a seeded fault keeps.
 var grown [][]byte
 
-// TestPlanted shows that what a run looks for is found.
-func TestPlanted(t *testing.T) {
+// TestSeededBugs shows that what a run looks for is found.
+func TestSeededBugs(t *testing.T) {
 	defer func() { grown = nil }()
 	var leaked []int
 	hang := make(chan struct{})

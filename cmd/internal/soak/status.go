@@ -152,7 +152,7 @@ type Options struct {
 	Dir string
 	// Rows are some of [Rows]; nil means all.
 	Rows []string
-	// Replay plays the scenario of this seed again and again, and nothing else, unless it is 0. Rows
+	// Replay runs the scenario of this seed again and again, and nothing else, unless it is 0. Rows
 	// must have one member then, which is not SQLite.
 	Replay uint64
 	// Every is the time between calls of Line, which gets what is true at the moment.
@@ -160,7 +160,7 @@ type Options struct {
 	Line  func(Status)
 
 	// round overrides the length of rounds, spoil may change what is on its way, and extra is done in
-	// each round: tests plant faults.
+	// each round: tests seed faults.
 	round time.Duration
 	spoil func(row string, p []byte)
 	extra func()

@@ -19,7 +19,7 @@ var all = flag.Bool("sweep-all", false, "have the fault sweep fail each answer, 
 func Need(t testing.TB) {
 	t.Helper()
 	if !sys.Faulty {
-		t.Skip("needs the race detector's build, whose door to the kernel asks a test")
+		t.Skip("needs a build with the race detector, which has the system-call hook")
 	}
 	ringtest.NeedKernel(t, "results of no-ops", "6.10")
 }
@@ -44,13 +44,13 @@ func CheckSimulated(t *testing.T, ops []Operation) {
 		if op.Sim {
 			simulated = append(simulated, op)
 		}
-		if op.Door && sys.Faulty {
-			op.Name, op.atDoor = "at the door: "+op.Name, true
+		if op.Syscalls && sys.Faulty {
+			op.Name, op.atSyscalls = "at the system calls: "+op.Name, true
 			simulated = append(simulated, op)
 		}
 	}
 	if len(simulated) == 0 {
-		t.Skip("needs the race detector's build, whose door to the kernel a test can answer at")
+		t.Skip("needs a build with the race detector, which has the system-call hook")
 	}
 	check(t, simulated, false)
 }

@@ -185,12 +185,12 @@ var Simulated = map[string][]Choice{
 	"parker": Fails(syscall.EIO),
 }
 
-// AtDoor are the same for rings that are simulated below package uring: of errnos
+// AtSyscalls are the same for rings that are simulated below package uring: of errnos
 // that are handled alike, which the kernel's rings are swept with, some. None comes
 // twice there: a user of the kernel's own rings need not bear that. Of calls
 // "io_uring_enter" takes fewer entries or none, "wait" and "wake" are what they are
 // in Simulated; "completion" is each that appears.
-var AtDoor = map[string][]Choice{
+var AtSyscalls = map[string][]Choice{
 	"READ":        transfers(syscall.EIO),
 	"READ_FIXED":  transfers(syscall.EIO),
 	"WRITE":       transfers(syscall.EIO, syscall.ENOSPC),

@@ -30,7 +30,7 @@
 // completions that come twice, cancellations that report success and have no effect,
 // submissions that end inside a chain, wakeups that come late. Rings below a reactor are
 // simulated as a whole ([Operation].Sim, with the faults in [Simulated]), rings below
-// anything else at the system calls ([Operation].Door, with those in [AtDoor]): there a
+// anything else at the system calls ([Operation].Syscalls, with those in [AtSyscalls]): there a
 // completion may also find the queue full. Buffers that are used before their completion,
 // or are gone too early, are found whatever the result. Storms are runs in which answers of
 // all kinds go wrong at random, in ways that pass.

@@ -29,16 +29,16 @@ type plan struct {
 // injector stands before the kernel. It counts the answers of each kind while it
 // is armed, and makes those fail that the plan names.
 type injector struct {
-	mu        sync.Mutex
-	armed     bool
-	plan      plan
-	seen      map[string]int
-	injured   int
-	simulated bool
-	atDoor    bool
-	dice      *rand.Rand                 // of a storm
-	storms    func(kind string) []Choice // what it can do
-	bell      *sys.FD                    // readable when what was dropped may complete
+	mu         sync.Mutex
+	armed      bool
+	plan       plan
+	seen       map[string]int
+	injured    int
+	simulated  bool
+	atSyscalls bool
+	dice       *rand.Rand                 // of a storm
+	storms     func(kind string) []Choice // what it can do
+	bell       *sys.FD                    // readable when what was dropped may complete
 }
 
 func newInjector() *injector { return &injector{seen: make(map[string]int)} }
@@ -50,7 +50,7 @@ func (in *injector) begin(p plan) (err error) {
 	if in.bell, err = sys.EventFD(); err != nil {
 		return err
 	}
-	if !in.simulated && !in.atDoor {
+	if !in.simulated && !in.atSyscalls {
 		sys.SetFaults(&sys.Faults{Enter: in.enter, Call: in.call})
 	}
 	return nil

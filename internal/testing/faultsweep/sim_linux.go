@@ -40,11 +40,11 @@ func (t *Trial) Kernel() *kernelsim.Kernel {
 
 // endRings ends the simulated kernel, and says what its users did wrong.
 func (t *Trial) endRings() {
-	if t.door != nil {
-		for _, v := range t.door.Violations() {
+	if t.calls != nil {
+		for _, v := range t.calls.Violations() {
 			t.Errorf("violation: %s", v)
 		}
-		t.door.Close()
+		t.calls.Close()
 	}
 	if t.kernel == nil {
 		return
@@ -55,27 +55,27 @@ func (t *Trial) endRings() {
 	t.kernel.Close()
 }
 
-// simulate puts a simulated kernel at the door.
+// simulate puts a simulated kernel behind the system-call hook.
 func (t *Trial) simulate() {
-	if t.door == nil {
+	if t.calls == nil {
 		in := t.in
-		t.door = kernelsim.New(kernelsim.Options{Seed: 1 + in.plan.seed, Plan: kernelsim.Plan{Op: in.shot, Submit: in.enters,
+		t.calls = kernelsim.New(kernelsim.Options{Seed: 1 + in.plan.seed, Plan: kernelsim.Plan{Op: in.shot, Submit: in.enters,
 			Wait: in.happens("wait"), Wake: in.happens("wake"), Overflow: in.happens("completion")}})
 	}
-	sys.SetSimulator(t.door)
+	sys.SetSimulator(t.calls)
 }
 
 // Settle waits until nothing is in flight any more of rings that are simulated at the
-// door and were closed. What their users have given them must be alone by then, and
+// system calls and were closed. What their users have given them must be alone by then, and
 // what they have given back must have been left alone.
 func (t *Trial) Settle() {
-	if t.door != nil {
-		t.door.Settle()
+	if t.calls != nil {
+		t.calls.Settle()
 	}
 }
 
 // shot decides about an operation, or the next shot of one, of a ring that is
-// simulated at the door.
+// simulated at the system calls.
 func (in *injector) shot(e *uring.RawSQE) kernelsim.Fault {
 	size := int(int32(e.Len))
 	if e.Flags&abi.IOSQE_BUFFER_SELECT != 0 {

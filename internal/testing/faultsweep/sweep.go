@@ -32,16 +32,16 @@ type Operation struct {
 	// Sim says that the rings that Run puts below its reactors with
 	// [Trial.Rings] are simulated, and that it is they that fail.
 	Sim bool
-	// Door says that [CheckSimulated] runs the operation, too: with all rings that
+	// Syscalls says that [CheckSimulated] runs the operation, too: with all rings that
 	// are opened while the trial is armed simulated below package uring, and with
 	// all their answers failing, whatever Only says. Package kernelsim says what such
 	// rings can do.
-	Door bool
+	Syscalls bool
 	// Covers are the exported functions and methods that Run calls under faults,
 	// separated by spaces: see [API].
 	Covers string
 
-	atDoor bool // this is the run that Door asks for
+	atSyscalls bool // this is the run that Syscalls asks for
 }
 
 // Options say how much is swept.
@@ -115,17 +115,17 @@ func (r *Report) sweep(op *Operation, o Options) bool {
 	return true
 }
 
-// mostAtDoor is how many answers of a kind fail in turn where rings are simulated at
-// the door, and the kernel's own have failed already. Of enters there are more: what
+// mostAtSyscalls is how many answers of a kind fail in turn where rings are simulated at
+// the system calls, and the kernel's own have failed already. Of enters there are more: what
 // is in flight when a ring fails is different each time.
-const mostAtDoor, entersAtDoor = 2, 6
+const mostAtSyscalls, entersAtSyscalls = 2, 6
 
 // warm runs an operation of which only the goroutines have to end, with the
 // kernel's rings first: of them it is asked what the kernel can do.
 func (r *Report) warm(op *Operation, o Options) bool {
-	if op.atDoor {
+	if op.atSyscalls {
 		plain := *op
-		plain.atDoor = false
+		plain.atSyscalls = false
 		if !r.warm(&plain, o) {
 			return false
 		}
@@ -139,7 +139,7 @@ func (r *Report) warm(op *Operation, o Options) bool {
 func (op *Operation) plans(seen map[string]int, o Options) (ps []plan) {
 	kinds := make([]string, 0, len(seen))
 	for kind := range seen {
-		if (op.Only == nil || op.atDoor || slices.Contains(op.Only, kind)) && (!op.Opened || o.All || !slices.Contains(Opening, kind)) {
+		if (op.Only == nil || op.atSyscalls || slices.Contains(op.Only, kind)) && (!op.Opened || o.All || !slices.Contains(Opening, kind)) {
 			kinds = append(kinds, kind)
 		}
 	}
@@ -149,10 +149,10 @@ func (op *Operation) plans(seen map[string]int, o Options) (ps []plan) {
 		n, ways := seen[kind], []bool{false, true}
 		switch {
 		case o.All:
-		case op.atDoor && kind == "io_uring_enter":
-			n = min(n, entersAtDoor)
-		case op.atDoor:
-			n = min(n, mostAtDoor, cmp.Or(op.Most, n))
+		case op.atSyscalls && kind == "io_uring_enter":
+			n = min(n, entersAtSyscalls)
+		case op.atSyscalls:
+			n = min(n, mostAtSyscalls, cmp.Or(op.Most, n))
 		case op.Most > 0:
 			n = min(n, op.Most)
 		}
@@ -162,7 +162,7 @@ func (op *Operation) plans(seen map[string]int, o Options) (ps []plan) {
 		for nth := 1; nth <= n; nth++ {
 			for _, c := range choices {
 				for _, again := range ways {
-					if again && op.atDoor && nth > 1 && !o.All {
+					if again && op.atSyscalls && nth > 1 && !o.All {
 						continue
 					}
 					ps = append(ps, plan{kind: kind, nth: nth, choice: c, times: times(kind, c, again)})
@@ -173,15 +173,15 @@ func (op *Operation) plans(seen map[string]int, o Options) (ps []plan) {
 	return ps
 }
 
-// stormsAtDoor is how often an operation runs while answers of all kinds go wrong at
+// stormsAtSyscalls is how often an operation runs while answers of all kinds go wrong at
 // random, in ways that pass.
-const stormsAtDoor = 4
+const stormsAtSyscalls = 4
 
 // storms returns the plans of those runs.
 func (op *Operation) storms(o Options) (ps []plan) {
-	n := stormsAtDoor
+	n := stormsAtSyscalls
 	switch {
-	case !op.atDoor:
+	case !op.atSyscalls:
 		return nil
 	case o.All:
 		n *= 50
@@ -208,8 +208,8 @@ func (op *Operation) choices(kind string) ([]Choice, bool) {
 		cs, ok := Simulated[kind]
 		return cs, ok
 	}
-	if op.atDoor {
-		cs, ok := AtDoor[kind]
+	if op.atSyscalls {
+		cs, ok := AtSyscalls[kind]
 		return cs, ok
 	}
 	cs, ok := Choices[kind]
@@ -236,7 +236,7 @@ func times(kind string, c Choice, again bool) int {
 // run runs an operation and looks at what it leaves.
 func (r *Report) run(op *Operation, o Options, p plan, before state) (seen map[string]int, ok bool) {
 	t := &Trial{in: newInjector(), patience: o.Patience}
-	t.in.simulated, t.in.atDoor, t.in.storms = op.Sim, op.atDoor, op.passing
+	t.in.simulated, t.in.atSyscalls, t.in.storms = op.Sim, op.atSyscalls, op.passing
 	if err := t.in.begin(p); err != nil {
 		r.Problems = append(r.Problems, err.Error())
 		return nil, false

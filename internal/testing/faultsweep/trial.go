@@ -26,13 +26,13 @@ type Trial struct {
 	mu       sync.Mutex
 	problems []string
 	kernel   *kernelsim.Kernel // of simulated rings
-	door     *kernelsim.Kernel // of those that are simulated at the door
+	calls    *kernelsim.Kernel // of rings that are simulated at the system calls
 }
 
 // Arm has the kernel's answers count, and fail, from here to Disarm. Rings that are
 // opened meanwhile are simulated, if that is to be.
 func (t *Trial) Arm() {
-	if t.in.atDoor {
+	if t.in.atSyscalls {
 		t.simulate()
 	}
 	t.in.arm(true)
@@ -41,7 +41,7 @@ func (t *Trial) Arm() {
 // Disarm ends Arm.
 func (t *Trial) Disarm() {
 	t.in.arm(false)
-	if t.in.atDoor {
+	if t.in.atSyscalls {
 		sys.SetSimulator(nil)
 	}
 }

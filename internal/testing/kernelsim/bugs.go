@@ -33,7 +33,7 @@ func due(left *int) bool {
 // misplace lets bugs happen to a completion, and reports whether it is not to
 // appear now.
 func (k *Kernel) misplace(o *op, p posted) bool {
-	if o.tag() == 0 && !k.o.Bugs.Untagged || o.multishot() || o.internal() {
+	if o.tag() == 0 && !k.o.Bugs.Untagged || o.multishot() {
 		return false
 	}
 	b := &k.bugs.left

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/ringside-io/ringside/uring"
 )
@@ -16,23 +15,19 @@ import (
 type RingOptions struct {
 	Entries   int // a power of two
 	CQEntries int
-	// Pinned makes a ring that one goroutine submits to and waits on, with
-	// [Ring.Enter], and that others wake.
-	Pinned bool
 }
 
 // Ring is a simulated ring. The rules are those of [uring.Ring]: one goroutine
 // at a time on the submission side, one on the completion side. Fields that
-// belong to a side are not guarded, so that the race detector sees who breaks
-// the rules.
+// belong to a side are not guarded, so that the race detector reports
+// code that breaks the rules.
 type Ring struct {
 	ringBase
 	o RingOptions
 
-	sqes  []uring.SQE
-	tail  uint32        // of the submission side: entries handed out
-	shown atomic.Uint32 // tail as the kernel sees it
-	head  atomic.Uint32 // entries taken
+	sqes []uring.SQE
+	tail uint32        // of the submission side: entries handed out
+	head atomic.Uint32 // entries taken
 
 	reaped    uint64 // of the completion side
 	overflown uint32 // of the completion side
@@ -41,12 +36,6 @@ type Ring struct {
 	cq        []uring.CQE
 	owner     []posted // of the completions in cq
 	overflows uint32
-	waits     uint64
-	wakes     uint64
-	waiting   bool
-	interrupt bool
-	wake      *object
-	wakeBuf   []byte
 	park      *Parker
 }
 
@@ -54,10 +43,8 @@ type Ring struct {
 func (k *Kernel) Open(o RingOptions) *Ring {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r := &Ring{ringBase: ringBase{k: k, id: len(k.rings), pinned: o.Pinned, groups: make(map[uint16]*group)}, o: o, sqes: make([]uring.SQE, o.Entries)}
+	r := &Ring{ringBase: ringBase{k: k, id: len(k.rings)}, o: o, sqes: make([]uring.SQE, o.Entries)}
 	r.arrived = sync.NewCond(&k.mu)
-	r.wake = k.add(isWake)
-	r.wakeBuf = make([]byte, 8)
 	k.rings = append(k.rings, r)
 	return r
 }
@@ -75,19 +62,11 @@ func (r *Ring) SQE() *uring.SQE {
 // SQSpace returns how many entries are free.
 func (r *Ring) SQSpace() int { return len(r.sqes) - int(r.tail-r.head.Load()) }
 
-// Publish shows the entries to the kernel and returns how many the next Enter has to
-// take.
-func (r *Ring) Publish() (int, error) {
-	r.shown.Store(r.tail)
-	return int(r.tail - r.head.Load()), nil
-}
-
 // Submit hands the entries to the kernel.
 func (r *Ring) Submit() (int, error) {
-	n, _ := r.Publish()
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()
-	return r.k.submit(r, min(n, int(r.shown.Load()-r.head.Load())))
+	return r.k.submit(r, int(r.tail-r.head.Load()))
 }
 
 // SubmitNoWait is Submit.
@@ -97,10 +76,10 @@ func (r *Ring) SubmitNoWait() (int, error) { return r.Submit() }
 // cancelled without a request is one whose thread has exited.
 func (r *Ring) Submitter() int { return 1 }
 
-// Exited says so.
+// Exited reports that it has exited.
 func (r *Ring) Exited(int) (exited, sure bool) { return true, true }
 
-// AnswersCancelled reports that each file may.
+// AnswersCancelled reports that each file may answer ECANCELED itself.
 func (r *Ring) AnswersCancelled(int) bool { return true }
 
 // Reap takes completions, also those that overflowed.
@@ -171,7 +150,7 @@ func (r *Ring) CQOverflow() uint32 { return r.overflown }
 
 // push lets a completion appear. The caller holds mu.
 func (r *Ring) push(p posted) {
-	if r.closed || r.failed && r.o.Pinned { // its task work is not run any more
+	if r.closed {
 		return
 	}
 	if !p.overflow && !r.full() {
@@ -187,7 +166,7 @@ func (r *Ring) push(p posted) {
 // full reports whether the next completion overflows. The caller holds mu.
 func (r *Ring) full() bool { return len(r.cq) >= r.o.CQEntries || len(r.backlog) > 0 }
 
-// signal wakes who waits for completions. The caller holds mu.
+// signal wakes the parker. The caller holds mu.
 func (r *Ring) signal() {
 	r.arrived.Broadcast()
 	if r.park != nil {
@@ -204,9 +183,6 @@ func (r *Ring) Close() error {
 	if r.closed {
 		return nil
 	}
-	if r.waiting {
-		r.k.violation("ring %d closed during a wait", r.id)
-	}
 	r.k.closing(r)
 	return nil
 }
@@ -219,37 +195,12 @@ func (r *Ring) Left() int {
 	return r.left
 }
 
-// Wake makes a wait, or the next one, return: it completes the entry that Rearm
-// has built.
-func (r *Ring) Wake() {
-	k := r.k
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	d := k.dice(ofWake+uint64(r.id)<<33, r.wakes)
-	r.wakes++
-	ring := func() {
-		r.wake.sent++
-		k.arrived(r.wake)
-	}
-	switch {
-	case k.loseWake(ring):
-	case d.hit(k.o.Faults.LateWake) || k.o.Plan.Wake != nil && k.o.Plan.Wake():
-		k.trace.count("late wake-up")
-		k.later(d.briefly(), ring)
-	default:
-		ring()
-	}
-}
-
-// Rearm builds the entry that completes after Wake.
-func (r *Ring) Rearm(e *uring.SQE) { e.Read(uring.Fd(r.wake.fd), r.wakeBuf, 0) }
-
 // String returns what the queues hold.
 func (r *Ring) String() string {
-	return fmt.Sprintf("%d entries taken, %d completions, waiting %v", r.head.Load(), len(r.cq), r.waiting)
+	return fmt.Sprintf("%d entries taken, %d completions", r.head.Load(), len(r.cq))
 }
 
-// silence has nothing to do.
+// silence does nothing: a direct ring has no descriptor that would stay readable.
 func (r *Ring) silence() {}
 
 // take takes one entry.
@@ -258,57 +209,4 @@ func (r *Ring) take() *op {
 	o := &op{ring: r, e: *r.sqes[int(head)%len(r.sqes)].Raw()}
 	r.head.Store(head + 1)
 	return o
-}
-
-// Enter takes the entries that were published and waits as the options say, as
-// [uring.Ring.Wait] does. It knows Count, Published and Timeout.
-func (r *Ring) Enter(o uring.WaitOptions) (int, error) {
-	k := r.k
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if r.waiting {
-		k.violation("ring %d: two waits at a time", r.id)
-	}
-	published := min(o.Published, int(r.shown.Load()-r.head.Load())) // the count may be stale
-	n, err := k.submit(r, published)
-	if err != nil || n < published || o.Count == 0 {
-		return n, err
-	}
-	r.wait(o)
-	if n == 0 && r.failed {
-		return 0, syscall.EBADF
-	}
-	return n, nil
-}
-
-// wait blocks until there are completions, or something else ends it. The
-// caller holds mu.
-func (r *Ring) wait(o uring.WaitOptions) {
-	k := r.k
-	d := k.dice(ofWait+uint64(r.id)<<33, r.waits)
-	r.waits++
-	r.interrupt = false
-	number := r.waits
-	stop := func() {
-		if r.waiting && r.waits == number {
-			k.trace.count("interrupted wait")
-			r.interrupt = true
-			r.arrived.Broadcast()
-		}
-	}
-	if d.hit(k.o.Faults.Return) || happens(k.o.Plan.Wait) {
-		k.soon(d.IntN(20), stop)
-	}
-	var timer *time.Timer
-	if o.Timeout > 0 {
-		timer = k.later(o.Timeout, stop)
-	}
-	r.waiting = true
-	for len(r.cq)+len(r.backlog) < o.Count && !r.failed && !r.interrupt && !r.closed {
-		r.arrived.Wait()
-	}
-	r.waiting = false
-	if timer != nil {
-		timer.Stop()
-	}
 }

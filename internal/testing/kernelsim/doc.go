@@ -23,7 +23,7 @@
 // # What is simulated
 //
 //	both          NOP, POLL_ADD (also multishot), POLL_REMOVE, ASYNC_CANCEL, TIMEOUT, LINK, HARDLINK, LINK_TIMEOUT, CQE_SKIP_SUCCESS
-//	Ring          READ and WRITE of files in memory, READ and READ_MULTISHOT of pipes, provided buffers ([BufRing]); READ, WRITE and FSYNC of a Host
+//	Ring          READ and WRITE of files in memory, READ of pipes; READ, WRITE and FSYNC of a Host
 //	system calls  READ, WRITE and their FIXED kinds; RECV (also multishot, and into provided buffers), SEND, ACCEPT (also multishot)
 //
 // Below package uring there are rings with and without an index array, with deferred task

@@ -160,7 +160,6 @@ type front interface {
 type ringBase struct {
 	k        *Kernel
 	id       int
-	pinned   bool // the thread that submits does not exit
 	hooked   bool // at the system calls
 	submits  uint64
 	refusing int
@@ -207,7 +206,7 @@ func (k *Kernel) closing(r front) {
 		if o.tag() != 0 {
 			b.left++
 		}
-		if !o.internal() && !b.broken() && (!b.hooked || o.owns()) {
+		if !b.broken() && (!b.hooked || o.owns()) {
 			k.violation("ring %d closed with an operation in flight: %v", b.id, o)
 		}
 		o.leave()

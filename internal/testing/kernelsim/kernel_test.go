@@ -4,7 +4,6 @@ package kernelsim
 
 import (
 	"bytes"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -63,7 +62,7 @@ func (b *bench) sqe(ud uint64, build func(e *uring.SQE)) *uring.SQE {
 // submit submits all.
 func (b *bench) submit() {
 	b.t.Helper()
-	n, _ := b.r.Publish()
+	n := len(b.r.sqes) - b.r.SQSpace()
 	if got, err := b.r.Submit(); err != nil || got != n {
 		b.t.Fatalf("%d of %d entries are taken: %v", got, n, err)
 	}
@@ -207,48 +206,6 @@ func TestOverflow(t *testing.T) {
 			t.Errorf("completions %v, %d overflows", b.list, b.r.CQOverflow())
 		}
 		b.submit()
-	})
-}
-
-// TestEnter blocks a thread and wakes it.
-func TestEnter(t *testing.T) {
-	onBench(t, Options{}, RingOptions{Entries: 8, CQEntries: 8, Pinned: true}, func(b *bench) {
-		b.sqe(1, func(e *uring.SQE) { b.r.Rearm(e) })
-		n, _ := b.r.Publish()
-		done := make(chan int)
-		go func() {
-			n, _ := b.r.Enter(uring.WaitOptions{Count: 1, NoSubmit: true, Published: n})
-			done <- n
-		}()
-		synctest.Wait()
-		select {
-		case <-done:
-			t.Fatal("Enter does not wait")
-		default:
-		}
-		b.r.Wake()
-		if n := <-done; n != 1 {
-			t.Errorf("%d entries taken", n)
-		}
-		b.settle()
-		b.want(8)
-		begin := time.Now()
-		if _, err := b.r.Enter(uring.WaitOptions{Count: 1, NoSubmit: true, Timeout: time.Second}); err != nil || time.Since(begin) != time.Second {
-			t.Errorf("a wait of a second took %v: %v", time.Since(begin), err)
-		}
-	})
-}
-
-// TestSubmitWays uses counts of Publish late.
-func TestSubmitWays(t *testing.T) {
-	onBench(t, Options{}, RingOptions{Entries: 8, CQEntries: 64, Pinned: true}, func(b *bench) {
-		dice, steps := rand.New(rand.NewPCG(1, 2)), make([]byte, 60)
-		for range 50 {
-			for i := range steps {
-				steps[i] = byte(dice.Uint32())
-			}
-			ringtest.SubmitWays(b.t, b.r, steps)
-		}
 	})
 }
 

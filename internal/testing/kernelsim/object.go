@@ -27,7 +27,6 @@ const (
 	isNothing kind = iota // operations that need no descriptor
 	isFile
 	isPipe
-	isWake       // an eventfd
 	isHost       // a descriptor of the process: see [Host]
 	isDescriptor // one, of rings below package uring
 )
@@ -84,10 +83,6 @@ func (on *object) takes(o *op) syscall.Errno {
 		return is(abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_FSYNC)
 	case isDescriptor:
 		return o.open()
-	case isPipe:
-		if o.e.Opcode == abi.IORING_OP_READ_MULTISHOT && o.group() != nil {
-			return 0
-		}
 	}
 	return is(abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_POLL_ADD)
 }
@@ -184,15 +179,6 @@ func (k *Kernel) serve(on *object) {
 	}
 	o := on.waiting[k.order.IntN(len(on.waiting))]
 	o.leave()
-	if on.kind == isWake {
-		on.taken = on.sent
-		k.finish(o, 8)
-		return
-	}
-	if o.multishot() {
-		k.provide(o)
-		return
-	}
 	n := o.length(int(min(uint64(o.e.Len), on.sent-on.taken)))
 	p := o.memory()[:n]
 	PipeBytes(p, on.taken)

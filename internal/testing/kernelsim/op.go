@@ -58,9 +58,6 @@ func (o *op) String() string {
 	return fmt.Sprintf("%v of descriptor %d, user data %x, tag %d", o.code(), o.e.Fd, o.e.UserData, o.tag())
 }
 
-// internal reports whether the operation is the kernel's own.
-func (o *op) internal() bool { return o.on != nil && o.on.kind == isWake }
-
 // multishot reports whether the operation may complete several times.
 func (o *op) multishot() bool {
 	switch o.e.Opcode {
@@ -71,7 +68,7 @@ func (o *op) multishot() bool {
 	case abi.IORING_OP_ACCEPT:
 		return o.e.Ioprio&abi.IORING_ACCEPT_MULTISHOT != 0
 	}
-	return o.e.Opcode == abi.IORING_OP_READ_MULTISHOT
+	return false
 }
 
 // transfers reports whether the operation reads or writes a file, in a worker thread or
@@ -119,9 +116,6 @@ func (o *op) owns() bool {
 
 // memory returns the operation's buffer.
 func (o *op) memory() []byte {
-	if o.internal() {
-		return o.ring.(*Ring).wakeBuf
-	}
 	return o.ring.base().k.o.Memory(o.e.Addr, int(o.e.Len))
 }
 
@@ -250,7 +244,7 @@ func (k *Kernel) start(o *op) {
 	switch o.e.Opcode {
 	case abi.IORING_OP_NOP, abi.IORING_OP_TIMEOUT, abi.IORING_OP_LINK_TIMEOUT, abi.IORING_OP_ASYNC_CANCEL, abi.IORING_OP_POLL_REMOVE:
 	case abi.IORING_OP_READ, abi.IORING_OP_READ_FIXED, abi.IORING_OP_WRITE, abi.IORING_OP_WRITE_FIXED, abi.IORING_OP_FSYNC,
-		abi.IORING_OP_POLL_ADD, abi.IORING_OP_READ_MULTISHOT, abi.IORING_OP_RECV, abi.IORING_OP_SEND, abi.IORING_OP_ACCEPT:
+		abi.IORING_OP_POLL_ADD, abi.IORING_OP_RECV, abi.IORING_OP_SEND, abi.IORING_OP_ACCEPT:
 		on = k.object(o)
 	}
 	if on == nil {
@@ -261,10 +255,8 @@ func (k *Kernel) start(o *op) {
 	if o.ring.base().broken() {
 		o.hold()
 	}
-	if !o.internal() {
-		o.effect = k.draw(on)
-		k.plan(o)
-	}
+	o.effect = k.draw(on)
+	k.plan(o)
 	if errno := on.takes(o); errno != 0 {
 		k.finish(o, -int32(errno))
 		return
@@ -296,7 +288,7 @@ func (k *Kernel) startOn(o *op) {
 	case o.e.Opcode == abi.IORING_OP_POLL_ADD:
 		on.polls = append(on.polls, o)
 		k.await(o)
-	case on.kind == isPipe || on.kind == isWake:
+	case on.kind == isPipe:
 		on.waiting = append(on.waiting, o)
 		k.await(o)
 	default:
@@ -309,10 +301,6 @@ func (k *Kernel) startOn(o *op) {
 func (k *Kernel) await(o *op) {
 	o.state = waiting
 	k.armTimeout(o)
-	if o.internal() {
-		k.arrived(o.on)
-		return
-	}
 	k.mayExit(o)
 	steps, errno := o.effect.steps, o.effect.errno
 	k.spread(steps, o.scribble, func() {
@@ -325,7 +313,7 @@ func (k *Kernel) await(o *op) {
 			if o.on.sent > o.on.taken {
 				k.pollEvent(o)
 			}
-		case o.e.Opcode == abi.IORING_OP_READ, o.e.Opcode == abi.IORING_OP_READ_MULTISHOT:
+		case o.e.Opcode == abi.IORING_OP_READ:
 			k.serve(o.on)
 		}
 	})
@@ -350,7 +338,7 @@ func (k *Kernel) proceed(o *op) {
 // mayExit cancels an operation some time later, because the thread of its
 // submitter exits.
 func (k *Kernel) mayExit(o *op) {
-	if !o.effect.exit || o.ring.base().pinned { // whose thread stays
+	if !o.effect.exit {
 		return
 	}
 	k.soon(o.effect.exitAfter, func() {
@@ -407,7 +395,7 @@ func (k *Kernel) transfer(o *op) int32 {
 // scribble writes garbage into a part of memory that the operation is to fill: it is
 // the kernel's until the operation ends.
 func (o *op) scribble() {
-	if o.state == over || o.internal() {
+	if o.state == over {
 		return
 	}
 	k := o.ring.base().k
@@ -506,7 +494,7 @@ func (k *Kernel) goOn(o *op, res int32) {
 // post lets a completion appear, soon.
 func (k *Kernel) post(o *op, res int32, flags uring.CQEFlags) {
 	p := posted{uring.CQE{UserData: o.e.UserData, Res: res, Flags: flags}, o.effect.stale && !o.multishot(), o.overflow}
-	if interrupted := res == -int32(syscall.ECANCELED) || res == -int32(syscall.EINTR); interrupted || o.internal() {
+	if res == -int32(syscall.ECANCELED) || res == -int32(syscall.EINTR) {
 		p.stale = false // its user data may be used again
 	}
 	push := func() {

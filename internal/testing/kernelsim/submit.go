@@ -53,10 +53,6 @@ func (k *Kernel) submit(r front, n int) (int, error) {
 
 // disturb wakes a waiter without a reason.
 func (k *Kernel) disturb(r front) {
-	if r, ok := r.(*Ring); ok && r.pinned {
-		r.wake.sent++
-		k.arrived(r.wake)
-	}
 	r.signal()
 }
 

@@ -43,7 +43,7 @@ var flavours = map[string]uring.Options{
 func onHookBench(t *testing.T, o uring.Options, p Plan, do func(b *hookBench)) {
 	t.Helper()
 	if !sys.Faulty {
-		t.Skip("needs the race detector's build, whose door to the kernel a test can answer at")
+		t.Skip("needs a build with the race detector, which has the system-call hook")
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

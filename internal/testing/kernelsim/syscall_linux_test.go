@@ -32,7 +32,7 @@ func TestHookSubmitWays(t *testing.T) {
 			for i := range steps {
 				steps[i] = byte(dice.Uint32())
 			}
-			ringtest.SubmitWays(b.T, ringtest.Submitted(b.r), steps)
+			ringtest.SubmitWays(b.T, b.r, steps)
 		}
 	})
 }

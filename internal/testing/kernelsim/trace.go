@@ -60,10 +60,10 @@ type event struct {
 }
 
 // The trace keeps the last events and, from before them, the first that were
-// planted: those that a test looks for.
+// seeded: those that a test looks for.
 const (
-	traceLen   = 1 << 10
-	plantedLen = 64
+	traceLen  = 1 << 10
+	seededLen = 64
 )
 
 // line prints the i-th event.
@@ -74,15 +74,15 @@ func (e *event) line(i int) string {
 
 // trace is a bounded record of what happened, and an unbounded count.
 type trace struct {
-	events  [traceLen]event
-	planted []string
-	n       int
-	counts  map[string]int
+	events [traceLen]event
+	seeded []string
+	n      int
+	counts map[string]int
 }
 
 func (t *trace) add(e event) {
-	if strings.HasPrefix(e.what, "bug: ") && len(t.planted) < plantedLen {
-		t.planted = append(t.planted, e.line(t.n))
+	if strings.HasPrefix(e.what, "bug: ") && len(t.seeded) < seededLen {
+		t.seeded = append(t.seeded, e.line(t.n))
 	}
 	t.events[t.n%traceLen] = e
 	t.n++
@@ -113,7 +113,7 @@ func (k *Kernel) Trace() string {
 	defer k.mu.Unlock()
 	var b strings.Builder
 	t := &k.trace
-	b.WriteString(strings.Join(t.planted, ""))
+	b.WriteString(strings.Join(t.seeded, ""))
 	for i := max(0, t.n-traceLen); i < t.n; i++ {
 		b.WriteString(t.events[i%traceLen].line(i))
 	}

@@ -27,7 +27,7 @@ func TestCollector(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	defer collecting()()
-	operations, _ := played(t, directory(t), 6, 40, func(*world) {})
+	operations, _ := run(t, directory(t), 6, 40, func(*environment) {})
 	runtime.ReadMemStats(&after)
 	cycles := after.NumGC - before.NumGC
 	t.Logf("%d collections during %d operations", cycles, operations)
@@ -67,8 +67,8 @@ func TestMemoryGroup(t *testing.T) {
 		return
 	}
 	dir := directory(t)
-	played(t, dir, ringtest.Rounds(4, 1), ringtest.Rounds(40, 20), func(w *world) {
-		w.ending = func(w *world) { w.fill(dir, limit*3/2) }
+	run(t, dir, ringtest.Rounds(4, 1), ringtest.Rounds(40, 20), func(w *environment) {
+		w.ending = func(w *environment) { w.fill(dir, limit*3/2) }
 	})
 }
 

@@ -33,10 +33,10 @@ func TestFewDescriptors(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	_, refused := played(t, directory(t), ringtest.Rounds(10, 2), ringtest.Rounds(40, 20), func(w *world) {
+	_, refused := run(t, directory(t), ringtest.Rounds(10, 2), ringtest.Rounds(40, 20), func(w *environment) {
 		limit(64)
 		w.tolerated, w.patience = []syscall.Errno{syscall.EMFILE}, 50*time.Millisecond
-		w.ending = func(w *world) {
+		w.ending = func(w *environment) {
 			w.withoutAny()
 			limit(512)
 			w.withEnough()
@@ -48,14 +48,14 @@ func TestFewDescriptors(t *testing.T) {
 }
 
 // withoutAny takes all descriptors there are.
-func (w *world) withoutAny() {
+func (w *environment) withoutAny() {
 	var hog []io.Closer
 	defer func() {
 		for _, c := range hog {
 			_ = c.Close()
 		}
 	}()
-	f, err := w.KernelWorld.OpenFile(0)
+	f, err := w.KernelEnv.OpenFile(0)
 	if err != nil {
 		w.problem("a file: %v", err)
 		return
@@ -83,7 +83,7 @@ func (w *world) withoutAny() {
 }
 
 // until gets more until there are no descriptors: servers may still close some.
-func (w *world) until(what string, get func() (io.Closer, error)) (got []io.Closer) {
+func (w *environment) until(what string, get func() (io.Closer, error)) (got []io.Closer) {
 	for range 100 {
 		c, err := get()
 		if errors.Is(err, syscall.EMFILE) {
@@ -100,7 +100,7 @@ func (w *world) until(what string, get func() (io.Closer, error)) (got []io.Clos
 }
 
 // works uses what needs no descriptor.
-func (w *world) works(when string) {
+func (w *environment) works(when string) {
 	op := &reactor.Op{}
 	op.SQE.Nop()
 	if res := w.Engine().Do(op); res.Cause != nil || res.Res != 0 {
@@ -109,7 +109,7 @@ func (w *world) works(when string) {
 }
 
 // withEnough uses, all at once, more than there was.
-func (w *world) withEnough() {
+func (w *environment) withEnough() {
 	w.tolerated, w.patience = nil, ringtest.Patience
 	const many = 40
 	var open []io.Closer

@@ -117,7 +117,7 @@ func (g *group) remove(t *testing.T) {
 }
 
 // fill has so many bytes in the cache of files, and many in sockets.
-func (w *world) fill(dir string, bytes int) {
+func (w *environment) fill(dir string, bytes int) {
 	const size, count = 256 << 10, 8
 	name := filepath.Join(dir, "big")
 	err := withBatch(name, ufile.BatchOptions{Buffers: count, BufferSize: size}, func(f *ufile.File, b *ufile.Batch) error {
@@ -148,7 +148,7 @@ func (w *world) fill(dir string, bytes int) {
 }
 
 // much sends a stream and has it come back, without reading for a while.
-func (w *world) much(first uint64) error {
+func (w *environment) much(first uint64) error {
 	c, err := w.Dial(first)
 	if err != nil {
 		return err

@@ -34,23 +34,23 @@ func TestLittleLockedMemory(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 		t.Fatal(err)
 	}
-	played(t, dir, 10, 40, func(w *world) {
+	run(t, dir, 10, 40, func(w *environment) {
 		name, reason := w.server.Backend()
 		t.Logf("events: %s %s", name, reason)
-		w.ending = func(w *world) { w.registered(dir, limit) }
+		w.ending = func(w *environment) { w.registered(dir, limit) }
 	})
 }
 
 // registered moves data through a batch's buffers. No more than the limit can be
 // registered, and all must work.
-func (w *world) registered(dir string, limit int) {
+func (w *environment) registered(dir string, limit int) {
 	if err := w.throughBuffers(filepath.Join(dir, "registered"), limit); err != nil {
 		w.problem("registered buffers: %v", err)
 	}
 }
 
 // throughBuffers uses a batch that wants to register 2 MiB.
-func (w *world) throughBuffers(name string, limit int) error {
+func (w *environment) throughBuffers(name string, limit int) error {
 	const size, count = 64 << 10, 32
 	return withBatch(name, ufile.BatchOptions{Buffers: count, BufferSize: size}, func(f *ufile.File, b *ufile.Batch) error {
 		if n := b.Registered(); n*size > limit {

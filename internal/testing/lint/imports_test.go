@@ -18,7 +18,7 @@ import (
 const module = "github.com/ringside-io/ringside/"
 
 // layers says which packages of this module a package may import, by path
-// below the module. internal/sys is the door to the kernel, which every
+// below the module. internal/sys is the only way to the kernel, which every
 // package above it may use. A package that is not listed fails the test: place
 // it here before it grows roots.
 var layers = map[string][]string{
@@ -75,8 +75,8 @@ var layers = map[string][]string{
 	"internal/testing/vm/lane":        {"internal/testing/vm", "internal/testing/vm/wire"},
 }
 
-// doors may use unsafe and golang.org/x/sys.
-var doors = []string{"internal/sys", "internal/testing/seccomp", "internal/testing/seccomp/filter"}
+// kernelAccess may use unsafe and golang.org/x/sys.
+var kernelAccess = []string{"internal/sys", "internal/testing/seccomp", "internal/testing/seccomp/filter"}
 
 type listed struct {
 	ImportPath, Dir                    string
@@ -127,8 +127,8 @@ func TestDependenciesGoOneWay(t *testing.T) {
 					t.Errorf("%s: %s must not import %s", goos, name, below)
 				}
 				kernel := imp == "unsafe" || strings.HasPrefix(imp, "golang.org/x/sys")
-				if kernel && !slices.Contains(doors, name) {
-					t.Errorf("%s: %s must not import %s: that is for %v", goos, name, imp, doors)
+				if kernel && !slices.Contains(kernelAccess, name) {
+					t.Errorf("%s: %s must not import %s: that is for %v", goos, name, imp, kernelAccess)
 				}
 			}
 		}

@@ -8,29 +8,10 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// Submitter is a ring with no-ops to submit: the kernel's (see [Submitted]) or a
-// simulated one.
-type Submitter interface {
-	SQE() *uring.SQE
-	SQSpace() int
-	Submit() (int, error)
-	SubmitNoWait() (int, error)
-	Publish() (int, error)
-	Enter(uring.WaitOptions) (int, error)
-	Reap([]uring.CQE) int
-}
-
-// Submitted returns the Submitter of a ring that takes entries in the call.
-func Submitted(r *uring.Ring) Submitter { return submitted{r} }
-
-type submitted struct{ *uring.Ring }
-
-func (s submitted) Enter(o uring.WaitOptions) (int, error) { return s.Wait(o) }
-
-// SubmitWays plays a sequence of calls of the submission side, with counts of Publish
-// that are used late, more than once and after other submissions: each entry must be
-// carried out once, and none that is not filled. The bytes say what to do.
-func SubmitWays(t *testing.T, r Submitter, steps []byte) {
+// SubmitWays makes a sequence of calls of the submission side, with counts of Publish
+// that are used late, more than once and after other submissions. Each entry must be
+// carried out once, and no entry that is not filled. The bytes choose the calls.
+func SubmitWays(t *testing.T, r *uring.Ring, steps []byte) {
 	t.Helper()
 	size := r.SQSpace()
 	pending := func() int { return size - r.SQSpace() }
@@ -70,10 +51,10 @@ func SubmitWays(t *testing.T, r Submitter, steps []byte) {
 			counts = append(counts, n)
 			n = 0
 		case 5, 6: // a count from any time before
-			n, err = r.Enter(uring.WaitOptions{NoSubmit: true, Published: counts[arg%len(counts)], Brief: arg&1 != 0})
+			n, err = r.Wait(uring.WaitOptions{NoSubmit: true, Published: counts[arg%len(counts)], Brief: arg&1 != 0})
 		case 7:
 			if n, err = r.Publish(); err == nil {
-				n, err = r.Enter(uring.WaitOptions{NoSubmit: true, Published: n})
+				n, err = r.Wait(uring.WaitOptions{NoSubmit: true, Published: n})
 			}
 		}
 		if err != nil {
@@ -91,7 +72,7 @@ func SubmitWays(t *testing.T, r Submitter, steps []byte) {
 		reap()
 	}
 	for len(left) > 0 {
-		if _, err := r.Enter(uring.WaitOptions{NoSubmit: true, Count: 1}); err != nil {
+		if _, err := r.Wait(uring.WaitOptions{NoSubmit: true, Count: 1}); err != nil {
 			t.Fatal(err)
 		}
 		reap()

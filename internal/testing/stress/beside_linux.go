@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// Settings of a [KernelWorld] that plays beside others.
+// Settings of a [KernelEnv] that runs beside others.
 const (
-	// Beside says that the process does other things than this world, so that it
+	// Beside says that the process does other things than this environment, so that it
 	// does not count what is left of descriptors and goroutines.
 	Beside = "beside"
 	// NoRings is for where io_uring cannot be used: there is no engine.
@@ -44,7 +44,7 @@ func (s Settings) Only(row string) {
 }
 
 // InFlight returns how many operations the engine and the files have in flight.
-func (w *KernelWorld) InFlight() int {
+func (w *KernelEnv) InFlight() int {
 	n := w.files.Stats().Reactor.InFlight
 	if w.r != nil {
 		n += w.r.Stats().InFlight

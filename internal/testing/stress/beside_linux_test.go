@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestOnly finds no steps of other rows, and plays each row without an engine.
+// TestOnly finds no steps of other rows, and runs each row without an engine.
 func TestOnly(t *testing.T) {
 	for _, row := range Rows() {
 		s := Generate("kernel", 3, Size{6, 10}, func(rng *rand.Rand) Settings {
@@ -19,38 +19,38 @@ func TestOnly(t *testing.T) {
 			set.Only(row)
 			return set
 		})
-		for _, a := range s.Actors {
+		for _, a := range s.Workers {
 			for _, step := range a.Steps {
 				if !slices.Contains(rowVerbs[row], step.verb) || slices.Contains(rawVerbs, step.verb) {
 					t.Fatalf("row %s: %v", row, step)
 				}
 			}
 		}
-		w, err := NewKernelWorld(s, memoryDir(t))
+		w, err := NewKernelEnv(s, memoryDir(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := Play(w, s); r.Failed() || r.Operations == 0 || w.InFlight() != 0 {
+		if r := Run(w, s); r.Failed() || r.Operations == 0 || w.InFlight() != 0 {
 			t.Errorf("row %s: %d operations, %s", row, r.Operations, strings.Join(r.Problems, "\n"))
 		}
 	}
 }
 
-// TestPlayContext begins no steps.
-func TestPlayContext(t *testing.T) {
+// TestRunContext begins no steps.
+func TestRunContext(t *testing.T) {
 	s := Generate("kernel", 3, Size{6, 10}, func(rng *rand.Rand) Settings {
 		set := KernelSettings(rng)
 		set[NoRings] = 1
 		set.Only("files")
 		return set
 	})
-	w, err := NewKernelWorld(s, memoryDir(t))
+	w, err := NewKernelEnv(s, memoryDir(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if r := PlayContext(ctx, w, s); r.Failed() || r.Operations != 0 {
+	if r := RunContext(ctx, w, s); r.Failed() || r.Operations != 0 {
 		t.Errorf("%d operations, %s", r.Operations, strings.Join(r.Problems, "\n"))
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/ringside-io/ringside/reactor"
 )
 
-// brokenSettings draws the settings of a simulated world whose rings fail for
+// brokenSettings draws the settings of a simulated environment whose rings fail for
 // good: io_uring_enter returns EBADF from some submission on, or completions
 // are not reported any more.
 func brokenSettings(rng *rand.Rand) Settings {
@@ -31,10 +31,10 @@ func brokenSettings(rng *rand.Rand) Settings {
 }
 
 // mayBreak reports whether rings may fail for good.
-func (w *simWorld) mayBreak() bool { return w.faults.Fatal > 0 || w.faults.Unparked > 0 }
+func (w *simEnv) mayBreak() bool { return w.faults.Fatal > 0 || w.faults.Unparked > 0 }
 
 // Broken allows what follows from a ring that has failed.
-func (w *simWorld) Broken(err error) bool {
+func (w *simEnv) Broken(err error) bool {
 	if err == nil || !w.mayBreak() {
 		return false
 	}
@@ -59,7 +59,7 @@ type breakage struct {
 }
 
 // watch waits for a ring to fail, until stop is called.
-func (b *breakage) watch(w *simWorld) {
+func (b *breakage) watch(w *simEnv) {
 	b.over, b.failed = make(chan struct{}), make(map[int32]string)
 	b.routed = w.s.Settings.Int("rings") < 2
 	b.done.Go(func() {
@@ -127,7 +127,7 @@ func (b *breakage) after(op *reactor.Op, was string, err error) {
 // that did.
 type witness struct {
 	Engine
-	w *simWorld
+	w *simEnv
 }
 
 func (e *witness) Do(op *reactor.Op) reactor.Result {

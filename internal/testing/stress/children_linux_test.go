@@ -15,7 +15,7 @@ import (
 
 var shrinkFlag = flag.Bool("shrink", false, "TestShrinking shrinks the seed that was given: for what ends the whole program")
 
-// shrinkInChildren plays smaller and smaller scenarios in processes of their own,
+// shrinkInChildren runs smaller and smaller scenarios in processes of their own,
 // so that panics, races and hangs count as failures, and prints the smallest.
 func shrinkInChildren(t *testing.T, s *Scenario) {
 	t.Helper()
@@ -39,19 +39,19 @@ func shrinkInChildren(t *testing.T, s *Scenario) {
 		}
 		return false
 	})
-	fmt.Fprintf(os.Stderr, "the smallest scenario that was found: %d steps of %d actors, of %d and %d. Save it as FILE and play it with\n"+
+	fmt.Fprintf(os.Stderr, "the smallest scenario that was found: %d steps of %d workers, of %d and %d. Save it as FILE and run it with\n"+
 		"go test -race ./internal/testing/stress -run 'TestReplay$' -scenario FILE\n\n%v\n",
-		small.Steps(), len(small.Actors), s.Steps(), len(s.Actors), small)
+		small.Steps(), len(small.Workers), s.Steps(), len(s.Workers), small)
 }
 
-// TestShrinking shrinks what ends the process in which it is played.
+// TestShrinking shrinks what ends the process in which it is run.
 func TestShrinking(t *testing.T) {
 	if !*shrinkFlag {
 		t.Skip("needs -shrink")
 	}
 	ringtest.NeedRing(t)
-	for _, w := range worlds() {
-		if w.name == *worldFlag {
+	for _, w := range environments() {
+		if w.name == *environmentFlag {
 			shrinkInChildren(t, Generate(w.name, *seedFlag, w.size, w.settings))
 		}
 	}

@@ -13,13 +13,13 @@ import (
 
 // connVerbs are steps with connections.
 var connVerbs = []*verb{
-	{"dial", []string{"conn"}, 1, func(g *generator) []int { return []int{g.slot()} }, (*actor).dialStep},
+	{"dial", []string{"conn"}, 1, func(g *generator) []int { return []int{g.slot()} }, (*worker).dialStep},
 	{"echo", []string{"conn", "n", "deadline"}, 8, func(g *generator) []int {
 		return []int{g.slot(), g.bytes(), pick(g.Rand, 0, 0, 1+g.IntN(2000))}
-	}, (*actor).echoStep},
-	{"finish", []string{"conn", "n"}, 1, func(g *generator) []int { return []int{g.slot(), g.bytes()} }, (*actor).finishStep},
-	{"hangup", []string{"conn"}, 1, func(g *generator) []int { return []int{g.slot()} }, (*actor).hangUpStep},
-	{"hangunder", []string{"conn"}, 1, func(g *generator) []int { return []int{g.slot()} }, (*actor).hangUnderStep},
+	}, (*worker).echoStep},
+	{"finish", []string{"conn", "n"}, 1, func(g *generator) []int { return []int{g.slot(), g.bytes()} }, (*worker).finishStep},
+	{"hangup", []string{"conn"}, 1, func(g *generator) []int { return []int{g.slot()} }, (*worker).hangUpStep},
+	{"hangunder", []string{"conn"}, 1, func(g *generator) []int { return []int{g.slot()} }, (*worker).hangUnderStep},
 }
 
 // link is a connection with the numbers of the bytes that come next.
@@ -29,7 +29,7 @@ type link struct {
 }
 
 // conn returns the connection in a slot; an empty one gets one.
-func (a *actor) conn(slot int) *link {
+func (a *worker) conn(slot int) *link {
 	if a.conns[slot] == nil {
 		first := a.p.stream()
 		c, err := a.p.w.Dial(first)
@@ -43,7 +43,7 @@ func (a *actor) conn(slot int) *link {
 	return a.conns[slot]
 }
 
-func (a *actor) hangUp(slot int) {
+func (a *worker) hangUp(slot int) {
 	if c := a.conns[slot]; c != nil {
 		a.conns[slot] = nil
 		a.check("close", c.Close())
@@ -51,22 +51,22 @@ func (a *actor) hangUp(slot int) {
 	}
 }
 
-func (a *actor) dialStep(x []int) {
+func (a *worker) dialStep(x []int) {
 	a.hangUp(x[0])
 	a.conn(x[0])
 }
 
-func (a *actor) hangUpStep(x []int) { a.hangUp(x[0]) }
+func (a *worker) hangUpStep(x []int) { a.hangUp(x[0]) }
 
 // echoStep sends bytes and waits for their return.
-func (a *actor) echoStep(x []int) {
+func (a *worker) echoStep(x []int) {
 	if c := a.conn(x[0]); c != nil && a.send(c, x[1]) && !a.receive(c, x[2]) {
 		a.hangUp(x[0])
 	}
 }
 
 // send sends n bytes.
-func (a *actor) send(c *link, n int) bool {
+func (a *worker) send(c *link, n int) bool {
 	a.out = slices.Grow(a.out[:0], n)
 	p := a.out[:n]
 	Bytes(p, c.sent)
@@ -82,7 +82,7 @@ func (a *actor) send(c *link, n int) bool {
 
 // receive reads what was sent, in spite of deadlines that pass. It reports whether
 // the connection is of use any more.
-func (a *actor) receive(c *link, deadline int) bool {
+func (a *worker) receive(c *link, deadline int) bool {
 	for c.got < c.sent && !a.p.stop.Load() {
 		if deadline > 0 {
 			_ = c.SetReadDeadline(time.Now().Add(micros(deadline)))
@@ -111,7 +111,7 @@ func (a *actor) receive(c *link, deadline int) bool {
 }
 
 // echoed judges what came back.
-func (a *actor) echoed(c *link, p []byte) {
+func (a *worker) echoed(c *link, p []byte) {
 	if at, wrong := differs(p, c.got); wrong {
 		a.problem("byte %d of the connection is another", at)
 	}
@@ -119,7 +119,7 @@ func (a *actor) echoed(c *link, p []byte) {
 }
 
 // finishStep sends, ends the sending, and reads until the end.
-func (a *actor) finishStep(x []int) {
+func (a *worker) finishStep(x []int) {
 	c := a.conn(x[0])
 	if c == nil || !a.send(c, x[1]) {
 		return
@@ -140,7 +140,7 @@ func (a *actor) finishStep(x []int) {
 }
 
 // hangUnderStep closes a connection under a read that waits.
-func (a *actor) hangUnderStep(x []int) {
+func (a *worker) hangUnderStep(x []int) {
 	c := a.conn(x[0])
 	if c == nil {
 		return

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 
-// Package stress plays what thousands of goroutines may do to files, rings,
+// Package stress runs thousands of goroutines that use files, rings,
 // connections and watched descriptors, and judges every byte. It is for tests.
 //
 // # Language
 //
 // A [Scenario] is made from a seed, or read from a text: settings, such as how
-// likely each fault is, and actors with steps. Each actor is a goroutine.
+// likely each fault is, and workers with steps. Each worker is a goroutine.
 //
 //	scenario sim seed 7
 //	set short 0.2
-//	actor 3
+//	worker 3
 //	  open file=0 path=2
 //	  write file=0 at=17 n=3 way=0 after=0
 //	  closeunder file=0 at=17 n=3
@@ -20,20 +20,20 @@
 // arguments way and after say how an operation is started and, in microseconds,
 // when it is cancelled: by a context or by Cancel.
 //
-// # Worlds
+// # Environments
 //
-// A [World] is what a scenario is played in. [KernelWorld] has real files, pipes
+// An [Environment] has what a scenario works on. [KernelEnv] has real files, pipes
 // and sockets on the kernel that runs: ufile and its batches, a log, a
-// reactor, unet and a watch.Loop. The world of this package's tests has
+// reactor, unet and a watch.Loop. The environment of this package's tests has
 // simulated rings (package kernelsim) below ufile and reactor, with everything
 // that a kernel may do to them, on a clock of its own; and one of these has rings
 // that fail for good, after which all that is asked of them must end, once, with the
-// error that tells, and what the kernel still holds must be left alone. The world
-// "faults" is a KernelWorld whose kernel's answers go wrong at random.
+// error that tells, and what the kernel still holds must be left alone. The environment
+// "faults" is a KernelEnv whose kernel's answers go wrong at random.
 //
 // # Models
 //
-// [Cells] knows for each block of a file which writes a read may still see: any
+// [FileModel] knows for each block of a file which writes a read may still see: any
 // number of goroutines write to the same blocks, and what failed or was
 // cancelled may have been done or not. The bytes of streams are numbered: none
 // may be lost, doubled or changed. A buffer is used again at once, and must be

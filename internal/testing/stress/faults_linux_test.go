@@ -17,11 +17,11 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// faultsWorld is a world on the running kernel whose results are falsified at
+// faultsEnv is an environment on the running kernel whose results are falsified at
 // random, at the hook of package sys, by faults that lose nothing. (Package
 // faultsweep tries them one by one.) So only direct users of the engine may see them.
-type faultsWorld struct {
-	*KernelWorld
+type faultsEnv struct {
+	*KernelEnv
 	faults *faults
 }
 
@@ -36,23 +36,23 @@ type faults struct {
 	wrong int // how many answers
 }
 
-// faultsSettings draws the settings of a world with faults.
+// faultsSettings draws the settings of an environment with faults.
 func faultsSettings(rng *rand.Rand) Settings {
 	s := KernelSettings(rng)
 	s["faults"], s["enter-faults"] = pick(rng, 0.01, 0.05, 0.3), pick(rng, 0, 0.01, 0.1)
 	return s
 }
 
-// newFaultsWorld opens a world. Its rings are opened behind the door, and
+// newFaultsEnv opens an environment. Its rings are opened below the test hook, and
 // nothing goes wrong before they are open: what is found out about a kernel then
 // holds for the process.
-func newFaultsWorld(s *Scenario, dir string) (*faultsWorld, error) {
+func newFaultsEnv(s *Scenario, dir string) (*faultsEnv, error) {
 	f := &faults{
 		entry: s.Settings["faults"], enter: s.Settings["enter-faults"],
 		rng: rand.New(rand.NewPCG(s.Seed, 0xfa)), count: make(map[string]int),
 	}
 	sys.SetFaults(&sys.Faults{Enter: f.entered, Call: f.called})
-	inner, err := NewKernelWorld(s, dir)
+	inner, err := NewKernelEnv(s, dir)
 	if err == nil {
 		err = inner.Batch(false, nil)
 	}
@@ -61,27 +61,27 @@ func newFaultsWorld(s *Scenario, dir string) (*faultsWorld, error) {
 		return nil, err
 	}
 	f.arm(true)
-	return &faultsWorld{inner, f}, nil
+	return &faultsEnv{inner, f}, nil
 }
 
 // Tolerates allows what the engine hands on as it is, which is not wrapped.
-func (w *faultsWorld) Tolerates(err error) bool {
+func (w *faultsEnv) Tolerates(err error) bool {
 	return err == syscall.EAGAIN || err == syscall.ENOMEM
 }
 
-// Finish closes the world, which goes wrong as well.
-func (w *faultsWorld) Finish() []string {
-	wrong := w.KernelWorld.Finish()
+// Finish closes the environment, which goes wrong as well.
+func (w *faultsEnv) Finish() []string {
+	wrong := w.KernelEnv.Finish()
 	w.faults.arm(false)
 	sys.SetFaults(nil)
 	return wrong
 }
 
 // Trace tells what went wrong.
-func (w *faultsWorld) Trace() string {
+func (w *faultsEnv) Trace() string {
 	w.faults.mu.Lock()
 	defer w.faults.mu.Unlock()
-	return fmt.Sprintf("%s\n%v", w.KernelWorld.Trace(), w.faults.count)
+	return fmt.Sprintf("%s\n%v", w.KernelEnv.Trace(), w.faults.count)
 }
 
 func (f *faults) arm(on bool) {
@@ -199,15 +199,15 @@ var oftenCalled = map[string]bool{
 	"epoll_wait": true, "poll": true,
 }
 
-// playFaults plays a scenario in a world with faults.
-func playFaults(t *testing.T, s *Scenario) *Report {
+// runFaults runs a scenario in an environment with faults.
+func runFaults(t *testing.T, s *Scenario) *Report {
 	t.Helper()
 	faultsweep.Need(t)
-	w, err := newFaultsWorld(s, memoryDir(t))
+	w, err := newFaultsEnv(s, memoryDir(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Play(w, s)
+	r := Run(w, s)
 	t.Logf("seed %d: %d answers went wrong in %d operations", s.Seed, w.faults.made(), r.Operations)
 	if r.Failed() {
 		fmt.Fprintln(os.Stderr, w.Trace())

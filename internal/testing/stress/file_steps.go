@@ -16,17 +16,17 @@ import (
 
 // fileVerbs are steps with files by their names.
 var fileVerbs = []*verb{
-	{"open", []string{"file", "path"}, 2, func(g *generator) []int { return []int{g.slot(), g.path()} }, (*actor).openStep},
-	{"close", []string{"file"}, 1, func(g *generator) []int { return []int{g.slot()} }, (*actor).closeStep},
-	{"read", []string{"file", "at", "n", "way", "after"}, 8, makeTransfer, (*actor).readStep},
-	{"write", []string{"file", "at", "n", "way", "after"}, 6, makeTransfer, (*actor).writeStep},
+	{"open", []string{"file", "path"}, 2, func(g *generator) []int { return []int{g.slot(), g.path()} }, (*worker).openStep},
+	{"close", []string{"file"}, 1, func(g *generator) []int { return []int{g.slot()} }, (*worker).closeStep},
+	{"read", []string{"file", "at", "n", "way", "after"}, 8, makeTransfer, (*worker).readStep},
+	{"write", []string{"file", "at", "n", "way", "after"}, 6, makeTransfer, (*worker).writeStep},
 	{"batch", []string{"file", "at", "n", "count", "write"}, 2, func(g *generator) []int {
 		return []int{g.slot(), g.at(), 1 + g.IntN(2), 1 + g.IntN(24), g.IntN(2)}
-	}, (*actor).batchStep},
-	{"append", []string{"n"}, 1, func(g *generator) []int { return []int{g.bytes()} }, (*actor).appendStep},
+	}, (*worker).batchStep},
+	{"append", []string{"n"}, 1, func(g *generator) []int { return []int{g.bytes()} }, (*worker).appendStep},
 	{"closeunder", []string{"file", "at", "n"}, 1, func(g *generator) []int {
 		return []int{g.slot(), g.at(), g.blocks()}
-	}, (*actor).closeUnderStep},
+	}, (*worker).closeUnderStep},
 }
 
 func makeTransfer(g *generator) []int {
@@ -35,20 +35,20 @@ func makeTransfer(g *generator) []int {
 
 // opened is an open file with its model.
 type opened struct {
-	f     File
-	path  int
-	cells *Cells
+	f      File
+	path   int
+	models *FileModel
 }
 
 // file returns the file in a slot; an empty one gets one.
-func (a *actor) file(slot int) *opened {
+func (a *worker) file(slot int) *opened {
 	if a.files[slot] == nil {
 		a.open(slot, (a.number+slot)%len(a.p.files))
 	}
 	return a.files[slot]
 }
 
-func (a *actor) open(slot, path int) {
+func (a *worker) open(slot, path int) {
 	path %= len(a.p.files)
 	f, err := a.p.w.OpenFile(path)
 	a.done(1)
@@ -59,7 +59,7 @@ func (a *actor) open(slot, path int) {
 	a.files[slot] = &opened{f, path, a.p.files[path]}
 }
 
-func (a *actor) closeFile(slot int) {
+func (a *worker) closeFile(slot int) {
 	if o := a.files[slot]; o != nil {
 		a.files[slot] = nil
 		a.check("close", o.f.Close())
@@ -67,14 +67,14 @@ func (a *actor) closeFile(slot int) {
 	}
 }
 
-func (a *actor) openStep(x []int) {
+func (a *worker) openStep(x []int) {
 	a.closeFile(x[0])
 	a.open(x[0], x[1])
 }
 
-func (a *actor) closeStep(x []int) { a.closeFile(x[0]) }
+func (a *worker) closeStep(x []int) { a.closeFile(x[0]) }
 
-func (a *actor) readStep(x []int) {
+func (a *worker) readStep(x []int) {
 	if o := a.file(x[0]); o != nil {
 		p := a.buffer(min(x[2], mostBlocks) * Block)
 		a.read(o, p, x[1], x[3], x[4], false)
@@ -82,7 +82,7 @@ func (a *actor) readStep(x []int) {
 	}
 }
 
-func (a *actor) writeStep(x []int) {
+func (a *worker) writeStep(x []int) {
 	if o := a.file(x[0]); o != nil {
 		p := a.buffer(min(x[2], mostBlocks) * Block)
 		a.write(o, p, x[1], x[3], x[4], false)
@@ -100,18 +100,18 @@ func stepContext(way, after int) (context.Context, func()) {
 
 // read reads into p and judges the bytes; closing says that the file may be
 // closed meanwhile. It reports whether the file was closed.
-func (a *actor) read(o *opened, p []byte, at, way, after int, closing bool) bool {
-	first, n := o.cells.Range(at, len(p)/Block)
+func (a *worker) read(o *opened, p []byte, at, way, after int, closing bool) bool {
+	first, n := o.models.Range(at, len(p)/Block)
 	p = p[:n*Block]
 	ctx, stop := stepContext(way, after)
-	begin := o.cells.BeginRead()
+	begin := o.models.BeginRead()
 	var err error
 	if ctx == nil {
 		n, err = o.f.ReadAt(p, int64(first)*Block)
 	} else {
 		n, err = o.f.ReadAtContext(ctx, p, int64(first)*Block)
 	}
-	if wrong := o.cells.EndRead(begin, first, p[:n]); wrong != nil {
+	if wrong := o.models.EndRead(begin, first, p[:n]); wrong != nil {
 		a.problem("file %d: %v", o.path, wrong)
 	}
 	stop()
@@ -120,12 +120,12 @@ func (a *actor) read(o *opened, p []byte, at, way, after int, closing bool) bool
 }
 
 // write writes what is new.
-func (a *actor) write(o *opened, p []byte, at, way, after int, closing bool) bool {
-	first, n := o.cells.Range(at, len(p)/Block)
+func (a *worker) write(o *opened, p []byte, at, way, after int, closing bool) bool {
+	first, n := o.models.Range(at, len(p)/Block)
 	p = p[:n*Block]
 	ctx, stop := stepContext(way, after)
-	stamp := o.cells.BeginWrite(first, n)
-	o.cells.Fill(p, stamp, first)
+	stamp := o.models.BeginWrite(first, n)
+	o.models.Fill(p, stamp, first)
 	var err error
 	var wrote int
 	if ctx == nil {
@@ -135,9 +135,9 @@ func (a *actor) write(o *opened, p []byte, at, way, after int, closing bool) boo
 	}
 	switch {
 	case err == nil:
-		o.cells.EndWrite(stamp, first, n, n, 0)
-	case !doomed(err):
-		o.cells.EndWrite(stamp, first, n, 0, n)
+		o.models.EndWrite(stamp, first, n, n, 0)
+	case !taken(err):
+		o.models.EndWrite(stamp, first, n, 0, n)
 	}
 	stop()
 	a.transferred(closing)
@@ -146,7 +146,7 @@ func (a *actor) write(o *opened, p []byte, at, way, after int, closing bool) boo
 
 // transferred counts an operation, unless many are made until a file is closed.
 // The clock of a simulation stands still while a goroutine is busy: those pause.
-func (a *actor) transferred(closing bool) {
+func (a *worker) transferred(closing bool) {
 	if closing {
 		time.Sleep(time.Microsecond)
 		return
@@ -155,7 +155,7 @@ func (a *actor) transferred(closing bool) {
 }
 
 // fileEnd judges the error of a transfer, and reports whether the file was closed.
-func (a *actor) fileEnd(err error, whole bool, way int, closing bool) bool {
+func (a *worker) fileEnd(err error, whole bool, way int, closing bool) bool {
 	a.err = err
 	switch {
 	case err == nil && !whole:
@@ -172,7 +172,7 @@ func (a *actor) fileEnd(err error, whole bool, way int, closing bool) bool {
 }
 
 // batchStep moves many ranges of a file at once.
-func (a *actor) batchStep(x []int) {
+func (a *worker) batchStep(x []int) {
 	o := a.file(x[0])
 	if o == nil {
 		return
@@ -184,14 +184,14 @@ func (a *actor) batchStep(x []int) {
 	count := min(max(x[3], 1), 64)
 	ranges := make([]ufile.Range, count)
 	firsts, stamps := make([]int, count), make([]uint64, count)
-	begin, n := o.cells.BeginRead(), 0
+	begin, n := o.models.BeginRead(), 0
 	for i := range ranges {
-		firsts[i], n = o.cells.Range(x[1]+i*5, min(x[2], mostBlocks))
+		firsts[i], n = o.models.Range(x[1]+i*5, min(x[2], mostBlocks))
 		p := make([]byte, n*Block)
 		ranges[i] = ufile.Range{File: f, Buf: p, Off: int64(firsts[i]) * Block}
 		if x[4] != 0 {
-			stamps[i] = o.cells.BeginWrite(firsts[i], n)
-			o.cells.Fill(p, stamps[i], firsts[i])
+			stamps[i] = o.models.BeginWrite(firsts[i], n)
+			o.models.Fill(p, stamps[i], firsts[i])
 		}
 	}
 	_ = a.p.w.Batch(x[4] != 0, ranges) // each range has its own error
@@ -201,18 +201,18 @@ func (a *actor) batchStep(x []int) {
 			if r.Err == nil {
 				sure = n
 			}
-			o.cells.EndWrite(stamps[i], firsts[i], n, sure, n-sure)
-		} else if wrong := o.cells.judgeRead(begin, firsts[i], r.Buf[:r.N]); wrong != nil {
+			o.models.EndWrite(stamps[i], firsts[i], n, sure, n-sure)
+		} else if wrong := o.models.judgeRead(begin, firsts[i], r.Buf[:r.N]); wrong != nil {
 			a.problem("file %d: %v", o.path, wrong)
 		}
 		a.fileEnd(r.Err, r.N == len(r.Buf), wayPlain, false)
 	}
-	o.cells.forget(begin)
+	o.models.forget(begin)
 	a.done(count)
 }
 
 // appendStep appends a record that tells whose it is.
-func (a *actor) appendStep(x []int) {
+func (a *worker) appendStep(x []int) {
 	p := make([]byte, 8+x[0])
 	binary.LittleEndian.PutUint32(p, uint32(a.number))
 	binary.LittleEndian.PutUint32(p[4:], uint32(a.records))
@@ -230,7 +230,7 @@ func (a *actor) appendStep(x []int) {
 
 // closeUnderStep closes a file while others read and write it, and opens more,
 // which may get its number: those are not read or written.
-func (a *actor) closeUnderStep(x []int) {
+func (a *worker) closeUnderStep(x []int) {
 	o := a.file(x[0])
 	if o == nil {
 		return
@@ -241,7 +241,7 @@ func (a *actor) closeUnderStep(x []int) {
 	gone := make(chan struct{})
 	begun.Add(many)
 	for i := range many {
-		user := &actor{p: a.p, number: a.number, step: a.step}
+		user := &worker{p: a.p, number: a.number, step: a.step}
 		users.Go(func() {
 			p := make([]byte, min(x[2], mostBlocks)*Block)
 			use := user.read
@@ -254,7 +254,7 @@ func (a *actor) closeUnderStep(x []int) {
 				if signal(); closed {
 					return
 				}
-				if doomed(user.err) {
+				if taken(user.err) {
 					p = make([]byte, len(p))
 				}
 			}

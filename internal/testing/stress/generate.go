@@ -6,8 +6,8 @@ import "math/rand/v2"
 
 // Size bounds a scenario that is generated.
 type Size struct {
-	Actors int
-	Steps  int // of each actor, on average
+	Workers int
+	Steps   int // of each worker, on average
 }
 
 // generator makes steps.
@@ -16,24 +16,24 @@ type generator struct {
 	files int
 }
 
-// Generate makes the scenario of a seed: settings are those of the world, which
+// Generate makes the scenario of a seed: settings are those of the environment, which
 // choose draws. Each seed has a taste of its own, so that each kind of step is
 // seen alone as well as in company.
-func Generate(world string, seed uint64, size Size, choose func(*rand.Rand) Settings) *Scenario {
+func Generate(environment string, seed uint64, size Size, choose func(*rand.Rand) Settings) *Scenario {
 	rng := rand.New(rand.NewPCG(seed, 0x5ce0))
-	s := &Scenario{Seed: seed, World: world, Settings: choose(rng)}
-	actors := 1 + size.Actors/2 + rng.IntN(size.Actors)
-	s.Settings["files"] = float64(1 + rng.IntN(1+actors/8))
+	s := &Scenario{Seed: seed, Environment: environment, Settings: choose(rng)}
+	workers := 1 + size.Workers/2 + rng.IntN(size.Workers)
+	s.Settings["files"] = float64(1 + rng.IntN(1+workers/8))
 	s.Settings["blocks"] = float64(pick(rng, 4, 64, 512))
 	g := &generator{Rand: rng, files: s.Settings.Int("files")}
 	kinds := taste(rng, s.Settings)
-	for i := range actors {
-		a := Actor{Number: i}
+	for i := range workers {
+		a := Worker{Number: i}
 		for range 1 + rng.IntN(2*size.Steps) {
 			v := kinds[rng.IntN(len(kinds))]
 			a.Steps = append(a.Steps, Step{v, v.make(g)})
 		}
-		s.Actors = append(s.Actors, a)
+		s.Workers = append(s.Workers, a)
 	}
 	return s
 }
@@ -58,12 +58,12 @@ func taste(rng *rand.Rand, s Settings) []*verb {
 
 func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 
-// slot is one of an actor's places for files and the like.
+// slot is one of a worker's places for files and the like.
 func (g *generator) slot() int { return g.IntN(slots) }
 
 func (g *generator) path() int { return g.IntN(g.files) }
 
-// at is where in a file; the player takes it modulo what there is.
+// at is where in a file; the runner takes it modulo what there is.
 func (g *generator) at() int { return g.IntN(1 << 16) }
 
 // blocks is how much of a file; mostly little.

@@ -23,21 +23,21 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// KernelWorld is a world on the kernel that runs: files, pipes and connections
+// KernelEnv is an environment on the kernel that runs: files, pipes and connections
 // are real, and so are the rings. With the setting "short" the process may be
 // short of descriptors and memory: what has a fallback may use it, and accepting
 // goes on when there are descriptors again.
-type KernelWorld struct {
-	s     *Scenario
-	dir   string
-	r     *reactor.Reactor
-	files *ufile.System
-	raw   *os.File
-	log   *appendlog.Log
-	net   *unet.System
-	door  net.Listener
-	loop  *watch.Loop
-	ran   chan error // the end of the loop's Run
+type KernelEnv struct {
+	s        *Scenario
+	dir      string
+	r        *reactor.Reactor
+	files    *ufile.System
+	raw      *os.File
+	log      *appendlog.Log
+	net      *unet.System
+	listener net.Listener
+	loop     *watch.Loop
+	ran      chan error // the end of the loop's Run
 
 	registry registry // the loop, or what a test puts before it
 
@@ -52,7 +52,7 @@ type KernelWorld struct {
 	wrong []string
 }
 
-// KernelSettings draws the settings of a world on the kernel.
+// KernelSettings draws the settings of an environment on the kernel.
 func KernelSettings(rng *rand.Rand) Settings {
 	return Settings{
 		"rings": pick(rng, 1.0, 1, 2, 3), "entries": pick(rng, 1.0, 8, 16, 64),
@@ -62,9 +62,9 @@ func KernelSettings(rng *rand.Rand) Settings {
 	}
 }
 
-// NewKernelWorld opens the world of a scenario, with its files in a directory.
-func NewKernelWorld(s *Scenario, dir string) (w *KernelWorld, err error) {
-	w = &KernelWorld{s: s, dir: dir, ran: make(chan error, 1)}
+// NewKernelEnv opens the environment of a scenario, with its files in a directory.
+func NewKernelEnv(s *Scenario, dir string) (w *KernelEnv, err error) {
+	w = &KernelEnv{s: s, dir: dir, ran: make(chan error, 1)}
 	if w.descriptors, err = descriptors(); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func NewKernelWorld(s *Scenario, dir string) (w *KernelWorld, err error) {
 	return w, nil
 }
 
-func (w *KernelWorld) openFiles() (err error) {
+func (w *KernelEnv) openFiles() (err error) {
 	zeros := make([]byte, BlockCount(w.s)*Block)
 	for i := range FileCount(w.s) {
 		if err := os.WriteFile(w.path(strconv.Itoa(i)), zeros, 0o600); err != nil {
@@ -102,11 +102,11 @@ func (w *KernelWorld) openFiles() (err error) {
 	return err
 }
 
-func (w *KernelWorld) short() bool { return w.s.Settings.Has("short") }
+func (w *KernelEnv) short() bool { return w.s.Settings.Has("short") }
 
-func (w *KernelWorld) path(name string) string { return filepath.Join(w.dir, name) }
+func (w *KernelEnv) path(name string) string { return filepath.Join(w.dir, name) }
 
-func (w *KernelWorld) openEngine() (err error) {
+func (w *KernelEnv) openEngine() (err error) {
 	if w.s.Settings.Has(NoRings) {
 		return nil
 	}
@@ -123,7 +123,7 @@ func reactorOptions(s Settings) reactor.Options {
 }
 
 // openSockets opens a listener whose connections send back what arrives.
-func (w *KernelWorld) openSockets() (err error) {
+func (w *KernelEnv) openSockets() (err error) {
 	mode := unet.ModeRing
 	if w.short() {
 		mode = unet.ModeAuto
@@ -138,16 +138,16 @@ func (w *KernelWorld) openSockets() (err error) {
 	if w.s.Settings.Has("tcp") {
 		network, address = "tcp", "127.0.0.1:0"
 	}
-	if w.door, err = w.net.Listen(network, address); err != nil {
+	if w.listener, err = w.net.Listen(network, address); err != nil {
 		return err
 	}
 	w.serving.Go(w.serve)
 	return nil
 }
 
-func (w *KernelWorld) serve() {
+func (w *KernelEnv) serve() {
 	for {
-		c, err := w.door.Accept()
+		c, err := w.listener.Accept()
 		if w.short() && errors.Is(err, syscall.EMFILE) {
 			time.Sleep(time.Millisecond) // as package http does
 			continue
@@ -178,7 +178,7 @@ func sendBack(c net.Conn) {
 	}
 }
 
-func (w *KernelWorld) problem(format string, args ...any) {
+func (w *KernelEnv) problem(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.wrong) < mostProblems {
@@ -187,15 +187,15 @@ func (w *KernelWorld) problem(format string, args ...any) {
 }
 
 // Engine returns the reactor.
-func (w *KernelWorld) Engine() Engine { return w.r }
+func (w *KernelEnv) Engine() Engine { return w.r }
 
 // OpenFile opens a file.
-func (w *KernelWorld) OpenFile(number int) (File, error) {
+func (w *KernelEnv) OpenFile(number int) (File, error) {
 	return w.files.OpenFile(w.path(strconv.Itoa(number)), os.O_RDWR, 0)
 }
 
 // Batch moves ranges of files.
-func (w *KernelWorld) Batch(write bool, ranges []ufile.Range) error {
+func (w *KernelEnv) Batch(write bool, ranges []ufile.Range) error {
 	w.batching.Do(func() { w.batch, w.batchErr = w.files.NewBatch(ufile.BatchOptions{Depth: 32}) })
 	switch {
 	case w.batchErr != nil:
@@ -207,17 +207,17 @@ func (w *KernelWorld) Batch(write bool, ranges []ufile.Range) error {
 }
 
 // Append appends a record, durably.
-func (w *KernelWorld) Append(p []byte) error {
+func (w *KernelEnv) Append(p []byte) error {
 	_, err := w.log.Append(p)
 	return err
 }
 
 // Raw returns the descriptor of the engine's file.
-func (w *KernelWorld) Raw() int { return int(w.raw.Fd()) }
+func (w *KernelEnv) Raw() int { return int(w.raw.Fd()) }
 
 // Dial connects to the echo server.
-func (w *KernelWorld) Dial(uint64) (Conn, error) {
-	c, err := w.net.Dial(w.door.Addr().Network(), w.door.Addr().String())
+func (w *KernelEnv) Dial(uint64) (Conn, error) {
+	c, err := w.net.Dial(w.listener.Addr().Network(), w.listener.Addr().String())
 	if err != nil {
 		return nil, err
 	}
@@ -225,19 +225,19 @@ func (w *KernelWorld) Dial(uint64) (Conn, error) {
 }
 
 // Tolerates allows no errors.
-func (w *KernelWorld) Tolerates(error) bool { return false }
+func (w *KernelEnv) Tolerates(error) bool { return false }
 
 // Broken allows no failures.
-func (w *KernelWorld) Broken(error) bool { return false }
+func (w *KernelEnv) Broken(error) bool { return false }
 
 // Patience is how long a scenario may last.
-func (w *KernelWorld) Patience() time.Duration { return 2 * time.Minute }
+func (w *KernelEnv) Patience() time.Duration { return 2 * time.Minute }
 
 // Mend does nothing.
-func (w *KernelWorld) Mend() {}
+func (w *KernelEnv) Mend() {}
 
 // Trace tells what the engine has counted.
-func (w *KernelWorld) Trace() string {
+func (w *KernelEnv) Trace() string {
 	if w.r == nil {
 		return "there is no engine"
 	}
@@ -245,7 +245,7 @@ func (w *KernelWorld) Trace() string {
 }
 
 // Finish closes everything.
-func (w *KernelWorld) Finish() []string {
+func (w *KernelEnv) Finish() []string {
 	check := func(what string, err error) {
 		if err != nil {
 			w.problem("close %s: %v", what, err)
@@ -265,7 +265,7 @@ func (w *KernelWorld) Finish() []string {
 	}
 	check("the engine's file", w.raw.Close())
 	check("the log", w.log.Close())
-	check("the listener", w.door.Close())
+	check("the listener", w.listener.Close())
 	w.serving.Wait()
 	w.closeLoop()
 	if !w.s.Settings.Has(Beside) {
@@ -275,18 +275,18 @@ func (w *KernelWorld) Finish() []string {
 }
 
 // countLeft counts what the process has more than before.
-func (w *KernelWorld) countLeft() {
+func (w *KernelEnv) countLeft() {
 	if n := settled(func() int { return w.more(descriptors, w.descriptors) }); n != 0 {
 		w.problem("%d descriptors are left", n)
 	}
-	// The goroutines of the player and its watchdog come and go.
+	// The goroutines of the runner and its watchdog come and go.
 	if n := settled(func() int { return max(runtime.NumGoroutine()-w.goroutines-1, 0) }); n != 0 {
 		w.problem("%d goroutines are left", n)
 	}
 }
 
 // more returns by how many a count exceeds what it was.
-func (w *KernelWorld) more(count func() (int, error), was int) int {
+func (w *KernelEnv) more(count func() (int, error), was int) int {
 	n, err := count()
 	if err != nil {
 		w.problem("%v", err)
@@ -319,15 +319,15 @@ func descriptors() (int, error) {
 }
 
 // Contents returns what a file holds.
-func (w *KernelWorld) Contents(number int) ([]byte, error) {
+func (w *KernelEnv) Contents(number int) ([]byte, error) {
 	return os.ReadFile(w.path(strconv.Itoa(number)))
 }
 
 // RawContents returns what the engine's file holds.
-func (w *KernelWorld) RawContents() ([]byte, error) { return os.ReadFile(w.path("raw")) }
+func (w *KernelEnv) RawContents() ([]byte, error) { return os.ReadFile(w.path("raw")) }
 
 // Records reads the log.
-func (w *KernelWorld) Records(yield func(p []byte)) error {
+func (w *KernelEnv) Records(yield func(p []byte)) error {
 	for r, err := range appendlog.Read(w.path("log"), appendlog.ReadOptions{}) {
 		if err != nil {
 			return err
@@ -338,7 +338,7 @@ func (w *KernelWorld) Records(yield func(p []byte)) error {
 }
 
 // Pipe makes a pipe of the kernel.
-func (w *KernelWorld) Pipe(first uint64) (Pipe, error) {
+func (w *KernelEnv) Pipe(first uint64) (Pipe, error) {
 	p, err := newPipe(first, 0)
 	if err != nil {
 		return nil, err

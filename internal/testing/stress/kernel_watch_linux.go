@@ -12,14 +12,14 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// registry is what of a [watch.Loop] is played with.
+// registry has the methods of a [watch.Loop] that scenarios use.
 type registry interface {
 	Add(fd int, interest watch.Events, mode watch.Trigger, f func(watch.Events)) error
 	Modify(fd int, interest watch.Events, mode watch.Trigger) error
 	Remove(fd int) error
 }
 
-func (w *KernelWorld) openLoop() (err error) {
+func (w *KernelEnv) openLoop() (err error) {
 	backend := watch.ModeRing
 	if w.short() {
 		backend = watch.ModeAuto
@@ -36,7 +36,7 @@ func (w *KernelWorld) openLoop() (err error) {
 }
 
 // closeLoop ends the loop, which must have nothing left.
-func (w *KernelWorld) closeLoop() {
+func (w *KernelEnv) closeLoop() {
 	w.onLoop(func() error {
 		if n := w.loop.Len(); n != 0 {
 			w.problem("%d descriptors are watched", n)
@@ -53,7 +53,7 @@ func (w *KernelWorld) closeLoop() {
 }
 
 // onLoop has a function called by the loop's goroutine and waits for it.
-func (w *KernelWorld) onLoop(f func() error) error {
+func (w *KernelEnv) onLoop(f func() error) error {
 	done := make(chan error, 1)
 	if err := w.loop.Post(func() { done <- f() }); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (w *KernelWorld) onLoop(f func() error) error {
 
 // kernelWatch is a pipe that a loop watches, and empties.
 type kernelWatch struct {
-	w    *KernelWorld
+	w    *KernelEnv
 	pipe *kernelPipe
 	mode watch.Trigger // of the loop's goroutine
 	gone bool          // of the loop's goroutine
@@ -75,7 +75,7 @@ type kernelWatch struct {
 }
 
 // Watch has a pipe watched.
-func (w *KernelWorld) Watch(mode int) (Watch, error) {
+func (w *KernelEnv) Watch(mode int) (Watch, error) {
 	k, err := w.newWatch(mode)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (w *KernelWorld) Watch(mode int) (Watch, error) {
 }
 
 // newWatch returns a watch that has not begun.
-func (w *KernelWorld) newWatch(mode int) (*kernelWatch, error) {
+func (w *KernelEnv) newWatch(mode int) (*kernelWatch, error) {
 	const first = 7
 	pipe, err := newPipe(first, syscall.O_NONBLOCK)
 	if err != nil {

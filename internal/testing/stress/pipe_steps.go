@@ -7,18 +7,18 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// pipeVerbs are steps with a pipe of the actor's own, through the engine.
+// pipeVerbs are steps with a pipe of the worker's own, through the engine.
 var pipeVerbs = []*verb{
 	{"take", []string{"n", "way", "after"}, 6, func(g *generator) []int {
 		return []int{g.bytes(), g.IntN(ways), g.after()}
-	}, (*actor).takeStep},
+	}, (*worker).takeStep},
 	{"dry", []string{"way", "after"}, 3, func(g *generator) []int {
 		return []int{pick(g.Rand, wayContext, wayCancel), g.after()}
-	}, (*actor).dryStep},
+	}, (*worker).dryStep},
 	{"poll", []string{"way"}, 1, func(g *generator) []int {
 		return []int{pick(g.Rand, wayPlain, wayQueue)}
-	}, (*actor).pollStep},
-	{"reopen", nil, 1, func(*generator) []int { return nil }, (*actor).reopenStep},
+	}, (*worker).pollStep},
+	{"reopen", nil, 1, func(*generator) []int { return nil }, (*worker).reopenStep},
 }
 
 // stream is a pipe with the number of the byte that comes next.
@@ -28,10 +28,10 @@ type stream struct {
 }
 
 // stream returns a number for the first byte of a new stream.
-func (p *player) stream() uint64 { return p.streams.Add(1) << 24 }
+func (p *runner) stream() uint64 { return p.streams.Add(1) << 24 }
 
-// own returns the actor's pipe.
-func (a *actor) own() *stream {
+// own returns the worker's pipe.
+func (a *worker) own() *stream {
 	if a.pipe == nil {
 		first := a.p.stream()
 		pipe, err := a.p.w.Pipe(first)
@@ -44,8 +44,8 @@ func (a *actor) own() *stream {
 	return a.pipe
 }
 
-// readOf returns a read of the actor's pipe.
-func (a *actor) readOf(n int) (*reactor.Op, []byte) {
+// readOf returns a read of the worker's pipe.
+func (a *worker) readOf(n int) (*reactor.Op, []byte) {
 	p := a.buffer(min(n, mostBlocks*Block))
 	op := &reactor.Op{Buf: p, Bytes: len(p)}
 	op.SQE.Read(uring.Fd(a.pipe.FD()), p, 0)
@@ -54,7 +54,7 @@ func (a *actor) readOf(n int) (*reactor.Op, []byte) {
 
 // takeStep puts bytes into the pipe and reads them, all and in order, however
 // often a read is cancelled.
-func (a *actor) takeStep(x []int) {
+func (a *worker) takeStep(x []int) {
 	s := a.own()
 	if s == nil {
 		return
@@ -79,7 +79,7 @@ func (a *actor) takeStep(x []int) {
 
 // gone gives the pipe up when it is unknown what was read from it, and reports
 // whether it did.
-func (a *actor) gone(err error) bool {
+func (a *worker) gone(err error) bool {
 	if !a.p.w.Broken(err) {
 		return false
 	}
@@ -89,7 +89,7 @@ func (a *actor) gone(err error) bool {
 }
 
 // arrived judges n bytes of the stream.
-func (a *actor) arrived(s *stream, p []byte, n int) int {
+func (a *worker) arrived(s *stream, p []byte, n int) int {
 	if n <= 0 || n > len(p) {
 		a.problem("%d bytes from the pipe, of %d", n, len(p))
 		return 0
@@ -102,7 +102,7 @@ func (a *actor) arrived(s *stream, p []byte, n int) int {
 }
 
 // dryStep reads from a pipe that stays empty, until that is cancelled.
-func (a *actor) dryStep(x []int) {
+func (a *worker) dryStep(x []int) {
 	s := a.own()
 	if s == nil {
 		return
@@ -117,7 +117,7 @@ func (a *actor) dryStep(x []int) {
 }
 
 // pollStep waits until there is something to read.
-func (a *actor) pollStep(x []int) {
+func (a *worker) pollStep(x []int) {
 	s := a.own()
 	if s == nil {
 		return
@@ -145,7 +145,7 @@ func (a *actor) pollStep(x []int) {
 }
 
 // reopenStep closes the pipe, so that its descriptors are used again.
-func (a *actor) reopenStep([]int) {
+func (a *worker) reopenStep([]int) {
 	if a.pipe != nil {
 		a.check("close the pipe", a.pipe.Close())
 		a.pipe = nil

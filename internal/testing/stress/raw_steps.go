@@ -11,11 +11,11 @@ import (
 
 // rawVerbs are steps with a file through the engine itself.
 var rawVerbs = []*verb{
-	{"pread", []string{"at", "n", "way", "after"}, 8, makeRaw, (*actor).preadStep},
-	{"pwrite", []string{"at", "n", "way", "after"}, 6, makeRaw, (*actor).pwriteStep},
+	{"pread", []string{"at", "n", "way", "after"}, 8, makeRaw, (*worker).preadStep},
+	{"pwrite", []string{"at", "n", "way", "after"}, 6, makeRaw, (*worker).pwriteStep},
 	{"preads", []string{"at", "n", "count"}, 3, func(g *generator) []int {
 		return []int{g.at(), 1 + g.IntN(2), 1 + g.IntN(24)}
-	}, (*actor).preadsStep},
+	}, (*worker).preadsStep},
 }
 
 func makeRaw(g *generator) []int {
@@ -32,7 +32,7 @@ type transfer struct {
 }
 
 // preadOf begins a read.
-func (a *actor) preadOf(at, n int) *transfer {
+func (a *worker) preadOf(at, n int) *transfer {
 	t := a.transferOf(at, n)
 	t.begin = a.p.raw.BeginRead()
 	t.op.SQE.Read(uring.Fd(a.p.w.Raw()), t.p, int64(t.first)*Block)
@@ -40,7 +40,7 @@ func (a *actor) preadOf(at, n int) *transfer {
 }
 
 // pwriteOf begins a write.
-func (a *actor) pwriteOf(at, n int) *transfer {
+func (a *worker) pwriteOf(at, n int) *transfer {
 	t := a.transferOf(at, n)
 	t.stamp = a.p.raw.BeginWrite(t.first, t.n)
 	a.p.raw.Fill(t.p, t.stamp, t.first)
@@ -48,7 +48,7 @@ func (a *actor) pwriteOf(at, n int) *transfer {
 	return t
 }
 
-func (a *actor) transferOf(at, n int) *transfer {
+func (a *worker) transferOf(at, n int) *transfer {
 	t := &transfer{}
 	t.first, t.n = a.p.raw.Range(at, min(n, mostBlocks))
 	t.p = a.buffer(t.n * Block)
@@ -57,7 +57,7 @@ func (a *actor) transferOf(at, n int) *transfer {
 }
 
 // end tells the model how a transfer ended, and gives the buffer back.
-func (a *actor) end(t *transfer, res reactor.Result, ok bool) {
+func (a *worker) end(t *transfer, res reactor.Result, ok bool) {
 	got := 0
 	if ok {
 		got = int(res.Res)
@@ -74,26 +74,26 @@ func (a *actor) end(t *transfer, res reactor.Result, ok bool) {
 	case ok:
 		sure := got / Block
 		a.p.raw.EndWrite(t.stamp, t.first, t.n, sure, min(t.n-sure, 1))
-	case !doomed(res.Cause):
+	case !taken(res.Cause):
 		a.p.raw.EndWrite(t.stamp, t.first, t.n, 0, t.n)
 	}
 	a.let(t.p, res.Cause)
 }
 
-func (a *actor) preadStep(x []int) {
+func (a *worker) preadStep(x []int) {
 	t := a.preadOf(x[0], x[1])
 	res, ok := a.perform(&t.op, x[2], x[3])
 	a.end(t, res, ok)
 }
 
-func (a *actor) pwriteStep(x []int) {
+func (a *worker) pwriteStep(x []int) {
 	t := a.pwriteOf(x[0], x[1])
 	res, ok := a.perform(&t.op, x[2], x[3])
 	a.end(t, res, ok)
 }
 
 // preadsStep reads several ranges at the same time.
-func (a *actor) preadsStep(x []int) {
+func (a *worker) preadsStep(x []int) {
 	all, results := make([]*transfer, x[2]), make([]reactor.Result, x[2])
 	for i := range all {
 		all[i] = a.preadOf(x[0]+7*i, x[1])

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Scenario is what happens in a world: its settings, and what each actor does,
+// Scenario is what happens in an environment: its settings, and what each worker does,
 // step by step.
 type Scenario struct {
-	Seed     uint64
-	World    string // which world it is for, by name
-	Settings Settings
-	Actors   []Actor
+	Seed        uint64
+	Environment string // which environment it is for, by name
+	Settings    Settings
+	Workers     []Worker
 }
 
 // Settings are numbers by name: how rings are made, how likely each fault is.
-// Each world knows some of them; a missing one is 0.
+// Each environment knows some of them; a missing one is 0.
 type Settings map[string]float64
 
 // Has reports whether a setting is not zero.
@@ -26,13 +26,13 @@ func (s Settings) Has(name string) bool { return s[name] != 0 }
 // Int returns a setting as a whole number.
 func (s Settings) Int(name string) int { return int(s[name]) }
 
-// Actor is a goroutine with the steps that it makes one after the other.
-type Actor struct {
+// Worker is a goroutine with the steps that it makes one after the other.
+type Worker struct {
 	Number int // which never changes, also when others are left out
 	Steps  []Step
 }
 
-// Step is one thing that an actor does.
+// Step is one thing that a worker does.
 type Step struct {
 	verb *verb
 	args []int
@@ -44,7 +44,7 @@ type verb struct {
 	args   []string
 	weight int // how common it is
 	make   func(g *generator) []int
-	play   func(a *actor, args []int)
+	run    func(a *worker, args []int)
 }
 
 // String returns the step as it stands in the text of a scenario.
@@ -57,10 +57,10 @@ func (s Step) String() string {
 	return b.String()
 }
 
-// Steps returns how many steps all actors have.
+// Steps returns how many steps all workers have.
 func (s *Scenario) Steps() int {
 	n := 0
-	for _, a := range s.Actors {
+	for _, a := range s.Workers {
 		n += len(a.Steps)
 	}
 	return n

@@ -19,56 +19,56 @@ import (
 )
 
 var (
-	seedFlag  = flag.Uint64("seed", 0, "the only seed that is played, in the world that -world names")
-	worldFlag = flag.String("world", "", "the only world that is played in: sim, broken, kernel or, with the race detector, faults")
-	forFlag   = flag.Duration("for", 0, "how long each world is played in; 0: for as many operations as CI has time for")
-	fromFlag  = flag.Uint64("from", 1, "the first of the seeds that are played")
-	fileFlag  = flag.String("scenario", "", "a file with the text of a scenario, for TestReplay")
+	seedFlag        = flag.Uint64("seed", 0, "the only seed that is run, in the environment that -environment names")
+	environmentFlag = flag.String("environment", "", "the only environment that is run in: sim, broken, kernel or, with the race detector, faults")
+	forFlag         = flag.Duration("for", 0, "how long each environment is run in; 0: for as many operations as CI has time for")
+	fromFlag        = flag.Uint64("from", 1, "the first of the seeds that are run")
+	fileFlag        = flag.String("scenario", "", "a file with the text of a scenario, for TestReplay")
 )
 
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
-// world is where scenarios are played.
-type world struct {
+// environment is where scenarios are run.
+type environment struct {
 	name       string
 	size       Size
 	operations int64 // a million in all
 	settings   func(*rand.Rand) Settings
-	play       func(t *testing.T, s *Scenario) *Report
-	workers    int // how many are played side by side
+	run        func(t *testing.T, s *Scenario) *Report
+	workers    int // how many are run side by side
 }
 
-func worlds() []world {
-	sim := func(t *testing.T, s *Scenario) *Report { return playSim(t, s, plant{}) }
+func environments() []environment {
+	sim := func(t *testing.T, s *Scenario) *Report { return runSim(t, s, injected{}) }
 	side := runtime.GOMAXPROCS(0) // the clock of a simulation is its own, so that two do not disturb each other
-	all := []world{
+	all := []environment{
 		{"sim", Size{1500, 8}, 250_000, simSettings, sim, side},
 		{"broken", Size{100, 8}, 190_000, brokenSettings, sim, side},
 	}
-	// Descriptors and goroutines of the process are counted; each actor may have 17.
+	// Descriptors and goroutines of the process are counted; each worker may have 17.
 	if !sys.Faulty {
-		return append(all, world{"kernel", Size{300, 20}, 560_000, KernelSettings, playKernel, 1})
+		return append(all, environment{"kernel", Size{300, 20}, 560_000, KernelSettings, runKernel, 1})
 	}
 	return append(all,
-		world{"kernel", Size{300, 20}, 420_000, KernelSettings, playKernel, 1},
-		world{"faults", Size{300, 20}, 150_000, faultsSettings, playFaults, 1})
+		environment{"kernel", Size{300, 20}, 420_000, KernelSettings, runKernel, 1},
+		environment{"faults", Size{300, 20}, 150_000, faultsSettings, runFaults, 1})
 }
 
-// TestScenarios plays seed after seed in each world, with thousands of
+// TestScenarios runs seed after seed in each environment, with thousands of
 // goroutines that do everything that can be done to files, connections and
 // watched descriptors. What fails is shrunk.
 func TestScenarios(t *testing.T) {
 	ringtest.NeedRing(t)
-	for _, w := range worlds() {
-		if *worldFlag != "" && *worldFlag != w.name {
+	for _, w := range environments() {
+		if *environmentFlag != "" && *environmentFlag != w.name {
 			continue
 		}
-		t.Run(w.name, func(t *testing.T) { w.playSeeds(t) })
+		t.Run(w.name, func(t *testing.T) { w.runSeeds(t) })
 	}
 }
 
-// playSeeds plays as many seeds as there is time for.
-func (w *world) playSeeds(t *testing.T) {
+// runSeeds runs as many seeds as there is time for.
+func (w *environment) runSeeds(t *testing.T) {
 	if testing.Short() {
 		w.size, w.operations = Size{20, 10}, w.operations/50
 	}
@@ -76,7 +76,7 @@ func (w *world) playSeeds(t *testing.T) {
 		w.operations /= 10 // kernels are simulated here
 	}
 	if *seedFlag != 0 {
-		w.playSeed(t, *seedFlag)
+		w.runSeed(t, *seedFlag)
 		return
 	}
 	var seeds, operations atomic.Int64
@@ -92,7 +92,7 @@ func (w *world) playSeeds(t *testing.T) {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
 				for !enough() && !t.Failed() {
-					operations.Add(w.playSeed(t, *fromFlag+uint64(seeds.Add(1))-1))
+					operations.Add(w.runSeed(t, *fromFlag+uint64(seeds.Add(1))-1))
 				}
 			})
 		}
@@ -100,12 +100,12 @@ func (w *world) playSeeds(t *testing.T) {
 	t.Logf("%s: %d operations, %d seeds in %v", w.name, operations.Load(), seeds.Load(), time.Since(begin))
 }
 
-// playSeed plays one seed. Its name is printed first, because what goes wrong
+// runSeed runs one seed. Its name is printed first, because what goes wrong
 // may be a panic of any goroutine.
-func (w *world) playSeed(t *testing.T, seed uint64) int64 {
+func (w *environment) runSeed(t *testing.T, seed uint64) int64 {
 	s := Generate(w.name, seed, w.size, w.settings)
 	fmt.Fprintf(os.Stderr, "%s seed %d: %s\n", w.name, seed, replay(s))
-	r := w.play(t, s)
+	r := w.run(t, s)
 	if r.Failed() {
 		t.Fail()
 		fmt.Fprintf(os.Stderr, "%s seed %d: %s\n%s\nreplay: %s\n", w.name, seed, strings.Join(r.Problems, "\n"), r.Hung, replay(s))
@@ -114,16 +114,16 @@ func (w *world) playSeed(t *testing.T, seed uint64) int64 {
 	return r.Operations
 }
 
-// replay returns the command that plays a seed again.
+// replay returns the command that runs a seed again.
 func replay(s *Scenario) string {
 	short := ""
 	if testing.Short() {
 		short = " -short"
 	}
-	return fmt.Sprintf("go test -race ./internal/testing/stress -run 'TestScenarios$'%s -world %s -seed %d", short, s.World, s.Seed)
+	return fmt.Sprintf("go test -race ./internal/testing/stress -run 'TestScenarios$'%s -environment %s -seed %d", short, s.Environment, s.Seed)
 }
 
-// TestReplay plays the scenario of a file.
+// TestReplay runs the scenario of a file.
 func TestReplay(t *testing.T) {
 	if *fileFlag == "" {
 		t.Skip("needs the text of a scenario: -scenario FILE")
@@ -138,31 +138,31 @@ func TestReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range worlds() {
-		if w.name == s.World {
-			if r := w.play(t, s); r.Failed() {
+	for _, w := range environments() {
+		if w.name == s.Environment {
+			if r := w.run(t, s); r.Failed() {
 				t.Errorf("%s\n%s", strings.Join(r.Problems, "\n"), r.Hung)
 			}
 			return
 		}
 	}
-	t.Fatalf("there is no world %q", s.World)
+	t.Fatalf("there is no environment %q", s.Environment)
 }
 
-func playKernel(t *testing.T, s *Scenario) *Report {
+func runKernel(t *testing.T, s *Scenario) *Report {
 	t.Helper()
-	return playKernelWith(t, s, func(w *KernelWorld) World { return w })
+	return runKernelWith(t, s, func(w *KernelEnv) Environment { return w })
 }
 
-// playKernelWith plays a scenario in a world that was changed.
-func playKernelWith(t *testing.T, s *Scenario, change func(*KernelWorld) World) *Report {
+// runKernelWith runs a scenario in an environment that was changed.
+func runKernelWith(t *testing.T, s *Scenario, change func(*KernelEnv) Environment) *Report {
 	t.Helper()
 	ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
-	w, err := NewKernelWorld(s, memoryDir(t))
+	w, err := NewKernelEnv(s, memoryDir(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Play(change(w), s)
+	return Run(change(w), s)
 }
 
 // memoryDir returns a directory for files, in memory where there is one.

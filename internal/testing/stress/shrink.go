@@ -8,7 +8,7 @@ import (
 )
 
 // Shrink returns the smallest scenario that it finds for which fails says true:
-// it leaves out actors, then steps, then settings, in portions that become
+// it leaves out workers, then steps, then settings, in portions that become
 // smaller, until nothing can be left out or tries are used up. fails is called
 // with scenarios that share nothing that it could change. What fails only now
 // and then should be tried several times by fails.
@@ -16,7 +16,7 @@ func Shrink(s *Scenario, tries int, fails func(*Scenario) bool) *Scenario {
 	sh := &shrinker{best: s, tries: tries, fails: fails}
 	for before := -1; before != sh.size() && sh.tries > 0; {
 		before = sh.size()
-		sh.actors()
+		sh.workers()
 		sh.steps()
 		sh.settings()
 	}
@@ -30,7 +30,7 @@ type shrinker struct {
 }
 
 func (sh *shrinker) size() int {
-	return len(sh.best.Actors) + sh.best.Steps() + len(sh.best.Settings)
+	return len(sh.best.Workers) + sh.best.Steps() + len(sh.best.Settings)
 }
 
 // try makes a smaller scenario the best one, if it fails.
@@ -61,26 +61,26 @@ func (sh *shrinker) portions(count func() int, without func(from, to int) bool) 
 	}
 }
 
-func (sh *shrinker) actors() {
-	sh.portions(func() int { return len(sh.best.Actors) }, func(from, to int) bool {
+func (sh *shrinker) workers() {
+	sh.portions(func() int { return len(sh.best.Workers) }, func(from, to int) bool {
 		s := *sh.best
-		s.Actors = slices.Delete(slices.Clone(s.Actors), from, to)
-		return len(s.Actors) > 0 && sh.try(&s)
+		s.Workers = slices.Delete(slices.Clone(s.Workers), from, to)
+		return len(s.Workers) > 0 && sh.try(&s)
 	})
 }
 
 func (sh *shrinker) steps() {
-	for i := 0; i < len(sh.best.Actors); i++ {
-		sh.portions(func() int { return len(sh.best.Actors[i].Steps) }, func(from, to int) bool {
+	for i := 0; i < len(sh.best.Workers); i++ {
+		sh.portions(func() int { return len(sh.best.Workers[i].Steps) }, func(from, to int) bool {
 			s := *sh.best
-			s.Actors = slices.Clone(s.Actors)
-			s.Actors[i].Steps = slices.Delete(slices.Clone(s.Actors[i].Steps), from, to)
+			s.Workers = slices.Clone(s.Workers)
+			s.Workers[i].Steps = slices.Delete(slices.Clone(s.Workers[i].Steps), from, to)
 			return sh.try(&s)
 		})
 	}
 }
 
-// settings leaves out what is not needed. Worlds take 0 for what is missing.
+// settings leaves out what is not needed. Environments take 0 for what is missing.
 func (sh *shrinker) settings() {
 	for _, name := range slices.Sorted(maps.Keys(sh.best.Settings)) {
 		s := *sh.best

@@ -8,18 +8,18 @@ import (
 	"testing"
 )
 
-// TestShrink looks for the two steps, of two actors, that a failure needs.
+// TestShrink looks for the two steps, of two workers, that a failure needs.
 func TestShrink(t *testing.T) {
 	s := Generate("any", 1, Size{200, 30}, func(*rand.Rand) Settings { return Settings{"short": 0.5, "late": 1} })
-	has := func(s *Scenario, actor int, step string) bool {
-		for _, a := range s.Actors {
-			if a.Number == actor {
+	has := func(s *Scenario, worker int, step string) bool {
+		for _, a := range s.Workers {
+			if a.Number == worker {
 				return slices.ContainsFunc(a.Steps, func(x Step) bool { return x.String() == step })
 			}
 		}
 		return false
 	}
-	one, two := s.Actors[17], s.Actors[90]
+	one, two := s.Workers[17], s.Workers[90]
 	oneStep, twoStep := one.Steps[len(one.Steps)/2].String(), two.Steps[0].String()
 	text := s.String()
 	tries := 0
@@ -27,7 +27,7 @@ func TestShrink(t *testing.T) {
 		tries++
 		return has(s, 17, oneStep) && has(s, 90, twoStep) && s.Settings.Has("late")
 	})
-	if len(small.Actors) != 2 || small.Steps() != 2 || len(small.Settings) != 1 {
+	if len(small.Workers) != 2 || small.Steps() != 2 || len(small.Settings) != 1 {
 		t.Errorf("after %d tries:\n%v", tries, small)
 	}
 	if s.String() != text {

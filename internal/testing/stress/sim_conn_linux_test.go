@@ -23,7 +23,7 @@ func isErrno(err error, errno syscall.Errno) bool { return errors.Is(err, errno)
 // sends back what arrives.
 type simConn struct {
 	net.Conn // the rest of its methods is not called
-	w        *simWorld
+	w        *simEnv
 	pipe     simPipe
 	open     context.Context
 	close    context.CancelCauseFunc
@@ -36,7 +36,7 @@ type simConn struct {
 	deadline time.Time
 }
 
-func (w *simWorld) Dial(first uint64) (Conn, error) {
+func (w *simEnv) Dial(first uint64) (Conn, error) {
 	c := &simConn{w: w, pipe: simPipe{w.k, w.k.PipeFrom(first)}, sent: first, got: first}
 	c.open, c.close = context.WithCancelCause(context.Background())
 	return c, nil
@@ -109,7 +109,7 @@ func (c *simConn) Close() error {
 
 // simWatch is a stream of polls, which is started again when it ends.
 type simWatch struct {
-	w     *simWorld
+	w     *simEnv
 	pipe  simPipe
 	ended chan struct{} // a stream has
 	over  chan struct{} // no other follows
@@ -122,7 +122,7 @@ type simWatch struct {
 }
 
 // Watch knows one mode only.
-func (w *simWorld) Watch(int) (Watch, error) {
+func (w *simEnv) Watch(int) (Watch, error) {
 	s := &simWatch{
 		w: w, pipe: simPipe{w.k, w.k.PipeFrom(0)}, ended: make(chan struct{}, 1), over: make(chan struct{}), seen: make(chan struct{}),
 	}

@@ -22,13 +22,13 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// simWorld is a world whose rings are simulated, on a clock of its own: what
+// simEnv is an environment whose rings are simulated, on a clock of its own: what
 // comes late costs nothing. Its pipes, and its connections, are the simulated
 // kernel's; its files are real ones that the simulated rings move bytes of.
-type simWorld struct {
+type simEnv struct {
 	s      *Scenario
 	dir    string
-	plant  plant
+	inject injected
 	faults kernelsim.Faults
 	k      *kernelsim.Kernel
 	r      *reactor.Reactor
@@ -44,11 +44,11 @@ type simWorld struct {
 	batchErr error
 }
 
-// plant is what a test breaks in a world, to see that it is noticed.
-type plant struct {
+// injected is what a test breaks in an environment, to see that it is noticed.
+type injected struct {
 	ring   func(*kernelsim.Ring) ringhook.Ring
 	parker func(*kernelsim.Parker) ringhook.Parker
-	engine func(*simWorld, Engine) Engine
+	engine func(*simEnv, Engine) Engine
 	file   func(*ufile.File) File
 	bugs   kernelsim.Bugs
 }
@@ -56,8 +56,8 @@ type plant struct {
 // simFirstFD is far above the descriptors of the process.
 const simFirstFD = 1 << 20
 
-func newSim(s *Scenario, dir string, p plant) (*simWorld, error) {
-	w := &simWorld{s: s, dir: dir, plant: p, faults: simFaults(s.Settings)}
+func newSim(s *Scenario, dir string, p injected) (*simEnv, error) {
+	w := &simEnv{s: s, dir: dir, inject: p, faults: simFaults(s.Settings)}
 	if err := makeFiles(s, dir); err != nil {
 		return nil, err
 	}
@@ -105,15 +105,15 @@ func makeFiles(s *Scenario, dir string) error {
 	return nil
 }
 
-// open opens a simulated ring, with what is planted.
-func (w *simWorld) open(o ringhook.Options) (ringhook.Ring, ringhook.Parker, error) {
+// open opens a simulated ring, with the seeded bug.
+func (w *simEnv) open(o ringhook.Options) (ringhook.Ring, ringhook.Parker, error) {
 	r := w.k.Open(kernelsim.RingOptions{Entries: o.Entries, CQEntries: max(w.s.Settings.Int("cq"), o.Entries)})
 	var ring ringhook.Ring = r
-	if w.plant.ring != nil {
-		ring = w.plant.ring(r)
+	if w.inject.ring != nil {
+		ring = w.inject.ring(r)
 	}
-	if w.plant.parker != nil {
-		return ring, w.plant.parker(r.Parker()), nil
+	if w.inject.parker != nil {
+		return ring, w.inject.parker(r.Parker()), nil
 	}
 	return ring, r.Parker(), nil
 }
@@ -140,7 +140,7 @@ var simFaultsMost = []struct {
 	{"refuse", 0.5}, {"partial", 1}, {"return", 0.5}, {"latewake", 1}, {"spurious", 0.3}, {"stale", 0.5},
 }
 
-// simSettings draws the settings of a simulated world; most seeds have few
+// simSettings draws the settings of a simulated environment; most seeds have few
 // faults.
 func simSettings(rng *rand.Rand) Settings {
 	s := Settings{
@@ -158,21 +158,21 @@ func simSettings(rng *rand.Rand) Settings {
 	return s
 }
 
-func (w *simWorld) Engine() Engine { return w.engine }
+func (w *simEnv) Engine() Engine { return w.engine }
 
-func (w *simWorld) OpenFile(number int) (File, error) {
+func (w *simEnv) OpenFile(number int) (File, error) {
 	f, err := w.files.OpenFile(filepath.Join(w.dir, strconv.Itoa(number)), os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
-	if w.plant.file != nil {
-		return w.plant.file(f), nil
+	if w.inject.file != nil {
+		return w.inject.file(f), nil
 	}
 	return f, nil
 }
 
 // Batch uses a ring of the real kernel, which package ufile opens by itself.
-func (w *simWorld) Batch(write bool, ranges []ufile.Range) error {
+func (w *simEnv) Batch(write bool, ranges []ufile.Range) error {
 	w.batching.Do(func() { w.batch, w.batchErr = w.files.NewBatch(ufile.BatchOptions{Depth: 32}) })
 	switch {
 	case w.batchErr != nil:
@@ -183,11 +183,11 @@ func (w *simWorld) Batch(write bool, ranges []ufile.Range) error {
 	return w.batch.Read(ranges)
 }
 
-func (w *simWorld) Append([]byte) error { return nil }
+func (w *simEnv) Append([]byte) error { return nil }
 
-func (w *simWorld) Raw() int { return w.raw }
+func (w *simEnv) Raw() int { return w.raw }
 
-func (w *simWorld) Pipe(first uint64) (Pipe, error) {
+func (w *simEnv) Pipe(first uint64) (Pipe, error) {
 	return simPipe{w.k, w.k.PipeFrom(first)}, nil
 }
 
@@ -207,7 +207,7 @@ func (p simPipe) Feed(n int) error {
 func (p simPipe) Close() error { return nil }
 
 // Tolerates allows the errors that the faults cause.
-func (w *simWorld) Tolerates(err error) bool {
+func (w *simEnv) Tolerates(err error) bool {
 	for _, f := range []struct {
 		p     float64
 		errno syscall.Errno
@@ -219,14 +219,14 @@ func (w *simWorld) Tolerates(err error) bool {
 	return false
 }
 
-func (w *simWorld) Patience() time.Duration { return 5 * time.Minute } // of the simulation
+func (w *simEnv) Patience() time.Duration { return 5 * time.Minute } // of the simulation
 
-func (w *simWorld) Mend() { w.k.Mend() }
+func (w *simEnv) Mend() { w.k.Mend() }
 
-func (w *simWorld) Trace() string { return w.k.Trace() }
+func (w *simEnv) Trace() string { return w.k.Trace() }
 
-// Finish closes the world.
-func (w *simWorld) Finish() (wrong []string) {
+// Finish closes the environment.
+func (w *simEnv) Finish() (wrong []string) {
 	wrongIf := func(what string, err error) {
 		if err != nil {
 			wrong = append(wrong, fmt.Sprintf("%s: %v", what, err))
@@ -265,16 +265,16 @@ func (w *simWorld) Finish() (wrong []string) {
 	return wrong
 }
 
-func (w *simWorld) Contents(number int) ([]byte, error) {
+func (w *simEnv) Contents(number int) ([]byte, error) {
 	return os.ReadFile(filepath.Join(w.dir, strconv.Itoa(number)))
 }
 
-func (w *simWorld) RawContents() ([]byte, error) { return bytes.Clone(w.k.Content(w.raw)), nil }
+func (w *simEnv) RawContents() ([]byte, error) { return bytes.Clone(w.k.Content(w.raw)), nil }
 
-func (w *simWorld) Records(func([]byte)) error { return nil }
+func (w *simEnv) Records(func([]byte)) error { return nil }
 
-// playSim plays a scenario with simulated rings.
-func playSim(t *testing.T, s *Scenario, p plant) (r *Report) {
+// runSim runs a scenario with simulated rings.
+func runSim(t *testing.T, s *Scenario, p injected) (r *Report) {
 	t.Helper()
 	dog := time.AfterFunc(5*time.Minute, func() { panic(fmt.Sprintf("scenario: seed %d does not end", s.Seed)) })
 	defer dog.Stop()
@@ -283,7 +283,7 @@ func playSim(t *testing.T, s *Scenario, p plant) (r *Report) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r = Play(w, s)
+		r = Run(w, s)
 	})
 	return r
 }

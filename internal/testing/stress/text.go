@@ -15,12 +15,12 @@ import (
 // String returns the text of a scenario, from which [Parse] makes it again.
 func (s *Scenario) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "scenario %s seed %d\n", s.World, s.Seed)
+	fmt.Fprintf(&b, "scenario %s seed %d\n", s.Environment, s.Seed)
 	for _, name := range slices.Sorted(maps.Keys(s.Settings)) {
 		fmt.Fprintf(&b, "set %s %v\n", name, s.Settings[name])
 	}
-	for _, a := range s.Actors {
-		fmt.Fprintf(&b, "actor %d\n", a.Number)
+	for _, a := range s.Workers {
+		fmt.Fprintf(&b, "worker %d\n", a.Number)
 		for _, step := range a.Steps {
 			fmt.Fprintf(&b, "  %v\n", step)
 		}
@@ -47,8 +47,8 @@ func Parse(r io.Reader) (*Scenario, error) {
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("scenario: %w", err)
 	}
-	if p.s.World == "" {
-		return nil, fmt.Errorf("scenario: no line says for which world")
+	if p.s.Environment == "" {
+		return nil, fmt.Errorf("scenario: no line says for which environment")
 	}
 	return p.s, nil
 }
@@ -62,28 +62,28 @@ type parser struct {
 func (p *parser) line(words []string) (err error) {
 	switch {
 	case words[0] == "scenario" && len(words) == 4 && words[2] == "seed":
-		p.s.World = words[1]
+		p.s.Environment = words[1]
 		p.s.Seed, err = strconv.ParseUint(words[3], 10, 64)
 	case words[0] == "set" && len(words) == 3:
 		p.s.Settings[words[1]], err = strconv.ParseFloat(words[2], 64)
-	case words[0] == "actor" && len(words) == 2:
-		a := Actor{}
+	case words[0] == "worker" && len(words) == 2:
+		a := Worker{}
 		a.Number, err = strconv.Atoi(words[1])
-		p.s.Actors = append(p.s.Actors, a)
+		p.s.Workers = append(p.s.Workers, a)
 	default:
 		return p.step(words)
 	}
 	return err
 }
 
-// step reads a step of the last actor.
+// step reads a step of the last worker.
 func (p *parser) step(words []string) error {
 	v := p.known[words[0]]
 	switch {
 	case v == nil:
 		return fmt.Errorf("no such step")
-	case len(p.s.Actors) == 0:
-		return fmt.Errorf("a step before the first actor")
+	case len(p.s.Workers) == 0:
+		return fmt.Errorf("a step before the first worker")
 	case len(words)-1 != len(v.args):
 		return fmt.Errorf("%s has the arguments %v", v.name, v.args)
 	}
@@ -96,7 +96,7 @@ func (p *parser) step(words []string) error {
 		}
 		step.args[i] = n
 	}
-	last := &p.s.Actors[len(p.s.Actors)-1]
+	last := &p.s.Workers[len(p.s.Workers)-1]
 	last.Steps = append(last.Steps, step)
 	return nil
 }

@@ -30,11 +30,11 @@ func TestTextAndBack(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
-	const head = "scenario sim seed 1\nactor 3\n"
+	const head = "scenario sim seed 1\nworker 3\n"
 	for text, want := range map[string]string{
 		"":                                "no line says",
 		"scenario sim seed x":             "line 1",
-		"scenario sim seed 1\nhangup c=1": "before the first actor",
+		"scenario sim seed 1\nhangup c=1": "before the first worker",
 		head + "hangup":                   "arguments",
 		head + "hangup c=1":               "in the place of conn",
 		head + "hangup conn=-1":           "in the place of conn",
@@ -47,7 +47,7 @@ func TestParseRefuses(t *testing.T) {
 		}
 	}
 	s, err := Parse(strings.NewReader("\n# a comment\n" + head + "  hangup conn=2 # another\nset short 0.5"))
-	if err != nil || s.Steps() != 1 || s.Actors[0].Number != 3 || s.Settings["short"] != 0.5 {
+	if err != nil || s.Steps() != 1 || s.Workers[0].Number != 3 || s.Settings["short"] != 0.5 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
@@ -55,7 +55,7 @@ func TestParseRefuses(t *testing.T) {
 // FuzzParse reads texts, and those that make a scenario once more.
 func FuzzParse(f *testing.F) {
 	f.Add(Generate("any", 1, Size{3, 5}, func(*rand.Rand) Settings { return Settings{"a": 1.5} }).String())
-	f.Add("scenario x seed 1\nactor 1\nhangup conn=1")
+	f.Add("scenario x seed 1\nworker 1\nhangup conn=1")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := Parse(strings.NewReader(text))
 		if err != nil {

@@ -4,22 +4,22 @@ package stress
 
 // watchVerbs are steps with descriptors that are watched.
 var watchVerbs = []*verb{
-	{"watch", []string{"watch", "mode"}, 1, makeWatch, (*actor).watchStep},
-	{"poke", []string{"watch", "n"}, 8, func(g *generator) []int { return []int{g.slot(), g.bytes()} }, (*actor).pokeStep},
+	{"watch", []string{"watch", "mode"}, 1, makeWatch, (*worker).watchStep},
+	{"poke", []string{"watch", "n"}, 8, func(g *generator) []int { return []int{g.slot(), g.bytes()} }, (*worker).pokeStep},
 	{"change", []string{"watch", "mode", "n"}, 2, func(g *generator) []int {
 		return append(makeWatch(g), g.bytes())
-	}, (*actor).changeStep},
+	}, (*worker).changeStep},
 	{"replace", []string{"watch", "mode", "n", "kept"}, 2, func(g *generator) []int {
 		return append(makeWatch(g), g.bytes(), g.IntN(2))
-	}, (*actor).replaceStep},
-	{"unwatch", []string{"watch"}, 1, func(g *generator) []int { return []int{g.slot()} }, (*actor).unwatchStep},
-	{"unwatchunder", []string{"watch", "n"}, 1, func(g *generator) []int { return []int{g.slot(), g.bytes()} }, (*actor).unwatchUnderStep},
+	}, (*worker).replaceStep},
+	{"unwatch", []string{"watch"}, 1, func(g *generator) []int { return []int{g.slot()} }, (*worker).unwatchStep},
+	{"unwatchunder", []string{"watch", "n"}, 1, func(g *generator) []int { return []int{g.slot(), g.bytes()} }, (*worker).unwatchUnderStep},
 }
 
 func makeWatch(g *generator) []int { return []int{g.slot(), g.IntN(3)} }
 
 // watch returns the watch in a slot; an empty one gets one.
-func (a *actor) watch(slot, mode int) Watch {
+func (a *worker) watch(slot, mode int) Watch {
 	if a.watches[slot] == nil {
 		w, err := a.p.w.Watch(mode)
 		a.done(1)
@@ -32,7 +32,7 @@ func (a *actor) watch(slot, mode int) Watch {
 	return a.watches[slot]
 }
 
-func (a *actor) unwatch(slot int) {
+func (a *worker) unwatch(slot int) {
 	if w := a.watches[slot]; w != nil {
 		a.watches[slot] = nil
 		a.check("unwatch", w.Close())
@@ -42,15 +42,15 @@ func (a *actor) unwatch(slot int) {
 
 // watchStep closes what was watched and watches another, which may have its
 // number.
-func (a *actor) watchStep(x []int) {
+func (a *worker) watchStep(x []int) {
 	a.unwatch(x[0])
 	a.watch(x[0], x[1])
 }
 
-func (a *actor) unwatchStep(x []int) { a.unwatch(x[0]) }
+func (a *worker) unwatchStep(x []int) { a.unwatch(x[0]) }
 
 // pokeStep waits for the report of what it causes.
-func (a *actor) pokeStep(x []int) {
+func (a *worker) pokeStep(x []int) {
 	if w := a.watch(x[0], 0); w != nil {
 		a.check("poke", w.Poke(x[1]))
 		w.Seen()
@@ -59,7 +59,7 @@ func (a *actor) pokeStep(x []int) {
 }
 
 // changeStep changes the mode while something is to be reported.
-func (a *actor) changeStep(x []int) {
+func (a *worker) changeStep(x []int) {
 	if w := a.watch(x[0], 0); w != nil {
 		a.check("poke", w.Poke(x[2]))
 		a.check("change", w.Change(x[1]))
@@ -69,7 +69,7 @@ func (a *actor) changeStep(x []int) {
 }
 
 // replaceStep watches another under the number of what is to be reported.
-func (a *actor) replaceStep(x []int) {
+func (a *worker) replaceStep(x []int) {
 	w := a.watch(x[0], 0)
 	if w == nil {
 		return
@@ -83,7 +83,7 @@ func (a *actor) replaceStep(x []int) {
 }
 
 // unwatchUnderStep ends a watch while something is to be reported.
-func (a *actor) unwatchUnderStep(x []int) {
+func (a *worker) unwatchUnderStep(x []int) {
 	if w := a.watch(x[0], 0); w != nil {
 		a.check("poke", w.Poke(x[1]))
 		a.unwatch(x[0])

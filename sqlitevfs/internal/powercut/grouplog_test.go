@@ -183,15 +183,15 @@ func TestGroupLogStockFirst(t *testing.T) {
 	}
 }
 
-// TestGroupLogPlanted leaves out syncs of a database that has a log: a write of
+// TestGroupLogSeeded leaves out syncs of a database that has a log: a write of
 // the log, the sync of the WAL before a checkpoint, and before the log comes
 // round, and the sync of a commit that is too large for the log (the first three
 // syncs of the WAL are those of its header, of the tables, and of its claim).
-func TestGroupLogPlanted(t *testing.T) {
+func TestGroupLogSeeded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("that a test can fail is not tried with -short")
 	}
-	for _, p := range []planted{
+	for _, p := range []leftOut{
 		{"large", work{mode: "WAL", commits: 4, large: true, extra: "PRAGMA wal_autocheckpoint=0"}, powercut.Class{Suffix: "-wal", From: 3}},
 		{"log", work{mode: "WAL", commits: 4}, powercut.Class{Suffix: ".log", Through: true, From: 1}},
 		{"wal-checkpoint", work{mode: "WAL", commits: 8}, powercut.Class{Suffix: "-wal", From: 2}},
@@ -199,7 +199,7 @@ func TestGroupLogPlanted(t *testing.T) {
 		{"directory", work{mode: "WAL", commits: 1}, powercut.Class{Suffix: "/", Every: true}},
 	} {
 		t.Run(p.name, func(t *testing.T) {
-			plant(t, recordLogged(t, p.work, false, "db"), p.class, logged("db"))
+			leaveOut(t, recordLogged(t, p.work, false, "db"), p.class, logged("db"))
 		})
 	}
 }

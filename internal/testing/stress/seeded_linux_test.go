@@ -21,34 +21,34 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// planted is a mistake that a library like this one could make, and how it must
+// seededBug is a mistake that a library like this one could make, and how it must
 // show.
-type planted struct {
-	name  string
-	kind  string         // of bugs that a test would find; see TestPlantedKinds
-	bugs  kernelsim.Bugs // of the kernel
-	plant func() plant
-	watch func(*watch.Loop) registry // in a world on the kernel
-	shows string                     // in a problem, unless a goroutine waits for ever
+type seededBug struct {
+	name   string
+	kind   string         // of bugs that a test would find; see TestSeededKinds
+	bugs   kernelsim.Bugs // of the kernel
+	inject func() injected
+	watch  func(*watch.Loop) registry // in an environment on the kernel
+	shows  string                     // in a problem, unless a goroutine waits for ever
 }
 
-var allPlanted = []planted{
+var allSeeded = []seededBug{
 	{name: "dropped completion", kind: dropped, bugs: kernelsim.Bugs{Drop: 3, Untagged: true}},
 	{name: "lost wake-up", kind: lostWake, bugs: kernelsim.Bugs{LoseWakes: 3}},
-	{name: "completion delivered to the slot's next operation", plant: func() plant {
-		return plant{ring: func(r *kernelsim.Ring) ringhook.Ring { return &secondhand{Ring: r} }}
+	{name: "completion delivered to the slot's next operation", inject: func() injected {
+		return injected{ring: func(r *kernelsim.Ring) ringhook.Ring { return &secondhand{Ring: r} }}
 	}, shows: "poll answers"},
-	{name: "callback called twice", plant: func() plant {
-		return plant{engine: func(_ *simWorld, e Engine) Engine { return &twice{Engine: e} }}
+	{name: "callback called twice", inject: func() injected {
+		return injected{engine: func(_ *simEnv, e Engine) Engine { return &twice{Engine: e} }}
 	}, shows: "called again"},
-	{name: "buffer used again too early", kind: freed, plant: func() plant {
-		return plant{engine: func(w *simWorld, e Engine) Engine { return &hasty{Engine: e} }}
+	{name: "buffer used again too early", kind: freed, inject: func() injected {
+		return injected{engine: func(w *simEnv, e Engine) Engine { return &hasty{Engine: e} }}
 	}, shows: "block"},
-	{name: "stale descriptor", kind: staleFD, plant: func() plant {
-		return plant{file: func(f *ufile.File) File { return &stale{File: f, fd: int(f.Fd())} }}
+	{name: "stale descriptor", kind: staleFD, inject: func() injected {
+		return injected{file: func(f *ufile.File) File { return &stale{File: f, fd: int(f.Fd())} }}
 	}, shows: "which no write put there"},
-	{name: "leaked slot", kind: leaked, plant: func() plant {
-		return plant{engine: func(w *simWorld, e Engine) Engine { return &leaky{Engine: e, w: w} }}
+	{name: "leaked slot", kind: leaked, inject: func() injected {
+		return injected{engine: func(w *simEnv, e Engine) Engine { return &leaky{Engine: e, w: w} }}
 	}, shows: "in flight"},
 	{name: "event delivered to the number's next file", kind: staleFD, watch: func(l *watch.Loop) registry {
 		return &byNumber{Loop: l, calls: make(map[int]func(watch.Events))}
@@ -65,11 +65,11 @@ const (
 	leaked   = "leaked slot"
 )
 
-// TestPlantedKinds finds each kind planted.
-func TestPlantedKinds(t *testing.T) {
+// TestSeededKinds finds a bug of each kind.
+func TestSeededKinds(t *testing.T) {
 	for _, kind := range []string{freed, dropped, lostWake, staleFD, leaked} {
-		if !slices.ContainsFunc(allPlanted, func(p planted) bool { return p.kind == kind }) {
-			t.Errorf("nothing of the kind is planted: %s", kind)
+		if !slices.ContainsFunc(allSeeded, func(p seededBug) bool { return p.kind == kind }) {
+			t.Errorf("nothing of the kind is seeded: %s", kind)
 		}
 	}
 }
@@ -114,11 +114,6 @@ func (r *secondhand) Submit() (int, error) {
 func (r *secondhand) SubmitNoWait() (int, error) {
 	r.look()
 	return r.Ring.SubmitNoWait()
-}
-
-func (r *secondhand) Publish() (int, error) {
-	r.look()
-	return r.Ring.Publish()
 }
 
 func (r *secondhand) Reap(dst []uring.CQE) int {
@@ -204,7 +199,7 @@ func (f *stale) ReadAt(p []byte, off int64) (int, error) {
 // leaky loses track of an operation beside the second one.
 type leaky struct {
 	Engine
-	w *simWorld
+	w *simEnv
 	n atomic.Int32
 }
 
@@ -240,15 +235,15 @@ func (b *byNumber) Remove(fd int) error {
 	return b.Loop.Remove(fd)
 }
 
-// TestPlanted plants each mistake: it must be noticed, and the scenario be shrunk
+// TestSeededBugs seeds each mistake: it must be noticed, and the scenario be shrunk
 // to a few steps, whose text shows it too, and in which nothing is wrong without the
 // mistake.
-func TestPlanted(t *testing.T) {
+func TestSeededBugs(t *testing.T) {
 	ringtest.NeedRing(t)
 	if testing.Short() {
-		t.Skip("faults planted to prove the simulator, not the kernel: without -short")
+		t.Skip("faults seeded to prove the simulator, not the kernel: without -short")
 	}
-	for _, p := range allPlanted {
+	for _, p := range allSeeded {
 		t.Run(p.name, func(t *testing.T) {
 			fails := func(s *Scenario) bool { return p.noticed(t, s) }
 			s := p.scenario(t, fails)
@@ -260,7 +255,7 @@ func TestPlanted(t *testing.T) {
 				}
 				return false
 			})
-			t.Logf("%d steps of %d actors became %d:\n%v", s.Steps(), len(s.Actors), small.Steps(), small)
+			t.Logf("%d steps of %d workers became %d:\n%v", s.Steps(), len(s.Workers), small.Steps(), small)
 			if small.Steps() > 12 {
 				t.Errorf("%d steps are many", small.Steps())
 			}
@@ -273,12 +268,12 @@ func TestPlanted(t *testing.T) {
 					t.Fatal("the text does not show it")
 				}
 			}
-			sound := planted{name: p.name}
+			sound := seededBug{name: p.name}
 			if p.watch != nil {
 				sound.watch = func(l *watch.Loop) registry { return l }
 			}
 			for _, s := range []*Scenario{s, small} {
-				if r := sound.play(t, s); r.Failed() {
+				if r := sound.run(t, s); r.Failed() {
 					t.Errorf("without the mistake: %s\n%s", strings.Join(r.Problems, "\n"), r.Hung)
 				}
 			}
@@ -287,7 +282,7 @@ func TestPlanted(t *testing.T) {
 }
 
 // scenario returns one that shows the mistake.
-func (p *planted) scenario(t *testing.T, fails func(*Scenario) bool) *Scenario {
+func (p *seededBug) scenario(t *testing.T, fails func(*Scenario) bool) *Scenario {
 	for seed := range uint64(20) {
 		s := Generate("sim", seed, Size{30, 10}, func(*rand.Rand) Settings {
 			return Settings{"delay": 0.7, "rings": 1, "without-append": 1}
@@ -303,7 +298,7 @@ func (p *planted) scenario(t *testing.T, fails func(*Scenario) bool) *Scenario {
 	return nil
 }
 
-// watchSettings are those of a world on the kernel where little but the loop is
+// watchSettings are those of an environment on the kernel where little but the loop is
 // open.
 func watchSettings(rng *rand.Rand) Settings {
 	s := KernelSettings(rng)
@@ -314,24 +309,24 @@ func watchSettings(rng *rand.Rand) Settings {
 	return s
 }
 
-// play plays a scenario with the mistake.
-func (p *planted) play(t *testing.T, s *Scenario) *Report {
+// run runs a scenario with the mistake.
+func (p *seededBug) run(t *testing.T, s *Scenario) *Report {
 	if p.watch != nil {
-		return playKernelWith(t, s, func(w *KernelWorld) World {
+		return runKernelWith(t, s, func(w *KernelEnv) Environment {
 			w.registry = p.watch(w.loop)
 			return w
 		})
 	}
-	what := plant{bugs: p.bugs}
-	if p.plant != nil {
-		what = p.plant()
+	what := injected{bugs: p.bugs}
+	if p.inject != nil {
+		what = p.inject()
 	}
-	return playSim(t, s, what)
+	return runSim(t, s, what)
 }
 
 // noticed reports whether a scenario with the mistake shows it.
-func (p *planted) noticed(t *testing.T, s *Scenario) bool {
-	r := p.play(t, s)
+func (p *seededBug) noticed(t *testing.T, s *Scenario) bool {
+	r := p.run(t, s)
 	if !r.Failed() {
 		return false
 	}

@@ -15,11 +15,11 @@ import (
 // together.
 const Block = 64
 
-// Cells is the model of a file that any number of goroutines read and write: for
+// FileModel is the model of a file that any number of goroutines read and write: for
 // each block, which of the writes to it a read may still see. A write that has
 // failed, or was cancelled, may have been done or not until it has ended; one
 // that ended without error was done.
-type Cells struct {
+type FileModel struct {
 	name   uint64 // makes the same write to two files two different ones
 	mu     sync.Mutex
 	clock  uint64
@@ -39,9 +39,9 @@ type wrote struct {
 // leastDue is from which length on it pays to prune.
 const leastDue = 4
 
-// NewCells returns the model of a file of zeros.
-func NewCells(name uint64, blocks int) *Cells {
-	c := &Cells{name: name, blocks: make([][]wrote, blocks), due: make([]int, blocks), clock: 1}
+// NewFileModel returns the model of a file of zeros.
+func NewFileModel(name uint64, blocks int) *FileModel {
+	c := &FileModel{name: name, blocks: make([][]wrote, blocks), due: make([]int, blocks), clock: 1}
 	for i := range c.blocks {
 		c.blocks[i], c.due[i] = []wrote{{end: 1, sure: true}}, leastDue
 	}
@@ -49,17 +49,17 @@ func NewCells(name uint64, blocks int) *Cells {
 }
 
 // Len returns how many blocks the file has.
-func (c *Cells) Len() int { return len(c.blocks) }
+func (c *FileModel) Len() int { return len(c.blocks) }
 
 // Range returns the blocks of a step, which lie within the file.
-func (c *Cells) Range(at, n int) (first, count int) {
+func (c *FileModel) Range(at, n int) (first, count int) {
 	n = min(n, len(c.blocks))
 	return at % (len(c.blocks) - n + 1), n
 }
 
 // Fill fills p with what the write with the given stamp writes to the blocks
 // from first on.
-func (c *Cells) Fill(p []byte, stamp uint64, first int) {
+func (c *FileModel) Fill(p []byte, stamp uint64, first int) {
 	for i := 0; i < len(p); i += Block {
 		c.block(p[i:i+Block], stamp, first+i/Block)
 	}
@@ -67,7 +67,7 @@ func (c *Cells) Fill(p []byte, stamp uint64, first int) {
 
 // block fills one block. With the place of the block, its first word tells the
 // stamp. The others follow from the first.
-func (c *Cells) block(p []byte, stamp uint64, at int) {
+func (c *FileModel) block(p []byte, stamp uint64, at int) {
 	if stamp == 0 {
 		clear(p)
 		return
@@ -82,10 +82,10 @@ func (c *Cells) block(p []byte, stamp uint64, at int) {
 }
 
 // place spreads the number of a block.
-func (c *Cells) place(at int) uint64 { return mix(c.name<<32 + uint64(at)) }
+func (c *FileModel) place(at int) uint64 { return mix(c.name<<32 + uint64(at)) }
 
 // stampOf returns by which write a block may be, from its first word.
-func (c *Cells) stampOf(p []byte, at int) uint64 {
+func (c *FileModel) stampOf(p []byte, at int) uint64 {
 	first := binary.LittleEndian.Uint64(p)
 	if first == 0 {
 		return 0
@@ -103,7 +103,7 @@ func mix(x uint64) uint64 {
 
 // BeginWrite says that a write begins and returns its stamp, from which [Fill]
 // makes its bytes.
-func (c *Cells) BeginWrite(first, n int) uint64 {
+func (c *FileModel) BeginWrite(first, n int) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clock++
@@ -117,7 +117,7 @@ func (c *Cells) BeginWrite(first, n int) uint64 {
 
 // EndWrite notes that a write has ended: of its n blocks the first sure were
 // written, the next unsure may have been, and the rest was not.
-func (c *Cells) EndWrite(stamp uint64, first, n, sure, unsure int) {
+func (c *FileModel) EndWrite(stamp uint64, first, n, sure, unsure int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clock++
@@ -141,7 +141,7 @@ func find(all []wrote, stamp uint64) (int, bool) {
 
 // prune forgets the writes to a block that no read can see any more, when there
 // may be half as many of them as there are writes.
-func (c *Cells) prune(i int) {
+func (c *FileModel) prune(i int) {
 	if len(c.blocks[i]) < c.due[i] {
 		return
 	}
@@ -170,7 +170,7 @@ func lastSure(all []wrote, moment uint64) uint64 {
 }
 
 // BeginRead says that a read begins and returns when.
-func (c *Cells) BeginRead() uint64 {
+func (c *FileModel) BeginRead() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clock++
@@ -180,7 +180,7 @@ func (c *Cells) BeginRead() uint64 {
 
 // EndRead judges what a read has brought that began at a moment, from a block
 // on. The last block may be there in part.
-func (c *Cells) EndRead(begin uint64, first int, p []byte) error {
+func (c *FileModel) EndRead(begin uint64, first int, p []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.reads.remove(begin)
@@ -188,20 +188,20 @@ func (c *Cells) EndRead(begin uint64, first int, p []byte) error {
 }
 
 // forget ends a read.
-func (c *Cells) forget(begin uint64) {
+func (c *FileModel) forget(begin uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reads.remove(begin)
 }
 
 // judgeRead judges a part of what a read has brought.
-func (c *Cells) judgeRead(begin uint64, first int, p []byte) error {
+func (c *FileModel) judgeRead(begin uint64, first int, p []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.judgeAll(begin, first, p)
 }
 
-func (c *Cells) judgeAll(begin uint64, first int, p []byte) error {
+func (c *FileModel) judgeAll(begin uint64, first int, p []byte) error {
 	for i := 0; i < len(p); i += Block {
 		if err := c.judge(begin, first+i/Block, p[i:min(i+Block, len(p))]); err != nil {
 			return err
@@ -212,7 +212,7 @@ func (c *Cells) judgeAll(begin uint64, first int, p []byte) error {
 
 // judge looks at what a read brought of one block: each byte must be one that a
 // write put there which the read may see.
-func (c *Cells) judge(begin uint64, at int, p []byte) error {
+func (c *FileModel) judge(begin uint64, at int, p []byte) error {
 	if at >= len(c.blocks) {
 		return fmt.Errorf("block %d lies behind the end", at)
 	}
@@ -231,7 +231,7 @@ func (c *Cells) judge(begin uint64, at int, p []byte) error {
 }
 
 // wrote reports whether p is what a write wrote.
-func (c *Cells) wrote(p []byte, stamp uint64, at int) bool {
+func (c *FileModel) wrote(p []byte, stamp uint64, at int) bool {
 	var want [Block]byte
 	c.block(want[:], stamp, at)
 	return bytes.Equal(p, want[:len(p)])
@@ -239,7 +239,7 @@ func (c *Cells) wrote(p []byte, stamp uint64, at int) bool {
 
 // parts reports whether p consists of parts of what several writes wrote that none
 // has replaced which began at last.
-func (c *Cells) parts(last uint64, at int, p []byte) bool {
+func (c *FileModel) parts(last uint64, at int, p []byte) bool {
 	var want [Block]byte
 	var known [Block]bool
 	left := len(p)

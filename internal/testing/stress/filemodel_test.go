@@ -9,14 +9,14 @@ import (
 )
 
 // of returns what a write wrote.
-func of(c *Cells, stamp uint64, first, n int) []byte {
+func of(c *FileModel, stamp uint64, first, n int) []byte {
 	p := make([]byte, n*Block)
 	c.Fill(p, stamp, first)
 	return p
 }
 
-func TestCells(t *testing.T) {
-	c := NewCells(1, 8)
+func TestFileModel(t *testing.T) {
+	c := NewFileModel(1, 8)
 	expect := func(what string, begin uint64, p []byte, legal bool) {
 		t.Helper()
 		if err := c.judgeRead(begin, 2, p); (err == nil) != legal {
@@ -57,9 +57,9 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// TestCellsForget writes often: what no read can see takes no memory.
-func TestCellsForget(t *testing.T) {
-	c := NewCells(1, 1)
+// TestFileModelForgets writes often: what no read can see takes no memory.
+func TestFileModelForgets(t *testing.T) {
+	c := NewFileModel(1, 1)
 	old := c.BeginRead()
 	for range 100 {
 		s := c.BeginWrite(0, 1)

@@ -193,9 +193,9 @@ func (e *echo) send() {
 	}
 }
 
-// TestPlantedBugsAtTheDoor plants one bug after the other above simulated rings. The
+// TestSeededBugsAtSyscalls seeds one bug after the other above simulated rings. The
 // kernel's own tell nothing of them, or only if it is slow.
-func TestPlantedBugsAtTheDoor(t *testing.T) {
+func TestSeededBugsAtSyscalls(t *testing.T) {
 	if testing.Short() {
 		t.Skip("shows that another test can fail: without -short")
 	}
@@ -214,19 +214,19 @@ func TestPlantedBugsAtTheDoor(t *testing.T) {
 		{"buffers that are gone under a receive", echoer{leaves: true}, "is unregistered while RECV", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for _, atDoor := range []bool{false, true} {
-				if !atDoor && !c.quiet {
+			for _, atSyscalls := range []bool{false, true} {
+				if !atSyscalls && !c.quiet {
 					continue
 				}
 				want := ""
-				if atDoor {
+				if atSyscalls {
 					want = c.want
 				}
-				op := Operation{Name: "echo", Run: c.bug.run, Opened: true, Most: 1, Instead: passing, atDoor: atDoor}
+				op := Operation{Name: "echo", Run: c.bug.run, Opened: true, Most: 1, Instead: passing, atSyscalls: atSyscalls}
 				r := Sweep([]Operation{op}, Options{Patience: Patience})
 				found := strings.Join(r.Problems, "\n")
 				if want == "" && found != "" || !strings.Contains(found, want) {
-					t.Errorf("at the door %v: found %q, want %q, in %v\n%s", atDoor, found, want, r, strings.Join(r.Lines, "\n"))
+					t.Errorf("at the system calls %v: found %q, want %q, in %v\n%s", atSyscalls, found, want, r, strings.Join(r.Lines, "\n"))
 				}
 				if want == "" && r.Faults == 0 {
 					t.Error("nothing has failed")

@@ -10,10 +10,10 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestPlantedMissingSync leaves out the syncs of files, or those of directories,
+// TestSeededMissingSync leaves out the syncs of files, or those of directories,
 // from some time before a power cut on: what TestPowerCuts looks for must be lost,
 // and nothing while none is left out.
-func TestPlantedMissingSync(t *testing.T) {
+func TestSeededMissingSync(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	if testing.Short() {
 		t.Skip("shows that another test can fail: without -short")

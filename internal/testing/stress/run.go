@@ -22,13 +22,13 @@ type Report struct {
 // Failed reports whether something was wrong.
 func (r *Report) Failed() bool { return len(r.Problems) > 0 || r.Hung != "" }
 
-// player plays a scenario.
-type player struct {
-	w     World
+// runner runs a scenario.
+type runner struct {
+	w     Environment
 	s     *Scenario
-	files []*Cells
-	raw   *Cells
-	all   []*actor
+	files []*FileModel
+	raw   *FileModel
+	all   []*worker
 
 	ops     atomic.Int64
 	streams atomic.Uint64
@@ -36,32 +36,32 @@ type player struct {
 
 	mu       sync.Mutex
 	problems []string
-	appended map[int]int // records of each actor that are durable
+	appended map[int]int // records of each worker that are durable
 }
 
 // mostProblems is how many are worth reading.
 const mostProblems = 10
 
-// Play plays a scenario to its end, closes the world, and judges all that it
-// left behind. When it hangs, even after [World.Mend], Play panics with the stacks
+// Run runs a scenario to its end, closes the environment, and judges all that it
+// left behind. When it hangs, even after [Environment.Mend], Run panics with the stacks
 // of all goroutines.
-func Play(w World, s *Scenario) *Report { return PlayContext(context.Background(), w, s) }
+func Run(w Environment, s *Scenario) *Report { return RunContext(context.Background(), w, s) }
 
-// PlayContext is [Play] that begins no more steps when the context is done. It
-// returns when those that were begun have ended and the world is closed.
-func PlayContext(ctx context.Context, w World, s *Scenario) *Report {
-	p := &player{w: w, s: s, appended: make(map[int]int)}
+// RunContext is [Run] that begins no more steps when the context is done. It
+// returns when those that were begun have ended and the environment is closed.
+func RunContext(ctx context.Context, w Environment, s *Scenario) *Report {
+	p := &runner{w: w, s: s, appended: make(map[int]int)}
 	p.stop.Store(ctx.Err() != nil)
 	defer context.AfterFunc(ctx, func() { p.stop.Store(true) })()
 	for i := range FileCount(s) {
-		p.files = append(p.files, NewCells(uint64(i+1), BlockCount(s)))
+		p.files = append(p.files, NewFileModel(uint64(i+1), BlockCount(s)))
 	}
-	p.raw = NewCells(0, BlockCount(s))
+	p.raw = NewFileModel(0, BlockCount(s))
 	r := &Report{}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		p.actors()
+		p.workers()
 		p.problemsOf("at the end", w.Finish())
 	}()
 	if r.Hung = watchdog(w, over); r.Hung != "" {
@@ -75,7 +75,7 @@ func PlayContext(ctx context.Context, w World, s *Scenario) *Report {
 	return r
 }
 
-// FileCount returns how many files a world must have for a scenario.
+// FileCount returns how many files an environment must have for a scenario.
 func FileCount(s *Scenario) int { return max(s.Settings.Int("files"), 1) }
 
 // BlockCount returns how many blocks each file must have.
@@ -83,7 +83,7 @@ func BlockCount(s *Scenario) int { return max(s.Settings.Int("blocks"), mostBloc
 
 // watchdog waits, and returns the stacks of all goroutines when that takes too
 // long.
-func watchdog(w World, over chan struct{}) string {
+func watchdog(w Environment, over chan struct{}) string {
 	dog := time.NewTimer(w.Patience())
 	defer dog.Stop()
 	select {
@@ -95,19 +95,19 @@ func watchdog(w World, over chan struct{}) string {
 	return string(stacks[:runtime.Stack(stacks, true)])
 }
 
-// actors lets all actors play.
-func (p *player) actors() {
+// workers lets all workers run.
+func (p *runner) workers() {
 	var all sync.WaitGroup
-	for i := range p.s.Actors {
-		a := &actor{p: p, number: p.s.Actors[i].Number}
+	for i := range p.s.Workers {
+		a := &worker{p: p, number: p.s.Workers[i].Number}
 		p.all = append(p.all, a)
-		all.Go(func() { a.run(p.s.Actors[i].Steps) })
+		all.Go(func() { a.run(p.s.Workers[i].Steps) })
 	}
 	all.Wait()
 }
 
 // problem notes something wrong.
-func (p *player) problem(format string, args ...any) {
+func (p *runner) problem(format string, args ...any) {
 	p.stop.Store(true)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,14 +116,14 @@ func (p *player) problem(format string, args ...any) {
 	}
 }
 
-func (p *player) problemsOf(when string, all []string) {
+func (p *runner) problemsOf(when string, all []string) {
 	for _, what := range all {
 		p.problem("%s: %s", when, what)
 	}
 }
 
 // judge looks at what is left in the files, and in memory.
-func (p *player) judge() {
+func (p *runner) judge() {
 	for _, a := range p.all {
 		a.judgeSpare()
 	}
@@ -136,7 +136,7 @@ func (p *player) judge() {
 	p.judgeLog()
 }
 
-func (p *player) judgeFile(name string, c *Cells, content []byte, err error) {
+func (p *runner) judgeFile(name string, c *FileModel, content []byte, err error) {
 	if err == nil && len(content) != c.Len()*Block {
 		err = fmt.Errorf("%d bytes instead of %d", len(content), c.Len()*Block)
 	}
@@ -151,8 +151,8 @@ func (p *player) judgeFile(name string, c *Cells, content []byte, err error) {
 // recordBytes returns which bytes are in a record.
 func recordBytes(who, number int) uint64 { return uint64(who)<<40 | uint64(number)<<16 }
 
-// judgeLog looks for all records, in the order of each actor.
-func (p *player) judgeLog() {
+// judgeLog looks for all records, in the order of each worker.
+func (p *runner) judgeLog() {
 	seen := make(map[int]int)
 	err := p.w.Records(func(rec []byte) {
 		if len(rec) < 8 {
@@ -161,11 +161,11 @@ func (p *player) judgeLog() {
 		}
 		who, number := int(binary.LittleEndian.Uint32(rec)), int(binary.LittleEndian.Uint32(rec[4:]))
 		if number != seen[who] {
-			p.problem("the log has record %d of actor %d in the place of record %d", number, who, seen[who])
+			p.problem("the log has record %d of worker %d in the place of record %d", number, who, seen[who])
 		}
 		seen[who] = number + 1
 		if _, wrong := differs(rec[8:], recordBytes(who, number)); wrong {
-			p.problem("record %d of actor %d has other bytes", number, who)
+			p.problem("record %d of worker %d has other bytes", number, who)
 		}
 	})
 	if err != nil {
@@ -173,7 +173,7 @@ func (p *player) judgeLog() {
 	}
 	for who, n := range p.appended {
 		if seen[who] < n {
-			p.problem("the log has %d records of actor %d, of %d that are durable", seen[who], who, n)
+			p.problem("the log has %d records of worker %d, of %d that are durable", seen[who], who, n)
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// actor is a goroutine that uses the reactor at random.
-type actor struct {
-	*world
+// worker is a goroutine that uses the reactor at random.
+type worker struct {
+	*environment
 	rng    *rand.Rand
 	region int    // where it may write
 	model  []byte // what must be there
@@ -32,7 +32,7 @@ type queuedOp struct {
 	done chan struct{}
 }
 
-func (a *actor) run() {
+func (a *worker) run() {
 	for range a.steps {
 		if a.rng.IntN(8) == 0 {
 			a.dawdle(a.rng)
@@ -46,7 +46,7 @@ func (a *actor) run() {
 }
 
 // cancelSome cancels an operation some time later.
-func (a *actor) cancelSome(q *queuedOp) {
+func (a *worker) cancelSome(q *queuedOp) {
 	rng := rand.New(rand.NewPCG(a.rng.Uint64(), 0))
 	a.cancellers.Go(func() {
 		a.dawdle(rng)
@@ -54,7 +54,7 @@ func (a *actor) cancelSome(q *queuedOp) {
 	})
 }
 
-func (a *actor) act() {
+func (a *worker) act() {
 	switch a.rng.IntN(13) {
 	case 0, 1, 2, 3:
 		a.do()
@@ -74,7 +74,7 @@ func (a *actor) act() {
 }
 
 // buffer returns one that the kernel does not have.
-func (a *actor) buffer() []byte {
+func (a *worker) buffer() []byte {
 	n := 1 + a.rng.IntN(100)
 	if last := len(a.spare) - 1; last >= 0 {
 		p := a.spare[last]
@@ -87,9 +87,9 @@ func (a *actor) buffer() []byte {
 	return make([]byte, n, 100)
 }
 
-// giveBack makes a buffer free for the next operation, at once and with other
+// recycle makes a buffer free for the next operation, at once and with other
 // bytes in it.
-func (a *actor) giveBack(p []byte) {
+func (a *worker) recycle(p []byte) {
 	if p == nil {
 		return
 	}
@@ -99,7 +99,7 @@ func (a *actor) giveBack(p []byte) {
 }
 
 // someOp returns an operation that ends by itself.
-func (a *actor) someOp() *simOp {
+func (a *worker) someOp() *simOp {
 	o := a.newOp()
 	switch a.rng.IntN(8) {
 	case 0:
@@ -115,7 +115,7 @@ func (a *actor) someOp() *simOp {
 	}
 }
 
-func (a *actor) someOpOr(other bool, make func() *simOp) *simOp {
+func (a *worker) someOpOr(other bool, make func() *simOp) *simOp {
 	if other {
 		return make()
 	}
@@ -123,11 +123,11 @@ func (a *actor) someOpOr(other bool, make func() *simOp) *simOp {
 }
 
 // aDryRead returns an operation that ends only when it is cancelled.
-func (a *actor) aDryRead() *simOp {
+func (a *worker) aDryRead() *simOp {
 	return a.newOp().read(pick(a.rng, a.dry...), a.buffer(), 0)
 }
 
-func (a *actor) aWrite() *simOp {
+func (a *worker) aWrite() *simOp {
 	off := a.rng.IntN(simRegion)
 	p := a.buffer()
 	p = p[:min(len(p), simRegion-off)]
@@ -135,7 +135,7 @@ func (a *actor) aWrite() *simOp {
 }
 
 // done takes the result of an operation.
-func (a *actor) finished(o *simOp, res Result) {
+func (a *worker) finished(o *simOp, res Result) {
 	free := o.ends(res)
 	if o.want != nil {
 		if out := a.k.Result(o.tag); out.Res > 0 && out.Ended > 0 {
@@ -143,20 +143,20 @@ func (a *actor) finished(o *simOp, res Result) {
 		}
 	}
 	if free {
-		a.giveBack(o.buf)
+		a.recycle(o.buf)
 	}
 }
 
-func (a *actor) do() {
+func (a *worker) do() {
 	o := a.someOpOr(a.rng.IntN(3) == 0, a.aWrite)
 	if a.ending != whenDone && a.rng.IntN(8) == 0 {
-		a.giveBack(o.buf)
+		a.recycle(o.buf)
 		o = a.aDryRead() // until Close
 	}
 	a.finished(o, a.r.Do(&o.op))
 }
 
-func (a *actor) doContext() {
+func (a *worker) doContext() {
 	cause := errors.New("changed my mind")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o := a.someOpOr(a.rng.IntN(2) == 0, a.aDryRead)
@@ -174,7 +174,7 @@ func (a *actor) doContext() {
 }
 
 // queue queues an operation whose callback may queue others, or cancel some.
-func (a *actor) queue(o *simOp, wet bool) {
+func (a *worker) queue(o *simOp, wet bool) {
 	q := &queuedOp{simOp: o, wet: wet, done: make(chan struct{})}
 	rng := rand.New(rand.NewPCG(a.rng.Uint64(), 0))
 	var victim *queuedOp
@@ -202,7 +202,7 @@ func (a *actor) queue(o *simOp, wet bool) {
 	}
 	var err error
 	if q.id, err = a.r.Queue(&o.op, fn); !a.started(o, err) {
-		a.giveBack(o.buf)
+		a.recycle(o.buf)
 		return
 	}
 	a.mine = append(a.mine, q)
@@ -212,7 +212,7 @@ func (a *actor) queue(o *simOp, wet bool) {
 }
 
 // started checks the answer of Queue.
-func (w *world) started(o *simOp, err error) bool {
+func (w *environment) started(o *simOp, err error) bool {
 	switch {
 	case err == nil:
 		return true
@@ -229,7 +229,7 @@ func (w *world) started(o *simOp, err error) bool {
 }
 
 // again queues operations from a callback.
-func (w *world) again(rng *rand.Rand, n int) {
+func (w *environment) again(rng *rand.Rand, n int) {
 	for range n {
 		o := w.newOp()
 		if rng.IntN(2) == 0 {
@@ -257,11 +257,11 @@ func (w *world) again(rng *rand.Rand, n int) {
 }
 
 // queueDry queues an operation that ends only when it is cancelled.
-func (a *actor) queueDry() {
+func (a *worker) queueDry() {
 	a.queue(a.aDryRead(), false)
 }
 
-func (a *actor) stream() {
+func (a *worker) stream() {
 	o := a.newOp().poll(pick(a.rng, a.wet...), true)
 	q := &queuedOp{simOp: o, done: make(chan struct{})}
 	id, err := a.r.Stream(&o.op, func(res Result) {
@@ -279,7 +279,7 @@ func (a *actor) stream() {
 }
 
 // cancel cancels one of its own.
-func (w *world) cancel(q *queuedOp) {
+func (w *environment) cancel(q *queuedOp) {
 	q.asked.Store(true)
 	err := w.r.Cancel(q.id)
 	if err != nil && !errors.Is(err, ErrNotFound) && !w.k.Failed() {

@@ -15,16 +15,16 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// slots is how many files, connections and watches an actor may have at a time;
+// slots is how many files, connections and watches a worker may have at a time;
 // mostBlocks how many blocks one transfer moves.
 const (
 	slots      = 3
 	mostBlocks = 8
 )
 
-// actor is a goroutine that plays steps.
-type actor struct {
-	p      *player
+// worker is a goroutine that runs steps.
+type worker struct {
+	p      *runner
 	number int
 	step   Step
 
@@ -38,27 +38,27 @@ type actor struct {
 	err     error  // of the last transfer of a file
 }
 
-func (a *actor) run(steps []Step) {
+func (a *worker) run(steps []Step) {
 	for _, a.step = range steps {
 		if a.p.stop.Load() {
 			break
 		}
-		a.step.verb.play(a, a.step.args)
+		a.step.verb.run(a, a.step.args)
 	}
 	a.leave()
 }
 
 // judgeSpare looks for buffers that were written to after all was over.
-func (a *actor) judgeSpare() {
+func (a *worker) judgeSpare() {
 	for _, p := range a.spare {
 		if p = p[:cap(p)]; !untouched(p) {
-			a.p.problem("actor %d: a buffer was written to after the end of its operation: %x", a.number, p)
+			a.p.problem("worker %d: a buffer was written to after the end of its operation: %x", a.number, p)
 		}
 	}
 }
 
 // leave closes what is open.
-func (a *actor) leave() {
+func (a *worker) leave() {
 	for i := range slots {
 		a.closeFile(i)
 		a.hangUp(i)
@@ -70,26 +70,26 @@ func (a *actor) leave() {
 }
 
 // problem notes that the step went wrong.
-func (a *actor) problem(format string, args ...any) {
-	a.p.problem("actor %d: %v: %s", a.number, a.step, fmt.Sprintf(format, args...))
+func (a *worker) problem(format string, args ...any) {
+	a.p.problem("worker %d: %v: %s", a.number, a.step, fmt.Sprintf(format, args...))
 }
 
 // check notes an error that may not be.
-func (a *actor) check(what string, err error) {
+func (a *worker) check(what string, err error) {
 	if err != nil && !a.p.w.Broken(err) {
 		a.problem("%s: %v", what, err)
 	}
 }
 
-// refused notes that something cannot be had, unless the world may be short of it.
-func (a *actor) refused(what string, err error) {
+// refused notes that something cannot be had, unless the environment may be short of it.
+func (a *worker) refused(what string, err error) {
 	if !a.p.w.Tolerates(err) && !a.p.w.Broken(err) {
 		a.problem("%s: %v", what, err)
 	}
 }
 
 // done counts operations.
-func (a *actor) done(n int) { a.p.ops.Add(int64(n)) }
+func (a *worker) done(n int) { a.p.ops.Add(int64(n)) }
 
 const poison = 0xa5
 
@@ -98,7 +98,7 @@ var poisoned = bytes.Repeat([]byte{poison}, mostBlocks*Block)
 
 // buffer returns memory that nothing else may write to: what a transfer before had
 // is used again at once.
-func (a *actor) buffer(n int) []byte {
+func (a *worker) buffer(n int) []byte {
 	last := len(a.spare) - 1
 	if last < 0 || cap(a.spare[last]) < n {
 		return make([]byte, n, max(n, mostBlocks*Block))
@@ -113,17 +113,17 @@ func (a *actor) buffer(n int) []byte {
 
 // let ends the use of a buffer by what has ended with an error, if the kernel has
 // let go of it.
-func (a *actor) let(p []byte, err error) {
-	if !doomed(err) {
-		a.giveBack(p)
+func (a *worker) let(p []byte, err error) {
+	if !taken(err) {
+		a.recycle(p)
 	}
 }
 
-// doomed reports whether the kernel may still do what ended so.
-func doomed(err error) bool { return errors.Is(err, reactor.ErrTaken) }
+// taken reports whether the kernel may still do what ended so.
+func taken(err error) bool { return errors.Is(err, reactor.ErrTaken) }
 
-// giveBack ends the use of a buffer.
-func (a *actor) giveBack(p []byte) {
+// recycle ends the use of a buffer.
+func (a *worker) recycle(p []byte) {
 	p = p[:cap(p)]
 	for rest := p; len(rest) > 0; {
 		rest = rest[copy(rest, poisoned):]
@@ -152,7 +152,7 @@ const (
 	ways
 )
 
-// errChanged is why contexts of actors end.
+// errChanged is why contexts of workers end.
 var errChanged = errors.New("changed my mind")
 
 // cancelled returns a context that ends after a while.
@@ -185,7 +185,7 @@ func micros(n int) time.Duration { return time.Duration(n) * time.Microsecond }
 
 // perform carries out an operation and judges how it ended; false says that it
 // ended without a result.
-func (a *actor) perform(op *reactor.Op, way, after int) (reactor.Result, bool) {
+func (a *worker) perform(op *reactor.Op, way, after int) (reactor.Result, bool) {
 	var res reactor.Result
 	switch way {
 	case wayContext:
@@ -205,7 +205,7 @@ func (a *actor) perform(op *reactor.Op, way, after int) (reactor.Result, bool) {
 }
 
 // queue starts an operation with a callback and waits for it.
-func (a *actor) queue(op *reactor.Op, way, after int) reactor.Result {
+func (a *worker) queue(op *reactor.Op, way, after int) reactor.Result {
 	e := a.p.w.Engine()
 	results := make(chan reactor.Result, 1)
 	id, err := a.enqueue(op, func(res reactor.Result) { results <- res })
@@ -215,7 +215,7 @@ func (a *actor) queue(op *reactor.Op, way, after int) reactor.Result {
 	if way == wayCancel {
 		defer later(after, func() {
 			if err := e.Cancel(id); err != nil && !errors.Is(err, reactor.ErrNotFound) && !a.p.w.Broken(err) {
-				a.p.problem("actor %d: cancel: %v", a.number, err)
+				a.p.problem("worker %d: cancel: %v", a.number, err)
 			}
 		})()
 	}
@@ -224,12 +224,12 @@ func (a *actor) queue(op *reactor.Op, way, after int) reactor.Result {
 
 // enqueue queues an operation. While there is no room it tries again: the engine does not
 // report when there is.
-func (a *actor) enqueue(op *reactor.Op, fn func(reactor.Result)) (reactor.ID, error) {
+func (a *worker) enqueue(op *reactor.Op, fn func(reactor.Result)) (reactor.ID, error) {
 	var calls atomic.Int32
 	step := a.step
 	once := func(res reactor.Result) {
 		if calls.Add(1) > 1 {
-			a.p.problem("actor %d: %v: the callback was called again, with %+v", a.number, step, res)
+			a.p.problem("worker %d: %v: the callback was called again, with %+v", a.number, step, res)
 			return
 		}
 		fn(res)
@@ -243,7 +243,7 @@ func (a *actor) enqueue(op *reactor.Op, fn func(reactor.Result)) (reactor.ID, er
 }
 
 // ended judges the end of an operation and reports whether it has a result.
-func (a *actor) ended(res reactor.Result, way int) bool {
+func (a *worker) ended(res reactor.Result, way int) bool {
 	errno := res.Errno()
 	switch {
 	case res.Cause == nil && errno == 0:

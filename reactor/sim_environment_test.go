@@ -18,11 +18,11 @@ import (
 
 const (
 	simFile   = 4096 // bytes of the file that is read
-	simRegion = 256  // bytes that each actor writes
+	simRegion = 256  // bytes that each worker writes
 )
 
-// world is one simulation.
-type world struct {
+// environment is one simulation.
+type environment struct {
 	plan
 	t *testing.T
 	k *kernelsim.Kernel
@@ -33,7 +33,7 @@ type world struct {
 	scratch  int // is written to
 	wet, dry []int
 	tags     atomic.Uint64
-	inside   int         // of a callback; unguarded, see (*world).callback
+	inside   int         // of a callback; unguarded, see (*environment).callback
 	closing  atomic.Bool // Close has been called
 	closed   atomic.Bool // Close has returned
 	over     atomic.Bool // everything has ended
@@ -42,14 +42,14 @@ type world struct {
 	mu     sync.Mutex
 	graves [][]byte // buffers of operations that are over, filled with a pattern
 
-	// Of tests with planted bugs: what to do instead of giving up.
-	scene   func() // in the place of the actors
+	// Of tests with seeded bugs: what to do instead of giving up.
+	scene   func() // in the place of the workers
 	hung    func(report string)
 	wronged func(what string)
 }
 
 // errorf reports that something is wrong.
-func (w *world) errorf(format string, args ...any) {
+func (w *environment) errorf(format string, args ...any) {
 	if what := fmt.Sprintf(format, args...); w.wronged != nil {
 		w.wronged(what)
 	} else {
@@ -59,7 +59,7 @@ func (w *world) errorf(format string, args ...any) {
 
 // bury keeps the buffer of an operation that is over, with a pattern that
 // no goroutine and no kernel may change any more.
-func (w *world) bury(p []byte) {
+func (w *environment) bury(p []byte) {
 	if p == nil {
 		return
 	}
@@ -78,7 +78,7 @@ func fill(p []byte) {
 }
 
 // checkGraves looks for buffers that were touched after the end.
-func (w *world) checkGraves() {
+func (w *environment) checkGraves() {
 	time.Sleep(time.Second) // of the simulation: whatever comes late has come
 	w.k.Mend()
 	w.mu.Lock()
@@ -91,7 +91,7 @@ func (w *world) checkGraves() {
 }
 
 // run carries out the plan within its bubble.
-func (w *world) run() {
+func (w *environment) run() {
 	w.k = kernelsim.New(kernelsim.Options{Seed: w.seed, Faults: w.faults, Bugs: w.bugs, BusyOnOverflow: w.busy})
 	defer w.k.Close()
 	rng := rand.New(rand.NewPCG(w.seed, 2))
@@ -100,7 +100,7 @@ func (w *world) run() {
 		w.content[i] = byte(rng.Uint32())
 	}
 	w.file = w.k.File(append([]byte(nil), w.content...))
-	w.scratch = w.k.File(make([]byte, w.actors*simRegion))
+	w.scratch = w.k.File(make([]byte, w.workers*simRegion))
 	for range 2 {
 		w.wet = append(w.wet, w.k.Pipe())
 		w.dry = append(w.dry, w.k.Pipe())
@@ -118,7 +118,7 @@ func (w *world) run() {
 			w.close()
 			return
 		}
-		w.play(rng)
+		w.runWorkers(rng)
 	}()
 	w.watch(over)
 	w.aftermath()
@@ -126,7 +126,7 @@ func (w *world) run() {
 }
 
 // watch is the watchdog.
-func (w *world) watch(over chan struct{}) {
+func (w *environment) watch(over chan struct{}) {
 	dog := time.NewTimer(5 * time.Minute) // of the simulation
 	defer dog.Stop()
 	select {
@@ -143,21 +143,21 @@ func (w *world) watch(over chan struct{}) {
 	<-over
 }
 
-// play starts the actors and ends the reactor.
-func (w *world) play(rng *rand.Rand) {
-	var actors, helpers sync.WaitGroup
-	models := make([][]byte, w.actors)
-	var all []*actor
+// runWorkers starts the workers and ends the reactor.
+func (w *environment) runWorkers(rng *rand.Rand) {
+	var workers, helpers sync.WaitGroup
+	models := make([][]byte, w.workers)
+	var all []*worker
 	for i := range models {
 		models[i] = make([]byte, simRegion)
-		a := &actor{world: w, rng: rand.New(rand.NewPCG(w.seed, uint64(100+i))), region: i * simRegion, model: models[i]}
+		a := &worker{environment: w, rng: rand.New(rand.NewPCG(w.seed, uint64(100+i))), region: i * simRegion, model: models[i]}
 		all = append(all, a)
-		actors.Go(a.run)
+		workers.Go(a.run)
 	}
 	helpers.Go(w.feed)
 	helpers.Go(w.closeWhenFailed)
 	if w.ending == whenDone {
-		actors.Wait()
+		workers.Wait()
 		w.queued.Wait()
 		if n := w.r.Stats().InFlight; n != 0 && !w.k.Failed() {
 			w.errorf("%d operations are in flight after the last has ended", n)
@@ -166,7 +166,7 @@ func (w *world) play(rng *rand.Rand) {
 	} else {
 		w.dawdle(rng)
 		w.end()
-		actors.Wait()
+		workers.Wait()
 		w.queued.Wait()
 	}
 	w.over.Store(true)
@@ -180,7 +180,7 @@ func (w *world) play(rng *rand.Rand) {
 }
 
 // dawdle lets some time pass, or only some turns.
-func (w *world) dawdle(rng *rand.Rand) {
+func (w *environment) dawdle(rng *rand.Rand) {
 	if rng.IntN(2) == 0 {
 		time.Sleep(time.Duration(rng.IntN(20_000_000)))
 		return
@@ -191,7 +191,7 @@ func (w *world) dawdle(rng *rand.Rand) {
 }
 
 // end ends the reactor under its users.
-func (w *world) end() {
+func (w *environment) end() {
 	w.closing.Store(true)
 	if w.ending == closeTwice {
 		var other sync.WaitGroup
@@ -202,13 +202,13 @@ func (w *world) end() {
 	w.close()
 }
 
-func (w *world) close() {
+func (w *environment) close() {
 	w.closing.Store(true)
 	w.closeIs(w.r.Close())
 }
 
 // closeIs checks what Close has answered.
-func (w *world) closeIs(err error) {
+func (w *environment) closeIs(err error) {
 	if w.ending != closeTwice && !w.k.Failed() {
 		w.closed.Store(true)
 	}
@@ -218,7 +218,7 @@ func (w *world) closeIs(err error) {
 }
 
 // closeWhenFailed does what a program does whose ring has failed.
-func (w *world) closeWhenFailed() {
+func (w *environment) closeWhenFailed() {
 	for d := time.Millisecond; !w.over.Load(); d = min(2*d, 10*time.Second) {
 		if w.k.Failed() {
 			w.close()
@@ -230,7 +230,7 @@ func (w *world) closeWhenFailed() {
 
 // feed writes to the wet pipes until the reactor is closed. Reads that still wait then
 // must be cancelled.
-func (w *world) feed() {
+func (w *environment) feed() {
 	rng := rand.New(rand.NewPCG(w.seed, 3))
 	for d := 100 * time.Microsecond; !w.closing.Load(); d = min(d*5/4, 10*time.Second) {
 		for _, fd := range w.wet {
@@ -242,17 +242,17 @@ func (w *world) feed() {
 
 // checkScratch compares the file that was written to with what the results
 // said.
-func (w *world) checkScratch(models [][]byte) {
+func (w *environment) checkScratch(models [][]byte) {
 	got := w.k.Content(w.scratch)
 	for i, m := range models {
 		if string(got[i*simRegion:(i+1)*simRegion]) != string(m) && !w.k.Failed() {
-			w.errorf("actor %d: the file does not hold what was written", i)
+			w.errorf("worker %d: the file does not hold what was written", i)
 		}
 	}
 }
 
 // aftermath checks that nothing is left.
-func (w *world) aftermath() {
+func (w *environment) aftermath() {
 	for _, v := range w.k.Violations() {
 		w.errorf("violation: %s", v)
 	}
@@ -280,7 +280,7 @@ func (w *world) aftermath() {
 
 // callback runs the test's part of a callback. With one ring no two run at a
 // time: the race detector would see it, because inside is not guarded.
-func (w *world) callback(f func()) {
+func (w *environment) callback(f func()) {
 	if w.closed.Load() {
 		w.errorf("a callback runs after Close")
 	}

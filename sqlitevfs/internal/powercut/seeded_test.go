@@ -11,15 +11,15 @@ import (
 	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
 )
 
-// planted is a sync that is left out on purpose.
-type planted struct {
+// leftOut is a sync that is left out on purpose.
+type leftOut struct {
 	name  string
 	work  work
 	class powercut.Class
 }
 
-// plants are the syncs on which the durability of a database rests.
-var plants = []planted{
+// leftOutSyncs are the syncs on which the durability of a database rests.
+var leftOutSyncs = []leftOut{
 	{"journal", work{mode: "DELETE"}, powercut.Class{Suffix: "-journal", Every: true}},
 	{"journal-truncate", work{mode: "TRUNCATE"}, powercut.Class{Suffix: "-journal", Every: true}},
 	{"journal-persist", work{mode: "PERSIST"}, powercut.Class{Suffix: "-journal", Every: true}},
@@ -32,23 +32,23 @@ var plants = []planted{
 	{"wal", work{mode: "WAL"}, powercut.Class{Suffix: "-wal"}},
 }
 
-// TestPlanted leaves out one sync, or where SQLite syncs twice both, and sees
+// TestSeededBugs leaves out one sync, or where SQLite syncs twice both, and sees
 // that a power cut shows it.
-func TestPlanted(t *testing.T) {
+func TestSeededBugs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("that a test can fail is not tried with -short")
 	}
-	for _, p := range plants {
+	for _, p := range leftOutSyncs {
 		t.Run(p.name, func(t *testing.T) {
 			p.work.commits = cmp.Or(p.work.commits, 3)
 			trace := record(t, p.work, &sqlitevfs.Options{})
-			plant(t, trace, p.class, stock)
+			leaveOut(t, trace, p.class, stock)
 		})
 	}
 }
 
-// plant looks for one sync of a class whose loss shows.
-func plant(t *testing.T, trace *powercut.Trace, c powercut.Class, check func(*powercut.State, string) error) {
+// leaveOut looks for one sync of a class whose loss shows.
+func leaveOut(t *testing.T, trace *powercut.Trace, c powercut.Class, check func(*powercut.State, string) error) {
 	t.Helper()
 	for c.Nth = c.From; ; c.Nth++ {
 		without, n := trace.Forget(c)

@@ -16,15 +16,15 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
-// planted is a user of a ring with a bug of choice: it reads from a pipe into a
+// seeded is a user of a ring with a bug of choice: it reads from a pipe into a
 // provided buffer, with a table of slots.
-type planted struct {
+type seeded struct {
 	leaksSlot, keepsBuffer, leaksFD, hidesError, ignoresShort bool
 
 	fds []int // that were leaked
 }
 
-func (b *planted) run(t *Trial) {
+func (b *seeded) run(t *Trial) {
 	const size = 64
 	r, err := uring.Open(uring.Options{Entries: 4})
 	if err != nil {
@@ -94,9 +94,9 @@ func (b *planted) run(t *Trial) {
 	}
 }
 
-// TestPlantedBugs plants one bug after the other: each is found, and where there
+// TestSeededBugs seeds one bug after the other: each is found, and where there
 // is none nothing is.
-func TestPlantedBugs(t *testing.T) {
+func TestSeededBugs(t *testing.T) {
 	Need(t)
 	ringtest.NeedKernel(t, "status of buffer rings", "6.8")
 	if testing.Short() {
@@ -105,17 +105,17 @@ func TestPlantedBugs(t *testing.T) {
 	reads := []Choice{{Errno: syscall.EIO}, short}
 	for _, c := range []struct {
 		name    string
-		bug     planted
+		bug     seeded
 		choices []Choice
 		want    string
 	}{
-		{"none", planted{}, reads, ""},
-		{"a leaked slot", planted{leaksSlot: true}, reads, "1 slots are in use"},
-		{"a buffer that is not returned", planted{keepsBuffer: true}, reads, "the kernel has"},
-		{"a stale descriptor", planted{leaksFD: true}, reads, "descriptors"},
-		{"an error that is lost", planted{hidesError: true}, reads, `read ""`},
-		{"a short read taken for all", planted{ignoresShort: true}, reads, `read "1234"`},
-		{"a dropped completion", planted{}, []Choice{{Drop: true, Passing: true}}, "hangs"},
+		{"none", seeded{}, reads, ""},
+		{"a leaked slot", seeded{leaksSlot: true}, reads, "1 slots are in use"},
+		{"a buffer that is not returned", seeded{keepsBuffer: true}, reads, "the kernel has"},
+		{"a stale descriptor", seeded{leaksFD: true}, reads, "descriptors"},
+		{"an error that is lost", seeded{hidesError: true}, reads, `read ""`},
+		{"a short read taken for all", seeded{ignoresShort: true}, reads, `read "1234"`},
+		{"a dropped completion", seeded{}, []Choice{{Drop: true, Passing: true}}, "hangs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := c.bug

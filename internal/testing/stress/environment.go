@@ -13,8 +13,8 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// World is what a scenario is played in. Its methods may be called concurrently.
-type World interface {
+// Environment has what a scenario works on. Its methods may be called concurrently.
+type Environment interface {
 	Engine() Engine
 	// OpenFile opens the file with the given number for reading and writing.
 	// Files have been made before, full of zeros.
@@ -53,7 +53,7 @@ type World interface {
 	Trace() string
 }
 
-// Engine is what of a [reactor.Reactor] is played with.
+// Engine has the methods of a [reactor.Reactor] that scenarios use.
 type Engine interface {
 	Do(op *reactor.Op) reactor.Result
 	DoContext(ctx context.Context, op *reactor.Op) reactor.Result
@@ -61,7 +61,7 @@ type Engine interface {
 	Cancel(id reactor.ID) error
 }
 
-// File is what of a [ufile.File] is played with.
+// File has the methods of a [ufile.File] that scenarios use.
 type File interface {
 	ReadAt(p []byte, off int64) (int, error)
 	ReadAtContext(ctx context.Context, p []byte, off int64) (int, error)
