@@ -3,6 +3,7 @@
 package sqlitevfs
 
 import (
+	"errors"
 	"path/filepath"
 	"sync"
 	"time"
@@ -23,10 +24,11 @@ type file struct {
 	owner      bool // it is the database itself
 	entry      bool // its directory entry is not known to be durable
 	chunk      int64
-	prefetch   *prefetcher // nil without prefetch
-	wal        *walFile    // nil if it is no WAL, or has no log
-	checkpoint bool        // this connection is running one
-	walSynced  bool        // the WAL was synced for the running checkpoint
+	prefetch   *prefetcher  // nil without prefetch
+	frames     *frameWriter // nil if it is no WAL
+	wal        *walFile     // nil if it is no WAL, or has no log
+	checkpoint bool         // this connection is running one
+	walSynced  bool         // the WAL was synced for the running checkpoint
 	closing    sync.Once
 }
 
@@ -59,8 +61,9 @@ func (f *file) Close() error {
 		if f.prefetch != nil {
 			f.prefetch.close()
 		}
+		err = f.frames.flush(f.File)
 		if f.wal != nil {
-			err = f.wal.close()
+			err = errors.Join(err, f.wal.close())
 		}
 		if f.owner {
 			err = f.vfs.dbs.release(f.db)
@@ -76,9 +79,20 @@ func (f *file) Close() error {
 // a page is not cached, a prefetch may begin while the disk reads it.
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	if f.prefetch == nil {
+		if err := f.frames.flush(f.File); err != nil {
+			return 0, err
+		}
 		return f.File.ReadAt(p, off)
 	}
 	return f.prefetch.readAt(p, off)
+}
+
+// Size returns the size of the file.
+func (f *file) Size() (int64, error) {
+	if err := f.frames.flush(f.File); err != nil {
+		return 0, err
+	}
+	return f.File.Size()
 }
 
 // WriteAt writes through the page cache. Before a database is written, its WAL is
@@ -89,7 +103,10 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 			return 0, err
 		}
 	}
-	n, err := f.File.WriteAt(p, off)
+	if f.frames == nil {
+		return f.File.WriteAt(p, off)
+	}
+	n, err := f.frames.writeAt(f.File, p, off)
 	if f.wal != nil {
 		f.wal.wrote(p[:n], off)
 	}
@@ -118,8 +135,11 @@ func (f *file) Truncate(size int64) error {
 			return err
 		}
 	}
+	if err := f.frames.flush(f.File); err != nil {
+		return err
+	}
 	if f.wal != nil {
-		f.wal.forget()
+		f.wal.forget(false)
 	}
 	return f.File.Truncate(f.chunks(size))
 }
@@ -179,6 +199,9 @@ func (f *file) id() identity {
 // synced.
 func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 	f.db.count(func(c *counters) { c.syncs.Add(1) })
+	if err := f.frames.flush(f.File); err != nil {
+		return false, err
+	}
 	if f.wal != nil {
 		wal, err := f.wal.log()
 		if err != nil {

@@ -77,7 +77,8 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 	if f.owner {
 		f.db.commits.configure(opts)
 	} else if flags&vfs.OPEN_WAL != 0 && flags&vfs.OPEN_READONLY == 0 {
-		f.wal = newWALFile(f.db, f.name)
+		f.frames = &frameWriter{}
+		f.wal = newWALFile(f.db, f.name, f.frames)
 	}
 	return f, out, nil
 }

@@ -5,6 +5,8 @@ package sqlitevfs
 import (
 	"encoding/binary"
 
+	"github.com/ncruces/go-sqlite3/vfs"
+
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
@@ -13,6 +15,91 @@ const (
 	walHeaderSize   = 32
 	frameHeaderSize = 24
 )
+
+// frameWriter writes a frame of a WAL by one call. SQLite writes its header and its page
+// by two; the header is held until the page comes. A header that is written again (SQLite
+// does that when a transaction changes a page twice) is not held, because no page follows
+// it. A header is taken for a new one if it lies behind all frames that this connection
+// wrote.
+type frameWriter struct {
+	buf    []byte // as written, from start; ends with the held header if there is one
+	start  int64
+	held   bool
+	high   int64 // end of the last frame
+	single int64 // where a header was written by itself; 0: nowhere
+	keep   bool  // keep all frames until forget is called, as far as they are contiguous
+}
+
+// maxKept is how many bytes of frames are kept.
+const maxKept = 256 << 10
+
+func (w *frameWriter) end() int64 { return w.start + int64(len(w.buf)) }
+
+// writeAt writes to a WAL in the place of f.WriteAt.
+func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (int, error) {
+	if w.held && off == w.end() {
+		w.held = false
+		frame := len(w.buf) - frameHeaderSize
+		w.buf = append(w.buf, p...)
+		n, err := f.WriteAt(w.buf[frame:], off-frameHeaderSize)
+		if err != nil {
+			w.buf = w.buf[:0]
+		}
+		w.high = max(w.high, off+int64(len(p)))
+		return max(n-frameHeaderSize, 0), err
+	}
+	if err := w.flush(f); err != nil {
+		return 0, err
+	}
+	if len(p) == frameHeaderSize && off >= max(w.high, walHeaderSize) {
+		if !w.keep || off != w.end() || len(w.buf) > maxKept {
+			w.buf, w.start = w.buf[:0], off
+		}
+		w.buf, w.held = append(w.buf, p...), true
+		return len(p), nil
+	}
+	switch {
+	case off >= w.start && off+int64(len(p)) <= w.end():
+		copy(w.buf[off-w.start:], p)
+	case off < w.end() && off+int64(len(p)) > w.start:
+		w.buf = w.buf[:0]
+	}
+	if w.single != 0 && off == w.single+frameHeaderSize {
+		w.high = off + int64(len(p)) // a frame, so the WAL was restarted or a transaction rolled back
+	}
+	if w.single = 0; len(p) == frameHeaderSize {
+		w.single = off
+	}
+	n, err := f.WriteAt(p, off)
+	if err != nil {
+		w.buf = w.buf[:0]
+	}
+	return n, err
+}
+
+// flush writes the held header. Everything else that is done with the file comes after it.
+func (w *frameWriter) flush(f vfs.File) error {
+	if w == nil || !w.held {
+		return nil
+	}
+	w.held = false
+	head := w.buf[len(w.buf)-frameHeaderSize:]
+	w.single = w.end() - frameHeaderSize
+	_, err := f.WriteAt(head, w.single)
+	w.buf = w.buf[:0]
+	return err
+}
+
+// kept returns a range of the WAL if it was kept, as far as it is known to be in the file.
+func (w *frameWriter) kept(start, end int64) []byte {
+	if !w.keep || w.held || start < w.start || end > w.end() {
+		return nil
+	}
+	return w.buf[start-w.start : end-w.start]
+}
+
+// forget ends what is kept, and tells whether to keep what is written next.
+func (w *frameWriter) forget(keep bool) { w.buf, w.keep = w.buf[:0], keep }
 
 // walFile records what one connection writes to a WAL, in order to recognise the sync
 // that ends a commit: it follows a frame whose header contains the size of the
@@ -25,16 +112,19 @@ type walFile struct {
 	high   int64    // where they end
 	commit [2]int64 // where the last two frames begin that end a transaction, the last one first; 0: none
 	header bool     // the WAL's header was written
+	salt   [8]byte  // of the last commit
 	head   [walHeaderSize]byte
+	life   grouplog.Header // which head begins; zero if it is not known
+	frames *frameWriter
 	buf    []byte
 }
 
 // newWALFile returns nil if the database does not use a log.
-func newWALFile(db *database, path string) *walFile {
+func newWALFile(db *database, path string, frames *frameWriter) *walFile {
 	if db == nil || !db.commits.walOpened() {
 		return nil
 	}
-	return &walFile{db: db, path: path}
+	return &walFile{db: db, path: path, frames: frames}
 }
 
 // log returns the WAL as the log has it, nil before the first commit and after the log
@@ -50,7 +140,7 @@ func (w *walFile) log() (*grouplog.WAL, error) {
 // wrote records a write.
 func (w *walFile) wrote(p []byte, off int64) {
 	if off < walHeaderSize {
-		w.forget()
+		w.forget(w.frames.keep)
 		w.header = true
 		return
 	}
@@ -60,10 +150,16 @@ func (w *walFile) wrote(p []byte, off int64) {
 	w.high = max(w.high, off+int64(len(p)))
 	if len(p) == frameHeaderSize && binary.BigEndian.Uint32(p[4:]) != 0 && off > w.commit[0] {
 		w.commit = [2]int64{off, w.commit[0]}
+		w.salt = [8]byte(p[8:])
 	}
 }
 
-func (w *walFile) forget() { w.low, w.high, w.commit, w.header = 0, 0, [2]int64{}, false }
+// forget begins a new list of writes. The frames of the next commit are kept if the log
+// took the last one.
+func (w *walFile) forget(logged bool) {
+	w.low, w.high, w.commit, w.header = 0, 0, [2]int64{}, false
+	w.frames.forget(logged)
+}
 
 // written returns the WAL's header and the end of the last frame that ends a
 // transaction and was written completely. Without powersafe overwrite SQLite repeats
@@ -77,13 +173,18 @@ func (w *walFile) written(read func(p []byte, off int64) (int, error)) (h groupl
 	if !w.header && w.commit[0] == 0 {
 		return h, 0, false
 	}
-	if n, _ := read(w.head[:], 0); n < len(w.head) {
-		return h, 0, false
+	if w.header || w.commit[0] == 0 || w.life.Salt != w.salt {
+		w.life = grouplog.Header{}
+		if n, _ := read(w.head[:], 0); n < len(w.head) {
+			return h, 0, false
+		}
+		if h, err := grouplog.ParseHeader(w.head[:]); err == nil {
+			w.life = h
+		} else {
+			return h, 0, false
+		}
 	}
-	h, err := grouplog.ParseHeader(w.head[:])
-	if err != nil {
-		return h, 0, false
-	}
+	h = w.life
 	if w.commit[0] == 0 {
 		return h, walHeaderSize, true
 	}
@@ -99,7 +200,7 @@ func (w *walFile) written(read func(p []byte, off int64) (int, error)) (h groupl
 // synced is called after a sync without a log. If that ended a commit, it attaches the
 // WAL to a log for the next one.
 func (w *walFile) synced(read func(p []byte, off int64) (int, error)) error {
-	defer w.forget()
+	defer w.forget(false)
 	h, end, ok := w.written(read)
 	if !ok || w.header || w.commit[0] == 0 {
 		return nil
@@ -112,32 +213,41 @@ func (w *walFile) synced(read func(p []byte, off int64) (int, error)) error {
 // frames that other connections wrote without a sync, and frames that a rolled-back
 // transaction left, which are harmless. read is the file's ReadAt.
 func (w *walFile) sync(wal *grouplog.WAL, read func(p []byte, off int64) (int, error)) error {
-	defer w.forget()
+	logged, err := w.commitOrSync(wal, read)
+	w.forget(logged)
+	if logged {
+		w.db.logged.Add(1)
+	}
+	return err
+}
+
+func (w *walFile) commitOrSync(wal *grouplog.WAL, read func(p []byte, off int64) (int, error)) (logged bool, err error) {
 	h, end, ok := w.written(read)
 	if !ok {
-		return wal.Sync()
+		return false, wal.Sync()
 	}
 	if start := wal.DurableEnd(h); !w.header && start != 0 && start <= w.low && start < end {
 		defer wal.Leave()
 		if wal.Enter(end - start) {
+			// What another connection wrote in the place of kept frames shows in the chain
+			// of checksums, which Commit checks.
+			if p := w.frames.kept(start, end); p != nil {
+				return wal.Commit(w.head[:], start, p)
+			}
 			if int64(cap(w.buf)) < end-start {
 				w.buf = make([]byte, end-start)
 			}
 			p := w.buf[:end-start]
 			if n, _ := read(p, start); n == len(p) {
-				logged, err := wal.Commit(w.head[:], start, p)
-				if logged {
-					w.db.logged.Add(1)
-				}
-				return err
+				return wal.Commit(w.head[:], start, p)
 			}
 		}
 	}
 	if err := wal.Sync(); err != nil {
-		return err
+		return false, err
 	}
 	wal.SyncedTo(h, end)
-	return nil
+	return false, nil
 }
 
 func (w *walFile) close() error { return w.db.commits.walClosed() }

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3/vfs"
+)
+
+// memoryFile is a file in memory that counts its writes and fails when asked.
+type memoryFile struct {
+	vfs.File
+	data   []byte
+	writes int
+	fail   bool
+}
+
+func (f *memoryFile) WriteAt(p []byte, off int64) (int, error) {
+	if f.writes++; f.fail {
+		return 0, io.ErrShortWrite
+	}
+	if end := int(off) + len(p); end > len(f.data) {
+		f.data = append(f.data, make([]byte, end-len(f.data))...)
+	}
+	return copy(f.data[off:], p), nil
+}
+
+// TestFrameWriter makes the writes of SQLite in transactions that append frames, change
+// their pages, write headers again, and roll back, and compares the file with one that is
+// written by single calls.
+func TestFrameWriter(t *testing.T) {
+	const page = 64
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		var model, got memoryFile
+		w := &frameWriter{keep: seed%2 == 0}
+		write := func(p []byte, off int64) {
+			model.WriteAt(p, off)
+			if n, err := w.writeAt(&got, p, off); n != len(p) || err != nil {
+				t.Fatalf("seed %d: %d, %v", seed, n, err)
+			}
+		}
+		equal := func(what string) {
+			t.Helper()
+			if !bytes.Equal(got.data, model.data) {
+				t.Fatalf("seed %d: the file differs after %s", seed, what)
+			}
+		}
+		random := func(n int) []byte {
+			p := make([]byte, n)
+			binary.LittleEndian.PutUint64(p, r.Uint64())
+			return p
+		}
+		write(random(walHeaderSize), 0)
+		end := int64(walHeaderSize)
+		frame := int64(frameHeaderSize + page)
+		for range 60 {
+			first := end
+			for range r.IntN(5) + 1 {
+				before := got.writes
+				write(random(frameHeaderSize), end)
+				write(random(page), end+frameHeaderSize)
+				equal("a frame")
+				if end >= w.high-frame && got.writes-before > 2 {
+					t.Fatalf("seed %d: %d writes for a frame", seed, got.writes-before)
+				}
+				end += frame
+				if r.IntN(4) == 0 { // a page that changes again in the transaction
+					k := first + frame*r.Int64N((end-first)/frame)
+					write(random(page), k+frameHeaderSize)
+					equal("a page that changed again")
+				}
+			}
+			if p := w.kept(first, end); p != nil && !bytes.Equal(p, model.data[first:end]) {
+				t.Fatalf("seed %d: what is kept differs from the file", seed)
+			}
+			switch r.IntN(6) {
+			case 0: // checksums are written again
+				for k := first + frame*r.Int64N((end-first)/frame); k < end; k += frame {
+					write(random(frameHeaderSize), k)
+				}
+				equal("headers that are written again")
+			case 1: // rollback
+				end = first
+			case 2: // another connection restarts the WAL, and writes
+				model.WriteAt(random(page), walHeaderSize)
+				copy(got.data[walHeaderSize:], model.data[walHeaderSize:][:page])
+				w.forget(w.keep)
+				end = walHeaderSize
+			case 3: // a sync in the middle of a frame, as without powersafe overwrite
+				write(random(frameHeaderSize), end)
+				if err := w.flush(&got); err != nil {
+					t.Fatal(err)
+				}
+				equal("a header that was flushed")
+				write(random(page), end+frameHeaderSize)
+				equal("its page")
+				end += frame
+			case 4:
+				w.forget(r.IntN(2) == 0)
+			}
+		}
+	}
+}
+
+// TestFrameTakesOneWrite counts the writes of frames that are appended.
+func TestFrameTakesOneWrite(t *testing.T) {
+	var f memoryFile
+	w := &frameWriter{}
+	for i := range int64(10) {
+		off := walHeaderSize + i*(frameHeaderSize+4096)
+		w.writeAt(&f, make([]byte, frameHeaderSize), off)
+		w.writeAt(&f, make([]byte, 4096), off+frameHeaderSize)
+	}
+	if f.writes != 10 {
+		t.Errorf("%d writes for 10 frames", f.writes)
+	}
+}
+
+func TestFrameWriterFails(t *testing.T) {
+	f := memoryFile{fail: true}
+	w := &frameWriter{keep: true}
+	if n, err := w.writeAt(&f, make([]byte, frameHeaderSize), walHeaderSize); n != frameHeaderSize || err != nil {
+		t.Fatal(n, err)
+	}
+	if n, err := w.writeAt(&f, make([]byte, 512), walHeaderSize+frameHeaderSize); n != 0 || err == nil {
+		t.Errorf("the page: %d, %v", n, err)
+	}
+	if w.kept(walHeaderSize, walHeaderSize+frameHeaderSize+512) != nil {
+		t.Error("what was not written is kept")
+	}
+	w.writeAt(&f, make([]byte, frameHeaderSize), 4096)
+	if w.flush(&f) == nil {
+		t.Error("the flush of a header does not fail")
+	}
+}
+
+// TestFilesAreWhole copies database and WAL after each commit with synchronous=NORMAL, of
+// transactions that spill and change pages twice, as after a kill. SQLite finds every row.
+func TestFilesAreWhole(t *testing.T) {
+	for _, name := range []string{Name, "ringside-log"} {
+		path := dbFile(t)
+		c := connect(t, path, name)
+		execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=5; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB); PRAGMA wal_autocheckpoint=0")
+		rows := 0
+		for i := range 8 {
+			execSQL(t, c, "BEGIN")
+			for range 20 {
+				rows++
+				execSQL(t, c, fmt.Sprintf("INSERT INTO t VALUES(%d, randomblob(900))", rows))
+			}
+			execSQL(t, c, "UPDATE t SET v=randomblob(950) WHERE id%3=0; UPDATE t SET v=randomblob(900) WHERE id%3=0")
+			if i%4 == 3 {
+				execSQL(t, c, "ROLLBACK")
+				rows -= 20
+				continue
+			}
+			execSQL(t, c, "COMMIT")
+			copied := filepath.Join(t.TempDir(), "copy.db")
+			for _, suffix := range []string{"", suffixWAL} {
+				p, err := os.ReadFile(path + suffix)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(copied+suffix, p, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stock := connect(t, copied, "os")
+			wantQuery(t, stock, "SELECT count(*) FROM t", fmt.Sprint(rows))
+			wantQuery(t, stock, "PRAGMA integrity_check", "ok")
+			stock.Close()
+		}
+	}
+}
