@@ -14,13 +14,13 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// Exempt are reasons why no operation covers what is exported, with the names
-// that each is for, separated by spaces.
+// Exempt lists exported names that no operation covers: the reason, and the names for
+// which it holds, separated by spaces.
 type Exempt map[string]string
 
-// API has the test fail for each exported function or method of the package in
-// the working directory that no operation covers and that is not exempt, and for
-// names of either that are not exported, or that the sweep's test never calls.
+// API fails the test for each exported function or method of the package in the working
+// directory that no operation covers and that is not exempt. It also fails for names in
+// Covers or Exempt that are not exported, and for names in Covers that the test never calls.
 func API(t *testing.T, ops []Operation, exempt Exempt) {
 	t.Helper()
 	ringtest.NeedTree(t)
@@ -40,7 +40,7 @@ func API(t *testing.T, ops []Operation, exempt Exempt) {
 		for name := range strings.FieldsSeq(op.Covers) {
 			covered[name] = op.Name
 			if !slices.Contains(calls, name[strings.LastIndex(name, ".")+1:]) {
-				t.Errorf("operation %q says that it covers %s, which no sweep calls", op.Name, name)
+				t.Errorf("operation %q claims to cover %s, which no sweep calls", op.Name, name)
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func called(files []*ast.File) (names []string) {
 	return names
 }
 
-// declared is what a package declares.
+// declared holds the declarations of a package.
 type declared struct {
 	functions []string
 	methods   map[string][]string // of types
@@ -131,7 +131,7 @@ func (d *declared) function(f *ast.FuncDecl) {
 	}
 }
 
-// embed notes what a type has from others.
+// embed records the methods that a type gets from embedded types.
 func (d declared) embed(s *ast.TypeSpec) {
 	if d.methods[s.Name.Name] == nil {
 		d.methods[s.Name.Name] = nil
@@ -158,8 +158,8 @@ func typeName(e ast.Expr) string {
 	return ""
 }
 
-// exported returns functions, and methods as Type.Method, also those that come
-// from what is embedded.
+// exported returns functions, and methods as Type.Method, including those of embedded
+// types.
 func (d declared) exported() []string {
 	names := slices.Clone(d.functions)
 	for of := range d.methods {

@@ -24,16 +24,15 @@ func Need(t testing.TB) {
 	ringtest.NeedKernel(t, "results of no-ops", "6.10")
 }
 
-// Check sweeps those operations whose kernel is the real one, and has the test
-// fail for what is wrong.
+// Check sweeps the operations on the real kernel, and fails the test for each problem.
 func Check(t *testing.T, ops []Operation) {
 	t.Helper()
 	Need(t)
 	check(t, slices.DeleteFunc(slices.Clone(ops), func(op Operation) bool { return op.Sim }), testing.Short())
 }
 
-// CheckSimulated sweeps those whose rings are simulated. It says nothing of the
-// kernel that runs, and takes its time for that everywhere but with -short.
+// CheckSimulated sweeps the operations on simulated rings. Its result does not depend on
+// the running kernel. With -short it sweeps less.
 func CheckSimulated(t *testing.T, ops []Operation) {
 	t.Helper()
 	if testing.Short() {

@@ -7,20 +7,20 @@ import (
 	"syscall"
 )
 
-// Choice is one way in which an answer can go wrong.
+// Choice is one way in which an answer can fail.
 type Choice struct {
 	Errno syscall.Errno
-	// Short asks for half of what was asked for; Late has a worker thread do it;
-	// Drop lets the completion wait until the run is over, which no kernel does:
-	// it shows that a test would notice.
+	// Short requests half of the transfer. Late makes a worker thread carry it out.
+	// Drop holds the completion back until the run is over. No kernel does that: it
+	// shows that a test would notice.
 	Short, Late, Drop bool
-	// Of simulated rings: Stale has a completion come again, Lost a cancellation
-	// answer, with Errno or success, and what it is for go on; Split ends a
-	// submission inside a chain; Full has a completion find no room, so that it has
-	// to be fetched, and end what would go on.
+	// On simulated rings: Stale makes a completion appear again. Lost makes a
+	// cancellation answer, with Errno or success, without effect. Split ends a
+	// submission inside a chain. Full makes a completion overflow, and ends the
+	// multishot operation that it belongs to.
 	Stale, Lost, Split, Full bool
-	// Passing says that nothing is lost, so that the operation has to succeed;
-	// Once, that it may fail where that happens again.
+	// Passing: nothing is lost, so the operation must succeed. Once: it may fail if
+	// the fault happens again.
 	Passing, Once bool
 }
 
@@ -60,7 +60,7 @@ var names = map[syscall.Errno]string{
 	syscall.ENOTCONN: "ENOTCONN", syscall.EADDRINUSE: "EADDRINUSE", syscall.ETIME: "ETIME",
 }
 
-// Fails are choices after which an operation may end with the errno.
+// Fails returns choices after which an operation may end with the errno.
 func Fails(errnos ...syscall.Errno) (cs []Choice) {
 	for _, e := range errnos {
 		cs = append(cs, Choice{Errno: e})
@@ -68,7 +68,7 @@ func Fails(errnos ...syscall.Errno) (cs []Choice) {
 	return cs
 }
 
-// Passes are choices after which it has to succeed all the same.
+// Passes returns choices after which the operation must succeed nevertheless.
 func Passes(errnos ...syscall.Errno) (cs []Choice) {
 	for _, e := range errnos {
 		cs = append(cs, Choice{Errno: e, Passing: true})
@@ -76,8 +76,8 @@ func Passes(errnos ...syscall.Errno) (cs []Choice) {
 	return cs
 }
 
-// half returns how much a short answer is for, of which O_DIRECT leaves whole
-// blocks; 0 where nothing would be left of it.
+// half returns the size of a short transfer, for O_DIRECT a whole number of blocks; 0 if
+// the transfer cannot be shortened.
 func half(n int) int {
 	const block = 4096
 	if n%block == 0 {
@@ -92,7 +92,7 @@ var (
 	stale = Choice{Stale: true, Passing: true}
 )
 
-// lost are cancellations that say what they say, and do nothing.
+// lost are cancellations that have no effect, whatever they report.
 func lost(errnos ...syscall.Errno) (cs []Choice) {
 	for _, e := range errnos {
 		cs = append(cs, Choice{Errno: e, Lost: true, Passing: true})
@@ -100,10 +100,9 @@ func lost(errnos ...syscall.Errno) (cs []Choice) {
 	return cs
 }
 
-// Choices are the ways in which each kind of answer can go wrong. Left out is
-// what the kernel does not say of our own descriptors and memory, and what would
-// be a lie about the state of a socket: that there is nothing to read when there
-// is, of which no event follows.
+// Choices lists the ways in which each kind of answer can fail. It leaves out errors that
+// the kernel does not return for valid descriptors and memory, and answers that would be
+// wrong about a socket: EAGAIN although there is data, after which no event would come.
 var Choices = map[string][]Choice{
 	"READ":           answered(syscall.EIO, syscall.ENOMEM, syscall.EBADF),
 	"READ_FIXED":     answered(syscall.EIO, syscall.ENOMEM, syscall.EBADF),
@@ -166,9 +165,9 @@ var Choices = map[string][]Choice{
 	"copy_file_range": append(Fails(syscall.EIO, syscall.ENOSPC), append(Passes(syscall.EINTR, syscall.EXDEV, syscall.ENOSYS), short)...),
 }
 
-// Simulated are the same for simulated rings, where operations fail after they
-// have begun, completions come twice, and cancellations reach nothing. Calls of
-// the ring are "submit", "wait", "wake" and "parker".
+// Simulated lists the same for simulated rings, where operations fail after they have
+// begun, completions appear twice, and cancellations have no effect. The calls of the
+// ring are "submit", "wait", "wake" and "parker".
 var Simulated = map[string][]Choice{
 	"READ":           append(transfers(syscall.EIO, syscall.ENOMEM), stale),
 	"WRITE":          append(transfers(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM), stale),
@@ -178,18 +177,18 @@ var Simulated = map[string][]Choice{
 	"NOP":            append(Fails(syscall.EIO), append(Passes(syscall.ECANCELED), late, stale)...),
 	"ASYNC_CANCEL":   append(lost(0, syscall.EALREADY, syscall.ENOENT), late, stale),
 	"LINK_TIMEOUT":   append(lost(syscall.ETIME, syscall.EALREADY), Passes(syscall.EINVAL)...),
-	"submit": append(Passes(syscall.EAGAIN, syscall.EBUSY, syscall.ENOMEM), // EINTR is package uring's to meet
+	"submit": append(Passes(syscall.EAGAIN, syscall.EBUSY, syscall.ENOMEM), // package uring handles EINTR
 		append(Fails(syscall.EBADF), short, Choice{Split: true, Passing: true})...),
 	"wait":   Passes(syscall.EINTR),
 	"wake":   {late},
 	"parker": Fails(syscall.EIO),
 }
 
-// AtSyscalls are the same for rings that are simulated below package uring: of errnos
-// that are handled alike, which the kernel's rings are swept with, some. None comes
-// twice there: a user of the kernel's own rings need not bear that. Of calls
-// "io_uring_enter" takes fewer entries or none, "wait" and "wake" are what they are
-// in Simulated; "completion" is each that appears.
+// AtSyscalls lists the same for rings on simulated system calls. Of errnos that are
+// handled alike, which the sweep on the kernel's rings tries, it has some. No completion
+// appears twice: users of the kernel's own rings need not handle that. "io_uring_enter"
+// takes fewer SQEs or none. "wait" and "wake" are as in Simulated. "completion" is each
+// completion that appears.
 var AtSyscalls = map[string][]Choice{
 	"READ":        transfers(syscall.EIO),
 	"READ_FIXED":  transfers(syscall.EIO),
@@ -200,7 +199,7 @@ var AtSyscalls = map[string][]Choice{
 	"ACCEPT":      append(Passes(syscall.ECONNABORTED, syscall.EMFILE, syscall.ECANCELED), late),
 	"POLL_ADD":    append(Passes(syscall.ENOMEM, syscall.ECANCELED), late),
 	// The operation to be changed or cancelled has just ended, or another thread
-	// works on it; or the kernel reports so.
+	// works on it, or the kernel reports that.
 	"POLL_REMOVE":    lost(syscall.EALREADY, syscall.ENOENT, syscall.ECANCELED),
 	"ASYNC_CANCEL":   append(lost(syscall.EALREADY, syscall.ENOENT, syscall.ECANCELED), late),
 	"io_uring_enter": append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.EBUSY), append(Fails(syscall.EBADF), short)...),
@@ -209,12 +208,12 @@ var AtSyscalls = map[string][]Choice{
 	"completion":     {{Full: true, Passing: true}},
 }
 
-// Opening are the kinds with which rings and what belongs to them are opened.
-// Operations that share that may leave them to one.
+// Opening lists the kinds that open a ring and its memory. Of several operations that
+// open rings in the same way, one needs to sweep these kinds.
 var Opening = []string{"io_uring_setup", "io_uring_register", "mmap", "dup", "eventfd", "epoll_create1", "epoll_ctl add"}
 
-// answered are the choices of reads and writes where ECANCELED is the file's own answer,
-// as no thread has exited.
+// answered are the choices of reads and writes where ECANCELED comes from the file itself,
+// because no thread has exited.
 func answered(fatal ...syscall.Errno) []Choice {
 	return append(slices.DeleteFunc(transfers(fatal...), func(c Choice) bool { return c.Errno == syscall.ECANCELED }), Fails(syscall.ECANCELED)...)
 }

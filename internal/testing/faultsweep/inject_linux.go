@@ -13,11 +13,11 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// often is how many answers fail where more than one does, unless the fault is
-// one that stays.
+// often is the number of answers that fail if more than one does, unless the fault
+// lasts.
 const often = 25
 
-// plan says which answer fails, and how.
+// plan is one fault: which answer fails, and how.
 type plan struct {
 	kind   string
 	nth    int // from 1 on; 0 is none
@@ -26,28 +26,28 @@ type plan struct {
 	seed   uint64 // of a storm, which is random and not one answer; 0 is none
 }
 
-// injector stands before the kernel. It counts the answers of each kind while it
-// is armed, and makes those fail that the plan names.
+// injector is the hook before the system calls. While it is armed it counts the answers of
+// each kind and makes the planned ones fail.
 type injector struct {
 	mu         sync.Mutex
 	armed      bool
 	plan       plan
 	seen       map[string]int
-	injured    int
+	failures   int
 	simulated  bool
 	atSyscalls bool
 	dice       *rand.Rand                 // of a storm
-	storms     func(kind string) []Choice // what it can do
-	bell       *sys.FD                    // readable when what was dropped may complete
+	storms     func(kind string) []Choice // the faults of a storm
+	released   *sys.FD                    // readable when what was dropped may complete
 }
 
 func newInjector() *injector { return &injector{seen: make(map[string]int)} }
 
-// begin puts the injector before the kernel.
+// begin installs the hook.
 func (in *injector) begin(p plan) (err error) {
 	in.plan = p
 	in.dice = rand.New(rand.NewPCG(p.seed, 1))
-	if in.bell, err = sys.EventFD(); err != nil {
+	if in.released, err = sys.EventFD(); err != nil {
 		return err
 	}
 	if !in.simulated && !in.atSyscalls {
@@ -56,15 +56,15 @@ func (in *injector) begin(p plan) (err error) {
 	return nil
 }
 
-// end takes it away and lets go what it had dropped.
+// end removes the hook and lets the completions appear that it had held back.
 func (in *injector) end() {
 	sys.SetFaults(nil)
 	sys.SetSimulator(nil)
 	in.release()
-	_ = in.bell.Close()
+	_ = in.released.Close()
 }
 
-func (in *injector) release() { sys.Signal(in.bell) }
+func (in *injector) release() { sys.Signal(in.released) }
 
 func (in *injector) arm(on bool) {
 	in.mu.Lock()
@@ -76,11 +76,11 @@ func (in *injector) arm(on bool) {
 func (in *injector) fired() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.injured
+	return in.failures
 }
 
-// answer reports whether the next answer of a kind fails. Of a size that cannot be
-// halved it cannot be short. The caller holds mu.
+// answer reports whether the next answer of a kind fails. A transfer whose size cannot be
+// halved is not made short. The caller holds mu.
 func (in *injector) answer(kind string, size int) bool {
 	if !in.armed {
 		return false
@@ -92,15 +92,15 @@ func (in *injector) answer(kind string, size int) bool {
 	if n := in.seen[kind] - in.plan.nth; in.plan.nth == 0 || in.plan.kind != kind || n < 0 || n >= in.plan.times {
 		return false
 	}
-	in.injured++
+	in.failures++
 	return true
 }
 
-// calm is how many answers of a storm are as they should be, for each that is not.
+// calm is the number of correct answers of a storm for each that fails.
 const calm = 6
 
-// decide returns what becomes of the next answer of a kind, and whether that is
-// anything. The caller holds mu.
+// decide returns the fault of the next answer of a kind, and whether there is one. The
+// caller holds mu.
 func (in *injector) decide(kind string, size int) (Choice, bool) {
 	if in.plan.seed == 0 {
 		return in.plan.choice, in.answer(kind, size)
@@ -117,7 +117,7 @@ func (in *injector) decide(kind string, size int) (Choice, bool) {
 	if c.Short && half(size) == 0 {
 		return Choice{}, false
 	}
-	in.injured++
+	in.failures++
 	return c, true
 }
 
@@ -134,17 +134,17 @@ func (in *injector) enter(entries []*abi.SQE) (int, syscall.Errno) {
 	}
 	for _, e := range entries {
 		if in.answer(kindOf(e), int(int32(e.Len))) {
-			in.injure(e)
+			in.inject(e)
 		}
 	}
 	return len(entries), 0
 }
 
-// kindOf names an entry. A linked timeout is part of what it is linked to.
+// kindOf returns the kind of an SQE. A linked timeout belongs to the operation before it.
 func kindOf(e *abi.SQE) string { return uring.Op(e.Opcode).String() }
 
-// injure changes an entry so that it goes wrong.
-func (in *injector) injure(e *abi.SQE) {
+// inject changes an SQE so that it fails.
+func (in *injector) inject(e *abi.SQE) {
 	const kept = uint8(uring.SQELink | uring.SQEHardLink | uring.SQESkipSuccess | uring.SQEDrain)
 	c := in.plan.choice
 	switch data, flags := e.UserData, e.Flags&kept; {
@@ -153,7 +153,7 @@ func (in *injector) injure(e *abi.SQE) {
 	case c.Late:
 		e.Flags |= uint8(uring.SQEAsync)
 	case c.Drop:
-		*e = abi.SQE(*new(uring.SQE).PollAdd(uring.Fd(in.bell.Int()), 1).SetUserData(data).Raw())
+		*e = abi.SQE(*new(uring.SQE).PollAdd(uring.Fd(in.released.Int()), 1).SetUserData(data).Raw())
 	default:
 		nop := uring.NopOptions{Inject: true, Result: -int32(c.Errno)}
 		*e = abi.SQE(*new(uring.SQE).NopWith(nop).SetUserData(data).Raw())
@@ -165,7 +165,7 @@ func (in *injector) injure(e *abi.SQE) {
 func (in *injector) call(name string, n int) (int, syscall.Errno) {
 	switch {
 	case name == "io_uring_register" && uring.RegisterOp(n) == uring.OpRegisterRingFDs:
-		return 0, syscall.ENOMEM // every user does without, and the hook would not know the ring
+		return 0, syscall.ENOMEM // every user works without it, and the hook could not identify the ring
 	case name == "epoll_ctl":
 		name += [...]string{1: " add", 2: " del", 3: " mod"}[n]
 	}

@@ -15,8 +15,8 @@ import (
 // firstFD is far above the descriptors of the process.
 const firstFD = 1 << 20
 
-// Rings has a reactor with the given options, a *reactor.Options, use simulated
-// rings, if the operation asks for that.
+// Rings makes a reactor with the given options, a *reactor.Options, use simulated rings,
+// if the operation has Sim.
 func (t *Trial) Rings(options any) {
 	if !t.in.simulated {
 		return
@@ -38,7 +38,7 @@ func (t *Trial) Kernel() *kernelsim.Kernel {
 	return t.kernel
 }
 
-// endRings ends the simulated kernel, and says what its users did wrong.
+// endRings ends the simulated kernels and reports their violations.
 func (t *Trial) endRings() {
 	if t.calls != nil {
 		for _, v := range t.calls.Violations() {
@@ -65,17 +65,16 @@ func (t *Trial) simulate() {
 	sys.SetSimulator(t.calls)
 }
 
-// Settle waits until nothing is in flight any more of rings that are simulated at the
-// system calls and were closed. What their users have given them must be alone by then, and
-// what they have given back must have been left alone.
+// Settle waits until no operation is in flight on closed rings of simulated system calls.
+// Until then their users must not touch the memory of these operations.
 func (t *Trial) Settle() {
 	if t.calls != nil {
 		t.calls.Settle()
 	}
 }
 
-// shot decides about an operation, or the next shot of one, of a ring that is
-// simulated at the system calls.
+// shot returns the fault of an operation, or of the next completion of a multishot
+// operation, on simulated system calls.
 func (in *injector) shot(e *uring.RawSQE) kernelsim.Fault {
 	size := int(int32(e.Len))
 	if e.Flags&abi.IOSQE_BUFFER_SELECT != 0 {
@@ -84,7 +83,7 @@ func (in *injector) shot(e *uring.RawSQE) kernelsim.Fault {
 	return in.begins(e.Opcode, size)
 }
 
-// enters decides about an enter with n entries.
+// enters returns the fault of an io_uring_enter with n SQEs.
 func (in *injector) enters(n int) (take int, split bool, errno syscall.Errno) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -98,12 +97,12 @@ func (in *injector) enters(n int) (take int, split bool, errno syscall.Errno) {
 	}
 }
 
-// fault decides about an operation of a simulated ring.
+// fault returns the fault of an operation of a simulated ring.
 func (in *injector) fault(e *uring.RawSQE) kernelsim.Fault {
 	return in.begins(e.Opcode, int(int32(e.Len)))
 }
 
-// begins decides about an operation of a size.
+// begins returns the fault of an operation of the given size.
 func (in *injector) begins(opcode uint8, size int) kernelsim.Fault {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -117,7 +116,7 @@ func (in *injector) begins(opcode uint8, size int) kernelsim.Fault {
 	return kernelsim.Fault{Errno: c.Errno, Short: c.Short, Late: c.Late, Stale: c.Stale, Lost: c.Lost}
 }
 
-// submit decides about a submission of n entries.
+// submit returns the fault of a submission of n SQEs.
 func (in *injector) submit(n int) (take int, split bool, errno syscall.Errno) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -131,7 +130,7 @@ func (in *injector) submit(n int) (take int, split bool, errno syscall.Errno) {
 	}
 }
 
-// happens decides about what either goes wrong or does not.
+// happens returns a function that reports whether the next event of a kind fails.
 func (in *injector) happens(kind string) func() bool {
 	return func() bool {
 		in.mu.Lock()

@@ -14,60 +14,58 @@ import (
 	"time"
 )
 
-// Operation is what is run.
+// Operation is one row of a sweep.
 type Operation struct {
 	Name string
-	// Run sets up, arms the trial, operates, disarms it, looks at what has come
-	// of it, and takes down what it has set up, whatever has gone wrong.
+	// Run sets up, arms the trial, runs the operation, disarms the trial, checks the
+	// result, and frees what it has set up, whatever has failed.
 	Run func(t *Trial)
-	// Only are the kinds of answers that fail; all that [Choices] has when there
-	// are none. Opened leaves those of [Opening] alone.
+	// Only lists the kinds of answers that fail; nil means all kinds in [Choices].
+	// Opened leaves out the kinds in [Opening].
 	Only   []string
 	Opened bool
-	// Instead are choices of this operation's own, in the place of those for a
-	// kind.
+	// Instead replaces the choices for a kind.
 	Instead map[string][]Choice
-	// Most is how many answers of a kind fail in turn, 0 for all.
+	// Most limits how many answers of a kind fail in turn; 0 means all.
 	Most int
-	// Sim says that the rings that Run puts below its reactors with
-	// [Trial.Rings] are simulated, and that it is they that fail.
+	// Sim: the rings that Run puts below its reactors with [Trial.Rings] are
+	// simulated, and the faults are theirs.
 	Sim bool
-	// Syscalls says that [CheckSimulated] runs the operation, too: with all rings that
-	// are opened while the trial is armed simulated below package uring, and with
-	// all their answers failing, whatever Only says. Package kernelsim says what such
-	// rings can do.
+	// Syscalls: [CheckSimulated] runs the operation too. All rings that are opened
+	// while the trial is armed run on simulated system calls, and all their answers
+	// fail, regardless of Only. Package kernelsim lists what such rings support.
 	Syscalls bool
 	// Covers are the exported functions and methods that Run calls under faults,
 	// separated by spaces: see [API].
 	Covers string
 
-	atSyscalls bool // this is the run that Syscalls asks for
+	atSyscalls bool // this run is the one for Syscalls
 }
 
-// Options say how much is swept.
+// Options limit a sweep.
 type Options struct {
 	Brief    bool          // the first answer of each kind, once
-	All      bool          // whatever Most and Opened say
+	All      bool          // regardless of Most and Opened
 	Patience time.Duration // for a run, 0 for [Patience]
 }
 
-// Report is what came of a sweep.
+// Report is the result of a sweep.
 type Report struct {
 	Operations, Runs, Faults int
 	Problems                 []string
 	Lines                    []string // a table, a line for each operation
 }
 
-// String is one line.
+// String returns the report in one line.
 func (r *Report) String() string {
 	return fmt.Sprintf("sweep: %d operations, %d runs, %d faults", r.Operations, r.Runs, r.Faults)
 }
 
-// most is how many problems are worth reading.
+// most limits the problems of a report.
 const most = 10
 
-// Sweep runs each operation with each fault. It stops where a run hangs, something
-// is leaked, or too much is wrong.
+// Sweep runs each operation with each fault. It stops after a run that hangs or leaks, and
+// after too many problems.
 func Sweep(ops []Operation, o Options) *Report {
 	if o.Patience == 0 {
 		o.Patience = Patience
@@ -82,10 +80,10 @@ func Sweep(ops []Operation, o Options) *Report {
 	return r
 }
 
-// sweep sweeps one operation and reports whether it makes sense to go on.
+// sweep sweeps one operation and reports whether the sweep should continue.
 func (r *Report) sweep(op *Operation, o Options) bool {
 	runs, faults, begin := r.Runs, r.Faults, time.Now()
-	// The first run has the runtime open what it keeps, such as its poller.
+	// During the first run the runtime opens what it keeps, such as its poller.
 	before := now()
 	if ok := r.warm(op, o); !ok {
 		return false
@@ -115,13 +113,13 @@ func (r *Report) sweep(op *Operation, o Options) bool {
 	return true
 }
 
-// mostAtSyscalls is how many answers of a kind fail in turn where rings are simulated at
-// the system calls, and the kernel's own have failed already. Of enters there are more: what
-// is in flight when a ring fails is different each time.
+// mostAtSyscalls limits how many answers of a kind fail in turn on simulated system calls,
+// because the same answers of the real kernel have failed already. More io_uring_enters
+// fail, because different operations are in flight each time.
 const mostAtSyscalls, entersAtSyscalls = 2, 6
 
-// warm runs an operation of which only the goroutines have to end, with the
-// kernel's rings first: of them it is asked what the kernel can do.
+// warm runs an operation without faults, first on the kernel's rings, so that package
+// features probes the real kernel. Of the run, only goroutines must end.
 func (r *Report) warm(op *Operation, o Options) bool {
 	if op.atSyscalls {
 		plain := *op
@@ -134,8 +132,7 @@ func (r *Report) warm(op *Operation, o Options) bool {
 	return ok
 }
 
-// plans returns what shall go wrong, given how many answers of each kind there
-// were.
+// plans returns the faults to try, given the number of answers of each kind.
 func (op *Operation) plans(seen map[string]int, o Options) (ps []plan) {
 	kinds := make([]string, 0, len(seen))
 	for kind := range seen {
@@ -173,8 +170,8 @@ func (op *Operation) plans(seen map[string]int, o Options) (ps []plan) {
 	return ps
 }
 
-// stormsAtSyscalls is how often an operation runs while answers of all kinds go wrong at
-// random, in ways that pass.
+// stormsAtSyscalls is the number of runs in which answers of all kinds fail at random, in
+// ways that pass.
 const stormsAtSyscalls = 4
 
 // storms returns the plans of those runs.
@@ -192,14 +189,14 @@ func (op *Operation) storms(o Options) (ps []plan) {
 	return ps
 }
 
-// passing returns what can go wrong with a kind and passes, however often.
+// passing returns the choices for a kind after which the operation must succeed, however
+// often they happen.
 func (op *Operation) passing(kind string) []Choice {
 	cs, _ := op.choices(kind)
 	return slices.DeleteFunc(slices.Clone(cs), func(c Choice) bool { return !c.Passing || c.Once })
 }
 
-// choices returns the ways in which a kind can go wrong here, and whether they
-// are listed.
+// choices returns the choices for a kind, and whether the kind is listed.
 func (op *Operation) choices(kind string) ([]Choice, bool) {
 	if cs, ok := op.Instead[kind]; ok {
 		return cs, true
@@ -216,9 +213,9 @@ func (op *Operation) choices(kind string) ([]Choice, bool) {
 	return cs, ok
 }
 
-// times returns how many calls fail: one, some in a row where each is to be
-// tried again, else all. Accepting, registering and cancelling wait longer each
-// time, so only a few of them fail.
+// times returns how many calls fail: one; several in a row if the caller is to retry each;
+// otherwise all. Only a few accepts, registrations and cancellations fail, because their
+// retries wait longer each time.
 func times(kind string, c Choice, again bool) int {
 	switch {
 	case !again:
@@ -233,7 +230,7 @@ func times(kind string, c Choice, again bool) int {
 	return 1 << 30
 }
 
-// run runs an operation and looks at what it leaves.
+// run runs an operation and checks what it leaves.
 func (r *Report) run(op *Operation, o Options, p plan, before state) (seen map[string]int, ok bool) {
 	t := &Trial{in: newInjector(), patience: o.Patience}
 	t.in.simulated, t.in.atSyscalls, t.in.storms = op.Sim, op.atSyscalls, op.passing
@@ -275,7 +272,7 @@ func (r *Report) run(op *Operation, o Options, p plan, before state) (seen map[s
 	return t.in.seen, ok
 }
 
-// String says what goes wrong.
+// String describes the fault.
 func (p plan) String() string {
 	switch {
 	case p.seed != 0:
@@ -288,7 +285,7 @@ func (p plan) String() string {
 	return fmt.Sprintf("%s from number %d on %v", p.kind, p.nth, p.choice)
 }
 
-// state is what a process has.
+// state counts the resources of the process.
 type state struct{ descriptors, goroutines int }
 
 func now() state { return state{descriptors(), runtime.NumGoroutine()} }
@@ -301,7 +298,8 @@ func descriptors() int {
 	return len(entries)
 }
 
-// compare waits until there is no more than before, and reports whether that came.
+// compare waits until there are no more resources than before, and reports whether that
+// happened.
 func (s state) compare(t *Trial) (ok bool) {
 	ok = true
 	if !await(t.patience, func() bool { return runtime.NumGoroutine() <= s.goroutines }) {

@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 )
 
-// Patience is how long a run may take.
+// Patience limits the time of a run.
 const Patience = 30 * time.Second
 
 // Trial is one run of an operation.
@@ -29,8 +29,8 @@ type Trial struct {
 	calls    *kernelsim.Kernel // of rings that are simulated at the system calls
 }
 
-// Arm has the kernel's answers count, and fail, from here to Disarm. Rings that are
-// opened meanwhile are simulated, if that is to be.
+// Arm makes the kernel's answers count, and fail, until Disarm. For an operation with
+// Syscalls, rings that are opened meanwhile are simulated.
 func (t *Trial) Arm() {
 	if t.in.atSyscalls {
 		t.simulate()
@@ -46,7 +46,7 @@ func (t *Trial) Disarm() {
 	}
 }
 
-// Choice returns what goes wrong in this run, and whether it has.
+// Choice returns the fault of this run, and whether it has happened.
 func (t *Trial) Choice() (Choice, bool) { return t.in.plan.choice, t.in.fired() > 0 }
 
 // Seen returns how many answers of a kind have been counted.
@@ -59,25 +59,24 @@ func (t *Trial) Seen(kind string) int {
 // Planned returns the kind of answer that fails in this run, "" for none.
 func (t *Trial) Planned() string { return t.in.plan.kind }
 
-// Lasting says that the fault does not pass within the run.
+// Lasting reports whether the fault lasts until the end of the run.
 func (t *Trial) Lasting() bool { return t.in.plan.times > often }
 
-// Errorf notes what is wrong. It may be called by any goroutine.
+// Errorf records a problem. It may be called by any goroutine.
 func (t *Trial) Errorf(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.problems = append(t.problems, fmt.Sprintf(format, args...))
 }
 
-// Fatalf is Errorf, and ends the run. It is for the goroutine of Run.
+// Fatalf is Errorf and ends the run. Only the goroutine of Run may call it.
 func (t *Trial) Fatalf(format string, args ...any) {
 	t.Errorf(format, args...)
 	runtime.Goexit()
 }
 
-// Judge looks at the error of an operation that was under way while the kernel
-// failed: it must be nil, or what has gone wrong. It reports whether the operation
-// has succeeded.
+// Judge checks the error of an operation during which the kernel failed: it must be nil or
+// the fault's. It reports whether the operation has succeeded.
 func (t *Trial) Judge(what string, err error) bool {
 	if err == nil {
 		return true
@@ -101,7 +100,7 @@ func (t *Trial) Await(what string, cond func() bool) {
 	}
 }
 
-// await waits for a condition and reports whether it came to hold.
+// await waits until a condition holds and reports whether it does.
 func await(patience time.Duration, cond func() bool) bool {
 	for end := time.Now().Add(patience); !cond(); {
 		if time.Now().After(end) {
