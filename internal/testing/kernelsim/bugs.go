@@ -69,8 +69,7 @@ func (k *Kernel) loseWake(call func()) bool {
 	return true
 }
 
-// Mend ends the bugs and does what they held back, so that a test that has seen
-// the damage can end.
+// Mend ends the bugs and delivers what they held back, so that the test can end.
 func (k *Kernel) Mend() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package kernelsim simulates io_uring in memory, for tests of what stands on a ring. A
+// Package kernelsim simulates io_uring in memory, for tests of code that uses rings. A
 // seed decides the order of completions and the faults.
 //
 // # One kernel, two front ends

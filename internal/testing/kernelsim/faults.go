@@ -65,9 +65,9 @@ type Plan struct {
 	Park func() bool
 }
 
-// Fault is what goes wrong with one operation.
+// Fault is the fault of one operation.
 type Fault struct {
-	Errno   syscall.Errno // it ends with that after a while, and has done nothing
+	Errno   syscall.Errno // it ends with this after a while, without an effect
 	Unasked bool          // it ends with ECANCELED without a cancellation
 	Short   bool          // it transfers half
 	Late    bool          // its completion appears later than its end
@@ -105,7 +105,7 @@ type effect struct {
 	lost      bool
 }
 
-// draw decides about the next operation on an object. The caller holds mu.
+// draw draws the faults of the next operation on an object. The caller holds mu.
 func (k *Kernel) draw(on *object) effect {
 	d := k.dice(uint64(on.fd), on.count)
 	on.count++
@@ -181,7 +181,7 @@ func (o *op) length(n int) int {
 	return n
 }
 
-// dice are the random decisions about one thing.
+// dice makes the random decisions about one object.
 type dice struct{ *rand.Rand }
 
 // Kinds of things that dice are thrown for, beside the objects, which have
@@ -194,7 +194,7 @@ const (
 	ofCancel
 )
 
-// dice returns those for the count-th use of a thing.
+// dice returns the decisions for the count-th use of an object.
 func (k *Kernel) dice(thing, count uint64) dice {
 	return dice{rand.New(rand.NewPCG(mix(k.o.Seed), mix(mix(thing)+count)))}
 }
@@ -211,7 +211,7 @@ func mix(x uint64) uint64 {
 // number whatever the answer, so that one fault does not shift the others.
 func (d dice) hit(p float64) bool { return d.Float64() < p }
 
-// oneOf picks.
+// oneOf picks one of the values.
 func oneOf[T any](d dice, of ...T) T { return of[d.IntN(len(of))] }
 
 // briefly returns a time of up to three milliseconds.

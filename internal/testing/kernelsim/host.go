@@ -18,18 +18,17 @@ type Host interface {
 	Drop(fd int)
 }
 
-// hold lets an operation that has begun keep what its descriptor names, as the
-// kernel does with each, because its ring has failed: from here on its user may
-// close the descriptor, and the number may become another's. While the ring works,
-// who closes it under an operation does wrong, and is to see that. The caller holds
-// mu.
+// hold duplicates the descriptor of an operation that has begun, because its ring has
+// failed. The kernel holds a reference to the file: from here on the user may close the
+// descriptor, and the number may be used again. While the ring works, there is no
+// reference, so that closing a descriptor under an operation shows. The caller holds mu.
 func (o *op) hold() {
 	if o.on != nil && o.on.kind == isHost && o.state != over && o.held == 0 {
 		o.held = o.ring.base().k.o.Host.Hold(int(o.e.Fd))
 	}
 }
 
-// drop ends what hold began. The caller holds mu.
+// drop closes the duplicate. The caller holds mu.
 func (o *op) drop() {
 	if o.held > 0 {
 		o.ring.base().k.o.Host.Drop(int(o.held))
@@ -37,7 +36,7 @@ func (o *op) drop() {
 	o.held = 0
 }
 
-// holdAll is hold for all that a ring has. The caller holds mu.
+// holdAll is hold for all operations of a ring. The caller holds mu.
 func (k *Kernel) holdAll(r front) {
 	for _, o := range k.live.all {
 		if o.ring == r {

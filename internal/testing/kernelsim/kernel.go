@@ -31,7 +31,7 @@ type Options struct {
 	FirstFD int
 }
 
-// Kernel is what the rings of one test share. Its methods may be called
+// Kernel is the state that the rings of one test share. Its methods may be called
 // concurrently. As a [sys.Simulator] it serves the rings that package uring opens.
 type Kernel struct {
 	o Options
@@ -69,8 +69,8 @@ func New(o Options) *Kernel {
 	return k
 }
 
-// Settle waits until nothing is in flight that belongs to rings that are closed:
-// its memory is the kernel's until then.
+// Settle waits until no operation of a closed ring is in flight: the memory of operations
+// is the kernel's until then.
 func (k *Kernel) Settle() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -102,15 +102,15 @@ func (k *Kernel) Close() {
 	k.poll.close()
 }
 
-// soon does something after a number of steps. The caller holds mu.
+// soon calls a function after a number of steps. The caller holds mu.
 func (k *Kernel) soon(steps int, run func()) { k.tasks.spread(steps, nil, run) }
 
 func (k *Kernel) spread(steps int, tick, run func()) { k.tasks.spread(steps, tick, run) }
 
-// later does something after a time. The caller holds mu.
+// later calls a function after a time. The caller holds mu.
 func (k *Kernel) later(d time.Duration, run func()) *time.Timer { return k.tasks.later(d, run) }
 
-// violation keeps what a user of the kernel did wrong. The caller holds mu.
+// violation records that a user of the kernel broke a rule. The caller holds mu.
 func (k *Kernel) violation(format string, args ...any) {
 	s := fmt.Sprintf(format, args...)
 	k.trace.add(event{what: "violation"})
@@ -119,7 +119,7 @@ func (k *Kernel) violation(format string, args ...any) {
 	}
 }
 
-// Violations returns what the users of the kernel did that they must not do.
+// Violations returns the rules that users of the kernel broke.
 func (k *Kernel) Violations() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -156,7 +156,7 @@ type front interface {
 	silence()      // the kernel ends
 }
 
-// ringBase is what both front ends have. The kernel's mu guards it.
+// ringBase is the state that both front ends have. The kernel's mu guards it.
 type ringBase struct {
 	k        *Kernel
 	id       int
@@ -186,7 +186,7 @@ type posted struct {
 	overflow bool // it finds no room
 }
 
-// fail makes everything that enters the kernel through a ring fail. The caller holds mu.
+// fail makes every later enter of a ring fail. The caller holds mu.
 func (k *Kernel) fail(r front) {
 	b := r.base()
 	b.failed = true

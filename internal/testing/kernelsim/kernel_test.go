@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
-// bench is a kernel with one ring and what came out of it.
+// bench is a kernel with one ring and its completions.
 type bench struct {
 	t    *testing.T
 	k    *Kernel
@@ -241,7 +241,7 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-// everything happens a lot.
+// everything has all faults, with high probabilities.
 var everything = Faults{
 	Delay: 0.5, Late: 0.5, Short: 0.3, Interrupted: 0.1, Again: 0.1, Broken: 0.1, NoSpace: 0.1, NoBuffers: 0.3,
 	Exit: 0.2, LostCancel: 0.5, Disturbed: 0.3, LostLink: 0.5, Stale: 0.3,
@@ -278,7 +278,7 @@ func script(t *testing.T, seed uint64) (trace string, completions []uint64) {
 func TestSeedReplays(t *testing.T) {
 	first, list := script(t, 7)
 	if again, relist := script(t, 7); again != first || !slices.Equal(list, relist) {
-		t.Errorf("one seed, two stories:\n%s\n%s", first, again)
+		t.Errorf("two traces of one seed:\n%s\n%s", first, again)
 	}
 	if other, _ := script(t, 8); other == first {
 		t.Error("two seeds, one story")
@@ -308,7 +308,7 @@ func TestGarbageBeforeTheEnd(t *testing.T) {
 	})
 }
 
-// TestFatal has a ring fail: nothing enters any more.
+// TestFatal makes a ring fail: every later enter fails.
 func TestFatal(t *testing.T) {
 	onBench(t, Options{Faults: Faults{Fatal: 1}}, RingOptions{}, func(b *bench) {
 		b.sqe(1, func(e *uring.SQE) { e.Nop() })

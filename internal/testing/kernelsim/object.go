@@ -8,11 +8,11 @@ import (
 	"github.com/ringside-io/ringside/internal/abi"
 )
 
-// object is what a descriptor names.
+// object is a file, a pipe or a descriptor of the process.
 type object struct {
 	fd    int
 	kind  kind
-	count uint64 // operations so far, which decides their fate
+	count uint64 // operations so far, from which their faults follow
 
 	data []byte // of a file
 
@@ -66,7 +66,7 @@ func (k *Kernel) object(o *op) *object {
 	return on
 }
 
-// takes returns with which error an object refuses an operation.
+// takes returns the errno with which an object refuses an operation, 0 if it does not.
 func (on *object) takes(o *op) syscall.Errno {
 	is := func(ops ...uint8) syscall.Errno {
 		for _, op := range ops {

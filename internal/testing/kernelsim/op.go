@@ -35,7 +35,7 @@ type op struct {
 	desc *descriptor // on a descriptor of the process, below package uring
 }
 
-// state is where an operation stands.
+// state is the state of an operation.
 type state int
 
 const (
@@ -135,7 +135,7 @@ func (o *op) uses(addr uint64, size int) bool {
 	return false
 }
 
-// live is the operations that are alive, in no order, and by their user data.
+// live holds the operations that have not ended: in no order, and by user data.
 type live struct {
 	all    []*op
 	byData map[uint64][]*op
@@ -174,7 +174,7 @@ func (l *live) rename(o *op, data uint64) {
 	l.byData[data] = append(l.byData[data], o)
 }
 
-// claim makes an operation alive and checks that no other has its buffer.
+// claim adds an operation to live and checks that no other operation has its buffer.
 func (k *Kernel) claim(o *op) {
 	k.result(o).Submitted++
 	k.live.add(o)
@@ -190,7 +190,7 @@ func (k *Kernel) claim(o *op) {
 	}
 }
 
-// unclaim ends what claim began.
+// unclaim removes an operation from live.
 func (k *Kernel) unclaim(o *op) {
 	k.live.remove(o)
 	k.unclaimPages(o)
@@ -472,7 +472,7 @@ func (k *Kernel) finish(o *op, res int32) {
 	k.goOn(o, res)
 }
 
-// goOn starts what was linked to an operation, or cancels it.
+// goOn starts the operation that is linked to one that has ended, or cancels it.
 func (k *Kernel) goOn(o *op, res int32) {
 	next := o.next
 	if next == nil {

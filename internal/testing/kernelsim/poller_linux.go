@@ -10,9 +10,9 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// poller learns what is ready: from an epoll instance with the references of
-// operations, each of which is a descriptor of its own. Its events are edges, as
-// those are that wake the kernel's operations.
+// poller reports which operations are ready, through an epoll instance. Each operation has
+// a duplicated descriptor there. Events are edge-triggered, like the wakeups of the kernel's
+// own operations.
 type poller struct {
 	ready  *sys.FD // of the operations
 	both   *sys.FD // of ready and the wakeup, for the goroutine that sleeps
@@ -63,7 +63,7 @@ func (p *poller) close() {
 	}
 }
 
-// listen has what becomes ready looked at.
+// listen calls ready when descriptors become ready.
 func (k *Kernel) listen() {
 	events := make([]sys.EpollEvent, 2)
 	for {
@@ -78,8 +78,8 @@ func (k *Kernel) listen() {
 	}
 }
 
-// watch has an operation go on when its file has one of the events, at once if it
-// has them. The caller holds mu.
+// watch continues an operation when its file has one of the events, at once if it has
+// them now. The caller holds mu.
 func (k *Kernel) watch(o *op, events uint32) {
 	const edge, once = 1 << 31, 1 << 30
 	how := events | edge
@@ -110,7 +110,7 @@ func (k *Kernel) forget(o *op) {
 	}
 }
 
-// ready looks at all that has become ready. The caller holds mu.
+// ready continues the operations whose descriptors are ready. The caller holds mu.
 func (k *Kernel) ready() {
 	events := make([]sys.EpollEvent, 32)
 	for {
@@ -126,7 +126,7 @@ func (k *Kernel) ready() {
 	}
 }
 
-// found goes on with an operation whose file is ready.
+// found continues an operation whose file is ready.
 func (k *Kernel) found(o *op, mask uint32) {
 	switch {
 	case o.state != waiting || o.ring.base().failed:
@@ -139,7 +139,7 @@ func (k *Kernel) found(o *op, mask uint32) {
 	}
 }
 
-// always are the events of which every poll tells.
+// always are the events that every poll reports.
 const always = syscall.EPOLLERR | syscall.EPOLLHUP | syscall.EPOLLRDHUP
 
 // events returns what a poll is for.

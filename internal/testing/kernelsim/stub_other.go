@@ -6,7 +6,7 @@ package kernelsim
 
 import "syscall"
 
-// Elsewhere there are direct rings only.
+// Other systems have direct rings only.
 
 type (
 	descriptor    struct{}

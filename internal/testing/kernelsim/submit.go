@@ -82,7 +82,7 @@ func (k *Kernel) takeSome(r front, n, limit int, split bool, d dice) int {
 	for taken < n && valid && (limit > 0 || split) {
 		o := r.take()
 		taken++
-		if o == nil { // of no use: it is counted all the same
+		if o == nil { // invalid: it is counted nevertheless
 			continue
 		}
 		k.note("take", o, 0)
@@ -152,14 +152,14 @@ func (k *Kernel) reject(chain []*op, bad *op) {
 	}
 }
 
-// restrictions are what a ring may do.
+// restrictions list what a ring may do.
 type restrictions struct {
 	ops, registers []uint8
 	flags          uint8
 	required       uint8
 }
 
-// allows reports whether an entry keeps within what a ring may do.
+// allows reports whether the restrictions permit an SQE.
 func (l *restrictions) allows(e *uring.RawSQE) bool {
 	return l == nil || slices.Contains(l.ops, e.Opcode) && e.Flags&^(l.flags|l.required) == 0 && e.Flags&l.required == l.required
 }

@@ -23,7 +23,7 @@ func (r *ring) Enter(c sys.EnterCall) (int, syscall.Errno) {
 	case r.issuer != 0 && r.issuer != sys.ThreadID() && (c.Submit > 0 || wait && r.defers()):
 		return 0, syscall.EEXIST
 	}
-	r.settle()
+	r.updateReadable()
 	for _, g := range r.groups {
 		g.fetch(k)
 	}
@@ -66,7 +66,7 @@ func (r *ring) take() *op {
 	return o
 }
 
-// tasksAtOnce is how much of what was put off one enter does at least.
+// tasksAtOnce is how much deferred task work one enter runs at least.
 const tasksAtOnce = 20
 
 // wait waits until there are enough completions, the time is over, or something

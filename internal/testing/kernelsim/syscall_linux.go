@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// ring is the kernel's half of one. The kernel's mu guards it.
+// ring is the kernel's side of a ring of package uring. The kernel's mu guards it.
 type ring struct {
 	ringBase
 	setup uint32
@@ -98,7 +98,7 @@ func (k *Kernel) Setup(entries uint32, p *abi.Params) (int, sys.SimulatedRing, s
 
 func ceil(n uint32) uint32 { return 1 << bits.Len32(max(n, 1)-1) }
 
-// lay lays the queues out and tells where they are.
+// lay lays out the queues and returns their offsets.
 func (r *ring) lay(sq, cq uint32, p *abi.Params) {
 	p.SqEntries, p.CqEntries, p.Features = sq, cq, kernelFeatures
 	p.SqOff = abi.SQRingOffsets{Head: atSQHead, Tail: atSQTail, RingMask: atSQMask, RingEntries: atSQEntries, Flags: atSQFlags, Dropped: atDropped,
@@ -121,7 +121,7 @@ func (r *ring) lay(sq, cq uint32, p *abi.Params) {
 	}
 }
 
-// own makes the calling thread the only one that may enter, where that is so.
+// own makes the calling thread the issuer of a ring with SINGLE_ISSUER.
 func (r *ring) own() {
 	if r.setup&abi.IORING_SETUP_SINGLE_ISSUER != 0 {
 		r.issuer = sys.ThreadID()
@@ -185,7 +185,8 @@ func (r *ring) complete(p posted) {
 	r.cqTail.Store(tail + 1)
 }
 
-// catchUp does up to most of what was put off, and fetches what overflowed.
+// catchUp runs deferred task work, up to most completions, and fetches completions that
+// overflowed.
 func (r *ring) catchUp(most int) {
 	n := min(most, len(r.deferred))
 	for _, p := range r.deferred[:n] {
@@ -212,7 +213,7 @@ func (r *ring) flag(f uint32, on bool) {
 	}
 }
 
-// signal wakes who waits for completions.
+// signal wakes the threads that wait for completions.
 func (r *ring) signal() {
 	if r.closed {
 		return
@@ -221,8 +222,8 @@ func (r *ring) signal() {
 	sys.Signal(r.fd)
 }
 
-// settle makes the descriptor readable only if something waits.
-func (r *ring) settle() {
+// updateReadable makes the descriptor readable exactly if completions wait.
+func (r *ring) updateReadable() {
 	if r.ready() == 0 && len(r.deferred) == 0 && len(r.backlog) == 0 {
 		r.silence()
 	}

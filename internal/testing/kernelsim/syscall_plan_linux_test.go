@@ -10,7 +10,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// once has the first operation of a kind have a fault.
+// once gives the first operation of a kind a fault.
 func once(code uring.Op, f Fault) Plan {
 	done := false
 	return Plan{Op: func(e *uring.RawSQE) Fault {
@@ -68,7 +68,7 @@ func TestHookFaults(t *testing.T) {
 	}
 }
 
-// TestHookLost has a cancellation and a change say that they came too late.
+// TestHookLost makes a cancellation and a change answer that they came too late.
 func TestHookLost(t *testing.T) {
 	lost := Fault{Errno: syscall.EALREADY, Lost: true}
 	for _, code := range []uring.Op{uring.OpAsyncCancel, uring.OpPollRemove} {

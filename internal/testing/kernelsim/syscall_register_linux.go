@@ -57,14 +57,14 @@ func (r *ring) Register(code uint32, arg sys.UnsafePointer, n uint32) (int, sysc
 		status.Head = uint32(g.head)
 		return 0, 0
 	case abi.IORING_REGISTER_RING_FDS:
-		return -1, syscall.ENOMEM // every user does without, and the hook would not know the ring
+		return -1, syscall.ENOMEM // every user works without it, and the hook could not identify the ring
 	}
 	return -1, syscall.EINVAL
 }
 
 func addressOf(p sys.UnsafePointer) uint64 { return uint64(uintptr(p)) }
 
-// restrict notes what is allowed.
+// restrict records the restrictions.
 func (r *ring) restrict(table []abi.Restriction) {
 	r.limits = &restrictions{}
 	for _, t := range table {
@@ -126,7 +126,7 @@ func (r *ring) provide(reg *abi.BufReg) (int, syscall.Errno) {
 	return 0, 0
 }
 
-// withdraw ends a group.
+// withdraw unregisters a group.
 func (r *ring) withdraw(id uint16) (int, syscall.Errno) {
 	g := r.groups[id]
 	if g == nil {
@@ -139,7 +139,7 @@ func (r *ring) withdraw(id uint16) (int, syscall.Errno) {
 	return 0, 0
 }
 
-// fetch takes what was published.
+// fetch takes the published buffers.
 func (g *group) fetch(k *Kernel) {
 	s := g.shared
 	if s == nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// tasks are what the kernel has still to do. One goroutine does them with
-// the kernel's lock held, in an order that dice decide.
+// tasks are the pending work of the kernel. One goroutine runs them with the kernel's
+// lock held, in random order.
 type tasks struct {
 	mu      *sync.Mutex
 	dice    *rand.Rand
@@ -19,18 +19,18 @@ type tasks struct {
 	stopped bool
 }
 
-// task is something to do: tick in each of its steps and, after them, run.
+// task calls tick in each of its steps and, after them, run.
 type task struct {
 	steps     int
 	tick, run func()
 }
 
-// newTasks returns those of a kernel with the given lock.
+// newTasks returns the tasks of a kernel with the given lock.
 func newTasks(mu *sync.Mutex, dice *rand.Rand) *tasks {
 	return &tasks{mu: mu, dice: dice, work: sync.NewCond(mu)}
 }
 
-// run does what is to be done, until stop. Between two steps others get the lock.
+// run runs the tasks until stop. It gives up the lock between two steps.
 func (c *tasks) run() {
 	for {
 		c.mu.Lock()
@@ -50,7 +50,7 @@ func (c *tasks) run() {
 	}
 }
 
-// step makes one task go on. The caller holds mu.
+// step runs one step of one task. The caller holds mu.
 func (c *tasks) step() {
 	i := c.dice.IntN(len(c.list))
 	t := &c.list[i]
@@ -69,7 +69,7 @@ func (c *tasks) step() {
 	run()
 }
 
-// stop ends run, and what is to be done is left. The caller holds the lock.
+// stop ends run; pending tasks are dropped. The caller holds the lock.
 func (c *tasks) stop() {
 	c.stopped = true
 	c.work.Broadcast()

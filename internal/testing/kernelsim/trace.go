@@ -10,8 +10,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// Result is what became of an operation, over all the times that it was
-// submitted.
+// Result sums up what happened to an operation, which may have been submitted several
+// times.
 type Result struct {
 	Submitted int
 	Ended     int
@@ -25,7 +25,7 @@ type Result struct {
 // looks at. Numbers begin at 1.
 func Tag(e *uring.SQE, number uint64) { e.Raw().Addr3 = number }
 
-// Result returns what became of the operation with the given number.
+// Result returns what happened to the operation with the given number.
 func (k *Kernel) Result(number uint64) Result {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -59,8 +59,8 @@ type event struct {
 	tag  uint64
 }
 
-// The trace keeps the last events and, from before them, the first that were
-// seeded: those that a test looks for.
+// The trace keeps the last events, and the first events of seeded bugs, which a test looks
+// for.
 const (
 	traceLen  = 1 << 10
 	seededLen = 64
@@ -96,8 +96,8 @@ func (t *trace) count(what string) {
 	t.counts[what]++
 }
 
-// Counts returns how often each thing has happened, so that a test can tell that
-// it saw what it was made for.
+// Counts returns how often each event has happened. A test checks with it that the
+// fault it was written for occurred.
 func (k *Kernel) Counts() map[string]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -107,7 +107,7 @@ func (k *Kernel) Counts() map[string]int {
 // Trace returns the last entries, completions and decisions of the kernel, one
 // per line, the oldest first.
 func (k *Kernel) Trace() string {
-	if !k.mu.TryLock() { // the caller may be about to report that we hang
+	if !k.mu.TryLock() { // the caller may be reporting a hang
 		return "the simulated kernel is busy: no trace\n"
 	}
 	defer k.mu.Unlock()
