@@ -38,7 +38,6 @@ func TestCompletion(t *testing.T) {
 		{"bench --dir |", "", dirs},
 		{"bench --json |", "", files},
 		{"bench --pairs |", "", nothing},
-		{"probe --sync |", "", dirs},
 		{"compare |", "json", some},
 		{"compare a.json |", "json", some},
 		{"compare a.json b.json |", "", nothing},

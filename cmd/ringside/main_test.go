@@ -103,7 +103,6 @@ func TestArguments(t *testing.T) {
 		{"bench --dir /does/not/exist", exitFailure, "--dir /does/not/exist: no such directory"},
 		{"bench sqlite --dir /does/not/exist", exitFailure, "--dir"},
 		{"soak --dir /does/not/exist", exitFailure, "--dir"},
-		{"probe --sync /does/not/exist", exitFailure, "--sync"},
 		{"help bench file", exitOK, "--workload"},
 		{"help bnch", exitUsage, `"bnch"`},
 		{"completion csh", exitUsage, `"csh"`},

@@ -8,44 +8,29 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
-	"github.com/ringside-io/ringside/cmd/internal/procstat"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// tlsLoad are connections that speak TLS, each with a goroutine: what Go's crypto/tls needs.
-type tlsLoad struct {
-	job      Job
-	counting atomic.Bool
-	ops      atomic.Int64
-	bytes    atomic.Int64
-
-	mu    sync.Mutex
-	times *hdrhistogram.Histogram
-	max   time.Duration
-}
-
-// runTLS does a job whose connections speak TLS.
+// runTLS does a job whose connections speak TLS: crypto/tls needs a goroutine for each.
 func runTLS(ctx context.Context, job Job, mark func(begin bool)) (res Result, err error) {
-	l := &tlsLoad{job: job, times: hdrhistogram.New(1, int64(latencyCap), 2)}
-	failed := make(chan error, job.Connections)
-	var all sync.WaitGroup
 	var conns []net.Conn
-	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // our own server, made for the run
-	defer func() {
+	closeAll := func() {
 		for _, c := range conns {
 			_ = c.Close()
 		}
-		all.Wait()
-	}()
+	}
+	defer closeAll()
+	var before time.Duration
+	plan := measure.Plan{Goroutines: job.Connections, Warm: job.Warm, Measure: job.Measure, Between: func() (err error) {
+		mark(true)
+		before, err = job.cpu()
+		return err
+	}}
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // our own server, made for the run
 	for range job.Connections {
 		c, err := d.DialContext(ctx, job.Network, job.Addr)
 		if err != nil {
@@ -53,81 +38,46 @@ func runTLS(ctx context.Context, job Job, mark func(begin bool)) (res Result, er
 		}
 		conns = append(conns, c)
 	}
-	for _, c := range conns {
-		all.Go(func() { failed <- l.talk(c) })
+	defer context.AfterFunc(ctx, closeAll)() // it ends operations that wait
+	s, err := measure.Run(ctx, plan, func(goroutine int) (measure.Op, error) { return job.exchange(conns[goroutine]), nil })
+	if ctx.Err() != nil {
+		return Result{}, context.Cause(ctx)
 	}
-	wait := func(d time.Duration) error {
-		select {
-		case <-time.After(d):
-			return nil
-		case err := <-failed:
-			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	if err := wait(job.Warm); err != nil {
-		return Result{}, err
-	}
-	mark(true)
-	defer mark(false)
-	cpu, err := job.cpu()
 	if err != nil {
 		return Result{}, err
 	}
-	own, _ := procstat.CPU(os.Getpid()) // 0 where it is unknown
-	begin := time.Now()
-	l.counting.Store(true)
-	if err := wait(job.Measure); err != nil {
-		return Result{}, err
+	mark(false)
+	after, err := job.cpu()
+	res = Result{
+		Ops: s.Ops, Received: s.Bytes, Elapsed: s.Elapsed, CPU: after - before,
+		P50: s.P50, P99: s.P99, Max: s.Max, By: "goroutines",
 	}
-	l.counting.Store(false)
-	res = Result{Ops: l.ops.Load(), Received: l.bytes.Load(), Elapsed: time.Since(begin), By: "goroutines"}
-	end, err := job.cpu()
-	if err != nil {
-		return Result{}, err
-	}
-	res.CPU = end - cpu
-	if used, err := procstat.CPU(os.Getpid()); err == nil {
-		res.Busy = float64(used-own) / float64(res.Elapsed)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	res.P50, res.P99 = time.Duration(l.times.ValueAtQuantile(50)), time.Duration(l.times.ValueAtQuantile(99))
-	if res.Max = l.max; res.Ops == 0 {
-		return Result{}, fmt.Errorf("no message came back in %v", res.Elapsed.Round(time.Millisecond))
+	if s.CPU != nil {
+		res.Busy = float64(*s.CPU) / float64(s.Elapsed)
 	}
 	if job.Count > 0 {
 		res.Uncounted = "the load generator of TLS does not count them"
 	}
-	return res, nil
+	return res, err
 }
 
-// talk sends messages on one connection and compares what comes back, until it is closed.
-func (l *tlsLoad) talk(c net.Conn) error {
-	msg := pattern(make([]byte, l.job.Size))
-	got := make([]byte, len(msg))
-	for n := uint64(0); ; n++ {
-		if len(msg) >= 8 {
+// exchange returns an operation that sends a message on a connection and compares the answer.
+func (j Job) exchange(c net.Conn) measure.Op {
+	msg := pattern(make([]byte, j.Size))
+	got, n := make([]byte, len(msg)), uint64(0)
+	return func() (int, error) {
+		if n++; len(msg) >= 8 {
 			binary.NativeEndian.PutUint64(msg, n)
 		}
-		begin := time.Now()
 		if _, err := c.Write(msg); err != nil {
-			return err
+			return 0, err
 		}
 		if _, err := io.ReadFull(c, got); err != nil {
-			return err
+			return 0, err
 		}
 		if !bytes.Equal(msg, got) {
-			return errors.New("a message came back changed")
+			return 0, errors.New("a message came back changed")
 		}
-		if took := time.Since(begin); l.counting.Load() {
-			l.ops.Add(1)
-			l.bytes.Add(int64(len(got)))
-			l.mu.Lock()
-			_ = l.times.RecordValue(int64(min(took, latencyCap))) // within its range
-			l.max = max(l.max, took)
-			l.mu.Unlock()
-		}
+		return len(got), nil
 	}
 }
