@@ -115,7 +115,7 @@ func (f *fileRun) points() []point {
 	for _, c := range f.cells {
 		w := workloadOf(c)
 		out = append(out, point{
-			name: c.String(), workload: c.workload, params: f.params(c), engines: w.engines(f, c),
+			workload: c.workload, params: f.params(c), engines: w.engines(f, c),
 			prepare: func(ctx context.Context) error { return w.prepare(ctx, f, c) },
 			round: func(ctx context.Context, name string, pair int) (report.Sample, error) {
 				s, err := w.round(ctx, f, c, name, pair)

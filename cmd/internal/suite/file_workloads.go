@@ -153,17 +153,18 @@ func (f *fileRun) reads(c cell, pair int) workload.RandRead {
 
 // check notes when a read that should have met the cache went to the device, or the reverse.
 func (randRead) check(f *fileRun, c cell, name string, s measure.Sample) {
+	point := describe(c.workload, f.params(c))
 	switch {
 	case c.cache == CacheHot && s.DeviceReads > s.Bytes/100:
-		f.note("%v: the page cache was not hot: %s got more than 1 %% from the device in a round or more", c, name)
+		f.note("%s: the page cache was not hot: %s got more than 1 %% from the device in a round or more", point, name)
 	case c.cache == CacheCold && s.DeviceReads < s.Bytes-s.Bytes/20:
-		f.note("%v: the page cache was not cold: %s got less than 95 %% from the device in a round or more", c, name)
+		f.note("%s: the page cache was not cold: %s got less than 95 %% from the device in a round or more", point, name)
 	case c.cache == CacheCold && s.DeviceReads > s.Bytes+s.Bytes/20:
-		f.note("%v: the kernel read ahead: the device gave more than %s asked for in a round or more", c, name)
+		f.note("%s: the kernel read ahead: the device gave more than %s asked for in a round or more", point, name)
 	}
 	if c.cache == CacheCold && s.Elapsed < f.opts.Duration/2 {
 		f.note("%s: the whole file was read after %v, before the window of %v ended; a larger file (--size) makes it longer",
-			c, s.Elapsed.Round(time.Millisecond), f.opts.Duration)
+			point, s.Elapsed.Round(time.Millisecond), f.opts.Duration)
 	}
 }
 

@@ -3,10 +3,7 @@
 package suite
 
 import (
-	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
@@ -20,28 +17,6 @@ type cell struct {
 	block             int
 	// more holds further parameters by their names in result files.
 	more report.Params
-}
-
-// String names the cell in errors and beside the progress bar.
-func (c cell) String() string {
-	words := []string{c.workload}
-	if c.storage != StorageDisk {
-		words = append(words, c.storage)
-	}
-	if c.cache != "" {
-		words = append(words, c.cache)
-	}
-	out := strings.Join(words, " ")
-	if c.goroutines > 0 {
-		out += fmt.Sprintf(", %d goroutines", c.goroutines)
-	}
-	if c.block > 0 {
-		out += fmt.Sprintf(", block %d", c.block)
-	}
-	for _, key := range slices.Sorted(maps.Keys(c.more)) {
-		out += fmt.Sprintf(", %s %v", key, c.more[key])
-	}
-	return out
 }
 
 // cells returns the grid of all workloads that are wanted.

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/echo"
@@ -55,25 +54,8 @@ type NetEnv struct {
 	Progress Progress
 }
 
-// netWorkload is one kind of load. It has no state: what a run knows is in the netRun.
-type netWorkload interface {
-	// name is the workload's name in tables and result files.
-	name() string
-	// engines are those that it can be measured with; the others are compared to the first.
-	engines() []string
-	// cells returns the workload's part of the grid, for options with defaults filled in.
-	cells(NetOptions) []netCell
-	// round runs one engine once.
-	round(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error)
-}
-
-// netWorkloads are all there are, in the order in which they are measured.
-var netWorkloads = []netWorkload{
-	echoWork{}, handlersWork{}, pipelineWork, streamWork, churnWork, unixWork, udpWork, tlsWork, httpWork{}, filesWork{}, idleWork{},
-}
-
 func netWorkloadOf(name string) netWorkload {
-	i := slices.IndexFunc(netWorkloads, func(w netWorkload) bool { return w.name() == name })
+	i := slices.IndexFunc(netWorkloads, func(w netWorkload) bool { return w.name == name })
 	return netWorkloads[i]
 }
 
@@ -214,8 +196,8 @@ func (n *netRun) points(cells []netCell) []point {
 	for _, c := range cells {
 		w := netWorkloadOf(c.workload)
 		out = append(out, point{
-			name: c.String(), workload: c.workload, params: c.params(), engines: n.enginesOf(c),
-			round: func(ctx context.Context, name string, _ int) (report.Sample, error) { return w.round(ctx, n, c, name) },
+			workload: c.workload, params: c.params(), engines: n.enginesOf(c),
+			round: func(ctx context.Context, name string, _ int) (report.Sample, error) { return w.run(ctx, n, c, name) },
 		})
 	}
 	return out
@@ -295,27 +277,6 @@ func (c netCell) params() report.Params {
 	}
 	maps.Copy(p, c.more)
 	return p
-}
-
-// String names the cell.
-func (c netCell) String() string {
-	words := []string{c.workload, fmt.Sprintf("%d connections", c.connections)}
-	if c.size > 0 {
-		words = append(words, fmt.Sprintf("%d bytes", c.size))
-	}
-	if c.procs > 0 {
-		words = append(words, fmt.Sprintf("GOMAXPROCS %d", c.procs))
-	}
-	if c.handler != (handlerWork{}) {
-		words = append(words, c.handler.String())
-	}
-	if c.client != "" {
-		words = append(words, c.client)
-	}
-	for _, key := range slices.Sorted(maps.Keys(c.more)) {
-		words = append(words, fmt.Sprintf("%s %v", key, c.more[key]))
-	}
-	return strings.Join(words, ", ")
 }
 
 // possible returns the cells that can be measured here, and notes the others as skipped.

@@ -56,21 +56,9 @@ func (o NetOptions) Validate() error {
 	if len(o.Workloads) == 1 && o.Workloads[0] == nameFiles {
 		longest = maxFile
 	}
-	for _, axis := range []struct {
-		flag      string
-		values    []int
-		low, high int
-	}{
-		{"connections", o.Connections, 1, maxConnections}, {"size", o.Sizes, 1, longest}, {"procs", o.Procs, 0, 1024},
-	} {
-		for _, v := range axis.values {
-			if v < axis.low || v > axis.high {
-				return fmt.Errorf("--%s %d: must be between %d and %d", axis.flag, v, axis.low, axis.high)
-			}
-		}
-	}
 	words := NetWords()
-	if err := cmp.Or(words.check("workload", o.Workloads), words.check("engine", o.Engines), words.check("client", o.Clients)); err != nil {
+	if err := cmp.Or(between("connections", o.Connections, 1, maxConnections, 1), between("size", o.Sizes, 1, longest, 1),
+		between("procs", o.Procs, 0, 1024, 1), words.check("workload", o.Workloads), words.check("engine", o.Engines), words.check("client", o.Clients)); err != nil {
 		return err
 	}
 	if o.IdleFor < 0 {
@@ -88,7 +76,7 @@ func (o NetOptions) Validate() error {
 func netWorkloadNames() []string {
 	var names []string
 	for _, w := range netWorkloads {
-		names = append(names, w.name())
+		names = append(names, w.name)
 	}
 	return names
 }
@@ -142,31 +130,23 @@ func (o NetOptions) inOrder(all []string) []string {
 // only, unless the user names them: they would show nothing new for their time.
 func (o NetOptions) enginesOf(c netCell) []string {
 	w := netWorkloadOf(c.workload)
-	of := w.engines()
-	own := of
-	load, further := w.(loadWork)
+	own := w.own
 	switch {
-	case further:
-		own = load.own
-	case c.workload == nameHandlers, c.workload == nameHTTP:
-		own = []string{echo.NameStd, echo.NameConn}
-	case c.workload == nameFiles:
-		own = []string{echo.NameStd, echo.NameServe, echo.NameNginx}
-		if o.Full {
-			own = of
-		}
-	case c.workload == nameIdle:
-		own = []string{echo.NameStd, echo.NameConn, echo.NameEvent}
+	case c.workload == nameFiles && o.Full:
+		own = w.all
+	case c.workload != nameEcho:
 	case c.procs == 1:
-		own = []string{echo.NameStd, echo.NameConn, echo.NameEvent}
+		own = usualEngines
 	case c.size != smallMessage && len(o.Sizes) == 0:
-		own = []string{echo.NameStd, echo.NameConn, echo.NameEvent, liburing.Name}
-	case !o.Full:
-		own = slices.DeleteFunc(slices.Clone(of), func(e string) bool { return e == echo.NameParked || e == echo.NameEpoll })
+		own = append(slices.Clone(usualEngines), liburing.Name)
+	case o.Full:
+		own = w.all
+	default:
+		own = slices.DeleteFunc(slices.Clone(w.all), func(e string) bool { return e == echo.NameParked || e == echo.NameEpoll })
 	}
 	return slices.DeleteFunc(o.inOrder(own), func(e string) bool {
 		// A foreign engine is left out without its sources, unless it is named.
-		return !slices.Contains(of, e) || clone.Is(e) && len(o.Engines) == 0 && o.Clones[clone.Flag(e)] == ""
+		return !slices.Contains(w.all, e) || clone.Is(e) && len(o.Engines) == 0 && o.Clones[clone.Flag(e)] == ""
 	})
 }
 
@@ -174,12 +154,9 @@ func (o NetOptions) enginesOf(c netCell) []string {
 func (o NetOptions) cells() []netCell {
 	var out []netCell
 	for _, w := range netWorkloads {
-		if o.chosen(w.name()) {
+		if o.chosen(w.name) {
 			out = append(out, w.cells(o)...)
 		}
 	}
 	return out
 }
-
-// connectionsOr returns the numbers of connections that the user gave, else these.
-func (o NetOptions) connectionsOr(own ...int) []int { return orOwn(o.Connections, own) }

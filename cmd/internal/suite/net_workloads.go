@@ -27,20 +27,150 @@ const (
 	largeMessage = 1024
 )
 
-// echoWork sends back what comes.
-type echoWork struct{}
+// netWorkload is one kind of load. It has no state: what a run knows is in the netRun.
+type netWorkload struct {
+	// name is the workload's name in tables and result files.
+	name string
+	// all are the engines that it can be measured with, own those that are by default; the others are
+	// compared to the first. Echoes choose for each cell.
+	all, own []string
+	// cells returns the workload's part of the grid, for options with defaults filled in.
+	cells func(NetOptions) []netCell
+	// set changes server and load for a cell; round runs one engine once where a round is not one of our
+	// load generator.
+	set   func(n *netRun, c netCell, s *echo.Setup, j *loadgen.Job)
+	round func(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error)
+	// bytes reports whether the rate in bytes is the result.
+	bytes bool
+}
 
-func (echoWork) name() string { return nameEcho }
+var (
+	// socketEngines have net.Conn and net.PacketConn, streamEngines serve streams of any kind.
+	socketEngines = []string{echo.NameStd, echo.NameConn, echo.NamePlain}
+	streamEngines = append(slices.Clone(socketEngines), echo.NameEvent, echo.NameEpoll)
+	usualEngines  = []string{echo.NameStd, echo.NameConn, echo.NameEvent}
+	// filesEngines are those that serve files.
+	filesEngines = []string{echo.NameStd, echo.NameServe, echo.NameServeNet, echo.NameNginx}
+)
 
-func (echoWork) engines() []string { return netEngines }
+// netWorkloads are all there are, in the order in which they are measured.
+var netWorkloads = []netWorkload{
+	{name: nameEcho, all: netEngines, cells: echoCells},
+	{
+		name: nameHandlers, all: socketEngines, own: socketEngines[:2], cells: handlersCells,
+		set: func(n *netRun, c netCell, s *echo.Setup, j *loadgen.Job) {
+			s.Work = n.work(c.handler)
+			*j = n.job(c, handlerWindows*n.opts.Duration)
+		},
+	},
+	{
+		name: "pipeline", all: netEngines, own: usualEngines,
+		cells: func(o NetOptions) []netCell {
+			return o.grid(netCell{workload: "pipeline", more: report.Params{"messages": 16}}, []int{smallMessage}, 1, 50)
+		},
+		set: func(_ *netRun, c netCell, _ *echo.Setup, j *loadgen.Job) { j.Pipeline = c.more["messages"].(int) },
+	},
+	{
+		name: "stream", all: streamEngines, own: usualEngines, bytes: true,
+		cells: func(o NetOptions) (out []netCell) {
+			for _, direction := range []string{"in", "out"} {
+				c := netCell{workload: "stream", more: report.Params{"direction": direction}}
+				out = append(out, o.grid(c, []int{1 << 20}, 1, 4, 32)...)
+			}
+			return out
+		},
+		set: func(_ *netRun, c netCell, s *echo.Setup, j *loadgen.Job) {
+			s.Take, s.Give, j.Size, j.Reply = c.size, 1, c.size, 1
+			if c.more["direction"] == "out" {
+				s.Take, s.Give, j.Size, j.Reply, j.Discard = 1, c.size, 1, c.size, c.size >= largeFile
+			}
+		},
+	},
+	{
+		name: "churn", all: netEngines, own: usualEngines, cells: messages("churn", 1, 50),
+		set: func(_ *netRun, _ netCell, _ *echo.Setup, j *loadgen.Job) { j.Churn = true },
+	},
+	{
+		name: "unix", all: append(slices.Clone(streamEngines), echo.NameNetpoll), own: usualEngines, cells: messages("unix", 1, 100),
+		set: func(_ *netRun, _ netCell, s *echo.Setup, _ *loadgen.Job) { s.Network = "unix" },
+	},
+	{
+		name: "udp", all: socketEngines, own: socketEngines[:2], cells: messages("udp", 1, 16, 100),
+		set: func(_ *netRun, _ netCell, s *echo.Setup, _ *loadgen.Job) { s.Network = "udp" },
+	},
+	{
+		name: "tls", all: streamEngines, own: usualEngines, cells: messages("tls", 1, 100),
+		set: func(_ *netRun, _ netCell, s *echo.Setup, j *loadgen.Job) { s.TLS, j.TLS = true, true },
+	},
+	{name: nameHTTP, all: socketEngines, own: socketEngines[:2], cells: httpCells, round: httpRound},
+	{
+		name: nameFiles, all: append(slices.Clone(filesEngines), echo.NameConn), own: []string{echo.NameStd, echo.NameServe, echo.NameNginx},
+		cells: filesCells, round: filesRound,
+	},
+	{
+		name: nameIdle, all: append(slices.Clone(streamEngines[:4]), liburing.Name), own: usualEngines,
+		cells: func(o NetOptions) []netCell { return o.grid(netCell{workload: nameIdle}, nil, 1000, 10_000) }, round: idleRound,
+	},
+}
 
-// cells returns the grid. By default larger messages are tried at three numbers of connections: one,
-// many, and very many.
-func (echoWork) cells(o NetOptions) []netCell {
-	var out []netCell
+// grid returns a cell like the given one for each length of a message and each number of connections.
+// Axes that the user gave replace these; without sizes there are no messages.
+func (o NetOptions) grid(like netCell, sizes []int, connections ...int) (out []netCell) {
+	if sizes == nil {
+		sizes = []int{0}
+	} else {
+		sizes = orOwn(o.Sizes, sizes)
+	}
+	for _, procs := range orOwn(o.Procs, []int{like.procs}) {
+		for _, size := range sizes {
+			for _, n := range orOwn(o.Connections, connections) {
+				c := like
+				c.procs, c.size, c.connections = procs, size, n
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+// messages returns the cells of a workload that sends small messages.
+func messages(workload string, connections ...int) func(NetOptions) []netCell {
+	return func(o NetOptions) []netCell {
+		return o.grid(netCell{workload: workload}, []int{smallMessage}, connections...)
+	}
+}
+
+// run runs one engine once.
+func (w netWorkload) run(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
+	if w.round != nil {
+		return w.round(ctx, n, c, engine)
+	}
+	setup, job := n.setup(c, engine), n.job(c, n.opts.Duration)
+	if w.set != nil {
+		w.set(n, c, &setup, &job)
+	}
+	s, err := n.env.Round(ctx, setup, n.programs[engine], job)
+	if err != nil {
+		return report.Sample{}, err
+	}
+	out := n.echoSample(s)
+	if w.bytes {
+		out.Metrics[measure.MBPerS] = float64(c.size) * out.Metrics[measure.OpsPerS] / 1e6
+	}
+	return out, nil
+}
+
+// setup is the server of a cell.
+func (n *netRun) setup(c netCell, engine string) echo.Setup {
+	return echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin}
+}
+
+// echoCells returns the grid of echoes. By default larger messages are tried at three numbers of
+// connections: one, many, and very many.
+func echoCells(o NetOptions) (out []netCell) {
 	for _, procs := range echoProcs(o) {
 		for _, size := range echoSizes(o, procs) {
-			for _, n := range o.connectionsOr(echoConnections(o, size, procs)...) {
+			for _, n := range orOwn(o.Connections, echoConnections(o, size, procs)) {
 				out = append(out, netCell{workload: nameEcho, connections: n, size: size, procs: procs})
 			}
 		}
@@ -77,11 +207,6 @@ func echoConnections(o NetOptions, size, procs int) []int {
 	return []int{1, 10, 50, 100, 500, 1000}
 }
 
-func (echoWork) round(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
-	s, err := n.env.Round(ctx, echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin}, n.programs[engine], n.job(c, n.opts.Duration))
-	return n.echoSample(s), err
-}
-
 // job is a round of a cell with our load generator.
 func (n *netRun) job(c netCell, window time.Duration) loadgen.Job {
 	return loadgen.Job{
@@ -99,127 +224,14 @@ func countFor(window time.Duration) time.Duration {
 	return min(max(window/8, 2*time.Millisecond), 40*time.Millisecond)
 }
 
-// loadWork is a workload that differs from echo in how connections are used.
-type loadWork struct {
-	title string
-	// all are the engines that it can be measured with, own those that are by default.
-	all, own []string
-	// sizes and connections are the grid; variants are values of the parameter that tells cells apart
-	// besides, with their names.
-	sizes, connections []int
-	param              string
-	variants           []any
-	// set changes server and load for a cell.
-	set func(c netCell, s *echo.Setup, j *loadgen.Job)
-	// bytes reports whether the rate in bytes is the result.
-	bytes bool
-}
-
-var (
-	// socketEngines have net.Conn and net.PacketConn, echoEngines all that echo on TCP.
-	socketEngines = []string{echo.NameStd, echo.NameConn, echo.NamePlain}
-	streamEngines = append(slices.Clone(socketEngines), echo.NameEvent, echo.NameEpoll)
-	usualEngines  = []string{echo.NameStd, echo.NameConn, echo.NameEvent}
-
-	pipelineWork = loadWork{
-		title: "pipeline", all: netEngines, own: usualEngines, sizes: []int{smallMessage}, connections: []int{1, 50},
-		param: "messages", variants: []any{16},
-		set: func(c netCell, _ *echo.Setup, j *loadgen.Job) { j.Pipeline = c.more["messages"].(int) },
-	}
-	streamWork = loadWork{
-		title: "stream", all: streamEngines, own: usualEngines, sizes: []int{1 << 20}, connections: []int{1, 4, 32},
-		param: "direction", variants: []any{"in", "out"}, bytes: true,
-		set: func(c netCell, s *echo.Setup, j *loadgen.Job) {
-			s.Take, s.Give, j.Size, j.Reply = c.size, 1, c.size, 1
-			if c.more["direction"] == "out" {
-				s.Take, s.Give, j.Size, j.Reply, j.Discard = 1, c.size, 1, c.size, c.size >= largeFile
-			}
-		},
-	}
-	churnWork = loadWork{
-		title: "churn", all: netEngines, own: usualEngines, sizes: []int{smallMessage}, connections: []int{1, 50},
-		set: func(_ netCell, _ *echo.Setup, j *loadgen.Job) { j.Churn = true },
-	}
-	unixWork = loadWork{
-		title: "unix", all: append(slices.Clone(streamEngines), echo.NameNetpoll), own: usualEngines, sizes: []int{smallMessage}, connections: []int{1, 100},
-		set: func(_ netCell, s *echo.Setup, _ *loadgen.Job) { s.Network = "unix" },
-	}
-	udpWork = loadWork{
-		title: "udp", all: socketEngines, own: socketEngines[:2], sizes: []int{smallMessage}, connections: []int{1, 16, 100},
-		set: func(_ netCell, s *echo.Setup, _ *loadgen.Job) { s.Network = "udp" },
-	}
-	tlsWork = loadWork{
-		title: "tls", all: streamEngines, own: usualEngines, sizes: []int{smallMessage}, connections: []int{1, 100},
-		set: func(_ netCell, s *echo.Setup, j *loadgen.Job) { s.TLS, j.TLS = true, true },
-	}
-)
-
-func (w loadWork) name() string { return w.title }
-
-func (w loadWork) engines() []string { return w.all }
-
-func (w loadWork) cells(o NetOptions) []netCell {
-	variants := w.variants
-	if variants == nil {
-		variants = []any{nil}
-	}
-	var out []netCell
-	for _, procs := range orOwn(o.Procs, []int{0}) {
-		for _, size := range orOwn(o.Sizes, w.sizes) {
-			for _, v := range variants {
-				for _, n := range o.connectionsOr(w.connections...) {
-					c := netCell{workload: w.title, connections: n, size: size, procs: procs}
-					if v != nil {
-						c.more = report.Params{w.param: v}
-					}
-					out = append(out, c)
-				}
-			}
-		}
-	}
-	return out
-}
-
-func (w loadWork) round(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
-	setup, job := echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin}, n.job(c, n.opts.Duration)
-	w.set(c, &setup, &job)
-	s, err := n.env.Round(ctx, setup, n.programs[engine], job)
-	if err != nil {
-		return report.Sample{}, err
-	}
-	out := n.echoSample(s)
-	if w.bytes {
-		out.Metrics[measure.MBPerS] = float64(c.size) * out.Metrics[measure.OpsPerS] / 1e6
-	}
-	return out, nil
-}
-
 const nameHandlers = "handlers"
 
-// handlersWork computes or sleeps for each message before it is sent back.
-type handlersWork struct{}
-
-func (handlersWork) name() string { return nameHandlers }
-
-func (handlersWork) engines() []string {
-	return []string{echo.NameStd, echo.NameConn, echo.NamePlain}
-}
-
-func (handlersWork) cells(o NetOptions) []netCell {
-	var out []netCell
-	for _, procs := range orOwn(o.Procs, []int{0}) {
-		for _, n := range o.connectionsOr(20) {
-			for _, h := range []handlerWork{
-				{compute: 5 * time.Microsecond},
-				{compute: 50 * time.Microsecond},
-				{compute: 500 * time.Microsecond},
-				{sleep: 500 * time.Microsecond},
-			} {
-				for _, size := range orOwn(o.Sizes, []int{smallMessage}) {
-					out = append(out, netCell{workload: nameHandlers, connections: n, size: size, procs: procs, handler: h})
-				}
-			}
-		}
+// handlersCells are echoes before which the server computes or sleeps.
+func handlersCells(o NetOptions) (out []netCell) {
+	for _, h := range []handlerWork{
+		{compute: 5 * time.Microsecond}, {compute: 50 * time.Microsecond}, {compute: 500 * time.Microsecond}, {sleep: 500 * time.Microsecond},
+	} {
+		out = append(out, o.grid(netCell{workload: nameHandlers, handler: h}, []int{smallMessage}, 20)...)
 	}
 	return out
 }
@@ -227,12 +239,6 @@ func (handlersWork) cells(o NetOptions) []netCell {
 // handlerWindows is how much longer the windows are than others: scheduler's time slices of 10 ms
 // decide here, of which a short window has too few.
 const handlerWindows = 2
-
-func (handlersWork) round(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
-	setup := echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin, Work: n.work(c.handler)}
-	s, err := n.env.Round(ctx, setup, n.programs[engine], n.job(c, handlerWindows*n.opts.Duration))
-	return n.echoSample(s), err
-}
 
 // work turns time to compute into steps; how many fit is measured once for a run, so that all engines
 // have the same to do.
@@ -252,44 +258,26 @@ const (
 // netClients are those that ask for web pages.
 var netClients = []string{ownClient, webclient.NameAB, webclient.NameABKeep, webclient.NameWrk}
 
-// httpWork is net/http on different listeners.
-type httpWork struct{}
-
-func (httpWork) name() string { return nameHTTP }
-
-func (httpWork) engines() []string {
-	return []string{echo.NameStd, echo.NameConn, echo.NamePlain}
-}
-
-// cells returns a part for each client: by default the own one, and with Full all. ab is asked for ten
-// connections, more than which cost it too much.
-func (httpWork) cells(o NetOptions) []netCell {
-	clients := o.Clients
-	if len(clients) == 0 {
-		clients = netClients[:1]
-		if o.Full {
-			clients = netClients
-		}
+// httpCells are net/http on different listeners, a part for each client: by default the own one, and
+// with Full all. ab is asked for ten connections, more than which cost it too much.
+func httpCells(o NetOptions) (out []netCell) {
+	clients := netClients[:1]
+	if o.Full {
+		clients = netClients
 	}
-	var out []netCell
-	for _, client := range clients {
+	for _, client := range orThese(o.Clients, clients...) {
 		connections := []int{10, 500}
 		if client == webclient.NameAB || client == webclient.NameABKeep {
 			connections = []int{10}
 		}
-		for _, procs := range orOwn(o.Procs, []int{0}) {
-			for _, size := range orOwn(o.Sizes, []int{smallMessage}) {
-				for _, n := range o.connectionsOr(connections...) {
-					out = append(out, netCell{workload: nameHTTP, connections: n, size: size, procs: procs, client: client})
-				}
-			}
-		}
+		out = append(out, o.grid(netCell{workload: nameHTTP, client: client}, []int{smallMessage}, connections...)...)
 	}
 	return out
 }
 
-func (httpWork) round(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
-	setup := echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin, HTTP: c.size}
+func httpRound(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
+	setup := n.setup(c, engine)
+	setup.HTTP = c.size
 	if c.client == ownClient {
 		job := n.job(c, n.opts.Duration)
 		job.HTTP = true
@@ -314,32 +302,12 @@ const (
 	fullPipe = 4 << 30
 )
 
-// filesEngines are those that serve files; the others are compared to the first.
-var filesEngines = []string{echo.NameStd, echo.NameServe, echo.NameServeNet, echo.NameNginx}
-
-// filesWork asks for a file that is in the page cache.
-type filesWork struct{}
-
-func (filesWork) name() string { return nameFiles }
-
-func (filesWork) engines() []string {
-	return []string{echo.NameStd, echo.NameServe, echo.NameServeNet, echo.NameConn, echo.NameNginx}
-}
-
-// cells returns each length of a file with each number of connections, unless together they are more than
-// the machine could send in a window.
-func (filesWork) cells(o NetOptions) []netCell {
-	var out []netCell
-	for _, procs := range orOwn(o.Procs, []int{0}) {
-		for _, size := range filesSizes(o) {
-			for _, n := range o.connectionsOr(1, 32, 256) {
-				if len(o.Connections) > 0 || int64(n)*int64(size) < fullPipe {
-					out = append(out, netCell{workload: nameFiles, connections: n, size: size, procs: procs})
-				}
-			}
-		}
-	}
-	return out
+// filesCells are files in the page cache: each length with each number of connections, unless together
+// they are more than the machine could send in a window.
+func filesCells(o NetOptions) []netCell {
+	return slices.DeleteFunc(o.grid(netCell{workload: nameFiles}, filesSizes(o), 1, 32, 256), func(c netCell) bool {
+		return len(o.Connections) == 0 && int64(c.connections)*int64(c.size) >= fullPipe
+	})
 }
 
 func filesSizes(o NetOptions) []int {
@@ -369,14 +337,16 @@ func makeFiles(o NetOptions) (dir string, err error) {
 // fileName has a type that all engines know and none compresses.
 func fileName(size int) string { return fmt.Sprintf("/%d.jpg", size) }
 
-func (filesWork) round(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
+func filesRound(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
 	window := n.opts.Duration
 	if int64(c.size)*int64(c.connections) >= muchAtOnce {
 		window *= 5
 	}
 	job := n.job(c, window)
 	job.HTTP, job.Path, job.Discard = true, fileName(c.size), c.size >= largeFile
-	s, err := n.env.Round(ctx, echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin, Files: n.files}, n.programs[engine], job)
+	setup := n.setup(c, engine)
+	setup.Files = n.files
+	s, err := n.env.Round(ctx, setup, n.programs[engine], job)
 	if err != nil {
 		return report.Sample{}, err
 	}
@@ -404,25 +374,6 @@ func (n *netRun) filesSample(s echo.Sample) report.Sample {
 
 const nameIdle = "idle"
 
-// idleWork holds connections open, on which nothing happens.
-type idleWork struct{}
-
-func (idleWork) name() string { return nameIdle }
-
-func (idleWork) engines() []string {
-	return []string{echo.NameStd, echo.NameConn, echo.NamePlain, echo.NameEvent, liburing.Name}
-}
-
-func (idleWork) cells(o NetOptions) []netCell {
-	var out []netCell
-	for _, procs := range orOwn(o.Procs, []int{0}) {
-		for _, n := range o.connectionsOr(1000, 10_000) {
-			out = append(out, netCell{workload: nameIdle, connections: n, procs: procs})
-		}
-	}
-	return out
-}
-
 const (
 	// manyIdle is from where on memory is the question, and the window needs not be long.
 	manyIdle = 5000
@@ -432,12 +383,15 @@ const (
 	idleSettle = 200 * time.Millisecond
 )
 
-func (idleWork) round(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
+// idleRound holds connections open, on which nothing happens.
+func idleRound(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
 	job := echo.IdleJob{Connections: c.connections, Window: n.opts.IdleFor, Settle: min(idleSettle, n.opts.IdleFor)}
 	if c.connections >= manyIdle {
 		job.Window /= 10
 	}
-	s, err := n.env.Idle(ctx, echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin, Buffer: idleBuffer}, n.programs[engine], job)
+	setup := n.setup(c, engine)
+	setup.Buffer = idleBuffer
+	s, err := n.env.Idle(ctx, setup, n.programs[engine], job)
 	if err != nil {
 		return report.Sample{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -86,34 +87,19 @@ func (o FileOptions) Validate() error {
 	if o.Path != "" && o.Fast == FastOnly {
 		return fmt.Errorf("--fast=only measures a storage of its own: --path does not apply to it")
 	}
-	if o.Size != 0 && (o.Size < minSize || o.Size%datafile.UnitSize != 0) {
-		return fmt.Errorf("--size must be a multiple of %d and at least %d", datafile.UnitSize, minSize)
+	var size []int
+	if o.Size != 0 {
+		size = []int{int(o.Size)}
 	}
-	for _, b := range o.Blocks {
-		if b <= 0 || b > maxBlock || b%datafile.UnitSize != 0 {
-			return fmt.Errorf("--block %d: must be a multiple of %d up to %d", b, datafile.UnitSize, maxBlock)
-		}
-	}
-	for _, g := range o.Goroutines {
-		if g < 1 || g > maxGoroutines {
-			return fmt.Errorf("--goroutines %d: must be between 1 and %d", g, maxGoroutines)
-		}
-	}
-	if err := o.validateNames(); err != nil {
-		return err
-	}
-	return o.validate()
-}
-
-// validateNames returns an error that names the first word that is not known.
-func (o FileOptions) validateNames() error {
 	var fast []string
 	if o.Fast != FastAuto {
 		fast = []string{string(o.Fast)}
 	}
 	words := FileWords()
 	return cmp.Or(words.check("workload", o.Workloads), words.check("cache", o.Caches),
-		words.check("fast", fast), words.check("fio-also", o.FioAlso))
+		words.check("fast", fast), words.check("fio-also", o.FioAlso), between("size", size, minSize, math.MaxInt, datafile.UnitSize),
+		between("block", o.Blocks, datafile.UnitSize, maxBlock, datafile.UnitSize),
+		between("goroutines", o.Goroutines, 1, maxGoroutines, 1), o.validate())
 }
 
 // orWords lists what may be given.

@@ -3,9 +3,9 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/engine"
@@ -127,8 +127,8 @@ func (r *ringRun) points() []point {
 			continue
 		}
 		out = append(out, point{
-			name: fmt.Sprintf("%s, ring %s, batch %d", nop, c.ring, c.batch), workload: nop,
-			params: report.Params{"ring": c.ring, "batch": c.batch}, engines: r.engines[c.ring],
+			workload: nop,
+			params:   report.Params{"ring": c.ring, "batch": c.batch}, engines: r.engines[c.ring],
 			round: func(ctx context.Context, name string, _ int) (report.Sample, error) {
 				s, err := r.round(ctx, r.job(c, name, r.opts.Duration))
 				return sampleOf(s), err
@@ -175,15 +175,7 @@ type ringCell struct {
 
 // Validate returns an error that names the first option that makes no sense.
 func (o RingOptions) Validate() error {
-	if err := RingWords().check("ring", o.Rings); err != nil {
-		return err
-	}
-	for _, b := range o.Batches {
-		if b < 1 || b > workload.NopEntries {
-			return fmt.Errorf("--batch %d: must be between 1 and %d", b, workload.NopEntries)
-		}
-	}
-	return o.validate()
+	return cmp.Or(RingWords().check("ring", o.Rings), between("batch", o.Batches, 1, workload.NopEntries, 1), o.validate())
 }
 
 // withDefaults fills in what was left open.

@@ -211,7 +211,7 @@ func TestRingFailureNamesTheCell(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"nop, ring default, batch 1", "engine ringside", "no-op 3"} {
+	for _, want := range []string{"nop, default ring, batch 1", "engine ringside", "no-op 3"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in %q", want, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
@@ -24,6 +25,19 @@ type Timing struct {
 	// Repeat is the percentage of the time of all rounds that repeating undecided cells may take
 	// in the end; 0 repeats none.
 	Repeat int
+}
+
+// between returns an error if a value of a flag is out of bounds. The last step must divide it.
+func between(flag string, values []int, low, high, step int) error {
+	for _, v := range values {
+		switch {
+		case v < low || v > high:
+			return fmt.Errorf("--%s %d: must be between %d and %d", flag, v, low, high)
+		case v%step != 0:
+			return fmt.Errorf("--%s %d: must be a multiple of %d", flag, v, step)
+		}
+	}
+	return nil
 }
 
 func (t Timing) validate() error {
@@ -86,8 +100,6 @@ func (r *runner) peer(version string) {
 
 // point is what one series of interleaved rounds measures, usually one cell.
 type point struct {
-	// name stands in errors and beside the progress bar.
-	name     string
 	workload string
 	params   report.Params
 	engines  []string
@@ -102,6 +114,13 @@ type point struct {
 
 	series    []report.Series
 	at, cells int // where the point's cells are in the report
+}
+
+// String names the point in errors and beside the progress bar.
+func (p *point) String() string { return describe(p.workload, p.params) }
+
+func describe(workload string, p report.Params) string {
+	return strings.Join(append([]string{workload}, p.Words()...), ", ")
 }
 
 // looks is how often a cell is judged at most: after its first rounds, and after each repetition.
@@ -127,7 +146,7 @@ func (r *runner) measure(ctx context.Context, points []point) error {
 		case p.skips != nil && p.skips(err):
 			r.skip(report.Skip{Workload: p.workload, Params: p.params, Reason: err.Error()})
 		default:
-			return fmt.Errorf("%s: %w", p.name, err)
+			return fmt.Errorf("%s: %w", p, err)
 		}
 	}
 	return r.repeat(ctx, points, time.Since(began)*time.Duration(r.timing.Repeat)/100)
@@ -148,7 +167,7 @@ func (r *runner) rounds(ctx context.Context, p *point) error {
 	first := len(p.series[0].Samples)
 	samples, err := measure.Interleave(ctx, r.timing.Pairs, p.engines,
 		func(ctx context.Context, name string, pair int) (report.Sample, error) {
-			r.progress.Note("%s", p.name)
+			r.progress.Note("%s", p)
 			s, err := p.round(ctx, name, first+pair)
 			if err != nil {
 				return s, fmt.Errorf("engine %s: %w", name, err)
@@ -203,7 +222,7 @@ func (r *runner) repeat(ctx context.Context, points []point, budget time.Duratio
 				if p.skips != nil && p.skips(err) {
 					continue // The samples that it has stay.
 				}
-				return fmt.Errorf("%s: %w", p.name, err)
+				return fmt.Errorf("%s: %w", p, err)
 			}
 			again[i] = true
 			copy(r.run.Cells[p.at:], p.report(r.suite))

@@ -23,7 +23,7 @@ func noisyPoints(r *rand.Rand, n int, ratio float64) []point {
 	for i := range n {
 		scale := 0.01 * math.Pow(20, r.Float64())
 		out = append(out, point{
-			name: "noise", workload: nameRandRead, params: report.Params{"goroutines": i}, engines: []string{"os", "ringside"},
+			workload: nameRandRead, params: report.Params{"goroutines": i}, engines: []string{"os", "ringside"},
 			round: func(_ context.Context, name string, _ int) (report.Sample, error) {
 				x := scale * r.NormFloat64() / math.Sqrt2
 				if r.IntN(20) == 0 {

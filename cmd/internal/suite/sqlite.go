@@ -147,7 +147,7 @@ func (s *sqliteRun) rows(points []sqlitePoint) []point {
 	var out []point
 	for _, p := range points {
 		rows := map[string]sqliteSeries{}
-		q := point{name: p.work + ", " + p.name, workload: p.work, params: p.params}
+		q := point{workload: p.work, params: p.params}
 		for _, row := range p.series {
 			q.engines = append(q.engines, row.name)
 			rows[row.name] = row

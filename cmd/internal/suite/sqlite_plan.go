@@ -4,9 +4,7 @@ package suite
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
@@ -56,18 +54,8 @@ func (o SQLiteOptions) Validate() error {
 		words.check("journal", o.Journals), words.check("cold", o.Cold)); err != nil {
 		return err
 	}
-	for flag, numbers := range map[string][]int{"--databases": o.Databases, "--connections": o.Connections} {
-		for _, n := range numbers {
-			if n < 1 || n > maxTenants {
-				return fmt.Errorf("%s %d: must be between 1 and %d", flag, n, maxTenants)
-			}
-		}
-	}
-	switch {
-	case o.Scale < 0 || o.Scale > 1000:
-		return fmt.Errorf("--scale %d: must be between 1 and 1000 percent", o.Scale)
-	}
-	return o.validate()
+	return cmp.Or(between("databases", o.Databases, 1, maxTenants, 1), between("connections", o.Connections, 1, maxTenants, 1),
+		between("scale", []int{o.Scale}, 0, 1000, 1), o.validate())
 }
 
 // withDefaults fills in what was left open.
@@ -121,7 +109,6 @@ func (o SQLiteOptions) among(engines ...string) []string {
 type sqlitePoint struct {
 	work   string
 	params report.Params
-	name   string // in sentences
 	series []sqliteSeries
 	job    sqlitebench.Job // but for its directory and what a series changes
 }
@@ -148,7 +135,7 @@ func (o SQLiteOptions) points() (out []sqlitePoint) {
 
 // speed is one point: a round does all tests.
 func (o SQLiteOptions) speed() sqlitePoint {
-	p := sqlitePoint{work: SpeedWork, name: "the 16 tests"}
+	p := sqlitePoint{work: SpeedWork}
 	if len(o.among(sqlitebench.Memory)) > 0 {
 		p.series = append(p.series, sqliteSeries{sqlitebench.Memory, sqlitebench.Memory, sqlitebench.Rollback})
 	}
@@ -213,12 +200,10 @@ func (o SQLiteOptions) tenant(journal string, databases, connections int, writer
 	p := sqlitePoint{
 		work:   TenantsWork,
 		params: report.Params{"journal": journal, "databases": databases, "connections": connections},
-		name:   fmt.Sprintf("%s, %d databases with %d connections", journal, databases, connections),
 		job:    sqlitebench.Job{Tenants: &sqlitebench.Tenants{Databases: databases, Connections: connections, Writer: writer}},
 	}
 	if writer {
 		p.params["writer"] = sqlitebench.WriterRate
-		p.name += " beside a writer"
 	}
 	own := []string{sqlitebench.Ringside, sqlitebench.Group}
 	if journal == sqlitebench.WAL {
@@ -243,7 +228,7 @@ func (o SQLiteOptions) cold() (out []sqlitePoint) {
 	}
 	for _, what := range orThese(o.Cold, all...) {
 		p := sqlitePoint{
-			work: ColdWork, params: report.Params{"what": what, "rows": o.rows()}, name: strings.ToLower(what),
+			work: ColdWork, params: report.Params{"what": what, "rows": o.rows()},
 			job: sqlitebench.Job{Cold: &sqlitebench.Cold{What: what, Rows: o.rows(), Seed: o.Seed}},
 		}
 		for _, e := range o.among(sqlitebench.Default, sqlitebench.Ringside, sqlitebench.Modernc, sqlitebench.Mattn) {

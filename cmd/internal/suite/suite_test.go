@@ -133,10 +133,10 @@ func TestCells(t *testing.T) {
 		}
 		seen := map[string]bool{}
 		for _, c := range cells {
-			if seen[c.String()] {
-				t.Errorf("%+v: %s twice", tc.opts, c)
+			if seen[fmt.Sprint(c)] {
+				t.Errorf("%+v: %v twice", tc.opts, c)
 			}
-			seen[c.String()] = true
+			seen[fmt.Sprint(c)] = true
 		}
 	}
 	if got := (FileOptions{}).withDefaults().Size; got != directSize {
@@ -167,15 +167,15 @@ func TestDefaultGridHasTheRegimes(t *testing.T) {
 		o.Workloads = []string{nameRandRead}
 		var have []string
 		for _, c := range o.withDefaults().cells() {
-			have = append(have, c.String())
+			have = append(have, fmt.Sprint(c))
 		}
 		for _, want := range []cell{
 			{cache: CacheDirect, goroutines: 32}, {cache: CacheDirect, goroutines: 512},
 			{cache: CacheCold, goroutines: 32}, {cache: CacheCold, goroutines: 128}, {cache: CacheHot, goroutines: 1},
 		} {
 			want.workload, want.storage, want.block = nameRandRead, StorageDisk, 4096
-			if !slices.Contains(have, want.String()) {
-				t.Errorf("%s grid: no %s in %v", name, want, have)
+			if !slices.Contains(have, fmt.Sprint(want)) {
+				t.Errorf("%v grid: no %v in %v", name, want, have)
 			}
 		}
 	}
@@ -353,7 +353,7 @@ func TestFailureNamesTheCell(t *testing.T) {
 	if !errors.As(err, &mismatch) {
 		t.Fatalf("got %v", err)
 	}
-	for _, want := range []string{"randread hot", "goroutines", "block 4096", "engine ringside", "offset 8192"} {
+	for _, want := range []string{"randread, page cache hot", "1 goroutine", "4 KiB", "engine ringside", "offset 8192"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in %q", want, err)
 		}

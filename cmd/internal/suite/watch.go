@@ -65,7 +65,6 @@ type watchRun struct {
 // watchCell is one point that is measured: what each engine is asked to do, but for its name.
 type watchCell struct {
 	params report.Params
-	point  string // its name in sentences
 	job    workload.Job
 }
 
@@ -110,7 +109,7 @@ func (w *watchRun) eventCells() (out []watchCell) {
 	for _, c := range w.opts.cells() {
 		need := c.Descriptors() + others
 		if limit <= 0 || need <= limit {
-			out = append(out, watchCell{watchParams(c), watchPoint(c), workload.Job{
+			out = append(out, watchCell{watchParams(c), workload.Job{
 				Workload: EventsWork, Goroutines: 1, Warm: warmFor(w.opts.Duration), Measure: w.opts.Duration, Watch: &c,
 			}})
 			continue
@@ -128,7 +127,7 @@ func (w *watchRun) points(cells []watchCell) []point {
 	var out []point
 	for _, c := range cells {
 		out = append(out, point{
-			name: c.job.Workload + ", " + c.point, workload: c.job.Workload, params: c.params, engines: w.engines,
+			workload: c.job.Workload, params: c.params, engines: w.engines,
 			skips: drownedByFloor,
 			round: func(ctx context.Context, name string, _ int) (report.Sample, error) {
 				job := c.job
@@ -148,14 +147,6 @@ func drownedByFloor(err error) bool {
 	return errors.Is(err, workload.ErrFloor) || ok && said.Said == workload.ErrFloor.Error()
 }
 
-// watchPoint names a cell.
-func watchPoint(c workload.Watch) string {
-	if c.Source == workload.SourceWake {
-		return c.Source
-	}
-	return fmt.Sprintf("%s, %v, %d active, %d idle", c.Source, c.Mode, c.Active, c.Idle)
-}
-
 // httpCells are two: each request has a connection of its own, and connections are kept. Without ab
 // there is none.
 func (w *watchRun) httpCells(ctx context.Context) ([]watchCell, error) {
@@ -173,7 +164,6 @@ func (w *watchRun) httpCells(ctx context.Context) ([]watchCell, error) {
 		}}
 		out = append(out, watchCell{
 			report.Params{"requests": w.opts.Requests, "connections": w.opts.Connections, "keepalive": keep},
-			fmt.Sprintf("%d requests, %d at a time, kept %v", w.opts.Requests, w.opts.Connections, keep),
 			workload.Job{Workload: HTTPWork, Goroutines: 1, HTTP: &h},
 		})
 	}

@@ -4,7 +4,6 @@ package suite
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -53,23 +52,12 @@ func (o WatchOptions) Validate() error {
 		words.check("source", o.Sources), words.check("mode", o.Modes)); err != nil {
 		return err
 	}
-	for _, n := range o.Active {
-		if n < 1 || n > maxWatched {
-			return fmt.Errorf("--active %d: must be between 1 and %d", n, maxWatched)
-		}
+	var requests []int
+	if o.Requests != 0 {
+		requests = []int{o.Requests}
 	}
-	for _, n := range o.Idle {
-		if n < 0 || n > maxWatched {
-			return fmt.Errorf("--idle %d: must be between 0 and %d", n, maxWatched)
-		}
-	}
-	if o.Requests < 0 || o.Requests > maxRequests || o.Requests > 0 && o.Requests < minRequests {
-		return fmt.Errorf("--requests %d: must be between %d and %d", o.Requests, minRequests, maxRequests)
-	}
-	if o.Connections < 0 || o.Connections > maxAsking {
-		return fmt.Errorf("--connections %d: must be between 1 and %d", o.Connections, maxAsking)
-	}
-	return o.validate()
+	return cmp.Or(between("active", o.Active, 1, maxWatched, 1), between("idle", o.Idle, 0, maxWatched, 1),
+		between("requests", requests, minRequests, maxRequests, 1), between("connections", []int{o.Connections}, 0, maxAsking, 1), o.validate())
 }
 
 func modeNames() []string {
@@ -136,23 +124,15 @@ func (o WatchOptions) points(source string) []workload.Watch {
 
 func (o WatchOptions) grid() []workload.Watch {
 	var out []workload.Watch
-	for _, mode := range orElse(o.Modes, watch.Edge.String()) {
-		for _, active := range orElse(o.Active, 100) {
-			for _, idle := range orElse(o.Idle, 0) {
+	for _, mode := range orThese(o.Modes, watch.Edge.String()) {
+		for _, active := range orThese(o.Active, 100) {
+			for _, idle := range orThese(o.Idle, 0) {
 				m := watchModes[slices.Index(modeNames(), mode)]
 				out = append(out, workload.Watch{Mode: m, Active: active, Idle: idle})
 			}
 		}
 	}
 	return out
-}
-
-// orElse returns values, or one where there are none.
-func orElse[T any](values []T, one T) []T {
-	if len(values) == 0 {
-		return []T{one}
-	}
-	return values
 }
 
 // watchParams are the parameters of a cell in result files.

@@ -205,7 +205,7 @@ func TestWatchNamesWhatFailed(t *testing.T) {
 		return inner(ctx, j)
 	}
 	run, err := Watch(t.Context(), WatchOptions{}, w.WatchEnv)
-	if len(run.Cells) != 5 || err == nil || err.Error() != "events, eventfd, level, 100 active, 0 idle: engine io_uring: it broke" {
+	if len(run.Cells) != 5 || err == nil || err.Error() != "events, eventfds, level, 100 active: engine io_uring: it broke" {
 		t.Errorf("%d cells, %v", len(run.Cells), err)
 	}
 }
