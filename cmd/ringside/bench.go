@@ -67,7 +67,7 @@ type allBench struct {
 	dir   string
 	full  bool
 	parts []allPart
-	// spoilers says what is wrong with the machine.
+	// spoilers returns conditions of the machine that disturb the figures.
 	spoilers func() []string
 }
 

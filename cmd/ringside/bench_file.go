@@ -28,8 +28,9 @@ const benchFileLong = `file measures operations on files: os.File beside ringsid
              appendlog.Log
   randwrite  blocks of a file made for it are overwritten
 
-There are three states of the page cache. hot: all blocks are cached. direct: O_DIRECT, which bypasses it. cold (randread): the file is evicted before each window, no block is read twice, and the kernel
-is told not to read ahead; the column "device" says how much came from the device (100 %: nothing
+There are three states of the page cache. hot: all blocks are cached. direct: O_DIRECT, which bypasses
+it. cold (randread): the file is evicted before each window, no block is read twice, and read-ahead is
+off; the column "device" says how much came from the device (100 %: nothing
 was cached, nothing read ahead).
 
 Rounds of the engines are interleaved (os, ringside, fio, os, ...), each in a process of its own.
@@ -44,9 +45,9 @@ and 64 KiB with 1, 32, 64 and 128 goroutines, and the fast device: some ten minu
 --goroutines and --cache replace an axis of the grid; without --workload they mean randread alone.
 
 fio: where the program is installed it reads the same file with O_DIRECT through io_uring from one
-job, with as many reads in flight as there are goroutines. It is a
-reference written in C that does not look at the data. --no-fio leaves it out, and --fio-also fio-fixed
-adds it with registered file and buffers, fio-batched with submitting and waiting in batches.
+job, with as many reads in flight as there are goroutines. It is a reference in C that does not check the
+data. --no-fio leaves it out, and --fio-also fio-fixed adds it with registered file and buffers,
+fio-batched with submitting and waiting in batches.
 
 The fast device (--fast) is XFS on a loop device in memory, made for the run: its reads cost little
 more than processor time, so it shows the cost of the software. It needs root and mkfs.xfs (Debian:
@@ -129,7 +130,7 @@ func makeFastDevice(ctx context.Context, size int64) (suite.FastDevice, error) {
 	return d, nil
 }
 
-// runFio runs a round and says which fio it was.
+// runFio runs a round; the sample's backend is the version of fio.
 func runFio(ctx context.Context, program string, job fio.RandRead) (measure.Sample, error) {
 	s, err := job.Run(ctx, program)
 	if err != nil {

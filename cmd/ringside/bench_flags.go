@@ -40,7 +40,7 @@ func (b *benchFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&b.benchfmt, "benchfmt", "", "write lines that benchstat reads to this `file`, - for standard output")
 }
 
-// check returns an error that names the first flag that makes no sense, and chooses a seed where
+// check returns an error that names the first flag that is not valid, and chooses a seed where
 // none is given.
 func (b *benchFlags) check() error {
 	switch {
@@ -76,7 +76,7 @@ func differentFiles(flags map[string]string) error {
 	return nil
 }
 
-// quiet tells that standard output belongs to a machine.
+// quiet reports whether a result file goes to standard output.
 func (b *benchFlags) quiet() bool { return b.json == "-" || b.benchfmt == "-" || b.html == "-" }
 
 const workerName = "bench-worker"

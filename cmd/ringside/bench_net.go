@@ -23,7 +23,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const benchNetLong = `net measures servers on TCP over the loopback. --workload chooses from
+const benchNetLong = `net measures servers on TCP over the loopback. --workload selects from
 
   echo      each connection has one message on its way: it is sent, comes back, is compared, and the
             next one is sent (default)
@@ -56,17 +56,17 @@ downloaded by these; without a clone they are left out.
 
 Server and load generator are processes of their own; the generator has one thread and costs about as
 much as a server; --pin keeps the server on one processor and the generator on the others, so that the
-server bounds the rate, and tells where the generator does. By default echoes of 128 bytes are measured with 1 to 1000 connections and of 1024
-bytes with 1, 100 and 1000: about two minutes. --full measures all workloads; of echoes more numbers
+server bounds the rate, and notes where the generator does. By default echoes of 128 bytes are measured
+with 1 to 1000 connections and of 1024 bytes with 1, 100 and 1000: about two minutes. --full measures all workloads; of echoes more numbers
 of connections, up to 10,000, and std, Conn and event with GOMAXPROCS=1 for the server. Echoes of 1024
 bytes and those with one P are measured with fewer engines unless --engine names them.
 
 The column beside the rate is the rate divided by that of std, pair by pair, with the smallest and
 the largest pair; beside CPU time, p99 and memory stands the median of their ratios: below 1 is better.
 CPU time and allocations are the server's process; what the kernel does for it outside of its threads,
-on the loopback much of the work, is charged to whom it interrupts. System calls are counted by the
-kernel's tracepoint in a window of their own after each measured one, which takes root; enters/op, what
-a server counts of io_uring_enter by itself, does not. With one connection all rates depend on which
+on the loopback much of the work, is charged to the process that it interrupts. System calls are counted by
+the kernel's tracepoint in a window of their own after each measured one, which needs root; enters/op,
+the server's own count of io_uring_enter, does not. With one connection all rates depend on which
 processor the kernel wakes: expect a wide spread.`
 
 const benchNetExample = `  ringside bench net
@@ -209,7 +209,7 @@ func newEchoLoadCmd() *cobra.Command {
 	}
 }
 
-// said leaves an error to the parent, which prints it with its own prefix.
+// said prints an error for the parent, which adds its own prefix.
 func said(cmd *cobra.Command, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err

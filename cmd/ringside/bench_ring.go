@@ -13,7 +13,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
-const benchRingLong = `ring measures what a ring costs beside its operations: batches of no-ops are submitted, and their
+const benchRingLong = `ring measures the cost of a ring without that of its operations: batches of no-ops are submitted, and their
 completions reaped and checked. The package uring stands beside liburing, the library in C.
 
 The same loop runs in Go and in C: the same ring of 256 entries with the same flags, each entry

@@ -22,22 +22,22 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
-// benchmark is what a suite brings to the common course of a run.
+// benchmark is a suite with its options.
 type benchmark interface {
-	// configure takes over the common flags and says what is wrong with the options.
+	// configure takes over the common flags and returns an error for options that are not valid.
 	configure(*benchFlags) error
 	measure(context.Context, benchTools) (*report.Run, error)
 }
 
-// benchTools are what a suite is run with.
+// benchTools run a suite.
 type benchTools struct {
 	round func(context.Context, workload.Job) (measure.Sample, error)
 	bar   *progress.Bar
-	// notes takes what spoils the numbers as soon as it is known; nil drops it.
+	// notes receives conditions that disturb the figures, as soon as they are known; nil drops them.
 	notes io.Writer
 }
 
-// warn says what spoils the numbers while there is time to mend it.
+// warn prints conditions that disturb the figures while the user can still change them.
 func (t benchTools) warn(notes []string) {
 	for _, n := range notes {
 		if t.notes != nil {
@@ -46,7 +46,7 @@ func (t benchTools) warn(notes []string) {
 	}
 }
 
-// runBench runs a suite and prints and writes what came out.
+// runBench runs a suite, prints the results and writes the result files.
 func runBench(cmd *cobra.Command, b benchmark, flags *benchFlags) (err error) {
 	if err := flags.check(); err != nil {
 		return err
@@ -106,7 +106,7 @@ func roomFor(b benchmark) error {
 	return nil
 }
 
-// outOfSpace tells what to do where a device, a quota or a database filled up in the middle of a run.
+// outOfSpace adds the remedy to an error about a device, a quota or a database that filled up during a run.
 // The errors of worker processes are only text.
 func outOfSpace(err error) error {
 	if err == nil || strings.Contains(err.Error(), "--dir") {

@@ -14,7 +14,7 @@ import (
 )
 
 const benchSQLiteLong = `sqlite measures SQLite over package sqlitevfs beside its default VFS and other libraries, with
-synchronous=FULL throughout. --workload chooses from
+synchronous=FULL throughout. --workload selects from
 
   speed    the 16 tests of SQLite's old speed page, in one new database for each round: rollback
            (journal_mode=DELETE) and WAL
@@ -32,8 +32,8 @@ Engines:
   memory              a database in memory
   default             github.com/ncruces/go-sqlite3 with its default VFS
   ringside            the same with vfs=ringside; the others of this name differ in one part
-  ringside-plain      syncs of directories and no other part: what the default VFS would cost if it
-                      did not leave them out
+  ringside-plain      syncs of directories and no other part: the cost of the default VFS if it did not
+                      leave them out
   ringside-nodirsync  the other way round: without them, as the default VFS
   ringside-group      group sync in any case
   ringside-log        the log that databases share

@@ -23,7 +23,7 @@ func takesWords(cmd *cobra.Command, words suite.Words) {
 	}
 }
 
-// completeList offers what a list separated by commas has not got yet.
+// completeList offers the words that a list separated by commas does not have yet.
 func completeList(known []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before := typed[:strings.LastIndexByte(typed, ',')+1]
@@ -62,7 +62,7 @@ func completeRest(cmd *cobra.Command) {
 	}
 }
 
-// completeArgs offers what the usage of a command names: result files, a directory, or nothing.
+// completeArgs offers the arguments that the usage of a command names: result files, a directory, or none.
 func completeArgs(cmd *cobra.Command) cobra.CompletionFunc {
 	names := strings.Fields(cmd.Use)[1:]
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

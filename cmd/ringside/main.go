@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Ringside tells what io_uring does on this machine and measures it beside the standard library.
+// Ringside reports which parts of io_uring work on this machine and measures it beside the standard library.
 package main
 
 import (
@@ -73,10 +73,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitFailure
 }
 
-// exitStatus is returned by a command that has said everything itself: only the code is left.
+// exitStatus is returned by a command that has printed its error itself.
 type exitStatus int
 
-// Error tells the code, for tests.
+// Error returns the code, for tests.
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
 // usageError is a mistake in the arguments.
@@ -153,7 +153,7 @@ func newHelpCmd() *cobra.Command {
 	}
 }
 
-// flagError says what a flag wants, or which subcommands have one that the command has not.
+// flagError names the values that a flag accepts, or the subcommands that have the flag.
 func flagError(cmd *cobra.Command, err error) error {
 	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		_, usage := pflag.UnquoteUsage(missing.GetFlag())

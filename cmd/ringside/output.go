@@ -21,7 +21,7 @@ import (
 type outputFile struct {
 	w io.Writer
 	f *os.File
-	// created tells that the file did not exist before, so that it is removed if nothing came.
+	// created reports whether the file is new; then it is removed if nothing was written.
 	created, written bool
 }
 
@@ -44,7 +44,7 @@ func openOutput(name string, stdout io.Writer) (*outputFile, error) {
 	return &outputFile{w: f, f: f, created: created}, nil
 }
 
-// write replaces the content by what render produces.
+// write replaces the content by the output of render.
 func (o *outputFile) write(render func(io.Writer) error) error {
 	if o == nil {
 		return nil
@@ -91,7 +91,7 @@ func isTerminal(w io.Writer) bool {
 // wantColor follows the NO_COLOR convention, and never colours what goes into a file or a pipe.
 func wantColor(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && isTerminal(w) }
 
-// wantDirectory says before anything is measured that what a flag names is no directory. An empty
+// wantDirectory returns an error if a flag does not name a directory. An empty
 // name is the default.
 func wantDirectory(flag, dir string) error {
 	if dir == "" {

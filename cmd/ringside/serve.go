@@ -80,7 +80,7 @@ func newServeCmd() *cobra.Command {
 	return cmd
 }
 
-// serving is what the command says of itself.
+// serving describes the running server.
 type serving struct {
 	Dir           string `json:"dir"`
 	URL           string `json:"url"`
@@ -170,7 +170,7 @@ func (f *serveFlags) openLog(stdout io.Writer) (io.Writer, func(), error) {
 	return file, func() { _ = file.Close() }, nil
 }
 
-// announce says where the server is found, and on what it works.
+// announce prints the server's address and its backends.
 func announce(out io.Writer, asJSON bool, dir string, addr net.Addr, secure bool) error {
 	s := serving{Dir: dir, Addr: addr.String(), URL: serveURL(addr, secure)}
 	s.Sockets, s.SocketsReason = unet.Backend()
@@ -206,7 +206,7 @@ func serveURL(addr net.Addr, secure bool) string {
 	return fmt.Sprintf("%s://%s/", scheme, net.JoinHostPort(cmp.Or(host, "localhost"), port))
 }
 
-// listenHint says what to do about an address that cannot be listened on.
+// listenHint returns the remedy for an address that cannot be listened on.
 func listenHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -28,9 +28,10 @@ const soakLong = `soak runs all packages of ringside at the same time, at full l
            that check for acknowledged rows, and integrity_check at the end
 
 It works in rounds of at most half a minute. At the end of each everything is closed, and no descriptor or
-goroutine may be left; over the rounds (but the first sixth, and from seven on) resident memory
-and heap may grow by a quarter and some MiB. The first wrong byte, unexpected error, leak or growth ends it, as does an operation that hangs for a
-minute. It then prints the command that replays the scenario.
+goroutine may be left. In a run of seven rounds or more, resident memory and heap may grow by a quarter and
+some MiB, after the first sixth of the rounds. The first wrong byte, unexpected error, leak or growth
+ends the run, as does an operation that hangs for a minute. soak then prints the command that replays the
+scenario.
 
 Where io_uring cannot be used it prints that and tests the fallbacks.
 
@@ -109,7 +110,7 @@ func (s *soakCommand) execute(cmd *cobra.Command) error {
 	return nil
 }
 
-// line prints what is true at the moment; on a terminal in the place of the line before.
+// line prints the status; on a terminal it replaces the line before.
 func (s *soakCommand) line(out io.Writer, now soak.Status) {
 	switch {
 	case s.json:
@@ -121,7 +122,7 @@ func (s *soakCommand) line(out io.Writer, now soak.Status) {
 	}
 }
 
-// summary prints what came out.
+// summary prints the summary.
 func (s *soakCommand) summary(out io.Writer, sum *soak.Summary) error {
 	if s.json {
 		return json.NewEncoder(out).Encode(map[string]any{"summary": sum})

@@ -59,7 +59,7 @@ func onTerminal(t *testing.T, args []string, env ...string) string {
 func TestTerminalGetsProgressAndColour(t *testing.T) {
 	args := tiny(t.TempDir(), "--duration", "60ms", "--cache", "hot")
 	screen := onTerminal(t, args, "NO_COLOR=")
-	if !strings.Contains(screen, "left") || !strings.Contains(screen, "randread hot") {
+	if !strings.Contains(screen, "left") || !strings.Contains(screen, "randread, page cache hot") {
 		t.Errorf("no progress bar in %q", screen)
 	}
 	if !strings.Contains(screen, "\x1b[1mrandread") {

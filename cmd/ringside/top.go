@@ -81,7 +81,7 @@ type vars struct {
 
 const varsPath = "/debug/vars"
 
-// findVars finds what a process ID or an address means.
+// findVars returns the variables of a process ID or an address.
 func findVars(ctx context.Context, name string) (*vars, error) {
 	if pid, err := strconv.Atoi(name); err == nil {
 		return varsOf(ctx, pid)
@@ -98,7 +98,7 @@ func findVars(ctx context.Context, name string) (*vars, error) {
 	return v, err
 }
 
-// varsAt are those behind a socket.
+// varsAt returns the variables that a socket serves.
 func varsAt(network, address string) *vars {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
@@ -222,7 +222,7 @@ func (v *vars) read(ctx context.Context) (*reading, error) {
 	return r, nil
 }
 
-// add enters a value and what is in it.
+// add enters a value and the values in it.
 func (r *reading) add(path string, value any) {
 	switch v := value.(type) {
 	case map[string]any:

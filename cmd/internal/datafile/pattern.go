@@ -21,7 +21,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// MismatchError reports content that is not what was written at that place.
+// MismatchError reports content that differs from what was written at that place.
 type MismatchError struct {
 	// Offset is where in the file the unit should lie, in bytes.
 	Offset int64

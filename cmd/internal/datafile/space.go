@@ -24,7 +24,7 @@ type SpaceError struct {
 	Need, Free int64
 }
 
-// Error says what is missing and which options help.
+// Error names the missing space and the options that help.
 func (e *SpaceError) Error() string {
 	return fmt.Sprintf("not enough space in %s: %d MiB free, %d MiB needed; free some, or choose another "+
 		"directory with --dir, a smaller file with --size, or an existing file with --path",

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// freeSpace asks the file system what an unprivileged process may still write.
+// freeSpace returns how many bytes an unprivileged process may still write.
 func freeSpace(dir string) (int64, error) {
 	var st syscall.Statfs_t
 	for {

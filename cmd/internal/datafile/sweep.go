@@ -31,7 +31,7 @@ func Sweep(dir string) ([]string, error) {
 	return append(removed, sweepScratch(dir)...), nil
 }
 
-// isDataFile reports whether name is exactly what newName makes.
+// isDataFile reports whether name has the form that newName makes.
 func isDataFile(name string) bool {
 	digits, ok := strings.CutPrefix(name, namePrefix)
 	if !ok {
@@ -47,7 +47,7 @@ var errLocked = errors.New("locked by another process")
 // scratchSuffix takes the place of a data file's in the name of its directory.
 const scratchSuffix = ".d"
 
-// Scratch returns a directory beside the file, for what cannot be in it. It is made when it is
+// Scratch returns a directory beside the file, for further files. It is made when it is
 // missing, and [File.Remove] removes it with all that lies there; [Sweep] does when the process
 // was killed, which it sees by the file's absence.
 func (d *File) Scratch() (string, error) {

@@ -38,7 +38,7 @@ const (
 	NameConn   = "ringside-conn"
 	// NamePlain is the control of NameConn: the same design without a ring.
 	NamePlain = "ringside-plain"
-	// NameServe is what "ringside serve" is, NameServeNet the same on package net's listener. They
+	// NameServe is "ringside serve", NameServeNet the same on package net's listener. They
 	// serve files only, where the engines with a net.Listener of their own run http.FileServer.
 	NameServe    = "ringside-serve"
 	NameServeNet = "ringside-serve-net"
@@ -48,7 +48,7 @@ const (
 type Server interface {
 	// Addr is where it listens.
 	Addr() string
-	// Backend tells which mechanism the engine uses, and why.
+	// Backend returns the mechanism that the engine uses, and why.
 	Backend() (name, reason string)
 	// Enters is how often the engine has called io_uring_enter; -1 where that
 	// is not counted.
@@ -91,7 +91,7 @@ var starters = map[string]func(Setup) (Server, error){
 // loopback is where servers listen.
 const loopback = "127.0.0.1:0"
 
-// Setup says what a server process runs.
+// Setup describes a server process.
 type Setup struct {
 	// Engine is its name.
 	Engine string `json:"engine"`
@@ -117,7 +117,7 @@ type Setup struct {
 	Buffer int `json:"buffer,omitempty"`
 }
 
-// Work is what a handler does.
+// Work is the work of a handler.
 type Work struct {
 	// Spins is how many steps it computes, see [SpinsPerMicrosecond].
 	Spins int `json:"spins,omitempty"`
@@ -135,7 +135,7 @@ func (w Work) do() {
 	}
 }
 
-// bufSize is the length of a connection's buffer where the setup says nothing else.
+// bufSize is the default length of a connection's buffer.
 const bufSize = 4 << 10
 
 func (s Setup) buffer() []byte {
@@ -145,7 +145,7 @@ func (s Setup) buffer() []byte {
 	return make([]byte, bufSize)
 }
 
-// plain says that an engine which only echoes cannot do what the setup asks for.
+// plain returns an error if the setup needs more than an echo of streams.
 func (s Setup) plain() error {
 	if s.HTTP > 0 || s.Files != "" || s.Work != (Work{}) || s.TLS || s.Network == "udp" {
 		return fmt.Errorf("engine %s only echoes streams", s.Engine)
@@ -153,7 +153,7 @@ func (s Setup) plain() error {
 	return nil
 }
 
-// listen listens as the setup says.
+// listen listens on the network of the setup, with TLS if it has that.
 func (s Setup) listen(listen func(network, address string) (net.Listener, error)) (net.Listener, error) {
 	ln, err := listen(s.at())
 	if err != nil || !s.TLS {
@@ -188,7 +188,7 @@ func selfSigned() (cert tls.Certificate, err error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-// answer fills what is given for each message, nil for echoes.
+// answer returns the answer to each message, nil for echoes.
 func (s Setup) answer() []byte {
 	if s.Give == 0 {
 		return nil

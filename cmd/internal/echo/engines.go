@@ -13,13 +13,13 @@ import (
 	"github.com/ringside-io/ringside/unet/event"
 )
 
-// goServer is a server with a goroutine for each connection, on whatever listener.
+// goServer is a server with a goroutine for each connection, on any listener.
 type goServer struct {
 	ln              net.Listener
 	backend, reason string
 }
 
-// startGo starts a server on a listener that serves as the setup says.
+// startGo starts the server that the setup describes.
 func startGo(s Setup, ln net.Listener, backend, reason string) *goServer {
 	switch {
 	case s.Files != "":
@@ -160,7 +160,7 @@ type eventServer struct {
 	sqpoll bool
 }
 
-// startsEvent returns what starts it with the options.
+// startsEvent returns a function that starts it with the options.
 func startsEvent(o event.Options) func(Setup) (Server, error) {
 	return func(setup Setup) (Server, error) {
 		o := o

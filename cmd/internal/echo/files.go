@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// errOnlyFiles is what an engine says that serves nothing else.
+// errOnlyFiles is returned by engines that serve files only.
 var errOnlyFiles = errors.New("the engine only serves files")
 
 // serveFiles serves as the standard library does.
@@ -23,7 +23,7 @@ func serveFiles(ln net.Listener, s Setup) {
 	_ = http.Serve(ln, http.FileServer(http.Dir(s.Files))) // until the listener is closed
 }
 
-// startServe starts what "ringside serve" is.
+// startServe starts the server of "ringside serve".
 func startServe(s Setup) (Server, error) { return startServeOn(s, unet.Listen, unet.Backend) }
 
 // startServeNet starts the control: the same on package net's listener.

@@ -13,7 +13,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/procstat"
 )
 
-// IdleJob says how many connections are held open, and how long the server's process is watched
+// IdleJob is how many connections are held open, and how long the server's process is watched
 // meanwhile.
 type IdleJob struct {
 	Connections int
@@ -22,18 +22,18 @@ type IdleJob struct {
 	Settle time.Duration
 }
 
-// IdleSample is what idle connections cost a server.
+// IdleSample is the cost of idle connections to a server.
 type IdleSample struct {
-	// CPU is what the process used in the window, Elapsed the window's length, Sleeps how often a
+	// CPU is the processor time of the window, Elapsed the window's length, Sleeps how often a
 	// thread of the process went to sleep in it, which is how often one was woken.
 	CPU, Elapsed time.Duration
 	Sleeps       int64
-	// Live is what the connections added to heap and stacks, Resident what to the memory of the
+	// Live is the growth of heap and stacks by the connections, Resident that of the memory of the
 	// process, in bytes for each connection.
 	Live, Resident float64
-	// Go says that the server is written in Go, so that Live means something.
+	// Go reports whether the server is written in Go, so that Live is known.
 	Go bool
-	// Backend and Reason are what the server said of itself.
+	// Backend and Reason are those that the server reports.
 	Backend, Reason string
 }
 

@@ -22,21 +22,21 @@ import (
 
 // Runner runs rounds: a server and a load generator, each in a process of its own.
 type Runner struct {
-	// Server returns the program that does what a setup says, as Serve does, Load the one that answers
+	// Server returns the program that serves as a setup describes, as Serve does, Load the one that answers
 	// a job, as ServeLoad does.
 	Server func(Setup) []string
 	Load   []string
 }
 
-// Sample is what a round measured.
+// Sample is the result of a round.
 type Sample struct {
 	loadgen.Result
 	// Count is the difference of the server's counters over the window; Enters is -1 where they
 	// are not counted.
 	Count
-	// Go says that the server is written in Go, so that Objects and Bytes mean something.
+	// Go reports whether the server is written in Go, so that Objects and Bytes are known.
 	Go bool
-	// Backend and Reason are what the server said of itself.
+	// Backend and Reason are those that the server reports.
 	Backend, Reason string
 }
 
@@ -61,7 +61,7 @@ func (r Runner) Round(ctx context.Context, setup Setup, job loadgen.Job) (s Samp
 }
 
 // RoundWith is Round with another program in the place of the load generator: use runs it on the
-// server's address. It tells no allocations and enters.
+// server's address. It does not count allocations and enters.
 func (r Runner) RoundWith(ctx context.Context, setup Setup, use func(addr string) (loadgen.Result, error)) (s Sample, err error) {
 	s.Enters = -1
 	hello, err := r.serve(ctx, setup, func(_ *child, hello Hello) error {
@@ -93,7 +93,7 @@ func (r Runner) serve(ctx context.Context, setup Setup, use func(*child, Hello) 
 	return hello, use(server, hello)
 }
 
-// explain prefers the context's error over what its end has caused.
+// explain prefers the context's error to errors that the end of the context caused.
 func (Runner) explain(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
@@ -175,7 +175,7 @@ func (c *child) count(ask string) (n Count, isGo bool, err error) {
 	return n, n.Objects > 0, err
 }
 
-// end ends the process and returns what it had to complain of; one that is not to be trusted any
+// end ends the process and returns its error message; a process that is not to be trusted any
 // more is killed.
 func (c *child) end(kill bool) error {
 	_ = c.in.Close() // It ends with its input.

@@ -112,7 +112,8 @@ func (b *ringBatch) Read(offsets []int64) error {
 
 func (b *ringBatch) Close() error { return errors.Join(b.batch.Close(), b.file.Close()) }
 
-// whole judges what a read of a block returned: the end of the file just behind it is no failure.
+// whole returns an error unless a block was read completely. The end of the file just behind it is not an
+// error.
 func whole(n, want int, off int64, err error) error {
 	switch {
 	case n == want && (err == nil || err == io.EOF):

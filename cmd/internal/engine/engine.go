@@ -31,7 +31,7 @@ type File interface {
 type Engine interface {
 	// Name is the engine's name in tables and result files.
 	Name() string
-	// Backend tells which mechanism the engine uses in this process, and why it was chosen.
+	// Backend returns the mechanism that the engine uses in this process, and why it was chosen.
 	Backend() (name, reason string)
 	// OpenRead opens the named file read-only. With direct set it is opened past the page
 	// cache, and the error matches [errors.ErrUnsupported] on a system that has no O_DIRECT.
@@ -57,7 +57,7 @@ type OS struct{}
 // Name returns "os".
 func (OS) Name() string { return NameOS }
 
-// Backend tells that each read is one blocking system call.
+// Backend returns "plain": each read is one blocking system call.
 func (OS) Backend() (name, reason string) { return "plain", "os.File" }
 
 // OpenRead opens the file with [os.OpenFile].
@@ -79,7 +79,7 @@ type Ringside struct{}
 // Name returns "ringside".
 func (Ringside) Name() string { return NameRingside }
 
-// Backend returns what ufile chose for this process.
+// Backend returns the backend that ufile chose for this process.
 func (Ringside) Backend() (name, reason string) {
 	name, reason = ufile.Backend()
 	if reason == "" {

@@ -39,7 +39,7 @@ const NameOSMutex = "os-mutex"
 // logName is the file of a log that is one file.
 const logName = "log"
 
-// OpenLog creates a file with a group commit: what one writes by hand for this task.
+// OpenLog creates a file with a group commit, as a program would write it by hand.
 func (OS) OpenLog(dir string) (Log, error) {
 	f, err := openLogFile(dir)
 	if err != nil {

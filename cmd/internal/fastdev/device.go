@@ -15,7 +15,7 @@ import "errors"
 // what is missing and what to do about it.
 var ErrUnavailable = errors.New("no fast device")
 
-// Overhead is how many bytes of a device the file system may take for itself: what is asked of
+// Overhead is how many bytes of a device the file system may take for itself, to be added to the size for
 // [Make] beyond the files to hold.
 const Overhead = 192 << 20
 

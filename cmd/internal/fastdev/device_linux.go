@@ -49,7 +49,7 @@ func (d *Device) Dir() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid()
 // Filesystem returns "xfs" or "ext4", Note why it is not XFS.
 func (d *Device) Filesystem() string { return d.filesystem }
 
-// Note says why the file system is not XFS, "" if it is.
+// Note returns why the file system is not XFS, "" if it is.
 func (d *Device) Note() string { return d.note }
 
 // Close unmounts the file system and frees its memory, as soon as no file there is open.

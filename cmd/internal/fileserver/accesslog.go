@@ -12,7 +12,7 @@ import (
 )
 
 // AccessLog returns a handler that writes a line for each request to out when h has answered it: the
-// combined log format of other servers. What a client says is quoted as in Go, so that it makes no
+// combined log format of other servers. Text from a client is quoted as in Go, so that it makes no
 // lines of its own. Lines are written one at a time.
 func AccessLog(h http.Handler, out io.Writer) http.Handler {
 	var mu sync.Mutex

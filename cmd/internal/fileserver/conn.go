@@ -49,11 +49,11 @@ func connOf(r *http.Request) *conn {
 }
 
 // conn is a connection between net/http and a socket. It joins the header of a response with its
-// body, and ends when its client does not take what it is sent.
+// body, and ends when its client does not take data.
 type conn struct {
 	net.Conn
 
-	// hold says that the next thing written is a header that is kept for what follows it. All
+	// hold reports whether the next write is a header that is kept for the write after it. All
 	// three are the writer's.
 	hold  bool
 	head  []byte
@@ -65,15 +65,15 @@ type conn struct {
 	closed atomic.Bool
 }
 
-// writev is what a connection of package unet has in the place of net.Buffers.
+// writev is implemented by connections of package unet, which net.Buffers does not know.
 type writev interface {
 	Writev(*net.Buffers) (int64, error)
 }
 
-// holdHeader keeps what is written next.
+// holdHeader keeps the next write, until releaseHeader or the write after it.
 func (c *conn) holdHeader() { c.hold = true }
 
-// releaseHeader sends what was kept, if nothing has followed.
+// releaseHeader sends a header that is still kept.
 func (c *conn) releaseHeader() {
 	c.hold = false
 	if len(c.head) > 0 {
@@ -193,7 +193,7 @@ func (c *conn) sendFile(r *fileRange) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{c}, r, make([]byte, chunk))
 }
 
-// CloseWrite says that nothing follows, so that a client reads the answer to a request of which the
+// CloseWrite closes the sending side, so that a client reads the answer to a request of which the
 // rest is not wanted.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
@@ -214,7 +214,7 @@ type watch struct {
 	done  bool          // the connection is closed
 }
 
-// wait waits for the end of the watch; false says that this is not one.
+// wait waits for the end of the watch; it reports false for a read that is not a watch.
 func (w *watch) wait() (bool, error) {
 	w.mu.Lock()
 	switch {
@@ -292,7 +292,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// apply tells the connection the deadline that is wanted.
+// apply sets the wanted deadline on the connection.
 func (c *conn) apply() error {
 	if c.reads.wanted.Equal(c.reads.real) {
 		return nil

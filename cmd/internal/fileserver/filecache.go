@@ -28,7 +28,7 @@ type fileCache struct {
 	closed  bool
 }
 
-// fileState is what tells that a file is what it was, and still has its name. A
+// fileState identifies the content of a file, and changes when its name is removed. A
 // file may be replaced by one of the same size and time of modification; its inode
 // or its time of change differs.
 type fileState struct {
@@ -58,7 +58,7 @@ func (c *fileCache) get(name string) *opened {
 	return nil
 }
 
-// put keeps a file that was opened for the caller, who must give it back.
+// put keeps a file that was opened for the caller, which must close it.
 func (c *fileCache) put(name string, o *opened) {
 	if !keepsOpen || o.state == (fileState{}) {
 		return

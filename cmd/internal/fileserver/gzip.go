@@ -46,7 +46,7 @@ func (z *zipped) close() {
 }
 
 // compressed returns the compressed form of a file, nil if there is none that pays: a file with the
-// same name and .gz that is not older, or what we make of it and keep in memory.
+// same name and .gz that is not older, or a compressed copy in memory.
 func (h *Handler) compressed(name string, f *opened) *zipped {
 	if g, err := h.open(name + ".gz"); err == nil {
 		if !g.dir && !g.mtime.Before(f.mtime) && g.size < f.size {
@@ -185,7 +185,7 @@ func acceptsGzip(fields []string) bool {
 	return zip > 0 && zip >= identity
 }
 
-// quality splits an element of Accept-Encoding; what makes no sense is not wanted.
+// quality splits an element of Accept-Encoding. The quality of a malformed one is 0.
 func quality(one string) (coding string, q float64) {
 	coding, params, found := strings.Cut(one, ";")
 	coding = strings.ToLower(strings.TrimSpace(coding))

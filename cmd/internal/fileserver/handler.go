@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// Options say what a [Handler] serves. The zero value is what is safe for most.
+// Options are the options of a [Handler]. The zero value is safe.
 type Options struct {
 	// List answers for a directory without index.html with the names in it.
 	List bool
@@ -122,7 +122,7 @@ func (h *Handler) name(urlPath string) (string, error) {
 	if !h.opts.Dotfiles && hidden(clean) {
 		return "", errHidden
 	}
-	// Refuses what means something else to the system than to us, such as a backslash on Windows.
+	// Localize refuses names with another meaning to the system, such as a backslash on Windows.
 	return filepath.Localize(clean)
 }
 

@@ -21,7 +21,7 @@ const (
 	chunk = 128 << 10
 )
 
-// buffers hold what is sent, each for the time of one call.
+// Buffers for data that is sent, each for the time of one call.
 var (
 	smallBuffers = sync.Pool{New: func() any { return new([smallMax]byte) }}
 	chunkBuffers = sync.Pool{New: func() any { return new([chunk]byte) }}
@@ -33,7 +33,7 @@ type response struct {
 	conn *conn // nil if something is between the response and the socket, such as TLS
 }
 
-// WriteHeader takes back what was announced of a body that a failed condition spares.
+// WriteHeader removes the header fields of the body when a condition failed and no body follows.
 func (w *response) WriteHeader(status int) {
 	if status == http.StatusPreconditionFailed {
 		header := w.Header()
@@ -44,7 +44,7 @@ func (w *response) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// ReadFrom is what http.ServeContent sends a body by.
+// ReadFrom sends a body; http.ServeContent calls it.
 func (w *response) ReadFrom(r io.Reader) (n int64, err error) {
 	limited, ok := r.(*io.LimitedReader)
 	if !ok {
@@ -114,7 +114,7 @@ func (w *response) sendFile(body *content, n int64) (int64, error) {
 	return from.ReadFrom(&fileRange{body.file, body.pos, n})
 }
 
-// pump sends what a reader has by large pieces, as long as the client takes them.
+// pump sends the content of a reader in large pieces, as long as the client takes them.
 func (w *response) pump(r io.Reader) (sent int64, err error) {
 	buf := chunkBuffers.Get().(*[chunk]byte)
 	defer chunkBuffers.Put(buf)
@@ -151,8 +151,8 @@ type readerAt struct{ *content }
 // ReadAt implements io.ReaderAt.
 func (r readerAt) ReadAt(p []byte, off int64) (int, error) { return r.readAt(p, off) }
 
-// content is what http.ServeContent serves: a file, of which it needs the position only, or bytes.
-// The position is ours, so that moving it takes no system call.
+// content is the content for http.ServeContent: a file or bytes, with a position of its own.
+// Seeking takes no system call.
 type content struct {
 	file *ufile.File
 	data []byte // if file is nil

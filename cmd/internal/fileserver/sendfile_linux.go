@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keepsOpen says that an open file can be shared by requests: sendfile takes a position.
+// keepsOpen reports whether requests can share an open file: sendfile takes a position.
 const keepsOpen = true
 
 // stateOf asks for the state of an open file; false for one that was removed or replaced.
@@ -27,7 +27,7 @@ func stateOf(f *ufile.File) (fileState, bool) {
 	return fileState{st.Mtim.Nano(), st.Ctim.Nano(), st.Size, st.Ino, uint64(st.Dev), uint32(st.Nlink)}, true
 }
 
-// sendRange sends a part of a file, and moves its begin on. It did nothing if it says that it did not handle it.
+// sendRange sends a part of a file and advances its beginning. If handled is false it did nothing.
 func (c *conn) sendRange(r *fileRange) (sent int64, handled bool, err error) {
 	socket, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -64,7 +64,7 @@ func noSendfile(err error) bool {
 	return err == unix.EINVAL || err == unix.ENOSYS || err == unix.EOPNOTSUPP || err == unix.EOVERFLOW
 }
 
-// transfer is what one call of sendRange does.
+// transfer is the state of one call of sendRange.
 type transfer struct {
 	conn *conn
 	*fileRange
@@ -72,8 +72,8 @@ type transfer struct {
 	err  error
 }
 
-// sendMax is the most that one call of sendfile is asked for: what other goroutines
-// that want the processor wait for.
+// sendMax bounds the bytes of one call of sendfile, for whose end other goroutines
+// that want the processor wait.
 const sendMax = 256 << 10
 
 // sending has room for the calls of sendfile that run at the same time while

@@ -6,7 +6,7 @@ package fileserver
 
 import "github.com/ringside-io/ringside/ufile"
 
-// keepsOpen says that no open file is shared by requests.
+// keepsOpen reports whether requests can share an open file.
 const keepsOpen = false
 
 // stateOf tells nothing: see keepsOpen.

@@ -3,7 +3,7 @@
 // Package fileserver serves the files below a directory over HTTP: package net/http with names
 // resolved by ufile.Root and bytes sent the way that measured best (docs/serve.md).
 //
-// Nothing outside of the directory is served, whatever a request or a symbolic link says. Ranges,
+// Nothing outside of the directory is served, for any request and symbolic link. Ranges,
 // conditions and the errors of both are http.ServeContent's.
 package fileserver
 
@@ -21,10 +21,10 @@ import (
 	"time"
 )
 
-// Limits on what a client may make the server wait for and keep.
+// Limits for slow and large requests.
 const (
 	headerTimeout  = 10 * time.Second
-	requestTimeout = 30 * time.Second // header and whatever body comes with it
+	requestTimeout = 30 * time.Second // header and body
 	idleTimeout    = 2 * time.Minute
 	maxHeader      = 16 << 10
 )
@@ -38,7 +38,7 @@ type Server struct {
 	phases phases
 }
 
-// NewServer returns a server for a handler. What goes wrong with connections is told to errors.
+// NewServer returns a server for a handler. Errors of connections are logged to errors.
 func NewServer(h http.Handler, errors *log.Logger) *Server {
 	s := &Server{http: http.Server{
 		Handler:           h,
@@ -71,8 +71,8 @@ func (s *Server) Serve(ln net.Listener, certificates ...tls.Certificate) error {
 	return err
 }
 
-// Shutdown stops accepting, lets what is being answered come to its end until ctx ends, then ends what
-// is left; the error says that there was an answer among it. A connection on which nothing has been asked for
+// Shutdown stops accepting and waits for requests in progress until ctx ends, then closes what
+// is left; the error reports that a request was cut off. A connection without a request
 // is not waited for.
 func (s *Server) Shutdown(ctx context.Context) error {
 	silent := time.AfterFunc(silentFor, s.phases.endSilent)
@@ -94,14 +94,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 const gcPercent = 800
 
 // TuneGC sets up the garbage collector of a process that does nothing but serve files, unless the
-// environment says how (GOGC).
+// environment does (GOGC).
 func TuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 }
 
-// phases follow what the connections of a server do, for its end: net/http waits for seconds for a
+// phases records the state of each connection for Shutdown: net/http waits for seconds for a
 // connection on which no request has come yet, such as browsers open ahead, and does not tell whether what
 // it waited for in vain was an answer.
 type phases struct {

@@ -42,7 +42,7 @@ func Find() (string, error) {
 	return path, nil
 }
 
-// Version returns what the program calls itself, such as "fio-3.33".
+// Version returns the program's version, such as "fio-3.33".
 func Version(ctx context.Context, program string) (string, error) {
 	out, err := exec.CommandContext(ctx, program, "--version").Output()
 	if err != nil {

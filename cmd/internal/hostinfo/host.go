@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package hostinfo finds out what a result file must say about machine, storage and build. What a
-// system does not tell is left empty; nothing here fails.
+// Package hostinfo describes machine, storage and build for result files. Unknown
+// fields are empty; no function fails.
 package hostinfo
 
 import (
@@ -46,10 +46,10 @@ func AvailableMemory() int64 { return memory().available }
 // memoryInfo is in bytes; 0 means unknown.
 type memoryInfo struct{ total, available int64 }
 
-// storageInfo is what lies beneath a path.
+// storageInfo describes the storage of a path.
 type storageInfo struct{ device, filesystem, options string }
 
-// busyWindow is how long the processors are watched for what else uses them.
+// busyWindow is how long the processors are watched for other users.
 const busyWindow = 300 * time.Millisecond
 
 // maxBusy is the share of all processors that others may use before it shows in results.
@@ -58,12 +58,12 @@ const maxBusy = 0.05
 // tooBusy is the share from which on others take part in every number.
 const tooBusy = 0.25
 
-// Spoilers says what on this machine makes results unsteady or smaller than they need be, in
+// Spoilers returns conditions of this machine that disturb results, in
 // sentences for the user: other programs that run, the processor's governor, limits of a container.
 // It watches the machine for 0.3 seconds, in which the caller should do nothing.
 func Spoilers() []string { return spoilers() }
 
-// BuildInfo tells what this program was built from.
+// BuildInfo identifies the source of this program.
 type BuildInfo struct {
 	// Version is the module's version, "(devel)" for a build from a work tree.
 	Version string
@@ -71,7 +71,7 @@ type BuildInfo struct {
 	Commit string
 }
 
-// Build returns what this program was built from. The go command records no revision when it
+// Build identifies the source of this program. The go command records no revision when it
 // runs a program directly, so then the source's own repository is asked, if it is there.
 func Build() BuildInfo {
 	b := BuildInfo{Version: "(devel)"}

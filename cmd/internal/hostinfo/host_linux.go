@@ -79,7 +79,7 @@ func spoilers() []string {
 	return out
 }
 
-// busyWords says what to think of numbers beside programs that use this share of the processors.
+// busyWords describes how far results are reliable beside programs that use this share of the processors.
 func busyWords(busy float64) string {
 	text := fmt.Sprintf("the machine is busy: other programs use %.0f %% of its processors; ", 100*busy)
 	if busy > tooBusy {
@@ -166,7 +166,7 @@ func cgroupDirs(root string) []string {
 	return nil
 }
 
-// cpuLimit tells of a quota that stops the process when it has used its share of a period.
+// cpuLimit describes a quota that stops the process when it has used its share of a period.
 func cpuLimit(root string) string {
 	for _, dir := range cgroupDirs(root) {
 		b, err := os.ReadFile(filepath.Join(dir, "cpu.max"))
@@ -184,10 +184,10 @@ func cpuLimit(root string) string {
 	return ""
 }
 
-// enoughMemory is what the default run needs for its file, its databases and the page cache.
+// enoughMemory is enough for the file, the databases and the page cache of the default run.
 const enoughMemory = 2 << 30
 
-// memoryLimit tells of a limit that keeps the page cache small.
+// memoryLimit describes a limit that keeps the page cache small.
 func memoryLimit(root string) string {
 	for _, dir := range cgroupDirs(root) {
 		b, err := os.ReadFile(filepath.Join(dir, "memory.max"))

@@ -10,7 +10,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// figuresOf draws what a suite's cells allow: how engines compare, how they do along each axis, and
+// figuresOf draws the figures of a suite: ratios of engines, curves along each axis, and
 // how long operations took.
 func figuresOf(run *report.Run) (out []figure) {
 	for _, part := range choicesOf(run) {
@@ -119,7 +119,7 @@ func without(c report.Cell, param string) string {
 	return strings.Join(append([]string{c.Workload}, c.Params.Words(param)...), ", ")
 }
 
-// engines are those of the cells, in their order.
+// engines returns the engines of the cells, in their order.
 func (g group) engines() []string {
 	var out []string
 	seen := map[string]bool{}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // Package htmlreport writes a benchmark run as one HTML page that needs nothing else: no network, no
-// scripts, no fonts. It has what the run says in words, a picture of each comparison and of each axis
+// scripts, no fonts. It has the summary in words, a picture of each comparison and of each axis
 // that was measured, and the tables behind them.
 package htmlreport
 
@@ -33,7 +33,7 @@ func Write(w io.Writer, run *report.Run) error {
 	return page.Execute(w, content(run))
 }
 
-// pageData is what the template is filled with.
+// pageData is the data of the template.
 type pageData struct {
 	Style   template.CSS
 	Title   string
@@ -44,7 +44,7 @@ type pageData struct {
 	Skipped []string
 }
 
-// advice is what to use for what.
+// advice is the summary of one choice.
 type advice struct {
 	Head  string
 	Lines []adviceLine

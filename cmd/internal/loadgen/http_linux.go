@@ -13,7 +13,7 @@ import (
 	"net/http"
 )
 
-// request is what each connection sends to a server of HTTP: no header that it could do without.
+// request is the HTTP request that each connection sends, with the required headers only.
 func (j Job) request() string {
 	path := j.Path
 	if path == "" {
@@ -22,7 +22,7 @@ func (j Job) request() string {
 	return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n"
 }
 
-// answer is what a server of HTTP answers, the same each time but for the date, whose length is
+// answer is the response of an HTTP server, which is the same each time except for the date, whose length is
 // fixed.
 type answer struct {
 	text       []byte

@@ -2,7 +2,7 @@
 
 // Package loadgen drives an echo server over many connections from one thread.
 // It is written to cost little, because it runs on the machine whose server is
-// measured: what it uses up, the server does not get, and a server that could do
+// measured: the server does not get the time that it uses, and a server that could do
 // more waits for it. So it uses io_uring, where it can, to receive and send for
 // many connections in one call, and epoll elsewhere; no goroutine per
 // connection, no allocation while it measures. It belongs into a process of its
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Job says what load to generate: each connection sends a message, waits until
+// Job describes a load: each connection sends a message, waits until
 // all of it has come back, compares it, and sends the next.
 type Job struct {
 	// HTTP makes a message a request of HTTP/1.1 for "/" and its answer whatever the server answers
@@ -58,7 +58,7 @@ type Job struct {
 	Others []int `json:"others,omitempty"`
 }
 
-// Check says what is wrong with the job.
+// Check returns an error if the job is not valid.
 func (j Job) Check() error {
 	switch {
 	case j.Connections < 1 || j.Connections > 1<<16:
@@ -86,7 +86,7 @@ func pattern(p []byte) []byte {
 	return p
 }
 
-// Result is what a window brought.
+// Result is the result of a measured window.
 type Result struct {
 	// Ops is the number of messages that came back, Elapsed the length of the
 	// window.
@@ -95,7 +95,7 @@ type Result struct {
 	Received int64         `json:"received"`
 	Answer   int64         `json:"answer,omitempty"`
 	Elapsed  time.Duration `json:"elapsed_ns"`
-	// CPU is what the server's process used in the window.
+	// CPU is the processor time that the server used in the window.
 	CPU time.Duration `json:"cpu_ns"`
 	// P50, P99 and Max are of the times from sending to having all back.
 	P50 time.Duration `json:"p50_ns"`

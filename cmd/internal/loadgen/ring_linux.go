@@ -53,7 +53,7 @@ func (g *generator) openRing() {
 	g.ring = &ringDriver{ring: r, bufs: bufs, msgs: make([]byte, len(g.msg)*len(g.conns))}
 }
 
-// closeRing ends what is in flight, so that nothing writes into memory that is
+// closeRing ends operations in flight, so that the kernel does not write into memory that is
 // gone, and closes the ring. Connections that are shut down end their receives:
 // asking the kernel to cancel each would take it seconds with ten thousand.
 func (g *generator) closeRing() error {

@@ -46,7 +46,7 @@ type generator struct {
 	base   time.Time
 	ops    int64
 	bytes  int64  // received in the window
-	waste  []byte // where the kernel is told to put what it throws away
+	waste  []byte // buffer for data that the kernel discards
 	max    time.Duration
 	looked time.Duration // when datagrams were last sent again
 	times  *hdrhistogram.Histogram
@@ -144,7 +144,7 @@ func (g *generator) count(ctx context.Context, res *Result) (err error) {
 	return err
 }
 
-// counters are those of a server's processes.
+// counters count the system calls of a server's processes.
 type counters []*procstat.Syscalls
 
 func (c counters) read() (sum int64, err error) {
@@ -336,7 +336,7 @@ func (g *generator) measure(ctx context.Context) (Result, error) {
 	return res, nil
 }
 
-// cpu is what the server's processes have used.
+// cpu returns the processor time that the server's processes have used.
 func (j Job) cpu() (time.Duration, error) {
 	sum, err := procstat.CPU(j.Pid)
 	for _, pid := range j.Others {
@@ -381,7 +381,7 @@ func (g *generator) pump(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// receive reads what has come back and, when it is all, sends the next message.
+// receive reads an answer and, when it is complete, sends the next message.
 // Nothing more can come before that, so a short read needs no second one.
 func (g *generator) receive(c *conn) error {
 	for {
@@ -406,7 +406,7 @@ func (g *generator) receive(c *conn) error {
 	}
 }
 
-// discard lets the kernel throw away what has come of an answer that has begun.
+// discard has the kernel discard the rest of an answer.
 func (g *generator) discard(c *conn) error {
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(&g.waste[0])), uintptr(len(g.waste)),
@@ -487,7 +487,7 @@ func (g *generator) compare(c *conn, p []byte) error {
 	return nil
 }
 
-// message returns what the connection sends now.
+// message returns the next message of the connection.
 func (g *generator) message(c *conn) []byte {
 	g.number(g.msg, c)
 	return g.msg

@@ -25,7 +25,7 @@ import (
 // Op performs one operation and returns the number of bytes it moved. An error ends the round.
 type Op func() (int, error)
 
-// Plan says how a round is run.
+// Plan describes a round.
 type Plan struct {
 	// Goroutines is how many of them repeat the operation at once.
 	Goroutines int
@@ -206,7 +206,7 @@ func (r *round) measured(ctx context.Context, timer *time.Timer, d time.Duration
 	return s, nil
 }
 
-// sum adds up what the workers recorded.
+// sum adds up the records of the workers.
 func (r *round) sum() Sample {
 	var s Sample
 	all := newHistogram()

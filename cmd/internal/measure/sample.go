@@ -22,13 +22,13 @@ const (
 	Threads     = "threads"
 	BytesPerOp  = "bytes_per_op"
 	AllocsPerOp = "allocs_per_op"
-	// UnitsPerS is the rate of what ran beside the operations.
+	// UnitsPerS is the rate of the work beside the operations.
 	UnitsPerS = "units_per_s"
 	// FloorNsPerOp is the time that an operation would take without what is measured.
 	FloorNsPerOp = "floor_ns_per_op"
 )
 
-// Sample is what one round measured.
+// Sample is the result of one round.
 type Sample struct {
 	// Ops is the number of completed operations, Bytes what they moved; 0 for operations that
 	// move nothing.
@@ -59,7 +59,7 @@ type Sample struct {
 	DeviceReads int64 `json:"device_reads"`
 	// Further are metrics that only this workload has, by the names of result files.
 	Further map[string]float64 `json:"further,omitempty"`
-	// Backend and Reason are what the engine says about itself.
+	// Backend and Reason are those that the engine reports.
 	Backend string `json:"backend,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 }

@@ -16,7 +16,7 @@ import (
 // inblockSize is the unit in which the kernel counts block input.
 const inblockSize = 512
 
-// usage is what the process had consumed at one moment.
+// usage is the processor time and block input of the process at one moment.
 type usage struct {
 	cpu    time.Duration
 	blocks int64

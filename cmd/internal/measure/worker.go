@@ -65,7 +65,7 @@ func (p Process) output(ctx context.Context, job []byte) ([]byte, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start a worker process: %w", err)
 	}
-	// A worker that died early has closed the pipe; what it said is worth more than EPIPE.
+	// A worker that died early has closed the pipe; its message explains more than EPIPE.
 	_, writeErr := stdin.Write(job)
 	if err := cmd.Wait(); err != nil {
 		return nil, workerError(err, stderr.String())
@@ -73,7 +73,7 @@ func (p Process) output(ctx context.Context, job []byte) ([]byte, error) {
 	return stdout.Bytes(), writeErr
 }
 
-// workerError prefers what the worker said over how it ended.
+// workerError prefers the worker's message to its exit status.
 func workerError(err error, said string) error {
 	if said = strings.TrimSpace(said); said == "" {
 		return fmt.Errorf("worker process: %w", err)
@@ -85,11 +85,11 @@ func workerError(err error, said string) error {
 type WorkerError struct {
 	// Said is the end of the worker's standard error.
 	Said string
-	// Err tells how the process ended.
+	// Err is the exit status of the process.
 	Err error
 }
 
-// Error returns what the worker said.
+// Error returns the worker's message.
 func (e *WorkerError) Error() string { return e.Said }
 
 // Unwrap returns how the process ended.

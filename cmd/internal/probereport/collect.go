@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package probereport is the model of "ringside probe": what io_uring can do for this process,
+// Package probereport prints the report of "ringside probe": which parts of io_uring this process can use,
 // which backend each package of ringside would choose, and what to change to get more.
 package probereport
 
@@ -16,7 +16,7 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// Collect asks the kernel, and each package what it would do. The callback server and the watcher
+// Collect asks the kernel, and each package for its backend. The callback server and the watcher
 // decide when they start, so one of each is started and closed.
 func Collect() probe.Report {
 	packages := []struct {
@@ -55,7 +55,7 @@ func watchBackend() (backend, reason string) {
 	return w.Backend()
 }
 
-// choice describes what a package chose. A reason that is the answer of the probe for io_uring is
+// choice describes the backend of a package. A reason that is the answer of the probe for io_uring is
 // taken apart, so that the line to change stands on its own.
 func choice(pkg, backend, reason string, answer error) probe.Package {
 	p := probe.Package{Name: pkg, Backend: backend, Reason: reason}

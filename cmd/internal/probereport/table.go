@@ -13,7 +13,7 @@ import (
 	"github.com/ringside-io/ringside/internal/probe"
 )
 
-// lineWidth is what the columns of a table share.
+// lineWidth is the width of a table.
 const lineWidth = 100
 
 // gap lies between them.

@@ -69,7 +69,7 @@ func (p *printer) verdict(r probe.Report) {
 	}
 }
 
-// environment prints what surrounds the process.
+// environment prints the settings and limits of the process.
 func (p *printer) environment(r probe.Report) {
 	kernel := r.OS + "/" + r.Arch
 	if r.Kernel != "" {

@@ -85,7 +85,7 @@ func CPU(pid int) (time.Duration, error) {
 type Syscalls struct{ fds []int }
 
 // ErrNotCounted is matched by the error of [CountSyscalls] where the system does not let this process
-// count; the text says what is missing.
+// count; the text names what is missing.
 var ErrNotCounted = errors.New("system calls cannot be counted")
 
 // CountSyscalls begins to count for all threads that a process has, and those that they start. It
@@ -143,7 +143,7 @@ func (s *Syscalls) Close() error {
 	return err
 }
 
-// tracepointFile is where the kernel tells the tracepoint's number, below tracefs.
+// tracepointFile holds the tracepoint's number, below tracefs.
 const tracepointFile = "events/raw_syscalls/sys_enter/id"
 
 // tracepoint returns the number of the tracepoint for the entry of system calls.

@@ -49,7 +49,7 @@ func (b *Bar) Start(total int64, note string) {
 	)
 }
 
-// Part tells that the tasks to come are a part of more: its title, and how long what follows it will
+// Part begins a part of a longer run. It sets the part's title, and how long the parts after it will
 // take, which is added to the time left. A negative time is not known.
 func (b *Bar) Part(title string, after time.Duration) {
 	if b == nil {
@@ -68,7 +68,7 @@ func (b *Bar) Note(format string, args ...any) {
 	b.note.Store(&text)
 }
 
-// left tells the time to the end of the task that began then, and of what follows.
+// left returns the time to the end of the task that began then, and of the parts after it.
 func (b *Bar) left(began time.Time) func(decor.Statistics) string {
 	return func(s decor.Statistics) string {
 		if s.Current <= 0 {
@@ -89,7 +89,7 @@ func clock(d time.Duration) string {
 	return fmt.Sprintf("%02d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 }
 
-// Add tells that n more steps are done.
+// Add counts n more steps as done.
 func (b *Bar) Add(n int64) {
 	if b != nil && b.bar != nil {
 		b.bar.IncrInt64(n)

@@ -41,7 +41,7 @@ var choices = []choice{
 	{"sqlite", "ringside", "mattn", "sqlitevfs (vfs=ringside)", "mattn/go-sqlite3"},
 }
 
-// Advice is what the run says about one choice. Each point has its ratio in brackets where there is
+// Advice is the finding about one choice. Each point has its ratio in brackets where there is
 // a difference.
 type Advice struct {
 	Use     string
@@ -50,7 +50,7 @@ type Advice struct {
 	// No those at which it is lower; Same those without a difference. Open are the points that the
 	// run did not decide because its rounds differ too much.
 	Yes, Same, No, Open []string
-	// TooFew tells that there are not enough pairs to say anything.
+	// TooFew reports whether there are too few pairs for any verdict.
 	TooFew bool
 }
 
@@ -65,7 +65,7 @@ type Duel struct {
 	// Rate and CPU are the ratios of the pairs; of CPU all is 0 where it is not known.
 	Rate, CPU measure.Summary
 	Verdict   string // Better, Worse, Same or Unclear, of the rate
-	// Saves tells that the rate is the same for clearly less processor time.
+	// Saves reports whether the rate is the same for clearly less processor time.
 	Saves bool
 
 	tooFew bool // pairs, to say anything
@@ -131,7 +131,7 @@ func (c Cell) pairsOf(ch choice) (out [][2]Series) {
 	return out
 }
 
-// Advise says for each choice that the run measured where it pays. The words follow from the ratios
+// Advise returns for each choice that the run measured where it pays. The words follow from the ratios
 // of the pairs and their spread.
 func (r *Run) Advise() []Advice {
 	var out []Advice
@@ -161,7 +161,7 @@ func (a *Advice) add(d Duel) {
 	}
 }
 
-// times tells the ratio of the rates, and that of the processor time where it differs.
+// times describes the ratio of the rates, and that of the processor time where it differs.
 func (d Duel) times() string {
 	text := fmt.Sprintf("%.1f times as many", d.Rate.Median)
 	if d.Rate.Median < 2 {
@@ -173,7 +173,7 @@ func (d Duel) times() string {
 	return text
 }
 
-// share tells processor time per operation beside the incumbent's.
+// share describes the processor time per operation beside the incumbent's.
 func share(cpu float64) string {
 	if cpu >= 2 {
 		return fmt.Sprintf("%.1f times the CPU time each", cpu)
@@ -208,7 +208,7 @@ func (a Advice) Verdicts() (out []Verdict) {
 // Head names the choice.
 func (a Advice) Head() string { return fmt.Sprintf("%s instead of %s", a.Use, a.Instead) }
 
-// Lines says it in words: a heading, then the verdicts.
+// Lines returns the advice as text: a heading, then the verdicts.
 func (a Advice) Lines() []string {
 	out := []string{a.Head()}
 	for _, v := range a.Verdicts() {
@@ -270,11 +270,11 @@ func ranges(numbers []int) (out []string) {
 	return out
 }
 
-// Findings are what a run says, for programs: the verdicts that people get in words, with the ratios
+// Findings are the verdicts of a run for programs, with the ratios
 // they follow from.
 type Findings struct {
 	Host Host `json:"host"`
-	// Notes say what spoils the numbers.
+	// Notes name conditions that disturb the figures.
 	Notes   []string  `json:"notes,omitempty"`
 	Choices []Finding `json:"choices"`
 	Skipped []Skip    `json:"skipped,omitempty"`
@@ -297,7 +297,7 @@ type Finding struct {
 	CPU  *measure.Summary `json:"cpu,omitempty"`
 }
 
-// Findings returns what the run says.
+// Findings returns the verdicts of the run.
 func (r *Run) Findings() Findings {
 	f := Findings{Host: r.Host, Notes: r.Notes, Choices: []Finding{}, Skipped: r.Skipped}
 	for _, d := range r.Duels() {

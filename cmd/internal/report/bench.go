@@ -97,7 +97,7 @@ func (h Host) benchConfig() []benchfmt.Config {
 	return out
 }
 
-// Sample is what one round of one engine gave.
+// Sample is the result of one round of one engine.
 type Sample struct {
 	// Iterations is the number of operations.
 	Iterations int64
@@ -206,8 +206,8 @@ func (r *Run) Suite(name string) *Run {
 	return part
 }
 
-// Add appends what another suite measured on the same machine. What the run knows of its
-// circumstances stays, what it does not know is taken over.
+// Add appends the results of another suite on the same machine. Known
+// circumstances of the run stay, unknown ones are taken over.
 func (r *Run) Add(other *Run) {
 	r.Cells = append(r.Cells, other.Cells...)
 	r.Skipped = append(r.Skipped, other.Skipped...)

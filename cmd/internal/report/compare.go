@@ -24,17 +24,17 @@ const (
 	Unclear = "unclear"
 )
 
-// Comparison is what two result files tell about the same measurements.
+// Comparison compares two result files.
 type Comparison struct {
 	// Old and New are the circumstances, Differs the parts of them that are not the same.
 	Old     Host         `json:"old"`
 	New     Host         `json:"new"`
 	Differs []Difference `json:"differs"`
 	Changes []Change     `json:"changes"`
-	// OnlyOld and OnlyNew name what only one of the files has.
+	// OnlyOld and OnlyNew name results that only one of the files has.
 	OnlyOld []string `json:"only_old,omitempty"`
 	OnlyNew []string `json:"only_new,omitempty"`
-	// OldNotes and NewNotes are what each run noted about its numbers.
+	// OldNotes and NewNotes are the notes of each run.
 	OldNotes []string `json:"old_notes,omitempty"`
 	NewNotes []string `json:"new_notes,omitempty"`
 }
@@ -207,7 +207,7 @@ func (c *Change) judge(f *family, level, drift float64) string {
 // smallest is the least difference of values near zero that counts, such as of allocations.
 const smallest = 0.01
 
-// byRanges judges what no test can: by whether the ranges overlap.
+// byRanges judges by whether the ranges overlap, where no test applies.
 func (c *Change) byRanges() string {
 	apart := c.Old.Max < c.New.Min || c.New.Max < c.Old.Min
 	off := c.New.Median - c.Old.Median
@@ -372,7 +372,7 @@ func (c *Comparison) writeSummary(b *strings.Builder) {
 	}
 }
 
-// engines are those whose rates are compared, in the order of the file.
+// engines returns the engines whose rates are compared, in the order of the file.
 func (c *Comparison) engines() []string {
 	var out []string
 	seen := map[string]bool{}

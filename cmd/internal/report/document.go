@@ -99,7 +99,7 @@ func ReadDocument(r io.Reader) (*Document, error) {
 	for i := 0; i < len(d.Results) && err == nil; i++ {
 		err = d.Results[i].check()
 	}
-	// The first files had no schema, but told of a machine.
+	// The first files had no schema, but described a machine.
 	if err == nil && d.Schema < 1 && len(d.Results) == 0 && d.Host.Kernel == "" {
 		err = errors.New("it has no results")
 	}
@@ -109,7 +109,7 @@ func ReadDocument(r io.Reader) (*Document, error) {
 	return &d, nil
 }
 
-// readError says in words what the decoder means.
+// readError describes an error of the decoder in words.
 func readError(err error) error {
 	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("there is a JSON %s where there should be something else (byte %d)", kind.Value, kind.Offset)
@@ -123,7 +123,7 @@ func readError(err error) error {
 	return err
 }
 
-// check returns what is wrong with a result of a file.
+// check returns an error if a result of a file is not valid.
 func (r Result) check() error {
 	if rowParams[r.Suite] == nil || r.Workload == "" || r.Engine == "" {
 		return fmt.Errorf("a result of suite %q, workload %q, engine %q", r.Suite, r.Workload, r.Engine)

@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// verdict is what a ratio with its spread allows to say.
+// verdict is the result of a test of ratios.
 type verdict int
 
 const (

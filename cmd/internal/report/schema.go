@@ -90,7 +90,7 @@ func (p *Params) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Result is what one engine reached in one cell.
+// Result is the result of one engine in one cell.
 type Result struct {
 	Suite    string                     `json:"suite"`
 	Workload string                     `json:"workload"`

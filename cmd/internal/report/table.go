@@ -34,7 +34,7 @@ const (
 	SyncsShared = "syncs_shared"
 )
 
-// use says where a metric appears beside its column.
+// use is a set of places where a metric appears beside its column.
 type use int
 
 const (
@@ -87,7 +87,7 @@ var without = map[string][]string{
 	"sqlite": {"ns/op", "B/op", "allocs/op"}, "watch": {"ms/op", "threads"},
 }
 
-// Style says how a report is dressed.
+// Style is how a report is printed.
 type Style struct {
 	// Color allows ANSI escape sequences.
 	Color bool
@@ -149,7 +149,7 @@ type Section struct {
 	table table
 }
 
-// Rows are those of the table; the first one is its head. A row without cells separates.
+// Rows returns the rows of the table; the first one is its head. A row without cells separates.
 func (s Section) Rows() [][]string { return s.table.rows }
 
 // Sections returns the results of the run, a table each.

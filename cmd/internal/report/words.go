@@ -145,7 +145,7 @@ func (c Cell) row(engine string) string {
 	return engine
 }
 
-// works are the words for the workloads whose name does not tell what is done.
+// works are words for workloads whose names do not describe them.
 var works = map[string]string{
 	"randread": "random reads", "batch": "reads in one call", "burner": "random reads beside computation",
 	"append": "durable appends", "randwrite": "overwrites",
@@ -155,7 +155,7 @@ var works = map[string]string{
 	"tenants": "commits", "cold": "not cached", "nop": "no-ops",
 }
 
-// point describes what is done in a cell, in words that can be read alone.
+// point describes the work of a cell in words that can be read alone.
 func (c Cell) point() string {
 	if test := c.Params["test"]; test != nil {
 		return fmt.Sprintf("test %v", test)

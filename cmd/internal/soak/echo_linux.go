@@ -71,7 +71,7 @@ func (r *round) judge(row, what string, err error) {
 	}
 }
 
-// echoHandler sends back what arrives.
+// echoHandler echoes.
 func (r *round) echoHandler() event.Handler {
 	return event.Handler{
 		OnData: func(c *event.Conn, p []byte) {
@@ -152,7 +152,7 @@ func (r *round) roundTrip(random *rand.Rand, c net.Conn, sent, got []byte, first
 	return nil
 }
 
-// same returns an error that tells the first byte that is not what was sent.
+// same returns an error that names the first byte that differs.
 func same(got, want []byte, first uint64) error {
 	if bytes.Equal(got, want) {
 		return nil
@@ -165,7 +165,7 @@ func same(got, want []byte, first uint64) error {
 	return fmt.Errorf("%d bytes instead of %d", len(got), len(want))
 }
 
-// halfClose ends the sending and waits for the end of what comes back, which is nothing.
+// halfClose closes the sending side and expects the end of the stream.
 func halfClose(c net.Conn) error {
 	half, ok := c.(interface{ CloseWrite() error })
 	if !ok {

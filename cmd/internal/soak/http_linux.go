@@ -56,7 +56,7 @@ func (r *round) http() {
 	}
 }
 
-// httpHandler sends numbered bytes, a file, or what it gets.
+// httpHandler sends numbered bytes, a file, or the request's body.
 func (r *round) httpHandler(file string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /bytes", func(w http.ResponseWriter, q *http.Request) {
@@ -130,7 +130,7 @@ func (r *round) request(random *rand.Rand, client *http.Client, url string) erro
 	return r.answer(client, q.WithContext(r.cut), status, first, n)
 }
 
-// answer sends a request and compares what comes.
+// answer sends a request and checks the response.
 func (r *round) answer(client *http.Client, q *http.Request, status int, first uint64, n int) (err error) {
 	begin := time.Now()
 	res, err := client.Do(q)

@@ -57,7 +57,7 @@ type soaker struct {
 }
 
 // Run soaks until the time is over, something is wrong, or the context is done; then it returns within
-// a second. The error says why it could not begin, or that it left files behind.
+// a second. The error reports why it could not begin, or that it left files behind.
 func Run(ctx context.Context, o Options) (sum *Summary, err error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func Run(ctx context.Context, o Options) (sum *Summary, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The mark is locked: the next run removes what one that is killed leaves.
+	// The mark is locked: the next run removes the files of one that was killed.
 	defer func() { err = errors.Join(err, remove(mark)) }()
 	s := &soaker{o: o, begin: time.Now(), ops: make(map[string]*atomic.Int64)}
 	if s.dir, err = mark.Scratch(); err != nil {
@@ -160,7 +160,7 @@ func (s *soaker) conclude(ctx context.Context, sum *Summary) {
 	sum.Interrupted = ctx.Err() != nil
 }
 
-// problem notes what is wrong, which ends the run.
+// problem records a failure, which ends the run.
 func (s *soaker) problem(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +183,7 @@ type round struct {
 	more, cut context.Context
 }
 
-// problem notes what is wrong in a row, unless everything is being cut off.
+// problem records a failure in a row, unless the run is being cut off.
 func (r *round) problem(row, format string, args ...any) {
 	if r.cut.Err() == nil {
 		r.soaker.problem("%s, round %d: %s", row, r.number, fmt.Sprintf(format, args...))
@@ -250,7 +250,7 @@ func stacks() string {
 	return string(b[:runtime.Stack(b, true)])
 }
 
-// parts are what is done side by side in a round.
+// parts returns the functions that run concurrently in a round.
 func (r *round) parts() []func() {
 	var parts []func()
 	if r.o.Replay != 0 {
@@ -280,7 +280,7 @@ func (r *round) parts() []func() {
 // nextSeed returns the seed of a scenario that has not been run.
 func (s *soaker) nextSeed() uint64 { return s.o.Seed<<24 + s.seeds.Add(1) }
 
-// judgeLeft compares what is left of a round with what was there before the first.
+// judgeLeft compares the resources after a round with those before the first.
 func (s *soaker) judgeLeft(before, left Left) {
 	if n := left.Descriptors - before.Descriptors; n > 0 {
 		s.problem("leak: %d descriptors are left at the end of round %d: %s", n, s.round.Load(), strings.Join(opened(s.files, openFiles()), ", "))

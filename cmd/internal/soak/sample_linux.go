@@ -57,7 +57,7 @@ func (s *soaker) status() Status {
 // looking keeps samplers from counting descriptors that another sampler has open.
 var looking sync.Mutex
 
-// look counts what the process has.
+// look counts the resources of the process.
 func look() Left {
 	looking.Lock()
 	defer looking.Unlock()
@@ -67,14 +67,14 @@ func look() Left {
 	return Left{len(descriptors()), runtime.NumGoroutine(), resident, int64(m.HeapInuse)}
 }
 
-// openFiles says what the descriptors of the process are.
+// openFiles returns the targets of the process's descriptors.
 func openFiles() []string {
 	looking.Lock()
 	defer looking.Unlock()
 	return descriptors()
 }
 
-// opened says which of the descriptors were not there before, each as often as it is there more often.
+// opened returns the targets that now occur more often than before.
 func opened(before, now []string) []string {
 	seen := make(map[string]int)
 	for _, name := range before {
@@ -89,7 +89,7 @@ func opened(before, now []string) []string {
 	return more
 }
 
-// descriptors says what the descriptors of the process are, but for the one that it takes to look.
+// descriptors returns the targets of the process's descriptors, except the one that reads them.
 func descriptors() []string {
 	// Go's poller, which opens some for itself, is there when this returns.
 	if r, w, err := os.Pipe(); err == nil {
@@ -109,8 +109,8 @@ func descriptors() []string {
 	return open
 }
 
-// settle waits until there are no more descriptors and goroutines than before, as what was closed may
-// take a while to go, gives free memory back to the system, and tells what is left.
+// settle waits until there are no more descriptors and goroutines than before, as closed resources may
+// take a while to go. It returns free memory to the system and counts the rest.
 func (s *soaker) settle(ctx context.Context, before Left) Left {
 	end := time.Now().Add(settled)
 	for pause := time.Millisecond; before.Goroutines > 0 && ctx.Err() == nil && time.Now().Before(end); pause = min(2*pause, 100*time.Millisecond) {

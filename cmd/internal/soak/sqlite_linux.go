@@ -37,7 +37,8 @@ type database struct {
 	committed [writers]atomic.Int64
 }
 
-// databases are those of a round: two share a log, the others have each a WAL or a rollback journal.
+// databases returns the databases of a round: two share a log, the others have each a WAL or a rollback
+// journal.
 func (r *round) databases() []func() {
 	var parts []func()
 	for i, kind := range []struct{ vfs, mode string }{
@@ -143,7 +144,7 @@ func (p prepared) close() {
 	}
 }
 
-// body returns the bytes of an item, whose length its number says.
+// body returns the bytes of an item, whose length follows from its number.
 func (d *database) body(p []byte, writer int, n int64) []byte {
 	p = p[:1+uint64(n)*2654435761>>7%mostLen]
 	stress.Bytes(p, uint64(d.number)<<48|uint64(writer)<<40|uint64(n)<<13)
@@ -205,7 +206,7 @@ func (d *database) transaction(c *sqlite3.Conn, p prepared, writer int, n, set i
 	return errors.Join(err, p.run(c, "ROLLBACK", nil))
 }
 
-// read judges what may be seen, in transactions, until the round is over.
+// read checks what transactions see, until the round is over.
 func (d *database) read(c *sqlite3.Conn, reader int) error {
 	random, p := d.random(3000+10*d.number+reader), make(prepared)
 	defer p.close()
@@ -277,7 +278,7 @@ func (d *database) compare(c *sqlite3.Conn, p prepared, writer int, n int64) err
 	return err
 }
 
-// verify finds exactly what was acknowledged, in a sound database.
+// verify checks that the database is sound and has exactly the acknowledged items.
 func (d *database) verify(c *sqlite3.Conn) error {
 	p := make(prepared)
 	defer p.close()

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Status is what is true at a moment of a run.
+// Status is the state of a run at one moment.
 type Status struct {
 	Seconds     float64          `json:"seconds"`    // since the beginning
 	Round       int              `json:"round"`      // that has begun, from 1 on
@@ -53,7 +53,7 @@ func short(n int64) string {
 	return fmt.Sprintf("%.4gM", float64(n)/1e6)
 }
 
-// Left is what there was when everything had been closed at the end of a round, and garbage had been
+// Left counts what remained when everything had been closed at the end of a round and garbage had been
 // collected.
 type Left struct {
 	Descriptors int   `json:"descriptors"`
@@ -62,14 +62,14 @@ type Left struct {
 	Heap        int64 `json:"heapInUseBytes"`
 }
 
-// Summary is what came of a run.
+// Summary is the result of a run.
 type Summary struct {
 	Seed        uint64           `json:"seed"`
 	Seconds     float64          `json:"seconds"`
 	Rounds      int              `json:"rounds"` // that came to their end
 	Interrupted bool             `json:"interrupted"`
 	Operations  map[string]int64 `json:"operations"`
-	Uses        []string         `json:"uses"`     // what was soaked, or which fallback and why
+	Uses        []string         `json:"uses"`     // backends, or fallbacks and their reasons
 	Problems    []string         `json:"problems"` // the first ones; none: all is well
 	Before      Left             `json:"before"`
 	Left        []Left           `json:"left"` // at the end of each round
@@ -139,10 +139,10 @@ const (
 // Rows are all of them, in the order of lines.
 var Rows = []string{Files, Sockets, Watch, SQLite}
 
-// DiskMiB bounds what a run has in its directory at any time, in MiB. A row stays far below its part.
+// DiskMiB bounds the files of a run at any time, in MiB. A row stays far below its part.
 const DiskMiB = 256
 
-// Options say what is soaked.
+// Options are the options of a run.
 type Options struct {
 	// For is how long, in rounds of at most half a minute.
 	For time.Duration
@@ -155,18 +155,18 @@ type Options struct {
 	// Replay runs the scenario of this seed again and again, and nothing else, unless it is 0. Rows
 	// must have one member then, which is not SQLite.
 	Replay uint64
-	// Every is the time between calls of Line, which gets what is true at the moment.
+	// Every is the time between calls of Line.
 	Every time.Duration
 	Line  func(Status)
 
-	// round overrides the length of rounds, spoil may change what is on its way, and extra is done in
+	// round overrides the length of rounds, spoil may change data in transit, and extra runs in
 	// each round: tests seed faults.
 	round time.Duration
 	spoil func(row string, p []byte)
 	extra func()
 }
 
-// Check returns an error that names what makes no sense.
+// Check returns an error that names the first option that is not valid.
 func (o *Options) Check() error {
 	if o.For <= 0 {
 		return fmt.Errorf("--for %v: must be positive", o.For)
@@ -241,7 +241,7 @@ func slope(values []int64) float64 {
 	return (n*xy - x*y) / (n*xx - x*x)
 }
 
-// String tells what was found.
+// String returns the finding as a sentence.
 func (g Growth) String() string {
 	if !g.Judged {
 		return fmt.Sprintf("%s: too few rounds to judge its growth", g.What)

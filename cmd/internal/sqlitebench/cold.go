@@ -28,7 +28,7 @@ const (
 	Make = "make"
 )
 
-// ColdWork are those that are measured.
+// ColdWork are the kinds of work that are measured.
 var ColdWork = []string{Scan, Index, Range, Lookups, Contiguous}
 
 // Cold reads a database that is not in the page cache.
@@ -116,14 +116,14 @@ func (c Cold) fill(ctx context.Context, name string, key func(int) int64) (err e
 	return errors.Join(insert.Close(), conn.Exec("COMMIT"))
 }
 
-// query is what a round asks, and what it must be told.
+// query is a query with its arguments and the expected results.
 type query struct {
 	sql  string
 	args []int64
 	want func(arg int64) int64
 }
 
-// query returns what c asks.
+// query returns the query of the work.
 func (c Cold) query() (q query, err error) {
 	n := int64(c.Rows)
 	q.args = []int64{0}
@@ -223,7 +223,7 @@ func once(ctx context.Context, path string, n int, do func(i int) error) (measur
 	})
 }
 
-// evict drops the file from the page cache, which keeps what is not written.
+// evict drops the file from the page cache, after writing dirty pages.
 func evict(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -73,10 +73,10 @@ type peer struct {
 	open   func(path string) (Conn, error)
 }
 
-// peers are those that this program has, by the names of engines.
+// peers are the libraries that this program has, by the names of engines.
 var peers = map[string]peer{}
 
-// Probe says why an engine cannot be used in this program.
+// Probe returns an error if an engine cannot be used in this program.
 func Probe(engine string) error {
 	if !slices.Contains(Engines, engine) {
 		return fmt.Errorf("unknown engine %q", engine)
@@ -142,7 +142,7 @@ func open(engine, path string) (Conn, error) {
 	return openNcruces(uri.String())
 }
 
-// configure sets what all engines have in common, and makes sure of the journal mode.
+// configure sets the options that all engines share, and checks the journal mode.
 func configure(c Conn, engine, journal string) error {
 	mode := map[string]string{Rollback: "delete", Persist: "persist", WAL: "wal"}[journal]
 	switch {
@@ -181,7 +181,7 @@ func expect(c Conn, sql string, want int64) error {
 	return err
 }
 
-// selected returns what a statement selects.
+// selected returns the result of a statement.
 func selected(c Conn, sql string) (n int64, err error) {
 	s, err := c.Prepare(sql)
 	if err != nil {
@@ -200,7 +200,7 @@ type Job struct {
 	Cold    *Cold    `json:"cold,omitempty"`
 }
 
-// Run does the job in this process. The plan's times are for what is measured by time.
+// Run does the job in this process. The plan's times apply to work that is measured by time.
 func (j Job) Run(ctx context.Context, engine string, plan measure.Plan) (s measure.Sample, err error) {
 	dir, err := os.MkdirTemp(j.Dir, "round-")
 	if err != nil {

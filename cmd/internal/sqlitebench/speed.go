@@ -23,7 +23,7 @@ type Speed struct {
 	Seed uint64 `json:"seed"`
 }
 
-// TestNs and TestCPU are the names under which a sample has what a test took in nanoseconds, by the
+// TestNs and TestCPU are the names under which a sample has the time of a test in nanoseconds, by the
 // clock and of processors. Tests are numbered from 1.
 func TestNs(test int) string  { return fmt.Sprintf("test_%d_ns", test) }
 func TestCPU(test int) string { return fmt.Sprintf("test_%d_cpu_ns", test) }
@@ -73,7 +73,7 @@ func (s Speed) test(ctx context.Context, c Conn, test int, sample *measure.Sampl
 	return nil
 }
 
-// check looks whether the tests left what they should.
+// check checks the tables that the tests leave.
 func (s Speed) check(c Conn) error {
 	n := (&script{scale: s.Scale}).times
 	for _, q := range []struct {

@@ -35,7 +35,7 @@ func statements(test int, seed uint64, scale int) []string {
 
 func (s *script) add(format string, args ...any) { s.out = append(s.out, fmt.Sprintf(format, args...)) }
 
-// times is how often what the page does n times is done.
+// times scales a number of repetitions of the page.
 func (s *script) times(n int) int { return max(n*s.scale/100, 1) }
 
 func (s *script) transaction(body func()) {

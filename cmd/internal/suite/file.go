@@ -20,15 +20,15 @@ import (
 
 const fileSuite = "file"
 
-// fileWorkload is one kind of operation that the suite measures. It has no state: what a run knows
+// fileWorkload is one kind of operation that the suite measures. It has no state; the state of a run
 // is in the fileRun.
 type fileWorkload interface {
 	// name is the workload's name in tables and result files.
 	name() string
 	// cells returns the workload's part of the grid, for options with defaults filled in.
 	cells(FileOptions) []cell
-	// impossible says why the cell cannot be measured here, "" if it can. That there is no
-	// O_DIRECT, or no such storage, is known already.
+	// impossible returns why the cell cannot be measured here, "" if it can. Missing
+	// O_DIRECT and missing storages are handled before.
 	impossible(*fileRun, cell) string
 	// engines are those that the cell is measured with; the others are compared to the first.
 	engines(*fileRun, cell) []string
@@ -36,7 +36,7 @@ type fileWorkload interface {
 	prepare(context.Context, *fileRun, cell) error
 	// round runs one engine once. Rounds of one pair must do the same.
 	round(ctx context.Context, f *fileRun, c cell, engine string, pair int) (measure.Sample, error)
-	// check notes what a reader should know about a sample.
+	// check adds notes about a sample to the report.
 	check(f *fileRun, c cell, engine string, s measure.Sample)
 }
 
@@ -52,7 +52,7 @@ func workloadOf(c cell) fileWorkload {
 }
 
 // File runs the suite "file". It always returns a report, which is complete only if the error is
-// nil; whatever happens, the files it created are gone when it returns.
+// nil. The files that it created are removed in any case.
 func File(ctx context.Context, opts FileOptions, env Env) (run *report.Run, err error) {
 	opts = opts.withDefaults()
 	f := &fileRun{opts: opts, env: env, stores: map[string]*store{}}
@@ -86,7 +86,7 @@ func (f *fileRun) target() string {
 	return cmp.Or(f.opts.Path, f.opts.Dir)
 }
 
-// prepare opens the storages, finds the engines and what of the grid is possible.
+// prepare opens the storages, and finds the engines and the possible cells.
 func (f *fileRun) prepare(ctx context.Context) error {
 	if err := f.openStores(ctx); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (f *fileRun) prepare(ctx context.Context) error {
 	return f.findFio(ctx, f.stores[f.cells[direct].storage])
 }
 
-// points are the cells with what runs them.
+// points returns the cells with the functions that run them.
 func (f *fileRun) points() []point {
 	var out []point
 	for _, c := range f.cells {
@@ -177,7 +177,7 @@ func (f *fileRun) findFio(ctx context.Context, st *store) error {
 	return nil
 }
 
-// tryFio reads for a moment. What fio can do depends on how it was built and on what this process
+// tryFio reads for a moment: features of fio depend on how it was built and on what this process
 // may do.
 func (f *fileRun) tryFio(ctx context.Context, program string, st *store) error {
 	for _, name := range append([]string{fio.Name}, f.opts.FioAlso...) {

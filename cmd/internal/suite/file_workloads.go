@@ -45,7 +45,7 @@ func orOwn(given, own []int) []int {
 	return own
 }
 
-// bothEngines is what a workload embeds that compares ringside to os, and whose samples need no
+// bothEngines is embedded by workloads that compare ringside to os and whose samples need no
 // remarks.
 type bothEngines struct{}
 
@@ -55,7 +55,7 @@ func (bothEngines) engines(*fileRun, cell) []string {
 
 func (bothEngines) check(*fileRun, cell, string, measure.Sample) {}
 
-// readOnly says why a workload that writes cannot be measured on the cell's storage, "" if it can.
+// readOnly returns why a workload that writes cannot be measured on the cell's storage, "" if it can.
 func (f *fileRun) readOnly(c cell) string {
 	if f.stores[c.storage].made == nil {
 		return "it writes, and the file of --path is only read: choose a directory with --dir"
@@ -82,10 +82,10 @@ func (randRead) name() string { return nameRandRead }
 
 func (randRead) cells(o FileOptions) []cell { return o.randReadCells() }
 
-// impossible names what file or memory cannot carry.
+// impossible names a limit of the file or of memory.
 func (randRead) impossible(f *fileRun, c cell) string { return f.tooLarge(c, c.goroutines) }
 
-// tooLarge says why the file or memory cannot carry this many buffers at once, "" if they can.
+// tooLarge returns why file or memory are too small for this many buffers at once, "" if they are not.
 func (f *fileRun) tooLarge(c cell, buffers int) string {
 	bytes, free := int64(c.block)*int64(buffers), f.env.AvailableMemory()
 	switch span := f.span(c); {
@@ -225,7 +225,7 @@ func writerCounts(o FileOptions, cache string) []int {
 	return []int{1, 32, 128}
 }
 
-// impossible names what storage or memory cannot carry.
+// impossible names a limit of the storage or of memory.
 func (randWrite) impossible(f *fileRun, c cell) string {
 	if reason := f.readOnly(c); reason != "" {
 		return reason
@@ -233,7 +233,7 @@ func (randWrite) impossible(f *fileRun, c cell) string {
 	return f.tooLarge(c, c.goroutines)
 }
 
-// prepare makes the file if this is the first cell, writes to the device what earlier rounds left
+// prepare makes the file if this is the first cell, writes to the device the data that earlier rounds left
 // in the page cache, and brings the cache into the state that the cell asks for.
 func (randWrite) prepare(ctx context.Context, f *fileRun, c cell) error {
 	st := f.stores[c.storage]
@@ -322,7 +322,7 @@ func batchCounts(o FileOptions, cache string) []int {
 
 func (c cell) count() int { return c.more[paramCount].(int) }
 
-// impossible names what file or memory cannot carry.
+// impossible names a limit of the file or of memory.
 func (batch) impossible(f *fileRun, c cell) string { return f.tooLarge(c, c.count()) }
 
 func (b batch) engines(f *fileRun, c cell) []string {
@@ -434,14 +434,14 @@ func (burner) cells(o FileOptions) []cell {
 	return out
 }
 
-// impossible names what file or memory cannot carry.
+// impossible names a limit of the file or of memory.
 func (burner) impossible(f *fileRun, c cell) string { return f.tooLarge(c, c.goroutines) }
 
 func (burner) prepare(ctx context.Context, f *fileRun, c cell) error {
 	return f.setCache(ctx, c, f.stores[c.storage].path)
 }
 
-// burnerWindows is how much longer the windows are than others: what decides here are the
+// burnerWindows is how much longer the windows are than others: the results depend on the
 // scheduler's time slices of 10 ms, of which a short window has too few.
 const burnerWindows = 3
 

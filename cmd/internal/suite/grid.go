@@ -30,7 +30,7 @@ func (o FileOptions) cells() []cell {
 	return out
 }
 
-// storages are those that the grid uses.
+// storages returns the storages of the grid.
 func (o FileOptions) storages() []string {
 	switch o.Fast {
 	case FastAdd:
@@ -85,7 +85,7 @@ var (
 		{CacheDirect, allDepths, allBlocks},
 		{CacheCold, coldDepths, coldBlocks},
 	}
-	// The storage in memory shows what the software costs, which O_DIRECT does not hide.
+	// The storage in memory shows the cost of the software.
 	fastGrid     = []part{{CacheDirect, []int{1, 32, 128, 512}, []int{k4}}}
 	fastFullGrid = []part{{CacheDirect, allDepths, []int{k4, k16, k64}}}
 )

@@ -28,7 +28,7 @@ type NetPeer interface {
 	Command() []string
 	// Version names library and compiler.
 	Version() string
-	// Remove removes what it left on the disk.
+	// Remove removes the program's files.
 	Remove() error
 }
 
@@ -50,7 +50,7 @@ type NetEnv struct {
 	// BuildPeer makes the program of a foreign engine; clone is the directory of its sources, which the
 	// engine in C does not need.
 	BuildPeer func(ctx context.Context, engine, clone string) (NetPeer, error)
-	// Progress is told how far the run is.
+	// Progress shows the progress of the run.
 	Progress Progress
 }
 
@@ -59,8 +59,8 @@ func netWorkloadOf(name string) netWorkload {
 	return netWorkloads[i]
 }
 
-// Net runs the suite "net". It always returns a report, which is complete only if the error is nil;
-// whatever happens, the program it compiled is gone when it returns.
+// Net runs the suite "net". It always returns a report, which is complete only if the error is nil.
+// The programs that it compiled are removed in any case.
 func Net(ctx context.Context, opts NetOptions, env NetEnv) (run *report.Run, err error) {
 	opts = opts.withDefaults()
 	n := &netRun{runner: newRunner(netSuite, opts.Timing, env.Progress, ""), opts: opts, env: env, clients: map[string]string{}, programs: map[string]NetPeer{}}
@@ -98,12 +98,12 @@ type netRun struct {
 	runner
 	opts NetOptions
 	env  NetEnv
-	// programs are those of the foreign engines that were built.
+	// programs are the foreign engines that were built.
 	programs map[string]NetPeer
 	// working are the engines that work here, clients the paths of the programs that were found.
 	working []string
 	clients map[string]string
-	// spins is what Spins said, 0 before it was asked.
+	// spins is the result of Spins, 0 before the first call.
 	spins float64
 	// files is the directory with the files that are served, "" if none are.
 	files string
@@ -165,7 +165,7 @@ func (n *netRun) try(ctx context.Context, engines []string) error {
 	return nil
 }
 
-// introduce notes what an engine said of itself.
+// introduce records the backend that an engine reports.
 func (n *netRun) introduce(name string, s echo.Sample) {
 	h := &n.run.Host
 	if s.By == "epoll" {
@@ -190,7 +190,7 @@ func (n *netRun) enginesOf(c netCell) []string {
 	})
 }
 
-// points are the cells with what runs them.
+// points returns the cells with the functions that run them.
 func (n *netRun) points(cells []netCell) []point {
 	var out []point
 	for _, c := range cells {
@@ -242,7 +242,7 @@ type netCell struct {
 	size int
 	// procs is the GOMAXPROCS of the server, 0 for the system's choice.
 	procs int
-	// handler is what is done for a message, nothing for echoes.
+	// handler is the work for a message, zero for echoes.
 	handler handlerWork
 	// client asks for web pages.
 	client string
@@ -250,7 +250,7 @@ type netCell struct {
 	more report.Params
 }
 
-// handlerWork is what a handler does: it computes or sleeps.
+// handlerWork is the work of a handler: it computes or sleeps.
 type handlerWork struct{ compute, sleep time.Duration }
 
 func (h handlerWork) String() string {
@@ -294,7 +294,7 @@ func (n *netRun) possible(ctx context.Context) []netCell {
 	})
 }
 
-// tooMany says why there cannot be so many connections, "" if there can.
+// tooMany returns why there cannot be so many connections, "" if there can.
 func tooMany(connections, descriptors, ports int) string {
 	const others = 64 // descriptors of a process beside its connections
 	if descriptors > 0 && connections+others > descriptors {
@@ -308,7 +308,7 @@ func tooMany(connections, descriptors, ports int) string {
 	return ""
 }
 
-// missingClient says why a cell's client cannot be had, "" if it can. It is looked for once.
+// missingClient returns why a cell's client is not available, "" if it is. It looks for each client once.
 func (n *netRun) missingClient(ctx context.Context, c netCell) string {
 	if c.client == "" || c.client == ownClient || n.clients[c.client] != "" {
 		return ""

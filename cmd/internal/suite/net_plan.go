@@ -13,7 +13,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
 )
 
-// NetOptions say what the suite "net" measures. The zero value is the default run.
+// NetOptions are the options of the suite "net". The zero value is the default run.
 type NetOptions struct {
 	// Workloads are those to measure; none means echo alone, or with Full all.
 	Workloads []string
@@ -50,7 +50,7 @@ const (
 	maxFile        = 1 << 30
 )
 
-// Validate returns an error that names the first option that makes no sense.
+// Validate returns an error that names the first option that is not valid.
 func (o NetOptions) Validate() error {
 	longest := maxMessage
 	if len(o.Workloads) == 1 && o.Workloads[0] == nameFiles {
@@ -81,7 +81,7 @@ func netWorkloadNames() []string {
 	return names
 }
 
-// withDefaults fills in what was left open.
+// withDefaults sets the options that are zero.
 func (o NetOptions) withDefaults() NetOptions {
 	o.setDefaults()
 	if o.IdleFor == 0 {

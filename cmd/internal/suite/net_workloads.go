@@ -22,12 +22,12 @@ import (
 
 const (
 	nameEcho = "echo"
-	// smallMessage is the length of a message, in bytes, where nothing else is said.
+	// smallMessage is the length of a message in bytes unless an option sets another.
 	smallMessage = 128
 	largeMessage = 1024
 )
 
-// netWorkload is one kind of load. It has no state: what a run knows is in the netRun.
+// netWorkload is one kind of load. It has no state; the state of a run is in the netRun.
 type netWorkload struct {
 	// name is the workload's name in tables and result files.
 	name string
@@ -49,7 +49,7 @@ var (
 	socketEngines = []string{echo.NameStd, echo.NameConn, echo.NamePlain}
 	streamEngines = append(slices.Clone(socketEngines), echo.NameEvent, echo.NameEpoll)
 	usualEngines  = []string{echo.NameStd, echo.NameConn, echo.NameEvent}
-	// filesEngines are those that serve files.
+	// filesEngines serve files.
 	filesEngines = []string{echo.NameStd, echo.NameServe, echo.NameServeNet, echo.NameNginx}
 )
 
@@ -255,7 +255,7 @@ const (
 	ownClient = "own"
 )
 
-// netClients are those that ask for web pages.
+// netClients are the load generators of the workload http.
 var netClients = []string{ownClient, webclient.NameAB, webclient.NameABKeep, webclient.NameWrk}
 
 // httpCells are net/http on different listeners, a part for each client: by default the own one, and
@@ -378,7 +378,7 @@ const (
 	// manyIdle is from where on memory is the question, and the window needs not be long.
 	manyIdle = 5000
 	// idleBuffer is the length of each connection's buffer in servers that have one. A program chooses
-	// its own: a small one does not hide what the engines differ in.
+	// its own: a small one does not hide the differences of the engines.
 	idleBuffer = 128
 	idleSettle = 200 * time.Millisecond
 )

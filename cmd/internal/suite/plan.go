@@ -34,7 +34,7 @@ const (
 	maxGoroutines = 1 << 16
 )
 
-// FileOptions say what the suite "file" measures. The zero value is the default run.
+// FileOptions are the options of the suite "file". The zero value is the default run.
 type FileOptions struct {
 	// Path is an existing file to read, which is never changed. If empty, a file is created in
 	// Dir and removed afterwards; an empty Dir is one chosen by [DefaultDir].
@@ -59,7 +59,7 @@ type FileOptions struct {
 	// FioAlso are further ways of fio to read, such as [fio.NameFixed].
 	FioAlso []string
 
-	// cachesGiven tells that Caches is not the default.
+	// cachesGiven reports whether Caches is not the default.
 	cachesGiven bool
 }
 
@@ -76,7 +76,7 @@ const (
 	FastNone Fast = "none"
 )
 
-// Validate returns an error that names the first option that makes no sense.
+// Validate returns an error that names the first option that is not valid.
 func (o FileOptions) Validate() error {
 	if o.Path != "" && (o.Dir != "" || o.Size != 0) {
 		return fmt.Errorf("--path reads an existing file: --dir and --size do not apply to it")
@@ -102,7 +102,7 @@ func (o FileOptions) Validate() error {
 		between("goroutines", o.Goroutines, 1, maxGoroutines, 1), o.validate())
 }
 
-// orWords lists what may be given.
+// orWords joins words for a sentence.
 func orWords(names []string) string {
 	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "" })
 	if len(names) < 2 {
@@ -114,7 +114,7 @@ func orWords(names []string) string {
 // minSize is the smallest file worth reading at random.
 const minSize = 16 * datafile.UnitSize
 
-// withDefaults fills in what was left open.
+// withDefaults sets the options that are zero.
 func (o FileOptions) withDefaults() FileOptions {
 	o.setDefaults()
 	if o.cachesGiven = o.cachesGiven || len(o.Caches) > 0; !o.cachesGiven {
@@ -230,13 +230,13 @@ type Env struct {
 	Fio     func(ctx context.Context, program string, job fio.RandRead) (measure.Sample, error)
 	// AvailableMemory returns the bytes that buffers and cache may take, 0 if unknown.
 	AvailableMemory func() int64
-	// Progress is told how far the run is.
+	// Progress shows the progress of the run.
 	Progress Progress
 }
 
 // Progress shows the user how far a run is.
 type Progress interface {
-	// Start begins a task of total steps; Add says that n of them are done.
+	// Start begins a task of total steps; Add counts n of them as done.
 	Start(total int64, note string)
 	Add(n int64)
 	// Note changes the words beside the bar.
@@ -245,7 +245,7 @@ type Progress interface {
 
 // FastDevice is a mounted file system in memory.
 type FastDevice interface {
-	// Dir takes files, Filesystem names what lies there, Note says why it is not the usual one.
+	// Dir is the root directory. Filesystem names the file system, Note why it is not the usual one.
 	Dir() string
 	Filesystem() string
 	Note() string

@@ -28,7 +28,7 @@ type RingEnv struct {
 	ProbeRing func(ring string) error
 	// BuildPeer makes the program in C.
 	BuildPeer func(context.Context) (Peer, error)
-	// Progress is told how far the run is.
+	// Progress shows the progress of the run.
 	Progress Progress
 }
 
@@ -36,12 +36,12 @@ type RingEnv struct {
 type Peer interface {
 	// Round runs one job in a process of its own; with a window of no length it only tries it.
 	Round(context.Context, workload.Job) (measure.Sample, error)
-	// Remove removes what the program left on the disk.
+	// Remove removes the program's files.
 	Remove() error
 }
 
 // Ring runs the suite "ring". It always returns a report, which is complete only if the error is
-// nil; whatever happens, the program it compiled is gone when it returns.
+// nil. The program that it compiled is removed in any case.
 func Ring(ctx context.Context, opts RingOptions, env RingEnv) (run *report.Run, err error) {
 	opts = opts.withDefaults()
 	r := &ringRun{runner: newRunner(ringSuite, opts.Timing, env.Progress, ""), opts: opts, env: env, engines: map[string][]string{}}
@@ -157,7 +157,7 @@ func (r *ringRun) job(c ringCell, name string, window time.Duration) workload.Jo
 	return j
 }
 
-// RingOptions say what the suite "ring" measures. The zero value is the default run.
+// RingOptions are the options of the suite "ring". The zero value is the default run.
 type RingOptions struct {
 	// Rings and Batches replace an axis of the grid.
 	Rings   []string
@@ -173,12 +173,12 @@ type ringCell struct {
 	batch int
 }
 
-// Validate returns an error that names the first option that makes no sense.
+// Validate returns an error that names the first option that is not valid.
 func (o RingOptions) Validate() error {
 	return cmp.Or(RingWords().check("ring", o.Rings), between("batch", o.Batches, 1, workload.NopEntries, 1), o.validate())
 }
 
-// withDefaults fills in what was left open.
+// withDefaults sets the options that are zero.
 func (o RingOptions) withDefaults() RingOptions {
 	o.setDefaults()
 	if len(o.Rings) == 0 {

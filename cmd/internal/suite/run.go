@@ -16,7 +16,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// Timing says how long a suite measures. The options of all suites embed it.
+// Timing is how long a suite measures. The options of all suites embed it.
 type Timing struct {
 	// Pairs is the number of interleaved rounds of each engine (0: 5), Duration the length of
 	// a measured window (0: 200 ms).
@@ -50,7 +50,7 @@ func (t Timing) validate() error {
 	return nil
 }
 
-// setDefaults fills in what was left open.
+// setDefaults sets the options that are zero.
 func (t *Timing) setDefaults() {
 	if t.Pairs == 0 {
 		t.Pairs = 5
@@ -60,7 +60,7 @@ func (t *Timing) setDefaults() {
 	}
 }
 
-// runner is what the runs of all suites share: the report, and the course of the rounds.
+// runner is the part that all suites share: the report and the rounds.
 type runner struct {
 	suite    string
 	timing   Timing
@@ -98,7 +98,7 @@ func (r *runner) peer(version string) {
 	}
 }
 
-// point is what one series of interleaved rounds measures, usually one cell.
+// point is one series of interleaved rounds, usually of one cell.
 type point struct {
 	workload string
 	params   report.Params
@@ -235,12 +235,12 @@ func (r *runner) repeat(ctx context.Context, points []point, budget time.Duratio
 	return nil
 }
 
-// sampleOf turns what a worker measured into a sample of the report.
+// sampleOf turns a worker's sample into one of the report.
 func sampleOf(s measure.Sample) report.Sample {
 	return report.Sample{Iterations: s.Ops, Metrics: s.Metrics()}
 }
 
-// addDeviceShare adds how much of what was read came from the device: 1 where nothing was cached
+// addDeviceShare adds the share of the bytes that came from the device: 1 where nothing was cached
 // and nothing read ahead.
 func addDeviceShare(out report.Sample, s measure.Sample) {
 	if s.Bytes > 0 {

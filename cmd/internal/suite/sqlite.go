@@ -30,12 +30,12 @@ type SQLiteEnv struct {
 	// ProbeEvict reports whether a file can be evicted from the page cache; if not, the error
 	// matches [datafile.ErrCached].
 	ProbeEvict func(path string) error
-	// Progress is told how far the run is.
+	// Progress shows the progress of the run.
 	Progress Progress
 }
 
 // SQLite runs the suite "sqlite". It always returns a report, which is complete only if the error is
-// nil; whatever happens, the databases it created are gone when it returns.
+// nil. The databases that it created are removed in any case.
 func SQLite(ctx context.Context, opts SQLiteOptions, env SQLiteEnv) (run *report.Run, err error) {
 	opts = opts.withDefaults()
 	s := &sqliteRun{runner: newRunner(sqliteSuite, opts.Timing, env.Progress, opts.Dir), opts: opts, env: env}
@@ -142,7 +142,7 @@ func (s *sqliteRun) prepare(ctx context.Context, points []sqlitePoint) ([]sqlite
 	return points, err
 }
 
-// rows are the points with what runs them.
+// rows returns the points with the functions that run them.
 func (s *sqliteRun) rows(points []sqlitePoint) []point {
 	var out []point
 	for _, p := range points {

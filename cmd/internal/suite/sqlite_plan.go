@@ -19,7 +19,7 @@ const (
 
 var sqliteWorks = []string{SpeedWork, TenantsWork, ColdWork}
 
-// SQLiteOptions say what the suite "sqlite" measures. The zero value is the brief run.
+// SQLiteOptions are the options of the suite "sqlite". The zero value is the brief run.
 type SQLiteOptions struct {
 	// Dir takes the databases, in a directory that is removed; empty is [DefaultDir].
 	Dir string
@@ -40,14 +40,14 @@ type SQLiteOptions struct {
 	// Seed selects rows and keys.
 	Seed uint64
 
-	// brief tells that no workload was named.
+	// brief reports whether no workload was named.
 	brief bool
 }
 
 // maxTenants bounds --databases and --connections.
 const maxTenants = 1000
 
-// Validate returns an error that names the first option that makes no sense.
+// Validate returns an error that names the first option that is not valid.
 func (o SQLiteOptions) Validate() error {
 	words := SQLiteWords()
 	if err := cmp.Or(words.check("workload", o.Workloads), words.check("engine", o.Engines),
@@ -58,7 +58,7 @@ func (o SQLiteOptions) Validate() error {
 		between("scale", []int{o.Scale}, 0, 1000, 1), o.validate())
 }
 
-// withDefaults fills in what was left open.
+// withDefaults sets the options that are zero.
 func (o SQLiteOptions) withDefaults() SQLiteOptions {
 	if o.Dir == "" {
 		o.Dir = DefaultDir()
@@ -105,7 +105,7 @@ func (o SQLiteOptions) among(engines ...string) []string {
 	return slices.DeleteFunc(engines, func(e string) bool { return !slices.Contains(o.Engines, e) })
 }
 
-// sqlitePoint is what is measured in one series of interleaved rounds.
+// sqlitePoint is one series of interleaved rounds.
 type sqlitePoint struct {
 	work   string
 	params report.Params
@@ -118,7 +118,7 @@ type sqliteSeries struct {
 	name, engine, journal string
 }
 
-// points returns all of them, but for what must be made first.
+// points returns the points of all workloads.
 func (o SQLiteOptions) points() (out []sqlitePoint) {
 	for _, work := range o.Workloads {
 		switch work {

@@ -20,7 +20,7 @@ const (
 	StorageFast = "fast"
 )
 
-// fastDeviceName stands for the device: which loop device it is does not matter.
+// fastDeviceName is the name of the device in reports, whichever loop device it is.
 const fastDeviceName = "loop device in memory"
 
 // store is a storage with the file that is read there.
@@ -49,7 +49,7 @@ func (s *store) content() *uint64 {
 	return &seed
 }
 
-// openStores prepares every storage that the grid uses, and notes those that cannot be had.
+// openStores prepares the storages of the grid, and records those that are not available as skipped.
 func (f *fileRun) openStores(ctx context.Context) error {
 	for _, name := range f.opts.storages() {
 		open, p := f.openDisk, report.Params(nil)
@@ -70,7 +70,7 @@ func (f *fileRun) openStores(ctx context.Context) error {
 	return nil
 }
 
-// openDisk takes the user's file or makes one, after removing what dead runs left there.
+// openDisk takes the user's file or makes one, after removing files of killed runs.
 func (f *fileRun) openDisk(ctx context.Context) error {
 	st := &store{device: f.run.Host.Device}
 	if f.opts.Path != "" {
@@ -117,7 +117,7 @@ func (f *fileRun) openFast(ctx context.Context) (err error) {
 	return nil
 }
 
-// fastSize is how large a file the storage in memory may have: a quarter of what is available.
+// fastSize returns the size of the file in the storage in memory: at most a quarter of the available memory.
 func (f *fileRun) fastSize() (int64, error) {
 	size, free := f.opts.Size, f.env.AvailableMemory()
 	smallest := min(size, datafile.MinSize)
@@ -148,7 +148,7 @@ func (f *fileRun) makeFile(ctx context.Context, dir string, size int64) (*datafi
 	return made, nil
 }
 
-// closeStores removes what the run created.
+// closeStores removes the files that the run created.
 func (f *fileRun) closeStores() error {
 	var errs []error
 	for _, st := range f.stores {

@@ -31,7 +31,7 @@ type WatchEnv struct {
 	FindClient func(ctx context.Context, client string) (path, version string, err error)
 	// Descriptors is how many a process may have; 0 means unknown.
 	Descriptors func() int
-	// Progress is told how far the run is.
+	// Progress shows the progress of the run.
 	Progress Progress
 }
 
@@ -62,7 +62,7 @@ type watchRun struct {
 	engines []string
 }
 
-// watchCell is one point that is measured: what each engine is asked to do, but for its name.
+// watchCell is one point of the grid, with the job of each engine except for its name.
 type watchCell struct {
 	params report.Params
 	job    workload.Job
@@ -122,7 +122,7 @@ func (w *watchRun) eventCells() (out []watchCell) {
 	return out
 }
 
-// points are the cells with what runs them.
+// points returns the cells with the functions that run them.
 func (w *watchRun) points(cells []watchCell) []point {
 	var out []point
 	for _, c := range cells {
@@ -140,7 +140,7 @@ func (w *watchRun) points(cells []watchCell) []point {
 	return out
 }
 
-// drownedByFloor tells that a round of this process or of a worker met [workload.ErrFloor], which says
+// drownedByFloor reports whether a round of this process or of a worker met [workload.ErrFloor], which says
 // something about a busy machine, and nothing about an engine.
 func drownedByFloor(err error) bool {
 	said, ok := errors.AsType[*measure.WorkerError](err)

@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// WatchOptions say what the suite "watch" measures. The zero value is the default run.
+// WatchOptions are the options of the suite "watch". The zero value is the default run.
 type WatchOptions struct {
 	// Workloads are those that are measured: [EventsWork] by default, and [HTTPWork].
 	Workloads []string
@@ -45,7 +45,7 @@ const (
 	maxAsking   = 100
 )
 
-// Validate returns an error that names the first option that makes no sense.
+// Validate returns an error that names the first option that is not valid.
 func (o WatchOptions) Validate() error {
 	words := WatchWords()
 	if err := cmp.Or(words.check("workload", o.Workloads), words.check("engine", o.Engines),
@@ -68,7 +68,7 @@ func modeNames() []string {
 	return names
 }
 
-// withDefaults fills in what was left open.
+// withDefaults sets the options that are zero.
 func (o WatchOptions) withDefaults() WatchOptions {
 	o.setDefaults()
 	if o.Requests == 0 {
@@ -89,7 +89,7 @@ func (o WatchOptions) withDefaults() WatchOptions {
 	return o
 }
 
-// cells returns what is measured, source by source.
+// cells returns the grid, source by source.
 func (o WatchOptions) cells() []workload.Watch {
 	var out []workload.Watch
 	for _, source := range o.Sources {
@@ -101,7 +101,7 @@ func (o WatchOptions) cells() []workload.Watch {
 	return out
 }
 
-// points are those of one source. A wake has nothing to choose.
+// points returns the points of one source. A wake has no parameters.
 func (o WatchOptions) points(source string) []workload.Watch {
 	switch {
 	case source == workload.SourceWake:

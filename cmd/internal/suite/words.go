@@ -11,11 +11,11 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
-// Words are what the flags of a suite may be given, by the name of the flag without dashes. Flags
-// that take numbers, sizes or files are not among them.
+// Words are the values that the flags of a suite accept, by the name of the flag without dashes. Flags
+// for numbers, sizes and files are not included.
 type Words map[string][]string
 
-// FileWords are those of the suite "file".
+// FileWords returns the words of the suite "file".
 func FileWords() Words {
 	var works []string
 	for _, w := range fileWorkloads {
@@ -29,17 +29,17 @@ func FileWords() Words {
 	}
 }
 
-// NetWords are those of the suite "net".
+// NetWords returns the words of the suite "net".
 func NetWords() Words {
 	return Words{"workload": netWorkloadNames(), "engine": netKnown, "client": netClients}
 }
 
-// WatchWords are those of the suite "watch".
+// WatchWords returns the words of the suite "watch".
 func WatchWords() Words {
 	return Words{"workload": watchWorks, "engine": watchEngines, "source": watchSources, "mode": modeNames()}
 }
 
-// SQLiteWords are those of the suite "sqlite".
+// SQLiteWords returns the words of the suite "sqlite".
 func SQLiteWords() Words {
 	return Words{
 		"workload": sqliteWorks,
@@ -49,12 +49,12 @@ func SQLiteWords() Words {
 	}
 }
 
-// RingWords are those of the suite "ring".
+// RingWords returns the words of the suite "ring".
 func RingWords() Words {
 	return Words{"ring": {workload.RingDefault, workload.RingDefer}}
 }
 
-// check refuses what the flag may not be given, and what it is given twice.
+// check returns an error for a value that the flag does not accept, and for one that is given twice.
 func (w Words) check(flag string, given []string) error {
 	for i, v := range given {
 		switch {

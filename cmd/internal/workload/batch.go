@@ -49,7 +49,7 @@ type batchReader struct {
 	offsets []int64
 }
 
-// readAll reads one batch and identifies what came.
+// readAll reads one batch and verifies the blocks.
 func (r *batchReader) readAll() (int, error) {
 	for i := range r.offsets {
 		r.offsets[i] = r.next()

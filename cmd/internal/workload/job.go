@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
 )
 
-// Job is what a worker process is asked to do: one round, or with an empty Workload to say only
+// Job is a job for a worker process: one round, or with an empty Workload to report only
 // which backend the engine uses.
 type Job struct {
 	Suite      string        `json:"suite"`

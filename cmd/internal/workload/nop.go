@@ -38,7 +38,7 @@ type Nop struct {
 	First uint64 `json:"first"`
 }
 
-// Options says how the ring is opened.
+// Options returns the options of the ring.
 func (w Nop) Options() *uring.Options {
 	return &uring.Options{Entries: NopEntries, DeferTaskrun: w.Ring == RingDefer}
 }
@@ -77,7 +77,7 @@ func (w Nop) Open() (op measure.Op, closeRing func() error, err error) {
 	return op, l.close, nil
 }
 
-// nopLoop is a ring and what its loop needs. It belongs to one goroutine, and after that one's end
+// nopLoop is a ring with the state of its loop. It belongs to one goroutine, and after that one's end
 // to another.
 type nopLoop struct {
 	options *uring.Options

@@ -70,7 +70,7 @@ func checkBlocks(block int, span int64) error {
 	return nil
 }
 
-// reader returns what a goroutine needs except file and buffer.
+// reader returns the state of a goroutine without file and buffer.
 func (w RandRead) reader(goroutine int) reader {
 	return reader{offsets: newOffsets(w.Seed, goroutine, w.Block, w.Span), content: w.Content}
 }
@@ -84,7 +84,7 @@ type reader struct {
 	content *uint64
 }
 
-// readOne reads one block and identifies what came.
+// readOne reads one block and verifies it.
 func (r *reader) readOne() (int, error) { return r.readAt(r.next()) }
 
 func (r *reader) readAt(off int64) (int, error) {

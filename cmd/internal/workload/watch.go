@@ -190,7 +190,7 @@ const (
 type watchTurns struct {
 	floor  func() error
 	rounds []func() error
-	// backends say what the watchers of the rounds use.
+	// backends return the backends of the watchers of the rounds.
 	backends []func() (name, reason string)
 	// events is how many a round has.
 	events int
@@ -241,19 +241,19 @@ func (t *watchTurns) timed(spent []time.Duration, round func() error) error {
 	return nil
 }
 
-// reset forgets what was measured.
+// reset discards the measurements.
 func (t *watchTurns) reset() { t.turns = 0 }
 
 // measured is how many events each watcher has had.
 func (t *watchTurns) measured() int64 { return int64(t.turns) * int64(t.batch()*t.events) }
 
-// floorTime is what the floor took, by the median of its batches.
+// floorTime returns the time of the floor, by the median of its batches.
 func (t *watchTurns) floorTime() time.Duration { return t.typical(t.spent[0]) }
 
 // net is the time that the i-th watcher took beyond the floor, by the medians.
 func (t *watchTurns) net(i int) time.Duration { return t.typical(t.spent[i+1]) - t.floorTime() }
 
-// typical is what all turns would have taken at the median of a batch.
+// typical returns the time of all turns at the median of a batch.
 func (t *watchTurns) typical(spent []time.Duration) time.Duration {
 	if t.turns == 0 {
 		return 0
@@ -262,7 +262,7 @@ func (t *watchTurns) typical(spent []time.Duration) time.Duration {
 	return batches[len(batches)/2] * time.Duration(t.turns)
 }
 
-// report replaces what a sample says about time by that of the i-th watcher.
+// report replaces the times of a sample by those of the i-th watcher.
 func (t *watchTurns) report(i int, s *measure.Sample) error {
 	s.Ops, s.Elapsed, s.Floor = t.measured(), t.net(i), t.floorTime()
 	s.CPU = nil                   // It is that of the floor as well.

@@ -41,7 +41,7 @@ func (l *watchLoop) round() error {
 	return nil
 }
 
-// answer reads what an event is about. An event that repeats one does not count.
+// answer reads the descriptor of an event. A repeated event does not count.
 func (l *watchLoop) answer(e watch.Event) {
 	if err := l.io.read(e.FD); err != nil {
 		if !errors.Is(err, syscall.EAGAIN) {

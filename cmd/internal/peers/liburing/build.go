@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // Package liburing measures the workloads "nop" and "echo" in C on liburing, the library of io_uring's author:
-// what our ring is compared to. The programs are ours; they are compiled on the machine that is
+// which our ring is compared to. The programs are ours; they are compiled on the machine that is
 // measured, with the compiler and the liburing found there.
 package liburing
 
@@ -25,7 +25,7 @@ const Name = "liburing"
 //go:embed nop.c
 var nopSource []byte
 
-// What can be missing; the errors say what to install.
+// Errors for missing programs and libraries, which name the package to install.
 var (
 	ErrNoCompiler = errors.New("there is no C compiler (Debian: apt-get install gcc libc6-dev liburing-dev)")
 	ErrNoLibrary  = errors.New("liburing is not installed (Debian: apt-get install liburing-dev)")
@@ -88,7 +88,7 @@ func (p *Program) compile(ctx context.Context, cc string, source []byte, libs []
 	return fmt.Errorf("compile the peer: %w", err)
 }
 
-// lacksLibrary recognises what compilers and linkers say when header or library is not there.
+// lacksLibrary recognises the messages of compilers and linkers about a missing header or library.
 func lacksLibrary(said string) bool {
 	for line := range strings.Lines(said) {
 		missing := strings.Contains(line, "No such file") || strings.Contains(line, "not found")
@@ -99,7 +99,7 @@ func lacksLibrary(said string) bool {
 	return false
 }
 
-// libraryVersion asks pkg-config, since the library's own header has not always said.
+// libraryVersion asks pkg-config, since older headers of the library have no version.
 func libraryVersion(ctx context.Context, dir string) string {
 	out, err := run(ctx, dir, "pkg-config", "--modversion", Name)
 	if err != nil {

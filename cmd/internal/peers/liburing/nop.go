@@ -57,7 +57,7 @@ func (p *Program) about(a answer) string {
 	return name
 }
 
-// answer is what the program prints.
+// answer is the output of the program.
 type answer struct {
 	Ops        int64             `json:"ops"`
 	Elapsed    time.Duration     `json:"elapsed_ns"`

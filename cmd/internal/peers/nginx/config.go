@@ -63,7 +63,7 @@ const Name = "nginx"
 // ErrMissing is matched by errors where nginx is not installed.
 var ErrMissing = errors.New("nginx is not installed (Debian: apt-get install nginx-light)")
 
-// find returns the program's path, and what it calls itself. It often lies where only root looks.
+// find returns the program's path and version. It is often in a directory that is only in root's PATH.
 func find() (path, version string, err error) {
 	if path, err = exec.LookPath(Name); err != nil {
 		if path, err = exec.LookPath("/usr/sbin/" + Name); err != nil {

@@ -122,7 +122,7 @@ func (s *Server) Addr() string { return s.addr }
 // Workers are the processes that serve.
 func (s *Server) Workers() []int { return s.workers }
 
-// Backend names what nginx is, and its version.
+// Backend returns nginx's name and version.
 func (s *Server) Backend() (name, version string) { return Name, s.version }
 
 // Enters is not counted.

@@ -57,7 +57,7 @@ func Find(client string) (string, error) {
 	return path, nil
 }
 
-// Version returns what a client's program calls itself.
+// Version returns the version of a client's program.
 func Version(ctx context.Context, client, path string) (string, error) {
 	option := "-v" // With it wrk complains that it got no address.
 	if program(client) == NameAB {
@@ -76,7 +76,7 @@ func Version(ctx context.Context, client, path string) (string, error) {
 	return strings.TrimPrefix(line, "This is "), nil
 }
 
-// Job is what a client is asked to do.
+// Job describes requests to a server.
 type Job struct {
 	// Client is its name, Path its program.
 	Client, Path string
@@ -119,7 +119,7 @@ func (j Job) run(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// url is what is asked for.
+// url is the URL of the requests.
 func (j Job) url() string { return "http://" + j.Addr + "/" }
 
 // ab runs ApacheBench. The percentiles on its standard output are whole milliseconds; in the file
@@ -169,10 +169,10 @@ var (
 	abTook     = regexp.MustCompile(`(?m)^Time taken for tests:\s+([\d.]+) seconds$`)
 )
 
-// longest bounds what is taken for a time.
+// longest bounds times that are accepted.
 const longest = 24 * time.Hour
 
-// parseAB reads what ab printed, and its table of percentiles.
+// parseAB parses ab's output and its table of percentiles.
 func parseAB(out, table string) (res loadgen.Result, err error) {
 	if m := abFailed.FindString(out); m != "" {
 		return res, fmt.Errorf("ab: %s", m)
@@ -199,7 +199,7 @@ func parseAB(out, table string) (res loadgen.Result, err error) {
 		if err != nil {
 			continue // the title
 		}
-		if !(millis >= 0 && millis <= longest.Seconds()*1000) { // also what is not a number
+		if !(millis >= 0 && millis <= longest.Seconds()*1000) { // also NaN
 			return res, fmt.Errorf("ab: percentiles: %q", row[1])
 		}
 		took := time.Duration(millis * float64(time.Millisecond))
@@ -231,7 +231,7 @@ var (
 	wrkLast   = regexp.MustCompile(`(?m)^\s*99%\s+(\S+)`)
 )
 
-// parseWrk reads what wrk printed.
+// parseWrk parses wrk's output.
 func parseWrk(out string) (res loadgen.Result, err error) {
 	if m := wrkFailed.FindStringSubmatch(out); m != nil {
 		return res, fmt.Errorf("wrk: %s", m[1])
