@@ -42,6 +42,8 @@ var table = slices.Concat(
 	of("event",
 		count("Accepted", "connections accepted"),
 		count("Enrolled", "connections dialled or enrolled"),
+		count("PacketsReceived", "datagrams received"),
+		count("PacketsSent", "datagrams sent"),
 		gauge("Open", "open connections"),
 		count("AcceptRetries", "times that accepting paused for lack of descriptors or memory"),
 		count("Enters", "calls of io_uring_enter"),

@@ -28,9 +28,10 @@ type goroutines struct {
 	bufs    sync.Pool // of *[]byte
 	bulk    sync.Pool // of longer ones, for a connection that has filled one
 
-	mu    sync.Mutex
-	conns map[*Conn]struct{}
-	count counters
+	mu      sync.Mutex
+	conns   map[*Conn]struct{}
+	packets []*netSocket
+	count   counters
 }
 
 // startNet starts a server on package net.
@@ -553,6 +554,9 @@ func (g *goroutines) shutdown() {
 			_ = c.bstate.nc.SetReadDeadline(past)
 			c.bstate.signal()
 		}
+		for _, s := range g.packets {
+			_ = s.pc.SetReadDeadline(past)
+		}
 	})
 }
 
@@ -562,6 +566,9 @@ func (g *goroutines) abort() {
 	conns := make([]*Conn, 0, len(g.conns))
 	for c := range g.conns {
 		conns = append(conns, c)
+	}
+	for _, s := range g.packets {
+		s.close()
 	}
 	g.mu.Unlock()
 	for _, c := range conns {

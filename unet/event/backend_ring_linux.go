@@ -47,9 +47,14 @@ const (
 // in the kernel on a thread of its own.
 type ringLoop struct {
 	loop
-	ring   *uring.Ring
-	bufs   *uring.BufRing
-	slab   *sys.Region      // the buffers
+	ring *uring.Ring
+	bufs *uring.BufRing
+	slab *sys.Region // the buffers
+	// The same for datagrams, nil as long as there is no socket for them.
+	packetBufs         *uring.BufRing
+	packetSlab         *sys.Region
+	unpublishedPackets bool
+
 	poller *ringloop.Poller // of the ring's descriptor
 	wakeup *sys.FD          // with WaitThread, in the place of poller: an eventfd, never read
 
@@ -142,13 +147,22 @@ func (l *ringLoop) reapable() int {
 	return min(l.ring.Ready(), reapBatch)
 }
 
-// submit submits the pending SQEs. Sends may copy much: the call then goes through the
-// scheduler.
-func (l *ringLoop) submit() bool {
+// publish returns the buffers that were recycled to the kernel.
+func (l *ringLoop) publish() {
 	if l.unpublished {
 		l.bufs.Publish()
 		l.unpublished = false
 	}
+	if l.unpublishedPackets {
+		l.packetBufs.Publish()
+		l.unpublishedPackets = false
+	}
+}
+
+// submit submits the pending SQEs. Sends may copy much: the call then goes through the
+// scheduler.
+func (l *ringLoop) submit() bool {
+	l.publish()
 	if l.ring.Pending() == 0 {
 		return false
 	}
@@ -319,7 +333,13 @@ func (l *ringLoop) start() (err error) {
 }
 
 // undo implements driver.
-func (l *ringLoop) undo() error { return errors.Join(l.closeRing(), l.slab.Unmap()) }
+func (l *ringLoop) undo() error {
+	err := errors.Join(l.closeRing(), l.slab.Unmap())
+	if l.packetSlab != nil {
+		err = errors.Join(err, l.packetSlab.Unmap())
+	}
+	return err
+}
 
 // closeRing closes the ring and what wakes the loop, and leaves the buffers.
 func (l *ringLoop) closeRing() error {
@@ -378,10 +398,7 @@ func (l *ringLoop) armWakeup() {
 // no other work it sleeps. Under load it enters once more by a raw call before that: a
 // call that blocks has to go through the scheduler, which costs more.
 func (l *ringLoop) enter() {
-	if l.unpublished {
-		l.bufs.Publish()
-		l.unpublished = false
-	}
+	l.publish()
 	waiting := l.ring.SQFlags()&uring.SQTaskrun != 0
 	if waiting || l.hasInput.Load() || len(l.dirty) > 0 || l.ring.Ready() > 0 {
 		if waiting || l.ring.Pending() > 0 {
@@ -439,6 +456,9 @@ const (
 	kindCancel    // of a receive, or of the accept
 	kindCancelAll // of all operations of a connection
 	kindWakeup
+	kindPacket       // a receive of datagrams
+	kindPacketPoll   // the wait for room to send them
+	kindPacketCancel // of either
 )
 
 // complete handles one completion.
@@ -456,6 +476,8 @@ func (l *ringLoop) complete(e uring.CQE) {
 		}
 	case kindCancel, kindCancelAll:
 		l.canceled(e)
+	case kindPacket, kindPacketPoll, kindPacketCancel:
+		l.packetCompleted(e)
 	}
 }
 
@@ -715,7 +737,7 @@ func (l *ringLoop) disarm() {
 
 // ringRestrictions are the operations of a loop.
 var ringRestrictions = uring.Restrictions{
-	Ops: []uring.Op{uring.OpAccept, uring.OpRecv, uring.OpSend, uring.OpAsyncCancel, uring.OpPollAdd},
+	Ops: []uring.Op{uring.OpAccept, uring.OpRecv, uring.OpRecvMsg, uring.OpSend, uring.OpAsyncCancel, uring.OpPollAdd},
 	RegisterOps: []uring.RegisterOp{uring.OpRegisterRingFDs, uring.OpUnregisterRingFDs,
 		uring.OpRegisterPBufRing, uring.OpUnregisterPBufRing, uring.OpRegisterPBufStatus},
 	FlagsAllowed: uring.SQEBufferSelect,

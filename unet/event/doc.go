@@ -40,6 +40,12 @@
 // connections have one loop, and their callbacks never overlap: a proxy needs no
 // locks. It calls [Conn.Full] after each Write and pauses the other side.
 //
+// # Datagrams
+//
+// [Server.ListenPacket] serves UDP and Unix datagram sockets on the loops, beside
+// connections or alone. [PacketHandler].OnPacket answers by [PacketConn.WriteTo]. On a
+// ring each loop has one multishot receive for a socket, with buffers of its own.
+//
 // # TLS
 //
 // [Options].TLS and [ConnOptions].TLS put crypto/tls on connections. Handshakes run in

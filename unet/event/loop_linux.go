@@ -29,6 +29,7 @@ type loop struct {
 	tasks    []func()
 	arrivals []*Conn     // they were enrolled
 	closed   bool        // none can be enrolled any more
+	failure  error       // what broken is, guarded by mu
 	hasInput atomic.Bool // one of the lists is not empty
 
 	conns []*Conn // by slot
@@ -50,6 +51,11 @@ type loop struct {
 	goexited bool   // a callback has called runtime.Goexit
 	broken   error  // why the driver cannot be used any more
 	scratch  []byte // for receiving outside of a ring
+
+	sockets     []*loopSocket // of datagrams, by slot
+	joining     []*loopSocket // they are not registered yet; guarded by mu
+	socketCount int           // in sockets; guarded by mu
+	packets     *packetIO
 
 	count counters
 }
@@ -87,6 +93,12 @@ type driver interface {
 	// closeListener when it has stopped.
 	armAccept()
 	disarm()
+	// openPackets prepares for sockets of datagrams. packetInput starts or stops
+	// receiving, and waits for room where a socket is blocked. endPackets reports
+	// whether the socket has no operation in flight, and cancels those that it has.
+	openPackets() error
+	packetInput(s *loopSocket, want bool)
+	endPackets(s *loopSocket) bool
 }
 
 // serve runs the loop until it has nothing left to do. A callback that calls
@@ -177,7 +189,7 @@ func (l *loop) finished() bool {
 func (l *loop) closeArrivals() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.closed = len(l.arrivals) == 0
+	l.closed = len(l.arrivals) == 0 && l.socketCount == 0 && len(l.joining) == 0
 	return l.closed
 }
 
@@ -777,6 +789,7 @@ func (l *loop) shutdownAll() {
 			l.shutdownConn(c)
 		}
 	}
+	l.shutdownSockets()
 	l.stopAccept()
 }
 
@@ -851,6 +864,9 @@ func (l *loop) requestClose(c *Conn) {
 // fail records that the driver has failed.
 func (l *loop) fail(err error) {
 	l.over, l.broken = true, err
+	l.mu.Lock()
+	l.failure = err
+	l.mu.Unlock()
 	if err != nil {
 		l.server.opts.logger().Error("event: a loop failed; its connections end", "error", err)
 	}
@@ -858,7 +874,9 @@ func (l *loop) fail(err error) {
 
 // closeAll ends the connections of a loop whose driver is broken.
 func (l *loop) closeAll() {
+	l.closeSockets()
 	for l.registerArrivals(); !l.closeArrivals(); l.registerArrivals() {
+		l.closeSockets()
 		l.mu.Lock()
 		l.arrivals = l.enrolled.swap(l.arrivals)
 		l.mu.Unlock()

@@ -89,8 +89,8 @@ type Options struct {
 	// SQPoll has a kernel thread submit for each loop, which needs a spare processor for
 	// each. With ModeAuto, io_uring is not chosen where SQPoll cannot be used.
 	SQPoll bool
-	// Restrict limits the rings to the operations of a server: ACCEPT, RECV, SEND,
-	// ASYNC_CANCEL and POLL_ADD. The kernel refuses all others with EACCES. It has no
+	// Restrict limits the rings to the operations of a server: ACCEPT, RECV, RECVMSG,
+	// SEND, ASYNC_CANCEL and POLL_ADD. The kernel refuses all others with EACCES. It has no
 	// effect on other backends.
 	Restrict bool
 	// Logger receives the chosen backend at INFO, if it is set. A loop that fails is

@@ -46,6 +46,10 @@ type engine interface {
 	// enroll takes over a connection. nc stays the caller's: the caller closes it after
 	// a success.
 	enroll(nc net.Conn, o ConnOptions) (*Conn, error)
+	// shareAddress returns how many sockets of datagrams share an address, and lets lc
+	// open as many. servePackets takes over a socket for each of all.
+	shareAddress(lc *net.ListenConfig) int
+	servePackets(all []*PacketConn, sockets []net.PacketConn) error
 	// done is closed when nothing is left.
 	done() <-chan struct{}
 	// health returns the state that Done and Err report.
@@ -60,10 +64,13 @@ type Stats struct {
 	// AcceptRetries is how often accepting paused because the process or the
 	// system had no descriptor or memory left.
 	AcceptRetries uint64 `json:"acceptRetries"`
-	Enrolled      uint64 `json:"enrolled"`  // connections of Enroll and Dial
-	Enters        uint64 `json:"enters"`    // calls of io_uring_enter
-	Completed     uint64 `json:"completed"` // completions that they brought
-	Sleeps        uint64 `json:"sleeps"`    // times that a loop slept
+	Enrolled      uint64 `json:"enrolled"` // connections of Enroll and Dial
+	// PacketsReceived and PacketsSent count datagrams.
+	PacketsReceived uint64 `json:"packetsReceived"`
+	PacketsSent     uint64 `json:"packetsSent"`
+	Enters          uint64 `json:"enters"`    // calls of io_uring_enter
+	Completed       uint64 `json:"completed"` // completions that they brought
+	Sleeps          uint64 `json:"sleeps"`    // times that a loop slept
 	// Rearms is how often a receive was started again: because buffers had run
 	// out (Starved of them), because reading was stopped for a while, or because the loop
 	// had moved to another thread.
@@ -397,8 +404,8 @@ func (t *tally) closeWhenDone(last func()) {
 
 // counters are those of Stats.
 type counters struct {
-	accepted, acceptRetries, enrolled, enters, completions, sleeps, rearms, noBuffers atomic.Uint64
-	open                                                                              atomic.Int64
+	accepted, acceptRetries, enrolled, enters, completions, sleeps, rearms, noBuffers, packetsReceived, packetsSent atomic.Uint64
+	open                                                                                                            atomic.Int64
 }
 
 func (c *counters) stats() Stats {
@@ -406,20 +413,23 @@ func (c *counters) stats() Stats {
 		Accepted: c.accepted.Load(), Open: int(c.open.Load()), AcceptRetries: c.acceptRetries.Load(), Enrolled: c.enrolled.Load(),
 		Enters: c.enters.Load(), Completed: c.completions.Load(), Sleeps: c.sleeps.Load(),
 		Rearms: c.rearms.Load(), Starved: c.noBuffers.Load(),
+		PacketsReceived: c.packetsReceived.Load(), PacketsSent: c.packetsSent.Load(),
 	}
 }
 
 // Plus returns the sum of two sets of counters.
 func (s Stats) Plus(t Stats) Stats {
 	return Stats{
-		Accepted:      s.Accepted + t.Accepted,
-		Open:          s.Open + t.Open,
-		AcceptRetries: s.AcceptRetries + t.AcceptRetries,
-		Enrolled:      s.Enrolled + t.Enrolled,
-		Enters:        s.Enters + t.Enters,
-		Completed:     s.Completed + t.Completed,
-		Sleeps:        s.Sleeps + t.Sleeps,
-		Rearms:        s.Rearms + t.Rearms,
-		Starved:       s.Starved + t.Starved,
+		Accepted:        s.Accepted + t.Accepted,
+		Open:            s.Open + t.Open,
+		AcceptRetries:   s.AcceptRetries + t.AcceptRetries,
+		Enrolled:        s.Enrolled + t.Enrolled,
+		Enters:          s.Enters + t.Enters,
+		Completed:       s.Completed + t.Completed,
+		Sleeps:          s.Sleeps + t.Sleeps,
+		Rearms:          s.Rearms + t.Rearms,
+		Starved:         s.Starved + t.Starved,
+		PacketsReceived: s.PacketsReceived + t.PacketsReceived,
+		PacketsSent:     s.PacketsSent + t.PacketsSent,
 	}
 }

@@ -354,6 +354,100 @@ func sweptEnroll(o Options) func(*faultsweep.Trial) {
 	}
 }
 
+// sweptPackets echoes datagrams; the client sends each again until it is answered.
+func sweptPackets(network, dir string, o Options) func(*faultsweep.Trial) {
+	o.Loops = 1
+	return func(t *faultsweep.Trial) {
+		address, own := ownLoopback(), ownLoopback()
+		if network == "unixgram" {
+			address, own = filepath.Join(dir, "server"), filepath.Join(dir, "client")
+			_ = os.Remove(address)
+			_ = os.Remove(own)
+		}
+		pc, err := net.ListenPacket(network, own)
+		if err != nil {
+			t.Errorf("%v", err)
+			return
+		}
+		defer pc.Close()
+		t.Arm()
+		defer t.Disarm()
+		s, err := New(nil, Handler{}, o)
+		if !t.Judge("New", err) {
+			return
+		}
+		var closed atomic.Int64
+		var failed atomic.Value
+		ended := make(chan struct{})
+		h := PacketHandler{
+			OnPacket: func(c *PacketConn, from Peer, p []byte) { _, _ = c.WriteTo(p, from) },
+			OnClose: func(_ *PacketConn, err error) {
+				closed.Add(1)
+				if err != nil {
+					failed.Store(err)
+				}
+				close(ended)
+			},
+		}
+		var c *PacketConn
+		if network == "udp" {
+			c, err = s.ListenPacket(network, address, h)
+		} else if theirs, listenErr := net.ListenPacket(network, address); listenErr == nil {
+			defer theirs.Close()
+			c, err = s.EnrollPacket(theirs, h)
+		} else {
+			err = listenErr
+		}
+		if !t.Judge("ListenPacket or EnrollPacket", err) {
+			t.Disarm()
+			t.Judge("the server", s.Close())
+			return
+		}
+		buf := make([]byte, 2000)
+		armed := true
+		exchange := func(p []byte) bool {
+			for end := time.Now().Add(faultsweep.Patience / 2); time.Now().Before(end); {
+				_, _ = pc.WriteTo(p, c.LocalAddr())
+				_ = pc.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+				n, _, err := pc.ReadFrom(buf)
+				if err == nil && bytes.Equal(buf[:n], p) {
+					return true
+				}
+				choice, fired := t.Choice()
+				select {
+				case <-ended:
+					return false
+				default:
+					if armed && fired && !choice.Passing {
+						return false
+					}
+				}
+			}
+			return false
+		}
+		for i := range 3 {
+			if exchange(random(500*i+1, uint64(i))) {
+				continue
+			}
+			if choice, fired := t.Choice(); !fired || choice.Passing { // what lasts may lose each
+				t.Errorf("datagram %d is not answered", i)
+			}
+			break
+		}
+		armed = false
+		if t.Disarm(); closed.Load() == 0 && s.Err() == nil && !exchange([]byte("again")) {
+			t.Errorf("no datagram is answered after the faults")
+		}
+		t.Judge("the server", s.Close())
+		if err, ok := failed.Load().(error); ok {
+			t.Judge("the socket", err)
+		}
+		if n := closed.Load(); n != 1 {
+			t.Errorf("OnClose was called %d times", n)
+		}
+	}
+}
+
 // sweptPause stops reading for a while and answers when all has come.
 func sweptPause(o Options) func(*faultsweep.Trial) {
 	p := random(5000, 3)
@@ -470,6 +564,11 @@ func sweptOperations(dir string) []faultsweep.Operation {
 		{Name: "enroll, thread", Syscalls: true, Run: sweptEnroll(thread), Most: 1, Covers: "New Server.Enroll Server.Dial"},
 		{Name: "enroll, netpoller", Syscalls: true, Run: sweptEnroll(netpoller), Most: 1},
 		{Name: "enroll, epoll", Run: sweptEnroll(epoll), Instead: waits, Most: 1},
+		{Name: "packets, thread", Run: sweptPackets("udp", dir, thread), Opened: true, Most: 1,
+			Covers: "Server.ListenPacket PacketConn.WriteTo PacketConn.Close Server.EnrollPacket"},
+		{Name: "packets, netpoller", Run: sweptPackets("udp", dir, netpoller), Opened: true, Most: 1},
+		{Name: "packets, epoll", Run: sweptPackets("udp", dir, epoll), Opened: true, Most: 1},
+		{Name: "packets, unix, epoll", Run: sweptPackets("unixgram", dir, epoll), Opened: true, Most: 1},
 		{Name: "pause, thread", Syscalls: true, Run: sweptPause(thread), Opened: true, Most: 1, Covers: "Conn.PauseRead Conn.ResumeRead Conn.SetTimer Conn.Post Conn.CloseWrite"},
 		{Name: "pause, netpoller", Syscalls: true, Run: sweptPause(netpoller), Opened: true, Most: 1},
 		{Name: "pause, epoll", Run: sweptPause(epoll), Instead: waits, Opened: true, Most: 1},
@@ -499,6 +598,6 @@ func TestFaultSweepSimulated(t *testing.T) {
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, sweptOperations(""), faultsweep.Exempt{
 		"tells or keeps what is known and asks nothing of the kernel": "Conn.LocalAddr Conn.RemoteAddr Conn.Pending Conn.SetValue Conn.Value " +
-			"Conn.SetFullDuplex Conn.Full Conn.Server Conn.TLSState HandlerError.Error Server.Addr Server.Backend Server.Done Server.Err Server.Stats Stats.Plus Wait.String",
+			"Conn.SetFullDuplex PacketConn.LocalAddr PacketConn.Pending PacketConn.Server Peer.String Conn.Full Conn.Server Conn.TLSState HandlerError.Error Server.Addr Server.Backend Server.Done Server.Err Server.Stats Stats.Plus Wait.String",
 	})
 }

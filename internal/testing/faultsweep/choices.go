@@ -114,6 +114,7 @@ var Choices = map[string][]Choice{
 	"FSYNC":          append(Fails(syscall.EIO, syscall.ENOSPC, syscall.EBADF, syscall.ECANCELED), append(Passes(syscall.EINTR), late)...),
 	"SPLICE":         transfers(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM),
 	"RECV":           append(Fails(syscall.ECONNRESET, syscall.ENOMEM, syscall.EIO), append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.ENOBUFS, syscall.ECANCELED), late)...),
+	"RECVMSG":        append(Fails(syscall.ENOMEM, syscall.EIO), append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.ENOBUFS, syscall.ECANCELED), late)...),
 	"SEND":           append(Fails(syscall.ECONNRESET, syscall.EPIPE, syscall.ENOMEM, syscall.EIO), append(Passes(syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED), short, late)...),
 	"ACCEPT": append(Passes(syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
 		syscall.EINTR, syscall.EAGAIN, syscall.ECANCELED, syscall.EPERM), late),

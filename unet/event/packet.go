@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// PacketHandler is what a server calls for a socket of datagrams. Each function may be
+// nil. The calls for one [PacketConn] come one after the other. A function that blocks
+// holds up its loop.
+type PacketHandler struct {
+	// OnPacket gets a datagram, which may be empty. The slice belongs to the server
+	// again when the function returns. What the function sends by
+	// [PacketConn.WriteTo] leaves with what others of the same turn send.
+	OnPacket func(c *PacketConn, from Peer, data []byte)
+	// OnError is called when a datagram was not sent that WriteTo had accepted, and
+	// when one is not delivered because it is longer than 64 KiB.
+	OnError func(c *PacketConn, peer Peer, err error)
+	// OnWritable is called after [PacketConn.WriteTo] returned [ErrFull], when at most
+	// half of [Options].WriteLimit is pending.
+	OnWritable func(c *PacketConn)
+	// OnClose is the last call. The error is nil after [PacketConn.Close] and the end
+	// of the server, otherwise that of the socket.
+	OnClose func(c *PacketConn, err error)
+	// OnPanic is called, if it is set, when a function of the handler panics, with the
+	// panic's value; the socket goes on. Without it a panic ends the process.
+	// runtime.Goexit ends the call only.
+	OnPanic func(c *PacketConn, value any)
+}
+
+// Peer is the other side of a datagram. It may be compared, and be the key of a map.
+type Peer struct {
+	Addr netip.AddrPort // of UDP
+	Name string         // of a Unix socket; "" for a sender that has none
+}
+
+// String returns the address or the name.
+func (p Peer) String() string {
+	if p.Addr.IsValid() {
+		return p.Addr.String()
+	}
+	return p.Name
+}
+
+// PacketConn is a socket of datagrams: UDP, or a Unix datagram socket. Its methods may be
+// called from any goroutine.
+type PacketConn struct {
+	server  *Server
+	handler PacketHandler
+	network string
+	local   net.Addr
+	sock    packetSocket
+	all     []*PacketConn // of one address
+}
+
+// packetSocket is the backend's part of a PacketConn.
+type packetSocket interface {
+	writeTo(p []byte, to Peer) error
+	pending() int
+	close()
+}
+
+// maxPacket is the length of the longest datagram, maxSockaddr that of an address in the kernel's form.
+const maxPacket, maxSockaddr = 1<<16 - 1, 128
+
+// ListenPacket has the server receive datagrams on an address of the network "udp",
+// "udp4", "udp6" or "unixgram", as net.ListenPacket would. For UDP each loop has a socket
+// of its own (SO_REUSEPORT), and the kernel sends all datagrams of one peer to the same;
+// functions of the handler get the PacketConn of their loop. The result is the first of
+// these. The server needs no other listener: see [New].
+//
+// The sockets end by [PacketConn.Close], and with the server: [Server.Shutdown] delivers
+// the datagrams that have arrived, sends what is pending, and closes. The file of a Unix
+// socket stays, as with package net. There are no deadlines, as nothing waits.
+func (s *Server) ListenPacket(network, address string, h PacketHandler) (*PacketConn, error) {
+	lc := net.ListenConfig{}
+	if s.opts.ListenConfig != nil {
+		lc = *s.opts.ListenConfig
+	}
+	count := 1
+	switch network {
+	case "udp", "udp4", "udp6":
+		count = s.engine.shareAddress(&lc)
+	case "unixgram":
+	default:
+		return nil, &net.OpError{Op: "listen", Net: network, Err: net.UnknownNetworkError(network)}
+	}
+	var sockets []net.PacketConn
+	for range count {
+		pc, err := lc.ListenPacket(context.Background(), network, address)
+		if err != nil {
+			closePackets(sockets)
+			return nil, err
+		}
+		sockets = append(sockets, pc)
+		address = pc.LocalAddr().String() // the port that was chosen
+	}
+	c, err := s.packets(network, sockets, h)
+	if err != nil {
+		closePackets(sockets)
+		return nil, &net.OpError{Op: "listen", Net: network, Addr: sockets[0].LocalAddr(), Err: err}
+	}
+	return c, nil
+}
+
+// EnrollPacket takes over a socket of datagrams that exists, of package net or unet,
+// inherited from another process or not. It must not be connected. When EnrollPacket has
+// succeeded pc is the server's, and closed or in use by it; after an error it is the
+// caller's, as it was.
+func (s *Server) EnrollPacket(pc net.PacketConn, h PacketHandler) (*PacketConn, error) {
+	addr := pc.LocalAddr()
+	network := addr.Network()
+	fail := func(err error) (*PacketConn, error) {
+		return nil, &net.OpError{Op: "enroll", Net: network, Source: addr, Err: err}
+	}
+	if network != "udp" && network != "unixgram" {
+		return fail(net.UnknownNetworkError(network))
+	}
+	if r, ok := pc.(interface{ RemoteAddr() net.Addr }); ok && !absent(r.RemoteAddr()) {
+		return fail(fmt.Errorf("the socket is connected to %v: open it by ListenPacket", r.RemoteAddr()))
+	}
+	c, err := s.packets(network, []net.PacketConn{pc}, h)
+	if err != nil {
+		return fail(err)
+	}
+	return c, nil
+}
+
+// absent reports whether an address is none: package net returns nil of concrete types.
+func absent(a net.Addr) bool {
+	switch a := a.(type) {
+	case nil:
+		return true
+	case *net.UDPAddr:
+		return a == nil
+	case *net.UnixAddr:
+		return a == nil
+	}
+	return false
+}
+
+func closePackets(sockets []net.PacketConn) {
+	for _, pc := range sockets {
+		_ = pc.Close()
+	}
+}
+
+// packets has the engine serve sockets of one address.
+func (s *Server) packets(network string, sockets []net.PacketConn, h PacketHandler) (*PacketConn, error) {
+	if s.leaving.Load() {
+		return nil, net.ErrClosed
+	}
+	all := make([]*PacketConn, len(sockets))
+	for i, pc := range sockets {
+		all[i] = &PacketConn{server: s, handler: h, network: network, local: pc.LocalAddr(), all: all}
+	}
+	if err := s.engine.servePackets(all, sockets); err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// WriteTo sends a datagram, or accepts it for sending; it copies p and does not wait. In
+// callbacks it accepts, and later errors go to OnError. Success does not mean that the
+// peer has received it. When the kernel has no room and [Options].WriteLimit bytes are
+// pending the error is [ErrFull], and the datagram is not accepted. A Unix socket whose receiver has no room
+// refuses with EAGAIN. After Close the error is net.ErrClosed, in a *net.OpError.
+func (c *PacketConn) WriteTo(p []byte, to Peer) (int, error) {
+	if err := c.sock.writeTo(p, to); err != nil {
+		return 0, c.writeError(to, err)
+	}
+	return len(p), nil
+}
+
+// writeError returns an error of WriteTo.
+func (c *PacketConn) writeError(to Peer, err error) error {
+	var oe *net.OpError
+	if errors.Is(err, ErrFull) || errors.As(err, &oe) {
+		return err
+	}
+	return &net.OpError{Op: "write", Net: c.network, Source: c.local, Addr: to.netAddr(), Err: err}
+}
+
+// Pending returns how many bytes WriteTo has accepted that the kernel has not taken.
+func (c *PacketConn) Pending() int { return c.sock.pending() }
+
+// Close sends what is pending and then closes the socket, and those of the other loops
+// for the same address; OnClose is called for each, some time after Close has returned.
+// The second call does nothing.
+func (c *PacketConn) Close() error {
+	for _, one := range c.all {
+		one.sock.close()
+	}
+	return nil
+}
+
+// LocalAddr returns the address of the socket.
+func (c *PacketConn) LocalAddr() net.Addr { return c.local }
+
+// Server returns the server that serves the socket.
+func (c *PacketConn) Server() *Server { return c.server }
+
+// netAddr returns a peer as package net has it, nil for none.
+func (p Peer) netAddr() net.Addr {
+	switch {
+	case p.Addr.IsValid():
+		return net.UDPAddrFromAddrPort(p.Addr)
+	case p.Name != "":
+		return &net.UnixAddr{Name: p.Name, Net: "unixgram"}
+	}
+	return nil
+}
+
+// peerOf is the reverse.
+func peerOf(a net.Addr) Peer {
+	switch a := a.(type) {
+	case *net.UDPAddr:
+		if a != nil {
+			return Peer{Addr: a.AddrPort()}
+		}
+	case *net.UnixAddr:
+		if a != nil {
+			return Peer{Name: a.Name}
+		}
+	}
+	return Peer{}
+}
+
+// errNoPeer is that of a datagram without a destination.
+var errNoPeer = errors.New("event: the peer has no address")
+
+// errPacketTooLong is the error of a datagram that was received in part.
+var errPacketTooLong = errors.New("event: a datagram of more than 64 KiB was dropped")
+
+// call calls a function of the handler. exited is called if that ends its goroutine.
+func (c *PacketConn) call(exited func(), f func()) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		value, handle := recover(), c.handler.OnPanic
+		switch {
+		case value == nil:
+			exited()
+		case handle == nil:
+			panic(value) // on the same stack, which the report shows
+		default:
+			handle(c, value)
+		}
+	}()
+	f()
+	returned = true
+}
+
+// netSocket is a PacketConn on package net: a goroutine receives.
+type netSocket struct {
+	c  *PacketConn
+	g  *goroutines
+	pc net.PacketConn
+}
+
+// shareAddress implements engine.
+func (*goroutines) shareAddress(*net.ListenConfig) int { return 1 }
+
+// servePackets implements engine.
+func (g *goroutines) servePackets(all []*PacketConn, sockets []net.PacketConn) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.leaving.Load() {
+		return net.ErrClosed
+	}
+	for i, c := range all {
+		s := &netSocket{c: c, g: g, pc: sockets[i]}
+		c.sock = s
+		g.packets = append(g.packets, s)
+		g.wg.Go(func() { s.serve(make([]byte, maxPacket+1), mostEmptyReads) })
+	}
+	return nil
+}
+
+// serve receives until the socket is closed or, in a shutdown, has nothing more.
+func (s *netSocket) serve(buf []byte, left int) {
+	// A callback that ends the goroutine is followed by another one.
+	again := func() { s.g.wg.Go(func() { s.serve(buf, left) }) }
+	most := maxDrain // in a shutdown
+	for {
+		if s.g.leaving.Load() {
+			_ = s.pc.SetReadDeadline(time.Now().Add(drainTime))
+		}
+		n, from, err := s.pc.ReadFrom(buf)
+		switch {
+		case s.g.server.aborting.Load(), errors.Is(err, net.ErrClosed):
+			s.end(nil)
+			return
+		case errors.Is(err, errTimeout):
+			if left--; left == 0 {
+				s.end(nil)
+				return
+			}
+			continue
+		case err != nil:
+			s.end(err)
+			return
+		}
+		peer := peerOf(from)
+		if n > maxPacket {
+			s.failed(again, peer, errPacketTooLong)
+			continue
+		}
+		s.g.count.packetsReceived.Add(1)
+		if f := s.c.handler.OnPacket; f != nil {
+			s.c.call(again, func() { f(s.c, peer, buf[:n]) })
+		}
+		if most -= n + 1; s.g.leaving.Load() && most < 0 {
+			s.end(nil)
+			return
+		}
+	}
+}
+
+func (s *netSocket) failed(exited func(), peer Peer, err error) {
+	if f := s.c.handler.OnError; f != nil {
+		s.c.call(exited, func() { f(s.c, peer, err) })
+	}
+}
+
+// end closes the socket.
+func (s *netSocket) end(err error) {
+	_ = s.pc.Close()
+	s.g.mu.Lock()
+	s.g.packets = slices.DeleteFunc(s.g.packets, func(o *netSocket) bool { return o == s })
+	s.g.mu.Unlock()
+	if f := s.c.handler.OnClose; f != nil {
+		s.c.call(func() {}, func() { f(s.c, err) })
+	}
+}
+
+// writeTo implements packetSocket. The system waits for room.
+func (s *netSocket) writeTo(p []byte, to Peer) error {
+	addr := to.netAddr()
+	if addr == nil {
+		return errNoPeer
+	}
+	if _, err := s.pc.WriteTo(p, addr); err != nil {
+		return err
+	}
+	s.g.count.packetsSent.Add(1)
+	return nil
+}
+
+func (s *netSocket) pending() int { return 0 }
+
+func (s *netSocket) close() { _ = s.pc.Close() }

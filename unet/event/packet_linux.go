@@ -1,0 +1,803 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/uring"
+	"github.com/ringside-io/ringside/watch"
+)
+
+const (
+	// packetBatch is how many datagrams a system call sends or receives, and
+	// packetTurn how many are received by such calls before others have their turn.
+	packetBatch = 16
+	packetTurn  = 64
+)
+
+// loopSocket is a PacketConn of a loop. It works the same way with every driver.
+type loopSocket struct {
+	c   *PacketConn
+	l   *loop
+	run func() // process, bound once
+
+	mu       sync.Mutex // guards what follows, up to nameBuf
+	fd       int        // -1 when closed
+	family   int        // of UDP
+	closing  bool       // by Close, or after an error: send what is pending, then close
+	err      error      // why
+	notified bool       // the loop will process it
+	starved  bool       // a WriteTo was refused, OnWritable is due
+	blocked  bool       // the kernel has no room
+	arena    []byte     // the addresses and data of queue
+	queue    []outPacket
+	sent     int // of queue
+	bytes    int // of the others
+	failed   []failedPacket
+	one      [1]sys.SockMsg
+	onePart  sys.SockPart
+	nameBuf  [maxSockaddr]byte
+
+	// Of the loop.
+	slot, gen uint32
+	tid       int // the thread that armed the receive
+	armed     bool
+	canceling bool
+	polled    bool // it waits for room
+	ending    bool // a cancellation of everything was submitted
+	drained   bool // Shutdown: all that had arrived was delivered
+	drainLeft int
+	watched   watch.Events
+	msg       uring.Msg // of the receive
+	from      uring.Sockaddr
+}
+
+// outPacket is a datagram in loopSocket.arena: its address and then its data.
+type outPacket struct{ at, name, data int }
+
+type failedPacket struct {
+	peer Peer
+	err  error
+}
+
+// packetIO is memory of a loop for calls that send or receive many datagrams.
+type packetIO struct {
+	msgs  [packetBatch]sys.SockMsg
+	parts [packetBatch]sys.SockPart
+	names [packetBatch][maxSockaddr]byte
+	bufs  []byte
+}
+
+// shareAddress implements engine.
+func (r *loops) shareAddress(lc *net.ListenConfig) int {
+	if len(r.all) > 1 {
+		lc.Control = reusePort(lc.Control)
+	}
+	return len(r.all)
+}
+
+// servePackets implements engine.
+func (r *loops) servePackets(all []*PacketConn, sockets []net.PacketConn) error {
+	made := make([]*loopSocket, 0, len(all))
+	for i, pc := range sockets {
+		fd, err := dupFD(pc)
+		if err != nil {
+			for _, s := range made {
+				_ = syscall.Close(s.fd)
+			}
+			return err
+		}
+		n := i
+		if len(all) == 1 {
+			n = int(r.next.Add(1)) % len(r.all)
+		}
+		s := &loopSocket{c: all[i], l: r.all[n].base(), fd: fd, notified: true}
+		s.run = s.process
+		if sa, err := syscall.Getsockname(fd); err == nil {
+			if _, ok := sa.(*syscall.SockaddrInet4); ok {
+				s.family = syscall.AF_INET
+			} else {
+				s.family = syscall.AF_INET6
+			}
+		}
+		s.from.Reset()
+		s.msg.Set(&s.from, nil, nil)
+		all[i].sock = s
+		made = append(made, s)
+	}
+	for i, s := range made {
+		if err := s.l.addSocket(s); err != nil {
+			for _, s := range made[i:] {
+				_ = syscall.Close(s.fd)
+			}
+			_ = all[0].Close()
+			return err
+		}
+	}
+	closePackets(sockets) // The server has descriptors of its own.
+	return nil
+}
+
+// addSocket leaves a socket for the loop. The error is why the loop takes none.
+func (l *loop) addSocket(s *loopSocket) error {
+	l.mu.Lock()
+	if l.closed || l.server.leaving.Load() {
+		defer l.mu.Unlock()
+		if l.failure != nil {
+			return l.failure
+		}
+		return net.ErrClosed
+	}
+	l.joining = append(l.joining, s)
+	l.mu.Unlock()
+	l.post(l.registerSockets)
+	return nil
+}
+
+// registerSockets takes the sockets that were added.
+func (l *loop) registerSockets() {
+	for {
+		l.mu.Lock()
+		if len(l.joining) == 0 {
+			l.mu.Unlock()
+			return
+		}
+		s := l.joining[0]
+		l.joining = l.joining[1:]
+		l.socketCount++
+		l.mu.Unlock()
+		l.registerSocket(s)
+	}
+}
+
+func (l *loop) registerSocket(s *loopSocket) {
+	l.gen++
+	s.gen = l.gen & genMask
+	s.slot = uint32(len(l.sockets))
+	for i, old := range l.sockets {
+		if old == nil {
+			s.slot = uint32(i)
+		}
+	}
+	if int(s.slot) == len(l.sockets) {
+		l.sockets = append(l.sockets, nil)
+	}
+	l.sockets[s.slot] = s
+	if l.broken != nil {
+		return
+	}
+	if err := l.d.openPackets(); err != nil {
+		s.fail(err)
+	}
+	l.post(s.run) // OnClose may end the goroutine
+}
+
+// findSocket returns the socket of a completion, nil if it was closed.
+func (l *loop) findSocket(userData uint64) *loopSocket {
+	slot := uint32(userData)
+	if int(slot) >= len(l.sockets) {
+		return nil
+	}
+	s := l.sockets[slot]
+	if s == nil || s.gen != uint32(userData>>genShift)&genMask {
+		return nil
+	}
+	return s
+}
+
+func (s *loopSocket) tag(kind int) uint64 { return tag(kind, s.slot, s.gen) }
+
+// notifyAndUnlock makes the loop process the socket. The caller holds mu.
+func (s *loopSocket) notifyAndUnlock() {
+	notify := !s.notified && s.fd >= 0
+	s.notified = s.notified || notify
+	s.mu.Unlock()
+	if notify {
+		s.l.post(s.run)
+	}
+}
+
+func (s *loopSocket) notify() {
+	s.mu.Lock()
+	s.notifyAndUnlock()
+}
+
+// fail ends the socket because of err.
+func (s *loopSocket) fail(err error) {
+	s.mu.Lock()
+	if !s.closing {
+		s.closing = true
+		s.err = &net.OpError{Op: "read", Net: s.c.network, Addr: s.c.local, Err: err}
+	}
+	s.notifyAndUnlock()
+}
+
+// close implements packetSocket.
+func (s *loopSocket) close() {
+	s.mu.Lock()
+	s.closing = true
+	s.notifyAndUnlock()
+}
+
+// pending implements packetSocket.
+func (s *loopSocket) pending() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
+// writeTo implements packetSocket.
+func (s *loopSocket) writeTo(p []byte, to Peer) error {
+	if len(p) > maxPacket {
+		return os.NewSyscallError("sendto", syscall.EMSGSIZE)
+	}
+	s.mu.Lock()
+	name, err := s.name(s.nameBuf[:], to)
+	switch {
+	case err != nil:
+		s.mu.Unlock()
+		return err
+	case s.closing || s.fd < 0:
+		s.mu.Unlock()
+		return net.ErrClosed
+	}
+	if limit := s.l.server.opts.WriteLimit; s.bytes >= limit {
+		if s.flush(s.sendOne); s.bytes >= limit {
+			s.starved = true
+			s.mu.Unlock()
+			return ErrFull
+		}
+	}
+	if !s.notified && s.bytes == 0 && s.l.d.idle() {
+		for {
+			errno := s.send(name, p)
+			switch {
+			case errno == syscall.EINTR:
+				continue
+			case errno == syscall.EAGAIN && s.c.network != "unixgram":
+			default:
+				s.mu.Unlock()
+				if errno != 0 {
+					return os.NewSyscallError("sendto", errno)
+				}
+				s.l.count.packetsSent.Add(1)
+				return nil
+			}
+			break
+		}
+	}
+	s.queue = append(s.queue, outPacket{len(s.arena), len(name), len(p)})
+	s.arena = append(append(s.arena, name...), p...)
+	s.bytes += len(p) + 1 // empty ones count as well
+	s.notifyAndUnlock()
+	return nil
+}
+
+// sendMany sends datagrams, and returns how many. Only the loop calls it. The caller
+// holds mu.
+func (s *loopSocket) sendMany(batch []outPacket) (int, syscall.Errno) {
+	io := s.l.packetMemory()
+	for i, o := range batch {
+		name, data := s.parts(o)
+		io.msgs[i].Set(name, &io.parts[i], data, nil)
+	}
+	n, errno := sys.SockSendMany(s.fd, io.msgs[:len(batch)], 0)
+	clear(io.msgs[:len(batch)])
+	clear(io.parts[:len(batch)])
+	return n, errno
+}
+
+// sendOne is sendMany for the first, which any goroutine may call.
+func (s *loopSocket) sendOne(batch []outPacket) (int, syscall.Errno) {
+	name, data := s.parts(batch[0])
+	return 1, s.send(name, data)
+}
+
+// send sends a datagram. The caller holds mu.
+func (s *loopSocket) send(name, data []byte) syscall.Errno {
+	s.one[0].Set(name, &s.onePart, data, nil)
+	_, errno := sys.SockSendMany(s.fd, s.one[:], 0)
+	s.one[0], s.onePart = sys.SockMsg{}, sys.SockPart{}
+	return errno
+}
+
+// flush sends what is pending, by send. The caller holds mu.
+func (s *loopSocket) flush(send func([]outPacket) (int, syscall.Errno)) {
+	for s.sent < len(s.queue) && !s.blocked {
+		batch := s.queue[s.sent:min(s.sent+packetBatch, len(s.queue))]
+		n, errno := send(batch)
+		switch {
+		case errno == 0:
+			s.l.count.packetsSent.Add(uint64(n))
+		case errno == syscall.EINTR:
+			n = 0
+		case errno == syscall.EAGAIN && s.c.network != "unixgram":
+			n, s.blocked = 0, true
+		default: // that of the first one
+			n = 1
+			name, _ := s.parts(batch[0])
+			s.failed = append(s.failed, failedPacket{peerFrom(name), os.NewSyscallError("sendmsg", errno)})
+		}
+		for _, o := range batch[:n] {
+			s.bytes -= o.data + 1
+		}
+		s.sent += n
+	}
+	if s.sent == len(s.queue) {
+		s.queue, s.arena, s.sent = s.queue[:0], s.arena[:0], 0
+		if cap(s.arena) > 2*maxPacket {
+			s.queue, s.arena = nil, nil
+		}
+	}
+}
+
+func (s *loopSocket) parts(o outPacket) (name, data []byte) {
+	at := o.at + o.name
+	return s.arena[o.at:at:at], s.arena[at : at+o.data : at+o.data]
+}
+
+// process acts on the state of a socket. A callback that ends the goroutine has it called
+// again.
+func (s *loopSocket) process() {
+	aborting := s.l.server.aborting.Load()
+	s.mu.Lock()
+	if s.fd < 0 {
+		s.mu.Unlock()
+		return
+	}
+	s.notified = false
+	if !aborting {
+		s.flush(s.sendMany)
+	}
+	for len(s.failed) > 0 {
+		f := s.failed[0]
+		s.failed = s.failed[1:]
+		s.mu.Unlock()
+		s.callOnError(f.peer, f.err)
+		s.mu.Lock()
+	}
+	if s.starved && s.bytes <= s.l.server.opts.WriteLimit/2 && !s.closing {
+		s.starved = false
+		s.mu.Unlock()
+		if f := s.c.handler.OnWritable; f != nil {
+			s.call(func() { f(s.c) })
+		}
+		s.mu.Lock()
+	}
+	done := aborting || (s.closing || s.drained) && s.bytes == 0
+	want := !s.closing && !s.l.leaving && !aborting
+	s.mu.Unlock()
+	if !s.l.d.ensureSpace() {
+		s.notify()
+		return
+	}
+	if done {
+		if s.l.d.endPackets(s) {
+			s.finish()
+		}
+		return
+	}
+	s.l.d.packetInput(s, want)
+	if s.l.leaving && !s.drained && !s.armed {
+		s.drain()
+	}
+}
+
+// drain delivers what has arrived before a shutdown.
+func (s *loopSocket) drain() {
+	if s.drainLeft == 0 {
+		s.drainLeft = maxDrain
+	}
+	more := s.receive(&s.drainLeft)
+	if s.drainLeft = max(s.drainLeft, 1); !more || s.drainLeft == 1 {
+		s.drained = true
+	}
+	s.notify()
+}
+
+// receive delivers datagrams by plain calls, and reports whether there may be more. budget
+// is reduced by their bytes.
+func (s *loopSocket) receive(budget *int) (more bool) {
+	io := s.l.packetMemory()
+	if io.bufs == nil {
+		io.bufs = make([]byte, packetBatch*(maxPacket+1))
+	}
+	for range packetTurn / packetBatch {
+		for i := range io.msgs {
+			buf := io.bufs[i*(maxPacket+1) : (i+1)*(maxPacket+1)]
+			io.msgs[i].Set(io.names[i][:], &io.parts[i], buf, nil)
+		}
+		n, errno := sys.SockRecvMany(s.fd, io.msgs[:], 0)
+		switch errno {
+		case 0:
+		case syscall.EINTR:
+			continue
+		case syscall.EAGAIN:
+			return false
+		default:
+			s.fail(os.NewSyscallError("recvmsg", errno))
+			return false
+		}
+		for i := range n {
+			m := &io.msgs[i]
+			name, size := io.names[i][:min(m.NameLen(), maxSockaddr)], m.Len()
+			if *budget -= size + 1; m.Flags()&sys.MsgTrunc != 0 {
+				size = maxPacket + 1
+			}
+			buf := io.bufs[i*(maxPacket+1):]
+			s.deliver(name, buf[:size])
+			sys.Poison(buf[:size])
+		}
+		if n < packetBatch || *budget <= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// deliver gives a datagram to the handler; more bytes than maxPacket are one that is too
+// long.
+func (s *loopSocket) deliver(name, data []byte) {
+	s.mu.Lock()
+	if s.closing || s.fd < 0 || s.l.server.aborting.Load() {
+		s.mu.Unlock()
+		return
+	}
+	s.notifyAndUnlock() // what the handler sends then waits for the end of the turn
+	peer := peerFrom(name)
+	if len(data) > maxPacket {
+		s.callOnError(peer, errPacketTooLong)
+		return
+	}
+	s.l.count.packetsReceived.Add(1)
+	if f := s.c.handler.OnPacket; f != nil {
+		s.call(func() { f(s.c, peer, data) })
+	}
+}
+
+func (s *loopSocket) callOnError(peer Peer, err error) {
+	if f := s.c.handler.OnError; f != nil {
+		s.call(func() { f(s.c, peer, s.c.writeError(peer, err)) })
+	}
+}
+
+func (s *loopSocket) call(f func()) {
+	s.c.call(func() {
+		s.l.goexited = true
+		s.notify()
+	}, f)
+}
+
+// finish closes a socket that has no operation in flight.
+func (s *loopSocket) finish() {
+	s.mu.Lock()
+	fd, err := s.fd, s.err
+	s.fd = -1
+	s.queue, s.arena, s.bytes = nil, nil, 0
+	s.mu.Unlock()
+	_ = syscall.Close(fd)
+	s.l.sockets[s.slot] = nil
+	s.l.mu.Lock()
+	s.l.socketCount--
+	s.l.mu.Unlock()
+	if f := s.c.handler.OnClose; f != nil {
+		s.c.call(func() { s.l.goexited = true }, func() { f(s.c, err) })
+	}
+}
+
+// closeSockets ends the sockets of a loop that has failed.
+func (l *loop) closeSockets() {
+	l.registerSockets()
+	for _, s := range l.sockets {
+		if s != nil {
+			s.fail(l.broken)
+			s.finish()
+		}
+	}
+}
+
+// shutdownSockets begins the end of all.
+func (l *loop) shutdownSockets() {
+	for _, s := range l.sockets {
+		if s != nil {
+			s.notify()
+		}
+	}
+}
+
+func (l *loop) packetMemory() *packetIO {
+	if l.packets == nil {
+		l.packets = &packetIO{}
+	}
+	return l.packets
+}
+
+// packetSlots is the number of buffers of a ring for datagrams, and packetSlot the length
+// of one, with the header and the room for the address.
+const packetSlots, packetSlot = 64, 16 + maxSockaddr + maxPacket + 1 + 48
+
+// openPackets implements driver: it registers buffers for datagrams.
+func (l *ringLoop) openPackets() (err error) {
+	if l.packetBufs != nil {
+		return nil
+	}
+	if l.packetSlab, err = sys.MapAnon(packetSlots*packetSlot, false); err != nil {
+		return err
+	}
+	l.packetBufs, err = l.ring.NewBufRing(uring.BufRingOptions{Group: packetGroup, Entries: packetSlots, BufferSize: packetSlot,
+		Memory: l.packetSlab.Bytes()[:packetSlots*packetSlot]})
+	if err != nil {
+		_ = l.packetSlab.Unmap()
+		l.packetBufs, l.packetSlab = nil, nil
+	}
+	return err
+}
+
+// packetGroup is the group of these buffers; 0 is that of the connections.
+const packetGroup = 1
+
+// packetInput implements driver.
+func (l *ringLoop) packetInput(s *loopSocket, want bool) {
+	switch {
+	case s.armed && !s.canceling && (!want || s.tid != l.tid):
+		s.canceling = true
+		l.sqe().Cancel(s.tag(kindPacket)).SetUserData(s.tag(kindPacketCancel))
+	case want && !s.armed:
+		if s.tid != 0 {
+			l.count.rearms.Add(1)
+		}
+		s.armed, s.tid = true, l.tid
+		l.sqe().RecvMsgMultishot(uring.Fd(s.fd), &s.msg, 0, packetGroup).SetUserData(s.tag(kindPacket))
+	}
+	s.mu.Lock()
+	blocked := s.blocked
+	s.mu.Unlock()
+	if blocked && !s.polled {
+		s.polled = true
+		l.sqe().PollAdd(uring.Fd(s.fd), uring.PollEvents(watch.Write)).SetUserData(s.tag(kindPacketPoll))
+	}
+}
+
+// endPackets implements driver.
+func (l *ringLoop) endPackets(s *loopSocket) bool {
+	if !s.armed && !s.polled {
+		return true
+	}
+	if !s.ending {
+		s.ending = true
+		l.sqe().CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(s.fd), All: true}).SetUserData(s.tag(kindPacketCancel))
+	}
+	return false
+}
+
+// packetCompleted handles the completions of sockets for datagrams.
+func (l *ringLoop) packetCompleted(e uring.CQE) {
+	s := l.findSocket(e.UserData)
+	switch e.UserData >> kindShift {
+	case kindPacket:
+		l.packetReceived(s, e)
+	case kindPacketPoll:
+		if s != nil {
+			s.polled = false
+			s.mu.Lock()
+			s.blocked = false
+			s.notifyAndUnlock()
+		}
+	case kindPacketCancel:
+		// One that found nothing, or came while the operation was being executed, is
+		// repeated until that has ended.
+		if s != nil && (s.armed || s.polled) && e.Res <= 0 && (e.Res < 0 || s.ending) {
+			s.canceling, s.ending = false, false
+			s.notify()
+		}
+	}
+}
+
+func (l *ringLoop) packetReceived(s *loopSocket, e uring.CQE) {
+	data, _ := l.packetBufs.Take(e)
+	if e.Has(uring.CQEBuffer) {
+		defer func() { // OnPacket may end the goroutine
+			sys.Poison(data)
+			l.packetBufs.Recycle(e.BufferID())
+			l.unpublishedPackets = true
+		}()
+	}
+	if s == nil {
+		return
+	}
+	if !e.Has(uring.CQEMore) {
+		s.armed, s.canceling = false, false
+		s.notify()
+	}
+	if e.Res >= 0 {
+		if s.armed && s.tid != l.tid && !s.canceling {
+			s.notify()
+		}
+		if m, ok := uring.ParseMultishotMsg(data, &s.msg); ok {
+			if m.Flags&sys.MsgTrunc != 0 {
+				m.Payload = m.Payload[:maxPacket+1]
+			}
+			s.deliver(m.Name, m.Payload)
+		}
+		return
+	}
+	switch errno := e.Errno(); errno {
+	case syscall.ENOBUFS:
+		l.count.noBuffers.Add(1)
+	case syscall.ECANCELED, syscall.EINTR, syscall.EAGAIN:
+		// The loop cancelled it, or the thread that armed it has exited.
+	default:
+		s.fail(os.NewSyscallError("recvmsg", errno))
+	}
+}
+
+// openPackets implements driver.
+func (l *pollLoop) openPackets() error { return nil }
+
+// packetInput implements driver.
+func (l *pollLoop) packetInput(s *loopSocket, want bool) {
+	var events watch.Events
+	if want {
+		events = watch.Read
+	}
+	s.mu.Lock()
+	if s.blocked {
+		events |= watch.Write
+	}
+	s.mu.Unlock()
+	if events == s.watched {
+		return
+	}
+	var err error
+	switch {
+	case events == 0:
+		err = l.w.Remove(s.fd)
+	case s.watched == 0:
+		err = l.w.Add(s.fd, events, watch.Level, func(found watch.Events) { l.packetReady(s, found) })
+	default:
+		err = l.w.Modify(s.fd, events, watch.Level)
+	}
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.watched = events
+}
+
+func (l *pollLoop) packetReady(s *loopSocket, found watch.Events) {
+	if found&^watch.Read != 0 && s.watched&watch.Write != 0 {
+		s.mu.Lock()
+		s.blocked = false
+		s.notifyAndUnlock()
+	}
+	if found&^watch.Write != 0 && s.watched&watch.Read != 0 {
+		budget := maxDrain
+		s.receive(&budget)
+	}
+	l.endTurn()
+}
+
+// endPackets implements driver: nothing is ever in flight.
+func (l *pollLoop) endPackets(s *loopSocket) bool {
+	if s.watched != 0 {
+		s.watched = 0
+		_ = l.w.Remove(s.fd) // It is registered.
+	}
+	return true
+}
+
+// name stores a peer in b in the kernel's form, and returns the part that counts.
+func (s *loopSocket) name(b []byte, to Peer) ([]byte, error) {
+	if s.c.network == "unixgram" {
+		return unixName(b, to.Name)
+	}
+	ip := to.Addr.Addr()
+	if !ip.IsValid() {
+		return nil, errNoPeer
+	}
+	binary.NativeEndian.PutUint16(b, uint16(s.family))
+	binary.BigEndian.PutUint16(b[2:], to.Addr.Port())
+	if s.family == syscall.AF_INET {
+		if ip = ip.Unmap(); !ip.Is4() {
+			return nil, &net.AddrError{Err: "non-IPv4 address", Addr: ip.String()}
+		}
+		a := ip.As4()
+		copy(b[4:], a[:])
+		return b[:syscall.SizeofSockaddrInet4], nil
+	}
+	a := ip.As16()
+	copy(b[8:], a[:])
+	binary.NativeEndian.PutUint32(b[24:], zoneIndex(ip.Zone()))
+	return b[:syscall.SizeofSockaddrInet6], nil
+}
+
+// unixName stores the name of a Unix socket. An @ stands for the NUL of an abstract one.
+func unixName(b []byte, name string) ([]byte, error) {
+	const most = 108 // of the kernel's, with the NUL behind a path
+	if name == "" {
+		return nil, errNoPeer
+	}
+	if len(name) >= most {
+		return nil, os.NewSyscallError("sendto", syscall.EINVAL)
+	}
+	binary.NativeEndian.PutUint16(b, syscall.AF_UNIX)
+	n := 2 + copy(b[2:], name)
+	if name[0] == '@' {
+		b[2] = 0
+		return b[:n], nil
+	}
+	b[n] = 0
+	return b[:n+1], nil
+}
+
+// peerFrom is the reverse.
+func peerFrom(name []byte) Peer {
+	if len(name) < 2 {
+		return Peer{}
+	}
+	switch family := binary.NativeEndian.Uint16(name); {
+	case family == syscall.AF_INET && len(name) >= syscall.SizeofSockaddrInet4:
+		return Peer{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte(name[4:8])), binary.BigEndian.Uint16(name[2:]))}
+	case family == syscall.AF_INET6 && len(name) >= syscall.SizeofSockaddrInet6:
+		a := netip.AddrFrom16([16]byte(name[8:24]))
+		if id := binary.NativeEndian.Uint32(name[24:]); id != 0 {
+			a = a.WithZone(zoneName(id))
+		}
+		return Peer{Addr: netip.AddrPortFrom(a, binary.BigEndian.Uint16(name[2:]))}
+	case family == syscall.AF_UNIX && len(name) > 2:
+		abstract := name[2] == 0
+		path, _, _ := bytes.Cut(name[2:], []byte{0})
+		if abstract {
+			path = append([]byte{'@'}, name[3:]...)
+		}
+		return Peer{Name: string(path)}
+	}
+	return Peer{}
+}
+
+// zoneNames has the names of interfaces by their numbers.
+var zoneNames sync.Map
+
+func zoneName(id uint32) string {
+	if name, ok := zoneNames.Load(id); ok {
+		return name.(string)
+	}
+	name := strconv.Itoa(int(id))
+	if ifi, err := net.InterfaceByIndex(int(id)); err == nil {
+		name = ifi.Name
+		zoneNames.Store(id, name)
+	}
+	return name
+}
+
+func zoneIndex(zone string) uint32 {
+	if zone == "" {
+		return 0
+	}
+	if n, err := strconv.Atoi(zone); err == nil {
+		return uint32(n)
+	}
+	found := uint32(0)
+	zoneNames.Range(func(id, name any) bool {
+		if name == zone {
+			found = id.(uint32)
+		}
+		return found == 0
+	})
+	if found == 0 {
+		if ifi, err := net.InterfaceByName(zone); err == nil {
+			found = uint32(ifi.Index)
+			zoneNames.Store(found, zone)
+		}
+	}
+	return found
+}

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// startPackets starts a server without a listener that receives datagrams.
+func startPackets(t testing.TB, network, address string, h PacketHandler, o Options) *PacketConn {
+	t.Helper()
+	s, err := New(nil, Handler{}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	c, err := s.ListenPacket(network, address, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// echoPackets sends back each datagram.
+func echoPackets(t testing.TB) PacketHandler {
+	return PacketHandler{
+		OnPacket: func(c *PacketConn, from Peer, p []byte) {
+			if _, err := c.WriteTo(p, from); err != nil {
+				t.Errorf("WriteTo %v: %v", from, err)
+			}
+		},
+		OnError: func(_ *PacketConn, peer Peer, err error) { t.Errorf("%v: %v", peer, err) },
+	}
+}
+
+// packetClient is a socket of package net; it is closed when the test ends.
+func packetClient(t testing.TB, network, address string) net.PacketConn {
+	t.Helper()
+	pc, err := net.ListenPacket(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pc.Close() })
+	_ = pc.SetDeadline(time.Now().Add(testPatience))
+	return pc
+}
+
+// TestPacketEcho exchanges datagrams of all lengths, one after the other, with several
+// clients at a time.
+func TestPacketEcho(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		for _, network := range []string{"udp", "udp4", "udp6", "unixgram"} {
+			t.Run(network, func(t *testing.T) {
+				address, own := "127.0.0.1:0", "127.0.0.1:0"
+				dir := ""
+				switch network {
+				case "udp6":
+					address, own = "[::1]:0", "[::1]:0"
+					if pc, err := net.ListenPacket(network, own); err != nil {
+						t.Skipf("needs IPv6 on the loopback: %v", err)
+					} else {
+						_ = pc.Close()
+					}
+				case "unixgram":
+					if runtime.GOOS != "linux" {
+						t.Skip("needs Unix datagram sockets")
+					}
+					dir = t.TempDir()
+					address = filepath.Join(dir, "server")
+				}
+				c := startPackets(t, network, address, echoPackets(t), o)
+				var wg sync.WaitGroup
+				var alone sync.Mutex // a socket buffer holds one long datagram
+				for i := range 4 {
+					if dir != "" {
+						own = filepath.Join(dir, fmt.Sprint(i))
+					}
+					pc := packetClient(t, network, own)
+					wg.Go(func() {
+						buf := make([]byte, 1<<17)
+						for _, n := range []int{1, 0, 7, 1400, 9000, 60_000, 3} {
+							p := random(n, uint64(n))
+							alone.Lock()
+							if _, err := pc.WriteTo(p, c.LocalAddr()); err != nil {
+								t.Errorf("%d bytes: %v", n, err)
+							}
+							k, from, err := pc.ReadFrom(buf)
+							alone.Unlock()
+							if err != nil || !bytes.Equal(buf[:k], p) || from.String() != c.LocalAddr().String() {
+								t.Errorf("%d bytes came back as %d from %v: %v", n, k, from, err)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+				await(t, "28 datagrams are counted", func() bool {
+					st := c.Server().Stats()
+					return st.PacketsReceived == 28 && st.PacketsSent == 28
+				})
+			})
+		}
+	})
+}
+
+// TestPacketWildcard has the system choose the address of the answers.
+func TestPacketWildcard(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		c := startPackets(t, "udp", ":0", echoPackets(t), o)
+		to := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: c.LocalAddr().(*net.UDPAddr).Port}
+		pc := packetClient(t, "udp4", "127.0.0.1:0")
+		if _, err := pc.WriteTo([]byte("x"), to); err != nil {
+			t.Fatal(err)
+		}
+		if n, from, err := pc.ReadFrom(make([]byte, 2)); n != 1 || err != nil {
+			t.Error(n, from, err)
+		}
+	})
+}
+
+// TestPacketBurst sends datagrams before it reads an answer, in several goroutines, fewer
+// than socket buffers hold: no answer is missing, and they come in order.
+func TestPacketBurst(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		c := startPackets(t, "udp", "127.0.0.1:0", echoPackets(t), o)
+		var wg sync.WaitGroup
+		for id := range 4 {
+			pc := packetClient(t, "udp", "127.0.0.1:0")
+			wg.Go(func() {
+				const rounds, burst = 100, 16 // socket buffers hold four bursts
+				var buf [64]byte
+				for round := range rounds {
+					for i := range burst {
+						binary.NativeEndian.PutUint64(buf[:], uint64(id)<<32|uint64(round)<<16|uint64(i))
+						if _, err := pc.WriteTo(buf[:8], c.LocalAddr()); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+					for i := range burst {
+						n, _, err := pc.ReadFrom(buf[:])
+						if got, want := binary.NativeEndian.Uint64(buf[:]), uint64(id)<<32|uint64(round)<<16|uint64(i); err != nil || n != 8 || got != want {
+							t.Errorf("%d bytes, %#x, want %#x, %v", n, got, want, err)
+							return
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// TestPacketsFromGoroutines has goroutines send, also while the loop sleeps.
+func TestPacketsFromGoroutines(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		c := startPackets(t, "udp", "127.0.0.1:0", PacketHandler{}, o)
+		pc := packetClient(t, "udp", "127.0.0.1:0")
+		to := peerOf(pc.LocalAddr())
+		const senders, each = 4, 100
+		credit := make(chan struct{}, 20) // what the socket buffer holds
+		var wg sync.WaitGroup
+		for range senders {
+			wg.Go(func() {
+				for range each {
+					credit <- struct{}{}
+					if n, err := c.WriteTo([]byte("message"), to); n != 7 || err != nil {
+						t.Error(n, err)
+						return
+					}
+				}
+			})
+		}
+		for i := range senders * each {
+			if n, _, err := pc.ReadFrom(make([]byte, 10)); n != 7 || err != nil {
+				t.Fatalf("after %d: %d, %v", i, n, err)
+			}
+			<-credit
+		}
+		wg.Wait()
+	})
+}
+
+// TestPacketErrors wants the errors of package net.
+func TestPacketErrors(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		c := startPackets(t, "udp4", "127.0.0.1:0", PacketHandler{}, o)
+		var oe *net.OpError
+		for name, to := range map[string]string{"of another family": "[2001:db8::1]:9"} {
+			if _, err := c.WriteTo([]byte("x"), peerOf(udpAddr(t, to))); !errors.As(err, &oe) || oe.Op != "write" {
+				t.Errorf("a peer %s: %v", name, err)
+			}
+		}
+		if _, err := c.WriteTo([]byte("x"), Peer{}); !errors.Is(err, errNoPeer) {
+			t.Errorf("no peer: %v", err)
+		}
+		if _, err := c.WriteTo(make([]byte, 1<<16), peerOf(c.LocalAddr())); runtime.GOOS == "linux" && !errors.Is(err, syscall.EMSGSIZE) {
+			t.Errorf("too long: %v", err)
+		}
+		s := c.Server()
+		if _, err := s.ListenPacket("tcp", "127.0.0.1:0", PacketHandler{}); !errors.As(err, &oe) || oe.Err != net.UnknownNetworkError("tcp") {
+			t.Errorf("network tcp: %v", err)
+		}
+		if _, err := s.ListenPacket("udp", "127.0.0.1:bad", PacketHandler{}); err == nil {
+			t.Error("a bad address")
+		}
+		connected, err := net.Dial("udp", "127.0.0.1:9")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connected.Close()
+		if _, err := s.EnrollPacket(connected.(net.PacketConn), PacketHandler{}); !errors.As(err, &oe) || !strings.Contains(err.Error(), "connected") {
+			t.Errorf("a connected socket: %v", err)
+		}
+		if _, err := connected.Write(nil); err != nil {
+			t.Errorf("it is not the caller's any more: %v", err)
+		}
+		_ = c.Close()
+		if _, err := c.WriteTo([]byte("x"), peerOf(c.LocalAddr())); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+		_ = s.Close()
+		if _, err := s.ListenPacket("udp", "127.0.0.1:0", PacketHandler{}); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("after the server's Close: %v", err)
+		}
+	})
+}
+
+func udpAddr(t testing.TB, s string) net.Addr {
+	a, err := net.ResolveUDPAddr("udp", s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestPacketClose wants OnClose once for each socket, from Close, the server's Close and
+// Shutdown, and the address to be free afterwards.
+func TestPacketClose(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		for _, how := range []string{"Close", "server's Close", "Shutdown"} {
+			t.Run(how, func(t *testing.T) {
+				var closed atomic.Int32
+				done := make(chan struct{}, 10)
+				c := startPackets(t, "udp", "127.0.0.1:0", PacketHandler{
+					OnClose: func(_ *PacketConn, err error) {
+						if err != nil {
+							t.Error(err)
+						}
+						closed.Add(1)
+						done <- struct{}{}
+					},
+				}, o)
+				s, want := c.Server(), int32(len(c.all))
+				switch how {
+				case "Close":
+					_, _ = c.Close(), c.Close()
+					for range want {
+						receive(t, "OnClose", done)
+					}
+				case "Shutdown":
+					if err := s.Shutdown(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+				if n := closed.Load(); n != want {
+					t.Errorf("OnClose was called %d times for %d sockets", n, want)
+				}
+				await(t, "the address is free", func() bool {
+					pc, err := net.ListenPacket("udp", c.LocalAddr().String())
+					if err == nil {
+						_ = pc.Close()
+					}
+					return err == nil
+				})
+			})
+		}
+	})
+}
+
+// TestPacketShutdown wants datagrams that had arrived to be answered.
+func TestPacketShutdown(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		const n = 30
+		first, released := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		c := startPackets(t, "udp", "127.0.0.1:0", PacketHandler{
+			OnPacket: func(c *PacketConn, from Peer, p []byte) {
+				once.Do(func() { close(first); <-released })
+				if _, err := c.WriteTo(p, from); err != nil {
+					t.Errorf("WriteTo: %v", err)
+				}
+			},
+		}, o)
+		pc := packetClient(t, "udp", "127.0.0.1:0")
+		var want []string
+		for i := range n {
+			want = append(want, fmt.Sprint("datagram ", i))
+			if _, err := pc.WriteTo([]byte(want[i]), c.LocalAddr()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		receive(t, "datagram", first)
+		done := make(chan error, 1)
+		go func() { done <- c.Server().Shutdown(context.Background()) }()
+		await(t, "the server ends", c.Server().leaving.Load)
+		close(released)
+		if err := receive(t, "end of Shutdown", done); err != nil {
+			t.Error(err)
+		}
+		var got []string
+		buf := make([]byte, 100)
+		for range n {
+			k, _, err := pc.ReadFrom(buf)
+			if err != nil {
+				t.Fatalf("after %d: %v", len(got), err)
+			}
+			got = append(got, string(buf[:k]))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// TestEnrollPacket takes over sockets of package net, for UDP and Unix.
+func TestEnrollPacket(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		s := startPackets(t, "udp", "127.0.0.1:0", PacketHandler{}, o).Server()
+		theirs, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := s.EnrollPacket(theirs, echoPackets(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pc := packetClient(t, "udp", "127.0.0.1:0")
+		if _, err := pc.WriteTo([]byte("x"), c.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		if n, _, err := pc.ReadFrom(make([]byte, 2)); n != 1 || err != nil {
+			t.Error(n, err)
+		}
+	})
+}
+
+// TestPacketPanics wants a panic with OnPanic set, and runtime.Goexit, to end the call
+// only.
+func TestPacketPanics(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		var panics atomic.Int32
+		c := startPackets(t, "udp", "127.0.0.1:0", PacketHandler{
+			OnPacket: func(c *PacketConn, from Peer, p []byte) {
+				_, _ = c.WriteTo(p, from)
+				switch string(p) {
+				case "panic":
+					panic("as asked")
+				case "exit":
+					runtime.Goexit()
+				}
+			},
+			OnPanic: func(_ *PacketConn, value any) {
+				if value != "as asked" {
+					t.Error(value)
+				}
+				panics.Add(1)
+			},
+		}, o)
+		pc := packetClient(t, "udp", "127.0.0.1:0")
+		buf := make([]byte, 10)
+		for i := range 20 {
+			word := []string{"panic", "exit", "fine"}[i%3]
+			if _, err := pc.WriteTo([]byte(word), c.LocalAddr()); err != nil {
+				t.Fatal(err)
+			}
+			if n, _, err := pc.ReadFrom(buf); string(buf[:n]) != word {
+				t.Fatalf("%q, %v; want %q", buf[:n], err, word)
+			}
+		}
+		if panics.Load() != 7 {
+			t.Errorf("%d panics", panics.Load())
+		}
+	})
+}
+
+// TestUnixPeers wants datagrams to abstract names and from sockets without a name, an
+// error for a receiver that has no room or is not there, and one for too long datagrams.
+func TestUnixPeers(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs abstract names")
+	}
+	overModes(t, func(t *testing.T, o Options) {
+		dir := t.TempDir()
+		type packet struct {
+			from Peer
+			n    int
+		}
+		got, failed := make(chan packet, 10), make(chan error, 100)
+		c := startPackets(t, "unixgram", filepath.Join(dir, "server"), PacketHandler{
+			OnPacket: func(c *PacketConn, from Peer, p []byte) {
+				got <- packet{from, len(p)}
+				if string(p) == "answer" {
+					_, _ = c.WriteTo(p, from)
+				}
+				if string(p) == "missing" {
+					if _, err := c.WriteTo(p, Peer{Name: filepath.Join(dir, "missing")}); err != nil {
+						failed <- err
+					}
+				}
+			},
+			OnError: func(_ *PacketConn, peer Peer, err error) { failed <- err },
+		}, o)
+		abstract := packetClient(t, "unixgram", fmt.Sprintf("@ringside-%s-%d", filepath.Base(dir), syscall.Getpid()))
+		if _, err := abstract.WriteTo([]byte("answer"), c.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		if p := receive(t, "datagram", got); p.from.Name != abstract.LocalAddr().String() {
+			t.Errorf("from %q, want %v", p.from.Name, abstract.LocalAddr())
+		}
+		if n, _, err := abstract.ReadFrom(make([]byte, 10)); n != 6 || err != nil {
+			t.Error(n, err)
+		}
+		unnamed, err := net.Dial("unixgram", c.LocalAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unnamed.Close()
+		if _, err := unnamed.Write([]byte("missing")); err != nil {
+			t.Fatal(err)
+		}
+		if p := receive(t, "datagram", got); p.from != (Peer{}) {
+			t.Errorf("from %+v", p.from)
+		}
+		if err := receive(t, "error", failed); !errors.Is(err, syscall.ENOENT) {
+			t.Errorf("to a name that is not there: %v", err)
+		}
+		if _, err := unnamed.Write(make([]byte, 70_000)); err != nil {
+			t.Fatal(err)
+		}
+		if err := receive(t, "error", failed); !errors.Is(err, errPacketTooLong) {
+			t.Errorf("a datagram that is too long: %v", err)
+		}
+		if name, _ := c.Server().Backend(); name == ModeNet.String() {
+			return // it waits for room
+		}
+		for i := 0; ; i++ {
+			_, err := c.WriteTo([]byte("x"), peerOf(abstract.LocalAddr()))
+			if errors.Is(err, syscall.EAGAIN) {
+				break
+			}
+			if err != nil || i > 10_000 {
+				t.Fatalf("to a receiver without room, after %d: %v", i, err)
+			}
+		}
+	})
+}
+
+// TestPacketMapKey uses a Peer as the key of a map.
+func TestPacketMapKey(t *testing.T) {
+	m := map[Peer]int{peerOf(udpAddr(t, "127.0.0.1:1")): 1, {Name: "/x"}: 2}
+	if m[peerOf(udpAddr(t, "127.0.0.1:1"))] != 1 || m[peerOf(&net.UnixAddr{Name: "/x"})] != 2 || peerOf((*net.UDPAddr)(nil)) != (Peer{}) {
+		t.Error(m)
+	}
+	if s := peerOf(udpAddr(t, "[::1]:2")).String() + (Peer{Name: "@a"}).String(); s != "[::1]:2@a" {
+		t.Error(s)
+	}
+}
