@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -106,7 +107,10 @@ func shareListener(t *testing.T, job string) {
 	for whoAccepts(t, l.Addr()) != "ours" { // none is on its way to the child
 	}
 	if unet.Mode(mode) == unet.ModeNet {
-		os.Exit(0) // its Accept waits in the kernel, and its Close for that
+		// Its Accept waits in the kernel, and its Close for that. Exit leaves
+		// out the removal of the socket's directory.
+		_ = os.RemoveAll(filepath.Dir(t.TempDir()))
+		os.Exit(0)
 	}
 	if err := soon(t, "Close", start(l.Close)); err != nil {
 		t.Error(err)
