@@ -279,7 +279,7 @@ func TestRoundsOfFurtherLoads(t *testing.T) {
 			longEnough(t, r, Setup{Engine: name}, job, some)
 		}
 	}
-	for _, name := range []string{NameStd, NameConn, NamePlain} {
+	for _, name := range []string{NameStd, NameConn, NamePlain, NameEvent, NameEpoll} {
 		longEnough(t, r, Setup{Engine: name, Network: "udp"}, base, some)
 	}
 	for _, name := range []string{NameStd, NameConn, NamePlain, NameEvent} {
@@ -296,8 +296,5 @@ func TestRoundsOfFurtherLoads(t *testing.T) {
 	}
 	if runtime.NumCPU() > 1 {
 		longEnough(t, r, Setup{Engine: NameStd, Pin: true}, base, func(s Sample) bool { return some(s) && s.Busy > 0 })
-	}
-	if _, err := r.Round(t.Context(), Setup{Engine: NameEvent, Network: "udp"}, base); err == nil {
-		t.Error("an engine of streams takes datagrams")
 	}
 }

@@ -5,6 +5,7 @@ package echo
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -171,8 +172,15 @@ func startsEvent(o event.Options) func(Setup) (Server, error) {
 			}
 			o.TLS, setup.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}, false
 		}
+		network, address := setup.at()
+		if network == "udp" {
+			setup.Network = ""
+		}
 		if err := setup.plain(); err != nil {
 			return nil, err
+		}
+		if network == "udp" {
+			return startEventPackets(network, address, o)
 		}
 		h := event.Handler{OnData: func(c *event.Conn, p []byte) { _, _ = c.Write(p) }}
 		if answer := setup.answer(); answer != nil {
@@ -184,7 +192,6 @@ func startsEvent(o event.Options) func(Setup) (Server, error) {
 				}
 			}
 		}
-		network, address := setup.at()
 		s, err := event.Listen(network, address, h, o)
 		if err != nil {
 			return nil, err
@@ -192,6 +199,29 @@ func startsEvent(o event.Options) func(Setup) (Server, error) {
 		return &eventServer{s, o.SQPoll}, nil
 	}
 }
+
+// startEventPackets starts a server that echoes datagrams.
+func startEventPackets(network, address string, o event.Options) (Server, error) {
+	s, err := event.New(nil, event.Handler{}, o)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.ListenPacket(network, address, event.PacketHandler{
+		OnPacket: func(c *event.PacketConn, from event.Peer, p []byte) { _, _ = c.WriteTo(p, from) },
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return &eventPackets{eventServer{s, o.SQPoll}, c}, nil
+}
+
+// eventPackets echoes datagrams.
+type eventPackets struct {
+	eventServer
+	c *event.PacketConn
+}
+
+func (s *eventPackets) Addr() string { return s.c.LocalAddr().String() }
 
 func (s *eventServer) Addr() string { return s.Server.Addr().String() }
 

@@ -95,7 +95,7 @@ var netWorkloads = []netWorkload{
 		set: func(_ *netRun, _ netCell, s *echo.Setup, _ *loadgen.Job) { s.Network = "unix" },
 	},
 	{
-		name: "udp", all: socketEngines, own: socketEngines[:2], cells: messages("udp", 1, 16, 100),
+		name: "udp", all: streamEngines, own: usualEngines, cells: messages("udp", 1, 16, 100),
 		set: func(_ *netRun, _ netCell, s *echo.Setup, _ *loadgen.Job) { s.Network = "udp" },
 	},
 	{
