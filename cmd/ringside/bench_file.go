@@ -15,6 +15,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/suite"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 const benchFileLong = `file measures operations on files: os.File beside ringside. --workload selects from
@@ -69,47 +70,33 @@ const benchFileExample = `  ringside bench file
 
 // newBenchFileCmd returns "ringside bench file".
 func newBenchFileCmd() *cobra.Command {
-	flags := &benchFlags{}
-	var opts suite.FileOptions
-	cmd := &cobra.Command{
-		Use:     "file",
-		Short:   "Measure reads, writes and durable appends of files",
-		Long:    benchFileLong,
-		Example: benchFileExample,
-		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runBench(cmd, &fileBench{opts}, flags) },
-	}
-	f := cmd.Flags()
-	flags.register(f)
-	f.StringVar(&opts.Path, "path", "", "read this existing `file`; it is never changed")
-	f.StringVar(&opts.Dir, "dir", "", "create the test file in this `directory`")
-	f.Var(sizeFlag{&opts.Size}, "size", "size of the created file (default 1G, hot only: 256M)")
-	f.Var(sizesFlag{&opts.Blocks}, "block", "block sizes, such as 4K,64K,1M")
-	f.IntSliceVar(&opts.Goroutines, "goroutines", nil, "numbers of goroutines, such as 1,32,128")
-	f.StringSliceVar(&opts.Caches, "cache", nil, "states of the page cache: hot, direct, cold")
-	f.StringSliceVar(&opts.Workloads, "workload", nil, "what is measured: randread, batch, burner, append, randwrite (default: all)")
-	f.BoolVar(&opts.Full, "full", false, "measure the whole grid")
-	fastFlag := f.VarPF(fastValue{&opts.Fast}, "fast", "", "measure a storage in memory too: add (if no word is given), only, none (default: with --full)")
-	fastFlag.NoOptDefVal = string(suite.FastAdd)
-	f.BoolVar(&opts.NoFio, "no-fio", false, "leave out the program fio")
-	f.StringSliceVar(&opts.FioAlso, "fio-also", nil, "further engines of fio: fio-fixed, fio-batched")
-	takesWords(cmd, suite.FileWords())
-	return cmd
+	b := &fileBench{}
+	return newSuiteCmd("file", "Measure reads, writes and durable appends of files", benchFileLong, benchFileExample, suite.FileWords(), b, func(f *pflag.FlagSet) {
+		f.StringVar(&b.Path, "path", "", "read this existing `file`; it is never changed")
+		f.StringVar(&b.Dir, "dir", "", "create the test file in this `directory`")
+		f.Var(sizeFlag{&b.Size}, "size", "size of the created file (default 1G, hot only: 256M)")
+		f.Var(sizesFlag{&b.Blocks}, "block", "block sizes, such as 4K,64K,1M")
+		f.IntSliceVar(&b.Goroutines, "goroutines", nil, "numbers of goroutines, such as 1,32,128")
+		f.StringSliceVar(&b.Caches, "cache", nil, "states of the page cache: hot, direct, cold")
+		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: randread, batch, burner, append, randwrite (default: all)")
+		f.BoolVar(&b.Full, "full", false, "measure the whole grid")
+		fastFlag := f.VarPF(fastValue{&b.Fast}, "fast", "", "measure a storage in memory too: add (if no word is given), only, none (default: with --full)")
+		fastFlag.NoOptDefVal = string(suite.FastAdd)
+		f.BoolVar(&b.NoFio, "no-fio", false, "leave out the program fio")
+		f.StringSliceVar(&b.FioAlso, "fio-also", nil, "further engines of fio: fio-fixed, fio-batched")
+	})
 }
 
 // fileBench is the suite "file".
-type fileBench struct{ opts suite.FileOptions }
-
-// Space implements the check before a run.
-func (b *fileBench) Space() (dir string, bytes int64) { return b.opts.Space() }
+type fileBench struct{ suite.FileOptions }
 
 func (b *fileBench) configure(flags *benchFlags) error {
-	b.opts.Timing, b.opts.Seed = flags.Timing, flags.seed
-	return b.opts.Validate()
+	b.Timing, b.Seed = flags.Timing, flags.seed
+	return b.Validate()
 }
 
 func (b *fileBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
-	return suite.File(ctx, b.opts, suite.Env{
+	return suite.File(ctx, b.FileOptions, suite.Env{
 		Round:           tools.round,
 		ProbeDirect:     func(path string) error { return workload.ProbeDirect(engine.OS{}, path) },
 		ProbeEvict:      datafile.ProbeEvict,

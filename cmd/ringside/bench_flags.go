@@ -79,6 +79,19 @@ func differentFiles(flags map[string]string) error {
 // quiet reports whether a result file goes to standard output.
 func (b *benchFlags) quiet() bool { return b.json == "-" || b.benchfmt == "-" || b.html == "-" }
 
+// newSuiteCmd returns the command that runs one suite; define adds the flags of its options.
+func newSuiteCmd(name, short, long, example string, words suite.Words, b benchmark, define func(*pflag.FlagSet)) *cobra.Command {
+	flags := &benchFlags{}
+	cmd := &cobra.Command{
+		Use: name, Short: short, Long: long, Example: example, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runBench(cmd, b, flags) },
+	}
+	flags.register(cmd.Flags())
+	define(cmd.Flags())
+	takesWords(cmd, words)
+	return cmd
+}
+
 const workerName = "bench-worker"
 
 // newBenchWorkerCmd returns the hidden command that runs one round in a process of its own.

@@ -21,6 +21,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/suite"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 const benchNetLong = `net measures servers on TCP over the loopback. --workload selects from
@@ -78,33 +79,22 @@ const benchNetExample = `  ringside bench net
 
 // newBenchNetCmd returns "ringside bench net".
 func newBenchNetCmd() *cobra.Command {
-	flags := &benchFlags{}
-	var opts suite.NetOptions
-	cmd := &cobra.Command{
-		Use:     "net",
-		Short:   "Measure servers on TCP",
-		Long:    benchNetLong,
-		Example: benchNetExample,
-		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runBench(cmd, &netBench{opts}, flags) },
-	}
-	f := cmd.Flags()
-	flags.register(f)
-	f.StringSliceVar(&opts.Workloads, "workload", nil, "what is measured: echo, handlers, pipeline, stream, churn, unix, udp, tls, http, files, idle (default: echo, with --full all)")
-	f.IntSliceVar(&opts.Connections, "connections", nil, "numbers of connections, such as 1,100,1000")
-	f.IntSliceVar(&opts.Sizes, "size", nil, "lengths of messages in bytes, such as 128,1024")
-	f.IntSliceVar(&opts.Procs, "procs", nil, "GOMAXPROCS of the server, 0 for the system's choice, such as 0,1")
-	f.StringSliceVar(&opts.Engines, "engine", nil, "engines to measure: "+strings.Join(suite.NetWords()["engine"], ", ")+"; others are compared to the first")
-	f.StringSliceVar(&opts.Clients, "client", nil, "the HTTP load generators: own, ab, ab-k, wrk (default: own, with --full all)")
-	f.DurationVar(&opts.IdleFor, "idle-for", 10*time.Second, "measured time of each round of the workload idle")
-	opts.Clones = map[string]string{}
-	for _, name := range []string{clone.Gnet, clone.Rio, clone.Monoio} {
-		f.Var(dirFlag{name, opts.Clones}, name, "a clone of the repository of "+name+" in this `directory`: adds the engine")
-	}
-	f.BoolVar(&opts.Pin, "pin", false, "keep the server on one processor and the load generator on the others")
-	f.BoolVar(&opts.Full, "full", false, "measure the whole grid, and all workloads unless they are named")
-	takesWords(cmd, suite.NetWords())
-	return cmd
+	b := &netBench{}
+	return newSuiteCmd("net", "Measure servers on TCP", benchNetLong, benchNetExample, suite.NetWords(), b, func(f *pflag.FlagSet) {
+		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: echo, handlers, pipeline, stream, churn, unix, udp, tls, http, files, idle (default: echo, with --full all)")
+		f.IntSliceVar(&b.Connections, "connections", nil, "numbers of connections, such as 1,100,1000")
+		f.IntSliceVar(&b.Sizes, "size", nil, "lengths of messages in bytes, such as 128,1024")
+		f.IntSliceVar(&b.Procs, "procs", nil, "GOMAXPROCS of the server, 0 for the system's choice, such as 0,1")
+		f.StringSliceVar(&b.Engines, "engine", nil, "engines to measure: "+strings.Join(suite.NetWords()["engine"], ", ")+"; others are compared to the first")
+		f.StringSliceVar(&b.Clients, "client", nil, "the HTTP load generators: own, ab, ab-k, wrk (default: own, with --full all)")
+		f.DurationVar(&b.IdleFor, "idle-for", 10*time.Second, "measured time of each round of the workload idle")
+		b.Clones = map[string]string{}
+		for _, name := range []string{clone.Gnet, clone.Rio, clone.Monoio} {
+			f.Var(dirFlag{name, b.Clones}, name, "a clone of the repository of "+name+" in this `directory`: adds the engine")
+		}
+		f.BoolVar(&b.Pin, "pin", false, "keep the server on one processor and the load generator on the others")
+		f.BoolVar(&b.Full, "full", false, "measure the whole grid, and all workloads unless they are named")
+	})
 }
 
 // dirFlag is a flag with the directory of a clone.
@@ -123,14 +113,11 @@ func (d dirFlag) Set(dir string) error {
 func (dirFlag) Type() string { return "directory" }
 
 // netBench is the suite "net".
-type netBench struct{ opts suite.NetOptions }
-
-// Space implements the check before a run.
-func (b *netBench) Space() (dir string, bytes int64) { return b.opts.Space() }
+type netBench struct{ suite.NetOptions }
 
 func (b *netBench) configure(flags *benchFlags) error {
-	b.opts.Timing = flags.Timing
-	return b.opts.Validate()
+	b.Timing = flags.Timing
+	return b.Validate()
 }
 
 func (b *netBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
@@ -139,7 +126,7 @@ func (b *netBench) measure(ctx context.Context, tools benchTools) (*report.Run, 
 		return nil, err
 	}
 	w := netProcesses(self)
-	return suite.Net(ctx, b.opts, suite.NetEnv{
+	return suite.Net(ctx, b.NetOptions, suite.NetEnv{
 		Round:       w.round,
 		Client:      w.client,
 		Idle:        w.idle,

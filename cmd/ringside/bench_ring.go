@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -35,34 +36,23 @@ const benchRingExample = `  ringside bench ring
 
 // newBenchRingCmd returns "ringside bench ring".
 func newBenchRingCmd() *cobra.Command {
-	flags := &benchFlags{}
-	var opts suite.RingOptions
-	cmd := &cobra.Command{
-		Use:     "ring",
-		Short:   "Measure a ring with no-ops beside liburing",
-		Long:    benchRingLong,
-		Example: benchRingExample,
-		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runBench(cmd, &ringBench{opts}, flags) },
-	}
-	f := cmd.Flags()
-	flags.register(f)
-	f.StringSliceVar(&opts.Rings, "ring", nil, "setups of the ring: default, defer")
-	f.IntSliceVar(&opts.Batches, "batch", nil, "numbers of no-ops per submission, such as 1,16,128")
-	takesWords(cmd, suite.RingWords())
-	return cmd
+	b := &ringBench{}
+	return newSuiteCmd("ring", "Measure a ring with no-ops beside liburing", benchRingLong, benchRingExample, suite.RingWords(), b, func(f *pflag.FlagSet) {
+		f.StringSliceVar(&b.Rings, "ring", nil, "setups of the ring: default, defer")
+		f.IntSliceVar(&b.Batches, "batch", nil, "numbers of no-ops per submission, such as 1,16,128")
+	})
 }
 
 // ringBench is the suite "ring".
-type ringBench struct{ opts suite.RingOptions }
+type ringBench struct{ suite.RingOptions }
 
 func (b *ringBench) configure(flags *benchFlags) error {
-	b.opts.Timing, b.opts.Seed = flags.Timing, flags.seed
-	return b.opts.Validate()
+	b.Timing, b.Seed = flags.Timing, flags.seed
+	return b.Validate()
 }
 
 func (b *ringBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
-	return suite.Ring(ctx, b.opts, suite.RingEnv{
+	return suite.Ring(ctx, b.RingOptions, suite.RingEnv{
 		Round:     tools.round,
 		ProbeRing: workload.ProbeRing,
 		BuildPeer: buildLiburing,

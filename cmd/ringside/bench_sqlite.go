@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -56,43 +57,29 @@ const benchSQLiteExample = `  ringside bench sqlite
 
 // newBenchSQLiteCmd returns "ringside bench sqlite".
 func newBenchSQLiteCmd() *cobra.Command {
-	flags := &benchFlags{}
-	var opts suite.SQLiteOptions
-	cmd := &cobra.Command{
-		Use:     "sqlite",
-		Short:   "Measure SQLite over sqlitevfs, the default VFS and other libraries",
-		Long:    benchSQLiteLong,
-		Example: benchSQLiteExample,
-		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runBench(cmd, &sqliteBench{opts}, flags) },
-	}
-	f := cmd.Flags()
-	flags.register(f)
-	f.StringVar(&opts.Dir, "dir", "", "create databases in this `directory`")
-	f.StringSliceVar(&opts.Workloads, "workload", nil, "what is measured in full: speed, tenants, cold (default: all, briefly)")
-	f.StringSliceVar(&opts.Engines, "engine", nil, "engines to measure; others are compared to the first of the list above")
-	f.IntSliceVar(&opts.Databases, "databases", nil, "numbers of databases, such as 1,16")
-	f.IntSliceVar(&opts.Connections, "connections", nil, "numbers of connections to one database, such as 4,16")
-	f.StringSliceVar(&opts.Journals, "journal", nil, "journal modes: rollback, persist, wal")
-	f.StringSliceVar(&opts.Cold, "cold", nil, "what is read cold: scan, index, range, lookups, contiguous")
-	f.IntVar(&opts.Scale, "scale", 100, "`percent` of the statements and rows")
-	takesWords(cmd, suite.SQLiteWords())
-	return cmd
+	b := &sqliteBench{}
+	return newSuiteCmd("sqlite", "Measure SQLite over sqlitevfs, the default VFS and other libraries", benchSQLiteLong, benchSQLiteExample, suite.SQLiteWords(), b, func(f *pflag.FlagSet) {
+		f.StringVar(&b.Dir, "dir", "", "create databases in this `directory`")
+		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured in full: speed, tenants, cold (default: all, briefly)")
+		f.StringSliceVar(&b.Engines, "engine", nil, "engines to measure; others are compared to the first of the list above")
+		f.IntSliceVar(&b.Databases, "databases", nil, "numbers of databases, such as 1,16")
+		f.IntSliceVar(&b.Connections, "connections", nil, "numbers of connections to one database, such as 4,16")
+		f.StringSliceVar(&b.Journals, "journal", nil, "journal modes: rollback, persist, wal")
+		f.StringSliceVar(&b.Cold, "cold", nil, "what is read cold: scan, index, range, lookups, contiguous")
+		f.IntVar(&b.Scale, "scale", 100, "`percent` of the statements and rows")
+	})
 }
 
 // sqliteBench is the suite "sqlite".
-type sqliteBench struct{ opts suite.SQLiteOptions }
-
-// Space implements the check before a run.
-func (b *sqliteBench) Space() (dir string, bytes int64) { return b.opts.Space() }
+type sqliteBench struct{ suite.SQLiteOptions }
 
 func (b *sqliteBench) configure(flags *benchFlags) error {
-	b.opts.Timing, b.opts.Seed = flags.Timing, flags.seed
-	return b.opts.Validate()
+	b.Timing, b.Seed = flags.Timing, flags.seed
+	return b.Validate()
 }
 
 func (b *sqliteBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
-	return suite.SQLite(ctx, b.opts, suite.SQLiteEnv{
+	return suite.SQLite(ctx, b.SQLiteOptions, suite.SQLiteEnv{
 		Round:      tools.round,
 		Probe:      sqlitebench.Probe,
 		Version:    sqlitebench.Version,

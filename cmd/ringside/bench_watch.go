@@ -9,6 +9,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/suite"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 const benchWatchLong = `watch measures the cost of readiness events: package watch with epoll beside package watch with
@@ -46,40 +47,29 @@ const benchWatchExample = `  ringside bench watch
 
 // newBenchWatchCmd returns "ringside bench watch".
 func newBenchWatchCmd() *cobra.Command {
-	flags := &benchFlags{}
-	var opts suite.WatchOptions
-	cmd := &cobra.Command{
-		Use:     "watch",
-		Short:   "Measure events of watched descriptors, epoll beside io_uring",
-		Long:    benchWatchLong,
-		Example: benchWatchExample,
-		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runBench(cmd, &watchBench{opts}, flags) },
-	}
-	f := cmd.Flags()
-	flags.register(f)
-	f.StringSliceVar(&opts.Workloads, "workload", nil, "what is measured: events, http (default: events)")
-	f.IntVar(&opts.Requests, "requests", 0, "requests of a round (default 100000)")
-	f.IntVar(&opts.Connections, "connections", 0, "requests at a time (default 10)")
-	f.StringSliceVar(&opts.Sources, "source", nil, "sources of events: eventfd, socketpair, wake")
-	f.StringSliceVar(&opts.Modes, "mode", nil, "how descriptors are watched: edge, level, one-shot")
-	f.IntSliceVar(&opts.Active, "active", nil, "numbers of descriptors, or pairs, that have events, such as 10,100")
-	f.IntSliceVar(&opts.Idle, "idle", nil, "numbers of eventfds that have none, such as 0,10000")
-	f.StringSliceVar(&opts.Engines, "engine", nil, "engines to measure: epoll, io_uring; others are compared to the first")
-	takesWords(cmd, suite.WatchWords())
-	return cmd
+	b := &watchBench{}
+	return newSuiteCmd("watch", "Measure events of watched descriptors, epoll beside io_uring", benchWatchLong, benchWatchExample, suite.WatchWords(), b, func(f *pflag.FlagSet) {
+		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: events, http (default: events)")
+		f.IntVar(&b.Requests, "requests", 0, "requests of a round (default 100000)")
+		f.IntVar(&b.Connections, "connections", 0, "requests at a time (default 10)")
+		f.StringSliceVar(&b.Sources, "source", nil, "sources of events: eventfd, socketpair, wake")
+		f.StringSliceVar(&b.Modes, "mode", nil, "how descriptors are watched: edge, level, one-shot")
+		f.IntSliceVar(&b.Active, "active", nil, "numbers of descriptors, or pairs, that have events, such as 10,100")
+		f.IntSliceVar(&b.Idle, "idle", nil, "numbers of eventfds that have none, such as 0,10000")
+		f.StringSliceVar(&b.Engines, "engine", nil, "engines to measure: epoll, io_uring; others are compared to the first")
+	})
 }
 
 // watchBench is the suite "watch".
-type watchBench struct{ opts suite.WatchOptions }
+type watchBench struct{ suite.WatchOptions }
 
 func (b *watchBench) configure(flags *benchFlags) error {
-	b.opts.Timing = flags.Timing
-	return b.opts.Validate()
+	b.Timing = flags.Timing
+	return b.Validate()
 }
 
 func (b *watchBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
-	return suite.Watch(ctx, b.opts, suite.WatchEnv{
+	return suite.Watch(ctx, b.WatchOptions, suite.WatchEnv{
 		Round:       tools.round,
 		Probe:       workload.ProbeWatch,
 		FindClient:  findClient,

@@ -61,12 +61,15 @@ func (OS) Name() string { return NameOS }
 func (OS) Backend() (name, reason string) { return "plain", "os.File" }
 
 // OpenRead opens the file with [os.OpenFile].
-func (OS) OpenRead(name string, direct bool) (File, error) {
-	flag, err := readFlags(name, direct)
+func (OS) OpenRead(name string, direct bool) (File, error) { return open(os.OpenFile, name, 0, direct) }
+
+// open opens a file with the flags for direct. A failure leaves no nil pointer in the interface.
+func open[F WriteFile](with func(string, int, os.FileMode) (F, error), name string, flag int, direct bool) (WriteFile, error) {
+	more, err := readFlags(name, direct)
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(name, flag, 0)
+	f, err := with(name, flag|more, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -90,15 +93,7 @@ func (Ringside) Backend() (name, reason string) {
 
 // OpenRead opens the file with [ufile.OpenFile].
 func (Ringside) OpenRead(name string, direct bool) (File, error) {
-	flag, err := readFlags(name, direct)
-	if err != nil {
-		return nil, err
-	}
-	f, err := ufile.OpenFile(name, flag, 0)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
+	return open(ufile.OpenFile, name, 0, direct)
 }
 
 // WriteFile is an open file that any number of goroutines may read and write at once.
@@ -118,26 +113,10 @@ type Writer interface {
 
 // OpenWrite opens the file with [os.OpenFile].
 func (OS) OpenWrite(name string, direct bool) (WriteFile, error) {
-	flag, err := readFlags(name, direct)
-	if err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(name, flag|os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
+	return open(os.OpenFile, name, os.O_RDWR, direct)
 }
 
 // OpenWrite opens the file with [ufile.OpenFile].
 func (Ringside) OpenWrite(name string, direct bool) (WriteFile, error) {
-	flag, err := readFlags(name, direct)
-	if err != nil {
-		return nil, err
-	}
-	f, err := ufile.OpenFile(name, flag|os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
+	return open(ufile.OpenFile, name, os.O_RDWR, direct)
 }

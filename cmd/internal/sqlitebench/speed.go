@@ -75,13 +75,12 @@ func (s Speed) test(ctx context.Context, c Conn, test int, sample *measure.Sampl
 
 // check checks the tables that the tests leave.
 func (s Speed) check(c Conn) error {
-	n := (&script{scale: s.Scale}).times
 	for _, q := range []struct {
 		sql  string
 		want int64
 	}{
-		{"SELECT count(*) FROM t1", int64(n(3000))},
-		{"SELECT count(*) FROM t3", int64(n(25_000))},
+		{"SELECT count(*) FROM t1", int64(scaled(3000, s.Scale))},
+		{"SELECT count(*) FROM t3", int64(scaled(25_000, s.Scale))},
 		{"SELECT quick_check='ok' FROM pragma_quick_check", 1},
 	} {
 		if err := expect(c, q.sql, q.want); err != nil {

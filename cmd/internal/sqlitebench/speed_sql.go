@@ -5,147 +5,84 @@ package sqlitebench
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
 // Tests is how many tests the speed page has.
 const Tests = 16
 
-// script makes the statements of the tests.
-type script struct {
-	random *rand.Rand
-	scale  int // percent of the statements of the page
-	out    []string
+// speedTest is one test of the page: some statements, then one that is repeated.
+type speedTest struct {
+	transaction bool
+	first       []string
+	times       int
+	repeat      func(i int, r *rand.Rand) string
 }
 
 // speedTests are those of the page, in its order: each builds on the tables that those before left.
-var speedTests = [Tests]func(*script){
-	(*script).inserts, (*script).insertsTransaction, (*script).insertsIndexed,
-	(*script).selects, (*script).selectsLike, (*script).createIndex, (*script).selectsIndexed,
-	(*script).updates, (*script).updatesIndexed, (*script).updatesText, (*script).insertSelect,
-	(*script).deleteLike, (*script).deleteIndexed, (*script).insertAll, (*script).deleteAll, (*script).drop,
+var speedTests = [Tests]speedTest{
+	{false, []string{createTable("t1")}, 1000, insert("t1", 100_000)},
+	{true, []string{createTable("t2")}, 25_000, insert("t2", 500_000)},
+	{true, []string{createTable("t3"), "CREATE INDEX i3 ON t3(c)"}, 25_000, insert("t3", 500_000)},
+	{true, nil, 100, selectRange(1000)},
+	{true, nil, 100, func(i int, _ *rand.Rand) string {
+		return fmt.Sprintf("SELECT count(*), avg(b) FROM t2 WHERE c LIKE '%%%s%%'", words(i+1))
+	}},
+	{false, []string{"CREATE INDEX i2a ON t2(a)", "CREATE INDEX i2b ON t2(b)"}, 0, nil},
+	{false, nil, 5000, selectRange(100)},
+	{true, nil, 1000, func(i int, _ *rand.Rand) string {
+		return fmt.Sprintf("UPDATE t1 SET b=b*2 WHERE a>=%d AND a<%d", i*10, i*10+10)
+	}},
+	{true, nil, 25_000, func(i int, r *rand.Rand) string {
+		return fmt.Sprintf("UPDATE t2 SET b=%d WHERE a=%d", r.IntN(500_000), i+1)
+	}},
+	{true, nil, 25_000, func(i int, r *rand.Rand) string {
+		return fmt.Sprintf("UPDATE t2 SET c='%s' WHERE a=%d", words(r.IntN(500_000)), i+1)
+	}},
+	{true, []string{"INSERT INTO t1 SELECT b,a,c FROM t2", "INSERT INTO t2 SELECT b,a,c FROM t1"}, 0, nil},
+	{false, []string{"DELETE FROM t2 WHERE c LIKE '%fifty%'"}, 0, nil},
+	{false, []string{"DELETE FROM t2 WHERE a>10 AND a<20000"}, 0, nil},
+	{false, []string{"INSERT INTO t2 SELECT * FROM t1"}, 0, nil},
+	{true, []string{"DELETE FROM t1"}, 3000, insert("t1", 100_000)},
+	{false, []string{"DROP TABLE t1", "DROP TABLE t2"}, 0, nil},
 }
 
-// statements returns those of a test, which are the same for the same seed.
+func createTable(name string) string {
+	return fmt.Sprintf("CREATE TABLE %s(a INTEGER, b INTEGER, c VARCHAR(100))", name)
+}
+
+// insert inserts rows that are numbered from 1.
+func insert(table string, below int) func(int, *rand.Rand) string {
+	return func(i int, r *rand.Rand) string {
+		n := r.IntN(below)
+		return fmt.Sprintf("INSERT INTO %s VALUES(%d,%d,'%s')", table, i+1, n, words(n))
+	}
+}
+
+func selectRange(width int) func(int, *rand.Rand) string {
+	return func(i int, _ *rand.Rand) string {
+		return fmt.Sprintf("SELECT count(*), avg(b) FROM t2 WHERE b>=%d AND b<%d", i*100, i*100+width)
+	}
+}
+
+// scaled returns the percentage of a number of repetitions, at least 1.
+func scaled(n, percent int) int { return max(n*percent/100, 1) }
+
+// statements returns those of a test, which are the same for the same seed. Scale is the percentage of
+// the repetitions of the page.
 func statements(test int, seed uint64, scale int) []string {
-	s := &script{random: rand.New(rand.NewPCG(seed, uint64(test))), scale: scale}
-	speedTests[test](s)
-	return s.out
-}
-
-func (s *script) add(format string, args ...any) { s.out = append(s.out, fmt.Sprintf(format, args...)) }
-
-// times scales a number of repetitions of the page.
-func (s *script) times(n int) int { return max(n*s.scale/100, 1) }
-
-func (s *script) transaction(body func()) {
-	s.add("BEGIN")
-	body()
-	s.add("COMMIT")
-}
-
-// rows inserts n of them, numbered from 1.
-func (s *script) rows(table string, n, below int) {
-	for i := range n {
-		r := s.random.IntN(below)
-		s.add("INSERT INTO %s VALUES(%d,%d,'%s')", table, i+1, r, words(r))
+	t, random := speedTests[test], rand.New(rand.NewPCG(seed, uint64(test)))
+	out := slices.Clone(t.first)
+	if t.repeat != nil {
+		for i := range scaled(t.times, scale) {
+			out = append(out, t.repeat(i, random))
+		}
 	}
-}
-
-func (s *script) inserts() {
-	s.add("CREATE TABLE t1(a INTEGER, b INTEGER, c VARCHAR(100))")
-	s.rows("t1", s.times(1000), 100_000)
-}
-
-func (s *script) insertsTransaction() {
-	s.transaction(func() {
-		s.add("CREATE TABLE t2(a INTEGER, b INTEGER, c VARCHAR(100))")
-		s.rows("t2", s.times(25_000), 500_000)
-	})
-}
-
-func (s *script) insertsIndexed() {
-	s.transaction(func() {
-		s.add("CREATE TABLE t3(a INTEGER, b INTEGER, c VARCHAR(100))")
-		s.add("CREATE INDEX i3 ON t3(c)")
-		s.rows("t3", s.times(25_000), 500_000)
-	})
-}
-
-func (s *script) selects() {
-	s.transaction(func() {
-		for i := range s.times(100) {
-			s.add("SELECT count(*), avg(b) FROM t2 WHERE b>=%d AND b<%d", i*100, i*100+1000)
-		}
-	})
-}
-
-func (s *script) selectsLike() {
-	s.transaction(func() {
-		for i := range s.times(100) {
-			s.add("SELECT count(*), avg(b) FROM t2 WHERE c LIKE '%%%s%%'", words(i+1))
-		}
-	})
-}
-
-func (s *script) createIndex() {
-	s.add("CREATE INDEX i2a ON t2(a)")
-	s.add("CREATE INDEX i2b ON t2(b)")
-}
-
-func (s *script) selectsIndexed() {
-	for i := range s.times(5000) {
-		s.add("SELECT count(*), avg(b) FROM t2 WHERE b>=%d AND b<%d", i*100, i*100+100)
+	if t.transaction {
+		out = slices.Concat([]string{"BEGIN"}, out, []string{"COMMIT"})
 	}
-}
-
-func (s *script) updates() {
-	s.transaction(func() {
-		for i := range s.times(1000) {
-			s.add("UPDATE t1 SET b=b*2 WHERE a>=%d AND a<%d", i*10, i*10+10)
-		}
-	})
-}
-
-func (s *script) updatesIndexed() {
-	s.transaction(func() {
-		for i := range s.times(25_000) {
-			s.add("UPDATE t2 SET b=%d WHERE a=%d", s.random.IntN(500_000), i+1)
-		}
-	})
-}
-
-func (s *script) updatesText() {
-	s.transaction(func() {
-		for i := range s.times(25_000) {
-			s.add("UPDATE t2 SET c='%s' WHERE a=%d", words(s.random.IntN(500_000)), i+1)
-		}
-	})
-}
-
-func (s *script) insertSelect() {
-	s.transaction(func() {
-		s.add("INSERT INTO t1 SELECT b,a,c FROM t2")
-		s.add("INSERT INTO t2 SELECT b,a,c FROM t1")
-	})
-}
-
-func (s *script) deleteLike() { s.add("DELETE FROM t2 WHERE c LIKE '%%fifty%%'") }
-
-func (s *script) deleteIndexed() { s.add("DELETE FROM t2 WHERE a>10 AND a<20000") }
-
-func (s *script) insertAll() { s.add("INSERT INTO t2 SELECT * FROM t1") }
-
-func (s *script) deleteAll() {
-	s.transaction(func() {
-		s.add("DELETE FROM t1")
-		s.rows("t1", s.times(3000), 100_000)
-	})
-}
-
-func (s *script) drop() {
-	s.add("DROP TABLE t1")
-	s.add("DROP TABLE t2")
+	return out
 }
 
 var (
