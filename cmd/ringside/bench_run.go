@@ -197,32 +197,33 @@ func printSuites(out io.Writer, run *report.Run, partial bool) error {
 }
 
 // outputs are the result files that were asked for.
-type outputs struct {
-	json, benchfmt, html *outputFile
-}
+type outputs []*outputFile
 
 // openOutputs opens the result files before anything is measured, so that a wrong path costs no
 // time.
-func openOutputs(stdout io.Writer, flags *benchFlags) (*outputs, error) {
-	o := &outputs{}
-	var err error
-	if o.json, err = openOutput(flags.json, stdout); err != nil {
-		return nil, err
+func openOutputs(stdout io.Writer, flags *benchFlags) (outputs, error) {
+	var out outputs
+	for _, name := range []string{flags.json, flags.benchfmt, flags.html} {
+		f, err := openOutput(name, stdout)
+		if err != nil {
+			return nil, errors.Join(err, out.close())
+		}
+		out = append(out, f)
 	}
-	if o.benchfmt, err = openOutput(flags.benchfmt, stdout); err != nil {
-		return nil, errors.Join(err, o.json.close())
-	}
-	if o.html, err = openOutput(flags.html, stdout); err != nil {
-		return nil, errors.Join(err, o.json.close(), o.benchfmt.close())
-	}
-	return o, nil
+	return out, nil
 }
 
-func (o *outputs) write(run *report.Run) error {
+func (o outputs) write(run *report.Run) (err error) {
 	page := func(w io.Writer) error { return htmlreport.Write(w, run) }
-	return errors.Join(o.json.write(run.WriteJSON), o.benchfmt.write(run.WriteBench), o.html.write(page))
+	for i, render := range []func(io.Writer) error{run.WriteJSON, run.WriteBench, page} {
+		err = errors.Join(err, o[i].write(render))
+	}
+	return err
 }
 
-func (o *outputs) close() error {
-	return errors.Join(o.json.close(), o.benchfmt.close(), o.html.close())
+func (o outputs) close() (err error) {
+	for _, f := range o {
+		err = errors.Join(err, f.close())
+	}
+	return err
 }

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -109,37 +108,30 @@ func wantDirectory(flag, dir string) error {
 	return nil
 }
 
-// promptly has a command that leaves nothing behind end with its context: reading a named
-// pipe or writing to a reader that does not read would go on after a signal.
-func promptly(run func(cmd *cobra.Command, args []string) error) func(cmd *cobra.Command, args []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		done := make(chan error, 1)
-		go func() { done <- run(cmd, args) }()
-		select {
-		case err := <-done:
-			return err
-		case <-cmd.Context().Done():
-			return cmd.Context().Err()
-		}
-	}
-}
-
-// readResultsUntil is readResults for commands that have more to do: it waits no longer than
-// the context lasts.
-func readResultsUntil(ctx context.Context, path string) (*report.Document, error) {
+// until returns the result of f, or the context's error when that ends first: reading a named pipe or
+// writing to a reader that does not read would go on after a signal. f must leave nothing behind.
+func until[T any](ctx context.Context, f func() (T, error)) (result T, err error) {
 	type answer struct {
-		d   *report.Document
-		err error
+		result T
+		err    error
 	}
 	done := make(chan answer, 1)
 	go func() {
-		d, err := readResults(path)
-		done <- answer{d, err}
+		result, err := f()
+		done <- answer{result, err}
 	}()
 	select {
 	case a := <-done:
-		return a.d, a.err
+		return a.result, a.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return result, ctx.Err()
+	}
+}
+
+// promptly has a command that leaves nothing behind end with its context.
+func promptly(run func(cmd *cobra.Command, args []string) error) func(cmd *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		_, err := until(cmd.Context(), func() (struct{}, error) { return struct{}{}, run(cmd, args) })
+		return err
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringside-io/ringside/cmd/internal/htmlreport"
+	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
 const reportLong = `report shows a result file of "ringside bench --json" again: the tables and words that the run
@@ -37,7 +38,7 @@ func newReportCmd() *cobra.Command {
 			if asJSON && page != "" {
 				return usagef("--json and --html: choose one of them")
 			}
-			d, err := readResultsUntil(cmd.Context(), args[0])
+			d, err := until(cmd.Context(), func() (*report.Document, error) { return readResults(args[0]) })
 			if err != nil {
 				return err
 			}

@@ -93,18 +93,12 @@ func escape(path string) string { return strings.ReplaceAll(path, ":", `\:`) }
 // Run runs one round. When ctx ends fio is killed, and the error matches the context's.
 func (r RandRead) Run(ctx context.Context, program string) (measure.Sample, error) {
 	cmd := exec.CommandContext(ctx, program, r.args()...)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
 	cmd.Dir = os.TempDir()
-	measure.Isolate(cmd)
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		return measure.Sample{}, ctx.Err()
-	}
+	out, err := measure.Output(ctx, cmd, complaint)
 	if err != nil {
-		return measure.Sample{}, fmt.Errorf("fio: %w: %s", err, complaint(said.String(), out.String()))
+		return measure.Sample{}, err
 	}
-	return parse(out.Bytes(), r.Block)
+	return parse(out, r.Block)
 }
 
 // complaint is what fio said that is no JSON, on one line: its answer to a failed job is a document

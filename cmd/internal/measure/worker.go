@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -170,6 +171,27 @@ func (w *worker) record(d time.Duration) {
 	w.max = max(w.max, d)
 	// The value is within the histogram's range, so there is no error to see.
 	_ = w.latency.RecordValue(int64(min(d, latencyCap)))
+}
+
+// Output runs a command of another program and returns its standard output. The error of one that fails
+// contains what it printed, by said if that is not nil; when ctx, the command's context, ends the command is
+// killed, and the error is the context's.
+func Output(ctx context.Context, cmd *exec.Cmd, said func(stderr, stdout string) string) ([]byte, error) {
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	Isolate(cmd)
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		text := strings.TrimSpace(stderr.String() + out.String())
+		if said != nil {
+			text = said(stderr.String(), out.String())
+		}
+		return nil, fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, text)
+	}
+	return out.Bytes(), nil
 }
 
 // ServeWorker is the worker's side of [Process]: it reads one job from in, calls handle and

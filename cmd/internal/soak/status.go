@@ -208,8 +208,6 @@ type Growth struct {
 	First int64 `json:"firstThird"`
 	Last  int64 `json:"lastThird"`
 	Limit int64 `json:"limit"`
-	// Slope is that of the straight line through all rounds by least squares, in bytes for each.
-	Slope float64 `json:"slopePerRound"`
 }
 
 // judgeGrowth judges bytes at the ends of rounds; some more than a quarter are allowed.
@@ -225,20 +223,8 @@ func judgeGrowth(what string, bytes []int64, allowed int64) Growth {
 	g.Judged = true
 	g.First, g.Last = slices.Max(bytes[:third]), slices.Max(bytes[len(bytes)-third:])
 	g.Limit = g.First + g.First/4 + allowed
-	g.Slope = slope(bytes)
 	g.Grown = g.Last > g.Limit
 	return g
-}
-
-// slope returns that of the straight line through values, one unit apart, by least squares.
-func slope(values []int64) float64 {
-	n := float64(len(values))
-	var x, y, xx, xy float64
-	for i, v := range values {
-		a, b := float64(i), float64(v)
-		x, y, xx, xy = x+a, y+b, xx+a*a, xy+a*b
-	}
-	return (n*xy - x*y) / (n*xx - x*x)
 }
 
 // String returns the finding as a sentence.
@@ -250,6 +236,6 @@ func (g Growth) String() string {
 	if g.Grown {
 		is = "HAS GROWN"
 	}
-	return fmt.Sprintf("%s %s: at most %.1f MiB in the first third, %.1f MiB in the last (limit %.1f), %+.1f KiB each round",
-		g.What, is, mib(g.First), mib(g.Last), mib(g.Limit), g.Slope/1024)
+	return fmt.Sprintf("%s %s: at most %.1f MiB in the first third, %.1f MiB in the last (limit %.1f)",
+		g.What, is, mib(g.First), mib(g.Last), mib(g.Limit))
 }

@@ -157,17 +157,15 @@ func commit(ctx context.Context, clone string) string {
 func run(ctx context.Context, dir string, env []string, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
-	measure.Isolate(cmd)
-	said, err := cmd.CombinedOutput()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
+	_, err := measure.Output(ctx, cmd, func(stderr, stdout string) string {
+		lines := strings.Split(strings.TrimSpace(stdout+stderr), "\n")
+		return strings.Join(lines[max(0, len(lines)-3):], "; ")
+	})
 	if errors.Is(err, exec.ErrNotFound) {
 		return fmt.Errorf("it is compiled with %s, which is not installed", program)
 	}
-	if err != nil {
-		lines := strings.Split(strings.TrimSpace(string(said)), "\n")
-		return fmt.Errorf("%s %s: %w: %s", program, args[0], err, strings.Join(lines[max(0, len(lines)-3):], "; "))
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%s %s: %w", program, args[0], err)
 	}
-	return nil
+	return err
 }

@@ -6,7 +6,6 @@
 package liburing
 
 import (
-	"bytes"
 	"context"
 	_ "embed" // The program is built where it is run.
 	"errors"
@@ -114,17 +113,7 @@ func libraryVersion(ctx context.Context, dir string) string {
 func run(ctx context.Context, dir, program string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "TMPDIR="+dir)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
-	measure.Isolate(cmd)
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", filepath.Base(program), err, strings.TrimSpace(said.String()))
-	}
-	return out.Bytes(), nil
+	return measure.Output(ctx, cmd, nil)
 }
 
 //go:embed echo.c

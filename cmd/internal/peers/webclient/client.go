@@ -5,7 +5,6 @@
 package webclient
 
 import (
-	"bytes"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -105,18 +104,8 @@ func (j Job) Run(ctx context.Context) (loadgen.Result, error) {
 
 // run runs the program and returns its standard output.
 func (j Job) run(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, j.Path, args...)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
-	measure.Isolate(cmd)
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	}
-	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", j.Client, err, strings.TrimSpace(said.String()+out.String()))
-	}
-	return out.String(), nil
+	out, err := measure.Output(ctx, exec.CommandContext(ctx, j.Path, args...), nil)
+	return string(out), err
 }
 
 // url is the URL of the requests.
