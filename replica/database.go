@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/ncruces/go-sqlite3"
 )
 
@@ -41,18 +42,20 @@ type database struct {
 	dirty atomic.Bool   // changed since the files were synced for a snapshot
 	epoch atomic.Uint64 // raised when the file was replaced: connections to the old one end
 
+	writers atomic.Int32 // transactions of this node that are being committed; raised with mu locked
+	lacks   atomic.Bool  // the file lacks a transaction that was committed
+
 	mu       sync.Mutex
 	pos      Position // by raft's log
 	pageSize uint32
 	gone     bool // it was deleted
 	// The file. It is at pos once it is loaded and neither ahead nor broken.
-	loaded  bool
-	ahead   bool   // the file has transactions that raft's log still has to bring again
-	target  uint64 // sum of the file that is ahead
-	broken  error  // why the file cannot be used; it is being fetched
-	sums    []uint64
-	writers int       // transactions of this node that are being committed
-	pages   *pageFile // nil until a transaction of another node is applied
+	loaded bool
+	ahead  bool   // the file has transactions that raft's log still has to bring again
+	target uint64 // sum of the file that is ahead
+	broken error  // why the file cannot be used; it is being fetched
+	sums   []uint64
+	pages  *pageFile // nil until a transaction of another node is applied
 	// While the file is fetched, the transactions that are applied meanwhile.
 	backlog   []*txn
 	backBytes int
@@ -117,7 +120,7 @@ func (db *database) scan() (total uint64, err error) {
 
 // close releases what is open and not needed while the database is idle. db.mu is locked.
 func (db *database) close() error {
-	if db.pages == nil || db.writers > 0 {
+	if db.pages == nil || db.writers.Load() > 0 {
 		return nil
 	}
 	err := db.pages.close()
@@ -176,8 +179,12 @@ func (db *database) commit(base int64, buf []byte, last int64, write func([]byte
 	}
 	db.mu.Lock()
 	err := db.load()
-	if err == nil && db.ahead {
+	switch {
+	case err != nil:
+	case db.ahead:
 		err = errRecovering
+	case db.lacks.Load(): // the connection has read pages that are too old
+		err = &BrokenError{Database: db.name, Err: errLacks}
 	}
 	if err != nil {
 		db.mu.Unlock()
@@ -194,13 +201,9 @@ func (db *database) commit(base int64, buf []byte, last int64, write func([]byte
 	t := &txn{db: db.id, seq: db.pos.Seq, before: db.pos.Sum, pageSize: db.pageSize, pages: binary.BigEndian.Uint32(buf[last-base+4:])}
 	t.collect(frames, frame)
 	t.after = db.after(t)
-	db.writers++
+	db.writers.Add(1)
 	db.mu.Unlock()
-	defer func() {
-		db.mu.Lock()
-		db.writers--
-		db.mu.Unlock()
-	}()
+	defer db.writers.Add(-1) // without mu: write may wait for this connection's lock
 
 	p := n.propose(opTxn, t.encode())
 	p.txn = t
@@ -222,9 +225,12 @@ func (db *database) commit(base int64, buf []byte, last int64, write func([]byte
 	// A majority has it, and the state machine has counted it.
 	if err := write(frames); err != nil {
 		err = fmt.Errorf("a committed transaction could not be written to %s: %w", db.path, err)
-		db.mu.Lock()
-		db.fail(err)
-		db.mu.Unlock()
+		db.lacks.Store(true)
+		go func() { // apply may hold mu and wait for this connection's lock
+			db.mu.Lock()
+			defer db.mu.Unlock()
+			db.fail(err)
+		}()
 		n.giveUp()
 		return &UncertainError{Err: err}
 	}
@@ -397,6 +403,100 @@ func (db *database) receive(t *txn) {
 	db.node.metrics.Applied.Add(1)
 }
 
+// redo tries to bring a file that cannot be used to the state of raft's log, with what the
+// log has: writing failed, say, because the disk was full. db.mu is locked.
+func (db *database) redo() error {
+	if db.writers.Load() > 0 {
+		return errors.New("a transaction is being committed")
+	}
+	if err := db.close(); err != nil {
+		return err
+	}
+	total, err := db.scan()
+	if err != nil {
+		return err
+	}
+	if total != db.pos.Sum {
+		list, err := db.node.logged(db)
+		if err != nil {
+			return err
+		}
+		from := len(list) - 1
+		for ; from >= 0 && list[from].before != total; from-- {
+		}
+		if from < 0 {
+			return errors.New("the file has no state of raft's log")
+		}
+		now := db.pos
+		db.pos.Seq, db.pos.Sum = list[from].seq, total
+		db.lacks.Store(false)
+		for _, t := range list[from:] {
+			t.sums = make([]uint64, len(t.pgnos))
+			for i, pgno := range t.pgnos {
+				t.sums[i] = pageSum(pgno, t.page(i))
+			}
+			if db.pos.Sum != t.before || db.after(t) != t.after {
+				err = errors.New("raft's log does not lead from the file to its state")
+			} else if err = db.write(t); err == nil {
+				db.count(t)
+				db.pos.Seq, db.pos.Sum = t.seq+1, t.after
+			}
+			if err != nil {
+				break
+			}
+		}
+		if err == nil && (db.pos.Seq != now.Seq || db.pos.Sum != now.Sum) {
+			err = errors.New("raft's log does not lead to its state")
+		}
+		db.pos = now
+		if err != nil {
+			return err
+		}
+	}
+	db.lacks.Store(false)
+	db.loaded, db.broken = true, nil
+	db.epoch.Add(1)
+	db.dirty.Store(true)
+	db.node.metrics.Redone.Add(1)
+	db.node.log.Info("replica: a database is whole again", "database", db.name)
+	return nil
+}
+
+// logged returns the transactions of a database that raft's log still has, to its position.
+// db.mu is locked.
+func (n *Node) logged(db *database) ([]*txn, error) {
+	first, err := n.store.FirstIndex()
+	if err != nil || first == 0 {
+		return nil, err
+	}
+	var list []*txn
+	for i := first; i <= db.pos.Index; i++ {
+		var l raft.Log
+		if err := n.store.GetLog(i, &l); err != nil {
+			return nil, err
+		}
+		for data := l.Data; l.Type == raft.LogCommand && len(data) > 0; {
+			o, tail, err := nextOp(data)
+			if err != nil {
+				return nil, err
+			}
+			data = tail
+			if o.kind != opTxn || len(o.rest) < 8 || binary.LittleEndian.Uint64(o.rest) != db.id {
+				continue
+			}
+			t, err := decodeTxn(o.rest)
+			if err != nil {
+				return nil, err
+			}
+			// Of several with one number the first counts, see apply.
+			if k := len(list); (k == 0 || t.seq > list[k-1].seq) && t.seq < db.pos.Seq {
+				list = append(list, t)
+			}
+		}
+	}
+	return list, nil
+}
+
 // keep keeps a transaction for a file that is being fetched. db.mu is locked.
 func (db *database) keep(t *txn) {
 	if !db.fetching {
@@ -441,7 +541,10 @@ func (db *database) write(t *txn) error {
 		}
 		time.Sleep(min(time.Duration(try)*100*time.Microsecond, 5*time.Millisecond))
 	}
-	err := f.write(t)
+	err := errLacks
+	if !db.lacks.Load() {
+		err = f.write(t)
+	}
 	if uerr := unlock(f.shm, lockWrite); err == nil {
 		err = uerr
 	}
@@ -468,6 +571,7 @@ var (
 	// whose outcome was not known, has been committed before it. It can be repeated.
 	ErrConflict = errors.New("replica: another transaction was committed before this one; repeat it")
 
+	errLacks      = errors.New("the file lacks a transaction that was committed")
 	errDeleted    = fmt.Errorf("replica: the database was deleted: %w", os.ErrNotExist)
 	errRecovering = errors.New("the node has not caught up with the log since its start")
 )

@@ -138,6 +138,7 @@ type forwardFault struct {
 	Is     []string        `json:"is,omitempty"`   // of forwardErrors
 	Code   uint16          `json:"code,omitempty"` // of SQLite
 	Leader *NotLeaderError `json:"leader,omitempty"`
+	Broken string          `json:"broken,omitempty"` // the database that is not served
 	Large  *TooLargeError  `json:"large,omitempty"`
 }
 
@@ -165,6 +166,9 @@ func packError(err error) *forwardFault {
 		f.Code = uint16(short)
 	}
 	f.Leader, _ = errors.AsType[*NotLeaderError](err)
+	if e, ok := errors.AsType[*BrokenError](err); ok {
+		f.Broken, f.Text = e.Database, e.Err.Error()
+	}
 	f.Large, _ = errors.AsType[*TooLargeError](err)
 	return f
 }
@@ -172,6 +176,9 @@ func packError(err error) *forwardFault {
 func (f *forwardFault) unpack() error {
 	if f == nil {
 		return nil
+	}
+	if f.Broken != "" {
+		return &BrokenError{Database: f.Broken, Err: errors.New(f.Text)}
 	}
 	e := &forwardedError{text: f.Text}
 	for _, name := range f.Is {

@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/ringside-io/ringside/appendlog"
 )
 
 // A raft entry holds operations, one after the other:
@@ -296,26 +298,66 @@ func (f fsm) Restore(r io.ReadCloser) error {
 	return f.restore(m)
 }
 
-// syncFiles makes the files of the databases durable that changed since the last call.
+// syncFiles makes the files of the databases durable that changed since the last call, and the
+// removal of those that were deleted.
 func (n *Node) syncFiles() error {
+	if n.planted == plantNoSync {
+		return nil
+	}
 	for _, db := range n.databases() {
 		if !db.dirty.Swap(false) {
 			continue
 		}
 		for _, name := range []string{db.path + "-wal", db.path} {
-			if err := syncFile(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err := n.syncFile(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 				db.dirty.Store(true)
 				return err
 			}
 		}
 	}
+	n.mu.Lock()
+	dirs := n.emptied
+	n.emptied = nil
+	n.mu.Unlock()
+	for dir := range dirs {
+		if err := n.syncFile(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+			n.mu.Lock()
+			for dir := range dirs {
+				n.empty(dir)
+			}
+			n.mu.Unlock()
+			return err
+		}
+	}
 	return nil
 }
 
-func syncFile(name string) error {
+// empty notes that a database in a directory was removed. n.mu is locked.
+func (n *Node) empty(dir string) {
+	if n.emptied == nil {
+		n.emptied = make(map[string]struct{})
+	}
+	n.emptied[dir] = struct{}{}
+}
+
+// disk is what a test does beside syncs. The zero value does nothing.
+type disk struct {
+	around  func(path string, sync func() error) error
+	written func(appendlog.SegmentInfo) error // see raftlog.Options
+}
+
+// sync syncs a file by a function.
+func (d *disk) sync(path string, f func() error) error {
+	if d.around != nil {
+		return d.around(path, f)
+	}
+	return f()
+}
+
+func (n *Node) syncFile(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	return errors.Join(n.opts.disk.sync(name, f.Sync), f.Close())
 }

@@ -5,7 +5,9 @@ package replica
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"sync"
@@ -45,8 +47,8 @@ func plantedCluster(t testing.TB, count int, o Options, p plant) *cluster {
 	if c.base.Logger == nil {
 		c.base.Logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelError}))
 	}
-	for i := range count {
-		c.addrs[string(rune('a'+i))] = freeAddress(t)
+	for i, a := range freeAddresses(t, count, o.TLS != nil) {
+		c.addrs[string(rune('a'+i))] = a
 	}
 	for id := range c.addrs {
 		c.start(id)
@@ -59,17 +61,25 @@ func plantedCluster(t testing.TB, count int, o Options, p plant) *cluster {
 	return c
 }
 
-// freeAddress returns an address that was free a moment ago: members know each other's
-// before they listen.
-func freeAddress(t testing.TB) string {
+// freeAddresses returns different addresses that were free a moment ago: members know each
+// other's before they listen. Other connections take their ports from 127.0.0.1: unless only
+// that address will do, ports of another one stay free.
+func freeAddresses(t testing.TB, count int, usual bool) (all []string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), 1+rand.IntN(250), 1+rand.IntN(250))
+	if usual {
+		host = "127.0.0.1"
 	}
-	defer l.Close()
-	return l.Addr().String()
+	for range count {
+		l, err := net.Listen("tcp", host+":0")
+		must(t, err)
+		defer l.Close()
+		all = append(all, l.Addr().String())
+	}
+	return all
 }
+
+func freeAddress(t testing.TB) string { return freeAddresses(t, 1, false)[0] }
 
 type testWriter struct{ t testing.TB }
 

@@ -72,6 +72,8 @@ type Options struct {
 
 	// Logger is told about elections, repairs and failures. nil is slog.Default().
 	Logger *slog.Logger
+
+	disk disk // of a test
 }
 
 func (o *Options) check() error {
@@ -136,6 +138,7 @@ type Node struct {
 	dbs     map[uint64]*database
 	names   map[string]*database
 	cluster uint64
+	emptied map[string]struct{} // directories of databases that were removed
 
 	run     uint64 // random, of this run
 	next    atomic.Uint64
@@ -175,6 +178,7 @@ const (
 	plantTwice
 	plantStale
 	plantRollback
+	plantNoSync
 )
 
 // NotLeaderError is returned for writes, and for reads without a bound, on a node that does
@@ -224,7 +228,7 @@ func openNode(o Options, planted plant) (_ *Node, err error) {
 			err = errors.Join(err, n.Close())
 		}
 	}()
-	if n.store, err = raftlog.Open(filepath.Join(o.Dir, "raft"), raftlog.Options{}); err != nil {
+	if n.store, err = raftlog.Open(filepath.Join(o.Dir, "raft"), raftlog.Options{Stop: n.closing.Done(), Written: o.disk.written}); err != nil {
 		return nil, err
 	}
 	if n.wire, err = listen(n); err != nil {
@@ -276,11 +280,11 @@ func (n *Node) saveIdentity(cluster uint64) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(n.identityPath(), p)
+	return n.writeFile(n.identityPath(), p)
 }
 
 // writeFile replaces a file durably.
-func writeFile(name string, p []byte) error {
+func (n *Node) writeFile(name string, p []byte) error {
 	tmp := name + ".new"
 	f, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -288,15 +292,24 @@ func writeFile(name string, p []byte) error {
 	}
 	_, err = f.Write(p)
 	if err == nil {
-		err = f.Sync()
+		err = n.opts.disk.sync(tmp, f.Sync)
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(tmp, name)
-	}
-	if err == nil {
-		err = syncFile(filepath.Dir(name))
+		err = n.rename(tmp, name)
 	}
 	return err
+}
+
+// rename gives a file that was synced its name, durably.
+func (n *Node) rename(old, name string) error {
+	err := os.Rename(old, name)
+	if err == nil {
+		err = n.syncFile(filepath.Dir(name))
+	}
+	if err != nil {
+		return err
+	}
+	return n.opts.disk.sync(name, func() error { return nil })
 }
 
 // join notes the identity of the cluster. The first one that raft's log brings counts.
@@ -326,10 +339,11 @@ func (n *Node) start() error {
 	c.SnapshotInterval = 20 * time.Second
 	c.Logger = logger
 	c.NoLegacyTelemetry = true
-	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	network := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: layer{n.wire}, MaxPool: 4, Timeout: max(10*time.Second, 2*n.opts.Election), Logger: logger,
 	})
-	n.wire.transport = transport
+	n.wire.transport = network
+	through := transport{network, max(2*n.opts.Election, time.Second)}
 	if len(n.opts.Peers) > 0 {
 		has, err := raft.HasExistingState(n.store, n.store, snapshots)
 		if err != nil {
@@ -341,12 +355,12 @@ func (n *Node) start() error {
 				members.Servers = append(members.Servers, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(address)})
 			}
 			slices.SortFunc(members.Servers, func(a, b raft.Server) int { return strings.Compare(string(a.ID), string(b.ID)) })
-			if err := raft.BootstrapCluster(c, n.store, n.store, snapshots, transport, members); err != nil {
+			if err := raft.BootstrapCluster(c, n.store, n.store, snapshots, through, members); err != nil {
 				return err
 			}
 		}
 	}
-	n.raft, err = raft.NewRaft(c, fsm{n}, n.store, n.store, snapshots, transport)
+	n.raft, err = raft.NewRaft(c, fsm{n}, n.store, n.store, snapshots, through)
 	return err
 }
 
@@ -773,7 +787,7 @@ func (n *Node) created(at Position, id uint64, name string, pageSize uint32, pag
 			err = removeBeside(db.path)
 		}
 		if err == nil {
-			err = writeFile(db.path, pages)
+			err = n.writeFile(db.path, pages)
 		}
 	}
 	n.mu.Lock()
@@ -835,6 +849,9 @@ func (db *database) remove() error {
 	db.mu.Unlock()
 	db.node.closed(db)
 	db.node.evict(db)
+	db.node.mu.Lock()
+	db.node.empty(filepath.Dir(db.path))
+	db.node.mu.Unlock()
 	if rerr := os.Remove(db.path); rerr != nil && !errors.Is(rerr, os.ErrNotExist) {
 		err = errors.Join(err, rerr)
 	}
@@ -898,7 +915,7 @@ func (n *Node) opened(db *database) {
 			i++
 			continue
 		}
-		if old.writers > 0 || old.broken != nil {
+		if old.writers.Load() > 0 || old.broken != nil {
 			old.mu.Unlock()
 			i++
 			continue

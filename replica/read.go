@@ -168,6 +168,7 @@ type Metrics struct {
 	Entries  atomic.Uint64 // raft entries that this node proposed; each holds the commits that waited
 	Verified atomic.Uint64 // rounds to the members by which reads were made linearizable
 	Broken   atomic.Uint64 // databases whose files differed or failed
+	Redone   atomic.Uint64 // databases that were made whole from raft's log
 	Fetched  atomic.Uint64 // databases that were fetched from another node
 }
 

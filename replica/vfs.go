@@ -50,7 +50,7 @@ func (v *nodeVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 		}
 		main, ok := vfsutil.UnwrapFile[*mainFile](name.DatabaseFile())
 		if !ok || main.role != roleWriter {
-			return base, out, nil
+			return &plainWAL{base, v.node, name.String()}, out, nil
 		}
 		shm, err := os.Open(strings.TrimSuffix(name.String(), "-wal") + "-shm")
 		if err != nil {
@@ -123,6 +123,10 @@ func (f *mainFile) DeviceCharacteristics() vfs.DeviceCharacteristic {
 	return f.File.DeviceCharacteristics()&^vfs.IOCAP_BATCH_ATOMIC | vfs.IOCAP_POWERSAFE_OVERWRITE
 }
 
+func (f *mainFile) Sync(flags vfs.SyncFlag) error {
+	return f.db.node.opts.disk.sync(f.db.path, func() error { return f.File.Sync(flags) })
+}
+
 func (f *mainFile) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
 
 // CheckpointStart and CheckpointDone enclose the only writes to the database. The end of a
@@ -158,6 +162,19 @@ func (f *mainFile) Pragma(name, value string) (string, error) {
 		return "", fmt.Errorf("replica: PRAGMA %s=%s is not possible in a replicated database", name, value)
 	}
 	return "", sqlite3.NOTFOUND // SQLite's own answer
+}
+
+// plainWAL is the WAL as a connection has it that does not write transactions.
+type plainWAL struct {
+	vfs.File
+	node *Node
+	path string
+}
+
+func (f *plainWAL) Unwrap() vfs.File { return f.File }
+
+func (f *plainWAL) Sync(flags vfs.SyncFlag) error {
+	return f.node.opts.disk.sync(f.path, func() error { return f.File.Sync(flags) })
 }
 
 // walFile keeps the frames of a transaction in memory until a majority has them.
@@ -258,7 +275,7 @@ func (f *walFile) Size() (int64, error) {
 // into the file. The file itself is synced by checkpoints and snapshots.
 func (f *walFile) Sync(flags vfs.SyncFlag) error {
 	if f.last == 0 {
-		return f.File.Sync(flags)
+		return f.db.node.opts.disk.sync(f.db.path+"-wal", func() error { return f.File.Sync(flags) })
 	}
 	base, buf, last := f.base, f.buf, f.last
 	f.forget()

@@ -46,6 +46,35 @@ var _ raft.StreamLayer = layer{}
 
 func (layer) Close() error { return nil }
 
+// transport is raft's transport, with an end to what waits for ever in it: raft 1.8 stops
+// reading the answers of a pipeline after one that failed, and may then wait for ever to send
+// the next entries. The follower would get none until the next election, and Shutdown would
+// not return.
+type transport struct {
+	*raft.NetworkTransport
+	patience time.Duration
+}
+
+func (t transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	p, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
+	if err != nil {
+		return nil, err
+	}
+	return pipeline{p, t.patience}, nil
+}
+
+type pipeline struct {
+	raft.AppendPipeline
+	patience time.Duration
+}
+
+func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	// Raft opens another pipeline after this one was closed.
+	timer := time.AfterFunc(p.patience, func() { _ = p.Close() })
+	defer timer.Stop()
+	return p.AppendPipeline.AppendEntries(args, resp)
+}
+
 // wireAddr is an address as the configuration has it.
 type wireAddr string
 
@@ -607,10 +636,15 @@ func (n *Node) sources() []string {
 	return all
 }
 
-// fetch replaces the file of a database by that of another node.
+// fetch makes a database whole: from raft's log if that suffices, else its file is replaced by
+// that of another node.
 func (n *Node) fetch(db *database) error {
 	db.mu.Lock()
 	if db.broken == nil || db.gone {
+		db.mu.Unlock()
+		return nil
+	}
+	if err := db.redo(); err == nil {
 		db.mu.Unlock()
 		return nil
 	}
@@ -677,7 +711,7 @@ func (n *Node) fetchFrom(db *database, address string, seq uint64) error {
 		err = out.Flush()
 	}
 	if err == nil {
-		err = f.Sync()
+		err = n.opts.disk.sync(tmp, f.Sync)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
@@ -699,7 +733,7 @@ func (db *database) install(tmp string, pos Position) error {
 	if db.gone {
 		return errDeleted
 	}
-	if !db.fetching || db.writers > 0 {
+	if !db.fetching || db.writers.Load() > 0 {
 		return errors.New("too much was committed meanwhile")
 	}
 	if pos.Seq < db.pos.Seq && (len(db.backlog) == 0 || db.backlog[0].seq > pos.Seq) {
@@ -711,10 +745,7 @@ func (db *database) install(tmp string, pos Position) error {
 	if err := removeBeside(db.path); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, db.path); err != nil {
-		return err
-	}
-	if err := syncFile(filepath.Dir(db.path)); err != nil {
+	if err := n.rename(tmp, db.path); err != nil {
 		return err
 	}
 	backlog := db.backlog
@@ -724,6 +755,7 @@ func (db *database) install(tmp string, pos Position) error {
 		return err
 	}
 	db.loaded, db.broken = true, nil
+	db.lacks.Store(false)
 	now := db.pos
 	if total != pos.Sum {
 		db.broken = &BrokenError{db.name, errors.New("the fetched file has another checksum")}
@@ -810,6 +842,7 @@ func (n *Node) Verify(ctx context.Context) error {
 		return err
 	}
 	for _, db := range n.databases() {
+		var last error // why it was tried again
 		for {
 			own, sum, err := n.sumOf(db.id)
 			if err != nil {
@@ -819,34 +852,35 @@ func (n *Node) Verify(ctx context.Context) error {
 			if sum != own.Sum {
 				errs = append(errs, fmt.Errorf("%w: %s on %s has the checksum %016x instead of %016x", ErrDiffer, db.name, n.opts.ID, sum, own.Sum))
 			}
-			moved := false
+			var moved error
 			for _, m := range f.Configuration().Servers {
 				if string(m.ID) == n.opts.ID {
 					continue
 				}
 				a, err := n.wire.ask(ctx, string(m.Address), request{askSum, db.id})
 				if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), errRecovering.Error()) {
-					moved = true
+					moved = fmt.Errorf("%s: %w", m.ID, err)
 					break
 				}
 				if err != nil {
-					errs = append(errs, fmt.Errorf("%s on %s: %w", db.name, m.ID, err))
+					errs = append(errs, fmt.Errorf("%s on %s: %w", db.name, m.ID, errors.Join(err, last)))
 					continue
 				}
 				if a.Position.Seq != own.Seq {
-					moved = true
+					moved = fmt.Errorf("%s is at transaction %d, %s at %d", m.ID, a.Position.Seq, n.opts.ID, own.Seq)
 					break
 				}
 				if a.Position.Sum != own.Sum || a.Sum != sum {
 					errs = append(errs, fmt.Errorf("%w: %s on %s has the checksum %016x instead of %016x", ErrDiffer, db.name, m.ID, a.Sum, own.Sum))
 				}
 			}
-			if !moved {
+			if moved == nil {
 				break
 			}
+			last = moved
 			select {
 			case <-ctx.Done():
-				return errors.Join(append(errs, fmt.Errorf("%s: the members did not reach one position: %w", db.name, ctx.Err()))...)
+				return errors.Join(append(errs, fmt.Errorf("%s: the members did not reach one position: %w: %w", db.name, moved, ctx.Err()))...)
 			case <-time.After(10 * time.Millisecond):
 			}
 		}

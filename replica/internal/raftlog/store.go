@@ -38,6 +38,13 @@ type Options struct {
 	CacheBytes int
 	// Sync is how durable a call is when it returns. The zero value survives a power cut.
 	Sync appendlog.SyncMode
+	// Stop, if not nil, makes SetUint64 repeat what fails, a full disk say, until Stop is
+	// closed: raft ends the process if it cannot store its term. After that nothing is
+	// stored any more.
+	Stop <-chan struct{}
+	// Written, if not nil, is called after each durable write with the segment that is
+	// written. Its error is that of the write. Tests cut power and fail syncs with it.
+	Written func(appendlog.SegmentInfo) error
 }
 
 // batchBytes is how much StoreLogs writes at once.
@@ -54,6 +61,7 @@ type Store struct {
 	writing sync.Mutex // held by calls that write, before mu
 	broken  error      // the log must be opened again
 	closed  bool
+	refused bool // a term was not stored before Stop
 
 	mu     sync.RWMutex // guards what follows; not held while the log is written
 	log    *appendlog.Log
@@ -273,7 +281,7 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 			records = append(records, encode(logs[len(records)]))
 			size += len(records[len(records)-1])
 		}
-		at, err := s.log.AppendBatch(records)
+		at, err := s.append(records)
 		if err != nil {
 			if !errors.Is(err, appendlog.ErrRecordTooLarge) {
 				s.broken = err
@@ -294,9 +302,19 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
+// append writes records durably. s.writing is locked.
+func (s *Store) append(records [][]byte) (appendlog.Position, error) {
+	at, err := s.log.AppendBatch(records)
+	if err == nil && s.opts.Written != nil {
+		segments := s.log.Segments()
+		err = s.opts.Written(segments[len(segments)-1])
+	}
+	return at, err
+}
+
 // writable opens the log again after a failure. s.writing is locked.
 func (s *Store) writable() error {
-	if s.closed {
+	if s.closed || s.refused {
 		return fmt.Errorf("raftlog: %w", errClosed)
 	}
 	if s.broken == nil {
@@ -462,7 +480,7 @@ func (s *Store) cut(low, high uint64) error {
 	}
 	p := binary.LittleEndian.AppendUint64([]byte{kindRemove}, low)
 	rest = append(rest, binary.LittleEndian.AppendUint64(p, high))
-	at, err := s.log.AppendBatch(rest)
+	at, err := s.append(rest)
 	if err != nil {
 		s.broken = err
 		return err
@@ -496,7 +514,7 @@ func (s *Store) Set(key, value []byte) error {
 	if err := s.writable(); err != nil {
 		return err
 	}
-	if _, err := s.log.Append(encodeSet(string(key), value)); err != nil {
+	if _, err := s.append([][]byte{encodeSet(string(key), value)}); err != nil {
 		s.broken = err
 		return err
 	}
@@ -522,9 +540,27 @@ func (s *Store) Get(key []byte) ([]byte, error) {
 	return append([]byte{}, v...), nil
 }
 
-// SetUint64 stores a number durably.
+// keyTerm is raft's setting that must be stored.
+const keyTerm = "CurrentTerm"
+
+// SetUint64 stores a number durably. For raft's term see Options.Stop.
 func (s *Store) SetUint64(key []byte, v uint64) error {
-	return s.Set(key, binary.BigEndian.AppendUint64(nil, v))
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := s.Set(key, binary.BigEndian.AppendUint64(nil, v))
+		if err == nil || s.opts.Stop == nil || string(key) != keyTerm {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-s.opts.Stop:
+			// Raft goes on with a term that a restart would not know. It must not store
+			// a vote or entries of that term.
+			s.writing.Lock()
+			s.refused = true
+			s.writing.Unlock()
+			return nil
+		}
+	}
 }
 
 // GetUint64 returns a number, and ErrKeyNotFound if it was never set.
