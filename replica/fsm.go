@@ -31,6 +31,8 @@ const (
 	opCreate  = 'C' // page size, length of the name, name, pages
 	opDelete  = 'D' // database
 	opTxn     = 'T' // see txn.encode
+	opPart    = 'P' // of a file that is restored: its number, 16 bytes; offset, 8 bytes; pages
+	opWhole   = 'W' // its number; checksum; page size; the database's name, "" to remove the parts
 )
 
 // proposalID identifies an operation: 8 random bytes of the node's run, and a number.
@@ -172,7 +174,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 				jobs[db] = append(jobs[db], job{at, t, mine})
 			default:
 				flush()
-				mine.finish(f.define(o, at, n))
+				mine.finish(f.carryOut(o, at, n))
 			}
 		}
 	}
@@ -204,8 +206,8 @@ func (f fsm) run(jobs map[*database][]job) {
 	wg.Wait()
 }
 
-// define carries out an operation on the list of databases.
-func (f fsm) define(o op, at Position, n uint64) error {
+// carryOut carries out an operation on the list of databases.
+func (f fsm) carryOut(o op, at Position, n uint64) error {
 	switch o.kind {
 	case opCluster:
 		if len(o.rest) != 8 {
@@ -222,6 +224,10 @@ func (f fsm) define(o op, at Position, n uint64) error {
 			return errEntry
 		}
 		return f.created(at, at.Index<<12|n, string(rest[:length]), size, rest[length:])
+	case opPart:
+		return f.part(o.rest)
+	case opWhole:
+		return f.whole(at, at.Index<<12|n, o.rest)
 	case opDelete:
 		if len(o.rest) != 8 {
 			return errEntry

@@ -40,6 +40,17 @@ func plantedCluster(t testing.TB, count int, o Options, p plant) *cluster {
 	if p, ok := t.(*testing.T); ok {
 		p.Parallel() // most of the time nodes wait for elections
 	}
+	return startCluster(t, count, o, p)
+}
+
+// newNeighbour starts another cluster like c.
+func newNeighbour(c *cluster) *cluster {
+	c.t.Helper()
+	return startCluster(c.t, len(c.addrs), c.base, c.plant)
+}
+
+func startCluster(t testing.TB, count int, o Options, p plant) *cluster {
+	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir(), addrs: make(map[string]string), nodes: make(map[string]*Node), base: o, plant: p}
 	if c.base.Election == 0 {
 		c.base.Election = 1500 * time.Millisecond

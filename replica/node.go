@@ -219,7 +219,7 @@ func openNode(o Options, planted plant) (_ *Node, err error) {
 			return nil, err
 		}
 	}
-	if err := n.identify(); err != nil {
+	if err := errors.Join(n.identify(), os.RemoveAll(filepath.Join(o.Dir, "staging"))); err != nil {
 		return nil, err
 	}
 	vfs.Register(n.vfsName, &nodeVFS{vfs.Find("os"), n})
@@ -767,6 +767,14 @@ func emptyDatabase(o CreateOptions) (pageSize uint32, pages []byte, err error) {
 
 // created is a create operation that raft's log brings.
 func (n *Node) created(at Position, id uint64, name string, pageSize uint32, pages []byte) error {
+	for i := 0; i < len(pages); i += int(pageSize) {
+		at.Sum ^= pageSum(uint32(i/int(pageSize))+1, pages[i:i+int(pageSize)])
+	}
+	return n.define(at, id, name, pageSize, func(db *database) error { return n.writeFile(db.path, pages) })
+}
+
+// define adds a database whose file make makes.
+func (n *Node) define(at Position, id uint64, name string, pageSize uint32, make func(*database) error) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -776,9 +784,6 @@ func (n *Node) created(at Position, id uint64, name string, pageSize uint32, pag
 	if old != nil {
 		return fmt.Errorf("replica: there is a database %q already: %w", name, os.ErrExist)
 	}
-	for i := 0; i < len(pages); i += int(pageSize) {
-		at.Sum ^= pageSum(uint32(i/int(pageSize))+1, pages[i:i+int(pageSize)])
-	}
 	db := n.newDatabase(id, name, pageSize, at)
 	// A file that exists is from before a crash: load finds out how new it is.
 	_, err := os.Stat(db.path)
@@ -787,7 +792,7 @@ func (n *Node) created(at Position, id uint64, name string, pageSize uint32, pag
 			err = removeBeside(db.path)
 		}
 		if err == nil {
-			err = n.writeFile(db.path, pages)
+			err = make(db)
 		}
 	}
 	n.mu.Lock()

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// backupFile is the list of a backup's databases, in its directory. The files are in data/.
+const backupFile = "backup.json"
+
+// Backup writes all databases into a directory, which must be empty or missing: SQLite files
+// in data/, and their positions and checksums in backup.json. A database is as it was at one
+// moment after the call began, and has all that was acknowledged before; two databases may be
+// of different moments. The other node's work goes on. It needs a leader, which may be another
+// node. Of a call that fails the directory has no backup.json.
+func (n *Node) Backup(ctx context.Context, dir string) error {
+	if names, err := os.ReadDir(dir); err == nil && len(names) > 0 {
+		return fmt.Errorf("replica: the directory of the backup, %s, is not empty", dir)
+	}
+	if err := n.WaitReady(ctx); err != nil {
+		return err
+	}
+	if err := n.fresh(0); err != nil {
+		return err
+	}
+	n.mu.RLock()
+	m := manifest{Version: 1, Cluster: n.cluster, Index: n.applied.Load()}
+	n.mu.RUnlock()
+	for _, name := range n.List() {
+		db, err := n.named(name)
+		if err != nil {
+			continue // deleted meanwhile
+		}
+		path := filepath.Join(dir, "data", filepath.FromSlash(name))
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+		var pos Position
+		if err == nil {
+			pos, err = n.copyTo(ctx, db, path)
+		}
+		if errors.Is(err, errDeleted) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("replica: the backup of %s: %w", name, err)
+		}
+		m.Databases = append(m.Databases, databaseState{db.id, name, db.pageSize, pos})
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	p, err := json.MarshalIndent(m, "", "\t")
+	if err != nil {
+		return err
+	}
+	return n.writeFile(filepath.Join(dir, backupFile), p)
+}
+
+// copyTo writes a database into a file, and syncs it.
+func (n *Node) copyTo(ctx context.Context, db *database, path string) (_ Position, err error) {
+	f, m, pos, err := n.imageOf(ctx, db.id, 0)
+	if err != nil {
+		return pos, err
+	}
+	defer func() { err = errors.Join(err, m.done(), f.close()) }()
+	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return pos, err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	w := bufio.NewWriterSize(out, 256<<10)
+	p := make([]byte, m.pageSize)
+	var sum uint64
+	for pgno := uint32(1); pgno <= m.pages; pgno++ {
+		if err := ctx.Err(); err != nil {
+			return pos, err
+		}
+		if err := m.read(pgno, p); err != nil {
+			return pos, err
+		}
+		sum ^= pageSum(pgno, p)
+		if _, err := w.Write(p); err != nil {
+			return pos, err
+		}
+	}
+	if sum != pos.Sum {
+		return pos, fmt.Errorf("%w: its pages have the checksum %016x instead of %016x", ErrDiffer, sum, pos.Sum)
+	}
+	return pos, errors.Join(w.Flush(), out.Sync())
+}
+
+// partBytes is how much of a file that is restored one raft entry has.
+const partBytes = 2 << 20
+
+// Restore creates the databases of a backup on all nodes. The leader must be this node. The
+// cluster may be a new one, or have other databases: one of a name that exists is refused
+// before anything is restored. Each database appears when it is whole. Of a call that fails
+// some databases may be there.
+func (n *Node) Restore(ctx context.Context, dir string) error {
+	if err := n.writable(); err != nil {
+		return err
+	}
+	p, err := os.ReadFile(filepath.Join(dir, backupFile))
+	if err != nil {
+		return fmt.Errorf("replica: no backup: %w", err)
+	}
+	var m manifest
+	if err := json.Unmarshal(p, &m); err != nil || m.Version != 1 {
+		return fmt.Errorf("replica: %s is not of a backup of this version: %w", filepath.Join(dir, backupFile), errors.Join(err, errEntry))
+	}
+	for _, s := range m.Databases {
+		err := checkName(s.Name)
+		if _, here := n.named(s.Name); err == nil && here == nil {
+			err = fmt.Errorf("replica: there is a database %q already: %w", s.Name, os.ErrExist)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, s := range m.Databases {
+		if err := n.restoreOne(ctx, filepath.Join(dir, "data", filepath.FromSlash(s.Name)), s); err != nil {
+			return fmt.Errorf("replica: restoring %s: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+func (n *Node) restoreOne(ctx context.Context, path string, s databaseState) (err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if s.PageSize < 512 || s.PageSize > 65536 {
+		return errEntry
+	}
+	id := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, n.run), n.next.Add(1))
+	ask := func(kind byte, rest []byte) error {
+		p := n.propose(kind, rest)
+		n.enqueue(p)
+		return p.waitContext(ctx)
+	}
+	in := bufio.NewReaderSize(f, 256<<10)
+	var sum uint64
+	pgno := uint32(1)
+	for at, end := int64(0), false; !end; {
+		rest := binary.LittleEndian.AppendUint64(slices.Clone(id), uint64(at))
+		part := make([]byte, max(partBytes/int(s.PageSize), 1)*int(s.PageSize))
+		k, err := io.ReadFull(in, part)
+		if end = err == io.EOF || err == io.ErrUnexpectedEOF; err != nil && !end {
+			return err
+		}
+		if k%int(s.PageSize) != 0 {
+			return errors.New("the file has no whole pages")
+		}
+		for i := 0; i < k; i += int(s.PageSize) {
+			sum ^= pageSum(pgno, part[i:i+int(s.PageSize)])
+			pgno++
+		}
+		if err := ask(opPart, append(rest, part[:k]...)); err != nil {
+			return err
+		}
+		at += int64(k)
+	}
+	rest := binary.LittleEndian.AppendUint64(id, s.Position.Sum)
+	rest = binary.LittleEndian.AppendUint32(rest, s.PageSize)
+	if sum != s.Position.Sum {
+		_ = ask(opWhole, rest) // no name: the parts are removed
+		return fmt.Errorf("the file was changed: its checksum is %016x instead of %016x", sum, s.Position.Sum)
+	}
+	return ask(opWhole, append(rest, s.Name...))
+}
+
+// staging is where the parts of a file are gathered that is restored.
+func (n *Node) staging(id []byte) string {
+	return filepath.Join(n.opts.Dir, "staging", hex.EncodeToString(id))
+}
+
+// part writes a part of a file. A node on which that fails, or which lacks parts because it
+// was restarted, fetches the database when it is whole on another one: the node whose Restore
+// runs has all of them.
+func (n *Node) part(rest []byte) error {
+	if len(rest) < 24 {
+		return errEntry
+	}
+	path := n.staging(rest[:16])
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(rest[24:], int64(binary.LittleEndian.Uint64(rest[16:])))
+	return errors.Join(err, f.Close())
+}
+
+// whole makes a database of the parts of a file, or removes them if there is no name.
+func (n *Node) whole(at Position, id uint64, rest []byte) error {
+	if len(rest) < 28 {
+		return errEntry
+	}
+	path, name := n.staging(rest[:16]), string(rest[28:])
+	at.Sum = binary.LittleEndian.Uint64(rest[16:])
+	defer os.Remove(path) // it is there still if the file was made before a restart
+	if name == "" {
+		return nil
+	}
+	return n.define(at, id, name, binary.LittleEndian.Uint32(rest[24:]), func(db *database) error {
+		err := n.syncFile(path)
+		if err == nil {
+			err = n.rename(path, db.path)
+		}
+		return err
+	})
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestBackup makes a backup on a follower while the leader writes, and restores it into a new
+// cluster. Damaged backups and names that exist are refused.
+func TestBackup(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	leader := c.leader()
+	ctx, cancel := contextFor(t)
+	defer cancel()
+	for i := range 3 {
+		must(t, leader.Create(ctx, fmt.Sprintf("dir/%d.db", i), CreateOptions{PageSize: 1024 << i}))
+		execAll(t, open(t, leader, fmt.Sprintf("dir/%d.db", i)), "CREATE TABLE t(x)", "INSERT INTO t VALUES(randomblob(3000000))", "INSERT INTO t VALUES('last')")
+	}
+	stop, done := make(chan struct{}), make(chan error, 1)
+	busy := open(t, leader, "dir/0.db")
+	go func() {
+		for {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			if _, err := busy.ExecContext(ctx, "INSERT INTO t VALUES(1)"); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	dir := filepath.Join(t.TempDir(), "backup")
+	must(t, c.followers()[0].Backup(ctx, dir))
+	close(stop)
+	must(t, <-done)
+	if err := leader.Backup(ctx, dir); err == nil {
+		t.Error("a backup over another one")
+	}
+	for i := range 3 {
+		path := filepath.Join(dir, "data", "dir", fmt.Sprintf("%d.db", i))
+		copied := filepath.Join(t.TempDir(), "db")
+		p, err := os.ReadFile(path)
+		must(t, err)
+		must(t, os.WriteFile(copied, p, 0o600))
+		must(t, whole(copied))
+		stock(t, copied)
+	}
+	if err := leader.Restore(ctx, dir); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("databases that exist: %v", err)
+	}
+
+	fresh := newNeighbour(c)
+	to := fresh.leader()
+	if err := fresh.followers()[0].Restore(ctx, dir); err == nil {
+		t.Error("a follower restored")
+	}
+	must(t, to.Restore(ctx, dir))
+	fresh.judge()
+	if got := fmt.Sprint(to.List()); got != "[dir/0.db dir/1.db dir/2.db]" {
+		t.Error(got)
+	}
+	for i := range 3 {
+		db := open(t, to, fmt.Sprintf("dir/%d.db", i))
+		if got := value(t, db, "SELECT count(*) FROM t WHERE x='last'"); got != "1" {
+			t.Errorf("database %d: %s rows", i, got)
+		}
+		execAll(t, db, "INSERT INTO t VALUES('after')")
+	}
+	// A node that is restarted applies the log again, without the parts.
+	follower := fresh.followers()[0].ID()
+	fresh.stop(follower)
+	fresh.start(follower)
+	fresh.judge()
+
+	// A file that was changed is refused, and leaves nothing.
+	for _, name := range to.List() {
+		must(t, to.Delete(ctx, name))
+	}
+	path := filepath.Join(dir, "data", "dir", "0.db")
+	p, err := os.ReadFile(path)
+	must(t, err)
+	p[2000] ^= 1
+	must(t, os.WriteFile(path, p, 0o600))
+	if err := to.Restore(ctx, dir); err == nil || len(to.List()) != 0 {
+		t.Errorf("a changed file: %v, %v", err, to.List())
+	}
+	for _, n := range fresh.all() {
+		until(t, "no parts are left", func() bool {
+			left, _ := os.ReadDir(filepath.Join(n.opts.Dir, "staging"))
+			return len(left) == 0
+		})
+	}
+	if err := to.Restore(ctx, t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no backup: %v", err)
+	}
+}
