@@ -49,7 +49,7 @@ type childOptions struct {
 	ID, Dir, Listen string
 	Peers           map[string]string
 	Plant           plant
-	Shadow          string // where what was synced is kept
+	Shadow          string // keeps the state of the last syncs
 	Forward         bool
 }
 
@@ -1169,7 +1169,7 @@ func whole(path string) error {
 // TestChaos plays clients against three nodes in processes of their own that are killed,
 // stopped, cut off in all ways, whose power is cut, whose disks fail and whose clocks are hours
 // apart. It judges: the histories of registers and lists are linearizable, what was
-// acknowledged is there and what was refused is not, money is neither made nor lost within and
+// acknowledged is there, refused values are not, money is neither made nor lost within and
 // between databases, all nodes have the same pages, SQLite finds the files whole.
 func TestChaos(t *testing.T) {
 	begin, total, played := time.Now(), 0, 0
