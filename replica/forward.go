@@ -494,6 +494,7 @@ func (w *wire) serveForward(c net.Conn) {
 	defer idle.Stop()
 	for r := range requests {
 		idle.Stop()
+		w.node.metrics.Forwarded.Add(1)
 		if err := s.serve(ctx, r, func(a forwardAnswer) error { return send(c, a) }); err != nil {
 			return
 		}

@@ -125,7 +125,7 @@ type Node struct {
 	raft    *raft.Raft
 	store   *raftlog.Store
 	wire    *wire
-	metrics Metrics
+	metrics metrics
 	planted plant // a bug that a test plants
 	closing context.Context
 
@@ -965,18 +965,17 @@ type Member struct {
 
 // Status is the state of a node.
 type Status struct {
-	ID, Address   string
-	Leader        string // "" if there is none
-	Leads         bool   // and is ready
-	Term          uint64
-	Applied       uint64 // the last entry that changed a database
-	LastEntry     uint64
-	LogBytes      int64
-	Databases     int
-	Broken        []string // databases that are being fetched
-	Members       []Member
-	Cluster       string
-	SharedCommits uint64
+	ID, Address string
+	Leader      string // "" if there is none
+	Leads       bool   // and is ready
+	Term        uint64
+	Applied     uint64 // the last entry that changed a database
+	LastEntry   uint64
+	LogBytes    int64
+	Databases   int
+	Broken      []string // databases that are being fetched
+	Members     []Member
+	Cluster     string
 }
 
 // Status returns the state of this node.

@@ -160,17 +160,53 @@ func (n *Node) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Metrics counts what a node did since it was opened. The fields may be read at any time, and
-// published by expvar.
-type Metrics struct {
-	Commits  atomic.Uint64 // transactions of connections of this node
-	Applied  atomic.Uint64 // transactions of other nodes, written into files
-	Entries  atomic.Uint64 // raft entries that this node proposed; each holds the commits that waited
-	Verified atomic.Uint64 // rounds to the members by which reads were made linearizable
-	Broken   atomic.Uint64 // databases whose files differed or failed
-	Redone   atomic.Uint64 // databases that were made whole from raft's log
-	Fetched  atomic.Uint64 // databases that were fetched from another node
+// metrics counts events of a node.
+type metrics struct {
+	Commits, Applied, Entries, Verified, Forwarded, Broken, Redone, Fetched atomic.Uint64
 }
 
-// Metrics returns the counters of the node.
-func (n *Node) Metrics() *Metrics { return &n.metrics }
+// Stats counts what a node did since it was opened.
+type Stats struct {
+	Commits   uint64 `json:"commits"`   // transactions of connections of this node
+	Applied   uint64 `json:"applied"`   // transactions of other nodes, written into files
+	Entries   uint64 `json:"entries"`   // raft entries that this node proposed; each holds the commits that waited
+	Verified  uint64 `json:"verified"`  // rounds to the members by which reads were made linearizable
+	Forwarded uint64 `json:"forwarded"` // statements that this node ran for others
+	Broken    uint64 `json:"broken"`    // databases whose files differed or failed
+	Redone    uint64 `json:"redone"`    // databases that were made whole from raft's log
+	Fetched   uint64 `json:"fetched"`   // databases that were fetched from another node
+	Databases int    `json:"databases"` // databases of the cluster
+	Unserved  int    `json:"unserved"`  // databases that this node does not serve until they are whole
+}
+
+// Stats returns the counters of the node. It may be called at any time, by a function that
+// package expvar publishes for example.
+func (n *Node) Stats() Stats {
+	m := &n.metrics
+	s := Stats{Commits: m.Commits.Load(), Applied: m.Applied.Load(), Entries: m.Entries.Load(), Verified: m.Verified.Load(),
+		Forwarded: m.Forwarded.Load(), Broken: m.Broken.Load(), Redone: m.Redone.Load(), Fetched: m.Fetched.Load()}
+	for _, db := range n.databases() {
+		s.Databases++
+		db.mu.Lock()
+		if db.broken != nil {
+			s.Unserved++
+		}
+		db.mu.Unlock()
+	}
+	return s
+}
+
+// Plus adds the counters of two nodes.
+func (s Stats) Plus(o Stats) Stats {
+	s.Commits += o.Commits
+	s.Applied += o.Applied
+	s.Entries += o.Entries
+	s.Verified += o.Verified
+	s.Forwarded += o.Forwarded
+	s.Broken += o.Broken
+	s.Redone += o.Redone
+	s.Fetched += o.Fetched
+	s.Databases += o.Databases
+	s.Unserved += o.Unserved
+	return s
+}

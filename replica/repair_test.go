@@ -47,7 +47,7 @@ func TestForeignChange(t *testing.T) {
 			until(t, "the node is ready", func() bool { return n.recovered.Load() })
 			execAll(t, db, "INSERT INTO t VALUES(1)")
 			until(t, "the file is whole again", func() bool {
-				return n.Metrics().Fetched.Load() > 0 && len(n.Status().Broken) == 0
+				return n.metrics.Fetched.Load() > 0 && len(n.Status().Broken) == 0
 			})
 			c.judge()
 		})

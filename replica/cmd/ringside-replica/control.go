@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/ringside-io/ringside/replica"
+)
+
+// controlSocket is the Unix socket in the directory of a node that runs. Who may write in the
+// directory may use it.
+const controlSocket = "control"
+
+// request is a command, as JSON; answer is what the node says. A connection has one of each,
+// and its end before the answer interrupts the command.
+type request struct {
+	Command string   `json:"command"`
+	Args    []string `json:"args"`
+}
+
+type answer struct {
+	Error  string          `json:"error,omitempty"`
+	Status *replica.Status `json:"status,omitempty"`
+}
+
+// listenControl listens on a socket. The node's directory is locked by its log, so a socket
+// that is there is left from a process that was killed.
+func listenControl(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// serveControl obeys commands until the returned function is called, which interrupts those
+// that run and waits for them.
+func serveControl(l net.Listener, n *replica.Node) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var over sync.WaitGroup
+	over.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			over.Go(func() { serve(ctx, c, n) })
+		}
+	})
+	return func() {
+		l.Close()
+		cancel()
+		over.Wait()
+	}
+}
+
+func serve(ctx context.Context, c net.Conn, n *replica.Node) {
+	defer c.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	var r request
+	in := json.NewDecoder(c)
+	if in.Decode(&r) != nil {
+		return
+	}
+	go func() {
+		_ = in.Decode(new(request)) // it ends with the connection
+		cancel()
+	}()
+	var a answer
+	if err := obey(ctx, n, r, &a); err != nil {
+		a.Error = err.Error()
+	}
+	_ = json.NewEncoder(c).Encode(a)
+}
+
+func obey(ctx context.Context, n *replica.Node, r request, a *answer) error {
+	switch {
+	case r.Command == "status":
+		s := n.Status()
+		a.Status = &s
+		return nil
+	case r.Command == "verify":
+		return n.Verify(ctx)
+	case r.Command == "add" && len(r.Args) == 2:
+		return n.AddMember(ctx, r.Args[0], r.Args[1])
+	case r.Command == "remove" && len(r.Args) == 1:
+		return n.RemoveMember(ctx, r.Args[0])
+	case r.Command == "transfer" && len(r.Args) < 2:
+		return n.Transfer(ctx, append(r.Args, "")[0])
+	case r.Command == "backup" && len(r.Args) == 1:
+		return n.Backup(ctx, r.Args[0])
+	case r.Command == "restore" && len(r.Args) == 1:
+		return n.Restore(ctx, r.Args[0])
+	}
+	return fmt.Errorf("the node does not know %q with %d arguments", r.Command, len(r.Args))
+}
+
+// askControl sends a request to the node whose socket it is.
+func askControl(ctx context.Context, path string, r request) (*replica.Status, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", path)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, fmt.Errorf("no node runs there: start it with ringside-replica run: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	if err := json.NewEncoder(c).Encode(r); err != nil {
+		return nil, err
+	}
+	var a answer
+	if err := json.NewDecoder(c).Decode(&a); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("the node did not answer: %w", err)
+	}
+	if a.Error != "" {
+		return nil, errors.New(a.Error)
+	}
+	return a.Status, nil
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+
+// Ringside-replica runs a node of a cluster and looks after it.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"expvar"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ringside-io/ringside/replica"
+)
+
+const usage = `Usage: ringside-replica COMMAND [flags] [arguments]
+
+Commands:
+  run -id ID -dir DIR -listen ADDRESS   run a node until it is interrupted
+  status -dir DIR                       show a node, and the members of its cluster
+  add -dir DIR ID ADDRESS               make a node a member; DIR is the leader's
+  remove -dir DIR ID                    remove a member; DIR is the leader's
+  transfer -dir DIR [ID]                hand the leadership to a member; DIR is the leader's
+  verify -dir DIR                       compare the pages of all databases on all nodes
+  backup -dir DIR TO                    write all databases into an empty directory
+  restore -dir DIR FROM                 create the databases of a backup; DIR is the leader's
+
+DIR is the directory of a node that runs. All commands but run reach it by the socket
+"control" in it, so they run on its machine, as its user. "COMMAND -h" shows the flags.
+
+Exit status: 0 success, 1 failure, 2 a wrong command line, 130 interrupted.
+`
+
+// Exit codes.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // the second signal has its usual effect
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// errUsage is what errors.Is finds in errors of the command line.
+var errUsage = errors.New("see ringside-replica -h")
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, usage)
+		return exitUsage
+	}
+	if args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
+		fmt.Fprint(stdout, usage)
+		return exitOK
+	}
+	var err error
+	switch command := args[0]; command {
+	case "run":
+		err = runNode(ctx, args[1:], stdout)
+	case "status", "add", "remove", "transfer", "verify", "backup", "restore":
+		err = ask(ctx, command, args[1:], stdout)
+	default:
+		err = fmt.Errorf("there is no command %q: %w", command, errUsage)
+	}
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(stderr, "ringside-replica: interrupted")
+		return exitInterrupted
+	}
+	fmt.Fprintf(stderr, "ringside-replica: %v\n", err)
+	if errors.Is(err, errUsage) {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// parse parses flags; help goes to stdout.
+func parse(f *flag.FlagSet, args []string, stdout io.Writer) error {
+	var said strings.Builder
+	f.SetOutput(&said)
+	err := f.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(stdout, said.String())
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", f.Name(), err, errUsage)
+	}
+	return nil
+}
+
+// runNode runs a node until the context is done.
+func runNode(ctx context.Context, args []string, stdout io.Writer) (err error) {
+	f := flag.NewFlagSet("run", flag.ContinueOnError)
+	var o replica.Options
+	var peers, cert, key, ca, metrics string
+	f.StringVar(&o.ID, "id", "", "`name` of the node")
+	f.StringVar(&o.Dir, "dir", "", "`directory` of the node")
+	f.StringVar(&o.Listen, "listen", "", "`address` for the other nodes, host:port")
+	f.StringVar(&o.Advertise, "advertise", "", "`address` by which the others reach this node, if it is another one")
+	f.StringVar(&peers, "peers", "", "all members of a new cluster: `ID=ADDRESS,...`; none for a node that joins one")
+	f.BoolVar(&o.PlainText, "plain-text", false, "allow connections between machines without TLS")
+	f.StringVar(&cert, "cert", "", "`file` with the node's certificate; with -key and -ca the nodes use TLS")
+	f.StringVar(&key, "key", "", "`file` with the key of the certificate")
+	f.StringVar(&ca, "ca", "", "`file` with the certificates of the authority of all nodes")
+	f.DurationVar(&o.Election, "election", time.Second, "`time` without a leader after which another one is elected")
+	f.IntVar(&o.MaxTransaction, "max-transaction", 64<<20, "`bytes` of pages that a transaction may change; the same on all nodes")
+	f.StringVar(&metrics, "metrics", "", "`address` of an HTTP server for /debug/vars; none if empty")
+	if err := parse(f, args, stdout); err != nil {
+		return err
+	}
+	if f.NArg() > 0 {
+		return fmt.Errorf("run: unexpected argument %q: %w", f.Arg(0), errUsage)
+	}
+	for item := range strings.SplitSeq(peers, ",") {
+		if item == "" {
+			continue
+		}
+		id, address, ok := strings.Cut(item, "=")
+		if !ok || id == "" || address == "" {
+			return fmt.Errorf("run: -peers: %q is not ID=ADDRESS: %w", item, errUsage)
+		}
+		if o.Peers == nil {
+			o.Peers = make(map[string]string)
+		}
+		o.Peers[id] = address
+	}
+	if cert != "" || key != "" || ca != "" {
+		if o.TLS, err = tlsConfig(cert, key, ca); err != nil {
+			return err
+		}
+	}
+	n, err := replica.Open(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.Close()) }()
+	l, err := listenControl(filepath.Join(o.Dir, controlSocket))
+	if err != nil {
+		return err
+	}
+	defer serveControl(l, n)()
+	if metrics != "" {
+		expvar.Publish("replica", expvar.Func(func() any { return n.Stats() }))
+		l, err := net.Listen("tcp", metrics)
+		if err != nil {
+			return err
+		}
+		server := &http.Server{Handler: expvar.Handler(), ReadHeaderTimeout: 10 * time.Second}
+		defer server.Close()
+		go func() {
+			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				slog.Error("the server of the metrics failed", "error", err)
+			}
+		}()
+		fmt.Fprintf(stdout, "metrics at http://%s/debug/vars\n", l.Addr())
+	}
+	fmt.Fprintf(stdout, "node %s listens at %s\n", n.ID(), n.Address())
+	<-ctx.Done()
+	return nil
+}
+
+func tlsConfig(cert, key, ca string) (*tls.Config, error) {
+	if cert == "" || key == "" || ca == "" {
+		return nil, fmt.Errorf("run: TLS needs -cert, -key and -ca: %w", errUsage)
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("run: -cert, -key: %w", err)
+	}
+	p, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, fmt.Errorf("run: -ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(p) {
+		return nil, fmt.Errorf("run: -ca: %s has no certificates", ca)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, ClientCAs: pool,
+		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}, nil
+}
+
+// ask sends a command to a node that runs, and shows its answer.
+func ask(ctx context.Context, command string, args []string, stdout io.Writer) error {
+	f := flag.NewFlagSet(command, flag.ContinueOnError)
+	dir := f.String("dir", "", "`directory` of the node that runs")
+	asJSON := false
+	if command == "status" {
+		f.BoolVar(&asJSON, "json", false, "print JSON")
+	}
+	if err := parse(f, args, stdout); err != nil {
+		return err
+	}
+	least, most := 0, 0
+	switch command {
+	case "add":
+		least, most = 2, 2
+	case "remove", "backup", "restore":
+		least, most = 1, 1
+	case "transfer":
+		most = 1
+	}
+	switch {
+	case *dir == "":
+		return fmt.Errorf("%s: -dir is missing: %w", command, errUsage)
+	case f.NArg() < least || f.NArg() > most:
+		return fmt.Errorf("%s: %d arguments, and it takes %s: %w", command, f.NArg(), count(least, most), errUsage)
+	}
+	r := request{Command: command, Args: f.Args()}
+	if command == "backup" || command == "restore" {
+		path, err := filepath.Abs(r.Args[0])
+		if err != nil {
+			return err
+		}
+		r.Args[0] = path // the node has another working directory
+	}
+	status, err := askControl(ctx, filepath.Join(*dir, controlSocket), r)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", command, err)
+	case command == "verify":
+		fmt.Fprintln(stdout, "all databases have the same pages on all nodes")
+	case asJSON:
+		e := json.NewEncoder(stdout)
+		e.SetIndent("", "\t")
+		return e.Encode(status)
+	case status != nil:
+		return show(stdout, status)
+	}
+	return nil
+}
+
+func count(least, most int) string {
+	if least == most {
+		return fmt.Sprint(least)
+	}
+	return fmt.Sprintf("%d to %d", least, most)
+}
+
+func show(out io.Writer, s *replica.Status) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	role := "follower"
+	if s.Leads {
+		role = "leader"
+	}
+	leader := s.Leader
+	if leader == "" {
+		leader = "none"
+	}
+	fmt.Fprintf(w, "node\t%s at %s (%s)\nleader\t%s\nterm\t%d\nlog\tentry %d, applied %d, %d bytes\ndatabases\t%d\ncluster\t%s\n",
+		s.ID, s.Address, role, leader, s.Term, s.LastEntry, s.Applied, s.LogBytes, s.Databases, s.Cluster)
+	for _, name := range s.Broken {
+		fmt.Fprintf(w, "broken\t%s\n", name)
+	}
+	for _, m := range s.Members {
+		fmt.Fprintf(w, "member\t%s at %s\n", m.ID, m.Address)
+	}
+	return w.Flush()
+}
