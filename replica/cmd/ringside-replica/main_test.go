@@ -169,7 +169,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestCommandLine: what is wrong is named, with the exit code of a wrong command line.
+// TestCommandLine: errors of the command line name the mistake and have an exit code of their own.
 func TestCommandLine(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                         "Usage",
