@@ -311,9 +311,6 @@ func (d *badDisk) sync(path string, f func() error) error {
 
 // written notes how far raft's log is durable.
 func (d *badDisk) written(g appendlog.SegmentInfo) error {
-	if d.failing.Load() {
-		return syscall.EIO
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.log == nil {
@@ -322,7 +319,11 @@ func (d *badDisk) written(g appendlog.SegmentInfo) error {
 			return err
 		}
 	}
+	// The log knows that its write was durable, and may say so in the file.
 	_, err := d.log.WriteAt(fmt.Appendf(nil, "%020d %020d\n", g.Index, g.Size), 0)
+	if err == nil && d.failing.Load() {
+		err = syscall.EIO
+	}
 	return err
 }
 
