@@ -13,8 +13,8 @@
 // (io_uring: one system call for all, directly into the readers' buffers), and wake
 // the readers, which have their data. A single receive is a plain system call. A
 // reader that does not wait receives for itself, and writes are plain system calls
-// that do not block. A driver with few active sockets polls for up to 100 µs before
-// it sleeps, and less often when that was in vain. A driver that sleeps uses neither
+// that do not block. A driver with few active sockets, but more than one, polls for
+// up to 100 µs before it sleeps, and less often when that was in vain. A driver that sleeps uses neither
 // a processor nor a thread. Where goroutines compute on every P, calls that are about
 // to wait do the driver's work.
 //

@@ -108,7 +108,7 @@ func TestConnectionsAreSmall(t *testing.T) {
 // TestSpinnerGivesUp records spins without events and then one with an event.
 func TestSpinnerGivesUp(t *testing.T) {
 	s := spinner{limit: time.Microsecond}
-	s.found(1)
+	s.found(1, 7)
 	spins := 0
 	for range 1000 {
 		if s.worthwhile() {
@@ -119,12 +119,71 @@ func TestSpinnerGivesUp(t *testing.T) {
 	if spins < 5 || spins > 30 {
 		t.Errorf("spun %d of 1000 times in vain", spins)
 	}
-	s.found(fewEvents + 1)
+	s.found(fewEvents+1, 7)
 	if s.skip = 0; s.worthwhile() {
 		t.Error("spins although there is work to do")
 	}
-	if s.found(1); !s.worthwhile() {
+	if s.found(1, 7); !s.worthwhile() {
 		t.Error("does not spin although it pays")
+	}
+	for range aloneAfter {
+		s.found(1, 7)
+	}
+	if s.worthwhile() {
+		t.Error("spins for a single connection")
+	}
+	if s.found(1, 8); !s.worthwhile() {
+		t.Error("does not spin for two connections")
+	}
+}
+
+// TestSingleConnectionIsNotPolledFor exchanges messages on one connection whose peer is
+// package net's: the driver sleeps between them.
+func TestSingleConnectionIsNotPolledFor(t *testing.T) {
+	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1, Spin: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	peer, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	p, room := make([]byte, 1), make([]byte, 8) // a full buffer would be read again without waiting
+	exchange := func() {
+		if _, err := peer.Write(p); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(room); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Write(p); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := peer.Read(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 * aloneAfter {
+		exchange()
+	}
+	before := s.Stats().Sleeps
+	const n = 200
+	for range n {
+		exchange()
+	}
+	if slept := s.Stats().Sleeps - before; slept < n/4 {
+		t.Errorf("the driver slept %d times in %d exchanges on a single connection: %+v", slept, n, s.Stats())
 	}
 }
 

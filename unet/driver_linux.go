@@ -138,7 +138,9 @@ func (l *loop) drive() {
 	for !l.stopping.Load() {
 		if l.pass() > 0 {
 			l.waitForReaders()
-			continue
+			if !l.spin.alone() {
+				continue
+			}
 		}
 		if l.starved.Load() {
 			l.yield(time.Now())
@@ -225,7 +227,7 @@ func (l *loop) pass() int {
 	l.driving = true
 	n := l.passLocked()
 	if n > 0 {
-		l.spin.found(n)
+		l.spin.found(n, epoll.Data(&l.events[0]))
 	}
 	l.passing.Unlock()
 	if l.wanted.Load() {
@@ -322,13 +324,23 @@ func (l *loop) spinForWork() bool {
 }
 
 // spinner decides whether to poll for a while before sleeping. That pays when few
-// connections are active and the next message of a peer is near.
+// connections are active and the next message of a peer is near. It does not pay for a
+// single one: the kernel often runs both ends of it on one processor, which costs least,
+// and a driver that polls keeps the peer off that processor.
 type spinner struct {
 	limit time.Duration
-	small bool // the last pass had few events
-	skip  int  // how many opportunities to spin are passed over now
-	pause int  // how many were passed over after the last miss
+	small bool   // the last pass had few events
+	skip  int    // how many opportunities to spin are passed over now
+	pause int    // how many were passed over after the last miss
+	key   uint64 // of the socket of the last pass
+	same  int    // how many passes in a row had one event, of that socket
 }
+
+// aloneAfter is how many passes of one socket in a row mean that no other is active.
+const aloneAfter = 16
+
+// alone reports whether only one socket is active.
+func (s *spinner) alone() bool { return s.same >= aloneAfter }
 
 // fewEvents is the largest pass after which the driver spins: after a larger one
 // there are goroutines to run. It is also how many woken readers may be late before
@@ -339,7 +351,7 @@ const longestPause = 64
 
 // worthwhile reports whether to spin now.
 func (s *spinner) worthwhile() bool {
-	if s.limit <= 0 || !s.small {
+	if s.limit <= 0 || !s.small || s.alone() {
 		return false
 	}
 	if s.skip > 0 {
@@ -349,9 +361,16 @@ func (s *spinner) worthwhile() bool {
 	return true
 }
 
-// found records the size of a pass. It does not reset the pause after misses:
-// slow, regular events come too late for spinning.
-func (s *spinner) found(n int) { s.small = n <= fewEvents }
+// found records the size of a pass and its first socket. It does not reset the pause
+// after misses: slow, regular events come too late for spinning.
+func (s *spinner) found(n int, key uint64) {
+	s.small = n <= fewEvents
+	if n == 1 && key == s.key {
+		s.same++
+	} else {
+		s.key, s.same = key, 0
+	}
+}
 
 // hit records that a spin ended with events.
 func (s *spinner) hit() { s.pause = 0 }

@@ -21,7 +21,8 @@ type Options struct {
 	Loops int
 	// Spin limits how long a driver with few active sockets polls for events
 	// before it sleeps. 0 means 100 µs, a negative value no polling. After polls
-	// without events the driver polls less often; an idle driver sleeps.
+	// without events the driver polls less often. An idle driver sleeps, and so does
+	// one of whose sockets a single one is active.
 	Spin time.Duration
 	// Restrict limits the rings to RECV, the only operation that this package
 	// uses. The kernel refuses all others with EACCES.
