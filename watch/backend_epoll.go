@@ -24,10 +24,10 @@ type epollBackend struct {
 	n      int // events waiting for collect
 	enters *atomic.Uint64
 
-	// Files that were closed while duplicates of their descriptors live stay in
-	// the instance, and no call removes them: a new instance takes its place.
-	orphans bool // such a file may be there
-	renew   bool // one was reported
+	// A file that was closed while a duplicate of its descriptor lives stays in the
+	// instance, and no call removes it: a new instance replaces the old one.
+	closedFiles bool // such a file may be registered
+	renew       bool // one was reported
 }
 
 func newEpoll(t *table, batch int, enters *atomic.Uint64) (*epollBackend, error) {
@@ -66,7 +66,7 @@ func (b *epollBackend) modify(fd int, e *entry, _ Trigger) syscall.Errno {
 // descriptor of it is open.
 func (b *epollBackend) remove(fd int, _ *entry) {
 	if b.in.Remove(fd) != 0 {
-		b.orphans = true
+		b.closedFiles = true
 	}
 }
 
@@ -77,8 +77,8 @@ func (b *epollBackend) prepare() error {
 	return nil
 }
 
-// renewInstance registers everything with a new instance. Without a descriptor
-// for it, or memory, the next turn tries again.
+// renewInstance registers everything with a new instance. If no descriptor or memory is
+// available, the next turn tries again.
 func (b *epollBackend) renewInstance() {
 	in, err := epoll.Open()
 	if err != nil {
@@ -103,7 +103,7 @@ func (b *epollBackend) renewInstance() {
 		}
 	}
 	_ = b.in.Close()
-	b.in, b.renew, b.orphans = in, false, false
+	b.in, b.renew, b.closedFiles = in, false, false
 }
 
 func (b *epollBackend) wait(timeout time.Duration) error {
@@ -141,7 +141,7 @@ func (b *epollBackend) collect() {
 		fd := int32(uint32(data))
 		switch e := b.t.report(fd, uint32(data>>32), Events(ev.Events)); {
 		case e == nil:
-			b.renew = b.renew || b.orphans
+			b.renew = b.renew || b.closedFiles
 		case e.recheck() && b.moved(int(fd), e):
 			e.gone, e.found = true, 0
 			b.renew = true
@@ -150,8 +150,8 @@ func (b *epollBackend) collect() {
 	b.n = 0
 }
 
-// moved reports whether the number of a registration means another file by now,
-// or none. Registering again what is registered has no effect.
+// moved reports whether the number of a registration now names another file, or none. The
+// check registers the number again, which has no effect if nothing has changed.
 func (b *epollBackend) moved(fd int, e *entry) bool {
 	errno := b.in.Modify(fd, epollMask(e), epollData(fd, e))
 	return errno == syscall.EBADF || errno == syscall.ENOENT

@@ -15,7 +15,7 @@ import (
 
 // ringBackend arms polls on a ring whose completions are processed by the
 // thread that waits: a multishot poll for Edge, otherwise one-shot polls, armed
-// again after each report. Changes are entries of the next enter.
+// again after each report. Changes are SQEs of the next enter.
 type ringBackend struct {
 	w      *Watcher
 	t      *table
@@ -24,16 +24,16 @@ type ringBackend struct {
 	ask    *epoll.Instance // tells which files can be polled
 
 	enabled     bool     // a thread owns the ring
-	stray       bool     // another one has come, or completions were lost: open a new ring
+	unusable    bool     // the caller is on another thread, or completions were lost: open a new ring
 	moves       int      // rings opened since the first
 	wakeupArmed bool     // a poll of wakeup is with the kernel
 	cancels     []uint64 // user data of polls to cancel
 	shown       int      // entries that the next wait submits
 	behind      bool     // changes had no room in the queue
-	busy        bool     // the last turn brought several completions: look before sleeping
-	lucky       bool     // the last look found something
+	busy        bool     // the last turn had several completions: check before sleeping
+	lookFound   bool     // the last check before sleeping found completions
 	cqes        [128]uring.CQE
-	hot         recheckList
+	recheck     recheckList
 	reorder     *reorderer // where the kernel needs it
 }
 
@@ -87,7 +87,7 @@ func (w *Watcher) useRing(reason string) error {
 }
 
 func newRing(w *Watcher) (*ringBackend, error) {
-	b := &ringBackend{w: w, t: &w.table, lucky: true}
+	b := &ringBackend{w: w, t: &w.table, lookFound: true}
 	if newestFirst() {
 		b.reorder = new(reorderer)
 	}
@@ -158,15 +158,15 @@ func (b *ringBackend) follow() error {
 		return fmt.Errorf("watch: io_uring: %w", err)
 	}
 	err = b.ring.CloseNow()
-	b.ring, b.enabled, b.stray = ring, true, false
+	b.ring, b.enabled, b.unusable = ring, true, false
 	b.wakeupArmed, b.shown, b.cancels = false, 0, b.cancels[:0]
-	b.hot.clear()
+	b.recheck.clear()
 	if b.reorder != nil {
 		*b.reorder = reorderer{}
 	}
 	for fd := range b.t.entries {
 		if e := &b.t.entries[fd]; e.on && !e.gone {
-			e.turn() // what the old ring had found is found again
+			e.turn() // the new ring reports the events of the old one again
 			e.armed = false
 			b.t.change(int32(fd), e)
 		}
@@ -194,8 +194,8 @@ func (b *ringBackend) giveUp(why error) error {
 	return nil
 }
 
-// add lists the descriptor to be armed, having asked what epoll would say: a
-// ring reports a file that cannot be polled as ready.
+// add lists the descriptor to be armed. It first asks epoll whether the file can be
+// polled, because a ring reports a file that cannot be polled as ready.
 func (b *ringBackend) add(fd int, e *entry) syscall.Errno {
 	mode, id, errno := sys.FileMode(fd)
 	if errno == 0 && !alwaysPollable(mode) {
@@ -211,7 +211,7 @@ func (b *ringBackend) add(fd int, e *entry) syscall.Errno {
 }
 
 // alwaysPollable reports whether every file of that type can be polled: sockets
-// and pipes. It spares the commonest descriptors a question.
+// and pipes. It saves a system call for the most common descriptors.
 func alwaysPollable(mode uint32) bool {
 	const typeMask, socket, fifo = 0xf000, 0xc000, 0x1000
 	return mode&typeMask == socket || mode&typeMask == fifo
@@ -221,7 +221,7 @@ func (b *ringBackend) modify(fd int, e *entry, _ Trigger) syscall.Errno {
 	if e.gone {
 		return syscall.ENOENT // as epoll answers
 	}
-	e.dirty, e.muted, e.hot = true, false, false
+	e.dirty, e.onceByMulti, e.rechecked = true, false, false
 	b.t.change(int32(fd), e)
 	return 0
 }
@@ -234,7 +234,7 @@ func (b *ringBackend) remove(fd int, e *entry) {
 
 // prepare turns changes into entries, which the wait submits.
 func (b *ringBackend) prepare() error {
-	if b.stray {
+	if b.unusable {
 		if err := b.follow(); err != nil || b.w.backend != backend(b) {
 			return err
 		}
@@ -278,15 +278,15 @@ func (b *ringBackend) fill() bool {
 		}
 	}
 	t.changes = t.changes[:0]
-	b.hot.take(t)
+	b.recheck.take(t)
 	return true
 }
 
-// arm makes what the kernel has fit what is asked for, and reports whether there
-// was room for the entries.
+// arm makes the polls in the kernel match the registration, and reports whether the SQ had
+// room.
 func (b *ringBackend) arm(fd int32, e *entry) bool {
 	want := e.on && !e.spent && !e.gone
-	multi := e.mode != OneShot || e.muted
+	multi := e.mode != OneShot || e.onceByMulti
 	if e.armed {
 		if want && e.multi == multi {
 			if e.dirty && !b.update(fd, e) {
@@ -299,7 +299,7 @@ func (b *ringBackend) arm(fd int32, e *entry) bool {
 			return false
 		}
 		e.armed = false
-		e.turn() // what it reports from here on is stale
+		e.turn() // its later reports are stale
 	}
 	if want {
 		s := b.sqe()
@@ -330,7 +330,7 @@ func (b *ringBackend) update(fd int32, e *entry) bool {
 	return true
 }
 
-// cancel ends a poll. It may be gone already, so that failure means nothing.
+// cancel ends a poll. The poll may have ended already, so failures are ignored.
 func (b *ringBackend) cancel(ud uint64) bool {
 	s := b.sqe()
 	if s == nil {
@@ -340,21 +340,21 @@ func (b *ringBackend) cancel(ud uint64) bool {
 	return true
 }
 
-// sqe returns a free entry, submitting when the queue is full; nil when the
-// kernel refuses for now.
+// sqe returns a free SQE. It submits when the queue is full, and returns nil when the
+// kernel does not take SQEs for now.
 func (b *ringBackend) sqe() *uring.SQE {
 	if s := b.ring.SQE(); s != nil {
 		return s
 	}
 	if _, err := b.ring.SubmitNoWait(); err != nil {
-		b.stray = b.stray || strays(err)
+		b.unusable = b.unusable || ringUnusable(err)
 		return nil
 	}
 	return b.ring.SQE()
 }
 
-// strays reports whether an error means that the ring is of no use to the caller's
-// thread: it belongs to another one, or completions were lost.
-func strays(err error) bool {
+// ringUnusable reports whether an error means that the caller's thread cannot use the
+// ring: the ring belongs to another thread, or completions were lost.
+func ringUnusable(err error) bool {
 	return errors.Is(err, syscall.EEXIST) || errors.Is(err, sys.EBADR)
 }

@@ -40,9 +40,9 @@ type Loop struct {
 	signals []*Hook
 
 	state atomic.Uint32
-	mu    sync.Mutex // guards mail and the change of state by Run and Close
-	mail  []func()
-	box   []func() // taken out of mail, from next on
+	mu    sync.Mutex // guards inbox and the change of state by Run and Close
+	inbox []func()
+	batch []func() // taken out of inbox; those before next were called
 	next  int
 }
 
@@ -52,7 +52,7 @@ const (
 	loopStops
 	loopDrains
 	loopCloses
-	loopMail // mail is not empty
+	loopPosted // inbox is not empty
 )
 
 // NewLoop returns a loop over a new watcher; see [New] for the options and the
@@ -72,7 +72,7 @@ func NewLoop(o Options) (*Loop, error) {
 // lists the errors. The loop refers to f until Remove. It never reads, writes or closes the
 // descriptor.
 func (l *Loop) Add(fd int, interest Events, trigger Trigger, f func(Events)) error {
-	if l.over() {
+	if l.closed() {
 		return ErrClosed
 	}
 	return l.w.Add(fd, interest, trigger, f) // a func in an interface is not allocated
@@ -105,13 +105,13 @@ func (l *Loop) Stats() Stats { return l.w.Stats() }
 
 // call is the function that Dispatch calls.
 func (l *Loop) call(e Event) {
-	if !l.over() {
+	if !l.closed() {
 		e.Value.(func(Events))(e.Events)
 	}
 }
 
-// over reports whether Close was called.
-func (l *Loop) over() bool { return l.state.Load()&loopCloses != 0 }
+// closed reports whether Close was called.
+func (l *Loop) closed() bool { return l.state.Load()&loopCloses != 0 }
 
 // Close ends the loop and frees its resources. The watched descriptors stay open. Posted
 // functions that were not called are dropped, and the callback in progress is the last one.
@@ -131,16 +131,16 @@ func (l *Loop) Close() error {
 	return l.free()
 }
 
-// free is called once, when nothing runs and nothing will.
+// free is called once, when no callback runs and none will.
 func (l *Loop) free() error {
 	for _, h := range l.signals {
 		h.quit()
 	}
 	l.mu.Lock()
-	l.mail = nil
-	l.state.And(^loopMail)
+	l.inbox = nil
+	l.state.And(^loopPosted)
 	l.mu.Unlock()
-	l.signals, l.idle, l.box, l.next = nil, nil, nil, 0
+	l.signals, l.idle, l.batch, l.next = nil, nil, nil, 0
 	for _, d := range l.timers {
 		d.t.index = -1
 	}
@@ -148,7 +148,7 @@ func (l *Loop) free() error {
 	return l.w.Close()
 }
 
-// longest bounds a sleep, so that times stay far from overflowing.
+// longest limits a sleep, so that times cannot overflow.
 const longest = time.Hour
 
 // Run makes turns until the loop is stopped, has drained, is closed, or the context ends.
@@ -227,11 +227,11 @@ func (l *Loop) end() bool {
 	if s&loopCloses == 0 {
 		return false
 	}
-	_ = l.free() // nothing that was asked for can fail any more
+	_ = l.free() // no later call depends on the result
 	return true
 }
 
-// done reports whether Run ends, and takes the request for it away.
+// done reports whether Run ends, and clears the request to end.
 func (l *Loop) done() bool {
 	s := l.state.Load()
 	if s&(loopStops|loopDrains|loopCloses) == 0 {
@@ -249,20 +249,20 @@ func (l *Loop) done() bool {
 	return true
 }
 
-// busy reports whether something is left to do.
+// busy reports whether work is left.
 func (l *Loop) busy(s uint32) bool {
-	return l.w.Len() > 0 || len(l.timers) > 0 || s&loopMail != 0 || l.next < len(l.box) ||
+	return l.w.Len() > 0 || len(l.timers) > 0 || s&loopPosted != 0 || l.next < len(l.batch) ||
 		len(l.idle) > 0 && !l.rested
 }
 
 // flush hands changes to the kernel, which holds removed files open until then.
 func (l *Loop) flush() {
-	if !l.over() && l.w.Prepare() == nil {
-		_ = l.w.Wait(0) // what it finds is there for the next turn
+	if !l.closed() && l.w.Prepare() == nil {
+		_ = l.w.Wait(0) // the next turn reports the events that it finds
 	}
 }
 
-// turn waits once and calls back for what there is.
+// turn waits once and makes all callbacks that are due.
 func (l *Loop) turn() error {
 	if err := l.w.Prepare(); err != nil {
 		return err
@@ -277,15 +277,15 @@ func (l *Loop) turn() error {
 	}
 	if l.w.Dispatch(l.ready)+l.fire()+l.deliver() > 0 {
 		l.rested = false
-	} else if idling && !l.over() {
-		l.rested = !l.beIdle()
+	} else if idling && !l.closed() {
+		l.rested = !l.runIdleHooks()
 	}
 	return nil
 }
 
 // timeout returns how long the loop may sleep, negative for without end.
 func (l *Loop) timeout() time.Duration {
-	if l.state.Load()&(loopStops|loopCloses|loopMail) != 0 || l.next < len(l.box) {
+	if l.state.Load()&(loopStops|loopCloses|loopPosted) != 0 || l.next < len(l.batch) {
 		return 0
 	}
 	if len(l.timers) == 0 {
@@ -300,17 +300,17 @@ func (l *Loop) timeout() time.Duration {
 // functions is not limited. It returns [ErrClosed] for a closed loop.
 func (l *Loop) Post(f func()) error {
 	l.mu.Lock()
-	if l.over() {
+	if l.closed() {
 		l.mu.Unlock()
 		return ErrClosed
 	}
-	l.mail = append(l.mail, f)
-	first := len(l.mail) == 1
+	l.inbox = append(l.inbox, f)
+	first := len(l.inbox) == 1
 	if first {
-		l.state.Or(loopMail)
+		l.state.Or(loopPosted)
 	}
 	l.mu.Unlock()
-	if first { // the loop takes all that have come until it looks
+	if first { // the loop takes all functions at once
 		l.w.Wake()
 	}
 	return nil
@@ -318,19 +318,19 @@ func (l *Loop) Post(f func()) error {
 
 // deliver calls the functions that were posted before and returns their number.
 func (l *Loop) deliver() int {
-	if l.next == len(l.box) {
-		if l.state.Load()&loopMail == 0 {
+	if l.next == len(l.batch) {
+		if l.state.Load()&loopPosted == 0 {
 			return 0
 		}
 		l.mu.Lock()
-		l.box, l.mail, l.next = l.mail, l.box[:0], 0
-		l.state.And(^loopMail)
+		l.batch, l.inbox, l.next = l.inbox, l.batch[:0], 0
+		l.state.And(^loopPosted)
 		l.mu.Unlock()
 	} // otherwise one has panicked before
 	n := 0
-	for l.next < len(l.box) && !l.over() {
-		f := l.box[l.next]
-		l.box[l.next] = nil
+	for l.next < len(l.batch) && !l.closed() {
+		f := l.batch[l.next]
+		l.batch[l.next] = nil
 		l.next++
 		n++
 		f()
@@ -410,12 +410,12 @@ func (h *Hook) quit() {
 	<-h.stopped
 }
 
-// beIdle calls the idle hooks and reports whether one wants to be called again. A
+// runIdleHooks calls the idle hooks and reports whether one wants to be called again. A
 // hook that another adds is called in the next turn.
-func (l *Loop) beIdle() bool {
+func (l *Loop) runIdleHooks() bool {
 	l.calling = true
 	again, n := false, len(l.idle)
-	for i := 0; i < n && !l.over(); i++ {
+	for i := 0; i < n && !l.closed(); i++ {
 		if h := l.idle[i]; !h.gone && h.idle() && !h.gone {
 			again = true
 		}
@@ -426,7 +426,7 @@ func (l *Loop) beIdle() bool {
 	return again
 }
 
-// sweep forgets removed hooks.
+// sweep drops removed hooks.
 func (l *Loop) sweep() {
 	l.idle = slices.DeleteFunc(l.idle, func(h *Hook) bool { return h.gone })
 }

@@ -12,13 +12,13 @@ func (l *Loop) Check() error {
 		return err
 	}
 	l.mu.Lock()
-	mail, marked := len(l.mail), l.state.Load()&loopMail != 0
+	posted, marked := len(l.inbox), l.state.Load()&loopPosted != 0
 	l.mu.Unlock()
 	switch {
-	case marked != (mail > 0):
-		return fmt.Errorf("watch: %d functions posted, marked %v", mail, marked)
-	case l.next > len(l.box):
-		return fmt.Errorf("watch: %d functions called of %d", l.next, len(l.box))
+	case marked != (posted > 0):
+		return fmt.Errorf("watch: %d functions posted, marked %v", posted, marked)
+	case l.next > len(l.batch):
+		return fmt.Errorf("watch: %d functions called of %d", l.next, len(l.batch))
 	}
 	for _, h := range l.idle {
 		if h.gone && !l.calling {

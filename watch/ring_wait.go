@@ -14,40 +14,40 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// taskBatch is how much task work kernels since 6.13 do in one enter at least.
-// They do as much as completions are asked for, if that is more: the ring holds
-// places of the CQ for that, see [uring.Ring.DeferCQHead].
+// taskBatch is the task work that kernels since 6.13 run in one enter at least. They run as
+// much as the number of completions that the enter waits for, if that is more: see
+// [uring.Ring.DeferCQHead].
 const taskBatch = 20
 
-// few is how many completions are no crowd: after them the next wait looks, before
-// it sleeps, only if the last look found something. A look that finds nothing is
-// a call in vain, which servers with few connections would make all the time.
+// After a turn with at most few completions, the next wait checks for completions before
+// it sleeps only if the last check found some. A check that finds nothing is a wasted
+// system call, which servers with few connections would make in every turn.
 const few = 4
 
-// wait submits what prepare showed and waits in the same call. While events
-// come in crowds it first looks without telling the scheduler, which costs less
-// when something is there.
+// wait submits the SQEs that prepare has shown and waits in the same call. After turns
+// with many events it first checks by a raw system call, which costs less when completions
+// are there.
 func (b *ringBackend) wait(timeout time.Duration) error {
-	if b.stray || b.behind || b.waiting() > 0 {
+	if b.unusable || b.behind || b.waiting() > 0 {
 		timeout = 0 // there is work for the next turn
 	}
-	hot := len(b.hot.fds)
-	asked := hot > 0 && b.shown == 0 && timeout != 0 && !b.pending()
-	if asked && b.hot.ask() > 0 {
+	listed := len(b.recheck.fds)
+	asked := listed > 0 && b.shown == 0 && timeout != 0 && !b.pending()
+	if asked && b.recheck.ask() > 0 {
 		return nil // there is nothing else to report
 	}
-	if timeout == 0 || b.busy || hot > 0 {
+	if timeout == 0 || b.busy || listed > 0 {
 		if err := b.look(); err != nil {
 			return err
 		}
-		b.lucky = b.waiting() > 0
-		if hot > 0 && (!asked || b.waiting() > 0) && b.hot.ask() > 0 {
+		b.lookFound = b.waiting() > 0
+		if listed > 0 && (!asked || b.waiting() > 0) && b.recheck.ask() > 0 {
 			return nil
 		}
-		if timeout == 0 || b.over() || b.hot.disarmed > 0 {
+		if timeout == 0 || b.over() || b.recheck.disarmed > 0 {
 			return nil // disarmed descriptors are armed again first
 		}
-		b.hot.quiet = hot > 0
+		b.recheck.quiet = listed > 0
 	}
 	return b.sleep(timeout)
 }
@@ -57,16 +57,16 @@ func (b *ringBackend) pending() bool {
 	return b.ring.SQFlags()&(uring.SQTaskrun|uring.SQCQOverflow) != 0
 }
 
-// look submits and fetches completions without waiting for any, in as many calls
-// as it takes.
+// look submits and fetches completions without waiting, with as many system calls as that
+// needs.
 func (b *ringBackend) look() error {
 	for {
 		before := b.waiting()
 		most := max(taskBatch, b.ring.DeferredCQHead())
 		err := b.enter(uring.WaitOptions{Brief: true})
 		now := b.waiting()
-		if err != nil || b.stray || now-before < most || now >= b.w.opts.batch() {
-			return err // that was all, or enough
+		if err != nil || b.unusable || now-before < most || now >= b.w.opts.batch() {
+			return err // all were fetched, or enough for a turn
 		}
 	}
 }
@@ -90,10 +90,10 @@ func (b *ringBackend) sleep(timeout time.Duration) error {
 	}
 }
 
-// over reports whether waiting on makes no sense.
-func (b *ringBackend) over() bool { return b.stray || b.waiting() > 0 }
+// over reports whether the wait is to end.
+func (b *ringBackend) over() bool { return b.unusable || b.waiting() > 0 }
 
-// enter submits what was shown and waits according to o.
+// enter submits the shown SQEs and waits as o says.
 func (b *ringBackend) enter(o uring.WaitOptions) error {
 	o.NoSubmit, o.Published = true, b.shown
 	before := b.ring.Ready()
@@ -106,8 +106,8 @@ func (b *ringBackend) enter(o uring.WaitOptions) error {
 	switch {
 	case err == nil:
 		return nil
-	case strays(err):
-		b.stray = true
+	case ringUnusable(err):
+		b.unusable = true
 		return nil
 	case ringloop.Temporary(err):
 		b.behind = true
@@ -116,7 +116,7 @@ func (b *ringBackend) enter(o uring.WaitOptions) error {
 	return err
 }
 
-// waiting returns how many completions wait to be taken up.
+// waiting returns how many completions have not been processed.
 func (b *ringBackend) waiting() int {
 	n := b.ring.Ready()
 	if b.reorder != nil {
@@ -125,7 +125,7 @@ func (b *ringBackend) waiting() int {
 	return n
 }
 
-// take takes completions that wait, no more than there are.
+// take reaps waiting completions.
 func (b *ringBackend) take(dst []uring.CQE) int {
 	if b.reorder == nil {
 		return b.ring.Reap(dst)
@@ -136,12 +136,12 @@ func (b *ringBackend) take(dst []uring.CQE) int {
 
 // collect reaps a batch. What waits beyond the CQ comes with the next wait.
 func (b *ringBackend) collect() {
-	if b.hot.quiet { // what has come since then is new
-		b.hot.settle(b.t, len(b.hot.fds))
-		b.hot.quiet, b.hot.asked = false, 0
+	if b.recheck.quiet { // completions since then are new
+		b.recheck.finish(b.t, len(b.recheck.fds))
+		b.recheck.quiet, b.recheck.asked = false, 0
 	}
 	left := b.w.opts.batch()
-	seen := b.hot.report(b.t, max(left/2, left-b.waiting()))
+	seen := b.recheck.report(b.t, max(left/2, left-b.waiting()))
 	left -= len(b.t.found)
 	total := 0
 	for left > 0 {
@@ -156,12 +156,12 @@ func (b *ringBackend) collect() {
 		left -= n
 		total += n
 	}
-	b.hot.settle(b.t, seen)
+	b.recheck.finish(b.t, seen)
 	b.disarmLasting()
-	b.busy = total > few || total > 1 && b.lucky
+	b.busy = total > few || total > 1 && b.lookFound
 }
 
-// complete takes one completion up.
+// complete processes one completion.
 func (b *ringBackend) complete(c *uring.CQE) {
 	ud := c.UserData
 	fd, gen := int32(uint32(ud)), uint32(ud>>32)
@@ -193,18 +193,18 @@ func (b *ringBackend) complete(c *uring.CQE) {
 	case e.mode != OneShot && !more:
 		t.change(fd, e) // a full CQ ends a multishot poll
 	case e.mode == OneShot && more:
-		e.muted = false
+		e.onceByMulti = false
 		t.change(fd, e)
 	}
-	if e.hot {
+	if e.rechecked {
 		return // poll(2) has answered after this
 	}
 	t.note(fd, e, found)
 }
 
-// refused goes on after a poll that ended without an event. A closed file is
-// not watched any more; others are armed again: the thread that had armed them
-// may have exited, or the kernel lacked memory.
+// refused handles a poll that ended without an event. A closed file is not watched any
+// more. Others are armed again: the thread that had armed them may have exited, or the
+// kernel may have lacked memory.
 func (b *ringBackend) refused(fd int32, e *entry, errno syscall.Errno) {
 	if errno != syscall.EBADF && !e.armed {
 		b.t.change(fd, e)
@@ -218,7 +218,7 @@ func (b *ringBackend) unrequested(fd int32, e *entry) {
 	if e.armed {
 		return
 	}
-	e.muted = e.mode == OneShot
+	e.onceByMulti = e.mode == OneShot
 	b.t.change(fd, e)
 }
 
@@ -241,9 +241,8 @@ func (b *ringBackend) control(c *uring.CQE) {
 		return
 	}
 	if e.armed {
-		// EALREADY: it was just looking whether there is something to report, and
-		// may go on to wait for what was asked before. After anything else, too,
-		// it may wait for that.
+		// EALREADY: the poll was just checking for events, and may go on with its old
+		// mask. After other errors it may do so, too.
 		b.cancels = append(b.cancels, ud)
 		e.armed = false
 		e.turn()
@@ -251,15 +250,15 @@ func (b *ringBackend) control(c *uring.CQE) {
 	b.t.change(fd, e)
 }
 
-// recheckList is the descriptors of Level whose state was reported in the last turn
-// and may last. Their polls, which are multishot, tell about what is new only,
-// so poll(2) is asked about the rest: one call for all of them costs less than
-// arming each again. Its answer is newer than the completions before it, and
-// replaces them: so Level does not report what the caller has served meanwhile.
+// recheckList lists the Level descriptors whose state was reported in the last turn and may
+// last. Their polls are multishot and report new events only. poll(2) reports the lasting
+// states: one call for all descriptors costs less than arming each of them again. Its
+// answer is newer than earlier completions and replaces them, so Level does not report
+// input that the caller has read meanwhile.
 //
-// A descriptor that stays ready for lastingTurns is disarmed, and poll(2) alone
-// answers for it until it is not ready: otherwise its own wake-ups would look like
-// events of others, and every turn would enter the ring as well.
+// The poll of a descriptor that stays ready for lastingTurns is cancelled, and poll(2)
+// alone reports it until it is not ready. Otherwise its wakeups would look like events of
+// other descriptors, and every turn would enter the ring as well.
 //
 // The turn's goroutine owns the list.
 type recheckList struct {
@@ -275,11 +274,11 @@ type recheckList struct {
 // poll to be disarmed, which takes two entries of the ring.
 const lastingTurns = 8
 
-// take takes over what was served.
+// take adds the descriptors that the last Dispatch reported.
 func (h *recheckList) take(t *table) {
 	for _, fd := range t.served {
-		if e := t.at(int(fd)); e != nil && e.mode == Level && !e.hot {
-			e.hot = true
+		if e := t.at(int(fd)); e != nil && e.mode == Level && !e.rechecked {
+			e.rechecked = true
 			if !e.armed {
 				h.disarmed++
 			}
@@ -290,7 +289,7 @@ func (h *recheckList) take(t *table) {
 	t.served = t.served[:0]
 }
 
-// ask asks about all that are listed and returns how many are ready.
+// ask calls poll(2) for all listed descriptors and returns how many are ready.
 func (h *recheckList) ask() int {
 	if len(h.fds) == 0 {
 		return 0
@@ -304,8 +303,8 @@ func (h *recheckList) ask() int {
 	return n
 }
 
-// report reports up to most of those that are ready, and returns how many it has
-// gone through for that, which settle then forgets.
+// report reports up to most ready descriptors. It returns how many entries of the list it
+// has processed, which finish then removes.
 func (h *recheckList) report(t *table, most int) int {
 	seen := 0
 	for n := 0; seen < h.asked && n < most; seen++ {
@@ -331,12 +330,12 @@ func (h *recheckList) report(t *table, most int) int {
 	return seen
 }
 
-// notOpen is what poll(2) answers for a number that is not open (POLLNVAL).
+// notOpen is the answer of poll(2) for a number that is not open (POLLNVAL).
 const notOpen Events = 0x020
 
-// settle forgets the first n. Their completions count again: those that are not
-// ready any more are armed where they are not.
-func (h *recheckList) settle(t *table, n int) {
+// finish removes the first n entries. Completions of these descriptors count again, and
+// those that are not ready any more are armed.
+func (h *recheckList) finish(t *table, n int) {
 	if n == 0 {
 		return
 	}
@@ -345,7 +344,7 @@ func (h *recheckList) settle(t *table, n int) {
 		if e == nil || e.gen != h.gens[i] {
 			continue
 		}
-		e.hot = false
+		e.rechecked = false
 		if e.found != 0 || e.gone {
 			continue
 		}
@@ -371,22 +370,22 @@ func (h *recheckList) settle(t *table, n int) {
 
 // disarmLasting ends the polls of descriptors that stay ready.
 func (b *ringBackend) disarmLasting() {
-	for _, fd := range b.hot.lasting {
+	for _, fd := range b.recheck.lasting {
 		if e := b.t.at(int(fd)); e != nil && e.armed {
 			b.cancels = append(b.cancels, userData(fd, e.gen))
 			e.armed = false
 			e.turn()
 		}
 	}
-	b.hot.lasting = b.hot.lasting[:0]
+	b.recheck.lasting = b.recheck.lasting[:0]
 }
 
-// clear empties the list of a ring that is gone, whose entries have all turned.
+// clear empties the list after its ring was closed. All entries have a new generation.
 func (h *recheckList) clear() { *h = recheckList{fds: h.fds[:0], gens: h.gens[:0]} }
 
-// moved reports whether the number of a registration means another file by now,
-// or none: poll(2) answers for that one. Files without an inode of their own are
-// not told apart.
+// moved reports whether the number of a registration now names another file, or none:
+// poll(2) would answer for that one. Files without an inode of their own cannot be
+// distinguished.
 func moved(fd int32, e *entry) bool {
 	_, id, errno := sys.FileMode(int(fd))
 	return errno != 0 || id != e.file
@@ -424,17 +423,17 @@ var newestFirst = sync.OnceValue(func() bool {
 	return err == nil && r.Reap(c[:]) == len(c) && c[0].UserData == 1
 })
 
-// reorder puts completions in the order in which they arose, on kernels where
+// reorderer puts completions in the order in which they arose, on kernels where
 // they come in reverse. The turn's goroutine owns it.
 type reorderer struct {
-	// runs are numbers of completions in the CQ: what a wait has brought, or,
-	// negative, what a mere submission has, which comes in order.
+	// runs are numbers of completions in the CQ: those of a wait, or, negative, those of
+	// a submission without a wait, which are in order.
 	runs    []int
 	counted int         // completions in runs
 	ready   []uring.CQE // in order, and not yet taken up
 }
 
-// brought notes that a wait has raised the number of completions in the CQ.
+// brought records by how much a wait has raised the number of completions in the CQ.
 func (o *reorderer) brought(before, after int) {
 	if before > o.counted {
 		o.runs = append(o.runs, o.counted-before)
@@ -445,7 +444,7 @@ func (o *reorderer) brought(before, after int) {
 	o.counted = after
 }
 
-// fetch reaps all that is in the CQ and turns it.
+// fetch reaps the CQ and reverses the completions of each wait.
 func (o *reorderer) fetch(r *uring.Ring) {
 	o.brought(r.Ready(), r.Ready())
 	for _, n := range o.runs {

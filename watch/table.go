@@ -2,37 +2,37 @@
 
 package watch
 
-// entry is what is known of a descriptor number.
+// entry is the state of a descriptor number.
 type entry struct {
 	value    any
 	interest Events
 	found    Events // reported by the kernel and not yet to the caller
-	gen      uint32 // of the registration: what the kernel reports for another is stale
+	gen      uint32 // of the registration; reports for another generation are stale
 	mode     Trigger
 	on       bool // registered
 	spent    bool // OneShot: has been reported
 
 	// For backends that arm requests one by one.
-	armed  bool // a request of this generation is with the kernel
-	multi  bool // it goes on after a report
-	dirty  bool // interest or mode differ from what is armed
-	muted  bool // armed multishot although OneShot, see ringBackend.unasked
-	hot    bool // listed in ringBackend.hot, which then reports it
-	queued bool // listed in changes
+	armed       bool // a request of this generation is with the kernel
+	multi       bool // the request stays armed after a report
+	dirty       bool // interest or mode differ from what is armed
+	onceByMulti bool // OneShot that is armed multishot, see ringBackend.unrequested
+	rechecked   bool // listed in ringBackend.recheck, which reports it
+	queued      bool // listed in changes
 
 	// A file that was closed before Remove, while a duplicate of its descriptor
-	// lives, is still reported. Every recheckEvery reports of Level the backend
-	// looks whether the number still means that file.
+	// lives, is still reported. After every recheckEvery reports of Level the backend
+	// checks whether the number still names that file.
 	reports uint8
-	streak  uint8  // reports of ringBackend.hot in a row
-	gone    bool   // it does not
+	streak  uint8  // reports of ringBackend.recheck in a row
+	gone    bool   // the number does not name the file any more
 	file    uint64 // from sys.FileMode, for backends without a better way to tell
 }
 
 // recheckEvery is a divisor of 256.
 const recheckEvery = 64
 
-// recheck counts a report, and returns whether to look at what the number means.
+// recheck counts a report, and reports whether to check what the number names.
 func (e *entry) recheck() bool {
 	if e.mode != Level {
 		return false
@@ -41,27 +41,27 @@ func (e *entry) recheck() bool {
 	return e.reports%recheckEvery == 0
 }
 
-// asked returns what may be reported.
+// asked returns the events that may be reported.
 func (e *entry) asked() Events { return e.interest | always }
 
 // turn starts a new generation.
 func (e *entry) turn() {
-	e.hot = false
+	e.rechecked = false
 	if e.gen++; e.gen == 0 {
 		e.gen = 1
 	}
 }
 
-// table is the registrations of a watcher, by descriptor, and what was found.
+// table holds the registrations of a watcher, by descriptor, and the found events.
 // The caller's lock guards it.
 type table struct {
 	entries []entry
 	n       int     // registered
-	found   []int32 // descriptors in the kernel's order; stale ones have nothing found
+	found   []int32 // descriptors in the kernel's order; stale ones have no found events
 	writers int     // more than 0 when there may be some with Write among them
 	changes []int32 // descriptors to arm, for backends that do that
 
-	looksAgain bool    // the backend asks after each report of Level whether the state lasts
+	looksAgain bool    // the backend checks after each report of Level whether the state lasts
 	served     []int32 // descriptors of such reports
 }
 
@@ -83,8 +83,8 @@ func (t *table) grow(fd int) *entry {
 	return &t.entries[fd]
 }
 
-// report notes what the kernel found. It returns the entry, nil when the report
-// is stale.
+// report records the events that the kernel found. It returns the entry, nil when the
+// report is stale.
 func (t *table) report(fd int32, gen uint32, found Events) *entry {
 	if uint(fd) >= uint(len(t.entries)) {
 		return nil
@@ -99,7 +99,7 @@ func (t *table) report(fd int32, gen uint32, found Events) *entry {
 	return e
 }
 
-// note lists what was found for the next Dispatch.
+// note lists a descriptor for the next Dispatch.
 func (t *table) note(fd int32, e *entry, found Events) {
 	if e.found == 0 {
 		t.found = append(t.found, fd)
@@ -110,7 +110,7 @@ func (t *table) note(fd int32, e *entry, found Events) {
 	e.found |= found
 }
 
-// change lists fd among those to arm.
+// change lists fd to be armed.
 func (t *table) change(fd int32, e *entry) {
 	if !e.queued {
 		e.queued = true

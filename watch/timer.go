@@ -34,7 +34,7 @@ func (l *Loop) AfterFunc(d time.Duration, f func()) *Timer {
 //
 // On a closed loop it does nothing.
 func (t *Timer) Reset(d time.Duration) bool {
-	if t.l.over() {
+	if t.l.closed() {
 		return false
 	}
 	at := t.l.now()
@@ -61,14 +61,14 @@ func (t *Timer) Stop() bool {
 // unless that sets it again.
 func (t *Timer) Active() bool { return t.index >= 0 }
 
-// fire calls what is due and returns how many that were. What the functions set
-// is left for the next turn.
+// fire calls the functions of due timers and returns their number. Timers that these
+// functions set are left for the next turn.
 func (l *Loop) fire() int {
 	if len(l.timers) == 0 {
 		return 0
 	}
 	now, last, n := l.now(), l.seq, 0
-	for len(l.timers) > 0 && !l.over() {
+	for len(l.timers) > 0 && !l.closed() {
 		first := l.timers[0]
 		if first.at > now || first.seq > last {
 			break
@@ -114,7 +114,7 @@ func (h *dueHeap) remove(i int) {
 	h.up(moved.t.index)
 }
 
-// up puts what is at i, and may be too far down, in its place.
+// up moves the element at i up to its place.
 func (h dueHeap) up(i int) {
 	d := h[i]
 	for i > 0 {
@@ -128,7 +128,7 @@ func (h dueHeap) up(i int) {
 	h.set(i, d)
 }
 
-// down puts what is at i, and may be too far up, in its place.
+// down moves the element at i down to its place.
 func (h dueHeap) down(i int) {
 	d := h[i]
 	for {

@@ -97,7 +97,7 @@ type backend interface {
 	// wait sleeps until there is something to collect, wake was called, or the
 	// timeout is over; forever when it is negative. It may return early.
 	wait(timeout time.Duration) error
-	// collect reports to the table what was found.
+	// collect reports the found events to the table.
 	collect()
 	// wake ends wait; not concurrently with close.
 	wake()
@@ -136,7 +136,7 @@ func (w *Watcher) Add(fd int, interest Events, trigger Trigger, value any) error
 		return failed("add", fd, syscall.EBADF)
 	case w.at(fd) != nil:
 		return failed("add", fd, syscall.EEXIST)
-	case fd >= len(w.entries): // an absurd number shall not cost memory
+	case fd >= len(w.entries): // an absurd number must not cost memory
 		if _, _, errno := sys.FileMode(fd); errno != 0 {
 			return failed("add", fd, errno)
 		}
@@ -285,7 +285,7 @@ func (w *Watcher) Dispatch(f func(Event)) int {
 	return n
 }
 
-// dispatch calls f for what was found with any of class.
+// dispatch calls f for the found events that have one of class.
 func (w *Watcher) dispatch(f func(Event), class Events) int {
 	n := 0
 	for _, fd := range w.found {
@@ -315,7 +315,7 @@ func (w *Watcher) dispatch(f func(Event), class Events) int {
 func (w *Watcher) endDispatch() {
 	w.dispatching = false
 	if w.state.Load()&stClosed != 0 {
-		_ = w.free() // nothing that was asked for can fail any more
+		_ = w.free() // no later call depends on the result
 	}
 }
 
@@ -345,8 +345,8 @@ func (w *Watcher) Wake() {
 	}
 }
 
-// nudge makes the Wait of a turn that has been prepared end, if changes from
-// here on would have to wait for the next turn.
+// nudge ends the Wait of a turn that has been prepared, if later changes would otherwise
+// be delayed until the next turn.
 func (w *Watcher) nudge() {
 	if w.prepared && w.name == ModeRing {
 		w.Wake()

@@ -73,9 +73,9 @@ func brokenPipe(r *rig) {
 	}
 }
 
-// unasked has a lasting state that is not asked for: it must neither be reported nor
+// unrequested has a lasting state that is not asked for: it must neither be reported nor
 // keep the watcher busy, nor hide later events.
-func unasked(r *rig) {
+func unrequested(r *rig) {
 	for _, mode := range everyMode {
 		a, b := r.pair()
 		fill(r, a)

@@ -10,7 +10,7 @@ var suite = []group{
 	}},
 	{"Events", []testCase{
 		{"Asked", on(asked)}, {"HangUp", on(hangUp)}, {"PeerHangUp", on(peerHangUp)},
-		{"Error", on(brokenPipe)}, {"Unasked", on(unasked)}, {"Value", on(value)}, {"Modify", on(modify)},
+		{"Error", on(brokenPipe)}, {"Unasked", on(unrequested)}, {"Value", on(value)}, {"Modify", on(modify)},
 	}},
 	{"Errors", []testCase{
 		{"Twice", on(twice)}, {"Unknown", on(unknown)}, {"NotOpen", on(notOpen)},
