@@ -114,42 +114,28 @@ const (
 	bulkBytes    = 16 << 20
 )
 
-// echo answers what comes, or with bulkBytes if that is "b".
+// echo starts a server that sends back what it receives, and bulkBytes for a single "b".
 func echo(b *testing.B) (address string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { l.Close() })
 	bulk := make([]byte, 1<<20)
-	go func() {
+	address, _ = listen(b, func(c net.Conn) {
+		p := make([]byte, 1024)
 		for {
-			c, err := l.Accept()
+			n, err := c.Read(p)
 			if err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				p := make([]byte, 1024)
-				for {
-					n, err := c.Read(p)
-					if err != nil {
-						return
-					}
-					if n == 1 && p[0] == 'b' {
-						for range bulkBytes / len(bulk) {
-							_, _ = c.Write(bulk)
-						}
-						continue
-					}
-					if _, err := c.Write(p[:n]); err != nil {
-						return
-					}
+			if n == 1 && p[0] == 'b' {
+				for range bulkBytes / len(bulk) {
+					_, _ = c.Write(bulk)
 				}
-			}()
+				continue
+			}
+			if _, err := c.Write(p[:n]); err != nil {
+				return
+			}
 		}
-	}()
-	return l.Addr().String()
+	})
+	return address
 }
 
 // BenchmarkProxy passes connections through this proxy, on the sockets of unet and on

@@ -17,7 +17,6 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"expvar"
@@ -26,9 +25,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/ringside-io/ringside/examples/internal/handover"
@@ -36,11 +33,8 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// startTime is for a new process to become ready, grace for connections at the end.
-const (
-	startTime = 30 * time.Second
-	grace     = 500 * time.Millisecond
-)
+// grace is the time that connections have at the end.
+const grace = 500 * time.Millisecond
 
 type config struct {
 	addr, backends, metrics  string
@@ -71,8 +65,6 @@ func main() {
 }
 
 func run(c *config) error {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	process, err := handover.New()
 	if err != nil {
 		return err
@@ -105,25 +97,14 @@ func run(c *config) error {
 	if err := process.Ready(); err != nil {
 		return err
 	}
-	for {
-		select {
-		case err := <-failed:
-			return err
-		case err := <-served:
-			return err
-		case sig := <-signals:
-			if sig != syscall.SIGHUP {
-				return p.end(l, served, grace, nil)
-			}
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), startTime)
-		err := process.Replace(ctx)
-		cancel()
-		if err == nil {
-			return errors.Join(stopMetrics(), p.end(l, served, c.drain, signals))
-		}
-		fmt.Fprintln(os.Stderr, "proxy:", err) // go on serving
+	replaced, err := process.Wait(served, failed, func(err error) { fmt.Fprintln(os.Stderr, "proxy:", err) })
+	switch {
+	case err != nil:
+		return err
+	case replaced:
+		return errors.Join(stopMetrics(), p.end(l, served, c.drain, process.Signals))
 	}
+	return p.end(l, served, grace, nil)
 }
 
 func (c *config) proxy() (*proxy, error) {

@@ -28,9 +28,24 @@ import (
 
 const patience = time.Minute
 
-// backendOf starts a server that answers each byte that comes with its name, and the
-// end with the end. It returns the address and what ends it.
+// backendOf starts a server that answers each byte with its name, and the end of the
+// stream with a full stop. It returns the address, and a function that ends the server.
 func backendOf(t *testing.T, name string) (address string, end func()) {
+	t.Helper()
+	return listen(t, func(c net.Conn) {
+		p := make([]byte, 1)
+		for {
+			if _, err := c.Read(p); err != nil {
+				_, _ = io.WriteString(c, ".")
+				return
+			}
+			_, _ = io.WriteString(c, name)
+		}
+	})
+}
+
+// listen starts a server that calls serve for each connection and then closes it.
+func listen(t testing.TB, serve func(net.Conn)) (address string, end func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,14 +59,7 @@ func backendOf(t *testing.T, name string) (address string, end func()) {
 			}
 			go func() {
 				defer c.Close()
-				p := make([]byte, 1)
-				for {
-					if _, err := c.Read(p); err != nil {
-						_, _ = io.WriteString(c, ".")
-						return
-					}
-					_, _ = io.WriteString(c, name)
-				}
+				serve(c)
 			}()
 		}
 	}()

@@ -21,22 +21,16 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"strconv"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/ringside-io/ringside/examples/internal/handover"
 	"github.com/ringside-io/ringside/unet"
 )
 
-// startTime is for a new process to become ready, grace for requests to finish at the
-// end.
-const (
-	startTime = 30 * time.Second
-	grace     = 800 * time.Millisecond
-)
+// grace is the time for requests to finish at the end.
+const grace = 800 * time.Millisecond
 
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "where to listen, unless the listener is inherited")
@@ -49,8 +43,6 @@ func main() {
 }
 
 func run(addr string, drain time.Duration) error {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	process, err := handover.New()
 	if err != nil {
 		return err
@@ -70,23 +62,14 @@ func run(addr string, drain time.Duration) error {
 	if err := process.Ready(); err != nil {
 		return err
 	}
-	for {
-		select {
-		case err := <-failed:
-			return err
-		case sig := <-signals:
-			if sig != syscall.SIGHUP {
-				return s.end(grace)
-			}
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), startTime)
-		err := process.Replace(ctx)
-		cancel()
-		if err == nil {
-			return s.leave(l, failed, drain, signals)
-		}
-		fmt.Fprintln(os.Stderr, "restart:", err) // go on serving
+	replaced, err := process.Wait(failed, nil, func(err error) { fmt.Fprintln(os.Stderr, "restart:", err) })
+	switch {
+	case err != nil:
+		return err
+	case replaced:
+		return s.leave(l, failed, drain, process.Signals)
 	}
+	return s.end(grace)
 }
 
 // server counts its connections, so that it knows when the last one has ended.

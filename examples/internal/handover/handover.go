@@ -2,9 +2,9 @@
 
 // Package handover replaces the process of a server without closing its listeners.
 //
-// The new process inherits the listeners, says when it is ready, and accepts from then
-// on; the one before stops accepting and ends its connections at leisure. Connections
-// that wait to be accepted belong to the listeners and are lost by neither.
+// The new process inherits the listeners, reports when it is ready, and accepts from then
+// on. The old process stops accepting and lets its connections end. Connections that wait to
+// be accepted belong to the listeners, so none is lost.
 package handover
 
 import (
@@ -15,7 +15,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/ringside-io/ringside/unet"
 )
@@ -23,9 +26,15 @@ import (
 // ready is the name of the pipe on which the new process reports that it accepts.
 const ready = "ready"
 
-// Process is this process, as the heir of one before it and the parent of the next.
+// startTime limits how long a new process takes to become ready.
+const startTime = 30 * time.Second
+
+// Process is this process, which may have inherited listeners and may start its successor.
 // Its methods may be called concurrently.
 type Process struct {
+	// Signals receives SIGINT, SIGTERM and SIGHUP.
+	Signals chan os.Signal
+
 	mu        sync.Mutex
 	inherited []unet.NamedFile
 	listeners []named
@@ -37,11 +46,39 @@ type named struct {
 	net.Listener
 }
 
-// New takes what the process has inherited: from the process before it, or from
-// systemd.
+// New takes the files that the process has inherited, from the process before it or from
+// systemd, and starts to receive signals.
 func New() (*Process, error) {
 	files, err := unet.Inherited()
-	return &Process{inherited: files}, err
+	p := &Process{Signals: make(chan os.Signal, 1), inherited: files}
+	signal.Notify(p.Signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	return p, err
+}
+
+// Wait waits until the server is to end. SIGHUP starts a new process: Wait returns true
+// when that is ready. If it cannot be started, Wait passes the error to report and goes on.
+// After SIGINT or SIGTERM Wait returns false. An error from one of the channels, which may
+// be nil, ends Wait with that error.
+func (p *Process) Wait(served, failed <-chan error, report func(error)) (replaced bool, err error) {
+	for {
+		select {
+		case err := <-served:
+			return false, err
+		case err := <-failed:
+			return false, err
+		case sig := <-p.Signals:
+			if sig != syscall.SIGHUP {
+				return false, nil
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), startTime)
+		err := p.Replace(ctx)
+		cancel()
+		if err == nil {
+			return true, nil
+		}
+		report(err)
+	}
 }
 
 // take returns the inherited file of a name, once, or nil.
@@ -76,8 +113,8 @@ func (p *Process) listen(s *unet.System, name, address string) (net.Listener, er
 	return s.FileListener(f)
 }
 
-// Ready tells the process before this one, and systemd, that this one serves. It
-// closes what was inherited and not used.
+// Ready reports to the old process and to systemd that this process serves. It closes the
+// inherited files that were not used.
 func (p *Process) Ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
