@@ -16,6 +16,7 @@ import (
 	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/internal/probe"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
+	"github.com/ringside-io/ringside/uring"
 )
 
 // claims are the functions without arguments and the kernel that brought what
@@ -165,4 +166,36 @@ func documented(t *testing.T, file, prefix string) map[string]string {
 		return true
 	})
 	return since
+}
+
+// TestFunctionsAndReport asks the functions with an argument what the report lists.
+func TestFunctionsAndReport(t *testing.T) {
+	ringtest.NeedRing(t)
+	r := probe.Collect()
+	for _, table := range []struct {
+		entries []probe.Entry
+		have    func(number uint64) error
+	}{
+		{r.Ops, func(n uint64) error { return features.HaveOp(uring.Op(n)) }},
+		{r.Setup, func(n uint64) error { return features.HaveSetup(uring.SetupFlags(n)) }},
+		{r.Register, func(n uint64) error { return features.HaveRegister(uring.RegisterOp(n)) }},
+		{r.Features, func(n uint64) error { return features.HaveFeature(uring.Features(n)) }},
+	} {
+		for _, e := range table.entries {
+			if err := table.have(e.Number); (err == nil) != e.Supported {
+				t.Errorf("%s: %v, the report says %v", e.Name, err, e.Supported)
+			}
+		}
+	}
+}
+
+func TestModeNames(t *testing.T) {
+	for m := features.ModeAuto; m <= features.ModeNet; m++ {
+		if got, err := features.ParseMode(m.String()); got != m || err != nil {
+			t.Errorf("%v: %v, %v", m, got, err)
+		}
+	}
+	if got := features.Mode(99).String(); got != "Mode(99)" {
+		t.Error(got)
+	}
 }
