@@ -3,6 +3,10 @@
 package reactor
 
 import (
+	"context"
+	"runtime/pprof"
+	"runtime/trace"
+
 	"github.com/ringside-io/ringside/internal/inflight"
 	"github.com/ringside-io/ringside/uring"
 )
@@ -53,6 +57,9 @@ func (l *loop) reapBatch() int {
 	if l.gone {
 		return 0
 	}
+	if l.opts.Trace && trace.IsEnabled() {
+		defer trace.StartRegion(context.Background(), "reactor.reap").End()
+	}
 	n := l.ring.Reap(l.batch[:])
 	if n > 0 {
 		l.stats.completed.Add(uint64(n))
@@ -96,8 +103,14 @@ func (l *loop) deliver(c uring.CQE) {
 	l.end(s, v.res)
 }
 
+// reaperLabels are for the goroutines that wait in the netpoller.
+var reaperLabels = pprof.WithLabels(context.Background(), pprof.Labels("ringside", "reactor"))
+
 // reapParked is called when the netpoller reports that the ring is readable.
 func (l *loop) reapParked() {
+	if l.opts.Trace {
+		pprof.SetGoroutineLabels(reaperLabels)
+	}
 	l.reaping.Lock() // another goroutine that reaps may have looked too early
 	any := l.reapBatch() > 0
 	l.reaping.Unlock()

@@ -13,6 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
+	"runtime/trace"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -448,4 +451,47 @@ func TestFlagsThatNeedARing(t *testing.T) {
 		}
 	}
 	over(t, r)
+}
+
+// TestTrace finds the regions in an execution trace and the label in a profile of
+// goroutines, if the option is set, and only then.
+func TestTrace(t *testing.T) {
+	ringtest.NeedRing(t)
+	for _, on := range []bool{false, true} {
+		r, err := New(Options{Loops: 1, Trace: on})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var profile, events bytes.Buffer
+		if err := trace.Start(&events); err != nil {
+			t.Skipf("needs an execution trace, which is being taken already: %v", err)
+		}
+		for range 3 {
+			rfd, wfd := pipe(t)
+			done := make(chan Result)
+			go func() { done <- read(r, rfd, make([]byte, 4), 0) }()
+			waitFor(t, func() bool { return r.Stats().InFlight == 1 })
+			if _, err := syscall.Write(wfd, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			if res := <-done; res.Res != 1 {
+				t.Errorf("%+v", res)
+			}
+		}
+		trace.Stop()
+		if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(profile.String(), `"ringside":"reactor"`); got != on {
+			t.Errorf("Trace %v: a label in the profile: %v", on, got)
+		}
+		for _, region := range []string{"reactor.submit", "reactor.reap"} {
+			if got := bytes.Contains(events.Bytes(), []byte(region)); got != on {
+				t.Errorf("Trace %v: %s in the trace: %v", on, region, got)
+			}
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -3,6 +3,8 @@
 package reactor
 
 import (
+	"context"
+	"runtime/trace"
 	"time"
 
 	"github.com/ringside-io/ringside/internal/inflight"
@@ -86,6 +88,9 @@ const rawBytes = 256 << 10
 
 // flush submits the pending SQEs. The caller holds mu.
 func (l *loop) flush() {
+	if l.opts.Trace && trace.IsEnabled() {
+		defer trace.StartRegion(context.Background(), "reactor.submit").End()
+	}
 	for len(l.pending) > 0 && l.failed == nil && !l.gone {
 		submit := l.ring.SubmitNoWait
 		if l.bytes > rawBytes {

@@ -62,6 +62,9 @@ func (l *pollLoop) wake() { _ = l.w.Post(l.endTurnFunc) } // It fails when the l
 // endTurn ends each event: it processes the inbox and the marked connections, and sets
 // the timer.
 func (l *pollLoop) endTurn() {
+	if l.server.traces() {
+		defer region().End()
+	}
 	l.processInbox()
 	l.processDirty()
 	switch {

@@ -353,6 +353,7 @@ func (c *Conn) next() int {
 // serve is a connection's reader. When a callback ends it by runtime.Goexit another
 // takes its place.
 func (g *goroutines) serve(c *Conn) {
+	g.server.label(1)
 	defer func() {
 		if c.bstate.exited.Load() && !c.isClosed() {
 			g.wg.Go(func() { g.serve(c) })

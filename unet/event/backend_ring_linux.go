@@ -110,6 +110,9 @@ func (l *ringLoop) ready(uintptr) bool {
 
 // turn does all pending work and reports whether there was any.
 func (l *ringLoop) turn() bool {
+	if l.server.traces() {
+		defer region().End()
+	}
 	l.tid = syscall.Gettid()
 	busy := l.reap()
 	busy = l.processInbox() || busy
@@ -361,16 +364,24 @@ func (l *ringLoop) runOnThread() {
 		l.enable()
 	}
 	for !l.over {
-		l.reap()
-		l.processInbox()
-		l.fireTimers()
-		l.processDirty()
+		l.turnOnThread()
 		if !l.finished() {
 			l.enter()
 		}
 	}
 	l.close()
 	runtime.UnlockOSThread()
+}
+
+// turnOnThread does all pending work.
+func (l *ringLoop) turnOnThread() {
+	if l.server.traces() {
+		defer region().End()
+	}
+	l.reap()
+	l.processInbox()
+	l.fireTimers()
+	l.processDirty()
 }
 
 // enable makes the ring the thread's.

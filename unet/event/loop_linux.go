@@ -288,6 +288,7 @@ func (s *Server) startLoops(address string, kind Mode) error {
 				}
 				r.wg.Done()
 			}()
+			s.label(i + 1)
 			d.base().serve()
 		}()
 	}

@@ -96,6 +96,11 @@ type Options struct {
 	// Logger receives the chosen backend at INFO, if it is set. A loop that fails is
 	// reported at ERROR, to slog.Default() if Logger is nil.
 	Logger *slog.Logger
+	// Trace makes each turn of a loop a region of package runtime/trace, "event.turn",
+	// and gives the goroutines of the server the labels ringside=event and
+	// loop=NUMBER of package runtime/pprof, by which profiles tell them apart.
+	// Goroutines that callbacks start inherit the labels.
+	Trace bool
 	// ListenConfig sets up the listening sockets (keep-alive, Control); nil
 	// means package net's defaults.
 	ListenConfig *net.ListenConfig

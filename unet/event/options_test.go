@@ -3,11 +3,14 @@
 package event
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/pprof"
+	"runtime/trace"
 	"strings"
 	"testing"
 
@@ -98,4 +101,33 @@ func TestBackend(t *testing.T) {
 			t.Errorf("backend %q, reason %q", name, reason)
 		}
 	}
+}
+
+// TestTrace finds the labels in a profile of goroutines and the regions in a trace, if the
+// option is set, and only then.
+func TestTrace(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		for _, on := range []bool{false, true} {
+			o.Trace = on
+			s := start(t, echoes(), o)
+			c := dial(t, s)
+			exchange(t, c, []byte("x"))
+			var profile, events bytes.Buffer
+			if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(profile.String(), `"ringside":"event"`); got != on {
+				t.Errorf("Trace %v: labels in the profile: %v", on, got)
+			}
+			if err := trace.Start(&events); err != nil {
+				t.Skipf("needs an execution trace, which is being taken already: %v", err)
+			}
+			exchange(t, c, []byte("y"))
+			trace.Stop()
+			if got := bytes.Contains(events.Bytes(), []byte("event.turn")); got != (on && o.Mode != ModeNet) {
+				t.Errorf("Trace %v: regions in the trace: %v", on, got)
+			}
+			_ = s.Close()
+		}
+	})
 }

@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"runtime/pprof"
+	"runtime/trace"
 	"strconv"
 	"strings"
 	"sync"
@@ -341,6 +343,19 @@ func (s *Server) Close() error {
 	<-s.engine.done()
 	return s.Err()
 }
+
+// label labels the goroutine of a loop for profiles, if the options ask for it.
+func (s *Server) label(loop int) {
+	if s.opts.Trace {
+		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("ringside", "event", "loop", strconv.Itoa(loop))))
+	}
+}
+
+// traces reports whether turns are regions of an execution trace that is being taken.
+func (s *Server) traces() bool { return s.opts.Trace && trace.IsEnabled() }
+
+// region begins the region of a turn.
+func region() *trace.Region { return trace.StartRegion(context.Background(), "event.turn") }
 
 // maxBacklog returns how many connections may wait to be accepted, at most.
 func maxBacklog() int {
