@@ -36,7 +36,7 @@ const (
 	// forwardPart is the size from which on a result is sent in another message.
 	forwardPart = 1 << 20
 	// forwardStatement bounds a statement with its arguments, and a row of a result.
-	forwardStatement = 12 << 20
+	forwardStatement = 10 << 20
 )
 
 // ErrForward is returned for statements that cannot be forwarded: the result is too large, or

@@ -87,6 +87,9 @@ func TestForward(t *testing.T) {
 	if _, err := db.ExecContext(ctx, "INSERT INTO t(v) VALUES(?)", make([]byte, forwardStatement+1)); !errors.Is(err, ErrForward) {
 		t.Error(err)
 	}
+	if err := db.QueryRowContext(ctx, "SELECT length(?), ?1", make([]byte, forwardStatement-100)).Scan(&n, new([]byte)); err != nil || n != forwardStatement-100 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
 	const many = "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<%d) SELECT zeroblob(1000000) FROM s"
 	rows := 0
 	r, err := db.QueryContext(ctx, fmt.Sprintf(many, 5))

@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -52,7 +53,7 @@ type Options struct {
 	// does not lead; connections with Stale do not. A transaction holds the database's
 	// write lock on the leader while it is open; one that sends no statement for 10 seconds
 	// is rolled back. Arguments have the types of database/sql, a statement has at most
-	// 12 MB with its arguments, a row of a result as well, a result 64 MiB. A connection of
+	// 10 MiB with its arguments, a row of a result as well, a result 64 MiB. A connection of
 	// the pool is one to the leader.
 	Forward bool
 
@@ -73,7 +74,8 @@ type Options struct {
 	// Logger is told about elections, repairs and failures. nil is slog.Default().
 	Logger *slog.Logger
 
-	disk disk // of a test
+	disk          disk          // of a test
+	snapshotEvery time.Duration // of a test; 0 is 20 seconds
 }
 
 func (o *Options) check() error {
@@ -336,7 +338,7 @@ func (n *Node) start() error {
 	c.LeaderLeaseTimeout = n.opts.Election // reads do not rely on it
 	c.CommitTimeout = min(c.CommitTimeout, n.opts.Election/4)
 	c.SnapshotThreshold, c.TrailingLogs = uint64(n.opts.SnapshotEntries), uint64(n.opts.SnapshotEntries)
-	c.SnapshotInterval = 20 * time.Second
+	c.SnapshotInterval = cmp.Or(n.opts.snapshotEvery, 20*time.Second)
 	c.Logger = logger
 	c.NoLegacyTelemetry = true
 	network := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{

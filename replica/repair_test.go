@@ -243,3 +243,42 @@ func TestPageSum(t *testing.T) {
 		t.Error("the sum is not one of the content")
 	}
 }
+
+// TestRedo: a file that a committed transaction could not be written into is made whole from
+// raft's log, without another node's file.
+func TestRedo(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	leader := c.leader()
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(randomblob(20000))")
+	c.judge()
+	followers := c.followers()
+	for _, n := range followers {
+		d, err := n.named("db")
+		must(t, err)
+		d.lacks.Store(true)
+	}
+	for range 20 {
+		execAll(t, db, "INSERT INTO t VALUES(randomblob(3000))")
+	}
+	for _, n := range followers {
+		until(t, "the file is whole", func() bool { return n.metrics.Redone.Load() > 0 && len(n.Status().Broken) == 0 })
+	}
+	c.judge()
+	for _, n := range followers {
+		if s := n.Stats(); s.Fetched != 0 || s.Broken == 0 || s.Unserved != 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+	// A writer whose file lacks a commit is refused before it changes anything.
+	d, err := leader.named("db")
+	must(t, err)
+	d.lacks.Store(true)
+	_, err = db.ExecContext(t.Context(), "INSERT INTO t VALUES('refused')")
+	if _, ok := errors.AsType[*BrokenError](err); !ok {
+		t.Errorf("a write into a file that lacks a commit: %v", err)
+	}
+	d.lacks.Store(false)
+	execAll(t, db, "INSERT INTO t VALUES('taken')")
+	c.judge()
+}

@@ -322,3 +322,42 @@ func storeMany(b *testing.B, s store, n, size int) {
 		}
 	}
 }
+
+// TestTerm: raft's term is stored again until that succeeds; raft would end the process. After
+// Stop nothing of a term that is not stored is accepted.
+func TestTerm(t *testing.T) {
+	stop := make(chan struct{})
+	fails := 3
+	s, err := Open(t.TempDir(), Options{SegmentSize: 1 << 20, Stop: stop, Written: func(appendlog.SegmentInfo) error {
+		if fails--; fails >= 0 {
+			return errors.New("no room")
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.SetUint64([]byte(keyTerm), 7); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := s.GetUint64([]byte(keyTerm)); v != 7 || err != nil {
+		t.Errorf("term %d, %v", v, err)
+	}
+	fails = 1
+	if err := s.SetUint64([]byte("LastVoteTerm"), 7); err == nil {
+		t.Error("another setting was repeated")
+	}
+	fails = 1 << 30
+	close(stop)
+	if err := s.SetUint64([]byte(keyTerm), 8); err != nil {
+		t.Error(err)
+	}
+	fails = 0
+	if err := s.StoreLog(&raft.Log{Index: 1, Term: 8}); err == nil {
+		t.Error("an entry of a term that is not stored")
+	}
+	if v, _ := s.GetUint64([]byte(keyTerm)); v != 7 {
+		t.Errorf("term %d", v)
+	}
+}
