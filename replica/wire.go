@@ -544,8 +544,11 @@ func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, 
 		}
 		// With the writer's lock no transaction is between raft's log and the file.
 		ok, err := tryLock(f.shm, lockWrite)
+		if err == nil && ok && !db.mu.TryLock() {
+			// apply may have mu and wait for the lock
+			ok, err = false, unlock(f.shm, lockWrite)
+		}
 		if err == nil && ok {
-			db.mu.Lock()
 			m, pos, ahead, broken := (*image)(nil), db.pos, db.ahead, db.broken
 			if err = broken; err == nil && ahead {
 				err = errRecovering
