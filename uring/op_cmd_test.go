@@ -3,6 +3,7 @@
 package uring_test
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/ringside-io/ringside/internal/abi"
@@ -56,11 +57,12 @@ func TestBigSQECmd(t *testing.T) {
 	for i := range cmd {
 		cmd[i] = byte(i + 1)
 	}
-	want := abi.SQE{Opcode: 46, Fd: 7, Off: 1, Addr3: 0x0807060504030201, Pad2: 0x100f0e0d0c0b0a09}
+	want := native(abi.SQE{Opcode: 46, Fd: 7, Off: 1})
+	want.Addr3, want.Pad2 = binary.NativeEndian.Uint64(cmd), binary.NativeEndian.Uint64(cmd[8:])
 	if got := abi.SQE(*big[0].Raw()); got != want {
 		t.Errorf("first half %s, want %s", sqeString(got), sqeString(want))
 	}
-	if rest := big[1].Raw(); rest.Opcode != 17 || rest.Pad2>>56 != 80 {
+	if rest := big[1].Raw(); rest.Opcode != 17 || binary.NativeEndian.AppendUint64(nil, rest.Pad2)[7] != 80 {
 		t.Errorf("second half %s", sqeString(abi.SQE(*rest)))
 	}
 }
