@@ -22,6 +22,10 @@ type conn struct {
 	local, remote net.Addr
 }
 
+// wire orders each write before later reads in the eyes of the race detector, as package
+// syscall does for package net: programs rely on it when both ends are in one process.
+var wire byte
+
 // maxTransfer limits the bytes of one system call, as in package net.
 const maxTransfer = 1 << 30
 
@@ -78,6 +82,7 @@ func (c *conn) read(p []byte) (int, error) {
 				continue
 			default:
 				sys.RaceWrite(p[:n])
+				sys.RaceAcquire(&wire)
 				c.afterReceive(n, len(p), errno)
 				return n, callError("read", errno)
 			}
@@ -87,6 +92,7 @@ func (c *conn) read(p []byte) (int, error) {
 			return 0, err
 		}
 		if received {
+			sys.RaceAcquire(&wire)
 			return c.in.n, callError("read", syscall.Errno(c.in.errno))
 		}
 	}
@@ -148,6 +154,7 @@ func (c *conn) send(p []byte) (done int, err error) {
 			h.ready.Store(false)
 		}
 		sys.RaceRead(p[done:])
+		sys.RaceRelease(&wire)
 		n, errno := sys.SockSend(c.fd.Int(), p[done:min(len(p), done+maxTransfer)], sys.MsgDontWait)
 		done += n
 		switch {
@@ -379,6 +386,7 @@ func (c *conn) writev(bufs *net.Buffers) (done int64, err error) {
 			return done, nil
 		}
 		h.ready.Store(false)
+		sys.RaceRelease(&wire)
 		n, errno := sys.SockSendMsg(c.fd.Int(), sys.Pointer(&v.msg), sys.MsgDontWait)
 		done += int64(n)
 		consume(bufs, n)

@@ -185,3 +185,38 @@ func stressCheck(t *testing.T, c net.Conn, data []byte, r *rand.Rand, abrupt boo
 		stall(r)
 	}
 }
+
+// TestWritesHappenBeforeReads shares a variable that only messages protect: in builds with
+// the race detector that must not be reported, as it is not with package net.
+func TestWritesHappenBeforeReads(t *testing.T) {
+	eachMode(t, func(t *testing.T, s *unet.System) {
+		a, b := pair(t, s, "tcp")
+		shared := 0
+		done := start(func() error {
+			p := make([]byte, 8)
+			for range 50 {
+				if _, err := b.Read(p); err != nil {
+					return err
+				}
+				shared++
+				if _, err := b.Write(p[:1]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		p := make([]byte, 8)
+		for range 50 {
+			shared++
+			if _, err := a.Write(p[:1]); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := a.Read(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := soon(t, "the other end", done); err != nil || shared != 100 {
+			t.Errorf("%d, %v", shared, err)
+		}
+	})
+}
