@@ -256,14 +256,26 @@ func TestRefusals(t *testing.T) {
 			"GET / HTTP/2.0\r\nHost: h\r\n\r\n":                                         505,
 		} {
 			c := dial(t, s)
-			go func() { _, _ = io.WriteString(c, in+more); _ = c.CloseWrite() }()
-			res, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if _, err := io.WriteString(c, in); err != nil {
+				t.Fatal(err)
+			}
+			r := bufio.NewReader(c)
+			res, err := http.ReadResponse(r, nil)
 			if err != nil {
 				t.Errorf("%.40q: %v", in, err)
 				continue
 			}
 			if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != want || !res.Close {
 				t.Errorf("%.40q: %s, close %v, %v; want %d", in, res.Status, res.Close, err, want)
+			}
+			for range 3 { // a reset would end this, and could have overtaken the answer
+				if _, err := io.WriteString(c, more); err != nil {
+					t.Fatalf("%.40q: writing after the refusal: %v", in, err)
+				}
+			}
+			_ = c.CloseWrite()
+			if _, err := r.ReadByte(); err != io.EOF {
+				t.Errorf("%.40q: after the answer: %v", in, err)
 			}
 		}
 	})
