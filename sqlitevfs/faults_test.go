@@ -123,7 +123,7 @@ func (f *faulty) SyncDir(dir string) error {
 
 // GroupLog is a log so small that it comes round, and that takes most commits.
 func (f *faulty) GroupLog() grouplog.Options {
-	return grouplog.Options{FS: faultyFS{disk.OS, f}, SegmentSize: 32 << 10, MaxSize: 96 << 10, MaxAlone: 24 << 10, Local: true}
+	return grouplog.Options{FS: faultyFS{disk.OS, f}, SegmentSize: 32 << 10, MaxSize: 96 << 10, MaxAlone: 24 << 10, NoTrials: true, Local: true}
 }
 
 type faultyFile struct {

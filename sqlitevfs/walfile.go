@@ -227,8 +227,9 @@ func (w *walFile) commitOrSync(wal *grouplog.WAL, read func(p []byte, off int64)
 		return false, wal.Sync()
 	}
 	if start := wal.DurableEnd(h); !w.header && start != 0 && start <= w.low && start < end {
-		defer wal.Leave()
-		if wal.Enter(end - start) {
+		turn := wal.Enter(end - start)
+		defer func() { wal.Leave(turn) }()
+		if turn.Log {
 			// What another connection wrote in the place of kept frames shows in the chain
 			// of checksums, which Commit checks.
 			if p := w.frames.kept(start, end); p != nil {

@@ -20,7 +20,8 @@ synchronous=FULL throughout. --workload selects from
   speed    the 16 tests of SQLite's old speed page, in one new database for each round: rollback
            (journal_mode=DELETE) and WAL
   tenants  commits of one row: 1, 4, 16 and 64 databases with a connection each, then 4 and 16
-           connections to one database, with journal_mode=PERSIST and WAL
+           connections to one database, with journal_mode=PERSIST and WAL; in WAL mode also commits
+           of an order with five lines, and of a blob of 60 KB
   cold     a database of some 60 MiB that is not in the page cache: a scan, CREATE INDEX, 10 % of the
            keys and single lookups where rows came in random order, and a scan where they came in order
 
@@ -65,6 +66,7 @@ func newBenchSQLiteCmd() *cobra.Command {
 		f.IntSliceVar(&b.Databases, "databases", nil, "numbers of databases, such as 1,16")
 		f.IntSliceVar(&b.Connections, "connections", nil, "numbers of connections to one database, such as 4,16")
 		f.StringSliceVar(&b.Journals, "journal", nil, "journal modes: rollback, persist, wal")
+		f.StringSliceVar(&b.Commits, "commit", nil, "what a commit of tenants writes: row, order, blob")
 		f.StringSliceVar(&b.Cold, "cold", nil, "what is read cold: scan, index, range, lookups, contiguous")
 		f.IntVar(&b.Scale, "scale", 100, "`percent` of the statements and rows")
 	})

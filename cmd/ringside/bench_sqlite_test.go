@@ -84,7 +84,7 @@ func TestBenchSQLite(t *testing.T) {
 	if len(doc.Skipped) > 0 { // A temporary directory in memory is never cold.
 		cold = 0
 	}
-	if seen["speed"] != 2*16 || seen["tenants"] != 2 || seen["cold"] != cold {
+	if seen["speed"] != 2*16 || seen["tenants"] != 3*2 || seen["cold"] != cold {
 		t.Errorf("results %v, skipped %v", seen, doc.Skipped)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

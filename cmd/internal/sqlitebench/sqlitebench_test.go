@@ -88,7 +88,12 @@ func TestTenants(t *testing.T) {
 		if engine == Memory {
 			t.Skip("a database in memory has one connection")
 		}
-		for _, w := range []Tenants{{Persist, 3, 1, true}, {WAL, 1, 2, false}} {
+		for _, w := range []Tenants{
+			{Journal: Persist, Databases: 3, Connections: 1, Writer: true},
+			{Journal: WAL, Databases: 1, Connections: 2},
+			{Journal: WAL, Databases: 1, Connections: 2, Work: Order},
+			{Journal: WAL, Databases: 1, Connections: 1, Work: Blob},
+		} {
 			s, err := run(t, engine, Job{Tenants: &w})
 			if err != nil || s.Ops == 0 || s.P99 == 0 {
 				t.Errorf("%+v: %+v, %v", w, s, err)

@@ -3,11 +3,14 @@
 package sqlitebench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,8 +19,20 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs"
 )
 
-// Tenants commits one row at a time to each of several databases.
+// What a commit of a tenant writes.
+const (
+	Row   = "row"   // a row of some 120 bytes
+	Order = "order" // an order with five lines: five tables and four indexes, some 16 pages
+	Blob  = "blob"  // 60 KB
+)
+
+// TenantWork are all of them.
+var TenantWork = []string{Row, Order, Blob}
+
+// Tenants commits again and again to each of several databases.
 type Tenants struct {
+	// Work is what a commit writes; empty is Row.
+	Work string `json:"work,omitempty"`
 	// Journal is one of the journal modes of this package.
 	Journal string `json:"journal"`
 	// Databases is how many there are, Connections how many each has. Every connection has a
@@ -32,9 +47,60 @@ type Tenants struct {
 type tenant struct {
 	path      string
 	conn      Conn
-	insert    Stmt
+	steps     []Stmt
+	random    *rand.Rand
 	committed int64
 }
+
+// tenantSchema makes the tables of a work, tenantSteps are the statements of a commit, and
+// tenantCount counts commits.
+var (
+	tenantSchema = map[string][]string{
+		Row:  {"CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, n INTEGER, v TEXT)"},
+		Blob: {"CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, n INTEGER, v BLOB)"},
+		Order: {
+			"CREATE TABLE customer(id INTEGER PRIMARY KEY, name TEXT, balance INTEGER, orders INTEGER)",
+			"CREATE TABLE product(id INTEGER PRIMARY KEY, name TEXT, price INTEGER, stock INTEGER)",
+			"CREATE TABLE orders(id INTEGER PRIMARY KEY, customer INTEGER, at INTEGER, state TEXT, total INTEGER)",
+			"CREATE INDEX orders_customer ON orders(customer, at)",
+			"CREATE INDEX orders_state ON orders(state, at)",
+			"CREATE TABLE line(id INTEGER PRIMARY KEY, o INTEGER, product INTEGER, n INTEGER, price INTEGER)",
+			"CREATE INDEX line_order ON line(o)",
+			"CREATE INDEX line_product ON line(product, o)",
+			numbers(1000) + "INSERT INTO customer SELECT i, 'customer '||i||hex(randomblob(40)), 0, 0 FROM n",
+			numbers(2000) + "INSERT INTO product SELECT i, 'product '||i||hex(randomblob(40)), i, 100000 FROM n",
+			numbers(5000) + "INSERT INTO orders SELECT -i, abs(random())%1000+1, i, 'sent', 0 FROM n",
+			numbers(20000) + "INSERT INTO line SELECT -i, -i/4-1, abs(random())%2000+1, 1, 1 FROM n",
+		},
+	}
+	tenantSteps = map[string][]string{
+		Row:  {"INSERT INTO t(n, v) VALUES(?1, '" + strings.Repeat("ring", 25) + "')"},
+		Blob: {"INSERT INTO t(n, v) VALUES(?1, zeroblob(60000))"},
+		Order: append(append([]string{
+			"BEGIN IMMEDIATE",
+			"INSERT INTO orders(id, customer, at, state, total) SELECT max(max(id), 0)+1, ?1%1000+1, ?1, 'new', 0 FROM orders",
+		}, slices.Repeat([]string{
+			"INSERT INTO line(id, o, product, n, price) SELECT max(max(id), 0)+1, (SELECT max(id) FROM orders), ?1%2000+1, 1+?1%9, 1+?1%100 FROM line",
+			"UPDATE product SET stock=stock-1-?1%9 WHERE id=(SELECT product FROM line WHERE id=(SELECT max(id) FROM line))",
+		}, orderLines)...),
+			"UPDATE customer SET balance=balance+1, orders=orders+1 WHERE id=?1%1000+1",
+			"UPDATE orders SET total=(SELECT sum(n*price) FROM line WHERE o=orders.id) WHERE id=(SELECT max(id) FROM orders)",
+			"COMMIT"),
+	}
+	tenantCount = map[string]string{
+		Row: "SELECT count(*) FROM t", Blob: "SELECT count(*) FROM t",
+		Order: "SELECT iif(5*count(*)=(SELECT count(*) FROM line WHERE id>0), count(*), -1) FROM orders WHERE id>0",
+	}
+)
+
+const orderLines = 5
+
+// numbers begins a statement that selects from n(i), the numbers from 1.
+func numbers(most int) string {
+	return fmt.Sprintf("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<%d) ", most)
+}
+
+func (t Tenants) work() string { return cmp.Or(t.Work, Row) }
 
 // run measures commits. In the end each database must have every row that was acknowledged.
 func (t Tenants) run(ctx context.Context, engine, dir string, plan measure.Plan) (s measure.Sample, err error) {
@@ -74,34 +140,68 @@ func (t Tenants) open(engine, dir string, database int) (*tenant, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := &tenant{path: path, conn: c}
-	err = c.Exec("CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, n INTEGER, v TEXT)")
-	if err == nil {
-		one.insert, err = c.Prepare("INSERT INTO t(n, v) VALUES(?1, '" + strings.Repeat("ring", 25) + "')")
+	one := &tenant{path: path, conn: c, random: rand.New(rand.NewPCG(uint64(database), 1))}
+	if err = t.make(c); err == nil {
+		err = one.prepare(tenantSteps[t.work()])
 	}
 	if err != nil {
-		return nil, errors.Join(err, c.Close())
+		return nil, errors.Join(err, closeTenants([]*tenant{one}))
 	}
 	return one, nil
 }
 
-// commit adds one row.
+// make makes the tables unless another connection did.
+func (t Tenants) make(c Conn) error {
+	made, err := selected(c, "SELECT count(*) FROM sqlite_schema")
+	if err != nil || made > 0 {
+		return err
+	}
+	for _, sql := range slices.Concat([]string{"BEGIN"}, tenantSchema[t.work()], []string{"COMMIT"}) {
+		if err := c.Exec(sql); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+	}
+	return nil
+}
+
+func (t *tenant) prepare(steps []string) error {
+	for _, sql := range steps {
+		s, err := t.conn.Prepare(sql)
+		if err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+		t.steps = append(t.steps, s)
+	}
+	return nil
+}
+
+// commit makes one commit.
 func (t *tenant) commit() (int, error) {
-	if err := t.insert.Exec(t.committed); err != nil {
-		return 0, err
+	customer := t.random.Int64N(1 << 30)
+	for i, s := range t.steps {
+		arg := customer
+		switch {
+		case len(t.steps) == 1:
+			arg = t.committed
+		case i > 1 && i < len(t.steps)-3:
+			arg = t.random.Int64N(1 << 30)
+		}
+		if err := s.Exec(arg); err != nil {
+			return 0, err
+		}
 	}
 	t.committed++
 	return 0, nil
 }
 
-// check counts the rows.
+// check counts the commits.
 func (t Tenants) check(tenants []*tenant) error {
 	want := map[string]int64{}
 	for _, one := range tenants {
 		want[one.path] += one.committed
 	}
 	for _, one := range tenants {
-		if err := expect(one.conn, "SELECT count(*) FROM t", want[one.path]); err != nil {
+		if err := expect(one.conn, tenantCount[t.work()], want[one.path]); err != nil {
 			return fmt.Errorf("rows that were acknowledged: %s: %w", filepath.Base(one.path), err)
 		}
 	}
@@ -111,7 +211,10 @@ func (t Tenants) check(tenants []*tenant) error {
 func closeTenants(tenants []*tenant) error {
 	var errs []error
 	for _, one := range tenants {
-		errs = append(errs, one.insert.Close(), one.conn.Close())
+		for _, s := range one.steps {
+			errs = append(errs, s.Close())
+		}
+		errs = append(errs, one.conn.Close())
 	}
 	return errors.Join(errs...)
 }

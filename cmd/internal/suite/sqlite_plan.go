@@ -27,11 +27,12 @@ type SQLiteOptions struct {
 	Workloads []string
 	// Engines leaves out all others.
 	Engines []string
-	// Databases, Connections and Journals replace axes of the workload "tenants", Cold what the
-	// workload "cold" does.
+	// Databases, Connections, Journals and Commits replace axes of the workload "tenants", Cold
+	// what the workload "cold" does.
 	Databases   []int
 	Connections []int
 	Journals    []string
+	Commits     []string
 	Cold        []string
 	// Scale is the percentage of statements and rows (0: 100).
 	Scale int
@@ -51,7 +52,7 @@ const maxTenants = 1000
 func (o SQLiteOptions) Validate() error {
 	words := SQLiteWords()
 	if err := cmp.Or(words.check("workload", o.Workloads), words.check("engine", o.Engines),
-		words.check("journal", o.Journals), words.check("cold", o.Cold)); err != nil {
+		words.check("journal", o.Journals), words.check("commit", o.Commits), words.check("cold", o.Cold)); err != nil {
 		return err
 	}
 	return cmp.Or(between("databases", o.Databases, 1, maxTenants, 1), between("connections", o.Connections, 1, maxTenants, 1),
@@ -73,10 +74,11 @@ func (o SQLiteOptions) withDefaults() SQLiteOptions {
 	return o
 }
 
-// What a row of a cold database, a tenant with its WAL, and the speed tests take, in bytes.
+// What a row of a cold database, a tenant with its WAL, one that stores blobs, and the speed tests take, in bytes.
 const (
 	rowSpace    = 700
 	tenantSpace = 6 << 20
+	blobSpace   = 32 << 20
 	speedSpace  = 64 << 20
 )
 
@@ -88,7 +90,11 @@ func (o SQLiteOptions) Space() (dir string, bytes int64) {
 		case SpeedWork:
 			bytes = max(bytes, speedSpace)
 		case TenantsWork:
-			bytes = max(bytes, int64(p.job.Tenants.Databases)*tenantSpace)
+			space := int64(tenantSpace)
+			if p.job.Tenants.Work == sqlitebench.Blob {
+				space = blobSpace
+			}
+			bytes = max(bytes, int64(p.job.Tenants.Databases)*space)
 		}
 	}
 	if slices.Contains(o.Workloads, ColdWork) { // Two databases, and a copy of one. They stay until the end.
@@ -181,37 +187,60 @@ func (o SQLiteOptions) tenants() (out []sqlitePoint) {
 		connections = nil
 	}
 	for _, journal := range orThese(o.Journals, sqlitebench.Persist, sqlitebench.WAL) {
-		for _, n := range orThese(o.Databases, databases...) {
-			out = append(out, o.tenant(journal, n, 1, false))
-		}
-		for _, n := range orThese(o.Connections, connections...) {
-			out = append(out, o.tenant(journal, 1, n, false))
-		}
-		if journal == sqlitebench.Persist && !o.brief && len(o.Connections) == 0 { // A syncfs writes what others wrote.
-			for _, n := range orThese(o.Databases, 16, 64) {
-				out = append(out, o.tenant(journal, n, 1, true))
+		for _, work := range o.commits(journal) {
+			for _, n := range orThese(o.Databases, databases...) {
+				out = append(out, o.tenant(sqlitebench.Tenants{Journal: journal, Work: work, Databases: n, Connections: 1}))
+			}
+			for _, n := range orThese(o.Connections, connections...) {
+				out = append(out, o.tenant(sqlitebench.Tenants{Journal: journal, Work: work, Databases: 1, Connections: n}))
+			}
+			if journal == sqlitebench.Persist && work == "" && !o.brief && len(o.Connections) == 0 { // A syncfs writes what others wrote.
+				for _, n := range orThese(o.Databases, 16, 64) {
+					out = append(out, o.tenant(sqlitebench.Tenants{Journal: journal, Databases: n, Connections: 1, Writer: true}))
+				}
 			}
 		}
 	}
 	return out
 }
 
-func (o SQLiteOptions) tenant(journal string, databases, connections int, writer bool) sqlitePoint {
+// commits returns what commits write; "" is a row. Orders and blobs are measured in full in WAL
+// mode only.
+func (o SQLiteOptions) commits(journal string) []string {
+	work := orThese(o.Commits, sqlitebench.Row)
+	if len(o.Commits) == 0 && !o.brief && journal == sqlitebench.WAL {
+		work = sqlitebench.TenantWork
+	}
+	work = slices.Clone(work)
+	for i := range work {
+		if work[i] == sqlitebench.Row {
+			work[i] = ""
+		}
+	}
+	return work
+}
+
+// tenant is the point of a job, with the engines that its journal mode has.
+func (o SQLiteOptions) tenant(job sqlitebench.Tenants) sqlitePoint {
 	p := sqlitePoint{
 		work:   TenantsWork,
-		params: report.Params{"journal": journal, "databases": databases, "connections": connections},
-		job:    sqlitebench.Job{Tenants: &sqlitebench.Tenants{Databases: databases, Connections: connections, Writer: writer}},
+		params: report.Params{"journal": job.Journal, "databases": job.Databases, "connections": job.Connections},
 	}
-	if writer {
+	if job.Work != "" {
+		p.params["commit"] = job.Work
+	}
+	if job.Writer {
 		p.params["writer"] = sqlitebench.WriterRate
 	}
 	own := []string{sqlitebench.Ringside, sqlitebench.Group}
-	if journal == sqlitebench.WAL {
+	if job.Journal == sqlitebench.WAL {
 		own[1] = sqlitebench.Log
 	}
 	for _, e := range o.among(sqlitebench.Default, own[0], own[1], sqlitebench.Modernc, sqlitebench.Mattn) {
-		p.series = append(p.series, sqliteSeries{e, e, journal})
+		p.series = append(p.series, sqliteSeries{e, e, job.Journal})
 	}
+	job.Journal = "" // The series has it.
+	p.job = sqlitebench.Job{Tenants: &job}
 	return p
 }
 

@@ -108,10 +108,11 @@ func TestSQLitePoints(t *testing.T) {
 		works map[string]int
 	}{
 		{SQLiteOptions{}, map[string]int{SpeedWork: 1, TenantsWork: 4, ColdWork: 2}},
-		{SQLiteOptions{Workloads: []string{TenantsWork}}, map[string]int{TenantsWork: 2*(4+2) + 2}},
-		{SQLiteOptions{Workloads: []string{TenantsWork}, Databases: []int{7}}, map[string]int{TenantsWork: 3}},
-		{SQLiteOptions{Workloads: []string{TenantsWork}, Connections: []int{7}}, map[string]int{TenantsWork: 2}},
-		{SQLiteOptions{Workloads: []string{TenantsWork}, Journals: []string{"wal"}}, map[string]int{TenantsWork: 6}},
+		{SQLiteOptions{Workloads: []string{TenantsWork}}, map[string]int{TenantsWork: 4*(4+2) + 2}},
+		{SQLiteOptions{Workloads: []string{TenantsWork}, Commits: []string{"order"}}, map[string]int{TenantsWork: 2 * (4 + 2)}},
+		{SQLiteOptions{Workloads: []string{TenantsWork}, Databases: []int{7}}, map[string]int{TenantsWork: 5}},
+		{SQLiteOptions{Workloads: []string{TenantsWork}, Connections: []int{7}}, map[string]int{TenantsWork: 4}},
+		{SQLiteOptions{Workloads: []string{TenantsWork}, Journals: []string{"wal"}}, map[string]int{TenantsWork: 18}},
 		{SQLiteOptions{Workloads: []string{ColdWork}}, map[string]int{ColdWork: 5}},
 		{SQLiteOptions{Workloads: []string{ColdWork}, Cold: []string{"index"}}, map[string]int{ColdWork: 1}},
 		{SQLiteOptions{Engines: []string{"memory"}}, map[string]int{SpeedWork: 1}},
@@ -154,7 +155,7 @@ func TestSQLiteColdMakesItsDatabases(t *testing.T) {
 func TestSQLiteMeasuresCrowdsForLonger(t *testing.T) {
 	w := newSQLiteWorld()
 	opts := SQLiteOptions{
-		Dir: t.TempDir(), Workloads: []string{TenantsWork}, Databases: []int{2}, Connections: []int{3}, Journals: []string{"wal"},
+		Dir: t.TempDir(), Workloads: []string{TenantsWork}, Databases: []int{2}, Connections: []int{3}, Journals: []string{"wal"}, Commits: []string{"row"},
 		Engines: []string{"ringside-log"}, Timing: Timing{Pairs: 1, Duration: time.Second},
 	}
 	if run, err := SQLite(t.Context(), opts, w.SQLiteEnv); err != nil || len(w.jobs) != 2 || run.Host.DurationMs != 1000 {

@@ -45,6 +45,7 @@ func SQLiteWords() Words {
 		"workload": sqliteWorks,
 		"engine":   sqlitebench.Engines,
 		"journal":  {sqlitebench.Rollback, sqlitebench.Persist, sqlitebench.WAL},
+		"commit":   sqlitebench.TenantWork,
 		"cold":     sqlitebench.ColdWork,
 	}
 }

@@ -60,7 +60,10 @@ type Log struct {
 	id     disk.ID // of the file
 	header fileHeader
 
-	busy atomic.Int64 // commits going on, see Enter
+	busy    atomic.Int64 // commits going on, see Enter
+	company atomic.Int64 // their average, in sixteenths
+	single  choice       // of small commits while there is no other
+	large   choice       // of large commits beside others
 
 	mu         sync.Mutex
 	changed    *sync.Cond // free, failed or closed changed

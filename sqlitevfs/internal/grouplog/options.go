@@ -34,6 +34,9 @@ type Options struct {
 	// MaxAlone is the same for a commit while there is no other, which does not
 	// share its write. 0 is 20 KiB.
 	MaxAlone int
+	// NoTrials has every commit that MaxRecord and MaxAlone admit use the log, without
+	// measuring whether it gains. Tests set it.
+	NoTrials bool
 	// Local takes and replays commits of WALs in the log's own directory only. A
 	// log that has others is left as it is, see [ErrElsewhere].
 	Local bool

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
@@ -99,17 +100,45 @@ type SyncError struct{ Err error }
 func (e *SyncError) Error() string { return e.Err.Error() }
 func (e *SyncError) Unwrap() error { return e.Err }
 
-// Enter is called before what makes a commit with so many bytes of frames
-// durable, and Leave after it. It reports whether that should be Commit or, for a
-// commit that gains nothing by the log, Sync.
-func (w *WAL) Enter(frames int64) bool {
+// Turn is what Enter tells about a commit.
+type Turn struct {
+	// Log tells to call Commit. Otherwise the commit gains nothing by the log: call Sync.
+	Log    bool
+	choice *choice
+}
+
+// Enter is called before what makes a commit with so many bytes of frames durable, and
+// Leave after it. A commit uses the log if it has at most MaxRecord bytes, MaxAlone while
+// it is alone. Of these, the small ones that mostly are alone and the large ones that are
+// not are measured both ways, and use the faster one.
+func (w *WAL) Enter(frames int64) Turn {
 	l := w.log
-	alone := l.busy.Add(1) == 1
-	return frames <= int64(l.maxRecord(w.path)) && (!alone || frames <= int64(l.opts.MaxAlone))
+	going := l.busy.Add(1)
+	// The average of the last 16 commits or so, in sixteenths. It may miss one.
+	company := l.company.Load()
+	company += going - company/16
+	l.company.Store(company)
+	small := frames <= int64(l.opts.MaxAlone)
+	switch {
+	case frames > int64(l.maxRecord(w.path)), !small && going == 1:
+		return Turn{}
+	case l.opts.NoTrials, small && company > 24: // more than 1.5 commits go on
+		return Turn{Log: true}
+	}
+	c := &l.large
+	if small {
+		c = &l.single
+	}
+	return Turn{c.logs(), c}
 }
 
 // Leave ends what Enter began.
-func (w *WAL) Leave() { w.log.busy.Add(-1) }
+func (w *WAL) Leave(t Turn) {
+	going := w.log.busy.Add(-1) + 1
+	if t.choice != nil {
+		t.choice.add(t.Log, going, time.Now())
+	}
+}
 
 // Dirty reports whether commits of the WAL are durable in the log only: then Sync
 // must have succeeded before the database is written.

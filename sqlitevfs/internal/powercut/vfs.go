@@ -39,7 +39,7 @@ func (v *VFS) SyncDir(dir string) error { return v.r.SyncDir(dir) }
 // comes round.
 func (v *VFS) GroupLog() grouplog.Options {
 	return grouplog.Options{FS: v.r.FS(), SegmentSize: 16 << 10, MaxSize: 48 << 10,
-		MaxRecord: v.MaxRecord, MaxAlone: max(v.MaxRecord, 64<<10), Local: true}
+		MaxRecord: v.MaxRecord, NoTrials: true, MaxAlone: max(v.MaxRecord, 64<<10), Local: true}
 }
 
 // OpenFilename opens a file, recorded if it lies in the recorder's directory.

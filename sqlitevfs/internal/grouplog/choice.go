@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"sync"
+	"time"
+)
+
+// Limits of a choice.
+const (
+	// minSample is the least number of commits that are measured, and minTurns of each
+	// that goes on at the same time.
+	minSample = 64
+	minTurns  = 4
+	// advantage is by how much the rate of the other way has to be higher.
+	advantage = 1.05
+	// hopeless is how many times as long a trial may take before it ends.
+	hopeless = 2
+	// maxGap is the longest time between two commits of a measurement.
+	maxGap = 20 * time.Millisecond
+	// minKeep and maxKeep bound for how long a result is kept before it is measured
+	// again. The time doubles with each confirmation.
+	minKeep = 100 * time.Millisecond
+	maxKeep = time.Minute
+)
+
+// choice decides whether commits that may gain nothing by the log use it. It measures
+// commits per second of both ways, one after the other, and keeps the faster one for a
+// while. The zero value begins with the log.
+type choice struct {
+	mu      sync.Mutex
+	syncs   bool // the way now: by a sync of the WAL, not by the log
+	trial   bool // it is being compared with the way before
+	n, peak int  // commits of the measurement, and most that went on at a time
+	start   time.Time
+	last    time.Time
+	before  float64 // rate of the way before
+	recheck time.Time
+	keep    time.Duration
+}
+
+// logs reports whether the next commit uses the log.
+func (c *choice) logs() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.syncs
+}
+
+// add counts a commit that has ended, while so many were going on.
+func (c *choice) add(logged bool, going int64, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case logged == c.syncs:
+		return // it began before the way changed
+	case c.start.IsZero() || now.Sub(c.last) > maxGap:
+		if c.trial && !c.start.IsZero() {
+			c.conclude(false, now) // the load ended: there is nothing to compare
+		}
+		c.measure(now)
+		return
+	}
+	c.n++
+	c.last, c.peak = now, max(c.peak, int(going))
+	sample := max(minSample, minTurns*c.peak)
+	took := now.Sub(c.start).Seconds()
+	rate := float64(c.n) / max(took, 1e-9)
+	switch {
+	case c.trial && c.n < sample && took*c.before > float64(hopeless*sample):
+		c.conclude(false, now)
+	case c.n < sample:
+	case c.trial:
+		c.conclude(rate >= advantage*c.before, now)
+	case now.Before(c.recheck):
+		c.measure(now) // the rate just before the trial counts
+	default:
+		c.before, c.trial, c.syncs = rate, true, !c.syncs
+		c.start = time.Time{}
+	}
+}
+
+// measure begins a measurement. The caller holds the mutex.
+func (c *choice) measure(now time.Time) { c.n, c.peak, c.start, c.last = 0, 0, now, now }
+
+// conclude ends a trial and keeps its result. The caller holds the mutex.
+func (c *choice) conclude(won bool, now time.Time) {
+	if c.trial = false; won {
+		c.keep = minKeep
+	} else {
+		c.syncs = !c.syncs
+		c.keep = min(max(2*c.keep, minKeep), maxKeep)
+	}
+	c.recheck = now.Add(c.keep)
+	c.start = time.Time{}
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"testing"
+	"time"
+)
+
+// commits feeds a choice with commits of the given durations by the log and by syncs, and
+// returns how many used the log.
+func (c *choice) commits(now *time.Time, n int, log, sync time.Duration) (logged int) {
+	for range n {
+		if c.logs() {
+			*now = now.Add(log)
+			c.add(true, 1, *now)
+			logged++
+		} else {
+			*now = now.Add(sync)
+			c.add(false, 1, *now)
+		}
+	}
+	return logged
+}
+
+func TestChoiceTakesTheFasterWay(t *testing.T) {
+	const n = 200_000
+	for _, test := range []struct {
+		name        string
+		log, sync   time.Duration
+		least, most int // commits by the log
+	}{
+		{"the log is faster", 100 * time.Microsecond, 200 * time.Microsecond, n * 97 / 100, n},
+		{"the log is a little slower", 103 * time.Microsecond, 100 * time.Microsecond, n * 97 / 100, n},
+		{"a sync is faster", 150 * time.Microsecond, 100 * time.Microsecond, 0, n * 3 / 100},
+		{"a sync is much slower", 100 * time.Microsecond, 2 * time.Millisecond, n * 97 / 100, n},
+	} {
+		var c choice
+		now := time.Unix(1000, 0)
+		if got := c.commits(&now, n, test.log, test.sync); got < test.least || got > test.most {
+			t.Errorf("%s: %d of %d commits by the log, want %d to %d", test.name, got, n, test.least, test.most)
+		}
+	}
+}
+
+func TestChoiceFollowsTheLoad(t *testing.T) {
+	var c choice
+	now := time.Unix(1000, 0)
+	c.commits(&now, 10_000, 200*time.Microsecond, 100*time.Microsecond)
+	if c.logs() {
+		t.Fatal("the log is used, which is slower")
+	}
+	c.commits(&now, 600_000, 100*time.Microsecond, 200*time.Microsecond)
+	if got := c.commits(&now, 10_000, 100*time.Microsecond, 200*time.Microsecond); got < 9_000 {
+		t.Errorf("%d of 10000 commits by the log, which has become faster", got)
+	}
+}
+
+// TestChoiceNeedsALoad has commits with pauses between, which give no rate: the log stays.
+func TestChoiceNeedsALoad(t *testing.T) {
+	var c choice
+	now := time.Unix(1000, 0)
+	if got := c.commits(&now, 10_000, 2*maxGap, maxGap/100); got != 10_000 {
+		t.Errorf("%d of 10000 commits by the log", got)
+	}
+	// A trial that is under way when the load ends is given up.
+	for c.logs() {
+		c.commits(&now, 1, 100*time.Microsecond, 100*time.Microsecond)
+	}
+	c.commits(&now, 3, 0, 100*time.Microsecond)
+	now = now.Add(time.Hour)
+	c.commits(&now, 1, 0, 100*time.Microsecond)
+	if !c.logs() {
+		t.Error("a trial without a result is kept")
+	}
+}
+
+// TestEnter has commits of several sizes, alone and beside others.
+func TestEnter(t *testing.T) {
+	needLocks(t)
+	l, _ := mustOpen(t, t.TempDir(), Options{})
+	defer mustClose(t, l)
+	w := wals(t, l.dir, 1)[0]
+	w.attach(l)
+	enter := func(what string, frames int64, log, measured bool) {
+		t.Helper()
+		turn := w.wal.Enter(frames)
+		if turn.Log != log || (turn.choice != nil) != measured {
+			t.Errorf("%s: log %v, measured %v; want %v, %v", what, turn.Log, turn.choice != nil, log, measured)
+		}
+		w.wal.Leave(turn)
+	}
+	for range minSample / 2 {
+		enter("small and alone", 4<<10, true, true)
+	}
+	enter("large and alone", 40<<10, false, false)
+	l.single.syncs = true
+	enter("small and alone, where a sync is faster", 4<<10, false, true)
+	var others []Turn
+	for range 8 {
+		others = append(others, w.wal.Enter(4<<10))
+	}
+	for range 8 {
+		enter("small beside others", 4<<10, true, false)
+	}
+	enter("large beside others", 40<<10, true, true)
+	l.large.syncs = true
+	enter("large beside others, where a sync is faster", 40<<10, false, true)
+	enter("too large", 100<<10, false, false)
+	l.opts.NoTrials = true
+	enter("large beside others, without trials", 40<<10, true, false)
+	for _, turn := range others {
+		w.wal.Leave(turn)
+	}
+	if n := l.busy.Load(); n != 0 {
+		t.Errorf("%d commits seem to be going on", n)
+	}
+}
