@@ -10,6 +10,8 @@ import (
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
 // file is a database, its journal or its WAL. Locks, shared memory and writes are
@@ -203,8 +205,8 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 		return false, err
 	}
 	if f.wal != nil {
-		wal, err := f.wal.log()
-		if err != nil {
+		var wal *grouplog.WAL
+		if wal, err = f.wal.log(); err != nil {
 			return false, err
 		}
 		if wal != nil {

@@ -428,3 +428,27 @@ func TestLogIsRemoved(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedSyncOfNewLog lets the sync fail that a WAL needs before it may use the log:
+// the commit fails, and so do all later ones.
+func TestFailedSyncOfNewLog(t *testing.T) {
+	fsys, dir, _ := failing(t)
+	c := connect(t, filepath.Join(dir, "new"), "test-"+t.Name())
+	execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL")
+	failed := 0
+	fsys.set(func(op, name string, off int64) error {
+		if op == "sync" && name == "new-wal" && failed == 0 {
+			failed++
+			return syscall.EIO
+		}
+		return nil
+	})
+	for i := range 3 {
+		if err := c.Exec("CREATE TABLE IF NOT EXISTS t(v); INSERT INTO t VALUES(1)"); err == nil && failed > 0 {
+			t.Errorf("commit %d succeeded after a failed sync", i)
+		}
+	}
+	if failed == 0 {
+		t.Error("the WAL was not synced for the log")
+	}
+}

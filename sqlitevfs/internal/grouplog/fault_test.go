@@ -135,3 +135,23 @@ func TestRecoveryFaults(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedSyncEndsCommits lets a sync of a WAL fail that no commit asked for.
+func TestFailedSyncEndsCommits(t *testing.T) {
+	needLocks(t)
+	dir := t.TempDir()
+	l, _ := mustOpen(t, dir, Options{})
+	defer l.Close()
+	w := wals(t, dir, 1)[0]
+	w.attach(l)
+	frames, off := w.append(2)
+	if logged, err := w.wal.Commit(w.header, off, frames); !logged || err != nil {
+		t.Fatal(logged, err)
+	}
+	w.wal.file.Close()
+	w.wal.reclaim()
+	frames, off = w.append(2)
+	if logged, err := w.wal.Commit(w.header, off, frames); logged || err == nil {
+		t.Errorf("a commit after a failed sync: %v, %v", logged, err)
+	}
+}

@@ -36,6 +36,7 @@ type WAL struct {
 
 	mu     sync.Mutex // one sync at a time
 	failed error
+	broken atomic.Bool // failed is set
 	closed bool
 }
 
@@ -232,7 +233,7 @@ func (w *WAL) Commit(header []byte, off int64, frames []byte) (logged bool, err 
 	}
 	end := off + int64(len(frames))
 	next, ok := w.continues(h, off, frames)
-	if !ok {
+	if !ok || w.broken.Load() { // then the sync returns the failure
 		return false, w.syncTo(h, end)
 	}
 	q := w.log.queue.New()
@@ -323,6 +324,7 @@ func (w *WAL) sync() error {
 	l.stats.WALSyncs++
 	if err != nil {
 		w.failed = fmt.Errorf("grouplog: a sync of the WAL failed before: %w", err)
+		w.broken.Store(true)
 		l.walFailed = true
 		return err
 	}
