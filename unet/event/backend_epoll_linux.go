@@ -4,7 +4,6 @@ package event
 
 import (
 	"context"
-	"os"
 	"syscall"
 	"time"
 
@@ -65,6 +64,7 @@ func (l *pollLoop) endTurn() {
 	if l.server.traces() {
 		defer region().End()
 	}
+	l.turns++
 	l.processInbox()
 	l.processDirty()
 	switch {
@@ -110,20 +110,15 @@ func (l *pollLoop) ready(c *Conn, found watch.Events) {
 // output implements driver.
 func (l *pollLoop) output(c *Conn) {
 	s, k := &c.state, &c.bstate
-	for p := c.out.front(); p != nil; p = c.out.front() {
-		n, errno := sys.SockSend(k.fd, p, sys.MsgDontWait)
-		switch errno {
-		case 0:
-			c.out.advance(n)
-		case syscall.EINTR:
-		case syscall.EAGAIN:
-			l.watch(c, k.watched|watch.Write)
-			return
-		default:
-			c.fail(c.opError("write", os.NewSyscallError("send", errno)))
-			l.markDirty(c)
-			return
-		}
+	if c.out.busy {
+		return
+	}
+	if l.sendPending(c) {
+		l.watch(c, k.watched|watch.Write)
+		return
+	}
+	if c.out.n > 0 {
+		return // later
 	}
 	if s.finWrite && !s.finSent {
 		s.finSent = true
@@ -174,8 +169,11 @@ func (l *pollLoop) watch(c *Conn, events watch.Events) {
 	k.watched = events
 }
 
-// end implements driver: nothing is ever in flight.
-func (l *pollLoop) end(*Conn) bool { return true }
+// end implements driver: only a file may be in flight, whose goroutine notices the end.
+func (l *pollLoop) end(c *Conn) bool { return !c.out.busy }
+
+// awaitWritable implements driver.
+func (l *pollLoop) awaitWritable(c *Conn) { l.watch(c, c.bstate.watched|watch.Write) }
 
 // forget implements driver.
 func (l *pollLoop) forget(c *Conn) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -107,6 +108,9 @@ func (g *goroutines) accept() {
 }
 
 const (
+	// retryPause is the time before a submission that failed for lack of memory, or a
+	// cancellation, is repeated.
+	retryPause = time.Millisecond
 	firstPause = 5 * time.Millisecond
 	maxPause   = time.Second
 	// drainTime is how long a shutdown waits for what has arrived to show, mostEmptyReads
@@ -310,6 +314,19 @@ func (g *goroutines) write(c *Conn) {
 			c.out.advance(n)
 			if err != nil {
 				c.fail(err)
+			}
+		} else if c.out.n > 0 {
+			r := *c.out.head.file
+			c.mu.Unlock()
+			n, err := io.Copy(c.bstate.nc, io.NewSectionReader(r.f, r.off, int64(min(r.left, filePiece))))
+			if n == 0 && err == nil {
+				err = c.opError("write", io.ErrUnexpectedEOF)
+			}
+			c.mu.Lock()
+			c.out.advance(int(n))
+			if err != nil {
+				c.fail(err)
+				_ = c.bstate.nc.SetDeadline(past) // A read in progress ends.
 			}
 		}
 		writable := c.takeWritable()

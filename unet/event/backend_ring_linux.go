@@ -28,18 +28,16 @@ const (
 	reapBatch = 256
 	// reserve is the largest number of SQEs that processing one connection takes.
 	reserve = 4
-	// rawBytes is how many bytes the kernel may copy during a raw call, which keeps
-	// its P.
-	rawBytes = 512 << 10
 	// peekFrom is the size of a batch after which the loop enters the kernel once
 	// more before it sleeps.
 	peekFrom = 4
+	// fewCompletions is the size of a batch up to which answers are sent by plain
+	// calls. A send through the ring would only save a call together with others, and
+	// its completion costs another one.
+	fewCompletions = 2
 	// bulkFrom is how many full buffers in a row make a connection one that sends
 	// much.
 	bulkFrom = 4
-	// retryPause is the time before a call is repeated that failed for lack of
-	// memory.
-	retryPause = time.Millisecond
 )
 
 // ringLoop drives a loop by one ring. Its goroutine sleeps in Go's netpoller on
@@ -62,7 +60,9 @@ type ringLoop struct {
 
 	alarm       time.Time // the poller's deadline
 	tid         int
+	workers     bool // the kernel's worker threads may send large pieces
 	recent      int  // completions in the last batch
+	few         bool // these were at most fewCompletions
 	bytes       int  // to be copied by the kernel for the pending SQEs
 	unpublished bool // buffers were recycled and not published
 	cqes        [reapBatch]uring.CQE
@@ -101,7 +101,7 @@ func (l *ringLoop) ready(uintptr) bool {
 		switch {
 		case l.over:
 			return true
-		case busy || l.peek() || l.spin():
+		case busy || l.peek():
 		case l.park():
 			return false
 		}
@@ -127,11 +127,13 @@ func (l *ringLoop) turn() bool {
 // reap handles one batch of completions.
 func (l *ringLoop) reap() bool {
 	if l.nextCQE == l.reaped { // else a callback has exited
+		l.turns++
 		l.reaped, l.nextCQE = l.ring.Reap(l.cqes[:l.reapable()]), 0
 		if l.reaped == 0 {
 			return false
 		}
 		l.recent = l.reaped
+		l.few = l.reaped <= fewCompletions
 		l.count.completions.Add(uint64(l.reaped))
 	}
 	for l.nextCQE < l.reaped {
@@ -200,20 +202,6 @@ func (l *ringLoop) peek() bool {
 	_, _ = l.ring.Wait(uring.WaitOptions{Brief: true}) // if the error lasts, submit returns it
 	l.count.enters.Add(1)
 	return l.ring.Ready() > 0
-}
-
-// spin polls for completions for Options.Spin, and reports whether there is work.
-func (l *ringLoop) spin() bool {
-	d := l.server.opts.Spin
-	if d == 0 {
-		return false
-	}
-	for begin := time.Now(); time.Since(begin) < d; {
-		if l.ring.Ready() > 0 || l.ring.SQFlags()&uring.SQTaskrun != 0 || l.hasInput.Load() {
-			return true
-		}
-	}
-	return false
 }
 
 // park prepares to sleep, until the earliest timer or a wakeup. It returns false if
@@ -308,7 +296,7 @@ func (l *ringLoop) start() (err error) {
 	case o.SQPoll:
 		u.SQPoll = true
 	default:
-		u.CoopTaskrun, u.TaskrunFlag = true, o.Spin > 0
+		u.CoopTaskrun = true
 	}
 	if o.Restrict {
 		u.Restrict = &ringRestrictions
@@ -352,6 +340,9 @@ func (l *ringLoop) closeRing() error {
 	return errors.Join(l.poller.Close(), l.ring.Close())
 }
 
+// pollOut is POLLOUT.
+const pollOut uring.PollEvents = 4
+
 // wakeupEvents is POLLIN and EPOLLET: each signal is reported although the eventfd is
 // never read.
 const wakeupEvents uring.PollEvents = 1 | 1<<31
@@ -391,6 +382,8 @@ func (l *ringLoop) enable() {
 		return
 	}
 	_ = l.ring.RegisterRingFD() // optional: it makes calls cheaper
+	_, _, err := l.ring.SetIOWQMaxWorkers(0, runtime.GOMAXPROCS(0))
+	l.workers = err == nil
 	l.tid = syscall.Gettid()
 	l.armWakeup()
 }
@@ -417,16 +410,14 @@ func (l *ringLoop) enter() {
 		}
 		return
 	}
-	if l.recent >= peekFrom || l.server.opts.Spin > 0 && l.ring.Pending() > 0 {
+	if l.recent >= peekFrom {
 		l.recent = 0
 		l.call(uring.WaitOptions{Brief: l.bytes <= rawBytes})
 		if l.over || l.ring.Ready() > 0 {
 			return
 		}
 	}
-	if !l.spin() {
-		l.sleep()
-	}
+	l.sleep()
 }
 
 // sleep waits for a completion, until the earliest timer or a wakeup.
@@ -470,6 +461,7 @@ const (
 	kindPacket       // a receive of datagrams
 	kindPacketPoll   // the wait for room to send them
 	kindPacketCancel // of either
+	kindWritable     // a socket takes more bytes
 )
 
 // complete handles one completion.
@@ -479,6 +471,13 @@ func (l *ringLoop) complete(e uring.CQE) {
 		l.received(e)
 	case kindSend:
 		l.sent(e)
+	case kindWritable:
+		if c := l.find(e.UserData); c != nil {
+			c.mu.Lock()
+			c.out.busy = false
+			c.mu.Unlock()
+			l.markDirty(c)
+		}
 	case kindAccept:
 		l.accepted(e)
 	case kindWakeup:
@@ -493,20 +492,28 @@ func (l *ringLoop) complete(e uring.CQE) {
 }
 
 // canceled handles the completion of a cancellation. A cancellation that found nothing,
-// or came while the operation was being executed, is repeated until the operation has
-// ended.
+// or came while the operation was being executed (EALREADY), is repeated after a pause
+// until the operation has ended.
 func (l *ringLoop) canceled(e uring.CQE) {
 	found := e.Res >= 0
 	if e.UserData>>kindShift == kindCancelAll {
 		found = e.Res > 0
 	}
-	if uint32(e.UserData) == noSlot {
-		if a := &l.listen; !found && a.armed && a.stopped {
+	if found {
+		return
+	}
+	l.delay(func() { l.cancelAgain(e.UserData) })
+}
+
+// cancelAgain repeats a cancellation if its operation has not ended.
+func (l *ringLoop) cancelAgain(userData uint64) {
+	if uint32(userData) == noSlot {
+		if a := &l.listen; a.armed && a.stopped {
 			l.disarm()
 		}
 		return
 	}
-	if c := l.find(e.UserData); c != nil && !found {
+	if c := l.find(userData); c != nil {
 		c.bstate.canceling, c.bstate.ending = false, false
 		l.markDirty(c)
 	}
@@ -612,16 +619,45 @@ func (l *ringLoop) output(c *Conn) {
 	if c.out.busy || s.aborted {
 		return
 	}
+	if c.out.head != nil && c.out.head.file != nil {
+		l.sendFile(c)
+		return
+	}
+	// One thread cannot copy as much as the goroutines of package net.
+	offload := c.out.head != nil && c.out.head.large && l.workers && l.server.offloads()
+	if c.out.n > 0 && !offload && (l.few || c.out.n >= directFrom) && !l.sendPending(c) {
+		if s.closing && c.out.n == 0 {
+			l.markDirty(c) // Now it can end.
+		}
+		if c.out.n > 0 || s.aborted {
+			return
+		}
+	}
 	if p := c.out.front(); p != nil {
 		c.out.busy = true
-		l.bytes += len(p)
-		l.sqe().Send(uring.Fd(k.fd), p, syscall.MSG_NOSIGNAL|syscall.MSG_WAITALL).SetUserData(k.tag(kindSend))
+		e := l.sqe().Send(uring.Fd(k.fd), p, syscall.MSG_NOSIGNAL|syscall.MSG_WAITALL).SetUserData(k.tag(kindSend))
+		if offload {
+			e.SetFlags(uring.SQEAsync)
+		} else {
+			l.bytes += len(p)
+		}
 		return
 	}
 	if s.finWrite && !s.finSent {
 		s.finSent = true
 		_ = syscall.Shutdown(k.fd, syscall.SHUT_WR) // ENOTCONN: the receive returns the error
 	}
+}
+
+// awaitWritable implements driver.
+func (l *ringLoop) awaitWritable(c *Conn) {
+	k := &c.bstate
+	if e := l.sqe(); e != nil {
+		c.out.busy = true
+		e.PollAdd(uring.Fd(k.fd), pollOut).SetUserData(k.tag(kindWritable))
+		return
+	}
+	l.markDirty(c) // to try again
 }
 
 // input implements driver: it starts or stops the receive, and reports whether kept
@@ -631,7 +667,7 @@ func (l *ringLoop) input(c *Conn) (release bool) {
 	want := c.wantsInput()
 	draining := l.leaving && !k.drained
 	switch {
-	case k.armed && !k.canceling && (!want || draining || k.tid != l.tid || k.bulk && !k.oneShot):
+	case k.armed && !k.canceling && (!want || draining || k.tid != l.tid || k.bulk && !k.oneShot || k.kept.queue.n > 0):
 		k.canceling = true
 		l.sqe().Cancel(k.tag(kindRecv)).SetUserData(k.tag(kindCancel))
 	case k.kept.queue.n > 0 || k.kept.ended:
@@ -750,6 +786,6 @@ func (l *ringLoop) disarm() {
 var ringRestrictions = uring.Restrictions{
 	Ops: []uring.Op{uring.OpAccept, uring.OpRecv, uring.OpRecvMsg, uring.OpSend, uring.OpAsyncCancel, uring.OpPollAdd},
 	RegisterOps: []uring.RegisterOp{uring.OpRegisterRingFDs, uring.OpUnregisterRingFDs,
-		uring.OpRegisterPBufRing, uring.OpUnregisterPBufRing, uring.OpRegisterPBufStatus},
-	FlagsAllowed: uring.SQEBufferSelect,
+		uring.OpRegisterPBufRing, uring.OpUnregisterPBufRing, uring.OpRegisterPBufStatus, uring.OpRegisterIOWQMaxWorkers},
+	FlagsAllowed: uring.SQEBufferSelect | uring.SQEAsync,
 }

@@ -4,8 +4,11 @@ package event
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -31,8 +34,9 @@ type Conn struct {
 	back         backend
 	bstate       backendState // of the backend
 	network      string
-	secure       *secure    // TLS, of the backends with loops
-	handshakeErr chan error // gets the result of TLS's handshake; nil without TLS
+	blocking     *blockingConn // by Blocking
+	secure       *secure       // TLS, of the backends with loops
+	handshakeErr chan error    // gets the result of TLS's handshake; nil without TLS
 
 	mu     sync.Mutex
 	out    outQueue
@@ -102,6 +106,10 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// largePiece is how many bytes of lent memory are worth a worker thread of the kernel,
+// if loops have others to send.
+const largePiece = 256 << 10
+
 // directFrom is how many bytes are worth a system call of their own, which spares
 // copying them.
 const directFrom = 16 << 10
@@ -142,10 +150,53 @@ func (c *Conn) WriteFunc(p []byte, done func(err error)) error {
 		c.mu.Unlock()
 		return err
 	}
-	c.out.lend(p, done)
+	large := len(p) >= largePiece
+	if large {
+		c.server.large.Add(1)
+	}
+	if !large || !c.server.offloads() {
+		p = p[c.sendNow(p):]
+	}
+	c.out.lend(p, done, large)
 	c.noteFull()
 	c.notifyAndUnlock()
 	return nil
+}
+
+// SendFile sends n bytes of f from an offset on, in the order of the Writes, by sendfile
+// where the system has it. f is lent until done is called, and its position stays as it
+// is. done is called as that of [Conn.WriteFunc]. A file that is shorter, or that cannot
+// be read, ends the connection with the error (io.ErrUnexpectedEOF if it is shorter).
+// Reading does not hold up the loop. With TLS the error is errors.ErrUnsupported.
+func (c *Conn) SendFile(f *os.File, offset, n int64, done func(err error)) error {
+	if c.secure != nil || c.overTLS() {
+		return c.opError("write", fmt.Errorf("SendFile with TLS, use WriteFunc: %w", errors.ErrUnsupported))
+	}
+	if offset < 0 || n < 0 || n > maxFile {
+		return c.opError("write", fmt.Errorf("SendFile of %d bytes from %d: %w", n, offset, os.ErrInvalid))
+	}
+	c.mu.Lock()
+	if err := c.writeError(); err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	c.out.lendFile(fileRange{f, offset, int(n)}, done)
+	c.noteFull()
+	c.notifyAndUnlock()
+	return nil
+}
+
+// overTLS reports whether the net backend has TLS on the connection.
+func (c *Conn) overTLS() bool {
+	_, ok := c.bstate.nc.(*tls.Conn)
+	return ok
+}
+
+// isAborted reports whether the connection ends without sending what is pending.
+func (c *Conn) isAborted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.aborted || c.state.closed
 }
 
 // callFinished calls the functions of [Conn.WriteFunc] whose memory is no longer in use.
@@ -159,6 +210,9 @@ func (c *Conn) callFinished() {
 		f := c.out.finished[0]
 		c.out.finished = c.out.finished[1:]
 		c.mu.Unlock()
+		if f.large {
+			c.server.large.Add(-1)
+		}
 		c.run(func() { f.done(f.err) })
 	}
 }
@@ -615,6 +669,8 @@ type chunk struct {
 	next  *chunk
 	class int
 	done  func(error) // of memory that is lent, nil for the server's own
+	large bool        // it was lent, and counts in Server.large
+	file  *fileRange  // to be sent in the place of b
 }
 
 // chunkSizes are the lengths of chunks. A short answer takes a small one; a
@@ -654,6 +710,25 @@ func classFor(n int) int {
 	return len(chunkSizes) - 1
 }
 
+// fileRange is a part of a file that has to be sent.
+type fileRange struct {
+	f    *os.File
+	off  int64
+	left int
+}
+
+// from returns the range without its first n bytes.
+func (r fileRange) from(n int) fileRange { return fileRange{r.f, r.off + int64(n), r.left - n} }
+
+const (
+	// filePiece is how many bytes of a file one call sends.
+	filePiece = 1 << 20
+	// fileWait is how long such a call waits for the peer to read.
+	fileWait = time.Millisecond
+	// maxFile is how much of a file SendFile takes: what is pending is an int.
+	maxFile = math.MaxInt / 4
+)
+
 // outQueue holds the bytes that Write has accepted and the kernel has not yet taken. The
 // connection's mutex guards it.
 type outQueue struct {
@@ -667,25 +742,36 @@ type outQueue struct {
 
 // finishedLoan is memory that was lent and is to be given back.
 type finishedLoan struct {
-	done func(error)
-	err  error
+	done  func(error)
+	err   error
+	large bool
 }
 
 // lend appends memory that stays the caller's.
-func (q *outQueue) lend(p []byte, done func(error)) {
+func (q *outQueue) lend(p []byte, done func(error), large bool) {
 	if len(p) == 0 {
-		q.finished = append(q.finished, finishedLoan{done, nil})
+		q.finished = append(q.finished, finishedLoan{done, nil, large})
 		return
 	}
 	q.n += len(p)
-	q.append(&chunk{b: p[:len(p):len(p)], done: done})
+	q.append(&chunk{b: p[:len(p):len(p)], done: done, large: large})
+}
+
+// lendFile appends a part of a file.
+func (q *outQueue) lendFile(r fileRange, done func(error)) {
+	if r.left == 0 {
+		q.finished = append(q.finished, finishedLoan{done, nil, false})
+		return
+	}
+	q.n += r.left
+	q.append(&chunk{done: done, file: &r})
 }
 
 // fail returns all lent memory with an error. The head must not be in use by the kernel.
 func (q *outQueue) fail(err error) {
 	for ch := q.head; ch != nil; ch = ch.next {
 		if ch.done != nil {
-			q.finished = append(q.finished, finishedLoan{ch.done, err})
+			q.finished = append(q.finished, finishedLoan{ch.done, err, ch.large})
 			ch.done = func(error) {}
 		}
 	}
@@ -726,7 +812,7 @@ func (q *outQueue) append(ch *chunk) {
 	q.tail = ch
 }
 
-// front returns the next bytes to send, nil if there are none.
+// front returns the next bytes to send, nil if there are none or if a file is next.
 func (q *outQueue) front() []byte {
 	if q.head == nil {
 		return nil
@@ -737,14 +823,19 @@ func (q *outQueue) front() []byte {
 // advance drops n bytes that the kernel has taken from the front.
 func (q *outQueue) advance(n int) {
 	q.n -= n
-	q.off += n
-	if ch := q.head; q.off == len(ch.b) {
+	ch := q.head
+	if ch.file != nil {
+		*ch.file = ch.file.from(n)
+	} else {
+		q.off += n
+	}
+	if ch.file != nil && ch.file.left == 0 || ch.file == nil && q.off == len(ch.b) {
 		q.head, q.off = ch.next, 0
 		if q.head == nil {
 			q.tail = nil
 		}
 		if ch.done != nil {
-			q.finished = append(q.finished, finishedLoan{ch.done, nil})
+			q.finished = append(q.finished, finishedLoan{ch.done, nil, ch.large})
 		}
 		ch.free()
 	}
@@ -782,6 +873,9 @@ type backendState struct {
 	timerAt     int   // place in the heap of timers, from 1 on
 	discard     bool  // Shutdown: later data are dropped
 	kept        keptInput
+	turn        uint64       // of the loop, to which turnLeft belongs
+	turnLeft    int          // bytes that OnData may get in it
+	sendTimeout bool         // SO_SNDTIMEO is set
 	watched     watch.Events // epoll: what the descriptor is registered for, 0 for not at all
 
 	// Used by the net backend.

@@ -27,11 +27,15 @@
 // ends its connection only. runtime.Goexit, which testing's FailNow calls, always ends
 // its connection only; each call costs its loop a few hundred bytes of stack.
 //
+// [Blocking] makes a Handler of a function that reads from and writes to a net.Conn, as a
+// coroutine of the loop. What a callback must not do, that function must not do either,
+// except for waiting in Read and Write of its connection.
+//
 // # Ownership
 //
 // OnData's slice belongs to the server: it must not be used after the function has
 // returned. Write copies the bytes that the kernel does not take at once;
-// [Conn.WriteFunc] lends memory until it calls a function.
+// [Conn.WriteFunc] lends memory until it calls a function, and [Conn.SendFile] a file.
 //
 // # Connections that were not accepted
 //

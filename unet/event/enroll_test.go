@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -135,18 +136,24 @@ func TestLentMemoryComesBack(t *testing.T) {
 			overModes(t, func(t *testing.T, o Options) {
 				o.WriteLimit = 1 << 30
 				const pieces = 5
+				file := tempFile(t, make([]byte, 16<<20))
 				var back atomic.Int64
 				var nils atomic.Int64
 				conns, closed := make(chan *Conn, 1), make(chan int64, 1)
 				s := start(t, Handler{
 					OnOpen: func(c *Conn) {
-						for range pieces {
-							_ = c.WriteFunc(make([]byte, 16<<20), func(err error) {
+						for i := range pieces {
+							done := func(err error) {
 								back.Add(1)
 								if err == nil {
 									nils.Add(1)
 								}
-							})
+							}
+							if i%2 == 0 {
+								_ = c.WriteFunc(make([]byte, 16<<20), done)
+							} else {
+								_ = c.SendFile(file, 0, 16<<20, done)
+							}
 						}
 						conns <- c
 					},
@@ -170,6 +177,95 @@ func TestLentMemoryComesBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// tempFile returns a file with a content.
+func tempFile(t testing.TB, content []byte) *os.File {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err == nil {
+		_, err = f.Write(content)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// TestSendFile sends parts of a file between bytes that are copied and lent, to a peer
+// that reads in its own time.
+func TestSendFile(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		content := random(5<<20, 3)
+		f := tempFile(t, content)
+		var want []byte
+		for range 2 {
+			want = append(want, "head"...)
+			want = append(want, content[1000:]...)
+			want = append(want, "lent"...)
+			want = append(want, content[:10]...)
+		}
+		o.WriteLimit = 1 << 30
+		done := make(chan error, 6)
+		send := func(c *Conn) error {
+			_, err := c.Write([]byte("head"))
+			return errors.Join(err,
+				c.SendFile(f, 1000, int64(len(content)-1000), func(err error) { done <- err }),
+				c.WriteFunc([]byte("lent"), func(err error) { done <- err }),
+				c.SendFile(f, 0, 10, func(err error) { done <- err }))
+		}
+		s := start(t, Handler{OnData: func(c *Conn, p []byte) {
+			for range p {
+				if err := send(c); err != nil {
+					t.Errorf("send: %v", err)
+				}
+			}
+			_ = c.Close()
+		}}, o)
+		peer := dial(t, s)
+		if _, err := peer.Write([]byte("xy")); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(peer)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%d bytes, equal %v: %v; want %d", len(got), bytes.Equal(got, want), err, len(want))
+		}
+		for range cap(done) {
+			if err := receive(t, "done", done); err != nil {
+				t.Errorf("done: %v", err)
+			}
+		}
+	})
+}
+
+// TestSendFileFails sends more than a file has, and a file that is closed: the connection
+// ends with the reason.
+func TestSendFileFails(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		closed := tempFile(t, []byte("x"))
+		_ = closed.Close()
+		for want, f := range map[error]*os.File{io.ErrUnexpectedEOF: tempFile(t, []byte("short")), os.ErrClosed: closed} {
+			done, ended := make(chan error, 1), make(chan error, 1)
+			s := start(t, Handler{
+				OnOpen: func(c *Conn) {
+					if err := c.SendFile(f, -1, 1, nil); !errors.Is(err, os.ErrInvalid) {
+						t.Errorf("a negative offset: %v", err)
+					}
+					if err := c.SendFile(f, 0, 10, func(err error) { done <- err }); err != nil {
+						t.Errorf("SendFile: %v", err)
+					}
+				},
+				OnClose: func(_ *Conn, err error) { ended <- err },
+			}, o)
+			dial(t, s)
+			for what, got := range map[string]error{"done": receive(t, "done", done), "OnClose": receive(t, "OnClose", ended)} {
+				if !errors.Is(got, want) {
+					t.Errorf("%s: %v, want %v", what, got, want)
+				}
+			}
+		}
+	})
 }
 
 // pair is a connection of a proxy, and the one that it dialled.

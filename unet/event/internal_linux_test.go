@@ -404,3 +404,35 @@ func TestOperationsEndUnasked(t *testing.T) {
 	}
 	exchange(t, first, random(10_000, 3))
 }
+
+// TestCancellationsArePaced answers cancellations of a receive and of a connection with
+// EALREADY: the loop repeats them after a pause, and not in each turn.
+func TestCancellationsArePaced(t *testing.T) {
+	needRing(t)
+	opened := make(chan struct{})
+	s := start(t, Handler{OnOpen: func(*Conn) { close(opened) }}, Options{Mode: ModeRing, Loops: 1})
+	dial(t, s)
+	receive(t, "OnOpen", opened)
+	paced := func() (canceling, ending bool) {
+		s.onLoops(t, func(l *loop) { canceling, ending = l.conns[0].bstate.canceling, l.conns[0].bstate.ending })
+		return canceling, ending
+	}
+	s.onLoops(t, func(l *loop) {
+		r, k := l.d.(*ringLoop), &l.conns[0].bstate
+		k.canceling, k.ending = true, true
+		begin := time.Now()
+		for _, kind := range []int{kindCancel, kindCancelAll} {
+			r.canceled(uring.CQE{UserData: k.tag(kind), Res: -int32(syscall.EALREADY)})
+		}
+		if !k.canceling || !k.ending || len(l.delayed) != 2 {
+			t.Errorf("repeated at once: canceling %v, ending %v, %d delayed", k.canceling, k.ending, len(l.delayed))
+		}
+		if l.delayAt.Before(begin.Add(retryPause)) {
+			t.Errorf("repeated after %v", l.delayAt.Sub(begin))
+		}
+	})
+	await(t, "the cancellations may be repeated", func() bool {
+		canceling, ending := paced()
+		return !canceling && !ending
+	})
+}

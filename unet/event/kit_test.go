@@ -31,14 +31,13 @@ func overModes(t *testing.T, test func(t *testing.T, o Options)) {
 		{"thread", Options{Mode: ModeRing, Wait: WaitThread, Restrict: true}},
 		{"netpoller", Options{Mode: ModeRing, Wait: WaitNetpoller}},
 		{"sqpoll", Options{Mode: ModeRing, SQPoll: true}},
-		{"spin", Options{Mode: ModeRing, Spin: 20 * time.Microsecond}},
 		{"epoll", Options{Mode: ModeEpoll}},
 		{"epoll-loops", Options{Mode: ModeEpoll, Loops: 3}},
 		{"net", Options{Mode: ModeNet}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
-			if testing.Short() && (m.name == "spin" || m.name == "epoll-loops") {
-				t.Skip("what netpoller, loops and epoll ask of the kernel, in another order: without -short")
+			if testing.Short() && m.name == "epoll-loops" {
+				t.Skip("what loops and epoll ask of the kernel, in another order: without -short")
 			}
 			switch m.o.Mode {
 			case ModeRing:

@@ -45,7 +45,11 @@ type loop struct {
 	marked   batch[*Conn]
 	timers   timerHeap
 
+	turns uint64 // begun
+
 	retryAt  time.Time // when a refused submission is tried again
+	delayed  []func()  // to be called at delayAt
+	delayAt  time.Time
 	leaving  bool
 	over     bool
 	goexited bool   // a callback has called runtime.Goexit
@@ -62,7 +66,7 @@ type loop struct {
 
 // driver waits and moves data for a loop, by a ring or by readiness. Any goroutine may
 // call idle and wake; only the loop's goroutine calls the other methods. For output,
-// input and end it holds the connection's mutex.
+// input, end and awaitWritable it holds the connection's mutex.
 type driver interface {
 	// base returns the loop.
 	base() *loop
@@ -87,6 +91,8 @@ type driver interface {
 	// end reports whether the connection has no operation in flight, and cancels
 	// those that it has.
 	end(c *Conn) bool
+	// awaitWritable has the connection processed when its socket takes more bytes.
+	awaitWritable(c *Conn)
 	// forget is called before the connection's descriptor is closed.
 	forget(c *Conn)
 	// armAccept starts accepting, unless that was stopped. disarm stops it and calls
@@ -147,13 +153,21 @@ const (
 	// acceptBatch how many are accepted, before other connections have their turn.
 	pieces      = 2
 	acceptBatch = 64
+	// rawBytes is how many bytes the kernel may copy during one call, and sendTurn
+	// during those for a connection, before other connections have their turn.
+	rawBytes = 512 << 10
+	sendTurn = 1 << 20
 )
 
 // receiveNow gives to the handler what has arrived, by plain calls, and reports
 // whether there may be more.
 func (l *loop) receiveNow(c *Conn) (more bool) {
-	p := l.memoryFor(c)
+	memory := l.memoryFor(c)
 	for range pieces {
+		p := memory[:min(len(memory), l.allowance(c))]
+		if len(p) == 0 {
+			return true
+		}
 		n, errno := sys.SockRecv(c.bstate.fd, p, sys.MsgDontWait)
 		switch {
 		case errno == syscall.EINTR:
@@ -277,7 +291,7 @@ func (s *Server) startLoops(address string, kind Mode) error {
 		r.wg.Add(1)
 	}
 	r.closeWhenDone(func() {
-		s.handshakes.Wait()
+		s.background.Wait()
 		unlink(r.path)
 	})
 	for i, d := range r.all {
@@ -442,14 +456,40 @@ func (l *loop) sendNow(c *Conn, p []byte) int {
 	if c.bstate.fd < 0 {
 		return 0
 	}
-	if len(p) > rawBytes {
-		p = p[:rawBytes]
+	n, _ := sys.SockSend(c.bstate.fd, p[:min(len(p), rawBytes)], sys.MsgDontWait)
+	return n // On an error 0: the loop will get it again.
+}
+
+// sendPending sends pending bytes by plain calls, and reports whether the kernel takes no
+// more now. The caller holds the connection's mutex.
+func (l *loop) sendPending(c *Conn) (blocked bool) {
+	for left := sendTurn; left > 0; {
+		p := c.out.front()
+		if p == nil {
+			if c.out.n > 0 {
+				l.sendFile(c)
+			}
+			return false
+		}
+		p = p[:min(len(p), rawBytes)]
+		n, errno := sys.SockSend(c.bstate.fd, p, sys.MsgDontWait)
+		switch errno {
+		case 0:
+			c.out.advance(n)
+			if left -= n; n < len(p) {
+				return true
+			}
+		case syscall.EINTR:
+		case syscall.EAGAIN:
+			return true
+		default:
+			c.fail(c.opError("write", os.NewSyscallError("send", errno)))
+			l.markDirty(c)
+			return false
+		}
 	}
-	n, err := syscall.SendmsgN(c.bstate.fd, p, nil, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
-	if err != nil {
-		return 0 // The loop will meet the error, if it is one.
-	}
-	return n
+	l.markDirty(c) // the others have their turn
+	return false
 }
 
 // addrs implements backend.
@@ -512,13 +552,22 @@ func (l *loop) find(userData uint64) *Conn {
 	return c
 }
 
+// allowance returns how many bytes OnData may still get of a connection in this turn.
+func (l *loop) allowance(c *Conn) int {
+	k := &c.bstate
+	if k.turn != l.turns {
+		k.turn, k.turnLeft = l.turns, l.server.opts.TurnBytes
+	}
+	return max(k.turnLeft, 0)
+}
+
 // deliver gives data to the handler, or keeps it while reading is stopped.
 func (l *loop) deliver(c *Conn, data []byte) {
 	k := &c.bstate
 	c.mu.Lock()
 	want := c.wantsInput()
 	gone := c.state.closing || c.state.aborted || k.discard
-	now := want && !gone && k.kept.queue.n == 0
+	now := want && !gone && k.kept.queue.n == 0 && l.allowance(c) > 0
 	if now {
 		c.state.notified = true // the loop processes it in any case: a Write need not notify it
 	}
@@ -526,6 +575,7 @@ func (l *loop) deliver(c *Conn, data []byte) {
 	switch {
 	case gone:
 	case now:
+		k.turnLeft -= len(data)
 		c.onData(data)
 		l.markDirty(c)
 	default:
@@ -541,11 +591,13 @@ func (l *loop) release(c *Conn) {
 		c.mu.Lock()
 		want := c.wantsInput()
 		c.mu.Unlock()
-		if !want {
+		left := l.allowance(c)
+		if !want || left <= 0 {
 			break
 		}
 		p := h.queue.front()
-		p = p[:min(len(p), l.server.opts.largest)]
+		p = p[:min(len(p), l.server.opts.largest, left)]
+		c.bstate.turnLeft -= len(p)
 		c.onData(p)
 		h.queue.advance(len(p))
 	}
@@ -993,11 +1045,21 @@ func (l *loop) schedule(c *Conn) {
 	l.timers.set(c, c.expiry)
 }
 
+// delay has the loop call f after a pause. f calls no callback.
+func (l *loop) delay(f func()) {
+	if len(l.delayed) == 0 {
+		l.delayAt = time.Now().Add(retryPause)
+	}
+	l.delayed = append(l.delayed, f)
+}
+
 // nextTimer returns when the loop has to wake up, zero for never.
 func (l *loop) nextTimer() time.Time {
 	at := l.retryAt
-	if a := l.listen.retryAt; !a.IsZero() && (at.IsZero() || a.Before(at)) {
-		at = a
+	for _, a := range [...]time.Time{l.listen.retryAt, l.delayAt} {
+		if !a.IsZero() && (at.IsZero() || a.Before(at)) {
+			at = a
+		}
 	}
 	if len(l.timers) > 0 && (at.IsZero() || l.timers[0].at.Before(at)) {
 		at = l.timers[0].at
@@ -1020,6 +1082,13 @@ func (l *loop) fireTimers() bool {
 	}
 	if at := l.listen.retryAt; !at.IsZero() && !now.Before(at) {
 		l.d.armAccept()
+	}
+	if !l.delayAt.IsZero() && !now.Before(l.delayAt) {
+		due := l.delayed
+		l.delayed, l.delayAt = nil, time.Time{}
+		for _, f := range due {
+			f()
+		}
 	}
 	for len(l.timers) > 0 && !now.Before(l.timers[0].at) {
 		l.fire(l.timers[0], now)

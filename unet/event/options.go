@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
-	"time"
 
 	"github.com/ringside-io/ringside/features"
 )
@@ -81,9 +80,12 @@ type Options struct {
 	// 32768; 0 means 1024. The connections of the loop share them. An idle connection
 	// holds none. A lack of buffers costs speed, not data.
 	BufferSize, Buffers int
-	// Spin is how long a loop polls for completions before it sleeps: less latency for
-	// more CPU time. 0 means no polling.
-	Spin time.Duration
+	// TurnBytes bounds how many bytes of one connection OnData gets, by one call or
+	// several, before the loop turns to its other connections; one piece may exceed it
+	// by up to BufferSize. What has arrived beyond it waits. 0 means 2 MiB. A small
+	// value keeps the latency of other connections low beside peers that send much, and
+	// costs rate of those. It has no effect with ModeNet.
+	TurnBytes int
 	// Wait selects how loops with a ring wait.
 	Wait Wait
 	// SQPoll has a kernel thread submit for each loop, which needs a spare processor for
@@ -144,6 +146,9 @@ func (o Options) filled() (Options, error) {
 	if f.BufferSize == 0 {
 		f.BufferSize, f.largest = 4<<10, bulkPiece
 	}
+	if f.TurnBytes == 0 {
+		f.TurnBytes = 2 << 20
+	}
 	if f.Buffers == 0 {
 		f.Buffers = 1024
 	}
@@ -165,12 +170,12 @@ func (o *Options) check() error {
 		return fmt.Errorf("event: BufferSize %d: must be up to %d", o.BufferSize, maxBufSize)
 	case o.Buffers < 0 || o.Buffers > maxBuffers || o.Buffers&(o.Buffers-1) != 0:
 		return fmt.Errorf("event: Buffers %d: must be a power of two up to %d", o.Buffers, maxBuffers)
+	case o.TurnBytes < 0:
+		return fmt.Errorf("event: TurnBytes %d is negative", o.TurnBytes)
 	case o.Wait < WaitAuto || o.Wait > WaitNetpoller:
 		return fmt.Errorf("event: there is no %v", o.Wait)
 	case o.Wait == WaitThread && o.SQPoll:
 		return errors.New("event: WaitThread and SQPoll exclude each other")
-	case o.Spin < 0:
-		return fmt.Errorf("event: Spin %v is negative", o.Spin)
 	}
 	return nil
 }

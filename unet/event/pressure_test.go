@@ -259,3 +259,51 @@ func TestFullDuplex(t *testing.T) {
 		}
 	})
 }
+
+// TestTurnBytes has one peer send without end and a function of another connection run in
+// each turn: between two of its calls, which may belong to the end of one turn and the
+// beginning of the next, the first one must not get more than two budgets.
+func TestTurnBytes(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		if o.Mode == ModeNet {
+			t.Skip("package net has no turns")
+		}
+		const budget, piece = 32 << 10, 4 << 10
+		o.TurnBytes, o.Loops = budget, 1
+		var total, first, before, most, turns int // of the loop
+		over := make(chan bool)
+		const enough = 8 << 20 // after the first turn
+		var turn func(c *Conn)
+		turn = func(c *Conn) {
+			most = max(most, total-before)
+			if before = total; total >= first+enough {
+				close(over)
+				return
+			}
+			turns++
+			c.Post(func() { turn(c) })
+		}
+		s := start(t, Handler{OnData: func(c *Conn, p []byte) {
+			if p[0] == 'v' {
+				first, before = total, total
+				turn(c)
+				return
+			}
+			total += len(p)
+		}}, o)
+		go func(c net.Conn) {
+			for p := make([]byte, 1<<20); ; {
+				if _, err := c.Write(p); err != nil {
+					return
+				}
+			}
+		}(dial(t, s))
+		if _, err := dial(t, s).Write([]byte("v")); err != nil {
+			t.Fatal(err)
+		}
+		receive(t, "end of the stream", over)
+		if most > 2*(budget+piece) {
+			t.Errorf("OnData got %d bytes of a connection in one of %d turns, the budget is %d", most, turns, budget)
+		}
+	})
+}

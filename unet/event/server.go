@@ -33,7 +33,8 @@ type Server struct {
 	engine  engine
 	threads bool // each loop has a thread of its own
 
-	handshakes sync.WaitGroup // goroutines of handshakes
+	background sync.WaitGroup // goroutines of handshakes and of SendFile
+	large      atomic.Int32   // lent pieces of largePiece bytes or more that are not finished
 	leaving    atomic.Bool    // Shutdown or Close was called
 	aborting   atomic.Bool    // everything is to end at once
 }
@@ -282,6 +283,10 @@ func usable(o *Options) error {
 	}
 	return nil
 }
+
+// offloads reports whether worker threads of the kernel are to send large pieces, because
+// there are more of them than loops.
+func (s *Server) offloads() bool { return int(s.large.Load()) > s.opts.Loops }
 
 // takesThreads reports whether each loop gets a thread of its own.
 func (o *Options) takesThreads() bool {

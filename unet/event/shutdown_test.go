@@ -164,8 +164,8 @@ func TestCloseWhileBusy(t *testing.T) {
 	})
 }
 
-// counting checks that a stream counts, in words of eight bytes, and leaves none
-// out.
+// counting checks that a stream counts, in words of eight bytes, and leaves none out. It
+// looks at every 64th word and at the last of each piece: a hole displaces all that follow.
 type counting struct {
 	next uint64
 	part []byte
@@ -173,13 +173,14 @@ type counting struct {
 
 func (s *counting) check(p []byte) error {
 	s.part = append(s.part, p...)
-	for len(s.part) >= 8 {
-		if v := binary.LittleEndian.Uint64(s.part); v != s.next {
-			return fmt.Errorf("after %d bytes come those of %d", s.next*8, v*8)
+	words := len(s.part) / 8
+	for i := 0; i < words; i = max(i+1, min(i+64, words-1)) {
+		if v, want := binary.LittleEndian.Uint64(s.part[8*i:]), s.next+uint64(i); v != want {
+			return fmt.Errorf("after %d bytes come those of %d", want*8, v*8)
 		}
-		s.next++
-		s.part = s.part[8:]
 	}
+	s.next += uint64(words)
+	s.part = append(s.part[:0], s.part[8*words:]...)
 	return nil
 }
 
@@ -240,7 +241,7 @@ func TestShutdownWhilePeersSend(t *testing.T) {
 					}
 				})
 			}
-			await(t, "the streams run", func() bool { return opened.Load() == conns && sent.Load() > 16<<20 })
+			await(t, "the streams run", func() bool { return opened.Load() == conns && sent.Load() > 4<<20 })
 			ctx, cancel := context.WithTimeout(t.Context(), testPatience)
 			if err := s.Shutdown(ctx); err != nil {
 				t.Errorf("shutdown: %v", err)

@@ -59,7 +59,7 @@ func newSecure(c *Conn, config *tls.Config, client bool) *secure {
 
 // start begins the handshake.
 func (s *secure) start() {
-	s.c.server.handshakes.Go(func() {
+	s.c.server.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
 		defer cancel()
 		err := s.conn.HandshakeContext(ctx)

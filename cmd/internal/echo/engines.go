@@ -188,7 +188,7 @@ func startsEvent(o event.Options) func(Setup) (Server, error) {
 			h.OnData = func(c *event.Conn, p []byte) {
 				got := c.Value().(*int)
 				for *got += len(p); *got >= setup.Take; *got -= setup.Take {
-					_, _ = c.Write(answer)
+					_ = c.WriteFunc(answer, func(error) {})
 				}
 			}
 		}

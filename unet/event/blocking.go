@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"io"
+	"iter"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// Blocking returns a [Handler] that calls serve for each connection, so that code written
+// for a net.Conn has nearly the price of callbacks. serve runs as a coroutine: the loop
+// switches to it, and Read and Write switch back while they wait. When serve returns, the
+// connection is closed as by [Conn.Close]. OnPanic may be added to the Handler.
+//
+// Everything else that blocks in serve (a mutex, a channel, a sleep, another connection)
+// holds up all connections of the loop, as in any callback: hand such work to goroutines.
+// Read and Write belong to serve's own goroutine. Other goroutines may call Close, the
+// methods for deadlines and those for addresses. serve must not call
+// runtime.LockOSThread.
+//
+// Write returns when the loop has accepted all bytes, of which up to
+// [Options].WriteLimit and 64 KiB may be pending. [Server.Shutdown] ends the direction to
+// the peer; Read fails when the peer has ended its own.
+func Blocking(serve func(c net.Conn)) Handler {
+	return Handler{
+		OnOpen: func(c *Conn) {
+			b := &blockingConn{c: c}
+			c.blocking = b
+			b.next, _ = iter.Pull(func(yield func(struct{}) bool) {
+				b.yield = yield
+				serve(b)
+			})
+			b.step()
+		},
+		OnData:     func(c *Conn, p []byte) { c.blocking.data(p) },
+		OnEOF:      func(c *Conn) { c.blocking.eof = true; c.blocking.step() },
+		OnWritable: func(c *Conn) { c.blocking.step() },
+		OnTimer:    func(c *Conn) { c.blocking.step() },
+		OnClose: func(c *Conn, err error) {
+			b := c.blocking
+			if b.err = err; err == nil {
+				b.err = net.ErrClosed
+			}
+			b.step()
+		},
+	}
+}
+
+// blockingConn is the net.Conn of [Blocking]. Fields without another comment belong to
+// the loop and the coroutine, of which one runs at a time.
+type blockingConn struct {
+	c     *Conn
+	next  func() (struct{}, bool) // switches to the coroutine
+	yield func(struct{}) bool     // switches back
+
+	in     []byte // received, and not yet read
+	kept   []byte // memory for in after OnData has returned
+	paused bool
+	eof    bool  // the peer has ended its direction
+	err    error // OnClose was called
+
+	mu            sync.Mutex // guards the rest
+	closed        bool       // by Close
+	waits         bool       // the coroutine waits
+	readBy        time.Time
+	writeBy       time.Time
+	local, remote net.Addr
+}
+
+// step runs the coroutine until it waits or ends. What it waits for may not have come.
+func (b *blockingConn) step() {
+	if _, more := b.next(); !more {
+		_ = b.c.Close() // It returns no error.
+	}
+}
+
+// data gives received data to the coroutine, and keeps what it has not read.
+func (b *blockingConn) data(p []byte) {
+	defer func() { // the coroutine may end the goroutine
+		if len(b.in) > 0 {
+			b.kept = append(b.kept[:0], b.in...)
+			b.in = b.kept
+			if !b.paused {
+				b.paused = true
+				b.c.PauseRead()
+			}
+		}
+	}()
+	if len(b.in) > 0 {
+		b.in = append(b.in, p...)
+	} else {
+		b.in = p
+	}
+	b.step()
+}
+
+// Read implements net.Conn.
+func (b *blockingConn) Read(p []byte) (int, error) {
+	for {
+		switch err := b.state(&b.readBy); {
+		case err != nil:
+			return 0, b.c.opError("read", err)
+		case len(p) == 0:
+			return 0, nil
+		case len(b.in) > 0:
+			n := copy(p, b.in)
+			b.in = b.in[n:]
+			return n, nil
+		case b.eof || b.err == io.EOF:
+			return 0, io.EOF
+		case b.err != nil:
+			return 0, b.c.endError("read", b.err)
+		}
+		if b.paused {
+			b.paused = false
+			b.c.ResumeRead()
+		}
+		b.wait(&b.readBy)
+	}
+}
+
+// blockingPiece is how much Write gives to the loop at once.
+const blockingPiece = 64 << 10
+
+// Write implements net.Conn.
+func (b *blockingConn) Write(p []byte) (n int, err error) {
+	for {
+		switch err := b.state(&b.writeBy); {
+		case err != nil:
+			return n, b.c.opError("write", err)
+		case b.err != nil:
+			return n, b.c.endError("write", b.err)
+		}
+		k, err := b.c.Write(p[n:min(len(p), n+blockingPiece)])
+		if n += k; err != nil && err != ErrFull || n == len(p) {
+			return n, err
+		}
+		if err == ErrFull {
+			b.wait(&b.writeBy)
+		}
+	}
+}
+
+// state returns the error of a call that must not wait: the connection was closed, or
+// its deadline is over.
+func (b *blockingConn) state(by *time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return net.ErrClosed
+	case !by.IsZero() && !time.Now().Before(*by):
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+// wait switches to the loop until something has happened, or until the deadline.
+func (b *blockingConn) wait(by *time.Time) {
+	b.mu.Lock()
+	b.waits = true
+	deadline := *by
+	b.mu.Unlock()
+	if !deadline.IsZero() {
+		b.c.SetTimer(max(time.Until(deadline), 1))
+	}
+	b.yield(struct{}{})
+	b.mu.Lock()
+	b.waits = false
+	b.mu.Unlock()
+}
+
+// change changes what the mutex guards, and has a coroutine that waits look at it.
+func (b *blockingConn) change(f func()) {
+	b.mu.Lock()
+	f()
+	waits := b.waits
+	b.mu.Unlock()
+	if waits {
+		b.c.Post(b.step)
+	}
+}
+
+// Close implements net.Conn. Pending bytes are sent first.
+func (b *blockingConn) Close() error {
+	closed := false
+	b.change(func() { closed, b.closed = b.closed, true })
+	if closed {
+		return b.c.opError("close", net.ErrClosed)
+	}
+	return b.c.Close()
+}
+
+// CloseWrite ends the direction to the peer, after pending bytes.
+func (b *blockingConn) CloseWrite() error { return b.c.CloseWrite() }
+
+// SetDeadline implements net.Conn.
+func (b *blockingConn) SetDeadline(t time.Time) error {
+	b.change(func() { b.readBy, b.writeBy = t, t })
+	return nil
+}
+
+// SetReadDeadline implements net.Conn.
+func (b *blockingConn) SetReadDeadline(t time.Time) error {
+	b.change(func() { b.readBy = t })
+	return nil
+}
+
+// SetWriteDeadline implements net.Conn.
+func (b *blockingConn) SetWriteDeadline(t time.Time) error {
+	b.change(func() { b.writeBy = t })
+	return nil
+}
+
+// LocalAddr implements net.Conn.
+func (b *blockingConn) LocalAddr() net.Addr { return b.addr(&b.local, b.c.LocalAddr) }
+
+// RemoteAddr implements net.Conn.
+func (b *blockingConn) RemoteAddr() net.Addr { return b.addr(&b.remote, b.c.RemoteAddr) }
+
+// addr keeps an address, which the connection does not have any more when it is closed.
+func (b *blockingConn) addr(kept *net.Addr, get func() net.Addr) net.Addr {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if *kept == nil {
+		*kept = get()
+	}
+	return *kept
+}
+
+// endError returns the error of a call on a connection that has ended because of err.
+func (c *Conn) endError(op string, err error) error {
+	if _, ok := err.(*net.OpError); ok {
+		return err
+	}
+	return c.opError(op, err)
+}

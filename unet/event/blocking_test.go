@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+
+package event
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestBlockingEcho has serve read with short and long buffers, on several connections.
+func TestBlockingEcho(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		var ended atomic.Int64
+		s := start(t, Blocking(func(c net.Conn) {
+			defer ended.Add(1)
+			if c.RemoteAddr() == nil || c.LocalAddr().String() == "" {
+				t.Error("no address")
+			}
+			for n := 7; ; n = 100_007 - n {
+				buf := make([]byte, n)
+				k, err := c.Read(buf)
+				if err != nil {
+					if err != io.EOF {
+						t.Errorf("read: %v", err)
+					}
+					return
+				}
+				if _, err := c.Write(buf[:k]); err != nil {
+					t.Errorf("write: %v", err)
+				}
+			}
+		}), o)
+		var wg sync.WaitGroup
+		const conns = 5
+		for i := range conns {
+			c := dial(t, s)
+			wg.Go(func() {
+				exchange(t, c, random(300_000, uint64(i)))
+				exchange(t, c, random(1, uint64(i)))
+				_ = c.Close()
+			})
+		}
+		wg.Wait()
+		await(t, "all have ended", func() bool { return ended.Load() == conns })
+	})
+}
+
+// TestBlockingDeadlines ends calls that wait, by deadlines and by Close, set before and
+// meanwhile; the connection goes on after a deadline.
+func TestBlockingDeadlines(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		o.WriteLimit = 100_000
+		conns, steps := make(chan net.Conn), make(chan error)
+		s := start(t, Blocking(func(c net.Conn) {
+			p := make([]byte, 1)
+			report := func(_ int, err error) { go func() { steps <- err }() } // the loop must not wait
+			_ = c.SetReadDeadline(time.Now().Add(-time.Second))
+			report(c.Read(p))
+			_ = c.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
+			report(c.Read(p))
+			_ = c.SetDeadline(time.Time{})
+			report(c.Read(p)) // a byte
+			go func() { conns <- c }()
+			report(c.Read(p)) // the deadline is set meanwhile
+			_ = c.SetReadDeadline(time.Time{})
+			_ = c.SetWriteDeadline(time.Now().Add(5 * time.Millisecond))
+			report(c.Write(make([]byte, 64<<20)))
+			go func() { conns <- c }()
+			report(c.Read(p)) // closed meanwhile
+		}), o)
+		peer := dial(t, s)
+		expect := func(what string, want error) {
+			t.Helper()
+			err := receive(t, what, steps)
+			if !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", what, err, want)
+			}
+			var op *net.OpError
+			if want != nil && !errors.As(err, &op) {
+				t.Errorf("%s: %T is no *net.OpError", what, err)
+			}
+		}
+		expect("a deadline that is over", os.ErrDeadlineExceeded)
+		expect("a deadline", os.ErrDeadlineExceeded)
+		if _, err := peer.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		expect("a byte", nil)
+		_ = receive(t, "connection", conns).SetReadDeadline(time.Now().Add(time.Millisecond))
+		expect("a deadline set meanwhile", os.ErrDeadlineExceeded)
+		expect("a write deadline", os.ErrDeadlineExceeded)
+		c := receive(t, "connection", conns)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		expect("Close", net.ErrClosed)
+		if err := c.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("the second Close: %v", err)
+		}
+		_ = peer.Close()
+	})
+}
+
+// TestBlockingSlowReader writes to a peer that reads late: a bounded number of bytes is
+// pending, and all arrive.
+func TestBlockingSlowReader(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers()
+		want := random(3<<20, 4)
+		var most atomic.Int64
+		h := Blocking(func(c net.Conn) {
+			if n, err := c.Write(want); n != len(want) || err != nil {
+				t.Errorf("write: %d, %v", n, err)
+			}
+		})
+		step := h.OnWritable
+		h.OnWritable = func(c *Conn) {
+			step(c)
+			most.Store(max(most.Load(), int64(c.Pending())))
+		}
+		s := start(t, h, o)
+		peer := dial(t, s)
+		got, err := io.ReadAll(peer)
+		if err != nil || string(got) != string(want) {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		if n := most.Load(); n > int64(o.WriteLimit+blockingPiece) {
+			t.Errorf("%d bytes were pending", n)
+		}
+	})
+}
+
+// TestBlockingEnds has connections end by a reset, by Close of the server, by a panic and by
+// runtime.Goexit: serve gets an error, or is over, and nothing of it is left.
+func TestBlockingEnds(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		var ended, panics atomic.Int64
+		h := Blocking(func(c net.Conn) {
+			defer ended.Add(1)
+			p := make([]byte, 1)
+			for {
+				if _, err := c.Read(p); err != nil {
+					if _, err := c.Write(p); err == nil {
+						t.Error("a Write after the end")
+					}
+					return
+				}
+				switch p[0] {
+				case 'p':
+					panic("on purpose")
+				case 'g':
+					runtime.Goexit()
+				}
+			}
+		})
+		h.OnPanic = func(*Conn, any) { panics.Add(1) }
+		s := start(t, h, o)
+		for _, p := range []string{"p", "g", "r", ""} {
+			peer := dial(t, s)
+			if _, err := peer.Write([]byte("x" + p)); err != nil {
+				t.Fatal(err)
+			}
+			if p == "r" {
+				_ = peer.(*net.TCPConn).SetLinger(0)
+				_ = peer.Close()
+			}
+		}
+		await(t, "three have ended", func() bool { return ended.Load() == 3 && panics.Load() == 1 })
+		await(t, "the fourth is open", func() bool { return s.Stats().Open == 1 })
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := ended.Load(); n != 4 {
+			t.Errorf("%d have ended", n)
+		}
+	})
+}
