@@ -350,8 +350,10 @@ const wakeupEvents uring.PollEvents = 1 | 1<<31
 // runOnThread serves on a thread of its own. The kernel defers task work until that
 // thread enters it.
 func (l *ringLoop) runOnThread() {
-	runtime.LockOSThread() // until the goroutine ends; runtime.Goexit does not end it
-	if l.tid == 0 {        // else a callback has exited
+	if l.tid == 0 { // else a callback has exited, and the thread is still locked
+		// Once: Go switches to a coroutine only if the depth of the lock is that of
+		// its start.
+		runtime.LockOSThread()
 		l.enable()
 	}
 	for !l.over {

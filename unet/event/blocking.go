@@ -19,8 +19,8 @@ import (
 // Everything else that blocks in serve (a mutex, a channel, a sleep, another connection)
 // holds up all connections of the loop, as in any callback: hand such work to goroutines.
 // Read and Write belong to serve's own goroutine. Other goroutines may call Close, the
-// methods for deadlines and those for addresses. serve must not call
-// runtime.LockOSThread.
+// methods for deadlines and those for addresses. Neither serve nor a callback of the
+// server may call runtime.LockOSThread: Go then ends the process.
 //
 // Write returns when the loop has accepted all bytes, of which up to
 // [Options].WriteLimit and 64 KiB may be pending. [Server.Shutdown] ends the direction to
