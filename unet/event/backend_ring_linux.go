@@ -495,13 +495,14 @@ func (l *ringLoop) complete(e uring.CQE) {
 
 // canceled handles the completion of a cancellation. A cancellation that found nothing,
 // or came while the operation was being executed (EALREADY), is repeated after a pause
-// until the operation has ended.
+// until the operation has ended. So is one of all operations while a worker thread may
+// execute one: the kernel counts it as found, and it may wait again afterwards.
 func (l *ringLoop) canceled(e uring.CQE) {
 	found := e.Res >= 0
 	if e.UserData>>kindShift == kindCancelAll {
 		found = e.Res > 0
 	}
-	if found {
+	if c := l.find(e.UserData); found && (c == nil || !c.bstate.offloaded) {
 		return
 	}
 	l.delay(func() { l.cancelAgain(e.UserData) })
@@ -638,7 +639,7 @@ func (l *ringLoop) output(c *Conn) {
 	if p := c.out.front(); p != nil {
 		c.out.busy = true
 		e := l.sqe().Send(uring.Fd(k.fd), p, syscall.MSG_NOSIGNAL|syscall.MSG_WAITALL).SetUserData(k.tag(kindSend))
-		if offload {
+		if k.offloaded = offload; offload {
 			e.SetFlags(uring.SQEAsync)
 		} else {
 			l.bytes += len(p)

@@ -867,6 +867,7 @@ type backendState struct {
 	drained     bool  // Shutdown: all that had arrived was delivered
 	drainLeft   int   // and how much more of it is read at most, 0 before the first piece
 	oneShot     bool  // and ends after one completion
+	offloaded   bool  // the last send was left to a worker thread
 	bulk        bool  // the peer sends much
 	mayHaveMore bool  // more may have arrived, for plain calls
 	fullInRow   uint8 // receives in a row that filled their buffers, up to bulkFrom
