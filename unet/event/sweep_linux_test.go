@@ -286,6 +286,57 @@ func sweptLend(o Options) func(*faultsweep.Trial) {
 	}
 }
 
+// sweptFile sends a part of a file, and closes when that is done.
+func sweptFile(dir string, o Options) func(*faultsweep.Trial) {
+	p := random(100_000, 6)
+	name := filepath.Join(dir, "f")
+	return func(t *faultsweep.Trial) {
+		if err := os.WriteFile(name, p, 0o600); err != nil {
+			t.Errorf("%v", err)
+			return
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			t.Errorf("%v", err)
+			return
+		}
+		defer f.Close()
+		var lent, returned atomic.Int64
+		h := Handler{
+			OnOpen: func(c *Conn) {
+				lent.Add(1)
+				if err := c.SendFile(f, 10, int64(len(p)-10), func(error) { returned.Add(1); _ = c.Close() }); err != nil {
+					t.Errorf("SendFile: %v", err)
+				}
+			},
+			OnEOF: func(*Conn) {}, // the client does, at once
+		}
+		server(t, o, h, func(s *sweptServer) { s.talk(nil, p[10:]) })
+		if l, r := lent.Load(), returned.Load(); l != r {
+			t.Errorf("the file was lent %d times and returned %d times", l, r)
+		}
+	}
+}
+
+// sweptBlocking echoes by a coroutine.
+func sweptBlocking(o Options) func(*faultsweep.Trial) {
+	p := random(3000, 7)
+	return func(t *faultsweep.Trial) {
+		server(t, o, Blocking(func(c net.Conn) {
+			buf := make([]byte, 100)
+			for {
+				n, err := c.Read(buf)
+				if err != nil {
+					return
+				}
+				if _, err := c.Write(buf[:n]); err != nil {
+					return
+				}
+			}
+		}), func(s *sweptServer) { s.talk(p, p) })
+	}
+}
+
 // sweptEnroll serves a listener and a connection that exist, and one that it dials.
 func sweptEnroll(o Options) func(*faultsweep.Trial) {
 	o.Loops, o.Buffers, o.BufferSize = 1, 4, 512
@@ -561,6 +612,10 @@ func sweptOperations(dir string) []faultsweep.Operation {
 		{Name: "lend, thread", Syscalls: true, Run: sweptLend(thread), Opened: true, Most: 1, Covers: "Conn.WriteFunc"},
 		{Name: "lend, netpoller", Syscalls: true, Run: sweptLend(netpoller), Opened: true, Most: 1},
 		{Name: "lend, epoll", Run: sweptLend(epoll), Instead: waits, Opened: true, Most: 1},
+		{Name: "file, thread", Syscalls: true, Run: sweptFile(dir, thread), Opened: true, Most: 1, Covers: "Conn.SendFile"},
+		{Name: "file, epoll", Run: sweptFile(dir, epoll), Instead: waits, Opened: true, Most: 1},
+		{Name: "blocking, thread", Syscalls: true, Run: sweptBlocking(thread), Opened: true, Most: 1, Covers: "Blocking"},
+		{Name: "blocking, epoll", Run: sweptBlocking(epoll), Instead: waits, Opened: true, Most: 1},
 		{Name: "enroll, thread", Syscalls: true, Run: sweptEnroll(thread), Most: 1, Covers: "New Server.Enroll Server.Dial"},
 		{Name: "enroll, netpoller", Syscalls: true, Run: sweptEnroll(netpoller), Most: 1},
 		{Name: "enroll, epoll", Run: sweptEnroll(epoll), Instead: waits, Most: 1},

@@ -35,7 +35,9 @@ const (
 	// own, NameEpoll the control of both: the same callbacks on epoll.
 	NameParked = "ringside-event-parked"
 	NameEpoll  = "ringside-event-epoll"
-	NameConn   = "ringside-conn"
+	// NameBlocking runs handlers for a net.Conn as coroutines of the loops.
+	NameBlocking = "ringside-event-blocking"
+	NameConn     = "ringside-conn"
 	// NamePlain is the control of NameConn: the same design without a ring.
 	NamePlain = "ringside-plain"
 	// NameServe is "ringside serve", NameServeNet the same on package net's listener. They
@@ -82,10 +84,11 @@ var starters = map[string]func(Setup) (Server, error){
 	NameServeNet: startServeNet,
 	NameNginx:    startNginx,
 
-	NameEvent:  startsEvent(event.Options{}),
-	NameParked: startsEvent(event.Options{Mode: event.ModeRing, Wait: event.WaitNetpoller}),
-	NameSQPoll: startsEvent(event.Options{Mode: event.ModeRing, SQPoll: true}),
-	NameEpoll:  startsEvent(event.Options{Mode: event.ModeEpoll}),
+	NameEvent:    startsEvent(event.Options{}, callbacks),
+	NameBlocking: startsEvent(event.Options{}, coroutines),
+	NameParked:   startsEvent(event.Options{Mode: event.ModeRing, Wait: event.WaitNetpoller}, callbacks),
+	NameSQPoll:   startsEvent(event.Options{Mode: event.ModeRing, SQPoll: true}, callbacks),
+	NameEpoll:    startsEvent(event.Options{Mode: event.ModeEpoll}, callbacks),
 }
 
 // loopback is where servers listen.

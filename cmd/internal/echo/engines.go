@@ -161,8 +161,37 @@ type eventServer struct {
 	sqpoll bool
 }
 
+// callbacks returns a handler that serves as the setup says.
+func callbacks(setup Setup) event.Handler {
+	answer := setup.answer()
+	if answer == nil {
+		return event.Handler{OnData: func(c *event.Conn, p []byte) { _, _ = c.Write(p) }}
+	}
+	return event.Handler{
+		OnOpen: func(c *event.Conn) { c.SetValue(new(int)) },
+		OnData: func(c *event.Conn, p []byte) {
+			got := c.Value().(*int)
+			for *got += len(p); *got >= setup.Take; *got -= setup.Take {
+				_ = c.WriteFunc(answer, func(error) {})
+			}
+		},
+	}
+}
+
+// coroutines returns a handler that does the same by the functions for a net.Conn.
+func coroutines(setup Setup) event.Handler {
+	answer := setup.answer()
+	return event.Blocking(func(c net.Conn) {
+		if answer != nil {
+			serveBulk(c, setup.Take, answer)
+			return
+		}
+		serveConn(c, setup)
+	})
+}
+
 // startsEvent returns a function that starts it with the options.
-func startsEvent(o event.Options) func(Setup) (Server, error) {
+func startsEvent(o event.Options, handler func(Setup) event.Handler) func(Setup) (Server, error) {
 	return func(setup Setup) (Server, error) {
 		o := o
 		if setup.TLS {
@@ -182,17 +211,7 @@ func startsEvent(o event.Options) func(Setup) (Server, error) {
 		if network == "udp" {
 			return startEventPackets(network, address, o)
 		}
-		h := event.Handler{OnData: func(c *event.Conn, p []byte) { _, _ = c.Write(p) }}
-		if answer := setup.answer(); answer != nil {
-			h.OnOpen = func(c *event.Conn) { c.SetValue(new(int)) }
-			h.OnData = func(c *event.Conn, p []byte) {
-				got := c.Value().(*int)
-				for *got += len(p); *got >= setup.Take; *got -= setup.Take {
-					_ = c.WriteFunc(answer, func(error) {})
-				}
-			}
-		}
-		s, err := event.Listen(network, address, h, o)
+		s, err := event.Listen(network, address, handler(setup), o)
 		if err != nil {
 			return nil, err
 		}

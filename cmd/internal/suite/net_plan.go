@@ -38,7 +38,7 @@ type NetOptions struct {
 // first.
 var netEngines = []string{
 	echo.NameStd, echo.NameNetpoll, echo.NameConn, echo.NamePlain, echo.NameEvent, echo.NameParked, echo.NameSQPoll,
-	echo.NameEpoll, liburing.Name, clone.Gnet, clone.GnetOne, clone.Rio, clone.Monoio,
+	echo.NameEpoll, echo.NameBlocking, liburing.Name, clone.Gnet, clone.GnetOne, clone.Rio, clone.Monoio,
 }
 
 // netKnown are all engines.
@@ -145,8 +145,9 @@ func (o NetOptions) enginesOf(c netCell) []string {
 		own = slices.DeleteFunc(slices.Clone(w.all), func(e string) bool { return e == echo.NameParked || e == echo.NameEpoll })
 	}
 	return slices.DeleteFunc(o.inOrder(own), func(e string) bool {
-		// A foreign engine is left out without its sources, unless it is named.
-		return !slices.Contains(w.all, e) || clone.Is(e) && len(o.Engines) == 0 && o.Clones[clone.Flag(e)] == ""
+		// A foreign engine is left out without its sources, unless it is named, and the
+		// coroutines are left out to save time.
+		return !slices.Contains(w.all, e) || e == echo.NameBlocking && len(o.Engines) == 0 || clone.Is(e) && len(o.Engines) == 0 && o.Clones[clone.Flag(e)] == ""
 	})
 }
 
