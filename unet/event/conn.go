@@ -725,7 +725,7 @@ const (
 	filePiece = 1 << 20
 	// fileWait is how long such a call waits for the peer to read.
 	fileWait = time.Millisecond
-	// maxFile is how much of a file SendFile takes: what is pending is an int.
+	// maxFile is how much of a file SendFile takes: Pending returns an int.
 	maxFile = math.MaxInt / 4
 )
 

@@ -172,7 +172,11 @@ func callbacks(setup Setup) event.Handler {
 		OnData: func(c *event.Conn, p []byte) {
 			got := c.Value().(*int)
 			for *got += len(p); *got >= setup.Take; *got -= setup.Take {
-				_ = c.WriteFunc(answer, func(error) {})
+				if len(answer) >= 16<<10 {
+					_ = c.WriteFunc(answer, func(error) {})
+				} else {
+					_, _ = c.Write(answer)
+				}
 			}
 		},
 	}
