@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/ncruces/go-sqlite3"
 )
 
 // TestBackup makes a backup on a follower while the leader writes, and restores it into a new
@@ -102,4 +104,22 @@ func TestBackup(t *testing.T) {
 	if err := to.Restore(ctx, t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no backup: %v", err)
 	}
+}
+
+// whole checks the integrity of a file whose node is stopped.
+func whole(path string) error {
+	c, err := sqlite3.Open("file:" + path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	s, _, err := c.Prepare("PRAGMA integrity_check")
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if !s.Step() || s.ColumnText(0) != "ok" {
+		return fmt.Errorf("%s: %s, %w", path, s.ColumnText(0), s.Err())
+	}
+	return nil
 }

@@ -1208,24 +1208,6 @@ func TestPlantedPowerCut(t *testing.T) {
 	}
 }
 
-// whole checks the integrity of a file whose node is stopped.
-func whole(path string) error {
-	c, err := sqlite3.Open("file:" + path)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	s, _, err := c.Prepare("PRAGMA integrity_check")
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if !s.Step() || s.ColumnText(0) != "ok" {
-		return fmt.Errorf("%s: %s, %w", path, s.ColumnText(0), s.Err())
-	}
-	return nil
-}
-
 // TestChaos plays clients against three nodes in processes of their own that are killed,
 // stopped, cut off in all ways, whose power is cut, whose disks fail and whose clocks are hours
 // apart. It judges: the histories of registers and lists are linearizable, what was
