@@ -12,9 +12,9 @@ import (
 )
 
 // pollLoop drives a loop by readiness: a watch.Loop on epoll. Data is received
-// and sent by plain calls that do not block. Events are those of level-triggered
-// registrations. A connection on which the loop waits for nothing has no registration,
-// so that its end is not reported repeatedly.
+// and sent by plain calls that do not block. Registrations are level-triggered. A
+// connection on which the loop waits for nothing has no registration, so that its end is
+// not reported repeatedly.
 type pollLoop struct {
 	loop
 	w           *watch.Loop
@@ -51,8 +51,8 @@ func (l *pollLoop) run() {
 	_ = l.w.Close()
 }
 
-// idle implements driver. A Write from a callback finds that the loop is about to
-// process; any other goes out at once.
+// idle implements driver. A connection with a callback in progress is notified already,
+// so its Write waits for the end of the turn; any other Write is sent at once.
 func (l *pollLoop) idle() bool { return true }
 
 // wake implements driver. From the loop itself it costs no system call.
@@ -126,7 +126,7 @@ func (l *pollLoop) output(c *Conn) {
 	}
 	l.watch(c, k.watched&^watch.Write)
 	if s.closing {
-		l.markDirty(c) // Now it can end.
+		l.markDirty(c) // It can end now.
 	}
 }
 
@@ -200,7 +200,7 @@ func (l *pollLoop) armAccept() {
 	a.armed, a.retryAt = true, time.Time{}
 }
 
-// accept takes connections that wait.
+// accept accepts waiting connections.
 func (l *pollLoop) accept() {
 	a := &l.listen
 	for range acceptBatch {

@@ -27,7 +27,7 @@ type goroutines struct {
 	stop    chan struct{} // closed by the first shutdown
 	once    sync.Once
 	bufs    sync.Pool // of *[]byte
-	bulk    sync.Pool // of longer ones, for a connection that has filled one
+	bulk    sync.Pool // of larger ones, for a connection that has filled a buffer
 
 	mu      sync.Mutex
 	conns   map[*Conn]struct{}
@@ -70,7 +70,7 @@ func (s *Server) startNet(address string) error {
 func (g *goroutines) accept() {
 	defer g.ln.Close()
 	pause := time.Duration(0)
-	most := 0 // in a shutdown, as clients may go on connecting
+	most := 0 // bounds the accepts of a shutdown, as clients may keep connecting
 	for last := mostEmptyReads; ; {
 		if g.leaving.Load() {
 			if most == 0 {
@@ -113,11 +113,12 @@ const (
 	retryPause = time.Millisecond
 	firstPause = 5 * time.Millisecond
 	maxPause   = time.Second
-	// drainTime is how long a shutdown waits for what has arrived to show, mostEmptyReads
-	// how often: a deadline may pass before a call has looked.
+	// drainTime is how long a read of a shutdown waits for data that have arrived, and
+	// mostEmptyReads how many of these reads must find none: a deadline may pass before
+	// a read has checked the socket.
 	drainTime      = 3 * time.Millisecond
 	mostEmptyReads = 3
-	// maxDrain bounds what is read in a shutdown from a peer that does not stop.
+	// maxDrain bounds how much a shutdown reads from a peer that does not stop sending.
 	maxDrain = 8 << 20
 )
 
@@ -144,8 +145,8 @@ func (g *goroutines) newConn(nc net.Conn, o ConnOptions) *Conn {
 	return c
 }
 
-// handshake does TLS's handshake, if there is one, and reports whether the connection
-// is closed because of it.
+// handshake does the TLS handshake, if the connection has TLS. It reports whether the
+// handshake failed; the connection is closed then.
 func (g *goroutines) handshake(c *Conn) (failed bool) {
 	t, ok := c.bstate.nc.(*tls.Conn)
 	if !ok {
@@ -206,7 +207,7 @@ func (g *goroutines) attach(nc net.Conn) {
 // exited implements backend.
 func (g *goroutines) exited(c *Conn) { c.bstate.exited.Store(true) }
 
-// idle implements backend: writing belongs to the writer.
+// idle implements backend. Only the writer goroutine sends.
 func (g *goroutines) idle() bool { return false }
 
 // sendNow implements backend. It is not called.
@@ -270,7 +271,7 @@ func (g *goroutines) notify(c *Conn) {
 	c.bstate.signal()
 }
 
-// signal lets the reader look at the state.
+// signal makes the reader check the state.
 func (k *backendState) signal() {
 	select {
 	case k.wake <- struct{}{}:
@@ -278,8 +279,8 @@ func (k *backendState) signal() {
 	}
 }
 
-// flushed does what waits for pending bytes to be sent. The caller holds the
-// connection's mutex.
+// flushed acts on CloseWrite and Close after the pending bytes are sent. The caller holds
+// the connection's mutex.
 func flushed(c *Conn) {
 	s, nc := &c.state, c.bstate.nc
 	if s.finWrite && !s.finSent {
@@ -293,11 +294,11 @@ func flushed(c *Conn) {
 	}
 }
 
-// write sends what is pending.
+// write sends the pending bytes.
 func (g *goroutines) write(c *Conn) {
 	locked := true
 	defer func() {
-		if !locked { // runtime.Goexit has ended a callback
+		if !locked { // a callback has called runtime.Goexit
 			c.mu.Lock()
 		}
 		c.out.busy = false
@@ -344,7 +345,7 @@ func (g *goroutines) write(c *Conn) {
 	}
 }
 
-// What the reader does next.
+// The results of next.
 const (
 	waits = iota
 	reads
@@ -358,7 +359,7 @@ func (c *Conn) next() int {
 	s := &c.state
 	switch {
 	case c.out.busy && s.aborted:
-		return waits // for the writer to let go
+		return waits // until the writer has returned
 	case s.aborted, s.closing && c.out.n == 0 && !c.out.busy:
 		return ends
 	case c.wantsInput():
@@ -367,8 +368,8 @@ func (c *Conn) next() int {
 	return waits
 }
 
-// serve is a connection's reader. When a callback ends it by runtime.Goexit another
-// takes its place.
+// serve is a connection's reader. When a callback ends it by runtime.Goexit, another
+// goroutine replaces it.
 func (g *goroutines) serve(c *Conn) {
 	g.server.label(1)
 	defer func() {
@@ -399,7 +400,7 @@ func (g *goroutines) serve(c *Conn) {
 	}
 }
 
-// read reads once and gives the data to the handler.
+// read reads once and passes the data to the handler.
 func (g *goroutines) read(c *Conn) {
 	bufs := &g.bufs
 	if c.bstate.bulk {
@@ -423,11 +424,11 @@ func (g *goroutines) read(c *Conn) {
 	}
 }
 
-// deliver calls OnData when reading is not stopped any more.
+// deliver calls OnData as soon as reading is not stopped.
 func (g *goroutines) deliver(c *Conn, data []byte) {
 	for {
 		done := false
-		c.call(func() { // The state changes in callbacks, so look inside of one.
+		c.call(func() { // callbacks change the state, so check it in one
 			c.mu.Lock()
 			s := &c.state
 			gone := s.closing || s.aborted || c.bstate.discard
@@ -444,12 +445,12 @@ func (g *goroutines) deliver(c *Conn, data []byte) {
 	}
 }
 
-// readFailed handles the end of what is received.
+// readFailed handles an error of a read: a timeout, the end of the stream, or a failure.
 func (g *goroutines) readFailed(c *Conn, err error) {
 	k := &c.bstate
 	switch {
 	case errors.Is(err, errTimeout):
-		// It may be a wakeup from before the reader knew of the shutdown.
+		// The deadline may be one that was set before the reader noticed the shutdown.
 		if !k.drainBy.IsZero() && !k.drained && !time.Now().Before(k.drainBy) {
 			if k.emptyReads++; k.emptyReads == mostEmptyReads {
 				g.drained(c)
@@ -466,8 +467,8 @@ func (g *goroutines) readFailed(c *Conn, err error) {
 	}
 }
 
-// shutdownConn is called by the reader in each round of a shutdown: it reads until
-// nothing comes any more.
+// shutdownConn sets the deadline for the next read of a shutdown. The reader calls it in
+// each iteration until the data that had arrived are read.
 func (g *goroutines) shutdownConn(c *Conn) {
 	if k := &c.bstate; !k.drained {
 		k.drainBy = time.Now().Add(drainTime)
@@ -475,14 +476,14 @@ func (g *goroutines) shutdownConn(c *Conn) {
 	}
 }
 
-// drained notes that the handler has got the data that arrived before a shutdown.
+// drained ends the reads of a shutdown: the handler has the data that had arrived.
 func (g *goroutines) drained(c *Conn) {
 	c.bstate.drained = true
 	_ = c.bstate.nc.SetReadDeadline(time.Time{})
 	g.requestClose(c)
 }
 
-// requestClose has the handler end a connection, or begins its end.
+// requestClose asks the handler to end a connection, or begins its end.
 func (g *goroutines) requestClose(c *Conn) {
 	asked := false
 	c.call(func() { asked = c.onShutdown() })
@@ -567,7 +568,7 @@ func (g *goroutines) shutdown() {
 		defer g.mu.Unlock()
 		g.leaving.Store(true)
 		close(g.stop)
-		g.setAcceptDeadline() // It has taken no notice yet.
+		g.setAcceptDeadline() // for the Accept in progress
 		for c := range g.conns {
 			_ = c.bstate.nc.SetReadDeadline(past)
 			c.bstate.signal()

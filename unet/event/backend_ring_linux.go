@@ -24,7 +24,7 @@ const (
 const (
 	sqEntries = 512
 	cqEntries = 4096
-	fewestCQ  = 128 // where memory is short
+	fewestCQ  = 128 // if the memory limit allows no more
 	reapBatch = 256
 	// reserve is the largest number of SQEs that processing one connection takes.
 	reserve = 4
@@ -32,29 +32,29 @@ const (
 	// more before it sleeps.
 	peekFrom = 4
 	// fewCompletions is the size of a batch up to which answers are sent by plain
-	// calls. A send through the ring would only save a call together with others, and
+	// calls. A send through the ring saves a call only together with others, and
 	// its completion costs another one.
 	fewCompletions = 2
-	// bulkFrom is how many full buffers in a row make a connection one that sends
+	// bulkFrom is how many full buffers in a row mark a connection as one that sends
 	// much.
 	bulkFrom = 4
 )
 
 // ringLoop drives a loop by one ring. Its goroutine sleeps in Go's netpoller on
-// the ring's descriptor and is not bound to a thread, or, with WaitThread,
-// in the kernel on a thread of its own.
+// the ring's descriptor and is not bound to a thread. With WaitThread it sleeps in the
+// kernel on its own thread.
 type ringLoop struct {
 	loop
 	ring *uring.Ring
 	bufs *uring.BufRing
 	slab *sys.Region // the buffers
-	// The same for datagrams, nil as long as there is no socket for them.
+	// The same for datagrams, nil until there is a socket for them.
 	packetBufs         *uring.BufRing
 	packetSlab         *sys.Region
 	unpublishedPackets bool
 
 	poller *ringloop.Poller // of the ring's descriptor
-	wakeup *sys.FD          // with WaitThread, in the place of poller: an eventfd, never read
+	wakeup *sys.FD          // with WaitThread, instead of poller: an eventfd that is never read
 
 	state atomic.Int32 // running or sleeping
 
@@ -66,7 +66,7 @@ type ringLoop struct {
 	bytes       int  // to be copied by the kernel for the pending SQEs
 	unpublished bool // buffers were recycled and not published
 	cqes        [reapBatch]uring.CQE
-	// The number of completions in cqes, and of those that were handled.
+	// reaped is the number of completions in cqes, nextCQE the first that was not handled.
 	reaped, nextCQE int
 }
 
@@ -126,7 +126,7 @@ func (l *ringLoop) turn() bool {
 
 // reap handles one batch of completions.
 func (l *ringLoop) reap() bool {
-	if l.nextCQE == l.reaped { // else a callback has exited
+	if l.nextCQE == l.reaped { // otherwise a callback has exited
 		l.turns++
 		l.reaped, l.nextCQE = l.ring.Reap(l.cqes[:l.reapable()]), 0
 		if l.reaped == 0 {
@@ -144,7 +144,7 @@ func (l *ringLoop) reap() bool {
 }
 
 // reapable returns how many completions to reap. A loop with a thread reaps those that
-// are there: more come when it enters the kernel next.
+// are ready: more arrive only when it enters the kernel again.
 func (l *ringLoop) reapable() int {
 	if l.wakeup == nil {
 		return reapBatch
@@ -164,8 +164,8 @@ func (l *ringLoop) publish() {
 	}
 }
 
-// submit submits the pending SQEs. Sends may copy much: the call then goes through the
-// scheduler.
+// submit submits the pending SQEs. If their sends may copy much, the call goes through
+// the scheduler.
 func (l *ringLoop) submit() bool {
 	l.publish()
 	if l.ring.Pending() == 0 {
@@ -199,7 +199,7 @@ func (l *ringLoop) peek() bool {
 		return false
 	}
 	l.recent = 0
-	_, _ = l.ring.Wait(uring.WaitOptions{Brief: true}) // if the error lasts, submit returns it
+	_, _ = l.ring.Wait(uring.WaitOptions{Brief: true}) // if the error lasts, submit gets it too
 	l.count.enters.Add(1)
 	return l.ring.Ready() > 0
 }
@@ -258,10 +258,9 @@ func (l *ringLoop) end(c *Conn) bool {
 // forget implements driver. The kernel has no operation of the connection any more.
 func (l *ringLoop) forget(*Conn) {}
 
-// close ends the loop. The kernel may have operations of a broken ring in flight,
-// which it cancels some time after the ring is closed, so their memory stays for
-// ever. Otherwise nothing is in flight but cancellations and the poll of the eventfd,
-// which use no memory.
+// close ends the loop. A broken ring may have operations in flight. The kernel cancels
+// them some time after the ring is closed, so their memory is never freed. Otherwise
+// only cancellations and the poll of the eventfd are in flight, which use no memory.
 func (l *ringLoop) close() {
 	if l.broken != nil {
 		ringloop.Leak(l)
@@ -274,7 +273,7 @@ func (l *ringLoop) close() {
 }
 
 // closeAccepted closes connections that a broken ring has accepted and that were not
-// given to the handler.
+// passed to the handler.
 func (l *ringLoop) closeAccepted() {
 	for l.ring.Ready() > 0 {
 		n := l.ring.Reap(l.cqes[:min(l.ring.Ready(), reapBatch)])
@@ -286,7 +285,7 @@ func (l *ringLoop) closeAccepted() {
 	}
 }
 
-// start implements driver: it opens the ring and what belongs to it.
+// start implements driver: it opens the ring, its buffers and the wakeup.
 func (l *ringLoop) start() (err error) {
 	o := &l.server.opts
 	u := uring.Options{Entries: sqEntries, CQEntries: cqEntries, Clamp: true, SubmitAll: true, NoIOWait: true}
@@ -332,7 +331,7 @@ func (l *ringLoop) undo() error {
 	return err
 }
 
-// closeRing closes the ring and what wakes the loop, and leaves the buffers.
+// closeRing closes the ring and the wakeup. It does not free the buffers.
 func (l *ringLoop) closeRing() error {
 	if l.wakeup != nil {
 		return errors.Join(l.ring.Close(), l.wakeup.Close())
@@ -347,12 +346,12 @@ const pollOut uring.PollEvents = 4
 // never read.
 const wakeupEvents uring.PollEvents = 1 | 1<<31
 
-// runOnThread serves on a thread of its own. The kernel defers task work until that
-// thread enters it.
+// runOnThread serves on its own thread. The kernel defers task work until that thread
+// enters it.
 func (l *ringLoop) runOnThread() {
-	if l.tid == 0 { // else a callback has exited, and the thread is still locked
-		// Once: Go switches to a coroutine only if the depth of the lock is that of
-		// its start.
+	if l.tid == 0 { // otherwise a callback has exited, and the thread is still locked
+		// Lock only once: Go switches to a coroutine only if the lock's depth is the
+		// same as when the coroutine started.
 		runtime.LockOSThread()
 		l.enable()
 	}
@@ -377,7 +376,7 @@ func (l *ringLoop) turnOnThread() {
 	l.processDirty()
 }
 
-// enable makes the ring the thread's.
+// enable enables the ring, which binds it to the thread.
 func (l *ringLoop) enable() {
 	if err := l.ring.Enable(); err != nil {
 		l.fail(err)
@@ -390,7 +389,7 @@ func (l *ringLoop) enable() {
 	l.armWakeup()
 }
 
-// armWakeup lets a signal of the eventfd end a sleep.
+// armWakeup arms the poll of the eventfd, which ends a sleep.
 func (l *ringLoop) armWakeup() {
 	e := l.sqe()
 	if e == nil {
@@ -461,9 +460,9 @@ const (
 	kindCancelAll // of all operations of a connection
 	kindWakeup
 	kindPacket       // a receive of datagrams
-	kindPacketPoll   // the wait for room to send them
+	kindPacketPoll   // a poll for room to send them
 	kindPacketCancel // of either
-	kindWritable     // a socket takes more bytes
+	kindWritable     // a socket has room for more bytes
 )
 
 // complete handles one completion.
@@ -541,7 +540,7 @@ func (l *ringLoop) recycle(id uint16, data []byte) {
 	l.unpublished = true
 }
 
-// arrived gives a completion to its connection.
+// arrived handles a completion of a connection's receive.
 func (l *ringLoop) arrived(c *Conn, e uring.CQE, data []byte) {
 	k := &c.bstate
 	if !e.Has(uring.CQEMore) {
@@ -570,9 +569,9 @@ func (l *ringLoop) arrived(c *Conn, e uring.CQE, data []byte) {
 	}
 }
 
-// noteFlow notes whether a receive filled its buffer. A connection of which a few do
-// so in a row sends much: a receive then brings one buffer, and plain calls the rest,
-// in larger pieces, for as long as receives fill their buffers.
+// noteFlow records whether a receive filled its buffer. After bulkFrom full buffers in a
+// row the connection counts as one that sends much: each receive then brings one buffer,
+// and plain calls the rest, in larger pieces, for as long as receives fill their buffers.
 func (l *ringLoop) noteFlow(k *backendState, full bool) {
 	if l.server.opts.largest == l.server.opts.BufferSize {
 		return
@@ -616,7 +615,8 @@ func (l *ringLoop) sent(e uring.CQE) {
 	}
 }
 
-// output implements driver: it sends what is pending. The caller holds the connection's mutex.
+// output implements driver: it sends the pending bytes. The caller holds the connection's
+// mutex.
 func (l *ringLoop) output(c *Conn) {
 	s, k := &c.state, &c.bstate
 	if c.out.busy || s.aborted {
@@ -664,7 +664,7 @@ func (l *ringLoop) awaitWritable(c *Conn) {
 }
 
 // input implements driver: it starts or stops the receive, and reports whether kept
-// data can be given to the handler. The caller holds the connection's mutex.
+// data can be passed to the handler. The caller holds the connection's mutex.
 func (l *ringLoop) input(c *Conn) (release bool) {
 	s, k := &c.state, &c.bstate
 	want := c.wantsInput()
@@ -684,9 +684,9 @@ func (l *ringLoop) input(c *Conn) (release bool) {
 }
 
 // receive arms the receive: multishot, except where plain calls follow (noteFlow) and
-// for Unix sockets. For those Linux 6.18 counts the remaining bytes. If data and the
-// end of the stream arrive at the same time, a multishot receive returns the data, finds
-// nothing left, and never checks again: the end, and with it OnClose, would be lost.
+// for Unix sockets. For Unix sockets Linux 6.18 counts the remaining bytes. If data and
+// the end of the stream arrive at the same time, a multishot receive returns the data,
+// finds nothing left, and never checks again: the end, and with it OnClose, would be lost.
 func (l *ringLoop) receive(c *Conn) {
 	k := &c.bstate
 	k.oneShot = c.network == "unix" || k.bulk
@@ -720,7 +720,7 @@ func (l *ringLoop) sqe() *uring.SQE {
 	return e
 }
 
-// noSlot replaces the slot of a connection in the user data of other entries.
+// noSlot is the slot in the user data of entries that belong to no connection.
 const noSlot = 1<<32 - 1
 
 // armAccept implements driver.

@@ -22,11 +22,11 @@ import (
 var (
 	errEOF     = io.EOF
 	errTimeout = os.ErrDeadlineExceeded
-	past       = time.Unix(1, 0) // a deadline that is over
+	past       = time.Unix(1, 0) // a deadline that has passed
 )
 
 // Conn is a connection of a server. Its methods may be called from any
-// goroutine, and before, during and after callbacks; after OnClose they answer
+// goroutine, and before, during and after callbacks; after OnClose they return
 // net.ErrClosed or do nothing.
 type Conn struct {
 	server       *Server
@@ -36,17 +36,17 @@ type Conn struct {
 	network      string
 	blocking     *blockingConn // by Blocking
 	secure       *secure       // TLS, of the backends with loops
-	handshakeErr chan error    // gets the result of TLS's handshake; nil without TLS
+	handshakeErr chan error    // receives the result of the TLS handshake
 
 	mu     sync.Mutex
 	out    outQueue
 	state  state
-	err    error // why it ends
+	err    error // why the connection ends
 	value  any
 	expiry time.Time // of the timer, zero for none
 }
 
-// backend carries connections.
+// backend serves connections.
 type backend interface {
 	// idle reports whether a Write may send at once, because the loop sleeps.
 	idle() bool
@@ -55,7 +55,7 @@ type backend interface {
 	sendNow(c *Conn, p []byte) int
 	// notify makes the backend process the connection.
 	notify(c *Conn)
-	// exited is called by a callback's goroutine, which runtime.Goexit is ending.
+	// exited is called by a callback's goroutine while runtime.Goexit ends it.
 	exited(c *Conn)
 	// do runs f as a callback of the connection.
 	do(c *Conn, f func())
@@ -63,28 +63,27 @@ type backend interface {
 	addrs(c *Conn) (local, remote net.Addr)
 }
 
-// state is guarded by the connection's mutex: the caller's requests, and their
-// progress.
+// state holds the caller's requests and their progress. The connection's mutex guards it.
 type state struct {
 	notified    bool // the backend will process the connection
 	paused      bool // by PauseRead
 	writableDue bool // a Write was refused, OnWritable is due
-	closing     bool // by Close: send what is pending, then close
-	finWrite    bool // by CloseWrite: send what is pending, then end the direction
+	closing     bool // by Close: send the pending bytes, then close
+	finWrite    bool // by CloseWrite: send the pending bytes, then end the direction
 	finSent     bool // the direction has ended
 	aborted     bool // by Abort: close now
 	eof         bool // the peer has ended its direction
-	closed      bool // gone
+	closed      bool // OnClose is being called or was called
 	timer       bool // the timer has changed
 	full        bool // WriteLimit is reached: nothing is read
 	duplex      bool // by SetFullDuplex: full does not stop reading
 }
 
 // Write accepts p for sending, all of it or, with [ErrFull], nothing. It copies
-// p and does not block. Concurrent Writes are sent in the order of the calls, each in
-// one piece. After [Conn.Close],
-// [Conn.CloseWrite] and the end of the connection the error is net.ErrClosed,
-// in a *net.OpError. Success does not mean that the peer has received the bytes.
+// p and does not block. Concurrent Writes are sent in the order of the calls and do not
+// interleave. After [Conn.Close], [Conn.CloseWrite] and the end of the connection the
+// error is net.ErrClosed, in a *net.OpError. Success does not mean that the peer has
+// received the bytes.
 func (c *Conn) Write(p []byte) (int, error) {
 	if c.secure != nil {
 		return c.secure.write(p)
@@ -106,17 +105,17 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// largePiece is how many bytes of lent memory are worth a worker thread of the kernel,
-// if loops have others to send.
+// largePiece is the number of bytes of lent memory from which a worker thread of the
+// kernel may send them, if loops have other large pieces to send.
 const largePiece = 256 << 10
 
-// directFrom is how many bytes are worth a system call of their own, which spares
+// directFrom is the number of bytes from which a separate system call costs less than
 // copying them.
 const directFrom = 16 << 10
 
-// sendNow sends what the kernel takes of p at once, if nothing is pending, and
-// returns how much that is. Short answers of callbacks wait for those of other
-// connections. The caller holds mu.
+// sendNow sends as much of p as the kernel takes at once, if nothing is pending, and
+// returns how much that is. Short writes of callbacks are not sent at once but together
+// with those of other connections. The caller holds mu.
 func (c *Conn) sendNow(p []byte) int {
 	if c.out.n > 0 || len(p) < directFrom && (c.state.notified || !c.back.idle()) {
 		return 0
@@ -132,12 +131,11 @@ func (c *Conn) sendNow(p []byte) int {
 	return sent
 }
 
-// WriteFunc is [Conn.Write] without the copy: p is lent until done is called, and
-// must not be changed before. It is called once, as a callback of the connection:
-// with nil when the kernel has taken all of p, otherwise with the reason why the
-// connection ends, before OnClose. When WriteFunc returns an error it has accepted
-// nothing and does not call done. Of short pieces Write costs less. With TLS done is
-// called when p is encrypted.
+// WriteFunc is [Conn.Write] without the copy: p must not be changed until done is
+// called. done is called once, as a callback of the connection: with nil when the kernel
+// has taken all of p, otherwise with the reason why the connection ends, before OnClose.
+// When WriteFunc returns an error it has accepted nothing and does not call done. For
+// short pieces Write costs less. With TLS done is called when p is encrypted.
 func (c *Conn) WriteFunc(p []byte, done func(err error)) error {
 	if c.secure != nil {
 		if _, err := c.secure.write(p); err != nil {
@@ -163,11 +161,12 @@ func (c *Conn) WriteFunc(p []byte, done func(err error)) error {
 	return nil
 }
 
-// SendFile sends n bytes of f from an offset on, in the order of the Writes, by sendfile
-// where the system has it. f is lent until done is called, and its position stays as it
-// is. done is called as that of [Conn.WriteFunc]. A file that is shorter, or that cannot
-// be read, ends the connection with the error (io.ErrUnexpectedEOF if it is shorter).
-// Reading does not hold up the loop. With TLS the error is errors.ErrUnsupported.
+// SendFile sends n bytes of f from an offset on, in order with the Writes, by sendfile
+// where the system has it. f must stay open until done is called, and its position does
+// not change. done is called as by [Conn.WriteFunc]. A file that is too short, or that
+// cannot be read, ends the connection with the error (io.ErrUnexpectedEOF if it is too
+// short). Reading the file does not block the loop. With TLS the error is
+// errors.ErrUnsupported.
 func (c *Conn) SendFile(f *os.File, offset, n int64, done func(err error)) error {
 	if c.secure != nil || c.overTLS() {
 		return c.opError("write", fmt.Errorf("SendFile with TLS, use WriteFunc: %w", errors.ErrUnsupported))
@@ -192,14 +191,14 @@ func (c *Conn) overTLS() bool {
 	return ok
 }
 
-// isAborted reports whether the connection ends without sending what is pending.
+// isAborted reports whether the connection ends without sending the pending bytes.
 func (c *Conn) isAborted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.aborted || c.state.closed
 }
 
-// callFinished calls the functions of [Conn.WriteFunc] whose memory is no longer in use.
+// callFinished calls the done functions whose memory or file is no longer in use.
 func (c *Conn) callFinished() {
 	for {
 		c.mu.Lock()
@@ -217,7 +216,7 @@ func (c *Conn) callFinished() {
 	}
 }
 
-// failLent returns lent memory that was not sent when the connection ends.
+// failLent calls done, with the reason for the end, for all lent memory that was not sent.
 func (c *Conn) failLent() {
 	c.mu.Lock()
 	if err := c.reason(); err != nil {
@@ -292,9 +291,9 @@ func (c *Conn) Pending() int {
 	return c.out.n
 }
 
-// Full reports whether as many bytes as [Options].WriteLimit, or more, are pending, so
-// that a Write would answer [ErrFull]; OnWritable is called then when there is room. A
-// handler that passes on what it gets from another connection pauses that one.
+// Full reports whether [Options].WriteLimit bytes, or more, are pending, so that a Write
+// would return [ErrFull]. If so, OnWritable is called when there is room. A handler that
+// forwards the data of another connection pauses that one meanwhile.
 func (c *Conn) Full() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -303,10 +302,10 @@ func (c *Conn) Full() bool {
 	return full
 }
 
-// Close sends what is pending and then closes the connection; OnClose is called
+// Close sends the pending bytes and then closes the connection. OnClose is called
 // with nil, some time after Close has returned. OnData is not called after the current
 // callback has returned. A peer that does not read keeps the connection alive: see
-// [Conn.SetTimer] and [Conn.Abort]. The second call does nothing.
+// [Conn.SetTimer] and [Conn.Abort]. A second call does nothing.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.state.closing || c.state.closed {
@@ -318,8 +317,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseWrite sends what is pending and then ends this direction (TCP FIN).
-// OnData continues until the peer ends the other one.
+// CloseWrite sends the pending bytes and then ends this direction (TCP FIN).
+// OnData is called until the peer ends the other one.
 func (c *Conn) CloseWrite() error {
 	c.mu.Lock()
 	if c.state.closing || c.state.closed || c.state.aborted {
@@ -331,7 +330,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Abort drops what is pending and closes the connection; a TCP peer sees a
+// Abort drops the pending bytes and closes the connection; a TCP peer sees a
 // reset. OnClose is called with net.ErrClosed.
 func (c *Conn) Abort() {
 	c.mu.Lock()
@@ -363,8 +362,8 @@ func (c *Conn) setPaused(paused bool) {
 
 // SetFullDuplex sets whether reading continues while [Options].WriteLimit bytes are
 // pending. By default it stops, so that a peer that does not read is not read from.
-// Protocols whose peers may send without end before they read, and proxies, where each
-// side waits for the other, need to continue: Write then returns [ErrFull], and they
+// Protocols whose peers may send without limit before they read need it, and so do
+// proxies, where each side waits for the other: Write then returns [ErrFull], and they
 // call [Conn.PauseRead] themselves.
 func (c *Conn) SetFullDuplex(on bool) {
 	c.mu.Lock()
@@ -372,8 +371,8 @@ func (c *Conn) SetFullDuplex(on bool) {
 	c.notifyAndUnlock()
 }
 
-// SetTimer calls OnTimer once after d. It replaces an earlier timer that has not fired;
-// 0 or less stops the timer. Setting it to a later time is cheap enough for every
+// SetTimer has OnTimer called once after d. It replaces an earlier timer that has not
+// fired; 0 or less stops the timer. Setting it to a later time is cheap enough for every
 // message.
 func (c *Conn) SetTimer(d time.Duration) {
 	var at time.Time
@@ -390,22 +389,23 @@ func (c *Conn) SetTimer(d time.Duration) {
 	c.notifyAndUnlock()
 }
 
-// Post calls f as a callback of the connection: not at the same time as any
-// other, and not before Post's caller has returned when that is a callback
-// itself. After OnClose it does nothing.
+// Post has f called as a callback of the connection: it does not overlap any
+// other. If Post is called by a callback, f is called after that callback has
+// returned. After OnClose Post does nothing.
 func (c *Conn) Post(f func()) { c.back.do(c, f) }
 
 // Server returns the server of the connection.
 func (c *Conn) Server() *Server { return c.server }
 
-// SetValue attaches a value of the user's to the connection.
+// SetValue attaches a value to the connection.
 func (c *Conn) SetValue(v any) {
 	c.mu.Lock()
 	c.value = v
 	c.mu.Unlock()
 }
 
-// Value returns the value that [Conn.SetValue] attached, nil before.
+// Value returns the value that [Conn.SetValue] or [ConnOptions].Value attached, nil if
+// neither has.
 func (c *Conn) Value() any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -436,8 +436,8 @@ func (c *Conn) isClosed() bool {
 	return c.state.closed
 }
 
-// noteFull notes whether WriteLimit is reached. It stays noted until half of it is
-// sent. The caller holds mu.
+// noteFull sets full when WriteLimit is reached, and clears it when at most half of it is
+// pending. The caller holds mu.
 func (c *Conn) noteFull() {
 	if limit := c.server.opts.WriteLimit; c.out.n >= limit {
 		c.state.full = true
@@ -456,14 +456,14 @@ func (c *Conn) wantsInput() bool {
 	return !s.paused && !s.closing && !s.aborted && !s.eof && (!s.full || s.duplex)
 }
 
-// resets reports whether the peer of a connection that ends because of err is to
-// see a reset, as it may lack the end of what it got.
+// resets reports whether a connection that ends because of err is reset: the peer may not
+// have received everything that was written.
 func resets(err error) bool {
 	_, failed := err.(*HandlerError)
 	return failed || err == net.ErrClosed
 }
 
-// takeWritable reports whether OnWritable is due, and notes that it is called. The
+// takeWritable reports whether OnWritable is due. If so, the caller must call it. The
 // caller holds mu.
 func (c *Conn) takeWritable() bool {
 	if !c.state.writableDue || c.out.n > c.server.opts.WriteLimit/2 || c.state.closing || c.state.aborted {
@@ -473,8 +473,8 @@ func (c *Conn) takeWritable() bool {
 	return true
 }
 
-// takeAlarm reports whether the timer is due after the alarm that was set for at,
-// and notes that it is over. The caller holds mu.
+// takeAlarm handles the alarm that was set for at, and reports whether the timer is due.
+// The caller holds mu.
 func (c *Conn) takeAlarm(at, now time.Time) bool {
 	if c.state.closed || !c.bstate.wakeAt.Equal(at) {
 		return false
@@ -487,8 +487,8 @@ func (c *Conn) takeAlarm(at, now time.Time) bool {
 	return true
 }
 
-// ended handles the end of the stream from the peer; with discard the handler is
-// not asked. The loop or goroutine of the connection calls it.
+// ended handles the end of the peer's stream. With discard OnEOF is not called. The loop
+// or goroutine of the connection calls it.
 func (c *Conn) ended(discard bool) {
 	c.mu.Lock()
 	seen := c.state.eof
@@ -509,7 +509,7 @@ func (c *Conn) ended(discard bool) {
 	}
 }
 
-// reason is the error for OnClose. The caller holds mu.
+// reason returns the error for OnClose. The caller holds mu.
 func (c *Conn) reason() error {
 	var failed *HandlerError
 	switch {
@@ -523,17 +523,17 @@ func (c *Conn) reason() error {
 	return c.err
 }
 
-// Calls of the handler. Each returns normally, or has the connection aborted and
-// ends in a panic or in runtime.Goexit.
+// Calls of the handler. Each returns normally, or aborts the connection and ends in a
+// panic or in runtime.Goexit.
 
-// guard is deferred by each of them.
+// guard is deferred by each call of the handler.
 func (c *Conn) guard(returned *bool) {
 	if *returned {
 		return
 	}
 	value, handle := recover(), c.handler.OnPanic
 	if value != nil && handle == nil {
-		panic(value) // on the same stack, which the report shows
+		panic(value) // on the same stack, so that the report shows it
 	}
 	c.mu.Lock()
 	c.fail(&HandlerError{value})
@@ -665,19 +665,19 @@ func (c *Conn) onClose(err error) {
 // chunk is memory with bytes to send. It belongs to one connection; from the submission
 // of a send to its completion it belongs to the kernel.
 type chunk struct {
-	b     []byte // what has to be sent
+	b     []byte // the bytes to send
 	next  *chunk
 	class int
-	done  func(error) // of memory that is lent, nil for the server's own
-	large bool        // it was lent, and counts in Server.large
-	file  *fileRange  // to be sent in the place of b
+	done  func(error) // for lent memory, nil for the server's own
+	large bool        // lent, and counted in Server.large
+	file  *fileRange  // to be sent instead of b
 }
 
-// chunkSizes are the lengths of chunks. A short answer takes a small one; a
-// peer that reads slowly gets large ones, so that they stay few.
+// chunkSizes are the lengths of chunks. A short answer takes a small one. For a peer
+// that reads slowly large ones are used, so that there are few.
 var chunkSizes = [...]int{2 << 10, 16 << 10, 64 << 10, 256 << 10}
 
-// grownClass is the largest class that short pieces get.
+// grownClass is the largest class that is used for short pieces.
 const grownClass = 2
 
 // chunkPools hold unused chunks, by class.
@@ -734,20 +734,20 @@ const (
 type outQueue struct {
 	head, tail *chunk
 	n          int  // bytes
-	off        int  // of the head, sent already
+	off        int  // bytes of the head that were sent
 	busy       bool // the head belongs to the kernel
-	used       bool // something was copied into it
+	used       bool // bytes were added since the last drop
 	finished   []finishedLoan
 }
 
-// finishedLoan is memory that was lent and is to be given back.
+// finishedLoan is a call of done that is due for lent memory.
 type finishedLoan struct {
 	done  func(error)
 	err   error
 	large bool
 }
 
-// lend appends memory that stays the caller's.
+// lend appends the caller's memory without a copy.
 func (q *outQueue) lend(p []byte, done func(error), large bool) {
 	if len(p) == 0 {
 		q.finished = append(q.finished, finishedLoan{done, nil, large})
@@ -767,7 +767,7 @@ func (q *outQueue) lendFile(r fileRange, done func(error)) {
 	q.append(&chunk{done: done, file: &r})
 }
 
-// fail returns all lent memory with an error. The head must not be in use by the kernel.
+// fail finishes all loans with an error. The head must not be in use by the kernel.
 func (q *outQueue) fail(err error) {
 	for ch := q.head; ch != nil; ch = ch.next {
 		if ch.done != nil {
@@ -861,21 +861,21 @@ type backendState struct {
 	gen         uint32
 	tid         int   // the thread that armed the receive
 	armed       bool  // a receive is in flight
-	canceling   bool  // and is about to end
+	canceling   bool  // its cancellation was submitted
 	ending      bool  // a cancellation of everything was submitted
 	marked      bool  // the loop will process the connection
 	drained     bool  // Shutdown: all that had arrived was delivered
-	drainLeft   int   // and how much more of it is read at most, 0 before the first piece
-	oneShot     bool  // and ends after one completion
-	offloaded   bool  // the last send was left to a worker thread
+	drainLeft   int   // Shutdown: how much more is read at most, 0 before the first piece
+	oneShot     bool  // the receive ends after one completion
+	offloaded   bool  // a worker thread makes the last send
 	bulk        bool  // the peer sends much
-	mayHaveMore bool  // more may have arrived, for plain calls
+	mayHaveMore bool  // plain calls may receive more
 	fullInRow   uint8 // receives in a row that filled their buffers, up to bulkFrom
-	timerAt     int   // place in the heap of timers, from 1 on
+	timerAt     int   // index in the heap of timers + 1, 0 if it is not there
 	discard     bool  // Shutdown: later data are dropped
 	kept        keptInput
-	turn        uint64       // of the loop, to which turnLeft belongs
-	turnLeft    int          // bytes that OnData may get in it
+	turn        uint64       // the loop's turn to which turnLeft belongs
+	turnLeft    int          // bytes that OnData may still get in that turn
 	sendTimeout bool         // SO_SNDTIMEO is set
 	watched     watch.Events // epoll: what the descriptor is registered for, 0 for not at all
 
@@ -883,7 +883,7 @@ type backendState struct {
 	nc                       net.Conn
 	raw                      net.Conn      // below nc, with TLS
 	cb                       *sync.Mutex   // held during callbacks
-	wake                     chan struct{} // the reader is to check the state
+	wake                     chan struct{} // makes the reader check the state
 	timer                    *time.Timer
 	opened                   bool        // OnOpen was called
 	exited                   atomic.Bool // a callback has called runtime.Goexit
@@ -896,9 +896,9 @@ type backendState struct {
 // connection's mutex.
 func (k *backendState) covers(at time.Time) bool { return !k.wakeAt.IsZero() && !at.Before(k.wakeAt) }
 
-// keptInput has the data that had arrived when reading was stopped.
+// keptInput holds data that were received and cannot be delivered while reading is stopped.
 type keptInput struct {
 	queue outQueue
-	ended bool // after the queue comes the end
+	ended bool // the end of receiving, with res, follows the queue
 	res   int32
 }

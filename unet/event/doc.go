@@ -14,14 +14,14 @@
 // ([Options].Wait).
 //
 // Where io_uring cannot be used each loop is a loop of package watch on epoll, which
-// receives and sends by plain calls. All of the following holds for it as well.
+// receives and sends by plain system calls. Everything below holds for it as well.
 //
 // # Callbacks
 //
-// The calls for one connection never overlap. A callback that blocks holds up
-// all connections of its loop, so longer work belongs in goroutines, which may call every
-// method of [Conn]. A Write from a callback is sent with all others of the same turn. A
-// Write from another goroutine is sent at once when the loop sleeps.
+// The calls for one connection never overlap. A callback that blocks delays all
+// connections of its loop, so longer work belongs in goroutines, which may call every
+// method of [Conn]. A Write from a callback is sent together with all others of the same
+// turn. A Write from another goroutine is sent at once when the loop sleeps.
 //
 // A panic of a callback ends the process, as in any goroutine. With [Handler].OnPanic it
 // ends its connection only. runtime.Goexit, which testing's FailNow calls, always ends
@@ -61,7 +61,7 @@
 // A connection holds at most [Options].WriteLimit pending bytes, and one Write more.
 // Beyond that Write returns [ErrFull], OnWritable is called when there is room, and
 // nothing is read from the connection meanwhile, unless [Conn.SetFullDuplex] is set. Data
-// that the kernel had received before are kept, at most as many as the buffers of the
+// that the ring has already received are kept, at most as many as the buffers of the
 // loop hold. An idle connection holds no buffer.
 //
 // # End

@@ -7,32 +7,31 @@ import (
 	"fmt"
 )
 
-// Handler is what a server calls. Each function may be nil. The calls for one
-// connection come one after the other, never two at once; those for different
-// connections may run at the same time. A function that blocks holds up every
-// connection of its loop: hand such work to a goroutine, which may then use the
-// connection's methods.
+// Handler holds the functions that a server calls. Each may be nil. The calls for one
+// connection never overlap; those for different connections may run concurrently. A
+// function that blocks delays every connection of its loop: longer work belongs in a
+// goroutine, which may use the connection's methods.
 type Handler struct {
 	// OnOpen is the first call for a new connection.
 	OnOpen func(c *Conn)
-	// OnHandshakeError is called in the place of OnOpen when the handshake of TLS
-	// has failed. No other function is called for the connection.
+	// OnHandshakeError is called instead of OnOpen when the TLS handshake has
+	// failed. No other function is called for the connection.
 	OnHandshakeError func(c *Conn, err error)
-	// OnData gets the data of the peer, in order. The sizes of the pieces depend on
-	// the network, not on the peer's writes. The slice belongs to the server again when
-	// the function returns: copy data that are needed longer.
+	// OnData receives the peer's data, in order. The sizes of the pieces depend on
+	// the network, not on the peer's writes. The slice is valid until the function
+	// returns: copy data that are needed longer.
 	OnData func(c *Conn, data []byte)
-	// OnEOF is called when the peer has ended its direction. The handler may continue to
-	// write, and must call [Conn.Close] finally. Without OnEOF the server sends the
-	// pending bytes and closes the connection.
+	// OnEOF is called when the peer has ended its direction (TCP FIN). The handler may
+	// continue to write, and must call [Conn.Close] at the end. Without OnEOF the server
+	// sends the pending bytes and closes the connection.
 	OnEOF func(c *Conn)
 	// OnWritable is called after [Conn.Write] returned [ErrFull], or [Conn.Full] true,
 	// when at most half of [Options].WriteLimit is pending.
 	OnWritable func(c *Conn)
 	// OnTimer is called when the timer of [Conn.SetTimer] fires.
 	OnTimer func(c *Conn)
-	// OnShutdown is called once after [Server.Shutdown], when OnData has got all data
-	// that had arrived by then. The handler finishes its work and calls [Conn.Close].
+	// OnShutdown is called once after [Server.Shutdown], when all data that had arrived
+	// by then have been passed to OnData. The handler finishes its work and calls [Conn.Close].
 	// Without OnShutdown the server sends the pending bytes, ends its direction, and
 	// closes the connection when the peer has ended its own.
 	OnShutdown func(c *Conn)
@@ -42,8 +41,8 @@ type Handler struct {
 	// the handler has panicked or ended its goroutine, otherwise the error of the
 	// connection, in a *net.OpError.
 	OnClose func(c *Conn, err error)
-	// OnPanic is called, if it is set, when a function of the handler, or one
-	// given to [Conn.Post], panics, with the panic's value. Only that connection
+	// OnPanic, if it is set, is called with the panic's value when a function of
+	// the handler, or one given to [Conn.Post], panics. Only that connection
 	// ends, with a reset. Without OnPanic a panic ends the process, as in any
 	// goroutine. A panic of OnPanic itself ends the process.
 	OnPanic func(c *Conn, value any)

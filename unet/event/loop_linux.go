@@ -25,11 +25,11 @@ type loop struct {
 	listen listener
 
 	mu       sync.Mutex // guards inbox, tasks, arrivals and closed
-	inbox    []*Conn    // whose state another goroutine has changed
+	inbox    []*Conn    // connections whose state another goroutine has changed
 	tasks    []func()
-	arrivals []*Conn     // they were enrolled
-	closed   bool        // none can be enrolled any more
-	failure  error       // what broken is, guarded by mu
+	arrivals []*Conn     // enrolled connections
+	closed   bool        // no connection can be enrolled any more
+	failure  error       // a copy of broken, guarded by mu
 	hasInput atomic.Bool // one of the lists is not empty
 
 	conns []*Conn // by slot
@@ -38,7 +38,7 @@ type loop struct {
 	gen   uint32
 	dirty []*Conn // to be processed in the next turn
 
-	// What the lists above held, while it is worked through.
+	// The items of the lists above that are being processed.
 	notified batch[*Conn]
 	running  batch[func()]
 	enrolled batch[*Conn]
@@ -56,8 +56,8 @@ type loop struct {
 	broken   error  // why the driver cannot be used any more
 	scratch  []byte // for receiving outside of a ring
 
-	sockets     []*loopSocket // of datagrams, by slot
-	joining     []*loopSocket // they are not registered yet; guarded by mu
+	sockets     []*loopSocket // datagram sockets, by slot
+	joining     []*loopSocket // not registered yet; guarded by mu
 	socketCount int           // in sockets; guarded by mu
 	packets     *packetIO
 
@@ -75,23 +75,24 @@ type driver interface {
 	undo() error
 	// run serves until the loop is told to stop and its last connection is
 	// closed, and frees the driver's resources. When a callback has ended it by
-	// runtime.Goexit it is called again, and continues.
+	// runtime.Goexit, it is called again and continues.
 	run()
 	// idle reports whether a Write from another goroutine may send at once; wake
 	// makes the loop process its inbox.
 	idle() bool
 	wake()
-	// ensureSpace ensures that there are entries for the needs of one connection.
+	// ensureSpace reports whether there are enough SQEs to process one connection,
+	// and submits pending ones if not.
 	ensureSpace() bool
-	// output sends what is pending.
+	// output sends the pending bytes.
 	output(c *Conn)
 	// input starts or stops receiving, and reports whether kept data can be given
 	// to the handler.
 	input(c *Conn) (release bool)
 	// end reports whether the connection has no operation in flight, and cancels
-	// those that it has.
+	// any that is.
 	end(c *Conn) bool
-	// awaitWritable has the connection processed when its socket takes more bytes.
+	// awaitWritable has the connection processed when its socket has room.
 	awaitWritable(c *Conn)
 	// forget is called before the connection's descriptor is closed.
 	forget(c *Conn)
@@ -99,18 +100,18 @@ type driver interface {
 	// closeListener when it has stopped.
 	armAccept()
 	disarm()
-	// openPackets prepares for sockets of datagrams. packetInput starts or stops
-	// receiving, and waits for room where a socket is blocked. endPackets reports
-	// whether the socket has no operation in flight, and cancels those that it has.
+	// openPackets prepares for datagram sockets. packetInput starts or stops
+	// receiving, and waits for room when a socket is blocked. endPackets reports
+	// whether the socket has no operation in flight, and cancels any that is.
 	openPackets() error
 	packetInput(s *loopSocket, want bool)
 	endPackets(s *loopSocket) bool
 }
 
-// serve runs the loop until it has nothing left to do. A callback that calls
-// runtime.Goexit ends all functions of the goroutine but those that are deferred:
-// the loop continues in one of these, on the same thread. Its fields hold the state of
-// the interrupted turn.
+// serve runs the loop until it has nothing left to do. When a callback calls
+// runtime.Goexit, only the goroutine's deferred functions still run: the loop continues
+// in one of these, on the same thread. Its fields hold the state of the interrupted
+// turn.
 func (l *loop) serve() {
 	defer func() {
 		if l.goexited {
@@ -149,17 +150,17 @@ func (l *loop) memoryFor(c *Conn) []byte {
 }
 
 const (
-	// pieces is how often a connection is received from by plain calls, and
-	// acceptBatch how many are accepted, before other connections have their turn.
+	// pieces is how many plain receives a connection gets, and acceptBatch how many
+	// connections are accepted, before other connections have their turn.
 	pieces      = 2
 	acceptBatch = 64
-	// rawBytes is how many bytes the kernel may copy during one call, and sendTurn
-	// during those for a connection, before other connections have their turn.
+	// rawBytes is how many bytes the kernel may copy during one call. sendTurn is how
+	// many it may copy for one connection before other connections have their turn.
 	rawBytes = 512 << 10
 	sendTurn = 1 << 20
 )
 
-// receiveNow gives to the handler what has arrived, by plain calls, and reports
+// receiveNow receives by plain calls, passes the data to the handler, and reports
 // whether there may be more.
 func (l *loop) receiveNow(c *Conn) (more bool) {
 	memory := l.memoryFor(c)
@@ -190,7 +191,7 @@ func (l *loop) receiveNow(c *Conn) (more bool) {
 	return true
 }
 
-// finished reports whether the loop has nothing left to do, and notes it.
+// finished reports whether the loop has nothing left to do, and sets over if so.
 func (l *loop) finished() bool {
 	if l.leaving && l.open == 0 && l.listen.closed() && l.closeArrivals() {
 		l.over = true
@@ -198,8 +199,8 @@ func (l *loop) finished() bool {
 	return l.over
 }
 
-// closeArrivals reports whether no enrolled connection waits for the loop. If so, none
-// can be enrolled from then on.
+// closeArrivals reports whether no connection or socket waits for the loop. If so, no
+// more can be added.
 func (l *loop) closeArrivals() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -207,18 +208,18 @@ func (l *loop) closeArrivals() bool {
 	return l.closed
 }
 
-// registerArrivals takes the connections that were enrolled.
+// registerArrivals registers the connections that were enrolled.
 func (l *loop) registerArrivals() {
 	for !l.enrolled.empty() {
 		l.register(l.enrolled.pop())
 	}
 }
 
-// batch is a list that is worked through. A callback that calls runtime.Goexit
-// interrupts that: the rest is still there when the loop continues.
+// batch is a list that is being processed. If a callback interrupts that by
+// runtime.Goexit, the rest is still there when the loop continues.
 type batch[T any] struct {
 	items []T
-	next  int // those before are done
+	next  int // the items before it are done
 }
 
 func (b *batch[T]) empty() bool { return b.next == len(b.items) }
@@ -240,7 +241,7 @@ func (b *batch[T]) pop() T {
 	return item
 }
 
-// enroll leaves a connection for the loop.
+// enroll adds a connection to the arrivals.
 func (l *loop) enroll(c *Conn) error {
 	l.mu.Lock()
 	if l.closed || l.server.leaving.Load() {
@@ -261,7 +262,7 @@ type loops struct {
 	tally
 	all  []driver
 	path string        // of a Unix socket
-	next atomic.Uint32 // loop that gets a connection
+	next atomic.Uint32 // the loop for the next enrolled connection
 }
 
 // startLoops starts a server with loops of one kind.
@@ -405,7 +406,7 @@ func (l *loop) post(f func()) {
 // processInbox processes the inbox, the tasks and the arrivals, and reports whether
 // there were any.
 func (l *loop) processInbox() bool {
-	if l.notified.empty() && l.running.empty() && l.enrolled.empty() { // else a callback has exited
+	if l.notified.empty() && l.running.empty() && l.enrolled.empty() { // otherwise a callback has exited
 		if !l.hasInput.Load() {
 			return false
 		}
@@ -437,7 +438,7 @@ func (l *loop) markDirty(c *Conn) {
 // processDirty processes the connections that were marked, and reports whether there
 // were any.
 func (l *loop) processDirty() bool {
-	if l.marked.empty() { // else a callback has exited
+	if l.marked.empty() { // otherwise a callback has exited
 		if len(l.dirty) == 0 {
 			return false
 		}
@@ -457,11 +458,11 @@ func (l *loop) sendNow(c *Conn, p []byte) int {
 		return 0
 	}
 	n, _ := sys.SockSend(c.bstate.fd, p[:min(len(p), rawBytes)], sys.MsgDontWait)
-	return n // On an error 0: the loop will get it again.
+	return n // After an error n is 0. If the error lasts, the loop gets it as well.
 }
 
-// sendPending sends pending bytes by plain calls, and reports whether the kernel takes no
-// more now. The caller holds the connection's mutex.
+// sendPending sends pending bytes by plain calls, and reports whether the socket has no
+// more room. The caller holds the connection's mutex.
 func (l *loop) sendPending(c *Conn) (blocked bool) {
 	for left := sendTurn; left > 0; {
 		p := c.out.front()
@@ -488,7 +489,7 @@ func (l *loop) sendPending(c *Conn) (blocked bool) {
 			return false
 		}
 	}
-	l.markDirty(c) // the others have their turn
+	l.markDirty(c) // give the others their turn
 	return false
 }
 
@@ -561,7 +562,7 @@ func (l *loop) allowance(c *Conn) int {
 	return max(k.turnLeft, 0)
 }
 
-// deliver gives data to the handler, or keeps it while reading is stopped.
+// deliver passes data to the handler, or keeps it while reading is stopped.
 func (l *loop) deliver(c *Conn, data []byte) {
 	k := &c.bstate
 	c.mu.Lock()
@@ -584,7 +585,7 @@ func (l *loop) deliver(c *Conn, data []byte) {
 	}
 }
 
-// release gives kept data to the handler, and data that plain calls may still receive.
+// release passes kept data to the handler, and then data that plain calls receive.
 func (l *loop) release(c *Conn) {
 	h := &c.bstate.kept
 	for h.queue.n > 0 {
@@ -728,14 +729,14 @@ type listener struct {
 	fd      int // -1 when closed
 	armed   bool
 	stopped bool
-	left    int       // in a shutdown: how many connections are accepted, and 1
+	left    int       // in a shutdown: 1 + the number of connections still to be accepted
 	retryAt time.Time // accepting is paused until then
 	pause   time.Duration
 }
 
 func (a *listener) closed() bool { return a.fd < 0 && !a.armed }
 
-// pauseAccept puts off accepting. The connections wait in the backlog.
+// pauseAccept delays accepting. The connections wait in the backlog.
 func (l *loop) pauseAccept() {
 	a := &l.listen
 	a.pause = min(max(2*a.pause, firstPause), maxPause)
@@ -752,9 +753,9 @@ func (l *loop) stopAccept() {
 	}
 }
 
-// closeListener accepts the connections in the backlog, unless they are to be aborted
-// anyway, and closes the listening socket. It accepts a batch in each turn, and in total
-// no more than can have been there when it began: clients may keep connecting.
+// closeListener accepts the connections in the backlog, unless the server is aborting,
+// and closes the listening socket. It accepts a batch in each turn, and in total
+// no more than the backlog can have held when it began, as clients may keep connecting.
 func (l *loop) closeListener() {
 	a := &l.listen
 	if a.fd < 0 {
@@ -808,11 +809,11 @@ func (l *loop) newConn(fd int, network string, o ConnOptions) *Conn {
 	if o.TLS != nil {
 		c.secure = newSecure(c, o.TLS, true)
 	}
-	c.state.notified = true // the loop processes it in any case
+	c.state.notified = true // register marks it dirty
 	return c
 }
 
-// register makes a connection the loop's.
+// register gives a connection its slot and calls OnOpen.
 func (l *loop) register(c *Conn) {
 	l.gen++
 	k := &c.bstate
@@ -846,7 +847,7 @@ func (l *loop) shutdownAll() {
 	l.stopAccept()
 }
 
-// shutdownConn begins the end of a connection, or aborts it when all are aborted.
+// shutdownConn begins the end of a connection, or aborts it if the server is aborting.
 func (l *loop) shutdownConn(c *Conn) {
 	if l.server.aborting.Load() {
 		c.mu.Lock()
@@ -856,7 +857,7 @@ func (l *loop) shutdownConn(c *Conn) {
 	l.markDirty(c)
 }
 
-// drain gives the data that have arrived on an ending connection to the handler, and
+// drain passes the data that have arrived on an ending connection to the handler, and
 // then requests its end. It stops while reading is paused, and is called again when that
 // may have changed.
 func (l *loop) drain(c *Conn) {
@@ -867,7 +868,7 @@ func (l *loop) drain(c *Conn) {
 	}
 	for n := 0; k.kept.queue.n == 0 && !k.kept.ended; n++ {
 		if n == pieces {
-			l.markDirty(c) // the others have their turn
+			l.markDirty(c) // give the others their turn
 			return
 		}
 		c.mu.Lock()
@@ -954,18 +955,17 @@ func (l *loop) closeAll() {
 		c.onClose(c.opError("read", l.broken))
 	}
 	if l.listen.fd >= 0 {
-		// Operations in flight may keep the socket open. No client shall connect to a
-		// loop that does not serve.
+		// Operations in flight may keep the socket open. Shutdown keeps clients from
+		// connecting to a loop that does not serve.
 		_ = syscall.Shutdown(l.listen.fd, syscall.SHUT_RDWR)
 		_ = syscall.Close(l.listen.fd)
 		l.listen.fd = -1
 	}
 }
 
-// timerHeap holds the connections whose timer is set, in the order of their alarms. An
-// alarm is never later than its timer: a timer that is set to a later time keeps its
-// alarm, which is set again when it fires. Each connection knows its index, and is
-// removed when it is closed.
+// timerHeap is a heap of the connections whose timer is set, ordered by alarm. An alarm
+// is never later than its timer: extending a timer does not move its alarm, and fire
+// sets a new one. Each connection has its index, and is removed when it is closed.
 type timerHeap []timerEntry
 
 type timerEntry struct {
@@ -984,7 +984,7 @@ func (h *timerHeap) set(c *Conn, at time.Time) {
 	h.fix(i)
 }
 
-// remove removes a connection, if it is there.
+// remove removes a connection, if it is in the heap.
 func (h *timerHeap) remove(c *Conn) {
 	i := c.bstate.timerAt - 1
 	if i < 0 {
@@ -1115,9 +1115,9 @@ func (l *loop) fire(e timerEntry, now time.Time) {
 	}
 }
 
-// listen opens a listening socket for each loop, or takes the one that exists, and
-// returns their descriptors, in blocking mode as rings want them. Without any they
-// are -1.
+// listen opens a listening socket for each loop, or duplicates the given one, and
+// returns their descriptors, in blocking mode as rings need. Without a listening socket
+// they are -1.
 func (s *Server) listen(address string) (fds []int, addr net.Addr, err error) {
 	if s.network == "" {
 		return slices.Repeat([]int{-1}, s.opts.Loops), nil, nil
@@ -1186,11 +1186,11 @@ func fileOf(addr net.Addr) string {
 // unlink removes the file of a Unix socket, if there is one.
 func unlink(path string) {
 	if path != "" {
-		_ = os.Remove(path) // as package net: closing is about the socket
+		_ = os.Remove(path) // ignored, as in package net: only the socket counts
 	}
 }
 
-// takeFD turns a listener into a descriptor.
+// takeFD returns a descriptor of a listener, which it closes.
 func takeFD(ln net.Listener) (int, error) {
 	defer ln.Close()
 	if u, ok := ln.(*net.UnixListener); ok {
@@ -1199,7 +1199,7 @@ func takeFD(ln net.Listener) (int, error) {
 	return dupFD(ln)
 }
 
-// dupFD returns a further descriptor, in blocking mode, of a socket.
+// dupFD returns another descriptor of a socket, in blocking mode.
 func dupFD(socket any) (int, error) {
 	sc, ok := socket.(syscall.Conn)
 	if !ok {
@@ -1222,11 +1222,11 @@ func dupFD(socket any) (int, error) {
 	return fd, err
 }
 
-// closeFDs closes descriptors that were opened in vain.
+// closeFDs closes descriptors that are not used after an error.
 func closeFDs(fds []int) {
 	for _, fd := range fds {
 		if fd >= 0 {
-			_ = syscall.SetNonblock(fd, true) // as it was, if it was given
+			_ = syscall.SetNonblock(fd, true) // the mode that a given socket had
 			_ = syscall.Close(fd)
 		}
 	}
@@ -1246,8 +1246,8 @@ func reusePort(control func(string, string, syscall.RawConn) error) func(string,
 	}
 }
 
-// inherit sets the options that package net sets on each accepted connection on the
-// listening socket: connections inherit them.
+// inherit sets on the listening socket the options that package net sets on each
+// accepted connection: accepted sockets inherit them.
 func inherit(fd int, lc *net.ListenConfig) {
 	set := func(level, name, value int) { _ = syscall.SetsockoptInt(fd, level, name, value) }
 	set(syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)

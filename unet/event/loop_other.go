@@ -6,5 +6,5 @@ package event
 
 import "errors"
 
-// startLoops is for Linux.
+// startLoops returns an error: loops exist on Linux only.
 func (*Server) startLoops(string, Mode) error { return errors.ErrUnsupported }

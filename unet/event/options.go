@@ -13,8 +13,7 @@ import (
 	"github.com/ringside-io/ringside/features"
 )
 
-// Mode is how a server reaches the kernel: ModeAuto, ModeRing, ModeEpoll or
-// ModeNet.
+// Mode selects the backend: ModeAuto, ModeRing, ModeEpoll or ModeNet.
 type Mode = features.Mode
 
 const (
@@ -22,10 +21,10 @@ const (
 	// can be used, epoll elsewhere on Linux, and goroutines on package net on other
 	// systems. [Server.Backend] returns the choice and its reason.
 	ModeAuto = features.ModeAuto
-	// ModeRing insists on io_uring: [Listen] fails where it cannot be used.
+	// ModeRing requires io_uring: [Listen] fails where it cannot be used.
 	ModeRing = features.ModeRing
-	// ModeEpoll insists on loops of package watch, on epoll: [Listen] fails with
-	// errors.ErrUnsupported on other systems than Linux.
+	// ModeEpoll requires epoll, through loops of package watch: [Listen] fails with
+	// errors.ErrUnsupported on systems other than Linux.
 	ModeEpoll = features.ModeEpoll
 	// ModeNet uses goroutines on package net.
 	ModeNet = features.ModeNet
@@ -59,7 +58,7 @@ func (w Wait) String() string {
 	return [...]string{"auto", "thread", "netpoller"}[w]
 }
 
-// Options tune a server. The zero value is a good start.
+// Options tune a server. The zero value is a good default.
 type Options struct {
 	// Mode chooses the backend.
 	Mode Mode
@@ -68,11 +67,11 @@ type Options struct {
 	// means half of GOMAXPROCS, at least 1. With more than one, processes of the
 	// same user may bind the same address.
 	Loops int
-	// WriteLimit is the number of pending bytes on a connection from which on
-	// [Conn.Write] returns [ErrFull]; 0 means 64 KiB. A single Write may exceed it. From
-	// there on nothing is read from the connection until half of the limit is sent,
-	// unless [Conn.SetFullDuplex] is set. So a handler that makes one Write for each
-	// OnData never gets ErrFull, and a peer that does not read is not read from.
+	// WriteLimit bounds the pending bytes of a connection: when that many or more are
+	// pending, [Conn.Write] returns [ErrFull]. 0 means 64 KiB. A single Write may exceed
+	// it. At the limit nothing is read from the connection until at most half of it is
+	// pending, unless [Conn.SetFullDuplex] is set. So a handler that makes one Write for
+	// each OnData never gets ErrFull, and a peer that does not read is not read from.
 	WriteLimit int
 	// BufferSize is the largest length of OnData's slice in bytes. 0 means 4 KiB, and up
 	// to 1 MiB from a connection that sends much at once, or WriteLimit if it has left
@@ -113,7 +112,7 @@ type Options struct {
 	// with crypto/tls; Close and CloseWrite send it.
 	TLS *tls.Config
 
-	largest int // piece that OnData gets
+	largest int // length of a piece that OnData receives
 }
 
 func (o *Options) logger() *slog.Logger {
@@ -127,13 +126,12 @@ const (
 	maxLoops   = 1024
 	maxBufSize = 1 << 20
 	maxBuffers = 1 << 15
-	// bulkPiece is how much a busy connection receives at once where the options
-	// leave that open.
+	// bulkPiece is how much a busy connection receives at once if BufferSize is 0.
 	bulkPiece = 1 << 20
 )
 
 // filled returns the options with all defaults, or an error that names the
-// first field that makes no sense.
+// first invalid field.
 func (o Options) filled() (Options, error) {
 	f := o
 	if f.Loops == 0 {

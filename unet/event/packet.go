@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// PacketHandler is what a server calls for a socket of datagrams. Each function may be
-// nil. The calls for one [PacketConn] come one after the other. A function that blocks
-// holds up its loop.
+// PacketHandler holds the functions that a server calls for a datagram socket. Each may
+// be nil. The calls for one [PacketConn] never overlap. A function that blocks delays its
+// loop.
 type PacketHandler struct {
-	// OnPacket gets a datagram, which may be empty. The slice belongs to the server
-	// again when the function returns. What the function sends by
-	// [PacketConn.WriteTo] leaves with what others of the same turn send.
+	// OnPacket receives a datagram, which may be empty. The slice is valid until the
+	// function returns. Datagrams that it sends by [PacketConn.WriteTo] are sent together
+	// with the others of the same turn.
 	OnPacket func(c *PacketConn, from Peer, data []byte)
-	// OnError is called when a datagram was not sent that WriteTo had accepted, and
+	// OnError is called when a datagram that WriteTo had accepted was not sent, and
 	// when one is not delivered because it is longer than 64 KiB.
 	OnError func(c *PacketConn, peer Peer, err error)
 	// OnWritable is called after [PacketConn.WriteTo] returned [ErrFull], when at most
@@ -29,13 +29,13 @@ type PacketHandler struct {
 	// OnClose is the last call. The error is nil after [PacketConn.Close] and the end
 	// of the server, otherwise that of the socket.
 	OnClose func(c *PacketConn, err error)
-	// OnPanic is called, if it is set, when a function of the handler panics, with the
-	// panic's value; the socket goes on. Without it a panic ends the process.
+	// OnPanic, if it is set, is called with the panic's value when a function of the
+	// handler panics; the socket stays open. Without it a panic ends the process.
 	// runtime.Goexit ends the call only.
 	OnPanic func(c *PacketConn, value any)
 }
 
-// Peer is the other side of a datagram. It may be compared, and be the key of a map.
+// Peer is the address of the other side of a datagram. It is comparable.
 type Peer struct {
 	Addr netip.AddrPort // of UDP
 	Name string         // of a Unix socket; "" for a sender that has none
@@ -49,7 +49,7 @@ func (p Peer) String() string {
 	return p.Name
 }
 
-// PacketConn is a socket of datagrams: UDP, or a Unix datagram socket. Its methods may be
+// PacketConn is a datagram socket, of UDP or Unix. Its methods may be
 // called from any goroutine.
 type PacketConn struct {
 	server  *Server
@@ -71,14 +71,14 @@ type packetSocket interface {
 const maxPacket, maxSockaddr = 1<<16 - 1, 128
 
 // ListenPacket has the server receive datagrams on an address of the network "udp",
-// "udp4", "udp6" or "unixgram", as net.ListenPacket would. For UDP each loop has a socket
-// of its own (SO_REUSEPORT), and the kernel sends all datagrams of one peer to the same;
-// functions of the handler get the PacketConn of their loop. The result is the first of
-// these. The server needs no other listener: see [New].
+// "udp4", "udp6" or "unixgram", as net.ListenPacket would. For UDP each loop has its own
+// socket (SO_REUSEPORT), and the kernel delivers all datagrams of one peer to the same
+// socket; functions of the handler get the PacketConn of their loop. The result is the
+// first of these. The server needs no other listener: see [New].
 //
 // The sockets end by [PacketConn.Close], and with the server: [Server.Shutdown] delivers
-// the datagrams that have arrived, sends what is pending, and closes. The file of a Unix
-// socket stays, as with package net. There are no deadlines, as nothing waits.
+// the datagrams that have arrived, sends pending ones, and closes. The file of a Unix
+// socket stays, as with package net. There are no deadlines, as no method blocks.
 func (s *Server) ListenPacket(network, address string, h PacketHandler) (*PacketConn, error) {
 	lc := net.ListenConfig{}
 	if s.opts.ListenConfig != nil {
@@ -110,10 +110,10 @@ func (s *Server) ListenPacket(network, address string, h PacketHandler) (*Packet
 	return c, nil
 }
 
-// EnrollPacket takes over a socket of datagrams that exists, of package net or unet,
-// inherited from another process or not. It must not be connected. When EnrollPacket has
-// succeeded pc is the server's, and closed or in use by it; after an error it is the
-// caller's, as it was.
+// EnrollPacket takes over an existing datagram socket of package net or unet,
+// inherited from another process or not. It must not be connected. After a success pc
+// belongs to the server, which closes or uses it. After an error it is unchanged and
+// still belongs to the caller.
 func (s *Server) EnrollPacket(pc net.PacketConn, h PacketHandler) (*PacketConn, error) {
 	addr := pc.LocalAddr()
 	network := addr.Network()
@@ -133,7 +133,7 @@ func (s *Server) EnrollPacket(pc net.PacketConn, h PacketHandler) (*PacketConn, 
 	return c, nil
 }
 
-// absent reports whether an address is none: package net returns nil of concrete types.
+// absent reports whether an address is nil or a nil pointer, which package net returns.
 func absent(a net.Addr) bool {
 	switch a := a.(type) {
 	case nil:
@@ -152,7 +152,7 @@ func closePackets(sockets []net.PacketConn) {
 	}
 }
 
-// packets has the engine serve sockets of one address.
+// packets has the engine serve the sockets of one address.
 func (s *Server) packets(network string, sockets []net.PacketConn, h PacketHandler) (*PacketConn, error) {
 	if s.leaving.Load() {
 		return nil, net.ErrClosed
@@ -167,11 +167,12 @@ func (s *Server) packets(network string, sockets []net.PacketConn, h PacketHandl
 	return all[0], nil
 }
 
-// WriteTo sends a datagram, or accepts it for sending; it copies p and does not wait. In
-// callbacks it accepts, and later errors go to OnError. Success does not mean that the
-// peer has received it. When the kernel has no room and [Options].WriteLimit bytes are
-// pending the error is [ErrFull], and the datagram is not accepted. A Unix socket whose receiver has no room
-// refuses with EAGAIN. After Close the error is net.ErrClosed, in a *net.OpError.
+// WriteTo sends a datagram, or accepts it for sending; it copies p and does not block.
+// From callbacks it accepts the datagram, and later errors go to OnError. Success does
+// not mean that the peer has received it. When the kernel has no room and
+// [Options].WriteLimit bytes are pending, the error is [ErrFull], and the datagram is not
+// accepted. For a Unix socket whose receiver has no room the error is EAGAIN. After Close
+// the error is net.ErrClosed, in a *net.OpError.
 func (c *PacketConn) WriteTo(p []byte, to Peer) (int, error) {
 	if err := c.sock.writeTo(p, to); err != nil {
 		return 0, c.writeError(to, err)
@@ -191,9 +192,9 @@ func (c *PacketConn) writeError(to Peer, err error) error {
 // Pending returns how many bytes WriteTo has accepted that the kernel has not taken.
 func (c *PacketConn) Pending() int { return c.sock.pending() }
 
-// Close sends what is pending and then closes the socket, and those of the other loops
-// for the same address; OnClose is called for each, some time after Close has returned.
-// The second call does nothing.
+// Close sends the pending datagrams and then closes the socket, and those of the other
+// loops for the same address. OnClose is called for each, some time after Close has
+// returned. A second call does nothing.
 func (c *PacketConn) Close() error {
 	for _, one := range c.all {
 		one.sock.close()
@@ -207,7 +208,7 @@ func (c *PacketConn) LocalAddr() net.Addr { return c.local }
 // Server returns the server that serves the socket.
 func (c *PacketConn) Server() *Server { return c.server }
 
-// netAddr returns a peer as package net has it, nil for none.
+// netAddr returns the address of a peer as a net.Addr, nil for none.
 func (p Peer) netAddr() net.Addr {
 	switch {
 	case p.Addr.IsValid():
@@ -218,7 +219,7 @@ func (p Peer) netAddr() net.Addr {
 	return nil
 }
 
-// peerOf is the reverse.
+// peerOf returns the peer of a net.Addr.
 func peerOf(a net.Addr) Peer {
 	switch a := a.(type) {
 	case *net.UDPAddr:
@@ -233,7 +234,7 @@ func peerOf(a net.Addr) Peer {
 	return Peer{}
 }
 
-// errNoPeer is that of a datagram without a destination.
+// errNoPeer is the error of a datagram without a destination.
 var errNoPeer = errors.New("event: the peer has no address")
 
 // errPacketTooLong is the error of a datagram that was received in part.
@@ -251,7 +252,7 @@ func (c *PacketConn) call(exited func(), f func()) {
 		case value == nil:
 			exited()
 		case handle == nil:
-			panic(value) // on the same stack, which the report shows
+			panic(value) // on the same stack, so that the report shows it
 		default:
 			handle(c, value)
 		}
@@ -260,7 +261,7 @@ func (c *PacketConn) call(exited func(), f func()) {
 	returned = true
 }
 
-// netSocket is a PacketConn on package net: a goroutine receives.
+// netSocket is a PacketConn on package net. A goroutine receives.
 type netSocket struct {
 	c  *PacketConn
 	g  *goroutines
@@ -288,9 +289,9 @@ func (g *goroutines) servePackets(all []*PacketConn, sockets []net.PacketConn) e
 
 // serve receives until the socket is closed or, in a shutdown, has nothing more.
 func (s *netSocket) serve(buf []byte, left int) {
-	// A callback that ends the goroutine is followed by another one.
+	// When a callback ends the goroutine, another one continues.
 	again := func() { s.g.wg.Go(func() { s.serve(buf, left) }) }
-	most := maxDrain // in a shutdown
+	most := maxDrain // bounds the bytes of a shutdown
 	for {
 		if s.g.leaving.Load() {
 			_ = s.pc.SetReadDeadline(time.Now().Add(drainTime))
@@ -343,7 +344,7 @@ func (s *netSocket) end(err error) {
 	}
 }
 
-// writeTo implements packetSocket. The system waits for room.
+// writeTo implements packetSocket. Package net waits for room.
 func (s *netSocket) writeTo(p []byte, to Peer) error {
 	addr := to.netAddr()
 	if addr == nil {

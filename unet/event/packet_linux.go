@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// packetBatch is how many datagrams a system call sends or receives, and
-	// packetTurn how many are received by such calls before others have their turn.
+	// packetBatch is how many datagrams one system call sends or receives at most, and
+	// packetTurn how many are received in this way before other sockets have their turn.
 	packetBatch = 16
 	packetTurn  = 64
 )
@@ -33,26 +33,26 @@ type loopSocket struct {
 	mu       sync.Mutex // guards what follows, up to nameBuf
 	fd       int        // -1 when closed
 	family   int        // of UDP
-	closing  bool       // by Close, or after an error: send what is pending, then close
-	err      error      // why
+	closing  bool       // by Close, or after an error: send pending datagrams, then close
+	err      error      // why it ends
 	notified bool       // the loop will process it
 	starved  bool       // a WriteTo was refused, OnWritable is due
 	blocked  bool       // the kernel has no room
 	arena    []byte     // the addresses and data of queue
 	queue    []outPacket
-	sent     int // of queue
-	bytes    int // of the others
+	sent     int // datagrams of queue that were sent
+	bytes    int // of the datagrams that were not
 	failed   []failedPacket
 	one      [1]sys.SockMsg
 	onePart  sys.SockPart
 	nameBuf  [maxSockaddr]byte
 
-	// Of the loop.
+	// The fields below belong to the loop.
 	slot, gen uint32
 	tid       int // the thread that armed the receive
 	armed     bool
 	canceling bool
-	polled    bool // it waits for room
+	polled    bool // a poll for room is in flight
 	ending    bool // a cancellation of everything was submitted
 	drained   bool // Shutdown: all that had arrived was delivered
 	drainLeft int
@@ -69,7 +69,7 @@ type failedPacket struct {
 	err  error
 }
 
-// packetIO is memory of a loop for calls that send or receive many datagrams.
+// packetIO is a loop's memory for calls that send or receive many datagrams.
 type packetIO struct {
 	msgs  [packetBatch]sys.SockMsg
 	parts [packetBatch]sys.SockPart
@@ -123,11 +123,12 @@ func (r *loops) servePackets(all []*PacketConn, sockets []net.PacketConn) error 
 			return err
 		}
 	}
-	closePackets(sockets) // The server has descriptors of its own.
+	closePackets(sockets) // The server has its own descriptors.
 	return nil
 }
 
-// addSocket leaves a socket for the loop. The error is why the loop takes none.
+// addSocket adds a socket to those that the loop registers. The error is net.ErrClosed or
+// the loop's failure.
 func (l *loop) addSocket(s *loopSocket) error {
 	l.mu.Lock()
 	if l.closed || l.server.leaving.Load() {
@@ -143,7 +144,7 @@ func (l *loop) addSocket(s *loopSocket) error {
 	return nil
 }
 
-// registerSockets takes the sockets that were added.
+// registerSockets registers the sockets that were added.
 func (l *loop) registerSockets() {
 	for {
 		l.mu.Lock()
@@ -277,13 +278,13 @@ func (s *loopSocket) writeTo(p []byte, to Peer) error {
 	}
 	s.queue = append(s.queue, outPacket{len(s.arena), len(name), len(p)})
 	s.arena = append(append(s.arena, name...), p...)
-	s.bytes += len(p) + 1 // empty ones count as well
+	s.bytes += len(p) + 1 // so that empty datagrams count
 	s.notifyAndUnlock()
 	return nil
 }
 
-// sendMany sends datagrams, and returns how many. Only the loop calls it. The caller
-// holds mu.
+// sendMany sends datagrams and returns how many were sent. Only the loop calls it. The
+// caller holds mu.
 func (s *loopSocket) sendMany(batch []outPacket) (int, syscall.Errno) {
 	io := s.l.packetMemory()
 	for i, o := range batch {
@@ -296,7 +297,8 @@ func (s *loopSocket) sendMany(batch []outPacket) (int, syscall.Errno) {
 	return n, errno
 }
 
-// sendOne is sendMany for the first, which any goroutine may call.
+// sendOne sends the first datagram of a batch. Any goroutine may call it. The caller
+// holds mu.
 func (s *loopSocket) sendOne(batch []outPacket) (int, syscall.Errno) {
 	name, data := s.parts(batch[0])
 	return 1, s.send(name, data)
@@ -310,7 +312,7 @@ func (s *loopSocket) send(name, data []byte) syscall.Errno {
 	return errno
 }
 
-// flush sends what is pending, by send. The caller holds mu.
+// flush sends the pending datagrams by send. The caller holds mu.
 func (s *loopSocket) flush(send func([]outPacket) (int, syscall.Errno)) {
 	for s.sent < len(s.queue) && !s.blocked {
 		batch := s.queue[s.sent:min(s.sent+packetBatch, len(s.queue))]
@@ -322,7 +324,7 @@ func (s *loopSocket) flush(send func([]outPacket) (int, syscall.Errno)) {
 			n = 0
 		case errno == syscall.EAGAIN && s.c.network != "unixgram":
 			n, s.blocked = 0, true
-		default: // that of the first one
+		default: // an error of the first datagram
 			n = 1
 			name, _ := s.parts(batch[0])
 			s.failed = append(s.failed, failedPacket{peerFrom(name), os.NewSyscallError("sendmsg", errno)})
@@ -345,8 +347,8 @@ func (s *loopSocket) parts(o outPacket) (name, data []byte) {
 	return s.arena[o.at:at:at], s.arena[at : at+o.data : at+o.data]
 }
 
-// process acts on the state of a socket. A callback that ends the goroutine has it called
-// again.
+// process acts on the state of a socket. It is called again if a callback ends the
+// goroutine.
 func (s *loopSocket) process() {
 	aborting := s.l.server.aborting.Load()
 	s.mu.Lock()
@@ -392,7 +394,7 @@ func (s *loopSocket) process() {
 	}
 }
 
-// drain delivers what has arrived before a shutdown.
+// drain delivers the datagrams that have arrived before a shutdown.
 func (s *loopSocket) drain() {
 	if s.drainLeft == 0 {
 		s.drainLeft = maxDrain
@@ -444,15 +446,15 @@ func (s *loopSocket) receive(budget *int) (more bool) {
 	return true
 }
 
-// deliver gives a datagram to the handler; more bytes than maxPacket are one that is too
-// long.
+// deliver passes a datagram to the handler. More than maxPacket bytes are a datagram that
+// is too long.
 func (s *loopSocket) deliver(name, data []byte) {
 	s.mu.Lock()
 	if s.closing || s.fd < 0 || s.l.server.aborting.Load() {
 		s.mu.Unlock()
 		return
 	}
-	s.notifyAndUnlock() // what the handler sends then waits for the end of the turn
+	s.notifyAndUnlock() // so that the handler's datagrams are sent at the end of the turn
 	peer := peerFrom(name)
 	if len(data) > maxPacket {
 		s.callOnError(peer, errPacketTooLong)
@@ -505,7 +507,7 @@ func (l *loop) closeSockets() {
 	}
 }
 
-// shutdownSockets begins the end of all.
+// shutdownSockets begins the end of all sockets.
 func (l *loop) shutdownSockets() {
 	for _, s := range l.sockets {
 		if s != nil {
@@ -521,8 +523,8 @@ func (l *loop) packetMemory() *packetIO {
 	return l.packets
 }
 
-// packetSlots is the number of buffers of a ring for datagrams, and packetSlot the length
-// of one, with the header and the room for the address.
+// packetSlots is the number of a ring's buffers for datagrams, and packetSlot the length
+// of one, with room for the header and the address.
 const packetSlots, packetSlot = 64, 16 + maxSockaddr + maxPacket + 1 + 48
 
 // openPackets implements driver: it registers buffers for datagrams.
@@ -542,7 +544,7 @@ func (l *ringLoop) openPackets() (err error) {
 	return err
 }
 
-// packetGroup is the group of these buffers; 0 is that of the connections.
+// packetGroup is the buffer group for datagrams; group 0 is for connections.
 const packetGroup = 1
 
 // packetInput implements driver.
@@ -579,7 +581,7 @@ func (l *ringLoop) endPackets(s *loopSocket) bool {
 	return false
 }
 
-// packetCompleted handles the completions of sockets for datagrams.
+// packetCompleted handles the completions of datagram sockets.
 func (l *ringLoop) packetCompleted(e uring.CQE) {
 	s := l.findSocket(e.UserData)
 	switch e.UserData >> kindShift {
@@ -593,8 +595,8 @@ func (l *ringLoop) packetCompleted(e uring.CQE) {
 			s.notifyAndUnlock()
 		}
 	case kindPacketCancel:
-		// One that found nothing, or came while the operation was being executed, is
-		// repeated until that has ended.
+		// A cancellation that found nothing, or came while the operation was being
+		// executed, is repeated until the operation has ended.
 		if s != nil && (s.armed || s.polled) && e.Res <= 0 && (e.Res < 0 || s.ending) {
 			s.canceling, s.ending = false, false
 			s.notify()
@@ -695,7 +697,7 @@ func (l *pollLoop) endPackets(s *loopSocket) bool {
 	return true
 }
 
-// name stores a peer in b in the kernel's form, and returns the part that counts.
+// name stores a peer's address in b in the kernel's form, and returns the part used.
 func (s *loopSocket) name(b []byte, to Peer) ([]byte, error) {
 	if s.c.network == "unixgram" {
 		return unixName(b, to.Name)
@@ -722,7 +724,7 @@ func (s *loopSocket) name(b []byte, to Peer) ([]byte, error) {
 
 // unixName stores the name of a Unix socket. An @ stands for the NUL of an abstract one.
 func unixName(b []byte, name string) ([]byte, error) {
-	const most = 108 // of the kernel's, with the NUL behind a path
+	const most = 108 // the kernel's limit, with the NUL after a path
 	if name == "" {
 		return nil, errNoPeer
 	}
@@ -739,7 +741,7 @@ func unixName(b []byte, name string) ([]byte, error) {
 	return b[:n+1], nil
 }
 
-// peerFrom is the reverse.
+// peerFrom returns the peer of an address in the kernel's form.
 func peerFrom(name []byte) Peer {
 	if len(name) < 2 {
 		return Peer{}
@@ -764,7 +766,7 @@ func peerFrom(name []byte) Peer {
 	return Peer{}
 }
 
-// zoneNames has the names of interfaces by their numbers.
+// zoneNames holds the names of interfaces by their numbers.
 var zoneNames sync.Map
 
 func zoneName(id uint32) string {

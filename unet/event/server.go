@@ -26,12 +26,12 @@ type Server struct {
 	handler Handler
 	opts    Options
 	network string       // "" without a listening socket
-	given   net.Listener // that New got
+	given   net.Listener // the listener passed to New
 	addr    net.Addr
 	name    string
 	reason  string
 	engine  engine
-	threads bool // each loop has a thread of its own
+	threads bool // each loop has its own thread
 
 	background sync.WaitGroup // goroutines of handshakes and of SendFile
 	large      atomic.Int32   // lent pieces of largePiece bytes or more that are not finished
@@ -39,18 +39,18 @@ type Server struct {
 	aborting   atomic.Bool    // everything is to end at once
 }
 
-// engine is what runs a server.
+// engine runs a server on one kind of backend.
 type engine interface {
 	// shutdown stops accepting and lets the connections end. It may be called
 	// again.
 	shutdown()
 	// abort ends everything. It may be called again, and after shutdown.
 	abort()
-	// enroll takes over a connection. nc stays the caller's: the caller closes it after
-	// a success.
+	// enroll takes over a connection. nc still belongs to the caller, who closes it
+	// after a success.
 	enroll(nc net.Conn, o ConnOptions) (*Conn, error)
-	// shareAddress returns how many sockets of datagrams share an address, and lets lc
-	// open as many. servePackets takes over a socket for each of all.
+	// shareAddress returns how many datagram sockets share an address, and sets up lc
+	// to open that many. servePackets takes over one socket for each element of all.
 	shareAddress(lc *net.ListenConfig) int
 	servePackets(all []*PacketConn, sockets []net.PacketConn) error
 	// done is closed when nothing is left.
@@ -75,8 +75,8 @@ type Stats struct {
 	Completed       uint64 `json:"completed"` // completions that they brought
 	Sleeps          uint64 `json:"sleeps"`    // times that a loop slept
 	// Rearms is how often a receive was started again: because buffers had run
-	// out (Starved of them), because reading was stopped for a while, or because the loop
-	// had moved to another thread.
+	// out (Starved counts these), because reading was stopped for a while, or because
+	// the loop had moved to another thread.
 	Rearms  uint64 `json:"rearms"`
 	Starved uint64 `json:"starved"`
 }
@@ -106,12 +106,13 @@ func Listen(network, address string, h Handler, o Options) (*Server, error) {
 	return s, nil
 }
 
-// New starts a server on a listener that exists, of TCP or Unix stream sockets: one of
-// package net or unet, inherited from another process or not. With a nil listener it
+// New starts a server on an existing listener of TCP or Unix stream sockets, of package
+// net or unet, inherited from another process or not. With a nil listener it
 // accepts nothing, and serves the connections of [Server.Dial] and [Server.Enroll].
-// After a success the socket is the server's, and the program must not use the listener
-// any more. The file of a Unix socket stays when the server ends. All loops accept
-// from the one socket. After an error the listener is the caller's, unchanged.
+// After a success the socket belongs to the server, and the program must not use the
+// listener any more. The file of a Unix socket stays when the server ends. All loops
+// accept from the one socket. After an error the listener is unchanged and still
+// belongs to the caller.
 func New(ln net.Listener, h Handler, o Options) (*Server, error) {
 	opts, err := o.filled()
 	if err != nil {
@@ -132,18 +133,18 @@ func New(ln net.Listener, h Handler, o Options) (*Server, error) {
 		u.SetUnlinkOnClose(false)
 	}
 	if ln != nil && s.name != ModeNet.String() {
-		_ = ln.Close() // The server has a descriptor of its own.
+		_ = ln.Close() // The server has its own descriptor.
 	}
 	return s, nil
 }
 
-// ConnOptions say how a connection of [Server.Enroll] or [Server.Dial] is served. The
-// zero value serves it as those that the server accepts.
+// ConnOptions tune how a connection of [Server.Enroll] or [Server.Dial] is served. With
+// the zero value it is served like an accepted one.
 type ConnOptions struct {
-	// Handler is called in the place of the server's.
+	// Handler replaces the server's handler for this connection.
 	Handler *Handler
-	// Beside is a connection of the same server, whose loop serves this one too:
-	// the callbacks of both never overlap, so that they need no locks of their own.
+	// Beside is a connection of the same server whose loop serves this one too.
+	// The callbacks of both never overlap, so they need no locks.
 	Beside *Conn
 	// Value is what [Conn.Value] returns until [Conn.SetValue] is called.
 	Value any
@@ -153,7 +154,7 @@ type ConnOptions struct {
 	TLS *tls.Config
 }
 
-// newConn returns a connection that nothing serves yet.
+// newConn returns a connection that is not served yet.
 func (s *Server) newConn(back backend, network string, o ConnOptions) *Conn {
 	c := &Conn{server: s, back: back, network: network, handler: o.Handler, value: o.Value, handshakeErr: make(chan error, 1)}
 	if c.handler == nil {
@@ -163,12 +164,12 @@ func (s *Server) newConn(back backend, network string, o ConnOptions) *Conn {
 }
 
 // Enroll takes over a connection of TCP or of a Unix stream socket, of package net or
-// unet: from then on the server receives and sends, and nc is closed, which leaves
-// the connection as it is. No other goroutine may use nc meanwhile. OnOpen is called,
-// soon. Data that were read from nc before are not given to OnData. After an error nc is
-// the caller's, unchanged, except after an error of the handshake. The error is
-// net.ErrClosed when the server ends. A connection of crypto/tls has no socket to take
-// over. Without TLS Enroll may be called from callbacks.
+// unet: from then on the server receives and sends. nc is closed, which does not end
+// the connection. No other goroutine may use nc during the call. OnOpen is called
+// soon. Data that were read from nc before are not passed to OnData. After an error nc is
+// unchanged and still belongs to the caller, except after an error of the handshake. The
+// error is net.ErrClosed when the server ends. A connection of crypto/tls has no socket
+// to take over. Without TLS Enroll may be called from callbacks.
 func (s *Server) Enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 	addr := nc.LocalAddr()
 	if n := addr.Network(); n != "tcp" && n != "unix" {
@@ -185,7 +186,7 @@ func (s *Server) Enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 		return nil, &net.OpError{Op: "enroll", Net: addr.Network(), Source: addr, Err: err}
 	}
 	if s.name != ModeNet.String() {
-		_ = nc.Close() // The server has a descriptor of its own.
+		_ = nc.Close() // The server has its own descriptor.
 	}
 	if o.TLS != nil {
 		if err := <-c.handshakeErr; err != nil {
@@ -195,9 +196,8 @@ func (s *Server) Enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 	return c, nil
 }
 
-// Dial connects to an address, as a net.Dialer with defaults does, and enrolls the
-// connection. It blocks until the connection is established, so it must not be called
-// from a callback.
+// Dial connects to an address, as a zero net.Dialer does, and enrolls the connection. It
+// blocks until the connection is established, so it must not be called from a callback.
 func (s *Server) Dial(ctx context.Context, network, address string, o ConnOptions) (*Conn, error) {
 	nc, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
@@ -261,7 +261,7 @@ func (s *Server) startKind(address string, kind Mode) error {
 	return s.startLoops(address, kind)
 }
 
-// isListenError reports whether listening failed, as it would with any backend.
+// isListenError reports whether listening itself failed. Other backends would fail, too.
 func isListenError(err error) bool {
 	_, ok := err.(*net.OpError)
 	return ok
@@ -284,11 +284,11 @@ func usable(o *Options) error {
 	return nil
 }
 
-// offloads reports whether worker threads of the kernel are to send large pieces, because
-// there are more of them than loops.
+// offloads reports whether worker threads of the kernel send large pieces, because there
+// are more large pieces than loops.
 func (s *Server) offloads() bool { return int(s.large.Load()) > s.opts.Loops }
 
-// takesThreads reports whether each loop gets a thread of its own.
+// takesThreads reports whether each loop gets its own thread.
 func (o *Options) takesThreads() bool {
 	if o.Wait != WaitAuto {
 		return o.Wait == WaitThread
@@ -296,8 +296,8 @@ func (o *Options) takesThreads() bool {
 	return !o.SQPoll && runtime.GOMAXPROCS(0) > o.Loops && features.HaveDeferTaskrun() == nil
 }
 
-// Backend returns "io_uring", "epoll" or "net", and why it is not io_uring or
-// that it was asked for.
+// Backend returns "io_uring", "epoll" or "net". The reason tells why it is not io_uring,
+// or that it was asked for.
 func (s *Server) Backend() (name, reason string) { return s.name, s.reason }
 
 // Addr returns the address on which the server listens, nil without a listening socket.
@@ -306,23 +306,23 @@ func (s *Server) Addr() net.Addr { return s.addr }
 // Stats returns the counters.
 func (s *Server) Stats() Stats { return s.engine.stats() }
 
-// Done is closed when a loop has failed, or when nothing of the server is left
-// after [Server.Shutdown] or [Server.Close]. [Server.Err] tells which. When a loop
-// fails, its connections end, with OnClose, and its listening socket is closed; the
-// other loops continue. The program should then shut the server down and start another.
+// Done returns a channel that is closed when a loop has failed, or when nothing of the
+// server is left after [Server.Shutdown] or [Server.Close]. [Server.Err] tells which.
+// When a loop fails, its connections end, with OnClose, and its listening socket is
+// closed; the other loops continue. The program should then shut the server down and
+// start another.
 func (s *Server) Done() <-chan struct{} { return s.engine.health().ended }
 
-// Err returns nil as long as no loop has failed, then the error of the first one
-// that did.
+// Err returns the error of the first loop that failed, nil if none has.
 func (s *Server) Err() error { return s.engine.health().failure() }
 
-// Shutdown stops accepting, after taking what the kernel has already accepted,
-// and ends every connection in order: the data that the peers have sent by now are
-// given to OnData, written bytes are sent, and then OnShutdown is called or its
-// default applies. It returns when the last connection is closed, with
-// [Server.Err]. When ctx is done first, the rest is aborted as by [Server.Close],
-// and the error is the context's: OnData is not called any more then, and
-// callbacks in progress are waited for. It must not be called from a callback.
+// Shutdown stops accepting, after taking the connections that the kernel has already
+// accepted, and ends every connection in order: the data that have arrived by now are
+// passed to OnData, written bytes are sent, and then OnShutdown is called or its
+// default applies. It returns [Server.Err] when the last connection is closed. When ctx
+// is done first, the rest is aborted as by [Server.Close], and the error is the
+// context's: OnData is not called any more then, and Shutdown waits for callbacks in
+// progress. It must not be called from a callback.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.leaving.Store(true)
 	s.engine.shutdown()
@@ -337,10 +337,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close stops accepting, drops what is pending on all connections, closes them,
-// and returns when the last OnClose has been called and nothing of the server
-// is left. It returns [Server.Err], and may be called again. It must not be called
-// from a callback.
+// Close stops accepting, drops the pending bytes of all connections, and closes them.
+// It returns [Server.Err] when the last OnClose has been called and nothing of the server
+// is left. It may be called again. It must not be called from a callback.
 func (s *Server) Close() error {
 	s.leaving.Store(true)
 	s.aborting.Store(true)
@@ -356,15 +355,16 @@ func (s *Server) label(loop int) {
 	}
 }
 
-// traces reports whether turns are regions of an execution trace that is being taken.
+// traces reports whether turns are to be recorded as regions: the options ask for it and
+// a trace is being taken.
 func (s *Server) traces() bool { return s.opts.Trace && trace.IsEnabled() }
 
 // region begins the region of a turn.
 func region() *trace.Region { return trace.StartRegion(context.Background(), "event.turn") }
 
-// maxBacklog returns how many connections may wait to be accepted, at most.
+// maxBacklog returns the largest number of connections that may wait to be accepted.
 func maxBacklog() int {
-	const usual = 4096 // Linux's, and more than others have
+	const usual = 4096 // Linux's default, larger than that of other systems
 	text, err := os.ReadFile("/proc/sys/net/core/somaxconn")
 	if err != nil {
 		return usual
@@ -390,7 +390,7 @@ func (h *health) failure() error {
 	return h.err
 }
 
-// end notes that nothing is left or, with an error, that a loop has failed.
+// end records that nothing is left or, with an error, that a loop has failed.
 func (h *health) end(err error) {
 	h.mu.Lock()
 	if h.err == nil {

@@ -17,32 +17,32 @@ import (
 const (
 	// handshakeTime is how long a handshake may take.
 	handshakeTime = 10 * time.Second
-	// handshakeBytes is how much is received before a handshake has read it.
+	// handshakeBytes is how much is received at most before the handshake reads it.
 	handshakeBytes = 256 << 10
 	// recordBytes is the largest plaintext of a TLS record.
 	recordBytes = 16 << 10
 )
 
 // secure is TLS on a connection of a loop: crypto/tls over a wire, to which the loop
-// gives the received data. The handshake runs in a goroutine, which waits for data. The
-// loop decrypts everything after it. A wire without data then returns a timeout error.
+// passes the received data. The handshake runs in a goroutine, which waits for data. After
+// it the loop decrypts. A Read of a wire without data then returns a timeout error.
 type secure struct {
 	c    *Conn
 	conn *tls.Conn
 
-	mu      sync.Mutex // guards what the handshake shares with the loop
+	mu      sync.Mutex // guards the fields that the handshake shares with the loop
 	arrived *sync.Cond
 	in      []byte // received, and not yet read by crypto/tls
-	eof     bool   // the end comes after that
+	eof     bool   // the stream ends after in
 	open    bool   // the handshake is over: reading does not wait
 	broken  error  // the connection ends
 
-	// Of the loop.
+	// The fields below belong to the loop.
 	opened    bool // OnOpen was called
 	ended     bool // the peer has ended its direction
 	waiting   bool // for reading to be resumed
 	alerted   bool // close_notify is sent; guarded by the connection's mutex
-	inputFull bool // handshakeBytes are here; guarded by the connection's mutex
+	inputFull bool // in has handshakeBytes; guarded by the connection's mutex
 }
 
 // newSecure puts TLS on a connection.
@@ -89,7 +89,7 @@ func (s *secure) handshakeDone(err error) {
 	s.pump()
 }
 
-// resumeInput lets more be received.
+// resumeInput lets the loop receive again.
 func (c *Conn) resumeInput() {
 	c.mu.Lock()
 	if !c.secure.inputFull {
@@ -100,7 +100,7 @@ func (c *Conn) resumeInput() {
 	c.notifyAndUnlock()
 }
 
-// data takes received data.
+// data appends received data.
 func (s *secure) data(p []byte) {
 	s.mu.Lock()
 	if !s.open {
@@ -132,7 +132,7 @@ func (s *secure) data(p []byte) {
 	s.pump()
 }
 
-// end takes the end of the received stream. It reports true: the connection continues
+// end records the end of the received stream. It returns true: the connection continues
 // until crypto/tls has read the end.
 func (s *secure) end() bool {
 	s.mu.Lock()
@@ -146,7 +146,7 @@ func (s *secure) end() bool {
 	return true
 }
 
-// fail ends the handshake, if it is not over.
+// fail ends the handshake with an error, if it is not over.
 func (s *secure) fail(err error) {
 	s.mu.Lock()
 	s.broken = err
@@ -154,7 +154,7 @@ func (s *secure) fail(err error) {
 	s.arrived.Broadcast()
 }
 
-// pump decrypts data and gives them to the handler until no data are left or reading is
+// pump decrypts data and passes them to the handler until no data are left or reading is
 // stopped.
 func (s *secure) pump() {
 	c := s.c
@@ -198,8 +198,8 @@ func (s *secure) pump() {
 	}
 }
 
-// closeNotify tells the peer that this direction ends. The caller holds the
-// connection's mutex, which is released meanwhile.
+// closeNotify sends close_notify when this direction is to end. The caller holds the
+// connection's mutex, which closeNotify releases meanwhile.
 func (s *secure) closeNotify() {
 	st := &s.c.state
 	if s.alerted || !s.opened || st.aborted || !st.closing && !st.finWrite {
@@ -290,7 +290,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	return 0, errWouldBlock
 }
 
-// Write implements net.Conn: it accepts all, whatever is pending.
+// Write implements net.Conn: it accepts all of p, however much is pending.
 func (w *wire) Write(p []byte) (int, error) {
 	c := w.c
 	c.mu.Lock()

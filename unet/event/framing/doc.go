@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: MIT
 
-// Package framing cuts the data of a stream into lines, into frames with a length before
-// them, and into requests of HTTP/1.1. It is for callbacks that get data in pieces, as
-// those of package event do; it starts no goroutine and reads from nothing.
+// Package framing cuts the data of a stream into lines, length-prefixed frames, or
+// HTTP/1.1 requests. It is for callbacks that get data in pieces, such as those of
+// package event. It starts no goroutine and does not read by itself.
 //
 // # Pieces
 //
 // [Frames.Feed] takes each piece as it arrives and calls a function for each complete
-// frame. A frame that lies within one piece is a part of that piece and is not copied.
-// The start of one that is not complete is copied and kept; its end is looked for in new
-// data only, so that a peer that sends single bytes costs no more than they do. When
-// nothing is kept, no more than 4 KiB of memory are.
+// frame. A frame that lies within one piece is passed as a part of that piece, without a
+// copy. The start of an incomplete frame is copied and kept. Its end is searched in new
+// data only, so the work is linear in the length even if a peer sends single bytes.
+// While no data are kept, a Frames keeps at most 4 KiB of memory.
 //
 // # Limits
 //
 // Each constructor takes the length of the longest frame. A longer one is a
-// [*TooLongError], as soon as that is certain: for a length before the frame, when the
-// length has arrived. After an error Feed returns the same error again: where the next
-// frame begins is not known, and the connection should end.
+// [*TooLongError], as soon as that is certain: with a length prefix, when the prefix has
+// arrived. After an error Feed returns the same error again: the start of the next frame
+// is unknown, and the connection should end.
 //
 // # Pausing
 //
-// The function may return [ErrPause]. Feed then keeps what follows the frame, complete or
-// not, and returns ErrPause; the next Feed, with new data or with none, continues.
-// Conn.PauseRead alone does not hold up the frames of the piece that has arrived.
+// The function may return [ErrPause]. Feed then keeps the data that follow the frame,
+// complete or not, and returns ErrPause; the next Feed, with new data or without,
+// continues. Conn.PauseRead alone does not delay the frames of the piece that has arrived.
 //
 // # HTTP/1.1
 //
 // [HTTP] is a handler for package event: parsing, pipelining, keep-alive, limits, time
-// limits and the end of connections. It is for servers whose answers are computed at
-// once. Request bodies have a Content-Length; chunked ones are refused with 411. For
-// everything else that HTTP has there is net/http, on package unet or net.
+// limits and the end of connections. It is for servers that compute their answers without
+// blocking. Request bodies have a Content-Length; chunked ones are refused with 411. For
+// everything else in HTTP use net/http, on package unet or net.
 package framing

@@ -12,22 +12,22 @@ import (
 	"math"
 )
 
-// Frames cuts one direction of a connection into frames. Its methods may not be called
+// Frames cuts one direction of a connection into frames. Its methods must not be called
 // concurrently, nor from the function that they call.
 type Frames struct {
 	split splitter
-	buf   []byte // what is kept: buf[off:]
+	buf   []byte // buf[off:] are the kept data
 	off   int
 	seen  int // length of the part of buf[off:] in which no frame ends
 	err   error
 }
 
-// splitter looks for the first frame of p, of which seen bytes were looked at before. It
-// returns the length of the frame with what surrounds it, and the frame, nil for bytes to
-// be skipped. The length is 0 where more data are needed.
+// splitter finds the first frame of p, of which seen bytes were searched before. It
+// returns the length of the frame with its delimiters, and the frame, nil for bytes to
+// be skipped. The length is 0 if more data are needed.
 type splitter interface {
 	next(p []byte, seen int) (n int, frame []byte, err error)
-	// rest returns what is left when the stream has ended after p, nil for nothing.
+	// rest returns the last frame of a stream that ends after p, nil if there is none.
 	rest(p []byte) (frame []byte, err error)
 }
 
@@ -41,30 +41,31 @@ func (e *TooLongError) Error() string {
 	return fmt.Sprintf("framing: a frame is longer than %d bytes: end the connection, or raise the limit of its constructor", e.Max)
 }
 
-// ErrPause is what a function of [Frames.Feed] returns to get no further frame for now.
+// ErrPause is returned by the function passed to [Frames.Feed] to get no further frame
+// for now.
 var ErrPause = errors.New("framing: paused by the function that gets the frames")
 
-// Lines returns Frames that end with "\n" or "\r\n", of up to most bytes without that. The
-// frames have no end of line. The last line of a stream may lack it, as with
-// bufio.ScanLines.
+// Lines returns a Frames for lines that end with "\n" or "\r\n", of up to most bytes
+// without the end of line, which is removed. The last line of a stream may lack it, as
+// with bufio.ScanLines.
 func Lines(most int) *Frames { return &Frames{split: lines(most)} }
 
-// LengthPrefix returns Frames that follow their length, an unsigned number of width
-// bytes, which must be 1, 2, 4 or 8, in the given order. The length does not count itself,
-// and frames are without it. They have up to most bytes.
+// LengthPrefix returns a Frames for frames that follow their length, an unsigned number
+// of width bytes, which must be 1, 2, 4 or 8, in the given order. The length does not
+// include the prefix, which is removed. Frames have up to most bytes.
 func LengthPrefix(width int, order binary.ByteOrder, most int) *Frames {
 	return &Frames{split: prefixed{checkedWidth(width), order, most}}
 }
 
-// Split returns Frames that a function of package bufio finds, in up to most bytes each,
-// with what it skips. The function is called again with the same beginning and more data.
-// ErrFinalToken is an error as any other.
+// Split returns a Frames for the tokens of a bufio.SplitFunc, each of up to most bytes
+// including those that f skips. f is called again with the same beginning and more data.
+// ErrFinalToken is treated as any other error.
 func Split(f bufio.SplitFunc, most int) *Frames { return &Frames{split: custom{f, most}} }
 
-// Feed takes the next data of the stream and calls each for every frame that is complete,
-// in order. The frame belongs to the caller of Feed again when each returns; neither
-// keeps data. Feed returns the first error, of the stream or of each, and from then on
-// returns it again, but for [ErrPause].
+// Feed takes the next data of the stream and calls each for every complete frame, in
+// order. The frame is valid until each returns; Feed does not retain data. Feed returns
+// the first error, of the stream or of each, and returns it again from then on, except
+// [ErrPause].
 func (f *Frames) Feed(data []byte, each func(frame []byte) error) error {
 	taken := 0 // of data, into buf
 	for step := firstStep; f.err == nil; step *= 2 {
@@ -93,7 +94,7 @@ func (f *Frames) Feed(data []byte, each func(frame []byte) error) error {
 		if frame != nil {
 			err = each(frame)
 		}
-		if left := len(f.buf) - f.off; left <= taken { // what is left in buf is there in data too
+		if left := len(f.buf) - f.off; left <= taken { // data has the bytes that are left in buf
 			taken -= left
 			f.empty()
 		}
@@ -104,8 +105,8 @@ func (f *Frames) Feed(data []byte, each func(frame []byte) error) error {
 	return f.err
 }
 
-// firstStep is how many bytes are copied at first to complete a frame that is kept, and
-// keptMemory how much memory Frames with nothing in them have.
+// firstStep is how many bytes are copied at first to complete a kept frame, and
+// keptMemory how much memory an empty Frames keeps at most.
 const firstStep, keptMemory = 512, 4 << 10
 
 // feedDirect takes data when nothing is kept.
@@ -161,9 +162,9 @@ func (f *Frames) fail(err error) error {
 	return err
 }
 
-// End is called at the end of the stream. It calls each for a last line that has no end.
-// Where the stream has ended within a frame the error is io.ErrUnexpectedEOF. It continues
-// after [ErrPause] as Feed does.
+// End must be called at the end of the stream. It calls each for a last line without an
+// end of line. If the stream has ended within a frame, the error is io.ErrUnexpectedEOF.
+// It continues after [ErrPause] as Feed does.
 func (f *Frames) End(each func(frame []byte) error) error {
 	if err := f.Feed(nil, each); err != nil {
 		return err
@@ -245,8 +246,8 @@ func (s prefixed) next(p []byte, _ int) (int, []byte, error) {
 
 func (prefixed) rest([]byte) ([]byte, error) { return nil, io.ErrUnexpectedEOF }
 
-// AppendPrefixed appends the length of frame and the frame, as [LengthPrefix] takes them.
-// The error is that of a frame whose length does not fit into width bytes.
+// AppendPrefixed appends the length of frame and the frame, as [LengthPrefix] expects
+// them. It returns an error if the length does not fit into width bytes.
 func AppendPrefixed(dst []byte, width int, order binary.ByteOrder, frame []byte) ([]byte, error) {
 	width = checkedWidth(width)
 	if width < 8 && uint64(len(frame)) > math.MaxUint64>>(64-8*width) {

@@ -13,7 +13,7 @@ import (
 	"github.com/ringside-io/ringside/unet/event"
 )
 
-// HTTPOptions limit what clients may do. 0 means the default.
+// HTTPOptions limit clients. 0 means the default.
 type HTTPOptions struct {
 	MaxHead int           // bytes of a head: 8 KiB
 	MaxBody int           // bytes of a body: 1 MiB; larger ones are refused with 413
@@ -23,13 +23,14 @@ type HTTPOptions struct {
 // HTTP returns a handler of package event that serves HTTP/1.1. It calls answer for each
 // request, in order, one at a time for each connection; answer appends the response to
 // dst, usually by [Request.AppendResponse], and returns it. The request is valid until
-// then. The responses of one piece of input are sent together, and no more is read while
-// [event.Options].WriteLimit bytes are pending. The handler uses the connection's value and
-// timer.
+// answer returns. The responses to one piece of input are sent together, and nothing is
+// read while [event.Options].WriteLimit bytes are pending. The handler uses the
+// connection's value and timer.
 //
 // A connection ends after an answer to a request with Close set, after HTTPOptions.Idle,
 // and in [event.Server.Shutdown] after the requests that have arrived. After a refusal the
-// server waits for the peer to end, a few seconds at most, so that it gets the answer.
+// server waits for the peer to end the connection, for 5 seconds at most, so that the peer
+// gets the answer.
 func HTTP(answer func(dst []byte, r *Request) []byte, o HTTPOptions) event.Handler {
 	if o.MaxHead <= 0 {
 		o.MaxHead = 8 << 10
@@ -59,19 +60,19 @@ func HTTP(answer func(dst []byte, r *Request) []byte, o HTTPOptions) event.Handl
 const (
 	// lingering is how long a connection stays open after a refusal.
 	lingering = 5 * time.Second
-	// outPiece is from how many bytes on answers are sent before others are computed.
+	// outPiece is the number of bytes from which answers are sent before more are computed.
 	outPiece = 64 << 10
 )
 
-// exchange is the state of a connection of HTTP. It finds the requests in its data.
+// exchange is the state of an HTTP connection. As a splitter it finds the requests.
 type exchange struct {
 	c       *event.Conn
 	answer  func(dst []byte, r *Request) []byte
 	o       HTTPOptions
 	frames  Frames
 	req     Request
-	need    int    // length of the request whose body is to come, 0 while its head is
-	out     []byte // during feed
+	need    int    // length of the request whose head was parsed, 0 before that
+	out     []byte // answers, during feed
 	served  bool   // a request was answered during feed
 	paused  bool   // answers are pending: requests wait
 	last    bool   // no request follows those that have arrived
@@ -85,7 +86,7 @@ func (e *exchange) next(p []byte, seen int) (int, []byte, error) {
 	case e.need > len(p):
 		return 0, nil, nil
 	case e.need > 0:
-		seen = 0 // the head ends before
+		seen = 0 // the head ends within the bytes seen
 	}
 	r, n, err := parseHead(p, seen, e.o.MaxHead)
 	switch {
@@ -106,7 +107,7 @@ func (e *exchange) next(p []byte, seen int) (int, []byte, error) {
 	return whole, p[:whole], nil
 }
 
-// rest implements splitter. The handler does not ask for it.
+// rest implements splitter. The handler does not call it.
 func (*exchange) rest([]byte) ([]byte, error) { return nil, io.ErrUnexpectedEOF }
 
 // outs are buffers for answers, so that idle connections have none.
@@ -155,7 +156,7 @@ func (e *exchange) feed(data []byte) {
 	}
 }
 
-// request answers one.
+// request answers the request in req.
 func (e *exchange) request([]byte) error {
 	e.served = true
 	e.out = e.answer(e.out, &e.req)
@@ -188,8 +189,8 @@ func (e *exchange) finish() {
 	}
 }
 
-// late is called when no whole request has come for too long, or a connection that ends
-// still stands. A peer that takes what is pending for it has more time.
+// late is called when no whole request has arrived for too long, or when an ending
+// connection is still open. A peer that reads pending bytes gets more time.
 func (e *exchange) late() {
 	n := e.c.Pending()
 	if n > 0 && (e.pending == 0 || n < e.pending) {

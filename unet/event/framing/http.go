@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// Request is a request of HTTP/1.0 or 1.1. Its slices are parts of the input and valid as
-// long as that.
+// Request is an HTTP/1.0 or HTTP/1.1 request. Its slices are parts of the input and are
+// valid as long as the input is.
 type Request struct {
 	Method, Target, Host []byte
 	Minor                int   // of the version 1.Minor: 0 or 1
-	Length               int64 // of the body, as Content-Length says
+	Length               int64 // of the body, from Content-Length
 	Body                 []byte
-	// Close reports that the connection ends after the answer: the client wants that, or
-	// speaks HTTP/1.0 and has not asked to keep it. A handler may set it.
+	// Close reports that the connection ends after the answer: the client asked for that,
+	// or uses HTTP/1.0 and did not ask for keep-alive. A handler may set it.
 	Close bool
 	// Continue reports that the client waits for [Continue] before it sends the body.
 	Continue bool
@@ -41,8 +41,8 @@ func (e *StatusError) Error() string { return fmt.Sprintf("framing: HTTP %d: %s"
 
 func refused(code int, reason string) *StatusError { return &StatusError{code, reason} }
 
-// Header returns the value of the first field with that name, nil without one. The case
-// of letters in names does not matter.
+// Header returns the value of the first field with that name, nil if there is none. Names
+// are case-insensitive.
 func (r *Request) Header(name string) []byte {
 	for k, v := range r.Headers() {
 		if is(k, name) {
@@ -67,14 +67,14 @@ func (r *Request) Headers() iter.Seq2[[]byte, []byte] {
 }
 
 // ParseHead parses the head of a request at the start of b, of up to most bytes, and
-// returns its length, 0 when more data are needed. The body of Length bytes follows: it is
-// the caller's to read and to limit. ParseHead is strict, because what two parsers
+// returns its length, 0 when more data are needed. The body of Length bytes follows; the
+// caller reads and limits it. ParseHead is strict, because input that two parsers
 // understand differently can be used to smuggle a request past one of them. The error is a
-// [*StatusError]: 400; 411 for a chunked body; 431 for a head that is too long; 501 for
-// another coding; 505 for another version.
+// [*StatusError]: 411 for a chunked body; 431 for a head that is too long; 501 for
+// another transfer coding; 505 for another version; otherwise 400.
 func ParseHead(b []byte, most int) (Request, int, error) { return parseHead(b, 0, most) }
 
-// parseHead is ParseHead for the start of a request of which seen bytes had no end.
+// parseHead is ParseHead for a head whose end is not within the first seen bytes.
 func parseHead(b []byte, seen, most int) (r Request, n int, err error) {
 	start := 0
 	for bytes.HasPrefix(b[start:], crlf) && start < 2*len(crlf) {
@@ -110,8 +110,8 @@ var (
 	headEnd = []byte("\r\n\r\n")
 )
 
-// badStart reports whether b cannot become a request any more, so that peers that speak
-// something else, such as TLS, are told at once.
+// badStart reports whether b cannot be the start of a request, so that peers with another
+// protocol, such as TLS, are refused at once.
 func badStart(b []byte) bool {
 	for i, c := range b {
 		if c == ' ' {
@@ -125,7 +125,7 @@ func badStart(b []byte) bool {
 }
 
 // bareLineFeed reports whether a line ends without a carriage return, which some parsers
-// take for an end and others do not. Unless b is all there is, its first byte was looked at.
+// accept and others do not. Unless b is the whole input, its first byte was checked before.
 func bareLineFeed(b []byte, all bool) bool {
 	for i := 0; ; i++ {
 		k := bytes.IndexByte(b[i:], '\n')
@@ -138,7 +138,7 @@ func bareLineFeed(b []byte, all bool) bool {
 	}
 }
 
-// line parses the first line.
+// line parses the request line.
 func (r *Request) line(b []byte) error {
 	method, rest, ok1 := bytes.Cut(b, []byte(" "))
 	target, version, ok2 := bytes.Cut(rest, []byte(" "))
@@ -164,7 +164,7 @@ func (r *Request) line(b []byte) error {
 	return nil
 }
 
-// parseFields parses the lines after the first.
+// parseFields parses the fields after the request line.
 func (r *Request) parseFields(b []byte) error {
 	r.fields = b
 	hosts, lengths := 0, 0
@@ -213,7 +213,7 @@ func (r *Request) parseFields(b []byte) error {
 	return nil
 }
 
-// size parses the length of a body.
+// size parses the value of Content-Length.
 func size(b []byte) (n int64, ok bool) {
 	for _, c := range b {
 		if !isDigit(c) {
@@ -228,7 +228,7 @@ func size(b []byte) (n int64, ok bool) {
 	return n, len(b) > 0
 }
 
-// listed reports whether a list has an option.
+// listed reports whether a comma-separated list contains an option.
 func listed(list []byte, option string) bool {
 	for len(list) > 0 {
 		var v []byte
@@ -240,7 +240,7 @@ func listed(list []byte, option string) bool {
 	return false
 }
 
-// is compares without regard to the case of letters.
+// is compares case-insensitively.
 func is(b []byte, s string) bool { return len(b) == len(s) && bytes.EqualFold(b, []byte(s)) }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
@@ -260,7 +260,7 @@ func isName(b []byte) bool {
 	return len(b) > 0
 }
 
-// text reports whether a value has no control characters but tabs.
+// text reports whether a value has no control characters except tabs.
 func text(b []byte) bool {
 	for _, c := range b {
 		if c < ' ' && c != '\t' || c == 0x7f {
@@ -270,7 +270,7 @@ func text(b []byte) bool {
 	return true
 }
 
-// hostname reports whether a value has the characters of a host and a port only.
+// hostname reports whether a value has only characters of a host and a port.
 func hostname(b []byte) bool {
 	for _, c := range b {
 		if !isDigit(c) && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && bytes.IndexByte([]byte("!$%&'()*+,-.:;=[]_~"), c) < 0 {
@@ -283,9 +283,9 @@ func hostname(b []byte) bool {
 // Continue is the interim answer that [Request].Continue asks for.
 const Continue = "HTTP/1.1 100 Continue\r\n\r\n"
 
-// AppendResponse appends an answer to dst. header has names and values of fields in
-// pairs. Content-Length, Date and Connection are set here; line ends in values become
-// spaces. The answer to HEAD has no body, nor have those of the codes 204 and 304.
+// AppendResponse appends an answer to dst. header has pairs of field names and values.
+// AppendResponse sets Content-Length, Date and Connection. Line ends in values become
+// spaces. Answers to HEAD and those with the codes 204 and 304 have no body.
 func (r *Request) AppendResponse(dst []byte, code int, body []byte, header ...string) []byte {
 	dst = append(dst, "HTTP/1.1 "...)
 	dst = strconv.AppendInt(dst, int64(code), 10)
@@ -322,8 +322,8 @@ func (r *Request) AppendResponse(dst []byte, code int, body []byte, header ...st
 	return append(dst, body...)
 }
 
-// AppendRefusal appends the answer to a request that is refused because of err: its code
-// if it is a [*StatusError], otherwise 400. The connection is to end after it.
+// AppendRefusal appends the answer to a request that is refused because of err. The code
+// is that of a [*StatusError], otherwise 400. The connection should end after it.
 func AppendRefusal(dst []byte, err error) []byte {
 	e := refused(http.StatusBadRequest, "")
 	errors.As(err, &e)
@@ -331,7 +331,7 @@ func AppendRefusal(dst []byte, err error) []byte {
 	return r.AppendResponse(dst, e.Code, []byte(http.StatusText(e.Code)+"\n"), "Content-Type", "text/plain; charset=utf-8")
 }
 
-// date is the field Date of one second.
+// date caches the Date field of the current second.
 var date atomic.Pointer[struct {
 	second int64
 	text   string
