@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// A goroutine that is started in a bubble of testing/synctest belongs to it, as
-// do channels and timers that are made there: the bubble's clock is not the real
-// one, the bubble waits for its goroutines to end, and nothing outside may use its
-// channels. Data and real time come from outside of bubbles. So drivers, timers of deadlines and the channels on which calls wait
-// are made outside, whatever the caller is. As with package net, a call that waits
+// A goroutine that is started in a bubble of testing/synctest belongs to the bubble, and
+// so do channels and timers that are made in it. A bubble has its own clock and waits for
+// its goroutines to end, and nothing outside may use its channels. Data and real time
+// come from outside. So drivers, timers of deadlines and the channels on which calls wait
+// are always made outside of bubbles. As with package net, a call that waits
 // in a bubble is then not durably blocked, and deadlines take real time.
 
 // bubbled reports whether the current time is that of a bubble, whose clock gives
 // times without a monotonic reading.
-func bubbled(now time.Time) bool { return now == now.Round(0) } // which removes that reading
+func bubbled(now time.Time) bool { return now == now.Round(0) } // Round removes that reading
 
 // outside runs f outside of any bubble and returns when it has ended.
 func outside(f func()) {
@@ -74,7 +74,7 @@ func (o *outsideRunner) serve() {
 		case f := <-o.calls:
 			f()
 		case <-idle.C:
-			if o.mu.TryLock() { // no call is on its way
+			if o.mu.TryLock() { // no send is in progress
 				o.running = false
 				o.mu.Unlock()
 				return

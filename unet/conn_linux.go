@@ -15,15 +15,15 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// conn is the part that connections of all families have in common.
+// conn is the common part of the connections of all families.
 type conn struct {
 	sock
 	network       string
 	local, remote net.Addr
 }
 
-// wire orders each write before later reads in the eyes of the race detector, as package
-// syscall does for package net: programs rely on it when both ends are in one process.
+// wire makes the race detector order each write before later reads, as package syscall
+// does for package net: programs rely on that order when both ends are in one process.
 var wire byte
 
 // maxTransfer limits the bytes of one system call, as in package net.
@@ -176,8 +176,8 @@ func (c *conn) send(p []byte) (done int, err error) {
 }
 
 // Close closes the connection. Calls that wait return an error that wraps
-// net.ErrClosed; Close returns after the last of them. Data that was written is
-// still sent (see [TCPConn.SetLinger]).
+// net.ErrClosed; Close returns after the last of them. The kernel still sends data that
+// was written (see [TCPConn.SetLinger]).
 func (c *conn) Close() error {
 	if err := c.close(); err != nil {
 		return c.opError("close", err)
@@ -287,8 +287,8 @@ func connFile(own *os.File) (*os.File, error) {
 	return c.(interface{ File() (*os.File, error) }).File()
 }
 
-// tcpOptions returns what restores the options that [net.FileConn] sets on a TCP
-// socket, which the duplicate shares with the connection.
+// tcpOptions returns a function that restores the options that [net.FileConn] sets on a
+// TCP socket, which the duplicate shares with the connection.
 func tcpOptions(own *os.File) (restore func()) {
 	type option struct{ level, name, value int }
 	var options []option
@@ -353,8 +353,8 @@ func (v *vector) fill(bufs net.Buffers) {
 	v.msg.Set(nil, v.iov, nil)
 }
 
-// Writev writes all buffers in as few system calls as possible and removes what it
-// has written from bufs, as net.Buffers.WriteTo does with a connection of package
+// Writev writes all buffers in as few system calls as possible and removes the written
+// bytes from bufs, as net.Buffers.WriteTo does with a connection of package
 // net. The buffers belong to the connection until Writev returns. Their bytes are
 // not changed.
 func (c *conn) Writev(bufs *net.Buffers) (int64, error) {

@@ -79,7 +79,7 @@ func (r onlyReader) Read(p []byte) (int, error) { return r.c.Read(p) }
 // readable, until f returns true.
 type source func(f func(fd uintptr) bool) error
 
-// streamSource returns the source of a stream socket, nil if r is something else.
+// streamSource returns the source of a stream socket, nil if r is not one.
 func streamSource(r io.Reader) source {
 	switch r := r.(type) {
 	case onlyReader:
@@ -100,8 +100,7 @@ func streamSource(r io.Reader) source {
 	return nil
 }
 
-// ownSource returns the connection of this package that a source is, nil if it is
-// package net's.
+// ownSource returns r as a connection of this package, nil if it is one of package net.
 func ownSource(r io.Reader) *conn {
 	switch r := r.(type) {
 	case onlyReader:
@@ -133,10 +132,10 @@ func readableNet(c syscall.Conn) source {
 
 // spliceFrom moves up to limit bytes from a stream socket. If handled is false, it did
 // nothing. Small pieces go through a buffer, which costs less than a pipe: the driver
-// receives them for the reader. From a full buffer on the bytes stay in the kernel, until
-// a piece is small again. While it waits for the source it holds no lock of c, and while
-// it waits for c none of the source, so that closing one never waits for the peer of the
-// other.
+// receives them for the reader. After a piece that filled the buffer the bytes stay in the
+// kernel, until a piece is small again. While it waits for the source it holds no lock of
+// c, and while it waits for c none of the source, so that closing one never waits for the
+// peer of the other.
 func (c *conn) spliceFrom(r io.Reader, limit int64) (moved int64, handled bool, err error) {
 	src := streamSource(r)
 	if src == nil || c.lock.Closed() {
@@ -158,7 +157,7 @@ func (c *conn) spliceFrom(r io.Reader, limit int64) (moved int64, handled bool, 
 		if err != nil || ended {
 			return moved, true, err
 		}
-		if !ok { // no pipe, or the sockets do not take it
+		if !ok { // no pipe, or the sockets do not support splice
 			return c.copyRest(own, limit, moved)
 		}
 	}
@@ -205,7 +204,7 @@ func (c *conn) copyRest(from *conn, limit, moved int64) (int64, bool, error) {
 	return moved, true, nil
 }
 
-// asSplice names splice in the error of another system call: package net does so for a
+// asSplice names splice in the error of another system call, as package net does for a
 // copy between two sockets.
 func asSplice(err error) error {
 	if call, ok := err.(*os.SyscallError); ok {
@@ -260,7 +259,7 @@ func fillPipe(src source, p *pipe, most int) (n int, errno syscall.Errno, err er
 	err = src(func(fd uintptr) bool {
 		for {
 			n, errno = sys.SockSplice(int(fd), p.w.Int(), most, sys.SpliceNonblock)
-			if errno != syscall.EINTR { // no event would follow for data that is there already
+			if errno != syscall.EINTR { // no event follows for data that has already arrived
 				return errno != syscall.EAGAIN
 			}
 		}

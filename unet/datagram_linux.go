@@ -13,10 +13,10 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// A socket for datagrams stays package net's and waits in the runtime's netpoller. One
-// reader empties one socket, so that a driver, which learns about many sockets in one
-// call, gains nothing for it and adds a wake-up (docs/conn.md has the figures). What this
-// package adds are batches and segments.
+// A datagram socket stays a socket of package net and waits in the runtime's netpoller.
+// One reader empties one socket, so a driver, which polls many sockets in one call, would
+// gain nothing and add a wake-up (docs/conn.md has the figures). This package adds
+// batches and segments.
 
 // UDPConn is a UDP socket of package net, and a [BatchConn]. All methods may be called
 // concurrently.
@@ -32,7 +32,7 @@ type UnixgramConn struct {
 	datagrams
 }
 
-// datagrams is what this package adds to a socket for datagrams of package net.
+// datagrams is the part that this package adds to a datagram socket of package net.
 type datagrams struct {
 	network   string
 	conn      net.Conn // package net's
@@ -41,7 +41,7 @@ type datagrams struct {
 	family    int         // of a UDP socket
 	gso       bool        // UDP: the kernel cuts messages into datagrams
 	gro       atomic.Bool // the kernel may join datagrams
-	noJoin    atomic.Bool // the device or the path does not take segments
+	noJoin    atomic.Bool // the device or the path does not support segments
 }
 
 func newUDPConn(c *net.UDPConn, network string) (*UDPConn, error) {
@@ -105,10 +105,10 @@ func (c *UDPConn) WriteBatch(packets []Packet) (int, error) {
 
 // SetGRO sets whether the kernel may join datagrams of one sender that have the same
 // size and pass them as one (UDP_GRO, Linux 5.0), which costs much less for each of
-// them. It joins up to 64 of them and 65 535 bytes; a buffer must have room for that, or
-// what does not fit is lost. The last may be shorter. ReadBatch stores the size in
+// them. It joins up to 64 datagrams and 65 535 bytes; a buffer must have room for that, or
+// the rest is lost. The last datagram may be shorter. ReadBatch stores the size in
 // [Packet].Segment, and ReadMsgUDP in its control data, from which [SegmentSize] takes it.
-// The other methods do not tell the size. It is off at first.
+// The other methods do not return the size. It is off by default.
 func (c *UDPConn) SetGRO(on bool) error {
 	var setErr error
 	err := c.raw.Control(func(fd uintptr) { setErr = setOption(int(fd), syscall.IPPROTO_UDP, sys.UDPGRO, number(on)) })
@@ -230,9 +230,9 @@ func (c *datagrams) writeBatch(packets []Packet, name func(p *Packet, to *sockad
 	return done, err
 }
 
-// pack makes messages of the first packets and returns how many it made, of how many
+// pack makes messages of the first packets. It returns how many it made, of how many
 // packets, and why it could not make another. With join it makes one message of
-// successive packets of one size that have one destination, which the kernel cuts again:
+// successive packets with the same size and destination, which the kernel cuts again:
 // that costs less than a message for each.
 func (b *batch) pack(packets []Packet, name func(p *Packet, to *sockaddr) error, join bool) (n, packed int, err error) {
 	size, bytes := 0, 0 // of the datagrams of the last message, and all of them; size 0 ends it
@@ -260,8 +260,8 @@ func (b *batch) pack(packets []Packet, name func(p *Packet, to *sockaddr) error,
 	return n, packed, nil
 }
 
-// maxJoined limits the bytes of a message that the kernel cuts, maxJoinedSize the
-// datagrams: larger ones may not fit into a packet, for which the kernel cuts none.
+// maxJoined limits the bytes of a message that the kernel cuts. maxJoinedSize limits
+// those of each datagram: the kernel does not cut datagrams that may exceed a packet.
 const (
 	maxJoined     = 65_000
 	maxJoinedSize = 1400
@@ -275,9 +275,9 @@ func (s *sockaddr) same(t *sockaddr) bool {
 // segmented reports whether the kernel shall cut message i.
 func (b *batch) segmented(i int) bool { return b.msgs[i].ControlLen() > 0 }
 
-// noSegments reports whether an error may mean that the kernel does not take these
-// segments: EIO is that of a device that does not compute checksums (before Linux 6.11),
-// EINVAL that of too many or too large ones, EMSGSIZE that of too many bytes.
+// noSegments reports whether an error may mean that the kernel refuses these segments:
+// EIO for a device that does not compute checksums (before Linux 6.11), EINVAL for too
+// many or too large segments, EMSGSIZE for too many bytes.
 func noSegments(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EMSGSIZE)
 }
@@ -301,7 +301,7 @@ func (c *datagrams) sendEach(packets []Packet) (int, error) {
 	return n, withoutOp(err)
 }
 
-// withoutOp returns the error that package net has wrapped: the caller wraps it.
+// withoutOp returns the error that package net has wrapped. The caller wraps it again.
 func withoutOp(err error) error {
 	if op, ok := err.(*net.OpError); ok {
 		return op.Err
@@ -375,7 +375,7 @@ func (b *batch) load(i int, p, control []byte) {
 	b.msgs[i].Set(name.b[:name.n], &b.parts[i], p, control)
 }
 
-// tryReceive receives messages. It returns false if none is there.
+// tryReceive receives messages. It returns false if none has arrived.
 func (b *batch) tryReceive(fd uintptr) bool {
 	for {
 		b.done, b.errno = sys.SockRecvMany(int(fd), b.msgs[:b.count], sys.MsgDontWait|b.flags)

@@ -130,7 +130,7 @@ func (d *Dialer) DialUDP(ctx context.Context, network string, laddr, raddr netip
 	return attachAs[*UDPConn](d.System, "dial", c, err, network)
 }
 
-// DialIP is net.Dialer.DialIP and returns its connection, which no system drives.
+// DialIP is net.Dialer.DialIP: the connection is package net's and has no driver.
 func (d *Dialer) DialIP(ctx context.Context, network string, laddr, raddr netip.Addr) (*net.IPConn, error) {
 	return d.std().DialIP(ctx, network, laddr, raddr)
 }
@@ -291,7 +291,7 @@ func ListenUDP(network string, laddr *net.UDPAddr) (*UDPConn, error) {
 	return attachAs[*UDPConn](nil, "listen", c, err, network)
 }
 
-// ListenMulticastUDP opens a socket that receives what is sent to a group, as
+// ListenMulticastUDP opens a socket that receives datagrams sent to a group, as
 // net.ListenMulticastUDP. ifi is the interface; nil leaves the choice to the kernel.
 func ListenMulticastUDP(network string, ifi *net.Interface, gaddr *net.UDPAddr) (*UDPConn, error) {
 	c, err := net.ListenMulticastUDP(network, ifi, gaddr)
@@ -373,10 +373,10 @@ func attachAs[T any](s *System, op string, old io.Closer, err error, network str
 }
 
 // attach moves a socket of package net to a system (nil means the default system)
-// and returns it as T. A socket that the system does not drive remains package net's
-// if that is a T: one of another kind, one that could not be moved in ModeAuto, for
-// example for lack of descriptors, and each one in ModeNet. Otherwise attach closes
-// it and returns an error.
+// and returns it as T. A socket that the system does not drive remains a socket of
+// package net if that is a T: a socket of another kind, one that could not be moved in
+// ModeAuto, for example for lack of descriptors, and every one in ModeNet. Otherwise
+// attach closes it and returns an error.
 func attach[T any](s *System, op string, old io.Closer, network string, o listenOptions) (T, error) {
 	s = s.or()
 	c, err := old, error(errAskedForNet)

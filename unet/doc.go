@@ -7,19 +7,19 @@
 //
 // # Model
 //
-// Package net wakes each reader by itself, and the reader then makes a system call
-// to receive. In unet a few drivers, one for every four processors, learn which
-// sockets are ready (edge-triggered epoll), receive for all readers that wait
-// (io_uring: one system call for all, directly into the readers' buffers), and wake
-// the readers, which have their data. A single receive is a plain system call. A
+// Package net wakes each reader separately, and the reader then makes a system call
+// to receive. In unet a few drivers, one for every four processors, poll for ready
+// sockets (edge-triggered epoll), receive for all readers that wait (io_uring: one
+// system call for all, directly into the readers' buffers), and then wake the readers,
+// which already have their data. A single receive is a plain system call. A
 // reader that does not wait receives for itself, and writes are plain system calls
 // that do not block. A driver with few active sockets, but more than one, polls for
-// up to 100 µs before it sleeps, and less often when that was in vain. A driver that sleeps uses neither
-// a processor nor a thread. Where goroutines compute on every P, calls that are about
-// to wait do the driver's work.
+// up to 100 µs before it sleeps, and less often after polls without events. A sleeping
+// driver uses neither a processor nor a thread. Where goroutines compute on every P,
+// calls that are about to wait do the driver's work.
 //
-// A datagram socket stays package net's and has no driver: one reader empties one
-// socket, so that there is nothing to collect. [BatchConn] receives and sends several
+// A datagram socket stays a socket of package net and has no driver: one reader empties
+// one socket, so there is no work to share. [BatchConn] receives and sends several
 // datagrams in one system call.
 //
 // Nothing is received before a Read asks for it, so that a slow reader costs no memory
@@ -47,7 +47,7 @@
 // a [Mode] forces a choice; forcing rings where they are not available is an error
 // that names what to change. RINGSIDE_BACKEND=plain in the environment forbids io_uring
 // for support cases. Rings need Linux 5.11, ModePlain needs Linux. On other systems
-// everything is package net's. With the automatic choice, a socket that cannot be
+// all sockets are package net's. With the automatic choice, a socket that cannot be
 // driven for lack of descriptors or memory also stays package net's.
 //
 // # Ownership and concurrency

@@ -43,7 +43,7 @@ type loop struct {
 	passing sync.Mutex  // held during a pass, by the driver or by a call that helps it
 	driving bool        // the pass is the driver's; guarded by passing
 	wanted  atomic.Bool // a call wants a pass; see help
-	starved atomic.Bool // see stoodBack
+	starved atomic.Bool // see yielded
 	wasLong bool        // the last inARow yields of the driver were long
 	inARow  int
 
@@ -72,7 +72,7 @@ func (l *loop) stats() Stats {
 	}
 }
 
-// maxBatch is how many events one pass takes, and the size of the ring. With
+// maxBatch is how many events one pass handles at most, and the size of the ring. With
 // larger passes more readers wait for their data when the kernel preempts the
 // driver.
 const maxBatch = 32
@@ -150,10 +150,10 @@ func (l *loop) drive() {
 	}
 }
 
-// waitForReaders lets the readers run that the driver has woken. If many of them
-// do not run when the driver does again, their P is occupied by a goroutine that
-// computes or its thread was preempted. No other P takes over their queue while
-// the driver is runnable, so the driver blocks until all of them run.
+// waitForReaders lets the readers that the driver has woken run. If many of them do not
+// run yet when the driver runs again, their P is occupied by a goroutine that computes,
+// or its thread was preempted. No other P steals from their queue while the driver is
+// runnable, so the driver blocks until all of them run.
 func (l *loop) waitForReaders() {
 	begin := time.Now()
 	runtime.Gosched()
@@ -166,7 +166,7 @@ func (l *loop) waitForReaders() {
 	l.yielded(time.Since(begin))
 }
 
-// yield lets other goroutines run, from now on, and returns the time afterwards.
+// yield lets other goroutines run and returns the time afterwards. now is the time before.
 func (l *loop) yield(now time.Time) time.Time {
 	runtime.Gosched()
 	after := time.Now()
@@ -177,8 +177,8 @@ func (l *loop) yield(now time.Time) time.Time {
 // yielded records how long a yield of the driver took. A yield that takes much
 // longer than the woken readers need means that goroutines compute on every P:
 // each of them runs for 10 ms, and the driver waits at the end of the queue. The
-// loop is starved after a few long yields in a row (a single one may mean no more
-// than that another process had the processor), and until several yields in a row
+// loop is starved after a few long yields in a row (a single one may only mean that
+// another process had the processor), and until several yields in a row
 // are short. A starved driver does not sleep: the runtime polls the netpoller, which
 // would wake the driver, only every 10 ms and then queues it last again.
 func (l *loop) yielded(d time.Duration) {
@@ -200,7 +200,7 @@ const (
 	shortInARow = 8
 )
 
-// help makes a pass in the place of a starved driver. A call that is about to wait
+// help makes a pass instead of a starved driver. A call that is about to wait
 // calls it, because its P would run a computing goroutine next. If a pass is in
 // progress, it may have polled too early for this call; its goroutine then makes
 // another pass.
@@ -221,7 +221,7 @@ func (l *loop) readerRuns() {
 	}
 }
 
-// pass handles the events that are there and returns their number.
+// pass handles the pending events and returns their number.
 func (l *loop) pass() int {
 	l.passing.Lock()
 	l.driving = true
@@ -324,27 +324,28 @@ func (l *loop) spinForWork() bool {
 }
 
 // spinner decides whether to poll for a while before sleeping. That pays when few
-// connections are active and the next message of a peer is near. It does not pay for a
-// single one: the kernel often runs both ends of it on one processor, which costs least,
-// and a driver that polls keeps the peer off that processor.
+// connections are active and the next message of a peer arrives soon. It does not pay for
+// a single connection: the kernel often runs both ends of it on one processor, which costs
+// least, and a driver that polls keeps the peer off that processor.
 type spinner struct {
 	limit time.Duration
 	small bool   // the last pass had few events
-	skip  int    // how many opportunities to spin are passed over now
-	pause int    // how many were passed over after the last miss
+	skip  int    // how many opportunities to spin are still to be skipped
+	pause int    // how many were skipped after the last miss
 	key   uint64 // of the socket of the last pass
 	same  int    // how many passes in a row had one event, of that socket
 }
 
-// aloneAfter is how many passes of one socket in a row mean that no other is active.
+// aloneAfter is the number of passes in a row with one socket that mean that no other is
+// active.
 const aloneAfter = 16
 
 // alone reports whether only one socket is active.
 func (s *spinner) alone() bool { return s.same >= aloneAfter }
 
 // fewEvents is the largest pass after which the driver spins: after a larger one
-// there are goroutines to run. It is also how many woken readers may be late before
-// the driver blocks for them.
+// there are goroutines to run. It is also how many woken readers may be late without
+// the driver blocking for them.
 const fewEvents = 4
 
 const longestPause = 64
@@ -471,9 +472,9 @@ func (l *loop) finishReceive(c uring.CQE) {
 	*r = receive{}
 }
 
-// ringGoesOn decides what follows a failed call. Entries that the kernel has taken
-// will complete. Once only untaken entries are left, it closes the ring and makes
-// their receives with plain calls.
+// ringGoesOn reports whether to continue with the ring after a failed call. Entries that
+// the kernel has taken will complete. Once only untaken entries are left, it closes the
+// ring and makes their receives with plain calls.
 func (l *loop) ringGoesOn(left *int, err error) bool {
 	if *left > l.ring.Pending() {
 		return true // the kernel has taken some: wait for them
@@ -493,7 +494,7 @@ func (s *sock) received(l *loop, n int, errno syscall.Errno) {
 	h := &s.rd
 	switch {
 	case errno == syscall.EAGAIN && !s.closing && !h.expired.Load():
-		h.state = parked // spurious event: the reader goes on waiting
+		h.state = parked // spurious event: the reader continues to wait
 		return
 	case errno == syscall.EAGAIN:
 	case errno == syscall.EINTR, errno == syscall.ECANCELED: // the reader tries again

@@ -33,14 +33,14 @@ const (
 const firstInherited = 3
 
 // Inherited returns the descriptors that the process was started with: the sockets of
-// a systemd unit (socket activation), or what the process before it passed with
+// a systemd unit (socket activation), or those that its parent process passed with
 // [PassOn]. It returns none if the environment does not name any for this process.
 // A descriptor without a name in LISTEN_FDNAMES has the name "unknown".
 //
 // Give a file to [FileListener], [FileConn] or [FilePacketConn] and then close it.
 // The descriptors are closed by exec. Inherited removes the variables from the
-// environment, so that a second call returns none, and so that other programs that
-// the process starts do not take descriptors for theirs. Call it once, early in main.
+// environment, so that a second call returns none, and so that programs that the process
+// starts do not treat other descriptors as inherited. Call it once, early in main.
 func Inherited() ([]NamedFile, error) {
 	env := make(map[string]string)
 	for _, name := range []string{listenFDs, listenPID, listenNames, listenParent} {
@@ -75,10 +75,10 @@ func Inherited() ([]NamedFile, error) {
 // PassOn prepares a command, before it is started, so that [Inherited] returns files
 // in the new process. The files stay open and belong to the caller, who may close them
 // once the command has started. PassOn sets cmd.ExtraFiles, which must be empty, and
-// variables in cmd.Env. A listener that the new process shares goes on accepting when
-// this process closes its own descriptor: no connection that waits is lost. For a
-// [UnixListener] call SetUnlinkOnClose(false) before that. Windows has no such
-// descriptors, and there the command does not start.
+// variables in cmd.Env. When this process closes its descriptor of a listener that the
+// new process shares, the socket stays open: no waiting connection is lost. For a
+// [UnixListener] call SetUnlinkOnClose(false) before that. Windows does not inherit
+// descriptors in this way, and there the command does not start.
 func PassOn(cmd *exec.Cmd, files ...NamedFile) error {
 	if len(cmd.ExtraFiles) > 0 {
 		return errors.New("unet: the command has ExtraFiles already, whose numbers are those of PassOn")

@@ -12,7 +12,7 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// listener is the part that listeners of both families have in common.
+// listener is the common part of the listeners of both families.
 type listener struct {
 	sock
 	network string
@@ -172,7 +172,7 @@ func (l *UnixListener) SetUnlinkOnClose(unlink bool) { l.unlink = unlink }
 func (l *UnixListener) Close() error {
 	l.unlinkOnce.Do(func() {
 		if path := addrString(l.local); l.unlink && path != "" && path[0] != '@' {
-			_ = syscall.Unlink(path) // ignored as in package net: the error of Close is the socket's
+			_ = syscall.Unlink(path) // ignored, as in package net: Close returns the socket's error
 		}
 	})
 	return l.close()

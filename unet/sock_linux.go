@@ -81,9 +81,9 @@ func (s *sock) open(system *System, fd int) error {
 	return s.watch(l, fd)
 }
 
-// watchCopyOf begins to watch a copy of the descriptor of a socket of package
-// net's. The caller closes old when that has succeeded, so that one poller is left
-// to watch the socket. On failure old is unchanged.
+// watchCopyOf begins to watch a duplicate of the descriptor of a socket of package net.
+// After a success the caller closes old, so that only one poller watches the socket. On
+// failure old is unchanged.
 func (s *sock) watchCopyOf(system *System, old syscall.Conn) error {
 	l, err := system.acquire()
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *sock) close() error {
 	return resources{s.fd, s.loop, s.key}.free()
 }
 
-// resources are what a socket holds and must free.
+// resources are held by a socket, which must free them.
 type resources struct {
 	fd   *sys.FD
 	loop *loop
@@ -234,9 +234,9 @@ func (s *sock) wait(h *direction, buf []byte) (received bool, err error) {
 	return s.in.done, nil
 }
 
-// waitWritable is wait for writing. A socket is watched for writing from its first
-// wait on: many sockets never fill up, and Unix sockets would report each message
-// that the peer reads.
+// waitWritable is wait for writing. A socket is watched for writing only after its first
+// wait: many sockets never fill up, and Unix sockets would report each message that the
+// peer reads.
 func (s *sock) waitWritable() error {
 	s.mu.Lock()
 	if !s.watchOut && !s.closing {
@@ -263,7 +263,7 @@ type deadlines struct {
 
 var epoch = time.Now()
 
-// sinceEpoch returns the time since epoch of a deadline that is left away from now.
+// sinceEpoch returns the time since epoch of a deadline that is in left from now.
 func sinceEpoch(now time.Time, left time.Duration) int64 {
 	passed := now.Sub(epoch)
 	if left > math.MaxInt64-passed {
@@ -278,8 +278,8 @@ func (d *deadlines) stop() {
 	}
 }
 
-// setDeadline sets the deadline of reading, of writing, or of both. It also takes
-// effect for calls that wait already.
+// setDeadline sets the deadline of reading, of writing, or of both. It also affects calls
+// that already wait.
 func (s *sock) setDeadline(t time.Time, read, write bool) error {
 	now := time.Now()
 	switch left := t.Sub(now); {
@@ -294,7 +294,7 @@ func (s *sock) setDeadline(t time.Time, read, write bool) error {
 	}
 }
 
-// setBubbled is setDeadline in a bubble, on whose clock some time is left.
+// setBubbled is setDeadline in a bubble; left is the time until the deadline on its clock.
 func (s *sock) setBubbled(left time.Duration, read, write bool) (err error) {
 	outside(func() { err = s.setWhen(sinceEpoch(time.Now(), left), read, write) })
 	return err

@@ -21,8 +21,8 @@ type Options struct {
 	Loops int
 	// Spin limits how long a driver with few active sockets polls for events
 	// before it sleeps. 0 means 100 µs, a negative value no polling. After polls
-	// without events the driver polls less often. An idle driver sleeps, and so does
-	// one of whose sockets a single one is active.
+	// without events the driver polls less often. A driver does not poll when none
+	// or only one of its sockets is active.
 	Spin time.Duration
 	// Restrict limits the rings to RECV, the only operation that this package
 	// uses. The kernel refuses all others with EACCES.
@@ -99,7 +99,7 @@ func NewSystem(o Options) (*System, error) {
 	return s, nil
 }
 
-// lostRing reports that a driver goes on with plain calls.
+// lostRing logs that a driver continues with plain calls.
 func (s *System) lostRing(err error) {
 	logger := s.opts.Logger
 	if logger == nil {
@@ -112,10 +112,10 @@ func (s *System) lostRing(err error) {
 // counts nothing.
 type Stats struct {
 	Passes   uint64 `json:"passes"`   // passes of drivers that found events
-	Helped   uint64 `json:"helped"`   // of them, made by calls, because goroutines that compute kept the driver from running
+	Helped   uint64 `json:"helped"`   // those made by calls, because goroutines that compute kept the driver from running
 	Events   uint64 `json:"events"`   // events of sockets
 	Receives uint64 `json:"receives"` // receives made by drivers for waiting readers
-	Ring     uint64 `json:"ring"`     // of them, through a ring
+	Ring     uint64 `json:"ring"`     // those through a ring
 	Enters   uint64 `json:"enters"`   // calls of io_uring_enter
 	Sleeps   uint64 `json:"sleeps"`   // times that a driver slept
 	Open     int    `json:"open"`     // sockets open now
@@ -157,7 +157,7 @@ func ringsUsable() error {
 	if err := features.HaveOp(uring.OpRecv); err != nil {
 		return err
 	}
-	return features.HaveFeature(uring.FeatExtArg) // what the module is tested with
+	return features.HaveFeature(uring.FeatExtArg) // the module is tested with it only
 }
 
 // defaultSystem is the system of the package's functions. It starts nothing before

@@ -13,7 +13,7 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// errNoDriver is nil: Linux has what the drivers need.
+// errNoDriver is nil: drivers work on Linux.
 var errNoDriver error
 
 // acquire counts a socket and returns its loop. It starts the loops for the first

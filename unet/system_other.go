@@ -15,7 +15,7 @@ import (
 // errNoDriver is the reason why there are no drivers here.
 var errNoDriver = fmt.Errorf("sockets are driven on Linux only: %w", errors.ErrUnsupported)
 
-// Neither is created here.
+// These types are never created here.
 type (
 	loop struct{}
 	pipe struct{}

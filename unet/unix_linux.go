@@ -18,7 +18,7 @@ type UnixConn struct{ conn }
 
 func (s *System) newUnixConn(fd int, network string, local, remote net.Addr) (*UnixConn, error) {
 	c := &UnixConn{conn{network: network, local: local, remote: remote}}
-	c.moreLikely.Store(true) // what one call sent with descriptors is never joined with the rest
+	c.moreLikely.Store(true) // one read never joins data sent with descriptors and other data
 	if err := c.open(s, fd); err != nil {
 		return nil, err
 	}

@@ -18,16 +18,17 @@
 // Memory that a builder receives belongs to the operation from the submission
 // until that operation's own completion has been reaped (for zero-copy sends,
 // until the notification; for multishot operations, until a completion without
-// [CQEMore]). A cancellation does not end the operation: its completion does.
+// [CQEMore]). A cancellation does not end the operation; only its completion does.
 // Until then the caller must keep the memory reachable, for example in a table
 // indexed by the user data, and must neither reuse nor free it. The builders
 // force what they receive onto the heap, so that a moving goroutine stack
 // cannot leave the kernel with a stale address, but they hold no reference:
 // a ring does not know which of its entries are still in flight. The packages
-// above (reactor, ufile, unet) enforce the rule; here it is yours. [Ring.Close] cancels
-// the operations in flight and returns [ErrInFlight] when it could not. Small structures that the kernel copies when it takes the entry (iovecs, message
-// headers, timespecs, socket addresses that are sent) are free after the call
-// that submitted the entry, on kernels with [FeatSubmitStable] (5.5); with
+// above (reactor, ufile, unet) enforce the rule; users of this package must do so
+// themselves. [Ring.Close] cancels the operations in flight and returns [ErrInFlight]
+// when it could not. The kernel copies small structures (iovecs, message headers,
+// timespecs, socket addresses that are sent) when it takes the entry: they are free after
+// the call that submitted the entry, on kernels with [FeatSubmitStable] (5.5); with
 // SQPOLL, after the completion.
 //
 // # Concurrency

@@ -11,7 +11,7 @@ import (
 // Op is the opcode of an entry.
 type Op uint8
 
-// The opcodes up to Linux 6.18, each with the kernel that brought it.
+// The opcodes up to Linux 6.18, each with the kernel that introduced it.
 const (
 	OpNop            Op = abi.IORING_OP_NOP              // 5.1
 	OpReadv          Op = abi.IORING_OP_READV            // 5.1

@@ -10,11 +10,11 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// CancelOptions name the operations that [SQE.CancelWith] and [Ring.SyncCancel] cancel: those
-// for which everything that is set is true.
+// CancelOptions select the operations that [SQE.CancelWith] and [Ring.SyncCancel] cancel: an
+// operation must match every criterion that is set.
 type CancelOptions struct {
-	// UserData is that of the operation. It counts where neither ByFD nor ByOp nor Any is
-	// set, and with ByUserData beside ByFD or ByOp (6.6).
+	// UserData is that of the operation. It is compared if none of ByFD, ByOp and Any is
+	// set. With ByFD or ByOp it is compared if ByUserData is set, too (6.6).
 	UserData   uint64
 	ByUserData bool
 	ByFD       bool // operations on FD (5.19; a slot of the fixed file table 6.0)
@@ -53,17 +53,17 @@ func (o *CancelOptions) encode() (flags uint32, fd int32) {
 	return flags, fd
 }
 
-// Cancel asks to end the operation with the given user data. The result is not
+// Cancel requests the end of the operation with the given user data. The result is not
 // negative when it was found and cancelled (0; for a futex or waitid some
 // kernels count 1), ENOENT when not found, EALREADY when it had started and may
 // or may not end early. Whatever the result, the operation itself ends with its
 // own completion, and its memory is in use until then. ENOENT does not mean that it has
 // ended: kernels such as 6.1 miss an operation that a worker thread is just starting, so
-// cancel again while its completion is missing. A cancelled operation completes with
+// cancel again until its completion arrives. A cancelled operation completes with
 // ECANCELED. One that a worker thread was already running is interrupted and completes with
 // EINTR or, where the kernel does not translate it (open), with 512 (ERESTARTSYS). Worker
-// threads are interrupted for other reasons, too: submit an operation again that fails so
-// without a cancellation. (5.5)
+// threads are interrupted for other reasons, too: submit an operation again if it fails in
+// this way without a cancellation. (5.5)
 func (e *SQE) Cancel(userData uint64) *SQE {
 	return e.CancelWith(CancelOptions{UserData: userData})
 }
@@ -81,15 +81,15 @@ func (e *SQE) CancelWith(o CancelOptions) *SQE {
 }
 
 // SyncCancel cancels an operation and waits until it has ended: its completion
-// is then in the CQ, or with DeferTaskrun comes with the next wait. Timeout bounds
-// that wait; 0 means no bound. With All or
-// Any it cancels what it can and returns how many there were; it does not wait
-// for those that worker threads are busy with, which may take their time.
+// is then in the CQ, or with DeferTaskrun arrives with the next wait. timeout bounds
+// the wait; 0 means no bound. With All or Any it cancels all matching operations that it
+// can and returns their number; it does not wait for those that worker threads are
+// running.
 //
 // Errors: ENOENT when nothing matched (with All and Any that is no error), on
-// 6.1 also when a worker thread was just taking the operation up, which then
-// lives on: call again until its completion has come. ETIME
-// when the timeout ended the wait. An interrupted wait goes on. On rings with
+// 6.1 also when a worker thread was just starting the operation, which then
+// continues: call again until its completion has arrived. ETIME
+// when the timeout ended the wait. An interrupted wait is continued. On rings with
 // SingleIssuer only the issuing thread may call it (EEXIST). (6.0)
 func (r *Ring) SyncCancel(o CancelOptions, timeout time.Duration) (int, error) {
 	arg := o.arg(timeout)
@@ -101,7 +101,7 @@ func (r *Ring) SyncCancel(o CancelOptions, timeout time.Duration) (int, error) {
 		case errno == 0:
 			return n, nil
 		case errno == syscall.ENOENT && interrupted:
-			return 0, nil // it was found before, and is gone
+			return 0, nil // an earlier call found it, and it has ended
 		case errno != syscall.EINTR:
 			return 0, sys.Error("io_uring_register "+OpRegisterSyncCancel.String(), errno)
 		}

@@ -22,16 +22,16 @@ func (e *SQE) SetCmd(data []byte) *SQE {
 	return e
 }
 
-// SocketInq asks for the bytes that wait in a socket's receive queue. A listening
-// socket is EINVAL, a Unix socket EOPNOTSUPP. (6.5)
+// SocketInq returns the number of bytes in a socket's receive queue. The result for a
+// listening socket is EINVAL, for a Unix socket EOPNOTSUPP. (6.5)
 func (e *SQE) SocketInq(fd FD) *SQE { return e.UringCmd(fd, abi.SOCKET_URING_OP_SIOCINQ) }
 
-// SocketOutq asks for the bytes that wait in a socket's send queue. Errors as for
+// SocketOutq returns the number of bytes in a socket's send queue. The errors are those of
 // [SQE.SocketInq]. (6.5)
 func (e *SQE) SocketOutq(fd FD) *SQE { return e.UringCmd(fd, abi.SOCKET_URING_OP_SIOCOUTQ) }
 
-// GetSockOpt is getsockopt(2) for the level SOL_SOCKET, others being EOPNOTSUPP;
-// the result is the length of the value. val belongs to the operation until its
+// GetSockOpt is getsockopt(2) for the level SOL_SOCKET; other levels are EOPNOTSUPP.
+// The result is the length of the value. val belongs to the operation until its
 // completion. (6.7)
 func (e *SQE) GetSockOpt(fd FD, level, name int, val []byte) *SQE {
 	return e.sockOpt(abi.SOCKET_URING_OP_GETSOCKOPT, fd, level, name, val)

@@ -55,7 +55,7 @@ func (e *SQE) ReadvFixed(fd FD, iov []Iovec, off int64, flags RWFlags, index uin
 
 // ReadMultishot reads a pollable file (pipe, eventfd, tty, inotify, tun) each
 // time it has data, into provided buffers of the group, until a completion
-// without CQEMore. A file that cannot be polled is EBADFD. (6.7)
+// without CQEMore. For a file that cannot be polled the result is EBADFD. (6.7)
 func (e *SQE) ReadMultishot(fd FD, group uint16) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_READ_MULTISHOT, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT,
@@ -71,8 +71,8 @@ type RWFlags uint32
 
 const (
 	RWHighPri   RWFlags = 0x01 // RWF_HIPRI: implied by IOPoll, EINVAL in other rings (4.6)
-	RWDSync     RWFlags = 0x02 // RWF_DSYNC: the write is durable like with O_DSYNC (4.7)
-	RWSync      RWFlags = 0x04 // RWF_SYNC: like with O_SYNC (4.7)
+	RWDSync     RWFlags = 0x02 // RWF_DSYNC: the write is durable as with O_DSYNC (4.7)
+	RWSync      RWFlags = 0x04 // RWF_SYNC: as with O_SYNC (4.7)
 	RWNoWait    RWFlags = 0x08 // RWF_NOWAIT: EAGAIN instead of waiting (4.14)
 	RWAppend    RWFlags = 0x10 // RWF_APPEND (4.16)
 	RWNoAppend  RWFlags = 0x20 // RWF_NOAPPEND (6.9)
@@ -148,8 +148,9 @@ func (e *SQE) Fsync(fd FD, dataOnly bool) *SQE {
 func (e *SQE) FsyncRange(fd FD, off int64, n uint32, dataOnly bool) *SQE {
 	e.Fsync(fd, dataOnly)
 	if n != 0 {
-		// An empty range means the rest of the file at offset 0 only: at any
-		// other the kernel would sync next to nothing. So the whole file then.
+		// The kernel takes an empty range for the rest of the file at offset 0
+		// only. At any other offset it would sync next to nothing, so the whole
+		// file is synced then.
 		e.raw.Off, e.raw.Len = uint64(off), n
 	}
 	return e
@@ -181,8 +182,8 @@ func (e *SQE) Ftruncate(fd FD, size int64) *SQE {
 }
 
 // Fadvise is posix_fadvise(2) for n bytes at an offset; n = 0 means to the end of
-// the file. Kernels before 6.10 know 32 bits of a length: of one of 4 GiB or more
-// they say EINVAL. (5.6)
+// the file. Kernels before 6.10 support lengths of 32 bits: for 4 GiB or more the result
+// is EINVAL. (5.6)
 func (e *SQE) Fadvise(fd FD, off, n int64, advice int) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_FADVISE, Flags: fd.flags(), Fd: fd.n,
@@ -196,8 +197,8 @@ func (e *SQE) Fadvise(fd FD, off, n int64, advice int) *SQE {
 }
 
 // Madvise is madvise(2) for whole pages of memory that does not belong to Go's
-// heap. Kernels before 6.10 know 32 bits of a length: of one of 4 GiB or more
-// they say EINVAL. (5.6)
+// heap. Kernels before 6.10 support lengths of 32 bits: for 4 GiB or more the result is
+// EINVAL. (5.6)
 func (e *SQE) Madvise(p []byte, advice int) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_MADVISE, Fd: -1,

@@ -7,7 +7,7 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// NopOptions make a no-op do what tests need.
+// NopOptions give a no-op effects that tests need.
 type NopOptions struct {
 	// Inject makes the operation complete with Result, for example a negative
 	// errno. (6.10)
@@ -65,9 +65,9 @@ func (e *SQE) NopWith(o NopOptions) *SQE {
 }
 
 // MsgRing posts a completion with the given user data and result in another
-// ring, or in this one. The fixed file table takes no rings, so that target is
-// an ordinary descriptor. EBADFD means that target is not a ring, or a disabled
-// one, EOVERFLOW that its CQ is full and the kernel had no memory to keep the
+// ring, or in this one. The fixed file table cannot hold rings, so target is
+// an ordinary descriptor. EBADFD means that target is not a ring or is disabled,
+// EOVERFLOW that its CQ is full and the kernel had no memory to keep the
 // completion. (5.18)
 func (e *SQE) MsgRing(target FD, userData uint64, res int32) *SQE {
 	e.there()
@@ -84,10 +84,10 @@ func (e *SQE) MsgRingFlags(target FD, userData uint64, res int32, flags CQEFlags
 	return e
 }
 
-// MsgRingFD sends a slot of this ring's fixed file table to a slot of another
-// ring, which gets a completion unless silent. The result, here and there, is
-// the slot's number with SlotAuto, else 0. EBADF means that the source slot is
-// empty, EINVAL that both rings are one. (6.0)
+// MsgRingFD sends the file in a slot of this ring's fixed file table to a slot of
+// another ring, which gets a completion unless silent. The result of both completions is
+// the slot's number with SlotAuto, otherwise 0. EBADF means that the source slot is
+// empty, EINVAL that both rings are the same. (6.0)
 func (e *SQE) MsgRingFD(target FD, source int, slot Slot, userData uint64, silent bool) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_MSG_RING, Flags: target.flags(), Fd: target.n,
@@ -100,8 +100,8 @@ func (e *SQE) MsgRingFD(target FD, source int, slot Slot, userData uint64, silen
 
 // ProvideBuffers gives n buffers of size bytes each, which lie one after the
 // other in p, to a group, with ids from first on. This is the older form;
-// prefer [Ring.NewBufRing]. p belongs to the kernel until each buffer has come
-// back or was removed. What does not fit into p is left out. (5.7)
+// prefer [Ring.NewBufRing]. p belongs to the kernel until each buffer was returned by a
+// completion or removed. Buffers that do not fit into p are left out. (5.7)
 func (e *SQE) ProvideBuffers(p []byte, size, n int, group, first uint16) *SQE {
 	size = max(size, 0)
 	n = min(n, len(p)/max(size, 1))

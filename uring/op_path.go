@@ -27,8 +27,8 @@ func (e *SQE) OpenAt2(dir int, path Path, how *OpenHow) *SQE {
 	return e
 }
 
-// Close closes a descriptor of the process. Operations on it that are in flight
-// go on: cancel them first. (5.6)
+// Close closes a descriptor of the process. It does not end operations in flight on the
+// descriptor: cancel them first. (5.6)
 func (e *SQE) Close(fd int) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_CLOSE, Fd: int32(fd)}}
@@ -42,8 +42,8 @@ func (e *SQE) CloseDirect(slot int) *SQE {
 	return e
 }
 
-// FixedFDInstall makes an ordinary descriptor of a slot of the fixed file
-// table; the result is its number. It is closed on exec unless keepOnExec.
+// FixedFDInstall makes an ordinary descriptor for a slot of the fixed file
+// table; the result is the descriptor. It is closed on exec unless keepOnExec.
 // (6.8)
 func (e *SQE) FixedFDInstall(slot int, keepOnExec bool) *SQE {
 	e.there()
@@ -68,8 +68,8 @@ func (e *SQE) FilesUpdate(fds []int32, first int) *SQE {
 // FilesAlloc lets [SQE.FilesUpdate] pick slots. (6.0)
 const FilesAlloc = -1
 
-// Pipe is pipe2(2); the descriptors are in fds after the completion, to which
-// the array belongs until then. (6.16)
+// Pipe is pipe2(2); the descriptors are in fds after the completion. The array belongs
+// to the operation until then. (6.16)
 func (e *SQE) Pipe(fds *[2]int32, flags uint32) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_PIPE, Addr: sys.Addr(fds), OpFlags: flags}}
@@ -141,8 +141,8 @@ func (e *SQE) Setxattr(path, name Path, value []byte, flags int) *SQE {
 	return e
 }
 
-// Fgetxattr is fgetxattr(2); the result is the length of the value, which is
-// in value; with an empty value only the length. value belongs to the
+// Fgetxattr is fgetxattr(2): it stores the attribute in value, and the result is its
+// length. With an empty value it returns the length only. value belongs to the
 // operation until its completion. (5.19; slots of the fixed file table 6.13,
 // before that EBADF)
 func (e *SQE) Fgetxattr(fd FD, name Path, value []byte) *SQE {

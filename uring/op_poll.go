@@ -14,8 +14,8 @@ import (
 // and EPOLLET.
 type PollEvents uint32
 
-// PollAdd waits until fd has one of the events; the result is the mask of
-// those it has. (5.1)
+// PollAdd waits until one of the events is ready on fd; the result is the mask of the
+// ready events. (5.1)
 func (e *SQE) PollAdd(fd FD, events PollEvents) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_POLL_ADD, Flags: fd.flags(), Fd: fd.n, OpFlags: pollMask(events)}}
@@ -34,19 +34,19 @@ func (e *SQE) PollMultishot(fd FD, events PollEvents) *SQE {
 }
 
 // PollRemove ends the poll with the given user data, which then completes with
-// ECANCELED. The result is ENOENT when there is none, EALREADY when it was just
-// then reporting an event: a one-shot poll has ended, a multishot one goes on, so
-// ask again or use [SQE.Cancel], which does not mind. (5.1)
+// ECANCELED. The result is ENOENT when there is none. It is EALREADY when the poll was
+// just reporting an event: a one-shot poll has ended, a multishot poll continues. Then
+// submit it again or use [SQE.Cancel], which does not have this case. (5.1)
 func (e *SQE) PollRemove(userData uint64) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_POLL_REMOVE, Fd: -1, Addr: userData}}
 	return e
 }
 
-// PollUpdate gives the poll with the given user data other events and another user data,
-// both or neither; the old value leaves the user data as it is. Only the lower 16 bits of
-// the events count, and the poll stays one-shot or multishot as it was armed. Results as
-// for [SQE.PollRemove]. (5.13)
+// PollUpdate changes the events and the user data of the poll with the given user data,
+// both or neither; pass the old user data to keep it. Only the lower 16 bits of the
+// events count, and the poll stays one-shot or multishot as it was armed. The results are
+// those of [SQE.PollRemove]. (5.13)
 func (e *SQE) PollUpdate(userData uint64, events PollEvents, newUserData uint64) *SQE {
 	e.PollRemove(userData)
 	e.raw.Len = abi.IORING_POLL_UPDATE_EVENTS | abi.IORING_POLL_UPDATE_USER_DATA
@@ -73,11 +73,11 @@ func (ev *EpollEvent) Data() uint64 { return binary.NativeEndian.Uint64(ev.data[
 
 // EpollCtl adds, changes or removes fd in the epoll instance epfd; op is
 // EPOLL_CTL_ADD, MOD or DEL, ev may be nil for DEL. The event is read at
-// submission. The kernel takes no slot of the fixed file table here, neither as
+// submission. The kernel does not accept a slot of the fixed file table here, neither as
 // epfd, where the result is EBADF, nor as fd. (5.6)
 func (e *SQE) EpollCtl(epfd FD, op int, fd int, ev *EpollEvent) *SQE {
 	if epfd.fixed {
-		epfd = Fd(-1) // the kernel would take the slot for a descriptor
+		epfd = Fd(-1) // the kernel would treat the slot as a descriptor
 	}
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_EPOLL_CTL, Fd: epfd.n,

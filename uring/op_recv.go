@@ -34,14 +34,14 @@ func (e *SQE) RecvBundle(fd FD, n int, flags int, group uint16) *SQE {
 	return e
 }
 
-// RecvMultishot receives again and again into provided buffers of the group,
+// RecvMultishot receives repeatedly into provided buffers of the group,
 // until a completion without CQEMore: an error, the end of the stream or an
-// empty datagram (result 0), ENOBUFS when the group has run dry, or data that
+// empty datagram (result 0), ENOBUFS when the group is empty, or data that
 // filled the CQ. (6.0)
 //
-// Linux 6.18 may lose the end of a Unix stream that comes together with the last
-// data: after a completion without [CQESockNonEmpty] nothing looks for it. Use
-// [SQE.RecvSelect] for those.
+// Linux 6.18 may lose the end of a Unix stream that arrives together with the last
+// data: after a completion without [CQESockNonEmpty] the kernel does not check for it. Use
+// [SQE.RecvSelect] for Unix streams.
 func (e *SQE) RecvMultishot(fd FD, flags int, group uint16) *SQE {
 	e.RecvSelect(fd, 0, flags, group)
 	e.raw.Ioprio = abi.IORING_RECV_MULTISHOT
@@ -66,10 +66,10 @@ func (e *SQE) RecvMsg(fd FD, m *Msg, flags int) *SQE {
 	return e
 }
 
-// RecvMsgMultishot receives messages again and again into provided buffers of
-// the group, each with a header: see [ParseMultishotMsg]. Of m only the room
-// for the address and control data counts; it is read at submission. It ends as
-// [SQE.RecvMultishot] does, an empty datagram being one without a payload, or
+// RecvMsgMultishot receives messages repeatedly into provided buffers of
+// the group, each with a header: see [ParseMultishotMsg]. Of m only the sizes of the room
+// for the address and control data count; they are read at submission. It ends as
+// [SQE.RecvMultishot] does, where an empty datagram is one without a payload, or
 // with EFAULT when a buffer is too short for the header and the room. (6.0)
 func (e *SQE) RecvMsgMultishot(fd FD, m *Msg, flags int, group uint16) *SQE {
 	e.RecvMsg(fd, m, flags)
@@ -79,8 +79,8 @@ func (e *SQE) RecvMsgMultishot(fd FD, m *Msg, flags int, group uint16) *SQE {
 }
 
 // RecvZC receives without a copy into the area of the registered interface
-// queue ifq (see [Ring.RegisterZCRX]); multishot always. n bounds the total,
-// 0 means none. (6.15)
+// queue ifq (see [Ring.RegisterZCRX]). It is always multishot. n bounds the total;
+// 0 means no bound. (6.15)
 func (e *SQE) RecvZC(fd FD, n int, ifq uint32) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_RECV_ZC, Flags: fd.flags(), Fd: fd.n,

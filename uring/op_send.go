@@ -7,12 +7,12 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// NetFlags modify a send or a receive, beside the MSG_ flags.
+// NetFlags modify a send or a receive, in addition to the MSG_ flags.
 type NetFlags uint16
 
 const (
 	NetPollFirst  NetFlags = abi.IORING_RECVSEND_POLL_FIRST  // wait for readiness before trying (5.19)
-	NetReportZC   NetFlags = abi.IORING_SEND_ZC_REPORT_USAGE // say in the notification whether data was copied (6.2)
+	NetReportZC   NetFlags = abi.IORING_SEND_ZC_REPORT_USAGE // report in the notification whether data was copied (6.2)
 	NetVectorized NetFlags = abi.IORING_SEND_VECTORIZED      // set by the builders that take iovecs (6.17)
 	NetBundle     NetFlags = abi.IORING_RECVSEND_BUNDLE      // set by the bundle builders (6.10)
 )
@@ -28,8 +28,8 @@ func (e *SQE) SetFixedBuffer(index uint16) *SQE {
 // SetNetFlags adds flags to a send or receive.
 func (e *SQE) SetNetFlags(f NetFlags) *SQE { e.raw.Ioprio |= uint16(f); return e }
 
-// Send is send(2) with its MSG_ flags; with MSG_WAITALL the kernel retries
-// after a short one. p belongs to the operation until its completion. (5.6)
+// Send is send(2) with its MSG_ flags; with MSG_WAITALL the kernel continues
+// after a short send. p belongs to the operation until its completion. (5.6)
 func (e *SQE) Send(fd FD, p []byte, flags int) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_SEND, Flags: fd.flags(), Fd: fd.n,
@@ -37,7 +37,7 @@ func (e *SQE) Send(fd FD, p []byte, flags int) *SQE {
 	return e
 }
 
-// SetAddr gives [SQE.Send] (6.1) or [SQE.SendZC] (6.0) a destination, as sendto(2) has.
+// SetAddr gives [SQE.Send] (6.1) or [SQE.SendZC] (6.0) a destination, as in sendto(2).
 // The address is read at submission.
 func (e *SQE) SetAddr(addr *Sockaddr) *SQE {
 	e.raw.Off = sys.Addr(&addr.b)
@@ -47,9 +47,9 @@ func (e *SQE) SetAddr(addr *Sockaddr) *SQE {
 
 // SendBundle sends the provided buffers of a group, in order, until it is empty.
 // It may complete several times, the last time without CQEMore; each completion
-// names the first of the buffers that it covers (see [BufRing.TakeBundle]). Nothing
-// bounds it: a length would bound the first piece only, on kernels up to 6.18, and
-// lose what it cuts off a buffer. (6.10, FeatRecvSendBundle)
+// names the first of the buffers that it covers (see [BufRing.TakeBundle]). It has no
+// length: on kernels up to 6.18 a length would bound the first piece only, and the bytes
+// that it cuts off a buffer would be lost. (6.10, FeatRecvSendBundle)
 func (e *SQE) SendBundle(fd FD, flags int, group uint16) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_SEND, Flags: fd.flags() | abi.IOSQE_BUFFER_SELECT, Fd: fd.n,
@@ -75,10 +75,10 @@ func (e *SQE) SendMsg(fd FD, m *Msg, flags int) *SQE {
 }
 
 // SendZC is [SQE.Send] without a copy. It completes twice, even when it failed:
-// with the result and CQEMore, then with CQENotif, until which p belongs to the
-// operation. Without CQEMore on the first there is no second. With NetReportZC
-// the notification's result is negative when data was copied after all, else 0.
-// Sockets that cannot do it are EOPNOTSUPP. SQESkipSuccess is EINVAL. (6.0)
+// with the result and CQEMore, then with CQENotif. p belongs to the operation until the
+// second completion. If the first has no CQEMore, there is no second. With NetReportZC
+// the notification's result is negative when data was copied after all, otherwise 0.
+// Sockets without support are EOPNOTSUPP. SQESkipSuccess is EINVAL. (6.0)
 func (e *SQE) SendZC(fd FD, p []byte, flags int, zc NetFlags) *SQE {
 	e.Send(fd, p, flags)
 	e.raw.Opcode, e.raw.Ioprio = abi.IORING_OP_SEND_ZC, uint16(zc)

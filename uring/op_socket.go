@@ -28,8 +28,7 @@ func (e *SQE) Accept(fd FD, addr *Sockaddr, flags int) *SQE {
 	return e
 }
 
-// AcceptMultishot accepts again and again, until a completion without CQEMore.
-// (5.19)
+// AcceptMultishot accepts repeatedly, until a completion without CQEMore. (5.19)
 func (e *SQE) AcceptMultishot(fd FD, flags int) *SQE {
 	e.Accept(fd, nil, flags)
 	e.raw.Ioprio = abi.IORING_ACCEPT_MULTISHOT

@@ -19,14 +19,14 @@ const (
 	TimeoutBoottime  TimeoutFlags = abi.IORING_TIMEOUT_BOOTTIME      // CLOCK_BOOTTIME (5.15)
 	TimeoutRealtime  TimeoutFlags = abi.IORING_TIMEOUT_REALTIME      // CLOCK_REALTIME (5.15)
 	TimeoutSuccess   TimeoutFlags = abi.IORING_TIMEOUT_ETIME_SUCCESS // expiry does not break a link (5.16)
-	TimeoutMultishot TimeoutFlags = abi.IORING_TIMEOUT_MULTISHOT     // complete again and again (6.4)
+	TimeoutMultishot TimeoutFlags = abi.IORING_TIMEOUT_MULTISHOT     // complete repeatedly (6.4)
 )
 
 // Timeout completes with ETIME after ts, or with 0 when count other
 // completions have been posted; count = 0 means time only. The time is read at
 // submission. With TimeoutMultishot, which excludes TimeoutAbs, it completes
-// with ETIME each time ts has passed, count times or with count = 0 for ever; a
-// completion without CQEMore is the last, which a full CQ may bring early. (5.4)
+// with ETIME each time ts has passed, count times, or without end if count is 0. The
+// last completion has no CQEMore; a full CQ may end the timeout early. (5.4)
 func (e *SQE) Timeout(ts *Timespec, count uint32, flags TimeoutFlags) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_TIMEOUT, Fd: -1,
@@ -43,8 +43,8 @@ func (e *SQE) TimeoutRemove(userData uint64) *SQE {
 	return e
 }
 
-// TimeoutUpdate gives the timeout with the given user data another time. It keeps
-// its clock and loses its count; flags may be TimeoutAbs, anything else is
+// TimeoutUpdate gives the timeout with the given user data another time. The timeout keeps
+// its clock and loses its count. flags may be TimeoutAbs; any other flag is
 // EINVAL. A linked timeout is ENOENT: see [SQE.LinkTimeoutUpdate]. (5.11)
 func (e *SQE) TimeoutUpdate(userData uint64, ts *Timespec, flags TimeoutFlags) *SQE {
 	e.there()
@@ -60,12 +60,12 @@ func (e *SQE) LinkTimeoutUpdate(userData uint64, ts *Timespec, flags TimeoutFlag
 	return e
 }
 
-// LinkTimeout cancels the entry before it, which must carry SQELink or
-// SQEHardLink, after ts. It completes with ECANCELED when the operation was done
-// first, with ETIME when it told it to stop, with ENOENT or EALREADY when it
-// came too late for that. Only the completion of the operation tells what became
-// of it: one that was told to stop can succeed all the same. Both entries must
-// go into the same submission; alone it is EINVAL. (5.5)
+// LinkTimeout cancels the entry before it, which must have SQELink or SQEHardLink, after
+// ts. It completes with ECANCELED when the operation completed first, with ETIME when it
+// cancelled the operation, and with ENOENT or EALREADY when it was too late to cancel it.
+// Only the operation's own completion has its result: a cancelled operation can still
+// succeed. Both entries must be in the same submission; a LinkTimeout alone is EINVAL.
+// (5.5)
 func (e *SQE) LinkTimeout(ts *Timespec, flags TimeoutFlags) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_LINK_TIMEOUT, Fd: -1,
@@ -73,10 +73,10 @@ func (e *SQE) LinkTimeout(ts *Timespec, flags TimeoutFlags) *SQE {
 	return e
 }
 
-// FutexWait waits while *word is val, for a wake whose mask meets mask; the
-// result is EAGAIN when *word is not val. A mask has 32 bits, not all 0, and any
-// other is EINVAL; 0xffffffff meets every one. flags are FUTEX2_ flags
-// (FUTEX2_PRIVATE is 128) and must be the waker's; the size is added. The word
+// FutexWait waits while *word is val, for a wake whose mask shares a bit with mask; the
+// result is EAGAIN when *word is not val. A mask has 32 bits, not all 0, otherwise the
+// result is EINVAL; 0xffffffff matches every mask. flags are FUTEX2_ flags
+// (FUTEX2_PRIVATE is 128) and must equal the waker's; FutexWait adds the size. The word
 // must stay reachable until the completion. (6.7)
 func (e *SQE) FutexWait(word *atomic.Uint32, val uint32, mask uint64, flags uint32) *SQE {
 	e.there()
@@ -85,8 +85,8 @@ func (e *SQE) FutexWait(word *atomic.Uint32, val uint32, mask uint64, flags uint
 	return e
 }
 
-// FutexWake wakes up to n waiters of *word whose mask meets mask; the result
-// is how many. (6.7)
+// FutexWake wakes up to n waiters of *word whose mask shares a bit with mask; the result
+// is their number. (6.7)
 func (e *SQE) FutexWake(word *atomic.Uint32, n int, mask uint64, flags uint32) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_FUTEX_WAKE, Fd: int32(flags | futex2Size32),
@@ -105,8 +105,8 @@ func (e *SQE) FutexWaitv(futexes []FutexWaitv) *SQE {
 
 // WaitID is waitid(2): idType is P_PID (1), P_PGID (2) or P_PIDFD (3), options
 // WEXITED (4) and others. info may be nil; otherwise it belongs to the
-// operation until its completion. It finds children of the submitting process
-// only, which any of its threads may have started. (6.7)
+// operation until its completion. It finds only children of the submitting process,
+// started by any of its threads. (6.7)
 func (e *SQE) WaitID(idType, id int, info *Siginfo, options int) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_WAITID, Fd: int32(id), Off: sys.Addr(info),

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// defaultEntries is the SQ size of a ring whose options do not say.
+// defaultEntries is the SQ size if Options.Entries is 0.
 const defaultEntries = 128
 
 // Options describe a ring. The zero value opens a plain ring of
@@ -47,12 +47,12 @@ type Options struct {
 	// Disabled opens the ring without starting it: register restrictions, then
 	// call [Ring.Enable]. (R_DISABLED, 5.10)
 	Disabled bool
-	// Restrict limits the ring from its start, so that Disabled is implied; the
-	// ring is enabled at once unless that is set, too. What the kernel does not
-	// know is left out. (5.10)
+	// Restrict limits the ring from its start. It opens the ring disabled and enables
+	// it after the restrictions, unless Disabled is set, too. Operations and flags that
+	// the kernel does not know are left out. (5.10)
 	Restrict *Restrictions
-	// SubmitAll goes on with the entries after one that is rejected at
-	// submission; its completion carries the error either way. (5.18)
+	// SubmitAll continues with the entries after one that is rejected at
+	// submission; its completion has the error either way. (5.18)
 	SubmitAll bool
 	// CoopTaskrun saves the interrupt that makes a running submitter process
 	// completions; they wait for the next entry into the kernel of the thread
@@ -89,8 +89,7 @@ type Options struct {
 	// NoSQArray drops the SQ's index array. (6.6)
 	NoSQArray bool
 
-	// NoIOWait asks that waiting not count as iowait, where the kernel can
-	// (6.15); it is ignored elsewhere.
+	// NoIOWait keeps waits from counting as iowait (6.15). Older kernels ignore it.
 	NoIOWait bool
 }
 
@@ -145,7 +144,7 @@ const (
 	maxCQEntries = 2 * maxSQEntries
 )
 
-// check looks at what the flags do not show.
+// check checks the fields that the flags do not contain.
 func (o *Options) check() error {
 	sq, cq := o.sqEntries(), o.CQEntries
 	switch {

@@ -14,9 +14,9 @@ import (
 // sysPointer is the argument of a synchronous call; see package sys.
 type sysPointer = sys.UnsafePointer
 
-// Open opens a ring. The error wraps the errno: EPERM (forbidden by policy), ENOSYS (no io_uring), EINVAL (a flag
-// the kernel does not know), ENOMEM (memlock limit before 5.12, or memory).
-// Package features explains them.
+// Open opens a ring. The error wraps the errno: EPERM (forbidden by policy), ENOSYS (no
+// io_uring), EINVAL (a flag that the kernel does not know), ENOMEM (memlock limit before
+// 5.12, or memory). Package features explains them.
 func Open(o Options) (*Ring, error) {
 	flags, err := o.SetupFlags()
 	if err != nil {

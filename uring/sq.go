@@ -10,9 +10,9 @@ import (
 )
 
 // SQE returns the next free entry of the submission queue, nil when it is
-// full: a builder called on that panics with an error that wraps [ErrSQFull]. The entry keeps what an earlier use left in it: fill it with exactly
-// one builder, which sets every byte, before the next call of SQE or Submit.
-// On a ring with SQE128 use [Ring.BigSQE].
+// full: a builder called on nil panics with an error that wraps [ErrSQFull]. The entry
+// has the content of its last use: fill it with exactly one builder, which sets every
+// byte, before the next call of SQE or Submit. On a ring with SQE128 use [Ring.BigSQE].
 func (r *Ring) SQE() *SQE {
 	s := &r.sq
 	if s.next-s.seen == s.entries {
