@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-// Package examples has no code of its own: each folder below it is a program that
-// shows one idea. Its tests build all of them and end them by signals while they work.
+// Package examples has no code: each directory below it is a program that shows one
+// idea. The tests build all programs and end them by signals while they work.
 package examples

@@ -6,8 +6,8 @@
 //	go run ./examples/cat -direct big.bin | sha256sum
 //
 // It shows ufile.Reader, which keeps the next blocks in flight while the last one is
-// being written. With -direct that goes past the page cache: a backup reads a disk
-// without driving out what others need. A signal ends it with code 130.
+// being written. With -direct the reads bypass the page cache, so that a backup does not
+// evict the data of other programs. A signal ends it with code 130.
 package main
 
 import (
@@ -31,7 +31,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, func() { // a write may wait for a reader that does not come
+	context.AfterFunc(ctx, func() { // a write may wait for ever for a reader
 		time.AfterFunc(grace, func() { os.Exit(interrupted) })
 	})
 	err := run(ctx, os.Args[1:], os.Stdout)
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	var failed error
 	for _, name := range flags.Args() {
 		if err := cat(ctx, name, *direct, out); err != nil {
-			failed = errors.Join(failed, err) // as cat does: the others are written all the same
+			failed = errors.Join(failed, err) // as cat does: the other files are still written
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

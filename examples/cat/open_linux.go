@@ -10,7 +10,8 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// open opens a file, past the page cache where that is wanted and its file system can.
+// open opens a file. With direct it bypasses the page cache if the file system supports
+// that.
 func open(name string, direct bool) (*ufile.File, error) {
 	if direct {
 		f, err := ufile.OpenFile(name, os.O_RDONLY|syscall.O_DIRECT, 0)

@@ -5,9 +5,9 @@
 //	go run ./examples/checksum -j 64 /srv/data > SUMS
 //	cd /srv/data && sha256sum --check SUMS
 //
-// It shows ufile.Root, which keeps what it opens below one directory, links
-// included, and many files read at once: -j goroutines wait for the disk and take no
-// thread each. Lines are in the order of the names. A signal ends it with code 130.
+// It shows ufile.Root, which opens only files below one directory, also through links,
+// and reads of many files at once: -j goroutines wait for the disk without a thread for
+// each. Lines are in the order of the names. A signal ends it with code 130.
 package main
 
 import (
@@ -35,7 +35,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, func() { // a write may wait for a reader that does not come
+	context.AfterFunc(ctx, func() { // a write may wait for ever for a reader
 		time.AfterFunc(grace, func() { os.Exit(interrupted) })
 	})
 	err := run(ctx, os.Args[1:], os.Stdout)
@@ -74,7 +74,7 @@ type job struct {
 	err  error
 }
 
-// sums prints the sums of all regular files, in order, while others are being read.
+// sums prints the sums of all regular files in order. Several files are read at a time.
 func sums(ctx context.Context, tree fs.FS, readers int, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -107,7 +107,7 @@ func sums(ctx context.Context, tree fs.FS, readers int, out io.Writer) error {
 	return walked // order is closed after walked was set
 }
 
-// walk hands out the files, first to the printer and then to the readers.
+// walk sends each file to the printer and then to the readers.
 func walk(ctx context.Context, tree fs.FS, work, order chan<- *job) error {
 	return fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-// Command durable-log keeps lines: it reads them from standard input and prints the number
-// of each when it is on the disk.
+// Command durable-log stores lines. It reads them from standard input and prints the number
+// of each line when it is durable.
 //
 //	seq 1000 | go run ./examples/durable-log -j 64 /var/tmp/lines
 //	go run ./examples/durable-log -print /var/tmp/lines
 //
-// It shows appendlog.Log: -j goroutines append, and each sync makes the records of all
-// that wait durable. Kill it at any time: every printed record is found again. A signal ends
-// it with code 130.
+// It shows appendlog.Log: -j goroutines append, and one sync makes the records of all
+// waiting goroutines durable. Kill it at any time: every printed record is found again. A
+// signal ends it with code 130.
 package main
 
 import (
@@ -35,7 +35,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, func() { // a write may wait for a reader that does not come
+	context.AfterFunc(ctx, func() { // a write may wait for ever for a reader
 		time.AfterFunc(grace, func() { os.Exit(interrupted) })
 	})
 	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout)
@@ -74,7 +74,7 @@ func keep(ctx context.Context, l *appendlog.Log, jobs int, in io.Reader, out io.
 	lines := make(chan []byte)
 	var (
 		wg    sync.WaitGroup
-		mu    sync.Mutex // guards what follows
+		mu    sync.Mutex // guards the variables below
 		first error
 	)
 	for range jobs {
@@ -93,7 +93,7 @@ func keep(ctx context.Context, l *appendlog.Log, jobs int, in io.Reader, out io.
 		})
 	}
 	read := make(chan error, 1)
-	go func() { // it is not waited for: a read from a terminal or pipe may never end
+	go func() { // keep does not wait for it: a read from a terminal or pipe may never end
 		defer close(lines)
 		read <- split(ctx, in, lines)
 	}()
@@ -106,7 +106,7 @@ func keep(ctx context.Context, l *appendlog.Log, jobs int, in io.Reader, out io.
 	}
 }
 
-// next gives lines until there are no more or the context ends.
+// next yields lines until there are no more or the context ends.
 func next(ctx context.Context, lines <-chan []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for {
@@ -122,7 +122,7 @@ func next(ctx context.Context, lines <-chan []byte) iter.Seq[[]byte] {
 	}
 }
 
-// split hands out the lines of in.
+// split sends the lines of in.
 func split(ctx context.Context, in io.Reader, lines chan<- []byte) error {
 	scanner := bufio.NewScanner(in)
 	for scanner.Scan() {

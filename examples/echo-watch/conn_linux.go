@@ -8,8 +8,8 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// input is what a connection waits for while it has nothing to send. PeerHangUp
-// tells that after the data comes the end, so that it is read too.
+// input are the events that a connection waits for while it has nothing to send.
+// PeerHangUp reports that the end follows the data, so that it is read, too.
 const input = watch.Read | watch.PeerHangUp
 
 // conn is a connection.
@@ -30,8 +30,8 @@ func (s *server) open(fd int) {
 	c.timer = s.l.AfterFunc(s.idle, c.close)
 }
 
-// ready is called for each event. Output goes first: while there is some, nothing
-// is read, so a connection holds no more than one buffer.
+// ready is called for each event. Output goes first: while any is pending, nothing
+// is read, so a connection holds at most one buffer.
 func (c *conn) ready(e watch.Events) {
 	c.timer.Reset(c.s.idle)
 	if len(c.out) > 0 {
@@ -39,14 +39,14 @@ func (c *conn) ready(e watch.Events) {
 			return
 		}
 		c.out = nil
-		c.next(input) // which reports what has come meanwhile
+		c.next(input) // reports data that have arrived meanwhile
 		return
 	}
 	for c.echo(e) {
 	}
 }
 
-// echo reads once, writes that back, and reports whether to go on.
+// echo reads once, writes the data back, and reports whether to continue.
 func (c *conn) echo(e watch.Events) bool {
 	n, err := syscall.Read(c.fd, c.s.buf)
 	switch {
@@ -61,13 +61,13 @@ func (c *conn) echo(e watch.Events) bool {
 	if !c.flush(c.s.buf[:n]) {
 		return false
 	}
-	// A read that does not fill the buffer has taken all there was, unless the
-	// event tells about an end behind it.
+	// A read that does not fill the buffer has emptied the socket, unless the
+	// event reports that the end follows.
 	return n == len(c.s.buf) || e&(watch.PeerHangUp|watch.HangUp|watch.Error) != 0
 }
 
-// flush writes b, keeps what the socket does not take, and reports whether it took
-// all.
+// flush writes b, keeps the part that the socket does not accept, and reports
+// whether it accepted all.
 func (c *conn) flush(b []byte) bool {
 	for len(b) > 0 {
 		n, err := syscall.Write(c.fd, b)
@@ -93,7 +93,7 @@ func (c *conn) flush(b []byte) bool {
 // next changes what the connection waits for.
 func (c *conn) next(e watch.Events) {
 	if c.s.over && e == input {
-		c.close() // it has sent what it had
+		c.close() // all output is sent
 		return
 	}
 	if err := c.s.l.Modify(c.fd, e, watch.Edge); err != nil {

@@ -18,7 +18,7 @@ const (
 	bufferSize = 64 << 10
 	acceptMost = 64                     // connections taken in one turn
 	pause      = 100 * time.Millisecond // when the process is out of descriptors
-	grace      = 800 * time.Millisecond // for connections to finish at the end
+	grace      = 800 * time.Millisecond // the time that connections have to finish at the end
 )
 
 // server is an event loop with a listener and its connections. All of it belongs
@@ -61,8 +61,7 @@ func newServer(addr string, idle time.Duration) (*server, error) {
 	return s, nil
 }
 
-// listen has package net make the socket, which knows about addresses, and takes
-// the socket over.
+// listen takes over a socket of package net, which resolves the address.
 func (s *server) listen(addr string) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -131,7 +130,7 @@ func (s *server) unlisten() {
 	}
 }
 
-// close frees what is left when the loop does not run any more.
+// close frees all resources. The loop must not be running.
 func (s *server) close() {
 	s.unlisten()
 	for c := range s.conns {

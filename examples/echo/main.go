@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-// Command echo sends back what it gets, a goroutine for each connection.
+// Command echo is an echo server with a goroutine for each connection.
 //
 //	go run ./examples/echo -addr 127.0.0.1:7777
 //	nc 127.0.0.1 7777
 //
-// It shows that a server on package net becomes one on unet by one word, and how it ends:
-// no more connections, those that are there are told, and after a second they are closed.
+// It shows that one changed word moves a server from package net to unet, and an orderly
+// end: the server stops accepting and closes the open connections after grace.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// grace is for connections to finish at the end.
+// grace is the time that connections have to finish at the end.
 const grace = 800 * time.Millisecond
 
 func main() {
@@ -72,8 +72,8 @@ func serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// echo copies until the peer ends its direction. When the server ends, what the peer had
-// sent by then still comes back.
+// echo copies until the peer ends its direction. When the server ends, data that the peer
+// had sent by then are still sent back.
 func echo(ctx context.Context, c net.Conn) {
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now().Add(grace)) })()

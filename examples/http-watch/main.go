@@ -6,8 +6,8 @@
 //
 //	go run ./examples/http-watch -addr 127.0.0.1:8080
 //
-// Package server, beside this file, is the server, and says what it can do. It is
-// an example for [watch.Loop], not a replacement of package net/http.
+// The server is in package server, whose comment lists its features. It is an
+// example for [watch.Loop], not a replacement for package net/http.
 package main
 
 import (

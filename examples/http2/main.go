@@ -5,8 +5,8 @@
 //	go run ./examples/http2 -addr 127.0.0.1:8443
 //	curl --insecure https://127.0.0.1:8443/
 //
-// It shows that net/http needs nothing but the listener: TLS, HTTP/2, its streams and its
-// timeouts come with it. Without -cert and -key it makes a certificate for itself.
+// It shows that net/http only needs the listener: TLS, HTTP/2, streams and timeouts work
+// unchanged. Without -cert and -key it makes its own certificate.
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// grace is for requests to finish at the end.
+// grace is the time that requests have to finish at the end.
 const grace = 800 * time.Millisecond
 
 func main() {
@@ -91,7 +91,7 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s over %s\n", r.Proto, tls.VersionName(r.TLS.Version))
 }
 
-// certificate loads the pair, or makes one for this machine and a day.
+// certificate loads the pair, or makes one for this machine that is valid for a day.
 func certificate(cert, key string) (tls.Certificate, error) {
 	if cert != "" || key != "" {
 		return tls.LoadX509KeyPair(cert, key)

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
 
-// Command proxy passes TCP connections on to backends.
+// Command proxy forwards TCP connections to backends.
 //
 //	go run ./examples/proxy -addr 127.0.0.1:8443 -backends 127.0.0.1:8080,127.0.0.1:8081
 //	curl http://127.0.0.1:9090/debug/vars    # with -metrics 127.0.0.1:9090
 //	kill -HUP PID                            # replaces the process
 //
-// A connection goes to the backend that has the fewest among those that are up. Backends
-// are checked by connecting to them, and one that refuses a connection is down at once; the
-// connection then goes to another. Between two TCP sockets the data stays in the kernel
-// (splice). With -cert and -key the clients speak TLS and the backends do not.
+// A connection goes to the backend with the fewest connections among those that are up.
+// The proxy checks backends by connecting to them. A backend that refuses a connection is
+// down at once, and the connection goes to another. Between two TCP sockets the data stays
+// in the kernel (splice). With -cert and -key the clients use TLS and the backends do not.
 //
-// On SIGHUP the program starts anew and inherits the listeners; the old process serves
-// its connections until they end, for -drain at most. On SIGINT and SIGTERM the
-// connections are cut after a short time.
+// On SIGHUP a new process inherits the listeners; the old process serves its connections
+// until they end, for -drain at most. On SIGINT and SIGTERM the connections are closed
+// after a short time.
 package main
 
 import (
@@ -33,7 +33,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// grace is the time that connections have at the end.
+// grace is the time that connections have to finish at the end.
 const grace = 500 * time.Millisecond
 
 type config struct {
@@ -84,7 +84,7 @@ func run(c *config) error {
 		if err != nil {
 			return err
 		}
-		stopMetrics = m.Close // the new process answers from then on
+		stopMetrics = m.Close // after that the new process answers
 		expvar.Publish("proxy", expvar.Func(func() any { return p.stats() }))
 		fmt.Fprintf(os.Stderr, "metrics on http://%v/debug/vars\n", m.Addr())
 		go func() { failed <- http.Serve(m, p.metrics()) }()
@@ -129,7 +129,7 @@ func (c *config) proxy() (*proxy, error) {
 	return p, nil
 }
 
-// metrics serves what expvar publishes, and whether any backend is up.
+// metrics serves the variables of expvar, and whether any backend is up.
 func (p *proxy) metrics() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/debug/vars", expvar.Handler())

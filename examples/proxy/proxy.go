@@ -16,17 +16,17 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// backend is one server to which connections are passed on.
+// backend is one server to which connections are forwarded.
 type backend struct {
 	address               string
 	up                    atomic.Bool
 	open, total, failures atomic.Int64
 }
 
-// proxy passes connections on to backends. Its methods may be called concurrently.
+// proxy forwards connections to backends. Its methods may be called concurrently.
 type proxy struct {
 	dialer   unet.Dialer
-	tls      *tls.Config // nil if the clients do not speak TLS
+	tls      *tls.Config // nil if the clients do not use TLS
 	backends []*backend
 
 	accepted, refused, toBackends, toClients atomic.Int64
@@ -37,7 +37,7 @@ type proxy struct {
 	over bool                  // cut was called
 }
 
-// handshakeTime is for a client to finish the handshake of TLS.
+// handshakeTime is the time that a client has for the TLS handshake.
 const handshakeTime = 10 * time.Second
 
 // serve accepts connections until the listener is closed.
@@ -82,8 +82,8 @@ func (p *proxy) pass(client net.Conn) {
 	back.Wait()
 }
 
-// copyTo copies until the end of a stream and passes the end on. After an error
-// nothing more can be passed on in either direction, so it closes both.
+// copyTo copies until the end of a stream and forwards the end. After an error it closes
+// both connections, because no direction can continue.
 func copyTo(to, from net.Conn, bytes *atomic.Int64) {
 	n, err := io.Copy(to, from)
 	bytes.Add(n)
@@ -95,8 +95,7 @@ func copyTo(to, from net.Conn, bytes *atomic.Int64) {
 	}
 }
 
-// secure does the handshake of TLS where the clients speak it, and reports whether it
-// succeeded.
+// secure does the TLS handshake if the clients use TLS, and reports whether it succeeded.
 func (p *proxy) secure(client net.Conn) (net.Conn, bool) {
 	if p.tls == nil {
 		return client, true
@@ -128,8 +127,8 @@ func (p *proxy) connect() (*backend, net.Conn) {
 	}
 }
 
-// choose returns the backend with the fewest connections of those that are up and were
-// not tried, and counts one more. If none is up it tries the others all the same.
+// choose returns the backend with the fewest connections among those that are up and were
+// not tried, and counts one more. If none is up, it chooses among the others.
 func (p *proxy) choose(tried map[*backend]bool) *backend {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +151,7 @@ func (b *backend) better(than *backend) bool {
 	return b.open.Load() < than.open.Load()
 }
 
-// keepChecking checks the backends again and again.
+// keepChecking checks the backends periodically.
 func (p *proxy) keepChecking(interval time.Duration) {
 	for range time.Tick(interval) {
 		p.checkAll()
@@ -175,8 +174,8 @@ func (p *proxy) check(b *backend) {
 	b.up.Store(err == nil)
 }
 
-// keep remembers a connection, so that cut finds it. If that was called already it
-// closes the connection and reports false.
+// keep records a connection for cut. If cut was called already, keep closes the
+// connection and returns false.
 func (p *proxy) keep(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,7 +204,7 @@ func (p *proxy) cut() {
 	}
 }
 
-// Stats is what the proxy tells of itself.
+// Stats are the counters of a proxy.
 type Stats struct {
 	Accepted   int64 // connections of clients
 	Refused    int64 // those for which no backend was found
@@ -214,12 +213,12 @@ type Stats struct {
 	Backends   map[string]BackendStats // by address
 }
 
-// BackendStats is what the proxy tells of a backend.
+// BackendStats are the counters of a backend.
 type BackendStats struct {
 	Up       bool
 	Open     int64 // connections
 	Total    int64 // connections since the start
-	Failures int64 // of connecting for a client
+	Failures int64 // failed attempts to connect for a client
 }
 
 func (p *proxy) stats() Stats {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// command carries out one request and appends the answer to out. It reports
+// command executes one request and appends the answer to out. It reports
 // whether the connection is to end.
 func (s *store) command(out []byte, words [][]byte) (_ []byte, quit bool) {
 	args := words[1:]
@@ -51,8 +51,7 @@ func (s *store) command(out []byte, words [][]byte) (_ []byte, quit bool) {
 	}
 }
 
-// upper appends a word in capitals, no more than what tells that it is none of
-// the commands.
+// upper appends a word in capitals. It stops after more bytes than any command has.
 func upper(dst, word []byte) []byte {
 	for _, b := range word[:min(len(word), cap(dst))] {
 		if 'a' <= b && b <= 'z' {

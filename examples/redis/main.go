@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
 
 // Command redis is a small key-value server that speaks RESP, the protocol of
-// Redis, on package unet/event: redis-cli, redis-benchmark and client libraries
-// talk to it.
+// Redis, on package unet/event. redis-cli, redis-benchmark and client libraries
+// work with it.
 //
 //	go run ./examples/redis -addr 127.0.0.1:6379
 //	redis-cli set greeting hello
 //
-// It knows GET, SET, DEL, INCR, PING, ECHO and QUIT, as arrays and as inline commands
-// (a line of words), and answers everything else with an error. Commands may be
-// sent before the answer to the last one. What a peer makes it hold has a limit:
-// the request, the answers that the peer does not take, and all keys and values
-// together; and so has the time that it may go without a whole request.
+// It supports GET, SET, DEL, INCR, PING, ECHO and QUIT, as arrays and as inline commands
+// (a line of words), and answers all other commands with an error. Commands may be
+// pipelined. The memory that a peer can occupy is bounded: the request, the answers that
+// the peer does not read, and all keys and values together. So is the time that a
+// connection may go without a whole request.
 //
-// It shows what a server on callbacks consists of: requests that arrive in
+// It shows the parts of a server on callbacks: requests that arrive in
 // pieces, answers that are joined into one write, a peer that does not read, data
 // that loops share, and an orderly end on a signal.
 package main
@@ -32,7 +32,7 @@ import (
 	"github.com/ringside-io/ringside/unet/event"
 )
 
-// grace is for connections to finish at the end.
+// grace is the time that connections have to finish at the end.
 const grace = 800 * time.Millisecond
 
 func main() {

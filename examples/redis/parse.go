@@ -7,11 +7,11 @@ import (
 	"errors"
 )
 
-// What one request may be.
+// Limits of one request.
 const (
 	maxArgs    = 1024
 	maxBulk    = 1 << 20 // bytes of one argument
-	maxRequest = 2 << 20 // bytes of all of it
+	maxRequest = 2 << 20 // bytes of the whole request
 	maxLine    = 64 << 10
 	maxDigits  = 9
 )
@@ -24,10 +24,10 @@ var (
 	errLong   = errors.New("the request is too long")
 )
 
-// parse takes the first request from b: its words, which are part of b, and its
-// length. The length is 0 when the rest has not arrived yet. A request without
-// words, an empty line, has a length and is no error. An error is final: where
-// the next request begins is not known then.
+// parse returns the words of the first request in b, which are parts of b, and its
+// length. The length is 0 when the request is incomplete. A request without
+// words, an empty line, has a length and is no error. An error is final: the start
+// of the next request is unknown then.
 func parse(b []byte, args [][]byte) (words [][]byte, length int, err error) {
 	switch {
 	case len(b) == 0:
@@ -42,7 +42,7 @@ func parse(b []byte, args [][]byte) (words [][]byte, length int, err error) {
 	return words, length, err
 }
 
-// parseInline takes a line of words.
+// parseInline parses a line of words.
 func parseInline(b []byte, args [][]byte) (words [][]byte, length int, err error) {
 	end := bytes.IndexByte(b, '\n')
 	if end > maxLine || end < 0 && len(b) > maxLine {
@@ -60,8 +60,8 @@ func parseInline(b []byte, args [][]byte) (words [][]byte, length int, err error
 	return args, end + 1, nil
 }
 
-// parseArray takes *N and then N times $LENGTH, each on a line, and LENGTH bytes
-// with a line break behind them.
+// parseArray parses *N and then N times $LENGTH, each on a line, and LENGTH bytes
+// followed by a line break.
 func parseArray(b []byte, args [][]byte) (words [][]byte, length int, err error) {
 	n, at, ok := number(b, 1)
 	if !ok || n > maxArgs {
@@ -93,9 +93,9 @@ func parseArray(b []byte, args [][]byte) (words [][]byte, length int, err error)
 	return args, at, nil
 }
 
-// number reads a number that ends with a line break from b[at:] and returns what
-// is behind that, 0 when it has not arrived. It is not ok when there is something
-// else.
+// number reads a number that ends with a line break from b[at:]. next is the index
+// after the line break, 0 when that has not arrived. ok is false when it is not a
+// number.
 func number(b []byte, at int) (n, next int, ok bool) {
 	negative := at < len(b) && b[at] == '-'
 	if negative {

@@ -13,23 +13,22 @@ import (
 // batch is how many bytes of answers are joined into one write.
 const batch = 32 << 10
 
-// server is what the connections share.
+// server is shared by the connections.
 type server struct {
 	store   *store
 	idle    time.Duration // how long a connection may go without a whole request
 	scratch sync.Pool     // of *scratch
 }
 
-// scratch is what answering takes, and is not needed in between.
+// scratch is memory for answering, which is not needed between callbacks.
 type scratch struct {
 	out  []byte
 	args [][]byte
 }
 
-// client is a connection. Its fields belong to the callbacks, which come one
-// after the other.
+// client is a connection. Its fields belong to the callbacks, which never overlap.
 type client struct {
-	in   []byte // the beginning of a request, or what waits for a peer that does not read
+	in   []byte // an incomplete request, or requests that wait until the peer reads answers
 	out  []byte // answers that Write did not accept
 	quit bool
 }
@@ -49,15 +48,15 @@ func (s *server) handler() event.Handler {
 	}
 }
 
-// open begins the time that a peer has. Bytes alone do not begin it anew, so that
-// a byte now and then does not keep a connection.
+// open starts the idle time. Only a whole request restarts it, so that a peer
+// cannot keep a connection by a byte now and then.
 func (s *server) open(c *event.Conn) {
 	c.SetValue(new(client))
 	c.SetTimer(s.idle)
 }
 
-// data takes what has arrived: usually whole requests, which are answered from
-// where they are.
+// data handles arrived data. It usually has whole requests, which are parsed in
+// place.
 func (s *server) data(c *event.Conn, p []byte) {
 	k := c.Value().(*client)
 	if len(k.in) > 0 {
@@ -70,7 +69,7 @@ func (s *server) data(c *event.Conn, p []byte) {
 	}
 }
 
-// keep holds on to what has not been answered. rest may be a part of k.in.
+// keep stores the input that was not answered. rest may be a part of k.in.
 func (k *client) keep(rest []byte) {
 	if len(rest) == 0 {
 		k.in = nil
@@ -79,7 +78,7 @@ func (k *client) keep(rest []byte) {
 	k.in = append(k.in[:0], rest...)
 }
 
-// writable goes on where the peer had not taken its answers.
+// writable continues after the peer has read answers.
 func (s *server) writable(c *event.Conn) {
 	k := c.Value().(*client)
 	if out := k.out; len(out) > 0 {
@@ -94,12 +93,12 @@ func (s *server) writable(c *event.Conn) {
 	}
 }
 
-// answer carries out the requests in p until there is no whole one, or the peer
-// does not take the answers, and returns what is left of p.
+// answer executes the requests in p until none is complete, or the peer does not
+// read the answers, and returns the rest of p.
 func (s *server) answer(c *event.Conn, k *client, p []byte) (rest []byte) {
 	x := s.scratch.Get().(*scratch)
 	defer s.scratch.Put(x)
-	defer clear(x.args[:cap(x.args)]) // they are parts of p, which is not ours
+	defer clear(x.args[:cap(x.args)]) // they are parts of p, which belongs to the caller
 	out := x.out
 	for len(p) > 0 && !k.quit {
 		words, n, err := parse(p, x.args)
@@ -138,5 +137,5 @@ func (k *client) write(c *event.Conn, out []byte) bool {
 		k.out = append([]byte(nil), out...)
 		return false
 	}
-	return true // a broken connection is told to OnClose
+	return true // OnClose gets the error of a broken connection
 }

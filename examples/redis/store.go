@@ -16,11 +16,11 @@ var (
 	errInteger = errors.New("the value is not an integer of 64 bits, or would not be one")
 )
 
-// overhead is about what an entry takes besides its bytes.
+// overhead is roughly the memory of an entry besides its bytes.
 const overhead = 64
 
-// store holds the data. It is in parts, so that loops seldom wait for each
-// other.
+// store holds the data. It is split into parts, so that loops seldom wait for
+// each other.
 type store struct {
 	seed  maphash.Seed
 	most  int64
@@ -77,7 +77,7 @@ func (s *store) put(p *part, key, value []byte) error {
 	return nil
 }
 
-// del reports whether the key was there.
+// del deletes a key and reports whether it existed.
 func (s *store) del(key []byte) bool {
 	p := s.part(key)
 	p.mu.Lock()
@@ -90,7 +90,7 @@ func (s *store) del(key []byte) bool {
 	return ok
 }
 
-// incr adds one to a value, which is 0 when there is none.
+// incr adds one to a value. A missing value counts as 0.
 func (s *store) incr(key []byte) (n int64, err error) {
 	p := s.part(key)
 	p.mu.Lock()

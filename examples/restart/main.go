@@ -7,10 +7,10 @@
 //	curl -i http://127.0.0.1:8080/
 //	kill -HUP PID    # PID is in the header of each response
 //
-// On SIGHUP it starts its program anew, which may be another version by then. The new
-// process inherits the listener. When that accepts, the old process stops accepting and
-// asks its clients to connect anew: each further response says Connection: close. It
-// ends when the last connection has, or after -drain, when it closes what is idle.
+// On SIGHUP it starts its program again, which may be a newer version by then. The new
+// process inherits the listener. When it accepts, the old process stops accepting and
+// asks its clients to reconnect: each further response has Connection: close. It ends when
+// the last connection has ended. After -drain it closes idle connections.
 package main
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// grace is the time for requests to finish at the end.
+// grace is the time that requests have to finish at the end.
 const grace = 800 * time.Millisecond
 
 func main() {
@@ -96,7 +96,7 @@ func (s *server) count(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// check reports to leave when no connection is open.
+// check signals leave when no connection is open.
 func (s *server) check() {
 	if s.leaving.Load() && s.open.Load() == 0 {
 		select {
@@ -115,7 +115,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // leave serves the open connections until the last one has ended, the time is over or
-// a signal asks for the end.
+// a signal arrives.
 func (s *server) leave(l net.Listener, served <-chan error, drain time.Duration, signals <-chan os.Signal) error {
 	s.leaving.Store(true)
 	if err := l.Close(); err != nil {

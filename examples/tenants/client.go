@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// client is a connection to the service. It does less than that of net/http,
-// because the processors it takes are those that the service needs.
+// client is a connection to the service. It is simpler than net/http's client, because
+// it shares the processors with the service.
 type client struct {
 	addr string
 	c    net.Conn
@@ -30,9 +30,8 @@ func (c *client) close() {
 	}
 }
 
-// ask sends a request and returns the status and the body of the answer, which
-// is the client's until the next request. After an error the connection is a
-// new one.
+// ask sends a request and returns the status and the body of the answer. The body is
+// valid until the next request. After an error the client uses a new connection.
 func (c *client) ask(method, path string, body []byte) (int, []byte, error) {
 	if c.c == nil {
 		var err error
@@ -72,7 +71,7 @@ func (c *client) exchange(method, path string, body []byte) (int, []byte, error)
 	return res.StatusCode, c.body.Bytes(), nil
 }
 
-// want asks, and expects a status and, unless v is nil, JSON for it.
+// want sends a request and expects a status and, unless v is nil, JSON that fits v.
 func (c *client) want(status int, method, path string, body []byte, v any) error {
 	code, answer, err := c.ask(method, path, body)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// columns are what is compared.
+// columns are the compared values.
 var columns = []struct {
 	name   string
 	format string
@@ -23,9 +23,9 @@ var columns = []struct {
 	{"threads", "%.0f", func(r *result) float64 { return float64(r.Threads) }},
 }
 
-// compare measures the default VFS and another in turn, so that what disturbs
-// the machine for a while disturbs both, and prints medians, smallest and largest
-// values, and their ratios pair by pair.
+// compare measures the default VFS and another in turn, so that a disturbance of the
+// machine affects both, and prints medians, smallest and largest values, and their
+// ratios pair by pair.
 func compare(ctx context.Context, o options, out io.Writer) error {
 	names := [2]string{"default", o.vfs}
 	var results [2][]*result

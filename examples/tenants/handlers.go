@@ -35,7 +35,7 @@ func (s *service) routes() http.Handler {
 	return mux
 }
 
-// put stores the request's body. It is durable when the answer goes out.
+// put stores the request's body, which is durable before the answer is sent.
 func (s *service) put(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	// What one user stored must not become a page of this site for another.
+	// An item of one user must not be shown as a page of this site to another.
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	_, _ = w.Write(body)
@@ -103,8 +103,7 @@ func (s *service) do(r *http.Request, create bool, work func(context.Context, *d
 
 var errNumber = errors.New("an item is named by its number")
 
-// fail answers with an error. What happened inside is for the log, not for
-// the client.
+// fail answers with an error. Internal errors are logged and not sent to the client.
 func fail(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
 	switch {

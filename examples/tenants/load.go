@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// load says what to ask of a service.
+// load describes the requests to a service.
 type load struct {
 	span           time.Duration
 	tenants, conns int
-	reads          int // of a hundred requests
+	reads          int // out of a hundred requests
 }
 
 const (
 	// itemSize is the length of an item in bytes.
 	itemSize = 128
-	// warm is how long requests go before they count.
+	// warm is how long requests run before they are counted.
 	warm = 500 * time.Millisecond
 )
 
-// asker is one connection and what it has seen.
+// asker is one connection and its results.
 type asker struct {
 	client
 	load
@@ -36,8 +36,8 @@ type asker struct {
 	item   []byte
 	rng    *rand.Rand
 	ids    []int64 // by tenant: the newest item that was acknowledged
-	total  int64   // requests that were answered as they should be
-	stored int64   // of them, that stored an item
+	total  int64   // requests with a correct answer
+	stored int64   // those of them that stored an item
 	times  []time.Duration
 	errs   int
 	err    error // the first one
@@ -55,7 +55,7 @@ func newAsker(l load, addr string, index int) *asker {
 
 func path(tenant int) string { return fmt.Sprintf("/tenants/t%04d", tenant) }
 
-// store writes an item, and remembers it when it was acknowledged.
+// store writes an item, and records it when it was acknowledged.
 func (a *asker) store(tenant int) error {
 	var made struct{ ID int64 }
 	if err := a.want(201, "POST", path(tenant)+"/items", a.item, &made); err != nil {
@@ -66,7 +66,7 @@ func (a *asker) store(tenant int) error {
 	return nil
 }
 
-// fetch reads the newest item of this connection, which must be there.
+// fetch reads the newest item of this connection, which must exist.
 func (a *asker) fetch(tenant int) error {
 	where := fmt.Sprintf("%s/items/%d", path(tenant), a.ids[tenant])
 	code, body, err := a.ask("GET", where, nil)
@@ -83,7 +83,7 @@ const (
 	over
 )
 
-// work asks until the load is over. A connection has tenants of its own where
+// work sends requests until the load is over. A connection has its own tenants if
 // there are enough of them.
 func (a *asker) work(phase *atomic.Int32) {
 	defer a.close()
@@ -112,7 +112,7 @@ func (a *asker) work(phase *atomic.Int32) {
 	}
 }
 
-// put has the service do what the load says and returns what was seen.
+// put runs the load against the service and returns the result.
 func (l load) put(ctx context.Context, addr string) (*result, error) {
 	control := client{addr: addr}
 	defer control.close()
@@ -155,7 +155,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// add sums up what the connections have seen.
+// add adds up the results of the connections.
 func (r *result) add(askers []*asker) {
 	var times []time.Duration
 	for _, a := range askers {
@@ -174,7 +174,7 @@ func (r *result) add(askers []*asker) {
 	}
 }
 
-// verify counts what the databases have.
+// verify compares the number of items in the databases with the result.
 func (r *result) verify(c *client, l load) error {
 	var found int64
 	for tenant := range l.tenants {

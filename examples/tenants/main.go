@@ -2,24 +2,23 @@
 
 // Command tenants is an HTTP service with one SQLite database for each of its
 // tenants: handlers of net/http on a listener of package unet, database/sql over
-// package sqlitevfs. It brings the load that shows what the VFS changes.
+// package sqlitevfs. It includes a load generator to compare VFSes.
 //
 //	go run ./examples/tenants                             serve on 127.0.0.1:8080
-//	go run ./examples/tenants -vfs ringside-log -for 5s   serve, put it under load, say how it did
+//	go run ./examples/tenants -vfs ringside-log -for 5s   serve, run a load, print the result
 //	go run ./examples/tenants -compare                    the default VFS and ringside-log in turn
 //
 //	curl -d hello 127.0.0.1:8080/tenants/alice/items      store an item: {"id":1}
 //	curl 127.0.0.1:8080/tenants/alice/items/1             fetch it
 //	curl 127.0.0.1:8080/tenants/alice                     how many there are
-//	curl 127.0.0.1:8080/stats                             what service and VFS are doing
+//	curl 127.0.0.1:8080/stats                             counters of service and VFS
 //
 // An item is durable when the answer comes (journal_mode=WAL, synchronous=FULL).
 //
-// It shows what such a service consists of: names from outside that never become
-// a path unchecked, a bounded number of open databases, and an end on a signal
-// that lets requests finish and closes the databases. It knows nothing of
-// authentication: every client that reaches it may name tenants, each of which takes room on
-// the disk.
+// It shows the parts of a multi-tenant service: names from requests that are checked
+// before they become paths, a bounded number of open databases, and an end on a signal
+// that lets requests finish and closes the databases. It has no authentication: every
+// client that reaches it can create tenants, each of which takes space on the disk.
 package main
 
 import (
@@ -36,7 +35,7 @@ import (
 	"time"
 )
 
-// options are what the command line says.
+// options are set by the command line.
 type options struct {
 	config
 	load    load
@@ -56,7 +55,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// From the first signal on the next one ends the program at once.
+	// After the first signal the next one ends the program at once.
 	context.AfterFunc(ctx, stop)
 	if err := run(ctx, o, os.Stdout); err != nil {
 		log.Fatal(err)
@@ -87,7 +86,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	return o, nil
 }
 
-// check says what is wrong with the options, and fills in what depends on others.
+// check returns an error for invalid options, and fills in those that depend on others.
 func (o *options) check(rest int) error {
 	l := &o.load
 	if l.conns == 0 {
@@ -109,7 +108,7 @@ func (o *options) check(rest int) error {
 	return checkVFS(o.vfs)
 }
 
-// run does what the options say until ctx ends.
+// run serves, measures or compares, as the options ask, until ctx ends.
 func run(ctx context.Context, o options, out io.Writer) error {
 	switch {
 	case o.compare:
@@ -147,7 +146,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 // listening is what the service prints before its address.
 const listening = "listening on http://"
 
-// workDir returns the directory that was asked for, or a new one for a while.
+// workDir returns the given directory, or a new temporary one.
 func workDir(dir string) (string, func(), error) {
 	if dir != "" {
 		return dir, func() {}, os.MkdirAll(dir, 0o700)
@@ -155,7 +154,7 @@ func workDir(dir string) (string, func(), error) {
 	return scratch("")
 }
 
-// scratch makes a directory, which the function that comes with it removes.
+// scratch makes a directory and returns a function that removes it.
 func scratch(base string) (string, func(), error) {
 	if base == "" {
 		base = os.Getenv("TMPDIR")

@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// result is what a load has shown.
+// result is the result of a load.
 type result struct {
 	Elapsed, P50, P99, Max time.Duration
-	Requests               int   // that were answered in Elapsed
-	Total, Stored          int64 // that were answered at all, and of them, that stored an item
+	Requests               int   // answered in Elapsed
+	Total, Stored          int64 // all that were answered, and those that stored an item
 	Threads, Errors        int
 	Backend                string
 	CPU                    time.Duration // of the service, from its start to its end
-	Ended                  time.Duration // that the service took to end
+	Ended                  time.Duration // how long the service took to end
 	Err                    error
 }
 
-// errNothing is the answer of a load in whose time no request was answered.
+// errNothing is the error of a load during which no request was answered.
 var errNothing = errors.New("no request was answered")
 
 // rate is requests per second.
@@ -35,7 +35,7 @@ func (r *result) rate() float64 { return float64(r.Requests) / r.Elapsed.Seconds
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
 
-// print shows one result. Errors of requests are an error.
+// print prints one result. It returns an error if requests failed.
 func (r *result) print(out io.Writer, o options) error {
 	fmt.Fprintf(out, "%s: %d tenants, %d connections, %d %% reads, connections by %s\n", o.vfs, o.load.tenants, o.load.conns, o.load.reads, r.Backend)
 	fmt.Fprintf(out, "%.0f requests/s, p50 %.2f ms, p99 %.2f ms, max %.2f ms, %d threads, %d errors; ended in %.0f ms\n",
@@ -43,7 +43,7 @@ func (r *result) print(out io.Writer, o options) error {
 	return r.failed()
 }
 
-// failed says what went wrong with requests.
+// failed returns the error of failed requests, nil if there is none.
 func (r *result) failed() error {
 	if r.Errors > 0 {
 		return fmt.Errorf("%d requests failed, first: %w", r.Errors, r.Err)
@@ -54,8 +54,8 @@ func (r *result) failed() error {
 	return nil
 }
 
-// measure starts the service in a process of its own, with new databases, and
-// puts the load on it.
+// measure starts the service in a separate process, with new databases, and runs the
+// load against it.
 func measure(ctx context.Context, o options) (r *result, err error) {
 	dir, remove, err := scratch(o.dir)
 	if err != nil {
@@ -77,7 +77,7 @@ func measure(ctx context.Context, o options) (r *result, err error) {
 	return r, nil
 }
 
-// process is the service in a process of its own.
+// process is the service in a separate process.
 type process struct {
 	cmd  *exec.Cmd
 	in   io.Closer
@@ -115,8 +115,8 @@ func start(ctx context.Context, c config) (*process, error) {
 	return &process{cmd, in, addr}, nil
 }
 
-// stop ends the service as its standard input's end does and returns the
-// processor time it has used.
+// stop ends the service by closing its standard input and returns the processor
+// time that it has used.
 func (p *process) stop() (time.Duration, error) {
 	_ = p.in.Close()
 	err := p.cmd.Wait()

@@ -24,7 +24,7 @@ const (
 	most = 1 << 20
 )
 
-// config says how to serve.
+// config configures a service.
 type config struct {
 	addr, dir, vfs string
 	open           int
@@ -69,7 +69,7 @@ func listen(c config) (*service, error) {
 
 func (s *service) addr() net.Addr { return s.l.Addr() }
 
-// String says what the service stands on.
+// String describes the backend and the VFS of the service.
 func (s *service) String() string {
 	name, reason := unet.Backend()
 	if reason != "" {
@@ -78,8 +78,8 @@ func (s *service) String() string {
 	return fmt.Sprintf("connections by %s%s, databases in %s by VFS %s, at most %d of them open", name, reason, s.dir, s.vfs, s.open)
 }
 
-// run serves until ctx ends, and then ends within a second: no new requests, time
-// for those that are under way, then their contexts and connections, then the
+// run serves until ctx ends, and then ends within a second: it refuses new requests,
+// waits for those in progress, ends their contexts and connections, and closes the
 // databases.
 func (s *service) run(ctx context.Context) error {
 	defer s.cancel()
@@ -99,9 +99,8 @@ func (s *service) run(ctx context.Context) error {
 	return err
 }
 
-// finish refuses connections and waits so long for requests. Those that take
-// longer are told to end. A connection that has sent nothing is no reason for an
-// error.
+// finish refuses connections and waits for requests. It cancels those that take longer
+// than wait. A connection that has sent nothing is not an error.
 func (s *service) finish(wait time.Duration) error {
 	limit, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()

@@ -18,25 +18,25 @@ var (
 	errClosed = errors.New("the service is ending")
 )
 
-// atOnce is how many databases are opened at a time. Each waits for the disk in
-// a thread, which Go then keeps: sixty-four at once, after a start, were up to
-// seventy threads for the rest of the service's life.
+// atOnce is how many databases are opened at a time. Each open waits for the disk
+// in a thread, which Go then keeps: opening sixty-four at once, after a start, left
+// up to seventy threads until the service ended.
 const atOnce = 4
 
-// store has the databases of the tenants below one directory and keeps so many
-// of them open: an open one costs descriptors and some megabytes, a closed one
-// a file.
+// store has the databases of the tenants below one directory and keeps at most
+// most of them open: an open database costs descriptors and some megabytes, a closed
+// one costs a file.
 type store struct {
 	root *os.Root
 	vfs  string
 	most int
 
-	opening chan struct{} // as many places as databases may be opened at a time
+	opening chan struct{} // limits how many databases are opened at a time
 
 	mu     sync.Mutex
-	open   map[string]*tenant // at most most, those that are being opened or closed included
-	idle   list.List          // unused *tenant, the longest unused first
-	change chan struct{}      // closed when one becomes idle or is gone
+	open   map[string]*tenant // at most most, including those that are being opened or closed
+	idle   list.List          // unused *tenant, least recently used first
+	change chan struct{}      // closed when a database becomes idle or is closed
 	closed bool
 }
 
@@ -63,9 +63,8 @@ func newStore(dir, vfs string, most int) (*store, error) {
 	}, nil
 }
 
-// with calls do with a tenant's database. One that does not exist is made if
-// create says so. It waits until ctx ends for one of the open databases to be
-// given up.
+// with calls do with a tenant's database, which it creates if it is missing and
+// create is set. If all places are in use, it waits for one until ctx ends.
 func (s *store) with(ctx context.Context, name string, create bool, do func(*database) error) error {
 	file, err := fileOf(name)
 	if err != nil {
@@ -116,8 +115,8 @@ func (s *store) acquire(ctx context.Context, file string) (*tenant, error) {
 	}
 }
 
-// take returns the tenant's place, and whether it is the caller's to fill; or
-// what to wait for before asking again.
+// take returns the tenant's place, and whether the caller must fill it. If no place
+// is free, it returns a channel to wait on before calling take again.
 func (s *store) take(file string) (t *tenant, first bool, wait chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,8 +146,8 @@ func (s *store) take(file string) (t *tenant, first bool, wait chan struct{}, er
 	return nil, false, s.change, nil
 }
 
-// fill opens the database of a place. Others wait for it too, so it does not
-// end with the request that happens to be the first.
+// fill opens the database of a place. Other requests may wait for it, too, so the end
+// of the first request does not cancel it.
 func (s *store) fill(ctx context.Context, t *tenant) {
 	s.opening <- struct{}{}
 	defer func() { <-s.opening }()
@@ -158,8 +157,8 @@ func (s *store) fill(ctx context.Context, t *tenant) {
 	close(t.ready)
 }
 
-// release gives a place back. One whose database could not be opened goes, so
-// that the next request tries anew.
+// release gives a place back. A place whose database could not be opened is removed,
+// so that the next request tries again.
 func (s *store) release(t *tenant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,8 +197,8 @@ func (s *store) opened() int {
 	return len(s.open)
 }
 
-// close refuses what comes from now on, waits so long for what is under way and
-// for the databases to close, and returns how many have not.
+// close refuses new requests, waits for requests in progress and for the databases to
+// close, at most the given time, and returns how many databases are still open.
 func (s *store) close(wait time.Duration) int {
 	defer s.root.Close()
 	limit := time.NewTimer(wait)
@@ -217,8 +216,8 @@ func (s *store) close(wait time.Duration) int {
 	}
 }
 
-// shutIdle begins to close unused databases and returns how many databases are
-// still open, and what tells that this has changed.
+// shutIdle begins to close unused databases. It returns how many databases are
+// still open, and a channel that is closed when that changes.
 func (s *store) shutIdle() (int, chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

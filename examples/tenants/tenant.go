@@ -23,19 +23,19 @@ var (
 	errMissing = errors.New("there is no such tenant")
 )
 
-// names are what a tenant may be called. There is no capital letter, because
-// some file systems take it for the small one, and nothing that a file system or
-// a URI gives a meaning to.
+// names matches the valid names of tenants. They have no capital letters, because
+// some file systems ignore case, and no characters with a meaning in a file system or
+// a URI.
 var names = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// fileOf returns the name of a tenant's database below the root. Nothing else
-// makes a file name of what came from outside.
+// fileOf returns the name of a tenant's database below the root. Only this function
+// makes file names of names from requests.
 func fileOf(tenant string) (string, error) {
 	if !names.MatchString(tenant) {
 		return "", errName
 	}
 	file := tenant + ".db"
-	if !filepath.IsLocal(file) { // a device's name on Windows
+	if !filepath.IsLocal(file) { // the name of a device on Windows
 		return "", errName
 	}
 	return file, nil
@@ -64,7 +64,7 @@ func checkVFS(name string) error {
 	return nil
 }
 
-// vfsName is what SQLite calls it.
+// vfsName returns SQLite's name of a VFS.
 func vfsName(name string) string {
 	if name == "default" {
 		return "os"
@@ -72,8 +72,8 @@ func vfsName(name string) string {
 	return name
 }
 
-// source names a database for database/sql. A pragma of a URI holds for each
-// connection, and they are run in order: the one that waits for locks first.
+// source returns the URI of a database for database/sql. SQLite runs the pragmas of a
+// URI for each connection, in order: the timeout of locks is the first.
 func source(path, vfs string) string {
 	path = filepath.ToSlash(path)
 	if path[0] != '/' {
@@ -89,7 +89,7 @@ func source(path, vfs string) string {
 
 const schema = `CREATE TABLE IF NOT EXISTS items(id INTEGER PRIMARY KEY, body BLOB NOT NULL)`
 
-// database is what is open for a tenant.
+// database is the open database of a tenant.
 type database struct {
 	db                 *sql.DB
 	insert, get, count *sql.Stmt
@@ -101,7 +101,7 @@ func openDatabase(ctx context.Context, path, vfs string) (*database, error) {
 		return nil, err
 	}
 	// SQLite has one writer at a time. A second connection would only take
-	// memory, and wait for locks where this one waits in a queue.
+	// memory and wait for locks, instead of waiting in database/sql's queue.
 	db.SetMaxOpenConns(1)
 	d := &database{db: db}
 	if _, err := db.ExecContext(ctx, schema); err != nil {
@@ -122,7 +122,7 @@ func openDatabase(ctx context.Context, path, vfs string) (*database, error) {
 func (d *database) close() error {
 	for _, s := range []*sql.Stmt{d.insert, d.get, d.count} {
 		if s != nil {
-			_ = s.Close() // says what the statement's last run said
+			_ = s.Close() // returns the error of the statement's last run
 		}
 	}
 	return d.db.Close()

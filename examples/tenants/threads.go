@@ -9,9 +9,9 @@ import (
 	"strconv"
 )
 
-// threads returns how many threads this process has, those that the kernel made
-// for io_uring included. Elsewhere than on Linux it is how many Go has started,
-// of which it hardly ever ends one.
+// threads returns how many threads this process has, including those of the kernel
+// for io_uring. On systems other than Linux it returns how many Go has started; Go
+// hardly ever ends one.
 func threads() int {
 	status, _ := os.ReadFile("/proc/self/status")
 	if _, rest, ok := bytes.Cut(status, []byte("\nThreads:")); ok {

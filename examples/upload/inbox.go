@@ -25,7 +25,7 @@ type inbox struct {
 	root   *ufile.Root
 	most   int64
 	ring   *reactor.Reactor // nil: bytes are copied
-	reason error            // why it is nil
+	reason error            // why ring is nil
 }
 
 func openInbox(dir string, most int64) (*inbox, error) {
@@ -41,7 +41,7 @@ func openInbox(dir string, most int64) (*inbox, error) {
 	return in, nil
 }
 
-// how tells how bytes get into files.
+// how describes how bytes get into files.
 func (in *inbox) how() string {
 	if in.ring == nil {
 		return fmt.Sprintf("by copying: %v", in.reason)
@@ -57,7 +57,7 @@ func (in *inbox) close() error {
 	return errors.Join(err, in.root.Close())
 }
 
-// take answers one request.
+// take serves one request.
 func (in *inbox) take(c net.Conn) {
 	err := in.keep(c)
 	answer := "kept\n"
@@ -68,7 +68,7 @@ func (in *inbox) take(c net.Conn) {
 	_, _ = io.WriteString(c, answer)
 }
 
-// keep receives a file. It has another name until it is whole and on the disk.
+// keep receives a file. The file has another name until it is complete and durable.
 func (in *inbox) keep(c net.Conn) (err error) {
 	name, length, err := in.head(c)
 	if err != nil {
@@ -93,10 +93,10 @@ func (in *inbox) keep(c net.Conn) (err error) {
 	return in.root.Rename(part, name)
 }
 
-// A name is one element, and does not begin with a dot.
+// A name is one path element and does not begin with a dot.
 var head = regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9._-]{0,99}) ([0-9]{1,18})$`)
 
-// head reads the line, byte by byte, since what follows is not to be read.
+// head reads the request line byte by byte, because the content must stay in the socket.
 func (in *inbox) head(c net.Conn) (name string, length int64, err error) {
 	_ = c.SetDeadline(time.Now().Add(idle))
 	var line strings.Builder

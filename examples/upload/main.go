@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 
-// Command upload keeps files that are sent to it, and never looks at them: the kernel
-// moves the bytes from the socket to the file by splice.
+// Command upload stores files that clients send. The bytes do not pass through the
+// process: the kernel moves them from the socket to the file by splice.
 //
 //	go run ./examples/upload -addr 127.0.0.1:7788 -dir /var/tmp/inbox
 //	{ printf 'report.pdf %s\n' "$(stat -c %s report.pdf)"; cat report.pdf; } | nc -N 127.0.0.1 7788
 //
-// A request is a line with name and length, then the content; the answer is a line,
-// "kept" or why not. It shows operations of package reactor on a connection's descriptor,
-// a Root that nothing leaves, and a file that appears whole or not at all. Where there is
-// no io_uring it copies.
+// A request is a line with name and length, then the content. The answer is a line,
+// "kept" or the reason for a refusal. It shows operations of package reactor on a
+// connection's descriptor, a Root that confines all paths, and files that appear whole or
+// not at all. Without io_uring it copies the bytes.
 package main
 
 import (
@@ -55,7 +55,7 @@ func listenAndServe(ctx context.Context, addr, dir string, most int64) error {
 	return errors.Join(serve(ctx, l, in), in.close())
 }
 
-// newReactor returns rings that can do nothing but splice, or nil and why there are none.
+// newReactor returns rings that are restricted to splice, or nil and the reason.
 func newReactor() (*reactor.Reactor, error) {
 	if err := features.HaveIOURing(); err != nil {
 		return nil, err
@@ -63,8 +63,8 @@ func newReactor() (*reactor.Reactor, error) {
 	return reactor.New(reactor.Options{Loops: 1, Restrict: []uring.Op{uring.OpSplice}})
 }
 
-// serve takes uploads until the context ends. Those under way are broken off then; what
-// they sent leaves no file.
+// serve accepts uploads until the context ends. It then aborts unfinished uploads, which
+// leave no file.
 func serve(ctx context.Context, l net.Listener, in *inbox) error {
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	var wg sync.WaitGroup

@@ -15,14 +15,14 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// piece is how much is moved at a time: what a pipe holds.
+// piece is how much is moved at a time: the capacity of a pipe.
 const piece = 64 << 10
 
-// slowest is how long a byte may take on average: 100 KB/s. Without it a byte now and then
-// would keep a connection for ever.
+// slowest is the longest average time for a byte: 100 KB/s. Without this limit a peer that
+// sends a byte now and then would keep a connection for ever.
 const slowest = 10 * time.Microsecond
 
-// receive moves so many bytes from the connection to the file.
+// receive moves length bytes from the connection to the file.
 func (in *inbox) receive(f *ufile.File, c net.Conn, length int64) error {
 	end := time.Now().Add(idle + time.Duration(length)*slowest)
 	socket, ok := c.(syscall.Conn)
@@ -62,8 +62,8 @@ func (in *inbox) receive(f *ufile.File, c net.Conn, length int64) error {
 	return nil
 }
 
-// fill moves what the socket has, at most so much, to the pipe. The poller waits for the
-// socket: a splice that waited would hold a thread of the kernel's.
+// fill moves up to most bytes from the socket to the pipe. The netpoller waits for the
+// socket: a splice that waited would occupy a thread of the kernel.
 func (in *inbox) fill(raw syscall.RawConn, w *os.File, most int64) (int, error) {
 	var res reactor.Result
 	err := raw.Read(func(fd uintptr) (done bool) {
@@ -84,7 +84,7 @@ func (in *inbox) fill(raw syscall.RawConn, w *os.File, most int64) (int, error) 
 	return int(res.Res), nil
 }
 
-// drain moves what is in the pipe to a place of the file.
+// drain moves n bytes from the pipe to an offset of the file.
 func (in *inbox) drain(r *os.File, f *ufile.File, at int64, n int) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

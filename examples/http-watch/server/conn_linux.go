@@ -13,12 +13,13 @@ import (
 )
 
 const (
-	// input is what a connection waits for while it has nothing to send.
-	// PeerHangUp tells that after the data comes the end, so that it is read too.
+	// input are the events that a connection waits for while it has nothing to send.
+	// PeerHangUp reports that the end follows the data, so that it is read, too.
 	input = watch.Read | watch.PeerHangUp
 
-	// maxOut is how much output stops the server from answering more requests of
-	// a connection until that has been sent. It holds this, and one answer more.
+	// maxOut is the amount of output from which the server answers no more requests
+	// of a connection until the output has been sent. A connection holds at most this
+	// and one more answer.
 	maxOut = 64 << 10
 
 	lingering = time.Second
@@ -29,12 +30,12 @@ type conn struct {
 	s       *Server
 	fd      int    // -1 once it is closed
 	in      []byte // an incomplete request, or requests that wait for out to be sent
-	out     []byte // what the socket has not taken
-	writing bool   // waits for the socket to take out
+	out     []byte // output that the socket has not accepted
+	writing bool   // waits until the socket accepts out
 	skip    int64  // bytes of a body still to come
-	ended   bool   // the peer has sent all
+	ended   bool   // the peer has ended its direction
 	last    bool   // the connection ends after out
-	refused bool   // because of something that is not a request
+	refused bool   // the input was not a request
 	lingers bool   // only reads, until the peer ends
 	once    bool   // was registered for one event only
 	timer   *watch.Timer
@@ -42,8 +43,8 @@ type conn struct {
 
 func (s *Server) open(fd int) {
 	c := &conn{s: s, fd: fd, once: true}
-	// Many connections bring one request. After its event nothing is left with
-	// the kernel that closing would have to cancel.
+	// Many connections send one request. After a one-shot event nothing is
+	// registered with the kernel that closing would have to cancel.
 	if err := s.l.Add(fd, input, watch.OneShot, c.ready); err != nil {
 		_ = syscall.Close(fd)
 		return
@@ -53,7 +54,7 @@ func (s *Server) open(fd int) {
 	c.timer = s.l.AfterFunc(s.idle, c.close)
 }
 
-// resting reports whether nothing is unfinished.
+// resting reports whether no input or output is unfinished.
 func (c *conn) resting() bool { return !c.writing && len(c.in) == 0 && c.skip == 0 }
 
 // ready is called for each event.
@@ -72,7 +73,7 @@ func (c *conn) ready(e watch.Events) {
 	}
 }
 
-// take reads once, answers, and reports whether to go on.
+// take reads once, answers, and reports whether to continue.
 func (c *conn) take(e watch.Events) bool {
 	n, err := syscall.Read(c.fd, c.s.buf)
 	switch {
@@ -85,13 +86,13 @@ func (c *conn) take(e watch.Events) bool {
 		return false
 	}
 	c.ended = n == 0
-	// A read that does not fill the buffer has taken all there was, unless the
-	// event tells about an end behind it.
+	// A read that does not fill the buffer has emptied the socket, unless the
+	// event reports that the end follows.
 	return c.serve(c.s.buf[:n]) &&
 		(n == len(c.s.buf) || e&(watch.PeerHangUp|watch.HangUp|watch.Error) != 0)
 }
 
-// resume goes on after the socket has room for output.
+// resume continues when the socket has room for output.
 func (c *conn) resume() {
 	if !c.send(c.out) {
 		return
@@ -101,7 +102,7 @@ func (c *conn) resume() {
 		c.finish()
 	} else if c.serve(nil) {
 		c.writing = false
-		c.wait(input) // which reports what has come meanwhile
+		c.wait(input) // reports data that have arrived meanwhile
 	}
 }
 
@@ -134,7 +135,7 @@ func (c *conn) serve(b []byte) bool {
 	return !c.ended
 }
 
-// hold keeps what of the input is not used yet.
+// hold keeps the unused part of the input.
 func (c *conn) hold(b []byte) {
 	if len(b) == 0 {
 		c.in = nil
@@ -143,8 +144,9 @@ func (c *conn) hold(b []byte) {
 	c.in = append(c.in[:0], b...)
 }
 
-// answer puts answers to the requests in b into the server's output, until there
-// is no more request or too much output, which it says. It returns what is left.
+// answer puts answers to the requests in b into the server's output until no
+// complete request is left or the output is full. It returns the rest of b and
+// whether the output is full.
 func (c *conn) answer(b []byte) (rest []byte, full bool) {
 	s := c.s
 	s.out = s.out[:0]
@@ -160,7 +162,7 @@ func (c *conn) answer(b []byte) (rest []byte, full bool) {
 		r, used, err := framing.ParseHead(b, maxHead)
 		switch {
 		case err == nil && used == 0 && c.ended:
-			err = io.ErrUnexpectedEOF // its rest will not come
+			err = io.ErrUnexpectedEOF // the rest of the request will not arrive
 		case err == nil && used == 0:
 			return b, false
 		case r.Length > maxBody:
@@ -183,8 +185,8 @@ func (c *conn) answer(b []byte) (rest []byte, full bool) {
 	return b, false
 }
 
-// send writes b, keeps what the socket does not take, and reports whether it took
-// all.
+// send writes b, keeps the part that the socket does not accept, and reports
+// whether it accepted all.
 func (c *conn) send(b []byte) bool {
 	for len(b) > 0 {
 		n, err := syscall.Write(c.fd, b)
@@ -218,9 +220,9 @@ func (c *conn) wait(e watch.Events) {
 	}
 }
 
-// finish ends a connection whose output was sent. When input may be left that
-// will not be read, closing would reset the connection, and the peer might lose
-// the answer: so it waits a while for the peer to end.
+// finish ends a connection whose output was sent. When unread input may be left,
+// closing would reset the connection, and the peer might lose the answer. finish
+// then waits a while until the peer ends the connection.
 func (c *conn) finish() {
 	if c.ended || !c.refused && c.skip == 0 {
 		c.close()

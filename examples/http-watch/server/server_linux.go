@@ -28,9 +28,9 @@ type Server struct {
 	fd    int      // of ln
 	addr  net.Addr
 	idle  time.Duration
-	grace time.Duration // for connections to finish at the end
-	buf   []byte        // input and output of the callback in progress: a connection
-	out   []byte        // with nothing unfinished holds no memory for them
+	grace time.Duration // the time that connections have to finish at the end
+	buf   []byte        // input and output of the callback in progress: connections
+	out   []byte        // without unfinished work hold no memory for them
 	conns map[*conn]struct{}
 	over  bool
 }
@@ -49,26 +49,25 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Addr is where the server listens.
+// Addr returns the address on which the server listens.
 func (s *Server) Addr() net.Addr { return s.addr }
 
-// Backend says what the loop waits with, and why.
+// Backend returns the backend of the loop and the reason for the choice.
 func (s *Server) Backend() (name, reason string) { return s.l.Backend() }
 
-// ShutdownOn has each of the signals end Run, once connections have finished, for
-// which they have a while. It is called before Run.
+// ShutdownOn makes each of the signals end Run after the connections have finished
+// or the time for that is over. It must be called before Run.
 func (s *Server) ShutdownOn(signals ...os.Signal) {
 	for _, sig := range signals {
 		s.l.OnSignal(sig, s.shutdown)
 	}
 }
 
-// Run serves until a signal has shut the server down, and returns nil, or until
-// the context ends, and returns its cause.
+// Run serves until a signal has shut the server down; then it returns nil. If the
+// context ends first, it returns its cause.
 func (s *Server) Run(ctx context.Context) error { return s.l.Run(ctx) }
 
-// listen has package net make the socket, which knows about addresses, and takes
-// the socket over.
+// listen takes over a socket of package net, which resolves the address.
 func (s *Server) listen(addr string) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -137,8 +136,7 @@ func (s *Server) unlisten() {
 	}
 }
 
-// Close frees what is left when the loop does not run any more, and closes all
-// connections.
+// Close closes all connections and frees all resources. The loop must not be running.
 func (s *Server) Close() {
 	s.unlisten()
 	for c := range s.conns {

@@ -14,7 +14,7 @@ import (
 // Server exists on Linux only.
 type Server struct{}
 
-// New answers errors.ErrUnsupported.
+// New returns errors.ErrUnsupported.
 func New(Config) (*Server, error) { return nil, errors.ErrUnsupported }
 
 // Addr returns nil.
@@ -26,7 +26,7 @@ func (*Server) Backend() (name, reason string) { return "", "" }
 // ShutdownOn does nothing.
 func (*Server) ShutdownOn(...os.Signal) {}
 
-// Run answers errors.ErrUnsupported.
+// Run returns errors.ErrUnsupported.
 func (*Server) Run(context.Context) error { return errors.ErrUnsupported }
 
 // Close does nothing.

@@ -46,7 +46,7 @@ type named struct {
 	net.Listener
 }
 
-// New takes the files that the process has inherited, from the process before it or from
+// New takes the files that the process has inherited, from its predecessor or from
 // systemd, and starts to receive signals.
 func New() (*Process, error) {
 	files, err := unet.Inherited()
@@ -55,8 +55,8 @@ func New() (*Process, error) {
 	return p, err
 }
 
-// Wait waits until the server is to end. SIGHUP starts a new process: Wait returns true
-// when that is ready. If it cannot be started, Wait passes the error to report and goes on.
+// Wait waits until the server must end. SIGHUP starts a new process: Wait returns true
+// when that is ready. If it cannot be started, Wait passes the error to report and continues.
 // After SIGINT or SIGTERM Wait returns false. An error from one of the channels, which may
 // be nil, ends Wait with that error.
 func (p *Process) Wait(served, failed <-chan error, report func(error)) (replaced bool, err error) {
@@ -81,7 +81,7 @@ func (p *Process) Wait(served, failed <-chan error, report func(error)) (replace
 	}
 }
 
-// take returns the inherited file of a name, once, or nil.
+// take returns the inherited file of a name, nil if there is none or it was taken before.
 func (p *Process) take(name string) *os.File {
 	for i, f := range p.inherited {
 		if f.Name == name {
@@ -130,7 +130,7 @@ func (p *Process) Ready() error {
 	return errors.Join(err, notify(fmt.Sprintf("READY=1\nMAINPID=%d", os.Getpid())))
 }
 
-// notify sends a state to systemd, if that has started the process (Type=notify; the
+// notify sends a state to systemd, if systemd has started the process (Type=notify; the
 // unit needs NotifyAccess=all, because the main process changes).
 func notify(state string) error {
 	address := os.Getenv("NOTIFY_SOCKET")
@@ -146,10 +146,10 @@ func notify(state string) error {
 	return err
 }
 
-// Replace starts the program anew, with the same arguments, and returns when the new
+// Replace starts the program again, with the same arguments, and returns when the new
 // process is ready. The caller then closes its listeners and ends its connections. If
 // the new process ends, or is not ready before the context ends, Replace kills it and
-// returns an error; this process goes on as before.
+// returns an error; this process continues unchanged.
 func (p *Process) Replace(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +162,7 @@ func (p *Process) Replace(ctx context.Context) error {
 	}
 	defer r.Close()
 	cmd, err := p.start(w)
-	_ = w.Close() // only the new process has it: its end is the end of the pipe
+	_ = w.Close() // only the new process has the write end: the pipe ends with that process
 	if err != nil {
 		return err
 	}
