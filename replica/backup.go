@@ -16,14 +16,15 @@ import (
 	"slices"
 )
 
-// backupFile is the list of a backup's databases, in its directory. The files are in data/.
+// backupFile is the file in a backup's directory that lists its databases. The databases are
+// in data/.
 const backupFile = "backup.json"
 
 // Backup writes all databases into a directory, which must be empty or missing: SQLite files
-// in data/, and their positions and checksums in backup.json. A database is as it was at one
-// moment after the call began, and has all that was acknowledged before; two databases may be
-// of different moments. The other node's work goes on. It needs a leader, which may be another
-// node. Of a call that fails the directory has no backup.json.
+// in data/, and their positions and checksums in backup.json. Each database has its state at
+// one moment after the call began, and so all transactions that were acknowledged before; the
+// moments of two databases may differ. The cluster keeps working. Backup needs a leader, which
+// may be another node. If it fails, the directory has no backup.json.
 func (n *Node) Backup(ctx context.Context, dir string) error {
 	if names, err := os.ReadDir(dir); err == nil && len(names) > 0 {
 		return fmt.Errorf("replica: the directory of the backup, %s, is not empty", dir)
@@ -99,13 +100,13 @@ func (n *Node) copyTo(ctx context.Context, db *database, path string) (_ Positio
 	return pos, errors.Join(w.Flush(), out.Sync())
 }
 
-// partBytes is how much of a file that is restored one raft entry has.
+// partBytes is how much of a restored file one raft entry has.
 const partBytes = 2 << 20
 
 // Restore creates the databases of a backup on all nodes. The leader must be this node. The
-// cluster may be a new one, or have other databases: one of a name that exists is refused
-// before anything is restored. Each database appears when it is whole. Of a call that fails
-// some databases may be there.
+// cluster may be new, or have other databases: if a name of the backup exists, Restore returns
+// an error before it restores anything. Each database appears when it is complete. After an
+// error some databases may have been restored.
 func (n *Node) Restore(ctx context.Context, dir string) error {
 	if err := n.writable(); err != nil {
 		return err
@@ -175,20 +176,20 @@ func (n *Node) restoreOne(ctx context.Context, path string, s databaseState) (er
 	rest := binary.LittleEndian.AppendUint64(id, s.Position.Sum)
 	rest = binary.LittleEndian.AppendUint32(rest, s.PageSize)
 	if sum != s.Position.Sum {
-		_ = ask(opWhole, rest) // no name: the parts are removed
+		_ = ask(opWhole, rest) // without a name: removes the parts
 		return fmt.Errorf("the file was changed: its checksum is %016x instead of %016x", sum, s.Position.Sum)
 	}
 	return ask(opWhole, append(rest, s.Name...))
 }
 
-// staging is where the parts of a file are gathered that is restored.
+// staging returns the path at which the parts of a restored file are collected.
 func (n *Node) staging(id []byte) string {
 	return filepath.Join(n.opts.Dir, "staging", hex.EncodeToString(id))
 }
 
-// part writes a part of a file. A node on which that fails, or which lacks parts because it
-// was restarted, fetches the database when it is whole on another one: the node whose Restore
-// runs has all of them.
+// part writes a part of a file. If that fails on a node, or a node lacks parts because it was
+// restarted, it fetches the database when it is complete on another one: the node that runs
+// Restore has all parts.
 func (n *Node) part(rest []byte) error {
 	if len(rest) < 24 {
 		return errEntry
@@ -206,14 +207,14 @@ func (n *Node) part(rest []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// whole makes a database of the parts of a file, or removes them if there is no name.
+// whole makes a database from the parts of a file, or removes them if there is no name.
 func (n *Node) whole(at Position, id uint64, rest []byte) error {
 	if len(rest) < 28 {
 		return errEntry
 	}
 	path, name := n.staging(rest[:16]), string(rest[28:])
 	at.Sum = binary.LittleEndian.Uint64(rest[16:])
-	defer os.Remove(path) // it is there still if the file was made before a restart
+	defer os.Remove(path) // it still exists if the database was made before a restart
 	if name == "" {
 		return nil
 	}

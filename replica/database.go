@@ -42,25 +42,25 @@ type database struct {
 	dirty atomic.Bool   // changed since the files were synced for a snapshot
 	epoch atomic.Uint64 // raised when the file was replaced: connections to the old one end
 
-	writers atomic.Int32 // transactions of this node that are being committed; raised with mu locked
+	writers atomic.Int32 // transactions of this node that are being committed; incremented with mu locked
 	lacks   atomic.Bool  // the file lacks a transaction that was committed
 
 	mu       sync.Mutex
-	pos      Position // by raft's log
+	pos      Position // according to raft's log
 	pageSize uint32
 	gone     bool // it was deleted
 	// The file. It is at pos once it is loaded and neither ahead nor broken.
 	loaded bool
-	ahead  bool   // the file has transactions that raft's log still has to bring again
+	ahead  bool   // the file has transactions that raft's log has yet to replay
 	target uint64 // sum of the file that is ahead
 	broken error  // why the file cannot be used; it is being fetched
 	sums   []uint64
 	pages  *pageFile // nil until a transaction of another node is applied
-	// While the file is fetched, the transactions that are applied meanwhile.
+	// The transactions that are applied while the file is fetched.
 	backlog   []*txn
 	backBytes int
 	fetching  bool
-	planted   *txn // of a test's bug
+	planted   *txn // for a seeded bug of a test
 }
 
 func (n *Node) newDatabase(id uint64, name string, pageSize uint32, pos Position) *database {
@@ -118,7 +118,7 @@ func (db *database) scan() (total uint64, err error) {
 	return total, errors.Join(err, m.done())
 }
 
-// close releases what is open and not needed while the database is idle. db.mu is locked.
+// close closes the files that are not needed while the database is idle. db.mu is locked.
 func (db *database) close() error {
 	if db.pages == nil || db.writers.Load() > 0 {
 		return nil
@@ -126,7 +126,7 @@ func (db *database) close() error {
 	err := db.pages.close()
 	db.pages, db.loaded, db.sums = nil, false, nil
 	if db.ahead {
-		db.ahead = false // load finds out again
+		db.ahead = false // load sets it again
 	}
 	return err
 }
@@ -159,8 +159,8 @@ func (db *database) usable() (uint64, error) {
 	return db.epoch.Load(), nil
 }
 
-// settle decides about a file that does not fit the log, once the log has brought all that
-// the file may have.
+// settle fails a file that is still ahead of the log after the log has replayed all
+// transactions that the file may have.
 func (db *database) settle() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -183,7 +183,7 @@ func (db *database) commit(base int64, buf []byte, last int64, write func([]byte
 	case err != nil:
 	case db.ahead:
 		err = errRecovering
-	case db.lacks.Load(): // the connection has read pages that are too old
+	case db.lacks.Load(): // the connection has read outdated pages
 		err = &BrokenError{Database: db.name, Err: errLacks}
 	}
 	if err != nil {
@@ -239,7 +239,8 @@ func (db *database) commit(base int64, buf []byte, last int64, write func([]byte
 	return nil
 }
 
-// collect takes the pages of a transaction from its frames. The last frame of a page counts.
+// collect takes the pages of a transaction from its frames. If a page has several frames, the
+// last one counts.
 func (t *txn) collect(frames []byte, frame int64) {
 	n := len(frames) / int(frame)
 	index := make(map[uint32]int, n)
@@ -272,8 +273,8 @@ func (t *txn) collect(frames []byte, frame int64) {
 	}
 }
 
-// after returns the sum of the database after a transaction, by the pages that this node
-// has. db.mu is locked.
+// after returns the sum of the database after a transaction, computed from the pages that
+// this node has. db.mu is locked.
 func (db *database) after(t *txn) uint64 {
 	sum := db.pos.Sum
 	for i, pgno := range t.pgnos {
@@ -291,8 +292,8 @@ func (db *database) after(t *txn) uint64 {
 	return sum
 }
 
-// skipped returns the pages that the database gains and the transaction does not write: that
-// of SQLite's locks. They are zeros.
+// skipped returns the pages that the database gains but the transaction does not write: the
+// page of SQLite's locks. They are zeros.
 func (t *txn) skipped(pages int) (skipped []uint32) {
 	if int(t.pages) <= pages {
 		return nil
@@ -326,11 +327,11 @@ func (db *database) count(t *txn) {
 	}
 }
 
-// backlogBytes is how much is kept of transactions that arrive while a database is fetched.
+// backlogBytes bounds the kept transactions that arrive while a database is fetched.
 const backlogBytes = 64 << 20
 
-// apply applies transactions in the order of raft's log. Which ones count is decided by the
-// positions alone, so all nodes decide alike.
+// apply applies transactions in the order of raft's log. Only the positions decide which
+// transactions count, so all nodes decide alike.
 func (db *database) apply(list []job) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -344,7 +345,7 @@ func (db *database) apply(list []job) {
 			j.mine.finish(ErrConflict)
 			continue
 		case t.seq != db.pos.Seq || t.before != db.pos.Sum:
-			// The proposer had a state that this node never had: this one is wrong.
+			// The proposer had a state that this node never had, so this node's file is wrong.
 			db.fail(fmt.Errorf("transaction %d of the log follows pages with the checksum %016x, and this node is at transaction %d with %016x", t.seq+1, t.before, db.pos.Seq, db.pos.Sum))
 		}
 		switch {
@@ -375,15 +376,15 @@ func (db *database) apply(list []job) {
 	}
 }
 
-// receive writes a transaction of another node, or of a writer that has given up, into the
-// file. db.mu is locked.
+// receive writes a transaction into the file that came from another node, or from a writer
+// that has given up. db.mu is locked.
 func (db *database) receive(t *txn) {
 	if err := db.load(); err != nil {
 		db.keep(t)
 		return
 	}
 	if db.ahead {
-		return // the file has it already
+		return // the file already has it
 	}
 	t.sums = make([]uint64, len(t.pgnos))
 	for i, pgno := range t.pgnos {
@@ -403,8 +404,9 @@ func (db *database) receive(t *txn) {
 	db.node.metrics.Applied.Add(1)
 }
 
-// redo tries to bring a file that cannot be used to the state of raft's log, with what the
-// log has: writing failed, say, because the disk was full. db.mu is locked.
+// redo tries to bring a file that cannot be used to the state of raft's log, by the
+// transactions that the log still has. An example is a write that failed because the disk was
+// full. db.mu is locked.
 func (db *database) redo() error {
 	if db.writers.Load() > 0 {
 		return errors.New("a transaction is being committed")
@@ -462,8 +464,8 @@ func (db *database) redo() error {
 	return nil
 }
 
-// logged returns the transactions of a database that raft's log still has, to its position.
-// db.mu is locked.
+// logged returns the transactions of a database that raft's log still has, up to the
+// database's position. db.mu is locked.
 func (n *Node) logged(db *database) ([]*txn, error) {
 	first, err := n.store.FirstIndex()
 	if err != nil || first == 0 {
@@ -488,7 +490,7 @@ func (n *Node) logged(db *database) ([]*txn, error) {
 			if err != nil {
 				return nil, err
 			}
-			// Of several with one number the first counts, see apply.
+			// The first of several with the same number counts, see apply.
 			if k := len(list); (k == 0 || t.seq > list[k-1].seq) && t.seq < db.pos.Seq {
 				list = append(list, t)
 			}
@@ -503,7 +505,7 @@ func (db *database) keep(t *txn) {
 		return
 	}
 	if db.backBytes += len(t.images); db.backBytes > backlogBytes {
-		db.backlog, db.backBytes, db.fetching = nil, 0, false // it begins anew
+		db.backlog, db.backBytes, db.fetching = nil, 0, false // the fetch starts again
 		return
 	}
 	c := *t
@@ -533,7 +535,7 @@ func (db *database) write(t *txn) error {
 			break
 		}
 		if try > 20 {
-			// A connection of this node that writes is left from when it led.
+			// A writing connection of this node is left from when the node led.
 			db.node.evict(db)
 		}
 		if try == 5000 {
@@ -553,7 +555,7 @@ func (db *database) write(t *txn) error {
 	}
 	db.dirty.Store(true)
 	if h, _, err := f.header(); err == nil && h.frames >= checkpointAfter {
-		// Readers may keep it from being complete; then the WAL grows on.
+		// Readers may keep the checkpoint from completing; then the WAL keeps growing.
 		err := f.keeper.Exec("PRAGMA wal_checkpoint(TRUNCATE)")
 		if err != nil && !errors.Is(err, sqlite3.BUSY) {
 			return err
@@ -564,11 +566,11 @@ func (db *database) write(t *txn) error {
 
 // The errors of writes and of databases.
 var (
-	// ErrUncertain is what errors.Is finds in the error of a transaction whose outcome is
-	// not known: it is later either whole on all nodes or on none.
+	// ErrUncertain is in the error (errors.Is) of a transaction whose outcome is unknown:
+	// it is later either complete on all nodes or on none.
 	ErrUncertain = errors.New("replica: it is not known whether the transaction was committed")
 	// ErrConflict is returned for a transaction that was rolled back because another one,
-	// whose outcome was not known, has been committed before it. It can be repeated.
+	// whose outcome was unknown, was committed before it. The transaction can be repeated.
 	ErrConflict = errors.New("replica: another transaction was committed before this one; repeat it")
 
 	errLacks      = errors.New("the file lacks a transaction that was committed")
@@ -594,7 +596,7 @@ func (e *BrokenError) Error() string {
 }
 func (e *BrokenError) Unwrap() error { return e.Err }
 
-// proposal is an operation on its way through raft.
+// proposal is an operation that was passed to raft and has no result yet.
 type proposal struct {
 	id   proposalID
 	op   []byte
@@ -603,7 +605,7 @@ type proposal struct {
 	done chan error
 }
 
-// finish tells the proposer. A nil proposal has none on this node.
+// finish gives the result to the proposer. A nil proposal has no proposer on this node.
 func (p *proposal) finish(err error) {
 	if p != nil {
 		p.done <- err

@@ -23,9 +23,10 @@ import (
 // OpenOption changes what connections of Node.Open may do.
 type OpenOption func(*connector)
 
-// Stale lets reads run on any node whose state is no older than a bound: it has all that was
-// acknowledged longer ago than that. Within the bound a read asks no other node. A negative
-// bound allows any age, also where the leader cannot be reached. Connections cannot write.
+// Stale lets reads run on any node whose state is no older than a bound: the node has all
+// transactions that were acknowledged longer ago than that. Within the bound a read asks no
+// other node. A negative bound allows any age, even when the leader cannot be reached. The
+// connections cannot write.
 func Stale(bound time.Duration) OpenOption {
 	return func(c *connector) { c.stale, c.bound = true, bound }
 }
@@ -33,10 +34,11 @@ func Stale(bound time.Duration) OpenOption {
 // Open opens a database. On the leader it is created if it does not exist.
 //
 // A commit returns when a majority of the members has it durably. An error that is
-// ErrUncertain means that the outcome is not known; any other means that nothing was
+// ErrUncertain means that the outcome is unknown; any other means that nothing was
 // committed. On a node that does not lead, writes and reads fail with *NotLeaderError, or run
-// on the leader if Options.Forward is set. Reads on the leader are linearizable: each makes
-// sure, once for a transaction, that this node still leads. With Stale they run on every node.
+// on the leader if Options.Forward is set. Reads on the leader are linearizable: each
+// verifies, once for a transaction, that this node still leads. With Stale they run on every
+// node.
 //
 // A transaction that is not read-only takes the database's write lock when it begins.
 func (n *Node) Open(name string, options ...OpenOption) (*sql.DB, error) {
@@ -56,7 +58,7 @@ type connector struct {
 	stale   bool
 	bound   time.Duration
 	forward bool          // statements run on the leader if this node does not lead
-	id      atomic.Uint64 // of the database, when there was a connection; 0: none yet
+	id      atomic.Uint64 // of the database; 0 before the first connection
 }
 
 func (c *connector) Driver() driver.Driver { return &sqlite.SQLite{} }
@@ -87,7 +89,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// SQLite forgets why a commit failed. The file of the WAL tells the connection.
+	// SQLite drops the reason of a failed commit. The WAL's file passes it to the connection.
 	k := &conn{c: c, db: db, epoch: epoch, writer: writer}
 	token := strconv.FormatUint(n.next.Add(1), 36)
 	n.connecting.Store(token, k)
@@ -108,7 +110,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	n.connMu.Lock()
 	n.conns[k] = struct{}{}
 	n.connMu.Unlock()
-	if !k.valid() { // it was deposed meanwhile
+	if !k.valid() { // the node was deposed meanwhile
 		return nil, errors.Join(n.notLeader(), k.Close())
 	}
 	return k, nil
@@ -132,7 +134,7 @@ func (n *Node) evict(db *database) {
 }
 
 // conn is a connection of the driver. Its calls are made one at a time, so that the node can
-// roll back a transaction that nothing is running in.
+// roll back a transaction while none is running.
 type conn struct {
 	sqlite.Conn
 	c       *connector
@@ -143,7 +145,7 @@ type conn struct {
 	failure atomic.Pointer[error] // of the commit
 
 	mu      sync.Mutex
-	checked bool // the transaction has made sure that it may read
+	checked bool // check has succeeded in this transaction
 	inTx    bool
 	closed  bool
 
@@ -158,7 +160,7 @@ var (
 	_ driver.NamedValueChecker = (*conn)(nil)
 )
 
-// end interrupts what runs, and rolls back.
+// end interrupts a running call and rolls back.
 func (k *conn) end() {
 	k.cancelMu.Lock()
 	if k.cancel != nil {
@@ -189,7 +191,7 @@ func (k *conn) begin(ctx context.Context) (context.Context, error) {
 	return ctx, nil
 }
 
-// done ends a call. The context of rows goes on.
+// done ends a call. With rows, their context continues.
 func (k *conn) done(rows bool) {
 	k.mu.Unlock()
 	if rows {
@@ -201,7 +203,7 @@ func (k *conn) done(rows bool) {
 	cancel()
 }
 
-// gone is why the connection was ended.
+// gone returns the reason why the connection was ended.
 func (k *conn) gone() error {
 	if _, err := k.db.usable(); err != nil {
 		return err
@@ -209,7 +211,7 @@ func (k *conn) gone() error {
 	if err := k.c.n.writable(); err != nil {
 		return err
 	}
-	return &NotLeaderError{Leader: k.c.n.opts.ID, Address: k.c.n.Address()} // it led again at once; repeat
+	return &NotLeaderError{Leader: k.c.n.opts.ID, Address: k.c.n.Address()} // this node leads again: the caller may repeat
 }
 
 func (k *conn) valid() bool {
@@ -240,7 +242,7 @@ func (k *conn) Close() error {
 	return k.Conn.Close()
 }
 
-// translate makes the node's errors of what SQLite says.
+// translate turns errors of SQLite into errors of the node.
 func (k *conn) translate(err error) error {
 	if err != nil {
 		if why := k.failure.Swap(nil); why != nil {
@@ -268,7 +270,7 @@ func (k *conn) translate(err error) error {
 	return err
 }
 
-// check makes sure, before a read, that what this node has is new enough. k.mu is locked.
+// check verifies, before a read, that the state of this node is recent enough. k.mu is locked.
 func (k *conn) check() error {
 	if k.checked {
 		return nil
@@ -335,7 +337,7 @@ func (k *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	r, err := k.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
 	if err != nil && err != driver.ErrSkip && k.failure.Load() == nil {
 		if err := k.check(); err != nil {
-			return nil, err // the error may be that of a state that is too old
+			return nil, err // the original error may come from an outdated state
 		}
 	}
 	return r, k.translate(err)
@@ -353,7 +355,7 @@ func (k *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	defer k.done(false)
 	s, err := k.Conn.PrepareContext(ctx, query)
 	if err != nil {
-		// It may be the answer of a state that is too old.
+		// The result may come from an outdated state.
 		if err := k.check(); err != nil {
 			return nil, err
 		}

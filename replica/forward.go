@@ -22,8 +22,8 @@ import (
 )
 
 // A forwarded connection runs its statements on a connection of the leader, one message for
-// each, and gets results and errors back. A transaction is one of the leader: it holds the
-// database's write lock there from its beginning to its end.
+// each, and gets results and errors back. Its transactions run on the leader and hold the
+// database's write lock there from their beginning to their end.
 
 // The limits of forwarding.
 const (
@@ -33,14 +33,14 @@ const (
 	// forwardRows bounds the size of a statement's result, which the forwarding node
 	// keeps in memory.
 	forwardRows = 64 << 20
-	// forwardPart is the size from which on a result is sent in another message.
+	// forwardPart is the size from which a result is continued in another message.
 	forwardPart = 1 << 20
 	// forwardStatement bounds a statement with its arguments, and a row of a result.
 	forwardStatement = 10 << 20
 )
 
 // ErrForward is returned for statements that cannot be forwarded: the result is too large, or
-// an argument is none of the types of database/sql.
+// the type of an argument is not one of database/sql.
 var ErrForward = errors.New("replica: the statement cannot be forwarded")
 
 const (
@@ -73,8 +73,8 @@ type forwardAnswer struct {
 	More    bool             `json:"more,omitempty"`
 }
 
-// forwardValue is a value of database/sql. Text and blobs are in Bytes, which JSON keeps as
-// they are; numbers, truth values and the bits of a float64 are in Int.
+// forwardValue is a value of database/sql. Text and blobs are in Bytes, which JSON preserves;
+// integers, booleans and the bits of a float64 are in Int.
 type forwardValue struct {
 	Kind  string `json:"k"` // "" is NULL
 	Name  string `json:"n,omitempty"`
@@ -132,7 +132,7 @@ func (p forwardValue) unpack() (v any, err error) {
 	return nil, fmt.Errorf("%w: a value of kind %q", ErrForward, p.Kind)
 }
 
-// forwardFault is an error of the leader. Errors that callers look for arrive as what they are.
+// forwardFault is an error of the leader. Errors that callers test for keep their identity.
 type forwardFault struct {
 	Text   string          `json:"text"`
 	Is     []string        `json:"is,omitempty"`   // of forwardErrors
@@ -250,8 +250,8 @@ var (
 	_ driver.NamedValueChecker = (*forwarded)(nil)
 )
 
-// call sends a request and reads the whole answer. commits tells that the request may commit:
-// without an answer the outcome is not known.
+// call sends a request and reads the whole answer. commits means that the request may commit:
+// without an answer the outcome is unknown.
 func (k *forwarded) call(ctx context.Context, r forwardRequest, commits bool) (all forwardAnswer, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -352,8 +352,8 @@ func (k *forwarded) statement(ctx context.Context, op, query string, args []driv
 	return k.call(ctx, r, !k.inTx && !onlyReads(query))
 }
 
-// onlyReads reports whether a statement certainly commits nothing. It decides about the error
-// for a connection that was lost.
+// onlyReads reports whether a statement certainly commits nothing. The error for a lost
+// connection depends on it.
 func onlyReads(query string) bool {
 	word, _, _ := strings.Cut(strings.TrimSpace(query), " ")
 	return strings.EqualFold(word, "SELECT") && !strings.Contains(query, ";")
@@ -380,7 +380,7 @@ func (k *forwarded) QueryContext(ctx context.Context, query string, args []drive
 	return &forwardedRows{a}, nil
 }
 
-// forwardedRows is a result that is in memory.
+// forwardedRows is a result in memory.
 type forwardedRows struct{ a forwardAnswer }
 
 var _ driver.RowsColumnTypeDatabaseTypeName = (*forwardedRows)(nil)
@@ -405,7 +405,7 @@ func (r *forwardedRows) Next(dest []driver.Value) (err error) {
 
 func (k *forwarded) Prepare(query string) (driver.Stmt, error) { return &forwardedStmt{k, query}, nil }
 
-// forwardedStmt is a statement that the leader prepares anew each time.
+// forwardedStmt is a statement that the leader prepares for each execution.
 type forwardedStmt struct {
 	k     *forwarded
 	query string
@@ -453,7 +453,7 @@ func (t forwardedTx) Commit() error {
 func (t forwardedTx) Rollback() error {
 	t.k.inTx = false
 	if t.k.lost.Load() {
-		return nil // the leader has rolled back, or does when it notices
+		return nil // the leader has rolled back, or will when it notices the lost connection
 	}
 	_, err := t.k.call(context.Background(), forwardRequest{Op: forwardRollback}, false)
 	return err
@@ -466,7 +466,7 @@ func (w *wire) serveForward(c net.Conn) {
 	defer cancel()
 	requests := make(chan forwardRequest)
 	w.over.Go(func() {
-		defer cancel() // what runs is interrupted
+		defer cancel() // interrupts a running statement
 		defer close(requests)
 		for in := bufio.NewReaderSize(c, 64<<10); ; {
 			var r forwardRequest
@@ -537,7 +537,7 @@ func (s *forwardSession) close() {
 	}
 }
 
-// serve answers a request. It returns an error if the connection is of no more use.
+// serve answers a request. It returns an error if the connection cannot be used any more.
 func (s *forwardSession) serve(ctx context.Context, r forwardRequest, answer func(forwardAnswer) error) error {
 	var a forwardAnswer
 	var err error
@@ -667,10 +667,10 @@ func retryable(err error) bool {
 }
 
 // Do runs a transaction on the leader, from any node, and commits it if fn returns nil. On
-// another node the statements are forwarded to the leader, whatever Options.Forward is, with
+// another node the statements are forwarded to the leader, even without Options.Forward, with
 // its limits. Do runs fn again after an election, when the connection to the leader was lost
 // before the commit, and after a conflict with a transaction that was committed meanwhile;
-// never after ErrUncertain. It goes on until the context is done.
+// never after ErrUncertain. It repeats until the context is done.
 func (n *Node) Do(ctx context.Context, name string, fn func(*sql.Tx) error) error {
 	if err := checkName(name); err != nil {
 		return err

@@ -31,11 +31,12 @@ const (
 	opCreate  = 'C' // page size, length of the name, name, pages
 	opDelete  = 'D' // database
 	opTxn     = 'T' // see txn.encode
-	opPart    = 'P' // of a file that is restored: its number, 16 bytes; offset, 8 bytes; pages
+	opPart    = 'P' // of a restored file: its number, 16 bytes; offset, 8 bytes; pages
 	opWhole   = 'W' // its number; checksum; page size; the database's name, "" to remove the parts
 )
 
-// proposalID identifies an operation: 8 random bytes of the node's run, and a number.
+// proposalID identifies an operation: 8 random bytes, chosen when the node starts, and a
+// number.
 type proposalID [2]uint64
 
 func appendOp(p []byte, kind byte, id proposalID, rest []byte) []byte {
@@ -54,7 +55,7 @@ type op struct {
 
 var errEntry = errors.New("replica: an entry of raft's log is not one of this version")
 
-// nextOp cuts the first operation off an entry.
+// nextOp decodes the first operation of an entry and returns the rest.
 func nextOp(p []byte) (o op, tail []byte, err error) {
 	if len(p) < opHeader {
 		return o, nil, errEntry
@@ -68,7 +69,7 @@ func nextOp(p []byte) (o op, tail []byte, err error) {
 	return o, p[n:], nil
 }
 
-// txn is a transaction: the pages that it changed, as they are after it.
+// txn is a transaction: the new content of the pages that it changed.
 type txn struct {
 	db            uint64
 	seq           uint64 // the database's number of transactions before
@@ -100,7 +101,7 @@ func (t *txn) encode() []byte {
 	return append(p, t.images...)
 }
 
-// decodeTxn reads what encode wrote. The transaction refers to p.
+// decodeTxn decodes the output of encode. The transaction refers to p.
 func decodeTxn(p []byte) (*txn, error) {
 	if len(p) < txnHeader {
 		return nil, errEntry
@@ -138,8 +139,8 @@ type job struct {
 	mine *proposal // nil if it is not from this node, or its writer has given up
 }
 
-// ApplyBatch applies entries. The transactions of a database are applied in their order,
-// databases side by side.
+// ApplyBatch applies entries. It applies the transactions of each database in order, and those
+// of different databases concurrently.
 func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 	jobs := make(map[*database][]job)
 	flush := func() {
@@ -154,7 +155,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		for n := uint64(0); len(data) > 0; n++ {
 			o, tail, err := nextOp(data)
 			if err != nil {
-				// All nodes have the same entry: none can go on.
+				// All nodes have the same entry, so none can continue.
 				panic(fmt.Sprintf("%v: index %d", err, l.Index))
 			}
 			data = tail
@@ -194,7 +195,7 @@ func (f fsm) run(jobs map[*database][]job) {
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for db, list := range jobs {
 		if !slices.ContainsFunc(list, func(j job) bool { return j.mine == nil }) {
-			db.apply(list) // the writers do the work
+			db.apply(list) // cheap: the proposers' connections write the frames
 			continue
 		}
 		slots <- struct{}{}
@@ -206,7 +207,7 @@ func (f fsm) run(jobs map[*database][]job) {
 	wg.Wait()
 }
 
-// carryOut carries out an operation on the list of databases.
+// carryOut executes an operation on the list of databases.
 func (f fsm) carryOut(o op, at Position, n uint64) error {
 	switch o.kind {
 	case opCluster:
@@ -237,7 +238,7 @@ func (f fsm) carryOut(o op, at Position, n uint64) error {
 	return errEntry
 }
 
-// manifest is what a snapshot consists of: the files hold the pages.
+// manifest is the content of a snapshot. The pages are in the databases' files.
 type manifest struct {
 	Version   int             `json:"version"`
 	Cluster   uint64          `json:"cluster"`
@@ -252,8 +253,8 @@ type databaseState struct {
 	Position Position `json:"position"`
 }
 
-// Snapshot refuses while a database is not whole on this node: what raft's log has of it
-// would be gone.
+// Snapshot returns an error while a database is not complete on this node: raft would drop
+// log entries that are needed to complete it.
 func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -276,7 +277,7 @@ type snapshot struct {
 	m manifest
 }
 
-// Persist makes durable what changed since the last snapshot, and writes the manifest.
+// Persist makes changes since the last snapshot durable, and writes the manifest.
 func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	err := s.n.syncFiles()
 	if err == nil {
@@ -290,7 +291,7 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 
 func (s *snapshot) Release() {}
 
-// Restore reads a manifest: at the start one of this node, later one of the leader, whose
+// Restore reads a manifest: at the start that of this node, later that of the leader, whose
 // databases are fetched before Restore returns.
 func (f fsm) Restore(r io.ReadCloser) error {
 	defer r.Close()
@@ -304,8 +305,8 @@ func (f fsm) Restore(r io.ReadCloser) error {
 	return f.restore(m)
 }
 
-// syncFiles makes the files of the databases durable that changed since the last call, and the
-// removal of those that were deleted.
+// syncFiles makes durable the database files that changed since the last call, and the removal
+// of deleted ones.
 func (n *Node) syncFiles() error {
 	if n.planted == plantNoSync {
 		return nil
@@ -346,13 +347,13 @@ func (n *Node) empty(dir string) {
 	n.emptied[dir] = struct{}{}
 }
 
-// disk is what a test does beside syncs. The zero value does nothing.
+// disk holds a test's hooks for syncs. The zero value does nothing.
 type disk struct {
 	around  func(path string, sync func() error) error
 	written func(appendlog.SegmentInfo) error // see raftlog.Options
 }
 
-// sync syncs a file by a function.
+// sync syncs a file by calling f.
 func (d *disk) sync(path string, f func() error) error {
 	if d.around != nil {
 		return d.around(path, f)

@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// supported reports whether the module works on this system: it needs the locks of open
-// files that Linux has and SQLite's VFS uses.
+// supported reports whether the module works on this system. It needs Linux's locks of open
+// file descriptions, which SQLite's VFS uses.
 const supported = true
 
 const ofdSetLock = 37 // F_OFD_SETLK
 
-// tryLock locks a byte of a file exclusively, for the open file and not for the process. It
-// reports false if another open file has a lock on it.
+// tryLock locks a byte of a file exclusively, for the open file description and not for the
+// process. It returns false if another one has a lock on the byte.
 func tryLock(f *os.File, at int64) (bool, error) {
 	err := lock(f, at, syscall.F_WRLCK)
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {

@@ -31,19 +31,19 @@ import (
 
 // Options configure a node.
 type Options struct {
-	// ID names the node within the cluster. It stays with the directory.
+	// ID names the node within the cluster. A directory keeps its ID.
 	ID string
 	// Dir is the node's directory: data/ has the databases, raft/ the log and snapshots.
 	Dir string
-	// Listen is the address for the other nodes. Advertise is how they reach it; "" is the
-	// address that Listen led to.
+	// Listen is the address on which the node listens for other nodes. Advertise is the
+	// address by which they reach it; "" is the address of the listener.
 	Listen, Advertise string
-	// Peers are all members of a new cluster, this node included: addresses by ID. They
-	// count once, when the directory is empty, and must be the same on all of them. A node
-	// that joins a cluster that exists has none, and a member calls AddMember.
+	// Peers are all members of a new cluster, including this node: addresses by ID. They are
+	// used once, when the directory is empty, and must be the same on all members. A node
+	// that joins an existing cluster has none; a member of the cluster calls AddMember.
 	Peers map[string]string
 
-	// TLS encrypts the connections between nodes; it must ask for and verify the
+	// TLS encrypts the connections between nodes; it must request and verify the
 	// certificates of both sides. Without it the nodes must be on loopback addresses,
 	// unless PlainText allows others.
 	TLS       *tls.Config
@@ -52,9 +52,9 @@ type Options struct {
 	// Forward makes connections of Open run their statements on the leader when this node
 	// does not lead; connections with Stale do not. A transaction holds the database's
 	// write lock on the leader while it is open; one that sends no statement for 10 seconds
-	// is rolled back. Arguments have the types of database/sql, a statement has at most
-	// 10 MiB with its arguments, a row of a result as well, a result 64 MiB. A connection of
-	// the pool is one to the leader.
+	// is rolled back. Arguments have the types of database/sql. A statement with its
+	// arguments has at most 10 MiB, as has a row of a result; a result has at most 64 MiB.
+	// Each connection of the pool is a connection to the leader.
 	Forward bool
 
 	// Election is the time without a leader's heartbeat after which a follower becomes
@@ -63,19 +63,19 @@ type Options struct {
 	// MaxTransaction is the largest size of the changed pages of one transaction, in
 	// bytes. It must be the same on all nodes. 0 is 64 MiB, the maximum is 100 MiB.
 	MaxTransaction int
-	// SnapshotEntries is the number of raft entries after which the log is cut, LogBytes
-	// the size of the log. 0 is 8192 entries, and 512 MiB.
+	// SnapshotEntries is the number of raft entries, and LogBytes the size of the log, at
+	// which a snapshot is taken and the log is cut. 0 is 8192 entries, and 512 MiB.
 	SnapshotEntries int
 	LogBytes        int64
 	// OpenDatabases is the number of databases whose files a follower keeps open for
 	// writing. 0 is 256.
 	OpenDatabases int
 
-	// Logger is told about elections, repairs and failures. nil is slog.Default().
+	// Logger receives elections, repairs and failures. nil is slog.Default().
 	Logger *slog.Logger
 
-	disk          disk          // of a test
-	snapshotEvery time.Duration // of a test; 0 is 20 seconds
+	disk          disk          // for tests
+	snapshotEvery time.Duration // for tests; 0 is 20 seconds
 }
 
 func (o *Options) check() error {
@@ -128,7 +128,7 @@ type Node struct {
 	store   *raftlog.Store
 	wire    *wire
 	metrics metrics
-	planted plant // a bug that a test plants
+	planted plant // a seeded bug of a test
 	closing context.Context
 
 	forwardIdle atomic.Int64 // see defaultForwardIdle
@@ -142,7 +142,7 @@ type Node struct {
 	cluster uint64
 	emptied map[string]struct{} // directories of databases that were removed
 
-	run     uint64 // random, of this run
+	run     uint64 // random, chosen when the node starts
 	next    atomic.Uint64
 	queue   chan *proposal
 	pendMu  sync.Mutex
@@ -153,7 +153,7 @@ type Node struct {
 	running   atomic.Bool // raft has started
 	applied   atomic.Uint64
 	waitMu    sync.Mutex
-	waiting   chan struct{} // closed when applied grows; nil if none waits
+	waiting   chan struct{} // closed when applied grows; nil without a waiting call
 
 	verifying sharedCheck
 	reading   sharedCheck
@@ -167,10 +167,10 @@ type Node struct {
 	repair_    chan *database
 }
 
-// leadership is a term in which this node leads and has all that was committed before.
+// leadership is a term in which this node leads and has all entries that were committed before.
 type leadership struct{ term uint64 }
 
-// plant is a bug, for tests which show that the judges find it.
+// plant is a seeded bug. Tests show that the checks find it.
 type plant int
 
 const (
@@ -186,7 +186,7 @@ const (
 // NotLeaderError is returned for writes, and for reads without a bound, on a node that does
 // not lead.
 type NotLeaderError struct {
-	// Leader and Address are empty if the node knows of none: there is an election.
+	// Leader and Address are empty if the node knows no leader: there is an election.
 	Leader, Address string
 }
 
@@ -250,7 +250,7 @@ func openNode(o Options, planted plant) (_ *Node, err error) {
 	return n, nil
 }
 
-// identity is kept in the directory, so that it is not mistaken for another node's.
+// identity is stored in the directory, so that another node does not use it by mistake.
 type identity struct {
 	ID      string `json:"id"`
 	Cluster uint64 `json:"cluster"`
@@ -302,7 +302,7 @@ func (n *Node) writeFile(name string, p []byte) error {
 	return err
 }
 
-// rename gives a file that was synced its name, durably.
+// rename gives a synced file its name, durably.
 func (n *Node) rename(old, name string) error {
 	err := os.Rename(old, name)
 	if err == nil {
@@ -314,7 +314,7 @@ func (n *Node) rename(old, name string) error {
 	return n.opts.disk.sync(name, func() error { return nil })
 }
 
-// join notes the identity of the cluster. The first one that raft's log brings counts.
+// join records the identity of the cluster. The first one in raft's log counts.
 func (n *Node) join(cluster uint64) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -366,7 +366,7 @@ func (n *Node) start() error {
 	return err
 }
 
-// logWriter gives raft's lines to slog.
+// logWriter passes raft's log lines to slog.
 type logWriter struct{ l *slog.Logger }
 
 func (w logWriter) Write(p []byte) (int, error) {
@@ -375,8 +375,8 @@ func (w logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close stops the node. Databases that Node.Open returned must not be used any more. What
-// this node has acknowledged stays. The files are ordinary SQLite databases.
+// Close stops the node. Databases that Node.Open returned must not be used any more.
+// Acknowledged transactions are kept. The files are ordinary SQLite databases.
 func (n *Node) Close() error {
 	if n.closing.Err() != nil {
 		return nil
@@ -417,7 +417,7 @@ func (n *Node) lead() {
 				n.evict(nil)
 				continue
 			}
-			n.evict(nil) // left from an earlier term
+			n.evict(nil) // connections left from an earlier term
 			term := n.raft.CurrentTerm()
 			if err := n.raft.Barrier(0).Error(); err != nil {
 				continue
@@ -440,7 +440,7 @@ func (n *Node) lead() {
 }
 
 // leader returns the leadership of the current term, nil if this node does not lead or does
-// not yet have all that was committed before.
+// not yet have all entries that were committed before.
 func (n *Node) leader() *leadership {
 	l := n.leading.Load()
 	if l == nil || n.planted != plantStale && (n.raft.State() != raft.Leader || n.raft.CurrentTerm() != l.term) {
@@ -455,7 +455,7 @@ func (n *Node) notLeader() error {
 	}
 	address, id := n.raft.LeaderWithID()
 	if string(id) == n.opts.ID {
-		return &NotLeaderError{} // it has just been elected and is not ready
+		return &NotLeaderError{} // this node has just been elected and is not ready
 	}
 	return &NotLeaderError{string(id), string(address)}
 }
@@ -467,7 +467,8 @@ func (n *Node) writable() error {
 	return nil
 }
 
-// recover is called when all that was committed before the node started has been applied.
+// recover is called when all entries that were committed before the node started have been
+// applied.
 func (n *Node) recover() {
 	if n.recovered.Swap(true) {
 		return
@@ -477,7 +478,7 @@ func (n *Node) recover() {
 	}
 }
 
-// giveUp hands the leadership over after a failure of the disk.
+// giveUp transfers the leadership after a failure of the disk.
 func (n *Node) giveUp() {
 	n.over.Go(func() { _ = n.raft.LeadershipTransfer().Error() })
 }
@@ -491,7 +492,7 @@ func (n *Node) propose(kind byte, rest []byte) *proposal {
 	return p
 }
 
-// claim takes a proposal out of those that wait: the claimant finishes it.
+// claim removes a proposal from those that wait. The caller must finish it.
 func (n *Node) claim(id proposalID) *proposal {
 	n.pendMu.Lock()
 	defer n.pendMu.Unlock()
@@ -517,11 +518,11 @@ func (n *Node) abandon(err error) {
 	}
 }
 
-// entryBytes is the size of a raft entry from which on no further operation is added.
+// entryBytes is the size of a raft entry from which no further operation is added.
 const entryBytes = 4 << 20
 
-// proposer makes raft entries of what waits. While raft writes an entry, Apply waits, and
-// the next group gathers.
+// proposer makes raft entries of the waiting operations. While raft writes an entry, Apply
+// blocks, and the next group collects.
 func (n *Node) proposer() {
 	for {
 		var group []*proposal
@@ -566,14 +567,14 @@ func (n *Node) proposer() {
 func (n *Node) outcome(err error) error {
 	switch {
 	case errors.Is(err, raft.ErrNotLeader):
-		return n.notLeader() // it was not proposed
+		return n.notLeader() // the operation was not proposed
 	case errors.Is(err, raft.ErrLeadershipTransferInProgress), errors.Is(err, raft.ErrEnqueueTimeout):
 		return &NotLeaderError{}
 	}
 	return &UncertainError{Err: err}
 }
 
-// advance notes that an entry was applied.
+// advance records that an entry was applied.
 func (n *Node) advance(index uint64) {
 	n.applied.Store(index)
 	n.waitMu.Lock()
@@ -585,8 +586,8 @@ func (n *Node) advance(index uint64) {
 }
 
 // Wait waits until this node has applied a position, for example one that
-// Node.Position returned on the leader after a commit: what is read afterwards with Stale
-// contains it.
+// Node.Position returned on the leader after a commit: later reads with Stale see that
+// commit.
 func (n *Node) Wait(ctx context.Context, pos Position) error {
 	for {
 		n.waitMu.Lock()
@@ -775,7 +776,7 @@ func (n *Node) created(at Position, id uint64, name string, pageSize uint32, pag
 	return n.define(at, id, name, pageSize, func(db *database) error { return n.writeFile(db.path, pages) })
 }
 
-// define adds a database whose file make makes.
+// define adds a database. make creates its file.
 func (n *Node) define(at Position, id uint64, name string, pageSize uint32, make func(*database) error) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -787,7 +788,7 @@ func (n *Node) define(at Position, id uint64, name string, pageSize uint32, make
 		return fmt.Errorf("replica: there is a database %q already: %w", name, os.ErrExist)
 	}
 	db := n.newDatabase(id, name, pageSize, at)
-	// A file that exists is from before a crash: load finds out how new it is.
+	// An existing file is from before a crash: load finds its position.
 	_, err := os.Stat(db.path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && n.recovered.Load() {
 		if err = os.MkdirAll(filepath.Dir(db.path), 0o700); err == nil {
@@ -809,7 +810,7 @@ func (n *Node) define(at Position, id uint64, name string, pageSize uint32, make
 	return nil
 }
 
-// removeBeside removes WAL and index of a database.
+// removeBeside removes the WAL and the WAL index of a database.
 func removeBeside(path string) error {
 	for _, suffix := range []string{"-wal", "-shm"} {
 		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -910,8 +911,8 @@ func (n *Node) restore(m manifest) error {
 	return nil
 }
 
-// opened notes that files of a database are open, and closes those of another one if there
-// are too many.
+// opened records that a database has open files, and closes those of another database if too
+// many are open.
 func (n *Node) opened(db *database) {
 	n.openMu.Lock()
 	defer n.openMu.Unlock()
@@ -941,7 +942,7 @@ func (n *Node) closed(db *database) {
 	n.open = slices.DeleteFunc(n.open, func(d *database) bool { return d == db })
 }
 
-// watchLog cuts the log when it is large.
+// watchLog takes a snapshot when the log is large, so that raft cuts it.
 func (n *Node) watchLog() {
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
@@ -969,7 +970,7 @@ type Member struct {
 type Status struct {
 	ID, Address string
 	Leader      string // "" if there is none
-	Leads       bool   // and is ready
+	Leads       bool   // this node leads and is ready
 	Term        uint64
 	Applied     uint64 // the last entry that changed a database
 	LastEntry   uint64
@@ -1011,9 +1012,9 @@ func (n *Node) Address() string { return n.wire.address }
 // ID returns the node's name.
 func (n *Node) ID() string { return n.opts.ID }
 
-// AddMember makes a node a member. It returns when the cluster has agreed; the node then
-// catches up. An ID that is a member already gets the new address. The leader must be this
-// node.
+// AddMember makes a node a member. It returns when the change is committed; the node then
+// catches up. If the ID is already a member, AddMember changes its address. The leader must be
+// this node.
 func (n *Node) AddMember(ctx context.Context, id, address string) error {
 	return n.change(ctx, func(d time.Duration) raft.Future {
 		return n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(address), 0, d)
@@ -1027,7 +1028,7 @@ func (n *Node) RemoveMember(ctx context.Context, id string) error {
 	})
 }
 
-// Transfer hands the leadership over to a member, "" for any that is up to date.
+// Transfer transfers the leadership to a member; "" means any that is up to date.
 func (n *Node) Transfer(ctx context.Context, id string) error {
 	return n.change(ctx, func(time.Duration) raft.Future {
 		if id == "" {

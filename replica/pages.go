@@ -23,8 +23,8 @@ const (
 	walVersion      = 3007000
 )
 
-// The parts of a WAL's index, https://www.sqlite.org/walformat.html. Words have the byte
-// order of the machine; those of SQLite as this driver builds it are little endian.
+// The parts of a WAL's index, https://www.sqlite.org/walformat.html. Words have the native
+// byte order; in the build of SQLite that this driver uses, they are little endian.
 const (
 	indexHeaderSize = 48  // there are two copies of it
 	indexInfo       = 96  // how much was checkpointed, and the marks of readers
@@ -98,8 +98,9 @@ func walSum(s [2]uint32, p []byte) [2]uint32 {
 	return [2]uint32{a, b}
 }
 
-// pageSum is the checksum of a page in its place. The sum of a database is the XOR of those
-// of its pages. The last steps are not linear, so that exchanged pages change the XOR.
+// pageSum returns the checksum of a page with its number. The sum of a database is the XOR of
+// the checksums of its pages. The last steps are not linear, so that exchanged pages change
+// the XOR.
 func pageSum(pgno uint32, page []byte) uint64 {
 	x := uint64(crc32.Checksum(page, castagnoli))<<32 | uint64(crc32.ChecksumIEEE(page))
 	x += uint64(pgno) * 0x9e3779b97f4a7c15
@@ -110,8 +111,8 @@ func pageSum(pgno uint32, page []byte) uint64 {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// pageFile reads and writes the pages of a database beside SQLite, under its locks. One
-// goroutine at a time uses it.
+// pageFile reads and writes the pages of a database without SQLite's pager, under SQLite's
+// locks. It must not be used concurrently.
 type pageFile struct {
 	keeper       *sqlite3.Conn // keeps the WAL's index alive, recovers and checkpoints
 	db, wal, shm *os.File
@@ -148,7 +149,7 @@ func (f *pageFile) open(path string) (err error) {
 	return nil
 }
 
-// recover makes SQLite look at the WAL and make its index if there is none.
+// recover makes SQLite read the WAL and create its index if there is none.
 func (f *pageFile) recover() error {
 	return f.keeper.Exec("BEGIN; SELECT count(*) FROM sqlite_schema; COMMIT")
 }
@@ -175,7 +176,7 @@ func (f *pageFile) header() (h indexHeader, backfilled uint32, err error) {
 		if err != nil && !errors.Is(err, errIndex) && err != io.EOF || try == 100 {
 			return h, 0, err
 		}
-		// It is being written, or has to be made anew.
+		// The header is being written, or must be created again.
 		if err := f.recover(); err != nil {
 			return h, 0, err
 		}
@@ -196,8 +197,8 @@ func committed(shm *os.File) (end int64, salt [2]uint32, err error) {
 	return walHeaderSize + int64(h.frames)*(frameHeaderSize+int64(h.pageSize)), h.salt, nil
 }
 
-// block returns where the index has a frame: the offset of its block, of the block's page
-// numbers, and the frame's number within the block, from 0.
+// block returns the place of a frame in the index: the offset of its block, the offset of the
+// block's page numbers, and the frame's number within the block, from 0.
 func block(frame uint32) (at, pages int64, n uint32) {
 	if frame <= framesInFirst {
 		return 0, indexPages, frame - 1
@@ -254,7 +255,7 @@ func (f *pageFile) write(t *txn) error {
 	return f.publish(&h)
 }
 
-// writeHeader begins the WAL anew. The database has all frames that were in it.
+// writeHeader restarts the WAL. The database has all frames that were in it.
 func (f *pageFile) writeHeader(h *indexHeader, pageSize uint32) error {
 	h.pageSize = pageSize
 	h.salt = [2]uint32{h.salt[0] + 1, rand.Uint32()}
@@ -275,7 +276,7 @@ func (f *pageFile) writeHeader(h *indexHeader, pageSize uint32) error {
 func (f *pageFile) index(frame, pgno uint32) error {
 	at, pages, n := block(frame)
 	hash := at + indexHash
-	if n == 0 { // the block is new; what it holds is left from earlier
+	if n == 0 { // the block is new; its content is outdated
 		if _, err := f.shm.WriteAt(make([]byte, at+indexBlock-pages), pages); err != nil {
 			return err
 		}
@@ -308,8 +309,8 @@ func (f *pageFile) index(frame, pgno uint32) error {
 	return errIndex
 }
 
-// clean removes the frames from n on from a block: they are left from a transaction that was
-// not committed.
+// clean removes the frames from n on from a block: they belong to a transaction that was not
+// committed.
 func (f *pageFile) clean(at, pages int64, n uint32) error {
 	p := make([]byte, indexBlock)
 	if _, err := f.shm.ReadAt(p, at); err != nil {
@@ -321,7 +322,7 @@ func (f *pageFile) clean(at, pages int64, n uint32) error {
 			p[i], p[i+1] = 0, 0
 		}
 	}
-	// First the slots: readers look into the table beside this.
+	// The slots go first: readers may search the table meanwhile.
 	if _, err := f.shm.WriteAt(p[indexHash:], at+indexHash); err != nil {
 		return err
 	}
@@ -339,7 +340,7 @@ func (f *pageFile) publish(h *indexHeader) error {
 	return err
 }
 
-// image is the database as a transaction of the keeper sees it.
+// image is the database in a read transaction of the keeper.
 type image struct {
 	f        *pageFile
 	pageSize uint32
@@ -347,7 +348,7 @@ type image struct {
 	frames   map[uint32]uint32 // by page number
 }
 
-// image begins to read. Until done is called SQLite keeps the pages as they are. No
+// image begins to read. SQLite keeps the pages unchanged until done is called. No
 // transaction may be written while image runs.
 func (f *pageFile) image() (*image, error) {
 	if err := f.keeper.Exec("BEGIN; SELECT count(*) FROM sqlite_schema"); err != nil {

@@ -56,8 +56,8 @@ func (s *sharedCheck) run(check func() error) {
 	}
 }
 
-// verify makes sure that this node leads: what it has contains all that was acknowledged
-// before the call.
+// verify checks that this node leads: its state then has all transactions that were
+// acknowledged before the call.
 func (n *Node) verify() error {
 	if err := n.writable(); err != nil {
 		return err
@@ -81,17 +81,17 @@ func (n *Node) verify() error {
 	})
 }
 
-// ErrStale is returned for a read with a bound that cannot be kept: the leader cannot be
-// reached, or this node is behind.
+// ErrStale is returned for a read whose bound cannot be met: the leader cannot be reached, or
+// this node is behind.
 var ErrStale = errors.New("replica: this node may be further behind than Stale allows")
 
-// readSync is a moment at which this node had all that was committed before it.
+// readSync is a moment at which this node had all entries that were committed before it.
 type readSync struct {
 	at    time.Time
 	index uint64
 }
 
-// fresh makes sure that this node is no further behind than a bound.
+// fresh ensures that this node is no further behind than a bound.
 func (n *Node) fresh(bound time.Duration) error {
 	if bound < 0 || n.leader() != nil && n.verify() == nil {
 		return nil
@@ -106,7 +106,7 @@ func (n *Node) fresh(bound time.Duration) error {
 	return nil
 }
 
-// syncRead asks the leader what was committed, and waits until this node has it.
+// syncRead asks the leader for the last committed entry, and waits until this node has it.
 func (n *Node) syncRead() error {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(n.closing, max(2*n.opts.Election, time.Second))
@@ -130,7 +130,7 @@ func (n *Node) syncRead() error {
 	return nil
 }
 
-// catchUp finds out when this node has caught up after its start.
+// catchUp waits until this node has caught up after its start, and records it.
 func (n *Node) catchUp() {
 	for wait := 10 * time.Millisecond; !n.recovered.Load(); wait = min(2*wait, time.Second) {
 		if n.reading.do(n.syncRead) == nil {
@@ -144,7 +144,7 @@ func (n *Node) catchUp() {
 	}
 }
 
-// WaitReady waits until this node has caught up with what was committed before it started.
+// WaitReady waits until this node has all commits from before its start.
 func (n *Node) WaitReady(ctx context.Context) error {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -173,14 +173,14 @@ type Stats struct {
 	Verified  uint64 `json:"verified"`  // rounds to the members by which reads were made linearizable
 	Forwarded uint64 `json:"forwarded"` // statements that this node ran for others
 	Broken    uint64 `json:"broken"`    // databases whose files differed or failed
-	Redone    uint64 `json:"redone"`    // databases that were made whole from raft's log
+	Redone    uint64 `json:"redone"`    // databases that were repaired from raft's log
 	Fetched   uint64 `json:"fetched"`   // databases that were fetched from another node
 	Databases int    `json:"databases"` // databases of the cluster
-	Unserved  int    `json:"unserved"`  // databases that this node does not serve until they are whole
+	Unserved  int    `json:"unserved"`  // databases that this node does not serve until they are complete
 }
 
-// Stats returns the counters of the node. It may be called at any time, by a function that
-// package expvar publishes for example.
+// Stats returns the counters of the node. It may be called at any time, for example by a
+// function that package expvar publishes.
 func (n *Node) Stats() Stats {
 	m := &n.metrics
 	s := Stats{Commits: m.Commits.Load(), Applied: m.Applied.Load(), Entries: m.Entries.Load(), Verified: m.Verified.Load(),

@@ -21,7 +21,7 @@ type nodeVFS struct {
 	node *Node
 }
 
-// The parameters of a database's URI: what a connection may do, and which one it is.
+// The parameters of a database's URI: the role of a connection, and its token.
 const (
 	paramConn  = "conn"
 	paramRole  = "role"
@@ -70,7 +70,7 @@ func (v *nodeVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 	if k, ok := v.node.connecting.Load(name.URIParameter(paramConn)); ok {
 		f.conn = k.(*conn)
 	} else if f.role == roleWriter {
-		f.role = "" // not of Node.Open
+		f.role = "" // the connection is not from Node.Open
 	}
 	if f.role != roleWriter && f.role != roleKeeper {
 		out = out&^vfs.OPEN_READWRITE | vfs.OPEN_READONLY
@@ -94,7 +94,7 @@ type mainFile struct {
 	vfs.File
 	db         *database
 	role       string
-	conn       *conn // nil if it is not of Node.Open
+	conn       *conn // nil if the connection is not from Node.Open
 	checkpoint bool
 }
 
@@ -129,8 +129,8 @@ func (f *mainFile) Sync(flags vfs.SyncFlag) error {
 
 func (f *mainFile) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
 
-// CheckpointStart and CheckpointDone enclose the only writes to the database. The end of a
-// checkpoint cuts it after that.
+// CheckpointStart and CheckpointDone enclose the only writes to the database. A checkpoint
+// truncates the file after that.
 func (f *mainFile) CheckpointStart() { f.checkpoint = true }
 func (f *mainFile) CheckpointDone()  { f.checkpoint = false }
 
@@ -141,7 +141,7 @@ func (f *mainFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
-// Pragma refuses what would take commits past the sync of the WAL.
+// Pragma refuses pragmas with which commits would bypass the sync of the WAL.
 func (f *mainFile) Pragma(name, value string) (string, error) {
 	v := strings.ToLower(strings.Trim(value, `"' `))
 	var allowed []string
@@ -161,10 +161,10 @@ func (f *mainFile) Pragma(name, value string) (string, error) {
 	if !slices.Contains(allowed, v) {
 		return "", fmt.Errorf("replica: PRAGMA %s=%s is not possible in a replicated database", name, value)
 	}
-	return "", sqlite3.NOTFOUND // SQLite's own answer
+	return "", sqlite3.NOTFOUND // SQLite handles it
 }
 
-// plainWAL is the WAL as a connection has it that does not write transactions.
+// plainWAL is the WAL of a connection that does not write transactions.
 type plainWAL struct {
 	vfs.File
 	node *Node
@@ -182,11 +182,11 @@ type walFile struct {
 	vfs.File
 	db   *database
 	conn *conn
-	shm  *os.File  // to see where the committed frames end
-	base int64     // where frames begins in the file
+	shm  *os.File  // to find the end of the committed frames
+	base int64     // offset of buf in the file
 	salt [2]uint32 // of the WAL when it was begun
 	buf  []byte    // the frames of a transaction
-	last int64     // where the frame that commits begins; 0: not written yet
+	last int64     // offset of the commit frame; 0 until it is written
 }
 
 func (f *walFile) Unwrap() vfs.File { return f.File }
@@ -195,8 +195,8 @@ func (f *walFile) Close() error { return errors.Join(f.shm.Close(), f.File.Close
 
 func (f *walFile) forget() { f.base, f.buf, f.last = 0, nil, 0 }
 
-// refresh forgets the frames of a transaction that was rolled back: another one has been
-// committed since, or the WAL began anew.
+// refresh drops the frames of a transaction that was rolled back, if another one has been
+// committed since or the WAL was restarted.
 func (f *walFile) refresh() error {
 	if f.base == 0 {
 		return nil
@@ -292,7 +292,7 @@ func (f *walFile) Sync(flags vfs.SyncFlag) error {
 	return nil
 }
 
-// failed tells the connection why its commit failed.
+// failed records in the connection why its commit failed.
 func (f *walFile) failed(err error, code sqlite3.ExtendedErrorCode) error {
 	f.conn.failure.CompareAndSwap(nil, &err)
 	return vfs.SystemError(err, code)

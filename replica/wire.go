@@ -23,8 +23,8 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// wire is how the nodes reach each other: raft's messages, requests, and files, each on
-// connections of its own to one listener.
+// wire connects the nodes: raft's messages, requests, and files each have their own
+// connections to one listener.
 type wire struct {
 	node      *Node
 	listener  net.Listener
@@ -35,21 +35,21 @@ type wire struct {
 	once      sync.Once
 
 	mu    sync.Mutex
-	conns map[net.Conn]struct{} // that this node serves
-	peers map[string]*peer      // to which it sends requests, by address
+	conns map[net.Conn]struct{} // connections that this node serves
+	peers map[string]*peer      // connections for its own requests, by address
 }
 
-// layer is the wire as raft sees it. Raft closes it before the node does.
+// layer is the wire as raft's StreamLayer. Raft closes it before the node closes the wire.
 type layer struct{ *wire }
 
 var _ raft.StreamLayer = layer{}
 
 func (layer) Close() error { return nil }
 
-// transport is raft's transport, with an end to what waits for ever in it: raft 1.8 stops
-// reading the answers of a pipeline after one that failed, and may then wait for ever to send
-// the next entries. The follower would get none until the next election, and Shutdown would
-// not return.
+// transport is raft's transport with a bound for its waits: raft 1.8 stops reading the
+// answers of a pipeline after one that failed, and may then wait for ever to send the next
+// entries. The follower would get none until the next election, and Shutdown would not
+// return.
 type transport struct {
 	*raft.NetworkTransport
 	patience time.Duration
@@ -75,7 +75,7 @@ func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.Appe
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
 
-// wireAddr is an address as the configuration has it.
+// wireAddr is an address in the form of the configuration.
 type wireAddr string
 
 func (wireAddr) Network() string  { return "tcp" }
@@ -155,7 +155,7 @@ func receive(r io.Reader, v any) error {
 	return json.Unmarshal(p, v)
 }
 
-// helloTimeout is how long a new connection may take to say what it is.
+// helloTimeout is how long a new connection may take to send its hello.
 const helloTimeout = 5 * time.Second
 
 func (w *wire) serve() {
@@ -199,7 +199,7 @@ func (w *wire) welcome(c net.Conn) {
 		case <-w.node.closing.Done():
 			w.drop(c)
 		}
-		return // raft closes it; Close does so as well
+		return // raft or Close closes it
 	case kindRequest:
 		w.requests(c)
 	case kindFetch:
@@ -210,7 +210,7 @@ func (w *wire) welcome(c net.Conn) {
 	w.drop(c)
 }
 
-// judge decides whether a connection is taken.
+// judge returns the reason why a connection is refused, nil if it is accepted.
 func (w *wire) judge(h *hello) error {
 	n := w.node
 	n.mu.RLock()
@@ -282,7 +282,7 @@ func (c *tracked) Close() error {
 	return nil
 }
 
-// Addr returns how other nodes reach this one.
+// Addr returns the address by which other nodes reach this one.
 func (w *wire) Addr() net.Addr { return wireAddr(w.address) }
 
 // Dial gives raft a connection to a member.
@@ -360,7 +360,7 @@ func (w *wire) Close() error {
 	return err
 }
 
-// request asks a member for something; answer is what it says.
+// request is a request to a member; answer is its answer.
 type request struct {
 	Kind     string `json:"kind"`
 	Database uint64 `json:"database,omitempty"`
@@ -374,7 +374,7 @@ type answer struct {
 }
 
 const (
-	askIndex = "index" // what a read must see; the leader answers
+	askIndex = "index" // the index that a read must see; the leader answers
 	askSum   = "sum"   // the checksum of a database's pages, as they are in its files
 )
 
@@ -466,7 +466,7 @@ func (w *wire) ask(ctx context.Context, address string, r request) (a answer, er
 	return a, nil
 }
 
-// fetchRequest asks for a database that has at least some transactions.
+// fetchRequest requests a database with at least a number of transactions.
 type fetchRequest struct {
 	Database uint64 `json:"database"`
 	Seq      uint64 `json:"seq"`
@@ -509,8 +509,8 @@ func (w *wire) serveFetch(c net.Conn) {
 	_ = out.Flush()
 }
 
-// imageOf opens an image of a database with at least seq transactions, and says at which
-// position it is.
+// imageOf opens an image of a database with at least seq transactions, and returns its
+// position.
 func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, Position, error) {
 	db := n.byID(id)
 	for ; ; db = n.byID(id) {
@@ -542,7 +542,7 @@ func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, 
 		if _, _, err := f.header(); err != nil {
 			return nil, nil, Position{}, errors.Join(err, f.close())
 		}
-		// With the writer's lock no transaction is between raft's log and the file.
+		// While the writer's lock is held, no transaction is in raft's log but not in the file.
 		ok, err := tryLock(f.shm, lockWrite)
 		if err == nil && ok && !db.mu.TryLock() {
 			// apply may have mu and wait for the lock
@@ -576,7 +576,7 @@ func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, 
 	}
 }
 
-// sumOf reads all pages of a database as they are in its files.
+// sumOf reads all pages of a database from its files.
 func (n *Node) sumOf(id uint64) (Position, uint64, error) {
 	ctx, cancel := context.WithTimeout(n.closing, 10*time.Second)
 	defer cancel()
@@ -588,7 +588,7 @@ func (n *Node) sumOf(id uint64) (Position, uint64, error) {
 	return pos, sum, errors.Join(err, m.done(), f.close())
 }
 
-// repair lets a goroutine fetch a database. It may be called with db.mu locked.
+// repair starts a goroutine that fetches a database. It may be called with db.mu locked.
 func (n *Node) repair(db *database) {
 	select {
 	case n.repair_ <- db:
@@ -639,7 +639,7 @@ func (n *Node) sources() []string {
 	return all
 }
 
-// fetch makes a database whole: from raft's log if that suffices, else its file is replaced by
+// fetch repairs a database from raft's log if that suffices. Otherwise it replaces the file by
 // that of another node.
 func (n *Node) fetch(db *database) error {
 	db.mu.Lock()
@@ -725,7 +725,7 @@ func (n *Node) fetchFrom(db *database, address string, seq uint64) error {
 	return db.install(tmp, a.Position)
 }
 
-// install puts a fetched file in the place of the old one.
+// install replaces the file of a database by a fetched one.
 func (db *database) install(tmp string, pos Position) error {
 	n := db.node
 	n.closed(db)
@@ -766,7 +766,7 @@ func (db *database) install(tmp string, pos Position) error {
 	}
 	db.epoch.Add(1)
 	switch {
-	case pos.Seq > now.Seq: // raft's log will bring what the file has already
+	case pos.Seq > now.Seq: // raft's log will replay transactions that the file already has
 		db.ahead, db.target = true, pos.Sum
 	default:
 		db.pos.Seq, db.pos.Sum = pos.Seq, pos.Sum
@@ -791,8 +791,8 @@ func (db *database) install(tmp string, pos Position) error {
 	return nil
 }
 
-// fetchAll fetches the databases that are not here as a snapshot has them. It returns when
-// all are: raft then counts this node as one that has them.
+// fetchAll fetches the databases that this node does not have in the state of a snapshot. It
+// returns when it has all of them: raft then assumes that this node has the snapshot.
 func (n *Node) fetchAll(dbs map[string]*database) error {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 4)
@@ -807,7 +807,7 @@ func (n *Node) fetchAll(dbs map[string]*database) error {
 	return n.closing.Err()
 }
 
-// ensure waits until a database is whole here.
+// ensure waits until a database is complete on this node.
 func (n *Node) ensure(db *database) {
 	db.mu.Lock()
 	wasRecovered := n.recovered.Load()
@@ -832,7 +832,7 @@ func (n *Node) ensure(db *database) {
 	}
 }
 
-// ErrDiffer is what errors.Is finds in an error of Verify if members have different pages.
+// ErrDiffer is in the error of Verify (errors.Is) if members have different pages.
 var ErrDiffer = errors.New("replica: the pages differ")
 
 // Verify compares the pages of all databases on all members. It reads every page, and waits
@@ -845,7 +845,7 @@ func (n *Node) Verify(ctx context.Context) error {
 		return err
 	}
 	for _, db := range n.databases() {
-		var last error // why it was tried again
+		var last error // the reason for the last retry
 		for {
 			own, sum, err := n.sumOf(db.id)
 			if err != nil {

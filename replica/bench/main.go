@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Bench measures three nodes of replica in one process, each with a directory of its own,
-// beside what replaces their parts: raft with raft-wal and an empty state machine, and one
-// raft entry per transaction over raft-boltdb and package net, applied to SQLite on each node.
-// It prints JSON.
+// Bench measures three nodes of replica in one process, each with its own directory. It
+// compares them with alternatives to their parts: raft with raft-wal and an empty state
+// machine, and one raft entry per transaction over raft-boltdb and package net, applied to
+// SQLite on each node. It prints JSON.
 package main
 
 import (
@@ -104,7 +104,7 @@ func run() error {
 }
 
 func measure(workers int, do func(i int) error) (rate float64, times []time.Duration, err error) {
-	for i := range workers { // what happens once
+	for i := range workers { // work that is done only once
 		if err := do(i); err != nil {
 			return 0, nil, err
 		}
@@ -329,8 +329,8 @@ func (s *theirs) close() error {
 	return errors.Join(errs...)
 }
 
-// statements applies each entry as a statement, as systems do that replicate them. As raft's
-// log has it, the database need not be synced.
+// statements applies each entry as a statement, as in systems that replicate statements. The
+// database need not be synced, because raft's log has the entry.
 type statements struct{ dbs []*sql.DB }
 
 func (m *statements) Apply(l *raft.Log) any {

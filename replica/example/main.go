@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Example starts three nodes, writes, kills the leader, goes on, and compares.
+// Example starts three nodes, writes, kills the leader, continues, and compares the databases.
 package main
 
 import (
@@ -118,7 +118,7 @@ func run() error {
 	return nil
 }
 
-// address returns a free address: members know each other's before they listen.
+// address returns a free address: members must know each other's address before they listen.
 func address() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -127,7 +127,7 @@ func address() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// leader returns the node that leads, when there is one.
+// leader waits for a leader and returns its node.
 func leader(ctx context.Context, nodes map[string]*replica.Node) (*replica.Node, error) {
 	for ctx.Err() == nil {
 		for _, n := range nodes {

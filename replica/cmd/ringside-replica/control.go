@@ -15,12 +15,12 @@ import (
 	"github.com/ringside-io/ringside/replica"
 )
 
-// controlSocket is the Unix socket in the directory of a node that runs. Who may write in the
-// directory may use it.
+// controlSocket is the Unix socket in the directory of a running node. Users with write
+// permission for the directory may use it.
 const controlSocket = "control"
 
-// request is a command, as JSON; answer is what the node says. A connection has one of each,
-// and its end before the answer interrupts the command.
+// request is a command, as JSON; answer is the node's answer. A connection has one of each.
+// If the connection ends before the answer, the command is interrupted.
 type request struct {
 	Command string   `json:"command"`
 	Args    []string `json:"args"`
@@ -31,8 +31,8 @@ type answer struct {
 	Status *replica.Status `json:"status,omitempty"`
 }
 
-// listenControl listens on a socket. The node's directory is locked by its log, so a socket
-// that is there is left from a process that was killed.
+// listenControl listens on a socket. The log locks the node's directory, so an existing socket
+// is left from a process that was killed.
 func listenControl(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -47,8 +47,8 @@ func listenControl(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// serveControl obeys commands until the returned function is called, which interrupts those
-// that run and waits for them.
+// serveControl executes commands until the returned function is called, which interrupts
+// running commands and waits for them.
 func serveControl(l net.Listener, n *replica.Node) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var over sync.WaitGroup
@@ -112,7 +112,7 @@ func obey(ctx context.Context, n *replica.Node, r request, a *answer) error {
 	return fmt.Errorf("the node does not know %q with %d arguments", r.Command, len(r.Args))
 }
 
-// askControl sends a request to the node whose socket it is.
+// askControl sends a request to the node that listens on a socket.
 func askControl(ctx context.Context, path string, r request) (*replica.Status, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", path)

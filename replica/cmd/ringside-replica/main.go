@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Ringside-replica runs a node of a cluster and looks after it.
+// Ringside-replica runs a node of a cluster and administers it.
 package main
 
 import (
@@ -60,7 +60,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// errUsage is what errors.Is finds in errors of the command line.
+// errUsage is in the errors of the command line (errors.Is).
 var errUsage = errors.New("see ringside-replica -h")
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -203,7 +203,7 @@ func tlsConfig(cert, key, ca string) (*tls.Config, error) {
 		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}, nil
 }
 
-// ask sends a command to a node that runs, and shows its answer.
+// ask sends a command to a running node and prints the answer.
 func ask(ctx context.Context, command string, args []string, stdout io.Writer) error {
 	f := flag.NewFlagSet(command, flag.ContinueOnError)
 	dir := f.String("dir", "", "`directory` of the node that runs")

@@ -3,9 +3,9 @@
 // Package raftlog keeps raft's log and its few settings in an appendlog.
 //
 // Everything is a record at the end of one log: entries, the removal of entries, settings.
-// A call of StoreLogs is one durable write. Open reads the log from its beginning and has
-// the state of the last durable call. Removing entries from the front trims the segments
-// that nothing needs any more.
+// A call of StoreLogs is one durable write. Open reads the log from its beginning and
+// restores the state of the last durable call. Removing entries from the front trims the
+// segments that are not needed any more.
 package raftlog
 
 import (
@@ -38,12 +38,12 @@ type Options struct {
 	CacheBytes int
 	// Sync is how durable a call is when it returns. The zero value survives a power cut.
 	Sync appendlog.SyncMode
-	// Stop, if not nil, makes SetUint64 repeat what fails, a full disk say, until Stop is
-	// closed: raft ends the process if it cannot store its term. After that nothing is
-	// stored any more.
+	// Stop, if not nil, makes SetUint64 retry after a failure, for example of a full disk,
+	// until Stop is closed: raft ends the process if it cannot store its term. After that
+	// nothing is stored any more.
 	Stop <-chan struct{}
-	// Written, if not nil, is called after each durable write with the segment that is
-	// written. Its error is that of the write. Tests cut power and fail syncs with it.
+	// Written, if not nil, is called after each durable write with the segment. Its error
+	// becomes the error of the write. Tests cut power and fail syncs with it.
 	Written func(appendlog.SegmentInfo) error
 }
 
@@ -52,8 +52,8 @@ const batchBytes = 16 << 20
 
 // Store is a raft.LogStore and a raft.StableStore. Its methods may be called concurrently.
 //
-// After a failed write the next call that writes opens the log again, and cuts off what the
-// failed call may have left: a full disk needs no restart once there is room again.
+// After a failed write the next call that writes opens the log again and cuts off data that
+// the failed call may have left. So no restart is needed when a full disk has room again.
 type Store struct {
 	dir  string
 	opts Options
@@ -63,7 +63,7 @@ type Store struct {
 	closed  bool
 	refused bool // a term was not stored before Stop
 
-	mu     sync.RWMutex // guards what follows; not held while the log is written
+	mu     sync.RWMutex // guards the fields below; not held while the log is written
 	log    *appendlog.Log
 	first  uint64 // of the entries; 0: there are none
 	last   uint64
@@ -74,7 +74,7 @@ type Store struct {
 	bytes  int        // of their data
 
 	readMu sync.Mutex
-	ahead  [4][]raft.Log // what was read from the disk, a window for each reader
+	ahead  [4][]raft.Log // entries read from the disk, a window for each reader
 	turn   int
 }
 
@@ -131,7 +131,7 @@ const (
 	kindSet    = 'S'
 )
 
-// every is how many records lie between two whose places are kept.
+// every is the distance, in records, of two records whose places are kept.
 const every = 64
 
 func (s *Store) replay(r appendlog.Record) error {
@@ -355,7 +355,7 @@ func encode(l *raft.Log) []byte {
 	return append(p, l.Data...)
 }
 
-// decode reads what encode wrote. The entry does not refer to p.
+// decode decodes the output of encode. The entry does not refer to p.
 func decode(p []byte, l *raft.Log) error {
 	if len(p) < 1+entryHeader || p[0] != kindEntry {
 		return errors.New("raftlog: not an entry")
@@ -425,7 +425,7 @@ func (s *Store) read(log *appendlog.Log, from appendlog.Position, index uint64, 
 			return err
 		}
 		if r.Seq < seqs[len(window)] {
-			continue // of another kind, or removed later
+			continue // a record of another kind, or an entry that was removed later
 		}
 		var e raft.Log
 		if r.Seq != seqs[len(window)] {
@@ -473,7 +473,7 @@ func (s *Store) cut(low, high uint64) error {
 	front := low <= s.first
 	var rest [][]byte
 	if front {
-		// A trim keeps the settings: they are appended again.
+		// The settings are appended again, so that the trim does not remove them.
 		for k, v := range s.keys {
 			rest = append(rest, encodeSet(k, v))
 		}
@@ -553,7 +553,7 @@ func (s *Store) SetUint64(key []byte, v uint64) error {
 		select {
 		case <-time.After(wait):
 		case <-s.opts.Stop:
-			// Raft goes on with a term that a restart would not know. It must not store
+			// Raft continues with a term that a restart would not know. It must not store
 			// a vote or entries of that term.
 			s.writing.Lock()
 			s.refused = true
