@@ -9,8 +9,8 @@ import (
 
 // Settings of a [KernelEnv] that runs beside others.
 const (
-	// Beside says that the process does other things than this environment, so that it
-	// does not count what is left of descriptors and goroutines.
+	// Beside means that the process does other work, too, so that the environment does
+	// not count leaked descriptors and goroutines.
 	Beside = "beside"
 	// NoRings is for where io_uring cannot be used: there is no engine.
 	NoRings = "no-rings"
@@ -21,12 +21,12 @@ var rowVerbs = map[string][]*verb{
 	"files": slices.Concat(fileVerbs, rawVerbs, pipeVerbs), "sockets": connVerbs, "watch": watchVerbs,
 }
 
-// Rows returns what Only takes.
+// Rows returns the valid arguments of Only.
 func Rows() []string { return slices.Sorted(maps.Keys(rowVerbs)) }
 
 // Only leaves out, by the setting "without-NAME" of each, the kinds of steps that
-// do not belong to a row: files, with what an engine does; sockets; or watch. With
-// [NoRings] it leaves out what needs io_uring, too.
+// do not belong to a row: files, which includes the engine; sockets; or watch. With
+// [NoRings] it also leaves out steps that need io_uring.
 func (s Settings) Only(row string) {
 	leave := []*verb{}
 	for _, name := range Rows() {

@@ -22,13 +22,13 @@ var connVerbs = []*verb{
 	{"hangunder", []string{"conn"}, 1, func(g *generator) []int { return []int{g.slot()} }, (*worker).hangUnderStep},
 }
 
-// link is a connection with the numbers of the bytes that come next.
+// link is a connection with the numbers of the next bytes in both directions.
 type link struct {
 	Conn
 	sent, got uint64
 }
 
-// conn returns the connection in a slot; an empty one gets one.
+// conn returns the connection in a slot, and makes one if the slot is empty.
 func (a *worker) conn(slot int) *link {
 	if a.conns[slot] == nil {
 		first := a.p.stream()
@@ -58,7 +58,7 @@ func (a *worker) dialStep(x []int) {
 
 func (a *worker) hangUpStep(x []int) { a.hangUp(x[0]) }
 
-// echoStep sends bytes and waits for their return.
+// echoStep sends bytes and waits until they are echoed.
 func (a *worker) echoStep(x []int) {
 	if c := a.conn(x[0]); c != nil && a.send(c, x[1]) && !a.receive(c, x[2]) {
 		a.hangUp(x[0])
@@ -80,8 +80,8 @@ func (a *worker) send(c *link, n int) bool {
 	return true
 }
 
-// receive reads what was sent, in spite of deadlines that pass. It reports whether
-// the connection is of use any more.
+// receive reads the sent bytes, also after deadlines that have passed. It reports whether
+// the connection can still be used.
 func (a *worker) receive(c *link, deadline int) bool {
 	for c.got < c.sent && !a.p.stop.Load() {
 		if deadline > 0 {
@@ -110,7 +110,7 @@ func (a *worker) receive(c *link, deadline int) bool {
 	return true
 }
 
-// echoed judges what came back.
+// echoed checks received bytes.
 func (a *worker) echoed(c *link, p []byte) {
 	if at, wrong := differs(p, c.got); wrong {
 		a.problem("byte %d of the connection is another", at)
@@ -118,7 +118,7 @@ func (a *worker) echoed(c *link, p []byte) {
 	c.got += uint64(len(p))
 }
 
-// finishStep sends, ends the sending, and reads until the end.
+// finishStep sends, closes the writing side, and reads until the end.
 func (a *worker) finishStep(x []int) {
 	c := a.conn(x[0])
 	if c == nil || !a.send(c, x[1]) {
@@ -139,7 +139,7 @@ func (a *worker) finishStep(x []int) {
 	a.hangUp(x[0])
 }
 
-// hangUnderStep closes a connection under a read that waits.
+// hangUnderStep closes a connection during a read that waits.
 func (a *worker) hangUnderStep(x []int) {
 	c := a.conn(x[0])
 	if c == nil {

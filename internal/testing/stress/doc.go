@@ -22,23 +22,22 @@
 //
 // # Environments
 //
-// An [Environment] has what a scenario works on. [KernelEnv] has real files, pipes
-// and sockets on the kernel that runs: ufile and its batches, a log, a
-// reactor, unet and a watch.Loop. The environment of this package's tests has
-// simulated rings (package kernelsim) below ufile and reactor, with everything
-// that a kernel may do to them, on a clock of its own; and one of these has rings
-// that fail for good, after which all that is asked of them must end, once, with the
-// error that tells, and what the kernel still holds must be left alone. The environment
-// "faults" is a KernelEnv whose kernel's answers go wrong at random.
+// An [Environment] provides the objects that a scenario uses. [KernelEnv] has real files,
+// pipes and sockets on the running kernel: ufile and its batches, a log, a reactor, unet
+// and a watch.Loop. The environment of this package's tests has simulated rings (package
+// kernelsim) below ufile and reactor, with everything that a kernel may do to them, on a
+// simulated clock. In a variant of it the rings fail permanently: every operation must then
+// end once, with the right error, and memory that the kernel still uses must not be
+// touched. The environment "faults" is a KernelEnv with random faults of the kernel.
 //
 // # Models
 //
-// [FileModel] knows for each block of a file which writes a read may still see: any
-// number of goroutines write to the same blocks, and what failed or was
+// [FileModel] records for each block of a file which writes a read may still see: any
+// number of goroutines write to the same blocks, and a write that failed or was
 // cancelled may have been done or not. The bytes of streams are numbered: none
-// may be lost, doubled or changed. A buffer is used again at once, and must be
-// untouched until then. What is closed under its users must end them, and its
-// number may be another's at once. In the end nothing may be in flight, open or
-// running, the files hold what the model says, and the log each record that was
-// acknowledged.
+// may be lost, doubled or changed. A buffer is reused at once, and must be
+// untouched until then. Closing an object must end the operations on it, and its
+// descriptor's number may be reused at once. At the end nothing may be in flight, open or
+// running, the files must have the content of the model, and the log each record that
+// was acknowledged.
 package stress

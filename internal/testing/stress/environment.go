@@ -13,43 +13,45 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// Environment has what a scenario works on. Its methods may be called concurrently.
+// Environment provides the objects that a scenario uses. Its methods may be called
+// concurrently.
 type Environment interface {
 	Engine() Engine
-	// OpenFile opens the file with the given number for reading and writing.
-	// Files have been made before, full of zeros.
+	// OpenFile opens the file with the given number for reading and writing. The
+	// files exist and are full of zeros at first.
 	OpenFile(number int) (File, error)
 	// Batch reads or writes ranges of files.
 	Batch(write bool, ranges []ufile.Range) error
 	// Append appends a record to a log.
 	Append(p []byte) error
-	// Raw returns the descriptor of a file for the engine, full of zeros.
+	// Raw returns the descriptor of a file for the engine, which is full of zeros at
+	// first.
 	Raw() int
 	// Pipe makes a pipe whose stream begins with the byte of the given number.
 	Pipe(first uint64) (Pipe, error)
-	// Dial connects to a server that sends back what arrives.
+	// Dial connects to an echo server.
 	Dial(first uint64) (Conn, error)
 	// Watch has a descriptor watched, with the given mode.
 	Watch(mode int) (Watch, error)
-	// Tolerates reports whether an operation may end with an error, as faults that
-	// the settings allow.
+	// Tolerates reports whether an operation may end with an error, because the settings
+	// allow such faults.
 	Tolerates(err error) bool
-	// Broken reports whether an error means that what was to do it has failed for
-	// good, as the settings allow, or was closed because of that. What ends with
-	// [reactor.ErrTaken] may still be done then, at any time, and its memory is the
-	// kernel's for ever.
+	// Broken reports whether an error means that a ring has failed permanently, as the
+	// settings allow, or was closed because of that. An operation that ends with
+	// [reactor.ErrTaken] may then still be executed at any time, and its memory belongs
+	// to the kernel for ever.
 	Broken(err error) bool
 	// Patience is how long a scenario may last.
 	Patience() time.Duration
-	// Mend ends the seeded bug, so that all users can go on.
+	// Mend ends the seeded bug, so that all users can continue.
 	Mend()
-	// Finish closes everything and returns what is wrong: what was lost, and what
-	// is left. What Contents returns is what files hold after that.
+	// Finish closes everything and returns the problems: lost and leaked objects.
+	// Contents then returns the final content of files.
 	Finish() []string
 	Contents(number int) ([]byte, error)
 	RawContents() ([]byte, error)
 	Records(yield func(p []byte)) error
-	// Trace tells what happened last.
+	// Trace describes the last events.
 	Trace() string
 }
 
@@ -77,13 +79,13 @@ type Pipe interface {
 	Close() error
 }
 
-// Conn is a connection whose other end sends back what arrives.
+// Conn is a connection to an echo server.
 type Conn interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// Watch is a descriptor that is watched.
+// Watch is a watched descriptor.
 type Watch interface {
 	// Poke makes it ready with n bytes more.
 	Poke(n int) error
@@ -91,20 +93,20 @@ type Watch interface {
 	Seen()
 	// Change changes how it is watched.
 	Change(mode int) error
-	// Replace ends the watching while n bytes are on their way, and has another
-	// descriptor watched at once, under the same number where there are such. When
-	// kept is true, what had the number stays open, and is still watched when the
-	// other gets it. In each case, this watch is over.
+	// Replace ends the watch while n bytes are being reported, and at once watches
+	// another descriptor, with the same number where there are numbers. If kept is
+	// true, the old file stays open and is still watched when the new one gets the
+	// number. In each case this watch is over.
 	Replace(mode, n int, kept bool) (Watch, error)
-	// Close ends the watching; nothing is reported any more when it returns.
+	// Close ends the watch. No event is reported after it has returned.
 	Close() error
 }
 
 // Bytes fills p with the bytes of all streams from the given number on.
 func Bytes(p []byte, n uint64) { kernelsim.PipeBytes(p, n) }
 
-// differs returns the number of the first byte of a stream that is not what it
-// must be, and true, if there is one.
+// differs returns the number of the first wrong byte of a stream, and whether there is
+// one.
 func differs(p []byte, n uint64) (uint64, bool) {
 	var want [256]byte
 	for len(p) > 0 {

@@ -40,7 +40,7 @@ type opened struct {
 	models *FileModel
 }
 
-// file returns the file in a slot; an empty one gets one.
+// file returns the file in a slot, and opens one if the slot is empty.
 func (a *worker) file(slot int) *opened {
 	if a.files[slot] == nil {
 		a.open(slot, (a.number+slot)%len(a.p.files))
@@ -90,7 +90,7 @@ func (a *worker) writeStep(x []int) {
 	}
 }
 
-// context returns the context of a step.
+// stepContext returns the context of a step.
 func stepContext(way, after int) (context.Context, func()) {
 	if way == wayContext {
 		return cancelled(after)
@@ -98,7 +98,7 @@ func stepContext(way, after int) (context.Context, func()) {
 	return nil, func() {}
 }
 
-// read reads into p and judges the bytes; closing says that the file may be
+// read reads into p and checks the bytes. closing means that the file may be
 // closed meanwhile. It reports whether the file was closed.
 func (a *worker) read(o *opened, p []byte, at, way, after int, closing bool) bool {
 	first, n := o.models.Range(at, len(p)/Block)
@@ -119,7 +119,7 @@ func (a *worker) read(o *opened, p []byte, at, way, after int, closing bool) boo
 	return a.fileEnd(err, n == len(p), way, closing)
 }
 
-// write writes what is new.
+// write writes new content.
 func (a *worker) write(o *opened, p []byte, at, way, after int, closing bool) bool {
 	first, n := o.models.Range(at, len(p)/Block)
 	p = p[:n*Block]
@@ -144,8 +144,9 @@ func (a *worker) write(o *opened, p []byte, at, way, after int, closing bool) bo
 	return a.fileEnd(err, wrote == len(p), way, closing)
 }
 
-// transferred counts an operation, unless many are made until a file is closed.
-// The clock of a simulation stands still while a goroutine is busy: those pause.
+// transferred counts an operation. Operations that are repeated until a file is closed are
+// not counted but pause instead: a simulated clock does not advance while a goroutine is
+// busy.
 func (a *worker) transferred(closing bool) {
 	if closing {
 		time.Sleep(time.Microsecond)
@@ -154,7 +155,7 @@ func (a *worker) transferred(closing bool) {
 	a.done(1)
 }
 
-// fileEnd judges the error of a transfer, and reports whether the file was closed.
+// fileEnd checks the error of a transfer, and reports whether the file was closed.
 func (a *worker) fileEnd(err error, whole bool, way int, closing bool) bool {
 	a.err = err
 	switch {
@@ -211,7 +212,7 @@ func (a *worker) batchStep(x []int) {
 	a.done(count)
 }
 
-// appendStep appends a record that tells whose it is.
+// appendStep appends a record that names its worker.
 func (a *worker) appendStep(x []int) {
 	p := make([]byte, 8+x[0])
 	binary.LittleEndian.PutUint32(p, uint32(a.number))
@@ -228,8 +229,8 @@ func (a *worker) appendStep(x []int) {
 	a.p.appended[a.number] = a.records
 }
 
-// closeUnderStep closes a file while others read and write it, and opens more,
-// which may get its number: those are not read or written.
+// closeUnderStep closes a file while other goroutines read and write it, and opens more
+// files, which may get its number. Those files must not be read or written.
 func (a *worker) closeUnderStep(x []int) {
 	o := a.file(x[0])
 	if o == nil {

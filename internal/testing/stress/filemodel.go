@@ -11,32 +11,30 @@ import (
 	"sync"
 )
 
-// Block is how many bytes of a file are written together, and are judged
-// together.
+// Block is the number of bytes of a file that are written and checked together.
 const Block = 64
 
-// FileModel is the model of a file that any number of goroutines read and write: for
-// each block, which of the writes to it a read may still see. A write that has
-// failed, or was cancelled, may have been done or not until it has ended; one
-// that ended without error was done.
+// FileModel is the model of a file that any number of goroutines read and write. It records
+// for each block which of the writes to it a read may still see. A write that failed or was
+// cancelled may have been done or not; a write that ended without error was done.
 type FileModel struct {
-	name   uint64 // makes the same write to two files two different ones
+	name   uint64 // makes equal writes to two files differ
 	mu     sync.Mutex
 	clock  uint64
 	stamp  uint64
 	blocks [][]wrote // in the order of their stamps, and so of their beginnings
-	due    []int     // at which length each of them is pruned again
+	due    []int     // the length at which each of them is pruned again
 	reads  reading
 }
 
 // wrote is a write to one block.
 type wrote struct {
-	stamp      uint64 // 0: the zeros that were there at first
-	begin, end uint64 // end 0: on its way
+	stamp      uint64 // 0: the initial zeros
+	begin, end uint64 // end 0: in progress
 	sure       bool
 }
 
-// leastDue is from which length on it pays to prune.
+// leastDue is the smallest length at which a list is pruned.
 const leastDue = 4
 
 // NewFileModel returns the model of a file of zeros.
@@ -57,7 +55,7 @@ func (c *FileModel) Range(at, n int) (first, count int) {
 	return at % (len(c.blocks) - n + 1), n
 }
 
-// Fill fills p with what the write with the given stamp writes to the blocks
+// Fill fills p with the content that the write with the given stamp writes to the blocks
 // from first on.
 func (c *FileModel) Fill(p []byte, stamp uint64, first int) {
 	for i := 0; i < len(p); i += Block {
@@ -65,8 +63,8 @@ func (c *FileModel) Fill(p []byte, stamp uint64, first int) {
 	}
 }
 
-// block fills one block. With the place of the block, its first word tells the
-// stamp. The others follow from the first.
+// block fills one block. The first word encodes the stamp, depending on the block's place.
+// The other words are computed from the first.
 func (c *FileModel) block(p []byte, stamp uint64, at int) {
 	if stamp == 0 {
 		clear(p)
@@ -81,10 +79,10 @@ func (c *FileModel) block(p []byte, stamp uint64, at int) {
 	}
 }
 
-// place spreads the number of a block.
+// place hashes the number of a block.
 func (c *FileModel) place(at int) uint64 { return mix(c.name<<32 + uint64(at)) }
 
-// stampOf returns by which write a block may be, from its first word.
+// stampOf returns the stamp that the first word of a block encodes.
 func (c *FileModel) stampOf(p []byte, at int) uint64 {
 	first := binary.LittleEndian.Uint64(p)
 	if first == 0 {
@@ -101,7 +99,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// BeginWrite says that a write begins and returns its stamp, from which [Fill]
+// BeginWrite records the beginning of a write and returns its stamp, from which [Fill]
 // makes its bytes.
 func (c *FileModel) BeginWrite(first, n int) uint64 {
 	c.mu.Lock()
@@ -115,7 +113,7 @@ func (c *FileModel) BeginWrite(first, n int) uint64 {
 	return c.stamp
 }
 
-// EndWrite notes that a write has ended: of its n blocks the first sure were
+// EndWrite records the end of a write: of its n blocks the first sure were
 // written, the next unsure may have been, and the rest was not.
 func (c *FileModel) EndWrite(stamp uint64, first, n, sure, unsure int) {
 	c.mu.Lock()
@@ -139,8 +137,8 @@ func find(all []wrote, stamp uint64) (int, bool) {
 	return slices.BinarySearchFunc(all, stamp, func(w wrote, stamp uint64) int { return cmp.Compare(w.stamp, stamp) })
 }
 
-// prune forgets the writes to a block that no read can see any more, when there
-// may be half as many of them as there are writes.
+// prune removes the writes to a block that no read can see any more, when these may be
+// half of all.
 func (c *FileModel) prune(i int) {
 	if len(c.blocks[i]) < c.due[i] {
 		return
@@ -158,8 +156,8 @@ func (c *FileModel) prune(i int) {
 // visible reports whether a read may see the write that lastSure does not rule out.
 func (w *wrote) visible(last uint64) bool { return w.end == 0 || w.end >= last }
 
-// lastSure returns when the latest of the writes began that are done and ended
-// before a moment: what ended before that cannot be seen after the moment.
+// lastSure returns the latest begin of the writes that were done and ended before a moment.
+// Writes that ended before that begin cannot be seen after the moment.
 func lastSure(all []wrote, moment uint64) uint64 {
 	for i := len(all) - 1; i >= 0; i-- {
 		if w := &all[i]; w.sure && w.end < moment {
@@ -169,7 +167,7 @@ func lastSure(all []wrote, moment uint64) uint64 {
 	return 0
 }
 
-// BeginRead says that a read begins and returns when.
+// BeginRead records the beginning of a read and returns its time.
 func (c *FileModel) BeginRead() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,8 +176,8 @@ func (c *FileModel) BeginRead() uint64 {
 	return c.clock
 }
 
-// EndRead judges what a read has brought that began at a moment, from a block
-// on. The last block may be there in part.
+// EndRead checks the bytes of a read that began at a moment, from block first on. The last
+// block may be incomplete.
 func (c *FileModel) EndRead(begin uint64, first int, p []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +192,7 @@ func (c *FileModel) forget(begin uint64) {
 	c.reads.remove(begin)
 }
 
-// judgeRead judges a part of what a read has brought.
+// judgeRead checks the bytes of a read.
 func (c *FileModel) judgeRead(begin uint64, first int, p []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,8 +208,7 @@ func (c *FileModel) judgeAll(begin uint64, first int, p []byte) error {
 	return nil
 }
 
-// judge looks at what a read brought of one block: each byte must be one that a
-// write put there which the read may see.
+// judge checks the bytes of one block: each must come from a write that the read may see.
 func (c *FileModel) judge(begin uint64, at int, p []byte) error {
 	if at >= len(c.blocks) {
 		return fmt.Errorf("block %d lies behind the end", at)
@@ -230,15 +227,15 @@ func (c *FileModel) judge(begin uint64, at int, p []byte) error {
 	return fmt.Errorf("block %d holds %x, which no write put there that this read may see: %+v, read begun at %d", at, p, all, begin)
 }
 
-// wrote reports whether p is what a write wrote.
+// wrote reports whether p is the content of a write.
 func (c *FileModel) wrote(p []byte, stamp uint64, at int) bool {
 	var want [Block]byte
 	c.block(want[:], stamp, at)
 	return bytes.Equal(p, want[:len(p)])
 }
 
-// parts reports whether p consists of parts of what several writes wrote that none
-// has replaced which began at last.
+// parts reports whether p consists of parts of several writes that are still visible given
+// last.
 func (c *FileModel) parts(last uint64, at int, p []byte) bool {
 	var want [Block]byte
 	var known [Block]bool

@@ -4,7 +4,7 @@ package stress
 
 import "math/rand/v2"
 
-// Size bounds a scenario that is generated.
+// Size bounds a generated scenario.
 type Size struct {
 	Workers int
 	Steps   int // of each worker, on average
@@ -16,9 +16,9 @@ type generator struct {
 	files int
 }
 
-// Generate makes the scenario of a seed: settings are those of the environment, which
-// choose draws. Each seed has a taste of its own, so that each kind of step is
-// seen alone as well as in company.
+// Generate makes the scenario of a seed. choose draws the settings of the environment. Each
+// seed has its own mix of steps, so that each kind of step occurs alone and together with
+// others.
 func Generate(environment string, seed uint64, size Size, choose func(*rand.Rand) Settings) *Scenario {
 	rng := rand.New(rand.NewPCG(seed, 0x5ce0))
 	s := &Scenario{Seed: seed, Environment: environment, Settings: choose(rng)}
@@ -38,7 +38,7 @@ func Generate(environment string, seed uint64, size Size, choose func(*rand.Rand
 	return s
 }
 
-// taste returns each kind of step as often as it is to occur. The setting
+// taste returns a list that has each kind of step as often as its weight. The setting
 // "without-NAME" leaves a kind out.
 func taste(rng *rand.Rand, s Settings) []*verb {
 	var kinds []*verb
@@ -58,15 +58,15 @@ func taste(rng *rand.Rand, s Settings) []*verb {
 
 func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 
-// slot is one of a worker's places for files and the like.
+// slot draws one of a worker's slots for files, connections or watches.
 func (g *generator) slot() int { return g.IntN(slots) }
 
 func (g *generator) path() int { return g.IntN(g.files) }
 
-// at is where in a file; the runner takes it modulo what there is.
+// at draws a position in a file; the runner takes it modulo the number of blocks.
 func (g *generator) at() int { return g.IntN(1 << 16) }
 
-// blocks is how much of a file; mostly little.
+// blocks draws a number of blocks of a file, usually a small one.
 func (g *generator) blocks() int {
 	if g.IntN(8) == 0 {
 		return 1 + g.IntN(mostBlocks)
@@ -74,7 +74,7 @@ func (g *generator) blocks() int {
 	return 1 + g.IntN(3)
 }
 
-// bytes is how much of a stream.
+// bytes draws a number of bytes of a stream.
 func (g *generator) bytes() int {
 	if g.IntN(8) == 0 {
 		return 1 + g.IntN(4000) // a pipe may hold no more than a page
@@ -82,7 +82,7 @@ func (g *generator) bytes() int {
 	return 1 + g.IntN(200)
 }
 
-// after is when something is cancelled, in microseconds.
+// after draws the time after which an operation is cancelled, in microseconds.
 func (g *generator) after() int {
 	if g.IntN(3) == 0 {
 		return 0

@@ -23,10 +23,10 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// KernelEnv is an environment on the kernel that runs: files, pipes and connections
-// are real, and so are the rings. With the setting "short" the process may be
-// short of descriptors and memory: what has a fallback may use it, and accepting
-// goes on when there are descriptors again.
+// KernelEnv is an environment on the running kernel: files, pipes, connections and
+// rings are real. With the setting "short" the process may lack descriptors and memory:
+// code with a fallback may use it, and accepting continues when there are descriptors
+// again.
 type KernelEnv struct {
 	s        *Scenario
 	dir      string
@@ -39,7 +39,7 @@ type KernelEnv struct {
 	loop     *watch.Loop
 	ran      chan error // the end of the loop's Run
 
-	registry registry // the loop, or what a test puts before it
+	registry registry // the loop, or a test's wrapper of it
 
 	batching sync.Once
 	batch    *ufile.Batch
@@ -122,7 +122,7 @@ func reactorOptions(s Settings) reactor.Options {
 	}
 }
 
-// openSockets opens a listener whose connections send back what arrives.
+// openSockets opens the listener of an echo server.
 func (w *KernelEnv) openSockets() (err error) {
 	mode := unet.ModeRing
 	if w.short() {
@@ -149,7 +149,7 @@ func (w *KernelEnv) serve() {
 	for {
 		c, err := w.listener.Accept()
 		if w.short() && errors.Is(err, syscall.EMFILE) {
-			time.Sleep(time.Millisecond) // as package http does
+			time.Sleep(time.Millisecond) // as net/http does
 			continue
 		}
 		if err != nil {
@@ -162,8 +162,7 @@ func (w *KernelEnv) serve() {
 	}
 }
 
-// sendBack echoes a connection until its client leaves; the client judges what
-// it gets.
+// sendBack echoes a connection until its client leaves. The client checks the bytes.
 func sendBack(c net.Conn) {
 	defer c.Close()
 	p := make([]byte, 1500)
@@ -236,7 +235,7 @@ func (w *KernelEnv) Patience() time.Duration { return 2 * time.Minute }
 // Mend does nothing.
 func (w *KernelEnv) Mend() {}
 
-// Trace tells what the engine has counted.
+// Trace returns the engine's counters.
 func (w *KernelEnv) Trace() string {
 	if w.r == nil {
 		return "there is no engine"
@@ -274,7 +273,7 @@ func (w *KernelEnv) Finish() []string {
 	return w.wrong
 }
 
-// countLeft counts what the process has more than before.
+// countLeft counts descriptors and goroutines that the process did not have before.
 func (w *KernelEnv) countLeft() {
 	if n := settled(func() int { return w.more(descriptors, w.descriptors) }); n != 0 {
 		w.problem("%d descriptors are left", n)
@@ -285,7 +284,7 @@ func (w *KernelEnv) countLeft() {
 	}
 }
 
-// more returns by how many a count exceeds what it was.
+// more returns by how much a count exceeds its earlier value.
 func (w *KernelEnv) more(count func() (int, error), was int) int {
 	n, err := count()
 	if err != nil {
@@ -295,7 +294,7 @@ func (w *KernelEnv) more(count func() (int, error), was int) int {
 	return max(n-was, 0)
 }
 
-// settled waits for a number to become 0, and returns what it is in the end.
+// settled waits for a number to become 0, and returns its last value.
 func settled(n func() int) int {
 	for range 5000 {
 		if n() == 0 {
@@ -306,8 +305,8 @@ func settled(n func() int) int {
 	return n()
 }
 
-// descriptors counts those of the process. Go's poller, which opens some for
-// itself, is there already when it returns.
+// descriptors counts the descriptors of the process. When it returns, Go's netpoller has
+// opened its own descriptors.
 func descriptors() (int, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -318,12 +317,12 @@ func descriptors() (int, error) {
 	return len(all), err
 }
 
-// Contents returns what a file holds.
+// Contents returns the content of a file.
 func (w *KernelEnv) Contents(number int) ([]byte, error) {
 	return os.ReadFile(w.path(strconv.Itoa(number)))
 }
 
-// RawContents returns what the engine's file holds.
+// RawContents returns the content of the engine's file.
 func (w *KernelEnv) RawContents() ([]byte, error) { return os.ReadFile(w.path("raw")) }
 
 // Records reads the log.

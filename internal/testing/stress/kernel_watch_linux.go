@@ -35,7 +35,7 @@ func (w *KernelEnv) openLoop() (err error) {
 	return nil
 }
 
-// closeLoop ends the loop, which must have nothing left.
+// closeLoop ends the loop, which must have no registration left.
 func (w *KernelEnv) closeLoop() {
 	w.onLoop(func() error {
 		if n := w.loop.Len(); n != 0 {
@@ -65,8 +65,8 @@ func (w *KernelEnv) onLoop(f func() error) error {
 type kernelWatch struct {
 	w    *KernelEnv
 	pipe *kernelPipe
-	mode watch.Trigger // of the loop's goroutine
-	gone bool          // of the loop's goroutine
+	mode watch.Trigger // belongs to the loop's goroutine
+	gone bool          // belongs to the loop's goroutine
 
 	mu       sync.Mutex
 	arrived  *sync.Cond
@@ -74,7 +74,7 @@ type kernelWatch struct {
 	first    uint64
 }
 
-// Watch has a pipe watched.
+// Watch makes a pipe and watches it.
 func (w *KernelEnv) Watch(mode int) (Watch, error) {
 	k, err := w.newWatch(mode)
 	if err != nil {
@@ -99,7 +99,7 @@ func (w *KernelEnv) newWatch(mode int) (*kernelWatch, error) {
 	return k, nil
 }
 
-// add begins it. It is called by the loop's goroutine.
+// add begins the watch. The loop's goroutine calls it.
 func (k *kernelWatch) add() error {
 	return k.w.registry.Add(k.pipe.FD(), watch.Read, k.mode, k.event)
 }
@@ -134,14 +134,14 @@ func (k *kernelWatch) event(found watch.Events) {
 	}
 }
 
-// untouched reports whether nothing was ever fed, of which no event can tell.
+// untouched reports whether no bytes were ever fed, so that no event can occur.
 func (k *kernelWatch) untouched() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.fed == 0
 }
 
-// take judges bytes.
+// take checks received bytes.
 func (k *kernelWatch) take(p []byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -195,7 +195,7 @@ func (k *kernelWatch) Replace(mode, n int, kept bool) (Watch, error) {
 	return next, errors.Join(k.stir(old), syscall.Close(k.pipe.in))
 }
 
-// giveWay ends a watch before its number is another's, or when it is already.
+// giveWay ends a watch before another pipe gets its number, or if late, after that.
 func (k *kernelWatch) giveWay(next *kernelWatch, late bool) (err error) {
 	if !late {
 		err = k.end()
@@ -213,8 +213,8 @@ func (k *kernelWatch) end() error {
 	return k.w.registry.Remove(k.pipe.FD())
 }
 
-// stir makes what had a number ready once more, if it is open, and waits until
-// the loop has seen all that it may mistake for what has the number now.
+// stir makes the old file of a number ready once more, if it is open, and waits until the
+// loop has handled all events that it may mistake for events of the new file.
 func (k *kernelWatch) stir(old int) error {
 	if old >= 0 {
 		if err := k.pipe.Feed(1); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// pipeVerbs are steps with a pipe of the worker's own, through the engine.
+// pipeVerbs are steps with the worker's own pipe, through the engine.
 var pipeVerbs = []*verb{
 	{"take", []string{"n", "way", "after"}, 6, func(g *generator) []int {
 		return []int{g.bytes(), g.IntN(ways), g.after()}
@@ -21,7 +21,7 @@ var pipeVerbs = []*verb{
 	{"reopen", nil, 1, func(*generator) []int { return nil }, (*worker).reopenStep},
 }
 
-// stream is a pipe with the number of the byte that comes next.
+// stream is a pipe with the number of the next byte.
 type stream struct {
 	Pipe
 	next uint64
@@ -52,8 +52,8 @@ func (a *worker) readOf(n int) (*reactor.Op, []byte) {
 	return op, p
 }
 
-// takeStep puts bytes into the pipe and reads them, all and in order, however
-// often a read is cancelled.
+// takeStep writes bytes to the pipe and reads all of them in order, even if reads are
+// cancelled.
 func (a *worker) takeStep(x []int) {
 	s := a.own()
 	if s == nil {
@@ -70,14 +70,14 @@ func (a *worker) takeStep(x []int) {
 		if ok {
 			left -= a.arrived(s, p, int(res.Res))
 		}
-		way = wayPlain + way%2 // cancelled once is enough
+		way = wayPlain + way%2 // cancelling once is enough
 		if a.let(p, res.Cause); a.gone(res.Cause) {
 			return
 		}
 	}
 }
 
-// gone gives the pipe up when it is unknown what was read from it, and reports
+// gone drops the pipe if it is unknown which bytes were read from it, and reports
 // whether it did.
 func (a *worker) gone(err error) bool {
 	if !a.p.w.Broken(err) {
@@ -88,7 +88,7 @@ func (a *worker) gone(err error) bool {
 	return true
 }
 
-// arrived judges n bytes of the stream.
+// arrived checks n bytes of the stream.
 func (a *worker) arrived(s *stream, p []byte, n int) int {
 	if n <= 0 || n > len(p) {
 		a.problem("%d bytes from the pipe, of %d", n, len(p))
@@ -101,7 +101,7 @@ func (a *worker) arrived(s *stream, p []byte, n int) int {
 	return n
 }
 
-// dryStep reads from a pipe that stays empty, until that is cancelled.
+// dryStep reads from a pipe that stays empty, until the read is cancelled.
 func (a *worker) dryStep(x []int) {
 	s := a.own()
 	if s == nil {
@@ -116,7 +116,7 @@ func (a *worker) dryStep(x []int) {
 	a.gone(res.Cause)
 }
 
-// pollStep waits until there is something to read.
+// pollStep waits until the pipe is readable.
 func (a *worker) pollStep(x []int) {
 	s := a.own()
 	if s == nil {

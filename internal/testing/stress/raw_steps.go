@@ -9,7 +9,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// rawVerbs are steps with a file through the engine itself.
+// rawVerbs are steps that use a file through the engine directly.
 var rawVerbs = []*verb{
 	{"pread", []string{"at", "n", "way", "after"}, 8, makeRaw, (*worker).preadStep},
 	{"pwrite", []string{"at", "n", "way", "after"}, 6, makeRaw, (*worker).pwriteStep},
@@ -56,7 +56,7 @@ func (a *worker) transferOf(at, n int) *transfer {
 	return t
 }
 
-// end tells the model how a transfer ended, and gives the buffer back.
+// end records the result of a transfer in the model, and recycles the buffer.
 func (a *worker) end(t *transfer, res reactor.Result, ok bool) {
 	got := 0
 	if ok {

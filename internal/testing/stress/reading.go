@@ -4,8 +4,8 @@ package stress
 
 import "slices"
 
-// reading is the beginnings of the reads that are on their way, in order. Those
-// at the front are on their way; behind them may be some that have ended.
+// reading holds the start times of the reads in progress, in order. The first one is in
+// progress; some of the others may have ended.
 type reading struct {
 	begins []uint64
 	ended  []bool
@@ -17,7 +17,7 @@ func (r *reading) add(begin uint64) {
 	r.begins, r.ended = append(r.begins, begin), append(r.ended, false)
 }
 
-// remove ends a read; one that has ended already is none.
+// remove ends a read. It does nothing for a read that has ended already.
 func (r *reading) remove(begin uint64) {
 	i, found := slices.BinarySearch(r.begins, begin)
 	if !found {
@@ -34,7 +34,7 @@ func (r *reading) remove(begin uint64) {
 	}
 }
 
-// oldest returns when the oldest began, or now if there is none.
+// oldest returns when the oldest read began, or now if there is none.
 func (r *reading) oldest(now uint64) uint64 {
 	if r.gone == len(r.begins) {
 		return now

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Report is what came of a scenario.
+// Report is the result of a scenario.
 type Report struct {
 	Operations int64
 	Problems   []string // the first ones
-	Hung       string   // the stacks of all goroutines, when one waited for ever
+	Hung       string   // the stacks of all goroutines, if the scenario hung
 }
 
-// Failed reports whether something was wrong.
+// Failed reports whether the scenario failed.
 func (r *Report) Failed() bool { return len(r.Problems) > 0 || r.Hung != "" }
 
 // runner runs a scenario.
@@ -32,23 +32,23 @@ type runner struct {
 
 	ops     atomic.Int64
 	streams atomic.Uint64
-	stop    atomic.Bool // something is wrong: end early
+	stop    atomic.Bool // there was a problem: end early
 
 	mu       sync.Mutex
 	problems []string
 	appended map[int]int // records of each worker that are durable
 }
 
-// mostProblems is how many are worth reading.
+// mostProblems is how many problems a report keeps.
 const mostProblems = 10
 
-// Run runs a scenario to its end, closes the environment, and judges all that it
-// left behind. When it hangs, even after [Environment.Mend], Run panics with the stacks
-// of all goroutines.
+// Run runs a scenario to its end, closes the environment, and checks the final files, log
+// and resources. If the scenario hangs, even after [Environment.Mend], Run panics with the
+// stacks of all goroutines.
 func Run(w Environment, s *Scenario) *Report { return RunContext(context.Background(), w, s) }
 
-// RunContext is [Run] that begins no more steps when the context is done. It
-// returns when those that were begun have ended and the environment is closed.
+// RunContext is [Run], but it begins no more steps when the context is done. It
+// returns when the steps in progress have ended and the environment is closed.
 func RunContext(ctx context.Context, w Environment, s *Scenario) *Report {
 	p := &runner{w: w, s: s, appended: make(map[int]int)}
 	p.stop.Store(ctx.Err() != nil)
@@ -81,7 +81,7 @@ func FileCount(s *Scenario) int { return max(s.Settings.Int("files"), 1) }
 // BlockCount returns how many blocks each file must have.
 func BlockCount(s *Scenario) int { return max(s.Settings.Int("blocks"), mostBlocks) }
 
-// watchdog waits, and returns the stacks of all goroutines when that takes too
+// watchdog waits for the end, and returns the stacks of all goroutines if that takes too
 // long.
 func watchdog(w Environment, over chan struct{}) string {
 	dog := time.NewTimer(w.Patience())
@@ -106,7 +106,7 @@ func (p *runner) workers() {
 	all.Wait()
 }
 
-// problem notes something wrong.
+// problem records a problem.
 func (p *runner) problem(format string, args ...any) {
 	p.stop.Store(true)
 	p.mu.Lock()
@@ -122,7 +122,7 @@ func (p *runner) problemsOf(when string, all []string) {
 	}
 }
 
-// judge looks at what is left in the files, and in memory.
+// judge checks the final content of files and memory.
 func (p *runner) judge() {
 	for _, a := range p.all {
 		a.judgeSpare()
@@ -148,10 +148,10 @@ func (p *runner) judgeFile(name string, c *FileModel, content []byte, err error)
 	}
 }
 
-// recordBytes returns which bytes are in a record.
+// recordBytes returns the number of the first byte of a record.
 func recordBytes(who, number int) uint64 { return uint64(who)<<40 | uint64(number)<<16 }
 
-// judgeLog looks for all records, in the order of each worker.
+// judgeLog checks that the log has all records, in the order of each worker.
 func (p *runner) judgeLog() {
 	seen := make(map[int]int)
 	err := p.w.Records(func(rec []byte) {

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Scenario is what happens in an environment: its settings, and what each worker does,
-// step by step.
+// Scenario consists of the settings of an environment and the steps of each worker.
 type Scenario struct {
 	Seed        uint64
 	Environment string // which environment it is for, by name
@@ -16,8 +15,8 @@ type Scenario struct {
 	Workers     []Worker
 }
 
-// Settings are numbers by name: how rings are made, how likely each fault is.
-// Each environment knows some of them; a missing one is 0.
+// Settings are numbers by name: options of rings, and the probability of each fault.
+// Each environment uses some of them; a missing one is 0.
 type Settings map[string]float64
 
 // Has reports whether a setting is not zero.
@@ -26,13 +25,13 @@ func (s Settings) Has(name string) bool { return s[name] != 0 }
 // Int returns a setting as a whole number.
 func (s Settings) Int(name string) int { return int(s[name]) }
 
-// Worker is a goroutine with the steps that it makes one after the other.
+// Worker is a goroutine with its steps, which it executes in order.
 type Worker struct {
-	Number int // which never changes, also when others are left out
+	Number int // does not change when other workers are removed
 	Steps  []Step
 }
 
-// Step is one thing that a worker does.
+// Step is one action of a worker.
 type Step struct {
 	verb *verb
 	args []int
@@ -47,7 +46,7 @@ type verb struct {
 	run    func(a *worker, args []int)
 }
 
-// String returns the step as it stands in the text of a scenario.
+// String returns the step in the form of a scenario's text.
 func (s Step) String() string {
 	var b strings.Builder
 	b.WriteString(s.verb.name)

@@ -7,11 +7,10 @@ import (
 	"slices"
 )
 
-// Shrink returns the smallest scenario that it finds for which fails says true:
-// it leaves out workers, then steps, then settings, in portions that become
-// smaller, until nothing can be left out or tries are used up. fails is called
-// with scenarios that share nothing that it could change. What fails only now
-// and then should be tried several times by fails.
+// Shrink returns the smallest scenario that it finds for which fails returns true.
+// It removes workers, then steps, then settings, in portions that become smaller,
+// until nothing can be removed or tries are used up. fails may change its scenario. For a
+// failure that occurs only sometimes fails should run the scenario several times.
 func Shrink(s *Scenario, tries int, fails func(*Scenario) bool) *Scenario {
 	sh := &shrinker{best: s, tries: tries, fails: fails}
 	for before := -1; before != sh.size() && sh.tries > 0; {
@@ -46,8 +45,8 @@ func (sh *shrinker) try(s *Scenario) bool {
 	return true
 }
 
-// portions calls without for parts of n things, from halves to single ones; it
-// answers whether the part could be left out.
+// portions calls without for parts of count items, from halves to single ones. without
+// reports whether the part could be removed.
 func (sh *shrinker) portions(count func() int, without func(from, to int) bool) {
 	for size := max(count()/2, 1); ; size /= 2 {
 		for from := 0; from < count() && sh.tries > 0; {
@@ -80,7 +79,7 @@ func (sh *shrinker) steps() {
 	}
 }
 
-// settings leaves out what is not needed. Environments take 0 for what is missing.
+// settings removes settings that are not needed. A missing setting is 0.
 func (sh *shrinker) settings() {
 	for _, name := range slices.Sorted(maps.Keys(sh.best.Settings)) {
 		s := *sh.best

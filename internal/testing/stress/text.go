@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// String returns the text of a scenario, from which [Parse] makes it again.
+// String returns the text of a scenario, which [Parse] reads.
 func (s *Scenario) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "scenario %s seed %d\n", s.Environment, s.Seed)
@@ -28,8 +28,8 @@ func (s *Scenario) String() string {
 	return b.String()
 }
 
-// Parse reads the text of a scenario. Empty lines, and what follows a #, do not
-// count.
+// Parse reads the text of a scenario. It ignores empty lines and comments, which begin
+// with #.
 func Parse(r io.Reader) (*Scenario, error) {
 	p := parser{known: make(map[string]*verb), s: &Scenario{Settings: Settings{}}}
 	for _, v := range verbs() {
@@ -58,7 +58,7 @@ type parser struct {
 	s     *Scenario
 }
 
-// line reads one line, by its words.
+// line parses the words of one line.
 func (p *parser) line(words []string) (err error) {
 	switch {
 	case words[0] == "scenario" && len(words) == 4 && words[2] == "seed":

@@ -18,7 +18,7 @@ var watchVerbs = []*verb{
 
 func makeWatch(g *generator) []int { return []int{g.slot(), g.IntN(3)} }
 
-// watch returns the watch in a slot; an empty one gets one.
+// watch returns the watch in a slot, and makes one if the slot is empty.
 func (a *worker) watch(slot, mode int) Watch {
 	if a.watches[slot] == nil {
 		w, err := a.p.w.Watch(mode)
@@ -40,7 +40,7 @@ func (a *worker) unwatch(slot int) {
 	}
 }
 
-// watchStep closes what was watched and watches another, which may have its
+// watchStep closes a watched descriptor and watches another one, which may get the same
 // number.
 func (a *worker) watchStep(x []int) {
 	a.unwatch(x[0])
@@ -49,7 +49,7 @@ func (a *worker) watchStep(x []int) {
 
 func (a *worker) unwatchStep(x []int) { a.unwatch(x[0]) }
 
-// pokeStep waits for the report of what it causes.
+// pokeStep causes an event and waits for its report.
 func (a *worker) pokeStep(x []int) {
 	if w := a.watch(x[0], 0); w != nil {
 		a.check("poke", w.Poke(x[1]))
@@ -58,7 +58,7 @@ func (a *worker) pokeStep(x []int) {
 	}
 }
 
-// changeStep changes the mode while something is to be reported.
+// changeStep changes the mode while an event is pending.
 func (a *worker) changeStep(x []int) {
 	if w := a.watch(x[0], 0); w != nil {
 		a.check("poke", w.Poke(x[2]))
@@ -68,7 +68,7 @@ func (a *worker) changeStep(x []int) {
 	}
 }
 
-// replaceStep watches another under the number of what is to be reported.
+// replaceStep watches another descriptor under the number of one with a pending event.
 func (a *worker) replaceStep(x []int) {
 	w := a.watch(x[0], 0)
 	if w == nil {
@@ -82,7 +82,7 @@ func (a *worker) replaceStep(x []int) {
 	}
 }
 
-// unwatchUnderStep ends a watch while something is to be reported.
+// unwatchUnderStep ends a watch while an event is pending.
 func (a *worker) unwatchUnderStep(x []int) {
 	if w := a.watch(x[0], 0); w != nil {
 		a.check("poke", w.Poke(x[1]))

@@ -15,8 +15,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// slots is how many files, connections and watches a worker may have at a time;
-// mostBlocks how many blocks one transfer moves.
+// slots is how many files, connections and watches a worker may have at a time.
+// mostBlocks is how many blocks one transfer moves at most.
 const (
 	slots      = 3
 	mostBlocks = 8
@@ -34,7 +34,7 @@ type worker struct {
 	pipe    *stream
 	records int
 	spare   [][]byte
-	out     []byte // what was sent last
+	out     []byte // the bytes that were sent last
 	err     error  // of the last transfer of a file
 }
 
@@ -48,7 +48,7 @@ func (a *worker) run(steps []Step) {
 	a.leave()
 }
 
-// judgeSpare looks for buffers that were written to after all was over.
+// judgeSpare looks for buffers that were written to after their last use.
 func (a *worker) judgeSpare() {
 	for _, p := range a.spare {
 		if p = p[:cap(p)]; !untouched(p) {
@@ -57,7 +57,7 @@ func (a *worker) judgeSpare() {
 	}
 }
 
-// leave closes what is open.
+// leave closes the worker's open objects.
 func (a *worker) leave() {
 	for i := range slots {
 		a.closeFile(i)
@@ -69,19 +69,20 @@ func (a *worker) leave() {
 	}
 }
 
-// problem notes that the step went wrong.
+// problem records that the step failed.
 func (a *worker) problem(format string, args ...any) {
 	a.p.problem("worker %d: %v: %s", a.number, a.step, fmt.Sprintf(format, args...))
 }
 
-// check notes an error that may not be.
+// check records an error that the environment does not tolerate.
 func (a *worker) check(what string, err error) {
 	if err != nil && !a.p.w.Broken(err) {
 		a.problem("%s: %v", what, err)
 	}
 }
 
-// refused notes that something cannot be had, unless the environment may be short of it.
+// refused records that an object cannot be opened, unless the environment may lack
+// resources.
 func (a *worker) refused(what string, err error) {
 	if !a.p.w.Tolerates(err) && !a.p.w.Broken(err) {
 		a.problem("%s: %v", what, err)
@@ -93,11 +94,11 @@ func (a *worker) done(n int) { a.p.ops.Add(int64(n)) }
 
 const poison = 0xa5
 
-// poisoned is memory that is not in use.
+// poisoned is the content of unused memory.
 var poisoned = bytes.Repeat([]byte{poison}, mostBlocks*Block)
 
-// buffer returns memory that nothing else may write to: what a transfer before had
-// is used again at once.
+// buffer returns memory that nothing else may write to. It reuses the memory of earlier
+// transfers at once.
 func (a *worker) buffer(n int) []byte {
 	last := len(a.spare) - 1
 	if last < 0 || cap(a.spare[last]) < n {
@@ -111,15 +112,15 @@ func (a *worker) buffer(n int) []byte {
 	return p[:n]
 }
 
-// let ends the use of a buffer by what has ended with an error, if the kernel has
-// let go of it.
+// let recycles the buffer of an operation that ended with err, unless the kernel may still
+// use it.
 func (a *worker) let(p []byte, err error) {
 	if !taken(err) {
 		a.recycle(p)
 	}
 }
 
-// taken reports whether the kernel may still do what ended so.
+// taken reports whether the kernel may still execute an operation that ended with err.
 func taken(err error) bool { return errors.Is(err, reactor.ErrTaken) }
 
 // recycle ends the use of a buffer.
@@ -148,11 +149,11 @@ const (
 	wayPlain   = iota
 	wayQueue   // with a callback
 	wayContext // a context ends
-	wayCancel  // it is queued and cancelled
+	wayCancel  // queued and cancelled
 	ways
 )
 
-// errChanged is why contexts of workers end.
+// errChanged is the cause of contexts that workers end.
 var errChanged = errors.New("changed my mind")
 
 // cancelled returns a context that ends after a while.
@@ -168,10 +169,10 @@ func cancelled(after int) (context.Context, func()) {
 	}
 }
 
-// later calls f after a while, unless stop is called before. A timer that is due
-// at once would run on the thread that makes it, beside others of the same bubble
-// of package synctest: they share what the race detector knows a thread by, and
-// Go 1.26 crashes.
+// later calls f after a while, unless stop is called before. A timer that is due at once
+// would run on the thread that makes it, concurrently with others of the same bubble of
+// package synctest. They would share one context of the race detector, and Go 1.26
+// crashes.
 func later(after int, f func()) (stop func()) {
 	if after == 0 {
 		go f()
@@ -183,7 +184,7 @@ func later(after int, f func()) (stop func()) {
 
 func micros(n int) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// perform carries out an operation and judges how it ended; false says that it
+// perform executes an operation and checks its end. It returns false if the operation
 // ended without a result.
 func (a *worker) perform(op *reactor.Op, way, after int) (reactor.Result, bool) {
 	var res reactor.Result
@@ -199,7 +200,7 @@ func (a *worker) perform(op *reactor.Op, way, after int) (reactor.Result, bool) 
 	}
 	a.done(1)
 	if op.SQE.Raw().Opcode == uint8(uring.OpWrite) && res.Cause == nil && res.Errno() == syscall.EINTR {
-		return res, false // a write is not submitted twice after that
+		return res, false // a write must not be repeated after that
 	}
 	return res, a.ended(res, way)
 }
@@ -222,8 +223,8 @@ func (a *worker) queue(op *reactor.Op, way, after int) reactor.Result {
 	return <-results
 }
 
-// enqueue queues an operation. While there is no room it tries again: the engine does not
-// report when there is.
+// enqueue queues an operation. While there is no room it retries: the engine does not
+// report when there is room again.
 func (a *worker) enqueue(op *reactor.Op, fn func(reactor.Result)) (reactor.ID, error) {
 	var calls atomic.Int32
 	step := a.step
@@ -242,7 +243,7 @@ func (a *worker) enqueue(op *reactor.Op, fn func(reactor.Result)) (reactor.ID, e
 	}
 }
 
-// ended judges the end of an operation and reports whether it has a result.
+// ended checks the end of an operation and reports whether it has a result.
 func (a *worker) ended(res reactor.Result, way int) bool {
 	errno := res.Errno()
 	switch {
