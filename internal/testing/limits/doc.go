@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Package limits has tests of everything at once under limits that hosts set:
+// Package limits tests all packages together under limits that hosts set:
 // little locked memory, few descriptors, a memory cgroup, a collector that runs
-// all the time. Each runs in a process of its own, which runs scenarios of
-// package stress over files, rings, sockets and the watcher. Clear errors and
-// fallbacks are allowed; a wrong byte, a hang, a panic, a leak, or an object that
-// stays dead when the limit is gone are not.
+// all the time. Each test runs scenarios of package stress over files, rings, sockets and
+// the watcher in a separate process. Clear errors and fallbacks are allowed. A wrong
+// byte, a hang, a panic, a leak, or an object that still fails after the limit is lifted
+// are not.
 package limits

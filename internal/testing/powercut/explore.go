@@ -18,22 +18,22 @@ import (
 // Explore selects the states that are tried.
 type Explore struct {
 	Seed   uint64
-	States int // roughly how many, over all cuts; each cut has at least a few
-	// Every, if more than 1, tries one in so many cuts.
+	States int // roughly the number of states over all cuts; each cut has at least a few
+	// Every, if more than 1, tries one of that many cuts.
 	Every int
 	// With Only, Cut and Number choose one state, to reproduce a failure.
 	Only        bool
 	Cut, Number int
-	// Dir is where states are built; it is emptied for each. Without it Check finds
-	// the files in the State only.
+	// Dir is the directory in which states are built; it is emptied for each. Without
+	// it Check has the files in the State only.
 	Dir string
-	// Sector is how many bytes the disk writes whole or not at all; 0 means 512.
+	// Sector is the number of bytes that the disk writes whole or not at all; 0 means 512.
 	Sector int64
-	// Check recovers the state that was built in dir and judges it.
+	// Check recovers the state that was built in dir and verifies it.
 	Check func(s *State, dir string) error
 }
 
-// Result counts what was tried.
+// Result counts the tried states.
 type Result struct {
 	Cuts   int // moments
 	States int // that were built and checked
@@ -63,7 +63,7 @@ func (f *Failure) Error() string {
 
 const (
 	defaultSector = 512
-	// exhaustive is up to how many pending operations all subsets are tried.
+	// exhaustive is the largest number of pending operations of which all subsets are tried.
 	exhaustive = 4
 )
 
@@ -122,15 +122,14 @@ func (e Explore) try(s *State) error {
 	return e.Check(s, e.Dir)
 }
 
-// Random returns a state in which the disk may be found at the end of the trace.
+// Random returns a state that the disk may have at the end of the trace.
 func (t *Trace) Random(rng *rand.Rand) *State {
 	w := t.walk(defaultSector)
 	w.to(len(t.Ops))
 	return w.state(w.random(rng))
 }
 
-// Least returns the state at the end of the trace in which nothing has arrived that
-// was not synced.
+// Least returns the state at the end of the trace that has only synced operations.
 func (t *Trace) Least() *State {
 	w := t.walk(defaultSector)
 	w.to(len(t.Ops))
@@ -148,7 +147,8 @@ func (t *Trace) cuts() []int {
 	return cuts
 }
 
-// walker follows a trace and keeps what is durable and what is pending at each moment.
+// walker follows a trace and keeps the durable state and the pending operations at each
+// moment.
 type walker struct {
 	trace   *Trace
 	at      int
@@ -181,7 +181,7 @@ func (w *walker) to(cut int) {
 	}
 }
 
-// complete makes durable what a sync covers.
+// complete makes the operations that a sync covers durable.
 func (w *walker) complete(begin int64) {
 	sync := w.trace.Ops[begin]
 	w.pending = slices.DeleteFunc(w.pending, func(i int) bool {

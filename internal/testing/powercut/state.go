@@ -10,11 +10,11 @@ import (
 	"slices"
 )
 
-// image is what a disk holds.
+// image is the content of a disk.
 type image struct {
 	files map[int][]byte
 	names map[string]int
-	// sector is how many bytes are written whole or not at all.
+	// sector is the number of bytes that are written whole or not at all.
 	sector int64
 }
 
@@ -45,7 +45,7 @@ func (m *image) change(op Op) {
 	}
 }
 
-// tear writes the sectors of a write that a mask names.
+// tear writes the sectors of a write that a mask selects.
 func (m *image) tear(op Op, sectors uint64) {
 	var kept [][2]int64
 	size := int64(len(m.files[op.File]))
@@ -71,11 +71,11 @@ func resize(p []byte, size int64) []byte {
 	return q
 }
 
-// State is what a disk may hold after a power cut.
+// State is a possible content of a disk after a power cut.
 type State struct {
 	Cut    int            // how many operations of the trace had begun
 	Number int            // of the state, at this cut
-	Acked  map[string]int // the newest commit that each was told to be durable
+	Acked  map[string]int // the newest acknowledged commit of each name
 
 	trace   *Trace
 	image   *image

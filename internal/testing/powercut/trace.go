@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Kind is what an [Op] does.
+// Kind is the kind of an [Op].
 type Kind int
 
 const (
@@ -29,8 +29,7 @@ var kinds = [...]string{"write", "truncate", "create", "unlink", "rename", "begi
 
 func (k Kind) String() string { return kinds[k] }
 
-// Op is something that was asked of the disk. Names are relative to the
-// recorder's directory.
+// Op is an operation on the disk. Names are relative to the recorder's directory.
 type Op struct {
 	Kind     Kind
 	File     int // for Create, Write, Truncate, and Begin and End of a file
@@ -41,7 +40,7 @@ type Op struct {
 	Through bool
 }
 
-// Trace is what was recorded.
+// Trace is a record of operations.
 type Trace struct {
 	Ops   []Op
 	Files []string // the last name that each was given
@@ -68,17 +67,17 @@ func (t *Trace) Describe(i int) string {
 	return fmt.Sprintf("%d: %v %s at %d, %d bytes", i, op.Kind, name, op.Off, len(op.Data))
 }
 
-// A Class is a kind of sync that is left out on purpose.
+// Class is a kind of sync that a test leaves out on purpose.
 type Class struct {
 	Suffix  string // of the file's name; "/" is a directory
 	Through bool   // durable writes instead of syncs
-	Every   bool   // otherwise one only: the Nth
+	Every   bool   // all of them; otherwise only the Nth
 	Nth     int
 	From    int // the first of them that may be left out
 }
 
 // Forget returns the trace without the syncs of a class, as if the program had left
-// them out, and how many were left out.
+// them out, and their number.
 func (t *Trace) Forget(c Class) (*Trace, int) {
 	out := &Trace{Ops: make([]Op, 0, len(t.Ops)), Files: t.Files}
 	moved := make(map[int64]int64, len(t.Ops)) // old place of a Begin to the new one
@@ -128,7 +127,7 @@ func (t *Trace) Save(path string) error {
 	return gob.NewEncoder(f).Encode(t)
 }
 
-// Load reads what Save wrote.
+// Load reads a trace that Save wrote.
 func Load(path string) (*Trace, error) {
 	f, err := os.Open(filepath.Clean(path))
 	if err != nil {

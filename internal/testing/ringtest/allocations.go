@@ -4,11 +4,10 @@ package ringtest
 
 import "testing"
 
-// Allocations returns how many allocations a call of f makes, as
-// testing.AllocsPerRun counts them over so many rounds, and the least of up to
-// five such counts: an allocation of f is in each of them, those that other
-// goroutines and the runtime make beside it (the count is of the whole process)
-// now and then are not.
+// Allocations returns how many allocations a call of f makes: the least of up to five
+// counts of testing.AllocsPerRun over the given rounds. The counts are of the whole
+// process. Allocations of f are in each count, occasional ones of other goroutines and
+// the runtime are not.
 func Allocations(rounds int, f func()) float64 {
 	least := testing.AllocsPerRun(rounds, f)
 	for range 4 {

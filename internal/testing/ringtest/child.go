@@ -17,7 +17,7 @@ const childEnv = "RINGSIDE_TEST_CHILD_OF"
 // IsChild reports whether the process is the child of InChild.
 func IsChild(t *testing.T) bool { return os.Getenv(childEnv) == t.Name() }
 
-// InChild runs the calling test again in a process of its own, with the attributes attr
+// InChild runs the calling test again in a child process, with the attributes attr
 // and the environment env, and fails or skips as the child does. In the child it returns
 // true. A child that hangs ends with the stacks of its goroutines.
 func InChild(t *testing.T, attr *syscall.SysProcAttr, env ...string) bool {

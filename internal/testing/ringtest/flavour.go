@@ -13,7 +13,7 @@ import (
 // Flavour is a kind of ring.
 type Flavour struct {
 	Name  string
-	Since string // the kernel that brought it
+	Since string // the kernel that introduced it
 	Opts  uring.Options
 }
 
@@ -63,8 +63,8 @@ func Open(t testing.TB, o *uring.Options) *uring.Ring {
 // Patience is how long a test waits for a completion before it fails.
 const Patience = time.Minute
 
-// Await submits what is pending and reaps n completions; it fails the test when
-// they do not come.
+// Await submits the pending entries and reaps n completions; it fails the test when
+// they do not arrive.
 func Await(t testing.TB, r *uring.Ring, n int) []uring.CQE {
 	t.Helper()
 	got := make([]uring.CQE, 0, n)
@@ -95,6 +95,6 @@ func Do(t testing.TB, r *uring.Ring, build func(e *uring.SQE)) uring.CQE {
 	}
 	build(e)
 	c := Await(t, r, 1)[0]
-	runtime.KeepAlive(build) // and what it closes over
+	runtime.KeepAlive(build) // and the variables that it captures
 	return c
 }

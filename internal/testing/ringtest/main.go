@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package ringtest is what the tests of this module share: the leak checks of
+// Package ringtest has helpers for the tests of this module: the leak checks of
 // TestMain, skips that name a missing feature and cannot hide a failure, the
 // flavours of rings that kernel tests run over, and NOP-injected errors.
 package ringtest

@@ -11,12 +11,12 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// MustEnv, set to "io_uring", turns every skip for want of io_uring into a
-// failure. Lanes where it works set it.
+// MustEnv, set to "io_uring", turns every skip because of missing io_uring into a
+// failure. Lanes with io_uring set it.
 const MustEnv = "RINGSIDE_MUST"
 
-// LaneEnv names the kernel lane in which a test binary runs, away from the
-// source tree.
+// LaneEnv names the kernel lane in which a test binary runs, without the source
+// tree.
 const LaneEnv = "RINGSIDE_LANE"
 
 // NeedRing skips the test where io_uring cannot be used at all.
@@ -47,7 +47,7 @@ func NeedTree(t testing.TB) {
 }
 
 // NeedMachine skips a test that changes the whole machine, except in a kernel lane as
-// root. The lane names the tests that it let run, by what they log.
+// root. The lane lists the tests that ran, from their logs.
 func NeedMachine(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv(LaneEnv) == "" || os.Getuid() != 0 {
@@ -56,9 +56,8 @@ func NeedMachine(t testing.TB, what string) {
 	t.Logf("%s: only in a virtual machine", what)
 }
 
-// AsksNoKernel skips, in a kernel lane, a long test of what is simulated or only
-// computed: other kernels have no other answer to it, and emulation makes it
-// several times as long.
+// AsksNoKernel skips, in a kernel lane, a long test that only simulates or computes: its
+// result does not depend on the kernel, and emulation makes it several times as long.
 func AsksNoKernel(t testing.TB) {
 	t.Helper()
 	if lane := os.Getenv(LaneEnv); lane != "" {
@@ -91,7 +90,7 @@ var probedOps = sync.OnceValues(func() (uring.OpSet, error) {
 })
 
 // NeedKernel skips the test, naming the feature, on kernels older than since.
-// Use it for what no probe tells; the caller then tries the feature and fails
+// Use it for features without a probe; the caller then tries the feature and fails
 // when it is missing.
 func NeedKernel(t testing.TB, feature, since string) {
 	t.Helper()

@@ -10,9 +10,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// WantRestricted submits an entry of every opcode, with arguments that mean
-// nothing, and fails when one is refused that is allowed, or the other way
-// round.
+// WantRestricted submits an entry of every opcode, with meaningless arguments, and
+// fails when an allowed opcode is refused or another one is accepted.
 func WantRestricted(t testing.TB, r *uring.Ring, allowed ...uring.Op) {
 	t.Helper()
 	for op := uring.Op(0); op < uring.OpCount; op++ {

@@ -4,9 +4,8 @@ package ringtest
 
 import "testing"
 
-// Rounds returns how often a test repeats what one time shows of the kernel, or
-// how much it moves: full, or brief with -short, which the lanes on emulated
-// machines set.
+// Rounds returns how often a test repeats an operation, or how much it moves: full, or
+// brief with -short, which the lanes on emulated machines set.
 func Rounds(full, brief int) int {
 	if testing.Short() {
 		return brief

@@ -9,8 +9,8 @@ import (
 )
 
 // SubmitWays makes a sequence of calls of the submission side, with counts of Publish
-// that are used late, more than once and after other submissions. Each entry must be
-// carried out once, and no entry that is not filled. The bytes choose the calls.
+// that are used late, more than once and after other submissions. Each filled entry must
+// be executed once, and no other entry. The bytes choose the calls.
 func SubmitWays(t *testing.T, r *uring.Ring, steps []byte) {
 	t.Helper()
 	size := r.SQSpace()

@@ -24,7 +24,7 @@ func NeedUser(t testing.TB, id int) {
 	}
 }
 
-// NeedFiles skips the test where the process may not have so many descriptors.
+// NeedFiles skips the test where the process may not have n descriptors.
 func NeedFiles(t testing.TB, n uint64) {
 	t.Helper()
 	var limit syscall.Rlimit
@@ -36,10 +36,10 @@ func NeedFiles(t testing.TB, n uint64) {
 	}
 }
 
-// WithoutPrivileges makes the process one of the user id, and directories that
-// user's, unless the limit on locked memory binds the process as it is: that of
-// a user, or of root in another user namespace. It reports whether it did. If not,
-// other processes of the user may lock the memory that the limit leaves.
+// WithoutPrivileges makes the process and the directories belong to the user id, unless
+// the limit on locked memory already applies to the process: to that of a user, or of
+// root in another user namespace. It reports whether it did. If not, other processes of
+// the user may use up the limit.
 func WithoutPrivileges(t testing.TB, id int, dirs ...string) bool {
 	t.Helper()
 	env := probe.ReadEnvironment(os.DirFS("/"), os.Getenv)
@@ -58,8 +58,7 @@ func WithoutPrivileges(t testing.TB, id int, dirs ...string) bool {
 	return true
 }
 
-// Become gives up what the process is for the user and the group id, in no
-// other group.
+// Become changes the user and the group of the process to id, without other groups.
 func Become(id int) error {
 	if err := syscall.Setgroups(nil); err != nil {
 		return os.NewSyscallError("setgroups", err)
@@ -70,8 +69,8 @@ func Become(id int) error {
 	return os.NewSyscallError("setresuid", syscall.Setresuid(id, id, id))
 }
 
-// toBecome returns what is missing for Become. It tells that from what the
-// kernel says of the process, so that a call which fails all the same is seen.
+// toBecome returns what Become lacks. It decides by the kernel's description of the
+// process, so that an unexpected failure of the call is not hidden.
 func toBecome(read func(string) ([]byte, error), id int) string {
 	const capSetGID, capSetUID = 6, 7
 	status, err := read("/proc/self/status")

@@ -6,7 +6,7 @@ package ringtest
 
 import "testing"
 
-// NeedUser skips the test: only on Linux do tests become another user.
+// NeedUser skips the test: tests become another user on Linux only.
 func NeedUser(t testing.TB, id int) {
 	t.Helper()
 	t.Skipf("needs to become user %d, as on Linux", id)

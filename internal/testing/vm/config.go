@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/vm/wire"
 )
 
-// Config says what to boot and what to run there.
+// Config configures a machine and its jobs.
 type Config struct {
 	// Arch is the machine's architecture, one of Archs; empty means "amd64".
 	Arch string

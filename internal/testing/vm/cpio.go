@@ -30,7 +30,7 @@ func newCPIO(out io.Writer) *cpioWriter {
 	return &cpioWriter{out: out, dirs: map[string]bool{".": true, "/": true}}
 }
 
-// cpioEntry is what differs between entries.
+// cpioEntry holds the values that differ between entries.
 type cpioEntry struct {
 	name         string
 	mode         uint32
@@ -58,7 +58,7 @@ func (w *cpioWriter) header(e cpioEntry) {
 	w.pad(int64(len(head) + len(e.name) + 1))
 }
 
-// parents adds the directories above name that are not there yet.
+// parents adds the missing directories above name.
 func (w *cpioWriter) parents(name string) {
 	if dir := path.Dir(name); !w.dirs[dir] {
 		w.dir(dir, 0o755)
@@ -82,7 +82,7 @@ func (w *cpioWriter) char(name string, perm, major, minor uint32) {
 	w.header(cpioEntry{name: name, mode: cpioChar | perm, major: major, minor: minor})
 }
 
-// file adds a regular file with the size bytes that data holds.
+// file adds a regular file with size bytes of data.
 func (w *cpioWriter) file(name string, perm uint32, size int64, data io.Reader) {
 	name = cpioName(name)
 	w.parents(name)
@@ -108,7 +108,7 @@ func (w *cpioWriter) close() error {
 	return w.err
 }
 
-// pad fills up to a multiple of four after n bytes.
+// pad writes zeros after n bytes, up to a multiple of four.
 func (w *cpioWriter) pad(n int64) {
 	w.write(make([]byte, -n&3))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // Package vm boots programs, usually Go test binaries, on another Linux
-// kernel and returns what each of them printed and how it ended.
+// kernel and returns the output and exit status of each.
 //
 // The machine is an amd64 or arm64 of qemu in full emulation, so neither KVM nor
 // root is needed. It starts from an initramfs made here: the guest program of
@@ -12,10 +12,10 @@
 // with O_DIRECT, which tmpfs learned only in Linux 6.6.
 //
 // Kernels are Debian packages, downloaded by apt-get and unpacked into a
-// cache without being installed. For another architecture than the host's
-// apt-get gets package lists of its own in that cache.
+// cache without being installed. For an architecture other than the host's
+// apt-get uses separate package lists in that cache.
 //
-// Where a tool or a kernel cannot be had, errors are of type
-// UnavailableError. The functions may be called concurrently; they share
-// nothing but the cache, in which files appear by rename.
+// If a tool or a kernel is not available, the error is an UnavailableError. The
+// functions may be called concurrently; they share only the cache, in which files
+// appear by rename.
 package vm

@@ -15,9 +15,9 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/vm/wire"
 )
 
-// File is a file or directory of the host that the guest gets.
+// File is a file or directory of the host that is copied to the guest.
 type File struct {
-	// Host is the path to read; a directory is copied with all it holds.
+	// Host is the path to read; a directory is copied with its content.
 	Host string
 	// Guest is the absolute path in the guest.
 	Guest string
@@ -55,11 +55,11 @@ func writeArchive(out io.Writer, init string, plan wire.Plan, files []File) erro
 	}
 	w.dir("root", 0o700)
 	w.dir("tmp", 0o777)
-	// The first process gets the console as its descriptors 0 to 2, and Go's
-	// runtime insists on having all three.
+	// The first process gets the console as its descriptors 0 to 2. Go's runtime
+	// needs all three.
 	w.char("dev/console", 0o600, 5, 1)
 	w.char("dev/null", 0o666, 1, 3)
-	// What os/user and net read.
+	// The files that os/user and net read.
 	w.bytes("etc/passwd", 0o644, "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n")
 	w.bytes("etc/group", 0o644, "root:x:0:\nnogroup:x:65534:\n")
 	w.bytes("etc/hosts", 0o644, "127.0.0.1 localhost\n::1 localhost\n")
@@ -75,8 +75,8 @@ func writeArchive(out io.Writer, init string, plan wire.Plan, files []File) erro
 	return w.close()
 }
 
-// addPath adds a file or a tree. Anything but files and directories in a tree
-// is an error: testdata has no business holding it.
+// addPath adds a file or a tree. Other objects than files and directories in a tree
+// are an error: testdata must not contain them.
 func addPath(w *cpioWriter, f File) error {
 	return filepath.WalkDir(f.Host, func(host string, d fs.DirEntry, err error) error {
 		if err != nil {

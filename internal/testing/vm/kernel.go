@@ -19,7 +19,7 @@ import (
 
 // Kernel is a bootable image in the cache.
 type Kernel struct {
-	// Version is what was asked for, such as "6.1".
+	// Version is the requested version, such as "6.1".
 	Version string
 	// Package is the Debian package the image comes from.
 	Package string
@@ -27,7 +27,7 @@ type Kernel struct {
 	Image string
 }
 
-// CacheDir returns the directory kernels are kept in: $RINGSIDE_KERNEL_CACHE
+// CacheDir returns the directory of the cached kernels: $RINGSIDE_KERNEL_CACHE
 // or ringside-kernels in the user's cache directory.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("RINGSIDE_KERNEL_CACHE"); dir != "" {
@@ -40,7 +40,8 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "ringside-kernels"), nil
 }
 
-// apt is what fetching a kernel asks of the package manager; tests replace it.
+// apt has the operations of the package manager that fetching a kernel needs. Tests
+// replace it.
 type apt interface {
 	search(ctx context.Context) (string, error)
 	// mayUpdate reports whether update is allowed: the host's lists are root's.
@@ -51,9 +52,8 @@ type apt interface {
 }
 
 // FetchKernel returns the newest packaged kernel of a version such as "6.12" for
-// an architecture.
-// An image in the cache is used without a download; if downloading a newer one
-// fails, an older one in the cache serves. Otherwise the error is an
+// an architecture. An image in the cache is used without a download. If downloading a
+// newer one fails, an older one in the cache is used. Otherwise the error is an
 // UnavailableError.
 func FetchKernel(ctx context.Context, arch, version string) (Kernel, error) {
 	if !regexp.MustCompile(`^[0-9]+\.[0-9]+$`).MatchString(version) {

@@ -12,7 +12,7 @@ import (
 
 // kernelPackages picks from the output of "apt-cache search" (or any list with
 // a package name first on each line) the cloud kernels of the given version,
-// such as "6.1", and architecture, newest first. It passes over metapackages, debug symbols,
+// such as "6.1", and architecture, newest first. It skips metapackages, debug symbols,
 // unsigned images and real-time kernels.
 func kernelPackages(search, version, arch string) []string {
 	// 6.1.0-56-cloud-amd64 in Debian 12, 6.12.117+deb13-cloud-amd64 later.

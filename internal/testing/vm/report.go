@@ -10,15 +10,15 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/vm/wire"
 )
 
-// maxOutput bounds what is kept of the output of one job.
+// maxOutput bounds the kept output of one job.
 const maxOutput = 16 << 20
 
 // Result is how one job ended.
 type Result struct {
 	// Exit is the exit status; -1 if the program has none.
 	Exit int
-	// Note says why there is no exit status: killed by a signal or by the
-	// timeout, not started, or the machine stopped.
+	// Note is the reason why there is no exit status: killed by a signal or by
+	// the timeout, not started, or the machine stopped.
 	Note string
 	// Took is the run time by the guest's clock.
 	Took time.Duration
@@ -29,15 +29,15 @@ type Result struct {
 // OK reports whether the program ended by itself with status 0.
 func (r Result) OK() bool { return r.Exit == 0 && r.Note == "" }
 
-// Report is what a run brought.
+// Report is the result of a run.
 type Report struct {
 	// Guest describes the machine.
 	Guest wire.Guest
 	// Boots is how often the machine was started: more than once if the
 	// emulator crashed it.
 	Boots int
-	// Boot is the time from the last start of the emulator to the first word
-	// of the guest.
+	// Boot is the time from the last start of the emulator to the guest's first
+	// output.
 	Boot time.Duration
 	// Results has one entry for each job of the Config.
 	Results []Result
@@ -129,7 +129,7 @@ func (c *collector) output(p []byte) {
 	}
 }
 
-// err says why a boot is incomplete; nil if the guest came to its end.
+// err returns the reason why a boot is incomplete, nil if the guest completed.
 func (c *collector) err() error {
 	switch {
 	case c.fatal != "":

@@ -18,12 +18,12 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/vm/wire"
 )
 
-// maxBoots bounds how often a machine is started that the emulator crashes.
+// maxBoots bounds how often a machine is started after the emulator crashed it.
 const maxBoots = 4
 
 // Run boots a machine, runs the jobs and powers it off. A job that fails is
 // not an error but a Result. With an error, for a machine that hung or died,
-// the Report has what came until then; it is nil if nothing was started.
+// the Report has the results until then; it is nil if nothing was started.
 // Cancelling the context kills the machine.
 //
 // When the emulator crashes the kernel, see emulatorRace, the machine is
@@ -47,18 +47,18 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	}
 }
 
-// emulatorRace recognises a kernel that died of the emulator. The kernel
-// patches its own code by way of a breakpoint instruction. While one emulated
-// processor does so, qemu (seen in 7.2, in one or two of a hundred boots of 6.12)
-// can let another run into the breakpoint after the kernel has ceased to
+// emulatorRace reports whether a kernel crashed because of an error of the emulator.
+// The kernel patches its own code by way of a breakpoint instruction. While one
+// emulated processor does so, qemu (seen in 7.2, in one or two of a hundred boots of
+// 6.12) can let another run into the breakpoint after the kernel has ceased to
 // expect it. Running all processors in one thread of qemu avoids that, but
 // makes tests that spin many times slower.
 func emulatorRace(console []byte) bool {
 	return bytes.Contains(console, []byte("int3: 0000 [#1]"))
 }
 
-// bootOnce starts the machine in a directory of its own for what is left to
-// do, and returns the kernel's log.
+// bootOnce starts the machine in a separate directory for the remaining jobs, and
+// returns the kernel's log.
 func bootOnce(ctx context.Context, c *collector) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "ringside-vm-*")
 	if err != nil {
@@ -97,8 +97,8 @@ func (m *machine) prepare(ctx context.Context, first int) error {
 	return makeInitramfs(m.path("initramfs.gz"), m.cfg.Init, plan, m.cfg.Files)
 }
 
-// args is qemu's command line, run in m.dir: its options give commas in paths
-// a meaning, so there are no paths in them.
+// args returns qemu's command line, which is run in m.dir: commas have a meaning in
+// qemu's options, so the options contain no paths.
 func (m *machine) args() []string {
 	a := archs[m.cfg.Arch]
 	args := append(slices.Clone(a.machine),

@@ -10,7 +10,7 @@ import (
 // scratchSize is the apparent size of the scratch disk; the file is sparse.
 const scratchSize = 4 << 30
 
-// scratchDevice is what the guest's kernel calls the first NVMe namespace.
+// scratchDevice is the guest's name of the first NVMe namespace.
 const scratchDevice = "/dev/nvme0n1"
 
 // makeScratch creates a sparse disk image with an empty ext4 at path.
@@ -26,7 +26,7 @@ func makeScratch(ctx context.Context, mkfs, path string) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	// Lazy initialisation would write in the background of the tests.
+	// Lazy initialisation would write to the disk during the tests.
 	_, err = output(ctx, "", mkfs, "-q", "-F", "-E", "lazy_itable_init=0,nodiscard", path)
 	return err
 }

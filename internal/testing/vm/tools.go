@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// arch is what an architecture needs of qemu and of the kernel's command line.
+// arch holds the options of qemu and of the kernel for an architecture.
 type arch struct {
 	qemu, pkg string   // the emulator, and the Debian package that has it
 	machine   []string // qemu's options for the processor and the board
@@ -21,21 +21,21 @@ type arch struct {
 	portArgs  []string // qemu's options for that device; it writes to qemu's standard output
 }
 
-// The names are Go's and Debian's, which agree.
+// The names are those of Go and of Debian, which agree.
 var archs = map[string]arch{
 	"amd64": {
 		qemu: "qemu-system-x86_64", pkg: "qemu-system-x86",
-		// Where the processor claims that "rep movsb" is fast, the kernel and Go
-		// copy by it, which the emulator does byte by byte.
+		// If the processor reports that "rep movsb" is fast, the kernel and Go
+		// copy by it, which the emulator executes byte by byte.
 		machine: []string{"-cpu", "max,-erms"},
-		// On a busy host the kernel takes late ticks for a timer that does not
-		// work, and panics.
+		// On a busy host ticks are late. The kernel then assumes that the timer does
+		// not work, and panics.
 		append: "console=ttyS0 no_timer_check",
 		port:   "/dev/ttyS1", portArgs: []string{"-serial", "stdio"},
 	},
 	"arm64": {
 		qemu: "qemu-system-aarch64", pkg: "qemu-system-arm",
-		// The processor of many machines for rent. It has LSE atomics, and no
+		// The processor of many cloud machines. It has LSE atomics, and no
 		// pointer authentication, which is slow to emulate.
 		machine: []string{"-machine", "virt,gic-version=3", "-cpu", "neoverse-n1"},
 		append:  "console=ttyAMA0",
@@ -57,7 +57,7 @@ func archOf(name string) (arch, error) {
 	return a, nil
 }
 
-// Tools are the programs of the host a lane runs.
+// Tools are the host's programs that a lane runs.
 type Tools struct {
 	// QEMU is the emulator's path.
 	QEMU string
@@ -65,8 +65,8 @@ type Tools struct {
 	Mkfs string
 }
 
-// FindTools looks up the programs for machines of an architecture. With install, as root, it has apt-get
-// install what is missing. A missing qemu is an UnavailableError.
+// FindTools looks up the programs for machines of an architecture. With install, as root,
+// it installs missing ones by apt-get. A missing qemu is an UnavailableError.
 func FindTools(ctx context.Context, arch string, install bool) (Tools, error) {
 	a, err := archOf(arch)
 	if err != nil {
@@ -76,7 +76,7 @@ func FindTools(ctx context.Context, arch string, install bool) (Tools, error) {
 	if err != nil {
 		return Tools{}, err
 	}
-	// Without mkfs only the tests that need O_DIRECT lose something.
+	// Only the tests that need O_DIRECT need mkfs.
 	mkfs, _ := findTool(ctx, "mkfs.ext4", "e2fsprogs", install)
 	return Tools{QEMU: qemu, Mkfs: mkfs}, nil
 }
@@ -119,8 +119,8 @@ func aptInstall(ctx context.Context, pkg string) error {
 }
 
 // aptGet runs apt-get in dir. It waits up to five minutes for a lock that another
-// apt-get holds: lanes start side by side, and apt-get has a limit for one of its
-// locks only.
+// apt-get holds: lanes start concurrently, and apt-get has a limit for only one of its
+// locks.
 func aptGet(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	for deadline := time.Now().Add(5 * time.Minute); ; {
 		out, err := output(ctx, dir, "apt-get", args...)

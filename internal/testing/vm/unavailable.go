@@ -2,8 +2,8 @@
 
 package vm
 
-// UnavailableError says that this machine lacks something a kernel lane needs,
-// as opposed to a lane that ran and failed.
+// UnavailableError reports that this machine lacks something that a kernel lane
+// needs, as opposed to a lane that ran and failed.
 type UnavailableError struct {
 	// Reason is what is missing.
 	Reason string

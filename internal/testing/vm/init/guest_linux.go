@@ -14,17 +14,17 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/vm/wire"
 )
 
-// maxFiles is the descriptor limit of the jobs, what systemd gives as well.
+// maxFiles is the descriptor limit of the jobs, the same as systemd's.
 const maxFiles = 524288
 
-// guest is the machine being prepared.
+// guest is the machine that is being prepared.
 type guest struct {
 	scratch bool
 	notes   []string
 }
 
-// note records a preparation that failed. The run goes on: a test that needs
-// it will say so better.
+// note records a preparation that failed. The run continues: a test that needs it
+// reports that more clearly.
 func (g *guest) note(what string, err error) {
 	if err != nil {
 		g.notes = append(g.notes, what+": "+err.Error())
@@ -45,7 +45,8 @@ func (g *guest) mount(source, target, fstype, data string) {
 	g.note("mount "+target, syscall.Mount(source, target, fstype, 0, data))
 }
 
-// prepare returns an error if something the plan asks for is impossible.
+// prepare prepares the machine. It returns an error if a request of the plan cannot be
+// met.
 func (g *guest) prepare(plan wire.Plan) error {
 	g.note("loopback", loopbackUp())
 	limit := syscall.Rlimit{Cur: maxFiles, Max: maxFiles}
@@ -131,7 +132,7 @@ func directWorks(dir string) bool {
 	}
 	defer os.Remove(path)
 	defer syscall.Close(fd)
-	// A mapping is aligned as O_DIRECT wants it.
+	// A mapping has the alignment that O_DIRECT needs.
 	page, err := syscall.Mmap(-1, 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		return false

@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/vm/wire"
 )
 
-// How long a program gets to obey a signal.
+// The time that a program has to end after a signal.
 const (
 	quitGrace = 10 * time.Second
 	killGrace = 5 * time.Second
@@ -25,8 +25,8 @@ const (
 // grandchild that holds it open.
 const pipeGrace = 2 * time.Second
 
-// runJob runs one program and reports it. An error means that the markers do
-// not get through, not that the program failed.
+// runJob runs one program and reports the result. An error means that a marker could
+// not be sent, not that the program failed.
 func (g *guest) runJob(w *wire.Writer, index int, job wire.Job) error {
 	if err := w.Event(wire.Event{Kind: wire.Start, Job: index}); err != nil {
 		return err
@@ -108,9 +108,9 @@ func status(err error, late string) (int, string) {
 	return exit.ExitCode(), ""
 }
 
-// reapAll ends what a job left running, so that it cannot disturb the next
-// one. All orphans are children of the first process; to any other, signalling
-// all processes would be a disaster.
+// reapAll ends the processes that a job left running, so that they cannot disturb the
+// next one. Only the first process of a machine, the parent of all orphans, may call it:
+// it signals all processes.
 func reapAll() {
 	if os.Getpid() != 1 {
 		return
@@ -128,8 +128,8 @@ func reapAll() {
 	}
 }
 
-// gate passes output on until it is closed: a straggler must not write into
-// the output of the next job.
+// gate passes output on until it is closed: a process that is left over must not
+// write into the output of the next job.
 type gate struct {
 	mu     sync.Mutex
 	out    io.Writer

@@ -9,8 +9,7 @@ import (
 	"syscall"
 )
 
-// loopbackUp asks the kernel over netlink to raise lo, upon which it assigns
-// 127.0.0.1 and ::1 by itself.
+// loopbackUp brings lo up by netlink. The kernel then assigns 127.0.0.1 and ::1.
 func loopbackUp() error {
 	lo, err := net.InterfaceByName("lo")
 	if err != nil {

@@ -17,7 +17,7 @@ func main() {
 		os.Exit(2)
 	}
 	if err := serve(); err != nil {
-		// Without the port there is only the kernel's console to complain on.
+		// Without the port errors can be reported on the kernel's console only.
 		fmt.Fprintln(os.Stderr, "init:", err)
 	}
 	syscall.Sync()
@@ -25,8 +25,8 @@ func main() {
 	fmt.Fprintln(os.Stderr, "init: power off:", err)
 }
 
-// serve does everything between boot and power off. It closes the port, which
-// waits until the last byte is out.
+// serve does all work between boot and power off. It closes the port, which waits
+// until the last byte is sent.
 func serve() error {
 	var g guest
 	g.mountAll()

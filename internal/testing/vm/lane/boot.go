@@ -14,8 +14,8 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/vm/wire"
 )
 
-// boot runs the cargo on one kernel and prints what came of it. An error is
-// about the machine; failing tests are counted.
+// boot runs the cargo on one kernel and prints the results. An error concerns the
+// machine; failing tests are counted.
 func (l *lane) boot(ctx context.Context, tools vm.Tools, k vm.Kernel, c *cargo) error {
 	cfg := vm.Config{
 		Arch:    l.opt.arch,
@@ -62,7 +62,7 @@ func (l *lane) boot(ctx context.Context, tools vm.Tools, k vm.Kernel, c *cargo) 
 	return nil
 }
 
-// jobs completes the jobs with what depends on the kernel and the options.
+// jobs returns the jobs with the parts that depend on the kernel and the options.
 func (l *lane) jobs(c *cargo, version string) []wire.Job {
 	env := []string{"RINGSIDE_LANE=" + version, "RINGSIDE_MUST=io_uring"}
 	if l.opt.uid != 0 {
@@ -143,8 +143,8 @@ func remarks(out []byte) string {
 	return "\t(" + strings.Join(all, "; ") + ")"
 }
 
-// failures leaves out of verbose test output the lines that only say that a
-// test runs or passed.
+// failures removes from verbose test output the lines that only report that a test
+// runs or passed.
 func failures(out []byte) []byte {
 	var keep []byte
 	for line := range bytes.Lines(out) {
@@ -160,8 +160,8 @@ func failures(out []byte) []byte {
 	return keep
 }
 
-// printKernelLog prints the kernel's last words when the machine died, and
-// otherwise only if it complained about itself.
+// printKernelLog prints the end of the kernel's log when the machine died, and
+// otherwise only if it has signs of a kernel bug.
 func (l *lane) printKernelLog(r *vm.Report, died bool) {
 	if !died && !complains(r.Console) {
 		return
@@ -171,7 +171,7 @@ func (l *lane) printKernelLog(r *vm.Report, died bool) {
 	fmt.Fprintf(l.out, "kernel log:\n%s\n", bytes.TrimRight(bytes.Join(lines, nil), "\n"))
 }
 
-// complains looks for the marks of a kernel bug.
+// complains reports whether the log has signs of a kernel bug.
 func complains(console []byte) bool {
 	for _, mark := range []string{"BUG:", "Oops", "WARNING: CPU", "INFO: task ", "Kernel panic", "refcount_t:"} {
 		if bytes.Contains(console, []byte(mark)) {

@@ -28,11 +28,11 @@ const (
 	machine = module + "/internal/testing/vm"
 )
 
-// cargo is what goes into the guest: built once, booted on each kernel.
+// cargo is the content of the guest: built once, booted on each kernel.
 type cargo struct {
 	dir   string
 	init  string
-	names []string // of the jobs, for people
+	names []string // of the jobs, for the output
 	jobs  []wire.Job
 	files []vm.File
 }
@@ -103,7 +103,7 @@ func (c *cargo) addTests(ctx context.Context, opt options) error {
 	return nil
 }
 
-// compile builds the test binary of each package, without what debuggers need.
+// compile builds the test binary of each package, without debug information.
 // Linking takes most of the time and uses little more than one processor.
 func (c *cargo) compile(ctx context.Context, opt options, pkgs []pkg) ([]string, error) {
 	hosts, errs := make([]string, len(pkgs)), make([]error, len(pkgs))
@@ -132,15 +132,15 @@ func testArgs(opt options) []string {
 	return args
 }
 
-// pkg is what is needed of "go list -json".
+// pkg holds the needed fields of "go list -json".
 type pkg struct {
 	Dir, ImportPath           string
 	Module                    struct{ Path string }
 	TestGoFiles, XTestGoFiles []string
 }
 
-// noKernel are packages whose tests ask the kernel nothing: texts, tables and
-// simulations. Other kernels have no other answer to them.
+// noKernel are packages whose tests do not depend on the kernel: texts, tables and
+// simulations.
 var noKernel = map[string]bool{
 	module + "/internal/abi":               true,
 	module + "/internal/fdlock":            true,
@@ -150,9 +150,9 @@ var noKernel = map[string]bool{
 	module + "/internal/sys":               true,
 }
 
-// testPackages lists the packages with tests. Without patterns these are the
-// core module's that the kernel concerns, but for this machinery, which cannot
-// boot itself in itself.
+// testPackages lists the packages with tests. Without patterns these are the packages of
+// the core module whose tests depend on the kernel, except those of package vm, which
+// cannot run in its own guest.
 func testPackages(ctx context.Context, opt options) ([]pkg, error) {
 	patterns := opt.pkgs
 	all := len(patterns) == 0
@@ -203,7 +203,7 @@ func (o *options) goTool(ctx context.Context, args ...string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// withoutRace drops -race, which needs cgo.
+// withoutRace removes -race, which needs cgo.
 func withoutRace(flags string) string {
 	var keep []string
 	for f := range strings.FieldsSeq(flags) {

@@ -12,8 +12,8 @@ import (
 )
 
 // each runs f for every kernel, several at once: an emulated machine with two
-// processors keeps little more than one busy. What they print comes kernel by
-// kernel, in their order.
+// processors keeps little more than one busy. The output is printed kernel by kernel,
+// in order.
 func (l *lane) each(kernels []vm.Kernel, f func(one *lane, k vm.Kernel) error) error {
 	lanes, errs := make([]lane, len(kernels)), make([]error, len(kernels))
 	outs, ended := make([]held, len(kernels)), make([]chan struct{}, len(kernels))
@@ -39,7 +39,7 @@ func (l *lane) each(kernels []vm.Kernel, f func(one *lane, k vm.Kernel) error) e
 	return errors.Join(errs...)
 }
 
-// held keeps what is written until it is released, and passes on the rest.
+// held keeps output until it is released, and passes on later output.
 type held struct {
 	mu   sync.Mutex
 	kept bytes.Buffer

@@ -73,7 +73,7 @@ func (l *lane) run(ctx context.Context) error {
 	defer cargo.remove()
 	died := l.each(kernels, func(one *lane, k vm.Kernel) error {
 		if ctx.Err() != nil {
-			return nil // those that run have said so
+			return nil // the running ones have reported it
 		}
 		return one.boot(ctx, tools, k, cargo)
 	})
@@ -83,8 +83,8 @@ func (l *lane) run(ctx context.Context) error {
 	return died
 }
 
-// missing decides what it means that the machine lacks something: an error in
-// CI, a lane skipped by name elsewhere.
+// missing handles a requirement that the machine lacks: it is an error in CI;
+// elsewhere the lane is skipped by name.
 func (l *lane) missing(err error, ci bool, versions ...string) error {
 	var unavailable *vm.UnavailableError
 	if ci || !errors.As(err, &unavailable) {

@@ -91,7 +91,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// machine is how a kernel of this architecture is called in what is printed.
+// machine returns the name of a kernel of this architecture for the output.
 func (o *options) machine(version string) string {
 	if o.arch == "amd64" {
 		return version

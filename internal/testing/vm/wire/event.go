@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Kind says what an Event reports.
+// Kind is the kind of an Event.
 type Kind string
 
 // The events of a run, in the order they come: one Boot, a Start and an End
@@ -30,7 +30,7 @@ type Event struct {
 	Job int `json:",omitempty"`
 	// Exit is the exit status of an ended job, -1 if it has none.
 	Exit int `json:",omitempty"`
-	// Note says why a job has no exit status, or why the guest gave up.
+	// Note is the reason why a job has no exit status, or why the guest gave up.
 	Note string `json:",omitempty"`
 	// Took is the duration of an ended job by the guest's clock.
 	Took time.Duration `json:",omitempty"`
@@ -45,7 +45,7 @@ type Guest struct {
 	CPUs             int
 	// Mounts are the file systems programs may write to.
 	Mounts []Mount
-	// Notes are preparations that failed without making the run pointless.
+	// Notes are failed preparations that do not end the run.
 	Notes []string `json:",omitempty"`
 }
 

@@ -11,8 +11,8 @@ import (
 // turn out to be a marker; a longer line is output.
 const maxHeld = 64 << 10
 
-// Parser takes the stream of a Writer apart again. It undoes the carriage
-// returns that a serial line adds. Not safe for concurrent use.
+// Parser parses the stream of a Writer. It removes the carriage returns that a serial
+// line adds. It is not safe for concurrent use.
 type Parser struct {
 	prefix   []byte
 	onEvent  func(Event)
@@ -44,7 +44,7 @@ func (p *Parser) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// Close passes on what is left of an unfinished line.
+// Close passes on the rest of an unfinished line.
 func (p *Parser) Close() error {
 	rest := p.held
 	if p.cr {

@@ -7,10 +7,10 @@ import "time"
 // PlanPath is where the guest finds its plan, a Plan in JSON.
 const PlanPath = "/ringside/plan.json"
 
-// Plan tells the guest what to prepare and what to run, in order.
+// Plan lists the preparations and the jobs of the guest, in order.
 type Plan struct {
 	// Nonce is part of every marker, so that a program's output cannot be
-	// taken for one.
+	// mistaken for one.
 	Nonce string
 	// Port is the device that carries the markers and the programs' output.
 	Port string

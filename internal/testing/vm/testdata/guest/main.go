@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Command guest is what the boot test runs in the machine. Its argument says
-// what to do.
+// Command guest is the program that the boot test runs in the machine. Its argument
+// selects the action.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// look prints what the machine offers, one fact a line.
+// look prints the properties of the machine, one a line.
 func look() {
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	fmt.Println("release", strings.TrimSpace(string(release)), err)
@@ -56,7 +56,7 @@ func look() {
 	fmt.Println("temp", err, f != nil && strings.HasPrefix(f.Name(), os.Getenv("TMPDIR")))
 }
 
-// leave ends but leaves a child behind that holds its output.
+// leave exits and leaves a child that keeps its output open.
 func leave() {
 	cmd := exec.Command(os.Args[0], "hang")
 	cmd.Stdout = os.Stdout
