@@ -12,8 +12,8 @@ import (
 )
 
 // AccessLog returns a handler that writes a line for each request to out when h has answered it: the
-// combined log format of other servers. Text from a client is quoted as in Go, so that it makes no
-// lines of its own. Lines are written one at a time.
+// combined log format of other servers. Text from a client is quoted as in Go, so that it cannot add
+// lines. Lines are written one at a time.
 func AccessLog(h http.Handler, out io.Writer) http.Handler {
 	var mu sync.Mutex
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +41,7 @@ func orDash(s string) string {
 	return s
 }
 
-// counted is a response that remembers its status and how many bytes of body it has.
+// counted is a response that records its status and the number of bytes of its body.
 type counted struct {
 	http.ResponseWriter
 	status int
@@ -64,7 +64,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom implements io.ReaderFrom, as cheaply as what it counts.
+// ReadFrom implements io.ReaderFrom by that of the counted response.
 func (c *counted) ReadFrom(r io.Reader) (int64, error) {
 	n, err := io.Copy(c.ResponseWriter, r)
 	c.bytes += n

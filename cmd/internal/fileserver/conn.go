@@ -16,10 +16,10 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// stallTimeout is how long a client may take nothing of a response.
+// stallTimeout is how long a client may accept no byte of a response.
 const stallTimeout = time.Minute
 
-// listener hands out connections that know how to send files.
+// listener returns connections that can send files.
 type listener struct{ net.Listener }
 
 // Accept implements net.Listener.
@@ -42,7 +42,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// connOf returns the connection that a request came on, nil if something is in between, such as TLS.
+// connOf returns the connection of a request, nil if there is a layer in between, such as TLS.
 func connOf(r *http.Request) *conn {
 	c, _ := r.Context().Value(connKey{}).(*conn)
 	return c
@@ -54,7 +54,7 @@ type conn struct {
 	net.Conn
 
 	// hold reports whether the next write is a header that is kept for the write after it. All
-	// three are the writer's.
+	// three fields belong to the writer.
 	hold  bool
 	head  []byte
 	until time.Time // the deadline of writes
@@ -77,7 +77,7 @@ func (c *conn) holdHeader() { c.hold = true }
 func (c *conn) releaseHeader() {
 	c.hold = false
 	if len(c.head) > 0 {
-		_, _ = c.Write(nil) // the next write tells
+		_, _ = c.Write(nil) // the next write returns the error
 	}
 }
 
@@ -97,7 +97,7 @@ func (c *conn) Write(p []byte) (done int, err error) {
 	}
 }
 
-// writePiece writes as much as a slow client takes in time, after the header that was kept.
+// writePiece writes as many bytes as a slow client accepts in time, after the kept header.
 func (c *conn) writePiece(p []byte) (int, error) {
 	c.patience()
 	if len(c.head) == 0 {
@@ -117,11 +117,11 @@ func (c *conn) writev(bufs *net.Buffers) (int64, error) {
 	return bufs.WriteTo(c.Conn)
 }
 
-// patience moves the deadline of writes on, now and then.
+// patience extends the deadline of writes from time to time.
 func (c *conn) patience() {
 	if now := time.Now(); c.until.Sub(now) < stallTimeout*3/4 {
 		c.until = now.Add(stallTimeout)
-		_ = c.Conn.SetWriteDeadline(c.until) // fails on a closed connection, which the write tells
+		_ = c.Conn.SetWriteDeadline(c.until) // fails on a closed connection only; the write returns that error
 	}
 }
 
@@ -183,7 +183,7 @@ func (c *conn) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{c}, r)
 }
 
-// sendFile leaves the bytes to the kernel, which takes them from the page cache to the socket.
+// sendFile has the kernel send the bytes from the page cache to the socket.
 func (c *conn) sendFile(r *fileRange) (int64, error) {
 	c.patience()
 	sent, handled, err := c.sendRange(r)
@@ -193,8 +193,8 @@ func (c *conn) sendFile(r *fileRange) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{c}, r, make([]byte, chunk))
 }
 
-// CloseWrite closes the sending side, so that a client reads the answer to a request of which the
-// rest is not wanted.
+// CloseWrite closes the sending side, so that a client reads the answer to a request whose rest the
+// server does not read.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -202,15 +202,15 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// watch is net/http's watch for a client that goes away while it is answered: a read of one byte without
-// a deadline, which setting one in the past ends. Here it waits for that alone and reads nothing. A
-// client that is gone is noticed when something is sent to it, and reading costs each request a
-// system call and a turn of what waits for sockets.
+// watch replaces the read by which net/http notices that a client disconnects during a response: a
+// read of one byte without a deadline, which a deadline in the past ends. watch only waits for that
+// deadline and reads nothing. A disconnected client is noticed when data are sent to it, and the read
+// would cost each request a system call and an iteration of the poller.
 type watch struct {
 	mu    sync.Mutex
 	ended chan struct{} // nil if no goroutine watches
 	timed bool          // there is a deadline
-	past  bool          // it is over
+	past  bool          // the deadline has passed
 	done  bool          // the connection is closed
 }
 
@@ -235,7 +235,7 @@ func (w *watch) wait() (bool, error) {
 	return true, os.ErrDeadlineExceeded
 }
 
-// deadline learns of a deadline; one in the past ends a watch.
+// deadline records a deadline. A deadline in the past ends a watch.
 func (w *watch) deadline(t time.Time) {
 	w.mu.Lock()
 	w.timed = !t.IsZero()
@@ -261,9 +261,9 @@ func (w *watch) end() {
 	}
 }
 
-// reads are the deadline of reads as net/http sets it, several times for a request, and as the
-// connection knows it: that of the last read. The reading goroutine
-// sets it, or another one while it reads.
+// reads holds the deadline of reads that net/http has set, which it does several times for a request,
+// and the deadline that was set on the connection for the last read. The reading goroutine sets it, or
+// another one during a read.
 type reads struct {
 	mu           sync.Mutex
 	wanted, real time.Time

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// keepFiles is how many files are kept open, keepFor how long: a name that comes to mean something
-	// else is noticed after that at the latest. A file that is changed, removed, or replaced is noticed
-	// at once, because each request asks for the state of the open one.
+	// keepFiles is how many files are kept open, and keepFor how long. A name that resolves to another
+	// file, for example through a renamed directory, is noticed after keepFor at the latest. A file that
+	// is changed, removed, or replaced is noticed at once, because each request checks the open file.
 	keepFiles = 256
 	keepFor   = time.Second
 )
 
-// fileCache keeps files open that were asked for lately.
+// fileCache keeps recently requested files open.
 type fileCache struct {
 	mu      sync.Mutex
 	files   map[string]*opened
@@ -125,18 +125,18 @@ type opened struct {
 	size  int64
 	mtime time.Time
 	etag  []string
-	ctype []string // nil where the name does not tell
+	ctype []string // nil if the name does not determine it
 	zips  bool     // compressing it may pay
 
-	state fileState  // zero where the system does not tell
+	state fileState  // zero if the system does not provide it
 	cache *fileCache // nil if it belongs to one request
 	// The cache's lock guards these.
 	used    int
 	dropped bool
 }
 
-// open opens a regular file or a directory. A named pipe is not waited for. What it returns must be
-// closed.
+// open opens a regular file or a directory. It does not block on a named pipe. The caller must close
+// the result.
 func (h *Handler) open(name string) (*opened, error) {
 	if o := h.files.get(name); o != nil {
 		return o, nil
@@ -172,9 +172,9 @@ func (o *opened) describe(name string) {
 	}
 }
 
-// tag is the entity tag of a file's state. Its inode and the time of its last change belong to it
-// where the system tells them: a file may be replaced by another of the same size and modification
-// time.
+// tag returns the entity tag of a file's state. It includes the inode and the time of the last change
+// where the system provides them: a file may be replaced by another one with the same size and
+// modification time.
 func (o *opened) tag(suffix string) string {
 	b := append(make([]byte, 0, 96), '"')
 	b = strconv.AppendUint(b, uint64(o.mtime.UnixNano()), 16)
@@ -190,7 +190,7 @@ func (o *opened) tag(suffix string) string {
 	return string(append(b, '"'))
 }
 
-// close gives it back.
+// close ends the caller's use of the file.
 func (o *opened) close() {
 	if o.cache == nil {
 		o.file.Close()

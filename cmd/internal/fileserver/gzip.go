@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// Files between these lengths are compressed: smaller ones fit into a packet anyway, larger ones
-	// would take longer than a client likes to wait. A .gz beside a file may have any length.
+	// Files between these lengths are compressed: smaller ones fit into a packet, and larger ones
+	// take too long to compress. A .gz file beside a file may have any length.
 	gzipMin = 1 << 10
 	gzipMax = 4 << 20
 )
@@ -31,8 +31,8 @@ type zipped struct {
 	file *opened // nil if it is in memory
 }
 
-// announce sets the header fields that the compressed form has for itself. http.ServeContent sets the
-// length only where it is sure that no other handler compresses.
+// announce sets the header fields of the compressed form. http.ServeContent does not set the length
+// of a response with Content-Encoding.
 func (z *zipped) announce(header http.Header) {
 	header.Set("Content-Encoding", "gzip")
 	header.Set("Content-Length", strconv.FormatInt(z.body.size, 10))
@@ -45,8 +45,8 @@ func (z *zipped) close() {
 	}
 }
 
-// compressed returns the compressed form of a file, nil if there is none that pays: a file with the
-// same name and .gz that is not older, or a compressed copy in memory.
+// compressed returns the compressed form of a file: a file with the same name and .gz that is not
+// older, or a compressed copy in memory. It is nil if there is none or it saves too little.
 func (h *Handler) compressed(name string, f *opened) *zipped {
 	if g, err := h.open(name + ".gz"); err == nil {
 		if !g.dir && !g.mtime.Before(f.mtime) && g.size < f.size {
@@ -71,15 +71,15 @@ func (h *Handler) compressed(name string, f *opened) *zipped {
 // change it.
 var settleTime = 2 * time.Second
 
-// settled reports whether a file is as it was when it was opened, and has been so
-// for longer than two changes can have the same time.
+// settled reports whether a file has not changed since it was opened, and for longer than two
+// changes can have the same time.
 func (o *opened) settled() bool {
 	now, ok := stateOf(o.file)
 	return ok && now == o.state && time.Since(time.Unix(0, now.ctime)) > settleTime
 }
 
-// compress returns a file's content compressed, nil if that does not save a tenth; false if the file
-// could not be read as it was.
+// compress returns a file's compressed content, nil if that does not save a tenth. It returns false if
+// the file could not be read completely.
 func compress(f *ufile.File, size int64) ([]byte, bool) {
 	plain := make([]byte, size)
 	if n, err := f.ReadAt(plain, 0); int64(n) < size || err != nil && err != io.EOF {
@@ -102,13 +102,13 @@ const (
 	gzipLeast = 512
 )
 
-// gzipKey is a file that was compressed, in the state that it had.
+// gzipKey identifies a compressed file and its state.
 type gzipKey struct {
 	name  string
 	state fileState
 }
 
-// gzipCache keeps compressed files, those that were asked for last.
+// gzipCache keeps the most recently used compressed files.
 type gzipCache struct {
 	mu      sync.Mutex
 	entries map[gzipKey]*list.Element
@@ -119,15 +119,15 @@ type gzipCache struct {
 
 type gzipEntry struct {
 	key  gzipKey
-	data []byte // nil if compressing does not pay
+	data []byte // nil if compressing saves too little
 }
 
 func newGzipCache() *gzipCache {
 	return &gzipCache{entries: map[gzipKey]*list.Element{}, busy: map[gzipKey]bool{}}
 }
 
-// get returns the compressed form of a file, nil if there is none: because it does not pay, or because
-// it is being made, or as many others are as there are processors. The request then gets the
+// get returns the compressed form of a file. It is nil if compressing saves too little, if the form is
+// being made, or if as many others are being made as there are processors. The request then gets the
 // uncompressed file and does not wait.
 func (c *gzipCache) get(key gzipKey, compress func() ([]byte, bool)) []byte {
 	c.mu.Lock()

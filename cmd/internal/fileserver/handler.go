@@ -17,21 +17,21 @@ import (
 
 // Options are the options of a [Handler]. The zero value is safe.
 type Options struct {
-	// List answers for a directory without index.html with the names in it.
+	// List answers requests for a directory without index.html with its names.
 	List bool
 	// Dotfiles serves and lists names that begin with a dot too. Below .well-known they are served
 	// in any case.
 	Dotfiles bool
-	// NoGzip sends files as they are.
+	// NoGzip sends all files uncompressed.
 	NoGzip bool
 }
 
 // Handler answers GET and HEAD with the files below a directory. It may be used concurrently.
 //
 // A name is resolved below the directory in one step (see ufile.Root), so that neither "..", a symbolic
-// link that leads outside, nor a race with a process that renames directories leads out of it. An encoded
-// slash is a slash. What must not be served is not found, like what does not exist; what the system
-// forbids is 403.
+// link to the outside, nor a race with a process that renames directories leads out of it. An encoded
+// slash is a slash. A name that must not be served gets 404, like one that does not exist; a file that
+// the system forbids to open gets 403.
 type Handler struct {
 	root *ufile.Root
 	opts Options
@@ -40,7 +40,7 @@ type Handler struct {
 	files fileCache
 }
 
-// Open returns a handler for the files below a directory, to be closed in the end.
+// Open returns a handler for the files below a directory. The caller must close it.
 func Open(dir string, o Options) (*Handler, error) {
 	root, err := ufile.OpenRoot(dir)
 	if err != nil {
@@ -49,7 +49,7 @@ func Open(dir string, o Options) (*Handler, error) {
 	return &Handler{root: root, opts: o, zip: newGzipCache()}, nil
 }
 
-// Close closes the directory. Requests that are being answered still are.
+// Close closes the directory. Requests in progress are still answered.
 func (h *Handler) Close() error {
 	h.files.close()
 	return h.root.Close()
@@ -57,7 +57,7 @@ func (h *Handler) Close() error {
 
 const indexPage = "index.html"
 
-// errHidden is of a name that is not served.
+// errHidden is the error for a name that is not served.
 var errHidden = errors.New("not served")
 
 // ServeHTTP answers a request.
@@ -113,7 +113,7 @@ func (h *Handler) directory(w http.ResponseWriter, r *http.Request, name string,
 	}
 }
 
-// name returns the name below the root that a path of a URL means.
+// name returns the name below the root for the path of a URL.
 func (h *Handler) name(urlPath string) (string, error) {
 	clean := path.Clean("/" + urlPath)[1:]
 	if clean == "" {
@@ -126,8 +126,7 @@ func (h *Handler) name(urlPath string) (string, error) {
 	return filepath.Localize(clean)
 }
 
-// hidden reports whether an element of a clean path begins with a dot. RFC 8615 has one that is meant
-// to be seen.
+// hidden reports whether an element of a clean path begins with a dot, except .well-known (RFC 8615).
 func hidden(clean string) bool {
 	clean = strings.TrimPrefix(clean, ".well-known/")
 	return clean != ".well-known" && (strings.HasPrefix(clean, ".") || strings.Contains(clean, "/."))
@@ -151,7 +150,7 @@ func fail(w http.ResponseWriter, err error) {
 	}
 }
 
-// redirect leads to a relative reference, which keeps proxies that hide a prefix happy.
+// redirect redirects to a relative reference, which works behind proxies that remove a prefix.
 func redirect(w http.ResponseWriter, r *http.Request, to string) {
 	if r.URL.RawQuery != "" {
 		to += "?" + r.URL.RawQuery
@@ -160,13 +159,13 @@ func redirect(w http.ResponseWriter, r *http.Request, to string) {
 	w.WriteHeader(http.StatusMovedPermanently)
 }
 
-// relative returns a name as a relative reference; a colon in it makes no scheme.
+// relative returns a name as a relative reference. A colon in it does not begin a scheme.
 func relative(name string) string { return (&url.URL{Path: name}).String() }
 
 // Values that all responses share. Nothing changes them.
 var varyEncoding = []string{"Accept-Encoding"}
 
-// serve answers with a file, or with its compressed form where that pays.
+// serve answers with a file, or with its compressed form if there is one.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, name string, f *opened) {
 	body := content{file: f.file, size: f.size}
 	header := w.Header()

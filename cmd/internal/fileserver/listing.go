@@ -32,7 +32,7 @@ var listPage = template.Must(template.New("list").Parse(`<!doctype html>
 
 type listed struct{ Name, Ref string }
 
-// list answers with the names in a directory, where that is wanted.
+// list answers with the names in a directory, if the options allow it.
 func (h *Handler) list(w http.ResponseWriter, r *http.Request, dir *opened) {
 	if !h.opts.List {
 		fail(w, errHidden)

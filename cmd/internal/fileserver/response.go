@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// smallMax is up to which length a body is read into a buffer and sent with its header in one
-	// call. Larger files are left to sendfile.
+	// smallMax is the largest body that is read into a buffer and sent with its header in one
+	// call. Larger files are sent by sendfile.
 	smallMax = 64 << 10
 	// chunk is how much of a body is sent at a time where sendfile is not used: a client may take a minute
 	// for it.
@@ -106,8 +106,8 @@ func (w *response) sendFile(body *content, n int64) (int64, error) {
 	if !ok || w.conn == nil {
 		return w.pump(io.NewSectionReader(readerAt{body}, body.pos, n))
 	}
-	// The header goes first: held back for the packet that the file begins in (MSG_MORE), which saves a
-	// packet, it was slower where it was tried (docs/serve.md).
+	// The header is sent first. Sending it in the same packet as the beginning of the file (MSG_MORE)
+	// saves a packet, but was slower in all measurements (docs/serve.md).
 	if err := http.NewResponseController(w.ResponseWriter).Flush(); err != nil {
 		return 0, err
 	}
@@ -137,7 +137,7 @@ func (w *response) pump(r io.Reader) (sent int64, err error) {
 	}
 }
 
-// patience gives the client time for a piece; a server that cannot say how long waits longer.
+// patience extends the deadline of the client for a piece, if the connection supports that.
 func (w *response) patience() {
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(stallTimeout))
 }

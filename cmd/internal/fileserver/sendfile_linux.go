@@ -18,7 +18,7 @@ import (
 // keepsOpen reports whether requests can share an open file: sendfile takes a position.
 const keepsOpen = true
 
-// stateOf asks for the state of an open file; false for one that was removed or replaced.
+// stateOf returns the state of an open file; false for one that was removed or replaced.
 func stateOf(f *ufile.File) (fileState, bool) {
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil || st.Nlink == 0 {
@@ -59,7 +59,7 @@ func (c *conn) sendRange(r *fileRange) (sent int64, handled bool, err error) {
 	return t.sent, true, err
 }
 
-// noSendfile reports whether it is the file or the system that has no sendfile.
+// noSendfile reports whether an error means that the file or the system has no sendfile.
 func noSendfile(err error) bool {
 	return err == unix.EINVAL || err == unix.ENOSYS || err == unix.EOPNOTSUPP || err == unix.EOVERFLOW
 }
@@ -72,25 +72,25 @@ type transfer struct {
 	err  error
 }
 
-// sendMax bounds the bytes of one call of sendfile, for whose end other goroutines
-// that want the processor wait.
+// sendMax bounds the bytes of one call of sendfile: other goroutines may have to wait for
+// its end.
 const sendMax = 256 << 10
 
-// sending has room for the calls of sendfile that run at the same time while
-// requests for little come too. The rest of the processors is theirs: they would wait
-// for the end of a call, or for the runtime to notice that they can run, for 10 ms.
+// sending limits the calls of sendfile that run at the same time while small requests
+// arrive, too. The other processors serve these requests: otherwise they would wait for
+// the end of a call, or 10 ms until the runtime schedules them.
 var sending = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
-// smallAt is when something little was sent, in nanoseconds of the wall clock, and
-// smallLately how long that matters.
+// smallAt is the time of the last small response, in nanoseconds of the wall clock, and
+// smallLately how long it counts.
 var smallAt atomic.Int64
 
 const smallLately = 100 * time.Millisecond
 
 func noteSmall() { smallAt.Store(time.Now().UnixNano()) }
 
-// send sends until the socket takes no more, and reports whether that was all. A client that has taken something
-// has time again.
+// send sends until the socket has no room, and reports whether all was sent. When a client
+// has accepted bytes, its time starts again.
 func (t *transfer) send(socket, file int) (done bool) {
 	begin := t.sent
 	for t.n > 0 {

@@ -9,13 +9,13 @@ import "github.com/ringside-io/ringside/ufile"
 // keepsOpen reports whether requests can share an open file.
 const keepsOpen = false
 
-// stateOf tells nothing: see keepsOpen.
+// stateOf returns false: see keepsOpen.
 func stateOf(*ufile.File) (fileState, bool) { return fileState{}, false }
 
-// noteSmall is for sendRange.
+// noteSmall does nothing here: sendRange does not use sendfile.
 func noteSmall() {}
 
-// sendRange leaves it to others.
+// sendRange does nothing: the caller copies the bytes.
 func (c *conn) sendRange(*fileRange) (sent int64, handled bool, err error) {
 	return 0, false, nil
 }

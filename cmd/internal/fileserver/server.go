@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
 // Package fileserver serves the files below a directory over HTTP: package net/http with names
-// resolved by ufile.Root and bytes sent the way that measured best (docs/serve.md).
+// resolved by ufile.Root and bytes sent in the way that was fastest (docs/serve.md).
 //
-// Nothing outside of the directory is served, for any request and symbolic link. Ranges,
-// conditions and the errors of both are http.ServeContent's.
+// Nothing outside of the directory is served, for any request and symbolic link.
+// http.ServeContent handles ranges, conditions and their errors.
 package fileserver
 
 import (
@@ -29,7 +29,7 @@ const (
 	maxHeader      = 16 << 10
 )
 
-// silentFor is how long a request may still be on its way when the server is to end.
+// silentFor is how long a shutdown waits for the first request of a connection.
 const silentFor = 100 * time.Millisecond
 
 // Server is an http.Server with limits against slow and greedy clients.
@@ -53,9 +53,9 @@ func NewServer(h http.Handler, errors *log.Logger) *Server {
 	return s
 }
 
-// Serve serves on a listener until Shutdown, after which it returns nil, or until accepting fails for
-// good. With certificates it speaks TLS, and HTTP/2 with clients that can. The listener is closed
-// when it returns.
+// Serve serves on a listener until Shutdown, after which it returns nil, or until accepting fails
+// permanently. With certificates it uses TLS, and HTTP/2 with clients that support it. The listener is
+// closed when it returns.
 func (s *Server) Serve(ln net.Listener, certificates ...tls.Certificate) error {
 	ln = listener{ln}
 	var err error
@@ -71,9 +71,9 @@ func (s *Server) Serve(ln net.Listener, certificates ...tls.Certificate) error {
 	return err
 }
 
-// Shutdown stops accepting and waits for requests in progress until ctx ends, then closes what
-// is left; the error reports that a request was cut off. A connection without a request
-// is not waited for.
+// Shutdown stops accepting and waits for requests in progress until ctx ends. It then closes all
+// connections; the error reports that a request was cut off. It does not wait for connections
+// without a request.
 func (s *Server) Shutdown(ctx context.Context) error {
 	silent := time.AfterFunc(silentFor, s.phases.endSilent)
 	defer silent.Stop()
@@ -89,12 +89,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(err, closed)
 }
 
-// gcPercent makes the collector run when the heap has grown ninefold: a server of files keeps next to
-// nothing, so that its heap is small in any case.
+// gcPercent makes the collector run when the heap has grown ninefold: a file server keeps little
+// memory, so its heap stays small.
 const gcPercent = 800
 
-// TuneGC sets up the garbage collector of a process that does nothing but serve files, unless the
-// environment does (GOGC).
+// TuneGC sets up the garbage collector of a process that only serves files, unless the environment
+// does (GOGC).
 func TuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -102,17 +102,17 @@ func TuneGC() {
 }
 
 // phases records the state of each connection for Shutdown: net/http waits for seconds for a
-// connection on which no request has come yet, such as browsers open ahead, and does not tell whether what
-// it waited for in vain was an answer.
+// connection without a request, such as browsers open in advance, and does not report whether a
+// connection that it closed was in the middle of an answer.
 type phases struct {
 	answering atomic.Int64
 
 	mu     sync.Mutex
-	silent map[*conn]struct{} // those without a request so far
+	silent map[*conn]struct{} // connections without a request so far
 	ended  bool
 }
 
-// change is the ConnState of a server.
+// change is the ConnState function of a server.
 func (p *phases) change(nc net.Conn, to http.ConnState) {
 	if t, ok := nc.(*tls.Conn); ok {
 		nc = t.NetConn()
@@ -138,7 +138,7 @@ func (p *phases) change(nc net.Conn, to http.ConnState) {
 	}
 }
 
-// begin enters a connection, or closes it if it comes too late.
+// begin adds a connection, or closes it if the server is ending.
 func (p *phases) begin(c *conn) {
 	p.mu.Lock()
 	ended := p.ended
@@ -154,7 +154,7 @@ func (p *phases) begin(c *conn) {
 	}
 }
 
-// endSilent closes the connections that have not asked for anything, now and from now on.
+// endSilent closes the connections without a request, now and from now on.
 func (p *phases) endSilent() {
 	p.mu.Lock()
 	p.ended = true
