@@ -13,9 +13,9 @@ import (
 const (
 	// Name chooses every part automatically.
 	Name = "ringside"
-	// NamePlain has no part but the syncs of directories.
+	// NamePlain has only the syncs of directories.
 	NamePlain = "ringside-plain"
-	// NamePrefetch and NameGroup have that part in any case, and the other not.
+	// NamePrefetch and NameGroup always use that part, and never the other.
 	NamePrefetch = "ringside-prefetch"
 	NameGroup    = "ringside-group"
 	// NameLog has the log of commits, and otherwise chooses automatically.

@@ -8,8 +8,8 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// The file controls of SQLite. What the base does not know is answered as if
-// there were no wrapper.
+// The file controls of SQLite. Controls that the base does not support are answered as
+// without the wrapper.
 
 func (f *file) LockState() vfs.LockLevel     { return vfsutil.WrapLockState(f.File) }
 func (f *file) PersistWAL() bool             { return vfsutil.WrapPersistWAL(f.File) }

@@ -28,16 +28,16 @@ type Stats struct {
 	GroupLog  string `json:"groupLog,omitempty"`
 
 	Syncs       uint64 `json:"syncs"`       // syncs of files that SQLite asked for
-	SharedSyncs uint64 `json:"sharedSyncs"` // of them, shared with other databases by a syncfs
-	Logged      uint64 `json:"logged"`      // of them, done by the log of the databases
+	SharedSyncs uint64 `json:"sharedSyncs"` // those shared with other databases by a syncfs
+	Logged      uint64 `json:"logged"`      // those done by the log of the databases
 	SyncFS      uint64 `json:"syncFS"`      // calls of syncfs, by connections of this database
 	DirSyncs    uint64 `json:"dirSyncs"`    // syncs of directories
 	Misses      uint64 `json:"misses"`      // page reads that had to wait for the disk
 	Scans       uint64 `json:"scans"`       // times that a scan was recognised and its leaves fetched
-	Fetched     uint64 `json:"fetched"`     // pages asked for ahead
-	Hits        uint64 `json:"hits"`        // of them, read while in the page cache
-	Late        uint64 `json:"late"`        // of them, read while still on their way
-	Waste       uint64 `json:"waste"`       // of them, not read before the connection began another scan or was closed
+	Fetched     uint64 `json:"fetched"`     // prefetched pages
+	Hits        uint64 `json:"hits"`        // those read while in the page cache
+	Late        uint64 `json:"late"`        // those read while still being fetched
+	Waste       uint64 `json:"waste"`       // those not read before the connection began another scan or was closed
 }
 
 // String returns the counts as JSON.

@@ -119,8 +119,8 @@ var syncfsReports = sync.OnceValue(func() bool {
 	return n == 2 && (major > 5 || major == 5 && minor >= 17)
 })
 
-// written waits for a file's writes that are under way and returns the error of
-// those that failed since the last such call for this open file.
+// written waits for a file's writeback in progress and returns the error of
+// writes that failed since the last such call for this open file.
 func written(fd int) error {
 	return again(func() error { return unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WAIT_BEFORE) })
 }

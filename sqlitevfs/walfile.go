@@ -35,7 +35,7 @@ const maxKept = 256 << 10
 
 func (w *frameWriter) end() int64 { return w.start + int64(len(w.buf)) }
 
-// writeAt writes to a WAL in the place of f.WriteAt.
+// writeAt writes to a WAL instead of f.WriteAt.
 func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (int, error) {
 	if w.held && off == w.end() {
 		w.held = false
@@ -98,7 +98,7 @@ func (w *frameWriter) kept(start, end int64) []byte {
 	return w.buf[start-w.start : end-w.start]
 }
 
-// forget ends what is kept, and tells whether to keep what is written next.
+// forget drops the kept frames. keep sets whether later writes are kept.
 func (w *frameWriter) forget(keep bool) { w.buf, w.keep = w.buf[:0], keep }
 
 // walFile records what one connection writes to a WAL, in order to recognise the sync
@@ -127,7 +127,7 @@ func newWALFile(db *database, path string, frames *frameWriter) *walFile {
 	return &walFile{db: db, path: path, frames: frames}
 }
 
-// log returns the WAL as the log has it, nil before the first commit and after the log
+// log returns the WAL's handle in the log, nil before the first commit and after the log
 // has failed. An error means that the WAL could not be synced after such a failure.
 func (w *walFile) log() (*grouplog.WAL, error) {
 	wal := w.db.commits.attached()

@@ -165,21 +165,20 @@ func (b *Batch) register(buffers int) {
 }
 
 // Registered returns how many of the buffers, from the first on, are
-// registered: fewer than were asked for where RLIMIT_MEMLOCK is low, 0 without
-// io_uring.
+// registered: fewer than requested if RLIMIT_MEMLOCK is low, 0 without io_uring.
 func (b *Batch) Registered() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.fixed
 }
 
-// Buffer returns buffer number i of those that BatchOptions asked for. It is the
-// caller's, except while a call uses it, until Close.
+// Buffer returns buffer number i of those that BatchOptions requested. It belongs to
+// the caller until Close, except while a call uses it.
 func (b *Batch) Buffer(i int) []byte {
 	return b.memory[i*b.size : (i+1)*b.size : (i+1)*b.size]
 }
 
-// Close frees the ring. It waits for a call in flight; later ones answer
+// Close frees the ring. It waits for a call in progress; later calls return
 // os.ErrClosed.
 func (b *Batch) Close() error {
 	b.mu.Lock()
@@ -242,7 +241,7 @@ func (b *Batch) startCalls(ranges []Range, write bool) {
 	b.calls.start(ranges, all(write), min(len(b.called), b.depth))
 }
 
-// byCalls reports whether plain calls on goroutines of their own do a range.
+// byCalls reports whether a range is transferred by plain calls on separate goroutines.
 func (r *Range) byCalls(write bool) bool {
 	f := r.File
 	switch {
@@ -254,9 +253,9 @@ func (r *Range) byCalls(write bool) bool {
 	return !write || f.direct || f.polled.Load() || f.sys.opts.Mode == ModeRing // others go to the page cache
 }
 
-// viaRing reports whether a range is to go through the ring. It reads cached data
+// viaRing reports whether a range goes through the ring. It reads cached data
 // of buffered files itself, and makes buffered writes by plain calls, because file
-// systems pass them to worker threads otherwise.
+// systems would pass them to worker threads.
 func (b *Batch) viaRing(r *Range, write bool) bool {
 	f := r.File
 	switch {
@@ -410,7 +409,7 @@ func (b *Batch) wait(more bool, inFlight int, write bool) {
 const failedWait = 10 * time.Second
 
 // reapFailed waits for the operations in flight of a ring that cannot be entered
-// any more. They complete all the same, and until then the kernel may access their
+// any more. They still complete, and until then the kernel may access their
 // memory. Entries that the kernel has not taken are never executed.
 func (b *Batch) reapFailed(write bool) {
 	end, pause := time.Now().Add(failedWait), 20*time.Microsecond

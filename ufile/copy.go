@@ -28,9 +28,9 @@ type Endpoint interface {
 
 // CopyOptions configure a copy; the zero value is fine.
 type CopyOptions struct {
-	// Progress is called with the number of bytes copied so far, now and then and
-	// at the end. It is not called concurrently, but perhaps on other goroutines.
-	// The copy waits for it.
+	// Progress is called with the number of bytes copied so far, from time to time
+	// and at the end. It is not called concurrently, but possibly on other
+	// goroutines. The copy waits for it.
 	Progress func(copied int64)
 	// BlockSize, in bytes, and Blocks are the size and the number of the blocks in
 	// flight where the kernel does not copy by itself. 0 means 256 KiB and 4.
@@ -117,7 +117,7 @@ func CopyRange(ctx context.Context, dst Endpoint, dstOff int64, src Endpoint, sr
 	return c.copied, err
 }
 
-// refuseAppend answers what os.File.WriteAt does for a file that is opened for
+// refuseAppend returns the error of os.File.WriteAt for a file that is opened for
 // appending.
 func (f *File) refuseAppend(off int64) (int64, error) {
 	_, err := f.f.WriteAt(nil, off)
@@ -127,8 +127,8 @@ func (f *File) refuseAppend(off int64) (int64, error) {
 	return 0, err
 }
 
-// newCopying makes Files of both sides. The zero File of a side that is nil
-// answers as os does.
+// newCopying makes Files of both sides. The zero File, of a side that is nil, returns
+// the errors of os.
 func newCopying(ctx context.Context, dst, src Endpoint, o CopyOptions) (*copying, error) {
 	if o.BlockSize <= 0 {
 		o.BlockSize = readerBlock
@@ -150,7 +150,7 @@ func newCopying(ctx context.Context, dst, src Endpoint, o CopyOptions) (*copying
 	return c, nil
 }
 
-// borrow returns a File for one side and how to give it back.
+// borrow returns a File for one side and a function that releases it.
 func borrow(e Endpoint) (*File, func(), error) {
 	switch e := e.(type) {
 	case *File:
@@ -196,7 +196,7 @@ func (c *copying) close() {
 	c.freeDst()
 }
 
-// reached records that all before off has been copied, and reports progress.
+// reached records that all bytes before off have been copied, and reports progress.
 func (c *copying) reached(off int64) {
 	if n := off - c.from; n > c.copied {
 		c.copied = n
@@ -235,7 +235,7 @@ func (c *copying) copyRange(dstOff, srcOff, n int64) (err error) {
 	switch {
 	case err != nil || known == to:
 		return err
-	case self: // which may have grown by what was copied
+	case self: // the file may have grown by the copied bytes
 		return io.EOF
 	}
 	// The end, unless the file does not know its size, or has grown.

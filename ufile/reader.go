@@ -63,7 +63,7 @@ const (
 	readerBlocks = 4
 )
 
-// NewReader returns a Reader of f, which stays the caller's and must stay open.
+// NewReader returns a Reader of f, which belongs to the caller and must stay open.
 func NewReader(f *File, o ReaderOptions) *Reader {
 	if o.BlockSize <= 0 {
 		o.BlockSize = readerBlock
@@ -230,7 +230,7 @@ func (r *Reader) peek() ([]byte, error) {
 	}
 }
 
-// advance consumes n bytes of what peek returned.
+// advance consumes n of the bytes that peek returned.
 func (r *Reader) advance(n int) {
 	r.pos += int64(n)
 	if len(r.queue) == 0 || r.pos < r.queue[0].end() {
@@ -280,7 +280,7 @@ func (r *Reader) start(off int64) {
 	b.start()
 }
 
-// block is one piece of the file in flight, or what was read of it.
+// block is one piece of the file, in flight or read.
 type block struct {
 	r    *Reader
 	mem  []byte // aligned, of the reader's block size
@@ -416,7 +416,7 @@ func (b *block) completed(res reactor.Result) {
 	case res.Cause != nil: // the kernel may still write to the memory
 		b.mem, b.lost = nil, res.Cause
 		b.finish(0, nil)
-	case errno == syscall.EAGAIN && b.op.SQE.Raw().Flags&uint8(uring.SQEAsync) == 0: // the kernel could not even wait for it
+	case errno == syscall.EAGAIN && b.op.SQE.Raw().Flags&uint8(uring.SQEAsync) == 0: // the kernel could not wait: use a worker thread
 		b.op.SQE.SetFlags(uring.SQEAsync)
 		b.queue()
 	case errno == syscall.EINTR:

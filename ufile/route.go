@@ -73,7 +73,7 @@ func (f *File) findRoute() route {
 	return routeWorker
 }
 
-// findPolled finds out whether os can poll the file: then it has set O_NONBLOCK.
+// findPolled reports whether os can poll the file: then os has set O_NONBLOCK.
 func (f *File) findPolled() bool {
 	flags, err := sys.OpenFlags(f.fd)
 	f.polled.Store(err == nil && flags&sys.ONonblock != 0)
@@ -91,7 +91,7 @@ func (f *File) ringable() bool {
 	return false
 }
 
-// askCache reports whether the page cache may hold parts of the file that a raw
+// askCache reports whether the page cache may have parts of the file that a raw
 // call can read.
 func (f *File) askCache() bool { return !f.direct && route(f.known.Load()) <= routeInline }
 
@@ -174,7 +174,7 @@ func (f *File) choose() (*reactor.Reactor, plainTurn, error) {
 	return r, plainTurn{}, nil
 }
 
-// plainTurn is the right to a plain call in the place of an operation. The zero value is
+// plainTurn is the right to make a plain call instead of an operation. The zero value is
 // for files and systems whose calls are always plain.
 type plainTurn struct {
 	alone  *System      // set where its rings are not open

@@ -60,9 +60,9 @@ func MaskSignal(sig syscall.Signal, block bool) error {
 // ThreadID returns the id of the calling thread.
 func ThreadID() int { return unix.Gettid() }
 
-// ThreadExited reports whether a thread of this process, which was there before, has
-// exited, and whether that is sure. One that is about to exit, with its files closed
-// already, is not: it is still there, in the call that exits or on its way to it.
+// ThreadExited reports whether a thread that this process had has exited, and whether the
+// answer is sure. It is not sure for a thread that is about to exit, with its files
+// already closed: the thread still exists, in the call that exits or shortly before it.
 func ThreadExited(tid int) (exited, sure bool) {
 	if unix.Tgkill(os.Getpid(), tid, 0) == unix.ESRCH {
 		return true, true
@@ -130,7 +130,7 @@ func sigset(sig syscall.Signal) unix.Sigset_t {
 	return set
 }
 
-// opened turns the results of a call that opens a descriptor into ours.
+// opened returns a function that converts the results of a call that opens a descriptor.
 func opened(call string) func(int, error) (*FD, error) {
 	return func(fd int, err error) (*FD, error) {
 		if err != nil {

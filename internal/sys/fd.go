@@ -34,7 +34,7 @@ func (fd *FD) Int() int { return fd.raw }
 // String returns the number in decimal.
 func (fd *FD) String() string { return strconv.Itoa(fd.raw) }
 
-// Disown gives the descriptor to the caller, who must close it.
+// Disown transfers the descriptor to the caller, who must close it.
 func (fd *FD) Disown() int {
 	if fd.closed.Swap(true) {
 		return -1
@@ -45,7 +45,7 @@ func (fd *FD) Disown() int {
 	return fd.raw
 }
 
-// Close closes the descriptor. The second call answers EBADF.
+// Close closes the descriptor. A second call returns EBADF.
 func (fd *FD) Close() error {
 	raw := fd.Disown()
 	if raw < 0 {

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PreadNoWait reads what the page cache holds, as preadv2(2) with RWF_NOWAIT:
-// EAGAIN when the next byte would have to be waited for, EOPNOTSUPP when the
-// file system cannot tell. It does not tell the scheduler, because it never
-// blocks: bound the length so that the copy stays short. On a file opened with
-// O_DIRECT the flag does not help; do not call it there.
+// PreadNoWait reads cached bytes, as preadv2(2) with RWF_NOWAIT: it returns EAGAIN
+// when the next byte is not cached, and EOPNOTSUPP when the file system does not
+// support the flag. It does not tell the scheduler, because it never
+// blocks: bound the length so that the copy stays short. Do not call it for a file
+// opened with O_DIRECT, where the flag does not help.
 func PreadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
 	p, errno := faultSlice("preadv2", p)
 	if errno != 0 {
@@ -258,8 +258,8 @@ const HaveFdatasync = true
 
 // Fdatasync makes the data of a file durable and what of its metadata is needed
 // to read them back, as fdatasync(2). A signal does not end it. After any other
-// error the data must be taken for lost: the kernel forgets which pages failed,
-// and a second call would answer success. The error is a bare errno, as os wants
+// error the data must be considered lost: the kernel forgets which pages failed,
+// and a second call would return success. The error is a bare errno, as os wants
 // it in its errors.
 func Fdatasync(fd int) error {
 	if _, errno := faultRetry("fdatasync", 1); errno != 0 {
@@ -301,7 +301,7 @@ const (
 	RenameExchange = unix.RENAME_EXCHANGE
 )
 
-// AtCwd stands for the working directory in the place of a directory.
+// AtCwd stands for the working directory, as the argument for a directory.
 const AtCwd = unix.AT_FDCWD
 
 // Flags of the calls that take a name.

@@ -10,14 +10,14 @@ import (
 	"unsafe"
 )
 
-// outlet is where a pointer would escape to, were it ever open.
+// outlet is a place to which pointers may escape. It is never used.
 var outlet struct {
 	open bool
 	sink unsafe.Pointer
 }
 
-// escape makes the compiler place what p points at on the heap. A goroutine's
-// stack moves when it grows; the kernel would go on writing to the old place.
+// escape makes the compiler place the memory that p points to on the heap. A goroutine's
+// stack moves when it grows; the kernel would still write to the old place.
 func escape(p unsafe.Pointer) {
 	if outlet.open {
 		outlet.sink = p
@@ -38,9 +38,9 @@ func SliceAddr[T any](s []T) uint64 {
 	return uint64(uintptr(unsafe.Pointer(p)))
 }
 
-// At returns n values at an address that an entry or an argument carries, for what
-// plays the kernel in tests. It keeps nothing reachable. What checkptr has to look up
-// for each address costs more than all else that a simulated kernel does with it.
+// At returns n values at an address in an entry or an argument, for the simulated kernels
+// of tests. It keeps nothing reachable. checkptr is off, because its look-up of each
+// address costs more than all other work of a simulated kernel with it.
 //
 //go:nocheckptr
 func At[T any](addr uint64, n int) []T {
@@ -87,7 +87,7 @@ func Aligned(b []byte, align int) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))&uintptr(align-1) == 0
 }
 
-// UnsafePointer is unsafe.Pointer, for packages that only hand it on.
+// UnsafePointer is unsafe.Pointer, for packages that only pass it on.
 type UnsafePointer = unsafe.Pointer
 
 // Within reports whether inner lies in outer, and how many bytes from its start.
@@ -99,9 +99,9 @@ func Within(inner, outer []byte) (int, bool) {
 	return int(a - b), true
 }
 
-// StackID returns a number that tells goroutines apart as long as neither
-// moves its stack: the place of the caller's frame. It is a hint: one goroutine
-// may have several, two that never meet may have the same.
+// StackID returns a number that differs between goroutines as long as none of them
+// moves its stack: the address of the caller's frame. It is a hint: one goroutine may
+// have several, and two that do not run at the same time may have the same.
 //
 //go:noinline
 func StackID() uintptr {
@@ -147,9 +147,9 @@ func PageCeil(n int) int {
 	return (n + page - 1) / page * page
 }
 
-// StoreRelease stores a word that the kernel reads: what the process has read and
-// written before is done when the kernel sees it. It is not a full barrier, as
-// the atomic store on amd64 is, where every ordinary store releases.
+// StoreRelease stores a word that the kernel reads: earlier reads and writes of the
+// process are complete when the kernel sees it. It is not a full barrier, unlike the
+// atomic store on amd64, where every ordinary store has release semantics.
 func StoreRelease(w *atomic.Uint32, v uint32) {
 	if ordinaryStores {
 		*(*uint32)(unsafe.Pointer(w)) = v

@@ -10,16 +10,16 @@ import (
 	"unsafe"
 )
 
-// RaceEnabled reports whether this is a build with the race detector, which then
-// also learns what the kernel does, and in which released buffers are poisoned.
+// RaceEnabled reports whether this is a build with the race detector. Such a build also
+// reports the kernel's accesses to the detector, and poisons released buffers.
 const RaceEnabled = true
 
 // Faulty reports whether this build asks [Faults] before each call, as tests do that
 // make the kernel fail.
 const Faulty = runtime.GOOS == "linux"
 
-// fault asks [Faults] about a call of n bytes, messages or events. It returns how many
-// it shall be, or the errno that the caller returns in the place of the call.
+// fault asks [Faults] about a call of n bytes, messages or events. It returns the number
+// to use, or the errno that the caller returns instead of making the call.
 func fault(name string, n int) (int, syscall.Errno) {
 	if !Faulty {
 		return n, 0
@@ -68,8 +68,8 @@ func RaceRelease[T any](key *T) { runtime.RaceReleaseMerge(unsafe.Pointer(key)) 
 // RaceAcquire is the other half of [RaceRelease].
 func RaceAcquire[T any](key *T) { runtime.RaceAcquire(unsafe.Pointer(key)) }
 
-// RaceBlind makes channels and locks that the calling goroutine uses order
-// nothing in the eyes of the race detector, until RaceSee.
+// RaceBlind makes the race detector ignore the channels and locks that the calling
+// goroutine uses, until RaceSee.
 func RaceBlind() { runtime.RaceDisable() }
 
 // RaceSee ends RaceBlind.
@@ -89,7 +89,7 @@ func RaceVector(addr uint64, n uint32) [][]byte {
 	if addr == 0 {
 		return nil
 	}
-	// Not by arithmetic, which checkptr would take for a pointer out of nothing.
+	// Pointer arithmetic would fail in checkptr, which knows no object for the result.
 	parts := unsafe.Slice(*(**iovec)(unsafe.Pointer(&addr)), n)
 	bufs := make([][]byte, 0, n)
 	for _, p := range parts {
