@@ -99,10 +99,6 @@ func (p *pkg) insert(f *file, at token.Pos, text string) {
 	f.edits = append(f.edits, edit{p.offset(at), p.offset(at), text})
 }
 
-func (p *pkg) replace(f *file, n ast.Node, text string) {
-	f.edits = append(f.edits, edit{p.offset(n.Pos()), p.offset(n.End()), text})
-}
-
 // addField adds a field to a structure, after the others.
 func (p *pkg) addField(typ, field string) error {
 	for _, f := range p.files {
