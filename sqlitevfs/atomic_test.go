@@ -3,6 +3,7 @@
 package sqlitevfs
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -57,6 +58,22 @@ func TestAtomicByURI(t *testing.T) {
 		t.Errorf("on: %v", err)
 	default:
 		t.Log(err)
+	}
+}
+
+// TestAtomicIsRefusedWithoutASector asks descriptors that have no device below them: atomic
+// writes are refused with a reason, whatever the kernel answers.
+func TestAtomicIsRefusedWithoutASector(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	for what, fd := range map[string]int{"no descriptor": -1, "a pipe": int(r.Fd())} {
+		if err := wholeSectors(fd); err == nil || !strings.Contains(err.Error(), "atomic4k=on: ") {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

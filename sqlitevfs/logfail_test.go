@@ -175,6 +175,9 @@ func TestLogThatCannotBeRead(t *testing.T) {
 	log := filepath.Join(dir, logName)
 	other := connect(t, filepath.Join(dir, "rollback"), "os")
 	execSQL(t, other, "CREATE TABLE t(v)")
+	if err := os.WriteFile(filepath.Join(dir, "empty"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Rename(log, log+".moved"); err != nil {
 		t.Fatal(err)
 	}
@@ -193,10 +196,12 @@ func TestLogThatCannotBeRead(t *testing.T) {
 	if _, err := countRows(filepath.Join(dir, "rollback"), Name); err != nil {
 		t.Error("a database without a WAL:", err)
 	}
-	if c, err := sqlite3.Open(uri(filepath.Join(dir, "new"), Name)); err != nil {
-		t.Error("a new database:", err)
-	} else {
-		c.Close()
+	for _, name := range []string{"new", "empty"} {
+		if c, err := sqlite3.Open(uri(filepath.Join(dir, name), Name)); err != nil {
+			t.Errorf("a database that is %s: %v", name, err)
+		} else {
+			c.Close()
+		}
 	}
 	if err := os.Remove(log); err != nil {
 		t.Fatal(err)
@@ -450,5 +455,64 @@ func TestFailedSyncOfNewLog(t *testing.T) {
 	}
 	if failed == 0 {
 		t.Error("the WAL was not synced for the log")
+	}
+}
+
+// TestCheckpointSyncsTheWALFirst checkpoints without any sync of SQLite's own, when commits
+// are durable in the log only: the WAL is durable before the database is written. If
+// it cannot be synced, the checkpoint fails and the pages of the database are as they were.
+func TestCheckpointSyncsTheWALFirst(t *testing.T) {
+	fsys, dir, commit := failing(t)
+	name := "test-" + t.Name()
+	for _, k := range []struct {
+		what string
+		fail bool
+		db   int
+	}{{"the sync succeeds", false, 0}, {"the sync fails", true, 1}} {
+		path := filepath.Join(dir, fmt.Sprint(k.db))
+		logged := statsOf(path).Logged
+		for range 3 {
+			if err := commit(k.db); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if statsOf(path).Logged == logged {
+			t.Fatal("no commit was logged")
+		}
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// SQLite makes room behind the pages before that.
+		written := func() bool {
+			p, err := os.ReadFile(path)
+			if err != nil {
+				t.Error(err)
+			}
+			return !bytes.HasPrefix(p, before) || bytes.Trim(p[len(before):], "\x00") != nil
+		}
+		synced := false
+		fsys.set(func(op, name string, off int64) error {
+			if op != "sync" || name != fmt.Sprint(k.db)+suffixWAL {
+				return nil
+			}
+			if !synced && written() {
+				t.Errorf("%s: the database was written before", k.what)
+			}
+			synced = true
+			if k.fail {
+				return syscall.EIO
+			}
+			return nil
+		})
+		c := connect(t, path, name)
+		err = c.Exec("PRAGMA synchronous=OFF; PRAGMA wal_checkpoint(FULL)")
+		fsys.set(nil)
+		if w := written(); !synced || (err != nil) != k.fail || w == k.fail {
+			t.Errorf("%s: synced %v, checkpoint %v, the database was written: %v", k.what, synced, err, w)
+		}
+		if err := commit(k.db); (err != nil) != k.fail {
+			t.Errorf("%s: the next commit: %v", k.what, err)
+		}
 	}
 }

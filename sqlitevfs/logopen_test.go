@@ -5,8 +5,10 @@ package sqlitevfs
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -111,4 +113,83 @@ func TestReadOnlyOpen(t *testing.T) {
 	}
 	count(connect(t, path, Name))
 	count(connect(t, path, Name, "mode", "ro"))
+}
+
+// TestLogReports inspects, replays and salvages the log of a crashed directory: the
+// reports have every commit, and only an inspection changes nothing.
+func TestLogReports(t *testing.T) {
+	dir := crashedTenants(t)
+	log := filepath.Join(dir, logName)
+	wal := func(i int) string { return filepath.Join(dir, strconv.Itoa(i)+suffixWAL) }
+	inspect := func() LogReport {
+		t.Helper()
+		r, err := InspectLog(dir)
+		if err != nil || r.Path != log || r.Size != fileSize(t, log) || r.InUse {
+			t.Errorf("%+v, %v", r, err)
+		}
+		return r
+	}
+	for range 2 {
+		r := inspect()
+		if r.Commits != 9 || r.Missing != 9 || r.Closed || !r.Sound() || len(r.WALs) != 3 {
+			t.Errorf("after the crash: %+v", r)
+		}
+		for i, w := range r.WALs {
+			if w.Path != wal(i) || w.Commits != 3 || w.Missing != 3 || w.Present != 0 || w.Lost != 0 || w.Bytes == 0 {
+				t.Errorf("WAL %d: %+v", i, w)
+			}
+		}
+	}
+	// A database whose WAL cannot be written keeps the log from being emptied.
+	restore := replaceWAL(t, filepath.Join(dir, "1"), os.Symlink)
+	refused := func(r LogReport) {
+		t.Helper()
+		if r.Sound() || len(r.Refused) != 1 || r.Refused[0].WAL != wal(1) || r.Refused[0].Commits != 3 || r.Refused[0].Reason == "" {
+			t.Errorf("a WAL that is a link: %+v", r)
+		}
+	}
+	r := inspect()
+	refused(r)
+	if i := slices.IndexFunc(r.WALs, func(w LogWAL) bool { return w.Path == wal(1) }); i < 0 || r.WALs[i].Lost != 3 {
+		t.Errorf("its commits are not lost: %+v", r.WALs)
+	}
+	r, err := ReplayLog(dir)
+	if err != nil || r.Commits != 9 || r.Missing != 6 {
+		t.Errorf("replay: %+v, %v", r, err)
+	}
+	refused(r)
+	if r, aside, err := SalvageLog(dir); err == nil || aside != "" || !exists(log) {
+		t.Errorf("salvage while a WAL is a link: %+v, %q, %v", r, aside, err)
+	}
+	restore()
+	// The first commit of a database is damaged, and the others cannot do without it.
+	p, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p[bytes.Index(p, []byte("1-wal"))+1000] ^= 1
+	if err := os.WriteFile(log, p, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := inspect(); r.Sound() || len(r.Damage) != 1 || len(r.Refused) != 1 || r.Refused[0].WAL != wal(1) {
+		t.Errorf("damaged: %+v", r)
+	}
+	r, aside, err := SalvageLog(dir)
+	if err != nil || aside != log+".salvaged-1" || !exists(aside) || exists(log) {
+		t.Errorf("salvage: %+v, %q, %v", r, aside, err)
+	}
+	if r.Sound() || len(r.Damage) != 1 || len(r.Skipped) == 0 || r.Skipped[0].WAL != wal(1) || r.Skipped[0].Reason == "" {
+		t.Errorf("salvage does not tell what is lost: %+v", r)
+	}
+	for i, want := range []int{3, 0, 3} {
+		if n, err := countRows(filepath.Join(dir, strconv.Itoa(i)), Name); n != want || err != nil {
+			t.Errorf("database %d: %d rows, %v", i, n, err)
+		}
+	}
+	if _, err := InspectLog(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("afterwards: %v", err)
+	}
+	if _, err := ReplayLog(filepath.Join(dir, "missing")); err == nil {
+		t.Error("a directory that is not there was replayed")
+	}
 }

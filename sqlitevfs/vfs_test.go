@@ -237,9 +237,63 @@ func TestFailedSyncStays(t *testing.T) {
 	}
 }
 
+// TestDirectoryThatCannotBeSynced commits where the file system does not sync directories,
+// and where the directory may not be read: as with SQLite's own VFS that is no failure.
+func TestDirectoryThatCannotBeSynced(t *testing.T) {
+	for _, why := range []error{syscall.EACCES, syscall.EINVAL} {
+		if _, ok := errnoOf(why); why == syscall.EINVAL && (!ok || !unsupportedSync(why)) {
+			continue // this system has another errno for it
+		}
+		name, r := record(t, Options{})
+		r.fail = func(e string) error {
+			if e == "sync dir" {
+				return why
+			}
+			return nil
+		}
+		t.Run(why.Error(), func(t *testing.T) {
+			path := dbFile(t)
+			c := connect(t, path, name)
+			execSQL(t, c, "PRAGMA synchronous=FULL; CREATE TABLE t(a); INSERT INTO t VALUES(1)")
+			execSQL(t, c, "PRAGMA journal_mode=WAL; INSERT INTO t VALUES(2)")
+			if !slices.Contains(r.take(), "sync dir") {
+				t.Error("no directory was synced")
+			}
+			if n := statsOf(path).DirSyncs; n != 0 {
+				t.Errorf("%d syncs of directories are counted, all failed", n)
+			}
+			wantQuery(t, c, "SELECT count(*) FROM t", "2")
+		})
+	}
+}
+
+// TestFailedSyncOfARemoval lets the sync fail that makes the removal of a journal durable: the
+// commit is not acknowledged, because after a power cut the journal could undo it.
+func TestFailedSyncOfARemoval(t *testing.T) {
+	name, r := record(t, Options{})
+	path := dbFile(t)
+	c := connect(t, path, name)
+	execSQL(t, c, "PRAGMA synchronous=FULL; CREATE TABLE t(a)")
+	removed := false
+	r.fail = func(e string) error {
+		if removed && e == "sync dir" {
+			return syscall.EIO
+		}
+		removed = removed || e == "delete journal"
+		return nil
+	}
+	if err := c.Exec("INSERT INTO t VALUES(1)"); !errors.Is(err, sqlite3.IOERR_DIR_FSYNC) {
+		t.Errorf("the commit: %v", err)
+	}
+	r.fail = nil // the kernel reports it once
+	if err := c.Exec("INSERT INTO t VALUES(2)"); err == nil {
+		t.Error("the next commit succeeded")
+	}
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []Options{
-		{Prefetch: 3}, {GroupSync: -1}, {DirSync: 7}, {PrefetchDepth: -1}, {PrefetchDepth: maxDepth + 1}, {PrefetchBytes: -1}, {Base: "no such"},
+		{Prefetch: 3}, {GroupSync: -1}, {DirSync: 7}, {Atomic4K: 3}, {Atomic4K: -1}, {PrefetchDepth: -1}, {PrefetchDepth: maxDepth + 1}, {PrefetchBytes: -1}, {Base: "no such"},
 	} {
 		if err := Register("wrong", o); err == nil {
 			t.Errorf("%+v was accepted", o)
@@ -258,6 +312,32 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("%v was accepted", p)
 		} else if !strings.Contains(strings.ToLower(err.Error()), p[0]) {
 			t.Errorf("%v: %v does not name it", p, err)
+		}
+	}
+}
+
+// TestNamesOfOptions parses what String returns, in any case, and SQLite's words.
+func TestNamesOfOptions(t *testing.T) {
+	for _, s := range []Switch{Auto, On, Off} {
+		for _, name := range []string{s.String(), strings.ToUpper(s.String())} {
+			if got, err := parseSwitch(name); got != s || err != nil {
+				t.Errorf("%s: %v, %v", name, got, err)
+			}
+		}
+	}
+	for name, want := range map[string]Switch{"yes": On, "true": On, "1": On, "no": Off, "false": Off, "0": Off} {
+		if got, err := parseSwitch(name); got != want || err != nil {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	for _, a := range []Atomic{AtomicOff, AtomicOn, AtomicTrust} {
+		if got, err := parseAtomic(a.String()); got != a || err != nil {
+			t.Errorf("%v: %v, %v", a, got, err)
+		}
+	}
+	for want, got := range map[string]fmt.Stringer{"Switch(3)": Switch(3), "Atomic(-1)": Atomic(-1)} {
+		if got.String() != want {
+			t.Errorf("%v, want %s", got, want)
 		}
 	}
 }

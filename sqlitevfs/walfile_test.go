@@ -143,6 +143,148 @@ func TestFrameWriterFails(t *testing.T) {
 	}
 }
 
+func (f *memoryFile) ReadAt(p []byte, off int64) (int, error) {
+	if off >= int64(len(f.data)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.data[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *memoryFile) Size() (int64, error) { return int64(len(f.data)), nil }
+
+func (f *memoryFile) Truncate(size int64) error {
+	f.data = f.data[:size]
+	return nil
+}
+
+func (f *memoryFile) Sync(vfs.SyncFlag) error { return nil }
+
+func (f *memoryFile) Close() error { return nil }
+
+// TestHeldHeaderIsWrittenFirst does with a WAL whatever else SQLite may do while the header
+// of a frame is held: the header is in the file by then, and if it cannot be written, the
+// call fails and does nothing.
+func TestHeldHeaderIsWrittenFirst(t *testing.T) {
+	const size = walHeaderSize + frameHeaderSize
+	head := bytes.Repeat([]byte{7}, frameHeaderSize)
+	for what, do := range map[string]func(f *file) error{
+		"read": func(f *file) error {
+			p := make([]byte, frameHeaderSize)
+			_, err := f.ReadAt(p, walHeaderSize)
+			if err == nil && !bytes.Equal(p, head) {
+				t.Errorf("read: % x", p)
+			}
+			return err
+		},
+		"size": func(f *file) error {
+			n, err := f.Size()
+			if err == nil && n != size {
+				t.Errorf("size: %d", n)
+			}
+			return err
+		},
+		"truncate": func(f *file) error { return f.Truncate(size) },
+		"sync":     func(f *file) error { return f.Sync(0) },
+		"close":    func(f *file) error { return f.Close() },
+		"write": func(f *file) error {
+			_, err := f.WriteAt(make([]byte, 8), 0)
+			return err
+		},
+	} {
+		for _, fail := range []bool{false, true} {
+			base := &memoryFile{data: make([]byte, walHeaderSize)}
+			f := &file{File: base, vfs: &ringVFS{}, fd: -1, flags: vfs.OPEN_WAL, frames: &frameWriter{}}
+			if _, err := f.WriteAt(head, walHeaderSize); err != nil || len(base.data) != walHeaderSize {
+				t.Fatalf("%d bytes, %v", len(base.data), err)
+			}
+			base.fail = fail
+			if err := do(f); (err != nil) != fail {
+				t.Errorf("%s, the header fails: %v: %v", what, fail, err)
+			}
+			if want := map[bool]int{false: size, true: walHeaderSize}[fail]; len(base.data) != want {
+				t.Errorf("%s, the header fails: %v: the file has %d bytes, want %d", what, fail, len(base.data), want)
+			}
+		}
+	}
+}
+
+// TestKeptFramesAreThoseOfTheFile writes over the edge of what is kept, and lets a write over
+// kept frames fail: they are not kept any more, because the log would take them for the file's.
+func TestKeptFramesAreThoseOfTheFile(t *testing.T) {
+	const frame = frameHeaderSize + 64
+	for what, spoil := range map[string]func(w *frameWriter, f *memoryFile){
+		"over the end": func(w *frameWriter, f *memoryFile) {
+			w.writeAt(f, make([]byte, 64), walHeaderSize+2*frame-32)
+		},
+		"over the start": func(w *frameWriter, f *memoryFile) {
+			w.writeAt(f, make([]byte, 64), walHeaderSize-32)
+		},
+		"a write that fails": func(w *frameWriter, f *memoryFile) {
+			f.fail = true
+			w.writeAt(f, make([]byte, 64), walHeaderSize+frameHeaderSize)
+		},
+	} {
+		var f memoryFile
+		w := &frameWriter{keep: true}
+		for i := range int64(2) {
+			w.writeAt(&f, make([]byte, frameHeaderSize), walHeaderSize+i*frame)
+			w.writeAt(&f, bytes.Repeat([]byte{1}, 64), walHeaderSize+i*frame+frameHeaderSize)
+		}
+		if p := w.kept(walHeaderSize, walHeaderSize+2*frame); !bytes.Equal(p, f.data[walHeaderSize:]) {
+			t.Fatal("the frames are not kept")
+		}
+		if spoil(w, &f); w.kept(walHeaderSize, walHeaderSize+2*frame) != nil {
+			t.Errorf("%s: frames are kept", what)
+		}
+	}
+}
+
+// TestWALWithoutAKnownEnd asks for the end of commits where the header of the WAL cannot be
+// read, is none, or the only commit is not whole: the end is not known, so that the WAL is
+// synced instead of a log.
+func TestWALWithoutAKnownEnd(t *testing.T) {
+	path := dbFile(t)
+	c := connect(t, path, "os")
+	execSQL(t, c, "PRAGMA page_size=512; PRAGMA journal_mode=WAL; CREATE TABLE t(v)")
+	whole, err := os.ReadFile(path + suffixWAL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const frame = frameHeaderSize + 512
+	damaged := bytes.Clone(whole)
+	damaged[24] ^= 1 // the checksum
+	for _, k := range []struct {
+		what      string
+		data      []byte
+		wrote, ok bool
+		page      int // bytes of the last page that were written
+	}{
+		{"a commit", whole, true, true, 512},
+		{"a commit that is not whole", whole, true, false, 0},
+		{"a header that cannot be read", whole[:walHeaderSize-1], true, false, 512},
+		{"a header that is none", damaged, true, false, 512},
+		{"nothing that was written", whole, false, false, 0},
+	} {
+		f := &memoryFile{data: k.data}
+		w := &walFile{frames: &frameWriter{}}
+		last := int64(len(whole)) - frame
+		if k.wrote {
+			w.wrote(whole[last:last+frameHeaderSize], last)
+			if k.page > 0 {
+				w.wrote(whole[last+frameHeaderSize:], last+frameHeaderSize)
+			}
+		}
+		h, end, ok := w.written(f.ReadAt)
+		if ok != k.ok || ok && (end != last+frame || h.PageSize != 512) {
+			t.Errorf("%s: page size %d, end %d, %v", k.what, h.PageSize, end, ok)
+		}
+	}
+}
+
 // TestFilesAreWhole copies database and WAL after each commit with synchronous=NORMAL, of
 // transactions that spill and change pages twice, as after a kill. SQLite finds every row.
 func TestFilesAreWhole(t *testing.T) {
