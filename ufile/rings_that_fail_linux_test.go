@@ -170,3 +170,65 @@ func TestRingsThatFail(t *testing.T) {
 		}
 	})
 }
+
+// TestRingOfABatchThatFails breaks the ring of a batch: the ranges that were on their way end
+// with the error, the others are done by plain calls, and so are those of later calls.
+func TestRingOfABatchThatFails(t *testing.T) {
+	needRing(t)
+	const block, count, depth = 4096, 16, 4
+	content := random(block * count)
+	path := fileOf(t, content)
+	needDirect(t, path)
+	for _, write := range []bool{false, true} {
+		op := map[bool]string{false: "read", true: "write"}[write]
+		t.Run(op, func(t *testing.T) {
+			s := newSystem(t, ufile.Options{})
+			f := open(t, s, path, os.O_RDWR|sys.ODirect)
+			var b *ufile.Batch
+			breakRings(t, func() {
+				var err error
+				if b, err = s.NewBatch(ufile.BatchOptions{Depth: depth}); err != nil {
+					t.Fatal(err)
+				}
+			})
+			do := func() ([]ufile.Range, error) {
+				ranges := make([]ufile.Range, count)
+				for i := range ranges {
+					ranges[i] = ufile.Range{File: f, Off: int64(i * block), Buf: ufile.AlignedBuffer(block)}
+					if write {
+						copy(ranges[i].Buf, content[i*block:])
+					}
+				}
+				if write {
+					return ranges, b.Write(ranges)
+				}
+				return ranges, b.Read(ranges)
+			}
+			failed := 0
+			ranges, err := do()
+			for i, r := range ranges {
+				if e, ok := r.Err.(*fs.PathError); ok && e.Op == op && r.N == 0 {
+					failed++
+				} else if r.Err != nil || r.N != block || !bytes.Equal(r.Buf, content[i*block:][:block]) {
+					t.Errorf("range %d: %d, %v, or not the data of the file", i, r.N, r.Err)
+				}
+			}
+			if failed == 0 || failed > depth || err == nil {
+				t.Errorf("%d ranges failed, error %v", failed, err)
+			}
+			ranges, err = do()
+			for i, r := range ranges {
+				if r.Err != nil || r.N != block || !bytes.Equal(r.Buf, content[i*block:][:block]) {
+					t.Errorf("later, range %d: %d, %v, or not the data of the file", i, r.N, r.Err)
+				}
+			}
+			if got := contentOf(t, f); err != nil || !bytes.Equal(got, content) {
+				t.Errorf("later: %v, or not the data of the file", err)
+			}
+			_ = b.Close() // it may say that the ring has failed
+			if err := f.Close(); err != nil {
+				t.Errorf("the batch has kept the file: %v", err)
+			}
+		})
+	}
+}
