@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -113,5 +114,35 @@ func TestOpenAndCreate(t *testing.T) {
 	}
 	if _, err := ufile.Open(filepath.Join(path, "none")); err == nil {
 		t.Error("opens what is not there")
+	}
+}
+
+// TestFunctionsOfTheDefaultSystem makes a file by CreateTemp and by a Root, and reads both by
+// DirFS. Total has what was done with them.
+func TestFunctionsOfTheDefaultSystem(t *testing.T) {
+	before, dir := ufile.Total(), t.TempDir()
+	temp, err := ufile.CreateTemp(dir, "temp-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer temp.Close()
+	root, err := ufile.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	made, err := root.Create("made")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Close()
+	for _, f := range []*ufile.File{temp, made} {
+		writeAt(t, f, []byte("data"), 0)
+		if p, err := fs.ReadFile(ufile.DirFS(dir), filepath.Base(f.Name())); string(p) != "data" || err != nil {
+			t.Errorf("%s: %q, %v", f.Name(), p, err)
+		}
+	}
+	if after := ufile.Total(); after.Plain+after.Ring < before.Plain+before.Ring+2 {
+		t.Errorf("before %+v, after %+v", before, after)
 	}
 }
