@@ -21,7 +21,7 @@ type Stats struct {
 	Enters    uint64 `json:"enters"`    // system calls that submitted
 	Retried   uint64 `json:"retried"`   // operations submitted again because their thread had exited, or was interrupted
 	Waits     uint64 `json:"waits"`     // operations that waited because Options.InFlight was reached
-	Overflows uint64 `json:"overflows"` // CQEs that had overflowed a completion queue
+	Overflows uint64 `json:"overflows"` // times that completions had overflowed a completion queue
 	InFlight  int    `json:"inFlight"`  // operations in flight now
 }
 
