@@ -658,7 +658,7 @@ func (f *faultyNet) wire(t testing.TB, to string) (address string) {
 	return l.Addr().String()
 }
 
-// forward reads from the first message who calls.
+// forward learns the caller from the first message.
 func (f *faultyNet) forward(in net.Conn, to string) {
 	var h hello
 	if receive(in, &h) != nil {

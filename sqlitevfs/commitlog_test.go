@@ -133,7 +133,7 @@ func TestLogOfAnotherProcess(t *testing.T) {
 // TestLogShared commits to databases of one directory by several connections
 // each, while they are checkpointed.
 func TestLogShared(t *testing.T) {
-	needLog(t)
+	name, _ := withoutTrials(t)
 	dir := t.TempDir()
 	rows := 60
 	if testing.Short() {
@@ -142,11 +142,11 @@ func TestLogShared(t *testing.T) {
 	var wg sync.WaitGroup
 	for db := range 4 {
 		path := filepath.Join(dir, fmt.Sprint(db, ".db"))
-		first := connect(t, path, NameLog)
+		first := connect(t, path, name)
 		execSQL(t, first, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=20; CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
 		for range 2 {
 			wg.Go(func() {
-				if err := insert(path, rows); err != nil {
+				if err := insert(path, name, rows); err != nil {
 					t.Error(err)
 				}
 			})
@@ -162,8 +162,8 @@ func TestLogShared(t *testing.T) {
 			}
 		}
 	}
-	if logged == 0 { // how many depends on what the log has measured
-		t.Error("no commit went through the log")
+	if logged < uint64(4*2*rows/2) {
+		t.Errorf("%d commits went through the log", logged)
 	}
 	for db := range 4 {
 		c := connect(t, filepath.Join(dir, fmt.Sprint(db, ".db")), "os")
@@ -172,8 +172,8 @@ func TestLogShared(t *testing.T) {
 	}
 }
 
-func insert(path string, rows int) error {
-	c, err := sqlite3.Open(uri(path, NameLog))
+func insert(path, name string, rows int) error {
+	c, err := sqlite3.Open(uri(path, name))
 	if err != nil {
 		return err
 	}

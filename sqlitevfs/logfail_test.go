@@ -298,15 +298,22 @@ func (b *logBase) GroupLog() grouplog.Options {
 	return grouplog.Options{FS: b.fs, SegmentSize: 32 << 10, MaxSize: 128 << 10, MaxAlone: 24 << 10, NoTrials: true, Local: true}
 }
 
-// failing makes four databases in one directory whose log fails as the test
-// wants, and returns how to commit a row to one of them.
-func failing(t *testing.T) (fsys *failFS, dir string, commit func(db int) error) {
+// withoutTrials registers a VFS whose log is small, and takes each commit that it may. It
+// returns the file system of the log.
+func withoutTrials(t *testing.T) (name string, fsys *failFS) {
 	t.Helper()
 	needLog(t)
 	base := &logBase{vfs.Find("os"), &failFS{FS: disk.OS}}
 	vfs.Register("base-"+t.Name(), base)
 	t.Cleanup(func() { vfs.Unregister("base-" + t.Name()) })
-	name := register(t, Options{Base: "base-" + t.Name(), GroupLog: On, Logger: slog.New(slog.DiscardHandler)})
+	return register(t, Options{Base: "base-" + t.Name(), GroupLog: On, Logger: slog.New(slog.DiscardHandler)}), base.fs
+}
+
+// failing makes four databases in one directory whose log fails as the test
+// wants, and returns how to commit a row to one of them.
+func failing(t *testing.T) (fsys *failFS, dir string, commit func(db int) error) {
+	t.Helper()
+	name, fsys := withoutTrials(t)
 	dir = t.TempDir()
 	var conns []*sqlite3.Conn
 	for i := range 4 {
@@ -317,7 +324,7 @@ func failing(t *testing.T) (fsys *failFS, dir string, commit func(db int) error)
 		}
 		conns = append(conns, c)
 	}
-	return base.fs, dir, func(db int) error { return conns[db].Exec("INSERT INTO t VALUES(randomblob(2000))") }
+	return fsys, dir, func(db int) error { return conns[db].Exec("INSERT INTO t VALUES(randomblob(2000))") }
 }
 
 // TestLogWithoutRoom commits more than the log can take, on a full disk.

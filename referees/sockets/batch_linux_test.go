@@ -45,29 +45,19 @@ func serveBatches(engine string) error {
 	case "net":
 		go echoOne(c)
 	case "unet":
-		f, err := c.File()
+		u, err := ours(c)
 		if err != nil {
 			return err
 		}
-		_ = c.Close()
-		pc, err := unet.FilePacketConn(f)
-		if err != nil {
-			return err
-		}
-		go echoOne(pc.(*unet.UDPConn))
+		go echoOne(u)
 	case "net-batch":
 		go echoXNet(ipv4.NewPacketConn(c))
 	case "unet-batch":
-		f, err := c.File()
+		u, err := ours(c)
 		if err != nil {
 			return err
 		}
-		_ = c.Close()
-		pc, err := unet.FilePacketConn(f)
-		if err != nil {
-			return err
-		}
-		go echoBatches(pc.(*unet.UDPConn))
+		go echoBatches(u)
 	}
 	fmt.Println(addr)
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
@@ -248,4 +238,18 @@ func (c *datagramClient) round(b *testing.B) int {
 		}
 	}
 	return len(c.conns) * len(c.out)
+}
+
+// ours makes a socket of package net one of package unet, and closes c.
+func ours(c *net.UDPConn) (*unet.UDPConn, error) {
+	f, err := c.File()
+	if err != nil {
+		return nil, err
+	}
+	_ = c.Close()
+	pc, err := unet.FilePacketConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return pc.(*unet.UDPConn), nil
 }
