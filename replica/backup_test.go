@@ -24,26 +24,11 @@ func TestBackup(t *testing.T) {
 		must(t, leader.Create(ctx, fmt.Sprintf("dir/%d.db", i), CreateOptions{PageSize: 1024 << i}))
 		execAll(t, open(t, leader, fmt.Sprintf("dir/%d.db", i)), "CREATE TABLE t(x)", "INSERT INTO t VALUES(randomblob(3000000))", "INSERT INTO t VALUES('last')")
 	}
-	stop, done := make(chan struct{}), make(chan error, 1)
-	busy := open(t, leader, "dir/0.db")
-	go func() {
-		for {
-			select {
-			case <-stop:
-				done <- nil
-				return
-			default:
-			}
-			if _, err := busy.ExecContext(ctx, "INSERT INTO t VALUES(1)"); err != nil {
-				done <- err
-				return
-			}
-		}
-	}()
+	written := writer(ctx, open(t, leader, "dir/0.db"), "INSERT INTO t VALUES(1)")
 	dir := filepath.Join(t.TempDir(), "backup")
 	must(t, c.followers()[0].Backup(ctx, dir))
-	close(stop)
-	must(t, <-done)
+	_, err := written()
+	must(t, err)
 	if err := leader.Backup(ctx, dir); err == nil {
 		t.Error("a backup over another one")
 	}

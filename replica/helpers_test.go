@@ -4,6 +4,7 @@ package replica
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -216,6 +217,33 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// writer executes a statement again and again, until it fails or stop is called. stop
+// returns how often it succeeded, and its error.
+func writer(ctx context.Context, db *sql.DB, statement string) (stop func() (written int, err error)) {
+	end, done := make(chan struct{}), make(chan error, 1)
+	written := 0
+	go func() {
+		for {
+			select {
+			case <-end:
+				done <- nil
+				return
+			default:
+			}
+			if _, err := db.ExecContext(ctx, statement); err != nil {
+				done <- err
+				return
+			}
+			written++
+		}
+	}()
+	return func() (int, error) {
+		close(end)
+		err := <-done
+		return written, err
 	}
 }
 

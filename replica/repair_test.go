@@ -70,25 +70,8 @@ func TestJoin(t *testing.T) {
 	for _, n := range c.all() {
 		must(t, n.raft.Snapshot().Error())
 	}
-	stop := make(chan struct{})
-	done := make(chan error, 1)
-	written := 0
 	busy := open(t, leader, "db0")
-	go func() {
-		for {
-			select {
-			case <-stop:
-				done <- nil
-				return
-			default:
-			}
-			if _, err := busy.ExecContext(ctx, "INSERT INTO t VALUES(randomblob(2000))"); err != nil {
-				done <- err
-				return
-			}
-			written++
-		}
-	}()
+	stop := writer(ctx, busy, "INSERT INTO t VALUES(randomblob(2000))")
 	// A new node.
 	c.addrs["d"] = freeAddress(t)
 	o := c.options("d")
@@ -110,8 +93,8 @@ func TestJoin(t *testing.T) {
 	c.nodes[lost] = n
 	c.mu.Unlock()
 	until(t, "the node with a new disk has the databases", func() bool { return len(n.List()) == 5 && n.recovered.Load() && len(n.Status().Broken) == 0 })
-	close(stop)
-	must(t, <-done)
+	written, err := stop()
+	must(t, err)
 	if written == 0 {
 		t.Error("nothing was written meanwhile")
 	}
