@@ -36,10 +36,11 @@ import (
 )
 
 var (
-	seeds    = flag.Int("seeds", 1, "how many seeds TestChaos plays")
-	seed     = flag.Uint64("seed", 0, "the first of them")
-	duration = flag.Duration("duration", 3*time.Second, "how long each is played")
-	long     = flag.Duration("long", 0, "how long TestChaos plays seeds, in the place of -seeds")
+	seeds     = flag.Int("seeds", 1, "how many seeds TestChaos plays")
+	seed      = flag.Uint64("seed", 0, "the first of them")
+	duration  = flag.Duration("duration", 3*time.Second, "how long each is played")
+	snapshots = flag.Bool("snapshots", false, "snapshots, logs that are cut and new disks in all seeds of TestChaos, not in half of them")
+	long      = flag.Duration("long", 0, "how long TestChaos plays seeds, in the place of -seeds")
 )
 
 // envNode is set in a child that is a node: its options.
@@ -48,6 +49,7 @@ const envNode = "RINGSIDE_TEST_REPLICA"
 // childOptions are a node's, as its parent gives them.
 type childOptions struct {
 	ID, Dir, Listen string
+	Advertise       string
 	Peers           map[string]string
 	Plant           plant
 	Shadow          string // keeps the state of the last syncs
@@ -75,6 +77,7 @@ type command struct {
 	Key  int    `json:"key"`
 	From int    `json:"from"`
 	Val  int    `json:"val"`
+	Text string `json:"text,omitempty"`
 }
 
 type reply struct {
@@ -97,7 +100,7 @@ func child(env string) error {
 		every = 200 * time.Millisecond
 	}
 	d := &badDisk{dir: o.Dir, shadow: o.Shadow, synced: make(map[string]int)}
-	n, err := openNode(Options{ID: o.ID, disk: disk{around: d.sync, written: d.written}, snapshotEvery: every, Forward: o.Forward, Dir: o.Dir, Listen: o.Listen, Peers: o.Peers, Election: 300 * time.Millisecond, SnapshotEntries: 64,
+	n, err := openNode(Options{ID: o.ID, disk: disk{around: d.sync, written: d.written}, snapshotEvery: every, Forward: o.Forward, Dir: o.Dir, Listen: o.Listen, Advertise: o.Advertise, Peers: o.Peers, Election: 300 * time.Millisecond, SnapshotEntries: 64,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))}, o.Plant)
 	if err != nil {
 		return err
@@ -121,8 +124,12 @@ func child(env string) error {
 			pools[c.DB] = db
 		}
 		over.Go(func() {
-			if c.Kind == "disk" {
+			switch c.Kind {
+			case "disk":
 				d.set(c.Val)
+				return
+			case "snapshot": // with a full disk, or a database that is being repaired, there is none
+				_ = n.raft.Snapshot().Error()
 				return
 			}
 			busy.Add(1)
@@ -204,6 +211,17 @@ func (n *Node) obey(db *sql.DB, c command) reply {
 		err = db.QueryRowContext(ctx, "SELECT (SELECT n FROM purse)||';'||(SELECT coalesce(group_concat(id||':'||n), '') FROM outbox)||';'||(SELECT coalesce(group_concat(id||':'||n), '') FROM inbox)||';'||(SELECT coalesce(group_concat(v), '') FROM list)").Scan(&r.Text)
 	case "total":
 		err = db.QueryRowContext(ctx, "SELECT sum(n) FROM account").Scan(&r.Val)
+	case "leave", "join":
+		id, address, _ := strings.Cut(c.Text, " ")
+		if c.Kind == "join" {
+			err = n.AddMember(ctx, id, address)
+		} else {
+			err = n.RemoveMember(ctx, id)
+		}
+		if err != nil { // the nemesis tries again
+			r.Err, r.Detail = "no", err.Error()
+			return r
+		}
 	case "check":
 		s := n.Status()
 		if !n.recovered.Load() || len(s.Broken) > 0 {
@@ -213,6 +231,7 @@ func (n *Node) obey(db *sql.DB, c command) reply {
 		if n.metrics.Broken.Load() > 0 {
 			r.Val = 1
 		}
+		r.Text = fmt.Sprintf("%s: snapshot at %s of %d, %d fetched", s.ID, n.raft.Stats()["last_snapshot_index"], s.LastEntry, n.metrics.Fetched.Load())
 		if s.Leads {
 			if err = n.Verify(ctx); err != nil && !errors.Is(err, ErrDiffer) {
 				r.Err, r.Detail = "no", err.Error()
@@ -547,9 +566,10 @@ type chaos struct {
 	peers     map[string]string
 	plant     plant
 	forward   bool
-	snapshots bool // many
-	skewed    bool // time namespaces can be made
-	disks     bool // the nemesis made disks fail or be full
+	snapshots bool            // many
+	skewed    bool            // time namespaces can be made
+	disks     bool            // the nemesis made disks fail, be full, or be lost
+	joined    map[string]bool // nodes that were added to the running cluster
 	net       *faultyNet
 	mu        sync.Mutex
 	nodes     map[string]*process
@@ -559,7 +579,7 @@ type chaos struct {
 var chaosIDs = []string{"a", "b", "c"}
 
 func newChaos(t testing.TB, p plant, forward, snapshots bool) *chaos {
-	c := &chaos{snapshots: snapshots, t: t, dir: t.TempDir(), peers: make(map[string]string), plant: p, forward: forward, nodes: make(map[string]*process),
+	c := &chaos{snapshots: snapshots, t: t, dir: t.TempDir(), peers: make(map[string]string), plant: p, forward: forward, nodes: make(map[string]*process), joined: make(map[string]bool),
 		net: &faultyNet{listen: make(map[string]string), conns: make(map[net.Conn]bool)}}
 	c.skewed = exec.Command("unshare", "--time", "--monotonic=3600", "true").Run() == nil
 	if !c.skewed {
@@ -588,8 +608,12 @@ func newChaos(t testing.TB, p plant, forward, snapshots bool) *chaos {
 func (c *chaos) shadow(id string) string { return filepath.Join(c.dir, "shadow-"+id) }
 
 func (c *chaos) start(id string, skew time.Duration) {
-	p := spawn(c.t, childOptions{ID: id, Dir: filepath.Join(c.dir, id), Listen: c.net.listen[id], Peers: c.peers, Plant: c.plant,
-		Shadow: c.shadow(id), Forward: c.forward, Snapshots: c.snapshots}, skew)
+	o := childOptions{ID: id, Dir: filepath.Join(c.dir, id), Listen: c.net.listen[id], Advertise: c.peers[id], Peers: c.peers, Plant: c.plant,
+		Shadow: c.shadow(id), Forward: c.forward, Snapshots: c.snapshots}
+	if c.joined[id] {
+		o.Peers = nil
+	}
+	p := spawn(c.t, o, skew)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.nodes[id] = p
@@ -755,7 +779,11 @@ func (c *chaos) nemesis(r *rand.Rand, stop <-chan struct{}) (did []string) {
 				c.node(id).tell(command{Kind: "disk", Val: diskGood})
 			}
 		}
-		switch r.IntN(14) {
+		kinds := 14
+		if c.snapshots {
+			kinds = 18
+		}
+		switch r.IntN(kinds) {
 		case 0, 1:
 			note("kill %s", x)
 			c.kill(x)
@@ -811,9 +839,66 @@ func (c *chaos) nemesis(r *rand.Rand, stop <-chan struct{}) (did []string) {
 			note("clock of %s %d hours ahead", x, hours)
 			c.kill(x)
 			c.start(x, time.Duration(hours)*time.Hour)
+		case 14:
+			note("snapshots and a power cut of %s", x)
+			for _, id := range chaosIDs {
+				c.node(id).tell(command{Kind: "snapshot"})
+			}
+			pause(0, 100)
+			c.powerCut(r, x)
+		case 15, 16:
+			note("%s misses what the others cut from their logs", x)
+			release := c.net.hold(direction{x, y}, direction{y, x}, direction{x, z}, direction{z, x})
+			pause(500, 1500)
+			for _, id := range []string{y, z} {
+				c.node(id).tell(command{Kind: "snapshot"})
+			}
+			pause(100, 300)
+			release()
+			pause(0, 300)
+		case 17:
+			note("%s has a new disk", x)
+			c.newDisk(x)
 		}
 	}
 	return did
+}
+
+// newDisk replaces a node by one with an empty directory, as docs/guide-replica.md says.
+func (c *chaos) newDisk(id string) {
+	c.disks = true
+	c.kill(id)
+	change := func(kind string) {
+		for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+			var all []string
+			for _, other := range chaosIDs {
+				if other == id {
+					continue
+				}
+				r := c.node(other).ask(command{Kind: kind, Text: id + " " + c.peers[id]}, 10*time.Second)
+				if r.Err == "" {
+					return
+				}
+				all = append(all, other+": "+r.Detail)
+			}
+			if time.Now().After(end) {
+				c.t.Errorf("%s %s: %q", kind, id, all)
+				return
+			}
+		}
+	}
+	change("leave")
+	for _, dir := range []string{filepath.Join(c.dir, id), c.shadow(id)} {
+		if err := os.RemoveAll(dir); err != nil {
+			c.t.Error(err)
+		}
+	}
+	if err := os.Mkdir(c.shadow(id), 0o700); err != nil {
+		c.t.Error(err)
+	}
+	c.joined[id] = true
+	c.start(id, 0)
+	change("join")
 }
 
 // input and output of an operation on a register.
@@ -1116,6 +1201,7 @@ func (c *chaos) audit(said *books) (wrong []string) {
 // judge waits until the nodes are whole, compares them, and looks at their files.
 func (c *chaos) judge() (wrong []string) {
 	var last reply
+	states := make(map[string]string)
 	ids := chaosIDs
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		done := false
@@ -1127,6 +1213,7 @@ func (c *chaos) judge() (wrong []string) {
 			if r.Err == "failed" {
 				return append(wrong, "the nodes differ: "+r.Detail)
 			}
+			states[id] = r.Text
 			done = done || r.Err == ""
 		}
 		if done {
@@ -1136,6 +1223,9 @@ func (c *chaos) judge() (wrong []string) {
 			c.dump()
 			return append(wrong, fmt.Sprintf("the nodes are not whole: %+v", last))
 		}
+	}
+	if c.snapshots {
+		c.t.Log(states["a"], "; ", states["b"], "; ", states["c"])
 	}
 	for _, id := range ids {
 		p := c.node(id)
@@ -1218,7 +1308,7 @@ func TestChaos(t *testing.T) {
 	for ; played < *seeds || time.Since(begin) < *long; played++ {
 		s := *seed + uint64(played)
 		t.Run(fmt.Sprint(s), func(t *testing.T) {
-			c := newChaos(t, plantNone, s%2 == 1, false)
+			c := newChaos(t, plantNone, s%2 == 1, *snapshots || s%4 >= 2)
 			wrong, n := c.play(s, *duration)
 			for _, w := range wrong {
 				t.Error(w)
