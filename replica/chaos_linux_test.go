@@ -568,7 +568,7 @@ type chaos struct {
 	forward   bool
 	snapshots bool            // many
 	skewed    bool            // time namespaces can be made
-	disks     bool            // the nemesis made disks fail, be full, or be lost
+	disks     bool            // the nemesis made disks fail or be full
 	joined    map[string]bool // nodes that were added to the running cluster
 	net       *faultyNet
 	mu        sync.Mutex
@@ -866,7 +866,6 @@ func (c *chaos) nemesis(r *rand.Rand, stop <-chan struct{}) (did []string) {
 
 // newDisk replaces a node by one with an empty directory, as docs/guide-replica.md says.
 func (c *chaos) newDisk(id string) {
-	c.disks = true
 	c.kill(id)
 	change := func(kind string) {
 		for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {

@@ -51,6 +51,7 @@ type database struct {
 	gone     bool // it was deleted
 	// The file. It is at pos once it is loaded and neither ahead nor broken.
 	loaded bool
+	missed bool   // it came with another node's snapshot: if the file is old, that is no damage
 	ahead  bool   // the file has transactions that raft's log has yet to replay
 	target uint64 // sum of the file that is ahead
 	broken error  // why the file cannot be used; it is being fetched
@@ -84,6 +85,14 @@ func (db *database) load() error {
 		return nil
 	}
 	total, err := db.scan()
+	if db.missed {
+		db.missed = false
+		if err != nil || total != db.pos.Sum {
+			db.node.log.Info("replica: a database is fetched", "database", db.name)
+			db.stopServing(errors.New("it does not have the state of the snapshot yet"))
+			return db.broken
+		}
+	}
 	if err != nil {
 		db.fail(err)
 		return db.broken
@@ -139,10 +148,15 @@ func (db *database) fail(err error) {
 	if e, ok := errors.AsType[*sqlite3.Error](err); ok {
 		err = fmt.Errorf("%w (SQLite's code %d)", err, e.ExtendedCode())
 	}
-	db.broken = &BrokenError{Database: db.name, Err: err}
 	db.node.log.Error("replica: a database is not served until it is fetched again", "database", db.name, "error", err)
-	db.epoch.Add(1)
 	db.node.metrics.Broken.Add(1)
+	db.stopServing(err)
+}
+
+// stopServing ends the connections to the file and has it repaired. db.mu is locked.
+func (db *database) stopServing(err error) {
+	db.broken = &BrokenError{Database: db.name, Err: err}
+	db.epoch.Add(1)
 	db.node.repair(db)
 }
 

@@ -882,6 +882,7 @@ func (n *Node) restore(m manifest) error {
 			return err
 		}
 		db := n.newDatabase(s.ID, s.Name, s.PageSize, s.Position)
+		db.missed = n.running.Load()
 		dbs[s.ID], names[s.Name] = db, db
 	}
 	n.mu.Lock()

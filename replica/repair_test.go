@@ -101,6 +101,11 @@ func TestJoin(t *testing.T) {
 		t.Error("nothing was written meanwhile")
 	}
 	c.judge()
+	for _, n := range []*Node{d, n} {
+		if s := n.Stats(); s.Broken != 0 || s.Fetched == 0 {
+			t.Errorf("%s has what the others cut from their logs, which is no damage: %+v", n.ID(), s)
+		}
+	}
 	must(t, leader.RemoveMember(ctx, "d"))
 	must(t, d.Close())
 	execAll(t, busy, "INSERT INTO t VALUES(1)")

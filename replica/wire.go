@@ -810,13 +810,7 @@ func (n *Node) fetchAll(dbs map[string]*database) error {
 // ensure waits until a database is complete on this node.
 func (n *Node) ensure(db *database) {
 	db.mu.Lock()
-	wasRecovered := n.recovered.Load()
-	err := db.load()
-	if err == nil && db.ahead && !wasRecovered {
-		// The file does not have the snapshot's state; older ones do not count.
-		db.ahead = false
-		db.fail(errors.New("the file has another state than the snapshot"))
-	}
+	_ = db.load() // a file with another state is fetched
 	db.mu.Unlock()
 	for wait := time.Millisecond; n.closing.Err() == nil; wait = min(2*wait, 50*time.Millisecond) {
 		db.mu.Lock()
