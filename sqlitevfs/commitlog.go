@@ -46,7 +46,29 @@ var logs = struct {
 	open map[logKey]*sharedLog
 	// pending are the reports of logs that could not be replayed as a whole.
 	pending map[logKey]*grouplog.Report
-}{open: map[logKey]*sharedLog{}, pending: map[logKey]*grouplog.Report{}}
+	// ways are what commits do on each device.
+	ways map[waysKey]*grouplog.Ways
+}{open: map[logKey]*sharedLog{}, pending: map[logKey]*grouplog.Report{}, ways: map[waysKey]*grouplog.Ways{}}
+
+type waysKey struct {
+	fs     disk.FS
+	device uint64
+}
+
+// waysOf returns the ways of the file system of a directory. The caller holds the mutex.
+func waysOf(key logKey) *grouplog.Ways {
+	id, err := key.fs.Lookup(key.dir)
+	if err != nil {
+		return nil
+	}
+	k := waysKey{key.fs, id.Device}
+	w := logs.ways[k]
+	if w == nil {
+		w = new(grouplog.Ways)
+		logs.ways[k] = w
+	}
+	return w
+}
 
 // logOptions returns the options of the logs below a base VFS. Tests have bases that
 // record what a log does.
@@ -157,6 +179,7 @@ func (v *ringVFS) acquireLog(database string, o Options) (*sharedLog, error) {
 		l.refs++
 		return l, nil
 	}
+	how.Ways = waysOf(key)
 	l, report, err := grouplog.Open(key.dir, how)
 	before := logs.pending[key]
 	if delete(logs.pending, key); report.Pending() != nil {

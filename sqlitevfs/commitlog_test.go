@@ -130,6 +130,49 @@ func TestLogOfAnotherProcess(t *testing.T) {
 	wantQuery(t, c, "PRAGMA integrity_check", "ok")
 }
 
+// TestCommitsWithoutTheLogShareSyncs commits to databases in directories of their own, more at
+// a time than the log takes.
+func TestCommitsWithoutTheLogShareSyncs(t *testing.T) {
+	needLog(t)
+	var paths []string
+	var conns []*sqlite3.Conn
+	for range 8 {
+		path := dbFile(t)
+		c := connect(t, path, NameLog, "groupsync", "on")
+		execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; CREATE TABLE t(v)")
+		if s := query(t, c, "PRAGMA ringside"); !strings.Contains(s, `"groupLog":"on"`) {
+			t.Fatal(s)
+		} else if !strings.Contains(s, `"groupSync":"on"`) {
+			t.Skip("group sync is not available here:", s)
+		}
+		paths, conns = append(paths, path), append(conns, c)
+	}
+	shared := func() (n uint64) {
+		for _, path := range paths {
+			n += statsOf(path).SharedSyncs
+		}
+		return n
+	}
+	var wg sync.WaitGroup
+	for _, c := range conns {
+		wg.Go(func() {
+			for range 1000 {
+				if err := c.Exec("INSERT INTO t VALUES(zeroblob(100000)); DELETE FROM t"); err != nil {
+					t.Error(err)
+					return
+				}
+				if shared() > 0 {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if shared() == 0 {
+		t.Error("no sync was shared")
+	}
+}
+
 // TestLogShared commits to databases of one directory by several connections
 // each, while they are checkpointed.
 func TestLogShared(t *testing.T) {

@@ -210,7 +210,11 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 			return false, err
 		}
 		if wal != nil {
-			return false, f.wal.sync(wal, f.File.ReadAt)
+			shared := func() error { _, err := f.syncData(); return err }
+			if f.fd < 0 {
+				shared = nil
+			}
+			return false, f.wal.sync(wal, f.File.ReadAt, shared)
 		}
 		defer func() {
 			if err == nil {
@@ -221,6 +225,12 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 	if f.fd < 0 {
 		return false, f.File.Sync(flags)
 	}
+	return f.syncData()
+}
+
+// syncData makes the data of a file of the default VFS durable without the log, by a sync
+// that databases share if that is faster.
+func (f *file) syncData() (all bool, err error) {
 	if f.db == nil || f.db.group == nil {
 		return false, fdatasync(f.fd)
 	}

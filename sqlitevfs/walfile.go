@@ -211,9 +211,10 @@ func (w *walFile) synced(read func(p []byte, off int64) (int, error)) error {
 // sync makes a commit durable by the log, and everything else by syncing the WAL. The
 // record of a commit begins where the durable part of the WAL ends. It may contain
 // frames that other connections wrote without a sync, and frames that a rolled-back
-// transaction left, which are harmless. read is the file's ReadAt.
-func (w *walFile) sync(wal *grouplog.WAL, read func(p []byte, off int64) (int, error)) error {
-	logged, err := w.commitOrSync(wal, read)
+// transaction left, which are harmless. read is the file's ReadAt, sync syncs the file
+// without the log.
+func (w *walFile) sync(wal *grouplog.WAL, read func(p []byte, off int64) (int, error), sync func() error) error {
+	logged, err := w.commitOrSync(wal, read, sync)
 	w.forget(logged)
 	if logged {
 		w.db.logged.Add(1)
@@ -221,10 +222,10 @@ func (w *walFile) sync(wal *grouplog.WAL, read func(p []byte, off int64) (int, e
 	return err
 }
 
-func (w *walFile) commitOrSync(wal *grouplog.WAL, read func(p []byte, off int64) (int, error)) (logged bool, err error) {
+func (w *walFile) commitOrSync(wal *grouplog.WAL, read func(p []byte, off int64) (int, error), sync func() error) (logged bool, err error) {
 	h, end, ok := w.written(read)
 	if !ok {
-		return false, wal.Sync()
+		return false, wal.SyncBy(sync)
 	}
 	if start := wal.DurableEnd(h); !w.header && start != 0 && start <= w.low && start < end {
 		turn := wal.Enter(end - start)
@@ -244,7 +245,7 @@ func (w *walFile) commitOrSync(wal *grouplog.WAL, read func(p []byte, off int64)
 			}
 		}
 	}
-	if err := wal.Sync(); err != nil {
+	if err := wal.SyncBy(sync); err != nil {
 		return false, err
 	}
 	wal.SyncedTo(h, end)

@@ -4,6 +4,7 @@ package grouplog
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,6 +14,10 @@ const (
 	// that goes on at the same time.
 	minSample = 64
 	minTurns  = 4
+	// minSharing is with how many commits at a time syncs of WALs may be shared. Whether they
+	// are is measured, too, so the first commits of a trial of syncs, one and a half times as
+	// many as a measurement has, do not count.
+	minSharing = 3
 	// advantage is by how much the rate of the other way has to be higher.
 	advantage = 1.05
 	// hopeless is how many times as long a trial may take before it ends.
@@ -25,6 +30,15 @@ const (
 	maxKeep = time.Minute
 )
 
+// Ways choose between logs and syncs of WALs for all logs of a file system. With a log for
+// each directory no log has enough commits to measure, and syncs of their WALs are only shared
+// while no log of them is used. The zero value is ready for use.
+type Ways struct {
+	going  atomic.Int64 // commits that go on
+	single choice       // for small commits while their log has no other
+	large  choice       // for large commits beside others of their log
+}
+
 // choice decides whether commits that may gain nothing by the log use it. It measures
 // commits per second of both ways, one after the other, and keeps the faster one for a
 // while. The zero value begins with the log.
@@ -33,6 +47,7 @@ type choice struct {
 	syncs   bool // the way now: by a sync of the WAL, not by the log
 	trial   bool // it is being compared with the way before
 	n, peak int  // commits of the measurement, and most that went on at a time
+	skip    int  // how many more commits do not count
 	start   time.Time
 	last    time.Time
 	before  float64 // rate of the way before
@@ -54,6 +69,15 @@ func (c *choice) add(logged bool, going int64, now time.Time) {
 	switch {
 	case logged == c.syncs:
 		return // it began before the way changed
+	case c.trial && c.skip > 0 && (c.start.IsZero() || now.Sub(c.last) <= maxGap):
+		if c.start.IsZero() {
+			c.start = now
+		}
+		c.last = now
+		if c.skip--; c.skip == 0 {
+			c.start = time.Time{}
+		}
+		return
 	case c.start.IsZero() || now.Sub(c.last) > maxGap:
 		if c.trial && !c.start.IsZero() {
 			c.conclude(false, now) // the load ended: there is nothing to compare
@@ -76,6 +100,9 @@ func (c *choice) add(logged bool, going int64, now time.Time) {
 		c.measure(now) // the rate just before the trial counts
 	default:
 		c.before, c.trial, c.syncs = rate, true, !c.syncs
+		if c.skip = 0; c.syncs && c.peak >= minSharing {
+			c.skip = sample + sample/2
+		}
 		c.start = time.Time{}
 	}
 }

@@ -43,6 +43,67 @@ func TestChoiceTakesTheFasterWay(t *testing.T) {
 	}
 }
 
+// TestChoiceWaitsForSharedSyncs has syncs that become fast only after some time, because
+// databases that sync side by side measure first whether they share them.
+func TestChoiceWaitsForSharedSyncs(t *testing.T) {
+	const side = 16
+	run := func(side int64) (c choice) {
+		now := time.Unix(1000, 0)
+		for synced := 0; synced < 4*minSample; {
+			took := 100 * time.Microsecond
+			logged := c.logs()
+			if !logged {
+				if synced++; synced > minSample {
+					took /= 2
+				}
+			} else if c.keep > 0 {
+				return c // the trial has ended
+			}
+			now = now.Add(took)
+			c.add(logged, side, now)
+		}
+		return c
+	}
+	if c := run(side); c.logs() {
+		t.Error("shared syncs, which are twice as fast, are not used")
+	}
+	if c := run(1); !c.logs() {
+		t.Error("a commit at a time waited for others to share its sync")
+	}
+}
+
+// TestWays has two logs of a file system, with one commit at a time each.
+func TestWays(t *testing.T) {
+	needLocks(t)
+	var ways Ways
+	var turns []Turn
+	for range 2 {
+		l, _ := mustOpen(t, t.TempDir(), Options{Ways: &ways})
+		defer mustClose(t, l)
+		w := wals(t, l.dir, 1)[0]
+		w.attach(l)
+		turn := w.wal.Enter(4 << 10)
+		defer w.wal.Leave(turn)
+		turns = append(turns, turn)
+		if !turn.Log {
+			t.Error("a log is not used")
+		}
+		ways.single.syncs = true
+		if other := w.wal.Enter(4 << 10); other.Log {
+			t.Error("the log is used, although syncs are faster on the file system")
+		} else {
+			w.wal.Leave(other)
+		}
+		ways.single.syncs = false
+	}
+	if turns[0].choice != turns[1].choice {
+		t.Error("each log measures by itself")
+	}
+	if n := ways.going.Load(); n != 2 {
+		t.Errorf("%d commits go on, not 2", n)
+	}
+}
+
 func TestChoiceFollowsTheLoad(t *testing.T) {
 	var c choice
 	now := time.Unix(1000, 0)
@@ -94,7 +155,7 @@ func TestEnter(t *testing.T) {
 		enter("small and alone", 4<<10, true, true)
 	}
 	enter("large and alone", 40<<10, false, false)
-	l.single.syncs = true
+	l.ways.single.syncs = true
 	enter("small and alone, where a sync is faster", 4<<10, false, true)
 	var others []Turn
 	for range 8 {
@@ -104,7 +165,7 @@ func TestEnter(t *testing.T) {
 		enter("small beside others", 4<<10, true, false)
 	}
 	enter("large beside others", 40<<10, true, true)
-	l.large.syncs = true
+	l.ways.large.syncs = true
 	enter("large beside others, where a sync is faster", 40<<10, false, true)
 	enter("too large", 100<<10, false, false)
 	l.opts.NoTrials = true

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/internal/groupcommit"
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // commit is one commit in the queue of a Log.
@@ -79,7 +80,11 @@ func (l *Log) take(g *group) (size int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// What does not fit behind the last batch has to fit into the next segment.
-	limit := min(int64(len(l.buf)), l.used[len(l.used)-1].size)
+	seg := l.used[len(l.used)-1]
+	if most := min(maxBatch, seg.size); int64(len(l.buf)) < most {
+		l.buf = sys.AlignedBytes(int(most), block)
+	}
+	limit := min(int64(len(l.buf)), seg.size)
 	if l.cannotGrow {
 		limit = min(limit, l.header.small())
 	}
@@ -100,7 +105,7 @@ func (l *Log) take(g *group) (size int64, err error) {
 		l.synced, l.marks = append(l.marks, l.synced...), nil
 		return 0, err
 	}
-	seg := l.used[len(l.used)-1]
+	seg = l.used[len(l.used)-1]
 	for r := g.First(); r != nil; r = r.Next() {
 		if c := &r.Value; len(c.frames) > 0 {
 			seg.last[c.wal] = l.seq

@@ -3,6 +3,7 @@
 package grouplog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -62,8 +63,7 @@ type Log struct {
 
 	busy    atomic.Int64 // commits going on, see Enter
 	company atomic.Int64 // their average, in sixteenths
-	single  choice       // of small commits while there is no other
-	large   choice       // of large commits beside others
+	ways    *Ways
 
 	mu         sync.Mutex
 	changed    *sync.Cond // free, failed or closed changed
@@ -96,7 +96,7 @@ type Log struct {
 	seq   uint64   // of the next batch
 	prev  []uint32 // owners of the records in the last batch
 	marks []record // of WALs that were synced, in the batch that is made
-	buf   []byte   // of one batch
+	buf   []byte   // of one batch, at most as long as the segments so far
 }
 
 // segment is a piece of the log's file.
@@ -131,7 +131,7 @@ func Open(dir string, o Options) (*Log, Report, error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, Report{}, err
 	}
-	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name), wals: map[*WAL]struct{}{},
+	l := &Log{opts: o, ways: cmp.Or(o.Ways, new(Ways)), dir: dir, path: filepath.Join(dir, o.Name), wals: map[*WAL]struct{}{},
 		wakeup: make(chan struct{}, 1), quit: make(chan struct{})}
 	l.queue.MaxIdle, l.queue.MaxWait = gatherMaxIdle, gatherMaxWait
 	l.changed, l.idle = sync.NewCond(&l.mu), sync.NewCond(&l.mu)
@@ -218,7 +218,6 @@ func (l *Log) open() (Report, error) {
 	if l.id, err = l.file.ID(); err != nil {
 		return report, err
 	}
-	l.buf = sys.AlignedBytes(int(min(maxBatch, l.header.segment)), block)
 	for i := range l.total {
 		l.addFree(&segment{off: l.segmentOffset(i), size: l.segmentSize(i)})
 	}

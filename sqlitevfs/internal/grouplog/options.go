@@ -37,6 +37,8 @@ type Options struct {
 	// NoTrials has every commit that MaxRecord and MaxAlone admit use the log, without
 	// measuring whether it gains. Tests set it.
 	NoTrials bool
+	// Ways are those of all logs of the file system; nil measures for this log only.
+	Ways *Ways
 	// Local takes and replays commits of WALs in the log's own directory only. A
 	// log that has others is left as it is, see [ErrElsewhere].
 	Local bool

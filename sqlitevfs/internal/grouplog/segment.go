@@ -182,6 +182,6 @@ func (w *WAL) reclaim() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.closed && w.Dirty() {
-		w.sync() // a failure is the WAL's
+		w.sync(nil) // a failure is the WAL's
 	}
 }

@@ -114,6 +114,7 @@ type Turn struct {
 // not are measured both ways, and use the faster one.
 func (w *WAL) Enter(frames int64) Turn {
 	l := w.log
+	l.ways.going.Add(1)
 	going := l.busy.Add(1)
 	// The average of the last 16 commits or so, in sixteenths. It may miss one.
 	company := l.company.Load()
@@ -126,16 +127,17 @@ func (w *WAL) Enter(frames int64) Turn {
 	case l.opts.NoTrials, small && company > 24: // more than 1.5 commits go on
 		return Turn{Log: true}
 	}
-	c := &l.large
+	c := &l.ways.large
 	if small {
-		c = &l.single
+		c = &l.ways.single
 	}
 	return Turn{c.logs(), c}
 }
 
 // Leave ends what Enter began.
 func (w *WAL) Leave(t Turn) {
-	going := w.log.busy.Add(-1) + 1
+	w.log.busy.Add(-1)
+	going := w.log.ways.going.Add(-1) + 1
 	if t.choice != nil {
 		t.choice.add(t.Log, going, time.Now())
 	}
@@ -303,22 +305,29 @@ func (w *WAL) commitLarge() error {
 // Sync makes the WAL durable itself: all that was written to it before the call.
 // Its records in the log are not needed any more. A failure is final for the WAL,
 // whose records stay in the log; other WALs go on.
-func (w *WAL) Sync() error {
+func (w *WAL) Sync() error { return w.SyncBy(nil) }
+
+// SyncBy is Sync by another way to make the file durable, which may share its cost with
+// other files. nil is the usual way.
+func (w *WAL) SyncBy(sync func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return &fs.PathError{Op: "sync", Path: w.path, Err: os.ErrClosed}
 	}
-	return w.sync()
+	return w.sync(sync)
 }
 
-func (w *WAL) sync() error {
+func (w *WAL) sync(sync func() error) error {
 	if w.failed != nil {
 		return w.failed
 	}
+	if sync == nil {
+		sync = w.file.Sync
+	}
 	l := w.log
 	mark := w.last.Load() // their frames were written before
-	err := w.file.Sync()
+	err := sync()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stats.WALSyncs++
@@ -373,7 +382,7 @@ func (w *WAL) Close() error {
 	}
 	var err error
 	if w.Dirty() {
-		err = w.sync()
+		err = w.sync(nil)
 	}
 	w.closed = true
 	l := w.log
