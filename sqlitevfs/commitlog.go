@@ -46,7 +46,7 @@ var logs = struct {
 	open map[logKey]*sharedLog
 	// pending are the reports of logs that could not be replayed as a whole.
 	pending map[logKey]*grouplog.Report
-	// ways are what commits do on each device.
+	// ways are what commits do on each device, while a log is open.
 	ways map[waysKey]*grouplog.Ways
 }{open: map[logKey]*sharedLog{}, pending: map[logKey]*grouplog.Report{}, ways: map[waysKey]*grouplog.Ways{}}
 
@@ -234,6 +234,9 @@ func (s *sharedLog) release() error {
 	}
 	if logs.open[s.key] == s {
 		delete(logs.open, s.key)
+	}
+	if len(logs.open) == 0 {
+		clear(logs.ways)
 	}
 	if err := s.log.Close(); err != nil && !s.log.Failed() {
 		return err

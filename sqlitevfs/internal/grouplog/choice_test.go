@@ -47,7 +47,8 @@ func TestChoiceTakesTheFasterWay(t *testing.T) {
 // databases that sync side by side measure first whether they share them.
 func TestChoiceWaitsForSharedSyncs(t *testing.T) {
 	const side = 16
-	run := func(side int64) (c choice) {
+	run := func(side int64) *choice {
+		var c choice
 		now := time.Unix(1000, 0)
 		for synced := 0; synced < 4*minSample; {
 			took := 100 * time.Microsecond
@@ -57,12 +58,12 @@ func TestChoiceWaitsForSharedSyncs(t *testing.T) {
 					took /= 2
 				}
 			} else if c.keep > 0 {
-				return c // the trial has ended
+				return &c // the trial has ended
 			}
 			now = now.Add(took)
 			c.add(logged, side, now)
 		}
-		return c
+		return &c
 	}
 	if c := run(side); c.logs() {
 		t.Error("shared syncs, which are twice as fast, are not used")
