@@ -7,6 +7,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"expvar"
 	"fmt"
 	"io"
@@ -34,6 +35,7 @@ import (
 	"github.com/ringside-io/ringside/metrics/otelmetric"
 	"github.com/ringside-io/ringside/metrics/prom"
 	"github.com/ringside-io/ringside/reactor"
+	"github.com/ringside-io/ringside/replica"
 	"github.com/ringside-io/ringside/sqlitevfs"
 	"github.com/ringside-io/ringside/ufile"
 	"github.com/ringside-io/ringside/unet"
@@ -43,7 +45,7 @@ import (
 
 // types are the Stats types of all packages.
 var types = []any{
-	ufile.Stats{}, reactor.Stats{}, unet.Stats{}, event.Stats{}, watch.Stats{}, appendlog.Stats{}, sqlitevfs.Stats{},
+	ufile.Stats{}, reactor.Stats{}, unet.Stats{}, event.Stats{}, watch.Stats{}, appendlog.Stats{}, sqlitevfs.Stats{}, replica.Stats{},
 }
 
 // TestOneShape checks each Stats type: counters are uint64, gauges int, times
@@ -149,6 +151,7 @@ func load(t *testing.T, set *metrics.Set) map[string]float64 {
 	loadEvents(t, set, want)
 	loadWatch(t, set, want)
 	loadSQLite(t, set, dir, want)
+	loadReplica(t, set, dir, want)
 	return want
 }
 
@@ -271,6 +274,30 @@ func loadSQLite(t *testing.T, set *metrics.Set, dir string, want map[string]floa
 	_, err = db.Exec("CREATE TABLE t(x); INSERT INTO t VALUES (1)")
 	check(t, err)
 	want["ringside_sqlitevfs_syncs_total"] = float64(before) + 2
+}
+
+func loadReplica(t *testing.T, set *metrics.Set, dir string, want map[string]float64) {
+	n, err := replica.Open(replica.Options{ID: "a", Dir: filepath.Join(dir, "node"), Listen: "127.0.0.1:0",
+		Peers: map[string]string{"a": "127.0.0.1:1"}, Election: 100 * time.Millisecond}) // the only member needs no address
+	if errors.Is(err, errors.ErrUnsupported) {
+		return
+	}
+	check(t, err)
+	t.Cleanup(func() { n.Close() })
+	metrics.Add(set, "node", n)
+	_, _, err = n.WaitLeader(t.Context())
+	check(t, err)
+	db, err := n.Open("db")
+	check(t, err)
+	defer db.Close()
+	_, err = db.Exec("CREATE TABLE t(x)")
+	check(t, err)
+	var rows int
+	check(t, db.QueryRow("SELECT count(*) FROM t").Scan(&rows))
+	want["ringside_replica_commits_total"] = 1
+	want["ringside_replica_entries_total"] = 2
+	want["ringside_replica_verified_total"] = 1
+	want["ringside_replica_databases"] = 1
 }
 
 func check(t *testing.T, err error) {

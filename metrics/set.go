@@ -4,8 +4,8 @@
 // ([Set.Publish]), for Prometheus (package prom) and for OpenTelemetry (package
 // otelmetric).
 //
-// A [Set] has sources: Systems, Servers, Watchers, Loops, Logs and Reactors, each with
-// a name that becomes the label "source". docs/metrics.md lists all metrics, their
+// A [Set] has sources: Systems, Servers, Watchers, Loops, Logs, Reactors and Nodes, each
+// with a name that becomes the label "source". docs/metrics.md lists all metrics, their
 // meaning and the alerts to set.
 //
 //	set := metrics.NewSet()

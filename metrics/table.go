@@ -83,6 +83,18 @@ var table = slices.Concat(
 		count("Late", "fetched pages that were still being read"),
 		count("Waste", "fetched pages that were not read"),
 	),
+	of("replica",
+		count("Commits", "transactions of connections of this node"),
+		count("Applied", "transactions of other nodes, written into files"),
+		count("Entries", "raft entries that this node proposed; each holds the commits that waited"),
+		count("Verified", "rounds to the members by which reads were made linearizable"),
+		count("Forwarded", "statements that this node ran for other nodes"),
+		count("Broken", "databases whose files differed or failed"),
+		count("Redone", "databases that were repaired from raft's log"),
+		count("Fetched", "databases that were fetched from another node"),
+		gauge("Databases", "databases of the cluster"),
+		gauge("Unserved", "databases that this node does not serve until they are complete"),
+	),
 )
 
 var (
