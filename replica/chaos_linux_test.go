@@ -51,7 +51,7 @@ type childOptions struct {
 	ID, Dir, Listen string
 	Advertise       string
 	Peers           map[string]string
-	Plant           plant
+	Bug             seededBug
 	Shadow          string // keeps the state of the last syncs
 	Forward         bool
 	Snapshots       bool // many
@@ -101,7 +101,7 @@ func child(env string) error {
 	}
 	d := &badDisk{dir: o.Dir, shadow: o.Shadow, synced: make(map[string]int)}
 	n, err := openNode(Options{ID: o.ID, disk: disk{around: d.sync, written: d.written}, snapshotEvery: every, Forward: o.Forward, Dir: o.Dir, Listen: o.Listen, Advertise: o.Advertise, Peers: o.Peers, Election: 300 * time.Millisecond, SnapshotEntries: 64,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))}, o.Plant)
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))}, o.Bug)
 	if err != nil {
 		return err
 	}
@@ -564,7 +564,7 @@ type chaos struct {
 	t         testing.TB
 	dir       string
 	peers     map[string]string
-	plant     plant
+	bug       seededBug
 	forward   bool
 	snapshots bool            // many
 	skewed    bool            // time namespaces can be made
@@ -578,8 +578,8 @@ type chaos struct {
 
 var chaosIDs = []string{"a", "b", "c"}
 
-func newChaos(t testing.TB, p plant, forward, snapshots bool) *chaos {
-	c := &chaos{snapshots: snapshots, t: t, dir: t.TempDir(), peers: make(map[string]string), plant: p, forward: forward, nodes: make(map[string]*process), joined: make(map[string]bool),
+func newChaos(t testing.TB, bug seededBug, forward, snapshots bool) *chaos {
+	c := &chaos{snapshots: snapshots, t: t, dir: t.TempDir(), peers: make(map[string]string), bug: bug, forward: forward, nodes: make(map[string]*process), joined: make(map[string]bool),
 		net: &faultyNet{listen: make(map[string]string), conns: make(map[net.Conn]bool)}}
 	c.skewed = exec.Command("unshare", "--time", "--monotonic=3600", "true").Run() == nil
 	if !c.skewed {
@@ -608,7 +608,7 @@ func newChaos(t testing.TB, p plant, forward, snapshots bool) *chaos {
 func (c *chaos) shadow(id string) string { return filepath.Join(c.dir, "shadow-"+id) }
 
 func (c *chaos) start(id string, skew time.Duration) {
-	o := childOptions{ID: id, Dir: filepath.Join(c.dir, id), Listen: c.net.listen[id], Advertise: c.peers[id], Peers: c.peers, Plant: c.plant,
+	o := childOptions{ID: id, Dir: filepath.Join(c.dir, id), Listen: c.net.listen[id], Advertise: c.peers[id], Peers: c.peers, Bug: c.bug,
 		Shadow: c.shadow(id), Forward: c.forward, Snapshots: c.snapshots}
 	if c.joined[id] {
 		o.Peers = nil
@@ -1258,10 +1258,10 @@ func (c *chaos) judge() (wrong []string) {
 	return wrong
 }
 
-// TestPlantedPowerCut: nodes whose snapshots do not sync the files have lost commits after a
+// TestMissingSyncLosesCommits: nodes whose snapshots do not sync the files have lost commits after a
 // power cut of all of them.
-func TestPlantedPowerCut(t *testing.T) {
-	for _, p := range []plant{plantNone, plantNoSync} {
+func TestMissingSyncLosesCommits(t *testing.T) {
+	for _, p := range []seededBug{noBug, bugNoSync} {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
 			c := newChaos(t, p, true, true)
 			c.ask(command{Kind: "setup", DB: "one"})
@@ -1290,7 +1290,7 @@ func TestPlantedPowerCut(t *testing.T) {
 					}
 				}
 			}
-			if (rows == 400) != (p == plantNone) {
+			if (rows == 400) != (p == noBug) {
 				t.Errorf("%d rows are there", rows)
 			}
 		})
@@ -1307,7 +1307,7 @@ func TestChaos(t *testing.T) {
 	for ; played < *seeds || time.Since(begin) < *long; played++ {
 		s := *seed + uint64(played)
 		t.Run(fmt.Sprint(s), func(t *testing.T) {
-			c := newChaos(t, plantNone, s%2 == 1, *snapshots || s%4 >= 2)
+			c := newChaos(t, noBug, s%2 == 1, *snapshots || s%4 >= 2)
 			wrong, n := c.play(s, *duration)
 			for _, w := range wrong {
 				t.Error(w)

@@ -58,10 +58,10 @@ type database struct {
 	sums   []uint64
 	pages  *pageFile // nil until a transaction of another node is applied
 	// The transactions that are applied while the file is fetched.
-	backlog   []*txn
-	backBytes int
-	fetching  bool
-	planted   *txn // for a seeded bug of a test
+	backlog     []*txn
+	backBytes   int
+	fetching    bool
+	lastApplied *txn // set only for bugApplyTwice
 }
 
 func (n *Node) newDatabase(id uint64, name string, pageSize uint32, pos Position) *database {
@@ -222,7 +222,7 @@ func (db *database) commit(base int64, buf []byte, last int64, write func([]byte
 	p := n.propose(opTxn, t.encode())
 	p.txn = t
 	n.enqueue(p)
-	if n.planted == plantEarly {
+	if n.bug == bugEarlyAck {
 		if err := write(frames); err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func (db *database) commit(base int64, buf []byte, last int64, write func([]byte
 	}
 	err = p.wait()
 	if err != nil {
-		if n.planted == plantRollback {
+		if n.bug == bugApplyRefused {
 			_ = write(frames)
 		}
 		return err
@@ -365,14 +365,14 @@ func (db *database) apply(list []job) {
 		switch {
 		case j.mine == nil:
 			db.receive(t)
-			if db.node.planted == plantTwice {
-				if again := db.planted; again != nil && len(again.sums) > 0 && db.broken == nil {
+			if db.node.bug == bugApplyTwice {
+				if again := db.lastApplied; again != nil && len(again.sums) > 0 && db.broken == nil {
 					_ = db.write(again)
 					db.count(again)
 				}
 				c := *t
 				c.pgnos, c.images = slices.Clone(t.pgnos), slices.Clone(t.images)
-				db.planted = &c
+				db.lastApplied = &c
 			}
 		case db.broken != nil:
 			db.keep(t)

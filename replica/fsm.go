@@ -148,7 +148,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		clear(jobs)
 	}
 	for _, l := range logs {
-		if l.Type != raft.LogCommand || f.planted == plantSkip && f.leading.Load() == nil && l.Index%7 == 0 {
+		if l.Type != raft.LogCommand || f.bug == bugSkipEntry && f.leading.Load() == nil && l.Index%7 == 0 {
 			continue
 		}
 		data := l.Data
@@ -308,7 +308,7 @@ func (f fsm) Restore(r io.ReadCloser) error {
 // syncFiles makes durable the database files that changed since the last call, and the removal
 // of deleted ones.
 func (n *Node) syncFiles() error {
-	if n.planted == plantNoSync {
+	if n.bug == bugNoSync {
 		return nil
 	}
 	for _, db := range n.databases() {

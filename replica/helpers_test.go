@@ -24,7 +24,7 @@ type cluster struct {
 	dir   string
 	addrs map[string]string
 	base  Options
-	plant plant
+	bug   seededBug
 
 	mu    sync.Mutex
 	nodes map[string]*Node
@@ -33,26 +33,26 @@ type cluster struct {
 // newCluster starts nodes a, b, c, ...
 func newCluster(t testing.TB, count int, o Options) *cluster {
 	t.Helper()
-	return plantedCluster(t, count, o, plantNone)
+	return seededCluster(t, count, o, noBug)
 }
 
-func plantedCluster(t testing.TB, count int, o Options, p plant) *cluster {
+func seededCluster(t testing.TB, count int, o Options, bug seededBug) *cluster {
 	t.Helper()
 	if p, ok := t.(*testing.T); ok {
 		p.Parallel() // most of the time nodes wait for elections
 	}
-	return startCluster(t, count, o, p)
+	return startCluster(t, count, o, bug)
 }
 
 // newNeighbour starts another cluster like c.
 func newNeighbour(c *cluster) *cluster {
 	c.t.Helper()
-	return startCluster(c.t, len(c.addrs), c.base, c.plant)
+	return startCluster(c.t, len(c.addrs), c.base, c.bug)
 }
 
-func startCluster(t testing.TB, count int, o Options, p plant) *cluster {
+func startCluster(t testing.TB, count int, o Options, bug seededBug) *cluster {
 	t.Helper()
-	c := &cluster{t: t, dir: t.TempDir(), addrs: make(map[string]string), nodes: make(map[string]*Node), base: o, plant: p}
+	c := &cluster{t: t, dir: t.TempDir(), addrs: make(map[string]string), nodes: make(map[string]*Node), base: o, bug: bug}
 	if c.base.Election == 0 {
 		c.base.Election = 1500 * time.Millisecond
 	}
@@ -110,7 +110,7 @@ func (c *cluster) options(id string) Options {
 
 func (c *cluster) start(id string) *Node {
 	c.t.Helper()
-	n, err := openNode(c.options(id), c.plant)
+	n, err := openNode(c.options(id), c.bug)
 	if err != nil {
 		c.t.Fatal(err)
 	}

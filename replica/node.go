@@ -128,7 +128,7 @@ type Node struct {
 	store   *raftlog.Store
 	wire    *wire
 	metrics metrics
-	planted plant // a seeded bug of a test
+	bug     seededBug // a seeded bug of a test
 	closing context.Context
 
 	forwardIdle atomic.Int64 // see defaultForwardIdle
@@ -170,17 +170,17 @@ type Node struct {
 // leadership is a term in which this node leads and has all entries that were committed before.
 type leadership struct{ term uint64 }
 
-// plant is a seeded bug. Tests show that the checks find it.
-type plant int
+// seededBug is a bug that a test builds into a node to show that the checks find it.
+type seededBug int
 
 const (
-	plantNone plant = iota
-	plantEarly
-	plantSkip
-	plantTwice
-	plantStale
-	plantRollback
-	plantNoSync
+	noBug           seededBug = iota
+	bugEarlyAck               // acknowledge a commit before a majority has it
+	bugSkipEntry              // a follower skips every seventh entry
+	bugApplyTwice             // a follower applies each transaction again after the next
+	bugStaleRead              // a read does not ask the majority
+	bugApplyRefused           // frames of a refused commit stay in the file
+	bugNoSync                 // a snapshot does not sync the database files
 )
 
 // NotLeaderError is returned for writes, and for reads without a bound, on a node that does
@@ -201,14 +201,14 @@ var vfsNumber atomic.Uint64
 
 // Open starts a node. It returns when the node takes part in the cluster, which may have no
 // leader yet: WaitLeader waits for one.
-func Open(o Options) (*Node, error) { return openNode(o, plantNone) }
+func Open(o Options) (*Node, error) { return openNode(o, noBug) }
 
-func openNode(o Options, planted plant) (_ *Node, err error) {
+func openNode(o Options, bug seededBug) (_ *Node, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
 	n := &Node{
-		opts: o, log: o.Logger.With("node", o.ID), data: filepath.Join(o.Dir, "data"), planted: planted,
+		opts: o, log: o.Logger.With("node", o.ID), data: filepath.Join(o.Dir, "data"), bug: bug,
 		vfsName: fmt.Sprintf("ringside-replica-%d", vfsNumber.Add(1)),
 		dbs:     make(map[uint64]*database), names: make(map[string]*database), run: rand.Uint64(),
 		queue: make(chan *proposal, 1024), pending: make(map[proposalID]*proposal),
@@ -443,7 +443,7 @@ func (n *Node) lead() {
 // not yet have all entries that were committed before.
 func (n *Node) leader() *leadership {
 	l := n.leading.Load()
-	if l == nil || n.planted != plantStale && (n.raft.State() != raft.Leader || n.raft.CurrentTerm() != l.term) {
+	if l == nil || n.bug != bugStaleRead && (n.raft.State() != raft.Leader || n.raft.CurrentTerm() != l.term) {
 		return nil
 	}
 	return l

@@ -62,7 +62,7 @@ func (n *Node) verify() error {
 	if err := n.writable(); err != nil {
 		return err
 	}
-	if n.planted == plantStale {
+	if n.bug == bugStaleRead {
 		return nil
 	}
 	return n.verifying.do(func() error {

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// TestPlantedBugs plants bugs in all nodes. The judges of TestChaos, or the checksums of the
+// TestSeededBugs seeds a bug in all nodes. The judges of TestChaos, or the checksums of the
 // nodes themselves, must find each of them.
-func TestPlantedBugs(t *testing.T) {
-	for name, p := range map[string]plant{"acknowledge before a majority": plantEarly, "skip an entry": plantSkip, "apply twice": plantTwice} {
+func TestSeededBugs(t *testing.T) {
+	for name, p := range map[string]seededBug{"acknowledge before a majority": bugEarlyAck, "skip an entry": bugSkipEntry, "apply twice": bugApplyTwice} {
 		t.Run(name, func(t *testing.T) {
-			c := plantedCluster(t, 3, Options{}, p)
+			c := seededCluster(t, 3, Options{}, p)
 			acked := 0
 			leader := c.leader()
 			db := open(t, leader, "db")
 			execAll(t, db, "CREATE TABLE t(x)")
-			if p == plantEarly {
+			if p == bugEarlyAck {
 				for _, n := range c.followers() {
 					c.stop(n.ID())
 				}
@@ -31,7 +31,7 @@ func TestPlantedBugs(t *testing.T) {
 				acked++
 			}
 			switch p {
-			case plantEarly:
+			case bugEarlyAck:
 				// Acknowledged without a majority: the others never get it.
 				c.stop(leader.ID())
 				for id := range c.addrs {
@@ -65,12 +65,12 @@ func TestPlantedBugs(t *testing.T) {
 	}
 }
 
-// TestPlantedStaleRead: a deposed leader that does not ask the others answers with what is
+// TestDeposedLeaderReads: a deposed leader that does not ask the others answers with what is
 // no longer true. The same read without the bug is refused.
-func TestPlantedStaleRead(t *testing.T) {
-	for _, p := range []plant{plantStale, plantNone} {
+func TestDeposedLeaderReads(t *testing.T) {
+	for _, p := range []seededBug{bugStaleRead, noBug} {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
-			c := plantedCluster(t, 3, Options{}, p)
+			c := seededCluster(t, 3, Options{}, p)
 			leader := c.leader()
 			db := open(t, leader, "db")
 			execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES('old')")
@@ -87,7 +87,7 @@ func TestPlantedStaleRead(t *testing.T) {
 			})
 			leader.leading.Store(stale) // it has not heard of its successor yet
 			err := leader.verify()
-			if (err == nil) != (p == plantStale) {
+			if (err == nil) != (p == bugStaleRead) {
 				t.Errorf("a read on the deposed leader: %v", err)
 			}
 			leader.leading.Store(nil)
@@ -95,9 +95,9 @@ func TestPlantedStaleRead(t *testing.T) {
 	}
 }
 
-// TestPlantedRollback: frames of a refused commit that reach the file are noticed.
-func TestPlantedRollback(t *testing.T) {
-	c := plantedCluster(t, 3, Options{}, plantRollback)
+// TestRefusedFramesAreNoticed: frames of a refused commit that reach the file are noticed.
+func TestRefusedFramesAreNoticed(t *testing.T) {
+	c := seededCluster(t, 3, Options{}, bugApplyRefused)
 	leader := c.leader()
 	db := open(t, leader, "db")
 	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
