@@ -50,16 +50,6 @@ const (
 	ringHold = 1024
 )
 
-// User data is the descriptor in the lower 31 bits and the generation in the
-// upper 32. The bit between marks completions that are not events.
-const (
-	udControl = uint64(1) << 31
-	udWakeup  = udControl | 0x7fffffff
-	udIgnored = udControl | 0x7ffffffe // its completion means nothing
-)
-
-func userData(fd int32, gen uint32) uint64 { return uint64(uint32(fd)) | uint64(gen)<<32 }
-
 // haveRing reports whether the kernel has what the backend needs.
 func haveRing() error {
 	if err := features.HaveIOURing(); err != nil {
@@ -72,18 +62,6 @@ func haveRing() error {
 		return err
 	}
 	return features.HaveFeature(uring.FeatExtArg | uring.FeatCQESkip)
-}
-
-func (w *Watcher) useRing(reason string) error {
-	if err := haveRing(); err != nil {
-		return fmt.Errorf("watch: io_uring: %w", err)
-	}
-	b, err := newRing(w)
-	if err != nil {
-		return fmt.Errorf("watch: io_uring: %w", err)
-	}
-	w.use(b, ModeRing, reason)
-	return nil
 }
 
 func newRing(w *Watcher) (*ringBackend, error) {
@@ -172,26 +150,6 @@ func (b *ringBackend) follow() error {
 		}
 	}
 	return err
-}
-
-// giveUp replaces the ring by epoll.
-func (b *ringBackend) giveUp(why error) error {
-	w := b.w
-	w.wakeMu.Lock()
-	defer w.wakeMu.Unlock()
-	if err := w.useEpoll("io_uring was given up: " + why.Error()); err != nil {
-		return err
-	}
-	go w.opts.logger().Warn("watch: io_uring was given up; epoll is used instead", "error", why) // without the caller's lock
-	for fd := range b.t.entries {
-		if e := &b.t.entries[fd]; e.on && !e.gone {
-			e.armed, e.queued = false, false
-			w.backend.add(fd, e) // fails for closed files, whose end is not reported
-		}
-	}
-	b.t.changes = nil
-	_ = b.close()
-	return nil
 }
 
 // add lists the descriptor to be armed. It first asks epoll whether the file can be
@@ -351,10 +309,4 @@ func (b *ringBackend) sqe() *uring.SQE {
 		return nil
 	}
 	return b.ring.SQE()
-}
-
-// ringUnusable reports whether an error means that the caller's thread cannot use the
-// ring: the ring belongs to another thread, or completions were lost.
-func ringUnusable(err error) bool {
-	return errors.Is(err, syscall.EEXIST) || errors.Is(err, sys.EBADR)
 }

@@ -3,6 +3,7 @@
 package watch
 
 import (
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
@@ -23,6 +24,16 @@ const taskBatch = 20
 // it sleeps only if the last check found some. A check that finds nothing is a wasted
 // system call, which servers with few connections would make in every turn.
 const few = 4
+
+// User data is the descriptor in the lower 31 bits and the generation in the
+// upper 32. The bit between marks completions that are not events.
+const (
+	udControl = uint64(1) << 31
+	udWakeup  = udControl | 0x7fffffff
+	udIgnored = udControl | 0x7ffffffe // its completion means nothing
+)
+
+func userData(fd int32, gen uint32) uint64 { return uint64(uint32(fd)) | uint64(gen)<<32 }
 
 // wait submits the SQEs that prepare has shown and waits in the same call. After turns
 // with many events it first checks by a raw system call, which costs less when completions
@@ -463,4 +474,10 @@ func (o *reorderer) take(dst []uring.CQE) int {
 	n := copy(dst, o.ready)
 	o.ready = slices.Delete(o.ready, 0, n)
 	return n
+}
+
+// ringUnusable reports whether an error means that the caller's thread cannot use the
+// ring: the ring belongs to another thread, or completions were lost.
+func ringUnusable(err error) bool {
+	return errors.Is(err, syscall.EEXIST) || errors.Is(err, sys.EBADR)
 }

@@ -2,6 +2,11 @@
 
 package watch
 
+import (
+	"syscall"
+	"time"
+)
+
 // entry is the state of a descriptor number.
 type entry struct {
 	value    any
@@ -124,4 +129,24 @@ func (t *table) forget(e *entry) {
 	*e = entry{gen: gen, queued: queued}
 	e.turn()
 	t.n--
+}
+
+// backend is a mechanism of the kernel. All methods but wait and wake are called
+// under the caller's lock.
+type backend interface {
+	// add arms e, which is filled; modify follows a change of it, from mode.
+	add(fd int, e *entry) syscall.Errno
+	modify(fd int, e *entry, from Trigger) syscall.Errno
+	// remove disarms e, which is still filled, or was when the file was open.
+	remove(fd int, e *entry)
+	// prepare readies changes for the kernel.
+	prepare() error
+	// wait sleeps until there is something to collect, wake was called, or the
+	// timeout is over; forever when it is negative. It may return early.
+	wait(timeout time.Duration) error
+	// collect reports the found events to the table.
+	collect()
+	// wake ends wait; not concurrently with close.
+	wake()
+	close() error
 }

@@ -4,6 +4,7 @@ package watch
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"os"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
@@ -25,6 +27,52 @@ func (closedError) Is(target error) bool { return target == os.ErrClosed }
 
 // errWaiting reports a misuse: Wait is called twice at a time.
 var errWaiting = fmt.Errorf("watch: another goroutine is in Wait")
+
+// Mode selects the backend of a [Watcher]: ModeAuto, ModeEpoll or ModeRing.
+type Mode = features.Mode
+
+const (
+	// ModeAuto is the backend that RINGSIDE_BACKEND names, otherwise io_uring where
+	// deferred task work is available, otherwise epoll.
+	ModeAuto = features.ModeAuto
+	// ModeEpoll insists on epoll.
+	ModeEpoll = features.ModeEpoll
+	// ModeRing insists on io_uring.
+	ModeRing = features.ModeRing
+)
+
+// Options configure a [Watcher]; the zero value chooses automatically.
+type Options struct {
+	Mode Mode
+	// Batch is the largest number of descriptors that one Dispatch reports; 0 means
+	// 1024. The others are reported in the next turn.
+	Batch int
+	// Restrict limits the ring to the operations of a watcher: POLL_ADD, POLL_REMOVE
+	// and ASYNC_CANCEL. The kernel refuses all others with EACCES. It has no effect on
+	// epoll.
+	Restrict bool
+	// Logger receives the chosen backend at INFO, if it is set. A change to epoll while
+	// the watcher runs is reported at WARN, to slog.Default() if Logger is nil.
+	Logger *slog.Logger
+}
+
+// defaultBatch is how many descriptors one Dispatch reports at most when the
+// options do not say.
+const defaultBatch = 1024
+
+func (o *Options) logger() *slog.Logger {
+	if o.Logger != nil {
+		return o.Logger
+	}
+	return slog.Default()
+}
+
+func (o *Options) batch() int {
+	if o.Batch <= 0 {
+		return defaultBatch
+	}
+	return o.Batch
+}
 
 // Watcher watches descriptors. See the package comment for its contract and for
 // the methods that may be called concurrently.
@@ -84,26 +132,6 @@ const (
 	stWoken // by Wake; the Wait in progress, or the next one, ends
 )
 
-// backend is a mechanism of the kernel. All methods but wait and wake are called
-// under the caller's lock.
-type backend interface {
-	// add arms e, which is filled; modify follows a change of it, from mode.
-	add(fd int, e *entry) syscall.Errno
-	modify(fd int, e *entry, from Trigger) syscall.Errno
-	// remove disarms e, which is still filled, or was when the file was open.
-	remove(fd int, e *entry)
-	// prepare readies changes for the kernel.
-	prepare() error
-	// wait sleeps until there is something to collect, wake was called, or the
-	// timeout is over; forever when it is negative. It may return early.
-	wait(timeout time.Duration) error
-	// collect reports the found events to the table.
-	collect()
-	// wake ends wait; not concurrently with close.
-	wake()
-	close() error
-}
-
 // New opens a watcher. If the options, or RINGSIDE_BACKEND, name a backend that cannot be
 // used, the error has the reason and, for a policy, the setting to change. On other systems
 // than Linux it matches errors.ErrUnsupported.
@@ -116,6 +144,84 @@ func New(o Options) (*Watcher, error) {
 		o.Logger.Info("watch: backend chosen", "backend", w.name.String(), "reason", w.reason)
 	}
 	return w, nil
+}
+
+// choose opens the backend that the options or the environment name, or the one
+// that works.
+func (w *Watcher) choose() error {
+	b, by := w.opts.Mode, "the options"
+	if b == ModeAuto {
+		var err error
+		if b, err = features.ParseMode(os.Getenv(features.EnvBackend)); err != nil {
+			return fmt.Errorf("watch: %w (%s)", err, features.EnvBackend)
+		}
+		if by = features.EnvBackend; b != ModeRing && b != ModeEpoll {
+			b = ModeAuto
+		}
+	}
+	reason := "asked for by " + by
+	switch b {
+	case ModeRing:
+		return w.useRing(reason)
+	case ModeEpoll:
+		return w.useEpoll(reason)
+	case ModeAuto:
+		w.chosen = true
+		err := w.useRing("the kernel defers task work to the thread that waits")
+		if err == nil {
+			return nil
+		}
+		return w.useEpoll("io_uring cannot be used: " + err.Error())
+	}
+	return fmt.Errorf("watch: no mode %v: want auto, io_uring or epoll", b)
+}
+
+func (w *Watcher) useRing(reason string) error {
+	if err := haveRing(); err != nil {
+		return fmt.Errorf("watch: io_uring: %w", err)
+	}
+	b, err := newRing(w)
+	if err != nil {
+		return fmt.Errorf("watch: io_uring: %w", err)
+	}
+	w.use(b, ModeRing, reason)
+	return nil
+}
+
+func (w *Watcher) useEpoll(reason string) error {
+	b, err := newEpoll(&w.table, w.opts.batch(), &w.count.enters)
+	if err != nil {
+		return fmt.Errorf("watch: epoll: %w", err)
+	}
+	w.use(b, ModeEpoll, reason)
+	return nil
+}
+
+func (w *Watcher) use(b backend, name Mode, reason string) {
+	w.choiceMu.Lock()
+	defer w.choiceMu.Unlock()
+	w.backend, w.name, w.reason = b, name, reason
+	w.looksAgain = name == ModeRing
+}
+
+// giveUp replaces the ring by epoll.
+func (b *ringBackend) giveUp(why error) error {
+	w := b.w
+	w.wakeMu.Lock()
+	defer w.wakeMu.Unlock()
+	if err := w.useEpoll("io_uring was given up: " + why.Error()); err != nil {
+		return err
+	}
+	go w.opts.logger().Warn("watch: io_uring was given up; epoll is used instead", "error", why) // without the caller's lock
+	for fd := range b.t.entries {
+		if e := &b.t.entries[fd]; e.on && !e.gone {
+			e.armed, e.queued = false, false
+			w.backend.add(fd, e) // fails for closed files, whose end is not reported
+		}
+	}
+	b.t.changes = nil
+	_ = b.close()
+	return nil
 }
 
 // Add registers fd. Its events, and always [Error] and [HangUp], are reported according to
