@@ -76,7 +76,7 @@ func (b *ringBackend) look() error {
 		most := max(taskBatch, b.ring.DeferredCQHead())
 		err := b.enter(uring.WaitOptions{Brief: true})
 		now := b.waiting()
-		if err != nil || b.unusable || now-before < most || now >= b.w.opts.batch() {
+		if err != nil || b.unusable || now-before < most || now >= b.w.opts.Batch {
 			return err // all were fetched, or enough for a turn
 		}
 	}
@@ -151,7 +151,7 @@ func (b *ringBackend) collect() {
 		b.recheck.finish(b.t, len(b.recheck.fds))
 		b.recheck.quiet, b.recheck.asked = false, 0
 	}
-	left := b.w.opts.batch()
+	left := b.w.opts.Batch
 	seen := b.recheck.report(b.t, max(left/2, left-b.waiting()))
 	left -= len(b.t.found)
 	total := 0

@@ -56,24 +56,6 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// defaultBatch is how many descriptors one Dispatch reports at most when the
-// options do not say.
-const defaultBatch = 1024
-
-func (o *Options) logger() *slog.Logger {
-	if o.Logger != nil {
-		return o.Logger
-	}
-	return slog.Default()
-}
-
-func (o *Options) batch() int {
-	if o.Batch <= 0 {
-		return defaultBatch
-	}
-	return o.Batch
-}
-
 // Watcher watches descriptors. See the package comment for its contract and for
 // the methods that may be called concurrently.
 type Watcher struct {
@@ -136,6 +118,9 @@ const (
 // used, the error has the reason and, for a policy, the setting to change. On other systems
 // than Linux it matches errors.ErrUnsupported.
 func New(o Options) (*Watcher, error) {
+	if o.Batch <= 0 {
+		o.Batch = 1024
+	}
 	w := &Watcher{opts: o, waited: make(chan struct{})}
 	if err := w.choose(); err != nil {
 		return nil, err
@@ -189,7 +174,7 @@ func (w *Watcher) useRing(reason string) error {
 }
 
 func (w *Watcher) useEpoll(reason string) error {
-	b, err := newEpoll(&w.table, w.opts.batch(), &w.count.enters)
+	b, err := newEpoll(&w.table, w.opts.Batch, &w.count.enters)
 	if err != nil {
 		return fmt.Errorf("watch: epoll: %w", err)
 	}
@@ -212,7 +197,11 @@ func (b *ringBackend) giveUp(why error) error {
 	if err := w.useEpoll("io_uring was given up: " + why.Error()); err != nil {
 		return err
 	}
-	go w.opts.logger().Warn("watch: io_uring was given up; epoll is used instead", "error", why) // without the caller's lock
+	logger := w.opts.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	go logger.Warn("watch: io_uring was given up; epoll is used instead", "error", why) // without the caller's lock
 	for fd := range b.t.entries {
 		if e := &b.t.entries[fd]; e.on && !e.gone {
 			e.armed, e.queued = false, false
