@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // database is shared by the connections of one database, until the last of them is
@@ -117,13 +118,6 @@ func (d *databases) of(name string) *database {
 	return nil
 }
 
-func (d *database) groupState() string {
-	if d.group == nil {
-		return d.groupOff
-	}
-	return "on"
-}
-
 // join finds the group that the database syncs with.
 func (d *database) join(fd int) {
 	switch {
@@ -141,4 +135,17 @@ func (d *database) join(fd int) {
 			d.groupOff = "off: " + reason
 		}
 	}
+}
+
+// identity identifies a file, also among files that had the same inode number one
+// after the other. It is zero if it is not known.
+type identity struct {
+	device, inode uint64
+	born          int64 // nanoseconds
+}
+
+// unique reports whether no other file can get the same identity any more: inode
+// numbers are reused at once, and timestamps of file systems have ticks of up to 10 ms.
+func (id identity) unique() bool {
+	return id != (identity{}) && time.Since(time.Unix(0, id.born)) > 50*time.Millisecond
 }

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
-
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
@@ -175,19 +173,6 @@ func (f *file) Sync(flags vfs.SyncFlag) error {
 		f.db.entry.Store(&id)
 	}
 	return nil
-}
-
-// identity identifies a file, also among files that had the same inode number one
-// after the other. It is zero if it is not known.
-type identity struct {
-	device, inode uint64
-	born          int64 // nanoseconds
-}
-
-// unique reports whether no other file can get the same identity any more: inode
-// numbers are reused at once, and timestamps of file systems have ticks of up to 10 ms.
-func (id identity) unique() bool {
-	return id != (identity{}) && time.Since(time.Unix(0, id.born)) > 50*time.Millisecond
 }
 
 func (f *file) id() identity {

@@ -2,11 +2,6 @@
 
 package sqlitevfs
 
-import (
-	"slices"
-	"sync/atomic"
-)
-
 // miss is called for each page that is not cached, before it is read.
 func (pf *prefetcher) miss(page uint32) {
 	if pf.wasRead(page, &pf.f.db.late) {
@@ -37,59 +32,6 @@ func (pf *prefetcher) evidence() int {
 		return 8 * enough
 	}
 	return enough
-}
-
-// above finds the parent of a page among the interior pages that were parsed, and
-// the index of the page in it.
-func (pf *prefetcher) above(page uint32) (*node, int) {
-	for i := range pf.nodes {
-		n := &pf.nodes[i]
-		if n.page == 0 || !n.parsed {
-			continue
-		}
-		if at := slices.Index(n.children, page); at >= 0 {
-			return n, at
-		}
-	}
-	return nil, 0
-}
-
-// parent finds the parent of a page, parsing interior pages if necessary, and the
-// index of the page in it.
-func (pf *prefetcher) parent(page uint32) (*node, int) {
-	for i := range pf.nodes {
-		n := &pf.nodes[i]
-		if n.page == 0 || n.page == page || !pf.parse(n) {
-			continue
-		}
-		if n.at >= 0 { // mostly it is the next one
-			for _, at := range [...]int{n.at + 1, n.at - 1, n.at} {
-				if at >= 0 && at < len(n.children) && n.children[at] == page {
-					return n, at
-				}
-			}
-		}
-		if at := slices.Index(n.children, page); at >= 0 {
-			return n, at
-		}
-	}
-	return nil, 0
-}
-
-// read records that a child was read.
-func (n *node) read(at int) {
-	switch d := at - n.at; {
-	case n.at < 0:
-		n.run, n.step = 1, 1
-	case d == 0:
-	case d > 0 && d <= gap && (n.step > 0 || n.run <= 1):
-		n.run, n.step = n.run+1, 1
-	case d < 0 && -d <= gap && (n.step < 0 || n.run <= 1):
-		n.run, n.step = n.run+1, -1
-	default:
-		n.run = 1
-	}
-	n.at = at
 }
 
 // begin starts fetching for a scan that was recognised.
@@ -132,14 +74,6 @@ func (pf *prefetcher) enter(n, s *node) {
 		n.at = len(n.children)
 	}
 	n.upto = n.at + n.step
-}
-
-// finished reports whether the scan has reached the last children.
-func (n *node) finished() bool {
-	if n.step < 0 {
-		return n.at <= gap
-	}
-	return n.at >= len(n.children)-1-gap
 }
 
 // follow advances the scan if the page belongs to it, and reports whether it does.
@@ -200,47 +134,6 @@ func (pf *prefetcher) began() {
 	}
 }
 
-// ask has the kernel read a page, unless it was asked before.
-func (pf *prefetcher) ask(page uint32) {
-	if pf.mark(page) {
-		pf.get(page, 1)
-	}
-}
-
-// mark records that a page is fetched, and reports whether it was not fetched yet.
-func (pf *prefetcher) mark(page uint32) bool {
-	if !pf.asked.add(page) {
-		return false
-	}
-	pf.f.db.fetched.Add(1)
-	return true
-}
-
-// wasRead records that a page was read, and reports whether it had been fetched.
-func (pf *prefetcher) wasRead(page uint32, as *atomic.Uint64) bool {
-	if pf.table.planned.n > 0 {
-		pf.table.planned.remove(page)
-	}
-	if !pf.asked.remove(page) {
-		return false
-	}
-	pf.used++
-	as.Add(1)
-	return true
-}
-
-// dropUnread counts the pages that were fetched and not read as waste.
-func (pf *prefetcher) dropUnread() {
-	n := pf.asked.clear()
-	pf.vain += n
-	pf.f.db.waste.Add(uint64(n))
-}
-
-// get has the kernel read pages that lie side by side.
-func (pf *prefetcher) get(page uint32, n int) {
-	willNeed(descriptor(pf.fd), int64(page-1)*int64(pf.page), int64(n)*int64(pf.page))
-}
-
 // beyond continues below the next interior page once that is in the page cache;
 // until then it fetches that page.
 func (pf *prefetcher) beyond(n *node, count int) {
@@ -265,32 +158,4 @@ func (pf *prefetcher) beyond(n *node, count int) {
 	next.window = count
 	pf.fetch(next)
 	next.window = n.window
-}
-
-// contiguous reports whether pages are so close together that the kernel recognises
-// a sequential read.
-func contiguous(pages []uint32) bool {
-	if len(pages) < firstWindow { // too few to tell
-		return false
-	}
-	close := 0
-	for i, p := range pages[1:] {
-		if d := int64(p) - int64(pages[i]); d == 1 || d == 2 {
-			close++
-		}
-	}
-	return 4*close >= 3*(len(pages)-1)
-}
-
-// open opens the descriptor that pages are fetched with.
-func (pf *prefetcher) open() bool {
-	if pf.fd == nil && !pf.failed {
-		fd, err := openAhead(pf.f.name, pf.f.fd)
-		if err != nil {
-			pf.failed = true
-			return false
-		}
-		pf.fd = fd
-	}
-	return pf.fd != nil
 }

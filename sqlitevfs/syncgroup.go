@@ -390,3 +390,10 @@ func syncGroupOf(fd int, how sharing, wal, forced bool) *syncGroup {
 	}
 	return g
 }
+
+func (d *database) groupState() string {
+	if d.group == nil {
+		return d.groupOff
+	}
+	return "on"
+}

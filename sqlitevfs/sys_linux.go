@@ -3,6 +3,7 @@
 package sqlitevfs
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -137,7 +138,7 @@ func again(call func() error) error {
 // unsupportedSync reports whether an error means that a file system cannot sync
 // directories, rather than that a sync failed.
 func unsupportedSync(err error) bool {
-	errno, ok := errnoOf(err)
+	errno, ok := errors.AsType[syscall.Errno](err)
 	return ok && (errno == unix.EINVAL || errno == unix.ENOTSUP || errno == unix.EBADF || errno == unix.ENOSYS)
 }
 

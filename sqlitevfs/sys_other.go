@@ -43,7 +43,7 @@ func syncfsReports() bool { return false }
 func written(int) error { return errors.ErrUnsupported }
 
 func unsupportedSync(err error) bool {
-	errno, ok := errnoOf(err)
+	errno, ok := errors.AsType[syscall.Errno](err)
 	return ok && errno == syscall.EINVAL
 }
 

@@ -7,12 +7,10 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/util/vfsutil"
 	"github.com/ncruces/go-sqlite3/vfs"
-
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
@@ -153,5 +151,3 @@ func (v *ringVFS) syncDir(db *database, dir string) error {
 	}
 	return err
 }
-
-func errnoOf(err error) (syscall.Errno, bool) { return errors.AsType[syscall.Errno](err) }

@@ -241,7 +241,7 @@ func TestFailedSyncStays(t *testing.T) {
 // and where the directory may not be read: as with SQLite's own VFS that is no failure.
 func TestDirectoryThatCannotBeSynced(t *testing.T) {
 	for _, why := range []error{syscall.EACCES, syscall.EINVAL} {
-		if _, ok := errnoOf(why); why == syscall.EINVAL && (!ok || !unsupportedSync(why)) {
+		if _, ok := errors.AsType[syscall.Errno](why); why == syscall.EINVAL && (!ok || !unsupportedSync(why)) {
 			continue // this system has another errno for it
 		}
 		name, r := record(t, Options{})

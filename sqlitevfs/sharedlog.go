@@ -13,18 +13,12 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
-
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
-
-// logRetry is how long a database waits after it could not have a log before it
-// tries again: another process may have closed it. Tests shorten it.
-var logRetry = 5 * time.Second
 
 // sharedLog is an open log and the number of databases that use it.
 type sharedLog struct {
@@ -242,154 +236,4 @@ func (s *sharedLog) release() error {
 		return err
 	}
 	return nil // the WALs were synced instead
-}
-
-// commits makes the commits of a database durable with a log.
-type commits struct {
-	mu   sync.Mutex
-	want bool       // a connection asked for a log
-	log  *sharedLog // nil until a commit has needed it
-	off  string     // why there is none
-	wal  *grouplog.WAL
-	refs int       // open files of the WAL
-	next time.Time // when to ask for a log again
-	told string    // the reason that was logged last
-}
-
-// stateReady is the state of a database that may use a log and has none yet.
-const stateReady = "ready: no commit in WAL mode has needed it"
-
-// configure records what a connection asks for.
-func (c *commits) configure(o Options) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.want:
-	case o.GroupLog != On:
-		c.off = "off"
-	case runtime.GOOS != "linux":
-		c.off = "off: needs the locks of open files that Linux has"
-	default:
-		c.want, c.off = true, stateReady
-	}
-}
-
-// close is called when the last connection closes.
-func (c *commits) close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	err := c.log.release()
-	c.log = nil
-	return err
-}
-
-// walOpened is called for each open file of the WAL. It reports whether the database
-// may use a log.
-func (c *commits) walOpened() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.want {
-		c.refs++
-	}
-	return c.want
-}
-
-// walClosed is called when a file of the WAL is closed; the last one detaches the WAL.
-func (c *commits) walClosed() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.refs--; c.refs > 0 || c.wal == nil {
-		return nil
-	}
-	err := c.wal.Close()
-	c.wal = nil
-	return err
-}
-
-// attach attaches the WAL to a log for later commits. If there is no log to be had,
-// commits sync the WAL as without a log. An error means that the WAL could not be
-// synced.
-//
-// The WAL is durable up to the end of the commit that was synced just now.
-func (c *commits) attach(db *database, path string, h grouplog.Header, end int64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.wal != nil {
-		return nil
-	}
-	if now := time.Now(); now.Before(c.next) {
-		return nil
-	} else {
-		c.next = now.Add(logRetry)
-	}
-	var err error
-	if c.log == nil {
-		c.log, err = db.vfs.acquireLog(db.path, db.opts)
-	}
-	if err == nil {
-		c.wal, err = c.log.log.Attach(path)
-	}
-	switch {
-	case err == nil:
-		c.wal.SyncedTo(h, end)
-		c.off = ""
-		return nil
-	case errors.Is(err, grouplog.ErrInUse):
-		c.off = "off: another process uses the log"
-	default:
-		c.off = "off: " + err.Error()
-		if c.off != c.told && !errors.Is(err, grouplog.ErrClaimed) {
-			c.told = c.off
-			db.opts.logger().Warn("sqlitevfs: no log of commits", "database", db.path, "error", err)
-		}
-	}
-	if _, ok := errors.AsType[*grouplog.SyncError](err); ok {
-		return err
-	}
-	return nil
-}
-
-// detach detaches the WAL from a log that has failed or was removed, and syncs it.
-// Commits sync the WAL until there is a log again.
-func (c *commits) detach(db *database) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.wal == nil || !c.log.log.Failed() {
-		return nil
-	}
-	why := c.log.log.Err()
-	err := c.wal.Close()
-	c.wal = nil
-	if rerr := c.log.release(); err == nil {
-		err = rerr
-	}
-	c.log, c.off = nil, "off: "+why.Error()
-	c.next = time.Now().Add(logRetry)
-	c.told = c.off
-	db.opts.logger().Warn("sqlitevfs: the log of commits has failed; the WAL is synced instead", "database", db.path, "error", why)
-	return err
-}
-
-// attached returns the WAL as the log has it, nil without a log.
-func (c *commits) attached() *grouplog.WAL {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.wal
-}
-
-// syncWAL syncs the WAL if commits of it are durable in the log only.
-func (c *commits) syncWAL() error {
-	if wal := c.attached(); wal != nil && wal.Dirty() {
-		return wal.Sync()
-	}
-	return nil
-}
-
-func (c *commits) state() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.wal != nil {
-		return "on"
-	}
-	return c.off
 }
