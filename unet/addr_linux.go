@@ -228,3 +228,36 @@ func (z *zoneCache) refresh(lifetime time.Duration) bool {
 	}
 	return true
 }
+
+// setUnix stores the name of a Unix socket: a path, which ends with a NUL, or an
+// abstract name, which begins with an @ and does not.
+func (s *sockaddr) setUnix(name string) error {
+	const longest = 108
+	end := 1
+	if name[0] == '@' {
+		end = 0
+	}
+	if len(name)+end > longest {
+		return syscall.EINVAL
+	}
+	*s = sockaddr{n: 2 + len(name) + end}
+	binary.NativeEndian.PutUint16(s.b[:], syscall.AF_UNIX)
+	copy(s.b[2:], name)
+	if end == 0 {
+		s.b[2] = 0
+	}
+	return nil
+}
+
+// sender returns the name of a sender, "" if it has none.
+func (s *sockaddr) sender() string {
+	if s.n <= 2 {
+		return ""
+	}
+	return s.unixName()
+}
+
+// same reports whether two addresses are equal.
+func (s *sockaddr) same(t *sockaddr) bool {
+	return s.n == t.n && string(s.b[:s.n]) == string(t.b[:t.n])
+}

@@ -73,3 +73,19 @@ func take[T any, P interface {
 	closeDropped((*T)(whole), sk)
 	return whole, nil
 }
+
+// watchCopyOf begins to watch a duplicate of the descriptor of a socket of package net.
+// After a success the caller closes old, so that only one poller watches the socket. On
+// failure old is unchanged.
+func (s *sock) watchCopyOf(system *System, old syscall.Conn) error {
+	l, err := system.acquire()
+	if err != nil {
+		return err
+	}
+	fd, err := dupConn(old)
+	if err != nil {
+		system.release()
+		return err
+	}
+	return s.watch(l, fd)
+}

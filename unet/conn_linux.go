@@ -3,7 +3,6 @@
 package unet
 
 import (
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -104,23 +103,6 @@ func (s *sock) closedOnly() error {
 		return net.ErrClosed
 	}
 	return nil
-}
-
-// callError returns an error that names the system call, as in package net, or nil.
-func callError(call string, errno syscall.Errno) error {
-	if errno == 0 {
-		return nil
-	}
-	return os.NewSyscallError(call, errno)
-}
-
-// syscallError converts an error of package sys to an *os.SyscallError, by which
-// net.OpError recognizes temporary errors.
-func syscallError(call string, err error) error {
-	if errno, ok := errors.AsType[syscall.Errno](err); ok {
-		return os.NewSyscallError(call, errno)
-	}
-	return err
 }
 
 // Write writes all of p and waits while the send buffer is full. Concurrent writes

@@ -346,48 +346,5 @@ func noSendFile(errno syscall.Errno) bool {
 	return false
 }
 
-// pipe moves data from one socket to another inside the kernel.
-type pipe struct{ r, w *sys.FD }
-
 // sparePipes limits the pipes that a system keeps for later copies.
 const sparePipes = 16
-
-func (p *pipe) close() {
-	_ = p.r.Close() // an error loses nothing: data in the pipe was not counted as sent
-	_ = p.w.Close()
-}
-
-// getPipe returns an empty pipe.
-func (s *System) getPipe() (*pipe, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.pipes); n > 0 {
-		p := s.pipes[n-1]
-		s.pipes = s.pipes[:n-1]
-		return p, nil
-	}
-	r, w, err := sys.SplicePipe()
-	if err != nil {
-		return nil, err
-	}
-	return &pipe{r, w}, nil
-}
-
-// putPipe keeps an empty pipe for a later copy, or closes it.
-func (s *System) putPipe(p *pipe) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.pipes) < sparePipes && s.users > 0 {
-		s.pipes = append(s.pipes, p)
-		return
-	}
-	p.close()
-}
-
-// closePipes closes the pipes of a system without sockets. The caller holds mu.
-func (s *System) closePipes() {
-	for _, p := range s.pipes {
-		p.close()
-	}
-	s.pipes = nil
-}

@@ -267,11 +267,6 @@ const (
 	maxJoinedSize = 1400
 )
 
-// same reports whether two addresses are equal.
-func (s *sockaddr) same(t *sockaddr) bool {
-	return s.n == t.n && string(s.b[:s.n]) == string(t.b[:t.n])
-}
-
 // segmented reports whether the kernel shall cut message i.
 func (b *batch) segmented(i int) bool { return b.msgs[i].ControlLen() > 0 }
 
@@ -299,14 +294,6 @@ func (c *datagrams) sendEach(packets []Packet) (int, error) {
 	}
 	n, err := oneByOne{c.conn.(net.PacketConn)}.WriteBatch(packets)
 	return n, withoutOp(err)
-}
-
-// withoutOp returns the error that package net has wrapped. The caller wraps it again.
-func withoutOp(err error) error {
-	if op, ok := err.(*net.OpError); ok {
-		return op.Err
-	}
-	return err
 }
 
 // segmentControl returns the control data for the segments of message i, nil if it is

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"weak"
 
 	"github.com/ringside-io/ringside/internal/epoll"
 	"github.com/ringside-io/ringside/internal/ringloop"
@@ -287,13 +288,6 @@ func (l *loop) notice(s *sock, events uint32) {
 	}
 }
 
-// becomeReady marks the direction ready and wakes the call that waits. The caller
-// holds the socket's mu.
-func (h *direction) becomeReady() {
-	h.ready.Store(true)
-	h.interrupt()
-}
-
 // sleep waits in the netpoller for the next event.
 func (l *loop) sleep() {
 	if errno := l.sleepPoll.Modify(l.poll.FD(), syscall.EPOLLIN|epoll.OneShot, 0); errno != 0 {
@@ -486,36 +480,50 @@ func (l *loop) ringGoesOn(left *int, err error) bool {
 	return false
 }
 
-// received records the result of a receive that loop l made for the reader, and
-// wakes the reader.
-func (s *sock) received(l *loop, n int, errno syscall.Errno) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := &s.rd
-	switch {
-	case errno == syscall.EAGAIN && !s.closing && !h.expired.Load():
-		h.state = parked // spurious event: the reader continues to wait
-		return
-	case errno == syscall.EAGAIN:
-	case errno == syscall.EINTR, errno == syscall.ECANCELED: // the reader tries again
-		h.ready.Store(true)
-	default:
-		sys.RaceWrite(s.in.buf[:n])
-		s.afterReceive(n, len(s.in.buf), errno)
-		s.in.n, s.in.errno, s.in.done = n, uint32(errno), true
-		if l.driving {
-			s.in.counted = true
-			l.starting.Add(1)
-		}
-	}
-	h.finish()
+// table finds the socket of an event. The user data of an event is an index with
+// a generation: an event of a closed socket finds nothing, even if another socket
+// has the index now. The table does not keep sockets alive, so that a socket that
+// is dropped without Close can be collected.
+type table struct {
+	mu    sync.Mutex
+	slots []tableSlot
+	free  []uint32
 }
 
-// afterReceive marks the socket ready if a receive after one of n bytes into a
-// buffer of room bytes could return data at once. After a short receive a stream
-// is empty, and an event reports new data.
-func (s *sock) afterReceive(n, room int, errno syscall.Errno) {
-	if errno != 0 || n == room || n == 0 || s.moreLikely.Load() {
-		s.rd.ready.Store(true)
+type tableSlot struct {
+	generation uint32
+	sock       weak.Pointer[sock]
+}
+
+// add enters a socket, and stores and returns its key.
+func (t *table) add(s *sock) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.free) == 0 {
+		t.slots = append(t.slots, tableSlot{generation: 1})
+		t.free = append(t.free, uint32(len(t.slots)-1))
 	}
+	i := t.free[len(t.free)-1]
+	t.free = t.free[:len(t.free)-1]
+	t.slots[i].sock = weak.Make(s)
+	s.key = uint64(t.slots[i].generation)<<32 | uint64(i) // under mu, for the driver that finds s
+	return s.key
+}
+
+// remove forgets a socket.
+func (t *table) remove(key uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slot := &t.slots[uint32(key)]
+	slot.generation++
+	slot.sock = weak.Pointer[sock]{}
+	t.free = append(t.free, uint32(key))
+}
+
+// find returns the socket of a key, nil if it was closed. The caller holds mu.
+func (t *table) find(key uint64) *sock {
+	if i := uint32(key); int(i) < len(t.slots) && t.slots[i].generation == uint32(key>>32) {
+		return t.slots[i].sock.Value()
+	}
+	return nil
 }

@@ -106,3 +106,46 @@ func userTimeout(fd int, d time.Duration) error {
 	ms := min((max(d, 0)+time.Millisecond-1)/time.Millisecond, math.MaxInt32)
 	return os.NewSyscallError("setsockopt", sys.SetSockInt(fd, syscall.IPPROTO_TCP, sys.TCPUserTimeout, int(ms)))
 }
+
+// pipe moves data from one socket to another inside the kernel.
+type pipe struct{ r, w *sys.FD }
+
+func (p *pipe) close() {
+	_ = p.r.Close() // an error loses nothing: data in the pipe was not counted as sent
+	_ = p.w.Close()
+}
+
+// getPipe returns an empty pipe.
+func (s *System) getPipe() (*pipe, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.pipes); n > 0 {
+		p := s.pipes[n-1]
+		s.pipes = s.pipes[:n-1]
+		return p, nil
+	}
+	r, w, err := sys.SplicePipe()
+	if err != nil {
+		return nil, err
+	}
+	return &pipe{r, w}, nil
+}
+
+// putPipe keeps an empty pipe for a later copy, or closes it.
+func (s *System) putPipe(p *pipe) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pipes) < sparePipes && s.users > 0 {
+		s.pipes = append(s.pipes, p)
+		return
+	}
+	p.close()
+}
+
+// closePipes closes the pipes of a system without sockets. The caller holds mu.
+func (s *System) closePipes() {
+	for _, p := range s.pipes {
+		p.close()
+	}
+	s.pipes = nil
+}

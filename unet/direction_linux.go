@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+
+package unet
+
+import (
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// direction is the state of reading from, or writing to, a socket.
+type direction struct {
+	turn    sync.Mutex  // held by the one call that is in progress
+	ready   atomic.Bool // a system call may succeed
+	expired atomic.Bool // the deadline has passed
+	state   waitState   // guarded by the socket's mu
+	// wake has a capacity of 1 and gets one value for each wait. A WaitGroup
+	// takes less memory but wakes more slowly.
+	wake chan struct{}
+}
+
+type waitState uint8
+
+const (
+	idle   waitState = iota
+	parked           // a call waits; the goroutine that sets idle wakes it
+	taken            // the loop receives for the reader; only the loop changes the state
+)
+
+// delivery passes a buffer from a waiting reader to the loop and the result back.
+// It belongs to the loop while the state is taken, otherwise to the reader.
+type delivery struct {
+	buf   []byte // where to receive; nil if the reader receives for itself
+	n     int
+	errno uint32 // a syscall.Errno in less space
+	done  bool   // n and errno are the result of a receive into buf
+	// counted is set if the loop counts the reader in starting.
+	counted bool
+}
+
+// interrupt wakes the call that waits, without a result. If the loop receives for
+// it, the loop wakes it in a moment. The caller holds the socket's mu.
+func (h *direction) interrupt() {
+	if h.state == parked {
+		h.finish()
+	}
+}
+
+// finish ends a wait. The caller holds the socket's mu.
+func (h *direction) finish() {
+	h.state = idle
+	h.wake <- struct{}{}
+}
+
+// becomeReady marks the direction ready and wakes the call that waits. The caller
+// holds the socket's mu.
+func (h *direction) becomeReady() {
+	h.ready.Store(true)
+	h.interrupt()
+}
+
+// received records the result of a receive that loop l made for the reader, and
+// wakes the reader.
+func (s *sock) received(l *loop, n int, errno syscall.Errno) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := &s.rd
+	switch {
+	case errno == syscall.EAGAIN && !s.closing && !h.expired.Load():
+		h.state = parked // spurious event: the reader continues to wait
+		return
+	case errno == syscall.EAGAIN:
+	case errno == syscall.EINTR, errno == syscall.ECANCELED: // the reader tries again
+		h.ready.Store(true)
+	default:
+		sys.RaceWrite(s.in.buf[:n])
+		s.afterReceive(n, len(s.in.buf), errno)
+		s.in.n, s.in.errno, s.in.done = n, uint32(errno), true
+		if l.driving {
+			s.in.counted = true
+			l.starting.Add(1)
+		}
+	}
+	h.finish()
+}
+
+// afterReceive marks the socket ready if a receive after one of n bytes into a
+// buffer of room bytes could return data at once. After a short receive a stream
+// is empty, and an event reports new data.
+func (s *sock) afterReceive(n, room int, errno syscall.Errno) {
+	if errno != 0 || n == room || n == 0 || s.moreLikely.Load() {
+		s.rd.ready.Store(true)
+	}
+}

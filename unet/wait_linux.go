@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+
+package unet
+
+import (
+	"math"
+	"net"
+	"os"
+	"syscall"
+	"time"
+	"weak"
+)
+
+// begin starts a call in one direction. If it returns nil, end must follow.
+func (s *sock) begin(h *direction) error {
+	if !s.lock.Acquire() {
+		return net.ErrClosed
+	}
+	h.turn.Lock()
+	return nil
+}
+
+func (s *sock) end(h *direction) {
+	h.turn.Unlock()
+	s.lock.Release()
+}
+
+// check returns the error of a call that must end because the socket is closing or
+// the deadline has passed.
+func (s *sock) check(h *direction) error {
+	if s.lock.Closed() {
+		return net.ErrClosed
+	}
+	if h.expired.Load() {
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+// wait blocks until the direction is ready, the call must end (see check), or the
+// loop has received into buf; received reports the last. It may also return
+// without any of these. The caller holds the turn.
+func (s *sock) wait(h *direction, buf []byte) (received bool, err error) {
+	s.mu.Lock()
+	switch {
+	case s.closing:
+		s.mu.Unlock()
+		return false, net.ErrClosed
+	case h.expired.Load():
+		s.mu.Unlock()
+		return false, os.ErrDeadlineExceeded
+	case h.ready.Load():
+		s.mu.Unlock()
+		return false, nil
+	}
+	if h == &s.rd {
+		s.in = delivery{buf: buf}
+	}
+	h.state = parked
+	if h.wake == nil {
+		h.wake = newWake()
+	}
+	s.mu.Unlock()
+	if s.loop.starved.Load() {
+		s.loop.help()
+	}
+	<-h.wake
+	if h != &s.rd {
+		return false, nil
+	}
+	s.in.buf = nil
+	if s.in.counted {
+		s.loop.readerRuns()
+	}
+	return s.in.done, nil
+}
+
+// waitWritable is wait for writing. A socket is watched for writing only after its first
+// wait: many sockets never fill up, and Unix sockets would report each message that the
+// peer reads.
+func (s *sock) waitWritable() error {
+	s.mu.Lock()
+	if !s.watchOut && !s.closing {
+		s.watchOut = true
+		if errno := s.loop.poll.Modify(s.fd.Int(), watched|syscall.EPOLLOUT, s.key); errno != 0 {
+			s.watchOut = false
+			s.mu.Unlock()
+			return os.NewSyscallError("epoll_ctl", errno)
+		}
+	}
+	s.mu.Unlock()
+	_, err := s.wait(&s.wr, nil)
+	return err
+}
+
+// deadlines are the two deadlines of a socket and the timer of the nearer one.
+// Extending a deadline, as a server with timeouts does for each request, does not
+// reset the timer; tick re-arms it. The socket's mu guards them.
+type deadlines struct {
+	read, write int64 // since epoch, 0 for none
+	armed       int64 // when the timer fires, 0 when it does not
+	timer       *time.Timer
+}
+
+var epoch = time.Now()
+
+// sinceEpoch returns the time since epoch of a deadline that is in left from now.
+func sinceEpoch(now time.Time, left time.Duration) int64 {
+	passed := now.Sub(epoch)
+	if left > math.MaxInt64-passed {
+		return math.MaxInt64
+	}
+	return int64(passed + left)
+}
+
+func (d *deadlines) stop() {
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+}
+
+// setDeadline sets the deadline of reading, of writing, or of both. It also affects calls
+// that already wait.
+func (s *sock) setDeadline(t time.Time, read, write bool) error {
+	now := time.Now()
+	switch left := t.Sub(now); {
+	case t.IsZero():
+		return s.setWhen(0, read, write)
+	case left <= 0:
+		return s.setWhen(-1, read, write)
+	case bubbled(now):
+		return s.setBubbled(left, read, write)
+	default:
+		return s.setWhen(sinceEpoch(now, left), read, write)
+	}
+}
+
+// setBubbled is setDeadline in a bubble; left is the time until the deadline on its clock.
+func (s *sock) setBubbled(left time.Duration, read, write bool) (err error) {
+	outside(func() { err = s.setWhen(sinceEpoch(time.Now(), left), read, write) })
+	return err
+}
+
+// setWhen is setDeadline for a time since epoch: 0 means none, a negative value one
+// that has passed.
+func (s *sock) setWhen(when int64, read, write bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return net.ErrClosed
+	}
+	if read {
+		s.clock.read = max(when, 0)
+		s.rd.expire(when < 0)
+	}
+	if write {
+		s.clock.write = max(when, 0)
+		s.wr.expire(when < 0)
+	}
+	s.arm(when)
+	return nil
+}
+
+// expire records whether the deadline has passed. The caller holds the socket's mu.
+func (h *direction) expire(passed bool) {
+	h.expired.Store(passed)
+	if passed {
+		h.interrupt()
+	}
+}
+
+// arm makes the timer fire no later than when, if that is positive. The caller
+// holds mu.
+func (s *sock) arm(when int64) {
+	d := &s.clock
+	if when <= 0 || d.armed != 0 && d.armed <= when {
+		return
+	}
+	d.armed = when
+	left := time.Duration(when) - time.Since(epoch)
+	if d.timer != nil {
+		d.timer.Reset(left)
+		return
+	}
+	self := weak.Make(s) // the timer must not keep a dropped socket alive
+	d.timer = time.AfterFunc(left, func() {
+		if s := self.Value(); s != nil {
+			s.tick()
+		}
+	})
+}
+
+// tick expires deadlines that have passed and re-arms the timer for the others.
+func (s *sock) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return
+	}
+	d, now := &s.clock, int64(time.Since(epoch))
+	d.armed = 0
+	if d.read != 0 && d.read <= now {
+		d.read = 0
+		s.rd.expire(true)
+	}
+	if d.write != 0 && d.write <= now {
+		d.write = 0
+		s.wr.expire(true)
+	}
+	s.arm(d.read)
+	s.arm(d.write)
+}
