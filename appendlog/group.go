@@ -275,3 +275,52 @@ func (l *Log) account(g group, err error) {
 	l.stats.LargestGroup = max(l.stats.LargestGroup, g.Len())
 	l.end = Position{Segment: l.seg.index, Offset: l.off, Seq: l.seq}
 }
+
+// rotate seals the current segment and begins the next. The caller leads.
+func (l *Log) rotate() error {
+	if l.opts.Sync == SyncNone && l.off > l.synced {
+		if err := l.sync(); err != nil {
+			return err
+		}
+	}
+	g, f, err := createSegment(l.store, l.opts.Prefix, l.seg.index+1, l.seq, l.mark.log)
+	if err != nil {
+		return err
+	}
+	if err := l.seal(g); err != nil {
+		f.Close()
+		return err
+	}
+	l.seg, l.file = g, f
+	l.off, l.synced, l.written = segmentHeaderSize, segmentHeaderSize, segmentHeaderSize
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.segments[len(l.segments)-1] = l.before
+	l.segments = append(l.segments, g)
+	l.stats.Rotations++
+	l.end = Position{Segment: g.index, Offset: l.off, Seq: l.seq}
+	return nil
+}
+
+// seal ends the current segment. The next segment must be durable. seal cuts off the
+// zeros, writes the seal, syncs and closes the file. The seal is durable before a record
+// of the next segment is acknowledged, so that the loss of that segment can be detected.
+func (l *Log) seal(next segment) error {
+	l.before = l.seg
+	l.before.size = l.off
+	if l.written > l.off {
+		if err := l.file.Truncate(l.off); err != nil {
+			return err
+		}
+	}
+	if l.seg.version > 1 {
+		if err := l.before.end(l.file, l.off, next.index, next.firstSeq, 0); err != nil {
+			return err
+		}
+	}
+	_ = l.file.Close() // all of it is durable
+	l.file = nil
+	l.sealed = append(l.sealed, l.before.info(l.store))
+	return nil
+}

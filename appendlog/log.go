@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-// Package appendlog keeps a durable log of records in a directory of segment files.
-// Any number of goroutines append. One of them writes the records of all that wait with
-// one write and makes them durable with one sync (group commit). Open finds the records
-// again after a crash, and refuses a log from which durable records are gone.
 package appendlog
 
 import (
@@ -14,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -116,9 +113,6 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// room returns how many bytes of records fit into a segment.
-func (o *Options) room() int64 { return o.SegmentSize - segmentHeaderSize - sealSize }
-
 // Position is the place of a record in a log. Positions increase in the order of the
 // records. Restarts and rotations do not change them.
 type Position struct {
@@ -140,29 +134,7 @@ var (
 // Log is a log that is open for appending. An append returns when its record is
 // durable. All methods may be called concurrently. An append becomes cheaper the more
 // goroutines append at a time, because they share one write and one sync.
-//
-// # Order and durability
-//
-// The records of one goroutine are in the order of its calls. If an append returned
-// without error, every later Open finds its record, after a crash of the process and
-// after a power cut. This holds for disks that keep what they acknowledged and write a
-// 512-byte sector whole or not at all. A record whose append failed or never returned
-// may be found or not.
-//
-// # Errors
-//
-// A failed write, sync or rotation is reported to every append that it affects, and is
-// final. After a failed sync the state of the disk is unknown, and a second sync would
-// report a success that means nothing. Every later call, also Close, returns an error
-// that wraps the first one. Close the log and open it again to see which records
-// survived. A full disk is such a failure too. So is a segment that was deleted, renamed
-// or replaced while the log was open.
-//
-// # How it writes
-//
-// One goroutine writes a group of records through the page cache, into zeros that were
-// written in advance, and calls fdatasync. docs/appendlog.md describes the format and
-// the designs that were measured.
+// The package comment has the order of records, durability and errors.
 type Log struct {
 	opts  Options
 	store segmentStore
@@ -315,10 +287,6 @@ func (l *Log) tooLarge(n, limit int64) error {
 	return l.pathError("append", fmt.Errorf("%w: %d bytes, at most %d", ErrRecordTooLarge, n, limit))
 }
 
-func (l *Log) pathError(op string, err error) error {
-	return &fs.PathError{Op: op, Path: l.store.Path(l.opts.Prefix), Err: err}
-}
-
 // Sync waits for the appends that began before. With SyncNone it makes their records
 // durable.
 func (l *Log) Sync() error {
@@ -347,6 +315,71 @@ func (l *Log) Err() error {
 
 // Recovery returns what Open found.
 func (l *Log) Recovery() Recovery { return l.recovery }
+
+// Rotate waits for the appends that began before, seals the current segment and begins a
+// new one. It does nothing if the current segment is empty. A failure is final, see the package comment.
+func (l *Log) Rotate() error {
+	return l.control("rotate", func() error {
+		if l.off == segmentHeaderSize {
+			return nil
+		}
+		return l.rotate()
+	})
+}
+
+// Segments returns the log's segments, oldest first. The last is the current segment. The
+// files of the others do not change and may be copied. Use [Log.Trim] to remove them.
+func (l *Log) Segments() []SegmentInfo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	infos := make([]SegmentInfo, len(l.segments))
+	for i := range l.segments {
+		infos[i] = l.segments[i].info(l.store)
+	}
+	infos[len(infos)-1].Size = l.end.Offset
+	return infos
+}
+
+// Trim removes the segments whose records all lie before a position. It removes the
+// oldest first and makes each removal durable, so an interrupted Trim leaves a valid log.
+// It keeps the current segment. Readers of a removed segment may fail with
+// fs.ErrNotExist. A failure concerns Trim only. It can be called again.
+func (l *Log) Trim(before Position) error {
+	l.trimming.Lock()
+	defer l.trimming.Unlock()
+	for {
+		l.mu.Lock()
+		if l.closed {
+			l.mu.Unlock()
+			return l.pathError("trim", errClosed)
+		}
+		if len(l.segments) < 2 || l.segments[1].firstSeq > before.Seq {
+			l.mu.Unlock()
+			return nil
+		}
+		oldest, next := l.segments[0], l.segments[1].index
+		l.mu.Unlock()
+		if err := l.mark.save(func(m *endMark) { m.first = max(m.first, next) }); err != nil {
+			return err
+		}
+		if err := l.removeSegment(oldest); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *Log) removeSegment(g segment) error {
+	if err := l.store.Remove(g.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := l.store.Sync(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.segments = slices.Delete(l.segments, 0, 1)
+	return nil
+}
 
 // Close waits for the appends that began before, cuts the zeros off the last segment,
 // marks the clean end and unlocks the log. It returns the failure of the log if there was

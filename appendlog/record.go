@@ -207,3 +207,6 @@ func zero(b []byte) bool {
 	}
 	return true
 }
+
+// room returns how many bytes of records fit into a segment.
+func (o *Options) room() int64 { return o.SegmentSize - segmentHeaderSize - sealSize }

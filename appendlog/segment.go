@@ -4,9 +4,7 @@ package appendlog
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -184,55 +182,6 @@ func writeNew(st segmentStore, name string, b []byte) error {
 	return err
 }
 
-// rotate seals the current segment and begins the next. The caller leads.
-func (l *Log) rotate() error {
-	if l.opts.Sync == SyncNone && l.off > l.synced {
-		if err := l.sync(); err != nil {
-			return err
-		}
-	}
-	g, f, err := createSegment(l.store, l.opts.Prefix, l.seg.index+1, l.seq, l.mark.log)
-	if err != nil {
-		return err
-	}
-	if err := l.seal(g); err != nil {
-		f.Close()
-		return err
-	}
-	l.seg, l.file = g, f
-	l.off, l.synced, l.written = segmentHeaderSize, segmentHeaderSize, segmentHeaderSize
-
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.segments[len(l.segments)-1] = l.before
-	l.segments = append(l.segments, g)
-	l.stats.Rotations++
-	l.end = Position{Segment: g.index, Offset: l.off, Seq: l.seq}
-	return nil
-}
-
-// seal ends the current segment. The next segment must be durable. seal cuts off the
-// zeros, writes the seal, syncs and closes the file. The seal is durable before a record
-// of the next segment is acknowledged, so that the loss of that segment can be detected.
-func (l *Log) seal(next segment) error {
-	l.before = l.seg
-	l.before.size = l.off
-	if l.written > l.off {
-		if err := l.file.Truncate(l.off); err != nil {
-			return err
-		}
-	}
-	if l.seg.version > 1 {
-		if err := l.before.end(l.file, l.off, next.index, next.firstSeq, 0); err != nil {
-			return err
-		}
-	}
-	_ = l.file.Close() // all of it is durable
-	l.file = nil
-	l.sealed = append(l.sealed, l.before.info(l.store))
-	return nil
-}
-
 // end writes a segment's seal and makes it durable.
 func (g *segment) end(f segmentFile, off int64, nextIndex, nextSeq uint64, flags uint32) error {
 	g.seal = seal{flags: flags, offset: uint32(off), log: g.log, index: g.index, firstSeq: g.firstSeq,
@@ -246,69 +195,4 @@ func (g *segment) end(f segmentFile, off int64, nextIndex, nextSeq uint64, flags
 
 func (g *segment) info(st segmentStore) SegmentInfo {
 	return SegmentInfo{Index: g.index, Path: st.Path(g.name), FirstSeq: g.firstSeq, Size: g.size}
-}
-
-// Rotate waits for the appends that began before, seals the current segment and begins a
-// new one. It does nothing if the current segment is empty. A failure is final, see [Log].
-func (l *Log) Rotate() error {
-	return l.control("rotate", func() error {
-		if l.off == segmentHeaderSize {
-			return nil
-		}
-		return l.rotate()
-	})
-}
-
-// Segments returns the log's segments, oldest first. The last is the current segment. The
-// files of the others do not change and may be copied. Use [Log.Trim] to remove them.
-func (l *Log) Segments() []SegmentInfo {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	infos := make([]SegmentInfo, len(l.segments))
-	for i := range l.segments {
-		infos[i] = l.segments[i].info(l.store)
-	}
-	infos[len(infos)-1].Size = l.end.Offset
-	return infos
-}
-
-// Trim removes the segments whose records all lie before a position. It removes the
-// oldest first and makes each removal durable, so an interrupted Trim leaves a valid log.
-// It keeps the current segment. Readers of a removed segment may fail with
-// fs.ErrNotExist. A failure concerns Trim only. It can be called again.
-func (l *Log) Trim(before Position) error {
-	l.trimming.Lock()
-	defer l.trimming.Unlock()
-	for {
-		l.mu.Lock()
-		if l.closed {
-			l.mu.Unlock()
-			return l.pathError("trim", errClosed)
-		}
-		if len(l.segments) < 2 || l.segments[1].firstSeq > before.Seq {
-			l.mu.Unlock()
-			return nil
-		}
-		oldest, next := l.segments[0], l.segments[1].index
-		l.mu.Unlock()
-		if err := l.mark.save(func(m *endMark) { m.first = max(m.first, next) }); err != nil {
-			return err
-		}
-		if err := l.removeSegment(oldest); err != nil {
-			return err
-		}
-	}
-}
-
-func (l *Log) removeSegment(g segment) error {
-	if err := l.store.Remove(g.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := l.store.Sync(); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.segments = slices.Delete(l.segments, 0, 1)
-	return nil
 }

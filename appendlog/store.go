@@ -305,3 +305,8 @@ func (f *dirFile) Check() error {
 	}
 	return f.compare()
 }
+
+// pathError returns an error with the path of the log.
+func (l *Log) pathError(op string, err error) error {
+	return &fs.PathError{Op: op, Path: l.store.Path(l.opts.Prefix), Err: err}
+}
