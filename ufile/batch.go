@@ -80,16 +80,6 @@ type Batch struct {
 	broken  error   // why the ring cannot be entered any more
 }
 
-// part is a range in flight, or the rest of one.
-type part struct {
-	r       *Range
-	bounced bool   // the kernel reads into bounce instead of Buf
-	bounce  []byte // aligned memory, for O_DIRECT
-	skip    int    // bytes of bounce before the range
-	async   bool
-	retries int // after ECANCELED
-}
-
 // mostRetries bounds how often a transfer is repeated after ECANCELED. The kernel
 // cancels the operations of a thread that exits, but a file may also return the
 // error itself.
@@ -316,14 +306,6 @@ func (b *Batch) ringRanges(ranges []Range, write bool) {
 	}
 }
 
-// reset makes a part ready for a range.
-func (p *part) reset(r *Range) {
-	if len(p.bounce) > bounceKept {
-		p.bounce = nil
-	}
-	*p = part{r: r, bounce: p.bounce}
-}
-
 // start enters a range.
 func (b *Batch) start(r *Range, write bool) {
 	i := b.free[len(b.free)-1]
@@ -358,23 +340,6 @@ func (b *Batch) enter(i int32, write bool) {
 	r.File.submitAs(e)
 	e.SetUserData(uint64(i))
 	r.File.ringed.Add(1)
-}
-
-// aligned reports whether O_DIRECT accepts a transfer on every device.
-func aligned(buf []byte, off int64) bool {
-	return off%DirectAlign == 0 && len(buf)%DirectAlign == 0 && sys.Aligned(buf, DirectAlign)
-}
-
-// useBounce returns aligned memory and the aligned part of the file around a
-// range.
-func (p *part) useBounce(buf []byte, off int64) ([]byte, int64) {
-	p.skip = int(off % DirectAlign)
-	n := (p.skip + len(buf) + DirectAlign - 1) / DirectAlign * DirectAlign
-	if len(p.bounce) < n {
-		p.bounce = AlignedBuffer(n)
-	}
-	p.bounced = true
-	return p.bounce[:n], off - int64(p.skip)
 }
 
 // registered returns the index of the registered buffer that holds buf, if any.
@@ -493,15 +458,4 @@ func (b *Batch) finish(i int32, c uring.CQE, write bool) {
 	}
 	r.File.lock.Release()
 	b.free = append(b.free, i)
-}
-
-// take adds n transferred bytes to the range and returns how many of them belong
-// to it.
-func (p *part) take(n int) int {
-	if p.bounced {
-		n = copy(p.r.Buf[p.r.N:], p.bounce[min(p.skip, n):n])
-		p.bounced = false
-	}
-	p.r.N += n
-	return n
 }

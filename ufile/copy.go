@@ -196,16 +196,6 @@ func (c *copying) close() {
 	c.freeDst()
 }
 
-// reached records that all bytes before off have been copied, and reports progress.
-func (c *copying) reached(off int64) {
-	if n := off - c.from; n > c.copied {
-		c.copied = n
-		if c.o.Progress != nil {
-			c.o.Progress(n)
-		}
-	}
-}
-
 // copyRange copies n bytes.
 func (c *copying) copyRange(dstOff, srcOff, n int64) (err error) {
 	c.from, c.delta = srcOff, dstOff-srcOff
@@ -298,19 +288,6 @@ func (c *copying) share(from, to int64) (int64, error) {
 	}
 	c.reached(end)
 	return end, nil
-}
-
-// hold calls do while neither descriptor can be closed.
-func (c *copying) hold(do func(dst, src int) (int, error)) (int, error) {
-	if !c.dst.lock.Acquire() {
-		return 0, os.ErrClosed
-	}
-	defer c.dst.lock.Release()
-	if !c.src.lock.Acquire() {
-		return 0, os.ErrClosed
-	}
-	defer c.src.lock.Release()
-	return do(c.dst.fd, c.src.fd)
 }
 
 // ReadFrom copies from r, as os.File.ReadFrom: the kernel copies by itself from

@@ -168,31 +168,6 @@ func (c *copying) readDirect(p []byte, off int64) (n int, err error) {
 	return f.readOn(p, off, n)
 }
 
-// readOn goes on after a read of n bytes that ended within a block. As a rule that
-// is the end of the file; a file system in user space may read less than it has,
-// and does not demand an alignment. The caller has a reference on the file.
-func (f *File) readOn(p []byte, off int64, n int) (int, error) {
-	for n > 0 && n < len(p) {
-		m, err := f.plainCall(reading, p[n:], off+int64(n))
-		if f.direct && errors.Is(err, syscall.EINVAL) { // not aligned: the end
-			return n, nil
-		}
-		if m <= 0 || err != nil {
-			return n, err
-		}
-		n += m
-	}
-	return n, nil
-}
-
-// preadAny is pread for every mode.
-func (f *File) preadAny(p []byte, off int64) (int, error) {
-	if f.accelerated() {
-		return f.pread(p, off)
-	}
-	return f.plainCall(reading, p, off)
-}
-
 // write writes once. It returns the number of bytes written also with an error.
 func (c *copying) write(p []byte, off int64) (int, error) {
 	f := c.dst
@@ -347,4 +322,27 @@ func (c *copying) spliceOnce(wait func(func(uintptr) bool) error, pipe, file *Fi
 		err = pipe.pathError("splice", os.ErrClosed)
 	}
 	return n, err
+}
+
+// hold calls do while neither descriptor can be closed.
+func (c *copying) hold(do func(dst, src int) (int, error)) (int, error) {
+	if !c.dst.lock.Acquire() {
+		return 0, os.ErrClosed
+	}
+	defer c.dst.lock.Release()
+	if !c.src.lock.Acquire() {
+		return 0, os.ErrClosed
+	}
+	defer c.src.lock.Release()
+	return do(c.dst.fd, c.src.fd)
+}
+
+// reached records that all bytes before off have been copied, and reports progress.
+func (c *copying) reached(off int64) {
+	if n := off - c.from; n > c.copied {
+		c.copied = n
+		if c.o.Progress != nil {
+			c.o.Progress(n)
+		}
+	}
 }

@@ -41,6 +41,54 @@ type state struct {
 	allowed               [2]atomic.Bool // by direction: positional calls are known to be allowed
 }
 
+// Open opens a file for reading, as os.Open.
+func (s *System) Open(name string) (*File, error) { return s.OpenFile(name, os.O_RDONLY, 0) }
+
+// Create creates or truncates a file, as os.Create.
+func (s *System) Create(name string) (*File, error) {
+	return s.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
+}
+
+// CreateTemp creates a new file with a name of its own, as os.CreateTemp.
+func (s *System) CreateTemp(dir, pattern string) (*File, error) {
+	f, err := os.CreateTemp(dir, pattern)
+	if err != nil {
+		return nil, err
+	}
+	return s.NewFile(f)
+}
+
+// OpenFile opens a file, as os.OpenFile; flag may hold syscall.O_DIRECT.
+func (s *System) OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
+	f, err := os.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	u, err := s.newFile(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	u.setFlags(flag)
+	return u, nil
+}
+
+// CreateTemp creates a new file with a name of its own, as os.CreateTemp.
+func CreateTemp(dir, pattern string) (*File, error) { return defaultSystem().CreateTemp(dir, pattern) }
+
+// Open opens a file for reading, as os.Open.
+func Open(name string) (*File, error) { return defaultSystem().Open(name) }
+
+// Create creates or truncates a file, as os.Create.
+func Create(name string) (*File, error) { return defaultSystem().Create(name) }
+
+// OpenFile opens a file, as os.OpenFile; flag may hold syscall.O_DIRECT, which
+// demands offsets, lengths and buffers aligned to the device's blocks (see
+// [AlignedBuffer]).
+func OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
+	return defaultSystem().OpenFile(name, flag, perm)
+}
+
 // fileKind is the kind of a file, found by fstat(2) when it is first needed.
 type fileKind uint32
 

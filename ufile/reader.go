@@ -458,3 +458,20 @@ func (b *block) finish(n int, err error) {
 	b.r.f.lock.Release()
 	b.done <- struct{}{}
 }
+
+// readOn goes on after a read of n bytes that ended within a block. As a rule that
+// is the end of the file; a file system in user space may read less than it has,
+// and does not demand an alignment. The caller has a reference on the file.
+func (f *File) readOn(p []byte, off int64, n int) (int, error) {
+	for n > 0 && n < len(p) {
+		m, err := f.plainCall(reading, p[n:], off+int64(n))
+		if f.direct && errors.Is(err, syscall.EINVAL) { // not aligned: the end
+			return n, nil
+		}
+		if m <= 0 || err != nil {
+			return n, err
+		}
+		n += m
+	}
+	return n, nil
+}

@@ -96,6 +96,49 @@ func (f *File) pread(p []byte, off int64) (int, error) {
 	return f.transfer(reading, p, off)
 }
 
+// preadAny is pread for every mode.
+func (f *File) preadAny(p []byte, off int64) (int, error) {
+	if f.accelerated() {
+		return f.pread(p, off)
+	}
+	return f.plainCall(reading, p, off)
+}
+
+// readAuto reads from the page cache what it holds. The rest is read through a ring
+// if other operations are in flight there, otherwise by a plain call, which is then
+// as fast.
+func (f *File) readAuto(p []byte, off int64) (int, error) {
+	bulk := len(p) >= bulkMin && !f.direct
+	ask := f.askCache()
+	if bulk && ask {
+		misses := f.misses.Load()
+		ask = misses < bulkMisses || misses%bulkAsk == 0 || f.sys.bulk.Load() >= bulkPlain
+	}
+	if ask {
+		n, ok := f.readCached(p, off)
+		if n > 0 {
+			if bulk {
+				f.misses.Store(0)
+			}
+			return n, nil
+		}
+		if ok { // the end, unless this is Linux 5.9 or 5.10: see preadv2(2)
+			return f.plainCall(reading, p, off)
+		}
+	}
+	if f.route() != routeInline {
+		return f.plainCall(reading, p, off)
+	}
+	if bulk {
+		f.misses.Add(1)
+		defer f.sys.bulk.Add(-1)
+		if f.sys.bulk.Add(1) <= bulkPlain {
+			return f.plainCall(reading, p, off)
+		}
+	}
+	return f.transfer(reading, p, off)
+}
+
 // transfer reads or writes once, by a plain call when nothing else is in flight.
 func (f *File) transfer(d direction, p []byte, off int64) (int, error) {
 	r, turn, err := f.choose()
@@ -360,4 +403,9 @@ func (f *File) fallsBack(r *reactor.Reactor, err error) bool {
 	}
 	f.sys.giveUp(r, err)
 	return !errors.Is(err, reactor.ErrTaken)
+}
+
+// aligned reports whether O_DIRECT accepts a transfer on every device.
+func aligned(buf []byte, off int64) bool {
+	return off%DirectAlign == 0 && len(buf)%DirectAlign == 0 && sys.Aligned(buf, DirectAlign)
 }

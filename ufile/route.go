@@ -117,41 +117,6 @@ const (
 	bulkAsk    = 8
 )
 
-// readAuto reads from the page cache what it holds. The rest is read through a ring
-// if other operations are in flight there, otherwise by a plain call, which is then
-// as fast.
-func (f *File) readAuto(p []byte, off int64) (int, error) {
-	bulk := len(p) >= bulkMin && !f.direct
-	ask := f.askCache()
-	if bulk && ask {
-		misses := f.misses.Load()
-		ask = misses < bulkMisses || misses%bulkAsk == 0 || f.sys.bulk.Load() >= bulkPlain
-	}
-	if ask {
-		n, ok := f.readCached(p, off)
-		if n > 0 {
-			if bulk {
-				f.misses.Store(0)
-			}
-			return n, nil
-		}
-		if ok { // the end, unless this is Linux 5.9 or 5.10: see preadv2(2)
-			return f.plainCall(reading, p, off)
-		}
-	}
-	if f.route() != routeInline {
-		return f.plainCall(reading, p, off)
-	}
-	if bulk {
-		f.misses.Add(1)
-		defer f.sys.bulk.Add(-1)
-		if f.sys.bulk.Add(1) <= bulkPlain {
-			return f.plainCall(reading, p, off)
-		}
-	}
-	return f.transfer(reading, p, off)
-}
-
 // choose returns the rings that a transfer goes through. Where they are nil it is to be a
 // plain call, because the file or the system has no use of rings or because nothing else
 // is in flight; the caller calls done on the turn afterwards. The error is that of

@@ -5,9 +5,7 @@ package ufile
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -130,54 +128,6 @@ func (s *System) Backend() (name, reason string) {
 		return ModePlain.String(), s.reason
 	}
 	return ModeRing.String(), ""
-}
-
-// Open opens a file for reading, as os.Open.
-func (s *System) Open(name string) (*File, error) { return s.OpenFile(name, os.O_RDONLY, 0) }
-
-// Create creates or truncates a file, as os.Create.
-func (s *System) Create(name string) (*File, error) {
-	return s.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
-}
-
-// CreateTemp creates a new file with a name of its own, as os.CreateTemp.
-func (s *System) CreateTemp(dir, pattern string) (*File, error) {
-	f, err := os.CreateTemp(dir, pattern)
-	if err != nil {
-		return nil, err
-	}
-	return s.NewFile(f)
-}
-
-// OpenFile opens a file, as os.OpenFile; flag may hold syscall.O_DIRECT.
-func (s *System) OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
-	f, err := os.OpenFile(name, flag, perm)
-	if err != nil {
-		return nil, err
-	}
-	u, err := s.newFile(f)
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	u.setFlags(flag)
-	return u, nil
-}
-
-// CreateTemp creates a new file with a name of its own, as os.CreateTemp.
-func CreateTemp(dir, pattern string) (*File, error) { return defaultSystem().CreateTemp(dir, pattern) }
-
-// Open opens a file for reading, as os.Open.
-func Open(name string) (*File, error) { return defaultSystem().Open(name) }
-
-// Create creates or truncates a file, as os.Create.
-func Create(name string) (*File, error) { return defaultSystem().Create(name) }
-
-// OpenFile opens a file, as os.OpenFile; flag may hold syscall.O_DIRECT, which
-// demands offsets, lengths and buffers aligned to the device's blocks (see
-// [AlignedBuffer]).
-func OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
-	return defaultSystem().OpenFile(name, flag, perm)
 }
 
 // tryAlone reports whether an operation is to be a plain call because no other one
