@@ -232,3 +232,58 @@ func (l *pollLoop) disarm() {
 	l.unwatchListener()
 	l.closeListener()
 }
+
+// openPackets implements driver.
+func (l *pollLoop) openPackets() error { return nil }
+
+// packetInput implements driver.
+func (l *pollLoop) packetInput(s *loopSocket, want bool) {
+	var events watch.Events
+	if want {
+		events = watch.Read
+	}
+	s.mu.Lock()
+	if s.blocked {
+		events |= watch.Write
+	}
+	s.mu.Unlock()
+	if events == s.watched {
+		return
+	}
+	var err error
+	switch {
+	case events == 0:
+		err = l.w.Remove(s.fd)
+	case s.watched == 0:
+		err = l.w.Add(s.fd, events, watch.Level, func(found watch.Events) { l.packetReady(s, found) })
+	default:
+		err = l.w.Modify(s.fd, events, watch.Level)
+	}
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.watched = events
+}
+
+func (l *pollLoop) packetReady(s *loopSocket, found watch.Events) {
+	if found&^watch.Read != 0 && s.watched&watch.Write != 0 {
+		s.mu.Lock()
+		s.blocked = false
+		s.notifyAndUnlock()
+	}
+	if found&^watch.Write != 0 && s.watched&watch.Read != 0 {
+		budget := maxDrain
+		s.receive(&budget)
+	}
+	l.endTurn()
+}
+
+// endPackets implements driver: nothing is ever in flight.
+func (l *pollLoop) endPackets(s *loopSocket) bool {
+	if s.watched != 0 {
+		s.watched = 0
+		_ = l.w.Remove(s.fd) // It is registered.
+	}
+	return true
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/ringside-io/ringside/internal/ringloop"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
+	"github.com/ringside-io/ringside/watch"
 )
 
 // States of a loop.
@@ -791,4 +792,116 @@ var ringRestrictions = uring.Restrictions{
 	RegisterOps: []uring.RegisterOp{uring.OpRegisterRingFDs, uring.OpUnregisterRingFDs,
 		uring.OpRegisterPBufRing, uring.OpUnregisterPBufRing, uring.OpRegisterPBufStatus, uring.OpRegisterIOWQMaxWorkers},
 	FlagsAllowed: uring.SQEBufferSelect | uring.SQEAsync,
+}
+
+// openPackets implements driver: it registers buffers for datagrams.
+func (l *ringLoop) openPackets() (err error) {
+	if l.packetBufs != nil {
+		return nil
+	}
+	if l.packetSlab, err = sys.MapAnon(packetSlots*packetSlot, false); err != nil {
+		return err
+	}
+	l.packetBufs, err = l.ring.NewBufRing(uring.BufRingOptions{Group: packetGroup, Entries: packetSlots, BufferSize: packetSlot,
+		Memory: l.packetSlab.Bytes()[:packetSlots*packetSlot]})
+	if err != nil {
+		_ = l.packetSlab.Unmap()
+		l.packetBufs, l.packetSlab = nil, nil
+	}
+	return err
+}
+
+// packetInput implements driver.
+func (l *ringLoop) packetInput(s *loopSocket, want bool) {
+	switch {
+	case s.armed && !s.canceling && (!want || s.tid != l.tid):
+		s.canceling = true
+		l.sqe().Cancel(s.tag(kindPacket)).SetUserData(s.tag(kindPacketCancel))
+	case want && !s.armed:
+		if s.tid != 0 {
+			l.count.rearms.Add(1)
+		}
+		s.armed, s.tid = true, l.tid
+		l.sqe().RecvMsgMultishot(uring.Fd(s.fd), &s.msg, 0, packetGroup).SetUserData(s.tag(kindPacket))
+	}
+	s.mu.Lock()
+	blocked := s.blocked
+	s.mu.Unlock()
+	if blocked && !s.polled {
+		s.polled = true
+		l.sqe().PollAdd(uring.Fd(s.fd), uring.PollEvents(watch.Write)).SetUserData(s.tag(kindPacketPoll))
+	}
+}
+
+// endPackets implements driver.
+func (l *ringLoop) endPackets(s *loopSocket) bool {
+	if !s.armed && !s.polled {
+		return true
+	}
+	if !s.ending {
+		s.ending = true
+		l.sqe().CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(s.fd), All: true}).SetUserData(s.tag(kindPacketCancel))
+	}
+	return false
+}
+
+// packetCompleted handles the completions of datagram sockets.
+func (l *ringLoop) packetCompleted(e uring.CQE) {
+	s := l.findSocket(e.UserData)
+	switch e.UserData >> kindShift {
+	case kindPacket:
+		l.packetReceived(s, e)
+	case kindPacketPoll:
+		if s != nil {
+			s.polled = false
+			s.mu.Lock()
+			s.blocked = false
+			s.notifyAndUnlock()
+		}
+	case kindPacketCancel:
+		// A cancellation that found nothing, or came while the operation was being
+		// executed, is repeated until the operation has ended.
+		if s != nil && (s.armed || s.polled) && e.Res <= 0 && (e.Res < 0 || s.ending) {
+			s.canceling, s.ending = false, false
+			s.notify()
+		}
+	}
+}
+
+func (l *ringLoop) packetReceived(s *loopSocket, e uring.CQE) {
+	data, _ := l.packetBufs.Take(e)
+	if e.Has(uring.CQEBuffer) {
+		defer func() { // OnPacket may end the goroutine
+			sys.Poison(data)
+			l.packetBufs.Recycle(e.BufferID())
+			l.unpublishedPackets = true
+		}()
+	}
+	if s == nil {
+		return
+	}
+	if !e.Has(uring.CQEMore) {
+		s.armed, s.canceling = false, false
+		s.notify()
+	}
+	if e.Res >= 0 {
+		if s.armed && s.tid != l.tid && !s.canceling {
+			s.notify()
+		}
+		if m, ok := uring.ParseMultishotMsg(data, &s.msg); ok {
+			if m.Flags&sys.MsgTrunc != 0 {
+				m.Payload = m.Payload[:maxPacket+1]
+			}
+			s.deliver(m.Name, m.Payload)
+		}
+		return
+	}
+	switch errno := e.Errno(); errno {
+	case syscall.ENOBUFS:
+		l.count.noBuffers.Add(1)
+	case syscall.ECANCELED, syscall.EINTR, syscall.EAGAIN:
+		// The loop cancelled it, or the thread that armed it has exited.
+	default:
+		s.fail(os.NewSyscallError("recvmsg", errno))
+	}
 }

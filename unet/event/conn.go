@@ -46,6 +46,15 @@ type Conn struct {
 	expiry time.Time // of the timer, zero for none
 }
 
+// newConn returns a connection that is not served yet.
+func (s *Server) newConn(back backend, network string, o ConnOptions) *Conn {
+	c := &Conn{server: s, back: back, network: network, handler: o.Handler, value: o.Value, handshakeErr: make(chan error, 1)}
+	if c.handler == nil {
+		c.handler = &s.handler
+	}
+	return c
+}
+
 // backend serves connections.
 type backend interface {
 	// idle reports whether a Write may send at once, because the loop sleeps.
@@ -160,6 +169,10 @@ func (c *Conn) WriteFunc(p []byte, done func(err error)) error {
 	c.notifyAndUnlock()
 	return nil
 }
+
+// offloads reports whether worker threads of the kernel send large pieces, because there
+// are more large pieces than loops.
+func (s *Server) offloads() bool { return int(s.large.Load()) > s.opts.Loops }
 
 // SendFile sends n bytes of f from an offset on, in order with the Writes, by sendfile
 // where the system has it. f must stay open until done is called, and its position does
@@ -487,28 +500,6 @@ func (c *Conn) takeAlarm(at, now time.Time) bool {
 	return true
 }
 
-// ended handles the end of the peer's stream. With discard OnEOF is not called. The loop
-// or goroutine of the connection calls it.
-func (c *Conn) ended(discard bool) {
-	c.mu.Lock()
-	seen := c.state.eof
-	c.state.eof = true
-	discard = discard || c.state.closing || c.state.aborted
-	c.mu.Unlock()
-	if seen || !discard && c.onEOF() {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state.closing {
-		return
-	}
-	c.state.closing = true
-	if !discard && c.err == nil {
-		c.err = errEOF
-	}
-}
-
 // reason returns the error for OnClose. The caller holds mu.
 func (c *Conn) reason() error {
 	var failed *HandlerError
@@ -525,6 +516,23 @@ func (c *Conn) reason() error {
 
 // Calls of the handler. Each returns normally, or aborts the connection and ends in a
 // panic or in runtime.Goexit.
+
+// handshakeFailed reports a failed handshake to Enroll and to the handler.
+func (c *Conn) handshakeFailed(err error) {
+	if err == nil {
+		err = net.ErrClosed
+	}
+	select {
+	case c.handshakeErr <- err:
+	default:
+	}
+	if f := c.handler.OnHandshakeError; f != nil {
+		returned := false
+		defer c.guard(&returned)
+		f(c, err)
+		returned = true
+	}
+}
 
 // guard is deferred by each call of the handler.
 func (c *Conn) guard(returned *bool) {
@@ -555,14 +563,6 @@ func (c *Conn) run(f func()) {
 	returned = true
 }
 
-func (c *Conn) onOpen() {
-	if c.secure != nil {
-		c.secure.start()
-		return
-	}
-	c.callOnOpen()
-}
-
 // callOnOpen, callOnData and callOnEOF call the handler with decrypted data.
 func (c *Conn) callOnOpen() {
 	if f := c.handler.OnOpen; f != nil {
@@ -571,14 +571,6 @@ func (c *Conn) callOnOpen() {
 		f(c)
 		returned = true
 	}
-}
-
-func (c *Conn) onData(p []byte) {
-	if c.secure != nil {
-		c.secure.data(p)
-		return
-	}
-	c.callOnData(p)
 }
 
 // callOnData drops the data when everything is being aborted.
@@ -591,32 +583,6 @@ func (c *Conn) callOnData(p []byte) {
 	}
 }
 
-func (c *Conn) onWritable() {
-	if f := c.handler.OnWritable; f != nil {
-		returned := false
-		defer c.guard(&returned)
-		f(c)
-		returned = true
-	}
-}
-
-func (c *Conn) onTimer() {
-	if f := c.handler.OnTimer; f != nil {
-		returned := false
-		defer c.guard(&returned)
-		f(c)
-		returned = true
-	}
-}
-
-// onEOF reports whether the handler continues to use the connection.
-func (c *Conn) onEOF() bool {
-	if c.secure != nil {
-		return c.secure.end()
-	}
-	return c.callOnEOF()
-}
-
 func (c *Conn) callOnEOF() bool {
 	f := c.handler.OnEOF
 	if f == nil {
@@ -627,39 +593,6 @@ func (c *Conn) callOnEOF() bool {
 	f(c)
 	returned = true
 	return true
-}
-
-// onShutdown reports whether the handler ends the connection itself.
-func (c *Conn) onShutdown() bool {
-	if c.secure != nil && !c.secure.opened {
-		c.secure.fail(net.ErrClosed)
-		return true
-	}
-	f := c.handler.OnShutdown
-	if f == nil {
-		return false
-	}
-	returned := false
-	defer c.guard(&returned)
-	f(c)
-	returned = true
-	return true
-}
-
-func (c *Conn) onClose(err error) {
-	if c.secure != nil {
-		c.secure.fail(net.ErrClosed)
-		if !c.secure.opened {
-			c.handshakeFailed(err)
-			return
-		}
-	}
-	if f := c.handler.OnClose; f != nil {
-		returned := false
-		defer c.guard(&returned)
-		f(c, err)
-		returned = true
-	}
 }
 
 // chunk is memory with bytes to send. It belongs to one connection; from the submission

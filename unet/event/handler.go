@@ -5,6 +5,7 @@ package event
 import (
 	"errors"
 	"fmt"
+	"net"
 )
 
 // Handler holds the functions that a server calls. Each may be nil. The calls for one
@@ -66,3 +67,102 @@ func (e *HandlerError) Error() string {
 // ErrFull is returned by [Conn.Write] when [Options].WriteLimit bytes, or more, are
 // pending. Nothing was accepted. OnWritable is called when a Write can succeed again.
 var ErrFull = errors.New("event: too many bytes are pending on the connection")
+
+// onOpen and the methods below call the functions of the handler. With TLS, secure comes
+// between.
+func (c *Conn) onOpen() {
+	if c.secure != nil {
+		c.secure.start()
+		return
+	}
+	c.callOnOpen()
+}
+
+func (c *Conn) onData(p []byte) {
+	if c.secure != nil {
+		c.secure.data(p)
+		return
+	}
+	c.callOnData(p)
+}
+
+func (c *Conn) onWritable() {
+	if f := c.handler.OnWritable; f != nil {
+		returned := false
+		defer c.guard(&returned)
+		f(c)
+		returned = true
+	}
+}
+
+func (c *Conn) onTimer() {
+	if f := c.handler.OnTimer; f != nil {
+		returned := false
+		defer c.guard(&returned)
+		f(c)
+		returned = true
+	}
+}
+
+// onEOF reports whether the handler continues to use the connection.
+func (c *Conn) onEOF() bool {
+	if c.secure != nil {
+		return c.secure.end()
+	}
+	return c.callOnEOF()
+}
+
+// ended handles the end of the peer's stream. With discard OnEOF is not called. The loop
+// or goroutine of the connection calls it.
+func (c *Conn) ended(discard bool) {
+	c.mu.Lock()
+	seen := c.state.eof
+	c.state.eof = true
+	discard = discard || c.state.closing || c.state.aborted
+	c.mu.Unlock()
+	if seen || !discard && c.onEOF() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state.closing {
+		return
+	}
+	c.state.closing = true
+	if !discard && c.err == nil {
+		c.err = errEOF
+	}
+}
+
+// onShutdown reports whether the handler ends the connection itself.
+func (c *Conn) onShutdown() bool {
+	if c.secure != nil && !c.secure.opened {
+		c.secure.fail(net.ErrClosed)
+		return true
+	}
+	f := c.handler.OnShutdown
+	if f == nil {
+		return false
+	}
+	returned := false
+	defer c.guard(&returned)
+	f(c)
+	returned = true
+	return true
+}
+
+func (c *Conn) onClose(err error) {
+	if c.secure != nil {
+		c.secure.fail(net.ErrClosed)
+		if !c.secure.opened {
+			c.handshakeFailed(err)
+			return
+		}
+	}
+	if f := c.handler.OnClose; f != nil {
+		returned := false
+		defer c.guard(&returned)
+		f(c, err)
+		returned = true
+	}
+}

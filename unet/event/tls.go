@@ -231,23 +231,6 @@ func (s *secure) write(p []byte) (int, error) {
 // plaintexts holds buffers for decrypted data.
 var plaintexts = sync.Pool{New: func() any { p := make([]byte, recordBytes); return &p }}
 
-// handshakeFailed reports a failed handshake to Enroll and to the handler.
-func (c *Conn) handshakeFailed(err error) {
-	if err == nil {
-		err = net.ErrClosed
-	}
-	select {
-	case c.handshakeErr <- err:
-	default:
-	}
-	if f := c.handler.OnHandshakeError; f != nil {
-		returned := false
-		defer c.guard(&returned)
-		f(c, err)
-		returned = true
-	}
-}
-
 // withServerName returns the configuration for a client, which checks the name of the
 // host that it dials, as tls.Dial's does.
 func withServerName(config *tls.Config, address string) *tls.Config {
