@@ -4,6 +4,7 @@ package sqlitevfs
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,12 +23,13 @@ import (
 const (
 	logEnv  = "RINGSIDE_TEST_LOG_DB"
 	rowsEnv = "RINGSIDE_TEST_LOG_ROWS"
+	dirEnv  = "RINGSIDE_TEST_LOG_DIR"
 )
 
 // commitUntilKilled commits some rows and prints how many there are.
 func commitUntilKilled(t *testing.T, path string) {
 	rows, _ := strconv.Atoi(os.Getenv(rowsEnv))
-	c := connect(t, path, NameLog)
+	c := connect(t, path, NameLog, paramLogDir, os.Getenv(dirEnv))
 	execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
 	for i := range rows {
 		execSQL(t, c, "INSERT INTO t(v) VALUES(randomblob(100))")
@@ -98,6 +100,100 @@ func TestLogReplay(t *testing.T) {
 			t.Errorf("%s: %d rows, %d were committed", name, n, acked)
 		}
 		wantQuery(t, c, "PRAGMA integrity_check", "ok")
+	}
+}
+
+// TestLogElsewhere kills a process whose log is in another directory, and takes away what
+// its WAL never synced. Without that log the database is refused, until it was opened with
+// it, or its commits are given up. A log in the database's own directory is replayed as well.
+func TestLogElsewhere(t *testing.T) {
+	needLog(t)
+	lost := func(t *testing.T, env string) (path string, acked int) {
+		path = dbFile(t)
+		t.Setenv(dirEnv, env)
+		acked = committer(t, path, 20)()
+		if err := os.Truncate(path+"-wal", walHeaderSize+2*(frameHeaderSize+4096)); err != nil {
+			t.Fatal(err)
+		}
+		return path, acked
+	}
+	want := func(path string, acked int, params ...string) {
+		t.Helper()
+		c := connect(t, path, Name, params...)
+		if n, _ := strconv.Atoi(query(t, c, "SELECT count(*) FROM t")); n < acked {
+			t.Errorf("%d rows, %d were committed", n, acked)
+		}
+		wantQuery(t, c, "PRAGMA integrity_check", "ok")
+		c.Close()
+	}
+	refused := func(path, reason string, params ...string) {
+		t.Helper()
+		if c, err := sqlite3.Open(uri(path, Name, params...)); err == nil {
+			c.Close()
+			t.Error("a database that lacks commits was opened")
+		} else if !errors.Is(err, sqlite3.CANTOPEN) || !strings.Contains(err.Error(), reason) {
+			t.Error(err)
+		}
+	}
+	t.Run("named", func(t *testing.T) {
+		dir := t.TempDir()
+		path, acked := lost(t, dir)
+		refused(path, dir)
+		refused(path, dir, "mode", "ro")
+		refused(path, dir, paramLogDir, t.TempDir())
+		want(path, acked, paramLogDir, dir)
+		want(path, acked)
+	})
+	t.Run("replayed there", func(t *testing.T) {
+		dir := t.TempDir()
+		path, acked := lost(t, dir)
+		if r, err := ReplayLog(dir); err != nil || r.Missing == 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		want(path, acked)
+	})
+	t.Run("missing", func(t *testing.T) {
+		dir := t.TempDir()
+		path, _ := lost(t, dir)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		pointer := path + "-wal.log"
+		refused(path, "remove "+pointer)
+		if err := os.Remove(pointer); err != nil {
+			t.Fatal(err)
+		}
+		want(path, 0)
+	})
+	t.Run("own directory", func(t *testing.T) {
+		path, acked := lost(t, "")
+		want(path, acked, paramLogDir, t.TempDir())
+	})
+}
+
+// TestLogOfManyDirectories commits to databases in directories of their own by one log.
+func TestLogOfManyDirectories(t *testing.T) {
+	needLog(t)
+	dir := t.TempDir()
+	var conns []*sqlite3.Conn
+	var paths []string
+	for range 3 {
+		path := dbFile(t)
+		c := connect(t, path, NameLog, paramLogDir, dir)
+		execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(v); INSERT INTO t VALUES(1)")
+		if statsOf(path).Logged == 0 {
+			t.Error(statsOf(path))
+		}
+		if exists(filepath.Join(filepath.Dir(path), logName)) || !exists(path+"-wal.log") {
+			t.Error("the log is in the directory of the database, or has no pointer there")
+		}
+		conns, paths = append(conns, c), append(paths, path)
+	}
+	for i, c := range conns {
+		c.Close()
+		if exists(paths[i] + "-wal.log") {
+			t.Error("a closed database has a pointer")
+		}
 	}
 }
 

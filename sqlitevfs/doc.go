@@ -36,6 +36,7 @@
 //	atomic4k       off, on, trust    pages of 4 KiB are written whole: see Atomic writes; off
 //	groupsync      auto, on or off   share syncs with other databases
 //	grouplog       auto, on or off   share a log of commits; auto is off
+//	grouplogdir    directory         where that log is; the directory of the database
 //	dirsync        auto, on or off   sync directories
 //
 // Connections of one process to a database use the parameters of the first one. A value

@@ -112,8 +112,11 @@ type Options struct {
 	// database. Auto is Off, because every reader of the files then finds each commit.
 	// (Linux)
 	GroupLog Switch
-	// GroupLogDir is the directory of the log. "" is the directory of each database. All
-	// databases of the VFS share another one, and must then always be opened with it.
+	// GroupLogDir is the directory of the log. "" is the directory of each database, which
+	// keeps directories complete. Databases in many directories share the log of another one,
+	// and should always be opened with it: a small file beside each WAL in use, its name with
+	// ".log" added, names the directory. A database that may lack commits of that log is refused
+	// when it is opened without it.
 	GroupLogDir string
 	// DirSync makes the entry of a new database, journal or WAL durable before
 	// SQLite relies on it, and the removal of a journal before a commit with
@@ -165,6 +168,7 @@ const (
 	paramPrefetch  = "prefetch"
 	paramGroupSync = "groupsync"
 	paramGroupLog  = "grouplog"
+	paramLogDir    = "grouplogdir"
 	paramDirSync   = "dirsync"
 	paramDepth     = "prefetchdepth"
 	paramBytes     = "prefetchbytes"
@@ -193,6 +197,7 @@ func (o Options) with(name *vfs.Filename) (Options, error) {
 		{paramPrefetch, switched(&o.Prefetch)},
 		{paramGroupSync, switched(&o.GroupSync)},
 		{paramGroupLog, switched(&o.GroupLog)},
+		{paramLogDir, func(v string) error { o.GroupLogDir = v; return nil }},
 		{paramDirSync, switched(&o.DirSync)},
 		{paramAtomic, func(v string) (err error) { o.Atomic4K, err = parseAtomic(v); return err }},
 		{paramDepth, number(&o.PrefetchDepth)},

@@ -95,15 +95,60 @@ func (v *ringVFS) recoverLog(database string, flags vfs.OpenFlag, o Options) err
 	if runtime.GOOS != "linux" {
 		return nil
 	}
-	key, how := v.logOf(database, o)
-	logs.mu.Lock()
-	defer logs.mu.Unlock()
-	if logs.open[key] != nil {
-		return nil // it was replayed when it was opened
-	}
 	wal, err := filepath.Abs(database + suffixWAL)
 	if err != nil {
 		return logError(err)
+	}
+	logs.mu.Lock()
+	defer logs.mu.Unlock()
+	key, how := v.logOf(database, o)
+	if err := recoverFrom(key, how, database, wal, flags, o); err != nil {
+		return err
+	}
+	if o.GroupLogDir != "" {
+		own := o
+		own.GroupLogDir = ""
+		if key, how := v.logOf(database, own); !sameDir(key.dir, o.GroupLogDir) {
+			if err := recoverFrom(key, how, database, wal, flags, o); err != nil {
+				return err
+			}
+		}
+	}
+	return logElsewhere(key, how, database, wal)
+}
+
+func sameDir(a, b string) bool {
+	a, aerr := filepath.Abs(a)
+	b, berr := filepath.Abs(b)
+	return aerr == nil && berr == nil && a == b
+}
+
+// logElsewhere refuses a database that may lack commits of a log which it is opened
+// without: neither its directory nor the options name that log, only its pointer. The log is
+// not replayed, because a user who may create files in the directory of one database would
+// then choose which log changes others. The caller holds the mutex.
+func logElsewhere(key logKey, how grouplog.Options, database, wal string) error {
+	dir, err := grouplog.Elsewhere(wal, how)
+	if err == nil && (dir == "" || sameDir(dir, key.dir) || sameDir(dir, filepath.Dir(wal))) {
+		return nil
+	}
+	if err == nil {
+		how.Local = false
+		err = grouplog.Lacks(dir, wal, how)
+	}
+	switch {
+	case err == nil || !usesWAL(database):
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("the log is missing; remove %s to open the database without its commits: %w", grouplog.PointerTo(wal), err)
+	}
+	return logError(fmt.Errorf("%s may lack commits that a log in another directory holds: open it with Options.GroupLogDir or grouplogdir=%q, or use \"ringside log replay\" there: %w", database, dir, err))
+}
+
+// recoverFrom replays one log. The caller holds the mutex.
+func recoverFrom(key logKey, how grouplog.Options, database, wal string, flags vfs.OpenFlag, o Options) (err error) {
+	if logs.open[key] != nil {
+		return nil // it was replayed when it was opened
 	}
 	if flags&vfs.OPEN_READONLY == 0 {
 		err = replay(key, how, wal, o.logger())

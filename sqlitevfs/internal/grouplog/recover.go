@@ -277,6 +277,9 @@ func (r *recovery) sync() {
 			continue
 		}
 		r.report.WALs++
+		if dir, err := Elsewhere(t.path, r.log.opts); err == nil && dir == r.log.dir {
+			r.log.unpoint(t.path)
+		}
 	}
 }
 

@@ -85,6 +85,9 @@ func (w *WAL) claim(path string) (err error) {
 	} else if !ok {
 		return &fs.PathError{Op: "attach", Path: path, Err: ErrClaimed}
 	}
+	if err := w.log.point(path); err != nil {
+		return err
+	}
 	if err = w.file.Sync(); err == nil {
 		err = w.log.opts.FS.SyncDir(filepath.Dir(path))
 	}
@@ -389,6 +392,9 @@ func (w *WAL) Close() error {
 	l.mu.Lock()
 	delete(l.wals, w)
 	l.mu.Unlock()
+	if err == nil && w.failed == nil {
+		l.unpoint(l.absolute(w.path)) // before another log can claim the WAL
+	}
 	if w.last.Load() > 0 && err == nil {
 		go w.noteClosed()
 	}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+)
+
+// A pointer is a small file beside a WAL whose log is in another directory: it names that
+// directory. It is durable before the log has a record of the WAL, and is removed when the
+// WAL is closed and durable by itself. So a WAL without a pointer lacks nothing that a log
+// elsewhere holds, and a database can be refused that is opened without its log.
+const (
+	pointerSuffix = ".log"
+	pointerMagic  = "ringside log of commits, version 1"
+	maxPointer    = 8 << 10
+)
+
+// PointerTo returns the name of the pointer of a WAL.
+func PointerTo(wal string) string { return wal + pointerSuffix }
+
+func encodePointer(dir string) []byte {
+	return fmt.Appendf(nil, "%s\n%08x\n%s", pointerMagic, crc32.Checksum([]byte(dir), castagnoli), dir)
+}
+
+func decodePointer(p []byte) (dir string, ok bool) {
+	magic, rest, _ := strings.Cut(string(p), "\n")
+	sum, dir, ok := strings.Cut(rest, "\n")
+	return dir, ok && magic == pointerMagic && dir != "" && sum == fmt.Sprintf("%08x", crc32.Checksum([]byte(dir), castagnoli))
+}
+
+// Elsewhere returns the directory of the log that the pointer of a WAL names, "" if the WAL
+// has none. It needs no more than to read the pointer.
+func Elsewhere(wal string, o Options) (string, error) {
+	wal, err := filepath.Abs(wal)
+	if err != nil {
+		return "", err
+	}
+	f, err := cmp.Or(o.FS, disk.OS).Open(PointerTo(wal), disk.ReadOnly, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	} else if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return "", err
+	}
+	p := make([]byte, min(size, maxPointer))
+	if err := readFull(f, p, 0); err != nil {
+		return "", err
+	}
+	dir, ok := decodePointer(p)
+	if !ok {
+		return "", &CorruptError{PointerTo(wal), 0, "does not name a directory"}
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(filepath.Dir(wal), dir)
+	}
+	return dir, nil
+}
+
+// point writes the pointer of a WAL unless it is in the log's directory, where the log is
+// found anyway. Its name is not durable until the directory is synced.
+func (l *Log) point(wal string) error {
+	here := filepath.Dir(wal)
+	if here == l.dir {
+		return nil
+	}
+	dir, err := filepath.Rel(here, l.dir) // both may move together
+	if err != nil {
+		dir = l.dir
+	}
+	name := PointerTo(wal)
+	f, err := l.opts.FS.Open(name+".new", disk.Create, 0o644)
+	if err != nil {
+		return err
+	}
+	p := encodePointer(dir)
+	err = cmp.Or(f.Truncate(0), writeFull(f, p, 0))
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = l.opts.FS.Rename(name+".new", name)
+	}
+	return err
+}
+
+// unpoint removes the pointer of a WAL that is durable by itself. If that fails, or is undone
+// by a power cut, the pointer leads to a log that has nothing for the WAL.
+func (l *Log) unpoint(wal string) {
+	if filepath.Dir(wal) != l.dir {
+		_ = l.opts.FS.Remove(PointerTo(wal))
+	}
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+
+package grouplog
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+)
+
+// elsewhere makes the directory of a log, and a WAL in a directory below.
+func elsewhere(t *testing.T) (dir string, w *testWAL) {
+	t.Helper()
+	needLocks(t)
+	dir = filepath.Join(t.TempDir(), "all")
+	tenant := filepath.Join(dir, "tenant")
+	if err := os.MkdirAll(tenant, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir, newTestWAL(t, tenant, "a")
+}
+
+func wantElsewhere(t *testing.T, wal, want string) {
+	t.Helper()
+	if got, err := Elsewhere(wal, Options{}); got != want || err != nil {
+		t.Errorf("the log is in %q, %v; want %q", got, err, want)
+	}
+}
+
+// TestPointer follows a pointer through a crash, a move of the directories, a replay and a
+// clean end.
+func TestPointer(t *testing.T) {
+	dir, w := elsewhere(t)
+	l, _ := mustOpen(t, dir, small())
+	w.attach(l)
+	wantElsewhere(t, w.path, dir)
+	for range 3 {
+		if err := w.commit(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	crash(l)
+	w.lose(1)
+	moved := filepath.Join(t.TempDir(), "moved")
+	if err := os.Rename(dir, moved); err != nil {
+		t.Fatal(err)
+	}
+	dir, w.path = moved, filepath.Join(moved, "tenant", filepath.Base(w.path))
+	wantElsewhere(t, w.path, dir)
+	if err := Lacks(dir, w.path, Options{}); !errors.Is(err, ErrLacks) {
+		t.Error("the log holds commits that the WAL lacks:", err)
+	}
+	if _, err := Recover(dir, small()); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.holds(); n != 3 {
+		t.Errorf("the WAL has %d commits, not 3", n)
+	}
+	wantElsewhere(t, w.path, "")
+	l, _ = mustOpen(t, dir, small())
+	w.attach(l)
+	wantElsewhere(t, w.path, dir)
+	mustClose(t, l)
+	wantElsewhere(t, w.path, "")
+}
+
+// TestPointerIsDurable attaches a WAL: its pointer is durable before the log has a record. If
+// it cannot be written there is no log for the WAL.
+func TestPointerIsDurable(t *testing.T) {
+	dir, w := elsewhere(t)
+	fsys := newCutFS()
+	o := small()
+	o.FS = fsys
+	l, _ := mustOpen(t, dir, o)
+	defer mustClose(t, l)
+	pointer := PointerTo(w.path)
+	steps := []string{"open " + pointer + ".new", "write " + pointer + ".new", "sync " + pointer + ".new", "rename " + pointer, "syncdir " + filepath.Dir(pointer), "write " + l.path}
+	for i, fails := range steps[:len(steps)-1] {
+		fsys.fail = func(op, name string, _ int64) error {
+			if op+" "+name == fails {
+				return errors.New("injected")
+			}
+			return nil
+		}
+		wal, err := l.Attach(w.path)
+		if err == nil || !strings.Contains(err.Error(), "injected") {
+			t.Errorf("step %d: %v, %v", i, wal, err)
+		}
+	}
+	var seen []string
+	fsys.fail = func(op, name string, _ int64) error {
+		if step := op + " " + name; slices.Contains(steps, step) {
+			seen = append(seen, step)
+		}
+		return nil
+	}
+	w.attach(l)
+	if err := w.commit(1); err != nil {
+		t.Fatal(err)
+	}
+	fsys.fail = nil
+	if !slices.Equal(seen, steps) {
+		t.Errorf("the order of steps is\n%q\nwant\n%q", seen, steps)
+	}
+}
+
+// TestPointerOfAnotherLog replays a log that has old records of a WAL which another log has
+// now: the pointer stays.
+func TestPointerOfAnotherLog(t *testing.T) {
+	dir, w := elsewhere(t)
+	first, _ := mustOpen(t, dir, small())
+	w.attach(first)
+	if err := w.commit(1); err != nil {
+		t.Fatal(err)
+	}
+	crash(first)
+	second := filepath.Join(dir, "second")
+	if err := os.Mkdir(second, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, _ := mustOpen(t, second, small())
+	w.attach(l)
+	if _, err := Recover(dir, small()); err != nil {
+		t.Fatal(err)
+	}
+	wantElsewhere(t, w.path, second)
+	mustClose(t, l)
+	wantElsewhere(t, w.path, "")
+}
+
+func TestDamagedPointer(t *testing.T) {
+	_, w := elsewhere(t)
+	whole := encodePointer("../log")
+	for i := range len(whole) + 1 {
+		p := whole[:i]
+		if i == len(whole) {
+			p = slices.Concat(whole, []byte("/x"))
+		}
+		if err := os.WriteFile(PointerTo(w.path), p, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if dir, err := Elsewhere(w.path, Options{FS: disk.OS}); err == nil {
+			t.Errorf("%q names %q", p, dir)
+		} else if _, ok := errors.AsType[*CorruptError](err); !ok {
+			t.Errorf("%q: %v", p, fmt.Sprint(err))
+		}
+	}
+}
