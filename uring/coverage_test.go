@@ -23,9 +23,9 @@ const (
 	coverageEnd   = "<!-- coverage:end -->"
 )
 
-// TestLedgerREADME keeps what the documentation says of coverage true. With
+// TestCoverage keeps what the documentation says of coverage true. With
 // -update it writes it.
-func TestLedgerREADME(t *testing.T) {
+func TestCoverage(t *testing.T) {
 	ringtest.NeedTree(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("needs the kernel tests of the ledger, which build on Linux")
@@ -59,7 +59,7 @@ func keepSection(t *testing.T, name, want string) {
 		return
 	}
 	if !*updateCoverage {
-		t.Errorf("%s is out of date: run go test ./uring -run TestLedgerREADME -update", name)
+		t.Errorf("%s is out of date: run go test ./uring -run TestCoverage -update", name)
 		return
 	}
 	if err := os.WriteFile(name, []byte(before+coverageBegin+"\n"+want+coverageEnd+after), 0o644); err != nil {
