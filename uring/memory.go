@@ -69,3 +69,14 @@ func NewFutexWaitv(word *atomic.Uint32, val uint32, flags uint32) FutexWaitv {
 
 // futex2Size32 is FUTEX2_SIZE_U32.
 const futex2Size32 = 2
+
+// timespec converts a duration. The kernel wants nanoseconds that are not
+// negative, and reads 32 bits of them for 32-bit callers.
+func timespec(d time.Duration) abi.Timespec {
+	t := abi.Timespec{Sec: int64(d / time.Second), Nsec: int64(d % time.Second)}
+	if t.Nsec < 0 {
+		t.Sec--
+		t.Nsec += int64(time.Second)
+	}
+	return t
+}

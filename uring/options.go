@@ -170,3 +170,12 @@ func (o *Options) sqEntries() uint32 {
 	}
 	return o.Entries
 }
+
+// ceilPow2 returns the smallest power of two that is at least n.
+func ceilPow2(n uint32) uint32 {
+	p := uint32(1)
+	for p < n && p < 1<<31 {
+		p <<= 1
+	}
+	return p
+}

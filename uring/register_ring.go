@@ -3,6 +3,7 @@
 package uring
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"syscall"
@@ -216,4 +217,10 @@ func SendMsgRing(target *Ring, userData uint64, res int32) error {
 		return nil
 	}
 	return sys.Error("io_uring_register "+OpRegisterSendMsgRing.String(), errno)
+}
+
+// setCPU sets a bit of a cpu_set_t, which is an array of native longs.
+func setCPU(mask []byte, cpu int) {
+	word := mask[cpu/64*8 : cpu/64*8+8]
+	binary.NativeEndian.PutUint64(word, binary.NativeEndian.Uint64(word)|1<<(cpu%64))
 }

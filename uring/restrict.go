@@ -3,7 +3,6 @@
 package uring
 
 import (
-	"encoding/binary"
 	"errors"
 	"slices"
 	"syscall"
@@ -70,10 +69,4 @@ func (r *Ring) restrictKnown(rs Restrictions) error {
 		}
 		rs.RegisterOps = rs.RegisterOps[:n-1]
 	}
-}
-
-// setCPU sets a bit of a cpu_set_t, which is an array of native longs.
-func setCPU(mask []byte, cpu int) {
-	word := mask[cpu/64*8 : cpu/64*8+8]
-	binary.NativeEndian.PutUint64(word, binary.NativeEndian.Uint64(word)|1<<(cpu%64))
 }

@@ -160,17 +160,6 @@ func unsupported(what string) error { return unsupportedError(what) }
 func (e unsupportedError) Error() string        { return "uring: " + string(e) }
 func (e unsupportedError) Is(target error) bool { return target == errors.ErrUnsupported }
 
-// timespec converts a duration. The kernel wants nanoseconds that are not
-// negative, and reads 32 bits of them for 32-bit callers.
-func timespec(d time.Duration) abi.Timespec {
-	t := abi.Timespec{Sec: int64(d / time.Second), Nsec: int64(d % time.Second)}
-	if t.Nsec < 0 {
-		t.Sec--
-		t.Nsec += int64(time.Second)
-	}
-	return t
-}
-
 // WaitRegion is memory shared with the kernel that holds the arguments of
 // waits, so that a wait copies nothing. It belongs to its ring and is freed
 // with it.
