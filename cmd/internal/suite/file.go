@@ -27,20 +27,20 @@ type fileWorkload interface {
 	name() string
 	// cells returns the workload's part of the grid, for options with defaults filled in.
 	cells(FileOptions) []cell
-	// impossible returns why the cell cannot be measured here, "" if it can. Missing
-	// O_DIRECT and missing storages are handled before.
+	// impossible returns the reason why the cell cannot be measured here, or "". Missing O_DIRECT
+	// and missing storages are handled before.
 	impossible(*fileRun, cell) string
-	// engines are those that the cell is measured with; the others are compared to the first.
+	// engines returns the engines for the cell. The first is the baseline of the others.
 	engines(*fileRun, cell) []string
 	// prepare runs once before the cell's rounds.
 	prepare(context.Context, *fileRun, cell) error
-	// round runs one engine once. Rounds of one pair must do the same.
+	// round runs one engine once. All rounds of one pair must do the same work.
 	round(ctx context.Context, f *fileRun, c cell, engine string, pair int) (measure.Sample, error)
 	// check adds notes about a sample to the report.
 	check(f *fileRun, c cell, engine string, s measure.Sample)
 }
 
-// fileWorkloads are all there are, in the order in which they are measured.
+// fileWorkloads are all workloads, in the order in which they are measured.
 var fileWorkloads = []fileWorkload{
 	randRead{}, batch{}, burner{}, durableAppend{}, randWrite{},
 }
@@ -52,7 +52,7 @@ func workloadOf(c cell) fileWorkload {
 }
 
 // File runs the suite "file". It always returns a report, which is complete only if the error is
-// nil. The files that it created are removed in any case.
+// nil. It removes the files that it created in any case.
 func File(ctx context.Context, opts FileOptions, env Env) (run *report.Run, err error) {
 	opts = opts.withDefaults()
 	f := &fileRun{opts: opts, env: env, stores: map[string]*store{}}
@@ -70,15 +70,16 @@ type fileRun struct {
 	runner
 	opts FileOptions
 	env  Env
-	// stores are the places that can be measured, by name.
+	// stores are the available storages by name.
 	stores map[string]*store
-	// cells are those that can be measured.
+	// cells are the cells that can be measured.
 	cells []cell
-	// fio is the program, "" if it is not used.
+	// fio is the path of the program, or "" if it is not used.
 	fio string
 }
 
-// target is the file or directory that is measured, "" for the storage in memory alone.
+// target is the file or directory that is measured, or "" if only the storage in memory is
+// measured.
 func (f *fileRun) target() string {
 	if f.opts.Fast == FastOnly {
 		return ""
@@ -86,7 +87,7 @@ func (f *fileRun) target() string {
 	return cmp.Or(f.opts.Path, f.opts.Dir)
 }
 
-// prepare opens the storages, and finds the engines and the possible cells.
+// prepare opens the storages, and determines the engines and the possible cells.
 func (f *fileRun) prepare(ctx context.Context) error {
 	if err := f.openStores(ctx); err != nil {
 		return err
@@ -134,7 +135,7 @@ func (f *fileRun) points() []point {
 	return out
 }
 
-// params describe the cell in the report. A storage is named where it is not the ordinary one.
+// params describes the cell in the report. It names the storage unless it is the default.
 func (f *fileRun) params(c cell) report.Params {
 	p := report.Params{}
 	if c.block > 0 {
@@ -161,7 +162,7 @@ func isFio(engine string) bool {
 	return engine == fio.Name || engine == fio.NameFixed || engine == fio.NameBatched
 }
 
-// findFio finds the program and lets it show that it can read the storage's file. Without it the run
+// findFio finds the program and checks that it can read the storage's file. Without fio the run
 // goes on.
 func (f *fileRun) findFio(ctx context.Context, st *store) error {
 	program, err := f.env.FindFio()
@@ -177,8 +178,8 @@ func (f *fileRun) findFio(ctx context.Context, st *store) error {
 	return nil
 }
 
-// tryFio reads for a moment: features of fio depend on how it was built and on what this process
-// may do.
+// tryFio reads for a moment. The features of fio depend on its build and on the privileges of this
+// process.
 func (f *fileRun) tryFio(ctx context.Context, program string, st *store) error {
 	for _, name := range append([]string{fio.Name}, f.opts.FioAlso...) {
 		s, err := f.env.Fio(ctx, program, fio.RandRead{
@@ -195,7 +196,7 @@ func (f *fileRun) tryFio(ctx context.Context, program string, st *store) error {
 	return nil
 }
 
-// fioRound lets fio read as the cell does, with depth reads in flight.
+// fioRound runs fio on the cell with depth reads in flight.
 func (f *fileRun) fioRound(ctx context.Context, c cell, name string, depth, pair int) (measure.Sample, error) {
 	return f.env.Fio(ctx, f.fio, fio.RandRead{
 		Engine: name, Path: f.stores[c.storage].path, Span: f.span(c), Block: c.block, Depth: depth,

@@ -17,8 +17,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
-// chosen reports whether the options ask for the workload. An axis given by the user is meant for the
-// random reads unless workloads are named.
+// chosen reports whether the options select the workload. If the user sets an axis but names no
+// workloads, only the random reads are selected.
 func (o FileOptions) chosen(workload string) bool {
 	switch {
 	case len(o.Workloads) > 0:
@@ -45,8 +45,7 @@ func orOwn(given, own []int) []int {
 	return own
 }
 
-// bothEngines is embedded by workloads that compare ringside to os and whose samples need no
-// remarks.
+// bothEngines is embedded by workloads that compare ringside with os and add no notes to samples.
 type bothEngines struct{}
 
 func (bothEngines) engines(*fileRun, cell) []string {
@@ -55,7 +54,7 @@ func (bothEngines) engines(*fileRun, cell) []string {
 
 func (bothEngines) check(*fileRun, cell, string, measure.Sample) {}
 
-// readOnly returns why a workload that writes cannot be measured on the cell's storage, "" if it can.
+// readOnly returns the reason why a workload that writes cannot use the cell's storage, or "".
 func (f *fileRun) readOnly(c cell) string {
 	if f.stores[c.storage].made == nil {
 		return "it writes, and the file of --path is only read: choose a directory with --dir"
@@ -66,10 +65,10 @@ func (f *fileRun) readOnly(c cell) string {
 const (
 	nameRandRead = "randread"
 
-	// hotSpan is how much of the file is kept in the page cache: more than processor caches
-	// hold, less than any machine has.
+	// hotSpan is the part of the file that is kept in the page cache: more than processor caches
+	// hold, and less than the memory of any machine.
 	hotSpan = 256 << 20
-	// coldSpan bounds the list of blocks that are each read once.
+	// coldSpan limits the list of blocks that are each read once.
 	coldSpan = 4 << 30
 	// directSize is large enough that a device's own cache does not serve most reads.
 	directSize = 1 << 30
@@ -82,10 +81,10 @@ func (randRead) name() string { return nameRandRead }
 
 func (randRead) cells(o FileOptions) []cell { return o.randReadCells() }
 
-// impossible names a limit of the file or of memory.
+// impossible returns a limit of the file or of memory, or "".
 func (randRead) impossible(f *fileRun, c cell) string { return f.tooLarge(c, c.goroutines) }
 
-// tooLarge returns why file or memory are too small for this many buffers at once, "" if they are not.
+// tooLarge returns the reason why the file or memory is too small for this many buffers, or "".
 func (f *fileRun) tooLarge(c cell, buffers int) string {
 	bytes, free := int64(c.block)*int64(buffers), f.env.AvailableMemory()
 	switch span := f.span(c); {
@@ -105,7 +104,7 @@ func (randRead) engines(f *fileRun, c cell) []string {
 	return engines
 }
 
-// prepare brings the page cache into the state that the cell asks for.
+// prepare evicts or loads the page cache as the cell requires.
 func (randRead) prepare(ctx context.Context, f *fileRun, c cell) error {
 	if c.cache == CacheCold {
 		f.note("cold reads: the file is evicted from the page cache before each window, no block is read twice in it, " +
@@ -114,7 +113,7 @@ func (randRead) prepare(ctx context.Context, f *fileRun, c cell) error {
 	return f.setCache(ctx, c, f.stores[c.storage].path)
 }
 
-// setCache brings the page cache of a file into the state that the cell asks for.
+// setCache evicts or loads the page cache of a file as the cell requires.
 func (f *fileRun) setCache(ctx context.Context, c cell, path string) error {
 	if c.cache == CacheHot {
 		return datafile.ReadIn(ctx, path, f.span(c))
@@ -122,8 +121,8 @@ func (f *fileRun) setCache(ctx context.Context, c cell, path string) error {
 	return datafile.Evict(path)
 }
 
-// round runs one engine once. All engines of a pair read the same offsets, except that fio has a
-// sequence of its own.
+// round runs one engine once. All engines of a pair read the same offsets, except fio, which has
+// its own sequence.
 func (randRead) round(ctx context.Context, f *fileRun, c cell, name string, pair int) (measure.Sample, error) {
 	if isFio(name) {
 		return f.fioRound(ctx, c, name, c.goroutines, pair)
@@ -134,7 +133,7 @@ func (randRead) round(ctx context.Context, f *fileRun, c cell, name string, pair
 	return f.env.Round(ctx, j)
 }
 
-// job is a round of the cell's workload, of which the particulars are missing.
+// job returns a round of the cell's workload without the workload's parameters.
 func (f *fileRun) job(c cell, engine string) workload.Job {
 	return workload.Job{
 		Suite: fileSuite, Workload: c.workload, Engine: engine, Goroutines: c.goroutines,
@@ -142,7 +141,7 @@ func (f *fileRun) job(c cell, engine string) workload.Job {
 	}
 }
 
-// reads are the random reads of the cell.
+// reads returns the random reads of the cell.
 func (f *fileRun) reads(c cell, pair int) workload.RandRead {
 	st := f.stores[c.storage]
 	return workload.RandRead{
@@ -151,7 +150,7 @@ func (f *fileRun) reads(c cell, pair int) workload.RandRead {
 	}
 }
 
-// check notes when a read that should have met the cache went to the device, or the reverse.
+// check adds a note if cached reads went to the device, or if cold reads did not.
 func (randRead) check(f *fileRun, c cell, name string, s measure.Sample) {
 	point := describe(c.workload, f.params(c))
 	switch {
@@ -168,7 +167,7 @@ func (randRead) check(f *fileRun, c cell, name string, s measure.Sample) {
 	}
 }
 
-// span is how many bytes from the start of the file the cell reads.
+// span returns the number of bytes, from the start of the file, that the cell reads.
 func (f *fileRun) span(c cell) int64 {
 	size := f.stores[c.storage].size
 	if c.cache == CacheDirect {
@@ -187,8 +186,8 @@ func (f *fileRun) span(c cell) int64 {
 const (
 	nameRandWrite = "randwrite"
 
-	// directWrites and bufferedWrites are how many bytes of the file are overwritten. What goes to
-	// the page cache is kept so small that the kernel does not make the writers wait.
+	// directWrites and bufferedWrites are the numbers of bytes of the file that are overwritten.
+	// bufferedWrites is so small that the kernel does not throttle the writers.
 	directWrites   = 256 << 20
 	bufferedWrites = 64 << 20
 )
@@ -225,7 +224,7 @@ func writerCounts(o FileOptions, cache string) []int {
 	return []int{1, 32, 128}
 }
 
-// impossible names a limit of the storage or of memory.
+// impossible returns a limit of the storage or of memory, or "".
 func (randWrite) impossible(f *fileRun, c cell) string {
 	if reason := f.readOnly(c); reason != "" {
 		return reason
@@ -233,8 +232,8 @@ func (randWrite) impossible(f *fileRun, c cell) string {
 	return f.tooLarge(c, c.goroutines)
 }
 
-// prepare makes the file if this is the first cell, writes to the device the data that earlier rounds left
-// in the page cache, and brings the cache into the state that the cell asks for.
+// prepare creates the file for the first cell. It writes the dirty pages of earlier rounds to the
+// device, and brings the cache into the state that the cell requires.
 func (randWrite) prepare(ctx context.Context, f *fileRun, c cell) error {
 	st := f.stores[c.storage]
 	if st.written == nil {
@@ -258,8 +257,8 @@ func writeSpan(c cell, file *datafile.File) int64 {
 	return min(file.Size(), bufferedWrites)
 }
 
-// round runs one engine once. Both halves of a pair write to the same offsets, but not the same:
-// the check would take what the first wrote for the second's.
+// round runs one engine once. Both halves of a pair write to the same offsets, with different
+// stamps, so that the check can tell them apart.
 func (randWrite) round(ctx context.Context, f *fileRun, c cell, name string, pair int) (measure.Sample, error) {
 	st := f.stores[c.storage]
 	st.writes++
@@ -273,12 +272,12 @@ func (randWrite) round(ctx context.Context, f *fileRun, c cell, name string, pai
 
 const (
 	nameBatch = "batch"
-	// paramCount is the number of reads of one call.
+	// paramCount is the number of reads per call.
 	paramCount = "count"
 )
 
-// batch lets one goroutine read many blocks by one call: an errgroup of os reads beside
-// ufile.Batch.
+// batch reads many blocks with one call from one goroutine. It compares an errgroup of os reads
+// with ufile.Batch.
 type batch struct{ bothEngines }
 
 func (batch) name() string { return nameBatch }
@@ -311,8 +310,8 @@ func batchBlocks(o FileOptions, cache string) []int {
 	return o.blocksOr(4 << 10)
 }
 
-// batchCounts leaves the small batch out where nothing waits for a device: there it is as the large
-// one.
+// batchCounts leaves the small batch out for cached reads, where it has the same result as the
+// large one.
 func batchCounts(o FileOptions, cache string) []int {
 	if o.Full || cache == CacheDirect && !o.Brief {
 		return []int{16, 128}
@@ -322,7 +321,7 @@ func batchCounts(o FileOptions, cache string) []int {
 
 func (c cell) count() int { return c.more[paramCount].(int) }
 
-// impossible names a limit of the file or of memory.
+// impossible returns a limit of the file or of memory, or "".
 func (batch) impossible(f *fileRun, c cell) string { return f.tooLarge(c, c.count()) }
 
 func (b batch) engines(f *fileRun, c cell) []string {
@@ -337,8 +336,8 @@ func (batch) prepare(ctx context.Context, f *fileRun, c cell) error {
 	return f.setCache(ctx, c, f.stores[c.storage].path)
 }
 
-// round runs one engine once. All engines of a pair read the same offsets, except that fio has a
-// sequence of its own.
+// round runs one engine once. All engines of a pair read the same offsets, except fio, which has
+// its own sequence.
 func (batch) round(ctx context.Context, f *fileRun, c cell, name string, pair int) (measure.Sample, error) {
 	if isFio(name) {
 		return f.fioRound(ctx, c, name, c.count(), pair)
@@ -348,7 +347,7 @@ func (batch) round(ctx context.Context, f *fileRun, c cell, name string, pair in
 	return f.env.Round(ctx, j)
 }
 
-// check notes when a read that should have met the cache went to the device.
+// check adds a note if cached reads went to the device.
 func (batch) check(f *fileRun, c cell, name string, s measure.Sample) {
 	randRead{}.check(f, c, name, s)
 }
@@ -361,8 +360,9 @@ const (
 	recordSize = 128
 )
 
-// durableAppend lets goroutines append records to one log, each of which is on the disk when its
-// append returns: a plain group commit in Go, os.File behind a mutex, and appendlog.Log.
+// durableAppend appends records to one log from several goroutines. Each record is on the disk when
+// its append returns. It compares os.File behind a mutex with a plain group commit in Go, and
+// appendlog.Log.
 type durableAppend struct{ bothEngines }
 
 func (durableAppend) name() string { return nameAppend }
@@ -390,7 +390,7 @@ func (durableAppend) engines(*fileRun, cell) []string {
 	return []string{engine.NameOS, engine.NameOSMutex, engine.NameRingside}
 }
 
-// prepare needs nothing: each round makes its log.
+// prepare does nothing: each round creates its log.
 func (durableAppend) prepare(context.Context, *fileRun, cell) error { return nil }
 
 // round runs one engine once.
@@ -406,12 +406,12 @@ func (durableAppend) round(ctx context.Context, f *fileRun, c cell, name string,
 
 const (
 	nameBurner = "burner"
-	// paramComputing is the number of goroutines that compute.
+	// paramComputing is the number of computing goroutines.
 	paramComputing = "computing"
 )
 
-// burner reads beside goroutines that compute: first one of them, then one for each processor. The
-// rate of computation is reported beside that of the reads.
+// burner reads while goroutines compute: first one of them, then one per processor. It reports the
+// rate of computation too.
 type burner struct{ bothEngines }
 
 func (burner) name() string { return nameBurner }
@@ -434,15 +434,15 @@ func (burner) cells(o FileOptions) []cell {
 	return out
 }
 
-// impossible names a limit of the file or of memory.
+// impossible returns a limit of the file or of memory, or "".
 func (burner) impossible(f *fileRun, c cell) string { return f.tooLarge(c, c.goroutines) }
 
 func (burner) prepare(ctx context.Context, f *fileRun, c cell) error {
 	return f.setCache(ctx, c, f.stores[c.storage].path)
 }
 
-// burnerWindows is how much longer the windows are than others: the results depend on the
-// scheduler's time slices of 10 ms, of which a short window has too few.
+// burnerWindows makes the windows longer. The results depend on the scheduler's time slices of 10
+// ms, and a short window has too few of them.
 const burnerWindows = 3
 
 // round runs one engine once. Both halves of a pair read the same offsets.

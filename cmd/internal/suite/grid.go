@@ -8,7 +8,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// cell is one point of the grid. What a workload has no use for stays zero.
+// cell is one point of the grid. Fields that a workload does not use are zero.
 type cell struct {
 	// workload is the name of a fileWorkload, storage of a store.
 	workload, storage string
@@ -19,7 +19,7 @@ type cell struct {
 	more report.Params
 }
 
-// cells returns the grid of all workloads that are wanted.
+// cells returns the grid of the selected workloads.
 func (o FileOptions) cells() []cell {
 	var out []cell
 	for _, w := range fileWorkloads {
@@ -41,7 +41,7 @@ func (o FileOptions) storages() []string {
 	return []string{StorageDisk}
 }
 
-// part is a rectangle of the grid: each block at each number of goroutines.
+// part is a rectangle of the grid: each block size with each number of goroutines.
 type part struct {
 	cache              string
 	goroutines, blocks []int
@@ -62,8 +62,8 @@ var (
 	coldDepths = []int{1, 32, 64, 128}
 )
 
-// The grids of random reads. The default one has each regime once or twice: one reader, where
-// nothing can be batched; few; many; more than a device takes; large blocks.
+// These are the grids of random reads. The default grid has each case once or twice: one reader,
+// with nothing to batch; few readers; many; more than a device handles at once; large blocks.
 var (
 	defaultGrid = []part{
 		{CacheHot, []int{1}, []int{k4}},
@@ -85,7 +85,7 @@ var (
 		{CacheDirect, allDepths, allBlocks},
 		{CacheCold, coldDepths, coldBlocks},
 	}
-	// The storage in memory shows the cost of the software.
+	// The storage in memory shows the overhead of the software.
 	fastGrid     = []part{{CacheDirect, []int{1, 32, 128, 512}, []int{k4}}}
 	fastFullGrid = []part{{CacheDirect, allDepths, []int{k4, k16, k64}}}
 )
@@ -105,7 +105,7 @@ func (o FileOptions) randReadCells() []cell {
 	return out
 }
 
-// parts returns the grid of one storage. Axes given by the user are taken as they are.
+// parts returns the grid of one storage. Axes given by the user replace the defaults.
 func (o FileOptions) parts(storage string) []part {
 	var grid []part
 	switch fast := storage == StorageFast; {
@@ -128,8 +128,8 @@ func (o FileOptions) parts(storage string) []part {
 	})
 }
 
-// crossed makes one part for each state of the cache in the grid, with the axes that the user gave.
-// A given number of goroutines brings all blocks with it.
+// crossed makes one part for each cache state in the grid, with the axes that the user gave. If the
+// user gives a number of goroutines, all block sizes are measured.
 func (o FileOptions) crossed(grid []part) []part {
 	var out []part
 	for _, p := range grid {

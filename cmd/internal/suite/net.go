@@ -22,33 +22,34 @@ import (
 
 const netSuite = "net"
 
-// NetPeer is a server in a program that is compiled for the run.
+// NetPeer is a server program that is compiled for the run.
 type NetPeer interface {
-	// Command returns how it is started.
+	// Command returns the command that starts it.
 	Command() []string
-	// Version names library and compiler.
+	// Version returns the versions of its library and compiler.
 	Version() string
 	// Remove removes the program's files.
 	Remove() error
 }
 
-// NetEnv is how the suite "net" reaches the world. All functions must be set. Those that run a server
-// get the peer of a foreign engine, nil for the others.
+// NetEnv connects the suite "net" to the system. All functions must be set. Functions that run a
+// server get the peer of a foreign engine, and nil for the others.
 type NetEnv struct {
-	// Round runs one round with our load generator, Client one with the program of another, Idle one
-	// in which nothing happens.
+	// Round runs one round with our load generator. Client runs one with a foreign client program.
+	// Idle runs one without load.
 	Round  func(context.Context, echo.Setup, NetPeer, loadgen.Job) (echo.Sample, error)
 	Client func(context.Context, echo.Setup, webclient.Job) (echo.Sample, error)
 	Idle   func(context.Context, echo.Setup, NetPeer, echo.IdleJob) (echo.IdleSample, error)
-	// FindClient returns the path of a client's program and how that calls itself.
+	// FindClient returns the path of a client program and the version that it reports.
 	FindClient func(ctx context.Context, client string) (path, version string, err error)
-	// Spins is how many steps of a handler's work a processor computes in a microsecond.
+	// Spins returns the number of steps of a handler's work that a processor computes in a
+	// microsecond.
 	Spins func() float64
-	// Descriptors is how many a process may have, Ports how many connections there may be to one
-	// server; 0 where unknown.
+	// Descriptors returns the limit of descriptors per process. Ports returns the limit of
+	// connections to one server. 0 means unknown.
 	Descriptors, Ports func() int
-	// BuildPeer makes the program of a foreign engine; clone is the directory of its sources, which the
-	// engine in C does not need.
+	// BuildPeer builds the program of a foreign engine. clone is the directory of its sources; the
+	// engine in C does not need it.
 	BuildPeer func(ctx context.Context, engine, clone string) (NetPeer, error)
 	// Progress shows the progress of the run.
 	Progress Progress
@@ -60,7 +61,7 @@ func netWorkloadOf(name string) netWorkload {
 }
 
 // Net runs the suite "net". It always returns a report, which is complete only if the error is nil.
-// The programs that it compiled are removed in any case.
+// It removes the programs that it compiled in any case.
 func Net(ctx context.Context, opts NetOptions, env NetEnv) (run *report.Run, err error) {
 	opts = opts.withDefaults()
 	n := &netRun{runner: newRunner(netSuite, opts.Timing, env.Progress, ""), opts: opts, env: env, clients: map[string]string{}, programs: map[string]NetPeer{}}
@@ -100,19 +101,19 @@ type netRun struct {
 	env  NetEnv
 	// programs are the foreign engines that were built.
 	programs map[string]NetPeer
-	// working are the engines that work here, clients the paths of the programs that were found.
+	// working are the engines that work here. clients are the paths of the client programs.
 	working []string
 	clients map[string]string
 	// spins is the result of Spins, 0 before the first call.
 	spins float64
-	// files is the directory with the files that are served, "" if none are.
+	// files is the directory of the served files, or "".
 	files string
 }
 
 // isForeign reports whether an engine is a program that is compiled for the run.
 func isForeign(engine string) bool { return engine == liburing.Name || clone.Is(engine) }
 
-// build makes the program of an engine, or notes why there is none.
+// build builds the program of an engine, or notes why it cannot.
 func (n *netRun) build(ctx context.Context, name string) {
 	n.env.Progress.Start(1, "compiling "+name)
 	p, err := n.env.BuildPeer(ctx, name, n.opts.Clones[clone.Flag(name)])
@@ -124,7 +125,7 @@ func (n *netRun) build(ctx context.Context, name string) {
 	}
 }
 
-// absent names the engines that readers expect and will not find.
+// absent notes the engines that readers expect and that are missing.
 func (n *netRun) absent() {
 	if !n.opts.chosen(nameEcho) || !n.opts.Full || len(n.opts.Engines) > 0 {
 		return
@@ -139,7 +140,7 @@ func (n *netRun) absent() {
 	}
 }
 
-// try lets each engine show in a short round that it works here.
+// try runs a short round with each engine to see whether it works here.
 func (n *netRun) try(ctx context.Context, engines []string) error {
 	n.env.Progress.Start(int64(len(engines)), "trying the engines")
 	for _, name := range engines {
@@ -183,7 +184,7 @@ func (n *netRun) introduce(name string, s echo.Sample) {
 	}
 }
 
-// enginesOf are the working engines that a cell is measured with.
+// enginesOf returns the working engines for a cell.
 func (n *netRun) enginesOf(c netCell) []string {
 	return slices.DeleteFunc(slices.Clone(n.opts.enginesOf(c)), func(e string) bool {
 		return !slices.Contains(n.working, e)
@@ -203,8 +204,8 @@ func (n *netRun) points(cells []netCell) []point {
 	return out
 }
 
-// busyGenerator is the share of a window in which the load generator's thread may run before it, and not
-// the server, bounds the rate.
+// busyGenerator is the CPU share of the load generator's thread above which the generator, and not
+// the server, is assumed to limit the rate.
 const busyGenerator = 0.95
 
 // echoSample turns a round into a sample of the report. CPU time, allocations and system calls are
@@ -238,19 +239,19 @@ func (n *netRun) echoSample(s echo.Sample) report.Sample {
 type netCell struct {
 	workload    string
 	connections int
-	// size is the length of a message, or of an answer's body; 0 where there are none.
+	// size is the length of a message or of a response body, or 0 if there are none.
 	size int
-	// procs is the GOMAXPROCS of the server, 0 for the system's choice.
+	// procs is the GOMAXPROCS of the server, or 0 for the default.
 	procs int
 	// handler is the work for a message, zero for echoes.
 	handler handlerWork
-	// client asks for web pages.
+	// client is the client program of web requests.
 	client string
-	// more are further parameters by their names in result files.
+	// more has further parameters by their names in result files.
 	more report.Params
 }
 
-// handlerWork is the work of a handler: it computes or sleeps.
+// handlerWork is the work of a handler: time to compute and time to sleep.
 type handlerWork struct{ compute, sleep time.Duration }
 
 func (h handlerWork) String() string {
@@ -260,7 +261,7 @@ func (h handlerWork) String() string {
 	return "compute " + h.compute.String()
 }
 
-// params describe the cell in the report.
+// params describes the cell in the report.
 func (c netCell) params() report.Params {
 	p := report.Params{"connections": c.connections}
 	if c.size > 0 {
@@ -294,21 +295,22 @@ func (n *netRun) possible(ctx context.Context) []netCell {
 	})
 }
 
-// tooMany returns why there cannot be so many connections, "" if there can.
+// tooMany returns the reason why so many connections are not possible, or "".
 func tooMany(connections, descriptors, ports int) string {
 	const others = 64 // descriptors of a process beside its connections
 	if descriptors > 0 && connections+others > descriptors {
 		return fmt.Sprintf("a process may have only %d descriptors: raise its hard limit, as root with ulimit -Hn %d",
 			descriptors, connections+others)
 	}
-	// The system uses half of them before it searches for the others, which takes time.
+	// The kernel uses half of the ports first; searching the other half takes time.
 	if ports > 0 && connections > ports/2 {
 		return fmt.Sprintf("the system has only %d ports for connections: sysctl -w net.ipv4.ip_local_port_range='1024 65535'", ports)
 	}
 	return ""
 }
 
-// missingClient returns why a cell's client is not available, "" if it is. It looks for each client once.
+// missingClient returns the reason why a cell's client is not available, or "". It searches for
+// each client once.
 func (n *netRun) missingClient(ctx context.Context, c netCell) string {
 	if c.client == "" || c.client == ownClient || n.clients[c.client] != "" {
 		return ""

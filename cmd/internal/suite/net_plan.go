@@ -15,7 +15,7 @@ import (
 
 // NetOptions are the options of the suite "net". The zero value is the default run.
 type NetOptions struct {
-	// Workloads are those to measure; none means echo alone, or with Full all.
+	// Workloads are the workloads to measure. The default is echo, or all workloads with Full.
 	Workloads []string
 	// Connections, Sizes, Procs and Clients replace an axis of the grid, Engines the list of engines.
 	Connections []int
@@ -25,8 +25,8 @@ type NetOptions struct {
 	Engines     []string
 	// Full measures the whole grid: more numbers of connections, up to 10,000, and servers with one P.
 	Full bool
-	// Clones are directories with sources of foreign engines by their flags, see package clone. Pin
-	// keeps the server on one processor and the load generator off it.
+	// Clones maps the flags of foreign engines to directories with their sources, see package
+	// clone. Pin keeps the server on one processor and the load generator off it.
 	Clones map[string]string
 	Pin    bool
 	Timing
@@ -34,8 +34,7 @@ type NetOptions struct {
 	IdleFor time.Duration
 }
 
-// netEngines are all engines but those that serve only files, the one that others are compared to
-// first.
+// netEngines are all engines except those that serve only files. The first is the baseline.
 var netEngines = []string{
 	echo.NameStd, echo.NameNetpoll, echo.NameConn, echo.NamePlain, echo.NameEvent, echo.NameParked, echo.NameSQPoll,
 	echo.NameEpoll, echo.NameBlocking, liburing.Name, clone.Gnet, clone.GnetOne, clone.Rio, clone.Monoio,
@@ -90,8 +89,7 @@ func (o NetOptions) withDefaults() NetOptions {
 	return o
 }
 
-// Space returns where the files lie that are served, and how many bytes they take; "" where there are
-// none.
+// Space returns the directory of the served files and their size in bytes, or "" if there are none.
 func (o NetOptions) Space() (dir string, bytes int64) {
 	if !o.chosen(nameFiles) {
 		return "", 0
@@ -102,7 +100,7 @@ func (o NetOptions) Space() (dir string, bytes int64) {
 	return DefaultDir(), bytes
 }
 
-// chosen reports whether the options ask for the workload.
+// chosen reports whether the options select the workload.
 func (o NetOptions) chosen(workload string) bool {
 	if len(o.Workloads) > 0 {
 		return slices.Contains(o.Workloads, workload)
@@ -110,7 +108,7 @@ func (o NetOptions) chosen(workload string) bool {
 	return workload == nameEcho || o.Full
 }
 
-// wanted are the engines that any cell is measured with, in their order.
+// wanted returns the engines of all cells, in order.
 func (o NetOptions) wanted() []string {
 	cells := o.cells()
 	return slices.DeleteFunc(o.inOrder(netKnown), func(e string) bool {
@@ -118,7 +116,7 @@ func (o NetOptions) wanted() []string {
 	})
 }
 
-// inOrder are the given engines in the user's order, or, where there are none, these.
+// inOrder returns the engines that the user gave, in the user's order, or all.
 func (o NetOptions) inOrder(all []string) []string {
 	if len(o.Engines) > 0 {
 		return slices.Clone(o.Engines)
@@ -126,8 +124,8 @@ func (o NetOptions) inOrder(all []string) []string {
 	return slices.Clone(all)
 }
 
-// enginesOf are those that a cell is measured with. Most are measured with echoes of small messages
-// only, unless the user names them: they would show nothing new for their time.
+// enginesOf returns the engines for a cell. Most engines are measured only with echoes of small
+// messages unless the user names them: other cells would take time and show nothing new.
 func (o NetOptions) enginesOf(c netCell) []string {
 	w := netWorkloadOf(c.workload)
 	own := w.own
@@ -145,8 +143,8 @@ func (o NetOptions) enginesOf(c netCell) []string {
 		own = slices.DeleteFunc(slices.Clone(w.all), func(e string) bool { return e == echo.NameParked || e == echo.NameEpoll })
 	}
 	return slices.DeleteFunc(o.inOrder(own), func(e string) bool {
-		// A foreign engine is left out without its sources, unless it is named, and the
-		// coroutines are left out to save time.
+		// A foreign engine needs its sources unless it is named. The blocking engine is left out by
+		// default to save time.
 		return !slices.Contains(w.all, e) || e == echo.NameBlocking && len(o.Engines) == 0 || clone.Is(e) && len(o.Engines) == 0 && o.Clones[clone.Flag(e)] == ""
 	})
 }

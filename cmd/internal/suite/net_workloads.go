@@ -22,7 +22,7 @@ import (
 
 const (
 	nameEcho = "echo"
-	// smallMessage is the length of a message in bytes unless an option sets another.
+	// smallMessage is the default length of a message in bytes.
 	smallMessage = 128
 	largeMessage = 1024
 )
@@ -31,21 +31,21 @@ const (
 type netWorkload struct {
 	// name is the workload's name in tables and result files.
 	name string
-	// all are the engines that it can be measured with, own those that are by default; the others are
-	// compared to the first. Echoes choose for each cell.
+	// all are the engines that can run the workload. own are the default engines; the first is the
+	// baseline. The workload echo chooses engines for each cell.
 	all, own []string
 	// cells returns the workload's part of the grid, for options with defaults filled in.
 	cells func(NetOptions) []netCell
-	// set changes server and load for a cell; round runs one engine once where a round is not one of our
+	// set changes server and load for a cell. round, if not nil, runs one engine once without our
 	// load generator.
 	set   func(n *netRun, c netCell, s *echo.Setup, j *loadgen.Job)
 	round func(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error)
-	// bytes reports whether the rate in bytes is the result.
+	// bytes makes the rate in bytes the result.
 	bytes bool
 }
 
 var (
-	// socketEngines have net.Conn and net.PacketConn, streamEngines serve streams of any kind.
+	// socketEngines support net.Conn and net.PacketConn. streamEngines serve any kind of stream.
 	socketEngines = []string{echo.NameStd, echo.NameConn, echo.NamePlain}
 	streamEngines = append(slices.Clone(socketEngines), echo.NameEvent, echo.NameEpoll)
 	usualEngines  = []string{echo.NameStd, echo.NameConn, echo.NameEvent}
@@ -53,7 +53,7 @@ var (
 	filesEngines = []string{echo.NameStd, echo.NameServe, echo.NameServeNet, echo.NameNginx}
 )
 
-// netWorkloads are all there are, in the order in which they are measured.
+// netWorkloads are all workloads, in the order in which they are measured.
 var netWorkloads = []netWorkload{
 	{name: nameEcho, all: netEngines, cells: echoCells},
 	{
@@ -113,8 +113,8 @@ var netWorkloads = []netWorkload{
 	},
 }
 
-// grid returns a cell like the given one for each length of a message and each number of connections.
-// Axes that the user gave replace these; without sizes there are no messages.
+// grid returns a copy of the given cell for each message length and each number of connections.
+// Axes that the user gave replace these. Without sizes there are no messages.
 func (o NetOptions) grid(like netCell, sizes []int, connections ...int) (out []netCell) {
 	if sizes == nil {
 		sizes = []int{0}
@@ -160,12 +160,12 @@ func (w netWorkload) run(ctx context.Context, n *netRun, c netCell, engine strin
 	return out, nil
 }
 
-// setup is the server of a cell.
+// setup returns the server of a cell.
 func (n *netRun) setup(c netCell, engine string) echo.Setup {
 	return echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin}
 }
 
-// echoCells returns the grid of echoes. By default larger messages are tried at three numbers of
+// echoCells returns the grid of echoes. By default larger messages are sent over three numbers of
 // connections: one, many, and very many.
 func echoCells(o NetOptions) (out []netCell) {
 	for _, procs := range echoProcs(o) {
@@ -207,26 +207,26 @@ func echoConnections(o NetOptions, size, procs int) []int {
 	return []int{1, 10, 50, 100, 500, 1000}
 }
 
-// job is a round of a cell with our load generator.
+// job returns a round of a cell with our load generator.
 func (n *netRun) job(c netCell, window time.Duration) loadgen.Job {
 	return loadgen.Job{
 		Connections: c.connections, Size: c.size, Warm: netWarm(c, window), Measure: window, Count: countFor(window),
 	}
 }
 
-// netWarm is enough for every connection to have sent some messages.
+// netWarm returns a warm-up that lets every connection send some messages.
 func netWarm(c netCell, window time.Duration) time.Duration {
 	return min(warmFor(window), 60*time.Millisecond+time.Duration(c.connections)*20*time.Microsecond)
 }
 
-// countFor is how long system calls are counted after a window.
+// countFor returns how long system calls are counted after a window.
 func countFor(window time.Duration) time.Duration {
 	return min(max(window/8, 2*time.Millisecond), 40*time.Millisecond)
 }
 
 const nameHandlers = "handlers"
 
-// handlersCells are echoes before which the server computes or sleeps.
+// handlersCells returns echoes whose handler computes or sleeps.
 func handlersCells(o NetOptions) (out []netCell) {
 	for _, h := range []handlerWork{
 		{compute: 5 * time.Microsecond}, {compute: 50 * time.Microsecond}, {compute: 500 * time.Microsecond}, {sleep: 500 * time.Microsecond},
@@ -236,12 +236,12 @@ func handlersCells(o NetOptions) (out []netCell) {
 	return out
 }
 
-// handlerWindows is how much longer the windows are than others: scheduler's time slices of 10 ms
-// decide here, of which a short window has too few.
+// handlerWindows makes the windows longer. The results depend on the scheduler's time slices of 10
+// ms, and a short window has too few of them.
 const handlerWindows = 2
 
-// work turns time to compute into steps; how many fit is measured once for a run, so that all engines
-// have the same to do.
+// work converts a computing time to steps. The number of steps per microsecond is measured once per
+// run, so that all engines have the same work.
 func (n *netRun) work(h handlerWork) echo.Work {
 	if h.compute > 0 && n.spins == 0 {
 		n.spins = n.env.Spins()
@@ -258,8 +258,8 @@ const (
 // netClients are the load generators of the workload http.
 var netClients = []string{ownClient, webclient.NameAB, webclient.NameABKeep, webclient.NameWrk}
 
-// httpCells are net/http on different listeners, a part for each client: by default the own one, and
-// with Full all. ab is asked for ten connections, more than which cost it too much.
+// httpCells returns cells of net/http on different listeners, for each client: by default our own,
+// and with Full all. ab gets ten connections, because its own overhead grows too much with more.
 func httpCells(o NetOptions) (out []netCell) {
 	clients := netClients[:1]
 	if o.Full {
@@ -292,18 +292,18 @@ func httpRound(ctx context.Context, n *netRun, c netCell, engine string) (report
 
 const (
 	nameFiles = "files"
-	// trialFile is asked for when engines show that they work.
+	// trialFile is the file that engines serve in their trial.
 	trialFile = "/trial.jpg"
-	// From largeFile on the generator does not look at all of an answer. Where muchAtOnce is asked for,
-	// a window must be longer to have some answers in it.
+	// For responses of at least largeFile bytes the generator does not check all bytes. Cells with
+	// more than muchAtOnce in flight need a longer window to complete some responses.
 	largeFile  = 256 << 10
 	muchAtOnce = 64 << 20
-	// fullPipe bounds how many bytes may be asked for at once.
+	// fullPipe limits the number of bytes requested at once.
 	fullPipe = 4 << 30
 )
 
-// filesCells are files in the page cache: each length with each number of connections, unless together
-// they are more than the machine could send in a window.
+// filesCells returns cells of cached files: each length with each number of connections, except
+// where one window is too short to send them all.
 func filesCells(o NetOptions) []netCell {
 	return slices.DeleteFunc(o.grid(netCell{workload: nameFiles}, filesSizes(o), 1, 32, 256), func(c netCell) bool {
 		return len(o.Connections) == 0 && int64(c.connections)*int64(c.size) >= fullPipe
@@ -314,7 +314,7 @@ func filesSizes(o NetOptions) []int {
 	return orOwn(o.Sizes, []int{1 << 10, 16 << 10, 1 << 20, 64 << 20})
 }
 
-// makeFiles makes a directory with a file for each length.
+// makeFiles creates a directory with a file for each length.
 func makeFiles(o NetOptions) (dir string, err error) {
 	if dir, err = os.MkdirTemp(DefaultDir(), "ringside-files-*"); err != nil {
 		return "", err
@@ -334,7 +334,7 @@ func makeFiles(o NetOptions) (dir string, err error) {
 	return dir, nil
 }
 
-// fileName has a type that all engines know and none compresses.
+// fileName returns a name with a file type that all engines know and do not compress.
 func fileName(size int) string { return fmt.Sprintf("/%d.jpg", size) }
 
 func filesRound(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
@@ -353,8 +353,8 @@ func filesRound(ctx context.Context, n *netRun, c netCell, engine string) (repor
 	return n.filesSample(s), nil
 }
 
-// filesSample counts answers by what was received of them: where few are sent in a window, it matters
-// that its ends fall into some.
+// filesSample counts responses by their received bytes. In a window of few responses, those that
+// are partly in the window matter.
 func (n *netRun) filesSample(s echo.Sample) report.Sample {
 	out := n.echoSample(s)
 	if s.Answer == 0 || s.Received == 0 {
@@ -375,15 +375,16 @@ func (n *netRun) filesSample(s echo.Sample) report.Sample {
 const nameIdle = "idle"
 
 const (
-	// manyIdle is from where on memory is the question, and the window needs not be long.
+	// manyIdle is the number of connections from which only memory matters, so that the window is
+	// short.
 	manyIdle = 5000
-	// idleBuffer is the length of each connection's buffer in servers that have one. A program chooses
-	// its own: a small one does not hide the differences of the engines.
+	// idleBuffer is the length of each connection's buffer in servers that have one. It is small so
+	// that it does not hide the differences between the engines.
 	idleBuffer = 128
 	idleSettle = 200 * time.Millisecond
 )
 
-// idleRound holds connections open, on which nothing happens.
+// idleRound keeps idle connections open.
 func idleRound(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
 	job := echo.IdleJob{Connections: c.connections, Window: n.opts.IdleFor, Settle: min(idleSettle, n.opts.IdleFor)}
 	if c.connections >= manyIdle {

@@ -21,14 +21,14 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
-// States of the page cache in which a file is read.
+// These are the states of the page cache in which a file is read.
 const (
 	CacheHot    = "hot"
 	CacheDirect = "direct"
 	CacheCold   = "cold"
 )
 
-// maxBlock bounds what one read may ask for, maxGoroutines how many there are.
+// maxBlock limits the size of a read, maxGoroutines the number of goroutines.
 const (
 	maxBlock      = 64 << 20
 	maxGoroutines = 1 << 16
@@ -36,43 +36,44 @@ const (
 
 // FileOptions are the options of the suite "file". The zero value is the default run.
 type FileOptions struct {
-	// Path is an existing file to read, which is never changed. If empty, a file is created in
-	// Dir and removed afterwards; an empty Dir is one chosen by [DefaultDir].
+	// Path is an existing file to read, which is never changed. If it is empty, a file is created
+	// in Dir and removed afterwards. If Dir is empty too, [DefaultDir] chooses it.
 	Path, Dir string
-	// Size is the length of the file to create; 0 stands for 1 GiB, or 256 MiB if all of it
-	// fits into the page cache anyway.
+	// Size is the length of the created file. 0 means 1 GiB, or 256 MiB if all of it is read
+	// through the page cache anyway.
 	Size int64
 	// Workloads, Blocks, Goroutines and Caches replace an axis of the grid.
 	Workloads  []string
 	Blocks     []int
 	Goroutines []int
 	Caches     []string
-	// Full measures every block at every number of goroutines, Brief only a few cells.
+	// Full measures every block size at every number of goroutines. Brief measures only a few
+	// cells.
 	Full, Brief bool
 	Timing
 	// Seed selects content and offsets.
 	Seed uint64
-	// Fast reports whether the storage in memory is measured. NoFio leaves out the program fio, which
-	// otherwise is an engine where O_DIRECT is used.
+	// Fast selects the storage in memory. NoFio leaves out fio, which otherwise is an engine of
+	// cells with O_DIRECT.
 	Fast  Fast
 	NoFio bool
-	// FioAlso are further ways of fio to read, such as [fio.NameFixed].
+	// FioAlso adds variants of fio, such as [fio.NameFixed].
 	FioAlso []string
 
-	// cachesGiven reports whether Caches is not the default.
+	// cachesGiven reports whether the user set Caches.
 	cachesGiven bool
 }
 
-// Fast reports whether the storage in memory is measured. Where it cannot be had it is skipped.
+// Fast selects the storage in memory. It is skipped if it is not available.
 type Fast string
 
 const (
-	// FastAuto is yes in a full run.
+	// FastAuto measures it in a full run.
 	FastAuto Fast = ""
-	// FastAdd is yes, beside the ordinary storage; FastOnly instead of it.
+	// FastAdd measures it and the ordinary storage. FastOnly measures only it.
 	FastAdd  Fast = "add"
 	FastOnly Fast = "only"
-	// FastNone is no.
+	// FastNone does not measure it.
 	FastNone Fast = "none"
 )
 
@@ -111,7 +112,7 @@ func orWords(names []string) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// minSize is the smallest file worth reading at random.
+// minSize is the smallest file for random reads.
 const minSize = 16 * datafile.UnitSize
 
 // withDefaults sets the options that are zero.
@@ -138,8 +139,8 @@ func (o FileOptions) withDefaults() FileOptions {
 	return o
 }
 
-// Space returns where the run makes files, and how many bytes it needs there at least; "" where it
-// makes none.
+// Space returns the directory in which the run creates files, and the number of bytes that it needs
+// there at least; "" if it creates none.
 func (o FileOptions) Space() (dir string, bytes int64) {
 	o = o.withDefaults()
 	if o.Path != "" || o.Fast == FastOnly {
@@ -154,7 +155,7 @@ func (o FileOptions) Space() (dir string, bytes int64) {
 	return o.Dir, bytes
 }
 
-// warm is how long operations run before each measured window.
+// warm returns the warm-up before each measured window.
 func (o FileOptions) warm() time.Duration { return warmFor(o.Duration) }
 
 func warmFor(window time.Duration) time.Duration {
@@ -200,7 +201,7 @@ func (f *fileRun) skipCache(c cell, err error) {
 	f.skip(report.Skip{Params: p, Reason: fmt.Sprintf("%v; choose a directory on a disk with --dir", err)})
 }
 
-// impossible notes and reports a cell that its workload cannot measure here.
+// impossible reports whether the cell cannot be measured here, and notes the reason.
 func (f *fileRun) impossible(c cell) bool {
 	reason := workloadOf(c).impossible(f, c)
 	if reason != "" {
@@ -209,55 +210,55 @@ func (f *fileRun) impossible(c cell) bool {
 	return reason != ""
 }
 
-// Env is how a suite reaches the world. All functions must be set, except that Maker's zero value
-// works.
+// Env connects a suite to the system. All functions must be set. Maker may be its zero value.
 type Env struct {
 	// Round runs one job, in a process of its own.
 	Round func(context.Context, workload.Job) (measure.Sample, error)
 	// Maker creates the file.
 	Maker datafile.Maker
-	// ProbeDirect reports whether the file can be read with O_DIRECT.
+	// ProbeDirect returns an error if the file cannot be read with O_DIRECT.
 	ProbeDirect func(path string) error
-	// ProbeEvict reports whether the file can be evicted from the page cache; if not, the error
+	// ProbeEvict returns an error if the file cannot be evicted from the page cache. The error then
 	// matches [datafile.ErrCached].
 	ProbeEvict func(path string) error
-	// FastDevice makes a storage in memory for size bytes; where there can be none, the error
+	// FastDevice creates a storage in memory for size bytes. If that is not possible, the error
 	// matches [fastdev.ErrUnavailable].
 	FastDevice func(ctx context.Context, size int64) (FastDevice, error)
-	// FindFio returns the program's path, Fio runs a round with it, whose backend is the
+	// FindFio returns the program's path. Fio runs a round with it; the sample's backend is the
 	// program's version.
 	FindFio func() (string, error)
 	Fio     func(ctx context.Context, program string, job fio.RandRead) (measure.Sample, error)
-	// AvailableMemory returns the bytes that buffers and cache may take, 0 if unknown.
+	// AvailableMemory returns the bytes that buffers and cache may use, or 0 if unknown.
 	AvailableMemory func() int64
 	// Progress shows the progress of the run.
 	Progress Progress
 }
 
-// Progress shows the user how far a run is.
+// Progress shows the progress of a run.
 type Progress interface {
-	// Start begins a task of total steps; Add counts n of them as done.
+	// Start begins a task of total steps. Add counts n of them as done.
 	Start(total int64, note string)
 	Add(n int64)
-	// Note changes the words beside the bar.
+	// Note changes the text next to the bar.
 	Note(format string, args ...any)
 }
 
 // FastDevice is a mounted file system in memory.
 type FastDevice interface {
-	// Dir is the root directory. Filesystem names the file system, Note why it is not the usual one.
+	// Dir returns the root directory. Filesystem returns the name of the file system, and Note the
+	// reason if it is not the usual one.
 	Dir() string
 	Filesystem() string
 	Note() string
-	// Close removes all of it.
+	// Close removes the storage.
 	Close() error
 }
 
-// ErrNothing is returned when every part of a run was skipped. The report names the reasons.
+// ErrNothing is returned when every part of a run was skipped. The report has the reasons.
 var ErrNothing = errors.New("nothing could be measured")
 
-// DefaultDir returns where test files are created by default: in TMPDIR if that is
-// set, else in /var/tmp, which unlike /tmp usually lies on a disk and not in memory.
+// DefaultDir returns the default directory for test files: TMPDIR if that is set, or else /var/tmp,
+// which unlike /tmp is usually not in memory.
 func DefaultDir() string {
 	if runtime.GOOS == "windows" || os.Getenv("TMPDIR") != "" {
 		return os.TempDir()

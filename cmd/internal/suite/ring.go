@@ -20,28 +20,28 @@ const (
 	nop       = "nop"
 )
 
-// RingEnv is how the suite "ring" reaches the world. All functions must be set.
+// RingEnv connects the suite "ring" to the system. All functions must be set.
 type RingEnv struct {
 	// Round runs one job, in a process of its own.
 	Round func(context.Context, workload.Job) (measure.Sample, error)
-	// ProbeRing reports whether such a ring can be used here.
+	// ProbeRing returns an error if such a ring cannot be used here.
 	ProbeRing func(ring string) error
-	// BuildPeer makes the program in C.
+	// BuildPeer builds the program in C.
 	BuildPeer func(context.Context) (Peer, error)
 	// Progress shows the progress of the run.
 	Progress Progress
 }
 
-// Peer is a program that runs jobs in another way than Go does.
+// Peer is a program, not in Go, that runs jobs.
 type Peer interface {
-	// Round runs one job in a process of its own; with a window of no length it only tries it.
+	// Round runs one job in a process of its own. With a window of zero length it is only a trial.
 	Round(context.Context, workload.Job) (measure.Sample, error)
 	// Remove removes the program's files.
 	Remove() error
 }
 
 // Ring runs the suite "ring". It always returns a report, which is complete only if the error is
-// nil. The program that it compiled is removed in any case.
+// nil. It removes the program that it compiled in any case.
 func Ring(ctx context.Context, opts RingOptions, env RingEnv) (run *report.Run, err error) {
 	opts = opts.withDefaults()
 	r := &ringRun{runner: newRunner(ringSuite, opts.Timing, env.Progress, ""), opts: opts, env: env, engines: map[string][]string{}}
@@ -64,7 +64,7 @@ type ringRun struct {
 	opts RingOptions
 	env  RingEnv
 	peer Peer
-	// engines are those of each ring that can be used.
+	// engines are the engines of each usable ring.
 	engines map[string][]string
 }
 
@@ -84,7 +84,7 @@ func (r *ringRun) probe() {
 	}
 }
 
-// build makes the peer, or notes why there is none.
+// build builds the peer, or notes why it cannot.
 func (r *ringRun) build(ctx context.Context) {
 	r.env.Progress.Start(1, "compiling the peer")
 	peer, err := r.env.BuildPeer(ctx)
@@ -96,8 +96,7 @@ func (r *ringRun) build(ctx context.Context) {
 	}
 }
 
-// tryPeer lets the peer show that it can use each ring. It is measured first: others are compared
-// to it.
+// tryPeer runs the peer once with each ring. If it works it becomes the baseline.
 func (r *ringRun) tryPeer(ctx context.Context) {
 	for _, ring := range r.opts.Rings {
 		if r.engines[ring] == nil {
@@ -119,7 +118,7 @@ func (r *ringRun) tryPeer(ctx context.Context) {
 	}
 }
 
-// points are the cells that are possible.
+// points returns the possible cells with the functions that run them.
 func (r *ringRun) points() []point {
 	var out []point
 	for _, c := range r.opts.cells() {
@@ -145,7 +144,7 @@ func (r *ringRun) round(ctx context.Context, job workload.Job) (measure.Sample, 
 	return r.env.Round(ctx, job)
 }
 
-// job is one round. Without a window it is only a trial.
+// job returns one round. Without a window it is only a trial.
 func (r *ringRun) job(c ringCell, name string, window time.Duration) workload.Job {
 	j := workload.Job{
 		Suite: ringSuite, Workload: nop, Engine: name, Goroutines: 1, Measure: window,

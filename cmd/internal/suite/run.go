@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package suite runs the benchmark suites of the command line: it plans the grid, prepares what is
-// measured, runs the rounds and collects a report. How a round is run is the caller's choice.
+// Package suite runs the benchmark suites of the command line. It plans the grid, prepares files
+// and programs, runs the rounds and collects a report. The caller provides the function that runs a
+// round.
 package suite
 
 import (
@@ -18,16 +19,16 @@ import (
 
 // Timing is how long a suite measures. The options of all suites embed it.
 type Timing struct {
-	// Pairs is the number of interleaved rounds of each engine (0: 5), Duration the length of
-	// a measured window (0: 200 ms).
+	// Pairs is the number of interleaved rounds of each engine (0: 5). Duration is the length of a
+	// measured window (0: 200 ms).
 	Pairs    int
 	Duration time.Duration
-	// Repeat is the percentage of the time of all rounds that repeating undecided cells may take
-	// in the end; 0 repeats none.
+	// Repeat limits the time for repeating undecided cells, as a percentage of the time of all
+	// rounds; 0 repeats none.
 	Repeat int
 }
 
-// between returns an error if a value of a flag is out of bounds. The last step must divide it.
+// between returns an error if a value of a flag is out of bounds, or not a multiple of step.
 func between(flag string, values []int, low, high, step int) error {
 	for _, v := range values {
 		switch {
@@ -60,7 +61,7 @@ func (t *Timing) setDefaults() {
 	}
 }
 
-// runner is the part that all suites share: the report and the rounds.
+// runner has the parts that all suites share: the report and the rounds.
 type runner struct {
 	suite    string
 	timing   Timing
@@ -84,14 +85,14 @@ func (r *runner) skip(s report.Skip) {
 	r.run.Skipped = append(r.run.Skipped, s)
 }
 
-// note adds a sentence to the report unless it is there.
+// note adds a sentence to the report unless the report already has it.
 func (r *runner) note(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(r.run.Notes, text) {
 		r.run.Notes = append(r.run.Notes, text)
 	}
 }
 
-// peer names a foreign program in the report.
+// peer adds the version of a foreign program to the report.
 func (r *runner) peer(version string) {
 	if !slices.Contains(r.run.Host.Peers, version) {
 		r.run.Host.Peers = append(r.run.Host.Peers, version)
@@ -105,28 +106,29 @@ type point struct {
 	engines  []string
 	// prepare, if not nil, runs before the rounds.
 	prepare func(context.Context) error
-	// round runs one engine once. Rounds of one pair do the same.
+	// round runs one engine once. All rounds of one pair do the same work.
 	round func(ctx context.Context, engine string, pair int) (report.Sample, error)
-	// split, if not nil, makes several cells of the samples.
+	// split, if not nil, turns the samples into several cells.
 	split func([]report.Series) []report.Cell
-	// skips, if not nil, reports whether an error ends the point and not the run.
+	// skips, if not nil, reports whether an error skips the point instead of ending the run.
 	skips func(error) bool
 
 	series    []report.Series
-	at, cells int // where the point's cells are in the report
+	at, cells int // indices of the point's cells in the report
 }
 
-// String names the point in errors and beside the progress bar.
+// String describes the point in errors and next to the progress bar.
 func (p *point) String() string { return describe(p.workload, p.params) }
 
 func describe(workload string, p report.Params) string {
 	return strings.Join(append([]string{workload}, p.Words()...), ", ")
 }
 
-// looks is how often a cell is judged at most: after its first rounds, and after each repetition.
+// looks is the maximum number of times that a cell is judged: after its first rounds, and after
+// each repetition.
 const looks = 4
 
-// measure runs all points, then repeats those that are not decided.
+// measure runs all points, then repeats the undecided ones.
 func (r *runner) measure(ctx context.Context, points []point) error {
 	rounds, began := 0, time.Now()
 	for _, p := range points {
@@ -189,9 +191,9 @@ func (p *point) report(suite string) []report.Cell {
 	return []report.Cell{{Suite: suite, Workload: p.workload, Params: p.params, Series: p.series}}
 }
 
-// repeat measures points again that have an undecided cell, in turn and while there is time. The
-// report judges every cell at a level that allows for the number of looks, so that looking again
-// and stopping where there is a verdict finds no more differences by chance.
+// repeat measures the points with undecided cells again, in turn, until the budget is spent. The
+// report judges every cell at a level that allows for the number of looks. So repeating until there
+// is a verdict does not find more differences by chance.
 func (r *runner) repeat(ctx context.Context, points []point, budget time.Duration) error {
 	again := map[int]bool{}
 	for look, end := 1, time.Now().Add(budget); look < looks && time.Now().Before(end); look++ {
@@ -220,7 +222,7 @@ func (r *runner) repeat(ctx context.Context, points []point, budget time.Duratio
 					return fmt.Errorf("stopped while undecided cells were measured again: %w", context.Cause(ctx))
 				}
 				if p.skips != nil && p.skips(err) {
-					continue // The samples that it has stay.
+					continue // The earlier samples stay.
 				}
 				return fmt.Errorf("%s: %w", p, err)
 			}
@@ -235,13 +237,13 @@ func (r *runner) repeat(ctx context.Context, points []point, budget time.Duratio
 	return nil
 }
 
-// sampleOf turns a worker's sample into one of the report.
+// sampleOf converts a worker's sample to one of the report.
 func sampleOf(s measure.Sample) report.Sample {
 	return report.Sample{Iterations: s.Ops, Metrics: s.Metrics()}
 }
 
-// addDeviceShare adds the share of the bytes that came from the device: 1 where nothing was cached
-// and nothing read ahead.
+// addDeviceShare adds the share of the bytes that came from the device. It is 1 if nothing was
+// cached or read ahead.
 func addDeviceShare(out report.Sample, s measure.Sample) {
 	if s.Bytes > 0 {
 		out.Metrics[report.DeviceShare] = float64(s.DeviceReads) / float64(s.Bytes)

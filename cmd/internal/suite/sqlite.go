@@ -20,22 +20,23 @@ import (
 
 const sqliteSuite = "sqlite"
 
-// SQLiteEnv is how the suite "sqlite" reaches the world. All functions must be set.
+// SQLiteEnv connects the suite "sqlite" to the system. All functions must be set.
 type SQLiteEnv struct {
 	// Round runs one job, in a process of its own.
 	Round func(context.Context, workload.Job) (measure.Sample, error)
-	// Probe reports whether this program has an engine, Version which library it is.
+	// Probe returns an error if this program does not have the engine. Version returns the version
+	// of its library.
 	Probe   func(engine string) error
 	Version func(engine string) string
-	// ProbeEvict reports whether a file can be evicted from the page cache; if not, the error
+	// ProbeEvict returns an error if a file cannot be evicted from the page cache. The error then
 	// matches [datafile.ErrCached].
 	ProbeEvict func(path string) error
 	// Progress shows the progress of the run.
 	Progress Progress
 }
 
-// SQLite runs the suite "sqlite". It always returns a report, which is complete only if the error is
-// nil. The databases that it created are removed in any case.
+// SQLite runs the suite "sqlite". It always returns a report, which is complete only if the error
+// is nil. It removes the databases that it created in any case.
 func SQLite(ctx context.Context, opts SQLiteOptions, env SQLiteEnv) (run *report.Run, err error) {
 	opts = opts.withDefaults()
 	s := &sqliteRun{runner: newRunner(sqliteSuite, opts.Timing, env.Progress, opts.Dir), opts: opts, env: env}
@@ -67,10 +68,10 @@ type sqliteRun struct {
 	runner
 	opts SQLiteOptions
 	env  SQLiteEnv
-	dir  string // takes the databases
+	dir  string // holds the databases
 }
 
-// scratch makes the directory of the run, which the next run removes if this one is killed.
+// scratch creates the directory of the run. If this run is killed, the next one removes it.
 func (s *sqliteRun) scratch(ctx context.Context) (*datafile.File, string, error) {
 	if stale, err := datafile.Sweep(s.opts.Dir); err == nil {
 		for _, path := range stale {
@@ -83,7 +84,7 @@ func (s *sqliteRun) scratch(ctx context.Context) (*datafile.File, string, error)
 	}
 	dir, err := file.Scratch()
 	if err == nil {
-		dir, err = filepath.Abs(dir) // The URI of a database has no other paths.
+		dir, err = filepath.Abs(dir) // The URI of a database needs an absolute path.
 	}
 	if err != nil {
 		return nil, "", errors.Join(err, file.Remove())
@@ -91,7 +92,7 @@ func (s *sqliteRun) scratch(ctx context.Context) (*datafile.File, string, error)
 	return file, dir, nil
 }
 
-// usable leaves out the engines that this program does not have, and names them once for each
+// usable leaves out the engines that this program does not have, and notes them once for each
 // workload.
 func (s *sqliteRun) usable(points []sqlitePoint) []sqlitePoint {
 	named := map[[2]string]bool{}
@@ -112,7 +113,7 @@ func (s *sqliteRun) usable(points []sqlitePoint) []sqlitePoint {
 	return slices.DeleteFunc(points, func(p sqlitePoint) bool { return len(p.series) == 0 })
 }
 
-// prepare asks for the mechanism behind the ring, and makes the databases that are read cold.
+// prepare determines the backend of the ring, and creates the databases that are read cold.
 func (s *sqliteRun) prepare(ctx context.Context, points []sqlitePoint) ([]sqlitePoint, error) {
 	about, err := s.env.Round(ctx, workload.Job{Engine: engine.NameRingside})
 	if err != nil {
@@ -171,11 +172,11 @@ func (s *sqliteRun) rows(points []sqlitePoint) []point {
 	return out
 }
 
-// crowdFactor is how many times as long connections to one database are measured: one that finds it
+// crowdFactor makes windows longer for many connections to one database. A connection that finds it
 // locked sleeps for a long time, and a window ends when the last one has woken.
 const crowdFactor = 5
 
-// job is one round of a row. Rounds of a pair do the same.
+// job returns one round of a row. All rounds of a pair do the same work.
 func (s *sqliteRun) job(p sqlitePoint, row sqliteSeries, pair int) workload.Job {
 	j := p.job
 	j.Dir = s.dir

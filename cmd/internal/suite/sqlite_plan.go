@@ -10,7 +10,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
 )
 
-// Workloads of the suite "sqlite".
+// These are the workloads of the suite "sqlite".
 const (
 	SpeedWork   = "speed"
 	TenantsWork = "tenants"
@@ -21,14 +21,16 @@ var sqliteWorks = []string{SpeedWork, TenantsWork, ColdWork}
 
 // SQLiteOptions are the options of the suite "sqlite". The zero value is the brief run.
 type SQLiteOptions struct {
-	// Dir takes the databases, in a directory that is removed; empty is [DefaultDir].
+	// Dir holds the databases, in a subdirectory that is removed. If it is empty, [DefaultDir]
+	// chooses it.
 	Dir string
-	// Workloads are those that are measured in full; none means all of them, briefly.
+	// Workloads are the workloads that are measured in full. If it is empty, all are measured
+	// briefly.
 	Workloads []string
-	// Engines leaves out all others.
+	// Engines, if not empty, restricts the engines.
 	Engines []string
-	// Databases, Connections, Journals and Commits replace axes of the workload "tenants", Cold
-	// what the workload "cold" does.
+	// Databases, Connections, Journals and Commits replace axes of the workload "tenants". Cold
+	// replaces the operations of the workload "cold".
 	Databases   []int
 	Connections []int
 	Journals    []string
@@ -74,7 +76,8 @@ func (o SQLiteOptions) withDefaults() SQLiteOptions {
 	return o
 }
 
-// What a row of a cold database, a tenant with its WAL, one that stores blobs, and the speed tests take, in bytes.
+// These are approximate sizes in bytes: of a row of a cold database, of a tenant with its WAL, of
+// one that stores blobs, and of the speed tests.
 const (
 	rowSpace    = 700
 	tenantSpace = 6 << 20
@@ -82,7 +85,7 @@ const (
 	speedSpace  = 64 << 20
 )
 
-// Space returns where the databases lie, and how many bytes they take about.
+// Space returns the directory of the databases and about how many bytes they need.
 func (o SQLiteOptions) Space() (dir string, bytes int64) {
 	o = o.withDefaults()
 	for _, p := range o.points() {
@@ -97,13 +100,13 @@ func (o SQLiteOptions) Space() (dir string, bytes int64) {
 			bytes = max(bytes, int64(p.job.Tenants.Databases)*space)
 		}
 	}
-	if slices.Contains(o.Workloads, ColdWork) { // Two databases, and a copy of one. They stay until the end.
+	if slices.Contains(o.Workloads, ColdWork) { // two databases and a copy of one, which stay until the end
 		bytes += 3 * rowSpace * int64(o.rows())
 	}
 	return o.Dir, bytes
 }
 
-// among leaves out the engines that were not asked for.
+// among returns the engines that the user selected.
 func (o SQLiteOptions) among(engines ...string) []string {
 	if len(o.Engines) == 0 {
 		return engines
@@ -116,7 +119,7 @@ type sqlitePoint struct {
 	work   string
 	params report.Params
 	series []sqliteSeries
-	job    sqlitebench.Job // but for its directory and what a series changes
+	job    sqlitebench.Job // without its directory and what a series changes
 }
 
 // sqliteSeries is one row: an engine with a journal mode.
@@ -139,7 +142,7 @@ func (o SQLiteOptions) points() (out []sqlitePoint) {
 	return slices.DeleteFunc(out, func(p sqlitePoint) bool { return len(p.series) == 0 })
 }
 
-// speed is one point: a round does all tests.
+// speed returns one point. Each of its rounds runs all tests.
 func (o SQLiteOptions) speed() sqlitePoint {
 	p := sqlitePoint{work: SpeedWork}
 	if len(o.among(sqlitebench.Memory)) > 0 {
@@ -149,7 +152,7 @@ func (o SQLiteOptions) speed() sqlitePoint {
 		sqlitebench.Rollback: {sqlitebench.Default, sqlitebench.Plain, sqlitebench.Ringside, sqlitebench.Modernc, sqlitebench.Mattn},
 		sqlitebench.WAL:      {sqlitebench.Default, sqlitebench.Ringside, sqlitebench.Log, sqlitebench.Modernc, sqlitebench.Mattn},
 	}
-	for _, e := range []string{sqlitebench.NoDirSync, sqlitebench.Group} { // They are measured on request.
+	for _, e := range []string{sqlitebench.NoDirSync, sqlitebench.Group} { // They are measured on request only.
 		if slices.Contains(o.Engines, e) {
 			engines[sqlitebench.Rollback] = append(engines[sqlitebench.Rollback], e)
 		}
@@ -167,7 +170,7 @@ func (o SQLiteOptions) speed() sqlitePoint {
 	return p
 }
 
-// orThese returns values, or others where there are none.
+// orThese returns values, or the others if values is empty.
 func orThese[T any](values []T, otherwise ...T) []T {
 	if len(values) == 0 {
 		return otherwise
@@ -175,7 +178,8 @@ func orThese[T any](values []T, otherwise ...T) []T {
 	return values
 }
 
-// tenants are many databases with a connection each, then one with many.
+// tenants returns points with many databases of one connection each, then points with one database
+// and many connections.
 func (o SQLiteOptions) tenants() (out []sqlitePoint) {
 	databases, connections := []int{1, 4, 16, 64}, []int{4, 16}
 	if o.brief {
@@ -194,7 +198,7 @@ func (o SQLiteOptions) tenants() (out []sqlitePoint) {
 			for _, n := range orThese(o.Connections, connections...) {
 				out = append(out, o.tenant(sqlitebench.Tenants{Journal: journal, Work: work, Databases: 1, Connections: n}))
 			}
-			if journal == sqlitebench.Persist && work == "" && !o.brief && len(o.Connections) == 0 { // A syncfs writes what others wrote.
+			if journal == sqlitebench.Persist && work == "" && !o.brief && len(o.Connections) == 0 { // syncfs also writes the data of other processes.
 				for _, n := range orThese(o.Databases, 16, 64) {
 					out = append(out, o.tenant(sqlitebench.Tenants{Journal: journal, Databases: n, Connections: 1, Writer: true}))
 				}
@@ -204,8 +208,8 @@ func (o SQLiteOptions) tenants() (out []sqlitePoint) {
 	return out
 }
 
-// commits returns what commits write; "" is a row. Orders and blobs are measured in full in WAL
-// mode only.
+// commits returns the kinds of commits; "" inserts a row. Orders and blobs are measured in full in
+// WAL mode only.
 func (o SQLiteOptions) commits(journal string) []string {
 	work := orThese(o.Commits, sqlitebench.Row)
 	if len(o.Commits) == 0 && !o.brief && journal == sqlitebench.WAL {
@@ -220,7 +224,7 @@ func (o SQLiteOptions) commits(journal string) []string {
 	return work
 }
 
-// tenant is the point of a job, with the engines that its journal mode has.
+// tenant returns the point of a job, with the engines that support its journal mode.
 func (o SQLiteOptions) tenant(job sqlitebench.Tenants) sqlitePoint {
 	p := sqlitePoint{
 		work:   TenantsWork,
@@ -239,15 +243,15 @@ func (o SQLiteOptions) tenant(job sqlitebench.Tenants) sqlitePoint {
 	for _, e := range o.among(sqlitebench.Default, own[0], own[1], sqlitebench.Modernc, sqlitebench.Mattn) {
 		p.series = append(p.series, sqliteSeries{e, e, job.Journal})
 	}
-	job.Journal = "" // The series has it.
+	job.Journal = "" // The series has the journal mode.
 	p.job = sqlitebench.Job{Tenants: &job}
 	return p
 }
 
-// coldRows is how many rows the databases have: some 60 MiB.
+// coldRows is the number of rows in the databases: about 60 MiB.
 const coldRows = 100_000
 
-// rows is how many there are.
+// rows returns the scaled number of rows.
 func (o SQLiteOptions) rows() int { return max(coldRows*o.Scale/100, sqlitebench.MinRows) }
 
 func (o SQLiteOptions) cold() (out []sqlitePoint) {

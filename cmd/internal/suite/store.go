@@ -12,35 +12,35 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// Storages that can be measured.
+// These are the storages.
 const (
 	// StorageDisk is the user's directory, file or block device.
 	StorageDisk = "disk"
-	// StorageFast is a file system in memory, whose speed only the processor bounds.
+	// StorageFast is a file system in memory, limited only by the processor.
 	StorageFast = "fast"
 )
 
-// fastDeviceName is the name of the device in reports, whichever loop device it is.
+// fastDeviceName is the name of the device in reports, whatever the number of the loop device.
 const fastDeviceName = "loop device in memory"
 
 // store is a storage with the file that is read there.
 type store struct {
-	// dir takes further files; it is empty where the user's own file is read, which is all
-	// that may be touched then.
+	// dir holds further files. It is empty if the user's own file is read: then nothing else may be
+	// touched.
 	dir  string
 	path string
 	size int64
-	// made is the file if this run created it, else nil.
+	// made is the file if this run created it, or else nil.
 	made *datafile.File
-	// written is a second file, which is overwritten; nil before it is needed. writes counts the
-	// rounds that did.
+	// written is a second file, which is overwritten. It is nil until it is needed. writes counts
+	// the rounds that overwrote it.
 	written *datafile.File
 	writes  uint64
 	device  string
 	close   func() error
 }
 
-// content is the seed of the file's content, nil if this run did not write it.
+// content returns the seed of the file's content, or nil if this run did not create the file.
 func (s *store) content() *uint64 {
 	if s.made == nil {
 		return nil
@@ -49,7 +49,7 @@ func (s *store) content() *uint64 {
 	return &seed
 }
 
-// openStores prepares the storages of the grid, and records those that are not available as skipped.
+// openStores prepares the storages of the grid, and notes unavailable ones as skipped.
 func (f *fileRun) openStores(ctx context.Context) error {
 	for _, name := range f.opts.storages() {
 		open, p := f.openDisk, report.Params(nil)
@@ -70,7 +70,7 @@ func (f *fileRun) openStores(ctx context.Context) error {
 	return nil
 }
 
-// openDisk takes the user's file or makes one, after removing files of killed runs.
+// openDisk uses the user's file or creates one, after removing files of killed runs.
 func (f *fileRun) openDisk(ctx context.Context) error {
 	st := &store{device: f.run.Host.Device}
 	if f.opts.Path != "" {
@@ -91,7 +91,7 @@ func (f *fileRun) openDisk(ctx context.Context) error {
 	return nil
 }
 
-// openFast makes the storage in memory, with a file in it.
+// openFast creates the storage in memory, with a file in it.
 func (f *fileRun) openFast(ctx context.Context) (err error) {
 	size, err := f.fastSize()
 	if err != nil {

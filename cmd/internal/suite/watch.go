@@ -16,20 +16,21 @@ import (
 
 const (
 	watchSuite = "watch"
-	// EventsWork are events of descriptors, HTTPWork is the web server of the example http-watch.
+	// EventsWork measures events of descriptors. HTTPWork runs the web server of the example
+	// http-watch.
 	EventsWork = "events"
 	HTTPWork   = "http"
 )
 
-// WatchEnv is how the suite "watch" reaches the world. All functions must be set.
+// WatchEnv connects the suite "watch" to the system. All functions must be set.
 type WatchEnv struct {
 	// Round runs one job, in a process of its own.
 	Round func(context.Context, workload.Job) (measure.Sample, error)
-	// Probe reports whether an engine can be used here.
+	// Probe returns an error if an engine cannot be used here.
 	Probe func(engine string) error
-	// FindClient returns the path of a client's program and its version.
+	// FindClient returns the path of a client program and its version.
 	FindClient func(ctx context.Context, client string) (path, version string, err error)
-	// Descriptors is how many a process may have; 0 means unknown.
+	// Descriptors returns the limit of descriptors per process; 0 means unknown.
 	Descriptors func() int
 	// Progress shows the progress of the run.
 	Progress Progress
@@ -86,7 +87,7 @@ func (w *watchRun) probe() {
 	}
 }
 
-// cells returns those of all workloads.
+// cells returns the cells of all workloads.
 func (w *watchRun) cells(ctx context.Context) (out []watchCell, err error) {
 	for _, work := range w.opts.Workloads {
 		if work == EventsWork {
@@ -102,7 +103,8 @@ func (w *watchRun) cells(ctx context.Context) (out []watchCell, err error) {
 	return out, nil
 }
 
-// eventCells returns the cells for which there are descriptors, and notes the others as skipped.
+// eventCells returns the cells for which there are enough descriptors, and notes the others as
+// skipped.
 func (w *watchRun) eventCells() (out []watchCell) {
 	const others = 64 // descriptors of a process beside those of the workload
 	limit := w.env.Descriptors()
@@ -140,15 +142,15 @@ func (w *watchRun) points(cells []watchCell) []point {
 	return out
 }
 
-// drownedByFloor reports whether a round of this process or of a worker met [workload.ErrFloor], which says
-// something about a busy machine, and nothing about an engine.
+// drownedByFloor reports whether a round of this process or of a worker returned
+// [workload.ErrFloor]. That error is caused by a busy machine, not by an engine.
 func drownedByFloor(err error) bool {
 	said, ok := errors.AsType[*measure.WorkerError](err)
 	return errors.Is(err, workload.ErrFloor) || ok && said.Said == workload.ErrFloor.Error()
 }
 
-// httpCells are two: each request has a connection of its own, and connections are kept. Without ab
-// there is none.
+// httpCells returns two cells: one with a new connection for each request, and one that reuses
+// connections. Without ab there are none.
 func (w *watchRun) httpCells(ctx context.Context) ([]watchCell, error) {
 	path, version, err := w.env.FindClient(ctx, webclient.NameAB)
 	if err != nil {

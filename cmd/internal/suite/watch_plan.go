@@ -13,16 +13,16 @@ import (
 
 // WatchOptions are the options of the suite "watch". The zero value is the default run.
 type WatchOptions struct {
-	// Workloads are those that are measured: [EventsWork] by default, and [HTTPWork].
+	// Workloads are the workloads to measure: [EventsWork], the default, and [HTTPWork].
 	Workloads []string
-	// Requests is how many are made of the web server in a round (0: 100,000), Connections how many
-	// at a time (0: 10).
+	// Requests is the number of requests to the web server in a round (0: 100,000). Connections is
+	// the number of concurrent connections (0: 10).
 	Requests, Connections int
 	// Engines and Sources replace the lists of engines and of sources of events.
 	Engines []string
 	Sources []string
-	// Modes, Active and Idle, if at least one is given, replace the points that are measured by
-	// the grid of all three: edge, 100 and 0 stand for those that are not.
+	// Modes, Active and Idle replace the measured points if at least one of them is set. The points
+	// are then the grid of all three. Unset ones are edge, 100 and 0.
 	Modes  []string
 	Active []int
 	Idle   []int
@@ -30,14 +30,15 @@ type WatchOptions struct {
 }
 
 var (
-	// watchEngines are the backends of package watch, the one that others are compared to first.
+	// watchEngines are the backends of package watch. The first is the baseline.
 	watchEngines = []string{watch.ModeEpoll.String(), watch.ModeRing.String()}
 	watchWorks   = []string{EventsWork, HTTPWork}
 	watchSources = []string{workload.SourceEventFD, workload.SourcePair, workload.SourceWake}
 	watchModes   = []watch.Trigger{watch.Edge, watch.Level, watch.OneShot}
 )
 
-// Bounds of the options. Of fewer requests percentiles mean nothing, and a connection should have one.
+// These are the bounds of the options. Fewer requests give no meaningful percentiles, and each
+// connection needs at least one request.
 const (
 	maxWatched  = 1_000_000 // of --active and --idle
 	minRequests = 100
@@ -135,7 +136,7 @@ func (o WatchOptions) grid() []workload.Watch {
 	return out
 }
 
-// watchParams are the parameters of a cell in result files.
+// watchParams returns the parameters of a cell in result files.
 func watchParams(w workload.Watch) report.Params {
 	p := report.Params{"source": w.Source}
 	if w.Source == workload.SourceWake {

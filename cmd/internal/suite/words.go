@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
-// Words are the values that the flags of a suite accept, by the name of the flag without dashes. Flags
+// Words are the accepted values of a suite's flags, by the name of the flag without dashes. Flags
 // for numbers, sizes and files are not included.
 type Words map[string][]string
 

@@ -10,8 +10,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 )
 
-// adviseRandom tells the kernel to read what is asked for and no more: how far it would read ahead
-// depends on what other goroutines read through the same descriptor, and would decide the result.
+// adviseRandom disables read-ahead for the file. The amount of read-ahead depends on what other
+// goroutines read through the same descriptor, and would decide the result.
 func adviseRandom(f engine.File) error {
 	d, ok := f.(interface{ Fd() uintptr })
 	if !ok {

@@ -6,5 +6,5 @@ package workload
 
 import "github.com/ringside-io/ringside/cmd/internal/engine"
 
-// adviseRandom does nothing where there is no such advice.
+// adviseRandom does nothing on systems without this advice.
 func adviseRandom(engine.File) error { return nil }

@@ -13,11 +13,11 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// Append appends records durably to a log, which is read afterwards: every record whose append
-// returned must be there, in the order of its goroutine and with its bytes.
+// Append appends records durably to a log and reads the log afterwards. Every record whose append
+// returned must be there, complete, and in the order in which its goroutine appended it.
 type Append struct {
-	// Dir is an existing directory in which the log gets a directory of its own. That one is
-	// removed in the end.
+	// Dir is an existing directory. The log gets a directory of its own in it, which is removed
+	// afterwards.
 	Dir string `json:"dir"`
 	// Record is the size of a record in bytes, at least minRecord.
 	Record int `json:"record"`
@@ -32,7 +32,7 @@ const (
 	minRecord       = 24
 )
 
-// appending is a log that is being written.
+// appending is a log during a round.
 type appending struct {
 	Append
 	keeper  engine.Logger
@@ -41,7 +41,7 @@ type appending struct {
 	writers []*recordWriter
 }
 
-// Open begins the log. Operations are made by its newOp; close it by finish.
+// Open creates the log. Use newOp to make operations and finish to close the log.
 func (w Append) Open(e engine.Engine) (*appending, error) {
 	keeper, ok := e.(engine.Logger)
 	switch {
@@ -77,7 +77,7 @@ func (a *appending) finish(failed error) error {
 	return errors.Join(err, os.RemoveAll(a.dir))
 }
 
-// check reads the log and misses nothing that was acknowledged.
+// check reads the log and returns an error if an acknowledged record is missing.
 func (a *appending) check() error {
 	want, found := make([]byte, a.Record), make([]uint64, len(a.writers))
 	for record, err := range a.keeper.ReadLog(a.dir, a.Record) {
@@ -105,7 +105,7 @@ func (a *appending) check() error {
 	return nil
 }
 
-// recordWriter is one goroutine's share of an Append.
+// recordWriter is the state of one goroutine of an Append.
 type recordWriter struct {
 	log             engine.Log
 	seed, goroutine uint64
@@ -122,7 +122,8 @@ func (w *recordWriter) appendOne() (int, error) {
 	return len(w.record), nil
 }
 
-// fillRecord writes a record whose every byte follows from its place.
+// fillRecord writes a record. Each byte is derived from the seed, the goroutine and the number of
+// the record.
 func fillRecord(record []byte, seed, goroutine, number uint64) {
 	binary.LittleEndian.PutUint64(record[recordGoroutine:], goroutine)
 	binary.LittleEndian.PutUint64(record[recordNumber:], number)

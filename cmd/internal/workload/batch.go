@@ -11,15 +11,15 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// Batch lets one goroutine read Count blocks at random block-aligned offsets by one call.
+// Batch reads Count blocks at random block-aligned offsets with one call, from one goroutine.
 type Batch struct {
 	RandRead
 	// Count is the number of blocks per call.
 	Count int `json:"count"`
 }
 
-// Open opens the file with the engine and returns the operation, which is one call, and what
-// closes the file afterwards.
+// Open opens the file with the engine. It returns the operation, which is one call, and a function
+// that closes the file.
 func (w Batch) Open(e engine.Engine) (op measure.Op, closeFile func() error, err error) {
 	if err := w.check(); err != nil {
 		return nil, nil, err
@@ -42,7 +42,7 @@ func (w Batch) Open(e engine.Engine) (op measure.Op, closeFile func() error, err
 	return r.readAll, b.Close, nil
 }
 
-// batchReader is the one goroutine of a Batch.
+// batchReader is the state of the goroutine of a Batch.
 type batchReader struct {
 	reader
 	batch   engine.Batch
@@ -65,7 +65,7 @@ func (r *batchReader) readAll() (int, error) {
 	return len(r.offsets) * r.size, nil
 }
 
-// batch measures calls and counts blocks.
+// batch measures calls, and reports blocks as operations.
 func (j Job) batch(ctx context.Context, e engine.Engine) (s measure.Sample, err error) {
 	op, closeFile, err := j.Batch.Open(e)
 	if err != nil {
@@ -78,6 +78,6 @@ func (j Job) batch(ctx context.Context, e engine.Engine) (s measure.Sample, err 
 		return measure.Sample{}, err
 	}
 	s.Ops *= int64(j.Batch.Count)
-	s.P50, s.P99, s.Max = 0, 0, 0 // They are of calls, not of blocks.
+	s.P50, s.P99, s.Max = 0, 0, 0 // Latencies are those of calls, not of blocks.
 	return s, nil
 }

@@ -4,5 +4,5 @@
 
 package workload
 
-// isInvalid is never asked where there is no O_DIRECT.
+// isInvalid is not called on systems without O_DIRECT.
 func isInvalid(error) bool { return false }

@@ -9,5 +9,5 @@ import (
 	"syscall"
 )
 
-// isInvalid reports whether the kernel found an argument (here: the flag) invalid.
+// isInvalid reports whether the kernel rejected an argument (here the flag).
 func isInvalid(err error) bool { return errors.Is(err, syscall.EINVAL) }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package workload defines what is measured, once for the command line and for go test -bench.
+// Package workload defines the measured operations for both the command line and go test -bench.
 package workload
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
 )
 
-// Job is a job for a worker process: one round, or with an empty Workload to report only
-// which backend the engine uses.
+// Job describes one round of a worker process. With an empty Workload the worker only reports which
+// backend the engine uses.
 type Job struct {
 	Suite      string        `json:"suite"`
 	Workload   string        `json:"workload"`
@@ -36,9 +36,9 @@ type Job struct {
 	SQLite *sqlitebench.Job `json:"sqlite,omitempty"`
 }
 
-// Run does the job in this process.
+// Run runs the job in this process.
 func (j Job) Run(ctx context.Context) (measure.Sample, error) {
-	switch { // Their engines open no files.
+	switch { // These workloads open no files through an engine.
 	case j.Watch != nil:
 		return j.watch(ctx)
 	case j.HTTP != nil:
@@ -53,7 +53,7 @@ func (j Job) Run(ctx context.Context) (measure.Sample, error) {
 	return j.RunWith(ctx, e)
 }
 
-// RunWith does the job with an engine that need not be the one it names.
+// RunWith runs the job with e instead of the engine that the job names.
 func (j Job) RunWith(ctx context.Context, e engine.Engine) (measure.Sample, error) {
 	var s measure.Sample
 	var err error
@@ -72,7 +72,7 @@ func (j Job) RunWith(ctx context.Context, e engine.Engine) (measure.Sample, erro
 	case j.RandWrite != nil:
 		s, err = j.randWrite(ctx, e)
 	case j.Nop != nil && e.Name() == engine.NameRingside:
-		return j.nop(ctx) // It opens a ring itself: what backend the engine would choose for files does not matter.
+		return j.nop(ctx) // It opens a ring itself: the engine's backend for files does not matter.
 	default:
 		return measure.Sample{}, fmt.Errorf("unknown workload %s/%s for engine %s", j.Suite, j.Workload, e.Name())
 	}
@@ -105,7 +105,7 @@ func (j Job) nop(ctx context.Context) (s measure.Sample, err error) {
 		return measure.Sample{}, err
 	}
 	s.Ops *= int64(j.Nop.Rounds() * j.Nop.Batch)
-	s.P50, s.P99, s.Max = 0, 0, 0 // They are of chunks, not of operations.
+	s.P50, s.P99, s.Max = 0, 0, 0 // Latencies are those of chunks, not of operations.
 	return s, nil
 }
 
@@ -132,7 +132,8 @@ func ProbeDirect(e engine.Engine, path string) error {
 	return nil
 }
 
-// noDirect marks the answers that mean "not here"; others stay errors of their own.
+// noDirect wraps errors that mean that O_DIRECT is not supported in ErrNoDirect, and returns other
+// errors unchanged.
 func noDirect(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) || isInvalid(err) {
 		return fmt.Errorf("%w: %w", ErrNoDirect, err)

@@ -23,12 +23,11 @@ const (
 // NopEntries is the size of the submission queue, and so of the largest batch.
 const NopEntries = 256
 
-// nopChunk is about how many no-ops pass between two readings of the clock, which costs as much
-// as one of them.
+// nopChunk is the approximate number of no-ops between two readings of the clock. One reading costs
+// as much as one no-op.
 const nopChunk = 1024
 
-// Nop submits batches of no-ops and reaps their completions: what a ring costs beside its
-// operations.
+// Nop submits batches of no-ops and reaps their completions. It measures the overhead of a ring.
 type Nop struct {
 	// Ring is RingDefault or RingDefer.
 	Ring string `json:"ring"`
@@ -43,10 +42,10 @@ func (w Nop) Options() *uring.Options {
 	return &uring.Options{Entries: NopEntries, DeferTaskrun: w.Ring == RingDefer}
 }
 
-// Rounds is how many submissions pass between two readings of the clock.
+// Rounds returns the number of submissions between two readings of the clock.
 func (w Nop) Rounds() int { return max(nopChunk/w.Batch, 1) }
 
-// ProbeRing reports whether this process can use such a ring.
+// ProbeRing returns an error if this process cannot use such a ring.
 func ProbeRing(ring string) error {
 	if ring == RingDefer {
 		return features.HaveDeferTaskrun()
@@ -54,9 +53,9 @@ func ProbeRing(ring string) error {
 	return features.HaveIOURing()
 }
 
-// Open returns the operation of the one goroutine, for [measure.Run], and what closes the ring
-// afterwards. One operation is as many no-ops as [Nop.Rounds] times the batch. The ring is opened
-// by the first one, since it may belong to the thread that does it.
+// Open returns the operation of the only goroutine, for [measure.Run], and a function that closes
+// the ring. One operation is [Nop.Rounds] batches of no-ops. The first operation opens the ring,
+// because the ring may belong to the thread that opens it.
 func (w Nop) Open() (op measure.Op, closeRing func() error, err error) {
 	l, err := w.newLoop()
 	if err != nil {
@@ -77,8 +76,7 @@ func (w Nop) Open() (op measure.Op, closeRing func() error, err error) {
 	return op, l.close, nil
 }
 
-// nopLoop is a ring with the state of its loop. It belongs to one goroutine, and after that one's end
-// to another.
+// nopLoop is a ring with the state of its loop. One goroutine uses it at a time.
 type nopLoop struct {
 	options *uring.Options
 	ring    *uring.Ring
@@ -102,8 +100,8 @@ func (w Nop) newLoop() (*nopLoop, error) {
 	}, nil
 }
 
-// open opens the ring unless it is open. A ring with a single issuer keeps the goroutine on its
-// thread to the end.
+// open opens the ring unless it is open. With a single-issuer ring it locks the goroutine to its
+// thread for good.
 func (l *nopLoop) open() (err error) {
 	if l.ring != nil {
 		return nil
@@ -122,8 +120,8 @@ func (l *nopLoop) close() error {
 	return l.ring.Close()
 }
 
-// round submits a batch, reaps it and reads what came: no-ops complete in order and with result 0.
-// It is one function because its parts cost less than calls of them.
+// round submits a batch, reaps it and checks the completions: no-ops complete in order and with
+// result 0. It is one function because calls would cost more than its parts.
 func (l *nopLoop) round() error {
 	ring, sent := l.ring, l.sent
 	for range l.batch {

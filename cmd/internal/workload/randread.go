@@ -20,31 +20,31 @@ import (
 // bufferAlign satisfies O_DIRECT on every common device and file system.
 const bufferAlign = 4096
 
-// fullCheckEvery is how many reads pass between two whose content is checked completely. All
-// others have their first and last unit identified.
+// fullCheckEvery is the number of reads of which one is checked completely. Of the others only the
+// first and the last unit are checked.
 const fullCheckEvery = 256
 
 // RandRead reads blocks at random block-aligned offsets with ReadAt.
 type RandRead struct {
-	// Path is the file, Span how many bytes from its start are read.
+	// Path is the file. Span is the number of bytes, from its start, that are read.
 	Path string `json:"path"`
 	Span int64  `json:"span"`
 	// Block is the size of one read in bytes.
 	Block int `json:"block"`
 	// Direct opens the file with O_DIRECT.
 	Direct bool `json:"direct"`
-	// Cold evicts the file from the page cache before the measured window, in which no block
-	// is read twice and the kernel is told not to read ahead.
+	// Cold evicts the file from the page cache before the measured window. In the window no block
+	// is read twice, and read-ahead is off.
 	Cold bool `json:"cold,omitempty"`
 	// Seed selects the sequence of offsets.
 	Seed uint64 `json:"seed"`
-	// Content is the seed of a file made by package datafile, whose reads are verified. For
-	// any other file it is nil.
+	// Content is the seed of a file made by package datafile, whose reads are verified. It is nil
+	// for any other file.
 	Content *uint64 `json:"content,omitempty"`
 }
 
-// Open opens the file with the engine and returns what makes one goroutine's operations, for
-// [measure.Run], and what closes the file afterwards.
+// Open opens the file with the engine. It returns a function that makes the operations of a
+// goroutine, for [measure.Run], and a function that closes the file.
 func (w RandRead) Open(e engine.Engine) (newOp func(goroutine int) (measure.Op, error), closeFile func() error, err error) {
 	if err := w.check(); err != nil {
 		return nil, nil, err
@@ -62,7 +62,7 @@ func (w RandRead) Open(e engine.Engine) (newOp func(goroutine int) (measure.Op, 
 
 func (w RandRead) check() error { return checkBlocks(w.Block, w.Span) }
 
-// checkBlocks reports whether the span has a block of that size.
+// checkBlocks returns an error unless the span has at least one block of a valid size.
 func checkBlocks(block int, span int64) error {
 	if block <= 0 || block%datafile.UnitSize != 0 || span < int64(block) {
 		return fmt.Errorf("block of %d bytes in a span of %d", block, span)
@@ -70,12 +70,12 @@ func checkBlocks(block int, span int64) error {
 	return nil
 }
 
-// reader returns the state of a goroutine without file and buffer.
+// reader returns the state of a goroutine, without its file and buffer.
 func (w RandRead) reader(goroutine int) reader {
 	return reader{offsets: newOffsets(w.Seed, goroutine, w.Block, w.Span), content: w.Content}
 }
 
-// reader is one goroutine's share of a RandRead.
+// reader is the state of one goroutine of a RandRead.
 type reader struct {
 	offsets
 	file    engine.File
@@ -101,7 +101,7 @@ func (r *reader) readAt(off int64) (int, error) {
 	return n, r.verify(r.buf, off)
 }
 
-// verify identifies the block that was read at off.
+// verify checks that block has the content of the file at off.
 func (r *reader) verify(block []byte, off int64) error {
 	if r.content == nil {
 		return nil
@@ -119,7 +119,7 @@ type offsets struct {
 	size          int
 }
 
-// newOffsets returns the sequence that seed and goroutine select.
+// newOffsets returns the sequence for a seed and a goroutine.
 func newOffsets(seed uint64, goroutine, block int, span int64) offsets {
 	return offsets{
 		state: seed*0x9e3779b97f4a7c15 + uint64(goroutine)<<32, blocks: uint64(span) / uint64(block), size: block,
@@ -140,8 +140,8 @@ func splitmix(state *uint64) uint64 {
 	return z ^ z>>31
 }
 
-// alignedBuffer returns size bytes at an address that O_DIRECT accepts, each page touched, so that
-// no measured read pays for the first use.
+// alignedBuffer returns size bytes at an address that O_DIRECT accepts. Each page has been touched,
+// so that no measured read causes a page fault.
 func alignedBuffer(size int) []byte {
 	raw := make([]byte, size+bufferAlign)
 	skip := 0
@@ -160,8 +160,8 @@ func touch(buf []byte) {
 	}
 }
 
-// coldRead measures reads of blocks that are not in the page cache. The window ends early when
-// each block of the span has been read.
+// coldRead measures reads of blocks that are not in the page cache. The window ends early once each
+// block of the span has been read.
 func (j Job) coldRead(ctx context.Context, e engine.Engine) (s measure.Sample, err error) {
 	w := *j.RandRead
 	if err := w.check(); err != nil {
@@ -193,7 +193,7 @@ func (j Job) coldRead(ctx context.Context, e engine.Engine) (s measure.Sample, e
 	})
 }
 
-// coldReader is one goroutine's share of a cold read.
+// coldReader is the state of one goroutine of a cold read.
 type coldReader struct {
 	reader
 	blocks *coldBlocks
@@ -208,14 +208,14 @@ func (r *coldReader) readNext() (int, error) {
 	return r.readAt(off)
 }
 
-// coldBlocks hands out the blocks of a span in random order, each once.
+// coldBlocks returns the blocks of a span in random order, each once.
 type coldBlocks struct {
 	order []uint32
 	size  int64
 	next  atomic.Int64
 }
 
-// newColdBlocks returns the order that the seed selects.
+// newColdBlocks returns the order for a seed.
 func newColdBlocks(seed uint64, block int, span int64) *coldBlocks {
 	c := &coldBlocks{order: make([]uint32, span/int64(block)), size: int64(block)}
 	random := newOffsets(seed, 0, 1, math.MaxInt64)
@@ -236,15 +236,15 @@ func (c *coldBlocks) take() (int64, bool) {
 	return int64(c.order[i]) * c.size, true
 }
 
-// Burner is a RandRead beside goroutines that compute and never wait.
+// Burner is a RandRead while other goroutines compute and never block.
 type Burner struct {
 	RandRead
-	// Burners is the number of goroutines that compute.
+	// Burners is the number of computing goroutines.
 	Burners int `json:"burners"`
 }
 
-// burnSteps makes a unit of computation about 25 µs long on a processor of 2020: long enough that
-// counting it costs nothing, far shorter than a time slice.
+// burnSteps makes a unit of computation about 25 µs long on a processor of 2020. Counting units
+// then costs nothing, and a unit is far shorter than a time slice.
 const burnSteps = 20000
 
 // burner returns an operation that performs one unit of computation.
@@ -255,15 +255,15 @@ func burner(seed uint64) measure.Op {
 		for range burnSteps {
 			sum ^= splitmix(&state)
 		}
-		if sum == 0 && state == seed { // Not in a lifetime; it keeps the sum from being left out.
+		if sum == 0 && state == seed { // practically never; keeps the compiler from removing the loop
 			return 0, errors.New("the sequence has ended")
 		}
 		return 0, nil
 	}
 }
 
-// burner measures reads and units of computation. The processor's time is that of both, so it is
-// not told: it is no cost of a read.
+// burner measures reads and units of computation. It reports no CPU time, because most of it is
+// that of the computation.
 func (j Job) burner(ctx context.Context, e engine.Engine) (s measure.Sample, err error) {
 	if j.Burner.Burners < 1 {
 		return measure.Sample{}, fmt.Errorf("%d computing goroutines", j.Burner.Burners)

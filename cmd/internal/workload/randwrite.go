@@ -15,11 +15,11 @@ import (
 )
 
 // RandWrite overwrites blocks at random block-aligned offsets with WriteAt. Each block is stamped
-// with offset and mark as package datafile does it, and after the round each goroutine's last
-// blocks are read and identified.
+// with its offset and a mark, as in package datafile. After the round the last blocks of each
+// goroutine are read and checked.
 type RandWrite struct {
-	// Path is the file, whose content is lost, and Span how many bytes from its start are
-	// overwritten.
+	// Path is the file, whose content is lost. Span is the number of bytes, from its start, that
+	// are overwritten.
 	Path string `json:"path"`
 	Span int64  `json:"span"`
 	// Block is the size of one write in bytes.
@@ -28,22 +28,22 @@ type RandWrite struct {
 	Direct bool `json:"direct"`
 	// Seed selects the sequence of offsets.
 	Seed uint64 `json:"seed"`
-	// Stamp marks the content. A round must not repeat that of another, whose writes would be
-	// taken for its own.
+	// Stamp marks the content. Each round needs another stamp, or the check would accept blocks of
+	// an earlier round.
 	Stamp uint64 `json:"stamp"`
 }
 
-// lastWrites is how many of its writes a goroutine remembers.
+// lastWrites is the number of writes that a goroutine remembers.
 const lastWrites = 64
 
-// overwriting is a file that is being overwritten.
+// overwriting is a file during a round.
 type overwriting struct {
 	RandWrite
 	file    engine.WriteFile
 	writers []*blockWriter
 }
 
-// Open opens the file with the engine. Operations are made by its newOp; close it by finish.
+// Open opens the file with the engine. Use newOp to make operations and finish to close the file.
 func (w RandWrite) Open(e engine.Engine) (*overwriting, error) {
 	if err := checkBlocks(w.Block, w.Span); err != nil {
 		return nil, err
@@ -70,8 +70,8 @@ func (o *overwriting) newOp(goroutine int) (measure.Op, error) {
 	return w.writeOne, nil
 }
 
-// finish reads what was written last unless the round failed, and closes the file. What lies in
-// the page cache is written to the device, which no row counts.
+// finish closes the file. Unless the round failed, it reads the last blocks back first. It also
+// writes the dirty pages to the device, which is not measured.
 func (o *overwriting) finish(failed error) error {
 	if failed != nil {
 		return o.file.Close()
@@ -95,7 +95,7 @@ func (o *overwriting) check() error {
 	return nil
 }
 
-// blockWriter is one goroutine's share of a RandWrite.
+// blockWriter is the state of one goroutine of a RandWrite.
 type blockWriter struct {
 	offsets
 	file   engine.WriteFile
@@ -118,8 +118,8 @@ func (w *blockWriter) writeOne() (int, error) {
 	return n, nil
 }
 
-// mark stamps the first and the last unit, which are those that [datafile.CheckStamps] looks at:
-// filling all of the block would cost as much as a write to the page cache.
+// mark stamps the first and the last unit, which [datafile.CheckStamps] checks. Filling the whole
+// block would cost as much as a write to the page cache.
 func mark(p []byte, stamp uint64, off int64) {
 	for _, at := range [...]int{0, len(p) - datafile.UnitSize} {
 		binary.LittleEndian.PutUint64(p[at:], stamp)

@@ -17,37 +17,40 @@ import (
 
 // Sources of the events that [Watch] measures.
 const (
-	// SourceEventFD are eventfds that are all signaled, awaited and read.
+	// SourceEventFD is a set of eventfds. Each round signals, awaits and reads all of them.
 	SourceEventFD = "eventfd"
-	// SourcePair are pairs of sockets, each with one message on its way: what one end receives it
-	// sends back.
+	// SourcePair is a set of socket pairs, each with one message in transit. Each end sends back
+	// what it receives.
 	SourcePair = "socketpair"
-	// SourceWake is another goroutine that wakes the one that waits.
+	// SourceWake is a goroutine that wakes the waiting one.
 	SourceWake = "wake"
 )
 
-// maxWatched bounds the descriptors of each kind.
+// maxWatched limits the number of descriptors of each kind.
 const maxWatched = 1 << 20
 
-// Watch is what package watch takes for an event: the time of rounds that get events, beside that of
-// the same writes and reads on unwatched descriptors. Of eventfds it is net of these. Of
-// pairs of sockets it is not: their writes and reads allocate memory, and from one process to the
-// next vary by as much as watching takes.
+// Watch measures what package watch takes for an event. Rounds that get events alternate with a
+// floor: the same writes and reads on unwatched descriptors. For eventfds the result excludes the
+// floor. For socket pairs it includes the floor, because their writes and reads allocate memory and
+// vary between processes by as much as watching takes.
 type Watch struct {
 	Source string `json:"source"`
-	// Mode is how descriptors are watched, Active how many of them (or pairs) have an event in
-	// each round, Idle how many eventfds never have one. A wake has none of the three.
+	// Mode is the trigger of the descriptors. Active is the number of descriptors, or pairs, with
+	// an event in each round. Idle is the number of eventfds without events. SourceWake uses none
+	// of the three.
 	Mode   watch.Trigger `json:"mode"`
 	Active int           `json:"active"`
 	Idle   int           `json:"idle"`
-	// Among spreads the idle evenly between the active, by number and in memory.
+	// Among spreads the idle descriptors evenly between the active ones, by number and in memory.
 	Among bool `json:"among,omitempty"`
 }
 
-// Descriptors is how many of them the workload opens for one watcher, without the watcher's own.
+// Descriptors returns the number of descriptors that the workload opens for one watcher, without
+// the watcher's own.
 func (w Watch) Descriptors() int { return w.descriptors(1) }
 
-// descriptors counts the watched ones of each watcher, the unwatched ones, and the idle.
+// descriptors counts the watched descriptors of each watcher, the unwatched ones, and the idle
+// ones.
 func (w Watch) descriptors(watchers int) int {
 	switch w.Source {
 	case SourceEventFD:
@@ -75,7 +78,7 @@ func (w Watch) check() error {
 	return nil
 }
 
-// backend is the mechanism that a job names as its engine.
+// backend returns the mode that the job's engine names.
 func (j Job) backend() (watch.Mode, error) {
 	b, err := features.ParseMode(j.Engine)
 	if err == nil && b != watch.ModeEpoll && b != watch.ModeRing {
@@ -84,7 +87,7 @@ func (j Job) backend() (watch.Mode, error) {
 	return b, err
 }
 
-// ProbeWatch reports whether this process can watch with the engine, "epoll" or "io_uring".
+// ProbeWatch returns an error if this process cannot watch with the engine, "epoll" or "io_uring".
 func ProbeWatch(engine string) error {
 	b, err := Job{Engine: engine}.backend()
 	if err != nil {
@@ -97,7 +100,7 @@ func ProbeWatch(engine string) error {
 	return w.Close()
 }
 
-// watch runs the round in a goroutine that keeps its thread: that is where a watcher belongs.
+// watch runs the round in a goroutine locked to its thread, because a watcher belongs to a thread.
 func (j Job) watch(ctx context.Context) (measure.Sample, error) {
 	if err := j.Watch.check(); err != nil {
 		return measure.Sample{}, err
@@ -112,7 +115,7 @@ func (j Job) watch(ctx context.Context) (measure.Sample, error) {
 	return j.events(ctx, b)
 }
 
-// events measures rounds and their floor in turns.
+// events measures rounds and their floor alternately.
 func (j Job) events(ctx context.Context, b watch.Mode) (s measure.Sample, err error) {
 	var t *watchTurns
 	closeAll := func() error { return nil }
@@ -130,7 +133,7 @@ func (j Job) events(ctx context.Context, b watch.Mode) (s measure.Sample, err er
 	plan := measure.Plan{
 		Goroutines: 1, Warm: j.Warm, Measure: j.Measure,
 		Between: func() error {
-			if t != nil { // The warm-up may have been too short for a turn.
+			if t != nil { // The warm-up may have ended before the first turn.
 				t.reset()
 			}
 			return nil
@@ -172,32 +175,31 @@ func (j Job) wakes(ctx context.Context, b watch.Mode) (s measure.Sample, err err
 	return s, nil
 }
 
-// ErrFloor is returned when a window was too short, or too disturbed, to tell watching from what it
-// is compared to.
+// ErrFloor is returned when a window was too short, or too disturbed, to measure watching.
 var ErrFloor = errors.New("watching took no longer than the writes and reads alone: measure for longer with --duration")
 
 const (
-	// watchChunk is about how many events pass between two readings of the clock.
+	// watchChunk is the approximate number of events between two readings of the clock.
 	watchChunk = 1000
-	// keptTurns is how many turns are remembered, which is some seconds of them.
+	// keptTurns is the number of turns whose times are kept: a few seconds.
 	keptTurns = 1 << 14
 )
 
-// watchTurns runs the rounds of one watcher or more and their floor, the work that all rounds have
-// in common, in small alternating batches: a change of the machine's pace hits all of them. What
-// counts is the median of the batches, as a disturbance within one, of a floor that is most of the
-// time, would be taken for the time of watching.
+// watchTurns runs the rounds of one or more watchers and their floor in small alternating batches,
+// so that a change of the machine's speed affects all of them. The floor is the work that all
+// rounds have in common, and most of the time. The result is the median of the batches: with a
+// mean, a disturbance of the floor would be taken for time of watching.
 type watchTurns struct {
 	floor  func() error
 	rounds []func() error
-	// backends return the backends of the watchers of the rounds.
+	// backends has a function for each round, which returns the backend of its watcher.
 	backends []func() (name, reason string)
-	// events is how many a round has.
+	// events is the number of events of a round.
 	events int
-	// whole reports the time of the rounds with that of the floor in it.
+	// whole includes the floor in the reported time.
 	whole bool
-	// turns counts calls of turn, spent has the time of the last batches: of the floor, then of
-	// each round.
+	// turns is the number of calls of turn. spent has the times of the last batches: spent[0] of
+	// the floor, then those of each round.
 	turns int
 	spent [][]time.Duration
 }
@@ -206,17 +208,17 @@ func newWatchTurns(events int, floor func() error) *watchTurns {
 	return &watchTurns{events: events, floor: floor, spent: [][]time.Duration{make([]time.Duration, keptTurns)}}
 }
 
-// add takes part in the turns from now on.
+// add adds a watcher's round to the following turns.
 func (t *watchTurns) add(round func() error, backend func() (name, reason string)) {
 	t.rounds = append(t.rounds, round)
 	t.backends = append(t.backends, backend)
 	t.spent = append(t.spent, make([]time.Duration, keptTurns))
 }
 
-// batch is how many rounds of a kind follow each other.
+// batch returns the number of consecutive rounds of one watcher.
 func (t *watchTurns) batch() int { return max(watchChunk/t.events, 1) }
 
-// turn lets each have a batch of rounds. It allocates nothing.
+// turn runs a batch of the floor and of each round. It does not allocate.
 func (t *watchTurns) turn() error {
 	if err := t.timed(t.spent[0], t.floor); err != nil {
 		return err
@@ -244,16 +246,16 @@ func (t *watchTurns) timed(spent []time.Duration, round func() error) error {
 // reset discards the measurements.
 func (t *watchTurns) reset() { t.turns = 0 }
 
-// measured is how many events each watcher has had.
+// measured returns the number of events that each watcher has received.
 func (t *watchTurns) measured() int64 { return int64(t.turns) * int64(t.batch()*t.events) }
 
-// floorTime returns the time of the floor, by the median of its batches.
+// floorTime returns the time of the floor, from the median of its batches.
 func (t *watchTurns) floorTime() time.Duration { return t.typical(t.spent[0]) }
 
-// net is the time that the i-th watcher took beyond the floor, by the medians.
+// net returns the time of the i-th watcher without the floor, from the medians.
 func (t *watchTurns) net(i int) time.Duration { return t.typical(t.spent[i+1]) - t.floorTime() }
 
-// typical returns the time of all turns at the median of a batch.
+// typical returns the time of all turns if each batch had taken the median.
 func (t *watchTurns) typical(spent []time.Duration) time.Duration {
 	if t.turns == 0 {
 		return 0
@@ -262,11 +264,11 @@ func (t *watchTurns) typical(spent []time.Duration) time.Duration {
 	return batches[len(batches)/2] * time.Duration(t.turns)
 }
 
-// report replaces the times of a sample by those of the i-th watcher.
+// report replaces the times of a sample with those of the i-th watcher.
 func (t *watchTurns) report(i int, s *measure.Sample) error {
 	s.Ops, s.Elapsed, s.Floor = t.measured(), t.net(i), t.floorTime()
-	s.CPU = nil                   // It is that of the floor as well.
-	s.P50, s.P99, s.Max = 0, 0, 0 // They are of turns.
+	s.CPU = nil                   // It includes the floor.
+	s.P50, s.P99, s.Max = 0, 0, 0 // They are those of turns.
 	if t.whole {
 		s.Elapsed += s.Floor
 	}
@@ -276,7 +278,7 @@ func (t *watchTurns) report(i int, s *measure.Sample) error {
 	return nil
 }
 
-// wakeLoop waits in one goroutine and is woken by another, each time that it asks for it.
+// wakeLoop waits in one goroutine, and another goroutine wakes it on request.
 type wakeLoop struct {
 	watcher *watch.Watcher
 	ask     chan struct{}
@@ -298,7 +300,7 @@ func newWakeLoop(b watch.Mode) (*wakeLoop, error) {
 	return l, nil
 }
 
-// round asks for a wake and waits for it.
+// round requests a wake-up and waits for it.
 func (l *wakeLoop) round() error {
 	l.ask <- struct{}{}
 	_, err := l.watcher.Poll(-1, func(watch.Event) {})

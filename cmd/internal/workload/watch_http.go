@@ -13,13 +13,13 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// HTTP is the web server of examples/http-watch in this process, and the requests that ab makes.
+// HTTP runs the web server of examples/http-watch in this process, with requests made by ab.
 type HTTP struct {
-	// Ask is the job, whose address is filled in.
+	// Ask is the job of the client. http fills in the address.
 	Ask webclient.Job `json:"ask"`
 }
 
-// http serves until all requests have been made. CPU time is that of the server.
+// http serves until all requests have been made. The CPU time is that of the server.
 func (j Job) http(ctx context.Context) (s measure.Sample, err error) {
 	b, err := j.backend()
 	if err != nil {

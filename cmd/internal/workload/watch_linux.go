@@ -12,9 +12,9 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// open opens a watcher of each backend, which belongs to the calling thread, and what they watch.
-// It returns their rounds and what closes all of it. Idle descriptors, which never fire, are
-// watched by all.
+// open opens the descriptors, and a watcher for each backend. The watchers belong to the calling
+// thread. It returns their rounds, and a function that closes everything. All watchers watch the
+// idle descriptors, which never have events.
 func (w Watch) open(backends ...watch.Mode) (*watchTurns, func() error, error) {
 	s := &watchSet{}
 	if err := s.openAll(w, len(backends)); err != nil {
@@ -32,17 +32,17 @@ func (w Watch) open(backends ...watch.Mode) (*watchTurns, func() error, error) {
 	return t, s.close, nil
 }
 
-// watchSet is all that a workload has open.
+// watchSet is everything that a workload has open.
 type watchSet struct {
 	watchers []*watch.Watcher
-	// bare are the descriptors of the floor, busy those of each watcher.
+	// bare are the descriptors of the floor. busy are those of each watcher.
 	bare []int
 	busy [][]int
 	idle []int
 }
 
-// openAll opens descriptors in the order in which they shall lie in memory, so that the floor meets
-// the same distances as the watchers do.
+// openAll interleaves the descriptors of the floor and of the watchers, so that both have the same
+// distances in memory.
 func (s *watchSet) openAll(w Watch, watchers int) error {
 	s.busy = make([][]int, watchers)
 	lists := []*[]int{&s.bare}
@@ -98,7 +98,7 @@ func (s *watchSet) close() error {
 	return errors.Join(errs...)
 }
 
-// newLoop opens a watcher and lets it watch.
+// newLoop opens a watcher and adds the descriptors.
 func (s *watchSet) newLoop(w Watch, b watch.Mode, busy []int) (*watchLoop, error) {
 	watcher, err := watch.New(watch.Options{Mode: b})
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *watchSet) newLoop(w Watch, b watch.Mode, busy []int) (*watchLoop, error
 			return nil, fmt.Errorf("watch a descriptor: %w", err)
 		}
 	}
-	// The kernel learns of them now, before anything is measured.
+	// Register the descriptors with the kernel before anything is measured.
 	if _, err := watcher.Poll(0, func(watch.Event) {}); err != nil {
 		return nil, err
 	}

@@ -14,17 +14,17 @@ import (
 type watchLoop struct {
 	watcher *watch.Watcher
 	signal  []int // written in each round
-	reply   bool  // input is sent back
+	reply   bool  // send back what was read
 	oneShot bool
-	events  int // of a round
+	events  int // per round
 
 	found func(watch.Event)
-	got   int // events beyond those of past rounds
+	got   int // events not yet counted in a round
 	err   error
 	io    messages
 }
 
-// round gets as many events as belong to a round.
+// round polls until a whole round of events has arrived.
 func (l *watchLoop) round() error {
 	if err := l.io.writeTo(l.signal); err != nil {
 		return err
@@ -37,11 +37,11 @@ func (l *watchLoop) round() error {
 			return l.err
 		}
 	}
-	l.got -= l.events // Of replies some are there already.
+	l.got -= l.events // Some replies may already belong to the next round.
 	return nil
 }
 
-// answer reads the descriptor of an event. A repeated event does not count.
+// answer reads the descriptor of an event. A spurious event (EAGAIN) does not count.
 func (l *watchLoop) answer(e watch.Event) {
 	if err := l.io.read(e.FD); err != nil {
 		if !errors.Is(err, syscall.EAGAIN) {
@@ -62,13 +62,13 @@ func (l *watchLoop) answer(e watch.Event) {
 	}
 }
 
-// floor returns the writes and reads of a round, on descriptors that are not watched.
+// floor returns a function that does the writes and reads of a round on unwatched descriptors.
 func (s *watchSet) floor(w Watch) func() error {
 	io := &messages{}
 	if w.Source == SourceEventFD {
 		return func() error { return errors.Join(io.writeTo(s.bare), io.readFrom(s.bare)) }
 	}
-	// Both ends of each pair in turn, so that the bytes have arrived when they are read.
+	// The two ends of each pair alternate, so that the bytes have arrived when they are read.
 	side, other := firstEnds(s.bare), firstEnds(s.bare[1:])
 	started := false
 	return func() error {
@@ -92,8 +92,8 @@ func firstEnds(fds []int) []int {
 	return out
 }
 
-// messages are what is written and read: 8 bytes, as an eventfd wants them. The system calls never
-// block, so the scheduler is not told of them: that would cost as much as they do.
+// messages writes and reads messages of 8 bytes, the size that an eventfd requires. The system
+// calls never block. They bypass the scheduler, which would cost as much as the calls.
 type messages struct{ out, in [8]byte }
 
 func (m *messages) write(fd int) error {
@@ -135,7 +135,7 @@ func (m *messages) readFrom(fds []int) error {
 	return nil
 }
 
-// bounce reads from each and sends back.
+// bounce reads from each descriptor and writes the message back.
 func (m *messages) bounce(fds []int) error {
 	for _, fd := range fds {
 		if err := m.read(fd); err != nil {
