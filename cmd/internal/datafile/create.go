@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-// Package datafile makes the files that benchmarks read, and cleans up after runs that died.
+// Package datafile creates the files that benchmarks read, and cleans up after killed runs.
 //
-// A file is written in units of [UnitSize] bytes. Each unit carries the seed of its file, its own
-// offset and a checksum over pseudo-random content, so a reader can tell that it received the
+// A file is written in units of [UnitSize] bytes. Each unit has the seed of its file, its own
+// offset and a checksum over pseudo-random content. So a reader can check that it received the
 // right bytes, and neither a device nor a file system can compress or deduplicate them.
 //
-// While its owner lives a file is locked with flock. A file with the recognisable name of
-// [Pattern] that is not locked was left by a process that was killed; [Sweep] removes it.
+// A file is locked with flock while its owner lives. An unlocked file whose name matches [Pattern]
+// was left by a killed process; [Sweep] removes it.
 package datafile
 
 import (
@@ -23,15 +23,16 @@ import (
 const (
 	namePrefix = "ringside-bench-"
 	nameSuffix = ".dat"
-	// Pattern is how a data file is called: 16 hexadecimal digits between the two stars' places.
+	// Pattern matches the names of data files; the star stands for 16 hexadecimal digits.
 	Pattern = namePrefix + "*" + nameSuffix
 
 	chunkSize = 1 << 20
-	// syncEvery bounds how much dirty data an interrupt has to wait for.
+	// syncEvery limits the amount of dirty data that must be written before an interrupted run
+	// ends.
 	syncEvery = 32 << 20
 )
 
-// File is a data file that this process made and owns.
+// File is a data file that this process created and owns.
 type File struct {
 	path string
 	size int64
@@ -39,7 +40,7 @@ type File struct {
 	f    *os.File
 }
 
-// Path returns where the file lies.
+// Path returns the path of the file.
 func (d *File) Path() string { return d.path }
 
 // Size returns the length in bytes.
@@ -48,9 +49,9 @@ func (d *File) Size() int64 { return d.size }
 // Seed returns the seed of the content, for [Check].
 func (d *File) Seed() uint64 { return d.seed }
 
-// Remove deletes and closes the file, and before it its scratch directory. The file's name goes
-// first, so that no sweep finds it unlocked; Windows deletes no open file, so there it is tried
-// again.
+// Remove deletes the scratch directory and then the file, and closes it. The name is removed before
+// the file is closed, so that no sweep finds the file unlocked. Windows does not delete open files,
+// so there the deletion is repeated after closing.
 func (d *File) Remove() error {
 	scratchErr := os.RemoveAll(scratchOf(d.path))
 	err := os.Remove(d.path)
@@ -62,8 +63,8 @@ func (d *File) Remove() error {
 }
 
 // Create writes a file of size bytes (a multiple of [UnitSize]) into dir, syncs it to its device
-// and locks it until [File.Remove]. The written function, if not nil, is called with the number
-// of bytes after each step. When ctx ends or a write fails nothing is left behind.
+// and locks it until [File.Remove]. If written is not nil, it is called with the number of bytes
+// after each step. Create leaves nothing behind when ctx ends or a write fails.
 func Create(ctx context.Context, dir string, size int64, seed uint64, written func(int64)) (*File, error) {
 	if size <= 0 || size%UnitSize != 0 {
 		return nil, fmt.Errorf("file size %d is not a multiple of %d", size, UnitSize)
@@ -79,8 +80,8 @@ func Create(ctx context.Context, dir string, size int64, seed uint64, written fu
 	return d, nil
 }
 
-// createLocked opens a new file and takes its lock. A sweep of another process may win the race
-// between the two steps and delete the file; then the next name is tried.
+// createLocked creates a file and locks it. Another process may sweep the file between these two
+// steps. Then the next name is tried.
 func createLocked(dir string) (*File, error) {
 	for range 16 {
 		path := filepath.Join(dir, newName())
@@ -99,18 +100,18 @@ func createLocked(dir string) (*File, error) {
 		if err != nil && !errors.Is(err, errLocked) {
 			return nil, errors.Join(&os.PathError{Op: "lock", Path: path, Err: err}, d.Remove())
 		}
-		_ = f.Close() // A sweeper has removed the name, or holds the lock and is about to.
+		_ = f.Close() // Another process has removed the file, or holds the lock and is about to.
 	}
 	return nil, fmt.Errorf("no free file name in %s", dir)
 }
 
 func newName() string {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // Never fails: it ends the program instead.
+	_, _ = rand.Read(b[:]) // It never fails: it ends the program instead.
 	return namePrefix + hex.EncodeToString(b[:]) + nameSuffix
 }
 
-// stillNamed reports whether path leads to the open file.
+// stillNamed reports whether path names the open file.
 func stillNamed(f *os.File, path string) bool {
 	open, err := f.Stat()
 	if err != nil {

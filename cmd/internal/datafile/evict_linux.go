@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probes is how many pages of the file are looked at, wherever they lie.
+// probes is the number of pages that are checked, spread over the file.
 const probes = 16
 
-// ProbeEvict evicts the file from the page cache and looks whether it is gone. If not the error
-// matches [ErrCached]: a file system in memory has nowhere else to keep it.
+// ProbeEvict evicts the file from the page cache and checks the result. If the file is still
+// cached, the error matches [ErrCached]: a file system in memory has no other place for it.
 func ProbeEvict(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -28,7 +28,7 @@ func ProbeEvict(path string) error {
 		if err = tryEvict(f, size); !errors.Is(err, ErrCached) {
 			return err
 		}
-		// What is not yet written stays.
+		// Dirty pages cannot be evicted.
 		if err := f.Sync(); err != nil {
 			return err
 		}
@@ -36,10 +36,10 @@ func ProbeEvict(path string) error {
 	return err
 }
 
-// evictTries is how often eviction is tried: a page in use stays.
+// evictTries is the number of attempts to evict: a page in use stays.
 const evictTries = 5
 
-// tryEvict reads some pages, evicts the file and looks whether they are gone.
+// tryEvict reads some pages, evicts the file and checks that they are gone.
 func tryEvict(f *os.File, size int64) error {
 	step := max(size/probes/UnitSize, 1) * UnitSize
 	page := make([]byte, UnitSize)
@@ -68,8 +68,8 @@ func tryEvict(f *os.File, size int64) error {
 	return nil
 }
 
-// isCached reports whether a page can be read without waiting. A file system that cannot say is
-// asked whether it lies in memory.
+// isCached reports whether a page can be read without waiting. If the file system does not support
+// the check, its type shows whether it is in memory.
 func isCached(f *os.File, page []byte, off int64) (bool, error) {
 	_, err := unix.Preadv2(int(f.Fd()), [][]byte{page}, off, unix.RWF_NOWAIT)
 	switch {
@@ -92,6 +92,7 @@ func inMemory(f *os.File) (bool, error) {
 	return magic == unix.TMPFS_MAGIC || magic == unix.RAMFS_MAGIC, nil
 }
 
-// dropCache asks the kernel to forget the clean cached pages of the file. It changes no content;
-// a file system that ignores the advice only keeps pages that O_DIRECT does not use anyway.
+// dropCache asks the kernel to drop the clean cached pages of the file. It does not change the
+// content. A file system that ignores the advice only keeps pages that O_DIRECT does not use
+// anyway.
 func dropCache(f *os.File) error { return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }

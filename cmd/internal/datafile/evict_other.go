@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// ProbeEvict returns an error that matches [ErrCached]: only Linux evicts a file on request.
+// ProbeEvict returns an error that matches [ErrCached]: only Linux evicts files on request.
 func ProbeEvict(string) error { return fmt.Errorf("%w: the system cannot evict it", ErrCached) }
 
-// dropCache has no portable form.
+// dropCache does nothing: there is no portable way.
 func dropCache(*os.File) error { return nil }

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// lock takes the file's exclusive lock without waiting. The kernel drops it when the process ends,
-// however it ends.
+// lock takes the file's exclusive lock without waiting. The kernel releases it when the process
+// ends, even if it is killed.
 func lock(f *os.File) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -25,8 +25,8 @@ func lock(f *os.File) error {
 	}
 }
 
-// sweepOne deletes the file if its lock is free. The lock is held over the deletion, so a process
-// that has just created the file sees that its name is gone.
+// sweepOne deletes the file if its lock is free. It holds the lock during the deletion, so a
+// process that has just created the file sees that the name is gone.
 func sweepOne(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if err != nil {

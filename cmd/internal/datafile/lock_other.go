@@ -10,10 +10,10 @@ import (
 	"runtime"
 )
 
-// lock does nothing: here an open file is protected by the system (Windows) or never swept.
+// lock does nothing. The system protects open files (Windows), or files are never swept.
 func lock(*os.File) error { return nil }
 
-// sweepOne deletes the file. Windows refuses that while the owner has it open.
+// sweepOne deletes the file. Windows refuses while the owner has it open.
 func sweepOne(path string) error {
 	if runtime.GOOS != "windows" {
 		return errors.ErrUnsupported

@@ -21,21 +21,21 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// MismatchError reports content that differs from what was written at that place.
+// MismatchError reports content that differs from the written content.
 type MismatchError struct {
-	// Offset is where in the file the unit should lie, in bytes.
+	// Offset is the expected offset of the unit in the file, in bytes.
 	Offset int64
-	// What names the part that is wrong, with the value found.
+	// What describes the wrong part and the value found.
 	What string
 }
 
-// Error names the offset and the part that is wrong.
+// Error returns the offset and the wrong part.
 func (e *MismatchError) Error() string {
 	return fmt.Sprintf("wrong content at offset %d: %s", e.Offset, e.What)
 }
 
-// Fill writes into p the content of the file with this seed at offset off. Both len(p) and off
-// are multiples of [UnitSize].
+// Fill writes the content of the file with this seed at offset off into p. Both len(p) and off are
+// multiples of [UnitSize].
 func Fill(p []byte, seed uint64, off int64) {
 	for ; len(p) >= UnitSize; p, off = p[UnitSize:], off+UnitSize {
 		fillUnit(p[:UnitSize], seed, off)
@@ -61,7 +61,7 @@ func splitmix(state *uint64) uint64 {
 	return z ^ z>>31
 }
 
-// CheckStamps compares the seed and offset of the first and the last unit in p, which was read at
+// CheckStamps checks the seed and offset of the first and the last unit in p, which was read at
 // offset off. It is cheap enough for every read: no allocation, two cache lines.
 func CheckStamps(p []byte, seed uint64, off int64) error {
 	if err := checkStamp(p, seed, off); err != nil {
@@ -81,7 +81,7 @@ func checkStamp(unit []byte, seed uint64, off int64) error {
 	return nil
 }
 
-// Check compares stamps and checksums of all units in p, which was read at offset off.
+// Check checks stamps and checksums of all units in p, which was read at offset off.
 func Check(p []byte, seed uint64, off int64) error {
 	for ; len(p) >= UnitSize; p, off = p[UnitSize:], off+UnitSize {
 		if err := checkStamp(p, seed, off); err != nil {

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// MinSize is the smallest file that Fit falls back to when the wish does not fit, in bytes.
+	// MinSize is the smallest size, in bytes, to which a file is reduced when there is not enough
+	// space.
 	MinSize = 64 << 20
 	// reserve is left free for other users of the file system, in bytes.
 	reserve = 64 << 20
@@ -24,27 +25,28 @@ type SpaceError struct {
 	Need, Free int64
 }
 
-// Error names the missing space and the options that help.
+// Error returns the missing space and the options that help.
 func (e *SpaceError) Error() string {
 	return fmt.Sprintf("not enough space in %s: %d MiB free, %d MiB needed; free some, or choose another "+
 		"directory with --dir, a smaller file with --size, or an existing file with --path",
 		e.Dir, e.Free>>20, e.Need>>20)
 }
 
-// Maker creates data files where there is room for them. Its zero value works; tests replace the
+// Maker creates data files and checks for free space first. Its zero value works; tests replace the
 // functions.
 type Maker struct {
-	// Free returns the bytes an unprivileged process may still write below dir; an error
-	// means unknown. Nil asks the file system.
+	// Free returns the number of bytes that an unprivileged process may still write below dir. An
+	// error means that it is unknown. Nil asks the file system.
 	Free func(dir string) (int64, error)
-	// Create makes the file. Nil is [Create].
+	// Create creates the file. Nil means [Create].
 	Create func(ctx context.Context, dir string, size int64, seed uint64, written func(int64)) (*File, error)
 }
 
-// Make creates a file of at most size bytes. If that does not fit it halves the size as long as
-// at least [MinSize] remains (or the wish itself, if that was smaller), both before it starts, by
-// what the file system says is free, and when a write meets the end of the device, a quota or a
-// process limit. The error then matches [*SpaceError] or the write's error.
+// Make creates a file of at most size bytes. If there is not enough space it halves the size while
+// at least [MinSize] remains (or size itself, if that is smaller). It does so before it starts, if
+// the file system reports too little free space, and when a write reaches the end of the device, a
+// quota or a process limit. If even that fails the error matches [*SpaceError] or the write's
+// error.
 func (m Maker) Make(ctx context.Context, dir string, size int64, seed uint64, written func(int64)) (*File, error) {
 	smallest := min(size, MinSize)
 	create := m.Create
@@ -66,7 +68,7 @@ func (m Maker) Make(ctx context.Context, dir string, size int64, seed uint64, wr
 	return m.Make(ctx, dir, roundDown(size/2), seed, written)
 }
 
-// fit halves size until it fits into what is free.
+// fit halves size until it fits into the free space.
 func (m Maker) fit(dir string, size, smallest int64) (int64, error) {
 	free := m.Free
 	if free == nil {
@@ -89,8 +91,8 @@ func (m Maker) fit(dir string, size, smallest int64) (int64, error) {
 	return want, nil
 }
 
-// Need returns a [SpaceError] if the file system of dir has less than need bytes free besides a
-// reserve. Where the system does not tell, there is enough.
+// Need returns a [SpaceError] if the file system of dir has less than need bytes free, plus a
+// reserve. If the free space is unknown it returns nil.
 func Need(dir string, need int64) error {
 	if have, err := freeSpace(dir); err == nil && have < need+reserve {
 		return &SpaceError{Dir: dir, Need: need + reserve, Free: have}

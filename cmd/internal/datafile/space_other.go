@@ -6,8 +6,8 @@ package datafile
 
 import "errors"
 
-// freeSpace is not known here.
+// freeSpace is unknown here.
 func freeSpace(string) (int64, error) { return 0, errors.ErrUnsupported }
 
-// isNoSpace is not known here: a failed write ends the run.
+// isNoSpace is unknown here: a failed write ends the run.
 func isNoSpace(error) bool { return false }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// freeSpace returns how many bytes an unprivileged process may still write.
+// freeSpace returns the number of bytes that an unprivileged process may still write.
 func freeSpace(dir string) (int64, error) {
 	var st syscall.Statfs_t
 	for {
@@ -24,7 +24,8 @@ func freeSpace(dir string) (int64, error) {
 	}
 }
 
-// isNoSpace reports whether a write failed because device, quota or process limit is used up.
+// isNoSpace reports whether a write failed because the device, a quota or a process limit is
+// exhausted.
 func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }

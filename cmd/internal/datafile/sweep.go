@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Sweep removes the data files in dir that no living process owns, with their scratch directories,
-// and returns their paths. Files in use, files of another user or that are not
-// regular files are left alone.
+// Sweep removes the data files in dir whose owner has died, with their scratch directories, and
+// returns their paths. It ignores files in use, files of other users and files that are not
+// regular.
 func Sweep(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -41,15 +41,15 @@ func isDataFile(name string) bool {
 	return ok && len(digits) == 16 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// errLocked is returned by lock when another process holds the file.
+// errLocked is returned by lock when another process has locked the file.
 var errLocked = errors.New("locked by another process")
 
-// scratchSuffix takes the place of a data file's in the name of its directory.
+// scratchSuffix replaces the suffix of a data file in the name of its scratch directory.
 const scratchSuffix = ".d"
 
-// Scratch returns a directory beside the file, for further files. It is made when it is
-// missing, and [File.Remove] removes it with all that lies there; [Sweep] does when the process
-// was killed, which it sees by the file's absence.
+// Scratch returns a directory next to the file, for further files, and creates it if necessary.
+// [File.Remove] removes it with its content. If the process is killed, [Sweep] removes it, because
+// the data file is gone.
 func (d *File) Scratch() (string, error) {
 	dir := scratchOf(d.path)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -60,8 +60,8 @@ func (d *File) Scratch() (string, error) {
 
 func scratchOf(path string) string { return strings.TrimSuffix(path, nameSuffix) + scratchSuffix }
 
-// sweepScratch removes the directories in dir whose data files are gone and returns their paths.
-// A file goes after its directory, so those are unused.
+// sweepScratch removes the directories in dir whose data files are gone and returns their paths. A
+// data file is removed after its directory, so these directories are not in use.
 func sweepScratch(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"os"
 )
 
-// ErrCached is matched by the error of [ProbeEvict] where a file cannot be evicted.
+// ErrCached is matched by the error of [ProbeEvict] if a file cannot be evicted.
 var ErrCached = errors.New("the file stays in memory")
 
-// ReadIn reads the first span bytes of the file, so that they lie in the page cache.
+// ReadIn reads the first span bytes of the file into the page cache.
 func ReadIn(ctx context.Context, path string, span int64) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -33,8 +33,8 @@ func ReadIn(ctx context.Context, path string, span int64) error {
 	return nil
 }
 
-// Evict forgets the file's cached pages where the system can do that, so that an O_DIRECT read
-// meets none of them.
+// Evict evicts the file's cached pages on systems that support it, so that an O_DIRECT read does
+// not find any.
 func Evict(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package echo holds the servers of the suite "net", each in the way its library is meant to be used.
-// What comes is sent back, by some after work; those that have a net.Listener serve HTTP as well.
+// Package echo has the servers of the suite "net", each written as its library is meant to be used.
+// They send back what they receive, some after work. Those with a net.Listener serve HTTP as well.
 package echo
 
 import (
@@ -25,14 +25,14 @@ import (
 	"github.com/ringside-io/ringside/unet/event"
 )
 
-// Names of the engines, as they appear in tables and result files.
+// These are the names of the engines in tables and result files.
 const (
 	NameStd     = "std"
 	NameNetpoll = "netpoll"
 	NameEvent   = "ringside-event"
 	NameSQPoll  = "ringside-event-sqpoll"
-	// NameParked is NameEvent with loops that wait in Go's netpoller and not on threads of their
-	// own, NameEpoll the control of both: the same callbacks on epoll.
+	// NameParked is NameEvent with loops that wait in Go's netpoller instead of on threads of their
+	// own. NameEpoll is the control of both: the same callbacks on epoll.
 	NameParked = "ringside-event-parked"
 	NameEpoll  = "ringside-event-epoll"
 	// NameBlocking runs handlers for a net.Conn as coroutines of the loops.
@@ -40,29 +40,28 @@ const (
 	NameConn     = "ringside-conn"
 	// NamePlain is the control of NameConn: the same design without a ring.
 	NamePlain = "ringside-plain"
-	// NameServe is "ringside serve", NameServeNet the same on package net's listener. They
-	// serve files only, where the engines with a net.Listener of their own run http.FileServer.
+	// NameServe is "ringside serve". NameServeNet is the same on package net's listener. They serve
+	// only files. For that workload, engines with a net.Listener run http.FileServer.
 	NameServe    = "ringside-serve"
 	NameServeNet = "ringside-serve-net"
 )
 
 // Server is a running echo server.
 type Server interface {
-	// Addr is where it listens.
+	// Addr returns the address of its listener.
 	Addr() string
-	// Backend returns the mechanism that the engine uses, and why.
+	// Backend returns the mechanism that the engine uses, and the reason.
 	Backend() (name, reason string)
-	// Enters is how often the engine has called io_uring_enter; -1 where that
-	// is not counted.
+	// Enters returns the number of calls of io_uring_enter, or -1 if they are not counted.
 	Enters() int64
-	// Close ends it.
+	// Close stops the server.
 	Close() error
 }
 
-// ErrUnknown is matched by the error of [Start] for a name that no engine has.
+// ErrUnknown is matched by the error of [Start] for an unknown name.
 var ErrUnknown = errors.New("unknown engine")
 
-// Start starts an engine on a port of the loopback that the system chooses.
+// Start starts an engine on a loopback port that the system chooses.
 func Start(s Setup) (Server, error) {
 	start := starters[s.Engine]
 	if start == nil && s.Engine == NameNetpoll {
@@ -74,7 +73,7 @@ func Start(s Setup) (Server, error) {
 	return start(s)
 }
 
-// starters are the engines of this system.
+// starters are the engines available on this system.
 var starters = map[string]func(Setup) (Server, error){
 	NameStd:   startStd,
 	NameConn:  startConn,
@@ -91,44 +90,45 @@ var starters = map[string]func(Setup) (Server, error){
 	NameEpoll:    startsEvent(event.Options{Mode: event.ModeEpoll}, callbacks),
 }
 
-// loopback is where servers listen.
+// loopback is the address on which servers listen.
 const loopback = "127.0.0.1:0"
 
 // Setup describes a server process.
 type Setup struct {
 	// Engine is its name.
 	Engine string `json:"engine"`
-	// Procs is the GOMAXPROCS of the process, 0 for the system's choice. It is set from outside, when
-	// the process starts.
+	// Procs is the GOMAXPROCS of the process, or 0 for the default. The parent sets it when the
+	// process starts.
 	Procs int `json:"procs,omitempty"`
-	// Network is "tcp" if empty, else "unix" or "udp".
+	// Network is "tcp", "unix" or "udp". Empty means "tcp".
 	Network string `json:"network,omitempty"`
-	// TLS makes it speak TLS, with a certificate made for the run.
+	// TLS makes the server use TLS, with a certificate made for the run.
 	TLS bool `json:"tls,omitempty"`
-	// Give, if not 0, makes it answer each message of Take bytes with so many, in the place of an echo.
+	// Give, if not 0, makes the server answer each message of Take bytes with Give bytes instead of
+	// an echo.
 	Take int `json:"take,omitempty"`
 	Give int `json:"give,omitempty"`
 	// Pin keeps the server on one processor and the load generator off it.
 	Pin bool `json:"pin,omitempty"`
 	// Work is done for each message before it is sent back.
 	Work Work `json:"work,omitzero"`
-	// HTTP, if not 0, makes it a server of net/http whose answers have a body of so many bytes.
+	// HTTP, if not 0, makes it a server of net/http whose response bodies have HTTP bytes.
 	HTTP int `json:"http,omitempty"`
 	// Files, if not empty, makes it a server of the files below that directory.
 	Files string `json:"files,omitempty"`
-	// Buffer is the length of each connection's buffer, 0 for one of 4 KiB.
+	// Buffer is the length of each connection's buffer; 0 means 4 KiB.
 	Buffer int `json:"buffer,omitempty"`
 }
 
 // Work is the work of a handler.
 type Work struct {
-	// Spins is how many steps it computes, see [SpinsPerMicrosecond].
+	// Spins is the number of computing steps, see [SpinsPerMicrosecond].
 	Spins int `json:"spins,omitempty"`
-	// Sleep is how long it waits.
+	// Sleep is the time to sleep.
 	Sleep time.Duration `json:"sleep_ns,omitempty"`
 }
 
-// do does it.
+// do does the work.
 func (w Work) do() {
 	if w.Spins > 0 {
 		runtime.KeepAlive(spin(w.Spins))
@@ -156,7 +156,7 @@ func (s Setup) plain() error {
 	return nil
 }
 
-// listen listens on the network of the setup, with TLS if it has that.
+// listen listens on the network of the setup, with TLS if the setup has it.
 func (s Setup) listen(listen func(network, address string) (net.Listener, error)) (net.Listener, error) {
 	ln, err := listen(s.at())
 	if err != nil || !s.TLS {
@@ -169,7 +169,8 @@ func (s Setup) listen(listen func(network, address string) (net.Listener, error)
 	return tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{cert}}), nil
 }
 
-// at is where the server listens. The name of a Unix socket in the abstract namespace ends with it.
+// at returns the address of the server. The kernel removes the name of a Unix socket in the
+// abstract namespace when the socket is closed.
 func (s Setup) at() (network, address string) {
 	switch s.Network {
 	case "unix":
@@ -191,7 +192,7 @@ func selfSigned() (cert tls.Certificate, err error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-// answer returns the answer to each message, nil for echoes.
+// answer returns the answer to each message, or nil for echoes.
 func (s Setup) answer() []byte {
 	if s.Give == 0 {
 		return nil
@@ -203,7 +204,8 @@ func (s Setup) answer() []byte {
 	return p
 }
 
-// spin computes for a number of steps, each of which needs the one before. Preemption may stop it.
+// spin computes for a number of steps, each of which depends on the one before. It can be
+// preempted.
 //
 //go:noinline
 func spin(steps int) uint64 {
@@ -216,8 +218,8 @@ func spin(steps int) uint64 {
 	return x
 }
 
-// SpinsPerMicrosecond measures how many steps a processor computes in a microsecond when nothing
-// disturbs it. All servers of a run get their steps from one measurement.
+// SpinsPerMicrosecond measures how many steps an undisturbed processor computes in a microsecond.
+// All servers of a run use the result of one measurement.
 func SpinsPerMicrosecond() float64 {
 	const steps = 100_000
 	best := time.Duration(1<<63 - 1)
@@ -229,7 +231,7 @@ func SpinsPerMicrosecond() float64 {
 	return steps * float64(time.Microsecond) / float64(max(best, 1))
 }
 
-// Hello is the first line of a server process: where to find it.
+// Hello is the first line of a server process. It has the server's address.
 type Hello struct {
 	Addr string `json:"addr"`
 	Pid  int    `json:"pid"`
@@ -239,24 +241,24 @@ type Hello struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// Count is its answer to each line: counters since its start.
+// Count is the answer of a server process to each line: counters since its start.
 type Count struct {
 	Enters  int64  `json:"enters"`
 	Objects uint64 `json:"objects"`
 	Bytes   uint64 `json:"bytes"`
-	// Live is what the heap and the stacks hold. It is told in answer to "settle", which is given after
-	// all garbage has been collected and returned to the system.
+	// Live is the size of heap and stacks. It is in the answer to "settle", which comes after all
+	// garbage has been collected and returned to the system.
 	Live uint64 `json:"live,omitempty"`
 }
 
-// Lines that a server process understands.
+// These are the lines that a server process accepts.
 const (
 	askCount  = "count"
 	askSettle = "settle"
 )
 
-// Serve runs an engine in this process. It writes a Hello and then, for each
-// line that it reads, a Count; it ends with its input.
+// Serve runs an engine in this process. It writes a Hello, and then a Count for each line that it
+// reads. It ends at the end of its input.
 func Serve(setup Setup, in io.Reader, out io.Writer) error {
 	s, err := Start(setup)
 	if err != nil {
@@ -278,7 +280,7 @@ func Serve(setup Setup, in io.Reader, out io.Writer) error {
 			return err
 		}
 	}
-	return nil // The end of the process is the quickest end of a server in it.
+	return nil // Ending the process is the quickest way to stop its server.
 }
 
 func count(s Server, settle bool) Count {

@@ -33,12 +33,12 @@ func startGo(s Setup, ln net.Listener, backend, reason string) *goServer {
 	return &goServer{ln, backend, reason}
 }
 
-// startStd starts package net.
+// startStd starts a server on package net.
 func startStd(s Setup) (Server, error) {
 	return startOn(s, net.Listen, net.ListenPacket, "net", "")
 }
 
-// startOn starts a server on listeners or datagram sockets of a package.
+// startOn starts a server on the listener or the datagram socket of a package.
 func startOn(s Setup, listen func(network, address string) (net.Listener, error),
 	listenPacket func(network, address string) (net.PacketConn, error), backend, reason string,
 ) (Server, error) {
@@ -67,25 +67,25 @@ func (s *packetServer) Addr() string                   { return s.LocalAddr().St
 func (s *packetServer) Backend() (name, reason string) { return s.backend, s.reason }
 func (s *packetServer) Enters() int64                  { return -1 }
 
-// udpConn are the calls that take and return no addresses on the heap.
+// udpConn has the calls that do not allocate addresses.
 type udpConn interface {
 	ReadFromUDPAddrPort(p []byte) (int, netip.AddrPort, error)
 	WriteToUDPAddrPort(p []byte, to netip.AddrPort) (int, error)
 }
 
 func serveDatagrams(pc net.PacketConn) {
-	c := pc.(udpConn) // of both packages
+	c := pc.(udpConn) // both packages have it
 	for buf := make([]byte, 64<<10); ; {
 		n, from, err := c.ReadFromUDPAddrPort(buf)
 		if err != nil {
 			return
 		}
-		// What does not fit into the client's buffer is lost, as on a wire.
+		// A datagram that does not fit into the client's buffer is lost, as on a network.
 		_, _ = c.WriteToUDPAddrPort(buf[:n], from)
 	}
 }
 
-// serve serves every connection of a listener until that is closed.
+// serve serves every connection of a listener until the listener is closed.
 func serve(ln net.Listener, s Setup) {
 	answer := s.answer()
 	for {
@@ -101,7 +101,7 @@ func serve(ln net.Listener, s Setup) {
 	}
 }
 
-// serveBulk answers messages of take bytes.
+// serveBulk answers each message of take bytes.
 func serveBulk(c net.Conn, take int, answer []byte) {
 	defer c.Close()
 	buf := make([]byte, min(take, 64<<10))
@@ -139,13 +139,13 @@ func (s *goServer) Backend() (name, reason string) { return s.backend, s.reason 
 func (s *goServer) Enters() int64                  { return -1 }
 func (s *goServer) Close() error                   { return s.ln.Close() }
 
-// startConn starts our net.Listener, used as package net's.
+// startConn starts a server on our net.Listener, used like package net's.
 func startConn(s Setup) (Server, error) {
 	name, reason := unet.Backend()
 	return startOn(s, unet.Listen, unet.ListenPacket, name, reason)
 }
 
-// startPlain starts the control: the same design with plain calls in the place of the ring.
+// startPlain starts the control: the same design with plain calls instead of the ring.
 func startPlain(s Setup) (Server, error) {
 	system, err := unet.NewSystem(unet.Options{Mode: unet.ModePlain})
 	if err != nil {
@@ -161,7 +161,7 @@ type eventServer struct {
 	sqpoll bool
 }
 
-// callbacks returns a handler that serves as the setup says.
+// callbacks returns a handler for the setup.
 func callbacks(setup Setup) event.Handler {
 	answer := setup.answer()
 	if answer == nil {
@@ -182,7 +182,7 @@ func callbacks(setup Setup) event.Handler {
 	}
 }
 
-// coroutines returns a handler that does the same by the functions for a net.Conn.
+// coroutines returns a handler that does the same with functions for a net.Conn.
 func coroutines(setup Setup) event.Handler {
 	answer := setup.answer()
 	return event.Blocking(func(c net.Conn) {
@@ -194,7 +194,7 @@ func coroutines(setup Setup) event.Handler {
 	})
 }
 
-// startsEvent returns a function that starts it with the options.
+// startsEvent returns a function that starts an event server with the options.
 func startsEvent(o event.Options, handler func(Setup) event.Handler) func(Setup) (Server, error) {
 	return func(setup Setup) (Server, error) {
 		o := o
@@ -248,7 +248,8 @@ func (s *eventPackets) Addr() string { return s.c.LocalAddr().String() }
 
 func (s *eventServer) Addr() string { return s.Server.Addr().String() }
 
-// Enters is not known with SQPOLL, where the server counts submissions, most of which enter nothing.
+// Enters returns -1 with SQPOLL: there the server counts submissions, most of which need no system
+// call.
 func (s *eventServer) Enters() int64 {
 	if name, _ := s.Backend(); name != "io_uring" || s.sqpoll {
 		return -1
@@ -266,5 +267,5 @@ func serveHTTP(ln net.Listener, s Setup) {
 	_ = srv.Serve(ln) // until the listener is closed
 }
 
-// textPlain spares each answer a guess from its body.
+// textPlain saves net/http from detecting the type from the body.
 var textPlain = []string{"text/plain"}

@@ -15,10 +15,10 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// errOnlyFiles is returned by engines that serve files only.
+// errOnlyFiles is returned by engines that only serve files.
 var errOnlyFiles = errors.New("the engine only serves files")
 
-// serveFiles serves as the standard library does.
+// serveFiles serves files with the standard library.
 func serveFiles(ln net.Listener, s Setup) {
 	_ = http.Serve(ln, http.FileServer(http.Dir(s.Files))) // until the listener is closed
 }
@@ -26,7 +26,7 @@ func serveFiles(ln net.Listener, s Setup) {
 // startServe starts the server of "ringside serve".
 func startServe(s Setup) (Server, error) { return startServeOn(s, unet.Listen, unet.Backend) }
 
-// startServeNet starts the control: the same on package net's listener.
+// startServeNet starts the control: the same server on package net's listener.
 func startServeNet(s Setup) (Server, error) {
 	return startServeOn(s, net.Listen, func() (string, string) { return "net", "" })
 }
@@ -49,7 +49,7 @@ func startServeOn(s Setup, listen func(network, address string) (net.Listener, e
 	return &goServer{ln, name, reason}, nil
 }
 
-// NameNginx is nginx with as many workers as the others have processors.
+// NameNginx is nginx with one worker per processor of the other servers.
 const NameNginx = nginx.Name
 
 func startNginx(s Setup) (Server, error) {

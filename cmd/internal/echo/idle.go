@@ -13,36 +13,37 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/procstat"
 )
 
-// IdleJob is how many connections are held open, and how long the server's process is watched
-// meanwhile.
+// IdleJob is the number of connections to hold open and the time to observe the server's process.
 type IdleJob struct {
 	Connections int
 	Window      time.Duration
-	// Settle is how long nothing happens before the window.
+	// Settle is the idle time before the window.
 	Settle time.Duration
 }
 
 // IdleSample is the cost of idle connections to a server.
 type IdleSample struct {
-	// CPU is the processor time of the window, Elapsed the window's length, Sleeps how often a
-	// thread of the process went to sleep in it, which is how often one was woken.
+	// CPU is the processor time in the window and Elapsed the window's length. Sleeps is the number
+	// of times that a thread of the process went to sleep in it, which equals the number of
+	// wake-ups.
 	CPU, Elapsed time.Duration
 	Sleeps       int64
-	// Live is the growth of heap and stacks by the connections, Resident that of the memory of the
-	// process, in bytes for each connection.
+	// Live is the growth of heap and stacks, and Resident that of resident memory, in bytes per
+	// connection.
 	Live, Resident float64
 	// Go reports whether the server is written in Go, so that Live is known.
 	Go bool
-	// Backend and Reason are those that the server reports.
+	// Backend and Reason are reported by the server.
 	Backend, Reason string
 }
 
-// idleBase is how many connections are open before memory is first looked at: what a server has
-// once is then there.
+// idleBase is the number of open connections at the first reading of memory. Memory that the server
+// allocates once is then already there.
 const idleBase = 16
 
-// Idle opens connections to a server, each of which sends one message and gets it back, and looks at
-// its process while nothing happens. The connections are this process's, which is as idle.
+// Idle opens connections to a server and exchanges one message on each. Then it observes the
+// server's process while all connections are idle. The connections belong to this process, which is
+// idle too.
 func (r Runner) Idle(ctx context.Context, setup Setup, job IdleJob) (s IdleSample, err error) {
 	hello, err := r.serve(ctx, setup, func(server *child, hello Hello) error {
 		var held holder
@@ -64,7 +65,7 @@ func (r Runner) Idle(ctx context.Context, setup Setup, job IdleJob) (s IdleSampl
 	return s, err
 }
 
-// watch looks at the process at both ends of the window.
+// watch reads the counters of the process at both ends of the window.
 func (s *IdleSample) watch(ctx context.Context, pid int, job IdleJob) error {
 	if err := pause(ctx, job.Settle); err != nil {
 		return err
@@ -105,13 +106,13 @@ func pause(ctx context.Context, d time.Duration) error {
 // holder keeps connections open.
 type holder struct{ conns []net.Conn }
 
-// memory is that of a server's process.
+// memory is the memory of a server's process.
 type memory struct {
 	live     uint64
 	resident int64
 }
 
-// grow opens further connections and returns what the server holds then, without its garbage.
+// grow opens n more connections and returns the memory that the server then holds, without garbage.
 func (h *holder) grow(ctx context.Context, server *child, hello Hello, n int) (m memory, err error) {
 	for range n {
 		if err := h.open(ctx, hello.Addr); err != nil {
@@ -127,7 +128,7 @@ func (h *holder) grow(ctx context.Context, server *child, hello Hello, n int) (m
 	return m, err
 }
 
-// open opens a connection that has been used once.
+// open opens a connection and uses it once.
 func (h *holder) open(ctx context.Context, addr string) error {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", addr)

@@ -14,7 +14,7 @@ import (
 
 func init() { starters[NameNetpoll] = startNetpoll }
 
-// netpollServer is cloudwego/netpoll.
+// netpollServer is a server on cloudwego/netpoll.
 type netpollServer struct {
 	ln   netpoll.Listener
 	loop netpoll.EventLoop

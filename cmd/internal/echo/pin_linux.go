@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pinned calls start on a thread whose processors a process that it starts inherits: one for a
-// server, the others for another program.
+// pinned calls start on a thread whose CPU affinity the started process inherits: one processor for
+// a server, the others for other programs.
 func pinned(isServer bool, start func() error) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

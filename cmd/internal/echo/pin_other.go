@@ -6,5 +6,5 @@ package echo
 
 import "errors"
 
-// pinned cannot pin.
+// pinned returns an error: there is no pinning here.
 func pinned(bool, func() error) error { return errors.New("--pin needs Linux") }

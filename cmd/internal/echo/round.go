@@ -22,8 +22,8 @@ import (
 
 // Runner runs rounds: a server and a load generator, each in a process of its own.
 type Runner struct {
-	// Server returns the program that serves as a setup describes, as Serve does, Load the one that answers
-	// a job, as ServeLoad does.
+	// Server returns the command of a server process, which calls Serve. Load returns the command
+	// of a load generator, which calls ServeLoad.
 	Server func(Setup) []string
 	Load   []string
 }
@@ -31,25 +31,25 @@ type Runner struct {
 // Sample is the result of a round.
 type Sample struct {
 	loadgen.Result
-	// Count is the difference of the server's counters over the window; Enters is -1 where they
-	// are not counted.
+	// Count is the difference of the server's counters over the window. Enters is -1 if they are
+	// not counted.
 	Count
 	// Go reports whether the server is written in Go, so that Objects and Bytes are known.
 	Go bool
-	// Backend and Reason are those that the server reports.
+	// Backend and Reason are reported by the server.
 	Backend, Reason string
 }
 
-// ServeLoad runs a load generator in this process: it reads a job and writes true at the beginning
-// of the window, false at its end, and the result.
+// ServeLoad runs a load generator in this process. It reads a job. It writes true at the beginning
+// of the window, false at its end, and then the result.
 func ServeLoad(ctx context.Context, in io.Reader, out io.Writer) error {
 	return measure.ServeWorker(ctx, in, out, func(ctx context.Context, job loadgen.Job) (loadgen.Result, error) {
-		return loadgen.Run(ctx, job, func(begin bool) { _, _ = fmt.Fprintln(out, begin) }) // the parent notices
+		return loadgen.Run(ctx, job, func(begin bool) { _, _ = fmt.Fprintln(out, begin) }) // the parent detects a failed write
 	})
 }
 
-// Round measures an engine once. Address and process of the server are filled into the job. When
-// ctx ends both processes are killed, and the error matches the context's.
+// Round measures an engine once. It fills the address and process of the server into the job. When
+// ctx ends it kills both processes, and the error matches that of the context.
 func (r Runner) Round(ctx context.Context, setup Setup, job loadgen.Job) (s Sample, err error) {
 	hello, err := r.serve(ctx, setup, func(server *child, hello Hello) error {
 		job.Network, job.Addr, job.Pid, job.Others = cmp.Or(setup.Network, "tcp"), hello.Addr, hello.Pid, hello.Others
@@ -60,7 +60,7 @@ func (r Runner) Round(ctx context.Context, setup Setup, job loadgen.Job) (s Samp
 	return s, err
 }
 
-// RoundWith is Round with another program in the place of the load generator: use runs it on the
+// RoundWith is Round with another program instead of the load generator: use runs it with the
 // server's address. It does not count allocations and enters.
 func (r Runner) RoundWith(ctx context.Context, setup Setup, use func(addr string) (loadgen.Result, error)) (s Sample, err error) {
 	s.Enters = -1
@@ -80,7 +80,7 @@ func (r Runner) RoundWith(ctx context.Context, setup Setup, use func(addr string
 	return s, err
 }
 
-// serve starts a server and ends it when use has returned.
+// serve starts a server, calls use, and stops the server.
 func (r Runner) serve(ctx context.Context, setup Setup, use func(*child, Hello) error) (hello Hello, err error) {
 	server, err := startChild(ctx, r.Server(setup), setup.Procs, setup.Pin, true)
 	if err != nil {
@@ -93,7 +93,7 @@ func (r Runner) serve(ctx context.Context, setup Setup, use func(*child, Hello) 
 	return hello, use(server, hello)
 }
 
-// explain prefers the context's error to errors that the end of the context caused.
+// explain returns the context's error instead of errors that the end of the context caused.
 func (Runner) explain(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
@@ -101,7 +101,7 @@ func (Runner) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// load runs the load generator and asks the server for its counters at both ends of the window.
+// load runs the load generator, and reads the server's counters at both ends of the window.
 func (r Runner) load(ctx context.Context, pin bool, job loadgen.Job, server *child) (s Sample, err error) {
 	load, err := startChild(ctx, r.Load, 0, pin, false)
 	if err != nil {
@@ -130,7 +130,7 @@ func (r Runner) load(ctx context.Context, pin bool, job loadgen.Job, server *chi
 	return s, load.out.Decode(&s.Result)
 }
 
-// child is a process with which we talk in JSON.
+// child is a process that exchanges JSON with this one.
 type child struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
@@ -138,8 +138,8 @@ type child struct {
 	said *bytes.Buffer
 }
 
-// startChild starts a program, with its GOMAXPROCS where procs is not 0. With pin a server has one
-// processor for itself, and another program the others.
+// startChild starts a program, with GOMAXPROCS set to procs unless that is 0. With pin a server has
+// one processor for itself, and other programs have the remaining ones.
 func startChild(ctx context.Context, args []string, procs int, pin, isServer bool) (*child, error) {
 	c := &child{cmd: exec.CommandContext(ctx, args[0], args[1:]...), said: &bytes.Buffer{}}
 	if procs > 0 {
@@ -166,7 +166,7 @@ func startChild(ctx context.Context, args []string, procs int, pin, isServer boo
 	return c, nil
 }
 
-// count asks a server for its counters.
+// count reads a server's counters.
 func (c *child) count(ask string) (n Count, isGo bool, err error) {
 	if _, err := io.WriteString(c.in, ask+"\n"); err != nil {
 		return Count{}, false, err
@@ -175,10 +175,10 @@ func (c *child) count(ask string) (n Count, isGo bool, err error) {
 	return n, n.Objects > 0, err
 }
 
-// end ends the process and returns its error message; a process that is not to be trusted any
-// more is killed.
+// end ends the process and returns its error message. With kill it does not wait for the process to
+// end by itself.
 func (c *child) end(kill bool) error {
-	_ = c.in.Close() // It ends with its input.
+	_ = c.in.Close() // The process ends at the end of its input.
 	if kill {
 		_ = c.cmd.Cancel()
 	}

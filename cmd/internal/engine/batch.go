@@ -13,14 +13,14 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// Batch reads many blocks of one file by one call of one goroutine.
+// Batch reads many blocks of one file with one call from one goroutine.
 type Batch interface {
-	// Buffer returns the memory of block i, aligned for O_DIRECT. It is the caller's except
-	// while Read runs, until Close.
+	// Buffer returns the memory of block i, aligned for O_DIRECT. The caller may use it until
+	// Close, except while Read runs.
 	Buffer(i int) []byte
-	// Read fills a buffer from each offset: as many as the batch has buffers. It returns when
-	// all reads have ended, with the first error; a block that is cut short by the end of the
-	// file is one.
+	// Read fills a buffer from each offset. There are as many offsets as buffers. It returns the
+	// first error after all reads have ended. A block that is cut short by the end of the file is
+	// an error.
 	Read(offsets []int64) error
 	// Close releases the batch and its file. No call may be in flight.
 	Close() error
@@ -28,13 +28,13 @@ type Batch interface {
 
 // Batcher is an engine that reads batches.
 type Batcher interface {
-	// OpenBatch opens the named file for batches of count blocks of size bytes each; direct is
-	// as of [Engine].
+	// OpenBatch opens the named file for batches of count blocks of size bytes each. For direct see
+	// [Engine].
 	OpenBatch(name string, direct bool, count, size int) (Batch, error)
 }
 
-// OpenBatch opens the file once; each block is then read by a goroutine of an errgroup, which is
-// how a program with [os.File] has several reads in flight.
+// OpenBatch opens the file once. A goroutine of an errgroup reads each block, which is how a
+// program with [os.File] has several reads in flight.
 func (e OS) OpenBatch(name string, direct bool, count, size int) (Batch, error) {
 	f, err := e.OpenRead(name, direct)
 	if err != nil {
@@ -67,8 +67,8 @@ func (b *groupBatch) Read(offsets []int64) error {
 
 func (b *groupBatch) Close() error { return b.file.Close() }
 
-// OpenBatch opens the file and a [ufile.Batch] that has as many ranges in flight as there are
-// blocks, in its own registered memory.
+// OpenBatch opens the file and a [ufile.Batch] with registered memory and one range in flight per
+// block.
 func (e Ringside) OpenBatch(name string, direct bool, count, size int) (Batch, error) {
 	f, err := e.OpenRead(name, direct)
 	if err != nil {
@@ -112,8 +112,8 @@ func (b *ringBatch) Read(offsets []int64) error {
 
 func (b *ringBatch) Close() error { return errors.Join(b.batch.Close(), b.file.Close()) }
 
-// whole returns an error unless a block was read completely. The end of the file just behind it is not an
-// error.
+// whole returns an error unless a block was read completely. An io.EOF right after the block is not
+// an error.
 func whole(n, want int, off int64, err error) error {
 	switch {
 	case n == want && (err == nil || err == io.EOF):

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package engine names the ways a workload can reach a file: the standard library ("os") and
-// ringside. A workload is written once against [Engine] and [File]; nothing but the engine
-// differs between two measurements that are compared.
+// Package engine defines the ways in which a workload can access a file: the standard library
+// ("os") and ringside. A workload is written once against [Engine] and [File], so compared
+// measurements differ only in the engine.
 package engine
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// Names of the engines, as they appear in tables and result files.
+// These are the names of the engines in tables and result files.
 const (
 	NameOS       = "os"
 	NameRingside = "ringside"
 )
 
-// File is an open file that any number of goroutines may read at once.
+// File is an open file. Any number of goroutines may read it at once.
 type File interface {
 	// ReadAt is [io.ReaderAt]. The buffer belongs to the call until it returns.
 	ReadAt(p []byte, off int64) (int, error)
@@ -31,14 +31,15 @@ type File interface {
 type Engine interface {
 	// Name is the engine's name in tables and result files.
 	Name() string
-	// Backend returns the mechanism that the engine uses in this process, and why it was chosen.
+	// Backend returns the mechanism that the engine uses in this process, and the reason for the
+	// choice.
 	Backend() (name, reason string)
-	// OpenRead opens the named file read-only. With direct set it is opened past the page
-	// cache, and the error matches [errors.ErrUnsupported] on a system that has no O_DIRECT.
+	// OpenRead opens the named file read-only. With direct it uses O_DIRECT; on a system without
+	// O_DIRECT the error matches [errors.ErrUnsupported].
 	OpenRead(name string, direct bool) (File, error)
 }
 
-// ErrUnknown is matched by the error of [Lookup] for a name that no engine has.
+// ErrUnknown is matched by the error of [Lookup] for an unknown name.
 var ErrUnknown = errors.New("unknown engine")
 
 // Lookup returns the engine with the given name, or an error that matches [ErrUnknown].
@@ -51,7 +52,7 @@ func Lookup(name string) (Engine, error) {
 	return nil, fmt.Errorf("%w %q", ErrUnknown, name)
 }
 
-// OS reads through [os.File]: the incumbent.
+// OS reads through [os.File]. It is the baseline.
 type OS struct{}
 
 // Name returns "os".
@@ -63,7 +64,8 @@ func (OS) Backend() (name, reason string) { return "plain", "os.File" }
 // OpenRead opens the file with [os.OpenFile].
 func (OS) OpenRead(name string, direct bool) (File, error) { return open(os.OpenFile, name, 0, direct) }
 
-// open opens a file with the flags for direct. A failure leaves no nil pointer in the interface.
+// open opens a file with the flags for direct. After a failure the interface is nil and does not
+// hold a nil pointer.
 func open[F WriteFile](with func(string, int, os.FileMode) (F, error), name string, flag int, direct bool) (WriteFile, error) {
 	more, err := readFlags(name, direct)
 	if err != nil {
@@ -76,7 +78,8 @@ func open[F WriteFile](with func(string, int, os.FileMode) (F, error), name stri
 	return f, nil
 }
 
-// Ringside reads through [ufile.File]: io_uring where it is usable, plain calls elsewhere.
+// Ringside reads through [ufile.File], which uses io_uring if it is available and plain system
+// calls otherwise.
 type Ringside struct{}
 
 // Name returns "ringside".
@@ -96,18 +99,18 @@ func (Ringside) OpenRead(name string, direct bool) (File, error) {
 	return open(ufile.OpenFile, name, 0, direct)
 }
 
-// WriteFile is an open file that any number of goroutines may read and write at once.
+// WriteFile is an open file. Any number of goroutines may read and write it at once.
 type WriteFile interface {
 	File
 	// WriteAt is [io.WriterAt]. The buffer belongs to the call until it returns.
 	WriteAt(p []byte, off int64) (int, error)
-	// Sync makes what was written durable.
+	// Sync makes written data durable.
 	Sync() error
 }
 
 // Writer is an engine that overwrites files.
 type Writer interface {
-	// OpenWrite opens an existing file for reading and writing; direct is as of [Engine].
+	// OpenWrite opens an existing file for reading and writing. For direct see [Engine].
 	OpenWrite(name string, direct bool) (WriteFile, error)
 }
 

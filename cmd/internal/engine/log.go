@@ -15,31 +15,31 @@ import (
 	"github.com/ringside-io/ringside/appendlog"
 )
 
-// Log takes records that must survive a power cut.
+// Log stores records that must survive a power cut.
 type Log interface {
-	// Append returns when the record is durable. The memory is the caller's again then. Any
-	// number of goroutines may append at once.
+	// Append returns when the record is durable. It does not use the memory afterwards. Any number
+	// of goroutines may append at once.
 	Append(record []byte) error
-	// Close ends the log. No append may be in flight.
+	// Close closes the log. No append may be in flight.
 	Close() error
 }
 
-// Logger is an engine that keeps logs.
+// Logger is an engine with logs.
 type Logger interface {
-	// OpenLog begins a log in an empty directory.
+	// OpenLog creates a log in an empty directory.
 	OpenLog(dir string) (Log, error)
-	// ReadLog yields the records of a closed log in their order, each valid until the next; an
-	// error is the last thing yielded. All records must have the given size.
+	// ReadLog yields the records of a closed log in order. Each record is valid until the next. An
+	// error ends the sequence. All records must have the given size.
 	ReadLog(dir string, size int) iter.Seq2[[]byte, error]
 }
 
 // NameOSMutex is the name of [OSMutex].
 const NameOSMutex = "os-mutex"
 
-// logName is the file of a log that is one file.
+// logName is the name of a log that is a single file.
 const logName = "log"
 
-// OpenLog creates a file with a group commit, as a program would write it by hand.
+// OpenLog creates a file with a hand-written group commit.
 func (OS) OpenLog(dir string) (Log, error) {
 	f, err := openLogFile(dir)
 	if err != nil {
@@ -52,7 +52,7 @@ func (OS) OpenLog(dir string) (Log, error) {
 func (OS) ReadLog(dir string, size int) iter.Seq2[[]byte, error] { return readLogFile(dir, size) }
 
 // OSMutex appends behind a mutex: one goroutine at a time writes its record and syncs the file.
-// In everything else it is [OS].
+// Otherwise it is the same as [OS].
 type OSMutex struct{ OS }
 
 // Name returns "os-mutex".
@@ -71,18 +71,18 @@ func openLogFile(dir string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(dir, logName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// groupCommit is a plain leader/follower group commit. The first goroutine of a group waits for the
-// group before to be durable, yields twice so that others join, writes the records of all into zeros
-// that were written ahead, and syncs.
+// groupCommit is a plain leader/follower group commit. The first goroutine of a group is the
+// leader. It waits until the group before is durable, and yields twice so that others can join.
+// Then it writes all records over preallocated zeros, and syncs.
 type groupCommit struct {
 	file *os.File
 	fd   uintptr
 
 	mu    sync.Mutex
-	next  *commitGroup // that goroutines join
+	next  *commitGroup // joined by goroutines
 	spare []byte
 
-	writing    sync.Mutex // held by the goroutine that writes; guards what follows
+	writing    sync.Mutex // held by the leader; guards the following fields
 	off, ahead int64
 	last       int // records of the group before
 }
@@ -110,7 +110,7 @@ func (l *groupCommit) Append(record []byte) error {
 		return g.err
 	}
 	l.writing.Lock()
-	if l.last > 1 { // a goroutine that is alone need not wait for others
+	if l.last > 1 { // a single goroutine does not wait for others
 		runtime.Gosched()
 		runtime.Gosched()
 	}
@@ -127,7 +127,7 @@ func (l *groupCommit) Append(record []byte) error {
 	return g.err
 }
 
-// zeros are written ahead of the records.
+// zeros are written ahead of the records, to preallocate the file.
 var zeros [1 << 20]byte
 
 func (l *groupCommit) write(p []byte) error {
@@ -189,7 +189,7 @@ func readLogFile(dir string, size int) iter.Seq2[[]byte, error] {
 	}
 }
 
-// OpenLog opens an [appendlog.Log], which syncs once for all goroutines that wait.
+// OpenLog opens an [appendlog.Log], which syncs once for all waiting goroutines.
 func (Ringside) OpenLog(dir string) (Log, error) {
 	l, err := appendlog.Open(dir, appendlog.Options{})
 	if err != nil {

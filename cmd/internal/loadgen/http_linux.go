@@ -22,14 +22,14 @@ func (j Job) request() string {
 	return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n"
 }
 
-// answer is the response of an HTTP server, which is the same each time except for the date, whose length is
-// fixed.
+// answer is the response of an HTTP server. It is the same each time except for the date, which has
+// a fixed length.
 type answer struct {
 	text       []byte
-	date, rest int // the date's place: text[date:rest]
+	date, rest int // text[date:rest] is the date
 }
 
-// learn asks a server once.
+// learn makes one request to get the answer.
 func learn(ctx context.Context, network, addr, request string) (*answer, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, network, addr)
@@ -67,7 +67,7 @@ func newAnswer(text []byte) *answer {
 
 var errChanged = errors.New("the server answered something else than before")
 
-// compare checks a piece that begins at an offset.
+// compare compares p with the answer at an offset.
 func (a *answer) compare(at int, p []byte) error {
 	end := at + len(p)
 	if !a.same(at, p, at, min(end, a.date)) || !a.same(at, p, max(at, a.rest), end) {
@@ -76,7 +76,7 @@ func (a *answer) compare(at int, p []byte) error {
 	return nil
 }
 
-// same reports whether the bytes between two offsets are unchanged; p begins at offset at.
+// same reports whether the bytes between two offsets are unchanged. p begins at offset at.
 func (a *answer) same(at int, p []byte, from, to int) bool {
 	return from >= to || bytes.Equal(a.text[from:to], p[from-at:to-at])
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 
 // Package loadgen drives an echo server over many connections from one thread.
-// It is written to cost little, because it runs on the machine whose server is
-// measured: the server does not get the time that it uses, and a server that could do
-// more waits for it. So it uses io_uring, where it can, to receive and send for
-// many connections in one call, and epoll elsewhere; no goroutine per
-// connection, no allocation while it measures. It belongs into a process of its
-// own.
+//
+// It runs on the machine whose server is measured, and takes CPU time from the server, so it must
+// be cheap. If it can, it uses io_uring to receive and send for many connections with one call, and
+// otherwise epoll. It has no goroutine per connection and does not allocate while it measures. It
+// should run in a process of its own.
 package loadgen
 
 import (
@@ -14,47 +13,47 @@ import (
 	"time"
 )
 
-// Job describes a load: each connection sends a message, waits until
-// all of it has come back, compares it, and sends the next.
+// Job describes a load. Each connection sends a message, waits until all of it has come back,
+// compares it, and sends the next.
 type Job struct {
-	// HTTP makes a message a request of HTTP/1.1 for "/" and its answer whatever the server answers
-	// the first one, always the same but for its date. Size is not used then.
+	// HTTP makes each message an HTTP/1.1 request for "/". All answers must equal the first one
+	// except for the date. Size is not used.
 	HTTP bool `json:"http,omitempty"`
-	// Path is asked for in the place of "/".
+	// Path is requested instead of "/".
 	Path string `json:"path,omitempty"`
-	// Discard compares only the beginning of each answer with that of the first one and lets the kernel
-	// throw the rest away, for answers that are long: else the generator would be measured. It uses
-	// epoll.
+	// Discard compares only the beginning of each answer with the first one, and lets the kernel
+	// discard the rest. It is for long answers, with which the generator would be the bottleneck.
+	// It uses epoll.
 	Discard bool `json:"discard,omitempty"`
-	// Reply is the length of the answer to each message, if it is not an echo: bytes i*7 + i/256.
+	// Reply is the length of the answer to each message if the server does not echo. Its bytes are
+	// i*7 + i/256.
 	Reply int `json:"reply,omitempty"`
-	// Pipeline is how many messages a connection sends at once; it waits for all answers. 0 is 1.
+	// Pipeline is the number of messages that a connection sends at once; it then waits for all
+	// answers. 0 means 1.
 	Pipeline int `json:"pipeline,omitempty"`
-	// Churn opens a new connection for each message. Each ends by a reset, which leaves no port
-	// waiting.
+	// Churn opens a new connection for each message. Each connection ends with a reset, so that no
+	// port stays in TIME_WAIT.
 	Churn bool `json:"churn,omitempty"`
-	// TLS makes the connections speak TLS, whose certificates are not checked. It uses goroutines.
+	// TLS makes the connections use TLS without checking certificates. It uses goroutines.
 	TLS bool `json:"tls,omitempty"`
-	// Network and Addr are those of the server. In a datagram network a message that has not come back
-	// after 100 ms is sent again.
+	// Network and Addr are those of the server. In a datagram network a message is sent again if it
+	// has not come back after 100 ms.
 	Network string `json:"network"`
 	Addr    string `json:"addr"`
-	// Connections is how many there are, Size the length of a message in bytes.
+	// Connections is the number of connections. Size is the length of a message in bytes.
 	Connections int `json:"connections"`
 	Size        int `json:"size"`
-	// Warm is how long messages go before the measured window, Measure how long
-	// in it.
+	// Warm is the time of messages before the measured window. Measure is the length of the window.
 	Warm    time.Duration `json:"warm_ns"`
 	Measure time.Duration `json:"measure_ns"`
-	// Count is how long messages go after the measured window to count the system calls of the
-	// server, which would slow it down in that window; 0 counts none.
+	// Count is the time of messages after the measured window in which the server's system calls
+	// are counted, because counting would slow the server down. 0 counts none.
 	Count time.Duration `json:"count_ns,omitempty"`
-	// Epoll makes the generator use epoll although it could use io_uring, which costs less.
+	// Epoll makes the generator use epoll even if it could use io_uring, which is cheaper.
 	Epoll bool `json:"epoll,omitempty"`
-	// Pid is the process of the server, whose CPU time is read at both ends of
-	// the window.
+	// Pid is the process of the server, whose CPU time is read at both ends of the window.
 	Pid int `json:"pid"`
-	// Others are further processes of the server, which count as well.
+	// Others are further processes of the server, which are counted too.
 	Others []int `json:"others,omitempty"`
 }
 
@@ -78,7 +77,7 @@ func (j Job) Check() error {
 // datagrams reports whether messages are datagrams.
 func (j Job) datagrams() bool { return j.Network == "udp" }
 
-// pattern fills a message.
+// pattern fills a message and returns it.
 func pattern(p []byte) []byte {
 	for i := range p {
 		p[i] = byte(i*7 + i>>8)
@@ -88,25 +87,27 @@ func pattern(p []byte) []byte {
 
 // Result is the result of a measured window.
 type Result struct {
-	// Ops is the number of messages that came back, Elapsed the length of the
-	// window.
+	// Ops is the number of messages that came back. Elapsed is the length of the window.
 	Ops int64 `json:"ops"`
-	// Received is the number of bytes that came in the window, Answer the length of one answer in HTTP.
+	// Received is the number of bytes received in the window. Answer is the length of one HTTP
+	// answer.
 	Received int64         `json:"received"`
 	Answer   int64         `json:"answer,omitempty"`
 	Elapsed  time.Duration `json:"elapsed_ns"`
-	// CPU is the processor time that the server used in the window.
+	// CPU is the CPU time of the server in the window.
 	CPU time.Duration `json:"cpu_ns"`
-	// P50, P99 and Max are of the times from sending to having all back.
+	// P50, P99 and Max are latencies, from sending a message until all of the answer has arrived.
 	P50 time.Duration `json:"p50_ns"`
 	P99 time.Duration `json:"p99_ns"`
 	Max time.Duration `json:"max_ns"`
-	// Busy is the share of the window in which the generator's thread ran: near 1 it bounds the rate.
+	// Busy is the share of the window in which the generator's thread ran. Near 1 the generator
+	// limits the rate.
 	Busy float64 `json:"busy,omitempty"`
 	// By is the mechanism that the generator used.
 	By string `json:"by"`
-	// Counted is the number of messages that came back while system calls were counted, Syscalls
-	// how many the server made; where they cannot be, Counted is 0 and Uncounted says why.
+	// Counted is the number of messages that came back while system calls were counted. Syscalls is
+	// the number of system calls that the server made. If they cannot be counted, Counted is 0 and
+	// Uncounted is the reason.
 	Counted   int64  `json:"counted,omitempty"`
 	Syscalls  int64  `json:"syscalls,omitempty"`
 	Uncounted string `json:"uncounted,omitempty"`

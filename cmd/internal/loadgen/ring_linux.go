@@ -20,7 +20,7 @@ type ringDriver struct {
 	ring *uring.Ring
 	bufs *uring.BufRing
 	cqes [256]uring.CQE
-	msgs []byte // the message of each connection, which the kernel reads
+	msgs []byte // the message of each connection, read by the kernel
 }
 
 const (
@@ -31,7 +31,7 @@ const (
 	sendBit = 1 << 32
 )
 
-// openRing opens the ring, if there can be one.
+// openRing opens the ring if possible.
 func (g *generator) openRing() {
 	for _, have := range []func() error{features.HaveMultishotRecv, features.HaveBufRing, features.HaveDeferTaskrun} {
 		if have() != nil {
@@ -46,16 +46,16 @@ func (g *generator) openRing() {
 	}
 	bufs, err := r.NewBufRing(uring.BufRingOptions{Entries: ringBuffers, BufferSize: ringBufSize})
 	if err != nil {
-		_ = r.Close() // epoll does as well
+		_ = r.Close() // epoll is used instead
 		return
 	}
 	_ = r.RegisterRingFD() // makes calls cheaper
 	g.ring = &ringDriver{ring: r, bufs: bufs, msgs: make([]byte, len(g.msg)*len(g.conns))}
 }
 
-// closeRing ends operations in flight, so that the kernel does not write into memory that is
-// gone, and closes the ring. Connections that are shut down end their receives:
-// asking the kernel to cancel each would take it seconds with ten thousand.
+// closeRing ends operations in flight, so that the kernel does not write into freed memory, and
+// closes the ring. It shuts the connections down, which ends their receives. Cancelling each of ten
+// thousand receives would take seconds.
 func (g *generator) closeRing() error {
 	if g.ring == nil {
 		return nil
@@ -84,7 +84,7 @@ func (g *generator) closeRing() error {
 	return errors.Join(err, r.Close())
 }
 
-// by names the mechanism.
+// by returns the name of the mechanism.
 func (g *generator) by() string {
 	if g.ring != nil {
 		return "io_uring"
@@ -92,7 +92,7 @@ func (g *generator) by() string {
 	return "epoll"
 }
 
-// entry returns a free entry.
+// entry returns a free SQE.
 func (d *ringDriver) entry() (*uring.SQE, error) {
 	e := d.ring.SQE()
 	if e == nil {
@@ -106,8 +106,8 @@ func (d *ringDriver) entry() (*uring.SQE, error) {
 	return e, nil
 }
 
-// sendRing queues the message of a connection. All of the one before has come
-// back, so its memory is no longer read.
+// sendRing queues the message of a connection. The previous message has come back completely, so
+// the kernel no longer reads its memory.
 func (g *generator) sendRing(c *conn) error {
 	d, i := g.ring, c.i
 	msg := d.msgs[i*len(g.msg) : (i+1)*len(g.msg)]
@@ -135,12 +135,12 @@ func (g *generator) arm(c *conn) error {
 	return err
 }
 
-// pumpRing keeps messages going for d.
+// pumpRing exchanges messages for d.
 func (g *generator) pumpRing(ctx context.Context, d time.Duration) error {
 	r := g.ring.ring
 	for end := time.Since(g.base) + d; time.Since(g.base) < end; {
-		// One call submits and waits; where nothing comes, look at the clock
-		// and the context from time to time.
+		// One call submits and waits. The timeout lets an idle loop check the clock and the
+		// context.
 		if _, err := r.SubmitAndWaitTimeout(1, 100*time.Millisecond); err != nil {
 			return err
 		}

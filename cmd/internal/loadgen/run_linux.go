@@ -29,7 +29,7 @@ type conn struct {
 	armed bool // a receive is in flight
 	fd    int
 	sent  time.Duration // when the message in flight was sent
-	got   int           // how much of it has come back
+	got   int           // how many of its bytes have come back
 	n     uint64        // its number
 
 	connecting bool
@@ -41,14 +41,14 @@ type generator struct {
 	epfd   int
 	conns  []conn
 	buf    []byte
-	msg    []byte  // what each connection sends, in echoes with a number at its begin
+	msg    []byte  // what each connection sends; echoes begin with a number
 	web    *answer // nil for echoes
 	base   time.Time
 	ops    int64
 	bytes  int64  // received in the window
 	waste  []byte // buffer for data that the kernel discards
 	max    time.Duration
-	looked time.Duration // when datagrams were last sent again
+	looked time.Duration // when datagrams were last resent
 	times  *hdrhistogram.Histogram
 	events [256]unix.EpollEvent
 	ring   *ringDriver // nil with epoll
@@ -56,12 +56,12 @@ type generator struct {
 
 const latencyCap = 100 * time.Second
 
-// wasteSize is how much the kernel throws away in one call.
+// wasteSize is the number of bytes that the kernel discards in one call.
 const wasteSize = 1 << 20
 
-// Run does the job. It calls mark at the beginning and at the end of the
-// measured window. An answer that differs from the message is an error. Run ends
-// early, with the context's cause, when ctx ends.
+// Run runs the job. It calls mark at the beginning and at the end of the measured window. An answer
+// that differs from the message is an error. When ctx ends, Run returns early with the context's
+// cause.
 func Run(ctx context.Context, job Job, mark func(begin bool)) (res Result, err error) {
 	if err := job.Check(); err != nil {
 		return Result{}, err
@@ -107,14 +107,14 @@ func Run(ctx context.Context, job Job, mark func(begin bool)) (res Result, err e
 	return res, g.count(ctx, &res)
 }
 
-// window measures between two marks.
+// window measures between two calls of mark.
 func (g *generator) window(ctx context.Context, mark func(begin bool)) (Result, error) {
 	mark(true)
 	defer mark(false)
 	return g.measure(ctx)
 }
 
-// count keeps messages going while the server's system calls are counted.
+// count exchanges messages while the server's system calls are counted.
 func (g *generator) count(ctx context.Context, res *Result) (err error) {
 	var all counters
 	defer func() { err = errors.Join(err, all.close()) }()
@@ -226,7 +226,7 @@ func (g *generator) close() error {
 func (g *generator) start() error {
 	for i := range g.conns {
 		if g.job.Churn {
-			continue // Each sends when it is connected.
+			continue // Each sends once it is connected.
 		}
 		if err := g.send(&g.conns[i], time.Since(g.base)); err != nil {
 			return err
@@ -235,10 +235,10 @@ func (g *generator) start() error {
 	return nil
 }
 
-// dial begins a new connection; its message is sent when it is connected.
+// dial opens a new connection. Its message is sent once it is connected.
 func (g *generator) dial(c *conn) (err error) {
 	if c.fd >= 0 {
-		// A reset, so that no port waits for a minute.
+		// Closing sends a reset, so that no port stays in TIME_WAIT.
 		_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 		if err := unix.Close(c.fd); err != nil {
 			return fmt.Errorf("close: %w", err)
@@ -264,19 +264,19 @@ func (g *generator) dial(c *conn) (err error) {
 	return nil
 }
 
-// dialed sends the message of a connection that has just been made.
+// dialed sends the message of a new connection.
 func (g *generator) dialed(c *conn) error {
 	if errno, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR); err != nil || errno != 0 {
 		return fmt.Errorf("connect: %w", errors.Join(err, unix.Errno(errno)))
 	}
 	c.connecting = false
-	return g.send(c, c.sent) // The time begins with the connection.
+	return g.send(c, c.sent) // The latency includes connecting.
 }
 
-// resendAfter is how long a datagram may be on its way.
+// resendAfter is the time after which a datagram is considered lost.
 const resendAfter = 100 * time.Millisecond
 
-// resend sends the datagrams again that were lost.
+// resend sends lost datagrams again.
 func (g *generator) resend() error {
 	now := time.Since(g.base)
 	if now < g.looked+resendAfter {
@@ -288,7 +288,7 @@ func (g *generator) resend() error {
 		if now-c.sent < resendAfter {
 			continue
 		}
-		sent := c.sent // The time that was lost counts.
+		sent := c.sent // The latency includes the lost time.
 		if err := g.send(c, now); err != nil {
 			return err
 		}
@@ -297,7 +297,7 @@ func (g *generator) resend() error {
 	return nil
 }
 
-// silence is how long a server may be silent from the beginning of the window on.
+// silence is how long a server may be silent from the beginning of the window.
 const silence = 5 * time.Second
 
 // measure runs the window.
@@ -308,9 +308,9 @@ func (g *generator) measure(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	own, _ := procstat.CPU(os.Getpid()) // 0 where it is unknown
+	own, _ := procstat.CPU(os.Getpid()) // 0 if unknown
 	begin := time.Now()
-	// On a busy machine nothing may come back in a short window.
+	// On a busy machine a short window may end before any message comes back.
 	for g.ops == 0 && time.Since(begin) < max(g.job.Measure, silence) {
 		if err := g.pump(ctx, g.job.Measure); err != nil {
 			return Result{}, err
@@ -336,7 +336,7 @@ func (g *generator) measure(ctx context.Context) (Result, error) {
 	return res, nil
 }
 
-// cpu returns the processor time that the server's processes have used.
+// cpu returns the CPU time of the server's processes.
 func (j Job) cpu() (time.Duration, error) {
 	sum, err := procstat.CPU(j.Pid)
 	for _, pid := range j.Others {
@@ -346,7 +346,7 @@ func (j Job) cpu() (time.Duration, error) {
 	return sum, err
 }
 
-// pump keeps messages going for d.
+// pump exchanges messages for d.
 func (g *generator) pump(ctx context.Context, d time.Duration) error {
 	if g.ring != nil {
 		return g.pumpRing(ctx, d)
@@ -381,8 +381,8 @@ func (g *generator) pump(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// receive reads an answer and, when it is complete, sends the next message.
-// Nothing more can come before that, so a short read needs no second one.
+// receive reads an answer and, once it is complete, sends the next message. No more data can arrive
+// before that, so a short read needs no second one.
 func (g *generator) receive(c *conn) error {
 	for {
 		if g.waste != nil && c.got > 0 {
@@ -428,11 +428,10 @@ func (g *generator) discard(c *conn) error {
 	}
 }
 
-// take compares a piece of an answer and, when it is the last, sends the next
-// message.
+// take compares a piece of an answer and, after the last piece, sends the next message.
 func (g *generator) take(c *conn, p []byte) (all bool, err error) {
 	if g.job.datagrams() && (len(p) != len(g.msg) || !bytes.Equal(p, g.message(c))) {
-		return false, nil // the answer to one that was sent twice
+		return false, nil // the answer to a datagram that was sent twice
 	}
 	if len(p) > g.expected()-c.got {
 		return false, errTooMuch
@@ -445,7 +444,7 @@ func (g *generator) take(c *conn, p []byte) (all bool, err error) {
 
 var errTooMuch = errors.New("the server sent more than was asked for")
 
-// advance counts a piece of an answer and, when it is the last, sends the next message.
+// advance counts a piece of an answer and, after the last piece, sends the next message.
 func (g *generator) advance(c *conn, n int) (all bool, err error) {
 	want := g.expected()
 	if n > want-c.got {
@@ -459,7 +458,7 @@ func (g *generator) advance(c *conn, n int) (all bool, err error) {
 	took := now - c.sent
 	g.ops += int64(max(1, g.job.Pipeline))
 	g.max = max(g.max, took)
-	_ = g.times.RecordValue(int64(min(took, latencyCap))) // within its range
+	_ = g.times.RecordValue(int64(min(took, latencyCap))) // within the histogram's range
 	c.n++
 	if g.job.Churn {
 		return true, g.dial(c)
@@ -467,7 +466,7 @@ func (g *generator) advance(c *conn, n int) (all bool, err error) {
 	return true, g.send(c, now)
 }
 
-// expected is the length of an answer.
+// expected returns the length of an answer.
 func (g *generator) expected() int {
 	if g.web != nil {
 		return len(g.web.text)
@@ -493,7 +492,7 @@ func (g *generator) message(c *conn) []byte {
 	return g.msg
 }
 
-// number makes an echo differ from the one before.
+// number makes an echo differ from the previous one.
 func (g *generator) number(msg []byte, c *conn) {
 	if g.web == nil && len(msg) >= 8 {
 		binary.NativeEndian.PutUint64(msg, c.n)
@@ -510,7 +509,7 @@ func (g *generator) send(c *conn, now time.Duration) error {
 		switch errno {
 		case 0:
 			p = p[n:]
-		case unix.EINTR, unix.EAGAIN: // The server reads, so it goes on soon.
+		case unix.EINTR, unix.EAGAIN: // The server reads, so it can continue soon.
 		default:
 			return fmt.Errorf("write: %w", errno)
 		}
@@ -518,8 +517,7 @@ func (g *generator) send(c *conn, now time.Duration) error {
 	return nil
 }
 
-// rw reads or writes without telling the scheduler, which has nothing else to
-// run.
+// rw reads or writes without entering the scheduler, which has nothing else to run.
 func rw(call uintptr, fd int, p []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 	return int(n), errno

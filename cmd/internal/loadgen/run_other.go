@@ -10,7 +10,7 @@ import (
 	"fmt"
 )
 
-// Run needs epoll.
+// Run returns an error: it needs epoll.
 func Run(context.Context, Job, func(begin bool)) (Result, error) {
 	return Result{}, fmt.Errorf("load generator: %w", errors.ErrUnsupported)
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// runTLS does a job whose connections speak TLS: crypto/tls needs a goroutine for each.
+// runTLS runs a job with TLS. It needs a goroutine per connection, because crypto/tls has only
+// blocking calls.
 func runTLS(ctx context.Context, job Job, mark func(begin bool)) (res Result, err error) {
 	var conns []net.Conn
 	closeAll := func() {
@@ -38,7 +39,7 @@ func runTLS(ctx context.Context, job Job, mark func(begin bool)) (res Result, er
 		}
 		conns = append(conns, c)
 	}
-	defer context.AfterFunc(ctx, closeAll)() // it ends operations that wait
+	defer context.AfterFunc(ctx, closeAll)() // ends waiting operations
 	s, err := measure.Run(ctx, plan, func(goroutine int) (measure.Op, error) { return job.exchange(conns[goroutine]), nil })
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)

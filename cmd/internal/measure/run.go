@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-// Package measure runs workloads and turns them into numbers that can be compared.
+// Package measure runs workloads and returns comparable numbers.
 //
 // One round is one call of [Run]: goroutines repeat an operation, first unmeasured, then in a
-// measured window. The harness allocates nothing inside the window and reads the clock once per
-// operation, so allocations, CPU time and latencies are those of the operation.
+// measured window. The harness does not allocate inside the window and reads the clock once per
+// operation. So allocations, CPU time and latencies are those of the operation.
 //
-// Go returns no threads to the system and caches memory, so two engines that share a process see
-// each other's traces. Each round therefore runs in a child process of its own: the parent uses
+// Go returns no threads to the system and caches memory, so two engines in one process would
+// influence each other. Each round therefore runs in a child process of its own. The parent uses
 // [Process] and [Interleave], the child [ServeWorker].
 package measure
 
@@ -27,27 +27,28 @@ type Op func() (int, error)
 
 // Plan describes a round.
 type Plan struct {
-	// Goroutines is how many of them repeat the operation at once.
+	// Goroutines is the number of goroutines that repeat the operation.
 	Goroutines int
-	// Warm is how long operations run before the measured window, Measure how long in it.
+	// Warm is the time of operations before the measured window. Measure is the length of the
+	// window.
 	Warm, Measure time.Duration
 	// Between, if not nil, is called once after the warm-up and before anything is measured.
 	Between func() error
-	// Beside are operations that a goroutine each repeats meanwhile, such as computing. They
-	// are counted apart, as Units of the sample.
+	// Beside are operations, such as computing, that one goroutine each repeats at the same time.
+	// They are counted separately, as Units of the sample.
 	Beside []Op
 }
 
-// ErrDone is what an [Op] returns when nothing is left to do. It ends the window early, as its end
-// would, and the operation that returned it does not count.
+// ErrDone is returned by an [Op] that has nothing left to do. It ends the window early without an
+// error. The operation that returned it does not count.
 var ErrDone = errors.New("nothing left to do")
 
-// ErrNoOps is returned when not one operation completed inside the measured window.
+// ErrNoOps is returned when no operation completed in the measured window.
 var ErrNoOps = errors.New("no operation completed in the measured time")
 
-// Run measures one round. The function newOp is called once per goroutine, before any operation
-// runs; what it returns is used by that goroutine only. When an operation fails or ctx ends all
-// goroutines finish the operation they are in, and Run returns the error or the cause of ctx.
+// Run measures one round. It calls newOp once per goroutine, before any operation runs. Only that
+// goroutine uses the returned Op. When an operation fails or ctx ends, all goroutines finish their
+// current operation, and Run returns the error or the cause of ctx.
 func Run(ctx context.Context, plan Plan, newOp func(goroutine int) (Op, error)) (Sample, error) {
 	r := &round{failed: make(chan struct{}, 1), windows: [2]chan struct{}{make(chan struct{}), make(chan struct{})}}
 	for g := range plan.Goroutines {
@@ -79,15 +80,16 @@ func Run(ctx context.Context, plan Plan, newOp func(goroutine int) (Op, error)) 
 	return r.measured(ctx, timer, plan.Measure)
 }
 
-// round is the state that the goroutines of one Run share.
+// round is the state shared by the goroutines of one Run.
 type round struct {
 	workers []*worker
 	beside  []*worker
 	all     []*worker // workers and beside
 	stop    atomic.Bool
-	over    atomic.Bool // windows that open now are not run
+	over    atomic.Bool // windows that open later are not run
 	failed  chan struct{}
-	// windows are closed to let all workers go at once: first warming up, then measured.
+	// windows are closed to release all workers at once: first for the warm-up, then for the
+	// measured window.
 	windows [2]chan struct{}
 	opened  int
 	idle    sync.WaitGroup
@@ -100,8 +102,8 @@ func (r *round) start() {
 	}
 }
 
-// serve runs the worker through both windows. It is created before the first one, so that the
-// goroutine's own memory is not counted.
+// serve runs the worker through both windows. Its goroutine starts before the first window, so that
+// the goroutine's own memory is not counted.
 func (r *round) serve(w *worker) {
 	for _, open := range r.windows {
 		<-open
@@ -124,13 +126,13 @@ func (r *round) serve(w *worker) {
 	}
 }
 
-// window lets the workers run for d and waits until each has stopped. It allocates nothing when
-// all goes well.
+// window lets the workers run for d and waits until each has stopped. It does not allocate unless
+// there is an error.
 func (r *round) window(ctx context.Context, timer *time.Timer, d time.Duration) error {
 	timer.Reset(d)
 	r.stop.Store(false)
 	select {
-	case <-r.failed: // A worker that was done with the window before.
+	case <-r.failed: // A worker failed after it had left the window.
 	default:
 	}
 	r.open()
@@ -147,14 +149,14 @@ func (r *round) window(ctx context.Context, timer *time.Timer, d time.Duration) 
 	return context.Cause(ctx)
 }
 
-// open lets the workers into the next window.
+// open opens the next window to the workers.
 func (r *round) open() {
 	r.idle.Add(len(r.all))
 	close(r.windows[r.opened])
 	r.opened++
 }
 
-// finish opens the windows that workers still wait for, without running them, and waits for all.
+// finish opens the remaining windows without running them, and waits for all workers.
 func (r *round) finish() {
 	r.over.Store(true)
 	r.stop.Store(true)
@@ -178,7 +180,7 @@ func (r *round) firstError() error {
 func (r *round) measured(ctx context.Context, timer *time.Timer, d time.Duration) (Sample, error) {
 	threads := startThreadSampler()
 	defer threads.stop()
-	// Garbage of the preparation must not be collected on the operations' account.
+	// Collect the garbage of the preparation now, so that it is not counted for the operations.
 	runtime.GC()
 	runtime.GC()
 	var memBefore, memAfter runtime.MemStats
@@ -206,7 +208,7 @@ func (r *round) measured(ctx context.Context, timer *time.Timer, d time.Duration
 	return s, nil
 }
 
-// sum adds up the records of the workers.
+// sum adds up the results of the workers.
 func (r *round) sum() Sample {
 	var s Sample
 	all := newHistogram()
@@ -228,7 +230,7 @@ func (r *round) sum() Sample {
 }
 
 // Interleave runs each engine in turn, A B A B, pairs times, and returns the results in the order
-// of engines; the i-th results of all engines form one pair. It stops at the first error.
+// of engines. The i-th results of all engines form one pair. It stops at the first error.
 func Interleave[T any](ctx context.Context, pairs int, engines []string,
 	run func(ctx context.Context, engine string, pair int) (T, error),
 ) ([][]T, error) {

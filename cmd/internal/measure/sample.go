@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Names of metrics in result files. Each carries its unit; percentiles and maximum are of the
-// time one operation took.
+// These are the names of metrics in result files, with their units. Percentiles and maximum are of
+// the latency of an operation.
 const (
 	OpsPerS     = "ops_per_s"
 	MBPerS      = "mb_per_s"
@@ -22,44 +22,44 @@ const (
 	Threads     = "threads"
 	BytesPerOp  = "bytes_per_op"
 	AllocsPerOp = "allocs_per_op"
-	// UnitsPerS is the rate of the work beside the operations.
+	// UnitsPerS is the rate of the operations of Plan.Beside.
 	UnitsPerS = "units_per_s"
-	// FloorNsPerOp is the time that an operation would take without what is measured.
+	// FloorNsPerOp is the time that an operation would take without the measured mechanism.
 	FloorNsPerOp = "floor_ns_per_op"
 )
 
 // Sample is the result of one round.
 type Sample struct {
-	// Ops is the number of completed operations, Bytes what they moved; 0 for operations that
-	// move nothing.
+	// Ops is the number of completed operations. Bytes is the number of bytes that they moved, or 0
+	// if they move none.
 	Ops   int64 `json:"ops"`
 	Bytes int64 `json:"bytes"`
-	// Units is the number of operations of the plan's Beside; nil if it has none.
+	// Units is the number of operations of Plan.Beside, or nil if there are none.
 	Units *int64 `json:"units,omitempty"`
-	// Elapsed is the length of the window, to the end of the last operation.
+	// Elapsed is the length of the window, until the end of the last operation.
 	Elapsed time.Duration `json:"elapsed_ns"`
-	// Floor is the time that the operations would have taken without what is measured; 0 where
-	// unknown. The workload reports whether Elapsed leaves it out.
+	// Floor is the time that the operations would have taken without the measured mechanism, or 0
+	// if unknown. The workload documents whether Elapsed includes it.
 	Floor time.Duration `json:"floor_ns,omitempty"`
-	// CPU is user and system time of the process in the window; nil where it is not known.
+	// CPU is the user and system time of the process in the window, or nil if unknown.
 	CPU *time.Duration `json:"cpu_ns,omitempty"`
-	// P50, P99 and Max describe how long one operation took, counted from the end of the
-	// goroutine's previous one: waiting for a processor is part of it. They are 0 where single
+	// P50, P99 and Max are latencies of operations, counted from the end of the goroutine's
+	// previous operation, so that waiting for a processor is included. They are 0 if single
 	// operations were not timed.
 	P50 time.Duration `json:"p50_ns"`
 	P99 time.Duration `json:"p99_ns"`
 	Max time.Duration `json:"max_ns"`
-	// Heap counts heap allocations of the whole process in the window; nil for a program that
+	// Heap counts heap allocations of the whole process in the window. It is nil for a program that
 	// is not written in Go.
 	Heap *Heap `json:"heap,omitempty"`
-	// Threads is the largest number of OS threads seen; 0 where it is not known.
+	// Threads is the largest observed number of OS threads, or 0 if unknown.
 	Threads int `json:"threads,omitempty"`
-	// DeviceReads is the number of bytes the process read from devices in the window, as far
+	// DeviceReads is the number of bytes that the process read from devices in the window, as far
 	// as the system accounts for them.
 	DeviceReads int64 `json:"device_reads"`
-	// Further are metrics that only this workload has, by the names of result files.
+	// Further are metrics of this workload only, by their names in result files.
 	Further map[string]float64 `json:"further,omitempty"`
-	// Backend and Reason are those that the engine reports.
+	// Backend and Reason are reported by the engine.
 	Backend string `json:"backend,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 }
@@ -70,7 +70,7 @@ type Heap struct {
 	Objects uint64 `json:"objects"`
 }
 
-// Metrics returns the sample under the names of result files. What is not known is absent.
+// Metrics returns the sample by the names of result files. Unknown metrics are absent.
 func (s Sample) Metrics() map[string]float64 {
 	ops, seconds := float64(s.Ops), s.Elapsed.Seconds()
 	m := map[string]float64{
@@ -105,15 +105,15 @@ func (s Sample) Metrics() map[string]float64 {
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// Summary describes the values that several rounds gave for one metric.
+// Summary describes the values of one metric from several rounds.
 type Summary struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 }
 
-// Summarize returns median, minimum and maximum; the median of an even number of values lies
-// halfway between the middle two. It does not change values, of which there must be at least one.
+// Summarize returns median, minimum and maximum. The median of an even number of values is the mean
+// of the middle two. It does not change values, of which there must be at least one.
 func Summarize(values []float64) Summary {
 	v := slices.Sorted(slices.Values(values))
 	mid := len(v) / 2
@@ -124,9 +124,9 @@ func Summarize(values []float64) Summary {
 	return Summary{Median: median, Min: v[0], Max: v[len(v)-1]}
 }
 
-// Ratio summarizes values divided by against, pair by pair: what disturbs the machine for a while
-// then disturbs both halves of a pair. It reports false if the lengths differ, if there are no
-// pairs or if a divisor is zero.
+// Ratio summarizes values divided by against, pair by pair: a temporary disturbance of the machine
+// affects both halves of a pair. It returns false if the lengths differ, if there are no pairs or
+// if a divisor is zero.
 func Ratio(values, against []float64) (Summary, bool) {
 	if len(values) == 0 || len(values) != len(against) {
 		return Summary{}, false
@@ -141,11 +141,11 @@ func Ratio(values, against []float64) (Summary, bool) {
 	return Summarize(ratios), true
 }
 
-// threadPeriod is how often threads are counted: often enough to see a plateau, too seldom to
-// disturb it.
+// threadPeriod is the interval at which threads are counted: short enough to see a plateau, and
+// long enough not to disturb it.
 const threadPeriod = 25 * time.Millisecond
 
-// threadSampler keeps the largest number of OS threads it has seen.
+// threadSampler records the largest observed number of OS threads.
 type threadSampler struct {
 	counter *threadCounter
 	quit    chan struct{}
@@ -173,7 +173,7 @@ func startThreadSampler() *threadSampler {
 	return s
 }
 
-// stop ends the sampling and returns the largest count, 0 where threads cannot be counted. It may
+// stop ends the sampling and returns the largest count, or 0 if threads cannot be counted. It may
 // be called again.
 func (s *threadSampler) stop() int {
 	s.once.Do(func() {

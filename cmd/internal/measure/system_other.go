@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// usage is empty where the system has no getrusage.
+// usage is empty on systems without getrusage.
 type usage struct{}
 
 func readUsage() usage { return usage{} }
@@ -21,7 +21,8 @@ func (usage) since(usage, *Sample) {}
 // CPUTime is not known here.
 func CPUTime() (time.Duration, bool) { return 0, false }
 
-// Isolate bounds how long a killed command's output is awaited. There are no process groups here.
+// Isolate limits how long the output of a killed command is awaited. There are no process groups
+// here.
 func Isolate(cmd *exec.Cmd) { cmd.WaitDelay = killGrace }
 
 // WorkerInput returns the standard input for [ServeWorker].

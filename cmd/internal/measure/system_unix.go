@@ -16,7 +16,7 @@ import (
 // inblockSize is the unit in which the kernel counts block input.
 const inblockSize = 512
 
-// usage is the processor time and block input of the process at one moment.
+// usage is the CPU time and block input of the process at one moment.
 type usage struct {
 	cpu    time.Duration
 	blocks int64
@@ -45,15 +45,15 @@ func (u usage) since(before usage, s *Sample) {
 	s.DeviceReads = (u.blocks - before.blocks) * inblockSize
 }
 
-// CPUTime returns user and system time of this process so far, and false where that is not known.
+// CPUTime returns the user and system time of this process so far, and false if it is unknown.
 func CPUTime() (time.Duration, bool) {
 	u := readUsage()
 	return u.cpu, u.known
 }
 
-// Isolate puts the command into a process group of its own, so that Ctrl-C on the terminal
-// reaches this process alone, and makes the end of its context kill the whole group. It is
-// called before the command starts.
+// Isolate puts the command into a process group of its own, so that Ctrl-C on the terminal reaches
+// only this process. The end of the command's context kills the whole group. It must be called
+// before the command starts.
 func Isolate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = killGrace
@@ -66,8 +66,8 @@ func Isolate(cmd *exec.Cmd) {
 	}
 }
 
-// WorkerInput returns the standard input for [ServeWorker]. It is a pipe there, and waiting for
-// its end must not cost a thread, since threads are counted: so the wait happens in the poller.
+// WorkerInput returns the standard input for [ServeWorker]. Workers get a pipe. Waiting for its end
+// must not use a thread, because threads are counted. So the wait happens in the netpoller.
 func WorkerInput() io.Reader {
 	fd := int(os.Stdin.Fd())
 	if err := syscall.SetNonblock(fd, true); err != nil {

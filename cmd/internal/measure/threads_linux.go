@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// threadCounter reads the number of threads from /proc without allocating: it runs inside
-// measured windows. Threads that io_uring starts for the process are among them.
+// threadCounter reads the number of threads from /proc without allocating, because it runs inside
+// measured windows. The number includes threads that io_uring starts for the process.
 type threadCounter struct {
 	status *os.File
 	buf    [4096]byte
@@ -28,7 +28,7 @@ func (c *threadCounter) count() int {
 	if c.status == nil {
 		return 0
 	}
-	n, _ := c.status.ReadAt(c.buf[:], 0) // The end of the file is the normal case.
+	n, _ := c.status.ReadAt(c.buf[:], 0) // io.EOF is expected
 	at := bytes.Index(c.buf[:n], threadsKey)
 	if at < 0 {
 		return 0
@@ -47,6 +47,6 @@ func (c *threadCounter) count() int {
 
 func (c *threadCounter) close() {
 	if c.status != nil {
-		_ = c.status.Close() // It was only read.
+		_ = c.status.Close() // it was only read
 	}
 }

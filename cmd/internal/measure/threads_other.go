@@ -4,7 +4,7 @@
 
 package measure
 
-// threadCounter counts nothing where there is no /proc.
+// threadCounter counts nothing on systems without /proc.
 type threadCounter struct{}
 
 func newThreadCounter() *threadCounter { return &threadCounter{} }

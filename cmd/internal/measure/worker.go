@@ -21,19 +21,19 @@ import (
 // Process starts a program as a worker: it reads a job as JSON from its standard input and writes
 // its answer as JSON to its standard output.
 type Process struct {
-	// Path is the program, Args what follows its name.
+	// Path is the program, Args are its arguments.
 	Path string
 	Args []string
-	// Env is the worker's environment; nil means that of this process.
+	// Env is the worker's environment. Nil means the environment of this process.
 	Env []string
 }
 
-// killGrace is how long a killed worker's output is awaited.
+// killGrace limits how long the output of a killed worker is awaited.
 const killGrace = 2 * time.Second
 
-// Run starts the program, hands it the job and decodes its answer. The worker's input stays open
-// until it ends, which tells the worker that its parent still waits for it. When ctx ends the worker
-// is killed with all it started, and the error matches the context's.
+// Run starts the program, sends it the job and decodes its answer. The worker's input stays open
+// until the worker ends; its end shows the worker that the parent is gone. When ctx ends, Run kills
+// the worker and its children, and the error matches that of the context.
 func (p Process) Run(ctx context.Context, job, answer any) error {
 	encoded, err := json.Marshal(job)
 	if err != nil {
@@ -66,7 +66,7 @@ func (p Process) output(ctx context.Context, job []byte) ([]byte, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start a worker process: %w", err)
 	}
-	// A worker that died early has closed the pipe; its message explains more than EPIPE.
+	// A worker that died early has closed the pipe. Its message explains more than EPIPE.
 	_, writeErr := stdin.Write(job)
 	if err := cmd.Wait(); err != nil {
 		return nil, workerError(err, stderr.String())
@@ -74,7 +74,7 @@ func (p Process) output(ctx context.Context, job []byte) ([]byte, error) {
 	return stdout.Bytes(), writeErr
 }
 
-// workerError prefers the worker's message to its exit status.
+// workerError returns the worker's message if there is one, or else its exit status.
 func workerError(err error, said string) error {
 	if said = strings.TrimSpace(said); said == "" {
 		return fmt.Errorf("worker process: %w", err)
@@ -82,7 +82,7 @@ func workerError(err error, said string) error {
 	return &WorkerError{Said: said, Err: err}
 }
 
-// WorkerError is the failure of a worker process that explained itself.
+// WorkerError is the failure of a worker process with a message.
 type WorkerError struct {
 	// Said is the end of the worker's standard error.
 	Said string
@@ -93,7 +93,7 @@ type WorkerError struct {
 // Error returns the worker's message.
 func (e *WorkerError) Error() string { return e.Said }
 
-// Unwrap returns how the process ended.
+// Unwrap returns the exit status.
 func (e *WorkerError) Unwrap() error { return e.Err }
 
 // tail keeps the last bytes written to it.
@@ -115,12 +115,12 @@ func (t *tail) String() string { return string(t.buf) }
 // errOrphaned ends a worker whose parent is gone.
 var errOrphaned = errors.New("the parent process is gone")
 
-// latencyCap is the longest time the histogram holds; longer ones count as this long. The exact
-// maximum is kept beside it.
+// latencyCap is the longest latency in the histogram. Longer ones count as this long. The exact
+// maximum is kept separately.
 const latencyCap = 100 * time.Second
 
-// newHistogram keeps latencies from 1 ns to latencyCap within one percent. Finer steps would cost
-// cache lines that the operation under test needs.
+// newHistogram returns a histogram of latencies from 1 ns to latencyCap with an error of one
+// percent. Finer steps would use cache lines that the measured operation needs.
 func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, int64(latencyCap), 2)
 }
@@ -134,7 +134,7 @@ type worker struct {
 	bytes   int64
 	max     time.Duration
 	err     error
-	// base makes time.Since read the monotonic clock alone, at half the cost of time.Now.
+	// base lets time.Since read only the monotonic clock, at half the cost of time.Now.
 	base time.Time
 }
 
@@ -147,8 +147,8 @@ func (w *worker) reset() {
 	w.ops, w.bytes, w.max = 0, 0, 0
 }
 
-// repeat runs the operation until stop is set, but once at least: a short window on a busy machine
-// may be over before the goroutine gets a processor. It allocates nothing.
+// repeat runs the operation until stop is set, but at least once: a short window on a busy machine
+// may end before the goroutine gets a processor. It does not allocate.
 func (w *worker) repeat(stop *atomic.Bool) error {
 	last := time.Since(w.base)
 	for {
@@ -169,13 +169,13 @@ func (w *worker) repeat(stop *atomic.Bool) error {
 
 func (w *worker) record(d time.Duration) {
 	w.max = max(w.max, d)
-	// The value is within the histogram's range, so there is no error to see.
+	// The value is within the histogram's range, so there is no error.
 	_ = w.latency.RecordValue(int64(min(d, latencyCap)))
 }
 
-// Output runs a command of another program and returns its standard output. The error of one that fails
-// contains what it printed, by said if that is not nil; when ctx, the command's context, ends the command is
-// killed, and the error is the context's.
+// Output runs a command of another program and returns its standard output. The error of a failed
+// command contains its output, as formatted by said if that is not nil. When ctx, the command's
+// context, ends, the command is killed and the error is that of the context.
 func Output(ctx context.Context, cmd *exec.Cmd, said func(stderr, stdout string) string) ([]byte, error) {
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
@@ -194,9 +194,9 @@ func Output(ctx context.Context, cmd *exec.Cmd, said func(stderr, stdout string)
 	return out.Bytes(), nil
 }
 
-// ServeWorker is the worker's side of [Process]: it reads one job from in, calls handle and
-// writes the answer to out. The context of handle ends when in does, that is, when the parent has
-// died; nothing is answered then.
+// ServeWorker is the worker's side of [Process]. It reads one job from in, calls handle and writes
+// the answer to out. The context of handle ends when in ends, which means that the parent has died.
+// Then no answer is written.
 func ServeWorker[Job, Answer any](ctx context.Context, in io.Reader, out io.Writer,
 	handle func(context.Context, Job) (Answer, error),
 ) error {
@@ -208,7 +208,7 @@ func ServeWorker[Job, Answer any](ctx context.Context, in io.Reader, out io.Writ
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
-		// The parent writes nothing more, so this returns when it is gone.
+		// The parent writes nothing more, so this returns when the parent is gone.
 		_, _ = io.Copy(io.Discard, in)
 		cancel(errOrphaned)
 	}()

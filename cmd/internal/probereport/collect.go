@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package probereport prints the report of "ringside probe": which parts of io_uring this process can use,
-// which backend each package of ringside would choose, and what to change to get more.
+// Package probereport prints the report of "ringside probe": which parts of io_uring this process
+// can use, which backend each package of ringside would choose, and which settings to change to use
+// more.
 package probereport
 
 import (
@@ -16,8 +17,8 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// Collect asks the kernel, and each package for its backend. The callback server and the watcher
-// decide when they start, so one of each is started and closed.
+// Collect asks the kernel about io_uring, and each package for its backend. The event server and
+// the watcher choose their backend when they start, so Collect starts and closes one of each.
 func Collect() probe.Report {
 	packages := []struct {
 		name   string
@@ -55,8 +56,8 @@ func watchBackend() (backend, reason string) {
 	return w.Backend()
 }
 
-// choice describes the backend of a package. A reason that is the answer of the probe for io_uring is
-// taken apart, so that the line to change stands on its own.
+// choice describes the backend of a package. It separates a reason that is the probe's answer for
+// io_uring, so that the line to change stands on its own.
 func choice(pkg, backend, reason string, answer error) probe.Package {
 	p := probe.Package{Name: pkg, Backend: backend, Reason: reason}
 	if backend == "io_uring" && reason == "" {

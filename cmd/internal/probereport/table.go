@@ -16,10 +16,10 @@ import (
 // lineWidth is the width of a table.
 const lineWidth = 100
 
-// gap lies between them.
+// gap is the space between columns.
 const gap = "    "
 
-// mark is how an entry's answer is shown.
+// mark returns the word and the colour for an entry.
 func mark(e probe.Entry) (word, color string) {
 	switch e.Answer {
 	case probe.Yes:
@@ -38,8 +38,8 @@ func mark(e probe.Entry) (word, color string) {
 	return "unclear", report.Red
 }
 
-// table prints entries in columns that are read from top to bottom, or in one line where there is
-// only one thing to say.
+// table prints entries in columns that are read from top to bottom, or in one line if all entries
+// are equal.
 func (p *printer) table(title string, entries []probe.Entry) {
 	if len(entries) == 0 {
 		return
@@ -94,16 +94,16 @@ func (p *printer) grid(entries []probe.Entry) {
 	}
 }
 
-// change is a line that could be changed.
+// change is a setting or a kernel version, with the entries that it would make available.
 type change struct {
 	remedy string
-	major  int // of the Linux that it asks for
+	major  int // the major version of Linux that it requires
 	minor  int
 	gains  []string
 }
 
-// changes prints, for each line that could be changed, what it would bring: kernels first, in
-// order.
+// changes prints, for each possible change, what it would make available. Kernel versions come
+// first, in order.
 func (p *printer) changes(r probe.Report) {
 	var list []*change
 	byRemedy := map[string]*change{}
@@ -135,7 +135,7 @@ func (p *printer) changes(r probe.Report) {
 	}
 }
 
-// wrap joins words by commas in lines.
+// wrap joins words with commas and breaks the text into lines.
 func wrap(words []string, indent string, width int) string {
 	var b strings.Builder
 	line := indent

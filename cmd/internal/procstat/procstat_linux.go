@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Resident returns the bytes of memory that a process has in RAM.
+// Resident returns the resident memory of a process in bytes.
 func Resident(pid int) (int64, error) {
 	kib, err := statusField(fmt.Sprintf("/proc/%d/status", pid), "VmRSS")
 	return kib << 10, err
 }
 
-// Sleeps returns how often the threads that a process has now gave up the processor to wait. The
-// difference of two calls is how often it was woken.
+// Sleeps returns how often the current threads of a process gave up the processor to wait. The
+// difference of two calls is the number of wake-ups.
 func Sleeps(pid int) (int64, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil || len(files) == 0 {
@@ -55,8 +55,8 @@ func statusField(file, name string) (int64, error) {
 	return 0, fmt.Errorf("%s: no %s", file, name)
 }
 
-// Ports returns how many ports the system gives to connections of one address to one other; 0 means
-// that it is unknown.
+// Ports returns the number of ephemeral ports for connections between two addresses; 0 means
+// unknown.
 func Ports() int {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {
@@ -69,8 +69,7 @@ func Ports() int {
 	return max(high-low+1, 0)
 }
 
-// CPU returns the processor time that a process has used, that of its threads in the kernel
-// included, to the nanosecond.
+// CPU returns the CPU time of a process in nanoseconds, including its kernel threads.
 func CPU(pid int) (time.Duration, error) {
 	const sched = 2 // CPUCLOCK_SCHED of the process
 	var ts unix.Timespec
@@ -80,16 +79,16 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// Syscalls counts the system calls of a process by the kernel's tracepoint for their entry. The
-// kernel's own threads make none: what one does for SQPOLL is not counted.
+// Syscalls counts the system calls of a process with the kernel's tracepoint for system-call entry.
+// Kernel threads make no system calls, so the work of an SQPOLL thread is not counted.
 type Syscalls struct{ fds []int }
 
-// ErrNotCounted is matched by the error of [CountSyscalls] where the system does not let this process
-// count; the text names what is missing.
+// ErrNotCounted is matched by the error of [CountSyscalls] if the system does not allow this
+// process to count. The text names what is missing.
 var ErrNotCounted = errors.New("system calls cannot be counted")
 
-// CountSyscalls begins to count for all threads that a process has, and those that they start. It
-// costs each call of that process some time, so it does not belong into a window that is timed.
+// CountSyscalls starts counting for all threads of a process, and for the threads they start. It
+// slows down each system call, so it does not belong in a timed window.
 func CountSyscalls(pid int) (*Syscalls, error) {
 	id, err := tracepoint()
 	if err != nil {
@@ -133,7 +132,7 @@ func (s *Syscalls) Read() (int64, error) {
 	return sum, nil
 }
 
-// Close ends counting.
+// Close stops counting.
 func (s *Syscalls) Close() error {
 	var err error
 	for _, fd := range s.fds {
@@ -143,7 +142,7 @@ func (s *Syscalls) Close() error {
 	return err
 }
 
-// tracepointFile holds the tracepoint's number, below tracefs.
+// tracepointFile has the tracepoint's number. It is relative to the root of tracefs.
 const tracepointFile = "events/raw_syscalls/sys_enter/id"
 
 // tracepoint returns the number of the tracepoint for the entry of system calls.
@@ -164,8 +163,8 @@ func readID(dir string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
 }
 
-// mountedTracepoint reads it where tracefs is not mounted: one thread mounts it for itself, in a name
-// space that ends with that thread.
+// mountedTracepoint reads the number if tracefs is not mounted: a thread mounts it in a mount
+// namespace of its own, which ends with the thread.
 func mountedTracepoint() (uint64, error) {
 	type answer struct {
 		id  uint64

@@ -16,7 +16,7 @@ var ErrNotCounted = errors.New("system calls cannot be counted")
 // Syscalls counts nothing here.
 type Syscalls struct{}
 
-// CountSyscalls needs Linux.
+// CountSyscalls returns ErrNotCounted: it needs Linux.
 func CountSyscalls(int) (*Syscalls, error) {
 	return nil, fmt.Errorf("%w: %w", ErrNotCounted, errors.ErrUnsupported)
 }
@@ -27,14 +27,14 @@ func (*Syscalls) Read() (int64, error) { return 0, ErrNotCounted }
 // Close does nothing here.
 func (*Syscalls) Close() error { return nil }
 
-// CPU needs Linux.
+// CPU returns an error: it needs Linux.
 func CPU(int) (time.Duration, error) { return 0, fmt.Errorf("CPU clock: %w", errors.ErrUnsupported) }
 
-// Resident needs Linux.
+// Resident returns an error: it needs Linux.
 func Resident(int) (int64, error) { return 0, fmt.Errorf("memory: %w", errors.ErrUnsupported) }
 
-// Sleeps needs Linux.
+// Sleeps returns an error: it needs Linux.
 func Sleeps(int) (int64, error) { return 0, fmt.Errorf("sleeps: %w", errors.ErrUnsupported) }
 
-// Ports is not known here.
+// Ports returns 0: the number is unknown here.
 func Ports() int { return 0 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package progress shows how far a run is, on a terminal only.
+// Package progress shows the progress of a run on a terminal.
 package progress
 
 import (
@@ -13,15 +13,16 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// refresh is slow enough not to disturb what is measured meanwhile.
+// refresh is long enough not to disturb measurements.
 const refresh = 250 * time.Millisecond
 
-// Bar shows one task after the other on one line. A nil *Bar shows nothing; all its methods work.
+// Bar shows one task after another on one line. All methods of a nil *Bar work and do nothing.
 type Bar struct {
 	out  *mpb.Progress
 	bar  *mpb.Bar
 	note atomic.Pointer[string]
-	// title stands before the notes, after is the time that follows this task.
+	// title precedes the notes. after is the expected time of the parts that follow the current
+	// one.
 	title string
 	after atomic.Int64
 }
@@ -31,7 +32,7 @@ func New(w io.Writer) *Bar {
 	return &Bar{out: mpb.New(mpb.WithOutput(w), mpb.WithWidth(80), mpb.WithRefreshRate(refresh), mpb.WithAutoRefresh())}
 }
 
-// Start begins a task of total steps. A task that has not ended is removed from the screen.
+// Start begins a task of total steps. It removes an unfinished task from the screen.
 func (b *Bar) Start(total int64, note string) {
 	if b == nil {
 		return
@@ -49,8 +50,9 @@ func (b *Bar) Start(total int64, note string) {
 	)
 }
 
-// Part begins a part of a longer run. It sets the part's title, and how long the parts after it will
-// take, which is added to the time left. A negative time is not known.
+// Part begins a part of a longer run. It sets the part's title. after is the expected time of the
+// following parts, and is added to the displayed time left. A negative value means that it is
+// unknown.
 func (b *Bar) Part(title string, after time.Duration) {
 	if b == nil {
 		return
@@ -59,7 +61,7 @@ func (b *Bar) Part(title string, after time.Duration) {
 	b.after.Store(int64(after))
 }
 
-// Note changes the words beside the bar.
+// Note changes the text next to the bar.
 func (b *Bar) Note(format string, args ...any) {
 	if b == nil {
 		return
@@ -68,7 +70,8 @@ func (b *Bar) Note(format string, args ...any) {
 	b.note.Store(&text)
 }
 
-// left returns the time to the end of the task that began then, and of the parts after it.
+// left returns a function that estimates the time to the end of the task that began at began, and
+// of the parts after it.
 func (b *Bar) left(began time.Time) func(decor.Statistics) string {
 	return func(s decor.Statistics) string {
 		if s.Current <= 0 {
@@ -83,7 +86,7 @@ func (b *Bar) left(began time.Time) func(decor.Statistics) string {
 	}
 }
 
-// clock writes minutes and seconds.
+// clock formats minutes and seconds.
 func clock(d time.Duration) string {
 	d = d.Round(time.Second)
 	return fmt.Sprintf("%02d:%02d", int(d.Minutes()), int(d.Seconds())%60)
@@ -96,7 +99,7 @@ func (b *Bar) Add(n int64) {
 	}
 }
 
-// Close removes the bar and waits until the screen is quiet. The bar cannot be used again.
+// Close removes the bar and waits until nothing more is drawn. The bar cannot be used again.
 func (b *Bar) Close() {
 	if b == nil {
 		return

@@ -13,11 +13,12 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// choice is an engine in the place of another, both also in the user's words.
+// choice is a pair of engines that a user chooses between. use and instead describe them in the
+// user's words.
 type choice struct{ suite, engine, against, use, instead string }
 
-// choices are the engines that are compared: first what a user of ringside decides, one thing in the
-// place of another, and what shows where a difference comes from.
+// choices are the compared engines. First come the choices of a user of ringside. Then come
+// comparisons that show where a difference comes from.
 var choices = []choice{
 	{"file", "ringside", "os", "ufile", "os.File"},
 	{"file", "ringside", "fio", "ufile", "fio"},
@@ -41,37 +42,36 @@ var choices = []choice{
 	{"sqlite", "ringside", "mattn", "sqlitevfs (vfs=ringside)", "mattn/go-sqlite3"},
 }
 
-// Advice is the finding about one choice. Each point has its ratio in brackets where there is
-// a difference.
+// Advice is the finding about one choice. Points with a difference have their ratio in brackets.
 type Advice struct {
 	Use     string
 	Instead string
-	// Yes are the points at which the rate is higher, or the same for clearly less processor time;
-	// No those at which it is lower; Same those without a difference. Open are the points that the
-	// run did not decide because its rounds differ too much.
+	// Yes are the points with a higher rate, or with the same rate for clearly less CPU time. No
+	// are those with a lower rate, Same those without a difference. Open are the undecided points,
+	// whose rounds differ too much.
 	Yes, Same, No, Open []string
 	// TooFew reports whether there are too few pairs for any verdict.
 	TooFew bool
 }
 
-// minSaving is the share of processor time that makes a choice worth it where the rate is the same.
+// minSaving is the share of CPU time that must be saved for a choice to pay at the same rate.
 const minSaving = 0.1
 
-// Duel is one cell in which two engines can be compared that a user chooses between.
+// Duel compares two engines of a choice in one cell.
 type Duel struct {
 	Cell Cell
 	// Use and Instead name the choice, Point the cell.
 	Use, Instead, Point string
-	// Rate and CPU are the ratios of the pairs; of CPU all is 0 where it is not known.
+	// Rate and CPU are the ratios of the pairs. CPU is zero if it is unknown.
 	Rate, CPU measure.Summary
-	Verdict   string // Better, Worse, Same or Unclear, of the rate
-	// Saves reports whether the rate is the same for clearly less processor time.
+	Verdict   string // Better, Worse, Same or Unclear; about the rate
+	// Saves reports whether the rate is the same for clearly less CPU time.
 	Saves bool
 
-	tooFew bool // pairs, to say anything
+	tooFew bool // too few pairs for a verdict
 }
 
-// Duels returns all comparisons of the run that matter to a user, choice by choice.
+// Duels returns all comparisons of the run that matter to a user, by choice.
 func (r *Run) Duels() []Duel {
 	r.assessed()
 	var out []Duel
@@ -91,7 +91,7 @@ func (r *Run) Duels() []Duel {
 	return out
 }
 
-// judge compares the series; it reports false where there is nothing to compare.
+// judge compares the series. It returns false if there is nothing to compare.
 func (d *Duel) judge(s, against Series) bool {
 	var ok bool
 	if d.Rate, ok = s.Ratio(against, measure.OpsPerS); !ok {
@@ -115,8 +115,8 @@ func (d *Duel) judge(s, against Series) bool {
 	return true
 }
 
-// pairsOf returns the series of both engines, also where the journal mode of SQLite is a part of their
-// names.
+// pairsOf returns the series of both engines. With SQLite the names of the series may end with the
+// journal mode.
 func (c Cell) pairsOf(ch choice) (out [][2]Series) {
 	if c.Suite != ch.suite {
 		return nil
@@ -131,8 +131,8 @@ func (c Cell) pairsOf(ch choice) (out [][2]Series) {
 	return out
 }
 
-// Advise returns for each choice that the run measured where it pays. The words follow from the ratios
-// of the pairs and their spread.
+// Advise returns, for each choice that the run measured, the points at which it pays. The text
+// follows from the ratios of the pairs and their spread.
 func (r *Run) Advise() []Advice {
 	var out []Advice
 	for _, d := range r.Duels() {
@@ -161,7 +161,7 @@ func (a *Advice) add(d Duel) {
 	}
 }
 
-// times describes the ratio of the rates, and that of the processor time where it differs.
+// times describes the ratio of the rates, and the ratio of the CPU time if that differs.
 func (d Duel) times() string {
 	text := fmt.Sprintf("%.1f times as many", d.Rate.Median)
 	if d.Rate.Median < 2 {
@@ -173,7 +173,7 @@ func (d Duel) times() string {
 	return text
 }
 
-// share describes the processor time per operation beside the incumbent's.
+// share describes the CPU time per operation relative to the baseline.
 func share(cpu float64) string {
 	if cpu >= 2 {
 		return fmt.Sprintf("%.1f times the CPU time each", cpu)
@@ -181,11 +181,11 @@ func share(cpu float64) string {
 	return fmt.Sprintf("%.0f %% of the CPU time each", 100*cpu)
 }
 
-// Verdict is a line of an advice: Better, Same, Worse or Unclear, and where.
+// Verdict is a line of an advice. Kind is Better, Same, Worse or Unclear. Text has the points.
 type Verdict struct{ Kind, Text string }
 
-// Verdicts are a line for each point where there is a difference, one for those where there is none
-// and one for those that the run did not decide.
+// Verdicts returns a line for each point with a difference, one line for all points without one,
+// and one line for the undecided points.
 func (a Advice) Verdicts() (out []Verdict) {
 	if a.TooFew {
 		return []Verdict{{Unclear, fmt.Sprintf("too few pairs to tell a difference from noise; use --pairs %d or more", minPairs)}}
@@ -205,7 +205,7 @@ func (a Advice) Verdicts() (out []Verdict) {
 	return out
 }
 
-// Head names the choice.
+// Head returns the heading, which names the choice.
 func (a Advice) Head() string { return fmt.Sprintf("%s instead of %s", a.Use, a.Instead) }
 
 // Lines returns the advice as text: a heading, then the verdicts.
@@ -219,7 +219,7 @@ func (a Advice) Lines() []string {
 
 var testPoint = regexp.MustCompile(`^test (\d+)(.*)$`)
 
-// joinTests writes "tests 2–7 and 9 (wal)" for points that are such tests.
+// joinTests joins points. It shortens consecutive tests to "tests 2–7 and 9 (wal)".
 func joinTests(points []string) []string {
 	var out, kinds []string
 	numbers := map[string][]int{}
@@ -249,7 +249,7 @@ func joinTests(points []string) []string {
 	return out
 }
 
-// ranges joins numbers that follow each other.
+// ranges joins consecutive numbers.
 func ranges(numbers []int) (out []string) {
 	slices.Sort(numbers)
 	for i := 0; i < len(numbers); {
@@ -270,17 +270,16 @@ func ranges(numbers []int) (out []string) {
 	return out
 }
 
-// Findings are the verdicts of a run for programs, with the ratios
-// they follow from.
+// Findings are the verdicts of a run in machine-readable form, with their ratios.
 type Findings struct {
 	Host Host `json:"host"`
-	// Notes name conditions that disturb the figures.
+	// Notes are conditions that disturb the figures.
 	Notes   []string  `json:"notes,omitempty"`
 	Choices []Finding `json:"choices"`
 	Skipped []Skip    `json:"skipped,omitempty"`
 }
 
-// Finding is the verdict about one thing in the place of another, at one point.
+// Finding is the verdict about one choice at one point.
 type Finding struct {
 	Suite    string `json:"suite"`
 	Use      string `json:"use"`
@@ -288,11 +287,11 @@ type Finding struct {
 	Workload string `json:"workload"`
 	Point    string `json:"point"`
 	Params   Params `json:"params,omitempty"`
-	// Verdict is about the rate: better, worse, same, or unclear where pairs are too few or differ too much. SavesCPU tells
-	// that the rate is the same for clearly less processor time.
+	// Verdict is about the rate: better, worse, same, or unclear if there are too few pairs or they
+	// differ too much. SavesCPU reports that the rate is the same for clearly less CPU time.
 	Verdict  string `json:"verdict"`
 	SavesCPU bool   `json:"saves_cpu"`
-	// Rate and CPU are ratios of the pairs; CPU is left out where it is not known.
+	// Rate and CPU are ratios of the pairs. CPU is omitted if it is unknown.
 	Rate measure.Summary  `json:"rate"`
 	CPU  *measure.Summary `json:"cpu,omitempty"`
 }

@@ -20,7 +20,7 @@ import (
 // name, so that `benchstat -col /engine` puts engines side by side.
 func (r *Run) WriteBench(w io.Writer) error {
 	out := benchfmt.NewWriter(w)
-	// Without a word benchstat takes every unknown unit for a cost.
+	// Without this line benchstat treats every unknown unit as a cost.
 	units := []string{"op/s"}
 	if anyHas(r.Cells, measure.UnitsPerS) {
 		units = append(units, "units/s")
@@ -55,8 +55,8 @@ func (r *Run) WriteBench(w io.Writer) error {
 	return nil
 }
 
-// benchName is the benchmark's name without the word "Benchmark". The device is a matter of the
-// configuration: in a name it would keep two machines from being compared.
+// benchName returns the benchmark's name without the word "Benchmark". The device is not in the
+// name, so that two machines can be compared.
 func (c Cell) benchName(engine string, procs int) string {
 	var b strings.Builder
 	b.WriteString(strings.ToUpper(c.Workload[:1]) + c.Workload[1:])
@@ -97,15 +97,16 @@ func (h Host) benchConfig() []benchfmt.Config {
 	return out
 }
 
-// Sample is the result of one round of one engine.
+// Sample is the result of one engine in one round.
 type Sample struct {
 	// Iterations is the number of operations.
 	Iterations int64
-	// Metrics are values by the names of package measure. All samples of a series have the same.
+	// Metrics are values by the names of package measure. All samples of a series have the same
+	// metrics.
 	Metrics map[string]float64
 }
 
-// Series are all samples of one engine in one cell; the i-th samples of a cell's series form a
+// Series is all samples of one engine in one cell. The i-th samples of all series of a cell form a
 // pair.
 type Series struct {
 	Engine  string
@@ -117,10 +118,10 @@ type Cell struct {
 	Suite    string
 	Workload string
 	Params   Params
-	// Series begin with the engine that the others are compared to.
+	// Series begins with the baseline.
 	Series []Series
 
-	family *family // that the cell is judged in; nil before the run is assessed
+	family *family // the cell is judged in it; nil before the run is assessed
 }
 
 // Run is a finished benchmark run with all its samples.
@@ -206,8 +207,8 @@ func (r *Run) Suite(name string) *Run {
 	return part
 }
 
-// Add appends the results of another suite on the same machine. Known
-// circumstances of the run stay, unknown ones are taken over.
+// Add appends the results of another suite on the same machine. It keeps the known circumstances of
+// r and takes unknown ones from other.
 func (r *Run) Add(other *Run) {
 	r.Cells = append(r.Cells, other.Cells...)
 	r.Skipped = append(r.Skipped, other.Skipped...)
@@ -242,11 +243,11 @@ func (r *Run) Add(other *Run) {
 	h.Seed, h.DurationMs = cmp.Or(h.Seed, o.Seed), cmp.Or(h.DurationMs, o.DurationMs)
 }
 
-// ErrNoSamples is returned for a result file that does not have the samples of its rounds.
+// ErrNoSamples is returned for a result file without the samples of its rounds.
 var ErrNoSamples = errors.New("the file has no samples of its rounds, from which tables and pictures are made: it was written by an older ringside (schema 2); measure again, or use 'ringside compare', which reads it as it is")
 
-// Run returns the run that the file was written from, so that it can be shown again. What a sample
-// counted besides its metrics is gone. A file without samples leads to [ErrNoSamples].
+// Run returns the run from which the file was written, so that it can be shown again. Values of a
+// sample other than its metrics are lost. A file without samples leads to [ErrNoSamples].
 func (d *Document) Run() (*Run, error) {
 	r := &Run{Host: d.Host, Skipped: d.Skipped, Notes: d.Notes}
 	index := map[string]int{}

@@ -14,24 +14,24 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// Verdicts of a change.
+// These are the verdicts of a change.
 const (
 	Better = "better"
 	Worse  = "worse"
-	// Same means that the samples do not tell the two from each other.
+	// Same means that the samples show no difference.
 	Same = "same"
-	// Unclear means that there are too few samples to tell anything.
+	// Unclear means that there are too few samples for a verdict.
 	Unclear = "unclear"
 )
 
 // Comparison compares two result files.
 type Comparison struct {
-	// Old and New are the circumstances, Differs the parts of them that are not the same.
+	// Old and New are the circumstances. Differs has those that differ.
 	Old     Host         `json:"old"`
 	New     Host         `json:"new"`
 	Differs []Difference `json:"differs"`
 	Changes []Change     `json:"changes"`
-	// OnlyOld and OnlyNew name results that only one of the files has.
+	// OnlyOld and OnlyNew are the results that only one of the files has.
 	OnlyOld []string `json:"only_old,omitempty"`
 	OnlyNew []string `json:"only_new,omitempty"`
 	// OldNotes and NewNotes are the notes of each run.
@@ -39,7 +39,7 @@ type Comparison struct {
 	NewNotes []string `json:"new_notes,omitempty"`
 }
 
-// Difference is a circumstance that is not the same in both files.
+// Difference is a circumstance that differs between the files.
 type Difference struct {
 	Name string `json:"name"`
 	Old  string `json:"old"`
@@ -55,11 +55,11 @@ type Change struct {
 	Metric   string          `json:"metric"`
 	Old      measure.Summary `json:"old"`
 	New      measure.Summary `json:"new"`
-	// Ratio is the new median divided by the old one; 0 where the old one is 0.
+	// Ratio is the new median divided by the old one, or 0 if the old one is 0.
 	Ratio float64 `json:"ratio"`
-	// N are the numbers of samples, P the probability of samples that differ so much where there is
-	// no difference (t-test of logarithms, with the drift between the files). P is nil for files
-	// without samples and for values that are not positive: those are judged by their ranges.
+	// N are the numbers of samples. P is the probability of samples that differ so much without a
+	// true difference (t-test of logarithms, with the drift between the files). P is nil for files
+	// without samples and for values that are not positive. Those are judged by their ranges.
 	N       [2]int   `json:"n"`
 	P       *float64 `json:"p,omitempty"`
 	Verdict string   `json:"verdict"`
@@ -68,8 +68,8 @@ type Change struct {
 	moreIsBetter  bool
 }
 
-// Compare puts two result files beside each other. All changes are judged together: two files of
-// one binary on one machine have no verdict at all in 99 of 100 comparisons.
+// Compare compares two result files. All changes are judged together: in 99 of 100 comparisons of
+// one binary on one machine there is no verdict at all.
 func Compare(before, after *Document) *Comparison {
 	c := &Comparison{
 		Old: before.Host, New: after.Host, Differs: differences(before.Host, after.Host), Changes: []Change{},
@@ -93,7 +93,7 @@ func Compare(before, after *Document) *Comparison {
 	return c
 }
 
-// key names what was measured: all but the device, which is a matter of the circumstances.
+// key identifies the measurement. It excludes the device, which is a circumstance.
 func (r Result) key() string {
 	cell := Cell{Suite: r.Suite, Workload: r.Workload, Params: r.Params}
 	return r.Suite + " " + cell.benchName(r.Engine, 1)
@@ -124,7 +124,7 @@ func changes(before, after Result) []Change {
 	return out
 }
 
-// judge fills in the verdicts.
+// judge sets the verdicts.
 func (c *Comparison) judge() {
 	f := &family{comparisons: len(c.Changes)}
 	before, after := &family{looks: c.Old.Looks, pairs: c.Old.Pairs}, &family{looks: c.New.Looks, pairs: c.New.Pairs}
@@ -141,18 +141,18 @@ func (c *Comparison) judge() {
 	}
 	for i := range c.Changes {
 		ch := &c.Changes[i]
-		// When a cell was measured again depends on its samples, on either side.
+		// The number of samples shows whether a cell was measured again, on either side.
 		level := before.share(len(ch.before)) * after.share(len(ch.after))
 		ch.Verdict = ch.judge(f, level, drift(shifts[ch.Metric]))
 	}
 }
 
-// minDrift is how far two files of one binary are apart at least, however alike their rounds are:
-// they were measured at other times.
+// minDrift is the least assumed drift between two files of one binary. They were measured at
+// different times, however similar their rounds are.
 const minDrift = 0.02
 
-// drift estimates by how much the cells of two files differ for no reason of their own: the standard
-// deviation of their shifts about the median, by the median absolute deviation.
+// drift estimates how much the cells of two files differ without a cause of their own. It is the
+// standard deviation of their shifts about the median, estimated by the median absolute deviation.
 func drift(shifts []float64) float64 {
 	if len(shifts) == 0 {
 		return minDrift
@@ -166,7 +166,7 @@ func drift(shifts []float64) float64 {
 }
 
 // shift returns the difference of the mean logarithms, and the mean variance of one sample. It
-// reports false where there are too few samples or values that have no logarithm.
+// returns false if there are too few samples or values without a logarithm.
 func (c *Change) shift() (shift, spread float64, ok bool) {
 	if len(c.before) < minPairs || len(c.after) < minPairs || c.Old.Min <= 0 || c.New.Min <= 0 {
 		return 0, 0, false
@@ -183,7 +183,7 @@ func logs(values []float64) []float64 {
 	return out
 }
 
-// judge returns the verdict, and notes P.
+// judge returns the verdict, and sets P.
 func (c *Change) judge(f *family, level, drift float64) string {
 	n := min(len(c.before), len(c.after))
 	shift, own, ok := c.shift()
@@ -204,10 +204,10 @@ func (c *Change) judge(f *family, level, drift float64) string {
 	return c.direction(shift)
 }
 
-// smallest is the least difference of values near zero that counts, such as of allocations.
+// smallest is the smallest relevant difference between values near zero, such as allocations.
 const smallest = 0.01
 
-// byRanges judges by whether the ranges overlap, where no test applies.
+// byRanges judges by whether the ranges overlap. It is used if the test does not apply.
 func (c *Change) byRanges() string {
 	apart := c.Old.Max < c.New.Min || c.New.Max < c.Old.Min
 	off := c.New.Median - c.Old.Median
@@ -225,7 +225,7 @@ func (c *Change) direction(shift float64) string {
 	return Worse
 }
 
-// differences are the circumstances that are not the same.
+// differences returns the circumstances that differ.
 func differences(before, after Host) []Difference {
 	var out []Difference
 	for _, d := range []Difference{
@@ -251,7 +251,7 @@ func differences(before, after Host) []Difference {
 	return out
 }
 
-// Count returns how many changes have the verdict.
+// Count returns the number of changes with the verdict.
 func (c *Comparison) Count(verdict string) int {
 	n := 0
 	for _, ch := range c.Changes {
@@ -262,8 +262,8 @@ func (c *Comparison) Count(verdict string) int {
 	return n
 }
 
-// WriteText writes what changed, a table for each metric, and a summary. Lines without a difference
-// are left out unless all is true.
+// WriteText writes the changes, a table for each metric, and a summary. It writes lines without a
+// difference only if all is true.
 func (c *Comparison) WriteText(w io.Writer, all bool, style Style) error {
 	var b strings.Builder
 	for _, d := range c.Differs {
@@ -317,13 +317,13 @@ func (c *Comparison) writeMetric(b *strings.Builder, metric, title string, all b
 	}
 }
 
-// name is that of the benchmark line.
+// name returns the name of the benchmark line.
 func (c Change) name() string {
 	cell := Cell{Suite: c.Suite, Workload: c.Workload, Params: c.Params}
 	return c.Suite + " " + cell.benchName(c.Engine, 1)
 }
 
-// spread prints a median and how far the values were from it.
+// spread formats a median and the spread of the values about it.
 func spread(s measure.Summary) string {
 	if s.Median == 0 {
 		return formatNumber(0)
@@ -385,7 +385,7 @@ func (c *Comparison) engines() []string {
 	return out
 }
 
-// mean is the geometric mean of the ratios of an engine's rates.
+// mean returns the geometric mean of the ratios of an engine's rates.
 func (c *Comparison) mean(engine string) (ratio float64, n int) {
 	sum := 0.0
 	for _, ch := range c.Changes {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package report holds the one result schema of all benchmark suites and its forms: the JSON
-// document, the Go benchmark format that benchstat reads, the table and the summary in words.
+// Package report holds the result schema of all benchmark suites and its forms: the JSON document,
+// the Go benchmark format that benchstat reads, the table, and the summary in words.
 package report
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// Document summarizes the run in the form of a result file. Every engine is compared to the
-// cell's first one, and those of ringside to all others.
+// Document summarizes the run as a result file. It has the ratios of every engine to the cell's
+// first one, and of ringside's engines to all others.
 func (r *Run) Document() Document {
 	d := Document{
 		Schema: SchemaVersion, Host: r.Host, Results: []Result{}, Ratios: []Ratio{}, Skipped: r.Skipped, Notes: r.Notes,
@@ -76,30 +76,30 @@ func (r *Run) WriteJSON(w io.Writer) error {
 	if err := enc.Encode(r.Document()); err != nil {
 		return err
 	}
-	// The samples of a metric are one line, or the file has thousands.
+	// The samples of a metric are one line; otherwise the file has thousands of lines.
 	_, err := w.Write(numberList.ReplaceAllFunc(b.Bytes(), func(list []byte) []byte {
 		return bytes.ReplaceAll(bytes.Join(bytes.Fields(list), nil), []byte(","), []byte(", "))
 	}))
 	return err
 }
 
-// numberList is a list of numbers over several lines. No string has a line break.
+// numberList matches a list of numbers on several lines. No string contains a line break.
 var numberList = regexp.MustCompile(`\[\n[-+.,0-9eE\s]*\]`)
 
-// ReadDocument reads a result file of this version or an older one.
+// ReadDocument reads a result file of this version or of an older one.
 func ReadDocument(r io.Reader) (*Document, error) {
 	decoder := json.NewDecoder(r)
 	decoder.DisallowUnknownFields()
 	var d Document
 	err := decoder.Decode(&d)
-	// A newer version may have fields that this one does not know.
+	// A newer version may have fields that this version does not know.
 	if d.Schema > SchemaVersion {
 		err = fmt.Errorf("written by a newer ringside: schema %d, this one reads up to %d", d.Schema, SchemaVersion)
 	}
 	for i := 0; i < len(d.Results) && err == nil; i++ {
 		err = d.Results[i].check()
 	}
-	// The first files had no schema, but described a machine.
+	// The first files had no schema number, but described a machine.
 	if err == nil && d.Schema < 1 && len(d.Results) == 0 && d.Host.Kernel == "" {
 		err = errors.New("it has no results")
 	}
@@ -109,7 +109,7 @@ func ReadDocument(r io.Reader) (*Document, error) {
 	return &d, nil
 }
 
-// readError describes an error of the decoder in words.
+// readError describes an error of the decoder in plain words.
 func readError(err error) error {
 	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("there is a JSON %s where there should be something else (byte %d)", kind.Value, kind.Offset)

@@ -15,7 +15,7 @@ import (
 type verdict int
 
 const (
-	undecided verdict = iota // the spread leaves it open
+	undecided verdict = iota // the spread is too large for a verdict
 	alike                    // any difference is smaller than alikeWithin
 	faster
 	slower
@@ -23,31 +23,34 @@ const (
 )
 
 const (
-	// minPairs is how many pairs a verdict needs.
+	// minPairs is the least number of pairs for a verdict.
 	minPairs = 4
-	// minEffect is the smallest difference that is reported: a verdict says that the true ratio
-	// differs from 1 by more than this.
+	// minEffect is the smallest reported difference. A verdict of a difference means that the true
+	// ratio differs from 1 by more than this.
 	minEffect = 0.03
-	// alikeWithin is the difference that two engines without a difference have at most.
+	// alikeWithin is the greatest difference between two engines that are called alike.
 	alikeWithin = 0.1
-	// falseRuns bounds the share of whole runs that report any difference where there is none.
+	// falseRuns limits the share of runs that report a difference although there is none.
 	falseRuns = 0.01
-	// wrongAlike is the probability of calling engines alike that are not. No decision
-	// rests on it, so it is not divided by the number of cells.
+	// wrongAlike is the probability of calling different engines alike. No decision depends on it,
+	// so it is not divided by the number of cells.
 	wrongAlike = 0.05
-	// priorDF is how many degrees of freedom the other cells' spread counts for in a cell's own.
+	// priorDF is the weight, in degrees of freedom, of the other cells' spread in the estimate of a
+	// cell's own.
 	priorDF = 4
 )
 
-// family is the set of all comparisons of a run. They are judged together: a hundred cells judged
-// one by one at 1 % would report a difference by chance in most runs.
+// family is the set of all comparisons of a run. They are judged together: if a hundred cells were
+// judged one by one at 1 %, most runs would report a difference by chance.
 type family struct {
-	// comparisons is their number; each is judged at falseRuns/comparisons (Bonferroni).
+	// comparisons is the number of comparisons. Each is judged at falseRuns/comparisons
+	// (Bonferroni).
 	comparisons int
-	// looks is how often a cell may have been judged, pairs how many pairs its first judgement had.
+	// looks is the maximum number of times that a cell was judged. pairs is the number of pairs at
+	// its first look.
 	looks, pairs int
-	// variance is the median variance of the logarithms of a cell's ratios. Five pairs estimate
-	// their own variance badly; the other cells correct an estimate that is too small by chance.
+	// variance is the median variance of the logarithms of a cell's ratios. The variance of five
+	// pairs is a poor estimate; the other cells correct one that is too small by chance.
 	variance float64
 }
 
@@ -70,7 +73,7 @@ func (r *Run) assess() {
 		for _, ch := range choices {
 			for _, pair := range c.pairsOf(ch) {
 				if pair[1].Engine != c.Series[0].Engine {
-					f.comparisons += 2 // rate and processor time
+					f.comparisons += 2 // rate and CPU time
 				}
 			}
 		}
@@ -80,7 +83,7 @@ func (r *Run) assess() {
 	}
 }
 
-// assessed assesses the run unless it, or the run that it is a part of, has been assessed.
+// assessed assesses the run unless the run, or the one it is a part of, has been assessed.
 func (r *Run) assessed() {
 	if slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.family == nil || c.family != r.Cells[0].family }) {
 		r.assess()
@@ -127,9 +130,9 @@ func (f *family) judge(logs []float64) verdict {
 	return undecided
 }
 
-// share returns the part of its level at which a cell with so many pairs is judged. A cell that may
-// be measured again until it has a verdict has several chances of a false one. The parts of all its
-// looks add up to 1 (alpha spending): half for the first look, where most cells end.
+// share returns the part of the level for a cell with so many pairs. A cell that may be measured
+// again until it has a verdict has several chances of a false one. The parts of all looks add up to
+// 1 (alpha spending). The first look, at which most cells end, gets half.
 func (f *family) share(pairs int) float64 {
 	switch {
 	case f.looks < 2:
@@ -140,8 +143,8 @@ func (f *family) share(pairs int) float64 {
 	return 0.5 / float64(f.looks-1)
 }
 
-// Undecided reports for each cell whether its rounds leave open how a rate compares to that of the
-// cell's first engine.
+// Undecided reports for each cell whether some rate is undecided relative to the cell's first
+// engine.
 func (r *Run) Undecided() []bool {
 	r.assessed()
 	out := make([]bool, len(r.Cells))
@@ -155,8 +158,8 @@ func (r *Run) Undecided() []bool {
 	return out
 }
 
-// chance returns the probability of a mean that exceeds the hypothesis by beyond if the hypothesis
-// holds, by Student's t-distribution.
+// chance returns the probability, by Student's t-distribution, that a mean exceeds the hypothesis
+// by beyond although the hypothesis holds.
 func chance(beyond, deviation, df float64) float64 {
 	switch {
 	case beyond <= 0:
@@ -189,7 +192,7 @@ func average(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// variance returns the unbiased estimate, 0 for fewer than two values.
+// variance returns the unbiased estimate, or 0 for fewer than two values.
 func variance(values []float64) float64 {
 	if len(values) < 2 {
 		return 0

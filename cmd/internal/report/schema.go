@@ -10,17 +10,17 @@ import (
 )
 
 // SchemaVersion is the version of result files that this package writes. Version 1 had no number,
-// no notes and one storage only, version 2 no samples; they are read as they are.
+// no notes and only one storage. Version 2 had no samples. Both can be read.
 const SchemaVersion = 3
 
 // Document is a result file.
 type Document struct {
-	// Schema is the version; 0 stands for 1.
+	// Schema is the version; 0 means 1.
 	Schema  int      `json:"schema,omitempty"`
 	Host    Host     `json:"host"`
 	Results []Result `json:"results"`
 	Ratios  []Ratio  `json:"ratios"`
-	// Skipped names what was asked for and could not be measured.
+	// Skipped are parts that were requested and could not be measured.
 	Skipped []Skip `json:"skipped,omitempty"`
 	// Notes are sentences that a reader of the results should know.
 	Notes []string `json:"notes,omitempty"`
@@ -36,28 +36,29 @@ type Host struct {
 	Cores      int    `json:"cores"`
 	GOMAXPROCS int    `json:"gomaxprocs"`
 	Memory     int64  `json:"memory_bytes,omitempty"`
-	// Device, Filesystem and Mount belong to the directory or file that was measured.
+	// Device, Filesystem and Mount describe the measured directory or file.
 	Device     string `json:"device,omitempty"`
 	Filesystem string `json:"filesystem,omitempty"`
 	Mount      string `json:"mount_options,omitempty"`
 	FileBytes  int64  `json:"file_bytes,omitempty"`
-	// Storages are those that were measured beside the one above. A result on one of them has
-	// its name as the parameter "storage".
+	// Storages are further measured storages. Results on one of them have its name as the parameter
+	// "storage".
 	Storages []Storage `json:"storages,omitempty"`
-	// Verified reports whether the content of reads was checked during the run.
+	// Verified reports whether the content of reads was checked.
 	Verified bool   `json:"verified"`
 	Go       string `json:"go"`
 	Ringside string `json:"ringside"`
 	Commit   string `json:"commit,omitempty"`
-	// Backend is the mechanism that ringside chose, Reason why.
+	// Backend is the mechanism that ringside chose, and Reason is the reason.
 	Backend string `json:"backend,omitempty"`
 	Reason  string `json:"backend_reason,omitempty"`
 	// Peers are the foreign programs that were measured, with version and compiler.
 	Peers []string `json:"peers,omitempty"`
 	Seed  uint64   `json:"seed"`
 	Pairs int      `json:"pairs"`
-	// Looks is how often a cell may have been judged: a cell that is undecided after Pairs pairs is
-	// measured again. 0 and 1 mean that none was. Cells with more samples than Pairs were repeated.
+	// Looks is the maximum number of times that a cell was judged: cells that are undecided after
+	// Pairs pairs are measured again. 0 and 1 mean that no cell was. Cells with more samples than
+	// Pairs were repeated.
 	Looks int `json:"looks,omitempty"`
 	// DurationMs is the length of each measured window.
 	DurationMs float64 `json:"duration_ms"`
@@ -71,8 +72,8 @@ type Storage struct {
 	FileBytes  int64  `json:"file_bytes"`
 }
 
-// Params are a workload's parameters by name, such as block, goroutines, cache and device. After
-// decoding, whole numbers are int as they were before.
+// Params are a workload's parameters by name, such as block, goroutines, cache and device. Decoding
+// turns whole numbers into int.
 type Params map[string]any
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -97,8 +98,8 @@ type Result struct {
 	Params   Params                     `json:"params"`
 	Engine   string                     `json:"engine"`
 	Metrics  map[string]measure.Summary `json:"metrics"`
-	// Samples are the values of each round that the metrics summarize. Those of one cell with the
-	// same index form a pair.
+	// Samples are the values of each round, by metric. Values of one cell with the same index form
+	// a pair.
 	Samples map[string][]float64 `json:"samples,omitempty"`
 }
 
@@ -115,7 +116,7 @@ type Ratio struct {
 	Max      float64 `json:"max"`
 }
 
-// Skip is a part that was not measured. Empty fields mean all of that kind.
+// Skip is a part that was not measured. An empty field means all of that kind.
 type Skip struct {
 	Suite    string `json:"suite"`
 	Workload string `json:"workload,omitempty"`

@@ -13,39 +13,38 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// Metrics of single suites.
+// These are metrics of single suites.
 const (
-	// DeviceShare is how many bytes came from the device for each byte of a cold read.
+	// DeviceShare is the number of bytes read from the device per byte of a cold read.
 	DeviceShare = "device_share"
-	// EntersPerOp is how many calls of io_uring_enter(2) an engine needed for one operation,
-	// SyscallsPerOp how many system calls of any kind.
+	// EntersPerOp is the number of io_uring_enter(2) calls per operation. SyscallsPerOp is the
+	// number of all system calls per operation.
 	EntersPerOp   = "enters_per_op"
 	SyscallsPerOp = "syscalls_per_op"
-	// IdleCPU is the processor time in microseconds that a server used in a second without load,
-	// WakesPerS how often one of its threads was woken.
+	// IdleCPU is the CPU time, in microseconds per second, of a server without load. WakesPerS is
+	// the rate at which its threads were woken.
 	IdleCPU   = "idle_cpu_us_per_s"
 	WakesPerS = "wakes_per_s"
-	// HeapPerConn is what an idle connection takes of heap and stacks, RSSPerConn of the memory of
-	// the process, in bytes.
+	// HeapPerConn is the size of heap and stacks per idle connection, and RSSPerConn the resident
+	// memory, in bytes.
 	HeapPerConn = "heap_bytes_per_conn"
 	RSSPerConn  = "rss_bytes_per_conn"
-	// SyncsShared is the share of the syncs of SQLite that were done together with those of other
-	// databases.
+	// SyncsShared is the share of SQLite's syncs that were combined with syncs of other databases.
 	SyncsShared = "syncs_shared"
 )
 
-// use is a set of places where a metric appears beside its column.
+// use is the set of places in which a metric appears besides its column.
 type use int
 
 const (
 	inFiles      use = 1 << iota // result files have its ratios
-	beside                       // its ratio to another engine's is beside the column
+	beside                       // the table has a column with its ratio
 	moreIsBetter                 // comparisons judge it
 	lessIsBetter
 )
 
-// column is one metric: in tables under title, which is empty for a metric without a column, and in
-// benchmark lines with unit, which is empty for one without a value there.
+// column is one metric. title is its heading in tables; it is empty for a metric without a column.
+// unit is its unit in benchmark lines; it is empty for a metric that is not there.
 type column struct {
 	title, unit string
 	metric      string
@@ -53,8 +52,8 @@ type column struct {
 	use         use
 }
 
-// columns are all metrics of tables, files and comparisons. They begin with testing's own units,
-// which benchmark tables of Go have.
+// columns are all metrics of tables, files and comparisons. They begin with the units of package
+// testing, as benchmark tables of Go do.
 var columns = []column{
 	{"ns/op", "ns/op", measure.NsPerOp, formatNumber, inFiles},
 	{"ms/op", "", measure.NsPerOp, func(ns float64) string { return formatNumber(ns / 1e6) }, 0},
@@ -81,7 +80,8 @@ var columns = []column{
 	{"syncs shared", "syncs-shared", SyncsShared, formatPercent, 0},
 }
 
-// without are the columns that the tables of a suite leave out, because others say the same.
+// without are the columns that a suite's tables leave out because other columns have the same
+// information.
 var without = map[string][]string{
 	"file": {"ns/op", "ms/op", "B/op"}, "net": {"ns/op", "ms/op", "B/op"}, "ring": {"ms/op"},
 	"sqlite": {"ns/op", "B/op", "allocs/op"}, "watch": {"ms/op", "threads"},
@@ -93,7 +93,7 @@ type Style struct {
 	Color bool
 }
 
-// Colours of [Style.Paint].
+// These are the colours of [Style.Paint].
 const (
 	Bold   = "1"
 	Red    = "31"
@@ -109,10 +109,10 @@ func (s Style) Paint(color, text string) string {
 	return "\x1b[" + color + "m" + text + "\x1b[0m"
 }
 
-// table is text in columns; the first is aligned to the left, others to the right.
+// table is text in columns. The first column is left-aligned, the others are right-aligned.
 type table struct {
 	rows [][]string
-	// colors holds those of the columns of each row; what is missing has none.
+	// colors holds the colours of each row by column.
 	colors []map[int]string
 }
 
@@ -149,10 +149,11 @@ type Section struct {
 	table table
 }
 
-// Rows returns the rows of the table; the first one is its head. A row without cells separates.
+// Rows returns the rows of the table. The first one is the heading. A row without cells is a
+// separator.
 func (s Section) Rows() [][]string { return s.table.rows }
 
-// Sections returns the results of the run, a table each.
+// Sections returns the results of the run, one table per section.
 func (r *Run) Sections() []Section {
 	r.assessed()
 	var out []Section
@@ -170,7 +171,7 @@ func (r *Run) Sections() []Section {
 	return out
 }
 
-// WriteTable writes the results in columns: medians of all rounds.
+// WriteTable writes the medians of all rounds in columns.
 func (r *Run) WriteTable(w io.Writer, style Style) error {
 	var b strings.Builder
 	for _, section := range r.Sections() {
@@ -182,7 +183,7 @@ func (r *Run) WriteTable(w io.Writer, style Style) error {
 	return err
 }
 
-// fill makes the table, with the columns that at least one series can fill.
+// fill makes the table. It has the columns for which at least one series has values.
 func (s *Section) fill() {
 	first, against := s.Cells[0], ""
 	for _, c := range s.Cells {
@@ -248,11 +249,11 @@ func anyHas(cells []Cell, metric string) bool {
 	return false
 }
 
-// journals are the ends of the names of engines in the speed tests of SQLite.
+// journals are the suffixes of engine names in the speed tests of SQLite.
 var journals = []string{"-rollback", "-persist", "-wal"}
 
-// base returns the series that an engine is compared to: the cell's first one, but in the speed tests of
-// SQLite the default VFS with the same journal.
+// base returns the baseline of an engine: the cell's first series. In the speed tests of SQLite it
+// is the default VFS with the same journal.
 func (c Cell) base(engine string) Series {
 	for _, journal := range journals {
 		if s, ok := c.Find("default" + journal); ok && strings.HasSuffix(engine, journal) {
@@ -262,8 +263,8 @@ func (c Cell) base(engine string) Series {
 	return c.Series[0]
 }
 
-// ratioColumn prints the ratio of a metric to that of the base: of the rate with its
-// spread and the colour of the verdict, of others the median.
+// ratioColumn formats the ratio of a metric to that of the baseline. The ratio of the rate has its
+// spread and the colour of the verdict; others are medians.
 func (c Cell) ratioColumn(s Series, metric string) (text, color string) {
 	base := c.base(s.Engine)
 	if s.Engine == base.Engine {
@@ -280,7 +281,7 @@ func (c Cell) ratioColumn(s Series, metric string) (text, color string) {
 	return fmt.Sprintf("%.2fx (%.2f–%.2f)", sum.Median, sum.Min, sum.Max), color
 }
 
-// formatNumber prints about four significant digits, as readers of benchmark tables expect.
+// formatNumber formats about four significant digits, as usual in benchmark tables.
 func formatNumber(v float64) string {
 	decimals := 0
 	switch {
@@ -294,7 +295,7 @@ func formatNumber(v float64) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// formatCount prints a number that is usually whole or nearly zero.
+// formatCount formats a number that is usually whole or nearly zero.
 func formatCount(v float64) string {
 	switch {
 	case v < 0.005:
@@ -305,13 +306,13 @@ func formatCount(v float64) string {
 	return strconv.FormatFloat(v, 'f', 0, 64)
 }
 
-// formatWhole prints a count that is whole except for a median between two.
+// formatWhole formats a count. A median between two counts is rounded.
 func formatWhole(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
 
-// formatPercent prints a share.
+// formatPercent formats a share.
 func formatPercent(v float64) string { return strconv.FormatFloat(100*v, 'f', 0, 64) + " %" }
 
-// FormatBytes prints a size in the largest binary unit that divides it, such as "64 KiB".
+// FormatBytes formats a size in the largest binary unit that divides it, such as "64 KiB".
 func FormatBytes(n int64) string {
 	for i, name := range []string{"TiB", "GiB", "MiB", "KiB"} {
 		if size := int64(1) << (40 - 10*i); n >= size && n%size == 0 {

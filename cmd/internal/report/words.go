@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// rowParams are the parameters of each suite that name a row of a table. The others are in the
-// title of the table.
+// rowParams are the parameters of each suite that label a row of a table. The other parameters are
+// in the title of the table.
 var rowParams = map[string][]string{
 	"file":   {"block", "count", "computing"},
 	"net":    {"connections"},
@@ -22,8 +22,8 @@ var rowParams = map[string][]string{
 	"watch":  {"mode", "active", "idle"},
 }
 
-// paramWords are the words for the value of a parameter; the words for other parameters are their
-// name and value. Its order is that of sentences.
+// paramWords are the words for the value of a parameter, in the order in which a sentence has them.
+// Parameters without an entry are described by name and value.
 var paramWords = []struct {
 	param string
 	words func(v any) string
@@ -63,17 +63,17 @@ var paramWords = []struct {
 	{"batch", text("batch %v")},
 }
 
-// text returns words that contain the value.
+// text returns a function that formats a value.
 func text(format string) func(any) string {
 	return func(v any) string { return fmt.Sprintf(format, v) }
 }
 
-// oneOf returns the words for known values.
+// oneOf returns a function that looks words up.
 func oneOf(words map[string]string) func(any) string {
 	return func(v any) string { return cmp.Or(words[fmt.Sprint(v)], fmt.Sprint(v)) }
 }
 
-// counted returns a noun with its number.
+// counted returns a function that puts a number before a noun.
 func counted(noun string) func(any) string {
 	return func(n any) string {
 		if fmt.Sprint(n) == "1" {
@@ -107,7 +107,7 @@ func number(v any) (float64, bool) {
 // Number returns the value of a parameter that is a number.
 func (p Params) Number(param string) (float64, bool) { return number(p[param]) }
 
-// Words describe all parameters but those named and the device.
+// Words describes all parameters except the given ones and the device.
 func (p Params) Words(except ...string) []string {
 	rest := maps.Clone(p)
 	maps.DeleteFunc(rest, func(param string, _ any) bool { return param == "device" || slices.Contains(except, param) })
@@ -124,7 +124,7 @@ func (p Params) Words(except ...string) []string {
 	return out
 }
 
-// rowParams returns the parameters that name the row of a cell.
+// rowParams returns the parameters that label the row of a cell.
 func (c Cell) rowParams() []string {
 	if c.Params["handler"] != nil {
 		return []string{"handler"}
@@ -132,12 +132,12 @@ func (c Cell) rowParams() []string {
 	return slices.DeleteFunc(slices.Clone(rowParams[c.Suite]), func(param string) bool { return c.Params[param] == nil })
 }
 
-// section is the title of the cell's table.
+// section returns the title of the cell's table.
 func (c Cell) section() string {
 	return strings.Join(append([]string{c.Workload}, c.Params.Words(c.rowParams()...)...), ", ")
 }
 
-// row names an engine's row in a table of the cell.
+// row returns the label of an engine's row in a table of the cell.
 func (c Cell) row(engine string) string {
 	for _, param := range c.rowParams() {
 		engine += "_" + strings.ReplaceAll(fmt.Sprint(c.Params[param]), " ", "_")
@@ -145,7 +145,7 @@ func (c Cell) row(engine string) string {
 	return engine
 }
 
-// works are words for workloads whose names do not describe them.
+// works are descriptions of workloads whose names are not clear.
 var works = map[string]string{
 	"randread": "random reads", "batch": "reads in one call", "burner": "random reads beside computation",
 	"append": "durable appends", "randwrite": "overwrites",
@@ -155,7 +155,7 @@ var works = map[string]string{
 	"tenants": "commits", "cold": "not cached", "nop": "no-ops",
 }
 
-// point describes the work of a cell in words that can be read alone.
+// point describes the work of a cell in words that need no context.
 func (c Cell) point() string {
 	if test := c.Params["test"]; test != nil {
 		return fmt.Sprintf("test %v", test)
@@ -175,7 +175,7 @@ var SQLiteTests = []string{
 	"DELETE with an index", "A big INSERT after a big DELETE", "A big DELETE followed by many small INSERTs", "DROP TABLE",
 }
 
-// sqliteTest names a speed test by its number and what it does.
+// sqliteTest returns the number and description of a speed test.
 func sqliteTest(v any) string {
 	name := fmt.Sprintf("test %v", v)
 	if n, ok := number(v); ok && n >= 1 && int(n) <= len(SQLiteTests) {
@@ -184,7 +184,7 @@ func sqliteTest(v any) string {
 	return name
 }
 
-// joinAnd joins words as a sentence does.
+// joinAnd joins words with commas and "and".
 func joinAnd(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
@@ -195,7 +195,7 @@ func joinAnd(words []string) string {
 // Fact is one circumstance of a run.
 type Fact struct{ Name, Value string }
 
-// Facts are the circumstances of the run that are known.
+// Facts returns the known circumstances of the run.
 func (h Host) Facts() []Fact {
 	var out []Fact
 	add := func(name string, parts ...string) {
@@ -250,7 +250,7 @@ func (h Host) WriteHeader(w io.Writer) error {
 	return err
 }
 
-// WriteSkipped names each part that was not measured, with the reason.
+// WriteSkipped writes each part that was not measured, with the reason.
 func (r *Run) WriteSkipped(w io.Writer) error {
 	for _, s := range r.Skipped {
 		if _, err := fmt.Fprintf(w, "skipped: %s\n", s); err != nil {
@@ -260,7 +260,7 @@ func (r *Run) WriteSkipped(w io.Writer) error {
 	return nil
 }
 
-// String names the part and the reason.
+// String describes the part and the reason.
 func (s Skip) String() string {
 	name := strings.TrimSpace(s.Suite + " " + s.Workload)
 	if s.Engine != "" {
