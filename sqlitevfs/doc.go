@@ -23,10 +23,10 @@
 //	ringside-prefetch  prefetch always, no group sync
 //	ringside-group     group sync always, no prefetch
 //
-// Use "ringside" by default: its files are the same as with the default VFS, and are safer.
-// Use "ringside-log" for many databases in WAL mode with synchronous=FULL that all belong to
-// one process, such as one for each tenant: its gain is the largest. The others are for
-// comparisons, and for turning a part off. [Register] makes more of them with [Options].
+// Use "ringside" by default. Its files are the same as with the default VFS, and survive more
+// power cuts. Use "ringside-log" for many databases in WAL mode with synchronous=FULL that all
+// belong to one process, such as one for each tenant: it gains most. The others are for
+// comparisons, and for turning a part off. [Register] adds a VFS with other [Options].
 //
 // Parameters of the URI override the options for one database:
 //
@@ -48,12 +48,12 @@
 //
 // # Guarantees
 //
-// Files are the same as SQLite's, byte for byte. Other processes may use them at the same
-// time, with this package, with the default VFS or with the program sqlite3: locks and shared
-// memory are those of the default VFS, which this one wraps. A part that is not available is
-// left out, and [Stats] report that. Only a database that may lack commits of a log is
-// refused: because they cannot be replayed, for example while another process has it open,
-// or because the log is damaged or cannot be read.
+// The files have SQLite's format. Other processes may use them at the same time, with this
+// package, with the default VFS or with the program sqlite3: this VFS wraps the default one,
+// which provides locks and shared memory. A part that is not available is left out, and
+// [Stats] report that. A database is refused only if a log may have commits for it that cannot
+// be replayed, for example because another process has the database open, or because the log
+// is damaged or cannot be read.
 //
 // With each of these names a commit with synchronous=FULL survives a crash of the process and
 // of the machine. With ringside-log the newest commits are in a log beside the databases. This
@@ -77,8 +77,8 @@
 //
 // # Watching it
 //
-// PRAGMA ringside returns the [Stats] of a connection's database as JSON. [Databases] and
-// [Total] return those of the process. [Vars] is for expvar. Failed syncs and replayed commits
+// PRAGMA ringside returns the [Stats] of a connection's database as JSON. [Databases]
+// returns the Stats of each database of the process, and [Total] their sum. [Vars] is for expvar. Failed syncs and replayed commits
 // are reported to the Logger of [Options].
 //
 // # Durability

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-// Package ufile is os.File with io_uring where io_uring is faster.
+// Package ufile provides files with the methods of os.File, and uses io_uring for reads
+// and writes where that is faster.
 //
 // # Model
 //
-// A [File] has the methods of os.File with the same results and errors. Each
-// positional read or write takes the path that measured best:
+// A [File] has the methods of os.File with the same results and errors. Each positional
+// read or write is either a plain system call or an operation on a ring. Measurements
+// decided which:
 //
 //   - A buffered read asks the page cache first, with a raw system call that does
 //     not block (preadv2 with RWF_NOWAIT, Linux 4.14). What is not cached goes
@@ -21,10 +23,9 @@
 //     them to worker threads.
 //   - Files that the kernel cannot read without blocking are read and written by
 //     plain system calls: those of FUSE, network file systems, overlayfs, squashfs,
-//     ramfs, procfs and others. The first call tells which they are.
+//     ramfs, procfs and others. The first read or write detects them.
 //
-// [System.Stats] and [File.Stats] count the paths. All other methods are
-// os.File's own.
+// [System.Stats] and [File.Stats] count both kinds. All other methods are os.File's.
 //
 // # Beyond os.File
 //
@@ -58,18 +59,17 @@
 // A [Root] gives access to the files below one directory and to no others, as
 // os.Root, with one system call for each file that it opens. [Root.FS] and [DirFS]
 // are file systems (io/fs) whose files are a [File]. Calls with a name are plain
-// system calls in every mode: a ring passes them to a worker thread, which
-// measured slower. So is [File.Sync].
+// system calls in every mode, because a ring passes them to a worker thread, which is
+// slower. [File.Sync] is a plain system call for the same reason.
 //
 // # Contexts and deadlines
 //
-// When the context of a call ends, the kernel is asked to cancel the operation if
-// it is in a ring. In any case the buffer is the caller's when the call returns. A
-// plain system call that has started is waited for. Regular files have no
+// When the context of a call ends, an operation on a ring is cancelled. A plain system
+// call that has started is not interrupted: the call returns when it has ended. In both
+// cases the kernel no longer uses the buffer when the call returns. Regular files have no
 // deadlines, as in os.
 //
 // # Kernels
 //
-// Rings need Linux 5.11. On older kernels and other systems every call is one of
-// os.File.
+// Rings need Linux 5.11. On older kernels and other systems every call is os.File's.
 package ufile

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package unet provides package net's connections and listeners at a lower price in
-// processor time, and batches and segments for its datagram sockets. [Listen], [Dial]
+// Package unet provides package net's connections and listeners with less processor time
+// per message, and batched and segmented datagrams. [Listen], [Dial]
 // and [ListenPacket] replace the functions of the same names, [ListenConfig] and [Dialer]
 // the types.
 //
@@ -22,8 +22,8 @@
 // one socket, so there is no work to share. [BatchConn] receives and sends several
 // datagrams in one system call.
 //
-// Nothing is received before a Read asks for it, so that a slow reader costs no memory
-// beyond the kernel's buffers (SetReadBuffer). Nothing is kept after a Write returns.
+// Nothing is received before Read is called, so a slow reader costs no memory beyond the
+// kernel's buffers (SetReadBuffer). Nothing is kept after a Write returns.
 //
 // # Behaviour
 //

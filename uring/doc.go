@@ -7,11 +7,10 @@
 // # Model
 //
 // A [Ring] has a submission queue (SQ) and a completion queue (CQ), both shared
-// with the kernel. [Ring.SQE] hands out the next free entry, a builder method
-// such as [SQE.Read] fills it, [Ring.Submit] tells the kernel, and [Ring.Reap]
-// copies the completions that have arrived. The user data of an entry comes
-// back in its completion; use an index with a generation there, never an
-// address.
+// with the kernel. [Ring.SQE] returns the next free entry (SQE). A builder method such
+// as [SQE.Read] fills it. [Ring.Submit] submits all filled entries, and [Ring.Reap]
+// copies the completions (CQEs) that have arrived. The completion has the user data of
+// its entry. Use an index with a generation as user data, never an address.
 //
 // # Ownership
 //
@@ -27,9 +26,9 @@
 // above (reactor, ufile, unet) enforce the rule; users of this package must do so
 // themselves. [Ring.Close] cancels the operations in flight and returns [ErrInFlight]
 // when it could not. The kernel copies small structures (iovecs, message headers,
-// timespecs, socket addresses that are sent) when it takes the entry: they are free after
-// the call that submitted the entry, on kernels with [FeatSubmitStable] (5.5); with
-// SQPOLL, after the completion.
+// timespecs, addresses to send to) when it takes the entry. They may be reused after the
+// call that submitted the entry, on kernels with [FeatSubmitStable] (5.5), and with
+// SQPOLL after the completion.
 //
 // # Concurrency
 //
@@ -43,6 +42,6 @@
 // # Kernels
 //
 // Rings need Linux 5.6 and are tested on 6.1, 6.12 and 6.18. Where io_uring is
-// absent or forbidden [Open] returns an error; package features tells why and
-// what to change.
+// absent or forbidden [Open] returns an error; package features names the cause and
+// the setting to change.
 package uring

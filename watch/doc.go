@@ -40,14 +40,14 @@
 //   - After Remove has returned, no event of that registration is reported, even if it had
 //     been found before. After Modify, only events of the new interest are reported. A
 //     callback may add, modify and remove any descriptor.
-//   - A number stays registered until Remove, even if the file is closed: Remove before
-//     closing. Between the two, events of the closed file may be reported if it has other
-//     descriptors, but a lasting state does not keep a watcher from sleeping: Level reports
-//     it some 100 times at most. Modify may fail, and Add returns EEXIST although the
-//     number has been reused. Remove then returns nil as well, and later registrations of
-//     the number are not confused with the old one. epoll cannot remove such a file: when
-//     it is reported later, the watcher registers everything with a new instance, which can
-//     repeat events of Edge.
+//   - Call Remove before closing a descriptor. A descriptor number stays registered until
+//     Remove, even if the file is closed. If a duplicate keeps the closed file open, its
+//     events may still be reported, but Level reports a lasting state about 100 times at
+//     most, so that the watcher can sleep. Modify may fail, and Add returns EEXIST even if
+//     the number now names another file. Remove returns nil, and a later registration of
+//     the number is independent of the old one. epoll cannot remove a closed file: if it
+//     is reported again, the watcher moves all registrations to a new epoll instance,
+//     which can repeat Edge events.
 //   - A descriptor that is or becomes ready is reported in the next turn or the one after
 //     it, whatever else is ready. Each Dispatch reports up to [Options].Batch descriptors.
 //   - With io_uring, changes reach the kernel with the next Wait, all in one call. Until
@@ -59,8 +59,8 @@
 // # Concurrency
 //
 // Any goroutine may call Wake, [Watcher.Backend] and [Watcher.Stats] at any time. One
-// goroutine may be in Wait while others use the other methods. Those exclude each other by
-// a lock of the caller's. Prepare, Wait and Dispatch of one turn belong to one goroutine.
+// goroutine may be in Wait while others call the other methods, one at a time: the caller
+// provides the lock. Prepare, Wait and Dispatch of one turn belong to one goroutine.
 //
 // # Loop
 //
@@ -73,13 +73,13 @@
 //
 // # Threads
 //
-// The ring belongs to the waiting thread, which makes it cheap. The goroutine that makes
+// The ring belongs to the thread that waits (SINGLE_ISSUER), which makes it cheap. The goroutine that makes
 // the turns should therefore call runtime.LockOSThread. Without that everything works, but
 // when the goroutine has moved to another thread, the watcher opens a ring there and
 // registers everything again. This can repeat events of Edge, and costs as much as adding
 // all descriptors. After several moves, a watcher that chose io_uring automatically changes
-// to epoll, and Backend returns that reason. There is no option for a ring that threads
-// share, which was measured slower than epoll. When a thread exits, its ring ends; the next
+// to epoll, and Backend returns that reason. There is no option for a ring that
+// several threads share: it was slower than epoll. When a thread exits, its ring ends; the next
 // Prepare on another thread opens a new one.
 //
 // # Choosing

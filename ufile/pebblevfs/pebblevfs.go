@@ -2,19 +2,18 @@
 
 //go:build linux
 
-// Package pebblevfs gives pebble (github.com/cockroachdb/pebble/v2) files that are
-// read and written by package ufile: sstables that the page cache holds without
+// Package pebblevfs is a file system for pebble (github.com/cockroachdb/pebble/v2) whose
+// files are read and written by package ufile. Cached blocks of sstables are read without
 // entering the scheduler, others through rings that all readers share.
 //
 //	db, err := pebble.Open(dir, &pebble.Options{FS: pebblevfs.New(nil)})
 //
-// Everything that is no access to an open file is vfs.Default's: names, links,
-// directories, locks and disk usage. Files are durable when those of vfs.Default are:
-// Sync is fsync(2), SyncData fdatasync(2), and SyncTo uses sync_file_range(2) on the
-// file systems on which pebble does. Where io_uring is absent or forbidden all calls
-// are plain ones, unless the System forces rings.
+// Names, links, directories, locks and disk usage are vfs.Default's. Durability is that of
+// vfs.Default too: Sync is fsync(2), SyncData fdatasync(2), and SyncTo uses
+// sync_file_range(2) on the file systems on which pebble does. Where io_uring is absent or
+// forbidden all calls are plain system calls, unless the System forces rings.
 //
-// Linux only: on other systems vfs.Default has what package ufile would do.
+// On systems other than Linux, New returns vfs.Default.
 package pebblevfs
 
 import (
@@ -28,8 +27,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// New returns a file system whose files are opened by s; nil means a System with the
-// default options of its own. It may be used concurrently, by many databases. Its
+// New returns a file system whose files are opened by s. If s is nil, New makes a System
+// with the default options. Several databases may use the file system concurrently. Its
 // errors wrap those of package os, as vfs.Default's do.
 func New(s *ufile.System) vfs.FS {
 	if s == nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package event is a server that calls your functions: one when a connection opens, one
-// when data have arrived, one when the connection closes. It is for servers with many
+// Package event provides servers that call your functions: when a connection opens, when
+// data have arrived, and when the connection closes. It is for servers with many
 // connections and short work per message. For code that reads and writes in goroutines
 // use package unet, or net.
 //
@@ -14,7 +14,7 @@
 // ([Options].Wait).
 //
 // Where io_uring cannot be used each loop is a loop of package watch on epoll, which
-// receives and sends by plain system calls. Everything below holds for it as well.
+// receives and sends by plain system calls. Everything below applies to both.
 //
 // # Callbacks
 //
@@ -28,8 +28,8 @@
 // its connection only; each call costs its loop a few hundred bytes of stack.
 //
 // [Blocking] makes a Handler of a function that reads from and writes to a net.Conn, as a
-// coroutine of the loop. What a callback must not do, that function must not do either,
-// except for waiting in Read and Write of its connection.
+// coroutine of the loop. The rules for callbacks apply to that function, except that it
+// may wait in Read and Write of its connection.
 //
 // # Ownership
 //
@@ -61,8 +61,7 @@
 // A connection holds at most [Options].WriteLimit pending bytes, and one Write more.
 // Beyond that Write returns [ErrFull], OnWritable is called when there is room, and
 // nothing is read from the connection meanwhile, unless [Conn.SetFullDuplex] is set. Data
-// that the ring has already received are kept, at most as many as the buffers of the
-// loop hold. An idle connection holds no buffer.
+// that the ring has already received are kept; the buffers of the loop bound their size. An idle connection holds no buffer.
 //
 // # End
 //

@@ -32,7 +32,7 @@ func TestModuleOfYourOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	programs, _ := snippets(string(text))
-	_, section, ok := strings.Cut(string(text), "### In a module of your own\n")
+	_, section, ok := strings.Cut(string(text), "## Install\n")
 	block := fence.FindStringSubmatch(section)
 	if !ok || len(programs) == 0 || block == nil || block[1] != "sh" {
 		t.Fatalf("README.md has %d programs, and no lines to take them into a module", len(programs))
