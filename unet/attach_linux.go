@@ -60,24 +60,23 @@ type netSocket interface {
 	io.Closer
 }
 
-// take moves a socket of package net to whole, whose sock is sk: it takes a duplicate
-// of the descriptor and closes old. On failure it returns old, which is unchanged.
+// take moves a socket of package net to whole, whose sock is sk. On failure it returns
+// old, which is unchanged.
 func take[T any, P interface {
 	*T
 	io.Closer
 }](s *System, old netSocket, whole P, sk *sock) (io.Closer, error) {
-	if err := sk.watchCopyOf(s, old); err != nil {
+	if err := sk.takeOver(s, old); err != nil {
 		return old, err
 	}
-	_ = old.Close() // the duplicate keeps the socket open
 	closeDropped((*T)(whole), sk)
 	return whole, nil
 }
 
-// watchCopyOf begins to watch a duplicate of the descriptor of a socket of package net.
-// After a success the caller closes old, so that only one poller watches the socket. On
-// failure old is unchanged.
-func (s *sock) watchCopyOf(system *System, old syscall.Conn) error {
+// takeOver has the socket use a duplicate of the descriptor of old, and closes old, so that
+// only one poller watches the socket. A connection that is the first socket of its loop waits
+// alone from the beginning, and keeps old for that. On failure old is unchanged.
+func (s *sock) takeOver(system *System, old netSocket) error {
 	l, err := system.acquire()
 	if err != nil {
 		return err
@@ -87,5 +86,12 @@ func (s *sock) watchCopyOf(system *System, old syscall.Conn) error {
 		system.release()
 		return err
 	}
-	return s.watch(l, fd)
+	if s.beginAlone(l, fd, old) {
+		return nil
+	}
+	if err := s.watch(l, fd); err != nil {
+		return err
+	}
+	_ = old.Close() // the duplicate keeps the socket open
+	return nil
 }

@@ -68,6 +68,9 @@ func (c *conn) read(p []byte) (int, error) {
 	if len(p) > maxTransfer {
 		p = p[:maxTransfer]
 	}
+	if h.mayLeave.Load() { // here too: a call that finds data does not wait
+		c.leaveLoop()
+	}
 	for {
 		if err := c.check(h); err != nil {
 			return 0, err
@@ -92,7 +95,8 @@ func (c *conn) read(p []byte) (int, error) {
 		}
 		if received {
 			sys.RaceAcquire(&wire)
-			return c.in.n, callError("read", syscall.Errno(c.in.errno))
+			n, errno := split(c.in.res)
+			return n, callError("read", errno)
 		}
 	}
 }

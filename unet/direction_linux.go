@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/ringside-io/ringside/internal/sys"
 )
@@ -16,6 +17,8 @@ type direction struct {
 	ready   atomic.Bool // a system call may succeed
 	expired atomic.Bool // the deadline has passed
 	state   waitState   // guarded by the socket's mu
+	// mayLeave is set when the socket may wait alone; see leaveLoop.
+	mayLeave atomic.Bool
 	// wake has a capacity of 1 and gets one value for each wait. A WaitGroup
 	// takes less memory but wakes more slowly.
 	wake chan struct{}
@@ -24,27 +27,32 @@ type direction struct {
 type waitState uint8
 
 const (
-	idle   waitState = iota
-	parked           // a call waits; the goroutine that sets idle wakes it
-	taken            // the loop receives for the reader; only the loop changes the state
+	idle        waitState = iota
+	parked                // a call waits; the goroutine that sets idle wakes it
+	taken                 // the loop receives for the reader; only the loop changes the state
+	parkedAlone           // a call waits in the netpoller; see alone
+	interrupted           // the same, and a deadline has been set to end its wait
 )
 
 // delivery passes a buffer from a waiting reader to the loop and the result back.
 // It belongs to the loop while the state is taken, otherwise to the reader.
 type delivery struct {
-	buf   []byte // where to receive; nil if the reader receives for itself
-	n     int
-	errno uint32 // a syscall.Errno in less space
-	done  bool   // n and errno are the result of a receive into buf
+	buf  []byte // where to receive; nil if the reader receives for itself
+	res  int32  // see result
+	done bool   // res is the result of a receive into buf
 	// counted is set if the loop counts the reader in starting.
 	counted bool
 }
 
 // interrupt wakes the call that waits, without a result. If the loop receives for
-// it, the loop wakes it in a moment. The caller holds the socket's mu.
-func (h *direction) interrupt() {
-	if h.state == parked {
+// it, the loop wakes it in a moment. The caller holds the mu of s, the socket.
+func (h *direction) interrupt(s *sock) {
+	switch h.state {
+	case parked:
 		h.finish()
+	case parkedAlone:
+		h.state = interrupted
+		s.alone.setDeadline(h == &s.rd, time.Unix(1, 0))
 	}
 }
 
@@ -55,10 +63,10 @@ func (h *direction) finish() {
 }
 
 // becomeReady marks the direction ready and wakes the call that waits. The caller
-// holds the socket's mu.
-func (h *direction) becomeReady() {
+// holds the mu of s, the socket.
+func (h *direction) becomeReady(s *sock) {
 	h.ready.Store(true)
-	h.interrupt()
+	h.interrupt(s)
 }
 
 // received records the result of a receive that loop l made for the reader, and
@@ -77,7 +85,7 @@ func (s *sock) received(l *loop, n int, errno syscall.Errno) {
 	default:
 		sys.RaceWrite(s.in.buf[:n])
 		s.afterReceive(n, len(s.in.buf), errno)
-		s.in.n, s.in.errno, s.in.done = n, uint32(errno), true
+		s.in.res, s.in.done = result(n, errno), true
 		if l.driving {
 			s.in.counted = true
 			l.starting.Add(1)

@@ -16,7 +16,9 @@
 // that do not block. A driver with few active sockets, but more than one, polls for
 // up to 100 µs before it sleeps, and less often after polls without events. A sleeping
 // driver uses neither a processor nor a thread. Where goroutines compute on every P,
-// calls that are about to wait do the driver's work.
+// calls that are about to wait do the driver's work. While a driver has only one active
+// socket, the socket's calls wait in Go's netpoller, as those of package net, and use a
+// second descriptor for that.
 //
 // A datagram socket stays a socket of package net and has no driver: one reader empties
 // one socket, so there is no work to share. [BatchConn] receives and sends several

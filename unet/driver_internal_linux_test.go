@@ -3,8 +3,10 @@
 package unet
 
 import (
+	"errors"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -62,7 +64,7 @@ func TestRingThatFails(t *testing.T) {
 		ch := make(chan string, 1)
 		go func() {
 			<-c.rd.wake
-			ch <- string(buf[:c.in.n])
+			ch <- string(buf[:c.in.res])
 		}()
 		waiting = append(waiting, ch)
 	}
@@ -137,53 +139,191 @@ func TestSpinnerGivesUp(t *testing.T) {
 	}
 }
 
-// TestSingleConnectionIsNotPolledFor exchanges messages on one connection whose peer is
-// package net's: the driver sleeps between them.
-func TestSingleConnectionIsNotPolledFor(t *testing.T) {
-	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1, Spin: time.Second})
+// soloPair returns a connection of s, accepted by a listener of it, whose peer is of package net.
+func soloPair(t *testing.T, s *System, l net.Listener) (c, peer net.Conn) {
+	t.Helper()
+	peer, err := net.Dial(l.Addr().Network(), l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := s.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	if c, err = l.Accept(); err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	peer, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer peer.Close()
-	c, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	t.Cleanup(func() { c.Close(); peer.Close() })
+	return c, peer
+}
+
+// exchange sends a byte from peer to c and one back.
+func exchange(t *testing.T, c, peer net.Conn) {
+	t.Helper()
 	p, room := make([]byte, 1), make([]byte, 8) // a full buffer would be read again without waiting
-	exchange := func() {
-		if _, err := peer.Write(p); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Read(room); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Write(p); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := peer.Read(p); err != nil {
-			t.Fatal(err)
+	if _, err := peer.Write(p); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(room); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write(p); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := peer.Read(p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// isAlone reports whether the calls of c wait in the netpoller.
+func isAlone(c net.Conn) bool {
+	var s *sock
+	switch c := c.(type) {
+	case *TCPConn:
+		s = &c.sock
+	case *UnixConn:
+		s = &c.sock
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.alone != nil && !s.alone.recalled
+}
+
+// TestSingleConnectionWaitsAlone exchanges messages on one connection: it does not
+// need the driver. When another is as active, both return to the driver. A third that is
+// less active does not disturb one that waits alone.
+func TestSingleConnectionWaitsAlone(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			addr := "127.0.0.1:0"
+			if network == "unix" {
+				addr = t.TempDir() + "/s"
+			}
+			l, err := s.Listen(network, addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { l.Close() })
+			c, peer := soloPair(t, s, l)
+			// An exchange whose message is there before the Read needs no pass.
+			for end := time.Now().Add(time.Minute); !isAlone(c); exchange(t, c, peer) {
+				if time.Now().After(end) {
+					t.Fatal("the only active connection does not wait alone")
+				}
+			}
+			before := s.Stats().Passes
+			for range 200 {
+				exchange(t, c, peer)
+			}
+			if passes := s.Stats().Passes - before; passes > 2 { // of events from before
+				t.Errorf("the driver made %d passes for a connection that waits alone", passes)
+			}
+
+			d, peerOfD := soloPair(t, s, l)
+			for end := time.Now().Add(time.Minute); isAlone(c); {
+				exchange(t, d, peerOfD)
+				exchange(t, c, peer)
+				if time.Now().After(end) {
+					t.Fatal("one of two active connections waits alone")
+				}
+			}
+			for range 100 { // both work
+				exchange(t, d, peerOfD)
+				exchange(t, c, peer)
+			}
+			for end := time.Now().Add(time.Minute); !isAlone(d); exchange(t, d, peerOfD) {
+				if time.Now().After(end) {
+					t.Fatal("the connection that is left does not wait alone")
+				}
+			}
+		})
+	}
+}
+
+// TestAloneWaitsEnd has calls of a connection that waits alone end by a deadline, by Close, by the
+// end of the stream, and by other connections' activity, in both directions at once.
+func TestAloneWaitsEnd(t *testing.T) {
+	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, peer := connect(t, s)
+	if !isAlone(c) {
+		t.Fatal("the first connection of a System does not wait alone")
+	}
+	parkedIn := func(h *direction, state waitState) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			c.mu.Lock()
+			is := h.state == state
+			c.mu.Unlock()
+			if is {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatal("the call does not wait as expected")
+			}
 		}
 	}
-	for range 2 * aloneAfter {
-		exchange()
+	errs := func(f func([]byte) (int, error), p []byte) chan error {
+		ch := make(chan error, 1)
+		go func() { _, err := f(p); ch <- err }()
+		return ch
 	}
-	before := s.Stats().Sleeps
-	const n = 200
-	for range n {
-		exchange()
+	big := make([]byte, 64<<20)
+	reads, writes := errs(c.Read, make([]byte, 8)), errs(c.Write, big)
+	parkedIn(&c.rd, parkedAlone)
+	parkedIn(&c.wr, parkedAlone)
+	if err := c.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
 	}
-	if slept := s.Stats().Sleeps - before; slept < n/4 {
-		t.Errorf("the driver slept %d times in %d exchanges on a single connection: %+v", slept, n, s.Stats())
+	if err := <-reads; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Read after its deadline: %v", err)
+	}
+	if err := c.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	reads = errs(c.Read, make([]byte, 8))
+	parkedIn(&c.rd, parkedAlone)
+	parkedIn(&c.wr, parkedAlone) // the deadline of reading does not end it
+
+	c.mu.Lock()
+	c.alone.waits = 0
+	c.mu.Unlock()
+	if !c.recall() {
+		t.Fatal("not recalled")
+	}
+	parkedIn(&c.rd, parked)
+	parkedIn(&c.wr, parked)
+	if err := c.SetWriteDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-writes; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Write after its deadline: %v", err)
+	}
+	if err := c.SetWriteDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	writes = errs(c.Write, big)
+	parkedIn(&c.wr, parked)
+	c.leaveLoop() // while both calls wait for the loop
+	parkedIn(&c.rd, parkedAlone)
+	parkedIn(&c.wr, parkedAlone)
+	if _, err := peer.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-reads; err != nil {
+		t.Error(err)
+	}
+	reads = errs(c.Read, make([]byte, 8))
+	parkedIn(&c.rd, parkedAlone)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, ch := range []chan error{reads, writes} {
+		if err := <-ch; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a call that waited alone when the connection was closed: %v", err)
+		}
 	}
 }
 

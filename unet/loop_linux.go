@@ -228,7 +228,10 @@ func (l *loop) pass() int {
 	l.driving = true
 	n := l.passLocked()
 	if n > 0 {
-		l.spin.found(n, epoll.Data(&l.events[0]))
+		key := epoll.Data(&l.events[0])
+		if l.spin.found(n, key); l.spin.alone() {
+			l.offerAlone(key)
+		}
 	}
 	l.passing.Unlock()
 	if l.wanted.Load() {
@@ -261,10 +264,16 @@ func (l *loop) passLocked() int {
 func (l *loop) collect(events []epoll.Event) {
 	l.table.mu.Lock()
 	defer l.table.mu.Unlock()
+	others := false
 	for i := range events {
-		if s := l.table.find(epoll.Data(&events[i])); s != nil {
+		key := epoll.Data(&events[i])
+		if s := l.table.find(key); s != nil {
 			l.notice(s, events[i].Events)
+			others = others || key != l.table.alone
 		}
+	}
+	if others && l.table.alone != 0 {
+		l.othersActive()
 	}
 }
 
@@ -280,11 +289,11 @@ func (l *loop) notice(s *sock, events uint32) {
 			h.state = taken
 			l.batch = append(l.batch, receive{s, s.in.buf})
 		} else {
-			h.becomeReady()
+			h.becomeReady(s)
 		}
 	}
 	if events&(syscall.EPOLLOUT|failed) != 0 {
-		s.wr.becomeReady()
+		s.wr.becomeReady(s)
 	}
 }
 
@@ -488,6 +497,7 @@ type table struct {
 	mu    sync.Mutex
 	slots []tableSlot
 	free  []uint32
+	alone uint64 // the key of the socket that may wait alone, 0 for none
 }
 
 type tableSlot struct {
@@ -510,6 +520,20 @@ func (t *table) add(s *sock) uint64 {
 	return s.key
 }
 
+// addFirst is add for a socket that may wait alone, if the table is empty.
+func (t *table) addFirst(s *sock) bool {
+	t.mu.Lock()
+	empty := len(t.free) == len(t.slots)
+	t.mu.Unlock()
+	if empty { // others that are added meanwhile do no harm
+		key := t.add(s)
+		t.mu.Lock()
+		t.alone = key
+		t.mu.Unlock()
+	}
+	return empty
+}
+
 // remove forgets a socket.
 func (t *table) remove(key uint64) {
 	t.mu.Lock()
@@ -518,6 +542,9 @@ func (t *table) remove(key uint64) {
 	slot.generation++
 	slot.sock = weak.Pointer[sock]{}
 	t.free = append(t.free, uint32(key))
+	if t.alone == key {
+		t.alone = 0
+	}
 }
 
 // find returns the socket of a key, nil if it was closed. The caller holds mu.

@@ -32,6 +32,7 @@ type sock struct {
 	moreLikely atomic.Bool
 	rd, wr     direction
 	in         delivery
+	alone      *alone // guarded by mu; nil while the loop watches the socket
 	clock      deadlines
 	drop       runtime.Cleanup // see closeDropped
 }
@@ -72,12 +73,15 @@ func (s *sock) close() error {
 		return net.ErrClosed
 	}
 	s.closing = true
-	s.rd.interrupt()
-	s.wr.interrupt()
+	s.rd.interrupt(s)
+	s.wr.interrupt(s)
 	s.clock.stop()
 	s.mu.Unlock()
 	s.lock.CloseAcrossBubbles()
 	s.drop.Stop()
+	if a := s.alone; a != nil { // with closing set and without users it does not change
+		_ = a.file.Close() // a descriptor of our own
+	}
 	return resources{s.fd, s.loop, s.key}.free()
 }
 

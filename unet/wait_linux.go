@@ -41,6 +41,9 @@ func (s *sock) check(h *direction) error {
 // loop has received into buf; received reports the last. It may also return
 // without any of these. The caller holds the turn.
 func (s *sock) wait(h *direction, buf []byte) (received bool, err error) {
+	if h.mayLeave.Load() {
+		s.leaveLoop()
+	}
 	s.mu.Lock()
 	switch {
 	case s.closing:
@@ -55,6 +58,9 @@ func (s *sock) wait(h *direction, buf []byte) (received bool, err error) {
 	}
 	if h == &s.rd {
 		s.in = delivery{buf: buf}
+	}
+	if s.alone != nil {
+		return s.waitAlone(h, buf), nil
 	}
 	h.state = parked
 	if h.wake == nil {
@@ -80,6 +86,9 @@ func (s *sock) wait(h *direction, buf []byte) (received bool, err error) {
 // peer reads.
 func (s *sock) waitWritable() error {
 	s.mu.Lock()
+	if s.alone != nil {
+		s.watchOut = true // after the return to the loop
+	}
 	if !s.watchOut && !s.closing {
 		s.watchOut = true
 		if errno := s.loop.poll.Modify(s.fd.Int(), watched|syscall.EPOLLOUT, s.key); errno != 0 {
@@ -151,21 +160,21 @@ func (s *sock) setWhen(when int64, read, write bool) error {
 	}
 	if read {
 		s.clock.read = max(when, 0)
-		s.rd.expire(when < 0)
+		s.rd.expire(s, when < 0)
 	}
 	if write {
 		s.clock.write = max(when, 0)
-		s.wr.expire(when < 0)
+		s.wr.expire(s, when < 0)
 	}
 	s.arm(when)
 	return nil
 }
 
-// expire records whether the deadline has passed. The caller holds the socket's mu.
-func (h *direction) expire(passed bool) {
+// expire records whether the deadline has passed. The caller holds the mu of s, the socket.
+func (h *direction) expire(s *sock, passed bool) {
 	h.expired.Store(passed)
 	if passed {
-		h.interrupt()
+		h.interrupt(s)
 	}
 }
 
@@ -201,11 +210,11 @@ func (s *sock) tick() {
 	d.armed = 0
 	if d.read != 0 && d.read <= now {
 		d.read = 0
-		s.rd.expire(true)
+		s.rd.expire(s, true)
 	}
 	if d.write != 0 && d.write <= now {
 		d.write = 0
-		s.wr.expire(true)
+		s.wr.expire(s, true)
 	}
 	s.arm(d.read)
 	s.arm(d.write)

@@ -24,6 +24,20 @@ type Poller struct {
 // NewPoller returns a Poller for a duplicate of fd, so that closing the Poller leaves fd open. The
 // name appears in errors. fd must support epoll or kqueue; other descriptors are refused.
 func NewPoller(fd int, name string) (*Poller, error) {
+	file, err := PolledFile(fd, name)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &Poller{file, conn}, nil
+}
+
+// PolledFile returns a file with a duplicate of fd that Go's netpoller watches. It fails as
+// [NewPoller] does.
+func PolledFile(fd int, name string) (*os.File, error) {
 	dup, err := sys.Dup(fd)
 	if err != nil {
 		return nil, err
@@ -32,15 +46,12 @@ func NewPoller(fd int, name string) (*Poller, error) {
 		_ = syscall.Close(dup)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	p := &Poller{file: os.NewFile(uintptr(dup), name)}
+	file := os.NewFile(uintptr(dup), name)
 	// A file that the netpoller refuses would never report readiness.
-	if err := p.file.SetReadDeadline(time.Time{}); err != nil {
-		return nil, errors.Join(fmt.Errorf("poll the descriptor of %s: %w", name, err), p.file.Close())
+	if err := file.SetReadDeadline(time.Time{}); err != nil {
+		return nil, errors.Join(fmt.Errorf("poll the descriptor of %s: %w", name, err), file.Close())
 	}
-	if p.conn, err = p.file.SyscallConn(); err != nil {
-		return nil, errors.Join(err, p.file.Close())
-	}
-	return p, nil
+	return file, nil
 }
 
 // Wait calls try, and again each time the descriptor has become readable, until try returns true. It

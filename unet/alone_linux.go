@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+
+package unet
+
+import (
+	"io"
+	"math"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/ringside-io/ringside/internal/ringloop"
+	"github.com/ringside-io/ringside/internal/sys"
+)
+
+// alone is how the calls of a socket wait while it is the only active one of its loop: in
+// Go's netpoller, as those of package net. A driver gains by receiving for several
+// sockets in a pass. For a single one it only adds a goroutine that must be woken
+// first, and the calls with which it sleeps: 8 system calls for an exchange instead of 4.
+//
+// While a socket is alone, its loop does not watch it. It returns to the loop when other
+// sockets are active too; see loop.othersActive.
+type alone struct {
+	fd   *sys.FD // of the socket
+	file netFile // another descriptor of it, which the netpoller watches
+	raw  syscall.RawConn
+
+	// These are called when the netpoller reports the socket. They are made once, because
+	// each call would allocate them.
+	receive, readable, writable func(fd uintptr) bool
+
+	buf  []byte // where receive puts data; the reader's
+	res  int32  // as in delivery
+	poll [2][1]sys.PollFD
+
+	waits    int  // since another socket was active, at most aloneAfter; guarded by the socket's mu
+	recalled bool // the socket must return to its loop; guarded by the socket's mu
+}
+
+// netFile is a file or a connection of package net.
+type netFile interface {
+	syscall.Conn
+	io.Closer
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+}
+
+func newAlone(fd *sys.FD, file netFile) (*alone, error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	a := &alone{fd: fd, file: file, raw: raw}
+	a.receive = func(uintptr) bool {
+		for {
+			n, errno := sys.SockRecv(a.fd.Int(), a.buf, sys.MsgDontWait)
+			switch errno {
+			case syscall.EAGAIN:
+				return false
+			case syscall.EINTR:
+				continue
+			}
+			a.res = result(n, errno)
+			return true
+		}
+	}
+	a.readable = func(uintptr) bool { return a.polled(0, syscall.EPOLLIN|syscall.EPOLLRDHUP) }
+	a.writable = func(uintptr) bool { return a.polled(1, syscall.EPOLLOUT) }
+	return a, nil
+}
+
+// polled reports whether one of the events, or an error, is pending. The events of poll and of
+// epoll have the same numbers.
+func (a *alone) polled(direction int, events int16) bool {
+	p := a.poll[direction][:]
+	p[0] = sys.PollFD{Fd: int32(a.fd.Int()), Events: events}
+	n, errno := sys.PollNow(p)
+	return n > 0 || errno != 0
+}
+
+// offer lets the next call leave the loop, or takes that back.
+func (s *sock) offer(may bool) {
+	s.rd.mayLeave.Store(may)
+	s.wr.mayLeave.Store(may)
+}
+
+// leaveLoop has the socket wait alone. If that is not possible, for lack of a descriptor
+// for example, nothing changes. The caller holds the turn of one direction.
+func (s *sock) leaveLoop() {
+	s.offer(false)
+	var file *os.File
+	var err error
+	outside(func() { file, err = ringloop.PolledFile(s.fd.Int(), "socket") })
+	if err != nil {
+		return
+	}
+	a, err := newAlone(s.fd, file)
+	s.mu.Lock()
+	if err != nil || s.closing || s.alone != nil {
+		s.mu.Unlock()
+		_ = file.Close() // our own duplicate
+		return
+	}
+	s.loop.poll.Remove(s.fd.Int())
+	s.alone = a
+	s.rd.interrupt(s) // a call in the other direction waits for the loop
+	s.wr.interrupt(s)
+	s.mu.Unlock()
+}
+
+// beginAlone has a connection of package net that is the first socket of loop l wait alone,
+// and reports whether it does. fd is a duplicate of its descriptor.
+func (s *sock) beginAlone(l *loop, fd int, old netSocket) bool {
+	file, ok := old.(netFile)
+	if !ok {
+		return false // a listener
+	}
+	own := sys.NewFD(fd)
+	a, err := newAlone(own, file)
+	if err != nil || !l.table.addFirst(s) {
+		own.Disown()
+		return false
+	}
+	s.fd, s.loop, s.alone = own, l, a
+	return true
+}
+
+// returnToLoop ends waiting alone. The caller holds mu, which it unlocks.
+func (s *sock) returnToLoop() {
+	a := s.alone
+	events := uint32(watched)
+	if s.watchOut {
+		events |= syscall.EPOLLOUT
+	}
+	if errno := s.loop.poll.Add(s.fd.Int(), events, s.key); errno != 0 {
+		a.recalled = false // it remains alone
+		s.mu.Unlock()
+		return
+	}
+	s.alone = nil
+	s.rd.ready.Store(true)
+	s.wr.ready.Store(true)
+	s.mu.Unlock()
+	_ = a.file.Close() // ends a call that waits in the other direction; our own duplicate
+}
+
+// waitAlone is wait for a socket that is alone. The caller holds mu, which it unlocks.
+func (s *sock) waitAlone(h *direction, buf []byte) (received bool) {
+	a := s.alone
+	if a.recalled {
+		s.returnToLoop()
+		return false
+	}
+	a.waits = min(a.waits+1, aloneAfter)
+	h.state = parkedAlone
+	s.mu.Unlock()
+
+	var err error
+	switch {
+	case h == &s.wr:
+		err = a.raw.Write(a.writable)
+	case buf == nil:
+		err = a.raw.Read(a.readable)
+	default:
+		a.buf = buf
+		err = a.raw.Read(a.receive)
+		a.buf = nil
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.state == interrupted {
+		a.setDeadline(h == &s.rd, time.Time{})
+	}
+	h.state = idle
+	if err != nil || buf == nil {
+		return false
+	}
+	n, _ := split(a.res)
+	sys.RaceWrite(buf[:n])
+	s.in.res, s.in.done = a.res, true
+	return true
+}
+
+// setDeadline sets a deadline of the file. If it has passed, the call that waits ends.
+func (a *alone) setDeadline(read bool, t time.Time) {
+	if read {
+		_ = a.file.SetReadDeadline(t) // fails if the file is closed, and then no call waits
+	} else {
+		_ = a.file.SetWriteDeadline(t)
+	}
+}
+
+// recall has the socket return to its loop if it waited fewer than aloneAfter times since
+// the last call, and reports whether it is not alone any more.
+func (s *sock) recall() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.offer(false)
+	a := s.alone
+	if a == nil {
+		return true
+	}
+	if a.waits >= aloneAfter {
+		a.waits = 0
+		return false
+	}
+	a.recalled = true
+	s.rd.interrupt(s)
+	s.wr.interrupt(s)
+	return true
+}
+
+// offerAlone lets the socket of the key leave the loop if no other has.
+func (l *loop) offerAlone(key uint64) {
+	t := &l.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.alone != 0 {
+		return
+	}
+	if s := t.find(key); s != nil {
+		t.alone = key
+		s.offer(true)
+	}
+}
+
+// othersActive is called when a socket other than the one that is alone had events. The
+// latter remains alone if it is much more active. The caller holds the table's mu.
+func (l *loop) othersActive() {
+	if s := l.table.find(l.table.alone); s == nil || s.recall() {
+		l.table.alone = 0
+	}
+}
+
+// result returns the result of a receive as a CQE has it: the number of bytes, or an
+// error as a negative number.
+func result(n int, errno syscall.Errno) int32 {
+	if errno != 0 {
+		return -int32(errno)
+	}
+	return int32(min(n, math.MaxInt32)) // at most maxTransfer
+}
+
+// split is the reverse of result.
+func split(res int32) (n int, errno syscall.Errno) {
+	if res < 0 {
+		return 0, syscall.Errno(-res)
+	}
+	return int(res), 0
+}
