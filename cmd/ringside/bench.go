@@ -62,7 +62,7 @@ func newBenchCmd() *cobra.Command {
 	return cmd
 }
 
-// allBench runs one suite after the other: files, sockets, watching, SQLite.
+// allBench runs one suite after another: files, sockets, watching, SQLite.
 type allBench struct {
 	dir   string
 	full  bool
@@ -71,14 +71,16 @@ type allBench struct {
 	spoilers func() []string
 }
 
-// allPart is one suite of the run, and how long it takes with five pairs of 200 ms on two processors.
+// allPart is one suite of the run, with the time that it takes with five pairs of 200 ms on two
+// processors.
 type allPart struct {
 	title string
 	b     benchmark
 	takes time.Duration
 }
 
-// briefParts answer for most programs in under three minutes.
+// briefParts returns the suites of a brief run. They answer the questions of most programs in less
+// than three minutes.
 func (a *allBench) briefParts() []allPart {
 	return []allPart{
 		{"files", &fileBench{suite.FileOptions{Dir: a.dir, Brief: true, NoFio: true}}, 45 * time.Second},
@@ -92,7 +94,7 @@ func (a *allBench) briefParts() []allPart {
 	}
 }
 
-// fullParts are the published grids.
+// fullParts returns the published grids.
 func (a *allBench) fullParts() []allPart {
 	return []allPart{
 		{"files", &fileBench{suite.FileOptions{Dir: a.dir, Full: true}}, 12 * time.Minute},
@@ -122,12 +124,12 @@ func (a *allBench) configure(flags *benchFlags) error {
 	return nil
 }
 
-// measure runs the suites. What a suite cannot do here is noted and does not keep the others from
-// running; an error that is not about the machine ends the run.
+// measure runs the suites. If a suite cannot run on this machine, measure notes that and continues.
+// Any other error ends the run.
 func (a *allBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
 	all := &report.Run{Notes: a.spoilers()}
 	tools.warn(all.Notes)
-	// How much slower than foreseen the suites are that have run.
+	// The ratio of the two is how much slower than foreseen the suites have been.
 	foreseen, took := time.Duration(0), time.Duration(0)
 	for i, p := range a.parts {
 		after := time.Duration(0)

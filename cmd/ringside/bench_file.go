@@ -108,7 +108,7 @@ func (b *fileBench) measure(ctx context.Context, tools benchTools) (*report.Run,
 	})
 }
 
-// makeFastDevice keeps a missing device from becoming an interface that is not nil.
+// makeFastDevice returns a nil interface, not a nil pointer in an interface, if there is no device.
 func makeFastDevice(ctx context.Context, size int64) (suite.FastDevice, error) {
 	d, err := fastdev.Make(ctx, size)
 	if err != nil {
@@ -117,7 +117,7 @@ func makeFastDevice(ctx context.Context, size int64) (suite.FastDevice, error) {
 	return d, nil
 }
 
-// runFio runs a round; the sample's backend is the version of fio.
+// runFio runs a round. The sample's backend is the version of fio.
 func runFio(ctx context.Context, program string, job fio.RandRead) (measure.Sample, error) {
 	s, err := job.Run(ctx, program)
 	if err != nil {
@@ -127,7 +127,7 @@ func runFio(ctx context.Context, program string, job fio.RandRead) (measure.Samp
 	return s, err
 }
 
-// fastValue is the flag that chooses whether the fast device is measured.
+// fastValue is the flag that selects the storage in memory.
 type fastValue struct{ fast *suite.Fast }
 
 func (v fastValue) String() string {

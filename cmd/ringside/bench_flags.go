@@ -21,7 +21,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// benchFlags are common to all suites.
+// benchFlags are the flags of all suites.
 type benchFlags struct {
 	suite.Timing
 	seed     uint64
@@ -40,8 +40,7 @@ func (b *benchFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&b.benchfmt, "benchfmt", "", "write lines that benchstat reads to this `file`, - for standard output")
 }
 
-// check returns an error that names the first flag that is not valid, and chooses a seed where
-// none is given.
+// check returns an error that names the first invalid flag. It chooses a seed if none is given.
 func (b *benchFlags) check() error {
 	switch {
 	case b.Pairs < 1:
@@ -52,14 +51,14 @@ func (b *benchFlags) check() error {
 	if err := differentFiles(map[string]string{"--json": b.json, "--benchfmt": b.benchfmt, "--html": b.html}); err != nil {
 		return err
 	}
-	// 32 bits stay exact in every JSON reader.
+	// Every JSON reader represents 32 bits exactly.
 	for b.seed == 0 {
 		b.seed = uint64(rand.Uint32())
 	}
 	return nil
 }
 
-// differentFiles refuses two flags that name the same output.
+// differentFiles returns an error if two flags name the same output.
 func differentFiles(flags map[string]string) error {
 	seen := map[string]string{}
 	for _, flag := range slices.Sorted(maps.Keys(flags)) {
@@ -79,7 +78,7 @@ func differentFiles(flags map[string]string) error {
 // quiet reports whether a result file goes to standard output.
 func (b *benchFlags) quiet() bool { return b.json == "-" || b.benchfmt == "-" || b.html == "-" }
 
-// newSuiteCmd returns the command that runs one suite; define adds the flags of its options.
+// newSuiteCmd returns the command of a suite. define adds the flags of its options.
 func newSuiteCmd(name, short, long, example string, words suite.Words, b benchmark, define func(*pflag.FlagSet)) *cobra.Command {
 	flags := &benchFlags{}
 	cmd := &cobra.Command{
@@ -94,7 +93,7 @@ func newSuiteCmd(name, short, long, example string, words suite.Words, b benchma
 
 const workerName = "bench-worker"
 
-// newBenchWorkerCmd returns the hidden command that runs one round in a process of its own.
+// newBenchWorkerCmd returns the hidden command that runs one round as a worker process.
 func newBenchWorkerCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:    workerName,
@@ -107,14 +106,14 @@ func newBenchWorkerCmd() *cobra.Command {
 			if err == nil || errors.Is(err, context.Canceled) {
 				return err
 			}
-			// The parent prints this with its own prefix.
+			// The parent adds its own prefix.
 			fmt.Fprintln(cmd.ErrOrStderr(), err)
 			return exitStatus(exitFailure)
 		},
 	}
 }
 
-// parseSize reads a number of bytes such as 4096, 64K, 64KiB or 1M; units are binary.
+// parseSize parses a number of bytes such as 4096, 64K, 64KiB or 1M. Units are binary.
 func parseSize(text string) (int64, error) {
 	digits := strings.TrimRight(text, "KMGTkmgtiIbB")
 	unit := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(text[len(digits):]), "B"), "I")

@@ -162,7 +162,7 @@ func findClient(ctx context.Context, client string) (path, version string, err e
 	return path, version, err
 }
 
-// Hidden commands that are the processes of a round.
+// These are hidden commands for the processes of a round.
 const (
 	echoServerName = "bench-echo-server"
 	echoLoadName   = "bench-echo-load"
@@ -205,10 +205,12 @@ func said(cmd *cobra.Command, err error) error {
 	return exitStatus(exitFailure)
 }
 
-// netProcesses runs servers and load as processes of this program, by its path.
+// netProcesses runs servers and load generators as processes of this program. Its value is the
+// program's path.
 type netProcesses string
 
-// runner starts the program of a foreign engine, and this program for all others.
+// runner returns a runner that starts the program of a foreign engine, or this program for all
+// others.
 func (program netProcesses) runner(peer suite.NetPeer) echo.Runner {
 	return echo.Runner{
 		Load: []string{string(program), echoLoadName},
@@ -216,7 +218,7 @@ func (program netProcesses) runner(peer suite.NetPeer) echo.Runner {
 			if peer != nil {
 				return peer.Command()
 			}
-			// Strings and numbers, of which there can be no error.
+			// Marshalling strings and numbers does not fail.
 			setup, _ := json.Marshal(s)
 			return []string{string(program), echoServerName, string(setup)}
 		},

@@ -24,16 +24,17 @@ import (
 
 // benchmark is a suite with its options.
 type benchmark interface {
-	// configure takes over the common flags and returns an error for options that are not valid.
+	// configure sets the common options and returns an error for invalid ones.
 	configure(*benchFlags) error
 	measure(context.Context, benchTools) (*report.Run, error)
 }
 
-// benchTools run a suite.
+// benchTools are the functions with which a suite runs.
 type benchTools struct {
 	round func(context.Context, workload.Job) (measure.Sample, error)
 	bar   *progress.Bar
-	// notes receives conditions that disturb the figures, as soon as they are known; nil drops them.
+	// notes receives conditions that disturb the figures as soon as they are known. Nil discards
+	// them.
 	notes io.Writer
 }
 
@@ -67,15 +68,15 @@ func runBench(cmd *cobra.Command, b benchmark, flags *benchFlags) (err error) {
 	if err := printRun(cmd, run, flags.quiet(), err); err != nil {
 		return err
 	}
-	// A run in which all was skipped still has a result: which parts, and why.
+	// A run in which everything was skipped still has a result: the skipped parts and the reasons.
 	if err == nil || errors.Is(err, suite.ErrNothing) {
 		return errors.Join(err, outputs.write(run))
 	}
 	return err
 }
 
-// roomFor returns an error if a directory in which the benchmark makes files is none, or has no room
-// for them. It is called before anything is measured.
+// roomFor returns an error if the directory for the benchmark's files is not a directory or has too
+// little space. It is called before anything is measured.
 func roomFor(b benchmark) error {
 	parts := []benchmark{b}
 	if all, ok := b.(*allBench); ok {
@@ -106,8 +107,8 @@ func roomFor(b benchmark) error {
 	return nil
 }
 
-// outOfSpace adds the remedy to an error about a device, a quota or a database that filled up during a run.
-// The errors of worker processes are only text.
+// outOfSpace adds the remedy to an error about a full device, quota or database. Errors of worker
+// processes are only text.
 func outOfSpace(err error) error {
 	if err == nil || strings.Contains(err.Error(), "--dir") {
 		return err
@@ -142,8 +143,8 @@ func runMeasured(cmd *cobra.Command, b benchmark) (*report.Run, error) {
 	})
 }
 
-// printRun prints header, tables and summary, unless standard output belongs to a result file. A
-// run that ended early is labelled so.
+// printRun prints header, tables and summary, unless standard output is a result file. It labels a
+// run that ended early.
 func printRun(cmd *cobra.Command, run *report.Run, quiet bool, runErr error) error {
 	if run == nil {
 		return nil
@@ -173,7 +174,7 @@ func printRun(cmd *cobra.Command, run *report.Run, quiet bool, runErr error) err
 	return run.WriteSkipped(out)
 }
 
-// printSuites prints the tables of each suite, and what they say unless the run is partial.
+// printSuites prints the tables of each suite, and their conclusions unless the run is partial.
 func printSuites(out io.Writer, run *report.Run, partial bool) error {
 	style := report.Style{Color: wantColor(out)}
 	for _, name := range run.Suites() {
@@ -196,11 +197,11 @@ func printSuites(out io.Writer, run *report.Run, partial bool) error {
 	return nil
 }
 
-// outputs are the result files that were asked for.
+// outputs are the requested result files.
 type outputs []*outputFile
 
-// openOutputs opens the result files before anything is measured, so that a wrong path costs no
-// time.
+// openOutputs opens the result files before anything is measured, so that a wrong path is found at
+// once.
 func openOutputs(stdout io.Writer, flags *benchFlags) (outputs, error) {
 	var out outputs
 	for _, name := range []string{flags.json, flags.benchfmt, flags.html} {

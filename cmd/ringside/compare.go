@@ -80,7 +80,7 @@ func writeComparison(cmd *cobra.Command, c *report.Comparison, asJSON, all bool)
 	return writeJSON(out, c)
 }
 
-// writeJSON writes for people and machines.
+// writeJSON writes indented JSON.
 func writeJSON(out io.Writer, v any) error {
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)

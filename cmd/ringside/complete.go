@@ -12,7 +12,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/suite"
 )
 
-// takesWords has the shell complete flags that take these words, or lists of them.
+// takesWords sets the shell completion of flags that accept these words, or lists of them.
 func takesWords(cmd *cobra.Command, words suite.Words) {
 	for flag, known := range words {
 		complete := cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp)
@@ -23,7 +23,7 @@ func takesWords(cmd *cobra.Command, words suite.Words) {
 	}
 }
 
-// completeList offers the words that a list separated by commas does not have yet.
+// completeList completes the words that a list separated by commas does not have yet.
 func completeList(known []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before := typed[:strings.LastIndexByte(typed, ',')+1]
@@ -38,9 +38,8 @@ func completeList(known []string) cobra.CompletionFunc {
 	}
 }
 
-// completeRest settles for all commands what the shell offers where nothing was said: directories
-// for a flag that names one, files for one that names a file, nothing for numbers and times, and
-// nothing for arguments of commands that take none.
+// completeRest sets the default completion for all commands: directories or files for flags that
+// name one, nothing for numbers and times, and nothing for arguments of commands without arguments.
 func completeRest(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if _, said := cmd.GetFlagCompletionFunc(f.Name); said || f.Value.Type() == "bool" {
@@ -62,7 +61,8 @@ func completeRest(cmd *cobra.Command) {
 	}
 }
 
-// completeArgs offers the arguments that the usage of a command names: result files, a directory, or none.
+// completeArgs completes the arguments that a command's usage names: result files, a directory, or
+// none.
 func completeArgs(cmd *cobra.Command) cobra.CompletionFunc {
 	names := strings.Fields(cmd.Use)[1:]
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -76,7 +76,7 @@ func completeArgs(cmd *cobra.Command) cobra.CompletionFunc {
 	}
 }
 
-// must ends a program that was put together wrongly.
+// must panics if a command was assembled wrongly.
 func must(err error) {
 	if err != nil {
 		panic(err)

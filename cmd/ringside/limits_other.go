@@ -4,7 +4,7 @@
 
 package main
 
-// descriptors are not limited here.
+// descriptors returns 0: there is no limit here.
 func descriptors() int { return 0 }
 
 // ignoreFileSizeSignal does nothing: there is no such signal.

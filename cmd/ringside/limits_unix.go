@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// descriptors returns how many a process may have: Go raises its limit as far as it may. 0 means
-// that it is unknown.
+// descriptors returns the limit of descriptors per process, to which Go has raised the soft limit.
+// 0 means that it is unknown.
 func descriptors() int {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
@@ -19,6 +19,6 @@ func descriptors() int {
 	return int(min(l.Max, 1<<30))
 }
 
-// ignoreFileSizeSignal lets a write beyond the file size limit (ulimit -f) fail with an error that
-// can be explained, instead of ending the process.
+// ignoreFileSizeSignal makes a write beyond the file size limit (ulimit -f) fail with an error
+// instead of ending the process.
 func ignoreFileSizeSignal() { signal.Ignore(syscall.SIGXFSZ) }

@@ -55,7 +55,7 @@ func newLogCmd() *cobra.Command {
 	return cmd
 }
 
-// newLogSubCmd returns one of the commands, which take a directory.
+// newLogSubCmd returns a subcommand that takes a directory.
 func newLogSubCmd(name, short, long, codes string, do func(w io.Writer, dir string, asJSON bool) error) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -170,7 +170,7 @@ func printLogHead(w io.Writer, r sqlitevfs.LogReport, missing string) {
 	fmt.Fprintf(w, "%d commits, %d %s\n", r.Commits, r.Missing, missing)
 }
 
-// printLogProblems prints what stands in the way of a replay, a line each.
+// printLogProblems prints each obstacle to a replay on a line.
 func printLogProblems(w io.Writer, r sqlitevfs.LogReport) {
 	if r.Torn {
 		fmt.Fprintln(w, "  the newest batch is not whole, as after a power cut: it was never acknowledged")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Ringside reports which parts of io_uring work on this machine and measures it beside the standard library.
+// Ringside reports which parts of io_uring work on this machine and measures it against the
+// standard library.
 package main
 
 import (
@@ -33,8 +34,8 @@ func main() {
 	os.Exit(run(untilSignal(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// untilSignal returns a context that the first signal ends, which asks for an orderly end. The second one
-// has its usual effect, from before the first can be seen.
+// untilSignal returns a context that ends with the first signal, which requests an orderly
+// shutdown. The second signal has its default effect.
 func untilSignal() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)
@@ -73,22 +74,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitFailure
 }
 
-// exitStatus is returned by a command that has printed its error itself.
+// exitStatus is returned by a command that has already printed its error.
 type exitStatus int
 
-// Error returns the code, for tests.
+// Error returns the code; only tests use it.
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// usageError is a mistake in the arguments.
+// usageError is an error in the arguments.
 type usageError struct{ err error }
 
-// Error returns what is wrong.
+// Error returns the message of the cause.
 func (e usageError) Error() string { return e.err.Error() }
 
 // Unwrap returns the cause.
 func (e usageError) Unwrap() error { return e.err }
 
-// usagef returns an error that ends the program with the code for bad arguments.
+// usagef returns an error that ends the program with the exit code for wrong arguments.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // newRootCmd assembles the command line. Each subcommand is one file with one constructor.
@@ -112,7 +113,7 @@ func newRootCmd() *cobra.Command {
 	root.SetHelpCommand(newHelpCmd())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() == "completion" { // It would answer a shell that it does not know by success.
+		if cmd.Name() == "completion" { // By default it succeeds for a shell that it does not know.
 			cmd.Args, cmd.RunE = noArgs, showHelp
 		}
 	}
@@ -153,7 +154,7 @@ func newHelpCmd() *cobra.Command {
 	}
 }
 
-// flagError names the values that a flag accepts, or the subcommands that have the flag.
+// flagError adds the values that a flag accepts, or the subcommands that have the flag.
 func flagError(cmd *cobra.Command, err error) error {
 	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		_, usage := pflag.UnquoteUsage(missing.GetFlag())
@@ -180,7 +181,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("%w: it belongs to %s", err, strings.Join(have, ", "))
 }
 
-// wanted are the values of the types of flags whose own errors name functions of Go.
+// wanted describes the values of flag types whose own errors name functions of Go.
 var wanted = map[string]string{
 	"int":      "a number",
 	"uint64":   "a number that is not negative",
@@ -188,7 +189,7 @@ var wanted = map[string]string{
 	"duration": "a time such as 500ms, 10s or 2m",
 }
 
-// noArgs refuses arguments, naming commands that may have been meant.
+// noArgs rejects arguments and suggests commands.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -15,16 +15,16 @@ import (
 	"golang.org/x/term"
 )
 
-// outputFile is a result file that keeps its former content until there is a new one. A nil
-// *outputFile writes nothing.
+// outputFile is a result file that keeps its old content until there is a new one. A nil
+// *outputFile discards writes.
 type outputFile struct {
 	w io.Writer
 	f *os.File
-	// created reports whether the file is new; then it is removed if nothing was written.
+	// created reports whether the file is new. A new file is removed if nothing was written.
 	created, written bool
 }
 
-// openOutput opens the named file; "-" is standard output and "" none.
+// openOutput opens the named file. "-" is standard output, and "" means no file.
 func openOutput(name string, stdout io.Writer) (*outputFile, error) {
 	switch name {
 	case "":
@@ -43,7 +43,7 @@ func openOutput(name string, stdout io.Writer) (*outputFile, error) {
 	return &outputFile{w: f, f: f, created: created}, nil
 }
 
-// write replaces the content by the output of render.
+// write replaces the content with the output of render.
 func (o *outputFile) write(render func(io.Writer) error) error {
 	if o == nil {
 		return nil
@@ -69,7 +69,7 @@ func (o *outputFile) stat() (os.FileInfo, error) {
 	return o.f.Stat()
 }
 
-// close closes the file, and removes it if it was created for nothing.
+// close closes the file, and removes it if it is new and nothing was written.
 func (o *outputFile) close() error {
 	if o == nil || o.f == nil {
 		return nil
@@ -87,11 +87,12 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// wantColor follows the NO_COLOR convention, and never colours what goes into a file or a pipe.
+// wantColor reports whether w may have colours. It follows the NO_COLOR convention. Files and pipes
+// never have colours.
 func wantColor(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && isTerminal(w) }
 
-// wantDirectory returns an error if a flag does not name a directory. An empty
-// name is the default.
+// wantDirectory returns an error if the value of a flag is not a directory. An empty value is
+// allowed.
 func wantDirectory(flag, dir string) error {
 	if dir == "" {
 		return nil
@@ -108,8 +109,9 @@ func wantDirectory(flag, dir string) error {
 	return nil
 }
 
-// until returns the result of f, or the context's error when that ends first: reading a named pipe or
-// writing to a reader that does not read would go on after a signal. f must leave nothing behind.
+// until returns the result of f, or the context's error if the context ends first. Reading a named
+// pipe, or writing to a blocked reader, would otherwise continue after a signal. f must leave
+// nothing behind.
 func until[T any](ctx context.Context, f func() (T, error)) (result T, err error) {
 	type answer struct {
 		result T
@@ -128,7 +130,8 @@ func until[T any](ctx context.Context, f func() (T, error)) (result T, err error
 	}
 }
 
-// promptly has a command that leaves nothing behind end with its context.
+// promptly makes a command return as soon as its context ends. The command must leave nothing
+// behind.
 func promptly(run func(cmd *cobra.Command, args []string) error) func(cmd *cobra.Command, args []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		_, err := until(cmd.Context(), func() (struct{}, error) { return struct{}{}, run(cmd, args) })

@@ -125,7 +125,7 @@ func runServe(cmd *cobra.Command, dir string, flags serveFlags) (err error) {
 	return serveUntil(cmd.Context(), srv, ln, certificates, flags.grace)
 }
 
-// serveUntil serves until ctx ends, and then for as long as grace lets it.
+// serveUntil serves until ctx ends. Then it shuts down within the grace period.
 func serveUntil(ctx context.Context, srv *fileserver.Server, ln net.Listener, certificates []tls.Certificate, grace time.Duration) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln, certificates...) }()
@@ -143,7 +143,7 @@ func serveUntil(ctx context.Context, srv *fileserver.Server, ln net.Listener, ce
 	return errors.Join(err, <-served)
 }
 
-// certificates reads the certificate, if there is to be one.
+// certificates loads the certificate, if the flags name one.
 func (f *serveFlags) certificates() ([]tls.Certificate, error) {
 	switch {
 	case f.cert == "" && f.key == "":
@@ -190,7 +190,7 @@ func because(name, reason string) string {
 	return name + ", because " + reason
 }
 
-// serveURL is where a browser on this machine finds the server.
+// serveURL returns the URL of the server for a browser on this machine.
 func serveURL(addr net.Addr, secure bool) string {
 	scheme := "http"
 	if secure {
@@ -206,7 +206,7 @@ func serveURL(addr net.Addr, secure bool) string {
 	return fmt.Sprintf("%s://%s/", scheme, net.JoinHostPort(cmp.Or(host, "localhost"), port))
 }
 
-// listenHint returns the remedy for an address that cannot be listened on.
+// listenHint returns the remedy if listening on an address failed.
 func listenHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

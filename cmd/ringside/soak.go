@@ -79,7 +79,7 @@ func (s *soakCommand) execute(cmd *cobra.Command) error {
 	if err := wantDirectory("--dir", s.o.Dir); err != nil {
 		return err
 	}
-	// 32 bits stay exact in every JSON reader.
+	// Every JSON reader represents 32 bits exactly.
 	for s.o.Seed == 0 {
 		s.o.Seed = uint64(rand.Uint32())
 	}
@@ -110,7 +110,7 @@ func (s *soakCommand) execute(cmd *cobra.Command) error {
 	return nil
 }
 
-// line prints the status; on a terminal it replaces the line before.
+// line prints the status. On a terminal it replaces the previous line.
 func (s *soakCommand) line(out io.Writer, now soak.Status) {
 	switch {
 	case s.json:

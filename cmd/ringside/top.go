@@ -73,7 +73,7 @@ func newTopCmd() *cobra.Command {
 	return cmd
 }
 
-// vars is where a program publishes its variables.
+// vars is the address at which a program publishes its variables.
 type vars struct {
 	url    string
 	client *http.Client
@@ -98,7 +98,7 @@ func findVars(ctx context.Context, name string) (*vars, error) {
 	return v, err
 }
 
-// varsAt returns the variables that a socket serves.
+// varsAt returns the variables served at an address.
 func varsAt(network, address string) *vars {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
@@ -131,7 +131,7 @@ func varsOf(ctx context.Context, pid int) (*vars, error) {
 		pid, varsPath, strings.Join(tried, ", "))
 }
 
-// listening returns network and address of the sockets on which a process listens.
+// listening returns network and address of each socket on which a process listens.
 func listening(pid int) (out [][2]string, err error) {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	files, err := os.ReadDir(dir + "/fd")
@@ -161,8 +161,8 @@ func listening(pid int) (out [][2]string, err error) {
 	return out, nil
 }
 
-// listener returns the address in a line of /proc/PID/net if that is a socket that listens and whose
-// inode is among those given.
+// listener returns the address in a line of /proc/PID/net if the socket listens and its inode is in
+// inodes.
 func listener(network string, fields []string, inodes map[string]bool) string {
 	const listens, accepts = "0A", "00010000" // TCP_LISTEN; the flag of Unix sockets
 	if network == "unix" {
@@ -180,7 +180,7 @@ func listener(network string, fields []string, inodes map[string]bool) string {
 		return ""
 	}
 	ip := make(net.IP, 0, net.IPv6len)
-	for ; len(host) >= 8; host = host[8:] { // words in the order of the host, which is little-endian
+	for ; len(host) >= 8; host = host[8:] { // words in host byte order, which is little-endian
 		word, err := strconv.ParseUint(host[:8], 16, 32)
 		if err != nil {
 			return ""
@@ -193,14 +193,14 @@ func listener(network string, fields []string, inodes map[string]bool) string {
 	return net.JoinHostPort(ip.String(), strconv.FormatUint(n, 10))
 }
 
-// reading are the variables at a moment, each by its path in the JSON.
+// reading has the variables at one moment, by their paths in the JSON.
 type reading struct {
 	at      time.Time
 	numbers map[string]float64
 	texts   map[string]string
 }
 
-// read asks for the variables.
+// read requests the variables.
 func (v *vars) read(ctx context.Context) (*reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -222,7 +222,7 @@ func (v *vars) read(ctx context.Context) (*reading, error) {
 	return r, nil
 }
 
-// add enters a value and the values in it.
+// add stores a value and the values in it.
 func (r *reading) add(path string, value any) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -242,12 +242,12 @@ func (r *reading) add(path string, value any) {
 	}
 }
 
-// ofGo reports whether a variable is one that package expvar publishes by itself.
+// ofGo reports whether package expvar publishes the variable by itself.
 func ofGo(path string) bool {
 	return strings.HasPrefix(path, "memstats.") || strings.HasPrefix(path, "cmdline[")
 }
 
-// watch prints views until the context ends, or count of them.
+// watch prints views until the context ends, or until it has printed count views.
 func (v *vars) watch(ctx context.Context, out io.Writer, every time.Duration, count int, screen, all bool) error {
 	before, err := v.read(ctx)
 	if err != nil {
@@ -258,7 +258,7 @@ func (v *vars) watch(ctx context.Context, out io.Writer, every time.Duration, co
 	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
-			return nil // An interrupt is how it ends.
+			return nil // An interrupt is the normal end.
 		case <-tick.C:
 		}
 		now, err := v.read(ctx)
@@ -302,7 +302,7 @@ func (r *reading) print(w io.Writer, before *reading, all bool) {
 		}
 		fmt.Fprintf(t, "%s\t%s\t  %s\n", strconv.FormatFloat(r.numbers[path], 'f', -1, 64), rate, path)
 	}
-	_ = t.Flush() // to memory
+	_ = t.Flush() // to memory, so it does not fail
 	if _, published := r.numbers["memstats.Mallocs"]; published && !all {
 		fmt.Fprintf(w, "\nGo: heap %.1f MiB, %.0f collections (--all shows the runtime's variables)\n",
 			r.numbers["memstats.HeapInuse"]/(1<<20), r.numbers["memstats.NumGC"])

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT
 
-// Package fastdev makes a storage whose speed only the processor bounds: XFS, or ext4 where there
-// is no mkfs.xfs, on a loop device over a file in memory (tmpfs).
+// Package fastdev creates a storage whose speed is limited only by the processor: XFS, or ext4 if
+// there is no mkfs.xfs, on a loop device over a file in memory (tmpfs).
 //
-// Nothing of it can be left behind. The file in memory has no name, the loop device is told to let
-// go of it with its last user, and the file system is mounted without a place in the directory
-// tree: all three live as long as the descriptors of the process that made them, and of its
-// children. When that process ends, however it ends, the kernel takes everything apart.
+// Nothing of it can be left behind. The file in memory has no name, the loop device is detached
+// with its last user, and the file system is mounted without a place in the directory tree. All
+// three live as long as descriptors of the process that created them, and of its children. When the
+// process ends, even if it is killed, the kernel removes everything.
 package fastdev
 
 import "errors"
 
-// ErrUnavailable is matched by the error of [Make] where no such device can be had; the error says
-// what is missing and what to do about it.
+// ErrUnavailable is matched by the error of [Make] if such a device is not possible. The error
+// names the missing requirement and its remedy.
 var ErrUnavailable = errors.New("no fast device")
 
-// Overhead is how many bytes of a device the file system may take for itself, to be added to the size for
-// [Make] beyond the files to hold.
+// Overhead is the number of bytes that the file system may need for itself. Add it to the size for
+// [Make].
 const Overhead = 192 << 20
 
-// minSize is the smallest device on which XFS can be made.
+// minSize is the smallest size of a device for XFS.
 const minSize = 512 << 20

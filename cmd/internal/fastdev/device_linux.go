@@ -20,7 +20,7 @@ type Device struct {
 	note       string
 }
 
-// Make makes a device of at least size bytes, which take memory as they are written. It needs root,
+// Make creates a device of at least size bytes. It uses memory as files are written. It needs root,
 // Linux 5.8 and mkfs.xfs or mkfs.ext4.
 func Make(ctx context.Context, size int64) (*Device, error) {
 	fs, err := chooseFilesystem(exec.LookPath)
@@ -31,7 +31,7 @@ func Make(ctx context.Context, size int64) (*Device, error) {
 	if err != nil {
 		return nil, unavailable("make a loop device", err)
 	}
-	defer loop.Close() // The mount keeps it from now on.
+	defer loop.Close() // The mount keeps the device open.
 	if err := fs.format(ctx, loop.Name()); err != nil {
 		return nil, err
 	}
@@ -42,17 +42,17 @@ func Make(ctx context.Context, size int64) (*Device, error) {
 	return &Device{root: root, filesystem: fs.name, note: fs.note}, nil
 }
 
-// Dir returns the root directory, under a name that works in this process and its children until
+// Dir returns the root directory. The name is valid in this process and its children until
 // [Device.Close].
 func (d *Device) Dir() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), d.root) }
 
-// Filesystem returns "xfs" or "ext4", Note why it is not XFS.
+// Filesystem returns "xfs" or "ext4".
 func (d *Device) Filesystem() string { return d.filesystem }
 
-// Note returns why the file system is not XFS, "" if it is.
+// Note returns the reason why the file system is not XFS, or "".
 func (d *Device) Note() string { return d.note }
 
-// Close unmounts the file system and frees its memory, as soon as no file there is open.
+// Close unmounts the file system. Its memory is freed once no file on it is open.
 func (d *Device) Close() error { return unix.Close(d.root) }
 
 // unavailable explains an error of the kernel.
@@ -67,13 +67,13 @@ func unavailable(what string, err error) error {
 	return fmt.Errorf("%w: %s: %w%s", ErrUnavailable, what, err, hint)
 }
 
-// filesystem is one that can be made here.
+// filesystem is a file system that can be created here.
 type filesystem struct {
 	name, note string
 	mkfs       []string
 }
 
-// chooseFilesystem prefers XFS.
+// chooseFilesystem returns XFS if it is available, or else ext4.
 func chooseFilesystem(lookPath func(string) (string, error)) (filesystem, error) {
 	if path, err := lookPath("mkfs.xfs"); err == nil {
 		return filesystem{name: "xfs", mkfs: []string{path, "-q", "-f", "-K"}}, nil

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attach returns a loop device over a new file in memory. The kernel detaches it when it is closed
+// attach returns a loop device over a new file in memory. The kernel detaches it once it is closed
 // and not mounted.
 func attach(size int64) (*os.File, error) {
 	mem, err := unix.MemfdCreate(backingName(os.Getpid()), unix.MFD_CLOEXEC)
@@ -28,14 +28,14 @@ func attach(size int64) (*os.File, error) {
 	defer control.Close()
 	for range 64 {
 		loop, err := attachFree(control, mem)
-		if !errors.Is(err, unix.EBUSY) { // Otherwise another process took the device between the two steps.
+		if !errors.Is(err, unix.EBUSY) { // EBUSY: another process took the device between the two steps.
 			return loop, err
 		}
 	}
 	return nil, fmt.Errorf("find a free loop device: %w", unix.EBUSY)
 }
 
-// backingName is how losetup shows the file of that process.
+// backingName is the name of the file of process pid in the output of losetup.
 func backingName(pid int) string { return fmt.Sprintf("ringside-fast-%d", pid) }
 
 func attachFree(control *os.File, mem int) (*os.File, error) {

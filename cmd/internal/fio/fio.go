@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package fio runs the fio program on the same file as the engines, as a yardstick written in C.
+// Package fio runs the fio program on the same file as the engines, as a baseline written in C.
 package fio
 
 import (
@@ -18,15 +18,14 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// Names of the engines, as they appear in tables and result files. All read with O_DIRECT through
+// These are the names of the engines in tables and result files. All read with O_DIRECT through
 // io_uring from one thread.
 const (
-	// Name is fio with a ring as it comes.
+	// Name is fio with its default ring.
 	Name = "fio"
-	// NameFixed has the file and the buffers registered with the kernel.
+	// NameFixed is fio with the file and the buffers registered in the kernel.
 	NameFixed = "fio-fixed"
-	// NameBatched submits as many reads as may be in flight and waits for all of them, again
-	// and again.
+	// NameBatched is fio that repeatedly submits a full batch of reads and waits for all of them.
 	NameBatched = "fio-batched"
 )
 
@@ -53,19 +52,19 @@ func Version(ctx context.Context, program string) (string, error) {
 
 // RandRead is one round of random reads.
 type RandRead struct {
-	// Engine is one of the names above; "" stands for [Name].
+	// Engine is one of the names above. Empty means [Name].
 	Engine string
-	// Path is the file, Span how many bytes from its start are read.
+	// Path is the file. Span is the number of bytes, from its start, that are read.
 	Path string
 	Span int64
-	// Block is the size of one read in bytes, Depth how many are in flight.
+	// Block is the size of one read in bytes. Depth is the number of reads in flight.
 	Block, Depth int
-	// Warm is not counted, Measure is.
+	// Warm is the length of the warm-up. Measure is the length of the window.
 	Warm, Measure time.Duration
 	Seed          uint64
 }
 
-// args never lets fio write: the file may be the user's.
+// args returns the arguments. fio never writes, because the file may be the user's.
 func (r RandRead) args() []string {
 	args := []string{
 		"--name=randread", "--readonly", "--rw=randread", "--ioengine=io_uring", "--direct=1",
@@ -87,10 +86,10 @@ func (r RandRead) args() []string {
 	return args
 }
 
-// escape protects colons, which separate file names.
+// escape escapes colons, which separate file names.
 func escape(path string) string { return strings.ReplaceAll(path, ":", `\:`) }
 
-// Run runs one round. When ctx ends fio is killed, and the error matches the context's.
+// Run runs one round. When ctx ends fio is killed, and the error matches that of the context.
 func (r RandRead) Run(ctx context.Context, program string) (measure.Sample, error) {
 	cmd := exec.CommandContext(ctx, program, r.args()...)
 	cmd.Dir = os.TempDir()
@@ -101,8 +100,8 @@ func (r RandRead) Run(ctx context.Context, program string) (measure.Sample, erro
 	return parse(out, r.Block)
 }
 
-// complaint is what fio said that is no JSON, on one line: its answer to a failed job is a document
-// of hundreds of lines, with the messages before it or on standard error.
+// complaint returns fio's messages without JSON, on one line. The output of a failed job is a
+// document of hundreds of lines. The messages precede it or are on standard error.
 func complaint(stderr, stdout string) string {
 	before, _, _ := strings.Cut("\n"+stdout, "\n{")
 	var lines []string
@@ -117,7 +116,7 @@ func complaint(stderr, stdout string) string {
 	return strings.Join(lines, "; ")
 }
 
-// output is the part of fio's JSON that is used.
+// output is the used part of fio's JSON.
 type output struct {
 	Jobs []job `json:"jobs"`
 }
@@ -138,8 +137,8 @@ type job struct {
 	} `json:"read"`
 }
 
-// plausible reports whether the numbers are those of a run: durations that are made of them
-// must not overflow.
+// plausible reports whether the numbers are possible, so that computing durations from them does
+// not overflow.
 func (j *job) plausible() bool {
 	const day = 24 * time.Hour
 	times := []float64{j.Read.Lat.Max, j.UsrCPU, j.SysCPU, float64(j.Read.TotalIOs) / j.Read.IOPS * float64(time.Second)}
@@ -154,9 +153,9 @@ func (j *job) plausible() bool {
 	return j.Read.TotalIOs <= 1<<40
 }
 
-// parse reads fio's answer. The processor's share that fio reports covers its one job thread.
+// parse parses fio's output. The CPU share that fio reports is that of its one job thread.
 func parse(b []byte, block int) (measure.Sample, error) {
-	// Warnings may stand before the document.
+	// Warnings may precede the document.
 	if at := bytes.IndexByte(b, '{'); at > 0 {
 		b = b[at:]
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package hostinfo describes machine, storage and build for result files. Unknown
-// fields are empty; no function fails.
+// Package hostinfo describes machine, storage and build for result files. Unknown fields are empty.
+// No function fails.
 package hostinfo
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// Collect describes this machine and build, and the storage beneath target, which is a file or a
-// directory; with an empty target storage is left out.
+// Collect describes this machine and build, and the storage of target, which is a file or a
+// directory. With an empty target it leaves out the storage.
 func Collect(target string) report.Host {
 	build := Build()
 	h := report.Host{
@@ -40,7 +40,7 @@ func Collect(target string) report.Host {
 	return h
 }
 
-// AvailableMemory returns how many bytes can be used without swapping, 0 if unknown.
+// AvailableMemory returns the number of bytes that can be used without swapping, or 0 if unknown.
 func AvailableMemory() int64 { return memory().available }
 
 // memoryInfo is in bytes; 0 means unknown.
@@ -49,18 +49,18 @@ type memoryInfo struct{ total, available int64 }
 // storageInfo describes the storage of a path.
 type storageInfo struct{ device, filesystem, options string }
 
-// busyWindow is how long the processors are watched for other users.
+// busyWindow is how long the processors are observed for other users.
 const busyWindow = 300 * time.Millisecond
 
-// maxBusy is the share of all processors that others may use before it shows in results.
+// maxBusy is the share of all processors that others may use before results are affected.
 const maxBusy = 0.05
 
-// tooBusy is the share from which on others take part in every number.
+// tooBusy is the share from which other programs affect every number.
 const tooBusy = 0.25
 
-// Spoilers returns conditions of this machine that disturb results, in
-// sentences for the user: other programs that run, the processor's governor, limits of a container.
-// It watches the machine for 0.3 seconds, in which the caller should do nothing.
+// Spoilers returns conditions of this machine that disturb results, in sentences for the user:
+// other running programs, the processor's governor, limits of a container. It observes the machine
+// for 0.3 seconds. The caller should do nothing during that time.
 func Spoilers() []string { return spoilers() }
 
 // BuildInfo identifies the source of this program.
@@ -71,8 +71,8 @@ type BuildInfo struct {
 	Commit string
 }
 
-// Build identifies the source of this program. The go command records no revision when it
-// runs a program directly, so then the source's own repository is asked, if it is there.
+// Build identifies the source of this program. "go run" records no revision. In that case Build
+// asks the repository of the source, if it is there.
 func Build() BuildInfo {
 	b := BuildInfo{Version: "(devel)"}
 	info, ok := debug.ReadBuildInfo()
@@ -104,7 +104,7 @@ func recordedCommit(info *debug.BuildInfo) string {
 	return commit + dirty
 }
 
-// sourceCommit asks git for the revision of the tree this file was compiled from.
+// sourceCommit asks git for the revision of the tree from which this file was compiled.
 func sourceCommit() string {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok || !filepath.IsAbs(file) {

@@ -24,8 +24,7 @@ func kernelRelease() string {
 	return strings.TrimSpace(string(b))
 }
 
-// cpuModel reads the first description of a processor; which key holds it depends on the
-// architecture.
+// cpuModel returns the model of the first processor. Its key depends on the architecture.
 func cpuModel() string {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -79,7 +78,7 @@ func spoilers() []string {
 	return out
 }
 
-// busyWords describes how far results are reliable beside programs that use this share of the processors.
+// busyWords describes how reliable results are while programs use this share of the processors.
 func busyWords(busy float64) string {
 	text := fmt.Sprintf("the machine is busy: other programs use %.0f %% of its processors; ", 100*busy)
 	if busy > tooBusy {
@@ -88,7 +87,7 @@ func busyWords(busy float64) string {
 	return text + "stop them, or take differences below 10 % for noise"
 }
 
-// busyShare returns the share of all processors that is in use, by any process, while this process waits.
+// busyShare returns the share of all processors that processes use while this process waits.
 func busyShare(window time.Duration) (float64, bool) {
 	before, ok1 := jiffies("/proc/stat")
 	time.Sleep(window)
@@ -102,8 +101,8 @@ func busyShare(window time.Duration) (float64, bool) {
 
 type cpuTime struct{ idle, total int64 }
 
-// jiffies reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal,
-// see proc_stat(5). Waiting for a device is idle time.
+// jiffies parses the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq,
+// steal; see proc_stat(5). Waiting for a device counts as idle time.
 func jiffies(path string) (t cpuTime, ok bool) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -127,7 +126,7 @@ func jiffies(path string) (t cpuTime, ok bool) {
 	return t, true
 }
 
-// governor names a frequency governor that changes the clock while something is measured.
+// governor returns the name of a frequency governor that may change the clock during a measurement.
 func governor(root string) string {
 	files, _ := filepath.Glob(filepath.Join(root, "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"))
 	var names []string
@@ -143,7 +142,8 @@ func governor(root string) string {
 	return fmt.Sprintf("the processor's frequency governor is %s: the clock follows the load; for steady results use 'cpupower frequency-set -g performance'", strings.Join(names, ", "))
 }
 
-// cgroupDirs are the directories of this process's control group and those above it, see cgroups(7).
+// cgroupDirs returns the directories of this process's control group and its parents, see
+// cgroups(7).
 func cgroupDirs(root string) []string {
 	b, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -166,7 +166,7 @@ func cgroupDirs(root string) []string {
 	return nil
 }
 
-// cpuLimit describes a quota that stops the process when it has used its share of a period.
+// cpuLimit describes a quota that stops the process once it has used its share of a period.
 func cpuLimit(root string) string {
 	for _, dir := range cgroupDirs(root) {
 		b, err := os.ReadFile(filepath.Join(dir, "cpu.max"))
@@ -184,10 +184,10 @@ func cpuLimit(root string) string {
 	return ""
 }
 
-// enoughMemory is enough for the file, the databases and the page cache of the default run.
+// enoughMemory suffices for the file, the databases and the page cache of the default run.
 const enoughMemory = 2 << 30
 
-// memoryLimit describes a limit that keeps the page cache small.
+// memoryLimit describes a limit that makes the page cache small.
 func memoryLimit(root string) string {
 	for _, dir := range cgroupDirs(root) {
 		b, err := os.ReadFile(filepath.Join(dir, "memory.max"))
@@ -231,8 +231,8 @@ func storage(target string) storageInfo {
 // mount is one line of mountinfo.
 type mount struct{ number, point, options, fstype, source string }
 
-// findMount returns the mount with the longest mount point above path; of several on one point
-// the last covers the others.
+// findMount returns the mount with the longest mount point above path. If several have the same
+// mount point, the last one hides the others.
 func findMount(mountinfo, path string) (mount, bool) {
 	var best mount
 	found := false
@@ -263,7 +263,7 @@ func parseMount(line string) (mount, bool) {
 	return m, true
 }
 
-// mergeOptions appends those options of the file system that the mount does not repeat.
+// mergeOptions appends the options of the file system that the mount does not repeat.
 func mergeOptions(mount, super string) string {
 	out := strings.Split(mount, ",")
 	seen := map[string]bool{"rw": true, "ro": true}
@@ -278,15 +278,15 @@ func mergeOptions(mount, super string) string {
 	return strings.Join(out, ",")
 }
 
-// unescape undoes the octal escapes of mountinfo.
+// unescape replaces the octal escapes of mountinfo.
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
 func deviceNumber(dev uint64) string { return fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev)) }
 
-// blockDevice prefers the kernel's name of the device over what was given to mount, which may be
-// a label or "/dev/root".
+// blockDevice returns the kernel's name of the device. The name given to mount may be a label or
+// "/dev/root"; it is only used if there is no other.
 func blockDevice(number, source string) string {
 	if link, err := os.Readlink("/sys/dev/block/" + number); err == nil {
 		return filepath.Base(link)

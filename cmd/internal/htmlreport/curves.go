@@ -8,29 +8,29 @@ import (
 	"strings"
 )
 
-// fewestPoints make a curve; the ratios above show what fewer points say.
+// fewestPoints is the minimum number of points of a curve. Fewer points are in the ratios above.
 const fewestPoints = 3
 
-// The size of a picture, in units of its view box, and of the room around its curves. Its text is as
-// large as that of the page on a phone 360 pixels wide.
+// These are the sizes of a picture and of the margins around its curves, in units of its view box.
+// On a phone that is 360 pixels wide its text is as large as that of the page.
 const (
 	curveWidth, curveHeight = 360.0, 230.0
 	leftRoom, bottomRoom    = 44.0, 38.0
 	rightRoom, topRoom      = 14.0, 12.0
 )
 
-// curves is a picture of a metric along an axis.
+// curves is a picture of a metric along one axis.
 type curves struct {
 	Alt           string
 	Width, Height float64
 	Left, Right   float64 // ends of the horizontal axis
 	Bottom        float64
 	Unit, Words   string
-	X, Y          []tick // places in units of the view box
+	X, Y          []tick // positions in units of the view box
 	Lines         []curve
 }
 
-// curve is an engine's line: medians, and the band from smallest to largest.
+// curve is an engine's line: medians, and the band from minimum to maximum.
 type curve struct {
 	Color        int
 	Median, Band string // points
@@ -81,7 +81,7 @@ func lineFigure(g group, m lineMetric) []figure {
 	return []figure{f}
 }
 
-// curve returns an engine's line, if it has all points.
+// curve returns an engine's line. It returns false if a point is missing.
 func (c *curves) curve(g group, engine, metric string, top float64) (curve, bool) {
 	var line curve
 	var median, upper, lower []string
@@ -101,17 +101,17 @@ func (c *curves) curve(g group, engine, metric string, top float64) (curve, bool
 	return line, true
 }
 
-// x places a value on the logarithmic axis.
+// x returns the position of a value on the logarithmic axis.
 func (c *curves) x(all []float64, v float64) float64 {
 	return tenth(c.Left + (c.Right-c.Left)*math.Log(v/all[0])/math.Log(all[len(all)-1]/all[0]))
 }
 
-// y places a value on the axis from 0 to top.
+// y returns the position of a value on the axis from 0 to top.
 func (c *curves) y(v, top float64) float64 {
 	return tenth(c.Bottom - (c.Bottom-topRoom)*v/top)
 }
 
-// xTicks are the measured values, without those whose words would touch the one before.
+// xTicks returns the measured values except those whose labels would overlap.
 func (c *curves) xTicks(values []float64) (out []tick) {
 	last := math.Inf(-1)
 	for _, v := range values {
@@ -126,7 +126,8 @@ func at(x, y float64) string { return fmt.Sprintf("%g,%g", x, y) }
 
 func tenth(v float64) float64 { return math.Round(10*v) / 10 }
 
-// niceStep returns 1, 2 or 5 times a power of ten, at least v.
+// niceStep returns the smallest number of the form 1, 2 or 5 times a power of ten that is at least
+// v.
 func niceStep(v float64) float64 {
 	p := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, m := range []float64{1, 2, 5} {

@@ -10,8 +10,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// figuresOf draws the figures of a suite: ratios of engines, curves along each axis, and
-// how long operations took.
+// figuresOf returns the figures of a suite: ratios of engines, curves along each axis, and
+// latencies.
 func figuresOf(run *report.Run) (out []figure) {
 	for _, part := range choicesOf(run) {
 		out = append(out, ratioFigure(part)...)
@@ -30,8 +30,8 @@ func figuresOf(run *report.Run) (out []figure) {
 	return out
 }
 
-// choicesOf are the comparisons of the run without the speed tests of SQLite, which have a picture of
-// their own, choice by choice.
+// choicesOf returns the comparisons of the run by choice. The speed tests of SQLite are excluded,
+// because they have a figure of their own.
 func choicesOf(run *report.Run) [][]report.Duel {
 	var out [][]report.Duel
 	for _, d := range run.Duels() {
@@ -46,20 +46,20 @@ func choicesOf(run *report.Run) [][]report.Duel {
 	return out
 }
 
-// axes are the parameters along which a workload is measured, and what they count.
+// axes are the parameters along which workloads are measured, with their units.
 var axes = []struct{ param, unit string }{
 	{"connections", "connections"}, {"goroutines", "goroutines"}, {"active", "active descriptors"},
 	{"databases", "databases"}, {"batch", "SQEs in a batch"},
 }
 
-// group are cells that differ by one number only.
+// group is a set of cells that differ in only one number.
 type group struct {
 	title, unit string
 	x           []float64
 	cells       []report.Cell
 }
 
-// groupsOf puts cells together that form a line of two points or more.
+// groupsOf groups cells that form a line of two points or more.
 func groupsOf(run *report.Run) []group {
 	var groups []group
 	index := map[string]int{}
@@ -88,7 +88,7 @@ func groupsOf(run *report.Run) []group {
 	return out
 }
 
-// add keeps the cells in the order of the axis, and one for each value.
+// add keeps the cells in the order of the axis, with one cell per value.
 func (g *group) add(x float64, c report.Cell) {
 	at := 0
 	for at < len(g.x) && g.x[at] < x {
@@ -101,7 +101,7 @@ func (g *group) add(x float64, c report.Cell) {
 	g.cells = append(g.cells[:at], append([]report.Cell{c}, g.cells[at:]...)...)
 }
 
-// axisOf returns the parameter that has several values in cells like this one.
+// axisOf returns the parameter that has several values in cells like c.
 func axisOf(run *report.Run, c report.Cell) (param, unit string, ok bool) {
 	for _, a := range axes {
 		own, numeric := c.Params.Number(a.param)
@@ -114,12 +114,12 @@ func axisOf(run *report.Run, c report.Cell) (param, unit string, ok bool) {
 	return "", "", false
 }
 
-// without names a cell by all of its parameters but one.
+// without describes a cell by all of its parameters but one.
 func without(c report.Cell, param string) string {
 	return strings.Join(append([]string{c.Workload}, c.Params.Words(param)...), ", ")
 }
 
-// engines returns the engines of the cells, in their order.
+// engines returns the engines of the cells, in order.
 func (g group) engines() []string {
 	var out []string
 	seen := map[string]bool{}
@@ -140,5 +140,5 @@ func summary(c report.Cell, engine, metric string) (measure.Summary, bool) {
 	return s.Summary(metric)
 }
 
-// name is the title of a figure's group, never empty.
+// name returns the title of a figure's group. It is never empty.
 func (g group) name() string { return cmp.Or(g.title, g.unit) }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package htmlreport writes a benchmark run as one HTML page that needs nothing else: no network, no
-// scripts, no fonts. It has the summary in words, a picture of each comparison and of each axis
-// that was measured, and the tables behind them.
+// Package htmlreport writes a benchmark run as a self-contained HTML page, without network access,
+// scripts or fonts. The page has the summary in words, a figure for each comparison and for each
+// measured axis, and the tables with the values.
 package htmlreport
 
 import (
@@ -23,7 +23,7 @@ var pageStyle string
 
 var page = template.Must(template.New("page").Parse(pageText))
 
-// suiteTitles are headings in a reader's words.
+// suiteTitles are the headings of suites.
 var suiteTitles = map[string]string{
 	"file": "Files", "net": "Sockets", "ring": "The ring", "sqlite": "SQLite", "watch": "Watching",
 }
@@ -67,7 +67,7 @@ type figure struct {
 	Curves  *curves
 }
 
-// legend names the engine of a colour.
+// legend is the colour of an engine.
 type legend struct {
 	Color int
 	Name  string
@@ -121,7 +121,7 @@ func suiteOf(name string, run *report.Run) suite {
 	return s
 }
 
-// short writes a number as an axis does: 1.5k, 20k, 3M.
+// short formats a number as on an axis: 1.5k, 20k, 3M.
 func short(v float64) string {
 	for _, u := range []struct {
 		size float64
@@ -134,5 +134,5 @@ func short(v float64) string {
 	return trim(v)
 }
 
-// trim writes up to three significant digits.
+// trim formats up to three significant digits.
 func trim(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }

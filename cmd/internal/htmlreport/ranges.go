@@ -12,22 +12,22 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// ranges is a table whose rows have a bar on a common logarithmic axis. Its words are text of the
-// page, so they have the page's size on every screen.
+// ranges is a table whose rows have a bar on a common logarithmic axis. Its labels are text of the
+// page, so they have the page's text size on every screen.
 type ranges struct {
-	What, Axis, Value string // heads of the columns
+	What, Axis, Value string // headings of the columns
 	Ticks             []tick
-	Zero              float64 // place of the ratio 1 in percent, negative if there is none
+	Zero              float64 // position of the ratio 1 in percent; negative if there is none
 	Rows              []rangeRow
 }
 
-// tick is a value of the axis and its place in percent.
+// tick is a value of the axis and its position in percent.
 type tick struct {
 	At   float64
 	Text string
 }
 
-// rangeRow is a line of the table.
+// rangeRow is a row of the table.
 type rangeRow struct {
 	Name  string
 	Text  string
@@ -42,10 +42,10 @@ type mark struct {
 	Class             string // of the verdict
 }
 
-// logAxis places values between two bounds.
+// logAxis is a logarithmic axis between two bounds.
 type logAxis struct{ low, high float64 }
 
-// include widens the axis.
+// include extends the axis to the values of s.
 func (a *logAxis) include(s measure.Summary) {
 	if a.low == 0 {
 		a.low, a.high = s.Min, s.Max
@@ -53,7 +53,7 @@ func (a *logAxis) include(s measure.Summary) {
 	a.low, a.high = min(a.low, s.Min), max(a.high, s.Max)
 }
 
-// place returns the place of a value in percent, with a margin on both sides.
+// place returns the position of a value in percent, with a margin on both sides.
 func (a logAxis) place(v float64) float64 {
 	if a.high <= a.low {
 		return 50
@@ -65,7 +65,7 @@ func (a logAxis) mark(s measure.Summary, color int, class string) mark {
 	return mark{a.place(s.Min), a.place(s.Median), a.place(s.Max), color, class}
 }
 
-// ticks marks at most five of 1, 2 and 5 times the powers of ten.
+// ticks returns at most five ticks at 1, 2 and 5 times powers of ten.
 func (a logAxis) ticks(text func(v float64) string) []tick {
 	var out []tick
 	for _, steps := range [][]float64{{1, 1.2, 1.5, 2, 3, 5, 7}, {1, 2, 5}, {1}} {
@@ -89,9 +89,9 @@ func (a logAxis) ticks(text func(v float64) string) []tick {
 	return some
 }
 
-// ratioFigure shows the ratios of one choice, a row for each cell.
+// ratioFigure returns the ratios of one choice, with a row for each cell.
 func ratioFigure(duels []report.Duel) []figure {
-	duels = slices.DeleteFunc(slices.Clone(duels), func(d report.Duel) bool { return d.Rate.Min <= 0 }) // no place on the axis
+	duels = slices.DeleteFunc(slices.Clone(duels), func(d report.Duel) bool { return d.Rate.Min <= 0 }) // a logarithmic axis needs positive values
 	if len(duels) == 0 {
 		return nil
 	}
@@ -110,8 +110,8 @@ func ratioFigure(duels []report.Duel) []figure {
 	return []figure{{Caption: fmt.Sprintf("%s instead of %s: rates. Right of the line is faster.", duels[0].Use, duels[0].Instead), Ranges: r}}
 }
 
-// speedFigure shows SQLite's speed tests in one journal mode: the time of each relative to the default
-// VFS.
+// speedFigure returns SQLite's speed tests in one journal mode: the time of each relative to the
+// default VFS.
 func speedFigure(run *report.Run, journal string) []figure {
 	axis := logAxis{0.9, 1.1}
 	type test struct {
@@ -163,10 +163,10 @@ func speedFigure(run *report.Run, journal string) []figure {
 	}}
 }
 
-// times writes a ratio.
+// times formats a ratio.
 func times(v float64) string { return short(v) + "x" }
 
-// duration writes microseconds with three digits, in the unit that suits them.
+// duration formats microseconds with three digits, in a suitable unit.
 func duration(us float64) string {
 	switch {
 	case us >= 999.5e3:
@@ -177,7 +177,8 @@ func duration(us float64) string {
 	return trim(us) + " µs"
 }
 
-// latencyFigure shows p50, p99 and the largest latency of the group's cell with the most at once.
+// latencyFigure returns p50, p99 and the maximum latency of the group's cell with the highest
+// concurrency.
 func latencyFigure(g group) []figure {
 	last := len(g.cells) - 1
 	metrics := []struct{ metric, name string }{{measure.P50Us, "p50"}, {measure.P99Us, "p99"}, {measure.MaxUs, "largest"}}
@@ -208,7 +209,7 @@ func latencyFigure(g group) []figure {
 	return []figure{{Caption: fmt.Sprintf("%s: latency at %s %s", g.name(), short(g.x[last]), g.unit), Ranges: r}}
 }
 
-// legends gives each engine its colour; the first colour is the incumbent's.
+// legends gives each engine its colour. The first colour is the baseline's.
 func legends(engines []string) (out []legend) {
 	for i, e := range engines {
 		out = append(out, legend{i + 1, e})

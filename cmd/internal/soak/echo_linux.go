@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// echoClients is how many connections each echo server has at a time.
+	// echoClients is the number of concurrent connections of each echo server.
 	echoClients = 8
-	// mostEcho is how many bytes a client sends before it reads.
+	// mostEcho is the maximum number of bytes that a client sends before it reads.
 	mostEcho = 48 << 10
 )
 
-// echoServers are a server of package event on rings and one on epoll, with their clients.
+// echoServers returns servers of package event on rings and one on epoll, with their clients.
 func (r *round) echoServers() []func() {
 	modes := []event.Mode{event.ModeAuto}
 	if r.noRings == nil {
@@ -38,7 +38,7 @@ func (r *round) echoServers() []func() {
 	return parts
 }
 
-// echo serves until the round is over and then ends in good order.
+// echo serves until the round is over and then shuts the server down.
 func (r *round) echo(mode event.Mode, number int) {
 	network, address := "tcp", "127.0.0.1:0"
 	if path := r.path("echo-%d", number); (r.number+number)%4 == 0 && len(path) <= longestName {
@@ -90,8 +90,8 @@ func (r *round) echoHandler() event.Handler {
 	}
 }
 
-// dial connects by package unet. Everything on the connection takes at most as long as patience, and
-// nothing when the run is cut off.
+// dial connects with package unet. All calls on the connection time out after patience, and at once
+// when the run is cut off.
 func (r *round) dial(addr net.Addr) (net.Conn, func(), error) {
 	c, err := unet.Dial(addr.Network(), addr.String())
 	if err != nil {
@@ -102,8 +102,8 @@ func (r *round) dial(addr net.Addr) (net.Conn, func(), error) {
 	return c, func() { uncut() }, nil
 }
 
-// echoClient is the life of a connection: numbered bytes go and come back in pieces of any size, and
-// in the end one side closes first.
+// echoClient runs one connection. It sends numbered bytes and reads them back in pieces of any
+// size. At the end one side closes first.
 func (r *round) echoClient(random *rand.Rand, addr net.Addr) (err error) {
 	c, uncut, err := r.dial(addr)
 	if err != nil {
@@ -129,7 +129,7 @@ func (r *round) echoClient(random *rand.Rand, addr net.Addr) (err error) {
 	return halfClose(c)
 }
 
-// roundTrip sends bytes in up to four writes and reads them all.
+// roundTrip sends bytes in up to four writes and reads all of them back.
 func (r *round) roundTrip(random *rand.Rand, c net.Conn, sent, got []byte, first uint64) error {
 	r.inFlight.Add(1)
 	defer r.inFlight.Add(-1)

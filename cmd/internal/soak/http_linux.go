@@ -22,7 +22,7 @@ import (
 const (
 	httpClients = 4
 	mostBody    = 64 << 10
-	httpFile    = 1 << 20 // bytes of the file that is served
+	httpFile    = 1 << 20 // length of the served file
 )
 
 // http serves net/http on package unet to clients of net/http on package unet.
@@ -84,7 +84,7 @@ func (r *round) httpHandler(file string) http.Handler {
 	return mux
 }
 
-// httpClients make requests until the round is over.
+// httpClients makes requests until the round is over.
 func (r *round) httpClients(url string) {
 	transport := &http.Transport{DialContext: (&unet.Dialer{}).DialContext, MaxIdleConnsPerHost: httpClients, DisableCompression: true}
 	defer transport.CloseIdleConnections()
@@ -96,7 +96,7 @@ func (r *round) httpClients(url string) {
 			for r.more.Err() == nil {
 				r.judge(Sockets, "HTTP", r.request(random, client, url))
 				if random.IntN(500) == 0 {
-					transport.CloseIdleConnections() // so that there are new ones
+					transport.CloseIdleConnections() // so that new connections are opened
 				}
 			}
 		})
@@ -104,7 +104,7 @@ func (r *round) httpClients(url string) {
 	all.Wait()
 }
 
-// request makes a request and judges the answer.
+// request makes a request and checks the response.
 func (r *round) request(random *rand.Rand, client *http.Client, url string) error {
 	r.inFlight.Add(1)
 	defer r.inFlight.Add(-1)

@@ -10,7 +10,7 @@ import (
 	"fmt"
 )
 
-// Run needs Linux.
+// Run returns an error: it needs Linux.
 func Run(context.Context, Options) (*Summary, error) {
 	return nil, fmt.Errorf("soak: %w on this system", errors.ErrUnsupported)
 }

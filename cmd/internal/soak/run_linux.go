@@ -18,29 +18,29 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
 )
 
-// Time limits: for a worker to end its step, request or transaction when a round is over (beyond it
-// the worker hangs), and for all workers after an interrupt.
+// These are time limits: for a worker to finish its step, request or transaction at the end of a
+// round (after that the worker counts as hanging), and for all workers after an interrupt.
 const (
 	patience    = time.Minute
 	impatience  = 600 * time.Millisecond
 	settleTime  = 20 * time.Second
-	mostWritten = 10 // problems
+	mostWritten = 10 // maximum number of recorded problems
 )
 
-// settled is settleTime, but in tests that seed a leak.
+// settled is settleTime. Tests that seed a leak shorten it.
 var settled = settleTime
 
-// errProblem is why a run ends early by itself.
+// errProblem is the cause of a run that ends early because of a failure.
 var errProblem = errors.New("something is wrong")
 
-// soaker is a run.
+// soaker is the state of a run.
 type soaker struct {
 	o       Options
 	dir     string
 	begin   time.Time
 	noRings error // why there are none
 	uses    []string
-	files   []string // that were open before the first round
+	files   []string // files open before the first round
 	fail    context.CancelCauseFunc
 
 	round        atomic.Int64
@@ -48,16 +48,17 @@ type soaker struct {
 	errors       atomic.Int64
 	inFlight     atomic.Int64
 	seeds        atomic.Uint64
-	environments sync.Map // of *stress.KernelEnv that are being run in
+	environments sync.Map // *stress.KernelEnv in use
 
 	mu       sync.Mutex
 	problems []string
-	closed   bool // problems do not count any more
+	closed   bool // problems are no longer recorded
 	peak     Left
 }
 
-// Run soaks until the time is over, something is wrong, or the context is done; then it returns within
-// a second. The error reports why it could not begin, or that it left files behind.
+// Run soaks until the time is over, something fails, or the context is done; then it returns within
+// a second. The error is the reason why it could not begin, or reports files that it could not
+// remove.
 func Run(ctx context.Context, o Options) (sum *Summary, err error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func Run(ctx context.Context, o Options) (sum *Summary, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The mark is locked: the next run removes the files of one that was killed.
+	// The mark is locked. If this run is killed, the next run removes its files.
 	defer func() { err = errors.Join(err, remove(mark)) }()
 	s := &soaker{o: o, begin: time.Now(), ops: make(map[string]*atomic.Int64)}
 	if s.dir, err = mark.Scratch(); err != nil {
@@ -81,7 +82,7 @@ func Run(ctx context.Context, o Options) (sum *Summary, err error) {
 	return s.run(ctx), nil
 }
 
-// remove removes the files of a run; where it was interrupted some may just be made.
+// remove removes the files of a run. After an interrupt, workers may still be creating some.
 func remove(mark *datafile.File) error {
 	err := mark.Remove()
 	for range 10 {
@@ -128,7 +129,8 @@ func (s *soaker) run(ctx context.Context) *Summary {
 	return sum
 }
 
-// soonest is after how many rounds growth ends a run; a shorter one is judged in the end.
+// soonest is the number of rounds after which growth ends a run. A shorter run is judged at its
+// end.
 const soonest = 12
 
 // judgeMemory judges the growth over the rounds so far.
@@ -137,7 +139,7 @@ func (s *soaker) judgeMemory(sum *Summary) {
 	for _, l := range sum.Left {
 		resident, heap = append(resident, l.Resident), append(heap, l.Heap)
 	}
-	// What the allocator and the kernel keep for themselves comes and goes.
+	// The memory that the allocator and the kernel keep for themselves varies.
 	sum.Memory = []Growth{judgeGrowth("RSS", resident, 16<<20), judgeGrowth("heap in use", heap, 4<<20)}
 	for _, g := range sum.Memory {
 		if g.Grown {
@@ -178,8 +180,8 @@ func (s *soaker) problem(format string, args ...any) {
 type round struct {
 	*soaker
 	number int
-	// more ends when nothing new may begin, cut when all must end at once: the run is interrupted, or
-	// something is wrong. What fails then fails for that.
+	// more ends when no new work may begin. cut ends when everything must stop at once, because of
+	// an interrupt or a failure; errors after that are expected.
 	more, cut context.Context
 }
 
@@ -198,7 +200,7 @@ func (r *round) random(who int) *rand.Rand {
 	return rand.New(rand.NewPCG(r.o.Seed, uint64(r.number)<<32|uint64(who)))
 }
 
-// path names a file of this round.
+// path returns the name of a file of this round.
 func (r *round) path(format string, args ...any) string {
 	return filepath.Join(r.dir, fmt.Sprintf("%d-", r.number)+fmt.Sprintf(format, args...))
 }
@@ -221,7 +223,8 @@ func (s *soaker) runRound(work context.Context) bool {
 	return s.ends(r, over)
 }
 
-// ends waits for the end of a round. What does not end hangs, unless the run is interrupted.
+// ends waits for the end of a round. Whatever does not end is reported as hanging, unless the run
+// is interrupted.
 func (s *soaker) ends(r *round, over chan struct{}) bool {
 	select {
 	case <-over:
@@ -277,7 +280,7 @@ func (r *round) parts() []func() {
 	return parts
 }
 
-// nextSeed returns the seed of a scenario that has not been run.
+// nextSeed returns the seed of a scenario that has not run yet.
 func (s *soaker) nextSeed() uint64 { return s.o.Seed<<24 + s.seeds.Add(1) }
 
 // judgeLeft compares the resources after a round with those before the first.

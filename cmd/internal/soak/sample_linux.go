@@ -14,8 +14,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/procstat"
 )
 
-// lines looks at everything each second, for the most of it, and calls Line when it is time, until the
-// run is over.
+// lines samples the resources every second to record their peak, and calls Line at its interval,
+// until the run is over.
 func (s *soaker) lines(over context.Context) {
 	every := max(s.o.Every, time.Millisecond)
 	tick := time.NewTicker(min(every, time.Second))
@@ -34,7 +34,7 @@ func (s *soaker) lines(over context.Context) {
 	}
 }
 
-// status looks at everything.
+// status returns the current status.
 func (s *soaker) status() Status {
 	l := look()
 	s.mu.Lock()
@@ -54,7 +54,7 @@ func (s *soaker) status() Status {
 	return st
 }
 
-// looking keeps samplers from counting descriptors that another sampler has open.
+// looking keeps a sampler from counting the descriptors that another sampler has open.
 var looking sync.Mutex
 
 // look counts the resources of the process.
@@ -63,7 +63,7 @@ func look() Left {
 	defer looking.Unlock()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	resident, _ := procstat.Resident(os.Getpid()) // 0 where it is unknown
+	resident, _ := procstat.Resident(os.Getpid()) // 0 if unknown
 	return Left{len(descriptors()), runtime.NumGoroutine(), resident, int64(m.HeapInuse)}
 }
 
@@ -74,7 +74,7 @@ func openFiles() []string {
 	return descriptors()
 }
 
-// opened returns the targets that now occur more often than before.
+// opened returns the targets that occur more often now than before.
 func opened(before, now []string) []string {
 	seen := make(map[string]int)
 	for _, name := range before {
@@ -91,7 +91,7 @@ func opened(before, now []string) []string {
 
 // descriptors returns the targets of the process's descriptors, except the one that reads them.
 func descriptors() []string {
-	// Go's poller, which opens some for itself, is there when this returns.
+	// This makes Go's netpoller open its own descriptors first.
 	if r, w, err := os.Pipe(); err == nil {
 		_, _ = r.Close(), w.Close()
 	}
@@ -109,25 +109,26 @@ func descriptors() []string {
 	return open
 }
 
-// settle waits until there are no more descriptors and goroutines than before, as closed resources may
-// take a while to go. It returns free memory to the system and counts the rest.
+// settle waits until there are no more descriptors and goroutines than before, because closed
+// resources may take a while to be released. It returns free memory to the system and counts what
+// remains.
 func (s *soaker) settle(ctx context.Context, before Left) Left {
 	end := time.Now().Add(settled)
 	for pause := time.Millisecond; before.Goroutines > 0 && ctx.Err() == nil && time.Now().Before(end); pause = min(2*pause, 100*time.Millisecond) {
-		runtime.GC() // closes what was dropped
+		runtime.GC() // closes unreferenced files
 		if l := look(); l.Descriptors <= before.Descriptors && s.others(l.Goroutines) <= before.Goroutines {
 			break
 		}
 		time.Sleep(pause)
 	}
-	runtime.GC() // what a pool has kept goes with the second collection
+	runtime.GC() // pools are emptied by the second collection
 	debug.FreeOSMemory()
 	l := look()
 	l.Goroutines = s.others(l.Goroutines)
 	return l
 }
 
-// others takes the goroutine of the lines from the count of all.
+// others returns n without the goroutine of lines.
 func (s *soaker) others(n int) int {
 	if s.round.Load() > 0 {
 		n--

@@ -17,23 +17,23 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// size is that of scenarios: short ones, several at a time, so that one that fails is soon run
-// again. Each worker may have twelve descriptors or so.
+// size is the size of scenarios. They are short and run several at a time, so that a failing one is
+// soon repeated. Each worker may need about twelve descriptors.
 var size = stress.Size{Workers: 40, Steps: 20}
 
-// environmentsOfRow is how many scenarios of a row are run side by side: four for each processor, if there
-// are enough descriptors, and not so many that they need much of the disk.
+// environmentsOfRow returns the number of concurrent scenarios of a row: four per processor,
+// limited by descriptors and disk space.
 func environmentsOfRow() int {
 	const most, descriptors = 32, 1000
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
 		return 1
 	}
-	rows := uint64(4) // and as many for the others
+	rows := uint64(4) // and as many for the other rows
 	return int(max(min(most, uint64(4*runtime.GOMAXPROCS(0)), l.Cur/descriptors/rows), 1))
 }
 
-// findRings finds out whether everything can have rings.
+// findRings determines whether all packages can have rings.
 func (s *soaker) findRings() {
 	for _, try := range []func() error{
 		func() error {
@@ -60,14 +60,14 @@ func (s *soaker) findRings() {
 	s.uses = append(s.uses, "io_uring, and beside it what takes its place elsewhere: plain calls, epoll")
 }
 
-// scenarios runs one after the other.
+// scenarios runs one scenario after another.
 func (r *round) scenarios(row string, seed func() uint64) {
 	for r.more.Err() == nil {
 		r.scenario(row, seed())
 	}
 }
 
-// scenario runs one.
+// scenario runs one scenario.
 func (r *round) scenario(row string, seed uint64) {
 	dir := r.path("%s-%d", row, seed)
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -84,7 +84,7 @@ func (r *round) scenario(row string, seed uint64) {
 	}
 	r.environments.Store(w, nil)
 	defer r.environments.Delete(w)
-	// A scenario that has begun is run to its end, unless the run ends early.
+	// A scenario is run to its end, unless the run ends early.
 	report := stress.RunContext(r.cut, w, s)
 	r.done(row, int(report.Operations))
 	if report.Failed() {
@@ -92,10 +92,10 @@ func (r *round) scenario(row string, seed uint64) {
 	}
 }
 
-// longestName is how many bytes the path of a Unix socket has at most.
+// longestName is the maximum length of the path of a Unix socket.
 const longestName = 107
 
-// settings draws those of a scenario.
+// settings draws the settings of a scenario.
 func (r *round) settings(row, dir string, rng *rand.Rand) stress.Settings {
 	set := stress.KernelSettings(rng)
 	if len(dir)+len("/socket") > longestName {

@@ -18,27 +18,27 @@ import (
 )
 
 const (
-	writers = 2   // of each database
-	readers = 2   // of each database
+	writers = 2   // per database
+	readers = 2   // per database
 	kept    = 256 // items of each writer that are not deleted
-	mostSet = 8   // items of a transaction
+	mostSet = 8   // maximum number of items in a transaction
 	mostLen = 4 << 10
-	// checkpointEvery is after how many transactions a writer empties the WAL.
+	// checkpointEvery is the number of transactions after which a writer checkpoints the WAL.
 	checkpointEvery = 256
 )
 
-// database is one that is written and read until the round is over.
+// database is a database that is written and read until the round is over.
 type database struct {
 	*round
 	number    int
 	vfs, mode string
 	path      string
-	// committed is how many items of each writer were acknowledged.
+	// committed is the number of acknowledged items of each writer.
 	committed [writers]atomic.Int64
 }
 
-// databases returns the databases of a round: two share a log, the others have each a WAL or a rollback
-// journal.
+// databases returns the databases of a round. Two share a log; the others have a WAL or a rollback
+// journal each.
 func (r *round) databases() []func() {
 	var parts []func()
 	for i, kind := range []struct{ vfs, mode string }{
@@ -56,7 +56,7 @@ func (d *database) check(what string, err error) {
 	}
 }
 
-// soak writes and reads at the same time, and then looks at all there is.
+// soak writes and reads concurrently, and then verifies the whole database.
 func (d *database) soak() {
 	if err := d.with(d.create); err != nil {
 		d.check("create", err)
@@ -72,7 +72,7 @@ func (d *database) soak() {
 	all.Wait()
 	d.check("at the end", d.with(d.verify))
 	for _, suffix := range []string{"", "-journal", "-wal", "-shm"} {
-		_ = os.Remove(d.path + suffix) // what is there: the next round has its own
+		_ = os.Remove(d.path + suffix) // best effort: the next round has files of its own
 	}
 }
 
@@ -102,10 +102,10 @@ func (d *database) create(c *sqlite3.Conn) error {
 	return err
 }
 
-// prepared are the statements of a connection.
+// prepared are the prepared statements of a connection.
 type prepared map[string]*sqlite3.Stmt
 
-// run prepares a statement, once, and runs it; row is called for each row.
+// run prepares a statement on its first use, and runs it. It calls row for each row.
 func (p prepared) run(c *sqlite3.Conn, sql string, row func(*sqlite3.Stmt) error, args ...any) (err error) {
 	s := p[sql]
 	if s == nil {
@@ -140,18 +140,18 @@ func (p prepared) run(c *sqlite3.Conn, sql string, row func(*sqlite3.Stmt) error
 
 func (p prepared) close() {
 	for _, s := range p {
-		_ = s.Close() // whose error was that of its last run
+		_ = s.Close() // its error is that of the last run
 	}
 }
 
-// body returns the bytes of an item, whose length follows from its number.
+// body returns the bytes of an item. The length is derived from the number.
 func (d *database) body(p []byte, writer int, n int64) []byte {
 	p = p[:1+uint64(n)*2654435761>>7%mostLen]
 	stress.Bytes(p, uint64(d.number)<<48|uint64(writer)<<40|uint64(n)<<13)
 	return p
 }
 
-// write adds items and removes old ones, some at a time, until the round is over.
+// write adds items and removes old ones in batches, until the round is over.
 func (d *database) write(c *sqlite3.Conn, writer int) error {
 	random, p := d.random(2000+10*d.number+writer), make(prepared)
 	defer p.close()
@@ -170,7 +170,7 @@ func (d *database) write(c *sqlite3.Conn, writer int) error {
 			d.committed[writer].Store(n)
 		}
 		d.done(SQLite, 1)
-		// Readers that never pause keep the WAL from beginning anew by itself.
+		// Readers that never pause prevent the WAL from being reset.
 		if count++; d.mode == "wal" && count%checkpointEvery == 0 {
 			if err := p.run(c, "PRAGMA wal_checkpoint(TRUNCATE)", nil); err != nil {
 				return fmt.Errorf("checkpoint: %w", err)
@@ -180,7 +180,7 @@ func (d *database) write(c *sqlite3.Conn, writer int) error {
 	return nil
 }
 
-// transaction adds items after the n-th of a writer, and commits or takes them back.
+// transaction adds items after the n-th of a writer, and commits or rolls back.
 func (d *database) transaction(c *sqlite3.Conn, p prepared, writer int, n, set int64, keep bool) error {
 	if err := p.run(c, "BEGIN IMMEDIATE", nil); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (d *database) transaction(c *sqlite3.Conn, p prepared, writer int, n, set i
 	return errors.Join(err, p.run(c, "ROLLBACK", nil))
 }
 
-// read checks what transactions see, until the round is over.
+// read checks the content that transactions see, until the round is over.
 func (d *database) read(c *sqlite3.Conn, reader int) error {
 	random, p := d.random(3000+10*d.number+reader), make(prepared)
 	defer p.close()
@@ -222,7 +222,8 @@ func (d *database) read(c *sqlite3.Conn, reader int) error {
 	return nil
 }
 
-// look sees at least what was acknowledged before, whole transactions only, and the right bytes.
+// look checks that a transaction sees at least the items acknowledged before, only whole
+// transactions, and the right bytes.
 func (d *database) look(c *sqlite3.Conn, p prepared, writer int, random *rand.Rand) (err error) {
 	least := d.committed[writer].Load()
 	if err := p.run(c, "BEGIN", nil); err != nil {
@@ -241,7 +242,7 @@ func (d *database) look(c *sqlite3.Conn, p prepared, writer int, random *rand.Ra
 	return d.compare(c, p, writer, n-random.Int64N(min(n, kept)))
 }
 
-// count returns the number of a writer's last item, and judges how many there are.
+// count returns the number of a writer's last item, and checks the number of items.
 func (d *database) count(c *sqlite3.Conn, p prepared, writer int) (n int64, err error) {
 	var last, items int64
 	who := int64(writer)
@@ -262,7 +263,7 @@ func (d *database) count(c *sqlite3.Conn, p prepared, writer int) (n int64, err 
 	return n, err
 }
 
-// compare judges the bytes of an item.
+// compare checks the bytes of an item.
 func (d *database) compare(c *sqlite3.Conn, p prepared, writer int, n int64) error {
 	found := false
 	err := p.run(c, "SELECT body FROM item WHERE writer=? AND n=?", func(s *sqlite3.Stmt) error {
@@ -278,7 +279,7 @@ func (d *database) compare(c *sqlite3.Conn, p prepared, writer int, n int64) err
 	return err
 }
 
-// verify checks that the database is sound and has exactly the acknowledged items.
+// verify checks the database for corruption, and that it has exactly the acknowledged items.
 func (d *database) verify(c *sqlite3.Conn) error {
 	p := make(prepared)
 	defer p.close()

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-// Package soak keeps all that ringside is made of at work at the same time, for as long as wanted,
-// and judges each byte: seeded scenarios of files, rings, sockets and watched descriptors, servers
-// with callbacks and with net/http, and SQLite databases. It works in rounds. At the end of each
-// everything is closed, and nothing may be left: no descriptor, no goroutine, no memory that grows
-// from round to round.
+// Package soak exercises all packages of ringside at the same time, for as long as wanted, and
+// checks each byte. It runs seeded scenarios of files, rings, sockets and watched descriptors,
+// servers with callbacks and with net/http, and SQLite databases. It works in rounds. At the end of
+// each round everything is closed. Then no descriptor and no goroutine may remain, and memory may
+// not grow from round to round.
 package soak
 
 import (
@@ -17,14 +17,14 @@ import (
 // Status is the state of a run at one moment.
 type Status struct {
 	Seconds     float64          `json:"seconds"`    // since the beginning
-	Round       int              `json:"round"`      // that has begun, from 1 on
-	Operations  map[string]int64 `json:"operations"` // that have ended, of each row
+	Round       int              `json:"round"`      // the current round, from 1
+	Operations  map[string]int64 `json:"operations"` // finished operations of each row
 	Errors      int64            `json:"errors"`
 	Descriptors int              `json:"descriptors"`
 	Goroutines  int              `json:"goroutines"`
 	Resident    int64            `json:"residentBytes"`
 	Heap        int64            `json:"heapInUseBytes"`
-	InFlight    int64            `json:"inFlight"` // operations of rings, requests and transactions that have begun and not ended
+	InFlight    int64            `json:"inFlight"` // unfinished operations of rings, requests and transactions
 }
 
 // String returns the status as a line.
@@ -42,7 +42,7 @@ func (s Status) String() string {
 	return b.String()
 }
 
-// short writes a count with three or four digits.
+// short formats a count with three or four digits.
 func short(n int64) string {
 	switch {
 	case n < 10_000:
@@ -53,8 +53,8 @@ func short(n int64) string {
 	return fmt.Sprintf("%.4gM", float64(n)/1e6)
 }
 
-// Left counts what remained when everything had been closed at the end of a round and garbage had been
-// collected.
+// Left counts the resources that remain after everything was closed at the end of a round and
+// garbage was collected.
 type Left struct {
 	Descriptors int   `json:"descriptors"`
 	Goroutines  int   `json:"goroutines"`
@@ -66,14 +66,14 @@ type Left struct {
 type Summary struct {
 	Seed        uint64           `json:"seed"`
 	Seconds     float64          `json:"seconds"`
-	Rounds      int              `json:"rounds"` // that came to their end
+	Rounds      int              `json:"rounds"` // completed rounds
 	Interrupted bool             `json:"interrupted"`
 	Operations  map[string]int64 `json:"operations"`
 	Uses        []string         `json:"uses"`     // backends, or fallbacks and their reasons
-	Problems    []string         `json:"problems"` // the first ones; none: all is well
+	Problems    []string         `json:"problems"` // the first ones; none means success
 	Before      Left             `json:"before"`
 	Left        []Left           `json:"left"` // at the end of each round
-	Peak        Left             `json:"peak"` // the most of each that was seen under load
+	Peak        Left             `json:"peak"` // the maximum of each under load
 	Memory      []Growth         `json:"growth"`
 }
 
@@ -128,7 +128,7 @@ func (s *Summary) writeLeft(b *strings.Builder) {
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
-// The rows that can be soaked.
+// These are the rows that can be soaked.
 const (
 	Files   = "files"
 	Sockets = "sockets"
@@ -139,28 +139,28 @@ const (
 // Rows are all of them, in the order of lines.
 var Rows = []string{Files, Sockets, Watch, SQLite}
 
-// DiskMiB bounds the files of a run at any time, in MiB. A row stays far below its part.
+// DiskMiB limits the size of a run's files at any time, in MiB. A row stays far below its share.
 const DiskMiB = 256
 
 // Options are the options of a run.
 type Options struct {
-	// For is how long, in rounds of at most half a minute.
+	// For is the duration of the run. Rounds take at most half a minute.
 	For time.Duration
-	// Seed is where the seeds of scenarios and of all other choices come from.
+	// Seed determines the seeds of scenarios and all other choices.
 	Seed uint64
-	// Dir is where a directory for all files is made, which is removed in the end.
+	// Dir is the directory in which a temporary directory for all files is created.
 	Dir string
 	// Rows are some of [Rows]; nil means all.
 	Rows []string
-	// Replay runs the scenario of this seed again and again, and nothing else, unless it is 0. Rows
-	// must have one member then, which is not SQLite.
+	// Replay, if not 0, runs only the scenario of this seed, repeatedly. Rows must then have one
+	// member, which is not SQLite.
 	Replay uint64
-	// Every is the time between calls of Line.
+	// Every is the interval of calls of Line.
 	Every time.Duration
 	Line  func(Status)
 
-	// round overrides the length of rounds, spoil may change data in transit, and extra runs in
-	// each round: tests seed faults.
+	// round overrides the length of rounds. spoil may change data in transit. extra runs in each
+	// round. Tests use them to seed faults.
 	round time.Duration
 	spoil func(row string, p []byte)
 	extra func()
@@ -185,8 +185,8 @@ func (o *Options) Check() error {
 // has reports whether a row is soaked.
 func (o *Options) has(row string) bool { return len(o.Rows) == 0 || slices.Contains(o.Rows, row) }
 
-// roundLength leaves room for twelve rounds, so that growth can be seen, but none is shorter than a
-// second or longer than half a minute.
+// roundLength allows at least twelve rounds, so that growth can be seen. A round takes between a
+// second and half a minute.
 func (o *Options) roundLength() time.Duration {
 	if o.round > 0 {
 		return o.round
@@ -194,23 +194,24 @@ func (o *Options) roundLength() time.Duration {
 	return max(min(o.For/12, 30*time.Second), time.Second)
 }
 
-// fewest is how many rounds it takes, after the warm-up, to speak of growth.
+// fewest is the minimum number of rounds, after the warm-up, for a verdict on growth.
 const fewest = 6
 
-// Growth compares memory over rounds, of which the first sixth warms up.
+// Growth compares memory between rounds. The first sixth of the rounds is the warm-up.
 type Growth struct {
 	What string `json:"what"`
 	// Judged is false for a run with too few rounds.
 	Judged bool `json:"judged"`
 	Grown  bool `json:"grown"`
-	// First and Last are the most bytes at the end of a round of the first and the last third, Limit
-	// is what Last may be: a quarter more than First, and some MiB.
+	// First and Last are the most bytes at the end of a round in the first and in the last third.
+	// Limit is the maximum for Last: a quarter more than First, plus some MiB.
 	First int64 `json:"firstThird"`
 	Last  int64 `json:"lastThird"`
 	Limit int64 `json:"limit"`
 }
 
-// judgeGrowth judges bytes at the ends of rounds; some more than a quarter are allowed.
+// judgeGrowth judges the bytes at the ends of rounds. A growth of a quarter plus allowed bytes is
+// accepted.
 func judgeGrowth(what string, bytes []int64, allowed int64) Growth {
 	g := Growth{What: what}
 	if len(bytes) > 0 {
@@ -227,7 +228,7 @@ func judgeGrowth(what string, bytes []int64, allowed int64) Growth {
 	return g
 }
 
-// String returns the finding as a sentence.
+// String returns the result as a sentence.
 func (g Growth) String() string {
 	if !g.Judged {
 		return fmt.Sprintf("%s: too few rounds to judge its growth", g.What)

@@ -17,32 +17,32 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// What a cold round does.
+// These are the kinds of work of a cold round.
 const (
-	Scan       = "scan"       // all of a table whose rows came in random order
+	Scan       = "scan"       // all of a table whose rows were inserted in random order
 	Index      = "index"      // CREATE INDEX on it
-	Range      = "range"      // a tenth of its keys
-	Lookups    = "lookups"    // rows by random keys, one after the other
-	Contiguous = "contiguous" // all of a table whose rows came in order
-	// Make makes the databases for the others.
+	Range      = "range"      // a tenth of the table, by key
+	Lookups    = "lookups"    // rows by random keys, one after another
+	Contiguous = "contiguous" // all of a table whose rows were inserted in order
+	// Make creates the databases for the other kinds.
 	Make = "make"
 )
 
-// ColdWork are the kinds of work that are measured.
+// ColdWork are the measured kinds of work.
 var ColdWork = []string{Scan, Index, Range, Lookups, Contiguous}
 
 // Cold reads a database that is not in the page cache.
 type Cold struct {
 	// What is one of the constants above.
 	What string `json:"what"`
-	// Base is the directory of the databases that Make made.
+	// Base is the directory of the databases that Make created.
 	Base string `json:"base"`
-	// Rows is how many there are; Seed selects keys.
+	// Rows is the number of rows. Seed selects keys.
 	Rows int    `json:"rows"`
 	Seed uint64 `json:"seed"`
 }
 
-// Paths of the two databases in their directory.
+// These are the paths of the two databases in their directory.
 const (
 	Fragmented = "fragmented.db"
 	InOrder    = "contiguous.db"
@@ -51,7 +51,7 @@ const (
 // MinRows is the smallest number of rows.
 const MinRows = 100
 
-// value is the column that is summed.
+// value returns the column that queries sum.
 func value(key int64) int64 { return key * 2654435761 & (1<<32 - 1) }
 
 const (
@@ -78,7 +78,7 @@ func (c Cold) run(ctx context.Context, engine, dir string) (measure.Sample, erro
 	return c.on(ctx, engine, filepath.Join(c.Base, Fragmented))
 }
 
-// make writes both databases.
+// make creates both databases.
 func (c Cold) make(ctx context.Context) error {
 	keys := rand.New(rand.NewPCG(c.Seed, 0)).Perm(c.Rows)
 	if err := c.fill(ctx, Fragmented, func(i int) int64 { return int64(keys[i]) + 1 }); err != nil {
@@ -87,7 +87,7 @@ func (c Cold) make(ctx context.Context) error {
 	return c.fill(ctx, InOrder, func(i int) int64 { return int64(i) + 1 })
 }
 
-// fill writes one.
+// fill creates one database.
 func (c Cold) fill(ctx context.Context, name string, key func(int) int64) (err error) {
 	conn, err := open(Default, filepath.Join(c.Base, name))
 	if err != nil {
@@ -123,7 +123,7 @@ type query struct {
 	want func(arg int64) int64
 }
 
-// query returns the query of the work.
+// query returns the query for the kind of work.
 func (c Cold) query() (q query, err error) {
 	n := int64(c.Rows)
 	q.args = []int64{0}
@@ -145,7 +145,7 @@ func (c Cold) query() (q query, err error) {
 	return q, err
 }
 
-// on asks the query of a database, once.
+// on runs the query on a database, once.
 func (c Cold) on(ctx context.Context, engine, path string) (s measure.Sample, err error) {
 	q, err := c.query()
 	if err != nil {
@@ -184,7 +184,7 @@ func (c Cold) on(ctx context.Context, engine, path string) (s measure.Sample, er
 	return s, nil
 }
 
-// index makes one in a copy of the database.
+// index creates an index in a copy of the database.
 func (c Cold) index(ctx context.Context, engine, dir string) (s measure.Sample, err error) {
 	path := filepath.Join(dir, Fragmented)
 	if err := copyFile(filepath.Join(c.Base, Fragmented), path); err != nil {
@@ -202,11 +202,11 @@ func (c Cold) index(ctx context.Context, engine, dir string) (s measure.Sample, 
 	return s, expect(conn, "SELECT sum(w) FROM t INDEXED BY i WHERE w >= 0", sum(1, int64(c.Rows)))
 }
 
-// once does n operations in turn after the file was evicted from the page cache.
+// once evicts the file from the page cache and then runs n operations in turn.
 func once(ctx context.Context, path string, n int, do func(i int) error) (measure.Sample, error) {
 	done, cold := 0, false
 	plan := measure.Plan{
-		Goroutines: 1, Warm: time.Nanosecond, Measure: time.Hour, // It ends when all is done.
+		Goroutines: 1, Warm: time.Nanosecond, Measure: time.Hour, // It ends when all operations are done.
 		Between: func() error {
 			cold = true
 			return evict(path)

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// dbConn is a connection of a library that is a driver of database/sql only.
+// dbConn is a connection of a library that only has a driver for database/sql.
 type dbConn struct{ c driver.Conn }
 
 func openDriver(d driver.Driver, name string) (Conn, error) {
@@ -46,7 +46,7 @@ func (c dbConn) Prepare(sql string) (Stmt, error) {
 		return nil, errors.Join(fmt.Errorf("%T: %w", s, errors.ErrUnsupported), s.Close())
 	}
 	d := &dbStmt{Stmt: s, exec: exec, query: query}
-	if strings.Contains(sql, "?1") { // Not every driver knows before it runs.
+	if strings.Contains(sql, "?1") { // Not every driver reports the number of parameters before it runs a statement.
 		d.args = make([]driver.NamedValue, 1)
 	}
 	return d, nil

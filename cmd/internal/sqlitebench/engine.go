@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-// Package sqlitebench measures SQLite: the 16 tests of its old speed page, commits of many databases,
-// and reads of a database that is not in the page cache.
+// Package sqlitebench measures SQLite: the 16 tests of its old speed page, commits to many
+// databases, and reads of a database that is not in the page cache.
 //
-// The suite compares ways to reach the disk, so every engine is driven in the same way: statement by
-// statement through its connection, without a pool between.
+// The suite compares ways to access the disk. So every engine is driven in the same way: statement
+// by statement through one connection, without a connection pool.
 package sqlitebench
 
 import (
@@ -22,23 +22,24 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs"
 )
 
-// Names of the engines. All but the last two are github.com/ncruces/go-sqlite3 with one VFS or another.
+// These are the names of the engines. All but the last two are github.com/ncruces/go-sqlite3 with
+// different VFSes.
 const (
 	Memory    = "memory"             // a database in memory
 	Default   = "default"            // the default VFS
-	Ringside  = "ringside"           // package sqlitevfs as it is
-	Plain     = "ringside-plain"     // it without its parts: the default VFS and the syncs of directories
-	NoDirSync = "ringside-nodirsync" // it without the syncs of directories
-	Group     = "ringside-group"     // it with group sync in any case
-	Log       = "ringside-log"       // it with the log that databases share
+	Ringside  = "ringside"           // package sqlitevfs with its defaults
+	Plain     = "ringside-plain"     // package sqlitevfs with its parts off: the default VFS plus directory syncs
+	NoDirSync = "ringside-nodirsync" // package sqlitevfs without directory syncs
+	Group     = "ringside-group"     // package sqlitevfs with group sync always on
+	Log       = "ringside-log"       // package sqlitevfs with the log shared by databases
 	Modernc   = "modernc"            // modernc.org/sqlite
 	Mattn     = "mattn"              // github.com/mattn/go-sqlite3, which needs a C compiler
 )
 
-// Engines are all there are, in the order of tables.
+// Engines are all engines, in the order of tables.
 var Engines = []string{Memory, Default, Plain, NoDirSync, Ringside, Group, Log, Modernc, Mattn}
 
-// Journal modes that are measured, always with synchronous=FULL.
+// These are the measured journal modes, always with synchronous=FULL.
 const (
 	Rollback = "rollback" // journal_mode=DELETE
 	Persist  = "persist"
@@ -47,33 +48,34 @@ const (
 
 // Conn is a connection to a database. It belongs to one goroutine at a time.
 type Conn interface {
-	// Exec runs one statement, to its end.
+	// Exec runs one statement to completion.
 	Exec(sql string) error
-	// Prepare compiles one statement. Close it before the connection.
+	// Prepare compiles one statement. It must be closed before the connection.
 	Prepare(sql string) (Stmt, error)
-	// Close ends the connection.
+	// Close closes the connection.
 	Close() error
 }
 
 // Stmt is a compiled statement with at most one parameter.
 type Stmt interface {
-	// Exec runs it.
+	// Exec runs the statement.
 	Exec(arg int64) error
-	// Int runs it and returns the first column of its first row; that there is none is an error.
+	// Int runs the statement and returns the first column of its first row. A result without rows
+	// is an error.
 	Int(arg int64) (int64, error)
-	// Close frees it.
+	// Close frees the statement.
 	Close() error
 }
 
 var errNoRow = errors.New("the statement returned no row")
 
-// peer is a library that is compiled in only where it can be and was asked for.
+// peer is a library that is only compiled in on request and where possible.
 type peer struct {
 	module string
 	open   func(path string) (Conn, error)
 }
 
-// peers are the libraries that this program has, by the names of engines.
+// peers are the compiled-in libraries, by the names of engines.
 var peers = map[string]peer{}
 
 // Probe returns an error if an engine cannot be used in this program.
@@ -90,7 +92,7 @@ func Probe(engine string) error {
 	return errors.New("built without it: needs -tags peers")
 }
 
-// Version names the library behind an engine, with its version where the program knows it.
+// Version returns the name of the library of an engine, with its version if known.
 func Version(engine string) string {
 	module := "github.com/ncruces/go-sqlite3"
 	if p, ok := peers[engine]; ok {
@@ -106,8 +108,8 @@ func Version(engine string) string {
 	return module
 }
 
-// Open opens a database, which is made where it is missing, with synchronous=FULL. A connection that
-// finds it locked waits for a minute.
+// Open opens a database with synchronous=FULL, and creates it if it does not exist. A connection
+// waits for up to a minute for a locked database.
 func Open(engine, path, journal string) (Conn, error) {
 	if err := Probe(engine); err != nil {
 		return nil, err
@@ -135,9 +137,9 @@ func open(engine, path string) (Conn, error) {
 		params.Set("vfs", sqlitevfs.Name)
 		params.Set("dirsync", sqlitevfs.Off.String())
 	default:
-		params.Set("vfs", engine) // The names of its variants are those of the VFS.
+		params.Set("vfs", engine) // Engines of sqlitevfs have the name of their VFS.
 	}
-	// A path of Windows begins with a drive, and needs a slash before it.
+	// A Windows path begins with a drive, and needs a slash before it.
 	uri := url.URL{Scheme: "file", OmitHost: true, Path: "/" + strings.TrimPrefix(filepath.ToSlash(path), "/"), RawQuery: params.Encode()}
 	return openNcruces(uri.String())
 }
@@ -169,7 +171,7 @@ func configure(c Conn, engine, journal string) error {
 	return nil
 }
 
-// expect returns an error if a statement selects anything else.
+// expect returns an error if the result of a statement is not want.
 func expect(c Conn, sql string, want int64) error {
 	got, err := selected(c, sql)
 	if err == nil && got != want {
@@ -191,16 +193,16 @@ func selected(c Conn, sql string) (n int64, err error) {
 	return s.Int(0)
 }
 
-// Job is one round. One of its parts is set.
+// Job is one round. Exactly one of its parts is set.
 type Job struct {
-	// Dir is an existing directory, in which the round has one of its own while it lasts.
+	// Dir is an existing directory. The round creates a temporary directory in it.
 	Dir     string   `json:"dir"`
 	Speed   *Speed   `json:"speed,omitempty"`
 	Tenants *Tenants `json:"tenants,omitempty"`
 	Cold    *Cold    `json:"cold,omitempty"`
 }
 
-// Run does the job in this process. The plan's times apply to work that is measured by time.
+// Run runs the job in this process. The plan's times apply to timed work.
 func (j Job) Run(ctx context.Context, engine string, plan measure.Plan) (s measure.Sample, err error) {
 	dir, err := os.MkdirTemp(j.Dir, "round-")
 	if err != nil {

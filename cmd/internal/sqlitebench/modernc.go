@@ -6,7 +6,7 @@ package sqlitebench
 
 import "modernc.org/sqlite"
 
-// With the tag only: it is two thirds of all that the command would download.
+// It needs a build tag: this library is two thirds of the command's download.
 
 func init() {
 	peers[Modernc] = peer{"modernc.org/sqlite", func(path string) (Conn, error) { return openDriver(&sqlite.Driver{}, path) }}

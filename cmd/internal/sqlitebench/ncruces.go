@@ -8,7 +8,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// ncConn is a connection of the library that the VFS is for.
+// ncConn is a connection of the library for which the VFS is written.
 type ncConn struct{ c *sqlite3.Conn }
 
 func openNcruces(name string) (Conn, error) {

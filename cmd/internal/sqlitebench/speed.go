@@ -13,22 +13,22 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// Speed runs the 16 tests, one after the other in one new database.
+// Speed runs the 16 tests, one after another, in one new database.
 type Speed struct {
 	// Journal is one of the journal modes of this package.
 	Journal string `json:"journal"`
-	// Scale is the percentage of the page's statements that are run.
+	// Scale is the percentage of the statements of the original tests that are run.
 	Scale int `json:"scale"`
 	// Seed selects the rows.
 	Seed uint64 `json:"seed"`
 }
 
-// TestNs and TestCPU are the names under which a sample has the time of a test in nanoseconds, by the
-// clock and of processors. Tests are numbered from 1.
+// TestNs and TestCPU return the names of a sample's metrics for a test: its elapsed time and its
+// CPU time in nanoseconds. Tests are numbered from 1.
 func TestNs(test int) string  { return fmt.Sprintf("test_%d_ns", test) }
 func TestCPU(test int) string { return fmt.Sprintf("test_%d_cpu_ns", test) }
 
-// run measures all tests in a directory of their own. The database is checked before the last one.
+// run runs all tests in a directory of their own. It checks the database before the last test.
 func (s Speed) run(ctx context.Context, engine, dir string) (sample measure.Sample, err error) {
 	c, err := Open(engine, filepath.Join(dir, "speed.db"), s.Journal)
 	if err != nil {
@@ -49,10 +49,10 @@ func (s Speed) run(ctx context.Context, engine, dir string) (sample measure.Samp
 	return sample, nil
 }
 
-// test measures one.
+// test measures one test.
 func (s Speed) test(ctx context.Context, c Conn, test int, sample *measure.Sample) error {
 	sql := statements(test, s.Seed, s.Scale)
-	runtime.GC() // What was made for the test must not be collected on its account.
+	runtime.GC() // Garbage of the preparation must not be collected during the test.
 	cpu, known := measure.CPUTime()
 	begin := time.Now()
 	for i, stmt := range sql {
@@ -73,7 +73,7 @@ func (s Speed) test(ctx context.Context, c Conn, test int, sample *measure.Sampl
 	return nil
 }
 
-// check checks the tables that the tests leave.
+// check checks the tables after the tests.
 func (s Speed) check(c Conn) error {
 	for _, q := range []struct {
 		sql  string

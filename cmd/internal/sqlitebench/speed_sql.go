@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Tests is how many tests the speed page has.
+// Tests is the number of tests of the speed page.
 const Tests = 16
 
-// speedTest is one test of the page: some statements, then one that is repeated.
+// speedTest is one test of the page: some statements, and one that is repeated.
 type speedTest struct {
 	transaction bool
 	first       []string
@@ -20,7 +20,7 @@ type speedTest struct {
 	repeat      func(i int, r *rand.Rand) string
 }
 
-// speedTests are those of the page, in its order: each builds on the tables that those before left.
+// speedTests are the tests of the page, in order. Each needs the tables of the tests before it.
 var speedTests = [Tests]speedTest{
 	{false, []string{createTable("t1")}, 1000, insert("t1", 100_000)},
 	{true, []string{createTable("t2")}, 25_000, insert("t2", 500_000)},
@@ -52,7 +52,7 @@ func createTable(name string) string {
 	return fmt.Sprintf("CREATE TABLE %s(a INTEGER, b INTEGER, c VARCHAR(100))", name)
 }
 
-// insert inserts rows that are numbered from 1.
+// insert returns statements that insert rows numbered from 1.
 func insert(table string, below int) func(int, *rand.Rand) string {
 	return func(i int, r *rand.Rand) string {
 		n := r.IntN(below)
@@ -69,8 +69,8 @@ func selectRange(width int) func(int, *rand.Rand) string {
 // scaled returns the percentage of a number of repetitions, at least 1.
 func scaled(n, percent int) int { return max(n*percent/100, 1) }
 
-// statements returns those of a test, which are the same for the same seed. Scale is the percentage of
-// the repetitions of the page.
+// statements returns the statements of a test. The same seed gives the same statements. scale is
+// the percentage of the original number of repetitions.
 func statements(test int, seed uint64, scale int) []string {
 	t, random := speedTests[test], rand.New(rand.NewPCG(seed, uint64(test)))
 	out := slices.Clone(t.first)
@@ -91,7 +91,7 @@ var (
 	tens = strings.Fields("- - twenty thirty forty fifty sixty seventy eighty ninety")
 )
 
-// words names a number below a million, as the page does.
+// words spells a number below a million in words, as the page does.
 func words(n int) string {
 	switch {
 	case n < 20:

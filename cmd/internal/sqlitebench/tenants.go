@@ -19,27 +19,27 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs"
 )
 
-// What a commit of a tenant writes.
+// These are the kinds of commits of a tenant.
 const (
-	Row   = "row"   // a row of some 120 bytes
-	Order = "order" // an order with five lines: five tables and four indexes, some 16 pages
+	Row   = "row"   // a row of about 120 bytes
+	Order = "order" // an order with five lines: five tables and four indexes, about 16 pages
 	Blob  = "blob"  // 60 KB
 )
 
-// TenantWork are all of them.
+// TenantWork are all kinds of commits.
 var TenantWork = []string{Row, Order, Blob}
 
-// Tenants commits again and again to each of several databases.
+// Tenants commits repeatedly to each of several databases.
 type Tenants struct {
-	// Work is what a commit writes; empty is Row.
+	// Work is the kind of commit. Empty means Row.
 	Work string `json:"work,omitempty"`
 	// Journal is one of the journal modes of this package.
 	Journal string `json:"journal"`
-	// Databases is how many there are, Connections how many each has. Every connection has a
-	// goroutine.
+	// Databases is the number of databases. Connections is the number of connections of each. Every
+	// connection has a goroutine.
 	Databases   int `json:"databases"`
 	Connections int `json:"connections"`
-	// Writer has a file overwritten beside them, at WriterRate.
+	// Writer runs a writer that overwrites another file at WriterRate.
 	Writer bool `json:"writer,omitempty"`
 }
 
@@ -52,7 +52,7 @@ type tenant struct {
 	committed int64
 }
 
-// tenantSchema makes the tables of a work, tenantSteps are the statements of a commit, and
+// tenantSchema has the tables of each kind of work. tenantSteps are the statements of a commit.
 // tenantCount counts commits.
 var (
 	tenantSchema = map[string][]string{
@@ -95,14 +95,14 @@ var (
 
 const orderLines = 5
 
-// numbers begins a statement that selects from n(i), the numbers from 1.
+// numbers returns the beginning of a statement that selects from n(i), the numbers from 1.
 func numbers(most int) string {
 	return fmt.Sprintf("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<%d) ", most)
 }
 
 func (t Tenants) work() string { return cmp.Or(t.Work, Row) }
 
-// run measures commits. In the end each database must have every row that was acknowledged.
+// run measures commits. Afterwards each database must have every acknowledged row.
 func (t Tenants) run(ctx context.Context, engine, dir string, plan measure.Plan) (s measure.Sample, err error) {
 	var tenants []*tenant
 	defer func() { err = errors.Join(err, closeTenants(tenants)) }()
@@ -126,14 +126,14 @@ func (t Tenants) run(ctx context.Context, engine, dir string, plan measure.Plan)
 	if err != nil {
 		return s, err
 	}
-	s.Units = nil // The writer has its rate by definition.
+	s.Units = nil // The writer's rate is given.
 	if total := sqlitevfs.Total(); strings.HasPrefix(engine, Ringside) && total.Syncs > 0 {
 		s.Further = map[string]float64{report.SyncsShared: float64(total.SharedSyncs+total.Logged) / float64(total.Syncs)}
 	}
 	return s, t.check(tenants)
 }
 
-// open opens a connection to a database, which the first one makes.
+// open opens a connection to a database. The first connection creates the database.
 func (t Tenants) open(engine, dir string, database int) (*tenant, error) {
 	path := filepath.Join(dir, fmt.Sprintf("tenant-%d.db", database))
 	c, err := Open(engine, path, t.Journal)
@@ -150,7 +150,7 @@ func (t Tenants) open(engine, dir string, database int) (*tenant, error) {
 	return one, nil
 }
 
-// make makes the tables unless another connection did.
+// make creates the tables unless another connection has done so.
 func (t Tenants) make(c Conn) error {
 	made, err := selected(c, "SELECT count(*) FROM sqlite_schema")
 	if err != nil || made > 0 {
@@ -219,16 +219,16 @@ func closeTenants(tenants []*tenant) error {
 	return errors.Join(errs...)
 }
 
-// What a program that has nothing to do with the databases writes beside them, in bytes: in a second,
-// at a time, and before it begins again at the start of its file.
+// These describe the writer, in bytes: its rate per second, the size of a write, and the length of
+// the file that it overwrites again and again.
 const (
 	WriterRate  = 32 << 20
 	writerChunk = 256 << 10
 	writerSpan  = 64 << 20
 )
 
-// writer overwrites a file at a steady rate, without syncs: the kernel writes it when it likes, or
-// when a sync of the whole file system tells it to.
+// writer overwrites a file at a steady rate, without syncs. The kernel writes the data in the
+// background, or when the whole file system is synced.
 type writer struct {
 	file  *os.File
 	chunk []byte
@@ -250,7 +250,7 @@ func newWriter(path string) (*writer, error) {
 
 var _ measure.Op = (*writer)(nil).write
 
-// write writes a chunk and waits for the time of the next. One that is late makes up for at most a
+// write writes a chunk and waits until the next one is due. A late writer catches up for at most a
 // second.
 func (w *writer) write() (int, error) {
 	if _, err := w.file.WriteAt(w.chunk, w.off); err != nil {

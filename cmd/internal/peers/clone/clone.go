@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-// Package clone builds echo servers on libraries whose sources the user has: a clone of the library's
-// repository, which the program here is compiled with when it is needed.
+// Package clone builds echo servers on libraries of which the user has a clone of the repository.
+// It compiles its programs with the clone when they are needed.
 package clone
 
 import (
 	"context"
-	_ "embed" // The programs are built where they are run.
+	_ "embed" // The programs are built at run time.
 	"errors"
 	"fmt"
 	"os"
@@ -17,15 +17,15 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// Names of the engines in tables and result files.
+// These are the names of the engines in tables and result files.
 const (
-	Gnet    = "gnet"      // with a loop for each processor
+	Gnet    = "gnet"      // one loop per processor
 	GnetOne = "gnet-loop" // with one loop
 	Rio     = "rio"
 	Monoio  = "monoio"
 )
 
-// Names are all of them.
+// Names are all engines of this package.
 var Names = []string{Gnet, GnetOne, Rio, Monoio}
 
 var (
@@ -39,12 +39,12 @@ var (
 	monoioSource []byte
 )
 
-// library is where an engine's library comes from.
+// library describes the library of an engine.
 type library struct {
-	flag   string // that names the clone
+	flag   string // flag for the clone
 	source []byte
-	module string // of Go; empty for Rust
-	file   string // that a clone of it has
+	module string // Go module; empty for Rust
+	file   string // a file that a clone must have
 	args   []string
 }
 
@@ -58,7 +58,7 @@ var libraries = map[string]library{
 // Is reports whether an engine is one of this package.
 func Is(engine string) bool { return libraries[engine].flag != "" }
 
-// Flag returns the flag without dashes that names the clone for an engine.
+// Flag returns the name, without dashes, of the flag for an engine's clone.
 func Flag(engine string) string { return libraries[engine].flag }
 
 // Program is a compiled server.
@@ -67,18 +67,18 @@ type Program struct {
 	command      []string
 }
 
-// Command returns how the server is started.
+// Command returns the command that starts the server.
 func (p *Program) Command() []string { return p.command }
 
-// Version names the library and its commit.
+// Version returns the name of the library and its commit.
 func (p *Program) Version() string { return p.version }
 
 // Remove removes the program.
 func (p *Program) Remove() error { return os.RemoveAll(p.dir) }
 
-// Build compiles an engine with the library of a clone, which is only read, into a temporary
-// directory. What the library itself needs is fetched by the ordinary tools of its language. The
-// error matches the context's when that ends.
+// Build compiles an engine with a clone of its library into a temporary directory. It does not
+// change the clone. The tools of the language fetch the library's own dependencies. When ctx ends,
+// the error matches that of the context.
 func Build(ctx context.Context, engine, clone string) (p *Program, err error) {
 	lib := libraries[engine]
 	if clone == "" {
@@ -107,7 +107,7 @@ func Build(ctx context.Context, engine, clone string) (p *Program, err error) {
 	return p, nil
 }
 
-// buildGo compiles in a module whose only requirement is replaced by the clone.
+// buildGo compiles in a module whose only requirement is replaced with the clone.
 func (l library) buildGo(ctx context.Context, dir, clone string) (string, error) {
 	module := fmt.Sprintf("module peer\n\ngo 1.24\n\nrequire %s %s\n\nreplace %[1]s => %[3]q\n", l.module, zeroVersion(l.module), clone)
 	for name, data := range map[string][]byte{"go.mod": []byte(module), "main.go": l.source, "talk.go": talkSource} {
@@ -116,11 +116,12 @@ func (l library) buildGo(ctx context.Context, dir, clone string) (string, error)
 		}
 	}
 	path := filepath.Join(dir, "server")
-	// Files that are named are built in spite of their constraint, which keeps them out of this module.
+	// Files named on the command line are built despite the build constraint that keeps them out of
+	// this module.
 	return path, run(ctx, dir, []string{"GOWORK=off", "GOFLAGS=-mod=mod"}, "go", "build", "-o", path, "main.go", "talk.go")
 }
 
-// zeroVersion is a version that fits the module's path.
+// zeroVersion returns a version that is valid for the module's path.
 func zeroVersion(module string) string {
 	if _, major, ok := strings.Cut(module, "/v"); ok {
 		return "v" + major + ".0.0"
@@ -143,7 +144,7 @@ func (l library) buildRust(ctx context.Context, dir, clone string) (string, erro
 	return filepath.Join(dir, "target/release/server"), run(ctx, dir, nil, "cargo", "build", "--release", "--quiet")
 }
 
-// commit returns the clone's commit, "" if git does not know.
+// commit returns the clone's commit, or "" if git cannot determine it.
 func commit(ctx context.Context, clone string) string {
 	out, err := exec.CommandContext(ctx, "git", "-C", clone, "describe", "--always", "--tags", "--abbrev=12").Output()
 	if err != nil {
@@ -152,8 +153,8 @@ func commit(ctx context.Context, clone string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// run runs a command in dir. The error of one that fails tells the end of what it said; when ctx
-// ends the command is killed, and the error is the context's.
+// run runs a command in dir. The error of a failed command contains the end of its output. When ctx
+// ends the command is killed, and the error is that of the context.
 func run(ctx context.Context, dir string, env []string, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)

@@ -39,7 +39,7 @@ func fail(err error) {
 }
 
 func main() {
-	// The library logs to standard output, which is for the process that started this one.
+	// The library logs to standard output, which belongs to the protocol with the parent process.
 	out, err := syscall.Dup(1)
 	if err != nil {
 		fail(err)

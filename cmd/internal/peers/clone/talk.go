@@ -12,8 +12,8 @@ import (
 	"runtime/debug"
 )
 
-// talk writes where the server listens, answers each line of the input with counters, and returns
-// when the input ends.
+// talk writes the address of the server, answers each line of the input with counters, and returns
+// at the end of the input.
 func talk(addr, backend string) {
 	out := json.NewEncoder(os.Stdout)
 	_ = out.Encode(map[string]any{"addr": addr, "pid": os.Getpid(), "backend": backend})

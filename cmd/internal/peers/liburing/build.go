@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-// Package liburing measures the workloads "nop" and "echo" in C on liburing, the library of io_uring's author:
-// which our ring is compared to. The programs are ours; they are compiled on the machine that is
-// measured, with the compiler and the liburing found there.
+// Package liburing measures the workloads "nop" and "echo" in C on liburing, the library by
+// io_uring's author, as the baseline for our ring. Its programs are compiled on the measured
+// machine, with the compiler and the liburing found there.
 package liburing
 
 import (
 	"context"
-	_ "embed" // The program is built where it is run.
+	_ "embed" // The program is built at run time.
 	"errors"
 	"fmt"
 	"os"
@@ -24,23 +24,24 @@ const Name = "liburing"
 //go:embed nop.c
 var nopSource []byte
 
-// Errors for missing programs and libraries, which name the package to install.
+// These are the errors for missing programs and libraries. They name the package to install.
 var (
 	ErrNoCompiler = errors.New("there is no C compiler (Debian: apt-get install gcc libc6-dev liburing-dev)")
 	ErrNoLibrary  = errors.New("liburing is not installed (Debian: apt-get install liburing-dev)")
 )
 
-// optimize is how the program is compiled.
+// optimize is the compiler's optimization flag.
 const optimize = "-O2"
 
 // Program is the compiled program.
 type Program struct {
 	dir, path string
-	version   string // of liburing, "" if unknown
+	version   string // of liburing, or "" if unknown
 }
 
 // Build compiles the program into a temporary directory, which [Program.Remove] removes. The error
-// matches [ErrNoCompiler] or [ErrNoLibrary] where one is missing, and the context's when that ends.
+// matches [ErrNoCompiler] or [ErrNoLibrary] if one is missing, and that of the context when ctx
+// ends.
 func Build(ctx context.Context) (*Program, error) { return buildProgram(ctx, "nop", nopSource) }
 
 // buildProgram compiles a program from one source, with further libraries.
@@ -87,7 +88,8 @@ func (p *Program) compile(ctx context.Context, cc string, source []byte, libs []
 	return fmt.Errorf("compile the peer: %w", err)
 }
 
-// lacksLibrary recognises the messages of compilers and linkers about a missing header or library.
+// lacksLibrary reports whether a message of a compiler or linker is about a missing header or
+// library.
 func lacksLibrary(said string) bool {
 	for line := range strings.Lines(said) {
 		missing := strings.Contains(line, "No such file") || strings.Contains(line, "not found")
@@ -98,7 +100,7 @@ func lacksLibrary(said string) bool {
 	return false
 }
 
-// libraryVersion asks pkg-config, since older headers of the library have no version.
+// libraryVersion asks pkg-config, because older headers of the library have no version.
 func libraryVersion(ctx context.Context, dir string) string {
 	out, err := run(ctx, dir, "pkg-config", "--modversion", Name)
 	if err != nil {
@@ -107,9 +109,9 @@ func libraryVersion(ctx context.Context, dir string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// run runs a command, in English, and returns its standard output. The error of one that fails
-// tells what it said; when ctx ends the command is killed, and the error is the context's. Its temporary
-// files are in dir: a compiler that is killed leaves them.
+// run runs a command in an English locale and returns its standard output. The error of a failed
+// command contains its output. When ctx ends the command is killed, and the error is that of the
+// context. Temporary files go to dir, because a killed compiler does not remove them.
 func run(ctx context.Context, dir, program string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "TMPDIR="+dir)
@@ -119,14 +121,14 @@ func run(ctx context.Context, dir, program string, args ...string) ([]byte, erro
 //go:embed echo.c
 var echoSource []byte
 
-// BuildEcho compiles the echo server as [Build] does the no-ops, with the same errors.
+// BuildEcho compiles the echo server. It returns the same errors as [Build].
 func BuildEcho(ctx context.Context) (*Program, error) {
 	return buildProgram(ctx, "echo", echoSource, "-lpthread")
 }
 
-// Command returns how the echo server is started: with deferred task work on a ring of one thread,
-// the fastest way for C.
+// Command returns the command that starts the echo server: with deferred task work on a
+// single-issuer ring, the fastest setup in C.
 func (p *Program) Command() []string { return []string{p.path, "defer"} }
 
-// Version names the library and how the program was compiled.
+// Version returns the version of the library and the compiler flags.
 func (p *Program) Version() string { return p.about(answer{}) + ", " + optimize }

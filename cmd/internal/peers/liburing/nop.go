@@ -15,10 +15,10 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// Round runs a job of the workload "nop"; with a window of no length it runs a single chunk. The
-// sample's Backend names library and compiler, its Reason is empty if the ring was opened with the
-// same flags as ours and else tells the difference. When ctx ends the program is killed, and the
-// error matches the context's.
+// Round runs a job of the workload "nop". With a window of zero length it runs a single chunk. The
+// sample's Backend is the library and compiler. Its Reason is empty if the ring has the same flags
+// as ours, and otherwise describes the difference. When ctx ends the program is killed, and the
+// error matches that of the context.
 func (p *Program) Round(ctx context.Context, job workload.Job) (measure.Sample, error) {
 	if job.Nop == nil {
 		return measure.Sample{}, fmt.Errorf("unknown workload %s/%s for engine %s", job.Suite, job.Workload, Name)
@@ -77,8 +77,8 @@ func parse(b []byte) (answer, error) {
 	return a, nil
 }
 
-// difference compares the flags of the peer's ring to ours. Newer versions of the library add some
-// of their own.
+// difference compares the flags of the peer's ring with ours. Newer versions of the library add
+// some of their own.
 func (a answer) difference(ours *uring.Options) (string, error) {
 	flags, err := ours.SetupFlags()
 	if err != nil || *a.SetupFlags == flags {

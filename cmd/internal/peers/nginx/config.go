@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package nginx runs nginx as a server of the files below a directory, to be measured beside ours.
+// Package nginx runs nginx as a server of the files below a directory, for comparison with ours.
 package nginx
 
 import (
@@ -12,8 +12,9 @@ import (
 	"strings"
 )
 
-// config makes nginx serve what prefix/www is a link to, with what its documentation advises for
-// static files. It does without an access log, as the others do, and keeps connections as long as they do.
+// config makes nginx serve the directory to which prefix/www links, with the settings that its
+// documentation recommends for static files. As in the other servers, there is no access log, and
+// connections are kept alive as long.
 const config = `daemon off;
 worker_processes %[2]d;
 pid nginx.pid;
@@ -40,7 +41,7 @@ http {
 }
 `
 
-// prepare makes nginx's directory, and returns the name of its configuration in it.
+// prepare creates nginx's directory, and returns the name of its configuration there.
 func prepare(prefix, files, addr string, workers int) (string, error) {
 	files, err := filepath.Abs(files)
 	if err != nil {
@@ -51,7 +52,7 @@ func prepare(prefix, files, addr string, workers int) (string, error) {
 	}
 	user := ""
 	if os.Geteuid() == 0 {
-		user = "user root;" // Else its workers may not see our directory.
+		user = "user root;" // Otherwise its workers may not have access to our directory.
 	}
 	name := filepath.Join(prefix, "nginx.conf")
 	return name, os.WriteFile(name, fmt.Appendf(nil, config, addr, workers, user), 0o600)
@@ -60,10 +61,11 @@ func prepare(prefix, files, addr string, workers int) (string, error) {
 // Name is the engine's name in tables and result files.
 const Name = "nginx"
 
-// ErrMissing is matched by errors where nginx is not installed.
+// ErrMissing is matched by errors if nginx is not installed.
 var ErrMissing = errors.New("nginx is not installed (Debian: apt-get install nginx-light)")
 
-// find returns the program's path and version. It is often in a directory that is only in root's PATH.
+// find returns the program's path and version. The program is often in a directory that is only in
+// root's PATH.
 func find() (path, version string, err error) {
 	if path, err = exec.LookPath(Name); err != nil {
 		if path, err = exec.LookPath("/usr/sbin/" + Name); err != nil {

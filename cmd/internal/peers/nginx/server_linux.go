@@ -25,11 +25,11 @@ type Server struct {
 	ended                 chan error
 }
 
-// startPatience is how long nginx may take to start.
+// startPatience is the time limit for nginx to start.
 const startPatience = 20 * time.Second
 
-// Start starts nginx with so many workers on a port of the loopback that the system chooses. It ends
-// when Close is called, or with this process.
+// Start starts nginx with the given number of workers on a loopback port that the system chooses.
+// nginx ends when Close is called, or with this process.
 func Start(files string, workers int) (*Server, error) {
 	path, version, err := find()
 	if err != nil {
@@ -51,8 +51,8 @@ func Start(files string, workers int) (*Server, error) {
 	return s, nil
 }
 
-// start hands the listening socket down, as nginx does with itself when it is upgraded: so there is no
-// moment in which another process gets the port.
+// start passes the listening socket to nginx, as nginx does when it is upgraded. So no other
+// process can take the port in between.
 func (s *Server) start(path, files string, workers int, ln *net.TCPListener) error {
 	conf, err := prepare(s.prefix, files, s.addr, workers)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Server) start(path, files string, workers int, ln *net.TCPListener) err
 	s.cmd.ExtraFiles = []*os.File{socket}
 	s.cmd.Env = append(os.Environ(), "NGINX=3;")
 	s.cmd.Stderr = &s.said
-	// A master that is asked to end ends its workers; one that is killed leaves them.
+	// A master that receives SIGTERM ends its workers; a killed one leaves them running.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := s.cmd.Start(); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (s *Server) start(path, files string, workers int, ln *net.TCPListener) err
 	return s.await(workers)
 }
 
-// await waits until all workers are there.
+// await waits until all workers have started.
 func (s *Server) await(workers int) error {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -98,13 +98,14 @@ func (s *Server) await(workers int) error {
 
 // childrenOf returns the processes whose parent is pid.
 func childrenOf(pid int) (out []int) {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is good
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
 	for _, path := range stats {
 		b, err := os.ReadFile(path)
 		if err != nil {
-			continue // It has ended.
+			continue // the process has ended
 		}
-		// The name in parentheses may hold anything; state and parent follow the last one.
+		// The name in parentheses may contain anything. State and parent follow the last
+		// parenthesis.
 		fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 		if len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
 			child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
@@ -116,22 +117,22 @@ func childrenOf(pid int) (out []int) {
 	return out
 }
 
-// Addr is where it listens.
+// Addr returns the server's address.
 func (s *Server) Addr() string { return s.addr }
 
-// Workers are the processes that serve.
+// Workers returns the process IDs of the workers.
 func (s *Server) Workers() []int { return s.workers }
 
 // Backend returns nginx's name and version.
 func (s *Server) Backend() (name, version string) { return Name, s.version }
 
-// Enters is not counted.
+// Enters returns -1: it is not counted.
 func (s *Server) Enters() int64 { return -1 }
 
-// Close ends it, and returns when it is gone.
+// Close stops nginx and returns when it has ended.
 func (s *Server) Close() error {
 	if s.cmd != nil && s.cmd.Process != nil {
-		_ = s.cmd.Process.Signal(syscall.SIGTERM) // It may have ended.
+		_ = s.cmd.Process.Signal(syscall.SIGTERM) // It may have ended already.
 		<-s.ended
 		s.ended <- nil
 	}

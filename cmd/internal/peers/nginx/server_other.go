@@ -9,10 +9,10 @@ import (
 	"fmt"
 )
 
-// Server is nothing here.
+// Server exists on Linux only.
 type Server struct{}
 
-// Start needs Linux.
+// Start returns an error: it needs Linux.
 func Start(string, int) (*Server, error) { return nil, fmt.Errorf("nginx: %w", errors.ErrUnsupported) }
 
 // Addr is not called.
@@ -24,7 +24,7 @@ func (*Server) Workers() []int { return nil }
 // Backend is not called.
 func (*Server) Backend() (name, version string) { return Name, "" }
 
-// Enters is not counted.
+// Enters returns -1: it is not counted.
 func (*Server) Enters() int64 { return -1 }
 
 // Close is not called.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package webclient runs ab and wrk, load generators for HTTP that others have written, and reads what
-// they print.
+// Package webclient runs ab and wrk, HTTP load generators by others, and parses their output.
 package webclient
 
 import (
@@ -22,20 +21,19 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// Names of the clients, as they appear in tables and result files.
+// These are the names of the clients in tables and result files.
 const (
-	// NameAB is ab with a connection for each request, NameABKeep ab with requests that follow each
-	// other on a connection (ab -k).
+	// NameAB is ab with a connection per request. NameABKeep is ab with keep-alive (ab -k).
 	NameAB     = "ab"
 	NameABKeep = "ab-k"
 	// NameWrk is wrk with one thread.
 	NameWrk = "wrk"
 )
 
-// ErrMissing is matched by the error of [Find] where a program is not installed.
+// ErrMissing is matched by the error of [Find] if a program is not installed.
 var ErrMissing = errors.New("is not installed")
 
-// packages are Debian's packages of the programs.
+// packages are the programs' Debian packages.
 var packages = map[string]string{NameAB: "apache2-utils", NameWrk: "wrk"}
 
 // program returns the name of a client's program.
@@ -58,7 +56,7 @@ func Find(client string) (string, error) {
 
 // Version returns the version of a client's program.
 func Version(ctx context.Context, client, path string) (string, error) {
-	option := "-v" // With it wrk complains that it got no address.
+	option := "-v" // With -v wrk complains about a missing address.
 	if program(client) == NameAB {
 		option = "-V"
 	}
@@ -77,24 +75,24 @@ func Version(ctx context.Context, client, path string) (string, error) {
 
 // Job describes requests to a server.
 type Job struct {
-	// Client is its name, Path its program.
+	// Client is the name of the client, and Path its program.
 	Client, Path string
-	// Addr is the server's address, of which "/" is asked for over so many connections at once.
+	// Addr is the server's address. "/" is requested over Connections concurrent connections.
 	Addr        string
 	Connections int
-	// Measure is how long; both programs count whole seconds, so it is rounded up to one. Requests, if
-	// not 0, is how many requests ab makes instead.
+	// Measure is the duration. Both programs accept only whole seconds, so it is rounded up. If
+	// Requests is not 0, ab makes that many requests instead.
 	Measure  time.Duration
 	Requests int
 }
 
-// Window is how long the client really asks.
+// Window returns the actual duration.
 func (j Job) Window() time.Duration {
 	return time.Duration(math.Ceil(j.Measure.Seconds())) * time.Second
 }
 
-// Run lets the client ask. Requests that failed are an error. When ctx ends it is killed, and the
-// error matches the context's.
+// Run runs the client. Failed requests are an error. When ctx ends the client is killed, and the
+// error matches that of the context.
 func (j Job) Run(ctx context.Context) (loadgen.Result, error) {
 	if program(j.Client) == NameAB {
 		return j.ab(ctx)
@@ -111,8 +109,8 @@ func (j Job) run(ctx context.Context, args ...string) (string, error) {
 // url is the URL of the requests.
 func (j Job) url() string { return "http://" + j.Addr + "/" }
 
-// ab runs ApacheBench. The percentiles on its standard output are whole milliseconds; in the file
-// they are microseconds.
+// ab runs ApacheBench. The percentiles on its standard output are in whole milliseconds. The file
+// has microseconds.
 func (j Job) ab(ctx context.Context) (res loadgen.Result, err error) {
 	dir, err := os.MkdirTemp("", "ringside-ab-*")
 	if err != nil {
@@ -158,7 +156,7 @@ var (
 	abTook     = regexp.MustCompile(`(?m)^Time taken for tests:\s+([\d.]+) seconds$`)
 )
 
-// longest bounds times that are accepted.
+// longest is the longest accepted latency.
 const longest = 24 * time.Hour
 
 // parseAB parses ab's output and its table of percentiles.
@@ -186,7 +184,7 @@ func parseAB(out, table string) (res loadgen.Result, err error) {
 	for _, row := range rows {
 		millis, err := strconv.ParseFloat(row[1], 64)
 		if err != nil {
-			continue // the title
+			continue // the heading
 		}
 		if !(millis >= 0 && millis <= longest.Seconds()*1000) { // also NaN
 			return res, fmt.Errorf("ab: percentiles: %q", row[1])
