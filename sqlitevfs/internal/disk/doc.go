@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-// Package disk is the file interface of the group log, and of what the VFS does beside
-// the file calls of SQLite: open, write, sync, rename, remove, and sync a directory. [OS]
-// is the operating system. Tests replace it by a recorder or by an injector of faults,
-// and so see and control everything that durability depends on.
+// Package disk is the file interface of the group log, and of the calls that the VFS makes besides
+// the file calls of SQLite: open, write, sync, rename, remove, and sync a directory.
+//
+// [OS] is the operating system. Tests replace it with a recorder or a fault injector, and so
+// observe and control everything on which durability depends.
 package disk
 
 import (
@@ -16,58 +17,57 @@ import (
 type Flag int
 
 const (
-	// Create creates the file when it is missing.
+	// Create creates the file if it does not exist.
 	Create Flag = 1 << iota
-	// Exclusive, with Create, fails when the file exists.
+	// Exclusive, with Create, returns an error if the file exists.
 	Exclusive
 	// ReadOnly opens for reading.
 	ReadOnly
-	// Durable makes each write durable before it returns, past the page cache
-	// where the file system can do that: offset, length and address of what is
-	// written must be multiples of [Block] then, and the file must be as long
-	// already. Only these bytes are durable, not those of other writes.
+	// Durable makes each write durable before it returns, bypassing the page cache if the file
+	// system supports that. Offset, length and address of a write must then be multiples of
+	// [Block], and the file must already be that long. Only these bytes become durable, not those
+	// of other writes.
 	Durable
 )
 
 // Block is the unit of durable writes, in bytes.
 const Block = 4096
 
-// ID identifies a file as long as it exists.
+// ID identifies a file for its lifetime.
 type ID struct{ Device, Inode uint64 }
 
-// FS changes names. Its methods may be called concurrently. Errors are
+// FS opens, lists, renames and removes files. Its methods may be called concurrently. Errors are
 // *fs.PathError, or *os.LinkError for Rename.
 type FS interface {
-	// Open opens a file; perm is used when it is created. On Linux a name that
-	// is a symbolic link is refused.
+	// Open opens a file; perm is used if it is created. On Linux a name that is a symbolic link is
+	// an error.
 	Open(name string, flag Flag, perm fs.FileMode) (File, error)
-	// Lookup returns which file has a name.
+	// Lookup returns the identity of the file with a name.
 	Lookup(name string) (ID, error)
-	// List returns the names in a directory, in their order.
+	// List returns the names in a directory, sorted.
 	List(dir string) ([]string, error)
 	Remove(name string) error
 	Rename(oldname, newname string) error
-	// SyncDir makes the entries of a directory durable: what was created,
-	// renamed and removed in it before the call.
+	// SyncDir makes the entries of a directory durable: all files created, renamed and removed in
+	// it before the call.
 	SyncDir(dir string) error
 }
 
-// File is an open file. Its methods may be called concurrently, except Close.
-// Buffers are the caller's again when a call returns.
+// File is an open file. Its methods may be called concurrently, except Close. No method uses a
+// buffer after it returns.
 type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
 	Truncate(size int64) error
-	// Sync makes data and size durable, and forgets no failure: once it failed
-	// it is not known what is on the disk.
+	// Sync makes data and size durable. A failure is final: afterwards the content on the disk is
+	// unknown, and Sync keeps returning an error.
 	Sync() error
 	Size() (int64, error)
 	ID() (ID, error)
-	// TryLock takes an exclusive lock on n bytes from off, against every other
-	// open file, in this process too; false if there is a lock already.
-	// Closing the file releases it. Where the system has no such locks it
-	// answers errors.ErrUnsupported.
+	// TryLock takes an exclusive lock on n bytes from off, against every other open file, including
+	// those of this process. It returns false if another file has a lock there. Closing the file
+	// releases the lock. On a system without such locks it returns errors.ErrUnsupported.
 	TryLock(off, n int64) (bool, error)
 }
 

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openFlags refuses symbolic links, and does not wait for the other end of a pipe.
+// openFlags rejects symbolic links, and does not wait for the other end of a pipe.
 const openFlags = unix.O_NOFOLLOW | unix.O_NONBLOCK
 
-// openDurable prefers O_DIRECT, which spares the page cache the copy; file
-// systems that refuse it still have O_DSYNC.
+// openDurable prefers O_DIRECT, which avoids the copy to the page cache. File systems that reject
+// it still have O_DSYNC.
 func openDurable(name string, mode int, perm fs.FileMode) (File, error) {
 	f, err := os.OpenFile(name, mode|unix.O_DIRECT|unix.O_DSYNC, perm)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
@@ -27,7 +27,7 @@ func openDurable(name string, mode int, perm fs.FileMode) (File, error) {
 	return &osFile{File: f}, nil
 }
 
-// syncFile is fdatasync: size and data. SQLite on Linux relies on no more.
+// syncFile calls fdatasync, which syncs size and data. SQLite on Linux relies on the same.
 func syncFile(f *os.File) error {
 	c, err := f.SyscallConn()
 	if err != nil {

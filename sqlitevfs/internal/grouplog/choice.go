@@ -8,49 +8,49 @@ import (
 	"time"
 )
 
-// Limits of a choice.
+// These are the limits of a choice.
 const (
-	// minSample is the least number of commits that are measured, and minTurns of each
-	// that goes on at the same time.
+	// minSample is the least number of measured commits. minTurns is the least number per
+	// concurrent commit.
 	minSample = 64
 	minTurns  = 4
-	// minSharing is with how many commits at a time syncs of WALs may be shared. Whether they
-	// are is measured, too, so the first commits of a trial of syncs, one and a half times as
-	// many as a measurement has, do not count.
+	// minSharing is the number of concurrent commits from which syncs of WALs may be shared.
+	// Sharing is measured too. So the first commits of a trial of syncs do not count; they are one
+	// and a half times as many as a measurement has.
 	minSharing = 3
-	// advantage is by how much the rate of the other way has to be higher.
+	// advantage is the ratio by which the rate of the other way must be higher.
 	advantage = 1.05
-	// hopeless is how many times as long a trial may take before it ends.
+	// hopeless is the multiple of the expected time after which a trial ends.
 	hopeless = 2
 	// maxGap is the longest time between two commits of a measurement.
 	maxGap = 20 * time.Millisecond
-	// minKeep and maxKeep bound for how long a result is kept before it is measured
-	// again. The time doubles with each confirmation.
+	// minKeep and maxKeep limit how long a result is kept before it is measured again. The time
+	// doubles with each confirmation.
 	minKeep = 100 * time.Millisecond
 	maxKeep = time.Minute
 )
 
-// Ways choose between logs and syncs of WALs for all logs of a file system. With a log for
-// each directory no log has enough commits to measure, and syncs of their WALs are only shared
-// while no log of them is used. The zero value is ready for use.
+// Ways chooses between logs and syncs of WALs for all logs of a file system. With a log per
+// directory no single log has enough commits to measure. Also, syncs of their WALs are only shared
+// while none of the logs is used. The zero value is ready for use.
 type Ways struct {
-	going  atomic.Int64 // commits that go on
-	single choice       // for small commits while their log has no other
-	large  choice       // for large commits beside others of their log
+	going  atomic.Int64 // commits in progress
+	single choice       // for small commits that are alone in their log
+	large  choice       // for large commits concurrent with others of their log
 }
 
-// choice decides whether commits that may gain nothing by the log use it. It measures
-// commits per second of both ways, one after the other, and keeps the faster one for a
-// while. The zero value begins with the log.
+// choice decides whether commits that may not gain from the log use it. It measures the commits per
+// second of both ways, one after the other, and keeps the faster one for a while. The zero value
+// begins with the log.
 type choice struct {
 	mu      sync.Mutex
-	syncs   bool // the way now: by a sync of the WAL, not by the log
-	trial   bool // it is being compared with the way before
-	n, peak int  // commits of the measurement, and most that went on at a time
-	skip    int  // how many more commits do not count
+	syncs   bool // the current way: a sync of the WAL instead of the log
+	trial   bool // the current way is being compared with the previous one
+	n, peak int  // commits of the measurement, and the most that were concurrent
+	skip    int  // how many more commits are not counted
 	start   time.Time
 	last    time.Time
-	before  float64 // rate of the way before
+	before  float64 // rate of the previous way
 	recheck time.Time
 	keep    time.Duration
 }
@@ -62,7 +62,7 @@ func (c *choice) logs() bool {
 	return !c.syncs
 }
 
-// add counts a commit that has ended, while so many were going on.
+// add counts a finished commit. going is the number of commits in progress.
 func (c *choice) add(logged bool, going int64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *choice) add(logged bool, going int64, now time.Time) {
 		return
 	case c.start.IsZero() || now.Sub(c.last) > maxGap:
 		if c.trial && !c.start.IsZero() {
-			c.conclude(false, now) // the load ended: there is nothing to compare
+			c.conclude(false, now) // the load has ended: there is nothing to compare
 		}
 		c.measure(now)
 		return

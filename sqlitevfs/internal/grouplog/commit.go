@@ -27,13 +27,13 @@ type (
 	group   = groupcommit.Group[commit]
 )
 
-// forget keeps a request for the next commit, without the caller's memory.
+// forget keeps a request for the next commit, without references to the caller's memory.
 func (l *Log) forget(r *request) {
 	r.Value = commit{head: r.Value.head}
 	l.queue.Free(r)
 }
 
-// refusal returns why nothing may be queued. The caller holds the mutex.
+// refusal returns the reason why no commit may be queued. The caller holds the mutex.
 func (l *Log) refusal() error {
 	if l.closed {
 		return &fs.PathError{Op: "commit", Path: l.path, Err: os.ErrClosed}
@@ -56,7 +56,7 @@ func (l *Log) submit(r *request) error {
 	return r.Err
 }
 
-// lead commits a group, of which own is the first, and hands on the lead.
+// lead commits a group, of which own is the first, and passes the lead on.
 func (l *Log) lead(own *request) {
 	l.queue.Gather()
 	var g group
@@ -68,18 +68,18 @@ func (l *Log) lead(own *request) {
 }
 
 const (
-	// These differ from the queue's own: SQLite has more to do between two commits than a
+	// These differ from the queue's defaults: SQLite has more to do between two commits than a
 	// program between two appends.
 	gatherMaxIdle = 3
 	gatherMaxWait = 500 * time.Microsecond
 )
 
-// take moves what fits into one batch from the queue to a group, and makes room for
-// it. It returns the size of the batch without padding.
+// take moves the commits that fit into one batch from the queue to a group, and makes room for them
+// in the log. It returns the size of the batch without padding.
 func (l *Log) take(g *group) (size int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// What does not fit behind the last batch has to fit into the next segment.
+	// A commit that does not fit after the last batch has to fit into the next segment.
 	seg := l.used[len(l.used)-1]
 	if most := min(maxBatch, seg.size); int64(len(l.buf)) < most {
 		l.buf = sys.AlignedBytes(int(most), block)
@@ -169,8 +169,8 @@ func (l *Log) write(g *group, size int64) error {
 	return nil
 }
 
-// retire wakes the group and hands on the lead. After a failure, or where there
-// is no room, all waiting commits get the error, and sync their WALs.
+// retire wakes the group and passes the lead on. After a failure, or without room, all waiting
+// commits get the error, and sync their WALs.
 func (l *Log) retire(own *request, g *group, err error) {
 	l.mu.Lock()
 	if err != nil {

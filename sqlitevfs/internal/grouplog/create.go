@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// The bytes of the log's file that are locked: by the process that uses it, and by
+// These are the locked bytes of the log's file: one for the process that uses the log, and one for
 // the process that replays it.
 const (
 	userByte   = 0
@@ -21,10 +21,10 @@ const (
 // maxWait is how long lockReplay waits for another process. Tests shorten it.
 var maxWait = 10 * time.Second
 
-// lockReplay waits until no other process replays the log, and prevents others from
-// replaying it until the returned file is closed. Without it, a second process would
-// mistake a log that is being replayed for a log in use, open a database that lacks
-// commits, and write where they belong.
+// lockReplay waits until no other process replays the log, and prevents others from replaying it
+// until the returned file is closed. Without it, a second process would mistake a log that is being
+// replayed for a log in use. It would then open a database that lacks commits, and overwrite their
+// place.
 func (l *Log) lockReplay() (replayLock disk.File, err error) {
 	replayLock, err = l.opts.FS.Open(l.path, 0, 0)
 	if err != nil {
@@ -45,8 +45,8 @@ func (l *Log) lockReplay() (replayLock disk.File, err error) {
 	}
 }
 
-// create makes an empty log under a temporary name and renames it when it is durable,
-// so that a log under its name is complete.
+// create makes an empty log under a temporary name and renames it once it is durable. So a log
+// under its final name is complete.
 func (l *Log) create() error {
 	temp := l.path + ".new"
 	f, err := l.opts.FS.Open(temp, disk.Create, 0o600)
@@ -100,8 +100,7 @@ func (l *Log) alone(f disk.File, temp string) error {
 	return nil
 }
 
-// fill writes an empty log into a file, in which an interrupted attempt may have left
-// something.
+// fill writes an empty log into a file, which may have content of an interrupted attempt.
 func (l *Log) fill(f disk.File) error {
 	h := fileHeader{id: randomID(), revision: 1, generation: 1, live: 1, segment: l.opts.SegmentSize, first: l.opts.FirstSegments, clean: true}
 	if err := empty(f); err != nil {
@@ -121,7 +120,7 @@ func (l *Log) fill(f disk.File) error {
 	return f.Sync()
 }
 
-// empty truncates what a crash left, durably.
+// empty truncates the file after a crash, durably.
 func empty(f disk.File) error {
 	size, err := f.Size()
 	if err != nil || size == 0 {

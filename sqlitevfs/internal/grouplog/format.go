@@ -12,8 +12,8 @@ import (
 
 const (
 	block      = disk.Block
-	version    = 2         // version 1 is read, too
-	firstBatch = 2 * block // behind the two copies of the file header
+	version    = 2         // version 1 can be read too
+	firstBatch = 2 * block // after the two copies of the file header
 
 	fileHeaderSize   = 64
 	batchHeaderSize  = 64
@@ -30,21 +30,21 @@ var (
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
 
-// fileHeader is kept twice, and written in turns; the newer one counts.
+// fileHeader has two copies in the file, which are written alternately. The newer one is valid.
 type fileHeader struct {
-	id         uint64 // random: tells logs apart
-	revision   uint64 // raised with each write of the header, from 1
-	generation uint64 // raised when the log is emptied
+	id         uint64 // random; identifies the log
+	revision   uint64 // incremented with each write of the header, from 1
+	generation uint64 // incremented when the log is emptied
 	live       uint64 // batches before this one may have been overwritten
 	segment    int64  // bytes
-	first      int64  // bytes of the first segments; 0: as the others
+	first      int64  // bytes of the first segments; 0: the same as the others
 	clean      bool   // closed: there are no batches of this generation
 }
 
 // small returns the size of the first segments.
 func (h fileHeader) small() int64 { return cmp.Or(h.first, h.segment) }
 
-// slot returns where this revision is written.
+// slot returns the offset of this revision.
 func (h fileHeader) slot() int64 { return int64(h.revision%2) * block }
 
 func (h fileHeader) encode(p []byte) {
@@ -76,23 +76,22 @@ func decodeFileHeader(p []byte) (h fileHeader, ok bool) {
 	return h, validSegment(h.segment) && validSegment(h.small()) && h.first <= h.segment
 }
 
-// batchHeader begins what one write of the log brings.
+// batchHeader precedes the records of one write of the log.
 type batchHeader struct {
 	id, generation uint64
 	seq            uint64 // number of the batch in its generation, from 1
-	live           uint64 // batches before this one are not needed any more
-	off            int64  // in the file: the place it was written for
+	live           uint64 // batches before this one are no longer needed
+	off            int64  // in the file: a batch at another offset is invalid
 	length         int    // of the records, in bytes
 	records        int
 	sums           uint32 // CRC of the owners, and of the CRCs of the records
-	// prev names the WALs with records in the batch before, see [owner], so that
-	// it is known whose commits are gone when that one is damaged; nil if that
-	// is not told.
+	// prev identifies the WALs with records in the previous batch, see [owner]. If that batch is
+	// damaged, it shows whose commits are lost. Nil means unknown.
 	prev []uint32
-	list int // of them
+	list int // length of the list, in bytes
 }
 
-// listSize is how many bytes the list of owners takes, behind the header.
+// listSize returns the size of the list of owners after the header, in bytes.
 func listSize(owners int) int { return int(roundUp(4*int64(owners), recordAlign)) }
 
 func (h batchHeader) encode(p []byte) {
@@ -123,7 +122,7 @@ func decodeBatchHeader(p []byte) (h batchHeader, ok bool) {
 	return h, h.seq != 0 && h.size() <= maxBatch && h.list <= h.length/4
 }
 
-// size returns how many bytes the batch takes in the file.
+// size returns the size of the batch in the file, in bytes.
 func (h batchHeader) size() int64 { return roundUp(batchHeaderSize+int64(h.length), block) }
 
 // record is one commit: frames of one WAL.
@@ -133,19 +132,19 @@ type record struct {
 	header Header // page size, checkpoint and salt only
 	off    int64  // of the first frame, in the WAL
 	synced uint64 // batches up to this one are durable in the WAL itself
-	frames []byte // none: only synced counts
+	frames []byte // empty: only synced is used
 	seq    uint64 // of its batch
 }
 
-// end is where the commit ends in the WAL.
+// end returns the end of the commit in the WAL.
 func (r record) end() int64 { return r.off + int64(len(r.frames)) }
 
 func recordSize(path string, frames int) int64 {
 	return roundUp(recordHeaderSize+int64(len(path))+int64(frames), recordAlign)
 }
 
-// encodeHeader fills in all but the CRC, and returns the CRC of header and path.
-// The CRC goes on over the frames, and then into the first four bytes.
+// encodeHeader fills in everything but the CRC, and returns the CRC of header and path. The caller
+// continues the CRC over the frames and stores it in the first four bytes.
 func (r *record) encodeHeader(p []byte, frames int) uint32 {
 	clear(p[:recordHeaderSize])
 	le.PutUint32(p[4:], uint32(frames))
@@ -161,8 +160,8 @@ func (r *record) encodeHeader(p []byte, frames int) uint32 {
 	return crc32.Checksum(p[4:recordHeaderSize+len(r.path)], castagnoli)
 }
 
-// decodeRecord reads the record at the start of p and returns what follows, nil
-// if that is not known. The frames are a part of p.
+// decodeRecord decodes the record at the start of p and returns the bytes after it, or nil if their
+// start is unknown. The frames share memory with p.
 func decodeRecord(p []byte) (r record, sum uint32, rest []byte, ok bool) {
 	if len(p) < recordHeaderSize {
 		return r, 0, nil, false
@@ -197,9 +196,9 @@ func zeros(p []byte) bool {
 	return true
 }
 
-// decodeBatch reads the batch at the start of p, which lies at off in the file,
-// and visits its valid records. ok is false if one of them is not valid, or
-// anything else; those behind it are visited as far as they are found.
+// decodeBatch decodes the batch at the start of p, which is at off in the file, and visits its
+// valid records. ok is false if the header or a record is not valid. Records after an invalid one
+// are visited if they can be found.
 func decodeBatch(p []byte, off int64, visit func(record)) (h batchHeader, ok bool) {
 	h, ok = decodeBatchHeader(p)
 	if !ok || h.off != off || batchHeaderSize+int64(h.length) > int64(len(p)) || listSize(h.list) > h.length {

@@ -14,18 +14,18 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// Summary describes a log and what a replay would do.
+// Summary describes a log and the effect of a replay.
 type Summary struct {
 	Path     string
 	Size     int64
 	Segments int
-	Clean    bool // it was closed and holds nothing
-	InUse    bool // a process has it: what is read may be changing
+	Clean    bool // it was closed and is empty
+	InUse    bool // another process has it open, so it may change while it is read
 	Report   Report
 	WALs     []WALSummary // in the order of their paths
 }
 
-// WALSummary is what a log holds for one WAL.
+// WALSummary describes the part of a log for one WAL.
 type WALSummary struct {
 	Path    string
 	Commits int
@@ -33,9 +33,8 @@ type WALSummary struct {
 	Report  Report
 }
 
-// Inspect reads the log in a directory and compares it with the WALs. It changes
-// nothing, and needs no more than to read the files. It answers fs.ErrNotExist
-// where there is no log.
+// Inspect reads the log in a directory and compares it with the WALs. It changes nothing, and only
+// needs permission to read the files. It returns fs.ErrNotExist if there is no log.
 func Inspect(dir string, o Options) (Summary, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -100,7 +99,7 @@ func Inspect(dir string, o Options) (Summary, error) {
 	return s, nil
 }
 
-// add adds the counts by which a report has grown.
+// add adds the difference between two reports.
 func (r *Report) add(before, after *Report) {
 	r.Applied += after.Applied - before.Applied
 	r.Present += after.Present - before.Present
@@ -112,10 +111,9 @@ func (r *Report) add(before, after *Report) {
 	r.Elsewhere += after.Elsewhere - before.Elsewhere
 }
 
-// Salvage replays what can be read of a damaged log, and gives the log another
-// name, which it returns: the databases are usable then, without the commits that
-// the report says were lost. As long as there are WALs that could not be completed
-// for another reason the log keeps its name.
+// Salvage replays the readable part of a damaged log. Then it renames the log, and returns the new
+// name. The databases are usable afterwards, without the commits that the report lists as lost. The
+// log keeps its name while there are WALs that could not be completed for another reason.
 func Salvage(dir string, o Options) (Report, string, error) {
 	o.Salvage = true
 	report, err := Recover(dir, o)
@@ -144,8 +142,8 @@ func Salvage(dir string, o Options) (Report, string, error) {
 	}
 }
 
-// guessHeader makes a header for a log that has none, for a salvage: of the
-// newest generation that a batch has.
+// guessHeader makes a header for a log without a valid one, for a salvage. Its generation is the
+// newest one of a batch.
 func (l *Log) guessHeader(size int64) error {
 	segment := min(roundUp(max(size-firstBatch, minSegment), block), maxSegment)
 	p := sys.AlignedBytes(int(segment), block)
@@ -165,14 +163,13 @@ func (l *Log) guessHeader(size int64) error {
 	return nil
 }
 
-// ErrLacks is what [Lacks] answers of a WAL that lacks commits.
+// ErrLacks is returned by [Lacks] for a WAL that lacks commits.
 var ErrLacks = errors.New("the WAL lacks commits of the log")
 
-// Lacks finds out whether the log in a directory holds commits that a WAL lacks,
-// which [Recover] would write into it: then it answers [ErrLacks]. It changes
-// nothing, and works where nothing can be changed or locked. A log in use has
-// nothing that a WAL lacks. It answers fs.ErrNotExist where there is no log; any
-// other error means that the WAL may lack commits.
+// Lacks returns [ErrLacks] if the log in a directory has commits that a WAL lacks, and that
+// [Recover] would write into it. It changes nothing, and works on read-only file systems and
+// without locks. A WAL does not lack commits of a log that is in use. It returns fs.ErrNotExist if
+// there is no log. Any other error means that the WAL may lack commits.
 func Lacks(dir, wal string, o Options) error {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -201,7 +198,7 @@ func Lacks(dir, wal string, o Options) error {
 		} else if err != nil {
 			return err
 		}
-	default: // it cannot be locked, and may be written right now
+	default: // it cannot be locked, and may be written at the moment
 		f, err := o.FS.Open(l.path, disk.ReadOnly, 0)
 		if err != nil {
 			return err
@@ -226,7 +223,7 @@ func (l *Log) lacks(wal string) error {
 	t := &target{path: wal, dry: true}
 	defer t.close()
 	if t.file, err = l.opts.FS.Open(wal, disk.ReadOnly, 0); errors.Is(err, fs.ErrNotExist) {
-		t.file, err = nil, nil // as a replay has it: the database was checkpointed
+		t.file, err = nil, nil // treated as in a replay: the database was checkpointed
 	} else if err == nil {
 		err = t.load()
 	} else {

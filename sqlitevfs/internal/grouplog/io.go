@@ -36,8 +36,8 @@ func readFull(f disk.File, p []byte, off int64) error {
 	return err
 }
 
-// relative names a WAL in the log: below the log's directory by its path from
-// there, so that both may move together; elsewhere by its absolute path.
+// relative returns the name of a WAL in the log. Below the log's directory it is the path from
+// there, so that both can move together. Elsewhere it is the absolute path.
 func (l *Log) relative(path string) string {
 	if rel, err := filepath.Rel(l.dir, path); err == nil && filepath.IsLocal(rel) {
 		return filepath.ToSlash(rel)
@@ -57,5 +57,5 @@ func (l *Log) serves(name string) bool {
 	return !l.opts.Local || filepath.IsLocal(name) && filepath.Base(filepath.FromSlash(name)) == name
 }
 
-// database returns the name of the database that a WAL belongs to.
+// database returns the name of the database of a WAL.
 func database(wal string) (string, bool) { return strings.CutSuffix(wal, "-wal") }

@@ -19,31 +19,30 @@ import (
 )
 
 var (
-	// ErrInUse is what Open answers when the log is open already, in this
-	// process or another.
+	// ErrInUse is returned by Open if the log is already open, in this process or another.
 	ErrInUse = errors.New("the log is in use")
-	// ErrClaimed is what Attach answers when the WAL belongs to another log
-	// already. Its commits are then durable by syncing it, as without a log.
+	// ErrClaimed is returned by Attach if the WAL already belongs to another log. Its commits must
+	// then be made durable by syncing the WAL, as without a log.
 	ErrClaimed = errors.New("the WAL is claimed by another log")
-	// ErrBusy says that commits have to be replayed into a database that is in
-	// use, or that another process takes too long over the same.
+	// ErrBusy means that commits have to be replayed into a database that is in use, or that
+	// another process takes too long to replay.
 	ErrBusy = errors.New("a database to be recovered is in use")
-	// ErrPending is what Open answers while the log holds commits that cannot be
-	// brought into their WAL for now. The others are.
+	// ErrPending is returned by Open while the log has commits that cannot be written into their
+	// WAL for now. All other commits have been replayed.
 	ErrPending = errors.New("the log holds commits that are still to be replayed")
-	// ErrGone says that the log's file was removed or replaced while it was in use.
+	// ErrGone means that the log's file was removed or replaced while it was in use.
 	ErrGone = errors.New("the log was removed or replaced while it was in use")
 	errFull = errors.New("the log has no room")
-	// ErrElsewhere is what a log with [Options.Local] answers about a WAL that
-	// is not in its directory.
+	// ErrElsewhere is returned by a log with [Options.Local] for a WAL that is not in its
+	// directory.
 	ErrElsewhere = errors.New("a WAL in another directory than its log")
 )
 
-// CorruptError reports damage to the log's file, other than an interrupted write:
-// acknowledged commits may be lost.
+// CorruptError reports damage to the log's file other than an interrupted write. Acknowledged
+// commits may be lost.
 type CorruptError struct {
 	Path   string
-	Offset int64 // where in the file it shows
+	Offset int64 // offset of the damage in the file
 	Reason string
 }
 
@@ -51,8 +50,7 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("grouplog: %s is damaged at %d: %s", e.Path, e.Offset, e.Reason)
 }
 
-// Log is a log that the databases of a process share. Its methods may be called
-// concurrently.
+// Log is a log shared by the databases of a process. Its methods may be called concurrently.
 type Log struct {
 	opts   Options
 	dir    string
@@ -61,30 +59,31 @@ type Log struct {
 	id     disk.ID // of the file
 	header fileHeader
 
-	busy    atomic.Int64 // commits going on, see Enter
+	busy    atomic.Int64 // commits in progress, see Enter
 	company atomic.Int64 // their average, in sixteenths
 	ways    *Ways
 
 	mu         sync.Mutex
 	changed    *sync.Cond // free, failed or closed changed
 	queue      groupcommit.Queue[commit]
-	idle       *sync.Cond // the queue has no leader
+	idle       *sync.Cond // signalled when the queue has no leader
 	closed     bool
 	failed     error
 	broken     atomic.Bool // failed is set
 	full       bool        // there is no room, until a WAL is synced
 	cannotGrow bool        // the file cannot grow any more
-	small      []*segment  // of the first ones, not used any more
+	small      []*segment  // first segments that are no longer used
 	walFailed  bool        // a WAL could not be synced: its records are needed
-	synced     []record    // WALs that were synced, to be told with the next batch
+	synced     []record    // synced WALs, to be noted in the next batch
 	wals       map[*WAL]struct{}
 	used       []*segment // oldest first; the last is written
 	free       []*segment
 	total      int // segments in the file
-	limit      int // how many there may be
+	limit      int // maximum number of segments
 	stats      Stats
 
-	// revision of the header that was written last, by the provider while it runs.
+	// revision is that of the header written last. While the provider runs, only the provider uses
+	// it.
 	revision uint64
 
 	wakeup   chan struct{} // wakes the provider
@@ -92,37 +91,36 @@ type Log struct {
 	provider sync.WaitGroup
 
 	// The fields below belong to the leader.
-	off   int64    // in the segment, where the next batch goes
+	off   int64    // in the segment, of the next batch
 	seq   uint64   // of the next batch
 	prev  []uint32 // owners of the records in the last batch
-	marks []record // of WALs that were synced, in the batch that is made
-	buf   []byte   // of one batch, at most as long as the segments so far
+	marks []record // of synced WALs, for the batch being built
+	buf   []byte   // of one batch; at most as long as the longest segment so far
 }
 
 // segment is a piece of the log's file.
 type segment struct {
-	off   int64           // in the file
+	off   int64           // offset in the file
 	size  int64           // bytes
 	first uint64          // its first batch
 	last  map[*WAL]uint64 // the last batch with a record of a WAL
 }
 
-// Stats count what a [Log] did since it was opened.
+// Stats counts the work of a [Log] since it was opened.
 type Stats struct {
 	Commits  uint64 // made durable by the log
 	Bytes    uint64 // of their frames
-	Batches  uint64 // writes that did it
+	Batches  uint64 // writes of commits
 	Large    uint64 // commits that were made durable by a sync of their WAL
-	WALSyncs uint64 // syncs of WALs, for whatever reason
+	WALSyncs uint64 // all syncs of WALs
 	Reclaims uint64 // segments whose WALs had to be synced
 	Segments int    // in the file
 }
 
-// Open opens the log in a directory, creates it when it is missing, and replays
-// what it holds: every WAL is then as if each acknowledged commit had synced it.
-// The databases should not have been opened before. Open answers [ErrPending] if
-// there are WALs that could not be completed, because their database is in use for
-// example; the report says which.
+// Open opens the log in a directory, creates it if it does not exist, and replays it. Then every
+// WAL has the content that it would have if each acknowledged commit had synced it. The databases
+// should not have been opened before. Open returns [ErrPending] if there are WALs that could not be
+// completed, for example because their database is in use. The report lists them.
 func Open(dir string, o Options) (*Log, Report, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -147,10 +145,9 @@ func Open(dir string, o Options) (*Log, Report, error) {
 	return l, report, nil
 }
 
-// Recover replays what the log in a directory holds, as [Open] does, and leaves
-// it empty, unless [Report.Pending] says that something is still to be done. It
-// answers fs.ErrNotExist where there is no log. Any other error means that the log
-// cannot be read: each WAL may lack commits.
+// Recover replays the log in a directory, as [Open] does, and leaves it empty, unless
+// [Report.Pending] reports unfinished work. It returns fs.ErrNotExist if there is no log. Any other
+// error means that the log cannot be read, and that each WAL may lack commits.
 func Recover(dir string, o Options) (Report, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -178,7 +175,7 @@ func Recover(dir string, o Options) (Report, error) {
 	}
 	report, err := l.recover()
 	if err == nil && report.Elsewhere == 0 && report.Pending() == nil && !o.Salvage {
-		// Where that fails the log is replayed again, which changes nothing.
+		// If that fails, the log is replayed again, which has no further effect.
 		_ = l.reset(true)
 	}
 	return report, err
@@ -227,7 +224,7 @@ func (l *Log) open() (Report, error) {
 	return report, nil
 }
 
-// lock makes the file the log's, and reads its header.
+// lock locks the file for this log, and reads its header.
 func (l *Log) lock(f disk.File) error {
 	l.file = f
 	if ok, err := f.TryLock(userByte, 1); err != nil {
@@ -264,7 +261,7 @@ func (l *Log) readHeader() error {
 		return &CorruptError{l.path, 0, "no valid header"}
 	}
 	l.revision = l.header.revision
-	// The copy that is not valid may have been the newer one.
+	// The invalid copy may have been the newer one.
 	l.header.clean = l.header.clean && copies == 2
 	if size > maxFile {
 		return &CorruptError{l.path, maxFile, "longer than a log can be"}
@@ -283,7 +280,7 @@ func (l *Log) reset(clean bool) error {
 	h.generation++
 	h.live = 1
 	h.clean = clean
-	for range 2 { // both copies, so that damage to one of them does no harm
+	for range 2 { // both copies, so that damage to one is harmless
 		if err := l.writeHeader(h); err != nil {
 			return err
 		}
@@ -292,8 +289,7 @@ func (l *Log) reset(clean bool) error {
 	return nil
 }
 
-// writeHeader writes the next revision of the header, durably. There is one caller at
-// a time.
+// writeHeader writes the next revision of the header, durably. It must not be called concurrently.
 func (l *Log) writeHeader(h fileHeader) error {
 	h.revision = l.revision + 1
 	p := sys.AlignedBytes(block, block)
@@ -305,7 +301,7 @@ func (l *Log) writeHeader(h fileHeader) error {
 	return nil
 }
 
-// zeroPiece is how much of a new segment is written at a time.
+// zeroPiece is the size of a write to a new segment.
 const zeroPiece = 1 << 20
 
 // zero writes zeros to a new segment, because overwriting is cheaper than extending.
@@ -320,7 +316,7 @@ func zero(f disk.File, off, n int64) error {
 	return nil
 }
 
-// Stats returns what the log did so far.
+// Stats returns the counters so far.
 func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -329,7 +325,7 @@ func (l *Log) Stats() Stats {
 	return s
 }
 
-// Err returns the failure that ended the log, nil as long as it works.
+// Err returns the failure that ended the log, or nil while it works.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -339,8 +335,8 @@ func (l *Log) Err() error {
 // Path returns the name of the log's file.
 func (l *Log) Path() string { return l.path }
 
-// fail ends the log: later commits sync their WALs, and so does the provider at
-// once what is durable in the log only. The caller holds the mutex.
+// fail ends the log. Later commits sync their WALs. The provider at once syncs the WALs with
+// commits that are durable only in the log. The caller holds the mutex.
 func (l *Log) fail(err error) {
 	if l.failed == nil {
 		l.failed = fmt.Errorf("grouplog: the log failed before: %w", err)
@@ -353,10 +349,9 @@ func (l *Log) fail(err error) {
 // Failed reports whether the log has failed, see [Log.Err].
 func (l *Log) Failed() bool { return l.broken.Load() }
 
-// Close waits for the commits that were begun before, syncs the WALs that are
-// still attached, and closes the log. It returns the failure of the log if
-// there was one. After that, or when a WAL could not be synced, the file is left
-// as it is, for the next Open to replay.
+// Close waits for the commits in progress, syncs the attached WALs, and closes the log. It returns
+// the failure of the log if there was one. After a failure, or if a WAL could not be synced, the
+// file is kept for the next Open to replay.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -386,7 +381,7 @@ func (l *Log) Close() error {
 		err = failed
 	}
 	if err == nil && !l.walFailed {
-		err = l.reset(true) // so that the next Open has nothing to look at
+		err = l.reset(true) // so that the next Open has nothing to replay
 	}
 	if cerr := l.file.Close(); err == nil {
 		err = cerr

@@ -12,41 +12,39 @@ import (
 
 // Options configure a [Log]; the zero value works.
 type Options struct {
-	// FS is where the files are; nil is the operating system.
+	// FS is the file system; nil means the operating system's.
 	FS disk.FS
 	// Name is the name of the log's file in its directory; "" is
 	// "ringside-wal.log". It may not contain a path separator.
 	Name string
-	// SegmentSize is in how large pieces the log grows and is used again, in
-	// bytes: a multiple of 4096. 0 is 4 MiB, or what the log already has.
+	// SegmentSize is the unit, in bytes, in which the log grows and reuses space. It is a multiple
+	// of 4096. 0 means 4 MiB, or the size that the log already has.
 	SegmentSize int64
-	// FirstSegments is the size of the two pieces that a new log has, 256 KiB and
-	// at most SegmentSize if it is 0. They are not used any more once the log has
-	// grown.
+	// FirstSegments is the size of the two segments of a new log. 0 means 256 KiB, and at most
+	// SegmentSize. They are no longer used once the log has grown.
 	FirstSegments int64
-	// MaxSize bounds the log's file in bytes; at least three segments are
-	// used if there is room. 0 is 64 MiB.
+	// MaxSize limits the log's file, in bytes. At least three segments are used if the disk has
+	// room. 0 means 64 MiB.
 	MaxSize int64
-	// MaxRecord is how many bytes of frames a commit may bring into the log;
-	// larger ones sync their WAL, as the log would only write twice what is
-	// written anyway. 0 is 80 KiB.
+	// MaxRecord is the maximum size of a commit in the log, in bytes of frames. Larger commits sync
+	// their WAL, because the log would only write their data twice. 0 means 80 KiB.
 	MaxRecord int
-	// MaxAlone is the same for a commit while there is no other, which does not
-	// share its write. 0 is 20 KiB.
+	// MaxAlone is the maximum for a commit without concurrent ones, which shares its write with no
+	// other. 0 means 20 KiB.
 	MaxAlone int
-	// NoTrials has every commit that MaxRecord and MaxAlone admit use the log, without
-	// measuring whether it gains. Tests set it.
+	// NoTrials makes every commit that MaxRecord and MaxAlone allow use the log, without measuring
+	// the gain. Tests set it.
 	NoTrials bool
-	// Ways are those of all logs of the file system; nil measures for this log only.
+	// Ways is shared by all logs of a file system. Nil measures for this log only.
 	Ways *Ways
-	// Local takes and replays commits of WALs in the log's own directory only. A
-	// log that has others is left as it is, see [ErrElsewhere].
+	// Local restricts the log to WALs in its own directory. A log with others is left unchanged,
+	// see [ErrElsewhere].
 	Local bool
-	// Known is an earlier report of the same log: where the log has not changed
-	// since, Recover returns it.
+	// Known is an earlier report of the same log. If the log has not changed since, Recover returns
+	// it.
 	Known *Report
-	// Salvage opens a log whose acknowledged records are damaged, and replays
-	// what is left. Otherwise that is a [*CorruptError].
+	// Salvage opens a log with damaged acknowledged records, and replays the rest. Without it, such
+	// damage is a [*CorruptError].
 	Salvage bool
 }
 
@@ -55,20 +53,20 @@ const (
 	defaultSegment   = 4 << 20
 	minSegment       = 4 * block
 	maxSegment       = 64 << 20
-	maxFile          = 1 << 30 // a longer one is no log
+	maxFile          = 1 << 30 // a longer file is not a log
 	defaultMaxSize   = 64 << 20
 	defaultMaxRecord = 80 << 10
 	defaultMaxAlone  = 20 << 10
-	maxBatch         = 1 << 20 // what one write brings at most
+	maxBatch         = 1 << 20 // maximum size of one write
 	minSegments      = 3       // one being written, one ready, one being emptied
 	firstSegments    = 2       // at creation: one being written and one ready
 	firstSize        = 256 << 10
-	fewWALs          = 2 // so many are rather synced than the log grows
+	fewWALs          = 2 // up to so many WALs are synced before the log grows
 )
 
 func validSegment(n int64) bool { return n >= minSegment && n <= maxSegment && n%block == 0 }
 
-// withDefaults checks the options and fills in what is zero.
+// withDefaults checks the options and sets defaults.
 func (o Options) withDefaults() (Options, error) {
 	if o.FS == nil {
 		o.FS = disk.OS
@@ -96,5 +94,5 @@ func Path(dir string, o Options) string {
 	return filepath.Join(dir, cmp.Or(o.Name, defaultName))
 }
 
-// segments returns how many segments of a size the log may have.
+// segments returns the maximum number of segments of a size.
 func (o Options) segments(size int64) int { return max(minSegments, int(o.MaxSize/size)) }

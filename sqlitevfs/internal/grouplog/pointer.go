@@ -37,8 +37,8 @@ func decodePointer(p []byte) (dir string, ok bool) {
 	return dir, ok && magic == pointerMagic && dir != "" && sum == fmt.Sprintf("%08x", crc32.Checksum([]byte(dir), castagnoli))
 }
 
-// Elsewhere returns the directory of the log that the pointer of a WAL names, "" if the WAL
-// has none. It needs no more than to read the pointer.
+// Elsewhere returns the log directory in the pointer of a WAL, or "" if the WAL has no pointer. It
+// only needs permission to read the pointer.
 func Elsewhere(wal string, o Options) (string, error) {
 	wal, err := filepath.Abs(wal)
 	if err != nil {
@@ -69,7 +69,7 @@ func Elsewhere(wal string, o Options) (string, error) {
 	return dir, nil
 }
 
-// point writes the pointer of a WAL unless it is in the log's directory, where the log is
+// point writes the pointer of a WAL, unless the WAL is in the log's directory, where the log is
 // found anyway. Its name is not durable until the directory is synced.
 func (l *Log) point(wal string) error {
 	here := filepath.Dir(wal)
@@ -99,8 +99,8 @@ func (l *Log) point(wal string) error {
 	return err
 }
 
-// unpoint removes the pointer of a WAL that is durable by itself. If that fails, or is undone
-// by a power cut, the pointer leads to a log that has nothing for the WAL.
+// unpoint removes the pointer of a WAL that is durable by itself. If that fails, or a power cut
+// undoes it, the pointer names a log without commits for the WAL, which is harmless.
 func (l *Log) unpoint(wal string) {
 	if filepath.Dir(wal) != l.dir {
 		_ = l.opts.FS.Remove(PointerTo(wal))

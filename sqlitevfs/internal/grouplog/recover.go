@@ -15,42 +15,42 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// Report says what [Recover] or [Open] found in the log.
+// Report is the result of [Recover] or [Open].
 type Report struct {
 	ID, Generation uint64 // of the log
-	Batches        int    // that were replayed
-	Bytes          int64  // that they take in the log
+	Batches        int    // replayed
+	Bytes          int64  // their size in the log
 	Records        int    // commits in them
-	Torn           bool   // the newest batch was not whole: it was never acknowledged
+	Torn           bool   // the newest batch was incomplete and never acknowledged
 
-	Applied    int // commits that were written into their WAL
-	Present    int // that their WAL had already
-	Old        int // that are known to be in their WAL or database: checkpointed, or synced
+	Applied    int // commits written into their WAL
+	Present    int // already in their WAL
+	Old        int // known to be in their WAL or database, which was checkpointed or synced
 	Missing    int // whose WAL is gone
-	Foreign    int // whose WAL has another life, which is no later one of the same
-	Superseded int // whose place in the WAL holds another commit
-	Invalid    int // whose frames do not follow what the WAL holds
+	Foreign    int // whose WAL has another life, which is not a later one of the same WAL
+	Superseded int // whose place in the WAL has another commit
+	Invalid    int // whose frames do not continue the WAL
 	Elsewhere  int // of WALs in other directories, see [Options.Local]
 
 	WALs    int   // that were synced
 	Written int64 // bytes written into WALs
 
-	// Skipped are commits of the log that could not be brought back, and will
-	// not be: Missing, Foreign, Superseded and Invalid ones.
+	// Skipped are commits that could not be restored and never will be: Missing, Foreign,
+	// Superseded and Invalid ones.
 	Skipped []Skipped
-	// Unresolved are WALs that may lack commits which the log holds or held. As
-	// long as there are any, the log is left as it is.
+	// Unresolved are WALs that may lack commits of the log. While there are any, the log is left
+	// unchanged.
 	Unresolved []Unresolved
 
-	// Damage says what of the log cannot be read, a line for each place.
+	// Damage describes the unreadable parts of the log, one line each.
 	Damage []string
 
-	unknown map[uint32]error // more of these, by [owner] of their path
+	unknown map[uint32]error // further WALs that may lack commits, by [owner] of their path
 	all     error            // why every WAL may lack commits
 	owner   func(wal string) uint32
 }
 
-// Skipped are commits of a WAL that were not replayed, for one reason.
+// Skipped are commits of a WAL that were not replayed, with the reason.
 type Skipped struct {
 	WAL     string // its absolute path
 	Commits int
@@ -60,12 +60,12 @@ type Skipped struct {
 // Unresolved is a WAL that may lack commits.
 type Unresolved struct {
 	WAL     string // its absolute path
-	Commits int    // of the log, which may be lacking; 0 where the log is damaged
+	Commits int    // of the log, that may be missing from the WAL; 0 if the log is damaged
 	Err     error
 }
 
-// Lacks returns why a WAL, given by its absolute path, may lack commits that were
-// acknowledged, nil if it does not.
+// Lacks returns the reason why the WAL with this absolute path may lack acknowledged commits, or
+// nil.
 func (r *Report) Lacks(wal string) error {
 	for _, u := range r.Unresolved {
 		if u.WAL == wal {
@@ -85,7 +85,7 @@ func (r *Report) ownerOf(wal string) uint32 {
 	return r.owner(wal)
 }
 
-// Pending returns why the log has to be kept as it is, nil if it has not.
+// Pending returns the reason why the log must be kept unchanged, or nil.
 func (r *Report) Pending() error {
 	switch {
 	case r.all != nil:
@@ -100,7 +100,7 @@ func (r *Report) Pending() error {
 	return nil
 }
 
-// The bytes of a database file that SQLite locks.
+// These are the bytes of a database file that SQLite locks.
 const (
 	lockStart = 0x40000000
 	lockSize  = 512
@@ -117,9 +117,8 @@ type recovery struct {
 	dirs     map[string][]string
 }
 
-// recover writes all commits that the log holds into their WALs and syncs these. An
-// error means that the log itself cannot be read; problems of single WALs are in the
-// report.
+// recover writes all commits of the log into their WALs and syncs them. An error means that the log
+// itself cannot be read. Problems with single WALs are in the report.
 func (l *Log) recover() (Report, error) {
 	if l.header.clean {
 		return Report{}, nil
@@ -148,16 +147,15 @@ func (l *Log) newRecovery(c *contents) *recovery {
 	return r
 }
 
-// apply writes a record into its WAL: the one of its path or, if that has other salts,
-// those in the same directory that have its salts because they were renamed or
-// copied.
+// apply writes a record into the WAL with its path. If that WAL has other salts, apply uses the
+// WALs in the same directory with the record's salts, which were renamed or copied.
 func (r *recovery) apply(rec record) {
 	switch {
 	case !r.log.serves(rec.path):
 		r.report.Elsewhere++
 		return
 	case len(rec.frames) == 0:
-		return // says only up to where the WAL was durable
+		return // it only notes up to where the WAL was durable
 	}
 	r.paths[rec.path] = true
 	r.report.Records++
@@ -209,7 +207,7 @@ func (r *Report) skip(wal, why string) {
 	r.Skipped = append(r.Skipped, Skipped{WAL: wal, Commits: 1, Why: why})
 }
 
-// target returns the WAL of a path, open if it can be.
+// target returns the WAL of a path, opened if possible.
 func (r *recovery) target(name string) *target {
 	t := r.wals[name]
 	if t == nil {
@@ -224,7 +222,7 @@ func (r *recovery) matching(rec record) (all []*target) {
 	dir := path.Dir(filepath.ToSlash(rec.path))
 	names, ok := r.dirs[dir]
 	if !ok {
-		names, _ = r.log.walNames(dir) // what cannot be listed has no match
+		names, _ = r.log.walNames(dir) // a directory that cannot be listed has no match
 		r.dirs[dir] = names
 	}
 	for _, name := range names {
@@ -241,7 +239,7 @@ func (r *recovery) matching(rec record) (all []*target) {
 	return all
 }
 
-// hasLife reports whether a WAL begins with the header of a life.
+// hasLife reports whether a WAL has the header h.
 func (l *Log) hasLife(name string, h Header) bool {
 	f, err := l.opts.FS.Open(l.absolute(name), disk.ReadOnly, 0)
 	if err != nil {
@@ -256,8 +254,8 @@ func (l *Log) hasLife(name string, h Header) bool {
 	return err == nil && found.same(h)
 }
 
-// sync syncs the WALs, also those into which nothing was written: what they hold may
-// be in the page cache only.
+// sync syncs the WALs, including those into which nothing was written, because their content may be
+// only in the page cache.
 func (r *recovery) sync() {
 	dirs := map[string]error{}
 	for _, name := range slices.Sorted(maps.Keys(r.wals)) {
@@ -283,8 +281,8 @@ func (r *recovery) sync() {
 	}
 }
 
-// damaged records which WALs had commits in damaged batches: they are unresolved or,
-// in a salvage, skipped.
+// damaged records the WALs with commits in damaged batches. They are unresolved or, in a salvage,
+// skipped.
 func (r *recovery) damaged() {
 	if len(r.contents.damage) == 0 {
 		return
@@ -341,27 +339,26 @@ func (r *recovery) close() {
 	}
 }
 
-// span is where a commit lies in a WAL.
+// span is the extent of a commit in a WAL.
 type span struct{ start, end int64 }
 
-// target is a WAL that records are replayed into.
+// target is a WAL into which records are replayed.
 type target struct {
 	path    string
-	err     error     // why it cannot be
+	err     error     // why it cannot be used
 	file    disk.File // nil: missing
 	db      disk.File // the locked database, nil if it is in use
 	dry     bool      // nothing may be written or locked
-	lacks   bool      // it is dry, and end is behind commits that it lacks
+	lacks   bool      // it is dry, and end counts commits that it lacks
 	size    int64
 	header  Header
 	valid   bool  // it has a header
 	known   bool  // a record of this life of the WAL was seen
-	records int   // how many
-	again   bool  // it was loaded a second time
-	end     int64 // behind the last commit
+	records int   // number of such records
+	again   bool  // it must be loaded a second time
+	end     int64 // end of the last commit
 	sum     checksum
-	// spans are the newest commits of the WAL that are known from the log, one
-	// behind the other.
+	// spans are the newest commits of the WAL that are known from the log, contiguous.
 	spans []span
 	buf   []byte
 }

@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// loadPiece is how much of a WAL is read at a time.
+// loadPiece is the size of a read of a WAL.
 const loadPiece = 1 << 20
 
 // load reads the WAL up to its last commit, as SQLite does when it recovers.
@@ -31,7 +31,7 @@ func (t *target) load() error {
 	}
 	h, err := ParseHeader(p)
 	if err != nil {
-		return nil // SQLite ignores such a WAL, too
+		return nil // SQLite ignores such a WAL too
 	}
 	t.header, t.valid = h, true
 	t.end, t.sum = walHeaderSize, h.sum
@@ -62,10 +62,9 @@ func (t *target) load() error {
 // has reports whether a record belongs to the current life of the WAL.
 func (t *target) has(rec record) bool { return t.file != nil && t.valid && rec.header.same(t.header) }
 
-// followed reports whether SQLite has restarted the WAL since the record's life of it,
-// which it does when all of it is in the database: it increments the first salt each
-// time, or truncates the WAL. (The checkpoint number does not tell, because each
-// connection counts for itself.)
+// followed reports whether SQLite has restarted the WAL since the record was written. SQLite
+// restarts it when all of it is in the database: it increments the first salt, or truncates the
+// WAL. (The checkpoint number is not usable, because each connection counts for itself.)
 func (t *target) followed(rec record) bool {
 	if t.file != nil && t.size == 0 {
 		return true
@@ -74,8 +73,8 @@ func (t *target) followed(rec record) bool {
 	return t.file != nil && t.valid && lives > 0 && lives <= maxLives
 }
 
-// maxLives is how many later lives of a WAL are recognised as such. With more, two
-// WALs that have nothing to do with each other would be too likely to look so.
+// maxLives is the maximum number of restarts after which a WAL is recognised. With more, two
+// unrelated WALs would be too likely to match.
 const maxLives = 1 << 16
 
 // apply writes one commit into the WAL if it belongs there.
@@ -140,8 +139,7 @@ func (t *target) apply(rec record, report *Report) error {
 
 const whyInvalid = "they do not follow what the WAL holds"
 
-// before returns the sum of what precedes a place in the WAL, which is not
-// behind the last commit.
+// before returns the checksum of the frames before an offset, which is not after the last commit.
 func (t *target) before(off int64) (checksum, bool, error) {
 	switch {
 	case !t.header.aligned(off) || off > t.end:
@@ -160,8 +158,8 @@ func (t *target) before(off int64) (checksum, bool, error) {
 	return sumOf(p), true, nil
 }
 
-// verify checks the frames of a record against the sum before them: salts,
-// chain, and a commit at the end.
+// verify checks the frames of a record against the checksum before them: salts, chain, and a commit
+// at the end.
 func (t *target) verify(rec record, sum checksum) (checksum, bool) {
 	frame := int(t.header.frame())
 	p := rec.frames
@@ -176,7 +174,7 @@ func (t *target) verify(rec record, sum checksum) (checksum, bool) {
 	return sum, commits(rec.frames[len(rec.frames)-frame:])
 }
 
-// agrees reports whether the WAL holds the record's frames, as far as the WAL goes.
+// agrees reports whether the WAL and the record have the same frames, up to the end of the WAL.
 func (t *target) agrees(rec record) (bool, error) {
 	n := int(min(int64(len(rec.frames)), t.end-rec.off))
 	if cap(t.buf) < n {
@@ -189,7 +187,7 @@ func (t *target) agrees(rec record) (bool, error) {
 	return bytes.Equal(p, rec.frames[:n]), nil
 }
 
-// note records that the commit in this place is from the log.
+// note records that the commit at this offset is from the log.
 func (t *target) note(rec record) {
 	for len(t.spans) > 0 && t.spans[len(t.spans)-1].end > rec.off {
 		t.spans = t.spans[:len(t.spans)-1]
@@ -197,9 +195,9 @@ func (t *target) note(rec record) {
 	t.spans = append(t.spans, span{rec.off, rec.end()})
 }
 
-// replaceable reports whether all commits that the WAL holds from a place on are from
-// earlier records of the log: SQLite gave them up if a later record begins there. Any
-// other commit was written by another program after the crash, and is newer.
+// replaceable reports whether all commits of the WAL from an offset on are from earlier records of
+// the log. SQLite discarded those if a later record begins there. Any other commit was written by
+// another program after the crash, and is newer.
 func (t *target) replaceable(off int64) bool {
 	end := t.end
 	for _, s := range slices.Backward(t.spans) {

@@ -14,17 +14,17 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// place is where a batch lies that has to be replayed.
+// place is the location of a batch that has to be replayed.
 type place struct {
 	batchHeader
 	broken bool // some of its records are not valid
 }
 
-// lost says that batches which were acknowledged are missing or not whole.
+// lost describes acknowledged batches that are missing or incomplete.
 type lost struct {
-	off         int64  // where it shows
+	off         int64  // offset at which it was found
 	first, last uint64 // the batches
-	known       bool   // whose records were in them: owners
+	known       bool   // owners are the WALs with records in the batches
 	owners      []uint32
 	valid       []uint32 // owners whose records in it are valid
 }
@@ -45,20 +45,20 @@ func (d *lost) allValid(owner uint32) bool {
 	return n <= 0
 }
 
-// contents is what a log holds.
+// contents is the content of a log.
 type contents struct {
 	batches []place // oldest first
 	damage  []lost
-	torn    bool              // the newest batch is not whole, and was never acknowledged
-	synced  map[string]uint64 // up to which batch the records of a WAL are durable in it
+	torn    bool              // the newest batch is incomplete, and was never acknowledged
+	synced  map[string]uint64 // by WAL: records of batches up to this one are durable in the WAL
 }
 
-// maxBroken is how many batches with a valid header, but without valid records,
-// are looked into: a crash leaves one at most.
+// maxBroken is the maximum number of examined batches with a valid header but without valid
+// records. A crash leaves at most one.
 const maxBroken = 64
 
-// scan finds what has to be replayed. What was acknowledged and cannot be read
-// is damage; an error means that nothing can be told.
+// scan finds the batches to replay. Acknowledged batches that cannot be read are damage. An error
+// means that the log's content is unknown.
 func (l *Log) scan() (*contents, error) {
 	c := &contents{synced: map[string]uint64{}}
 	var all, broken []place
@@ -79,7 +79,7 @@ func (l *Log) scan() (*contents, error) {
 	}
 	old := func(b place) bool { return b.seq < live }
 	all, broken = slices.DeleteFunc(all, old), slices.DeleteFunc(broken, old)
-	// The header of a batch is written when all before it were acknowledged.
+	// The header of a batch is written after all batches before it were acknowledged.
 	last := uint64(0)
 	for _, b := range all {
 		last = max(last, b.seq)
@@ -99,9 +99,8 @@ func (l *Log) scan() (*contents, error) {
 	return c, nil
 }
 
-// findDamage looks for batches that are missing or broken between the oldest
-// that is needed and the newest that was acknowledged. A batch tells whose
-// records were in the one before it.
+// findDamage looks for missing or broken batches between the oldest needed and the newest
+// acknowledged one. Each batch lists the owners of the records in the one before it.
 func (c *contents) findDamage(live, last uint64) {
 	want := live
 	for i, b := range c.batches {
@@ -128,7 +127,7 @@ func (c *contents) findDamage(live, last uint64) {
 	}
 }
 
-// owner is how a batch names a WAL with a record in the batch before it.
+// owner returns the hash by which a batch identifies a WAL with a record in the batch before it.
 func owner(path string) uint32 { return crc32.Checksum([]byte(path), castagnoli) }
 
 func (l *Log) segmentOffset(i int) int64 {
@@ -146,7 +145,7 @@ func (l *Log) segmentSize(i int) int64 {
 	return l.header.segment
 }
 
-// segmentsIn returns how many whole segments a file of a size has.
+// segmentsIn returns the number of whole segments in a file of a size.
 func (l *Log) segmentsIn(size int64) int {
 	small := l.header.small()
 	n := max(0, size-firstBatch) / small
@@ -156,7 +155,7 @@ func (l *Log) segmentsIn(size int64) int {
 	return firstSegments + int((size-firstBatch-firstSegments*small)/l.header.segment)
 }
 
-// readSegment reads a segment. What is beyond the end of the file is zeros.
+// readSegment reads a segment. Bytes beyond the end of the file are zeros.
 func (l *Log) readSegment(i int, p []byte) error {
 	n, err := l.file.ReadAt(p, l.segmentOffset(i))
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -239,9 +238,8 @@ func (l *Log) replay(c *contents, apply func(record)) error {
 	return nil
 }
 
-// whose returns the paths of the WALs that damage concerns, as far as they are
-// among the names that are known: those of the log's records, and of the files in
-// its directory.
+// whose returns the paths of the WALs that damage affects, as far as they are among the known
+// names: those in the log's records, and the files in its directory.
 func whose(d lost, names map[string]bool) (known []string, unknown []uint32) {
 	for _, o := range d.owners {
 		found := false

@@ -4,8 +4,8 @@ package grouplog
 
 import "sync"
 
-// room makes sure that n bytes fit behind the last batch. The caller leads and
-// holds the mutex, which room releases while it waits for a segment.
+// room makes room for n bytes after the last batch. The caller is the leader and holds the mutex,
+// which room releases while it waits for a segment.
 func (l *Log) room(n int64) error {
 	for l.off+n > l.used[len(l.used)-1].size {
 		switch {
@@ -23,7 +23,7 @@ func (l *Log) room(n int64) error {
 	return nil
 }
 
-// use begins a free segment.
+// use starts writing to a free segment.
 func (l *Log) use() {
 	seg := l.free[0]
 	l.free = l.free[1:]
@@ -42,7 +42,7 @@ func (l *Log) wakeProvider() {
 	}
 }
 
-// provideSegments has a free segment ready before the leader needs it.
+// provideSegments provides a free segment before the leader needs it.
 func (l *Log) provideSegments() {
 	defer l.provider.Done()
 	for {
@@ -55,7 +55,7 @@ func (l *Log) provideSegments() {
 	}
 }
 
-// provide frees or adds a segment when there is none.
+// provide frees or adds a segment if there is no free one.
 func (l *Log) provide() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,8 +80,8 @@ func (l *Log) provide() {
 	}
 }
 
-// abandon syncs the WALs whose commits are durable in the failed log only. The caller
-// holds the mutex, which abandon releases meanwhile.
+// abandon syncs the WALs whose commits are durable only in the failed log. The caller holds the
+// mutex, which abandon releases in between.
 func (l *Log) abandon() {
 	var due []*WAL
 	for w := range l.wals {
@@ -90,8 +90,8 @@ func (l *Log) abandon() {
 	l.reclaim(due)
 }
 
-// addFree adds a free segment. The small first segments are left out once there are
-// others and the log can grow. The caller holds the mutex.
+// addFree adds a free segment. It drops the small first segments once there are others and the log
+// can grow. The caller holds the mutex.
 func (l *Log) addFree(seg *segment) {
 	if seg.size < l.header.segment && l.total > firstSegments && !l.cannotGrow {
 		l.small = append(l.small, seg)
@@ -100,8 +100,8 @@ func (l *Log) addFree(seg *segment) {
 	l.free = append(l.free, seg)
 }
 
-// trim removes the oldest segments whose records are all durable in their WALs from
-// the used ones, except the segment being written. The caller holds the mutex.
+// trim removes the oldest segments whose records are all durable in their WALs from the used ones,
+// except the current segment. The caller holds the mutex.
 func (l *Log) trim() (dead []*segment) {
 	for len(l.used) > 1 && len(l.used[0].due()) == 0 {
 		l.used[0].last = nil
@@ -111,9 +111,9 @@ func (l *Log) trim() (dead []*segment) {
 	return dead
 }
 
-// release makes segments free. Before one is overwritten the header has to say
-// that its batches are not needed: the newest batch may be older than their
-// end. The caller holds the mutex, which release releases while it writes.
+// release makes segments free. Before a segment is overwritten, the header must show that its
+// batches are not needed, because the newest batch may be older than their end. The caller holds
+// the mutex, which release releases while it writes.
 func (l *Log) release(dead []*segment) {
 	h := l.header
 	h.live = l.used[0].first
@@ -129,7 +129,7 @@ func (l *Log) release(dead []*segment) {
 	}
 }
 
-// due returns the WALs that have records in the segment which are needed.
+// due returns the WALs with records in the segment that are still needed.
 func (s *segment) due() (due []*WAL) {
 	for w, last := range s.last {
 		if w.synced.Load() < last {
@@ -139,9 +139,8 @@ func (s *segment) due() (due []*WAL) {
 	return due
 }
 
-// grow adds a segment to the file. If that fails, for lack of space or another reason,
-// the log keeps its size. The caller holds the mutex, which grow releases while it
-// writes.
+// grow adds a segment to the file. If that fails, the log keeps its size. The caller holds the
+// mutex, which grow releases while it writes.
 func (l *Log) grow() {
 	seg := &segment{off: l.segmentOffset(l.total), size: l.segmentSize(l.total)}
 	l.mu.Unlock()
@@ -156,11 +155,11 @@ func (l *Log) grow() {
 	l.addFree(seg)
 }
 
-// reclaimers is how many WALs are synced at a time.
+// reclaimers is the number of WALs that are synced concurrently.
 const reclaimers = 4
 
-// reclaim syncs WALs whose records keep a segment. The caller holds the mutex,
-// which reclaim releases while it syncs.
+// reclaim syncs WALs whose records occupy a segment. The caller holds the mutex, which reclaim
+// releases while it syncs.
 func (l *Log) reclaim(due []*WAL) {
 	l.stats.Reclaims++
 	l.mu.Unlock()
@@ -177,7 +176,7 @@ func (l *Log) reclaim(due []*WAL) {
 	l.mu.Lock()
 }
 
-// reclaim syncs the WAL unless that happened, or the WAL was closed, meanwhile.
+// reclaim syncs the WAL unless it was synced or closed in the meantime.
 func (w *WAL) reclaim() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

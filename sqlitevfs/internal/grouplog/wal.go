@@ -15,8 +15,8 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// claimByte is where an attached WAL is locked: far behind any frame, and no
-// place that SQLite locks.
+// claimByte is the locked byte of an attached WAL. It is far after any frame, and SQLite does not
+// lock it.
 const claimByte = 1 << 62
 
 // WAL is a write-ahead log file whose commits go through a [Log]. Its methods
@@ -29,10 +29,10 @@ type WAL struct {
 	id    disk.ID
 
 	last   atomic.Uint64 // the newest batch with a record of it; under log.mu
-	synced atomic.Uint64 // batches up to this one are in the file durably
+	synced atomic.Uint64 // batches up to this one are durable in the file
 
 	durableMu sync.Mutex
-	durable   extent // what the next record may follow
+	durable   extent // the part that the next record may continue
 
 	mu     sync.Mutex // one sync at a time
 	failed error
@@ -40,10 +40,10 @@ type WAL struct {
 	closed bool
 }
 
-// Attach opens a WAL for commits. The file must exist; it may be empty. What it
-// holds, and its directory entry, are durable when Attach returns. A WAL can be
-// attached once, to one log: see [ErrClaimed]. When SQLite removes or replaces
-// the file, close the WAL before and attach the new file.
+// Attach opens a WAL for commits. The file must exist; it may be empty. Its content and its
+// directory entry are durable when Attach returns. A WAL can be attached only once, to one log: see
+// [ErrClaimed]. Before SQLite removes or replaces the file, the WAL must be closed; then the new
+// file can be attached.
 func (l *Log) Attach(path string) (*WAL, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -75,7 +75,7 @@ func (l *Log) Attach(path string) (*WAL, error) {
 	return w, nil
 }
 
-// claim makes sure that no other log has commits of the WAL that it lacks.
+// claim returns an error if another log has commits that the WAL lacks.
 func (w *WAL) claim(path string) (err error) {
 	if w.id, err = w.file.ID(); err != nil {
 		return err
@@ -97,29 +97,30 @@ func (w *WAL) claim(path string) (err error) {
 	return nil
 }
 
-// SyncError is what Attach answers when the WAL or its directory could not be
-// synced: it is not known then which part of it is durable.
+// SyncError is returned by Attach if the WAL or its directory could not be synced. It is then
+// unknown which part of the WAL is durable.
 type SyncError struct{ Err error }
 
 func (e *SyncError) Error() string { return e.Err.Error() }
 func (e *SyncError) Unwrap() error { return e.Err }
 
-// Turn is what Enter tells about a commit.
+// Turn is the decision of Enter about a commit.
 type Turn struct {
-	// Log tells to call Commit. Otherwise the commit gains nothing by the log: call Sync.
+	// Log reports that the commit should call Commit. Otherwise the commit gains nothing from the
+	// log, and should call Sync.
 	Log    bool
 	choice *choice
 }
 
-// Enter is called before what makes a commit with so many bytes of frames durable, and
-// Leave after it. A commit uses the log if it has at most MaxRecord bytes, MaxAlone while
-// it is alone. Of these, the small ones that mostly are alone and the large ones that are
-// not are measured both ways, and use the faster one.
+// Enter is called before making a commit with this many bytes of frames durable, and Leave
+// afterwards. A commit uses the log if it has at most MaxRecord bytes, or MaxAlone if it is alone.
+// Two kinds of these are measured both ways and use the faster one: small commits that are mostly
+// alone, and large ones that are not.
 func (w *WAL) Enter(frames int64) Turn {
 	l := w.log
 	l.ways.going.Add(1)
 	going := l.busy.Add(1)
-	// The average of the last 16 commits or so, in sixteenths. It may miss one.
+	// company is the average of about the last 16 commits, in sixteenths. A race may lose one.
 	company := l.company.Load()
 	company += going - company/16
 	l.company.Store(company)
@@ -127,7 +128,7 @@ func (w *WAL) Enter(frames int64) Turn {
 	switch {
 	case frames > int64(l.maxRecord(w.path)), !small && going == 1:
 		return Turn{}
-	case l.opts.NoTrials, small && company > 24: // more than 1.5 commits go on
+	case l.opts.NoTrials, small && company > 24: // more than 1.5 concurrent commits
 		return Turn{Log: true}
 	}
 	c := &l.ways.large
@@ -137,7 +138,7 @@ func (w *WAL) Enter(frames int64) Turn {
 	return Turn{c.logs(), c}
 }
 
-// Leave ends what Enter began.
+// Leave ends the commit that Enter began.
 func (w *WAL) Leave(t Turn) {
 	w.log.busy.Add(-1)
 	going := w.log.ways.going.Add(-1) + 1
@@ -146,8 +147,8 @@ func (w *WAL) Leave(t Turn) {
 	}
 }
 
-// Dirty reports whether commits of the WAL are durable in the log only: then Sync
-// must have succeeded before the database is written.
+// Dirty reports whether commits of the WAL are durable only in the log. Then Sync must succeed
+// before the database is written.
 func (w *WAL) Dirty() bool { return w.last.Load() > w.synced.Load() }
 
 // LogFailed reports whether the log has failed, so that each commit syncs the WAL.
@@ -156,10 +157,9 @@ func (w *WAL) LogFailed() bool { return w.log.Failed() }
 // ID returns the identity of the file.
 func (w *WAL) ID() disk.ID { return w.id }
 
-// DurableEnd returns the offset from which a record of a life of the WAL has to hold
-// the frames, because those before it are durable: in the file, or in the log.
-// It is 0 if that is not known, and then only a sync of the WAL makes a commit
-// durable.
+// DurableEnd returns the offset in a life of the WAL from which a record must have the frames.
+// Those before it are durable, in the file or in the log. It returns 0 if the offset is unknown;
+// then only a sync of the WAL makes a commit durable.
 func (w *WAL) DurableEnd(h Header) int64 {
 	w.durableMu.Lock()
 	defer w.durableMu.Unlock()
@@ -169,16 +169,16 @@ func (w *WAL) DurableEnd(h Header) int64 {
 	return w.durable.end
 }
 
-// extent is how much of a life of the WAL is durable: the frames up to end,
-// which carry the checksum sum. An end of 0 means that nothing is known.
+// extent is the durable part of a life of the WAL: the frames up to end, whose checksum is sum. An
+// end of 0 means that it is unknown.
 type extent struct {
 	header Header
 	end    int64
 	sum    checksum
 }
 
-// SyncedTo is called after the WAL was synced: all frames of this life up to end
-// had been written before that, and end a transaction.
+// SyncedTo must be called after the WAL was synced. All frames of this life up to end were written
+// before the sync, and end is the end of a transaction.
 func (w *WAL) SyncedTo(h Header, end int64) {
 	e := w.extentAt(h, end)
 	w.durableMu.Lock()
@@ -186,9 +186,9 @@ func (w *WAL) SyncedTo(h Header, end int64) {
 	w.durableMu.Unlock()
 }
 
-// extentAt reads which checksum the frames up to end carry. The last frame may
-// have been synced while it was half written (without powersafe overwrite SQLite
-// syncs up to the end of a sector): then the extent ends before it.
+// extentAt reads the checksum of the frames up to end. The last frame may have been synced while it
+// was half written: without powersafe overwrite SQLite syncs up to the end of a sector. Then the
+// extent ends before that frame.
 func (w *WAL) extentAt(h Header, end int64) extent {
 	switch {
 	case !h.aligned(end):
@@ -204,7 +204,7 @@ func (w *WAL) extentAt(h Header, end int64) extent {
 			return extent{}
 		}
 	} else {
-		// The checksum of the frame before is in its header.
+		// The checksum of the previous frame is in its header.
 		if readFull(w.file, p[:frameHeaderSize], before.end-h.frame()) != nil || readFull(w.file, p[frameHeaderSize:], before.end) != nil {
 			return extent{}
 		}
@@ -220,17 +220,15 @@ func (w *WAL) extentAt(h Header, end int64) extent {
 	return before
 }
 
-// Commit makes frames durable that are in the WAL and lie from off up to the end
-// of a transaction: those that the caller has written just now, and before them
-// those that others have written since off was durable, see [WAL.DurableEnd]. Header
-// is the first 32 bytes of the WAL. The caller still holds SQLite's write lock,
-// so that the frames stay what they are. Frames and header are the caller's
-// again when Commit returns.
+// Commit makes frames in the WAL durable, from off up to the end of a transaction. They are the
+// frames that the caller has just written, and those before them that others have written since off
+// was durable, see [WAL.DurableEnd]. Header is the first 32 bytes of the WAL. The caller must still
+// hold SQLite's write lock, so that the frames do not change. Commit does not use frames and header
+// after it returns.
 //
-// A commit that the log cannot take is made durable by a Sync: one that is too
-// large, one whose frames do not continue what is durable, and every commit
-// after the log has failed or when it has no room. Commit reports whether the
-// log took it. An error means that it may be durable or not.
+// If the log cannot take a commit, a Sync makes it durable. That happens if it is too large, if its
+// frames do not continue the durable part, and always when the log has failed or has no room.
+// Commit reports whether the log took it. After an error the commit may or may not be durable.
 func (w *WAL) Commit(header []byte, off int64, frames []byte) (logged bool, err error) {
 	h, err := ParseHeader(header)
 	if err != nil {
@@ -261,9 +259,8 @@ func (w *WAL) Commit(header []byte, off int64, frames []byte) (logged bool, err 
 	return true, nil
 }
 
-// continues checks whether frames can be a record: they follow what is durable
-// by an unbroken chain of checksums, and end a transaction. It returns what is
-// durable when the record is.
+// continues reports whether frames can be a record: they follow the durable part with an unbroken
+// chain of checksums, and end a transaction. It returns the durable part after the record.
 func (w *WAL) continues(h Header, off int64, frames []byte) (extent, bool) {
 	w.durableMu.Lock()
 	rest := w.durable
@@ -280,8 +277,7 @@ func (w *WAL) continues(h Header, off int64, frames []byte) (extent, bool) {
 	return rest, ok
 }
 
-// syncTo makes a commit durable by syncing the WAL, of which the caller knows
-// up to where it had been written.
+// syncTo makes a commit durable by syncing the WAL, which had been written up to end.
 func (w *WAL) syncTo(h Header, end int64) error {
 	err := w.commitLarge()
 	if err == nil {
@@ -290,7 +286,7 @@ func (w *WAL) syncTo(h Header, end int64) error {
 	return err
 }
 
-// maxRecord returns how many bytes of frames a record may have.
+// maxRecord returns the maximum number of bytes of frames in a record.
 func (l *Log) maxRecord(path string) int {
 	room := min(int64(maxBatch), l.header.small()) - batchHeaderSize - recordSize(path, 0) - recordAlign
 	return int(min(int64(l.opts.MaxRecord), room))
@@ -305,13 +301,13 @@ func (w *WAL) commitLarge() error {
 	return w.Sync()
 }
 
-// Sync makes the WAL durable itself: all that was written to it before the call.
-// Its records in the log are not needed any more. A failure is final for the WAL,
-// whose records stay in the log; other WALs go on.
+// Sync makes all earlier writes to the WAL durable in the WAL itself. Its records in the log are
+// then no longer needed. A failure is final for the WAL, whose records stay in the log; other WALs
+// continue.
 func (w *WAL) Sync() error { return w.SyncBy(nil) }
 
-// SyncBy is Sync by another way to make the file durable, which may share its cost with
-// other files. nil is the usual way.
+// SyncBy is Sync with another function that makes the file durable, which may share its cost with
+// other files. Nil means the default.
 func (w *WAL) SyncBy(sync func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -348,9 +344,8 @@ func (w *WAL) sync(sync func() error) error {
 	return nil
 }
 
-// noteSynced has the next batch say up to where a WAL is durable by itself, so that a
-// replay does not miss the WAL when it was removed or begun anew. The caller
-// holds the mutex.
+// noteSynced adds to the next batch up to where a WAL is durable by itself, so that a replay does
+// not expect commits in a WAL that was removed or restarted. The caller holds the mutex.
 func (l *Log) noteSynced(mark record) {
 	for i := range l.synced {
 		if l.synced[i].path == mark.path {
@@ -361,8 +356,8 @@ func (l *Log) noteSynced(mark record) {
 	l.synced = append(l.synced, mark)
 }
 
-// noteClosed has the log say that the WAL was closed, also when no commit follows:
-// SQLite is about to remove it. What comes of that changes no promise.
+// noteClosed writes to the log that the WAL was closed, even if no commit follows, because SQLite
+// is about to remove it. Errors break no promise.
 func (w *WAL) noteClosed() {
 	r := record{path: w.path, id: w.id, synced: w.synced.Load()}
 	q := w.log.queue.New()
@@ -375,8 +370,8 @@ func (w *WAL) noteClosed() {
 	w.log.forget(q)
 }
 
-// Close syncs the WAL if it is dirty, and closes the file. Commits
-// must have returned. A second Close answers os.ErrClosed.
+// Close syncs the WAL if it is dirty, and closes the file. All commits must have returned. A second
+// Close returns os.ErrClosed.
 func (w *WAL) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

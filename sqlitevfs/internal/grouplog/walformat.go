@@ -12,7 +12,7 @@ import (
 const (
 	walHeaderSize   = 32
 	frameHeaderSize = 24
-	walMagic        = 0x377f0682 // the lowest bit says that checksums are big endian
+	walMagic        = 0x377f0682 // the lowest bit means that checksums are big endian
 	walVersion      = 3007000
 	minPage         = 512
 	maxPage         = 65536
@@ -23,7 +23,7 @@ var (
 	le = binary.LittleEndian
 )
 
-// Header is what identifies one life of a WAL: from one restart to the next.
+// Header identifies one life of a WAL: from one restart to the next.
 type Header struct {
 	PageSize   int
 	Checkpoint uint32 // its sequence number
@@ -35,8 +35,7 @@ type Header struct {
 
 var errNoWAL = errors.New("not a WAL header")
 
-// ParseHeader reads the first 32 bytes of a WAL. They are the caller's again
-// when it returns.
+// ParseHeader parses the first 32 bytes of a WAL. It does not keep p.
 func ParseHeader(p []byte) (Header, error) {
 	if len(p) < walHeaderSize || be.Uint32(p)&^1 != walMagic || be.Uint32(p[4:]) != walVersion {
 		return Header{}, errNoWAL
@@ -73,8 +72,8 @@ func (h Header) same(o Header) bool {
 // checksum is the running sum that chains the frames of a WAL.
 type checksum [2]uint32
 
-// add continues a sum over a multiple of 8 bytes. Each sum is added last, as it is
-// known last: the other way round takes half as long again.
+// add continues a checksum over a multiple of 8 bytes. The variable that is ready last is added
+// last; the other order takes half as long again.
 func (c checksum) add(p []byte, big bool) checksum {
 	s0, s1 := c[0], c[1]
 	if big {
@@ -112,12 +111,12 @@ func (h Header) chain(c checksum, frame []byte) (checksum, bool) {
 // commits reports whether a frame ends a transaction.
 func commits(frame []byte) bool { return be.Uint32(frame[4:]) != 0 }
 
-// sumOf returns the sum that a frame carries.
+// sumOf returns the checksum in a frame.
 func sumOf(frame []byte) checksum {
 	return checksum{be.Uint32(frame[16:]), be.Uint32(frame[20:])}
 }
 
-// Ends reports whether the frames in p, which begin at a frame, end a transaction.
+// Ends reports whether the frames in p, which starts with a frame, end a transaction.
 func Ends(p []byte, pageSize int) bool {
 	size := frameHeaderSize + pageSize
 	return len(p) >= size && len(p)%size == 0 && commits(p[len(p)-size:])

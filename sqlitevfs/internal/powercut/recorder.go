@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package powercut cuts the power of databases: it records what SQLite, this VFS and its
-// log of commits do to files, and has [powercut.Trace] build what a disk may hold then.
+// Package powercut simulates power cuts under databases. It records the file operations of SQLite,
+// this VFS and its log of commits, and lets [powercut.Trace] build the possible contents of the
+// disk.
 package powercut
 
 import (
@@ -16,7 +17,7 @@ import (
 // Recorder records the changes to the files of one directory.
 type Recorder struct{ *powercut.Recorder }
 
-// NewRecorder records what happens in a directory, which is empty.
+// NewRecorder records the changes in an empty directory.
 func NewRecorder(dir string) *Recorder { return &Recorder{powercut.NewRecorder(dir)} }
 
 // SyncDir makes the entries of a directory durable.
@@ -86,8 +87,7 @@ func (f *recordedFile) Truncate(size int64) error {
 
 func (f *recordedFile) Sync() error { return f.r.Synced(f.number, "", f.File.Sync) }
 
-// StateFS returns the operating system's files without syncs, which a state does not
-// need.
+// StateFS returns the operating system's files without syncs, which a built state does not need.
 func StateFS() disk.FS { return stateFS{disk.OS} }
 
 type stateFS struct{ disk.FS }

@@ -12,19 +12,17 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
-// VFS records what goes through another VFS. It serves SQLite directly, and as
-// the base of another VFS, whose own syncs of directories come by SyncDir and
-// whose log of commits by GroupLog.
+// VFS records the calls to another VFS. It serves SQLite directly, or as the base of another VFS,
+// which syncs directories with SyncDir and opens its log of commits with GroupLog.
 type VFS struct {
 	vfs.VFS
-	// MaxRecord is up to how many bytes a commit goes into a group log above,
-	// if not as many as usual.
+	// MaxRecord is the maximum size of a commit in the group log, in bytes. 0 means the default.
 	MaxRecord int
 
 	r *Recorder
 }
 
-// VFS wraps a VFS; nil is the default one.
+// VFS wraps a VFS; nil means the default one.
 func (r *Recorder) VFS(base vfs.VFS) *VFS {
 	if base == nil {
 		base = vfs.Find("os")
@@ -35,8 +33,7 @@ func (r *Recorder) VFS(base vfs.VFS) *VFS {
 // SyncDir makes the entries of a directory durable.
 func (v *VFS) SyncDir(dir string) error { return v.r.SyncDir(dir) }
 
-// GroupLog is how a group log above is kept: recorded, and so small that it
-// comes round.
+// GroupLog returns the options of the group log: it is recorded, and so small that it wraps around.
 func (v *VFS) GroupLog() grouplog.Options {
 	return grouplog.Options{FS: v.r.FS(), SegmentSize: 16 << 10, MaxSize: 48 << 10,
 		MaxRecord: v.MaxRecord, NoTrials: true, MaxAlone: max(v.MaxRecord, 64<<10), Local: true}
@@ -59,7 +56,7 @@ func (v *VFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vf
 	return &vfsFile{File: file, r: v.r, number: number}, out, nil
 }
 
-// Delete removes a file, and syncs its directory if that is asked for.
+// Delete removes a file, and syncs its directory if syncDir is set.
 func (v *VFS) Delete(name string, syncDir bool) error {
 	if err := v.r.Removed(name, func() error { return v.VFS.Delete(name, false) }); err != nil || !syncDir {
 		return err
@@ -67,8 +64,7 @@ func (v *VFS) Delete(name string, syncDir bool) error {
 	return v.r.SyncDir(filepath.Dir(name))
 }
 
-// vfsFile records what is done to a file. Size hints are left out, which only
-// save file systems fragments.
+// vfsFile records the operations on a file. It ignores size hints, which only reduce fragmentation.
 type vfsFile struct {
 	vfs.File
 	r      *Recorder
@@ -93,10 +89,10 @@ func (f *vfsFile) Sync(flags vfs.SyncFlag) error {
 	return f.r.Synced(f.number, "", func() error { return f.File.Sync(flags) })
 }
 
-// SharedMemory is the wrapped file's: what is in it does not survive anyway.
+// SharedMemory returns that of the wrapped file, whose content does not survive anyway.
 func (f *vfsFile) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
 
-// The file controls on which durability could rest.
+// These are the file controls that affect durability.
 func (f *vfsFile) HasMoved() (bool, error)       { return vfsutil.WrapHasMoved(f.File) }
 func (f *vfsFile) PersistWAL() bool              { return vfsutil.WrapPersistWAL(f.File) }
 func (f *vfsFile) SetPersistWAL(keep bool)       { vfsutil.WrapSetPersistWAL(f.File, keep) }
