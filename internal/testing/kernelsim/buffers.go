@@ -10,15 +10,15 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// group is the kernel's half of a ring of provided buffers.
+// group is the kernel's side of a ring of provided buffers.
 type group struct {
 	id     uint16
-	has    []provided     // published and not taken
-	head   uint16         // counts those taken
-	shared *sharedBuffers // where the user publishes more
+	has    []provided     // published and not yet used
+	head   uint16         // number of used buffers
+	shared *sharedBuffers // where the user publishes more buffers
 }
 
-// provided is a buffer. The user keeps its memory reachable.
+// provided is one provided buffer. The user keeps its memory reachable.
 type provided struct {
 	addr uint64
 	n    uint32
@@ -27,7 +27,7 @@ type provided struct {
 
 func (p provided) memory() []byte { return sys.At[byte](p.addr, int(p.n)) }
 
-// give lets the kernel have a buffer, which it fills with garbage. The caller holds mu.
+// give adds a buffer to the group and fills it with garbage. The caller holds mu.
 func (g *group) give(k *Kernel, p provided) {
 	if slices.ContainsFunc(g.has, func(x provided) bool { return x.id == p.id }) {
 		k.violation("buffer %d of group %d given back twice", p.id, g.id)
@@ -48,7 +48,7 @@ func (g *group) take() provided {
 	return p
 }
 
-// group returns the buffers that an operation takes from, nil for none.
+// group returns the buffer group of an operation, or nil.
 func (o *op) group() *group {
 	if o.e.Opcode == abi.IORING_OP_RECV && o.e.Flags&abi.IOSQE_BUFFER_SELECT != 0 {
 		return o.ring.base().groups[o.e.BufIndex]
@@ -56,7 +56,7 @@ func (o *op) group() *group {
 	return nil
 }
 
-// usesGroup returns an operation in flight that takes from a group. The caller holds mu.
+// usesGroup returns an operation in flight that uses a group. The caller holds mu.
 func (k *Kernel) usesGroup(r front, g *group) *op {
 	for _, o := range k.live.all {
 		if o.ring == r && o.group() == g && o.state != ending && !r.base().failed {
@@ -66,7 +66,7 @@ func (k *Kernel) usesGroup(r front, g *group) *op {
 	return nil
 }
 
-// bufferFlags are those of a completion that names a buffer.
+// bufferFlags returns the flags of a completion that names a buffer.
 func bufferFlags(id uint16) uring.CQEFlags {
 	return uring.CQEBuffer | uring.CQEFlags(id)<<abi.IORING_CQE_BUFFER_SHIFT
 }

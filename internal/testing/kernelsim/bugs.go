@@ -4,21 +4,21 @@ package kernelsim
 
 import "github.com/ringside-io/ringside/internal/abi"
 
-// Bugs are faults that no kernel has: they show that a test would notice. Each
-// is the number of the occasion, counted from 1, at which it happens; 0 means
-// never. Streams are spared.
+// Bugs are faults that no kernel has. They show that a test would find them. Each is the number of
+// the occasion, counted from 1, at which it happens; 0 means never. Operations on streams are not
+// affected.
 type Bugs struct {
 	Drop      int // this completion of an operation with a tag never appears
-	Twice     int // this one appears twice
-	Touch     int // the buffer of this read is written to after its completion, by Mend
+	Twice     int // this completion appears twice
+	Touch     int // the buffer of this read is overwritten after its completion, by Mend
 	LoseWakes int // from this one on, wake-ups and parkers' calls are lost
 
-	Untagged bool // operations without a tag count, too
+	Untagged bool // include operations without a tag
 }
 
 type bugState struct {
 	left Bugs
-	owed []func() // what Mend will do
+	owed []func() // the work of Mend
 }
 
 // due counts an occasion.
@@ -30,8 +30,8 @@ func due(left *int) bool {
 	return *left == 0
 }
 
-// misplace lets bugs happen to a completion, and reports whether it is not to
-// appear now.
+// misplace applies the bugs to a completion, and reports whether the completion must not appear
+// now.
 func (k *Kernel) misplace(o *op, p posted) bool {
 	if o.tag() == 0 && !k.o.Bugs.Untagged || o.multishot() {
 		return false
@@ -69,7 +69,7 @@ func (k *Kernel) loseWake(call func()) bool {
 	return true
 }
 
-// Mend ends the bugs and delivers what they held back, so that the test can end.
+// Mend ends the bugs and delivers the withheld completions, so that the test can end.
 func (k *Kernel) Mend() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// cancel carries out an ASYNC_CANCEL and returns its result.
+// cancel runs an ASYNC_CANCEL and returns its result.
 func (k *Kernel) cancel(by *op) int32 {
 	const other = abi.IORING_ASYNC_CANCEL_FD | abi.IORING_ASYNC_CANCEL_ANY | abi.IORING_ASYNC_CANCEL_OP
 	d := k.dice(ofCancel, k.cancels)
@@ -60,7 +60,7 @@ func (k *Kernel) cancelOne(o, by *op, d dice) int32 {
 	return -int32(syscall.EALREADY)
 }
 
-// matches reports whether a cancellation is for an operation.
+// matches reports whether a cancellation applies to an operation.
 func (o *op) matches(by *uring.RawSQE) bool {
 	flags := by.OpFlags
 	byData := flags&(abi.IORING_ASYNC_CANCEL_FD|abi.IORING_ASYNC_CANCEL_ANY|abi.IORING_ASYNC_CANCEL_OP) == 0
@@ -75,8 +75,8 @@ func (o *op) matches(by *uring.RawSQE) bool {
 	return true
 }
 
-// stop ends an operation that waits. On a direct ring it may take some steps, as that of
-// an operation in a worker thread; an operation that waits for its file ends at once.
+// stop ends a waiting operation. On a direct ring that may take some steps, as for an operation in
+// a worker thread. An operation that waits for its file ends at once.
 func (k *Kernel) stop(o *op) {
 	o.leave()
 	o.state = ending
@@ -91,8 +91,7 @@ func (k *Kernel) stop(o *op) {
 	k.spread(k.order.IntN(10), o.scribble, func() { k.finish(o, -int32(errno)) })
 }
 
-// change carries out a POLL_REMOVE, which may also change a poll, and returns its
-// result.
+// change runs a POLL_REMOVE, which may also change a poll, and returns its result.
 func (k *Kernel) change(by *op) int32 {
 	if by.effect.lost {
 		k.trace.count("lost change")
@@ -122,7 +121,7 @@ func (k *Kernel) change(by *op) int32 {
 	return -int32(syscall.ENOENT)
 }
 
-// armTimeout starts the clock of a linked timeout.
+// armTimeout starts the timer of a linked timeout.
 func (k *Kernel) armTimeout(o *op) {
 	if o.timeout != nil {
 		o.timeout.state = waiting
@@ -130,7 +129,7 @@ func (k *Kernel) armTimeout(o *op) {
 	}
 }
 
-// expire lets a linked timeout fire.
+// expire fires a linked timeout.
 func (k *Kernel) expire(o *op) {
 	t := o.timeout
 	if t == nil || t.state == over || o.state == over {

@@ -11,16 +11,15 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// descriptor is what an operation on a descriptor of the process has, below package
-// uring.
+// descriptor is the state of an operation on a descriptor of the process, below package uring.
 type descriptor struct {
 	fd   int    // its reference to the file
-	sum  uint64 // of the memory to be sent
-	done int    // how much of it was
+	sum  uint64 // checksum of the memory to be sent
+	done int    // number of bytes already sent
 	key  uint64 // in the poller, 0 for none
 }
 
-// Flags of entries and operations that mean something on descriptors.
+// These are the flags of entries and operations that are supported on descriptors.
 const knownFlags = abi.IOSQE_BUFFER_SELECT | abi.IOSQE_CQE_SKIP_SUCCESS | abi.IOSQE_ASYNC | linkFlags
 
 var knownOps = []uint8{abi.IORING_OP_READ, abi.IORING_OP_READ_FIXED, abi.IORING_OP_WRITE, abi.IORING_OP_WRITE_FIXED,
@@ -50,7 +49,7 @@ func (o *op) open() syscall.Errno {
 	return 0
 }
 
-// release gives the reference back.
+// release releases the reference.
 func (o *op) release() {
 	if o.desc == nil {
 		return
@@ -62,15 +61,15 @@ func (o *op) release() {
 
 var seed = maphash.MakeSeed()
 
-// sum looks at the memory that is to be sent.
+// sum returns the checksum of the memory to be sent.
 func (o *op) sum() uint64 {
 	p := o.memory()
 	sys.RaceRead(p)
 	return maphash.Bytes(seed, p)
 }
 
-// unchanged checks that the memory is as it was when the operation began: it is the
-// kernel's until the completion.
+// unchanged checks that the memory has not changed since the operation began. The memory belongs to
+// the kernel until the completion.
 func (o *op) unchanged() {
 	if o.desc == nil || o.desc.sum == 0 || o.ring.base().closed {
 		return
@@ -81,8 +80,8 @@ func (o *op) unchanged() {
 	}
 }
 
-// startDescriptor begins an operation on a descriptor, or the next completion of one.
-// Transfers take some time, so that they end in another order than they began.
+// startDescriptor begins an operation on a descriptor, or the next completion of one. Transfers
+// take some time, so that they end in another order than that in which they began.
 func (k *Kernel) startDescriptor(o *op) {
 	f := &o.effect
 	if o.transfers() {
@@ -105,16 +104,16 @@ func (k *Kernel) startDescriptor(o *op) {
 		k.spread(f.steps, o.scribble, next)
 	case f.late && o.multishot():
 		k.later(moment, next)
-	case o.e.Opcode == abi.IORING_OP_SEND && k.order.IntN(2) == 0: // there was no room at first
+	case o.e.Opcode == abi.IORING_OP_SEND && k.order.IntN(2) == 0: // as if there were no room at first
 		k.spread(k.order.IntN(4), nil, next)
 	default:
 		next()
 	}
 }
 
-// attempt tries to carry out an operation that may have to wait. The caller holds mu.
+// attempt tries to run an operation that may have to wait. The caller holds mu.
 func (k *Kernel) attempt(o *op) {
-	if o.state != waiting || o.ring.base().failed { // nothing would run it
+	if o.state != waiting || o.ring.base().failed { // nothing would run the operation
 		return
 	}
 	if o.effect.errno != 0 {
@@ -138,7 +137,7 @@ func (k *Kernel) attempt(o *op) {
 	}
 }
 
-// nextShot completes a multishot operation and begins what comes next.
+// nextShot completes a multishot operation and starts its next completion.
 func (k *Kernel) nextShot(o *op, res int32) {
 	if !k.shot(o, res, o.flags) {
 		return
@@ -173,7 +172,7 @@ func (k *Kernel) transferDescriptor(o *op) int32 {
 	return answer(sys.Pwrite(o.desc.fd, p, off))
 }
 
-// block lets an operation wait that met EAGAIN, unless it must not.
+// block makes an operation that got EAGAIN wait, unless it must not wait.
 func (k *Kernel) block(o *op, events uint32) {
 	if o.e.Opcode != abi.IORING_OP_ACCEPT && int(o.e.OpFlags)&sys.MsgDontWait != 0 {
 		k.finish(o, -int32(syscall.EAGAIN))
@@ -198,7 +197,7 @@ func (k *Kernel) receive(o *op) {
 	}
 }
 
-// recv is recv(2) that does not wait, into p.
+// recv is a non-blocking recv(2) into p.
 func (k *Kernel) recv(o *op, p []byte) (n int, errno syscall.Errno) {
 	for {
 		if n, errno = sys.SockRecv(o.desc.fd, p, int(o.e.OpFlags)|sys.MsgDontWait); errno != syscall.EINTR {
@@ -209,8 +208,7 @@ func (k *Kernel) recv(o *op, p []byte) (n int, errno syscall.Errno) {
 	return n, errno
 }
 
-// receiveSelect receives into the next provided buffer, which goes back when there
-// is nothing.
+// receiveSelect receives into the next provided buffer, and returns the buffer if there is no data.
 func (k *Kernel) receiveSelect(o *op) {
 	g := o.group()
 	if g != nil {
@@ -238,7 +236,7 @@ func (k *Kernel) receiveSelect(o *op) {
 	}
 }
 
-// send sends, with MSG_WAITALL until all is sent.
+// send sends. With MSG_WAITALL it continues until everything is sent.
 func (k *Kernel) send(o *op) {
 	o.unchanged()
 	p := o.memory()
@@ -261,14 +259,13 @@ func (k *Kernel) send(o *op) {
 	}
 }
 
-// accept accepts a connection. The listener may be one that blocks, so it is asked
-// before.
+// accept accepts a connection. It polls the listener first, because the listener may be blocking.
 func (k *Kernel) accept(o *op) {
 	ask := []sys.PollFD{{Fd: int32(o.desc.fd), Events: syscall.EPOLLIN}}
 	if n, errno := sys.PollNow(ask); n == 0 {
 		k.block(o, syscall.EPOLLIN)
 		return
-	} else if errno != 0 { // a signal
+	} else if errno != 0 { // interrupted by a signal
 		k.spread(0, nil, func() { k.attempt(o) })
 		return
 	}
@@ -286,7 +283,7 @@ func (k *Kernel) accept(o *op) {
 	k.complete(o, int32(fd))
 }
 
-// Files is the Host that moves the bytes of real files.
+// Files is a Host that reads and writes real files.
 type Files struct{}
 
 func (Files) Read(fd int, p []byte, off int64) int32 { return answer(syscall.Pread(fd, p, off)) }
@@ -296,7 +293,7 @@ func (Files) Write(fd int, p []byte, off int64) int32 { return answer(syscall.Pw
 func (Files) Sync(fd int) int32 { return answer(0, syscall.Fdatasync(fd)) }
 
 func (Files) Hold(fd int) int32 {
-	n, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 1) // 0 stands for none
+	n, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 1) // 0 means none
 	if errno != 0 {
 		return -int32(errno)
 	}
@@ -305,7 +302,7 @@ func (Files) Hold(fd int) int32 {
 
 func (Files) Drop(fd int) { _ = syscall.Close(fd) }
 
-// answer is the result of a completion.
+// answer returns the result of a completion.
 func answer(n int, err error) int32 {
 	if errno, ok := err.(syscall.Errno); ok {
 		return -int32(errno)

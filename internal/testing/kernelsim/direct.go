@@ -17,20 +17,19 @@ type RingOptions struct {
 	CQEntries int
 }
 
-// Ring is a simulated ring. The rules are those of [uring.Ring]: one goroutine
-// at a time on the submission side, one on the completion side. Fields that
-// belong to a side are not guarded, so that the race detector reports
-// code that breaks the rules.
+// Ring is a simulated ring. It has the rules of [uring.Ring]: one goroutine at a time on the
+// submission side, and one on the completion side. The fields of each side have no lock, so that
+// the race detector reports code that breaks the rules.
 type Ring struct {
 	ringBase
 	o RingOptions
 
 	sqes []uring.SQE
-	tail uint32        // of the submission side: entries handed out
-	head atomic.Uint32 // entries taken
+	tail uint32        // submission side: SQEs handed out
+	head atomic.Uint32 // SQEs taken by the kernel
 
-	reaped    uint64 // of the completion side
-	overflown uint32 // of the completion side
+	reaped    uint64 // completion side
+	overflown uint32 // completion side
 
 	// Guarded by the kernel's mu.
 	cq        []uring.CQE
@@ -49,7 +48,7 @@ func (k *Kernel) Open(o RingOptions) *Ring {
 	return r
 }
 
-// SQE returns the next free entry, nil when there is none.
+// SQE returns the next free SQE, or nil.
 func (r *Ring) SQE() *uring.SQE {
 	if r.SQSpace() == 0 {
 		return nil
@@ -59,30 +58,30 @@ func (r *Ring) SQE() *uring.SQE {
 	return e
 }
 
-// SQSpace returns how many entries are free.
+// SQSpace returns the number of free SQEs.
 func (r *Ring) SQSpace() int { return len(r.sqes) - int(r.tail-r.head.Load()) }
 
-// Submit hands the entries to the kernel.
+// Submit submits the SQEs.
 func (r *Ring) Submit() (int, error) {
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()
 	return r.k.submit(r, int(r.tail-r.head.Load()))
 }
 
-// SubmitNoWait is Submit.
+// SubmitNoWait is the same as Submit.
 func (r *Ring) SubmitNoWait() (int, error) { return r.Submit() }
 
-// Submitter returns a thread, which is always the same: a simulated operation that is
-// cancelled without a request is one whose thread has exited.
+// Submitter returns the ID of a thread, which is always the same. A simulated operation that is
+// cancelled without a request has the cause that this thread has exited.
 func (r *Ring) Submitter() int { return 1 }
 
-// Exited reports that it has exited.
+// Exited reports that the submitting thread has exited.
 func (r *Ring) Exited(int) (exited, sure bool) { return true, true }
 
-// AnswersCancelled reports that each file may answer ECANCELED itself.
+// AnswersCancelled reports whether a file may return ECANCELED itself; it is always true.
 func (r *Ring) AnswersCancelled(int) bool { return true }
 
-// Reap takes completions, also those that overflowed.
+// Reap takes completions, including those that overflowed.
 func (r *Ring) Reap(dst []uring.CQE) int {
 	r.k.mu.Lock()
 	n := 0
@@ -92,7 +91,7 @@ func (r *Ring) Reap(dst []uring.CQE) int {
 			break
 		}
 		r.overflows++
-		if r.failed { // they cannot be asked for
+		if r.failed { // a failed ring cannot fetch them
 			break
 		}
 		r.refill()
@@ -104,7 +103,7 @@ func (r *Ring) Reap(dst []uring.CQE) int {
 	return n
 }
 
-// drain takes what the completion queue holds. The caller holds mu.
+// drain takes completions from the completion queue. The caller holds mu.
 func (r *Ring) drain(dst []uring.CQE) int {
 	n := copy(dst, r.cq)
 	for _, p := range r.owner[:n] {
@@ -117,7 +116,7 @@ func (r *Ring) drain(dst []uring.CQE) int {
 	return n
 }
 
-// refill moves what overflowed into the completion queue. The caller holds mu.
+// refill moves overflowed completions into the completion queue. The caller holds mu.
 func (r *Ring) refill() {
 	n := min(r.o.CQEntries-len(r.cq), len(r.backlog))
 	for _, p := range r.backlog[:n] {
@@ -127,8 +126,8 @@ func (r *Ring) refill() {
 	r.backlog = r.backlog[:copy(r.backlog, r.backlog[n:])]
 }
 
-// again lets a completion appear whose operation is over. Its user data must
-// not be in use again: that is the user's side of the bargain.
+// again repeats the completion of an operation that is over. Its user data must not be in use
+// again; the user is responsible for that.
 func (r *Ring) again(c uring.CQE) {
 	if len(r.k.live.byData[c.UserData]) > 0 {
 		return
@@ -145,10 +144,10 @@ func (r *Ring) again(c uring.CQE) {
 	r.push(posted{cqe: c})
 }
 
-// CQOverflow returns how often Reap found that completions had overflowed.
+// CQOverflow returns the number of Reap calls that found overflowed completions.
 func (r *Ring) CQOverflow() uint32 { return r.overflown }
 
-// push lets a completion appear. The caller holds mu.
+// push makes a completion appear. The caller holds mu.
 func (r *Ring) push(p posted) {
 	if r.closed {
 		return
@@ -174,9 +173,8 @@ func (r *Ring) signal() {
 	}
 }
 
-// Close frees the ring. What is in flight then is a violation, unless the ring
-// has failed: the kernel ends it some time later, and its memory is in use
-// until then.
+// Close frees the ring. Operations in flight are then a violation, unless the ring has failed. In
+// that case the kernel ends them some time later, and uses their memory until then.
 func (r *Ring) Close() error {
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()
@@ -187,15 +185,15 @@ func (r *Ring) Close() error {
 	return nil
 }
 
-// Left returns how many operations with a tag were in flight when the ring was
-// closed, which only a ring that has failed may be.
+// Left returns the number of operations with a tag that were in flight when the ring was closed. It
+// can only be positive for a failed ring.
 func (r *Ring) Left() int {
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()
 	return r.left
 }
 
-// String returns what the queues hold.
+// String describes the content of the queues.
 func (r *Ring) String() string {
 	return fmt.Sprintf("%d entries taken, %d completions", r.head.Load(), len(r.cq))
 }
@@ -203,7 +201,7 @@ func (r *Ring) String() string {
 // silence does nothing: a direct ring has no descriptor that would stay readable.
 func (r *Ring) silence() {}
 
-// take takes one entry.
+// take takes one SQE.
 func (r *Ring) take() *op {
 	head := r.head.Load()
 	o := &op{ring: r, e: *r.sqes[int(head)%len(r.sqes)].Raw()}

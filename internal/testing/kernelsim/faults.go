@@ -11,9 +11,9 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// Faults are probabilities from 0 to 1 with which the kernel does what it may do. In the
-// zero value it completes everything at once and in full. Each field has a twin in
-// [Fault] or [Plan], which name one occasion instead of a probability.
+// Faults are probabilities from 0 to 1 of the kernel's permitted misbehaviour. With the zero value
+// every operation completes at once and in full. Each field has a counterpart in [Fault] or [Plan],
+// which select one occasion instead of a probability.
 type Faults struct {
 	// Of an operation.
 	Delay       float64 // it takes some steps, or some milliseconds
@@ -24,42 +24,41 @@ type Faults struct {
 	Broken      float64 // it ends with EIO
 	NoSpace     float64 // a write ends with ENOSPC
 	NoBuffers   float64 // a multishot operation ends with ENOBUFS
-	Exit        float64 // it ends with ECANCELED without a cancellation: its submitter's thread has exited
+	Exit        float64 // it ends with ECANCELED without a cancellation, as if its submitter's thread had exited
 
 	// Of a cancellation.
-	LostCancel float64 // EALREADY, ENOENT or success, and the operation waits on
-	Disturbed  float64 // what is cancelled ends with EINTR instead of ECANCELED
-	LostLink   float64 // a LINK_TIMEOUT that fires answers EALREADY or ETIME, and the operation waits on
-	BadLink    float64 // a LINK_TIMEOUT answers EINVAL, which cancels its operation
+	LostCancel float64 // the result is EALREADY, ENOENT or success, and the operation continues
+	Disturbed  float64 // the cancelled operation ends with EINTR instead of ECANCELED
+	LostLink   float64 // a LINK_TIMEOUT that fires ends with EALREADY or ETIME, and the operation continues
+	BadLink    float64 // a LINK_TIMEOUT ends with EINVAL, which cancels its operation
 
 	// Of a submission.
 	Refuse  float64 // EAGAIN, EBUSY or ENOMEM, several times in a row
 	Partial float64 // not all entries are taken
 	Split   float64 // and the boundary may be inside a chain: no memory for requests
-	Fatal   float64 // EBADF from here on
+	Fatal   float64 // EBADF from now on
 
 	// Of a wait.
 	Return   float64 // a wait ends without a completion (EINTR)
-	LateWake float64 // a wakeup, or a parker's call, comes later
-	Spurious float64 // a wakeup comes without a reason
+	LateWake float64 // a wake-up, or a call of a parker, comes later
+	Spurious float64 // a wake-up comes without a reason
 	Unparked float64 // the parker fails
 
 	// Of completions.
-	Stale float64 // one comes again, after its operation is over
+	Stale float64 // one appears again, after its operation is over
 }
 
-// Plan decides what goes wrong, one thing at a time, where [Faults] leave that to
-// chance. Its functions are called with the kernel's lock held and may be nil.
+// Plan selects single faults, where [Faults] are random. Its functions are called with the kernel's
+// lock held and may be nil.
 type Plan struct {
 	// Op is called for each operation that begins, and for each further completion of
 	// a multishot operation on a descriptor. The kernel's own operations are left out.
 	Op func(e *uring.RawSQE) Fault
-	// Submit returns how many of n entries are taken, or the errno with which none is;
-	// split reports that the boundary may be inside a chain. After EBADF the ring is
-	// broken for good.
+	// Submit returns how many of n SQEs are taken, or the errno with which none is. split reports
+	// that the submission may end inside a chain. After EBADF the ring is broken for good.
 	Submit func(n int) (take int, split bool, errno syscall.Errno)
-	// Wait reports whether a wait ends without a completion, Wake whether a wakeup, or
-	// a parker's call, comes later, Overflow whether a completion finds no room.
+	// Wait reports whether a wait ends without a completion. Wake reports whether a wake-up, or a
+	// call of a parker, comes later. Overflow reports whether a completion finds the queue full.
 	Wait, Wake, Overflow func() bool
 	// Park reports whether the parker fails.
 	Park func() bool
@@ -67,7 +66,7 @@ type Plan struct {
 
 // Fault is the fault of one operation.
 type Fault struct {
-	Errno   syscall.Errno // it ends with this after a while, without an effect
+	Errno   syscall.Errno // it ends with this errno after a while, without an effect
 	Unasked bool          // it ends with ECANCELED without a cancellation
 	Short   bool          // it transfers half
 	Late    bool          // its completion appears later than its end
@@ -77,8 +76,7 @@ type Fault struct {
 	Lost bool
 }
 
-// plannedSteps is how many steps something takes that a plan delays, and moment how
-// late it is otherwise.
+// plannedSteps is the length of a planned delay in steps, and moment its length in time.
 const (
 	plannedSteps = 6
 	moment       = 300 * time.Microsecond
@@ -86,12 +84,11 @@ const (
 
 func happens(f func() bool) bool { return f != nil && f() }
 
-// effect is what happens to one operation: what was drawn from the Faults, changed by
-// the plan.
+// effect is the behaviour of one operation, drawn from the Faults and changed by the plan.
 type effect struct {
 	dice
 	steps     int           // before it ends
-	wait      time.Duration // and before these
+	wait      time.Duration // and the time before these steps
 	late      bool
 	lateBy    time.Duration // 0: by steps
 	short     bool          // a random length
@@ -151,7 +148,7 @@ func (k *Kernel) plan(o *op) {
 		t.errno = p.Errno
 	}
 	if p.Errno != 0 || p.Unasked || p.Short || p.Stale {
-		t.steps += plannedSteps // its buffer is the kernel's, and another's completion may come first
+		t.steps += plannedSteps // its buffer belongs to the kernel, and another operation may complete first
 	}
 	if p.Unasked {
 		t.exit, t.exitAfter = true, plannedSteps/2
@@ -162,13 +159,13 @@ func (k *Kernel) plan(o *op) {
 	t.stale = t.stale || p.Stale
 }
 
-// length returns how many of n bytes an operation transfers.
+// length returns the number of bytes, of n, that an operation transfers.
 func (o *op) length(n int) int {
 	const block = 4096
 	switch {
 	case n <= 1:
 		return n
-	case o.effect.half && n > block && n%block == 0 && !o.socket(): // whole blocks, as direct transfers do
+	case o.effect.half && n > block && n%block == 0 && !o.socket(): // whole blocks, as in direct transfers
 		n = n / block / 2 * block
 	case o.effect.half:
 		n /= 2
@@ -184,7 +181,7 @@ func (o *op) length(n int) int {
 // dice makes the random decisions about one object.
 type dice struct{ *rand.Rand }
 
-// Kinds of things that dice are thrown for, beside the objects, which have
+// These are kinds of things with random decisions, besides the objects, which are identified by
 // their descriptor.
 const (
 	ofKernel = iota + 1<<32
@@ -194,7 +191,7 @@ const (
 	ofCancel
 )
 
-// dice returns the decisions for the count-th use of an object.
+// dice returns the random decisions for the count-th use of an object.
 func (k *Kernel) dice(thing, count uint64) dice {
 	return dice{rand.New(rand.NewPCG(mix(k.o.Seed), mix(mix(thing)+count)))}
 }
@@ -207,8 +204,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// hit reports whether something of the given probability happens. It uses one
-// number whatever the answer, so that one fault does not shift the others.
+// hit reports whether something with the given probability happens. It always uses one random
+// number, so that one fault does not shift the others.
 func (d dice) hit(p float64) bool { return d.Float64() < p }
 
 // oneOf picks one of the values.

@@ -4,24 +4,23 @@ package kernelsim
 
 import "github.com/ringside-io/ringside/internal/abi"
 
-// Host carries out operations on descriptors of the process. Read, Write and Sync
-// are called at the very end of the operation, by one goroutine at a time, must not
-// block for long, and answer as a completion does: with a count, or a negative
-// errno.
+// Host runs operations on descriptors of the process. Read, Write and Sync are called at the end of
+// the operation, by one goroutine at a time. They must not block for long. They return a count or a
+// negative errno, like a completion.
 type Host interface {
 	Read(fd int, p []byte, off int64) int32
 	Write(fd int, p []byte, off int64) int32
 	Sync(fd int) int32
-	// Hold returns another descriptor for what fd names now, or a negative errno;
-	// Drop closes that.
+	// Hold returns a duplicate of the descriptor fd, or a negative errno. Drop closes the
+	// duplicate.
 	Hold(fd int) int32
 	Drop(fd int)
 }
 
-// hold duplicates the descriptor of an operation that has begun, because its ring has
-// failed. The kernel holds a reference to the file: from here on the user may close the
-// descriptor, and the number may be used again. While the ring works, there is no
-// reference, so that closing a descriptor under an operation shows. The caller holds mu.
+// hold duplicates the descriptor of a running operation, because its ring has failed. The kernel
+// has a reference to the file, so the user may now close the descriptor, and the number may be
+// reused. While the ring works there is no duplicate, so that a descriptor closed under an
+// operation is noticed. The caller holds mu.
 func (o *op) hold() {
 	if o.on != nil && o.on.kind == isHost && o.state != over && o.held == 0 {
 		o.held = o.ring.base().k.o.Host.Hold(int(o.e.Fd))
@@ -36,7 +35,7 @@ func (o *op) drop() {
 	o.held = 0
 }
 
-// holdAll is hold for all operations of a ring. The caller holds mu.
+// holdAll calls hold for all operations of a ring. The caller holds mu.
 func (k *Kernel) holdAll(r front) {
 	for _, o := range k.live.all {
 		if o.ring == r {

@@ -19,32 +19,31 @@ type Options struct {
 	Faults Faults
 	Bugs   Bugs
 	Plan   Plan
-	// Memory, when not nil, answers with other memory for an address that an entry
-	// carries than what is there.
+	// Memory, if not nil, replaces the memory at an address in an SQE.
 	Memory func(addr uint64, n int) []byte
-	// BusyOnOverflow makes submissions answer EBUSY while completions that
-	// overflowed wait, as kernels up to 5.18 do.
+	// BusyOnOverflow makes submissions return EBUSY while overflowed completions wait, as kernels
+	// up to 5.18 do.
 	BusyOnOverflow bool
-	// Host, when not nil, does the operations of direct rings on descriptors of the
-	// process: those below FirstFD, where the kernel's own descriptors begin.
+	// Host, if not nil, runs the operations of direct rings on descriptors of the process. Those
+	// are below FirstFD, where the kernel's own descriptors begin.
 	Host    Host
 	FirstFD int
 }
 
-// Kernel is the state that the rings of one test share. Its methods may be called
-// concurrently. As a [sys.Simulator] it serves the rings that package uring opens.
+// Kernel is the state shared by the rings of one test. Its methods may be called concurrently. As a
+// [sys.Simulator] it serves the rings that package uring opens.
 type Kernel struct {
 	o Options
 
 	mu      sync.Mutex
-	ended   *sync.Cond // an operation has
+	ended   *sync.Cond // signalled when an operation ends
 	order   dice
 	tasks   *tasks
 	objects []*object
-	outside map[int32]*object // descriptors of the process
+	outside map[int32]*object // by descriptor of the process
 	rings   []front
 	live    live
-	pages   map[uint64][]*op // those alive, by the pages of their buffers
+	pages   map[uint64][]*op // operations in flight, by the pages of their buffers
 	results map[uint64]*Result
 	wrong   []string
 	trace   trace
@@ -64,13 +63,13 @@ func New(o Options) *Kernel {
 	k.order = k.dice(ofKernel, 0)
 	k.tasks = newTasks(&k.mu, k.order.Rand)
 	k.bugs.left = o.Bugs
-	k.nothing() // descriptor 0 is no object
+	k.nothing() // descriptor 0 is not an object
 	k.done.Go(k.tasks.run)
 	return k
 }
 
-// Settle waits until no operation of a closed ring is in flight: the memory of operations
-// is the kernel's until then.
+// Settle waits until no operation of a closed ring is in flight. Until then the kernel uses the
+// memory of the operations.
 func (k *Kernel) Settle() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -79,8 +78,8 @@ func (k *Kernel) Settle() {
 	}
 }
 
-// Close ends the kernel's goroutines and waits for them. If package uring has opened
-// rings, they should be closed, and Close settles first.
+// Close ends the kernel's goroutines and waits for them. Rings that package uring has opened should
+// be closed before. Close calls Settle first.
 func (k *Kernel) Close() {
 	if k.polls() {
 		k.Settle()
@@ -144,23 +143,23 @@ func (k *Kernel) Unmapped(addr uint64, size int) {
 	}
 }
 
-// front is one of the two front ends of the kernel: a [Ring] in the place of
-// [uring.Ring], or a ring whose memory and system calls are the kernel's, below it. Its
-// methods are called with mu held.
+// front is one of the two front ends of the kernel: a [Ring], which replaces [uring.Ring], or a
+// ring below package uring whose memory and system calls are the kernel's. Its methods are called
+// with mu held.
 type front interface {
 	base() *ringBase
-	take() *op     // the next entry that was published
+	take() *op     // the next published SQE
 	push(p posted) // a completion appears
 	full() bool    // the next completion overflows
 	signal()       // wake the waiters
-	silence()      // the kernel ends
+	silence()      // the kernel is closing
 }
 
-// ringBase is the state that both front ends have. The kernel's mu guards it.
+// ringBase is the state of both front ends. The kernel's mu guards it.
 type ringBase struct {
 	k        *Kernel
 	id       int
-	hooked   bool // at the system calls
+	hooked   bool // below package uring
 	submits  uint64
 	refusing int
 	refusal  error
@@ -182,8 +181,8 @@ func (b *ringBase) broken() bool { return b.failed || b.unparked }
 // posted is a completion.
 type posted struct {
 	cqe      uring.CQE
-	stale    bool // it comes again
-	overflow bool // it finds no room
+	stale    bool // a repetition
+	overflow bool // it finds the queue full
 }
 
 // fail makes every later enter of a ring fail. The caller holds mu.
@@ -195,7 +194,7 @@ func (k *Kernel) fail(r front) {
 	r.signal()
 }
 
-// closing ends what a ring has in flight, some time later: its memory is in use until
+// closing ends the operations in flight of a ring some time later. Their memory is in use until
 // then. That is a violation unless the ring has failed. The caller holds mu.
 func (k *Kernel) closing(r front) {
 	b := r.base()

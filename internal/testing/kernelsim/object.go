@@ -12,7 +12,7 @@ import (
 type object struct {
 	fd    int
 	kind  kind
-	count uint64 // operations so far, from which their faults follow
+	count uint64 // operations so far, which determine their faults
 
 	data []byte // of a file
 
@@ -28,7 +28,7 @@ const (
 	isFile
 	isPipe
 	isHost       // a descriptor of the process: see [Host]
-	isDescriptor // one, of rings below package uring
+	isDescriptor // a descriptor, for rings below package uring
 )
 
 // add makes an object. The caller holds mu.
@@ -45,7 +45,7 @@ func (k *Kernel) nothing() *object {
 	return k.objects[0]
 }
 
-// object returns that of an operation's descriptor, nil if there is none.
+// object returns the object of an operation's descriptor, or nil.
 func (k *Kernel) object(o *op) *object {
 	fd, kind := o.e.Fd, isDescriptor
 	if !o.ring.base().hooked {
@@ -66,7 +66,7 @@ func (k *Kernel) object(o *op) *object {
 	return on
 }
 
-// takes returns the errno with which an object refuses an operation, 0 if it does not.
+// takes returns the errno with which an object rejects an operation, or 0.
 func (on *object) takes(o *op) syscall.Errno {
 	is := func(ops ...uint8) syscall.Errno {
 		for _, op := range ops {
@@ -87,11 +87,11 @@ func (on *object) takes(o *op) syscall.Errno {
 	return is(abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_POLL_ADD)
 }
 
-// own returns the object that the test names, which must be one of the kernel's.
+// own returns one of the kernel's own objects by its descriptor.
 func (k *Kernel) own(fd int) *object { return k.objects[fd-k.o.FirstFD] }
 
-// File makes a file with the given content, which the kernel owns from now on,
-// and returns its descriptor. Files do not grow.
+// File makes a file with the given content, which the kernel owns from then on, and returns its
+// descriptor. Files do not grow.
 func (k *Kernel) File(content []byte) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -100,7 +100,7 @@ func (k *Kernel) File(content []byte) int {
 	return on.fd
 }
 
-// Content returns a copy of what a file holds.
+// Content returns a copy of the content of a file.
 func (k *Kernel) Content(fd int) []byte {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -110,8 +110,8 @@ func (k *Kernel) Content(fd int) []byte {
 // Pipe makes a pipe and returns its descriptor. Its n-th byte is [PipeByte].
 func (k *Kernel) Pipe() int { return k.PipeFrom(0) }
 
-// PipeFrom makes a pipe whose first byte is that with the given number, so that
-// no two pipes need have the same bytes.
+// PipeFrom makes a pipe that begins with the byte of the given number, so that different pipes can
+// have different bytes.
 func (k *Kernel) PipeFrom(n uint64) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -126,15 +126,15 @@ func PipeByte(n uint64) byte { return pipeTable[pipePlace(n)] }
 // PipeBytes fills p with the bytes of every pipe from the n-th on.
 func PipeBytes(p []byte, n uint64) {
 	for len(p) > 0 {
-		// The place is that of a neighbour but where another run begins.
+		// Neighbouring bytes are neighbours in the table, except at the end of a run.
 		run := min(uint64(len(p)), pipeRun-n%pipeRun)
 		copy(p[:run], pipeTable[pipePlace(n):])
 		p, n = p[run:], n+run
 	}
 }
 
-// pipeRun is how many bytes of a pipe follow each other in the table; each run
-// begins somewhere else, so that no two are the same soon.
+// pipeRun is the number of bytes of a pipe that are contiguous in the table. Each run begins at
+// another place, so that equal runs are far apart.
 const pipeRun = 1 << 8
 
 var pipeTable = func() (t [1<<14 + pipeRun]byte) {
@@ -162,7 +162,7 @@ func (k *Kernel) Taken(fd int) uint64 {
 	return k.own(fd).taken
 }
 
-// arrived serves the waiters for the data of an object. The caller holds mu.
+// arrived serves the operations that wait for data of an object. The caller holds mu.
 func (k *Kernel) arrived(on *object) {
 	for _, o := range on.polls {
 		k.soon(0, func() { k.pollEvent(o) })
@@ -172,7 +172,7 @@ func (k *Kernel) arrived(on *object) {
 	}
 }
 
-// serve gives data to one of the waiters. The caller holds mu.
+// serve gives data to one of the waiting operations. The caller holds mu.
 func (k *Kernel) serve(on *object) {
 	if len(on.waiting) == 0 || on.sent == on.taken {
 		return
@@ -187,8 +187,8 @@ func (k *Kernel) serve(on *object) {
 	k.finish(o, int32(n))
 }
 
-// EventShift: the result of each event of a multishot poll of a pipe is POLLIN and, from
-// this bit on, how many events of that operation came before.
+// EventShift is the lowest bit of the event number in the result of a multishot poll of a pipe. The
+// bits below are POLLIN. The event number counts the events of that operation before this one.
 const EventShift = 4
 
 // pollEvent reports that there is data.

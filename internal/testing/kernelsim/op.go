@@ -13,25 +13,25 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// op is an operation that the kernel has.
+// op is an operation of the kernel.
 type op struct {
 	ring   front
 	e      uring.RawSQE
 	state  state
 	effect effect
 	on     *object
-	place  int // among those that are alive
+	place  int // index in the list of operations in flight
 
 	next    *op           // the rest of its chain
-	timeout *op           // a linked timeout
+	timeout *op           // linked timeout
 	span    time.Duration // of a timeout
 	timer   *time.Timer
-	shots   int32 // completions so far of a multishot operation
+	shots   int32 // completions so far, of a multishot operation
 
 	flags    uring.CQEFlags // of the last completion
-	overflow bool           // the last completion finds no room
+	overflow bool           // the last completion finds the queue full
 
-	held int32       // on a [Host]: the descriptor in the place of the entry's, a negative errno, or 0
+	held int32       // with a [Host]: the duplicate of the SQE's descriptor, a negative errno, or 0
 	desc *descriptor // on a descriptor of the process, below package uring
 }
 
@@ -39,10 +39,10 @@ type op struct {
 type state int
 
 const (
-	linked  state = iota // the one before has not ended
+	linked  state = iota // the previous operation of the chain has not ended
 	running              // it cannot be stopped
-	waiting              // for data or a time
-	ending               // decided, not yet done
+	waiting              // waiting for data or a time
+	ending               // decided, but not yet done
 	over
 )
 
@@ -85,7 +85,7 @@ func (o *op) socket() bool {
 	return o.e.Opcode == abi.IORING_OP_RECV || o.e.Opcode == abi.IORING_OP_SEND
 }
 
-// fills reports whether the kernel writes into memory that the entry names.
+// fills reports whether the kernel writes into memory that the SQE names.
 func (o *op) fills() bool {
 	switch o.e.Opcode {
 	case abi.IORING_OP_READ, abi.IORING_OP_READ_FIXED:
@@ -96,7 +96,7 @@ func (o *op) fills() bool {
 	return false
 }
 
-// empties reports whether the kernel reads memory that the entry names.
+// empties reports whether the kernel reads memory that the SQE names.
 func (o *op) empties() bool {
 	switch o.e.Opcode {
 	case abi.IORING_OP_WRITE, abi.IORING_OP_WRITE_FIXED, abi.IORING_OP_SEND:
@@ -105,11 +105,11 @@ func (o *op) empties() bool {
 	return false
 }
 
-// moves reports whether the operation uses a buffer of the entry.
+// moves reports whether the operation uses a buffer of the SQE.
 func (o *op) moves() bool { return o.fills() || o.empties() }
 
-// owns reports whether the operation has something that its user must wait for: memory,
-// or connections.
+// owns reports whether the operation has something for which its user must wait: memory, or
+// connections.
 func (o *op) owns() bool {
 	return o.state != over && (o.moves() || o.group() != nil || o.e.Opcode == abi.IORING_OP_ACCEPT)
 }
@@ -119,8 +119,8 @@ func (o *op) memory() []byte {
 	return o.ring.base().k.o.Memory(o.e.Addr, int(o.e.Len))
 }
 
-// uses reports whether memory is the operation's. If so it forgets that, because the
-// memory is gone.
+// uses reports whether the operation uses the memory. If so the operation no longer refers to it,
+// because the memory is gone.
 func (o *op) uses(addr uint64, size int) bool {
 	overlaps := func(from uint64, n uint32) bool { return from < addr+uint64(size) && addr < from+uint64(n) }
 	if o.moves() && o.e.Len > 0 && overlaps(o.e.Addr, o.e.Len) {
@@ -135,7 +135,7 @@ func (o *op) uses(addr uint64, size int) bool {
 	return false
 }
 
-// live holds the operations that have not ended: in no order, and by user data.
+// live has the operations that have not ended: unordered, and by user data.
 type live struct {
 	all    []*op
 	byData map[uint64][]*op
@@ -159,7 +159,7 @@ func (l *live) remove(o *op) {
 	l.forget(o)
 }
 
-// forget takes an operation from the list of its user data.
+// forget removes an operation from the list of its user data.
 func (l *live) forget(o *op) {
 	left := slices.DeleteFunc(l.byData[o.e.UserData], func(x *op) bool { return x == o })
 	if l.byData[o.e.UserData] = left; len(left) == 0 {
@@ -223,8 +223,7 @@ func (o *op) overlaps(x *op) bool {
 	return o.e.Addr < x.e.Addr+uint64(x.e.Len) && x.e.Addr < o.e.Addr+uint64(o.e.Len)
 }
 
-// timespec reads the time of a timeout, as the kernel does when it takes the
-// entry.
+// timespec reads the time of a timeout, which the kernel does when it takes the SQE.
 func (k *Kernel) timespec(o *op) time.Duration {
 	p := k.o.Memory(o.e.Addr, 16)
 	return time.Duration(binary.NativeEndian.Uint64(p))*time.Second + time.Duration(binary.NativeEndian.Uint64(p[8:]))
@@ -296,8 +295,7 @@ func (k *Kernel) startOn(o *op) {
 	}
 }
 
-// await lets an operation wait for data or a time, with what can happen to it
-// meanwhile.
+// await makes an operation wait for data or a time, with its possible faults.
 func (k *Kernel) await(o *op) {
 	o.state = waiting
 	k.armTimeout(o)
@@ -319,7 +317,7 @@ func (k *Kernel) await(o *op) {
 	})
 }
 
-// proceed lets an operation run that needs nothing but the device.
+// proceed runs an operation that only needs the device.
 func (k *Kernel) proceed(o *op) {
 	o.state = running
 	k.armTimeout(o)
@@ -335,8 +333,7 @@ func (k *Kernel) proceed(o *op) {
 	}
 }
 
-// mayExit cancels an operation some time later, because the thread of its
-// submitter exits.
+// mayExit cancels an operation some time later, as if the thread of its submitter had exited.
 func (k *Kernel) mayExit(o *op) {
 	if !o.effect.exit {
 		return
@@ -392,8 +389,8 @@ func (k *Kernel) transfer(o *op) int32 {
 	return int32(n)
 }
 
-// scribble writes garbage into a part of memory that the operation is to fill: it is
-// the kernel's until the operation ends.
+// scribble writes garbage into a part of the memory that the operation will fill. The memory
+// belongs to the kernel until the operation ends.
 func (o *op) scribble() {
 	if o.state == over {
 		return
@@ -415,7 +412,7 @@ func (o *op) scribble() {
 	}
 }
 
-// leave takes an operation out of the lists of those that wait.
+// leave removes an operation from the lists of waiting ones.
 func (o *op) leave() {
 	if o.on == nil {
 		return
@@ -425,8 +422,8 @@ func (o *op) leave() {
 	o.on.polls = slices.DeleteFunc(o.on.polls, is)
 }
 
-// shot completes a multishot operation, which goes on. Like the kernel's it ends with
-// what it has when the completion queue is full. It reports whether it goes on.
+// shot completes a multishot operation, and reports whether the operation continues. Like the
+// kernel's it ends with this completion if the completion queue is full.
 func (k *Kernel) shot(o *op, res int32, flags uring.CQEFlags) bool {
 	o.shots++
 	if o.overflow = happens(k.o.Plan.Overflow); o.overflow || o.ring.full() {
@@ -440,8 +437,7 @@ func (k *Kernel) shot(o *op, res int32, flags uring.CQEFlags) bool {
 	return true
 }
 
-// finish ends an operation: its memory is not touched any more, and its
-// completion appears.
+// finish ends an operation. Its memory is not used afterwards, and its completion appears.
 func (k *Kernel) finish(o *op, res int32) {
 	if o.state == over {
 		return
@@ -472,7 +468,7 @@ func (k *Kernel) finish(o *op, res int32) {
 	k.goOn(o, res)
 }
 
-// goOn starts the operation that is linked to one that has ended, or cancels it.
+// goOn starts the operation linked to one that has ended, or cancels it.
 func (k *Kernel) goOn(o *op, res int32) {
 	next := o.next
 	if next == nil {
@@ -491,11 +487,11 @@ func (k *Kernel) goOn(o *op, res int32) {
 	}
 }
 
-// post lets a completion appear, soon.
+// post makes a completion appear, possibly later.
 func (k *Kernel) post(o *op, res int32, flags uring.CQEFlags) {
 	p := posted{uring.CQE{UserData: o.e.UserData, Res: res, Flags: flags}, o.effect.stale && !o.multishot(), o.overflow}
 	if res == -int32(syscall.ECANCELED) || res == -int32(syscall.EINTR) {
-		p.stale = false // its user data may be used again
+		p.stale = false // its user data may have been reused
 	}
 	push := func() {
 		o.unchanged()

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Parker calls a function after completions have arrived: each time soon,
-// sometimes once for several, sometimes without a reason.
+// Parker calls a function after completions have arrived. A call comes soon after the completions,
+// may be for several of them, and may be spurious.
 type Parker struct {
 	r         *Ring
 	cond      *sync.Cond
@@ -27,8 +27,8 @@ func (r *Ring) Parker() *Parker {
 	return r.park
 }
 
-// Start begins to call ready on a goroutine of its own, and failed once if it
-// cannot go on.
+// Start calls ready on a goroutine of its own after completions. It calls failed once if it cannot
+// continue.
 func (p *Parker) Start(ready func(), failed func(error)) error {
 	go p.run(ready, failed)
 	return nil
@@ -61,7 +61,7 @@ func (p *Parker) run(ready func(), failed func(error)) {
 	}
 }
 
-// signal says that completions have arrived. The caller holds mu.
+// signal notes that completions have arrived. The caller holds mu.
 func (p *Parker) signal() {
 	k := p.r.k
 	d := k.dice(ofWake+uint64(p.r.id)<<33, p.signals)

@@ -10,12 +10,12 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// poller reports which operations are ready, through an epoll instance. Each operation has
-// a duplicated descriptor there. Events are edge-triggered, like the wakeups of the kernel's
-// own operations.
+// poller reports which operations are ready, with an epoll instance. Each operation has a
+// duplicated descriptor there. Events are edge-triggered, like the wake-ups of the kernel's own
+// operations.
 type poller struct {
 	ready  *sys.FD // of the operations
-	both   *sys.FD // of ready and the wakeup, for the goroutine that sleeps
+	both   *sys.FD // ready and the wake-up, for the goroutine that sleeps
 	wakeup *sys.FD
 	ops    map[uint64]*op
 	last   uint64
@@ -40,7 +40,7 @@ func (p *poller) open() (err error) {
 	return nil
 }
 
-// polls reports whether there is a poller: package uring has opened a ring.
+// polls reports whether there is a poller, which is so once package uring has opened a ring.
 func (k *Kernel) polls() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -101,7 +101,7 @@ func (k *Kernel) watch(o *op, events uint32) {
 	}
 }
 
-// forget ends watch. The caller holds mu.
+// forget ends a watch. The caller holds mu.
 func (k *Kernel) forget(o *op) {
 	if o.desc.key != 0 {
 		delete(k.poll.ops, o.desc.key)
@@ -139,10 +139,10 @@ func (k *Kernel) found(o *op, mask uint32) {
 	}
 }
 
-// always are the events that every poll reports.
+// always has the events that every poll reports.
 const always = syscall.EPOLLERR | syscall.EPOLLHUP | syscall.EPOLLRDHUP
 
-// events returns what a poll is for.
+// events returns the events of a poll.
 func (o *op) events() uint32 { return o.e.OpFlags&0xffff | always }
 
 // rewatch watches a poll whose events have changed.

@@ -6,7 +6,7 @@ package kernelsim
 
 import "syscall"
 
-// Other systems have direct rings only.
+// Other systems only have direct rings.
 
 type (
 	descriptor    struct{}

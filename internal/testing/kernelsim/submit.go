@@ -10,7 +10,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// submit takes up to n entries that a ring has published. The caller holds mu.
+// submit takes up to n published SQEs of a ring. The caller holds mu.
 func (k *Kernel) submit(r front, n int) (int, error) {
 	b, f := r.base(), &k.o.Faults
 	d := k.dice(ofSubmission+uint64(b.id)<<33, b.submits)
@@ -51,7 +51,7 @@ func (k *Kernel) submit(r front, n int) (int, error) {
 	return k.takeSome(r, n, limit, d.hit(f.Split), d), nil
 }
 
-// disturb wakes a waiter without a reason.
+// disturb sometimes wakes a waiter without a reason.
 func (k *Kernel) disturb(r front) {
 	r.signal()
 }
@@ -74,15 +74,15 @@ func (k *Kernel) refuse(b *ringBase, d dice) error {
 
 const linkFlags = abi.IOSQE_IO_LINK | abi.IOSQE_IO_HARDLINK
 
-// takeSome takes entries, at least up to limit; beyond it only what a chain needs,
-// unless it is to be split. An invalid entry ends it.
+// takeSome takes up to limit SQEs. It exceeds limit to complete a chain, unless the chain is to be
+// split. An invalid SQE ends it.
 func (k *Kernel) takeSome(r front, n, limit int, split bool, d dice) int {
 	var chain []*op
 	taken, valid := 0, true
 	for taken < n && valid && (limit > 0 || split) {
 		o := r.take()
 		taken++
-		if o == nil { // invalid: it is counted nevertheless
+		if o == nil { // an invalid SQE is counted too
 			continue
 		}
 		k.note("take", o, 0)
@@ -107,8 +107,7 @@ func (k *Kernel) takeSome(r front, n, limit int, split bool, d dice) int {
 	return taken
 }
 
-// startChain starts operations of which each depends on the one before. It reports
-// false when one was invalid.
+// startChain starts a chain of operations. It returns false if one was invalid.
 func (k *Kernel) startChain(chain []*op, d dice) bool {
 	var last *op
 	for _, o := range chain {
@@ -137,7 +136,7 @@ func (k *Kernel) startChain(chain []*op, d dice) bool {
 	return true
 }
 
-// reject ends a chain that has an invalid entry.
+// reject ends a chain with an invalid SQE.
 func (k *Kernel) reject(chain []*op, bad *op) {
 	for _, o := range chain {
 		o.next, o.timeout = nil, nil
@@ -152,7 +151,7 @@ func (k *Kernel) reject(chain []*op, bad *op) {
 	}
 }
 
-// restrictions list what a ring may do.
+// restrictions is the list of operations that a ring may use.
 type restrictions struct {
 	ops, registers []uint8
 	flags          uint8

@@ -47,7 +47,7 @@ func (r *ring) Enter(c sys.EnterCall) (int, syscall.Errno) {
 	return n, errno
 }
 
-// take takes one entry.
+// take takes one SQE.
 func (r *ring) take() *op {
 	head := r.sqHead.Load()
 	at := head & (r.p.SqEntries - 1)
@@ -66,11 +66,10 @@ func (r *ring) take() *op {
 	return o
 }
 
-// tasksAtOnce is how much deferred task work one enter runs at least.
+// tasksAtOnce is the minimum number of deferred task-work items that one enter runs.
 const tasksAtOnce = 20
 
-// wait waits until there are enough completions, the time is over, or something
-// interrupts it.
+// wait waits until there are enough completions, the timeout expires, or the wait is interrupted.
 func (r *ring) wait(c sys.EnterCall) syscall.Errno {
 	k := r.k
 	need := min(c.Wait, r.p.CqEntries)

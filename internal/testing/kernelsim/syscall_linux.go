@@ -32,7 +32,7 @@ type ring struct {
 
 	deferred []posted // task work that waits for an enter
 	entering bool
-	issuer   int // thread, 0 for any
+	issuer   int // thread ID, 0 for any thread
 	disabled bool
 	waiting  int
 	waits    uint64
@@ -40,7 +40,7 @@ type ring struct {
 	fixed [][2]uint64 // registered buffers: address and length
 }
 
-// Features of the simulated kernel, and flags that its rings may have.
+// These are the features of the simulated kernel, and the flags that its rings may have.
 const (
 	kernelFeatures = abi.IORING_FEAT_SINGLE_MMAP | abi.IORING_FEAT_NODROP | abi.IORING_FEAT_SUBMIT_STABLE | abi.IORING_FEAT_RW_CUR_POS |
 		abi.IORING_FEAT_CUR_PERSONALITY | abi.IORING_FEAT_FAST_POLL | abi.IORING_FEAT_POLL_32BITS | abi.IORING_FEAT_EXT_ARG |
@@ -51,7 +51,7 @@ const (
 		abi.IORING_SETUP_NO_SQARRAY
 )
 
-// Where words are in the mapping: each in a cache line of its own.
+// These are the offsets of words in the mapping. Each has a cache line of its own.
 const (
 	atSQHead, atSQTail, atCQHead, atCQTail = 0, 64, 128, 192
 	atSQMask, atCQMask                     = 256, 260
@@ -144,18 +144,17 @@ func (r *ring) Map(off int64, size int) (*sys.Region, syscall.Errno) {
 	return region, 0
 }
 
-// defers reports whether only an enter of the owner completes what did not complete
-// at once.
+// defers reports whether completions that are not immediate need an enter by the owner.
 func (r *ring) defers() bool { return r.setup&abi.IORING_SETUP_DEFER_TASKRUN != 0 }
 
-// ready returns how many completions the user can see, or has held back.
+// ready returns the number of completions that the user can see but has not consumed.
 func (r *ring) ready() uint32 { return r.cqTail.Load() - r.cqHead.Load() }
 
 func (r *ring) full() bool { return r.ready() >= r.p.CqEntries || len(r.backlog) > 0 }
 
-// push lets a completion appear.
+// push makes a completion appear.
 func (r *ring) push(p posted) {
-	if r.closed || r.failed && r.defers() { // its task work is not run any more
+	if r.closed || r.failed && r.defers() { // its task work no longer runs
 		return
 	}
 	if r.defers() && !r.entering {
@@ -172,7 +171,7 @@ func (r *ring) push(p posted) {
 	r.signal()
 }
 
-// complete puts a completion into the queue, or where it has to be fetched from.
+// complete puts a completion into the queue, or into the overflow list.
 func (r *ring) complete(p posted) {
 	if p.overflow || r.full() {
 		r.k.trace.count("overflow")
@@ -185,8 +184,8 @@ func (r *ring) complete(p posted) {
 	r.cqTail.Store(tail + 1)
 }
 
-// catchUp runs deferred task work, up to most completions, and fetches completions that
-// overflowed.
+// catchUp runs deferred task work, up to most completions, and moves overflowed completions into
+// the queue.
 func (r *ring) catchUp(most int) {
 	n := min(most, len(r.deferred))
 	for _, p := range r.deferred[:n] {
@@ -222,7 +221,7 @@ func (r *ring) signal() {
 	sys.Signal(r.fd)
 }
 
-// updateReadable makes the descriptor readable exactly if completions wait.
+// updateReadable makes the descriptor readable if and only if completions wait.
 func (r *ring) updateReadable() {
 	if r.ready() == 0 && len(r.deferred) == 0 && len(r.backlog) == 0 {
 		r.silence()
@@ -236,8 +235,8 @@ func (r *ring) silence() {
 	}
 }
 
-// Close implements [sys.SimulatedRing]. What is in flight ends some time later and
-// has its memory until then: only of a ring that has failed may that be.
+// Close implements [sys.SimulatedRing]. Operations in flight end some time later and use their
+// memory until then. Only a failed ring may have any.
 func (r *ring) Close() {
 	k := r.k
 	k.mu.Lock()
@@ -250,7 +249,7 @@ func (r *ring) Close() {
 	r.arrived.Broadcast()
 }
 
-// String returns what the queues hold.
+// String describes the content of the queues.
 func (r *ring) String() string {
 	return fmt.Sprintf("%d completions, %d deferred, waiting %d", r.ready(), len(r.deferred), r.waiting)
 }

@@ -57,7 +57,7 @@ func (r *ring) Register(code uint32, arg sys.UnsafePointer, n uint32) (int, sysc
 		status.Head = uint32(g.head)
 		return 0, 0
 	case abi.IORING_REGISTER_RING_FDS:
-		return -1, syscall.ENOMEM // every user works without it, and the hook could not identify the ring
+		return -1, syscall.ENOMEM // all users work without it, and the hook could not identify the ring
 	}
 	return -1, syscall.EINVAL
 }
@@ -92,7 +92,7 @@ func (r *ring) register(arg sys.UnsafePointer, n uint32) (int, syscall.Errno) {
 	return 0, 0
 }
 
-// hasRegistered reports whether the memory of an operation is registered, if it must be.
+// hasRegistered reports whether the memory of an operation is registered, if that is required.
 func (r *ring) hasRegistered(o *op) bool {
 	if o.e.Opcode != abi.IORING_OP_READ_FIXED && o.e.Opcode != abi.IORING_OP_WRITE_FIXED {
 		return true
@@ -107,8 +107,8 @@ func (r *ring) hasRegistered(o *op) bool {
 // sharedBuffers are the entries of a ring of provided buffers, which the user writes.
 type sharedBuffers struct {
 	entries []abi.Buf
-	first   *atomic.Uint32 // the id of entry 0 and the tail
-	seen    uint16         // of what is known to be published
+	first   *atomic.Uint32 // ID of entry 0, and the tail
+	seen    uint16         // the part of the tail that has been read
 }
 
 // provide registers a group.

@@ -19,7 +19,7 @@ type tasks struct {
 	stopped bool
 }
 
-// task calls tick in each of its steps and, after them, run.
+// task calls tick in each of its steps, and run after the last one.
 type task struct {
 	steps     int
 	tick, run func()
@@ -30,7 +30,7 @@ func newTasks(mu *sync.Mutex, dice *rand.Rand) *tasks {
 	return &tasks{mu: mu, dice: dice, work: sync.NewCond(mu)}
 }
 
-// run runs the tasks until stop. It gives up the lock between two steps.
+// run runs the tasks until stop. It releases the lock between two steps.
 func (c *tasks) run() {
 	for {
 		c.mu.Lock()
@@ -69,7 +69,7 @@ func (c *tasks) step() {
 	run()
 }
 
-// stop ends run; pending tasks are dropped. The caller holds the lock.
+// stop ends run and drops pending tasks. The caller holds the lock.
 func (c *tasks) stop() {
 	c.stopped = true
 	c.work.Broadcast()
@@ -85,9 +85,9 @@ func (c *tasks) spread(steps int, tick, run func()) {
 	c.work.Signal()
 }
 
-// later calls run with the lock held after a time, unless stop came before. The time
-// is not zero: timers that are due at once run beside each other, which in a bubble of
-// package synctest crashes the race detector of Go 1.26.
+// later calls run with the lock held after a time, unless stop is called before. The time is never
+// zero: timers that are due at once run concurrently, which in a bubble of package synctest crashes
+// the race detector of Go 1.26.
 func (c *tasks) later(d time.Duration, run func()) *time.Timer {
 	return time.AfterFunc(max(d, 1), func() {
 		c.mu.Lock()

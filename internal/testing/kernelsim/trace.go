@@ -10,22 +10,21 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// Result sums up what happened to an operation, which may have been submitted several
-// times.
+// Result sums up the results of an operation, which may have been submitted several times.
 type Result struct {
 	Submitted int
 	Ended     int
-	Res       int32  // of the last end
+	Res       int32  // of the last completion
 	Unasked   int    // unrequested ends with ECANCELED
-	Asked     int    // cancellations and deadlines that reached it
+	Asked     int    // cancellations and deadlines that were applied to it
 	Data      []byte // a copy of what was transferred
 }
 
-// Tag numbers an entry of the test, in a field that no simulated operation
-// looks at. Numbers begin at 1.
+// Tag puts the number of a test's operation into a field that no simulated operation reads. Numbers
+// begin at 1.
 func Tag(e *uring.SQE, number uint64) { e.Raw().Addr3 = number }
 
-// Result returns what happened to the operation with the given number.
+// Result returns the results of the operation with the given number.
 func (k *Kernel) Result(number uint64) Result {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -59,8 +58,8 @@ type event struct {
 	tag  uint64
 }
 
-// The trace keeps the last events, and the first events of seeded bugs, which a test looks
-// for.
+// The trace keeps the last events. It also keeps the first events of seeded bugs, for which tests
+// look.
 const (
 	traceLen  = 1 << 10
 	seededLen = 64
@@ -72,7 +71,7 @@ func (e *event) line(i int) string {
 		i, e.ring, e.what, e.op, e.fd, e.ud, e.res, e.tag)
 }
 
-// trace is a bounded record of what happened, and an unbounded count.
+// trace is a bounded record of events, with unbounded counts.
 type trace struct {
 	events [traceLen]event
 	seeded []string
@@ -96,16 +95,15 @@ func (t *trace) count(what string) {
 	t.counts[what]++
 }
 
-// Counts returns how often each event has happened. A test checks with it that the
-// fault it was written for occurred.
+// Counts returns the number of occurrences of each event. With it a test checks that its fault
+// occurred.
 func (k *Kernel) Counts() map[string]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return maps.Clone(k.trace.counts)
 }
 
-// Trace returns the last entries, completions and decisions of the kernel, one
-// per line, the oldest first.
+// Trace returns the last SQEs, completions and decisions of the kernel, one per line, oldest first.
 func (k *Kernel) Trace() string {
 	if !k.mu.TryLock() { // the caller may be reporting a hang
 		return "the simulated kernel is busy: no trace\n"
@@ -129,7 +127,7 @@ func (k *Kernel) Trace() string {
 	return b.String()
 }
 
-// note records something about an operation. The caller holds mu.
+// note records an event of an operation. The caller holds mu.
 func (k *Kernel) note(what string, o *op, res int32) {
 	k.trace.add(event{what, o.ring.base().id, o.code(), o.e.Fd, o.e.UserData, res, o.tag()})
 }

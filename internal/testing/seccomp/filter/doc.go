@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package filter forbids io_uring to the calling process, the way a container
-// runtime does: by a seccomp filter that answers the io_uring system calls
-// with an error number and lets everything else pass. It is for tests of the
-// fallbacks; a test installs it in a child process, because it cannot be
+// Package filter denies io_uring to the calling process, as container runtimes do: with a seccomp
+// filter that returns an error number for the io_uring system calls and allows all others. It is
+// for tests of the fallbacks. A test installs the filter in a child process, because it cannot be
 // removed.
 package filter
