@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-// Package referees is the root of a module for tests that other projects wrote, and
-// for the devices that tests need:
+// Package referees is the root of a module for tests by other projects, and for devices that tests
+// need:
 //
 //   - suites: test suites of Go and of other projects, in the Go tree that gotree makes
 //   - sockets: suites, servers and clients that use the connections of unet
 //   - fusefs: a file system in user space that is slow, silent, short or failing
 //   - blockdisk: a block device that records writes and flushes
 //
-// It is a module of its own because the library does not need its dependencies.
-// docs/referees.md describes how to run and extend them.
+// It is a module of its own so that the library does not depend on its dependencies.
+// docs/referees.md describes how to run and extend the tests.
 package referees

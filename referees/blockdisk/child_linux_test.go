@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// ack is a promise that a workload was given: what Name numbers up to N is durable.
+// ack is an acknowledgement to a workload: the content of Name numbered up to N is durable.
 type ack struct {
 	Name string
 	N    int
@@ -24,7 +24,7 @@ type ack struct {
 
 func init() { gob.Register(ack{}) }
 
-// acks are the promises that count at a cut: the largest number of each name.
+// acks returns the acknowledgements before a cut: the largest number of each name.
 func acks(notes []any) map[string]int {
 	m := map[string]int{}
 	for _, note := range notes {
@@ -35,15 +35,15 @@ func acks(notes []any) map[string]int {
 	return m
 }
 
-// question is what a judge is asked about a state that is mounted.
+// question is a request to a judge about a mounted state.
 type question struct {
 	Work  work
-	Stock string // "", "os" or "cli": what opens the databases first
+	Stock string // "", "os" or "cli": the program that opens the databases first
 	Acked map[string]int
 }
 
-// child is the main function of a workload ("work") or a judge ("judge"). Both read
-// lines of JSON from the standard input and write lines of JSON.
+// child is the main function of a workload ("work") or a judge ("judge"). Both read lines of JSON
+// from the standard input and write lines of JSON.
 func child(kind string) int {
 	in := json.NewDecoder(bufio.NewReader(os.Stdin))
 	out := json.NewEncoder(os.Stdout)
@@ -55,7 +55,7 @@ func child(kind string) int {
 			return 1
 		}
 		var mu sync.Mutex
-		// acked returns after the recorder has taken the promise down.
+		// acked returns after the recorder has stored the acknowledgement.
 		acked := func(name string, n int) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -89,7 +89,7 @@ func child(kind string) int {
 	return 0
 }
 
-// process is a child.
+// process is a running child.
 type process struct {
 	cmd *exec.Cmd
 	in  *json.Encoder
@@ -123,7 +123,7 @@ func start(t testing.TB, kind string) *process {
 	return p
 }
 
-// ask has a judge judge.
+// ask sends a question to a judge and returns its verdict.
 func (p *process) ask(q question) error {
 	var answer string
 	if err := errors.Join(p.in.Encode(q), p.out.Decode(&answer)); err != nil {
@@ -135,7 +135,7 @@ func (p *process) ask(q question) error {
 	return nil
 }
 
-// record runs a workload in a process of its own and notes what it was promised.
+// record runs a workload in a process of its own and records its acknowledgements.
 func (p *process) record(d *Disk, w work) error {
 	if err := p.in.Encode(w); err != nil {
 		return err

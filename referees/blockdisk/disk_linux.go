@@ -20,19 +20,19 @@ import (
 type Disk struct {
 	size   int64
 	sector int
-	dir    string // where its file is served
+	dir    string // mount point of the file's file system
 	loop   *os.File
 	serve  *fuse.Server
 
 	mu        sync.Mutex
 	content   image
-	recording *Record              // nil while nothing is recorded
+	recording *Record              // nil while there is no recording
 	fail      func(p []byte) error // decides which writes fail
 }
 
-// Open makes a disk of so many bytes, with sectors of 512 or 4096 bytes. dir is an empty
-// directory, for the file system in user space; the disk's content is kept in memory. An
-// error names what is missing.
+// Open makes a disk of the given number of bytes, with sectors of 512 or 4096 bytes. dir is an
+// empty directory, where the FUSE file system is mounted. The disk's content is kept in memory. An
+// error names the missing requirement.
 func Open(dir string, size int64, sector int) (*Disk, error) {
 	d := &Disk{size: size, sector: sector, dir: dir, content: image{}}
 	if f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0); err != nil {
@@ -71,15 +71,15 @@ func (d *Disk) Close() error {
 	return err
 }
 
-// Start begins a record. What the disk holds is taken for durable.
+// Start begins a record. The current content counts as durable.
 func (d *Disk) Start() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.recording = &Record{Base: maps.Clone(d.content), Sector: d.sector}
 }
 
-// Note adds an event to the record: whatever is durable for its sake was written and
-// flushed before.
+// Note adds an event to the record. All writes and flushes that the event relies on must have
+// returned before.
 func (d *Disk) Note(note any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -97,26 +97,26 @@ func (d *Disk) Stop() *Record {
 	return r
 }
 
-// FailWrites has a function decide, by what is written, which writes fail from now on and
-// with which error; nil lets all succeed.
+// FailWrites sets a function that decides, by the data, which later writes fail and with which
+// error. Nil lets all succeed.
 func (d *Disk) FailWrites(fail func(p []byte) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fail = fail
 }
 
-// Load makes a state the content of the disk. No file system may be mounted. What is
-// written from then on does not change the state.
+// Load makes a state the content of the disk. No file system may be mounted. Later writes do not
+// change the state.
 func (d *Disk) Load(s *State) error { return d.load(maps.Clone(s.content)) }
 
-// Wipe makes the disk empty. No file system may be mounted.
+// Wipe clears the disk. No file system may be mounted.
 func (d *Disk) Wipe() error { return d.load(image{}) }
 
 func (d *Disk) load(content image) error {
 	d.mu.Lock()
 	d.content = content
 	d.mu.Unlock()
-	// What the kernel has cached of the device is of the content before.
+	// The kernel's cache of the device has the old content.
 	if err := unix.IoctlSetInt(int(d.loop.Fd()), unix.BLKFLSBUF, 0); err != nil {
 		return fmt.Errorf("blockdisk: %w", os.NewSyscallError("BLKFLSBUF", err))
 	}
@@ -152,7 +152,7 @@ func attach(name string, size int64, sector int) (*os.File, error) {
 			return loop, nil
 		}
 		loop.Close()
-		if err != unix.EBUSY { // another process took it first
+		if err != unix.EBUSY { // EBUSY: another process took it first
 			return nil, fmt.Errorf("blockdisk: %w", os.NewSyscallError("LOOP_CONFIGURE", err))
 		}
 	}
@@ -167,7 +167,7 @@ const (
 	fileNode = 2
 )
 
-// server answers for a directory with one file.
+// server serves a directory with one file.
 type server struct {
 	fuse.RawFileSystem
 	disk *Disk
@@ -241,7 +241,7 @@ func (s *server) write(p []byte, off int64) fuse.Status {
 	return fuse.OK
 }
 
-// Fsync is a flush of the device.
+// Fsync flushes the device.
 func (s *server) Fsync(<-chan struct{}, *fuse.FsyncIn) fuse.Status {
 	d := s.disk
 	d.mu.Lock()
@@ -252,9 +252,9 @@ func (s *server) Fsync(<-chan struct{}, *fuse.FsyncIn) fuse.Status {
 	return fuse.OK
 }
 
-// Fallocate is how the loop driver discards blocks and writes zeros. Both are writes
-// of zeros here: a discarded block may hold anything, and zeros are the worst for
-// a file system that relied on the old content.
+// Fallocate is called by the loop driver to discard blocks and to write zeros. Both write zeros
+// here. A discarded block may have any content, and zeros are the worst case for a file system that
+// relies on the old content.
 func (s *server) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	const piece = 1 << 20
 	zeros := make([]byte, min(piece, in.Length))

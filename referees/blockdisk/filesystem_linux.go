@@ -16,17 +16,17 @@ import (
 
 // FileSystem is a kind of file system, made by a mkfs program and mounted with options.
 type FileSystem struct {
-	Name    string   // of the test: ext4, ext4-journal, …
+	Name    string   // for test names: ext4, ext4-journal, …
 	Type    string   // for mount(2)
 	Mkfs    []string // the program and its arguments before the device
 	Options string   // for mount(2)
-	Package string   // Debian's, that has the program
+	Package string   // Debian package of the program
 	Size    int64    // of the disk
 	Sector  int      // of the disk
-	// Whole are the superblocks, if they are larger than a sector: written in place, and
-	// a file system whose superblock was torn cannot be mounted without repair.
+	// Whole are the superblocks that are larger than a sector. They are written in place, and a
+	// file system with a torn superblock cannot be mounted without repair.
 	Whole  [][2]int64
-	Repair []string // the program that must run before a mount after a power cut
+	Repair []string // the program to run before a mount after a power cut
 }
 
 var (
@@ -37,7 +37,7 @@ var (
 	superblocksBtrfs = [][2]int64{{64 << 10, 68 << 10}, {64 << 20, 64<<20 + 4096}}
 )
 
-// FileSystems are those that group sync in package sqlitevfs is used on.
+// FileSystems are the file systems on which package sqlitevfs uses group sync.
 var FileSystems = []FileSystem{
 	{"ext4", "ext4", mkfsExt4, "data=ordered", "e2fsprogs", 64 << 20, 512, superblockExt4, nil},
 	{"ext4-journal", "ext4", mkfsExt4, "data=journal", "e2fsprogs", 64 << 20, 512, superblockExt4, nil},
@@ -47,7 +47,7 @@ var FileSystems = []FileSystem{
 	{"btrfs", "btrfs", []string{"mkfs.btrfs", "-q", "-f", "-K"}, "", "btrfs-progs", 256 << 20, 512, superblocksBtrfs, nil},
 }
 
-// Find returns the file system of a name.
+// Find returns the file system with a name.
 func Find(name string) (FileSystem, bool) {
 	for _, f := range FileSystems {
 		if f.Name == name {
@@ -57,8 +57,8 @@ func Find(name string) (FileSystem, bool) {
 	return FileSystem{}, false
 }
 
-// Missing returns an error that names what this machine lacks to make and mount the
-// file system, nil if nothing is known to be missing.
+// Missing returns an error that names the missing requirement for making and mounting the file
+// system, or nil if none is known.
 func (f FileSystem) Missing() error {
 	if os.Geteuid() != 0 {
 		return errors.New("needs root: mount, loop devices")
@@ -82,7 +82,7 @@ func (f FileSystem) Missing() error {
 			return nil
 		}
 	}
-	// The module may be there and not be loaded yet.
+	// The module may be installed and not loaded yet.
 	if exec.Command("modprobe", f.Type).Run() != nil {
 		return fmt.Errorf("needs the file system %s in the kernel", f.Type)
 	}
@@ -101,7 +101,7 @@ func (f FileSystem) Make(d *Disk) error {
 	return nil
 }
 
-// Recover runs what has to run before a file system is mounted after a power cut.
+// Recover runs the program that a file system needs before it is mounted after a power cut.
 func (f FileSystem) Recover(d *Disk) error {
 	if f.Repair == nil {
 		return nil
@@ -115,13 +115,13 @@ func (f FileSystem) Recover(d *Disk) error {
 	return nil
 }
 
-// Mount mounts the disk. The process that calls it must not use files below dir.
+// Mount mounts the disk. The calling process must not use files below dir.
 func (f FileSystem) Mount(d *Disk, dir string) error {
 	return os.NewSyscallError("mount", unix.Mount(d.Device(), dir, f.Type, unix.MS_NOATIME, f.Options))
 }
 
-// Unmount unmounts a directory. It waits for a moment for processes that have just
-// ended and whose files the kernel has not closed yet.
+// Unmount unmounts a directory. It waits a moment for processes that have just ended and whose
+// files the kernel has not closed yet.
 func Unmount(dir string) error {
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		err := unix.Unmount(dir, 0)

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trial is a file system on a disk that a test works on.
+// trial is a file system on a disk for one test.
 type trial struct {
 	fs    FileSystem
 	disk  *Disk
@@ -57,8 +57,8 @@ func newTrial(t *testing.T, fs FileSystem) *trial {
 	return &trial{fs, d, filepath.Join(dir, "mount"), s}
 }
 
-// record has a process for each work run at the same time on a new file system, and
-// returns the record. With more than one, the tables are made before they start.
+// record runs one process for each work, concurrently, on a new file system, and returns the
+// record. With more than one, the tables are made before they start.
 func (tr *trial) record(t *testing.T, first work, more ...work) (work, *Record) {
 	t.Helper()
 	if err := tr.fs.Mount(tr.disk, tr.mount); err != nil {
@@ -99,7 +99,7 @@ func (tr *trial) record(t *testing.T, first work, more ...work) (work, *Record) 
 	return first, r
 }
 
-// report fails a test and keeps the record of its failure.
+// report fails a test and saves the record of the failure.
 func (tr *trial) report(t *testing.T, f *failure, r *Record) {
 	t.Helper()
 	name := filepath.Join(os.TempDir(), fmt.Sprintf("blockdisk-%d.record", tr.seed))
@@ -109,7 +109,7 @@ func (tr *trial) report(t *testing.T, f *failure, r *Record) {
 	t.Errorf("%v\nonce more: -run '%s$' -seed %d -state %d:%d -replay %s", f, t.Name(), f.seed, f.state.Cut, f.number, name)
 }
 
-// failure is a state that a judge refused.
+// failure is a state that a judge rejected.
 type failure struct {
 	seed   uint64
 	number int
@@ -121,19 +121,19 @@ func (f *failure) Error() string {
 	return fmt.Sprintf("seed %d, state %d:%d: %v\n%v", f.seed, f.state.Cut, f.number, f.err, f.state)
 }
 
-// explore tries n states of a record and returns the first that is refused.
+// explore tries n states of a record and returns the first rejected one.
 func (tr *trial) explore(t *testing.T, w work, r *Record, n int) *failure {
 	t.Helper()
 	began := time.Now()
 	judge := start(t, "judge")
 	walk := r.Walk(tr.seed)
-	numbers := map[int]int{} // of states at a cut
+	numbers := map[int]int{} // states tried at each cut
 	stocks := []string{"", "", "os"}
 	if _, err := exec.LookPath("sqlite3"); err == nil {
 		stocks = append(stocks, "cli")
 	}
 	cuts := walk.Cuts(n)
-	if *only != "" { // it may be beyond those of n
+	if *only != "" { // it may not be among the n states
 		var cut, number int
 		if _, err := fmt.Sscanf(*only, "%d:%d", &cut, &number); err != nil {
 			t.Fatal("-state: ", err)
@@ -159,7 +159,7 @@ func (tr *trial) explore(t *testing.T, w work, r *Record, n int) *failure {
 	return nil
 }
 
-// try mounts a state and has it judged.
+// try mounts a state and asks the judge about it.
 func (tr *trial) try(judge *process, w work, s *State, stock string) error {
 	if err := tr.disk.Load(s); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (tr *trial) try(judge *process, w work, s *State, stock string) error {
 	return errors.Join(err, Unmount(tr.mount))
 }
 
-// many returns how many states are tried, when a test usually tries few.
+// many returns the number of states to try, if a test usually tries few.
 func many(few int) int {
 	switch {
 	case *states != 0:
@@ -190,18 +190,17 @@ func names(n int) []string {
 	return list
 }
 
-// selected returns the file systems that a test uses: all with -states, otherwise those
-// that are named.
+// selected returns the file systems of a test: all with -states, otherwise the named ones.
 func selected(few ...string) []FileSystem {
 	return slices.DeleteFunc(slices.Clone(FileSystems), func(f FileSystem) bool {
 		return *states == 0 && *only == "" && !slices.Contains(few, f.Name)
 	})
 }
 
-// brief are the workloads of databases that are tried without -states.
+// brief are the database workloads that run without -states.
 var brief = []string{"group-wal", "attach-delete", "log"}
 
-// databases are the workloads of the VFS. Some are several processes.
+// databases are the workloads of the VFS. Some use several processes.
 var databases = []struct {
 	name  string
 	works []work
@@ -231,15 +230,15 @@ var databases = []struct {
 func TestDatabases(t *testing.T) {
 	for _, fs := range selected("ext4", "xfs") {
 		if fs.Repair != nil {
-			continue // it loses synced files itself, when blocks of deleted ones are used again
+			continue // it loses synced files itself when blocks of deleted files are reused
 		}
 		t.Run(fs.Name, func(t *testing.T) {
 			for _, k := range databases {
 				if *states == 0 && *only == "" && !slices.Contains(brief, k.name) {
 					continue
 				}
-				// It uses the blocks of truncated and deleted journals again before that
-				// is durable. A journal that comes back may hold another one's pages.
+				// It reuses the blocks of truncated and deleted journals before the truncation or
+				// deletion is durable. A journal that reappears may have another one's pages.
 				if mode := k.works[0].Mode; fs.Name == "ext4-writeback" && (mode == "TRUNCATE" || mode == "DELETE") {
 					continue
 				}
@@ -274,7 +273,7 @@ func TestAppendlog(t *testing.T) {
 func TestFiles(t *testing.T) {
 	for _, fs := range selected("xfs") {
 		if fs.Repair != nil {
-			continue // files that grow side by side lose synced blocks there after fsync(2) itself, in a quarter of the runs
+			continue // growing files lose synced blocks there after fsync(2) itself, in a quarter of the runs
 		}
 		t.Run(fs.Name, func(t *testing.T) {
 			tr := newTrial(t, fs)
@@ -286,18 +285,18 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestSyncFS shows where syncfs(2) makes a file durable and where it has to be followed
-// by an fdatasync(2), on which group sync in package sqlitevfs relies. The files grow at
-// first and are overwritten then.
+// TestSyncFS shows on which file systems syncfs(2) makes a file durable, and on which it must be
+// followed by an fdatasync(2). Group sync in package sqlitevfs relies on that. The files first grow
+// and are then overwritten.
 func TestSyncFS(t *testing.T) {
-	flushless := []string{"xfs", "ext4-nojournal"} // file systems whose syncfs is not enough
+	flushless := []string{"xfs", "ext4-nojournal"} // file systems on which syncfs is not enough
 	for _, fs := range selected("xfs") {
 		t.Run(fs.Name, func(t *testing.T) {
 			for _, how := range []string{"syncfs", "syncfs+fdatasync"} {
 				enough := how != "syncfs" || !slices.Contains(flushless, fs.Name)
 				n, recordings := many(20), 1
 				if !enough {
-					n, recordings = max(n, 400), 5 // not each recording has a state that shows it
+					n, recordings = max(n, 400), 5 // not every recording has a state that shows it
 				}
 				var tr *trial
 				var f *failure
@@ -321,15 +320,14 @@ func TestSyncFS(t *testing.T) {
 	}
 }
 
-// TestFailedWrites shows how a write that failed below is reported to those that share a
-// syncfs, as group sync in package sqlitevfs asks: by sync_file_range of the file, or by
-// syncfs and the fdatasync that follows then. On overlayfs it is not reported, which is
-// why group sync is off there.
+// TestFailedWrites shows how a failed write to the device is reported to files that share a syncfs.
+// Group sync in package sqlitevfs checks for it with sync_file_range of the file, or with syncfs
+// and a following fdatasync. On overlayfs the failure is not reported, so group sync is off there.
 func TestFailedWrites(t *testing.T) {
 	for _, fs := range selected("ext4", "xfs") {
 		for _, overlay := range []bool{false, true} {
 			if overlay && fs.Name == "ext4-journal" {
-				continue // data goes to the journal, whose failure every call reports
+				continue // data goes to the journal, whose failure is reported by every call
 			}
 			t.Run(fmt.Sprintf("%s/overlay=%v", fs.Name, overlay), func(t *testing.T) {
 				tr := newTrial(t, fs)
@@ -371,7 +369,7 @@ func TestFailedWrites(t *testing.T) {
 				}
 				told := acks(notes)
 				t.Log(told)
-				// After a syncfs that failed each file is synced by itself.
+				// After a failed syncfs each file is synced by itself.
 				reported := told["sync_file_range"] > 0 || told["syncfs"] > 0 && told["fdatasync"] > 0
 				if reported == overlay {
 					t.Errorf("reported to those who share a syncfs: %v", reported)
@@ -381,14 +379,14 @@ func TestFailedWrites(t *testing.T) {
 	}
 }
 
-// TestSeededBugs makes mistakes on purpose, each of which the judge must find.
+// TestSeededBugs checks that the judge finds each seeded bug.
 func TestSeededBugs(t *testing.T) {
 	all := func(int) bool { return true }
 	for _, k := range []struct {
 		name string
 		fs   string
 		work work
-		deaf func(flush int) bool // flushes that the device ignores
+		deaf func(flush int) bool // selects flushes that the device ignores
 	}{
 		{"journal", "ext4", work{Kind: "sqlite", Omit: "journal", Mode: "PERSIST", Names: names(4), Levels: []string{"FULL"}, Commits: 15}, nil},
 		{"journal-xfs", "xfs", work{Kind: "sqlite", Omit: "journal", Mode: "DELETE", Names: names(4), Levels: []string{"FULL"}, Commits: 15}, nil},

@@ -22,7 +22,7 @@ var (
 	replay = flag.String("replay", "", "use the record in this file, which a failed test kept, instead of a new one")
 )
 
-// Environment variables by which the test program starts itself again.
+// These are environment variables with which the test program starts itself again.
 const (
 	envChild     = "RINGSIDE_BLOCKDISK_CHILD"     // as a workload or a judge
 	envNamespace = "RINGSIDE_BLOCKDISK_NAMESPACE" // in a mount namespace
@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inNamespace runs the tests in a mount namespace of their own, so that no mount
-// outlives them. It reports false where the tests are to run in this process.
+// inNamespace runs the tests in a mount namespace of their own, so that no mount outlives them. It
+// returns false if the tests must run in this process.
 func inNamespace() (code int, ok bool) {
 	if os.Geteuid() != 0 {
 		return 0, false
@@ -55,7 +55,7 @@ func inNamespace() (code int, ok bool) {
 	cmd := exec.Command(os.Args[0], os.Args[1:]...)
 	cmd.Env = append(os.Environ(), envNamespace+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	runtime.LockOSThread() // its end would be that of the parent, for Pdeathsig
+	runtime.LockOSThread() // with Pdeathsig the end of this thread counts as the end of the parent
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	err := cmd.Run()
 	if err == nil {
@@ -64,5 +64,5 @@ func inNamespace() (code int, ok bool) {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode(), true
 	}
-	return 0, false // namespaces are forbidden: the tests skip by themselves
+	return 0, false // namespaces are forbidden: the tests skip themselves
 }

@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// pageSize is the unit in which contents are kept, and the larger of the two units of
-// torn writes. The smaller one is the sector of the disk.
+// pageSize is the unit in which contents are stored, and the larger of the two units of torn
+// writes. The smaller one is the sector of the disk.
 const pageSize = 4096
 
-// Kind is what an [Op] is.
+// Kind is the kind of an [Op].
 type Kind int
 
 const (
 	// Write stores Data at Off.
 	Write Kind = iota
-	// Flush makes durable what was written before it.
+	// Flush makes all earlier writes durable.
 	Flush
 	// Note is an event of the workload, such as an acknowledged commit.
 	Note
@@ -36,14 +36,14 @@ type Op struct {
 	Note any
 }
 
-// Record is what a [Disk] was asked for, in order.
+// Record is the sequence of requests to a [Disk].
 type Record struct {
-	Base   image // what the disk held when it began
+	Base   image // the content of the disk at the start
 	Sector int   // of the disk
 	Ops    []Op
-	// Whole are ranges of the disk, from an offset to another, that are never torn: the
-	// file system writes something larger than a sector there in place and cannot do
-	// without it.
+	// Whole are ranges of the disk, as offsets of start and end, that are never torn. The file
+	// system writes structures larger than a sector there in place, and cannot be mounted without
+	// them.
 	Whole [][2]int64
 }
 
@@ -57,7 +57,7 @@ func (r *Record) Save(name string) error {
 	return errors.Join(gob.NewEncoder(f).Encode(r), f.Close())
 }
 
-// Load reads a record that Save wrote.
+// Load reads a record written by Save.
 func Load(name string) (*Record, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -116,8 +116,8 @@ func (r *Record) Flushes() int {
 	return n
 }
 
-// Deaf returns the record of a device that ignores the flushes for which drop returns
-// true. drop is called with the number of the flush, from 0.
+// Deaf returns the record of a device that ignores the flushes for which drop returns true. drop
+// gets the number of the flush, from 0.
 func (r *Record) Deaf(drop func(n int) bool) *Record {
 	out := &Record{Base: r.Base, Sector: r.Sector, Whole: r.Whole}
 	n := 0
@@ -133,16 +133,16 @@ func (r *Record) Deaf(drop func(n int) bool) *Record {
 	return out
 }
 
-// State is one content in which a power cut may leave the disk.
+// State is a possible content of the disk after a power cut.
 type State struct {
 	Cut   int   // the first Cut operations of the record had been issued
-	Notes []any // that were made before the cut
+	Notes []any // made before the cut
 	Fates []string
 
 	content image
 }
 
-// String describes the state and what became of the writes that were not durable.
+// String describes the state and the fate of the writes that were not durable.
 func (s *State) String() string {
 	fates := s.Fates
 	const most = 40
@@ -152,7 +152,7 @@ func (s *State) String() string {
 	return fmt.Sprintf("cut after %d operations, unflushed writes:\n  %s", s.Cut, strings.Join(fates, "\n  "))
 }
 
-// Walk builds states of a record, one after the other, from a seed.
+// Walk builds states of a record, one after another, from a seed.
 type Walk struct {
 	record *Record
 	seed   uint64
@@ -164,7 +164,7 @@ type Walk struct {
 	acks    []int // operations that are notes
 }
 
-// Walk returns a walk that builds the states of a seed.
+// Walk returns a walk for a seed.
 func (r *Record) Walk(seed uint64) *Walk {
 	w := &Walk{record: r, seed: seed}
 	for i, op := range r.Ops {
@@ -183,8 +183,8 @@ func (w *Walk) rewind() {
 	}
 }
 
-// Cuts returns where n states are cut, in ascending order: half of them right behind
-// a note, where the promises are newest, the others anywhere.
+// Cuts returns the positions of n cuts in ascending order. Half of them are directly after a note,
+// where the acknowledgements are newest. The others are anywhere.
 func (w *Walk) Cuts(n int) []int {
 	cuts := make([]int, n)
 	rng := rand.New(rand.NewPCG(w.seed, 0))
@@ -194,7 +194,7 @@ func (w *Walk) Cuts(n int) []int {
 			cuts[i] = min(w.acks[rng.IntN(len(w.acks))]+1+rng.IntN(2), len(w.record.Ops))
 		}
 	}
-	// Ascending, so that the walk passes over the record once.
+	// Ascending, so that the walk goes over the record only once.
 	for i := 1; i < n; i++ {
 		for j := i; j > 0 && cuts[j] < cuts[j-1]; j-- {
 			cuts[j], cuts[j-1] = cuts[j-1], cuts[j]
@@ -203,7 +203,7 @@ func (w *Walk) Cuts(n int) []int {
 	return cuts
 }
 
-// to moves to the moment when so many operations had been issued.
+// to moves to the moment after the given number of operations.
 func (w *Walk) to(cut int) {
 	if cut < w.at {
 		w.rewind()
@@ -223,8 +223,7 @@ func (w *Walk) to(cut int) {
 	}
 }
 
-// State builds the state of a number at a cut. The same seed, cut and number give the
-// same state.
+// State builds the state with a number at a cut. The same seed, cut and number give the same state.
 func (w *Walk) State(cut, number int) *State {
 	w.to(cut)
 	rng := rand.New(rand.NewPCG(w.seed, uint64(cut)<<20|uint64(number)))

@@ -25,14 +25,14 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// work is a workload of one process, and what its judge has to know of it. Fields are
-// exported for JSON.
+// work is a workload of one process, with everything that its judge needs. Fields are exported for
+// JSON.
 type work struct {
 	Kind string // "sqlite", "appendlog", "file" or "failure"
 	Dir  string
 	Seed uint64
 
-	// Of databases: each has a connection for each of Levels, all at the same time.
+	// For databases. There is a connection for each of Levels, all at the same time.
 	VFS      string
 	Params   string // of the URI
 	Mode     string // journal_mode
@@ -43,16 +43,16 @@ type work struct {
 	Attach   bool     // Names are pairs, and each transaction changes both
 	Large    bool     // some transactions have many pages
 	PageSize int
-	Omit     string // a mistake: what is not synced, "journal", "wal" or "db"
+	Omit     string // a seeded bug, what is not synced: "journal", "wal" or "db"
 
-	// Of files: how they are synced. "" is Sync of ufile.File; others are "syncfs",
+	// Sync is how files are synced. "" is Sync of ufile.File; the others are "syncfs",
 	// "syncfs+fdatasync" and "none".
 	Sync string
 }
 
 func (w work) path(name string) string { return filepath.Join(w.Dir, name) }
 
-// run does the work. acked is called for each promise and may be called concurrently.
+// run does the work. acked is called for each acknowledgement and may be called concurrently.
 func (w work) run(acked func(name string, n int)) error {
 	switch w.Kind {
 	case "appendlog":
@@ -65,7 +65,7 @@ func (w work) run(acked func(name string, n int)) error {
 	return w.runSQLite(acked)
 }
 
-// judge returns what is wrong with the files after a power cut.
+// judge returns an error if the files are wrong after a power cut.
 func (w work) judge(q question) error {
 	switch w.Kind {
 	case "appendlog":
@@ -76,7 +76,7 @@ func (w work) judge(q question) error {
 	return w.judgeSQLite(q)
 }
 
-// Databases.
+// Functions for databases.
 
 func (w work) open(name, vfs string) (*sqlite3.Conn, error) {
 	c, err := sqlite3.Open("file:" + w.path(name) + "?vfs=" + vfs + w.Params)
@@ -128,7 +128,7 @@ func (w work) runSQLite(acked func(name string, n int)) error {
 	return failed
 }
 
-// setup makes the tables, commit 0.
+// setup makes the tables, which is commit 0.
 func (w work) setup(name, vfsName string) (err error) {
 	c, err := w.open(name, vfsName)
 	if err != nil {
@@ -145,9 +145,8 @@ func (w work) setup(name, vfsName string) (err error) {
 		COMMIT`, cmp.Or(w.PageSize, 4096), w.Mode))
 }
 
-// connection commits as often as it should. Commits of a database are numbered in the
-// order of their transactions, whatever connection makes them: a promise about one is
-// a promise about those before.
+// connection makes its commits. Commits of a database are numbered in the order of their
+// transactions, across connections. So an acknowledgement of one commit covers those before it.
 func (w work) connection(names []string, vfsName, level string, rng *rand.Rand, acked func(name string, n int)) (err error) {
 	c, err := w.open(names[0], vfsName)
 	if err != nil {
@@ -183,7 +182,7 @@ func (w work) connection(names []string, vfsName, level string, rng *rand.Rand, 
 				return err
 			}
 		}
-		if rng.IntN(4) == 0 { // refused: pages may have been written already
+		if rng.IntN(4) == 0 { // rolled back: pages may have been written already
 			if err := c.Exec("ROLLBACK"); err != nil {
 				return err
 			}
@@ -235,13 +234,13 @@ func (w work) judgeSQLite(q question) error {
 	if q.Stock != "" {
 		s := q
 		if w.logged() {
-			s.Acked = nil // it may miss the newest commits
+			s.Acked = nil // stock SQLite may miss the newest commits
 		}
 		if err := w.judgeAll(s, q.Stock); err != nil {
 			return fmt.Errorf("stock SQLite (%s) first: %w", q.Stock, err)
 		}
 		if w.logged() {
-			q.Acked = nil // which it has overwritten when it closed the database
+			q.Acked = nil // which stock SQLite has overwritten when it closed the database
 		}
 	}
 	if err := w.judgeAll(q, cmp.Or(w.VFS, sqlitevfs.Name)); err != nil {
@@ -258,7 +257,7 @@ func (w work) judgeAll(q question, how string) error {
 		if last[i], err = w.judgeOne(name, how, acked, ok); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		// A commit to several databases is one in the rollback modes only.
+		// A commit to several databases is atomic only in the rollback modes.
 		if w.Attach && w.Mode != "WAL" && i%2 == 1 && last[i] != last[i-1] {
 			return fmt.Errorf("half a commit: %d is the last of %s, %d of %s", last[i-1], w.Names[i-1], last[i], name)
 		}
@@ -266,7 +265,7 @@ func (w work) judgeAll(q question, how string) error {
 	return nil
 }
 
-// judgeOne returns the last commit that a database has.
+// judgeOne returns the number of the last commit in a database.
 func (w work) judgeOne(name, how string, acked int, ok bool) (last int, err error) {
 	if _, err := os.Stat(w.path(name)); err != nil {
 		if ok {
@@ -341,7 +340,7 @@ func (w work) ask(name, how string, queries ...string) (answers []string, err er
 	return answers, nil
 }
 
-// shell asks the program sqlite3.
+// shell runs queries with the program sqlite3.
 func shell(path string, queries ...string) ([]string, error) {
 	cmd := exec.Command("sqlite3", append([]string{"-bail", path}, strings.Join(queries, ";"))...)
 	out, err := cmd.CombinedOutput()
@@ -352,8 +351,8 @@ func shell(path string, queries ...string) ([]string, error) {
 	return answers, nil
 }
 
-// seededVFS is the default VFS with a mistake: files of a kind, "journal", "wal" or "db",
-// are not synced.
+// seededVFS is the default VFS with a seeded bug: files of one kind, "journal", "wal" or "db", are
+// not synced.
 type seededVFS struct {
 	vfs.VFS
 	omit string
@@ -394,7 +393,7 @@ func (f *unsyncedFile) DeviceCharacteristics() vfs.DeviceCharacteristic {
 
 // The durable log.
 
-// runLog appends from several goroutines. Names are theirs.
+// runLog appends from several goroutines, one for each name.
 func (w work) runLog(acked func(name string, n int)) (err error) {
 	l, err := appendlog.Open(w.path("log"), appendlog.Options{SegmentSize: 1 << 20})
 	if err != nil {
@@ -418,7 +417,7 @@ func (w work) runLog(acked func(name string, n int)) (err error) {
 	return errors.Join(errs...)
 }
 
-// record returns record n of a name, so many bytes longer than it must be.
+// record returns record n of a name, with more bytes than the minimum.
 func record(name string, n, more int) []byte {
 	p := fmt.Appendf(nil, "%s %d ", name, n)
 	return append(p, bytes.Repeat([]byte{byte(n)}, more)...)
@@ -463,8 +462,8 @@ func (w work) judgeLog(q question) (err error) {
 
 const fileBlock = 8192
 
-// runFiles writes numbered versions of blocks through ufile and syncs. A promise is
-// about one block: names are those of a file and of a block.
+// runFiles writes numbered versions of blocks through ufile and syncs. An acknowledgement is about
+// one block: a name identifies a file and a block.
 func (w work) runFiles(acked func(name string, n int)) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(w.Names))
@@ -485,7 +484,7 @@ func (w work) runFile(name string, rng *rand.Rand, acked func(name string, n int
 		return err
 	}
 	for n := 1; n <= w.Commits; n++ {
-		// The file grows: some blocks are new, some are overwritten.
+		// The file grows: some blocks are new, and some are overwritten.
 		blocks := rng.Perm(4 + n/2)[:1+rng.IntN(3)]
 		for _, b := range blocks {
 			if _, err := f.WriteAt(bytes.Repeat([]byte{byte(n)}, fileBlock), int64(b)*fileBlock); err != nil {
@@ -502,7 +501,7 @@ func (w work) runFile(name string, rng *rand.Rand, acked func(name string, n int
 	return nil
 }
 
-// sync makes a file durable in the way that the work asks for.
+// sync makes a file durable in the work's way.
 func (w work) sync(f *ufile.File) (err error) {
 	if w.Sync == "" {
 		return f.Sync()
@@ -530,8 +529,8 @@ func syncDirectory(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// judgeFiles accepts sectors that are newer than promised, since a later write may
-// have reached the disk before it was synced.
+// judgeFiles accepts sectors that are newer than acknowledged, because a later write may have
+// reached the disk before it was synced.
 func (w work) judgeFiles(q question) error {
 	for key, n := range q.Acked {
 		name, block, _ := strings.Cut(key, " ")
@@ -561,8 +560,8 @@ func (w work) judgeFiles(q question) error {
 // badBlock is content whose write fails.
 var badBlock = bytes.Repeat([]byte("this write fails"), pageSize/16)
 
-// runFailure overwrites a page of a synced file with badBlock. What it is told is noted:
-// 1 for an error.
+// runFailure overwrites a page of a synced file with badBlock. It notes the result of each call: 1
+// for an error.
 func (w work) runFailure(acked func(name string, n int)) (err error) {
 	f, err := os.OpenFile(w.path("file"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

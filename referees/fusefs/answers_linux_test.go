@@ -21,8 +21,8 @@ import (
 	"github.com/ringside-io/ringside/ufile/ufiletest"
 )
 
-// answer is the outcome of a call in one line: the count, the error without the
-// file's name, and a hash of the bytes.
+// answer describes the result of a call in one line: the count, the error without the file's name,
+// and a hash of the bytes.
 func answer(what string, p []byte, n int, err error) string {
 	return fmt.Sprintf("%s: %d, %s, %s", what, n, reason(err), hash(p[:max(n, 0)]))
 }
@@ -42,7 +42,7 @@ func reason(err error) string {
 	return fmt.Sprint(err)
 }
 
-// places are offsets and lengths of reads of a file of a size.
+// places returns offsets and lengths of reads for a file size.
 func places(size int64) [][2]int64 {
 	return [][2]int64{
 		{0, 1}, {0, 4096}, {5000, 10_000}, {3 * 4096, 2*131_072 + 7}, {65_000, 536}, {65_000, 4096},
@@ -51,10 +51,10 @@ func places(size int64) [][2]int64 {
 	}
 }
 
-// readAll makes the reads of a script.
+// readAll does the reads of a script.
 func readAll(f file, size int64) []string { return append(readsAt(f, size), reads(f, size)...) }
 
-// readsAt makes reads at offsets.
+// readsAt reads at offsets.
 func readsAt(f file, size int64) (out []string) {
 	for _, at := range places(size) {
 		p := make([]byte, at[1])
@@ -64,7 +64,7 @@ func readsAt(f file, size int64) (out []string) {
 	return out
 }
 
-// reads makes reads at the file's position.
+// reads reads at the file's position.
 func reads(f file, size int64) (out []string) {
 	for _, off := range []int64{0, size - 7000, size, size + 1} {
 		at, err := f.Seek(off, io.SeekStart)
@@ -78,7 +78,7 @@ func reads(f file, size int64) (out []string) {
 	return out
 }
 
-// writeAll makes the writes of a script, and reads what they have written.
+// writeAll does the writes of a script, and reads the result.
 func writeAll(f file, size int64) (out []string) {
 	for _, at := range [][2]int64{{100, 5000}, {8000, 1000}, {9000, 10}, {size - 10, 100}, {-1, 3}, {0, 0}} {
 		p := bytes.Repeat([]byte{byte(at[0])}, int(at[1]))
@@ -96,7 +96,7 @@ func writeAll(f file, size int64) (out []string) {
 	return append(out, answer("ReadAt of the rest", p, n, err))
 }
 
-// closing closes a file and uses it.
+// closing closes a file and then uses it.
 func closing(f file) (out []string) {
 	out = append(out, "Close: "+reason(f.Close()))
 	p := make([]byte, 10)
@@ -107,7 +107,7 @@ func closing(f file) (out []string) {
 	return append(out, "Close: "+reason(f.Close()))
 }
 
-// compare reports the answers that differ.
+// compare reports the differing answers.
 func compare(t *testing.T, got, want []string) {
 	t.Helper()
 	for i := range want {
@@ -133,10 +133,10 @@ func overModes(t *testing.T, test func(t *testing.T, s *ufile.System, mode strin
 	}
 }
 
-// TestAnswers holds every mode against os.File on files of each kind.
+// TestAnswers compares every mode with os.File on files of each kind.
 func TestAnswers(t *testing.T) {
 	c := mountFUSE(t)
-	changing := []string{"growing", "eintr", "eagain"} // with each read, of which a page cache makes other ones
+	changing := []string{"growing", "eintr", "eagain"} // these change with each read, and the page cache makes different reads
 	files := 0
 	script := func(t *testing.T, s *ufile.System, cache, kind string, flag int, blocking bool) []string {
 		files++
@@ -145,7 +145,7 @@ func TestAnswers(t *testing.T) {
 			return []string{reason(err)}
 		}
 		out := readsAt(f, Size)
-		if kind != "eagain" { // for which Read waits, for ever, as that of os
+		if kind != "eagain" { // Read waits for ever for such a file, as that of os does
 			out = append(out, reads(f, Size)...)
 		}
 		if flag == os.O_RDWR && !slices.Contains(changing, kind) {
@@ -171,7 +171,7 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// TestWholeFiles reads files by Batch, Reader, Copy and Root, concurrently.
+// TestWholeFiles reads files with Batch, Reader, Copy and Root, concurrently.
 func TestWholeFiles(t *testing.T) {
 	c := mountFUSE(t)
 	want := make([]byte, Size)
@@ -182,7 +182,7 @@ func TestWholeFiles(t *testing.T) {
 		for _, cache := range []string{"direct", "cached"} {
 			for _, kind := range []string{"plain", "slow", "short", "eintr"} {
 				if cache == "cached" && kind != "plain" && kind != "slow" {
-					continue // the page cache takes a short answer for the end
+					continue // the page cache takes a short answer for the end of the file
 				}
 				for _, flag := range []int{os.O_RDONLY, os.O_RDONLY | direct} {
 					t.Run(fmt.Sprintf("%s-%s/%#x", cache, kind, flag), func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestWholeFiles(t *testing.T) {
 	})
 }
 
-// whole reads a file in each way that reads all of it.
+// whole reads a whole file in every way.
 func whole(t *testing.T, s *ufile.System, path string, flag int, want []byte) {
 	f, err := s.OpenFile(path, flag, 0)
 	if err != nil {
@@ -241,7 +241,7 @@ func whole(t *testing.T, s *ufile.System, path string, flag int, want []byte) {
 	})
 }
 
-// batch reads a file by a Batch, in pieces of which the last crosses its end.
+// batch reads a file with a Batch, in pieces of which the last one crosses the end.
 func batch(t *testing.T, s *ufile.System, f *ufile.File, want []byte) {
 	b, err := s.NewBatch(ufile.BatchOptions{})
 	if err != nil {
@@ -269,7 +269,7 @@ func batch(t *testing.T, s *ufile.System, f *ufile.File, want []byte) {
 	}
 }
 
-// fileSystems are those that can be written to, each with how to mount it.
+// fileSystems are the writable file systems, with functions that mount them.
 var fileSystems = []struct {
 	name  string
 	mount func(testing.TB) string
@@ -285,8 +285,8 @@ var fileSystems = []struct {
 	{"btrfs", image("btrfs", 128<<20, "mkfs.btrfs", "-q", "-f")},
 }
 
-// TestFileSystems runs the suite of ufile, which compares with os.File, on every
-// file system that can be mounted here.
+// TestFileSystems runs the suite of ufile, which compares with os.File, on every file system that
+// can be mounted here.
 func TestFileSystems(t *testing.T) {
 	for _, kind := range fileSystems {
 		t.Run(kind.name, func(t *testing.T) {
@@ -307,8 +307,8 @@ func TestFileSystems(t *testing.T) {
 	}
 }
 
-// TestReadOnlyFileSystems compares reads of images that cannot be written to, and
-// of files that the kernel makes up.
+// TestReadOnlyFileSystems compares reads of read-only images and of files that the kernel
+// generates.
 func TestReadOnlyFileSystems(t *testing.T) {
 	content := make([]byte, Size)
 	for i := range content {
@@ -377,9 +377,8 @@ func TestReadOnlyFileSystems(t *testing.T) {
 	}
 }
 
-// TestNoRingWithoutNonBlockingReads has many goroutines read files, hot and cold,
-// that no kernel reads without blocking: they must not go to the few worker
-// threads of a ring.
+// TestNoRingWithoutNonBlockingReads has many goroutines read files, cached and not, that the kernel
+// cannot read without blocking. These reads must not use the few worker threads of a ring.
 func TestNoRingWithoutNonBlockingReads(t *testing.T) {
 	for _, kind := range fileSystems[1:4] { // ramfs, overlay, fuse
 		t.Run(kind.name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// Roles of a process, by the environment variable roleEnv.
+// These are the roles of a process, set by the environment variable roleEnv.
 const (
 	roleEnv   = "FUSEFS_ROLE"
 	roleTests = "tests"  // runs the tests, in a mount namespace of its own
@@ -22,8 +22,8 @@ const (
 	roleReads = "silent" // reads silent files; see silentReader
 )
 
-// TestMain runs the tests in a mount namespace of their own, so that nothing stays
-// mounted when they are killed. Where that is forbidden, tests that mount skip.
+// TestMain runs the tests in a mount namespace of their own, so that nothing stays mounted if they
+// are killed. If namespaces are forbidden, tests that mount are skipped.
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
 	case roleServe:
@@ -62,7 +62,7 @@ func inNamespace(m *testing.M) int {
 	return 0
 }
 
-// needNamespace skips where a mount could not be kept from the host.
+// needNamespace skips a test if its mounts would be visible on the host.
 func needNamespace(t testing.TB) {
 	t.Helper()
 	if os.Getenv(roleEnv) != roleTests {
@@ -70,7 +70,7 @@ func needNamespace(t testing.TB) {
 	}
 }
 
-// start starts this program in another role, with its standard input and output.
+// start starts this program in another role, with pipes for its standard input and output.
 func start(t testing.TB, role string, args ...string) (*exec.Cmd, *os.File, *os.File) {
 	t.Helper()
 	inR, inW, err := os.Pipe()
@@ -94,11 +94,11 @@ func start(t testing.TB, role string, args ...string) (*exec.Cmd, *os.File, *os.
 	return c, inW, outR
 }
 
-// mountFUSE mounts the file system of this package for a test, or skips where
-// that is not permitted.
+// mountFUSE mounts the file system of this package for a test, or skips the test if mounting is not
+// permitted.
 func mountFUSE(t testing.TB) *Control { return mountFUSEOf(t, "") }
 
-// mountFUSEOf is mountFUSE of what another directory holds, unless that is empty.
+// mountFUSEOf is mountFUSE with the content of another directory, unless of is empty.
 func mountFUSEOf(t testing.TB, of string) *Control {
 	t.Helper()
 	needNamespace(t)

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// mountOrSkip mounts a file system until the test ends, or skips where the kernel
-// does not have it or forbids it.
+// mountOrSkip mounts a file system until the test ends, or skips the test if the kernel does not
+// have or forbids it.
 func mountOrSkip(t testing.TB, kind, source, dir, options string) {
 	t.Helper()
 	needNamespace(t)
@@ -35,7 +35,7 @@ func tmpfs(t testing.TB) string {
 	return dir
 }
 
-// ramfs is tmpfs, of ramfs.
+// ramfs returns an empty directory of a ramfs.
 func ramfs(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -58,15 +58,14 @@ func overlay(t testing.TB) string {
 	return dirs[3]
 }
 
-// loopback returns an empty directory that go-fuse's loopback serves.
+// loopback returns an empty directory served by go-fuse's loopback.
 func loopback(t testing.TB) string {
 	t.Helper()
 	return mountFUSEOf(t, t.TempDir()).Dir
 }
 
-// image returns a function that makes a file system with a program, in a file of
-// so many bytes, and mounts it. Where there is a source the program gets that
-// before, as what the file system is to hold.
+// image returns a function that makes a file system with a program, in a file of the given size,
+// and mounts it. If there is a source, the program gets it as the initial content.
 func image(kind string, size int64, mkfs ...string) func(testing.TB) string {
 	return func(t testing.TB) string {
 		t.Helper()
@@ -93,7 +92,7 @@ func run(t testing.TB, args ...string) {
 	}
 }
 
-// loop mounts an image by mount(8), which finds a loop device.
+// loop mounts an image with mount(8), which finds a loop device.
 func loop(t testing.TB, kind, img string) string {
 	t.Helper()
 	needNamespace(t)

@@ -19,46 +19,45 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// Size is how large a file is at first, in bytes. It is not a multiple of a page,
-// so that a read across the end ends inside of one.
+// Size is the initial size of a file in bytes. It is not a multiple of a page, so that a read
+// across the end ends inside a page.
 const Size = 300_000
 
-// Delay is how long a slow file takes to answer a read.
+// Delay is the time that a read of a slow file takes.
 const Delay = 5 * time.Millisecond
 
-// Kinds are the kinds of files. A file is opened by a name of the form
-// CACHE-KIND-ANYTHING, where CACHE is "direct" for a file without a page cache
-// (FOPEN_DIRECT_IO) and "cached" for one with it. Each name is a file of its own.
+// Kinds are the kinds of files. A file is opened by a name of the form CACHE-KIND-ANYTHING. CACHE
+// is "direct" for a file without a page cache (FOPEN_DIRECT_IO) and "cached" for one with it. Each
+// name is a file of its own.
 var Kinds = []string{
 	"plain",
-	"slow",    // answers after Delay
-	"silent",  // does not answer before it is released
-	"short",   // answers with half of what was asked for
-	"growing", // is 1000 bytes longer after each read
+	"slow",    // returns after Delay
+	"silent",  // does not return before it is released
+	"short",   // returns half of the requested bytes
+	"growing", // grows by 1000 bytes with each read
 	"eio",     // fails from byte 65 536 on
-	"eintr",   // each second answer is EINTR
-	"eagain",  // each second answer is EAGAIN
-	"enotsup", // always answers EOPNOTSUPP
+	"eintr",   // every second call returns EINTR
+	"eagain",  // every second call returns EAGAIN
+	"enotsup", // always returns EOPNOTSUPP
 	"einval",
 	"estale",
 	"full", // has no space from byte 8192 on
 }
 
-// Byte returns what a file holds at an offset before it is written to.
+// Byte returns the initial content of a file at an offset.
 func Byte(off int64) byte { return byte(off) ^ byte(off>>8)*3 ^ byte(off>>16)*5 }
 
 // server is the state that all files share.
 type server struct {
 	mu      sync.Mutex
-	release chan struct{} // closed when silent files may answer
-	waiting atomic.Int64  // reads that wait for it
+	release chan struct{} // closed when silent files may return
+	waiting atomic.Int64  // reads waiting for release
 }
 
-// Serve mounts the file system on dir, or unless of is empty one that has what is
-// in the directory of, and obeys commands, one a line, until they
-// end: "waiting" asks for the number of reads that wait, "release" has them and
-// all later reads answered, "hold" ends that. Each is answered by a line; the
-// first line says "ready".
+// Serve mounts the file system on dir. Unless of is empty, the file system has the content of that
+// directory. Serve reads commands, one per line, until the end of the input: "waiting" returns the
+// number of waiting reads, "release" answers them and all later reads, and "hold" ends that. Each
+// command is answered with a line. The first line is "ready".
 func Serve(of, dir string, commands io.Reader, answers io.Writer) error {
 	s := &server{release: make(chan struct{})}
 	long := time.Hour
@@ -111,7 +110,7 @@ func (s *server) wait() {
 	s.waiting.Add(-1)
 }
 
-// root makes a file of each name that is looked up.
+// root creates a file for each name that is looked up.
 type root struct {
 	fs.Inode
 	*server
@@ -142,7 +141,7 @@ type node struct {
 	mu      sync.Mutex
 	size    int64
 	reads   int
-	written map[int64]byte // what is no longer Byte
+	written map[int64]byte // bytes that are no longer Byte
 }
 
 var (
@@ -256,7 +255,7 @@ func (n *node) Write(_ context.Context, _ fs.FileHandle, p []byte, off int64) (u
 	return uint32(len(p)), 0
 }
 
-// Control gives commands to a server that runs in another process.
+// Control sends commands to a server in another process.
 type Control struct {
 	Dir      string // where it is mounted
 	commands io.WriteCloser
@@ -264,8 +263,8 @@ type Control struct {
 	mu       sync.Mutex
 }
 
-// NewControl speaks to a server that serves dir over its standard input and
-// output, and waits until that is mounted. An error has what the server said.
+// NewControl waits until a server has mounted dir. It talks to the server over the server's
+// standard input and output. An error has the server's message.
 func NewControl(dir string, commands io.WriteCloser, answers io.Reader) (*Control, error) {
 	c := &Control{Dir: dir, commands: commands, answers: bufio.NewReader(answers)}
 	line, err := c.answers.ReadString('\n')
@@ -281,7 +280,7 @@ func (c *Control) Path(cache, kind, which string) string {
 	return filepath.Join(c.Dir, cache+"-"+kind+"-"+which)
 }
 
-// Waiting returns how many reads and writes of silent files wait.
+// Waiting returns the number of waiting reads and writes of silent files.
 func (c *Control) Waiting() (int, error) {
 	line, err := c.ask("waiting")
 	if err != nil {
@@ -290,13 +289,13 @@ func (c *Control) Waiting() (int, error) {
 	return strconv.Atoi(line)
 }
 
-// Release has silent files answer; Hold has them be silent again.
+// Release makes silent files answer, until Hold.
 func (c *Control) Release() error { _, err := c.ask("release"); return err }
 
 // Hold ends what Release began.
 func (c *Control) Hold() error { _, err := c.ask("hold"); return err }
 
-// Close has the server unmount and end.
+// Close makes the server unmount and end.
 func (c *Control) Close() error { return c.commands.Close() }
 
 func (c *Control) ask(command string) (string, error) {

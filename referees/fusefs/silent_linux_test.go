@@ -24,11 +24,11 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// modes are the ways to read a file: by os, and by each mode of ufile.
+// modes are the ways to read a file: os, and each mode of ufile.
 var modes = []string{"os", "auto", "ring", "syscall"}
 
-// openFile opens a file in a mode. With blocking, O_NONBLOCK, which os sets on files
-// of FUSE, is taken away before.
+// openFile opens a file in a mode. With blocking it first clears O_NONBLOCK, which os sets on files
+// of FUSE.
 func openFile(s *ufile.System, path string, flag int, blocking bool) (file, error) {
 	f, err := os.OpenFile(path, flag, 0)
 	if err != nil {
@@ -45,7 +45,7 @@ func openFile(s *ufile.System, path string, flag int, blocking bool) (file, erro
 	return s.NewFile(f)
 }
 
-// file is what os.File and ufile.File share.
+// file is the common interface of os.File and ufile.File.
 type file interface {
 	io.ReadWriteSeeker
 	io.ReaderAt
@@ -56,7 +56,7 @@ type file interface {
 	Truncate(int64) error
 }
 
-// system returns the system of a mode, nil for os.
+// system returns the system of a mode, or nil for os.
 func system(mode string) (*ufile.System, error) {
 	switch mode {
 	case "os":
@@ -71,10 +71,10 @@ func system(mode string) (*ufile.System, error) {
 	return nil, fmt.Errorf("no mode %q", mode)
 }
 
-// TestSilentFiles has a process read and write files that do not answer, by every
-// call that ufile has. Meanwhile its other goroutines go on, and the collector
-// runs; Close waits; and once the files answer, all calls end with the right bytes.
-// The process is another one, because the one that fails is frozen.
+// TestSilentFiles reads and writes files that do not answer, with every call of ufile, in another
+// process. Meanwhile the other goroutines of that process must make progress, and the garbage
+// collector must run. Close must wait. Once the files answer, all calls must return the right
+// bytes. It uses another process because a failure freezes the process.
 func TestSilentFiles(t *testing.T) {
 	c := mountFUSE(t)
 	for _, mode := range modes {
@@ -89,8 +89,8 @@ func TestSilentFiles(t *testing.T) {
 	}
 }
 
-// TestSilentFilesBelowOverlay is TestSilentFiles of the files of an overlay, of
-// which nothing but its lower directory is in user space.
+// TestSilentFilesBelowOverlay is TestSilentFiles on an overlay whose lower directory is in user
+// space.
 func TestSilentFilesBelowOverlay(t *testing.T) {
 	c := mountFUSE(t)
 	base := tmpfs(t)
@@ -106,13 +106,13 @@ func TestSilentFilesBelowOverlay(t *testing.T) {
 			if mode == "ring" {
 				ringtest.NeedRing(t)
 			}
-			// A ring has few worker threads, so that not all reads get to the server.
+			// A ring has few worker threads, so that not all reads reach the server.
 			silent(t, c, mode, filepath.Join(merged, "direct-silent-overlay-"+mode), mode != "ring")
 		})
 	}
 }
 
-// silent runs silentReader and judges it.
+// silent runs silentReader and checks its results.
 func silent(t *testing.T, c *Control, mode, prefix string, all bool) {
 	if err := c.Hold(); err != nil {
 		t.Fatal(err)
@@ -184,9 +184,9 @@ func silent(t *testing.T, c *Control, mode, prefix string, all bool) {
 	t.Error("the process has ended before all calls have")
 }
 
-// silentReader is the process of TestSilentFiles. It obeys commands from standard
-// input and answers by lines: "started", with the number of calls that wait in the
-// server, "ticked" and "closing" when it has done that, what is wrong, and "over".
+// silentReader is the process of TestSilentFiles. It reads commands from standard input and answers
+// with lines: "started", with the number of calls waiting in the server, "ticked" and "closing"
+// when these are done, an error message, and "over".
 func silentReader(mode, prefix string) {
 	runtime.GOMAXPROCS(2)
 	r := &reader{prefix: prefix, cancel: func() {}}
@@ -209,7 +209,7 @@ func silentReader(mode, prefix string) {
 					if err := f.Close(); err != nil {
 						r.wrong("Close: %v", err)
 					}
-					if i >= r.reads { // Close of os waits for Read of what can be polled only
+					if i >= r.reads { // Close of os only waits for Read of pollable files
 						r.closed.Add(1)
 					}
 				})
@@ -222,8 +222,7 @@ func silentReader(mode, prefix string) {
 	}
 }
 
-// tick has goroutines of all processors hand a token on, and the collector stop
-// them all.
+// tick passes a token between goroutines on all processors, and runs the garbage collector.
 func tick() {
 	const goroutines, rounds = 16, 500
 	ring := make([]chan int, goroutines)
@@ -247,9 +246,9 @@ func tick() {
 type reader struct {
 	sys    *ufile.System // nil for os
 	prefix string
-	calls  int // that the server sees at a time
+	calls  int // seen by the server at the same time
 	files  []file
-	reads  int // so many of files, the first, are read by Read
+	reads  int // so many files, the first ones, are read with Read
 	wg     sync.WaitGroup
 	closed atomic.Int64
 	cancel func() // the contexts of calls
@@ -273,8 +272,8 @@ func (r *reader) open(flag int, blocking bool) file {
 	return f
 }
 
-// flag returns how files are opened. An overlay would read the whole file when it
-// is opened for writing.
+// flag returns the flags for opening files. An overlay would read the whole file when it is opened
+// for writing.
 func (r *reader) flag() int {
 	if strings.Contains(r.prefix, "-overlay-") {
 		return os.O_RDONLY
@@ -282,7 +281,7 @@ func (r *reader) flag() int {
 	return os.O_RDWR
 }
 
-// piece is how much each call reads.
+// piece is the size of a read.
 const piece = 4096
 
 // direct is O_DIRECT.
@@ -319,7 +318,7 @@ func (r *reader) startAll() {
 	r.reads = len(r.files)
 	for i := range 16 {
 		flag := 0
-		if i%4 >= 2 && r.flag() == os.O_RDWR { // an overlay asks the lower file system
+		if i%4 >= 2 && r.flag() == os.O_RDWR { // an overlay forwards this to the lower file system
 			flag = direct
 		}
 		f := r.open(flag, i%2 == 1)
@@ -344,7 +343,7 @@ func (r *reader) startAll() {
 	}
 }
 
-// startOwn makes the calls that os has not.
+// startOwn starts the calls that os does not have.
 func (r *reader) startOwn() {
 	var ctx context.Context
 	ctx, r.cancel = context.WithCancel(context.Background())

@@ -36,7 +36,7 @@ type edit struct {
 	text     string
 }
 
-// open parses the files of a package that are built here, tests left out.
+// open parses the files of a package that are built here, without tests.
 func (t *Tree) open(path string) (*pkg, error) {
 	p := &pkg{dir: filepath.Join(t.Root, "src", path), fset: token.NewFileSet()}
 	entries, err := os.ReadDir(p.dir)
@@ -63,7 +63,7 @@ func (t *Tree) open(path string) (*pkg, error) {
 	return p, nil
 }
 
-// write carries out the edits.
+// write writes the edited files.
 func (p *pkg) write() error {
 	for _, f := range p.files {
 		if len(f.edits) == 0 {
@@ -99,7 +99,7 @@ func (p *pkg) insert(f *file, at token.Pos, text string) {
 	f.edits = append(f.edits, edit{p.offset(at), p.offset(at), text})
 }
 
-// addField adds a field to a structure, after the others.
+// addField adds a field at the end of a struct.
 func (p *pkg) addField(typ, field string) error {
 	for _, f := range p.files {
 		for _, d := range f.ast.Decls {
@@ -119,7 +119,7 @@ func (p *pkg) addField(typ, field string) error {
 	return fmt.Errorf("%s: no structure %s", p.dir, typ)
 }
 
-// keyLiterals names the field in composite literals of a type that name none.
+// keyLiterals adds the field's name to composite literals of a type without field names.
 func (p *pkg) keyLiterals(typ, field string) {
 	for _, f := range p.files {
 		ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -187,7 +187,7 @@ func (p *pkg) functions(do func(f *file, recv string, fn *ast.FuncDecl)) {
 	}
 }
 
-// function finds one by name; recv is "" for those without a receiver.
+// function finds a function or method by name; recv is "" for functions.
 func (p *pkg) function(recv, name string, do func(f *file, fn *ast.FuncDecl)) error {
 	found := false
 	p.functions(func(f *file, r string, fn *ast.FuncDecl) {
@@ -202,12 +202,12 @@ func (p *pkg) function(recv, name string, do func(f *file, fn *ast.FuncDecl)) er
 	return nil
 }
 
-// begin puts statements before the others of a function.
+// begin inserts statements at the beginning of a function.
 func (p *pkg) begin(recv, name, text string) error {
 	return p.function(recv, name, func(f *file, fn *ast.FuncDecl) { p.insert(f, fn.Body.Lbrace+1, text+"\n") })
 }
 
-// wrapReturns passes what a function with one result returns to another one.
+// wrapReturns passes the result of a function with one result to another function.
 func (p *pkg) wrapReturns(name, wrap string) error {
 	return p.function("", name, func(f *file, fn *ast.FuncDecl) {
 		ast.Inspect(fn.Body, func(n ast.Node) bool {
@@ -220,8 +220,8 @@ func (p *pkg) wrapReturns(name, wrap string) error {
 	})
 }
 
-// split renames a function to Std… and puts one with the old name before it that
-// begins with the given statements.
+// split renames a function to Std… and adds one with the old name that runs the given statements
+// and then calls it.
 func (p *pkg) split(name, first string) error {
 	return p.function("", name, func(f *file, fn *ast.FuncDecl) {
 		signature := string(f.src[p.offset(fn.Type.Params.Pos()):p.offset(fn.Body.Lbrace)])
@@ -240,9 +240,8 @@ func paramNames(fn *ast.FuncDecl) (names []string) {
 	return names
 }
 
-// forward makes each exported method of the types pass the call on to alt, when
-// the receiver has one with such a method. valid is the condition under which
-// the receiver may be looked at, with R for its name.
+// forward makes each exported method of the types call the same method of alt, if the receiver's
+// alt has it. valid is the condition under which the receiver may be accessed, with R for its name.
 func (p *pkg) forward(types []string, valid string, except ...string) {
 	p.functions(func(f *file, recv string, fn *ast.FuncDecl) {
 		if !slices.Contains(types, recv) || !fn.Name.IsExported() || slices.Contains(except, recv+"."+fn.Name.Name) {
@@ -261,8 +260,8 @@ func (p *pkg) forward(types []string, valid string, except ...string) {
 	})
 }
 
-// arguments returns the parameters as they are passed on: a reader or writer as
-// what stands behind it.
+// arguments returns the parameters as they are forwarded: a reader or writer as the value behind
+// it.
 func (p *pkg) arguments(f *file, fn *ast.FuncDecl) (args []string) {
 	for _, field := range fn.Type.Params.List {
 		for _, n := range field.Names {

@@ -48,9 +48,8 @@ func (t *Tree) patchOS() error {
 	)
 }
 
-// patchNet makes the tree's package net move data through package unet. A socket
-// is made, bound and connected by package net, as unet has it done, and then
-// taken over.
+// patchNet makes the tree's package net move data through package unet. Package net still creates,
+// binds and connects a socket, as it does for unet. Then unet takes it over.
 func (t *Tree) patchNet() error {
 	p, err := t.open("net")
 	if err != nil {
@@ -79,10 +78,9 @@ func (t *Tree) patchNet() error {
 	return errors.Join(append(errs, p.write(), t.addHook("net", "net"), t.patchNetTests())...)
 }
 
-// patchNetTests takes out what tests of package net ask its own descriptors and
-// the hooks in internal/poll, when sockets go through package unet: whether
-// sendfile, splice and writev were called there. What was sent and received is
-// still compared.
+// patchNetTests removes checks of package net's own descriptors and of the hooks in internal/poll
+// from its tests, because sockets go through package unet. The hooks show whether sendfile, splice
+// and writev were called. The sent and received data is still compared.
 func (t *Tree) patchNetTests() error {
 	const (
 		ours = "\tif Ringside.TakeConn != nil {\n"
@@ -112,7 +110,7 @@ func (t *Tree) replaceText(path, from, to string) error {
 	return os.WriteFile(path, []byte(strings.ReplaceAll(string(text), from, to)), 0o666)
 }
 
-// acceptFrom makes a listener accept by a function of the hooks when it has an alt.
+// acceptFrom makes a listener with an alt accept through a function of the hooks.
 func (p *pkg) acceptFrom(recv, name, accept string) error {
 	const text = `
 	if L.ok() && L.alt != nil {

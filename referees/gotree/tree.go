@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-// Package gotree makes a Go tree whose package os opens files through package
-// ufile and whose package net moves data through package unet. Tests that know
-// only os and net, Go's own and those of other projects, then judge ufile and
-// unet without a change.
+// Package gotree makes a Go tree whose package os opens files through package ufile and whose
+// package net moves data through package unet. So tests that only use os and net, those of Go and
+// of other projects, test ufile and unet without a change.
 //
-// The tree is a copy of the toolchain's GOROOT, in a directory of the caller's.
-// *os.File, *os.Root, *net.TCPConn and so on stay the types they are: each gets
-// a field, and each exported method passes the call on when that field is set.
-// Nothing of GOROOT gets into this repository, and the patch fails where Go's
-// source has become another.
+// The tree is a copy of the toolchain's GOROOT in a directory of the caller's. *os.File, *os.Root,
+// *net.TCPConn and so on keep their types. Each gets a field, and each exported method forwards the
+// call if that field is set. No code of GOROOT gets into this repository. The patch fails if Go's
+// source has changed too much.
 package gotree
 
 import (
@@ -29,7 +27,7 @@ var hooks embed.FS
 
 // Tree is a patched copy of GOROOT.
 type Tree struct {
-	Root string // its GOROOT
+	Root string // GOROOT of the tree
 }
 
 // Make copies the GOROOT of the go command to dir, which must not exist, and
@@ -49,7 +47,7 @@ func Make(dir, repo string) (*Tree, error) {
 	return t, errors.Join(t.patchOS(), t.patchNet())
 }
 
-// Env returns the environment of commands that work with the tree.
+// Env returns the environment for commands that use the tree.
 func (t *Tree) Env() []string {
 	env := []string{"GOROOT=" + t.Root, "GOTOOLCHAIN=local", "GOWORK=off", "GOFLAGS=-buildvcs=false",
 		"PATH=" + filepath.Join(t.Root, "bin") + string(filepath.ListSeparator) + os.Getenv("PATH")}
@@ -63,8 +61,8 @@ func (t *Tree) Env() []string {
 	return env
 }
 
-// copyRoot copies what is needed to build and test packages. Tools and the
-// commands' source are links.
+// copyRoot copies everything that is needed to build and test packages. Tools and the commands'
+// source are links.
 func (t *Tree) copyRoot(from string) error {
 	if err := os.Mkdir(t.Root, 0o777); err != nil {
 		return err
@@ -129,11 +127,11 @@ func copyFile(to, from string) error {
 
 const (
 	module  = "github.com/ringside-io/ringside"
-	library = "ringside" // where it is in the tree
+	library = "ringside" // its place in the tree
 )
 
-// newNames are the import paths and functions of the library's copy. What the
-// library itself opens must not come back to it.
+// newNames are the import paths and functions of the library's copy. Files that the library itself
+// opens must not be opened through the library.
 var newNames = strings.NewReplacer(
 	`"`+module+`/`, `"`+library+`/`,
 	`"golang.org/x/sys/unix"`, `"`+library+`/unix"`,
@@ -149,7 +147,7 @@ var newNames = strings.NewReplacer(
 	"net.FileListener(", "net.StdFileListener(",
 )
 
-// addLibrary adds ufile, unet and what they import to the tree's packages.
+// addLibrary adds ufile, unet and their imports to the tree's packages.
 func (t *Tree) addLibrary(repo string) error {
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,Standard", "./ufile", "./unet")
 	cmd.Dir = repo

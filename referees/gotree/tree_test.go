@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// program reads a file and talks to itself. It prints the types that the tree's
-// packages do not show.
+// program reads a file and connects to itself. It prints the types that the tree's packages hide.
 const program = `package main
 
 import (
@@ -50,8 +49,7 @@ func main() {
 }
 `
 
-// TestTree builds a program in the tree and runs it in the mode that needs no
-// feature of the kernel's.
+// TestTree builds a program in the tree and runs it in the mode that needs no kernel feature.
 func TestTree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs half a minute: left out with -short")
@@ -88,8 +86,8 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// TestOtherSource checks that a rule which finds nothing is an error: Go's source
-// has become another, and the rule must follow.
+// TestOtherSource checks that a rule without a match is an error: Go's source has changed, and the
+// rule must be adapted.
 func TestOtherSource(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "src", "os"), 0o777); err != nil {

@@ -19,15 +19,15 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// rounds is how often each builder is compared.
+// rounds is the number of comparisons per builder.
 const rounds = 2000
 
-// args makes random arguments for a builder and notes what liburing is to get.
+// args makes random arguments for a builder and records the values for liburing.
 type args struct {
 	*rand.Rand
 	a     []uint64
 	fixed bool
-	keep  []any // whose addresses are in a
+	keep  []any // keeps memory alive whose address is in a
 }
 
 func (x *args) add(v uint64) uint64 { x.a = append(x.a, v); return v }
@@ -35,11 +35,11 @@ func (x *args) add(v uint64) uint64 { x.a = append(x.a, v); return v }
 func (x *args) u64() uint64 { return x.add(x.Uint64() >> (x.IntN(8) * 8)) }
 func (x *args) u32() uint32 { return uint32(x.add(uint64(x.Uint32()))) }
 func (x *args) u16() uint16 { return uint16(x.add(uint64(uint16(x.Uint32())))) }
-func (x *args) off() int64  { return int64(x.u64()) } // as -1, too
+func (x *args) off() int64  { return int64(x.u64()) } // including -1
 func (x *args) num() int    { return int(x.add(uint64(x.Uint32() >> 1))) }
 func (x *args) n() int      { return int(x.add(uint64(1 + x.IntN(1<<16)))) }
 
-// fd is a descriptor or a slot of the table of files.
+// fd returns a descriptor or a slot of the file table.
 func (x *args) fd() uring.FD {
 	if n := x.num(); x.IntN(2) == 0 {
 		return uring.Fd(n)
@@ -49,7 +49,7 @@ func (x *args) fd() uring.FD {
 	}
 }
 
-// at notes the address of what p is or points at.
+// at records the address of p or of its target.
 func (x *args) at(p any) {
 	x.keep = append(x.keep, p)
 	v := reflect.ValueOf(p)
@@ -59,7 +59,7 @@ func (x *args) at(p any) {
 	x.add(uint64(v.Pointer()))
 }
 
-// buf is a buffer: its address and length.
+// buf returns a buffer, and records its address and length.
 func (x *args) buf() []byte {
 	p := make([]byte, 1+x.IntN(5000))
 	x.at(p)
@@ -89,8 +89,8 @@ func ptr[T any](x *args) *T {
 	return p
 }
 
-// row is a builder beside that of liburing: C has a[0], a[1] and so on for the arguments
-// and s for the entry.
+// row is a builder with its counterpart in liburing. In C, a[0], a[1] and so on are the arguments
+// and s is the entry.
 type row struct {
 	name  string
 	c     string
@@ -100,7 +100,7 @@ type row struct {
 // call matches the functions that a row needs.
 var call = regexp.MustCompile(`io_uring_(prep|sqe)_\w+`)
 
-// program returns the program in C for the rows that a header has, and what is missing.
+// program returns the C program for the rows that a header supports, and the missing functions.
 func program(rows []row, header string) (source string, missing []string) {
 	var b strings.Builder
 	b.WriteString(`#define _GNU_SOURCE
@@ -140,8 +140,8 @@ next:
 	return b.String(), missing
 }
 
-// compiler skips the test where there is no C compiler or no header, and returns what the
-// header has.
+// compiler skips the test if there is no C compiler or no header. It returns the compiler and the
+// content of the header.
 func compiler(t *testing.T) (cc, header string) {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -173,7 +173,7 @@ func TestBuilders(t *testing.T) {
 	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The functions are in the header but for those that need a ring.
+	// All functions are inline in the header, except those that need a ring.
 	if out, err := exec.Command(cc, "-O1", "-w", "-fno-strict-aliasing", "-o", exe, file, "-luring").CombinedOutput(); err != nil {
 		again, err := exec.Command(cc, "-O1", "-w", "-fno-strict-aliasing", "-o", exe, file).CombinedOutput()
 		if err != nil {
@@ -200,7 +200,7 @@ func TestBuilders(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, uint64(i)))
 		for range rounds {
 			x := &args{Rand: rnd}
-			var e uring.SQE // with what an earlier use has left
+			var e uring.SQE // with the content of an earlier use
 			*e.Raw() = uring.RawSQE{Opcode: 0xa5, Flags: 0xa5, Ioprio: 0xa5a5, Fd: -3, Off: 5, Addr: 6, Len: 7, OpFlags: 8, UserData: 9,
 				BufIndex: 10, Personality: 11, FileIndex: 12, Addr3: 13, Pad2: 14}
 			r.build(&e, x)
@@ -244,7 +244,7 @@ func TestBuilders(t *testing.T) {
 	t.Logf("%d entries of %d builders are equal", compared, len(rows)-len(missing))
 }
 
-// TestComparisonSees changes each byte of an entry in turn.
+// TestComparisonSees checks that a change of any byte of an entry is found.
 func TestComparisonSees(t *testing.T) {
 	var e uring.SQE
 	before := bytesOf(e.Nop().Raw())

@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// bytesOf returns the entry as the kernel sees it.
+// bytesOf returns the bytes of the entry.
 func bytesOf(r *uring.RawSQE) []byte {
 	var b bytes.Buffer
 	if err := binary.Write(&b, binary.NativeEndian, r); err != nil {
@@ -20,7 +20,7 @@ func bytesOf(r *uring.RawSQE) []byte {
 	return b.Bytes()
 }
 
-// sockaddr is an address: where it is and how long.
+// sockaddr returns an address, and records its pointer and length.
 func (x *args) sockaddr() *uring.Sockaddr {
 	addr, err := uring.NewSockaddr(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(x.Uint32())))
 	if err != nil {
@@ -31,9 +31,8 @@ func (x *args) sockaddr() *uring.Sockaddr {
 	return addr
 }
 
-// rows are the builders. liburing sets a descriptor of 0 where there is none in some of
-// its own and -1 in others, as the kernel ignores it; a difference in that is noted here by
-// the assignment to s->fd.
+// rows are the builders. If a builder needs no descriptor, liburing sets it to 0 in some and to -1
+// in others, and the kernel ignores it. The assignment to s->fd removes such a difference.
 var rows = []row{
 	{"Nop", "io_uring_prep_nop(s)", func(e *uring.SQE, x *args) { e.Nop() }},
 	{"Read", "io_uring_prep_read(s, a[0], P(1), a[2], a[3])", func(e *uring.SQE, x *args) { e.Read(x.fd(), x.buf(), x.off()) }},

@@ -23,7 +23,7 @@ import (
 
 const module = "github.com/benbjohnson/litestream/cmd/litestream@v0.5.18"
 
-// program builds Litestream once, by the module proxy.
+// program builds Litestream once, from the module proxy.
 var program = sync.OnceValues(func() (string, error) {
 	cmd := exec.Command("go", "install", module)
 	cmd.Dir = scratch
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 type replicator struct {
 	t      *testing.T
 	exe    string
-	dir    string // of configuration, socket and replicas
+	dir    string // has the configuration, socket and replicas
 	cmd    *exec.Cmd
 	output bytes.Buffer
 }
@@ -67,7 +67,7 @@ func replicate(t *testing.T, databases ...string) *replicator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The path of a socket is short.
+	// The path of a socket must be short.
 	dir, err := os.MkdirTemp("", "ls")
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func replicate(t *testing.T, databases ...string) *replicator {
 	var config strings.Builder
 	fmt.Fprintf(&config, "socket: {enabled: true, path: %s/socket}\ndbs:\n", dir)
 	for _, db := range databases {
-		// Checkpoints by Litestream after 50 pages, so that there are many.
+		// Checkpointing after 50 pages gives many checkpoints.
 		fmt.Fprintf(&config, "  - path: %s\n    monitor-interval: 20ms\n    min-checkpoint-page-count: 50\n"+
 			"    replica: {type: file, path: %s, sync-interval: 20ms}\n",
 			db, filepath.Join(dir, filepath.Base(db)))
@@ -100,7 +100,7 @@ func replicate(t *testing.T, databases ...string) *replicator {
 
 func (r *replicator) config() string { return filepath.Join(r.dir, "litestream.yml") }
 
-// stop ends the program in its orderly way.
+// stop shuts the program down in an orderly way.
 func (r *replicator) stop() {
 	if r.cmd.ProcessState != nil {
 		return
@@ -112,7 +112,7 @@ func (r *replicator) stop() {
 	}
 }
 
-// sync returns when the commits that the database has are in the replica.
+// sync waits until all commits of the database are in the replica.
 func (r *replicator) sync(db string) {
 	r.t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -121,14 +121,14 @@ func (r *replicator) sync(db string) {
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) { // it has not opened its socket, or the database, for so long
+		if time.Now().After(deadline) { // it has not opened its socket or the database in time
 			r.t.Fatalf("litestream sync: %v\n%s", err, out)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// restore makes a database of the replica.
+// restore restores a database from the replica.
 func (r *replicator) restore(db string) string {
 	r.t.Helper()
 	to := filepath.Join(r.t.TempDir(), "restored.db")
@@ -151,8 +151,8 @@ func open(t *testing.T, path, uri string) *sql.DB {
 
 const pragmas = "_txlock=immediate&_pragma=busy_timeout(30000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)"
 
-// create makes the tables: each commit adds a row and counts it, so that the
-// state after any commit is known.
+// create makes the tables. Each commit adds a row and counts it, so that the state after any commit
+// is known.
 func create(t *testing.T, db *sql.DB) {
 	t.Helper()
 	_, err := db.Exec(`CREATE TABLE IF NOT EXISTS rows(id INTEGER PRIMARY KEY, body BLOB);
@@ -162,7 +162,7 @@ func create(t *testing.T, db *sql.DB) {
 	}
 }
 
-// commit adds rows, each by a commit of its own; now and then it replaces, deletes and adds much.
+// commit adds rows, each with a commit of its own. Some commits replace, delete, or add many rows.
 func commit(db *sql.DB, times int) error {
 	for i := range times {
 		size := 200
@@ -182,7 +182,7 @@ func commit(db *sql.DB, times int) error {
 	return nil
 }
 
-// content returns all that the tables of ours hold, after a look at the database's integrity.
+// content checks the database's integrity and returns the content of our tables.
 func content(t *testing.T, db *sql.DB) (rows int, all string) {
 	t.Helper()
 	var integrity string
@@ -203,8 +203,8 @@ func content(t *testing.T, db *sql.DB) (rows int, all string) {
 	return rows, all
 }
 
-// TestReplicate holds what Litestream restores against the database, while a
-// writer runs and after it, in each mode.
+// TestReplicate compares the database that Litestream restores with the original, while a writer
+// runs and after it, in each mode.
 func TestReplicate(t *testing.T) {
 	for _, mode := range []string{
 		"vfs=ringside", "vfs=ringside-log", "vfs=ringside-group", "vfs=ringside-plain", "vfs=ringside-prefetch",
@@ -252,7 +252,7 @@ func TestReplicate(t *testing.T) {
 			r.stop()
 			for i, db := range databases {
 				restored := r.restore(paths[i])
-				if err := db.Close(); err != nil { // the last one: it checkpoints
+				if err := db.Close(); err != nil { // the last connection checkpoints
 					t.Fatal(err)
 				}
 				sameBytes(t, paths[i], restored)
@@ -284,8 +284,8 @@ func sameBytes(t *testing.T, path, restored string) {
 	}
 }
 
-// TestJournalMode: Litestream sets WAL mode, which lasts. A connection that asks
-// for a rollback journal gets an error or WAL; nothing is lost.
+// TestJournalMode checks that nothing is lost when a connection asks for a rollback journal:
+// Litestream sets WAL mode permanently, and the connection gets an error or WAL.
 func TestJournalMode(t *testing.T) {
 	for _, mode := range []string{"delete", "persist", "truncate"} {
 		t.Run(mode, func(t *testing.T) {
@@ -321,8 +321,8 @@ func TestJournalMode(t *testing.T) {
 	}
 }
 
-// TestPowerCut: commits that are in the shared log only are replicated where the
-// log is replayed first, and lost where Litestream comes first.
+// TestPowerCut checks that commits that are only in the shared log are replicated if the log is
+// replayed first, and lost if Litestream runs first.
 func TestPowerCut(t *testing.T) {
 	for _, replayed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("replayed=%t", replayed), func(t *testing.T) {
@@ -346,8 +346,8 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// cutPower returns a directory as a power cut leaves it: of the WAL there is what
-// was synced, the newest commits are in the log only.
+// cutPower returns a directory as after a power cut: the WAL has only its synced part, and the
+// newest commits are only in the log.
 func cutPower(t *testing.T) (dir string, rows int, want string) {
 	t.Helper()
 	from, dir := t.TempDir(), t.TempDir()

@@ -19,7 +19,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// batchServer is the variable that makes the test binary an echo server of datagrams.
+// batchServer is the environment variable that makes the test binary an echo server of datagrams.
 const batchServer = "RINGSIDE_BATCH_SERVER"
 
 func init() {
@@ -32,8 +32,8 @@ func init() {
 	}
 }
 
-// serveBatches echoes datagrams. It prints its address and, for each line of its input,
-// the processor time that it has used, in nanoseconds.
+// serveBatches echoes datagrams. It prints its address. For each line of its input it prints its
+// CPU time in nanoseconds.
 func serveBatches(engine string) error {
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -121,10 +121,10 @@ func echoBatches(c unet.BatchConn) {
 	}
 }
 
-// BenchmarkDatagrams measures echo servers in processes of their own: one peer with 16
-// datagrams of 64 bytes in flight, and 100 peers with one each. It reports the rate and the
-// server's processor time for a datagram, which varies less on a busy machine. The "net"
-// rows use package net and golang.org/x/net/ipv4.
+// BenchmarkDatagrams measures echo servers in processes of their own: with one peer that has 16
+// datagrams of 64 bytes in flight, and with 100 peers that have one each. It reports the rate and
+// the server's CPU time per datagram, which varies less on a busy machine. The "net" rows use
+// package net and golang.org/x/net/ipv4.
 func BenchmarkDatagrams(b *testing.B) {
 	for _, peers := range []int{1, 100} {
 		for _, engine := range []string{"net", "unet", "net-batch", "unet-batch"} {
@@ -175,7 +175,7 @@ func startBatchServer(b *testing.B, engine string) *batchServerProcess {
 	return s
 }
 
-// cpu returns the processor time that the server has used.
+// cpu returns the server's CPU time.
 func (s *batchServerProcess) cpu(b *testing.B) int64 {
 	if _, err := io.WriteString(s.in, "\n"); err != nil || !s.out.Scan() {
 		b.Fatalf("no answer: %v, %v", err, s.out.Err())
@@ -216,7 +216,7 @@ func newDatagramClient(b *testing.B, addr string, peers int) *datagramClient {
 	return c
 }
 
-// round returns how many datagrams went there and back.
+// round exchanges one burst and returns the number of datagrams that came back.
 func (c *datagramClient) round(b *testing.B) int {
 	for i, conn := range c.conns {
 		_ = c.nets[i].SetReadDeadline(time.Now().Add(patience))
@@ -240,7 +240,7 @@ func (c *datagramClient) round(b *testing.B) int {
 	return len(c.conns) * len(c.out)
 }
 
-// ours makes a socket of package net one of package unet, and closes c.
+// ours converts a socket of package net to one of package unet, and closes c.
 func ours(c *net.UDPConn) (*unet.UDPConn, error) {
 	f, err := c.File()
 	if err != nil {

@@ -26,9 +26,8 @@ import (
 	"github.com/ringside-io/ringside/unet/event"
 )
 
-// TestClients lets the clients of others work on servers of ours: the scripts
-// of scripts/clients, with those that are installed. The variable TIMES runs
-// them longer.
+// TestClients runs clients of other projects against our servers. The clients are those scripts of
+// scripts/clients whose program is installed. The variable TIMES makes them run longer.
 func TestClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs time, which -short does not give")
@@ -89,7 +88,7 @@ func client(t *testing.T, name string, env ...string) {
 // eventModes are the backends of package event.
 var eventModes = []event.Mode{event.ModeRing, event.ModeEpoll, event.ModeNet}
 
-// eachEventMode runs a test over them.
+// eachEventMode runs a test with each of them.
 func eachEventMode(t *testing.T, f func(t *testing.T, o event.Options)) {
 	for _, mode := range eventModes {
 		t.Run("event-"+mode.String(), func(t *testing.T) {
@@ -111,7 +110,7 @@ func needEventRing(t *testing.T) {
 	_ = s.Close()
 }
 
-// serveBoth serves HTTP and HTTPS and returns where, as an environment.
+// serveBoth serves HTTP and HTTPS and returns the addresses as environment variables.
 func serveBoth(t *testing.T, s *unet.System) (env []string) {
 	t.Helper()
 	cert, _ := certificate(t)
@@ -134,7 +133,7 @@ func serveBoth(t *testing.T, s *unet.System) (env []string) {
 			}
 		}()
 		t.Cleanup(func() {
-			_ = server.Close() // clients may leave connections behind
+			_ = server.Close() // clients may leave connections open
 			if err := <-done; !errors.Is(err, http.ErrServerClosed) {
 				t.Errorf("serve: %v", err)
 			}
@@ -144,7 +143,7 @@ func serveBoth(t *testing.T, s *unet.System) (env []string) {
 	return env
 }
 
-// serveEcho sends back what comes until the peer's end, and returns where.
+// serveEcho starts an echo server and returns its address.
 func serveEcho(t *testing.T, s *unet.System, network, address string) string {
 	t.Helper()
 	l, err := s.Listen(network, address)
@@ -189,7 +188,7 @@ func eventEcho(t *testing.T, network, address string, o event.Options) string {
 
 var listening = regexp.MustCompile(`listening on ([^ ,]+)`)
 
-// serverProgram runs a server that says where it listens, and returns that.
+// serverProgram runs a server that prints its address, and returns the address.
 func serverProgram(t *testing.T, path string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(path, args...)

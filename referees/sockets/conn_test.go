@@ -13,10 +13,10 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// modes are the systems that every referee judges.
+// modes are the modes in which every test runs.
 var modes = []unet.Mode{unet.ModeRing, unet.ModePlain, unet.ModeNet}
 
-// networks are the transports, with where to listen.
+// networks are the transports, with addresses to listen on.
 var networks = []struct{ name, address string }{
 	{"tcp4", "127.0.0.1:0"},
 	{"tcp6", "[::1]:0"},
@@ -47,8 +47,7 @@ func system(t *testing.T, mode unet.Mode) *unet.System {
 	return s
 }
 
-// address returns where to listen; every listener of the Unix family needs a
-// path of its own.
+// address returns an address to listen on. Every Unix listener needs a path of its own.
 func address(t *testing.T, network, fixed string) string {
 	t.Helper()
 	if fixed != "" {

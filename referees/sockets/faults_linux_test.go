@@ -23,15 +23,15 @@ import (
 	"github.com/ringside-io/ringside/unet/event"
 )
 
-// engine is one of our ways to serve and to dial.
+// engine is one of our implementations of servers and clients.
 type engine struct {
 	name string
-	// serve echoes, with the settings of lc, and says how each connection ended.
+	// serve starts an echo server with the settings of lc, and reports how each connection ended.
 	serve func(t *testing.T, address string, lc net.ListenConfig, ended chan<- error) string
 	dial  func(d net.Dialer, address string) (net.Conn, error)
 }
 
-// engines returns all that can be had here.
+// engines returns all engines that are available here.
 func engines(t *testing.T) (all []engine) {
 	t.Helper()
 	for _, mode := range modes {
@@ -60,7 +60,7 @@ func engines(t *testing.T) (all []engine) {
 	return all
 }
 
-// mayLack leaves an engine out where io_uring cannot be used.
+// mayLack skips an engine if io_uring cannot be used.
 func mayLack(t *testing.T, err error) {
 	t.Helper()
 	if os.Getenv("RINGSIDE_MUST") == "io_uring" {
@@ -69,7 +69,7 @@ func mayLack(t *testing.T, err error) {
 	t.Logf("skip: needs io_uring: %v", err)
 }
 
-// eachEngine runs a test over all engines, at the same time.
+// eachEngine runs a test with all engines, concurrently.
 func eachEngine(t *testing.T, f func(t *testing.T, e engine)) {
 	for _, e := range engines(t) {
 		t.Run(e.name, func(t *testing.T) { t.Parallel(); f(t, e) })
@@ -102,7 +102,7 @@ func unetEcho(s *unet.System) func(*testing.T, string, net.ListenConfig, chan<- 
 	}
 }
 
-// echoes returns what ended the connection.
+// echoes echoes until the connection ends, and returns the reason.
 func echoes(c net.Conn) error {
 	p := make([]byte, 16<<10)
 	for {
@@ -137,7 +137,7 @@ func callbackEcho(o event.Options) func(*testing.T, string, net.ListenConfig, ch
 	}
 }
 
-// exchanges sends data over several connections at once, and wants it back.
+// exchanges sends data over several connections at once, and checks that it comes back.
 func exchanges(t *testing.T, e engine, address string, conns, size int) {
 	var all sync.WaitGroup
 	for i := range conns {
@@ -165,8 +165,7 @@ func exchanges(t *testing.T, e engine, address string, conns, size int) {
 	all.Wait()
 }
 
-// TestBadWire exchanges data where packets are late, lost, doubled and out of
-// order.
+// TestBadWire exchanges data over a link that delays, loses, duplicates and reorders packets.
 func TestBadWire(t *testing.T) {
 	inNamespace(t, func(t *testing.T) {
 		newWire(t, &wire{delay: time.Millisecond, loss: 0.01, double: 0.01, overtaken: 0.02})
@@ -183,7 +182,7 @@ func TestBadWire(t *testing.T) {
 	})
 }
 
-// TestNetem is TestBadWire with the kernel's own emulator.
+// TestNetem is TestBadWire with the kernel's own network emulator.
 func TestNetem(t *testing.T) {
 	inNamespace(t, func(t *testing.T) {
 		out, err := exec.Command("tc", "qdisc", "add", "dev", "lo", "root", "netem",
@@ -198,8 +197,8 @@ func TestNetem(t *testing.T) {
 	})
 }
 
-// TestResetOnTheWire turns a packet under way into a reset: both sides must
-// learn of it, while a call waits, and other connections must not.
+// TestResetOnTheWire turns a packet in transit into a reset. Both sides must get an error while a
+// call waits, and other connections must not be affected.
 func TestResetOnTheWire(t *testing.T) {
 	inNamespace(t, func(t *testing.T) {
 		for _, what := range []string{"question", "answer"} {
@@ -234,7 +233,7 @@ func resetOne(t *testing.T, w *wire, e engine, what string) {
 	}
 }
 
-// connected returns a connection that has exchanged something.
+// connected returns a connection that has already exchanged data.
 func connected(t *testing.T, e engine, address string, d net.Dialer) net.Conn {
 	t.Helper()
 	c, err := e.dial(d, address)
@@ -257,8 +256,7 @@ func ask(c net.Conn) error {
 	return err
 }
 
-// TestPeerVanishes cuts the wire. TestInterfaceGoesDown takes away the interface
-// with it.
+// TestPeerVanishes cuts the wire. TestInterfaceGoesDown also removes the interface.
 func TestPeerVanishes(t *testing.T) {
 	inNamespace(t, func(t *testing.T) {
 		w := newWire(t, &wire{})
@@ -273,8 +271,8 @@ func TestInterfaceGoesDown(t *testing.T) {
 	})
 }
 
-// vanish severs connections of every engine, and wants deadlines, keep-alive and
-// the user timeout to end the calls that wait.
+// vanish severs connections of every engine. Deadlines, keep-alive and the user timeout must end
+// the waiting calls.
 func vanish(t *testing.T, sever func()) {
 	var checks []func()
 	for _, e := range engines(t) {
@@ -288,8 +286,7 @@ func vanish(t *testing.T, sever func()) {
 	all.Wait()
 }
 
-// vanishing opens connections and returns what is to be checked when nothing
-// gets through any more.
+// vanishing opens connections and returns the checks to run once no packet gets through.
 func vanishing(t *testing.T, e engine) (check func()) {
 	keep := net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 1}
 	ended := make(chan error, 10)
@@ -346,12 +343,12 @@ func userTimeout(d time.Duration) func(network, address string, c syscall.RawCon
 	}
 }
 
-// gone says that the kernel gave up on the peer.
+// gone reports whether the kernel gave up on the peer.
 func gone(err error) bool {
 	return errors.Is(err, syscall.ETIMEDOUT) || errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH)
 }
 
-// soon returns what arrives, or fails.
+// soon returns the value that arrives, or fails the test.
 func soon[T any](t *testing.T, what string, ch <-chan T) (v T) {
 	t.Helper()
 	select {

@@ -18,11 +18,10 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// TestGRPCUserTimeout makes a call between a server and a client with keep-alive.
-// gRPC sets TCP_USER_TIMEOUT on connections of package net and on no others, so that
-// UserTimeout has to do it. On package net the option has the same value. When gRPC
-// sets the option on any connection with SyscallConn, the last case fails and the
-// guide must say so.
+// TestGRPCUserTimeout makes a call between a server and a client with keep-alive. gRPC sets
+// TCP_USER_TIMEOUT only on connections of package net, so UserTimeout must do it on ours. With
+// package net the option has the same value. If gRPC begins to set the option on any connection
+// with SyscallConn, the last case fails, and the guide must be updated.
 func TestGRPCUserTimeout(t *testing.T) {
 	const timeout = 7 * time.Second
 	for _, mode := range modes {
@@ -34,7 +33,7 @@ func TestGRPCUserTimeout(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			ours := timeout
 			if mode == unet.ModeNet {
-				ours = 0 // gRPC does it
+				ours = 0 // gRPC sets it
 			}
 			if client, server := grpcUserTimeouts(t, s, timeout, ours); client != timeout || server != timeout {
 				t.Errorf("user timeouts of the client %v, of the server %v", client, server)
@@ -90,7 +89,7 @@ func grpcUserTimeouts(t *testing.T, s *unet.System, keep, ours time.Duration) (c
 	return userTimeoutOf(t, <-dialed), userTimeoutOf(t, <-l.conns)
 }
 
-// accepted tells of the connections of a listener.
+// accepted sends the connections of a listener to a channel.
 type accepted struct {
 	net.Listener
 	conns chan net.Conn

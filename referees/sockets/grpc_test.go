@@ -19,8 +19,8 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// echoDesc is a service with a call of each kind: one message each way, many one
-// way, many the other way, many both ways.
+// echoDesc is a service with one call of each kind: unary, client streaming, server streaming, and
+// bidirectional.
 var echoDesc = grpc.ServiceDesc{
 	ServiceName: "Echo",
 	HandlerType: (*any)(nil),
@@ -54,7 +54,7 @@ func grpcRepeat(_ any, stream grpc.ServerStream) error {
 	return nil
 }
 
-// grpcJoin answers all messages as one.
+// grpcJoin answers all messages with one.
 func grpcJoin(_ any, stream grpc.ServerStream) error {
 	var all []byte
 	err := grpcReceive(stream, func(m *wrapperspb.BytesValue) error { all = append(all, m.Value...); return nil })
@@ -117,7 +117,7 @@ func TestGRPC(t *testing.T) {
 	})
 }
 
-// grpcStream sends messages ahead of their answers, and checks those.
+// grpcStream sends messages before their answers arrive, and checks the answers.
 func grpcStream(t *testing.T, cc *grpc.ClientConn, seed int) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -148,7 +148,7 @@ func grpcStream(t *testing.T, cc *grpc.ClientConn, seed int) {
 	}
 }
 
-// grpcOnce makes calls of one message each way.
+// grpcOnce makes unary calls.
 func grpcOnce(t *testing.T, ctx context.Context, cc *grpc.ClientConn, seed int) {
 	for i := range 20 {
 		want, got := bytes.Repeat([]byte{byte(i)}, 1+seed*i*50), new(wrapperspb.BytesValue)
@@ -159,7 +159,7 @@ func grpcOnce(t *testing.T, ctx context.Context, cc *grpc.ClientConn, seed int) 
 	}
 }
 
-// grpcOneWay has many messages come for one, and one for many.
+// grpcOneWay makes a call with many answers to one message, and one with a single answer to many.
 func grpcOneWay(t *testing.T, ctx context.Context, cc *grpc.ClientConn, seed int) {
 	message := wrapperspb.Bytes(bytes.Repeat([]byte{byte(seed)}, 50+seed))
 	repeat, err := cc.NewStream(ctx, &echoDesc.Streams[1], "/Echo/Repeat")

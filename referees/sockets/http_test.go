@@ -30,7 +30,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// eachMode runs a test over every system, at the same time: they mostly wait.
+// eachMode runs a test on every system, concurrently: the tests mostly wait.
 func eachMode(t *testing.T, f func(t *testing.T, s *unet.System)) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) { t.Parallel(); f(t, system(t, mode)) })
@@ -71,7 +71,7 @@ func certificate(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
-// handler answers what the tests ask.
+// handler serves the requests of the tests.
 func handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/hello", func(w http.ResponseWriter, r *http.Request) {
@@ -200,12 +200,11 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestHTTPAcross has our connections on one side only: the other side is package
-// net's.
+// TestHTTPAcross uses our connections on only one side. The other side uses package net.
 func TestHTTPAcross(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		if name, _ := s.Backend(); name == "net" {
-			return // on both sides: that is TestHTTP
+			return // ours on both sides: that is TestHTTP
 		}
 		theirs := system(t, unet.ModeNet)
 		t.Run("listener", func(t *testing.T) {
@@ -219,7 +218,8 @@ func TestHTTPAcross(t *testing.T) {
 	})
 }
 
-// exchange makes many requests at once: small, large to and large fro.
+// exchange makes many concurrent requests: small ones, and ones with large bodies in either
+// direction.
 func exchange(t *testing.T, client *http.Client, url, proto string, clients int) {
 	large := bytes.Repeat([]byte("request "), 1<<18)
 	sum := fmt.Sprintf("%x", sha256.Sum256(large))
@@ -235,7 +235,7 @@ func exchange(t *testing.T, client *http.Client, url, proto string, clients int)
 			case 0:
 				req := request(t, "POST", url+"/hash", bytes.NewReader(large))
 				if i%2 == 0 {
-					req.Header.Set("Expect", "100-continue") // and it comes
+					req.Header.Set("Expect", "100-continue") // and the server sends it
 				}
 				if got, err := fetch(client, req); err != nil || got != sum {
 					t.Errorf("large request: %q, %v", got, err)
@@ -256,8 +256,8 @@ func exchange(t *testing.T, client *http.Client, url, proto string, clients int)
 	all.Wait()
 }
 
-// TestHTTPClientGivesUp cancels requests while the server is at work, which
-// closes the connection under the server's hands.
+// TestHTTPClientGivesUp cancels requests while the server handles them, which closes the connection
+// during the handler.
 func TestHTTPClientGivesUp(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		url, client := serve(t, s, false)
@@ -287,8 +287,8 @@ func TestHijack(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		// The first line comes with the request: the server has it in its buffer
-		// when the handler takes over.
+		// The first line is sent together with the request. So the server has it in its buffer when
+		// the handler hijacks the connection.
 		_, _ = io.WriteString(c, "GET /hijack HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: lines\r\n\r\nfirst\n")
 		r := bufio.NewReader(c)
 		for {

@@ -11,11 +11,11 @@ import (
 	"github.com/ringside-io/ringside/features"
 )
 
-// patience bounds waits that end only when something is broken.
+// patience limits waits that only take long after a failure.
 const patience = time.Minute
 
-// needRing skips the test where io_uring cannot be used. Lanes where it works
-// set the variable that makes this a failure.
+// needRing skips the test if io_uring cannot be used. CI jobs in which it works set the variable
+// that makes this a failure.
 func needRing(t testing.TB, err error) {
 	t.Helper()
 	if os.Getenv("RINGSIDE_MUST") == "io_uring" {

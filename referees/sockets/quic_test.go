@@ -18,8 +18,8 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// quicPair returns a connection of quic-go whose ends have a UDP socket of the system
-// each. The other end echoes each stream.
+// quicPair returns a quic-go connection with a UDP socket of the system at each end. The other end
+// echoes each stream.
 func quicPair(t testing.TB, s *unet.System) *quic.Conn {
 	t.Helper()
 	cert, roots := certificate(t)
@@ -89,8 +89,8 @@ func quicEcho(t testing.TB, c *quic.Conn, data []byte) {
 	}
 }
 
-// TestQUIC runs streams of quic-go, which sends segments, sets options of the socket
-// and reads batches with x/net, over sockets of this package.
+// TestQUIC runs streams of quic-go over sockets of this package. quic-go sends segments, sets
+// socket options and reads batches with x/net.
 func TestQUIC(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		c := quicPair(t, s)

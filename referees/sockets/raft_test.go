@@ -18,7 +18,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// layer is how raft reaches its peers.
+// layer is the transport between raft peers.
 type layer struct {
 	net.Listener
 	s *unet.System
@@ -29,7 +29,7 @@ func (l layer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn
 	return d.Dial("tcp", string(address))
 }
 
-// journal is a state machine that remembers what was applied.
+// journal is a state machine that records the applied entries.
 type journal struct {
 	mu      sync.Mutex
 	applied []string
@@ -48,7 +48,7 @@ func (j *journal) entries() []string {
 	return slices.Clone(j.applied)
 }
 
-// has reports whether there are n entries, those that came twice counted once.
+// has reports whether there are n distinct entries.
 func (j *journal) has(n int) bool {
 	all := j.entries()
 	slices.Sort(all)
@@ -58,7 +58,7 @@ func (j *journal) has(n int) bool {
 func (j *journal) Snapshot() (raft.FSMSnapshot, error) { return nil, io.ErrUnexpectedEOF }
 func (j *journal) Restore(io.ReadCloser) error         { return io.ErrUnexpectedEOF }
 
-// TestRaft replicates a log over three nodes, loses the leader, and goes on.
+// TestRaft replicates a log over three nodes, stops the leader, and continues.
 func TestRaft(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		const nodes = 3
@@ -123,8 +123,8 @@ func leader(t *testing.T, rafts []*raft.Raft) (index int) {
 	return index
 }
 
-// apply adds entries to the log. On a slow machine a leader may lose its office
-// meanwhile: then the next one is asked, and may hear of an entry again.
+// apply adds entries to the log. On a slow machine the leader may change meanwhile. Then apply asks
+// the next one, which may get an entry again.
 func apply(t *testing.T, rafts []*raft.Raft, what string, n int) {
 	t.Helper()
 	for i := range n {
@@ -139,7 +139,7 @@ func apply(t *testing.T, rafts []*raft.Raft, what string, n int) {
 	}
 }
 
-// until polls: raft does not report when it has got there.
+// until polls, because raft does not report when it is done.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {

@@ -20,12 +20,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// envNamespace is set in the child that has a network of its own.
+// envNamespace is set in the child that has a network namespace of its own.
 const envNamespace = "RINGSIDE_TEST_NAMESPACE"
 
-// inNamespace runs the rest of a test in a child with a network namespace of its
-// own, in which it may do what it likes. It needs no privileges where users may
-// create namespaces.
+// inNamespace runs the rest of a test in a child with its own network namespace, in which it has
+// all privileges. It needs no privileges if users may create namespaces.
 func inNamespace(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	if testing.Short() {
@@ -37,7 +36,7 @@ func inNamespace(t *testing.T, f func(t *testing.T)) {
 		return
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.parallel=16", "-test.timeout=2m")
-	// The race detector sleeps for a second at the end, unless told not to.
+	// By default the race detector sleeps for a second at the end.
 	cmd.Env = append(os.Environ(), envNamespace+"="+t.Name(), "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
@@ -57,27 +56,26 @@ func inNamespace(t *testing.T, f func(t *testing.T)) {
 	}
 }
 
-// The wire's end and the address behind it. What is sent to the second comes
-// back from there, so that one network stack plays both sides.
+// These are the address of the wire's end and the address behind it. Packets to the second address
+// come back from it, so that one network stack is both sides.
 var (
 	here  = netip.MustParseAddr("10.99.0.1")
 	there = netip.MustParseAddr("10.99.0.2")
 )
 
-// wire is a network interface with a faulty link: a packet from here to there
-// is delayed, lost, doubled, overtaken, cut, or made a reset, and comes back as
-// one from there to here. As the sum over both addresses stays the same, so do
-// the checksums.
+// wire is a network interface with a faulty link. A packet from here to there is delayed, lost,
+// duplicated, reordered, dropped or made a reset, and comes back as a packet from there to here.
+// The sum over both addresses stays the same, and so do the checksums.
 type wire struct {
 	tun   *os.File
 	queue chan late
 	over  sync.WaitGroup
 
-	// Set before there is traffic.
+	// These are set before there is traffic.
 	delay                   time.Duration // each way
-	loss, double, overtaken float64       // how likely
+	loss, double, overtaken float64       // probabilities
 
-	cut      atomic.Bool  // all are lost
+	cut      atomic.Bool  // all packets are lost
 	resetTo  atomic.Int32 // the next data to this port becomes a reset
 	resetOff atomic.Int32 // the next data from this port
 
@@ -104,7 +102,7 @@ func newWire(t *testing.T, w *wire) *wire {
 		_ = unix.Close(fd)
 		t.Skipf("needs an interface of the kind tun: %v", err)
 	}
-	// Only now, as the poller does not take a tun without an interface.
+	// Only now, because the poller does not accept a tun without an interface.
 	w.tun, w.queue = os.NewFile(uintptr(fd), "tun"), make(chan late, 1<<14)
 	configure(t, unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(here.AsSlice()) })
 	configure(t, unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr([]byte{255, 255, 255, 0}) })
@@ -162,7 +160,7 @@ func setFlags(t *testing.T, name string, flags uint16) {
 	}
 }
 
-// read takes packets off the interface and decides about them.
+// read reads packets from the interface and applies the faults.
 func (w *wire) read() {
 	defer close(w.queue)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -170,7 +168,7 @@ func (w *wire) read() {
 	for {
 		n, err := w.tun.Read(buf)
 		if err != nil {
-			return // closed, or down
+			return // closed, or the interface is down
 		}
 		p := append([]byte(nil), buf[:n]...)
 		if n < 40 || p[0]>>4 != 4 || p[9] != unix.IPPROTO_TCP {
@@ -207,15 +205,15 @@ func (w *wire) judge(p []byte, r *rand.Rand) {
 	}
 }
 
-// deliver hands packets back when they are due.
+// deliver writes packets back when they are due.
 func (w *wire) deliver() {
 	for l := range w.queue {
 		time.Sleep(time.Until(l.due))
-		_, _ = w.tun.Write(l.packet) // it may have been closed, or be down
+		_, _ = w.tun.Write(l.packet) // it may be closed, or the interface down
 	}
 }
 
-// reset makes a packet of a TCP connection one that resets it, in its place.
+// reset turns a packet of a TCP connection into a reset with the same sequence number.
 func reset(p []byte, head int) []byte {
 	p = p[:head+20]
 	tcp := p[head:]
@@ -240,7 +238,7 @@ func sum16(sum uint32, p []byte) uint16 {
 	return uint16(sum)
 }
 
-// throughWire returns where a server that listens here is reached by the wire.
+// throughWire returns the address at which a server that listens here is reachable over the wire.
 func throughWire(t *testing.T, address string) string {
 	t.Helper()
 	a, err := netip.ParseAddrPort(address)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Package suites runs test suites that others wrote, in a Go tree whose os opens
-// files through package ufile and whose net moves data through package unet (see
-// package gotree). Each suite runs as it is, too: what passes there must pass in
-// every mode, or stand in the table of docs/referees.md.
+// Package suites runs test suites of other projects in a Go tree whose os opens files through
+// package ufile and whose net moves data through package unet (see package gotree). Each suite also
+// runs unchanged. A test that passes there must pass in every mode, or be in the table of
+// docs/referees.md.
 //
 //	make referees                                          # all of them
 //	RINGSIDE_REFEREES=all go test -v -run TestGoNet ./referees/suites

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Go's own packages: the tests of os and net and of what stands on net.
+// These are Go's own packages: the tests of os and net and of packages built on net.
 var (
 	goOS = suite{
 		name: "os", pkgs: []string{"os"}, args: []string{"-test.short"},
@@ -33,7 +33,7 @@ var (
 	}
 )
 
-// Of other projects: what moves data through net.
+// These are other projects that move data through net.
 var (
 	grpc = suite{
 		name: "grpc", module: "google.golang.org/grpc@v1.76.0",
@@ -47,7 +47,7 @@ var (
 	}
 	raft = suite{
 		name: "raft", module: "github.com/hashicorp/raft@v1.7.3",
-		pkgs: []string{"."}, args: []string{"-test.run=^Test(Network|TCP)Transport"}, // the others use no sockets
+		pkgs: []string{"."}, args: []string{"-test.run=^Test(Network|TCP)Transport"}, // the other tests use no sockets
 		judges: "unet", limit: 2 * time.Minute, brief: justRing,
 	}
 	cmux = suite{
@@ -72,14 +72,14 @@ var (
 	}
 )
 
-// Of other projects: what keeps data in files.
+// These are other projects that keep data in files.
 var (
 	pebble = suite{
 		name: "pebble", module: "github.com/cockroachdb/pebble/v2@v2.1.7",
 		pkgs: []string{"./vfs", "./wal", "./record", "./objstorage/objstorageprovider", "./sstable"}, args: []string{"-test.short"},
 		judges: "ufile", limit: 5 * time.Minute, brief: justRing, few: 2,
 	}
-	// The others keep their database in memory, and take hours where processors are few.
+	// The other packages keep their database in memory, and take hours on few processors.
 	pebbleDB = suite{
 		name: "pebble database", module: pebble.module, pkgs: []string{"."},
 		args: []string{"-test.short", "-test.run=^Test(BasicReads|IteratorErrors|FileCacheClockPro|IngestIdempotence|" +
@@ -99,8 +99,8 @@ var (
 		name: "badger", module: "github.com/dgraph-io/badger/v4@v4.8.0",
 		pkgs: []string{"./table", "./y"}, args: []string{"-test.short"}, judges: "ufile", limit: 5 * time.Minute,
 	}
-	// All of them take five minutes in each mode. These are about its files: the log of
-	// values, the manifest, opening again.
+	// All tests take five minutes in each mode. These are about badger's files: the value log, the
+	// manifest, reopening.
 	badgerDB = suite{
 		name: "badger database", module: badger.module, pkgs: []string{"."},
 		args:   []string{"-test.short", "-test.run=^Test(Value|DynamicValueThreshold|Manifest|Overlapping|Truncat|Read|Sync|Penultimate|Persist|Reopen)"},
@@ -113,7 +113,7 @@ var (
 	}
 )
 
-// all are the suites that the table of differences may speak of.
+// all are the suites that may occur in the table of differences.
 var all = append(append(append([]suite{
 	goOS, goNet, goHTTP, goTLS, goRPC, grpc, xnet, raft, cmux, ssh, fasthttp, pebble, pebbleDB, bbolt, goleveldb, badger, badgerDB,
 }, websockets...), muxes...), logs...)

@@ -14,25 +14,25 @@ import (
 	"time"
 )
 
-// suite is a set of tests that others wrote.
+// suite is a set of tests by another project.
 type suite struct {
 	name   string   // in the table of differences
 	module string   // path@version, "" for the toolchain's own packages
-	pkgs   []string // without "..."; a brief run takes the first few
+	pkgs   []string // without "..."; a brief run uses the first few
 	args   []string // of the test binaries
-	judges string   // the package of ours that it must use: "ufile" or "unet"
+	judges string   // our package that it must use: "ufile" or "unet"
 	limit  time.Duration
-	brief  []string // modes in a brief run, which CI makes
+	brief  []string // modes of a brief run, as in CI
 	few    int      // packages of a brief run, 0 for all
 }
 
 var (
 	allModes = []string{"ring", "plain", "fallback", "auto"}
-	netModes = allModes[:3] // the automatic choice of unet is ring where it can be had
+	netModes = allModes[:3] // the automatic choice of unet is ring if available
 	justRing = []string{"ring"}
 )
 
-// judge runs a suite in each mode, and as it is, and compares.
+// judge runs a suite in each mode and unchanged, and compares the results.
 func judge(t *testing.T, s suite) {
 	modes := allModes
 	if s.judges == "unet" {
@@ -79,7 +79,7 @@ type row struct {
 	seen   map[string]bool
 }
 
-// notSeen returns the modes that ought to differ and did not.
+// notSeen returns the modes in which the documented difference did not occur.
 func (r *row) notSeen(ran []string) (missing []string) {
 	for _, m := range ran {
 		if slices.Contains(r.modes, m) && !r.seen[m] && !r.rarely {
@@ -89,7 +89,7 @@ func (r *row) notSeen(ran []string) (missing []string) {
 	return missing
 }
 
-// covers reports whether the row is about a test or one that it consists of.
+// covers reports whether the row is about a test or about a subtest of it.
 func (r *row) covers(test string) bool {
 	return test == r.test || strings.HasPrefix(test, r.test+"/")
 }
@@ -131,7 +131,7 @@ func differences(t *testing.T, suite string) (rows []*row) {
 	return rows
 }
 
-// TestTableOfDifferences checks that each row belongs to a suite, without running any.
+// TestTableOfDifferences checks that each row belongs to a suite. It runs no suite.
 func TestTableOfDifferences(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(repo, "docs", "referees.md"))
 	if err != nil {
@@ -147,13 +147,13 @@ func TestTableOfDifferences(t *testing.T) {
 	}
 }
 
-// compare runs a test binary in a mode and reports what std passes and it does not.
+// compare runs a test binary in a mode and reports tests that pass unchanged and fail in the mode.
 func (b *binary) compare(mode string, std results, rows []*row) {
 	t := b.w.t
 	start := time.Now()
 	got := b.run(mode, "")
 	var again []string
-	for try := 0; try < 2; try++ { // a loaded machine is not a difference
+	for try := 0; try < 2; try++ { // a failure caused by load is not a difference
 		missed := top(failed(std, got, mode, rows))
 		if len(missed) == 0 {
 			break
@@ -196,7 +196,7 @@ func (b *binary) compare(mode string, std results, rows []*row) {
 	}
 }
 
-// totals are the counts of each suite that ran, in all modes.
+// totals are the counts of each suite, over all modes.
 var totals []total
 
 type total struct {
@@ -220,7 +220,7 @@ func orMissing(s string) string {
 	return s
 }
 
-// failed returns what std passes and got does not, and no row covers.
+// failed returns the tests that pass in std, do not pass in got, and have no row.
 func failed(std, got results, mode string, rows []*row) (names []string) {
 	for name, was := range std {
 		if was == "pass" && got[name] != "pass" && !got.hasInstead(name) && rowOf(name, mode, rows) == nil && !parentOfRow(name, mode, rows) {
@@ -231,8 +231,8 @@ func failed(std, got results, mode string, rows []*row) (names []string) {
 	return names
 }
 
-// hasInstead reports whether a part of a test was not run although the test
-// passed: the names of its parts come from a seed or the clock.
+// hasInstead reports whether a subtest did not run although its test passed, because the names of
+// its subtests come from a seed or the clock.
 func (r results) hasInstead(part string) bool {
 	if r[part] != "" {
 		return false
@@ -254,15 +254,14 @@ func rowOf(name, mode string, rows []*row) *row {
 	return nil
 }
 
-// parentOfRow reports whether a part of the test is in the table: the whole
-// fails with it.
+// parentOfRow reports whether a subtest of the test is in the table. The test fails with it.
 func parentOfRow(name, mode string, rows []*row) bool {
 	return slices.ContainsFunc(rows, func(r *row) bool {
 		return slices.Contains(r.modes, mode) && strings.HasPrefix(r.test, name+"/")
 	})
 }
 
-// top returns the names of the whole tests, once each.
+// top returns the names of the top-level tests, once each.
 func top(names []string) (tops []string) {
 	for _, n := range names {
 		n, _, _ = strings.Cut(n, "/")

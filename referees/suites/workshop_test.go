@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 var (
 	tree = sync.OnceValues(func() (*gotree.Tree, error) { return gotree.Make(filepath.Join(scratch, "go"), repo) })
 
-	// forbid is the command that refuses io_uring to another one and brings the
-	// loopback interface of a new network namespace up.
+	// forbid is a command that runs another one without io_uring, and brings up the loopback
+	// interface of a new network namespace.
 	forbid = sync.OnceValues(func() (string, error) {
 		bin := filepath.Join(scratch, "forbid")
 		cmd := exec.Command("go", "build", "-o", bin, "./internal/testing/seccomp")
@@ -67,7 +67,7 @@ type workshop struct {
 	suite suite
 	tree  *gotree.Tree
 	dir   string          // of the module
-	used  map[string]bool // the modes in which the judged package was in use
+	used  map[string]bool // the modes in which the tested package was used
 }
 
 func newWorkshop(t *testing.T, s suite) *workshop {
@@ -150,10 +150,10 @@ func (w *workshop) build(pkg string) *binary {
 	return b
 }
 
-// results are what became of each test: "pass", "fail" or "skip".
+// results are the results of each test: "pass", "fail" or "skip".
 type results map[string]string
 
-// run runs the tests in a mode, those of a pattern or all.
+// run runs the tests that match a pattern, or all, in a mode.
 func (b *binary) run(mode, pattern string) results {
 	t := b.w.t
 	t.Helper()
@@ -168,7 +168,7 @@ func (b *binary) run(mode, pattern string) results {
 	}
 	go func() {
 		<-ctx.Done()
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // and the children that it left
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // and the children that it left running
 	}()
 	err := cmd.Wait()
 	b.whole = out.String()
@@ -181,8 +181,7 @@ func (b *binary) run(mode, pattern string) results {
 	return b.parse(out.Bytes())
 }
 
-// command returns the command that runs the tests, alone on a network of their
-// own.
+// command returns the command that runs the tests in a network namespace of their own.
 func (b *binary) command(mode, pattern, used string) *exec.Cmd {
 	t := b.w.t
 	forbid, err := forbid()
@@ -214,8 +213,8 @@ func (b *binary) command(mode, pattern, used string) *exec.Cmd {
 	return cmd
 }
 
-// checkUsed notes whether the tests went through the package that they judge, and
-// checks that it was in the right mode.
+// checkUsed records whether the tests used the tested package, and checks that it was in the right
+// mode.
 func (b *binary) checkUsed(mode, used string) {
 	said, _ := os.ReadFile(used)
 	for line := range strings.Lines(string(said)) {
@@ -230,7 +229,7 @@ func (b *binary) checkUsed(mode, used string) {
 	}
 }
 
-// parse reads what the tests wrote.
+// parse parses the output of the tests.
 func (b *binary) parse(out []byte) results {
 	cmd := exec.Command("go", "tool", "test2json")
 	cmd.Stdin = bytes.NewReader(out)
@@ -260,7 +259,7 @@ func (b *binary) parse(out []byte) results {
 	return got
 }
 
-// said returns what a test wrote in the last run.
+// said returns the output of a test in the last run.
 func (b *binary) said(test string) string {
 	if s := b.lastOutput[test]; s != nil {
 		return tail(s.String())

@@ -72,8 +72,8 @@ func (l *Log) create() error {
 	return l.opts.FS.SyncDir(l.dir)
 }
 
-// alone makes sure that no other process is creating the log. A process that has the
-// lock, and finds the file under its name, is the only one to rename it.
+// alone returns nil if no other process is creating the log. A process that has the lock, and finds
+// the file under its name, is the only one to rename it.
 func (l *Log) alone(f disk.File, temp string) error {
 	inUse := &fs.PathError{Op: "create", Path: temp, Err: ErrInUse}
 	if ok, err := f.TryLock(userByte, 1); err != nil {

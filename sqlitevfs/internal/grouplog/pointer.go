@@ -14,10 +14,10 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// A pointer is a small file beside a WAL whose log is in another directory: it names that
-// directory. It is durable before the log has a record of the WAL, and is removed when the
-// WAL is closed and durable by itself. So a WAL without a pointer lacks nothing that a log
-// elsewhere holds, and a database can be refused that is opened without its log.
+// A pointer is a small file next to a WAL whose log is in another directory, and names that
+// directory. It is durable before the log has a record of the WAL. It is removed when the WAL is
+// closed and durable by itself. So a WAL without a pointer does not lack commits of a log
+// elsewhere. A database with a pointer can be refused if it is opened without its log.
 const (
 	pointerSuffix = ".log"
 	pointerMagic  = "ringside log of commits, version 1"
