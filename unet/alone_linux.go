@@ -118,7 +118,7 @@ func (s *sock) beginAlone(l *loop, fd int, old netSocket) bool {
 	own := sys.NewFD(fd)
 	a, err := newAlone(own, file)
 	if err != nil || !l.table.addFirst(s) {
-		own.Disown()
+		own.Detach()
 		return false
 	}
 	s.fd, s.loop, s.alone = own, l, a

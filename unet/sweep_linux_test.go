@@ -461,7 +461,7 @@ func sweptRing(t *faultsweep.Trial) {
 			more-- // and on with those that are left
 		case round == rounds:
 			more = 0
-			if t.Planned() == "" {
+			if t.FaultKind() == "" {
 				t.Errorf("no receive went through the ring")
 			}
 		}

@@ -34,8 +34,8 @@ func (fd *FD) Int() int { return fd.raw }
 // String returns the number in decimal.
 func (fd *FD) String() string { return strconv.Itoa(fd.raw) }
 
-// Disown transfers the descriptor to the caller, who must close it.
-func (fd *FD) Disown() int {
+// Detach transfers the descriptor to the caller, who must close it.
+func (fd *FD) Detach() int {
 	if fd.closed.Swap(true) {
 		return -1
 	}
@@ -47,7 +47,7 @@ func (fd *FD) Disown() int {
 
 // Close closes the descriptor. A second call returns EBADF.
 func (fd *FD) Close() error {
-	raw := fd.Disown()
+	raw := fd.Detach()
 	if raw < 0 {
 		return Error("close", syscall.EBADF)
 	}

@@ -56,8 +56,8 @@ func (t *Trial) Seen(kind string) int {
 	return t.in.seen[kind]
 }
 
-// Planned returns the kind of answer that fails in this run, "" for none.
-func (t *Trial) Planned() string { return t.in.plan.kind }
+// FaultKind returns the kind of answer that fails in this run, or "" for none.
+func (t *Trial) FaultKind() string { return t.in.plan.kind }
 
 // Lasting reports whether the fault lasts until the end of the run.
 func (t *Trial) Lasting() bool { return t.in.plan.times > often }

@@ -245,7 +245,7 @@ func (r *ring) Close() {
 		k.violation("ring %d is closed during a wait", r.id)
 	}
 	k.closing(r)
-	r.fd.Disown()
+	r.fd.Detach()
 	r.arrived.Broadcast()
 }
 
