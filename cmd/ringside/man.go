@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -31,11 +33,42 @@ func newManCmd() *cobra.Command {
 			header := &doc.GenManHeader{Title: "RINGSIDE", Section: "1", Source: "ringside", Manual: "ringside"}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
+			describe(root)
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "ringside: manual pages are in %s\n", args[0])
 			return nil
 		},
+	}
+}
+
+// manItem is a line of a command's description that begins an item of a list.
+var manItem = regexp.MustCompile(`^  (\S+(?: \S+)*)  +(\S.*)$`)
+
+// describe changes the lists in the descriptions of a command and of those below it to
+// definition lists, whose lines a manual page breaks at the width of the terminal.
+func describe(cmd *cobra.Command) {
+	var text strings.Builder
+	list := false
+	for line := range strings.Lines(cmd.Long) {
+		item := manItem.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		switch {
+		case item != nil:
+			if list {
+				text.WriteString("\n")
+			}
+			fmt.Fprintf(&text, "%s\n: %s\n", item[1], item[2])
+			list = true
+		case list && strings.HasPrefix(line, "    "):
+			text.WriteString(strings.TrimLeft(line, " "))
+		default:
+			list = false
+			text.WriteString(line)
+		}
+	}
+	cmd.Long = text.String()
+	for _, c := range cmd.Commands() {
+		describe(c)
 	}
 }

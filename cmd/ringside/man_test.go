@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -20,6 +22,20 @@ func TestMan(t *testing.T) {
 		if err != nil || !bytes.Contains(b, []byte(".SH NAME")) {
 			t.Errorf("%s: %v, %.80q", name, err, b)
 		}
+	}
+	// Lists: each item is a tagged paragraph, and no line is broken before the terminal's width.
+	b, err := os.ReadFile(filepath.Join(dir, "ringside-bench-net.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	description, _, _ := strings.Cut(string(b), ".SH OPTIONS")
+	for _, workload := range []string{"echo", "handlers", "idle"} {
+		if !regexp.MustCompile(`(?m)^\.TP\n(\\fB)?` + workload + `(\\fP)?$`).MatchString(description) {
+			t.Errorf("the workload %s is no item of a list:\n%s", workload, description)
+		}
+	}
+	if ragged := regexp.MustCompile(`(?m)^ .*$`).FindString(description); ragged != "" {
+		t.Errorf("a line that begins with spaces is not filled: %q", ragged)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "ringside-bench-worker.1")); err == nil {
 		t.Error("a hidden command has a manual page")
