@@ -13,8 +13,8 @@
 //	metrics.AddFunc(set, "default", ufile.Total)
 //	prometheus.MustRegister(prom.Collector(set))
 //
-// Reading counters costs the sources a few atomic loads, and a mutex that no operation
-// of theirs holds for long. All functions may be called concurrently.
+// Reading the counters of a source takes a few atomic loads, and a mutex that no operation
+// of the source holds for long. All functions may be called concurrently.
 package metrics
 
 import (
@@ -57,7 +57,7 @@ type Sample struct {
 	Value  float64
 }
 
-// Backend tells which backend a source uses, and why it is not io_uring or who chose it.
+// Backend is the backend of a source, with the reason for the choice.
 type Backend struct {
 	Package, Source, Name, Reason string
 }

@@ -14,16 +14,17 @@
 // Any goroutine submits. While the device has work, the first goroutine that adds an SQE
 // yields once, so that other runnable goroutines add theirs. Then it submits all of them
 // with one system call and reaps what has completed. The loop's goroutine reaps the
-// rest. 128 readers of a disk reached the rate of fio with fio's CPU time per read.
+// rest. In measurements 128 goroutines read from a disk at fio's rate, with fio's CPU time
+// per read.
 //
-// For a single operation at a time a plain system call is as fast; see
+// When one operation runs at a time, a plain system call is as fast; see
 // [Reactor.TryPlain]. One goroutine with many operations at a time, chains, registered
 // files and buffers, and provided buffers need a ring of their own: use [uring.Ring].
 //
 // The rings are cooperative where the kernel supports that (COOP_TASKRUN, Linux 5.19):
 // the kernel does not interrupt a thread for each completion, which saves a fifth of the
-// time on a fast device. A completion of an operation that was submitted by a thread
-// that computes may wait for the next clock tick, 1 to 10 ms.
+// time on a fast device. If the thread that submitted an operation is computing, the
+// completion may wait for the next clock tick, 1 to 10 ms.
 //
 // # Ownership
 //
@@ -45,7 +46,7 @@
 //
 // Cancellation and completion may race. Each operation ends exactly once. The callbacks
 // of one loop run one after the other, on one goroutine and without a lock. A callback
-// may call every method but Close, which panics. One that blocks delays the others.
+// may call every method except Close, which panics. A callback that blocks delays the others.
 //
 // # Limits
 //
@@ -55,18 +56,18 @@
 //
 // # Threads that exit
 //
-// The kernel cancels the operations of a thread that exits, for example of a goroutine
-// that called runtime.LockOSThread and returned. The reactor submits such an operation
-// again if its opcode allows that: reads, receives, accepts, polls and other operations
-// without an effect unless they succeed, and writes and sends, because ECANCELED means
-// that they have not begun. Operations that end with EINTR are submitted again if they
-// have no effect unless they succeed. CLOSE, CONNECT, and operations that change files,
-// names or descriptors are never submitted twice. An operation is submitted again at
-// most 64 times. What a user cancels by an SQE, such as [uring.SQE.CancelWith], stays
+// The kernel cancels the operations of a thread that exits, for example of a goroutine that
+// called runtime.LockOSThread and returned. The reactor submits such an operation again if
+// its opcode allows that: reads, receives, accepts, polls and other operations without an
+// effect unless they succeed, and writes and sends, because ECANCELED means that they have
+// not begun. Operations that end with EINTR are submitted again if they have no effect
+// unless they succeed. CLOSE, CONNECT, and operations that change files, names or
+// descriptors are never submitted twice. An operation is submitted again at most 64 times.
+// An operation that is cancelled by an SQE, such as [uring.SQE.CancelWith], stays
 // cancelled. A stream is not started again: its callback gets ECANCELED.
 //
 // # Kernels
 //
-// Linux 5.11 or later. Elsewhere, and where io_uring is forbidden, New returns the
-// reason; package features explains it.
+// The package needs Linux 5.11. Elsewhere, and where io_uring is forbidden, New returns an
+// error with the reason. Package features reports the setting to change.
 package reactor

@@ -5,8 +5,8 @@
 //
 // # Use
 //
-// Importing the package registers the VFS "ringside" beside those of the library.
-// A URI chooses it; nothing else changes:
+// Importing the package registers the VFS "ringside" and the others that are listed below.
+// A URI selects one of them; nothing else changes:
 //
 //	import _ "github.com/ringside-io/ringside/sqlitevfs"
 //
@@ -18,7 +18,7 @@
 //
 //	ringside           group sync and prefetch where they are possible and measured to be
 //	                   faster, and syncs of directories
-//	ringside-log       that, and one log for the commits of all databases of a directory
+//	ringside-log       the same, and one log for the commits of all databases in a directory
 //	ringside-plain     syncs of directories only
 //	ringside-prefetch  prefetch always, no group sync
 //	ringside-group     group sync always, no prefetch
@@ -31,18 +31,18 @@
 // Parameters of the URI override the options for one database:
 //
 //	prefetch       auto, on or off   read the next leaves of a scan ahead
-//	prefetchdepth  1 to 1024         at most so many pages; 64
-//	prefetchbytes  bytes             at most so much of the rest of a scanned table; 256 MiB
+//	prefetchdepth  1 to 1024         the most pages at a time; 64
+//	prefetchbytes  bytes             the most of the rest of a scanned table; 256 MiB
 //	atomic4k       off, on, trust    pages of 4 KiB are written whole: see Atomic writes; off
 //	groupsync      auto, on or off   share syncs with other databases
 //	grouplog       auto, on or off   share a log of commits; auto is off
 //	grouplogdir    directory         where that log is; the directory of the database
 //	dirsync        auto, on or off   sync directories
 //
-// Connections of one process to a database use the parameters of the first one. A value
-// that is not valid is an error when the database is opened.
+// All connections of a process to a database use the parameters of the first connection. An
+// invalid value is an error when the database is opened.
 //
-// journal_mode and synchronous are SQLite's. The driver's default in WAL mode is
+// journal_mode and synchronous are pragmas of SQLite. The driver's default in WAL mode is
 // synchronous=NORMAL, which may lose the newest commits. Set FULL for each connection, by
 // _pragma=synchronous(full) in the URI.
 //
@@ -55,16 +55,16 @@
 // be replayed, for example because another process has the database open, or because the log
 // is damaged or cannot be read.
 //
-// With each of these names a commit with synchronous=FULL survives a crash of the process and
-// of the machine. With ringside-log the newest commits are in a log beside the databases. This
-// package replays it when one of them is next opened, with any of its names. A program without
-// this package that opens the files between a crash and the replay does not see the newest
-// commits, as with synchronous=NORMAL, but never sees a damaged database. If it writes, these
-// commits are lost. One process at a time uses the log of a directory; another one commits
-// without it. Connections that differ in PRAGMA synchronous may share a database. A copy of a
-// directory after a crash needs the log as well. The file docs/grouplog.md has the details and
-// the format. [InspectLog], [ReplayLog], [SalvageLog] and "ringside log" inspect and repair
-// logs.
+// With each VFS a commit with synchronous=FULL survives a crash of the process and of the
+// machine. With ringside-log the newest commits are in a log beside the databases. The log
+// is replayed when one of the databases is next opened with any VFS of this package. A
+// program without this package that opens the files between a crash and the replay does not
+// see the newest commits, as with synchronous=NORMAL, but never sees a damaged database. If
+// it writes, these commits are lost. One process at a time uses the log of a directory;
+// other processes commit without it. Connections that differ in PRAGMA synchronous may
+// share a database. A copy of a directory that is made after a crash must contain the log.
+// The file docs/grouplog.md has the details and the format. [InspectLog], [ReplayLog],
+// [SalvageLog] and "ringside log" inspect and repair logs.
 //
 // # Limits
 //
@@ -75,19 +75,19 @@
 // connections then use stale cached pages and corrupt indexes. The VFS is not for network file
 // systems: like SQLite it needs working locks and shared memory.
 //
-// # Watching it
+// # Statistics
 //
 // PRAGMA ringside returns the [Stats] of a connection's database as JSON. [Databases]
-// returns the Stats of each database of the process, and [Total] their sum. [Vars] is for expvar. Failed syncs and replayed commits
-// are reported to the Logger of [Options].
+// returns the Stats of each database of the process, and [Total] their sum. [Vars] is for
+// expvar. Failed syncs and replayed commits are reported to the Logger of [Options].
 //
 // # Durability
 //
-// The directory entry of a new database, journal or WAL is made durable before SQLite relies
-// on it. So is the removal of a journal, before a commit with synchronous=FULL returns. The
-// default VFS does neither, contrary to the intention of its code. In journal_mode=DELETE this
-// costs one more sync for each commit. In TRUNCATE, PERSIST and WAL it costs nothing, because
-// the entry of a journal that is kept is synced once.
+// The directory entry of a new database, journal or WAL is made durable before SQLite
+// relies on it. The removal of a journal is made durable before a commit with
+// synchronous=FULL returns. The default VFS does neither, although its code is meant to. In
+// journal_mode=DELETE this costs one more sync for each commit. In TRUNCATE, PERSIST and
+// WAL it costs nothing more: the journal is kept, so its entry is synced only once.
 //
 // A failed sync is final: until all connections of the database are closed, every later sync
 // returns the same error. The kernel reports a failure once, and then treats the lost data as
@@ -97,36 +97,37 @@
 //
 // When three or more databases of one file system sync at the same time, they may wait
 // for each other and share one syncfs(2). Whether they do is measured at run time, for
-// WALs and for other files: with journal_mode=PERSIST 16 databases that commit side by
-// side made twice as many commits, 64 nearly three times as many, for a third of the
-// processor time. syncfs also writes the data of other programs; where that takes long,
-// each database syncs by itself for a while. Syncs are shared only on file systems where
+// WALs and for other files. With journal_mode=PERSIST, 16 databases that commit at the
+// same time made twice as many commits, and 64 nearly three times as many for a third of
+// the CPU time. syncfs also writes the data of other programs. Where that takes long, each
+// database syncs by itself for a while. Syncs are shared only on file systems where
 // that is durable: ext4, XFS and Btrfs. docs/groupsync.md has the table, the figures, and
 // the other designs.
 //
 // # Atomic writes
 //
 // The VFS never reports SQLITE_IOCAP_BATCH_ATOMIC (see Limits). It reports
-// SQLITE_IOCAP_ATOMIC4K on request (Atomic4K of [Options], atomic4k=on or trust): a transaction
-// that changes one page of 4096 bytes then needs no journal. "on" is refused unless the device
-// has sectors of 4 KiB. The larger atomic writes that devices report (statx) hold for direct
-// writes only, not for writes through the page cache.
+// SQLITE_IOCAP_ATOMIC4K on request (Atomic4K of [Options], atomic4k=on or trust): a
+// transaction that changes one page of 4096 bytes then needs no journal. "on" is refused
+// unless the device has sectors of 4 KiB. The larger atomic writes that devices report
+// (statx) hold for direct writes only, not for writes through the page cache.
 //
 // # Prefetch
 //
 // When a leaf of a B-tree is not in the page cache and the leaves before it were read in
 // the order of their keys, the next leaves are read into the page cache, up to 64 at a
-// time, while SQLite waits for the first. Nothing is kept elsewhere, so nothing stale is
-// served. Leaves that are adjacent in the file are left to the kernel's read-ahead. Once a
+// time, while SQLite waits for the first. There is no second cache, so no page can be
+// stale. Leaves that are adjacent in the file are left to the kernel's read-ahead. Once a
 // scan has read a fifth of a table, the rest is fetched in the order of the file, as the
 // scan goes on, within PrefetchBytes and half of the free memory. Cold scans of scattered
 // leaves became 4.5 times as fast, CREATE INDEX 3.1 times, a tenth of a table 5.3 times.
 // The file docs/prefetch.md has the design, the figures, and where it loses.
 //
-// Pages are requested by posix_fadvise(2), which also works where io_uring is forbidden and
-// was no slower than reads through a ring.
+// Pages are requested by posix_fadvise(2). It works where io_uring is forbidden, and was no
+// slower than reads through a ring.
 //
 // # Systems
 //
-// Linux. Elsewhere it is the default VFS with syncs of directories.
+// Group sync, the log and prefetch need Linux. On other systems the VFS is the default VFS
+// with syncs of directories.
 package sqlitevfs

@@ -10,13 +10,13 @@
 // decided which:
 //
 //   - A buffered read asks the page cache first, with a raw system call that does
-//     not block (preadv2 with RWF_NOWAIT, Linux 4.14). What is not cached goes
-//     through a ring.
+//     not block (preadv2 with RWF_NOWAIT, Linux 4.14). Data that are not cached are
+//     read through a ring.
 //   - Reads and writes with O_DIRECT go through a ring that all goroutines share.
-//     A thousand of them need a handful of threads, and one system call serves
-//     many.
-//   - While no other operation is in flight, a plain system call is as fast as a
-//     ring, and is used.
+//     A thousand concurrent operations need a handful of threads, and one system
+//     call submits many of them.
+//   - An operation that is alone in flight is a plain system call, which is as fast
+//     as a ring.
 //   - Large buffered blocks that are not cached are read by plain system calls as
 //     long as few are in flight.
 //   - Buffered writes are plain system calls. Through a ring, file systems pass
@@ -29,12 +29,12 @@
 //
 // # Beyond os.File
 //
-//   - A [Batch] reads or writes many ranges from one goroutine, with one system
-//     call for many.
+//   - A [Batch] reads or writes many ranges from one goroutine, many of them with one
+//     system call.
 //   - A [Reader] reads a file from front to back, and with O_DIRECT reads ahead.
-//   - [Copy] and [CopyRange] copy between files, pipes and sockets, in the kernel
-//     where it can, with progress and a context.
-//   - [File.ReadAtContext] and [File.WriteAtContext] end with a context.
+//   - [Copy] and [CopyRange] copy between files, pipes and sockets, within the kernel
+//     where possible. They report progress and can be cancelled by a context.
+//   - [File.ReadAtContext] and [File.WriteAtContext] can be cancelled by a context.
 //
 // Durable logs are in package appendlog.
 //
@@ -42,17 +42,17 @@
 //
 // Open, Create and OpenFile choose automatically. Where io_uring is absent or
 // forbidden they use plain system calls, and [Backend] returns the reason. A
-// [System] with ModeRing or ModePlain forces a choice. Forcing rings where they
-// cannot be opened is an error that names what to change. RINGSIDE_BACKEND=plain in
+// [System] with ModeRing or ModePlain forces a choice. If rings are forced and cannot be
+// opened, the error names the setting to change. RINGSIDE_BACKEND=plain in
 // the environment turns io_uring off.
 //
 // # Ownership and concurrency
 //
 // A buffer belongs to the operation until the call returns. No call returns while
 // the kernel may still access the buffer. All methods may be called concurrently.
-// Close waits for the positional reads and writes in flight, so that none of them
-// can use a descriptor number that was reused. A File that is dropped without
-// Close is closed by the garbage collector, as an os.File.
+// Close waits for the reads and writes at an offset that are in flight, so that none of
+// them can use a descriptor number that was reused. The garbage collector closes a File
+// that is dropped without Close, as it does an os.File.
 //
 // # Directories
 //

@@ -7,13 +7,12 @@
 //
 // # Model
 //
-// Package net wakes each reader separately, and the reader then makes a system call
-// to receive. In unet a few drivers, one for every four processors, poll for ready
-// sockets (edge-triggered epoll), receive for all readers that wait (io_uring: one
-// system call for all, directly into the readers' buffers), and then wake the readers,
-// which already have their data. A single receive is a plain system call. A
-// reader that does not wait receives for itself, and writes are plain system calls
-// that do not block. A driver with few active sockets, but more than one, polls for
+// Package net wakes each reader separately, and the reader then makes a system call to
+// receive. In unet a few drivers, one for every four processors, poll for ready sockets
+// with edge-triggered epoll. A driver receives for all waiting readers with one system call
+// (io_uring), directly into their buffers, and then wakes them. A single receive is a plain
+// system call. A reader that does not wait receives for itself, and writes are plain system
+// calls that do not block. A driver with few active sockets, but more than one, polls for
 // up to 100 µs before it sleeps, and less often after polls without events. A sleeping
 // driver uses neither a processor nor a thread. Where goroutines compute on every P,
 // calls that are about to wait do the driver's work. While a driver has only one active
@@ -29,14 +28,14 @@
 //
 // # Behaviour
 //
-// The behaviour is package net's: io.EOF itself at the end, a *net.OpError around every
-// other error, [os.ErrDeadlineExceeded] and [net.ErrClosed] inside it, deadlines that
-// can be moved while a call waits, half-closed connections, and Close that ends calls
-// that wait. [TCPConn], [UnixConn], [UDPConn], [UnixgramConn], [TCPListener] and
-// [UnixListener] have the methods of package net's types. The garbage collector
-// closes sockets that are dropped without Close. Package net resolves names and tries
-// addresses. In a bubble of testing/synctest, as in package net, a call that waits is
-// not durably blocked and deadlines take real time.
+// Connections behave as in package net. At the end of a stream Read returns io.EOF itself;
+// every other error is a *net.OpError, which wraps [os.ErrDeadlineExceeded] and
+// [net.ErrClosed]. Deadlines can be changed while a call waits. Close ends calls that wait.
+// One direction of a connection can be closed alone. [TCPConn], [UnixConn], [UDPConn],
+// [UnixgramConn], [TCPListener] and [UnixListener] have the methods of package net's types.
+// The garbage collector closes sockets that are dropped without Close. Package net resolves
+// names and tries addresses. In a bubble of testing/synctest, as in package net, a call
+// that waits is not durably blocked and deadlines take real time.
 //
 // Differences: a type assertion to *net.TCPConn fails; assert an interface with the
 // method instead. net.Buffers.WriteTo makes one system call only for connections of
@@ -45,12 +44,12 @@
 // # Choosing
 //
 // The package's functions choose automatically: where io_uring is absent or forbidden,
-// receives are plain system calls, and [Backend] returns the reason. A [System] with
-// a [Mode] forces a choice; forcing rings where they are not available is an error
-// that names what to change. RINGSIDE_BACKEND=plain in the environment forbids io_uring
-// for support cases. Rings need Linux 5.11, ModePlain needs Linux. On other systems
-// all sockets are package net's. With the automatic choice, a socket that cannot be
-// driven for lack of descriptors or memory also stays package net's.
+// receives are plain system calls, and [Backend] returns the reason. A [System] with a
+// [Mode] forces a choice. If rings are forced and not available, the error names the
+// setting to change. RINGSIDE_BACKEND=plain in the environment turns io_uring off, for
+// example to find the cause of a problem. Rings need Linux 5.11, ModePlain needs Linux. On
+// other systems all sockets are package net's. With the automatic choice, a socket that
+// cannot be driven for lack of descriptors or memory also stays package net's.
 //
 // # Ownership and concurrency
 //
@@ -58,5 +57,5 @@
 // the kernel may still use its buffer. All methods may be called concurrently. Reads
 // on one connection are made one after the other, and so are writes; reads and writes
 // do not wait for each other. The drivers start with the first socket of a System and
-// stop when the last one is closed, those of the package's functions a second later.
+// stop when the last one is closed. Those of the package's functions stop a second later.
 package unet

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package uring is one io_uring: setup, typed submission queue entries,
+// Package uring provides one io_uring: setup, typed submission queue entries,
 // completions, registrations and provided-buffer rings, up to Linux 6.18 and
 // without cgo.
 //

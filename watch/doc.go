@@ -5,15 +5,16 @@
 //
 // # Model
 //
-// A descriptor is registered with a [Watcher], with its [Events], a [Trigger] and a value
-// of the caller's, which each [Event] returns. A turn of an event loop has three steps:
+// A caller registers a descriptor with a [Watcher], with the [Events] to report, a
+// [Trigger] and a value, which each [Event] returns. A turn of an event loop has three
+// steps:
 //
 //   - [Watcher.Prepare] prepares changes for the kernel;
 //   - [Watcher.Wait] enters the kernel and sleeps until a descriptor is ready;
 //   - [Watcher.Dispatch] calls a function for each descriptor that is ready.
 //
 // A scheduler holds its lock during the first and the last step, but not during Wait.
-// [Watcher.Poll] makes all three.
+// [Watcher.Poll] performs all three.
 //
 // Every pollable kind of descriptor can be watched: sockets, pipes, eventfds, timers,
 // signals, inotify, pidfds, terminals, netlink. A file that cannot be polled, such as a
@@ -25,14 +26,14 @@
 // The contract holds for both backends. Package watchtest is its test suite.
 //
 //   - Add and Modify report present readiness, with every trigger.
-//   - Level reports again in one of the next turns as long as the state lasts. Edge
-//     reports each time something new arrives. OneShot reports once, and then not until
-//     Modify. Begin with Level.
+//   - Level reports a descriptor again in one of the next turns as long as it is ready.
+//     Edge reports it each time something new arrives. OneShot reports it once, and then
+//     not until Modify. If in doubt, use Level.
 //   - [Error] and [HangUp] are always reported.
-//   - An Edge event contains at least the new state. It may lack older states that last.
-//     Any event may be late, so that there is nothing to read any more, for example
-//     because the data were read without having been reported. Use non-blocking
-//     descriptors, and with Edge read or write until EAGAIN.
+//   - An Edge event contains at least the new state. It may lack older states that still
+//     hold. Any event may be out of date: there may be nothing to read, for example
+//     because the data were read before they were reported. Use non-blocking descriptors,
+//     and with Edge read or write until EAGAIN.
 //   - One Dispatch reports each descriptor at most once. Descriptors with [Write] come
 //     first, because finishing output frees resources for input. Among those with Write,
 //     and among the others, the kernel's order is kept: for Edge and OneShot, the order in
@@ -64,30 +65,30 @@
 //
 // # Loop
 //
-// A [Loop] makes the turns of its own watcher and calls a function for each descriptor
+// A [Loop] has a watcher, performs its turns and calls a function for each descriptor
 // that is ready. It has timers, accepts functions from other goroutines, and has hooks for
-// signals and for idle times. All calls are made by the goroutine in [Loop.Run], so
-// callbacks need no lock. Other goroutines may only call Post, Stop, Drain, Close, Backend
+// signals and for idle times. The goroutine in [Loop.Run] makes all calls, so callbacks
+// need no lock. Other goroutines may only call Post, Stop, Drain, Close, Backend
 // and Stats. The contract above holds for a Loop: a callback may remove any descriptor, and
 // the function of a removed descriptor is not called.
 //
 // # Threads
 //
-// The ring belongs to the thread that waits (SINGLE_ISSUER), which makes it cheap. The goroutine that makes
-// the turns should therefore call runtime.LockOSThread. Without that everything works, but
-// when the goroutine has moved to another thread, the watcher opens a ring there and
-// registers everything again. This can repeat events of Edge, and costs as much as adding
-// all descriptors. After several moves, a watcher that chose io_uring automatically changes
-// to epoll, and Backend returns that reason. There is no option for a ring that
-// several threads share: it was slower than epoll. When a thread exits, its ring ends; the next
-// Prepare on another thread opens a new one.
+// The ring belongs to the thread that waits (SINGLE_ISSUER), which makes it cheap. The
+// goroutine that makes the turns should therefore call runtime.LockOSThread. Without that
+// everything works, but when the goroutine has moved to another thread, the watcher opens a
+// ring there and registers everything again. This can repeat events of Edge, and costs as
+// much as adding all descriptors. After several moves, a watcher that chose io_uring
+// automatically changes to epoll, and Backend returns that reason. There is no option for a
+// ring that several threads share: it was slower than epoll. When a thread exits, its ring
+// ends; the next Prepare on another thread opens a new one.
 //
 // # Choosing
 //
 // [Options] or RINGSIDE_BACKEND in the environment name the backend: auto, epoll or
 // io_uring. Auto is io_uring where the kernel has deferred task work and policy allows it,
-// otherwise epoll. [Watcher.Backend] returns the choice and its reason. If a backend that
-// was named cannot be used, New returns an error with the reason.
+// otherwise epoll. [Watcher.Backend] returns the choice and its reason. If the named
+// backend cannot be used, New returns an error with the reason.
 //
 // # Kernels
 //

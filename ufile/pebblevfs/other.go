@@ -10,5 +10,5 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// New returns vfs.Default: package ufile has nothing faster here.
+// New returns vfs.Default, because package ufile has no faster path on this system.
 func New(*ufile.System) vfs.FS { return vfs.Default }

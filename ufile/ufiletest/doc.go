@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: MIT
 
-// Package ufiletest is the suite that every file must pass which claims to
+// Package ufiletest is a test suite for implementations of files that are meant to
 // behave like os.File.
 //
 // # Model
 //
-// os.File is the reference. Most tests are scripts: a list of calls that is
-// performed twice, on files that os opens and on files that the implementation
-// opens, each in a directory of its own. Counts, data, errors and the files
-// left behind must agree. Errors agree when they have the same shape: a bare
-// io.EOF, or a *fs.PathError of the same Op and Path, and a cause that matches
-// the same sentinels, the same errno and, where there is no errno, the same
-// text. An errno may be wrapped.
+// os.File is the reference. Most tests are scripts. A script is a list of calls that the
+// suite makes twice: on files that os opened and on files that the implementation opened,
+// each in a separate directory. Counts, data, errors and the files
+// left behind must agree. Two errors agree if both are io.EOF itself, or if both
+// are a *fs.PathError with the same Op and Path and their causes agree. Causes agree if
+// they match the same sentinel errors and the same errno or, if they have no errno, have
+// the same text. An errno may be wrapped.
 //
-// The other tests are about what no transcript shows: many goroutines, closing
-// under reads and writes, deadlines, and the conformance tests of the standard
-// library.
+// The other tests use many goroutines, close files during reads and writes, set
+// deadlines, and run the conformance tests of the standard library.
 //
-// What a system or a file system lacks (named pipes, O_DIRECT) is skipped by
-// name. Everything happens below t.TempDir. The tests do not run in parallel,
-// as one of them changes a limit of the process.
+// A test that needs a feature which the system or the file system lacks, such as named
+// pipes or O_DIRECT, is skipped and names the feature. All files are below t.TempDir. The
+// tests do not run in parallel, because one of them changes a limit of the process.
 package ufiletest

@@ -3,7 +3,7 @@
 // Package event provides servers that call your functions: when a connection opens, when
 // data have arrived, and when the connection closes. It is for servers with many
 // connections and short work per message. For code that reads and writes in goroutines
-// use package unet, or net.
+// use package unet or package net.
 //
 // # Model
 //
@@ -18,14 +18,14 @@
 //
 // # Callbacks
 //
-// The calls for one connection never overlap. A callback that blocks delays all
-// connections of its loop, so longer work belongs in goroutines, which may call every
-// method of [Conn]. A Write from a callback is sent together with all others of the same
-// turn. A Write from another goroutine is sent at once when the loop sleeps.
+// The calls for one connection never overlap. A callback that blocks delays all connections
+// of its loop, so longer work belongs in goroutines, which may call every method of [Conn].
+// Writes from callbacks in one turn of the loop are sent together. A Write from another
+// goroutine is sent at once when the loop sleeps.
 //
-// A panic of a callback ends the process, as in any goroutine. With [Handler].OnPanic it
-// ends its connection only. runtime.Goexit, which testing's FailNow calls, always ends
-// its connection only; each call costs its loop a few hundred bytes of stack.
+// A panic in a callback ends the process, as in any goroutine. With [Handler].OnPanic it
+// ends only the connection. runtime.Goexit, which testing's FailNow calls, always ends
+// only the connection; each call costs the loop a few hundred bytes of stack.
 //
 // [Blocking] makes a Handler of a function that reads from and writes to a net.Conn, as a
 // coroutine of the loop. The rules for callbacks apply to that function, except that it
@@ -33,35 +33,39 @@
 //
 // # Ownership
 //
-// OnData's slice belongs to the server: it must not be used after the function has
-// returned. Write copies the bytes that the kernel does not take at once;
-// [Conn.WriteFunc] lends memory until it calls a function, and [Conn.SendFile] a file.
+// The slice that OnData receives belongs to the server. The callback must not use it after
+// it has returned. Write copies the bytes that the kernel does not take at once.
+// [Conn.WriteFunc] does not copy: its memory belongs to the server until the server calls
+// the given function. [Conn.SendFile] sends a part of a file, which must stay open until
+// the function is called.
 //
 // # Connections that were not accepted
 //
-// [Server.Dial] and [Server.Enroll] serve connections that the server has not
-// accepted, and [New] takes a listener that exists. With [ConnOptions].Beside two
-// connections have one loop, and their callbacks never overlap: a proxy needs no
-// locks. It calls [Conn.Full] after each Write and pauses the other side.
+// [Server.Dial] and [Server.Enroll] serve connections that the server has not accepted.
+// [New] serves an existing listener. [ConnOptions].Beside puts two connections on one
+// loop, so their callbacks never overlap and a proxy needs no locks. A proxy calls
+// [Conn.Full] after each Write, and pauses the other connection when it returns true.
 //
 // # Datagrams
 //
 // [Server.ListenPacket] serves UDP and Unix datagram sockets on the loops, beside
-// connections or alone. [PacketHandler].OnPacket answers by [PacketConn.WriteTo]. On a
-// ring each loop has one multishot receive for a socket, with buffers of its own.
+// connections or alone. [PacketHandler].OnPacket replies with [PacketConn.WriteTo]. On
+// io_uring each loop has one multishot receive for each socket, with separate buffers.
 //
 // # TLS
 //
 // [Options].TLS and [ConnOptions].TLS put crypto/tls on connections. Handshakes run in
-// goroutines, and OnOpen is called after them. Loops decrypt before OnData; Write
-// encrypts on its caller's goroutine and queues a little more than it was given.
+// goroutines, and OnOpen is called after the handshake. Loops decrypt data before they
+// call OnData. Write encrypts on its caller's goroutine, so slightly more bytes are queued
+// than it was given.
 //
 // # Backpressure
 //
-// A connection holds at most [Options].WriteLimit pending bytes, and one Write more.
-// Beyond that Write returns [ErrFull], OnWritable is called when there is room, and
-// nothing is read from the connection meanwhile, unless [Conn.SetFullDuplex] is set. Data
-// that the ring has already received are kept; the buffers of the loop bound their size. An idle connection holds no buffer.
+// A connection holds at most [Options].WriteLimit pending bytes, and one Write more. Beyond
+// that Write returns [ErrFull], OnWritable is called when there is room, and nothing is
+// read from the connection meanwhile, unless [Conn.SetFullDuplex] is set. Data that the
+// ring has already received are kept; the buffers of the loop bound their size. An idle
+// connection holds no buffer.
 //
 // # End
 //

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package watchtest is the suite of package watch's contract. It runs over any
-// watcher, whatever its backend, so that none drifts from the others.
+// Package watchtest is the test suite of package watch's contract. It tests any watcher,
+// whatever its backend, so that all backends behave the same.
 package watchtest
 
 import (

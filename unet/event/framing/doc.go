@@ -28,7 +28,7 @@
 // # HTTP/1.1
 //
 // [HTTP] is a handler for package event: parsing, pipelining, keep-alive, limits, time
-// limits and the end of connections. It is for servers that compute their answers without
+// limits and the end of connections. It is for servers that compute their responses without
 // blocking. Request bodies have a Content-Length; chunked ones are refused with 411. For
 // everything else in HTTP use net/http, on package unet or net.
 package framing
