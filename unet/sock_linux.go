@@ -79,10 +79,13 @@ func (s *sock) close() error {
 	s.mu.Unlock()
 	s.lock.CloseAcrossBubbles()
 	s.drop.Stop()
+	r := resources{s.fd, s.loop, s.key}
 	if a := s.alone; a != nil { // with closing set and without users it does not change
 		_ = a.file.Close() // a descriptor of our own
+	} else {
+		r.unwatch()
 	}
-	return resources{s.fd, s.loop, s.key}.free()
+	return r.free()
 }
 
 // resources are held by a socket, which must free them.
@@ -92,9 +95,11 @@ type resources struct {
 	key  uint64
 }
 
+// unwatch ends the loop's watching. A duplicate of the descriptor may keep the socket open.
+func (r resources) unwatch() { r.loop.poll.Remove(r.fd.Int()) }
+
 func (r resources) free() error {
 	r.loop.table.remove(r.key)
-	r.loop.poll.Remove(r.fd.Int()) // a duplicate of the descriptor may keep the socket open
 	err := r.fd.Close()
 	r.loop.system.release()
 	return err
@@ -109,6 +114,7 @@ func closeDropped[T any](whole *T, s *sock) {
 }
 
 func freeDropped(r resources) {
+	r.unwatch()
 	go func() { _ = r.free() }() // free may wait for the driver, and cleanups must not
 }
 
