@@ -10,6 +10,7 @@ require (
 	github.com/hashicorp/raft-wal v0.4.0
 	github.com/ncruces/go-sqlite3 v0.35.6
 	github.com/ringside-io/ringside v0.1.0
+	github.com/ringside-io/ringside/sqlitevfs v0.1.0
 )
 
 require (
@@ -34,4 +35,7 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 )
 
-replace github.com/ringside-io/ringside => ../
+replace (
+	github.com/ringside-io/ringside => ../
+	github.com/ringside-io/ringside/sqlitevfs => ../sqlitevfs
+)

@@ -1,400 +1,598 @@
 // SPDX-License-Identifier: MIT
 
-// Bench measures three nodes of replica in one process, each with its own directory. It
-// compares them with alternatives to their parts: raft with raft-wal and an empty state
-// machine, and one raft entry per transaction over raft-boltdb and package net, applied to
-// SQLite on each node. It prints JSON.
+// Bench measures three nodes of replica as three processes on this machine, each with its own
+// directory, and compares them with alternatives: one node with vfs=ringside-log, one raft
+// entry per transaction over raft-boltdb and package net that is applied to SQLite on each
+// node, and raft with raft-wal and an empty state machine. It prints a line for each result
+// and writes a result file of the schema of ringside bench.
 package main
 
 import (
-	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
+	"maps"
+	"math"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	raftwal "github.com/hashicorp/raft-wal"
-	"github.com/ncruces/go-sqlite3/driver"
-
-	"github.com/ringside-io/ringside/replica"
 )
 
 var (
-	duration = flag.Duration("duration", 3*time.Second, "of each measurement")
-	rounds   = flag.Int("rounds", 3, "how often each is made, in turn")
+	what     = flag.String("what", "many,one,reads,failover,catchup,idle", "what is measured")
+	pairs    = flag.Int("pairs", 3, "how often, in turn")
+	duration = flag.Duration("duration", 3*time.Second, "of each measured window")
 	many     = flag.Int("databases", 64, "in the measurement with many")
-	dir      = flag.String("dir", "", "where the nodes are; empty: a temporary directory")
+	away     = flag.Int("away", 100_000, "commits that a node misses before it catches up")
+	idle     = flag.Int("idle", 10_000, "databases of the idle cluster")
+	place    = flag.String("dir", "", "where the nodes are; empty: a temporary directory")
+	out      = flag.String("json", "", "a file for the results")
+	child    = flag.String("node", "", "run as a node of this kind; used by the program itself")
 )
-
-// sample is a measurement.
-type sample struct {
-	What  string  `json:"what"`
-	Round int     `json:"round"`
-	Rate  float64 `json:"rate"` // per second
-	P50   float64 `json:"p50"`  // microseconds
-	P99   float64 `json:"p99"`
-}
 
 func main() {
 	flag.Parse()
+	run := measureAll
+	if *child != "" {
+		run = func() error { return serve(*child) }
+	}
 	if err := run(); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// system commits a small row in one of many databases, and may read.
-type system interface {
-	commit(db int) error
-	close() error
+// The kinds of nodes, which are the engines of the results.
+const (
+	kindReplica    = "ringside-replica"
+	kindLog        = "ringside-log"
+	kindStatements = "statements-boltdb"
+	kindEmpty      = "raft-wal-empty"
+)
+
+// process is a node in a process of its own.
+type process struct {
+	id   string
+	cmd  *exec.Cmd
+	to   *json.Encoder
+	in   io.Closer
+	mu   sync.Mutex
+	next int
+	wait map[int]chan answer
 }
 
-func run() error {
-	if *dir == "" {
+func start(kind, id, dir string, peers map[string]string) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p := &process{id: id, cmd: exec.Command(self, "-node", kind), wait: make(map[int]chan answer)}
+	p.cmd.Stderr = os.Stderr
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	from, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	p.in, p.to = in, json.NewEncoder(in)
+	go p.read(from)
+	if _, err := p.do(command{Op: "open", Node: id, Dir: filepath.Join(dir, id), Peers: peers}); err != nil {
+		p.kill()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *process) read(from io.Reader) {
+	for d := json.NewDecoder(from); ; {
+		var a answer
+		err := d.Decode(&a)
+		p.mu.Lock()
+		if err != nil {
+			for _, ch := range p.wait {
+				ch <- answer{Error: "the process has ended"}
+			}
+			clear(p.wait)
+			p.mu.Unlock()
+			return
+		}
+		if ch := p.wait[a.ID]; ch != nil {
+			ch <- a
+		}
+		delete(p.wait, a.ID)
+		p.mu.Unlock()
+	}
+}
+
+func (p *process) do(c command) (answer, error) {
+	p.mu.Lock()
+	p.next++
+	c.ID = p.next
+	ch := make(chan answer, 1)
+	p.wait[c.ID] = ch
+	err := p.to.Encode(c)
+	p.mu.Unlock()
+	if err != nil {
+		return answer{}, err
+	}
+	a := <-ch
+	if a.Error != "" {
+		return a, fmt.Errorf("%s: %s: %s", p.id, c.Op, a.Error)
+	}
+	return a, nil
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// cluster are the nodes of one system.
+type cluster struct {
+	kind, dir string
+	peers     map[string]string
+	nodes     []*process
+	leader    *process
+}
+
+func open(kind string) (_ *cluster, err error) {
+	c := &cluster{kind: kind, peers: make(map[string]string)}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	if c.dir, err = os.MkdirTemp(*place, "nodes-"); err != nil {
+		return nil, err
+	}
+	for _, id := range []string{"a", "b", "c"}[:members(kind)] {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // other addresses must differ
+		c.peers[id] = l.Addr().String()
+		if err := l.Close(); err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.peers)) {
+		p, err := start(kind, id, c.dir, c.peers)
+		if err != nil {
+			return nil, err
+		}
+		c.nodes = append(c.nodes, p)
+	}
+	return c, c.elect()
+}
+
+func members(kind string) int {
+	if kind == kindLog {
+		return 1
+	}
+	return 3
+}
+
+// elect waits until a node leads.
+func (c *cluster) elect() error {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for _, p := range c.nodes {
+			a, err := p.do(command{Op: "leads"})
+			if err != nil {
+				return err
+			}
+			if a.Yes {
+				c.leader = p
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("%s: no leader after a minute", c.kind)
+}
+
+// cpu returns the processor time that the nodes have used.
+func (c *cluster) cpu() (total time.Duration, err error) {
+	for _, p := range c.nodes {
+		a, err := p.do(command{Op: "cpu"})
+		if err != nil {
+			return 0, err
+		}
+		total += a.CPU
+	}
+	return total, nil
+}
+
+func (c *cluster) close() {
+	for _, p := range c.nodes {
+		p.kill()
+	}
+	if c.dir != "" {
+		_ = os.RemoveAll(c.dir)
+	}
+}
+
+// load measures a load on the leader, and the processor time of all nodes for it.
+func (c *cluster) load(l command) (map[string]float64, error) {
+	before, err := c.cpu()
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.leader.do(l)
+	if err != nil {
+		return nil, err
+	}
+	after, err := c.cpu()
+	if err != nil || a.Ops == 0 {
+		return nil, fmt.Errorf("%s: no operation was completed: %w", c.kind, err)
+	}
+	return map[string]float64{"ops_per_s": float64(a.Ops) / a.Took.Seconds(), "p50_us": a.P50, "p99_us": a.P99,
+		"cpu_us_per_op": float64((after - before).Microseconds()) / float64(a.Ops)}, nil
+}
+
+func measureAll() error {
+	if *place == "" {
 		d, err := os.MkdirTemp("", "ringside-replica-bench-")
 		if err != nil {
 			return err
 		}
 		defer os.RemoveAll(d)
-		*dir = d
+		*place = d
+	} else if err := os.MkdirAll(*place, 0o700); err != nil {
+		return err
 	}
-	out := json.NewEncoder(os.Stdout)
-	for round := range *rounds {
-		for _, b := range []struct {
-			what    string
-			open    func(dir string) (system, error)
-			writers int
-		}{
-			{"replica, many databases", openReplica, *many},
-			{"an entry per transaction, boltdb and net, many databases", openBaseline, *many},
-			{"replica, one writer", openReplica, 1},
-			{"raft-wal and an empty state machine, one writer", openEmpty, 1},
-		} {
-			place := filepath.Join(*dir, fmt.Sprint(time.Now().UnixNano()))
-			s, err := b.open(place)
-			if err != nil {
-				return fmt.Errorf("%s: %w", b.what, err)
-			}
-			rate, times, err := measure(b.writers, s.commit)
-			if err == nil {
-				err = out.Encode(sample{b.what, round, rate, quantile(times, 50), quantile(times, 99)})
-			}
-			if r, ok := s.(*ours); ok && err == nil && b.writers > 1 {
-				err = r.reads(out, round)
-			}
-			if err = errors.Join(err, s.close(), os.RemoveAll(place)); err != nil {
-				return fmt.Errorf("%s: %w", b.what, err)
-			}
-		}
-	}
-	return nil
-}
-
-func measure(workers int, do func(i int) error) (rate float64, times []time.Duration, err error) {
-	for i := range workers { // work that is done only once
-		if err := do(i); err != nil {
-			return 0, nil, err
-		}
-	}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	var total atomic.Int64
-	begin := time.Now()
-	for i := range workers {
-		wg.Go(func() {
-			var own []time.Duration
-			for time.Since(begin) < *duration {
-				t := time.Now()
-				if e := do(i); e != nil {
-					mu.Lock()
-					err = e
-					mu.Unlock()
-					return
+	r := newResults()
+	wanted := strings.Split(*what, ",")
+	for range *pairs {
+		if slices.Contains(wanted, "many") {
+			for _, kind := range []string{kindReplica, kindLog, kindStatements} {
+				if err := r.commits(kind, *many); err != nil {
+					return err
 				}
-				own = append(own, time.Since(t))
 			}
-			total.Add(int64(len(own)))
-			mu.Lock()
-			times = append(times, own...)
-			mu.Unlock()
-		})
-	}
-	wg.Wait()
-	return float64(total.Load()) / time.Since(begin).Seconds(), times, err
-}
-
-func quantile(times []time.Duration, q int) float64 {
-	if len(times) == 0 {
-		return 0
-	}
-	slices.Sort(times)
-	return float64(times[len(times)*q/100].Nanoseconds()) / 1000
-}
-
-func addresses() (map[string]string, error) {
-	peers := make(map[string]string)
-	for _, id := range []string{"a", "b", "c"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
 		}
-		peers[id] = l.Addr().String()
-		if err := l.Close(); err != nil {
-			return nil, err
+		if slices.Contains(wanted, "one") {
+			for _, kind := range []string{kindReplica, kindEmpty} {
+				if err := r.commits(kind, 1); err != nil {
+					return err
+				}
+			}
 		}
-	}
-	return peers, nil
-}
-
-// ours are three nodes of replica.
-type ours struct {
-	nodes  []*replica.Node
-	leader *replica.Node
-	dbs    []*sql.DB
-}
-
-func openReplica(dir string) (system, error) {
-	peers, err := addresses()
-	if err != nil {
-		return nil, err
-	}
-	s := new(ours)
-	for id, a := range peers {
-		n, err := replica.Open(replica.Options{ID: id, Dir: filepath.Join(dir, id), Listen: a, Peers: peers,
-			Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
-		if err != nil {
-			return nil, err
-		}
-		s.nodes = append(s.nodes, n)
-	}
-	for s.leader == nil {
-		time.Sleep(10 * time.Millisecond)
-		for _, n := range s.nodes {
-			if n.Status().Leads {
-				s.leader = n
+		for _, b := range []struct {
+			name    string
+			measure func() error
+		}{{"reads", r.reads}, {"failover", r.failover}, {"catchup", r.catchUp}, {"idle", r.idle}} {
+			if slices.Contains(wanted, b.name) {
+				if err := b.measure(); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	for i := range *many {
-		db, err := s.leader.Open(fmt.Sprintf("%d.db", i))
-		if err == nil {
-			db.SetMaxIdleConns(64)
-			_, err = db.Exec("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)")
-		}
-		if err != nil {
-			return nil, err
-		}
-		s.dbs = append(s.dbs, db)
-	}
-	return s, nil
+	return r.write()
 }
 
-func (s *ours) commit(i int) error {
-	_, err := s.dbs[i].Exec("INSERT INTO t(v) VALUES('a small row')")
-	return err
-}
-
-// reads measures linearizable reads on the leader and reads of the same files without a
-// check, of 64 readers in one database.
-func (s *ours) reads(out *json.Encoder, round int) error {
-	local, err := s.leader.Open("0.db", replica.Stale(-1))
+func (r *results) commits(kind string, databases int) error {
+	c, err := open(kind)
 	if err != nil {
 		return err
 	}
-	defer local.Close()
-	local.SetMaxIdleConns(64)
-	for _, b := range []struct {
-		what string
-		db   *sql.DB
-	}{{"linearizable reads, 64 readers", s.dbs[0]}, {"local reads, 64 readers", local}} {
-		rate, times, err := measure(64, func(int) error {
-			var v string
-			return b.db.QueryRow("SELECT v FROM t WHERE id=1").Scan(&v)
-		})
-		if err == nil {
-			err = out.Encode(sample{b.what, round, rate, quantile(times, 50), quantile(times, 99)})
+	defer c.close()
+	if _, err := c.leader.do(command{Op: "prepare", Databases: databases}); err != nil {
+		return err
+	}
+	if _, err := c.load(command{Op: "commit", Workers: databases, For: *duration / 4}); err != nil {
+		return err
+	}
+	m, err := c.load(command{Op: "commit", Workers: databases, For: *duration})
+	if err != nil {
+		return err
+	}
+	r.add("commit", params{"databases": databases, "connections": databases}, kind, m)
+	return nil
+}
+
+func (r *results) reads() error {
+	c, err := open(kindReplica)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if _, err := c.leader.do(command{Op: "prepare", Databases: 1}); err != nil {
+		return err
+	}
+	for _, b := range []struct{ engine, op string }{{kindReplica, "read"}, {"local", "local"}} {
+		if _, err := c.load(command{Op: b.op, Workers: 64, For: *duration / 4}); err != nil {
+			return err
 		}
+		m, err := c.load(command{Op: b.op, Workers: 64, For: *duration})
 		if err != nil {
 			return err
 		}
+		r.add("read", params{"databases": 1, "connections": 64}, b.engine, m)
 	}
 	return nil
 }
 
-func (s *ours) close() error {
-	var errs []error
-	for _, db := range s.dbs {
-		errs = append(errs, db.Close())
-	}
-	for _, n := range s.nodes {
-		errs = append(errs, n.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// theirs are three nodes of raft over package net.
-type theirs struct {
-	rafts   []*raft.Raft
-	leader  *raft.Raft
-	closers []io.Closer
-}
-
-type stores interface {
-	raft.LogStore
-	raft.StableStore
-	io.Closer
-}
-
-func openTheirs(dir string, store func(dir string) (stores, error), machine func(dir string) (raft.FSM, io.Closer, error)) (*theirs, error) {
-	s := new(theirs)
-	var members raft.Configuration
-	var transports []*raft.NetworkTransport
-	for i := range 3 {
-		t, err := raft.NewTCPTransport("127.0.0.1:0", nil, 4, 10*time.Second, io.Discard)
-		if err != nil {
-			return nil, err
-		}
-		transports = append(transports, t)
-		members.Servers = append(members.Servers, raft.Server{ID: raft.ServerID(fmt.Sprint(i)), Address: t.LocalAddr()})
-	}
-	for i := range 3 {
-		place := filepath.Join(dir, fmt.Sprint(i))
-		if err := os.MkdirAll(place, 0o700); err != nil {
-			return nil, err
-		}
-		st, err := store(place)
-		if err != nil {
-			return nil, err
-		}
-		fsm, closer, err := machine(place)
-		if err != nil {
-			return nil, err
-		}
-		c := raft.DefaultConfig()
-		c.LocalID, c.Logger = members.Servers[i].ID, hclog.NewNullLogger()
-		snapshots := raft.NewInmemSnapshotStore()
-		if err := raft.BootstrapCluster(c, st, st, snapshots, transports[i], members); err != nil {
-			return nil, err
-		}
-		r, err := raft.NewRaft(c, fsm, st, st, snapshots, transports[i])
-		if err != nil {
-			return nil, err
-		}
-		s.rafts = append(s.rafts, r)
-		s.closers = append(s.closers, transports[i], st, closer)
-	}
-	for s.leader == nil {
-		time.Sleep(10 * time.Millisecond)
-		for _, r := range s.rafts {
-			if r.State() == raft.Leader {
-				s.leader = r
-			}
-		}
-	}
-	return s, s.leader.Barrier(0).Error()
-}
-
-func (s *theirs) commit(i int) error {
-	f := s.leader.Apply(fmt.Appendf(nil, "%d INSERT INTO t(v) VALUES('a small row')", i), 0)
-	if err := f.Error(); err != nil {
-		return err
-	}
-	if err, ok := f.Response().(error); ok {
-		return err
-	}
-	return nil
-}
-
-func (s *theirs) close() error {
-	var errs []error
-	for _, r := range s.rafts {
-		errs = append(errs, r.Shutdown().Error())
-	}
-	for _, c := range s.closers {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// statements applies each entry as a statement, as in systems that replicate statements. The
-// database need not be synced, because raft's log has the entry.
-type statements struct{ dbs []*sql.DB }
-
-func (m *statements) Apply(l *raft.Log) any {
-	var i int
-	if _, err := fmt.Sscan(string(l.Data), &i); err != nil {
-		return err
-	}
-	_, query, _ := cutSpace(string(l.Data))
-	_, err := m.dbs[i].ExecContext(context.Background(), query)
+// failover kills the leader beside a writer on each of the others. They commit through
+// Node.Do. It measures the time to their first commit that began after the kill.
+func (r *results) failover() error {
+	c, err := open(kindReplica)
 	if err != nil {
 		return err
 	}
+	defer c.close()
+	if _, err := c.leader.do(command{Op: "prepare", Databases: 1}); err != nil {
+		return err
+	}
+	if _, err := c.load(command{Op: "commit", Workers: 1, For: *duration / 4}); err != nil {
+		return err
+	}
+	c.leader.kill()
+	killed := time.Now()
+	c.nodes = slices.DeleteFunc(c.nodes, func(p *process) bool { return p == c.leader })
+	first := make(chan answer, len(c.nodes))
+	for _, p := range c.nodes {
+		go func() {
+			a, err := p.do(command{Op: "first"})
+			if err != nil {
+				a.Error = err.Error()
+			}
+			first <- a
+		}()
+	}
+	best := math.Inf(1)
+	for range c.nodes {
+		a := <-first
+		if a.Error != "" {
+			return fmt.Errorf("failover: %s", a.Error)
+		}
+		best = min(best, float64(time.Unix(0, a.At).Sub(killed).Microseconds())/1000)
+	}
+	r.add("failover", params{"election_ms": 1000}, kindReplica, map[string]float64{"failover_ms": best})
 	return nil
 }
 
-func cutSpace(s string) (before, after string, ok bool) {
-	for i := range s {
-		if s[i] == ' ' {
-			return s[:i], s[i+1:], true
-		}
+// catchUp kills a follower, lets it miss commits, and starts it again while the writers go on.
+func (r *results) catchUp() error {
+	c, err := open(kindReplica)
+	if err != nil {
+		return err
 	}
-	return s, "", false
-}
-
-func (m *statements) Snapshot() (raft.FSMSnapshot, error) { return nil, raft.ErrNothingNewToSnapshot }
-func (m *statements) Restore(io.ReadCloser) error         { return nil }
-
-func (m *statements) Close() error {
-	var errs []error
-	for _, db := range m.dbs {
-		errs = append(errs, db.Close())
+	defer c.close()
+	if _, err := c.leader.do(command{Op: "prepare", Databases: *many}); err != nil {
+		return err
 	}
-	return errors.Join(errs...)
-}
-
-func openBaseline(dir string) (system, error) {
-	return openTheirs(dir, func(dir string) (stores, error) {
-		return raftboltdb.NewBoltStore(filepath.Join(dir, "raft.db"))
-	}, func(dir string) (raft.FSM, io.Closer, error) {
-		m := new(statements)
-		for i := range *many {
-			db, err := driver.Open("file:" + filepath.Join(dir, fmt.Sprintf("%d.db", i)) + "?_pragma=journal_mode(wal)&_pragma=synchronous(off)")
-			if err == nil {
-				db.SetMaxOpenConns(1)
-				_, err = db.Exec("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)")
-			}
-			if err != nil {
-				return nil, nil, err
-			}
-			m.dbs = append(m.dbs, db)
+	i := slices.IndexFunc(c.nodes, func(p *process) bool { return p != c.leader })
+	id := c.nodes[i].id
+	c.nodes[i].kill()
+	c.nodes = slices.Delete(c.nodes, i, i+1)
+	before, err := c.load(command{Op: "commit", Workers: *many, Ops: *away})
+	if err != nil {
+		return err
+	}
+	writers := make(chan error, 1)
+	var during answer
+	go func() {
+		var err error
+		during, err = c.leader.do(command{Op: "commit", Workers: *many, For: time.Hour})
+		writers <- err
+	}()
+	at, err := c.leader.do(command{Op: "applied"})
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	p, err := start(kindReplica, id, c.dir, c.peers)
+	if err != nil {
+		return err
+	}
+	c.nodes = append(c.nodes, p)
+	var reached, level time.Duration // the entries of the kill; all but the newest
+	for level == 0 {
+		a, err := p.do(command{Op: "applied"})
+		if err != nil {
+			return err
 		}
-		return m, m, nil
+		l, err := c.leader.do(command{Op: "applied"})
+		if err != nil {
+			return err
+		}
+		if reached == 0 && a.Index >= at.Index {
+			reached = time.Since(begin)
+		}
+		if reached > 0 && a.Index+64 >= l.Index && !a.Yes {
+			level = time.Since(begin)
+		}
+		if time.Since(begin) > 10*time.Minute {
+			return fmt.Errorf("catch-up: entry %d of %d after 10 minutes", a.Index, l.Index)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if _, err := c.leader.do(command{Op: "stop"}); err != nil {
+		return err
+	}
+	if err := <-writers; err != nil {
+		return err
+	}
+	r.add("catchup", params{"databases": *many, "commits": *away}, kindReplica, map[string]float64{
+		"ops_per_s":            float64(*away) / reached.Seconds(), // missed commits
+		"reached_s":            reached.Seconds(),
+		"level_s":              level.Seconds(),
+		"writers_before_per_s": before["ops_per_s"],
+		"writers_during_per_s": float64(during.Ops) / during.Took.Seconds(),
 	})
+	return nil
 }
 
-type empty struct{}
+// idle measures the processor time of a cluster with many databases and no load.
+func (r *results) idle() error {
+	c, err := open(kindReplica)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	begin := time.Now()
+	if _, err := c.leader.do(command{Op: "create", Databases: *idle}); err != nil {
+		return err
+	}
+	created := time.Since(begin)
+	time.Sleep(*duration)
+	before, err := c.cpu()
+	if err != nil {
+		return err
+	}
+	begin = time.Now()
+	time.Sleep(3 * *duration)
+	after, err := c.cpu()
+	if err != nil {
+		return err
+	}
+	r.add("idle", params{"databases": *idle}, kindReplica, map[string]float64{
+		"idle_cpu_us_per_s": float64((after - before).Microseconds()) / time.Since(begin).Seconds(),
+		"creates_per_s":     float64(*idle) / created.Seconds(),
+	})
+	return nil
+}
 
-func (empty) Apply(*raft.Log) any                 { return nil }
-func (empty) Snapshot() (raft.FSMSnapshot, error) { return nil, raft.ErrNothingNewToSnapshot }
-func (empty) Restore(io.ReadCloser) error         { return nil }
-func (empty) Close() error                        { return nil }
+type params map[string]any
 
-func openEmpty(dir string) (system, error) {
-	return openTheirs(dir, func(dir string) (stores, error) {
-		return raftwal.Open(dir, raftwal.WithLogger(hclog.NewNullLogger()))
-	}, func(string) (raft.FSM, io.Closer, error) { return empty{}, empty{}, nil })
+// results are a result file, with the fields of ringside bench.
+type results struct {
+	Schema  int            `json:"schema"`
+	Host    map[string]any `json:"host"`
+	Results []*result      `json:"results"`
+	Ratios  []ratio        `json:"ratios"`
+	Notes   []string       `json:"notes,omitempty"`
+}
+
+type result struct {
+	Suite    string               `json:"suite"`
+	Workload string               `json:"workload"`
+	Params   params               `json:"params"`
+	Engine   string               `json:"engine"`
+	Metrics  map[string]summary   `json:"metrics"`
+	Samples  map[string][]float64 `json:"samples"`
+}
+
+type summary struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
+
+type ratio struct {
+	Suite    string `json:"suite"`
+	Workload string `json:"workload"`
+	Params   params `json:"params"`
+	Engine   string `json:"engine"`
+	Against  string `json:"against"`
+	Metric   string `json:"metric"`
+	summary
+}
+
+func newResults() *results {
+	first := func(file, key string) string {
+		p, _ := os.ReadFile(file)
+		for line := range strings.Lines(string(p)) {
+			if value, ok := strings.CutPrefix(line, key); ok {
+				return strings.TrimSpace(strings.TrimLeft(value, "\t :"))
+			}
+		}
+		return ""
+	}
+	h := map[string]any{
+		"time": time.Now().UTC().Format(time.RFC3339), "os": runtime.GOOS, "arch": runtime.GOARCH,
+		"kernel": first("/proc/sys/kernel/osrelease", ""), "cpu": first("/proc/cpuinfo", "model name"),
+		"cores": runtime.NumCPU(), "gomaxprocs": runtime.GOMAXPROCS(0), "go": runtime.Version(), "ringside": "(devel)",
+		"verified": true, "seed": 0, "pairs": *pairs, "duration_ms": float64(duration.Milliseconds()),
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		peers := []string{}
+		for _, d := range info.Deps {
+			if strings.HasPrefix(d.Path, "github.com/hashicorp/raft") || d.Path == "github.com/ncruces/go-sqlite3" {
+				peers = append(peers, d.Path+" "+d.Version)
+			}
+		}
+		h["peers"] = peers
+		var dirty string
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+				h["commit"] = s.Value[:12]
+			}
+			if s.Key == "vcs.modified" && s.Value == "true" {
+				dirty = "-dirty"
+			}
+		}
+		if c, ok := h["commit"].(string); ok {
+			h["commit"] = c + dirty
+		}
+	}
+	return &results{Schema: 3, Host: h, Notes: []string{
+		"three nodes are three processes on one machine and one disk; cpu_us_per_op is of all processes of a system",
+	}}
+}
+
+// add records a sample and prints it.
+func (r *results) add(workload string, p params, engine string, values map[string]float64) {
+	i := slices.IndexFunc(r.Results, func(o *result) bool {
+		return o.Workload == workload && o.Engine == engine && maps.Equal(o.Params, p)
+	})
+	if i < 0 {
+		i = len(r.Results)
+		r.Results = append(r.Results, &result{"replica", workload, p, engine, make(map[string]summary), make(map[string][]float64)})
+	}
+	line := fmt.Sprintf("%-9s %-18s", workload, engine)
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		r.Results[i].Samples[k] = append(r.Results[i].Samples[k], values[k])
+		line += fmt.Sprintf("  %s %.4g", k, values[k])
+	}
+	fmt.Println(line, p)
+}
+
+func summarize(values []float64) summary {
+	s := slices.Sorted(slices.Values(values))
+	return summary{(s[(len(s)-1)/2] + s[len(s)/2]) / 2, s[0], s[len(s)-1]}
+}
+
+func (r *results) write() error {
+	for _, o := range r.Results {
+		for k, values := range o.Samples {
+			o.Metrics[k] = summarize(values)
+		}
+		for _, a := range r.Results {
+			if o.Engine != kindReplica || a == o || a.Workload != o.Workload || !maps.Equal(a.Params, o.Params) {
+				continue
+			}
+			for _, k := range []string{"ops_per_s", "cpu_us_per_op", "p50_us", "p99_us"} {
+				var values []float64
+				for i, v := range o.Samples[k] {
+					values = append(values, v/a.Samples[k][i])
+				}
+				s := summarize(values)
+				fmt.Printf("%s %v: %s of %s, times that of %s: %.2f (%.2f to %.2f)\n", o.Workload, o.Params, k, o.Engine, a.Engine, s.Median, s.Min, s.Max)
+				r.Ratios = append(r.Ratios, ratio{"replica", o.Workload, o.Params, o.Engine, a.Engine, k, s})
+			}
+		}
+	}
+	if *out == "" {
+		return nil
+	}
+	p, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(*out, append(p, '\n'), 0o644)
 }

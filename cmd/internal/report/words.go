@@ -15,11 +15,12 @@ import (
 // rowParams are the parameters of each suite that label a row of a table. The other parameters are
 // in the title of the table.
 var rowParams = map[string][]string{
-	"file":   {"block", "count", "computing"},
-	"net":    {"connections"},
-	"ring":   {"batch"},
-	"sqlite": {"databases", "connections"},
-	"watch":  {"mode", "active", "idle"},
+	"file":    {"block", "count", "computing"},
+	"net":     {"connections"},
+	"replica": {"databases", "connections"}, // of replica/bench
+	"ring":    {"batch"},
+	"sqlite":  {"databases", "connections"},
+	"watch":   {"mode", "active", "idle"},
 }
 
 // paramWords are the words for the value of a parameter, in the order in which a sentence has them.
