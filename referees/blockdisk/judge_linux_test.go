@@ -216,6 +216,7 @@ var databases = []struct {
 	{"attach-persist", []work{{VFS: "ringside-group", Mode: "PERSIST", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Attach: true}}},
 	{"attach-delete", []work{{VFS: "ringside", Mode: "DELETE", Names: names(4), Levels: []string{"FULL"}, Commits: 8, Attach: true}}},
 	{"log", []work{{VFS: "ringside-log", Mode: "WAL", Names: names(4), Levels: []string{"FULL"}, Commits: 15, PageSize: 1024, Large: true}}},
+	{"log-shared-syncs", []work{{VFS: "ringside-log", Params: "&groupsync=on", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 12, Large: true}}},
 	{"log-attach", []work{{VFS: "ringside-log", Mode: "WAL", Names: names(4), Levels: []string{"FULL"}, Commits: 10, Attach: true}}},
 	{"log-mixed", []work{{VFS: "ringside-log", Mode: "WAL", Names: names(3), Levels: []string{"FULL", "NORMAL"}, Commits: 15}}},
 	{"log-processes", []work{
