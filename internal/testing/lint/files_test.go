@@ -20,7 +20,9 @@ import (
 
 // upwardCalls is how many calls between the files of a package may go up in the order
 // that ARCHITECTURE.md gives. It may shrink.
-var upwardCalls = map[string]int{"reactor": 5}
+var upwardCalls = map[string]int{
+	"appendlog": 0, "reactor": 5, "sqlitevfs": 1, "ufile": 1, "unet": 2, "unet/event": 6, "watch": 2,
+}
 
 // TestFileOrder reads the order of a package's files in ARCHITECTURE.md and counts the
 // pairs of functions in different files of which the lower calls the upper.
@@ -33,13 +35,16 @@ func TestFileOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Chdir(root) // where the importer resolves imports
+	imports := sourceImporter{token.NewFileSet(), nil}
+	imports.source = importer.ForCompiler(imports.fset, "source", nil)
 	for pkg, most := range upwardCalls {
 		order := fileOrder(string(doc), pkg)
 		if len(order) == 0 {
 			t.Errorf("ARCHITECTURE.md has no list of the files of %s", pkg)
 			continue
 		}
-		total, up := callsBetween(t, filepath.Join(root, pkg), order)
+		total, up := callsBetween(t, imports, pkg, order)
 		t.Logf("%s: %d calls between files, %d of them up", pkg, total, len(up))
 		if len(up) != most {
 			t.Errorf("%s: %d calls go up in the order of ARCHITECTURE.md, recorded are %d:\n%s", pkg, len(up), most, strings.Join(up, "\n"))
@@ -98,9 +103,9 @@ func fileOrder(doc, pkg string) (files []string) {
 
 // callsBetween returns how many pairs of functions in different files call each other,
 // and those that go up.
-func callsBetween(t *testing.T, dir string, order []string) (total int, up []string) {
+func callsBetween(t *testing.T, imports sourceImporter, dir string, order []string) (total int, up []string) {
 	t.Helper()
-	fset := token.NewFileSet()
+	fset := imports.fset
 	var files []*ast.File
 	for _, name := range productFiles(t, dir) {
 		if match, err := build.Default.MatchFile(dir, name); !match || err != nil {
@@ -115,13 +120,9 @@ func callsBetween(t *testing.T, dir string, order []string) (total int, up []str
 		}
 		files = append(files, f)
 	}
-	t.Chdir(dir) // where the importer resolves imports
 	info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
-	conf := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
-	self, err := conf.Check(dir, fset, files, info)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conf := types.Config{Importer: imports, Error: func(error) {}} // of the packages that sourceImporter leaves out
+	self, _ := conf.Check(dir, fset, files, info)
 	place := func(pos token.Pos) int {
 		return slices.Index(order, filepath.Base(fset.Position(pos).Filename))
 	}
@@ -153,6 +154,23 @@ func callsBetween(t *testing.T, dir string, order []string) (total int, up []str
 	}
 	slices.Sort(up)
 	return total, up
+}
+
+// sourceImporter reads the packages of this tree, of the standard library and of
+// golang.org/x. Others are empty: SQLite alone would take longer than all packages here.
+type sourceImporter struct {
+	fset   *token.FileSet
+	source types.Importer
+}
+
+func (i sourceImporter) Import(path string) (*types.Package, error) {
+	host, _, _ := strings.Cut(path, "/")
+	if !strings.Contains(host, ".") || host == "golang.org" || strings.HasPrefix(path, module) {
+		return i.source.Import(path)
+	}
+	p := types.NewPackage(path, filepath.Base(path))
+	p.MarkComplete()
+	return p, nil
 }
 
 // smallFiles is how many product files of fewer than 60 lines a package may have: files
