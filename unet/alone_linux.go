@@ -4,7 +4,6 @@ package unet
 
 import (
 	"io"
-	"math"
 	"os"
 	"syscall"
 	"time"
@@ -231,21 +230,4 @@ func (l *loop) othersActive() {
 	if s := l.table.find(l.table.alone); s == nil || s.recall() {
 		l.table.alone = 0
 	}
-}
-
-// result returns the result of a receive as a CQE has it: the number of bytes, or an
-// error as a negative number.
-func result(n int, errno syscall.Errno) int32 {
-	if errno != 0 {
-		return -int32(errno)
-	}
-	return int32(min(n, math.MaxInt32)) // at most maxTransfer
-}
-
-// split is the reverse of result.
-func split(res int32) (n int, errno syscall.Errno) {
-	if res < 0 {
-		return 0, syscall.Errno(-res)
-	}
-	return int(res), 0
 }

@@ -3,6 +3,7 @@
 package unet
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -42,6 +43,23 @@ type delivery struct {
 	done bool   // res is the result of a receive into buf
 	// counted is set if the loop counts the reader in starting.
 	counted bool
+}
+
+// result returns the result of a receive as a CQE has it: the number of bytes, or an
+// error as a negative number.
+func result(n int, errno syscall.Errno) int32 {
+	if errno != 0 {
+		return -int32(errno)
+	}
+	return int32(min(n, math.MaxInt32)) // at most maxTransfer
+}
+
+// split is the reverse of result.
+func split(res int32) (n int, errno syscall.Errno) {
+	if res < 0 {
+		return 0, syscall.Errno(-res)
+	}
+	return int(res), 0
 }
 
 // interrupt wakes the call that waits, without a result. If the loop receives for
