@@ -7,8 +7,11 @@
 //	kill -HUP PID                            # replaces the process
 //
 // A connection goes to the backend with the fewest connections among those that are up.
-// The proxy checks backends by connecting to them. A backend that refuses a connection is
-// down at once, and the connection goes to another. Between two TCP sockets the data stays
+// The proxy checks backends by connecting to them, which the kernel answers even if the
+// process is stopped; with -check PATH it also sends an HTTP request, which must get a
+// status of 2xx or 3xx within -timeout. A backend that refuses a connection is down at
+// once, and the connection goes to another. New connections go to a backend that is down
+// only if all are. Between two TCP sockets the data stays
 // in the kernel (splice). With -cert and -key the clients use TLS and the backends do not.
 //
 // On SIGHUP a new process inherits the listeners; the old process serves its connections
@@ -38,6 +41,7 @@ const grace = 500 * time.Millisecond
 
 type config struct {
 	addr, backends, metrics  string
+	check                    string
 	cert, key                string
 	mode                     features.Mode
 	interval, timeout, drain time.Duration
@@ -48,10 +52,11 @@ func main() {
 	flag.StringVar(&c.addr, "addr", "127.0.0.1:8443", "where clients connect, unless the listener is inherited")
 	flag.StringVar(&c.backends, "backends", "", "addresses of the backends, with commas between them")
 	flag.StringVar(&c.metrics, "metrics", "", "where /debug/vars and /healthy are served; none if empty")
+	flag.StringVar(&c.check, "check", "", "`path` of the HTTP request that checks a backend, such as /healthy; without it the proxy only connects")
 	flag.StringVar(&c.cert, "cert", "", "certificate `file` in PEM: the clients speak TLS")
 	flag.StringVar(&c.key, "key", "", "its key `file` in PEM")
 	flag.DurationVar(&c.interval, "interval", 2*time.Second, "time between two checks of a backend")
-	flag.DurationVar(&c.timeout, "timeout", time.Second, "for connecting to a backend")
+	flag.DurationVar(&c.timeout, "timeout", time.Second, "for connecting to a backend, and for the answer to -check")
 	flag.DurationVar(&c.drain, "drain", time.Minute, "how long connections go on after a restart")
 	flag.Func("mode", "auto, io_uring, plain or net (default auto)", func(name string) (err error) {
 		c.mode, err = features.ParseMode(name)
@@ -112,7 +117,11 @@ func (c *config) proxy() (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{dialer: unet.Dialer{System: s, Timeout: c.timeout}, open: make(map[net.Conn]struct{})}
+	if c.check != "" && (c.check[0] != '/' || strings.ContainsAny(c.check, " \r\n")) {
+		return nil, fmt.Errorf("-check %q: a path begins with a slash and has no spaces", c.check)
+	}
+	p := &proxy{dialer: unet.Dialer{System: s, Timeout: c.timeout}, path: c.check, patience: c.timeout,
+		open: make(map[net.Conn]struct{})}
 	for _, address := range strings.Split(c.backends, ",") {
 		if _, _, err := net.SplitHostPort(address); err != nil {
 			return nil, fmt.Errorf("-backends: %w", err)

@@ -3,11 +3,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -26,7 +29,9 @@ type backend struct {
 // proxy forwards connections to backends. Its methods may be called concurrently.
 type proxy struct {
 	dialer   unet.Dialer
-	tls      *tls.Config // nil if the clients do not use TLS
+	path     string        // of the request of a check; "" if connecting suffices
+	patience time.Duration // for the answer to it
+	tls      *tls.Config   // nil if the clients do not use TLS
 	backends []*backend
 
 	accepted, refused, toBackends, toClients atomic.Int64
@@ -169,9 +174,30 @@ func (p *proxy) checkAll() {
 func (p *proxy) check(b *backend) {
 	c, err := p.dialer.Dial("tcp", b.address)
 	if err == nil {
+		if p.path != "" {
+			err = p.request(c, b)
+		}
 		_ = c.Close()
 	}
 	b.up.Store(err == nil)
+}
+
+// request sends a request for p.path, and returns an error unless the status is 2xx or
+// 3xx. Unlike connecting, which the kernel answers, it finds a process that is stopped.
+func (p *proxy) request(c net.Conn, b *backend) error {
+	_ = c.SetDeadline(time.Now().Add(p.patience))
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", p.path, b.address); err != nil {
+		return err
+	}
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return err
+	}
+	_ = r.Body.Close()
+	if r.StatusCode < 200 || r.StatusCode >= 400 {
+		return errors.New(r.Status)
+	}
+	return nil
 }
 
 // keep records a connection for cut. If cut was called already, keep closes the

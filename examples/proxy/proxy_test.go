@@ -370,6 +370,10 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	if address := os.Getenv(backendEnv); address != "" {
+		serveBackend(address)
+		return
+	}
 	os.Exit(ringtest.Main(m))
 }
 
