@@ -132,6 +132,40 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestMessages looks for each message that a package logs in docs/metrics.md.
+func TestMessages(t *testing.T) {
+	page, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	logged := regexp.MustCompile(`[lL]ogger(?:\(\))?\.(Info|Warn|Error)\("([^";,]*)`)
+	found := 0
+	for _, dir := range []string{"reactor", "ufile", "unet", "unet/event", "watch", "appendlog", "sqlitevfs"} {
+		files, err := filepath.Glob("../" + dir + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range logged.FindAllSubmatch(source, -1) {
+				found++
+				if row := fmt.Sprintf("| %s | `%s` |", strings.ToUpper(string(m[1])), m[2]); !strings.Contains(string(page), row) {
+					t.Errorf("%s: docs/metrics.md lacks a row that begins with\n%s", file, row)
+				}
+			}
+		}
+	}
+	if rows := regexp.MustCompile("(?m)^\\| (INFO|WARN|ERROR) \\|").FindAll(page, -1); found != len(rows) {
+		t.Errorf("docs/metrics.md has %d messages, the packages log %d", len(rows), found)
+	}
+}
+
 func names() []string {
 	var all []string
 	for _, m := range metrics.Metrics() {
