@@ -61,8 +61,8 @@ func TestAtomicByURI(t *testing.T) {
 	}
 }
 
-// TestAtomicIsRefusedWithoutASector asks descriptors that have no device below them: atomic
-// writes are refused with a reason, whatever the kernel answers.
+// TestAtomicIsRefusedWithoutASector checks that atomic writes are rejected with a reason on
+// descriptors without a block device, whatever the kernel reports.
 func TestAtomicIsRefusedWithoutASector(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

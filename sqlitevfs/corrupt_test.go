@@ -74,7 +74,7 @@ func damage(rnd *rand.Rand, p []byte) []byte {
 			q[i] = byte(rnd.Uint32())
 		}
 	case 2:
-		// The headers say most.
+		// Most damage is in the headers, which have the most effect.
 		for range 1 + rnd.IntN(8) {
 			q[rnd.IntN(min(len(q), 200))] = byte(rnd.Uint32())
 		}

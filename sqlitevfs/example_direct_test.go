@@ -14,8 +14,8 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs"
 )
 
-// The direct API of go-sqlite3 takes the same URI; PRAGMA ringside says what the
-// VFS is doing for a database.
+// The direct API of go-sqlite3 takes the same URI. PRAGMA ringside returns the VFS's settings for a
+// database.
 func Example_direct() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {

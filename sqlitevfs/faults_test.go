@@ -23,7 +23,7 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
-// fault says which call fails, and how.
+// fault selects the call that fails, and its error.
 type fault struct {
 	nth     int // from 0; -1: none
 	errno   syscall.Errno
@@ -35,17 +35,16 @@ func (f fault) String() string {
 	return fmt.Sprintf("call %d, %v, forever %v, short %v", f.nth, f.errno, f.forever, f.short)
 }
 
-// faulty is a base that counts what is asked of the disk, and fails it: as the
-// VFS below ours, and as the files below its log.
+// faulty is a base that counts the calls to the disk and makes some fail. It is the VFS below ours,
+// and the file system of its log.
 type faulty struct {
 	vfs.VFS
 	mu     sync.Mutex
 	armed  bool
 	calls  int
 	fault  fault
-	failed []string // what was failed
-	// poisoned says that a sync failed on which commits rest: none may succeed
-	// any more.
+	failed []string // the calls that failed
+	// poisoned reports that a sync failed on which commits depend: all later commits must fail.
 	poisoned bool
 }
 
@@ -121,7 +120,8 @@ func (f *faulty) SyncDir(dir string) error {
 	return disk.OS.SyncDir(dir)
 }
 
-// GroupLog is a log so small that it comes round, and that takes most commits.
+// GroupLog returns options of a log that is so small that it wraps around, and that takes most
+// commits.
 func (f *faulty) GroupLog() grouplog.Options {
 	return grouplog.Options{FS: faultyFS{disk.OS, f}, SegmentSize: 32 << 10, MaxSize: 96 << 10, MaxAlone: 24 << 10, NoTrials: true, Local: true}
 }
@@ -159,7 +159,7 @@ func (f *faultyFile) Sync(flags vfs.SyncFlag) error {
 	return f.File.Sync(flags)
 }
 
-// faultyFS is what the log does.
+// faultyFS is the file system of the log.
 type faultyFS struct {
 	disk.FS
 	f *faulty
@@ -225,7 +225,7 @@ func (f *faultyLogFile) Sync() error {
 	return f.File.Sync()
 }
 
-// faultDir is a directory in memory where there is one, that the log can be in.
+// faultDir returns a directory in memory, if there is one, that can have the log.
 func faultDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "ringside-faults-")
@@ -289,8 +289,7 @@ type sweep struct {
 	acked, refused, faults int
 }
 
-// run makes commits while a call fails, and judges what is left. It returns how
-// many calls there were.
+// run makes commits while a call fails, and checks the result. It returns the number of calls.
 func (s *sweep) run(t *testing.T, f fault) int {
 	t.Helper()
 	entries, _ := os.ReadDir(s.dir)
@@ -401,8 +400,8 @@ func (s *sweep) silent(what string) bool {
 	return s.mode == "wal" && (kind == "db" || op == "truncate" || op == "sync" || op == "read" || op == "open" || op == "delete")
 }
 
-// judge lets stock SQLite look: each acknowledged commit is there, and no other
-// in half.
+// judge checks with stock SQLite that each acknowledged commit is there, and that no commit is
+// incomplete.
 func (s *sweep) judge(t *testing.T, path string, acked map[int]bool) {
 	t.Helper()
 	c, err := sqlite3.Open(uri(path, "os"))

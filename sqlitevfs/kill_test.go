@@ -16,8 +16,8 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// killEnv tells the test binary to be the process that is killed: the URI of its
-// database, and where its rows begin.
+// killEnv makes the test binary the process that is killed. It has the URI of its database, and the
+// number of its first row.
 const (
 	killEnv  = "RINGSIDE_TEST_KILL_DB"
 	firstEnv = "RINGSIDE_TEST_KILL_FIRST"
@@ -66,7 +66,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	}
 }
 
-// killOnce lets a process live until some commits were reported.
+// killOnce starts a process and kills it after some commits.
 func killOnce(t *testing.T, name string, life int, acked map[string]bool) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledUnderLoad$")
@@ -83,8 +83,8 @@ func killOnce(t *testing.T, name string, life int, acked map[string]bool) {
 	})
 }
 
-// judgeKilled looks at the database, half of the time by stock SQLite alone: a
-// process that is killed leaves what it wrote to the system, log or no log.
+// judgeKilled checks the database, half of the time with stock SQLite alone. A killed process
+// leaves everything it wrote to the system, with or without the log.
 func judgeKilled(t *testing.T, path string, acked map[string]bool) {
 	t.Helper()
 	name := "os"

@@ -309,8 +309,8 @@ func withoutTrials(t *testing.T) (name string, fsys *failFS) {
 	return register(t, Options{Base: "base-" + t.Name(), GroupLog: On, Logger: slog.New(slog.DiscardHandler)}), base.fs
 }
 
-// failing makes four databases in one directory whose log fails as the test
-// wants, and returns how to commit a row to one of them.
+// failing makes four databases in one directory whose log fails on request. It returns a function
+// that commits a row to one of them.
 func failing(t *testing.T) (fsys *failFS, dir string, commit func(db int) error) {
 	t.Helper()
 	name, fsys := withoutTrials(t)
@@ -351,8 +351,8 @@ func TestLogWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestLogFails lets one write of the log fail: databases go on by syncing their
-// WALs, and have a log again when they can.
+// TestLogFails makes one write of the log fail. The databases must continue by syncing their WALs,
+// and use a log again when possible.
 func TestLogFails(t *testing.T) {
 	defer func(d time.Duration) { logRetry = d }(logRetry)
 	logRetry = 0
@@ -377,8 +377,8 @@ func TestLogFails(t *testing.T) {
 	}
 }
 
-// TestOneWALFails lets the syncs of one WAL fail: its database refuses commits,
-// the others do not.
+// TestOneWALFails makes the syncs of one WAL fail. Its database must refuse commits, and the others
+// must not.
 func TestOneWALFails(t *testing.T) {
 	fsys, dir, commit := failing(t)
 	fsys.set(func(op, name string, off int64) error {
@@ -406,8 +406,8 @@ func TestOneWALFails(t *testing.T) {
 	}
 }
 
-// TestLogIsRemoved removes and replaces the log while it is in use: it is
-// noticed, and there is another one.
+// TestLogIsRemoved removes and replaces the log while it is in use. The VFS must notice and open
+// another one.
 func TestLogIsRemoved(t *testing.T) {
 	defer func(d time.Duration) { logRetry = d }(logRetry)
 	_, dir, commit := failing(t)
@@ -441,8 +441,8 @@ func TestLogIsRemoved(t *testing.T) {
 	}
 }
 
-// TestFailedSyncOfNewLog lets the sync fail that a WAL needs before it may use the log:
-// the commit fails, and so do all later ones.
+// TestFailedSyncOfNewLog makes the sync fail that a WAL needs before it uses the log. That commit
+// and all later ones must fail.
 func TestFailedSyncOfNewLog(t *testing.T) {
 	fsys, dir, _ := failing(t)
 	c := connect(t, filepath.Join(dir, "new"), "test-"+t.Name())

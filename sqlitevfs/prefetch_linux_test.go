@@ -67,8 +67,7 @@ func evict(t testing.TB, path string) {
 	}
 }
 
-// scan runs a query on a cold database and returns what the VFS counted, once
-// the connection is closed.
+// scan runs a query on a cold database, closes the connection, and returns the VFS's counters.
 func scan(t *testing.T, path, sql string, params ...string) Stats {
 	t.Helper()
 	want := query(t, connect(t, path, "os", "immutable", "1"), sql)
@@ -124,7 +123,8 @@ func TestScansOfScatteredLeavesAreFetchedAhead(t *testing.T) {
 	}
 }
 
-// A scan that comes back to leaves that it has read is another one.
+// TestAScanIsFetchedForAgain checks that a scan that returns to leaves it has read counts as a new
+// scan.
 func TestAScanIsFetchedForAgain(t *testing.T) {
 	path := table(t, true, rows, 4096, 800)
 	c := connect(t, path, NamePrefetch)
@@ -164,7 +164,7 @@ func TestOtherReadsAreLeftAlone(t *testing.T) {
 	})
 }
 
-// The pages that children finds are those of SQLite's own account.
+// TestChildrenOfInteriorPages compares the result of children with SQLite's own.
 func TestChildrenOfInteriorPages(t *testing.T) {
 	for _, size := range []int{512, 4096, 65536} {
 		path := table(t, true, rows, size, size/8)
@@ -212,7 +212,8 @@ func FuzzChildren(f *testing.F) {
 	})
 }
 
-// Writers move pages while a scan goes on; nothing stale may be seen.
+// TestPrefetchBesideWriters checks that no stale data is read while writers move pages during a
+// scan.
 func TestPrefetchBesideWriters(t *testing.T) {
 	path := table(t, true, rows/4, 1024, 200)
 	w := connect(t, path, "os")

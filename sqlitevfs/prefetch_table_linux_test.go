@@ -46,8 +46,8 @@ func (c *cursor) unread() int {
 	return int(s.Fetched - s.Hits - s.Late - s.Waste)
 }
 
-// The rest of a table is fetched once a fifth of it was read, and only as the
-// scan goes on.
+// TestTheRestOfATableIsFetched checks that the rest of a table is fetched once a fifth of it was
+// read, and only as the scan proceeds.
 func TestTheRestOfATableIsFetched(t *testing.T) {
 	path := table(t, true, rows, 1024, 200)
 	leaves := int(fileSize(t, path)) / 1024
@@ -76,7 +76,8 @@ func TestTheRestOfATableIsFetched(t *testing.T) {
 	}
 }
 
-// A scan that ends early has not fetched much more, and what it has is counted.
+// TestAScanThatEndsLeavesTheRest checks that a scan that ends early has not fetched much more than
+// it read, and that unused pages are counted.
 func TestAScanThatEndsLeavesTheRest(t *testing.T) {
 	path := table(t, true, rows, 1024, 200)
 	leaves := int(fileSize(t, path)) / 1024
@@ -119,7 +120,7 @@ func TestFetchingTheRestIsBounded(t *testing.T) {
 	}
 }
 
-// When what was fetched does not stay, it is fetched again, a little at a time.
+// TestFetchedPagesThatAreGone checks that evicted pages are fetched again, a little at a time.
 func TestFetchedPagesThatAreGone(t *testing.T) {
 	path := table(t, true, rows, 1024, 200)
 	leaves := int(fileSize(t, path)) / 1024
@@ -143,8 +144,8 @@ func TestFetchedPagesThatAreGone(t *testing.T) {
 	}
 }
 
-// What is in the WAL is read from there; what the database's file says of the
-// trees may be old then.
+// TestPrefetchWithAWAL checks that pages in the WAL are read from there, because the trees in the
+// database file may be outdated.
 func TestPrefetchWithAWAL(t *testing.T) {
 	path := table(t, true, rows, 1024, 200)
 	leaves := uint64(fileSize(t, path)) / 1024
@@ -200,8 +201,8 @@ func TestLatePagesBeforeASweep(t *testing.T) {
 	}
 }
 
-// Interior pages that are late are waited for, though not for ever, and those
-// that the scan comes to itself are not.
+// TestLateInteriorPages checks that a scan waits for late interior pages, for a limited time, but
+// not for those that it reads itself.
 func TestLateInteriorPages(t *testing.T) {
 	pf := prefetcher{page: 1024, f: &file{fd: -1}, scan: &node{step: 1}} // nothing comes from there
 	pf.table.inner, pf.table.wait, pf.table.waits = []uint32{5, 6}, tableWait, tableWaits

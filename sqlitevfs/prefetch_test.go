@@ -35,8 +35,8 @@ func TestPageSet(t *testing.T) {
 	}
 }
 
-// TestPagesThatAreNotWellFormed takes the children of pages that a damaged database, or an
-// overflow page, may have: there are none, and nothing is read behind the page.
+// TestPagesThatAreNotWellFormed calls children for malformed pages, as in a damaged database or an
+// overflow page. There must be no children, and no read beyond the page.
 func TestPagesThatAreNotWellFormed(t *testing.T) {
 	page := func(cells, at int, child, right uint32) []byte {
 		p := make([]byte, minPage)

@@ -44,8 +44,8 @@ func TestChangeCounterRisesWithEachCommit(t *testing.T) {
 	}
 }
 
-// Three connections insert, update and look through an index, each of which must
-// see what the others committed.
+// TestThreeConnectionsAtRandom inserts, updates and searches an index with three connections. Each
+// must see the commits of the others.
 func TestThreeConnectionsAtRandom(t *testing.T) {
 	seeds, steps := 6, 60
 	if testing.Short() {

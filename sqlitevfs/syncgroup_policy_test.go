@@ -131,8 +131,7 @@ func TestOneCallerDoesNotShare(t *testing.T) {
 	}
 }
 
-// TestMissedRoundsDelayTheNextTrial has callers that look like a crowd and do not come
-// at the same time.
+// TestMissedRoundsDelayTheNextTrial has concurrent callers that never come at the same time.
 func TestMissedRoundsDelayTheNextTrial(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var p syncPolicy

@@ -11,10 +11,9 @@ import (
 	"testing"
 )
 
-// SQLite's own mptest and speedtest1 are compiled into the driver; the programs
-// that run them use its internal packages. So they are run out of a copy of the
-// module, joined with this one by a workspace, with this VFS in the place of one
-// of those that they know.
+// SQLite's own mptest and speedtest1 are compiled into the driver, and the programs that run them
+// use its internal packages. So the tests run in a copy of the driver's module, in one workspace
+// with this module, and with this VFS instead of one of the driver's.
 
 var torture = map[string]string{ // by VFS of theirs, ours
 	"xts":      NamePrefetch,

@@ -267,8 +267,8 @@ func TestDirectoryThatCannotBeSynced(t *testing.T) {
 	}
 }
 
-// TestFailedSyncOfARemoval lets the sync fail that makes the removal of a journal durable: the
-// commit is not acknowledged, because after a power cut the journal could undo it.
+// TestFailedSyncOfARemoval makes the directory sync after the removal of a journal fail. The commit
+// must not be acknowledged, because after a power cut the journal could undo it.
 func TestFailedSyncOfARemoval(t *testing.T) {
 	name, r := record(t, Options{})
 	path := dbFile(t)

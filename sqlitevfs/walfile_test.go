@@ -212,8 +212,9 @@ func TestHeldHeaderIsWrittenFirst(t *testing.T) {
 	}
 }
 
-// TestKeptFramesAreThoseOfTheFile writes over the edge of what is kept, and lets a write over
-// kept frames fail: they are not kept any more, because the log would take them for the file's.
+// TestKeptFramesAreThoseOfTheFile writes past the end of the kept frames, and makes a write over
+// kept frames fail. The frames must then no longer be kept, because the log would take them for the
+// file's content.
 func TestKeptFramesAreThoseOfTheFile(t *testing.T) {
 	const frame = frameHeaderSize + 64
 	for what, spoil := range map[string]func(w *frameWriter, f *memoryFile){
@@ -243,9 +244,9 @@ func TestKeptFramesAreThoseOfTheFile(t *testing.T) {
 	}
 }
 
-// TestWALWithoutAKnownEnd asks for the end of commits where the header of the WAL cannot be
-// read, is none, or the only commit is not whole: the end is not known, so that the WAL is
-// synced instead of a log.
+// TestWALWithoutAKnownEnd asks for the end of commits if the header of the WAL cannot be read, is
+// invalid, or the only commit is incomplete. The end is then unknown, so the WAL must be synced
+// instead of the log.
 func TestWALWithoutAKnownEnd(t *testing.T) {
 	path := dbFile(t)
 	c := connect(t, path, "os")

@@ -16,7 +16,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/suite"
 )
 
-// fakeSuite is a benchmark that finds what it was told.
+// fakeSuite is a benchmark with given results.
 type fakeSuite struct {
 	run *report.Run
 	err error

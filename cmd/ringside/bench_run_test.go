@@ -47,7 +47,7 @@ func TestPartialRunIsLabelled(t *testing.T) {
 	}
 }
 
-// greedy is a suite that needs more than there is.
+// greedy is a suite that needs more space than there is.
 type greedy struct {
 	fakeSuite
 	dir   string

@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// completions returns what a shell would offer, and which of its own means it may use besides.
+// completions returns the words that a shell would offer, and the directive for the shell's own
+// completion.
 func completions(t *testing.T, args ...string) (words []string, directive string) {
 	t.Helper()
 	var out, errs bytes.Buffer

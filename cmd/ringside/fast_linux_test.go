@@ -96,7 +96,7 @@ func TestFastDeviceIsNeverLeftBehind(t *testing.T) {
 		if err := cmd.Process.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
-		_ = cmd.Wait() // The exit code is that of the signal's effect.
+		_ = cmd.Wait() // The exit code is that of the signal.
 		if code := cmd.ProcessState.ExitCode(); sig != syscall.SIGKILL && code != exitInterrupted {
 			t.Errorf("%v: exit %d", sig, code)
 		}

@@ -42,7 +42,7 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// result is what a finished program left.
+// result is the output and exit code of a program.
 type result struct {
 	code           int
 	stdout, stderr string

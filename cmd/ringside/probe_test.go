@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/internal/probe"
 )
 
-// runProbe runs the command line and returns the exit code and what was printed.
+// runProbe runs the command line and returns the exit code and the output.
 func runProbe(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -72,7 +72,7 @@ func TestProbeHere(t *testing.T) {
 	wantBackends(t, r)
 }
 
-// wantBackends checks that each package that chooses says what, and why.
+// wantBackends checks that each package that chooses a backend reports it and the reason.
 func wantBackends(t *testing.T, r probe.Report) {
 	t.Helper()
 	var names []string

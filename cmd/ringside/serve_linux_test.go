@@ -49,7 +49,7 @@ func startServe(t *testing.T, env string, args ...string) *served {
 	return s
 }
 
-// stop asks the program to end and returns its exit code.
+// stop sends a signal to the program and returns its exit code.
 func (s *served) stop(t *testing.T, sig syscall.Signal) int {
 	t.Helper()
 	if err := s.cmd.Process.Signal(sig); err != nil {
@@ -95,8 +95,8 @@ func wantRefused(t *testing.T, addr string) {
 	})
 }
 
-// TestServeLetsDownloadsEnd asks the program to end during a download, which takes more than
-// the socket's buffers hold, and others have connections on which nothing is under way.
+// TestServeLetsDownloadsEnd signals the program during a download that is larger than the socket's
+// buffers, while other connections are idle.
 func TestServeLetsDownloadsEnd(t *testing.T) {
 	const size = 64 << 20
 	dir := bigFile(t, size)
@@ -144,7 +144,7 @@ func TestServeSecondSignal(t *testing.T) {
 	}
 }
 
-// serves waits until the program serves, and has clients to whom it owes nothing.
+// serves waits until the program serves, and opens idle connections.
 func serves(t *testing.T, r *running, _ string) {
 	t.Helper()
 	addr := servedAt(t, r)
@@ -201,7 +201,7 @@ func TestServeCutsOff(t *testing.T) {
 	}
 }
 
-// TestServeWithout has no io_uring, and says so.
+// TestServeWithout checks that the program runs without io_uring and reports that.
 func TestServeWithout(t *testing.T) {
 	s := startServe(t, "RINGSIDE_BACKEND=plain", bigFile(t, 100))
 	if s.Sockets != "plain" || s.SocketsReason == "" || s.Files != "plain" || s.FilesReason == "" {
@@ -220,7 +220,8 @@ func TestServeWithout(t *testing.T) {
 	}
 }
 
-// TestServeClients lets other people's programs download, go on with half a file, and ask again.
+// TestServeClients downloads with common client programs, resumes downloads, and makes conditional
+// requests.
 func TestServeClients(t *testing.T) {
 	dir := bigFile(t, 3<<20)
 	text := strings.Repeat("some text. ", 1000)

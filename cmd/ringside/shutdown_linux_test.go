@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestEachCommandEndsBySignals signals each command that may last while it works, and
-// wants the code, and nothing left: no file, no process. How long it took is logged.
+// TestEachCommandEndsBySignals signals each long-running command while it works. It checks the exit
+// code, and that no file and no process is left. It logs the time.
 func TestEachCommandEndsBySignals(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs every command")
@@ -109,7 +109,7 @@ func hasWorker(t *testing.T, r *running, _ string) {
 			}
 		}
 		if r.ended() {
-			_ = r.cmd.Wait() // what it said is complete then
+			_ = r.cmd.Wait() // its output is complete then
 			t.Skipf("cannot be measured here: %s", r.stderr.String())
 		}
 		return false

@@ -31,7 +31,7 @@ func TestSoakReplay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("loads the machine")
 	}
-	// A machine that does much else may not come to any operation in a short time.
+	// A busy machine may not complete any operation in a short time.
 	for duration := 10 * time.Millisecond; ; duration *= 10 {
 		dir := t.TempDir()
 		r := runProgram(t, "soak", "--for", duration.String(), "--dir", dir, "--rows", "files", "--replay", "117440513", "--json")

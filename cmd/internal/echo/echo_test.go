@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// needProgram skips where there is no such program, as on Windows and in a lane,
-// whose machine has none but the tests.
+// needProgram skips the test if the program is not installed, as on Windows and in virtual machines
+// that only have the tests.
 func needProgram(t *testing.T, name string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/peers/nginx"
 )
 
-// TestFiles lets each engine serve the same file.
+// TestFiles checks that each engine serves the same file.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "f.jpg"), []byte("content"), 0o644); err != nil {

@@ -25,7 +25,7 @@ type download struct {
 	conn net.Conn
 }
 
-// begin asks for a file and reads the header of the answer.
+// begin requests a file and reads the header of the response.
 func begin(t *testing.T, addr, path string) download {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -57,8 +57,8 @@ func allIs(t *testing.T, r io.Reader, want byte) (n int64, err error) {
 	}
 }
 
-// TestFileShrinks cuts off a file while it is sent: the client must learn that it has not got all, and
-// the server must go on.
+// TestFileShrinks truncates a file while it is sent. The client must see that the response is
+// incomplete, and the server must continue.
 func TestFileShrinks(t *testing.T) {
 	dir := tree(t, map[string]string{"big.jpg": strings.Repeat("x", huge), "other.txt": "text"})
 	addr := start(t, dir, Options{})
@@ -77,7 +77,8 @@ func TestFileShrinks(t *testing.T) {
 	}
 }
 
-// TestFileGrowsOrIsReplaced sends what was announced, whatever becomes of the file meanwhile.
+// TestFileGrowsOrIsReplaced checks that the announced content is sent although the file changes
+// meanwhile.
 func TestFileGrowsOrIsReplaced(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
 		"grows": func(path string) error {
@@ -103,7 +104,7 @@ func TestFileGrowsOrIsReplaced(t *testing.T) {
 			if n, err := allIs(t, down.Body, 'x'); n != huge || err != io.EOF {
 				t.Errorf("%d bytes, %v", n, err)
 			}
-			// The connection goes on with the next answer.
+			// The connection continues with the next response.
 			io.WriteString(down.conn, "GET /big.jpg HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
 			res, err := http.ReadResponse(newReader(down.conn), nil)
 			if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestStaysInside tries to get at a file outside, and at what is not to be seen.
+// TestStaysInside requests files outside the directory, and hidden ones.
 func TestStaysInside(t *testing.T) {
 	const secret = "a secret"
 	outside := tree(t, map[string]string{"secret.txt": secret, "d/secret.txt": secret})

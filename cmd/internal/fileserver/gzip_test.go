@@ -135,7 +135,7 @@ func TestGzipCache(t *testing.T) {
 	}
 }
 
-// TestChanges serves what a file is now, although it was open.
+// TestChanges checks that the current content is served although an older file is open.
 func TestChanges(t *testing.T) {
 	dir := tree(t, map[string]string{"f.txt": "one"})
 	h, err := Open(dir, Options{})
@@ -174,8 +174,8 @@ func TestChanges(t *testing.T) {
 	want(200, "back")
 }
 
-// TestTagsOfReplacedFiles asks with the entity tag of a file for one of the same size and
-// modification time that has replaced it.
+// TestTagsOfReplacedFiles requests a file with the entity tag of an earlier file of the same size
+// and modification time.
 func TestTagsOfReplacedFiles(t *testing.T) {
 	dir := tree(t, nil)
 	h, err := Open(dir, Options{})
@@ -217,8 +217,8 @@ func TestTagsOfReplacedFiles(t *testing.T) {
 	}
 }
 
-// TestGzipOfReplacedFiles compares with http.FileServer what is served, compressed,
-// of a file that is replaced again and again by another of the same size and time.
+// TestGzipOfReplacedFiles compares compressed responses with http.FileServer, while the file is
+// repeatedly replaced by another of the same size and time.
 func TestGzipOfReplacedFiles(t *testing.T) {
 	for name, settle := range map[string]time.Duration{"kept": -time.Hour, "as it is": settleTime} {
 		t.Run(name, func(t *testing.T) {

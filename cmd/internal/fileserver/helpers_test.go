@@ -18,7 +18,7 @@ const patience = time.Minute
 
 func newReader(r io.Reader) *bufio.Reader { return bufio.NewReader(r) }
 
-// raw sends bytes on a connection of its own and returns all that comes back.
+// raw sends bytes on a new connection and returns the whole response.
 func raw(t *testing.T, addr, request string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)

@@ -73,7 +73,8 @@ func TestListOfBytes(t *testing.T) {
 	}
 }
 
-// TestManyRanges asks for as many parts as a header holds: what they have in common is sent once at the most.
+// TestManyRanges requests as many ranges as fit into a header. Bytes that the ranges have in common
+// must be sent at most once.
 func TestManyRanges(t *testing.T) {
 	const size = 200_000
 	addr := start(t, tree(t, map[string]string{"f.jpg": strings.Repeat("x", size)}), Options{})
@@ -99,7 +100,7 @@ func TestManyRanges(t *testing.T) {
 	}
 }
 
-// TestNothingShrinksTwice offers gzip for what is compressed already.
+// TestNothingShrinksTwice accepts gzip for files that are already compressed.
 func TestNothingShrinksTwice(t *testing.T) {
 	text := strings.Repeat("it would shrink. ", 500)
 	files := map[string]string{}
@@ -133,7 +134,7 @@ func TestCompressedOutside(t *testing.T) {
 	}
 }
 
-// TestDrippingClient sends a header that goes on as long as it is listened to.
+// TestDrippingClient sends a header that never ends.
 func TestDrippingClient(t *testing.T) {
 	_, addr, _ := running(t, tree(t, nil), func(s *Server) {
 		s.http.ReadHeaderTimeout, s.http.ReadTimeout = 50*time.Millisecond, 100*time.Millisecond

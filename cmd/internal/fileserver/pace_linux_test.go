@@ -102,7 +102,8 @@ func TestSlowButSteadyClient(t *testing.T) {
 	}
 }
 
-// TestSlowClientOfMemory takes what is in memory, such as compressed files, a piece a minute.
+// TestSlowClientOfMemory reads a response from memory, such as a compressed file, at one piece per
+// minute.
 func TestSlowClientOfMemory(t *testing.T) {
 	const size = 10*chunk + 1
 	for _, head := range []string{"", "header"} {

@@ -71,7 +71,7 @@ func serve(t *testing.T, h http.Handler) string {
 	return ln.Addr().String()
 }
 
-// answer is what a client sees of a response.
+// answer is the part of a response that a client sees.
 type answer struct {
 	status int
 	header http.Header
@@ -97,7 +97,7 @@ func ask(t *testing.T, addr, method, path string, header http.Header) answer {
 	return answer{res.StatusCode, res.Header, string(body)}
 }
 
-// client sends what it is told and nothing else, on a connection that it keeps.
+// client sends only the given headers, on a kept connection.
 var client = &http.Client{
 	Transport:     &http.Transport{DisableCompression: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -134,7 +134,7 @@ func fields(lines ...string) http.Header {
 	return h
 }
 
-// TestLikeFileServer asks package net/http the same.
+// TestLikeFileServer compares the responses with those of net/http.
 func TestLikeFileServer(t *testing.T) {
 	long := strings.Repeat("ghijklmnopqrstuv", smallMax/8)
 	dir := tree(t, map[string]string{
@@ -210,8 +210,8 @@ func equalHeaders(a, b http.Header) bool {
 	return maps.EqualFunc(a, b, func(x, y []string) bool { return slices.Equal(x, y) })
 }
 
-// TestKeepsConnections asks for files of all lengths on one connection, one after the other and ahead
-// of the answers.
+// TestKeepsConnections requests files of all lengths on one connection, one after another and
+// pipelined.
 func TestKeepsConnections(t *testing.T) {
 	files := map[string]string{}
 	for _, n := range []int{0, 1, 511, 512, 513, 2048, 4095, 4096, smallMax - 1, smallMax, smallMax + 1, 3 << 19} {

@@ -46,8 +46,8 @@ func TestLongFileFromDisk(t *testing.T) {
 	}
 }
 
-// TestLargeLeavesRoomForSmall looks at the calls of sendfile: each is for a small
-// piece, and while requests for little come only some of them run at a time.
+// TestLargeLeavesRoomForSmall checks the calls of sendfile: each is for a small piece, and while
+// there are small requests only some of the large ones run at the same time.
 func TestLargeLeavesRoomForSmall(t *testing.T) {
 	c, slow, peer, r := slowTransfer(t, 8<<20)
 	var file int

@@ -85,7 +85,7 @@ func TestClientThatTakesNothing(t *testing.T) {
 	}
 }
 
-// TestShutdownWaits lets a download end.
+// TestShutdownWaits checks that a download completes during shutdown.
 func TestShutdownWaits(t *testing.T) {
 	const size = 32 << 20
 	s, addr, served := running(t, tree(t, map[string]string{"big.jpg": strings.Repeat("x", size)}), func(*Server) {})
@@ -110,7 +110,7 @@ func TestShutdownWaits(t *testing.T) {
 	}
 }
 
-// TestRefusals asks as net/http would not, and as smugglers do.
+// TestRefusals sends requests that net/http would not send, as in request smuggling.
 func TestRefusals(t *testing.T) {
 	addr := start(t, tree(t, map[string]string{"f.txt": "text"}), Options{})
 	for request, want := range map[string]string{

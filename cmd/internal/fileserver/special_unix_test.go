@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestSpecialFiles asks for what is no file: it is not waited for, and not found.
+// TestSpecialFiles requests special files. The response is "not found", without waiting for the
+// file.
 func TestSpecialFiles(t *testing.T) {
 	dir := tree(t, map[string]string{"a.txt": "text"})
 	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644); err != nil {

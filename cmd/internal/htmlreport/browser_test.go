@@ -28,7 +28,7 @@ func browser(t *testing.T) string {
 	return ""
 }
 
-// look is what a browser says of the page.
+// look is a browser's report on the page.
 type look struct {
 	Wide     int    `json:"wide"` // how far the content reaches beyond the window
 	Pictures int    `json:"pictures"`
@@ -84,7 +84,7 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// open has the browser show the file and returns what it says.
+// open opens the file in the browser and returns its report.
 func open(t *testing.T, browser, file string, flags ...string) (l look) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

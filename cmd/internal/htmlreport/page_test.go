@@ -100,7 +100,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestPictures parses each picture: they are XML, and what they say is escaped.
+// TestPictures parses each picture: it is valid XML, and its text is escaped.
 func TestPictures(t *testing.T) {
 	page := render(t, sample())
 	found := regexp.MustCompile(`(?s)<svg .*?</svg>`).FindAllString(page, -1)

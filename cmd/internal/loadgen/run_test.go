@@ -86,7 +86,8 @@ func TestRunOverHTTP(t *testing.T) {
 	}
 }
 
-// TestRunCountsSyscalls lets the server be this process, whose load makes calls as well.
+// TestRunCountsSyscalls uses this process as the server, although the load generator in it makes
+// system calls too.
 func TestRunCountsSyscalls(t *testing.T) {
 	j := job(server(t, echo))
 	j.Size, j.Count = 128, 20*time.Millisecond

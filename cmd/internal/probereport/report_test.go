@@ -77,7 +77,7 @@ func usable() probe.Report {
 	}
 }
 
-// forbidden is a host where a policy forbids what the kernel knows.
+// forbidden is the report of a host on which a policy forbids io_uring.
 func forbidden() probe.Report {
 	const reason, remedy = "the sysctl kernel.io_uring_disabled is 2, which forbids it to every process", "sysctl -w kernel.io_uring_disabled=0"
 	return probe.Report{

@@ -24,7 +24,7 @@ func rates(kernel string, values ...float64) *Run {
 	}
 }
 
-// kept returns what a reader of the run's result file gets.
+// kept writes the run's result file and reads it again.
 func kept(t *testing.T, r *Run) *Document {
 	t.Helper()
 	var b bytes.Buffer

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzReadDocument reads what may be a result file, and shows and compares what comes of it.
+// FuzzReadDocument reads arbitrary bytes as a result file. If they are valid it shows and compares
+// the result.
 func FuzzReadDocument(f *testing.F) {
 	kept, err := os.ReadFile("testdata/run.json")
 	if err != nil {

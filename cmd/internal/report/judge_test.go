@@ -89,7 +89,8 @@ func TestNullRuns(t *testing.T) {
 	}
 }
 
-// What a user wants to know is found in a run of the usual length.
+// TestRealDifferencesAreFound checks that differences that matter to a user are found in a run of
+// the usual length.
 func TestRealDifferencesAreFound(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	found := 0

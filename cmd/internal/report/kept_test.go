@@ -27,7 +27,7 @@ func TestKeptResults(t *testing.T) {
 	}
 }
 
-// checkKept says what is wrong with a kept result file.
+// checkKept returns the errors of a kept result file.
 func checkKept(name string, b []byte) (wrong []string) {
 	doc, err := ReadDocument(bytes.NewReader(b))
 	if err != nil {

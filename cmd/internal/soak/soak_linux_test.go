@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
-// soakBriefly runs all rows, unless o says which, for a few short rounds.
+// soakBriefly runs all rows, or the rows in o, for a few short rounds.
 func soakBriefly(t *testing.T, o Options) *Summary {
 	t.Helper()
 	if testing.Short() {
@@ -48,10 +48,10 @@ func TestWithoutRings(t *testing.T) {
 	}
 }
 
-// grown is what a seeded fault keeps.
+// grown holds the memory that a seeded bug leaks.
 var grown [][]byte
 
-// TestSeededBugs shows that what a run looks for is found.
+// TestSeededBugs checks that a run finds each seeded bug.
 func TestSeededBugs(t *testing.T) {
 	defer func() { grown = nil }()
 	var leaked []int
@@ -60,7 +60,7 @@ func TestSeededBugs(t *testing.T) {
 	var seen atomic.Int64
 	spoil := func(where string) func(string, []byte) {
 		return func(row string, p []byte) {
-			// Not one alone: it may be in what is rolled back, or comes too late to be read.
+			// Several, because a single one may be rolled back, or come too late to be read.
 			if row == where && seen.Add(1)%20 == 1 {
 				p[len(p)/2]++
 			}

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // A part that cannot be had says so.
+	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // hides warnings about unavailable parts
 	os.Exit(m.Run())
 }
 

@@ -28,7 +28,7 @@ func (d *fakeDevice) Filesystem() string { return "xfs" }
 func (d *fakeDevice) Note() string       { return d.note }
 func (d *fakeDevice) Close() error       { d.closed++; return nil }
 
-// withFast lets the world have a fast device.
+// withFast adds a storage in memory to the world.
 func (w *world) withFast(t *testing.T) *fakeDevice {
 	d := &fakeDevice{dir: t.TempDir()}
 	w.FastDevice = func(_ context.Context, size int64) (FastDevice, error) {

@@ -56,8 +56,8 @@ func TestWorkloadsAreChosen(t *testing.T) {
 	}
 }
 
-// TestDefaultWorkloadsFitTheirTime adds up what the workloads beside the random reads take: a round
-// has 120 ms for its process.
+// TestDefaultWorkloadsFitTheirTime adds up the times of the workloads other than random reads, with
+// 120 ms per round for its process.
 func TestDefaultWorkloadsFitTheirTime(t *testing.T) {
 	o := FileOptions{Workloads: []string{nameBatch, nameBurner, nameAppend, nameRandWrite}}.withDefaults()
 	f := &fileRun{opts: o, fio: "fio"}
@@ -190,7 +190,7 @@ func TestRandWriteCells(t *testing.T) {
 	wantEmpty(t, opts.Dir)
 }
 
-// TestUsersFileIsNotWritten measures all there is on a file of the user's.
+// TestUsersFileIsNotWritten runs all workloads on a file of the user's.
 func TestUsersFileIsNotWritten(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "precious")

@@ -18,8 +18,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// netWorld is a NetEnv in which everything works, rounds take no time, and what is asked for is
-// recorded. It is its own peer.
+// netWorld is a NetEnv in which everything works, rounds take no time, and requests are recorded.
+// It is its own peer.
 type netWorld struct {
 	NetEnv
 	jobs    []loadgen.Job

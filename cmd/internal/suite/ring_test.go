@@ -24,7 +24,7 @@ type ringWorld struct {
 	jobs    []workload.Job
 	trials  []workload.Job
 	refuses string // the ring on which the peer fails
-	reason  string // what the peer says of itself
+	reason  string // reported by the peer
 	removed int
 }
 

@@ -91,7 +91,7 @@ func TestFileMeasuresTheDefaultGrid(t *testing.T) {
 	if h := run.Host; h.Backend != "io_uring" || h.Reason != "a test" || h.Pairs != 5 || !h.Verified || h.FileBytes != opts.Size {
 		t.Errorf("host %+v", h)
 	}
-	rounds := w.jobs[1:] // The first asks for the backend.
+	rounds := w.jobs[1:] // The first job asks for the backend.
 	if len(rounds) != defaultCells*10 {
 		t.Fatalf("%d rounds", len(rounds))
 	}
@@ -147,8 +147,8 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// TestDefaultRunFitsItsTime adds up what is planned: 90 seconds less 15 for the file and 120 ms of
-// each round for its process.
+// TestDefaultRunFitsItsTime adds up the planned times: 90 seconds less 15 for the file and 120 ms
+// of each round for its process.
 func TestDefaultRunFitsItsTime(t *testing.T) {
 	o := FileOptions{Workloads: []string{nameRandRead}}.withDefaults()
 	f := &fileRun{opts: o, fio: "/bin/fio"}

@@ -210,8 +210,8 @@ func TestWatchNamesWhatFailed(t *testing.T) {
 	}
 }
 
-// TestWatchLeavesOutWhatWasDrowned goes on after a round in which the floor hid what was measured, whether
-// this process found that or a worker said so.
+// TestWatchLeavesOutWhatWasDrowned checks that a run continues after a round that returned
+// ErrFloor, in this process or in a worker.
 func TestWatchLeavesOutWhatWasDrowned(t *testing.T) {
 	for _, drowned := range []error{workload.ErrFloor, &measure.WorkerError{Said: workload.ErrFloor.Error(), Err: errors.New("exit status 1")}} {
 		w := newWatchWorld()

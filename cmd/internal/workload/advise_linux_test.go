@@ -14,8 +14,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 )
 
-// TestAdviseRandom reads from the beginning of a file, which the kernel takes for the beginning of
-// all of it, and looks whether the page behind has come too.
+// TestAdviseRandom reads the beginning of a file, which the kernel takes for the start of a
+// sequential read, and checks whether the next page was read too.
 func TestAdviseRandom(t *testing.T) {
 	d, err := datafile.Create(t.Context(), t.TempDir(), 4<<20, contentSeed, nil)
 	if err != nil {
@@ -33,7 +33,7 @@ func TestAdviseRandom(t *testing.T) {
 		if ahead := readsAhead(t, e, d.Path(), func(engine.File) error { return nil }); !ahead {
 			t.Skipf("read-ahead: this storage has none with %s", e.Name())
 		}
-		// What the kernel is still reading ahead from before is not evicted.
+		// Pages that the kernel is still reading ahead are not evicted.
 		for tries := 0; readsAhead(t, e, d.Path(), adviseRandom); tries++ {
 			if tries == 20 {
 				t.Fatalf("%s: the kernel read ahead", e.Name())

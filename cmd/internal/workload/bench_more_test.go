@@ -39,8 +39,8 @@ func benchEngine(b *testing.B, name string) engine.Engine {
 	return e
 }
 
-// runOps performs b.N operations in as many goroutines as there are operations. What they are made
-// of exists before the clock runs.
+// runOps performs b.N operations, with one goroutine per Op. Everything is prepared before the
+// timer runs.
 func runOps(b *testing.B, ops []measure.Op) {
 	b.Helper()
 	b.ReportAllocs()
@@ -126,7 +126,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkRandWrite overwrites blocks with 32 goroutines, and then reads what was written last.
+// BenchmarkRandWrite overwrites blocks with 32 goroutines, and then reads the last blocks.
 func BenchmarkRandWrite(b *testing.B) {
 	d := benchFile(b)
 	stamp := uint64(0)

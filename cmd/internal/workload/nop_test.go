@@ -79,7 +79,8 @@ func TestNopAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestNopNoticesWrongCompletions submits entries whose completions are not those of the loop.
+// TestNopNoticesWrongCompletions submits entries whose completions differ from those that the loop
+// expects.
 func TestNopNoticesWrongCompletions(t *testing.T) {
 	needRing(t, RingDefault)
 	for name, disturb := range map[string]func(*nopLoop){

@@ -20,8 +20,8 @@ import (
 
 const contentSeed = 77
 
-// memory is an engine over bytes in memory. It records the offsets of reads and may tamper with
-// what they return.
+// memory is an engine over bytes in memory. It records the offsets of reads and may corrupt the
+// data.
 type memory struct {
 	data    []byte
 	openErr error

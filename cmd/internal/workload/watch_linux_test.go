@@ -119,7 +119,7 @@ func TestWatchRoundsAllocateNothing(t *testing.T) {
 	})
 }
 
-// TestWatchRoundsReadWhatWasWritten looks at what a round leaves behind.
+// TestWatchRoundsReadWhatWasWritten checks that a round leaves no unread data.
 func TestWatchRoundsReadWhatWasWritten(t *testing.T) {
 	watchBackends(t, func(t *testing.T, b watch.Mode) {
 		onThread(func() {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestSurface finds what a package exports, also through what is embedded.
+// TestSurface checks that exported names are found, including those of embedded types.
 func TestSurface(t *testing.T) {
 	const src = `package p
 type inner struct{}

@@ -94,8 +94,8 @@ func (b *seeded) run(t *Trial) {
 	}
 }
 
-// TestSeededBugs seeds one bug after the other: each is found, and where there
-// is none nothing is.
+// TestSeededBugs seeds one bug after another. Each must be found, and without a bug nothing must be
+// found.
 func TestSeededBugs(t *testing.T) {
 	Need(t)
 	ringtest.NeedKernel(t, "status of buffer rings", "6.8")

@@ -11,8 +11,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// echoer sends back what a connection sends, through a ring of package uring, with
-// bugs that the kernel does not punish as long as it is quick.
+// echoer echoes a connection's data through a ring of package uring, with bugs that have no effect
+// on a real, fast kernel.
 type echoer struct {
 	givesBackEarly bool // reads a provided buffer that it has given back
 	reusesEarly    bool // writes into memory that is being sent
@@ -79,7 +79,7 @@ func (e *echo) open() (err error) {
 	return nil
 }
 
-// serve goes on until all is sent, and ends what it has begun.
+// serve runs until everything is sent, and ends its operations.
 func (e *echo) serve() error {
 	defer func() {
 		for (e.receiving || e.sending) && !e.bug.leaves {
@@ -101,7 +101,7 @@ func (e *echo) serve() error {
 	return nil
 }
 
-// turn enters once and looks at what has come.
+// turn enters the ring once and processes the completions.
 func (e *echo) turn() (failed error) {
 	_, err := e.r.SubmitAndWait(1)
 	if err != nil && !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EBUSY) && !errors.Is(err, syscall.ENOMEM) {
@@ -133,7 +133,7 @@ func (e *echo) turn() (failed error) {
 	return failed
 }
 
-// received takes over what was received.
+// received processes received data.
 func (e *echo) received(c uring.CQE) {
 	data, ok := e.bufs.Take(c)
 	if !ok {
@@ -175,7 +175,7 @@ func wipe(p []byte) {
 	}
 }
 
-// send sends what is left, else what has been received meanwhile.
+// send sends the rest of the data, or else the data received meanwhile.
 func (e *echo) send() {
 	if len(e.out) == 0 {
 		e.out, e.spare = e.spare, nil
@@ -193,14 +193,14 @@ func (e *echo) send() {
 	}
 }
 
-// TestSeededBugsAtSyscalls seeds one bug after the other above simulated rings. The
-// kernel's own tell nothing of them, or only if it is slow.
+// TestSeededBugsAtSyscalls seeds one bug after another above simulated rings. The kernel's own
+// rings show these bugs never, or only if the kernel is slow.
 func TestSeededBugsAtSyscalls(t *testing.T) {
 	if testing.Short() {
 		t.Skip("shows that another test can fail: without -short")
 	}
 	Need(t)
-	// What a ring that has failed has in flight its user cannot end.
+	// Operations in flight on a failed ring cannot be ended by its user.
 	passing := map[string][]Choice{"io_uring_enter": append(Passes(syscall.EINTR, syscall.EAGAIN), short)}
 	for _, c := range []struct {
 		name  string

@@ -125,7 +125,7 @@ func TestOperations(t *testing.T) {
 	})
 }
 
-// TestPipe reads from a pipe before there is data, and polls it.
+// TestPipe reads and polls a pipe before there is data.
 func TestPipe(t *testing.T) {
 	onBench(t, Options{}, RingOptions{}, func(b *bench) {
 		pipe := b.k.Pipe()
@@ -189,8 +189,8 @@ func TestChains(t *testing.T) {
 	})
 }
 
-// TestOverflow fills a small completion queue: what overflows appears when it is
-// asked for, in order.
+// TestOverflow fills a small completion queue. Overflowed completions must appear in order when
+// they are requested.
 func TestOverflow(t *testing.T) {
 	onBench(t, Options{BusyOnOverflow: true}, RingOptions{Entries: 8, CQEntries: 2}, func(b *bench) {
 		for ud := range uint64(8) {

@@ -14,9 +14,9 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestLateOperationsKeepTheirFiles has rings fail with a write in flight. Its file
-// is closed, and another gets the number: what is written late belongs to the first
-// one, as the kernel holds the file and not the number.
+// TestLateOperationsKeepTheirFiles makes rings fail with a write in flight. The file is closed, and
+// another file gets its number. A late write must go to the first file, because the kernel holds
+// the file and not the number.
 func TestLateOperationsKeepTheirFiles(t *testing.T) {
 	late := 0
 	for seed := range uint64(20) {

@@ -69,7 +69,7 @@ func TestHookFiles(t *testing.T) {
 	})
 }
 
-// TestHookSockets accepts, receives in all ways, and sends more than there is room for.
+// TestHookSockets accepts, receives in all ways, and sends more than fits into the socket's buffer.
 func TestHookSockets(t *testing.T) {
 	overFlavours(t, func(b *hookBench) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

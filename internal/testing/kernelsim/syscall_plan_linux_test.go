@@ -123,7 +123,7 @@ func TestHookEnters(t *testing.T) {
 	})
 }
 
-// TestHookFailed has a ring fail for good, and closes it with what is in flight.
+// TestHookFailed makes a ring fail for good, and closes it with operations in flight.
 func TestHookFailed(t *testing.T) {
 	calls := 0
 	p := Plan{Submit: func(n int) (int, bool, syscall.Errno) {

@@ -13,8 +13,8 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestCollector has the collector run all the time, with a limit that is below
-// what the program needs, while everything is in flight.
+// TestCollector runs the garbage collector permanently, with a memory limit below the program's
+// need, while all kinds of operations are in flight.
 func TestCollector(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one limit is enough with -short")

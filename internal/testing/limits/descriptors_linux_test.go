@@ -15,9 +15,9 @@ import (
 	"github.com/ringside-io/ringside/reactor"
 )
 
-// TestFewDescriptors has dozens of goroutines, each of which wants up to 17
-// descriptors, share 64. Then all are taken, and what is open must work; then
-// there are enough, and everything must.
+// TestFewDescriptors has dozens of goroutines, each of which uses up to 17 descriptors, share 64.
+// Then all are taken, and open objects must still work. Then there are enough, and everything must
+// work.
 func TestFewDescriptors(t *testing.T) {
 	ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
 	ringtest.NeedRing(t)
@@ -47,7 +47,7 @@ func TestFewDescriptors(t *testing.T) {
 	}
 }
 
-// withoutAny takes all descriptors there are.
+// withoutAny takes all descriptors.
 func (w *environment) withoutAny() {
 	var hog []io.Closer
 	defer func() {
@@ -82,7 +82,7 @@ func (w *environment) withoutAny() {
 	}
 }
 
-// until gets more until there are no descriptors: servers may still close some.
+// until opens files until there are no descriptors; servers may still close some.
 func (w *environment) until(what string, get func() (io.Closer, error)) (got []io.Closer) {
 	for range 100 {
 		c, err := get()

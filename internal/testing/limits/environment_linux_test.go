@@ -68,7 +68,7 @@ func run(t *testing.T, dir string, seeds, workers int, prepare func(*environment
 			t.Fatal(err)
 		}
 		w, err := newEnvironment(s, home)
-		// The kernel gives back in its own time what a closed ring had locked.
+		// The kernel releases the locked memory of a closed ring asynchronously.
 		for end := time.Now().Add(ringtest.Patience); errors.Is(err, syscall.ENOMEM) && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 			w, err = newEnvironment(s, home)
@@ -87,7 +87,7 @@ func run(t *testing.T, dir string, seeds, workers int, prepare func(*environment
 	return operations, refused
 }
 
-// note counts what is refused.
+// note counts the errors of the limit.
 func (w *environment) note(err error) error {
 	if err != nil && w.Tolerates(err) {
 		w.refused.Add(1)
@@ -99,7 +99,7 @@ func (w *environment) problem(format string, args ...any) {
 	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
 }
 
-// Tolerates allows what the limit may cause.
+// Tolerates accepts errors that the limit may cause.
 func (w *environment) Tolerates(err error) bool {
 	for _, errno := range w.tolerated {
 		if errors.Is(err, errno) {

@@ -147,7 +147,7 @@ func (w *environment) fill(dir string, bytes int) {
 	}
 }
 
-// much sends a stream and has it come back, without reading for a while.
+// much sends a large stream and reads it back, after a pause without reading.
 func (w *environment) much(first uint64) error {
 	c, err := w.Dial(first)
 	if err != nil {

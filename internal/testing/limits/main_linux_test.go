@@ -12,14 +12,14 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
-// inChild is ringtest.InChild, with enough descriptors for what is not limited.
+// inChild is ringtest.InChild, with enough descriptors for everything that is not limited.
 func inChild(t *testing.T, attr *syscall.SysProcAttr, env ...string) bool {
 	t.Helper()
 	ringtest.NeedFiles(t, 1024)
 	return ringtest.InChild(t, attr, env...)
 }
 
-// directory returns a directory on a disk, where there is one.
+// directory returns a directory on a disk, if there is one.
 func directory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "limits")

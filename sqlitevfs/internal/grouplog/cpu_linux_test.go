@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// cpuTime is what the process has used so far.
+// cpuTime returns the CPU time of the process.
 func cpuTime(tb testing.TB) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// TestCraftedSizes opens files that say they are larger than a log can be, and
-// holes that are too large to be read.
+// TestCraftedSizes opens files whose header has a size larger than a log can be, and sparse files
+// that are too large to be read.
 func TestCraftedSizes(t *testing.T) {
 	needLocks(t)
 	for _, test := range []struct {
@@ -62,7 +62,7 @@ func TestCraftedSizes(t *testing.T) {
 	}
 }
 
-// TestCraftedNames replays records whose paths lead to what is no WAL.
+// TestCraftedNames replays records whose paths are not those of WALs.
 func TestCraftedNames(t *testing.T) {
 	needLocks(t)
 	root := t.TempDir()
@@ -109,8 +109,8 @@ func writeAt(t *testing.T, path string, p []byte, off int64) {
 	}
 }
 
-// FuzzRecover replays what a file says, with its checksums made right, beside a
-// database with a WAL: whatever that is, the WAL keeps its commits.
+// FuzzRecover replays an arbitrary file with valid checksums next to a database with a WAL. The WAL
+// must keep its commits.
 func FuzzRecover(f *testing.F) {
 	h := batchHeader{id: 1, generation: 2, seq: 1, live: 1, off: firstBatch}
 	_, records := sample()

@@ -13,8 +13,8 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// TestCreateTogether makes a log from many sides, with what a crash left of
-// another attempt: one gets it.
+// TestCreateTogether creates a log concurrently, after a crash of another attempt. One attempt must
+// succeed.
 func TestCreateTogether(t *testing.T) {
 	needLocks(t)
 	for range 20 {
@@ -86,8 +86,8 @@ func TestReplayIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestLocal sees that a log which serves one directory touches nothing outside,
-// whatever it says.
+// TestLocal checks that a log of one directory does not change files outside, whatever the log
+// contains.
 func TestLocal(t *testing.T) {
 	needLocks(t)
 	root := t.TempDir()

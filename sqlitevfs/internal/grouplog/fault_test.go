@@ -136,7 +136,7 @@ func TestRecoveryFaults(t *testing.T) {
 	}
 }
 
-// TestFailedSyncEndsCommits lets a sync of a WAL fail that no commit asked for.
+// TestFailedSyncEndsCommits makes a sync of a WAL fail that is not part of a commit.
 func TestFailedSyncEndsCommits(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()

@@ -157,8 +157,8 @@ func (w *testWAL) attach(l *Log) {
 	w.wal.SyncedTo(w.parsed, w.off) // Attach has synced it
 }
 
-// holds says how many of the commits the file holds, and fails the test when
-// there is anything else between them.
+// holds returns the number of commits in the file, and fails the test if there is anything else
+// between them.
 func (w *testWAL) holds() int {
 	w.t.Helper()
 	p, err := os.ReadFile(w.path)
@@ -230,8 +230,7 @@ func crash(l *Log) {
 	l.file.Close()
 }
 
-// cutFS is a disk that remembers what the files held when they were last
-// synced, and fails calls.
+// cutFS is a disk that records the content of files at their last sync, and can make calls fail.
 type cutFS struct {
 	disk.FS
 	mu      sync.Mutex
@@ -278,7 +277,7 @@ func (c *cutFS) SyncDir(dir string) error {
 	return c.FS.SyncDir(dir)
 }
 
-// cut brings a file back to what was last synced.
+// cut resets a file to its content at the last sync.
 func (c *cutFS) cut(t testing.TB, name string) {
 	t.Helper()
 	if err := os.WriteFile(name, c.durable[name], 0o600); err != nil {

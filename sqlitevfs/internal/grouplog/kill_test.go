@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// killDirEnv tells the test binary to be the process that is killed.
+// killDirEnv makes the test binary the process that is killed.
 const killDirEnv = "RINGSIDE_TEST_GROUPLOG_DIR"
 
 const killWALs = 4
@@ -56,7 +56,7 @@ func TestKilled(t *testing.T) {
 			if _, err := fmt.Sscan(lines.Text(), &wal, &count); err != nil {
 				t.Fatal(lines.Text(), err)
 			}
-			acked[wal] = count // also what was in the pipe when it died
+			acked[wal] = count // including output that was in the pipe when it died
 		}
 		if err := cmd.Wait(); err == nil {
 			t.Fatal("the process ended of itself")
@@ -93,9 +93,8 @@ func checkKilled(t *testing.T, dir string, acked [killWALs]int) {
 	}
 }
 
-// commitUntilKilled commits from several goroutines, one page a time, and
-// prints what is durable, each line by one write. The log is large enough to
-// never sync a WAL.
+// commitUntilKilled commits from several goroutines, one page at a time, and prints the durable
+// commits, each line with one write. The log is so large that it never syncs a WAL.
 func commitUntilKilled(t *testing.T, dir string) {
 	l, _ := mustOpen(t, dir, Options{})
 	var wg sync.WaitGroup

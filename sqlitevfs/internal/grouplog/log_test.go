@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestReplay loses what the WALs did not sync and finds it in the log.
+// TestReplay discards the unsynced part of the WALs and restores it from the log.
 func TestReplay(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()
@@ -106,8 +106,8 @@ func TestSyncFreesRecords(t *testing.T) {
 	mustClose(t, l)
 }
 
-// TestWrap sends many times its size through a small log, and cuts the WALs
-// back to what was synced.
+// TestWrap writes several times the log's size to a small log, and resets the WALs to their last
+// sync.
 func TestWrap(t *testing.T) {
 	needLocks(t)
 	for _, commits := range []int{10, 37, 100, 333} {
@@ -250,7 +250,7 @@ func TestConcurrent(t *testing.T) {
 	mustClose(t, l)
 }
 
-// TestFullDisk sees that a log that cannot grow goes round in what it has.
+// TestFullDisk checks that a log that cannot grow reuses its segments.
 func TestFullDisk(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()

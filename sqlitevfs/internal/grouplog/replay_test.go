@@ -154,9 +154,9 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestRewritten gives the log frames that do not follow what is durable: after a
-// commit that SQLite gave up, behind frames that were never synced, and of a life
-// of the WAL whose header was not. Each is made durable by a sync of the WAL.
+// TestRewritten commits frames that do not continue the durable part: after a commit that SQLite
+// discarded, after frames that were never synced, and of a life of the WAL whose header was not
+// synced. Each must be made durable by a sync of the WAL.
 func TestRewritten(t *testing.T) {
 	needLocks(t)
 	for _, k := range []struct {
@@ -378,7 +378,7 @@ func TestVersion1(t *testing.T) {
 	if r := reopen(t, dir); r.Applied != 2 || r.Present != 1 || w.holds() != 3 {
 		t.Errorf("%+v", r)
 	}
-	// Damage before the newest batch: the batches do not tell whose it is.
+	// Damage before the newest batch: the batches do not show whose records are lost.
 	for range 2 {
 		w.lose(1)
 		damaged := append([]byte(nil), p...)

@@ -15,8 +15,8 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// manyWALs makes a log with commits of n WALs, several in each batch, crashes,
-// and loses what the WALs did not sync.
+// manyWALs makes a log with commits of n WALs, several in each batch, simulates a crash, and
+// discards the unsynced parts of the WALs.
 func manyWALs(t *testing.T, n int) (dir string, all []*testWAL) {
 	t.Helper()
 	needLocks(t)
@@ -142,9 +142,8 @@ func TestOneCannotBeReplayed(t *testing.T) {
 	}
 }
 
-// TestFlippedByte damages one byte of the log: WALs whose commits cannot be read
-// are refused, the others are not. Of the newest batch it cannot be told whether
-// it was acknowledged.
+// TestFlippedByte damages one byte of the log. WALs whose commits cannot be read must be refused,
+// and no others. It is unknown whether the newest batch was acknowledged.
 func TestFlippedByte(t *testing.T) {
 	dir, all := manyWALs(t, 4)
 	path := filepath.Join(dir, defaultName)

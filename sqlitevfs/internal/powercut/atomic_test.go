@@ -42,7 +42,7 @@ func onePage(t *testing.T, commits int) *powercut.Trace {
 // padOf fills most of a page, so that one that is torn has parts of two.
 func padOf(i int) string { return strings.Repeat(fmt.Sprintf("%07d", i), 500) }
 
-// judgePage says what is wrong with the database.
+// judgePage returns an error if the database is wrong.
 func judgePage(s *powercut.State, dir string) error {
 	acked, ok := s.Acked["db"]
 	if !ok || !s.Has("db") {

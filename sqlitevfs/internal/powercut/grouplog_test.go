@@ -82,8 +82,8 @@ func recordLogged(t *testing.T, k work, together bool, names ...string) *powercu
 	return r.Trace()
 }
 
-// TestGroupLog cuts the power of databases that share a log, which comes round
-// several times, with checkpoints in between.
+// TestGroupLog cuts the power of databases that share a log, which wraps around several times, with
+// checkpoints in between.
 func TestGroupLog(t *testing.T) {
 	for _, k := range []struct {
 		name     string
@@ -120,8 +120,8 @@ func TestGroupLogNormal(t *testing.T) {
 	})
 }
 
-// TestGroupLogTwo checkpoints by another connection than the one that commits,
-// now and then while that goes on.
+// TestGroupLogTwo checkpoints with another connection than the one that commits, sometimes during
+// commits.
 func TestGroupLogTwo(t *testing.T) {
 	dir := fastDir(t)
 	r := sqlitecut.NewRecorder(dir)
@@ -153,9 +153,9 @@ func TestGroupLogTwo(t *testing.T) {
 	explore(t, r.Trace(), 400, logged("db"))
 }
 
-// TestGroupLogStockFirst lets stock SQLite open the files before the replay: it
-// may miss commits, and finds nothing else wrong, before and after the replay.
-// With synchronous=NORMAL, a checkpoint's sync looks like that of a commit.
+// TestGroupLogStockFirst opens the files with stock SQLite before the replay. Stock SQLite may miss
+// commits, but must find nothing else wrong, before and after the replay. With synchronous=NORMAL,
+// a checkpoint's sync looks like that of a commit.
 func TestGroupLogStockFirst(t *testing.T) {
 	for _, level := range []string{"FULL", "NORMAL"} {
 		t.Run(level, func(t *testing.T) {
@@ -183,10 +183,10 @@ func TestGroupLogStockFirst(t *testing.T) {
 	}
 }
 
-// TestGroupLogSeeded leaves out syncs of a database that has a log: a write of
-// the log, the sync of the WAL before a checkpoint, and before the log comes
-// round, and the sync of a commit that is too large for the log (the first three
-// syncs of the WAL are those of its header, of the tables, and of its claim).
+// TestGroupLogSeeded leaves out syncs of a database that has a log: of a write of the log, of the
+// WAL before a checkpoint, of the WAL before the log reuses its space, and of a commit that is too
+// large for the log. (The first three syncs of the WAL are those of its header, of the tables, and
+// of its claim.)
 func TestGroupLogSeeded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("that a test can fail is not tried with -short")
@@ -204,8 +204,7 @@ func TestGroupLogSeeded(t *testing.T) {
 	}
 }
 
-// TestGroupLogMix sees that the works with large commits have what their name
-// says: commits that are logged between others that are not.
+// TestGroupLogMix checks that the workloads with large commits have logged commits between others.
 func TestGroupLogMix(t *testing.T) {
 	dir := fastDir(t)
 	v := sqlitecut.NewRecorder(dir).VFS(nil)

@@ -21,9 +21,8 @@ var (
 	mixSeed = flag.Uint64("mixseed", 0, "try the mix of this seed only")
 )
 
-// mix is a random schedule of connections that differ in what they promise, and
-// that share databases and a log: with the log, without it, and without this
-// package, as other processes are.
+// mix is a random schedule of connections that share databases and a log, with different
+// durability: with the log, without it, and without this package, as in other processes.
 type mix struct {
 	t     *testing.T
 	rng   *rand.Rand

@@ -22,7 +22,7 @@ const (
 	stateEnv = "RINGSIDE_POWERCUT_STATE"
 )
 
-// explore checks states of a trace, and says how to look at a failure.
+// explore checks states of a trace. A failure is reported with a way to reproduce it.
 func explore(t *testing.T, trace *powercut.Trace, states int, check func(*powercut.State, string) error) {
 	t.Helper()
 	exploreSome(t, trace, states, 1, check)
@@ -119,7 +119,7 @@ func TestOurs(t *testing.T) {
 	}
 }
 
-// TestDefaultLosesEntries shows what the default VFS does not sync.
+// TestDefaultLosesEntries shows which directory entries the default VFS does not sync.
 func TestDefaultLosesEntries(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {

@@ -4,5 +4,5 @@
 
 package powercut_test
 
-// slow says that the race detector makes each state expensive.
+// slow reports that the race detector makes each state expensive.
 const slow = true

@@ -17,7 +17,7 @@ import (
 	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
 )
 
-// fastDir is a directory in memory where there is one: states are many.
+// fastDir returns a directory in memory, if there is one, because there are many states.
 func fastDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "ringside-powercut-")
@@ -116,7 +116,7 @@ func (k work) run(t testing.TB, r *sqlitecut.Recorder, dir, name, vfs string) {
 	}
 }
 
-// judge opens a database with stock SQLite and says what is wrong with it.
+// judge opens a database with stock SQLite and returns an error if it is wrong.
 func judge(path string, acked int, ok bool) (err error) {
 	if _, err := os.Stat(path); err != nil {
 		if ok {

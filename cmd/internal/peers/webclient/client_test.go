@@ -104,7 +104,7 @@ func TestClients(t *testing.T) {
 		if _, err := j.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: a context that ends: %v", name, err)
 		}
-		if testing.Short() || name == NameAB { // whose answer is that of ab -k
+		if testing.Short() || name == NameAB { // its output is the same as that of ab -k
 			continue
 		}
 		res, err := j.Run(t.Context())
