@@ -39,8 +39,8 @@ type FileOptions struct {
 	// Path is an existing file to read, which is never changed. If it is empty, a file is created
 	// in Dir and removed afterwards. If Dir is empty too, [DefaultDir] chooses it.
 	Path, Dir string
-	// Size is the length of the created file. 0 means 1 GiB, or 256 MiB if all of it is read
-	// through the page cache anyway.
+	// Size is the length of the created file. 0 means 1 GiB, or 256 MiB if only cached reads are
+	// measured.
 	Size int64
 	// Workloads, Blocks, Goroutines and Caches replace an axis of the grid.
 	Workloads  []string

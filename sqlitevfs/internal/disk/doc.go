@@ -60,8 +60,8 @@ type File interface {
 	io.WriterAt
 	io.Closer
 	Truncate(size int64) error
-	// Sync makes data and size durable. A failure is final: afterwards the content on the disk is
-	// unknown, and Sync keeps returning an error.
+	// Sync makes data and size durable. After a failure the content on the disk is unknown, even if
+	// a later Sync returns nil.
 	Sync() error
 	Size() (int64, error)
 	ID() (ID, error)
