@@ -93,7 +93,7 @@ func (h *host) queried() *uring.KernelInfo {
 	return h.info
 }
 
-// usable opens the throw-away ring that tells whether io_uring works, and what
+// usable opens the temporary ring that shows whether io_uring works, and what
 // it has. The error is one of the package's.
 func (h *host) usable() (facts, error) {
 	if err := h.switchedOff(); err != nil {

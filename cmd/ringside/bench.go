@@ -19,13 +19,15 @@ import (
 const benchLong = `bench measures what io_uring gains for Go programs on this machine: it compares ringside with the
 standard library and others. Without the name of a suite it runs four suites briefly, in under three minutes:
 
-  file    random reads and durable writes: os.File beside ufile
-  net     echo servers: package net beside unet and its callbacks
-  watch   readiness events: epoll beside io_uring, both by package watch
-  sqlite  the speed tests, many databases, cold scans: the default VFS beside sqlitevfs
+  file    random reads and durable writes: os.File against ufile
+  net     echo servers: package net against unet and unet/event
+  watch   readiness events: epoll against io_uring, both by package watch
+  sqlite  the speed tests, many databases, cold scans: the default VFS against sqlitevfs
 
-At the end it recommends what to use for which work. Each engine runs in processes of its own, in interleaved
-rounds; medians and ratios of the pairs are printed. A difference is reported if it is larger than 3 %
+At the end it recommends what to use for which work. An engine is an implementation to compare, such as os.File.
+The engines run in turn, each in a new process: that is one round. The rounds of two engines that ran one
+after the other are a pair. A cell is one combination of parameters, such as 128 goroutines and blocks of
+4 KiB. Medians, and ratios of the pairs, are printed. A difference is reported if it is larger than 3 %
 and if fewer than one whole run in a hundred would show it by chance. Cells that are undecided after
 all rounds are measured again, for up to a fifth of the time (--repeat). Conditions that disturb the figures, such as a busy
 machine, a frequency governor or a limit of the container, are printed first.
@@ -42,16 +44,16 @@ func newBenchCmd() *cobra.Command {
 	all := &allBench{}
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure ringside beside the standard library",
+		Short: "Compare ringside with the standard library",
 		Long:  benchLong,
 		Example: "  ringside bench                 # all suites, briefly\n" +
 			"  ringside bench --html report.html --json report.json\n" +
 			"  ringside bench file            # one suite, its default grid\n" +
 			"  ringside bench file --full     # one suite, the whole grid\n" +
 			"  ringside bench net             # echo servers on TCP\n" +
-			"  ringside bench ring            # our ring beside liburing's\n" +
-			"  ringside bench watch           # events of descriptors, epoll beside io_uring\n" +
-			"  ringside bench sqlite          # SQLite, over our VFS and over others",
+			"  ringside bench ring            # ringside's ring against liburing's\n" +
+			"  ringside bench watch           # events of descriptors, epoll against io_uring\n" +
+			"  ringside bench sqlite          # SQLite, over ringside's VFS and over others",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBench(cmd, all, flags) },
 	}

@@ -18,12 +18,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const benchFileLong = `file measures operations on files: os.File beside ringside. --workload selects from
+const benchFileLong = `file measures operations on files: os.File against ringside. --workload selects from
 
   randread   many goroutines read blocks at random offsets
-  batch      one goroutine reads 16 or 128 blocks by one call: an errgroup beside ufile.Batch
+  batch      one goroutine reads 16 or 128 blocks by one call: an errgroup against ufile.Batch
   burner     32 goroutines read while one computes, or one on each processor; the column
-             "computed/s" is how much those got done
+             "computed/s" is the rate of their computations
   append     records of 128 bytes, each durable before its append returns: a plain
              group commit as one writes it in Go (os), a file behind a mutex (os-mutex), and
              appendlog.Log
@@ -34,7 +34,7 @@ it. cold (randread): the file is evicted before each window, no block is read tw
 off; the column "device" says how much came from the device (100 %: nothing
 was cached, nothing read ahead).
 
-Rounds of the engines are interleaved (os, ringside, fio, os, ...), each in a process of its own.
+The engines run in turn (os, ringside, fio, os, ...), each round in a new process.
 The table shows medians. The column beside the rate is the rate divided by that of os, pair by pair, with
 the smallest and the largest pair in brackets; beside CPU time and p99 is the median of their ratios, where
 less than 1 is better. Latencies count from the end of a

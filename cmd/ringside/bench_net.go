@@ -36,7 +36,7 @@ const benchNetLong = `net measures servers on TCP over the loopback. --workload 
   unix      echo on Unix sockets
   udp       echo of datagrams; one that is lost is sent again after 100 ms
   tls       echo on TLS of crypto/tls, over net, unet and unet/event
-  http      net/http on unet's listener beside net/http on net's. --client chooses the load generator: own, our
+  http      net/http on unet's listener against net/http on net's. --client chooses the load generator: own, our
             load generator; ab and ab-k, ab without and with keep-alive; wrk
   files     files of 1 KiB to 64 MiB from the page cache, with 1, 32 and 256 kept connections: net/http's
             FileServer (std), "ringside serve" (ringside-serve), and nginx where it is installed, with as many

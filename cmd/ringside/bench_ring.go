@@ -15,7 +15,7 @@ import (
 )
 
 const benchRingLong = `ring measures the cost of a ring without that of its operations: batches of no-ops are submitted, and their
-completions reaped and checked. The package uring stands beside liburing, the library in C.
+completions reaped and checked. Package uring is compared with liburing, the library in C.
 
 The same loop runs in Go and in C: the same ring of 256 entries with the same flags, each entry
 with user data of its own, and result and user data of every completion compared. With --ring
@@ -37,7 +37,7 @@ const benchRingExample = `  ringside bench ring
 // newBenchRingCmd returns "ringside bench ring".
 func newBenchRingCmd() *cobra.Command {
 	b := &ringBench{}
-	return newSuiteCmd("ring", "Measure a ring with no-ops beside liburing", benchRingLong, benchRingExample, suite.RingWords(), b, func(f *pflag.FlagSet) {
+	return newSuiteCmd("ring", "Measure a ring with no-ops against liburing", benchRingLong, benchRingExample, suite.RingWords(), b, func(f *pflag.FlagSet) {
 		f.StringSliceVar(&b.Rings, "ring", nil, "setups of the ring: default, defer")
 		f.IntSliceVar(&b.Batches, "batch", nil, "numbers of no-ops per submission, such as 1,16,128")
 	})

@@ -27,7 +27,7 @@ synchronous=FULL throughout. --workload selects from
 
 Without --workload there is less of each: about two and a half minutes. In full speed takes about two
 minutes, tenants four, cold half a minute. Connections to one database are measured for five times the
---duration: one that finds it locked sleeps for long, and a window ends when the last one has woken.
+--duration: a connection that finds it locked sleeps for long, and a measurement ends when the last one has woken.
 
 Engines:
 
@@ -36,8 +36,8 @@ Engines:
   ringside            the same with vfs=ringside; the others of this name differ in one part
   ringside-plain      syncs of directories and no other part: the cost of the default VFS if it did not
                       leave them out
-  ringside-nodirsync  the other way round: without them, as the default VFS
-  ringside-group      group sync in any case
+  ringside-nodirsync  ringside without syncs of directories, as the default VFS
+  ringside-group      group sync always
   ringside-log        the log that databases share
   modernc             modernc.org/sqlite (with -tags peers)
   mattn               github.com/mattn/go-sqlite3 (with cgo, a C compiler and -tags peers)
@@ -47,7 +47,7 @@ interleaved, each in a process of its own. The tables show medians,
 and ratios to the default VFS with the same journal. Closing a database is not part of a time.
 
 What was written is checked: rows that were acknowledged are counted, sums are compared. Databases lie
-in --dir (default: $TMPDIR, else /var/tmp) and are removed in the end. --scale is the percentage of
+in --dir (default: $TMPDIR, else /var/tmp) and are removed at the end. --scale is the percentage of
 statements and rows.`
 
 const benchSQLiteExample = `  ringside bench sqlite

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const benchWatchLong = `watch measures the cost of readiness events: package watch with epoll beside package watch with
+const benchWatchLong = `watch measures the cost of readiness events: package watch with epoll against package watch with
 io_uring. --workload selects from
 
   events  descriptors that become ready (default)
@@ -33,7 +33,7 @@ http: 100,000 requests of a short page, 10 at a time, each with a connection of 
 connections that are kept: about two minutes. They come from ab (Debian: apt-get install
 apache2-utils), in a process of its own.
 
-Engines that cannot be used here, and points for which a process may not open enough descriptors
+Engines that cannot be used here, and measurements for which a process may not open enough descriptors
 (ulimit -n), are named and left out. RINGSIDE_BACKEND has no effect, because each engine requests its backend.
 
 Allocations are those of the whole process. The column beside the rate is the rate divided by that of
@@ -48,7 +48,7 @@ const benchWatchExample = `  ringside bench watch
 // newBenchWatchCmd returns "ringside bench watch".
 func newBenchWatchCmd() *cobra.Command {
 	b := &watchBench{}
-	return newSuiteCmd("watch", "Measure events of watched descriptors, epoll beside io_uring", benchWatchLong, benchWatchExample, suite.WatchWords(), b, func(f *pflag.FlagSet) {
+	return newSuiteCmd("watch", "Measure events of watched descriptors, epoll against io_uring", benchWatchLong, benchWatchExample, suite.WatchWords(), b, func(f *pflag.FlagSet) {
 		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: events, http (default: events)")
 		f.IntVar(&b.Requests, "requests", 0, "requests of a round (default 100000)")
 		f.IntVar(&b.Connections, "connections", 0, "requests at a time (default 10)")

@@ -24,7 +24,7 @@ func TestWatchArguments(t *testing.T) {
 		code int
 		says string
 	}{
-		{"bench --help", exitOK, "epoll beside io_uring"},
+		{"bench --help", exitOK, "epoll against io_uring"},
 		{"bench watch --help", exitOK, "Examples"},
 		{"bench wtch", exitUsage, "did you mean watch?"},
 		{"bench watch extra", exitUsage, `"extra"`},

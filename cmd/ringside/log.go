@@ -40,15 +40,15 @@ func newLogCmd() *cobra.Command {
 				"lacks and that a replay would write, and those that cannot be brought back. It changes nothing, and reads the\n"+
 				"log of a process that is running too, whose newest commits it may miss.",
 			"0 shown, 1 the log cannot be read, 2 bad arguments", inspectLog),
-		newLogSubCmd("verify", "Tell whether a log is whole and can be replayed",
+		newLogSubCmd("verify", "Report whether a log is whole and can be replayed",
 			"verify reads the log of a directory and compares it with the databases. It changes nothing.",
 			"0 all of it is or can be replayed, 1 it cannot, 2 bad arguments", verifyLog),
 		newLogSubCmd("replay", "Write what a log holds into its databases",
 			"replay writes the commits that the log of a directory holds into the WALs that lack them, and empties the log.\n"+
 				"No process may use the log, and none may use a database that lacks commits.",
 			"0 all is replayed, 1 something stands in the way, 2 bad arguments", replayLog),
-		newLogSubCmd("salvage", "Replay what can be read of a damaged log, and put it aside",
-			"salvage replays what can be read of a log that is damaged, tells which databases may have lost commits, and\n"+
+		newLogSubCmd("salvage", "Replay the readable commits of a damaged log, and rename the log",
+			"salvage replays the readable commits of a damaged log, reports which databases may have lost commits, and\n"+
 				"renames the log to ringside-wal.log.salvaged-1 or a higher number. The databases can be opened then. Copy the\n"+
 				"directory first, and look at inspect: a lock or a permission needs no salvage.",
 			"0 done, 1 something stands in the way, 2 bad arguments", salvageLog))

@@ -17,7 +17,7 @@ func newManCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write manual pages to a directory",
-		Long: "man writes a manual page for each command to a directory, which is made where it is missing. For\n" +
+		Long: "man writes a manual page for each command to a directory, which is made if it is missing. For\n" +
 			"'man ringside' to find them it must be a directory man1 below one of MANPATH.",
 		Example: "  ringside man ~/.local/share/man/man1 && man ringside-bench",
 		Args: func(_ *cobra.Command, args []string) error {

@@ -7,7 +7,7 @@
 // of the queue's own.
 //
 // The queue has no lock: its owner's mutex guards it together with the owner's state.
-// Each method tells whether the caller holds that mutex.
+// The comment of each method reports whether the caller holds that mutex.
 package groupcommit
 
 import (

@@ -116,6 +116,8 @@ var phrases = []struct {
 	{regexp.MustCompile(`(?i)\b(to|of|for|from|by|than|with|those|all|them|one) who\b`), "name the noun", 0},
 	{regexp.MustCompile(`(?:^|[.;:] )Who [a-z]+s\b[^?]*$`), "name the noun", 0},
 	{regexp.MustCompile(`(?i)\bsay(s|ing)? whether\b`), "reports whether", 0},
+	{regexp.MustCompile(`(?i)\btells (if|whether)\b`), "reports whether", 0},
+	{regexp.MustCompile(`(?i)\bmeasured best\b`), "say what is faster", 0},
 	{regexp.MustCompile(`(?i)\b(that|this|which) is what\b`), "name the noun", 0},
 	{regexp.MustCompile(`(?i)\bwhat (is|was|are) \w+ (is|was|are)\b`), "name the noun", 0},
 }
