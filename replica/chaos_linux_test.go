@@ -651,7 +651,8 @@ func (c *chaos) powerCut(r *rand.Rand, ids ...string) {
 // faultyNet has wires to all nodes. What goes from one node to another can be held.
 type faultyNet struct {
 	listen map[string]string
-	held   sync.Map // direction: true
+	held   sync.Map     // direction: true
+	bytes  atomic.Int64 // that went through
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
 }
@@ -718,6 +719,7 @@ func (f *faultyNet) forward(in net.Conn, to string) {
 		p := make([]byte, 32<<10)
 		for {
 			n, err := src.Read(p)
+			f.bytes.Add(int64(n))
 			if wait(d); n > 0 {
 				if _, err := dst.Write(p[:n]); err != nil {
 					return
@@ -1294,6 +1296,101 @@ func TestMissingSyncLosesCommits(t *testing.T) {
 				t.Errorf("%d rows are there", rows)
 			}
 		})
+	}
+}
+
+// put appends a value on the node that takes it, and notes the answer. It reports whether the
+// value was acknowledged.
+func (c *chaos) put(said *books, cmd command) bool {
+	for _, id := range chaosIDs {
+		switch r := c.node(id).ask(cmd, 3*time.Second); r.Err {
+		case "":
+			said.acknowledge(cmd)
+			return true
+		case "no":
+		default:
+			return false // it may be there
+		}
+	}
+	said.refuse(cmd)
+	return false
+}
+
+// TestDiskFull fills the disks of the leader, of a follower and of all nodes. When there is
+// room again the cluster goes on without a restart, and has what it acknowledged.
+func TestDiskFull(t *testing.T) {
+	c := newChaos(t, noBug, false, false)
+	c.disks = true
+	c.ask(command{Kind: "setup", DB: "one"})
+	c.ask(command{Kind: "setup", DB: "two"})
+	said := &books{appended: make(map[string][]int), refused: make(map[string][]int), dbs: []string{"one", "two"}}
+	written := 0
+	for _, full := range []string{"leader", "follower", "all"} {
+		var ids []string
+		leader, answers := "", ""
+		for end := time.Now().Add(patience); leader == ""; time.Sleep(5 * time.Millisecond) {
+			answers = ""
+			for _, id := range chaosIDs {
+				if r := c.node(id).ask(command{Kind: "check"}, 15*time.Second); r.Err == "" {
+					leader = id
+				} else {
+					answers += fmt.Sprintf("%s: %s; ", id, r.Detail)
+				}
+			}
+			if leader == "" && time.Now().After(end) {
+				c.dump()
+				t.Fatalf("no leader: %s", answers)
+			}
+		}
+		ids = []string{leader}
+		switch full {
+		case "follower":
+			ids = slices.DeleteFunc(slices.Clone(chaosIDs), func(id string) bool { return id == leader })[:1]
+		case "all":
+			ids = chaosIDs
+		}
+		for _, id := range ids {
+			c.node(id).tell(command{Kind: "disk", Val: diskFull})
+		}
+		acknowledged := 0
+		for range 30 {
+			written++
+			if c.put(said, command{Kind: "append", DB: "one", Key: written / 50, Val: written}) {
+				acknowledged++
+			}
+		}
+		if full == "follower" && acknowledged == 0 {
+			t.Error("nothing was acknowledged although two nodes have room")
+		}
+		for _, id := range ids {
+			c.node(id).tell(command{Kind: "disk", Val: diskGood})
+		}
+		c.ask(command{Kind: "add", DB: "two", Val: 1}) // commits are possible again
+		t.Logf("full disk: %s; %d commits were acknowledged meanwhile", full, acknowledged)
+	}
+	for _, w := range append(c.audit(said), c.judge()...) {
+		t.Error(w)
+	}
+}
+
+// TestClocks: nodes whose clocks are hours apart elect leaders, commit and read.
+func TestClocks(t *testing.T) {
+	c := newChaos(t, noBug, false, false)
+	if !c.skewed {
+		t.Skip("time namespaces cannot be made here")
+	}
+	said := &books{appended: make(map[string][]int), refused: make(map[string][]int), dbs: []string{"one", "two"}}
+	for i, hours := range []int{3, 100, 1000} {
+		c.kill(chaosIDs[i])
+		c.start(chaosIDs[i], time.Duration(hours)*time.Hour)
+		c.ask(command{Kind: "setup", DB: "one"})
+		c.ask(command{Kind: "setup", DB: "two"})
+		for n := range 10 {
+			c.put(said, command{Kind: "append", DB: "one", Key: i, Val: 100*i + n})
+		}
+	}
+	for _, w := range append(c.audit(said), c.judge()...) {
+		t.Error(w)
 	}
 }
 

@@ -161,6 +161,7 @@ type Node struct {
 
 	openMu     sync.Mutex
 	open       []*database // with files open, the most recently opened last
+	trimming   bool        // trim is called again later
 	connMu     sync.Mutex
 	conns      map[*conn]struct{}
 	connecting sync.Map // *conn by token
@@ -912,12 +913,18 @@ func (n *Node) restore(m manifest) error {
 	return nil
 }
 
-// opened records that a database has open files, and closes those of another database if too
+// opened records that a database has open files, and closes those of other databases if too
 // many are open.
 func (n *Node) opened(db *database) {
 	n.openMu.Lock()
 	defer n.openMu.Unlock()
 	n.open = append(slices.DeleteFunc(n.open, func(d *database) bool { return d == db }), db)
+	n.trim(db)
+}
+
+// trim closes the files of the databases that were opened first, but not those of db. Those
+// that are in use are looked at again later. n.openMu is locked.
+func (n *Node) trim(db *database) {
 	for i := 0; len(n.open) > n.opts.OpenDatabases && i < len(n.open); {
 		old := n.open[i]
 		if old == db || !old.mu.TryLock() {
@@ -934,6 +941,17 @@ func (n *Node) opened(db *database) {
 		}
 		old.mu.Unlock()
 		n.open = slices.Delete(n.open, i, i+1)
+	}
+	if len(n.open) > n.opts.OpenDatabases && !n.trimming && n.closing.Err() == nil {
+		n.trimming = true
+		time.AfterFunc(time.Second, func() {
+			n.openMu.Lock()
+			defer n.openMu.Unlock()
+			n.trimming = false
+			if n.closing.Err() == nil {
+				n.trim(nil)
+			}
+		})
 	}
 }
 

@@ -225,3 +225,64 @@ func TestMajorityGone(t *testing.T) {
 	}
 	c.judge()
 }
+
+// TestLongReaders: readers that stay open on followers see the old state while the leader
+// changes the schema, cuts the file by VACUUM and checkpoints. New readers see the new one.
+func TestLongReaders(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	leader := c.leader()
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(id INTEGER PRIMARY KEY, x)", "CREATE TABLE gone(x)",
+		"WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<500) INSERT INTO t SELECT i, randomblob(2000) FROM s")
+	caughtUp := func() {
+		pos, err := leader.Position("db")
+		must(t, err)
+		for _, n := range c.followers() {
+			must(t, n.Wait(t.Context(), pos))
+		}
+	}
+	caughtUp()
+	const old = "SELECT count(*)||','||sum(length(x))||','||(SELECT count(*) FROM gone) FROM t"
+	want := value(t, db, old)
+	for round, change := range [][]string{
+		{"ALTER TABLE t ADD COLUMN y DEFAULT 5", "CREATE INDEX i ON t(x)"},
+		{"DELETE FROM t WHERE id>50", "VACUUM"},
+		{"DROP TABLE gone", "PRAGMA wal_checkpoint(TRUNCATE)", "ALTER TABLE t RENAME COLUMN x TO z", "VACUUM"},
+	} {
+		var readers []*sql.Tx
+		for _, n := range c.followers() {
+			tx, err := open(t, n, "db", Stale(-1)).BeginTx(t.Context(), nil)
+			must(t, err)
+			readers = append(readers, tx)
+			var got string
+			must(t, tx.QueryRow(old).Scan(&got))
+			if got != want {
+				t.Errorf("round %d: a reader sees %s, want %s", round, got, want)
+			}
+		}
+		execAll(t, db, change...)
+		caughtUp()
+		for i, tx := range readers {
+			var got string
+			if err := tx.QueryRow(old).Scan(&got); err != nil || got != want {
+				t.Errorf("round %d: reader %d that stayed sees %q instead of %s: %v", round, i, got, want, err)
+			}
+			must(t, tx.Rollback())
+		}
+		const schema = "SELECT group_concat(sql)||(SELECT count(*) FROM t) FROM sqlite_schema"
+		now := value(t, db, schema)
+		for _, n := range c.followers() {
+			read := open(t, n, "db", Stale(-1))
+			if got := value(t, read, schema); got != now {
+				t.Errorf("round %d: %s has %s, the leader %s", round, n.ID(), got, now)
+			}
+			if got := value(t, read, "PRAGMA integrity_check"); got != "ok" {
+				t.Errorf("round %d: %s: %s", round, n.ID(), got)
+			}
+		}
+		if round < 2 {
+			want = value(t, db, old)
+		}
+	}
+	c.judge()
+}

@@ -167,6 +167,27 @@ func TestTooLarge(t *testing.T) {
 	c.judge()
 }
 
+// TestGiant: a transaction of 1 GiB is refused without the memory for it.
+func TestGiant(t *testing.T) {
+	c := newCluster(t, 1, Options{})
+	db := open(t, c.leader(), "db")
+	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
+	_, err := db.ExecContext(t.Context(), "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<1024) INSERT INTO t SELECT zeroblob(1<<20) FROM s")
+	if _, ok := errors.AsType[*TooLargeError](err); !ok || !strings.Contains(err.Error(), "Options.MaxTransaction") {
+		t.Errorf("%v", err)
+	}
+	o := c.options("a")
+	o.MaxTransaction = 1 << 30
+	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "Options.MaxTransaction") {
+		t.Errorf("a limit of 1 GiB: %v", err)
+	}
+	execAll(t, db, "INSERT INTO t VALUES(2)")
+	if got := value(t, db, "SELECT count(*) FROM t"); got != "2" {
+		t.Errorf("%s rows", got)
+	}
+	c.judge()
+}
+
 // TestPragmas: what would take commits past the log is refused.
 func TestPragmas(t *testing.T) {
 	c := newCluster(t, 1, Options{})

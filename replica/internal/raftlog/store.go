@@ -52,14 +52,17 @@ const batchBytes = 16 << 20
 
 // Store is a raft.LogStore and a raft.StableStore. Its methods may be called concurrently.
 //
-// After a failed write the next call that writes opens the log again and cuts off data that
-// the failed call may have left. So no restart is needed when a full disk has room again.
+// After a failed write the next call that writes, or cannot read, opens the log again and cuts
+// off data that the failed call may have left. So no restart is needed when a full disk has
+// room again.
 type Store struct {
 	dir  string
 	opts Options
 
 	writing sync.Mutex // held by calls that write, before mu
 	broken  error      // the log must be opened again
+	least   uint64     // while broken: the log must have the entries up to this one
+	most    uint64     // while broken: entries after this one are those of failed calls
 	closed  bool
 	refused bool // a term was not stored before Stop
 
@@ -109,18 +112,19 @@ func (s *Store) load() error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.log, s.first, s.last, s.seqs, s.places, s.recent, s.bytes = log, 0, 0, nil, nil, nil, 0
-	s.keys = make(map[string][]byte)
+	// If reading fails, the index stays: it tells what the log must have.
+	read := &Store{dir: s.dir, opts: s.opts, keys: make(map[string][]byte)}
 	for r, err := range log.Records(appendlog.Position{}) {
 		if err == nil {
-			err = s.replay(r)
+			err = read.replay(r)
 		}
 		if err != nil {
 			return errors.Join(err, log.Close())
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log, s.first, s.last, s.seqs, s.places, s.recent, s.bytes, s.keys = log, read.first, read.last, read.seqs, read.places, nil, 0, read.keys
 	return nil
 }
 
@@ -284,7 +288,7 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 		at, err := s.append(records)
 		if err != nil {
 			if !errors.Is(err, appendlog.ErrRecordTooLarge) {
-				s.broken = err
+				s.fail(err, s.last)
 			}
 			return err
 		}
@@ -321,18 +325,28 @@ func (s *Store) writable() error {
 		return nil
 	}
 	_ = s.log.Close() // it has failed
-	last := s.last
 	if err := s.load(); err != nil {
 		return errors.Join(s.broken, err)
 	}
-	if s.last < last {
-		return fmt.Errorf("raftlog: %s ends at entry %d, and %d was durable", s.dir, s.last, last)
+	if s.last < s.least {
+		return fmt.Errorf("raftlog: %s ends at entry %d, and %d was durable", s.dir, s.last, s.least)
+	}
+	if s.last > s.most {
+		if err := s.cut(s.most+1, s.last); err != nil {
+			return err
+		}
 	}
 	s.broken = nil
-	if s.last > last {
-		return s.cut(last+1, s.last)
-	}
 	return nil
+}
+
+// fail records that the log must be opened again, and that it then has the entries up to least.
+// s.writing is locked.
+func (s *Store) fail(err error, least uint64) {
+	if s.broken == nil {
+		s.most, s.least = s.last, least
+	}
+	s.broken = err
 }
 
 var errClosed = errors.New("the store is closed")
@@ -379,6 +393,21 @@ func decode(p []byte, l *raft.Log) error {
 
 // GetLog returns an entry, and raft.ErrLogNotFound if there is none.
 func (s *Store) GetLog(index uint64, l *raft.Log) error {
+	err := s.get(index, l)
+	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
+		return err
+	}
+	// A log that failed cannot be read either. Raft writes nothing before it has read.
+	s.writing.Lock()
+	werr := s.writable()
+	s.writing.Unlock()
+	if werr != nil {
+		return errors.Join(err, werr)
+	}
+	return s.get(index, l)
+}
+
+func (s *Store) get(index uint64, l *raft.Log) error {
 	s.mu.RLock()
 	if s.first == 0 || index < s.first || index > s.last {
 		s.mu.RUnlock()
@@ -452,8 +481,26 @@ func (s *Store) read(log *appendlog.Log, from appendlog.Position, index uint64, 
 }
 
 // DeleteRange removes the entries from low to high, both included, at the front or at the
-// end of the log. The removal is durable when it returns.
+// end of the log. The removal is durable when it returns. With Options.Stop, a removal at the
+// end is repeated after a failure: raft would go on with entries that may be gone.
 func (s *Store) DeleteRange(low, high uint64) error {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		end, err := s.LastIndex()
+		if err == nil {
+			err = s.deleteRange(low, high)
+		}
+		if err == nil || s.opts.Stop == nil || high < end || errors.Is(err, errClosed) {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-s.opts.Stop:
+			return err
+		}
+	}
+}
+
+func (s *Store) deleteRange(low, high uint64) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if err := s.writable(); err != nil {
@@ -482,7 +529,11 @@ func (s *Store) cut(low, high uint64) error {
 	rest = append(rest, binary.LittleEndian.AppendUint64(p, high))
 	at, err := s.append(rest)
 	if err != nil {
-		s.broken = err
+		least := s.last
+		if high >= s.last {
+			least = low - 1
+		}
+		s.fail(err, least)
 		return err
 	}
 	s.mu.Lock()
@@ -515,7 +566,7 @@ func (s *Store) Set(key, value []byte) error {
 		return err
 	}
 	if _, err := s.append([][]byte{encodeSet(string(key), value)}); err != nil {
-		s.broken = err
+		s.fail(err, s.last)
 		return err
 	}
 	s.mu.Lock()

@@ -239,13 +239,85 @@ func TestGoesOnAfterFailure(t *testing.T) {
 	if _, err := s.log.Append(encode(entry(3, 11))); err != nil {
 		t.Fatal(err)
 	}
-	s.broken = io.ErrShortWrite
+	s.fail(io.ErrShortWrite, 2)
 	if err := s.StoreLog(entry(3, 12)); err != nil {
 		t.Fatal(err)
 	}
 	var l raft.Log
 	if err := s.GetLog(3, &l); err != nil || len(l.Data) != 12 {
 		t.Errorf("%d bytes, %v", len(l.Data), err)
+	}
+}
+
+// TestReadsAfterFailure: raft reads before it writes. A log that could not be opened again at
+// first is opened by a read.
+func TestReadsAfterFailure(t *testing.T) {
+	s := open(t, t.TempDir(), Options{CacheBytes: 1})
+	if err := s.StoreLogs([]*raft.Log{entry(1, 10), entry(2, 10)}); err != nil {
+		t.Fatal(err)
+	}
+	s.fail(io.ErrShortWrite, 2)
+	if err := s.log.Close(); err != nil { // as writable does before it opens the log, which failed
+		t.Fatal(err)
+	}
+	var l raft.Log
+	if err := s.GetLog(1, &l); err != nil || len(l.Data) != 10 {
+		t.Errorf("%d bytes, %v", len(l.Data), err)
+	}
+}
+
+// TestKeepsWhatWasDurable: while opening the log again fails, the store does not forget which
+// entries it has acknowledged.
+func TestKeepsWhatWasDurable(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, Options{})
+	for i := range uint64(3) {
+		if err := s.StoreLog(entry(i+1, 10)); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 { // a record in the middle that cannot be read
+			if _, err := s.log.Append([]byte{kindEntry}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.fail(io.ErrShortWrite, 3)
+	for range 3 {
+		if err := s.StoreLog(entry(4, 10)); err == nil {
+			t.Fatal("a log that cannot be read was opened")
+		}
+		if last, _ := s.LastIndex(); last != 3 || s.least != 3 || s.most != 3 {
+			t.Fatalf("the log ends at %d; at least %d, at most %d", last, s.least, s.most)
+		}
+	}
+}
+
+// TestRemovalThatFailed: the removal of entries at the end whose write fails is repeated until
+// it is durable, whether or not the failed write left it in the log.
+func TestRemovalThatFailed(t *testing.T) {
+	stop := make(chan struct{})
+	defer close(stop)
+	failures := 0
+	s := open(t, t.TempDir(), Options{Stop: stop, Written: func(appendlog.SegmentInfo) error {
+		if failures > 0 {
+			failures--
+			return io.ErrShortWrite
+		}
+		return nil
+	}})
+	if err := s.StoreLogs([]*raft.Log{entry(1, 10), entry(2, 10), entry(3, 10)}); err != nil {
+		t.Fatal(err)
+	}
+	failures = 2
+	if err := s.DeleteRange(2, 3); err != nil {
+		t.Fatal(err)
+	}
+	if last, _ := s.LastIndex(); last != 1 || failures != 1 {
+		t.Errorf("the log ends at %d, %d failures are left", last, failures)
+	}
+	failures = 0
+	if err := s.StoreLog(entry(2, 20)); err != nil {
+		t.Error(err)
 	}
 }
 
