@@ -123,12 +123,12 @@ func child(env string) error {
 			}
 			pools[c.DB] = db
 		}
+		if c.Kind == "disk" { // in order
+			d.set(c.Val)
+			continue
+		}
 		over.Go(func() {
-			switch c.Kind {
-			case "disk":
-				d.set(c.Val)
-				return
-			case "snapshot": // with a full disk, or a database that is being repaired, there is none
+			if c.Kind == "snapshot" { // with a full disk, or a database that is being repaired, there is none
 				_ = n.raft.Snapshot().Error()
 				return
 			}

@@ -54,6 +54,7 @@ type database struct {
 	missed bool   // it came with another node's snapshot: if the file is old, that is no damage
 	ahead  bool   // the file has transactions that raft's log has yet to replay
 	target uint64 // sum of the file that is ahead
+	due    uint64 // if the file was fetched: the transactions that it has; else 0
 	broken error  // why the file cannot be used; it is being fetched
 	sums   []uint64
 	pages  *pageFile // nil until a transaction of another node is applied
@@ -99,7 +100,7 @@ func (db *database) load() error {
 	}
 	db.loaded = true
 	if total != db.pos.Sum {
-		if db.node.recovered.Load() {
+		if db.node.recovered.Load() && (db.due == 0 || total != db.target) {
 			db.fail(fmt.Errorf("the pages of %s differ: their checksum is %016x instead of %016x", db.path, total, db.pos.Sum))
 			return db.broken
 		}
@@ -178,7 +179,7 @@ func (db *database) usable() (uint64, error) {
 func (db *database) settle() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if db.ahead {
+	if db.ahead && db.due == 0 {
 		db.fail(fmt.Errorf("the pages of %s differ: their checksum is %016x instead of %016x", db.path, db.target, db.pos.Sum))
 	}
 }
@@ -381,7 +382,13 @@ func (db *database) apply(list []job) {
 		}
 		db.pos = Position{Term: j.at.Term, Index: j.at.Index, Seq: t.seq + 1, Sum: t.after}
 		if db.ahead && db.target == t.after {
-			db.ahead = false
+			db.ahead, db.due = false, 0
+		}
+		if db.due != 0 && db.pos.Seq >= db.due {
+			db.due = 0
+			if db.ahead {
+				db.fail(fmt.Errorf("the fetched pages of %s differ: their checksum is %016x instead of %016x", db.path, db.target, db.pos.Sum))
+			}
 		}
 		if j.mine != nil {
 			j.mine.at = db.pos

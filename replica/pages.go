@@ -132,10 +132,17 @@ func openPages(uri, path string) (*pageFile, error) {
 }
 
 func (f *pageFile) open(path string) (err error) {
+	// Another connection may be recovering the WAL.
+	if err := f.keeper.BusyTimeout(10 * time.Second); err != nil {
+		return err
+	}
 	if err := f.keeper.Exec("PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0"); err != nil {
 		return err
 	}
 	if err := f.recover(); err != nil {
+		return err
+	}
+	if err := f.keeper.BusyTimeout(0); err != nil {
 		return err
 	}
 	for _, file := range []struct {

@@ -757,7 +757,7 @@ func (db *database) install(tmp string, pos Position) error {
 	if err != nil {
 		return err
 	}
-	db.loaded, db.broken = true, nil
+	db.loaded, db.broken, db.ahead, db.due = true, nil, false, 0
 	db.lacks.Store(false)
 	now := db.pos
 	if total != pos.Sum {
@@ -767,7 +767,7 @@ func (db *database) install(tmp string, pos Position) error {
 	db.epoch.Add(1)
 	switch {
 	case pos.Seq > now.Seq: // raft's log will replay transactions that the file already has
-		db.ahead, db.target = true, pos.Sum
+		db.ahead, db.target, db.due = true, pos.Sum, pos.Seq
 	default:
 		db.pos.Seq, db.pos.Sum = pos.Seq, pos.Sum
 		for _, t := range backlog {
