@@ -280,6 +280,9 @@ func TestAloneWaitsEnd(t *testing.T) {
 	if err := <-reads; !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("Read after its deadline: %v", err)
 	}
+	if err := c.alone.raw.Read(func(uintptr) bool { return true }); err != nil {
+		t.Errorf("the deadline that ended the wait remains: %v", err)
+	}
 	if err := c.SetReadDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
 	}
