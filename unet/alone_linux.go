@@ -116,11 +116,16 @@ func (s *sock) beginAlone(l *loop, fd int, old netSocket) bool {
 	}
 	own := sys.NewFD(fd)
 	a, err := newAlone(own, file)
-	if err != nil || !l.table.addFirst(s) {
+	if err != nil {
 		own.Detach()
 		return false
 	}
-	s.fd, s.loop, s.alone = own, l, a
+	s.fd, s.loop, s.alone = own, l, a // before the loop can find the socket in its table
+	if !l.table.addFirst(s) {
+		s.fd, s.loop, s.alone = nil, nil, nil
+		own.Detach()
+		return false
+	}
 	return true
 }
 

@@ -509,6 +509,11 @@ type tableSlot struct {
 func (t *table) add(s *sock) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.addLocked(s)
+}
+
+// addLocked is add for a caller that holds mu.
+func (t *table) addLocked(s *sock) uint64 {
 	if len(t.free) == 0 {
 		t.slots = append(t.slots, tableSlot{generation: 1})
 		t.free = append(t.free, uint32(len(t.slots)-1))
@@ -520,18 +525,16 @@ func (t *table) add(s *sock) uint64 {
 	return s.key
 }
 
-// addFirst is add for a socket that may wait alone, if the table is empty.
+// addFirst is add for a socket that waits alone. It reports whether the table was empty;
+// otherwise it adds nothing.
 func (t *table) addFirst(s *sock) bool {
 	t.mu.Lock()
-	empty := len(t.free) == len(t.slots)
-	t.mu.Unlock()
-	if empty { // others that are added meanwhile do no harm
-		key := t.add(s)
-		t.mu.Lock()
-		t.alone = key
-		t.mu.Unlock()
+	defer t.mu.Unlock()
+	if len(t.free) < len(t.slots) {
+		return false
 	}
-	return empty
+	t.alone = t.addLocked(s)
+	return true
 }
 
 // remove forgets a socket.
