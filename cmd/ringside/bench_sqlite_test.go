@@ -20,7 +20,7 @@ func TestSQLiteArguments(t *testing.T) {
 		code int
 		says string
 	}{
-		{"bench --help", exitOK, "SQLite, over our VFS"},
+		{"bench --help", exitOK, "the default VFS against sqlitevfs"},
 		{"bench sqlite --help", exitOK, "synchronous=FULL throughout"},
 		{"bench sqlit", exitUsage, "did you mean sqlite?"},
 		{"bench sqlite extra", exitUsage, `"extra"`},

@@ -20,36 +20,6 @@ import (
 	"time"
 )
 
-// backendEnv makes the test's program a backend at its address.
-const backendEnv = "RINGSIDE_PROXY_BACKEND"
-
-// serveBackend answers HTTP requests, and returns the bytes of other connections.
-func serveBackend(address string) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	fmt.Println(l.Addr())
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			os.Exit(1)
-		}
-		go func() {
-			defer c.Close()
-			in := bufio.NewReader(c)
-			if p, err := in.Peek(4); err == nil && string(p) == "GET " {
-				if _, err := http.ReadRequest(in); err == nil {
-					_, _ = io.WriteString(c, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
-				}
-				return
-			}
-			_, _ = io.Copy(c, in)
-		}()
-	}
-}
-
 // process starts a backend in a process of its own.
 func process(t *testing.T, address string) (*exec.Cmd, string) {
 	t.Helper()
@@ -140,6 +110,10 @@ func TestBackendsUnderLoad(t *testing.T) {
 
 	p.patience = 100 * time.Millisecond // The check waits so long for a process that is stopped.
 	if err := stopped.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// Its threads stop one after the other, and one that runs might still answer.
+	if _, err := syscall.Wait4(stopped.Process.Pid, nil, syscall.WUNTRACED, nil); err != nil {
 		t.Fatal(err)
 	}
 	if up(b) {

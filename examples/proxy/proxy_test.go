@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -11,6 +12,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -375,6 +377,36 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(ringtest.Main(m))
+}
+
+// backendEnv makes the test's program a backend at its address.
+const backendEnv = "RINGSIDE_PROXY_BACKEND"
+
+// serveBackend answers HTTP requests, and returns the bytes of other connections.
+func serveBackend(address string) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(l.Addr())
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			os.Exit(1)
+		}
+		go func() {
+			defer c.Close()
+			in := bufio.NewReader(c)
+			if p, err := in.Peek(4); err == nil && string(p) == "GET " {
+				if _, err := http.ReadRequest(in); err == nil {
+					_, _ = io.WriteString(c, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+				}
+				return
+			}
+			_, _ = io.Copy(c, in)
+		}()
+	}
 }
 
 // runEnv makes the test's program the proxy.
