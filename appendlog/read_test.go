@@ -142,6 +142,61 @@ func TestReadBesideAppends(t *testing.T) {
 	mustClose(t, a)
 }
 
+// rotatingStore rotates a log between a reader's first question for the size of a segment and
+// its read of the seal.
+type rotatingStore struct {
+	*memStore
+	once   sync.Once
+	rotate func()
+}
+
+func (s *rotatingStore) Open(name string, write bool) (segmentFile, error) {
+	f, err := s.memStore.Open(name, write)
+	if err != nil || strings.HasSuffix(name, markSuffix) {
+		return f, err
+	}
+	return &rotatingFile{f, s}, nil
+}
+
+type rotatingFile struct {
+	segmentFile
+	store *rotatingStore
+}
+
+func (f *rotatingFile) Size() (int64, error) {
+	n, err := f.segmentFile.Size()
+	f.store.once.Do(f.store.rotate)
+	return n, err
+}
+
+// TestReadWhileSealed reads a segment whose zeros are cut off meanwhile.
+func TestReadWhileSealed(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, Options{})
+	want := numbered("record", 5)
+	for _, d := range want {
+		put(t, a, d)
+	}
+	rotated := false
+	st := &rotatingStore{memStore: s, rotate: func() {
+		if err := a.Rotate(); err != nil {
+			t.Error(err)
+		}
+		rotated = true
+	}}
+	var got []string
+	for r, err := range readRecords(st, ReadOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(r.Data))
+	}
+	if !slices.Equal(got, want) || !rotated {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	mustClose(t, a)
+}
+
 // salvage returns what can be read, and the damage.
 func salvage(t *testing.T, s *memStore) (got []string, damage []*CorruptError) {
 	t.Helper()

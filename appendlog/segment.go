@@ -5,6 +5,7 @@ package appendlog
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -102,20 +103,10 @@ func (g *segment) read(st segmentStore) error {
 		return err
 	}
 	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
+	if err := g.readSeal(f); err != nil {
 		return err
 	}
-	g.size = size
-	if at := size - sealSize; at >= segmentHeaderSize && at%recordAlign == 0 {
-		b := make([]byte, sealSize)
-		if n, err := f.ReadAt(b, at); n < len(b) {
-			return err
-		}
-		g.seal, g.sealed = decodeSeal(b, at)
-		g.sealed = g.sealed && g.seal.index == g.index
-	}
-	b := make([]byte, min(size, segmentHeaderSize))
+	b := make([]byte, min(g.size, segmentHeaderSize))
 	if n, err := f.ReadAt(b, 0); n < len(b) {
 		return err
 	}
@@ -137,6 +128,32 @@ func (g *segment) read(st segmentStore) error {
 		g.seed = binary.LittleEndian.Uint32(b[60:]) // for salvage: it may be intact
 	}
 	return nil
+}
+
+// readSeal reads the size of the segment, and its seal if it has one.
+func (g *segment) readSeal(f segmentFile) error {
+	for last := int64(-1); ; last = g.size {
+		size, err := f.Size()
+		if err != nil {
+			return err
+		}
+		g.size = size
+		at := size - sealSize
+		if at < segmentHeaderSize || at%recordAlign != 0 {
+			return nil
+		}
+		b := make([]byte, sealSize)
+		n, err := f.ReadAt(b, at)
+		if n == len(b) {
+			g.seal, g.sealed = decodeSeal(b, at)
+			g.sealed = g.sealed && g.seal.index == g.index
+			return nil
+		}
+		if err != io.EOF || size == last {
+			return err
+		}
+		// A Log that seals the segment has just cut off its zeros.
+	}
 }
 
 // createSegment creates a segment, makes it and its directory entry durable, and locks
