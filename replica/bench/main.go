@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+//go:build unix
+
 // Bench measures three nodes of replica as three processes on this machine, each with its own
 // directory, and compares them with alternatives: one node with vfs=ringside-log, one raft
 // entry per transaction over raft-boltdb and package net that is applied to SQLite on each
