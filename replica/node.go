@@ -75,6 +75,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	disk          disk          // for tests
+	delay         *delay        // for tests
 	snapshotEvery time.Duration // for tests; 0 is 20 seconds
 }
 
@@ -156,6 +157,7 @@ type Node struct {
 	waiting   chan struct{} // closed when applied grows; nil without a waiting call
 
 	verifying sharedCheck
+	accepted  *acceptances
 	reading   sharedCheck
 	lastSync  atomic.Pointer[readSync]
 
@@ -214,6 +216,7 @@ func openNode(o Options, bug seededBug) (_ *Node, err error) {
 		dbs:     make(map[uint64]*database), names: make(map[string]*database), run: rand.Uint64(),
 		queue: make(chan *proposal, 1024), pending: make(map[proposalID]*proposal),
 		conns: make(map[*conn]struct{}), repair_: make(chan *database, 1<<16),
+		accepted: newAcceptances(),
 	}
 	n.forwardIdle.Store(int64(defaultForwardIdle))
 	n.closing, n.stop = context.WithCancel(context.Background())
@@ -346,7 +349,7 @@ func (n *Node) start() error {
 		Stream: layer{n.wire}, MaxPool: 4, Timeout: max(10*time.Second, 2*n.opts.Election), Logger: logger,
 	})
 	n.wire.transport = network
-	through := transport{network, max(2*n.opts.Election, time.Second)}
+	through := transport{network, max(2*n.opts.Election, time.Second), n.accepted, n.opts.delay}
 	if len(n.opts.Peers) > 0 {
 		has, err := raft.HasExistingState(n.store, n.store, snapshots)
 		if err != nil {

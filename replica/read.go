@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // sharedCheck runs a check for all callers that wait for one. A caller gets the result of a
@@ -71,14 +73,44 @@ func (n *Node) verify() error {
 			return n.notLeader()
 		}
 		n.metrics.Verified.Add(1)
+		term, begin := n.raft.CurrentTerm(), time.Now()
 		if err := n.raft.VerifyLeader().Error(); err != nil {
 			return n.notLeader()
 		}
-		if n.leader() != l {
+		if !n.acceptedSince(term, begin) || n.leader() != l {
 			return n.notLeader()
 		}
 		return nil
 	})
+}
+
+// acceptedSince waits until a majority has accepted a request that this node sent as the
+// leader of a term since a time. It returns false if this node leads no longer, or after twice
+// the election timeout. VerifyLeader alone does not suffice: a reply that was on its way when
+// the check began satisfies it, and another leader may have committed since that reply.
+func (n *Node) acceptedSince(term uint64, begin time.Time) bool {
+	end := time.NewTimer(2 * n.opts.Election)
+	defer end.Stop()
+	tick := time.NewTicker(max(n.opts.Election/20, time.Millisecond))
+	defer tick.Stop()
+	for {
+		f := n.raft.GetConfiguration()
+		if f.Error() != nil || n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
+			return false
+		}
+		ok, changed := n.accepted.majority(f.Configuration().Servers, raft.ServerID(n.opts.ID), term, begin)
+		if ok {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-tick.C:
+		case <-end.C:
+			return false
+		case <-n.closing.Done():
+			return false
+		}
+	}
 }
 
 // ErrStale is returned for a read whose bound cannot be met: the leader cannot be reached, or

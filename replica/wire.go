@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -50,9 +51,27 @@ func (layer) Close() error { return nil }
 // answers of a pipeline after one that failed, and may then wait for ever to send the next
 // entries. The follower would get none until the next election, and Shutdown would not
 // return.
+//
+// It records when the requests were sent that members have accepted, because raft does not:
+// a reply to an older request satisfies its VerifyLeader as well.
 type transport struct {
 	*raft.NetworkTransport
 	patience time.Duration
+	accepted *acceptances
+	delay    *delay
+}
+
+func (t transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if err := t.delay.request(); err != nil {
+		return err
+	}
+	sent := time.Now()
+	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
+	t.delay.reply()
+	if err == nil && resp.Success && resp.Term == args.Term {
+		t.accepted.note(id, acceptance{args.Term, sent})
+	}
+	return err
 }
 
 func (t transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
@@ -60,15 +79,89 @@ func (t transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAdd
 	if err != nil {
 		return nil, err
 	}
-	return pipeline{p, t.patience}, nil
+	return pipeline{p, t.patience, t.delay}, nil
+}
+
+// acceptances has the newest accepted request of each member. Those of pipelines are not
+// recorded: heartbeats are requests of their own, and VerifyLeader sends one to each member.
+type acceptances struct {
+	mu      sync.Mutex
+	newest  map[raft.ServerID]acceptance
+	changed chan struct{} // closed at the next note
+}
+
+type acceptance struct {
+	term uint64
+	sent time.Time
+}
+
+func newAcceptances() *acceptances {
+	return &acceptances{newest: make(map[raft.ServerID]acceptance), changed: make(chan struct{})}
+}
+
+func (a *acceptances) note(id raft.ServerID, n acceptance) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if old := a.newest[id]; old.term > n.term || old.term == n.term && old.sent.After(n.sent) {
+		return
+	}
+	a.newest[id] = n
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// majority reports whether self and members that have accepted a request of this term, sent
+// since a time, are a majority of the voters. The channel is closed when that may change.
+func (a *acceptances) majority(voters []raft.Server, self raft.ServerID, term uint64, since time.Time) (bool, <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	count, all := 0, 0
+	for _, m := range voters {
+		if m.Suffrage != raft.Voter {
+			continue
+		}
+		all++
+		if n := a.newest[m.ID]; m.ID == self || n.term == term && !n.sent.Before(since) {
+			count++
+		}
+	}
+	return count > all/2, a.changed
+}
+
+// delay lets tests hold back replies and lose requests; nil does nothing.
+type delay struct {
+	lost    atomic.Bool // requests fail
+	held    atomic.Int32
+	release atomic.Pointer[chan struct{}] // replies wait until it is closed
+}
+
+func (d *delay) request() error {
+	if d != nil && d.lost.Load() {
+		return errors.New("lost by the test")
+	}
+	return nil
+}
+
+func (d *delay) reply() {
+	if d == nil {
+		return
+	}
+	if r := d.release.Load(); r != nil {
+		d.held.Add(1)
+		<-*r
+	}
 }
 
 type pipeline struct {
 	raft.AppendPipeline
 	patience time.Duration
+	delay    *delay
 }
 
 func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if err := p.delay.request(); err != nil {
+		return nil, err
+	}
 	// Raft opens another pipeline after this one was closed.
 	timer := time.AfterFunc(p.patience, func() { _ = p.Close() })
 	defer timer.Stop()
