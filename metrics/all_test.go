@@ -161,7 +161,7 @@ func TestMessages(t *testing.T) {
 			}
 		}
 	}
-	if rows := regexp.MustCompile("(?m)^\\| (INFO|WARN|ERROR) \\|").FindAll(page, -1); found != len(rows) {
+	if rows := regexp.MustCompile(`(?m)^\| (INFO|WARN|ERROR) \|`).FindAll(page, -1); found != len(rows) {
 		t.Errorf("docs/metrics.md has %d messages, the packages log %d", len(rows), found)
 	}
 }
