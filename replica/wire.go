@@ -642,8 +642,9 @@ func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, 
 			ok, err = false, unlock(f.shm, lockWrite)
 		}
 		if err == nil && ok {
-			m, pos, ahead, broken := (*image)(nil), db.pos, db.ahead, db.broken
-			if err = broken; err == nil && ahead {
+			m, pos := (*image)(nil), db.pos
+			// After a restart or a snapshot of raft the file may not be at the position yet.
+			if err = db.load(); err == nil && db.ahead {
 				err = errRecovering
 			}
 			if err == nil {
