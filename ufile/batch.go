@@ -17,7 +17,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// Range is one part of a [Batch]: a piece of a file and the memory for it.
+// Range is one read or write of a [Batch]: a part of a file and the memory for it.
 type Range struct {
 	File *File
 	Off  int64
@@ -25,41 +25,42 @@ type Range struct {
 	// returns.
 	Buf []byte
 
-	// N and Err are the result: how many bytes were read or written, and why
-	// these are fewer than len(Buf), io.EOF at the end of the file. Unlike
-	// WriteAt, a write counts what it wrote before an error, as when the disk
-	// is full.
+	// N and Err are the result. N is the number of bytes that were read or written. Err
+	// is not nil if N is less than len(Buf); it is io.EOF at the end of the file. Unlike
+	// WriteAt, a write that fails, for example because the disk is full, counts the bytes
+	// that it wrote before.
 	N   int
 	Err error
 }
 
-// BatchOptions configure a [Batch]; the zero value is fine.
+// BatchOptions configure a [Batch]. The zero value works.
 type BatchOptions struct {
-	// Depth is how many ranges are in flight at a time; 0 means 128, at most
-	// 4096. Where memory is short there may be fewer.
+	// Depth is the largest number of ranges in flight. 0 means 128, and the maximum is
+	// 4096. It may be smaller where memory is short.
 	Depth int
-	// Buffers and BufferSize ask for registered memory, which saves pinning
-	// the pages for each operation. It counts against RLIMIT_MEMLOCK: where
-	// that is low, fewer buffers are registered, or none, the others are
-	// ordinary memory, and nothing else changes.
+	// Buffers is the number of buffers that [Batch.Buffer] returns, and BufferSize their
+	// size in bytes. They are registered with the ring, so that the kernel need not pin
+	// their pages for each operation. Registered memory counts against RLIMIT_MEMLOCK.
+	// Where that is low, fewer buffers are registered, or none; the others are ordinary
+	// memory and work as well.
 	Buffers, BufferSize int
 }
 
-// Batch reads or writes many ranges, of one file or of many, from one
-// goroutine: with O_DIRECT or a cold cache all of them are in flight together,
-// started and waited for in one system call. A Batch has a ring of its own.
-// Its methods may be called concurrently and exclude each other: use one Batch for
-// each goroutine. Where io_uring cannot be used it reads and writes with plain calls
-// on several goroutines.
+// Batch reads or writes many ranges, of one file or of several, from one goroutine. With
+// O_DIRECT or a cold cache up to BatchOptions.Depth of them are in flight together, and
+// one system call submits them and waits for them. A Batch has a separate ring. Its
+// methods may be called concurrently but exclude each other, so use one Batch for each
+// goroutine. Where io_uring cannot be used, the Batch makes plain calls on several
+// goroutines.
 //
-// If the kernel refuses the ring in the middle of a call, because a policy has
-// changed, the call waits up to ten seconds for the ranges in flight. A range that
-// has not ended by then has an error, and its memory must not be used again.
+// If the kernel refuses the ring in the middle of a call, because a policy has changed,
+// the call waits up to ten seconds for the ranges in flight. A range that has not ended
+// by then has an error. Its memory must not be used again, because the kernel may still
+// access it.
 //
-// With O_DIRECT a range to be read may have any offset, length and memory: a range
-// that is not aligned is read into aligned memory of the batch and copied. A range
-// to be written needs the alignment that the device demands, as for
-// [File.WriteAt]; see [DirectAlign].
+// With O_DIRECT a range to be read may have any offset, length and memory: if it is not
+// aligned, it is read into aligned memory of the batch and copied. A range to be written
+// needs the alignment that the device requires, as for [File.WriteAt]; see [DirectAlign].
 type Batch struct {
 	mu     sync.Mutex
 	sys    *System
@@ -109,7 +110,7 @@ func (s *System) NewBatch(o BatchOptions) (*Batch, error) {
 	return b, nil
 }
 
-// open opens the ring, a smaller one where memory is short.
+// open opens the ring, or a smaller one where memory is short.
 func (b *Batch) open(buffers int) error {
 	o := uring.Options{Entries: uint32(b.depth), Clamp: true, NoIOWait: true,
 		// Completions are processed by the wait, so that nothing need
@@ -136,8 +137,8 @@ func (b *Batch) open(buffers int) error {
 	return nil
 }
 
-// register registers as many buffers as the memlock limit allows, to within a
-// half.
+// register registers the buffers. While the memlock limit does not allow that, it tries
+// half as many.
 func (b *Batch) register(buffers int) {
 	bufs := make([][]byte, buffers)
 	for i := range bufs {
@@ -154,22 +155,21 @@ func (b *Batch) register(buffers int) {
 	}
 }
 
-// Registered returns how many of the buffers, from the first on, are
-// registered: fewer than requested if RLIMIT_MEMLOCK is low, 0 without io_uring.
+// Registered returns how many of the buffers are registered, from the first on. These are
+// fewer than requested if RLIMIT_MEMLOCK is low, and 0 without io_uring.
 func (b *Batch) Registered() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.fixed
 }
 
-// Buffer returns buffer number i of those that BatchOptions requested. It belongs to
+// Buffer returns buffer i of those that BatchOptions requested, from 0 on. It belongs to
 // the caller until Close, except while a call uses it.
 func (b *Batch) Buffer(i int) []byte {
 	return b.memory[i*b.size : (i+1)*b.size : (i+1)*b.size]
 }
 
-// Close frees the ring. It waits for a call in progress; later calls return
-// os.ErrClosed.
+// Close frees the ring. It waits for a call in progress. Later calls return os.ErrClosed.
 func (b *Batch) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -183,12 +183,12 @@ func (b *Batch) Close() error {
 	return b.ring.Close()
 }
 
-// Read reads all ranges and returns the first error among them, io.EOF
-// included; each range has its own result.
+// Read reads all ranges and sets N and Err of each. It returns the first Err in the order
+// of the slice, which may be io.EOF.
 func (b *Batch) Read(ranges []Range) error { return b.run(ranges, false) }
 
-// Write writes all ranges, in no particular order, and returns the first error
-// among them; each range has its own result.
+// Write writes all ranges, in no particular order, and sets N and Err of each. It returns
+// the first Err in the order of the slice.
 func (b *Batch) Write(ranges []Range) error { return b.run(ranges, true) }
 
 func (b *Batch) run(ranges []Range, write bool) error {

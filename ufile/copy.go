@@ -26,26 +26,26 @@ type Endpoint interface {
 	SyscallConn() (syscall.RawConn, error)
 }
 
-// CopyOptions configure a copy; the zero value is fine.
+// CopyOptions configure a copy. The zero value works.
 type CopyOptions struct {
-	// Progress is called with the number of bytes copied so far, from time to time
-	// and at the end. It is not called concurrently, but possibly on other
-	// goroutines. The copy waits for it.
+	// Progress, if it is set, is called with the number of bytes copied so far, from time
+	// to time and at the end. The calls do not overlap, but may come from other
+	// goroutines. The copy waits until Progress returns.
 	Progress func(copied int64)
-	// BlockSize, in bytes, and Blocks are the size and the number of the blocks in
-	// flight where the kernel does not copy by itself. 0 means 256 KiB and 4.
+	// BlockSize is the size in bytes, and Blocks the number, of the blocks in flight
+	// where the kernel does not copy by itself. 0 means 256 KiB and 4 blocks.
 	BlockSize, Blocks int
 }
 
 // errOverlap is the error of copy_file_range(2) for ranges that overlap.
 var errOverlap = syscall.EINVAL
 
-// Copy copies from the position of src to the position of dst until the end of
-// src, and moves both positions, as io.Copy. It returns the number of bytes copied
-// and nil at the end of src. [CopyRange] describes how, and what ctx does. If one
-// side is a pipe, splice(2) copies; other files that are neither regular nor block
-// devices are copied through memory. Waiting for a pipe ends by its deadline or by
-// closing it, not by ctx.
+// Copy copies from the position of src to the position of dst until the end of src, and
+// moves both positions, like io.Copy. It returns the number of bytes copied; the error is
+// nil at the end of src. It copies, and ends with ctx, as [CopyRange] does. If one side
+// is a pipe, splice(2) copies. Other files that are neither regular files nor block
+// devices are copied through memory. A wait for a pipe ends by the pipe's deadline or
+// when the pipe is closed, not by ctx.
 func Copy(ctx context.Context, dst, src Endpoint, o CopyOptions) (int64, error) {
 	c, err := newCopying(ctx, dst, src, o)
 	if err != nil {
@@ -58,8 +58,8 @@ func Copy(ctx context.Context, dst, src Endpoint, o CopyOptions) (int64, error) 
 	return c.copyFromPositions(math.MaxInt64)
 }
 
-// copyFromPositions copies at most a number of bytes from position to position and
-// moves both positions.
+// copyFromPositions copies up to most bytes from the position of src to the position of
+// dst, and moves both positions.
 func (c *copying) copyFromPositions(most int64) (int64, error) {
 	from, err := c.src.f.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -80,23 +80,23 @@ func (c *copying) copyFromPositions(most int64) (int64, error) {
 	return c.copied, err
 }
 
-// CopyRange copies n bytes from srcOff of src to dstOff of dst. It does not use
-// the files' positions. It returns how many bytes were copied, from the start and
-// without a gap, and an error if these are fewer than n: io.EOF at the end of src.
-// Both must be regular files or block devices. dst is never truncated, and grows
-// where needed.
+// CopyRange copies n bytes from the offset srcOff of src to the offset dstOff of dst. It
+// does not use or move the files' positions. It returns how many bytes were copied, from
+// the start and without a gap. If these are fewer than n it returns an error, io.EOF at
+// the end of src. Both files must be regular files or block devices. dst is never
+// truncated, and grows where needed.
 //
-// The kernel copies (copy_file_range, Linux 4.5), or lets the files share blocks,
-// where it can. With O_DIRECT on a side, and where the kernel refuses, several
-// blocks are read and written at a time, through the ring where that is faster.
-// Offsets need no alignment. Holes of a sparse src become holes of dst.
+// Where it can, the kernel copies the data or lets the files share blocks
+// (copy_file_range, Linux 4.5). If one side has O_DIRECT, or the kernel refuses, several
+// blocks are read and written at a time, through the ring where that is faster. Offsets
+// need no alignment. Holes of a sparse src become holes of dst.
 //
-// When ctx ends the copy stops between two pieces. The count is that of the bytes
-// copied by then, and the error is context.Cause(ctx). After an error, a few blocks
-// behind the count may have been copied, too.
+// When ctx ends, the copy stops between two pieces. It returns the number of bytes copied
+// by then, and context.Cause(ctx). After an error, a few blocks after the counted bytes
+// may have been copied, too.
 //
-// Ranges of one file that overlap are refused with EINVAL. The files must stay
-// open; closing a File stops the copy, with os.ErrClosed.
+// If src and dst are the same file and the ranges overlap, the error is EINVAL. The files
+// must stay open. Closing a File stops the copy, with os.ErrClosed.
 func CopyRange(ctx context.Context, dst Endpoint, dstOff int64, src Endpoint, srcOff, n int64, o CopyOptions) (int64, error) {
 	c, err := newCopying(ctx, dst, src, o)
 	if err != nil {
@@ -290,9 +290,10 @@ func (c *copying) share(from, to int64) (int64, error) {
 	return end, nil
 }
 
-// ReadFrom copies from r, as os.File.ReadFrom: the kernel copies by itself from
-// a File, an os.File, or a socket, also within an io.LimitedReader. If one of two
-// files has O_DIRECT, several blocks are in flight at a time; see [Copy].
+// ReadFrom copies from r to the file's position until the end of r, like
+// os.File.ReadFrom. From a File, an os.File or a socket the kernel copies by itself, even
+// if r is an io.LimitedReader around one. If one of two files has O_DIRECT, several
+// blocks are in flight at a time; see [Copy].
 func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	limited, _ := r.(*io.LimitedReader)
 	inner := r
@@ -345,9 +346,10 @@ func (f *File) readFromFile(src *File, limited *io.LimitedReader) (int64, error)
 	return n, err
 }
 
-// WriteTo copies to w, as os.File.WriteTo: the kernel copies by itself to a
-// File, an os.File, or a socket. A file with O_DIRECT is read ahead meanwhile;
-// when w fails, the position is then behind the last byte that it took.
+// WriteTo copies from the file's position to w until the end of the file, like
+// os.File.WriteTo. To a File, an os.File or a socket the kernel copies by itself. A file
+// with O_DIRECT is read ahead meanwhile. If w fails, the file's position is then after
+// the last byte that w accepted.
 func (f *File) WriteTo(w io.Writer) (int64, error) {
 	if f.std() == nil {
 		return f.std().WriteTo(w)

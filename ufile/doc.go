@@ -6,37 +6,38 @@
 // # Model
 //
 // A [File] has the methods of os.File with the same results and errors. Each positional
-// read or write is either a plain system call or an operation on a ring. Measurements
-// decided which:
+// read or write is either a plain system call or an operation on a ring. The choice
+// follows measurements:
 //
-//   - A buffered read asks the page cache first, with a raw system call that does
-//     not block (preadv2 with RWF_NOWAIT, Linux 4.14). Data that are not cached are
-//     read through a ring.
+//   - A buffered read asks the page cache first, with a raw system call that does not
+//     block (preadv2 with RWF_NOWAIT, Linux 4.14). Data that is not cached is read
+//     through a ring.
 //   - Reads and writes with O_DIRECT go through a ring that all goroutines share.
 //     A thousand concurrent operations need a handful of threads, and one system
 //     call submits many of them.
-//   - An operation that is alone in flight is a plain system call, which is as fast
-//     as a ring.
-//   - Large buffered blocks that are not cached are read by plain system calls as
-//     long as few are in flight.
+//   - If no other operation is in flight, an operation is a plain system call, which is
+//     then as fast as a ring.
+//   - Large buffered blocks that are not cached are read by plain system calls while few
+//     of them are in flight.
 //   - Buffered writes are plain system calls. Through a ring, file systems pass
 //     them to worker threads.
-//   - Files that the kernel cannot read without blocking are read and written by
-//     plain system calls: those of FUSE, network file systems, overlayfs, squashfs,
-//     ramfs, procfs and others. The first read or write detects them.
+//   - Some files cannot be read by the kernel without blocking, such as files of FUSE,
+//     network file systems, overlayfs, squashfs, ramfs and procfs. They are read and
+//     written by plain system calls. The first read or write detects them.
 //
-// [System.Stats] and [File.Stats] count both kinds. All other methods are os.File's.
+// [System.Stats] and [File.Stats] count system calls and ring operations separately. All
+// other methods are those of os.File.
 //
 // # Beyond os.File
 //
-//   - A [Batch] reads or writes many ranges from one goroutine, many of them with one
-//     system call.
-//   - A [Reader] reads a file from front to back, and with O_DIRECT reads ahead.
+//   - A [Batch] reads or writes many ranges from one goroutine. One system call submits
+//     many of them.
+//   - A [Reader] reads a file from front to back. With O_DIRECT it reads ahead.
 //   - [Copy] and [CopyRange] copy between files, pipes and sockets, within the kernel
 //     where possible. They report progress and can be cancelled by a context.
-//   - [File.ReadAtContext] and [File.WriteAtContext] can be cancelled by a context.
+//   - [File.ReadAtContext] and [File.WriteAtContext] end when their context ends.
 //
-// Durable logs are in package appendlog.
+// For durable logs see package appendlog.
 //
 // # Choosing
 //
@@ -48,28 +49,29 @@
 //
 // # Ownership and concurrency
 //
-// A buffer belongs to the operation until the call returns. No call returns while
-// the kernel may still access the buffer. All methods may be called concurrently.
-// Close waits for the reads and writes at an offset that are in flight, so that none of
-// them can use a descriptor number that was reused. The garbage collector closes a File
-// that is dropped without Close, as it does an os.File.
+// A buffer belongs to the operation until the call returns. No call returns while the
+// kernel may still access the buffer. All methods may be called concurrently. Close waits
+// for the positional reads and writes in flight, so that none of them can reach another
+// file through a reused descriptor number. The garbage collector closes a File that is
+// dropped without Close, like an os.File.
 //
 // # Directories
 //
-// A [Root] gives access to the files below one directory and to no others, as
-// os.Root, with one system call for each file that it opens. [Root.FS] and [DirFS]
-// are file systems (io/fs) whose files are a [File]. Calls with a name are plain
-// system calls in every mode, because a ring passes them to a worker thread, which is
-// slower. [File.Sync] is a plain system call for the same reason.
+// A [Root] gives access to the files below one directory and to no others, like os.Root.
+// It opens each file with one system call. [Root.FS] and [DirFS] return an fs.FS whose
+// files are a *[File]. Calls that take a file name are plain system calls in every mode,
+// because a ring passes them to a worker thread, which is slower. [File.Sync] is a plain
+// system call for the same reason.
 //
 // # Contexts and deadlines
 //
 // When the context of a call ends, an operation on a ring is cancelled. A plain system
 // call that has started is not interrupted: the call returns when it has ended. In both
-// cases the kernel no longer uses the buffer when the call returns. Regular files have no
-// deadlines, as in os.
+// cases the kernel no longer uses the buffer when the call returns. As in package os,
+// regular files have no deadlines.
 //
 // # Kernels
 //
-// Rings need Linux 5.11. On older kernels and other systems every call is os.File's.
+// Rings need Linux 5.11. On older kernels and other systems every call is a method of
+// os.File.
 package ufile

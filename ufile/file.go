@@ -25,8 +25,8 @@ type File struct {
 	dropped runtime.Cleanup
 }
 
-// state is the part of a File that its System holds on to. It does not keep the
-// File alive.
+// state is the part of a File that its System refers to, so that the System does not keep
+// the File alive.
 type state struct {
 	sys *System
 	// The counters share a cache line with the lock, which every operation
@@ -41,15 +41,15 @@ type state struct {
 	allowed               [2]atomic.Bool // by direction: positional calls are known to be allowed
 }
 
-// Open opens a file for reading, as os.Open.
+// Open opens a file for reading, like os.Open.
 func (s *System) Open(name string) (*File, error) { return s.OpenFile(name, os.O_RDONLY, 0) }
 
-// Create creates or truncates a file, as os.Create.
+// Create creates or truncates a file, like os.Create.
 func (s *System) Create(name string) (*File, error) {
 	return s.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
 }
 
-// CreateTemp creates a new file with a name of its own, as os.CreateTemp.
+// CreateTemp creates a new file with a unique name, like os.CreateTemp.
 func (s *System) CreateTemp(dir, pattern string) (*File, error) {
 	f, err := os.CreateTemp(dir, pattern)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *System) CreateTemp(dir, pattern string) (*File, error) {
 	return s.NewFile(f)
 }
 
-// OpenFile opens a file, as os.OpenFile; flag may hold syscall.O_DIRECT.
+// OpenFile opens a file, like os.OpenFile. flag may include syscall.O_DIRECT.
 func (s *System) OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
 	f, err := os.OpenFile(name, flag, perm)
 	if err != nil {
@@ -73,17 +73,17 @@ func (s *System) OpenFile(name string, flag int, perm fs.FileMode) (*File, error
 	return u, nil
 }
 
-// CreateTemp creates a new file with a name of its own, as os.CreateTemp.
+// CreateTemp creates a new file with a unique name, like os.CreateTemp.
 func CreateTemp(dir, pattern string) (*File, error) { return defaultSystem().CreateTemp(dir, pattern) }
 
-// Open opens a file for reading, as os.Open.
+// Open opens a file for reading, like os.Open.
 func Open(name string) (*File, error) { return defaultSystem().Open(name) }
 
-// Create creates or truncates a file, as os.Create.
+// Create creates or truncates a file, like os.Create.
 func Create(name string) (*File, error) { return defaultSystem().Create(name) }
 
-// OpenFile opens a file, as os.OpenFile; flag may hold syscall.O_DIRECT, which
-// demands offsets, lengths and buffers aligned to the device's blocks (see
+// OpenFile opens a file, like os.OpenFile. flag may include syscall.O_DIRECT, which
+// requires that offsets, lengths and buffers are aligned to the device's blocks (see
 // [AlignedBuffer]).
 func OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
 	return defaultSystem().OpenFile(name, flag, perm)
@@ -94,15 +94,16 @@ type fileKind uint32
 
 const (
 	kindUnknown  fileKind = iota
-	kindOther             // all calls are those of os.File
+	kindOther             // all calls are methods of os.File
 	kindSeekable          // a regular file or block device
 )
 
-// NewFile returns a File for an open os.File, and takes ownership of it.
+// NewFile returns a File for an open os.File, and takes ownership of it; see
+// [System.NewFile].
 func NewFile(f *os.File) (*File, error) { return defaultSystem().NewFile(f) }
 
-// NewFile returns a File for an open os.File, and takes ownership of it: NewFile
-// closes it if it fails.
+// NewFile returns a File for an open os.File, and takes ownership of it. If NewFile
+// fails, it closes f.
 func (s *System) NewFile(f *os.File) (*File, error) {
 	if _, err := f.Stat(); err != nil {
 		f.Close()
@@ -165,8 +166,8 @@ func (f *File) seekable() bool {
 	return kind == kindSeekable
 }
 
-// std returns the os.File. That of a nil File is nil, and its methods know
-// what to answer.
+// std returns the os.File, nil for a nil File. The methods of a nil *os.File return
+// os.ErrInvalid.
 func (f *File) std() *os.File {
 	if f == nil {
 		return nil
@@ -177,26 +178,26 @@ func (f *File) std() *os.File {
 // Name returns the name that the file was opened by.
 func (f *File) Name() string { return f.std().Name() }
 
-// Read reads from the file's position, as os.File.Read.
+// Read reads from the file's position, like os.File.Read.
 func (f *File) Read(p []byte) (int, error) { return f.std().Read(p) }
 
-// Write writes at the file's position, as os.File.Write.
+// Write writes at the file's position, like os.File.Write.
 func (f *File) Write(p []byte) (int, error) { return f.std().Write(p) }
 
 // WriteString is Write of a string.
 func (f *File) WriteString(s string) (int, error) { return f.std().WriteString(s) }
 
-// Seek moves the file's position, as os.File.Seek.
+// Seek moves the file's position, like os.File.Seek.
 func (f *File) Seek(offset int64, whence int) (int64, error) { return f.std().Seek(offset, whence) }
 
-// Sync makes the file durable, as os.File.Sync. A plain fsync(2) beats the
-// ring, which hands it to a worker thread.
+// Sync makes the file durable, like os.File.Sync. It is a plain fsync(2): a ring would
+// pass it to a worker thread, which is slower.
 func (f *File) Sync() error { return f.std().Sync() }
 
-// Datasync makes the content of the file durable and as much of its metadata as
-// reading it back needs, as fdatasync(2). The times of the file may be lost. Where a
-// system has no such call it is Sync. After any error the content must be taken for
-// lost, as with Sync: a second call may return nil although nothing was written.
+// Datasync makes the content of the file durable, and the metadata that is needed to read
+// it, like fdatasync(2). The times of the file may be lost. Where a system has no such
+// call, Datasync is Sync. After an error of either, assume that the content is lost: a
+// second call may return nil although nothing was written.
 func (f *File) Datasync() error {
 	if !sys.HaveFdatasync {
 		return f.Sync()
@@ -204,26 +205,26 @@ func (f *File) Datasync() error {
 	return f.control("fdatasync", sys.Fdatasync)
 }
 
-// SyncFileRange starts to write a part of the file's dirty pages to the device, or
-// waits for that, as sync_file_range(2) with its flags; n = 0 means up to the end. It
-// smooths the work of a later Sync and makes nothing durable: neither metadata nor
-// the cache of the device is written. On systems other than Linux the error is
-// errors.ErrUnsupported.
+// SyncFileRange starts to write the dirty pages of n bytes from the offset off on, or
+// waits until they are written, like sync_file_range(2) with the same flags. n = 0 means
+// up to the end of the file. SyncFileRange leaves less work to a later Sync and makes
+// nothing durable: it writes neither metadata nor the cache of the device. On systems
+// other than Linux the error is errors.ErrUnsupported.
 func (f *File) SyncFileRange(off, n int64, flags SyncFlags) error {
 	return f.control("sync_file_range", func(fd int) error { return sys.SyncFileRange(fd, off, n, int(flags)) })
 }
 
-// SyncFlags choose what [File.SyncFileRange] does.
+// SyncFlags select what [File.SyncFileRange] does.
 type SyncFlags int
 
 const (
-	SyncWaitBefore SyncFlags = 1 << iota // first wait for pages that are being written
+	SyncWaitBefore SyncFlags = 1 << iota // first wait for pages that are already being written
 	SyncWrite                            // start to write dirty pages
-	SyncWaitAfter                        // wait for them
+	SyncWaitAfter                        // wait until they are written
 )
 
-// OSFile returns the os.File below, for packages that demand one. The File still owns
-// it: do not close it, and do not use it after Close. Both share the position.
+// OSFile returns the underlying os.File, for packages that require one. The File still
+// owns it: do not close it, and do not use it after Close. Both share the position.
 func (f *File) OSFile() *os.File { return f.std() }
 
 // control calls a function with the descriptor, which stays open until it returns.
@@ -245,32 +246,32 @@ func (f *File) control(op string, call func(fd int) error) error {
 	return nil
 }
 
-// Truncate changes the size, as os.File.Truncate.
+// Truncate changes the size, like os.File.Truncate.
 func (f *File) Truncate(size int64) error { return f.std().Truncate(size) }
 
-// Stat describes the file, as os.File.Stat.
+// Stat describes the file, like os.File.Stat.
 func (f *File) Stat() (fs.FileInfo, error) { return f.std().Stat() }
 
-// Chmod changes the mode, as os.File.Chmod.
+// Chmod changes the mode, like os.File.Chmod.
 func (f *File) Chmod(mode fs.FileMode) error { return f.std().Chmod(mode) }
 
-// Chown changes the owner, as os.File.Chown.
+// Chown changes the owner, like os.File.Chown.
 func (f *File) Chown(uid, gid int) error { return f.std().Chown(uid, gid) }
 
-// Chdir makes the directory the working directory, as os.File.Chdir.
+// Chdir makes the directory the working directory, like os.File.Chdir.
 func (f *File) Chdir() error { return f.std().Chdir() }
 
-// ReadDir lists the directory, as os.File.ReadDir.
+// ReadDir lists the directory, like os.File.ReadDir.
 func (f *File) ReadDir(n int) ([]fs.DirEntry, error) { return f.std().ReadDir(n) }
 
-// Readdir lists the directory, as os.File.Readdir.
+// Readdir lists the directory, like os.File.Readdir.
 func (f *File) Readdir(n int) ([]fs.FileInfo, error) { return f.std().Readdir(n) }
 
-// Readdirnames lists the directory, as os.File.Readdirnames.
+// Readdirnames lists the directory, like os.File.Readdirnames.
 func (f *File) Readdirnames(n int) ([]string, error) { return f.std().Readdirnames(n) }
 
-// SetDeadline bounds Read and Write of pipes and other pollable files, as
-// os.File.SetDeadline. Regular files have no deadlines: os.ErrNoDeadline.
+// SetDeadline sets the deadline of Read and Write on pipes and other pollable files, like
+// os.File.SetDeadline. Regular files have no deadlines; the error is os.ErrNoDeadline.
 func (f *File) SetDeadline(t time.Time) error { return f.std().SetDeadline(t) }
 
 // SetReadDeadline is SetDeadline for Read.
@@ -279,15 +280,15 @@ func (f *File) SetReadDeadline(t time.Time) error { return f.std().SetReadDeadli
 // SetWriteDeadline is SetDeadline for Write.
 func (f *File) SetWriteDeadline(t time.Time) error { return f.std().SetWriteDeadline(t) }
 
-// SyscallConn gives access to the descriptor, as os.File.SyscallConn.
+// SyscallConn gives access to the descriptor, like os.File.SyscallConn.
 func (f *File) SyscallConn() (syscall.RawConn, error) { return f.std().SyscallConn() }
 
 // Fd returns the descriptor. The File still owns it.
 func (f *File) Fd() uintptr { return f.std().Fd() }
 
-// Close waits for the positional reads and writes in flight of a regular file or
-// block device, and closes the file. A second call returns os.ErrClosed in a
-// PathError, as os.File.Close.
+// Close waits for the positional reads and writes of a regular file or block device that
+// are in flight, and closes the file. A second call returns a *fs.PathError that wraps
+// os.ErrClosed, like os.File.Close.
 func (f *File) Close() error {
 	if f.std() == nil {
 		return os.ErrInvalid
@@ -314,6 +315,6 @@ func (f *File) pathError(op string, err error) error {
 // common device.
 const DirectAlign = 4096
 
-// AlignedBuffer returns n bytes of memory aligned to DirectAlign, for files
-// opened with O_DIRECT.
+// AlignedBuffer returns n bytes of memory aligned to DirectAlign bytes, for files opened
+// with O_DIRECT.
 func AlignedBuffer(n int) []byte { return sys.AlignedBytes(n, DirectAlign) }

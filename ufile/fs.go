@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// The file systems implement what that of os.DirFS implements, and fs.SubFS.
+// The file systems implement the interfaces that the file system of os.DirFS implements,
+// and fs.SubFS.
 var _, _ interface {
 	fs.StatFS
 	fs.ReadFileFS
@@ -21,25 +22,25 @@ var _, _ interface {
 	fs.SubFS
 } = rootFS{}, dirFS{}
 
-// FS returns a file system of the files below the Root, as os.Root.FS. What it
-// opens is a *[File], so an io.ReaderAt and an io.Seeker too. It implements
-// fs.StatFS, fs.ReadFileFS, fs.ReadDirFS, fs.ReadLinkFS and fs.SubFS, works until
-// the Root is closed, and may be used concurrently.
+// FS returns a file system of the files below the Root, like os.Root.FS. Its files are a
+// *[File], and so are an io.ReaderAt and an io.Seeker as well. The file system implements
+// fs.StatFS, fs.ReadFileFS, fs.ReadDirFS, fs.ReadLinkFS and fs.SubFS. It works until the
+// Root is closed, and may be used concurrently.
 func (r *Root) FS() fs.FS { return rootFS{r} }
 
-// DirFS returns a file system of the files below a directory, as os.DirFS; see
+// DirFS returns a file system of the files below a directory, like os.DirFS; see
 // [System.DirFS].
 func DirFS(dir string) fs.FS { return defaultSystem().DirFS(dir) }
 
-// DirFS returns a file system of the files below a directory, as os.DirFS:
-// symbolic links in it may lead outside, unlike those of [Root.FS]. What it opens
-// is a *[File] of this system, so an io.ReaderAt and an io.Seeker too. It
-// implements fs.StatFS, fs.ReadFileFS, fs.ReadDirFS, fs.ReadLinkFS and fs.SubFS,
-// holds nothing open, and may be used concurrently.
+// DirFS returns a file system of the files below a directory, like os.DirFS. Unlike with
+// [Root.FS], symbolic links may lead out of the directory. Its files are a *[File] of
+// this system, and so are an io.ReaderAt and an io.Seeker as well. The file system
+// implements fs.StatFS, fs.ReadFileFS, fs.ReadDirFS, fs.ReadLinkFS and fs.SubFS. It keeps
+// no descriptor open, and may be used concurrently.
 func (s *System) DirFS(dir string) fs.FS { return dirFS{s, dir} }
 
-// subless is a file system of which fs.Sub makes a part by itself, so that its
-// errors are those of a part of os.DirFS.
+// subless is a file system without fs.SubFS. fs.Sub makes its parts, so that their errors
+// are those of a part of os.DirFS.
 type subless interface {
 	fs.StatFS
 	fs.ReadFileFS
@@ -61,8 +62,8 @@ func subFS(fsys interface {
 // rootFS is a Root.
 type rootFS struct{ r *Root }
 
-// valid reports whether a name is one of a file system. On Windows such names are
-// separated by slashes too, and a backslash separates nothing.
+// valid reports whether a name is a valid name for a file system. On Windows such names
+// are separated by slashes too, and a backslash is not a separator.
 func valid(op, name string) error {
 	if !fs.ValidPath(name) || runtime.GOOS == "windows" && strings.Contains(name, `\`) {
 		return &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
@@ -125,7 +126,7 @@ func (f rootFS) Lstat(name string) (fs.FileInfo, error) {
 
 func (f rootFS) Sub(dir string) (fs.FS, error) { return subFS(f, dir) }
 
-// dirFS is os.DirFS, but for the files it opens.
+// dirFS is os.DirFS, except that its files are a File.
 type dirFS struct {
 	sys *System
 	dir string
@@ -213,8 +214,8 @@ func (f dirFS) Lstat(name string) (fs.FileInfo, error) {
 
 func (f dirFS) Sub(dir string) (fs.FS, error) { return subFS(f, dir) }
 
-// renamed gives a PathError, which no other code holds, the name that the
-// caller knows.
+// renamed sets the path of a PathError to the name that the caller knows. No other code
+// holds the error.
 func renamed(err error, name string) error {
 	if e, ok := err.(*fs.PathError); ok {
 		e.Path = name

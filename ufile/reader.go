@@ -13,12 +13,12 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// ReaderOptions configure a [Reader]; the zero value is fine.
+// ReaderOptions configure a [Reader]. The zero value works.
 type ReaderOptions struct {
-	// Offset is where in the file reading begins, in bytes.
+	// Offset is the offset in bytes of the file at which reading begins.
 	Offset int64
-	// BlockSize is how many bytes are read at a time, rounded up to a multiple
-	// of DirectAlign; 0 means 256 KiB.
+	// BlockSize is the number of bytes that are read at a time, rounded up to a multiple
+	// of DirectAlign. 0 means 256 KiB.
 	BlockSize int
 	// Blocks is the number of blocks held in memory, including the one that is
 	// being consumed. 0 means 4; with 1 nothing is read ahead.
@@ -30,19 +30,19 @@ type ReaderOptions struct {
 // calls, and the second call must return the new data. A Reader begins with one
 // block and reads ahead from the second call on.
 //
-// With O_DIRECT, and with ModeRing, blocks are read through the ring, aligned
-// whatever the caller asks for. Without io_uring, goroutines read O_DIRECT files
-// ahead. Other files are read a block at a time, on request: the kernel's own
-// read-ahead serves them as well. A pipe cannot be read by a Reader.
+// With O_DIRECT, and with ModeRing, blocks are read through the ring. They are aligned
+// even if the calls of Read are not. Without io_uring, goroutines read O_DIRECT files
+// ahead. Other files are read a block at a time, on request, because the kernel's own
+// read-ahead is as fast. A Reader cannot read a pipe.
 //
-// The data may be as old as the block that holds it. Seek drops the blocks that
-// were read ahead. The end of the file and errors are reported at their position
-// and are current: after io.EOF, data that was appended is returned, and after an
-// error the next call tries again.
+// The returned data may be as old as the read of its block. Seek drops the blocks that
+// were read ahead. The end of the file and errors are reported at their position, and are
+// checked again by each call: after io.EOF, Read returns data that was appended, and
+// after an error the next call tries again.
 //
-// A Reader has a position of its own and does not move that of the file. Any
-// number of Readers may read one file. The methods may be called concurrently and
-// exclude each other.
+// A Reader has a separate position and does not move the position of the file. Any number
+// of Readers may read one file. The methods may be called concurrently and exclude each
+// other.
 type Reader struct {
 	mu     sync.Mutex
 	f      *File
@@ -63,7 +63,7 @@ const (
 	readerBlocks = 4
 )
 
-// NewReader returns a Reader of f, which belongs to the caller and must stay open.
+// NewReader returns a Reader of f. The caller still owns f and must keep it open.
 func NewReader(f *File, o ReaderOptions) *Reader {
 	if o.BlockSize <= 0 {
 		o.BlockSize = readerBlock
@@ -77,9 +77,9 @@ func NewReader(f *File, o ReaderOptions) *Reader {
 	}
 }
 
-// Read reads up to len(p) bytes, as os.File.Read: at least one byte, unless
-// there is an error, or p is empty; io.EOF at the end of the file. After Close,
-// of the Reader or of the file, the error is os.ErrClosed.
+// Read reads up to len(p) bytes, like os.File.Read. It returns at least one byte, unless
+// there is an error or p is empty. At the end of the file the error is io.EOF. After
+// Close, of the Reader or of the file, it is os.ErrClosed.
 func (r *Reader) Read(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,8 +95,8 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteTo writes the rest of the file to w, a block at a time, while the next
-// blocks are being read. w must not keep the memory it is given.
+// WriteTo writes the rest of the file to w, a block at a time, while the next blocks are
+// being read. w must not retain the slice that its Write receives.
 func (r *Reader) WriteTo(w io.Writer) (written int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,9 +130,9 @@ func (r *Reader) WriteTo(w io.Writer) (written int64, err error) {
 // errInvalidWrite is the error of io.Copy for the same case.
 var errInvalidWrite = errors.New("invalid write result")
 
-// Seek sets the position of the next byte, as os.File.Seek. Unless the new position
-// lies within the block that is being consumed, Seek waits for the blocks in flight
-// and drops them.
+// Seek sets the position of the next Read, like os.File.Seek. Unless the new position
+// lies in the block that is being consumed, Seek waits for the blocks in flight and drops
+// them.
 func (r *Reader) Seek(offset int64, whence int) (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,7 +193,7 @@ func (r *Reader) usable(op string) error {
 	return nil
 }
 
-// peek waits for data at the position. It returns some, or an error.
+// peek waits for data at the position. It returns at least one byte, or an error.
 func (r *Reader) peek() ([]byte, error) {
 	for {
 		fresh := len(r.queue) == 0

@@ -17,9 +17,9 @@ import (
 // errNegative is the error of os for a negative offset.
 var errNegative = errors.New("negative offset")
 
-// ReadAt reads len(p) bytes at an offset, as os.File.ReadAt. If it returns fewer
-// bytes it returns an error, io.EOF at the end of the file. p belongs to the call
-// until it returns.
+// ReadAt reads len(p) bytes at an offset, like os.File.ReadAt. If it returns fewer bytes,
+// it returns an error, io.EOF at the end of the file. p belongs to the call until it
+// returns.
 func (f *File) ReadAt(p []byte, off int64) (n int, err error) {
 	if f == nil {
 		return 0, os.ErrInvalid
@@ -53,9 +53,9 @@ func (f *File) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// readFirst is the first ReadAt of a file of which nothing is known yet. It reports
-// whether all of it was in the page cache: then nothing need be known, and a file
-// that is opened for one read costs what it costs with os.
+// readFirst is the first ReadAt of a file about which nothing is known yet. It reports
+// whether all of the data was in the page cache. Then nothing need be known, and a file
+// that is opened for one read costs as much as with package os.
 func (f *File) readFirst(p []byte, off int64) bool {
 	if f.sys.opts.Mode != ModeAuto || f.direct || off < 0 || len(p) == 0 || len(p) > cachedMax || !f.lock.Acquire() {
 		return false
@@ -84,8 +84,7 @@ func (f *File) readAtOS(p []byte, off int64) (int, error) {
 	return f.f.ReadAt(p, off)
 }
 
-// accelerated reports whether positional calls may take another path than those of
-// os.File.
+// accelerated reports whether positional calls may take another path than os.File's.
 func (f *File) accelerated() bool { return f.seekable() && f.sys.opts.Mode != ModePlain }
 
 // pread reads once, 0 at the end of the file.
@@ -152,9 +151,9 @@ func (f *File) transfer(d direction, p []byte, off int64) (int, error) {
 	return f.throughRing(context.Background(), r, d, p, off)
 }
 
-// WriteAt writes p at an offset, as os.File.WriteAt. With an error the count is 0,
-// also if a part of p was written before, as when the disk is full. p belongs to
-// the call until it returns.
+// WriteAt writes p at an offset, like os.File.WriteAt. With an error the count is 0, even
+// if a part of p was written before, for example when the disk is full. p belongs to the
+// call until it returns.
 func (f *File) WriteAt(p []byte, off int64) (n int, err error) {
 	if f == nil {
 		return 0, os.ErrInvalid
@@ -198,16 +197,16 @@ func (f *File) writeAtOS(p []byte, off int64) (int, error) {
 	return f.f.WriteAt(p, off)
 }
 
-// ReadAtContext is [File.ReadAt] that ctx can end. Cached data is read at once. The
-// rest goes through a ring. When ctx ends, the operation is cancelled and waited
-// for, so that p always is the caller's when the call returns. A read that a disk
-// has begun cannot be stopped and ends with its own result. Without a ring, for
-// files that the kernel cannot read without blocking, and for files that are
-// neither regular nor block devices, ctx is checked before each system call, and a
-// call that has started is waited for.
+// ReadAtContext is [File.ReadAt] with a context. It returns cached data at once and reads
+// the rest through a ring. When ctx ends, the operation is cancelled, and the call waits
+// for it. The caller may use p again when the call returns. A read that a disk has begun
+// cannot be cancelled and ends with its result. In some cases plain system calls read
+// instead, and ctx is checked only before each of them: without a ring, for files that
+// the kernel cannot read without blocking, and for files that are neither regular nor
+// block devices.
 //
-// If ctx ended the call, the error is an *fs.PathError that wraps
-// context.Cause(ctx). Bytes that were read before are counted.
+// If ctx ended the call, the error is an *fs.PathError that wraps context.Cause(ctx), and
+// n is the number of bytes that were read before.
 func (f *File) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
 	if err := f.ended(ctx, "read"); err != nil {
 		return 0, err
@@ -232,9 +231,9 @@ func (f *File) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, e
 	return n, nil
 }
 
-// WriteAtContext is [File.WriteAt] that ctx can end, as in [File.ReadAtContext].
-// Except with ModeRing, buffered writes are plain system calls, and ctx is checked
-// before each. As in WriteAt the count is 0 with an error, although a part may have
+// WriteAtContext is [File.WriteAt] with a context, as in [File.ReadAtContext]. Except
+// with ModeRing, buffered writes are plain system calls, and ctx is checked only before
+// each of them. As in WriteAt, the count is 0 with an error, although a part may have
 // been written.
 func (f *File) WriteAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
 	if err := f.ended(ctx, "write"); err != nil {

@@ -22,24 +22,24 @@ type Options struct {
 	Mode Mode
 	// Reactor configures the rings.
 	Reactor reactor.Options
-	// Restrict limits the rings to READ, WRITE, and what package reactor needs
-	// (see [reactor.Options.Restrict]). The kernel refuses every other operation on
-	// them with EACCES. If Reactor.Restrict is set, it counts instead.
+	// Restrict limits the rings to READ, WRITE, and what package reactor needs (see
+	// [reactor.Options.Restrict]). The kernel refuses every other operation on them with
+	// EACCES. Reactor.Restrict, if it is set, takes precedence.
 	Restrict bool
-	// Logger receives the chosen backend at INFO, if it is set. A change to plain
-	// calls while the system runs is reported at WARN, to slog.Default() if Logger is
-	// nil. Reactor.Logger is set to it unless it is set.
+	// Logger, if it is set, receives the chosen backend at INFO. A change to plain calls
+	// while the system runs is reported at WARN, to slog.Default() if Logger is nil. If
+	// Reactor.Logger is nil, it is set to Logger.
 	Logger *slog.Logger
 }
 
 // ringOps are the operations that this package uses.
 var ringOps = []uring.Op{uring.OpRead, uring.OpWrite, uring.OpReadv, uring.OpWritev}
 
-// System opens files that share rings. The rings are opened when two operations
-// first need one at a time, with ModeRing when one does. They are freed when the
-// last file that was read or written at an offset is closed; those of the package's
-// own functions a second later. All methods may be called
-// concurrently.
+// System opens files that share rings. The rings are opened when two operations first
+// need a ring at the same time. With ModeRing they are opened for the first operation.
+// The rings are freed when the last file that was read or written at an offset is closed.
+// The default system, which the package's own functions use, frees its rings a second
+// later. All methods may be called concurrently.
 type System struct {
 	opts  Options
 	rings atomic.Pointer[reactor.Reactor]
@@ -61,9 +61,9 @@ type System struct {
 // errNoRings is the reason of a system with ModePlain.
 var errNoRings = errors.New("plain system calls were asked for")
 
-// NewSystem returns a system. With ModeRing it fails where io_uring cannot be used,
-// with an error that names what to change. With the other modes it does not fail. A
-// number that is no mode is an error.
+// NewSystem returns a system. With ModeRing it fails where io_uring cannot be used, and
+// the error names the setting to change. With ModeAuto and ModePlain it does not fail. An
+// unknown mode is an error.
 func NewSystem(o Options) (*System, error) {
 	switch o.Mode {
 	case ModeAuto, ModeRing, ModePlain:
@@ -115,12 +115,12 @@ var defaultSystem = sync.OnceValue(func() *System {
 	return s
 })
 
-// Backend returns what the package's own functions use: "io_uring", or "plain"
-// with the reason why not io_uring.
+// Backend returns what the package's own functions use: "io_uring", or "plain" with the
+// reason why io_uring is not used.
 func Backend() (name, reason string) { return defaultSystem().Backend() }
 
-// Backend returns what the system uses: "io_uring", or "plain" with the reason
-// why not io_uring.
+// Backend returns what the system uses: "io_uring", or "plain" with the reason why
+// io_uring is not used.
 func (s *System) Backend() (name, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,17 +130,17 @@ func (s *System) Backend() (name, reason string) {
 	return ModeRing.String(), ""
 }
 
-// tryAlone reports whether an operation is to be a plain call because no other one
-// is in flight and rings have not been opened: that would take longer than it.
+// tryAlone reports whether an operation is to be a plain call, because no other operation
+// is in flight and the rings are not open: opening them would take longer than the call.
 // When it returns true, the caller sets alone to false afterwards.
 func (s *System) tryAlone() bool {
 	return s.rings.Load() == nil && !s.plain.Load() && s.alone.CompareAndSwap(false, true)
 }
 
 // reactor returns the rings, and opens them if they are not open. It returns nil where
-// they cannot be opened. The system then stays with system calls; if only descriptors
-// were missing, it tries again when another file is opened. With ModeRing that is an
-// error instead, and the next call tries again. The caller must keep a file of the
+// they cannot be opened. From then on the system uses plain calls. If only descriptors
+// were missing, it tries again when another file is opened. With ModeRing the failure is
+// an error instead, and the next call tries again. The caller must keep a file of the
 // system open.
 func (s *System) reactor() (*reactor.Reactor, error) {
 	if r := s.rings.Load(); r != nil {
@@ -159,7 +159,7 @@ func (s *System) openRings() (*reactor.Reactor, error) {
 		return r, nil
 	}
 	var r *reactor.Reactor
-	err := usable() // which a shortage may have left open
+	err := usable() // a shortage may have prevented an earlier check
 	if err == nil {
 		r, err = reactor.New(s.opts.Reactor)
 	}
@@ -175,8 +175,8 @@ func (s *System) openRings() (*reactor.Reactor, error) {
 	return nil, nil
 }
 
-// fellBack reports that the system goes on with plain calls. A lack of descriptors is
-// not reported: the next file tries again. The caller holds mu.
+// fellBack logs that the system continues with plain calls. A lack of descriptors is not
+// logged: the next file tries again. The caller holds mu.
 func (s *System) fellBack(why error) {
 	if s.short {
 		return
@@ -248,8 +248,8 @@ func (s *System) forget(f *state) error {
 	return rings.Close()
 }
 
-// remove takes a file from the list and, with the last one, the rings from the
-// System: those to be closed are returned.
+// remove takes a file from the list and, with the last one, the rings from the System. It
+// returns the rings that the caller must close.
 func (s *System) remove(f *state) (rings, broken *reactor.Reactor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,8 +270,8 @@ func (s *System) remove(f *state) (rings, broken *reactor.Reactor) {
 	return s.takeRings(), broken
 }
 
-// takeRings takes the rings from the System, when no file can use them. The caller
-// holds mu.
+// takeRings takes the rings from the System. No file may be able to use them any more.
+// The caller holds mu.
 func (s *System) takeRings() *reactor.Reactor {
 	rings := s.rings.Swap(nil)
 	if rings != nil {
@@ -313,23 +313,23 @@ const (
 	// ModeAuto chooses for each operation, and uses plain system calls where
 	// io_uring cannot be used.
 	ModeAuto = features.ModeAuto
-	// ModeRing sends every positional read and write of regular files and
-	// block devices through a ring: to its worker threads where the kernel cannot
-	// read the file without blocking. Regular files that can be polled, such as
-	// those of FUSE, are left to plain system calls: a ring returns wrong counts
+	// ModeRing sends every positional read and write of regular files and block devices
+	// through a ring. Where the kernel cannot read the file without blocking, the ring
+	// passes them to its worker threads. Regular files that can be polled, such as files
+	// of FUSE, are read and written by plain system calls: a ring returns wrong counts
 	// for them at the end of the file (Linux 6.18).
 	ModeRing = features.ModeRing
 	// ModePlain uses plain system calls only.
 	ModePlain = features.ModePlain
 )
 
-// Stats count which path the positional reads and writes took. A call that took
-// several paths, because a part of its data was cached, counts in each.
+// Stats counts the paths that positional reads and writes took. A call that took several
+// paths, because a part of its data was cached, counts in each.
 type Stats struct {
 	Cached uint64 `json:"cached"` // reads served by the page cache without blocking
 	Plain  uint64 `json:"plain"`  // plain system calls
 	Ring   uint64 `json:"ring"`   // operations through a ring
-	// Reactor are the rings' own counters.
+	// Reactor holds the counters of the rings.
 	Reactor reactor.Stats `json:"reactor"`
 }
 
@@ -338,8 +338,8 @@ func (s Stats) Plus(t Stats) Stats {
 	return Stats{Cached: s.Cached + t.Cached, Plain: s.Plain + t.Plain, Ring: s.Ring + t.Ring, Reactor: s.Reactor.Plus(t.Reactor)}
 }
 
-// Stats returns the counters of all files that the system has opened. A file from
-// which only a single read was made counts when it is closed.
+// Stats returns the counters of all files that the system has opened. A file that was
+// read only once is not counted before it is closed.
 func (s *System) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -359,8 +359,8 @@ func (s *System) Stats() Stats {
 // functions use.
 func Total() Stats { return defaultSystem().Stats() }
 
-// Stats returns the counters of one file; its Reactor part is zero, because rings
-// are shared.
+// Stats returns the counters of one file. Its Reactor field is zero, because files share
+// the rings.
 func (f *File) Stats() Stats { return f.stats() }
 
 func (f *state) stats() Stats {

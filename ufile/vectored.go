@@ -15,22 +15,22 @@ import (
 // vectorMax is how many buffers one call of the kernel takes (IOV_MAX).
 const vectorMax = 1024
 
-// ReadvAt reads into several buffers, one after the other, from an offset on, with
-// the path and the errors of [File.ReadAt]: usually one preadv2(2) or one SQE.
-// It returns how many bytes it read. If these are fewer than the buffers hold, it
-// returns an error, io.EOF at the end of the file. The buffers belong to the call
-// until it returns; the slice that lists them is not changed. O_DIRECT demands that
-// each buffer is aligned. ReadvAt may be called concurrently.
+// ReadvAt reads into several buffers, one after the other, starting at an offset. It
+// usually makes one preadv2(2) call or submits one SQE. The choice between them and the
+// errors are as in [File.ReadAt]. It returns how many bytes it read. If these are fewer
+// than the buffers hold, it returns an error, io.EOF at the end of the file. The buffers
+// belong to the call until it returns; the slice bufs is not changed. With O_DIRECT each
+// buffer must be aligned. ReadvAt may be called concurrently.
 func (f *File) ReadvAt(bufs [][]byte, off int64) (n int, err error) {
 	return f.vectored(reading, bufs, off)
 }
 
-// WritevAt writes several buffers, one after the other, from an offset on, with the
-// path and the errors of [File.WriteAt]: usually one pwritev2(2) or one SQE. With an
-// error n is how many bytes were written before it, unlike the count of WriteAt. The
-// buffers belong to the call until it returns; the slice that lists them is not
-// changed. O_DIRECT demands that each buffer is aligned. WritevAt may be called
-// concurrently; calls whose ranges overlap may mix.
+// WritevAt writes several buffers, one after the other, starting at an offset. It usually
+// makes one pwritev2(2) call or submits one SQE. The choice between them and the errors
+// are as in [File.WriteAt]. After an error n is the number of bytes that were written
+// before it; WriteAt returns 0 then. The buffers belong to the call until it returns; the
+// slice bufs is not changed. With O_DIRECT each buffer must be aligned. WritevAt may be
+// called concurrently; if the ranges of two calls overlap, their data may be mixed.
 func (f *File) WritevAt(bufs [][]byte, off int64) (n int, err error) {
 	return f.vectored(writing, bufs, off)
 }
