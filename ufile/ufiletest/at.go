@@ -80,8 +80,8 @@ func writeAtOffsets(c *script) {
 	}
 }
 
-// notFar makes a file small again that the file system has made as large as was
-// asked for: XFS, Btrfs and tmpfs have files of 8 EiB, which no test reads.
+// notFar truncates a file that the file system has made as large as requested: XFS, Btrfs
+// and tmpfs have files of 8 EiB, which no test reads.
 func notFar(c *script, path string) {
 	st, err := os.Stat(path)
 	if err == nil && st.Size() > 1<<40 {
@@ -144,8 +144,8 @@ func truncate(c *script) {
 	c.readAt(other, 10, 0)
 }
 
-// twoHandles writes by one handle and reads by another, of the implementation
-// and of os, which must see each other's data at once.
+// twoHandles writes by one handle and reads by another, one of the implementation and one
+// of os. Each must see the other's data at once.
 func twoHandles(c *script) {
 	path := c.create("file", pattern(100000, 1))
 	w := c.openFile(path, os.O_RDWR)

@@ -16,9 +16,8 @@ import (
 // readersInFlight is how many goroutines use a file that is closed under them.
 const readersInFlight = 8
 
-// closeUnderReadAt closes a file under reads and opens another at once, which
-// mostly gets the same descriptor. A read gives the first file's data or says
-// that it is closed.
+// closeUnderReadAt closes a file during reads and opens another at once, which mostly
+// gets the same descriptor. A read must return the first file's data or os.ErrClosed.
 func closeUnderReadAt(t *testing.T, s suite) {
 	closeUnderReads(t, s, 0, func(n int) []byte { return make([]byte, n) })
 }
@@ -52,8 +51,8 @@ func closeUnderReads(t *testing.T, s suite, flag int, buffer func(n int) []byte)
 	}
 }
 
-// closeUnderWriteAt closes a file under writes and opens another, which no
-// write may reach.
+// closeUnderWriteAt closes a file during writes and opens another. No write may reach the
+// second file.
 func closeUnderWriteAt(t *testing.T, s suite) {
 	first, second := file(t, "first", 0, 0), file(t, "second", 4096, 2)
 	for range rounds(150, 30) {
@@ -78,8 +77,8 @@ func closeUnderWriteAt(t *testing.T, s suite) {
 	}
 }
 
-// closeUnder closes f while goroutines use it, until each was refused, and
-// opens another file at once.
+// closeUnder closes f while goroutines use it, until each of them got an error, and opens
+// another file at once.
 func closeUnder(t *testing.T, f File, use func(g int) bool, reopen func() File) {
 	t.Helper()
 	var used atomic.Int32
@@ -113,7 +112,7 @@ func closeUnder(t *testing.T, f File, use func(g int) bool, reopen func() File) 
 	}
 }
 
-// checkClosed checks the answer of a call on a closed file.
+// checkClosed checks the result of a call on a closed file.
 func checkClosed(t *testing.T, op, path string, n int, err error) {
 	t.Helper()
 	e, ok := err.(*fs.PathError)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// openFile opens a file for a test that is no script; it is closed at its end.
+// openFile opens a file for a test that is not a script. It is closed when the test ends.
 func (s suite) openFile(t *testing.T, path string, flag int) File {
 	t.Helper()
 	f, err := s.open(path, flag, 0o600)
@@ -106,8 +106,8 @@ func checkStripes(t *testing.T, path string, goroutines, stripe int) {
 	}
 }
 
-// concurrentTruncate reads a file that shrinks and grows: every byte is of the
-// pattern or a zero, and a short read is the end of the file.
+// concurrentTruncate reads a file that shrinks and grows. Every byte must be the
+// pattern's or zero, and a short read must be at the end of the file.
 func concurrentTruncate(t *testing.T, s suite) {
 	const size = 64 << 10
 	path := file(t, "file", size, 1)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// File is what the suite uses of os.File. All methods must be safe for
-// concurrent use, and a nil pointer must answer as a nil *os.File does.
+// File has the methods of os.File that the suite calls. They must be safe for concurrent
+// use. On a nil pointer they must return what the methods of a nil *os.File return.
 type File interface {
 	fs.ReadDirFile
 	io.ReaderAt
@@ -32,10 +32,11 @@ type File interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// opener opens a file as os.OpenFile.
+// opener opens a file like os.OpenFile.
 type opener func(name string, flag int, perm fs.FileMode) (File, error)
 
-// OS opens the reference. A test of the suite itself runs it with OS.
+// OS opens a file of the reference implementation, by os.OpenFile. A test of the suite
+// itself passes it to [Run].
 func OS(name string, flag int, perm fs.FileMode) (File, error) {
 	f, err := os.OpenFile(name, flag, perm)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// compareFS makes the calls of a file system on two of them, each with each kind
-// of name.
+// compareFS makes each call with each kind of name on two file systems, and compares the
+// results.
 func compareFS(t *testing.T, want, got func(t *testing.T, dir string) fs.FS) {
 	t.Helper()
 	needSymlinks(t)

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// stat compares what a file says of itself with what its path says.
+// stat compares the results of a file's Stat with those of os.Stat for its path.
 func stat(c *script) {
 	path := c.create("file", pattern(1234, 1))
 	f := c.openFile(path, os.O_RDWR)

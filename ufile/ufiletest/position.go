@@ -49,7 +49,7 @@ func position(c *script) {
 	c.content(path)
 }
 
-// plainReader and plainWriter hide what their values can do besides.
+// plainReader and plainWriter hide the other methods of their values.
 type plainReader struct{ io.Reader }
 type plainWriter struct{ io.Writer }
 

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Root is os.Root, but for the files it opens.
+// Root has the methods of os.Root, except that OpenFile returns a [File] and OpenRoot a
+// Root.
 type Root interface {
 	Name() string
 	Close() error
@@ -36,7 +37,7 @@ type Root interface {
 	Lstat(name string) (fs.FileInfo, error)
 }
 
-// OSRoot opens the reference of [RunRoot].
+// OSRoot opens a directory of the reference implementation, by os.OpenRoot.
 func OSRoot(dir string) (Root, error) {
 	r, err := os.OpenRoot(dir)
 	if err != nil {
@@ -63,18 +64,18 @@ func (r osRoot) OpenRoot(name string) (Root, error) {
 	return osRoot{sub}, nil
 }
 
-// RunRoot runs, as subtests of t, what a Root must have in common with os.Root:
-// each call with each kind of name must have the same result, error and effect,
-// and nothing outside may be reached. open opens a directory as os.OpenRoot and
-// must return a nil interface with an error. The suite closes every Root.
+// RunRoot compares a Root with os.Root, in subtests of t. Each call with each kind of
+// name must have the same result, error and effect, and no call may reach a file outside
+// the Root. open opens a directory like os.OpenRoot, and must return a nil interface with
+// an error. The suite closes every Root.
 func RunRoot(t *testing.T, open func(dir string) (Root, error)) {
 	t.Helper()
 	RunRootPart(t, open, 0, 1)
 }
 
-// RunRootPart is [RunRoot] with a part, counted from 0, of the combinations of
-// calls and names that need a fresh directory; the more parts, the sooner it is
-// over. With -short there are at least twelve.
+// RunRootPart is [RunRoot] for a part of the work. The combinations of calls and names
+// that need a new directory are divided into parts, numbered from 0, and only number part
+// is run. With -short there are at least twelve parts.
 func RunRootPart(t *testing.T, open func(dir string) (Root, error), part, parts int) {
 	t.Helper()
 	if testing.Short() {
@@ -122,8 +123,8 @@ func rootFS(t *testing.T, open func(dir string) (Root, error), dir string) fs.FS
 	return r.FS()
 }
 
-// RunDirFS runs, as subtests of t, what a file system must have in common with
-// that of os.DirFS.
+// RunDirFS compares a file system with os.DirFS, in subtests of t. open returns the file
+// system of a directory, like os.DirFS.
 func RunDirFS(t *testing.T, open func(dir string) fs.FS) {
 	t.Helper()
 	t.Run("FS", func(t *testing.T) { conformTree(t, open(fsTree(t))) })

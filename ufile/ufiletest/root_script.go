@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// rootScript performs calls on the Roots of one implementation. Its directory
-// holds playgrounds: a directory to be a Root, beside one that must not be
-// reached.
+// rootScript performs calls on the Roots of one implementation. Its directory holds
+// playgrounds. Each has a directory that becomes a Root, and another directory that must
+// not be reached.
 type rootScript struct {
 	*script
 	openRoot func(dir string) (Root, error)
@@ -74,7 +74,7 @@ func (c *rootScript) end() {
 	}
 }
 
-// must fails the test: what prepares a script has to work.
+// must fails the test if err is not nil. It is for calls that prepare a script.
 func (c *rootScript) must(err error) {
 	c.t.Helper()
 	if err != nil {
@@ -158,8 +158,8 @@ func (c *rootScript) entry(path string, e fs.DirEntry) (string, error) {
 // share is a part of the combinations of calls and names.
 type share struct{ part, parts int }
 
-// changing makes a call that may change something, if it is in the share, in a
-// playground as new, and writes down what it leaves.
+// changing makes a call that may change files, if it is in the share. The call gets a new
+// playground, and changing records the files afterwards.
 func (c *rootScript) changing(call func(r Root)) {
 	c.t.Helper()
 	if c.turn++; c.turn%c.share.parts != c.share.part {
@@ -178,8 +178,8 @@ func (c *rootScript) changing(call func(r Root)) {
 	}
 }
 
-// discard removes the playground that was made last, so that the next one has
-// its number.
+// discard removes the playground that was made last, so that the next one gets its
+// number.
 func (c *rootScript) discard() {
 	last := len(c.roots) - 1
 	_ = c.roots[last].Close() // as os, it answers nil in any case

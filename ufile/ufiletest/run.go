@@ -16,9 +16,9 @@ type test struct {
 // suite is an implementation under test.
 type suite struct{ open opener }
 
-// Run runs the suite as subtests of t. open opens a file as os.OpenFile does,
-// with its errors, and must return a nil interface with an error. It is called
-// concurrently. The suite closes every file.
+// Run runs the suite as subtests of t. open opens a file with the results and errors of
+// os.OpenFile, and must return a nil interface with an error. It is called concurrently.
+// The suite closes every file.
 func Run(t *testing.T, open func(name string, flag int, perm fs.FileMode) (File, error)) {
 	t.Helper()
 	s := suite{open}
@@ -64,8 +64,7 @@ func portable() []test {
 	}
 }
 
-// rounds returns how often to repeat what one time shows of the kernel: full, or
-// brief with -short.
+// rounds returns full, or brief with -short.
 func rounds(full, brief int) int {
 	if testing.Short() {
 		return brief

@@ -14,8 +14,7 @@ import (
 	"testing"
 )
 
-// script performs calls on the files of one implementation and writes down what
-// they answer.
+// script performs calls on the files of one implementation and records their results.
 type script struct {
 	t     *testing.T
 	dir   string
@@ -51,8 +50,8 @@ func perform(t *testing.T, open opener, play func(c *script)) []string {
 	return c.lines
 }
 
-// end closes the files, most of which the script has not: a directory cannot
-// be removed with open files everywhere.
+// end closes the files. Most scripts leave theirs open, and not every system can remove a
+// directory with open files.
 func (c *script) end() {
 	for _, f := range c.files {
 		_ = f.Close() // may have been closed by the script
@@ -64,7 +63,7 @@ func (c *script) note(format string, args ...any) {
 	c.lines = append(c.lines, c.label+strings.ReplaceAll(fmt.Sprintf(format, args...), c.dir, "DIR"))
 }
 
-// try writes the answer of a call down, or that it panics.
+// try records the result of a call, or that it panicked.
 func (c *script) try(call string, answer func() string) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -158,7 +157,7 @@ func (c *script) stat(f File) {
 	})
 }
 
-// canary returns a buffer in which every byte that a read changes shows.
+// canary returns a buffer in which every byte that a read changes can be seen.
 func canary(n int) []byte {
 	p := make([]byte, n)
 	for i := range p {
@@ -186,8 +185,8 @@ var noise = sync.OnceValue(func() []byte {
 	return p
 })
 
-// pattern returns the first n bytes of a file whose data tells where it is and,
-// by seed, whose it is.
+// pattern returns the first n bytes of a file. Its data shows the offset and, by seed,
+// the file.
 func pattern(n int, seed byte) []byte {
 	p := make([]byte, n)
 	fill(p, 0, seed)
