@@ -2,16 +2,16 @@
 
 //go:build linux
 
-// Package pebblevfs is a file system for pebble (github.com/cockroachdb/pebble/v2) whose
-// files are read and written by package ufile. Cached blocks of sstables are read without
-// entering the scheduler, others through rings that all readers share.
+// Package pebblevfs is a file system for pebble (github.com/cockroachdb/pebble/v2).
+// Package ufile reads and writes its files. Cached blocks of sstables are read without
+// entering the scheduler. Other blocks are read through rings that all readers share.
 //
 //	db, err := pebble.Open(dir, &pebble.Options{FS: pebblevfs.New(nil)})
 //
-// Names, links, directories, locks and disk usage are vfs.Default's. Durability is that of
-// vfs.Default too: Sync is fsync(2), SyncData fdatasync(2), and SyncTo uses
-// sync_file_range(2) on the file systems on which pebble does. Where io_uring is absent or
-// forbidden all calls are plain system calls, unless the System forces rings.
+// Names, links, directories, locks and disk usage are handled by vfs.Default. Durability
+// is as with vfs.Default: Sync is fsync(2), SyncData is fdatasync(2), and SyncTo uses
+// sync_file_range(2) on the same file systems as pebble. Where io_uring is absent or
+// forbidden, all calls are plain system calls, unless the System has ModeRing.
 //
 // On systems other than Linux, New returns vfs.Default.
 package pebblevfs
@@ -28,8 +28,8 @@ import (
 )
 
 // New returns a file system whose files are opened by s. If s is nil, New makes a System
-// with the default options. Several databases may use the file system concurrently. Its
-// errors wrap those of package os, as vfs.Default's do.
+// with the default options. Several databases may use the file system concurrently. As
+// with vfs.Default, its errors wrap the errors of package os.
 func New(s *ufile.System) vfs.FS {
 	if s == nil {
 		s, _ = ufile.NewSystem(ufile.Options{}) // fails only with ModeRing
@@ -42,10 +42,10 @@ type fileSystem struct {
 	sys *ufile.System
 }
 
-// Unwrap returns nil: vfs.Root ends here, so that its caller keeps these files.
+// Unwrap returns nil, so that vfs.Root returns this file system and not vfs.Default.
 func (f *fileSystem) Unwrap() vfs.FS { return nil }
 
-// Create makes a new file, and removes an old one of this name before.
+// Create creates a file. It first removes an existing file of this name.
 func (f *fileSystem) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
 	for {
 		file, err := f.open(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
@@ -63,12 +63,13 @@ func (f *fileSystem) Open(name string, opts ...vfs.OpenOption) (vfs.File, error)
 	return f.open(name, os.O_RDONLY, opts...)
 }
 
-// OpenReadWrite opens a file, which it creates if there is none.
+// OpenReadWrite opens a file for reading and writing, and creates it if it does not
+// exist.
 func (f *fileSystem) OpenReadWrite(name string, _ vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	return f.open(name, os.O_RDWR|os.O_CREATE, opts...)
 }
 
-// ReuseForWrite renames a file and opens it under its new name, with its content.
+// ReuseForWrite renames a file and opens it under its new name, without truncating it.
 func (f *fileSystem) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := f.Rename(oldname, newname); err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func (f *fileSystem) open(name string, flag int, opts ...vfs.OpenOption) (vfs.Fi
 	return file, nil
 }
 
-// syncsRanges reports whether SyncTo uses sync_file_range(2). Other file systems than
+// syncsRanges reports whether SyncTo uses sync_file_range(2). File systems other than
 // ext4 ignore the call, or are not known to honour it.
 func syncsRanges(u *ufile.File) bool {
 	var st unix.Statfs_t
@@ -101,7 +102,7 @@ type file struct {
 	ranges bool
 }
 
-// Prefetch asks the kernel to read a part into the page cache.
+// Prefetch asks the kernel to read a part of the file into the page cache.
 func (f *file) Prefetch(off, n int64) error {
 	return f.call("readahead", func(fd int) error {
 		_, _, errno := unix.Syscall(unix.SYS_READAHEAD, uintptr(fd), uintptr(off), uintptr(n))
@@ -112,12 +113,13 @@ func (f *file) Prefetch(off, n int64) error {
 	})
 }
 
-// Preallocate reserves room and leaves the size of the file alone.
+// Preallocate reserves space on the device and does not change the size of the file.
 func (f *file) Preallocate(off, n int64) error {
 	return f.call("fallocate", func(fd int) error { return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, off, n) })
 }
 
-// call calls the kernel with the descriptor, again when a signal interrupts it.
+// call makes a system call with the descriptor, and repeats it when a signal interrupts
+// it.
 func (f *file) call(op string, do func(fd int) error) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -139,11 +141,11 @@ func (f *file) call(op string, do func(fd int) error) error {
 	return nil
 }
 
-// SyncData makes the content durable.
+// SyncData makes the content of the file durable, by fdatasync(2).
 func (f *file) SyncData() error { return f.Datasync() }
 
-// SyncTo starts to write the first bytes of the file, or makes all of it durable and
-// reports that.
+// SyncTo starts to write the first length bytes of the file. Where it cannot, it makes
+// the whole content durable and returns true.
 func (f *file) SyncTo(length int64) (full bool, err error) {
 	if f.ranges {
 		return false, f.SyncFileRange(0, length, ufile.SyncWaitBefore|ufile.SyncWrite)
@@ -154,8 +156,8 @@ func (f *file) SyncTo(length int64) (full bool, err error) {
 	return true, nil
 }
 
-// Stat describes the file. Only vfs.Default can make a device's number, and only from
-// a name: that of the descriptor.
+// Stat describes the file. Only vfs.Default can make a DeviceID, and only from a name, so
+// Stat passes it the descriptor's name in /proc.
 func (f *file) Stat() (vfs.FileInfo, error) {
 	info, err := f.File.Stat()
 	if err != nil {
