@@ -35,7 +35,7 @@ func (l *Log) free(r *request) {
 	l.queue.Free(r)
 }
 
-// submit queues records and returns when they are durable or failed.
+// submit queues records and returns when they are durable or the append has failed.
 func (l *Log) submit(ctx context.Context, r *request) (Position, error) {
 	l.mu.Lock()
 	if err := l.refusal("append"); err != nil {
@@ -68,7 +68,7 @@ func (l *Log) refusal(op string) error {
 	return l.failed
 }
 
-// control runs f with the lead, after what was queued before.
+// control runs f as the leader, after all requests that were queued before.
 func (l *Log) control(op string, f func() error) error {
 	r := l.queue.New()
 	r.Value.control = func() error {
@@ -88,8 +88,8 @@ func (l *Log) control(op string, f func() error) error {
 	return l.finish(r, lead)
 }
 
-// finish waits for the lead and runs the request's function. Functions are never
-// taken into a group, so that the lead always comes.
+// finish waits until the request becomes the leader's, and runs its function. Functions
+// are never taken into a group, so every such request leads at some time.
 func (l *Log) finish(r *request, lead bool) error {
 	if !lead {
 		l.queue.Wait(r)
@@ -100,8 +100,8 @@ func (l *Log) finish(r *request, lead bool) error {
 	return err
 }
 
-// lead serves the request at the head of the queue, and those behind it, and hands on
-// the lead.
+// lead serves the request at the head of the queue and the requests after it that fit
+// into the group. Then it passes the lead on.
 func (l *Log) lead(own *request) {
 	if own.Value.control == nil {
 		l.queue.Gather()
@@ -111,7 +111,7 @@ func (l *Log) lead(own *request) {
 	switch {
 	case own.Value.control != nil:
 		err = own.Value.control()
-	case l.failed != nil: // leaders alone write it
+	case l.failed != nil: // only leaders write it
 		err = l.failed
 	default:
 		err = l.commit(g, size)
@@ -126,7 +126,7 @@ func (l *Log) lead(own *request) {
 	}
 }
 
-// take takes the requests that go into one group: one with a function alone, or those
+// take takes the requests of one group: either one request with a function, or requests
 // with records up to the next function.
 func (l *Log) take() (g group, size int64) {
 	limit := min(maxGroup, l.opts.room())
@@ -165,7 +165,7 @@ func (l *Log) commit(g group, size int64) error {
 	return l.sync()
 }
 
-// write encodes a group behind the last record and writes it.
+// write encodes a group after the last record and writes it.
 func (l *Log) write(g group) error {
 	l.buf = l.buf[:0]
 	seq := l.seq
@@ -195,8 +195,8 @@ var zeros [64 << 10]byte
 // zeros costs more than the cheaper syncs save.
 const aheadFactor = 16
 
-// extend writes zeros behind the records, see [Options.Ahead]. On a full disk it stops
-// doing so.
+// extend writes zeros after the records; see [Options.Ahead]. When the disk is full, it
+// stops doing so.
 func (l *Log) extend(group int64) error {
 	if l.off <= l.written {
 		return nil
@@ -241,7 +241,7 @@ func (l *Log) sync() error {
 	return nil
 }
 
-// retire publishes what the leader did, wakes its group and hands on the lead.
+// retire publishes the results of the leader, wakes its group and passes the lead on.
 func (l *Log) retire(own *request, g group, err error) {
 	l.mu.Lock()
 	l.account(g, err)

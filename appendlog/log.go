@@ -23,13 +23,13 @@ import (
 type SyncMode int
 
 const (
-	// SyncData makes the record durable, by fdatasync(2) on Linux: size and data,
-	// not the time stamps. Elsewhere it is SyncFull.
+	// SyncData makes the record durable by fdatasync(2) on Linux: data and size, but not
+	// the file's times. On other systems it is SyncFull.
 	SyncData SyncMode = iota
-	// SyncFull makes the record durable by what os.File.Sync does.
+	// SyncFull makes the record durable by os.File.Sync.
 	SyncFull
-	// SyncNone gives the record to the operating system. The record survives the end
-	// of the process. It survives a power cut only after Sync, Rotate or Close.
+	// SyncNone passes the record to the operating system. The record survives a crash of
+	// the process. It survives a power cut only after Sync, Rotate or Close.
 	SyncNone
 )
 
@@ -43,37 +43,38 @@ func (m SyncMode) String() string {
 
 // Options configure a [Log]. The zero value works.
 type Options struct {
-	// SegmentSize is the largest size of a segment in bytes. A group of records that
-	// does not fit starts the next segment. 0 is 64 MiB. The minimum is 4 KiB, the
-	// maximum 1 GiB.
+	// SegmentSize is the largest size of a segment in bytes. A group of records that does
+	// not fit starts the next segment. 0 means 64 MiB. The minimum is 4 KiB, the maximum
+	// 1 GiB.
 	SegmentSize int64
-	// MaxRecord is the largest size of a record in bytes. 0 is 16 MiB, or what fits
-	// into a segment if that is less.
+	// MaxRecord is the largest size of a record in bytes. 0 means 16 MiB, or less if a
+	// segment has no room for that.
 	MaxRecord int
-	// Prefix begins the names of the log's files, so that several logs may share
+	// Prefix is the start of the names of the log's files, so that several logs may share
 	// a directory. It must not contain a path separator.
 	Prefix string
-	// Perm is the mode of created files before the umask. 0 is 0o600.
+	// Perm is the mode of created files before the umask. 0 means 0o600.
 	Perm fs.FileMode
 	// Sync selects how durable a record is when its append returns.
 	Sync SyncMode
 	// Ahead is the number of zero bytes that are written in advance when records reach
 	// the end of the file. Syncing a write inside a file is cheaper than syncing a write
-	// that extends it. 0 is 1 MiB, a negative value none. SyncNone ignores it.
+	// that extends it. 0 means 1 MiB, and a negative value means none. SyncNone ignores
+	// Ahead.
 	Ahead int
-	// AcceptLoss makes Open continue where records that were durable are gone, because
-	// segments are missing, cut or damaged. Without it Open returns a *CorruptError and
-	// changes nothing. Recovery.Lost lists what is gone. Open adds a seal to the end of
-	// damaged files and changes nothing else in them. New records go into a new segment.
-	// The number of a lost record is not used again. Later calls of Open accept the same
-	// loss without this option.
+	// AcceptLoss makes Open continue a log from which durable records are missing,
+	// because segments are missing, truncated or damaged. Without it Open returns a
+	// *CorruptError and changes nothing. Recovery.Lost lists the lost records. Open adds
+	// a seal to the end of damaged files and changes nothing else in them. New records go
+	// into a new segment. The number of a lost record is not used again. Later calls of
+	// Open accept the same loss without this option.
 	AcceptLoss bool
-	// OnRotate, if not nil, is called with each segment that was sealed. The goroutine
-	// whose call sealed the segment calls it before that call returns. No lock is held,
-	// so it may use the Log. Calls may overlap.
+	// OnRotate, if not nil, is called with each segment that was sealed, by the goroutine
+	// whose call sealed it, before that call returns. No lock is held, so OnRotate may
+	// use the Log. Its calls may overlap.
 	OnRotate func(sealed SegmentInfo)
-	// Logger is told at WARN when opening cut off an interrupted write or accepted a
-	// loss, and when the log fails. nil means slog.Default().
+	// Logger receives a WARN when Open cut off an interrupted write or accepted a loss,
+	// and an ERROR when the log fails. nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -85,7 +86,7 @@ const (
 	defaultAppendPerm  = 0o600
 )
 
-// withDefaults checks the options and fills in what is zero.
+// withDefaults checks the options and replaces zero values by the defaults.
 func (o Options) withDefaults() (Options, error) {
 	o.SegmentSize = cmp.Or(o.SegmentSize, defaultSegmentSize)
 	if o.SegmentSize < minSegmentSize || o.SegmentSize > maxSegmentSize {
@@ -121,7 +122,7 @@ type Position struct {
 	Seq     uint64 // number of the record in the log, from 1
 }
 
-// Compare returns -1, 0 or 1 as p lies before, at or after q.
+// Compare returns -1 if p lies before q, 0 if they are equal, and 1 if p lies after q.
 func (p Position) Compare(q Position) int { return cmp.Compare(p.Seq, q.Seq) }
 
 var (
@@ -131,10 +132,10 @@ var (
 	errClosed         = os.ErrClosed
 )
 
-// Log is a log that is open for appending. An append returns when its record is
-// durable. All methods may be called concurrently. An append becomes cheaper the more
-// goroutines append at a time, because they share one write and one sync.
-// The package comment has the order of records, durability and errors.
+// Log is a log that is open for appending. An append returns when its record is durable.
+// All methods may be called concurrently. An append becomes cheaper the more goroutines
+// append at a time, because they share one write and one sync. The package comment
+// describes the order of records, durability and errors.
 type Log struct {
 	opts  Options
 	store segmentStore
@@ -153,13 +154,13 @@ type Log struct {
 	// The fields below belong to the leader.
 	seg     segment
 	file    segmentFile
-	off     int64  // where the next record goes
+	off     int64  // offset of the next record
 	seq     uint64 // its number
 	synced  int64  // the segment is durable up to here
 	written int64  // the file ends here
 	ahead   int64  // see Options; 0 once the disk was found full
 	buf     []byte
-	before  segment       // that was sealed last
+	before  segment       // the segment that was sealed last
 	sealed  []SegmentInfo // not yet reported by OnRotate
 
 	recovery Recovery
@@ -167,13 +168,13 @@ type Log struct {
 
 // Open opens the log in a directory for appending. It creates the directory and the log
 // if they do not exist. Until Close it holds locks on the current segment and on the end
-// mark. A second Open of the same log returns [ErrInUse], whatever path and process it
-// comes from.
+// mark. Meanwhile Open of the same log returns [ErrInUse], in every process and for every
+// path that leads to the log.
 //
-// Open recovers the end of the log. It cuts off what an interrupted write left, and
-// [Log.Recovery] reports that. If records that were durable are gone, Open returns a
-// [*CorruptError] and changes nothing. [Read] then reads what is left, and
-// Options.AcceptLoss continues with it.
+// Open recovers the end of the log. It cuts off the remains of an interrupted write, and
+// [Log.Recovery] reports that. If durable records are missing, Open returns a
+// [*CorruptError] and changes nothing. [Read] with Salvage then reads the records that
+// are left, and Open with Options.AcceptLoss continues with them.
 func Open(dir string, o Options) (*Log, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -204,7 +205,7 @@ func openLog(st segmentStore, o Options) (*Log, error) {
 	return l, nil
 }
 
-// reportRecovery logs the result of opening where an operator has to know it.
+// reportRecovery logs the results of opening that an operator needs to know.
 func (l *Log) reportRecovery() {
 	r := &l.recovery
 	if r.Dropped > 0 {
@@ -218,11 +219,11 @@ func (l *Log) reportRecovery() {
 
 // Append appends a record and returns its position when it is durable (see [SyncMode]).
 // The caller may use p again when Append returns. ErrRecordTooLarge and os.ErrClosed
-// concern this call only. Other errors are final, see [Log].
+// concern this call only. Other errors are final; see the package comment.
 func (l *Log) Append(p []byte) (Position, error) { return l.append(context.Background(), p) }
 
-// AppendContext is Append with a context that can end the wait for a group. An error of
-// the context means that the record was not written and will not be. Once a leader has
+// AppendContext is [Log.Append] with a context that can end the wait for a leader. If the
+// error is the context's, the record was not written and will not be. Once a leader has
 // taken the record, AppendContext ignores the context and returns the append's result.
 func (l *Log) AppendContext(ctx context.Context, p []byte) (Position, error) {
 	if err := ctx.Err(); err != nil {
@@ -245,14 +246,16 @@ func (l *Log) append(ctx context.Context, p []byte) (Position, error) {
 	return l.submit(ctx, r)
 }
 
-// AppendBatch appends records that belong together and returns the position of the
-// first. They get successive numbers. Readers and recovery find all of them or none. The
-// batch must fit into a segment. An empty batch does nothing and returns the log's end.
+// AppendBatch appends records that belong together and returns the position of the first.
+// They get successive numbers. Readers and recovery find all of them or none. The batch
+// must fit into a segment; otherwise the error is ErrRecordTooLarge. The caller may use
+// the memory again when AppendBatch returns. An empty batch does nothing and returns the
+// log's end.
 func (l *Log) AppendBatch(records [][]byte) (Position, error) {
 	return l.appendBatch(context.Background(), records)
 }
 
-// AppendBatchContext is AppendBatch with a context, see [Log.AppendContext].
+// AppendBatchContext is [Log.AppendBatch] with a context; see [Log.AppendContext].
 func (l *Log) AppendBatchContext(ctx context.Context, records [][]byte) (Position, error) {
 	if err := ctx.Err(); err != nil {
 		return Position{}, err
@@ -287,8 +290,8 @@ func (l *Log) tooLarge(n, limit int64) error {
 	return l.pathError("append", fmt.Errorf("%w: %d bytes, at most %d", ErrRecordTooLarge, n, limit))
 }
 
-// Sync waits for the appends that began before. With SyncNone it makes their records
-// durable.
+// Sync waits for the appends that began before it. With SyncNone it makes their records
+// durable. With the other modes they already are.
 func (l *Log) Sync() error {
 	return l.control("sync", func() error {
 		if l.synced == l.off || l.opts.Sync != SyncNone {
@@ -298,8 +301,8 @@ func (l *Log) Sync() error {
 	})
 }
 
-// End returns the position behind the last durable record, with SyncNone behind the last
-// written record. The next record gets its Seq.
+// End returns the position after the last durable record, with SyncNone after the last
+// written record. The next record gets the Seq of this position.
 func (l *Log) End() Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -313,11 +316,12 @@ func (l *Log) Err() error {
 	return l.failed
 }
 
-// Recovery returns what Open found.
+// Recovery returns the findings of Open.
 func (l *Log) Recovery() Recovery { return l.recovery }
 
-// Rotate waits for the appends that began before, seals the current segment and begins a
-// new one. It does nothing if the current segment is empty. A failure is final, see the package comment.
+// Rotate waits for the appends that began before it, seals the current segment and begins
+// a new one. It does nothing if the current segment is empty. A failure is final; see the
+// package comment.
 func (l *Log) Rotate() error {
 	return l.control("rotate", func() error {
 		if l.off == segmentHeaderSize {
@@ -327,8 +331,8 @@ func (l *Log) Rotate() error {
 	})
 }
 
-// Segments returns the log's segments, oldest first. The last is the current segment. The
-// files of the others do not change and may be copied. Use [Log.Trim] to remove them.
+// Segments returns the log's segments, oldest first. The last one is the current segment.
+// The files of the others do not change and may be copied. Use [Log.Trim] to remove them.
 func (l *Log) Segments() []SegmentInfo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -340,10 +344,10 @@ func (l *Log) Segments() []SegmentInfo {
 	return infos
 }
 
-// Trim removes the segments whose records all lie before a position. It removes the
-// oldest first and makes each removal durable, so an interrupted Trim leaves a valid log.
-// It keeps the current segment. Readers of a removed segment may fail with
-// fs.ErrNotExist. A failure concerns Trim only. It can be called again.
+// Trim removes the segments all of whose records lie before a position, oldest first. It
+// keeps the current segment. Each removal is durable before the next, so an interrupted
+// Trim leaves a valid log. Readers of a removed segment may fail with fs.ErrNotExist.
+// After an error the log still works, and Trim may be called again.
 func (l *Log) Trim(before Position) error {
 	l.trimming.Lock()
 	defer l.trimming.Unlock()
@@ -381,9 +385,10 @@ func (l *Log) removeSegment(g segment) error {
 	return nil
 }
 
-// Close waits for the appends that began before, cuts the zeros off the last segment,
-// marks the clean end and unlocks the log. It returns the failure of the log if there was
-// one. Later appends and a second Close return os.ErrClosed.
+// Close waits for the appends that began before it, cuts the zeros off the last segment,
+// records in the end mark that the log was closed, and unlocks the log. If the log has
+// failed, Close returns that failure. Later appends and a second Close return
+// os.ErrClosed.
 func (l *Log) Close() error {
 	r := l.queue.New()
 	r.Value.control = l.shut
@@ -435,20 +440,21 @@ func (l *Log) shut() error {
 	return err
 }
 
-// Stats counts what a [Log] did since it was opened.
+// Stats counts the work of a [Log] since it was opened.
 type Stats struct {
-	Records      uint64        `json:"records"`      // appended
-	Bytes        uint64        `json:"bytes"`        // of the records, without their headers
+	Records      uint64        `json:"records"`      // records that were appended
+	Bytes        uint64        `json:"bytes"`        // their bytes, without headers
 	Groups       uint64        `json:"groups"`       // writes that served one or more appends
 	LargestGroup int           `json:"largestGroup"` // appends served by one write
-	Syncs        uint64        `json:"syncs"`        // of the segment's file
-	SyncTime     time.Duration `json:"syncTime"`     // spent in syncs
+	Syncs        uint64        `json:"syncs"`        // syncs of a segment
+	SyncTime     time.Duration `json:"syncTime"`     // total time of these syncs
 	LongestSync  time.Duration `json:"longestSync"`
 	Rotations    uint64        `json:"rotations"` // segments that were sealed
 	Waiting      int           `json:"waiting"`   // appends that wait for a group now
 }
 
-// Plus returns the sum of two sets of counters, and the larger of the maxima.
+// Plus returns the sum of two sets of counters. LargestGroup and LongestSync are the
+// larger of both.
 func (s Stats) Plus(t Stats) Stats {
 	return Stats{
 		Records: s.Records + t.Records, Bytes: s.Bytes + t.Bytes, Groups: s.Groups + t.Groups,

@@ -10,10 +10,10 @@ import (
 	"sync"
 )
 
-// The end mark is a file beside the segments that holds what is known to be
-// durable. It is written after each sync of the segment, without a sync of its
-// own, and synced when the log is opened, trimmed and closed. After a kill it is
-// exact; after a power cut it may be old, and then claims less.
+// The end mark is a file beside the segments. It records how far the log is durable. It
+// is written, but not synced, after each sync of the segment. It is synced when the log
+// is opened, trimmed and closed. After a crash of the process it is exact. After a power
+// cut it may be old, and its end then lies before the durable end.
 const (
 	markSuffix = "end"
 	markMagic  = "RSAPMARK"
@@ -66,7 +66,7 @@ func decodeMark(b []byte) (m endMark, ok bool) {
 	return m, m.log != 0 && m.end.Seq != 0
 }
 
-// readMark returns the newer slot of a mark file; false when none is whole.
+// readMark returns the newer slot of a mark file. It returns false if no slot is whole.
 func readMark(f segmentFile) (m endMark, ok bool, err error) {
 	b := make([]byte, markSlots*markSlotSize)
 	n, err := f.ReadAt(b, 0)
@@ -105,8 +105,8 @@ type markFile struct {
 	buf [markSize]byte
 }
 
-// open opens and locks the mark, and creates it when create is set. Without a
-// file, and without create, it does nothing.
+// open opens and locks the mark. If there is none, it creates it if create is set, and
+// otherwise does nothing.
 func (m *markFile) open(create bool) (found bool, err error) {
 	if m.file == nil {
 		m.file, err = m.store.Open(m.name, true)
@@ -139,8 +139,8 @@ func (m *markFile) ensure() error {
 	return lock(f, m.store.Path(m.name))
 }
 
-// advance moves the end, without a sync. A failed write is ignored: the mark then
-// claims less than it might.
+// advance moves the end, without a sync. A failed write is ignored: the end in the mark
+// then lies before the durable end.
 func (m *markFile) advance(end Position) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,8 +155,8 @@ func (m *markFile) write() error {
 	return writeFull(m.file, m.buf[:], int64(m.gen%markSlots)*markSlotSize)
 }
 
-// save changes the mark and makes it durable. A mark that was deleted meanwhile is
-// created again.
+// save changes the mark and makes it durable. If the mark was deleted meanwhile, save
+// creates it again.
 func (m *markFile) save(change func(*endMark)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

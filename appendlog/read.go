@@ -12,16 +12,16 @@ import (
 // Record is a record of a log.
 type Record struct {
 	Position
-	// Data is valid until the iteration continues.
+	// Data is valid until the iteration continues; copy data that is needed longer.
 	Data []byte
 }
 
-// Records reads the log from a position to the end of what was durable when the
-// iteration began (with SyncNone: written). The zero Position is the beginning of the
-// log. Another position must be that of a record, or come from [Log.End]. The iteration
-// ends with an error: fs.ErrNotExist if the position's segment was trimmed, and a
-// [*CorruptError] for damage and for a position that is not a record's. Records steps
-// over losses that Options.AcceptLoss accepted; the Seq of the next record shows them.
+// Records reads the log from a position to the end of the records that were durable when
+// the iteration began (with SyncNone: written). The zero Position is the beginning of the
+// log. Any other position must be a record's or come from [Log.End]. After an error the
+// iteration ends. The error is fs.ErrNotExist if the position's segment was trimmed, and
+// a [*CorruptError] for damage and for a position that is not a record's. Records skips
+// losses that Options.AcceptLoss accepted; the Seq of the next record shows them.
 // Iterations do not delay appends.
 func (l *Log) Records(from Position) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
@@ -42,16 +42,17 @@ func (l *Log) Records(from Position) iter.Seq2[Record, error] {
 type ReadOptions struct {
 	Prefix string   // as in Options
 	From   Position // as in Log.Records
-	// Salvage continues behind damage. Each damaged place is yielded as a *CorruptError
-	// with the number of lost records. A batch may then be yielded in part.
+	// Salvage makes the iteration continue after damage. It yields a *CorruptError with
+	// the number of lost records for each damaged place. A batch may then be yielded in
+	// part.
 	Salvage bool
 }
 
-// Read reads a log without opening it for appending. It changes nothing, takes no lock
-// and works beside an open Log. It may yield a record before the record's append returns.
-// It does not yield what an interrupted write left at the end. Errors are as in
-// [Log.Records]. If records that were durable are gone at the end of the log, the
-// iteration ends with a [*CorruptError].
+// Read reads a log without opening it for appending. It changes nothing, takes no lock,
+// and may run while a Log is open, in this process or in another. It may yield a record
+// before the record's append returns. It does not yield the remains of an interrupted
+// write at the end. Errors are as in [Log.Records]. If durable records are missing at the
+// end of the log, the iteration ends with a [*CorruptError].
 func Read(dir string, o ReadOptions) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		st, err := openDirStore(dir, 0)
@@ -66,7 +67,7 @@ func Read(dir string, o ReadOptions) iter.Seq2[Record, error] {
 
 func readRecords(st segmentStore, o ReadOptions) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		// Beside an open Log the order matters. The end in the first mark and the
+		// While a Log is open, the order matters. The end in the first mark and the
 		// beginning in the second are valid for the list that is read in between.
 		before, marked, err := findMark(st, o.Prefix)
 		if err != nil {
@@ -116,7 +117,7 @@ func (r *logReader) compare(segs []segment, m *endMark, found bool) bool {
 	return true
 }
 
-// missing yields an error if the log ended before what was durable.
+// missing yields an error if durable records are missing at the end of the log.
 func (r *logReader) missing(segs []segment, end Position, found bool, prefix string) {
 	e := &CorruptError{Path: r.store.Path(prefix + markSuffix), At: end}
 	if len(segs) == 0 {
@@ -159,8 +160,8 @@ type logReader struct {
 	scan    scanner
 }
 
-// run reads from a position to the end. A nil end is to be found. It reports
-// whether it got to the end.
+// run reads from a position to end, or to the end of the log if end is nil. It reports
+// whether it got there.
 func (r *logReader) run(segs []segment, from Position, end *Position) bool {
 	if from == (Position{}) && len(segs) > 0 {
 		from = Position{Segment: segs[0].index, Offset: segmentHeaderSize, Seq: segs[0].firstSeq}

@@ -83,7 +83,7 @@ func decodeSegmentHeader(b []byte) (h segmentHeader, seed uint32, reason string)
 const (
 	sealMagic = "RSAPSEAL"
 	sealSize  = 64
-	// sealAccepted is set when durable records are gone behind the seal, and
+	// sealAccepted is set if durable records after the seal are missing and
 	// Options.AcceptLoss accepted that.
 	sealAccepted = 1
 )
@@ -116,7 +116,7 @@ func (s seal) encode() []byte {
 	return b
 }
 
-// decodeSeal decodes the seal at an offset; false when there is none.
+// decodeSeal decodes the seal at an offset. It returns false if there is none.
 func decodeSeal(b []byte, off int64) (s seal, ok bool) {
 	if len(b) < sealSize || string(b[:8]) != sealMagic || checksum(b[:60]) != binary.LittleEndian.Uint32(b[60:]) {
 		return s, false
@@ -137,14 +137,14 @@ type recordHeader struct {
 	length int    // of the payload
 	more   bool   // the batch continues with the next record
 	seq    uint64 // 1, 2, 3… over the life of the log
-	// behind is the distance back to the end of what was durable before this record
-	// was written. Damage before that offset hit acknowledged records. Damage behind it
-	// may be a torn write.
+	// behind is the distance in bytes back to the end of the data that was durable before
+	// this record was written. Damage before that offset hit acknowledged records. Damage
+	// after it may be a torn write.
 	behind  uint32
 	payload uint32 // checksum of the payload
 }
 
-// recordSize returns the space that a payload of n bytes takes.
+// recordSize returns the number of bytes that a record with a payload of n bytes takes.
 func recordSize(n int) int64 {
 	return recordHeaderSize + (int64(n)+recordAlign-1)&^(recordAlign-1)
 }
@@ -166,7 +166,7 @@ func (h *recordHeader) put(b []byte, seed uint32, off int64) {
 	binary.LittleEndian.PutUint32(b[20:], crc32.Update(place(seed, off), castagnoli, b[:20]))
 }
 
-// parseRecordHeader decodes the header at an offset; false when there is none.
+// parseRecordHeader decodes the header at an offset. It returns false if there is none.
 func parseRecordHeader(b []byte, seed uint32, off int64) (h recordHeader, ok bool) {
 	// Numbers begin at 1, so zeros are rejected without a checksum.
 	h.seq = binary.LittleEndian.Uint64(b[4:])

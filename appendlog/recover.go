@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// CorruptError reports damage that an interrupted write cannot have caused. Records that
-// were acknowledged are lost, or may be.
+// CorruptError reports damage that an interrupted write cannot have caused: acknowledged
+// records are lost, or may be.
 type CorruptError struct {
 	Path   string // the segment's file, or the log's end mark
 	At     Position
 	Reason string
-	// Lost is the number of lost records, as far as it is known. Open and readers with
-	// Salvage set it.
+	// Lost is the number of lost records, as far as it is known. Open, and Read with
+	// Salvage, set it.
 	Lost uint64
 }
 
@@ -28,32 +28,32 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("appendlog: %s is damaged at offset %d, record %d: %s%s", e.Path, e.At.Offset, e.At.Seq, e.Reason, lost)
 }
 
-// Recovery is what Open found.
+// Recovery describes the log as Open found it.
 type Recovery struct {
-	Segments int    // files of the log
-	Records  uint64 // in the last of them that held any
+	Segments int    // number of segments
+	Records  uint64 // number of records in the last segment that had any
 	// Clean reports whether Close ended the log. If not, the process or the machine
 	// stopped while the log was open.
 	Clean bool
-	// Marked is the position in the end mark: everything before it was durable. Open
+	// Marked is the position in the end mark: every record before it was durable. Open
 	// refuses a log that ends before it, unless AcceptLoss is set.
 	Marked Position
-	// End is the position behind the last whole record, where the log continues.
+	// End is the position after the last whole record, at which the log continues.
 	End Position
-	// Dropped is the number of bytes that were cut off behind End, in the segment of
-	// End. An interrupted write left them. No append that wrote them had returned.
+	// Dropped is the number of bytes that were cut off after End, in the segment of End.
+	// They are the remains of an interrupted write, none of whose appends had returned.
 	Dropped int64
-	// Reason says why they are no records, "" when nothing was dropped.
+	// Reason tells why these bytes are not records. It is empty if Dropped is 0.
 	Reason string
-	// Unfinished is the number of removed files of segments whose creation was
-	// interrupted.
+	// Unfinished is the number of files that were removed because the creation of their
+	// segment was interrupted.
 	Unfinished int
-	// Lost lists the places where durable records are gone and Options.AcceptLoss
+	// Lost lists the places where durable records are missing and Options.AcceptLoss
 	// accepted that, in the order of the log.
 	Lost []CorruptError
 }
 
-// gap is a place where records that were durable are gone.
+// gap is a place where durable records are missing.
 type gap struct {
 	CorruptError
 	// after is the index of the segment that is sealed when the loss is accepted, -1 if
@@ -105,7 +105,7 @@ func (l *Log) recover() error {
 
 // claim locks the log and lists its segments. It sets l.file to the last segment.
 func (l *Log) claim() (r *recovered, unfinished []string, err error) {
-	const tries = 10 // beside another process that opens and closes the log
+	const tries = 10 // another process may open and close the log meanwhile
 	for range tries {
 		r = &recovered{reseal: map[int]int64{}}
 		if r.found, err = l.mark.open(false); err != nil {
@@ -248,8 +248,8 @@ func checkSegments(st segmentStore, segs []segment, first uint64) (gaps []gap) {
 	return gaps
 }
 
-// inspectUnsealed reads a segment that has no seal although another segment follows. An
-// interrupted rotation leaves such a segment, with all its records.
+// inspectUnsealed reads a segment that has no seal although another segment follows. Such
+// a segment is left by an interrupted rotation and has all its records.
 func (l *Log) inspectUnsealed(r *recovered, i int) error {
 	g, next := &r.segs[i], &r.segs[i+1]
 	if g.sealed || g.version < 2 || g.bad != "" || next.bad != "" || next.index != g.index+1 {
@@ -388,7 +388,7 @@ func (l *Log) resume(r *recovered) error {
 	return l.rotate() // a segment of version 1 takes no more records
 }
 
-// begin creates the first segment of a log, or the segment behind a loss.
+// begin creates the first segment of a log, or the segment after a loss.
 func (l *Log) begin(r *recovered) error {
 	index := l.mark.end.Segment
 	if n := len(r.segs); n > 0 {
@@ -428,7 +428,7 @@ func (l *Log) begin(r *recovered) error {
 }
 
 // freeSeq returns a number that no record has had. It is higher than every number that
-// can be read, by salvage too, and than every number in the mark.
+// can be read, also with Salvage, and than every number in the mark.
 func (l *Log) freeSeq(r *recovered) (uint64, error) {
 	seq := max(r.nextSeq, 1)
 	for i := range r.segs {
@@ -479,8 +479,8 @@ func (l *Log) start(g segment, off int64, seq uint64) {
 // them, and the kernel does not write them again. The sectors get the bytes that they
 // have, so an interruption does no harm.
 //
-// restore cuts off what follows the last record and syncs the file. Otherwise the rest of
-// an old group behind a new one might look like its continuation.
+// restore cuts off everything after the last record and syncs the file. Otherwise the
+// rest of an old group might look like the continuation of a new group before it.
 func (l *Log) restore(s *scanner, t tail) error {
 	for off := t.durable; off < t.end; {
 		n := min(t.end-off, scanWindow)

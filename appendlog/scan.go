@@ -4,11 +4,11 @@ package appendlog
 
 import "io"
 
-// scanWindow is how much of a segment is read at a time.
+// scanWindow is the number of bytes of a segment that are read at a time.
 const scanWindow = 256 << 10
 
-// scanner decodes the records of one segment. It reads through one window, so what it
-// returns is valid until the next call.
+// scanner decodes the records of one segment. It reads through one window, so its results
+// are valid until the next call.
 type scanner struct {
 	f    io.ReaderAt
 	size int64
@@ -79,9 +79,9 @@ func (s *scanner) header(off int64) (recordHeader, bool, error) {
 	return h, ok, nil
 }
 
-// record decodes the record at off. reason is not empty if there is no valid record.
-// The entry's next is then the offset at which to continue the search. It lies behind the
-// record if the header is valid, so that payloads are not searched for records.
+// record decodes the record at off. If there is no valid record, reason is not empty, and
+// the entry's next is the offset at which to continue the search. If the header is valid,
+// next lies after the record, so that payloads are not searched for records.
 func (s *scanner) record(off int64) (e entry, reason string, err error) {
 	e = entry{off: off, next: off + recordAlign}
 	h, ok, err := s.header(off)
@@ -108,8 +108,8 @@ func (s *scanner) record(off int64) (e entry, reason string, err error) {
 	return e, "", nil
 }
 
-// resume finds the first record at or after off whose number is at least seq. Readers
-// that step over damage use it. It reports false when there is none.
+// resume finds the first record at or after off whose number is at least seq. It returns
+// false if there is none. Readers that skip damage use it.
 func (s *scanner) resume(off int64, seq uint64) (entry, bool, error) {
 	for off+recordHeaderSize <= s.size {
 		e, reason, err := s.record(off)
@@ -148,10 +148,10 @@ func (s *scanner) highest(off int64) (seq uint64, err error) {
 	return seq, nil
 }
 
-// acknowledgedAfter reports whether a record behind the damage at off proves that off
-// was durable before that record was written. Then the damage hit acknowledged records.
+// acknowledgedAfter reports whether a record after the damage at off proves that off was
+// durable before that record was written. Then the damage hit acknowledged records.
 // Otherwise it may be the rest of an interrupted write, because the sectors of a write
-// that was not synced reach the disk in any order.
+// that was not synced may reach the disk in any order.
 func (s *scanner) acknowledgedAfter(off, next int64, seq uint64) (bool, error) {
 	for at := next; at+recordHeaderSize <= s.size; {
 		h, ok, err := s.header(at)
@@ -175,10 +175,11 @@ type tail struct {
 	end     int64  // offset after the last whole record
 	seq     uint64 // number of the next record
 	records uint64 // whole records in the segment
-	// durable is the end of what was durable when the last record was written.
+	// durable is the offset up to which the segment was durable when the last record was
+	// written.
 	durable int64
 	dropped int64  // bytes after end up to the last that is not zero
-	reason  string // why they are no records
+	reason  string // why they are not records
 	damaged bool   // end is not the end: acknowledged records follow
 }
 
@@ -218,7 +219,7 @@ func (s *scanner) scanTail(firstSeq uint64) (tail, error) {
 	}
 }
 
-// judge measures what follows the last whole record.
+// judge examines the bytes after the last whole record.
 func (s *scanner) judge(t *tail, off int64, reason string) error {
 	last, err := s.lastNonZero(t.end)
 	if err != nil {

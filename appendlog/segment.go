@@ -19,9 +19,10 @@ type SegmentInfo struct {
 	Index uint64
 	// Path is the name of the file.
 	Path string
-	// FirstSeq is the number of the first record in it.
+	// FirstSeq is the number of the first record in the segment.
 	FirstSeq uint64
-	// Size is that of the file; of the segment being written, the bytes in use.
+	// Size is the size of the file in bytes. For the current segment it is the number of
+	// bytes in use.
 	Size int64
 }
 
@@ -36,7 +37,8 @@ func segmentName(prefix string, index uint64) string {
 	return fmt.Sprintf("%s%0*x%s", prefix, indexDigits, index, segmentSuffix)
 }
 
-// segmentIndex is the reverse; false when the name is none of a segment.
+// segmentIndex is the reverse of segmentName. It returns false if the name is not a
+// segment's.
 func segmentIndex(prefix, name string) (uint64, bool) {
 	digits, ok := strings.CutPrefix(name, prefix)
 	if !ok {

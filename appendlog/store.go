@@ -23,10 +23,10 @@ type segmentFile interface {
 	io.Closer
 	Size() (int64, error)
 	Truncate(size int64) error
-	// Sync makes the file durable, with full also its time stamps.
+	// Sync makes the content of the file durable; if full is set, its times as well.
 	Sync(full bool) error
-	// TryLock locks the file against other openings of it until Close. It reports
-	// false when another opening has the lock.
+	// TryLock locks the file against other open file descriptions of it until Close. It
+	// returns false if another one has the lock.
 	TryLock() (bool, error)
 	// Check returns an error if the file's name does not lead to this file any more.
 	Check() error
@@ -35,23 +35,24 @@ type segmentFile interface {
 // segmentStore is the directory of a log.
 type segmentStore interface {
 	List() ([]string, error)
-	// Create creates a file, or empties the one that exists.
+	// Create creates a file, or truncates an existing one.
 	Create(name string) (segmentFile, error)
 	Open(name string, write bool) (segmentFile, error)
 	Rename(from, to string) error
 	Remove(name string) error
-	// Sync makes what was created, renamed and removed durable.
+	// Sync makes created, renamed and removed files durable.
 	Sync() error
 	// Path returns the name for messages.
 	Path(name string) string
 	Close() error
 }
 
-// ErrInUse is returned by Open when the log is already open, in this process or in
-// another one.
+// ErrInUse is returned by Open if the log is already open, in this process or in another
+// one.
 var ErrInUse = errors.New("the log is open already")
 
-// errMoved is the failure of a log whose segment was removed, renamed or replaced.
+// errMoved is the failure of a log whose current segment was removed, renamed or
+// replaced.
 var errMoved = errors.New("the file was removed, renamed or replaced while the log was open")
 
 // lock locks a file of a log, or returns ErrInUse.
@@ -66,8 +67,8 @@ func lock(f segmentFile, path string) error {
 	return nil
 }
 
-// dirStore is a directory of the operating system. It follows the directory when that is
-// renamed.
+// dirStore is a directory of the operating system. It stays with the directory when that
+// is renamed.
 type dirStore struct {
 	dir    string
 	perm   fs.FileMode
@@ -104,7 +105,8 @@ func descriptor(f *os.File) (fd int, err error) {
 	return fd, err
 }
 
-// makeDir is os.MkdirAll with the entries of what it creates made durable.
+// makeDir is os.MkdirAll, and makes the entries of the directories that it creates
+// durable.
 func makeDir(dir string) error {
 	switch st, err := os.Stat(dir); {
 	case err == nil && st.IsDir():
@@ -134,8 +136,8 @@ func syncDir(dir string) error {
 	return syncEntries(d)
 }
 
-// syncEntries makes the entries of an open directory durable. Windows does that
-// itself and cannot be asked; some network file systems cannot be asked either.
+// syncEntries makes the entries of an open directory durable. Windows does that by itself
+// and has no such call. Some network file systems do not support it either.
 func syncEntries(d *os.File) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -182,7 +184,7 @@ func (s *dirStore) open(name string, flags int) (segmentFile, error) {
 	return d, nil
 }
 
-// named replaces the name in an error of the root by the whole path.
+// named replaces the name in an error of os.Root by the whole path.
 func (s *dirStore) named(err error, name string) error {
 	if e, ok := err.(*fs.PathError); ok {
 		return &fs.PathError{Op: strings.TrimSuffix(e.Op, "at"), Path: s.Path(name), Err: e.Err}
@@ -236,8 +238,8 @@ func (f *dirFile) TryLock() (bool, error) {
 	return ok, err
 }
 
-// Close unlocks before it closes. A child process that is being started has a copy of the
-// descriptor for a moment, which would keep the lock.
+// Close unlocks the file before it closes it. A child process that is being started has a
+// copy of the descriptor for a moment, which would keep the lock.
 func (f *dirFile) Close() error {
 	if f.locked {
 		_ = sys.Unlock(f.File) // closing does the same
@@ -277,7 +279,7 @@ func writeFull(f segmentFile, p []byte, off int64) error {
 	return err
 }
 
-// identity is what tells a file from every other.
+// identity distinguishes a file from every other file.
 type identity struct {
 	path       []byte // the name, with a zero byte
 	ino        uint64
@@ -296,8 +298,8 @@ func (f *dirFile) identify() error {
 	return nil
 }
 
-// Check returns an error when the file's name does not lead to it any more. It
-// allocates nothing, as each group asks.
+// Check returns an error if the file's name does not lead to this file any more. It does
+// not allocate, because it is called for each group.
 func (f *dirFile) Check() error {
 	if f.ino != 0 && sys.StatxAt(f.store.fd, &f.path[0], sys.AtNoFollow, sys.StatxIno, &f.st) == nil &&
 		f.st.Ino == f.ino && f.st.Dev_major == f.major && f.st.Dev_minor == f.min {
