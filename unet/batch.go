@@ -11,18 +11,19 @@ import (
 type Packet struct {
 	// Data is the payload to send, or the buffer to receive into.
 	Data []byte
-	// N is the number of bytes received into Data.
+	// N is the number of bytes that were received into Data.
 	N int
-	// Segment is the size of the datagrams that Data holds one after the other, of
-	// which the last may be shorter; 0 means that it holds one. WriteBatch of a
-	// [UDPConn] passes them to the kernel as one (UDP_SEGMENT); more than 64 of them or
-	// 65 507 bytes are sent one by one. ReadBatch sets it after UDPConn.SetGRO.
+	// Segment is the size in bytes of the datagrams in Data, if Data holds several, one
+	// after the other. The last may be shorter. 0 means that Data holds one datagram.
+	// WriteBatch of a [UDPConn] passes the datagrams of a Packet to the kernel in one
+	// piece (UDP_SEGMENT). If there are more than 64 of them, or more than 65 507 bytes,
+	// it sends them one by one. After UDPConn.SetGRO(true), ReadBatch sets Segment.
 	Segment int
-	// Truncated is set if the datagram was longer than Data.
+	// Truncated is set if the datagram was longer than Data; the rest is lost.
 	Truncated bool
-	// Addr is the peer of a UDP socket, Name that of a unixgram socket: the
-	// destination, left empty on a connected socket, or the sender. A unixgram
-	// sender may have no name.
+	// Addr is the peer's address for a UDP socket, and Name its name for a unixgram
+	// socket. WriteBatch sends to that peer; leave both empty on a connected socket.
+	// ReadBatch sets them to the sender. A unixgram sender may have no name.
 	Addr netip.AddrPort
 	Name string
 }
@@ -31,12 +32,13 @@ type Packet struct {
 // methods may be called concurrently.
 type BatchConn interface {
 	net.PacketConn
-	// ReadBatch waits for a datagram, receives it and further ones that have
-	// arrived into the packets, and returns how many it received. The buffers
-	// belong to the connection until ReadBatch returns.
+	// ReadBatch waits for a datagram. It receives it, and further ones that have arrived,
+	// into the packets, and returns how many packets it has filled. The buffers belong to
+	// the connection until ReadBatch returns.
 	ReadBatch(packets []Packet) (int, error)
-	// WriteBatch sends all packets in order and returns how many were sent. If
-	// not all were, the error is that of the next packet.
+	// WriteBatch sends all packets in order and returns how many it has sent. If these
+	// are fewer than all, the error is the error of the next packet. The buffers belong
+	// to the connection until WriteBatch returns.
 	WriteBatch(packets []Packet) (int, error)
 }
 

@@ -41,8 +41,8 @@ func (c *conn) setError(err error) error {
 	return &net.OpError{Op: "set", Net: c.network, Addr: c.local, Err: err}
 }
 
-// Read reads the bytes that have arrived, and waits if there are none. At the end of
-// the stream it returns io.EOF itself; every other error is a *net.OpError. p
+// Read reads the bytes that have arrived, up to len(p), and waits if there are none. At
+// the end of the stream it returns io.EOF itself; every other error is a *net.OpError. p
 // belongs to the connection until Read returns.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.read(p)
@@ -109,9 +109,9 @@ func (s *sock) closedOnly() error {
 	return nil
 }
 
-// Write writes all of p and waits while the send buffer is full. Concurrent writes
-// do not mix. If it writes fewer bytes than p has, it returns a *net.OpError with
-// the reason.
+// Write writes all of p, and waits while the send buffer is full. The data of concurrent
+// writes is not interleaved. If it writes fewer bytes than p has, it returns a
+// *net.OpError with the reason. p belongs to the connection until Write returns.
 func (c *conn) Write(p []byte) (int, error) {
 	n, err := c.write(p)
 	if err != nil {
@@ -161,9 +161,9 @@ func (c *conn) send(p []byte) (done int, err error) {
 	}
 }
 
-// Close closes the connection. Calls that wait return an error that wraps
-// net.ErrClosed; Close returns after the last of them. The kernel still sends data that
-// was written (see [TCPConn.SetLinger]).
+// Close closes the connection. Waiting calls return an error that wraps net.ErrClosed,
+// and Close returns after them. The kernel still sends data that was written (see
+// [TCPConn.SetLinger]).
 func (c *conn) Close() error {
 	if err := c.close(); err != nil {
 		return c.opError("close", err)
@@ -177,9 +177,9 @@ func (c *conn) LocalAddr() net.Addr { return c.local }
 // RemoteAddr returns the peer's address, nil if there is none. Do not change it.
 func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
-// SetDeadline sets the deadlines of reading and writing. After t, calls that wait
-// fail with an error that wraps os.ErrDeadlineExceeded. The zero time means no
-// deadline. A deadline may be moved at any time and affects calls in progress.
+// SetDeadline sets the deadlines of reading and writing. After t, waiting calls return an
+// error that wraps os.ErrDeadlineExceeded. The zero time means no deadline. A deadline
+// may be changed at any time, and the change affects calls in progress.
 func (c *conn) SetDeadline(t time.Time) error { return c.setError(c.setDeadline(t, true, true)) }
 
 // SetReadDeadline is SetDeadline for reading.
@@ -227,9 +227,9 @@ func (c *conn) shutdown(how int) error {
 	return nil
 }
 
-// File returns a duplicate of the descriptor as a file, which the caller must close.
-// Closing one does not close the other. As in package net, the file's method Fd
-// makes the socket blocking.
+// File returns a file that uses a duplicate of the descriptor. The caller must close it.
+// Closing the file does not close the connection, nor the other way round. As in package
+// net, the file's method Fd makes the socket blocking.
 func (c *conn) File() (f *os.File, err error) {
 	err = c.use(func(fd int) (err error) {
 		c.moreLikely.Store(true) // the other may read
@@ -339,10 +339,9 @@ func (v *vector) fill(bufs net.Buffers) {
 	v.msg.Set(nil, v.iov, nil)
 }
 
-// Writev writes all buffers in as few system calls as possible and removes the written
-// bytes from bufs, as net.Buffers.WriteTo does with a connection of package
-// net. The buffers belong to the connection until Writev returns. Their bytes are
-// not changed.
+// Writev writes all buffers in as few system calls as possible. It removes the written
+// bytes from bufs, as net.Buffers.WriteTo does on a connection of package net. The memory
+// of the buffers belongs to the connection until Writev returns, and is not changed.
 func (c *conn) Writev(bufs *net.Buffers) (int64, error) {
 	n, err := c.writev(bufs)
 	if err != nil {

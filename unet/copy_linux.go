@@ -16,7 +16,7 @@ import (
 // sendChunk limits one call of sendfile, which may wait for the disk.
 const sendChunk = 4 << 20
 
-// ReadFrom sends data from r until its end, as net.TCPConn.ReadFrom: from files with
+// ReadFrom sends the data of r until its end, like net.TCPConn.ReadFrom: from files with
 // sendfile(2), from stream sockets with splice(2), otherwise through a buffer.
 func (c *TCPConn) ReadFrom(r io.Reader) (int64, error) {
 	n, err := c.readFrom(r)
@@ -49,7 +49,7 @@ func (c *TCPConn) readFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-// WriteTo writes arriving data to w until the end of the stream, as
+// WriteTo writes the arriving data to w until the end of the stream, like
 // net.TCPConn.WriteTo: to stream sockets with splice(2), otherwise through a buffer.
 func (c *TCPConn) WriteTo(w io.Writer) (int64, error) {
 	var n int64

@@ -18,14 +18,14 @@ import (
 // gain nothing and add a wake-up (docs/conn.md has the figures). This package adds
 // batches and segments.
 
-// UDPConn is a UDP socket of package net, and a [BatchConn]. All methods may be called
-// concurrently.
+// UDPConn is a UDP socket of package net that is also a [BatchConn]. All methods may be
+// called concurrently.
 type UDPConn struct {
 	*net.UDPConn
 	datagrams
 }
 
-// UnixgramConn is a Unix socket for datagrams of package net, and a [BatchConn]. All
+// UnixgramConn is a Unix datagram socket of package net that is also a [BatchConn]. All
 // methods may be called concurrently.
 type UnixgramConn struct {
 	*net.UnixConn
@@ -103,12 +103,13 @@ func (c *UDPConn) WriteBatch(packets []Packet) (int, error) {
 	return c.writeBatch(packets, func(p *Packet, to *sockaddr) error { return c.setName(to, p.Addr) })
 }
 
-// SetGRO sets whether the kernel may join datagrams of one sender that have the same
-// size and pass them as one (UDP_GRO, Linux 5.0), which costs much less for each of
-// them. It joins up to 64 datagrams and 65 535 bytes; a buffer must have room for that, or
-// the rest is lost. The last datagram may be shorter. ReadBatch stores the size in
-// [Packet].Segment, and ReadMsgUDP in its control data, from which [SegmentSize] takes it.
-// The other methods do not return the size. It is off by default.
+// SetGRO sets whether the kernel may join datagrams of one sender that have the same size
+// (UDP_GRO, Linux 5.0). It is off by default. Receiving several datagrams at once costs
+// much less for each of them. The kernel joins up to 64 datagrams and 65 535 bytes. A
+// buffer must have room for that, or the rest is lost. The last datagram may be shorter.
+// ReadBatch stores the size of the datagrams in [Packet].Segment. ReadMsgUDP stores it in
+// the control data, from which [SegmentSize] reads it. The other methods do not return
+// the size.
 func (c *UDPConn) SetGRO(on bool) error {
 	var setErr error
 	err := c.raw.Control(func(fd uintptr) { setErr = setOption(int(fd), syscall.IPPROTO_UDP, sys.UDPGRO, number(on)) })
@@ -122,17 +123,17 @@ func (c *UDPConn) SetGRO(on bool) error {
 	return nil
 }
 
-// SegmentControl returns control data for [UDPConn.WriteMsgUDP]: the kernel cuts the
-// data into datagrams of size bytes, of which the last may be shorter (UDP_SEGMENT).
-// Other control data may follow it. Where the device cannot do that, WriteMsgUDP fails
-// with EIO; WriteBatch sends them one by one.
+// SegmentControl returns control data for [UDPConn.WriteMsgUDP]. With it the kernel cuts
+// the data into datagrams of size bytes, of which the last may be shorter (UDP_SEGMENT).
+// Other control data may follow it. If the network device does not support that,
+// WriteMsgUDP fails with EIO; WriteBatch sends the datagrams one by one instead.
 func SegmentControl(size int) []byte {
 	return sys.SegmentControl(make([]byte, sys.SegmentControlSize), size)
 }
 
-// SegmentSize returns the size of the datagrams that the kernel has joined (see
-// [UDPConn.SetGRO]), from the control data of [UDPConn.ReadMsgUDP]; 0 means that it is
-// one datagram.
+// SegmentSize returns the size in bytes of the datagrams that the kernel has joined (see
+// [UDPConn.SetGRO]). oob is the control data from [UDPConn.ReadMsgUDP]. It returns 0 for
+// a single datagram.
 func SegmentSize(oob []byte) int { return sys.SegmentSize(oob) }
 
 // setName stores the destination of a datagram; "" is the peer of a connected
@@ -267,7 +268,7 @@ const (
 	maxJoinedSize = 1400
 )
 
-// segmented reports whether the kernel shall cut message i.
+// segmented reports whether the kernel is to cut message i.
 func (b *batch) segmented(i int) bool { return b.msgs[i].ControlLen() > 0 }
 
 // noSegments reports whether an error may mean that the kernel refuses these segments:

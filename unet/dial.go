@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Dialer has the fields and methods of net.Dialer, which resolves names, tries
-// addresses and keeps timeouts. Its zero value dials as net.Dialer's does, on the
+// Dialer has the fields and methods of net.Dialer. Package net resolves names, tries the
+// addresses and applies timeouts. The zero value works like the zero net.Dialer, on the
 // default system. A Dialer may be used concurrently.
 type Dialer struct {
 	// These fields are net.Dialer's.
@@ -33,17 +33,17 @@ type Dialer struct {
 
 	// System drives the connections; nil means the default system.
 	System *System
-	// UserTimeout limits how long data that was sent over TCP may stay
-	// unacknowledged before the kernel ends the connection (TCP_USER_TIMEOUT, in
-	// milliseconds, rounded up). 0 means the limit of the kernel. Linux only. gRPC
-	// sets the option itself, but only on connections of package net.
+	// UserTimeout limits how long data that was sent over TCP may stay unacknowledged
+	// before the kernel ends the connection (TCP_USER_TIMEOUT, rounded up to
+	// milliseconds). 0 means the kernel's limit. It has an effect on Linux only. gRPC
+	// sets this option by itself, but only on connections of package net.
 	UserTimeout time.Duration
 
 	multipath multipath
 }
 
-// multipath is the choice that SetMultipathTCP makes; package net's default
-// otherwise.
+// multipath is the choice of SetMultipathTCP. Without a call, package net's default
+// applies.
 type multipath struct{ chosen, use bool }
 
 // std returns the net.Dialer with the same settings.
@@ -99,15 +99,15 @@ func (d *Dialer) MultipathTCP() bool { return d.std().MultipathTCP() }
 // SetMultipathTCP sets whether to use MPTCP; see net.Dialer.SetMultipathTCP.
 func (d *Dialer) SetMultipathTCP(use bool) { d.multipath = multipath{true, use} }
 
-// Dial connects to an address; see DialContext.
+// Dial connects to an address; see [Dialer.DialContext].
 func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	return d.DialContext(context.Background(), network, address)
 }
 
-// DialContext connects to an address, as net.Dialer.DialContext. It returns a
-// [TCPConn] for tcp, tcp4 and tcp6, a [UnixConn] for unix and unixpacket, a [UDPConn]
-// for udp, udp4 and udp6, and a [UnixgramConn] for unixgram. For other networks, and
-// if the system uses package net, it returns a connection of package net.
+// DialContext connects to an address, like net.Dialer.DialContext. It returns a [TCPConn]
+// for tcp, tcp4 and tcp6, a [UnixConn] for unix and unixpacket, a [UDPConn] for udp, udp4
+// and udp6, and a [UnixgramConn] for unixgram. For other networks, and if the system uses
+// package net, it returns a connection of package net.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.std().DialContext(ctx, network, address)
 	if err != nil {
@@ -116,40 +116,39 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	return attach[net.Conn](d.System, "dial", c, network, listenOptions{})
 }
 
-// DialTCP is DialContext for tcp, tcp4 and tcp6, as net.Dialer.DialTCP. It fails if
-// the system uses package net.
+// DialTCP is DialContext for tcp, tcp4 and tcp6, like net.Dialer.DialTCP. It fails if the
+// system uses package net.
 func (d *Dialer) DialTCP(ctx context.Context, network string, laddr, raddr netip.AddrPort) (*TCPConn, error) {
 	c, err := d.std().DialTCP(ctx, network, laddr, raddr)
 	return attachAs[*TCPConn](d.System, "dial", c, err, network)
 }
 
-// DialUDP is DialContext for udp, udp4 and udp6, as net.Dialer.DialUDP. It fails if
-// the system uses package net.
+// DialUDP is DialContext for udp, udp4 and udp6, like net.Dialer.DialUDP. It fails if the
+// system uses package net.
 func (d *Dialer) DialUDP(ctx context.Context, network string, laddr, raddr netip.AddrPort) (*UDPConn, error) {
 	c, err := d.std().DialUDP(ctx, network, laddr, raddr)
 	return attachAs[*UDPConn](d.System, "dial", c, err, network)
 }
 
-// DialIP is net.Dialer.DialIP: the connection is package net's and has no driver.
+// DialIP is net.Dialer.DialIP. The connection is one of package net and has no driver.
 func (d *Dialer) DialIP(ctx context.Context, network string, laddr, raddr netip.Addr) (*net.IPConn, error) {
 	return d.std().DialIP(ctx, network, laddr, raddr)
 }
 
-// DialUnix is DialContext for unix and unixpacket, as net.Dialer.DialUnix. It fails
-// for unixgram, for which Dial returns a [UnixgramConn], and if the system uses
-// package net.
+// DialUnix is DialContext for unix and unixpacket, like net.Dialer.DialUnix. It fails for
+// unixgram, for which Dial returns a [UnixgramConn], and if the system uses package net.
 func (d *Dialer) DialUnix(ctx context.Context, network string, laddr, raddr *net.UnixAddr) (*UnixConn, error) {
 	c, err := d.std().DialUnix(ctx, network, laddr, raddr)
 	return attachAs[*UnixConn](d.System, "dial", c, err, network)
 }
 
-// Dial connects to an address, as net.Dial.
+// Dial connects to an address, like net.Dial.
 func Dial(network, address string) (net.Conn, error) {
 	var d Dialer
 	return d.Dial(network, address)
 }
 
-// DialTimeout is Dial with a timeout, as net.DialTimeout.
+// DialTimeout is Dial with a timeout, like net.DialTimeout.
 func DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
 	d := Dialer{Timeout: timeout}
 	return d.Dial(network, address)
@@ -161,27 +160,28 @@ func (s *System) Dial(network, address string) (net.Conn, error) {
 	return d.Dial(network, address)
 }
 
-// DialTCP connects to an address of tcp, tcp4 or tcp6, as net.DialTCP.
+// DialTCP connects to an address of tcp, tcp4 or tcp6, like net.DialTCP.
 func DialTCP(network string, laddr, raddr *net.TCPAddr) (*TCPConn, error) {
 	c, err := net.DialTCP(network, laddr, raddr)
 	return attachAs[*TCPConn](nil, "dial", c, err, network)
 }
 
-// DialUDP connects to an address of udp, udp4 or udp6, as net.DialUDP.
+// DialUDP connects to an address of udp, udp4 or udp6, like net.DialUDP.
 func DialUDP(network string, laddr, raddr *net.UDPAddr) (*UDPConn, error) {
 	c, err := net.DialUDP(network, laddr, raddr)
 	return attachAs[*UDPConn](nil, "dial", c, err, network)
 }
 
-// DialUnix connects to an address of unix or unixpacket, as net.DialUnix. It fails
-// for unixgram, for which [Dial] returns a [UnixgramConn].
+// DialUnix connects to an address of unix or unixpacket, like net.DialUnix. It fails for
+// unixgram, for which [Dial] returns a [UnixgramConn].
 func DialUnix(network string, laddr, raddr *net.UnixAddr) (*UnixConn, error) {
 	c, err := net.DialUnix(network, laddr, raddr)
 	return attachAs[*UnixConn](nil, "dial", c, err, network)
 }
 
-// ListenConfig has the fields and methods of net.ListenConfig, and more settings.
-// Listen uses the zero value. A ListenConfig may be used concurrently.
+// ListenConfig has the fields and methods of net.ListenConfig, and the additional fields
+// System and UserTimeout. The function Listen uses the zero value. A ListenConfig may be
+// used concurrently.
 type ListenConfig struct {
 	// These fields are net.ListenConfig's.
 
@@ -191,7 +191,7 @@ type ListenConfig struct {
 
 	// System drives the sockets; nil means the default system.
 	System *System
-	// UserTimeout is that of [Dialer], for accepted connections.
+	// UserTimeout is the same as in [Dialer], for accepted connections.
 	UserTimeout time.Duration
 
 	multipath multipath
@@ -225,9 +225,9 @@ func (lc *ListenConfig) MultipathTCP() bool { return lc.std().MultipathTCP() }
 // SetMultipathTCP sets whether to use MPTCP; see net.ListenConfig.SetMultipathTCP.
 func (lc *ListenConfig) SetMultipathTCP(use bool) { lc.multipath = multipath{true, use} }
 
-// Listen listens on an address of tcp, tcp4, tcp6, unix or unixpacket, as
-// net.ListenConfig.Listen. It returns a [TCPListener] or a [UnixListener], or a
-// listener of package net if the system uses that.
+// Listen listens on an address of tcp, tcp4, tcp6, unix or unixpacket, like
+// net.ListenConfig.Listen. It returns a [TCPListener] or a [UnixListener], or a listener
+// of package net if the system uses that.
 func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	l, err := lc.std().Listen(ctx, network, address)
 	if err != nil {
@@ -236,8 +236,7 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (ne
 	return attach[net.Listener](lc.System, "listen", l, network, listenOptions{lc.KeepAlive, lc.KeepAliveConfig, true})
 }
 
-// Listen listens on an address of tcp, tcp4, tcp6, unix or unixpacket, as
-// net.Listen.
+// Listen listens on an address of tcp, tcp4, tcp6, unix or unixpacket, like net.Listen.
 func Listen(network, address string) (net.Listener, error) {
 	var lc ListenConfig
 	return lc.Listen(context.Background(), network, address)
@@ -249,10 +248,10 @@ func (s *System) Listen(network, address string) (net.Listener, error) {
 	return lc.Listen(context.Background(), network, address)
 }
 
-// ListenPacket opens a socket for udp, udp4, udp6 or unixgram, as
-// net.ListenConfig.ListenPacket. It returns a [UDPConn] or a [UnixgramConn], each a
-// [BatchConn]. For other networks, and if the system uses package net, it returns a
-// socket of package net (see [NewBatchConn]).
+// ListenPacket opens a socket for udp, udp4, udp6 or unixgram, like
+// net.ListenConfig.ListenPacket. It returns a [UDPConn] or a [UnixgramConn], both of
+// which are a [BatchConn]. For other networks, and if the system uses package net, it
+// returns a socket of package net (see [NewBatchConn]).
 func (lc *ListenConfig) ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error) {
 	c, err := lc.std().ListenPacket(ctx, network, address)
 	if err != nil {
@@ -261,55 +260,55 @@ func (lc *ListenConfig) ListenPacket(ctx context.Context, network, address strin
 	return attach[net.PacketConn](lc.System, "listen", c, network, listenOptions{})
 }
 
-// ListenPacket opens a socket for datagrams, as net.ListenPacket.
+// ListenPacket opens a datagram socket, like net.ListenPacket.
 func ListenPacket(network, address string) (net.PacketConn, error) {
 	var lc ListenConfig
 	return lc.ListenPacket(context.Background(), network, address)
 }
 
-// ListenPacket opens a socket for datagrams; the system drives it.
+// ListenPacket opens a datagram socket; see the function [ListenPacket].
 func (s *System) ListenPacket(network, address string) (net.PacketConn, error) {
 	lc := ListenConfig{System: s}
 	return lc.ListenPacket(context.Background(), network, address)
 }
 
-// ListenTCP listens on an address of tcp, tcp4 or tcp6, as net.ListenTCP.
+// ListenTCP listens on an address of tcp, tcp4 or tcp6, like net.ListenTCP.
 func ListenTCP(network string, laddr *net.TCPAddr) (*TCPListener, error) {
 	l, err := net.ListenTCP(network, laddr)
 	return attachAs[*TCPListener](nil, "listen", l, err, network)
 }
 
-// ListenUnix listens on an address of unix or unixpacket, as net.ListenUnix.
+// ListenUnix listens on an address of unix or unixpacket, like net.ListenUnix.
 func ListenUnix(network string, laddr *net.UnixAddr) (*UnixListener, error) {
 	l, err := net.ListenUnix(network, laddr)
 	return attachAs[*UnixListener](nil, "listen", l, err, network)
 }
 
-// ListenUDP opens a socket for udp, udp4 or udp6, as net.ListenUDP.
+// ListenUDP opens a socket for udp, udp4 or udp6, like net.ListenUDP.
 func ListenUDP(network string, laddr *net.UDPAddr) (*UDPConn, error) {
 	c, err := net.ListenUDP(network, laddr)
 	return attachAs[*UDPConn](nil, "listen", c, err, network)
 }
 
-// ListenMulticastUDP opens a socket that receives datagrams sent to a group, as
-// net.ListenMulticastUDP. ifi is the interface; nil leaves the choice to the kernel.
+// ListenMulticastUDP opens a socket that receives datagrams sent to a group, like
+// net.ListenMulticastUDP. ifi is the network interface; with nil the kernel chooses it.
 func ListenMulticastUDP(network string, ifi *net.Interface, gaddr *net.UDPAddr) (*UDPConn, error) {
 	c, err := net.ListenMulticastUDP(network, ifi, gaddr)
 	return attachAs[*UDPConn](nil, "listen", c, err, network)
 }
 
-// ListenUnixgram opens a socket for unixgram, as net.ListenUnixgram.
+// ListenUnixgram opens a socket for unixgram, like net.ListenUnixgram.
 func ListenUnixgram(network string, laddr *net.UnixAddr) (*UnixgramConn, error) {
 	c, err := net.ListenUnixgram(network, laddr)
 	return attachAs[*UnixgramConn](nil, "listen", c, err, network)
 }
 
-// FileConn returns a connection with a duplicate of the descriptor of f, as
-// net.FileConn. The types are those of [Dial]. f stays open. Like package net, it makes the
-// socket non-blocking and sets the options of a new connection.
+// FileConn returns a connection that uses a duplicate of the descriptor of f, like
+// net.FileConn. It returns the same types as [Dial]. f stays open. Like package net, it
+// makes the socket non-blocking and sets the options of a new connection.
 func FileConn(f *os.File) (net.Conn, error) { return defaultSystem().FileConn(f) }
 
-// FileConn is the function FileConn; the system drives the connection.
+// FileConn is the function [FileConn] on this system, which drives the connection.
 func (s *System) FileConn(f *os.File) (net.Conn, error) {
 	c, err := net.FileConn(f)
 	if err != nil {
@@ -318,12 +317,12 @@ func (s *System) FileConn(f *os.File) (net.Conn, error) {
 	return attach[net.Conn](s, "file", c, networkOf(c), listenOptions{})
 }
 
-// FileListener returns a listener with a duplicate of the descriptor of f, as
-// net.FileListener. The types are those of [Listen]. f stays open. Close leaves the
-// file of a Unix socket, unless SetUnlinkOnClose asks for its removal.
+// FileListener returns a listener that uses a duplicate of the descriptor of f, like
+// net.FileListener. It returns the same types as [Listen]. f stays open. Close does not
+// remove the file of a Unix socket, unless SetUnlinkOnClose(true) was called.
 func FileListener(f *os.File) (net.Listener, error) { return defaultSystem().FileListener(f) }
 
-// FileListener is the function FileListener; the system drives the listener.
+// FileListener is the function [FileListener] on this system, which drives the listener.
 func (s *System) FileListener(f *os.File) (net.Listener, error) {
 	l, err := net.FileListener(f)
 	if err != nil {
@@ -332,11 +331,11 @@ func (s *System) FileListener(f *os.File) (net.Listener, error) {
 	return attach[net.Listener](s, "file", l, l.Addr().Network(), listenOptions{})
 }
 
-// FilePacketConn returns a socket for datagrams with a duplicate of the descriptor of
-// f, as net.FilePacketConn. The types are those of [ListenPacket]. f stays open.
+// FilePacketConn returns a datagram socket that uses a duplicate of the descriptor of f,
+// like net.FilePacketConn. It returns the same types as [ListenPacket]. f stays open.
 func FilePacketConn(f *os.File) (net.PacketConn, error) { return defaultSystem().FilePacketConn(f) }
 
-// FilePacketConn is the function FilePacketConn; the system drives the socket.
+// FilePacketConn is the function [FilePacketConn] on this system.
 func (s *System) FilePacketConn(f *os.File) (net.PacketConn, error) {
 	c, err := net.FilePacketConn(f)
 	if err != nil {
@@ -392,14 +391,14 @@ func attach[T any](s *System, op string, old io.Closer, network string, o listen
 		err = errOtherType
 	}
 	failed := attachError(op, network, c, err)
-	_ = c.Close() // the first error counts
+	_ = c.Close() // the first error is returned
 	var none T
 	return none, failed
 }
 
 var errOtherType = errors.New("this network has another type of connection: use Dial or ListenPacket")
 
-// attachError describes the failure of attach as package net would.
+// attachError describes the failure of attach like package net.
 func attachError(op, network string, c io.Closer, err error) error {
 	e := &net.OpError{Op: op, Net: network, Err: err}
 	switch c := c.(type) {

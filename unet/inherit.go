@@ -13,15 +13,15 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// NamedFile is a descriptor that a process inherits.
+// NamedFile is an inherited descriptor with its name.
 type NamedFile struct {
-	Name string // not empty, without a colon; need not be unique
+	Name string // not empty and without a colon; it need not be unique
 	File *os.File
 }
 
-// Variables of the environment by which a process learns what it inherits. systemd
-// sets the first three. A Go program cannot set listenPID for a process that it
-// starts, because the number is not known before; [PassOn] sets listenParent.
+// The environment variables that tell a process which descriptors it inherits. systemd
+// sets the first three. A Go program cannot set listenPID for a process that it starts,
+// because it does not know the process ID in advance; [PassOn] sets listenParent.
 const (
 	listenFDs    = "LISTEN_FDS"
 	listenPID    = "LISTEN_PID"
@@ -32,15 +32,15 @@ const (
 // firstInherited is the number of the first inherited descriptor.
 const firstInherited = 3
 
-// Inherited returns the descriptors that the process was started with: the sockets of
-// a systemd unit (socket activation), or those that its parent process passed with
-// [PassOn]. It returns none if the environment does not name any for this process.
-// A descriptor without a name in LISTEN_FDNAMES has the name "unknown".
+// Inherited returns the descriptors that the process was started with. They are the
+// sockets of a systemd unit (socket activation), or the files that the parent process
+// passed with [PassOn]. Inherited returns none if the environment names none for this
+// process. A descriptor without a name in LISTEN_FDNAMES gets the name "unknown".
 //
-// Give a file to [FileListener], [FileConn] or [FilePacketConn] and then close it.
-// The descriptors are closed by exec. Inherited removes the variables from the
-// environment, so that a second call returns none, and so that programs that the process
-// starts do not treat other descriptors as inherited. Call it once, early in main.
+// Pass each file to [FileListener], [FileConn] or [FilePacketConn] and then close it. The
+// descriptors are marked close-on-exec. Inherited removes the variables from the
+// environment. So a second call returns none, and programs that the process starts do not
+// treat other descriptors as inherited. Call it once, early in main.
 func Inherited() ([]NamedFile, error) {
 	env := make(map[string]string)
 	for _, name := range []string{listenFDs, listenPID, listenNames, listenParent} {
@@ -72,13 +72,15 @@ func Inherited() ([]NamedFile, error) {
 	return files, nil
 }
 
-// PassOn prepares a command, before it is started, so that [Inherited] returns files
-// in the new process. The files stay open and belong to the caller, who may close them
-// once the command has started. PassOn sets cmd.ExtraFiles, which must be empty, and
-// variables in cmd.Env. When this process closes its descriptor of a listener that the
-// new process shares, the socket stays open: no waiting connection is lost. For a
-// [UnixListener] call SetUnlinkOnClose(false) before that. Windows does not inherit
-// descriptors in this way, and there the command does not start.
+// PassOn prepares a command that has not been started, so that [Inherited] returns files
+// in the new process. The files stay open and belong to the caller. The caller may close
+// them when the command has started. PassOn sets cmd.ExtraFiles, which must be empty, and
+// adds variables to cmd.Env.
+//
+// If this process then closes its listener, the socket stays open in the new process, and
+// no waiting connection is lost. Call SetUnlinkOnClose(false) on a [UnixListener] before
+// closing it. On Windows descriptors cannot be inherited in this way, and the command
+// does not start.
 func PassOn(cmd *exec.Cmd, files ...NamedFile) error {
 	if len(cmd.ExtraFiles) > 0 {
 		return errors.New("unet: the command has ExtraFiles already, whose numbers are those of PassOn")

@@ -71,7 +71,7 @@ func (l *listener) SetDeadline(t time.Time) error {
 	return l.setDeadline(t, true, true) // not wrapped, as in package net
 }
 
-// File returns a duplicate of the descriptor as a file, which the caller must close.
+// File returns a file that uses a duplicate of the descriptor. The caller must close it.
 func (l *listener) File() (f *os.File, err error) {
 	err = l.use(func(fd int) (err error) {
 		f, err = dupFile(fd, listenerFile)
@@ -103,8 +103,8 @@ type TCPListener struct {
 	probes net.KeepAliveConfig
 }
 
-// Accept waits for a connection and returns a *TCPConn. If it fails for lack of
-// descriptors or memory, the error is temporary and Accept may be called again.
+// Accept waits for a connection and returns a *TCPConn. If descriptors or memory are
+// lacking, the error is temporary, and Accept may be called again.
 func (l *TCPListener) Accept() (net.Conn, error) {
 	c, err := l.AcceptTCP()
 	if err != nil {
@@ -113,7 +113,7 @@ func (l *TCPListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// AcceptTCP is Accept with the concrete type.
+// AcceptTCP is Accept with a concrete type.
 func (l *TCPListener) AcceptTCP() (*TCPConn, error) {
 	fd, peer, err := l.accept()
 	if err != nil {
@@ -129,8 +129,8 @@ func (l *TCPListener) AcceptTCP() (*TCPConn, error) {
 	return c, nil
 }
 
-// Close stops listening. Calls that wait fail with an error that wraps
-// net.ErrClosed. Accepted connections stay open.
+// Close stops listening. Waiting calls return an error that wraps net.ErrClosed. Accepted
+// connections stay open.
 func (l *TCPListener) Close() error { return l.close() }
 
 // UnixListener accepts Unix connections. All methods may be called concurrently.
@@ -140,8 +140,8 @@ type UnixListener struct {
 	unlinkOnce sync.Once
 }
 
-// Accept waits for a connection and returns a *UnixConn. If it fails for lack of
-// descriptors or memory, the error is temporary and Accept may be called again.
+// Accept waits for a connection and returns a *UnixConn. If descriptors or memory are
+// lacking, the error is temporary, and Accept may be called again.
 func (l *UnixListener) Accept() (net.Conn, error) {
 	c, err := l.AcceptUnix()
 	if err != nil {
@@ -150,7 +150,7 @@ func (l *UnixListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// AcceptUnix is Accept with the concrete type.
+// AcceptUnix is Accept with a concrete type.
 func (l *UnixListener) AcceptUnix() (*UnixConn, error) {
 	fd, peer, err := l.accept()
 	if err != nil {
@@ -163,12 +163,13 @@ func (l *UnixListener) AcceptUnix() (*UnixConn, error) {
 	return c, nil
 }
 
-// SetUnlinkOnClose sets whether Close removes the file, which is the default. It
-// must not be called concurrently with Close.
+// SetUnlinkOnClose sets whether Close removes the socket's file. That is the default,
+// except for listeners of [FileListener]. It must not be called concurrently with Close.
 func (l *UnixListener) SetUnlinkOnClose(unlink bool) { l.unlink = unlink }
 
-// Close stops listening and removes the file. Calls that wait fail with an error
-// that wraps net.ErrClosed. Accepted connections stay open.
+// Close stops listening and removes the socket's file (see
+// [UnixListener.SetUnlinkOnClose]). Waiting calls return an error that wraps
+// net.ErrClosed. Accepted connections stay open.
 func (l *UnixListener) Close() error {
 	l.unlinkOnce.Do(func() {
 		if path := addrString(l.local); l.unlink && path != "" && path[0] != '@' {

@@ -13,9 +13,10 @@ type rawConn struct {
 	wrap func(op string, err error) error
 }
 
-// SyscallConn returns access to the descriptor, which is non-blocking, as in package
-// net. Read and Write call their function each time the socket is ready, until it
-// returns true, the deadline passes or the connection is closed.
+// SyscallConn returns access to the descriptor. As in package net, the descriptor is
+// non-blocking. RawConn.Read and RawConn.Write call their function each time the socket
+// is ready. They return when the function returns true, the deadline passes or the
+// connection is closed.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	return &rawConn{&c.sock, c.rawError}, nil
 }

@@ -16,19 +16,19 @@ import (
 // Options configure a [System]; the zero value chooses automatically.
 type Options struct {
 	Mode Mode
-	// Loops is the number of drivers; the sockets are distributed over them. 0
-	// means one for every four processors (GOMAXPROCS), and at least one.
+	// Loops is the number of drivers. The sockets are distributed over them. 0 means one
+	// for every four processors (GOMAXPROCS), and at least one.
 	Loops int
-	// Spin limits how long a driver with few active sockets polls for events
-	// before it sleeps. 0 means 100 µs, a negative value no polling. After polls
-	// without events the driver polls less often. A driver does not poll when none
-	// or only one of its sockets is active.
+	// Spin limits how long a driver with few active sockets polls for events before it
+	// sleeps. 0 means 100 µs, and a negative value means no polling. After polls without
+	// events the driver polls less often. It does not poll when at most one of its
+	// sockets is active.
 	Spin time.Duration
 	// Restrict limits the rings to RECV, the only operation that this package
 	// uses. The kernel refuses all others with EACCES.
 	Restrict bool
-	// Logger receives the chosen backend at INFO, if it is set. Rings that fail while
-	// the system runs are reported at WARN, to slog.Default() if Logger is nil.
+	// Logger, if it is set, receives the chosen backend at INFO. A ring that fails while
+	// the system runs is reported at WARN, to slog.Default() if Logger is nil.
 	Logger *slog.Logger
 }
 
@@ -43,11 +43,10 @@ func (o *Options) spin() time.Duration {
 	return o.Spin
 }
 
-// System is a set of drivers that streams and listeners share. The drivers start with the first
-// socket. When the last socket is closed, they stop and their resources are freed;
-// those of the default system stop a second later, so that a program that dials again
-// and again does not start them each time.
-// All methods may be called concurrently.
+// System is a set of drivers that streams and listeners share. The drivers start with the
+// first socket. When the last socket is closed, they stop and their resources are freed.
+// The drivers of the default system stop a second later, so that a program that dials
+// again and again does not start them each time. All methods may be called concurrently.
 type System struct {
 	opts   Options
 	mode   Mode // after the choice; never ModeAuto
@@ -67,8 +66,9 @@ type System struct {
 
 var errAskedForNet = errors.New("ModeNet was chosen")
 
-// NewSystem returns a system. ModeRing and ModePlain fail where they are not
-// available, with an error that names what to change. The other modes do not fail.
+// NewSystem returns a system. With ModeRing and ModePlain it fails where that mode cannot
+// be used, and the error names the setting to change. With ModeAuto and ModeNet it does
+// not fail. An unknown mode is an error.
 func NewSystem(o Options) (*System, error) {
 	s := &System{opts: o, mode: o.Mode}
 	var err error
@@ -108,14 +108,14 @@ func (s *System) lostRing(err error) {
 	go logger.Warn("unet: a ring failed; plain calls receive instead", "error", err) // the driver does not wait for a handler
 }
 
-// Stats are counters of a [System] since it was made. ModeNet has no drivers and
+// Stats counts the work of a [System] since it was created. ModeNet has no drivers and
 // counts nothing.
 type Stats struct {
 	Passes   uint64 `json:"passes"`   // passes of drivers that found events
-	Helped   uint64 `json:"helped"`   // those made by calls, because goroutines that compute kept the driver from running
+	Helped   uint64 `json:"helped"`   // passes made by calls, because computing goroutines kept the driver from running
 	Events   uint64 `json:"events"`   // events of sockets
-	Receives uint64 `json:"receives"` // receives made by drivers for waiting readers
-	Ring     uint64 `json:"ring"`     // those through a ring
+	Receives uint64 `json:"receives"` // receives by drivers for waiting readers
+	Ring     uint64 `json:"ring"`     // receives through a ring
 	Enters   uint64 `json:"enters"`   // calls of io_uring_enter
 	Sleeps   uint64 `json:"sleeps"`   // times that a driver slept
 	Open     int    `json:"open"`     // sockets open now
@@ -171,9 +171,9 @@ var defaultSystem = sync.OnceValue(func() *System {
 // Backend returns what the default system uses; see [System.Backend].
 func Backend() (name, reason string) { return defaultSystem().Backend() }
 
-// Backend returns what the system uses: "io_uring", "plain" (plain system calls in
-// the same design) or "net" (connections of package net). If ModeAuto did not choose
-// io_uring, or the mode is ModeNet, reason is not empty.
+// Backend returns what the system uses: "io_uring", "plain" (drivers that receive by
+// plain system calls) or "net" (connections of package net). reason is not empty if
+// ModeAuto did not choose io_uring, and with ModeNet.
 func (s *System) Backend() (name, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,12 +201,11 @@ const (
 	// ModeAuto uses rings where io_uring is available, otherwise plain system
 	// calls. On systems other than Linux it uses package net.
 	ModeAuto = features.ModeAuto
-	// ModeRing uses rings.
+	// ModeRing uses rings. [NewSystem] fails where io_uring cannot be used.
 	ModeRing = features.ModeRing
-	// ModePlain has the design of ModeRing with a plain system call instead of
-	// each ring operation. It does not need io_uring and has nearly all of the
-	// gain.
+	// ModePlain works as ModeRing, with a plain system call in place of each ring
+	// operation. It does not need io_uring and has nearly all of the gain.
 	ModePlain = features.ModePlain
-	// ModeNet returns connections of package net.
+	// ModeNet uses connections of package net.
 	ModeNet = features.ModeNet
 )

@@ -11,8 +11,8 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// TCPConn is a TCP connection with the methods of net.TCPConn. All of them may
-// be called concurrently.
+// TCPConn is a TCP connection with the methods of net.TCPConn. All methods may be called
+// concurrently.
 type TCPConn struct{ conn }
 
 func (s *System) newTCPConn(fd int, network string, local, remote net.Addr) (*TCPConn, error) {
@@ -24,15 +24,16 @@ func (s *System) newTCPConn(fd int, network string, local, remote net.Addr) (*TC
 	return c, nil
 }
 
-// Close closes the connection. Calls that wait return an error that wraps
-// net.ErrClosed; Close returns after the last of them. Data that was written is
-// still sent (see [TCPConn.SetLinger]).
+// Close closes the connection. Waiting calls return an error that wraps net.ErrClosed,
+// and Close returns after them. The kernel still sends data that was written (see
+// [TCPConn.SetLinger]).
 func (c *TCPConn) Close() error { return c.conn.Close() }
 
-// CloseRead closes the reading side: reads return data that has arrived, then io.EOF.
+// CloseRead closes the reading side: reads return the data that has arrived, and then
+// io.EOF.
 func (c *TCPConn) CloseRead() error { return c.shutdown(syscall.SHUT_RD) }
 
-// CloseWrite closes the writing side: the peer reads the data that was written, then
+// CloseWrite closes the writing side: the peer reads the data that was written, and then
 // io.EOF.
 func (c *TCPConn) CloseWrite() error { return c.shutdown(syscall.SHUT_WR) }
 
@@ -44,16 +45,16 @@ func (c *TCPConn) set(f func(fd int) error) error {
 	return nil
 }
 
-// SetLinger sets what Close does with data that was not sent. With a negative number
+// SetLinger sets what Close does with data that was not sent yet. With a negative number
 // of seconds, the default, the kernel sends it in the background. With 0 the kernel
-// discards it and resets the connection. With a positive number the kernel sends
-// for at most that time, and Close may wait.
+// discards it and resets the connection. With a positive number the kernel sends it for
+// at most that time, and Close may wait for that.
 func (c *TCPConn) SetLinger(seconds int) error {
 	return c.set(func(fd int) error { return os.NewSyscallError("setsockopt", sys.SockLinger(fd, seconds)) })
 }
 
-// SetNoDelay sets whether small writes are sent at once, which is the default, or
-// delayed to be sent together (Nagle's algorithm).
+// SetNoDelay sets whether small writes are sent at once. That is the default. Otherwise
+// they are delayed and sent together (Nagle's algorithm).
 func (c *TCPConn) SetNoDelay(on bool) error {
 	return c.set(func(fd int) error { return setNoDelay(fd, on) })
 }
@@ -63,9 +64,9 @@ func (c *TCPConn) SetKeepAlive(on bool) error {
 	return c.set(func(fd int) error { return setKeepAlive(fd, on) })
 }
 
-// SetKeepAlivePeriod sets how long a connection is idle before the first probe. It
-// is rounded up to whole seconds; 0 means 15 seconds, a negative value changes
-// nothing.
+// SetKeepAlivePeriod sets how long a connection is idle before the first probe. The
+// duration is rounded up to whole seconds. 0 means 15 seconds, and a negative value
+// changes nothing.
 func (c *TCPConn) SetKeepAlivePeriod(d time.Duration) error {
 	return c.set(func(fd int) error { return setKeepAliveTime(fd, syscall.TCP_KEEPIDLE, d) })
 }
@@ -76,8 +77,8 @@ func (c *TCPConn) SetKeepAliveConfig(k net.KeepAliveConfig) error {
 }
 
 // SetUserTimeout limits how long data that was sent may stay unacknowledged before the
-// kernel ends the connection (TCP_USER_TIMEOUT), rounded up to milliseconds. 0 means the
-// limit of the kernel. [Dialer] and [ListenConfig] have it as a field.
+// kernel ends the connection (TCP_USER_TIMEOUT, rounded up to milliseconds). 0 means the
+// kernel's limit. [Dialer] and [ListenConfig] have a field UserTimeout.
 func (c *TCPConn) SetUserTimeout(d time.Duration) error {
 	return c.set(func(fd int) error { return userTimeout(fd, d) })
 }

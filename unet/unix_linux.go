@@ -10,9 +10,8 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// UnixConn is a Unix connection, of a stream ("unix") or of messages in order
-// ("unixpacket"), with the methods of net.UnixConn. All of them may be called
-// concurrently.
+// UnixConn is a Unix connection with the methods of net.UnixConn: a byte stream ("unix")
+// or a sequence of messages ("unixpacket"). All methods may be called concurrently.
 type UnixConn struct{ conn }
 
 func (s *System) newUnixConn(fd int, network string, local, remote net.Addr) (*UnixConn, error) {
@@ -25,19 +24,20 @@ func (s *System) newUnixConn(fd int, network string, local, remote net.Addr) (*U
 	return c, nil
 }
 
-// Close closes the connection. Calls that wait return an error that wraps
-// net.ErrClosed; Close returns after the last of them.
+// Close closes the connection. Waiting calls return an error that wraps net.ErrClosed,
+// and Close returns after them.
 func (c *UnixConn) Close() error { return c.conn.Close() }
 
-// CloseRead closes the reading side: reads return data that has arrived, then io.EOF.
+// CloseRead closes the reading side: reads return the data that has arrived, and then
+// io.EOF.
 func (c *UnixConn) CloseRead() error { return c.shutdown(syscall.SHUT_RD) }
 
-// CloseWrite closes the writing side: the peer reads the data that was written, then
+// CloseWrite closes the writing side: the peer reads the data that was written, and then
 // io.EOF.
 func (c *UnixConn) CloseWrite() error { return c.shutdown(syscall.SHUT_WR) }
 
-// ReadFrom is Read that also returns the sender, nil if the peer has no name. At the
-// end of the stream the error wraps io.EOF.
+// ReadFrom is Read that also returns the sender's address, nil if the peer has no name.
+// At the end of the stream the error wraps io.EOF.
 func (c *UnixConn) ReadFrom(p []byte) (int, net.Addr, error) {
 	n, addr, err := c.ReadFromUnix(p)
 	if addr == nil {
@@ -46,14 +46,14 @@ func (c *UnixConn) ReadFrom(p []byte) (int, net.Addr, error) {
 	return n, addr, err
 }
 
-// ReadFromUnix is ReadFrom with the concrete type.
+// ReadFromUnix is ReadFrom with a concrete type.
 func (c *UnixConn) ReadFromUnix(p []byte) (int, *net.UnixAddr, error) {
 	n, _, _, addr, err := c.readMsg(p, nil, "recvfrom")
 	return n, addr, err
 }
 
-// ReadMsgUnix reads data into p and control data, such as descriptors of the peer,
-// into oob. At the end of the stream the error wraps io.EOF.
+// ReadMsgUnix reads data into p and control data, such as descriptors from the peer, into
+// oob. At the end of the stream the error wraps io.EOF.
 func (c *UnixConn) ReadMsgUnix(p, oob []byte) (n, oobn, flags int, addr *net.UnixAddr, err error) {
 	return c.readMsg(p, oob, "recvmsg")
 }
@@ -72,8 +72,8 @@ func (c *UnixConn) WriteToUnix(_ []byte, addr *net.UnixAddr) (int, error) {
 	return 0, c.writeError(unixAddr(addr), errConnected)
 }
 
-// WriteMsgUnix writes data and control data, such as descriptors; addr must be nil.
-// On a stream it may write only a part of the data.
+// WriteMsgUnix writes data and control data, such as descriptors. addr must be nil. On a
+// stream it may write only a part of the data.
 func (c *UnixConn) WriteMsgUnix(p, oob []byte, addr *net.UnixAddr) (n, oobn int, err error) {
 	var to sockaddr
 	switch {
