@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// Blocking returns a [Handler] that calls serve for each connection, so that code written
-// for a net.Conn has nearly the price of callbacks. serve runs as a coroutine: the loop
+// Blocking returns a [Handler] that calls serve for each connection. Code written for a
+// net.Conn then costs nearly as little as callbacks. serve runs as a coroutine: the loop
 // switches to it, and Read and Write switch back while they wait. When serve returns, the
 // connection is closed as by [Conn.Close]. OnPanic may be added to the Handler.
 //
 // Everything else that blocks in serve (a mutex, a channel, a sleep, another connection)
-// holds up all connections of the loop, as in any callback: hand such work to goroutines.
-// Read and Write belong to serve's own goroutine. Other goroutines may call Close, the
-// methods for deadlines and those for addresses. Neither serve nor a callback of the
-// server may call runtime.LockOSThread: Go then ends the process.
+// delays all connections of the loop, as in any callback. Do such work in other
+// goroutines. Only serve's own goroutine may call Read and Write. Other goroutines may
+// call Close and the methods for deadlines and addresses. Neither serve nor a callback of
+// the server may call runtime.LockOSThread, because Go would then end the process.
 //
-// Write returns when the loop has accepted all bytes, of which up to
-// [Options].WriteLimit and 64 KiB may be pending. [Server.Shutdown] ends the direction to
-// the peer; Read fails when the peer has ended its own.
+// Write returns when the loop has accepted all bytes. Up to [Options].WriteLimit plus 64
+// KiB of them may be pending. [Server.Shutdown] ends the direction to the peer. Read
+// fails when the peer has ended its direction.
 func Blocking(serve func(c net.Conn)) Handler {
 	return Handler{
 		OnOpen: func(c *Conn) {
@@ -71,7 +71,8 @@ type blockingConn struct {
 	local, remote net.Addr
 }
 
-// step runs the coroutine until it waits or ends. What it waits for may not have come.
+// step runs the coroutine until it waits or ends. It may be called before the event that
+// the coroutine waits for.
 func (b *blockingConn) step() {
 	if _, more := b.next(); !more {
 		_ = b.c.Close() // It returns no error.
@@ -145,8 +146,8 @@ func (b *blockingConn) Write(p []byte) (n int, err error) {
 	}
 }
 
-// state returns the error of a call that must not wait: the connection was closed, or
-// its deadline is over.
+// state returns the error of a call that must not wait, because the connection was closed
+// or its deadline has passed.
 func (b *blockingConn) state(by *time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -222,7 +223,7 @@ func (b *blockingConn) LocalAddr() net.Addr { return b.addr(&b.local, b.c.LocalA
 // RemoteAddr implements net.Conn.
 func (b *blockingConn) RemoteAddr() net.Addr { return b.addr(&b.remote, b.c.RemoteAddr) }
 
-// addr keeps an address, which the connection does not have any more when it is closed.
+// addr keeps an address, because the connection loses it when it is closed.
 func (b *blockingConn) addr(kept *net.Addr, get func() net.Addr) net.Addr {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -25,9 +25,8 @@ var (
 	past       = time.Unix(1, 0) // a deadline that has passed
 )
 
-// Conn is a connection of a server. Its methods may be called from any
-// goroutine, and before, during and after callbacks; after OnClose they return
-// net.ErrClosed or do nothing.
+// Conn is a connection of a server. Its methods may be called concurrently, from any
+// goroutine and from callbacks. After OnClose they return net.ErrClosed or do nothing.
 type Conn struct {
 	server       *Server
 	handler      *Handler
@@ -88,10 +87,10 @@ type state struct {
 	duplex      bool // by SetFullDuplex: full does not stop reading
 }
 
-// Write accepts p for sending, all of it or, with [ErrFull], nothing. It copies
-// p and does not block. Concurrent Writes are sent in the order of the calls and do not
-// interleave. After [Conn.Close], [Conn.CloseWrite] and the end of the connection the
-// error is net.ErrClosed, in a *net.OpError. Success does not mean that the peer has
+// Write accepts p for sending, either all of it or, with [ErrFull], nothing. It copies p
+// and does not block. Concurrent Writes are sent in the order of the calls and do not
+// interleave. After [Conn.Close] or [Conn.CloseWrite], and when the connection has ended,
+// the error is net.ErrClosed, in a *net.OpError. Success does not mean that the peer has
 // received the bytes.
 func (c *Conn) Write(p []byte) (int, error) {
 	if c.secure != nil {
@@ -140,11 +139,12 @@ func (c *Conn) sendNow(p []byte) int {
 	return sent
 }
 
-// WriteFunc is [Conn.Write] without the copy: p must not be changed until done is
-// called. done is called once, as a callback of the connection: with nil when the kernel
-// has taken all of p, otherwise with the reason why the connection ends, before OnClose.
-// When WriteFunc returns an error it has accepted nothing and does not call done. For
-// short pieces Write costs less. With TLS done is called when p is encrypted.
+// WriteFunc is [Conn.Write] without the copy: p must not be changed until done is called.
+// done is called once, as a callback of the connection. Its argument is nil when the
+// kernel has taken all of p. Otherwise it is the error that ends the connection, and done
+// is called before OnClose. If WriteFunc returns an error, it has accepted nothing and
+// does not call done. For short pieces Write costs less. With TLS done is called when p
+// has been encrypted.
 func (c *Conn) WriteFunc(p []byte, done func(err error)) error {
 	if c.secure != nil {
 		if _, err := c.secure.write(p); err != nil {
@@ -174,12 +174,11 @@ func (c *Conn) WriteFunc(p []byte, done func(err error)) error {
 // are more large pieces than loops.
 func (s *Server) offloads() bool { return int(s.large.Load()) > s.opts.Loops }
 
-// SendFile sends n bytes of f from an offset on, in order with the Writes, by sendfile
-// where the system has it. f must stay open until done is called, and its position does
-// not change. done is called as by [Conn.WriteFunc]. A file that is too short, or that
-// cannot be read, ends the connection with the error (io.ErrUnexpectedEOF if it is too
-// short). Reading the file does not block the loop. With TLS the error is
-// errors.ErrUnsupported.
+// SendFile sends n bytes of f, starting at offset, in order with the Writes. It uses
+// sendfile where the system has it. f must stay open until done is called, and its
+// position does not change. done is called as in [Conn.WriteFunc]. If the file is too
+// short (io.ErrUnexpectedEOF) or cannot be read, the connection ends with the error.
+// Reading the file does not block the loop. With TLS the error is errors.ErrUnsupported.
 func (c *Conn) SendFile(f *os.File, offset, n int64, done func(err error)) error {
 	if c.secure != nil || c.overTLS() {
 		return c.opError("write", fmt.Errorf("SendFile with TLS, use WriteFunc: %w", errors.ErrUnsupported))
@@ -241,8 +240,8 @@ func (c *Conn) failLent() {
 	c.callFinished()
 }
 
-// Writev is [Conn.Write] of several buffers as one piece. It does not change
-// bufs.
+// Writev is [Conn.Write] of several buffers as one piece. It copies the buffers and does
+// not change bufs.
 func (c *Conn) Writev(bufs net.Buffers) (int64, error) {
 	if c.secure != nil {
 		n, err := c.secure.write(bytes.Join(bufs, nil))
@@ -297,7 +296,8 @@ func (c *Conn) notifyAndUnlock() {
 	}
 }
 
-// Pending returns how many accepted bytes the kernel has not yet taken.
+// Pending returns how many bytes the connection has accepted and the kernel has not taken
+// yet.
 func (c *Conn) Pending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -306,7 +306,7 @@ func (c *Conn) Pending() int {
 
 // Full reports whether [Options].WriteLimit bytes, or more, are pending, so that a Write
 // would return [ErrFull]. If so, OnWritable is called when there is room. A handler that
-// forwards the data of another connection pauses that one meanwhile.
+// forwards data from another connection should pause that connection meanwhile.
 func (c *Conn) Full() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -315,9 +315,9 @@ func (c *Conn) Full() bool {
 	return full
 }
 
-// Close sends the pending bytes and then closes the connection. OnClose is called
-// with nil, some time after Close has returned. OnData is not called after the current
-// callback has returned. A peer that does not read keeps the connection alive: see
+// Close sends the pending bytes and then closes the connection. It does not wait for
+// that: OnClose is called later, with nil. OnData is not called any more, once a callback
+// in progress has returned. A peer that does not read keeps the connection alive; see
 // [Conn.SetTimer] and [Conn.Abort]. A second call does nothing.
 func (c *Conn) Close() error {
 	c.mu.Lock()
@@ -330,8 +330,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseWrite sends the pending bytes and then ends this direction (TCP FIN).
-// OnData is called until the peer ends the other one.
+// CloseWrite sends the pending bytes and then ends the direction to the peer (TCP FIN).
+// OnData is still called until the peer ends its direction.
 func (c *Conn) CloseWrite() error {
 	c.mu.Lock()
 	if c.state.closing || c.state.closed || c.state.aborted {
@@ -343,8 +343,8 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Abort drops the pending bytes and closes the connection; a TCP peer sees a
-// reset. OnClose is called with net.ErrClosed.
+// Abort drops the pending bytes and closes the connection. A TCP peer sees a reset.
+// OnClose is called with net.ErrClosed.
 func (c *Conn) Abort() {
 	c.mu.Lock()
 	c.fail(net.ErrClosed)
@@ -359,9 +359,9 @@ func (c *Conn) fail(err error) {
 	}
 }
 
-// PauseRead stops OnData until [Conn.ResumeRead]. Data that have arrived are kept, and
-// TCP's flow control stops the peer. The end of the stream and a broken connection are
-// noticed only after ResumeRead, or by writing.
+// PauseRead stops calls of OnData until [Conn.ResumeRead]. Data that has arrived is kept,
+// and TCP's flow control stops the peer. The end of the stream and a broken connection
+// are noticed only after ResumeRead, or by writing.
 func (c *Conn) PauseRead() { c.setPaused(true) }
 
 // ResumeRead undoes [Conn.PauseRead].
@@ -374,19 +374,19 @@ func (c *Conn) setPaused(paused bool) {
 }
 
 // SetFullDuplex sets whether reading continues while [Options].WriteLimit bytes are
-// pending. By default it stops, so that a peer that does not read is not read from.
-// Protocols whose peers may send without limit before they read need it, and so do
-// proxies, where each side waits for the other: Write then returns [ErrFull], and they
-// call [Conn.PauseRead] themselves.
+// pending. By default it stops, so that nothing is read from a peer that does not read.
+// Set it for protocols in which the peer may send without limit before it reads. Set it
+// also for proxies, where each side would wait for the other. Write then returns
+// [ErrFull], and the handler calls [Conn.PauseRead] by itself.
 func (c *Conn) SetFullDuplex(on bool) {
 	c.mu.Lock()
 	c.state.duplex = on
 	c.notifyAndUnlock()
 }
 
-// SetTimer has OnTimer called once after d. It replaces an earlier timer that has not
-// fired; 0 or less stops the timer. Setting it to a later time is cheap enough for every
-// message.
+// SetTimer makes the server call OnTimer once after d. It replaces an earlier timer that
+// has not fired. With d = 0 or less it stops the timer. Moving the timer to a later time
+// is cheap enough to be done for every message.
 func (c *Conn) SetTimer(d time.Duration) {
 	var at time.Time
 	if d > 0 {
@@ -402,15 +402,15 @@ func (c *Conn) SetTimer(d time.Duration) {
 	c.notifyAndUnlock()
 }
 
-// Post has f called as a callback of the connection: it does not overlap any
-// other. If Post is called by a callback, f is called after that callback has
+// Post makes the server call f as a callback of the connection, so that it does not
+// overlap other callbacks. If a callback calls Post, f is called after that callback has
 // returned. After OnClose Post does nothing.
 func (c *Conn) Post(f func()) { c.back.do(c, f) }
 
 // Server returns the server of the connection.
 func (c *Conn) Server() *Server { return c.server }
 
-// SetValue attaches a value to the connection.
+// SetValue attaches a value to the connection, for [Conn.Value].
 func (c *Conn) SetValue(v any) {
 	c.mu.Lock()
 	c.value = v
@@ -425,7 +425,7 @@ func (c *Conn) Value() any {
 	return c.value
 }
 
-// LocalAddr returns this side's address, nil after OnClose.
+// LocalAddr returns the local address, nil after OnClose.
 func (c *Conn) LocalAddr() net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -433,8 +433,8 @@ func (c *Conn) LocalAddr() net.Addr {
 	return local
 }
 
-// RemoteAddr returns the peer's address, nil when the connection is broken or after
-// OnClose: call it in OnOpen if the address is needed later.
+// RemoteAddr returns the peer's address. It is nil when the connection is broken and
+// after OnClose; if the address is needed later, call RemoteAddr in OnOpen.
 func (c *Conn) RemoteAddr() net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -35,23 +35,23 @@ type engine interface {
 	stats() Stats
 }
 
-// Stats are counters since the start of a server, except Open.
+// Stats holds counters since the start of a server. Open is the current number.
 type Stats struct {
-	Accepted uint64 `json:"accepted"` // connections
+	Accepted uint64 `json:"accepted"` // accepted connections
 	Open     int    `json:"open"`     // connections that are open now
-	// AcceptRetries is how often accepting paused because the process or the
-	// system had no descriptor or memory left.
+	// AcceptRetries is how often accepting paused because the process or the system had
+	// no descriptor or memory left.
 	AcceptRetries uint64 `json:"acceptRetries"`
-	Enrolled      uint64 `json:"enrolled"` // connections of Enroll and Dial
+	Enrolled      uint64 `json:"enrolled"` // connections from Enroll and Dial
 	// PacketsReceived and PacketsSent count datagrams.
 	PacketsReceived uint64 `json:"packetsReceived"`
 	PacketsSent     uint64 `json:"packetsSent"`
 	Enters          uint64 `json:"enters"`    // calls of io_uring_enter
-	Completed       uint64 `json:"completed"` // completions that they brought
-	Sleeps          uint64 `json:"sleeps"`    // times that a loop slept
-	// Rearms is how often a receive was started again: because buffers had run
-	// out (Starved counts these), because reading was stopped for a while, or because
-	// the loop had moved to another thread.
+	Completed       uint64 `json:"completed"` // completions that these calls returned
+	Sleeps          uint64 `json:"sleeps"`    // how often a loop slept
+	// Rearms is how often a receive was started again. Reasons are that buffers had run
+	// out (Starved counts these), that reading was stopped for a while, and that the loop
+	// had moved to another thread.
 	Rearms  uint64 `json:"rearms"`
 	Starved uint64 `json:"starved"`
 }

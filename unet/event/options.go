@@ -17,9 +17,9 @@ import (
 type Mode = features.Mode
 
 const (
-	// ModeAuto uses the backend that RINGSIDE_BACKEND names, otherwise io_uring where it
-	// can be used, epoll elsewhere on Linux, and goroutines on package net on other
-	// systems. [Server.Backend] returns the choice and its reason.
+	// ModeAuto uses the backend that RINGSIDE_BACKEND names. Without that variable it
+	// uses io_uring where it can be used, epoll elsewhere on Linux, and goroutines on
+	// package net on other systems. [Server.Backend] returns the choice and its reason.
 	ModeAuto = features.ModeAuto
 	// ModeRing requires io_uring: [Listen] fails where it cannot be used.
 	ModeRing = features.ModeRing
@@ -34,19 +34,19 @@ const (
 type Wait int
 
 const (
-	// WaitAuto is WaitThread where the kernel supports it (Linux 6.1), GOMAXPROCS is
-	// larger than the number of loops and SQPoll is not set, otherwise WaitNetpoller.
+	// WaitAuto is WaitThread if the kernel supports it (Linux 6.1), GOMAXPROCS is larger
+	// than the number of loops and SQPoll is not set. Otherwise it is WaitNetpoller.
 	WaitAuto Wait = iota
-	// WaitThread gives each loop a thread of its own, on which it waits in the kernel.
-	// The kernel defers its work for the ring until then. This takes the least CPU time
-	// and treats connections most evenly. Goroutines that callbacks start or wake can be
+	// WaitThread gives each loop its own thread, on which it waits in the kernel. The
+	// kernel defers its work for the ring until then. This takes the least CPU time and
+	// treats connections most evenly. But goroutines that callbacks start or wake can be
 	// up to 10 ms late when GOMAXPROCS is not larger than the number of loops, and an
-	// exchange with a peer in the same process switches threads. It needs Linux 6.1 and
-	// excludes SQPoll. With ModeAuto, io_uring is not chosen where WaitThread cannot be
-	// used.
+	// exchange with a peer in the same process switches threads. WaitThread needs Linux
+	// 6.1 and excludes SQPoll. ModeAuto does not choose io_uring where WaitThread was set
+	// and cannot be used.
 	WaitThread
-	// WaitNetpoller has each loop wait in Go's netpoller, as a goroutine that occupies
-	// no thread meanwhile.
+	// WaitNetpoller makes each loop wait in Go's netpoller. A waiting loop is a goroutine
+	// and occupies no thread.
 	WaitNetpoller
 )
 
@@ -58,58 +58,60 @@ func (w Wait) String() string {
 	return [...]string{"auto", "thread", "netpoller"}[w]
 }
 
-// Options tune a server. The zero value is a good default.
+// Options configure a server. The zero value is a good default.
 type Options struct {
 	// Mode chooses the backend.
 	Mode Mode
-	// Loops is the number of event loops, each with a ring, or an epoll
-	// instance, and for TCP a listening socket of its own (SO_REUSEPORT); 0
-	// means half of GOMAXPROCS, at least 1. With more than one, processes of the
-	// same user may bind the same address.
+	// Loops is the number of event loops. Each has a ring or an epoll instance. For TCP
+	// each also has a separate listening socket (SO_REUSEPORT). 0 means half of
+	// GOMAXPROCS, at least 1. With more than one, other processes of the same user can
+	// bind the same address.
 	Loops int
-	// WriteLimit bounds the pending bytes of a connection: when that many or more are
+	// WriteLimit bounds the pending bytes of a connection: if that many or more are
 	// pending, [Conn.Write] returns [ErrFull]. 0 means 64 KiB. A single Write may exceed
 	// it. At the limit nothing is read from the connection until at most half of it is
 	// pending, unless [Conn.SetFullDuplex] is set. So a handler that makes one Write for
-	// each OnData never gets ErrFull, and a peer that does not read is not read from.
+	// each OnData never gets ErrFull, and nothing is read from a peer that does not read.
 	WriteLimit int
-	// BufferSize is the largest length of OnData's slice in bytes. 0 means 4 KiB, and up
-	// to 1 MiB from a connection that sends much at once, or WriteLimit if it has left
-	// answers unread. Buffers is the number of buffers in each loop, a power of two up to
-	// 32768; 0 means 1024. The connections of the loop share them. An idle connection
-	// holds none. A lack of buffers costs speed, not data.
+	// BufferSize is the largest length of OnData's slice in bytes. 0 means 4 KiB. For a
+	// connection that sends much at once it then means up to 1 MiB, or WriteLimit if the
+	// peer has left responses unread. Buffers is the number of buffers in each loop, a
+	// power of two up to 32768. 0 means 1024. The connections of the loop share the
+	// buffers, and an idle connection holds none. A lack of buffers costs speed, but
+	// loses no data.
 	BufferSize, Buffers int
-	// TurnBytes bounds how many bytes of one connection OnData gets, by one call or
-	// several, before the loop turns to its other connections; one piece may exceed it
-	// by up to BufferSize. What has arrived beyond it waits. 0 means 2 MiB. A small
-	// value keeps the latency of other connections low beside peers that send much, and
-	// costs rate of those. It has no effect with ModeNet.
+	// TurnBytes bounds how many bytes of one connection the loop passes to OnData, by one
+	// call or several, before it turns to its other connections. One piece may exceed it
+	// by up to BufferSize. Further data waits. 0 means 2 MiB. With a small value, peers
+	// that send much delay other connections less, but their own rate is lower. It has no
+	// effect with ModeNet.
 	TurnBytes int
 	// Wait selects how loops with a ring wait.
 	Wait Wait
-	// SQPoll has a kernel thread submit for each loop, which needs a spare processor for
-	// each. With ModeAuto, io_uring is not chosen where SQPoll cannot be used.
+	// SQPoll makes a kernel thread submit for each loop. Each thread needs a spare
+	// processor. ModeAuto does not choose io_uring where SQPoll was set and cannot be
+	// used.
 	SQPoll bool
 	// Restrict limits the rings to the operations of a server: ACCEPT, RECV, RECVMSG,
 	// SEND, ASYNC_CANCEL and POLL_ADD. The kernel refuses all others with EACCES. It has no
 	// effect on other backends.
 	Restrict bool
-	// Logger receives the chosen backend at INFO, if it is set. A loop that fails is
+	// Logger, if it is set, receives the chosen backend at INFO. A loop that fails is
 	// reported at ERROR, to slog.Default() if Logger is nil.
 	Logger *slog.Logger
-	// Trace makes each turn of a loop a region of package runtime/trace, "event.turn",
-	// and gives the goroutines of the server the labels ringside=event and
-	// loop=NUMBER of package runtime/pprof, by which profiles tell them apart.
-	// Goroutines that callbacks start inherit the labels.
+	// Trace makes each turn of a loop a region "event.turn" of package runtime/trace. It
+	// gives the goroutines of the server the labels ringside=event and loop=NUMBER of
+	// package runtime/pprof, so that profiles can distinguish them. Goroutines that
+	// callbacks start inherit the labels.
 	Trace bool
-	// ListenConfig sets up the listening sockets (keep-alive, Control); nil
-	// means package net's defaults.
+	// ListenConfig configures the listening sockets (keep-alive, Control). nil means
+	// package net's defaults.
 	ListenConfig *net.ListenConfig
-	// TLS, if it is set, puts crypto/tls on the connections that the server
-	// accepts. Handshakes run in goroutines, for 10 seconds at most, and OnOpen is
-	// called after them; the loops decrypt and encrypt. OnEOF follows the peer's
-	// close_notify, or the end of a stream without one between two records, as
-	// with crypto/tls; Close and CloseWrite send it.
+	// TLS, if it is set, puts crypto/tls on the connections that the server accepts.
+	// Handshakes run in goroutines, for 10 seconds at most, and OnOpen is called after
+	// the handshake. The loops decrypt and encrypt. OnEOF is called after the peer's
+	// close_notify. As with crypto/tls, it is also called if the stream ends between two
+	// records without close_notify. Close and CloseWrite send close_notify.
 	TLS *tls.Config
 
 	largest int // length of a piece that OnData receives

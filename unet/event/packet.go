@@ -17,28 +17,28 @@ import (
 // loop.
 type PacketHandler struct {
 	// OnPacket receives a datagram, which may be empty. The slice is valid until the
-	// function returns. Datagrams that it sends by [PacketConn.WriteTo] are sent together
-	// with the others of the same turn.
+	// function returns. Datagrams that the function sends by [PacketConn.WriteTo] are
+	// sent together with the others of the same turn.
 	OnPacket func(c *PacketConn, from Peer, data []byte)
-	// OnError is called when a datagram that WriteTo had accepted was not sent, and
-	// when one is not delivered because it is longer than 64 KiB.
+	// OnError is called if a datagram that WriteTo had accepted was not sent. It is also
+	// called if a received datagram is not delivered because it is longer than 64 KiB.
 	OnError func(c *PacketConn, peer Peer, err error)
-	// OnWritable is called after [PacketConn.WriteTo] returned [ErrFull], when at most
-	// half of [Options].WriteLimit is pending.
+	// OnWritable is called after [PacketConn.WriteTo] has returned [ErrFull], when at
+	// most half of [Options].WriteLimit is pending.
 	OnWritable func(c *PacketConn)
-	// OnClose is the last call. The error is nil after [PacketConn.Close] and the end
-	// of the server, otherwise that of the socket.
+	// OnClose is the last call. The error is nil after [PacketConn.Close] and at the end
+	// of the server. Otherwise it is the error of the socket.
 	OnClose func(c *PacketConn, err error)
 	// OnPanic, if it is set, is called with the panic's value when a function of the
-	// handler panics; the socket stays open. Without it a panic ends the process.
-	// runtime.Goexit ends the call only.
+	// handler panics. The socket stays open. Without OnPanic a panic ends the process.
+	// runtime.Goexit in a function of the handler ends only that call.
 	OnPanic func(c *PacketConn, value any)
 }
 
-// Peer is the address of the other side of a datagram. It is comparable.
+// Peer is the sender or the destination of a datagram. It is comparable.
 type Peer struct {
-	Addr netip.AddrPort // of UDP
-	Name string         // of a Unix socket; "" for a sender that has none
+	Addr netip.AddrPort // address of a UDP socket
+	Name string         // name of a Unix socket, "" for a sender without a name
 }
 
 // String returns the address or the name.
@@ -49,8 +49,8 @@ func (p Peer) String() string {
 	return p.Name
 }
 
-// PacketConn is a datagram socket, of UDP or Unix. Its methods may be
-// called from any goroutine.
+// PacketConn is a UDP or Unix datagram socket of a server. Its methods may be called
+// concurrently, from any goroutine and from callbacks.
 type PacketConn struct {
 	server  *Server
 	handler PacketHandler
@@ -70,15 +70,17 @@ type packetSocket interface {
 // maxPacket is the length of the longest datagram, maxSockaddr that of an address in the kernel's form.
 const maxPacket, maxSockaddr = 1<<16 - 1, 128
 
-// ListenPacket has the server receive datagrams on an address of the network "udp",
-// "udp4", "udp6" or "unixgram", as net.ListenPacket would. For UDP each loop has its own
-// socket (SO_REUSEPORT), and the kernel delivers all datagrams of one peer to the same
-// socket; functions of the handler get the PacketConn of their loop. The result is the
-// first of these. The server needs no other listener: see [New].
+// ListenPacket makes the server receive datagrams on an address of the network "udp",
+// "udp4", "udp6" or "unixgram", like net.ListenPacket. For UDP each loop has a separate
+// socket (SO_REUSEPORT). The kernel delivers all datagrams of one peer to the same
+// socket. Functions of the handler get the PacketConn of their loop; ListenPacket returns
+// the first of these PacketConns. The server needs no listener for connections; see
+// [New].
 //
-// The sockets end by [PacketConn.Close], and with the server: [Server.Shutdown] delivers
-// the datagrams that have arrived, sends pending ones, and closes. The file of a Unix
-// socket stays, as with package net. There are no deadlines, as no method blocks.
+// [PacketConn.Close] closes the sockets, and so does the end of the server.
+// [Server.Shutdown] delivers the datagrams that have arrived, sends pending ones, and
+// closes the sockets. The file of a Unix socket stays, as with package net. There are no
+// deadlines, because no method blocks.
 func (s *Server) ListenPacket(network, address string, h PacketHandler) (*PacketConn, error) {
 	lc := net.ListenConfig{}
 	if s.opts.ListenConfig != nil {
@@ -110,10 +112,10 @@ func (s *Server) ListenPacket(network, address string, h PacketHandler) (*Packet
 	return c, nil
 }
 
-// EnrollPacket takes over an existing datagram socket of package net or unet,
-// inherited from another process or not. It must not be connected. After a success pc
-// belongs to the server, which closes or uses it. After an error it is unchanged and
-// still belongs to the caller.
+// EnrollPacket takes over an existing datagram socket of package net or unet, which may
+// have been inherited from another process. It must not be connected. After a success pc
+// belongs to the server, and the program must not use it any more. After an error pc is
+// unchanged and still belongs to the caller.
 func (s *Server) EnrollPacket(pc net.PacketConn, h PacketHandler) (*PacketConn, error) {
 	addr := pc.LocalAddr()
 	network := addr.Network()
@@ -167,12 +169,12 @@ func (s *Server) packets(network string, sockets []net.PacketConn, h PacketHandl
 	return all[0], nil
 }
 
-// WriteTo sends a datagram, or accepts it for sending; it copies p and does not block.
-// From callbacks it accepts the datagram, and later errors go to OnError. Success does
-// not mean that the peer has received it. When the kernel has no room and
+// WriteTo sends a datagram, or accepts it for sending. It copies p and does not block. In
+// a callback it only accepts the datagram, and later errors go to OnError. Success does
+// not mean that the peer has received the datagram. If the kernel has no room and
 // [Options].WriteLimit bytes are pending, the error is [ErrFull], and the datagram is not
-// accepted. For a Unix socket whose receiver has no room the error is EAGAIN. After Close
-// the error is net.ErrClosed, in a *net.OpError.
+// accepted. If the receiver of a Unix socket has no room, the error is EAGAIN. After
+// Close the error is net.ErrClosed, in a *net.OpError.
 func (c *PacketConn) WriteTo(p []byte, to Peer) (int, error) {
 	if err := c.sock.writeTo(p, to); err != nil {
 		return 0, c.writeError(to, err)
@@ -189,12 +191,12 @@ func (c *PacketConn) writeError(to Peer, err error) error {
 	return &net.OpError{Op: "write", Net: c.network, Source: c.local, Addr: to.netAddr(), Err: err}
 }
 
-// Pending returns how many bytes WriteTo has accepted that the kernel has not taken.
+// Pending returns how many bytes WriteTo has accepted and the kernel has not taken yet.
 func (c *PacketConn) Pending() int { return c.sock.pending() }
 
-// Close sends the pending datagrams and then closes the socket, and those of the other
-// loops for the same address. OnClose is called for each, some time after Close has
-// returned. A second call does nothing.
+// Close sends the pending datagrams and then closes the socket, and the sockets of the
+// other loops for the same address. It does not wait for that: OnClose is called later,
+// once for each socket. A second call does nothing.
 func (c *PacketConn) Close() error {
 	for _, one := range c.all {
 		one.sock.close()

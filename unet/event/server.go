@@ -16,8 +16,8 @@ import (
 	"github.com/ringside-io/ringside/features"
 )
 
-// Server accepts connections and calls a [Handler] for them. Its methods may be
-// called from any goroutine.
+// Server accepts connections and calls a [Handler] for them. Its methods may be called
+// concurrently, from any goroutine.
 type Server struct {
 	handler Handler
 	opts    Options
@@ -35,11 +35,11 @@ type Server struct {
 	aborting   atomic.Bool    // everything is to end at once
 }
 
-// Listen starts a server on an address of the network "tcp", "tcp4", "tcp6" or
-// "unix", as net.Listen would. The server runs until
-// [Server.Shutdown] or [Server.Close]. The errors are those of net.Listen, and
-// with ModeRing those of package features when io_uring is absent or
-// forbidden. On Linux ModeAuto uses package net only where epoll fails as well.
+// Listen starts a server on an address of the network "tcp", "tcp4", "tcp6" or "unix",
+// like net.Listen. The server runs until [Server.Shutdown] or [Server.Close]. Errors are
+// as from net.Listen. With ModeRing they may also be an error of package features, if
+// io_uring is absent or forbidden. On Linux ModeAuto uses package net only where epoll
+// fails as well.
 func Listen(network, address string, h Handler, o Options) (*Server, error) {
 	opts, err := o.filled()
 	if err != nil {
@@ -61,11 +61,11 @@ func Listen(network, address string, h Handler, o Options) (*Server, error) {
 }
 
 // New starts a server on an existing listener of TCP or Unix stream sockets, of package
-// net or unet, inherited from another process or not. With a nil listener it
-// accepts nothing, and serves the connections of [Server.Dial] and [Server.Enroll].
-// After a success the socket belongs to the server, and the program must not use the
-// listener any more. The file of a Unix socket stays when the server ends. All loops
-// accept from the one socket. After an error the listener is unchanged and still
+// net or unet. The listener may have been inherited from another process. If ln is nil,
+// the server accepts nothing, and serves the connections of [Server.Dial] and
+// [Server.Enroll]. After a success the socket belongs to the server, and the program must
+// not use the listener any more. All loops accept from the one socket. The file of a Unix
+// socket stays when the server ends. After an error the listener is unchanged and still
 // belongs to the caller.
 func New(ln net.Listener, h Handler, o Options) (*Server, error) {
 	opts, err := o.filled()
@@ -92,29 +92,30 @@ func New(ln net.Listener, h Handler, o Options) (*Server, error) {
 	return s, nil
 }
 
-// ConnOptions tune how a connection of [Server.Enroll] or [Server.Dial] is served. With
-// the zero value it is served like an accepted one.
+// ConnOptions configure how a connection of [Server.Enroll] or [Server.Dial] is served.
+// With the zero value it is served like an accepted connection.
 type ConnOptions struct {
-	// Handler replaces the server's handler for this connection.
+	// Handler, if it is set, replaces the server's handler for this connection.
 	Handler *Handler
-	// Beside is a connection of the same server whose loop serves this one too.
-	// The callbacks of both never overlap, so they need no locks.
+	// Beside, if it is set, is a connection of the same server whose loop then serves the
+	// new connection, too. The callbacks of both never overlap, so they need no locks.
 	Beside *Conn
-	// Value is what [Conn.Value] returns until [Conn.SetValue] is called.
+	// Value is returned by [Conn.Value] until [Conn.SetValue] is called.
 	Value any
-	// TLS, if it is set, puts crypto/tls on the connection, as its client. Enroll
-	// and Dial then wait for the handshake, and must not be called from a callback.
-	// Dial checks the name of the host if the configuration names none.
+	// TLS, if it is set, puts crypto/tls on the connection, as the client. Enroll and
+	// Dial then wait for the handshake and must not be called from a callback. If the
+	// configuration names no host, Dial checks the name of the host that it dials.
 	TLS *tls.Config
 }
 
-// Enroll takes over a connection of TCP or of a Unix stream socket, of package net or
-// unet: from then on the server receives and sends. nc is closed, which does not end
-// the connection. No other goroutine may use nc during the call. OnOpen is called
-// soon. Data that were read from nc before are not passed to OnData. After an error nc is
-// unchanged and still belongs to the caller, except after an error of the handshake. The
-// error is net.ErrClosed when the server ends. A connection of crypto/tls has no socket
-// to take over. Without TLS Enroll may be called from callbacks.
+// Enroll takes over a TCP connection or a Unix stream connection of package net or unet.
+// From then on the server receives and sends. Enroll closes nc, but the connection stays
+// open. No other goroutine may use nc during the call. The server calls OnOpen soon. Data
+// that was read from nc before is not passed to OnData. A connection of crypto/tls cannot
+// be enrolled, because it has no socket. Without TLS Enroll may be called from callbacks.
+//
+// After an error nc is unchanged and still belongs to the caller, except after an error
+// of the TLS handshake. If the server is ending, the error is net.ErrClosed.
 func (s *Server) Enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 	addr := nc.LocalAddr()
 	if n := addr.Network(); n != "tcp" && n != "unix" {
@@ -141,8 +142,8 @@ func (s *Server) Enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 	return c, nil
 }
 
-// Dial connects to an address, as a zero net.Dialer does, and enrolls the connection. It
-// blocks until the connection is established, so it must not be called from a callback.
+// Dial connects to an address, like a zero net.Dialer, and enrolls the connection. It
+// blocks until the connection is established, and must not be called from a callback.
 func (s *Server) Dial(ctx context.Context, network, address string, o ConnOptions) (*Conn, error) {
 	nc, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
@@ -237,33 +238,35 @@ func (o *Options) takesThreads() bool {
 	return !o.SQPoll && runtime.GOMAXPROCS(0) > o.Loops && features.HaveDeferTaskrun() == nil
 }
 
-// Backend returns "io_uring", "epoll" or "net". The reason tells why it is not io_uring,
-// or that it was asked for.
+// Backend returns the backend, "io_uring", "epoll" or "net", and the reason: why it is
+// not io_uring, or that it was requested.
 func (s *Server) Backend() (name, reason string) { return s.name, s.reason }
 
-// Addr returns the address on which the server listens, nil without a listening socket.
+// Addr returns the address on which the server listens, nil if it has no listening
+// socket.
 func (s *Server) Addr() net.Addr { return s.addr }
 
-// Stats returns the counters.
+// Stats returns the counters of the server.
 func (s *Server) Stats() Stats { return s.engine.stats() }
 
-// Done returns a channel that is closed when a loop has failed, or when nothing of the
-// server is left after [Server.Shutdown] or [Server.Close]. [Server.Err] tells which.
-// When a loop fails, its connections end, with OnClose, and its listening socket is
-// closed; the other loops continue. The program should then shut the server down and
-// start another.
+// Done returns a channel that is closed when a loop has failed. It is also closed when
+// all connections and loops have ended after [Server.Shutdown] or [Server.Close].
+// [Server.Err] returns an error in the first case. When a loop fails, its connections
+// end, with OnClose, and its listening socket is closed. The other loops continue. The
+// program should then shut the server down and start another.
 func (s *Server) Done() <-chan struct{} { return s.engine.health().ended }
 
-// Err returns the error of the first loop that failed, nil if none has.
+// Err returns the error of the first loop that failed, nil if none has failed.
 func (s *Server) Err() error { return s.engine.health().failure() }
 
 // Shutdown stops accepting, after taking the connections that the kernel has already
-// accepted, and ends every connection in order: the data that have arrived by now are
-// passed to OnData, written bytes are sent, and then OnShutdown is called or its
-// default applies. It returns [Server.Err] when the last connection is closed. When ctx
-// is done first, the rest is aborted as by [Server.Close], and the error is the
-// context's: OnData is not called any more then, and Shutdown waits for callbacks in
-// progress. It must not be called from a callback.
+// accepted, and ends every connection in order. Data that has arrived by now is passed to
+// OnData, written bytes are sent, and then OnShutdown is called or its default applies.
+// Shutdown returns [Server.Err] when the last connection is closed.
+//
+// If ctx ends first, the remaining connections are aborted as by [Server.Close], and the
+// error is the context's. OnData is not called any more then, and Shutdown waits for
+// callbacks in progress. Shutdown must not be called from a callback.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.leaving.Store(true)
 	s.engine.shutdown()
@@ -278,9 +281,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close stops accepting, drops the pending bytes of all connections, and closes them.
-// It returns [Server.Err] when the last OnClose has been called and nothing of the server
-// is left. It may be called again. It must not be called from a callback.
+// Close stops accepting, drops the pending bytes of all connections, and closes them. It
+// waits until the last OnClose has been called and all resources are freed, and returns
+// [Server.Err]. It may be called again. It must not be called from a callback.
 func (s *Server) Close() error {
 	s.leaving.Store(true)
 	s.aborting.Store(true)
