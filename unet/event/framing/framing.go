@@ -13,7 +13,7 @@ import (
 )
 
 // Frames cuts one direction of a connection into frames. Its methods must not be called
-// concurrently, nor from the function that they call.
+// concurrently, nor from the function that they call for a frame.
 type Frames struct {
 	split splitter
 	buf   []byte // buf[off:] are the kept data
@@ -22,18 +22,19 @@ type Frames struct {
 	err   error
 }
 
-// splitter finds the first frame of p, of which seen bytes were searched before. It
-// returns the length of the frame with its delimiters, and the frame, nil for bytes to
-// be skipped. The length is 0 if more data are needed.
+// splitter finds the first frame of p. The first seen bytes of p were searched before. It
+// returns the length of the frame with its delimiters, and the frame, nil for bytes to be
+// skipped. The length is 0 if more data is needed.
 type splitter interface {
 	next(p []byte, seen int) (n int, frame []byte, err error)
 	// rest returns the last frame of a stream that ends after p, nil if there is none.
 	rest(p []byte) (frame []byte, err error)
 }
 
-// TooLongError is the error of a frame that is longer than its constructor allows.
+// TooLongError is the error of a frame that is longer than the length passed to the
+// constructor.
 type TooLongError struct {
-	Max int // bytes
+	Max int // largest length in bytes
 }
 
 // Error implements error.
@@ -41,31 +42,31 @@ func (e *TooLongError) Error() string {
 	return fmt.Sprintf("framing: a frame is longer than %d bytes: end the connection, or raise the limit of its constructor", e.Max)
 }
 
-// ErrPause is returned by the function passed to [Frames.Feed] to get no further frame
-// for now.
+// ErrPause is returned by the function passed to [Frames.Feed] if it wants no further
+// frame for now.
 var ErrPause = errors.New("framing: paused by the function that gets the frames")
 
-// Lines returns a Frames for lines that end with "\n" or "\r\n", of up to most bytes
-// without the end of line, which is removed. The last line of a stream may lack it, as
-// with bufio.ScanLines.
+// Lines returns a Frames for lines that end with "\n" or "\r\n". The end of line is
+// removed, and a line has up to most bytes without it. As with bufio.ScanLines, the last
+// line of a stream need not have an end of line; see [Frames.End].
 func Lines(most int) *Frames { return &Frames{split: lines(most)} }
 
 // LengthPrefix returns a Frames for frames that follow their length, an unsigned number
-// of width bytes, which must be 1, 2, 4 or 8, in the given order. The length does not
+// of width bytes in the given byte order. width must be 1, 2, 4 or 8. The length does not
 // include the prefix, which is removed. Frames have up to most bytes.
 func LengthPrefix(width int, order binary.ByteOrder, most int) *Frames {
 	return &Frames{split: prefixed{checkedWidth(width), order, most}}
 }
 
 // Split returns a Frames for the tokens of a bufio.SplitFunc, each of up to most bytes
-// including those that f skips. f is called again with the same beginning and more data.
-// ErrFinalToken is treated as any other error.
+// including the bytes that f skips. If f needs more data, it is called again with the
+// same data and more after it. bufio.ErrFinalToken is treated like any other error.
 func Split(f bufio.SplitFunc, most int) *Frames { return &Frames{split: custom{f, most}} }
 
 // Feed takes the next data of the stream and calls each for every complete frame, in
-// order. The frame is valid until each returns; Feed does not retain data. Feed returns
-// the first error, of the stream or of each, and returns it again from then on, except
-// [ErrPause].
+// order. The frame is valid until each returns, and Feed does not retain data after it
+// returns. Feed returns the first error of the stream or of each. Except for [ErrPause],
+// later calls return the same error.
 func (f *Frames) Feed(data []byte, each func(frame []byte) error) error {
 	taken := 0 // of data, into buf
 	for step := firstStep; f.err == nil; step *= 2 {
@@ -105,11 +106,11 @@ func (f *Frames) Feed(data []byte, each func(frame []byte) error) error {
 	return f.err
 }
 
-// firstStep is how many bytes are copied at first to complete a kept frame, and
-// keptMemory how much memory an empty Frames keeps at most.
+// firstStep is the number of bytes that are copied at first to complete a kept frame.
+// keptMemory is the largest number of bytes that an empty Frames keeps.
 const firstStep, keptMemory = 512, 4 << 10
 
-// feedDirect takes data when nothing is kept.
+// feedDirect takes data if nothing is kept.
 func (f *Frames) feedDirect(data []byte, each func(frame []byte) error) error {
 	for len(data) > 0 {
 		n, frame, err := f.split.next(data, 0)
@@ -132,7 +133,7 @@ func (f *Frames) feedDirect(data []byte, each func(frame []byte) error) error {
 	return nil
 }
 
-// keep appends data to what is kept.
+// keep appends data to the kept data.
 func (f *Frames) keep(data []byte) {
 	if f.off > 0 {
 		f.buf = f.buf[:copy(f.buf, f.buf[f.off:])]
@@ -164,7 +165,7 @@ func (f *Frames) fail(err error) error {
 
 // End must be called at the end of the stream. It calls each for a last line without an
 // end of line. If the stream has ended within a frame, the error is io.ErrUnexpectedEOF.
-// It continues after [ErrPause] as Feed does.
+// After [ErrPause] it continues like Feed.
 func (f *Frames) End(each func(frame []byte) error) error {
 	if err := f.Feed(nil, each); err != nil {
 		return err
@@ -184,7 +185,7 @@ func (f *Frames) End(each func(frame []byte) error) error {
 	return each(frame)
 }
 
-// Buffered returns how many bytes are kept.
+// Buffered returns the number of bytes that are kept.
 func (f *Frames) Buffered() int { return len(f.buf) - f.off }
 
 type lines int
@@ -246,8 +247,9 @@ func (s prefixed) next(p []byte, _ int) (int, []byte, error) {
 
 func (prefixed) rest([]byte) ([]byte, error) { return nil, io.ErrUnexpectedEOF }
 
-// AppendPrefixed appends the length of frame and the frame, as [LengthPrefix] expects
-// them. It returns an error if the length does not fit into width bytes.
+// AppendPrefixed appends the length of frame and then frame to dst, in the format of
+// [LengthPrefix], and returns the extended slice. It returns an error if the length does
+// not fit into width bytes.
 func AppendPrefixed(dst []byte, width int, order binary.ByteOrder, frame []byte) ([]byte, error) {
 	width = checkedWidth(width)
 	if width < 8 && uint64(len(frame)) > math.MaxUint64>>(64-8*width) {

@@ -13,24 +13,24 @@ import (
 	"github.com/ringside-io/ringside/unet/event"
 )
 
-// HTTPOptions limit clients. 0 means the default.
+// HTTPOptions limit the requests of clients. 0 means the default.
 type HTTPOptions struct {
-	MaxHead int           // bytes of a head: 8 KiB
-	MaxBody int           // bytes of a body: 1 MiB; larger ones are refused with 413
-	Idle    time.Duration // how long a connection may go without a whole request: a minute
+	MaxHead int           // largest head in bytes; the default is 8 KiB
+	MaxBody int           // largest body in bytes; the default is 1 MiB, and larger ones are refused with 413
+	Idle    time.Duration // how long a connection may be without a complete request; the default is a minute
 }
 
 // HTTP returns a handler of package event that serves HTTP/1.1. It calls answer for each
-// request, in order, one at a time for each connection; answer appends the response to
-// dst, usually by [Request.AppendResponse], and returns it. The request is valid until
-// answer returns. The responses to one piece of input are sent together, and nothing is
-// read while [event.Options].WriteLimit bytes are pending. The handler uses the
-// connection's value and timer.
+// request, in order, one at a time for each connection. answer appends the response to
+// dst, usually by [Request.AppendResponse], and returns the extended slice. The request
+// is valid until answer returns. The responses to one piece of input are sent together.
+// Nothing is read while [event.Options].WriteLimit bytes are pending. The handler uses
+// the connection's value and timer.
 //
-// A connection ends after an answer to a request with Close set, after HTTPOptions.Idle,
-// and in [event.Server.Shutdown] after the requests that have arrived. After a refusal the
-// server waits for the peer to end the connection, for 5 seconds at most, so that the peer
-// gets the answer.
+// A connection ends after the response to a request with Close set, and after
+// HTTPOptions.Idle. In [event.Server.Shutdown] it ends after the responses to the
+// requests that have arrived. After it has refused a request, the server waits up to 5
+// seconds for the peer to end the connection, so that the peer gets the response.
 func HTTP(answer func(dst []byte, r *Request) []byte, o HTTPOptions) event.Handler {
 	if o.MaxHead <= 0 {
 		o.MaxHead = 8 << 10
@@ -60,7 +60,8 @@ func HTTP(answer func(dst []byte, r *Request) []byte, o HTTPOptions) event.Handl
 const (
 	// lingering is how long a connection stays open after a refusal.
 	lingering = 5 * time.Second
-	// outPiece is the number of bytes from which answers are sent before more are computed.
+	// outPiece is the number of bytes from which responses are sent before more are
+	// computed.
 	outPiece = 64 << 10
 )
 
@@ -110,10 +111,10 @@ func (e *exchange) next(p []byte, seen int) (int, []byte, error) {
 // rest implements splitter. The handler does not call it.
 func (*exchange) rest([]byte) ([]byte, error) { return nil, io.ErrUnexpectedEOF }
 
-// outs are buffers for answers, so that idle connections have none.
+// outs are buffers for responses, so that idle connections hold none.
 var outs = sync.Pool{New: func() any { return new([]byte) }}
 
-// feed answers the requests that are complete.
+// feed responds to the requests that are complete.
 func (e *exchange) feed(data []byte) {
 	if e.ending {
 		return
@@ -137,8 +138,8 @@ func (e *exchange) feed(data []byte) {
 	e.out = nil
 	switch {
 	case bad != nil, e.ending && e.frames.Buffered() > 0:
-		// Closing with unread input resets the connection, and the peer might lose
-		// the answer.
+		// Closing with unread input resets the connection, and the peer might lose the
+		// response.
 		e.ending = true
 		_ = e.c.CloseWrite()
 		e.c.SetTimer(lingering)
@@ -156,7 +157,7 @@ func (e *exchange) feed(data []byte) {
 	}
 }
 
-// request answers the request in req.
+// request responds to the request in req.
 func (e *exchange) request([]byte) error {
 	e.served = true
 	e.out = e.answer(e.out, &e.req)
@@ -181,7 +182,7 @@ func (e *exchange) flush() {
 	}
 }
 
-// finish ends the connection when all requests that have arrived are answered.
+// finish ends the connection when it has responded to all requests that have arrived.
 func (e *exchange) finish() {
 	if e.last = true; !e.paused {
 		e.ending = true
@@ -189,8 +190,8 @@ func (e *exchange) finish() {
 	}
 }
 
-// late is called when no whole request has arrived for too long, or when an ending
-// connection is still open. A peer that reads pending bytes gets more time.
+// late is called when no complete request has arrived for too long, or when a connection
+// that is ending is still open. A peer that reads pending bytes gets more time.
 func (e *exchange) late() {
 	n := e.c.Pending()
 	if n > 0 && (e.pending == 0 || n < e.pending) {

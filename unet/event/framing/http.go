@@ -15,14 +15,14 @@ import (
 )
 
 // Request is an HTTP/1.0 or HTTP/1.1 request. Its slices are parts of the input and are
-// valid as long as the input is.
+// valid as long as the input.
 type Request struct {
 	Method, Target, Host []byte
-	Minor                int   // of the version 1.Minor: 0 or 1
-	Length               int64 // of the body, from Content-Length
+	Minor                int   // minor version of HTTP/1: 0 or 1
+	Length               int64 // bytes of the body, from Content-Length
 	Body                 []byte
-	// Close reports that the connection ends after the answer: the client asked for that,
-	// or uses HTTP/1.0 and did not ask for keep-alive. A handler may set it.
+	// Close reports that the connection ends after the response: the client asked for
+	// that, or it uses HTTP/1.0 and did not ask for keep-alive. A handler may set it.
 	Close bool
 	// Continue reports that the client waits for [Continue] before it sends the body.
 	Continue bool
@@ -30,9 +30,9 @@ type Request struct {
 	fields []byte
 }
 
-// StatusError is a request that is refused.
+// StatusError is the error of a request that is refused.
 type StatusError struct {
-	Code   int // of the answer
+	Code   int // status code of the response
 	Reason string
 }
 
@@ -41,8 +41,8 @@ func (e *StatusError) Error() string { return fmt.Sprintf("framing: HTTP %d: %s"
 
 func refused(code int, reason string) *StatusError { return &StatusError{code, reason} }
 
-// Header returns the value of the first field with that name, nil if there is none. Names
-// are case-insensitive.
+// Header returns the value of the first header field with that name, nil if there is
+// none. Names are case-insensitive.
 func (r *Request) Header(name string) []byte {
 	for k, v := range r.Headers() {
 		if is(k, name) {
@@ -52,7 +52,8 @@ func (r *Request) Header(name string) []byte {
 	return nil
 }
 
-// Headers returns all fields in their order.
+// Headers returns an iterator over the names and values of all header fields, in their
+// order.
 func (r *Request) Headers() iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		for rest := r.fields; len(rest) > 0; {
@@ -66,15 +67,17 @@ func (r *Request) Headers() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// ParseHead parses the head of a request at the start of b, of up to most bytes, and
-// returns its length, 0 when more data are needed. The body of Length bytes follows; the
-// caller reads and limits it. ParseHead is strict, because input that two parsers
-// understand differently can be used to smuggle a request past one of them. The error is a
-// [*StatusError]: 411 for a chunked body; 431 for a head that is too long; 501 for
-// another transfer coding; 505 for another version; otherwise 400.
+// ParseHead parses the head of a request at the start of b and returns its length in
+// bytes. The length is 0 if more data is needed. The head has up to most bytes. It is
+// followed by the body of Length bytes, which the caller reads and limits.
+//
+// ParseHead is strict, because input that two parsers understand differently can be used
+// to smuggle a request past one of them. The error is a [*StatusError]. Its code is 411
+// for a chunked body, 431 for a head that is too long, 501 for another transfer coding,
+// 505 for another version, and otherwise 400.
 func ParseHead(b []byte, most int) (Request, int, error) { return parseHead(b, 0, most) }
 
-// parseHead is ParseHead for a head whose end is not within the first seen bytes.
+// parseHead is ParseHead for a head whose end is not in the first seen bytes.
 func parseHead(b []byte, seen, most int) (r Request, n int, err error) {
 	start := 0
 	for bytes.HasPrefix(b[start:], crlf) && start < 2*len(crlf) {
@@ -280,12 +283,13 @@ func hostname(b []byte) bool {
 	return true
 }
 
-// Continue is the interim answer that [Request].Continue asks for.
+// Continue is the interim response to send if [Request].Continue is set.
 const Continue = "HTTP/1.1 100 Continue\r\n\r\n"
 
-// AppendResponse appends an answer to dst. header has pairs of field names and values.
-// AppendResponse sets Content-Length, Date and Connection. Line ends in values become
-// spaces. Answers to HEAD and those with the codes 204 and 304 have no body.
+// AppendResponse appends a response to dst and returns the extended slice. header
+// contains pairs of field names and values. AppendResponse sets Content-Length, Date and
+// Connection. Line ends in values become spaces. Responses to HEAD requests, and
+// responses with the codes 204 and 304, have no body.
 func (r *Request) AppendResponse(dst []byte, code int, body []byte, header ...string) []byte {
 	dst = append(dst, "HTTP/1.1 "...)
 	dst = strconv.AppendInt(dst, int64(code), 10)
@@ -322,8 +326,9 @@ func (r *Request) AppendResponse(dst []byte, code int, body []byte, header ...st
 	return append(dst, body...)
 }
 
-// AppendRefusal appends the answer to a request that is refused because of err. The code
-// is that of a [*StatusError], otherwise 400. The connection should end after it.
+// AppendRefusal appends the response to a request that is refused because of err, and
+// returns the extended slice. The code is the code of a [*StatusError], otherwise 400.
+// The connection should end after the response.
 func AppendRefusal(dst []byte, err error) []byte {
 	e := refused(http.StatusBadRequest, "")
 	errors.As(err, &e)
