@@ -64,10 +64,10 @@ type Options struct {
 	Ahead int
 	// AcceptLoss makes Open continue a log from which durable records are missing,
 	// because segments are missing, truncated or damaged. Without it Open returns a
-	// *CorruptError and changes nothing. Recovery.Lost lists the lost records. Open adds
-	// a seal to the end of damaged files and changes nothing else in them. New records go
-	// into a new segment. The number of a lost record is not used again. Later calls of
-	// Open accept the same loss without this option.
+	// *CorruptError and changes nothing. Recovery.Lost lists the places. Open adds a seal
+	// to the end of damaged files and changes nothing else in them. New records go into a
+	// new segment. The number of a lost record is not used again. Later calls of Open
+	// accept the same loss without this option.
 	AcceptLoss bool
 	// OnRotate, if not nil, is called with each segment that was sealed, by the goroutine
 	// whose call sealed it, before that call returns. No lock is held, so OnRotate may

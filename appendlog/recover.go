@@ -142,7 +142,7 @@ func (l *Log) claim() (r *recovered, unfinished []string, err error) {
 	return nil, nil, l.pathError("lock", ErrInUse)
 }
 
-// unchanged reports whether the log still is what claim found.
+// unchanged reports whether the log is still as claim found it.
 func (l *Log) unchanged(r *recovered) (bool, error) {
 	if l.mark.file != nil && l.mark.file.Check() != nil || l.file != nil && l.file.Check() != nil {
 		return false, nil

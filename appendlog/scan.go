@@ -205,7 +205,7 @@ func (s *scanner) scanTail(firstSeq uint64) (tail, error) {
 			}
 			continue
 		}
-		// A reader beside an open Log may have read this offset before it was written
+		// While a Log is open, a reader may have read this offset before it was written
 		// and the following bytes afterwards. Read again.
 		if t.damaged, err = s.acknowledgedAfter(off, e.next, seq); err != nil {
 			return t, err

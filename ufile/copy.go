@@ -42,10 +42,10 @@ var errOverlap = syscall.EINVAL
 
 // Copy copies from the position of src to the position of dst until the end of src, and
 // moves both positions, like io.Copy. It returns the number of bytes copied; the error is
-// nil at the end of src. It copies, and ends with ctx, as [CopyRange] does. If one side
-// is a pipe, splice(2) copies. Other files that are neither regular files nor block
-// devices are copied through memory. A wait for a pipe ends by the pipe's deadline or
-// when the pipe is closed, not by ctx.
+// nil at the end of src. [CopyRange] describes how the data is copied and what ctx does.
+// If one side is a pipe, splice(2) copies. Other files that are neither regular files nor
+// block devices are copied through memory. A wait for a pipe ends at the pipe's deadline
+// or when the pipe is closed. ctx does not end it.
 func Copy(ctx context.Context, dst, src Endpoint, o CopyOptions) (int64, error) {
 	c, err := newCopying(ctx, dst, src, o)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// sparse copies the data of a file and makes holes where it has holes. size is
-// that of dst.
+// sparse copies the data of a file and makes holes where it has holes. size is the size
+// of dst.
 func (c *copying) sparse(st fs.FileInfo, size, to int64) (err error) {
 	holes := c.holes(st)
 	if holes == nil {
@@ -43,8 +43,8 @@ func (c *copying) sparse(st fs.FileInfo, size, to int64) (err error) {
 	return nil
 }
 
-// holes returns a descriptor of the source whose position may be moved, nil
-// when it has no holes or they cannot be found.
+// holes returns a descriptor of the source whose position may be moved. It returns nil if
+// the source has no holes or they cannot be found.
 func (c *copying) holes(st fs.FileInfo) *sys.FD {
 	raw, ok := st.Sys().(*syscall.Stat_t)
 	if !ok || raw.Blocks*512 >= st.Size() {
@@ -59,8 +59,8 @@ func (c *copying) holes(st fs.FileInfo) *sys.FD {
 	return fd
 }
 
-// nextData returns where the next data begin and end; both are to when there
-// are none.
+// nextData returns the offsets at which the next data begins and ends. Both are to if
+// there is no more data.
 func (c *copying) nextData(holes *sys.FD, pos, to int64) (start, end int64, err error) {
 	start, end, err = sys.NextData(holes.Int(), pos)
 	switch {
@@ -125,9 +125,9 @@ func (c *copying) grow() error {
 	return err
 }
 
-// borrowOS makes a File of a duplicate, which shares the position and outlives
-// a Close of the original. A pipe, or whatever else has no offsets, is used
-// through the os.File itself, whose deadlines and whose Close end a wait.
+// borrowOS makes a File from a duplicate descriptor, which shares the position and stays
+// open after a Close of the original. A pipe, or another file without offsets, is used
+// through the os.File itself, so that its deadlines and its Close end a wait.
 func borrowOS(f *os.File) (*File, func(), error) {
 	st, err := f.Stat()
 	if err != nil {

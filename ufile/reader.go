@@ -251,7 +251,7 @@ func (r *Reader) forget() {
 	r.window, r.again = 1, false
 }
 
-// readAhead starts blocks behind those of the queue.
+// readAhead starts blocks after the last block of the queue.
 func (r *Reader) readAhead() {
 	if r.mode() == inline {
 		return
@@ -338,8 +338,8 @@ const (
 	queued                   // ahead, through the ring
 )
 
-// mode returns how the blocks of the file are read. The kernel's read-ahead is as
-// good as that of a Reader, but with O_DIRECT there is none.
+// mode returns how the blocks of the file are read. The kernel's read-ahead is as good as
+// a Reader's, but with O_DIRECT there is none.
 func (r *Reader) mode() readMode {
 	f := r.f
 	switch {

@@ -357,8 +357,8 @@ func (f *File) throughRing(ctx context.Context, r *reactor.Reactor, d direction,
 }
 
 // mayCall reports whether pread(2) or pwrite(2) is allowed, which a ring does not check.
-// Reads are not for some files of tracefs, although these claim to be regular; writes
-// are not for sequential files such as those of /proc.
+// Some files of tracefs claim to be regular and cannot be read in this way. Sequential
+// files, such as files of /proc, cannot be written in this way.
 func (f *File) mayCall(d direction) bool {
 	if f.allowed[d].Load() {
 		return true

@@ -13,8 +13,8 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// beneathRoot opens files by openat2 and leaves the rest, and the last word, to
-// os.Root.
+// beneathRoot opens files by openat2. os.Root does everything else, and decides about
+// names that openat2 refuses.
 type beneathRoot struct {
 	*os.Root
 	dir    dirHandle

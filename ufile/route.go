@@ -13,10 +13,10 @@ import (
 
 // route is how positional reads and writes of a file reach the kernel.
 //
-// A raw system call, and the submission of a ring, keep their P: if one of them
-// blocks, all goroutines of the process may stop. So only files that the kernel can
-// read without blocking (FMODE_NOWAIT) are read there: those of ext4, XFS, Btrfs,
-// F2FS and block devices, but not those of FUSE, virtiofs, NFS, CIFS, 9p, Ceph,
+// A raw system call, and the submission to a ring, keep their P: if one of them blocks,
+// all goroutines of the process may stop. So only files that the kernel can read without
+// blocking (FMODE_NOWAIT) are read in this way. These are files of ext4, XFS, Btrfs and
+// F2FS, and block devices, but not files of FUSE, virtiofs, NFS, CIFS, 9p, Ceph,
 // overlayfs, squashfs, procfs and sysfs. TestSilentFiles in referees/fusefs fails
 // otherwise.
 type route uint32
@@ -117,10 +117,10 @@ const (
 	bulkAsk    = 8
 )
 
-// choose returns the rings that a transfer goes through. Where they are nil it is to be a
-// plain call, because the file or the system has no use of rings or because nothing else
-// is in flight; the caller calls done on the turn afterwards. The error is that of
-// opening rings with ModeRing.
+// choose returns the rings for a transfer. If they are nil, the transfer is to be a plain
+// call, because the file or the system has no use for rings or because nothing else is in
+// flight. The caller calls done on the turn afterwards. The error comes from opening
+// rings with ModeRing.
 func (f *File) choose() (*reactor.Reactor, plainTurn, error) {
 	if !f.ringable() {
 		return nil, plainTurn{}, nil

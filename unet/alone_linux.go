@@ -13,9 +13,9 @@ import (
 )
 
 // alone is how the calls of a socket wait while it is the only active one of its loop: in
-// Go's netpoller, as those of package net. A driver gains by receiving for several
-// sockets in a pass. For a single one it only adds a goroutine that must be woken
-// first, and the calls with which it sleeps: 8 system calls for an exchange instead of 4.
+// Go's netpoller, like calls of package net. A driver gains by receiving for several
+// sockets in a pass. For a single one it only adds a goroutine that must be woken first,
+// and the calls with which it sleeps: 8 system calls for an exchange instead of 4.
 //
 // While a socket is alone, its loop does not watch it. It returns to the loop when other
 // sockets are active too; see loop.othersActive.

@@ -16,8 +16,8 @@ import (
 // are always made outside of bubbles. As with package net, a call that waits
 // in a bubble is then not durably blocked, and deadlines take real time.
 
-// bubbled reports whether the current time is that of a bubble, whose clock gives
-// times without a monotonic reading.
+// bubbled reports whether now, the current time, comes from the clock of a bubble. That
+// clock gives times without a monotonic reading.
 func bubbled(now time.Time) bool { return now == now.Round(0) } // Round removes that reading
 
 // outside runs f outside of any bubble and returns when it has ended.

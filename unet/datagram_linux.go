@@ -261,8 +261,8 @@ func (b *batch) pack(packets []Packet, name func(p *Packet, to *sockaddr) error,
 	return n, packed, nil
 }
 
-// maxJoined limits the bytes of a message that the kernel cuts. maxJoinedSize limits
-// those of each datagram: the kernel does not cut datagrams that may exceed a packet.
+// maxJoined limits the bytes of a message that the kernel cuts. maxJoinedSize limits the
+// bytes of each datagram: the kernel does not cut datagrams that may exceed a packet.
 const (
 	maxJoined     = 65_000
 	maxJoinedSize = 1400

@@ -60,7 +60,7 @@ type loop struct {
 	count counters
 }
 
-// counters are those of one loop.
+// counters are the counters of one loop.
 type counters struct {
 	passes, helped, events, receives, ring, enters, sleeps atomic.Uint64
 }

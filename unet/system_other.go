@@ -23,7 +23,7 @@ type (
 
 func (*loop) stats() Stats { return Stats{} }
 
-// The types of this package are those of package net here.
+// On these systems the types of this package are package net's.
 type (
 	TCPConn      = net.TCPConn
 	TCPListener  = net.TCPListener

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// fileSizes lie at and beside the bounds of pages.
+// fileSizes are sizes at and around page boundaries.
 var fileSizes = []int{0, 1, 511, 4095, 4096, 4097, 10000}
 
 // readAtMatrix reads files of all sizes, with buffers of all sizes, around

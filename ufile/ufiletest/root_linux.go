@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// rootFlags are the flags of files in rootOpen, beside none.
+// rootFlags are the flags with which rootOpen opens files, in addition to none.
 func rootFlags() []int {
 	return slices.Concat(commonFlags, []int{syscall.O_DIRECTORY, syscall.O_NOFOLLOW, syscall.O_NOFOLLOW | os.O_RDWR,
 		syscall.O_NOFOLLOW | os.O_WRONLY | os.O_CREATE, syscall.O_NONBLOCK | os.O_RDWR, syscall.O_SYNC | os.O_RDWR})

@@ -43,7 +43,7 @@ func short(name string) string {
 	return fmt.Sprintf("%q", name)
 }
 
-// rootDirectory opens what is, or is not, a directory.
+// rootDirectory opens Roots by names of directories and by other names.
 func rootDirectory(c *rootScript) {
 	c.ground()
 	base := c.path("1/root")
@@ -195,7 +195,7 @@ func rootSub(c *rootScript) {
 	}
 }
 
-// rootMoved moves the directory, and what is in it, under the Root.
+// rootMoved moves the directory of an open Root, with its content.
 func rootMoved(c *rootScript) {
 	r := c.ground()
 	f, err := r.OpenFile("dir", os.O_RDONLY, 0)
@@ -216,7 +216,7 @@ func rootMoved(c *rootScript) {
 	c.note("OpenFile in what is gone = %s", describe(err))
 }
 
-// rootClosed calls what has been closed; what is open stays open.
+// rootClosed makes calls on a closed Root. Files that the Root has opened stay open.
 func rootClosed(c *rootScript) {
 	r := c.ground()
 	f, err := r.OpenFile("file", os.O_RDWR, 0)

@@ -4,7 +4,7 @@
 
 package ufiletest
 
-// rootFlags are the flags of files in rootOpen, beside none.
+// rootFlags are the flags with which rootOpen opens files, in addition to none.
 func rootFlags() []int { return commonFlags }
 
 // special adds nothing.

@@ -182,16 +182,16 @@ func (c *rootScript) changing(call func(r Root)) {
 // number.
 func (c *rootScript) discard() {
 	last := len(c.roots) - 1
-	_ = c.roots[last].Close() // as os, it answers nil in any case
+	_ = c.roots[last].Close() // like os.Root's, it always returns nil
 	c.roots = c.roots[:last]
 	c.must(os.RemoveAll(c.path(fmt.Sprint(c.grounds))))
 	c.grounds--
 }
 
-// someTime is what Chtimes sets.
+// someTime is the time that Chtimes sets.
 var someTime = time.Unix(1_000_000_000, 0)
 
-// opened writes down what was opened, and closes it.
+// opened records the result of opening a file, and closes the file.
 func (c *rootScript) opened(call string, f File, err error) {
 	if err != nil {
 		c.note("%s = %s", call, describe(err))
@@ -217,7 +217,7 @@ func (c *rootScript) opened(call string, f File, err error) {
 	}
 }
 
-// listed writes down what is in a directory, with what the entries say of it.
+// listed records the entries of a directory, and what the entries report.
 func (c *rootScript) listed(f File) {
 	entries, err := f.ReadDir(-1)
 	lines := make(map[string]string)

@@ -174,8 +174,8 @@ func digest(p []byte) string {
 	return fmt.Sprintf("%d bytes with sum %08x", len(p), crc32.ChecksumIEEE(p))
 }
 
-// noise is what patterns are made of. Its length is a prime, so that data that
-// is some pages off shows.
+// noise is the data from which patterns are made. Its length is a prime, so that data
+// from a wrong page can be recognised.
 var noise = sync.OnceValue(func() []byte {
 	rng := rand.New(rand.NewPCG(6, 18))
 	p := make([]byte, 65521)

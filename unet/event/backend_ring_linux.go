@@ -32,9 +32,9 @@ const (
 	// peekFrom is the size of a batch after which the loop enters the kernel once
 	// more before it sleeps.
 	peekFrom = 4
-	// fewCompletions is the size of a batch up to which answers are sent by plain
-	// calls. A send through the ring saves a call only together with others, and
-	// its completion costs another one.
+	// fewCompletions is the size of a batch up to which responses are sent by plain
+	// calls. A send through the ring saves a call only together with others, and its
+	// completion costs another one.
 	fewCompletions = 2
 	// bulkFrom is how many full buffers in a row mark a connection as one that sends
 	// much.
@@ -243,7 +243,7 @@ func (l *ringLoop) wake() {
 	}
 }
 
-// end implements driver: it cancels what the connection has in flight.
+// end implements driver: it cancels the operations that the connection has in flight.
 func (l *ringLoop) end(c *Conn) bool {
 	k := &c.bstate
 	if !k.armed && !c.out.busy {

@@ -123,7 +123,7 @@ const directFrom = 16 << 10
 
 // sendNow sends as much of p as the kernel takes at once, if nothing is pending, and
 // returns how much that is. Short writes of callbacks are not sent at once but together
-// with those of other connections. The caller holds mu.
+// with the writes of other connections. The caller holds mu.
 func (c *Conn) sendNow(p []byte) int {
 	if c.out.n > 0 || len(p) < directFrom && (c.state.notified || !c.back.idle()) {
 		return 0
@@ -606,8 +606,8 @@ type chunk struct {
 	file  *fileRange  // to be sent instead of b
 }
 
-// chunkSizes are the lengths of chunks. A short answer takes a small one. For a peer
-// that reads slowly large ones are used, so that there are few.
+// chunkSizes are the lengths of chunks. A short response takes a small chunk. For a peer
+// that reads slowly large chunks are used, so that there are few.
 var chunkSizes = [...]int{2 << 10, 16 << 10, 64 << 10, 256 << 10}
 
 // grownClass is the largest class that is used for short pieces.
@@ -658,7 +658,8 @@ const (
 	filePiece = 1 << 20
 	// fileWait is how long such a call waits for the peer to read.
 	fileWait = time.Millisecond
-	// maxFile is how much of a file SendFile takes: Pending returns an int.
+	// maxFile is the largest part of a file that SendFile accepts: Pending returns an
+	// int.
 	maxFile = math.MaxInt / 4
 )
 
@@ -829,7 +830,8 @@ type backendState struct {
 // connection's mutex.
 func (k *backendState) covers(at time.Time) bool { return !k.wakeAt.IsZero() && !at.Before(k.wakeAt) }
 
-// keptInput holds data that were received and cannot be delivered while reading is stopped.
+// keptInput holds data that was received and cannot be delivered while reading is
+// stopped.
 type keptInput struct {
 	queue outQueue
 	ended bool // the end of receiving, with res, follows the queue

@@ -56,7 +56,7 @@ type Stats struct {
 	Starved uint64 `json:"starved"`
 }
 
-// counters are those of Stats.
+// counters are the counters of Stats.
 type counters struct {
 	accepted, acceptRetries, enrolled, enters, completions, sleeps, rearms, noBuffers, packetsReceived, packetsSent atomic.Uint64
 	open                                                                                                            atomic.Int64
@@ -150,7 +150,7 @@ func region() *trace.Region { return trace.StartRegion(context.Background(), "ev
 
 // maxBacklog returns the largest number of connections that may wait to be accepted.
 func maxBacklog() int {
-	const usual = 4096 // Linux's default, larger than that of other systems
+	const usual = 4096 // Linux's default, larger than the defaults of other systems
 	text, err := os.ReadFile("/proc/sys/net/core/somaxconn")
 	if err != nil {
 		return usual

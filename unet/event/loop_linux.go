@@ -68,7 +68,8 @@ type loop struct {
 type driver interface {
 	// base returns the loop.
 	base() *loop
-	// start opens the driver's resources; undo closes those of a loop that never ran.
+	// start opens the driver's resources; undo closes the resources of a loop that never
+	// ran.
 	start() error
 	undo() error
 	// run serves until the loop is told to stop and its last connection is
@@ -87,10 +88,10 @@ type driver interface {
 	// input starts or stops receiving, and reports whether kept data can be given
 	// to the handler.
 	input(c *Conn) (release bool)
-	// end reports whether the connection has no operation in flight, and cancels
-	// any that is.
+	// end cancels the operations of the connection that are in flight, and reports
+	// whether there are none.
 	end(c *Conn) bool
-	// awaitWritable has the connection processed when its socket has room.
+	// awaitWritable makes the loop process the connection when its socket has room.
 	awaitWritable(c *Conn)
 	// forget is called before the connection's descriptor is closed.
 	forget(c *Conn)
@@ -98,9 +99,9 @@ type driver interface {
 	// closeListener when it has stopped.
 	armAccept()
 	disarm()
-	// openPackets prepares for datagram sockets. packetInput starts or stops
-	// receiving, and waits for room when a socket is blocked. endPackets reports
-	// whether the socket has no operation in flight, and cancels any that is.
+	// openPackets prepares for datagram sockets. packetInput starts or stops receiving,
+	// and waits for room when a socket is blocked. endPackets cancels the operations of
+	// the socket that are in flight, and reports whether there are none.
 	openPackets() error
 	packetInput(s *loopSocket, want bool)
 	endPackets(s *loopSocket) bool
@@ -135,8 +136,8 @@ func (l *loop) memory() []byte {
 }
 
 // memoryFor returns a buffer for receiving from a connection. If the peer has left
-// answers unread, the buffer is no longer than WriteLimit: the handler may answer each
-// piece with as many bytes.
+// responses unread, the buffer is no longer than WriteLimit: the handler may write as
+// many bytes in response to each piece.
 func (l *loop) memoryFor(c *Conn) []byte {
 	p, o := l.memory(), &l.server.opts
 	c.mu.Lock()
@@ -390,7 +391,7 @@ func (l *loop) do(c *Conn, f func()) {
 	})
 }
 
-// post has the loop call a function. A loop that has ended does not call it.
+// post makes the loop call a function. A loop that has ended does not call it.
 func (l *loop) post(f func()) {
 	l.mu.Lock()
 	l.tasks = append(l.tasks, f)
@@ -855,9 +856,9 @@ func (l *loop) shutdownConn(c *Conn) {
 	l.markDirty(c)
 }
 
-// drain passes the data that have arrived on an ending connection to the handler, and
-// then requests its end. It stops while reading is paused, and is called again when that
-// may have changed.
+// drain passes the data that has arrived on an ending connection to the handler, and then
+// requests its end. It stops while reading is paused, and is called again when that may
+// have changed.
 func (l *loop) drain(c *Conn) {
 	k := &c.bstate
 	p := l.memory()
@@ -1043,7 +1044,7 @@ func (l *loop) schedule(c *Conn) {
 	l.timers.set(c, c.expiry)
 }
 
-// delay has the loop call f after a pause. f calls no callback.
+// delay makes the loop call f after a pause. f calls no callback.
 func (l *loop) delay(f func()) {
 	if len(l.delayed) == 0 {
 		l.delayAt = time.Now().Add(retryPause)

@@ -67,7 +67,8 @@ type packetSocket interface {
 	close()
 }
 
-// maxPacket is the length of the longest datagram, maxSockaddr that of an address in the kernel's form.
+// maxPacket is the length of the longest datagram. maxSockaddr is the length of an
+// address in the kernel's form.
 const maxPacket, maxSockaddr = 1<<16 - 1, 128
 
 // ListenPacket makes the server receive datagrams on an address of the network "udp",

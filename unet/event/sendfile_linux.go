@@ -13,9 +13,9 @@ import (
 // sendFile begins to send the file at the head of the queue, in a goroutine: reading it
 // may wait for a disk. The caller holds the connection's mutex.
 //
-// The goroutine has a descriptor of its own, because the connection of a loop that fails
-// is closed at once. The socket is in blocking mode, so a timeout bounds how long a peer
-// that does not read holds the goroutine; then the loop waits until the socket is
+// The goroutine has a separate descriptor, because the connection is closed at once if
+// its loop fails. The socket is in blocking mode, so a timeout bounds how long a peer
+// that does not read holds the goroutine. Then the loop waits until the socket is
 // writable.
 func (l *loop) sendFile(c *Conn) {
 	k, r := &c.bstate, *c.out.head.file
