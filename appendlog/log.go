@@ -445,7 +445,7 @@ type Stats struct {
 	Records      uint64        `json:"records"`      // records that were appended
 	Bytes        uint64        `json:"bytes"`        // their bytes, without headers
 	Groups       uint64        `json:"groups"`       // writes that served one or more appends
-	LargestGroup int           `json:"largestGroup"` // appends served by one write
+	LargestGroup int           `json:"largestGroup"` // most appends served by one write
 	Syncs        uint64        `json:"syncs"`        // syncs of a segment
 	SyncTime     time.Duration `json:"syncTime"`     // total time of these syncs
 	LongestSync  time.Duration `json:"longestSync"`

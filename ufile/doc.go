@@ -59,9 +59,9 @@
 //
 // A [Root] gives access to the files below one directory and to no others, like os.Root.
 // It opens each file with one system call. [Root.FS] and [DirFS] return an fs.FS whose
-// files are a *[File]. Calls that take a file name are plain system calls in every mode,
-// because a ring passes them to a worker thread, which is slower. [File.Sync] is a plain
-// system call for the same reason.
+// files are of type *[File]. Calls that take a file name are plain system calls in every
+// mode, because a ring passes them to a worker thread, which is slower. [File.Sync] is a
+// plain system call for the same reason.
 //
 // # Contexts and deadlines
 //

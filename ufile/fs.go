@@ -22,10 +22,10 @@ var _, _ interface {
 	fs.SubFS
 } = rootFS{}, dirFS{}
 
-// FS returns a file system of the files below the Root, like os.Root.FS. Its files are a
-// *[File], and so are an io.ReaderAt and an io.Seeker as well. The file system implements
-// fs.StatFS, fs.ReadFileFS, fs.ReadDirFS, fs.ReadLinkFS and fs.SubFS. It works until the
-// Root is closed, and may be used concurrently.
+// FS returns a file system of the files below the Root, like os.Root.FS. Its files are of
+// type *[File], so they implement io.ReaderAt and io.Seeker as well. The file system
+// implements fs.StatFS, fs.ReadFileFS, fs.ReadDirFS, fs.ReadLinkFS and fs.SubFS. It works
+// until the Root is closed, and may be used concurrently.
 func (r *Root) FS() fs.FS { return rootFS{r} }
 
 // DirFS returns a file system of the files below a directory, like os.DirFS; see
@@ -33,10 +33,10 @@ func (r *Root) FS() fs.FS { return rootFS{r} }
 func DirFS(dir string) fs.FS { return defaultSystem().DirFS(dir) }
 
 // DirFS returns a file system of the files below a directory, like os.DirFS. Unlike with
-// [Root.FS], symbolic links may lead out of the directory. Its files are a *[File] of
-// this system, and so are an io.ReaderAt and an io.Seeker as well. The file system
-// implements fs.StatFS, fs.ReadFileFS, fs.ReadDirFS, fs.ReadLinkFS and fs.SubFS. It keeps
-// no descriptor open, and may be used concurrently.
+// [Root.FS], symbolic links may lead out of the directory. Its files are of type *[File]
+// and belong to this system, so they implement io.ReaderAt and io.Seeker as well. The
+// file system implements fs.StatFS, fs.ReadFileFS, fs.ReadDirFS, fs.ReadLinkFS and
+// fs.SubFS. It keeps no descriptor open, and may be used concurrently.
 func (s *System) DirFS(dir string) fs.FS { return dirFS{s, dir} }
 
 // subless is a file system without fs.SubFS. fs.Sub makes its parts, so that their errors

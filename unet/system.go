@@ -203,7 +203,7 @@ const (
 	ModeAuto = features.ModeAuto
 	// ModeRing uses rings. [NewSystem] fails where io_uring cannot be used.
 	ModeRing = features.ModeRing
-	// ModePlain works as ModeRing, with a plain system call in place of each ring
+	// ModePlain works like ModeRing, with a plain system call in place of each ring
 	// operation. It does not need io_uring and has nearly all of the gain.
 	ModePlain = features.ModePlain
 	// ModeNet uses connections of package net.

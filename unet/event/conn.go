@@ -87,8 +87,8 @@ type state struct {
 	duplex      bool // by SetFullDuplex: full does not stop reading
 }
 
-// Write accepts p for sending, either all of it or, with [ErrFull], nothing. It copies p
-// and does not block. Concurrent Writes are sent in the order of the calls and do not
+// Write accepts p for sending: either all of it or, with [ErrFull], none of it. It copies
+// p and does not block. Concurrent Writes are sent in the order of the calls and do not
 // interleave. After [Conn.Close] or [Conn.CloseWrite], and when the connection has ended,
 // the error is net.ErrClosed, in a *net.OpError. Success does not mean that the peer has
 // received the bytes.
@@ -316,9 +316,9 @@ func (c *Conn) Full() bool {
 }
 
 // Close sends the pending bytes and then closes the connection. It does not wait for
-// that: OnClose is called later, with nil. OnData is not called any more, once a callback
-// in progress has returned. A peer that does not read keeps the connection alive; see
-// [Conn.SetTimer] and [Conn.Abort]. A second call does nothing.
+// that: OnClose is called later, with nil. When a callback in progress has returned,
+// OnData is not called any more. A peer that does not read keeps the connection alive;
+// see [Conn.SetTimer] and [Conn.Abort]. A second call does nothing.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.state.closing || c.state.closed {
@@ -377,7 +377,7 @@ func (c *Conn) setPaused(paused bool) {
 // pending. By default it stops, so that nothing is read from a peer that does not read.
 // Set it for protocols in which the peer may send without limit before it reads. Set it
 // also for proxies, where each side would wait for the other. Write then returns
-// [ErrFull], and the handler calls [Conn.PauseRead] by itself.
+// [ErrFull], and the handler must call [Conn.PauseRead] itself.
 func (c *Conn) SetFullDuplex(on bool) {
 	c.mu.Lock()
 	c.state.duplex = on
