@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -172,6 +173,38 @@ func (db *database) usable() (uint64, error) {
 		return 0, fmt.Errorf("replica: %s: %w", db.name, errRecovering)
 	}
 	return db.epoch.Load(), nil
+}
+
+// filePosition returns the position of the file, if that has at least seq transactions. After a
+// restart the file may be ahead of what this node knows to be committed. Raft's log then has
+// the transaction that it ends with. Members that have to fetch the file must get it, because
+// without them there may be no majority that commits anything. db.mu is locked.
+func (db *database) filePosition(seq uint64) (Position, error) {
+	if err := db.load(); err != nil {
+		return Position{}, err
+	}
+	p := db.pos
+	switch {
+	case !db.ahead:
+		return p, nil
+	case db.due != 0:
+		p.Seq, p.Sum = db.due, db.target
+		return p, nil
+	}
+	last, err := db.node.store.LastIndex()
+	if err != nil {
+		return Position{}, err
+	}
+	list, err := db.node.logged(db, last, math.MaxUint64)
+	if err != nil {
+		return Position{}, err
+	}
+	i := slices.IndexFunc(list, func(t *txn) bool { return t.after == db.target && t.seq+1 >= max(seq, p.Seq) })
+	if i < 0 {
+		return Position{}, errRecovering
+	}
+	p.Seq, p.Sum = list[i].seq+1, db.target
+	return p, nil
 }
 
 // settle fails a file that is still ahead of the log after the log has replayed all
@@ -440,7 +473,7 @@ func (db *database) redo() error {
 		return err
 	}
 	if total != db.pos.Sum {
-		list, err := db.node.logged(db)
+		list, err := db.node.logged(db, db.pos.Index, db.pos.Seq)
 		if err != nil {
 			return err
 		}
@@ -485,15 +518,15 @@ func (db *database) redo() error {
 	return nil
 }
 
-// logged returns the transactions of a database that raft's log still has, up to the
-// database's position. db.mu is locked.
-func (n *Node) logged(db *database) ([]*txn, error) {
+// logged returns the transactions of a database before seq that raft's log has up to the index
+// last. db.mu is locked.
+func (n *Node) logged(db *database, last, seq uint64) ([]*txn, error) {
 	first, err := n.store.FirstIndex()
 	if err != nil || first == 0 {
 		return nil, err
 	}
 	var list []*txn
-	for i := first; i <= db.pos.Index; i++ {
+	for i := first; i <= last; i++ {
 		var l raft.Log
 		if err := n.store.GetLog(i, &l); err != nil {
 			return nil, err
@@ -512,7 +545,7 @@ func (n *Node) logged(db *database) ([]*txn, error) {
 				return nil, err
 			}
 			// The first of several with the same number counts, see apply.
-			if k := len(list); (k == 0 || t.seq > list[k-1].seq) && t.seq < db.pos.Seq {
+			if k := len(list); (k == 0 || t.seq > list[k-1].seq) && t.seq < seq {
 				list = append(list, t)
 			}
 		}

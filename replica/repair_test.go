@@ -293,3 +293,38 @@ func TestRedo(t *testing.T) {
 	execAll(t, db, "INSERT INTO t VALUES('taken')")
 	c.judge()
 }
+
+// TestFetchFromNodeThatRecovers: a node that was restarted alone, and whose file has more than
+// its snapshot, gives the file to others. Two members that must fetch it would otherwise wait
+// for this node, and this node for a majority.
+func TestFetchFromNodeThatRecovers(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	leader := c.leader()
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
+	must(t, leader.raft.Snapshot().Error())
+	execAll(t, db, "INSERT INTO t VALUES(2)", "INSERT INTO t VALUES(3)")
+	d, err := leader.named("db")
+	must(t, err)
+	d.mu.Lock()
+	want := d.pos
+	d.mu.Unlock()
+	for _, n := range c.all() {
+		c.stop(n.ID())
+	}
+	n := c.start(leader.ID())
+	d, err = n.named("db")
+	must(t, err)
+	ctx, cancel := contextFor(t)
+	defer cancel()
+	f, m, pos, err := n.imageOf(ctx, d.id, want.Seq)
+	must(t, err)
+	_, sum, err := m.sums()
+	must(t, errors.Join(err, m.done(), f.close()))
+	if pos.Seq != want.Seq || pos.Sum != want.Sum || sum != want.Sum {
+		t.Errorf("the position is %v with pages %016x, want %v", pos, sum, want)
+	}
+	if _, err := d.usable(); !errors.Is(err, errRecovering) {
+		t.Errorf("connections: %v", err)
+	}
+}

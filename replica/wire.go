@@ -609,15 +609,12 @@ func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, 
 	for ; ; db = n.byID(id) {
 		if db != nil {
 			db.mu.Lock()
-			at, gone, broken := db.pos.Seq, db.gone, db.broken
+			at, err := db.filePosition(seq)
 			db.mu.Unlock()
-			if broken != nil {
-				return nil, nil, Position{}, broken
+			if err != nil {
+				return nil, nil, Position{}, err
 			}
-			if gone {
-				return nil, nil, Position{}, errDeleted
-			}
-			if at >= seq {
+			if at.Seq >= seq {
 				break
 			}
 		}
@@ -642,12 +639,9 @@ func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, 
 			ok, err = false, unlock(f.shm, lockWrite)
 		}
 		if err == nil && ok {
-			m, pos := (*image)(nil), db.pos
-			// After a restart or a snapshot of raft the file may not be at the position yet.
-			if err = db.load(); err == nil && db.ahead {
-				err = errRecovering
-			}
-			if err == nil {
+			var m *image
+			var pos Position
+			if pos, err = db.filePosition(seq); err == nil {
 				m, err = f.image()
 			}
 			db.mu.Unlock()
