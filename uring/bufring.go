@@ -16,41 +16,40 @@ import (
 
 // BufRingOptions describe a provided-buffer ring.
 type BufRingOptions struct {
-	// Group is the id by which entries name the ring. On Linux 6.1 one below
-	// 64 must not be registered a second time on a ring: the kernel would go
-	// on counting where the first one ended.
+	// Group is the id by which entries name the ring. On Linux 6.1 an id below 64 must
+	// not be registered a second time on a ring: the kernel would continue to count
+	// where the first group ended.
 	Group uint16
-	// Entries is the number of buffers, a power of two up to 32768; BufferSize
-	// the length of each in bytes.
+	// Entries is the number of buffers, a power of two up to 32768. BufferSize is the
+	// length of each buffer in bytes.
 	Entries    int
 	BufferSize int
-	// Memory holds the buffers one after the other, Entries times BufferSize
-	// bytes; nil lets NewBufRing map memory outside of Go's heap. It is kept
-	// reachable until Close and is the caller's afterwards, never unmapped, so
-	// that memory of Go's heap makes slices of buffers that outlive the ring
-	// harmless.
+	// Memory holds the buffers one after the other, Entries times BufferSize bytes; nil
+	// lets NewBufRing map memory outside of Go's heap. The ring keeps it reachable
+	// until Close and never unmaps it; afterwards it belongs to the caller. With memory
+	// of Go's heap, slices of the buffers may outlive the ring.
 	Memory []byte
-	// Buffers are the buffers, of any address and length, in the place of Entries,
-	// BufferSize and Memory: their number is a power of two up to 32768, and their
-	// places are their ids. They are kept reachable until Close and are the
-	// caller's afterwards.
+	// Buffers replaces Entries, BufferSize and Memory by buffers of any address and
+	// length. Their number is a power of two up to 32768. The index of a buffer is its
+	// id. The ring keeps them reachable until Close; afterwards they belong to the
+	// caller.
 	Buffers [][]byte
 	// KernelMemory places the ring itself, not the buffers, in memory of the
 	// kernel. Needs a ring with a descriptor. (6.4)
 	KernelMemory bool
-	// Incremental lets the kernel use a buffer in several pieces. It is for
-	// sockets and pipes: of a short read from a file, and of a receive with
-	// MSG_TRUNC, the kernel counts other lengths than it reports. (6.12;
-	// EINVAL before, also where the kernel ignores the flag)
+	// Incremental lets the kernel use a buffer in several pieces. It is for sockets and
+	// pipes: for a short read from a file, and for a receive with MSG_TRUNC, the kernel
+	// consumes another length than it reports. (6.12; EINVAL before, also where the
+	// kernel ignores the flag)
 	Incremental bool
 }
 
-// BufRing is a group of buffers from which the kernel takes one when data
-// arrives. Unless the options name memory, the buffers live until Close. A buffer
-// is the kernel's from Recycle and Publish until a completion names it, then
-// the caller's until it is recycled. It is not safe for concurrent use, but the
-// goroutine that uses it need not be the one that submits. Available and Close enter the
-// kernel, which with SingleIssuer only the issuing thread may do. (5.19)
+// BufRing is a group of buffers from which the kernel takes one when data arrives.
+// Unless the options supply memory, Close frees the buffers. A buffer belongs to the
+// kernel from Recycle and Publish until a completion names it, then to the caller until
+// Recycle. It is not safe for concurrent use, but the goroutine that uses it need not
+// be the one that submits. Available and Close enter the kernel, which with
+// SingleIssuer only the issuing thread may do. (5.19)
 type BufRing struct {
 	ring  *Ring
 	opts  BufRingOptions
@@ -95,7 +94,7 @@ func (r *Ring) NewBufRing(o BufRingOptions) (*BufRing, error) {
 	return b, nil
 }
 
-// checkBuffers reports what is wrong with buffers of any length.
+// checkBuffers returns an error if Buffers cannot make a buffer ring.
 func (o *BufRingOptions) checkBuffers() error {
 	if o.Entries != 0 || o.BufferSize != 0 || o.Memory != nil {
 		return errors.New("uring: buffer ring of given buffers: Entries, BufferSize and Memory must not be set")
@@ -182,8 +181,8 @@ func (b *BufRing) Buffer(id uint16) []byte {
 }
 
 // Recycle puts a buffer back at the end of the ring; the kernel sees it after
-// [BufRing.Publish]. A buffer must be put back once for each time the kernel
-// has given it up.
+// [BufRing.Publish]. A buffer must be recycled once for each time that the kernel has
+// released it.
 func (b *BufRing) Recycle(id uint16) {
 	at := b.tail & b.mask
 	e := &b.bufs[at]
@@ -218,12 +217,11 @@ func (b *BufRing) Publish() {
 	b.word.Store(halves(id, b.tail))
 }
 
-// Take returns the data of a completion that names a buffer, and whether the
-// kernel is done with that buffer, which must then be recycled after use. It
-// returns nil, false for a completion without a buffer. On an incremental ring
-// it must see each completion once, in the order in which they arrived; without
-// done the data is the caller's to read until the buffer is recycled, and must
-// not be written to beyond its end.
+// Take returns the data of a completion that names a buffer, and whether the kernel is
+// done with that buffer, which must then be recycled after use. It returns nil, false
+// for a completion without a buffer. On an incremental ring call Take once for each
+// completion, in the order in which they arrived. While done is false, the caller may
+// read data until the buffer is recycled, and must not write beyond its end.
 func (b *BufRing) Take(c CQE) (data []byte, done bool) {
 	if !c.Has(CQEBuffer) || int(c.BufferID()) >= b.opts.Entries {
 		return nil, false
@@ -231,14 +229,14 @@ func (b *BufRing) Take(c CQE) (data []byte, done bool) {
 	return b.take(c.BufferID(), max(int(c.Res), 0))
 }
 
-// take takes up to n bytes from the front of what is left of a buffer.
+// take takes up to n bytes from the front of the unused part of a buffer.
 func (b *BufRing) take(id uint16, n int) (data []byte, done bool) {
 	from, buf := b.used[id], b.Buffer(id)
 	to := min(from+n, len(buf))
 	data = buf[from:to:to]
-	// An incremental ring gives a buffer up when it is used up. The flag
-	// CQEBufMore should say so, but is missing on completions without data
-	// (end of stream) although the kernel goes on with the buffer.
+	// An incremental ring releases a buffer when it is used up. CQEBufMore should be
+	// set until then, but it is missing on completions without data (end of stream)
+	// although the kernel continues to use the buffer.
 	if b.opts.Incremental && to < len(buf) {
 		b.used[id] = to
 		return data, false
@@ -247,10 +245,10 @@ func (b *BufRing) take(id uint16, n int) (data []byte, done bool) {
 	return data, true
 }
 
-// TakeBundle calls yield for each buffer of a bundle's completion in order,
-// with the id, the data, and whether the kernel is done with that buffer. It
-// must see a completion before any buffer of it is recycled. A completion
-// without data, at the end of a stream, uses no buffer even if it names one.
+// TakeBundle calls yield for each buffer of a bundle's completion in order, with the
+// id, the data, and whether the kernel is done with that buffer. Call TakeBundle before
+// any buffer of the completion is recycled. A completion without data, at the end of a
+// stream, uses no buffer even if it names one.
 func (b *BufRing) TakeBundle(c CQE, yield func(id uint16, data []byte, done bool)) {
 	if !c.Has(CQEBuffer) || int(c.BufferID()) >= b.opts.Entries {
 		return
@@ -275,11 +273,11 @@ func (b *BufRing) Available() (int, error) {
 	return int(b.published() - uint16(st.Head)), nil
 }
 
-// Close unregisters the group and frees the buffers, of which no slice may be used
-// afterwards. While operations of the ring are in flight, one of which may have picked
-// a buffer, mapped buffers stay until the ring is closed. When the kernel refuses (EEXIST
-// on another thread than the issuing one), everything stays as it is, and Close of the
-// ring frees it. The second call answers nil.
+// Close unregisters the group and frees the buffers. No slice of them may be used
+// afterwards. While operations of the ring are in flight, one of them may have picked a
+// buffer: mapped buffers then stay until the ring is closed. When the kernel refuses
+// (EEXIST on another thread than the issuing one), everything stays as it is, and Close
+// of the ring frees it. The second call returns nil.
 func (b *BufRing) Close() error {
 	if b.mem == nil {
 		return nil

@@ -24,26 +24,28 @@ const (
 	closeSpan  = 5 * time.Second
 )
 
-// Close ends what is in flight and frees the ring and its buffer rings. Operations are
-// cancelled, and their completions taken and dropped: what an operation has created
-// meanwhile, such as the descriptor of a connection, is lost, so cancel and reap before
-// if that matters. When Close returns nil, the kernel is done with all memory.
+// Close ends the operations in flight and frees the ring and its buffer rings. It
+// cancels the operations, and reaps and drops their completions. A descriptor that an
+// operation has created meanwhile, such as an accepted connection, is lost; if that
+// matters, cancel and reap before Close. When Close returns nil, the kernel is done
+// with all memory.
 //
-// What cannot be cancelled, such as a read that a disk has begun, is waited for, up to
-// five seconds. After that, and where Close may not ask the kernel (on another thread
-// than that of a ring with SingleIssuer, or with [Options.Restrict]), it closes the ring
-// all the same and returns [ErrInFlight]: the memory of operations must stay reachable
-// then, and the buffers of buffer rings are never freed.
+// Close waits up to five seconds for operations that cannot be cancelled, such as a
+// read that a disk has begun. After that it closes the ring all the same and returns
+// [ErrInFlight]. It does the same where it may not cancel: on another thread than the
+// issuing one of a ring with SingleIssuer, or with [Options.Restrict]. The memory of
+// the operations must then stay reachable, and the buffers of buffer rings are never
+// freed.
 //
-// Close must not be called beside another call on the ring. A ring that is closed hands
-// out neither entries nor completions, and what enters the kernel answers EBADF; Close
-// itself may be called again and answers nil. See [Ring.CloseNow] for a close that does
-// not wait.
+// Close must not be called concurrently with another method of the ring. After Close,
+// SQE returns nil, Reap returns 0, and methods that enter the kernel return EBADF.
+// Further calls of Close return nil. See [Ring.CloseNow] for a close that does not
+// wait.
 //
-// A ring with RegisteredFDOnly, or after [Ring.RegisterRingFD], must be closed
-// on the thread to which its index belongs: elsewhere Close frees what it can
-// and reports that the kernel's half lives on, until that thread exits or (6.3)
-// calls Close too.
+// A ring with RegisteredFDOnly, or after [Ring.RegisterRingFD], must be closed on the
+// thread to which its index belongs. On another thread Close frees what it can and
+// returns an error: the kernel keeps its part of the ring until the owning thread exits
+// or (6.3) calls Close too.
 func (r *Ring) Close() error {
 	if r.enterFD < 0 || r.sq.head == nil || r.endAll(cancelSpan) {
 		return r.close(func() bool { return true })
@@ -56,10 +58,10 @@ func (r *Ring) Close() error {
 	return r.close(released)
 }
 
-// CloseNow is [Ring.Close] that neither cancels nor waits: the kernel ends what is in
-// flight some time later. It is for rings whose operations have no memory, such as polls,
-// or memory that stays reachable. The buffers of buffer rings are kept for good if
-// anything may be in flight.
+// CloseNow closes the ring without cancelling operations or waiting for them: the
+// kernel ends the operations in flight some time later. It is for rings whose
+// operations use no memory, such as polls, or memory that stays reachable. The buffers
+// of buffer rings are never freed if an operation may be in flight. See [Ring.Close].
 func (r *Ring) CloseNow() error {
 	idle := r.enterFD < 0 || r.sq.head == nil || r.inFlight() == 0
 	err := r.close(func() bool { return idle })
@@ -80,8 +82,8 @@ func (r *Ring) inFlight() uint32 {
 	return taken - r.sq.base - r.cq.ended
 }
 
-// endAll cancels what is in flight and reaps, until nothing is left or the time is over.
-// It reports whether nothing is left.
+// endAll cancels the operations in flight and reaps, until none is left or the time is
+// over. It reports whether nothing is left.
 func (r *Ring) endAll(span time.Duration) bool {
 	until := time.Now().Add(span)
 	var dropped [64]CQE
@@ -147,7 +149,7 @@ func (r *Ring) close(released func() bool) error {
 		errs = append(errs, r.fd.Close())
 		r.fd = nil
 	}
-	// The kernel holds references of its own to the pages of the queues.
+	// The kernel holds its own references to the pages of the queues.
 	errs = append(errs, unmap(r.mem), unmap(r.extra))
 	r.mem, r.extra = nil, nil
 	r.enterFD = -1

@@ -50,11 +50,11 @@ func (c CQE) Has(f CQEFlags) bool { return c.Flags&f == f }
 // set.
 func (c CQE) BufferID() uint16 { return uint16(c.Flags >> abi.IORING_CQE_BUFFER_SHIFT) }
 
-// Reap copies completions into dst, frees their places in the CQ, and returns
-// how many there were, without waiting. It fetches completions that overflowed
-// or that wait for task work, which enters the kernel; task work of a ring with
-// DeferTaskrun runs on the issuing thread only. Of a 32-byte completion it
-// keeps the first half: use [Ring.ReapBig] for the rest.
+// Reap copies completions into dst, frees their slots in the CQ, and returns their
+// number. It does not wait. It fetches completions that overflowed or that wait for
+// task work, which enters the kernel; task work of a ring with DeferTaskrun runs on the
+// issuing thread only. Of a 32-byte completion it keeps the first half: use
+// [Ring.ReapBig] for the rest.
 func (r *Ring) Reap(dst []CQE) int {
 	n := r.cq.drain(dst)
 	if n == len(dst) || !r.flushNeeded() {
@@ -198,9 +198,8 @@ func (c *cq) release(head uint32) {
 	}
 }
 
-// Ready returns how many places of the CQ are taken, without entering the
-// kernel. On a mixed ring a 32-byte completion takes two, and filler may take
-// one.
+// Ready returns how many slots of the CQ are taken, without entering the kernel. On a
+// mixed ring a 32-byte completion takes two slots, and filler may take one.
 func (r *Ring) Ready() int { return int(r.cq.tail.Load() - r.cq.next) }
 
 // flushNeeded reports whether completions wait in the kernel.
@@ -247,8 +246,8 @@ func (r *Ring) DeferCQHead(n int) {
 	}
 }
 
-// DeferredCQHead returns how many CQ slots are deferred now: at most as many as
-// [Ring.DeferCQHead] was told.
+// DeferredCQHead returns how many CQ slots are deferred now: at most the n of
+// [Ring.DeferCQHead].
 func (r *Ring) DeferredCQHead() int { return int(r.cq.deferred) }
 
 // releaseHead returns all deferred slots to the kernel.

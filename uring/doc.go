@@ -14,21 +14,20 @@
 //
 // # Ownership
 //
-// Memory that a builder receives belongs to the operation from the submission
-// until that operation's own completion has been reaped (for zero-copy sends,
-// until the notification; for multishot operations, until a completion without
-// [CQEMore]). A cancellation does not end the operation; only its completion does.
-// Until then the caller must keep the memory reachable, for example in a table
-// indexed by the user data, and must neither reuse nor free it. The builders
-// force what they receive onto the heap, so that a moving goroutine stack
-// cannot leave the kernel with a stale address, but they hold no reference:
-// a ring does not know which of its entries are still in flight. The packages
-// above (reactor, ufile, unet) enforce the rule; users of this package must do so
-// themselves. [Ring.Close] cancels the operations in flight and returns [ErrInFlight]
-// when it could not. The kernel copies small structures (iovecs, message headers,
-// timespecs, addresses to send to) when it takes the entry. They may be reused after the
-// call that submitted the entry, on kernels with [FeatSubmitStable] (5.5), and with
-// SQPOLL after the completion.
+// Memory that a builder receives belongs to the operation from the submission until
+// that operation's own completion has been reaped (for zero-copy sends, until the
+// notification; for multishot operations, until a completion without [CQEMore]). A
+// cancellation does not end the operation; only its completion does. Until then the
+// caller must keep the memory reachable, for example in a table indexed by the user
+// data, and must neither reuse nor free it. The builders move the memory to the heap,
+// so that a moving goroutine stack cannot leave the kernel with a stale address. They
+// hold no reference to it: a ring does not know which of its entries are still in
+// flight. The packages above (reactor, ufile, unet) enforce the rule; users of this
+// package must do so themselves. [Ring.Close] cancels the operations in flight and
+// returns [ErrInFlight] when it could not. The kernel copies small structures (iovecs,
+// message headers, timespecs, addresses to send to) when it takes the entry. On kernels
+// with [FeatSubmitStable] (5.5) they may be reused after the call that submitted the
+// entry; with SQPOLL, after the completion.
 //
 // # Concurrency
 //

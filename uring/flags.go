@@ -17,17 +17,18 @@ const (
 	// SQELink (IOSQE_IO_LINK, 5.3) starts the next entry when this one has
 	// succeeded; a failure or a short transfer cancels it with ECANCELED.
 	SQELink SQEFlags = abi.IOSQE_IO_LINK
-	// SQEHardLink (IOSQE_IO_HARDLINK, 5.5) is SQELink that survives errors.
+	// SQEHardLink (IOSQE_IO_HARDLINK, 5.5) starts the next entry even when this one
+	// fails.
 	SQEHardLink SQEFlags = abi.IOSQE_IO_HARDLINK
 	// SQEAsync (IOSQE_ASYNC, 5.6) hands the entry to a worker thread at once.
 	SQEAsync SQEFlags = abi.IOSQE_ASYNC
 	// SQEBufferSelect (IOSQE_BUFFER_SELECT, 5.7) lets the kernel pick a buffer
 	// of the group given with [SQE.SetBufferGroup].
 	SQEBufferSelect SQEFlags = abi.IOSQE_BUFFER_SELECT
-	// SQESkipSuccess (IOSQE_CQE_SKIP_SUCCESS, 5.17) posts no completion when
-	// the operation succeeds. The caller then cannot know when the kernel is
-	// done with a buffer: use it for operations without one. When it fails in a
-	// chain, what is cancelled behind it posts no completion either.
+	// SQESkipSuccess (IOSQE_CQE_SKIP_SUCCESS, 5.17) posts no completion when the
+	// operation succeeds. The caller then cannot know when the kernel is done with a
+	// buffer: use it for operations without one. When it fails in a chain, the entries
+	// that are cancelled after it post no completion either.
 	SQESkipSuccess SQEFlags = abi.IOSQE_CQE_SKIP_SUCCESS
 )
 
@@ -81,7 +82,7 @@ const (
 	SetupCQEMixed         SetupFlags = abi.IORING_SETUP_CQE_MIXED          // 16 and 32-byte CQEs (6.18)
 )
 
-// Features are the bits that io_uring_setup(2) answers with.
+// Features are the feature bits that io_uring_setup(2) returns.
 type Features uint32
 
 const (

@@ -24,9 +24,9 @@ type Msg struct {
 	addr *Sockaddr // of name; the kernel does not look here
 }
 
-// Set points m at the parts of a message; each may be nil. When receiving, addr
-// is room for the sender (call [Sockaddr.Reset] first), and [Msg.Addr] returns
-// it with its length afterwards. The kernel writes the lengths of what it
+// Set points m at the parts of a message; each may be nil. When receiving, the kernel
+// writes the sender's address into addr: call [Sockaddr.Reset] first. [Msg.Addr]
+// returns it with its length afterwards. The kernel writes the lengths of what it
 // received into m: call Set again before each receive.
 func (m *Msg) Set(addr *Sockaddr, iov []Iovec, control []byte) {
 	*m = Msg{addr: addr}
@@ -41,8 +41,8 @@ func (m *Msg) Set(addr *Sockaddr, iov []Iovec, control []byte) {
 	}
 }
 
-// Addr returns the address that was given to Set, nil if none, and sets its
-// length to that of the address that was received. Call it after the completion.
+// Addr returns the address that was given to Set, nil if none, and sets its length to
+// the length of the received address. Call it after the completion.
 func (m *Msg) Addr() *Sockaddr {
 	if m.addr != nil {
 		m.addr.n = m.namelen
@@ -71,9 +71,9 @@ type MultishotMsg struct {
 	PayloadLen int
 }
 
-// ParseMultishotMsg takes apart a buffer of which a multishot RECVMSG, armed
-// with m, filled len(p) bytes. It reports false when p is shorter than the
-// space that m reserves, which no kernel writes.
+// ParseMultishotMsg parses the len(p) bytes that a multishot RECVMSG, armed with m,
+// wrote into a buffer. It reports false when p is shorter than the space that m
+// reserves, which no kernel writes.
 func ParseMultishotMsg(p []byte, m *Msg) (MultishotMsg, bool) {
 	header := int(sys.Size[abi.RecvmsgOut]())
 	nameRoom, controlRoom := int(m.namelen), int(m.controllen)

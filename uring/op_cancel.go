@@ -13,15 +13,15 @@ import (
 // CancelOptions select the operations that [SQE.CancelWith] and [Ring.SyncCancel] cancel: an
 // operation must match every criterion that is set.
 type CancelOptions struct {
-	// UserData is that of the operation. It is compared if none of ByFD, ByOp and Any is
-	// set. With ByFD or ByOp it is compared if ByUserData is set, too (6.6).
+	// UserData is the user data of the operation. It is compared if none of ByFD, ByOp
+	// and Any is set. With ByFD or ByOp it is compared if ByUserData is set, too (6.6).
 	UserData   uint64
 	ByUserData bool
 	ByFD       bool // operations on FD (5.19; a slot of the fixed file table 6.0)
 	FD         FD
-	// ByOp names the operations with the opcode Op. Older kernels (6.12) do not compare the
-	// opcode of futex and waitid operations: they find those with user data 0, under any
-	// opcode. (6.6)
+	// ByOp names the operations with the opcode Op. Older kernels (6.12) do not compare
+	// the opcode of futex and waitid operations: they find such operations with user
+	// data 0, under any opcode. (6.6)
 	ByOp bool
 	Op   Op
 	Any  bool // every operation of the ring (5.19)

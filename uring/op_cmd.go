@@ -26,8 +26,8 @@ func (e *SQE) SetCmd(data []byte) *SQE {
 // listening socket is EINVAL, for a Unix socket EOPNOTSUPP. (6.5)
 func (e *SQE) SocketInq(fd FD) *SQE { return e.UringCmd(fd, abi.SOCKET_URING_OP_SIOCINQ) }
 
-// SocketOutq returns the number of bytes in a socket's send queue. The errors are those of
-// [SQE.SocketInq]. (6.5)
+// SocketOutq returns the number of bytes in a socket's send queue. The errors are the
+// same as for [SQE.SocketInq]. (6.5)
 func (e *SQE) SocketOutq(fd FD) *SQE { return e.UringCmd(fd, abi.SOCKET_URING_OP_SIOCOUTQ) }
 
 // GetSockOpt is getsockopt(2) for the level SOL_SOCKET; other levels are EOPNOTSUPP.

@@ -87,7 +87,7 @@ type AttrPI struct {
 	buf []byte
 }
 
-// Set fills a. Buf holds the tags and belongs to the operation.
+// Set fills a. buf holds the tags and belongs to the operation until its completion.
 func (a *AttrPI) Set(flags, appTag uint16, seed uint64, buf []byte) {
 	*a = AttrPI{abi.AttrPI{Flags: flags, AppTag: appTag, Seed: seed,
 		Addr: sys.SliceAddr(buf), Len: byteCount(len(buf))}, buf}

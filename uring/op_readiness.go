@@ -45,8 +45,8 @@ func (e *SQE) PollRemove(userData uint64) *SQE {
 
 // PollUpdate changes the events and the user data of the poll with the given user data,
 // both or neither; pass the old user data to keep it. Only the lower 16 bits of the
-// events count, and the poll stays one-shot or multishot as it was armed. The results are
-// those of [SQE.PollRemove]. (5.13)
+// events count, and the poll stays one-shot or multishot as it was armed. The results
+// are the same as for [SQE.PollRemove]. (5.13)
 func (e *SQE) PollUpdate(userData uint64, events PollEvents, newUserData uint64) *SQE {
 	e.PollRemove(userData)
 	e.raw.Len = abi.IORING_POLL_UPDATE_EVENTS | abi.IORING_POLL_UPDATE_USER_DATA

@@ -21,13 +21,13 @@ type Options struct {
 	// CQEntries is the size of the CQ, rounded up to a power of two; 0 means
 	// twice the SQ. Multishot operations want more. (CQSIZE, 5.5)
 	CQEntries uint32
-	// Clamp makes the kernel reduce sizes above its limits instead of
-	// answering EINVAL. (5.6)
+	// Clamp makes the kernel reduce sizes above its limits instead of returning EINVAL.
+	// (5.6)
 	Clamp bool
 
-	// SQPoll makes a kernel thread submit, which sleeps after SQPollIdle
-	// without work, in whole milliseconds rounded up (0: the kernel's second).
-	// It needs a core to spare. (5.1; without privileges 5.11)
+	// SQPoll makes a kernel thread submit. The thread sleeps after SQPollIdle without
+	// work, rounded up to whole milliseconds; 0 means the kernel's default, one second.
+	// It needs a spare CPU. (5.1; without privileges 5.11)
 	SQPoll     bool
 	SQPollIdle time.Duration
 	// SQPollPinned binds that thread to SQPollCPU. (SQ_AFF, 5.1)
@@ -40,8 +40,8 @@ type Options struct {
 	// IOPoll busy-polls for completions of O_DIRECT I/O on devices with poll
 	// queues; nothing else can be submitted. (5.1)
 	IOPoll bool
-	// HybridIOPoll sleeps for part of the expected time first. Implies IOPoll.
-	// (6.13)
+	// HybridIOPoll sleeps for part of the expected time before it polls. It implies
+	// IOPoll. (6.13)
 	HybridIOPoll bool
 
 	// Disabled opens the ring without starting it: register restrictions, then
@@ -54,20 +54,19 @@ type Options struct {
 	// SubmitAll continues with the entries after one that is rejected at
 	// submission; its completion has the error either way. (5.18)
 	SubmitAll bool
-	// CoopTaskrun saves the interrupt that makes a running submitter process
-	// completions; they wait for the next entry into the kernel of the thread
-	// that submitted. Set TaskrunFlag too for a ring that is reaped without
-	// waiting. (5.19)
+	// CoopTaskrun avoids the interrupt that makes a running submitter process
+	// completions. Completions wait until the thread that submitted enters the kernel
+	// next. Set TaskrunFlag too for a ring that is reaped without waiting. (5.19)
 	CoopTaskrun bool
-	// TaskrunFlag shows [SQTaskrun] when completions wait for such an entry.
-	// Needs CoopTaskrun or DeferTaskrun. (5.19)
+	// TaskrunFlag makes the kernel set [SQTaskrun] while completions wait for the
+	// submitting thread to enter the kernel. Needs CoopTaskrun or DeferTaskrun. (5.19)
 	TaskrunFlag bool
 	// SingleIssuer promises that one thread makes every call: the one that
 	// opens the ring, or with Disabled the one that enables it. (6.0)
 	SingleIssuer bool
-	// DeferTaskrun processes completions only inside of a wait or [Ring.Reap]
-	// on the issuing thread. Implies SingleIssuer, and TaskrunFlag, by which
-	// Reap knows when to enter the kernel. (6.1)
+	// DeferTaskrun processes completions only in a wait or [Ring.Reap] on the issuing
+	// thread. It implies SingleIssuer and TaskrunFlag. Reap uses the flag to decide
+	// whether to enter the kernel. (6.1)
 	DeferTaskrun bool
 
 	// SQE128 doubles the entries: see [Ring.BigSQE]. (5.19)

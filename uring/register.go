@@ -129,7 +129,7 @@ func (r *Ring) Probe() (OpSet, error) {
 	return opSetOf(p), nil
 }
 
-// opSetOf decodes the kernel's answer.
+// opSetOf decodes the result of the opcode probe.
 func opSetOf(p *abi.Probe) OpSet {
 	var s OpSet
 	for _, o := range p.Ops[:min(int(p.OpsLen), len(p.Ops))] {
@@ -148,7 +148,7 @@ type KernelInfo struct {
 	Setup       SetupFlags
 	Enter       uint32 // flags of io_uring_enter(2)
 	SQEFlags    SQEFlags
-	// Queries is how many kinds of queries the kernel answers.
+	// Queries is the number of kinds of queries that the kernel supports.
 	Queries int
 }
 

@@ -25,8 +25,8 @@ func int32s(fds []int) []int32 {
 	return out
 }
 
-// RegisterFiles fills the ring's fixed file table; -1 leaves a slot empty. The
-// table has references of its own, so the descriptors may be closed. (5.1)
+// RegisterFiles fills the ring's fixed file table; -1 leaves a slot empty. The table
+// keeps the files open, so the descriptors may be closed. (5.1)
 //
 // With tags, one for each slot, a completion with the user data of a tag that is not 0
 // arrives when its file has left the table and the kernel is done with it. Before 6.13 only an
@@ -67,8 +67,8 @@ func (r *Ring) UnregisterFiles() error {
 	return err
 }
 
-// SetFileAllocRange tells the kernel from which slots of the table, n of them
-// from first on, SlotAuto picks. (6.0)
+// SetFileAllocRange limits the slots that SlotAuto picks to n slots of the table, from
+// first on. (6.0)
 func (r *Ring) SetFileAllocRange(first, n int) error {
 	_, err := r.register(OpRegisterFileAllocRange,
 		sys.Pointer(&abi.FileIndexRange{Off: uint32(first), Len: uint32(n)}), 0)
@@ -120,12 +120,12 @@ func iovecs(bufs [][]byte) []Iovec {
 	return out
 }
 
-// RegisterBuffers pins buffers for [SQE.ReadFixed] and its relatives; their
-// index is their place in the slice. They belong to the ring until
-// [Ring.UnregisterBuffers] or Close and the completion of what uses them, and
-// count against RLIMIT_MEMLOCK (ENOMEM), each up to 1 GiB. A nil buffer leaves
-// a slot empty (5.13). Memory outside of Go's heap avoids pinning heap pages
-// for good. (5.1)
+// RegisterBuffers pins buffers for [SQE.ReadFixed] and its relatives. The index of a
+// buffer is its index in bufs. The buffers belong to the ring until
+// [Ring.UnregisterBuffers] or Close, and until the operations that use them have
+// completed. They count against RLIMIT_MEMLOCK (ENOMEM). Each may have up to 1 GiB. A
+// nil buffer leaves a slot empty (5.13). Memory outside of Go's heap avoids pinning
+// heap pages for good. (5.1)
 //
 // With tags, one for each buffer, a completion with the user data of a tag that is not 0
 // arrives when its buffer has left the table and the kernel is done with it. Before 6.13 only an
@@ -184,7 +184,7 @@ func (r *Ring) CloneBuffers(src *Ring, o CloneOptions) error {
 // ZCRX is a hardware receive queue whose packets the network card writes
 // straight into memory of the process.
 type ZCRX struct {
-	// ID is what [SQE.RecvZC] takes.
+	// ID is the argument ifq of [SQE.RecvZC].
 	ID uint32
 	// Area is where the data arrives; RefillRing is shared with the kernel to
 	// give parts of it back, at the offsets in the fields below.

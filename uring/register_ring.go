@@ -13,10 +13,9 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// RegisterRingFD makes calls cheaper by using an index in the place of the
-// descriptor. The index belongs to the calling thread: every later call that
-// enters the kernel must come from it, so lock the goroutine to its thread.
-// (5.18)
+// RegisterRingFD makes system calls cheaper: they use a registered index instead of the
+// descriptor. The index belongs to the calling thread: every later call that enters the
+// kernel must come from it, so lock the goroutine to its thread. (5.18)
 func (r *Ring) RegisterRingFD() error {
 	if r.registered >= 0 {
 		return nil
@@ -39,7 +38,7 @@ func (r *Ring) UnregisterRingFD() error {
 		return nil
 	}
 	if sys.ThreadID() != r.thread {
-		// There the index may be that of another ring.
+		// On this thread the index may belong to another ring.
 		return errOtherThread
 	}
 	arg := &abi.RingFDUpdate{Offset: uint32(r.registered)}
@@ -62,8 +61,9 @@ func (r *Ring) Enable() error {
 	return err
 }
 
-// RegisterEventFD posts to an eventfd with each completion, or with asyncOnly
-// (5.6) for those that did not complete during submission. (5.2)
+// RegisterEventFD makes the kernel signal an eventfd for each completion. With
+// asyncOnly (5.6) it does so only for operations that did not complete during
+// submission. (5.2)
 func (r *Ring) RegisterEventFD(fd int, asyncOnly bool) error {
 	op, arg := OpRegisterEventFD, int32(fd)
 	if asyncOnly {
@@ -92,10 +92,10 @@ func (r *Ring) UnregisterPersonality(id uint16) error {
 	return err
 }
 
-// SetIOWQAffinity binds worker threads to processors: those that serve the
-// calling thread's submissions, to any ring, or with SQPoll the ring's
-// submission thread's. The kernel ignores numbers beyond those it was built
-// for. (5.14)
+// SetIOWQAffinity binds worker threads to CPUs. It affects the workers that serve the
+// calling thread's submissions to any ring or, with SQPoll, the submissions of the
+// ring's kernel thread. The kernel ignores numbers beyond those it was built for.
+// (5.14)
 func (r *Ring) SetIOWQAffinity(cpus []int) error {
 	mask, err := cpuMask(cpus)
 	if err != nil {
@@ -133,10 +133,10 @@ func (r *Ring) ClearIOWQAffinity() error {
 	return err
 }
 
-// SetIOWQMaxWorkers bounds the worker threads of each thread that submits to
-// the ring, per NUMA node: bounded ones serve files and block devices,
-// unbounded ones the rest. 0 leaves a bound as it is. It returns the calling
-// thread's bounds before. (5.15)
+// SetIOWQMaxWorkers limits the worker threads of each thread that submits to the ring,
+// per NUMA node. Bounded workers serve files and block devices, unbounded workers the
+// rest. 0 leaves a limit as it is. It returns the calling thread's previous limits.
+// (5.15)
 func (r *Ring) SetIOWQMaxWorkers(bounded, unbounded int) (oldBounded, oldUnbounded int, err error) {
 	v := &[2]uint32{uint32(bounded), uint32(unbounded)}
 	if _, err = r.register(OpRegisterIOWQMaxWorkers, sys.Pointer(v), 2); err != nil {
@@ -154,7 +154,7 @@ type NAPI struct {
 	Static bool
 }
 
-// SetNAPI turns busy polling on and returns the settings before. (6.9)
+// SetNAPI turns busy polling on and returns the previous settings. (6.9)
 func (r *Ring) SetNAPI(n NAPI) (NAPI, error) {
 	arg := &abi.Napi{BusyPollTo: uint32(n.Timeout / time.Microsecond)}
 	if n.Prefer {
@@ -169,8 +169,8 @@ func (r *Ring) SetNAPI(n NAPI) (NAPI, error) {
 	return napiOf(arg), nil
 }
 
-// ClearNAPI turns busy polling off and returns the settings before, of which the
-// kernel does not tell Static. (6.9)
+// ClearNAPI turns busy polling off and returns the previous settings. The kernel does
+// not report Static. (6.9)
 func (r *Ring) ClearNAPI() (NAPI, error) {
 	arg := &abi.Napi{}
 	_, err := r.register(OpUnregisterNAPI, sys.Pointer(arg), 1)
@@ -201,13 +201,13 @@ const (
 	ClockBoottime  Clock = 7 // counts suspension too
 )
 
-// SetClock chooses the clock that waits with a timeout go by. (6.12)
+// SetClock selects the clock for the timeouts of waits. (6.12)
 func (r *Ring) SetClock(c Clock) error {
 	_, err := r.register(OpRegisterClock, sys.Pointer(&abi.ClockRegister{Clockid: uint32(c)}), 0)
 	return err
 }
 
-// SendMsgRing posts a completion in a ring without having one: see
+// SendMsgRing posts a completion to target; the caller needs no ring of its own: see
 // [SQE.MsgRing]. (6.13)
 func SendMsgRing(target *Ring, userData uint64, res int32) error {
 	var e SQE

@@ -15,11 +15,11 @@ import (
 // handed out must be filled; their memory is gone afterwards. No other goroutine
 // may use the ring meanwhile.
 //
-// The queues must have room for the entries and completions that wait in them,
-// and the CQ must not become the smaller one (EOVERFLOW, EINVAL; the ring stays
-// as it was). It needs DeferTaskrun, the issuing thread (EEXIST), memory of the
-// kernel instead of NoMmap, and Linux 6.13; the answer is EINVAL otherwise. If
-// the new queues cannot be mapped, the ring is closed. (6.13)
+// The queues must have room for the entries and completions that wait in them, and the
+// CQ must not become the smaller one (EOVERFLOW, EINVAL; the ring stays as it was). It
+// needs DeferTaskrun, the issuing thread (EEXIST), memory of the kernel instead of
+// NoMmap, and Linux 6.13; otherwise Resize returns EINVAL. If the new queues cannot be
+// mapped, the ring is closed. (6.13)
 func (r *Ring) Resize(sqEntries, cqEntries uint32) error {
 	switch {
 	case r.mem == nil:
@@ -46,7 +46,7 @@ func (r *Ring) Resize(sqEntries, cqEntries uint32) error {
 		return err
 	}
 	if p.SqOff.Array == 0 {
-		// The kernel tells where everything is but for this.
+		// The kernel fills in all other offsets.
 		p.SqOff.Array = place(p.CqOff.Cqes, p.CqEntries)
 	}
 	mem, err := r.mapRings(p)

@@ -11,8 +11,8 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// Restrictions are all that a restricted ring may do; what they do not name is
-// refused with EACCES.
+// Restrictions list what a restricted ring may do. The kernel refuses everything else
+// with EACCES.
 type Restrictions struct {
 	Ops           []Op
 	RegisterOps   []RegisterOp
@@ -51,9 +51,9 @@ func (r *Ring) restrict(o *Options) error {
 	return r.Enable()
 }
 
-// restrictKnown leaves out what the kernel does not know and therefore refuses
-// to allow. Of register operations only newer kernels say which they know; the
-// numbers follow their age.
+// restrictKnown leaves out operations and flags that the kernel does not know and
+// therefore refuses to allow. Only newer kernels report which register operations they
+// know; the numbers follow their age.
 func (r *Ring) restrictKnown(rs Restrictions) error {
 	known, err := r.Probe()
 	if err != nil {

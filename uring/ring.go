@@ -11,8 +11,8 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// ErrSQFull is returned where an entry is needed and the SQ has none left;
-// submit first. Builders that are called on a nil entry panic with it.
+// ErrSQFull is returned when the SQ has no free entry: submit first. A builder that is
+// called on a nil entry panics with an error that wraps it.
 var ErrSQFull = errors.New("uring: submission queue full")
 
 // Ring is one io_uring. The package comment describes which methods may be called concurrently.
@@ -86,7 +86,7 @@ func (r *Ring) FD() int {
 // SetupDisabled once it has been enabled.
 func (r *Ring) SetupFlags() SetupFlags { return r.setup }
 
-// Features returns what the kernel said of itself at setup.
+// Features returns the feature bits that the kernel reported at setup.
 func (r *Ring) Features() Features { return r.features }
 
 // SQEntries returns the size of the submission queue.

@@ -47,21 +47,21 @@ func (r *Ring) SQSpace() int {
 	return int(r.sq.entries - (r.sq.next - r.sq.seen))
 }
 
-// Pending returns how many entries were handed out and not yet taken by the
-// kernel, whether they were submitted (with SQPoll) or not.
+// Pending returns the number of entries that SQE has handed out and the kernel has not
+// taken. With SQPoll that includes submitted entries.
 func (r *Ring) Pending() int {
 	return int(r.sq.next - r.sq.head.Load())
 }
 
-// Submit hands all filled entries to the kernel and returns how many it took.
-// It may block while the kernel starts them (for example to read from a slow
-// device without asynchronous support), so the scheduler is told. An entry
-// that is invalid completes with an error and, without SubmitAll, ends the
-// submission early: the rest stays pending for the next call.
+// Submit hands all filled entries to the kernel and returns how many it took. It may
+// block while the kernel starts them (for example to read from a slow device without
+// asynchronous support), so it enters the scheduler (entersyscall). An entry that is
+// invalid completes with an error and, without SubmitAll, ends the submission early:
+// the rest stays pending for the next call.
 //
-// With SQPoll it shows the entries to the kernel thread, waking it if it
-// sleeps, and returns how many entries it showed: the thread takes them when it
-// runs (see [Ring.Pending] and [Ring.WaitSQ]).
+// With SQPoll Submit shows the entries to the kernel thread, wakes the thread if it
+// sleeps, and returns how many entries it showed. The thread takes them when it runs
+// (see [Ring.Pending] and [Ring.WaitSQ]).
 //
 // Errors: EAGAIN and ENOMEM when the kernel lacks memory for requests, EBUSY
 // when too many completions wait; reap, then try again. EBADFD on a ring that
@@ -69,9 +69,9 @@ func (r *Ring) Pending() int {
 // retried.
 func (r *Ring) Submit() (int, error) { return r.submit(false) }
 
-// SubmitNoWait is [Ring.Submit] for entries that are known not to block. It
-// does not tell Go's scheduler about the call, which saves time and would hold
-// a P if it blocked after all.
+// SubmitNoWait is [Ring.Submit] for entries that are known not to block. It makes a raw
+// system call, without entering Go's scheduler. That saves time, but if the call blocks
+// after all, it holds its P.
 func (r *Ring) SubmitNoWait() (int, error) {
 	if r.setup&SetupSQPoll != 0 {
 		return r.submit(true)
@@ -118,14 +118,14 @@ func (r *Ring) submit(raw bool) (int, error) {
 	}
 }
 
-// enterNeeded is set beside the flags for io_uring_enter(2) when submitting needs that
+// enterNeeded is set with the flags for io_uring_enter(2) when submitting needs that
 // call. It is not a flag of the kernel.
 const enterNeeded = 1 << 31
 
 // publish shows the filled entries to the kernel. It returns how many the next
-// io_uring_enter(2) is to take, and the flags for it. With SQPoll that is how
-// many entries were shown that had not been before, and the flags tell if
-// the kernel thread must be woken.
+// io_uring_enter(2) is to take, and the flags for it. With SQPoll it returns how many
+// entries were not shown before, and the flags ask for a wakeup if the kernel thread
+// sleeps.
 func (r *Ring) publish() (n, flags uint32, err error) {
 	s := &r.sq
 	if r.setup&SetupSQPoll != 0 {
@@ -151,9 +151,9 @@ func (s *sq) show() uint32 {
 	return n
 }
 
-// atMost returns n, or how many entries are shown and not taken if those are
-// fewer: the kernel does not wait when it takes less than it was told to. It is
-// for the completion side, which may run beside the submission side.
+// atMost returns n, or the number of entries that are shown and not taken if that is
+// smaller: the kernel does not wait when it takes fewer entries than requested. The
+// completion side calls it, possibly concurrently with the submission side.
 func (s *sq) atMost(n uint32) uint32 {
 	if n == 0 {
 		return 0
@@ -180,12 +180,12 @@ func (r *Ring) publishSQPoll() (n, flags uint32, err error) {
 	return n, flags, nil
 }
 
-// Publish shows all filled entries to the kernel without entering it, and
-// returns how many the next [Ring.Wait] with NoSubmit has to submit: it lets a
-// submission side that is guarded by a lock hand over to a wait outside of the
-// lock. Where a Submit comes before that wait, the count is stale, which is
-// harmless: the wait submits what is left of the entries that were shown, and no
-// entry twice. Not for rings with SQPoll, where Submit is that already.
+// Publish shows all filled entries to the kernel without entering it. It returns how
+// many entries the next [Ring.Wait] with NoSubmit has to submit; pass the number as
+// [WaitOptions].Published. A caller can fill and publish entries under a lock, and wait
+// outside of it. A Submit before that wait makes the count stale, which is harmless:
+// the wait submits the published entries that are left, and no entry twice. Do not use
+// Publish on rings with SQPoll: Submit does the same there.
 func (r *Ring) Publish() (int, error) {
 	n, _, err := r.publish()
 	return int(n), err

@@ -11,10 +11,10 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// SQE is a submission queue entry. A builder method sets every byte of it;
-// the setters then change what their names say. Both return the entry, so that
-// they chain. Entries come from [Ring.SQE]; a variable of this type is fine for
-// building one elsewhere.
+// SQE is a submission queue entry. A builder method sets every byte of it; the setters
+// then change the fields that they name. Both return the entry, so that calls can be
+// chained. [Ring.SQE] returns the entries of a ring; to build an entry elsewhere, use a
+// variable of this type.
 type SQE struct{ raw RawSQE }
 
 // there panics for the nil that [Ring.SQE] returns, with a message that helps.
@@ -114,9 +114,9 @@ func (e *SQE) SetBufferGroup(group uint16) *SQE {
 	return e
 }
 
-// Raw returns the entry in the kernel's layout. It is the one escape from the
-// typed builders: what is written there is sent as it is, and an address must
-// obey the package's ownership rule and not come from a stack.
+// Raw returns the entry in the kernel's layout. It is the one escape from the typed
+// builders: the kernel gets the bytes unchanged. An address must obey the package's
+// ownership rule and must not point to a stack.
 func (e *SQE) Raw() *RawSQE { return &e.raw }
 
 // RawSQE is struct io_uring_sqe. Comments name the other members of its unions.

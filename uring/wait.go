@@ -18,33 +18,33 @@ type waitArg struct {
 	ts  abi.Timespec
 }
 
-// WaitOptions say what a wait waits for.
+// WaitOptions select what a wait waits for, and for how long.
 type WaitOptions struct {
 	// Count is the number of completions to wait for, at least; 0 does not
 	// wait but runs pending task work. On a ring with CQEMixed it counts places
 	// of the CQ (see [Ring.Ready]).
 	Count int
-	// NoSubmit leaves the submission side alone, so that another goroutine may
-	// use it meanwhile. Published entries, shown before by [Ring.Publish], are
-	// submitted all the same, or as many of them as no other call has submitted
+	// NoSubmit does not use the submission side, so that another goroutine may use it
+	// meanwhile. Published is a count that [Ring.Publish] returned. Wait submits that
+	// many published entries all the same, less those that another call has submitted
 	// since.
 	NoSubmit  bool
 	Published int
-	// Brief promises that submitting does not block, so that it is a raw system call,
-	// without entering the scheduler. The wait for Count completions is then a second
-	// call, which is skipped when they are there. Brief has no effect with a time or
+	// Brief promises that submitting does not block. Wait then submits with a raw
+	// system call, without entering the scheduler, and waits for Count completions with
+	// a second call, unless they have arrived. Brief has no effect with a time or
 	// Registered.
 	Brief bool
-	// Timeout bounds the wait; 0 means none, a negative one is over at once.
-	// (5.11)
+	// Timeout limits the wait; 0 means no limit, and a negative timeout ends the wait
+	// at once. (5.11)
 	Timeout time.Duration
-	// Deadline bounds the wait by a reading of the ring's clock (see
-	// [Ring.SetClock]) since its zero; 0 means none. It replaces Timeout.
-	// (6.12; EINVAL before)
+	// Deadline limits the wait. It is an absolute time of the ring's clock (see
+	// [Ring.SetClock]), counted from the clock's zero; 0 means no limit. It replaces
+	// Timeout. (6.12; EINVAL before)
 	Deadline time.Duration
-	// MinWait: once that time, in whole microseconds up to an hour, is over,
-	// any completion ends the wait, and without a timeout so does having none.
-	// It needs Count > 1 to make sense. (6.12, FeatMinTimeout)
+	// MinWait is a time in whole microseconds, up to one hour. When it is over, any
+	// completion ends the wait; without a timeout the wait ends even if there is no
+	// completion. It is useful only with Count > 1. (6.12, FeatMinTimeout)
 	MinWait time.Duration
 	// Registered, when not nil, names a slot of the wait region (see
 	// [Ring.RegisterWaitRegion]) that holds the times in the place of the
@@ -52,23 +52,23 @@ type WaitOptions struct {
 	Registered *WaitSlot
 }
 
-// SubmitAndWait submits all filled entries and waits for n completions in the
-// same call. It returns how many entries the kernel took; a signal that ends
-// the wait early is not an error, so look at what [Ring.Reap] brings.
+// SubmitAndWait submits all filled entries and waits for n completions in the same
+// call. It returns how many entries the kernel took; a signal that ends the wait early
+// is not an error, so [Ring.Reap] may return fewer completions.
 func (r *Ring) SubmitAndWait(n int) (int, error) {
 	return r.Wait(WaitOptions{Count: n})
 }
 
-// SubmitAndWaitTimeout is [Ring.SubmitAndWait] with a bound on the wait.
-// Running out of time is not an error.
+// SubmitAndWaitTimeout is [Ring.SubmitAndWait] that waits for at most d. A timeout is
+// not an error.
 func (r *Ring) SubmitAndWaitTimeout(n int, d time.Duration) (int, error) {
 	return r.Wait(WaitOptions{Count: n, Timeout: max(d, 1)})
 }
 
-// Wait submits all filled entries and waits as the options say. It returns how
-// many entries the kernel took, as [Ring.Submit] does; when it took fewer than
-// there were, it has not waited. Neither a timeout nor an interrupted wait is
-// an error. The scheduler is told that the call may block.
+// Wait submits all filled entries and waits as o specifies. It returns how many entries
+// the kernel took, as [Ring.Submit] does. If the kernel took fewer entries than there
+// were, Wait has not waited. Neither a timeout nor an interrupted wait is an error.
+// Wait enters the scheduler (entersyscall), except to submit with Brief.
 //
 // Errors: those of Submit; EBADR when completions were lost (see
 // [Ring.CQDropped]); [errors.ErrUnsupported] when the kernel lacks what an
@@ -200,8 +200,8 @@ func (w *WaitRegion) Slot(i int) *WaitSlot {
 	return &WaitSlot{&w.slots[i], uintptr(i) * sys.Size[abi.RegWait]()}
 }
 
-// Set fills the slot: timeout bounds the wait, 0 means none, a negative one is
-// over at once; minWait is as in [WaitOptions].
+// Set fills the slot. timeout limits the wait; 0 means no limit, and a negative timeout
+// ends the wait at once. minWait is as in [WaitOptions].
 func (s *WaitSlot) Set(timeout, minWait time.Duration) {
 	*s.reg = abi.RegWait{MinWaitUsec: minWaitMicros(minWait)}
 	if timeout != 0 {
