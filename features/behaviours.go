@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// behaviour is a feature that no table tells of: it is tried.
+// behaviour is a feature that no table of the kernel lists. A trial finds it out.
 type behaviour struct {
 	name  string
 	since string
@@ -49,28 +49,29 @@ func (h *host) have(b *behaviour) error {
 	return h.ask(b.name, b.since, func(facts) error { return b.try(h) })
 }
 
-// HaveMultishotPoll reports whether one entry polls a file again and again.
-// (Linux 5.13)
+// HaveMultishotPoll reports whether one entry can poll a file repeatedly. (Linux
+// 5.13)
 func HaveMultishotPoll() error { return kernel.have(multishotPoll) }
 
-// HaveMultishotAccept reports whether one entry accepts many connections.
-// (Linux 5.19)
+// HaveMultishotAccept reports whether one entry can accept many connections. (Linux
+// 5.19)
 func HaveMultishotAccept() error { return kernel.have(multishotAccept) }
 
-// HaveMultishotRecv reports whether one entry receives again and again into
-// provided buffers. (Linux 6.0)
+// HaveMultishotRecv reports whether one entry can receive repeatedly into provided
+// buffers. (Linux 6.0)
 func HaveMultishotRecv() error { return kernel.have(multishotRecv) }
 
-// HaveBufRing reports whether provided buffers can be shared through a ring.
-// (Linux 5.19)
+// HaveBufRing reports whether the kernel supports provided-buffer rings. (Linux
+// 5.19)
 func HaveBufRing() error { return kernel.have(bufferRing) }
 
-// HaveDeferTaskrun reports whether a ring of one thread can process completions
-// when that thread waits for them only. (Linux 6.1)
+// HaveDeferTaskrun reports whether a ring with a single issuer can defer task work
+// until its thread waits for completions. (Linux 6.1)
 func HaveDeferTaskrun() error { return kernel.have(deferTaskrun) }
 
-// HaveSQPoll reports whether this process may have a kernel thread that submits.
-// (Linux 5.11; before, and without a capability before 5.13, it is forbidden)
+// HaveSQPoll reports whether this process may use a kernel thread that submits
+// (SQPOLL). (Linux 5.11; before, and without a capability before 5.13, it is
+// forbidden)
 func HaveSQPoll() error { return kernel.have(sqPoll) }
 
 // plain is the ring of most trials.

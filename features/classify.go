@@ -14,7 +14,7 @@ import (
 
 const nameIOURing = "io_uring"
 
-// explain turns what opening and using a plain ring answered into one of the
+// explain turns the error of opening and using a plain ring into one of the
 // package's errors.
 func (h *host) explain(err error) error {
 	if err == nil {
@@ -45,7 +45,7 @@ func (h *host) explain(err error) error {
 	return &inconclusiveError{nameIOURing, err}
 }
 
-// cause is what is known about a ring that failed.
+// cause has the facts about a ring that failed.
 type cause struct {
 	env     probe.Environment
 	entered syscall.Errno // of io_uring_enter on a bad descriptor
@@ -191,8 +191,8 @@ func refusers(lsms []string) string {
 	return strings.Join(names, " or ")
 }
 
-// explainFeature turns the answer of a question about a part of io_uring, on a
-// host where rings work, into one of the package's errors.
+// explainFeature turns the error of a probe for a part of io_uring, on a host where
+// rings work, into one of the package's errors.
 func (h *host) explainFeature(feature, since string, err error) error {
 	if err == nil {
 		return nil

@@ -12,12 +12,12 @@ import (
 	"github.com/ringside-io/ringside/internal/probe"
 )
 
-// ErrForbidden is matched by the error of a probe when the kernel could, but a
-// policy forbids it: a sysctl, a seccomp filter, a security module, a limit, or
-// the variable RINGSIDE_BACKEND. The error is a [*ForbiddenError].
+// ErrForbidden is matched by the error of a probe when the kernel has the feature,
+// but a policy forbids it: a sysctl, a seccomp filter, a security module, a limit,
+// or the variable RINGSIDE_BACKEND. The error is a [*ForbiddenError].
 var ErrForbidden = errors.New("io_uring is forbidden by policy")
 
-// Policy is what forbids.
+// Policy is the kind of rule that forbids a feature.
 type Policy string
 
 // The policies.
@@ -35,10 +35,10 @@ const (
 type ForbiddenError struct {
 	Feature string // "io_uring", or a part of it
 	Policy  Policy
-	Reason  string // which rule applies, and how that is known
-	Remedy  string // which line to change
-	// Cause is the kernel's answer. It is not in the chain of errors, because
-	// a filter may answer ENOSYS, which means the opposite of forbidden.
+	Reason  string // the rule that applies, and how the probe found it
+	Remedy  string // the setting to change
+	// Cause is the kernel's error. errors.Is does not find it, because a filter may
+	// return ENOSYS, which usually means that the kernel lacks the feature.
 	Cause error
 }
 
@@ -59,9 +59,9 @@ func (e *ForbiddenError) Is(target error) bool { return target == ErrForbidden }
 type UnsupportedError struct {
 	Feature string
 	Since   string // the first Linux that has it, such as "6.1"; "" if that is unknown
-	Reason  string // what was asked and what was the answer
-	Remedy  string // what to do if not to run that Linux
-	Cause   error  // the kernel's answer; may be nil
+	Reason  string // the probe and its result
+	Remedy  string // the alternative to running that Linux
+	Cause   error  // the kernel's error; may be nil
 }
 
 // Error returns a line such as "multishot accept needs Linux 5.19: this is
@@ -85,7 +85,8 @@ func (e *UnsupportedError) Is(target error) bool { return target == errors.ErrUn
 // Unwrap returns the cause.
 func (e *UnsupportedError) Unwrap() error { return e.Cause }
 
-// inconclusiveError is an error that does not tell whether the feature exists.
+// inconclusiveError is the error of a probe that could not find out if the feature
+// exists.
 type inconclusiveError struct {
 	feature string
 	cause   error
@@ -95,8 +96,8 @@ func (e *inconclusiveError) Error() string {
 	return fmt.Sprintf("cannot tell whether %s works: %v", e.feature, strings.TrimPrefix(e.cause.Error(), "uring: "))
 }
 
-// Unwrap gives EMFILE, ENOMEM and so on, but nothing that would make the error
-// match one of the conclusive answers.
+// Unwrap returns EMFILE, ENOMEM and so on, but no error that would match one of the
+// conclusive results.
 func (e *inconclusiveError) Unwrap() error {
 	if errors.Is(e.cause, errors.ErrUnsupported) || errors.Is(e.cause, ErrForbidden) {
 		return nil
@@ -104,8 +105,8 @@ func (e *inconclusiveError) Unwrap() error {
 	return e.cause
 }
 
-// conclusive reports whether a probe's answer stays true for the life of the
-// process. A limit does not count: others may give memory back.
+// conclusive reports whether a probe's result stays true for the life of the
+// process. The result of a limit does not: other processes may release memory.
 func conclusive(err error) bool {
 	if f, ok := errors.AsType[*ForbiddenError](err); ok {
 		return f.Policy != PolicyMemlock

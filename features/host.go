@@ -47,12 +47,12 @@ type host struct {
 	answers  probe.Cache[string, struct{}]
 	register probe.Cache[struct{}, []bool]
 	asked    sync.Once
-	info     *uring.KernelInfo // nil if the kernel does not answer queries
+	info     *uring.KernelInfo // nil if the kernel does not support queries
 
 	closed atomic.Int64 // when the last trial ended, in nanoseconds since the epoch
 }
 
-// facts are what one ring tells.
+// facts are the properties of the kernel that one ring shows.
 type facts struct {
 	features uring.Features
 	ops      uring.OpSet
@@ -82,8 +82,7 @@ func newHost() *host {
 	return h
 }
 
-// queried returns the answer of [uring.Query], nil before
-// Linux 6.18.
+// queried returns the result of [uring.Query], nil before Linux 6.18.
 func (h *host) queried() *uring.KernelInfo {
 	h.asked.Do(func() {
 		if info, err := h.query(); err == nil {
@@ -135,8 +134,8 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// ask answers for one feature, once. The question is asked on a usable host
-// only; elsewhere the answer is the reason why it is not.
+// ask probes one feature, once. It calls question only on a host where rings work;
+// elsewhere it returns the reason why they do not.
 func (h *host) ask(feature, since string, question func(facts) error) error {
 	f, err := h.usable()
 	if err != nil {
@@ -148,12 +147,12 @@ func (h *host) ask(feature, since string, question func(facts) error) error {
 	return err
 }
 
-// drain is how long the kernel may take to give back what a closed ring had
-// locked. It does so in a worker, and nothing tells when.
+// drain is how long the kernel may take to release the memory that a closed ring
+// had locked. A kernel worker releases it, without a notification.
 const drain = 500 * time.Millisecond
 
-// settle asks again while memory is short because of trials that ended just
-// now. With 64 KiB of locked memory five of them are enough.
+// settle repeats ask while memory is short because of trials that ended just
+// before. With 64 KiB of locked memory, five such trials are enough to cause that.
 func (h *host) settle(ask func() error) error {
 	until := time.Unix(0, h.closed.Load()).Add(drain)
 	for pause := time.Millisecond; ; pause *= 2 {
@@ -165,7 +164,7 @@ func (h *host) settle(ask func() error) error {
 	}
 }
 
-// relabel makes the answer "no io_uring" one about a part of it.
+// relabel turns an error about io_uring into an error about a part of it.
 func relabel(err error, feature, since string) error {
 	if e, ok := err.(*UnsupportedError); ok {
 		return &UnsupportedError{Feature: feature, Since: since, Reason: e.Reason, Remedy: e.Remedy, Cause: e.Cause}

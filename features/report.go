@@ -12,7 +12,7 @@ import (
 
 func init() { probe.Collect = kernel.collect }
 
-// collect asks every probe and reports the answers.
+// collect runs every probe and reports the results.
 func (h *host) collect() probe.Report {
 	r := probe.Report{OS: h.os, Arch: runtime.GOARCH, LSMs: []string{}, Notes: []probe.Note{},
 		Packages: []probe.Package{}}
@@ -52,7 +52,8 @@ func jsonLimit(n *int64) *int64 {
 	return n
 }
 
-// describe takes an answer apart.
+// describe splits a probe's error into the kind of result, the reason and the
+// remedy.
 func describe(err error) (a probe.Answer, reason, remedy string) {
 	if err == nil {
 		return probe.Yes, "", ""
@@ -75,7 +76,7 @@ func entry(name string, number uint64, since string, err error) probe.Entry {
 	return e
 }
 
-// tables fills in what the tables of the kernel tell.
+// tables fills in the features that the kernel's tables list.
 func (h *host) tables(r *probe.Report) {
 	info := h.queried()
 	if h.os != "linux" {
@@ -103,7 +104,7 @@ func (h *host) tables(r *probe.Report) {
 	}
 }
 
-// known adds what [uring.Query] answers where a policy forbids the feature.
+// known adds the result of [uring.Query] where a policy forbids the feature.
 func known(e probe.Entry, info *uring.KernelInfo, has func() bool) probe.Entry {
 	if e.Answer == probe.Forbidden && info != nil {
 		e.Known = new(has())
@@ -125,7 +126,7 @@ func unrepeat(r *probe.Report) {
 	}
 }
 
-// notes adds what a user may want to change although rings work.
+// notes adds the settings that a user may want to change although rings work.
 func (h *host) notes(r *probe.Report) {
 	if _, err := ParseMode(r.Override); err != nil {
 		r.Notes = append(r.Notes, probe.Note{About: EnvBackend, Text: err.Error(), Remedy: "set it to one of these, or unset it"})
@@ -135,7 +136,7 @@ func (h *host) notes(r *probe.Report) {
 	}
 }
 
-// memlockNote tells what the limit is for on this kernel.
+// memlockNote explains what the limit applies to on this kernel.
 func (h *host) memlockNote(r *probe.Report) {
 	soft := r.Memlock.Soft
 	if soft == nil || *soft < 0 || r.Memlock.Exempt {

@@ -13,9 +13,9 @@ import (
 // with 5.1, the opcode probe and READ and WRITE with 5.6.
 const sinceIOURing = "5.6"
 
-// The tables below are for messages and reports. Nothing is decided by them.
+// The tables below are for messages and reports. No probe depends on them.
 
-// opSince tells which kernel brought an opcode.
+// opSince maps an opcode to the kernel that introduced it.
 var opSince = [uring.OpCount]string{
 	uring.OpNop: "5.1", uring.OpReadv: "5.1", uring.OpWritev: "5.1", uring.OpFsync: "5.1",
 	uring.OpReadFixed: "5.1", uring.OpWriteFixed: "5.1", uring.OpPollAdd: "5.1", uring.OpPollRemove: "5.1",
@@ -35,7 +35,7 @@ var opSince = [uring.OpCount]string{
 	uring.OpReadvFixed: "6.15", uring.OpWritevFixed: "6.15", uring.OpPipe: "6.16",
 }
 
-// registerSince tells which kernel brought a register operation.
+// registerSince maps a register operation to the kernel that introduced it.
 var registerSince = [uring.RegisterOpCount]string{
 	uring.OpRegisterBuffers: "5.1", uring.OpUnregisterBuffers: "5.1", uring.OpRegisterFiles: "5.1",
 	uring.OpUnregisterFiles: "5.1", uring.OpRegisterEventFD: "5.2", uring.OpUnregisterEventFD: "5.2",

@@ -27,8 +27,8 @@ func (h *host) haveOp(op uring.Op) error {
 	})
 }
 
-// HaveFeature reports whether setup answers with all of the feature bits. Without
-// any it is [HaveIOURing].
+// HaveFeature reports whether io_uring_setup(2) returns all of the feature bits.
+// With f = 0 it is [HaveIOURing].
 func HaveFeature(f uring.Features) error { return kernel.haveFeature(f) }
 
 func (h *host) haveFeature(want uring.Features) error {
@@ -42,7 +42,7 @@ func (h *host) haveFeature(want uring.Features) error {
 	})
 }
 
-// each asks for every bit on its own.
+// each probes every bit separately.
 func (h *host) each(mask uint64, known []bit, kind string, question func(bit) func(facts) error) error {
 	if mask == 0 {
 		return h.haveIOURing()
@@ -55,10 +55,10 @@ func (h *host) each(mask uint64, known []bit, kind string, question func(bit) fu
 	return nil
 }
 
-// HaveSetup reports whether the kernel knows all of the setup flags. It does not
-// tell whether it accepts them together: see [uring.Options.SetupFlags]. That
-// SETUP_IOPOLL is known does not mean that a device has queues to poll, which
-// only I/O on that device tells.
+// HaveSetup reports whether the kernel knows all of the setup flags. The kernel may
+// still refuse their combination: see [uring.Options.SetupFlags]. A kernel that
+// knows SETUP_IOPOLL may have no device with poll queues; only I/O on the device
+// shows that.
 func HaveSetup(f uring.SetupFlags) error { return kernel.haveSetup(f) }
 
 func (h *host) haveSetup(want uring.SetupFlags) error {
@@ -72,7 +72,7 @@ func (h *host) haveSetup(want uring.SetupFlags) error {
 	})
 }
 
-// inMask answers from a mask that the kernel gave.
+// inMask returns nil if the kernel's mask has the wanted bit.
 func inMask(have, want uint64) error {
 	if have&want == 0 {
 		return lacking("the kernel %s says so itself", probe.Release())
@@ -167,8 +167,8 @@ func (h *host) tryEnter(flag uint32) error {
 	}
 }
 
-// tryRegisteredRing uses the flag: with it the kernel looks for a ring first,
-// and answers EINVAL when there is none.
+// tryRegisteredRing uses the flag: with it the kernel looks for a ring first, and
+// returns EINVAL when there is none.
 func (h *host) tryRegisteredRing() error {
 	return h.withTrial(&uring.Options{Entries: 4}, func(t *trial) error {
 		if err := t.ring.RegisterRingFD(); err != nil {
@@ -179,9 +179,9 @@ func (h *host) tryRegisteredRing() error {
 	})
 }
 
-// HaveRegister reports whether the kernel knows the register operation. An
-// operation may still lack what it needs, such as a device or a part of the
-// kernel that was left out.
+// HaveRegister reports whether the kernel knows the register operation. The
+// operation may still fail because a device, or a part that this kernel was built
+// without, is missing.
 func HaveRegister(op uring.RegisterOp) error { return kernel.haveRegister(op) }
 
 func (h *host) haveRegister(op uring.RegisterOp) error {
@@ -211,13 +211,13 @@ func (h *host) registerOps() ([]bool, error) {
 	})
 }
 
-// firstRestricted is the first operation that came with restricted rings. A
-// kernel that has none of these has all before it, as package uring needs
-// REGISTER_PROBE and they came in the same version or earlier.
+// firstRestricted is the first operation that came with restricted rings. A kernel
+// without restricted rings has all operations before it: package uring needs
+// REGISTER_PROBE, and they came in the same version or earlier.
 const firstRestricted = uring.OpRegisterRestrictions
 
-// tryRegister asks a ring on which nothing may be registered: the kernel
-// answers EACCES to what it knows and EINVAL to what it does not.
+// tryRegister tries each operation on a ring that allows none. The kernel returns
+// EACCES for an operation that it knows, and EINVAL for others.
 func (h *host) tryRegister() (known []bool, err error) {
 	err = h.withTrial(&uring.Options{Entries: 1, Disabled: true}, func(t *trial) error {
 		allow := uring.Restrictions{RegisterOps: []uring.RegisterOp{uring.OpRegisterEnableRings}}

@@ -13,22 +13,23 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// patience bounds a trial: what has not happened by then is no answer.
+// patience limits a trial: if its completion has not arrived by then, the trial is
+// inconclusive.
 const patience = 5 * time.Second
 
-// trial is a throw-away ring on which a feature is tried. Whatever it started
-// has ended when it is over.
+// trial is a throw-away ring on which a feature is tried. All its operations have
+// ended when the trial is over.
 type trial struct {
 	ring    *uring.Ring
 	until   time.Time
 	live    map[uint64]bool // operations whose last completion has not come
 	waiting []uring.CQE     // completions that no caller has asked for yet
-	held    []any           // what the kernel may still touch
+	held    []any           // memory that the kernel may still use
 	files   files           // descriptors to close at the end
 	results map[uint64]bool // operations whose results are descriptors
 }
 
-// lackingError is a trial's answer that the kernel lacks what was tried.
+// lackingError is a trial's result that the kernel lacks the feature.
 type lackingError struct {
 	reason string
 	cause  error
@@ -40,9 +41,9 @@ func lacking(format string, args ...any) error {
 	return &lackingError{reason: fmt.Sprintf(format, args...)}
 }
 
-// answer sorts the kernel's answer to the thing under trial: it lacks it, it
-// forbids it, or something else went wrong. Only answers to what is tried may
-// go through here.
+// answer classifies the kernel's error for the feature under trial: the kernel
+// lacks it, a policy forbids it, or something else went wrong. Pass only errors of
+// the operation that is tried.
 func answer(call string, err error) error {
 	errno, ok := errors.AsType[syscall.Errno](err)
 	switch {
@@ -58,7 +59,7 @@ func answer(call string, err error) error {
 	return err
 }
 
-// deniedError is a trial's answer that the kernel knows and refuses.
+// deniedError is a trial's result that the kernel knows the feature and refuses it.
 type deniedError struct {
 	call  string
 	cause error
@@ -159,7 +160,7 @@ func (t *trial) file(c uring.CQE) {
 // idCancel begins the user data of cancellations.
 const idCancel = 1 << 33
 
-// end cancels what is in flight, waits for it and frees everything.
+// end cancels the operations in flight, waits for them and frees everything.
 func (t *trial) end() error {
 	var stuck error
 	t.until = time.Now().Add(patience)
