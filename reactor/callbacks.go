@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// callbacks runs the callbacks of a loop one after the other, on a goroutine of its own
+// callbacks runs the callbacks of a loop one after the other, on a separate goroutine
 // and without a lock.
 type callbacks struct {
 	mu      sync.Mutex

@@ -49,10 +49,10 @@ func (l *loop) cancelAll() {
 	l.advance()
 }
 
-// cancelledLimit is how long an operation may take to end after the kernel has answered
-// that it is cancelled. Not every operation does end: a read of a pipe whose poll fired
-// at the same time looks again, finds that the data is gone, and waits for more. Seen
-// on Linux 6.1; TestSoak hangs there without the repetition.
+// cancelledLimit is how long an operation may take to end after the kernel has reported
+// it as cancelled. Some operations do not end: a read of a pipe whose poll fired at the
+// same time tries again, finds no data, and waits for more. Seen on Linux 6.1; TestSoak
+// hangs there without the repetition.
 const cancelledLimit = 16 * time.Millisecond
 
 // cancelDone takes the completion of a cancellation. If the operation does not end soon,

@@ -93,7 +93,7 @@ func (l *loop) deliver(c uring.CQE) {
 		l.stats.events.Add(1)
 		l.callbacks.add(v.fn, Result{Res: c.Res, Flags: c.Flags})
 		return
-	case !v.answered: // a notification does not replace the answer
+	case !v.answered: // a notification does not replace the result
 		v.res = Result{Res: userErrno(c.Res), Flags: c.Flags}
 		v.answered = true
 	}

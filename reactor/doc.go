@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // Package reactor starts io_uring operations from any goroutine. A goroutine waits for
-// the result, or leaves a callback. The package chooses the ring, and combines the
-// operations of several goroutines into one system call.
+// the result, or passes a callback. The package chooses the ring, and submits the
+// operations of several goroutines with one system call.
 //
 // # Loops
 //
@@ -11,11 +11,11 @@
 // arrive. No thread waits in the kernel, no timer ticks, and an idle reactor uses no
 // CPU.
 //
-// Any goroutine submits. While the device has work, the first goroutine that adds an SQE
-// yields once, so that other runnable goroutines add theirs. Then it submits all of them
-// with one system call and reaps what has completed. The loop's goroutine reaps the
-// rest. In measurements 128 goroutines read from a disk at fio's rate, with fio's CPU time
-// per read.
+// Any goroutine can submit. While operations are in flight, the first goroutine that
+// adds an SQE yields once, so that other runnable goroutines add theirs. Then it
+// submits all of them with one system call and reaps the completions that have arrived.
+// The loop's goroutine reaps the rest. In measurements 128 goroutines read from a disk
+// at fio's rate, with fio's CPU time per read.
 //
 // When one operation runs at a time, a plain system call is as fast; see
 // [Reactor.TryPlain]. One goroutine with many operations at a time, chains, registered
@@ -35,8 +35,9 @@
 // generation, so that a late completion finds no slot.
 //
 // A descriptor belongs to the caller. Keep it open until the operation has ended. The
-// kernel looks the descriptor up when it takes the SQE; if it was closed before, it may
-// name another file by then. Closing a descriptor does not end an operation: cancel it.
+// kernel looks up the descriptor when it takes the SQE; if the descriptor was closed
+// before, its number may name another file by then. Closing a descriptor does not end
+// an operation: cancel it.
 //
 // In a build with the race detector, a goroutine of the reactor reads and writes the
 // memory of reads, writes, sends and receives as the kernel does. The detector reports
@@ -50,9 +51,10 @@
 //
 // # Limits
 //
-// A loop holds at most [Options.InFlight] operations. Do waits until one of them has
-// ended. Queue and Stream return [ErrFull], because a callback that waited could wait for
-// itself. Where RLIMIT_MEMLOCK is low, New opens fewer and smaller rings.
+// A loop holds at most [Options.InFlight] operations. When the loop is full, Do waits
+// until an operation has ended. Queue and Stream return [ErrFull], because a callback
+// that waits could wait for itself. Where RLIMIT_MEMLOCK is low, New opens fewer and
+// smaller rings.
 //
 // # Threads that exit
 //

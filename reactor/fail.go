@@ -15,7 +15,7 @@ import (
 //   - fail ends the operations that the kernel has not taken, and refuses new ones;
 //   - operations that the kernel has taken end when their completions arrive, which
 //     needs no submission, unless completions have overflowed the CQ;
-//   - failTaken ends those of which no completion will be seen any more.
+//   - failTaken ends the operations whose completions can no longer be reaped.
 
 // failure returns why the ring cannot be used any more, nil if it can.
 func (l *loop) failure() error {
@@ -50,14 +50,14 @@ func (l *loop) fail(err error) {
 	go l.reap() // completions may have overflowed before
 }
 
-// failTaken reaps what is in the CQ and then ends the operations that the kernel has
-// taken. The kernel may use their memory later, so their slots are never used again.
+// failTaken reaps the CQ and then ends the operations that the kernel has taken. The
+// kernel may use their memory later, so their slots are never used again.
 func (l *loop) failTaken() {
 	l.reapAll()
 	l.endTaken()
 }
 
-// endTaken is failTaken without a last look into the CQ.
+// endTaken is failTaken without reaping the CQ first.
 func (l *loop) endTaken() {
 	l.reaping.Lock()
 	defer l.reaping.Unlock()

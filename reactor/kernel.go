@@ -43,7 +43,8 @@ func (kernelRing) Submitter() int { return sys.ThreadID() }
 // A thread that is about to exit still exists.
 func (kernelRing) Exited(thread int) (exited, sure bool) { return sys.ThreadExited(thread) }
 
-// AnswersCancelled reports whether a file may answer ECANCELED itself.
+// AnswersCancelled reports whether operations on a file may fail with ECANCELED by
+// themselves, without a cancellation.
 func (kernelRing) AnswersCancelled(fd int) bool { return sys.AnswersCancelled(fd) }
 
 // openKernelRing opens a ring. All rings share the worker threads of the first. The

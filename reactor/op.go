@@ -23,10 +23,10 @@ var (
 	// It wraps the reason. Unless ErrTaken is wrapped too, the operation has not
 	// begun.
 	ErrFailed = errors.New("reactor: ring failed")
-	// ErrTaken is wrapped beside ErrFailed when the kernel had taken the operation.
-	// The kernel may still carry it out, at any time, and may still read and write
-	// its memory. That memory stays reachable for the life of the process and must
-	// not be used again.
+	// ErrTaken is wrapped in addition to ErrFailed when the kernel had taken the
+	// operation. The kernel may still carry it out, at any time, and may still read and
+	// write its memory. That memory stays reachable for the life of the process and
+	// must not be used again.
 	ErrTaken = errors.New("the kernel may still carry out the operation")
 	// ErrNotFound is returned by Cancel when the operation has ended.
 	ErrNotFound = errors.New("reactor: no such operation")
@@ -42,33 +42,33 @@ func (closedError) Is(target error) bool { return target == os.ErrClosed }
 
 // Op is an operation. The methods that start it copy it.
 type Op struct {
-	// SQE is filled by one of its builders. Its user data is replaced. SQEs of other
-	// goroutines may follow it, so an SQE that links to the next is refused, and so
-	// is one that completes without a CQE.
+	// SQE is filled by one of its builders. The reactor replaces its user data. SQEs of
+	// other goroutines may follow it, so the reactor refuses an SQE that links to the
+	// next, and an SQE that completes without a CQE.
 	SQE uring.SQE
 	// Buf and Keep stay reachable until the last completion of the operation. Put
 	// all memory that the SQE points at here. Either may be nil.
 	Buf  []byte
 	Keep any
-	// Bytes is how much the kernel may copy or pin while it takes the SQE, usually
-	// the size of the transfer. A submission of more than 256 KiB enters the
-	// scheduler (entersyscall), so that other goroutines get the P meanwhile.
+	// Bytes is the number of bytes that the kernel may copy or pin while it takes the
+	// SQE, usually the size of the transfer. A submission of more than 256 KiB enters
+	// the scheduler (entersyscall), so that other goroutines get the P meanwhile.
 	Bytes int
 }
 
 // Result is the end of an operation, or one event of a stream.
 type Result struct {
-	// Res is the kernel's answer: a count, a descriptor, or a negative errno.
+	// Res is the kernel's result: a count, a descriptor, or a negative errno.
 	Res   int32
 	Flags uring.CQEFlags
-	// Cause is why the operation ended without an answer of the kernel: ErrClosed,
-	// ErrFailed (see also ErrTaken), the cause of the context that ended, or what is
-	// wrong with the Op. Otherwise it is nil, also when Res is negative.
+	// Cause is the reason why the operation ended without a result of the kernel:
+	// ErrClosed, ErrFailed (see also ErrTaken), the cause of the context that ended, or
+	// an error in the Op. Otherwise it is nil, also when Res is negative.
 	Cause error
 }
 
-// Err returns why the operation failed: Cause, or the errno in Res, or nil when it
-// succeeded. Compare it with errors.Is.
+// Err returns the error of a failed operation, which is Cause or the errno in Res, and
+// nil when the operation succeeded. Compare it with errors.Is.
 func (r Result) Err() error {
 	if r.Cause != nil || r.Res >= 0 {
 		return r.Cause
@@ -87,7 +87,8 @@ func (r Result) Errno() syscall.Errno {
 // More reports whether a stream continues after this event.
 func (r Result) More() bool { return r.Cause == nil && r.Flags&uring.CQEMore != 0 }
 
-// ID names an operation that was queued, until it has ended. The zero ID names nothing.
+// ID identifies an operation that Queue or Stream started, until it has ended. The zero
+// ID identifies no operation.
 type ID struct {
 	loop *loop
 	id   inflight.ID

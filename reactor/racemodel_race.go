@@ -107,10 +107,10 @@ func (l *loop) raceTake(v *entry) {
 	}
 }
 
-// raceGiveBack is called when an operation gives its memory back.
+// raceGiveBack is called when an operation returns its memory to the caller.
 func (v *entry) raceGiveBack() { sys.RaceAcquire(&v.key) }
 
-// sendVec is the flag of a send whose address is that of a vector.
+// sendVec is the flag of a send whose address points to a vector.
 var sendVec = new(uring.SQE).SendVec(uring.Fd(0), nil, 0).Raw().Ioprio
 
 // vectorBuffers returns the data of a vector or message that an operation reads or

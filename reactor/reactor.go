@@ -23,13 +23,13 @@ type Options struct {
 	Loops int
 	// Entries is the size of each submission queue; 0 means 256.
 	Entries int
-	// InFlight limits the operations in flight on each loop; 0 means 4096, and
-	// the maximum is 32768. A slot takes about 350 bytes once it was used.
+	// InFlight limits the operations in flight on each loop; 0 means 4096, and the
+	// maximum is 32768. A slot takes about 350 bytes after its first use.
 	InFlight int
 	// Restrict, when not nil, lists the only operations that the rings accept; the
-	// kernel ends every other operation with EACCES. An attacker who controls the
-	// process cannot use the rings for anything else. ASYNC_CANCEL, which the
-	// reactor needs, is added. No cost was measurable.
+	// kernel ends every other operation with EACCES. An attacker in control of the
+	// process cannot use the rings for other operations. The reactor adds ASYNC_CANCEL,
+	// which it needs. Measurements showed no cost.
 	Restrict []uring.Op
 	// Logger receives a message when a ring fails; nil means slog.Default().
 	Logger *slog.Logger
@@ -72,7 +72,7 @@ type Reactor struct {
 	closed atomic.Bool
 }
 
-// New opens the rings. The error is that of [uring.Open]; package features explains
+// New opens the rings. It returns the error of [uring.Open]; package features explains
 // it. Where rings count as locked memory and the limit is reached, New waits up to two
 // seconds for the memory of rings that were closed shortly before.
 func New(o Options) (*Reactor, error) {
@@ -111,9 +111,9 @@ func (r *Reactor) nearest() *loop {
 
 // Close refuses new operations, cancels the operations in flight, waits until the
 // kernel has ended each of them, and frees the rings. An operation that Close cancelled
-// ends with ErrClosed. An operation that the kernel cannot cancel, such as a read from
-// a disk that has started, is waited for, unless its ring has failed (ErrFailed). All
-// callbacks have returned when Close returns. The second call returns nil at once.
+// ends with ErrClosed. Close also waits for an operation that the kernel cannot cancel,
+// such as a read from a disk that has started, unless its ring has failed (ErrFailed).
+// All callbacks have returned when Close returns. The second call returns nil at once.
 // Close panics when a callback calls it.
 func (r *Reactor) Close() error {
 	me := goroutineID()
@@ -192,8 +192,10 @@ func (r *Reactor) Queue(op *Op, fn func(Result)) (ID, error) {
 }
 
 // Stream starts a multishot operation and calls fn with each of its events, in order.
-// The last event is the first for which [Result.More] is false, whatever ended the
-// stream. An overflow of the completion queue ends a stream too: start it again.
+// [Result.More] is false for the last event, and only for it, whatever ended the
+// stream. An overflow of the completion queue ends a stream too: start it again. Stream
+// does not wait: when the loop has [Options.InFlight] operations it returns ErrFull and
+// does not call fn.
 func (r *Reactor) Stream(op *Op, fn func(Result)) (ID, error) {
 	return r.nearest().queue(op, fn, true)
 }
@@ -208,14 +210,14 @@ func (r *Reactor) Cancel(id ID) error {
 	return id.loop.cancel(id.id)
 }
 
-// Turn is the right to make a plain system call in the place of an operation; see
+// Turn is a permission to make a plain system call instead of an operation; see
 // [Reactor.TryPlain].
 type Turn struct{ l *loop }
 
 // TryPlain reports whether a plain blocking system call is better than an operation
-// now. It is when the caller is alone on its loop, so that no other operation could
-// share a system call with the caller's, or when goroutines that compute occupy every
-// P. When TryPlain returns true, the caller makes its call and then calls [Turn.Done].
+// now. This is so when the caller is alone on its loop, so that no other operation
+// could share the system call, or when goroutines that compute occupy every P. When
+// TryPlain returns true, the caller makes its system call and then calls [Turn.Done].
 //
 // The caller is alone when the loop has no operation in flight and the previous caller
 // was the same goroutine. A blocked system call can keep its P for so long that other
@@ -232,7 +234,7 @@ func (r *Reactor) TryPlain() (Turn, bool) {
 	return Turn{}, false
 }
 
-// Done ends the turn. That of a zero Turn does nothing.
+// Done ends the turn. On a zero Turn it does nothing.
 func (t Turn) Done() {
 	if t.l != nil {
 		t.l.busy.Add(-1)

@@ -13,23 +13,23 @@ import (
 // An operation can end early although its cancellation was not requested. The kernel
 // cancels the operations of a thread that exits, and here one thread submits for many
 // goroutines. A cancellation that arrives when a worker thread has just completed its
-// target interrupts that thread's next operation. And the kernel cancels what waits for
-// the first worker thread of the submitting thread if signals, such as those of Go's
-// scheduler, interrupt the creation of that worker four times (seen on Linux 6.1;
-// TestInterruptedWorkers). Such operations are submitted again if the table below allows
-// it for the opcode and the reason is known:
+// target interrupts that thread's next operation. And the kernel cancels operations
+// that wait for the first worker thread of the submitting thread if signals, such as
+// those of Go's scheduler, interrupt the creation of that worker four times (seen on
+// Linux 6.1; TestInterruptedWorkers). Such operations are submitted again if the table
+// below allows it for the opcode and the reason is known:
 //
 //   - after ECANCELED only when the thread that submitted the operation has exited, or
-//     when the operation's file is of a kind that never answers ECANCELED itself;
+//     when the operation's file is of a kind that never returns ECANCELED by itself;
 //   - after EINTR, which means that nothing was done, in any case;
 //   - never when a user's SQE that may cancel others, such as [uring.SQE.CancelWith], was
 //     submitted since the operation started;
 //   - at most maxRetries times.
 //
-// In all other cases the answer is the result. Some files return ECANCELED or EINTR
-// themselves: a timerfd when the clock is set, a file system in user space.
+// In all other cases the caller gets the kernel's result. Some files return ECANCELED
+// or EINTR themselves: a timerfd when the clock is set, a file system in user space.
 
-// retryRule is the set of answers after which an operation may be submitted again.
+// retryRule is the set of results after which an operation may be submitted again.
 type retryRule uint8
 
 const (
@@ -91,7 +91,7 @@ var retryRules = [uring.OpCount]retryRule{
 const maxRetries = 64
 
 // mayRetry reports whether the table allows that an operation is submitted again after
-// an answer.
+// a result.
 func (v *entry) mayRetry(res int32) bool {
 	e := v.op.SQE.Raw()
 	if int(e.Opcode) >= len(retryRules) || v.retries >= maxRetries {
@@ -110,8 +110,8 @@ func (v *entry) mayRetry(res int32) bool {
 	return false
 }
 
-// interrupted reports whether an answer means that the operation was ended early. A
-// worker thread that is interrupted answers EINTR, as a system call would.
+// interrupted reports whether a result means that the operation was ended early. A
+// worker thread that is interrupted returns EINTR, as a system call would.
 func interrupted(res int32) bool {
 	return res == -int32(syscall.ECANCELED) || res == -int32(syscall.EINTR)
 }
@@ -180,7 +180,7 @@ func (v *entry) file() (fd int, ok bool) {
 	return int(e.Fd), e.Flags&uint8(uring.SQEFixedFile) == 0
 }
 
-// checkFile submits an operation again whose file never answers ECANCELED itself.
+// checkFile submits an operation again if its file never returns ECANCELED by itself.
 func (l *loop) checkFile(id inflight.ID, fd int) {
 	own := l.ring.AnswersCancelled(fd)
 	l.recheck(id, func(s *slot) bool {

@@ -201,7 +201,7 @@ func (l *loop) runWork() bool {
 	if len(l.work) == 0 || l.working {
 		return false
 	}
-	l.working = true // what is added meanwhile comes after it
+	l.working = true // work that is added meanwhile comes after it
 	for i := 0; i < len(l.work); i++ {
 		w := l.work[i]
 		l.work[i] = work{} // fail ends the operations of the rest
