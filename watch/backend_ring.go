@@ -21,7 +21,7 @@ type ringBackend struct {
 	t      *table
 	ring   *uring.Ring
 	wakeup *sys.FD         // an eventfd, never read: each signal is an edge
-	ask    *epoll.Instance // tells which files can be polled
+	ask    *epoll.Instance // finds out which files can be polled
 
 	enabled     bool     // a thread owns the ring
 	unusable    bool     // the caller is on another thread, or completions were lost: open a new ring
@@ -177,7 +177,7 @@ func alwaysPollable(mode uint32) bool {
 
 func (b *ringBackend) modify(fd int, e *entry, _ Trigger) syscall.Errno {
 	if e.gone {
-		return syscall.ENOENT // as epoll answers
+		return syscall.ENOENT // as with epoll
 	}
 	e.dirty, e.onceByMulti, e.rechecked = true, false, false
 	b.t.change(int32(fd), e)

@@ -75,13 +75,13 @@
 // # Threads
 //
 // The ring belongs to the thread that waits (SINGLE_ISSUER), which makes it cheap. The
-// goroutine that makes the turns should therefore call runtime.LockOSThread. Without that
-// everything works, but when the goroutine has moved to another thread, the watcher opens a
-// ring there and registers everything again. This can repeat events of Edge, and costs as
-// much as adding all descriptors. After several moves, a watcher that chose io_uring
-// automatically changes to epoll, and Backend returns that reason. There is no option for a
-// ring that several threads share: it was slower than epoll. When a thread exits, its ring
-// ends; the next Prepare on another thread opens a new one.
+// goroutine that makes the turns should therefore call runtime.LockOSThread. Without
+// that call the watcher works, but when the goroutine has moved to another thread, it
+// opens a ring there and registers all descriptors again. This can repeat Edge events,
+// and costs as much as adding all descriptors. After several moves, a watcher that
+// chose io_uring automatically changes to epoll, and Backend returns that reason. There
+// is no option to share a ring between threads: it was slower than epoll. When a thread
+// exits, its ring ends; the next Prepare on another thread opens a new one.
 //
 // # Choosing
 //

@@ -12,7 +12,7 @@ type Events uint32
 
 const (
 	Read       Events = 0x001  // there is something to read or accept, or the end of file (POLLIN)
-	Priority   Events = 0x002  // out-of-band data, or a change of a file such as those of sysfs (POLLPRI)
+	Priority   Events = 0x002  // out-of-band data, or a change of a file, for example in sysfs (POLLPRI)
 	Write      Events = 0x004  // a write would accept bytes, or a connect has ended (POLLOUT)
 	Error      Events = 0x008  // an error is pending, or the reader of a pipe is gone (POLLERR); always reported
 	HangUp     Events = 0x010  // both directions have ended, or the writer of a pipe is gone (POLLHUP); always reported
@@ -54,7 +54,7 @@ type Trigger uint8
 
 const (
 	Level   Trigger = iota // at each turn while it lasts
-	Edge                   // each time that it arrives anew
+	Edge                   // each time that it occurs again
 	OneShot                // once, then not until Modify
 )
 
@@ -74,6 +74,6 @@ func (t Trigger) String() string {
 // Event is a report about a registered descriptor.
 type Event struct {
 	FD     int
-	Events Events // those that are watched for and hold, with Error and HangUp
+	Events Events // the watched conditions that hold, and Error and HangUp
 	Value  any    // the value given to Add or Modify
 }

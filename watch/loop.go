@@ -22,9 +22,9 @@ var errRunning = errors.New("watch: the loop runs already")
 // all of them, one after the other, so they need no locks among themselves. A function that
 // blocks delays all others.
 //
-// Post, Stop, Drain, Close, Backend and Stats may be called by any goroutine at any time. The
-// rest, and the methods of [Timer] and [Hook], are for the callbacks, and for
-// times when the loop does not run. An event costs no allocation.
+// Post, Stop, Drain, Close, Backend and Stats may be called by any goroutine at any
+// time. Call the other methods, and the methods of [Timer] and [Hook], only in
+// callbacks or while the loop does not run. An event costs no allocation.
 type Loop struct {
 	w      *Watcher
 	ready  func(Event) // call, bound once
@@ -79,7 +79,7 @@ func (l *Loop) Add(fd int, interest Events, trigger Trigger, f func(Events)) err
 }
 
 // Modify replaces the events and the trigger of fd and keeps its function. Present
-// readiness is reported again. The errors are those of [Watcher.Modify].
+// readiness is reported again. It returns the errors of [Watcher.Modify].
 func (l *Loop) Modify(fd int, interest Events, trigger Trigger) error {
 	var f any
 	if e := l.w.at(fd); e != nil {
@@ -88,9 +88,9 @@ func (l *Loop) Modify(fd int, interest Events, trigger Trigger) error {
 	return l.w.Modify(fd, interest, trigger, f)
 }
 
-// Remove ends the registration of fd: its function is not called after Remove has returned.
-// A callback may remove any descriptor, also its own. Remove a descriptor before closing
-// it. The errors are those of [Watcher.Remove].
+// Remove ends the registration of fd: its function is not called after Remove has
+// returned. A callback may remove any descriptor, also its own. Remove a descriptor
+// before closing it. It returns the errors of [Watcher.Remove].
 func (l *Loop) Remove(fd int) error { return l.w.Remove(fd) }
 
 // Len returns the number of registered descriptors.
@@ -157,10 +157,10 @@ const longest = time.Hour
 // were none of these, it calls the idle hooks.
 //
 // It returns nil after [Loop.Stop] and [Loop.Drain], and may then be called again. It
-// returns the context's cause when the context ends, and [ErrClosed] after [Loop.Close].
-// Other errors are of the kernel and not to be expected. Except after Close it finishes the
-// current turn. Its goroutine stays on one thread meanwhile. A panic of a callback
-// propagates to the caller and leaves the loop usable.
+// returns the context's cause when the context ends, and [ErrClosed] after
+// [Loop.Close]. Other errors come from the kernel and are not expected. Except after
+// Close it finishes the current turn. Run locks its goroutine to a thread until it
+// returns. A panic of a callback propagates to the caller and leaves the loop usable.
 func (l *Loop) Run(ctx context.Context) (err error) {
 	if err := l.begin(); err != nil {
 		return err

@@ -104,7 +104,7 @@ func (b *ringBackend) sleep(timeout time.Duration) error {
 // over reports whether the wait is to end.
 func (b *ringBackend) over() bool { return b.unusable || b.waiting() > 0 }
 
-// enter submits the shown SQEs and waits as o says.
+// enter submits the shown SQEs and waits as o specifies.
 func (b *ringBackend) enter(o uring.WaitOptions) error {
 	o.NoSubmit, o.Published = true, b.shown
 	before := b.ring.Ready()
@@ -208,7 +208,7 @@ func (b *ringBackend) complete(c *uring.CQE) {
 		t.change(fd, e)
 	}
 	if e.rechecked {
-		return // poll(2) has answered after this
+		return // the result of poll(2) is newer
 	}
 	t.note(fd, e, found)
 }
@@ -261,11 +261,11 @@ func (b *ringBackend) control(c *uring.CQE) {
 	b.t.change(fd, e)
 }
 
-// recheckList lists the Level descriptors whose state was reported in the last turn and may
-// last. Their polls are multishot and report new events only. poll(2) reports the lasting
-// states: one call for all descriptors costs less than arming each of them again. Its
-// answer is newer than earlier completions and replaces them, so Level does not report
-// input that the caller has read meanwhile.
+// recheckList lists the Level descriptors whose state was reported in the last turn and
+// may last. Their polls are multishot and report new events only. poll(2) reports the
+// lasting states: one call for all descriptors costs less than arming each of them
+// again. Its result is newer than earlier completions and replaces them, so Level does
+// not report input that the caller has read meanwhile.
 //
 // The poll of a descriptor that stays ready for lastingTurns is cancelled, and poll(2)
 // alone reports it until it is not ready. Otherwise its wakeups would look like events of
@@ -275,7 +275,7 @@ func (b *ringBackend) control(c *uring.CQE) {
 type recheckList struct {
 	fds      []sys.PollFD
 	gens     []uint32
-	asked    int     // how many of them poll(2) has answered for
+	asked    int     // how many of them poll(2) has checked
 	quiet    bool    // none was ready when the wait began to sleep
 	disarmed int     // how many of them have no poll with the kernel
 	lasting  []int32 // to be disarmed
@@ -341,11 +341,11 @@ func (h *recheckList) report(t *table, most int) int {
 	return seen
 }
 
-// notOpen is the answer of poll(2) for a number that is not open (POLLNVAL).
+// notOpen is the result of poll(2) for a number that is not open (POLLNVAL).
 const notOpen Events = 0x020
 
 // finish removes the first n entries. Completions of these descriptors count again, and
-// those that are not ready any more are armed.
+// descriptors that are not ready any more are armed.
 func (h *recheckList) finish(t *table, n int) {
 	if n == 0 {
 		return
@@ -395,8 +395,7 @@ func (b *ringBackend) disarmLasting() {
 func (h *recheckList) clear() { *h = recheckList{fds: h.fds[:0], gens: h.gens[:0]} }
 
 // moved reports whether the number of a registration now names another file, or none:
-// poll(2) would answer for that one. Files without an inode of their own cannot be
-// distinguished.
+// poll(2) would check that file. Files that share an inode cannot be distinguished.
 func moved(fd int32, e *entry) bool {
 	_, id, errno := sys.FileMode(int(fd))
 	return errno != 0 || id != e.file
@@ -437,11 +436,12 @@ var newestFirst = sync.OnceValue(func() bool {
 // reorderer puts completions in the order in which they arose, on kernels where
 // they come in reverse. The turn's goroutine owns it.
 type reorderer struct {
-	// runs are numbers of completions in the CQ: those of a wait, or, negative, those of
-	// a submission without a wait, which are in order.
+	// runs are numbers of completions in the CQ. A positive number counts the
+	// completions of a wait. A negative number counts the completions of a submission
+	// without a wait, which are in order.
 	runs    []int
 	counted int         // completions in runs
-	ready   []uring.CQE // in order, and not yet taken up
+	ready   []uring.CQE // in order, and not yet processed
 }
 
 // brought records by how much a wait has raised the number of completions in the CQ.

@@ -17,7 +17,7 @@ type entry struct {
 	on       bool // registered
 	spent    bool // OneShot: has been reported
 
-	// For backends that arm requests one by one.
+	// The following fields are for backends that arm requests one by one.
 	armed       bool // a request of this generation is with the kernel
 	multi       bool // the request stays armed after a report
 	dirty       bool // interest or mode differ from what is armed
@@ -31,7 +31,7 @@ type entry struct {
 	reports uint8
 	streak  uint8  // reports of ringBackend.recheck in a row
 	gone    bool   // the number does not name the file any more
-	file    uint64 // from sys.FileMode, for backends without a better way to tell
+	file    uint64 // from sys.FileMode, for backends that cannot identify the file otherwise
 }
 
 // recheckEvery is a divisor of 256.

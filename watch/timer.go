@@ -15,22 +15,22 @@ type Timer struct {
 	index int // in the heap, -1 when it is not set
 }
 
-// NewTimer returns a timer that is not set. It can be set and stopped any number of times
-// without allocating, so a connection's timeout needs one timer.
+// NewTimer returns a timer that is not set. It can be set and stopped any number of
+// times without allocating, so one timer is enough for the timeouts of a connection.
 func (l *Loop) NewTimer(f func()) *Timer { return &Timer{l: l, f: f, index: -1} }
 
-// AfterFunc returns a timer that is set to call f in d.
+// AfterFunc returns a timer that is set to call f after d.
 func (l *Loop) AfterFunc(d time.Duration, f func()) *Timer {
 	t := l.NewTimer(f)
 	t.Reset(d)
 	return t
 }
 
-// Reset sets the timer to d from now, whether it was set before or not, and reports
-// whether it was. Timers are called in the order of their times, those of the
-// same time in the order in which they were set, never early, and at most once
-// for each Reset; one that is set to the past or to now by a callback is called
-// in the next turn. It costs O(log n) for n timers that are set.
+// Reset sets the timer to d from now, and reports whether it was set before. Timers
+// fire in the order of their times; timers with the same time fire in the order in
+// which they were set. A timer never fires early, and fires at most once for each
+// Reset. If a callback sets a timer to the past or to now, the timer fires in the next
+// turn. Reset costs O(log n) for n timers that are set.
 //
 // On a closed loop it does nothing.
 func (t *Timer) Reset(d time.Duration) bool {
@@ -48,7 +48,7 @@ func (t *Timer) Reset(d time.Duration) bool {
 }
 
 // Stop unsets the timer and reports whether it was set: the function is not called
-// after Stop has returned. It costs O(log n) for n timers that are set.
+// after Stop has returned. Stop costs O(log n) for n timers that are set.
 func (t *Timer) Stop() bool {
 	if t.index < 0 {
 		return false
@@ -57,8 +57,8 @@ func (t *Timer) Stop() bool {
 	return true
 }
 
-// Active reports whether the timer is set. It is not while its function runs,
-// unless that sets it again.
+// Active reports whether the timer is set. It is not set while its function runs,
+// unless the function sets it again.
 func (t *Timer) Active() bool { return t.index >= 0 }
 
 // fire calls the functions of due timers and returns their number. Timers that these

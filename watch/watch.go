@@ -45,7 +45,7 @@ const (
 type Options struct {
 	Mode Mode
 	// Batch is the largest number of descriptors that one Dispatch reports; 0 means
-	// 1024. The others are reported in the next turn.
+	// 1024. The next turn reports the others.
 	Batch int
 	// Restrict limits the ring to the operations of a watcher: POLL_ADD, POLL_REMOVE
 	// and ASYNC_CANCEL. The kernel refuses all others with EACCES. It has no effect on
@@ -86,7 +86,7 @@ type Stats struct {
 	Turns   uint64 `json:"turns"`   // calls of Dispatch
 	Events  uint64 `json:"events"`  // descriptors that they reported
 	Enters  uint64 `json:"enters"`  // calls of io_uring_enter or epoll_wait
-	Moves   uint64 `json:"moves"`   // times that the goroutine came to another thread, where a ring had to be opened
+	Moves   uint64 `json:"moves"`   // times that the goroutine had moved to another thread, where the watcher opened a ring
 	Watched int    `json:"watched"` // descriptors registered at the last Dispatch
 }
 
@@ -216,10 +216,9 @@ func (b *ringBackend) giveUp(why error) error {
 // Add registers fd. Its events, and always [Error] and [HangUp], are reported according to
 // the trigger, each with value. Present readiness is reported as well.
 //
-// Errors: EEXIST when the number is registered (see the package comment), EBADF
-// when it is not open, EPERM when the file cannot be polled, EINVAL for unknown
-// events or triggers, ENOMEM, ENOSPC (epoll: the limit of the user's watches);
-// ErrClosed.
+// Errors: EEXIST when the number is registered (see the package comment), EBADF when it
+// is not open, EPERM when the file cannot be polled, EINVAL for unknown events or
+// triggers, ENOMEM, ENOSPC (epoll: the user's limit of watches is reached); ErrClosed.
 func (w *Watcher) Add(fd int, interest Events, trigger Trigger, value any) error {
 	if err := w.usable(); err != nil {
 		return err
@@ -251,7 +250,7 @@ func (w *Watcher) Add(fd int, interest Events, trigger Trigger, value any) error
 // Modify replaces the events, the trigger and the value of a registered descriptor.
 // Present readiness is reported again, so it makes OneShot report again.
 //
-// Errors: ENOENT when fd is not registered, EINVAL as for Add, others when its
+// Errors: ENOENT when fd is not registered, EINVAL as for Add, other errors when its
 // file has been closed; ErrClosed.
 func (w *Watcher) Modify(fd int, interest Events, trigger Trigger, value any) error {
 	if err := w.usable(); err != nil {
@@ -291,11 +290,12 @@ func (w *Watcher) Remove(fd int) error {
 	return nil
 }
 
-// FD returns the descriptor of a file, connection or listener of package os, net or unet,
-// for Add. It does not change the descriptor; the method Fd of these types makes it
-// blocking. The descriptor belongs to c, which must be reachable while it is watched.
-// Remove it before closing c. Read and write it by calls that return EAGAIN, such as
-// syscall.Read: c's own methods would wait. FD fails when c is closed.
+// FD returns the descriptor of a file, connection or listener of package os, net or
+// unet, for Add. It does not change the descriptor, whereas the method Fd of these
+// types makes it blocking. The descriptor belongs to c: keep c reachable while the
+// descriptor is watched, and call Remove before closing c. Read and write with calls
+// that return EAGAIN, such as syscall.Read, because the methods of c would wait. FD
+// returns an error when c is closed.
 func FD(c syscall.Conn) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -309,8 +309,9 @@ func FD(c syscall.Conn) (int, error) {
 // Len returns the number of registered descriptors.
 func (w *Watcher) Len() int { return w.n }
 
-// Prepare begins a turn: it prepares changes for the kernel, which Wait submits. Errors:
-// ErrClosed, or errors of the kernel; the changes are then submitted in the next turn.
+// Prepare begins a turn: it prepares changes for the kernel, which Wait submits.
+// Errors: ErrClosed, or errors of the kernel. After an error of the kernel the next
+// turn submits the changes.
 func (w *Watcher) Prepare() error {
 	if err := w.usable(); err != nil {
 		return err
@@ -319,14 +320,14 @@ func (w *Watcher) Prepare() error {
 	return w.backend.prepare()
 }
 
-// Wait waits until a descriptor is ready, for at most timeout: without limit when it is
-// negative, not at all when it is 0. The end of the timeout is no error. A signal does not
-// end the wait. Wait can return early: after Wake, after changes by other goroutines, or
-// without a reason; Dispatch then reports nothing. It returns at once if events of the last
-// turn have not been dispatched.
+// Wait waits until a descriptor is ready, for at most timeout. A negative timeout means
+// no limit; with 0 Wait does not wait. An expired timeout is not an error. A signal
+// does not end the wait. Wait can return early: after Wake, after changes by other
+// goroutines, or without a reason; Dispatch then reports nothing. It returns at once if
+// events of the last turn have not been dispatched.
 //
-// Errors: ErrClosed, also when Close is called meanwhile; others are of the kernel and not
-// to be expected.
+// Errors: ErrClosed, also when Close is called meanwhile; other errors come from the
+// kernel and are not expected.
 func (w *Watcher) Wait(timeout time.Duration) error {
 	for {
 		s := w.state.Load()
@@ -352,9 +353,9 @@ func (w *Watcher) Wait(timeout time.Duration) error {
 }
 
 // Dispatch ends a turn: it calls f for each ready descriptor, in the order that the
-// package comment describes, and returns their number. f may call all methods but Prepare,
-// Wait, Dispatch and Poll. After f has closed the watcher nothing more is reported. If f
-// panics, the remaining descriptors are left to the next Dispatch.
+// package comment describes, and returns their number. f may call all methods but
+// Prepare, Wait, Dispatch and Poll. After f has closed the watcher nothing more is
+// reported. If f panics, the next Dispatch reports the remaining descriptors.
 func (w *Watcher) Dispatch(f func(Event)) int {
 	if w.usable() != nil {
 		return 0
@@ -415,7 +416,7 @@ func (w *Watcher) endDispatch() {
 }
 
 // Poll makes one turn: Prepare, Wait and Dispatch. It returns the number of reported
-// descriptors; 0 means that the timeout is over or that the wait ended early.
+// descriptors; 0 means that the timeout has expired or that the wait ended early.
 func (w *Watcher) Poll(timeout time.Duration, f func(Event)) (int, error) {
 	if err := w.Prepare(); err != nil {
 		return 0, err
