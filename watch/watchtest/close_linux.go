@@ -78,9 +78,9 @@ func closeInCallback(t *testing.T, open func() (Watcher, error)) {
 	}
 }
 
-// wakeWhileClosing wakes from many goroutines while the watcher goes away. The
-// numbers of its descriptors are taken at once by eventfds, which must not be
-// hit.
+// wakeWhileClosing calls Wake from many goroutines while the watcher is closed.
+// Eventfds take over the numbers of its descriptors at once; Wake must not write to
+// them.
 func wakeWhileClosing(t *testing.T, open func() (Watcher, error)) {
 	for range rounds(30, 8) {
 		r := newRig(t, open)

@@ -53,8 +53,8 @@ func notOpen(r *rig) {
 	r.quiet()
 }
 
-// notPollable gets epoll's answer for files, directories and devices that are
-// always ready.
+// notPollable gets the same error as from epoll for files, directories and devices that
+// are always ready.
 func notPollable(r *rig) {
 	dir := r.TempDir()
 	for _, name := range []string{filepath.Join(dir, "file"), dir, "/dev/null"} {

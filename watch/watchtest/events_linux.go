@@ -10,7 +10,7 @@ import (
 
 var everyMode = []watch.Trigger{watch.Level, watch.Edge, watch.OneShot}
 
-// asked reports nothing but what was asked for.
+// asked expects reports of the registered events only.
 func asked(r *rig) {
 	for _, mode := range everyMode {
 		a, b := r.pair()
@@ -47,7 +47,8 @@ func hangUp(r *rig) {
 	}
 }
 
-// peerHangUp tells of a peer that has ended its writing, where it is asked for.
+// peerHangUp is reported, where it is registered, when a peer has shut down its
+// writing.
 func peerHangUp(r *rig) {
 	for _, mode := range everyMode {
 		a, b := r.pair()

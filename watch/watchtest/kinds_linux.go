@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// source is a descriptor and what makes it ready.
+// source is a descriptor and the functions that change its readiness.
 type source struct {
 	fd    int
 	event watch.Events
@@ -23,8 +23,8 @@ type source struct {
 	drain func() // ends the state; nil where nothing does
 }
 
-// kinds are the pollable kinds of descriptors. A nil source is a kind that the
-// system does not have.
+// kinds are the pollable kinds of descriptors. A nil source stands for a kind that the
+// system lacks.
 var kinds = map[string]func(r *rig) *source{
 	"unix":      unixSocket,
 	"tcp":       tcpSocket,
@@ -211,7 +211,7 @@ func udpSocket(r *rig) *source {
 	return &source{fd, watch.Read, func() { r.ok(syscall.Sendto(peer, []byte("x"), 0, addr)) }, func() { r.drain(fd) }}
 }
 
-// dial connects to addr. The socket may still be at it.
+// dial starts a connect to addr, which may not have completed when dial returns.
 func dial(r *rig, addr syscall.Sockaddr) int {
 	fd, _ := inet(r, syscall.SOCK_STREAM)
 	if err := syscall.Connect(fd, addr); err != syscall.EINPROGRESS {

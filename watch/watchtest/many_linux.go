@@ -12,8 +12,8 @@ import (
 
 func short() bool { return testing.Short() }
 
-// dups opens up to n more numbers for eventfds, as far as the process may. What
-// signals one of the returned originals signals all that follow it.
+// dups opens up to n more numbers for eventfds, as far as the limits of the process
+// allow. A signal to one of the returned originals makes all duplicates after it ready.
 func (r *rig) dups(n int) (fds, originals []int) {
 	r.Helper()
 	var lim syscall.Rlimit
@@ -42,8 +42,8 @@ func (r *rig) dups(n int) (fds, originals []int) {
 	return fds, originals
 }
 
-// rounds returns how often to repeat what one time shows of the kernel: full, or
-// brief with -short.
+// rounds returns how often to repeat a test that depends on the kernel's timing: full,
+// or brief with -short.
 func rounds(full, brief int) int {
 	if short() {
 		return brief
@@ -98,7 +98,7 @@ func many(r *rig) {
 	}
 }
 
-// overflow has more happen than any queue holds before the first Dispatch.
+// overflow causes more events than any queue holds before the first Dispatch.
 func overflow(r *rig) {
 	fds, originals := r.dups(12000)
 	for _, fd := range fds {
@@ -121,7 +121,7 @@ func overflow(r *rig) {
 				seen[e.FD] = true
 			}
 		}
-		if round == 0 { // some go while their events wait in all the queues
+		if round == 0 { // some are removed while their events wait in the queues
 			for _, fd := range originals {
 				r.signal(fd)
 			}
@@ -142,7 +142,7 @@ func overflow(r *rig) {
 			}
 			fds = rest
 		}
-		for quiet := 0; quiet < quietTurns; { // repeats of what was late
+		for quiet := 0; quiet < quietTurns; { // repeats of late events
 			if len(r.turn(0)) > 0 {
 				quiet = 0
 			}
@@ -151,7 +151,8 @@ func overflow(r *rig) {
 	}
 }
 
-// fair serves what is always ready and does not forget the rest.
+// fair has descriptors that are always ready; the others must be reported in time as
+// well.
 func fair(r *rig) {
 	var always []int
 	for range 3000 {
@@ -187,8 +188,8 @@ func fair(r *rig) {
 	}
 }
 
-// neighbours reports what becomes ready beside descriptors of Level whose state
-// lasts, as soon as beside none.
+// neighbours checks that a lasting state of Level descriptors does not delay the
+// reports of other descriptors.
 func neighbours(r *rig) {
 	for _, n := range []int{1, 3, 40} {
 		lasting := map[int]bool{}

@@ -12,8 +12,8 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// seeds runs sequences of changes, each determined by its seed, and compares
-// what is reported with a model.
+// seeds runs sequences of changes, each determined by its seed, and compares the
+// reports with a model.
 func seeds(t *testing.T, open func() (Watcher, error)) {
 	n, steps := 40, 400
 	if short() {
@@ -29,7 +29,7 @@ func seeds(t *testing.T, open func() (Watcher, error)) {
 	}
 }
 
-// model knows what a watcher must and what it may report.
+// model has the events that a watcher must report, and the events that it may report.
 type model struct {
 	*rig
 	rng   *rand.Rand
@@ -48,15 +48,15 @@ type end struct {
 	mode     watch.Trigger
 	value    int
 
-	// must is the set of events that have to be reported before the watcher may
-	// be quiet; may says that something has happened that can be reported.
+	// must is the set of events that have to be reported before the watcher may be
+	// quiet. may is true when an event may be reported.
 	must  watch.Events
 	may   bool
 	spent bool // OneShot
 	turns int  // that have passed with something missing
 }
 
-// turnsToReport is how many turns what is ready waits for its report at most.
+// turnsToReport is the number of turns within which a ready descriptor is reported.
 const turnsToReport = 2
 
 func (m *model) run(steps int) {
@@ -190,7 +190,7 @@ func (m *model) hangUp(e *end) {
 	e.must = m.state(e)
 }
 
-// state asks the kernel what of an end could be reported.
+// state asks the kernel which events of an end could be reported.
 func (m *model) state(e *end) watch.Events {
 	asked := e.interest | watch.Error | watch.HangUp
 	fds := []sys.PollFD{{Fd: int32(e.fd), Events: int16(asked)}}
@@ -206,7 +206,7 @@ func (m *model) state(e *end) watch.Events {
 	return watch.Events(uint16(fds[0].Revents)) & asked
 }
 
-// settle makes turns until all that must be reported has been, and a few more.
+// settle makes turns until all required events have been reported, and a few more.
 func (m *model) settle() {
 	m.note("settle")
 	for i := range m.ends {
@@ -236,7 +236,7 @@ func (m *model) settle() {
 		m.Errorf("%v of %d (%v, %v) was not reported; its state is %v", e.must, e.fd, e.interest, e.mode, m.state(e))
 	}
 	for _, e := range m.ends {
-		e.may = false // what has happened is done with
+		e.may = false // all earlier events are settled
 	}
 }
 

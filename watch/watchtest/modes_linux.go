@@ -8,7 +8,7 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// level reports for as long as there is something, and then not.
+// level reports a descriptor as long as it is ready, and not afterwards.
 func level(r *rig) {
 	fd := r.counter()
 	r.add(fd, watch.Read, watch.Level)
@@ -23,7 +23,7 @@ func level(r *rig) {
 	}
 }
 
-// edge reports what arrives, once each time.
+// edge reports each arrival once.
 func edge(r *rig) {
 	fd := r.counter()
 	r.add(fd, watch.Read, watch.Edge)
@@ -58,7 +58,8 @@ func oneShot(r *rig) {
 	}
 }
 
-// initial reports what is ready when it is added, in every mode.
+// initial checks that a descriptor that is ready when it is added is reported, in every
+// mode.
 func initial(r *rig) {
 	for _, mode := range []watch.Trigger{watch.Level, watch.Edge, watch.OneShot} {
 		fd := r.counter()
@@ -106,8 +107,8 @@ func changeOfMode(r *rig) {
 	}
 }
 
-// drained serves a descriptor while others of its events are on their way: Level
-// does not report what has been read.
+// drained serves a descriptor while more of its events are queued: Level does not
+// report input that has been read.
 func drained(r *rig) {
 	var fds []int
 	for range 200 {
@@ -122,7 +123,7 @@ func drained(r *rig) {
 		}
 		for served := 0; served < len(fds); {
 			n, err := r.w.Poll(0, func(e watch.Event) {
-				r.signal(e.FD) // more comes, and is read with the rest
+				r.signal(e.FD) // more input arrives, and is read with the rest
 				if r.drain(e.FD) == 0 {
 					r.Fatalf("%d was reported and has nothing", e.FD)
 				}

@@ -9,7 +9,7 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// writersFirst mixes what can be written with what can be read.
+// writersFirst mixes writable and readable descriptors.
 func writersFirst(r *rig) {
 	for _, mode := range everyMode {
 		var fds []int

@@ -10,7 +10,7 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// removePending removes what has happened, at every stage of its report.
+// removePending removes a ready descriptor, at every stage of its report.
 func removePending(r *rig) {
 	for _, mode := range everyMode {
 		for stage := range 4 {
@@ -24,7 +24,7 @@ func removePending(r *rig) {
 			if stage > 1 {
 				r.ok(r.w.Wait(-1))
 			}
-			if stage > 2 { // what was reported may be repeated by Level
+			if stage > 2 { // Level may repeat the report
 				r.w.Dispatch(func(watch.Event) {})
 				r.ok(r.w.Prepare())
 				r.ok(r.w.Wait(0))
@@ -144,8 +144,8 @@ func reuse(r *rig) {
 	}
 }
 
-// reuseUnremoved closes a watched descriptor and opens another kind of file
-// under its number before the watcher is told.
+// reuseUnremoved closes a watched descriptor and opens another kind of file under its
+// number before calling Remove.
 func reuseUnremoved(r *rig) {
 	for _, mode := range everyMode {
 		fd := r.counter()
@@ -174,7 +174,7 @@ func reuseUnremoved(r *rig) {
 	}
 }
 
-// releases lets go of a file with the turn after Remove.
+// releases checks that the turn after Remove releases the file.
 func releases(r *rig) {
 	for _, mode := range everyMode {
 		a, b := r.pair()
@@ -239,9 +239,9 @@ func race(r *rig) {
 	end()
 }
 
-// duplicates closes a watched descriptor whose file another descriptor keeps open:
-// the state that lasts must not keep the watcher from sleeping, whether the number
-// is removed or not, and reused or not; and what is watched beside is not lost.
+// duplicates closes a watched descriptor whose file another descriptor keeps open: the
+// lasting state must not keep the watcher from sleeping, whether the number is removed
+// or not, and reused or not. Events of other descriptors are not lost.
 func duplicates(r *rig) {
 	edge := r.counter()
 	r.add(edge, watch.Read, watch.Edge)

@@ -13,14 +13,14 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for a required report.
 var patience = time.Minute
 
 // rig is a watcher under test, driven by the test's goroutine on one thread.
 type rig struct {
 	*testing.T
 	w   Watcher
-	fds map[int]*sys.FD // that the test opened and has not closed
+	fds map[int]*sys.FD // descriptors that the test opened and has not closed
 }
 
 // newRig opens a watcher, which the caller closes.
@@ -142,7 +142,7 @@ func write(r *rig, fd int, s string) {
 	}
 }
 
-// drain reads what there is, and says how much.
+// drain reads all input and returns how much it was.
 func (r *rig) drain(fd int) int {
 	r.Helper()
 	var buf [4096]byte
@@ -175,20 +175,20 @@ func (r *rig) pipe() (rd, wr int) {
 	return r.own(fds[0]), r.own(fds[1])
 }
 
-// own closes fd when the test ends, unless the test has.
+// own closes fd when the test ends, unless the test has closed it.
 func (r *rig) own(fd int) int {
 	r.fds[fd] = sys.NewFD(fd)
 	return fd
 }
 
-// shut closes a descriptor of the test's.
+// shut closes a descriptor that the test opened.
 func (r *rig) shut(fd int) {
 	r.Helper()
 	r.ok(r.fds[fd].Close())
 	delete(r.fds, fd)
 }
 
-// replace moves by to the number of fd, which it closes.
+// replace closes fd and moves the file of by to its number.
 func (r *rig) replace(fd, by int) {
 	r.Helper()
 	r.ok(syscall.Dup3(by, fd, syscall.O_CLOEXEC))

@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// Watcher is the methods of *watch.Watcher, whose contract the suite checks.
+// Watcher has the methods of *watch.Watcher whose contract the suite checks.
 type Watcher interface {
 	Add(fd int, interest watch.Events, trigger watch.Trigger, value any) error
 	Modify(fd int, interest watch.Events, trigger watch.Trigger, value any) error
@@ -27,9 +27,9 @@ type Watcher interface {
 
 var _ Watcher = (*watch.Watcher)(nil)
 
-// Run runs the suite. Each test opens watchers of its own. The suite opens many
-// descriptors, as far as the limit of the process allows, and sends signals to
-// threads of its own.
+// Run runs the suite. Each test calls open for its watchers and closes them. The suite
+// opens many descriptors, as far as the limit of the process allows, and sends signals
+// to the threads that it starts.
 func Run(t *testing.T, open func() (Watcher, error)) {
 	for _, group := range suite {
 		t.Run(group.name, func(t *testing.T) {

@@ -97,7 +97,7 @@ func wake(r *rig) {
 	start := time.Now()
 	timer := time.AfterFunc(20*time.Millisecond, r.w.Wake)
 	defer timer.Stop()
-	for time.Since(start) < 19*time.Millisecond { // early ends are left of the wakes before
+	for time.Since(start) < 19*time.Millisecond { // earlier wakes can end a wait early
 		r.turn(patience)
 	}
 	if took := time.Since(start); took > patience/2 {
@@ -121,7 +121,7 @@ func wakeBefore(r *rig) {
 	}
 }
 
-// shared is a watcher whose waits are without the lock, as a scheduler's.
+// shared is a watcher with a lock that is not held during Wait, as in a scheduler.
 type shared struct {
 	*rig
 	sync.Mutex
@@ -129,8 +129,8 @@ type shared struct {
 	done chan struct{}
 }
 
-// share runs turns on a thread of their own until the returned function is
-// called. f runs under the lock.
+// share runs turns on a separate thread until the returned function is called. f runs
+// under the lock.
 func share(r *rig, f func(watch.Event)) (s *shared, end func()) {
 	s = &shared{rig: r, done: make(chan struct{})}
 	go func() {
@@ -224,8 +224,8 @@ func removeMeanwhile(r *rig) {
 	}
 }
 
-// waitTwice finds in a second wait, without dispatching in between, what the
-// first had found.
+// waitTwice waits twice without dispatching in between: the second wait returns at
+// once, and no event of the first is lost.
 func waitTwice(r *rig) {
 	one, two := r.counter(), r.counter()
 	r.add(one, watch.Read, watch.Edge)
