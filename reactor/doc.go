@@ -11,8 +11,8 @@
 // arrive. No thread waits in the kernel, no timer ticks, and an idle reactor uses no
 // CPU.
 //
-// Any goroutine can submit. While operations are in flight, the first goroutine that
-// adds an SQE yields once, so that other runnable goroutines add theirs. Then it
+// Any goroutine can submit. While several operations are in flight, the first goroutine
+// that adds an SQE yields once, so that other runnable goroutines add theirs. Then it
 // submits all of them with one system call and reaps the completions that have arrived.
 // The loop's goroutine reaps the rest. In measurements 128 goroutines read from a disk
 // at fio's rate, with fio's CPU time per read.
