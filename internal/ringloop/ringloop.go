@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Package ringloop holds what every loop that drives a ring needs: opening the ring where memory
-// is short, waiting in Go's netpoller, telling temporary errors of a submission from lasting ones,
-// and keeping memory that the kernel may still use. Policies (when to submit, how long to spin,
-// whom to wake) differ between the loops because measurements differ; they stay with the loops.
+// Package ringloop holds what every loop that drives a ring needs: opening the ring where memory is
+// short, waiting in Go's netpoller, distinguishing temporary errors of a submission from permanent
+// ones, and keeping memory that the kernel may still use. Each loop has its own policies (when to
+// submit, how long to spin, which goroutine to wake), because their measurements differ.
 package ringloop
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// fewest is how many SQEs a ring has at least, unless its owner asks for fewer.
+// fewest is the smallest number of SQEs of a ring, unless its owner asks for fewer.
 const fewest = 16
 
-// Open opens a ring. While the kernel answers ENOMEM it halves both queues, the CQ down to least
+// Open opens a ring. While the kernel returns ENOMEM it halves both queues, the CQ down to least
 // entries (the SQ where Options leave the CQ to the kernel). Rings count against RLIMIT_MEMLOCK
 // before Linux 5.12 and again in 6.18, and a small ring is better than none.
 func Open(o uring.Options, least uint32) (*uring.Ring, error) {
