@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-// Package inflight is the table of operations that the kernel holds. A slot
-// owns what its operation needs (the buffer, the file) from the submission
-// until that operation's own completion. Slots are found by an [ID], which
-// travels as user data: the index of the slot and a generation, never an
-// address, so that a late or repeated completion of an operation that is over
-// finds nothing.
+// Package inflight provides a table of the operations that the kernel has taken. A slot
+// owns what its operation needs (the buffer, the file) from the submission until that
+// operation's own completion. Slots are found by an [ID], which travels as user data:
+// the index of the slot and a generation, never an address, so that a late or repeated
+// completion of an operation that has ended finds no slot.
 //
 // # Life of a slot
 //

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// ID names one use of a slot: the index in the low 32 bits, the generation in
-// the high ones. The zero ID names nothing.
+// ID names one use of a slot: the index in the low 32 bits, the generation in the high
+// ones. The zero ID names no slot.
 type ID uint64
 
 func (id ID) index() uint32      { return uint32(id) }
@@ -48,7 +48,7 @@ const (
 	stateAbandoned
 )
 
-// Slot is one place of a table. Only the holder of the slot may use Value.
+// Slot is one entry of a table. Only the holder of the slot may use Value.
 type Slot[T any] struct {
 	Value T
 
@@ -90,7 +90,7 @@ func (s *Slot[T]) Arm() {
 	}
 }
 
-// Release gives a slot back. The holder must have cleared from Value what
+// Release frees a slot. Before it, the holder must clear the references in Value that
 // should not stay reachable. Releasing a slot twice panics.
 func (t *Table[T]) Release(s *Slot[T]) {
 	if gen := s.gen.Add(1); gen >= maxGeneration {
@@ -124,25 +124,25 @@ func (t *Table[T]) Lookup(id ID) *Slot[T] {
 		return nil
 	}
 	s := &chunk[i%chunkSize]
-	// The order matters. id was armed before, so the state belongs to that use or to
-	// a later one, and the generation tells which. The other way round the slot could
-	// be used again in between.
+	// The order matters. id was armed before, so the state belongs to that use or to a
+	// later one; the generation distinguishes them. In the opposite order, the slot
+	// could be used again between the two reads.
 	if !s.alive() || s.gen.Load() != id.generation() {
 		return nil
 	}
 	return s
 }
 
-// alive reports whether the kernel may have the slot.
+// alive reports whether the kernel may still use the slot's resources.
 func (s *Slot[T]) alive() bool {
 	state := s.state.Load()
 	return state == stateHeld || state == stateAbandoned
 }
 
-// Complete marks the slot as done: the kernel no longer uses it. It returns true
-// when a goroutine waits, which then takes the result and releases the slot. It
-// returns false when the slot was abandoned: the caller must release it. Completing a slot twice
-// panics: the kernel, or our reading of it, would be wrong.
+// Complete marks the slot as done: the kernel no longer uses it. It returns true when a
+// goroutine waits, which then takes the result and releases the slot. It returns false
+// when the slot was abandoned: the caller must release it. Completing a slot twice
+// panics: it would be a defect of the kernel or of this module.
 func (s *Slot[T]) Complete() (waited bool) {
 	switch {
 	case s.state.CompareAndSwap(stateHeld, stateDone):
@@ -157,9 +157,9 @@ func (s *Slot[T]) Complete() (waited bool) {
 // is already done: the result can be taken.
 func (s *Slot[T]) Abandon() bool { return s.state.CompareAndSwap(stateHeld, stateAbandoned) }
 
-// Each calls f for every slot that is armed and has not completed. It is meant
-// for shutting down, when no slot is armed any more; slots that complete meanwhile
-// may or may not be visited.
+// Each calls f for every slot that is armed and has not completed. It is meant for
+// shutdown, when no further slot is armed. Slots that complete meanwhile may or may not
+// be visited.
 func (t *Table[T]) Each(f func(*Slot[T])) {
 	for c := range t.chunks {
 		chunk := t.chunks[c].Load()
@@ -178,8 +178,8 @@ func (t *Table[T]) slot(i uint32) *Slot[T] {
 	return &t.chunks[i/chunkSize].Load()[i%chunkSize]
 }
 
-// pop and push are a stack without locks. The tag changes with every pop, so
-// that a stack that went away and came back is noticed.
+// pop and push are a stack without locks. The tag changes with every pop, so that a
+// compare-and-swap fails if slots were popped and pushed again in between (ABA).
 func (t *Table[T]) pop() *Slot[T] {
 	for {
 		head := t.free.Load()
