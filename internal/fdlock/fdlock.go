@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package fdlock counts the users of a descriptor, so that closing waits for the
-// last one: a number that was closed early could already name another file when
-// the kernel gets to the operation.
+// Package fdlock counts the users of a descriptor, so that closing waits for the last
+// one. If the descriptor were closed earlier, its number could name another file by the
+// time the kernel takes the operation.
 package fdlock
 
 import (
@@ -16,7 +16,7 @@ type Lock struct {
 	waiter atomic.Pointer[waiter]
 }
 
-// waiter is what a call that closes waits on, until the last user has gone.
+// waiter lets a call of Close wait until the last user has released the lock.
 type waiter struct {
 	left chan struct{} // closed by the last user; nil if idle is used
 	idle sync.Mutex    // locked until the last user unlocks it
@@ -48,14 +48,13 @@ func (l *Lock) Release() {
 	}
 }
 
-// last reports whether the caller is the one that finds no user left.
-// Calls of Acquire that fail come and go meanwhile, and the last of them may be
-// it.
+// last reports whether the caller is the first to find that no user is left. Failing
+// calls of Acquire count as users for a moment, so one of them may be that caller.
 func (l *Lock) last() bool { return l.state.CompareAndSwap(closed, closed|gone) }
 
-// Close refuses new users and waits until the last one has gone. It returns
-// false, at once, when another call has closed before. In a synctest bubble the
-// wait is durable, and all users must be of that bubble.
+// Close refuses new users and waits until the last user has called Release. It returns
+// false at once when the lock was already closed. In a synctest bubble the wait is
+// durable, and all users must be of that bubble.
 func (l *Lock) Close() bool {
 	w, ok := l.close(func() *waiter { return &waiter{left: make(chan struct{})} })
 	if w != nil {
@@ -64,9 +63,9 @@ func (l *Lock) Close() bool {
 	return ok
 }
 
-// CloseAcrossBubbles is [Lock.Close] whose users may be outside of the caller's
-// synctest bubble, where a channel of the bubble cannot be used. The wait is not
-// durable. A Lock is closed in one of the two ways only.
+// CloseAcrossBubbles is [Lock.Close] for users that may be outside of the caller's
+// synctest bubble, where they cannot use a channel of the bubble. The wait is not
+// durable. Call only one of the two for a Lock.
 func (l *Lock) CloseAcrossBubbles() bool {
 	w, ok := l.close(func() *waiter {
 		w := &waiter{}
@@ -79,7 +78,7 @@ func (l *Lock) CloseAcrossBubbles() bool {
 	return ok
 }
 
-// close refuses new users. It returns what to wait on, nil if no user is left, and
+// close refuses new users. It returns the waiter, or nil if no user is left, and
 // whether the call is the first.
 func (l *Lock) close(newWaiter func() *waiter) (*waiter, bool) {
 	l.state.Add(1) // the caller counts as a user until the waiter is there
