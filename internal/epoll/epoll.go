@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// Event masks beside those of poll(2).
+// Event masks in addition to the masks of poll(2).
 const (
 	EdgeTriggered uint32 = 1 << 31 // EPOLLET
 	OneShot       uint32 = 1 << 30 // EPOLLONESHOT
@@ -55,7 +55,7 @@ func (in *Instance) FD() int { return in.fd.Int() }
 // Close closes the instance; a second call returns EBADF.
 func (in *Instance) Close() error { return in.fd.Close() }
 
-// Add starts to watch fd for a mask of events, which carry data. Errors: EEXIST,
+// Add starts to watch fd for a mask of events. Each event returns data. Errors: EEXIST,
 // EBADF, EPERM for a file that cannot be polled, ENOSPC, ENOMEM.
 func (in *Instance) Add(fd int, events uint32, data uint64) syscall.Errno {
 	return sys.EpollCtl(in.FD(), ctlAdd, fd, events, data)
@@ -73,7 +73,7 @@ func (in *Instance) Remove(fd int) syscall.Errno {
 }
 
 // Wait waits for an event, fills events and returns their number. A negative timeout
-// waits without limit, 0 does not wait. A timeout is not an error. After EINTR the
+// means no limit; with 0 Wait does not wait. A timeout is not an error. After EINTR the
 // caller decides whether to wait again.
 func (in *Instance) Wait(events []Event, timeout time.Duration) (int, syscall.Errno) {
 	n, errno := in.wait(events, timeout)
@@ -98,7 +98,7 @@ func (in *Instance) wait(events []Event, timeout time.Duration) (int, syscall.Er
 		if errno != syscall.ENOSYS && errno != syscall.EPERM {
 			return n, errno
 		}
-		in.coarse.Store(true) // before Linux 5.11, or a filter that is as old
+		in.coarse.Store(true) // Linux before 5.11, or a seccomp filter from that time
 	}
 	return sys.EpollWait(in.FD(), events, millis(timeout))
 }
