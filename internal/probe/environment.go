@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// Unlimited is a limit that is none.
+// Unlimited stands for RLIM_INFINITY: there is no limit.
 const Unlimited = math.MaxInt64
 
-// Environment is what around a process decides about io_uring. Pointers are nil
-// where the answer could not be read.
+// Environment has the settings outside of a process that decide if it can use io_uring.
+// A pointer is nil if the setting could not be read.
 type Environment struct {
 	Release string // of the kernel
 
@@ -29,14 +29,14 @@ type Environment struct {
 	MemlockSoft, MemlockHard *int64 // RLIMIT_MEMLOCK in bytes, or Unlimited
 
 	Capabilities *uint64 // effective, in the process's own user namespace
-	InitialUser  bool    // that namespace is the initial one, as far as its map tells
+	InitialUser  bool    // that namespace is the initial one, judging by its uid map
 	Groups       []int   // the effective group and the supplementary ones
 
 	LSMs    []string // security modules that are active
 	Context string   // the label that they gave to the process
 
-	// Container is what the process seems to run in: docker, podman,
-	// kubernetes, systemd, gvisor, another name, or "" for nothing known.
+	// Container is the kind of container in which the process seems to run: docker,
+	// podman, kubernetes, systemd, gvisor, another name, or "" for nothing known.
 	Container string
 
 	CPU int // a processor on which the process may run
@@ -64,12 +64,12 @@ func (e *Environment) Exempt() bool {
 }
 
 // LocksFreely reports whether RLIMIT_MEMLOCK does not bind the process: with
-// CAP_IPC_LOCK on the host. In another user namespace the capability does not
-// count, and io_uring charges what is locked to the user all the same.
+// CAP_IPC_LOCK on the host. In another user namespace the capability does not count,
+// and io_uring charges locked memory to the user all the same.
 func (e *Environment) LocksFreely() bool { return e.InitialUser && e.Has(CapIPCLock) }
 
-// ReadEnvironment reads the environment of the calling process from the root
-// of a file system and from its variables. What cannot be read is left out.
+// ReadEnvironment reads the environment of the calling process from the root of a file
+// system and from its variables. It leaves out settings that cannot be read.
 func ReadEnvironment(root fs.FS, getenv func(string) string) Environment {
 	r := reader{root}
 	e := Environment{
@@ -176,7 +176,7 @@ func (r reader) securityModules() (names []string, context string) {
 			names = append(names, name)
 		}
 	}
-	// Containers do not see the list above, but often what is below.
+	// In a container the list above is not visible, but often the files below are.
 	add := func(name string, active bool) {
 		if active && !slices.Contains(names, name) {
 			names = append(names, name)
@@ -187,13 +187,13 @@ func (r reader) securityModules() (names []string, context string) {
 	return names, r.line("proc/self/attr/current")
 }
 
-// container guesses in what the process runs, so that a remedy can name the
-// right option. A wrong guess costs a sentence, nothing else.
+// container guesses the container of the process, so that a remedy can name the right
+// option. A wrong guess only makes the remedy less exact.
 func (r reader) container(getenv func(string) string) string {
 	cgroup := r.line("proc/self/cgroup")
 	switch {
 	case strings.Contains(r.text("proc/version"), "Sun Jan 10 15:06:54 PST 2016"):
-		return "gvisor" // it reports this one build, whatever the host is
+		return "gvisor" // gVisor reports this build on every host
 	case getenv("KUBERNETES_SERVICE_HOST") != "", strings.Contains(cgroup, "kubepods"):
 		return "kubernetes"
 	case r.exists("run/.containerenv"), strings.Contains(cgroup, "libpod"):

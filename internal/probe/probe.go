@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Package probe holds what only feature detection needs: a
-// cache that keeps only conclusive answers, the environment that decides about
-// io_uring (sysctls, seccomp, limits, security modules, containers), harmless
-// system calls that tell whether the kernel is reached at all, and the parsing
-// of kernel versions for messages and tests.
+// Package probe has the parts that only feature detection needs: a cache that keeps
+// only conclusive results, the settings that allow or forbid io_uring (sysctls,
+// seccomp, limits, security modules, containers), harmless system calls that show if a
+// call reaches the kernel, and the parsing of kernel versions for messages and tests.
 package probe
 
 import (
@@ -21,8 +20,8 @@ import (
 // Cache keeps the results of expensive probes. All methods may be called
 // concurrently. A probe runs once at a time, and other callers wait for its result.
 type Cache[K comparable, V any] struct {
-	// Conclusive reports whether an answer with this error stays true. Others are
-	// asked again. It must be set before the first use.
+	// Conclusive reports whether a result with this error stays true. The cache does
+	// not keep other results. It must be set before the first use.
 	Conclusive func(error) bool
 
 	entries sync.Map // K to *entry[V]
@@ -38,8 +37,8 @@ type answer[V any] struct {
 	err   error
 }
 
-// Get returns the kept answer for key, or asks and keeps the answer if it is
-// conclusive. The question may use the cache for other keys.
+// Get returns the kept result for key. If there is none, it calls ask and keeps the
+// result if it is conclusive. ask may use the cache for other keys.
 func (c *Cache[K, V]) Get(key K, ask func() (V, error)) (V, error) {
 	v, ok := c.entries.Load(key)
 	if !ok {
