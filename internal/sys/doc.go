@@ -1,27 +1,25 @@
 // SPDX-License-Identifier: MIT
 
 // Package sys makes all system calls of the module: io_uring_setup, io_uring_enter,
-// io_uring_register, the memory they share with the process, and the few plain
-// calls that the fallbacks need. The use of unsafe and of golang.org/x/sys ends
-// here.
+// io_uring_register, the memory they share with the process, and the few plain calls
+// that the fallbacks need. No other package of the module uses unsafe or
+// golang.org/x/sys.
 //
-// Pointers cross the boundary in two ways only. Synchronous calls take
-// unsafe.Pointer and keep it alive for the call. Asynchronous ones take the
-// address as an integer from [Addr] or [SliceAddr], which force what is pointed
-// at onto the heap, so that it never moves; keeping it reachable until the
-// completion is the duty of the submitter.
+// Pointers reach the kernel in two ways only. Synchronous calls take unsafe.Pointer and
+// keep it alive for the call. Asynchronous calls take the address as an integer from
+// [Addr] or [SliceAddr], which force the memory onto the heap, so that it never moves.
+// The submitter must keep the memory reachable until the completion.
 //
 // # Raw calls
 //
-// Most calls tell the scheduler that they may block (Syscall), so that another
-// thread takes over the P. A raw call does not (RawSyscall): if it blocked, its P
-// would stay with it, and the next collection would stop the process. Raw calls
-// are therefore those that cannot block, whatever other processes do to the
-// descriptor, beyond locks that the kernel holds for a short time and faults of
-// the program's own memory. In particular, O_NONBLOCK is no reason: it belongs to
-// the open file, and every process that shares the file can clear it. This is the list of
-// all raw calls of the tree, with the function that makes each;
-// internal/testing/lint.TestRawCallsHaveReasons compares.
+// Most calls enter the scheduler (Syscall), so that another thread can take over the P
+// if they block. A raw call does not (RawSyscall): if it blocked, it would hold its P,
+// and the next garbage collection would stop the process. A raw call must therefore
+// never block, whatever other processes do to the descriptor, except for locks that the
+// kernel holds for a short time and page faults of the program's own memory. O_NONBLOCK
+// is no sufficient reason: it belongs to the open file, and every process that shares
+// the file can clear it. This is the list of all raw calls of the tree, with the
+// function that makes each; internal/testing/lint.TestRawCallsHaveReasons compares.
 //
 //	internal/sys.SockRecv  recvfrom  MSG_DONTWAIT is added there; longer copies tell the scheduler
 //	internal/sys.SockRecvMany  recvmsg  MSG_DONTWAIT is added there; longer copies tell the scheduler

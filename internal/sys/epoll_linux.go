@@ -40,8 +40,8 @@ func EpollCreate() (*FD, error) {
 	return NewFD(fd), nil
 }
 
-// EpollCtl is epoll_ctl(2). It asks the file for its state, for which a FUSE
-// server may take its time, so the scheduler is told.
+// EpollCtl is epoll_ctl(2). The kernel asks the file for its state, and a FUSE server
+// may be slow to reply, so EpollCtl enters the scheduler.
 func EpollCtl(ep, op, fd int, events uint32, data uint64) syscall.Errno {
 	if _, errno := fault("epoll_ctl", op); errno != 0 {
 		return errno
@@ -52,11 +52,11 @@ func EpollCtl(ep, op, fd int, events uint32, data uint64) syscall.Errno {
 	return errno
 }
 
-// EpollPollSockets is epoll_pwait(2) that does not wait and is hidden from the
-// scheduler. It asks each file that may be ready for its state: use it only
-// where all files are sockets or instances of epoll that hold nothing but
-// sockets. The kernel asks others, such as a file of a FUSE server, and waits for
-// the answer: use [EpollWait] with a timeout of 0 for those.
+// EpollPollSockets is epoll_pwait(2) that does not wait and does not enter the
+// scheduler. The kernel asks each file that may be ready for its state. Use it only
+// where all files are sockets or epoll instances that hold only sockets. For other
+// files, such as a file of a FUSE server, the kernel may wait for a reply: use
+// [EpollWait] with a timeout of 0.
 func EpollPollSockets(ep int, events []EpollEvent) (int, syscall.Errno) {
 	events, errno := faultSlice("epoll_wait", events)
 	if errno != 0 {
@@ -93,9 +93,9 @@ func EpollWait2(ep int, events []EpollEvent, timeout time.Duration) (int, syscal
 // PollFD is struct pollfd.
 type PollFD = unix.PollFd
 
-// PollNow asks for the state of descriptors, as poll(2) without waiting, and
-// returns how many have something set in Revents. The scheduler is told: a FUSE
-// server may take its time to answer for a file of its own.
+// PollNow asks for the state of descriptors, as poll(2) without waiting, and returns
+// how many have a bit set in Revents. It enters the scheduler, because a FUSE server
+// may be slow to reply for its files.
 func PollNow(fds []PollFD) (int, syscall.Errno) {
 	if _, errno := fault("poll", len(fds)); errno != 0 {
 		return -1, errno

@@ -43,8 +43,8 @@ func SignalFD(sig syscall.Signal) (*FD, error) {
 	return opened("signalfd")(unix.Signalfd(-1, &set, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK))
 }
 
-// MaskSignal blocks a signal for the calling thread, or lets it through. Lock
-// the goroutine to the thread in between.
+// MaskSignal blocks or unblocks a signal for the calling thread. Lock the goroutine to
+// the thread in between.
 func MaskSignal(sig syscall.Signal, block bool) error {
 	how := unix.SIG_UNBLOCK
 	if block {
@@ -60,9 +60,9 @@ func MaskSignal(sig syscall.Signal, block bool) error {
 // ThreadID returns the id of the calling thread.
 func ThreadID() int { return unix.Gettid() }
 
-// ThreadExited reports whether a thread that this process had has exited, and whether the
-// answer is sure. It is not sure for a thread that is about to exit, with its files
-// already closed: the thread still exists, in the call that exits or shortly before it.
+// ThreadExited reports whether a thread that this process had has exited, and whether
+// the result is sure. It is not sure for a thread that is about to exit and has closed
+// its files: the thread still exists, in the call that exits or shortly before it.
 func ThreadExited(tid int) (exited, sure bool) {
 	if unix.Tgkill(os.Getpid(), tid, 0) == unix.ESRCH {
 		return true, true
@@ -89,8 +89,8 @@ func SignalThread(tid int, sig syscall.Signal) error {
 // (Linux 5.3)
 func PidFD(pid int) (*FD, error) { return opened("pidfd_open")(unix.PidfdOpen(pid, 0)) }
 
-// Terminal opens a pseudo-terminal: its master and its slave side, the latter
-// passing on what is written without waiting for a line.
+// Terminal opens a pseudo-terminal: its master and its slave side. The slave passes on
+// input without waiting for a line.
 func Terminal() (master, slave *FD, err error) {
 	const flags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_NONBLOCK
 	master, err = opened("open /dev/ptmx")(unix.Open("/dev/ptmx", flags, 0))

@@ -12,9 +12,9 @@ import (
 // descriptor that this package opens and closes. Leak checks of tests use it.
 var FDTrace func(fd int, open bool)
 
-// FD owns a descriptor of the process. It may be used from several goroutines;
-// Close takes effect once and does not wait: the owner must know that no
-// goroutine uses the FD any more.
+// FD owns a descriptor of the process. It may be used from several goroutines; Close
+// takes effect once and does not wait: the owner must ensure that no goroutine uses the
+// FD any more.
 type FD struct {
 	raw    int
 	closed atomic.Bool
@@ -34,7 +34,7 @@ func (fd *FD) Int() int { return fd.raw }
 // String returns the number in decimal.
 func (fd *FD) String() string { return strconv.Itoa(fd.raw) }
 
-// Detach transfers the descriptor to the caller, who must close it.
+// Detach transfers the descriptor to the caller, which must close it.
 func (fd *FD) Detach() int {
 	if fd.closed.Swap(true) {
 		return -1
@@ -66,8 +66,8 @@ type wrappedErrno struct {
 
 func (e wrappedErrno) Error() string { return e.call + ": " + e.Errno.Error() }
 
-// Unwrap returns the errno; errors.Is against syscall.EPERM,
-// errors.ErrUnsupported and fs.ErrPermission work through it.
+// Unwrap returns the errno; errors.Is uses it to match syscall.EPERM,
+// errors.ErrUnsupported and fs.ErrPermission.
 func (e wrappedErrno) Unwrap() error { return e.Errno }
 
 // Error returns an error for errno that names the call, nil for 0.

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PreadNoWait reads cached bytes, as preadv2(2) with RWF_NOWAIT: it returns EAGAIN
-// when the next byte is not cached, and EOPNOTSUPP when the file system does not
-// support the flag. It does not tell the scheduler, because it never
-// blocks: bound the length so that the copy stays short. Do not call it for a file
-// opened with O_DIRECT, where the flag does not help.
+// PreadNoWait reads cached bytes, as preadv2(2) with RWF_NOWAIT: it returns EAGAIN when
+// the next byte is not cached, and EOPNOTSUPP when the file system does not support the
+// flag. It does not enter the scheduler, because it never blocks: limit the length so
+// that the copy stays short. Do not call it for a file opened with O_DIRECT, where the
+// flag does not help.
 func PreadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
 	p, errno := faultSlice("preadv2", p)
 	if errno != 0 {
@@ -73,9 +73,9 @@ func SyncFileRange(fd int, off, n int64, flags int) error {
 	return retry(func() error { return unix.SyncFileRange(fd, off, n, flags) })
 }
 
-// LockRange locks a part of a file for its opening (F_OFD_SETLK, F_OFD_SETLKW). mode
-// is as in [Flock]. Without wait the error is EAGAIN when another opening holds a lock
-// on it.
+// LockRange locks a part of a file for its open file description (F_OFD_SETLK,
+// F_OFD_SETLKW). mode is as in [Flock]. Without wait the error is EAGAIN when another
+// open file description holds a lock on it.
 func LockRange(fd, mode int, off, n int64, wait bool) error {
 	kinds := [...]int16{unix.F_RDLCK, unix.F_WRLCK, unix.F_UNLCK}
 	if mode < 0 || mode >= len(kinds) {
@@ -90,9 +90,9 @@ func LockRange(fd, mode int, off, n int64, wait bool) error {
 }
 
 // ReadsNoWait reports whether the kernel can read a file without blocking
-// (FMODE_NOWAIT), which preadv2(2) tells by refusing RWF_NOWAIT before it calls
-// the file system. Nothing is read: the offset is beyond every file. EBADF means
-// that the descriptor is not open for reading.
+// (FMODE_NOWAIT). If not, preadv2(2) refuses RWF_NOWAIT before it calls the file
+// system. It reads no data: the offset is beyond every file. EBADF means that the
+// descriptor is not open for reading.
 func ReadsNoWait(fd int) (bool, syscall.Errno) {
 	const beyond = 1 << 62
 	var b [1]byte
@@ -110,7 +110,7 @@ func FileSystem(fd int) int64 {
 	return int64(st.Type)
 }
 
-// Types of file systems. Ext4 is that of ext2 and ext3, too.
+// Types of file systems. ext2 and ext3 have the type Ext4, too.
 const (
 	FSExt4  = unix.EXT4_SUPER_MAGIC
 	FSXFS   = unix.XFS_SUPER_MAGIC
@@ -119,9 +119,10 @@ const (
 	FSFuse  = unix.FUSE_SUPER_MAGIC
 )
 
-// AnswersCancelled reports whether the file of a descriptor may answer ECANCELED itself,
-// as a timerfd does, a device or a file system in user space. Pipes, sockets, block
-// devices and the files of the file systems that it knows never do.
+// AnswersCancelled reports whether operations on the file of a descriptor may fail with
+// ECANCELED without a cancellation, as with a timerfd, a device or a file system in
+// user space. Operations on pipes, sockets, block devices and files of known file
+// systems never do.
 func AnswersCancelled(fd int) bool {
 	var st StatxBuf
 	if Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st) != nil {
@@ -158,11 +159,10 @@ const (
 	ONonblock = unix.O_NONBLOCK
 )
 
-// CopyFileRange copies up to n bytes between two files without a way through
-// this process, as copy_file_range(2). The positions of the files stay. It
-// returns 0 at the end of the source, and also for files that do not know their
-// size, such as those of /proc. Errors are bare errnos; a signal does not end
-// it.
+// CopyFileRange copies up to n bytes between two files inside the kernel, as
+// copy_file_range(2). It does not change the positions of the files. It returns 0 at
+// the end of the source, and also for files without a known size, such as files in
+// /proc. Errors are bare errnos; a signal does not end it.
 func CopyFileRange(dst int, dstOff int64, src int, srcOff int64, n int) (int, error) {
 	n, errno := faultRetry("copy_file_range", n)
 	if errno != 0 {
@@ -187,10 +187,10 @@ func CloneRange(dst int, dstOff int64, src int, srcOff, n int64) error {
 	})
 }
 
-// Splice moves up to n bytes from or to a pipe, as splice(2). The offset of
-// the side that is not a pipe is given; that of the pipe is negative. With
-// nonblock it answers EAGAIN where it would wait for the pipe. Errors are bare
-// errnos; a signal does not end it.
+// Splice moves up to n bytes from or to a pipe, as splice(2). Pass the offset of the
+// side that is not a pipe, and a negative offset for the pipe. With nonblock it returns
+// EAGAIN where it would wait for the pipe. Errors are bare errnos; a signal does not
+// end it.
 func Splice(dst int, dstOff int64, src int, srcOff int64, n int, nonblock bool) (int, error) {
 	flags := unix.SPLICE_F_MOVE
 	if nonblock {
@@ -215,8 +215,8 @@ func notPipe(off *int64) *int64 {
 	return off
 }
 
-// Reopen opens the file of a descriptor again with the same access, so that it
-// has a position of its own and goes through the page cache.
+// Reopen opens the file of a descriptor again with the same access, so that it has its
+// own position and goes through the page cache.
 func Reopen(fd int) (*FD, error) {
 	if _, errno := fault("open", 1); errno != 0 {
 		return nil, errno
@@ -233,8 +233,8 @@ func Reopen(fd int) (*FD, error) {
 	return NewFD(again), nil
 }
 
-// PunchHole makes n bytes read as zeros that take no space. The size of the
-// file stays.
+// PunchHole replaces n bytes by a hole, which reads as zeros and takes no space. It
+// does not change the size of the file.
 func PunchHole(fd int, off, n int64) error {
 	return Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
 }
@@ -256,11 +256,10 @@ func NextData(fd int, off int64) (start, end int64, err error) {
 // HaveFdatasync reports whether [Fdatasync] works.
 const HaveFdatasync = true
 
-// Fdatasync makes the data of a file durable and what of its metadata is needed
-// to read them back, as fdatasync(2). A signal does not end it. After any other
-// error the data must be considered lost: the kernel forgets which pages failed,
-// and a second call would return success. The error is a bare errno, as os wants
-// it in its errors.
+// Fdatasync makes the data of a file durable, and the metadata that are needed to read
+// the data, as fdatasync(2). A signal does not end it. After any other error the data
+// must be considered lost: the kernel forgets which pages failed, and a second call
+// would return success. The error is a bare errno, as os wants it in its errors.
 func Fdatasync(fd int) error {
 	if _, errno := faultRetry("fdatasync", 1); errno != 0 {
 		return errno
@@ -286,7 +285,7 @@ func Fadvise(fd int, off, n int64, advice int) error {
 // The calls of this file take a directory and a name below it. Their errors
 // are bare errnos, as os wants them in its errors; a signal does not end them.
 
-// Flags of [OpenAt2], beside those of package syscall.
+// Flags of [OpenAt2], in addition to the flags of package syscall.
 const (
 	OPath      = unix.O_PATH
 	OTmpfile   = unix.O_TMPFILE

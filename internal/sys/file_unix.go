@@ -111,8 +111,8 @@ func flockFD(fd, how int) error {
 	}
 }
 
-// Flock is flock(2). mode is 0 to share the lock, 1 to have it alone, 2 to give it
-// back. Without wait the error is EWOULDBLOCK when another opening holds the lock.
+// Flock is flock(2). mode is 0 for a shared lock, 1 for an exclusive lock, 2 to unlock.
+// Without wait the error is EWOULDBLOCK when another opening holds the lock.
 func Flock(fd, mode int, wait bool) error {
 	if _, errno := faultRetry("flock", 1); errno != 0 {
 		return errno

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// TryLock locks a file against other openings of it, in this process and in
-// others, until it is closed or [Unlock] (LockFileEx). It reports false when another
-// opening holds the lock. The lock lies behind every byte that a file has, because
-// on Windows what is locked cannot be read.
+// TryLock locks a file against other openings of it, in this process and in others,
+// until it is closed or [Unlock] (LockFileEx). It reports false when another opening
+// holds the lock. It locks a range beyond the end of every file, because on Windows
+// locked bytes cannot be read.
 func TryLock(f *os.File) (bool, error) {
 	const how = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	err := windows.LockFileEx(windows.Handle(f.Fd()), how, 0, 1, 0, behindAll())
@@ -36,14 +36,14 @@ func closeFD(int) error { return Error("close", noSys) }
 // CloseOnExec does nothing: processes do not inherit descriptors by number.
 func CloseOnExec(int) {}
 
-// FileMode answers ENOSYS.
+// FileMode returns ENOSYS.
 func FileMode(int) (mode uint32, id uint64, errno syscall.Errno) { return 0, 0, noSys }
 
-// Pread answers ENOSYS.
+// Pread returns ENOSYS.
 func Pread(int, []byte, int64) (int, error) { return 0, noSys }
 
-// Pwrite answers ENOSYS.
+// Pwrite returns ENOSYS.
 func Pwrite(int, []byte, int64) (int, error) { return 0, noSys }
 
-// Flock answers ENOSYS.
+// Flock returns ENOSYS.
 func Flock(int, int, bool) error { return noSys }

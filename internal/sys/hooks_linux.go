@@ -14,10 +14,11 @@ import (
 )
 
 // This file is for tests. In builds that are [Faulty], [Faults] change or refuse system
-// calls, and a [Simulator] answers those of rings. Other builds do not call it.
+// calls, and a [Simulator] handles the system calls on rings. Other builds do not call
+// it.
 
 // Faults are a test's hook before each system call. A call that Faults refuse is not
-// made, so that every result is one that the kernel could have given.
+// made, so that every result is a possible result of the kernel.
 type Faults struct {
 	// Enter gets the entries that io_uring_enter(2) is about to submit, which it may
 	// change. It returns how many of them are submitted, or the errno of the call.
@@ -87,8 +88,8 @@ func hookedEnter(fd int, submit, wait, flags uint32, arg unsafe.Pointer) (n int,
 	return -1, toSubmit, toWait, errno
 }
 
-// faultyEnter asks [Faults] about an enter. Like the kernel, a call that submits less
-// than it was asked to does not wait.
+// faultyEnter asks [Faults] about an enter. As in the kernel, a call that submits fewer
+// entries than requested does not wait.
 func faultyEnter(fd int, submit, wait uint32) (uint32, uint32, syscall.Errno) {
 	f := faults.Load()
 	if f == nil {
@@ -102,7 +103,7 @@ func faultyEnter(fd int, submit, wait uint32) (uint32, uint32, syscall.Errno) {
 	return submit, wait, errno
 }
 
-// entriesOf returns the next entries that the kernel takes of a ring.
+// entriesOf returns the next entries that the kernel takes from a ring.
 func entriesOf(fd int, n uint32) []*abi.SQE {
 	submissions.Lock()
 	defer submissions.Unlock()
@@ -137,7 +138,7 @@ type Simulator interface {
 	Unmapped(addr uint64, size int)
 }
 
-// SimulatedRing answers the calls on a descriptor of [Simulator.Setup].
+// SimulatedRing handles the calls on a descriptor of [Simulator.Setup].
 type SimulatedRing interface {
 	Enter(c EnterCall) (int, syscall.Errno)
 	Register(op uint32, arg unsafe.Pointer, n uint32) (int, syscall.Errno)
@@ -156,8 +157,8 @@ type EnterCall struct {
 
 var simulator atomic.Pointer[Simulator]
 
-// SetSimulator has rings that are opened from now on served by s, or by the kernel
-// when s is nil. Open rings are not affected.
+// SetSimulator makes s serve the rings that are opened from now on, or the kernel when
+// s is nil. Open rings are not affected.
 func SetSimulator(s Simulator) {
 	if s == nil {
 		simulator.Store(nil)
@@ -274,8 +275,8 @@ func noteRegion(r *Region) *Region {
 	return r
 }
 
-// simulatedUnmap is [Region.Unmap] for a region on Go's heap, and reports whether it was
-// one. It overwrites the memory, so that a use after the release shows.
+// simulatedUnmap is [Region.Unmap] for a region on Go's heap, and reports whether p is
+// such a region. It overwrites the memory, so that a use after the release is noticed.
 func simulatedUnmap(p unsafe.Pointer, n uintptr) bool {
 	simulated.Lock()
 	i := slices.IndexFunc(simulated.regions, func(r simulatedRegion) bool { return r.base == p })

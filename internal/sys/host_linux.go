@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tickless reports whether some processors have no clock ticks while they run a
-// single thread (the boot option nohz_full), so that a thread may compute for ever
-// without entering the kernel.
+// Tickless reports whether some processors have no clock ticks while they run a single
+// thread (the boot option nohz_full), so that a thread may compute forever without
+// entering the kernel.
 var Tickless = sync.OnceValue(func() bool {
 	b, err := os.ReadFile("/sys/devices/system/cpu/nohz_full")
 	return err == nil && isCPUList(string(b))

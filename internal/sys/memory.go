@@ -90,7 +90,7 @@ func Aligned(b []byte, align int) bool {
 // UnsafePointer is unsafe.Pointer, for packages that only pass it on.
 type UnsafePointer = unsafe.Pointer
 
-// Within reports whether inner lies in outer, and how many bytes from its start.
+// Within reports whether inner lies in outer, and returns its offset in bytes.
 func Within(inner, outer []byte) (int, bool) {
 	a, b := uintptr(unsafe.Pointer(unsafe.SliceData(inner))), uintptr(unsafe.Pointer(unsafe.SliceData(outer)))
 	if a < b || a-b > uintptr(len(outer)) || int(a-b)+len(inner) > len(outer) {

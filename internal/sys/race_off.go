@@ -10,11 +10,11 @@ import "syscall"
 const RaceEnabled = false
 
 // Faulty reports whether this build asks [Faults] before each call. Without the race
-// detector it does not, and what would ask is not compiled.
+// detector it does not, and the code that would ask is not compiled.
 const Faulty = false
 
-// What follows the constants does nothing in these builds and is compiled away: see
-// race_on.go.
+// The functions after the constants do nothing in these builds and are compiled away:
+// see race_on.go.
 
 func fault(_ string, n int) (int, syscall.Errno)             { return n, 0 }
 func faultRetry(_ string, n int) (int, syscall.Errno)        { return n, 0 }

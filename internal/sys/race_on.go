@@ -45,23 +45,22 @@ func faultSlice[T any](name string, s []T) ([]T, syscall.Errno) {
 	return s[:n], 0
 }
 
-// RaceRead tells the race detector that p is read on the calling goroutine. So
-// are system calls that it does not see.
+// RaceRead reports a read of p on the calling goroutine to the race detector. It is for
+// reads by system calls, which the detector does not see.
 func RaceRead(p []byte) {
 	if len(p) > 0 {
 		runtime.RaceReadRange(unsafe.Pointer(unsafe.SliceData(p)), len(p))
 	}
 }
 
-// RaceWrite tells the race detector that p is written to on the calling
-// goroutine.
+// RaceWrite reports a write to p on the calling goroutine to the race detector.
 func RaceWrite(p []byte) {
 	if len(p) > 0 {
 		runtime.RaceWriteRange(unsafe.Pointer(unsafe.SliceData(p)), len(p))
 	}
 }
 
-// RaceRelease makes what the calling goroutine did happen before the next
+// RaceRelease orders the earlier accesses of the calling goroutine before the next
 // RaceAcquire of the same key.
 func RaceRelease[T any](key *T) { runtime.RaceReleaseMerge(unsafe.Pointer(key)) }
 
@@ -82,9 +81,9 @@ func Poison(p []byte) {
 	}
 }
 
-// RaceVector returns the buffers of a vector of n parts at an address that an
-// entry names, for [RaceRead] and [RaceWrite]. The vector must be in use by an
-// operation: then its memory is kept, and stays where it is.
+// RaceVector returns the buffers of a vector of n parts at an address that an entry
+// names, for [RaceRead] and [RaceWrite]. An operation must be using the vector, so that
+// its memory is kept and does not move.
 func RaceVector(addr uint64, n uint32) [][]byte {
 	if addr == 0 {
 		return nil

@@ -21,11 +21,11 @@ const (
 	SpliceMove      = unix.SPLICE_F_MOVE
 	SpliceNonblock  = unix.SPLICE_F_NONBLOCK
 	SpliceChunk     = 1 << 20
-	sockCallBlocked = 64 << 10 // copying more than this takes long enough to tell the scheduler
+	sockCallBlocked = 64 << 10 // copying more than this takes long enough to enter the scheduler
 )
 
 // SockRecv is recv(2) that does not block, whether or not the descriptor is
-// non-blocking. The scheduler learns of it only when much may have to be copied.
+// non-blocking. It enters the scheduler only when the copy may be long.
 func SockRecv(fd int, p []byte, flags int) (int, syscall.Errno) {
 	p, errno := faultSlice("recv", p)
 	if errno != 0 {
@@ -201,12 +201,12 @@ func SockSendMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
 	return result(n, errno), errno
 }
 
-// SockAccept is accept4(2): the new socket is non-blocking and closed on exec.
-// addr receives the peer's address, of which n bytes are valid. accept4 has no
-// flag that forbids waiting, and another process that shares the listener may
-// have cleared O_NONBLOCK. SockAccept then asks for a connection first and
-// answers EAGAIN where there is none. It waits only if the other process takes
-// the connection in between, and the scheduler is told of that.
+// SockAccept is accept4(2): the new socket is non-blocking and closed on exec. addr
+// receives the peer's address, of which n bytes are valid. accept4 has no flag that
+// forbids waiting, and another process that shares the listener may have cleared
+// O_NONBLOCK. SockAccept then polls for a connection first and returns EAGAIN if there
+// is none. It waits only if the other process takes the connection in between, and then
+// enters the scheduler.
 func SockAccept(fd int, addr []byte) (nfd, n int, errno syscall.Errno) {
 	if _, errno := fault("accept", 1); errno != 0 {
 		return -1, 0, errno

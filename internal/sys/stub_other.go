@@ -12,82 +12,82 @@ import (
 	"github.com/ringside-io/ringside/internal/abi"
 )
 
-// noSys is what a system without io_uring answers.
+// noSys is the error of a system without io_uring.
 const noSys = syscall.ENOSYS
 
-// Errors of Linux that no call answers here.
+// Errors of Linux that no call returns here.
 const (
 	EBADFD = syscall.EINVAL
 	EBADR  = syscall.ENOSYS
 	ETIME  = syscall.ETIMEDOUT
 )
 
-// Setup answers ENOSYS.
+// Setup returns ENOSYS.
 func Setup(uint32, *abi.Params) (int, syscall.Errno) { return -1, noSys }
 
-// Enter answers ENOSYS.
+// Enter returns ENOSYS.
 func Enter(int, uint32, uint32, uint32, unsafe.Pointer, uintptr) (int, syscall.Errno) {
 	return -1, noSys
 }
 
-// EnterRaw answers ENOSYS.
+// EnterRaw returns ENOSYS.
 func EnterRaw(int, uintptr, uintptr) (int, syscall.Errno) { return -1, noSys }
 
 // EnterRawFor is [EnterRaw] with a number of completions.
 func EnterRawFor(int, uintptr, uintptr, uintptr) (int, syscall.Errno) { return -1, noSys }
 
-// Register answers ENOSYS.
+// Register returns ENOSYS.
 func Register(int, uint32, unsafe.Pointer, uint32) (int, syscall.Errno) { return -1, noSys }
 
-// EnterAt answers ENOSYS.
+// EnterAt returns ENOSYS.
 func EnterAt(int, uint32, uint32, uint32, uintptr, uintptr) (int, syscall.Errno) { return -1, noSys }
 
-// MapRing answers ENOSYS.
+// MapRing returns ENOSYS.
 func MapRing(int, int64, int) (*Region, error) { return nil, Error("mmap", noSys) }
 
-// MapAnon answers ENOSYS.
+// MapAnon returns ENOSYS.
 func MapAnon(int, bool) (*Region, error) { return nil, Error("mmap", noSys) }
 
 // Unmap does nothing.
 func (r *Region) Unmap() error { return nil }
 
-// CopyFileRange answers ENOSYS.
+// CopyFileRange returns ENOSYS.
 func CopyFileRange(int, int64, int, int64, int) (int, error) { return 0, noSys }
 
-// CloneRange answers ENOSYS.
+// CloneRange returns ENOSYS.
 func CloneRange(int, int64, int, int64, int64) error { return noSys }
 
-// Splice answers ENOSYS.
+// Splice returns ENOSYS.
 func Splice(int, int64, int, int64, int, bool) (int, error) { return 0, noSys }
 
-// Reopen answers ENOSYS.
+// Reopen returns ENOSYS.
 func Reopen(int) (*FD, error) { return nil, noSys }
 
-// PunchHole answers ENOSYS.
+// PunchHole returns ENOSYS.
 func PunchHole(int, int64, int64) error { return noSys }
 
-// NextData answers ENOSYS.
+// NextData returns ENOSYS.
 func NextData(int, int64) (start, end int64, err error) { return 0, 0, noSys }
 
 // HaveFdatasync reports whether [Fdatasync] works.
 const HaveFdatasync = false
 
-// Fdatasync answers ENOSYS.
+// Fdatasync returns ENOSYS.
 func Fdatasync(int) error { return noSys }
 
-// SyncFileRange answers ENOSYS.
+// SyncFileRange returns ENOSYS.
 func SyncFileRange(int, int64, int64, int) error { return noSys }
 
-// LockRange answers ENOSYS.
+// LockRange returns ENOSYS.
 func LockRange(int, int, int64, int64, bool) error { return noSys }
 
-// Preadv answers ENOSYS.
+// Preadv returns ENOSYS.
 func Preadv(int, [][]byte, int64) (int, error) { return 0, noSys }
 
-// Pwritev answers ENOSYS.
+// Pwritev returns ENOSYS.
 func Pwritev(int, [][]byte, int64) (int, error) { return 0, noSys }
 
-// PreadvNoWait answers ENOSYS.
+// PreadvNoWait returns ENOSYS.
 func PreadvNoWait(int, [][]byte, int, int64) (int, syscall.Errno) { return 0, noSys }
 
 // EpollEvent stands for struct epoll_event.
@@ -105,30 +105,30 @@ func NewEpollEvent(events uint32, data uint64) EpollEvent { return EpollEvent{ev
 // EpollData returns the user data of an event.
 func EpollData(ev *EpollEvent) uint64 { return ev.data }
 
-// EpollCreate answers ENOSYS.
+// EpollCreate returns ENOSYS.
 func EpollCreate() (*FD, error) { return nil, Error("epoll_create1", noSys) }
 
-// EpollCtl answers ENOSYS.
+// EpollCtl returns ENOSYS.
 func EpollCtl(ep, op, fd int, events uint32, data uint64) syscall.Errno { return noSys }
 
-// EpollPollSockets answers ENOSYS.
+// EpollPollSockets returns ENOSYS.
 func EpollPollSockets(ep int, events []EpollEvent) (int, syscall.Errno) { return 0, noSys }
 
-// EpollWait answers ENOSYS.
+// EpollWait returns ENOSYS.
 func EpollWait(ep int, events []EpollEvent, millis int) (int, syscall.Errno) { return 0, noSys }
 
-// EpollWait2 answers ENOSYS.
+// EpollWait2 returns ENOSYS.
 func EpollWait2(ep int, events []EpollEvent, timeout time.Duration) (int, syscall.Errno) {
 	return 0, noSys
 }
 
-// EventFD answers ENOSYS.
+// EventFD returns ENOSYS.
 func EventFD() (*FD, error) { return nil, Error("eventfd", noSys) }
 
 // Signal does nothing.
 func Signal(*FD) {}
 
-// ThreadID answers 0.
+// ThreadID returns 0.
 func ThreadID() int { return 0 }
 
 // ThreadExited knows nothing.
@@ -146,16 +146,16 @@ type StatxBuf struct {
 // What [StatxAt] is asked, which means nothing here.
 const StatxIno, AtEmptyPath, AtNoFollow = 0, 0, 0
 
-// StatxAt answers ENOSYS.
+// StatxAt returns ENOSYS.
 func StatxAt(int, *byte, int, uint32, *StatxBuf) error { return noSys }
 
-// PreadNoWait answers ENOSYS.
+// PreadNoWait returns ENOSYS.
 func PreadNoWait(int, []byte, int64) (int, syscall.Errno) { return 0, noSys }
 
-// ReadsNoWait answers ENOSYS.
+// ReadsNoWait returns ENOSYS.
 func ReadsNoWait(int) (bool, syscall.Errno) { return false, noSys }
 
-// FileSystem answers 0.
+// FileSystem returns 0.
 func FileSystem(int) int64 { return 0 }
 
 // Types of file systems, which no descriptor has here.
@@ -167,7 +167,7 @@ const (
 	FSFuse
 )
 
-// OpenFlags answers ENOSYS.
+// OpenFlags returns ENOSYS.
 func OpenFlags(int) (int, error) { return 0, Error("fcntl", noSys) }
 
 // Flags of open(2) that no descriptor has here.
@@ -183,7 +183,7 @@ type PollFD struct {
 	Events, Revents int16
 }
 
-// PollNow answers ENOSYS.
+// PollNow returns ENOSYS.
 func PollNow([]PollFD) (int, syscall.Errno) { return 0, noSys }
 
 // KernelRelease returns "": there is no Linux kernel.

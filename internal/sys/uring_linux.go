@@ -36,7 +36,8 @@ func Setup(entries uint32, p *abi.Params) (int, syscall.Errno) {
 	return int(fd), errno
 }
 
-// Enter calls io_uring_enter(2) and tells Go's scheduler that it may block.
+// Enter calls io_uring_enter(2) and enters Go's scheduler (entersyscall), because the
+// call may block.
 func Enter(fd int, toSubmit, minComplete, flags uint32, arg unsafe.Pointer, size uintptr) (int, syscall.Errno) {
 	if Faulty {
 		n, submit, wait, errno := hookedEnter(fd, toSubmit, minComplete, flags, arg)
@@ -50,9 +51,9 @@ func Enter(fd int, toSubmit, minComplete, flags uint32, arg unsafe.Pointer, size
 	return int(n), errno
 }
 
-// EnterRaw calls io_uring_enter(2) without telling the scheduler. It is for
-// calls that do not wait: a blocked one would hold its P. With uint32 it would
-// just miss being inlined.
+// EnterRaw calls io_uring_enter(2) without entering the scheduler. It is for calls that
+// do not wait: a blocked call would hold its P. With uint32 arguments the compiler
+// would not inline it.
 func EnterRaw(fd int, toSubmit, flags uintptr) (int, syscall.Errno) {
 	if Faulty {
 		n, submit, _, errno := hookedEnter(fd, uint32(toSubmit), 0, uint32(flags), nil)
@@ -65,8 +66,8 @@ func EnterRaw(fd int, toSubmit, flags uintptr) (int, syscall.Errno) {
 	return int(n), errno
 }
 
-// EnterRawFor is [EnterRaw] with a number of completions, which must be there
-// already: it tells how much task work the call may do.
+// EnterRawFor is [EnterRaw] with a number of completions, which must have arrived
+// already. The number limits the task work that the call runs.
 func EnterRawFor(fd int, toSubmit, minComplete, flags uintptr) (int, syscall.Errno) {
 	if Faulty {
 		n, submit, wait, errno := hookedEnter(fd, uint32(toSubmit), uint32(minComplete), uint32(flags), nil)
