@@ -2,7 +2,7 @@
 
 // Package sys makes all system calls of the module: io_uring_setup, io_uring_enter,
 // io_uring_register, the memory they share with the process, and the few plain calls
-// that the fallbacks need. No other package of the module uses unsafe or
+// that the fallbacks need. The other packages of the library do not use unsafe or
 // golang.org/x/sys.
 //
 // Pointers reach the kernel in two ways only. Synchronous calls take unsafe.Pointer and
