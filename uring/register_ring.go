@@ -207,7 +207,7 @@ func (r *Ring) SetClock(c Clock) error {
 	return err
 }
 
-// SendMsgRing posts a completion to target; the caller needs no ring of its own: see
+// SendMsgRing posts a completion to target. The caller needs no other ring: see
 // [SQE.MsgRing]. (6.13)
 func SendMsgRing(target *Ring, userData uint64, res int32) error {
 	var e SQE
