@@ -9,16 +9,17 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// The names under which importing the package registers a VFS.
+// The names of the VFSes that importing the package registers.
 const (
-	// Name chooses every part automatically.
+	// Name is the VFS with the zero Options: each part is chosen automatically.
 	Name = "ringside"
-	// NamePlain has only the syncs of directories.
+	// NamePlain is the VFS with syncs of directories only.
 	NamePlain = "ringside-plain"
-	// NamePrefetch and NameGroup always use that part, and never the other.
+	// NamePrefetch is the VFS that always prefetches and has no group sync. NameGroup is
+	// the VFS that always has group sync, where it is durable, and does not prefetch.
 	NamePrefetch = "ringside-prefetch"
 	NameGroup    = "ringside-group"
-	// NameLog has the log of commits, and otherwise chooses automatically.
+	// NameLog is the VFS with the log of commits; the other parts are chosen automatically.
 	NameLog = "ringside-log"
 )
 
@@ -36,9 +37,10 @@ func init() {
 
 var errName = errors.New("sqlitevfs: the default VFS's name cannot be taken")
 
-// Register registers a VFS under a name, for use as vfs=name in a URI. It replaces an
-// existing VFS of that name, for databases that are opened later. The error names the
-// invalid option.
+// Register registers a VFS under a name, for use as vfs=name in a URI. A VFS that has the
+// name already is replaced for databases that are opened later. Register returns an error,
+// and registers nothing, if an option is invalid, if there is no VFS Base, or if the name is
+// "" or "os", the default VFS's. It may be called concurrently.
 func Register(name string, o Options) error {
 	if name == "" || name == "os" {
 		return errName

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-// Package sqlitevfs is a VFS for SQLite (github.com/ncruces/go-sqlite3) that keeps
-// acknowledged commits through a power cut, and waits for the disk less often.
+// Package sqlitevfs is a VFS for SQLite (github.com/ncruces/go-sqlite3). Acknowledged
+// commits survive a power cut, and commits wait for the disk less often.
 //
 // # Use
 //
-// Importing the package registers the VFS "ringside" and the others that are listed below.
-// A URI selects one of them; nothing else changes:
+// Importing the package registers the VFS "ringside" and the others listed below. A URI
+// selects a VFS; nothing else changes:
 //
 //	import _ "github.com/ringside-io/ringside/sqlitevfs"
 //
@@ -24,11 +24,13 @@
 //	ringside-group     group sync always, no prefetch
 //
 // Use "ringside" by default. Its files are the same as with the default VFS, and survive more
-// power cuts. Use "ringside-log" for many databases in WAL mode with synchronous=FULL that all
-// belong to one process, such as one for each tenant: it gains most. The others are for
-// comparisons, and for turning a part off. [Register] adds a VFS with other [Options].
+// power cuts. Use "ringside-log" for many databases, such as one for each tenant, that are in
+// WAL mode with synchronous=FULL and belong to one process. These databases gain the most.
+// The other VFSes are for comparisons, and for turning a part off. [Register] adds a VFS with
+// other [Options].
 //
-// Parameters of the URI override the options for one database:
+// Parameters of the URI override the options for one database. The last column has the
+// default, where it is not auto:
 //
 //	prefetch       auto, on or off   read the next leaves of a scan ahead
 //	prefetchdepth  1 to 1024         the most pages at a time; 64
@@ -39,8 +41,8 @@
 //	grouplogdir    directory         where that log is; the directory of the database
 //	dirsync        auto, on or off   sync directories
 //
-// All connections of a process to a database use the parameters of the first connection. An
-// invalid value is an error when the database is opened.
+// All connections of a process to a database use the parameters of the first connection.
+// Opening a database with an invalid value fails.
 //
 // journal_mode and synchronous are pragmas of SQLite. The driver's default in WAL mode is
 // synchronous=NORMAL, which may lose the newest commits. Set FULL for each connection, by
@@ -49,37 +51,45 @@
 // # Guarantees
 //
 // The files have SQLite's format. Other processes may use them at the same time, with this
-// package, with the default VFS or with the program sqlite3: this VFS wraps the default one,
-// which provides locks and shared memory. A part that is not available is left out, and
-// [Stats] report that. A database is refused only if a log may have commits for it that cannot
-// be replayed, for example because another process has the database open, or because the log
-// is damaged or cannot be read.
+// package, with the default VFS or with the program sqlite3: this VFS wraps the default VFS,
+// which provides locks and shared memory. A part that is not available is left out, and [Stats]
+// has the reason. A database is refused only if a log may have commits for it that cannot be
+// replayed. Causes are a database that another process has open, and a log that is damaged or
+// cannot be read.
 //
 // With each VFS a commit with synchronous=FULL survives a crash of the process and of the
-// machine. With ringside-log the newest commits are in a log beside the databases. The log
-// is replayed when one of the databases is next opened with any VFS of this package. A
-// program without this package that opens the files between a crash and the replay does not
-// see the newest commits, as with synchronous=NORMAL, but never sees a damaged database. If
-// it writes, these commits are lost. One process at a time uses the log of a directory;
-// other processes commit without it. Connections that differ in PRAGMA synchronous may
-// share a database. A copy of a directory that is made after a crash must contain the log.
-// The file docs/grouplog.md has the details and the format. [InspectLog], [ReplayLog],
-// [SalvageLog] and "ringside log" inspect and repair logs.
+// machine.
+//
+// With ringside-log the newest commits are in a log beside the databases:
+//
+//   - The log is replayed when one of the databases is next opened with any VFS of this package.
+//   - A program without this package may open the files between a crash and the replay. It does
+//     not see the newest commits, as with synchronous=NORMAL, but never sees a damaged database.
+//     If it writes, these commits are lost.
+//   - One process at a time uses the log of a directory. Other processes commit without it.
+//   - Connections that differ in PRAGMA synchronous may share a database.
+//   - A copy of a directory that is made after a crash must contain the log.
+//
+// docs/grouplog.md has the details and the format. [InspectLog], [ReplayLog], [SalvageLog] and
+// the command "ringside log" inspect and repair logs.
 //
 // # Limits
 //
 // A single database that commits alone does not become faster, nor do reads of cached pages.
-// The VFS has no batch-atomic writes, even where the file system has them: SQLite as this
-// driver builds it (SQLITE_ENABLE_ATOMIC_WRITE and SQLITE_ENABLE_BATCH_ATOMIC_WRITE) does not
-// raise the file change counter in such a commit unless it writes the first page anyway. Other
-// connections then use stale cached pages and corrupt indexes. The VFS is not for network file
-// systems: like SQLite it needs working locks and shared memory.
+//
+// The VFS has no batch-atomic writes, even where the file system has them. The driver builds
+// SQLite with SQLITE_ENABLE_ATOMIC_WRITE and SQLITE_ENABLE_BATCH_ATOMIC_WRITE. Such a build does
+// not raise the file change counter in a batch-atomic commit unless the commit writes the first
+// page anyway. Other connections then use stale cached pages and corrupt indexes.
+//
+// The VFS is not for network file systems: like SQLite it needs working locks and shared
+// memory.
 //
 // # Statistics
 //
 // PRAGMA ringside returns the [Stats] of a connection's database as JSON. [Databases]
-// returns the Stats of each database of the process, and [Total] their sum. [Vars] is for
-// expvar. Failed syncs and replayed commits are reported to the Logger of [Options].
+// returns the Stats of each open database of the process, and [Total] the sum for all databases.
+// [Vars] is for expvar. The Logger of [Options] receives failed syncs and replayed commits.
 //
 // # Durability
 //
@@ -89,39 +99,42 @@
 // journal_mode=DELETE this costs one more sync for each commit. In TRUNCATE, PERSIST and
 // WAL it costs nothing more: the journal is kept, so its entry is synced only once.
 //
-// A failed sync is final: until all connections of the database are closed, every later sync
-// returns the same error. The kernel reports a failure once, and then treats the lost data as
-// written.
+// A failed sync is final. Every later sync of the database returns the same error until all
+// of its connections are closed. The kernel reports a failure once, and then treats the lost
+// data as written.
 //
 // # Group sync
 //
 // When three or more databases of one file system sync at the same time, they may wait
-// for each other and share one syncfs(2). Whether they do is measured at run time, for
-// WALs and for other files. With journal_mode=PERSIST, 16 databases that commit at the
-// same time made twice as many commits, and 64 nearly three times as many for a third of
-// the CPU time. syncfs also writes the data of other programs. Where that takes long, each
-// database syncs by itself for a while. Syncs are shared only on file systems where
-// that is durable: ext4, XFS and Btrfs. docs/groupsync.md has the table, the figures, and
-// the other designs.
+// for each other and share one syncfs(2). Measurements at run time decide whether they do,
+// separately for WALs and for other files. With journal_mode=PERSIST, 16 databases that commit at
+// the same time made twice as many commits. 64 databases made nearly three times as many for a
+// third of the CPU time.
+//
+// syncfs also writes the data of other programs. Where that takes long, each database syncs by
+// itself for a while. Syncs are shared only on file systems where a shared sync is durable:
+// ext4, XFS and Btrfs. docs/groupsync.md has the table, the figures, and the other designs.
 //
 // # Atomic writes
 //
 // The VFS never reports SQLITE_IOCAP_BATCH_ATOMIC (see Limits). It reports
-// SQLITE_IOCAP_ATOMIC4K on request (Atomic4K of [Options], atomic4k=on or trust): a
-// transaction that changes one page of 4096 bytes then needs no journal. "on" is refused
-// unless the device has sectors of 4 KiB. The larger atomic writes that devices report
+// SQLITE_IOCAP_ATOMIC4K on request (Atomic4K of [Options], atomic4k=on or trust). A
+// transaction that changes one page of 4096 bytes then needs no journal. With "on" a database is
+// refused unless the device has sectors of 4 KiB. The larger atomic writes that devices report
 // (statx) hold for direct writes only, not for writes through the page cache.
 //
 // # Prefetch
 //
-// When a leaf of a B-tree is not in the page cache and the leaves before it were read in
-// the order of their keys, the next leaves are read into the page cache, up to 64 at a
-// time, while SQLite waits for the first. There is no second cache, so no page can be
-// stale. Leaves that are adjacent in the file are left to the kernel's read-ahead. Once a
-// scan has read a fifth of a table, the rest is fetched in the order of the file, as the
-// scan goes on, within PrefetchBytes and half of the free memory. Cold scans of scattered
-// leaves became 4.5 times as fast, CREATE INDEX 3.1 times, a tenth of a table 5.3 times.
-// The file docs/prefetch.md has the design, the figures, and where it loses.
+// Prefetch begins when a leaf of a B-tree is not in the page cache and the leaves before it were
+// read in the order of their keys. The next leaves, up to 64 at a time, are then read into the
+// page cache while SQLite waits for the first one. There is no second cache, so no page can be
+// stale. Leaves that are adjacent in the file are left to the kernel's read-ahead.
+//
+// Once a scan has read a fifth of a table, the rest is fetched in the order of the file as the
+// scan goes on. PrefetchBytes and half of the free memory limit what is fetched ahead.
+//
+// Cold scans of scattered leaves became 4.5 times as fast, CREATE INDEX 3.1 times, a tenth of a
+// table 5.3 times. docs/prefetch.md has the design, the figures, and the cases where it loses.
 //
 // Pages are requested by posix_fadvise(2). It works where io_uring is forbidden, and was no
 // slower than reads through a ring.

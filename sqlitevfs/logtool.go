@@ -7,56 +7,55 @@ import (
 )
 
 // LogReport describes the log of commits in a directory: its contents, and what
-// a replay would do or did.
+// a replay would do, or did.
 type LogReport struct {
-	Path     string `json:"path"`
-	Size     int64  `json:"size,omitempty"`     // bytes
-	Segments int    `json:"segments,omitempty"` // of the file
-	Closed   bool   `json:"closed"`             // it holds nothing
-	InUse    bool   `json:"inUse"`              // by a process, which may change it
-	Commits  int    `json:"commits"`
-	Batches  int    `json:"batches"`
-	Torn     bool   `json:"torn,omitempty"` // the newest batch is not whole: it was never acknowledged
-	// Missing is how many commits the WALs lack, which a replay writes into them;
-	// after a replay how many it wrote.
+	Path     string `json:"path"`               // the file of the log
+	Size     int64  `json:"size,omitempty"`     // bytes of the file
+	Segments int    `json:"segments,omitempty"` // segments of the file
+	Closed   bool   `json:"closed"`             // the log is closed and holds no commits
+	InUse    bool   `json:"inUse"`              // a process uses the log and may change it
+	Commits  int    `json:"commits"`            // commits in the log
+	Batches  int    `json:"batches"`            // writes that the commits shared
+	Torn     bool   `json:"torn,omitempty"`     // the newest batch is incomplete: it was never acknowledged
+	// Missing is the number of commits that the WALs lack and that a replay writes into
+	// them. In the report of a replay it is the number of commits that the replay wrote.
 	Missing int `json:"missing"`
-	// Damage describes the unreadable parts of the log, a line for each place.
+	// Damage describes the unreadable parts of the log, one line for each.
 	Damage []string `json:"damage,omitempty"`
-	// WALs are those with commits in the log, by path.
+	// WALs are the WALs that have commits in the log, sorted by path. Only InspectLog sets it.
 	WALs []LogWAL `json:"wals,omitempty"`
-	// Skipped are commits that cannot be brought back, with the reason.
+	// Skipped are the commits that can never be restored.
 	Skipped []LogProblem `json:"skipped,omitempty"`
-	// Refused are the WALs whose databases cannot be opened, because they may lack
-	// commits, with the reason.
+	// Refused are the WALs whose databases cannot be opened, because they may lack commits.
+	// The WAL "*" means that it is not known which databases may lack commits.
 	Refused []LogProblem `json:"refused,omitempty"`
 }
 
 // LogWAL describes the commits of a log for one WAL.
 type LogWAL struct {
-	Path    string `json:"path"`
-	Commits int    `json:"commits"`
-	Bytes   int64  `json:"bytes"`   // of their frames
-	Present int    `json:"present"` // commits that the WAL, or its database, has
-	Missing int    `json:"missing"` // that it lacks, and that a replay writes
-	Lost    int    `json:"lost"`    // that a replay cannot write: see Skipped and Refused
+	Path    string `json:"path"`    // the path of the WAL
+	Commits int    `json:"commits"` // commits of the WAL in the log
+	Bytes   int64  `json:"bytes"`   // bytes of their WAL frames
+	Present int    `json:"present"` // of Commits: already in the WAL or in its database
+	Missing int    `json:"missing"` // of Commits: not in the WAL; a replay writes them
+	Lost    int    `json:"lost"`    // of Commits: a replay cannot write them, see Skipped and Refused of LogReport
 }
 
-// LogProblem is why commits of a WAL cannot be replayed, or not now.
+// LogProblem describes commits of a WAL that cannot be replayed, or cannot be replayed now.
 type LogProblem struct {
 	WAL     string `json:"wal"`
 	Commits int    `json:"commits"`
 	Reason  string `json:"reason"`
 }
 
-// Sound reports whether the log is not damaged and nothing stands in the way of a
-// replay of all that it holds.
+// Sound reports whether the log is undamaged and all of its commits can be, or were, replayed.
 func (r *LogReport) Sound() bool {
 	return len(r.Damage) == 0 && len(r.Skipped) == 0 && len(r.Refused) == 0
 }
 
-// InspectLog reads the log of a directory and compares it with the databases. It
-// changes nothing, and only needs to read the files. Another process may change them
-// meanwhile, which the report may show. The error matches fs.ErrNotExist where there is no log.
+// InspectLog reads the log of a directory and compares it with the databases. It changes
+// nothing, and needs only permission to read the files. If another process changes them
+// meanwhile, the report may be inconsistent. Without a log the error matches fs.ErrNotExist.
 func InspectLog(dir string) (LogReport, error) {
 	s, err := grouplog.Inspect(dir, grouplog.Options{})
 	r := LogReport{Path: s.Path, Size: s.Size, Segments: s.Segments, Closed: s.Clean, InUse: s.InUse}
@@ -69,9 +68,10 @@ func InspectLog(dir string) (LogReport, error) {
 	return r, err
 }
 
-// ReplayLog writes the commits in the log of a directory into the databases, as opening one
-// of them does, and empties the log, unless a database is refused: see Refused. No process
-// may use the log.
+// ReplayLog writes the commits in the log of a directory into the WALs of the databases, as
+// opening one of the databases does. It then empties the log, unless the report has Refused
+// entries. It fails while a process uses the log. Without a log the error matches
+// fs.ErrNotExist.
 func ReplayLog(dir string) (LogReport, error) {
 	report, err := grouplog.Recover(dir, grouplog.Options{})
 	r := LogReport{Path: grouplog.Path(dir, grouplog.Options{})}
@@ -80,8 +80,10 @@ func ReplayLog(dir string) (LogReport, error) {
 }
 
 // SalvageLog replays the readable commits of a damaged log, renames the log, and returns
-// its new name. The databases can be opened then. The report has their lost commits. While a
-// WAL cannot be completed for another reason, the log keeps its name and aside is "".
+// the new name as aside. The databases can then be opened, without the lost commits, which
+// the report lists. If a WAL cannot be completed for another reason than the damage, the log
+// keeps its name, aside is "" and err has the reason. SalvageLog fails while a process uses the
+// log.
 func SalvageLog(dir string) (r LogReport, aside string, err error) {
 	report, aside, err := grouplog.Salvage(dir, grouplog.Options{})
 	r = LogReport{Path: grouplog.Path(dir, grouplog.Options{})}

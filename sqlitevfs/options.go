@@ -15,11 +15,13 @@ import (
 type Switch int
 
 const (
-	// Auto uses the part where it can be had and measurement favours it.
+	// Auto uses the part where it is available and measured to be faster. The fields of
+	// [Options] state exceptions.
 	Auto Switch = iota
-	// On uses it wherever it can be had.
+	// On uses the part wherever it is available. Where it is not, the database is opened
+	// without it, and [Stats] has the reason.
 	On
-	// Off leaves it out.
+	// Off never uses the part.
 	Off
 )
 
@@ -36,7 +38,7 @@ func (s Switch) String() string {
 	return fmt.Sprintf("Switch(%d)", int(s))
 }
 
-// parseSwitch parses the names of String, and SQLite's words for a boolean.
+// parseSwitch parses the names that String returns, and SQLite's words for a boolean.
 func parseSwitch(s string) (Switch, error) {
 	switch strings.ToLower(s) {
 	case "auto":
@@ -49,17 +51,19 @@ func parseSwitch(s string) (Switch, error) {
 	return Auto, fmt.Errorf("%q is not auto, on or off", s)
 }
 
-// Atomic selects what guarantees that a device writes 4 KiB whole or not at all.
+// Atomic selects the guarantee on which the VFS relies when it reports that 4 KiB are written
+// whole or not at all.
 type Atomic int
 
 const (
-	// AtomicOff: no guarantee, and SQLite uses a journal.
+	// AtomicOff means no guarantee: SQLite uses a journal.
 	AtomicOff Atomic = iota
-	// AtomicOn: the device does, with sectors of 4 KiB or more. A database on another
-	// device is refused.
+	// AtomicOn means that the device guarantees it, by sectors of 4 KiB or more. Opening a
+	// database on another device fails, also where the kernel does not report the sector size.
 	AtomicOn
-	// AtomicTrust: the user does, for a device or file system that cannot be asked,
-	// such as a copy-on-write file system or a device with a battery.
+	// AtomicTrust means that the user guarantees it. It is for devices and file systems that do
+	// not report it, such as a copy-on-write file system or a device with a battery. The
+	// device is not checked.
 	AtomicTrust
 )
 
@@ -76,7 +80,7 @@ func (a Atomic) String() string {
 	return fmt.Sprintf("Atomic(%d)", int(a))
 }
 
-// parseAtomic parses the names of String.
+// parseAtomic parses the names that String returns.
 func parseAtomic(s string) (Atomic, error) {
 	for _, a := range []Atomic{AtomicOff, AtomicOn, AtomicTrust} {
 		if strings.EqualFold(s, a.String()) {
@@ -92,47 +96,46 @@ type Options struct {
 	// cache. (Linux)
 	Prefetch Switch
 	// PrefetchDepth is the most pages that are fetched ahead until a scan has read a
-	// fifth of a table; 0 means 64.
+	// fifth of a table. It is at most 1024; 0 means 64.
 	PrefetchDepth int
-	// PrefetchBytes is the most bytes of the rest of such a table that are fetched
+	// PrefetchBytes is the most bytes of the rest of a scanned table that are fetched
 	// ahead; 0 means 256 MiB. Half of the free memory is a further limit. With less
 	// than some 2 MiB the rest of a table is not fetched.
 	PrefetchBytes int
 	// GroupSync lets databases of one file system that sync at the same time share one
 	// syncfs(2), which also writes the data of other programs on that file system. Auto
-	// measures at run time whether that is faster; On does not compare. On file systems
-	// where syncfs is not known to make everything durable both leave it out, and
-	// PRAGMA ringside shows the reason. (Linux 5.17)
+	// measures at run time whether shared syncs are faster; On does not compare. Neither
+	// shares syncs on a file system where syncfs is not known to make everything durable;
+	// PRAGMA ringside then shows the reason. (Linux 5.17)
 	GroupSync Switch
-	// GroupLog makes commits in WAL mode with synchronous=FULL durable by a log
-	// that databases share: one write for all that commit at the same time. The
-	// log is replayed when a database of its directory is opened after a crash,
-	// also by a VFS that does not use it. If stock SQLite opens the files first, it
-	// does not see the newest commits, as with synchronous=NORMAL, but never a damaged
-	// database. Auto is Off, because every reader of the files then finds each commit.
-	// (Linux)
+	// GroupLog makes commits in WAL mode with synchronous=FULL durable by a log that
+	// databases share. Concurrent commits share one write. After a crash the log is
+	// replayed when a database of its directory is opened, also by a VFS that does not use
+	// the log. If stock SQLite opens the files before the replay, it does not see the newest
+	// commits, as with synchronous=NORMAL, but never a damaged database. Auto means Off:
+	// without a log every reader of the files finds each commit. (Linux)
 	GroupLog Switch
-	// GroupLogDir is the directory of the log. "" is the directory of each database, which
-	// keeps directories complete. Databases in many directories share the log of another one,
-	// and should always be opened with it: a small file beside each WAL in use, its name with
-	// ".log" added, names the directory. A database that may lack commits of that log is refused
-	// when it is opened without it.
+	// GroupLogDir is the directory of the log. "" means the directory of each database: a copy
+	// of a directory is then complete. With another directory, databases in many directories
+	// share its log. They should then always be opened with that GroupLogDir. A small file
+	// beside each WAL in use names the directory; the file has the name of the WAL with ".log"
+	// added. A database that may lack commits of that log is refused when it is opened without
+	// this option.
 	GroupLogDir string
-	// DirSync makes the entry of a new database, journal or WAL durable before
+	// DirSync makes the directory entry of a new database, journal or WAL durable before
 	// SQLite relies on it, and the removal of a journal before a commit with
 	// synchronous=FULL returns. With Off, as with the default VFS, neither happens: a
-	// power cut may then undo commits, or remove a new database.
+	// power cut may then undo commits, or remove a new database. Auto means On.
 	DirSync Switch
-	// Atomic4K lets SQLite commit without a journal when a transaction changes one
-	// page of a database with pages of 4096 bytes, in rollback modes: it only writes and
-	// syncs the page. On a device that may tear the page, a power cut then damages the
-	// database. It is never chosen automatically, and AtomicOn asks the device (statx,
-	// Linux 6.1).
+	// Atomic4K lets SQLite commit without a journal in rollback modes, when a transaction
+	// changes one page of a database with pages of 4096 bytes. SQLite then only writes and
+	// syncs the page. On a device that may tear the page, a power cut damages the database.
+	// Atomic4K is never chosen automatically. AtomicOn checks the device (statx, Linux 6.1).
 	Atomic4K Atomic
-	// Base names the wrapped VFS; "" is the default one. It must keep its files at the
-	// paths of their names. The files of another VFS than the default one are read and
-	// synced by its own methods only. If it has a method SyncDir(string) error, that
-	// method syncs directories.
+	// Base names the wrapped VFS; "" means the default VFS. The wrapped VFS must keep its
+	// files at the paths of their names. If it is not the default VFS, its files are read
+	// and synced by its methods only, without prefetch and group sync. If it has a method
+	// SyncDir(string) error, that method syncs directories.
 	Base string
 	// Logger receives failed syncs and replayed commits; nil means slog.Default().
 	Logger *slog.Logger
@@ -175,7 +178,7 @@ const (
 	paramAtomic    = "atomic4k"
 )
 
-// with returns the options with what a database's URI asks for.
+// with returns the options, overridden by the parameters of a database's URI.
 func (o Options) with(name *vfs.Filename) (Options, error) {
 	switched := func(to *Switch) func(string) error {
 		return func(v string) (err error) { *to, err = parseSwitch(v); return err }

@@ -17,30 +17,31 @@ type counters struct {
 	misses, fetched, hits, late, waste, scans atomic.Uint64
 }
 
-// Stats are counts of one database, or of several, since it was opened.
+// Stats are the counters of one database since it was opened by its first connection in this
+// process, or the sums of the counters of several databases.
 type Stats struct {
-	VFS  string `json:"vfs,omitempty"`
-	Path string `json:"path,omitempty"`
-	// Prefetch, GroupSync and GroupLog describe the state of the parts, or the reason
-	// why they are off.
+	VFS  string `json:"vfs,omitempty"`  // the name of the VFS
+	Path string `json:"path,omitempty"` // the path of the database
+	// Prefetch, GroupSync and GroupLog describe the state of each part. A part that is off
+	// has "off", or "off: " and the reason.
 	Prefetch  string `json:"prefetch,omitempty"`
 	GroupSync string `json:"groupSync,omitempty"`
 	GroupLog  string `json:"groupLog,omitempty"`
 
-	Syncs       uint64 `json:"syncs"`       // syncs of files that SQLite asked for
-	SharedSyncs uint64 `json:"sharedSyncs"` // those shared with other databases by a syncfs
-	Logged      uint64 `json:"logged"`      // those done by the log of the databases
+	Syncs       uint64 `json:"syncs"`       // syncs of files that SQLite requested
+	SharedSyncs uint64 `json:"sharedSyncs"` // of Syncs: shared with other databases by a syncfs
+	Logged      uint64 `json:"logged"`      // of Syncs: served by the log of the databases
 	SyncFS      uint64 `json:"syncFS"`      // calls of syncfs, by connections of this database
 	DirSyncs    uint64 `json:"dirSyncs"`    // syncs of directories
 	Misses      uint64 `json:"misses"`      // page reads that had to wait for the disk
-	Scans       uint64 `json:"scans"`       // times that a scan was recognised and its leaves fetched
+	Scans       uint64 `json:"scans"`       // scans that were recognised and whose leaves were fetched
 	Fetched     uint64 `json:"fetched"`     // prefetched pages
-	Hits        uint64 `json:"hits"`        // those read while in the page cache
-	Late        uint64 `json:"late"`        // those read while still being fetched
-	Waste       uint64 `json:"waste"`       // those not read before the connection began another scan or was closed
+	Hits        uint64 `json:"hits"`        // of Fetched: in the page cache when they were read
+	Late        uint64 `json:"late"`        // of Fetched: read while they were still being fetched
+	Waste       uint64 `json:"waste"`       // of Fetched: not read before the connection began another scan or was closed
 }
 
-// String returns the counts as JSON.
+// String returns s as JSON.
 func (s Stats) String() string {
 	p, err := json.Marshal(s)
 	if err != nil {
@@ -49,7 +50,7 @@ func (s Stats) String() string {
 	return string(p)
 }
 
-// Plus returns the sum of two sets of counters, with the names of s.
+// Plus returns the sums of the counters of s and t, and the texts of s.
 func (s Stats) Plus(t Stats) Stats {
 	s.Syncs += t.Syncs
 	s.SharedSyncs += t.SharedSyncs
@@ -75,7 +76,7 @@ func (d *database) stats() Stats {
 	}
 }
 
-// registry remembers the VFSes for their counts, as long as they are in use.
+// registry lists the VFSes for Databases and Total, as long as they are in use.
 type registry struct {
 	mu  sync.Mutex
 	all []weak.Pointer[ringVFS]
@@ -101,8 +102,8 @@ func (r *registry) each(fn func(*ringVFS)) {
 	}
 }
 
-// Databases returns the counts of every database that is open through a VFS of
-// this package, sorted by path.
+// Databases returns the Stats of every database that this process has open through a VFS
+// of this package, sorted by path. It may be called concurrently.
 func Databases() []Stats {
 	var all []Stats
 	known.each(func(v *ringVFS) {
@@ -121,8 +122,9 @@ func Databases() []Stats {
 	return all
 }
 
-// Total returns the counts of all databases together, those that were closed
-// included.
+// Total returns the sum of the Stats of all databases, including closed ones. A VFS that
+// Register has replaced is left out at some time after its last database is closed. Total
+// may be called concurrently.
 func Total() Stats {
 	var sum Stats
 	known.each(func(v *ringVFS) {
@@ -136,11 +138,11 @@ func Total() Stats {
 	return sum
 }
 
-// Vars shows the counts where an expvar.Var is expected:
-// expvar.Publish("sqlite", sqlitevfs.Vars{}).
+// Vars implements expvar.Var: expvar.Publish("sqlite", sqlitevfs.Vars{}) publishes Total
+// and Databases.
 type Vars struct{}
 
-// String returns the total, and each open database, as JSON.
+// String returns Total and Databases as JSON.
 func (Vars) String() string {
 	p, err := json.Marshal(struct {
 		Total     Stats   `json:"total"`
