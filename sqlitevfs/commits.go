@@ -11,8 +11,8 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
-// logRetry is how long a database waits after it could not have a log before it
-// tries again: another process may have closed it. Tests shorten it.
+// logRetry is how long a database waits after it could not open or use a log before it
+// tries again: another process may have closed the log. Tests shorten it.
 var logRetry = 5 * time.Second
 
 // commits makes the commits of a database durable with a log.
@@ -20,17 +20,17 @@ type commits struct {
 	mu   sync.Mutex
 	want bool       // a connection asked for a log
 	log  *sharedLog // nil until a commit has needed it
-	off  string     // why there is none
+	off  string     // why there is no log
 	wal  *grouplog.WAL
 	refs int       // open files of the WAL
-	next time.Time // when to ask for a log again
+	next time.Time // when to try to open a log again
 	told string    // the reason that was logged last
 }
 
-// stateReady is the state of a database that may use a log and has none yet.
+// stateReady is the state of a database that may use a log but has not opened one yet.
 const stateReady = "ready: no commit in WAL mode has needed it"
 
-// configure records what a connection asks for.
+// configure records whether a connection asks for a log.
 func (c *commits) configure(o Options) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,11 +77,9 @@ func (c *commits) walClosed() error {
 	return err
 }
 
-// attach attaches the WAL to a log for later commits. If there is no log to be had,
-// commits sync the WAL as without a log. An error means that the WAL could not be
-// synced.
-//
-// The WAL is durable up to the end of the commit that was synced just now.
+// attach attaches the WAL to a log for later commits. The caller has synced the WAL: it is
+// durable up to end, the end of its last commit. If no log is available, commits sync the
+// WAL as without a log. An error means that the WAL could not be synced.
 func (c *commits) attach(db *database, path string, h grouplog.Header, end int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +119,7 @@ func (c *commits) attach(db *database, path string, h grouplog.Header, end int64
 }
 
 // detach detaches the WAL from a log that has failed or was removed, and syncs it.
-// Commits sync the WAL until there is a log again.
+// Commits then sync the WAL until a log is available again.
 func (c *commits) detach(db *database) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,14 +139,14 @@ func (c *commits) detach(db *database) error {
 	return err
 }
 
-// attached returns the WAL as the log has it, nil without a log.
+// attached returns the log's handle of the WAL, nil without a log.
 func (c *commits) attached() *grouplog.WAL {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.wal
 }
 
-// syncWAL syncs the WAL if commits of it are durable in the log only.
+// syncWAL syncs the WAL if some of its commits are durable in the log only.
 func (c *commits) syncWAL() error {
 	if wal := c.attached(); wal != nil && wal.Dirty() {
 		return wal.Sync()

@@ -8,8 +8,8 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// The file controls of SQLite. Controls that the base does not support are answered as
-// without the wrapper.
+// The file controls of SQLite. A control that the base does not support has the same result
+// as without the wrapper.
 
 func (f *file) LockState() vfs.LockLevel     { return vfsutil.WrapLockState(f.File) }
 func (f *file) PersistWAL() bool             { return vfsutil.WrapPersistWAL(f.File) }
@@ -32,12 +32,12 @@ func (f *file) CheckpointDone() {
 	vfsutil.WrapCheckpointDone(f.File)
 }
 
-// SharedMemory and MemoryMapper are the base's: their interfaces are sealed.
+// SharedMemory and MemoryMapper return the base's values: their interfaces are sealed.
 func (f *file) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
 func (f *file) MemoryMapper() vfs.MemoryMapper { return vfsutil.WrapMemoryMapper(f.File) }
 
-// ChunkSize makes the file grow and shrink by multiples of size bytes, as
-// SQLite's own VFS does; the default one here does not know it.
+// ChunkSize makes the file grow and shrink by multiples of size bytes, as SQLite's own VFS
+// does. The default VFS of the driver does not support it.
 func (f *file) ChunkSize(size int) {
 	f.chunk = int64(max(size, 0))
 	vfsutil.WrapChunkSize(f.File, size)

@@ -18,13 +18,13 @@ type database struct {
 	refs int // guarded by databases.mu
 
 	group    *syncGroup // nil without group sync
-	walGroup *syncGroup // the WAL's, or nil
-	groupOff string     // why
+	walGroup *syncGroup // for the WAL, nil without group sync
+	groupOff string     // why there is no group sync
 
 	commits commits
 
 	counters
-	noPrefetch atomic.Pointer[string] // why
+	noPrefetch atomic.Pointer[string] // why there is no prefetch
 	// synced is set when SQLite has asked for a sync: synchronous is not OFF.
 	synced atomic.Bool
 	// journalSyncs counts the syncs of the rollback journal since it was made.
@@ -44,10 +44,9 @@ func (d *database) durable(id identity) bool {
 	return known != nil && *known == id
 }
 
-// fail records the first sync that failed. The kernel reports a failure once and then
-// considers the lost pages written, so that a later sync would succeed without a
-// meaning. Every later sync of this database returns the same error until all of its
-// connections are closed.
+// fail records the first sync that failed. Every later sync of this database returns the
+// same error until all of its connections are closed. The kernel reports a failure once and
+// then treats the lost pages as written, so a later sync would succeed although data are lost.
 func (d *database) fail(err error) {
 	if d != nil && d.failed.CompareAndSwap(nil, &err) {
 		d.opts.logger().Error("sqlitevfs: sync failed; the database refuses further ones until it is closed",
@@ -55,7 +54,7 @@ func (d *database) fail(err error) {
 	}
 }
 
-// failure returns what fail recorded.
+// failure returns the error that fail recorded, or nil.
 func (d *database) failure() error {
 	if d == nil {
 		return nil
@@ -66,22 +65,22 @@ func (d *database) failure() error {
 	return nil
 }
 
-// count calls fn with the counters of the database, if there is one.
+// count calls fn with the counters of the database. It does nothing if d is nil.
 func (d *database) count(fn func(*counters)) {
 	if d != nil {
 		fn(&d.counters)
 	}
 }
 
-// databases are those that a VFS has open, by path.
+// databases are the open databases of a VFS, by path.
 type databases struct {
 	mu   sync.Mutex
 	open map[string]*database
-	done Stats // of those that were closed
+	done Stats // the sum for closed databases
 }
 
-// acquire returns the database of a path for one more connection. The options
-// of the first count for what connections share.
+// acquire returns the database of a path for one more connection. The options of the first
+// connection apply to everything that the connections share.
 func (d *databases) acquire(v *ringVFS, path string, fd int, opts Options) *database {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,7 +117,7 @@ func (d *databases) of(name string) *database {
 	return nil
 }
 
-// join finds the group that the database syncs with.
+// join finds the sync groups of the database, or the reason why it has none.
 func (d *database) join(fd int) {
 	switch {
 	case d.opts.GroupSync == Off:
@@ -137,15 +136,15 @@ func (d *database) join(fd int) {
 	}
 }
 
-// identity identifies a file, also among files that had the same inode number one
-// after the other. It is zero if it is not known.
+// identity identifies a file. It also distinguishes files that had the same inode number
+// one after the other. It is zero if it is not known.
 type identity struct {
 	device, inode uint64
 	born          int64 // nanoseconds
 }
 
-// unique reports whether no other file can get the same identity any more: inode
-// numbers are reused at once, and timestamps of file systems have ticks of up to 10 ms.
+// unique reports whether no other file can get the same identity any more. Inode numbers
+// are reused at once, and timestamps of file systems have ticks of up to 10 ms.
 func (id identity) unique() bool {
 	return id != (identity{}) && time.Since(time.Unix(0, id.born)) > 50*time.Millisecond
 }

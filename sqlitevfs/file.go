@@ -12,22 +12,22 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
-// file is a database, its journal or its WAL. Locks, shared memory and writes are
-// those of the base. One goroutine at a time uses a file.
+// file is a database, its journal or its WAL. The base provides locks, shared memory and
+// writes. One goroutine at a time uses a file.
 type file struct {
-	vfs.File   // the base's
+	vfs.File   // the file of the base
 	vfs        *ringVFS
 	db         *database // nil for a super-journal
 	name       string
 	fd         int // -1 when the base is not the default VFS
 	flags      vfs.OpenFlag
-	owner      bool // it is the database itself
-	entry      bool // its directory entry is not known to be durable
-	chunk      int64
+	owner      bool         // it is the database itself
+	entry      bool         // its directory entry is not known to be durable
+	chunk      int64        // bytes, see ChunkSize
 	prefetch   *prefetcher  // nil without prefetch
 	frames     *frameWriter // nil if it is no WAL
 	wal        *walFile     // nil if it is no WAL, or has no log
-	checkpoint bool         // this connection is running one
+	checkpoint bool         // this connection is running a checkpoint
 	walSynced  bool         // the WAL was synced for the running checkpoint
 	closing    sync.Once
 }
@@ -50,11 +50,11 @@ var (
 	_ vfs.FileMemoryMapper       = (*file)(nil)
 )
 
-// Unwrap returns the base's file.
+// Unwrap returns the file of the base.
 func (f *file) Unwrap() vfs.File { return f.File }
 
-// Close closes the file. SQLite calls it once, its file control for benchmarks
-// (SQLITE_FCNTL_NULL_IO) earlier.
+// Close closes the file. SQLite calls it once. The file control SQLITE_FCNTL_NULL_IO, which
+// is for benchmarks, calls it earlier as well.
 func (f *file) Close() error {
 	var err error
 	f.closing.Do(func() {
@@ -75,8 +75,8 @@ func (f *file) Close() error {
 	return err
 }
 
-// ReadAt reads cached pages with a raw system call, without entering the scheduler. If
-// a page is not cached, a prefetch may begin while the disk reads it.
+// ReadAt reads from the file. With prefetch it reads cached pages with a raw system call, without entering
+// the scheduler, and prefetch may begin while the disk reads a page that is not cached.
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	if f.prefetch == nil {
 		if err := f.frames.flush(f.File); err != nil {
@@ -95,7 +95,7 @@ func (f *file) Size() (int64, error) {
 	return f.File.Size()
 }
 
-// WriteAt writes through the page cache. Before a database is written, its WAL is
+// WriteAt writes through the page cache. Before it writes to a database, it makes the WAL
 // durable without the log.
 func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	if f.owner {
@@ -113,9 +113,9 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// syncWAL syncs the WAL before the database changes, if commits of it are durable in
-// the log only. Once for each checkpoint is enough, as its commits are fixed when it
-// starts.
+// syncWAL syncs the WAL before the database changes, if some commits of the WAL are durable
+// in the log only. One sync for each checkpoint is enough, because the commits of a
+// checkpoint are fixed when it starts.
 func (f *file) syncWAL() error {
 	if f.walSynced {
 		return nil
@@ -128,7 +128,8 @@ func (f *file) syncWAL() error {
 	return nil
 }
 
-// Truncate cuts the file, to a multiple of the chunk size if there is one.
+// Truncate sets the size of the file, rounded up to a multiple of the chunk size if there is
+// one.
 func (f *file) Truncate(size int64) error {
 	if f.owner {
 		if err := f.syncWAL(); err != nil {
@@ -144,7 +145,8 @@ func (f *file) Truncate(size int64) error {
 	return f.File.Truncate(f.chunks(size))
 }
 
-// Sync makes the file durable, and its directory entry if that is new.
+// Sync makes the file durable, and its directory entry if the entry is not known to be
+// durable.
 func (f *file) Sync(flags vfs.SyncFlag) error {
 	if err := f.db.failure(); err != nil {
 		return vfs.SystemError(err, sqlite3.IOERR_FSYNC)
@@ -213,8 +215,8 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 	return f.syncData()
 }
 
-// syncData makes the data of a file of the default VFS durable without the log, by a sync
-// that databases share if that is faster.
+// syncData makes the data of a file of the default VFS durable without the log. It uses a
+// shared sync where that is faster.
 func (f *file) syncData() (all bool, err error) {
 	if f.db == nil || f.db.group == nil {
 		return false, fdatasync(f.fd)
@@ -246,9 +248,9 @@ func (f *file) options() *Options {
 	return &f.vfs.opts
 }
 
-// DeviceCharacteristics leaves out batch-atomic writes: SQLite as this driver builds
-// it does not raise the file change counter with them, so that other connections keep
-// stale pages. It leaves out atomic writes unless the user asked for them.
+// DeviceCharacteristics leaves out batch-atomic writes. With them SQLite, as this driver
+// builds it, does not raise the file change counter, so other connections keep stale pages.
+// Atomic writes are reported only if the user requested them.
 func (f *file) DeviceCharacteristics() vfs.DeviceCharacteristic {
 	c := f.File.DeviceCharacteristics() &^ (vfs.IOCAP_BATCH_ATOMIC | atomicWrites)
 	if f.owner && f.options().Atomic4K != AtomicOff {

@@ -7,46 +7,46 @@ import (
 	"syscall"
 )
 
-// How much a scan has to show, and how far ahead is read.
+// The evidence that makes a scan, and how far ahead of it pages are fetched.
 const (
 	defaultDepth = 64
 	maxDepth     = 1024
 	firstWindow  = 8   // pages fetched when a scan is recognised; then twice as many each time
-	enough       = 3   // leaves read in order, not all of them cached, are a scan
-	gap          = 8   // leaves between two that SQLite reads may be in its cache
+	enough       = 3   // so many leaves read in order, not all of them cached, are a scan
+	gap          = 8   // most leaves from one that SQLite reads to the next; those between may be in its cache
 	nodes        = 8   // interior pages that are remembered
 	judged       = 256 // from so many unread pages on, more evidence is required
 )
 
 // prefetcher reads leaves of B-trees into the page cache before a scan reads them.
-// It sees every page that SQLite reads: interior pages contain the leaves and their
+// All reads of SQLite pass through it: interior pages contain the leaves and their
 // order, and reads that wait for the disk show that fetching is worth while. The
 // prefetcher keeps no page contents, so it cannot serve stale data. Wrong
 // assumptions about the tree do no harm: pages that were moved are fetched
 // unnecessarily.
 type prefetcher struct {
 	f     *file
-	depth int
+	depth int    // the most pages of a window
 	room  int    // bytes that may be fetched of the rest of a table
-	page  int    // bytes, 0 until known
-	on    bool   // reads may ask the page cache first
+	page  int    // size of a page in bytes, 0 until known
+	on    bool   // reads may try the page cache first
 	buf   []byte // a page, for parsing
 
 	nodes [nodes]node
 	clock uint64
-	scan  *node // what is being fetched for
+	scan  *node // the interior page whose children are being fetched
 	table tableFetch
 
-	asked   pageSet // were fetched and not read since
+	asked   pageSet // pages that were fetched and not read since
 	counted bool    // the scan is in Stats.Scans
 	used    int     // pages that were fetched and read
-	vain    int     // and not read
+	vain    int     // pages that were fetched and not read
 
-	fd     *os.File // to fetch through
-	failed bool     // there is none
+	fd     *os.File // for fetching
+	failed bool     // fd could not be opened
 }
 
-// newPrefetcher returns nil where pages cannot or must not be fetched.
+// newPrefetcher returns nil where pages cannot be fetched, or the options forbid it.
 func newPrefetcher(f *file, o Options) *prefetcher {
 	if o.Prefetch == Off {
 		return nil
@@ -92,7 +92,7 @@ func (pf *prefetcher) forget() {
 	pf.table.reset()
 }
 
-// readAt reads for SQLite.
+// readAt reads for SQLite: from the page cache if it has all bytes, otherwise from the disk.
 func (pf *prefetcher) readAt(p []byte, off int64) (int, error) {
 	if !pf.on {
 		return pf.f.File.ReadAt(p, off)
@@ -130,8 +130,8 @@ func (pf *prefetcher) readAt(p []byte, off int64) (int, error) {
 
 func (pf *prefetcher) number(off int64) uint32 { return uint32(off/int64(pf.page)) + 1 }
 
-// hit is called for each page that was cached. It must cost nothing unless a scan
-// is going on.
+// hit is called for each page that was cached. It must cost next to nothing unless a scan is
+// in progress.
 func (pf *prefetcher) hit(p []byte, off int64) {
 	if pf.scan != nil || pf.asked.n > 0 {
 		page := pf.number(off)
@@ -153,7 +153,7 @@ func (pf *prefetcher) note(page uint32) {
 	pf.clock++
 	n := pf.known(page)
 	n.used = pf.clock
-	n.parsed = n.parsed && (n == pf.scan || n.entered) // it may have changed; a scan goes on with what it knows
+	n.parsed = n.parsed && (n == pf.scan || n.entered) // the page may have changed; a scan continues with the children that it has parsed
 	if up, at := pf.above(page); up != nil {
 		up.inner, up.at, up.used = true, at, pf.clock
 	}

@@ -4,7 +4,7 @@ package sqlitevfs
 
 import "sync/atomic"
 
-// ask has the kernel read a page, unless it was asked before.
+// ask makes the kernel read a page, unless the page was already requested.
 func (pf *prefetcher) ask(page uint32) {
 	if pf.mark(page) {
 		pf.get(page, 1)
@@ -40,7 +40,7 @@ func (pf *prefetcher) dropUnread() {
 	pf.f.db.waste.Add(uint64(n))
 }
 
-// get has the kernel read pages that lie side by side.
+// get makes the kernel read n adjacent pages.
 func (pf *prefetcher) get(page uint32, n int) {
 	willNeed(descriptor(pf.fd), int64(page-1)*int64(pf.page), int64(n)*int64(pf.page))
 }
@@ -78,7 +78,7 @@ const (
 	word     = 64
 )
 
-// pageSet is a set of page numbers, most of which lie side by side.
+// pageSet is a set of page numbers, most of which are adjacent.
 type pageSet struct {
 	blocks map[uint32]*[setBlock / word]uint64
 	n      int

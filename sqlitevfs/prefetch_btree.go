@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// The part of SQLite's file format that tells which pages come next:
+// The part of SQLite's file format that determines the next pages of a scan:
 // https://www.sqlite.org/fileformat2.html#b_tree_pages
 const (
 	fileHeader     = 100 // bytes, before the B-tree page header on page 1
@@ -81,14 +81,14 @@ type node struct {
 	used     uint64 // by clock
 	parsed   bool
 	children []uint32
-	at       int // index of the child read last, -1 before the first
-	run      int // children read in order
-	step     int // 1, or -1 for a scan from the end
-	upto     int // index behind the last child that was dealt with, in direction of step
-	window   int
-	entered  bool // the scan is here, or will be next
+	at       int  // index of the child read last, -1 before the first
+	run      int  // children read in order
+	step     int  // 1, or -1 for a scan from the end
+	upto     int  // index behind the last child that was fetched or left to the kernel, in direction of step
+	window   int  // children to be fetched ahead
+	entered  bool // the scan is below this page, or will be next
 	inner    bool // the children are interior pages themselves
-	spilled  int  // how many were fetched below the interior page that follows
+	spilled  int  // how many were fetched below the next interior page
 }
 
 // known returns the node of an interior page, or replaces the oldest one by it.
@@ -131,7 +131,7 @@ func (pf *prefetcher) parent(page uint32) (*node, int) {
 		if n.page == 0 || n.page == page || !pf.parse(n) {
 			continue
 		}
-		if n.at >= 0 { // mostly it is the next one
+		if n.at >= 0 { // usually the page is the next child
 			for _, at := range [...]int{n.at + 1, n.at - 1, n.at} {
 				if at >= 0 && at < len(n.children) && n.children[at] == page {
 					return n, at
@@ -191,7 +191,7 @@ func (pf *prefetcher) parse(n *node) bool {
 	return len(n.children) > 0
 }
 
-// below appends the children of an interior page, if that is in the page cache.
+// below appends the children of an interior page, if the page is in the page cache.
 func (pf *prefetcher) below(dst []uint32, page uint32) []uint32 {
 	if len(pf.buf) != pf.page {
 		pf.buf = make([]byte, pf.page)

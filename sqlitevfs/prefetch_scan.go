@@ -17,7 +17,7 @@ func (pf *prefetcher) miss(page uint32) {
 	pf.clock++
 	n.used = pf.clock
 	n.read(at)
-	if n == pf.scan { // it goes on elsewhere, or is another one
+	if n == pf.scan { // the scan continues elsewhere, or this is another scan
 		pf.scan, n.entered = nil, false
 	}
 	if n.run >= pf.evidence() && !n.inner {
@@ -25,7 +25,7 @@ func (pf *prefetcher) miss(page uint32) {
 	}
 }
 
-// evidence returns how many leaves must have been read in order: more if most of
+// evidence returns how many leaves must have been read in order. It returns more if most of
 // the pages fetched so far were not read.
 func (pf *prefetcher) evidence() int {
 	if pf.vain > max(judged, pf.used) {
@@ -65,7 +65,7 @@ func (pf *prefetcher) continueBelow(n *node) {
 
 // enter prepares a node as the next one of a scan.
 func (pf *prefetcher) enter(n, s *node) {
-	if n.entered && n.step == s.step { // it is, see beyond
+	if n.entered && n.step == s.step { // beyond has prepared it
 		return
 	}
 	n.entered = true
@@ -99,9 +99,9 @@ func (pf *prefetcher) follow(page uint32) bool {
 	return false
 }
 
-// fetch has the kernel read the children in the window that were not fetched yet.
-// Children that are contiguous in the file are left to the kernel's own
-// read-ahead, which is better at that.
+// fetch makes the kernel read the children in the window that were not fetched yet.
+// Children that are contiguous in the file are left to the kernel's read-ahead, which is
+// better for these.
 func (pf *prefetcher) fetch(n *node) {
 	if (n.upto-n.at)*n.step <= 0 {
 		n.upto = n.at + n.step
@@ -134,8 +134,8 @@ func (pf *prefetcher) began() {
 	}
 }
 
-// beyond continues below the next interior page once that is in the page cache;
-// until then it fetches that page.
+// beyond continues below the next interior page once that page is in the page cache. Until
+// then it fetches the page.
 func (pf *prefetcher) beyond(n *node, count int) {
 	up, at := pf.above(n.page)
 	if up == nil {

@@ -9,35 +9,35 @@ import (
 
 // When the rest of a table is fetched, and how.
 const (
-	tableShare   = 20        // of a hundred interior pages below the root, that were walked in order
-	tablePace    = 8         // pages for each that the scan reads
-	tableCall    = 32        // pages in a call at most, which every kernel's read-ahead allows
-	tableLeast   = 4         // pages that a call counts for at least
-	tableWait    = 16        // pages that the scan reads while interior pages come,
-	tableWaits   = 16        // and how often it waits for those that are late
-	defaultBytes = 256 << 20 // before they are read at most
+	tableShare   = 20        // percent of the interior pages below the root, walked in order, before the rest is fetched
+	tablePace    = 8         // pages fetched for each page that the scan reads
+	tableCall    = 32        // most pages in a call; the read-ahead of every kernel allows them
+	tableLeast   = 4         // least number of pages that a call counts for
+	tableWait    = 16        // pages that the scan reads while the kernel reads interior pages,
+	tableWaits   = 16        // and how many times the scan waits again for late ones
+	defaultBytes = 256 << 20 // most bytes that are fetched before the scan reads them
 
 	inFlight = 256 * tableCall // pages that the kernel may still be reading
-	arrived  = 256             // pages that the scan reads while the last ones come
-	tooMany  = 64              // pages evicted before they were read
+	arrived  = 256             // pages that the scan reads while the kernel reads the last fetched ones
+	tooMany  = 64              // pages evicted before they were read, after which fetching ends
 )
 
 // tableFetch fetches the rest of a table in file order, in which scattered leaves
 // are adjacent. It advances only with the scan.
 type tableFetch struct {
-	walked  int    // interior pages that the scan has left behind, in order
-	whole   bool   // they were enough
-	off     bool   // what was fetched did not stay
-	up      uint32 // the parent of the interior pages being fetched
-	upto    int    // index of its child behind the last one that was dealt with, in direction of the scan
-	wait    int    // pages to be read before inner is looked at
-	waits   int    // how often it still may be looked at again
-	inner   []uint32
+	walked  int      // interior pages that the scan has left behind, in order
+	whole   bool     // walked was enough: the rest of the table is fetched
+	off     bool     // fetched pages were evicted: nothing more is fetched
+	up      uint32   // the parent of the interior pages being fetched
+	upto    int      // index of its child behind the last one that was fetched, in direction of the scan
+	wait    int      // pages that the scan reads before gather is called
+	waits   int      // how many times gather may still wait again
+	inner   []uint32 // interior pages that were requested
 	pages   []uint32 // to be fetched, sorted
-	planned pageSet  // the same, without those that were read
+	planned pageSet  // the same, without pages that were read
 	credit  int      // pages that may be fetched now
-	behind  uint32   // page behind those that were fetched last
-	after   int      // pages that the scan has read since
+	behind  uint32   // page behind the last fetched one
+	after   int      // pages that the scan has read since the last fetch
 	lost    int      // pages that were evicted before the scan read them
 }
 
@@ -49,7 +49,7 @@ func (s *tableFetch) reset() {
 // entered is called when a scan continues below the next interior page.
 func (pf *prefetcher) entered(n *node) {
 	s := &pf.table
-	if i := slices.Index(s.inner, n.page); i >= 0 { // late: the scan itself fetches what is below
+	if i := slices.Index(s.inner, n.page); i >= 0 { // late: the scan itself fetches the leaves below
 		s.inner = slices.Delete(s.inner, i, i+1)
 	}
 	up, at := pf.parent(n.page)
@@ -67,8 +67,8 @@ func (pf *prefetcher) entered(n *node) {
 	pf.plan(up, at, n)
 }
 
-// plan fetches the next interior pages, as many as there is room for the leaves
-// below them, when the scan has done half of those before.
+// plan fetches the next interior pages, as many as there is room for the leaves below them.
+// It does so when the scan has done half of the interior pages that were fetched before.
 func (pf *prefetcher) plan(up *node, at int, n *node) {
 	s := &pf.table
 	left := (s.upto-at)*n.step - 1
@@ -90,9 +90,9 @@ func (pf *prefetcher) plan(up *node, at int, n *node) {
 	s.wait, s.waits = tableWait, tableWaits
 }
 
-// gather collects the leaves below the interior pages that have been fetched,
-// unless they lie in the order of the scan anyhow or are no neighbours. While
-// some of these pages have not come, as from a disk that is busy, it waits.
+// gather collects the leaves below the interior pages that have been fetched. It leaves them
+// out if they already lie in the order of the scan, or if too few of them are adjacent. If an
+// interior page is still being read, for example from a busy disk, gather waits again.
 func (pf *prefetcher) gather() {
 	s := &pf.table
 	s.pages = s.pages[:0]
@@ -170,8 +170,8 @@ func (pf *prefetcher) fetchRun(pages []uint32) {
 	pf.table.behind = pages[len(pages)-1] + 1
 }
 
-// next returns how many adjacent pages come next, 0 if the first one was read in the
-// meantime.
+// next returns how many adjacent pages are to be fetched next, 0 if the first one was read
+// in the meantime.
 func (s *tableFetch) next() int {
 	n := 0
 	for n < min(len(s.pages), tableCall) && s.pages[n] == s.pages[0]+uint32(n) && s.planned.has(s.pages[n]) {
@@ -180,8 +180,8 @@ func (s *tableFetch) next() int {
 	return n
 }
 
-// evicted is called for a page that was fetched and is not cached. If many pages
-// were evicted before they were read, memory is short, and fetching ends.
+// evicted is called for a page that was fetched and is not cached. If many pages were evicted
+// before they were read, memory is scarce, and fetching ends.
 func (pf *prefetcher) evicted(page uint32) {
 	s := &pf.table
 	if s.off || uint64(page)+inFlight >= uint64(s.behind) {

@@ -27,8 +27,7 @@ type sharedLog struct {
 	refs int
 }
 
-// logKey identifies a log. A directory has one log, whichever VFS its databases are
-// opened by.
+// logKey identifies a log. A directory has one log, whichever VFS opens its databases.
 type logKey struct {
 	fs  disk.FS
 	dir string
@@ -38,9 +37,9 @@ type logKey struct {
 var logs = struct {
 	mu   sync.Mutex
 	open map[logKey]*sharedLog
-	// pending are the reports of logs that could not be replayed as a whole.
+	// pending are the reports of logs that could not be replayed completely.
 	pending map[logKey]*grouplog.Report
-	// ways are what commits do on each device, while a log is open.
+	// ways chooses, for each device with an open log, between logs and syncs of WALs.
 	ways map[waysKey]*grouplog.Ways
 }{open: map[logKey]*sharedLog{}, pending: map[logKey]*grouplog.Report{}, ways: map[waysKey]*grouplog.Ways{}}
 
@@ -73,9 +72,9 @@ func logOptions(base vfs.VFS) grouplog.Options {
 	return grouplog.Options{FS: disk.OS}
 }
 
-// logOf returns which log a database has, and its options. A log in the directory of
-// its databases serves no others, so that no file in a directory can change files
-// elsewhere.
+// logOf returns the key and the options of the log of a database. A log in the directory of
+// its databases serves no databases in other directories, so that no file in a directory can
+// change files elsewhere.
 func (v *ringVFS) logOf(database string, o Options) (logKey, grouplog.Options) {
 	how := logOptions(v.VFS)
 	key := logKey{how.FS, o.GroupLogDir}
@@ -86,11 +85,10 @@ func (v *ringVFS) logOf(database string, o Options) (logKey, grouplog.Options) {
 	return key, how
 }
 
-// recoverLog replays the log before a database is opened, whether or not the
-// database will use a log. It refuses a database that may lack commits, because they
-// cannot be written into its WAL or because the log cannot be read. A database that
-// is opened read-only is not changed: if it lacks commits it is refused, as SQLite
-// refuses a WAL that needs recovery.
+// recoverLog replays the log before a database is opened, whether or not the database will
+// use a log. It refuses a database that may lack commits because they cannot be written into
+// its WAL, or because the log cannot be read. A database that is opened read-only is not
+// changed. If it lacks commits it is refused, as SQLite refuses a WAL that needs recovery.
 func (v *ringVFS) recoverLog(database string, flags vfs.OpenFlag, o Options) error {
 	if runtime.GOOS != "linux" {
 		return nil
@@ -123,10 +121,10 @@ func sameDir(a, b string) bool {
 	return aerr == nil && berr == nil && a == b
 }
 
-// logElsewhere refuses a database that may lack commits of a log which it is opened
-// without: neither its directory nor the options name that log, only its pointer. The log is
-// not replayed, because a user who may create files in the directory of one database would
-// then choose which log changes others. The caller holds the mutex.
+// logElsewhere refuses a database that may lack commits of a log in another directory, if
+// only the pointer file beside its WAL names that log: the options do not. The log is not
+// replayed, because a user with permission to create files in the directory of one database
+// could then choose which log changes other databases. The caller holds the mutex.
 func logElsewhere(key logKey, how grouplog.Options, database, wal string) error {
 	dir, err := grouplog.Elsewhere(wal, how)
 	if err == nil && (dir == "" || sameDir(dir, key.dir) || sameDir(dir, filepath.Dir(wal))) {
@@ -170,8 +168,8 @@ func recoverFrom(key logKey, how grouplog.Options, database, wal string, flags v
 
 var errUnreplayed = errors.New("sqlitevfs: the log of commits holds some that the database lacks, which is opened to read only")
 
-// usesWAL reports whether a database may be in WAL mode, by its header. Only these
-// have commits in a log.
+// usesWAL reports whether a database may be in WAL mode, by its header. Only databases in WAL
+// mode have commits in a log.
 func usesWAL(database string) bool {
 	f, err := os.Open(database)
 	if err != nil {
@@ -186,9 +184,9 @@ func usesWAL(database string) bool {
 	return err != nil || p[18] != 1 || p[19] != 1
 }
 
-// replay writes the commits that a log holds into its databases. It returns why the
-// database with the given WAL may lack commits, nil if it does not. The caller holds
-// the mutex.
+// replay writes the commits of a log into its databases. It returns the reason why the
+// database with the given WAL may lack commits, or nil if it lacks none. The caller holds the
+// mutex.
 func replay(key logKey, how grouplog.Options, wal string, logger *slog.Logger) error {
 	if p := logs.pending[key]; p != nil && p.Lacks(wal) == nil {
 		how.Known = p
@@ -233,8 +231,8 @@ func (v *ringVFS) acquireLog(database string, o Options) (*sharedLog, error) {
 	return s, nil
 }
 
-// replayed logs what a replay did and what it could not do, except what was logged
-// after an earlier replay of the same log.
+// replayed writes the results and failures of a replay to the logger, except those that were
+// written after an earlier replay of the same log.
 func replayed(logger *slog.Logger, dir string, r, before *grouplog.Report) {
 	if r.Applied > 0 || r.Records > 0 && before == nil {
 		logger.Info("sqlitevfs: commits replayed from the log", "directory", dir, "commits", r.Records,
@@ -261,7 +259,7 @@ func logError(err error) error {
 	return vfs.SystemError(err, sqlite3.CANTOPEN)
 }
 
-// release closes the log if no other database uses it.
+// release closes the log if no other database uses it. It does nothing if s is nil.
 func (s *sharedLog) release() error {
 	if s == nil {
 		return nil

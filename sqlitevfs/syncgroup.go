@@ -13,26 +13,27 @@ const (
 	// minGroup is the least number of callers that share a syncfs. Two plain syncs are
 	// as fast as one syncfs for both.
 	minGroup = 3
-	// waitFactor is how many times the duration of a syncfs the callers that have come
-	// wait for the others, and minWait is the least that they wait.
+	// waitFactor times the duration of a syncfs is how long callers wait for the other
+	// callers of a round; minWait is the least time that they wait.
 	waitFactor = 2
 	minWait    = 200 * time.Microsecond
-	// slowFactor is how many times longer than the plain syncs that it replaces a
-	// syncfs may take, and minLimit is the least that it may take. A slower one writes
-	// much data of other programs, and callers should not wait for that.
+	// A syncfs may take slowFactor times as long as the plain syncs that it replaces, and
+	// at least minLimit. A slower syncfs writes much data of other programs, and callers
+	// should not wait for that.
 	slowFactor = 4
 	minLimit   = 10 * time.Millisecond
-	// minPause and maxPause bound for how long only plain syncs are used after a slow
-	// syncfs. After quickRun quick ones in a row the next pause is minPause again.
+	// After a slow syncfs only plain syncs are used for a time between minPause and
+	// maxPause. After quickRun quick ones in a row the next pause is minPause again.
 	minPause = 100 * time.Millisecond
 	maxPause = time.Minute
 	quickRun = 100
 )
 
 // syncGroup lets callers that sync files of one file system at the same time share one
-// syncfs. Where the policy finds that faster, callers wait until as many have come as
-// took part in the last round. The last one to come makes the first the leader, which
-// calls syncfs for all. A sync covers what its caller wrote before it called sync.
+// syncfs. A round is one such syncfs with the callers that wait for it. Where the policy finds
+// that sharing is faster, callers wait until as many have arrived as took part in the last
+// round. The last caller to arrive makes the first one the leader, which calls syncfs for
+// all. A sync covers the data that its caller wrote before it called sync.
 type syncGroup struct {
 	syncFile   func(fd int) error // fdatasync
 	syncAll    func(fd int) error // syncfs
@@ -45,16 +46,16 @@ type syncGroup struct {
 	alone     int       // running plain syncs
 	leading   bool      // a syncfs is running
 	served    int       // callers that it serves
-	waiting   []*waiter // in the order in which they came
+	waiting   []*waiter // in the order in which they arrived
 	expected  int       // callers that took part in the last round
 	timer     *time.Timer
-	round     uint64
+	round     uint64        // number of the round
 	aloneTime time.Duration // moving average of a plain sync
 	groupTime time.Duration // moving average of a syncfs
 
 	policy syncPolicy
 
-	pausedUntil time.Time     // no syncfs before
+	pausedUntil time.Time     // no syncfs before this time
 	pause       time.Duration // length of the last pause
 	quick       int           // syncfs calls in a row that were quick
 }
@@ -63,30 +64,30 @@ type syncGroup struct {
 type waiter struct {
 	caller    any
 	turn      chan turn
-	followers []*waiter // for which it leads
-	err       error     // of the syncfs that was made for it
+	followers []*waiter // the callers for which it calls syncfs
+	err       error     // of the leader's syncfs
 }
 
-// turn tells a waiter what to do.
+// turn is what a waiter does next.
 type turn int
 
 const (
 	turnDone  turn = iota // the leader has called syncfs
 	turnLead              // call syncfs for the followers
-	turnAlone             // sync by yourself; syncGroup.alone counts it already
+	turnAlone             // sync alone; syncGroup.alone counts the caller already
 )
 
-// outcome tells how a file was synced.
+// outcome is how a file was synced.
 type outcome struct {
 	shared bool // by a syncfs: everything in the file system is durable
-	led    bool // this caller made it
+	led    bool // this caller called syncfs
 }
 
 func newSyncGroup() *syncGroup {
 	return &syncGroup{syncFile: fdatasync, syncAll: syncfs, writeError: written, minLimit: minLimit}
 }
 
-// sync makes a file durable. caller identifies the database: it syncs one file at a time.
+// sync makes a file durable. caller identifies the database, which syncs one file at a time.
 func (g *syncGroup) sync(caller any, fd int) (outcome, error) {
 	now := time.Now()
 	g.mu.Lock()
@@ -112,8 +113,8 @@ func (g *syncGroup) sync(caller any, fd int) (outcome, error) {
 	}
 }
 
-// shares reports whether a caller is to wait for others. present is the number of
-// callers in sync, with this one. The caller holds mu.
+// shares reports whether a caller is to wait for others. present is the number of callers
+// in sync, including this one. The caller holds mu.
 func (g *syncGroup) shares(present int, now time.Time) bool {
 	switch {
 	case g.policy.sharing:
@@ -128,9 +129,9 @@ func (g *syncGroup) shares(present int, now time.Time) bool {
 	return true
 }
 
-// syncWithEntry makes a file and its directory entry durable by a syncfs, which is
-// cheaper than to sync both. It does nothing and returns done = false while other
-// callers sync, and until the duration of a plain sync is known.
+// syncWithEntry makes a file and its directory entry durable by a syncfs, which is cheaper
+// than two syncs. While other callers sync, and until the duration of a plain sync is known,
+// it does nothing and returns done = false.
 func (g *syncGroup) syncWithEntry(fd int) (how outcome, done bool, err error) {
 	start := time.Now()
 	g.mu.Lock()
@@ -180,8 +181,8 @@ func (g *syncGroup) limit(n int) time.Duration {
 // holds mu.
 func (g *syncGroup) maxWait() time.Duration { return max(waitFactor*g.groupTime, minWait) }
 
-// dispatch gives turns to waiters when all expected ones have come or none are to wait
-// any more. Otherwise it starts the timer of the round. The caller holds mu.
+// dispatch gives turns to waiters when all expected ones have arrived, or when none should
+// wait any more. Otherwise it starts the timer of the round. The caller holds mu.
 func (g *syncGroup) dispatch() {
 	switch {
 	case g.leading || len(g.waiting) == 0:
@@ -195,7 +196,7 @@ func (g *syncGroup) dispatch() {
 	}
 }
 
-// expire ends the wait of a round for callers that did not come.
+// expire ends the wait of a round for callers that did not arrive.
 func (g *syncGroup) expire(round uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -205,15 +206,15 @@ func (g *syncGroup) expire(round uint64) {
 	g.timer = nil
 	switch {
 	case len(g.waiting) == 0:
-	case g.alone > 0: // those callers will be back
+	case g.alone > 0: // these callers will sync again
 		g.dispatch()
 	default:
 		g.closeRound()
 	}
 }
 
-// closeRound has the waiters share a syncfs, or sync alone if they are too few. The
-// caller holds mu.
+// closeRound makes the waiters share a syncfs, or sync alone if there are too few of them.
+// The caller holds mu.
 func (g *syncGroup) closeRound() {
 	if n := len(g.waiting); n < minGroup {
 		g.policy.addMiss(time.Now())
@@ -248,7 +249,7 @@ func (g *syncGroup) endWait() {
 	g.round++
 }
 
-// take does what a turn asks for.
+// take carries out a turn.
 func (g *syncGroup) take(t turn, w *waiter, fd int) (outcome, error) {
 	switch t {
 	case turnDone:
@@ -328,7 +329,7 @@ func (g *syncGroup) pauseIfSlow(took time.Duration, n int) {
 func (g *syncGroup) leave(w *waiter, fd int) (outcome, error) {
 	g.mu.Lock()
 	select {
-	case t := <-w.turn: // it came after the timer
+	case t := <-w.turn: // it arrived after the timer
 		g.mu.Unlock()
 		return g.take(t, w, fd)
 	default:
@@ -341,8 +342,8 @@ func (g *syncGroup) leave(w *waiter, fd int) (outcome, error) {
 	return outcome{}, g.syncAlone(w.caller, fd, 0)
 }
 
-// confirm turns the result of a syncfs into that of one file. An error of syncfs may be
-// another file's, so the file is then synced by itself.
+// confirm returns the result for one file after a syncfs. An error of syncfs may concern
+// another file, so the file is then synced by itself.
 func (g *syncGroup) confirm(fd int, err error, how outcome) (outcome, error) {
 	if own := g.writeError(fd); own != nil {
 		return outcome{}, own
@@ -360,8 +361,8 @@ var syncGroups struct {
 	all map[syncGroupKey]*syncGroup
 }
 
-// syncGroupKey identifies a group. WALs have a group of their own because sharing gains
-// less for files that grow than for those that are overwritten.
+// syncGroupKey identifies a group. WALs have a separate group because sharing gains less for
+// files that grow than for files that are overwritten.
 type syncGroupKey struct {
 	device uint64
 	how    sharing // after an unmount another file system may get the same device number
@@ -369,8 +370,8 @@ type syncGroupKey struct {
 	forced bool
 }
 
-// syncGroupOf returns the group of a file, nil where syncs are not shared. how is what
-// sharingOf returned for the file.
+// syncGroupOf returns the group of a file, nil where syncs are not shared. how is the result
+// of sharingOf for the file.
 func syncGroupOf(fd int, how sharing, wal, forced bool) *syncGroup {
 	dev, ok := device(fd)
 	if !ok || how == noSharing {

@@ -26,7 +26,7 @@ const (
 )
 
 // fileSystem is a row of the table of the effects of syncfs. The rows come from the source of
-// Linux 6.18. referees/blockdisk shows that those which share hold, and that XFS and ext4
+// Linux 6.18. referees/blockdisk shows that the rows that share hold, and that XFS and ext4
 // without a journal need the flush.
 type fileSystem struct {
 	name   string // in /proc/self/mountinfo
@@ -41,21 +41,21 @@ var notExt4 = []string{"data=writeback", "nobarrier", "barrier=0", "journal_asyn
 var fileSystems = []fileSystem{
 	// ext4_sync_fs commits the running transaction, or flushes the device itself when
 	// there is none. Without a journal see ext4Sharing. With data=writeback, blocks of a
-	// truncated file are used again before the truncation is durable: a rollback journal
-	// that a power cut brings back may hold the pages of another one.
+	// truncated file are used again before the truncation is durable. A rollback journal that
+	// reappears after a power cut may then hold pages of another journal.
 	{"ext4", unix.EXT4_SUPER_MAGIC, bySyncFS, "syncfs commits the journal and flushes", notExt4},
 	{"ext3", unix.EXT4_SUPER_MAGIC, bySyncFS, "is mounted by the ext4 driver", notExt4},
 	{"ext2", unix.EXT4_SUPER_MAGIC, bySyncFS, "is mounted by the ext4 driver, without a journal", notExt4},
-	// xfs_fs_sync_fs forces the log only, which flushes nothing when nothing was
-	// logged, as after overwriting pages. fdatasync flushes the data device when
-	// forcing the log has not; the device of the leader's file, hence the options.
+	// xfs_fs_sync_fs only forces the log, which flushes nothing when nothing was logged, as
+	// after overwriting pages. fdatasync flushes the data device if forcing the log did not.
+	// It flushes the device of the leader's file only: rtdev and logdev are refused.
 	{"xfs", unix.XFS_SUPER_MAGIC, bySyncFSAndFlush, "syncfs forces the log only", []string{"rtdev", "logdev"}},
-	// btrfs_sync_fs waits for ordered extents and commits the transaction that each of
-	// them has joined.
+	// btrfs_sync_fs waits for ordered extents and commits the transactions that they have
+	// joined.
 	{"btrfs", unix.BTRFS_SUPER_MAGIC, bySyncFS, "syncfs commits the transaction", []string{"nobarrier"}},
 	{"f2fs", unix.F2FS_SUPER_MAGIC, noSharing, "a checkpoint that finds nothing to do flushes nothing, and overwriting in place leaves nothing to do", nil},
-	// ovl_sync_fs syncs the file system below. A write that failed there is reported
-	// neither by syncfs nor by sync_file_range of a file above.
+	// ovl_sync_fs syncs the file system below. Neither syncfs nor sync_file_range of a file
+	// above reports a write that failed there.
 	{"overlay", unix.OVERLAYFS_SUPER_MAGIC, noSharing, "overlayfs does not report failed writes of the file system below", nil},
 	{"tmpfs", unix.TMPFS_MAGIC, noSharing, "files are in memory", nil},
 	{"ramfs", unix.RAMFS_MAGIC, noSharing, "files are in memory", nil},
@@ -67,8 +67,8 @@ var fileSystems = []fileSystem{
 	{"ceph", unix.CEPH_SUPER_MAGIC, noSharing, "network file system", nil},
 }
 
-// sharingOf returns how files of the file system that a file lies on are made durable
-// together, and the reason where they are not.
+// sharingOf returns how files on the file system of fd are made durable together, and the
+// reason where they are not.
 func sharingOf(fd int) (sharing, string) {
 	var st unix.Statfs_t
 	if unix.Fstatfs(fd, &st) != nil {
@@ -144,10 +144,11 @@ func (f *fileSystem) refuses(options []string) (option string, ok bool) {
 	return options[i], true
 }
 
-// ext4Sharing distinguishes file systems with a journal from those without. Without it,
-// syncfs writes metadata after the flush, and so does that which the ext4 driver makes
-// of ext2. The flush is harmless where a journal is not known to be there. The table of
-// mounts lacks options that are the default of the file system; ext4's own list has them.
+// ext4Sharing distinguishes file systems with a journal from file systems without one.
+// Without a journal, syncfs of the ext4 driver writes metadata after its flush, also on ext2.
+// Another flush is harmless where it is not known whether there is a journal. The table of
+// mounts lacks options that are the default of the file system; the list in /proc/fs/ext4 has
+// them.
 func (m mount) ext4Sharing(root string, f fileSystem) (sharing, string) {
 	device, err := os.Readlink(filepath.Join(root, "sys/dev/block", m.device))
 	if err == nil {

@@ -6,39 +6,41 @@ import "time"
 
 // Limits of a syncPolicy. docs/groupsync.md has the measurements behind them.
 const (
-	// minSyncs is the least number of syncs that are measured, and minRounds of each
-	// caller, before rates are compared.
+	// minSyncs is the least number of syncs that are measured before rates are compared,
+	// and minRounds the least number of syncs of each caller.
 	minSyncs  = 64
 	minRounds = 4
 	// maxSample is how long a measurement of plain syncs may take.
 	maxSample = 250 * time.Millisecond
-	// advantage is by how much the rate of shared syncs has to be higher.
+	// advantage is the least ratio of the rate of shared syncs to the rate of plain syncs
+	// with which sharing wins.
 	advantage = 1.05
-	// losingRounds is how many rounds shared syncs have for that. A round lasts as long
-	// as its slowest caller, and one in which a caller had to wait for a processor says
-	// little.
+	// losingRounds is the number of rounds within which shared syncs must reach that advantage.
+	// A round lasts as long as its slowest caller. A round in which a caller waited for a
+	// processor is therefore weak evidence.
 	losingRounds = 8
-	// hopeless is by how many times slower shared syncs may be in a trial before it ends
-	// at once, as where syncfs writes much data of other programs.
+	// hopeless is how many times slower shared syncs may be in a trial. The trial ends at
+	// once if they are slower than that, for example because syncfs writes much data of
+	// other programs.
 	hopeless = 4
 	// maxMisses is how many rounds in a row may have too few callers.
 	maxMisses = 3
-	// minOverlap is how many plain syncs there may be for each that another one
-	// overlapped. A caller that goes through its databases one by one has no overlap.
+	// minOverlap is the most plain syncs for each plain sync that overlapped another one.
+	// A caller that syncs its databases one after the other has no overlap.
 	minOverlap = 16
-	// minRecheck and maxRecheck bound for how long a result is kept before it is
-	// measured again. The time doubles with each confirmation.
+	// A result is kept for a time between minRecheck and maxRecheck before it is measured
+	// again. The time doubles with each confirmation.
 	minRecheck = 100 * time.Millisecond
 	maxRecheck = time.Minute
-	// clearRecheck is the least such time after shared syncs had clearAdvantage.
+	// clearRecheck is the least such time if shared syncs had clearAdvantage.
 	clearAdvantage = 1.5
 	clearRecheck   = time.Second
 )
 
 // syncPolicy decides whether callers sync by themselves or share a syncfs. It measures
-// both, one after the other, as syncs per second: the duration of a sync would leave
-// out callers that wait for a processor while threads are in fdatasync. The zero value
-// syncs alone. The mutex of the group guards it.
+// both, one after the other, as syncs per second. The duration of a sync would not include the
+// time in which callers wait for a processor while threads are in fdatasync. The zero value
+// chooses plain syncs. The mutex of the group guards it.
 type syncPolicy struct {
 	sharing bool
 
@@ -46,12 +48,12 @@ type syncPolicy struct {
 	callers       map[any]bool // in the measurement of plain syncs
 	overlaps      int          // plain syncs that another one overlapped
 
-	won     bool          // sharing did, in the last comparison
+	won     bool          // sharing won the last comparison
 	settled bool          // sharing won and is kept until recheck
 	recheck time.Time     // when to measure again
-	keep    time.Duration // until then
+	keep    time.Duration // how long the last result is kept
 	misses  int           // rounds in a row with too few callers
-	rounds  int           // since sharing began; the first is not typical
+	rounds  int           // rounds since sharing began; the first is not typical
 }
 
 // meter measures a rate.
@@ -74,11 +76,12 @@ func (m *meter) add(n int, now time.Time) {
 // rate returns syncs per second.
 func (m *meter) rate() float64 { return float64(m.n) / max(m.took.Seconds(), 1e-9) }
 
-// covers reports whether the rate is of enough syncs for so many rounds of callers.
+// covers reports whether enough syncs were measured for that many rounds of that many
+// callers.
 func (m *meter) covers(rounds, callers int) bool { return m.n >= max(minSyncs, rounds*callers) }
 
 // addAlone counts a plain sync. present is the number of callers that were in sync. The
-// measurement begins when two are, and begins again when it took too long.
+// measurement begins when there are two, and begins again if it takes too long.
 func (p *syncPolicy) addAlone(caller any, present int, now time.Time) {
 	if p.sharing || p.alone.start.IsZero() && present < 2 {
 		return
@@ -101,9 +104,9 @@ func (p *syncPolicy) reset() {
 	clear(p.callers)
 }
 
-// active returns the number of callers that sync side by side, 0 if sharing is not worth
-// a trial. The number of callers in sync at one moment would be too small: with
-// GOMAXPROCS=2 it is hardly ever more than two, since the others wait for a processor.
+// active returns the number of callers that sync concurrently, 0 if sharing is not worth a
+// trial. The number of callers in sync at one moment would be too small: with GOMAXPROCS=2 it
+// is hardly ever more than two, because the other callers wait for a processor.
 func (p *syncPolicy) active() int {
 	if len(p.callers) < minGroup || p.overlaps*minOverlap < p.alone.n {
 		return 0
@@ -114,7 +117,7 @@ func (p *syncPolicy) active() int {
 // wantsTrial reports whether sharing should be tried now.
 func (p *syncPolicy) wantsTrial(now time.Time) bool {
 	if now.Before(p.recheck) {
-		p.reset() // the rate just before the trial counts
+		p.reset() // only the rate just before the trial counts
 		return false
 	}
 	n := p.active()
@@ -141,15 +144,15 @@ func (p *syncPolicy) addShared(n int, now time.Time) {
 	p.misses = 0
 }
 
-// addMiss counts a round with too few callers. After maxMisses sharing ends, and is
-// tried ever more rarely: the callers sync one after the other.
+// addMiss counts a round with too few callers. After maxMisses such rounds in a row sharing
+// ends, because the callers sync one after the other. It is then tried less and less often.
 func (p *syncPolicy) addMiss(now time.Time) {
 	if p.misses++; p.misses >= maxMisses {
 		p.conclude(false, now)
 	}
 }
 
-// decide compares both rates when they are known.
+// decide compares the two rates when both are known.
 func (p *syncPolicy) decide(callers int, now time.Time) {
 	switch {
 	case !p.sharing:

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptor returns the descriptor of the default VFS's file, -1 of others'.
-// It is the file's own: use it only while the file is open.
+// descriptor returns the file descriptor of a file of the default VFS, and -1 for other files.
+// It is not a duplicate: use it only while the file is open.
 func descriptor(f any) int {
 	o, ok := f.(interface {
 		SyscallConn() (syscall.RawConn, error)
@@ -34,9 +34,9 @@ func descriptor(f any) int {
 	return fd
 }
 
-// preadNoWait reads cached bytes with a raw system call, without entering the scheduler,
-// since it never blocks. It returns EAGAIN when the next byte is not cached, and another
-// errno on file systems without RWF_NOWAIT. (4.14)
+// preadNoWait reads cached bytes by a raw system call, without entering the scheduler, because
+// the call never blocks. It returns EAGAIN when the first byte is not cached, and another
+// errno on file systems without RWF_NOWAIT. (Linux 4.14)
 func preadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
 	iov := syscall.Iovec{Base: unsafe.SliceData(p)}
 	iov.SetLen(len(p))
@@ -58,8 +58,8 @@ func freeMemory() int {
 	return int(min(uint64(info.Freeram)*uint64(info.Unit), math.MaxInt))
 }
 
-// openAhead opens a file again, so that the kernel's read-ahead of the other
-// descriptor is not misled by what is fetched through this one.
+// openAhead opens a file again for prefetching. Pages that are fetched through this
+// descriptor then do not mislead the kernel's read-ahead for the other one.
 func openAhead(name string, fd int) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -76,11 +76,11 @@ func openAhead(name string, fd int) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
-	_ = unix.Fadvise(descriptor(f), 0, 0, unix.FADV_RANDOM) // exactly what is asked for
+	_ = unix.Fadvise(descriptor(f), 0, 0, unix.FADV_RANDOM) // no read-ahead beyond the requested range
 	return f, nil
 }
 
-// device returns the number of the device that a file lies on.
+// device returns the number of the device that has the file.
 func device(fd int) (uint64, bool) {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil {
@@ -89,8 +89,8 @@ func device(fd int) (uint64, bool) {
 	return uint64(st.Dev), true
 }
 
-// identify returns a file's identity, zero where its time of birth is not kept.
-// (4.11)
+// identify returns a file's identity. It is zero if the file system does not record the time
+// of birth. (Linux 4.11)
 func identify(fd int) identity {
 	var st unix.Statx_t
 	const mask = unix.STATX_INO | unix.STATX_BTIME
@@ -108,8 +108,8 @@ func fdatasync(fd int) error { return again(func() error { return unix.Fdatasync
 func syncfs(fd int) error { return again(func() error { return unix.Syncfs(fd) }) }
 
 // syncfsReports reports whether syncfs returns an error when the file system could not
-// commit its journal, as since Linux 5.17. No probe can tell, and a wrong guess would lose
-// commits, so it goes by the version.
+// commit its journal, as it does since Linux 5.17. No probe can find this out, and a wrong
+// guess would lose commits, so the kernel's version decides.
 var syncfsReports = sync.OnceValue(func() bool {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -120,8 +120,8 @@ var syncfsReports = sync.OnceValue(func() bool {
 	return n == 2 && (major > 5 || major == 5 && minor >= 17)
 })
 
-// written waits for a file's writeback in progress and returns the error of
-// writes that failed since the last such call for this open file.
+// written waits for the file's writeback that is in progress. It returns the error of writes
+// that have failed since the last such call for this open file.
 func written(fd int) error {
 	return again(func() error { return unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WAIT_BEFORE) })
 }
@@ -142,9 +142,10 @@ func unsupportedSync(err error) bool {
 	return ok && (errno == unix.EINVAL || errno == unix.ENOTSUP || errno == unix.EBADF || errno == unix.ENOSYS)
 }
 
-// wholeSectors returns nil if the device below a file writes 4 KiB whole or not at
-// all: if that is its sector, which every other promise of a file system rests on. What
-// it says of atomic writes (statx, 6.11) is about direct writes only. (6.1)
+// wholeSectors returns nil if the device below a file writes 4 KiB whole or not at all. This
+// holds if its sectors have 4 KiB or more: every other promise of a file system relies on whole
+// sectors. The atomic writes that statx reports since Linux 6.11 are for direct writes only.
+// (Linux 6.1)
 func wholeSectors(fd int) error {
 	var st unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &st)

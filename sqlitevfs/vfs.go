@@ -37,7 +37,7 @@ func newVFS(name string, base vfs.VFS, o Options) *ringVFS {
 	return v
 }
 
-// Open is called for names that are no Filename, which SQLite does not have.
+// Open opens a file by a plain name. SQLite itself calls OpenFilename.
 func (v *ringVFS) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
 	if name == "" {
 		return v.OpenFilename(nil, flags)
@@ -48,12 +48,14 @@ func (v *ringVFS) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag,
 // journals are the files beside a database on which its durability rests.
 const journals = vfs.OPEN_MAIN_JOURNAL | vfs.OPEN_WAL | vfs.OPEN_SUPER_JOURNAL
 
+// OpenFilename opens a file of the base, and wraps it if it belongs to a database. Before it
+// opens a database it replays the log.
 func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
 	opts := v.opts
 	if flags&vfs.OPEN_MAIN_DB != 0 {
 		var err error
 		if opts, err = opts.with(name); err != nil {
-			return nil, flags, vfs.SystemError(err, sqlite3.CANTOPEN) // with MISUSE the words are lost
+			return nil, flags, vfs.SystemError(err, sqlite3.CANTOPEN) // with MISUSE the message is lost
 		}
 	}
 	ours := flags&(vfs.OPEN_MAIN_DB|journals) != 0 && flags&vfs.OPEN_MEMORY == 0 && name.String() != ""
@@ -95,8 +97,8 @@ func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, op
 		if main, ok := vfsutil.UnwrapFile[*file](name.DatabaseFile()); ok {
 			f.db = main.db
 		}
-		// Whether the entry of an existing file was ever synced is not known, unless
-		// this process did it.
+		// It is not known whether the entry of an existing file was ever synced, unless
+		// this process synced it.
 		f.entry = created && !f.db.durable(f.id())
 		if created && flags&vfs.OPEN_MAIN_JOURNAL != 0 && f.db != nil {
 			f.db.journalSyncs.Store(0)
@@ -105,10 +107,10 @@ func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, op
 	return f
 }
 
-// Delete removes a file. It makes the removal of a journal durable when SQLite asks
-// for it, and when the journal was synced as with synchronous=FULL: the removal is the
-// commit, which a power cut would undo otherwise. It also makes the removal of a WAL
-// durable, which would reappear and hide later changes otherwise.
+// Delete removes a file. It makes the removal of a journal durable when SQLite requests it,
+// and when the journal was synced as often as with synchronous=FULL. The removal is the commit,
+// and a power cut would otherwise undo it. Delete also makes the removal of a WAL durable: the
+// WAL could otherwise reappear after a power cut and hide later changes.
 func (v *ringVFS) Delete(name string, syncDir bool) error {
 	db := v.dbs.of(name)
 	sync := syncDir
@@ -132,8 +134,8 @@ func (v *ringVFS) Delete(name string, syncDir bool) error {
 const (
 	suffixJournal = "-journal"
 	suffixWAL     = "-wal"
-	// fullSyncs is how often SQLite syncs a journal in a transaction with
-	// synchronous=FULL; with NORMAL, of which it promises less, once.
+	// fullSyncs is how many times SQLite syncs a journal in a transaction with
+	// synchronous=FULL. With NORMAL, which promises less, it syncs the journal once.
 	fullSyncs = 2
 )
 

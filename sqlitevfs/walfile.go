@@ -16,17 +16,16 @@ const (
 	frameHeaderSize = 24
 )
 
-// frameWriter writes a frame of a WAL by one call. SQLite writes its header and its page
-// by two; the header is held until the page comes. A header that is written again (SQLite
-// does that when a transaction changes a page twice) is not held, because no page follows
-// it. A header is taken for a new one if it lies behind all frames that this connection
-// wrote.
+// frameWriter writes a WAL frame by one call. SQLite writes the header and the page of a frame
+// by two calls, so the header is deferred until the page is written. A header that SQLite
+// writes again, because a transaction changes a page twice, is not deferred: no page follows
+// it. A header is treated as new if it lies behind all frames that this connection wrote.
 type frameWriter struct {
-	buf    []byte // as written, from start; ends with the held header if there is one
+	buf    []byte // as written, from start; ends with the deferred header if there is one
 	start  int64
-	held   bool
+	held   bool  // a header is deferred
 	high   int64 // end of the last frame
-	single int64 // where a header was written by itself; 0: nowhere
+	single int64 // offset of a header that was written without its page; 0: none
 	keep   bool  // keep all frames until forget is called, as far as they are contiguous
 }
 
@@ -77,7 +76,8 @@ func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// flush writes the held header. Everything else that is done with the file comes after it.
+// flush writes the deferred header. It is called before any other operation on the file. It
+// does nothing if w is nil.
 func (w *frameWriter) flush(f vfs.File) error {
 	if w == nil || !w.held {
 		return nil
@@ -90,7 +90,7 @@ func (w *frameWriter) flush(f vfs.File) error {
 	return err
 }
 
-// kept returns a range of the WAL if it was kept, as far as it is known to be in the file.
+// kept returns the bytes of a range of the WAL, or nil if not all were kept and written.
 func (w *frameWriter) kept(start, end int64) []byte {
 	if !w.keep || w.held || start < w.start || end > w.end() {
 		return nil
@@ -101,20 +101,20 @@ func (w *frameWriter) kept(start, end int64) []byte {
 // forget drops the kept frames. keep sets whether later writes are kept.
 func (w *frameWriter) forget(keep bool) { w.buf, w.keep = w.buf[:0], keep }
 
-// walFile records what one connection writes to a WAL, in order to recognise the sync
-// that ends a commit: it follows a frame whose header contains the size of the
-// database. Frames of other connections and processes may be in between; it does not
-// know whether these were synced.
+// walFile records the writes of one connection to a WAL, in order to recognise the sync that
+// ends a commit. That sync follows a frame whose header contains the size of the database.
+// Frames of other connections and processes may be in between; walFile does not know whether
+// those were synced.
 type walFile struct {
 	db     *database
 	path   string
 	low    int64    // where the writes since the last sync begin; 0: there are none
 	high   int64    // where they end
-	commit [2]int64 // where the last two frames begin that end a transaction, the last one first; 0: none
+	commit [2]int64 // offsets of the last two frames that end a transaction, the last one first; 0: none
 	header bool     // the WAL's header was written
 	salt   [8]byte  // of the last commit
 	head   [walHeaderSize]byte
-	life   grouplog.Header // which head begins; zero if it is not known
+	life   grouplog.Header // the parsed head; zero if it is not known
 	frames *frameWriter
 	buf    []byte
 }
@@ -154,8 +154,8 @@ func (w *walFile) wrote(p []byte, off int64) {
 	}
 }
 
-// forget begins a new list of writes. The frames of the next commit are kept if the log
-// took the last one.
+// forget begins a new list of writes. The frames of the next commit are kept if the last
+// commit went to the log.
 func (w *walFile) forget(logged bool) {
 	w.low, w.high, w.commit, w.header = 0, 0, [2]int64{}, false
 	w.frames.forget(logged)
@@ -164,11 +164,11 @@ func (w *walFile) forget(logged bool) {
 // written returns the WAL's header and the end of the last frame that ends a
 // transaction and was written completely. Without powersafe overwrite SQLite repeats
 // the last frame up to the end of a sector, and syncs in the middle of a repetition.
-// ok is false if header or end are not known.
+// ok is false if the header or the end is not known.
 //
-// With synchronous=NORMAL the sync at the start of a checkpoint looks like the sync
-// of a commit, and the caller does not hold SQLite's write lock. Its committed frames
-// do not change until the WAL is restarted, which changes the salts.
+// With synchronous=NORMAL the sync at the start of a checkpoint looks like the sync of a
+// commit, and the caller does not hold SQLite's write lock. The committed frames do not change
+// until the WAL is restarted, which changes the salts.
 func (w *walFile) written(read func(p []byte, off int64) (int, error)) (h grouplog.Header, end int64, ok bool) {
 	if !w.header && w.commit[0] == 0 {
 		return h, 0, false
@@ -197,8 +197,8 @@ func (w *walFile) written(read func(p []byte, off int64) (int, error)) (h groupl
 	return h, 0, false
 }
 
-// synced is called after a sync without a log. If that ended a commit, it attaches the
-// WAL to a log for the next one.
+// synced is called after a sync without a log. If the sync ended a commit, synced attaches
+// the WAL to a log for the next commit.
 func (w *walFile) synced(read func(p []byte, off int64) (int, error)) error {
 	defer w.forget(false)
 	h, end, ok := w.written(read)
@@ -209,10 +209,9 @@ func (w *walFile) synced(read func(p []byte, off int64) (int, error)) error {
 }
 
 // sync makes a commit durable by the log, and everything else by syncing the WAL. The
-// record of a commit begins where the durable part of the WAL ends. It may contain
-// frames that other connections wrote without a sync, and frames that a rolled-back
-// transaction left, which are harmless. read is the file's ReadAt, sync syncs the file
-// without the log.
+// record of a commit begins where the durable part of the WAL ends. It may contain frames
+// that other connections wrote without a sync, and frames of a rolled-back transaction. Both
+// are harmless. read is the file's ReadAt; the argument sync syncs the file without the log.
 func (w *walFile) sync(wal *grouplog.WAL, read func(p []byte, off int64) (int, error), sync func() error) error {
 	logged, err := w.commitOrSync(wal, read, sync)
 	w.forget(logged)
@@ -231,8 +230,8 @@ func (w *walFile) commitOrSync(wal *grouplog.WAL, read func(p []byte, off int64)
 		turn := wal.Enter(end - start)
 		defer func() { wal.Leave(turn) }()
 		if turn.Log {
-			// What another connection wrote in the place of kept frames shows in the chain
-			// of checksums, which Commit checks.
+			// Commit checks the chain of checksums. It detects frames that another
+			// connection wrote in the place of kept frames.
 			if p := w.frames.kept(start, end); p != nil {
 				return wal.Commit(w.head[:], start, p)
 			}
