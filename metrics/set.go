@@ -4,9 +4,9 @@
 // ([Set.Publish]), for Prometheus (package prom) and for OpenTelemetry (package
 // otelmetric).
 //
-// A [Set] has sources: Systems, Servers, Watchers, Loops, Logs, Reactors and Nodes, each
-// with a name that becomes the label "source". docs/metrics.md lists all metrics, their
-// meaning and the alerts to set.
+// A [Set] has sources. A source is a System, Server, Watcher, Loop, Log, Reactor or Node, or a
+// function that returns counters. Each source has a name, which becomes the label "source".
+// docs/metrics.md lists all metrics, their meaning and the alerts to set.
 //
 //	set := metrics.NewSet()
 //	metrics.Add(set, "http", server) // an event.Server
@@ -14,7 +14,7 @@
 //	prometheus.MustRegister(prom.Collector(set))
 //
 // Reading the counters of a source takes a few atomic loads, and a mutex that no operation
-// of the source holds for long. All functions may be called concurrently.
+// of the source holds for long. All functions and methods may be called concurrently.
 package metrics
 
 import (
@@ -30,39 +30,40 @@ import (
 	"time"
 )
 
-// Kind is how the value of a metric develops.
+// Kind is the kind of a metric.
 type Kind int
 
 const (
-	// Counter only grows as long as its source is open.
+	// Counter is a value that never falls while its source is open.
 	Counter Kind = iota
-	// Gauge is a state, or the largest value so far.
+	// Gauge is a current value, or the largest value so far.
 	Gauge
 )
 
 // Metric describes one field of a Stats type.
 type Metric struct {
-	Package string // "ufile"
-	Field   string // "Cached"
-	Name    string // "ringside_ufile_cached_total", as Prometheus names it
+	Package string // of the Stats type, such as "ufile"
+	Field   string // of the Stats type, such as "Cached"
+	Name    string // in Prometheus, such as "ringside_ufile_cached_total"
 	Kind    Kind
-	Seconds bool // the unit is seconds, otherwise a number
-	Help    string
+	Seconds bool   // the unit is seconds; otherwise the value is a number of things
+	Help    string // describes the metric in a few words
 }
 
 // Sample is the value of one metric of one source.
 type Sample struct {
-	*Metric
-	Source string
-	Value  float64
+	*Metric         // shared by all samples: it must not be changed
+	Source  string  // the name of the source
+	Value   float64 // in seconds if Metric.Seconds is set
 }
 
-// Backend is the backend of a source, with the reason for the choice.
+// Backend is the backend that a source uses. Name is the backend, Reason the reason for the
+// choice.
 type Backend struct {
 	Package, Source, Name, Reason string
 }
 
-// Set is a set of sources. The zero value is not usable, see [NewSet].
+// Set is a set of sources. [NewSet] creates one; the zero value is not usable.
 type Set struct {
 	mu      sync.Mutex
 	sources map[key]source
@@ -78,14 +79,16 @@ type source struct {
 // NewSet returns an empty set.
 func NewSet() *Set { return &Set{sources: map[key]source{}} }
 
-// Add adds a source under a name, which replaces a source of the same type and name.
-// The set keeps the source reachable until [Set.Remove].
+// Add adds a source under a name. It replaces a source of the same package and name. The
+// set keeps the source reachable until [Set.Remove]: remove a source when you close it. Add
+// panics if T is not a Stats type of ringside.
 func Add[T any](s *Set, name string, from interface{ Stats() T }) {
 	add(s, name, from.Stats, from)
 }
 
-// AddFunc adds a function that returns counters, such as ufile.Total or
-// sqlitevfs.Total.
+// AddFunc adds a function that returns counters, such as ufile.Total or sqlitevfs.Total, as
+// [Add] adds a source. The function is called for each reading and must be safe for
+// concurrent use.
 func AddFunc[T any](s *Set, name string, stats func() T) { add(s, name, stats, nil) }
 
 func add[T any](s *Set, name string, stats func() T, from any) {
@@ -102,7 +105,7 @@ func add[T any](s *Set, name string, stats func() T, from any) {
 	s.sources[key{path.Base(t.PkgPath()), name}] = src
 }
 
-// Remove removes the sources of that name.
+// Remove removes the sources with this name, of all packages.
 func (s *Set) Remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +122,9 @@ func (s *Set) list() ([]key, map[key]source) {
 	}), all
 }
 
-// Samples reads all sources. The counters of a reactor inside of another source's are
-// samples of package reactor.
+// Samples reads all sources and returns the values of their metrics, ordered by package and
+// name of the source. If the Stats of a source contain those of a reactor, the reactor's
+// counters are samples of package reactor.
 func (s *Set) Samples() []Sample {
 	keys, all := s.list()
 	var out []Sample
@@ -157,7 +161,8 @@ func value(f reflect.Value) float64 {
 	return float64(f.Int())
 }
 
-// Backends asks all sources that have one for their backend.
+// Backends returns the backends of the sources that have a method Backend, ordered by package
+// and name.
 func (s *Set) Backends() []Backend {
 	keys, all := s.list()
 	var out []Backend
@@ -170,9 +175,8 @@ func (s *Set) Backends() []Backend {
 	return out
 }
 
-// Publish makes the set an expvar of that name: a map from packages to sources, each
-// with the counters and the backend. Like expvar.Publish it panics if the name is in
-// use.
+// Publish publishes the set as an expvar: a map from packages to sources, each with the
+// counters and the backend. Like expvar.Publish it panics if the name is in use.
 func (s *Set) Publish(name string) { expvar.Publish(name, expvar.Func(s.tree)) }
 
 func (s *Set) tree() any {

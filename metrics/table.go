@@ -8,7 +8,8 @@ import (
 	"unicode"
 )
 
-// Metrics returns all metrics that sources may have, in the order of docs/metrics.md.
+// Metrics returns a copy of the list of all metrics that sources may have, in the order of
+// docs/metrics.md.
 func Metrics() []Metric { return slices.Clone(table) }
 
 // table describes each field of each Stats type. The tests compare it with the types
@@ -117,7 +118,7 @@ func seconds(m Metric) Metric {
 	return m
 }
 
-// of completes the metrics of a package.
+// of sets the package and the names of metrics.
 func of(pkg string, ms ...Metric) []Metric {
 	for i := range ms {
 		m := &ms[i]
@@ -133,7 +134,7 @@ func of(pkg string, ms ...Metric) []Metric {
 	return ms
 }
 
-// snake returns FixedFiles as fixed_files, and SyncFS as sync_fs.
+// snake converts a field's name to snake case: FixedFiles to fixed_files, SyncFS to sync_fs.
 func snake(s string) string {
 	var b strings.Builder
 	for i, r := range s {

@@ -13,11 +13,13 @@ import (
 	"github.com/ringside-io/ringside/metrics"
 )
 
-// Register makes the metrics observable instruments of a meter. Their names are those
-// of Prometheus with dots between the parts: ringside.ufile.cached. The sources are
-// read when the meter's provider collects, sources that are added later included. Each
-// value has the attribute source; ringside.backend is 1 and has the attributes package,
-// source, backend and reason. Unregister ends it.
+// Register registers the metrics as observable instruments of a meter. The name of an
+// instrument is the Prometheus name with dots between the parts and without the suffixes for
+// units and kinds: ringside.ufile.cached. The sources are read when the meter's provider
+// collects, including sources that were added to the set after Register returned. Each value
+// has the attribute source. The instrument ringside.backend is 1 and has the attributes
+// package, source, backend and reason. The method Unregister of the result ends the
+// collection. An error is the meter's.
 func Register(meter metric.Meter, s *metrics.Set) (metric.Registration, error) {
 	r := &reader{set: s, instruments: map[string]metric.Float64Observable{}}
 	var all []metric.Observable
@@ -47,7 +49,8 @@ func instrument(meter metric.Meter, m *metrics.Metric) (metric.Float64Observable
 	return meter.Float64ObservableCounter(name(m), metric.WithDescription(m.Help), metric.WithUnit(unit))
 }
 
-// name returns the name without the suffixes for units and kinds, which exporters add.
+// name returns the name of the instrument. It has no suffixes for units and kinds, because
+// exporters add them.
 func name(m *metrics.Metric) string {
 	n := strings.TrimSuffix(strings.TrimSuffix(m.Name, "_total"), "_seconds")
 	prefix := "ringside_" + m.Package + "_"

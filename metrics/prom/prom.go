@@ -9,10 +9,10 @@ import (
 	"github.com/ringside-io/ringside/metrics"
 )
 
-// Collector returns a collector for a registry of Prometheus. It reads the sources
-// when it is scraped, sources that are added later included. Each sample has the label
-// source; ringside_backend_info is 1 and has the labels package, source, backend and
-// reason.
+// Collector returns a collector to register with a registry of Prometheus. Each scrape reads
+// the sources, including sources that were added to the set after Collector returned. Each
+// sample has the label source. The metric ringside_backend_info is 1 and has the labels
+// package, source, backend and reason.
 func Collector(s *metrics.Set) prometheus.Collector {
 	c := &collector{set: s, descs: map[string]*prometheus.Desc{}}
 	for _, m := range metrics.Metrics() {
