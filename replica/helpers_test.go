@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 const patience = 30 * time.Second
@@ -249,4 +251,106 @@ func writer(ctx context.Context, db *sql.DB, statement string) (stop func() (wri
 
 func contextFor(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), patience)
+}
+
+// delayer holds back replies to AppendEntries, and loses requests, of the nodes that have its
+// around in their options.
+type delayer struct {
+	mu      sync.Mutex
+	lost    bool
+	gate    chan struct{} // replies wait until it is closed; nil: they do not wait
+	waiting map[raft.ServerID]bool
+}
+
+// hold holds back replies that arrive from now on.
+func (d *delayer) hold() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.gate, d.waiting = make(chan struct{}), make(map[raft.ServerID]bool)
+}
+
+// held returns the number of members with a reply that is held back.
+func (d *delayer) held() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.waiting)
+}
+
+// lose makes requests fail from now on.
+func (d *delayer) lose() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lost = true
+}
+
+// release delivers the replies that are held back.
+func (d *delayer) release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.gate != nil {
+		close(d.gate)
+		d.gate = nil
+	}
+}
+
+// pass delivers all that is held back and lets everything through from now on.
+func (d *delayer) pass() {
+	d.release()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lost = false
+}
+
+func (d *delayer) request() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lost {
+		return errors.New("lost by the test")
+	}
+	return nil
+}
+
+func (d *delayer) reply(from raft.ServerID) {
+	d.mu.Lock()
+	gate := d.gate
+	if gate != nil {
+		d.waiting[from] = true
+	}
+	d.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+}
+
+func (d *delayer) around(n network) network { return delayed{n, d} }
+
+type delayed struct {
+	network
+	d *delayer
+}
+
+func (n delayed) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if err := n.d.request(); err != nil {
+		return err
+	}
+	err := n.network.AppendEntries(id, target, args, resp)
+	n.d.reply(id)
+	return err
+}
+
+func (n delayed) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	p, err := n.network.AppendEntriesPipeline(id, target)
+	return delayedPipeline{p, n.d}, err
+}
+
+type delayedPipeline struct {
+	raft.AppendPipeline
+	d *delayer
+}
+
+func (p delayedPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if err := p.d.request(); err != nil {
+		return nil, err
+	}
+	return p.AppendPipeline.AppendEntries(args, resp)
 }

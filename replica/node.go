@@ -74,9 +74,9 @@ type Options struct {
 	// Logger receives elections, repairs and failures. nil is slog.Default().
 	Logger *slog.Logger
 
-	disk          disk          // for tests
-	delay         *delay        // for tests
-	snapshotEvery time.Duration // for tests; 0 is 20 seconds
+	disk          disk                  // for tests
+	around        func(network) network // for tests
+	snapshotEvery time.Duration         // for tests; 0 is 20 seconds
 }
 
 func (o *Options) check() error {
@@ -345,11 +345,13 @@ func (n *Node) start() error {
 	c.SnapshotInterval = cmp.Or(n.opts.snapshotEvery, 20*time.Second)
 	c.Logger = logger
 	c.NoLegacyTelemetry = true
-	network := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	n.wire.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: layer{n.wire}, MaxPool: 4, Timeout: max(10*time.Second, 2*n.opts.Election), Logger: logger,
 	})
-	n.wire.transport = network
-	through := transport{network, max(2*n.opts.Election, time.Second), n.accepted, n.opts.delay}
+	through := transport{n.wire.transport, max(2*n.opts.Election, time.Second), n.accepted}
+	if n.opts.around != nil {
+		through.network = n.opts.around(n.wire.transport)
+	}
 	if len(n.opts.Peers) > 0 {
 		has, err := raft.HasExistingState(n.store, n.store, snapshots)
 		if err != nil {

@@ -98,29 +98,42 @@ func TestDeposedLeaderReads(t *testing.T) {
 // TestOldRepliesDoNotVerify: replies to requests from before a read do not show that this node
 // still leads. They satisfy raft's VerifyLeader.
 func TestOldRepliesDoNotVerify(t *testing.T) {
-	d := new(delay)
-	c := newCluster(t, 3, Options{delay: d})
-	leader := c.leader()
-	execAll(t, open(t, leader, "db"), "CREATE TABLE t(x)")
-	must(t, leader.verify())
-
-	release := make(chan struct{})
-	d.release.Store(&release)
-	until(t, "replies of both members are held back", func() bool { return d.held.Load() >= 2 })
-	d.lost.Store(true) // nothing that is sent from now on arrives
-	before := leader.metrics.Verified.Load()
-	verified := make(chan error, 1)
-	go func() { verified <- leader.verify() }()
-	until(t, "the check has begun", func() bool { return leader.metrics.Verified.Load() > before })
-	own := leader.raft.VerifyLeader()
-	time.Sleep(20 * time.Millisecond) // raft registers both checks; without that the test shows less
-	d.release.Store(nil)
-	close(release)
-	t.Log("VerifyLeader:", own.Error())
-	if err := <-verified; err == nil {
-		t.Error("a read was verified by replies to requests from before it")
-	}
-	d.lost.Store(false)
+	d := new(delayer)
+	c := newCluster(t, 3, Options{around: d.around})
+	execAll(t, open(t, c.leader(), "db"), "CREATE TABLE t(x)")
+	until(t, "the check has begun while the leader led", func() bool {
+		defer d.pass() // nodes do not close while their replies are held back
+		leader := c.leader()
+		d.hold()
+		for d.held() < 2 { // replies of both members
+			if leader.leader() == nil {
+				return false // held back for too long on a slow machine
+			}
+			time.Sleep(time.Millisecond)
+		}
+		d.lose() // nothing that is sent from now on arrives
+		before := leader.metrics.Verified.Load()
+		verified := make(chan error, 1)
+		go func() { verified <- leader.verify() }()
+		for leader.metrics.Verified.Load() == before {
+			select {
+			case err := <-verified:
+				if err == nil {
+					t.Fatal("a read was verified without a check")
+				}
+				return false
+			case <-time.After(time.Millisecond):
+			}
+		}
+		own := leader.raft.VerifyLeader()
+		time.Sleep(20 * time.Millisecond) // raft registers both checks; without that the test shows less
+		d.release()
+		t.Log("VerifyLeader:", own.Error())
+		if err := <-verified; err == nil {
+			t.Error("a read was verified by replies to requests from before it")
+		}
+		return true
+	})
 	must(t, c.leader().verify())
 }
 

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -55,19 +54,21 @@ func (layer) Close() error { return nil }
 // It records when the requests were sent that members have accepted, because raft does not:
 // a reply to an older request satisfies its VerifyLeader as well.
 type transport struct {
-	*raft.NetworkTransport
+	network
 	patience time.Duration
 	accepted *acceptances
-	delay    *delay
+}
+
+// network is what raft needs of a transport.
+type network interface {
+	raft.Transport
+	raft.WithPreVote
+	raft.WithClose
 }
 
 func (t transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	if err := t.delay.request(); err != nil {
-		return err
-	}
 	sent := time.Now()
-	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
-	t.delay.reply()
+	err := t.network.AppendEntries(id, target, args, resp)
 	if err == nil && resp.Success && resp.Term == args.Term {
 		t.accepted.note(id, acceptance{args.Term, sent})
 	}
@@ -75,11 +76,11 @@ func (t transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, ar
 }
 
 func (t transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
-	p, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
+	p, err := t.network.AppendEntriesPipeline(id, target)
 	if err != nil {
 		return nil, err
 	}
-	return pipeline{p, t.patience, t.delay}, nil
+	return pipeline{p, t.patience}, nil
 }
 
 // acceptances has the newest accepted request of each member. Those of pipelines are not
@@ -128,40 +129,12 @@ func (a *acceptances) majority(voters []raft.Server, self raft.ServerID, term ui
 	return count > all/2, a.changed
 }
 
-// delay lets tests hold back replies and lose requests; nil does nothing.
-type delay struct {
-	lost    atomic.Bool // requests fail
-	held    atomic.Int32
-	release atomic.Pointer[chan struct{}] // replies wait until it is closed
-}
-
-func (d *delay) request() error {
-	if d != nil && d.lost.Load() {
-		return errors.New("lost by the test")
-	}
-	return nil
-}
-
-func (d *delay) reply() {
-	if d == nil {
-		return
-	}
-	if r := d.release.Load(); r != nil {
-		d.held.Add(1)
-		<-*r
-	}
-}
-
 type pipeline struct {
 	raft.AppendPipeline
 	patience time.Duration
-	delay    *delay
 }
 
 func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	if err := p.delay.request(); err != nil {
-		return nil, err
-	}
 	// Raft opens another pipeline after this one was closed.
 	timer := time.AfterFunc(p.patience, func() { _ = p.Close() })
 	defer timer.Stop()
