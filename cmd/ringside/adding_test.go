@@ -15,19 +15,10 @@ import (
 // TestAddingAWorkload follows docs/adding-a-workload.md: it lays the files and changes of the page
 // over the tree, builds the command, and runs the new workload.
 func TestAddingAWorkload(t *testing.T) {
-	ringtest.NeedTree(t)
-	if testing.Short() {
-		t.Skip("needs to build the command again, which -short leaves out")
-	}
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, layer := t.TempDir(), ringtest.Overlay(t, root, "docs/adding-a-workload.md", 4)
+	build := ringtest.GoWithPage(t, "../..", "docs/adding-a-workload.md", 4)
+	dir := t.TempDir()
 	program := filepath.Join(dir, "ringside.exe")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-overlay", layer, "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	build("build", "-o", program, "./cmd/ringside")
 	result := filepath.Join(dir, "scan.json")
 	run := exec.CommandContext(t.Context(), program, "bench", "file", "--workload", "scan", "--goroutines", "2", "--block", "4K",
 		"--pairs", "1", "--duration", "5ms", "--size", "16M", "--dir", dir, "--json", result)

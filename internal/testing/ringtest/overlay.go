@@ -5,6 +5,7 @@ package ringtest
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,11 +15,39 @@ import (
 // codeBlock is a fenced block of Go or of a change in a page.
 var codeBlock = regexp.MustCompile("(?ms)^```(go|diff)\n(.*?)^```$")
 
-// Overlay lays the files and changes of a page over the tree at root, and returns the
-// argument of the go command's -overlay. files is their number. A block of Go begins with a
-// comment that has the name of a new file. A block of changes begins with +++ and the name
-// of a file, and has no positions.
-func Overlay(t *testing.T, root, page string, files int) string {
+// GoWithPage lays the files and changes of a page over the tree at root. It returns a function
+// that runs a command of go, such as "build", at the root of that tree and returns its output.
+// files is the number of files that the page adds or changes. The test is skipped with -short
+// and in a lane without the source tree.
+func GoWithPage(t *testing.T, root, page string, files int) func(command string, args ...string) string {
+	t.Helper()
+	NeedTree(t)
+	if testing.Short() {
+		t.Skip("needs to build packages again, which -short leaves out")
+	}
+	root, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer := overlay(t, root, page, files)
+	return func(command string, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "go", append([]string{command, "-overlay", layer}, args...)...)
+		cmd.Dir = root
+		// Tests that read the source would read it without the page.
+		cmd.Env = append(os.Environ(), LaneEnv+"=page")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return string(out)
+	}
+}
+
+// overlay returns the argument of the go command's -overlay for a page. A block of Go in the
+// page begins with a comment that has the name of a new file. A block of changes begins with
+// +++ and the name of a file, and has no positions.
+func overlay(t *testing.T, root, page string, files int) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, page))
 	if err != nil {
@@ -59,11 +88,11 @@ func Overlay(t *testing.T, root, page string, files int) string {
 	for name, text := range changed {
 		replace[filepath.Join(root, name)] = write(name, text)
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	list, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return write("overlay.json", string(overlay))
+	return write("overlay.json", string(list))
 }
 
 // patched applies the lines of a change.
