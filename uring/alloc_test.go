@@ -12,8 +12,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// ctlAllocs fails when a round, which submits and reaps n completions,
-// allocates.
+// ctlAllocs fails when a round allocates. A round submits and reaps n completions.
 func ctlAllocs(t *testing.T, r *uring.Ring, n int, round func(dst []uring.CQE)) {
 	t.Helper()
 	dst := make([]uring.CQE, n)
@@ -63,7 +62,7 @@ func TestAllocsRead(t *testing.T) {
 		ctlOK(t, "path", err)
 		ctlAllocs(t, r, 1, func(dst []uring.CQE) {
 			if dst[0].Res > 0 {
-				ctlClose(t, int(dst[0].Res)) // of the round before
+				ctlClose(t, int(dst[0].Res)) // of the previous round
 			}
 			r.SQE().OpenAt(uring.AtCWD, path, os.O_RDONLY, 0)
 		})

@@ -54,7 +54,7 @@ func kernelUnregisterPBufRing(t *testing.T) {
 				rd, wr := ctlPackets(t)
 				ctlWrite(t, wr, []byte("waiting"))
 				o := kind.of(uring.BufRingOptions{Group: 4, Entries: 8, BufferSize: 64})
-				for range 3 { // the group is free again each time
+				for range 3 { // each Close frees the group id
 					b := ctlBufRing(t, r, o)
 					ctlOK(t, "close", b.Close())
 					ctlOK(t, "close twice", b.Close())
@@ -76,8 +76,8 @@ func kernelUnregisterPBufRing(t *testing.T) {
 	t.Run("another thread", bufRingCloseElsewhere)
 }
 
-// bufRingCloseElsewhere finds that a refused Close leaves the buffers usable,
-// where the kernel still writes to them.
+// bufRingCloseElsewhere checks that the buffers stay usable after Close was refused,
+// because the kernel still writes to them.
 func bufRingCloseElsewhere(t *testing.T) {
 	ringtest.NeedKernel(t, "SINGLE_ISSUER", "6.0")
 	r := ctlRing(t, uring.Options{SingleIssuer: true})

@@ -13,9 +13,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// bufRingIncremental receives pieces of every size into few buffers: each byte
-// must be found where the pieces before it end, and a buffer must be given up
-// exactly when it is full.
+// bufRingIncremental receives pieces of every size into few buffers. Each piece must begin
+// where the piece before it ended, and a buffer must be done exactly when it is full.
 func bufRingIncremental(t *testing.T) {
 	if !ctlHasKernel(t, "6.12") {
 		_, err := ctlRing(t, uring.Options{}).NewBufRing(uring.BufRingOptions{Entries: 4, BufferSize: 32, Incremental: true})
@@ -80,10 +79,10 @@ func incremental(t *testing.T, r *uring.Ring, multishot bool) {
 		total += len(sent)
 	}
 	if want := total / size; given != want {
-		t.Errorf("%d buffers were given up after %d bytes, want %d", given, total, want)
+		t.Errorf("%d buffers are done after %d bytes, want %d", given, total, want)
 	}
-	// The end of the stream uses no buffer up, whatever the flags say: the
-	// next connection goes on in the same one.
+	// The end of the stream consumes no buffer, whatever the flags are: the next connection
+	// continues in the same buffer.
 	ctlShutdown(t, wr)
 	if c, data := next(); c.Res != 0 || len(data) != 0 {
 		t.Fatalf("end of the stream: %+v, %d bytes", c, len(data))
@@ -96,7 +95,7 @@ func incremental(t *testing.T, r *uring.Ring, multishot bool) {
 	}
 }
 
-// bufRingBundle receives into several buffers at a time.
+// bufRingBundle receives into several buffers with one completion.
 func bufRingBundle(t *testing.T) {
 	ringtest.NeedKernel(t, "receive bundles", "6.10")
 	for _, inc := range []bool{false, true} {
@@ -150,7 +149,7 @@ func bundle(t *testing.T, r *uring.Ring, inc bool) {
 			if pieces > 1 {
 				several++
 			}
-			// In another order than they came, some later.
+			// The buffers are recycled out of order, some of them later.
 			rnd.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
 			for len(held) > 2 {
 				b.Recycle(held[0])
@@ -166,8 +165,8 @@ func bundle(t *testing.T, r *uring.Ring, inc bool) {
 	bundleEnd(t, r, b, rd, wr)
 }
 
-// bundleEnd finds that the end of the stream takes no buffer, which the
-// completion may name.
+// bundleEnd checks that the end of the stream consumes no buffer, although its completion
+// may name one.
 func bundleEnd(t *testing.T, r *uring.Ring, b *uring.BufRing, rd, wr int) {
 	t.Helper()
 	before := ctlAvailable(t, b)
@@ -180,6 +179,6 @@ func bundleEnd(t *testing.T, r *uring.Ring, b *uring.BufRing, rd, wr int) {
 		t.Errorf("end of the stream: buffer %d, %d bytes, done %v", id, len(data), done)
 	})
 	if after := ctlAvailable(t, b); after != before {
-		t.Errorf("the end of the stream took %d buffers", before-after)
+		t.Errorf("the end of the stream consumed %d buffers, want 0", before-after)
 	}
 }

@@ -40,7 +40,7 @@ func ctlRecv(t testing.TB, r *uring.Ring, fd int, b *uring.BufRing) uring.CQE {
 	return ringtest.Do(t, r, func(e *uring.SQE) { e.RecvSelect(uring.Fd(fd), 0, 0, b.Group()) })
 }
 
-// bufRingKinds are the kinds of memory that a ring of buffers can have.
+// bufRingKinds are the kinds of memory that a buffer ring can use.
 var bufRingKinds = []bufRingKind{
 	{"user memory", "5.19", false, false, false}, {"memory of the caller", "5.19", false, true, false},
 	{"kernel memory", "6.4", true, false, false}, {"buffers anywhere", "5.19", false, false, true}}
@@ -50,7 +50,7 @@ type bufRingKind struct {
 	kernel, own, any bool
 }
 
-// of makes options those of the kind.
+// of sets the options for this kind.
 func (k bufRingKind) of(o uring.BufRingOptions) uring.BufRingOptions {
 	o.KernelMemory = k.kernel
 	if k.own {
@@ -66,8 +66,8 @@ func (k bufRingKind) of(o uring.BufRingOptions) uring.BufRingOptions {
 	return o
 }
 
-// bufRingAnyLength receives a stream into buffers of different lengths: one at a time,
-// in pieces, and several at a time.
+// bufRingAnyLength receives a stream into buffers of different lengths: one at a time, in
+// pieces, and several at a time.
 func bufRingAnyLength(t *testing.T) {
 	lengths := []int{1, 40, 3, 4096, 2, 17, 5, 64}
 	for _, kind := range []struct {
@@ -123,15 +123,15 @@ func bufRingAnyLength(t *testing.T) {
 					}
 				}
 				if !bytes.Equal(got, sent) {
-					t.Error("the bytes differ")
+					t.Error("the received bytes differ from those sent")
 				}
 			})
 		})
 	}
 }
 
-// bufRingOnOwnMemory has buffer rings in the kernel's memory on a ring whose queues are in
-// the process's.
+// bufRingOnOwnMemory opens buffer rings in the kernel's memory on a ring whose queues are
+// in the process's memory.
 func bufRingOnOwnMemory(t *testing.T) {
 	ringtest.NeedKernel(t, "buffer rings of the kernel beside NO_MMAP", "6.18")
 	for _, o := range []uring.Options{{Entries: 8, NoMmap: true}, {Entries: 8, NoMmap: true, DeferTaskrun: true}} {
@@ -146,7 +146,7 @@ func bufRingOnOwnMemory(t *testing.T) {
 	}
 }
 
-// kernelRegisterPBufRing finds each message in the buffer that its completion
+// kernelRegisterPBufRing checks that each message is in the buffer that its completion
 // names.
 func kernelRegisterPBufRing(t *testing.T) {
 	for _, kind := range bufRingKinds {
@@ -169,8 +169,8 @@ func kernelRegisterPBufRing(t *testing.T) {
 	t.Run("refused", bufRingRefused)
 }
 
-// bufRingMessages recycles at random, so that a buffer is put at any place of
-// the ring, the one that it shares with the tail too.
+// bufRingMessages recycles in random order, so that each buffer is put at each place of the
+// ring, including the place that holds the tail.
 func bufRingMessages(t *testing.T, r *uring.Ring, b *uring.BufRing, messages int) {
 	t.Helper()
 	rd, wr := ctlPackets(t)
@@ -206,8 +206,8 @@ func bufRingMessages(t *testing.T, r *uring.Ring, b *uring.BufRing, messages int
 	b.Publish()
 }
 
-// bufRingWrap receives a stream into small buffers until the 16-bit tail has
-// wrapped around, with the ring full and empty in turn.
+// bufRingWrap receives a stream into small buffers until the 16-bit tail has wrapped
+// around, with the ring full and empty in turn.
 func bufRingWrap(t *testing.T, r *uring.Ring, b *uring.BufRing) {
 	t.Helper()
 	rd, wr := ctlTCP(t)
@@ -244,8 +244,8 @@ func bufRingWrap(t *testing.T, r *uring.Ring, b *uring.BufRing) {
 	}
 }
 
-// bufRingRefill runs a multishot receive out of buffers. Recycled ones count
-// only once they are published.
+// bufRingRefill lets a multishot receive run out of buffers. Recycled buffers count only
+// after they are published.
 func bufRingRefill(t *testing.T, r *uring.Ring, o uring.BufRingOptions) {
 	t.Helper()
 	ringtest.NeedKernel(t, "multishot receive", "6.0")
@@ -285,7 +285,7 @@ func bufRingRefill(t *testing.T, r *uring.Ring, o uring.BufRingOptions) {
 		if want := []int{b.Len(), 1, b.Len() - 1}[round]; len(held) != want {
 			t.Fatalf("round %d: %d messages, want %d", round, len(held), want)
 		}
-		if round == 0 { // one is recycled, published, and the rest only recycled
+		if round == 0 { // one is recycled and published, the others are only recycled
 			b.Recycle(held[0])
 			b.Publish()
 			for _, id := range held[1:] {
@@ -297,9 +297,9 @@ func bufRingRefill(t *testing.T, r *uring.Ring, o uring.BufRingOptions) {
 		arm()
 	}
 	if seen != 2*b.Len() {
-		t.Fatalf("%d messages of %d", seen, 2*b.Len())
+		t.Fatalf("got %d messages, want %d", seen, 2*b.Len())
 	}
-	ringtest.Await(t, r, 1) // ENOBUFS again
+	ringtest.Await(t, r, 1) // ENOBUFS ends it again
 }
 
 func ctlAvailable(t testing.TB, b *uring.BufRing) int {

@@ -14,8 +14,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestChainBrokenByAShortRead has the second of three linked reads end short:
-// the third must not run. A hard link goes on.
+// TestChainBrokenByAShortRead lets the second of three linked reads end short: the third
+// must not run. With a hard link it runs.
 func TestChainBrokenByAShortRead(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		if r.SQEntries() < 3 {
@@ -44,8 +44,8 @@ func TestChainBrokenByAShortRead(t *testing.T) {
 	})
 }
 
-// TestHardLinkOutlivesFailure tells the two kinds of links apart by an operation
-// that fails, at its preparation and later.
+// TestHardLinkOutlivesFailure lets an operation of a chain fail, at its preparation and
+// later. The failure cancels the rest of a soft chain but not of a hard one.
 func TestHardLinkOutlivesFailure(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		rd, _ := osPipe(t)
@@ -62,7 +62,7 @@ func TestHardLinkOutlivesFailure(t *testing.T) {
 			wantErrno(t, m[1], syscall.EBADF)
 			wantErrno(t, m[2], want)
 
-			// Cancelled while it waits.
+			// The operation is cancelled while it waits.
 			push(t, r).Read(fdOf(rd), buf, 0).SetFlags(link).SetUserData(1)
 			push(t, r).Nop().SetUserData(2)
 			wantQuiet(t, r)
@@ -98,9 +98,9 @@ func TestChainsAreIndependent(t *testing.T) {
 	})
 }
 
-// TestDrainWaitsForAllBefore has an operation with SQEDrain start only after all
-// that were submitted before it, even where one failed. What comes later waits
-// until then, too; Linux 6.1 may let it pass in the end.
+// TestDrainWaitsForAllBefore checks that an operation with SQEDrain starts only after all
+// earlier submissions have completed, including failed ones. Later submissions wait for it
+// too; on Linux 6.1 they may overtake it at the end.
 func TestDrainWaitsForAllBefore(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		rd, wr := osPipe(t)
@@ -120,13 +120,13 @@ func TestDrainWaitsForAllBefore(t *testing.T) {
 		}
 		slices.Sort(order[1:3])
 		if !slices.Equal(order, []uint64{1, 3, 4, 5}) {
-			t.Errorf("the order is %v", order)
+			t.Errorf("completions came in the order %v", order)
 		}
 	})
 }
 
-// TestSkippedSuccess leaves out the completions of the successful part of a
-// chain, and shows which of the failed one come.
+// TestSkippedSuccess asks for no completions of the successful part of a chain, and checks
+// which completions of the failed part are posted.
 func TestSkippedSuccess(t *testing.T) {
 	ringtest.NeedKernel(t, "IOSQE_CQE_SKIP_SUCCESS", "5.17")
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
@@ -146,8 +146,9 @@ func TestSkippedSuccess(t *testing.T) {
 		}
 		wantQuiet(t, r)
 
-		// The short read breaks the chain. It shows; what is cancelled behind it
-		// does only when the read had not asked for silence.
+		// The short read breaks the chain, and its completion is posted. The completions of
+		// the operations cancelled behind it are posted only when the read did not ask to
+		// skip its own.
 		for _, flags := range []uring.SQEFlags{quiet, uring.SQELink} {
 			push(t, r).Nop().SetFlags(quiet).SetUserData(1)
 			push(t, r).Read(fdOf(f), buf, 8).SetFlags(flags).SetUserData(2)
@@ -161,9 +162,9 @@ func TestSkippedSuccess(t *testing.T) {
 	})
 }
 
-// TestMemoryOfASubmissionIsFree overwrites what an entry points to, apart from
-// the data, right after it was submitted: the kernel has copied it. With SQPoll
-// that is true once the completion is there.
+// TestMemoryOfASubmissionIsFree overwrites the memory that an entry points to, apart from
+// the data, right after submission: the kernel has copied it. With SQPoll it has copied it
+// only once the completion is there.
 func TestMemoryOfASubmissionIsFree(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		if r.SetupFlags()&uring.SetupSQPoll != 0 || r.Features()&uring.FeatSubmitStable == 0 {
@@ -172,7 +173,7 @@ func TestMemoryOfASubmissionIsFree(t *testing.T) {
 		rd, wr := osPipe(t)
 		f := tempFile(t, "0123456789")
 		for _, fd := range []uring.FD{fdOf(rd), fdOf(f)} {
-			// More than the kernel has room for in the operation itself.
+			// More parts than the kernel stores in the operation itself.
 			const parts = 20
 			bufs := make([]byte, parts)
 			iov := make([]uring.Iovec, parts)
@@ -207,7 +208,7 @@ func TestMemoryOfASubmissionIsFree(t *testing.T) {
 	})
 }
 
-// overwrite spoils the bytes of a path.
+// overwrite replaces the bytes of a path.
 func overwrite(p uring.Path) {
 	b := (*struct{ b []byte })(unsafe.Pointer(&p)).b
 	for i := range b {

@@ -15,11 +15,11 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// closeWith opens a ring with an operation in flight that start enters, closes it, and
-// checks that it has ended: wake then finds no waiter.
+// closeWith opens a ring, lets start submit an operation that stays in flight, closes the
+// ring, and checks that the operation has ended: wake then finds no waiter.
 func closeWith(t *testing.T, o uring.Options, start func(r *uring.Ring) (wake func())) {
 	t.Helper()
-	runtime.LockOSThread() // to which the ring may belong
+	runtime.LockOSThread() // the ring may belong to this thread
 	defer runtime.UnlockOSThread()
 	r, err := uring.Open(o)
 	ctlOK(t, "open", err)
@@ -38,8 +38,8 @@ func closeWith(t *testing.T, o uring.Options, start func(r *uring.Ring) (wake fu
 	}
 }
 
-// TestCloseEndsWhatIsInFlight closes rings with operations of many kinds in flight: when
-// Close returns, the kernel must not touch their memory any more.
+// TestCloseEndsWhatIsInFlight closes rings with operations of many kinds in flight: after
+// Close returns, the kernel must not touch their memory.
 func TestCloseEndsWhatIsInFlight(t *testing.T) {
 	ringtest.NeedKernel(t, "SYNC_CANCEL", "6.0")
 	for _, f := range ringtest.Flavours {
@@ -82,7 +82,7 @@ func TestCloseEndsWhatIsInFlight(t *testing.T) {
 					return untouched(p, wr)
 				})
 			})
-			t.Run("completions that nobody took", func(t *testing.T) {
+			t.Run("completions that were not reaped", func(t *testing.T) {
 				closeWith(t, f.Opts, func(r *uring.Ring) func() {
 					for range r.SQEntries() {
 						ctlNext(t, r).Nop()
@@ -113,9 +113,9 @@ func TestCloseEndsWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// TestCloseThatMayNotAsk closes rings for which the kernel refuses to cancel and to tell:
-// Close says that memory is in use, and keeps what is its own.
-func TestCloseThatMayNotAsk(t *testing.T) {
+// TestCloseOfARestrictedRing closes rings whose restrictions forbid to cancel operations and to
+// list them: Close reports that memory is in use, and keeps its own mappings.
+func TestCloseOfARestrictedRing(t *testing.T) {
 	ringtest.NeedKernel(t, "SINGLE_ISSUER", "6.0")
 	t.Run("restricted", func(t *testing.T) {
 		rd, _ := ctlPipe(t)
@@ -151,7 +151,7 @@ func TestCloseThatMayNotAsk(t *testing.T) {
 			}
 		})
 		ctlWrite(t, b, []byte("late"))
-		buf[0]++ // would fault if it was unmapped
+		buf[0]++ // this read would fault if the memory were unmapped
 	})
 	t.Run("nothing in flight", func(t *testing.T) {
 		r, err := uring.Open(uring.Options{SingleIssuer: true})
@@ -160,7 +160,8 @@ func TestCloseThatMayNotAsk(t *testing.T) {
 	})
 }
 
-// TestCloseNow closes rings at once and keeps the buffers that the kernel may have.
+// TestCloseNow closes rings without waiting and keeps the buffers that the kernel may still
+// use.
 func TestCloseNow(t *testing.T) {
 	ringtest.NeedKernel(t, "multishot receive", "6.0")
 	a, b := ctlTCP(t)
@@ -178,8 +179,8 @@ func TestCloseNow(t *testing.T) {
 	buf[0]++
 }
 
-// TestBufRingCloseInFlight closes a buffer ring while a stream may pick from it: the
-// buffers stay until the ring is closed.
+// TestBufRingCloseInFlight closes a buffer ring while a stream may pick a buffer from it:
+// the buffers stay until the ring is closed.
 func TestBufRingCloseInFlight(t *testing.T) {
 	ringtest.NeedKernel(t, "multishot receive", "6.0")
 	r := ctlRing(t, uring.Options{})

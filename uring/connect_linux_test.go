@@ -15,9 +15,9 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestConnectFailsAsTheCallDoes connects, again and again with the same socket,
-// to a port without a listener, to an address without a route, and to no socket at all. The
-// answer is each time that of connect(2).
+// TestConnectFailsAsTheCallDoes connects several times with the same socket to a port
+// without a listener and to an address without a route, and connects a descriptor that is
+// no socket. Each result is that of connect(2).
 func TestConnectFailsAsTheCallDoes(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		deaf := localAddr(t, boundSocket(t, unix.SOCK_STREAM))
@@ -27,9 +27,9 @@ func TestConnectFailsAsTheCallDoes(t *testing.T) {
 			plain  unix.Sockaddr
 			ring   func() (*uring.Sockaddr, error)
 		}{
-			"nobody listens": {unix.AF_INET, &unix.SockaddrInet4{Addr: deaf.Addr().As4(), Port: int(deaf.Port())},
+			"no listener": {unix.AF_INET, &unix.SockaddrInet4{Addr: deaf.Addr().As4(), Port: int(deaf.Port())},
 				func() (*uring.Sockaddr, error) { return uring.NewSockaddr(deaf) }},
-			"a broadcast": {unix.AF_INET, &unix.SockaddrInet4{Addr: [4]byte{255, 255, 255, 255}, Port: 9},
+			"broadcast": {unix.AF_INET, &unix.SockaddrInet4{Addr: [4]byte{255, 255, 255, 255}, Port: 9},
 				func() (*uring.Sockaddr, error) {
 					return uring.NewSockaddr(netip.MustParseAddrPort("255.255.255.255:9"))
 				}},
@@ -39,11 +39,11 @@ func TestConnectFailsAsTheCallDoes(t *testing.T) {
 				func() (*uring.Sockaddr, error) { return uring.NewUnixSockaddr(missing) }},
 		} {
 			want, ok := plainConnect(t, target.domain, target.plain)
-			if what == "nobody listens" {
-				want, ok = syscall.ECONNREFUSED, true // the call does not wait for it
+			if what == "no listener" {
+				want, ok = syscall.ECONNREFUSED, true // the call does not wait for the result
 			}
 			if !ok {
-				continue // there is a route, to somewhere
+				continue // a default route exists
 			}
 			to, err := target.ring()
 			ctlOK(t, "address", err)
@@ -67,8 +67,8 @@ func openFor(t *testing.T, domain int) int {
 	return fd
 }
 
-// plainConnect returns the errno of connect(2) with a non-blocking socket, false
-// when it goes on.
+// plainConnect returns the errno of connect(2) on a non-blocking socket, and false while
+// the connection is in progress.
 func plainConnect(t *testing.T, domain int, to unix.Sockaddr) (syscall.Errno, bool) {
 	t.Helper()
 	fd := openFor(t, domain)
@@ -81,8 +81,8 @@ func plainConnect(t *testing.T, domain int, to unix.Sockaddr) (syscall.Errno, bo
 	return err.(syscall.Errno), true
 }
 
-// TestSQPollOutlivesItsFirstRing closes the ring whose submitting thread others
-// share, and rings that were never enabled.
+// TestSQPollOutlivesItsFirstRing closes a ring whose SQPOLL thread other rings share, and
+// rings that were never enabled.
 func TestSQPollOutlivesItsFirstRing(t *testing.T) {
 	ringtest.NeedKernel(t, "SQPOLL without privileges", "5.13")
 	o := uring.Options{Entries: 8, SQPoll: true, SQPollIdle: 10 * time.Millisecond}

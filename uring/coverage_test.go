@@ -23,8 +23,8 @@ const (
 	coverageEnd   = "<!-- coverage:end -->"
 )
 
-// TestCoverage keeps what the documentation says of coverage true. With
-// -update it writes it.
+// TestCoverage checks that the coverage tables in the documentation match the ledger. With
+// -update it writes them.
 func TestCoverage(t *testing.T) {
 	ringtest.NeedTree(t)
 	if runtime.GOOS != "linux" {
@@ -39,7 +39,7 @@ func TestCoverage(t *testing.T) {
 	keepSection(t, filepath.Join("..", "docs", "coverage.md"), coverageSummary(entries)+coverageTables(entries))
 }
 
-// keepSection compares or replaces what stands between the markers of a file.
+// keepSection compares or replaces the text between the markers of a file.
 func keepSection(t *testing.T, name, want string) {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -67,7 +67,7 @@ func keepSection(t *testing.T, name, want string) {
 	}
 }
 
-// ledgerKinds are the parts of the ledger as a reader calls them.
+// ledgerKinds are the headings under which the documentation lists the parts of the ledger.
 var ledgerKinds = []struct{ kind, title, column string }{
 	{"op", "Opcodes", "IORING_OP_"},
 	{"setup", "Setup flags", "IORING_SETUP_"},

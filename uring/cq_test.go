@@ -14,7 +14,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// smallCQ are rings whose CQ has two places, with the kernel that brought them.
+// smallCQ are rings whose CQ has two slots, with the first kernel that supports them.
 var smallCQ = []struct {
 	name, since string
 	o           uring.Options
@@ -29,8 +29,8 @@ var smallCQ = []struct {
 	{"own memory", "6.5", uring.Options{NoMmap: true}},
 }
 
-// TestOverflow posts far more completions than the CQ has places before it
-// reaps the first. All must come, in order, whatever the size of the batches.
+// TestOverflow posts far more completions than the CQ has slots before it reaps the first.
+// All must arrive, in order, for every batch size.
 func TestOverflow(t *testing.T) {
 	for _, f := range smallCQ {
 		for _, batch := range []int{1, 2, 3, 7, 64} {
@@ -46,7 +46,7 @@ func TestOverflow(t *testing.T) {
 func testOverflow(t *testing.T, r *uring.Ring, batch int) {
 	const nops = 50
 	if r.CQEntries() != 2 {
-		t.Fatalf("a CQ of %d places", r.CQEntries())
+		t.Fatalf("the CQ has %d slots, want 2", r.CQEntries())
 	}
 	for i := range uint64(nops) {
 		ctlNext(t, r).Nop().SetUserData(i)
@@ -57,7 +57,7 @@ func testOverflow(t *testing.T, r *uring.Ring, batch int) {
 		t.Fatal("no overflow")
 	}
 	if r.CQOverflow() != 0 || r.CQFlushes() != 0 {
-		t.Errorf("before the first look %d overflows and %d flushes", r.CQOverflow(), r.CQFlushes())
+		t.Errorf("before the first Reap: %d overflows and %d flushes", r.CQOverflow(), r.CQFlushes())
 	}
 	dst := make([]uring.CQE, batch)
 	for next := uint64(0); next < nops; {
@@ -66,7 +66,7 @@ func testOverflow(t *testing.T, r *uring.Ring, batch int) {
 			t.Fatalf("nothing after %d completions", next)
 		}
 		if rest := nops - int(next); n != min(batch, rest) {
-			t.Errorf("%d completions of %d that wait, with room for %d", n, rest, batch)
+			t.Errorf("got %d completions; %d wait, and there is room for %d", n, rest, batch)
 		}
 		for _, c := range dst[:n] {
 			if c.UserData != next || c.Res != 0 {
@@ -76,14 +76,14 @@ func testOverflow(t *testing.T, r *uring.Ring, batch int) {
 		}
 	}
 	if n := r.Reap(dst); n != 0 || r.SQFlags()&uring.SQCQOverflow != 0 {
-		t.Errorf("%d completions too many, SQ flags %#x", n, r.SQFlags())
+		t.Errorf("%d unexpected completions, SQ flags %#x", n, r.SQFlags())
 	}
 	if n := r.CQOverflow(); n < nops/2-2 || uint64(n) != r.CQFlushes() || r.CQDropped() != 0 {
 		t.Errorf("%d overflows, %d flushes, %d dropped", n, r.CQFlushes(), r.CQDropped())
 	}
 }
 
-// TestOverflowBig keeps the second halves of completions that overflow.
+// TestOverflowBig checks that completions that overflow keep their second halves.
 func TestOverflowBig(t *testing.T) {
 	ringtest.NeedKernel(t, "NOP with a 32-byte completion", "6.18")
 	for name, o := range map[string]uring.Options{"cqe32": {CQE32: true}, "mixed": {CQEMixed: true}} {
@@ -108,8 +108,8 @@ func TestOverflowBig(t *testing.T) {
 					if big(c.UserData) {
 						want = [2]uint64{c.UserData, c.UserData << 50}
 					}
-					// In a mixed CQ with a single place left the kernel lets
-					// a small completion pass a big one.
+					// In a mixed CQ with one free slot the kernel posts a small completion
+					// before a big one that does not fit.
 					if ordered := o.CQE32; ordered && c.UserData != uint64(len(seen)) || seen[c.UserData] || c.Big != want {
 						t.Fatalf("completion %+v after %d, want values %#x", c, len(seen), want)
 					}
@@ -123,8 +123,8 @@ func TestOverflowBig(t *testing.T) {
 	}
 }
 
-// TestOverflowMultishot sends more messages to a multishot receive than the CQ
-// has places. The kernel may end it; armed again it brings the rest.
+// TestOverflowMultishot sends more messages to a multishot receive than the CQ has slots.
+// The kernel may end the receive; after it is armed again it delivers the rest.
 func TestOverflowMultishot(t *testing.T) {
 	for _, f := range smallCQ {
 		t.Run(f.name, func(t *testing.T) {
@@ -167,8 +167,8 @@ func TestOverflowMultishot(t *testing.T) {
 	}
 }
 
-// TestReapElsewhere fetches overflowed completions on another thread than the
-// one that submitted. A ring with an issuer has them for the issuer only.
+// TestReapElsewhere fetches overflowed completions on a thread other than the submitter's.
+// On a ring with a single issuer only the issuer gets them.
 func TestReapElsewhere(t *testing.T) {
 	overflow := func(r *uring.Ring) {
 		for i := range uint64(10) {
@@ -191,14 +191,14 @@ func TestReapElsewhere(t *testing.T) {
 	n := 0
 	ctlElsewhere(func() { n = reap(deferred) })
 	if n != 2 {
-		t.Errorf("%d completions on another thread, want those 2 that had room", n)
+		t.Errorf("%d completions on another thread, want the 2 that fitted into the CQ", n)
 	}
 	if n += reap(deferred); n != 10 {
 		t.Errorf("%d completions in all, want 10", n)
 	}
 }
 
-// TestOverflowWait lets a wait, not Reap, fetch what overflowed.
+// TestOverflowWait checks that a wait, and not only Reap, fetches overflowed completions.
 func TestOverflowWait(t *testing.T) {
 	r := ctlRing(t, uring.Options{Entries: 2, CQEntries: 2})
 	for range 4 {
@@ -219,13 +219,13 @@ func TestOverflowWait(t *testing.T) {
 func TestReapNothing(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		if n := r.Reap(nil) + r.Reap(make([]uring.CQE, 3)) + r.ReapBig(nil) + r.ReapBig(make([]uring.BigCQE, 3)); n != 0 {
-			t.Errorf("%d completions of nothing", n)
+			t.Errorf("Reap returned %d completions of an idle ring", n)
 		}
 		ctlNext(t, r).Nop().SetUserData(3)
 		_, err := r.SubmitAndWait(1)
 		ctlOK(t, "submit", err)
 		if n := r.Reap(nil); n != 0 || r.Ready() != 1 {
-			t.Errorf("Reap into nothing: %d, %d ready", n, r.Ready())
+			t.Errorf("Reap into an empty slice: %d, %d ready", n, r.Ready())
 		}
 		if c := ringtest.Await(t, r, 1)[0]; c.UserData != 3 {
 			t.Errorf("completion %+v", c)

@@ -12,8 +12,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestDeferCQHead sends completions through rings whose CQ has little room beside what
-// is held back: all must come, once, in order, and none is there early.
+// TestDeferCQHead posts completions to rings whose CQ has few slots besides the deferred
+// ones: all must arrive, once and in order, and none early.
 func TestDeferCQHead(t *testing.T) {
 	for name, o := range map[string]uring.Options{
 		"default": {}, "defer": {DeferTaskrun: true}, "cqe32": {CQE32: true}, "mixed": {CQEMixed: true},
@@ -29,13 +29,13 @@ func TestDeferCQHead(t *testing.T) {
 					ringtest.NeedKernel(t, "32-byte completions", "5.19")
 				}
 				o.Entries, o.CQEntries = 4, 8
-				holdAtWork(t, ctlRing(t, o), hold)
+				deferWhileReaping(t, ctlRing(t, o), hold)
 			})
 		}
 	}
 }
 
-func holdAtWork(t *testing.T, r *uring.Ring, hold int) {
+func deferWhileReaping(t *testing.T, r *uring.Ring, hold int) {
 	t.Helper()
 	r.DeferCQHead(hold)
 	most := max(min(hold, 4), 0) // half of the CQ
@@ -51,7 +51,7 @@ func holdAtWork(t *testing.T, r *uring.Ring, hold int) {
 		}
 		var c [8]uring.CQE
 		if r.Reap(c[:]) != n {
-			t.Fatalf("round %d: not all are reaped", round)
+			t.Fatalf("round %d: completions are left after Reap", round)
 		}
 		for i := range n {
 			if c[i].UserData != got {
@@ -64,18 +64,18 @@ func holdAtWork(t *testing.T, r *uring.Ring, hold int) {
 		}
 	}
 	if _, err := r.Wait(uring.WaitOptions{Brief: true}); err != nil || r.Ready() != 0 {
-		t.Errorf("%d completions out of nothing, %v", r.Ready(), err)
+		t.Errorf("got %d completions that were not submitted, %v", r.Ready(), err)
 	}
 	const d = 20 * time.Millisecond
 	atLeast(t, d, func() time.Duration { return ctlTook(t, r, uring.WaitOptions{Count: 1, Timeout: d}) })
 	r.DeferCQHead(0)
 	if r.DeferredCQHead() != 0 {
-		t.Errorf("%d slots are deferred in the end", r.DeferredCQHead())
+		t.Errorf("%d slots are deferred at the end, want 0", r.DeferredCQHead())
 	}
 	ctlNops(t, r, 1, 12)
 }
 
-// TestDeferCQHeadOverflow posts more than there is room for.
+// TestDeferCQHeadOverflow posts more completions than there are free slots.
 func TestDeferCQHeadOverflow(t *testing.T) {
 	r := ctlRing(t, uring.Options{Entries: 4, CQEntries: 8})
 	r.DeferCQHead(4)
@@ -86,12 +86,12 @@ func TestDeferCQHeadOverflow(t *testing.T) {
 	}
 	for i, c := range ringtest.Await(t, r, 20) {
 		if c.UserData != uint64(i) {
-			t.Fatalf("completion %d at place %d", c.UserData, i)
+			t.Fatalf("got completion %d at position %d", c.UserData, i)
 		}
 	}
 }
 
-// TestDeferCQHeadResize keeps the completions that wait.
+// TestDeferCQHeadResize checks that resizing keeps the waiting completions.
 func TestDeferCQHeadResize(t *testing.T) {
 	ringtest.NeedKernel(t, "RESIZE_RINGS", "6.13")
 	r := ctlRing(t, uring.Options{Entries: 4, CQEntries: 8, DeferTaskrun: true})
@@ -103,21 +103,21 @@ func TestDeferCQHeadResize(t *testing.T) {
 	ctlSubmit(t, r, 3)
 	ctlOK(t, "resize", r.Resize(4, 16))
 	if r.DeferredCQHead() != 0 {
-		t.Errorf("%d slots are deferred", r.DeferredCQHead())
+		t.Errorf("%d slots are deferred before the resize", r.DeferredCQHead())
 	}
 	for i, c := range ringtest.Await(t, r, 3) {
 		if c.UserData != uint64(i) {
-			t.Fatalf("completion %d at place %d", c.UserData, i)
+			t.Fatalf("got completion %d at position %d", c.UserData, i)
 		}
 	}
 	ctlNops(t, r, 1, 20)
 	if r.DeferredCQHead() != 4 {
-		t.Errorf("%d slots are deferred after", r.DeferredCQHead())
+		t.Errorf("%d slots are deferred after the resize", r.DeferredCQHead())
 	}
 }
 
-// TestDeferCQHeadTaskWork wants one enter to do all the work that has been put off.
-// Without it kernels since 6.13 stop at 20 pieces.
+// TestDeferCQHeadTaskWork checks that one enter runs all deferred task work. Without
+// deferred slots an enter runs at most 20 items on kernels since 6.13.
 func TestDeferCQHeadTaskWork(t *testing.T) {
 	ringtest.NeedKernel(t, "deferred task work", "6.1")
 	const polls = 100

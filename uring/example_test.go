@@ -13,8 +13,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// Read a file. Where io_uring is missing or forbidden, Open says so and the
-// program does without.
+// Read a file. Where io_uring is missing or forbidden, Open returns an error and the
+// program continues without it.
 func Example() {
 	name := filepath.Join(os.TempDir(), fmt.Sprintf("uring-example-%d", os.Getpid()))
 	if err := os.WriteFile(name, []byte("hello, ring"), 0o600); err != nil {
@@ -50,15 +50,15 @@ func readFile(name string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	// Here the operation is over, and buf is ours again.
+	// The operation has completed, so buf belongs to the program again.
 	if err := done[0].Err(); err != nil {
 		return nil, err
 	}
 	return buf[:done[0].Res], nil
 }
 
-// Echo what a connection sends. One multishot receive serves the whole
-// connection; the kernel takes a buffer only when there is data.
+// Echo the data of a connection. One multishot receive serves the whole connection; the
+// kernel takes a buffer only when data arrives.
 func ExampleRing_NewBufRing() {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -78,7 +78,7 @@ func ExampleRing_NewBufRing() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Fprint(conn, "is the server there?")
+	fmt.Fprint(conn, "is the server up?")
 	conn.(*net.TCPConn).CloseWrite()
 	answer, err := io.ReadAll(conn)
 	if err != nil {
@@ -112,7 +112,7 @@ func echo(conn *net.TCPConn) error {
 	defer file.Close()
 	fd := uring.Fd(int(file.Fd()))
 
-	const receiving, sending = 1 << 16, 2 << 16 // beside the number of a buffer
+	const receiving, sending = 1 << 16, 2 << 16 // flag bit beside the buffer's number
 	ring.SQE().RecvMultishot(fd, 0, bufs.Group()).SetUserData(receiving)
 	done := make([]uring.CQE, 8)
 	for inFlight, open := 0, true; open || inFlight > 0; {
@@ -123,7 +123,7 @@ func echo(conn *net.TCPConn) error {
 			if err := c.Err(); err != nil {
 				return err
 			}
-			if c.UserData&sending != 0 { // the answer is out: the buffer is free
+			if c.UserData&sending != 0 { // the reply is sent: the buffer is free
 				bufs.Recycle(uint16(c.UserData))
 				bufs.Publish()
 				inFlight--
@@ -131,7 +131,7 @@ func echo(conn *net.TCPConn) error {
 			}
 			data, _ := bufs.Take(c)
 			if len(data) == 0 {
-				open = false // the end of the stream, and of the receive
+				open = false // the end of the stream also ends the receive
 				continue
 			}
 			ring.SQE().Send(fd, data, 0).SetUserData(sending | uint64(c.BufferID()))
@@ -141,8 +141,8 @@ func echo(conn *net.TCPConn) error {
 	return nil
 }
 
-// Write, and read what was written, in one submission: a link starts the second
-// operation when the first has succeeded.
+// Write, then read the written data, in one submission: a link starts the second operation
+// after the first has succeeded.
 func ExampleSQE_SetFlags() {
 	f, err := os.CreateTemp("", "uring-example-")
 	if err != nil {
@@ -184,7 +184,7 @@ func writeAndRead(f *os.File, in, out []byte) (int, error) {
 	}
 	for _, c := range done {
 		if err := c.Err(); err != nil {
-			return 0, err // ECANCELED is the fate of what follows a failure
+			return 0, err // operations linked behind a failed one complete with ECANCELED
 		}
 	}
 	return int(done[1].Res), nil

@@ -14,8 +14,8 @@ import (
 
 func durationOf(ns int64) time.Duration { return time.Duration(ns) }
 
-// FuzzReap lets Reap and ReapBig decode any memory as a CQ. They must come to
-// its end, return no more than it holds, and no filler of a mixed one.
+// FuzzReap lets Reap and ReapBig decode any memory as a CQ. They must reach its end, return
+// no more completions than it holds, and return no filler entry of a mixed CQ.
 func FuzzReap(f *testing.F) {
 	f.Add([]byte{}, uint32(0), uint8(3), uint8(0), uint8(2), true)
 	f.Add(bytes.Repeat([]byte{0xff}, 256), uint32(1<<32-2), uint8(9), uint8(2), uint8(1), false)
@@ -41,14 +41,14 @@ func FuzzReap(f *testing.F) {
 			got := reapAny(t, r, size, bigs)
 			total += uint32(got)
 			if r.cq.head.Load() != r.cq.next || r.cq.next-head > ready || r.cq.next-before < uint32(got) {
-				t.Fatalf("head %d after %d of %d places", r.cq.next, r.cq.next-head, ready)
+				t.Fatalf("head %d after %d of %d slots", r.cq.next, r.cq.next-head, ready)
 			}
 			if got < size {
 				break
 			}
 		}
 		if total > ready || r.Ready() != 0 || setup != SetupCQEMixed && total != ready {
-			t.Fatalf("%d completions of %d places, %d left", total, ready, r.Ready())
+			t.Fatalf("got %d completions from %d slots, %d slots are left", total, ready, r.Ready())
 		}
 	})
 }
@@ -80,7 +80,7 @@ func reapAny(t *testing.T, r *Ring, size int, bigs bool) int {
 	return n
 }
 
-// FuzzOpSet decodes any memory as the answer of a probe.
+// FuzzOpSet decodes any memory as the result of a probe.
 func FuzzOpSet(f *testing.F) {
 	f.Add([]byte{}, uint8(0))
 	f.Add(bytes.Repeat([]byte{1}, 2048), uint8(255))
@@ -106,10 +106,9 @@ func FuzzOpSet(f *testing.F) {
 	})
 }
 
-// FuzzBufRing feeds any completions, with any recycling in between, to a buffer
-// ring. The data must lie in the buffer that is named, one buffer's must not
-// overlap before it is recycled, and there must not be more than the
-// completion's.
+// FuzzBufRing passes completions with any contents to a buffer ring, with any recycling in
+// between. The data must lie in the named buffer, pieces of one buffer must not overlap
+// before it is recycled, and the data must not be longer than the completion says.
 func FuzzBufRing(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 250, 4, 0, 17, 90}, true)
 	f.Add([]byte{0, 1, 0, 200, 0xff, 0xff, 3, 3}, false)
@@ -155,8 +154,8 @@ func FuzzBufRing(f *testing.F) {
 	})
 }
 
-// memoryBufRing returns a buffer ring that no kernel knows, with all of its
-// buffers in it.
+// memoryBufRing returns a buffer ring that is not registered with a kernel and holds all of
+// its buffers.
 func memoryBufRing(t *testing.T, o BufRingOptions) *BufRing {
 	t.Helper()
 	slab, err := sys.MapAnon(o.Entries*o.BufferSize, false)

@@ -9,8 +9,8 @@ import (
 	"github.com/ringside-io/ringside/internal/abi"
 )
 
-// memoryRing returns a ring around plain memory, without a kernel behind it,
-// whose CQ holds n places from head on.
+// memoryRing returns a ring in plain memory, without a kernel. Its CQ holds n entries from
+// head on.
 func memoryRing(setup SetupFlags, entries, head, n uint32) *Ring {
 	w := new([8]atomic.Uint32)
 	r := &Ring{enterFD: -1, registered: -1, setup: setup, waitArg: new(waitArg)}
@@ -68,9 +68,8 @@ func TestCopyQueues(t *testing.T) {
 	}
 }
 
-// TestReapMixed decodes filler, both sizes, a completion that an end of the
-// queue divides, which a change of its size can make, and a half that has no
-// other.
+// TestReapMixed decodes filler entries, entries of both sizes, a big entry that the end of
+// the queue splits (possible after a resize), and a first half without a second.
 func TestReapMixed(t *testing.T) {
 	r := memoryRing(SetupCQEMixed, 8, 5, 8)
 	big := func(at int, u uint64) {
@@ -102,19 +101,19 @@ func TestReapMixed(t *testing.T) {
 		}
 	}
 	if r.Ready() != 0 || r.cq.head.Load() != 13 {
-		t.Errorf("%d places are left, the head is at %d", r.Ready(), r.cq.head.Load())
+		t.Errorf("%d slots are left, the head is at %d", r.Ready(), r.cq.head.Load())
 	}
 }
 
-// TestArrayPlace refuses a layout that no rule explains.
+// TestArrayPlace refuses a queue layout that the kernel does not use.
 func TestArrayPlace(t *testing.T) {
 	if cacheLine() != 64 {
-		t.Skip("needs cache lines of 64 bytes: the places are those of such a kernel")
+		t.Skip("needs cache lines of 64 bytes: the expected layouts are those of a kernel with such lines")
 	}
 	for _, test := range []struct {
 		setup                SetupFlags
 		cqes, entries, array uint32
-		want                 uint32 // for twice the entries, 0 for refused
+		want                 uint32 // for twice the entries; 0 means refused
 	}{
 		{0, 64, 8, 192, 320},
 		{0, 320, 8, 448, 576},

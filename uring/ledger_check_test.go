@@ -34,7 +34,7 @@ func TestLedgerComplete(t *testing.T) {
 				t.Error("neither a kernel test nor a reason")
 			}
 			if len(e.uses) == 0 {
-				t.Error("nothing serves it")
+				t.Error("the row names no builder or method")
 			}
 			for _, name := range e.uses {
 				if !symbols(name) {
@@ -66,7 +66,7 @@ func TestLedgerComplete(t *testing.T) {
 	}
 }
 
-// checkGoldens judges what the row says without building anything.
+// checkGoldens checks the fields of a row without building anything.
 func checkGoldens(t *testing.T, e ledgerEntry) {
 	if len(e.goldens) == 0 {
 		t.Error("no golden")
@@ -98,8 +98,9 @@ func TestLedgerBuilders(t *testing.T) {
 	}
 }
 
-// ledgerSymbols returns a test for names such as SQE.Read or Open. Away from
-// the source tree it knows the methods of the main types and believes the rest.
+// ledgerSymbols returns a function that reports whether a name such as SQE.Read or Open
+// exists. Without the source tree it knows the methods of the main types and accepts all
+// other names.
 func ledgerSymbols(t *testing.T) func(name string) bool {
 	if os.Getenv(ringtest.LaneEnv) == "" {
 		known := packageSymbols(t)
@@ -120,9 +121,9 @@ func ledgerSymbols(t *testing.T) func(name string) bool {
 	}
 }
 
-// native returns an entry of the ledger, which is a little-endian machine's, as this
-// machine stores it: fields of 16 and 32 bits lie within a wider one, and the kernel
-// swaps the halves of poll32_events on big-endian machines.
+// native converts an entry of the ledger, which is written for a little-endian machine, to
+// this machine's byte order: fields of 16 and 32 bits lie within a wider one, and the
+// kernel swaps the halves of poll32_events on big-endian machines.
 func native(e abi.SQE) abi.SQE {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
 		return e

@@ -41,7 +41,7 @@ func parseFiles(t *testing.T, wanted func(name string) bool) []*ast.File {
 		files = append(files, f)
 	}
 	if len(files) == 0 {
-		t.Fatal("the source of the package is not here")
+		t.Fatal("the source files of the package are missing")
 	}
 	return files
 }
@@ -120,7 +120,8 @@ func TestLedgerGoldensComplete(t *testing.T) {
 	}
 }
 
-// isGolden knows a golden by its third element, an abi.SQE.
+// isGolden reports whether a composite literal is a golden: its third element is an
+// abi.SQE.
 func isGolden(lit *ast.CompositeLit) bool {
 	if len(lit.Elts) != 3 {
 		return false
@@ -167,8 +168,8 @@ func TestLedgerSince(t *testing.T) {
 
 var versionComment = regexp.MustCompile(`(?:^|\()(\d+\.\d+)\)?$`)
 
-// constantComments maps the kernel's name of a constant to the version that
-// ends the comment beside it.
+// constantComments maps the kernel's name of a constant to the version at the end of the
+// comment beside it.
 func constantComments(t *testing.T) map[string]string {
 	versions := map[string]string{}
 	for _, f := range packageFiles(t) {

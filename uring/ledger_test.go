@@ -9,26 +9,25 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// The ledger is one table with a row for each opcode, setup flag and register
-// operation of Linux 6.18. A row names the builders or methods that serve it,
-// the goldens of their encodings, and the kernel test; or the reason why no
-// machine here can run one. The files op_*_test.go, setup_test.go and
-// register_*_test.go enter their rows; TestLedgerComplete fails when one is
-// missing.
+// The ledger is one table with a row for each opcode, setup flag and register operation of
+// Linux 6.18. A row names the builders or methods that serve it, the goldens of their
+// encodings, and the kernel test; or the reason why no machine here can run one. The files
+// op_*_test.go, setup_test.go and register_*_test.go enter their rows; TestLedgerComplete
+// fails when one is missing.
 //
-// Rows and goldens build on any system. A kernel test that needs names of Linux
-// stands in a file op_*_linux_test.go and is entered there with kernelOp.
+// Rows and goldens build on any system. A kernel test that needs Linux-only identifiers is
+// in a file op_*_linux_test.go, which enters it with kernelOp.
 
 // row is an entry of the ledger.
 type row struct {
-	since   string             // the kernel that brought it, as in 5.19
+	since   string             // the first kernel that has it, as in 5.19
 	uses    []string           // the methods that serve it, as in SQE.Read
-	goldens []golden           // byte-exact encodings, at least one per builder of an opcode
-	kernel  func(t *testing.T) // tries it on the running kernel
-	reason  string             // why kernel is nil, or what of it cannot be tried here
+	goldens []golden           // byte-exact encodings, at least one for each builder of an opcode
+	kernel  func(t *testing.T) // runs it on the running kernel
+	reason  string             // why kernel is nil, or what kernel does not test
 }
 
-// golden is an entry built by a builder and the bytes that the kernel must see.
+// golden is an entry made by a builder and the bytes that the kernel must see.
 type golden struct {
 	name  string
 	build func(e *uring.SQE)
@@ -47,7 +46,7 @@ func ledgerOp(op uring.Op, r row)               { enter(opLedger, op, r) }
 func ledgerSetup(f uring.SetupFlags, r row)     { enter(setupLedger, f, r) }
 func ledgerRegister(op uring.RegisterOp, r row) { enter(registerLedger, op, r) }
 
-// kernelOp adds the kernel test to a row that was or will be entered without.
+// kernelOp adds the kernel test to a row that another file enters.
 func kernelOp(op uring.Op, kernel func(t *testing.T)) { enter(opKernel, op, kernel) }
 
 func enter[K comparable, V any](ledger map[K]V, key K, v V) {
@@ -57,16 +56,16 @@ func enter[K comparable, V any](ledger map[K]V, key K, v V) {
 	ledger[key] = v
 }
 
-// ledgerEntry is a row with its place in the ledger.
+// ledgerEntry is a row with its key in the ledger.
 type ledgerEntry struct {
 	kind string // op, setup or register
-	name string // of the kernel, without prefix
+	name string // the kernel's name without its prefix
 	op   uring.Op
 	row
 	missing bool
 }
 
-// ledgerEntries returns what the ledger must hold, in the kernel's order.
+// ledgerEntries returns the rows that the ledger must have, in the kernel's order.
 func ledgerEntries() []ledgerEntry {
 	var all []ledgerEntry
 	for op := range uring.Op(uring.OpCount) {

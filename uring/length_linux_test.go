@@ -14,8 +14,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestZeroLengths has nothing to transfer: that is a success of 0 bytes, not an
-// end of file that waits for data, nor a buffer from a group.
+// TestZeroLengths transfers nothing: the result is 0 bytes. The operation neither waits for
+// data nor takes a buffer from a group.
 func TestZeroLengths(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		f := tempFile(t, "0123456789")
@@ -41,14 +41,13 @@ func TestZeroLengths(t *testing.T) {
 	})
 }
 
-// TestLengthsBeyondTheKernelsLimits transfers into more memory than a call may
-// take: 2 GiB less a page is the most. What lies beyond the data is never
-// touched.
+// TestLengthsBeyondTheKernelsLimits transfers into more memory than one call may use (at
+// most 2 GiB less a page). Memory beyond the data is never touched.
 func TestLengthsBeyondTheKernelsLimits(t *testing.T) {
 	if math.MaxInt == math.MaxInt32 {
 		t.Skip("needs an address space of more than 32 bits")
 	}
-	huge := int64(5 << 30) // more than an entry's 32 bits, too
+	huge := int64(5 << 30) // also more than an entry's 32 bits
 	mem, err := unix.Mmap(-1, 0, int(huge), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		t.Skipf("needs %d bytes of address space: %v", huge, err)
@@ -69,7 +68,7 @@ func TestLengthsBeyondTheKernelsLimits(t *testing.T) {
 	})
 }
 
-// TestManyParts reads into as many parts as a call may name, and one more.
+// TestManyParts reads into as many parts as one call may have, and into one more.
 func TestManyParts(t *testing.T) {
 	const most = 1024 // IOV_MAX
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
@@ -95,8 +94,8 @@ func TestManyParts(t *testing.T) {
 	})
 }
 
-// TestOffsetsBeyond32Bits writes and reads where a 32-bit offset would end up at
-// the start of the file, through descriptors that the ring opened.
+// TestOffsetsBeyond32Bits writes and reads at offsets that would refer to the start of the
+// file if they were cut to 32 bits, through descriptors that the ring opened.
 func TestOffsetsBeyond32Bits(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		f := tempFile(t, "start")
@@ -123,12 +122,12 @@ func TestOffsetsBeyond32Bits(t *testing.T) {
 	})
 }
 
-// TestNamesThatNameNothing passes empty names, and one that is too long, to what
-// takes names.
-func TestNamesThatNameNothing(t *testing.T) {
-	t.Chdir(t.TempDir()) // of what cannot be written to, some answers are other ones
+// TestEmptyAndOverlongNames passes empty names, and one that is too long, to operations that
+// take names.
+func TestEmptyAndOverlongNames(t *testing.T) {
+	t.Chdir(t.TempDir()) // some operations have other results where the file cannot be written
 	if _, err := uring.NewPath("a\x00b"); err == nil {
-		t.Error("a name with a NUL byte is a path")
+		t.Error("NewPath accepts a name with a NUL byte")
 	}
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		for name, want := range map[string]syscall.Errno{

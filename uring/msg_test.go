@@ -35,15 +35,15 @@ func TestMsgSet(t *testing.T) {
 	if m.AddrLen() != 16 || m.ControlLen() != 24 || m.Flags() != 0 || m.Addr() != addr || addr.Len() != 16 {
 		t.Errorf("address of %d bytes, control data of %d, flags %d", m.AddrLen(), m.ControlLen(), m.Flags())
 	}
-	// Set leaves nothing of an earlier use.
+	// Set clears the fields of an earlier use.
 	m.Set(nil, nil, nil)
 	if m != (uring.Msg{}) || m.Addr() != nil {
 		t.Errorf("not empty: %+v", m)
 	}
 }
 
-// multishotMsg is a buffer as the kernel fills it, with room for an address of
-// 16 bytes and 8 bytes of control data.
+// multishotMsg returns a buffer as the kernel fills it, with room for an address of 16
+// bytes and 8 bytes of control data.
 func multishotMsg(nameLen, controlLen, payloadLen, flags uint32, payload string) []byte {
 	var p []byte
 	for _, v := range []uint32{nameLen, controlLen, payloadLen, flags} {
@@ -64,7 +64,7 @@ func TestParseMultishotMsg(t *testing.T) {
 		string(msg.Payload) != "payload" || msg.PayloadLen != 7 || msg.Flags != 0x20 {
 		t.Errorf("%+v, %v", msg, ok)
 	}
-	// More than there was room for: the lengths are those before the cut.
+	// The data was truncated: the lengths are those before truncation.
 	msg, ok = uring.ParseMultishotMsg(multishotMsg(100, 100, 9, 0x28, ""), &m)
 	if !ok || len(msg.Name) != 16 || string(msg.Control) != "control!" || len(msg.Payload) != 0 || msg.PayloadLen != 9 {
 		t.Errorf("%+v, %v", msg, ok)

@@ -27,7 +27,7 @@ func init() {
 	}})
 }
 
-// madviseLong has a length beyond 32 bits in the place of the offset.
+// madviseLong has its 64-bit length in the field of the offset.
 var madviseLong = func() abi.SQE {
 	want := abi.SQE{Opcode: 25, Fd: -1, Addr: goldenBufAddr, OpFlags: 3}
 	if n := uint64(len(goldenLong)); n > math.MaxUint32 {

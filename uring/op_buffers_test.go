@@ -36,8 +36,8 @@ var provideGoldens = []golden{
 		abi.SQE{Opcode: 31, Fd: 3, Off: 0x405, Addr: goldenBufAddr, Len: 100, BufIndex: 0x203}},
 	{"part", func(e *uring.SQE) { e.ProvideBuffers(goldenBuf, 10, 2, 0, 0) },
 		abi.SQE{Opcode: 31, Fd: 2, Addr: goldenBufAddr, Len: 10}},
-	// More than p holds would give away memory of others.
-	{"more than there is", func(e *uring.SQE) { e.ProvideBuffers(goldenBuf, 101, 3, 1, 0xffff) },
+	// More buffers than p holds would give foreign memory to the kernel.
+	{"more than the memory holds", func(e *uring.SQE) { e.ProvideBuffers(goldenBuf, 101, 3, 1, 0xffff) },
 		abi.SQE{Opcode: 31, Fd: 2, Off: 0xffff, Addr: goldenBufAddr, Len: 101, BufIndex: 1}},
 	{"negative size", func(e *uring.SQE) { e.ProvideBuffers(goldenBuf, -1, 3, 1, 0) },
 		abi.SQE{Opcode: 31, Fd: 3, Addr: goldenBufAddr, BufIndex: 1}},

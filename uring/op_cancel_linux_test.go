@@ -13,12 +13,12 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// erestartsys is what the kernel means to keep to itself.
+// erestartsys is an errno that the kernel uses internally and does not mean to return.
 const erestartsys = unix.Errno(512)
 
-// TestCancelRunning cancels an operation that a worker thread may or may not
-// have begun: it blocks in open(2) of a FIFO without a writer. The answer of the
-// cancellation and the completion of the target must fit together.
+// TestCancelRunning cancels an operation that a worker thread may or may not have begun: it
+// blocks in open(2) of a FIFO without a writer. The result of the cancellation and the
+// completion of the target must agree.
 func TestCancelRunning(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		name := filepath.Join(t.TempDir(), "fifo")
@@ -63,9 +63,8 @@ func cancelOpen(t *testing.T, r *uring.Ring, name string, after time.Duration) (
 	return done[3], done[1]
 }
 
-// awaitReader waits until the open of the FIFO has completed. A
-// cancellation may have left it blocked: then only a writer can release it, and
-// the result closes that one again.
+// awaitReader waits until the open of the FIFO has completed. A cancellation may have left
+// it blocked: then only a writer can release it. closeWriter closes that writer.
 func awaitReader(t *testing.T, r *uring.Ring, name string, answer uring.CQE) (closeWriter func()) {
 	writer := -1
 	for deadline := time.Now().Add(ringtest.Patience); r.Ready() == 0; {
@@ -73,11 +72,11 @@ func awaitReader(t *testing.T, r *uring.Ring, name string, answer uring.CQE) (cl
 			t.Fatal(err)
 		}
 		if r.Ready() == 0 && writer < 0 {
-			// It fails as long as there is no reader.
+			// The open fails while there is no reader.
 			writer, _ = unix.Open(name, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the target does not complete; the cancellation answered %+v (%v), writer %d", answer, answer.Err(), writer)
+			t.Fatalf("the target does not complete; the cancellation completed with %+v (%v), writer %d", answer, answer.Err(), writer)
 		}
 	}
 	return func() {
@@ -92,13 +91,13 @@ func checkCancelled(t *testing.T, answer, target uring.CQE) {
 	interrupted := target.Errno() == unix.EINTR || target.Errno() == erestartsys
 	ok := false
 	switch answer.Errno() {
-	case 0: // it was waiting for a worker
+	case 0: // the target was waiting for a worker
 		ok = target.Errno() == unix.ECANCELED
-	case unix.EALREADY: // it was running, and may end as it likes
+	case unix.EALREADY: // the target was running and may end either way
 		ok = interrupted || target.Errno() == unix.ECANCELED || target.Res >= 0
 	case unix.ENOENT:
-		// Its worker was interrupted by something else before, or was just
-		// taking it up, where 6.1 does not see it.
+		// The worker was interrupted before, or was starting the operation, where 6.1 does
+		// not find it.
 		ok = interrupted || target.Res >= 0
 	}
 	if !ok {

@@ -75,7 +75,7 @@ func kernelCancel(t *testing.T) {
 	t.Run("close", func(t *testing.T) { ringtest.OverFlavours(t, cancelAfterClose) })
 }
 
-// pollForever arms polls that nothing will end but a cancellation.
+// pollForever arms polls that only a cancellation ends.
 func pollForever(t *testing.T, r *uring.Ring, fd uring.FD, userData ...uint64) {
 	for _, id := range userData {
 		push(t, r).PollAdd(fd, pollIn).SetUserData(id)
@@ -83,8 +83,8 @@ func pollForever(t *testing.T, r *uring.Ring, fd uring.FD, userData ...uint64) {
 	wantQuiet(t, r)
 }
 
-// wantCancelled checks that the next completions are the answer of the
-// cancellation, which has user data 100, and those of the cancelled.
+// wantCancelled checks that the next completions are that of the cancellation, which has
+// user data 100, and those of the cancelled operations.
 func wantCancelled(t *testing.T, r *uring.Ring, answer int, userData ...uint64) {
 	t.Helper()
 	left := map[uint64]int{}
@@ -98,7 +98,7 @@ func wantCancelled(t *testing.T, r *uring.Ring, answer int, userData ...uint64) 
 		}
 		wantErrno(t, c, syscall.ECANCELED)
 		if left[c.UserData]--; left[c.UserData] < 0 {
-			t.Fatalf("completion %+v of an operation that should live", c)
+			t.Fatalf("completion %+v of an operation that was not cancelled", c)
 		}
 	}
 	wantQuiet(t, r)
@@ -115,7 +115,7 @@ func cancelUserData(t *testing.T, r *uring.Ring) {
 	push(t, r).Cancel(1).SetUserData(100)
 	wantCancelled(t, r, -int(syscall.ENOENT))
 	push(t, r).CancelWith(uring.CancelOptions{UserData: 1, All: true}).SetUserData(100)
-	wantCancelled(t, r, 0) // a count, not an error
+	wantCancelled(t, r, 0) // the result is a count, not an error
 	push(t, r).CancelWith(uring.CancelOptions{UserData: 3, All: true}).SetUserData(100)
 	wantCancelled(t, r, 2, 3, 3)
 	push(t, r).Timeout(anHour, 0, 0).SetUserData(4)
@@ -136,7 +136,7 @@ func cancelFD(t *testing.T, r *uring.Ring) {
 	wantCancelled(t, r, 2, 1, 2)
 	push(t, r).CancelWith(uring.CancelOptions{ByFD: true, FD: fdOf(a)}).SetUserData(100)
 	wantCancelled(t, r, -int(syscall.ENOENT))
-	// Both ways to name a file find what was submitted under the other.
+	// Both ways to name a file find operations that were submitted with the other.
 	push(t, r).CancelWith(uring.CancelOptions{ByFD: true, FD: uring.FixedFd(1), All: true}).SetUserData(100)
 	wantCancelled(t, r, 2, 3, 4)
 	pollForever(t, r, uring.FixedFd(0), 5)
@@ -152,7 +152,7 @@ func cancelAny(t *testing.T, r *uring.Ring) {
 		push(t, r).Timeout(anHour, 0, 0).SetUserData(1)
 		pollForever(t, r, fdOf(rd), 2, 3)
 		push(t, r).CancelWith(uring.CancelOptions{Any: true, All: all}).SetUserData(100)
-		wantCancelled(t, r, 3, 1, 2, 3) // as documented, with and without All
+		wantCancelled(t, r, 3, 1, 2, 3) // as documented, the result is the same with and without All
 		push(t, r).CancelWith(uring.CancelOptions{Any: true, All: all}).SetUserData(100)
 		wantCancelled(t, r, 0)
 	}
@@ -172,7 +172,7 @@ func cancelOp(t *testing.T, r *uring.Ring) {
 	wantCancelled(t, r, 0, 1)
 }
 
-// cancelBoth cancels by descriptor and something else.
+// cancelBoth cancels by descriptor and a second criterion.
 func cancelBoth(t *testing.T, r *uring.Ring) {
 	a, _ := osPipe(t)
 	b, _ := osPipe(t)
@@ -214,7 +214,7 @@ func cancelOpFutex(t *testing.T, r *uring.Ring) {
 	}
 }
 
-// cancelAfterClose shows that closing a descriptor ends nothing, and that the
+// cancelAfterClose checks that closing a descriptor ends no operation, and that the
 // operation can still be found by its user data.
 func cancelAfterClose(t *testing.T, r *uring.Ring) {
 	rd, wr := osPipe(t)

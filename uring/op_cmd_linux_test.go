@@ -76,7 +76,7 @@ func socketQueues(t *testing.T, r *uring.Ring) {
 	sockWrite(t, a, "hello")
 	wantRes(t, inq(uring.FixedFd(0)), 5)
 
-	// Until nothing more goes out.
+	// Until the socket accepts no more.
 	data := pattern(1 << 20)
 	for {
 		if _, err := unix.SendmsgN(a.Int(), data, nil, nil, unix.MSG_DONTWAIT); err == unix.EAGAIN {
@@ -131,8 +131,8 @@ func socketOptions(t *testing.T, r *uring.Ring) {
 	wantRes(t, c, 0)
 }
 
-// keepAliveCmd turns SO_KEEPALIVE on with the value's address as plain command
-// data, which is where the kernel looks for it.
+// keepAliveCmd turns SO_KEEPALIVE on. The address of the value is passed as plain command
+// data, where the kernel looks for it.
 func keepAliveCmd(e *uring.SQE, fd *sys.FD) []byte {
 	const setSockOpt = 3
 	raw := e.UringCmd(on(fd), setSockOpt).Raw()
@@ -166,8 +166,8 @@ func cmdBigData(t *testing.T) {
 	}
 }
 
-// socketTimestamps asks when datagrams left. The loopback interface tells it
-// in software.
+// socketTimestamps asks when datagrams were sent. The loopback interface has software
+// timestamps.
 func socketTimestamps(t *testing.T, o *uring.Options) {
 	r := ringtest.Open(t, o)
 	a, b := boundSocket(t, unix.SOCK_DGRAM), boundSocket(t, unix.SOCK_DGRAM)
@@ -186,7 +186,7 @@ func socketTimestamps(t *testing.T, o *uring.Options) {
 		if c.UserData != 1 || int(c.Res) != id || !c.Has(uring.CQEMore) {
 			t.Errorf("completion %+v (%v)", c, c.Err())
 		}
-		// The clock of the wall may be set meanwhile; a minute is no accident.
+		// The wall clock may be set meanwhile; a difference of a minute is an error.
 		if d := at.Sub(before); d < -time.Minute || d > time.Minute {
 			t.Errorf("left at %v, sent at %v", at, before)
 		}
@@ -194,7 +194,7 @@ func socketTimestamps(t *testing.T, o *uring.Options) {
 	cancelAll(t, r, 1)
 }
 
-// awaitBig submits what is pending and returns the next completion whole.
+// awaitBig submits pending entries and returns the next completion with both halves.
 func awaitBig(t *testing.T, r *uring.Ring) uring.BigCQE {
 	t.Helper()
 	var c [1]uring.BigCQE
@@ -232,8 +232,8 @@ func blockDiscard(t *testing.T, r *uring.Ring) {
 	wantErrno(t, ringtest.Do(t, r, func(e *uring.SQE) { e.BlockDiscard(fdOf(dev), 1, 512) }), unix.EINVAL)
 }
 
-// loopDevice returns a block device with the given content, and skips the test
-// where there are none to be had.
+// loopDevice returns a block device with the given content, and skips the test where none
+// can be created.
 func loopDevice(t *testing.T, data []byte) *os.File {
 	t.Helper()
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
@@ -265,7 +265,7 @@ func loopDevice(t *testing.T, data []byte) *os.File {
 			return dev
 		}
 		dev.Close()
-		if err != unix.EBUSY { // else another process was faster
+		if err != unix.EBUSY { // otherwise another process took the device first
 			t.Skipf("needs a loop device: %v", err)
 		}
 	}

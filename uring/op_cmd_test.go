@@ -21,8 +21,8 @@ func init() {
 
 var goldenCmd = []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}
 
-// The command is in the first half of off, level and option in the halves of
-// addr, the length in optlen, the value's address in addr3.
+// The command is in the first half of off, level and option are in the halves of addr, the
+// length is in optlen, and the value's address is in addr3.
 var cmdGoldens = []golden{
 	{"command", func(e *uring.SQE) { e.UringCmd(uring.Fd(7), 0xc0484e80) },
 		abi.SQE{Opcode: 46, Fd: 7, Off: 0xc0484e80}},

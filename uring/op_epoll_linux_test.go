@@ -32,8 +32,8 @@ func openEpoll(t testing.TB) *sys.FD {
 	return own(t, fd)
 }
 
-// wantEvents compares what an epoll instance has ready with mask and data of
-// one event; a mask of 0 stands for none.
+// wantEvents compares the ready events of an epoll instance with the mask and data of one
+// event; a mask of 0 means no events.
 func wantEvents(t testing.TB, ep *sys.FD, mask uint32, data uint64) {
 	t.Helper()
 	var ev [2]unix.EpollEvent
@@ -66,7 +66,7 @@ func kernelEpollCtl(t *testing.T, r *uring.Ring) {
 	wantEvents(t, ep, 0, 0)
 	wantErrno(t, ctl(fdOf(wr), unix.EPOLL_CTL_ADD, &in), unix.EINVAL)
 
-	// A slot must not be taken for the descriptor of the same number.
+	// A slot must not be mistaken for the descriptor with the same number.
 	registerFiles(t, r, ep.Int(), ep.Int())
 	for _, fd := range []uring.FD{uring.FixedFd(0), uring.FixedFd(ep.Int())} {
 		wantErrno(t, ctl(fd, unix.EPOLL_CTL_ADD, &out), unix.EBADF)
@@ -96,7 +96,7 @@ func kernelEpollWait(t *testing.T, r *uring.Ring) {
 		t.Errorf("event %+v", events[0])
 	}
 	registerFiles(t, r, ep.Int())
-	wait(uring.FixedFd(0), events) // the edge is over
+	wait(uring.FixedFd(0), events) // the edge was consumed
 	wantQuiet(t, r)
 	write(t, wr, "x")
 	c := await(t, r, 1)

@@ -40,13 +40,12 @@ var epollCtlGoldens = []golden{
 		abi.SQE{Opcode: 29, Fd: 7, Off: 8, Addr: addressOf(&goldenEvent), Len: 1}},
 	{"delete", func(e *uring.SQE) { e.EpollCtl(uring.Fd(7), 2, 8, nil) },
 		abi.SQE{Opcode: 29, Fd: 7, Off: 8, Len: 2}},
-	// The kernel would take the slot for a descriptor, whatever the flag says.
+	// The kernel would treat the slot as a descriptor, whatever the flag is.
 	{"fixed", func(e *uring.SQE) { e.EpollCtl(uring.FixedFd(7), 3, 8, &goldenEvent) },
 		abi.SQE{Opcode: 29, Fd: -1, Off: 8, Addr: addressOf(&goldenEvent), Len: 3}},
 }
 
-// TestEpollEventLayout compares the structure with the kernel's, which x86
-// packs.
+// TestEpollEventLayout compares the structure with the kernel's, which is packed on x86.
 func TestEpollEventLayout(t *testing.T) {
 	at := 8
 	if runtime.GOARCH == "amd64" || runtime.GOARCH == "386" {

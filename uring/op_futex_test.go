@@ -69,7 +69,7 @@ var (
 	goldenSiginfo = new(uring.Siginfo)
 )
 
-// The flags of a futex are in fd; 2 says that it has 32 bits.
+// The flags of a futex are in fd; 2 means a size of 32 bits.
 var futexWaitGoldens = []golden{
 	{"private", func(e *uring.SQE) { e.FutexWait(goldenWord, 0xfffffffe, futexAny, futexPrivate) },
 		abi.SQE{Opcode: 51, Fd: 128 | 2, Off: 0xfffffffe, Addr: goldenWordAddr, Addr3: 0xffffffff}},
@@ -142,7 +142,7 @@ func kernelFutexWait(t *testing.T, r *uring.Ring) {
 func kernelFutexWake(t *testing.T, r *uring.Ring) {
 	word := new(atomic.Uint32)
 	keep(t, word)
-	// One at a time, so that the smallest ring can hold what is woken.
+	// One at a time, so that the smallest CQ can hold the completions of the waiters.
 	wait := func(userData, mask uint64) {
 		push(t, r).FutexWait(word, 0, mask, futexPrivate).SetUserData(userData)
 		wantQuiet(t, r)
@@ -154,7 +154,7 @@ func kernelFutexWake(t *testing.T, r *uring.Ring) {
 			if c.UserData == 9 {
 				return c
 			}
-			wantRes(t, c, 0) // a waiter that was woken
+			wantRes(t, c, 0) // the kernel had already woken the waiter
 		}
 	}
 	wantRes(t, wake(1, futexAny, futexPrivate), 0)
@@ -199,7 +199,7 @@ const childEnv = "RINGSIDE_WAITID_CHILD"
 
 func TestWaitIDChild(t *testing.T) {
 	if os.Getenv(childEnv) == "" {
-		return // it is for kernelWaitID to start
+		return // only kernelWaitID starts it
 	}
 	os.Stdin.Read(make([]byte, 1))
 	os.Exit(7)
@@ -237,7 +237,7 @@ func kernelWaitID(t *testing.T, r *uring.Ring) {
 
 	wantRes(t, ringtest.Do(t, r, func(e *uring.SQE) { e.WaitID(byPID, pid, info, exited|noHang) }), 0)
 	if *info != (uring.Siginfo{}) {
-		t.Errorf("information about a child that lives: signal %d, pid %d", info.Signo(), info.PID())
+		t.Errorf("got information about a running child: signal %d, pid %d", info.Signo(), info.PID())
 	}
 	wantErrno(t, ringtest.Do(t, r, func(e *uring.SQE) { e.WaitID(byPID, os.Getpid(), nil, exited) }), syscall.ECHILD)
 	wantErrno(t, ringtest.Do(t, r, func(e *uring.SQE) { e.WaitID(99, 0, nil, exited) }), syscall.EINVAL)

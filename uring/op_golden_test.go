@@ -8,8 +8,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// What the goldens of file operations point at. Go's collector does not move
-// it, so its addresses can stand in literals.
+// The memory that the goldens of file operations point to. Go's collector does not move it,
+// so its addresses can be used in literals.
 var (
 	goldenBuf  = make([]byte, 300)
 	goldenIov  = []uring.Iovec{uring.NewIovec(goldenBuf[:10]), uring.NewIovec(goldenBuf[10:30])}
@@ -27,8 +27,8 @@ var (
 // minusOne is an offset of -1 as the kernel sees it.
 const minusOne = 0xffffffff_ffffffff
 
-// goldenLong claims to be longer than what the kernel moves at once, and than
-// 32 bits can say where an int has more. Memory beyond its end must not be touched.
+// goldenLong claims a length that exceeds what the kernel transfers at once and, where an
+// int is longer, 32 bits. Memory beyond its end must not be touched.
 var goldenLong = func() []byte {
 	n := uint64(1) << 32
 	if unsafe.Sizeof(uintptr(0)) == 4 {
@@ -43,7 +43,7 @@ var goldenLong = func() []byte {
 
 func addressOf[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 
-// addressOfPath returns where the bytes of p are: a Path is one slice.
+// addressOfPath returns the address of the bytes of p: a Path is one slice.
 func addressOfPath(p uring.Path) uint64 {
 	return addressOf(unsafe.SliceData(*(*[]byte)(unsafe.Pointer(&p))))
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// What the kernel tests of file operations share. They are portable, so that
-// tests without names of Linux can stand beside their goldens.
+// Helpers that the kernel tests of file operations share. They are portable, so that tests
+// without Linux-only identifiers can be beside their goldens.
 
-// unusedFD is a descriptor that no process here has.
+// unusedFD is a descriptor number that no process of the tests uses.
 const unusedFD = 1 << 30
 
-// complete is ringtest.Do. What build captures stays reachable until the
-// completion, as the kernel needs it: make buffers outside of build.
+// complete is ringtest.Do. Whatever build captures stays reachable until the completion, as
+// the kernel requires: make buffers outside of build.
 func complete(t *testing.T, r *uring.Ring, build func(e *uring.SQE)) uring.CQE {
 	t.Helper()
 	c := ringtest.Do(t, r, build)

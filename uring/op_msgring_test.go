@@ -12,7 +12,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// ebadfd is EBADFD, which only Linux has.
+// ebadfd is EBADFD, which only Linux defines.
 const ebadfd = syscall.Errno(77)
 
 func init() {
@@ -33,8 +33,8 @@ var msgRingGoldens = []golden{
 		abi.SQE{Opcode: 40, Flags: 0x01, Fd: 7, Off: 1}},
 	{"flags", func(e *uring.SQE) { e.MsgRingFlags(uring.Fd(7), 1, 2, 0x00030001) },
 		abi.SQE{Opcode: 40, Fd: 7, Off: 1, Len: 2, OpFlags: 1 << 1, FileIndex: 0x00030001}},
-	// The command is in addr, the source slot in addr3, the slot to fill in
-	// file_index, one above its number.
+	// The command is in addr, the source slot in addr3, and the slot to fill in file_index,
+	// which is one above the slot's number.
 	{"descriptor", func(e *uring.SQE) { e.MsgRingFD(uring.Fd(7), 3, 4, 9, false) },
 		abi.SQE{Opcode: 40, Fd: 7, Off: 9, Addr: 1, Addr3: 3, FileIndex: 5}},
 	{"descriptor auto", func(e *uring.SQE) { e.MsgRingFD(uring.Fd(7), 3, uring.SlotAuto, 9, false) },
@@ -55,7 +55,7 @@ func kernelMsgRing(t *testing.T) {
 	t.Run("descriptor", func(t *testing.T) { ringtest.OverFlavours(t, msgRingFD) })
 }
 
-// source opens the ring from which the tests send to the one under test.
+// source opens the ring that sends to the ring under test.
 func source(t *testing.T) *uring.Ring {
 	return ringtest.Open(t, &uring.Options{Entries: 16})
 }
@@ -69,7 +69,7 @@ func msgRingData(t *testing.T, target *uring.Ring) {
 			t.Errorf("the target got %+v, want %+v", got, want)
 		}
 	}
-	// To itself.
+	// A ring sends to itself.
 	push(t, target).MsgRing(uring.Fd(target.FD()), 3, 4).SetUserData(5)
 	m := byUserData(t, target, 2)
 	wantRes(t, m[3], 4)
@@ -99,7 +99,7 @@ func msgRingRefused(t *testing.T, r *uring.Ring) {
 	disabled := ringtest.Open(t, &uring.Options{Entries: 1, Disabled: true})
 	wantErrno(t, ringtest.Do(t, r, func(e *uring.SQE) { e.MsgRing(uring.Fd(disabled.FD()), 1, 2) }), ebadfd)
 	if err := r.RegisterFiles([]int{r.FD()}); err == nil {
-		t.Error("documented: the fixed file table takes no rings; it took one")
+		t.Error("the fixed file table took a ring; it is documented to refuse rings")
 	}
 }
 
@@ -128,7 +128,7 @@ func msgRingFD(t *testing.T, target *uring.Ring) {
 		if _, err := from.Submit(); err != nil {
 			t.Fatal(err)
 		}
-		runTaskWork(t, target) // which may have to place the file itself
+		runTaskWork(t, target) // the target may have to place the file itself
 		return await(t, from, 0)
 	}
 	wantRes(t, send(2, false), 0)

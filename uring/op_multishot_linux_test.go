@@ -12,7 +12,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestReadMultishotEventFD counts what is posted to an eventfd.
+// TestReadMultishotEventFD adds up the counts read from an eventfd.
 func TestReadMultishotEventFD(t *testing.T) {
 	ringtest.NeedOp(t, uring.OpReadMultishot, "6.7")
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
@@ -38,14 +38,14 @@ func TestReadMultishotEventFD(t *testing.T) {
 			}
 		}
 		if total != posts {
-			t.Errorf("counted %d of %d", total, posts)
+			t.Errorf("counted %d, want %d", total, posts)
 		}
 		cancelAll(t, r, 1)
 
 		short := bufRing(t, r, 4, 1, 4)
 		post(t, event)
 		c := ringtest.Do(t, r, func(e *uring.SQE) { e.ReadMultishot(on(event), short.Group()) })
-		wantErrno(t, c, unix.EINVAL) // an eventfd wants 8 bytes
+		wantErrno(t, c, unix.EINVAL) // a read of an eventfd needs 8 bytes
 		wantMore(t, c, false)
 	})
 }

@@ -28,10 +28,10 @@ func init() {
 	})
 }
 
-// The helpers below serve the tests of the operations of sockets, timers and
-// polls, which complete late, often, or not at all.
+// The helpers below serve the tests of sockets, timers and polls, whose operations complete
+// late, several times, or never.
 
-// push returns a free entry. When the queue is full it submits what is pending.
+// push returns a free entry. When the queue is full it submits the pending entries.
 func push(t testing.TB, r *uring.Ring) *uring.SQE {
 	t.Helper()
 	for {
@@ -49,8 +49,7 @@ func push(t testing.TB, r *uring.Ring) *uring.SQE {
 	}
 }
 
-// byUserData submits what is pending and returns n completions of n different
-// operations.
+// byUserData submits pending entries and returns n completions of n different operations.
 func byUserData(t testing.TB, r *uring.Ring, n int) map[uint64]uring.CQE {
 	t.Helper()
 	m := map[uint64]uring.CQE{}
@@ -63,19 +62,19 @@ func byUserData(t testing.TB, r *uring.Ring, n int) map[uint64]uring.CQE {
 	return m
 }
 
-// await submits what is pending and returns the next completion, which must
-// have the given user data.
+// await submits pending entries and returns the next completion, which must have the given
+// user data.
 func await(t testing.TB, r *uring.Ring, userData uint64) uring.CQE {
 	t.Helper()
 	c := ringtest.Await(t, r, 1)[0]
 	if c.UserData != userData {
-		t.Fatalf("completion %+v instead of that of %d", c, userData)
+		t.Fatalf("completion %+v, want one with user data %d", c, userData)
 	}
 	return c
 }
 
-// wantQuiet submits what is pending, passes a NOP through the ring, and fails
-// when anything else has completed.
+// wantQuiet submits pending entries, passes a NOP through the ring, and fails when another
+// operation has completed.
 func wantQuiet(t testing.TB, r *uring.Ring) {
 	t.Helper()
 	const mark = 1<<64 - 1
@@ -91,7 +90,7 @@ func runTaskWork(t testing.TB, r *uring.Ring) {
 	}
 }
 
-// wantMore checks whether the operation of a completion goes on.
+// wantMore checks whether the operation of a completion continues.
 func wantMore(t testing.TB, c uring.CQE, more bool) {
 	t.Helper()
 	if c.Has(uring.CQEMore) != more {
@@ -107,7 +106,7 @@ func write(t testing.TB, f *os.File, s string) {
 	}
 }
 
-// keep keeps what entries point at reachable until the test is over.
+// keep keeps memory that entries point to reachable until the test ends.
 func keep(t testing.TB, what ...any) { t.Cleanup(func() { runtime.KeepAlive(what) }) }
 
 // bufRing registers a group of n provided buffers of the given size.
@@ -120,7 +119,7 @@ func bufRing(t testing.TB, r *uring.Ring, group uint16, n, size int) *uring.BufR
 	return b
 }
 
-// take returns a copy of the data of a completion and gives the buffer back.
+// take returns a copy of the data of a completion and recycles the buffer.
 func take(t testing.TB, b *uring.BufRing, c uring.CQE) []byte {
 	t.Helper()
 	if !c.Has(uring.CQEBuffer) {
@@ -136,9 +135,9 @@ func take(t testing.TB, b *uring.BufRing, c uring.CQE) []byte {
 	return data
 }
 
-// collect keeps a multishot operation going until its completions have brought
-// all of want, in order. A full CQ or a dry group may end the operation, which
-// is then armed again: nothing may be lost.
+// collect keeps a multishot operation armed until its completions have delivered all of
+// want, in order. A full CQ or an empty group may end the operation; collect arms it again.
+// No data may be lost.
 func collect(t testing.TB, r *uring.Ring, b *uring.BufRing, want []byte, arm func(e *uring.SQE)) (endings int) {
 	t.Helper()
 	var got []byte
@@ -209,8 +208,7 @@ func readMultishotPipe(t *testing.T, r *uring.Ring) {
 	wantMore(t, c, false)
 }
 
-// readMultishotOverflow writes more often than the CQ of the smallest ring has
-// places before it reaps anything.
+// readMultishotOverflow writes more often than the smallest CQ has slots before it reaps.
 func readMultishotOverflow(t *testing.T, r *uring.Ring) {
 	rd, wr := osPipe(t)
 	b := bufRing(t, r, 3, 16, 16)
@@ -225,7 +223,7 @@ func readMultishotOverflow(t *testing.T, r *uring.Ring) {
 		runTaskWork(t, r)
 	}
 	if n := collect(t, r, b, want, arm); n > 0 && r.CQEntries() > 10 {
-		t.Errorf("a CQ with room for all ended the operation %d times", n)
+		t.Errorf("the operation ended %d times although the CQ has room for all completions", n)
 	}
 	cancelAll(t, r, 9)
 }
@@ -245,7 +243,7 @@ func readMultishotDry(t *testing.T, r *uring.Ring) {
 			break
 		}
 		held = append(held, c)
-		if !c.Has(uring.CQEMore) { // ended by a full CQ before it ran dry
+		if !c.Has(uring.CQEMore) { // a full CQ ended it before the group was empty
 			arm(push(t, r))
 		}
 	}
@@ -267,7 +265,7 @@ func readMultishotRefused(t *testing.T, r *uring.Ring) {
 	do := func(fd uring.FD, n uint32, group uint16) uring.CQE {
 		return ringtest.Do(t, r, func(e *uring.SQE) { e.ReadMultishot(fd, group).Raw().Len = n })
 	}
-	wantErrno(t, do(fdOf(rd), 4, 3), syscall.EINVAL) // why the builder takes no length
+	wantErrno(t, do(fdOf(rd), 4, 3), syscall.EINVAL) // the reason why the builder takes no length
 	wantErrno(t, do(uring.Fd(unusedFD), 0, 3), syscall.EBADF)
 	wantErrno(t, do(fdOf(tempFile(t, "text")), 0, 3), ebadfd)
 }

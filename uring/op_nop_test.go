@@ -58,7 +58,7 @@ func kernelNop(t *testing.T) {
 			t.Errorf("completion %+v", c)
 		}
 		c = complete(t, r, func(e *uring.SQE) { e.Nop().SetPersonality(77) })
-		wantErrno(t, c, syscall.EINVAL) // it is not registered
+		wantErrno(t, c, syscall.EINVAL) // the buffer is not registered
 	})
 	t.Run("link", kernelNopLink)
 	t.Run("inject", func(t *testing.T) {
@@ -83,8 +83,8 @@ func kernelNop(t *testing.T) {
 	})
 }
 
-// kernelNopLink shows that the flags of an entry arrive: the failure of the
-// first cancels the second.
+// kernelNopLink checks that the flags of an entry reach the kernel: the failure of the
+// first operation cancels the second.
 func kernelNopLink(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		r.SQE().Close(unusedFD).SetFlags(uring.SQELink).SetUserData(1)

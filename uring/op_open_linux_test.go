@@ -25,7 +25,7 @@ func init() {
 	kernelOp(uring.OpPipe, kernelPipe)
 }
 
-// openDir returns a directory of the test, open, with a file "file" in it.
+// openDir returns an open directory with a file "file" in it.
 func openDir(t *testing.T, content string) *os.File {
 	t.Helper()
 	dir, err := os.Open(filepath.Dir(tempFile(t, content).Name()))
@@ -36,7 +36,7 @@ func openDir(t *testing.T, content string) *os.File {
 	return dir
 }
 
-// owned takes over the descriptor in a completion.
+// owned returns the descriptor of a completion, now owned by the test.
 func owned(t *testing.T, c uring.CQE) *os.File {
 	t.Helper()
 	if c.Res < 0 {
@@ -67,7 +67,7 @@ func kernelOpenAt(t *testing.T) {
 		f := owned(t, open(int(dir.Fd()), "file", unix.O_RDONLY|unix.O_CLOEXEC, 0))
 		wantReadAt(t, r, fdOf(f), 20, 0, "content")
 		if !closesOnExec(t, f) {
-			t.Error("O_CLOEXEC did not arrive")
+			t.Error("O_CLOEXEC is not set")
 		}
 		name := filepath.Join(dir.Name(), "new")
 		f = owned(t, open(uring.AtCWD, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600))
@@ -122,8 +122,8 @@ func checkDirectOpen(t *testing.T, r *uring.Ring, build func(e *uring.SQE, flags
 	wantErrno(t, open(unix.O_CLOEXEC, 0), syscall.EINVAL)
 }
 
-// wantSlots checks that the kernel took each of its slots from the free ones,
-// and none twice. In which order is its own affair.
+// wantSlots checks that the kernel took each of its slots from the free ones, and none
+// twice. The order is not specified.
 func wantSlots(t *testing.T, free []int32, got ...int32) {
 	t.Helper()
 	left := slices.Clone(free)
@@ -174,7 +174,7 @@ func kernelClose(t *testing.T) {
 		}
 		wr.Close()
 		wantRes(t, complete(t, r, func(e *uring.SQE) { e.Close(dup) }), 0)
-		// The pipe has no writer any more: that descriptor was the last one.
+		// The pipe has no writer left: the closed descriptor was the last one.
 		if n, err := rd.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 			t.Errorf("read %d, %v", n, err)
 		}
@@ -252,10 +252,10 @@ func kernelPipe(t *testing.T) {
 		wantRes(t, pipe(unix.O_CLOEXEC|unix.O_NONBLOCK), 0)
 		rd, wr := owned(t, uring.CQE{Res: fds[0]}), owned(t, uring.CQE{Res: fds[1]})
 		if !closesOnExec(t, rd) || !closesOnExec(t, wr) {
-			t.Error("O_CLOEXEC did not arrive")
+			t.Error("O_CLOEXEC is not set")
 		}
 		if _, err := unix.Read(int(fds[0]), make([]byte, 1)); err != unix.EAGAIN {
-			t.Errorf("O_NONBLOCK did not arrive: %v", err)
+			t.Errorf("O_NONBLOCK is not set: %v", err)
 		}
 		checkPipe(t, r, uring.Fd(int(fds[0])), uring.Fd(int(fds[1])))
 		wantErrno(t, pipe(unix.O_APPEND), syscall.EINVAL)
@@ -277,7 +277,7 @@ func kernelPipe(t *testing.T) {
 	})
 }
 
-// checkPipe sends something through a pipe.
+// checkPipe sends data through a pipe.
 func checkPipe(t *testing.T, r *uring.Ring, rd, wr uring.FD) {
 	t.Helper()
 	sent := []byte("through")

@@ -26,7 +26,7 @@ func init() {
 			abi.SQE{Opcode: 18, Fd: 7, Addr: goldenPathAddr, Len: 2, OpFlags: 1, FileIndex: 1}},
 		{"direct-auto", func(e *uring.SQE) { e.OpenAt(7, goldenPath, 1, 2).SetSlot(uring.SlotAuto) },
 			abi.SQE{Opcode: 18, Fd: 7, Addr: goldenPathAddr, Len: 2, OpFlags: 1, FileIndex: 0xffffffff}},
-		// A number that no table has must not turn into "any free slot".
+		// A number beyond every table must not become "any free slot".
 		{"direct-far", func(e *uring.SQE) { e.OpenAt(7, goldenPath, 1, 2).SetSlot(uring.SlotAuto - 1) },
 			abi.SQE{Opcode: 18, Fd: 7, Addr: goldenPathAddr, Len: 2, OpFlags: 1, FileIndex: 0xfffffffe}},
 	}})

@@ -9,7 +9,7 @@ import (
 
 var goldenStatx uring.Statx
 
-// atCWD is AT_FDCWD where it travels in the unsigned len.
+// atCWD is AT_FDCWD as it is stored in the unsigned len.
 const atCWD = 1<<32 - 100
 
 func init() {

@@ -13,7 +13,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// openEventFD returns a blocking eventfd, and post adds 1 to one.
+// openEventFD returns a blocking eventfd; post adds 1 to an eventfd.
 func openEventFD(t testing.TB) *sys.FD {
 	t.Helper()
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
@@ -28,8 +28,7 @@ func post(t testing.TB, event *sys.FD) {
 	sockWrite(t, event, string(binary.NativeEndian.AppendUint64(nil, 1)))
 }
 
-// TestPollHighBits uses bits that have no place in the 16 of the oldest
-// kernels.
+// TestPollHighBits uses poll bits above the 16 of the oldest kernels.
 func TestPollHighBits(t *testing.T) {
 	t.Run("exclusive", func(t *testing.T) {
 		ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
@@ -41,7 +40,7 @@ func TestPollHighBits(t *testing.T) {
 			post(t, event)
 			c := ringtest.Await(t, r, 1)[0]
 			wantRes(t, c, unix.EPOLLIN)
-			wantQuiet(t, r) // the other goes on waiting
+			wantQuiet(t, r) // the other poll still waits
 			cancelAll(t, r, 1-c.UserData)
 		})
 	})

@@ -94,7 +94,7 @@ func pollOneShot(t *testing.T, r *uring.Ring) {
 		t.Fatal(err)
 	}
 	wr.Close()
-	wantRes(t, poll(fdOf(rd), pollIn), pollIn|pollHup) // hanging up needs no asking
+	wantRes(t, poll(fdOf(rd), pollIn), pollIn|pollHup) // POLLHUP is reported unrequested
 }
 
 func pollMultishot(t *testing.T, r *uring.Ring) {
@@ -106,7 +106,7 @@ func pollMultishot(t *testing.T, r *uring.Ring) {
 		c := await(t, r, 7)
 		wantRes(t, c, pollIn)
 		wantMore(t, c, true)
-		wantQuiet(t, r) // nothing was read: the event lasts and is not repeated
+		wantQuiet(t, r) // nothing was read: the event persists and is not repeated
 	}
 	push(t, r).PollRemove(7).SetUserData(8)
 	m := byUserData(t, r, 2)
@@ -118,8 +118,8 @@ func pollMultishot(t *testing.T, r *uring.Ring) {
 	wantErrno(t, await(t, r, 0), syscall.EINVAL)
 }
 
-// pollOverflow raises more events than the CQ of the smallest ring has places.
-// Where that ends the poll, its last completion reports an event all the same.
+// pollOverflow raises more events than the smallest CQ has slots. If that ends the poll,
+// its last completion still reports an event.
 func pollOverflow(t *testing.T, r *uring.Ring) {
 	rd, wr := osPipe(t)
 	const events = 6
@@ -135,7 +135,7 @@ func pollOverflow(t *testing.T, r *uring.Ring) {
 	for !ended || removed.UserData == 0 {
 		c := ringtest.Await(t, r, 1)[0]
 		if c.UserData == 8 {
-			if removed = c; c.Errno() == syscall.EALREADY { // it was reporting
+			if removed = c; c.Errno() == syscall.EALREADY { // the completion reports an event
 				removed = uring.CQE{}
 				push(t, r).PollRemove(7).SetUserData(8)
 			}
@@ -149,14 +149,14 @@ func pollOverflow(t *testing.T, r *uring.Ring) {
 	switch {
 	case removed.Res == 0:
 		wantErrno(t, last, syscall.ECANCELED)
-	default: // a full CQ had ended it
+	default: // a full CQ had ended the poll
 		wantErrno(t, removed, syscall.ENOENT)
 		wantRes(t, last, pollIn)
 	}
-	// A kernel thread may find several events at once; task work that the
-	// test runs after each finds one.
+	// A kernel thread may find several events at once; task work that the test runs after
+	// each event finds one.
 	if exact := r.SetupFlags()&uring.SetupSQPoll == 0; exact && removed.Res == 0 && reports != events {
-		t.Errorf("%d reports of %d events", reports, events)
+		t.Errorf("got %d reports for %d events", reports, events)
 	}
 }
 

@@ -17,7 +17,7 @@ func init() {
 	kernelOp(uring.OpReadvFixed, kernelReadvFixed)
 }
 
-// wantReadAt reads into a fresh buffer of n bytes and compares what came.
+// wantReadAt reads into a new buffer of n bytes and compares the data.
 func wantReadAt(t *testing.T, r *uring.Ring, fd uring.FD, n int, off int64, want string) {
 	t.Helper()
 	buf := make([]byte, n)
@@ -32,7 +32,7 @@ func kernelRead(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		f := tempFile(t, "0123456789")
 		wantReadAt(t, r, fdOf(f), 4, 3, "3456")
-		wantReadAt(t, r, fdOf(f), 20, 8, "89") // short at the end
+		wantReadAt(t, r, fdOf(f), 20, 8, "89") // a short read at the end
 		wantReadAt(t, r, fdOf(f), 4, 10, "")
 		wantReadAt(t, r, fdOf(f), 4, uring.CurrentPosition, "0123")
 		wantReadAt(t, r, fdOf(f), 4, uring.CurrentPosition, "4567")
@@ -45,7 +45,7 @@ func kernelRead(t *testing.T) {
 		}
 		wantErrno(t, read(uring.Fd(unusedFD), func(*uring.SQE) {}), syscall.EBADF)
 		wantErrno(t, read(uring.FixedFd(0), func(*uring.SQE) {}), syscall.EBADF)
-		// What the setters write arrives: none of these values is allowed.
+		// The values of the setters reach the kernel: it refuses each of them.
 		wantErrno(t, read(fdOf(f), func(e *uring.SQE) { e.SetRWFlags(1 << 31) }), syscall.EOPNOTSUPP)
 		wantErrno(t, read(fdOf(f), func(e *uring.SQE) { e.SetIOPriority(7 << 13) }), syscall.EINVAL)
 	})
@@ -83,8 +83,8 @@ func kernelReadSelect(t *testing.T) {
 	})
 }
 
-// kernelReadAttr sends protection information to a file that cannot have any:
-// the kernel must see it and refuse.
+// kernelReadAttr passes protection information for a file that cannot have any: the kernel
+// must see it and refuse.
 func kernelReadAttr(t *testing.T) {
 	ringtest.NeedKernel(t, "IORING_RW_ATTR_FLAG_PI", "6.14")
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
@@ -92,7 +92,7 @@ func kernelReadAttr(t *testing.T) {
 		attr.Set(0, 0, 0, make([]byte, 8))
 		c := complete(t, r, func(e *uring.SQE) { e.Read(fdOf(f), buf, 0).SetAttr(attr) })
 		wantErrno(t, c, syscall.EINVAL)
-		// It is the structure that it looked for: here there is none.
+		// The kernel read the structure: at this address there is none.
 		c = complete(t, r, func(e *uring.SQE) { e.Read(fdOf(f), buf, 0).SetAttr(attr).Raw().Addr3 = 8 })
 		wantErrno(t, c, syscall.EFAULT)
 	})
@@ -142,8 +142,8 @@ func kernelReadFixed(t *testing.T) {
 		registerFiles(t, r, int(f.Fd()))
 		wantRes(t, do(uring.FixedFd(0), buf, 7, 0), 3)
 		wantErrno(t, do(uring.Fd(unusedFD), buf, 0, 0), syscall.EBADF)
-		wantErrno(t, do(fdOf(f), buf, 0, 1), syscall.EFAULT)             // no such buffer
-		wantErrno(t, do(fdOf(f), make([]byte, 8), 0, 0), syscall.EFAULT) // outside of it
+		wantErrno(t, do(fdOf(f), buf, 0, 1), syscall.EFAULT)             // no buffer has this index
+		wantErrno(t, do(fdOf(f), make([]byte, 8), 0, 0), syscall.EFAULT) // the range is outside of the buffer
 	})
 }
 

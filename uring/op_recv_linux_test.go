@@ -51,7 +51,7 @@ func recvStream(t *testing.T, r *uring.Ring) {
 	if string(buf[:3]) != "abc" {
 		t.Errorf("received %q", buf[:3])
 	}
-	// The whole buffer, in two parts.
+	// The data fills the whole buffer, in two parts.
 	push(t, r).Recv(on(b), buf, unix.MSG_WAITALL).SetUserData(1)
 	sockWrite(t, a, "01234")
 	wantQuiet(t, r)
@@ -139,8 +139,8 @@ func recvMultishot(t *testing.T, r *uring.Ring) {
 	refuse(func(e *uring.SQE) { e.RecvMultishot(on(b), 0, 3).Raw().Flags = 0 }) // no buffer group
 }
 
-// recvMultishotOverflow sends more messages than the CQ of the smallest ring or
-// the group has room for, before it reaps anything.
+// recvMultishotOverflow sends more messages than the smallest CQ has slots or the group has
+// buffers before it reaps.
 func recvMultishotOverflow(t *testing.T, r *uring.Ring) {
 	a, b := unixPair(t, unix.SOCK_SEQPACKET)
 	group := bufRing(t, r, 3, 8, 16)
@@ -158,8 +158,8 @@ func recvMultishotOverflow(t *testing.T, r *uring.Ring) {
 	cancelAll(t, r, 1)
 }
 
-// recvMultishotCancel finds a multishot receive that has delivered, by user
-// data and by descriptor.
+// recvMultishotCancel cancels a multishot receive that has delivered data, by user data and
+// by descriptor.
 func recvMultishotCancel(t *testing.T, r *uring.Ring) {
 	a, b := tcpPair(t)
 	group := bufRing(t, r, 3, 4, 16)
@@ -219,7 +219,7 @@ func recvBundle(t *testing.T, r *uring.Ring) {
 	}
 }
 
-// takeBundle returns a copy of the data of a bundle and gives the buffers back.
+// takeBundle returns a copy of the data of a bundle and recycles the buffers.
 func takeBundle(t testing.TB, group *uring.BufRing, c uring.CQE) []byte {
 	t.Helper()
 	var data []byte
@@ -261,13 +261,13 @@ func recvMultishotLimit(t *testing.T, r *uring.Ring) {
 			}
 			got = append(got, take(t, group, c)...)
 			if more = c.Has(uring.CQEMore); !more && len(got) < limit.want && r.CQEntries() < 10 {
-				// A full CQ ended it; what it had counted is forgotten.
+				// A full CQ ended it; the kernel does not keep the count.
 				push(t, r).RecvMultishotLimit(on(b), limit.each, max(limit.total-len(got), 0), 0, 3).SetUserData(1)
 				more = true
 			}
 		}
 		if !bytes.Equal(got, data[:limit.want]) || more != (limit.total == 0) {
-			t.Errorf("%+v: received %d bytes, goes on: %v", limit, len(got), more)
+			t.Errorf("%+v: received %d bytes, CQEMore %v", limit, len(got), more)
 		}
 		if more {
 			cancelAll(t, r, 1)
@@ -346,7 +346,7 @@ func recvMsgDatagram(t *testing.T, r *uring.Ring) {
 	wantErrno(t, ringtest.Do(t, r, func(e *uring.SQE) { e.RecvMsg(fdOf(rd), m, 0) }), unix.ENOTSOCK)
 }
 
-// recvMsgUnix receives a name that only its length delimits.
+// recvMsgUnix receives an address whose end is known only from its length.
 func recvMsgUnix(t *testing.T, r *uring.Ring) {
 	a, aName := abstractSocket(t, unix.SOCK_DGRAM)
 	b, bName := abstractSocket(t, unix.SOCK_DGRAM)
@@ -378,8 +378,8 @@ func recvMsgSelect(t *testing.T, r *uring.Ring) {
 	}
 }
 
-// armMultishotMsg readies a socket to receive messages with addresses and
-// control data. arm arms it, or arms it again.
+// armMultishotMsg prepares a socket to receive messages with addresses and control data.
+// arm arms the receive, or arms it again.
 func armMultishotMsg(t *testing.T, r *uring.Ring, fd uring.FD) (m *uring.Msg, arm func(e *uring.SQE)) {
 	m = new(uring.Msg)
 	peer := new(uring.Sockaddr)

@@ -47,7 +47,7 @@ var recvGoldens = []golden{
 	{"multishot bundle fixed", func(e *uring.SQE) {
 		e.RecvMultishot(uring.FixedFd(7), 0, 1).SetNetFlags(uring.NetBundle | uring.NetPollFirst)
 	}, abi.SQE{Opcode: 27, Flags: 0x20 | 0x01, Fd: 7, Ioprio: 1<<1 | 1<<4 | 1<<0, BufIndex: 1}},
-	// The total is in optlen, which shares its place with file_index.
+	// The total is in optlen, which shares a field with file_index.
 	{"multishot limit", func(e *uring.SQE) { e.RecvMultishotLimit(uring.Fd(7), 100, 1000, 0, 1) },
 		abi.SQE{Opcode: 27, Flags: 0x20, Fd: 7, Ioprio: 1 << 1, Len: 100, BufIndex: 1, FileIndex: 1000}},
 }
@@ -66,7 +66,7 @@ var recvMsgGoldens = []golden{
 		abi.SQE{Opcode: 10, Flags: 0x20 | 0x01, Fd: 7, Ioprio: 1 << 1, Addr: goldenMsgAt, Len: 1, BufIndex: 1}},
 }
 
-// The queue's index shares its place with file_index; multishot is a must.
+// The queue's index shares a field with file_index; multishot is required.
 var recvZCGoldens = []golden{
 	{"endless", func(e *uring.SQE) { e.RecvZC(uring.Fd(7), 0, 3) },
 		abi.SQE{Opcode: 58, Fd: 7, Ioprio: 1 << 1, FileIndex: 3}},

@@ -54,13 +54,13 @@ func sendStream(t *testing.T, r *uring.Ring) {
 	wantRes(t, send(uring.FixedFd(0), uring.NetPollFirst), len(goldenText))
 	wantRead(t, b, string(goldenText))
 	b.Close()
-	wantErrno(t, send(on(a), 0), unix.EPIPE) // and no signal
+	wantErrno(t, send(on(a), 0), unix.EPIPE) // and sends no signal
 	_, wr := osPipe(t)
 	wantErrno(t, send(fdOf(wr), 0), unix.ENOTSOCK)
 }
 
-// sendWhole sends more than a socket holds: with MSG_WAITALL one completion
-// covers it.
+// sendWhole sends more than a socket buffer holds: with MSG_WAITALL one completion covers
+// all of it.
 func sendWhole(t *testing.T, r *uring.Ring) {
 	a, b := tcpPair(t)
 	data := pattern(4 << 20)
@@ -70,11 +70,11 @@ func sendWhole(t *testing.T, r *uring.Ring) {
 	wantRes(t, await(t, r, 1), len(data))
 	a.Close()
 	if !bytes.Equal(<-got, data) {
-		t.Error("the data differs")
+		t.Error("the received data differs from the sent data")
 	}
 }
 
-// pattern returns n bytes that do not repeat soon.
+// pattern returns n bytes with a long period.
 func pattern(n int) []byte {
 	p := make([]byte, n)
 	for i := range p {
@@ -83,7 +83,7 @@ func pattern(n int) []byte {
 	return p
 }
 
-// drain reads a socket to its end beside the test.
+// drain reads a socket to its end on another goroutine.
 func drain(t testing.TB, fd *sys.FD) <-chan []byte {
 	t.Helper()
 	dup, err := unix.FcntlInt(uintptr(fd.Int()), unix.F_DUPFD_CLOEXEC, 0)
@@ -124,7 +124,7 @@ func wantFrom(t testing.TB, fd, sender *sys.FD, want string) {
 	}
 }
 
-// filled returns a group whose buffers hold parts of data.
+// filled returns a group whose buffers hold the parts of data.
 func filled(t testing.TB, r *uring.Ring, n int, data []byte) *uring.BufRing {
 	t.Helper()
 	b := bufRing(t, r, 3, n, len(data)/n)
@@ -152,8 +152,8 @@ func sendGroup(t *testing.T, r *uring.Ring) {
 	wantErrno(t, send(), unix.ENOBUFS)
 }
 
-// sendBundle sends a whole group, in as many pieces as the kernel likes. Each
-// completion names the first of the buffers that it covers.
+// sendBundle sends a whole group, in as many pieces as the kernel chooses. Each completion
+// names the first of the buffers that it covers.
 func sendBundle(t *testing.T, r *uring.Ring) {
 	a, b := unixPair(t, unix.SOCK_STREAM)
 	data := pattern(64)
@@ -165,7 +165,7 @@ func sendBundle(t *testing.T, r *uring.Ring) {
 		group.Recycle(uint16(id))
 	}
 	group.Publish()
-	// Documented: a number does not bound the whole.
+	// Documented: a length does not limit the whole bundle.
 	wantBundle(t, r, group, data, func(e *uring.SQE) { e.SendBundle(on(a), 0, 3).Raw().Len = 32 })
 	wantRead(t, b, string(data))
 
@@ -173,8 +173,8 @@ func sendBundle(t *testing.T, r *uring.Ring) {
 	wantErrno(t, c, unix.ENOBUFS)
 }
 
-// wantBundle runs an entry that uses a bundle of buffers and compares what the
-// buffers of its completions hold.
+// wantBundle runs an entry that uses a bundle of buffers and compares the content of the
+// buffers of its completions.
 func wantBundle(t *testing.T, r *uring.Ring, group *uring.BufRing, want []byte, build func(e *uring.SQE)) {
 	t.Helper()
 	build(push(t, r))
@@ -219,7 +219,7 @@ func kernelSendMsg(t *testing.T, r *uring.Ring) {
 	m.Set(nil, iov, nil)
 	wantErrno(t, ringtest.Do(t, r, func(e *uring.SQE) { e.SendMsg(on(a), m, 0) }), unix.EDESTADDRREQ)
 
-	// A descriptor goes along.
+	// The message also passes a descriptor.
 	rd, wr := osPipe(t)
 	x, y := unixPair(t, unix.SOCK_STREAM)
 	m.Set(nil, iov, unix.UnixRights(int(rd.Fd())))
@@ -258,15 +258,14 @@ func kernelSendZC(t *testing.T) {
 	})
 }
 
-// zeroCopy runs a zero-copy send: its result, and the result of its
-// notification when there is one. The caller knows the buffer's content by
-// then: receivers must have been served before.
+// zeroCopy runs a zero-copy send and returns its result and that of its notification, if
+// any. The caller must have served the receivers before.
 func zeroCopy(t testing.TB, r *uring.Ring, build func(e *uring.SQE)) (sent uring.CQE, notified func() *uring.CQE) {
 	t.Helper()
 	build(push(t, r).SetUserData(0))
 	sent = ringtest.Await(t, r, 1)[0]
 	if sent.Has(uring.CQENotif) {
-		t.Fatalf("notified before the result: %+v", sent)
+		t.Fatalf("the notification came before the result: %+v", sent)
 	}
 	return sent, func() *uring.CQE {
 		t.Helper()
@@ -281,7 +280,7 @@ func zeroCopy(t testing.TB, r *uring.Ring, build func(e *uring.SQE)) (sent uring
 	}
 }
 
-// wantNotified checks that the notification comes and what it says.
+// wantNotified checks that the notification arrives and its result.
 func wantNotified(t testing.TB, n *uring.CQE, res int32) {
 	t.Helper()
 	if n == nil || n.Res != res {
@@ -309,7 +308,7 @@ func sendZCStream(t *testing.T, r *uring.Ring) {
 		wantNotified(t, notified(), 0)
 	}
 	sent, notified := zeroCopy(t, r, func(e *uring.SQE) { e.SendZC(on(a), data, 0, 0).SetFixedBuffer(0) })
-	wantErrno(t, sent, unix.EFAULT) // not in the registered buffer
+	wantErrno(t, sent, unix.EFAULT) // outside of the registered buffer
 	notified()
 
 	u, _ := unixPair(t, unix.SOCK_STREAM)
@@ -321,7 +320,7 @@ func sendZCStream(t *testing.T, r *uring.Ring) {
 	notified()
 }
 
-// wantData reads as much as there is in want and compares.
+// wantData reads len(want) bytes and compares them.
 func wantData(t testing.TB, fd *sys.FD, want []byte) {
 	t.Helper()
 	got := make([]byte, len(want))
@@ -358,8 +357,7 @@ func sendZCTo(t *testing.T, r *uring.Ring) {
 	}
 }
 
-// sendZCReport asks whether data was copied. On the loopback interface it
-// always is.
+// sendZCReport asks whether data was copied. The loopback interface always copies.
 func sendZCReport(t *testing.T, r *uring.Ring) {
 	a, b := tcpPair(t)
 	data := pattern(32 << 10)

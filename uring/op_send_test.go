@@ -52,7 +52,7 @@ var sendGoldens = []golden{
 		abi.SQE{Opcode: 26, Fd: 7}},
 	{"long", func(e *uring.SQE) { e.Send(uring.Fd(7), goldenLong, 0) },
 		abi.SQE{Opcode: 26, Fd: 7, Addr: goldenBufAddr, Len: 0x7ffff000}},
-	// The address is in addr2, its length in 16 bits of file_index.
+	// The address is in addr2, its length in the low 16 bits of file_index.
 	{"to", func(e *uring.SQE) { e.Send(uring.Fd(7), goldenBuf, 0x40).SetAddr(goldenSockaddr) },
 		abi.SQE{Opcode: 26, Fd: 7, Off: goldenSockaddrAt, Addr: goldenBufAddr, Len: 300, OpFlags: 0x40, FileIndex: 16}},
 	{"group", func(e *uring.SQE) { e.Send(uring.Fd(7), nil, 0).SetBufferGroup(0x203) },

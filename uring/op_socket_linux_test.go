@@ -23,7 +23,7 @@ func init() {
 	kernelOp(uring.OpShutdown, kernelShutdown)
 }
 
-// own closes a descriptor when the test ends, unless the test has.
+// own closes a descriptor when the test ends, unless the test has closed it.
 func own(t testing.TB, fd int) *sys.FD {
 	owned := sys.NewFD(fd)
 	t.Cleanup(func() { owned.Close() })
@@ -74,7 +74,7 @@ func localAddr(t testing.TB, fd *sys.FD) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4(in.Addr), uint16(in.Port))
 }
 
-// sockaddrOf returns the same for an entry.
+// sockaddrOf returns the same address for an entry.
 func sockaddrOf(t testing.TB, fd *sys.FD) *uring.Sockaddr {
 	t.Helper()
 	addr := mustSockaddr(localAddr(t, fd).String())
@@ -116,7 +116,7 @@ func unixPair(t testing.TB, typ int) (a, b *sys.FD) {
 	return own(t, fds[0]), own(t, fds[1])
 }
 
-// abstractSocket returns a Unix socket with a name that the kernel picked.
+// abstractSocket returns a Unix socket with a name that the kernel chose.
 func abstractSocket(t testing.TB, typ int) (fd *sys.FD, name string) {
 	t.Helper()
 	fd = openSocket(t, unix.AF_UNIX, typ)
@@ -192,14 +192,14 @@ func socketDirect(t *testing.T, r *uring.Ring) {
 	do := func(typ int, slot uring.Slot) uring.CQE {
 		return ringtest.Do(t, r, func(e *uring.SQE) { e.Socket(unix.AF_INET, typ, 0).SetSlot(slot) })
 	}
-	wantErrno(t, do(unix.SOCK_STREAM, 0), unix.ENXIO) // no table
+	wantErrno(t, do(unix.SOCK_STREAM, 0), unix.ENXIO) // there is no table
 	sparseFiles(t, r, 2)
 	wantRes(t, do(unix.SOCK_STREAM, 0), 0)
 	wantRes(t, do(unix.SOCK_STREAM, uring.SlotAuto), 1)
 	wantErrno(t, do(unix.SOCK_STREAM, uring.SlotAuto), unix.ENFILE)
 	wantErrno(t, do(unix.SOCK_STREAM, 2), unix.EINVAL)
 	wantErrno(t, do(unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 1), unix.EINVAL)
-	// It is a socket, and one without a peer.
+	// The slot holds a socket without a peer.
 	wantErrno(t, ringtest.Do(t, r, func(e *uring.SQE) { e.Shutdown(uring.FixedFd(1), 2) }), unix.ENOTCONN)
 	wantErrno(t, ringtest.Do(t, r, func(e *uring.SQE) { e.Shutdown(uring.FixedFd(2), 2) }), unix.EBADF)
 }
@@ -343,7 +343,7 @@ func acceptMultishot(t *testing.T, r *uring.Ring) {
 		}
 		wantFlags(t, own(t, int(c.Res)), true, true)
 	}
-	// More connections than the CQ of the smallest ring has places.
+	// More connections than the smallest CQ has slots.
 	clients := map[netip.AddrPort]bool{}
 	for range 7 {
 		clients[localAddr(t, dial(t, l))] = true
@@ -362,7 +362,7 @@ func acceptMultishot(t *testing.T, r *uring.Ring) {
 		delete(clients, netip.AddrPortFrom(netip.AddrFrom4(in.Addr), uint16(in.Port)))
 		if !c.Has(uring.CQEMore) {
 			if r.CQEntries() > 10 {
-				t.Fatalf("ended by %+v", c)
+				t.Fatalf("accept ended with %+v", c)
 			}
 			arm(push(t, r))
 		}
@@ -467,7 +467,7 @@ func kernelShutdown(t *testing.T) {
 	})
 }
 
-// shutdownEndsRecv shows how to end a receive that close would leave alone.
+// shutdownEndsRecv checks that shutdown ends a receive that close would not end.
 func shutdownEndsRecv(t *testing.T, r *uring.Ring) {
 	a, _ := unixPair(t, unix.SOCK_STREAM)
 	buf := make([]byte, 1)

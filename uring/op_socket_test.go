@@ -11,9 +11,9 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// forBuildersWith calls test for each builder with a parameter of type T. Its
-// function builds the entry with v there, and with zero values or pointers to
-// such elsewhere.
+// forBuildersWith calls test for each builder with a parameter of type T. Its function
+// builds the entry with v as that argument, and with zero values or pointers to them as the
+// others.
 func forBuildersWith[T any](t *testing.T, test func(t *testing.T, name string, build func(v T) abi.SQE)) {
 	found := 0
 	for m := range reflect.TypeFor[*uring.SQE]().Methods() {
@@ -48,8 +48,8 @@ func forBuildersWith[T any](t *testing.T, test func(t *testing.T, name string, b
 	}
 }
 
-// TestEveryFixedFD builds each entry that has a file with a descriptor and with
-// a slot: they differ by IOSQE_FIXED_FILE only. Exceptions have goldens.
+// TestEveryFixedFD builds each entry that names a file with a descriptor and with a slot:
+// the entries differ by IOSQE_FIXED_FILE only. Goldens cover the exceptions.
 func TestEveryFixedFD(t *testing.T) {
 	exceptions := map[string]bool{"CancelFD": true, "CancelFDUserData": true, "CancelFDOp": true, "EpollCtl": true}
 	forBuildersWith(t, func(t *testing.T, name string, build func(fd uring.FD) abi.SQE) {
@@ -66,8 +66,8 @@ func TestEveryFixedFD(t *testing.T) {
 	})
 }
 
-// TestEverySlot builds each entry that fills a slot: file_index is one above its
-// number, for 0 stands for none.
+// TestEverySlot builds each entry that fills a slot: file_index is one above the slot's
+// number, because 0 means none.
 func TestEverySlot(t *testing.T) {
 	forBuildersWith(t, func(t *testing.T, name string, build func(s uring.Slot) abi.SQE) {
 		for slot, want := range map[uring.Slot]uint32{0: 1, 5: 6, uring.SlotAuto: 0xffffffff} {
@@ -139,8 +139,8 @@ func init() {
 	})
 }
 
-// Addresses that entries point at: the bytes come first in a Sockaddr, their
-// length after 128 of them.
+// Addresses that entries point to: the bytes come first in a Sockaddr, and their length
+// follows after 128 bytes.
 var (
 	goldenSockaddr   = mustSockaddr("127.0.0.1:80")
 	goldenSockaddrAt = addressOf(goldenSockaddr)

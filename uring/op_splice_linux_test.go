@@ -17,7 +17,7 @@ func init() {
 	kernelOp(uring.OpTee, kernelTee)
 }
 
-// wantInPipe takes what is expected out of a pipe.
+// wantInPipe reads the expected data from a pipe.
 func wantInPipe(t *testing.T, rd *os.File, want string) {
 	t.Helper()
 	buf := make([]byte, len(want))
@@ -37,7 +37,7 @@ func kernelSplice(t *testing.T) {
 		}
 		wantRes(t, splice(fdOf(src), 2, fdOf(wr), pos, 4), 4)
 		wantInPipe(t, rd, "2345")
-		wantRes(t, splice(fdOf(src), pos, fdOf(wr), pos, 3), 3) // an offset leaves the position alone
+		wantRes(t, splice(fdOf(src), pos, fdOf(wr), pos, 3), 3) // with an offset, the file position does not change
 		wantRes(t, splice(fdOf(rd), pos, fdOf(dst), 1, 20), 3)
 		wantContent(t, dst.Name(), "a012efghij")
 
@@ -48,7 +48,7 @@ func kernelSplice(t *testing.T) {
 		wantRes(t, splice(uring.FixedFd(2), pos, uring.FixedFd(3), 0, 20), 3)
 		wantContent(t, dst.Name(), "7892efghij")
 
-		wantErrno(t, splice(fdOf(src), 0, fdOf(dst), 0, 4), syscall.EINVAL) // no pipe
+		wantErrno(t, splice(fdOf(src), 0, fdOf(dst), 0, 4), syscall.EINVAL) // neither end is a pipe
 		wantErrno(t, splice(fdOf(src), 0, fdOf(wr), 0, 4), syscall.ESPIPE)  // a pipe with an offset
 		wantErrno(t, splice(uring.Fd(unusedFD), 0, fdOf(wr), pos, 4), syscall.EBADF)
 	})
@@ -72,7 +72,7 @@ func kernelTee(t *testing.T) {
 		wantRes(t, tee(uring.FixedFd(0), fdOf(wr2), 3), 3)
 		wantRes(t, tee(fdOf(rd1), uring.FixedFd(1), 2), 2)
 		wantInPipe(t, rd2, "01201")
-		wantInPipe(t, rd1, "0123456789") // still whole
+		wantInPipe(t, rd1, "0123456789") // tee consumed nothing
 		wantErrno(t, tee(fdOf(f), fdOf(wr2), 4), syscall.EINVAL)
 		wantErrno(t, tee(uring.Fd(unusedFD), fdOf(wr2), 4), syscall.EBADF)
 	})

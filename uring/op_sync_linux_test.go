@@ -82,7 +82,7 @@ func kernelFallocate(t *testing.T) {
 		}
 		wantRes(t, allocate(fdOf(f), unix.FALLOC_FL_KEEP_SIZE, 8192, 4096), 0)
 		if n := sizeOf(t, f); n != 10 {
-			t.Errorf("size %d, it should be kept", n)
+			t.Errorf("size %d, want it unchanged", n)
 		}
 		wantRes(t, allocate(uring.FixedFd(0), 0, 4, 10), 0)
 		wantContent(t, f.Name(), "0123456789\x00\x00\x00\x00")

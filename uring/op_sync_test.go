@@ -17,7 +17,7 @@ func init() {
 			abi.SQE{Opcode: 3, Fd: 3, Off: 1 << 40, Len: 4096}},
 		{"range-data", func(e *uring.SQE) { e.FsyncRange(uring.FixedFd(3), 0, 1<<32-1, true) },
 			abi.SQE{Opcode: 3, Flags: 1, Fd: 3, Len: 1<<32 - 1, OpFlags: 1}},
-		// The kernel reads an empty range at an offset as "nothing".
+		// The kernel treats an empty range at an offset as no range.
 		{"range-to-end", func(e *uring.SQE) { e.FsyncRange(uring.Fd(3), 8192, 0, true) },
 			abi.SQE{Opcode: 3, Fd: 3, OpFlags: 1}},
 	}})

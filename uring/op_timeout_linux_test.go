@@ -12,8 +12,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestTimeoutAbsolute waits until a reading of each clock, with a timeout, with
-// an update of one, and with a linked one.
+// TestTimeoutAbsolute waits until a time of each clock: with a timeout, with an update of a
+// timeout, and with a linked timeout.
 func TestTimeoutAbsolute(t *testing.T) {
 	const d = 5 * time.Millisecond
 	for name, clock := range map[string]struct {
@@ -61,7 +61,7 @@ func TestTimeoutAbsolute(t *testing.T) {
 	}
 }
 
-// readClock returns the time since the zero of a clock.
+// readClock returns the time since the epoch of a clock.
 func readClock(t testing.TB, id int32) time.Duration {
 	t.Helper()
 	var ts unix.Timespec

@@ -33,7 +33,7 @@ func init() {
 	})
 }
 
-// Times that entries point at; they are never written.
+// Times that entries point to; they are never written.
 var (
 	anHour   = newTimespec(time.Hour)
 	fiveMsec = newTimespec(5 * time.Millisecond)
@@ -137,8 +137,8 @@ func timeoutCount(t *testing.T, r *uring.Ring) {
 	}
 }
 
-// timeoutSuccess links a NOP behind a timeout, which fails by expiring unless
-// told otherwise.
+// timeoutSuccess links a NOP behind a timeout. A timeout fails when it expires, unless a
+// flag makes that a success.
 func timeoutSuccess(t *testing.T, r *uring.Ring) {
 	for flags, want := range map[uring.TimeoutFlags]syscall.Errno{0: syscall.ECANCELED, uring.TimeoutSuccess: 0} {
 		push(t, r).Timeout(anMsec, 0, flags).SetFlags(uring.SQELink).SetUserData(1)
@@ -205,7 +205,7 @@ func timeoutUpdate(t *testing.T, r *uring.Ring) {
 	}
 	push(t, r).Timeout(anHour, 0, 0).SetUserData(1)
 	push(t, r).TimeoutUpdate(1, anMsec, uring.TimeoutBoottime).SetUserData(2)
-	wantErrno(t, await(t, r, 2), syscall.EINVAL) // as documented: it keeps its clock
+	wantErrno(t, await(t, r, 2), syscall.EINVAL) // as documented, the timeout keeps its clock
 	cancelAll(t, r, 1)
 	wantErrno(t, ringtest.Do(t, r, func(e *uring.SQE) { e.TimeoutUpdate(1, anMsec, 0) }), syscall.ENOENT)
 }
@@ -215,7 +215,7 @@ func linkTimeoutUpdate(t *testing.T, r *uring.Ring) {
 	push(t, r).PollAdd(fdOf(rd), pollIn).SetFlags(uring.SQELink).SetUserData(1)
 	push(t, r).LinkTimeout(anHour, 0).SetUserData(2)
 	push(t, r).TimeoutUpdate(2, anMsec, 0).SetUserData(3)
-	wantErrno(t, await(t, r, 3), syscall.ENOENT) // it is linked
+	wantErrno(t, await(t, r, 3), syscall.ENOENT) // the timeout is linked
 	push(t, r).LinkTimeoutUpdate(2, anMsec, 0).SetUserData(4)
 	m := byUserData(t, r, 3)
 	wantRes(t, m[4], 0)
@@ -247,8 +247,8 @@ func linkTimeoutOutcomes(t *testing.T, r *uring.Ring) {
 	wantErrno(t, ringtest.Do(t, r, func(e *uring.SQE) { e.LinkTimeout(anMsec, 0) }), syscall.EINVAL)
 }
 
-// linkTimeoutRace lets data arrive when a linked timeout fires. Either the read
-// has the byte, or the pipe still has it; and there are always two completions.
+// linkTimeoutRace lets data arrive when a linked timeout fires. Either the read returns the
+// byte, or the pipe still holds it; both operations always complete.
 func linkTimeoutRace(t *testing.T, r *uring.Ring) {
 	rd, wr := osPipe(t)
 	buf := make([]byte, 1)
@@ -266,12 +266,12 @@ func linkTimeoutRace(t *testing.T, r *uring.Ring) {
 		m := byUserData(t, r, 2)
 		switch read, timeout := m[1], m[2]; {
 		case read.Res == 1:
-			// Even ETIME: what has been told to stop may succeed.
+			// Even ETIME is allowed: a read that is asked to stop may still succeed.
 			if e := timeout.Errno(); e != syscall.ECANCELED && e != syscall.ETIME && e != syscall.ENOENT && e != syscall.EALREADY {
 				t.Fatalf("the read succeeded, the timeout completed with %+v", timeout)
 			}
 		case read.Errno() == syscall.ECANCELED || read.Errno() == syscall.EINTR:
-			// Even ENOENT, on 6.1: the read was between its poll and its retry.
+			// Even ENOENT is allowed, on 6.1: the read was between its poll and its retry.
 			if e := timeout.Errno(); e != syscall.ETIME && e != syscall.EALREADY && e != syscall.ENOENT {
 				t.Fatalf("the read was cancelled, the timeout completed with %+v", timeout)
 			}

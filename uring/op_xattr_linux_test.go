@@ -28,7 +28,7 @@ func overXattrs(t *testing.T, op uring.Op, test func(t *testing.T, r *uring.Ring
 		switch err := unix.Setxattr(f.Name(), "user.one", []byte("value"), 0); err {
 		case nil:
 		case unix.EOPNOTSUPP:
-			t.Skip("needs user xattrs: this is a file system without user xattrs")
+			t.Skip("needs user xattrs: this file system has none")
 		default:
 			t.Fatal(err)
 		}
@@ -46,7 +46,7 @@ func wantXattr(t *testing.T, f *os.File, name, want string) {
 	}
 }
 
-// checkSetters tries a way to set attributes.
+// checkSetters tries an operation that sets attributes.
 func checkSetters(t *testing.T, f *os.File, set func(name, value string, flags int) uring.CQE) {
 	t.Helper()
 	wantRes(t, set("user.two", "new", unix.XATTR_CREATE), 0)
@@ -95,7 +95,7 @@ func kernelSetxattr(t *testing.T) {
 	})
 }
 
-// checkGetters tries a way to read attributes.
+// checkGetters tries an operation that reads attributes.
 func checkGetters(t *testing.T, get func(name string, buf []byte) uring.CQE) {
 	t.Helper()
 	buf := make([]byte, 20)

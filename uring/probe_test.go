@@ -15,8 +15,8 @@ func init() {
 	ledgerRegister(uring.OpRegisterQuery, row{since: "6.18", uses: []string{"Query", "KernelInfo"}, kernel: kernelRegisterQuery})
 }
 
-// kernelRegisterProbe compares the answer with trials: what is not listed is
-// refused, and no kernel that is known lists more than it should.
+// kernelRegisterProbe compares the result with trials: the kernel refuses each opcode that
+// is not listed, and no known kernel lists more than its version has.
 func kernelRegisterProbe(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		ops, err := r.Probe()
@@ -33,7 +33,7 @@ func kernelRegisterProbe(t *testing.T) {
 			}
 			c := ringtest.Do(t, r, func(e *uring.SQE) { e.Nop().Raw().Opcode = uint8(op) })
 			if c.Errno() != syscall.EINVAL && c.Errno() != syscall.EOPNOTSUPP {
-				t.Errorf("%v is not listed, and answers %v", op, c.Err())
+				t.Errorf("%v is not listed; submitting it completes with %v", op, c.Err())
 			}
 		}
 		if n := ops.Len(); n < 30 || n > 200 {
@@ -45,11 +45,11 @@ func kernelRegisterProbe(t *testing.T) {
 	ops, err := r.Probe()
 	ctlErrno(t, "probe a closed ring", err, syscall.EBADF)
 	if ops.Len() != 0 {
-		t.Error("opcodes of a closed ring")
+		t.Error("a closed ring lists opcodes")
 	}
 }
 
-// kernelRegisterQuery compares the answer with those to other questions.
+// kernelRegisterQuery compares the result with those of other calls.
 func kernelRegisterQuery(t *testing.T) {
 	ringtest.NeedRing(t)
 	info, err := uring.Query()
@@ -87,7 +87,7 @@ func TestOpSet(t *testing.T) {
 	var s uring.OpSet
 	for _, op := range []uring.Op{0, 1, 63, 64, 127, 128, 255} {
 		if s.Has(op) {
-			t.Errorf("an empty set has %d", op)
+			t.Errorf("an empty set contains %d", op)
 		}
 		s[op/64] |= 1 << (op % 64)
 		if !s.Has(op) {

@@ -19,20 +19,19 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// Environment variables of the processes that these tests start.
+// Environment variables of the processes that the tests below start.
 const (
 	endEnv     = "RINGSIDE_TEST_URING_END"
 	inheritEnv = "RINGSIDE_TEST_URING_INHERIT"
 	fastExit   = "GORACE=atexit_sleep_ms=0"
 )
 
-// endings are the ways in which a process stops to be what it was.
+// endings are the ways in which a process ends or is replaced.
 var endings = []string{"exit", "exec", "kill"}
 
-// TestEndWithOperationsInFlight has processes exit, be killed, and become
-// another program while all kinds of operations are in flight on rings of all
-// flavours. Each must be gone, and the new program run, without waiting for
-// operations that never end.
+// TestEndWithOperationsInFlight lets processes exit, be killed, and execute another program
+// while operations of all kinds are in flight on rings of all flavours. Each process must
+// end, and the new program must run, without waiting for operations that never end.
 func TestEndWithOperationsInFlight(t *testing.T) {
 	ringtest.NeedRing(t)
 	for _, how := range endings {
@@ -57,7 +56,7 @@ func TestEndWithOperationsInFlight(t *testing.T) {
 	}
 }
 
-// TestEndWithOperationsInFlightChild is the process.
+// TestEndWithOperationsInFlightChild runs in the started process.
 func TestEndWithOperationsInFlightChild(t *testing.T) {
 	how := os.Getenv(endEnv)
 	if how == "" {
@@ -95,10 +94,9 @@ func TestEndWithOperationsInFlightChild(t *testing.T) {
 	t.Fatal(unix.Exec("/proc/self/exe", args, os.Environ()))
 }
 
-// startForever starts operations that nothing will end: a poll, a read, a
-// timeout, a chain that waits, one that blocks in a worker thread, and a poll of
-// the ring itself. Their descriptors and memory are left to the end of the
-// process.
+// startForever starts operations that never end on their own: a poll, a read, a timeout, a
+// chain that waits, an operation that blocks in a worker thread, and a poll of the ring
+// itself. Their descriptors and memory are left to the end of the process.
 func startForever(t *testing.T, r *uring.Ring) {
 	var fds [2]int
 	ctlOK(t, "pipe", unix.Pipe2(fds[:], unix.O_CLOEXEC))
@@ -123,12 +121,12 @@ func startForever(t *testing.T, r *uring.Ring) {
 	ctlUntil(t, "the kernel takes the entries", func() bool { return r.Pending() == 0 })
 }
 
-// forever keeps what operations name that never end.
+// forever keeps the memory of operations that never end.
 var forever []any
 
-// TestChildrenGetNoRing starts a process while rings are open. It must inherit
-// neither a descriptor of one, with which it could submit with its parent's
-// rights, nor, between fork and exec, a mapping that both write to.
+// TestChildrenGetNoRing starts a process while rings are open. The child must inherit no
+// descriptor of a ring, with which it could submit with its parent's rights, and no mapping
+// that both write to between fork and exec.
 func TestChildrenGetNoRing(t *testing.T) {
 	if os.Getenv(inheritEnv) != "" {
 		wantNoRings(t)
@@ -141,7 +139,7 @@ func TestChildrenGetNoRing(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
-		ctlNops(t, r, 1, 3) // and the parent goes on
+		ctlNops(t, r, 1, 3) // the ring of the parent still works
 	})
 }
 
@@ -160,7 +158,7 @@ func wantNoRings(t *testing.T) {
 	}
 }
 
-// wantNotForked checks that fork leaves out every mapping of a ring.
+// wantNotForked checks that fork copies no mapping of a ring.
 func wantNotForked(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/smaps")
@@ -175,7 +173,7 @@ func wantNotForked(t *testing.T) {
 			mapping = line
 		case ok && mapping != "":
 			if rings++; !strings.Contains(flags, " dc") {
-				t.Errorf("a fork copies %q, with the flags%s", mapping, flags)
+				t.Errorf("fork copies %q; its flags are%s", mapping, flags)
 			}
 			mapping = ""
 		}
@@ -185,12 +183,12 @@ func wantNotForked(t *testing.T) {
 	}
 }
 
-// TestCloseThroughTheRingIsDone closes a file that was open for writing. Soon
-// after the completion it is not open any more: a lease is granted, which
-// takes that, as starting the program in it would. Not at once: what the ring
-// left to a thread of the kernel (every buffered write of ext4, and the close on
-// file systems that flush then) that thread lets go of after its completion, or,
-// with deferred task work, leaves to the next enter that waits.
+// TestCloseThroughTheRingIsDone closes, through the ring, a file that was open for writing.
+// Soon after the completion the file is no longer open: the kernel grants a lease, which
+// needs that, as running the file as a program does. It need not be so at once. A kernel
+// thread may still hold the file for work that the ring gave it: every buffered write of
+// ext4, and the close on file systems that flush then. That thread lets go of the file
+// after its completion or, with deferred task work, at the next enter that waits.
 func TestCloseThroughTheRingIsDone(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		name := filepath.Join(t.TempDir(), "program")
@@ -206,7 +204,7 @@ func TestCloseThroughTheRingIsDone(t *testing.T) {
 	})
 }
 
-// writeAndClose opens a file, writes to it and closes it, all by the ring.
+// writeAndClose opens a file, writes to it and closes it, all through the ring.
 func writeAndClose(t *testing.T, r *uring.Ring, name string, flags uring.SQEFlags) {
 	t.Helper()
 	path, err := uring.NewPath(name)
@@ -223,7 +221,7 @@ func writeAndClose(t *testing.T, r *uring.Ring, name string, flags uring.SQEFlag
 	wantRes(t, complete(t, r, func(e *uring.SQE) { e.Close(fd) }), 0)
 }
 
-// lease asks for a lease that is refused while the file is open for writing.
+// lease asks for a lease, which is refused while the file is open for writing.
 func lease(t *testing.T, name string) error {
 	t.Helper()
 	f, err := os.Open(name)

@@ -20,8 +20,8 @@ func init() {
 	ledgerRegister(uring.OpRegisterCloneBuffers, row{since: "6.12", uses: []string{"Ring.CloneBuffers", "CloneOptions"}, kernel: kernelRegisterCloneBuffers})
 }
 
-// ctlFixed writes text through registered buffer number index of a pipe's
-// writer and reads it back, past the buffer's begin.
+// ctlFixed writes text through registered buffer number index of a pipe's writer and reads
+// it back to a place behind the start of the buffer.
 func ctlFixed(t testing.TB, r *uring.Ring, buf []byte, index uint16) {
 	t.Helper()
 	rd, wr := ctlPipe(t)
@@ -40,7 +40,7 @@ func ctlFixed(t testing.TB, r *uring.Ring, buf []byte, index uint16) {
 	runtime.KeepAlive(buf)
 }
 
-// ctlNotFixed finds that no operation can use buffer number index for buf.
+// ctlNotFixed checks that no operation can use buffer number index for buf.
 func ctlNotFixed(t testing.TB, r *uring.Ring, buf []byte, index uint16) {
 	t.Helper()
 	_, wr := ctlPipe(t)
@@ -66,7 +66,7 @@ func kernelRegisterBuffers(t *testing.T) {
 		ctlOK(t, "register", r.RegisterBuffers(bufs))
 		ctlFixed(t, r, bufs[0], 0)
 		ctlFixed(t, r, bufs[2], 2)
-		ctlNotFixed(t, r, bufs[0], 2) // another buffer's memory
+		ctlNotFixed(t, r, bufs[0], 2) // the memory of another buffer
 		ctlNotFixed(t, r, bufs[0], 1)
 		ctlNotFixed(t, r, bufs[0], 3)
 		ctlErrno(t, "register twice", r.RegisterBuffers(bufs), syscall.EBUSY)
@@ -111,8 +111,8 @@ func kernelRegisterBuffers2(t *testing.T) {
 	})
 }
 
-// ctlTagsDropped is ctlTags after the table has been dropped, of which older
-// kernels tell nothing.
+// ctlTagsDropped is ctlTags after the table has been unregistered; older kernels post no
+// tags then.
 func ctlTagsDropped(t *testing.T, r *uring.Ring, tags ...uint64) {
 	t.Helper()
 	if !ctlHasKernel(t, "6.13") {
@@ -121,7 +121,8 @@ func ctlTagsDropped(t *testing.T, r *uring.Ring, tags ...uint64) {
 	ctlTags(t, r, tags...)
 }
 
-// ctlTags awaits the completions of tags, in any order, and finds no others.
+// ctlTags awaits the completions of tags, in any order, and checks that there are no
+// others.
 func ctlTags(t testing.TB, r *uring.Ring, tags ...uint64) {
 	t.Helper()
 	want := map[uint64]bool{}
@@ -135,7 +136,7 @@ func ctlTags(t testing.TB, r *uring.Ring, tags ...uint64) {
 		delete(want, c.UserData)
 	}
 	if n := r.Reap(make([]uring.CQE, 1)); n != 0 {
-		t.Fatal("one completion too many")
+		t.Fatal("there is an unexpected completion")
 	}
 }
 
@@ -168,8 +169,8 @@ func kernelRegisterBuffersUpdate(t *testing.T) {
 	})
 }
 
-// ctlTagInFlight replaces the buffer of a read that waits: the tag comes when
-// the read has ended, not before.
+// ctlTagInFlight replaces the buffer of a read that waits: the tag is posted after the read
+// has ended, not before.
 func ctlTagInFlight(t *testing.T, r *uring.Ring, buf []byte) {
 	t.Helper()
 	rd, wr := ctlPipe(t)
@@ -180,12 +181,12 @@ func ctlTagInFlight(t *testing.T, r *uring.Ring, buf []byte) {
 	_, err = r.UpdateBuffers(1, [][]byte{nil})
 	ctlOK(t, "update", err)
 	if n := r.Reap(make([]uring.CQE, 1)); n != 0 {
-		t.Fatal("a buffer in use was given up")
+		t.Fatal("the tag of a buffer in use was posted")
 	}
 	ctlWrite(t, wr, []byte("data"))
 	c := ringtest.Await(t, r, 2)
 	if c[0].UserData == 81 {
-		c[0], c[1] = c[1], c[0] // they may be posted in one go
+		c[0], c[1] = c[1], c[0] // both may be posted at once
 	}
 	if c[0].UserData != 9 || c[0].Res != 4 || c[1].UserData != 81 || string(buf[:4]) != "data" {
 		t.Fatalf("completions %+v, data %q", c, buf[:4])

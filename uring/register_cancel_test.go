@@ -25,7 +25,7 @@ func kernelRegisterSyncCancel(t *testing.T) {
 	t.Run("busy", syncCancelBusy)
 }
 
-// pending arms a poll that nothing ends, for each user data.
+// pending arms a poll that never ends on its own, for each user data.
 func pending(t *testing.T, r *uring.Ring, fd uring.FD, userData ...uint64) {
 	t.Helper()
 	for _, u := range userData {
@@ -67,7 +67,7 @@ func syncCancel(t *testing.T, r *uring.Ring) {
 	pending(t, r, uring.Fd(b), 1, 4, 5)
 	cancel("user data", uring.CancelOptions{UserData: 2}, 0, 0, 2)
 	_, err := r.SyncCancel(uring.CancelOptions{UserData: 2}, 0)
-	ctlErrno(t, "nothing to cancel", err, syscall.ENOENT)
+	ctlErrno(t, "no match", err, syscall.ENOENT)
 	cancel("user data, within a time", uring.CancelOptions{UserData: 3}, time.Minute, 0, 3)
 	cancel("all of a user data", uring.CancelOptions{UserData: 1, All: true}, 0, 2, 1, 1)
 	cancel("all of a descriptor", uring.CancelOptions{ByFD: true, FD: uring.Fd(b), All: true}, 0, 2, 4, 5)
@@ -83,7 +83,7 @@ func syncCancel(t *testing.T, r *uring.Ring) {
 	if ctlHasKernel(t, "6.6") {
 		pending(t, r, uring.Fd(a), 10)
 		_, err := r.SyncCancel(uring.CancelOptions{ByOp: true, Op: uring.OpRead}, 0)
-		ctlErrno(t, "an opcode that nothing has", err, syscall.ENOENT)
+		ctlErrno(t, "an opcode without operations", err, syscall.ENOENT)
 		cancel("an opcode", uring.CancelOptions{ByOp: true, Op: uring.OpPollAdd}, 0, 0, 10)
 	}
 	if r.SetupFlags()&uring.SetupSingleIssuer != 0 {
@@ -94,8 +94,8 @@ func syncCancel(t *testing.T, r *uring.Ring) {
 	}
 }
 
-// syncCancelBusy cancels what goes on until it is done, under a hail of signals:
-// the call must come back only then, or when its time is over.
+// syncCancelBusy waits for the end of the operations that it cancels, while signals arrive
+// continually: the call must return only when they have ended or its time is over.
 func syncCancelBusy(t *testing.T) {
 	r := ctlRing(t, uring.Options{})
 	interrupted, late := false, false
@@ -124,12 +124,12 @@ func syncCancelBusy(t *testing.T) {
 		})
 	}
 	if !late || !interrupted {
-		t.Log("the operation was never slow enough for a timeout and a signal")
+		t.Log("in no round did the operation outlast a timeout and a signal")
 	}
 }
 
-// syncCancelInterrupted cancels what a worker thread waits for, under a hail of
-// signals: the call must neither fail nor come back before it has ended.
+// syncCancelInterrupted cancels an operation in a worker thread while signals arrive
+// continually: the call must neither fail nor return before the operation has ended.
 func syncCancelInterrupted(t *testing.T) {
 	r := ctlRing(t, uring.Options{})
 	for i := range uint64(20) {
@@ -143,9 +143,9 @@ func syncCancelInterrupted(t *testing.T) {
 			err = ctlInWindow(r, i)
 		}
 		stop()
-		// A worker thread may still feel the cancellation before, and end the
-		// wait too early. It ends with ECANCELED or as a system call that a
-		// signal interrupts: EINTR, or ERESTARTSYS (512).
+		// An earlier cancellation may still interrupt the worker thread and end the wait
+		// early. The operation ends with ECANCELED or as an interrupted system call: EINTR,
+		// or ERESTARTSYS (512).
 		if n != 0 || err != nil && !errors.Is(err, syscall.ENOENT) || r.Ready() != 1 {
 			t.Fatalf("cancel: %d, %v, %d completions", n, err, r.Ready())
 		}
@@ -156,9 +156,9 @@ func syncCancelInterrupted(t *testing.T) {
 	}
 }
 
-// ctlInWindow cancels again what a worker thread was just taking up, which a
-// cancellation does not find (seen on Linux 6.1). It returns ENOENT when the
-// operation has ended meanwhile, nil when this call has ended it.
+// ctlInWindow repeats the cancellation of an operation that a worker thread was just
+// starting, which a cancellation does not find (seen on Linux 6.1). It returns ENOENT when
+// the operation ended meanwhile, and nil when this call ended it.
 func ctlInWindow(r *uring.Ring, userData uint64) error {
 	runtime.Gosched()
 	_, err := r.SyncCancel(uring.CancelOptions{UserData: userData}, time.Minute)

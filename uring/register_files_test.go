@@ -22,7 +22,7 @@ func init() {
 	ledgerRegister(uring.OpRegisterFileAllocRange, row{since: "6.0", uses: []string{"Ring.SetFileAllocRange", "SlotAuto"}, kernel: kernelRegisterFileAllocRange})
 }
 
-// ctlNamed returns descriptors of files that each hold their own name.
+// ctlNamed returns descriptors of files that each contain their own name.
 func ctlNamed(t testing.TB, names ...string) []int {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func ctlNamed(t testing.TB, names ...string) []int {
 	return fds
 }
 
-// ctlSlot finds which file a slot holds, "" for none.
+// ctlSlot checks which file a slot holds, "" for none.
 func ctlSlot(t testing.TB, r *uring.Ring, slot int, want string) {
 	t.Helper()
 	buf := make([]byte, 16)
@@ -49,8 +49,8 @@ func ctlSlot(t testing.TB, r *uring.Ring, slot int, want string) {
 	runtime.KeepAlive(buf)
 }
 
-// kernelRegisterFiles would find descriptor 0 in slot 1 if the table were made of
-// Go's ints.
+// kernelRegisterFiles also catches a table made of Go's ints: then descriptor 0 would be in
+// slot 1.
 func kernelRegisterFiles(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		fds := ctlNamed(t, "zero", "one", "three")
@@ -76,7 +76,7 @@ func kernelUnregisterFiles(t *testing.T) {
 			ctlOK(t, "open", err)
 			ctlOK(t, "register", r.RegisterFiles([]int{int(f.Fd())}))
 			ctlOK(t, "close", f.Close())
-			ctlSlot(t, r, 0, "closed") // the table has a reference of its own
+			ctlSlot(t, r, 0, "closed") // the table holds its own reference
 			ctlOK(t, "unregister", r.UnregisterFiles())
 			ctlSlot(t, r, 0, "")
 		}

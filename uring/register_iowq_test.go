@@ -20,15 +20,15 @@ func init() {
 	ledgerRegister(uring.OpRegisterIOWQMaxWorkers, row{since: "5.15", uses: []string{"Ring.SetIOWQMaxWorkers"}, kernel: kernelRegisterIOWQMaxWorkers})
 }
 
-// ctlOwnWorkers returns the worker threads of the calling thread, whose number
-// is in their names.
+// ctlOwnWorkers returns the worker threads of the calling thread. Their names contain its
+// number.
 func ctlOwnWorkers(t testing.TB) []int {
 	t.Helper()
 	return ctlThreads(t, fmt.Sprintf("iou-wrk-%d\n", ctlThreadID()))
 }
 
-// ctlFresh runs f on another thread which has no worker threads yet. Those that
-// the runtime offers may have some from earlier tests; such a thread ends here.
+// ctlFresh runs f on a thread without worker threads. A thread that the runtime offers may
+// have some from earlier tests; then ctlFresh ends that thread and tries again.
 func ctlFresh(t testing.TB, f func()) {
 	t.Helper()
 	for done := false; !done; {
@@ -41,8 +41,8 @@ func ctlFresh(t testing.TB, f func()) {
 	}
 }
 
-// ctlWorkers makes n worker threads of the calling thread wait, each for the
-// other end of a FIFO, and calls look when there are as many as are wanted.
+// ctlWorkers makes n worker threads of the calling thread wait, each for the other end of a
+// FIFO, and calls look when the wanted number exists.
 func ctlWorkers(t testing.TB, r *uring.Ring, n, want int, look func(tids []int)) {
 	t.Helper()
 	var names []string
@@ -57,7 +57,7 @@ func ctlWorkers(t testing.TB, r *uring.Ring, n, want int, look func(tids []int))
 	ctlSubmit(t, r, n)
 	ctlUntil(t, "worker threads", func() bool { return len(ctlOwnWorkers(t)) >= want })
 	look(ctlOwnWorkers(t))
-	for _, name := range names { // opened both ways, a FIFO never waits
+	for _, name := range names { // opened for reading and writing, a FIFO never waits
 		ctlOpen(t, name, os.O_RDWR)
 	}
 	for _, c := range ringtest.Await(t, r, n) {

@@ -34,11 +34,11 @@ func kernelRegisterResizeRings(t *testing.T) {
 	}
 }
 
-// resizeFull keeps what both queues hold, whatever their new size.
+// resizeFull checks that resizing keeps the content of both queues, for every new size.
 func resizeFull(t *testing.T) {
 	r := ctlRing(t, uring.Options{Entries: 4, CQEntries: 8, DeferTaskrun: true})
 	mappings := len(ctlRingMappings(t))
-	ctlNops(t, r, 1, 5) // the counters are not at 0
+	ctlNops(t, r, 1, 5) // the counters do not start at 0
 	for u := uint64(1); u <= 6; u++ {
 		ctlNext(t, r).Nop().SetUserData(u)
 		ctlSubmit(t, r, 1)
@@ -67,7 +67,7 @@ func resizeFull(t *testing.T) {
 	want(4, 8)
 	for i, c := range ringtest.Await(t, r, 9) {
 		if c.UserData != uint64(i+1) || c.Res != 0 {
-			t.Fatalf("completion %+v at place %d", c, i+1)
+			t.Fatalf("completion %+v at position %d", c, i+1)
 		}
 	}
 	ctlNops(t, r, 1, 100)
@@ -90,8 +90,8 @@ func resizeRefused(t *testing.T) {
 	ctlErrno(t, "a closed ring", r.Resize(8, 16), syscall.EBADF)
 }
 
-// resizeInFlight completes an operation of the old queues into the new ones,
-// and keeps completions that had overflowed.
+// resizeInFlight completes an operation that was submitted before the resize, and keeps
+// completions that had overflowed.
 func resizeInFlight(t *testing.T) {
 	r := ctlRing(t, uring.Options{Entries: 2, CQEntries: 2, DeferTaskrun: true})
 	rd, wr := ctlPipe(t)
@@ -104,7 +104,7 @@ func resizeInFlight(t *testing.T) {
 	ctlOK(t, "resize", r.Resize(4, 8))
 	for i, c := range ringtest.Await(t, r, 10) {
 		if c.UserData != uint64(i) {
-			t.Fatalf("completion %+v at place %d", c, i)
+			t.Fatalf("completion %+v at position %d", c, i)
 		}
 	}
 	ctlWrite(t, wr, []byte{1})
@@ -113,8 +113,8 @@ func resizeInFlight(t *testing.T) {
 	}
 }
 
-// resizeAtRandom submits, reaps and resizes at random and loses nothing, nor
-// the second halves of completions.
+// resizeAtRandom submits, reaps and resizes at random and loses neither completions nor
+// their second halves.
 func resizeAtRandom(t *testing.T, r *uring.Ring) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	bigs := r.SetupFlags()&(uring.SetupCQE32|uring.SetupCQEMixed) != 0
@@ -133,7 +133,7 @@ func resizeAtRandom(t *testing.T, r *uring.Ring) {
 	for seen < 5000 {
 		for range rnd.IntN(4) {
 			if r.CQEntries()-r.Ready()-2*r.Pending() < 4 {
-				break // no overflow: that is another test
+				break // overflow is left to another test
 			}
 			if e := next(); e != nil {
 				e.NopWith(uring.NopOptions{Big: big(made), BigValues: [2]uint64{made, made << 33}}).SetUserData(made)
@@ -159,6 +159,6 @@ func resizeAtRandom(t *testing.T, r *uring.Ring) {
 		}
 	}
 	if resized < 100 {
-		t.Errorf("only %d changes of size", resized)
+		t.Errorf("only %d resizes", resized)
 	}
 }

@@ -24,13 +24,12 @@ func init() {
 	ledgerRegister(uring.OpUnregisterRingFDs, row{since: "5.18", uses: []string{"Ring.UnregisterRingFD"}, kernel: kernelUnregisterRingFDs})
 	ledgerRegister(uring.OpRegisterSendMsgRing, row{since: "6.13", uses: []string{"SendMsgRing"}, kernel: kernelRegisterSendMsgRing})
 	ledgerRegister(uring.OpRegisterZCRXIFQ, row{since: "6.15", uses: []string{"Ring.RegisterZCRX"}, kernel: kernelRegisterZCRX,
-		reason: "no network card with header split; the test sees the kernel refuse the loopback interface, and that nothing is left behind"})
+		reason: "no network card with header split; the test checks that the kernel refuses the loopback interface and that no memory stays mapped"})
 }
 
-// eventNops makes operations that complete, and waits until their events have
-// been sent. A thread of the kernel's that submits sends them after the
-// completions show, but before it lets go of the ring, for which a register call
-// waits.
+// eventNops completes operations and waits until their events have been sent. The SQPOLL
+// thread sends the events after it posts the completions, but before it releases the ring,
+// for which a register call waits.
 func eventNops(t *testing.T, r *uring.Ring, n uint64) {
 	t.Helper()
 	ctlNops(t, r, 1, n)
@@ -45,7 +44,7 @@ func kernelRegisterEventFD(t *testing.T) {
 		ctlErrno(t, "register twice", r.RegisterEventFD(fd, false), syscall.EBUSY)
 		eventNops(t, r, 2)
 		if n := ctlEventCount(t, fd); n == 0 || n > 2 {
-			t.Errorf("%d events for two completions", n)
+			t.Errorf("got %d events for two completions", n)
 		}
 		r.SetCQFlags(uring.CQEventFDDisabled)
 		eventNops(t, r, 2)
@@ -84,7 +83,7 @@ func kernelUnregisterEventFD(t *testing.T) {
 	})
 }
 
-// kernelRegisterEventFDAsync tells completions at submission from later ones.
+// kernelRegisterEventFDAsync distinguishes completions during submission from later ones.
 func kernelRegisterEventFDAsync(t *testing.T) {
 	r := ctlRing(t, uring.Options{})
 	fd := ctlEventFD(t)
@@ -128,7 +127,7 @@ func kernelRegisterPersonality(t *testing.T) {
 	}
 	ctlAsUser(t, func() {
 		if c := open(0); c.Errno() != syscall.EACCES {
-			t.Errorf("as nobody: %+v, want EACCES", c)
+			t.Errorf("as an unprivileged user: %+v, want EACCES", c)
 		}
 		if c := open(id); c.Res < 0 {
 			t.Errorf("with root's credentials: %v", c.Err())
@@ -164,7 +163,7 @@ func kernelUnregisterPersonality(t *testing.T) {
 
 func kernelRegisterRingFDs(t *testing.T) {
 	ringtest.NeedKernel(t, "RING_FDS", "5.18")
-	ctlElsewhere(func() { // a thread of its own, with all of its 16 places free
+	ctlElsewhere(func() { // a new thread, with all of its 16 slots free
 		var rings []*uring.Ring
 		for range 16 {
 			r := ringtest.Open(t, &uring.Options{Entries: 2})
@@ -180,7 +179,7 @@ func kernelRegisterRingFDs(t *testing.T) {
 			_, err := r.Probe()
 			ctlOK(t, "probe", err)
 		}
-		// The index is what is used: other threads do not have it.
+		// The index is used, not the descriptor: other threads do not have it.
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -204,12 +203,12 @@ func kernelUnregisterRingFDs(t *testing.T) {
 	ringtest.NeedKernel(t, "RING_FDS", "5.18")
 	r := ctlRing(t, uring.Options{Entries: 2})
 	ctlOK(t, "unregister nothing", r.UnregisterRingFD())
-	for range 40 { // more than there are places
+	for range 40 { // more than there are slots
 		ctlOK(t, "register", r.RegisterRingFD())
 		ctlNops(t, r, 1, 2)
 		ctlOK(t, "unregister", r.UnregisterRingFD())
 	}
-	ctlElsewhere(func() { ctlNops(t, r, 1, 2) }) // by the descriptor, from anywhere
+	ctlElsewhere(func() { ctlNops(t, r, 1, 2) }) // by the descriptor, which works on every thread
 	ctlOK(t, "register", r.RegisterRingFD())
 	ctlElsewhere(func() {
 		if r.UnregisterRingFD() == nil {
@@ -255,7 +254,7 @@ func kernelRegisterZCRX(t *testing.T) {
 			}
 		}
 	}
-	// The areas took 20 MiB; the runtime's own growth is far below.
+	// The areas took 20 MiB; the growth of the runtime is far smaller.
 	if grown := ctlMemory(t) - before; grown > 8<<20 {
 		t.Errorf("%d bytes are left mapped", grown)
 	}

@@ -24,11 +24,11 @@ func kernelRegisterClock(t *testing.T) {
 		for _, clock := range []uring.Clock{uring.ClockMonotonic, uring.ClockBoottime} {
 			ctlOK(t, "clock", r.SetClock(clock))
 			now := func() time.Duration { return ctlClock(t, uint32(clock)) }
-			// The clocks differ only after the machine slept, so this cannot
-			// tell them apart; but a deadline must be met on either.
+			// The clocks differ only after the machine was suspended, so this test cannot
+			// distinguish them; but a deadline must be met on either.
 			for range 3 {
 				deadline := now() + 10*time.Millisecond
-				ctlUntil(t, "the deadline", func() bool {
+				ctlUntil(t, "the deadline ends the wait", func() bool {
 					ctlTook(t, r, uring.WaitOptions{Count: 1, Deadline: deadline})
 					return now() >= deadline
 				})
@@ -41,7 +41,7 @@ func kernelRegisterClock(t *testing.T) {
 			})
 		}
 		const realtime = 0
-		ctlErrno(t, "a clock that can be set", r.SetClock(realtime), syscall.EINVAL)
+		ctlErrno(t, "a wall clock", r.SetClock(realtime), syscall.EINVAL)
 	})
 }
 
@@ -67,7 +67,7 @@ func kernelRegisterMemRegion(t *testing.T) {
 	if n, err := r.Wait(uring.WaitOptions{Count: 1, Registered: long}); n != 1 || err != nil || r.Ready() != 1 {
 		t.Errorf("submit and wait: %d, %v, %d ready", n, err, r.Ready())
 	}
-	// One completion is there and two are wanted: the minimum ends it.
+	// One completion is there and two are wanted: the minimum wait time ends the wait.
 	atLeast(t, d, func() time.Duration { return ctlTook(t, r, uring.WaitOptions{Count: 2, Registered: least}) })
 	ringtest.Await(t, r, 1)
 	stop := ctlHarass(t, ctlThreadID())
@@ -81,7 +81,7 @@ func kernelRegisterMemRegion(t *testing.T) {
 	ctlErrno(t, "register with an enabled ring", err, syscall.EINVAL)
 	_, err = enabled.Wait(uring.WaitOptions{Count: 1, Registered: short})
 	if err == nil {
-		t.Error("a ring waits by the region of another")
+		t.Error("a ring without a region waits by the region of another ring")
 	}
 }
 
@@ -98,7 +98,7 @@ func kernelRegisterNAPI(t *testing.T) {
 		if err != nil || old != first {
 			t.Errorf("settings before: %+v, %v; want %+v", old, err, first)
 		}
-		// Polling takes the place of sleeping, but changes nothing else.
+		// Busy polling replaces sleeping and changes nothing else.
 		a, b := ctlTCP(t)
 		ctlWrite(t, a, []byte("napi"))
 		buf := make([]byte, 8)
@@ -114,7 +114,7 @@ func kernelRegisterNAPI(t *testing.T) {
 
 func staticNAPI(t *testing.T, r *uring.Ring) {
 	t.Helper()
-	const id = 1 << 20 // lower numbers are those of processors
+	const id = 1 << 20 // lower ids are numbers of processors
 	ctlErrno(t, "add without Static", r.AddNAPI(id), syscall.EINVAL)
 	_, err := r.SetNAPI(uring.NAPI{Timeout: 10 * time.Microsecond, Static: true})
 	ctlOK(t, "set", err)

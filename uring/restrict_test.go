@@ -58,7 +58,7 @@ func kernelRegisterRestrictions(t *testing.T) {
 		try(t, r, "NOP with a third flag", false, nop(uring.SQEDrain|uring.SQEHardLink))
 	})
 	t.Run("at setup", func(t *testing.T) {
-		// One that no kernel has: it is left out, wherever it stands.
+		// An opcode that no kernel has is left out, at any position.
 		rs := &uring.Restrictions{Ops: []uring.Op{254, uring.OpNop}, RegisterOps: []uring.RegisterOp{254, uring.OpRegisterProbe}}
 		r := ctlRing(t, uring.Options{Restrict: rs})
 		try(t, r, "NOP", true, nop(0))
@@ -79,7 +79,7 @@ func kernelRegisterRestrictions(t *testing.T) {
 	})
 	t.Run("refused", func(t *testing.T) {
 		r := ctlRing(t, uring.Options{Disabled: true})
-		ctlErrno(t, "an opcode that is none", r.Restrict(uring.Restrictions{Ops: []uring.Op{0xff}}), syscall.EINVAL)
+		ctlErrno(t, "an invalid opcode", r.Restrict(uring.Restrictions{Ops: []uring.Op{0xff}}), syscall.EINVAL)
 		ctlOK(t, "restrict after an error", r.Restrict(uring.Restrictions{Ops: []uring.Op{uring.OpNop}}))
 		enabled := ctlRing(t, uring.Options{})
 		ctlErrno(t, "an enabled ring", enabled.Restrict(uring.Restrictions{}), ctlEBADFD)

@@ -10,8 +10,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestClose closes rings in every state, over and over: descriptors and the 16
-// registered indices of a thread must not run out.
+// TestClose closes rings in every state repeatedly: descriptors and the 16 registered
+// indices of a thread must not run out.
 func TestClose(t *testing.T) {
 	ringtest.NeedRing(t)
 	before := ctlDescriptors(t)
@@ -34,7 +34,7 @@ func TestClose(t *testing.T) {
 		t.Errorf("a closed ring has %d completions", n)
 	}
 	if n, err := r.Submit(); n != 0 || err != nil {
-		t.Errorf("submit nothing to a closed ring: %d, %v", n, err)
+		t.Errorf("submit on a closed ring without entries: %d, %v", n, err)
 	}
 	_, err := r.SubmitAndWait(1)
 	ctlErrno(t, "wait on a closed ring", err, syscall.EBADF)
@@ -44,9 +44,8 @@ func TestClose(t *testing.T) {
 	ctlErrno(t, "buffer ring of a closed ring", err, syscall.EBADF)
 }
 
-// TestCloseElsewhere closes a ring whose registered index belongs to another
-// thread. The index of a second ring, which has the same number on the closing
-// thread, must survive.
+// TestCloseElsewhere closes a ring whose registered index belongs to another thread. The
+// index of a second ring, which has the same number on the closing thread, must stay valid.
 func TestCloseElsewhere(t *testing.T) {
 	ringtest.NeedKernel(t, "registered ring descriptors", "5.18")
 	r := ctlRing(t, uring.Options{})
@@ -56,7 +55,7 @@ func TestCloseElsewhere(t *testing.T) {
 		ctlOK(t, "open", err)
 		ctlOK(t, "register the ring", other.RegisterRingFD())
 		if r.UnregisterRingFD() == nil || r.Close() == nil {
-			t.Error("another thread closed the ring without a word")
+			t.Error("Close on another thread returned no error")
 		}
 		ctlNops(t, other, 1, 3)
 		ctlOK(t, "close", other.Close())
@@ -65,18 +64,18 @@ func TestCloseElsewhere(t *testing.T) {
 		t.Errorf("close the rest: %v", err)
 	}
 
-	// Where the kernel still knows buffers, they stay.
+	// While the kernel still has the buffers registered, they stay mapped.
 	ringtest.NeedKernel(t, "register calls through a registered ring", "6.3")
 	r = ctlRing(t, uring.Options{SingleIssuer: true})
 	b := ctlBufRing(t, r, uring.BufRingOptions{Entries: 4, BufferSize: 32})
 	ctlOK(t, "register the ring", r.RegisterRingFD())
 	ctlElsewhere(func() {
 		if r.Close() == nil {
-			t.Error("another thread closed the ring without a word")
+			t.Error("Close on another thread returned no error")
 		}
 	})
 	if clear(b.Buffer(3)); len(b.Buffer(3)) != 32 {
-		t.Error("the buffers are gone before the ring")
+		t.Error("the buffers were unmapped before the ring was closed")
 	}
 	ctlOK(t, "close the rest", r.Close())
 	ctlOK(t, "close after the ring", b.Close())

@@ -14,8 +14,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// ctlRing opens a ring on a goroutine that stays on its thread until the test
-// ends, as rings with an issuer need.
+// ctlRing opens a ring on a goroutine that is locked to its thread until the test ends, as
+// rings with a single issuer require.
 func ctlRing(t *testing.T, o uring.Options) *uring.Ring {
 	t.Helper()
 	runtime.LockOSThread()
@@ -33,8 +33,8 @@ func ctlNext(t testing.TB, r *uring.Ring) *uring.SQE {
 	return e
 }
 
-// ctlNops submits NOPs with the user data from first to last and returns when
-// all of them are there, in order.
+// ctlNops submits NOPs with the user data from first to last and waits until all have
+// completed, in order.
 func ctlNops(t testing.TB, r *uring.Ring, first, last uint64) {
 	t.Helper()
 	for at := first; at <= last; {
@@ -52,7 +52,7 @@ func ctlNops(t testing.TB, r *uring.Ring, first, last uint64) {
 	}
 }
 
-// ctlUntil waits until ok says yes.
+// ctlUntil waits until ok returns true.
 func ctlUntil(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(ringtest.Patience); !ok(); runtime.Gosched() {
@@ -62,8 +62,8 @@ func ctlUntil(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// ctlNewThreads returns the threads of that name which are not among before:
-// those of an earlier ring may still be about to end.
+// ctlNewThreads returns the threads with that name which are not in before: threads of an
+// earlier ring may still be ending.
 func ctlNewThreads(t testing.TB, prefix string, before []int) []int {
 	t.Helper()
 	return slices.DeleteFunc(ctlThreads(t, prefix), func(tid int) bool { return slices.Contains(before, tid) })
@@ -88,7 +88,7 @@ func ctlOK(t testing.TB, what string, err error) {
 func ctlElsewhere(f func()) {
 	done := make(chan struct{})
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with f
+		runtime.LockOSThread() // never unlocked: the thread ends when f returns
 		defer close(done)
 		f()
 	}()

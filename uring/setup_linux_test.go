@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the tests of rings, as opposed to operations, need of Linux. The names
-// begin with ctl; setup_other_test.go has them for other systems, where every
-// test skips before it calls one.
+// Helpers for the tests of rings, as opposed to operations, that need Linux. Their names
+// begin with ctl. setup_other_test.go has them for other systems, where every test skips
+// before it calls one.
 
 // ctlPipe returns a pipe's ends.
 func ctlPipe(t testing.TB) (rd, wr int) {
@@ -51,7 +51,7 @@ func ctlTCP(t testing.TB) (a, b int) {
 	return ctlDupConn(t, client), ctlDupConn(t, server)
 }
 
-// ctlDupConn takes the descriptor out of a connection.
+// ctlDupConn returns a duplicate of a connection's descriptor.
 func ctlDupConn(t testing.TB, c net.Conn) int {
 	t.Helper()
 	defer c.Close()
@@ -142,8 +142,8 @@ func ctlOpen(t testing.TB, path string, flags int) int {
 	return fd
 }
 
-// ctlDirectFile returns a file opened with O_DIRECT that holds one page of the
-// given byte, or skips where the file system does not have that.
+// ctlDirectFile returns a file opened with O_DIRECT that holds one page of the given byte,
+// or skips the test where the file system does not support it.
 func ctlDirectFile(t testing.TB, fill byte) int {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "direct")
@@ -171,7 +171,7 @@ func ctlClose(t testing.TB, fd int) {
 	}
 }
 
-// ctlClock reads a clock as uring.Clock numbers them.
+// ctlClock reads a clock by its number in uring.Clock.
 func ctlClock(t testing.TB, id uint32) time.Duration {
 	t.Helper()
 	var ts unix.Timespec
@@ -183,9 +183,9 @@ func ctlClock(t testing.TB, id uint32) time.Duration {
 
 func ctlThreadID() int { return unix.Gettid() }
 
-// ctlHarass sends a signal to a thread of the process again and again until
-// stop is called, which returns how many it sent. The signal is the one that
-// the runtime itself uses and ignores when it has not sent it.
+// ctlHarass sends a signal to a thread of the process repeatedly until stop is called,
+// which returns how many it sent. It is the signal of the runtime's preemption, which the
+// runtime ignores when it has not sent it.
 func ctlHarass(t testing.TB, tid int) (stop func() int) {
 	t.Helper()
 	var ended atomic.Bool
@@ -201,12 +201,12 @@ func ctlHarass(t testing.TB, tid int) (stop func() int) {
 	return func() int { ended.Store(true); return <-sent }
 }
 
-// ctlAsUser runs f on this thread, which must be locked, with the effective
-// user id of an unprivileged user.
+// ctlAsUser runs f on this thread, which must be locked, with the effective user id of an
+// unprivileged user.
 func ctlAsUser(t testing.TB, f func()) {
 	t.Helper()
 	set := func(uid int) {
-		// The raw call changes this thread only.
+		// The raw call changes only this thread.
 		if _, _, errno := syscall.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
 			t.Fatalf("set effective user %d: %v", uid, errno)
 		}
@@ -246,8 +246,8 @@ func ctlFIFO(t testing.TB) string {
 	return name
 }
 
-// ctlSearchable lets every user look into a directory of the test's until the
-// test ends.
+// ctlSearchable makes a directory of the test searchable for every user until the test
+// ends.
 func ctlSearchable(t testing.TB, dir string) {
 	t.Helper()
 	st, err := os.Stat(dir)

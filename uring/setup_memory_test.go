@@ -58,7 +58,7 @@ func kernelSetupNoMmap(t *testing.T) {
 func kernelSetupRegisteredFDOnly(t *testing.T) {
 	ringtest.NeedKernel(t, "REGISTERED_FD_ONLY", "6.5")
 	before := ctlDescriptors(t)
-	for range 40 { // a thread has room for 16
+	for range 40 { // a thread has 16 slots
 		r := ctlRing(t, uring.Options{Entries: 8, RegisteredFDOnly: true})
 		if r.FD() != -1 || ctlDescriptors(t) != before {
 			t.Fatalf("descriptor %d, %d descriptors open, want %d", r.FD(), ctlDescriptors(t), before)

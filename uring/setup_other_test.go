@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The helpers of setup_linux_test.go, so that the tests compile. No ring opens
-// here, and every test that needs one skips before it comes to these.
+// The helpers of setup_linux_test.go, so that the tests compile. No ring opens on these
+// systems, and every test that needs one skips before it calls a helper.
 
 const notLinux = "not on Linux"
 

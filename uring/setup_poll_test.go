@@ -20,8 +20,8 @@ func kernelSetupHybridIOPoll(t *testing.T) {
 	testIOPoll(t, "HYBRID_IOPOLL", "6.13", uring.Options{HybridIOPoll: true})
 }
 
-// testIOPoll finds what polling rings alone do: they refuse everything that
-// cannot be polled for.
+// testIOPoll checks what only rings with IOPoll do: they refuse every operation that cannot
+// be polled.
 func testIOPoll(t *testing.T, name, since string, o uring.Options) {
 	ringtest.NeedKernel(t, name, since)
 	fd := ctlDirectFile(t, 'p')
@@ -50,15 +50,15 @@ func kernelSetupSQPoll(t *testing.T) {
 	ringtest.NeedKernel(t, "SQPOLL without privileges", "5.13")
 	before := ctlThreads(t, "iou-sqp-")
 	r := ctlRing(t, uring.Options{Entries: 8, SQPoll: true, SQPollIdle: 50 * time.Millisecond})
-	ctlNops(t, r, 1, 1) // a thread takes its name when it begins to run
+	ctlNops(t, r, 1, 1) // a thread gets its name when it starts to run
 	if n := len(ctlNewThreads(t, "iou-sqp-", before)); n != 1 {
 		t.Errorf("%d submission threads, want 1", n)
 	}
 	asleep := func() bool { return r.SQFlags()&uring.SQNeedWakeup != 0 }
-	// While the thread is awake no call enters the kernel. It may fall asleep
-	// between two looks at it, so this can take more than one attempt.
-	ctlUntil(t, "a submission without entering", func() bool {
-		ctlNops(t, r, 1, 2) // wakes the thread
+	// While the SQPOLL thread is awake no call enters the kernel. It may fall asleep at any
+	// time, so this can take several attempts.
+	ctlUntil(t, "a submission without a system call", func() bool {
+		ctlNops(t, r, 1, 2) // the enter wakes the thread
 		awake := !asleep()
 		ctlNext(t, r).Nop().SetUserData(3)
 		flushes := r.CQFlushes()
@@ -85,7 +85,7 @@ func kernelSetupSQPoll(t *testing.T) {
 	}
 	ctlUntil(t, "the thread sleeps", asleep)
 	if n, err := r.Submit(); n != 0 || err != nil || !asleep() {
-		t.Errorf("nothing to submit: %d, %v, asleep %v; want 0 and a thread left in peace", n, err, asleep())
+		t.Errorf("nothing to submit: %d, %v, asleep %v; want 0 and the thread still asleep", n, err, asleep())
 	}
 }
 
@@ -109,14 +109,13 @@ func kernelSetupSQAff(t *testing.T) {
 	ctlErrno(t, "a processor that does not exist", err, syscall.EINVAL)
 }
 
-// kernelSetupAttachWQ counts the threads that submit: two rings that are attached
-// have one.
+// kernelSetupAttachWQ counts SQPOLL threads: two rings that are attached share one.
 func kernelSetupAttachWQ(t *testing.T) {
 	ringtest.NeedKernel(t, "SQPOLL without privileges", "5.13")
 	before := ctlThreads(t, "iou-sqp-")
 	want := func(r *uring.Ring, n int) {
 		t.Helper()
-		ctlNops(t, r, 1, 5) // a thread takes its name when it begins to run
+		ctlNops(t, r, 1, 5) // a thread gets its name when it starts to run
 		if got := len(ctlNewThreads(t, "iou-sqp-", before)); got != n {
 			t.Errorf("%d submission threads, want %d", got, n)
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// ctlThreads returns the threads of the process whose name begins with prefix.
-// The kernel's threads for rings are called iou-sqp-PID and iou-wrk-PID.
+// ctlThreads returns the threads of the process whose names begin with prefix. The kernel's
+// threads for rings are called iou-sqp-PID and iou-wrk-PID.
 func ctlThreads(t testing.TB, prefix string) []int {
 	t.Helper()
 	tasks, err := filepath.Glob("/proc/self/task/[0-9]*")
@@ -35,7 +35,7 @@ func ctlThreads(t testing.TB, prefix string) []int {
 	return tids
 }
 
-// ctlCPUs returns the processors that a thread may run on, 0 for the caller.
+// ctlCPUs returns the processors that a thread may run on; 0 means the calling thread.
 func ctlCPUs(t testing.TB, tid int) []int {
 	t.Helper()
 	var set unix.CPUSet
@@ -74,7 +74,7 @@ func ctlRingMappings(t testing.TB) (sizes []int) {
 	return sizes
 }
 
-// ctlShown returns how many entries of a ring the kernel sees and has not taken.
+// ctlShown returns how many published entries of a ring the kernel has not consumed.
 func ctlShown(t testing.TB, r *uring.Ring) uint32 {
 	t.Helper()
 	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", r.FD()))
@@ -109,7 +109,7 @@ func ctlDescriptors(t testing.TB) int {
 	return len(dir)
 }
 
-// ctlHugePages reports whether the system has huge pages to give.
+// ctlHugePages reports whether the system has free huge pages.
 func ctlHugePages(t testing.TB, n int) bool {
 	t.Helper()
 	info, err := os.ReadFile("/proc/meminfo")
@@ -135,7 +135,7 @@ func ctlLoopback(t testing.TB) int {
 	return i.Index
 }
 
-// ctlMemory returns how many bytes of memory the process has.
+// ctlMemory returns how many bytes of memory the process uses.
 func ctlMemory(t testing.TB) int {
 	t.Helper()
 	statm, err := os.ReadFile("/proc/self/statm")

@@ -28,7 +28,7 @@ func kernelSetupCQSize(t *testing.T) {
 		}
 	}
 	if r.Ready() != 64 || r.SQFlags()&uring.SQCQOverflow != 0 {
-		t.Errorf("%d completions, SQ flags %#x: want 64 without an overflow", r.Ready(), r.SQFlags())
+		t.Errorf("%d completions, SQ flags %#x, want 64 and no overflow", r.Ready(), r.SQFlags())
 	}
 	if d := ctlRing(t, uring.Options{Entries: 4}); d.CQEntries() != 8 {
 		t.Errorf("a CQ of %d entries by default, want 8", d.CQEntries())
@@ -63,12 +63,12 @@ func kernelSetupSQE128(t *testing.T) {
 				t.Fatal("no entry")
 			}
 			b.SQE().Nop().SetUserData(at + i)
-			// What a 64-byte stride would take for an entry is not one.
+			// With a stride of 64 bytes the kernel would read an invalid entry here.
 			for j := range b.Cmd() {
 				b.Cmd()[j] = 0xff
 			}
 			if len(b.Cmd()) != 80 {
-				t.Fatalf("%d bytes of command", len(b.Cmd()))
+				t.Fatalf("got %d bytes of command data", len(b.Cmd()))
 			}
 			b.SQE().Nop().SetUserData(at + i)
 		}
@@ -162,12 +162,12 @@ func kernelSetupCQEMixed(t *testing.T) {
 		at += uint64(n)
 	}
 	if fillers == 0 {
-		t.Error("no completion ever met the end of the queue")
+		t.Error("no completion reached the end of the queue")
 	}
 }
 
-// ctlReapMixed reaps n completions one or three at a time, with or without
-// their second halves, and finds that there are no more.
+// ctlReapMixed reaps n completions one or three at a time, with or without their second
+// halves, and checks that there are no more.
 func ctlReapMixed(t *testing.T, r *uring.Ring, n int, big bool) []uring.BigCQE {
 	t.Helper()
 	var got []uring.BigCQE
@@ -188,7 +188,7 @@ func ctlReapMixed(t *testing.T, r *uring.Ring, n int, big bool) []uring.BigCQE {
 		}
 	}
 	if len(got) != n || r.Ready() != 0 {
-		t.Fatalf("%d completions and %d places left, want %d and 0", len(got), r.Ready(), n)
+		t.Fatalf("got %d completions and %d slots are left, want %d and 0", len(got), r.Ready(), n)
 	}
 	return got
 }

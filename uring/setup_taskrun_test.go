@@ -12,9 +12,9 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// ctlTaskWork makes an operation of r complete through task work, caused by
-// another thread while this one runs without entering the kernel, and says
-// whether the kernel showed the flag while the completion was not yet there.
+// ctlTaskWork makes an operation of r complete through task work. Another thread causes the
+// task work while this one runs without entering the kernel. ctlTaskWork reports whether
+// the kernel set the flag before the completion was posted.
 func ctlTaskWork(t *testing.T, r *uring.Ring, rd, wr int) (flagged bool) {
 	t.Helper()
 	ctlNext(t, r).PollAdd(uring.Fd(rd), 1).SetUserData(9)
@@ -45,9 +45,9 @@ func ctlTaskWork(t *testing.T, r *uring.Ring, rd, wr int) (flagged bool) {
 	return flagged
 }
 
-// kernelSetupCoopTaskrun finds a completion that waits for its submitter, which
-// never happens without the flag. The kernel and the runtime interrupt threads
-// on their own account, so it need not happen at the first attempt.
+// kernelSetupCoopTaskrun looks for a completion that waits until its submitter enters the
+// kernel, which never happens without the flag. The kernel and the runtime also interrupt
+// threads for other reasons, so it may take several attempts.
 func kernelSetupCoopTaskrun(t *testing.T) {
 	ringtest.NeedKernel(t, "COOP_TASKRUN", "5.19")
 	rd, wr := ctlPipe(t)
@@ -68,8 +68,8 @@ func kernelSetupCoopTaskrun(t *testing.T) {
 	}
 }
 
-// kernelSetupTaskrunFlag finds that Reap fetches waiting completions thanks to
-// the flag, and that nothing shows it when it was not asked for.
+// kernelSetupTaskrunFlag checks that Reap fetches waiting completions because of the flag,
+// and that the kernel sets no flag when the ring did not ask for it.
 func kernelSetupTaskrunFlag(t *testing.T) {
 	ringtest.NeedKernel(t, "TASKRUN_FLAG", "5.19")
 	rd, wr := ctlPipe(t)
@@ -128,7 +128,8 @@ func kernelSetupDeferTaskrun(t *testing.T) {
 			t.Fatal("a completion arrived outside of a wait")
 		}
 	}
-	// Entering the kernel for something else does not deliver either; Reap does.
+	// Entering the kernel for another purpose does not deliver completions either; Reap
+	// does.
 	ctlNext(t, r).PollAdd(uring.Fd(rd), 1).SetUserData(1)
 	ctlSubmit(t, r, 1)
 	ctlWrite(t, wr, []byte{1})

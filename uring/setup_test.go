@@ -56,8 +56,8 @@ func kernelSetupDisabled(t *testing.T) {
 	}
 }
 
-// kernelSetupSubmitAll puts an entry that the kernel rejects before one that it
-// takes.
+// kernelSetupSubmitAll submits an entry that the kernel rejects, followed by one that it
+// accepts.
 func kernelSetupSubmitAll(t *testing.T) {
 	ringtest.NeedKernel(t, "SUBMIT_ALL", "5.18")
 	for _, all := range []bool{false, true} {
@@ -92,7 +92,7 @@ func TestSetupFlagsErrors(t *testing.T) {
 		if _, err := o.SetupFlags(); err == nil {
 			t.Errorf("%s: accepted", name)
 		} else if _, open := uring.Open(o); open == nil || open.Error() != err.Error() {
-			t.Errorf("%s: Open says %v, SetupFlags %v", name, open, err)
+			t.Errorf("%s: Open returns %v, SetupFlags %v", name, open, err)
 		}
 	}
 }

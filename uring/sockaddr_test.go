@@ -12,7 +12,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// sockaddrBytes returns what the kernel would read of an address.
+// sockaddrBytes returns the bytes that the kernel would read of an address.
 func sockaddrBytes(s *uring.Sockaddr) string {
 	return string(unsafe.Slice((*byte)(unsafe.Pointer(s)), s.Len()))
 }
@@ -97,7 +97,7 @@ func TestSockaddrReceived(t *testing.T) {
 	}
 	s = *mustSockaddr("127.0.0.1:80")
 	if s.Reset(); s.Len() != 128 || s.Family() != 0 || s.AddrPort().IsValid() {
-		t.Errorf("room for an address has %d bytes and holds %v", s.Len(), s.AddrPort())
+		t.Errorf("an empty address has room for %d bytes and holds %v", s.Len(), s.AddrPort())
 	}
 	for name, b := range map[string]string{
 		"nothing": "", "half a family": "\x02", "family": family(2),
@@ -108,7 +108,7 @@ func TestSockaddrReceived(t *testing.T) {
 			t.Errorf("%s: %v, %q", name, s.AddrPort(), s.UnixPath())
 		}
 	}
-	// The kernel may leave out the NUL, or add bytes after it.
+	// The kernel may omit the NUL, or add bytes after it.
 	for b, want := range map[string]string{"/path": "/path", "/path\x00": "/path", "/path\x00rest": "/path", "\x00name\x00": "@name\x00"} {
 		if got := received(family(1) + b).UnixPath(); got != want {
 			t.Errorf("%q is %q, want %q", b, got, want)
@@ -141,7 +141,8 @@ func FuzzSockaddr(f *testing.F) {
 	})
 }
 
-// wantUnixRoundTrip encodes and decodes a path, or sees that it is too long.
+// wantUnixRoundTrip encodes and decodes a path, or checks that a path that is too long is
+// refused.
 func wantUnixRoundTrip(t *testing.T, path string) {
 	t.Helper()
 	again, err := uring.NewUnixSockaddr(path)
@@ -152,7 +153,7 @@ func wantUnixRoundTrip(t *testing.T, path string) {
 	switch {
 	case len(path) > room:
 		if err == nil {
-			t.Fatalf("%d bytes fit", len(path))
+			t.Fatalf("a path of %d bytes was accepted", len(path))
 		}
 	case err != nil:
 		t.Fatalf("%q: %v", path, err)

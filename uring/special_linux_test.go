@@ -18,10 +18,9 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestFilesThatAnswerInPieces reads more than they have from files that hold
-// one record, or what a pipe has: that ends the read, instead of being waited on
-// for the rest.
-func TestFilesThatAnswerInPieces(t *testing.T) {
+// TestReadsThatEndShort reads with a buffer larger than one record, or than the
+// content of a pipe: the read ends short, and does not wait for more.
+func TestReadsThatEndShort(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		event := ctlEventFD(t)
 		timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC)
@@ -51,7 +50,7 @@ func TestFilesThatAnswerInPieces(t *testing.T) {
 						file.begin()
 					}
 					if c := await(t, r, 1); int(c.Res) != file.size {
-						t.Errorf("%s, flags %#x, early %v: %d, %v", what, flags, early, c.Res, c.Err())
+						t.Errorf("%s, flags %#x, data before the read %v: result %d, %v", what, flags, early, c.Res, c.Err())
 					}
 					runtime.KeepAlive(buf)
 				}
@@ -60,9 +59,8 @@ func TestFilesThatAnswerInPieces(t *testing.T) {
 	})
 }
 
-// TestNonblockingFilesAreWaitedFor reads from an empty FIFO and an empty socket
-// that are non-blocking. The FIFO is waited for. A socket is, too, unless the
-// operation itself says MSG_DONTWAIT.
+// TestNonblockingFilesAreWaitedFor reads from an empty FIFO and an empty socket that are
+// non-blocking. Both reads wait, unless the operation on the socket has MSG_DONTWAIT.
 func TestNonblockingFilesAreWaitedFor(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		rd, wr := osPipe(t)
@@ -85,8 +83,8 @@ func TestNonblockingFilesAreWaitedFor(t *testing.T) {
 	})
 }
 
-// TestEndOfAPipe ends the other side of a pipe and of a socket under reads and
-// polls that wait, with and without data before the end.
+// TestEndOfAPipe closes the other end of a pipe and of a socket while reads and polls wait,
+// with and without data before the end.
 func TestEndOfAPipe(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		for _, last := range []string{"", "last words"} {
@@ -103,14 +101,14 @@ func TestEndOfAPipe(t *testing.T) {
 			wantRes(t, complete(t, r, func(e *uring.SQE) { e.Read(fdOf(rd), buf, 0) }), 0)
 			c := complete(t, r, func(e *uring.SQE) { e.PollAdd(fdOf(rd), pollIn) })
 			if c.Res&unix.POLLHUP == 0 {
-				t.Errorf("the poll answers %#x", c.Res)
+				t.Errorf("the poll completed with %#x", c.Res)
 			}
 		}
 	})
 }
 
-// TestSocketsAsFiles reads and writes sockets, which have no position, with all
-// kinds of offsets; a read that waits does not hold up a write that feeds it.
+// TestSocketsAsFiles reads and writes sockets, which have no position, with all kinds of
+// offsets. A read that waits does not block the write whose data it receives.
 func TestSocketsAsFiles(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		a, b := tcpPair(t)
@@ -123,7 +121,7 @@ func TestSocketsAsFiles(t *testing.T) {
 			push(t, r).Write(on(b), out, off).SetFlags(flags).SetUserData(2)
 			m := byUserData(t, r, 2)
 			if m[1].Errno() == syscall.ESPIPE && m[2].Errno() == syscall.ESPIPE {
-				continue // no offset at all, as pread(2) has it
+				continue // no offset at all, as pread(2) requires of sockets
 			}
 			wantRes(t, m[2], len(out))
 			wantRes(t, m[1], len(out))
@@ -134,9 +132,9 @@ func TestSocketsAsFiles(t *testing.T) {
 	})
 }
 
-// TestMultishotSeesDataAndTheEnd sends and shuts down at once: the stream must
-// bring the data and then the end, both, however close they are. Of a Unix stream
-// Linux 6.18 may lose the end: see [uring.SQE.RecvMultishot].
+// TestMultishotSeesDataAndTheEnd sends and shuts down immediately afterwards: the receive
+// must deliver the data and then the end. On Linux 6.18 a receive from a Unix stream may
+// miss the end: see [uring.SQE.RecvMultishot].
 func TestMultishotSeesDataAndTheEnd(t *testing.T) {
 	ringtest.NeedKernel(t, "multishot receive", "6.0")
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
@@ -176,8 +174,8 @@ func TestMultishotSeesDataAndTheEnd(t *testing.T) {
 	})
 }
 
-// TestManyPolls waits for many descriptors at a time, which become ready in an
-// order of their own, twice each, and ends the rest with one cancellation.
+// TestManyPolls waits for many descriptors, which become ready in another order, twice
+// each, and ends the rest with one cancellation.
 func TestManyPolls(t *testing.T) {
 	ringtest.NeedKernel(t, "cancelling all", "5.19")
 	n := ringtest.Rounds(300, 60)
@@ -202,7 +200,7 @@ func TestManyPolls(t *testing.T) {
 				}
 				seen[c.UserData] = true
 				ctlEventCount(t, fds[c.UserData])
-				if !c.Has(uring.CQEMore) { // the queue had overflowed
+				if !c.Has(uring.CQEMore) { // the CQ had overflowed
 					push(t, r).PollMultishot(uring.Fd(fds[c.UserData]), pollIn).SetUserData(c.UserData)
 				}
 			}
@@ -222,9 +220,9 @@ func TestManyPolls(t *testing.T) {
 	})
 }
 
-// TestRingsThatWatchThemselves polls a ring with itself, a ring's own eventfd
-// with it, and two rings with each other. Nothing of that may run away or
-// keep them from closing.
+// TestRingsThatWatchThemselves polls a ring with itself, a ring's eventfd with that ring,
+// and two rings with each other. None of these may complete without end or keep the rings
+// from closing.
 func TestRingsThatWatchThemselves(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		event := ctlEventFD(t)
@@ -256,14 +254,14 @@ func TestRingsThatWatchThemselves(t *testing.T) {
 				}
 			}
 			if total > 5000 {
-				t.Fatal("completions beget completions without end")
+				t.Fatal("each completion causes another, without end")
 			}
 		}
 		ctlOK(t, "unregister", r.UnregisterEventFD())
 	})
 }
 
-// TestEventFDOfTwoRings has two rings tell one descriptor.
+// TestEventFDOfTwoRings registers one eventfd with two rings.
 func TestEventFDOfTwoRings(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		event, other := ctlEventFD(t), ringtest.Open(t, nil)
@@ -272,7 +270,7 @@ func TestEventFDOfTwoRings(t *testing.T) {
 		ctlNops(t, r, 1, 1)
 		ctlNops(t, other, 1, 1)
 		var n uint64
-		ctlUntil(t, "an event of each", func() bool { n += ctlEventCount(t, event); return n >= 2 })
+		ctlUntil(t, "an event from each ring", func() bool { n += ctlEventCount(t, event); return n >= 2 })
 		ctlOK(t, "unregister", r.UnregisterEventFD())
 		ctlNops(t, other, 1, 1)
 		if n := ctlEventCount(t, event); n != 1 {
@@ -282,8 +280,8 @@ func TestEventFDOfTwoRings(t *testing.T) {
 	})
 }
 
-// TestWorkersResolveNamesAsTheProcess opens names below /proc/self and
-// /proc/thread-self in a worker thread of the kernel.
+// TestWorkersResolveNamesAsTheProcess opens names below /proc/self and /proc/thread-self in
+// a worker thread of the kernel.
 func TestWorkersResolveNamesAsTheProcess(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		path, err := uring.NewPath("/proc/self/stat")
@@ -308,9 +306,8 @@ func TestWorkersResolveNamesAsTheProcess(t *testing.T) {
 	})
 }
 
-// TestFilesWithoutIterators reads a file of /proc into registered memory: such
-// files copy through a pointer to the process's memory, which the kernel must
-// refuse or emulate.
+// TestFilesWithoutIterators reads a file of /proc into registered memory: the file system
+// copies such a file through a user pointer, which the kernel must refuse or emulate.
 func TestFilesWithoutIterators(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		f, err := os.Open("/proc/self/comm")
@@ -327,13 +324,12 @@ func TestFilesWithoutIterators(t *testing.T) {
 			t.Errorf("%v", c.Err())
 		}
 		if buf[9] != 0 || buf[100] != 0 {
-			t.Error("it wrote beside its buffer")
+			t.Error("the read wrote outside of its buffer")
 		}
 	})
 }
 
-// TestTerminal writes to and reads from a pseudo-terminal, which wakes by two
-// queues.
+// TestTerminal writes to and reads from a pseudo-terminal, which has two wait queues.
 func TestTerminal(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		leader, follower := terminal(t)

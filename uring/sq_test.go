@@ -25,8 +25,8 @@ func TestSQFull(t *testing.T) {
 				t.Fatalf("space %d and %d pending, want %d and %d", r.SQSpace(), r.Pending(), space, pending)
 			}
 		}
-		// The kernel's thread says which entries it has taken after their
-		// completions are there.
+		// The SQPOLL thread publishes which entries it consumed after it posts their
+		// completions.
 		settle := func() {
 			for r.SetupFlags()&uring.SetupSQPoll != 0 && r.SQSpace() != size {
 				runtime.Gosched()
@@ -46,7 +46,7 @@ func TestSQFull(t *testing.T) {
 			}
 			for i, c := range ringtest.Await(t, r, size) {
 				if c.UserData != uint64(i) {
-					t.Fatalf("round %d: completion %+v at place %d", round, c, i)
+					t.Fatalf("round %d: completion %+v at position %d", round, c, i)
 				}
 			}
 		}
@@ -59,7 +59,7 @@ func TestSubmitNothing(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		for _, submit := range []func() (int, error){r.Submit, r.SubmitNoWait} {
 			if n, err := submit(); n != 0 || err != nil {
-				t.Errorf("%d, %v", n, err)
+				t.Errorf("submit without entries: %d, %v", n, err)
 			}
 		}
 		if n, err := r.SubmitAndWait(0); n != 0 || err != nil {
@@ -68,8 +68,8 @@ func TestSubmitNothing(t *testing.T) {
 	})
 }
 
-// TestSubmitCounts adds up what the ways to submit return: each entry counts
-// once, with SQPOLL too, where the kernel takes entries at its own pace.
+// TestSubmitCounts adds up the results of all functions that submit: each entry counts
+// once, also with SQPOLL, where the kernel consumes entries at its own pace.
 func TestSubmitCounts(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		rnd := rand.New(rand.NewPCG(3, 4))
@@ -98,21 +98,21 @@ func TestSubmitCounts(t *testing.T) {
 		n, err := r.Submit()
 		ctlOK(t, "submit", err)
 		if counted += n; counted != made {
-			t.Errorf("%d entries were counted as %d", made, counted)
+			t.Errorf("%d entries were submitted, the results add up to %d", made, counted)
 		}
 		ringtest.Await(t, r, made-reaped)
 	})
 }
 
-// TestPublish submits in two steps: the first shows the entries, the second
-// enters the kernel and leaves the submission side alone.
+// TestPublish submits in two steps: the first publishes the entries, the second enters the
+// kernel without touching the submission queue.
 func TestPublish(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		if r.SetupFlags()&uring.SetupSQPoll != 0 {
-			return // Submit is that already
+			return // with SQPOLL, Submit does just that
 		}
 		if n, err := r.Publish(); n != 0 || err != nil {
-			t.Errorf("publish nothing: %d, %v", n, err)
+			t.Errorf("publish without entries: %d, %v", n, err)
 		}
 		for _, o := range []uring.WaitOptions{{Brief: true}, {Count: 2}, {Count: 1, Timeout: time.Hour}} {
 			ctlNext(t, r).Nop().SetUserData(1)
@@ -140,8 +140,8 @@ func TestPublish(t *testing.T) {
 	})
 }
 
-// TestWaitSQ waits for room again and again in a queue that the kernel thread
-// must empty.
+// TestWaitSQ waits repeatedly for free entries in a queue that the SQPOLL thread must
+// empty.
 func TestWaitSQ(t *testing.T) {
 	ringtest.NeedKernel(t, "SQPOLL without privileges", "5.13")
 	r := ctlRing(t, uring.Options{Entries: 2, CQEntries: 4096, SQPoll: true, SQPollIdle: time.Millisecond})
@@ -156,7 +156,7 @@ func TestWaitSQ(t *testing.T) {
 	}
 	for i, c := range ringtest.Await(t, r, nops) {
 		if c.UserData != uint64(i) {
-			t.Fatalf("completion %+v at place %d", c, i)
+			t.Fatalf("completion %+v at position %d", c, i)
 		}
 	}
 
@@ -168,8 +168,8 @@ func TestWaitSQ(t *testing.T) {
 	}
 }
 
-// TestSubmitFromManyThreads uses one ring from goroutines that move between
-// threads, one at a time.
+// TestSubmitFromManyThreads uses one ring from goroutines that move between threads, one
+// goroutine at a time.
 func TestSubmitFromManyThreads(t *testing.T) {
 	r := ringtest.Open(t, &uring.Options{Entries: 8, CQEntries: 8})
 	var mu sync.Mutex
@@ -190,7 +190,7 @@ func TestSubmitFromManyThreads(t *testing.T) {
 	wg.Wait()
 }
 
-// TestSubmitOverlapsReap uses the two sides of a ring from two goroutines.
+// TestSubmitOverlapsReap submits on one goroutine and reaps on another.
 func TestSubmitOverlapsReap(t *testing.T) {
 	r := ringtest.Open(t, &uring.Options{Entries: 8, CQEntries: 8})
 	const nops = 5000
@@ -239,13 +239,14 @@ func TestSubmitErrors(t *testing.T) {
 			t.Errorf("%s: took %d, %d pending", name, n, r.Pending())
 		}
 		if err == error(syscall.Errno(ctlEBADFD)) {
-			t.Errorf("%s: the bare errno, which == matches", name)
+			t.Errorf("%s: Submit returned a bare errno, want a wrapped one", name)
 		}
 	}
 }
 
-// TestUnfilledEntriesAreNotTaken submits fewer entries than the queue has, all
-// around it and by each way: the kernel's tail may be ahead of what is filled.
+// TestUnfilledEntriesAreNotTaken submits fewer entries than the queue has, at every
+// position of the queue and with every function that submits: the kernel's tail may be
+// ahead of the filled entries.
 func TestUnfilledEntriesAreNotTaken(t *testing.T) {
 	r := ringtest.Open(t, &uring.Options{Entries: 8})
 	buf := make([]uring.CQE, 64)
@@ -264,7 +265,7 @@ func TestUnfilledEntriesAreNotTaken(t *testing.T) {
 			taken, err = r.Submit()
 		case 2:
 			if taken, err = r.Publish(); err == nil {
-				taken, err = r.Wait(uring.WaitOptions{NoSubmit: true, Published: taken + 8}) // a count from before
+				taken, err = r.Wait(uring.WaitOptions{NoSubmit: true, Published: taken + 8}) // a count from an earlier Publish
 			}
 		}
 		if err != nil || taken != n || r.Pending() != 0 || r.SQSpace() != 8 {
@@ -274,7 +275,7 @@ func TestUnfilledEntriesAreNotTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := r.Reap(buf); got != n {
-			t.Fatalf("round %d: %d completions of %d", round, got, n)
+			t.Fatalf("round %d: got %d completions, want %d", round, got, n)
 		}
 		for i, c := range buf[:n] {
 			if c.UserData != next+uint64(i) {
@@ -285,16 +286,16 @@ func TestUnfilledEntriesAreNotTaken(t *testing.T) {
 	}
 }
 
-// FuzzSubmit plays any sequence of submissions on a ring of the kernel.
+// FuzzSubmit runs any sequence of submissions on a real ring.
 func FuzzSubmit(f *testing.F) {
-	f.Add([]byte{0x70, 2, 0x00, 4, 0x00, 2, 0x15})                            // a stale count after a lap
-	f.Add([]byte{0x70, 2, 0x20, 4, 0x10, 2, 0x15, 0x16, 0x00, 3})             // as a waiter would
+	f.Add([]byte{0x70, 2, 0x00, 4, 0x00, 2, 0x15})                            // a stale count after one lap
+	f.Add([]byte{0x70, 2, 0x20, 4, 0x10, 2, 0x15, 0x16, 0x00, 3})             // as a goroutine that waits would use it
 	f.Add([]byte{0x70, 4, 2, 0x15, 0x70, 0x25, 4, 0x15, 0x26, 0x00, 0x15, 7}) // a full queue
 	r := ringtest.Open(f, &uring.Options{Entries: 8})
 	f.Fuzz(func(t *testing.T, steps []byte) { ringtest.SubmitWays(t, r, steps) })
 }
 
-// TestSubmitWays plays sequences at random on each kind of ring that takes entries in
+// TestSubmitWays runs random sequences on each kind of ring that consumes entries during
 // the call.
 func TestSubmitWays(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
@@ -312,23 +313,23 @@ func TestSubmitWays(t *testing.T) {
 	})
 }
 
-// TestStalePublished submits between Publish and the wait that uses its count: no write
-// may be carried out twice.
+// TestStalePublished submits between Publish and the wait that uses its count: no write may
+// be carried out twice.
 func TestStalePublished(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		size := r.SQEntries()
 		if r.SetupFlags()&uring.SetupSQPoll != 0 || size < 8 {
 			return
 		}
-		fd, one := ctlEventFD(t), make([]byte, 8) // it adds up what is written to it
+		fd, one := ctlEventFD(t), make([]byte, 8) // an eventfd adds up the values written to it
 		binary.NativeEndian.PutUint64(one, 1)
 		write := func() { ctlNext(t, r).Write(uring.Fd(fd), one, 0) }
-		for range size { // a lap, so that old entries are everywhere
+		for range size { // one lap, so that old entries are everywhere
 			write()
 		}
 		ringtest.Await(t, r, size)
 		if n := ctlEventCount(t, fd); n != uint64(size) {
-			t.Fatalf("%d writes of %d", n, size)
+			t.Fatalf("%d writes, want %d", n, size)
 		}
 		for range 3 {
 			write()
@@ -347,13 +348,13 @@ func TestStalePublished(t *testing.T) {
 		}
 		ringtest.Await(t, r, 5)
 		if n := ctlEventCount(t, fd); n != 5 || r.Pending() != 0 || r.SQSpace() != size {
-			t.Errorf("%d writes of 5, %d pending, room for %d", n, r.Pending(), r.SQSpace())
+			t.Errorf("%d writes, want 5; %d pending, room for %d", n, r.Pending(), r.SQSpace())
 		}
 	})
 }
 
-// TestIdleRingShowsNoEntries reads what the kernel says of a ring that has nothing to
-// submit, and of one that has.
+// TestIdleRingShowsNoEntries reads from fdinfo how many entries of a ring the kernel sees,
+// with nothing to submit and with one entry.
 func TestIdleRingShowsNoEntries(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		for round := range 3 {
@@ -366,7 +367,7 @@ func TestIdleRingShowsNoEntries(t *testing.T) {
 			ringtest.Await(t, r, 1+round%r.SQEntries())
 		}
 		if r.SetupFlags()&uring.SetupSQPoll != 0 {
-			return // its thread takes them at any time
+			return // the SQPOLL thread consumes entries at any time
 		}
 		ctlNext(t, r).Nop()
 		if _, err := r.Publish(); err != nil {
@@ -379,7 +380,7 @@ func TestIdleRingShowsNoEntries(t *testing.T) {
 	})
 }
 
-// TestBuildersOnNilSayWhy calls every builder on the entry that a full queue has not.
+// TestBuildersOnNilSayWhy calls every builder on the nil entry that a full queue returns.
 func TestBuildersOnNilSayWhy(t *testing.T) {
 	for op := range uring.Op(uring.OpCount) {
 		for _, g := range opLedger[op].goldens {
@@ -390,7 +391,7 @@ func TestBuildersOnNilSayWhy(t *testing.T) {
 					}
 				}()
 				g.build(nil)
-				t.Errorf("%v, %s: nothing happened", op, g.name)
+				t.Errorf("%v, %s: did not panic", op, g.name)
 			}()
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// ctlTook measures a wait that must not fail.
+// ctlTook measures the duration of a wait that must not fail.
 func ctlTook(t *testing.T, r *uring.Ring, o uring.WaitOptions) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -22,8 +22,8 @@ func ctlTook(t *testing.T, r *uring.Ring, o uring.WaitOptions) time.Duration {
 	return time.Since(start)
 }
 
-// atLeast repeats a wait that a signal of the runtime's may cut short until it
-// has lasted for d.
+// atLeast repeats a wait, which a signal of the runtime may cut short, until it has lasted
+// for d.
 func atLeast(t *testing.T, d time.Duration, wait func() time.Duration) {
 	t.Helper()
 	ctlUntil(t, "a wait that is not interrupted", func() bool { return wait() >= d })
@@ -41,7 +41,7 @@ func TestWaitTimeout(t *testing.T) {
 		if n, err := r.SubmitAndWaitTimeout(1, 0); n != 0 || err != nil {
 			t.Errorf("no time at all: %d, %v", n, err)
 		}
-		// What is submitted in the same call is counted although time runs out.
+		// Entries that the same call submitted are counted although the time runs out.
 		ctlNext(t, r).Nop().SetUserData(1)
 		if n, err := r.SubmitAndWaitTimeout(2, time.Millisecond); n != 1 || err != nil {
 			t.Errorf("submit and wait: %d, %v", n, err)
@@ -49,7 +49,7 @@ func TestWaitTimeout(t *testing.T) {
 		if c := ringtest.Await(t, r, 1)[0]; c.UserData != 1 {
 			t.Errorf("completion %+v", c)
 		}
-		// Completions that are there end a wait at once.
+		// Completions that are already there end a wait at once.
 		ctlNext(t, r).Nop()
 		ctlNext(t, r).Nop()
 		if n, err := r.SubmitAndWaitTimeout(2, time.Hour); n != 2 || err != nil {
@@ -70,7 +70,7 @@ func TestWaitCount(t *testing.T) {
 		ctlUntil(t, "a wait for two completions", func() bool {
 			_, err := r.Wait(uring.WaitOptions{Count: 2})
 			ctlOK(t, "wait", err)
-			return r.Ready() == 2 // less after a signal of the runtime's
+			return r.Ready() == 2 // fewer after a signal of the runtime
 		})
 		ringtest.Await(t, r, 2)
 	})
@@ -82,12 +82,12 @@ func TestWaitInterrupted(t *testing.T) {
 		tid := ctlThreadID()
 		for _, o := range []uring.WaitOptions{{Count: 1}, {Count: 1, Timeout: time.Hour}} {
 			stop := ctlHarass(t, tid)
-			ctlTook(t, r, o) // only a signal ends it
+			ctlTook(t, r, o) // only a signal ends this wait
 			if stop() == 0 {
 				t.Error("the wait ended without a signal")
 			}
 		}
-		// An interrupted wait tells how many entries it took.
+		// An interrupted wait returns how many entries it submitted.
 		stop := ctlHarass(t, tid)
 		ctlNext(t, r).Nop()
 		n, err := r.Wait(uring.WaitOptions{Count: 2})
@@ -99,8 +99,8 @@ func TestWaitInterrupted(t *testing.T) {
 	})
 }
 
-// TestWaitMin has a completion early and wants more: it must come back when
-// the minimum is over, long before the timeout.
+// TestWaitMin has one completion early and wants more: the wait must end when the minimum
+// time is over, long before the timeout.
 func TestWaitMin(t *testing.T) {
 	r := ctlRing(t, uring.Options{DeferTaskrun: ctlHasKernel(t, "6.1")})
 	if r.Features()&uring.FeatMinTimeout == 0 {
@@ -126,7 +126,7 @@ func TestWaitMin(t *testing.T) {
 		ringtest.Await(t, r, 1)
 		return took
 	})
-	// With nothing at all the timeout counts, or the minimum if there is none.
+	// Without any completion the timeout counts, or the minimum if there is no timeout.
 	atLeast(t, 2*least, func() time.Duration {
 		return ctlTook(t, r, uring.WaitOptions{Count: 2, MinWait: time.Microsecond, Timeout: 2 * least})
 	})
