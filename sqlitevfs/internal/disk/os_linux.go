@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // openFlags rejects symbolic links, and does not wait for the other end of a pipe.
@@ -58,18 +60,14 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
+// lookup asks for the identity only. A stat that also returns the times of a file makes the next write
+// set them to the nanosecond since Linux 6.13, which costs a durable write a fifth of its rate.
 func lookup(name string) (ID, error) {
-	var st unix.Stat_t
-	for {
-		err := unix.Lstat(name, &st)
-		switch err {
-		case nil:
-			return ID{Device: st.Dev, Inode: st.Ino}, nil
-		case unix.EINTR:
-		default:
-			return ID{}, &fs.PathError{Op: "lstat", Path: name, Err: err}
-		}
+	var st unix.Statx_t
+	if err := sys.Statx(unix.AT_FDCWD, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO, &st); err != nil {
+		return ID{}, &fs.PathError{Op: "statx", Path: name, Err: err}
 	}
+	return ID{Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Inode: st.Ino}, nil
 }
 
 func (f *osFile) ID() (ID, error) {
@@ -77,11 +75,11 @@ func (f *osFile) ID() (ID, error) {
 	if err != nil {
 		return ID{}, err
 	}
-	sys, ok := st.Sys().(*syscall.Stat_t)
+	stat, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {
 		return ID{}, &fs.PathError{Op: "stat", Path: f.Name(), Err: errors.ErrUnsupported}
 	}
-	return ID{Device: uint64(sys.Dev), Inode: sys.Ino}, nil
+	return ID{Device: uint64(stat.Dev), Inode: stat.Ino}, nil
 }
 
 func (f *osFile) TryLock(off, n int64) (bool, error) {
