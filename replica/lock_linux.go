@@ -40,3 +40,27 @@ func lock(f *os.File, at int64, kind int16) error {
 	}
 	return lerr
 }
+
+// mapShared maps the first size bytes of a file.
+func mapShared(f *os.File, size int) ([]byte, error) {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var p []byte
+	var merr error
+	if err := c.Control(func(fd uintptr) {
+		p, merr = syscall.Mmap(int(fd), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	}); err != nil {
+		return nil, err
+	}
+	return p, os.NewSyscallError("mmap", merr)
+}
+
+// unmap ends a mapping; nil is none.
+func unmap(p []byte) error {
+	if p == nil {
+		return nil
+	}
+	return os.NewSyscallError("munmap", syscall.Munmap(p))
+}

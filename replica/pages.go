@@ -10,7 +10,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
+	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/ncruces/go-sqlite3"
 )
@@ -116,6 +119,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type pageFile struct {
 	keeper       *sqlite3.Conn // keeps the WAL's index alive, recovers and checkpoints
 	db, wal, shm *os.File
+	index        []byte // the mapped WAL's index, from its beginning; see mapIndex
+	frames       []byte // the frames of the last write, to be reused
 }
 
 // openPages opens a database by name, through the VFS of the node.
@@ -162,7 +167,8 @@ func (f *pageFile) recover() error {
 }
 
 func (f *pageFile) close() error {
-	var errs []error
+	errs := []error{unmap(f.index)}
+	f.index = nil
 	for _, file := range []*os.File{f.db, f.wal, f.shm} {
 		if file != nil {
 			errs = append(errs, file.Close())
@@ -175,12 +181,15 @@ func (f *pageFile) close() error {
 func (f *pageFile) header() (h indexHeader, backfilled uint32, err error) {
 	var p [indexPages]byte
 	for try := 0; ; try++ {
-		if _, err = f.shm.ReadAt(p[:], 0); err == nil {
+		if err = f.mapIndex(indexBlock); err == nil {
+			for i := 0; i < len(p); i += 4 {
+				binary.NativeEndian.PutUint32(p[i:], atomic.LoadUint32(f.word(i)))
+			}
 			if err = h.parse(p[:]); err == nil {
 				return h, binary.LittleEndian.Uint32(p[indexInfo:]), nil
 			}
 		}
-		if err != nil && !errors.Is(err, errIndex) && err != io.EOF || try == 100 {
+		if !errors.Is(err, errIndex) || try == 100 {
 			return h, 0, err
 		}
 		// The header is being written, or must be created again.
@@ -190,6 +199,31 @@ func (f *pageFile) header() (h indexHeader, backfilled uint32, err error) {
 		time.Sleep(time.Duration(try) * time.Millisecond)
 	}
 }
+
+// mapIndex maps at least the first size bytes of the WAL's index, so that entering a frame and
+// searching its hash table take no system calls. It returns errIndex if the file is smaller.
+// The file does not shrink while the keeper is open: SQLite truncates it only when no connection
+// uses it.
+func (f *pageFile) mapIndex(size int) error {
+	if len(f.index) >= size {
+		return nil
+	}
+	info, err := f.shm.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() < int64(size) {
+		return errIndex
+	}
+	if err := unmap(f.index); err != nil {
+		return err
+	}
+	f.index, err = mapShared(f.shm, size)
+	return err
+}
+
+// word returns a word of the mapped index for atomic use: other connections read and write it.
+func (f *pageFile) word(at int) *uint32 { return (*uint32)(unsafe.Pointer(&f.index[at : at+4][0])) }
 
 // committed returns where the committed frames of a WAL end, and its salts.
 func committed(shm *os.File) (end int64, salt [2]uint32, err error) {
@@ -231,7 +265,7 @@ func (f *pageFile) write(t *txn) error {
 		return fmt.Errorf("pages of %d bytes in a WAL with pages of %d", t.pageSize, h.pageSize)
 	}
 	frame := frameHeaderSize + int(h.pageSize)
-	buf := make([]byte, 0, len(t.pgnos)*frame)
+	buf := slices.Grow(f.frames[:0], len(t.pgnos)*frame)
 	for i, pgno := range t.pgnos {
 		size := uint32(0)
 		if i == len(t.pgnos)-1 {
@@ -248,19 +282,26 @@ func (f *pageFile) write(t *txn) error {
 		buf = binary.BigEndian.AppendUint32(buf, h.sum[1])
 		buf = append(buf, page...)
 	}
+	if f.frames = buf; cap(buf) > keptFrames {
+		f.frames = nil
+	}
 	if _, err := f.wal.WriteAt(buf, walHeaderSize+int64(h.frames)*int64(frame)); err != nil {
 		return err
 	}
 	for _, pgno := range t.pgnos {
 		h.frames++
-		if err := f.index(h.frames, pgno); err != nil {
+		if err := f.enter(h.frames, pgno); err != nil {
 			return err
 		}
 	}
 	h.change++
 	h.pages = t.pages
-	return f.publish(&h)
+	f.publish(&h)
+	return nil
 }
+
+// keptFrames is the largest buffer that a pageFile keeps for its next write.
+const keptFrames = 64 << 10
 
 // writeHeader restarts the WAL. The database has all frames that were in it.
 func (f *pageFile) writeHeader(h *indexHeader, pageSize uint32) error {
@@ -279,37 +320,33 @@ func (f *pageFile) writeHeader(h *indexHeader, pageSize uint32) error {
 	return err
 }
 
-// index enters a frame into the hash table of its block.
-func (f *pageFile) index(frame, pgno uint32) error {
+// enter enters a frame into the hash table of its block.
+func (f *pageFile) enter(frame, pgno uint32) error {
 	at, pages, n := block(frame)
-	hash := at + indexHash
-	if n == 0 { // the block is new; its content is outdated
-		if _, err := f.shm.WriteAt(make([]byte, at+indexBlock-pages), pages); err != nil {
-			return err
+	err := f.mapIndex(int(at) + indexBlock)
+	if errors.Is(err, errIndex) {
+		// The zeros are written, so that no write to the mapped file needs room on the disk.
+		if _, err = f.shm.WriteAt(make([]byte, at+indexBlock-pages), pages); err == nil {
+			err = f.mapIndex(int(at) + indexBlock)
 		}
 	}
-	var p [4]byte
-	if _, err := f.shm.ReadAt(p[:], pages+4*int64(n)); err != nil {
+	if err != nil {
 		return err
 	}
-	if binary.LittleEndian.Uint32(p[:]) != 0 {
-		if err := f.clean(at, pages, n); err != nil {
-			return err
-		}
+	numbers, hash := f.index[pages:at+indexHash], f.index[at+indexHash:at+indexBlock]
+	if n == 0 { // the block is new; its content is outdated
+		clear(hash)
+		clear(numbers)
 	}
-	slot := int64(pgno * 383 % indexSlots)
+	if binary.LittleEndian.Uint32(numbers[4*n:]) != 0 {
+		clean(numbers, hash, n)
+	}
+	slot := pgno * 383 % indexSlots
 	for range indexSlots {
-		if _, err := f.shm.ReadAt(p[:2], hash+2*slot); err != nil {
-			return err
-		}
-		if binary.LittleEndian.Uint16(p[:]) == 0 {
-			binary.LittleEndian.PutUint32(p[:], pgno)
-			if _, err := f.shm.WriteAt(p[:], pages+4*int64(n)); err != nil {
-				return err
-			}
-			binary.LittleEndian.PutUint16(p[:], uint16(n+1))
-			_, err := f.shm.WriteAt(p[:2], hash+2*slot)
-			return err
+		if binary.LittleEndian.Uint16(hash[2*slot:]) == 0 {
+			binary.LittleEndian.PutUint32(numbers[4*n:], pgno)
+			binary.LittleEndian.PutUint16(hash[2*slot:], uint16(n+1))
+			return nil
 		}
 		slot = (slot + 1) % indexSlots
 	}
@@ -317,34 +354,27 @@ func (f *pageFile) index(frame, pgno uint32) error {
 }
 
 // clean removes the frames from n on from a block: they belong to a transaction that was not
-// committed.
-func (f *pageFile) clean(at, pages int64, n uint32) error {
-	p := make([]byte, indexBlock)
-	if _, err := f.shm.ReadAt(p, at); err != nil {
-		return err
-	}
-	clear(p[pages-at+4*int64(n) : indexHash])
-	for i := indexHash; i < indexBlock; i += 2 {
-		if uint32(binary.LittleEndian.Uint16(p[i:])) > n {
-			p[i], p[i+1] = 0, 0
+// committed. Readers may search the hash table meanwhile. They ignore frames that the header
+// does not have.
+func clean(numbers, hash []byte, n uint32) {
+	for i := 0; i < len(hash); i += 2 {
+		if uint32(binary.LittleEndian.Uint16(hash[i:])) > n {
+			binary.LittleEndian.PutUint16(hash[i:], 0)
 		}
 	}
-	// The slots go first: readers may search the table meanwhile.
-	if _, err := f.shm.WriteAt(p[indexHash:], at+indexHash); err != nil {
-		return err
-	}
-	_, err := f.shm.WriteAt(p[pages-at:indexHash], pages)
-	return err
+	clear(numbers[4*n:])
 }
 
-// publish writes the header's copies, the second one first: readers compare them.
-func (f *pageFile) publish(h *indexHeader) error {
-	p := h.append(nil)
-	if _, err := f.shm.WriteAt(p, indexHeaderSize); err != nil {
-		return err
+// publish writes the header's copies, the second one first: readers compare them. The atomic
+// writes keep the order, also after the plain writes of the frames' numbers.
+func (f *pageFile) publish(h *indexHeader) {
+	var p [indexHeaderSize]byte
+	h.append(p[:0])
+	for _, at := range []int{indexHeaderSize, 0} {
+		for i := 0; i < len(p); i += 4 {
+			atomic.StoreUint32(f.word(at+i), binary.NativeEndian.Uint32(p[i:]))
+		}
 	}
-	_, err := f.shm.WriteAt(p, 0)
-	return err
 }
 
 // image is the database in a read transaction of the keeper.
@@ -396,19 +426,18 @@ func (f *pageFile) mapPages() (*image, error) {
 		return nil, fmt.Errorf("the WAL has pages of %d bytes, the database of %d", h.pageSize, size)
 	}
 	m.pages = h.pages
-	p := make([]byte, indexHash)
 	for frame := uint32(1); frame <= h.frames; {
 		at, pages, n := block(frame)
 		count := min(h.frames-frame+1, framesInBlock-n)
 		if at == 0 {
 			count = min(h.frames-frame+1, framesInFirst-n)
 		}
-		if _, err := f.shm.ReadAt(p[:4*count], pages+4*int64(n)); err != nil {
+		if err := f.mapIndex(int(at) + indexBlock); err != nil {
 			return nil, err
 		}
 		for i := range count {
 			if frame+i > backfilled {
-				m.frames[binary.LittleEndian.Uint32(p[4*i:])] = frame + i
+				m.frames[binary.LittleEndian.Uint32(f.index[pages+4*int64(n+i):])] = frame + i
 			}
 		}
 		frame += count
